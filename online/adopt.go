@@ -92,7 +92,7 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Exampl
 }
 
 // remeasure adds an event, standardised, to the metrics and moves no weight.
-func (l *Learner) remeasure(e *blankout.Example) {
+func (l *bank) remeasure(e *blankout.Example) {
 	now := &l.now
 	s := &now.step
 	clear(s.f)

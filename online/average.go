@@ -73,7 +73,7 @@ func (a *average) began(other average) {
 }
 
 // rebase makes g = 1 at a level, multiplying it into every lag.
-func (l *Learner) rebase(v int) {
+func (l *bank) rebase(v int) {
 	a := &l.levels[v].average
 	g := a.coefficient
 	a.coefficient, a.inverse = 1, 1

@@ -20,33 +20,41 @@ type deleting struct {
 	out   []float64
 	// factors are those of fields, see blankout.Schema.Factors.
 	factors [][2]int
+	found   []fieldCost
 }
 
-// costs takes up, for each field of the event at hand, what the event would be answered
+// fieldCost is how an event was answered, and would have been without a field: 1 is wrong.
+type fieldCost struct {
+	field         uint16
+	with, without float64
+}
+
+// costs finds out, for each field of the event at hand, what the event would be answered
 // without it: what the model answers to an event in which the field is null.
-func (l *Learner) costs(e *blankout.Example, label int) {
+func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 	if !l.missing.event.named || !watch.Sampled(l.events, costBits) {
-		return
+		return nil
 	}
-	h, now := &l.watch.Health, &l.now
-	s := &l.deleting
+	now, s := &l.now, &l.deleting
+	s.found = s.found[:0]
+	fields := min(len(l.scaling.kinds), watch.MostFields)
 	if len(s.out) == 0 {
 		s.out = make([]float64, l.k)
 	}
-	for len(s.at) < h.Len() {
+	for len(s.at) < fields {
 		s.at = append(s.at, 0)
 	}
 	rows, field := l.features(), e.Field
 	if len(rows) != len(field) { // columns were filled in
 		if s.field = l.scaling.scaler.FieldsOf(e, l.scaling.columns, s.field); len(s.field) != len(rows) {
-			return
+			return nil
 		}
 		field = s.field
 	}
 	c, from, n := l.levels[l.chosen].lagShare(), model.ScalerWidth+l.chosen*l.k, 2*l.n
 	s.list, s.part = s.list[:0], s.part[:0]
 	for i, id := range field {
-		if int(id) >= h.Len() {
+		if int(id) >= fields {
 			continue
 		}
 		if kind := l.scaling.kinds[id]; kind != blankout.Cross {
@@ -60,7 +68,7 @@ func (l *Learner) costs(e *blankout.Example, label int) {
 		}
 		f := s.factors[id] // a product dies with either
 		for side, factor := range f {
-			if factor > 0 && factor < h.Len() && (side == 0 || factor != f[0]) {
+			if factor > 0 && factor < fields && (side == 0 || factor != f[0]) {
 				l.deleteFeature(uint16(factor), i, from, n, c)
 			}
 		}
@@ -93,12 +101,13 @@ func (l *Learner) costs(e *blankout.Example, label int) {
 			less.Silent--
 		}
 		without := answer(s.part[i*l.k:(i+1)*l.k], l.missing.model.Scale(less))
-		h.Cost(id, with, without)
+		s.found = append(s.found, fieldCost{id, with, without})
 	}
+	return s.found
 }
 
 // deleteFeature adds feature i of the event at hand to the part of a field.
-func (l *Learner) deleteFeature(id uint16, i, from, n int, c float64) {
+func (l *answering) deleteFeature(id uint16, i, from, n int, c float64) {
 	if l.groups != nil {
 		i = l.groups.row(i)
 	}
@@ -118,7 +127,7 @@ func (l *Learner) deleteFeature(id uint16, i, from, n int, c float64) {
 
 // errorForecast is the forecast of the published level with nothing more missing, -1
 // before there is one.
-func (l *Learner) errorForecast() float64 {
+func (l *answering) errorForecast() float64 {
 	if f := &l.levels[l.chosen].forecast; f.weight[0] > 0 {
 		return f.at(0, 0)
 	}

@@ -98,16 +98,16 @@ func (c *curveReadings) fix(most []int, presence bool) *model.Curves {
 }
 
 // presence says whether the Learner looks for numbers that are often left out.
-func (l *Learner) presence() bool { return l.config.Presence == "auto" && l.set.bends }
+func (l *bank) presence() bool { return l.config.Presence == "auto" && l.set.bends }
 
 // bending says whether there are readings to be taken for the knots. Several learners of one
 // model would find knots each of their own: theirs are those that one alone has found before.
-func (l *Learner) bending() bool {
+func (l *bank) bending() bool {
 	return (l.set.curves || l.presence()) && l.scaling.scaler.Curves == nil && !l.scaling.bent && !l.shared()
 }
 
 // bend counts an event, and finds the knots once enough have come.
-func (l *Learner) bend(e *blankout.Example) {
+func (l *bank) bend(e *blankout.Example) {
 	if !l.bending() {
 		return
 	}
@@ -125,7 +125,7 @@ func (l *Learner) bend(e *blankout.Example) {
 
 // bindCurves has what dies together with a number summed, where that was not needed before
 // there were curves.
-func (l *Learner) bindCurves() {
+func (l *bank) bindCurves() {
 	if l.groups == nil {
 		l.groups = newGroupSums(l.config, l.schema, l.set.noises, l.k, true)
 	}

@@ -381,7 +381,7 @@ func (l *Learner) Add(d *Delta) {
 }
 
 // addActive takes up classes that have appeared.
-func (l *Learner) addActive(active int) {
+func (l *bank) addActive(active int) {
 	for l.k > 1 && l.active < active {
 		l.setIntercept(l.active, -math.Log(float64(l.steps+1)))
 		l.active++
@@ -390,7 +390,7 @@ func (l *Learner) addActive(active int) {
 
 // addChanges adds a row's u and ΔG, u multiplied by ratio. The average stays what it was:
 // what changes the weight changes the lag.
-func (l *Learner) addChanges(row, changes []float64, ratio float64) {
+func (l *bank) addChanges(row, changes []float64, ratio float64) {
 	w, m, lag := l.weights(row), l.layout.preconditioner(row), l.lags(row)
 	for v := range l.levels {
 		inverse := l.levels[v].average.inverse
@@ -406,7 +406,7 @@ func (l *Learner) addChanges(row, changes []float64, ratio float64) {
 // addRow adds a row of a SharedDelta. The statistics are merged exactly (Chan, Golub &
 // LeVeque 1983); the centre and scale in force are renewed when the count has grown by a
 // sixteenth, as by model.Scaler.Observe, and weights move along.
-func (l *Learner) addRow(column uint32, v []float64) {
+func (l *bank) addRow(column uint32, v []float64) {
 	row := l.table.Touch(column)
 	stats := row[:model.ScalerWidth]
 	flags, before := int(v[sharedFlags]), stats[model.StatCount]
@@ -434,7 +434,7 @@ func (l *Learner) addRow(column uint32, v []float64) {
 // convert makes the changes of a column fit what is in force here, where at their author
 // it was another centre and scale: it returns the factor of the weights, and lets the
 // intercepts take up the difference of the centres, so that scores change as they did there.
-func (l *Learner) convert(stats, v []float64) (ratio float64) {
+func (l *bank) convert(stats, v []float64) (ratio float64) {
 	if stats[model.StatCentre] == v[sharedCentre] && stats[model.StatInverse] == v[sharedInverse] {
 		return 1
 	}
@@ -460,7 +460,7 @@ func (l *Learner) convert(stats, v []float64) (ratio float64) {
 }
 
 // mergeMoments merges the moments of readings into those of a row of so many before.
-func (l *Learner) mergeMoments(row []float64, before float64, v []float64) {
+func (l *bank) mergeMoments(row []float64, before float64, v []float64) {
 	stats := row[:model.ScalerWidth]
 	n, added := stats[model.StatCount], v[sharedCount]
 	if before == 0 {

@@ -22,7 +22,7 @@ const driftKeep = 0.1
 
 // forget leaves the given share of every metric, as if only that much of the
 // past had been seen: the weights stay and move faster from here.
-func (l *Learner) forget(keep float64) {
+func (l *bank) forget(keep float64) {
 	forget := func(row []float64, intercepts bool) {
 		l.rule.forget(row, intercepts, keep)
 		if l.refresh.size > 0 {
@@ -67,7 +67,7 @@ const (
 
 // age lets the time of an event go by. Between several learners of one model the fold's
 // events are the clock, and each lets them go by between its intervals.
-func (l *Learner) age(time int64) {
+func (l *bank) age(time int64) {
 	if l.shared() {
 		return
 	}
@@ -85,7 +85,7 @@ func (l *Learner) age(time int64) {
 }
 
 // halve makes the metric forget by half so many times.
-func (l *Learner) halve(times float64) {
+func (l *bank) halve(times float64) {
 	f := &l.fade
 	if f.growth *= math.Exp2(times); f.growth > maxGrowth {
 		l.forget(1 / f.growth)

@@ -44,10 +44,7 @@ type filling struct {
 	rules [2][model.MissingBins]ruleChoice // for nulls and for what is left out
 	drawn uint64                           // masks
 
-	// The event at hand.
-	gathering bool // it is gathered
-	noted     []notedValue
-
+	// Of the event that is answered.
 	grouping *model.Grouping
 	x        []float64
 	parts    model.Parts
@@ -64,11 +61,39 @@ type filling struct {
 	losses   []float64 // by level
 }
 
-// notedValue is a numeric value of the event at hand.
-type notedValue struct {
+// numbersRead is what the bank read of an event's numeric columns, in the order in which it
+// comes about: of some columns the centre or scale moved; the values, as scores take them;
+// columns that ceased to be numeric.
+type numbersRead struct {
+	// gathers says that the values are wanted, follows that moves are.
+	gathers, follows bool
+	moved            []movedScale
+	values           []readValue
+	gone             []uint32
+}
+
+type movedScale struct {
+	column  uint32
+	was, is model.Standardisation
+}
+
+// readValue is a numeric value of an event.
+type readValue struct {
 	column uint32
 	field  uint16 // of the event, 0 for a column of a sparse text format
 	x      float64
+}
+
+func (r *numbersRead) clear() {
+	r.moved, r.values, r.gone = r.moved[:0], r.values[:0], r.gone[:0]
+}
+
+// note takes down a value.
+func (r *numbersRead) note(column uint32, kind blankout.Kind, field uint16, x float64) {
+	if kind != blankout.Numeric {
+		field = 0
+	}
+	r.values = append(r.values, readValue{column, field, x})
 }
 
 // ruleChoice compares, for a range of shares, the three rules.
@@ -117,11 +142,11 @@ const (
 
 // fillsIn says whether the covariance is gathered. Several learners of one model gather
 // none.
-func (l *Learner) fillsIn() bool { return l.set.fills && l.share == nil }
+func (l *answering) fillsIn() bool { return l.set.fills && l.share == nil }
 
 // gatherEvery returns every how many events one is gathered: its products grow with the
 // square of the columns, the update with their number.
-func (l *Learner) gatherEvery() uint64 {
+func (l *answering) gatherEvery() uint64 {
 	n := uint64(len(l.filling.columns))
 	if l.filling.gathered < gatherFirst*n {
 		return gatherLeast
@@ -131,7 +156,7 @@ func (l *Learner) gatherEvery() uint64 {
 
 // passesOver says whether to skip an event that would be gathered but lacks columns: the
 // covariance of what it lacks takes time that grows with their square and with the others.
-func (l *Learner) passesOver(lacks int) bool {
+func (l *answering) passesOver(lacks int) bool {
 	spare := gatherLacking
 	if l.filling.gathered < gatherFirst*uint64(len(l.filling.columns)) {
 		spare = gatherLackingFirst
@@ -141,7 +166,7 @@ func (l *Learner) passesOver(lacks int) bool {
 }
 
 // draws says whether a mask is drawn at the event at hand to compare the rules.
-func (l *Learner) draws() bool {
+func (l *answering) draws() bool {
 	every := drawLater + len(l.filling.columns)*len(l.filling.columns)/16
 	if l.events <= drawFirst {
 		every = drawEvery + len(l.filling.columns)/16
@@ -149,20 +174,25 @@ func (l *Learner) draws() bool {
 	return l.events%uint64(every) == 0
 }
 
-// note remembers a numeric value of an event that is gathered.
-func (f *filling) note(column uint32, kind blankout.Kind, field uint16, x float64) {
-	if kind != blankout.Numeric {
-		field = 0
+// gatherRead takes up what the bank has read.
+func (l *answering) gatherRead() {
+	read := &l.now.read
+	for _, m := range read.moved {
+		l.filling.moved(m.column, m.was, m.is)
 	}
-	f.noted = append(f.noted, notedValue{column, field, x})
+	if len(read.values) > 0 {
+		l.gatherValues(read.values)
+	}
+	for _, column := range read.gone {
+		l.filling.remove(column)
+	}
 }
 
-// gatherNoted takes up what has been noted of the event at hand.
-func (l *Learner) gatherNoted() {
+// gatherValues takes up the numeric values of an event.
+func (l *answering) gatherValues(values []readValue) {
 	f := &l.filling
-	f.gathering = false
 	if len(f.columns) < l.config.CovarianceFields {
-		for _, v := range f.noted {
+		for _, v := range values {
 			if at, known := slices.BinarySearch(f.columns, v.column); !known && len(f.columns) < l.config.CovarianceFields {
 				f.insert(at, v.column, l.firstOfName(v.field))
 			}
@@ -177,7 +207,7 @@ func (l *Learner) gatherNoted() {
 		f.parts[i] = model.Filled
 	}
 	held, next := 0, 0
-	for _, v := range f.noted {
+	for _, v := range values {
 		at := next
 		if at == n || f.columns[at] != v.column { // most events hold their columns in order
 			var known bool
@@ -363,14 +393,14 @@ func (f *filling) each(at int, do func(x *float64, own bool)) {
 }
 
 // firstOfName returns the first field of the name of a field.
-func (l *Learner) firstOfName(field uint16) uint16 {
+func (l *answering) firstOfName(field uint16) uint16 {
 	name := l.schema.Fields[field].Name
 	return uint16(slices.IndexFunc(l.schema.Fields, func(f blankout.Field) bool { return f.Name == name }))
 }
 
 // fillAnswer finds the scores that filling in gives the event at hand, if the model
 // answers it so. It comes before anything of the event is learned.
-func (l *Learner) fillAnswer(e *blankout.Example) {
+func (l *answering) fillAnswer(e *blankout.Example) {
 	now := &l.missing.event
 	if l.filling.covariance == nil || !l.missing.fills() {
 		return
@@ -406,7 +436,7 @@ const (
 
 // lossesBy returns what an event of which x and left say what is left loses under each rule,
 // for nulls or for what is left out: the log-loss, and where labels are numbers the Config's.
-func (l *Learner) lossesBy(m *model.Linear, kind int, x blankout.Vec, left *blankout.Example, label int) (losses model.RuleLosses) {
+func (l *answering) lossesBy(m *model.Linear, kind int, x blankout.Vec, left *blankout.Example, label int) (losses model.RuleLosses) {
 	rules := l.missing.model
 	for i, rule := range missingRules {
 		if l.set.numbers && rule == model.MissingRescale { // is for classes
@@ -431,7 +461,7 @@ func (l *Learner) lossesBy(m *model.Linear, kind int, x blankout.Vec, left *blan
 
 // compareOwn compares the rules on the event at hand, which lacks fields by itself, before
 // it is learned from.
-func (l *Learner) compareOwn(e *blankout.Example, label int) {
+func (l *answering) compareOwn(e *blankout.Example, label int) {
 	f, k := &l.filling, l.missing.event.lack
 	present := k.Named + k.Silent
 	if f.covariance == nil || present == 0 || l.events%uint64(1+len(f.columns)/16) != 0 {
@@ -491,7 +521,7 @@ var drawnPoints = [ForecastPoints - 1]int{2, 4, 6, 8, 1, 3, 5, 7, 9}
 // compareDrawn compares the answers of a bank, or else the rules if there is a choice of
 // filling in, on the event at hand with fields deleted by a mask that is drawn: those of a
 // share of the fields, or of groups of them where groups are named.
-func (l *Learner) compareDrawn(e *blankout.Example, label int) {
+func (l *answering) compareDrawn(e *blankout.Example, label int) {
 	f, fills := &l.filling, l.fillsIn() && l.filling.covariance != nil
 	if !fills && !l.choosesLevels() || !l.draws() {
 		return
@@ -526,7 +556,7 @@ func (l *Learner) compareDrawn(e *blankout.Example, label int) {
 
 // fillPlaces returns for each row of the event at hand its place in the Covariance, -1 if it
 // has none, and sets filling.x and filling.has to what the event holds.
-func (l *Learner) fillPlaces() []int {
+func (l *answering) fillPlaces() []int {
 	f, n := &l.filling, len(l.filling.covariance.Columns)
 	f.places = slices.Grow(f.places[:0], len(l.features()))[:len(l.features())]
 	f.x, f.has = slices.Grow(f.x[:0], n)[:n], slices.Grow(f.has[:0], n)[:n]
@@ -553,7 +583,7 @@ func (l *Learner) fillPlaces() []int {
 // fillDeleted sets filling.x to what is expected of the numbers that do not survive a point of
 // a forecast, of which last says what they do. places are those of fillPlaces, which must come
 // anew before it is called again.
-func (l *Learner) fillDeleted(places []int, last []int8, point int) {
+func (l *answering) fillDeleted(places []int, last []int8, point int) {
 	f := &l.filling
 	l.partsLeft(places, last, point)
 	if fill := f.covariance.Fill(f.parts); fill != nil {
@@ -562,7 +592,7 @@ func (l *Learner) fillDeleted(places []int, last []int8, point int) {
 }
 
 // partsLeft sets filling.parts to what is left of the event at hand.
-func (l *Learner) partsLeft(places []int, last []int8, point int) {
+func (l *answering) partsLeft(places []int, last []int8, point int) {
 	f := &l.filling
 	f.parts = append(f.parts[:0], f.has...)
 	for i, last := range last {
@@ -575,7 +605,7 @@ func (l *Learner) partsLeft(places []int, last []int8, point int) {
 // samplesFill says whether a filled point of a forecast takes a sample of the event at
 // hand. Where there are many columns one point at a time does, because each has a new
 // pattern of missing columns to work out.
-func (l *Learner) samplesFill(point int) bool {
+func (l *answering) samplesFill(point int) bool {
 	if l.missing.event.lack.Some() {
 		return false
 	}
@@ -584,7 +614,7 @@ func (l *Learner) samplesFill(point int) bool {
 
 // fillsLack says whether an event that lacks nothing by itself is filled in after a mask
 // has deleted so much of it. What else a filled-in event lacks is not forecast.
-func (l *Learner) fillsLack(deleted model.Lack) bool {
+func (l *answering) fillsLack(deleted model.Lack) bool {
 	present := deleted.Named + deleted.Silent
 	return l.filling.covariance != nil && l.missing.event.named && deleted.Null > 0 &&
 		l.missing.model.Null[model.MissingBin(deleted.Null/(deleted.Null+present))] == model.MissingFill
@@ -593,7 +623,7 @@ func (l *Learner) fillsLack(deleted model.Lack) bool {
 // filledPoints returns, as bits, the points of a forecast at which events are filled in.
 // The expectation of what dies then takes its place; that this is uncertain seldom changes
 // the class, and is left out. Nothing dies at point 0.
-func (l *Learner) filledPoints() (points uint) {
+func (l *answering) filledPoints() (points uint) {
 	if l.filling.covariance == nil || !l.missing.event.named || !l.missing.fills() {
 		return 0
 	}
@@ -616,7 +646,7 @@ var forecastBins = func() (bins [ForecastPoints]int) {
 // deleteFields sets f.dead to which of the features f.vec of e die under a mask: those of named
 // fields, together with what they die with, each with the given chance. In a sparse text
 // format it deletes the columns that can be filled in, and returns true.
-func (l *Learner) deleteFields(e *blankout.Example, chance float64, number uint64) (sparse bool) {
+func (l *answering) deleteFields(e *blankout.Example, chance float64, number uint64) (sparse bool) {
 	f := &l.filling
 	kills := func(unit uint64) bool {
 		var r rand.PCG

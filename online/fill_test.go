@@ -101,14 +101,14 @@ func TestCovariancesShrink(t *testing.T) {
 	}
 }
 
-// gather takes up complete events of the columns of f in the way of gatherNoted.
+// gather takes up complete events of the columns of f in the way of gatherRead.
 func gatherAll(l *Learner, rows [][]float64) {
 	for _, x := range rows {
-		l.filling.noted = l.filling.noted[:0]
+		l.now.read.clear()
 		for i, x := range x {
-			l.filling.note(uint32(i+1), blankout.Numeric, uint16(i+1), x)
+			l.now.read.note(uint32(i+1), blankout.Numeric, uint16(i+1), x)
 		}
-		l.gatherNoted()
+		l.gatherRead()
 	}
 }
 

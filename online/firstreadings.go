@@ -109,14 +109,14 @@ func (r *readings) addWild(n, x float64) bool {
 // observeNumeric counts a reading that is z deviations from the centre into the
 // statistics of a column that is centred and scaled, as model.Scaler.Observe does,
 // and sees to where they begin. Where that moves them the weights stay as they are.
-func (l *Learner) observeNumeric(column uint32, stats []float64, x, z float64, field uint16) (ratio, shift float64) {
+func (l *bank) observeNumeric(column uint32, stats []float64, x, z float64, field uint16) (ratio, shift float64) {
 	if stats[model.StatCount] >= watchUntil && stats[model.StatInverse] != 0 && z >= -model.ScalerClip && z <= model.ScalerClip {
 		return l.scaling.scaler.Observe(stats, x, z)
 	}
 	return l.observeWatched(column, stats, x, z, l.scaling.transforms[field])
 }
 
-func (l *Learner) observeWatched(column uint32, stats []float64, x, z float64, t model.Transform) (ratio, shift float64) {
+func (l *bank) observeWatched(column uint32, stats []float64, x, z float64, t model.Transform) (ratio, shift float64) {
 	n := stats[model.StatCount] + 1
 	wild := z > model.ScalerClip || z < -model.ScalerClip || stats[model.StatInverse] == 0 && x != stats[model.StatCentre]
 	if n <= model.FirstReadings {
@@ -155,7 +155,7 @@ func (l *Learner) observeWatched(column uint32, stats []float64, x, z float64, t
 // column that is divided by its deviation. Where blankout.FirstReadings in a row are
 // less than smallAt of that, earlier ones were wild, and the column begins anew with
 // these; the weights then stay as they are.
-func (l *Learner) observeSpread(column uint32, stats []float64, x, z float64) (ratio float64) {
+func (l *bank) observeSpread(column uint32, stats []float64, x, z float64) (ratio float64) {
 	total := float64(l.scaling.dense.events + 1)
 	if ratio = l.scaling.scaler.ObserveSpread(stats, x, total); z == 0 || z < -smallAt || z > smallAt {
 		return ratio
@@ -176,7 +176,7 @@ func (l *Learner) observeSpread(column uint32, stats []float64, x, z float64) (r
 const smallAt = 0.03
 
 // differs counts a reading of a column in which none differed from the others before.
-func (l *Learner) differs(column uint32, stats []float64, x float64, t model.Transform) {
+func (l *bank) differs(column uint32, stats []float64, x float64, t model.Transform) {
 	n, usual := stats[model.StatCount]+1, stats[model.StatCentre]
 	r := l.scaling.recent.of(column)
 	if r.wild > 0 {
@@ -200,7 +200,7 @@ func (l *Learner) differs(column uint32, stats []float64, x float64, t model.Tra
 
 // misled says whether the readings that began a column were not typical of it: the latest
 // ones lie together in a small part of its scale, or call for a transform.
-func (l *Learner) misled(stats, readings []float64, t model.Transform) bool {
+func (l *bank) misled(stats, readings []float64, t model.Transform) bool {
 	var now [model.ScalerWidth]float64
 	var room [model.FirstReadings]float64
 	was := l.scaling.scaler.Standardisation(stats)
@@ -226,7 +226,7 @@ func (l *Learner) misled(stats, readings []float64, t model.Transform) bool {
 
 // restart begins a column anew with its latest readings. The metric was gathered in other
 // units: the share of it is kept that these readings are of all.
-func (l *Learner) restart(column uint32, stats []float64, r *readings, t model.Transform) {
+func (l *bank) restart(column uint32, stats []float64, r *readings, t model.Transform) {
 	n := stats[model.StatCount] + 1
 	l.rule.forget(l.table.Touch(column), false, float64(len(r.values))/n)
 	if l.scaling.scaler.Begin(stats, float64(len(r.values)), r.values, t); l.set.noiseKind == constant {

@@ -81,7 +81,7 @@ const (
 	forecastReview = 16
 )
 
-func (l *Learner) forecasts() []Forecast {
+func (l *answering) forecasts() []Forecast {
 	out := make([]Forecast, len(l.levels))
 	for v := range l.levels {
 		lv := &l.levels[v]
@@ -103,7 +103,7 @@ func (l *Learner) forecasts() []Forecast {
 
 // forecast adds the event at hand to the forecasts, and chooses the level that
 // is published if there are several.
-func (l *Learner) forecast(label int) {
+func (l *answering) forecast(label int) {
 	byGroups := l.byGroups()
 	if l.grouped() {
 		l.forecastGroups(label)
@@ -135,7 +135,7 @@ func (l *Learner) forecast(label int) {
 }
 
 // forecastExpected draws the masks beside what the user expects, and compares the levels.
-func (l *Learner) forecastExpected(label int) {
+func (l *answering) forecastExpected(label int) {
 	i, t := l.expected()
 	to := i + 1
 	if t > 0 {
@@ -165,7 +165,7 @@ func (f *forecast) keep(i int) float64 {
 }
 
 // fields returns what the event at hand lacks, all of its fields counted.
-func (l *Learner) fields() model.Lack {
+func (l *answering) fields() model.Lack {
 	k := l.missing.event.lack
 	if l.missing.event.named && !k.Some() {
 		k.Named, k.Silent = l.missing.event.present.Count(l.schema.Fields)
@@ -186,7 +186,7 @@ var forecastMean, forecastRest = func() (mean, rest [ForecastPoints]float64) {
 
 // forecastBinary adds the event at hand, of two classes, to the forecasts, and says whether
 // that is known beside what the user expects.
-func (l *Learner) forecastBinary(label int) (known bool) {
+func (l *answering) forecastBinary(label int) (known bool) {
 	now, y := &l.now, target(label, 0, 1)
 	rest := forecastRest
 	var growth [ForecastPoints]float64 // a/s
@@ -272,14 +272,14 @@ func (l *Learner) forecastBinary(label int) (known bool) {
 
 // knows says whether the event at hand tells something of a point, given the points of
 // maskedPoints and what forecastMasked has found.
-func (l *Learner) knows(masked uint, drawn [][ForecastPoints]float64, point int) bool {
+func (l *answering) knows(masked uint, drawn [][ForecastPoints]float64, point int) bool {
 	return masked&(1<<point) == 0 || drawn != nil && !math.IsNaN(drawn[0][point])
 }
 
 // survive sums what survives a point into masked.f and lag, and where the event is then
 // filled in also what is expected of the numbers that do not survive. It returns what the
 // event then lacks, the factor of what is left, and whether it is filled in.
-func (l *Learner) survive(last []int8, point int) (deleted model.Lack, scale float64, filled bool) {
+func (l *answering) survive(last []int8, point int) (deleted model.Lack, scale float64, filled bool) {
 	now := &l.now
 	deleted, scale = l.fields(), l.missing.event.scale
 	if len(last) > 0 {
@@ -312,7 +312,7 @@ func (l *Learner) survive(last []int8, point int) (deleted model.Lack, scale flo
 
 // forecastRule compares the rules for missing fields on the event at hand, of two
 // classes, with a mask drawn for a point.
-func (l *Learner) forecastRule(lack model.Lack, point int, positive bool) {
+func (l *answering) forecastRule(lack model.Lack, point int, positive bool) {
 	now := &l.now
 	last := l.mask()
 	alive, of := l.survivors(last, point)
@@ -336,7 +336,7 @@ func (l *Learner) forecastRule(lack model.Lack, point int, positive bool) {
 
 // mask draws for each feature of the event at hand the last point that it
 // survives: it survives every one before.
-func (l *Learner) mask() []int8 {
+func (l *answering) mask() []int8 {
 	last := l.masked.last[:0]
 	var r rand.PCG
 	r.Seed(l.events, 0x626c616e6b6f7574)
@@ -359,7 +359,7 @@ func pointOf(u uint64) int8 { return int8(u >> 32 * ForecastPoints >> 32) }
 // forecastSampled draws the masks for the points from one to another, of features or
 // of groups. Nothing more is missing at point 0, whose scores are those at hand, but for
 // the features that are expected to be missing beside groups.
-func (l *Learner) forecastSampled(label, from, to int, groups bool) {
+func (l *answering) forecastSampled(label, from, to int, groups bool) {
 	now := &l.now
 	last := l.masked.last[:0]
 	if groups {
@@ -415,7 +415,7 @@ func (l *Learner) forecastSampled(label, from, to int, groups bool) {
 
 // expected returns the place of the deletion rate that the user expects, of groups or
 // else of features: the share t of the way from point i to the next.
-func (l *Learner) expected() (i int, t float64) {
+func (l *answering) expected() (i int, t float64) {
 	d := l.config.ExpectedMissing * ForecastPoints
 	if l.byGroups() {
 		d = l.config.ExpectedMissingGroups * ForecastPoints
@@ -437,7 +437,7 @@ func (f *forecast) at(i int, t float64) float64 {
 
 // natural returns the level whose noise is what the user expects to be missing,
 // or the nearest to that: the one that is published unless another is better.
-func (l *Learner) natural() int {
+func (l *answering) natural() int {
 	best, least := 0, math.Inf(1)
 	for v := range l.levels {
 		q := bothRates(l.levels[v].noise)
@@ -450,7 +450,7 @@ func (l *Learner) natural() int {
 
 // compare takes up how the forecasts of the event at hand differ from the natural
 // level's.
-func (l *Learner) compare() {
+func (l *answering) compare() {
 	i, t := l.expected()
 	byGroups := l.byGroups()
 	natural := l.levels[l.natural()].forecastOf(byGroups)
@@ -468,7 +468,7 @@ func (l *Learner) compare() {
 // expects, of those that are below the natural one's by more than chance explains. With few
 // events a strong noise is the better choice, as a strong ridge is. As more come the
 // evidence for it fades, which leads back to the natural level.
-func (l *Learner) choose() {
+func (l *answering) choose() {
 	if l.shared() {
 		return
 	}

@@ -13,17 +13,17 @@ func (lv *level) forecastOf(groups bool) *forecast {
 }
 
 // byGroups says whether the level is chosen by what is forecast where groups die.
-func (l *Learner) byGroups() bool {
+func (l *answering) byGroups() bool {
 	return l.grouped() && l.config.ExpectedMissingGroups > 0
 }
 
 // grouped says whether some level has noise of groups.
-func (l *Learner) grouped() bool { return l.groups != nil && l.groups.groups }
+func (l *bank) grouped() bool { return l.groups != nil && l.groups.groups }
 
 // forecastGroups adds the event at hand, if it is its turn, to the forecasts where groups
 // die and, beside them, features at the rate that the user expects. Masks are drawn
 // for two classes as well, for there are too few groups for a score to be normal.
-func (l *Learner) forecastGroups(label int) {
+func (l *answering) forecastGroups(label int) {
 	switch n := l.events; {
 	case n <= forecastFirstK || n%forecastEveryK == 0:
 		l.forecastSampled(label, 0, ForecastPoints, true)
@@ -41,7 +41,7 @@ func (l *Learner) forecastGroups(label int) {
 // groupMask draws for each feature of the event at hand the last point that it survives
 // where groups die: those before its group does, or the first of two groups; -1 where it
 // dies alone, as features do at the rate that the user expects.
-func (l *Learner) groupMask() []int8 {
+func (l *answering) groupMask() []int8 {
 	g := l.groups
 	last := l.masked.last[:0]
 	var r rand.PCG
@@ -92,7 +92,7 @@ func (g *groupSums) together(last []int8) {
 
 // survivors counts the features of an event, and those that survive a point: a number with
 // a curve is one.
-func (l *Learner) survivors(last []int8, point int) (alive, of float64) {
+func (l *answering) survivors(last []int8, point int) (alive, of float64) {
 	of = float64(len(last))
 	for _, last := range last {
 		if int(last) >= point {

@@ -160,7 +160,7 @@ func isGrouped(n loss.Noise) bool {
 
 // setRates gives the noise of the only level other rates of groups, which nobody changes
 // from here on. It comes between two events.
-func (l *Learner) setRates(rates map[string]float64) {
+func (l *bank) setRates(rates map[string]float64) {
 	noise := loss.GroupDropout{Rates: rates}
 	lv := &l.levels[0]
 	_, _, lv.strength = noise.Coefficients()

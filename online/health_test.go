@@ -11,6 +11,7 @@ import (
 
 	"blankout"
 	"blankout/model"
+	"blankout/online/watch"
 )
 
 // sensors makes events of two classes with the fields a, b, c (numbers), word and flag,
@@ -28,7 +29,7 @@ type sensors struct {
 }
 
 // As in package watch.
-const healthBlock, healthFields, healthChanges = 256, 4096, 64
+const healthBlock, healthFields, healthChanges = 256, watch.MostFields, 64
 
 // changesOf returns how many alarms have been raised and ended.
 func changesOf(l *Learner) uint64 {
@@ -314,8 +315,8 @@ func TestHealthIsBounded(t *testing.T) {
 		l.Learn(empty)
 	}
 	h := l.Health()
-	if l.watch.Health.Len() != healthFields || h.Alarms != healthFields-1 || h.Raised != healthFields-1 || len(h.Changes) != healthChanges {
-		t.Errorf("%d fields, %d alarms, %d raised, %d changes", l.watch.Health.Len(), h.Alarms, h.Raised, len(h.Changes))
+	if len(h.Fields) != healthFields-1 || h.Alarms != healthFields-1 || h.Raised != healthFields-1 || len(h.Changes) != healthChanges {
+		t.Errorf("%d fields, %d alarms, %d raised, %d changes", len(h.Fields), h.Alarms, h.Raised, len(h.Changes))
 	}
 	if changes, n := l.HealthChanges(100); n != healthFields-1 || len(changes) != healthChanges {
 		t.Errorf("%d of %d", len(changes), n)

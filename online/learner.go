@@ -31,12 +31,18 @@ import (
 //
 // What it knows about a feature is the feature's row in its Table, see layout.
 type Learner struct {
+	*answering
+	watch      *watch.Watch
+	likelihood bool // scores are meant as log-odds
+}
+
+// bank is the levels, and what they share: it scores an event, and learns from it. It knows
+// nothing of how its scores become an answer.
+type bank struct {
 	config  Config
 	set     settings
 	schema  *blankout.Schema
 	classes []float64 // weight of a class, NaN until met
-	// positive names the positive one of two classes, "" where nothing does: see positiveName.
-	positive string
 
 	// The model.
 	layout   layout
@@ -45,7 +51,6 @@ type Learner struct {
 	n        int // levels times outputs
 	active   int // outputs in use: classes that have appeared
 	levels   []level
-	chosen   int // the level that is published
 	table    *model.Table
 	bias     []float64    // the intercepts, laid out as a row
 	snapshot *model.Table // the latest, to share its blocks
@@ -56,24 +61,32 @@ type Learner struct {
 	period uint64 // steps of the first pass, 0 while in it
 	fade   fade
 
-	unit        unit // of targets that are numbers
-	scaling     scaling
-	missing     missing
-	filling     filling
-	groups      *groupSums // nil without curves and noise of groups, or where gradients are clean
-	deleting    deleting
-	watch       watch.Watch
-	calibration calibration
-	residual    residual // of numbers
-	likelihood  bool     // scores are meant as log-odds
-	masked      masked
-	refresh     refresh
-	share       *sharing // nil where it learns alone
+	unit    unit // of targets that are numbers
+	scaling scaling
+	groups  *groupSums // nil without curves and noise of groups, or where gradients are clean
+	refresh refresh
+	share   *sharing // nil where it learns alone
 	// How often all rows have been written at once; no part of the state. A Learner that
 	// follows another one has that one's count, see FollowState.
 	rewritten uint64
 
-	now event // the one at hand
+	now event // the one that is being learned
+}
+
+// answering makes of the bank's scores what a reader of the model is told: it owns all that
+// decides an answer, and no weight.
+type answering struct {
+	*bank
+	chosen      int // the level that is published
+	missing     missing
+	filling     filling
+	deleting    deleting
+	masked      masked
+	calibration calibration
+	residual    residual // of numbers
+	// positive names the positive one of two classes, "" where nothing does: see positiveName.
+	positive string
+	measured *watch.Measures // which classes have come, for the positive one
 }
 
 // level is a noise level: a copy of the weights that learns as if its noise
@@ -113,6 +126,7 @@ type event struct {
 	value         []float64 // the iterate's loss
 	averageQ      []float64 // sum basis a^2 of the averages, see sumAverage
 	coefficient   []float64 // of the averages
+	read          numbersRead
 }
 
 // maxRepeats bounds how often an important event is learned.
@@ -135,7 +149,11 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 // newLearner is New with what parse has made of the settings, which takes milliseconds for
 // some losses.
 func newLearner(c Config, set settings, s *blankout.Schema) (*Learner, error) {
-	l := &Learner{config: c, set: set, schema: s, k: s.Outputs()}
+	w := &watch.Watch{}
+	l := &Learner{
+		answering: &answering{bank: &bank{config: c, set: set, schema: s, k: s.Outputs()}, measured: &w.Measures},
+		watch:     w,
+	}
 	if want := loss.LabelsOf(c.Loss); s.Target != want {
 		return nil, fmt.Errorf("learner: %w", targetMismatch(c.Loss, s.Target))
 	}
@@ -213,11 +231,11 @@ func newLearner(c Config, set settings, s *blankout.Schema) (*Learner, error) {
 // Config returns the Learner's settings, of which its caller must change nothing.
 func (l *Learner) Config() Config { return l.config }
 
-func (l *Learner) weights(row []float64) []float64 { return l.layout.weights(row) }
+func (l *bank) weights(row []float64) []float64 { return l.layout.weights(row) }
 
-func (l *Learner) lags(row []float64) []float64 { return l.layout.lags(row) }
+func (l *bank) lags(row []float64) []float64 { return l.layout.lags(row) }
 
-func (l *Learner) setIntercept(k int, b float64) {
+func (l *bank) setIntercept(k int, b float64) {
 	if !l.set.intercept {
 		return
 	}
@@ -266,7 +284,9 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 	if !l.shared() {
 		l.meet(e)
 	}
+	l.now.read.gathers, l.now.read.follows = l.fillsIn() && l.events%l.gatherEvery() == 0, len(l.filling.columns) > 0
 	l.gather(e)
+	l.publish()
 	if e.Label == blankout.Unlabelled {
 		l.watch.Measures.Unlabelled++
 		l.unlabelled(e.Weight)
@@ -295,7 +315,9 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 		l.forecast(e.Label)
 		l.compareDrawn(e, e.Label)
 		if !l.shared() {
-			l.costs(e, e.Label)
+			for _, c := range l.costs(e, e.Label) {
+				l.watch.Health.Cost(c.field, c.with, c.without)
+			}
 		}
 		l.suspect(e.Label)
 	}
@@ -313,7 +335,7 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 
 // Prefetch says that an event is about to be learned: its features are fetched from
 // memory while the one before it is being learned. It changes nothing.
-func (l *Learner) Prefetch(e *blankout.Example) { l.table.Prefetch(e.Features) }
+func (l *bank) Prefetch(e *blankout.Example) { l.table.Prefetch(e.Features) }
 
 // Suspicion says whether the event last learned is a suspect: whether its
 // influence was below Config.Suspect.
@@ -360,7 +382,7 @@ func Usable(e *blankout.Example) bool {
 }
 
 // grow takes up fields and classes that the Schema has learned.
-func (l *Learner) grow(e *blankout.Example) {
+func (l *bank) grow(e *blankout.Example) {
 	for _, id := range e.Field {
 		for int(id) >= len(l.scaling.kinds) {
 			l.growFields()
@@ -383,7 +405,7 @@ func (l *Learner) grow(e *blankout.Example) {
 }
 
 // weighClass finds the weight of a class.
-func (l *Learner) weighClass(class int) {
+func (l *bank) weighClass(class int) {
 	for class >= len(l.classes) {
 		l.classes = append(l.classes, math.NaN())
 	}
@@ -399,7 +421,7 @@ func (l *Learner) weighClass(class int) {
 }
 
 // growFields takes up the Schema's next field.
-func (l *Learner) growFields() {
+func (l *bank) growFields() {
 	field := l.schema.Fields[len(l.scaling.kinds)]
 	l.scaling.kinds = append(l.scaling.kinds, field.Kind)
 	t, ok := l.config.FieldTransform[field.Name]
@@ -415,13 +437,14 @@ func (l *Learner) growFields() {
 }
 
 // gather looks up the rows of an event's features, updates their statistics
-// and sums the scores: the published ones as they were before.
-func (l *Learner) gather(e *blankout.Example) {
+// and sums the scores as they were before.
+func (l *bank) gather(e *blankout.Example) {
 	now := &l.now
 	clear(now.step.f)
 	clear(now.lag)
 	clear(now.q)
 	now.hasMoved = false
+	now.read.clear()
 	if l.scaling.scaler.Mode != model.StandardiseNone {
 		l.gatherStandardised(e)
 	} else {
@@ -441,6 +464,13 @@ func (l *Learner) gather(e *blankout.Example) {
 		now.step.addIntercepts(l.bias, ridge)
 		l.sum(len(now.step.rows) - 1)
 	}
+}
+
+// publish makes of the sums what the model answers to the event, and takes up how its numbers
+// go together.
+func (l *answering) publish() {
+	now := &l.now
+	l.gatherRead()
 	level := l.missing.event.level
 	c, at := l.levels[level].lagShare(), level*l.k
 	for k := range l.active {
@@ -458,7 +488,7 @@ func (l *Learner) gather(e *blankout.Example) {
 }
 
 // touch makes the rows of columns those at hand, new ones made ready.
-func (l *Learner) touch(columns []uint32) {
+func (l *bank) touch(columns []uint32) {
 	now := &l.now
 	now.step.reset(len(columns))
 	now.step.rows = l.table.TouchAll(columns, now.step.rows)
@@ -476,7 +506,7 @@ func (l *Learner) touch(columns []uint32) {
 }
 
 // put takes up the value of row i at hand; sum adds it to the scores.
-func (l *Learner) put(i int, row []float64, x float64) {
+func (l *bank) put(i int, row []float64, x float64) {
 	basis := x * x
 	switch l.set.noiseKind {
 	case linear:
@@ -490,7 +520,7 @@ func (l *Learner) put(i int, row []float64, x float64) {
 
 // arrange groups the rows of an event's features, which are those of the columns, if the
 // noise needs that.
-func (l *Learner) arrange(e *blankout.Example, columns []uint32) {
+func (l *bank) arrange(e *blankout.Example, columns []uint32) {
 	if l.groups != nil {
 		l.groups.arrange(&l.now.step, e, columns, &l.scaling.scaler)
 	}
@@ -498,7 +528,7 @@ func (l *Learner) arrange(e *blankout.Example, columns []uint32) {
 
 // sum adds the rows from the first on to the sums f, lag and q; where features die in
 // groups, groupSums takes the place of q.
-func (l *Learner) sum(first int) {
+func (l *bank) sum(first int) {
 	now := &l.now
 	if l.groups != nil && first == 0 {
 		l.groups.sum(&now.step, model.ScalerWidth, l.n, now.step.f, now.lag)
@@ -513,7 +543,7 @@ func (l *Learner) sum(first int) {
 }
 
 // resum sums the iterates' scores again, after a step.
-func (l *Learner) resum() {
+func (l *bank) resum() {
 	now := &l.now
 	clear(now.step.f)
 	clear(now.lag)
@@ -528,7 +558,7 @@ func (l *Learner) resum() {
 //
 // In the first pass of AdaGrad there may be none of it (see Config.Start): the
 // ridge is then the preconditioner's start and nothing else, as in dropout descent.
-func (l *Learner) ridgeOf(n float64) float64 {
+func (l *bank) ridgeOf(n float64) float64 {
 	if l.period == 0 {
 		return l.set.firstRidge / n
 	}
@@ -539,7 +569,7 @@ func (l *Learner) ridgeOf(n float64) float64 {
 // EndPass says that the events so far were one pass over a finite set, which
 // is about to be presented again. From here on the ridge counts once a pass, and
 // nothing is adapted: the rate is the configured one and the average is published.
-func (l *Learner) EndPass() {
+func (l *bank) EndPass() {
 	if l.period > 0 {
 		return
 	}
@@ -550,7 +580,7 @@ func (l *Learner) EndPass() {
 }
 
 // step makes one update with the given importance.
-func (l *Learner) step(label int, importance float64) {
+func (l *bank) step(label int, importance float64) {
 	now := &l.now
 	s := &now.step
 	for v := range l.levels {
@@ -586,7 +616,7 @@ func (l *Learner) step(label int, importance float64) {
 }
 
 // update has the rule update the rows of the event at hand.
-func (l *Learner) update(importance float64) {
+func (l *bank) update(importance float64) {
 	s := &l.now.step
 	s.importance, s.count, s.growth = importance, l.steps, l.fade.growth
 	for v := range l.levels {
@@ -603,7 +633,7 @@ func (l *Learner) update(importance float64) {
 }
 
 // segment cuts the rows at hand into segments.
-func (l *Learner) segment() {
+func (l *bank) segment() {
 	if l.groups != nil {
 		l.groups.segment(&l.now.step)
 	} else {
@@ -613,7 +643,7 @@ func (l *Learner) segment() {
 
 // compareAverages has each level compare whether its average or its iterate scores the event
 // at hand better. Most events of a long stream are passed over.
-func (l *Learner) compareAverages() {
+func (l *bank) compareAverages() {
 	every := 1
 	if l.steps > compareFirst {
 		every = compareEvery
@@ -651,7 +681,7 @@ func (l *Learner) compareAverages() {
 
 // sumAverage sums basis a^2 of the averages, or finds the variances if features die in
 // groups.
-func (l *Learner) sumAverage() {
+func (l *bank) sumAverage() {
 	now := &l.now
 	clear(now.averageQ)
 	for v := range l.levels {
@@ -669,7 +699,7 @@ func (l *Learner) sumAverage() {
 }
 
 // variance returns that of the iterate's noisy score, 0 for clean gradients.
-func (l *Learner) variance(v *level, j, k int) float64 {
+func (l *bank) variance(v *level, j, k int) float64 {
 	if !l.config.Marginalised {
 		return 0
 	}
@@ -683,7 +713,7 @@ func (l *Learner) variance(v *level, j, k int) float64 {
 }
 
 // addSumsq keeps the sums of squared weights if the noise needs them.
-func (l *Learner) addSumsq(sign float64) {
+func (l *bank) addSumsq(sign float64) {
 	if l.set.noiseKind != constant {
 		return
 	}
@@ -698,13 +728,13 @@ func (l *Learner) addSumsq(sign float64) {
 }
 
 // features returns the rows of the event at hand without the intercepts.
-func (l *Learner) features() [][]float64 {
+func (l *bank) features() [][]float64 {
 	return l.now.step.rows[:l.now.step.features()]
 }
 
 // unlabelled adds an event's expected curvature to the preconditioner: that of the loss
 // averaged over both labels by the probability the iterate gives them.
-func (l *Learner) unlabelled(weight float64) {
+func (l *bank) unlabelled(weight float64) {
 	if l.config.Alpha == 0 {
 		return
 	}
@@ -726,7 +756,7 @@ func (l *Learner) unlabelled(weight float64) {
 }
 
 // targetOf returns the y of output k for the event at hand, of the given label.
-func (l *Learner) targetOf(label, k int) float64 {
+func (l *bank) targetOf(label, k int) float64 {
 	if l.set.numbers {
 		return l.now.target
 	}

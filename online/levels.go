@@ -89,12 +89,12 @@ func (c *answerChoice) better(now, home int, allowed func(rule int) bool) int {
 
 // choosesLevels says whether events that lack fields may be answered by another level than
 // those that do not.
-func (l *Learner) choosesLevels() bool {
+func (l *answering) choosesLevels() bool {
 	return len(l.levels) > 1 && l.config.PublishLevels && !l.set.numbers
 }
 
 // levelFor returns the level that answers events that lack k.
-func (l *Learner) levelFor(k model.Lack) int {
+func (l *answering) levelFor(k model.Lack) int {
 	if !k.Some() {
 		return l.chosen
 	}
@@ -102,7 +102,7 @@ func (l *Learner) levelFor(k model.Lack) int {
 }
 
 // levelOf returns the level that answers events of a range of shares.
-func (l *Learner) levelOf(bin int) int {
+func (l *answering) levelOf(bin int) int {
 	if c := &l.missing.answers[bin]; l.choosesLevels() && c.level != published {
 		return c.level
 	}
@@ -110,7 +110,7 @@ func (l *Learner) levelOf(bin int) int {
 }
 
 // compareAnswersOwn compares the answers to the event at hand, which lacks fields by itself.
-func (l *Learner) compareAnswersOwn(e *blankout.Example, label int) {
+func (l *answering) compareAnswersOwn(e *blankout.Example, label int) {
 	f, k := &l.filling, l.missing.event.lack
 	every := uint64(1)
 	switch {
@@ -131,7 +131,7 @@ func (l *Learner) compareAnswersOwn(e *blankout.Example, label int) {
 }
 
 // compareAnswers compares the answers to what x and e say is left of an event, which lacks k.
-func (l *Learner) compareAnswers(c *answerChoice, x blankout.Vec, e *blankout.Example, k model.Lack, label int) {
+func (l *answering) compareAnswers(c *answerChoice, x blankout.Vec, e *blankout.Example, k model.Lack, label int) {
 	f, rules := &l.filling, l.missing.model
 	f.answer = slices.Grow(f.answer[:0], l.k)[:l.k]
 	f.losses = f.losses[:0]
@@ -173,7 +173,7 @@ func (l *Learner) compareAnswers(c *answerChoice, x blankout.Vec, e *blankout.Ex
 
 // servedForecast returns the forecast of what is answered: at each share by the level that
 // answers such events, if it can be known at all what they lack.
-func (l *Learner) servedForecast(forecasts []Forecast) Forecast {
+func (l *answering) servedForecast(forecasts []Forecast) Forecast {
 	out := forecasts[l.chosen]
 	known := l.schema.Known || slices.ContainsFunc(l.schema.Fields, func(f blankout.Field) bool { return f.Kind.Named() })
 	if !known || !l.choosesLevels() {
@@ -192,7 +192,7 @@ func (l *Learner) servedForecast(forecasts []Forecast) Forecast {
 // levelsByRange returns the levels that answer by range of the share that is missing, as
 // model.Missing has them, and which levels of the bank those are, without the published
 // one; nil where that answers everything.
-func (l *Learner) levelsByRange() (byRange, levels []int) {
+func (l *answering) levelsByRange() (byRange, levels []int) {
 	for bin := range model.MissingBins {
 		if v := l.levelOf(bin); v != l.chosen && !slices.Contains(levels, v) {
 			levels = append(levels, v)
@@ -212,7 +212,7 @@ func (l *Learner) levelsByRange() (byRange, levels []int) {
 const blockLevels = "levels"
 
 // levelsState walks the block.
-func (l *Learner) levelsState(c *coder.Coder) {
+func (l *answering) levelsState(c *coder.Coder) {
 	for i := range l.missing.answers {
 		x := &l.missing.answers[i]
 		c.Each(&x.events, &x.own)

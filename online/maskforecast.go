@@ -51,7 +51,7 @@ const (
 )
 
 // maskAlike returns for each row of the event at hand the last point that it survives.
-func (l *Learner) maskAlike() []int8 {
+func (l *answering) maskAlike() []int8 {
 	m, n := &l.masked.alike, uint64(len(l.filling.columns))
 	length := max(alikeFirst, 2*n)
 	if l.events > alikeFirstEvents {
@@ -82,7 +82,7 @@ func (l *Learner) maskAlike() []int8 {
 }
 
 // rowOf returns the row of a feature of the event at hand.
-func (l *Learner) rowOf(feature int) int {
+func (l *bank) rowOf(feature int) int {
 	if l.groups != nil {
 		return l.groups.row(feature)
 	}
@@ -92,7 +92,7 @@ func (l *Learner) rowOf(feature int) int {
 // forecastMasked finds out, for each level and those of the points that are asked for,
 // whether the event at hand is answered wrongly under a mask: 1 or 0, NaN where it is not
 // the point's turn. An event that lacks something by itself is not filled in here.
-func (l *Learner) forecastMasked(points uint, label int) [][ForecastPoints]float64 {
+func (l *answering) forecastMasked(points uint, label int) [][ForecastPoints]float64 {
 	m := &l.masked.alike
 	m.wrong = zeros(m.wrong, len(l.levels))
 	last, lack, complete := l.maskAlike(), l.fields(), false
@@ -144,7 +144,7 @@ func (l *Learner) forecastMasked(points uint, label int) [][ForecastPoints]float
 
 // fillPoint returns the places of the columns that are filled in at a point, and sets fill to
 // what is expected of them.
-func (l *Learner) fillPoint(places []int, last []int8, point int, complete bool) []int {
+func (l *answering) fillPoint(places []int, last []int8, point int, complete bool) []int {
 	m, f := &l.masked.alike, &l.filling
 	if !complete {
 		l.fillDeleted(places, last, point)
@@ -179,7 +179,7 @@ func (l *Learner) fillPoint(places []int, last []int8, point int, complete bool)
 
 // sumLeft sets base and w, and left to the published scores of the features that survive.
 // places are those of fillPlaces, nil where nothing is filled in.
-func (l *Learner) sumLeft(last []int8, places []int) {
+func (l *answering) sumLeft(last []int8, places []int) {
 	m, x := &l.masked.alike, l.now.step.x
 	n := len(m.off)
 	m.base, m.left = m.base[:0], zeros(m.left, len(l.levels))
@@ -204,7 +204,7 @@ func (l *Learner) sumLeft(last []int8, places []int) {
 // maskedPoints returns the points of a forecast of two classes that masks are drawn for,
 // as bits: those where events are filled in, their neighbours, as the share that dies of
 // an event may be in either's range, and all of them where there are curves.
-func (l *Learner) maskedPoints() (points uint) {
+func (l *answering) maskedPoints() (points uint) {
 	if c := l.scaling.scaler.Curves; l.set.curves && c != nil && len(c.Columns) > 0 {
 		return 1<<ForecastPoints - 2
 	}

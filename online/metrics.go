@@ -193,7 +193,7 @@ func (l *Learner) measure(scores []float64, label int, weight float64) {
 // positiveAfter labelled events say which of two classes is the rarer.
 const positiveAfter = 1000
 
-func (l *Learner) labelled() uint64 { return l.watch.Measures.Labelled() }
+func (l *answering) labelled() uint64 { return l.measured.Labelled() }
 
 // SetPositive names the positive one of two classes; "" leaves it as it is, which of two
 // classes that are no usual pair is the rarer so far, and from a fixed number of events on
@@ -205,8 +205,8 @@ func (l *Learner) SetPositive(name string) {
 }
 
 // positiveName returns the name of the positive one of two classes, "" for the second.
-func (l *Learner) positiveName() string {
-	classes, events := l.schema.Classes, l.watch.Measures.Classes
+func (l *answering) positiveName() string {
+	classes, events := l.schema.Classes, l.measured.Classes
 	if l.positive == "" && !l.shared() && l.labelled() <= positiveAfter && len(classes) == 2 && len(events) == 2 && events[0] < events[1] && !blankout.UsualPair(classes[0], classes[1]) {
 		return classes[0]
 	}
@@ -215,7 +215,7 @@ func (l *Learner) positiveName() string {
 
 // logit is the score of the second class above which an event counts as of it: the threshold
 // is that of the positive class so far.
-func (l *Learner) logit() float64 {
+func (l *answering) logit() float64 {
 	if l.set.logit != 0 && l.schema.PositiveClass(l.positiveName()) == 0 {
 		return -l.set.logit
 	}
@@ -248,19 +248,19 @@ func (l *Learner) AssessNumber(e *blankout.Example, p *measure.Numbers) {
 	p.Add(l.targetLoss(), e.Target, e.Weight, value, low, high, 1)
 }
 
-func (l *Learner) assess(scores []float64, e *blankout.Example, p *measure.Classes) {
+func (l *answering) assess(scores []float64, e *blankout.Example, p *measure.Classes) {
 	p.Add(l.predict(scores) == e.Label, e.Weight, l.logLoss(scores, e.Label), 1)
 }
 
 // logLoss is minus the logarithm of the probability that scores give a class.
-func (l *Learner) logLoss(scores []float64, label int) float64 {
+func (l *answering) logLoss(scores []float64, label int) float64 {
 	if l.k == 1 {
 		return softplus(-target(label, 0, 1) * l.calibration.apply(scores[0]))
 	}
 	return logLoss(scores, label)
 }
 
-func (l *Learner) predict(scores []float64) int {
+func (l *answering) predict(scores []float64) int {
 	if len(scores) == 1 {
 		if l.calibration.apply(scores[0]) > l.logit() {
 			return 1

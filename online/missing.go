@@ -93,7 +93,7 @@ func (c *comparison) better(r model.MissingRule) model.MissingRule {
 
 // lack finds out what the event at hand lacks, and counts its fields if it is its
 // turn. It comes before anything of the event is learned.
-func (l *Learner) lack(e *blankout.Example) {
+func (l *answering) lack(e *blankout.Example) {
 	now := &l.missing.event
 	now.lack, now.level, now.scale, now.named, now.filled = model.Lack{}, l.chosen, 1, false, false
 	m, fields := &l.missing, l.schema.Fields
@@ -132,7 +132,7 @@ func (l *Learner) lack(e *blankout.Example) {
 }
 
 // interceptsOf writes the intercepts of a level's published scores to out.
-func (l *Learner) interceptsOf(level int, out []float64) {
+func (l *bank) interceptsOf(level int, out []float64) {
 	clear(out)
 	if !l.set.intercept {
 		return
@@ -146,7 +146,7 @@ func (l *Learner) interceptsOf(level int, out []float64) {
 
 // answer makes of the scores at hand, which are those of the features as they are,
 // what the model answers to an event that lacks some.
-func (l *Learner) answer() {
+func (l *answering) answer() {
 	now, scores := &l.missing.event, l.now.scores
 	for k := range l.active {
 		now.part[k] = scores[k] - now.base[k]
@@ -162,7 +162,7 @@ func (l *Learner) answer() {
 
 // compareRules takes up which rule would have been better for the event at hand,
 // which lacks fields.
-func (l *Learner) compareRules(label int) {
+func (l *answering) compareRules(label int) {
 	m := &l.missing
 	now := &m.event
 	present := now.lack.Named + now.lack.Silent
@@ -187,7 +187,7 @@ func (l *Learner) compareRules(label int) {
 
 // compareAt compares the two rules for fields that make the factor of the features
 // larger by raise where they rescale: it is scale under the present rule.
-func (l *Learner) compareAt(c *comparison, rule model.MissingRule, scale, raise float64, label int) {
+func (l *answering) compareAt(c *comparison, rule model.MissingRule, scale, raise float64, label int) {
 	with, without := scale, scale
 	if rule == model.MissingRescale {
 		without -= raise
@@ -200,7 +200,7 @@ func (l *Learner) compareAt(c *comparison, rule model.MissingRule, scale, raise 
 // compareDeleted does the same for an event of which a mask has deleted fields; k is
 // what it then lacks, part what is left of its scores. It serves until enough
 // events have come that lack as much by themselves.
-func (l *Learner) compareDeleted(k model.Lack, label int) {
+func (l *answering) compareDeleted(k model.Lack, label int) {
 	m := &l.missing
 	present := k.Named + k.Silent
 	if present == 0 || k.Null == 0 || l.shared() || l.choosesLevels() {
@@ -215,7 +215,7 @@ func (l *Learner) compareDeleted(k model.Lack, label int) {
 
 // lossAt is the log-loss of the parts and intercepts at hand if the features are
 // multiplied by scale.
-func (l *Learner) lossAt(scale float64, label int) float64 {
+func (l *answering) lossAt(scale float64, label int) float64 {
 	now := &l.missing.event
 	out := now.out
 	for k := range out {
@@ -229,7 +229,7 @@ func (l *Learner) lossAt(scale float64, label int) float64 {
 // follow publishes the rule that has proved better for a range of shares, if the
 // user leaves the choice: between as is and rescale by the one comparison, between
 // filling in and the better one of these by the other.
-func (l *Learner) follow(kind, bin int) {
+func (l *answering) follow(kind, bin int) {
 	m, choice := &l.missing, &l.filling.rules[kind][bin]
 	null, absent := m.model.Null, m.model.Absent
 	rule, compared := &null[bin], &m.null[bin]
@@ -259,7 +259,7 @@ func (l *Learner) follow(kind, bin int) {
 
 // fadeForecasts lets what was forecast at a range of shares fade sooner: it was forecast under
 // another rule.
-func (l *Learner) fadeForecasts(bin int) {
+func (l *answering) fadeForecasts(bin int) {
 	for v := range l.levels {
 		f := &l.levels[v].forecast
 		for i := 1; i < ForecastPoints; i++ {

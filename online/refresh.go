@@ -83,7 +83,7 @@ func solvable(l loss.Loss) bool {
 }
 
 // centreOf returns the c of a row, the iterate where the window does not slide.
-func (l *Learner) centreOf(row []float64) []float64 {
+func (l *bank) centreOf(row []float64) []float64 {
 	if !l.refresh.sliding() {
 		return l.weights(row)
 	}
@@ -91,7 +91,7 @@ func (l *Learner) centreOf(row []float64) []float64 {
 }
 
 // collect takes the event at hand into the window and refreshes when that is due.
-func (l *Learner) collect(e *blankout.Example, weight float64) {
+func (l *bank) collect(e *blankout.Example, weight float64) {
 	if l.refresh.size == 0 || weight == 0 {
 		return
 	}
@@ -107,9 +107,9 @@ func (l *Learner) collect(e *blankout.Example, weight float64) {
 }
 
 // solveWindow refreshes; the first leaving events are about to leave the window.
-func (l *Learner) solveWindow(leaving int) {
+func (l *bank) solveWindow(leaving int) {
 	w := &l.refresh.window
-	m := model.Linear{Head: l.head(l.schema), Rows: l.table}
+	m := l.standardiser()
 	var b batch.Builder
 	var vec blankout.Vec
 	start := uint32(0)
@@ -143,7 +143,7 @@ func (l *Learner) solveWindow(leaving int) {
 
 // solveOutput refreshes index j of the rows, which are those of the data's
 // columns and of the intercept.
-func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]float64, leaving int) {
+func (l *bank) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]float64, leaving int) {
 	lv := &l.levels[v]
 	if failpoint.Here("learn.refresh") != nil {
 		l.refresh.failures++
@@ -242,7 +242,7 @@ func (l *Learner) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]flo
 const refreshVariance = 0.01
 
 // eachOf calls f with the score of every event and its variance under weights.
-func (l *Learner) eachOf(d *batch.Data, lv *level, weights []float64, f func(i int, score, variance float64)) {
+func (l *bank) eachOf(d *batch.Data, lv *level, weights []float64, f func(i int, score, variance float64)) {
 	_, c1, c2 := lv.noise.Coefficients()
 	if !l.config.Marginalised {
 		c1, c2 = 0, 0
@@ -297,4 +297,9 @@ func (w *window) consistent() bool {
 	n := len(w.ends)
 	return n == len(w.labels) && n == len(w.weights) && len(w.column) == len(w.value) && slices.IsSorted(w.ends) &&
 		(n == 0 || int(w.ends[n-1]) == len(w.column))
+}
+
+// standardiser returns a model without weights, which standardises events as they are learned.
+func (l *bank) standardiser() *model.Linear {
+	return &model.Linear{Head: model.Head{Schema: l.schema, Scaler: l.scaling.scaler, Layout: model.Layout{Width: l.table.Width()}}, Rows: l.table}
 }

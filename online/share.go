@@ -180,10 +180,10 @@ func withoutFill(rules model.MissingRules) model.MissingRules {
 }
 
 // shared says whether what is decided once for all is left to the fold.
-func (l *Learner) shared() bool { return l.share != nil && !l.share.alone }
+func (l *bank) shared() bool { return l.share != nil && !l.share.alone }
 
 // importance is c of a row in an interval's beginning, which n of t events held.
-func (l *Learner) importance(row []float64, n float64, features int) float64 {
+func (l *bank) importance(row []float64, n float64, features int) float64 {
 	sh, t := l.share, l.share.begun
 	if sh.peers == 1 || t == 0 || n == 0 {
 		return 1
@@ -205,7 +205,7 @@ func (l *Learner) importance(row []float64, n float64, features int) float64 {
 }
 
 // note takes down the rows of columns before the event at hand changes them.
-func (l *Learner) note(columns []uint32, rows [][]float64) {
+func (l *bank) note(columns []uint32, rows [][]float64) {
 	sh := l.share
 	sh.at = l.table.Slots(columns, sh.at[:0])
 	for len(sh.places) < l.table.Len() {
@@ -228,7 +228,7 @@ func (l *Learner) note(columns []uint32, rows [][]float64) {
 }
 
 // noteOne takes down a row that is no part of the event at hand.
-func (l *Learner) noteOne(column uint32) []float64 {
+func (l *bank) noteOne(column uint32) []float64 {
 	row := l.table.Touch(column)
 	if l.share != nil {
 		at := l.share.at
@@ -245,7 +245,7 @@ func (sh *sharing) ref(i, width int) []float64 {
 }
 
 // wrote says that all rows are being written.
-func (l *Learner) wrote() {
+func (l *bank) wrote() {
 	if l.rewritten++; l.share != nil {
 		l.share.everything = true
 	}
@@ -253,7 +253,7 @@ func (l *Learner) wrote() {
 
 // sharedTreatment is how feature i of the event at hand is treated among others. The
 // scale of a column that is only divided grows with its values, and is not looked at again.
-func (l *Learner) sharedTreatment(i int, t treatment, row []float64) treatment {
+func (l *bank) sharedTreatment(i int, t treatment, row []float64) treatment {
 	switch t {
 	case treatNumeric:
 		l.share.centred[l.share.at[i]] = true
@@ -324,7 +324,7 @@ func (l *Learner) Cut(precision int) *Delta {
 	return d
 }
 
-func (l *Learner) cutStatistics(v, ref, row []float64, centred bool) {
+func (l *bank) cutStatistics(v, ref, row []float64, centred bool) {
 	n0, n := ref[model.StatCount], row[model.StatCount]
 	added := n - n0
 	v[sharedCount] = added
@@ -350,7 +350,7 @@ func (l *Learner) cutStatistics(v, ref, row []float64, centred bool) {
 
 // cutChanges writes the u and ΔG of a row to out, the latter in units that do not fade. A
 // reference is in the units of now.
-func (l *Learner) cutChanges(out, ref, row []float64, alpha, root float64) {
+func (l *bank) cutChanges(out, ref, row []float64, alpha, root float64) {
 	w, g := l.weights(row), l.layout.preconditioner(row)
 	was, wasG := l.weights(ref), l.layout.preconditioner(ref)
 	ratio := 1.0
@@ -441,8 +441,9 @@ func (sh *sharing) columnsOf() []uint32 {
 // Clone returns a Learner with the same state, which learns alone. The two share the
 // Schema and nothing else.
 func (l *Learner) Clone() (*Learner, error) {
-	from := *l
-	from.table, from.snapshot, from.share = model.NewTable(l.table.Width()), nil, nil
+	b := *l.bank
+	b.table, b.snapshot, b.share = model.NewTable(l.table.Width()), nil, nil
+	from := Learner{answering: &answering{bank: &b}}
 	for slot := range l.table.Len() {
 		column, row := l.table.Column(slot)
 		copy(from.table.Touch(column), row)

@@ -42,7 +42,7 @@ const (
 	treatGathered                   // centred and scaled by what the fold has put in force
 )
 
-func (l *Learner) treatment(k blankout.Kind, dense bool) treatment {
+func (l *bank) treatment(k blankout.Kind, dense bool) treatment {
 	switch {
 	case l.scaling.scaler.Mode == model.StandardiseScale:
 		return treatScale
@@ -64,7 +64,7 @@ func (l *Learner) treatment(k blankout.Kind, dense bool) treatment {
 // observe counts a feature, which is z deviations from its column's centre, into the
 // column's statistics. The weights must then
 // move by ratio and shift for no score to change.
-func (l *Learner) observe(column uint32, stats []float64, x, z float64, t treatment, field uint16) (ratio, shift float64) {
+func (l *bank) observe(column uint32, stats []float64, x, z float64, t treatment, field uint16) (ratio, shift float64) {
 	ratio = 1
 	switch t {
 	case treatAlone:
@@ -90,7 +90,7 @@ func (l *Learner) observe(column uint32, stats []float64, x, z float64, t treatm
 }
 
 // gatherStandardised is gather's loop over the features where a Scaler is on.
-func (l *Learner) gatherStandardised(e *blankout.Example) {
+func (l *bank) gatherStandardised(e *blankout.Example) {
 	now := &l.now
 	columns, raw, dense := e.Features.Index, e.Features.Value, l.scaling.scaler.Dense
 	if len(dense) > 0 && !l.scaling.scaler.Unfilled {
@@ -105,9 +105,7 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 	// only divided by a number that seldom changes.
 	shared := l.shared()
 	settled := l.scaling.scaler.Mode == model.StandardiseScale || l.scaling.scaler.Mode == model.StandardiseAuto && (l.scaling.dense.events >= denseEvents || shared)
-	if l.fillsIn() && l.events%l.gatherEvery() == 0 {
-		l.filling.gathering, l.filling.noted = true, l.filling.noted[:0]
-	}
+	read := &now.read
 	kind, field, stored := l.scaling.kinds[0], uint16(0), 0
 	for i := 0; i < numbers; i++ {
 		for len(dense) > 0 && dense[0] < columns[i] {
@@ -141,12 +139,9 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 		}
 		x := l.observed(row, columns[i], raw[i], t, field)
 		l.put(i, row, x)
-		if l.filling.gathering && t == treatNumeric {
-			l.filling.note(columns[i], kind, field, x)
+		if read.gathers && t == treatNumeric {
+			read.note(columns[i], kind, field, x)
 		}
-	}
-	if l.filling.gathering {
-		l.gatherNoted()
 	}
 	for i := numbers; i < len(columns); i++ {
 		stats := now.step.rows[i][:model.ScalerWidth]
@@ -166,7 +161,7 @@ func (l *Learner) gatherStandardised(e *blankout.Example) {
 // putDivided observes and puts the features from i to end whose columns are only
 // divided by a number that stays as it is, as treatScale does, and returns the
 // first that is another one.
-func (l *Learner) putDivided(i, end int, raw []float64) int {
+func (l *bank) putDivided(i, end int, raw []float64) int {
 	now := &l.now
 	// The commonest of noises, in the first pass: see put.
 	plain := l.set.noiseKind == square && l.period == 0
@@ -193,7 +188,7 @@ func (l *Learner) putDivided(i, end int, raw []float64) int {
 
 // observed counts a feature into its column's statistics, moves its weights if that
 // has changed what they are measured in, and returns its standardised value.
-func (l *Learner) observed(row []float64, column uint32, raw float64, t treatment, field uint16) float64 {
+func (l *bank) observed(row []float64, column uint32, raw float64, t treatment, field uint16) float64 {
 	stats := row[:model.ScalerWidth:model.ScalerWidth]
 	z, centre, inverse := l.scaling.scaler.Deviations(stats, raw), stats[model.StatCentre], stats[model.StatInverse]
 	x := l.scaling.scaler.Clip(stats, z)
@@ -217,13 +212,13 @@ func (l *Learner) observed(row []float64, column uint32, raw float64, t treatmen
 
 // followScale tells what is gathered of the covariance that a column's centre and scale in
 // force are no longer what they were.
-func (l *Learner) followScale(column uint32, centre, inverse float64, stats []float64) {
-	if len(l.filling.columns) == 0 {
+func (l *bank) followScale(column uint32, centre, inverse float64, stats []float64) {
+	if !l.now.read.follows {
 		return
 	}
 	var was [model.ScalerWidth]float64
 	was[model.StatCentre], was[model.StatInverse] = centre, inverse
-	l.filling.moved(column, l.scaling.scaler.Standardisation(was[:]), l.scaling.scaler.Standardisation(stats))
+	l.now.read.moved = append(l.now.read.moved, movedScale{column, l.scaling.scaler.Standardisation(was[:]), l.scaling.scaler.Standardisation(stats)})
 }
 
 // fill returns the columns and values of x with the dense columns that it leaves
@@ -249,7 +244,7 @@ func (s *scaling) fill(x blankout.Vec, dense []uint32) (columns []uint32, raw []
 
 // addMoved adds sign times a feature's part of the published scores to moved,
 // which starts from the intercepts as they were.
-func (l *Learner) addMoved(row []float64, x, sign float64) {
+func (l *bank) addMoved(row []float64, x, sign float64) {
 	if !l.now.hasMoved {
 		l.now.hasMoved = true
 		clear(l.now.moved)
@@ -274,7 +269,7 @@ func (l *Learner) addMoved(row []float64, x, sign float64) {
 // It leaves them as they are where that would extrapolate too far: where an
 // intercept, which all events share, or the score of a reading one deviation from
 // the centre would change by more than maxMove.
-func (l *Learner) move(row []float64, ratio, shift float64) {
+func (l *bank) move(row []float64, ratio, shift float64) {
 	if l.set.intercept && shift != 0 && !l.now.hasMoved {
 		l.addMoved(l.bias, 0, 1) // takes note of the intercepts
 	}
@@ -285,7 +280,7 @@ func (l *Learner) move(row []float64, ratio, shift float64) {
 
 // moveLevel is move for a level: whether it moves depends on its own weights, as it
 // would alone.
-func (l *Learner) moveLevel(v int, row []float64, ratio, shift float64) {
+func (l *bank) moveLevel(v int, row []float64, ratio, shift float64) {
 	lv, from, to := &l.levels[v], v*l.k, (v+1)*l.k
 	w, u := l.weights(row)[from:to], l.lags(row)[from:to]
 	most := maxMove / max(math.Abs(shift), ratio-1)
@@ -375,7 +370,7 @@ func (d *denseFinder) candidate(column uint32, x float64, first bool) {
 }
 
 // event counts an event in, after its features have been observed.
-func (l *Learner) countDense(e *blankout.Example) {
+func (l *bank) countDense(e *blankout.Example) {
 	d := &l.scaling.dense
 	d.events++
 	if l.scaling.scaler.Mode == model.StandardiseScale || l.shared() {
@@ -406,7 +401,7 @@ func (l *Learner) countDense(e *blankout.Example) {
 
 // review decides again which columns are dense. After the first denseEvents
 // events columns only leave.
-func (d *denseFinder) review(l *Learner) {
+func (d *denseFinder) review(l *bank) {
 	was, wasSeen := l.scaling.scaler.Dense, d.seen
 	l.scaling.scaler.Dense, d.seen = nil, nil // fresh memory: snapshots hold the old one
 	keep := func(column uint32, seen uint64) {
@@ -419,7 +414,7 @@ func (d *denseFinder) review(l *Learner) {
 			keep(column, wasSeen[i])
 		} else {
 			d.demote(l, l.noteOne(column), wasSeen[i])
-			l.filling.remove(column)
+			l.now.read.gone = append(l.now.read.gone, column)
 		}
 	}
 	if d.events > denseEvents {
@@ -447,7 +442,7 @@ func (d *denseFinder) review(l *Learner) {
 // promote turns a column that was divided by its largest value into one that
 // is centred and scaled, counting the events without it as the number 0. Its
 // readings have the mean and sum of squared deviations given.
-func (d *denseFinder) promote(l *Learner, row []float64, mean, m2 float64) {
+func (d *denseFinder) promote(l *bank, row []float64, mean, m2 float64) {
 	n, total := row[model.StatCount], float64(d.events)
 	if l.scaling.scaler.Unfilled {
 		total = n
@@ -469,7 +464,7 @@ func (d *denseFinder) promote(l *Learner, row []float64, mean, m2 float64) {
 }
 
 // demote is the way back, for a column that is no longer present often enough.
-func (d *denseFinder) demote(l *Learner, row []float64, seen uint64) {
+func (d *denseFinder) demote(l *bank, row []float64, seen uint64) {
 	n, total := float64(seen), float64(d.events)
 	was := l.scaling.scaler.Standardisation(row)
 	mean := row[model.StatMean] * total / n

@@ -120,11 +120,11 @@ func (l *Learner) Blocks() ([]blankout.Block, error) { return l.Snapshot().Block
 
 // Calibration returns what the published model maps scores to probabilities by,
 // nil for the identity.
-func (l *Learner) Calibration() *model.Calibration { return l.calibration.published() }
+func (l *answering) Calibration() *model.Calibration { return l.calibration.published() }
 
 // head returns the head of the published model over the given copy of the
 // Schema (or the Schema itself, for use before the next Learn).
-func (l *Learner) head(s *blankout.Schema) model.Head {
+func (l *answering) head(s *blankout.Schema) model.Head {
 	h := l.headOf(s, l.chosen)
 	byRange, levels := l.levelsByRange()
 	if byRange != nil {
@@ -138,11 +138,11 @@ func (l *Learner) head(s *blankout.Schema) model.Head {
 }
 
 // modelOf returns the model of a level alone, for use before the next Learn.
-func (l *Learner) modelOf(level int) *model.Linear {
+func (l *answering) modelOf(level int) *model.Linear {
 	return &model.Linear{Head: l.headOf(l.schema, level), Rows: l.table}
 }
 
-func (l *Learner) headOf(s *blankout.Schema, level int) model.Head {
+func (l *answering) headOf(s *blankout.Schema, level int) model.Head {
 	lv, at := &l.levels[level], level*l.k
 	c := lv.lagShare()
 	h := model.Head{
@@ -182,7 +182,7 @@ func (l *Learner) headOf(s *blankout.Schema, level int) model.Head {
 
 // publishedRows returns rows of the Scaler's statistics and the weights of the published
 // level, and of further ones.
-func (l *Learner) publishedRows(further []int) *model.Table {
+func (l *answering) publishedRows(further []int) *model.Table {
 	levels := append([]int{l.chosen}, further...)
 	rows := model.NewTable(model.ScalerWidth + len(levels)*l.k)
 	for slot := range l.table.Len() {
@@ -416,7 +416,7 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 // restoreFilling takes up what has been gathered to fill in by. Files written before this
 // block existed have none. One of more columns than are now wanted is not taken up:
 // gathering begins anew.
-func (l *Learner) restoreFilling(m *model.Linear, blocks []blankout.Block) error {
+func (l *answering) restoreFilling(m *model.Linear, blocks []blankout.Block) error {
 	data, err := blankout.FindBlock(blocks, blockFill)
 	if err != nil || !l.set.fills {
 		return nil // it is optional

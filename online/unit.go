@@ -139,7 +139,7 @@ func (u *unit) gradientRatio(l loss.Loss, ratio float64) float64 {
 // prediction changes; what a rule has gathered of gradients goes with them. Among the first
 // targets the mean knows more than an intercept that has hardly begun to learn, so there
 // predictions move with it.
-func (l *Learner) moveTo(next unit) {
+func (l *bank) moveTo(next unit) {
 	was := l.unit
 	l.unit = next
 	ratio := was.scale / next.scale
@@ -179,7 +179,7 @@ func (l *Learner) moveTo(next unit) {
 }
 
 // targetLoss returns the loss for targets and values in their own unit.
-func (l *Learner) targetLoss() loss.Loss {
+func (l *bank) targetLoss() loss.Loss {
 	if h, ok := l.set.loss.(loss.Huber); ok {
 		return loss.Huber{D: h.D * l.unit.scale}
 	}
@@ -242,7 +242,7 @@ func (l *Learner) measureNumber(y, weight, value, v float64) {
 }
 
 // varianceOf returns the variance of the published score of an event for what it lacks.
-func (l *Learner) varianceOf(e *blankout.Example) float64 {
+func (l *answering) varianceOf(e *blankout.Example) float64 {
 	if l.filling.covariance == nil || !l.missing.event.lack.Some() {
 		return 0
 	}
@@ -254,7 +254,7 @@ func (l *Learner) varianceOf(e *blankout.Example) float64 {
 // the mean with variance d (1-d) sum w^2 x^2, for g the features' part, whatever the
 // distribution. For counts the value is a product of independent factors, e^(w x) or 1, whose
 // moments are products too.
-func (l *Learner) forecastNumber(y float64) {
+func (l *answering) forecastNumber(y float64) {
 	if l.events > forecastFirst && l.events%forecastEvery != 0 {
 		return
 	}
@@ -290,7 +290,7 @@ func (l *Learner) forecastNumber(y float64) {
 
 // spread returns of a level's published score the features' part g, the intercept b, and
 // the sum of squares of the features' terms.
-func (l *Learner) spread(v int) (g, b, q float64) {
+func (l *answering) spread(v int) (g, b, q float64) {
 	now, c := &l.now, l.levels[v].lagShare()
 	at, lag := model.ScalerWidth+v, 2*l.n
 	for i, row := range l.features() {
@@ -306,7 +306,7 @@ func (l *Learner) spread(v int) (g, b, q float64) {
 // moments returns the first and the second moment of a level's value for the event at hand
 // at each deletion rate, for counts: its intercept b and the surviving features' terms t make
 // scale e^b prod e^t. They are kept finite.
-func (l *Learner) moments(v int, b float64) (first, second [ForecastPoints]float64) {
+func (l *answering) moments(v int, b float64) (first, second [ForecastPoints]float64) {
 	c := l.levels[v].lagShare()
 	at, lag := model.ScalerWidth+v, 2*l.n
 	start := min(l.unit.scale*math.Exp(b), maxCount)

@@ -85,9 +85,9 @@ const (
 )
 
 const (
-	// healthFields bounds the fields that are watched, those that appear first.
-	healthFields = 4096
-	healthBlock  = 256 // events
+	// MostFields bounds the fields that are watched, those that appear first.
+	MostFields  = 4096
+	healthBlock = 256 // events
 	// What is now is over some recentEvents, what is usual over some usualEvents.
 	recentEvents, usualEvents = 1000, 100_000
 	// One of 2^sampledBits events has its values looked at.
@@ -286,7 +286,7 @@ type fieldChange struct {
 
 // grow takes up new fields.
 func (h *Fields) grow(kinds []blankout.Kind) {
-	for id := len(h.fields); id < min(len(kinds), healthFields); id++ {
+	for id := len(h.fields); id < min(len(kinds), MostFields); id++ {
 		h.fields = append(h.fields, fieldHealth{kind: kinds[id]})
 	}
 	if n := (len(h.fields) + 63) / 64; n > len(h.watched) {
@@ -302,7 +302,7 @@ func Sampled(event uint64, bits uint) bool { return event*0x9e3779b97f4a7c15>>(6
 // Take counts in an event.
 func (h *Fields) Take(m *Met) {
 	e := m.Event
-	if len(h.fields) < min(len(m.Kinds), healthFields) {
+	if len(h.fields) < min(len(m.Kinds), MostFields) {
 		h.grow(m.Kinds)
 	}
 	if h.events == 0 {
@@ -514,9 +514,6 @@ func (h *Fields) Cost(id uint16, with, without float64) {
 	c.with, c.without = c.with*costKeep+with, c.without*costKeep+without
 }
 
-// Len returns how many fields are watched: those of lower ids.
-func (h *Fields) Len() int { return len(h.fields) }
-
 // Start returns the first event of the block at hand.
 func (h *Fields) Start() Moment { return h.start }
 
@@ -537,7 +534,7 @@ func (h *Fields) State(c *coder.Coder) {
 	n := uint64(len(h.fields))
 	c.Uint(&n)
 	if c.Decode {
-		if n > healthFields {
+		if n > MostFields {
 			c.Failed = true
 			return
 		}

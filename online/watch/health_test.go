@@ -108,8 +108,8 @@ func TestHealthFalseAlarms(t *testing.T) {
 		}
 	}
 	// At most five sums for each field, and two bounds of what is usual for each.
-	perDay := 100_000_000 / healthBlock * float64(healthFields) * (5 + 2*5) * math.Exp(-healthLimit)
-	t.Logf("at most %.2g false alarms in a day of 10^8 events and %d fields, all numbers", perDay, healthFields)
+	perDay := 100_000_000 / healthBlock * float64(MostFields) * (5 + 2*5) * math.Exp(-healthLimit)
+	t.Logf("at most %.2g false alarms in a day of 10^8 events and %d fields, all numbers", perDay, MostFields)
 	if perDay > 0.5 {
 		t.Errorf("%v false alarms a day", perDay)
 	}
