@@ -1,7 +1,7 @@
 package batch
 
-// This file finds the covariance of the numeric columns of a training set, by which an
-// exactly trained model fills in what is missing.
+// This file estimates the covariance of the numeric columns of a training set, by which an
+// exactly trained model fills in missing numbers.
 
 import (
 	"math"
@@ -12,20 +12,19 @@ import (
 )
 
 const (
-	// covarianceRows is how many rows are taken, evenly, where there are more.
+	// covarianceRows bounds the rows used; of more it takes an even sample.
 	covarianceRows = 50_000
-	// Rounds of filling in the rows that lack values, and the work that a round of them
-	// may be, in columns cubed: rows beyond that, but for some, stand for others.
+	// The number of EM rounds, and the work allowed in one, in columns cubed: where all rows that
+	// lack values would take more, a sample of them stands for the others.
 	covarianceRounds, covarianceWork, covarianceLeast = 5, 1 << 28, 200
 )
 
-// Covariance returns that of the numeric columns of d, the first ones if there are more
-// than the given number: those of numeric fields, and of the anonymous field those that
+// Covariance returns the covariance of the numeric columns of d, the first ones if there are more
+// than the given number: the columns of numeric fields, and those of the anonymous field that
 // nine of ten rows hold. It is nil where there are fewer than two.
 //
-// A row that lacks some counts with their expectation given the others, and its
-// covariance, both by the result itself (the EM algorithm). A wild value, which lies
-// where none of the others are, counts as one that is lacking.
+// A row that lacks values counts with their expectation and covariance given those that it
+// holds, both under the result itself (the EM algorithm). An outlier counts as missing.
 func (p *Presence) Covariance(m model.Model, d *Data, columns int) *model.Covariance {
 	v := newNumericRows(p, m, d, min(columns, model.MaxCovariance))
 	n := len(v.columns)
@@ -33,7 +32,7 @@ func (p *Presence) Covariance(m model.Model, d *Data, columns int) *model.Covari
 		return nil
 	}
 	v.findWild()
-	whole := newMoments(n) // of the rows that hold all, the same in every round
+	whole := newMoments(n) // of the complete rows, the same in every round
 	whole.centre = v.mean
 	var lacking []int
 	for _, i := range v.rows {
@@ -92,7 +91,7 @@ type numericRows struct {
 	own          []uint16 // by place, the numeric field itself
 	place        []int    // by compact column, -1 for others
 	standardised bool
-	mean, reach  []float64 // by place: wild is what is farther from mean
+	mean, reach  []float64 // by place: a value farther than reach from mean is an outlier
 
 	x     []float64
 	parts model.Parts
@@ -157,8 +156,8 @@ func firstFields(fields []blankout.Field) (out []int) {
 	return out
 }
 
-// read sets x to the values of row i, and parts to those that it holds and those that
-// are to be filled in. It says whether it holds all.
+// read sets x to the values of row i, and parts to which of them the row holds and which
+// are to be filled in. It reports whether the row is complete.
 func (v *numericRows) read(i int) (whole bool) {
 	clear(v.has)
 	if len(v.p.rows.of) == v.Rows() {
@@ -190,8 +189,8 @@ func (v *numericRows) isWild(at int, x float64) bool {
 	return v.reach != nil && !(math.Abs(x-v.mean[at]) <= v.reach[at]) || v.standardised && model.IsWild(x)
 }
 
-// findWild sets from which distance of the mean on a value is wild: by the deviation of
-// the others, which wild values that are found first no longer add to.
+// findWild sets reach, the distance from the mean beyond which a value is an outlier, by the
+// deviation of the values that are not yet known to be outliers.
 func (v *numericRows) findWild() {
 	for range 3 {
 		m := v.apart()
@@ -204,7 +203,7 @@ func (v *numericRows) findWild() {
 }
 
 // apart returns the moments of the columns, each over the rows that hold it, as if they
-// had nothing to do with each other.
+// were independent.
 func (v *numericRows) apart() *moments {
 	n := len(v.columns)
 	weight, mean, squares := make([]float64, n), make([]float64, n), make([]float64, n)
@@ -233,7 +232,7 @@ func (v *numericRows) apart() *moments {
 // moments are the weighted sums of rows and of their products, all less a centre.
 type moments struct {
 	weight               float64
-	centre, sum, squares []float64 // of squares the lower triangle, row by row
+	centre, sum, squares []float64 // squares is the lower triangle, row by row
 	off                  []float64
 }
 
@@ -261,7 +260,7 @@ func (m *moments) add(weight float64, x []float64) {
 	}
 }
 
-// covariance returns what the moments are of, nil if it is that of nothing.
+// covariance returns the covariance that the moments come to, nil where they have no weight.
 func (m *moments) covariance(v *numericRows) *model.Covariance {
 	n := len(m.sum)
 	if !(m.weight > 0) {
@@ -280,7 +279,7 @@ func (m *moments) covariance(v *numericRows) *model.Covariance {
 	}
 	c, err := model.NewCovariance(v.columns, v.fields, mean, matrix)
 	if err != nil {
-		return nil // of values that are no numbers to calculate with
+		return nil // values that overflow
 	}
 	return c
 }

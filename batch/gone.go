@@ -1,6 +1,6 @@
 package batch
 
-// This file says how much worse predictions become if something that they use dies.
+// This file measures how much worse predictions become if a feature, a field or a group dies.
 
 import (
 	"fmt"
@@ -11,14 +11,14 @@ import (
 	"blankout/model"
 )
 
-// Gone is what becomes of a model's error on some events if a group, a field or a feature is
-// gone from all of them: declared missing, and answered as the model answers such events.
-// Errors are in percent, of numbers the root of the mean squared error.
+// Gone is a model's error on some events with and without a part of them: a group, a field or a
+// feature that is declared missing in all of them.
+// Errors are in percent; for numbers they are the root of the mean squared error.
 type Gone struct {
 	Kind   string `json:"kind"` // of Failure: group, field or feature
 	Name   string `json:"name"`
 	Events int    `json:"events"`
-	Held   int    `json:"held"`  // of the events, so many hold it
+	Held   int    `json:"held"`  // events that hold the part
 	Since  int64  `json:"since"` // time of the oldest event, milliseconds since 1970; 0 is unknown
 	// With and Without are the errors on these events.
 	With    float64 `json:"with"`
@@ -33,7 +33,7 @@ type Gone struct {
 	ForecastWithout []*float64 `json:"forecast_without"`
 }
 
-// GoneSpan is about a run of consecutive events.
+// GoneSpan is the same for a run of consecutive events.
 type GoneSpan struct {
 	Events  int     `json:"events"`
 	Until   int64   `json:"until"` // time of the last, milliseconds since 1970; 0 is unknown
@@ -54,8 +54,8 @@ func (e *UnknownPartError) Error() string {
 	return fmt.Sprintf("none of %d recent events holds a %s %q", e.Events, e.Kind, e.Name)
 }
 
-// WithoutPart finds out what m's error on events, which have labels and are in the order of
-// the stream, comes to if a part is gone. The error is an *UnknownPartError where no event
+// WithoutPart measures m's error on events with and without a part. The events have labels and
+// are in the order of the stream. The error is an *UnknownPartError where no event
 // holds the part.
 func WithoutPart(m *model.Linear, events []blankout.Example, kind, name string, deletions []float64) (*Gone, error) {
 	dies, err := diesWith(&m.Head, kind, name)
@@ -110,8 +110,8 @@ func WithoutPart(m *model.Linear, events []blankout.Example, kind, name string, 
 	return g, nil
 }
 
-// diesWith returns what says whether a feature dies with a part: a product dies with either
-// of its fields.
+// diesWith returns a function that reports whether a feature dies with a part. A product dies with
+// either of its fields.
 func diesWith(h *model.Head, kind, name string) (func(field uint16, column uint32) bool, error) {
 	if kind == "feature" {
 		called := h.Namer()
@@ -147,7 +147,7 @@ func diesWith(h *model.Head, kind, name string) (func(field uint16, column uint3
 	}, nil
 }
 
-// servedError is m's error on events, as it answers them.
+// servedError returns the error of m's answers to events.
 func servedError(m *model.Linear, events []blankout.Example) float64 {
 	d := measured{target: m.Target()}
 	scores, cost, weight := make([]float64, max(2, m.Outputs, len(m.Schema.Classes))), 0.0, 0.0

@@ -1,7 +1,7 @@
 package batch
 
-// This file keeps what events lack, and says how a model's rules for missing fields
-// rescale such events when weights are measured on them.
+// This file keeps which fields events lack, and applies a model's rules for missing fields
+// when weights are measured on them.
 
 import (
 	"math"
@@ -11,7 +11,7 @@ import (
 	"blankout/model"
 )
 
-// interned holds a value by row, each different one once. Few are different.
+// interned holds a value for each row and stores equal values once. Few are distinct.
 type interned[K comparable] struct {
 	of    []uint32 // by row, its place in kinds
 	kinds []K
@@ -30,12 +30,12 @@ func (l *interned[K]) add(k K) {
 	l.of = append(l.of, at)
 }
 
-// measured is events that weights are measured on as a model with these rules
-// answers them.
+// measured is the events on which weights are measured, answered by a model's rules for
+// missing fields.
 type measured struct {
 	*Data
 	lacks []model.Lack // by row
-	parts []string     // by row, blankout.Parts of those that are filled in; else ""
+	parts []string     // by row, model.Parts of those that are filled in; else ""
 	level []int        // by row, see model.Answer
 	rules *model.Missing
 	// Missing numbers are filled in by the covariance; nil if the model has none. place says
@@ -45,8 +45,8 @@ type measured struct {
 	target     loss.Target // what labels are
 }
 
-// cost is what an answer to event i costs: of classes 1 if it is wrong, else 0; of numbers
-// its squared error.
+// cost returns the cost of an answer to event i: of classes 1 if it is wrong, else 0; of numbers
+// the squared error.
 func (m measured) cost(i int, scores []float64) float64 {
 	if m.target != loss.Sign {
 		off := m.Target(i) - model.ValueOf(m.target, scores[0])
@@ -58,7 +58,7 @@ func (m measured) cost(i int, scores []float64) float64 {
 	return 0
 }
 
-// error is what a sum of costs over so much weight of events means: the error in percent, or
+// error turns a sum of costs over a weight of events into the error in percent or, of numbers,
 // the root of the mean squared error.
 func (m measured) error(cost, weight float64) float64 {
 	if m.target != loss.Sign {
@@ -67,7 +67,7 @@ func (m measured) error(cost, weight float64) float64 {
 	return 100 * cost / weight
 }
 
-// measured returns such events.
+// measured returns the events of the given rows.
 func (v *Evidence) measured(rows []int) measured {
 	m := measured{Data: v.all().Subset(rows), rules: v.live.Missing, target: v.live.Target()}
 	for _, row := range rows {
@@ -88,19 +88,19 @@ func (v *Evidence) measured(rows []int) measured {
 	return m
 }
 
-// fills says whether some event whose named fields have died is filled in.
+// fills reports whether any rule for dead named fields fills in.
 func (m measured) fills() bool {
 	return m.covariance != nil && slices.Contains(m.rules.Null[:], model.MissingFill)
 }
 
-// fillsDeleted says whether event i is filled in after a share of its features has died.
+// fillsDeleted reports whether event i is filled in after a share of its features has died.
 func (m measured) fillsDeleted(i int, share float64) bool {
 	k := m.lacks[i].Deleted(share)
 	present := k.Named + k.Silent
 	return m.covariance != nil && k.Null > 0 && present > 0 && m.rules.Null[model.MissingBin(k.Null/(k.Null+present))] == model.MissingFill
 }
 
-// scale returns by what the features of event i are multiplied.
+// scale returns the factor by which the features of event i are multiplied.
 func (m measured) scale(i int) float64 { return m.rules.Scale(m.lacks[i]) }
 
 // scaleDeleted returns the same after a share of the event's features has died.

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// missingSample is how many events are taken, evenly, where there are more: for masks, and
-	// from those that lack fields by themselves.
+	// missingSample bounds how many events are measured: of those to which masks are applied, and
+	// of those that lack fields by themselves. Of more it takes an even sample.
 	missingSample = 4000
-	// A range of shares in which missingOwn training events or more lack fields by themselves
-	// is not measured on masks.
+	// A range of shares is measured on masks only where fewer than missingOwn training events lack
+	// fields by themselves.
 	missingOwn = 100
 )
 
@@ -67,7 +67,7 @@ func (p *Presence) Add(e *blankout.Example) {
 // fieldsOf is what a key of Presence stands for.
 type fieldsOf struct{ present, null []uint16 }
 
-// kinds returns the different ones that rows have.
+// kinds returns the distinct sets of fields that the rows have.
 func (p *Presence) kinds() (out []fieldsOf) {
 	for _, key := range p.rows.kinds {
 		out = append(out, parseFields(key))
@@ -88,12 +88,12 @@ func parseFields(key string) (f fieldsOf) {
 	return f
 }
 
-// Missing returns what m, which was trained on d, is to make of events that lack fields:
+// Missing returns the rules by which m, which was trained on d, answers events that lack fields:
 // the rule given, or for MissingAuto the best one for each range of the share missing. It
-// is nil where no absence of a field of the events can be known and m has no Covariance of
-// columns that a caller may declare missing. The best rule is the one of the least log-loss
-// or, where labels are numbers, of the least of the model's loss without noise; of numbers
-// no rule multiplies what is left.
+// is nil where no event can be known to lack a field and m has no Covariance of
+// columns that a caller may declare missing. The best rule has the least log-loss
+// or, where labels are numbers, the least of the model's loss without noise; models of numbers
+// are never rescaled.
 func (p *Presence) Missing(m model.Model, d *Data, rule model.MissingRule) *model.Missing {
 	fields := d.Schema.Fields
 	rules := model.DefaultMissingRules()
@@ -124,11 +124,11 @@ func (p *Presence) Missing(m model.Model, d *Data, rule model.MissingRule) *mode
 		return missing.Forced(rule)
 	}
 	t := newMasker(p, m, d, missing)
-	// While the rules for nulls are measured, fields that are left out follow the default.
+	// The rules for nulls are measured first; meanwhile omitted fields follow the default.
 	null := t.better(rules, func(k model.Lack) float64 { return k.Null },
 		func(r model.MissingRules) *model.Missing { return missing.WithRules(r, rules) }, true)
-	// A field that is left out is lost as one that is null: its rule is the same unless
-	// events that leave fields out show otherwise.
+	// An omitted field follows the rule of a null one, unless events that omit fields show
+	// that another is better.
 	absent := t.better(null, func(k model.Lack) float64 { return k.Absent },
 		func(r model.MissingRules) *model.Missing { return missing.WithRules(null, r) }, false)
 	return missing.WithRules(null, absent)
@@ -166,11 +166,11 @@ type masker struct {
 	kinds  []fieldsOf
 	named  bool               // fields can be missing
 	first  []int              // by field the first one of its name, which an event names where it is null
-	unit   []uint64           // by first field, what it is lost with, as a number
-	parts  [][2]int           // by compact column the fields that it is lost with
-	own    []uint64           // by compact column of a sparse text format, what that is lost with
+	unit   []uint64           // by first field, the number of the unit that it dies with
+	parts  [][2]int           // by compact column, the fields that it dies with
+	own    []uint64           // by compact column of a sparse text format, the unit that it dies with
 	all    []uint32           // compact columns of a sparse text format in the Covariance
-	absent map[uint32]float64 // what the Scaler makes of the dense columns that an event leaves out
+	absent map[uint32]float64 // the scaled zero of each dense column that an event omits
 
 	dead           []bool // by first field
 	left           blankout.Example
@@ -223,8 +223,8 @@ func newMasker(p *Presence, m model.Model, d *Data, missing *model.Missing) *mas
 	return t
 }
 
-// mask says what dies: whatever has the same unit, with the given chance. The zero mask
-// kills nothing.
+// mask draws which units die, each with the given chance. The zero mask
+// kills none.
 type mask struct {
 	chance float64
 	number int
@@ -239,9 +239,9 @@ func (m mask) kills(unit uint64) bool {
 	return float64(r.Uint64()>>11)/(1<<53) < m.chance
 }
 
-// delete lets the fields and columns of event i die whose absence can be known, those
-// that are lost together at once, and returns what the event then lacks. It sets t.left
-// to what is left and t.x to what is scored of that.
+// delete deletes the fields and columns of event i that the mask kills and whose absence can be
+// known, a unit as a whole, and returns what the event then lacks. It sets t.left
+// to the survivors and t.x to their scaled features.
 func (t *masker) delete(i int, by mask) model.Lack {
 	fields, row, left := t.Schema.Fields, t.Row(i), &t.left
 	clear(t.dead)
@@ -249,7 +249,7 @@ func (t *masker) delete(i int, by mask) model.Lack {
 	if t.named {
 		kind := t.kinds[t.of[i]]
 		if left.Field == nil {
-			left.Field = []uint16{} // none, but not those of a sparse text format
+			left.Field = []uint16{} // no named field, which differs from nil, a sparse text format
 		}
 		left.Missing = append(left.Missing, kind.null...)
 		for _, id := range kind.present {
@@ -266,7 +266,7 @@ func (t *masker) delete(i int, by mask) model.Lack {
 		slices.Sort(left.Missing)
 		left.Missing = slices.Compact(left.Missing)
 	}
-	// What is left out is 0, and can be declared missing as well, or is missing already.
+	// An omitted column is 0; it can be declared missing, or is missing already.
 	candidates := t.all
 	if t.head.Missing.Known {
 		candidates = row.Index
@@ -319,7 +319,7 @@ func (t *masker) loss(i int, scale float64) float64 {
 	return t.lossOf(i, t.m.ScoreVec(x, t.scores))
 }
 
-// lossOf is what event i loses with these scores: the log-loss, or the model's own loss.
+// lossOf returns the loss of event i at these scores: the log-loss, or, of numbers, the model's.
 func (t *masker) lossOf(i int, scores []float64) float64 {
 	if t.ofNumbers != nil {
 		v, _, _ := t.ofNumbers.At(t.Target(i), scores[0], 0)
@@ -333,15 +333,15 @@ func (t *masker) lossOf(i int, scores []float64) float64 {
 // pattern of missing columns is costly to fill in: events share them.
 const masks = 64
 
-// better returns the best rule for each range of a share, and the rule in now where the
-// events do not tell. missing gives the share of an event, with makes a Missing of rules by
-// that share. If drawn is set, masks are drawn for the ranges that too few events are in by
-// themselves.
+// better returns the best rule for each range of a share, and the rule in now where too few
+// events are in the range. missing returns the share of an event, and with the Missing that has
+// these rules by that share. If drawn is set, masks are drawn for the ranges in which too few
+// events are by themselves.
 func (t *masker) better(now model.MissingRules, missing func(model.Lack) float64, with func(model.MissingRules) *model.Missing, drawn bool) model.MissingRules {
 	bin := func(k model.Lack) (bin int, ok bool) {
 		n, present := missing(k), k.Named+k.Silent
 		if !(n > 0) || present == 0 {
-			return 0, false // nothing that a rule is for
+			return 0, false // it lacks nothing
 		}
 		return model.MissingBin(n / (n + present)), true
 	}
@@ -411,10 +411,9 @@ func (t *masker) better(now model.MissingRules, missing func(model.Lack) float64
 	return now
 }
 
-// Residual returns how far off m, a model of numbers that was trained on d and knows what it
-// makes of events that lack fields, is from the targets of d, less what it cannot know of
-// these events: see model.Residual. It is nil if there is nothing to tell, as where no event
-// can lack a field.
+// Residual returns the residual (model.Residual) of m, a model of numbers that was trained on d
+// and has its rules for missing fields: its distance from the targets of d, less the variance that
+// the missing fields of these events explain. It is nil where no event can lack a field.
 func (p *Presence) Residual(m *model.Linear, d *Data) *model.Residual {
 	if m.Missing == nil || len(p.rows.of) != d.Rows() {
 		return nil

@@ -25,16 +25,16 @@ const (
 )
 
 // robustness forecasts the error in percent if a share d of the features dies
-// at random and the event is then answered as the model answers, for each d of
-// deletions: named fields that die are known to be missing, and model.Missing
+// at random and the model answers the event that is left, for each d of
+// deletions. Named fields that die are known to be missing, and model.Missing
 // gives the factor s of the survivors; words and the columns of sparse text die
-// without a word, s = 1.
+// unnoticed, s = 1.
 //
 // With two classes the score of the features is then close to normal with mean
 // s (1-d) f and variance s^2 d (1-d) sum_j w_j^2 x_j^2 (docs/mathematics.md), from
-// which follows the chance that an event is predicted wrongly. A few large parts of a score
-// are not normal: over what becomes of those we sum, which is exact for events of
-// few features. With more classes, and where numbers that die are filled in, masks are drawn.
+// which follows the chance that an event is predicted wrongly. The few largest parts of a score
+// are not normal: their masks are summed one by one, which is exact for events of
+// few features. With more classes, and where dead numbers are filled in, masks are drawn.
 //
 // Where labels are numbers the error is the root of the mean squared error, which the first
 // two moments of the score, or of a count's value, give exactly (section 14).
@@ -70,16 +70,16 @@ func (w linear) forecastSquares(d measured, i int, deletions, cost []float64) {
 	}
 }
 
-// groupRobustness is the same if a share d of the units dies, by masks that are drawn: a
-// group with all of its features, and the products of two groups with either. Without
-// units every feature is one of its own.
+// groupRobustness is robustness where a share d of the units dies, by drawn masks: a
+// group dies with all of its features, and a product of two groups with either. Without
+// units every feature is its own unit.
 func (w linear) groupRobustness(d measured, u *units, deletions []float64, rest func(row int)) []float64 {
 	return averageCost(d, deletions, rest, func(d measured, i int, deletions, cost []float64) {
 		w.forecastSampled(d, u, i, deletions, cost)
 	})
 }
 
-// averageCost returns the error that the costs come to which add adds up over the events.
+// averageCost returns the error that the costs, which add sums over the events, come to.
 func averageCost(d measured, deletions []float64, rest func(row int), add func(d measured, i int, deletions, cost []float64)) []float64 {
 	cost := make([]float64, len(deletions))
 	total := 0.0
@@ -124,7 +124,7 @@ func (w linear) forecast(d measured, i int, deletions, wrong []float64) {
 			chance[s] = math.Pow(1-q, float64(s)) * math.Pow(q, float64(large-s))
 		}
 		for s := range factor[:large+1] {
-			share := q // of what dies: it is known where all masks are summed
+			share := q // that dies; known exactly where all masks are summed
 			if large == features && large > 0 {
 				share = 1 - float64(s)/float64(large)
 			}

@@ -13,28 +13,28 @@ import (
 	"blankout/model"
 )
 
-// Standardiser fits a model.Scaler to a whole training set, once and for all:
-// the Scaler of an exact solution does not move. The zero value is ready for use.
+// Standardiser fits a model.Scaler to a whole training set. The Scaler of an exact solution
+// does not move afterwards. The zero value is ready for use.
 type Standardiser struct {
-	// Transform is that of numeric fields, "" is auto; FieldTransform, by name, that of
-	// single ones.
+	// Transform is the transform of numeric fields, "" standing for auto; FieldTransform
+	// overrides it by the field's name.
 	Transform      model.Transform
 	FieldTransform map[string]model.Transform
-	// Curves is the most knots of a numeric column's curve; 0 makes none. FieldCurves, by
-	// name, is that of single fields.
+	// Curves bounds the knots of a numeric column's curve; 0 makes no curves. FieldCurves
+	// overrides it by the field's name.
 	Curves      int
 	FieldCurves map[string]int
 	// Presence gives a numeric column that more than one in ten of the examples leave
 	// out, null not counted as left out, one hat that is 1 wherever the number is there
-	// (blankout.Present), unless it has a curve.
+	// (model.Present), unless it has a curve.
 	Presence bool
 
 	fields map[uint32]uint16 // of columns that are not Sparse
-	nulls  []uint64          // examples, by field, that declare it unknown
+	nulls  []uint64          // by field, examples in which it is null
 }
 
-// Observe takes note of the fields of an example's columns, and of those that it declares
-// unknown. Examples that have neither need not be observed.
+// Observe notes the fields of an example's columns, and those that are null in it.
+// Examples without fields need not be observed.
 func (s *Standardiser) Observe(e *blankout.Example, schema *blankout.Schema) {
 	for _, field := range e.Missing {
 		for int(field) >= len(s.nulls) {
@@ -53,7 +53,7 @@ func (s *Standardiser) Observe(e *blankout.Example, schema *blankout.Schema) {
 	}
 }
 
-// curved says whether there are to be curves.
+// curved reports whether any column is to have a curve.
 func (s *Standardiser) curved() bool {
 	for _, most := range s.FieldCurves {
 		if most > 0 {
@@ -81,12 +81,12 @@ func (s *Standardiser) transformOf(f blankout.Field) model.Transform {
 	return cmp.Or(s.Transform, model.TransformAuto)
 }
 
-// transformSample is how many readings of a column, evenly, choose its transform.
+// transformSample bounds how many readings of a column, taken evenly, choose its transform.
 const transformSample = 4096
 
-// begin returns two numbers for each compact column: what the transform of a numeric field
-// divides its readings by, 0 where they stay as they are; and, of a column that may be
-// centred, from where on a reading is wild. n holds the counts of readings.
+// begin returns two numbers for each compact column: the divisor in the transform of a numeric
+// field, 0 where there is no transform; and, of a column that may be
+// centred, the distance beyond which a reading is an outlier. n holds the counts of readings.
 func (s *Standardiser) begin(d *Data, scaler *model.Scaler, n []float64) (units []float64, reach reaches) {
 	units, reach = make([]float64, len(n)), reaches{make([]float64, len(n)), make([]float64, len(n))}
 	transforms, samples, met := make([]model.Transform, len(n)), make([][]float64, len(n)), make([]int, len(n))
@@ -130,15 +130,15 @@ func (s *Standardiser) begin(d *Data, scaler *model.Scaler, n []float64) (units 
 	return units, reach
 }
 
-// maxFilled bounds the entries of a set whose zeros have been filled in.
+// maxFilled bounds the entries of a set whose zeros are stored.
 const maxFilled = 1 << 28
 
 // Fit returns d as the Scaler makes it, and the Scaler with its statistics as a
 // model without outputs. The treatment of columns is that of the streaming
-// learner in the end (see blankout.StandardiseAuto and the modes beside it), with
+// learner in the end (see model.StandardiseAuto and the modes beside it), with
 // the statistics of all of d: numeric ones over the examples that have them, of the
-// readings as their transform makes them and without wild ones (see reaches),
-// dense columns of sparse formats with absent ones as 0. StandardiseAll takes
+// transformed readings without outliers (see reaches),
+// dense columns of sparse formats with absent values as 0. StandardiseAll takes
 // every column that is not numeric as dense.
 func (s *Standardiser) Fit(d *Data, mode model.Standardise) (*Data, *model.Linear, error) {
 	n := make([]float64, d.Columns())
@@ -193,8 +193,8 @@ func (r *readings) add(c int, x float64) {
 	r.m2[c] += delta * (x - r.mean[c])
 }
 
-// readingsOf returns the statistics of the readings as their transform makes them. Those out
-// of reach count as the streaming learner counts them, at the bounds that the others leave.
+// readingsOf returns the statistics of the transformed readings. As in the streaming
+// learner an outlier counts as if it lay at the bound that the other readings set.
 func readingsOf(d *Data, units []float64, reach reaches) *readings {
 	size := d.Columns()
 	r := &readings{make([]float64, size), make([]float64, size), make([]float64, size), make([]float64, size), slices.Repeat([]bool{true}, size)}
@@ -267,7 +267,7 @@ func (s *Standardiser) treat(d *Data, m *model.Linear, r *readings, units []floa
 	return numeric, nil
 }
 
-// seldom says whether the numeric column c, which so many examples hold, is left out by many.
+// seldom reports whether many examples omit the numeric column c, which n of them hold.
 func (s *Standardiser) seldom(d *Data, c int, n float64) bool {
 	there := uint64(n)
 	if field := int(s.fields[d.Column(c)]); field < len(s.nulls) {
@@ -277,8 +277,8 @@ func (s *Standardiser) seldom(d *Data, c int, n float64) bool {
 }
 
 // bend gives the Scaler of m the curves of the numeric columns of d; n holds the counts of
-// readings. The knots are quantiles of an even sample of the readings without wild ones. A
-// column that is seldom there has those of its presence (blankout.Present) instead.
+// readings. The knots are quantiles of an even sample of the readings without outliers. A
+// column that many examples omit has those of its presence (model.Present) instead.
 func (s *Standardiser) bend(d *Data, m *model.Linear, n []float64, numeric []bool) {
 	readings, met, most := make([][]float64, len(n)), make([]int, len(n)), make([]int, len(n))
 	for c := range most {

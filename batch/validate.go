@@ -20,20 +20,20 @@ import (
 
 // Validation says how far a live model is from the exact solution of the
 // problem it works on, over the same events seen through the same Scaler, and
-// what both can stand. Errors are in percent, log-losses in nats, NaN-free: what
-// is undefined is nil. Where labels are numbers, objectives are in the unit in which the
+// how both bear deletions. Errors are in percent, log-losses in nats; undefined numbers
+// are nil, never NaN. Where labels are numbers, objectives are in the unit in which the
 // targets are learned (ValidateConfig.Unit), weights in that of the targets, and the error
 // of a forecast or failure is the root of the mean squared error, in the targets' unit.
 type Validation struct {
-	// ID, Time and the fields up to Pause are for the caller, which reads the events and keeps the
-	// report; Validate sets Time, Events and Seconds.
+	// The caller, which reads the events and keeps the report, sets ID and the fields up to Pause,
+	// except for Time, Events and Seconds.
 	ID       string    `json:"id,omitempty"`
 	Time     time.Time `json:"time"`
 	Events   int       `json:"events"`       // labelled, in the exact problem
 	Records  uint64    `json:"records"`      // the live model's place in the stream
-	Read     uint64    `json:"records_read"` // of those, so many were read again
+	Read     uint64    `json:"records_read"` // records of those that were read again
 	Coverage float64   `json:"coverage"`     // Read / Records
-	// Source is log, or reservoir where the log is gone: a uniform sample.
+	// Source is log, or reservoir, a uniform sample, where the log has been deleted.
 	Source string `json:"source"`
 	// Window says that the exact problem was meant to be about the last events
 	// only, Verified that it holds exactly the events that were learned: counts
@@ -159,8 +159,8 @@ type Difference struct {
 	Exact   float64 `json:"exact"`
 }
 
-// Failure is what becomes of the error if something dies for good: if what it
-// contributes to the score becomes zero in every event.
+// Failure is the error if a feature, field or group dies for good: if its contribution to the
+// score becomes zero in every event.
 type Failure struct {
 	Kind  string  `json:"kind"` // feature, field or group
 	Name  string  `json:"name"`
@@ -176,8 +176,8 @@ type ValidateConfig struct {
 	// Multiclass and Copies are ignored.
 	Config
 	Deletions []float64 // in [0, 1)
-	Top       int       // so many differences, and failures of each kind
-	// Sample is the most events for robustness and failures, taken evenly.
+	Top       int       // how many differences, and failures of each kind, are reported
+	// Sample bounds the events, taken evenly, on which robustness and failures are measured.
 	Sample int
 	// OwnHoldout leaves the events of Evidence.Aside out of Validation.Newest.
 	OwnHoldout bool
@@ -213,12 +213,12 @@ type Evidence struct {
 	data    *Data // of everything, once it is complete
 	rows    int
 	learned []int
-	heldOut []int // those aside included
+	heldOut []int // includes aside
 	aside   []int
 	times   []int64 // by row, milliseconds
 	x       blankout.Vec
 	lacks   interned[model.Lack]
-	parts   interned[string] // blankout.Parts of the events that are filled in
+	parts   interned[string] // model.Parts of the events that are filled in
 	levels  []int            // that answer, by row: see model.Answer
 }
 

@@ -1,7 +1,7 @@
 package batch
 
-// This file keeps wild readings, such as 1e30 in one example of a hundred, from deciding
-// what the others are measured in.
+// This file finds outliers, such as 1e30 in one example of a hundred, so that they do not
+// decide the scale of the other readings.
 
 import (
 	"math"
@@ -9,22 +9,23 @@ import (
 	"blankout/model"
 )
 
-// unknownReach is how many times the geometric mean of all a reading of a column must be for
-// it to be wild where there are too few to say more: words may well come a dozen times.
+// unknownReach is the multiple of a column's geometric mean beyond which a reading is an
+// outlier where the column has too few readings to tell. It is large, because a word may well
+// occur a dozen times in an event.
 const unknownReach = model.ScalerClip * model.ScalerClip
 
-// mostWild is the largest share of a column's readings that may be wild: if more lie beyond a
-// gap the gap is no accident.
+// mostWild is the largest share of a column's readings that can be outliers: where more lie
+// beyond a gap, the gap belongs to the distribution.
 const mostWild = 0.05
 
-// reaches says by compact column how far from a centre a reading, as its transform makes it,
-// is not wild. Where far is 0 that is not known yet.
+// reaches holds, by compact column, the centre of the transformed readings and the distance from
+// it beyond which a reading is an outlier. far is 0 until that is known.
 type reaches struct{ centre, far []float64 }
 
-// grow takes in whatever lies within blankout.ScalerClip times the farthest reading so far,
-// until that is nothing more. A long tail has no gap of that size. Readings beyond such a
-// gap are wild, unless they are more than mostWild of all. far is then +Inf where none is.
-// A column of which nothing is known begins with unknownReach times the geometric mean of
+// grow extends far to the farthest reading within model.ScalerClip times far, until no
+// reading is left there. A long tail has no gap of that size. Readings beyond such a gap are
+// outliers, unless they are more than mostWild of all; far becomes +Inf where there are none.
+// A column whose far is unknown begins with unknownReach times the geometric mean of
 // the distances that are not 0.
 func (r reaches) grow(d *Data, units []float64) {
 	each := func(f func(c int, distance float64)) {
@@ -86,7 +87,7 @@ func (r reaches) grow(d *Data, units []float64) {
 	}
 }
 
-// wildest is how many times its usual size a reading must have for Wildest to name it.
+// wildest is the multiple of its usual size at which Wildest names a reading.
 const wildest = 1e4
 
 // Wildest names the column whose largest |x| is the most times its usual one, which is the
