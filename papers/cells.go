@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// cells is the store of what has been computed: a file of JSON lines, one for
-// each cell, {"key": …, "seconds": …, "value": …}. Lines are only added; a last one
-// that a crash cut off is dropped.
+// cells stores what has been computed: a file of JSON lines, one for
+// each cell, {"key": …, "seconds": …, "value": …}. Lines are only appended; an incomplete last
+// line, which a crash leaves, is dropped.
 type cells struct {
 	mu      sync.Mutex
 	file    *os.File
 	known   map[string]cell
-	seconds float64 // that the cells asked for so far took
+	seconds float64 // sum over the cells used so far
 }
 
 type cell struct {

@@ -19,13 +19,13 @@ type Experiment struct {
 	Name  string
 	Help  string // one line
 	Paper string // authors and year
-	Part  string // what of the paper
+	Part  string // tables, figures or sections of the paper
 	// Needs lists the folders of the data sets. None means that the data are made.
 	Needs []string
 	Run   func(ctx context.Context, s *Setting) error
 }
 
-// experiments is the table of experiments: a new one is a file and a line here.
+// experiments is the table of experiments; a new one is a file and a line here.
 var experiments = []Experiment{
 	mnistNightmare,
 	amazon,
@@ -59,7 +59,7 @@ func Find(name string) (Experiment, error) {
 // Size says how much an experiment computes.
 type Size string
 
-// The sizes. What the default leaves out of the full one stands in the results.
+// The sizes. The results say what the default leaves out of the full one.
 const (
 	Quick   Size = "quick"   // seconds, on the embedded samples: shows that it runs, decides nothing
 	Default Size = "default" // minutes

@@ -20,7 +20,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// validation is what a setting came to on validation items. Tie decides between settings of
+// validation is the loss of a setting on validation items. Tie decides between settings of
 // equal Loss.
 type validation struct {
 	Loss float64 `json:"loss"`
@@ -60,7 +60,7 @@ func choose[S any](ctx context.Context, threads int, settings []S, try func(ctx 
 	return settings[least(len(settings), nil, func(i int) validation { return tried[i] })], err
 }
 
-// mistakes says of each test item whether a method got it wrong, which is 1, or not.
+// mistakes holds 1 for each test item that a method got wrong, else 0.
 type mistakes []byte
 
 // error returns the share of mistakes, %.
@@ -79,7 +79,7 @@ func (m mistakes) show(to *simulate.Series) {
 	to.Y, to.Low, to.High = append(to.Y, e), append(to.Low, e-half), append(to.High, e+half)
 }
 
-// constantError returns the error, %, of the most frequent of n labels as every answer.
+// constantError returns the error, %, of always answering the most frequent of n labels.
 func constantError(n int, label func(i int) int) float64 {
 	count, most := map[int]int{}, 0
 	for i := range n {
@@ -100,7 +100,7 @@ func linearMistakes(m *model.Linear, examples []blankout.Example) mistakes {
 	return out
 }
 
-// Difference is what one method has more of than another on the same test items or
+// Difference is by how much a measure of one method exceeds that of another on the same test items or
 // splits, with a confidence interval of 95 %.
 type Difference struct{ Mean, Low, High float64 }
 
@@ -125,8 +125,8 @@ func (d Difference) Above(limit float64) Verdict {
 	return Difference{-d.Mean, -d.High, -d.Low}.Below(-limit)
 }
 
-// Every decides a claim that says several things: it is reproduced if all of them are,
-// and not reproduced if one of them is not.
+// Every decides a claim with several parts: it is reproduced if all parts are,
+// and not reproduced if one is not.
 func Every(parts ...Verdict) Verdict {
 	switch {
 	case slices.Contains(parts, NotReproduced):

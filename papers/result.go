@@ -13,17 +13,17 @@ import (
 	"blankout/simulate"
 )
 
-// Result is what an experiment came to: the content of results.json.
+// Result is the outcome of an experiment: the content of results.json.
 type Result struct {
 	Experiment string `json:"experiment"`
 	Paper      string `json:"paper"`
 	Size       Size   `json:"size"`
 	Samples    bool   `json:"samples"`  // on the embedded samples
-	Protocol   int    `json:"protocol"` // how verdicts were come by
+	Protocol   int    `json:"protocol"` // version of the rules that decide verdicts
 	Command    string `json:"command"`  // that makes it again
 	Seed       uint64 `json:"seed"`
-	// Seconds is the sum of the wall clock times of the cells, of which several
-	// may have run at a time, whenever that was.
+	// Seconds is the sum of the wall clock times of the cells, of this run and earlier ones;
+	// several may have run at a time.
 	Seconds       float64       `json:"seconds"`
 	Configuration any           `json:"configuration"`
 	Notes         []string      `json:"notes"` // how the set-up differs from the paper's
@@ -35,7 +35,7 @@ type Result struct {
 // protocol is the Protocol of results whose verdicts come from paired intervals.
 const protocol = 2
 
-// Claim is something that a paper says, or that we say, and what came of it here.
+// Claim is a statement of a paper, or of ours, and its outcome here.
 type Claim struct {
 	Claim   string  `json:"claim"`
 	Own     bool    `json:"own,omitempty"`   // no paper says so: we do
@@ -45,8 +45,8 @@ type Claim struct {
 	Why     string  `json:"why,omitempty"` // needed where it is not reproduced
 }
 
-// Verdict says what became of a claim. It comes from an interval of a paired difference,
-// see [Difference], but for statements that no chance enters.
+// Verdict is the outcome of a claim. An interval of a paired difference decides it,
+// see [Difference], except where the claim does not depend on chance.
 type Verdict string
 
 // The verdicts.

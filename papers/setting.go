@@ -47,11 +47,11 @@ type Options struct {
 type Status struct {
 	Experiment  string
 	Done, Known int // cells; Known grows while the experiment finds out
-	Reused      int // of Done, from an earlier run
+	Reused      int // how many of Done come from an earlier run
 	Doing       string
 }
 
-// Setting is what an experiment works with. Its methods are safe for concurrent
+// Setting gives an experiment its data, threads and store of cells, and takes its results. Its methods are safe for concurrent
 // use, except for those that report results.
 type Setting struct {
 	Size    Size
@@ -72,8 +72,8 @@ type Setting struct {
 }
 
 // Run runs an experiment and writes its results to o.Out: results.json,
-// results.md, the figures, and cells.jsonl, from which the next run of the same
-// goes on. Where ctx ends it returns its error and the cells stay.
+// results.md, the figures, and cells.jsonl, from which another run of the same experiment
+// goes on. If ctx ends it returns ctx's error and leaves the cells.
 func Run(ctx context.Context, e Experiment, o Options) (_ *Result, err error) {
 	s := &Setting{Size: o.Size, Seed: o.Seed, Threads: o.Threads, experiment: e, dir: o.Data, report: o.Progress}
 	if s.Threads < 1 {
@@ -145,7 +145,7 @@ func (s *Setting) watched(ctx context.Context) error {
 	return s.experiment.Run(ctx, s)
 }
 
-// tell changes the progress and reports it.
+// tell applies a change to the progress and reports it.
 func (s *Setting) tell(change func(p *Status)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +155,7 @@ func (s *Setting) tell(change func(p *Status)) {
 	}
 }
 
-// unpack copies the samples of the folders to where files can be opened.
+// unpack writes the embedded samples of the folders into files.
 func (s *Setting) unpack(folders []string) error {
 	for _, folder := range folders {
 		files, err := samples.ReadDir("samples/" + folder)
@@ -178,7 +178,7 @@ func (s *Setting) unpack(folders []string) error {
 	return nil
 }
 
-// fingerprint tells data from other data by the names and sizes of the files.
+// fingerprint returns a hash of the names and sizes of the data files.
 // It returns an error where a folder is missing.
 func (s *Setting) fingerprint() (string, error) {
 	h := fnv.New64a()
@@ -200,11 +200,11 @@ func (s *Setting) fingerprint() (string, error) {
 	return fmt.Sprintf("%016x", h.Sum64()), nil
 }
 
-// Decisive says whether the results can decide a claim: those of the embedded
+// Decisive reports whether the results can decide a claim: results of the embedded
 // samples and of the size quick cannot.
 func (s *Setting) Decisive() bool { return !s.samples && s.Size != Quick }
 
-// Pick returns the value for the size at hand.
+// Pick returns the value for the setting's size.
 func Pick[T any](s *Setting, quick, standard, full T) T {
 	switch s.Size {
 	case Quick:
@@ -229,8 +229,8 @@ func Classes(names ...string) *blankout.Schema {
 }
 
 // EachExample calls f for every example of a file, with its number from 0. The
-// example is borrowed. Labels that are none of the Schema's classes are errors,
-// but in a file of unlabelled examples, where all are ignored.
+// example is borrowed. A label that is no class of the Schema is an error, except in
+// a file of unlabelled examples, whose labels are ignored.
 func (s *Setting) EachExample(ctx context.Context, schema *blankout.Schema, folder, file string, unlabelled bool, f func(i int, e *blankout.Example) error) (err error) {
 	c := record.DefaultConfig()
 	c.Classes, c.MaxClasses, c.Unlabelled = schema.Classes, schema.MaxClasses, unlabelled
@@ -297,9 +297,9 @@ func (s *Setting) Expect(n int) {
 }
 
 // Cell returns the value of a cell: from an earlier run, or else computed and
-// kept. The key must hold everything that the value depends on but the size's
-// name, the data and the seed, which are added. Key and value go through JSON, so
-// infinities and NaN have no place in them.
+// stored. The key must hold everything that the value depends on except the size's
+// name, the data and the seed, which are added. Key and value go through JSON and so
+// hold neither infinities nor NaN.
 func Cell[T any](ctx context.Context, s *Setting, key any, compute func() (T, error)) (T, error) {
 	var value T
 	if err := ctx.Err(); err != nil {
