@@ -127,7 +127,7 @@ func (l *bank) bend(e *blankout.Example) {
 // there were curves.
 func (l *bank) bindCurves() {
 	if l.groups == nil {
-		l.groups = newGroupSums(l.config, l.schema, l.set.noises, l.k, true)
+		l.groups = newGroupSums(l.schema, l.config.learned(l.set.noises), l.k, true)
 	}
 }
 

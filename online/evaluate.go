@@ -133,7 +133,7 @@ type evaluator struct {
 	head       model.Head
 	own        loss.Loss // see targetLoss
 	scaler     model.Scaler
-	step       step // its rows, x and basis
+	rows       rowsOf
 	columns    []uint32
 	groups     *groupSums // nil without curves and noise of groups
 	f, lag, q  []float64
@@ -144,9 +144,7 @@ func (e *evaluation) worker() *evaluator {
 	h := l.head(l.schema)
 	w := &evaluator{evaluation: e, head: h, own: l.targetLoss(), scaler: l.scaling.scaler, sumsq: make([]float64, l.k)}
 	w.c0, w.c1, w.c2 = l.levels[l.chosen].noise.Coefficients()
-	c := l.config
-	c.Marginalised = true
-	w.groups = newGroupSums(c, l.schema, []loss.Noise{l.levels[l.chosen].noise}, l.k, l.groups != nil)
+	w.groups = newGroupSums(l.schema, []loss.Noise{l.levels[l.chosen].noise}, l.k, l.groups != nil)
 	w.f, w.lag, w.q = make([]float64, l.k), make([]float64, l.k), make([]float64, l.k)
 	if w.c0 > 0 {
 		for slot := range e.weights.Len() {
@@ -166,7 +164,7 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 		if e.Label == blankout.Unlabelled || e.Weight == 0 || !Usable(e) {
 			continue
 		}
-		s := &w.step
+		s := &w.rows
 		s.reset(0)
 		w.columns = w.columns[:0]
 		for column, x := range w.scaler.Each(e.Features) {

@@ -192,10 +192,8 @@ func (l *answering) forecastBinary(label int) (known bool) {
 	var growth [ForecastPoints]float64 // a/s
 	n := float64(len(l.features()))
 	if l.groups != nil {
-		for _, p := range l.groups.parts {
-			if p.kind == curved {
-				n -= float64(p.to - p.from - 1)
-			}
+		for from, to := range l.groups.curves {
+			n -= float64(to - from - 1)
 		}
 	}
 	lack := l.fields()
@@ -225,7 +223,7 @@ func (l *answering) forecastBinary(label int) (known bool) {
 			q += w * w
 		}
 		if l.groups != nil {
-			q += l.groups.curvedSquares(&now.step, at, lag, c)
+			q += l.groups.curvedSquares(&now.step.rowsOf, at, lag, c)
 		}
 		var intercept [1]float64
 		l.interceptsOf(v, intercept[:])

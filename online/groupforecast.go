@@ -46,27 +46,7 @@ func (l *answering) groupMask() []int8 {
 	last := l.masked.last[:0]
 	var r rand.PCG
 	r.Seed(l.events, 0x67726f757073)
-	for i := range g.units {
-		if g.units[i].kind == grouped {
-			g.units[i].last = drawPoint(&r)
-		}
-	}
-	for i := range g.units {
-		if u := &g.units[i]; u.kind == paired {
-			u.last = min(g.units[u.parents[0]].last, g.units[u.parents[1]].last)
-		} else if u.kind == curved {
-			u.last = g.units[u.parents[0]].last
-		}
-	}
-	for _, p := range g.parts {
-		for range p.to - p.from {
-			if p.kind == alone {
-				last = append(last, drawPoint(&r))
-			} else {
-				last = append(last, g.units[p.unit].last)
-			}
-		}
-	}
+	last = g.draw(last, func() int8 { return drawPoint(&r) })
 	if d := l.config.ExpectedMissing; d > 0 {
 		for i := range last {
 			if float64(r.Uint64()>>11)/(1<<53) < d {
@@ -79,17 +59,6 @@ func (l *answering) groupMask() []int8 {
 	return last
 }
 
-// together gives all columns of a number with a curve what its first one has.
-func (g *groupSums) together(last []int8) {
-	for _, p := range g.parts {
-		if p.kind == curved {
-			for i := p.from + 1; i < p.to; i++ {
-				last[i] = last[p.from]
-			}
-		}
-	}
-}
-
 // survivors counts the features of an event, and those that survive a point: a number with
 // a curve is one.
 func (l *answering) survivors(last []int8, point int) (alive, of float64) {
@@ -100,12 +69,10 @@ func (l *answering) survivors(last []int8, point int) (alive, of float64) {
 		}
 	}
 	if l.groups != nil {
-		for _, p := range l.groups.parts {
-			if p.kind == curved {
-				of -= float64(p.to - p.from - 1)
-				if int(last[p.from]) >= point {
-					alive -= float64(p.to - p.from - 1)
-				}
+		for from, to := range l.groups.curves {
+			of -= float64(to - from - 1)
+			if int(last[from]) >= point {
+				alive -= float64(to - from - 1)
 			}
 		}
 	}

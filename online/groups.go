@@ -41,80 +41,41 @@ import (
 // of single features) a pair counts for r_a r_b, own is 0, and every feature is in a unit
 // that has a sum.
 type groupSums struct {
-	grouping *model.Grouping
-	groups   bool // some level has noise of groups: without it all but curves is one unit
-	n        int  // levels times outputs
-
-	rate     []float64            // r_g by level and output
-	both     []float64            // its square, of pairs
-	own      [unitKinds][]float64 // the same of own
-	strength [unitKinds][]float64 // by level, see segment
-	byGroup  *groupOdds           // nil where all groups have the same rate
-
-	// The event at hand.
-	slot   []int32    // by unit: 1 + its place in units, 0 for one that the event lacks
-	curve  []int32    // the same by curve
-	units  []unitPart // in the order in which the event's features meet them
-	of     []int32    // place in units by feature, in the order of the event
-	fields []uint16   // of the columns, of an event that leaves dense ones out
-	runs   int        // of features of one unit in that order
-	parts  []unitRun  // of the rows
-	moved  []int32    // rows by feature, if they are in another order
+	arrangement
+	noiseRates
 
 	// By place in units, level and output: sums of w_d x_d and of lag_d x_d.
 	f, lag []float64
 	// By level and output.
 	q, averageQ [unitKinds][]float64 // sums of x^2 w^2, and of x^2 a^2 of averages
 	variance    []float64            // v of the iterates
-
-	spare step // room for the event's rows in another order
 }
 
-// unitKind is which of the formulas above holds for the features of a unit.
-type unitKind int
-
-const (
-	alone   unitKind = iota // the only feature of a group that takes part in no product
-	grouped                 // of a group
-	paired                  // of a pair
-	curved                  // of a number with a curve
-	unitKinds
-)
-
-// unitPart is a unit of the event at hand.
-type unitPart struct {
-	unit    int32 // that of a curve: its number; -1 for all features where none are in groups
-	kind    unitKind
-	parents [2]int32 // places of a pair's groups; first that of a curve's group, -1 if it has none
-	parent  bool     // of a pair or a curve
-	count   int      // of features
-	last    int8     // point of a forecast that it survives, see groupMask
-	at      int      // the first row, and once they have been put in order the next one
-}
-
-// unitRun is a run of rows of one unit, or of features that are alone in theirs.
-type unitRun struct {
-	from, to int
-	kind     unitKind
-	unit     int // place in units, of the kinds with sums
+// noiseRates is what the noises of the levels make of the formulas.
+type noiseRates struct {
+	n        int                  // levels times outputs
+	rate     []float64            // r_g by level and output
+	both     []float64            // its square, of pairs
+	own      [unitKinds][]float64 // the same of own
+	strength [unitKinds][]float64 // by level, see segment
+	byGroup  *groupOdds           // nil where all groups have the same rate
 }
 
 // newGroupSums returns the sums for the noises of the levels, nil if none of them is of
 // groups and there are no curves.
-func newGroupSums(c Config, s *blankout.Schema, noises []loss.Noise, outputs int, curves bool) *groupSums {
-	groups := c.Marginalised && slices.ContainsFunc(noises, isGrouped)
+func newGroupSums(s *blankout.Schema, noises []loss.Noise, outputs int, curves bool) *groupSums {
+	groups := slices.ContainsFunc(noises, isGrouped)
 	if !groups && !curves {
 		return nil
 	}
-	g := &groupSums{grouping: model.NewGrouping(s), groups: groups, n: len(noises) * outputs}
+	g := &groupSums{}
+	g.grouping, g.groups, g.n = model.NewGrouping(s), groups, len(noises)*outputs
 	for _, noise := range noises {
-		if !c.Marginalised {
-			noise = loss.NoNoise{}
-		}
 		n := bothRates(noise)
 		if n.Rates != nil {
 			g.byGroup = &groupOdds{}
 			g.byGroup.set(n)
+			g.summed = true
 			n.Rates = nil
 		}
 		r, rg := n.Odds("")
@@ -150,25 +111,23 @@ func bothRates(n loss.Noise) loss.GroupDropout {
 	return loss.GroupDropout{}
 }
 
-// parented says whether the unit's parents hold places.
-func (u *unitPart) parented() bool { return u.kind == paired || u.kind == curved }
-
 func isGrouped(n loss.Noise) bool {
 	_, ok := n.(loss.GroupDropout)
 	return ok
 }
 
-// setRates gives the noise of the only level other rates of groups, which nobody changes
-// from here on. It comes between two events.
-func (l *bank) setRates(rates map[string]float64) {
-	noise := loss.GroupDropout{Rates: rates}
-	lv := &l.levels[0]
-	_, _, lv.strength = noise.Coefficients()
-	lv.noise, l.now.step.strength[0] = noise, lv.strength
-	if l.groups != nil {
-		l.groups.byGroup.set(noise)
+// setRates takes up other rates of groups that have their own.
+func (g *groupSums) setRates(n loss.GroupDropout) {
+	if g.byGroup != nil {
+		g.byGroup.set(n)
 	}
 }
+
+// follow takes up a later state of the Schema.
+func (g *groupSums) follow(s *blankout.Schema) { g.grouping.Follow(s) }
+
+// met says whether a feature of a group of this name has been met.
+func (g *groupSums) met(name string) bool { return g.grouping.Met(name) }
 
 // groupOdds holds the odds of groups that have rates of their own.
 type groupOdds struct {
@@ -223,189 +182,11 @@ func (o *groupOdds) arrange(g *groupSums) {
 // arrange finds the units of the features of s, which are of these columns of e, in
 // ascending order; a column that e does not hold is the anonymous field's. It brings the
 // features of a unit together where they are apart.
-func (g *groupSums) arrange(s *step, e *blankout.Example, columns []uint32, scaler *model.Scaler) {
-	g.units, g.runs = g.units[:0], 0
-	g.of = slices.Grow(g.of[:0], len(columns))[:len(columns)]
-	fields := e.Field
-	if len(fields) > 0 && len(columns) > 0 && &columns[0] != &e.Features.Index[0] {
-		g.fields = scaler.FieldsOf(e, columns, g.fields)
-		fields = g.fields
-	}
-	if scaler.Curves != nil || !g.groups {
-		g.arrangeCurves(fields, columns, scaler.Curves)
-	} else if len(fields) == 0 {
-		for i, column := range columns {
-			g.join(i, g.place(g.grouping.Of(0, column)))
-		}
-	} else {
-		last, at := uint16(0), int32(0)
-		for i, field := range fields {
-			if field != last || field == 0 {
-				at = g.place(g.grouping.Of(field, columns[i]))
-				last = field
-			}
-			g.join(i, at)
-		}
-	}
-	g.pairs()
-	g.order(s)
-}
-
-// arrangeCurves is arrange's search for the units where there may be curves.
-func (g *groupSums) arrangeCurves(fields []uint16, columns []uint32, curves *model.Curves) {
-	var with []uint32 // the columns that have a curve and are still to come
-	if curves != nil {
-		with = curves.Columns
-		for len(g.curve) < len(with) {
-			g.curve = append(g.curve, 0)
-		}
-	}
-	rest := int32(-1)
-	for i, column := range columns {
-		curve := -1
-		if column >= model.FirstHat {
-			curve = curves.Of(column)
-		} else {
-			for len(with) > 0 && with[0] < column {
-				with = with[1:]
-			}
-			if len(with) > 0 && with[0] == column {
-				curve = len(curves.Columns) - len(with)
-			}
-		}
-		if curve >= 0 && g.curve[curve] > 0 {
-			g.join(i, g.curve[curve]-1)
-			continue
-		}
-		unit, field := int32(-1), uint16(0)
-		if g.groups {
-			if i < len(fields) {
-				field = fields[i]
-			}
-			unit = g.grouping.Of(field, curves.Source(column))
-		}
-		switch {
-		case curve >= 0:
-			u := unitPart{unit: int32(curve), kind: curved, parents: [2]int32{-1, -1}}
-			if g.groups {
-				u.parents[0] = g.place(unit)
-				g.units[u.parents[0]].parent = true
-			}
-			g.units = append(g.units, u)
-			g.curve[curve] = int32(len(g.units))
-			g.join(i, int32(len(g.units)-1))
-		case g.groups:
-			g.join(i, g.place(unit))
-		default:
-			if rest < 0 {
-				rest = int32(len(g.units))
-				g.units = append(g.units, unitPart{unit: -1, kind: alone})
-			}
-			g.join(i, rest)
-		}
-	}
-}
-
-// join adds feature i to the unit at a place.
-func (g *groupSums) join(i int, at int32) {
-	g.units[at].count++
-	if g.of[i] = at; i == 0 || g.of[i-1] != at {
-		g.runs++
-	}
-}
-
-// place returns the place in units of a unit, a new one if it is not there.
-func (g *groupSums) place(unit int32) int32 {
-	for int(unit) >= len(g.slot) {
-		g.slot = append(g.slot, 0)
-	}
-	if at := g.slot[unit]; at > 0 {
-		return at - 1
-	}
-	g.units = append(g.units, unitPart{unit: unit, kind: grouped})
-	g.slot[unit] = int32(len(g.units))
-	return int32(len(g.units) - 1)
-}
-
-// pairs finds the groups of the event's pairs, which need not have features of their
-// own, and which units have one feature alone.
-func (g *groupSums) pairs() {
-	for i := 0; i < len(g.units); i++ { // groups join behind
-		if g.units[i].kind != grouped {
-			continue
-		}
-		a, b, pair := g.grouping.Pair(g.units[i].unit)
-		if !pair {
-			continue
-		}
-		if g.grouping.Name(a) > g.grouping.Name(b) {
-			a, b = b, a // their numbers are others after a restart
-		}
-		parents := [2]int32{g.place(a), g.place(b)}
-		g.units[i].kind, g.units[i].parents = paired, parents
-		for _, p := range parents {
-			g.units[p].parent = true
-		}
-	}
-	for i := range g.units {
-		switch u := &g.units[i]; {
-		case u.kind == curved:
-			g.curve[u.unit] = 0
-		case u.unit < 0:
-		default:
-			g.slot[u.unit] = 0
-			if u.kind == grouped && u.count == 1 && !u.parent && g.byGroup == nil {
-				u.kind = alone
-			}
-		}
-	}
+func (g *groupSums) arrange(s *rowsOf, e *blankout.Example, columns []uint32, scaler *model.Scaler) {
+	g.arrangement.arrange(s, e, columns, scaler)
 	if g.byGroup != nil {
 		g.byGroup.arrange(g)
 	}
-}
-
-// order gives every unit its rows, which it moves if they are not in this order yet.
-func (g *groupSums) order(s *step) {
-	g.parts, g.moved = g.parts[:0], g.moved[:0]
-	at, held := 0, 0
-	for i := range g.units {
-		u := &g.units[i]
-		u.at = at
-		if u.count == 0 {
-			continue
-		}
-		held++
-		at += u.count
-		if n := len(g.parts); u.kind == alone && n > 0 && g.parts[n-1].kind == alone {
-			g.parts[n-1].to = at
-			continue
-		}
-		g.parts = append(g.parts, unitRun{u.at, at, u.kind, i})
-	}
-	if g.runs == held {
-		return
-	}
-	to := &g.spare
-	to.reset(len(g.of))
-	to.rows = to.rows[:len(g.of)]
-	for i, place := range g.of {
-		u := &g.units[place]
-		to.rows[u.at], to.x[u.at], to.basis[u.at], to.ridge[u.at] = s.rows[i], s.x[i], s.basis[i], s.ridge[i]
-		g.moved = append(g.moved, int32(u.at))
-		u.at++
-	}
-	s.rows, to.rows = to.rows, s.rows
-	s.x, to.x = to.x, s.x
-	s.basis, to.basis = to.basis, s.basis
-	s.ridge, to.ridge = to.ridge, s.ridge
-}
-
-// row returns the row of a feature by its place in the event.
-func (g *groupSums) row(feature int) int {
-	if feature < len(g.moved) {
-		return int(g.moved[feature])
-	}
-	return feature
 }
 
 // sums returns the sums f and lag of the unit at a place.
@@ -416,7 +197,7 @@ func (g *groupSums) sums(place int) (f, lag []float64) {
 
 // sum adds the event's features to f and lag as sumRows does, and finds the variances of
 // the iterates' scores. The weights start at index at of a row, the lags 2 n behind them.
-func (g *groupSums) sum(s *step, at, n int, f, lag []float64) {
+func (g *groupSums) sum(s *rowsOf, at, n int, f, lag []float64) {
 	size := len(g.units) * g.n
 	g.f, g.lag = slices.Grow(g.f[:0], size)[:size], slices.Grow(g.lag[:0], size)[:size]
 	clear(g.f)
@@ -503,7 +284,7 @@ func (g *groupSums) rates(place int) []float64 {
 }
 
 // averages finds the variances of the averages' scores.
-func (g *groupSums) averages(s *step, at, n int, coefficient, out []float64) {
+func (g *groupSums) averages(s *rowsOf, at, n int, coefficient, out []float64) {
 	for kind := range g.averageQ {
 		clear(g.averageQ[kind])
 	}
@@ -516,7 +297,7 @@ func (g *groupSums) averages(s *step, at, n int, coefficient, out []float64) {
 // curvedSquares returns, of the averages with this coefficient, by how much the squares of the sums
 // over numbers with curves are more than the sums of squares. The weights are at index at,
 // and their lags so many places behind.
-func (g *groupSums) curvedSquares(s *step, at, lag int, coefficient float64) (more float64) {
+func (g *groupSums) curvedSquares(s *rowsOf, at, lag int, coefficient float64) (more float64) {
 	for _, p := range g.parts {
 		if p.kind != curved {
 			continue

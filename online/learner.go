@@ -11,6 +11,7 @@ package online
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"blankout"
 	"blankout/internal/coder"
@@ -180,6 +181,7 @@ func newLearner(c Config, set settings, s *blankout.Schema) (*Learner, error) {
 		startSum: c.Start, l1: c.L1, proximal: c.Adapt && l.k == 1, unscaledNoise: set.noiseKind != square,
 	})
 	l.table = model.NewTable(width)
+	var strength []float64
 	for _, n := range set.noises {
 		c0, c1, c2 := n.Coefficients()
 		l.levels = append(l.levels, level{
@@ -188,17 +190,15 @@ func newLearner(c Config, set settings, s *blankout.Schema) (*Learner, error) {
 			average:    newAverage(c.Average),
 			adaptation: newAdaptation(c.Adapt && c.Average > 0),
 		})
-		l.now.step.strength = append(l.now.step.strength, c0+c1+c2)
+		strength = append(strength, c0+c1+c2)
 	}
 	e := &l.now
+	e.step = newStep(strength, l.k)
 	e.scores = make([]float64, l.k)
-	st := &e.step
-	for _, p := range []*[]float64{&st.f, &e.lag, &e.q, &e.averageQ, &e.coefficient, &e.moved, &st.y, &e.value, &st.variance, &st.df, &st.h, &st.shrink} {
+	for _, p := range []*[]float64{&e.lag, &e.q, &e.averageQ, &e.coefficient, &e.moved, &e.value} {
 		*p = make([]float64, l.n)
 	}
-	l.groups = newGroupSums(c, s, set.noises, l.k, set.curves)
-	st.rates = make([]float64, 2*l.n)
-	st.minusEta, st.inverse = st.rates[:l.n], st.rates[l.n:]
+	l.groups = newGroupSums(s, c.learned(set.noises), l.k, set.curves)
 	l.masked = newMasked(l.n)
 	first := set.missingRule
 	if set.numbers && first == model.MissingAuto {
@@ -522,7 +522,7 @@ func (l *bank) put(i int, row []float64, x float64) {
 // noise needs that.
 func (l *bank) arrange(e *blankout.Example, columns []uint32) {
 	if l.groups != nil {
-		l.groups.arrange(&l.now.step, e, columns, &l.scaling.scaler)
+		l.groups.arrange(&l.now.step.rowsOf, e, columns, &l.scaling.scaler)
 	}
 }
 
@@ -531,7 +531,7 @@ func (l *bank) arrange(e *blankout.Example, columns []uint32) {
 func (l *bank) sum(first int) {
 	now := &l.now
 	if l.groups != nil && first == 0 {
-		l.groups.sum(&now.step, model.ScalerWidth, l.n, now.step.f, now.lag)
+		l.groups.sum(&now.step.rowsOf, model.ScalerWidth, l.n, now.step.f, now.lag)
 		first = now.step.features()
 	}
 	rows, x, basis := now.step.rows[first:], now.step.x[first:], now.step.basis[first:]
@@ -691,11 +691,31 @@ func (l *bank) sumAverage() {
 		}
 	}
 	if l.groups != nil {
-		l.groups.averages(&now.step, model.ScalerWidth, l.n, now.coefficient, now.averageQ)
+		l.groups.averages(&now.step.rowsOf, model.ScalerWidth, l.n, now.coefficient, now.averageQ)
 		return
 	}
 	rows := l.features()
 	sumAverages(rows, model.ScalerWidth, l.n, now.step.basis[:len(rows)], now.coefficient, now.averageQ)
+}
+
+// learned returns the noises that levels of these noises are learned under.
+func (c Config) learned(noises []loss.Noise) []loss.Noise {
+	if c.Marginalised {
+		return noises
+	}
+	return slices.Repeat([]loss.Noise{loss.NoNoise{}}, len(noises))
+}
+
+// setRates gives the noise of the only level other rates of groups, which nobody changes
+// from here on. It comes between two events.
+func (l *bank) setRates(rates map[string]float64) {
+	noise := loss.GroupDropout{Rates: rates}
+	lv := &l.levels[0]
+	_, _, lv.strength = noise.Coefficients()
+	lv.noise, l.now.step.strength[0] = noise, lv.strength
+	if l.groups != nil {
+		l.groups.setRates(noise)
+	}
 }
 
 // variance returns that of the iterate's noisy score, 0 for clean gradients.
@@ -779,7 +799,7 @@ func (l *Learner) SetSchema(s *blankout.Schema) {
 	l.schema = s
 	l.filling.grouping.Follow(s)
 	if l.groups != nil {
-		l.groups.grouping.Follow(s)
+		l.groups.follow(s)
 	}
 }
 

@@ -52,10 +52,10 @@ type ruleSettings struct {
 	unscaledNoise bool // its variance is no multiple of x^2
 }
 
-// step is what an update rule sees of an event.
-type step struct {
-	// The rows of the event's features; those of the intercepts come last, if there
-	// are any. The slices of the second group are parallel to them.
+// rowsOf is the rows of an event's features, and what a rule knows of each.
+type rowsOf struct {
+	// Those of the intercepts come last, if there are any. The slices of the second group
+	// are parallel to them.
 	rows       [][]float64
 	intercepts bool // the last row is theirs
 
@@ -65,6 +65,11 @@ type step struct {
 	// noise. That acts on absent features too, which is made up for where they are
 	// present: 1 becomes the number of events for each that holds the feature.
 	basis []float64
+}
+
+// step is what an update rule sees of an event.
+type step struct {
+	rowsOf
 
 	// By level and output.
 	y        []float64 // target: -1 or 1, 0 for a class not in use
@@ -84,6 +89,17 @@ type step struct {
 	growth     float64 // see fade
 	// By row the root of how often the step counts, see sharing; nil is once.
 	roots []float64
+}
+
+// newStep returns a step of levels of noise of these strengths, with so many outputs each.
+func newStep(strength []float64, outputs int) step {
+	n := len(strength) * outputs
+	s := step{strength: strength, rates: make([]float64, 2*n)}
+	for _, p := range []*[]float64{&s.y, &s.f, &s.variance, &s.df, &s.h, &s.shrink} {
+		*p = make([]float64, n)
+	}
+	s.minusEta, s.inverse = s.rates[:n], s.rates[n:]
+	return s
 }
 
 // segment is a run of an event's rows whose gradients have the same factors: all of the
@@ -109,10 +125,10 @@ func (s *step) scale(by float64) {
 }
 
 // isIntercept says whether row i is that of the intercepts.
-func (s *step) isIntercept(i int) bool { return s.intercepts && i == len(s.rows)-1 }
+func (s *rowsOf) isIntercept(i int) bool { return s.intercepts && i == len(s.rows)-1 }
 
 // features returns how many of the rows are those of features.
-func (s *step) features() int {
+func (s *rowsOf) features() int {
 	if s.intercepts {
 		return len(s.rows) - 1
 	}
@@ -120,7 +136,7 @@ func (s *step) features() int {
 }
 
 // reset makes room for the values of so many features and one intercept.
-func (s *step) reset(features int) {
+func (s *rowsOf) reset(features int) {
 	most := features + 1
 	s.intercepts = false
 	s.rows = slices.Grow(s.rows[:0], most)
@@ -129,7 +145,7 @@ func (s *step) reset(features int) {
 	s.ridge = slices.Grow(s.ridge[:0], most)[:features]
 }
 
-func (s *step) addIntercepts(row []float64, ridge float64) {
+func (s *rowsOf) addIntercepts(row []float64, ridge float64) {
 	s.intercepts = true
 	s.rows = append(s.rows, row)
 	s.x, s.basis, s.ridge = append(s.x, 1), append(s.basis, 0), append(s.ridge, ridge)

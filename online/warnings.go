@@ -61,7 +61,7 @@ func (l *Learner) noRate() []watch.Warning {
 	}
 	var unknown []string
 	for _, name := range slices.Sorted(maps.Keys(n.Rates)) {
-		if !l.groups.grouping.Met(name) {
+		if !l.groups.met(name) {
 			unknown = append(unknown, strconv.Quote(name))
 		}
 	}

@@ -1,0 +1,290 @@
+package online
+
+// This file finds the units of an event's features, and brings those of a unit together.
+
+import (
+	"slices"
+
+	"blankout"
+	"blankout/model"
+)
+
+// arrangement is the units of an event, and the order of its rows: those of a unit lie
+// together. It is part of groupSums.
+type arrangement struct {
+	grouping *model.Grouping
+	groups   bool // some level has noise of groups: without it all but curves is one unit
+	summed   bool // every feature is in a unit that has a sum
+
+	// The event at hand.
+	slot   []int32    // by unit: 1 + its place in units, 0 for one that the event lacks
+	curve  []int32    // the same by curve
+	units  []unitPart // in the order in which the event's features meet them
+	of     []int32    // place in units by feature, in the order of the event
+	fields []uint16   // of the columns, of an event that leaves dense ones out
+	runs   int        // of features of one unit in that order
+	parts  []unitRun  // of the rows
+	moved  []int32    // rows by feature, if they are in another order
+
+	spare rowsOf // room for the event's rows in another order
+}
+
+// unitKind is which of the formulas above holds for the features of a unit.
+type unitKind int
+
+const (
+	alone   unitKind = iota // the only feature of a group that takes part in no product
+	grouped                 // of a group
+	paired                  // of a pair
+	curved                  // of a number with a curve
+	unitKinds
+)
+
+// unitPart is a unit of the event at hand.
+type unitPart struct {
+	unit    int32 // that of a curve: its number; -1 for all features where none are in groups
+	kind    unitKind
+	parents [2]int32 // places of a pair's groups; first that of a curve's group, -1 if it has none
+	parent  bool     // of a pair or a curve
+	count   int      // of features
+	last    int8     // point of a forecast that it survives, see draw
+	at      int      // the first row, and once they have been put in order the next one
+}
+
+// unitRun is a run of rows of one unit, or of features that are alone in theirs.
+type unitRun struct {
+	from, to int
+	kind     unitKind
+	unit     int // place in units, of the kinds with sums
+}
+
+// parented says whether the unit's parents hold places.
+func (u *unitPart) parented() bool { return u.kind == paired || u.kind == curved }
+
+// arrange is groupSums' search for the units.
+func (g *arrangement) arrange(s *rowsOf, e *blankout.Example, columns []uint32, scaler *model.Scaler) {
+	g.units, g.runs = g.units[:0], 0
+	g.of = slices.Grow(g.of[:0], len(columns))[:len(columns)]
+	fields := e.Field
+	if len(fields) > 0 && len(columns) > 0 && &columns[0] != &e.Features.Index[0] {
+		g.fields = scaler.FieldsOf(e, columns, g.fields)
+		fields = g.fields
+	}
+	if scaler.Curves != nil || !g.groups {
+		g.arrangeCurves(fields, columns, scaler.Curves)
+	} else if len(fields) == 0 {
+		for i, column := range columns {
+			g.join(i, g.place(g.grouping.Of(0, column)))
+		}
+	} else {
+		last, at := uint16(0), int32(0)
+		for i, field := range fields {
+			if field != last || field == 0 {
+				at = g.place(g.grouping.Of(field, columns[i]))
+				last = field
+			}
+			g.join(i, at)
+		}
+	}
+	g.pairs()
+	g.order(s)
+}
+
+// arrangeCurves is arrange's search for the units where there may be curves.
+func (g *arrangement) arrangeCurves(fields []uint16, columns []uint32, curves *model.Curves) {
+	var with []uint32 // the columns that have a curve and are still to come
+	if curves != nil {
+		with = curves.Columns
+		for len(g.curve) < len(with) {
+			g.curve = append(g.curve, 0)
+		}
+	}
+	rest := int32(-1)
+	for i, column := range columns {
+		curve := -1
+		if column >= model.FirstHat {
+			curve = curves.Of(column)
+		} else {
+			for len(with) > 0 && with[0] < column {
+				with = with[1:]
+			}
+			if len(with) > 0 && with[0] == column {
+				curve = len(curves.Columns) - len(with)
+			}
+		}
+		if curve >= 0 && g.curve[curve] > 0 {
+			g.join(i, g.curve[curve]-1)
+			continue
+		}
+		unit, field := int32(-1), uint16(0)
+		if g.groups {
+			if i < len(fields) {
+				field = fields[i]
+			}
+			unit = g.grouping.Of(field, curves.Source(column))
+		}
+		switch {
+		case curve >= 0:
+			u := unitPart{unit: int32(curve), kind: curved, parents: [2]int32{-1, -1}}
+			if g.groups {
+				u.parents[0] = g.place(unit)
+				g.units[u.parents[0]].parent = true
+			}
+			g.units = append(g.units, u)
+			g.curve[curve] = int32(len(g.units))
+			g.join(i, int32(len(g.units)-1))
+		case g.groups:
+			g.join(i, g.place(unit))
+		default:
+			if rest < 0 {
+				rest = int32(len(g.units))
+				g.units = append(g.units, unitPart{unit: -1, kind: alone})
+			}
+			g.join(i, rest)
+		}
+	}
+}
+
+// join adds feature i to the unit at a place.
+func (g *arrangement) join(i int, at int32) {
+	g.units[at].count++
+	if g.of[i] = at; i == 0 || g.of[i-1] != at {
+		g.runs++
+	}
+}
+
+// place returns the place in units of a unit, a new one if it is not there.
+func (g *arrangement) place(unit int32) int32 {
+	for int(unit) >= len(g.slot) {
+		g.slot = append(g.slot, 0)
+	}
+	if at := g.slot[unit]; at > 0 {
+		return at - 1
+	}
+	g.units = append(g.units, unitPart{unit: unit, kind: grouped})
+	g.slot[unit] = int32(len(g.units))
+	return int32(len(g.units) - 1)
+}
+
+// pairs finds the groups of the event's pairs, which need not have features of their
+// own, and which units have one feature alone.
+func (g *arrangement) pairs() {
+	for i := 0; i < len(g.units); i++ { // groups join behind
+		if g.units[i].kind != grouped {
+			continue
+		}
+		a, b, pair := g.grouping.Pair(g.units[i].unit)
+		if !pair {
+			continue
+		}
+		if g.grouping.Name(a) > g.grouping.Name(b) {
+			a, b = b, a // their numbers are others after a restart
+		}
+		parents := [2]int32{g.place(a), g.place(b)}
+		g.units[i].kind, g.units[i].parents = paired, parents
+		for _, p := range parents {
+			g.units[p].parent = true
+		}
+	}
+	for i := range g.units {
+		switch u := &g.units[i]; {
+		case u.kind == curved:
+			g.curve[u.unit] = 0
+		case u.unit < 0:
+		default:
+			g.slot[u.unit] = 0
+			if u.kind == grouped && u.count == 1 && !u.parent && !g.summed {
+				u.kind = alone
+			}
+		}
+	}
+}
+
+// order gives every unit its rows, which it moves if they are not in this order yet.
+func (g *arrangement) order(s *rowsOf) {
+	g.parts, g.moved = g.parts[:0], g.moved[:0]
+	at, held := 0, 0
+	for i := range g.units {
+		u := &g.units[i]
+		u.at = at
+		if u.count == 0 {
+			continue
+		}
+		held++
+		at += u.count
+		if n := len(g.parts); u.kind == alone && n > 0 && g.parts[n-1].kind == alone {
+			g.parts[n-1].to = at
+			continue
+		}
+		g.parts = append(g.parts, unitRun{u.at, at, u.kind, i})
+	}
+	if g.runs == held {
+		return
+	}
+	to := &g.spare
+	to.reset(len(g.of))
+	to.rows = to.rows[:len(g.of)]
+	for i, place := range g.of {
+		u := &g.units[place]
+		to.rows[u.at], to.x[u.at], to.basis[u.at], to.ridge[u.at] = s.rows[i], s.x[i], s.basis[i], s.ridge[i]
+		g.moved = append(g.moved, int32(u.at))
+		u.at++
+	}
+	s.rows, to.rows = to.rows, s.rows
+	s.x, to.x = to.x, s.x
+	s.basis, to.basis = to.basis, s.basis
+	s.ridge, to.ridge = to.ridge, s.ridge
+}
+
+// row returns the row of a feature by its place in the event.
+func (g *arrangement) row(feature int) int {
+	if feature < len(g.moved) {
+		return int(g.moved[feature])
+	}
+	return feature
+}
+
+// draw appends to last, for each row of a feature, the last point that it survives where
+// groups die: those before its group does, or the first of two groups. draw draws a point.
+func (g *arrangement) draw(last []int8, draw func() int8) []int8 {
+	for i := range g.units {
+		if g.units[i].kind == grouped {
+			g.units[i].last = draw()
+		}
+	}
+	for i := range g.units {
+		if u := &g.units[i]; u.kind == paired {
+			u.last = min(g.units[u.parents[0]].last, g.units[u.parents[1]].last)
+		} else if u.kind == curved {
+			u.last = g.units[u.parents[0]].last
+		}
+	}
+	for _, p := range g.parts {
+		for range p.to - p.from {
+			if p.kind == alone {
+				last = append(last, draw())
+			} else {
+				last = append(last, g.units[p.unit].last)
+			}
+		}
+	}
+	return last
+}
+
+// curves yields the rows, from one to before another, of each number with a curve.
+func (g *arrangement) curves(yield func(from, to int) bool) {
+	for _, p := range g.parts {
+		if p.kind == curved && !yield(p.from, p.to) {
+			return
+		}
+	}
+}
+
+// together gives all columns of a number with a curve what its first one has.
+func (g *arrangement) together(last []int8) {
+	for from, to := range g.curves {
+		for i := from + 1; i < to; i++ {
+			last[i] = last[from]
+		}
+	}
+}
