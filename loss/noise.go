@@ -348,3 +348,20 @@ func parseNoise(s string) (Noise, error) {
 	}
 	return nil, fmt.Errorf("noise %q: want one of %s", s, strings.Join(known, ", "))
 }
+
+// AsGroups returns a noise of features, groups or both as one of both.
+func AsGroups(n Noise) GroupDropout {
+	switch n := n.(type) {
+	case GroupDropout:
+		return n
+	case Dropout:
+		return GroupDropout{Q: n.Q}
+	}
+	return GroupDropout{}
+}
+
+// IsGrouped says whether a noise is of groups.
+func IsGrouped(n Noise) bool {
+	_, ok := n.(GroupDropout)
+	return ok
+}

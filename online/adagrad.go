@@ -5,6 +5,8 @@ package online
 import (
 	"math"
 	"slices"
+
+	"blankout/online/rows"
 )
 
 // adagrad divides each coordinate's step by the root of the sum of its squared
@@ -43,82 +45,82 @@ type adagrad struct {
 }
 
 func newAdagrad(c ruleSettings) rule {
-	return &adagrad{plain: plain{c}, kappa: make([]float64, c.n), once: make([]float64, c.n), part: make([]float64, c.n),
-		share: slices.Repeat([]float64{1}, c.n), shareOnce: slices.Repeat([]float64{1}, c.n)}
+	return &adagrad{plain: plain{c}, kappa: make([]float64, c.N), once: make([]float64, c.N), part: make([]float64, c.N),
+		share: slices.Repeat([]float64{1}, c.N), shareOnce: slices.Repeat([]float64{1}, c.N)}
 }
 
 const adagradEps = 1e-8
 
-func (r *adagrad) step(s *step) {
-	c := adagradConstants{r.startSum, adagradEps}
-	ridge, root := s.ridge, math.Sqrt(s.growth)
+func (r *adagrad) step(s *rows.Step) {
+	c := rows.AdagradConstants{Start: r.startSum, Eps: adagradEps}
+	ridge, root := s.Ridge, math.Sqrt(s.Growth)
 	if root != 1 {
 		// With gradients times the root of growth the step is the same, and what is
 		// added to the preconditioner grows by growth.
-		c.start, c.eps = c.start*s.growth, c.eps*root
-		s.scale(root)
-		r.faded = append(r.faded[:0], s.ridge...)
+		c.Start, c.Eps = c.Start*s.Growth, c.Eps*root
+		s.Scale(root)
+		r.faded = append(r.faded[:0], s.Ridge...)
 		for i := range r.faded {
 			r.faded[i] *= root
 		}
 		ridge = r.faded
 	}
-	x, basis := s.x, s.basis
-	if s.roots != nil {
+	x, basis := s.X, s.Basis
+	if s.Roots != nil {
 		x, basis, ridge = r.weigh(s, ridge)
 	}
-	if r.n > 1 {
-		if s.roots != nil {
+	if r.N > 1 {
+		if s.Roots != nil {
 			r.stepWeighed(s, x, basis, ridge, root, &c)
 			return
 		}
 		if r.proximal {
 			clear(r.kappa)
-			for _, g := range s.segments {
-				kappaRows(s.rows[g.from:g.to], firstPart, r.n, x[g.from:g.to], basis[g.from:g.to], ridge[g.from:g.to], g.df, g.shrink, r.kappa, &c)
+			for _, g := range s.Segments {
+				rows.AdagradKappa(s.Rows[g.From:g.To], rows.FirstPart, r.N, x[g.From:g.To], basis[g.From:g.To], ridge[g.From:g.To], g.DF, g.Shrink, r.kappa, &c)
 			}
 			r.shares(s, r.kappa, root, r.share)
 			for j, a := range r.share {
-				s.minusEta[j] *= a
+				s.MinusEta[j] *= a
 			}
 		}
-		for _, g := range s.segments {
-			adagradRows(s.rows[g.from:g.to], firstPart, r.n, s.x[g.from:g.to], s.basis[g.from:g.to], ridge[g.from:g.to], g.df, g.shrink, s.rates, &c)
+		for _, g := range s.Segments {
+			rows.AdagradStep(s.Rows[g.From:g.To], rows.FirstPart, r.N, s.X[g.From:g.To], s.Basis[g.From:g.To], ridge[g.From:g.To], g.DF, g.Shrink, s.Rates, &c)
 		}
 		return
 	}
-	n := len(s.rows)
+	n := len(s.Rows)
 	r.gradients, r.roots = slices.Grow(r.gradients[:0], n)[:n], slices.Grow(r.roots[:0], n)[:n]
-	for _, g := range s.segments {
-		gradients1(s.rows[g.from:g.to], firstPart, x[g.from:g.to], basis[g.from:g.to], ridge[g.from:g.to], g.df[0], g.shrink[0], c.start, r.gradients[g.from:g.to], r.roots[g.from:g.to])
+	for _, g := range s.Segments {
+		rows.AdagradGradients1(s.Rows[g.From:g.To], rows.FirstPart, x[g.From:g.To], basis[g.From:g.To], ridge[g.From:g.To], g.DF[0], g.Shrink[0], c.Start, r.gradients[g.From:g.To], r.roots[g.From:g.To])
 	}
-	kappa := inverseRoots(r.roots, x, c.eps)
+	kappa := rows.InverseRoots(r.roots, x, c.Eps)
 	if r.proximal {
 		r.kappa[0] = kappa
 		r.shares(s, r.kappa, root, r.share)
 	}
-	if s.roots == nil {
-		s.minusEta[0] *= r.share[0]
+	if s.Roots == nil {
+		s.MinusEta[0] *= r.share[0]
 	} else {
 		if r.proximal {
 			r.once[0] = 0
 			for i, v := range r.roots {
-				r.once[0] += s.x[i] * s.x[i] * v
+				r.once[0] += s.X[i] * s.X[i] * v
 			}
 			r.shares(s, r.once, root, r.shareOnce)
 		}
-		for i, w := range s.roots {
+		for i, w := range s.Roots {
 			r.roots[i] *= r.times(0, w)
 		}
 	}
-	adagradRows1(s.rows, firstPart, r.gradients, r.roots, s.minusEta[0], s.inverse[0])
+	rows.AdagradStep1(s.Rows, rows.FirstPart, r.gradients, r.roots, s.MinusEta[0], s.Inverse[0])
 }
 
 // weigh multiplies what the gradients of the rows are made of by the roots of how often
 // they count. So the sums of squares and kappa gain what the events that a row stands for would add.
-func (r *adagrad) weigh(s *step, ridges []float64) (x, basis, ridge []float64) {
-	r.x, r.basis, r.ridge = append(r.x[:0], s.x...), append(r.basis[:0], s.basis...), append(r.ridge[:0], ridges...)
-	for i, w := range s.roots {
+func (r *adagrad) weigh(s *rows.Step, ridges []float64) (x, basis, ridge []float64) {
+	r.x, r.basis, r.ridge = append(r.x[:0], s.X...), append(r.basis[:0], s.Basis...), append(r.ridge[:0], ridges...)
+	for i, w := range s.Roots {
 		r.x[i] *= w
 		r.basis[i] *= w
 		r.ridge[i] *= w
@@ -133,50 +135,41 @@ func (r *adagrad) times(j int, w float64) float64 {
 }
 
 // stepWeighed makes the step of rows that count more than once, for several outputs or levels.
-func (r *adagrad) stepWeighed(s *step, x, basis, ridge []float64, root float64, c *adagradConstants) {
+func (r *adagrad) stepWeighed(s *rows.Step, x, basis, ridge []float64, root float64, c *rows.AdagradConstants) {
 	if r.proximal {
 		clear(r.kappa)
 		clear(r.once)
-		for _, g := range s.segments {
-			for from, to := g.from, 0; from < g.to; from = to {
-				to = s.alike(from, g.to)
+		for _, g := range s.Segments {
+			for from, to := g.From, 0; from < g.To; from = to {
+				to = s.Alike(from, g.To)
 				clear(r.part)
-				kappaRows(s.rows[from:to], firstPart, r.n, x[from:to], basis[from:to], ridge[from:to], g.df, g.shrink, r.part, c)
+				rows.AdagradKappa(s.Rows[from:to], rows.FirstPart, r.N, x[from:to], basis[from:to], ridge[from:to], g.DF, g.Shrink, r.part, c)
 				for j, k := range r.part {
 					r.kappa[j] += k
-					r.once[j] += k / (s.roots[from] * s.roots[from])
+					r.once[j] += k / (s.Roots[from] * s.Roots[from])
 				}
 			}
 		}
 		r.shares(s, r.kappa, root, r.share)
 		r.shares(s, r.once, root, r.shareOnce)
 	}
-	r.rates = append(r.rates[:0], s.rates...)
-	for _, g := range s.segments {
-		for from, to := g.from, 0; from < g.to; from = to {
-			to = s.alike(from, g.to)
-			for j, rate := range s.minusEta {
-				r.rates[j] = rate * r.times(j, s.roots[from])
+	r.rates = append(r.rates[:0], s.Rates...)
+	for _, g := range s.Segments {
+		for from, to := g.From, 0; from < g.To; from = to {
+			to = s.Alike(from, g.To)
+			for j, rate := range s.MinusEta {
+				r.rates[j] = rate * r.times(j, s.Roots[from])
 			}
-			adagradRows(s.rows[from:to], firstPart, r.n, x[from:to], basis[from:to], ridge[from:to], g.df, g.shrink, r.rates, c)
+			rows.AdagradStep(s.Rows[from:to], rows.FirstPart, r.N, x[from:to], basis[from:to], ridge[from:to], g.DF, g.Shrink, r.rates, c)
 		}
 	}
 }
 
-// alike returns the end of the rows from the given one that count as often as it does.
-func (s *step) alike(from, to int) int {
-	end := from + 1
-	for end < to && s.roots[end] == s.roots[from] {
-		end++
-	}
-	return end
-}
-
 // shares finds the shares of a step that do not overshoot; kappa comes divided by root, and
 // df multiplied by it.
-func (r *adagrad) shares(s *step, kappa []float64, root float64, shares []float64) {
+func (r *adagrad) shares(s *rows.Step, kappa []float64, root float64, shares []float64) {
 	for j, k := range kappa {
-		shares[j] = r.shareOf(s, j, s.df[j]/root, -s.minusEta[j]*k*root)
+		shares[j] = r.shareOf(s, j, s.DF[j]/root, -s.MinusEta[j]*k*root)
 	}
 }
 
@@ -190,15 +183,15 @@ const (
 
 // shareOf solves a = df(f - a df kappa)/df, of which there is one solution in
 // [0, 1] where the loss is convex, by Newton's method between bounds.
-func (r *adagrad) shareOf(s *step, j int, df, kappa float64) float64 {
-	a := 1 / (1 + max(s.h[j], 0)*kappa)
+func (r *adagrad) shareOf(s *rows.Step, j int, df, kappa float64) float64 {
+	a := 1 / (1 + max(s.H[j], 0)*kappa)
 	if math.Abs(df)*kappa < shortStep {
 		return a
 	}
 	low, high := 0.0, 1.0
 	for range 20 {
-		_, d, dv := r.loss.At(s.y[j], s.f[j]-a*df*kappa, s.variance[j])
-		over := a - s.importance*d/df
+		_, d, dv := r.loss.At(s.Y[j], s.F[j]-a*df*kappa, s.Variance[j])
+		over := a - s.Importance*d/df
 		if math.Abs(over) <= shareTolerance*a {
 			break
 		}
@@ -207,7 +200,7 @@ func (r *adagrad) shareOf(s *step, j int, df, kappa float64) float64 {
 		} else {
 			low = a
 		}
-		if a -= over / (1 + 2*s.importance*dv*kappa); !(a > low && a < high) {
+		if a -= over / (1 + 2*s.Importance*dv*kappa); !(a > low && a < high) {
 			a = (low + high) / 2
 		}
 	}
@@ -215,11 +208,11 @@ func (r *adagrad) shareOf(s *step, j int, df, kappa float64) float64 {
 }
 
 // unlabelled adds h x^2, the expected square of a gradient.
-func (r *adagrad) unlabelled(s *step) {
-	for i, row := range s.rows {
-		m := r.preconditioner(row)
-		for j, h := range s.h {
-			m[j] += s.growth * h * s.x[i] * s.x[i]
+func (r *adagrad) unlabelled(s *rows.Step) {
+	for i, row := range s.Rows {
+		m := r.Preconditioner(row)
+		for j, h := range s.H {
+			m[j] += s.Growth * h * s.X[i] * s.X[i]
 		}
 	}
 }

@@ -66,16 +66,16 @@ func TestProximalStep(t *testing.T) {
 			e.Features.Index, e.Features.Value = append(e.Features.Index, i), append(e.Features.Value, 1)
 		}
 		l.Learn(&e)
-		clear(l.now.step.f)
+		clear(l.now.step.F)
 		l.resum()
 		// All 501 gradients are -1/2 at f = 0, so the score moves by kappa for each
 		// unit of the slope, which is 1/(1+exp(f)) at the end of a proximal step.
 		kappa := 501 * l.set.eta / math.Sqrt(c.Start+0.25)
 		want, tolerance := kappa/2, 1e-6
-		if f := l.now.step.f[0]; adapt {
+		if f := l.now.step.F[0]; adapt {
 			want, tolerance = kappa/(1+math.Exp(f)), 0.05
 		}
-		if f := l.now.step.f[0]; math.Abs(f-want) > tolerance*want {
+		if f := l.now.step.F[0]; math.Abs(f-want) > tolerance*want {
 			t.Errorf("adapt = %v: the event's score is %v after learning it, want %v", adapt, f, want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"blankout"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/rows"
 )
 
 // Models returns the model that would be published at each noise level, and which of
@@ -37,14 +38,14 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Exampl
 		slope = l.unit.scale
 	}
 	place := func(row []float64, weight func(v, k int) float64) {
-		clear(row[firstPart:])
+		clear(row[rows.FirstPart:])
 		w := l.weights(row)
 		for j := range w {
 			w[j] = weight(j/l.k, j%l.k)
 		}
 		l.rule.start(row)
 		if l.refresh.sliding() {
-			copy(l.layout.centre(row), w)
+			copy(l.layout.Centre(row), w)
 		}
 	}
 	for slot := range l.table.Len() {
@@ -95,11 +96,11 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Exampl
 func (l *bank) remeasure(e *blankout.Example) {
 	now := &l.now
 	s := &now.step
-	clear(s.f)
+	clear(s.F)
 	clear(now.lag)
 	clear(now.q)
 	l.touch(e.Features.Index)
-	for i, row := range s.rows {
+	for i, row := range s.Rows {
 		l.put(i, row, e.Features.Value[i])
 	}
 	l.arrange(e, e.Features.Index)
@@ -108,7 +109,7 @@ func (l *bank) remeasure(e *blankout.Example) {
 		if l.config.Intercept == "penalised" {
 			ridge = l.ridgeOf(float64(l.steps))
 		}
-		now.step.addIntercepts(l.bias, ridge)
+		now.step.AddIntercepts(l.bias, ridge)
 	}
 	l.sum(0)
 	label, weight := e.Label, e.Weight
@@ -121,17 +122,17 @@ func (l *bank) remeasure(e *blankout.Example) {
 		lv := &l.levels[v]
 		for k := range l.active {
 			j := v*l.k + k
-			s.y[j], s.variance[j] = target(label, k, l.k), l.variance(lv, j, k)
+			s.Y[j], s.Variance[j] = target(label, k, l.k), l.variance(lv, j, k)
 			if l.set.numbers {
-				s.y[j] = l.unit.standard(l.unit.clip(e.Target))
+				s.Y[j] = l.unit.standard(l.unit.clip(e.Target))
 			}
-			_, _, dv := l.set.loss.At(s.y[j], s.f[j], max(s.variance[j], refreshVariance))
-			s.h[j] = 2 * weight * dv
+			_, _, dv := l.set.loss.At(s.Y[j], s.F[j], max(s.Variance[j], refreshVariance))
+			s.H[j] = 2 * weight * dv
 		}
 	}
 	if l.refresh.size > 0 {
-		s.growth = l.fade.growth
-		l.layout.gather(s)
+		s.Growth = l.fade.growth
+		l.layout.Gather(s)
 	}
 	for range int(repeats) {
 		part := weight / repeats
@@ -139,10 +140,10 @@ func (l *bank) remeasure(e *blankout.Example) {
 			lv := &l.levels[v]
 			for k := range l.active {
 				j := v*l.k + k
-				_, df, dv := l.set.loss.At(s.y[j], s.f[j], s.variance[j])
-				s.df[j], s.h[j], s.minusEta[j] = part*df, 2*part*dv, 0
+				_, df, dv := l.set.loss.At(s.Y[j], s.F[j], s.Variance[j])
+				s.DF[j], s.H[j], s.MinusEta[j] = part*df, 2*part*dv, 0
 				if l.config.Marginalised {
-					s.shrink[j] = s.h[j] * lv.strength
+					s.Shrink[j] = s.H[j] * lv.strength
 				}
 			}
 		}

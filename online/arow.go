@@ -1,5 +1,7 @@
 package online
 
+import "blankout/online/rows"
+
 // arow is AROW with a diagonal covariance s (Crammer, Kulesza & Dredze 2009):
 // where the margin m = y f is below 1,
 //
@@ -12,29 +14,29 @@ type arow struct{ plain }
 func newArow(c ruleSettings) rule { return &arow{plain{c}} }
 
 func (r *arow) start(row []float64) {
-	s := r.preconditioner(row)
+	s := r.Preconditioner(row)
 	for j := range s {
 		s[j] = 1
 	}
 }
 
-func (r *arow) step(s *step) {
-	for j, y := range s.y {
-		hinge := 1 - y*s.f[j]
+func (r *arow) step(s *rows.Step) {
+	for j, y := range s.Y {
+		hinge := 1 - y*s.F[j]
 		if y == 0 || hinge <= 0 {
 			continue
 		}
-		sum := r.eta / s.importance
-		for i, row := range s.rows {
-			sum += r.preconditioner(row)[j] * s.x[i] * s.x[i]
+		sum := r.eta / s.Importance
+		for i, row := range s.Rows {
+			sum += r.Preconditioner(row)[j] * s.X[i] * s.X[i]
 		}
 		beta := 1 / sum
-		for i, row := range s.rows {
-			w, m, u := r.weights(row), r.preconditioner(row), r.lags(row)
-			sx := m[j] * s.x[i]
+		for i, row := range s.Rows {
+			w, m, u := r.Weights(row), r.Preconditioner(row), r.Lags(row)
+			sx := m[j] * s.X[i]
 			delta := hinge * beta * y * sx
 			w[j] += delta
-			u[j] -= delta * s.inverse[j]
+			u[j] -= delta * s.Inverse[j]
 			m[j] -= beta * sx * sx
 		}
 	}
@@ -42,14 +44,14 @@ func (r *arow) step(s *step) {
 
 // shifted adds the variance of what the intercepts have taken up.
 func (r *arow) shifted(intercepts, row []float64, from, to int, shift float64) {
-	s, m := r.preconditioner(intercepts), r.preconditioner(row)
+	s, m := r.Preconditioner(intercepts), r.Preconditioner(row)
 	for j := from; j < to; j++ {
 		s[j] = min(s[j]+m[j]*shift*shift, 1)
 	}
 }
 
 func (r *arow) rescale(row []float64, from, to int, ratio float64) {
-	w, m, u := r.weights(row), r.preconditioner(row), r.lags(row)
+	w, m, u := r.Weights(row), r.Preconditioner(row), r.Lags(row)
 	for j := from; j < to; j++ {
 		w[j] *= ratio
 		m[j] *= ratio * ratio
@@ -59,7 +61,7 @@ func (r *arow) rescale(row []float64, from, to int, ratio float64) {
 
 // forget raises the variance, at most to where it started from.
 func (r *arow) forget(row []float64, _ bool, keep float64) {
-	m := r.preconditioner(row)
+	m := r.Preconditioner(row)
 	for j := range m {
 		m[j] = min(m[j]/keep, 1)
 	}

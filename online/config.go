@@ -334,7 +334,7 @@ func (c Config) Grouped() bool {
 
 // grouped says whether a level's noise is of groups.
 func (s *settings) grouped() bool {
-	return slices.ContainsFunc(s.noises, isGrouped)
+	return slices.ContainsFunc(s.noises, loss.IsGrouped)
 }
 
 func (s *settings) parseNoise(c Config) error {

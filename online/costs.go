@@ -79,7 +79,7 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 	answer := func(part []float64, scale float64) float64 {
 		for k := range s.out {
 			if s.out[k] = unseenIntercept; k < l.active {
-				g := now.step.f[at+k] + c*now.lag[at+k] - base[k]
+				g := now.step.F[at+k] + c*now.lag[at+k] - base[k]
 				if part != nil {
 					g -= part[k]
 				}
@@ -109,9 +109,9 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 // deleteFeature adds feature i of the event at hand to the part of a field.
 func (l *answering) deleteFeature(id uint16, i, from, n int, c float64) {
 	if l.groups != nil {
-		i = l.groups.row(i)
+		i = l.groups.Row(i)
 	}
-	s, row, x := &l.deleting, l.now.step.rows[i], l.now.step.x[i]
+	s, row, x := &l.deleting, l.now.step.Rows[i], l.now.step.X[i]
 	if s.at[id] == 0 {
 		s.list = append(s.list, id)
 		s.at[id] = int32(len(s.list))

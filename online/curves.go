@@ -9,6 +9,7 @@ import (
 	"blankout"
 	"blankout/internal/coder"
 	"blankout/model"
+	"blankout/online/rows"
 )
 
 // curveEvents is the number of events whose readings the knots are the quantiles of. The
@@ -127,7 +128,7 @@ func (l *bank) bend(e *blankout.Example) {
 // there were curves.
 func (l *bank) bindCurves() {
 	if l.groups == nil {
-		l.groups = newGroupSums(l.schema, l.config.learned(l.set.noises), l.k, true)
+		l.groups = rows.NewGroups(l.schema, l.config.learned(l.set.noises), l.k, true)
 	}
 }
 

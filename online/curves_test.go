@@ -39,7 +39,7 @@ func TestCurvesAgainstTheSlowSum(t *testing.T) {
 						l.Learn(e)
 						continue
 					}
-					checkGroupStep(t, l, e, seen, bothRates(l.levels[0].noise), i == 120 && classes == 2 && name == "logistic")
+					checkGroupStep(t, l, e, seen, loss.AsGroups(l.levels[0].noise), i == 120 && classes == 2 && name == "logistic")
 				}
 			}
 		}

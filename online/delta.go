@@ -391,7 +391,7 @@ func (l *bank) addActive(active int) {
 // addChanges adds a row's u and ΔG, u multiplied by ratio. The average stays what it was:
 // what changes the weight changes the lag.
 func (l *bank) addChanges(row, changes []float64, ratio float64) {
-	w, m, lag := l.weights(row), l.layout.preconditioner(row), l.lags(row)
+	w, m, lag := l.weights(row), l.layout.Preconditioner(row), l.lags(row)
 	for v := range l.levels {
 		inverse := l.levels[v].average.inverse
 		for j := v * l.k; j < (v+1)*l.k; j++ {

@@ -1,5 +1,7 @@
 package online
 
+import "blankout/online/rows"
+
 // descent is dropout descent (Wager, Wang & Liang 2013, section 5): a step of
 // the mirror descent whose preconditioner is the noising penalty's Hessian as
 // gathered from the stream,
@@ -14,19 +16,19 @@ type descent struct{ plain }
 
 func newDescent(c ruleSettings) rule { return &descent{plain{c}} }
 
-func (r *descent) step(s *step) {
+func (r *descent) step(s *rows.Step) {
 	h0 := r.ridge
-	for _, part := range s.segments {
-		for i := part.from; i < part.to; i++ {
-			row := s.rows[i]
-			w, m, u := r.weights(row), r.preconditioner(row), r.lags(row)
-			x, basis, c := s.x[i], s.basis[i], r.variance(s, i, part.strength[0])
-			for j, df := range part.df {
-				m[j] += s.growth * s.h[j] * c
-				g := df*x + part.shrink[j]*basis*w[j]
-				delta := s.minusEta[j] * g / (h0 + m[j]/s.growth)
+	for _, part := range s.Segments {
+		for i := part.From; i < part.To; i++ {
+			row := s.Rows[i]
+			w, m, u := r.Weights(row), r.Preconditioner(row), r.Lags(row)
+			x, basis, c := s.X[i], s.Basis[i], r.variance(s, i, part.Strength[0])
+			for j, df := range part.DF {
+				m[j] += s.Growth * s.H[j] * c
+				g := df*x + part.Shrink[j]*basis*w[j]
+				delta := s.MinusEta[j] * g / (h0 + m[j]/s.Growth)
 				w[j] += delta
-				u[j] -= delta * s.inverse[j]
+				u[j] -= delta * s.Inverse[j]
 			}
 		}
 	}
@@ -36,9 +38,9 @@ func (r *descent) step(s *step) {
 // strength: the variance of its noise.
 // Noise whose variance is no multiple of x^2 says too little of a feature's scale, so x^2
 // is added. The intercept has no noise, but gathers what a feature of its value would.
-func (r *descent) variance(s *step, i int, strength float64) float64 {
-	x, basis := s.x[i], s.basis[i]
-	if s.isIntercept(i) {
+func (r *descent) variance(s *rows.Step, i int, strength float64) float64 {
+	x, basis := s.X[i], s.Basis[i]
+	if s.IsIntercept(i) {
 		basis = 1
 	}
 	if r.unscaledNoise {
@@ -47,12 +49,12 @@ func (r *descent) variance(s *step, i int, strength float64) float64 {
 	return strength * basis
 }
 
-func (r *descent) unlabelled(s *step) {
-	for _, part := range s.segments {
-		for i := part.from; i < part.to; i++ {
-			m, c := r.preconditioner(s.rows[i]), r.variance(s, i, part.strength[0])
-			for j, h := range s.h {
-				m[j] += s.growth * h * c
+func (r *descent) unlabelled(s *rows.Step) {
+	for _, part := range s.Segments {
+		for i := part.From; i < part.To; i++ {
+			m, c := r.Preconditioner(s.Rows[i]), r.variance(s, i, part.Strength[0])
+			for j, h := range s.H {
+				m[j] += s.Growth * h * c
 			}
 		}
 	}

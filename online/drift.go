@@ -26,7 +26,7 @@ func (l *bank) forget(keep float64) {
 	forget := func(row []float64, intercepts bool) {
 		l.rule.forget(row, intercepts, keep)
 		if l.refresh.size > 0 {
-			d := l.layout.curvature(row)
+			d := l.layout.Curvature(row)
 			for j := range d {
 				d[j] *= keep
 			}

@@ -13,6 +13,7 @@ import (
 	"blankout/loss"
 	"blankout/measure"
 	"blankout/model"
+	"blankout/online/rows"
 )
 
 // Evaluate returns the objective of the batch solvers at the published weights,
@@ -133,9 +134,9 @@ type evaluator struct {
 	head       model.Head
 	own        loss.Loss // see targetLoss
 	scaler     model.Scaler
-	rows       rowsOf
+	rows       rows.Event
 	columns    []uint32
-	groups     *groupSums // nil without curves and noise of groups
+	groups     *rows.Groups // nil without curves and noise of groups
 	f, lag, q  []float64
 }
 
@@ -144,7 +145,7 @@ func (e *evaluation) worker() *evaluator {
 	h := l.head(l.schema)
 	w := &evaluator{evaluation: e, head: h, own: l.targetLoss(), scaler: l.scaling.scaler, sumsq: make([]float64, l.k)}
 	w.c0, w.c1, w.c2 = l.levels[l.chosen].noise.Coefficients()
-	w.groups = newGroupSums(l.schema, []loss.Noise{l.levels[l.chosen].noise}, l.k, l.groups != nil)
+	w.groups = rows.NewGroups(l.schema, []loss.Noise{l.levels[l.chosen].noise}, l.k, l.groups != nil)
 	w.f, w.lag, w.q = make([]float64, l.k), make([]float64, l.k), make([]float64, l.k)
 	if w.c0 > 0 {
 		for slot := range e.weights.Len() {
@@ -165,7 +166,7 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 			continue
 		}
 		s := &w.rows
-		s.reset(0)
+		s.Reset(0)
 		w.columns = w.columns[:0]
 		for column, x := range w.scaler.Each(e.Features) {
 			row := w.weights.Row(column)
@@ -175,12 +176,12 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 			if w.scaler.Mode != model.StandardiseNone {
 				x = w.scaler.Apply(row[:model.ScalerWidth], x)
 			}
-			s.rows, w.columns = append(s.rows, row), append(w.columns, column)
-			s.x, s.ridge = append(s.x, x), append(s.ridge, 0)
+			s.Rows, w.columns = append(s.Rows, row), append(w.columns, column)
+			s.X, s.Ridge = append(s.X, x), append(s.Ridge, 0)
 			if w.groups != nil {
-				s.basis = append(s.basis, x*x)
+				s.Basis = append(s.Basis, x*x)
 			} else {
-				s.basis = append(s.basis, w.c1*x+w.c2*x*x)
+				s.Basis = append(s.Basis, w.c1*x+w.c2*x*x)
 			}
 		}
 		copy(w.f, w.head.Intercept)
@@ -190,18 +191,18 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 		clear(w.q)
 		switch {
 		case w.groups != nil:
-			w.groups.arrange(s, e, w.columns, &w.scaler)
-			w.groups.sum(s, model.ScalerWidth, 0, w.f, w.lag)
-			copy(w.q, w.groups.variance)
+			w.groups.Arrange(s, e, w.columns, &w.scaler)
+			w.groups.Sum(s, model.ScalerWidth, 0, w.f, w.lag)
+			copy(w.q, w.groups.Variance)
 		case l.k == 1:
-			for i, row := range s.rows {
+			for i, row := range s.Rows {
 				v := row[model.ScalerWidth]
-				w.f[0] += s.x[i] * v
-				w.q[0] += s.basis[i] * v * v
+				w.f[0] += s.X[i] * v
+				w.q[0] += s.Basis[i] * v * v
 			}
 		default:
 			// The third sum comes for nothing; here it is f's again.
-			sumRows(s.rows, model.ScalerWidth, 0, s.x, s.basis, w.f[:l.active], w.lag[:l.active], w.q[:l.active])
+			rows.Sum(s.Rows, model.ScalerWidth, 0, s.X, s.Basis, w.f[:l.active], w.lag[:l.active], w.q[:l.active])
 		}
 		for k := range l.active {
 			y := target(e.Label, k, l.k)

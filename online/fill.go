@@ -570,7 +570,7 @@ func (l *answering) fillPlaces() []int {
 			at++
 		}
 		if f.places[row] = -1; at < n && columns[at] == column {
-			x := l.now.step.x[row]
+			x := l.now.step.X[row]
 			f.places[row], f.x[at] = at, x
 			if f.has[at] = model.Observed; model.IsWild(x) {
 				f.has[at] = model.Apart

@@ -10,6 +10,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/rows"
 )
 
 // forecast is a level's live forecast of the error that its published weights
@@ -41,7 +42,7 @@ type masked struct {
 	alike     alike
 	rows      [][]float64 // of the survivors
 	x         []float64   // and their values
-	f, lag, q []float64   // sums over them, see sumRows
+	f, lag, q []float64   // sums over them, see rows.Sum
 }
 
 func newMasked(n int) masked {
@@ -192,7 +193,7 @@ func (l *answering) forecastBinary(label int) (known bool) {
 	var growth [ForecastPoints]float64 // a/s
 	n := float64(len(l.features()))
 	if l.groups != nil {
-		for from, to := range l.groups.curves {
+		for from, to := range l.groups.Curves {
 			n -= float64(to - from - 1)
 		}
 	}
@@ -219,15 +220,15 @@ func (l *answering) forecastBinary(label int) (known bool) {
 		at, lag := model.ScalerWidth+v, 2*l.n
 		for i, row := range l.features() {
 			p := row[at : at+lag+1]
-			w := now.step.x[i] * (p[0] + c*p[lag])
+			w := now.step.X[i] * (p[0] + c*p[lag])
 			q += w * w
 		}
 		if l.groups != nil {
-			q += l.groups.curvedSquares(&now.step.rowsOf, at, lag, c)
+			q += l.groups.CurvedSquares(&now.step.Event, at, lag, c)
 		}
 		var intercept [1]float64
 		l.interceptsOf(v, intercept[:])
-		g := now.step.f[v] + c*now.lag[v] - intercept[0]
+		g := now.step.F[v] + c*now.lag[v] - intercept[0]
 		b := y * (intercept[0] - l.logit())
 		var wrong [ForecastPoints]float64
 		step := func(margin float64) float64 {
@@ -289,7 +290,7 @@ func (l *answering) survive(last []int8, point int) (deleted model.Lack, scale f
 	f, lag := l.masked.f, l.masked.lag
 	clear(f)
 	clear(lag)
-	rows, x := l.masked.rows[:0], l.masked.x[:0]
+	alive, x := l.masked.rows[:0], l.masked.x[:0]
 	var places []int
 	if filled = filled && l.samplesFill(point); filled {
 		places = l.fillPlaces()
@@ -297,14 +298,14 @@ func (l *answering) survive(last []int8, point int) (deleted model.Lack, scale f
 	}
 	for i, last := range last {
 		if int(last) >= point {
-			rows, x = append(rows, now.step.rows[i]), append(x, now.step.x[i])
+			alive, x = append(alive, now.step.Rows[i]), append(x, now.step.X[i])
 		} else if filled && places[i] >= 0 {
-			rows, x = append(rows, now.step.rows[i]), append(x, l.filling.x[places[i]])
+			alive, x = append(alive, now.step.Rows[i]), append(x, l.filling.x[places[i]])
 		}
 	}
-	l.masked.rows, l.masked.x = rows, x
+	l.masked.rows, l.masked.x = alive, x
 	// The third sum comes for nothing and is not used.
-	sumRows(rows, model.ScalerWidth, l.n, x, x, f, lag, l.masked.q)
+	rows.Sum(alive, model.ScalerWidth, l.n, x, x, f, lag, l.masked.q)
 	return deleted, scale, filled
 }
 
@@ -323,7 +324,7 @@ func (l *answering) forecastRule(lack model.Lack, point int, positive bool) {
 		if int(last[i]) < point {
 			continue
 		}
-		l.missing.event.part[0] += now.step.x[i] * (row[at] + c*row[at+n])
+		l.missing.event.part[0] += now.step.X[i] * (row[at] + c*row[at+n])
 	}
 	label := 0
 	if positive {
@@ -342,7 +343,7 @@ func (l *answering) mask() []int8 {
 		last = append(last, drawPoint(&r))
 	}
 	if l.groups != nil {
-		l.groups.together(last)
+		l.groups.Together(last)
 	}
 	l.masked.last = last
 	return last
@@ -372,7 +373,7 @@ func (l *answering) forecastSampled(label, from, to int, groups bool) {
 		fills, unknown := false, false
 		complete := point == 0 && !(groups && l.config.ExpectedMissing > 0)
 		if complete {
-			f, lag = now.step.f, now.lag
+			f, lag = now.step.F, now.lag
 		} else {
 			deleted, scale, fills = l.survive(last, point)
 			unknown = !fills && l.fillsLack(deleted)
@@ -438,7 +439,7 @@ func (f *forecast) at(i int, t float64) float64 {
 func (l *answering) natural() int {
 	best, least := 0, math.Inf(1)
 	for v := range l.levels {
-		q := bothRates(l.levels[v].noise)
+		q := loss.AsGroups(l.levels[v].noise)
 		if d := math.Abs(q.Q-l.config.ExpectedMissing) + math.Abs(q.Groups-l.config.ExpectedMissingGroups); d < least {
 			best, least = v, d
 		}

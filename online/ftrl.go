@@ -2,7 +2,11 @@ package online
 
 // This file holds the update rule ftrl.
 
-import "math"
+import (
+	"math"
+
+	"blankout/online/rows"
+)
 
 // ftrl is FTRL-Proximal with per-coordinate rates and an L1 penalty (McMahan et
 // al. 2013, algorithm 1):
@@ -17,27 +21,27 @@ type ftrl struct{ plain }
 
 func newFTRL(c ruleSettings) rule { return &ftrl{plain{c}} }
 
-func (r *ftrl) step(s *step) {
-	for _, part := range s.segments {
-		for i := part.from; i < part.to; i++ {
-			r.stepRow(s, i, part.df, part.shrink)
+func (r *ftrl) step(s *rows.Step) {
+	for _, part := range s.Segments {
+		for i := part.From; i < part.To; i++ {
+			r.stepRow(s, i, part.DF, part.Shrink)
 		}
 	}
 }
 
 // stepRow is the step of row i.
-func (r *ftrl) stepRow(s *step, i int, df, shrink []float64) {
-	row := s.rows[i]
-	w, m, u, z := r.weights(row), r.preconditioner(row), r.lags(row), r.own(row)
-	x, basis := s.x[i], s.basis[i]
-	l1, ridge := r.penalties(s.isIntercept(i))
+func (r *ftrl) stepRow(s *rows.Step, i int, df, shrink []float64) {
+	row := s.Rows[i]
+	w, m, u, z := r.Weights(row), r.Preconditioner(row), r.Lags(row), r.Own(row)
+	x, basis := s.X[i], s.Basis[i]
+	l1, ridge := r.penalties(s.IsIntercept(i))
 	for j, df := range df {
-		if s.y[j] == 0 {
+		if s.Y[j] == 0 {
 			continue
 		}
 		was := w[j]
 		g := df*x + shrink[j]*basis*was
-		if s.minusEta[j] == 0 {
+		if s.MinusEta[j] == 0 {
 			m[j] += g * g
 			continue
 		}
@@ -48,7 +52,7 @@ func (r *ftrl) stepRow(s *step, i int, df, shrink []float64) {
 		if a := math.Abs(z[j]); a > l1 {
 			w[j] = -(z[j] - math.Copysign(l1, z[j])) / ((1+root)/r.eta + ridge)
 		}
-		u[j] -= (w[j] - was) * s.inverse[j]
+		u[j] -= (w[j] - was) * s.Inverse[j]
 	}
 }
 
@@ -65,14 +69,14 @@ func (r *ftrl) penalties(intercept bool) (l1, ridge float64) {
 // fit makes the z at j fit a weight that was changed from outside.
 func (r *ftrl) fit(row []float64, j int, intercept bool) {
 	l1, ridge := r.penalties(intercept)
-	if w := r.weights(row)[j]; w != 0 {
-		r.own(row)[j] = -w*((1+math.Sqrt(r.preconditioner(row)[j]))/r.eta+ridge) - math.Copysign(l1, w)
+	if w := r.Weights(row)[j]; w != 0 {
+		r.Own(row)[j] = -w*((1+math.Sqrt(r.Preconditioner(row)[j]))/r.eta+ridge) - math.Copysign(l1, w)
 	}
 }
 
 // set chooses the z that belongs to an intercept of b.
 func (r *ftrl) set(row []float64, j int, b float64) {
-	r.weights(row)[j] = b
+	r.Weights(row)[j] = b
 	r.fit(row, j, true)
 }
 
@@ -84,7 +88,7 @@ func (r *ftrl) shifted(intercepts, _ []float64, from, to int, _ float64) {
 
 func (r *ftrl) rescale(row []float64, from, to int, ratio float64) {
 	r.plain.rescale(row, from, to, ratio)
-	w, z := r.weights(row), r.own(row)
+	w, z := r.Weights(row), r.Own(row)
 	for j := from; j < to; j++ {
 		if w[j] == 0 {
 			z[j] /= max(ratio, 1)
@@ -95,7 +99,7 @@ func (r *ftrl) rescale(row []float64, from, to int, ratio float64) {
 
 func (r *ftrl) forget(row []float64, intercepts bool, keep float64) {
 	r.plain.forget(row, intercepts, keep)
-	for j := range r.n {
+	for j := range r.N {
 		r.fit(row, j, intercepts)
 	}
 }

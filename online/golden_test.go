@@ -150,7 +150,7 @@ func TestGoldenRefresh(t *testing.T) {
 		last := uint32(len(c.Weights))
 		kappa := loss.Cost(l.set.loss, c.Params.C)
 		give := func(row []float64, d int) {
-			l.weights(row)[0], l.layout.curvature(row)[0] = c.Start[d], c.Metric[d]/kappa
+			l.weights(row)[0], l.layout.Curvature(row)[0] = c.Start[d], c.Metric[d]/kappa
 		}
 		for d := range last {
 			row := l.table.Touch(d)

@@ -18,7 +18,7 @@ func (l *answering) byGroups() bool {
 }
 
 // grouped says whether some level has noise of groups.
-func (l *bank) grouped() bool { return l.groups != nil && l.groups.groups }
+func (l *bank) grouped() bool { return l.groups != nil && l.groups.Grouped }
 
 // forecastGroups adds the event at hand, if it is its turn, to the forecasts where groups
 // die and, beside them, features at the rate that the user expects. Masks are drawn
@@ -46,14 +46,14 @@ func (l *answering) groupMask() []int8 {
 	last := l.masked.last[:0]
 	var r rand.PCG
 	r.Seed(l.events, 0x67726f757073)
-	last = g.draw(last, func() int8 { return drawPoint(&r) })
+	last = g.Draw(last, func() int8 { return drawPoint(&r) })
 	if d := l.config.ExpectedMissing; d > 0 {
 		for i := range last {
 			if float64(r.Uint64()>>11)/(1<<53) < d {
 				last[i] = -1
 			}
 		}
-		g.together(last)
+		g.Together(last)
 	}
 	l.masked.last = last
 	return last
@@ -69,7 +69,7 @@ func (l *answering) survivors(last []int8, point int) (alive, of float64) {
 		}
 	}
 	if l.groups != nil {
-		for from, to := range l.groups.curves {
+		for from, to := range l.groups.Curves {
 			of -= float64(to - from - 1)
 			if int(last[from]) >= point {
 				alive -= float64(to - from - 1)

@@ -13,6 +13,7 @@ import (
 	"blankout/batch"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/rows"
 )
 
 // slowGroups returns by column of an event of streamSchema the groups that the feature
@@ -109,20 +110,20 @@ type spy struct {
 	alone     []float64
 }
 
-func (r *spy) step(s *step) {
+func (r *spy) step(s *rows.Step) {
 	r.gradients, r.alone = r.gradients[:0], r.alone[:0]
-	for _, g := range s.segments {
-		for i := g.from; i < g.to; i++ {
+	for _, g := range s.Segments {
+		for i := g.From; i < g.To; i++ {
 			var row []float64
-			for j, df := range g.df {
-				row = append(row, df*s.x[i]+g.shrink[j]*s.basis[i]*s.rows[i][firstPart+j])
+			for j, df := range g.DF {
+				row = append(row, df*s.X[i]+g.Shrink[j]*s.Basis[i]*s.Rows[i][rows.FirstPart+j])
 			}
 			r.gradients = append(r.gradients, row)
-			r.alone = append(r.alone, g.strength[0])
+			r.alone = append(r.alone, g.Strength[0])
 		}
 	}
-	if len(r.gradients) != len(s.rows) {
-		panic(fmt.Sprintf("segments of %d rows, the event has %d", len(r.gradients), len(s.rows)))
+	if len(r.gradients) != len(s.Rows) {
+		panic(fmt.Sprintf("segments of %d rows, the event has %d", len(r.gradients), len(s.Rows)))
 	}
 	r.rule.step(s)
 }
@@ -176,11 +177,11 @@ func checkGroupStep(t *testing.T, l *Learner, e *blankout.Example, seen *spy, no
 		features = append(features, l.scaling.scaler.Curves.Source(byRow[&row[0]]))
 	}
 	groups := slowGroups(e, features)
-	x := slices.Clone(st.x)
-	f := slices.Clone(st.f)
+	x := slices.Clone(st.X)
+	f := slices.Clone(st.F)
 	weights := make([][]float64, l.k) // by output and row
 	for k := range weights {
-		for _, row := range st.rows {
+		for _, row := range st.Rows {
 			weights[k] = append(weights[k], l.weights(row)[k])
 		}
 	}
@@ -355,8 +356,8 @@ func TestGroupsInAnyOrder(t *testing.T) {
 	together := func(sensor, i int) uint32 { return uint32(sensor*width + i) }
 	apart := func(sensor, i int) uint32 { return uint32(i*sensors + sensor) }
 	a, b := run(together), run(apart)
-	if a.groups.runs != sensors || b.groups.runs != sensors*width {
-		t.Fatalf("%d runs together, %d apart", a.groups.runs, b.groups.runs)
+	if together, apart := a.groups.Row(1), b.groups.Row(1); together != 1 || apart != width {
+		t.Fatalf("the second feature is in row %d together, %d apart", together, apart)
 	}
 	for sensor := range sensors {
 		for i := range width {

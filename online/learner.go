@@ -18,6 +18,7 @@ import (
 	"blankout/loss"
 	"blankout/measure"
 	"blankout/model"
+	"blankout/online/rows"
 	"blankout/online/watch"
 )
 
@@ -30,7 +31,7 @@ import (
 // the drift detector, which watches the published scores: where OnDrift is forget, an
 // alarm is one for all levels. A Learner is not safe for concurrent use.
 //
-// What it knows about a feature is the feature's row in its Table, see layout.
+// What it knows about a feature is the feature's row in its Table, see rows.Layout.
 type Learner struct {
 	*answering
 	watch      *watch.Watch
@@ -46,7 +47,7 @@ type bank struct {
 	classes []float64 // weight of a class, NaN until met
 
 	// The model.
-	layout   layout
+	layout   rows.Layout
 	rule     rule
 	k        int // outputs
 	n        int // levels times outputs
@@ -64,7 +65,7 @@ type bank struct {
 
 	unit    unit // of targets that are numbers
 	scaling scaling
-	groups  *groupSums // nil without curves and noise of groups, or where gradients are clean
+	groups  *rows.Groups // nil without curves and noise of groups, or where gradients are clean
 	refresh refresh
 	share   *sharing // nil where it learns alone
 	// How often all rows have been written at once; no part of the state. A Learner that
@@ -116,7 +117,7 @@ func (lv *level) lagShare() float64 { return lv.average.coefficient * lv.adaptat
 
 // event is what the event at hand has come to.
 type event struct {
-	step    step
+	step    rows.Step
 	scores  []float64 // published scores, by output
 	columns []uint32  // of its features, in their order before they were brought together in groups
 	target  float64   // the number that the label is, in the Learner's unit
@@ -164,7 +165,7 @@ func newLearner(c Config, set settings, s *blankout.Schema) (*Learner, error) {
 	}
 	l.scaling.scaler.Mode, l.scaling.scaler.Unfilled = set.standardise, s.Known
 	l.n = len(set.noises) * l.k
-	l.layout = layout{outputs: l.k, n: l.n, refresh: set.rule.parts}
+	l.layout = rows.Layout{Outputs: l.k, N: l.n, Refresh: set.rule.parts}
 	parts := set.rule.parts
 	if l.refresh.size, l.refresh.reach = c.Refresh, max(c.Refresh, c.RefreshWindow); c.Refresh > 0 {
 		parts++
@@ -172,12 +173,12 @@ func newLearner(c Config, set settings, s *blankout.Schema) (*Learner, error) {
 			parts++
 		}
 	}
-	width := firstPart + parts*l.n
+	width := rows.FirstPart + parts*l.n
 	if width*8 > 1<<18 {
 		return nil, fmt.Errorf("learner: max_classes = %d with %d noise levels: a feature's row would be larger than 256 KB; set fewer classes or one noise", s.MaxClasses, len(set.noises))
 	}
 	l.rule = set.rule.make(ruleSettings{
-		layout: l.layout, loss: set.loss, eta: set.eta, ridge: set.ridge, penalised: c.Intercept == "penalised",
+		Layout: l.layout, loss: set.loss, eta: set.eta, ridge: set.ridge, penalised: c.Intercept == "penalised",
 		startSum: c.Start, l1: c.L1, proximal: c.Adapt && l.k == 1, unscaledNoise: set.noiseKind != square,
 	})
 	l.table = model.NewTable(width)
@@ -193,12 +194,12 @@ func newLearner(c Config, set settings, s *blankout.Schema) (*Learner, error) {
 		strength = append(strength, c0+c1+c2)
 	}
 	e := &l.now
-	e.step = newStep(strength, l.k)
+	e.step = rows.NewStep(strength, l.k)
 	e.scores = make([]float64, l.k)
 	for _, p := range []*[]float64{&e.lag, &e.q, &e.averageQ, &e.coefficient, &e.moved, &e.value} {
 		*p = make([]float64, l.n)
 	}
-	l.groups = newGroupSums(s, c.learned(set.noises), l.k, set.curves)
+	l.groups = rows.NewGroups(s, c.learned(set.noises), l.k, set.curves)
 	l.masked = newMasked(l.n)
 	first := set.missingRule
 	if set.numbers && first == model.MissingAuto {
@@ -231,9 +232,9 @@ func newLearner(c Config, set settings, s *blankout.Schema) (*Learner, error) {
 // Config returns the Learner's settings, of which its caller must change nothing.
 func (l *Learner) Config() Config { return l.config }
 
-func (l *bank) weights(row []float64) []float64 { return l.layout.weights(row) }
+func (l *bank) weights(row []float64) []float64 { return l.layout.Weights(row) }
 
-func (l *bank) lags(row []float64) []float64 { return l.layout.lags(row) }
+func (l *bank) lags(row []float64) []float64 { return l.layout.Lags(row) }
 
 func (l *bank) setIntercept(k int, b float64) {
 	if !l.set.intercept {
@@ -440,7 +441,7 @@ func (l *bank) growFields() {
 // and sums the scores as they were before.
 func (l *bank) gather(e *blankout.Example) {
 	now := &l.now
-	clear(now.step.f)
+	clear(now.step.F)
 	clear(now.lag)
 	clear(now.q)
 	now.hasMoved = false
@@ -449,7 +450,7 @@ func (l *bank) gather(e *blankout.Example) {
 		l.gatherStandardised(e)
 	} else {
 		l.touch(e.Features.Index)
-		for i, row := range now.step.rows {
+		for i, row := range now.step.Rows {
 			row[model.StatCount]++
 			l.put(i, row, e.Features.Value[i])
 		}
@@ -461,8 +462,8 @@ func (l *bank) gather(e *blankout.Example) {
 		if l.config.Intercept == "penalised" {
 			ridge = l.ridgeOf(float64(l.steps + 1))
 		}
-		now.step.addIntercepts(l.bias, ridge)
-		l.sum(len(now.step.rows) - 1)
+		now.step.AddIntercepts(l.bias, ridge)
+		l.sum(len(now.step.Rows) - 1)
 	}
 }
 
@@ -474,7 +475,7 @@ func (l *answering) publish() {
 	level := l.missing.event.level
 	c, at := l.levels[level].lagShare(), level*l.k
 	for k := range l.active {
-		now.scores[k] = now.step.f[at+k] + c*now.lag[at+k]
+		now.scores[k] = now.step.F[at+k] + c*now.lag[at+k]
 		if now.hasMoved {
 			now.scores[k] += now.moved[at+k]
 		}
@@ -490,15 +491,15 @@ func (l *answering) publish() {
 // touch makes the rows of columns those at hand, new ones made ready.
 func (l *bank) touch(columns []uint32) {
 	now := &l.now
-	now.step.reset(len(columns))
-	now.step.rows = l.table.TouchAll(columns, now.step.rows)
+	now.step.Reset(len(columns))
+	now.step.Rows = l.table.TouchAll(columns, now.step.Rows)
 	if l.share != nil {
-		l.note(columns, now.step.rows)
+		l.note(columns, now.step.Rows)
 	}
 	if !l.set.rule.starts {
 		return
 	}
-	for _, row := range now.step.rows {
+	for _, row := range now.step.Rows {
 		if row[model.StatCount] == 0 {
 			l.rule.start(row)
 		}
@@ -515,37 +516,33 @@ func (l *bank) put(i int, row []float64, x float64) {
 		basis = float64(l.events) / row[model.StatCount]
 	}
 	now := &l.now
-	now.step.x[i], now.step.basis[i], now.step.ridge[i] = x, basis, l.ridgeOf(row[model.StatCount])
+	now.step.X[i], now.step.Basis[i], now.step.Ridge[i] = x, basis, l.ridgeOf(row[model.StatCount])
 }
 
 // arrange groups the rows of an event's features, which are those of the columns, if the
 // noise needs that.
 func (l *bank) arrange(e *blankout.Example, columns []uint32) {
 	if l.groups != nil {
-		l.groups.arrange(&l.now.step.rowsOf, e, columns, &l.scaling.scaler)
+		l.groups.Arrange(&l.now.step.Event, e, columns, &l.scaling.scaler)
 	}
 }
 
 // sum adds the rows from the first on to the sums f, lag and q; where features die in
-// groups, groupSums takes the place of q.
+// groups, their sums take the place of q.
 func (l *bank) sum(first int) {
 	now := &l.now
 	if l.groups != nil && first == 0 {
-		l.groups.sum(&now.step.rowsOf, model.ScalerWidth, l.n, now.step.f, now.lag)
-		first = now.step.features()
+		l.groups.Sum(&now.step.Event, model.ScalerWidth, l.n, now.step.F, now.lag)
+		first = now.step.Features()
 	}
-	rows, x, basis := now.step.rows[first:], now.step.x[first:], now.step.basis[first:]
-	if l.n == 1 {
-		sumRows1(rows, model.ScalerWidth, x, basis, &now.step.f[0], &now.lag[0], &now.q[0])
-		return
-	}
-	sumRows(rows, model.ScalerWidth, l.n, x, basis, now.step.f, now.lag, now.q)
+	s := &now.step
+	rows.Sum(s.Rows[first:], model.ScalerWidth, l.n, s.X[first:], s.Basis[first:], s.F, now.lag, now.q)
 }
 
 // resum sums the iterates' scores again, after a step.
 func (l *bank) resum() {
 	now := &l.now
-	clear(now.step.f)
+	clear(now.step.F)
 	clear(now.lag)
 	clear(now.q)
 	l.sum(0)
@@ -588,18 +585,18 @@ func (l *bank) step(label int, importance float64) {
 		corr := 0.0
 		for k := range l.active {
 			j := v*l.k + k
-			s.y[j], s.variance[j] = l.targetOf(label, k), l.variance(lv, j, k)
-			value, df, dv := l.set.loss.At(s.y[j], s.f[j], s.variance[j])
+			s.Y[j], s.Variance[j] = l.targetOf(label, k), l.variance(lv, j, k)
+			value, df, dv := l.set.loss.At(s.Y[j], s.F[j], s.Variance[j])
 			now.value[j] = value
 			corr += df * lv.average.coefficient * now.lag[j]
-			s.df[j], s.h[j] = importance*df, 2*importance*dv
+			s.DF[j], s.H[j] = importance*df, 2*importance*dv
 		}
 		lv.adaptation.adapt(corr)
 		eta := lv.adaptation.rate(l.set.eta)
 		for j := v * l.k; j < (v+1)*l.k; j++ {
-			s.minusEta[j] = -eta
+			s.MinusEta[j] = -eta
 			if l.config.Marginalised {
-				s.shrink[j] = s.h[j] * lv.strength
+				s.Shrink[j] = s.H[j] * lv.strength
 			}
 		}
 	}
@@ -618,15 +615,15 @@ func (l *bank) step(label int, importance float64) {
 // update has the rule update the rows of the event at hand.
 func (l *bank) update(importance float64) {
 	s := &l.now.step
-	s.importance, s.count, s.growth = importance, l.steps, l.fade.growth
+	s.Importance, s.Count, s.Growth = importance, l.steps, l.fade.growth
 	for v := range l.levels {
 		inverse := l.levels[v].average.inverse
 		for j := v * l.k; j < (v+1)*l.k; j++ {
-			s.inverse[j] = inverse
+			s.Inverse[j] = inverse
 		}
 	}
 	l.segment()
-	if s.roots = nil; l.shared() {
+	if s.Roots = nil; l.shared() {
 		l.share.weigh(s)
 	}
 	l.rule.step(s)
@@ -635,9 +632,9 @@ func (l *bank) update(importance float64) {
 // segment cuts the rows at hand into segments.
 func (l *bank) segment() {
 	if l.groups != nil {
-		l.groups.segment(&l.now.step)
+		l.groups.Segment(&l.now.step)
 	} else {
-		l.now.step.ungroup()
+		l.now.step.Ungroup()
 	}
 }
 
@@ -659,13 +656,13 @@ func (l *bank) compareAverages() {
 		gain := 0.0
 		for k := range l.active {
 			j := v*l.k + k
-			variance := now.step.variance[j]
+			variance := now.step.Variance[j]
 			if l.groups != nil {
 				variance = now.averageQ[j]
 			} else if l.config.Marginalised && l.set.noiseKind != constant {
 				variance = lv.strength * now.averageQ[j]
 			}
-			average, _, _ := l.set.loss.At(now.step.y[j], now.step.f[j]+lv.average.coefficient*now.lag[j], variance)
+			average, _, _ := l.set.loss.At(now.step.Y[j], now.step.F[j]+lv.average.coefficient*now.lag[j], variance)
 			gain += average - now.value[j]
 		}
 		lv.adaptation.compare(gain, memory)
@@ -691,11 +688,11 @@ func (l *bank) sumAverage() {
 		}
 	}
 	if l.groups != nil {
-		l.groups.averages(&now.step.rowsOf, model.ScalerWidth, l.n, now.coefficient, now.averageQ)
+		l.groups.Averages(&now.step.Event, model.ScalerWidth, l.n, now.coefficient, now.averageQ)
 		return
 	}
-	rows := l.features()
-	sumAverages(rows, model.ScalerWidth, l.n, now.step.basis[:len(rows)], now.coefficient, now.averageQ)
+	features := l.features()
+	rows.SumAverages(features, model.ScalerWidth, l.n, now.step.Basis[:len(features)], now.coefficient, now.averageQ)
 }
 
 // learned returns the noises that levels of these noises are learned under.
@@ -712,9 +709,9 @@ func (l *bank) setRates(rates map[string]float64) {
 	noise := loss.GroupDropout{Rates: rates}
 	lv := &l.levels[0]
 	_, _, lv.strength = noise.Coefficients()
-	lv.noise, l.now.step.strength[0] = noise, lv.strength
+	lv.noise, l.now.step.Strength[0] = noise, lv.strength
 	if l.groups != nil {
-		l.groups.setRates(noise)
+		l.groups.SetRates(noise)
 	}
 }
 
@@ -725,7 +722,7 @@ func (l *bank) variance(v *level, j, k int) float64 {
 	}
 	switch {
 	case l.groups != nil:
-		return l.groups.variance[j]
+		return l.groups.Variance[j]
 	case l.set.noiseKind == constant:
 		return v.strength * v.sumsq[k]
 	}
@@ -749,7 +746,7 @@ func (l *bank) addSumsq(sign float64) {
 
 // features returns the rows of the event at hand without the intercepts.
 func (l *bank) features() [][]float64 {
-	return l.now.step.rows[:l.now.step.features()]
+	return l.now.step.Rows[:l.now.step.Features()]
 }
 
 // unlabelled adds an event's expected curvature to the preconditioner: that of the loss
@@ -763,14 +760,14 @@ func (l *bank) unlabelled(weight float64) {
 		lv := &l.levels[v]
 		for k := range l.active {
 			j := v*l.k + k
-			p := 1 / (1 + math.Exp(-now.step.f[j]))
+			p := 1 / (1 + math.Exp(-now.step.F[j]))
 			variance := l.variance(lv, j, k)
-			_, _, up := l.set.loss.At(1, now.step.f[j], variance)
-			_, _, down := l.set.loss.At(-1, now.step.f[j], variance)
-			now.step.h[j] = 2 * weight * l.config.Alpha * (p*up + (1-p)*down)
+			_, _, up := l.set.loss.At(1, now.step.F[j], variance)
+			_, _, down := l.set.loss.At(-1, now.step.F[j], variance)
+			now.step.H[j] = 2 * weight * l.config.Alpha * (p*up + (1-p)*down)
 		}
 	}
-	now.step.growth = l.fade.growth
+	now.step.Growth = l.fade.growth
 	l.segment()
 	l.rule.unlabelled(&now.step)
 }
@@ -799,7 +796,7 @@ func (l *Learner) SetSchema(s *blankout.Schema) {
 	l.schema = s
 	l.filling.grouping.Follow(s)
 	if l.groups != nil {
-		l.groups.follow(s)
+		l.groups.Follow(s)
 	}
 }
 

@@ -75,7 +75,7 @@ func (l *answering) maskAlike() []int8 {
 		last[l.rowOf(i)] = pointOf(r.Uint64() ^ bits.Reverse64(number%8))
 	}
 	if l.groups != nil {
-		l.groups.together(last)
+		l.groups.Together(last)
 	}
 	l.masked.last = last
 	return last
@@ -84,7 +84,7 @@ func (l *answering) maskAlike() []int8 {
 // rowOf returns the row of a feature of the event at hand.
 func (l *bank) rowOf(feature int) int {
 	if l.groups != nil {
-		return l.groups.row(feature)
+		return l.groups.Row(feature)
 	}
 	return feature
 }
@@ -180,7 +180,7 @@ func (l *answering) fillPoint(places []int, last []int8, point int, complete boo
 // sumLeft sets base and w, and left to the published scores of the features that survive.
 // places are those of fillPlaces, nil where nothing is filled in.
 func (l *answering) sumLeft(last []int8, places []int) {
-	m, x := &l.masked.alike, l.now.step.x
+	m, x := &l.masked.alike, l.now.step.X
 	n := len(m.off)
 	m.base, m.left = m.base[:0], zeros(m.left, len(l.levels))
 	m.w = zeros(m.w, len(l.levels)*n)

@@ -122,7 +122,7 @@ func TestObserved(t *testing.T) {
 				columns, groups = append(columns, source), append(groups, []string{l.schema.Fields[source].Group})
 			}
 		}
-		parts = append(parts, l.now.step.x[i]*l.weights(row)[0])
+		parts = append(parts, l.now.step.X[i]*l.weights(row)[0])
 	}
 	if got, want := l.variance(&l.levels[0], 0, 0), slowVariance(noise, groups, columns, parts); !(want > 0) || math.Abs(got-want) > 1e-12*(1+want) {
 		t.Errorf("variance %v, want %v", got, want)

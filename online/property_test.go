@@ -307,7 +307,7 @@ func sameAsAlone(t *testing.T, events int, bank *Learner, alone []*Learner) {
 				own = l.table.Row(column)
 			}
 			for part := range 3 {
-				got, want := bank.layout.part(row, part)[v*l.k:(v+1)*l.k], l.layout.part(own, part)
+				got, want := bank.layout.Part(row, part)[v*l.k:(v+1)*l.k], l.layout.Part(own, part)
 				if !slices.Equal(got, want) {
 					t.Fatalf("after %d events, level %s, row %d (column %d), part %d: %v in the bank, %v alone", events, a.noise, i, column, part, got, want)
 				}

@@ -12,6 +12,7 @@ import (
 	"blankout/internal/failpoint"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/rows"
 )
 
 // refresh solves the latest events exactly against a quadratic summary of
@@ -87,7 +88,7 @@ func (l *bank) centreOf(row []float64) []float64 {
 	if !l.refresh.sliding() {
 		return l.weights(row)
 	}
-	return l.layout.centre(row)
+	return l.layout.Centre(row)
 }
 
 // collect takes the event at hand into the window and refreshes when that is due.
@@ -159,11 +160,11 @@ func (l *bank) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]float6
 	centre, metric := make([]float64, len(rows)), make([]float64, len(rows))
 	for c, row := range rows {
 		centre[c] = l.centreOf(row)[j]
-		metric[c] = l.layout.curvature(row)[j]/l.fade.growth + l.set.ridge
+		metric[c] = l.layout.Curvature(row)[j]/l.fade.growth + l.set.ridge
 	}
 	if l.set.intercept && l.config.Intercept != "penalised" {
 		// The intercept gets a small penalty, for a window of one class would send it to infinity.
-		metric[len(rows)-1] = max(l.layout.curvature(l.bias)[j]/l.fade.growth, 0.01)
+		metric[len(rows)-1] = max(l.layout.Curvature(l.bias)[j]/l.fade.growth, 0.01)
 	}
 	p.Penalty = batch.Penalty{R: metric, Centre: centre}
 
@@ -233,7 +234,7 @@ func (l *bank) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]float6
 		if l.refresh.sliding() && h > 0 {
 			l.centreOf(row)[j] = (metric[c]*centre[c] + h*found[c] - gradient[c]) / (metric[c] + h)
 		}
-		l.layout.curvature(row)[j] += h * l.fade.growth
+		l.layout.Curvature(row)[j] += h * l.fade.growth
 	}
 }
 
@@ -267,22 +268,9 @@ type irls struct{ plain }
 
 func newIRLS(c ruleSettings) rule { return &irls{plain{c}} }
 
-func (*irls) step(*step) {}
+func (*irls) step(*rows.Step) {}
 
-func (r *irls) unlabelled(s *step) { r.gather(s) }
-
-// gather adds the curvature s.h[j] times the features to the sums of D.
-func (y layout) gather(s *step) {
-	for i, row := range s.rows {
-		d := y.curvature(row)
-		for v, strength := range s.strength {
-			c := s.growth * (s.x[i]*s.x[i] + strength*s.basis[i])
-			for j := v * y.outputs; j < (v+1)*y.outputs; j++ {
-				d[j] += s.h[j] * c
-			}
-		}
-	}
-}
+func (r *irls) unlabelled(s *rows.Step) { r.Gather(s) }
 
 func (w *window) state(c *coder.Coder) {
 	c.Uint32s(&w.ends)

@@ -2,7 +2,11 @@ package online
 
 // This file holds the update rule sgd.
 
-import "math"
+import (
+	"math"
+
+	"blankout/online/rows"
+)
 
 // sgd is stochastic gradient descent with step eta/sqrt(t), cut where it would
 // overshoot a loss of curvature at most 1, or h, that of the expected loss at hand times
@@ -15,32 +19,32 @@ type sgd struct{ plain }
 
 func newSGD(c ruleSettings) rule { return &sgd{plain{c}} }
 
-func (r *sgd) step(s *step) {
-	rate := s.minusEta // becomes the cut rate
-	for v := range s.strength {
+func (r *sgd) step(s *rows.Step) {
+	rate := s.MinusEta // becomes the cut rate
+	for v := range s.Strength {
 		norm := 0.0
-		for _, g := range s.segments {
-			strength, basis := g.strength[v], s.basis[g.from:g.to]
-			for i, x := range s.x[g.from:g.to] {
+		for _, g := range s.Segments {
+			strength, basis := g.Strength[v], s.Basis[g.From:g.To]
+			for i, x := range s.X[g.From:g.To] {
 				norm += x*x + strength*basis[i]
 			}
 		}
-		for j := v * r.outputs; j < (v+1)*r.outputs; j++ {
-			rate[j] = max(rate[j]/math.Sqrt(float64(s.count)), -1/max(norm*max(1, s.h[j]), 1e-300))
+		for j := v * r.Outputs; j < (v+1)*r.Outputs; j++ {
+			rate[j] = max(rate[j]/math.Sqrt(float64(s.Count)), -1/max(norm*max(1, s.H[j]), 1e-300))
 		}
 	}
-	for _, g := range s.segments {
-		for i := g.from; i < g.to; i++ {
-			w, u := r.weights(s.rows[i]), r.lags(s.rows[i])
-			x, basis, ridge := s.x[i], s.basis[i], s.ridge[i]
-			for j, df := range g.df {
+	for _, g := range s.Segments {
+		for i := g.From; i < g.To; i++ {
+			w, u := r.Weights(s.Rows[i]), r.Lags(s.Rows[i])
+			x, basis, ridge := s.X[i], s.Basis[i], s.Ridge[i]
+			for j, df := range g.DF {
 				pull := ridge
 				if rate[j]*ridge < -1 {
 					pull = -1 / rate[j]
 				}
-				delta := rate[j] * (df*x + (g.shrink[j]*basis+pull)*w[j])
+				delta := rate[j] * (df*x + (g.Shrink[j]*basis+pull)*w[j])
 				w[j] += delta
-				u[j] -= delta * s.inverse[j]
+				u[j] -= delta * s.Inverse[j]
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/rows"
 )
 
 // sharing is what a Learner knows that is one of several which together learn one model,
@@ -192,7 +193,7 @@ func (l *bank) importance(row []float64, n float64, features int) float64 {
 	if h := l.config.HalfLife; h > 0 {
 		reach = min(t, h/math.Ln2)
 	}
-	for _, g := range l.layout.preconditioner(row) {
+	for _, g := range l.layout.Preconditioner(row) {
 		g /= l.fade.growth
 		a += math.Sqrt(l.config.Start+g*(1+sh.own/reach)) - math.Sqrt(l.config.Start+g)
 	}
@@ -267,15 +268,15 @@ func (l *bank) sharedTreatment(i int, t treatment, row []float64) treatment {
 }
 
 // weigh gives the step at hand the roots of c.
-func (sh *sharing) weigh(s *step) {
+func (sh *sharing) weigh(s *rows.Step) {
 	sh.stepRoot = sh.stepRoot[:0]
 	for _, place := range sh.at {
 		sh.stepRoot = append(sh.stepRoot, sh.roots[place])
 	}
-	if s.intercepts {
+	if s.Intercepts {
 		sh.stepRoot = append(sh.stepRoot, sh.root)
 	}
-	s.roots = sh.stepRoot
+	s.Roots = sh.stepRoot
 }
 
 // Cut ends the interval and returns what it has learned; precision is the Delta's. The
@@ -351,8 +352,8 @@ func (l *bank) cutStatistics(v, ref, row []float64, centred bool) {
 // cutChanges writes the u and ΔG of a row to out, the latter in units that do not fade. A
 // reference is in the units of now.
 func (l *bank) cutChanges(out, ref, row []float64, alpha, root float64) {
-	w, g := l.weights(row), l.layout.preconditioner(row)
-	was, wasG := l.weights(ref), l.layout.preconditioner(ref)
+	w, g := l.weights(row), l.layout.Preconditioner(row)
+	was, wasG := l.weights(ref), l.layout.Preconditioner(ref)
 	ratio := 1.0
 	if here, there := row[model.StatInverse], ref[model.StatInverse]; here > 0 && there > 0 {
 		ratio = there / here // the column's scale has grown within the interval

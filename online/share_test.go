@@ -283,18 +283,18 @@ func TestShareStep(t *testing.T) {
 			}
 			l.Learn(e)
 			now := &l.now.step
-			roots := slices.Clone(now.roots)
+			roots := slices.Clone(now.Roots)
 			sums := func(i, j int) (sum, gained float64) {
 				if i == len(before) {
-					return l.config.Start + l.layout.preconditioner(l.bias)[j]/l.fade.growth, 0
+					return l.config.Start + l.layout.Preconditioner(l.bias)[j]/l.fade.growth, 0
 				}
-				g := l.layout.preconditioner(l.table.Row(e.Features.Index[i]))[j] / l.fade.growth
-				return l.config.Start + g, g - l.layout.preconditioner(before[i])[j]/l.fade.growth
+				g := l.layout.Preconditioner(l.table.Row(e.Features.Index[i]))[j] / l.fade.growth
+				return l.config.Start + g, g - l.layout.Preconditioner(before[i])[j]/l.fade.growth
 			}
 			for k := range e.Features.Index {
 				was := before[k]
 				a := 0.0
-				for _, g := range l.layout.preconditioner(was) {
+				for _, g := range l.layout.Preconditioner(was) {
 					g /= l.fade.growth
 					a += 2 * l.set.eta * (math.Sqrt(l.config.Start+g*(1+own/reach)) - math.Sqrt(l.config.Start+g))
 				}
@@ -306,7 +306,7 @@ func TestShareStep(t *testing.T) {
 			}
 			// The intercepts are a column that every event holds, and alone in its row.
 			a := 0.0
-			for _, g := range began.layout.preconditioner(began.bias) {
+			for _, g := range began.layout.Preconditioner(began.bias) {
 				g /= began.fade.growth
 				a += 2 * l.set.eta / float64(l.n) * (math.Sqrt(l.config.Start+g*(1+own/reach)) - math.Sqrt(l.config.Start+g))
 			}
@@ -318,7 +318,7 @@ func TestShareStep(t *testing.T) {
 				kappa, once := 0.0, 0.0
 				for k, root := range roots {
 					sum, _ := sums(k, j)
-					part := eta * now.x[k] * now.x[k] / math.Sqrt(sum)
+					part := eta * now.X[k] * now.X[k] / math.Sqrt(sum)
 					kappa, once = kappa+root*root*part, once+part
 				}
 				share, shareOnce := l.slowShare(j, kappa), l.slowShare(j, once)
@@ -365,11 +365,11 @@ func TestShareStep(t *testing.T) {
 // every unit of -df moves the score by kappa.
 func (l *Learner) slowShare(j int, kappa float64) float64 {
 	s := &l.now.step
-	_, df, _ := l.set.loss.At(s.y[j], s.f[j], s.variance[j])
+	_, df, _ := l.set.loss.At(s.Y[j], s.F[j], s.Variance[j])
 	low, high := 0.0, 1.0
 	for range 60 {
 		a := (low + high) / 2
-		if _, d, _ := l.set.loss.At(s.y[j], s.f[j]-a*df*kappa, s.variance[j]); a > d/df {
+		if _, d, _ := l.set.loss.At(s.Y[j], s.F[j]-a*df*kappa, s.Variance[j]); a > d/df {
 			high = a
 		} else {
 			low = a
@@ -435,12 +435,12 @@ func TestShareHalfLife(t *testing.T) {
 		}
 		for slot := range l.table.Len() {
 			_, row := l.table.Column(slot)
-			for j := range l.layout.preconditioner(row) {
-				l.layout.preconditioner(row)[j] *= growth / l.fade.growth
+			for j := range l.layout.Preconditioner(row) {
+				l.layout.Preconditioner(row)[j] *= growth / l.fade.growth
 			}
 		}
-		for j := range l.layout.preconditioner(l.bias) {
-			l.layout.preconditioner(l.bias)[j] *= growth / l.fade.growth
+		for j := range l.layout.Preconditioner(l.bias) {
+			l.layout.Preconditioner(l.bias)[j] *= growth / l.fade.growth
 		}
 		l.fade.growth = growth
 		peer, err := l.Clone()
@@ -460,7 +460,7 @@ func TestShareHalfLife(t *testing.T) {
 		before := map[uint32]float64{}
 		for slot := range l.table.Len() {
 			column, row := l.table.Column(slot)
-			before[column] = l.layout.preconditioner(row)[0] / l.fade.growth
+			before[column] = l.layout.Preconditioner(row)[0] / l.fade.growth
 		}
 		l.Add(d)
 		if scaled := l.fade.growth < growth; scaled != (growth > 1) {
@@ -476,7 +476,7 @@ func TestShareHalfLife(t *testing.T) {
 				continue
 			}
 			want := before[column]*math.Exp2(-400.0/halfLife) + added[column]
-			if got := l.layout.preconditioner(row)[0] / l.fade.growth; math.Abs(got-want) > 1e-12*(want+1e-9) {
+			if got := l.layout.Preconditioner(row)[0] / l.fade.growth; math.Abs(got-want) > 1e-12*(want+1e-9) {
 				t.Fatalf("growth %v, column %d: the metric is %v, want %v", growth, column, got, want)
 			}
 		}

@@ -132,7 +132,7 @@ func (l *bank) gatherStandardised(e *blankout.Example) {
 				continue
 			}
 		}
-		row := now.step.rows[i]
+		row := now.step.Rows[i]
 		t := l.treatment(kind, isDense)
 		if shared {
 			t = l.sharedTreatment(i, t, row)
@@ -144,10 +144,10 @@ func (l *bank) gatherStandardised(e *blankout.Example) {
 		}
 	}
 	for i := numbers; i < len(columns); i++ {
-		stats := now.step.rows[i][:model.ScalerWidth]
+		stats := now.step.Rows[i][:model.ScalerWidth]
 		stats[model.StatCount]++
 		stats[model.StatInverse] = 1
-		l.put(i, now.step.rows[i], raw[i])
+		l.put(i, now.step.Rows[i], raw[i])
 	}
 	now.columns = columns
 	l.arrange(e, columns)
@@ -165,8 +165,8 @@ func (l *bank) putDivided(i, end int, raw []float64) int {
 	now := &l.now
 	// The commonest of noises, in the first pass: see put.
 	plain := l.set.noiseKind == square && l.period == 0
-	rows, raw, first := now.step.rows[:end], raw[:end], l.set.firstRidge
-	xs, basis, ridge := now.step.x[:end], now.step.basis[:end], now.step.ridge[:end]
+	rows, raw, first := now.step.Rows[:end], raw[:end], l.set.firstRidge
+	xs, basis, ridge := now.step.X[:end], now.step.Basis[:end], now.step.Ridge[:end]
 	for ; i < len(rows); i++ {
 		stats := (*[model.ScalerWidth]float64)(rows[i])
 		x, n := raw[i]*stats[model.StatInverse], stats[model.StatCount]+1
@@ -296,8 +296,8 @@ func (l *bank) moveLevel(v int, row []float64, ratio, shift float64) {
 			bu[k] += u[k] * shift
 		}
 		if l.refresh.sliding() {
-			centre := l.layout.centre(l.bias)[from:to]
-			for k, c := range l.layout.centre(row)[from:to] {
+			centre := l.layout.Centre(l.bias)[from:to]
+			for k, c := range l.layout.Centre(row)[from:to] {
 				centre[k] += c * shift
 			}
 		}
@@ -310,12 +310,12 @@ func (l *bank) moveLevel(v int, row []float64, ratio, shift float64) {
 	}
 	l.rule.rescale(row, from, to, ratio)
 	if l.refresh.size > 0 {
-		d := l.layout.curvature(row)[from:to]
+		d := l.layout.Curvature(row)[from:to]
 		for k := range d {
 			d[k] /= ratio * ratio
 		}
 		if l.refresh.sliding() {
-			centre := l.layout.centre(row)[from:to]
+			centre := l.layout.Centre(row)[from:to]
 			for k := range centre {
 				centre[k] *= ratio
 			}

@@ -57,7 +57,7 @@ func TestStandardiseAll(t *testing.T) {
 		few, all := event()
 		sparse.Learn(few)
 		dense.Learn(all)
-		if filled := len(sparse.now.step.rows) - 1 - few.Features.Len(); sparse.events > 1000 && filled > 4 {
+		if filled := len(sparse.now.step.Rows) - 1 - few.Features.Len(); sparse.events > 1000 && filled > 4 {
 			t.Fatalf("event %d: %d columns filled in", sparse.events, filled)
 		}
 	}
@@ -119,14 +119,14 @@ func TestSettledFeatures(t *testing.T) {
 			l.Learn(s.next())
 			now := &l.now
 			for i, row := range l.features() {
-				x, basis, ridge := now.step.x[i], now.step.basis[i], now.step.ridge[i]
+				x, basis, ridge := now.step.X[i], now.step.Basis[i], now.step.Ridge[i]
 				// As before the step; a review of the dense columns, after every tenth
 				// event at most, changes what is known of them.
 				l.steps--
 				l.put(i, row, x)
 				l.steps++
-				if (n+1)%10 != 0 && s.e.Weight <= 1 && (now.step.basis[i] != basis || now.step.ridge[i] != ridge) {
-					t.Fatalf("event %d, feature %d: basis %v and ridge %v, want %v and %v", n, i, basis, ridge, now.step.basis[i], now.step.ridge[i])
+				if (n+1)%10 != 0 && s.e.Weight <= 1 && (now.step.Basis[i] != basis || now.step.Ridge[i] != ridge) {
+					t.Fatalf("event %d, feature %d: basis %v and ridge %v, want %v and %v", n, i, basis, ridge, now.step.Basis[i], now.step.Ridge[i])
 				}
 			}
 		}

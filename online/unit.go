@@ -295,12 +295,12 @@ func (l *answering) spread(v int) (g, b, q float64) {
 	at, lag := model.ScalerWidth+v, 2*l.n
 	for i, row := range l.features() {
 		p := row[at : at+lag+1]
-		w := now.step.x[i] * (p[0] + c*p[lag])
+		w := now.step.X[i] * (p[0] + c*p[lag])
 		q += w * w
 	}
 	var intercept [1]float64
 	l.interceptsOf(v, intercept[:])
-	return now.step.f[v] + c*now.lag[v] - intercept[0], intercept[0], q
+	return now.step.F[v] + c*now.lag[v] - intercept[0], intercept[0], q
 }
 
 // moments returns the first and the second moment of a level's value for the event at hand
@@ -315,7 +315,7 @@ func (l *answering) moments(v int, b float64) (first, second [ForecastPoints]flo
 	}
 	for i, row := range l.features() {
 		p := row[at : at+lag+1]
-		once := math.Exp(min(l.now.step.x[i]*(p[0]+c*p[lag]), 100))
+		once := math.Exp(min(l.now.step.X[i]*(p[0]+c*p[lag]), 100))
 		for j := range first {
 			d := ForecastMissing(j)
 			first[j] = min(first[j]*((1-d)*once+d), maxCount)

@@ -61,7 +61,7 @@ func (l *Learner) noRate() []watch.Warning {
 	}
 	var unknown []string
 	for _, name := range slices.Sorted(maps.Keys(n.Rates)) {
-		if !l.groups.met(name) {
+		if !l.groups.Met(name) {
 			unknown = append(unknown, strconv.Quote(name))
 		}
 	}

@@ -1,4 +1,4 @@
-package online
+package rows
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 )
+
+const eps = 1e-8
 
 // TestKernels holds the fast loops to the bits of the slow ones.
 func TestKernels(t *testing.T) {
@@ -45,19 +47,15 @@ func testKernels(t *testing.T) {
 				x, basis, ridge := random(count), random(count), random(count)
 				sums := [][]float64{random(active), random(active), random(active)}
 				wantSums := [][]float64{slices.Clone(sums[0]), slices.Clone(sums[1]), slices.Clone(sums[2])}
-				sumRowsGo(want, at, n, x, basis, wantSums[0], wantSums[1], wantSums[2])
+				sumGo(want, at, n, x, basis, wantSums[0], wantSums[1], wantSums[2])
 				if n == 1 {
 					f, lag, q := sums[0][0], sums[1][0], sums[2][0]
-					sumRows1Go(rows, at, x, basis, &f, &lag, &q)
+					sum1Go(rows, at, x, basis, &f, &lag, &q)
 					if f != wantSums[0][0] || lag != wantSums[1][0] || q != wantSums[2][0] {
 						t.Errorf("sumRows1Go of %d rows: %v, %v and %v, want %v", count, f, lag, q, wantSums)
 					}
 				}
-				if n == 1 && count > 1 {
-					sumRows1(rows, at, x, basis, &sums[0][0], &sums[1][0], &sums[2][0])
-				} else {
-					sumRows(rows, at, n, x, basis, sums[0], sums[1], sums[2])
-				}
+				Sum(rows, at, n, x, basis, sums[0], sums[1], sums[2])
 				for i := range sums {
 					if !slices.Equal(sums[i], wantSums[i]) {
 						t.Errorf("sum %d of %d rows, %d of %d outputs: %v, want %v", i, count, active, n, sums[i], wantSums[i])
@@ -67,30 +65,30 @@ func testKernels(t *testing.T) {
 				wantQ := slices.Clone(q)
 				factors := random(active)
 				sumAveragesGo(want, at, n, basis, factors, wantQ)
-				sumAverages(rows, at, n, basis, factors, q)
+				SumAverages(rows, at, n, basis, factors, q)
 				if !slices.Equal(q, wantQ) {
 					t.Errorf("sumAverages of %d rows, %d of %d outputs: %v, want %v", count, active, n, q, wantQ)
 				}
-				c := &adagradConstants{1, adagradEps}
+				c := &AdagradConstants{1, eps}
 				df, shrink, rates := random(active), random(active), random(2*n)
 				kappa := random(active)
 				wantKappa := slices.Clone(kappa)
-				kappaRowsGo(want, at, n, x, basis, ridge, df, shrink, wantKappa, c)
-				kappaRows(rows, at, n, x, basis, ridge, df, shrink, kappa, c)
+				adagradKappaGo(want, at, n, x, basis, ridge, df, shrink, wantKappa, c)
+				AdagradKappa(rows, at, n, x, basis, ridge, df, shrink, kappa, c)
 				if !slices.Equal(kappa, wantKappa) {
 					t.Errorf("kappaRows of %d rows, %d of %d outputs: %v, want %v", count, active, n, kappa, wantKappa)
 				}
-				adagradRowsGo(want, at, n, x, basis, ridge, df, shrink, rates, c)
+				adagradStepGo(want, at, n, x, basis, ridge, df, shrink, rates, c)
 				if n == 1 {
 					g, r := make([]float64, count), make([]float64, count)
-					gradients1(rows, at, x, basis, ridge, df[0], shrink[0], c.start, g, r)
+					AdagradGradients1(rows, at, x, basis, ridge, df[0], shrink[0], c.Start, g, r)
 					s := slices.Clone(r)
-					if got, want := inverseRoots(r, x, c.eps), inverseRootsGo(s, x, c.eps); got != want || !slices.Equal(r, s) {
+					if got, want := InverseRoots(r, x, c.Eps), inverseRootsGo(s, x, c.Eps); got != want || !slices.Equal(r, s) {
 						t.Errorf("inverseRoots of %d rows: %v and %v, want %v and %v", count, r, got, s, want)
 					}
-					adagradRows1(rows, at, g, r, rates[0], rates[1])
+					AdagradStep1(rows, at, g, r, rates[0], rates[1])
 				} else {
-					adagradRows(rows, at, n, x, basis, ridge, df, shrink, rates, c)
+					AdagradStep(rows, at, n, x, basis, ridge, df, shrink, rates, c)
 				}
 				for i := range rows {
 					if !slices.Equal(rows[i], want[i]) {
@@ -111,9 +109,9 @@ func TestInverseRoot(t *testing.T) {
 	for range 10_000 {
 		s = append(s, math.Exp(30*r.NormFloat64()))
 	}
-	for _, eps := range []float64{0, adagradEps} {
+	for _, eps := range []float64{0, eps} {
 		fast := slices.Clone(s)
-		inverseRoots(fast, fast, eps)
+		InverseRoots(fast, fast, eps)
 		for i, s := range s {
 			got, want := inverseRoot(s, eps), 1/(math.Sqrt(s)+eps)
 			if fast[i] != got {
@@ -148,16 +146,16 @@ func BenchmarkKernels(b *testing.B) {
 		}
 		x, df, eta := slices.Repeat([]float64{0.5}, count), slices.Repeat([]float64{0.1}, n), slices.Repeat([]float64{-0.1}, 2*n)
 		f, q, p := make([]float64, n), make([]float64, n), make([]float64, n)
-		c := &adagradConstants{1, adagradEps}
-		for name, sum := range map[string]func([][]float64, int, int, []float64, []float64, []float64, []float64, []float64){"go": sumRowsGo, "fast": sumRows} {
+		c := &AdagradConstants{1, eps}
+		for name, sum := range map[string]func([][]float64, int, int, []float64, []float64, []float64, []float64, []float64){"go": sumGo, "fast": Sum} {
 			b.Run(fmt.Sprintf("n=%d/sum-%s", n, name), func(b *testing.B) {
 				for b.Loop() {
 					sum(rows, 5, n, x, x, f, p, q)
 				}
 			})
 		}
-		type step = func(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rates []float64, c *adagradConstants)
-		for name, step := range map[string]step{"go": adagradRowsGo, "fast": adagradRows} {
+		type step = func(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rates []float64, c *AdagradConstants)
+		for name, step := range map[string]step{"go": adagradStepGo, "fast": AdagradStep} {
 			b.Run(fmt.Sprintf("n=%d/step-%s", n, name), func(b *testing.B) {
 				for b.Loop() {
 					step(rows, 5, n, x, x, x, df, df, eta, c)

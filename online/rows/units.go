@@ -1,4 +1,4 @@
-package online
+package rows
 
 // This file finds the units of an event's features, and brings those of a unit together.
 
@@ -10,10 +10,10 @@ import (
 )
 
 // arrangement is the units of an event, and the order of its rows: those of a unit lie
-// together. It is part of groupSums.
+// together. It is part of Groups.
 type arrangement struct {
 	grouping *model.Grouping
-	groups   bool // some level has noise of groups: without it all but curves is one unit
+	Grouped  bool // some level has noise of groups: without it all but curves is one unit
 	summed   bool // every feature is in a unit that has a sum
 
 	// The event at hand.
@@ -26,7 +26,7 @@ type arrangement struct {
 	parts  []unitRun  // of the rows
 	moved  []int32    // rows by feature, if they are in another order
 
-	spare rowsOf // room for the event's rows in another order
+	spare Event // room for the event's rows in another order
 }
 
 // unitKind is which of the formulas above holds for the features of a unit.
@@ -47,7 +47,7 @@ type unitPart struct {
 	parents [2]int32 // places of a pair's groups; first that of a curve's group, -1 if it has none
 	parent  bool     // of a pair or a curve
 	count   int      // of features
-	last    int8     // point of a forecast that it survives, see draw
+	last    int8     // point of a forecast that it survives, see Draw
 	at      int      // the first row, and once they have been put in order the next one
 }
 
@@ -61,8 +61,8 @@ type unitRun struct {
 // parented says whether the unit's parents hold places.
 func (u *unitPart) parented() bool { return u.kind == paired || u.kind == curved }
 
-// arrange is groupSums' search for the units.
-func (g *arrangement) arrange(s *rowsOf, e *blankout.Example, columns []uint32, scaler *model.Scaler) {
+// arrange is the search of Groups.Arrange for the units.
+func (g *arrangement) arrange(s *Event, e *blankout.Example, columns []uint32, scaler *model.Scaler) {
 	g.units, g.runs = g.units[:0], 0
 	g.of = slices.Grow(g.of[:0], len(columns))[:len(columns)]
 	fields := e.Field
@@ -70,7 +70,7 @@ func (g *arrangement) arrange(s *rowsOf, e *blankout.Example, columns []uint32, 
 		g.fields = scaler.FieldsOf(e, columns, g.fields)
 		fields = g.fields
 	}
-	if scaler.Curves != nil || !g.groups {
+	if scaler.Curves != nil || !g.Grouped {
 		g.arrangeCurves(fields, columns, scaler.Curves)
 	} else if len(fields) == 0 {
 		for i, column := range columns {
@@ -117,7 +117,7 @@ func (g *arrangement) arrangeCurves(fields []uint16, columns []uint32, curves *m
 			continue
 		}
 		unit, field := int32(-1), uint16(0)
-		if g.groups {
+		if g.Grouped {
 			if i < len(fields) {
 				field = fields[i]
 			}
@@ -126,14 +126,14 @@ func (g *arrangement) arrangeCurves(fields []uint16, columns []uint32, curves *m
 		switch {
 		case curve >= 0:
 			u := unitPart{unit: int32(curve), kind: curved, parents: [2]int32{-1, -1}}
-			if g.groups {
+			if g.Grouped {
 				u.parents[0] = g.place(unit)
 				g.units[u.parents[0]].parent = true
 			}
 			g.units = append(g.units, u)
 			g.curve[curve] = int32(len(g.units))
 			g.join(i, int32(len(g.units)-1))
-		case g.groups:
+		case g.Grouped:
 			g.join(i, g.place(unit))
 		default:
 			if rest < 0 {
@@ -201,7 +201,7 @@ func (g *arrangement) pairs() {
 }
 
 // order gives every unit its rows, which it moves if they are not in this order yet.
-func (g *arrangement) order(s *rowsOf) {
+func (g *arrangement) order(s *Event) {
 	g.parts, g.moved = g.parts[:0], g.moved[:0]
 	at, held := 0, 0
 	for i := range g.units {
@@ -222,31 +222,31 @@ func (g *arrangement) order(s *rowsOf) {
 		return
 	}
 	to := &g.spare
-	to.reset(len(g.of))
-	to.rows = to.rows[:len(g.of)]
+	to.Reset(len(g.of))
+	to.Rows = to.Rows[:len(g.of)]
 	for i, place := range g.of {
 		u := &g.units[place]
-		to.rows[u.at], to.x[u.at], to.basis[u.at], to.ridge[u.at] = s.rows[i], s.x[i], s.basis[i], s.ridge[i]
+		to.Rows[u.at], to.X[u.at], to.Basis[u.at], to.Ridge[u.at] = s.Rows[i], s.X[i], s.Basis[i], s.Ridge[i]
 		g.moved = append(g.moved, int32(u.at))
 		u.at++
 	}
-	s.rows, to.rows = to.rows, s.rows
-	s.x, to.x = to.x, s.x
-	s.basis, to.basis = to.basis, s.basis
-	s.ridge, to.ridge = to.ridge, s.ridge
+	s.Rows, to.Rows = to.Rows, s.Rows
+	s.X, to.X = to.X, s.X
+	s.Basis, to.Basis = to.Basis, s.Basis
+	s.Ridge, to.Ridge = to.Ridge, s.Ridge
 }
 
-// row returns the row of a feature by its place in the event.
-func (g *arrangement) row(feature int) int {
+// Row returns the row of a feature by its place in the event.
+func (g *arrangement) Row(feature int) int {
 	if feature < len(g.moved) {
 		return int(g.moved[feature])
 	}
 	return feature
 }
 
-// draw appends to last, for each row of a feature, the last point that it survives where
+// Draw appends to last, for each row of a feature, the last point that it survives where
 // groups die: those before its group does, or the first of two groups. draw draws a point.
-func (g *arrangement) draw(last []int8, draw func() int8) []int8 {
+func (g *arrangement) Draw(last []int8, draw func() int8) []int8 {
 	for i := range g.units {
 		if g.units[i].kind == grouped {
 			g.units[i].last = draw()
@@ -271,8 +271,8 @@ func (g *arrangement) draw(last []int8, draw func() int8) []int8 {
 	return last
 }
 
-// curves yields the rows, from one to before another, of each number with a curve.
-func (g *arrangement) curves(yield func(from, to int) bool) {
+// Curves yields the rows, from one to before another, of each number with a curve.
+func (g *arrangement) Curves(yield func(from, to int) bool) {
 	for _, p := range g.parts {
 		if p.kind == curved && !yield(p.from, p.to) {
 			return
@@ -280,9 +280,9 @@ func (g *arrangement) curves(yield func(from, to int) bool) {
 	}
 }
 
-// together gives all columns of a number with a curve what its first one has.
-func (g *arrangement) together(last []int8) {
-	for from, to := range g.curves {
+// Together gives all columns of a number with a curve what its first one has.
+func (g *arrangement) Together(last []int8) {
+	for from, to := range g.Curves {
 		for i := from + 1; i < to; i++ {
 			last[i] = last[from]
 		}

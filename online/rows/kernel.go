@@ -1,4 +1,4 @@
-package online
+package rows
 
 // This file holds the loops over outputs in Go, the reference of the assembly.
 
@@ -9,14 +9,14 @@ import "math"
 // same in the same order with four outputs at a time, to the bit. Where a product
 // is added the sum is rounded once, as math.FMA says on every machine.
 
-// sumRowsGo adds the features of an event to the sums of the outputs of one
+// sumGo adds the features of an event to the sums of the outputs of one
 // level, whose values start at index at of a row and are n for each slot:
 //
 //	f[k] += x w[k],  lag[k] += x u[k],  q[k] += basis w[k]^2
 //
 // for every row. x and basis are parallel to rows; f, lag and q, of equal length,
 // say how many of the outputs are in use.
-func sumRowsGo(rows [][]float64, at, n int, x, basis, f, lag, q []float64) {
+func sumGo(rows [][]float64, at, n int, x, basis, f, lag, q []float64) {
 	lag, q = lag[:len(f)], q[:len(f)]
 	for i, row := range rows {
 		w, u := row[at:at+len(f)], row[at+2*n:at+2*n+len(f)]
@@ -29,8 +29,8 @@ func sumRowsGo(rows [][]float64, at, n int, x, basis, f, lag, q []float64) {
 	}
 }
 
-// sumRows1Go is sumRowsGo for one output.
-func sumRows1Go(rows [][]float64, at int, x, basis []float64, f, lag, q *float64) {
+// sum1Go is sumGo for one output.
+func sum1Go(rows [][]float64, at int, x, basis []float64, f, lag, q *float64) {
 	x, basis = x[:len(rows)], basis[:len(rows)]
 	sf, sl, sq := *f, *lag, *q
 	for i, row := range rows {
@@ -56,7 +56,7 @@ func sumAveragesGo(rows [][]float64, at, n int, basis, c, q []float64) {
 	}
 }
 
-// adagradRowsGo makes the step of AdaGrad: for every row and output
+// adagradStepGo makes the step of AdaGrad: for every row and output
 //
 //	g = df[k] x + (shrink[k] basis + ridge) w[k],  m[k] += g^2,
 //	delta = minusEta[k] g / (sqrt(start + m[k]) + eps),
@@ -64,7 +64,7 @@ func sumAveragesGo(rows [][]float64, at, n int, basis, c, q []float64) {
 //
 // x, basis and ridge are parallel to rows. rates holds the n of minusEta and behind
 // them the n of inverse.
-func adagradRowsGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rates []float64, c *adagradConstants) {
+func adagradStepGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rates []float64, c *AdagradConstants) {
 	shrink, minusEta, inverse := shrink[:len(df)], rates[:len(df)], rates[n:n+len(df)]
 	for i, row := range rows {
 		w, m, u := row[at:at+len(df)], row[at+n:at+n+len(df)], row[at+2*n:at+2*n+len(df)]
@@ -72,26 +72,26 @@ func adagradRowsGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rat
 		for k, df := range df {
 			g := gradient(df, x, shrink[k], b, ridge, w[k])
 			m[k] = math.FMA(g, g, m[k])
-			delta := minusEta[k] * g * inverseRoot(c.start+m[k], c.eps)
+			delta := minusEta[k] * g * inverseRoot(c.Start+m[k], c.Eps)
 			w[k] += delta
 			u[k] = math.FMA(-delta, inverse[k], u[k])
 		}
 	}
 }
 
-// kappaRowsGo adds to kappa[k], for every row,
+// adagradKappaGo adds to kappa[k], for every row,
 //
 //	x^2 / (sqrt(start + m[k] + g^2) + eps),
 //
-// which has the denominator of the step that adagradRows would make.
-func kappaRowsGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *adagradConstants) {
+// which has the denominator of the step that AdagradStep would make.
+func adagradKappaGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *AdagradConstants) {
 	shrink, kappa = shrink[:len(df)], kappa[:len(df)]
 	for i, row := range rows {
 		w, m := row[at:at+len(df)], row[at+n:at+n+len(df)]
 		x, b, ridge := x[i], basis[i], ridge[i]
 		for k, df := range df {
 			g := gradient(df, x, shrink[k], b, ridge, w[k])
-			kappa[k] = math.FMA(x*x, inverseRoot(c.start+math.FMA(g, g, m[k]), c.eps), kappa[k])
+			kappa[k] = math.FMA(x*x, inverseRoot(c.Start+math.FMA(g, g, m[k]), c.Eps), kappa[k])
 		}
 	}
 }
@@ -124,7 +124,7 @@ func inverseRoot(s, eps float64) float64 {
 
 const rootGuess = 0x5fe6eb50c7b537a9
 
-// inverseRootsGo replaces every s by its inverseRoot, and returns what kappaRows
+// inverseRootsGo replaces every s by its inverseRoot, and returns what AdagradKappa
 // would add to kappa: the sum of x^2 times those.
 func inverseRootsGo(s, x []float64, eps float64) (kappa float64) {
 	for i := range s {
@@ -136,8 +136,8 @@ func inverseRootsGo(s, x []float64, eps float64) (kappa float64) {
 
 // A single output leaves no room for four at a time within a row: its step
 // collects the denominators, has all of their roots drawn at once, and goes over
-// the rows again. gradients1Go sets g, and to start + m + g^2 s.
-func gradients1Go(rows [][]float64, at int, x, basis, ridge []float64, df, shrink, start float64, g, s []float64) {
+// the rows again. adagradGradients1Go sets g, and to start + m + g^2 s.
+func adagradGradients1Go(rows [][]float64, at int, x, basis, ridge []float64, df, shrink, start float64, g, s []float64) {
 	x, basis, ridge, g, s = x[:len(rows)], basis[:len(rows)], ridge[:len(rows)], g[:len(rows)], s[:len(rows)]
 	for i, row := range rows {
 		p := row[at : at+2 : at+2]
@@ -146,8 +146,8 @@ func gradients1Go(rows [][]float64, at int, x, basis, ridge []float64, df, shrin
 	}
 }
 
-// adagradRows1Go makes the step of gradients g with their inverse roots r.
-func adagradRows1Go(rows [][]float64, at int, g, r []float64, minusEta, inverse float64) {
+// adagradStep1Go makes the step of gradients g with their inverse roots r.
+func adagradStep1Go(rows [][]float64, at int, g, r []float64, minusEta, inverse float64) {
 	g, r = g[:len(rows)], r[:len(rows)]
 	for i, row := range rows {
 		p := row[at : at+3 : at+3]
@@ -158,4 +158,4 @@ func adagradRows1Go(rows [][]float64, at int, g, r []float64, minusEta, inverse 
 	}
 }
 
-type adagradConstants struct{ start, eps float64 }
+type AdagradConstants struct{ Start, Eps float64 }

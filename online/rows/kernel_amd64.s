@@ -59,11 +59,11 @@ GLOBL guess<>(SB), RODATA|NOPTR, $8
 	SUBQ BX, R13 \
 	VMOVUPD (R15)(R13*8), Y2
 
-// func sumRowsAVX2(rows *[]float64, count, at, n int, x, basis, f, lag, q *float64, active int)
+// func sumAVX2(rows *[]float64, count, at, n int, x, basis, f, lag, q *float64, active int)
 //
 // For every sixteen outputs (AVX-512), every eight, then every four, it walks all
 // rows with the three sums in registers.
-TEXT ·sumRowsAVX2(SB), NOSPLIT, $0-80
+TEXT ·sumAVX2(SB), NOSPLIT, $0-80
 	MOVQ rows+0(FP), SI
 	MOVQ count+8(FP), R8
 	MOVQ at+16(FP), AX    // offset of the weights in a row, bytes
@@ -307,10 +307,10 @@ averageRow:
 	VZEROUPPER
 	RET
 
-// func adagradRowsAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, rates *float64, active int, c *adagradConstants)
+// func adagradStepAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, rates *float64, active int, c *AdagradConstants)
 //
 // The n rates minusEta are followed by those of inverse.
-TEXT ·adagradRowsAVX2(SB), NOSPLIT, $0-96
+TEXT ·adagradStepAVX2(SB), NOSPLIT, $0-96
 	MOVQ rows+0(FP), SI
 	MOVQ count+8(FP), CX
 	MOVQ at+16(FP), AX
@@ -473,8 +473,8 @@ stepNext:
 	VZEROUPPER
 	RET
 
-// func kappaRowsAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, kappa *float64, active int, c *adagradConstants)
-TEXT ·kappaRowsAVX2(SB), NOSPLIT, $0-96
+// func adagradKappaAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, kappa *float64, active int, c *AdagradConstants)
+TEXT ·adagradKappaAVX2(SB), NOSPLIT, $0-96
 	MOVQ rows+0(FP), SI
 	MOVQ count+8(FP), CX
 	MOVQ at+16(FP), AX
@@ -587,8 +587,8 @@ rootsLoad:
 // The loops for one output, where the compiler would look before every sum
 // whether the processor can round once.
 
-// func sumRows1FMA(rows *[]float64, count, at int, x, basis, f, lag, q *float64)
-TEXT ·sumRows1FMA(SB), NOSPLIT, $0-64
+// func sum1FMA(rows *[]float64, count, at int, x, basis, f, lag, q *float64)
+TEXT ·sum1FMA(SB), NOSPLIT, $0-64
 	MOVQ rows+0(FP), SI
 	MOVQ count+8(FP), CX
 	MOVQ at+16(FP), R8
@@ -619,8 +619,8 @@ sums1:
 	VMOVSD X2, (R12)
 	RET
 
-// func gradients1FMA(rows *[]float64, count, at int, x, basis, ridge *float64, df, shrink, start float64, grad, s *float64)
-TEXT ·gradients1FMA(SB), NOSPLIT, $0-88
+// func adagradGradients1FMA(rows *[]float64, count, at int, x, basis, ridge *float64, df, shrink, start float64, grad, s *float64)
+TEXT ·adagradGradients1FMA(SB), NOSPLIT, $0-88
 	MOVQ rows+0(FP), SI
 	MOVQ count+8(FP), CX
 	MOVQ at+16(FP), R8
@@ -651,8 +651,8 @@ gradients:
 	JLT  gradients
 	RET
 
-// func adagradRows1FMA(rows *[]float64, count, at int, grad, r *float64, minusEta, inverse float64)
-TEXT ·adagradRows1FMA(SB), NOSPLIT, $0-56
+// func adagradStep1FMA(rows *[]float64, count, at int, grad, r *float64, minusEta, inverse float64)
+TEXT ·adagradStep1FMA(SB), NOSPLIT, $0-56
 	MOVQ rows+0(FP), SI
 	MOVQ count+8(FP), CX
 	MOVQ at+16(FP), R8

@@ -1,4 +1,4 @@
-package online
+package rows
 
 // This file holds noise that deletes whole groups of features (loss.GroupDropout):
 // the sums over the groups of an event, and what they make of its step.
@@ -11,7 +11,7 @@ import (
 	"blankout/model"
 )
 
-// groupSums sums over the units of an event what GroupDropout needs to know of it. A
+// Groups sums over the units of an event what GroupDropout needs to know of it. A
 // unit is a group, or a pair of groups whose product of features dies with either, see
 // model.Grouping. With the sums
 //
@@ -40,7 +40,7 @@ import (
 // Where groups have rates of their own (loss.GroupDropout.Rates, one level without noise
 // of single features) a pair counts for r_a r_b, own is 0, and every feature is in a unit
 // that has a sum.
-type groupSums struct {
+type Groups struct {
 	arrangement
 	noiseRates
 
@@ -48,7 +48,7 @@ type groupSums struct {
 	f, lag []float64
 	// By level and output.
 	q, averageQ [unitKinds][]float64 // sums of x^2 w^2, and of x^2 a^2 of averages
-	variance    []float64            // v of the iterates
+	Variance    []float64            // v of the iterates, by Sum
 }
 
 // noiseRates is what the noises of the levels make of the formulas.
@@ -61,17 +61,17 @@ type noiseRates struct {
 	byGroup  *groupOdds           // nil where all groups have the same rate
 }
 
-// newGroupSums returns the sums for the noises of the levels, nil if none of them is of
+// NewGroups returns the sums for the noises of the levels, nil if none of them is of
 // groups and there are no curves.
-func newGroupSums(s *blankout.Schema, noises []loss.Noise, outputs int, curves bool) *groupSums {
-	groups := slices.ContainsFunc(noises, isGrouped)
+func NewGroups(s *blankout.Schema, noises []loss.Noise, outputs int, curves bool) *Groups {
+	groups := slices.ContainsFunc(noises, loss.IsGrouped)
 	if !groups && !curves {
 		return nil
 	}
-	g := &groupSums{}
-	g.grouping, g.groups, g.n = model.NewGrouping(s), groups, len(noises)*outputs
+	g := &Groups{}
+	g.grouping, g.Grouped, g.n = model.NewGrouping(s), groups, len(noises)*outputs
 	for _, noise := range noises {
-		n := bothRates(noise)
+		n := loss.AsGroups(noise)
 		if n.Rates != nil {
 			g.byGroup = &groupOdds{}
 			g.byGroup.set(n)
@@ -86,7 +86,7 @@ func newGroupSums(s *blankout.Schema, noises []loss.Noise, outputs int, curves b
 			g.own[alone] = append(g.own[alone], single)
 			g.own[grouped] = append(g.own[grouped], r*(1+rg))
 			g.own[paired] = append(g.own[paired], r*(1+rg)*(1+rg))
-			g.own[curved] = append(g.own[curved], 0) // see rateOf
+			g.own[curved] = append(g.own[curved], 0) // see rates
 		}
 		g.strength[alone] = append(g.strength[alone], single)
 		g.strength[grouped] = append(g.strength[grouped], single)
@@ -96,38 +96,22 @@ func newGroupSums(s *blankout.Schema, noises []loss.Noise, outputs int, curves b
 	for kind := range unitKinds {
 		g.q[kind], g.averageQ[kind] = make([]float64, g.n), make([]float64, g.n)
 	}
-	g.variance = make([]float64, g.n)
+	g.Variance = make([]float64, g.n)
 	return g
 }
 
-// bothRates returns a noise of features, groups or both as one of both.
-func bothRates(n loss.Noise) loss.GroupDropout {
-	switch n := n.(type) {
-	case loss.GroupDropout:
-		return n
-	case loss.Dropout:
-		return loss.GroupDropout{Q: n.Q}
-	}
-	return loss.GroupDropout{}
-}
-
-func isGrouped(n loss.Noise) bool {
-	_, ok := n.(loss.GroupDropout)
-	return ok
-}
-
-// setRates takes up other rates of groups that have their own.
-func (g *groupSums) setRates(n loss.GroupDropout) {
+// SetRates takes up other rates of groups that have their own.
+func (g *Groups) SetRates(n loss.GroupDropout) {
 	if g.byGroup != nil {
 		g.byGroup.set(n)
 	}
 }
 
-// follow takes up a later state of the Schema.
-func (g *groupSums) follow(s *blankout.Schema) { g.grouping.Follow(s) }
+// Follow takes up a later state of the Schema.
+func (g *Groups) Follow(s *blankout.Schema) { g.grouping.Follow(s) }
 
-// met says whether a feature of a group of this name has been met.
-func (g *groupSums) met(name string) bool { return g.grouping.Met(name) }
+// Met says whether a feature of a group of this name has been met.
+func (g *Groups) Met(name string) bool { return g.grouping.Met(name) }
 
 // groupOdds holds the odds of groups that have rates of their own.
 type groupOdds struct {
@@ -159,7 +143,7 @@ func (o *groupOdds) of(g *model.Grouping, unit int32) float64 {
 }
 
 // arrange finds the odds of the units of an event.
-func (o *groupOdds) arrange(g *groupSums) {
+func (o *groupOdds) arrange(g *Groups) {
 	o.rates, o.single = o.rates[:0], o.single[:0]
 	for _, u := range g.units {
 		odds, single := 0.0, 0.0 // of a curve, which dies with its group alone
@@ -179,10 +163,10 @@ func (o *groupOdds) arrange(g *groupSums) {
 	}
 }
 
-// arrange finds the units of the features of s, which are of these columns of e, in
+// Arrange finds the units of the features of s, which are of these columns of e, in
 // ascending order; a column that e does not hold is the anonymous field's. It brings the
 // features of a unit together where they are apart.
-func (g *groupSums) arrange(s *rowsOf, e *blankout.Example, columns []uint32, scaler *model.Scaler) {
+func (g *Groups) Arrange(s *Event, e *blankout.Example, columns []uint32, scaler *model.Scaler) {
 	g.arrangement.arrange(s, e, columns, scaler)
 	if g.byGroup != nil {
 		g.byGroup.arrange(g)
@@ -190,14 +174,14 @@ func (g *groupSums) arrange(s *rowsOf, e *blankout.Example, columns []uint32, sc
 }
 
 // sums returns the sums f and lag of the unit at a place.
-func (g *groupSums) sums(place int) (f, lag []float64) {
+func (g *Groups) sums(place int) (f, lag []float64) {
 	from, to := place*g.n, (place+1)*g.n
 	return g.f[from:to:to], g.lag[from:to:to]
 }
 
-// sum adds the event's features to f and lag as sumRows does, and finds the variances of
+// Sum adds the event's features to f and lag as the function Sum does, and finds the variances of
 // the iterates' scores. The weights start at index at of a row, the lags 2 n behind them.
-func (g *groupSums) sum(s *rowsOf, at, n int, f, lag []float64) {
+func (g *Groups) Sum(s *Event, at, n int, f, lag []float64) {
 	size := len(g.units) * g.n
 	g.f, g.lag = slices.Grow(g.f[:0], size)[:size], slices.Grow(g.lag[:0], size)[:size]
 	clear(g.f)
@@ -206,16 +190,12 @@ func (g *groupSums) sum(s *rowsOf, at, n int, f, lag []float64) {
 		clear(g.q[kind])
 	}
 	for _, p := range g.parts {
-		rows, x, basis, q := s.rows[p.from:p.to], s.x[p.from:p.to], s.basis[p.from:p.to], g.q[p.kind]
+		rows, x, basis, q := s.Rows[p.from:p.to], s.X[p.from:p.to], s.Basis[p.from:p.to], g.q[p.kind]
 		unitF, unitLag := f, lag
 		if p.kind != alone {
 			unitF, unitLag = g.sums(p.unit)
 		}
-		if n == 1 {
-			sumRows1(rows, at, x, basis, &unitF[0], &unitLag[0], &q[0])
-		} else {
-			sumRows(rows, at, n, x, basis, unitF, unitLag, q)
-		}
+		Sum(rows, at, n, x, basis, unitF, unitLag, q)
 	}
 	for i, u := range g.units {
 		if u.count > 0 && u.kind != alone {
@@ -238,7 +218,7 @@ func (g *groupSums) sum(s *rowsOf, at, n int, f, lag []float64) {
 			add(groupLag, pairLag)
 		}
 	}
-	g.variances(g.variance, &g.q, nil)
+	g.variances(g.Variance, &g.q, nil)
 }
 
 func add(to, x []float64) {
@@ -250,7 +230,7 @@ func add(to, x []float64) {
 
 // variances writes v to out: of the iterates, or of the averages with this coefficient,
 // given the sums q that go with either.
-func (g *groupSums) variances(out []float64, q *[unitKinds][]float64, coefficient []float64) {
+func (g *Groups) variances(out []float64, q *[unitKinds][]float64, coefficient []float64) {
 	for j := range out {
 		out[j] = g.own[alone][j]*q[alone][j] + g.own[grouped][j]*q[grouped][j] + g.own[paired][j]*q[paired][j]
 	}
@@ -271,7 +251,7 @@ func (g *groupSums) variances(out []float64, q *[unitKinds][]float64, coefficien
 
 // rates returns what the square of the sum of the unit at a place counts for in v, by level
 // and output.
-func (g *groupSums) rates(place int) []float64 {
+func (g *Groups) rates(place int) []float64 {
 	switch kind := g.units[place].kind; {
 	case g.byGroup != nil:
 		return g.byGroup.rates[place*g.n:][:g.n]
@@ -283,28 +263,28 @@ func (g *groupSums) rates(place int) []float64 {
 	return g.rate
 }
 
-// averages finds the variances of the averages' scores.
-func (g *groupSums) averages(s *rowsOf, at, n int, coefficient, out []float64) {
+// Averages finds the variances of the averages' scores.
+func (g *Groups) Averages(s *Event, at, n int, coefficient, out []float64) {
 	for kind := range g.averageQ {
 		clear(g.averageQ[kind])
 	}
 	for _, p := range g.parts {
-		sumAverages(s.rows[p.from:p.to], at, n, s.basis[p.from:p.to], coefficient, g.averageQ[p.kind])
+		SumAverages(s.Rows[p.from:p.to], at, n, s.Basis[p.from:p.to], coefficient, g.averageQ[p.kind])
 	}
 	g.variances(out, &g.averageQ, coefficient)
 }
 
-// curvedSquares returns, of the averages with this coefficient, by how much the squares of the sums
+// CurvedSquares returns, of the averages with this coefficient, by how much the squares of the sums
 // over numbers with curves are more than the sums of squares. The weights are at index at,
 // and their lags so many places behind.
-func (g *groupSums) curvedSquares(s *rowsOf, at, lag int, coefficient float64) (more float64) {
+func (g *Groups) CurvedSquares(s *Event, at, lag int, coefficient float64) (more float64) {
 	for _, p := range g.parts {
 		if p.kind != curved {
 			continue
 		}
 		sum := 0.0
 		for i := p.from; i < p.to; i++ {
-			w := s.x[i] * (s.rows[i][at] + coefficient*s.rows[i][at+lag])
+			w := s.X[i] * (s.Rows[i][at] + coefficient*s.Rows[i][at+lag])
 			sum += w
 			more -= w * w
 		}
@@ -313,39 +293,39 @@ func (g *groupSums) curvedSquares(s *rowsOf, at, lag int, coefficient float64) (
 	return more
 }
 
-// segment cuts the rows of s into segments of a unit each, with the factors of their
+// Segment cuts the rows of s into segments of a unit each, with the factors of their
 // gradients.
-func (g *groupSums) segment(s *step) {
+func (g *Groups) Segment(s *Step) {
 	size := (len(g.units) + int(unitKinds) - 1) * g.n
 	s.factors = slices.Grow(s.factors[:0], size)[:size]
 	var shrink [unitKinds][]float64
-	shrink[alone] = s.shrink
+	shrink[alone] = s.Shrink
 	for kind := grouped; kind < unitKinds; kind++ {
 		shrink[kind] = s.factors[size-int(kind)*g.n:][:g.n]
 		for j, own := range g.own[kind] {
-			shrink[kind][j] = s.h[j] * own
+			shrink[kind][j] = s.H[j] * own
 		}
 	}
-	s.segments = s.segments[:0]
+	s.Segments = s.Segments[:0]
 	for _, p := range g.parts {
-		df := s.df
+		df := s.DF
 		if p.kind != alone {
 			df = s.factors[p.unit*g.n:][:g.n]
-			g.factor(p.unit, s.df, s.h, df)
+			g.factor(p.unit, s.DF, s.H, df)
 		}
 		strength := g.strength[p.kind]
 		if g.byGroup != nil {
 			strength = g.byGroup.single[p.unit:][:1]
 		}
-		s.segments = append(s.segments, segment{p.from, p.to, df, shrink[p.kind], strength})
+		s.Segments = append(s.Segments, Segment{p.from, p.to, df, shrink[p.kind], strength})
 	}
-	if s.intercepts {
-		s.segments = append(s.segments, segment{len(s.rows) - 1, len(s.rows), s.df, s.shrink, s.strength})
+	if s.Intercepts {
+		s.Segments = append(s.Segments, Segment{len(s.Rows) - 1, len(s.Rows), s.DF, s.Shrink, s.Strength})
 	}
 }
 
 // factor writes the df of the features of a unit to out.
-func (g *groupSums) factor(place int, df, h, out []float64) {
+func (g *Groups) factor(place int, df, h, out []float64) {
 	f, _ := g.sums(place)
 	u := &g.units[place]
 	rates := g.rates(place)

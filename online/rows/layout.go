@@ -1,0 +1,70 @@
+// Package rows holds the arithmetic that learning and answering share: what a feature's row
+// is made of (Layout), the rows of an event and what an update rule sees of it (Event,
+// Step), the loops over them in which learning spends its time (Sum, AdagradStep, …), and
+// the sums over features that die together (Groups). It keeps nothing from one event to
+// the next, but for room.
+//
+// What is "by level and output" has n values, outputs for each noise level, that of level
+// v and output k at index v outputs + k.
+package rows
+
+import "blankout/model"
+
+// Layout says where the parts of a feature's row are:
+//
+//	[Scaler's statistics] [weights] [preconditioner] [lags] [the rule's own] [refresh]
+//
+// Every part but the first has one value for each level and output. An event thus fetches
+// everything about a feature at once, and the loops over levels and outputs are one loop
+// over contiguous memory.
+//
+// The preconditioner is what a rule divides its steps by, such as AdaGrad's sums of
+// squared gradients. The lag is the published average of the iterates less the iterate, up
+// to a factor of the level: average = w + c lag.
+type Layout struct {
+	Outputs int
+	N       int // levels times outputs
+	Refresh int // the place of the refresh's parts, after the rule's
+}
+
+// FirstPart is where the parts begin that have a value for each level and output.
+const FirstPart = model.ScalerWidth
+
+// Part returns part i of a row, counted from the weights: its values by level and output,
+// which alias the row as those of the methods below do.
+func (y Layout) Part(row []float64, i int) []float64 {
+	at := FirstPart + i*y.N
+	return row[at : at+y.N : at+y.N]
+}
+
+// Weights returns the iterates' weights of a row.
+func (y Layout) Weights(row []float64) []float64 { return y.Part(row, 0) }
+
+// Preconditioner returns what the steps of a row are divided by.
+func (y Layout) Preconditioner(row []float64) []float64 { return y.Part(row, 1) }
+
+// Lags returns what the averages of a row are off the weights, in units of the level's.
+func (y Layout) Lags(row []float64) []float64 { return y.Part(row, 2) }
+
+// Own returns the rule's own part, of a rule that has one.
+func (y Layout) Own(row []float64) []float64 { return y.Part(row, 3) }
+
+// Curvature returns the refresh's sums D of a row: of squared features times the loss's
+// second derivatives.
+func (y Layout) Curvature(row []float64) []float64 { return y.Part(row, y.Refresh) }
+
+// Centre returns the refresh's c of a row, of a window that slides.
+func (y Layout) Centre(row []float64) []float64 { return y.Part(row, y.Refresh+1) }
+
+// Gather adds the curvature s.H[j] times the features to the sums of D.
+func (y Layout) Gather(s *Step) {
+	for i, row := range s.Rows {
+		d := y.Curvature(row)
+		for v, strength := range s.Strength {
+			c := s.Growth * (s.X[i]*s.X[i] + strength*s.Basis[i])
+			for j := v * y.Outputs; j < (v+1)*y.Outputs; j++ {
+				d[j] += s.H[j] * c
+			}
+		}
+	}
+}
