@@ -1,21 +1,37 @@
 package rows
 
-// This file holds the loops over outputs in Go, the reference of the assembly.
+// The loops over the outputs of every feature of an event, in which learning spends its
+// time. Each has a slow reference in Go, which follows it here and says what it does to the
+// bit; kernel_amd64.s does the same in the same order with four or eight outputs at a time.
+// Where a product is added the sum is rounded once, as math.FMA says on every machine.
+//
+// All take the rows of an event, or a run of them, of which the values by level and output
+// begin at index at: first n weights w[k], then n of the preconditioner m[k], then n lags
+// u[k]; how many of the n are in use is the length of f, q or df. A row is at least so long:
+// this is not checked. x, basis and ridge are parallel to rows. Slices that are added to must
+// not overlap.
 
 import "math"
 
-// The loops over the outputs of every feature of an event, in which learning
-// spends its time. The functions here are the reference; kernel_amd64.s does the
-// same in the same order with four outputs at a time, to the bit. Where a product
-// is added the sum is rounded once, as math.FMA says on every machine.
-
-// sumGo adds the features of an event to the sums of the outputs of one
-// level, whose values start at index at of a row and are n for each slot:
+// Sum adds the features of an event to the sums of the outputs:
 //
 //	f[k] += x w[k],  lag[k] += x u[k],  q[k] += basis w[k]^2
 //
-// for every row. x and basis are parallel to rows; f, lag and q, of equal length,
-// say how many of the outputs are in use.
+// for every row. f, lag and q are of equal length. With n = 0, of rows that are weights
+// alone, lag becomes what f does.
+func Sum(rows [][]float64, at, n int, x, basis, f, lag, q []float64) {
+	if n == 1 {
+		sum1(rows, at, x, basis, &f[0], &lag[0], &q[0])
+		return
+	}
+	if !hasAVX2 || len(f) < 2 || len(rows) == 0 {
+		sumGo(rows, at, n, x, basis, f, lag, q)
+		return
+	}
+	_, _, _, _ = lag[:len(f)], q[:len(f)], x[:len(rows)], basis[:len(rows)]
+	sumAVX2(&rows[0], len(rows), at, n, &x[0], &basis[0], &f[0], &lag[0], &q[0], len(f))
+}
+
 func sumGo(rows [][]float64, at, n int, x, basis, f, lag, q []float64) {
 	lag, q = lag[:len(f)], q[:len(f)]
 	for i, row := range rows {
@@ -29,7 +45,16 @@ func sumGo(rows [][]float64, at, n int, x, basis, f, lag, q []float64) {
 	}
 }
 
-// sum1Go is sumGo for one output.
+// sum1 is Sum for one output.
+func sum1(rows [][]float64, at int, x, basis []float64, f, lag, q *float64) {
+	if !hasAVX2 || len(rows) == 0 {
+		sum1Go(rows, at, x, basis, f, lag, q)
+		return
+	}
+	_, _ = x[:len(rows)], basis[:len(rows)]
+	sum1FMA(&rows[0], len(rows), at, &x[0], &basis[0], f, lag, q)
+}
+
 func sum1Go(rows [][]float64, at int, x, basis []float64, f, lag, q *float64) {
 	x, basis = x[:len(rows)], basis[:len(rows)]
 	sf, sl, sq := *f, *lag, *q
@@ -43,7 +68,17 @@ func sum1Go(rows [][]float64, at int, x, basis []float64, f, lag, q *float64) {
 	*f, *lag, *q = sf, sl, sq
 }
 
-// sumAveragesGo adds basis a[k]^2 to q[k] for every row, with a[k] = w[k] + c[k] u[k].
+// SumAverages adds basis a[k]^2 to q[k] for every row, with a[k] = w[k] + c[k] u[k], the
+// average.
+func SumAverages(rows [][]float64, at, n int, basis, c, q []float64) {
+	if !hasAVX2 || len(q) < 2 || len(rows) == 0 {
+		sumAveragesGo(rows, at, n, basis, c, q)
+		return
+	}
+	_, _ = basis[:len(rows)], c[:len(q)]
+	sumAveragesAVX2(&rows[0], len(rows), at, n, &basis[0], &c[0], &q[0], len(q))
+}
+
 func sumAveragesGo(rows [][]float64, at, n int, basis, c, q []float64) {
 	c = c[:len(q)]
 	for i, row := range rows {
@@ -56,14 +91,22 @@ func sumAveragesGo(rows [][]float64, at, n int, basis, c, q []float64) {
 	}
 }
 
-// adagradStepGo makes the step of AdaGrad: for every row and output
+// AdagradStep makes the step of AdaGrad: for every row and output
 //
 //	g = df[k] x + (shrink[k] basis + ridge) w[k],  m[k] += g^2,
 //	delta = minusEta[k] g / (sqrt(start + m[k]) + eps),
 //	w[k] += delta,  u[k] -= delta inverse[k].
 //
-// x, basis and ridge are parallel to rows. rates holds the n of minusEta and behind
-// them the n of inverse.
+// rates holds the n of minusEta and behind them the n of inverse.
+func AdagradStep(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rates []float64, c *AdagradConstants) {
+	if !hasAVX2 || len(df) < 2 || len(rows) == 0 {
+		adagradStepGo(rows, at, n, x, basis, ridge, df, shrink, rates, c)
+		return
+	}
+	_, _, _, _, _ = shrink[:len(df)], rates[:n+len(df)], x[:len(rows)], basis[:len(rows)], ridge[:len(rows)]
+	adagradStepAVX2(&rows[0], len(rows), at, n, &x[0], &basis[0], &ridge[0], &df[0], &shrink[0], &rates[0], len(df), c)
+}
+
 func adagradStepGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rates []float64, c *AdagradConstants) {
 	shrink, minusEta, inverse := shrink[:len(df)], rates[:len(df)], rates[n:n+len(df)]
 	for i, row := range rows {
@@ -79,11 +122,20 @@ func adagradStepGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rat
 	}
 }
 
-// adagradKappaGo adds to kappa[k], for every row,
+// AdagradKappa adds to kappa[k], for every row,
 //
 //	x^2 / (sqrt(start + m[k] + g^2) + eps),
 //
 // which has the denominator of the step that AdagradStep would make.
+func AdagradKappa(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *AdagradConstants) {
+	if !hasAVX2 || len(df) < 2 || len(rows) == 0 {
+		adagradKappaGo(rows, at, n, x, basis, ridge, df, shrink, kappa, c)
+		return
+	}
+	_, _, _, _, _ = shrink[:len(df)], kappa[:len(df)], x[:len(rows)], basis[:len(rows)], ridge[:len(rows)]
+	adagradKappaAVX2(&rows[0], len(rows), at, n, &x[0], &basis[0], &ridge[0], &df[0], &shrink[0], &kappa[0], len(df), c)
+}
+
 func adagradKappaGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *AdagradConstants) {
 	shrink, kappa = shrink[:len(df)], kappa[:len(df)]
 	for i, row := range rows {
@@ -95,6 +147,71 @@ func adagradKappaGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, ka
 		}
 	}
 }
+
+// AdagradGradients1 begins the step of AdaGrad for one output, which leaves no room for four
+// at a time within a row: the step collects the denominators, has all of their roots drawn
+// at once by InverseRoots, and AdagradStep1 goes over the rows again. By row it sets g, as
+// AdagradStep has it, and s to start + m + g^2.
+func AdagradGradients1(rows [][]float64, at int, x, basis, ridge []float64, df, shrink, start float64, g, s []float64) {
+	if !hasAVX2 || len(rows) == 0 {
+		adagradGradients1Go(rows, at, x, basis, ridge, df, shrink, start, g, s)
+		return
+	}
+	_, _, _, _, _ = x[:len(rows)], basis[:len(rows)], ridge[:len(rows)], g[:len(rows)], s[:len(rows)]
+	adagradGradients1FMA(&rows[0], len(rows), at, &x[0], &basis[0], &ridge[0], df, shrink, start, &g[0], &s[0])
+}
+
+func adagradGradients1Go(rows [][]float64, at int, x, basis, ridge []float64, df, shrink, start float64, g, s []float64) {
+	x, basis, ridge, g, s = x[:len(rows)], basis[:len(rows)], ridge[:len(rows)], g[:len(rows)], s[:len(rows)]
+	for i, row := range rows {
+		p := row[at : at+2 : at+2]
+		d := gradient(df, x[i], shrink, basis[i], ridge[i], p[0])
+		g[i], s[i] = d, start+math.FMA(d, d, p[1])
+	}
+}
+
+// InverseRoots replaces every s by 1/(sqrt(s) + eps), as inverseRoot has it, and returns what
+// AdagradKappa would add to kappa: the sum of x^2 times those.
+func InverseRoots(s, x []float64, eps float64) (kappa float64) {
+	if !hasAVX2 || len(s) == 0 {
+		return inverseRootsGo(s, x, eps)
+	}
+	_ = x[:len(s)]
+	return inverseRootsAVX2(&s[0], &x[0], len(s), eps)
+}
+
+func inverseRootsGo(s, x []float64, eps float64) (kappa float64) {
+	for i := range s {
+		s[i] = inverseRoot(s[i], eps)
+		kappa = math.FMA(x[i]*x[i], s[i], kappa)
+	}
+	return kappa
+}
+
+// AdagradStep1 makes the step of gradients g with their inverse roots r.
+func AdagradStep1(rows [][]float64, at int, g, r []float64, minusEta, inverse float64) {
+	if !hasAVX2 || len(rows) == 0 {
+		adagradStep1Go(rows, at, g, r, minusEta, inverse)
+		return
+	}
+	_, _ = g[:len(rows)], r[:len(rows)]
+	adagradStep1FMA(&rows[0], len(rows), at, &g[0], &r[0], minusEta, inverse)
+}
+
+func adagradStep1Go(rows [][]float64, at int, g, r []float64, minusEta, inverse float64) {
+	g, r = g[:len(rows)], r[:len(rows)]
+	for i, row := range rows {
+		p := row[at : at+3 : at+3]
+		p[1] = math.FMA(g[i], g[i], p[1])
+		delta := minusEta * g[i] * r[i]
+		p[0] += delta
+		p[2] = math.FMA(-delta, inverse, p[2])
+	}
+}
+
+// AdagradConstants are what all outputs have in common: what the sums of squares start from,
+// and what keeps a quotient finite.
+type AdagradConstants struct{ Start, Eps float64 }
 
 func gradient(df, x, shrink, basis, ridge, w float64) float64 {
 	return math.FMA(math.FMA(shrink, basis, ridge), w, df*x)
@@ -123,39 +240,3 @@ func inverseRoot(s, eps float64) float64 {
 }
 
 const rootGuess = 0x5fe6eb50c7b537a9
-
-// inverseRootsGo replaces every s by its inverseRoot, and returns what AdagradKappa
-// would add to kappa: the sum of x^2 times those.
-func inverseRootsGo(s, x []float64, eps float64) (kappa float64) {
-	for i := range s {
-		s[i] = inverseRoot(s[i], eps)
-		kappa = math.FMA(x[i]*x[i], s[i], kappa)
-	}
-	return kappa
-}
-
-// A single output leaves no room for four at a time within a row: its step
-// collects the denominators, has all of their roots drawn at once, and goes over
-// the rows again. adagradGradients1Go sets g, and to start + m + g^2 s.
-func adagradGradients1Go(rows [][]float64, at int, x, basis, ridge []float64, df, shrink, start float64, g, s []float64) {
-	x, basis, ridge, g, s = x[:len(rows)], basis[:len(rows)], ridge[:len(rows)], g[:len(rows)], s[:len(rows)]
-	for i, row := range rows {
-		p := row[at : at+2 : at+2]
-		d := gradient(df, x[i], shrink, basis[i], ridge[i], p[0])
-		g[i], s[i] = d, start+math.FMA(d, d, p[1])
-	}
-}
-
-// adagradStep1Go makes the step of gradients g with their inverse roots r.
-func adagradStep1Go(rows [][]float64, at int, g, r []float64, minusEta, inverse float64) {
-	g, r = g[:len(rows)], r[:len(rows)]
-	for i, row := range rows {
-		p := row[at : at+3 : at+3]
-		p[1] = math.FMA(g[i], g[i], p[1])
-		delta := minusEta * g[i] * r[i]
-		p[0] += delta
-		p[2] = math.FMA(-delta, inverse, p[2])
-	}
-}
-
-type AdagradConstants struct{ Start, Eps float64 }
