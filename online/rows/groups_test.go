@@ -1,0 +1,144 @@
+package rows
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout"
+	"blankout/loss"
+	"blankout/model"
+)
+
+// slowVariance is that of the noisy score whose features, of these groups, have these parts
+// in it: the sum over all pairs of features of their covariance. The product of two features'
+// factors has the expectation of the squares of those that both share.
+func slowVariance(n loss.GroupDropout, groups [][]string, parts []float64) (v float64) {
+	for i, a := range parts {
+		for j, b := range parts {
+			square := 1.0
+			for _, g := range groups[i] {
+				if slices.Contains(groups[j], g) {
+					square /= 1 - n.Rate(g)
+				}
+			}
+			if i == j {
+				square /= 1 - n.Q
+			}
+			v += a * b * (square - 1)
+		}
+	}
+	return v
+}
+
+// The variances of iterates and averages, and the gradients that segments give a rule, are
+// those of the slow sum, by level and output; the rows stay those of their features.
+func TestGroupsAgainstTheSlowSum(t *testing.T) {
+	const outputs = 2
+	own := func(sensor, words float64) loss.Noise {
+		return loss.GroupDropout{Rates: map[string]float64{"sensor": sensor, "words": words}}
+	}
+	for _, noises := range [][]loss.Noise{
+		{loss.GroupDropout{Groups: 0.4}},
+		{loss.Dropout{Q: 0.5}, loss.GroupDropout{Q: 0.3, Groups: 0.2}, loss.NoNoise{}, loss.GroupDropout{Q: 0.2, Groups: 0.7}},
+		{own(0.6, 0.15)},
+	} {
+		schema := blankout.NewSchema(10, []string{"a", "b"}, outputs)
+		schema.Fields = append(schema.Fields,
+			blankout.Field{Name: "heat", Kind: blankout.Numeric, Group: "sensor"}, blankout.Field{Name: "state", Kind: blankout.Categorical, Group: "sensor"},
+			blankout.Field{Name: "words", Kind: blankout.Words}, blankout.Field{Name: "state^words", Kind: blankout.Cross})
+		schema.Crosses = [][2]string{{"state", "words"}}
+		names := [][]string{{""}, {"sensor"}, {"sensor"}, {"words"}, {"sensor", "words"}} // by field
+
+		g := NewGroups(schema, noises, outputs, false)
+		y := Layout{Outputs: outputs, N: len(noises) * outputs}
+		strength := make([]float64, len(noises))
+		for v, n := range noises {
+			_, _, strength[v] = n.Coefficients()
+		}
+		s := NewStep(strength, outputs)
+		lag, averages, coefficients := make([]float64, y.N), make([]float64, y.N), make([]float64, y.N)
+		r := rand.New(rand.NewPCG(1, 2))
+		random := func(n int) []float64 {
+			x := make([]float64, n)
+			for i := range x {
+				x[i] = r.NormFloat64()
+			}
+			return x
+		}
+		for event := range 200 {
+			var e blankout.Example
+			var groups [][]string
+			s.Reset(0)
+			for column := range uint32(14) {
+				if r.IntN(3) == 0 {
+					continue
+				}
+				field := uint16(r.IntN(len(names)))
+				e.Features.Index, e.Field = append(e.Features.Index, column), append(e.Field, field)
+				groups = append(groups, names[field])
+				x := r.NormFloat64()
+				s.Rows, s.X = append(s.Rows, random(FirstPart+3*y.N)), append(s.X, x)
+				s.Basis, s.Ridge = append(s.Basis, x*x), append(s.Ridge, 0)
+			}
+			e.Features.Value = slices.Clone(s.X)
+			features, x := slices.Clone(s.Rows), slices.Clone(s.X)
+			g.Arrange(&s.Event, &e, e.Features.Index, &model.Scaler{})
+			for i, row := range features {
+				if to := g.Row(i); &s.Rows[to][0] != &row[0] || s.X[to] != x[i] {
+					t.Fatalf("event %d: feature %d is not in row %d", event, i, to)
+				}
+			}
+			s.AddIntercepts(random(FirstPart+3*y.N), 0)
+			for j := range y.N {
+				coefficients[j], s.DF[j], s.H[j] = r.Float64(), r.NormFloat64(), 2*r.Float64()
+				s.Shrink[j] = s.H[j] * strength[j/outputs]
+			}
+			clear(s.F)
+			clear(lag)
+			g.Sum(&s.Event, FirstPart, y.N, s.F, lag)
+			g.Averages(&s.Event, FirstPart, y.N, coefficients, averages)
+			g.Segment(&s)
+			gradients := make([][]float64, len(s.Rows))
+			for _, part := range s.Segments {
+				for i := part.From; i < part.To; i++ {
+					for j, df := range part.DF {
+						gradients[i] = append(gradients[i], df*s.X[i]+part.Shrink[j]*s.Basis[i]*y.Weights(s.Rows[i])[j])
+					}
+				}
+			}
+			for j := range y.N {
+				noise := loss.AsGroups(noises[j/outputs])
+				parts, average, f := make([]float64, len(features)), make([]float64, len(features)), 0.0
+				for i, row := range features {
+					parts[i] = x[i] * y.Weights(row)[j]
+					average[i] = parts[i] + coefficients[j]*x[i]*y.Lags(row)[j]
+					f += parts[i]
+				}
+				where := fmt.Sprintf("%v, event %d, index %d", noise, event, j)
+				near := func(what string, got, want, tolerance float64) {
+					if !(math.Abs(got-want) <= tolerance*(1+math.Abs(want))) {
+						t.Fatalf("%s: %s %v, want %v", where, what, got, want)
+					}
+				}
+				near("score", s.F[j], f, 1e-12)
+				v := slowVariance(noise, groups, parts)
+				near("variance", g.Variance[j], v, 1e-11)
+				near("variance of the average", averages[j], slowVariance(noise, groups, average), 1e-11)
+				for i := range features {
+					// v is a parabola in a weight: the central difference is its derivative.
+					was := parts[i]
+					parts[i] = was + x[i]
+					up := slowVariance(noise, groups, parts)
+					parts[i] = was - x[i]
+					down := slowVariance(noise, groups, parts)
+					parts[i] = was
+					near(fmt.Sprintf("gradient of feature %d", i), gradients[g.Row(i)][j], s.DF[j]*x[i]+s.H[j]/2*(up-down)/2, 1e-10)
+				}
+				near("gradient of the intercept", gradients[len(features)][j], s.DF[j], 0)
+			}
+		}
+	}
+}
