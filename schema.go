@@ -116,7 +116,7 @@ func (s *Schema) Columns() uint64 { return 1 << s.Bits }
 // ok is false for a label that is not a class.
 //
 // Numbers are compared as numbers (1, +1 and 1.0 are one class, named by the
-// shortest form). With two classes the second is the positive one: a first label
+// shortest form). Of two classes the second is the positive one: a first label
 // that is the larger of its usual pair (1 of -1/1 or 0/1, true) therefore takes
 // the second place and leaves the first for the one to come, named "" until then.
 func (s *Schema) Class(label []byte) (class int, ok bool) {
@@ -143,7 +143,7 @@ func (s *Schema) Class(label []byte) (class int, ok bool) {
 	if len(s.Classes) >= s.MaxClasses {
 		return 0, false
 	}
-	if len(s.Classes) == 0 && s.MaxClasses == 2 && (name == "1" || name == "true") {
+	if len(s.Classes) == 0 && (name == "1" || name == "true") {
 		s.Classes = append(s.Classes, "")
 	}
 	s.Classes = append(s.Classes, name)
@@ -174,13 +174,13 @@ func ClassList(classes []string) string {
 	return fmt.Sprintf("%.40q", classes)
 }
 
-// Outputs returns the number of outputs of a linear model over this Schema: 1 for
-// numbers and for at most two classes (its sign decides), else one for each of MaxClasses.
+// Outputs returns the number of outputs of a linear model over the classes of this Schema so
+// far: 1 for numbers and for at most two classes (its sign decides), else one for each.
 func (s *Schema) Outputs() int {
-	if s.MaxClasses <= 2 || s.Target != loss.Sign {
+	if len(s.Classes) <= 2 || s.Target != loss.Sign {
 		return 1
 	}
-	return s.MaxClasses
+	return len(s.Classes)
 }
 
 // AddField adds a field and returns its id, or 0, the anonymous field, if the

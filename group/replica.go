@@ -68,7 +68,7 @@ func newReplica(c online.Config, settings online.Fingerprint, s *blankout.Schema
 	if s.Seed == 0 {
 		s.Seed = xxhash.Sum64String(topicID)
 	}
-	learner, err := online.New(c.Shared(), s)
+	learner, err := online.NewShared(c, s)
 	if err != nil {
 		return nil, err
 	}

@@ -288,7 +288,7 @@ func (l *Learner) withState(data []byte) (*Learner, error) {
 	for _, p := range []*[]byte{&state, &refused, &head} {
 		c.Bytes(p)
 	}
-	n, err := newLearner(l.config, l.set, l.schema)
+	n, err := newLearner(l.config, l.set, l.schema, l.k)
 	if err != nil {
 		return nil, err
 	}

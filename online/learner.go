@@ -145,88 +145,177 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("learner: %w", err)
 	}
-	return newLearner(c, set, s)
+	return newLearner(c, set, s, s.Outputs())
 }
 
-// newLearner is New with what parse has made of the settings, which takes milliseconds for
-// some losses.
-func newLearner(c Config, set settings, s *blankout.Schema) (*Learner, error) {
-	w := &watch.Watch{}
-	l := &Learner{
-		answering: &answering{bank: &bank{config: c, set: set, schema: s, k: s.Outputs()}, measured: &w.Measures},
-		watch:     w,
+// NewShared returns a Learner with the settings c.Shared, which will be one of several that
+// learn one model: it has an output for each class that there may be, for they cannot grow
+// at the same event.
+func NewShared(c Config, s *blankout.Schema) (*Learner, error) {
+	c = c.Shared()
+	set, err := c.parse()
+	if err != nil {
+		return nil, fmt.Errorf("learner: %w", err)
 	}
+	outputs := s.Outputs()
+	if s.MaxClasses > 2 && s.Target == loss.Sign {
+		outputs = s.MaxClasses
+	}
+	return newLearner(c, set, s, outputs)
+}
+
+// newLearner is New with so many outputs, and with what parse has made of the settings, which
+// takes milliseconds for some losses.
+func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learner, error) {
 	if want := loss.LabelsOf(c.Loss); s.Target != want {
 		return nil, fmt.Errorf("learner: %w", targetMismatch(c.Loss, s.Target))
 	}
-	l.unit = newUnit(s.Target)
-	if l.k > 1 {
-		l.set.firstRidge = set.ridge
-	}
+	w := &watch.Watch{}
+	b := &bank{config: c, set: set, schema: s, unit: newUnit(s.Target), fade: fade{growth: 1}}
+	l := &Learner{answering: &answering{bank: b, measured: &w.Measures}, watch: w}
 	l.scaling.scaler.Mode, l.scaling.scaler.Unfilled = set.standardise, s.Known
-	l.n = len(set.noises) * l.k
-	l.layout = rows.Layout{Outputs: l.k, N: l.n, Refresh: set.rule.parts}
-	parts := set.rule.parts
-	if l.refresh.size, l.refresh.reach = c.Refresh, max(c.Refresh, c.RefreshWindow); c.Refresh > 0 {
+	l.refresh.size, l.refresh.reach = c.Refresh, max(c.Refresh, c.RefreshWindow)
+	for _, n := range set.noises {
+		c0, c1, c2 := n.Coefficients()
+		l.levels = append(l.levels, level{
+			noise: n, strength: c0 + c1 + c2,
+			average:    newAverage(c.Average),
+			adaptation: newAdaptation(c.Adapt && c.Average > 0),
+		})
+	}
+	if s.Target == loss.Sign {
+		if most := rows.FirstPart + l.parts()*len(l.levels)*max(outputs, s.MaxClasses); most*8 > 1<<18 {
+			return nil, fmt.Errorf("learner: max_classes = %d with %d noise levels: a feature's row would be larger than 256 KB; set fewer classes or one noise", s.MaxClasses, len(set.noises))
+		}
+	}
+	l.setOutputs(outputs)
+	first := set.missingRule
+	if set.numbers && first == model.MissingAuto {
+		first = model.MissingAsIs // until there is evidence
+	}
+	l.missing = newMissing(first, s.Known, len(l.levels))
+	l.filling.grouping = model.NewGrouping(s)
+	l.setAnswerOutputs()
+	if set.numbers {
+		l.watch.Measures.Numbers = &watch.Numbers{Loss: set.loss}
+	}
+	l.chosen = l.natural()
+	if l.k == 1 {
+		l.active = 1
+		return l, nil
+	}
+	for k := range l.k {
+		l.setIntercept(k, unseenIntercept)
+	}
+	return l, nil
+}
+
+// setOutputs makes what depends on the number of outputs: the layout of rows, the rule, an
+// empty table, intercepts that are 0, and room for what an event comes to.
+func (l *bank) setOutputs(k int) {
+	l.k, l.n = k, len(l.levels)*k
+	if k > 1 {
+		l.set.firstRidge = l.set.ridge
+	}
+	l.layout = rows.Layout{Outputs: k, N: l.n, Refresh: l.set.rule.parts}
+	width := rows.FirstPart + l.parts()*l.n
+	l.rule = l.set.rule.make(ruleSettings{
+		Layout: l.layout, loss: l.set.loss, eta: l.set.eta, ridge: l.set.ridge, penalised: l.config.Intercept == "penalised",
+		startSum: l.config.Start, l1: l.config.L1, proximal: l.config.Adapt && k == 1, unscaledNoise: l.set.noiseKind != square,
+	})
+	l.table, l.snapshot = model.NewTable(width), nil
+	l.bias = make([]float64, width)
+	l.rule.start(l.bias)
+	l.bias[model.StatCount] = 1
+	noises, strength := make([]loss.Noise, len(l.levels)), make([]float64, len(l.levels))
+	for v := range l.levels {
+		lv := &l.levels[v]
+		lv.sumsq = make([]float64, k)
+		noises[v], strength[v] = lv.noise, lv.strength
+	}
+	if noises = l.config.learned(noises); l.groups != nil {
+		l.groups = l.groups.Widen(l.schema, noises, k)
+	} else {
+		l.groups = rows.NewGroups(l.schema, noises, k, l.set.curves)
+	}
+	e := &l.now
+	e.step = rows.NewStep(strength, k)
+	e.scores = make([]float64, k)
+	for _, p := range []*[]float64{&e.lag, &e.q, &e.averageQ, &e.coefficient, &e.moved, &e.value} {
+		*p = make([]float64, l.n)
+	}
+}
+
+// parts returns how many parts a row has that hold a value for each level and output.
+func (l *bank) parts() int {
+	parts := l.set.rule.parts
+	if l.refresh.size > 0 {
 		parts++
 		if l.refresh.sliding() {
 			parts++
 		}
 	}
-	width := rows.FirstPart + parts*l.n
-	if width*8 > 1<<18 {
-		return nil, fmt.Errorf("learner: max_classes = %d with %d noise levels: a feature's row would be larger than 256 KB; set fewer classes or one noise", s.MaxClasses, len(set.noises))
-	}
-	l.rule = set.rule.make(ruleSettings{
-		Layout: l.layout, loss: set.loss, eta: set.eta, ridge: set.ridge, penalised: c.Intercept == "penalised",
-		startSum: c.Start, l1: c.L1, proximal: c.Adapt && l.k == 1, unscaledNoise: set.noiseKind != square,
-	})
-	l.table = model.NewTable(width)
-	var strength []float64
-	for _, n := range set.noises {
-		c0, c1, c2 := n.Coefficients()
-		l.levels = append(l.levels, level{
-			noise: n, strength: c0 + c1 + c2,
-			sumsq:      make([]float64, l.k),
-			average:    newAverage(c.Average),
-			adaptation: newAdaptation(c.Adapt && c.Average > 0),
-		})
-		strength = append(strength, c0+c1+c2)
-	}
-	e := &l.now
-	e.step = rows.NewStep(strength, l.k)
-	e.scores = make([]float64, l.k)
-	for _, p := range []*[]float64{&e.lag, &e.q, &e.averageQ, &e.coefficient, &e.moved, &e.value} {
-		*p = make([]float64, l.n)
-	}
-	l.groups = rows.NewGroups(s, c.learned(set.noises), l.k, set.curves)
-	l.masked = newMasked(l.n)
-	first := set.missingRule
-	if set.numbers && first == model.MissingAuto {
-		first = model.MissingAsIs // until there is evidence
-	}
-	l.missing = newMissing(first, s.Known, len(l.levels), l.k)
-	l.filling.grouping = model.NewGrouping(s)
-	l.fade.growth = 1
-	l.calibration, l.likelihood = newCalibration(), c.likelihood(set, l.k)
-	switch {
-	case set.numbers:
-		l.watch.Measures.Numbers = &watch.Numbers{Loss: set.loss}
-	case l.k == 1:
+	return parts
+}
+
+// setAnswerOutputs makes what depends on the number of outputs.
+func (l *Learner) setAnswerOutputs() {
+	m := &l.missing.event
+	m.base, m.part, m.out = make([]float64, l.k), make([]float64, l.k), make([]float64, l.k)
+	l.masked, l.deleting.out = newMasked(l.n), nil
+	l.calibration, l.likelihood = newCalibration(), l.config.likelihood(l.set, l.k)
+	l.watch.Measures.Binary = nil
+	if l.k == 1 && !l.set.numbers {
 		l.watch.Measures.Binary = &measure.Binary{}
 	}
-	l.chosen = l.natural()
-	l.bias = make([]float64, width)
-	l.rule.start(l.bias)
-	l.bias[model.StatCount] = 1
-	if l.k == 1 {
-		l.active = 1
-	} else {
-		for k := range l.k {
-			l.setIntercept(k, unseenIntercept)
+}
+
+// widen gives the bank so many outputs, for classes that nobody has named. Nothing begins
+// anew: the outputs that there are keep all that they have learned. Where one has decided
+// between two classes, it becomes that of the second, and its negation that of the first.
+func (l *bank) widen(outputs int) {
+	was := *l
+	sumsq := make([][]float64, len(l.levels))
+	for v := range l.levels {
+		sumsq[v] = l.levels[v].sumsq
+	}
+	l.setOutputs(outputs)
+	for slot := range was.table.Len() {
+		column, row := was.table.Column(slot)
+		l.widenRow(l.table.Touch(column), row, &was)
+	}
+	l.widenRow(l.bias, was.bias, &was)
+	for v := range l.levels {
+		to, from := l.levels[v].sumsq, sumsq[v]
+		if copy(to, from); was.k == 1 {
+			to[1] = from[0]
 		}
 	}
-	return l, nil
+	l.active = max(l.active, 2)
+	for k := l.active; k < l.k; k++ {
+		l.setIntercept(k, unseenIntercept)
+	}
+	l.wrote()
+}
+
+// widenRow fills a row from one with the outputs that there were.
+func (l *bank) widenRow(to, from []float64, was *bank) {
+	l.rule.start(to)
+	copy(to[:rows.FirstPart], from[:rows.FirstPart])
+	for part := range l.parts() {
+		// The parts that do not change their sign with the weights: sums of squares.
+		even := part == 1 || l.refresh.size > 0 && part == l.layout.Refresh
+		x, y := l.layout.Part(to, part), was.layout.Part(from, part)
+		for v := range l.levels {
+			x, y := x[v*l.k:], y[v*was.k:(v+1)*was.k]
+			if copy(x, y); was.k > 1 {
+				continue
+			}
+			if x[1] = y[0]; !even {
+				x[0] = -y[0]
+			}
+		}
+	}
 }
 
 // Config returns the Learner's settings, of which its caller must change nothing.
@@ -278,7 +367,10 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 	if e.Weight == 0 {
 		return l.Score(e, l.now.scores)
 	}
-	l.grow(e)
+	k := l.k
+	if l.grow(e); l.k > k {
+		l.setAnswerOutputs()
+	}
 	l.events++
 	l.age(e.Time)
 	l.lack(e)
@@ -302,7 +394,7 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 		told := l.now.scores
 		if earlier != nil {
 			l.assess(told, e, fresh)
-			told = earlier
+			told = l.widened(earlier)
 		}
 		l.measure(told, e.Label, e.Weight)
 		if l.missing.event.lack.Some() && !l.shared() {
@@ -333,6 +425,25 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 	l.collect(e, weight)
 	return l.now.scores
 }
+
+// widened returns the scores of an event from before there were as many classes as now.
+func (l *answering) widened(scores []float64) []float64 {
+	if len(scores) == l.k {
+		return scores
+	}
+	out := slices.Clone(scores)
+	if len(out) == 1 {
+		out = []float64{-scores[0], scores[0]}
+	}
+	for len(out) < l.k {
+		out = append(out, unseenIntercept)
+	}
+	return out
+}
+
+// Outputs returns how many scores an event has now: one of two classes or of a number, else one
+// for each class that has come or that the Schema names.
+func (l *Learner) Outputs() int { return l.k }
 
 // Prefetch says that an event is about to be learned: its features are fetched from
 // memory while the one before it is being learned. It changes nothing.
@@ -393,6 +504,9 @@ func (l *bank) grow(e *blankout.Example) {
 		l.growFields()
 	}
 	l.weighClass(e.Label)
+	if e.Label >= max(l.k, 2) {
+		l.widen(e.Label + 1)
+	}
 	for l.k > 1 && e.Label >= l.active {
 		// Everything before was an event of another class: start from there.
 		l.setIntercept(l.active, -math.Log(float64(l.steps+1)))

@@ -252,6 +252,9 @@ func (l *answering) assess(scores []float64, e *blankout.Example, p *measure.Cla
 	p.Add(l.predict(scores) == e.Label, e.Weight, l.logLoss(scores, e.Label), 1)
 }
 
+// Predict returns the class that an event of these scores counts as.
+func (l *Learner) Predict(scores []float64) int { return l.predict(scores) }
+
 // logLoss is minus the logarithm of the probability that scores give a class.
 func (l *answering) logLoss(scores []float64, label int) float64 {
 	if l.k == 1 {

@@ -42,7 +42,7 @@ type lacking struct {
 	base, part, out []float64
 }
 
-func newMissing(rule model.MissingRule, known bool, levels, outputs int) missing {
+func newMissing(rule model.MissingRule, known bool, levels int) missing {
 	rules := model.DefaultMissingRules()
 	m := model.NewMissing(rules, rules, nil, nil, nil).Forced(rule)
 	m.Known = known
@@ -52,7 +52,7 @@ func newMissing(rule model.MissingRule, known bool, levels, outputs int) missing
 		kinds:   model.FieldUse{Memory: usualMemory},
 		columns: model.ColumnUse{Memory: usualMemory},
 		answers: newAnswerChoices(levels),
-		event:   lacking{scale: 1, base: make([]float64, outputs), part: make([]float64, outputs), out: make([]float64, outputs)},
+		event:   lacking{scale: 1},
 	}
 }
 

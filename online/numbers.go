@@ -22,7 +22,7 @@ type NumbersError struct {
 
 func (e *NumbersError) Error() string {
 	return fmt.Sprintf("loss %s: the labels are numbers (%s), and it is for classes: learn numbers with loss squared, absolute, quantile:T, huber:D or poisson; "+
-		"if they are classes, name them (record.classes) or set the loss to logistic", e.Loss, e.Labels)
+		"if they are classes, name them (record.classes), or set the loss to logistic where they are whole numbers", e.Loss, e.Labels)
 }
 
 // targetMismatch says that a loss and a Schema disagree about what labels are.
@@ -42,31 +42,32 @@ func ofNumbers(l loss.Loss) bool { return l == loss.Loss(loss.Quadratic{}) }
 // for a label than those that were taken for classes, which nobody has named. Later
 // events cannot be what the stream is about. The events are the first n of b.
 func (l *Learner) CheckNumbers(b *blankout.Batch, n int) error {
-	if l.events >= watch.WarnAfter || !ofNumbers(l.set.loss) {
+	if l.events >= watch.WarnAfter {
 		return nil
 	}
 	classes := b.Schema.Classes
 	for i := range b.Examples[:n] {
-		if r := b.Examples[i].Refused; r != nil && r.Reason == blankout.ReasonLabel && AreNumbers(classes) {
+		if r := b.Examples[i].Refused; ofNumbers(l.set.loss) && r != nil && r.Reason == blankout.ReasonLabel && AreNumbers(classes) {
 			return &NumbersError{l.config.Loss, watch.FirstBytes(r.Detail, watch.MaxFirst)}
 		}
 	}
 	return CheckLabels(l.config.Loss, classes)
 }
 
-// maxNumberClasses is how many classes of whole numbers, such as digits, are
-// taken for classes although nobody named them.
+// maxNumberClasses is how many whole numbers, such as digits, are taken for classes under a loss
+// that is also one of numbers, although nobody named them.
 const maxNumberClasses = 20
 
 // CheckLabels returns a *NumbersError if labels that nobody has named as classes look
-// like numbers to predict, under a loss that is also one of numbers.
+// like numbers to predict: some of more than two are no whole numbers or, under a loss that is
+// also one of numbers, there are many.
 func CheckLabels(lossName string, labels []string) error {
 	l, err := loss.Parse(lossName)
-	if err != nil || !ofNumbers(l) || len(labels) <= 2 || !AreNumbers(labels) {
+	if err != nil || loss.LabelsOf(lossName) != loss.Sign || len(labels) <= 2 || !AreNumbers(labels) {
 		return nil
 	}
 	whole := !slices.ContainsFunc(labels, func(s string) bool { x, _ := strconv.ParseFloat(s, 64); return x != math.Trunc(x) })
-	if whole && len(labels) <= maxNumberClasses {
+	if whole && (len(labels) <= maxNumberClasses || !ofNumbers(l)) {
 		return nil
 	}
 	return &NumbersError{lossName, fmt.Sprintf("%d different ones among the first examples, such as %s and %s", len(labels), labels[0], labels[1])}

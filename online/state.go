@@ -316,7 +316,11 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 		return nil, fmt.Errorf("restoring the learner: %w: this is a model, not a checkpoint", err)
 	}
 	m.Schema.Closed = 0
-	l, err := New(c, m.Schema)
+	set, err := c.parse()
+	if err != nil {
+		return nil, fmt.Errorf("learner: %w", err)
+	}
+	l, err := newLearner(c, set, m.Schema, m.Outputs)
 	if err != nil {
 		return nil, err
 	}

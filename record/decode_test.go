@@ -181,6 +181,7 @@ func TestDecode(t *testing.T) {
 		}},
 	} {
 		c := DefaultConfig()
+		c.MaxClasses = 2
 		c.Format = test.name
 		test.change(&c)
 		s := c.Schema()

@@ -134,6 +134,9 @@ type Config struct {
 	KeepValue bool `toml:"-"`
 }
 
+// DefaultMaxClasses is how many classes are found where none are named.
+const DefaultMaxClasses = 100
+
 // DefaultConfig returns the defaults: JSON whose field "label" is the class.
 func DefaultConfig() Config {
 	return Config{
@@ -141,7 +144,7 @@ func DefaultConfig() Config {
 		Ngrams:         1,
 		Bits:           22,
 		NumericIndices: true,
-		MaxClasses:     2,
+		MaxClasses:     DefaultMaxClasses,
 		NaN:            nanMissing,
 		MaxNames:       1 << 16,
 		MaxFeatures:    100_000,

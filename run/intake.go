@@ -408,6 +408,9 @@ func (in *Intake) tryFlush(ctx context.Context) error {
 func (in *Intake) Counts() Counts {
 	c := in.counts
 	c.RefusedBy, c.DeadLetters = maps.Collect(maps.All(c.RefusedBy)), maps.Collect(maps.All(c.DeadLetters)) // not nil
+	if in.Learner.Outputs() == 1 {
+		return c // of two classes the Learner's own measures have it
+	}
 	for _, row := range in.confusion {
 		c.Confusion = append(c.Confusion, slices.Clone(row))
 	}

@@ -37,7 +37,7 @@ func (in *Intake) join(b *blankout.Batch, e *blankout.Example) error {
 	if b.Labels {
 		outcome, w, err = j.Label(e)
 	} else {
-		in.scores = in.Learner.Score(e, slices.Grow(in.scores[:0], in.Learner.Schema().Outputs()))
+		in.scores = in.Learner.Score(e, slices.Grow(in.scores[:0], in.Learner.Outputs()))
 		outcome, w, err = j.Event(e, b.Partition, in.scores)
 	}
 	if err != nil {

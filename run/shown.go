@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"blankout"
-	"blankout/model"
+	"blankout/loss"
 	"blankout/online/watch"
 )
 
@@ -55,19 +55,21 @@ func withSample(list []Sample, s Sample) []Sample {
 }
 
 // confuse counts an event by its class and the one that its scores said before it was
-// learned. With two classes the Learner's own measures have it.
+// learned.
 func (in *Intake) confuse(e *blankout.Example, scores []float64) {
-	classes := min(in.Learner.Schema().Outputs(), shownClasses)
-	if e.Label < 0 || e.Label >= classes || classes < 2 || len(scores) < 2 {
+	classes := min(max(in.Learner.Outputs(), 2), shownClasses)
+	if e.Label < 0 || e.Label >= classes || in.Learner.Schema().Target != loss.Sign || len(scores) == 0 {
 		return
 	}
-	if in.confusion == nil {
-		in.confusion = make([][]float64, classes)
-		for k := range in.confusion {
-			in.confusion[k] = make([]float64, classes)
+	for len(in.confusion) < classes {
+		in.confusion = append(in.confusion, nil)
+	}
+	for k, row := range in.confusion {
+		if len(row) < classes {
+			in.confusion[k] = append(row, make([]float64, classes-len(row))...)
 		}
 	}
-	if predicted := model.Predict(scores); predicted < classes {
+	if predicted := in.Learner.Predict(scores); predicted < classes {
 		in.confusion[e.Label][predicted] += e.Weight
 	}
 }

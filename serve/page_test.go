@@ -227,6 +227,7 @@ func TestWarningsInBrowser(t *testing.T) {
 		fmt.Fprintf(&lines, `{"label":"%d","x":%d}`+"\n", i%2, i%3)
 	}
 	runner, service := runnerOver(t, lines.Bytes())
+	runner.Schema.MaxClasses = 2
 	var err error
 	if service.Reports, _, err = serve.OpenReports("", 10); err != nil {
 		t.Fatal(err)

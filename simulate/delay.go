@@ -143,7 +143,7 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *blankout.Schema, e
 			l.Learn(e)
 			continue
 		}
-		scores := l.Score(e, make([]float64, 0, s.Outputs()))
+		scores := l.Score(e, make([]float64, 0, l.Outputs()))
 		bin := i * bins / len(events)
 		weight[bin] += e.Weight
 		head.Threshold = l.Threshold()

@@ -28,6 +28,7 @@ import (
 	"blankout/client"
 	"blankout/config"
 	"blankout/group"
+	"blankout/record"
 	"blankout/run"
 	"blankout/serve"
 	"blankout/stream"
@@ -35,6 +36,9 @@ import (
 
 // newMember returns the member that a configuration describes.
 func newMember(c *config.Config, log *slog.Logger) *group.Member {
+	if len(c.Record.Classes) == 0 && c.Record.MaxClasses == record.DefaultMaxClasses {
+		c.Record.MaxClasses = 2 // members cannot grow at the same event
+	}
 	return &group.Member{
 		Config: c.Group, Kafka: c.Kafka.ConsumerConfig, Learner: c.Learner, Schema: c.Record.Schema, Log: log,
 		Settings: config.Fingerprint(c.Learner, c.Record, c.Validate.Config), Validator: newValidator(c, "", log),

@@ -100,6 +100,14 @@ func NewGroups(s *blankout.Schema, noises []loss.Noise, outputs int, curves bool
 	return g
 }
 
+// Widen returns the sums for so many outputs, of the groups that g has met and with the rates
+// that they have.
+func (g *Groups) Widen(s *blankout.Schema, noises []loss.Noise, outputs int) *Groups {
+	wide := NewGroups(s, noises, outputs, true)
+	wide.grouping, wide.byGroup = g.grouping, g.byGroup
+	return wide
+}
+
 // SetRates takes up other rates of groups that have their own.
 func (g *Groups) SetRates(n loss.GroupDropout) {
 	if g.byGroup != nil {

@@ -158,7 +158,7 @@ func (m *Members) Run(ctx context.Context, c online.Config, s *blankout.Schema, 
 		w.Members = &own
 	}
 	for _, f := range []**group.Fold{&w.fold, &w.replica} {
-		l, err := online.New(c.Shared(), s)
+		l, err := online.NewShared(c, s)
 		if err != nil {
 			return nil, err
 		}

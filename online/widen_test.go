@@ -1,0 +1,139 @@
+package online
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"blankout"
+	"blankout/measure"
+)
+
+// grownClasses are settings under which classes may come as they like.
+func grownClasses() map[string]Config {
+	all := map[string]Config{}
+	for _, r := range rules {
+		c := DefaultConfig()
+		c.Rule, c.Noise = r.name, "dropout:0.3"
+		switch r.name {
+		case "arow":
+			c.Loss, c.Noise = "hinge", "none"
+		case "irls":
+			c.Refresh = 20
+		case "adagrad":
+			c.Refresh, c.RefreshWindow = 20, 60
+		}
+		all[r.name] = c
+	}
+	bank, groups, scaled := DefaultConfig(), DefaultConfig(), DefaultConfig()
+	groups.Noise, groups.Curves = "dropout:0.1+group:0.3", 4
+	scaled.Noise, scaled.HalfLife, scaled.OnDrift = "gaussian:0.1", 300, "forget"
+	all["bank"], all["groups and curves"], all["gaussian"] = bank, groups, scaled
+	return all
+}
+
+// Where a third class comes, what two classes have taught stays: the output of the second
+// scores as the only one did, and that of the first as its negation.
+func TestWiden(t *testing.T) {
+	for name, c := range grownClasses() {
+		l, s := sensorLearner(t, c), newSensors(5)
+		l.schema.MaxClasses, l.schema.Classes = 100, []string{"no", "yes", "c", "d", "e", "f", "g"}
+		s.lost, s.absent = 0.3, true // so that its presence counts
+		s.feed(l, 1500)
+		e := s.next()
+		f := l.Score(e, make([]float64, l.Outputs()))[0]
+		l.grow(&blankout.Example{Label: 3})
+		l.setAnswerOutputs()
+		got := l.Score(e, make([]float64, l.Outputs()))
+		if len(got) != 4 || got[0] != -f || got[1] != f {
+			t.Errorf("%s: %v after growing, %v before", name, got, f)
+		}
+		if l.active != 4 {
+			t.Errorf("%s: %d outputs in use", name, l.active)
+		}
+		for range 40 {
+			e := s.next()
+			e.Label = int(s.n % 4)
+			l.Learn(e)
+		}
+		again := slices.Clone(l.Score(e, make([]float64, 4)))
+		l.grow(&blankout.Example{Label: 6})
+		l.setAnswerOutputs()
+		if got := l.Score(e, make([]float64, 7)); !slices.Equal(got[:4], again) {
+			t.Errorf("%s: %v after growing from four classes, %v before", name, got, again)
+		}
+	}
+}
+
+// A Learner that is stopped and restored goes on to the same bytes, whether its classes come
+// before or after.
+func TestWidenRestart(t *testing.T) {
+	for name, c := range grownClasses() {
+		learn := func(l *Learner, from, to int) {
+			s := newSensors(6)
+			s.lost, s.absent = 0.3, true
+			for i := range to {
+				e := s.next()
+				switch {
+				case i >= 1400:
+					e.Label = i % 5
+				case i >= 400:
+					e.Label = i % 3
+				}
+				if i >= from {
+					l.Learn(e)
+				}
+			}
+		}
+		for _, stop := range []int{300, 401, 1399, 1450} {
+			whole, parts := sensorLearner(t, c), sensorLearner(t, c)
+			for _, l := range []*Learner{whole, parts} {
+				l.schema.MaxClasses, l.schema.Classes = 100, []string{"no", "yes", "c", "d", "e"}
+			}
+			learn(whole, 0, 1600)
+			learn(parts, 0, stop)
+			blocks, err := parts.Blocks()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if parts, err = Restore(c, blocks); err != nil {
+				t.Fatal(name, stop, err)
+			}
+			learn(parts, stop, 1600)
+			want, err := whole.Blocks()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := parts.Blocks()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range want {
+				if !bytes.Equal(got[i].Data, want[i].Data) {
+					t.Errorf("%s: stopped at %d, block %s differs", name, stop, want[i].Name)
+				}
+			}
+		}
+	}
+}
+
+// An event that was scored when there were two classes is measured by what it was told, a
+// third class included.
+func TestWidenLater(t *testing.T) {
+	l, s := sensorLearner(t, DefaultConfig()), newSensors(7)
+	l.schema.MaxClasses, l.schema.Classes = 100, []string{"no", "yes", "c", "d", "e", "f", "g"}
+	s.feed(l, 500)
+	e := s.next()
+	told := slices.Clone(l.Score(e, make([]float64, 1)))
+	before := l.Metrics().Total
+	e.Label = 2
+	var fresh measure.Classes
+	l.LearnLater(e, told, &fresh)
+	after := l.Metrics()
+	if after.Total.Wrong != before.Wrong+1 || len(after.Classes) != 3 || after.Binary != nil {
+		t.Errorf("%+v", after)
+	}
+	if wide := l.widened(told); len(wide) != 3 || wide[0] != -told[0] || wide[1] != told[0] || wide[2] != unseenIntercept {
+		t.Errorf("%v of %v", wide, told)
+	}
+}
