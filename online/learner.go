@@ -1,11 +1,3 @@
-// Package online learns a linear classifier event by event under feature noise
-// that is integrated out: each event is scored first (progressive validation),
-// then learned from.
-//
-// A [Learner] is single-threaded and does no I/O. What it scores, measures and
-// publishes is an average of its recent iterates. One file holds one update
-// rule; the state, and how it is saved, is in state.go; a [Runner] keeps a
-// Learner and its place in a stream together.
 package online
 
 import (
