@@ -21,6 +21,7 @@ import (
 
 // endless is a Source that has the same events again and again.
 type endless struct {
+	schema  *blankout.Schema
 	decoder record.Decoder
 	values  [][]byte
 	next    int64
@@ -31,7 +32,7 @@ func (s *endless) Next(ctx context.Context, b *blankout.Batch) error {
 	if len(b.Examples) == 0 {
 		b.Examples = make([]blankout.Example, batch)
 	}
-	b.Topic = "endless"
+	b.Topic, b.Schema = "endless", s.schema
 	for i := range b.Examples {
 		if err := s.decoder.Decode(ctx, record.Record{Value: s.values[int(s.next)%len(s.values)], Offset: s.next}, &b.Examples[i]); err != nil {
 			return err
@@ -61,7 +62,7 @@ func benchmarkPredict(b *testing.B, learning bool, clients int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	source := &endless{decoder: decoder}
+	source := &endless{schema: schema, decoder: decoder}
 	for i := range 10_000 {
 		var words strings.Builder
 		for j := range 20 {
@@ -88,7 +89,11 @@ func benchmarkPredict(b *testing.B, learning bool, clients int) {
 		done <- nil
 	}
 	for r.Published() == nil || r.Published().Events == 0 {
-		time.Sleep(10 * time.Millisecond)
+		select {
+		case err := <-done:
+			b.Fatalf("nothing was published: %v", err)
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 	url := start(b, serve.DefaultConfig(), serve.Service{Status: r.Status, Model: serve.Latest(r.Published, recordConfig)})
 	transport := &http.Transport{MaxIdleConnsPerHost: clients}
