@@ -61,12 +61,6 @@ func (a *average) restart() { a.taken = 0 }
 func (a *average) state(c *coder.Coder) {
 	c.Float(&a.coefficient)
 	c.Uint(&a.taken)
-	a.began(*a)
-}
-
-// began makes a go on where another one is.
-func (a *average) began(other average) {
-	a.coefficient, a.taken = other.coefficient, other.taken
 	if a.coefficient != 0 {
 		a.inverse = 1 / a.coefficient
 	}

@@ -118,7 +118,5 @@ func (f *fade) tick(time, step int64) (passed int64) {
 
 func (f *fade) clock(c *coder.Coder) {
 	c.Int64(&f.lastTime)
-	if c.Version > 3 {
-		c.Int64(&f.odd)
-	}
+	c.Int64(&f.odd)
 }

@@ -97,9 +97,7 @@ type level struct {
 
 func (lv *level) state(c *coder.Coder) {
 	c.Floats(&lv.sumsq)
-	if c.Version > 3 {
-		lv.average.state(c)
-	}
+	lv.average.state(c)
 	lv.adaptation.state(c)
 	lv.forecast.state(c)
 }

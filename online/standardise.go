@@ -488,10 +488,6 @@ func (d *denseFinder) demote(l *bank, row []float64, seen uint64) {
 func (d *denseFinder) state(c *coder.Coder) {
 	c.Uint(&d.events)
 	c.Uint32s(&d.candidates)
-	if c.Version > 3 {
-		c.Floats(&d.moments)
-	} else {
-		d.candidates = nil
-	}
+	c.Floats(&d.moments)
 	c.Uints(&d.seen)
 }

@@ -233,9 +233,8 @@ func (l *Learner) Level() float64 {
 	return 0
 }
 
-// stateVersion counts the layouts of the block "learner", oldestVersion is the first
-// that this program goes on from. No number is ever used again.
-const stateVersion, oldestVersion = 4, 3
+// stateVersion counts the layouts of the block "learner". No number is ever used again.
+const stateVersion = 4
 
 // encode writes the block "learner".
 func (l *Learner) encode() []byte {
@@ -256,12 +255,6 @@ func (l *Learner) state(c *coder.Coder) {
 	c.Uint(&l.steps)
 	c.Uint(&l.period)
 	c.Int(&l.active)
-	if c.Version < 4 { // the levels had one average
-		l.levels[0].average.state(c)
-		for v := range l.levels {
-			l.levels[v].average.began(l.levels[0].average)
-		}
-	}
 	c.Floats(&l.bias)
 	c.Int(&l.chosen)
 	for v := range l.levels {
@@ -277,17 +270,13 @@ func (l *Learner) state(c *coder.Coder) {
 	l.calibration.state(c)
 	l.watch.Drift.State(c)
 	l.fade.clock(c)
-	if c.Version > 3 {
-		l.scaling.recent.state(c)
-	}
+	l.scaling.recent.state(c)
 	l.refresh.window.state(c)
 	c.Uint(&l.refresh.failures)
 	l.watch.State(c)
-	if c.Version > 3 {
-		l.missing.state(c)
-		l.watch.Prior.State(c)
-		l.watch.Health.State(c)
-	}
+	l.missing.state(c)
+	l.watch.Prior.State(c)
+	l.watch.Health.State(c)
 	if l.set.curves || l.presence() {
 		bent := uint64(0)
 		if l.scaling.bent {
@@ -326,9 +315,9 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	}
 	d := coder.Read(data)
 	switch d.Version = d.Uint32(); {
-	case d.Version < oldestVersion:
-		return nil, fmt.Errorf("restoring the learner: block learner has version %d, and this program goes on from versions %d to %d only: start afresh with --reset, "+
-			"which sets the checkpoints aside; predict and the other readers of models still take them", d.Version, oldestVersion, stateVersion)
+	case d.Version < stateVersion:
+		return nil, fmt.Errorf("restoring the learner: block learner has version %d, and this program goes on from version %d only: start afresh with --reset, "+
+			"which sets the checkpoints aside; predict and the other readers of models still take them", d.Version, stateVersion)
 	case d.Version > stateVersion:
 		return nil, fmt.Errorf("restoring the learner: block learner has version %d, which a newer program has written; this one reads up to %d", d.Version, stateVersion)
 	}
@@ -337,9 +326,6 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 		return nil, fmt.Errorf("restoring the learner: %w", err)
 	}
 	now, width := l.Fingerprint(), len(l.bias)
-	if _, ok := was["refresh"]; !ok {
-		was["refresh"] = now["refresh"] // an older file does not say; its rows have room for one, or none
-	}
 	was["missing"] = now["missing"]              // no weight depends on it
 	l.config.Presence = valueOf(was, "presence") // as it was when the learner began
 	now["presence"], was["presence"] = l.config.Presence, l.config.Presence
@@ -351,15 +337,13 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	if l.labelled() >= positiveAfter {
 		l.positive = m.Positive
 	}
-	if d.Version > 3 {
-		refused, err := blankout.FindBlock(blocks, "refused")
-		if err != nil {
-			return nil, fmt.Errorf("restoring the learner: %w", err)
-		}
-		r := coder.Read(refused)
-		if l.watch.Refused.State(r); !r.Done() {
-			return nil, fmt.Errorf("restoring the learner: block refused: %d bytes do not fit its format", len(refused))
-		}
+	refused, err := blankout.FindBlock(blocks, "refused")
+	if err != nil {
+		return nil, fmt.Errorf("restoring the learner: %w", err)
+	}
+	r := coder.Read(refused)
+	if l.watch.Refused.State(r); !r.Done() {
+		return nil, fmt.Errorf("restoring the learner: block refused: %d bytes do not fit its format", len(refused))
 	}
 	switch {
 	case m.Rows.Width() != width:

@@ -115,9 +115,8 @@ func formatScores(t *testing.T, path string) (scores [][]float64) {
 }
 
 // Files of every format version that was ever written stay readable, score as
-// they did, and a checkpoint is gone on with: of the learner's state this version and
-// the one before, checkpoint-3. States of versions 1 and 2, which no program in use
-// writes, and files of a newer format are refused with a message that says so.
+// they did, and a checkpoint is gone on with. States of versions 1 to 3, which no program in
+// use writes, and files of a newer format are refused with a message that says so.
 func TestFormats(t *testing.T) {
 	current := filepath.Join("testdata", "format1")
 	if *updateFormat {
@@ -160,7 +159,7 @@ func TestFormats(t *testing.T) {
 		}
 		for _, path := range checkpoints {
 			switch filepath.Base(path) {
-			case "checkpoint-1.blankout", "checkpoint-2.blankout":
+			case "checkpoint-1.blankout", "checkpoint-2.blankout", "checkpoint-3.blankout":
 				refuseState(t, path)
 			default:
 				goOn(t, path)
@@ -185,7 +184,7 @@ func refuseState(t *testing.T, path string) {
 	}
 	config := online.DefaultConfig()
 	config.Refresh = 100
-	if _, err = run.Resume(config, record.DefaultConfig().Settings(), file.Blocks); err == nil || !strings.Contains(err.Error(), "goes on from versions 3 to 4 only: start afresh with --reset") {
+	if _, err = run.Resume(config, record.DefaultConfig().Settings(), file.Blocks); err == nil || !strings.Contains(err.Error(), "goes on from version 4 only: start afresh with --reset") {
 		t.Errorf("%s: %v", path, err)
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// testdata/version3 holds a configuration, events, and the checkpoint that the
-// program at commit 2f24acf, whose state has version 3, made of the first 80 of
-// them: blankout run -f blankout.toml -d events.jsonl --max-events 80. It is gone on
+// testdata/version4 holds a configuration, events, and the checkpoint that the
+// program at commit 91b06d8 made of the first 80 of them: blankout run -f blankout.toml -d events.jsonl --max-events 80. It is gone on
 // with, and where a setting is another one the start says which, and what helps.
 func TestOldCheckpoint(t *testing.T) {
-	source, err := filepath.Abs("testdata/version3")
+	const oldLogLoss = 0.4879717511967964 // that program's own, after all of them
+	source, err := filepath.Abs("testdata/version4")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,9 +42,10 @@ func TestOldCheckpoint(t *testing.T) {
 	var got struct {
 		Events  uint64
 		Refused uint64
-		Total   uint64 `json:"total_events"`
+		Total   uint64  `json:"total_events"`
+		LogLoss float64 `json:"progressive_log_loss"`
 	}
-	if err := json.Unmarshal([]byte(out), &got); code != 0 || err != nil || got.Events != 40 || got.Refused != 1 || got.Total != 120 {
+	if err := json.Unmarshal([]byte(out), &got); code != 0 || err != nil || got.Events != 40 || got.Refused != 1 || got.Total != 120 || got.LogLoss != oldLogLoss {
 		t.Errorf("gone on with: exit code %d, %v, %+v\n%s", code, err, got, log)
 	}
 	code, out, log = blankout("inspect", "--json", filepath.Join("checkpoints", "checkpoint-000000000001.blankout"))

@@ -68,9 +68,6 @@ func (w *Watch) Merge(base, now *Watch) (labelled uint64) {
 func (w *Watch) State(c *coder.Coder) {
 	m := &w.Measures
 	c.Uint(&m.Unlabelled)
-	if c.Version < 4 {
-		c.Uint(&w.Refused.Count)
-	}
 	c.Uint(&w.Suspects.Count)
 	c.Uints(&m.Classes)
 	c.Each(m.Total.Sums()...)
