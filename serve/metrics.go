@@ -54,7 +54,7 @@ type view struct {
 	registry   *registry.Client      // nil if records need no schemas
 	model      *client.Model         // that readers get, nil before the first
 	predicting *predict.Stats        // nil if no topic is scored
-	places     []destinationView           // of snapshots
+	places     []destinationView     // of snapshots
 	requests   requests              // for predictions
 	sent       requests              // for the model
 	open       float64               // HTTP connections
