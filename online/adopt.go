@@ -43,7 +43,7 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Exampl
 		for j := range w {
 			w[j] = weight(j/l.k, j%l.k)
 		}
-		l.rule.start(row)
+		l.rule.Start(row)
 		if l.refresh.sliding() {
 			copy(l.layout.Centre(row), w)
 		}

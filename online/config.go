@@ -15,6 +15,7 @@ import (
 	"blankout"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/rules"
 )
 
 // Config is what a Learner is made from, the section [learner] of the configuration.
@@ -48,7 +49,7 @@ type Config struct {
 	// C is the weight of the losses against the ridge in the batch objective
 	// |w|^2 + kappa sum loss (loss.Cost); +Inf is no ridge.
 	C float64 `toml:"c"`
-	// Rule is a name of the table in rule.go.
+	// Rule is a name of rules.Table.
 	Rule         string  `toml:"rule"`
 	Marginalised bool    `toml:"-" fixed:"marginalised"`
 	Eta          float64 `toml:"eta"`
@@ -129,7 +130,7 @@ type settings struct {
 	noises      []loss.Noise // of the levels
 	noiseKind   noiseKind
 	observed    bool // the noise's rates are those at which groups are missing
-	rule        ruleEntry
+	rule        rules.Entry
 	standardise model.Standardise
 	bends       bool // numbers may have curves
 	curves      bool // numbers of some or all fields have
@@ -162,11 +163,11 @@ func (c Config) parse() (settings, error) {
 	if err := s.parseNoise(c); err != nil {
 		return s, err
 	}
-	i := slices.IndexFunc(rules, func(r ruleEntry) bool { return r.name == c.Rule })
+	i := slices.IndexFunc(rules.Table, func(r rules.Entry) bool { return r.Name == c.Rule })
 	if i < 0 {
-		return s, blankout.KeyErrorf("rule", "rule %q: want one of %s", c.Rule, strings.Join(Rules(), ", "))
+		return s, blankout.KeyErrorf("rule", "rule %q: want one of %s", c.Rule, strings.Join(rules.Names(), ", "))
 	}
-	s.rule = rules[i]
+	s.rule = rules.Table[i]
 	if s.standardise, err = model.ParseStandardise(c.Standardise); err != nil {
 		return s, &blankout.KeyError{Key: "standardise", Err: err}
 	}
@@ -197,12 +198,12 @@ func (c Config) parse() (settings, error) {
 		return s, blankout.KeyErrorf("eta", "eta = %v: must lie in %v to %v, or be 0 for the rule's own", c.Eta, leastEta, mostEta)
 	}
 	if s.eta = c.Eta; s.eta == 0 {
-		s.eta = s.rule.eta
+		s.eta = s.rule.Eta
 	}
 	if !(c.Start >= 0) || math.IsInf(c.Start, 0) {
 		return s, blankout.KeyErrorf("start", "start = %v: must be a number, at least 0", c.Start)
 	}
-	if s.firstRidge = s.ridge; s.rule.ridges && math.Sqrt(c.Start) >= (1-1e-9)*s.eta*s.ridge {
+	if s.firstRidge = s.ridge; s.rule.Ridges && math.Sqrt(c.Start) >= (1-1e-9)*s.eta*s.ridge {
 		s.firstRidge = 0
 	}
 	if !slices.Contains([]string{"free", "penalised", "none"}, c.Intercept) {
@@ -224,14 +225,14 @@ func (c Config) parse() (settings, error) {
 	if s.loss.Facts().Falls && c.Rule == "dropout-descent" {
 		return s, blankout.KeyErrorf("rule", "rule dropout-descent: loss %s gives no curvature for its metric; set rule = \"adagrad\"", c.Loss)
 	}
-	if c.Alpha > 0 && !s.rule.sums {
+	if c.Alpha > 0 && !s.rule.Sums {
 		return s, blankout.KeyErrorf("alpha", "alpha = %v: rule %s keeps no metric that unlabelled events could add to; set alpha = 0", c.Alpha, c.Rule)
 	}
 	for name, x := range map[string]float64{"half_life": c.HalfLife, "half_life_time": c.HalfLifeTime} {
 		if !(x >= 0) || math.IsInf(x, 0) || x > 0 && x < 1 {
 			return s, blankout.KeyErrorf(name, "%s = %v: must be at least 1, or 0 for never", name, x)
 		}
-		if x > 0 && !s.rule.sums {
+		if x > 0 && !s.rule.Sums {
 			return s, blankout.KeyErrorf(name, "%s = %v: rule %s keeps no metric that could fade; use adagrad or dropout-descent", name, x, c.Rule)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/online/rules"
 )
 
 // Every key of Config changes the Fingerprint, or is one that may change from run to
@@ -112,7 +113,7 @@ func TestBounds(t *testing.T) {
 			t.Errorf("eta %v, c %v: %v, want the bound %s", x.eta, x.c, err, x.want)
 		}
 	}
-	for _, rule := range Rules() {
+	for _, rule := range rules.Names() {
 		for _, eta := range []float64{0, leastEta, 1, mostEta} {
 			for _, cost := range []float64{leastC, 1e-12, 1e-5, 1e-3, 1, mostC, math.Inf(1)} {
 				for _, intercept := range []string{"free", "penalised"} {

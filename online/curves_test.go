@@ -11,6 +11,7 @@ import (
 	"blankout"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/rules"
 )
 
 // The variance of a score with curves, the gradient of its expected loss and with the
@@ -24,7 +25,7 @@ func TestCurvesAgainstTheSlowSum(t *testing.T) {
 				c.Loss, c.Noise, c.Eta, c.Curves = name, noise, 0.05, 6
 				l, s := mustNew(t, c, classes), newStream(3, classes)
 				s.lacks = true
-				seen := &spy{rule: l.rule}
+				seen := &spy{Rule: l.rule}
 				l.rule = seen
 				for i := range 140 {
 					e := s.next()
@@ -49,18 +50,18 @@ func TestCurvesAgainstTheSlowSum(t *testing.T) {
 // Every rule with curves: the snapshot scores as Learn does, what is restored before or
 // after the knots are found goes on to the bit, and all numbers are finite.
 func TestCurvesInEveryRule(t *testing.T) {
-	for _, rule := range rules {
+	for _, rule := range rules.Table {
 		for _, noise := range []string{"auto", "none", "dropout:0.4", "dropout:0.2+group:0.4", "clean"} {
 			for _, classes := range []int{2, 3} {
 				c := DefaultConfig()
-				c.Rule, c.Noise, c.Curves = rule.name, noise, 5
+				c.Rule, c.Noise, c.Curves = rule.Name, noise, 5
 				if noise == "clean" {
 					c.Noise, c.Marginalised = "auto", false
 				}
 				if c.Check() != nil {
 					continue
 				}
-				t.Run(fmt.Sprint(rule.name, "/", noise, "/", classes), func(t *testing.T) { restoredWithCurves(t, c, classes) })
+				t.Run(fmt.Sprint(rule.Name, "/", noise, "/", classes), func(t *testing.T) { restoredWithCurves(t, c, classes) })
 			}
 		}
 	}

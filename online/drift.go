@@ -24,7 +24,7 @@ const driftKeep = 0.1
 // past had been seen: the weights stay and move faster from here.
 func (l *bank) forget(keep float64) {
 	forget := func(row []float64, intercepts bool) {
-		l.rule.forget(row, intercepts, keep)
+		l.rule.Forget(row, intercepts, keep)
 		if l.refresh.size > 0 {
 			d := l.layout.Curvature(row)
 			for j := range d {

@@ -5,17 +5,18 @@ import (
 	"testing"
 
 	"blankout/model"
+	"blankout/online/rules"
 )
 
 // Forgetting keeps the weights and makes the next steps larger, for every rule
 // that has a metric. It forgets no more than all: AROW's variance does not exceed
 // the one it started from.
 func TestForgetting(t *testing.T) {
-	for _, rule := range rules {
-		t.Run(rule.name, func(t *testing.T) {
+	for _, rule := range rules.Table {
+		t.Run(rule.Name, func(t *testing.T) {
 			c := DefaultConfig()
-			c.Rule, c.Loss, c.Noise, c.Average, c.Adapt = rule.name, "logistic", "dropout:0.3", 0, false
-			if rule.name == "irls" {
+			c.Rule, c.Loss, c.Noise, c.Average, c.Adapt = rule.Name, "logistic", "dropout:0.3", 0, false
+			if rule.Name == "irls" {
 				c.Refresh = 50
 			}
 			forgets, goesOn := mustNew(t, c, 2), mustNew(t, c, 2)
@@ -52,14 +53,14 @@ func TestForgetting(t *testing.T) {
 				return math.Sqrt(sum)
 			}
 			far, near := moved(forgets), moved(goesOn)
-			if rule.name == "sgd" { // it has no metric
+			if rule.Name == "sgd" { // it has no metric
 				if far != near {
 					t.Errorf("the weights moved by %v after forgetting, by %v without", far, near)
 				}
 			} else if !(far > 1.2*near) {
 				t.Errorf("the weights moved by %v after forgetting, by %v without", far, near)
 			}
-			if rule.name != "arow" {
+			if rule.Name != "arow" {
 				return
 			}
 			forgets.forget(1e-9)

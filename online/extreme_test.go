@@ -10,6 +10,7 @@ import (
 	"blankout"
 	"blankout/internal/longtest"
 	"blankout/loss"
+	"blankout/online/rules"
 )
 
 // extremes makes events whose values, targets and weights are anything that is taken.
@@ -56,20 +57,20 @@ func TestNothingOverflows(t *testing.T) {
 	if longtest.Asked() {
 		noises, scalings = append(noises, "auto", "gaussian:0.3", "poisson", "dropout:0.2+group:0.4"), append(scalings, "all", "scale")
 	}
-	for _, rule := range rules {
+	for _, rule := range rules.Table {
 		for _, name := range []string{"hinge", "squared-hinge", "logistic", "logistic:quadratic-noising", "quadratic", "probit", "erf", "t-logistic:1.5", "squared", "absolute", "quantile:0.9", "huber:1", "poisson", "poisson:quadratic-noising"} {
 			for _, noise := range noises {
 				for _, standardise := range scalings {
 					c := DefaultConfig()
-					c.Rule, c.Loss, c.Noise, c.Standardise = rule.name, name, noise, standardise
-					if rule.name == "irls" {
+					c.Rule, c.Loss, c.Noise, c.Standardise = rule.Name, name, noise, standardise
+					if rule.Name == "irls" {
 						c.Refresh = 40
 					}
 					s, err := c.parse()
 					if err != nil {
 						continue
 					}
-					t.Run(fmt.Sprint(rule.name, "/", name, "/", noise, "/", standardise), func(t *testing.T) {
+					t.Run(fmt.Sprint(rule.Name, "/", name, "/", noise, "/", standardise), func(t *testing.T) {
 						t.Parallel()
 						schema := fieldsSchema(6)
 						if s.numbers {

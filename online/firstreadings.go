@@ -168,7 +168,7 @@ func (l *bank) observeSpread(column uint32, stats []float64, x, z float64) (rati
 	mean, m2 := model.Moments(r.values)
 	stats[model.StatMean], stats[model.StatSquares] = mean, m2*n/model.FirstReadings
 	stats[model.StatInverse] = model.SpreadInverse(stats, total)
-	l.rule.forget(l.table.Touch(column), false, model.FirstReadings/n)
+	l.rule.Forget(l.table.Touch(column), false, model.FirstReadings/n)
 	l.scaling.recent.drop(column)
 	return 1
 }
@@ -228,7 +228,7 @@ func (l *bank) misled(stats, readings []float64, t model.Transform) bool {
 // units: the share of it is kept that these readings are of all.
 func (l *bank) restart(column uint32, stats []float64, r *readings, t model.Transform) {
 	n := stats[model.StatCount] + 1
-	l.rule.forget(l.table.Touch(column), false, float64(len(r.values))/n)
+	l.rule.Forget(l.table.Touch(column), false, float64(len(r.values))/n)
 	if l.scaling.scaler.Begin(stats, float64(len(r.values)), r.values, t); l.set.noiseKind == constant {
 		// The strength of constant noise depends on the share of the events that hold the
 		// column, so that share is kept.

@@ -14,6 +14,7 @@ import (
 	"blankout/loss"
 	"blankout/model"
 	"blankout/online/rows"
+	"blankout/online/rules"
 )
 
 // slowGroups returns by column of an event of streamSchema the groups that the feature
@@ -105,12 +106,12 @@ func enumerated(n loss.GroupDropout, groups [][]string, features []uint32, parts
 // spy notes the gradients of a step, by row and level and output, and by row the variance
 // of a feature alone, before the rule makes it.
 type spy struct {
-	rule
+	rules.Rule
 	gradients [][]float64
 	alone     []float64
 }
 
-func (r *spy) step(s *rows.Step) {
+func (r *spy) Step(s *rows.Step) {
 	r.gradients, r.alone = r.gradients[:0], r.alone[:0]
 	for _, g := range s.Segments {
 		for i := g.From; i < g.To; i++ {
@@ -125,7 +126,7 @@ func (r *spy) step(s *rows.Step) {
 	if len(r.gradients) != len(s.Rows) {
 		panic(fmt.Sprintf("segments of %d rows, the event has %d", len(r.gradients), len(s.Rows)))
 	}
-	r.rule.step(s)
+	r.Rule.Step(s)
 }
 
 var groupNoises = []loss.GroupDropout{{Q: 0, Groups: 0.4}, {Q: 0.3, Groups: 0.2}, {Q: 0.2, Groups: 0.7}, {Q: 0.3, Groups: 0},
@@ -142,7 +143,7 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 				c.Loss, c.Noise, c.Eta = name, noise.String(), 0.05
 				l, s := mustNew(t, c, classes), newStream(3, classes)
 				s.lacks = true
-				seen := &spy{rule: l.rule}
+				seen := &spy{Rule: l.rule}
 				l.rule = seen
 				for i := range 120 {
 					e := s.next()
@@ -286,7 +287,7 @@ func checkAgainstBatch(t *testing.T, l *Learner, e *blankout.Example, columns []
 
 // Groups of one feature each die as features do: what is learned is the same to the bit.
 func TestGroupsOfOneAreDropout(t *testing.T) {
-	for _, rule := range Rules() {
+	for _, rule := range rules.Names() {
 		if rule == "irls" {
 			continue
 		}

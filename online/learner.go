@@ -11,6 +11,7 @@ import (
 	"blankout/measure"
 	"blankout/model"
 	"blankout/online/rows"
+	"blankout/online/rules"
 	"blankout/online/watch"
 )
 
@@ -40,7 +41,7 @@ type bank struct {
 
 	// The model.
 	layout   rows.Layout
-	rule     rule
+	rule     rules.Rule
 	k        int // outputs
 	n        int // levels times outputs
 	active   int // outputs in use: classes that have appeared
@@ -207,15 +208,15 @@ func (l *bank) setOutputs(k int) {
 	if k > 1 {
 		l.set.firstRidge = l.set.ridge
 	}
-	l.layout = rows.Layout{Outputs: k, N: l.n, Refresh: l.set.rule.parts}
+	l.layout = rows.Layout{Outputs: k, N: l.n, Refresh: l.set.rule.Parts}
 	width := rows.FirstPart + l.parts()*l.n
-	l.rule = l.set.rule.make(ruleSettings{
-		Layout: l.layout, loss: l.set.loss, eta: l.set.eta, ridge: l.set.ridge, penalised: l.config.Intercept == "penalised",
-		startSum: l.config.Start, l1: l.config.L1, proximal: l.config.Adapt && k == 1, unscaledNoise: l.set.noiseKind != square,
+	l.rule = l.set.rule.Make(rules.Settings{
+		Layout: l.layout, Loss: l.set.loss, Eta: l.set.eta, Ridge: l.set.ridge, Penalised: l.config.Intercept == "penalised",
+		StartSum: l.config.Start, L1: l.config.L1, Proximal: l.config.Adapt && k == 1, UnscaledNoise: l.set.noiseKind != square,
 	})
 	l.table, l.snapshot = model.NewTable(width), nil
 	l.bias = make([]float64, width)
-	l.rule.start(l.bias)
+	l.rule.Start(l.bias)
 	l.bias[model.StatCount] = 1
 	noises, strength := make([]loss.Noise, len(l.levels)), make([]float64, len(l.levels))
 	for v := range l.levels {
@@ -238,7 +239,7 @@ func (l *bank) setOutputs(k int) {
 
 // parts returns how many parts a row has that hold a value for each level and output.
 func (l *bank) parts() int {
-	parts := l.set.rule.parts
+	parts := l.set.rule.Parts
 	if l.refresh.size > 0 {
 		parts++
 		if l.refresh.sliding() {
@@ -290,7 +291,7 @@ func (l *bank) widen(outputs int) {
 
 // widenRow fills a row from one with the outputs that there were.
 func (l *bank) widenRow(to, from []float64, was *bank) {
-	l.rule.start(to)
+	l.rule.Start(to)
 	copy(to[:rows.FirstPart], from[:rows.FirstPart])
 	for part := range l.parts() {
 		// The parts that do not change their sign with the weights: sums of squares.
@@ -320,7 +321,7 @@ func (l *bank) setIntercept(k int, b float64) {
 		return
 	}
 	for i := k; i < l.n; i += l.k {
-		l.rule.set(l.bias, i, b)
+		l.rule.Set(l.bias, i, b)
 		l.centreOf(l.bias)[i] = b
 		l.lags(l.bias)[i] = 0
 	}
@@ -600,12 +601,12 @@ func (l *bank) touch(columns []uint32) {
 	if l.share != nil {
 		l.note(columns, now.step.Rows)
 	}
-	if !l.set.rule.starts {
+	if !l.set.rule.Starts {
 		return
 	}
 	for _, row := range now.step.Rows {
 		if row[model.StatCount] == 0 {
-			l.rule.start(row)
+			l.rule.Start(row)
 		}
 	}
 }
@@ -730,7 +731,7 @@ func (l *bank) update(importance float64) {
 	if s.Roots = nil; l.shared() {
 		l.share.weigh(s)
 	}
-	l.rule.step(s)
+	l.rule.Step(s)
 }
 
 // segment cuts the rows at hand into segments.
@@ -873,7 +874,7 @@ func (l *bank) unlabelled(weight float64) {
 	}
 	now.step.Growth = l.fade.growth
 	l.segment()
-	l.rule.unlabelled(&now.step)
+	l.rule.Unlabelled(&now.step)
 }
 
 // targetOf returns the y of output k for the event at hand, of the given label.

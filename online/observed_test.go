@@ -105,7 +105,7 @@ func TestObserved(t *testing.T) {
 	fixed := DefaultConfig()
 	fixed.Noise = l.Published().Noise
 	noise := l.levels[0].noise.(loss.GroupDropout)
-	seen := &spy{rule: l.rule}
+	seen := &spy{Rule: l.rule}
 	l.rule = seen
 	e := s.next()
 	l.grow(e)

@@ -13,6 +13,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/rules"
 )
 
 // stream makes reproducible events of every kind of field: two readings far
@@ -83,7 +84,7 @@ func (s *stream) next() *blankout.Example {
 // eachConfig runs f for every rule, loss and noise that go together.
 func eachConfig(t *testing.T, f func(t *testing.T, c Config, classes int)) {
 	t.Helper()
-	for _, rule := range rules {
+	for _, rule := range rules.Table {
 		for _, loss := range []string{"hinge", "hinge:chen:0.5", "logistic", "logistic:chen", "logistic:quadratic-noising", "quadratic", "t-logistic:1.5"} {
 			for _, noise := range []string{"none", "dropout:0.5", "auto", "gaussian:0.3", "laplace:0.1", "poisson", "dropout:0.2+group:0.4"} {
 				for _, classes := range []int{2, 3} {
@@ -91,14 +92,14 @@ func eachConfig(t *testing.T, f func(t *testing.T, c Config, classes int)) {
 						continue
 					}
 					c := DefaultConfig()
-					c.Rule, c.Loss, c.Noise = rule.name, loss, noise
+					c.Rule, c.Loss, c.Noise = rule.Name, loss, noise
 					if noise == "poisson" {
 						c.Standardise = "scale"
 					}
 					if loss == "logistic:chen" && noise != "poisson" {
 						c.Standardise = "all"
 					}
-					if rule.name == "irls" {
+					if rule.Name == "irls" {
 						c.Refresh = 40
 						if loss == "logistic" || loss == "t-logistic:1.5" {
 							c.RefreshWindow = 120
@@ -107,7 +108,7 @@ func eachConfig(t *testing.T, f func(t *testing.T, c Config, classes int)) {
 					if _, err := c.parse(); err != nil {
 						continue
 					}
-					t.Run(fmt.Sprint(rule.name, "/", loss, "/", noise, "/", classes), func(t *testing.T) { f(t, c, classes) })
+					t.Run(fmt.Sprint(rule.Name, "/", loss, "/", noise, "/", classes), func(t *testing.T) { f(t, c, classes) })
 				}
 			}
 		}
@@ -204,14 +205,14 @@ func TestEveryRule(t *testing.T) {
 // A weight of 2 is the same as meeting the event twice, to the bit, where the
 // Scaler does not count events: standardise = none, no ridge, no constant noise.
 func TestWeightTwo(t *testing.T) {
-	for _, rule := range rules {
+	for _, rule := range rules.Table {
 		for _, loss := range []string{"logistic", "hinge"} {
 			c := DefaultConfig()
-			if rule.name == "irls" {
+			if rule.Name == "irls" {
 				continue // 2 counts as one event of weight 2 in its window
 			}
-			c.Rule, c.Loss, c.Noise, c.Standardise = rule.name, loss, "dropout:0.3", "none"
-			if rule.name != "dropout-descent" && rule.name != "ftrl" { // their ridge counts no events
+			c.Rule, c.Loss, c.Noise, c.Standardise = rule.Name, loss, "dropout:0.3", "none"
+			if rule.Name != "dropout-descent" && rule.Name != "ftrl" { // their ridge counts no events
 				c.C = math.Inf(1)
 			}
 			once, twice := mustNew(t, c, 3), mustNew(t, c, 3)
@@ -229,7 +230,7 @@ func TestWeightTwo(t *testing.T) {
 				b := twice.table.Row(column)
 				for j := model.ScalerWidth; j < len(a); j++ {
 					if a[j] != b[j] {
-						t.Fatalf("%s, %s: column %d: %v learned at weight 2, %v learned twice", rule.name, loss, column, a[j], b[j])
+						t.Fatalf("%s, %s: column %d: %v learned at weight 2, %v learned twice", rule.Name, loss, column, a[j], b[j])
 					}
 				}
 			}

@@ -12,7 +12,6 @@ import (
 	"blankout/internal/failpoint"
 	"blankout/loss"
 	"blankout/model"
-	"blankout/online/rows"
 )
 
 // refresh solves the latest events exactly against a quadratic summary of
@@ -262,15 +261,6 @@ func (l *bank) eachOf(d *batch.Data, lv *level, weights []float64, f func(i int,
 		f(i, score, variance)
 	}
 }
-
-// irls is the rule that leaves all learning to the refresh.
-type irls struct{ plain }
-
-func newIRLS(c ruleSettings) rule { return &irls{plain{c}} }
-
-func (*irls) step(*rows.Step) {}
-
-func (r *irls) unlabelled(s *rows.Step) { r.Gather(s) }
 
 func (w *window) state(c *coder.Coder) {
 	c.Uint32s(&w.ends)

@@ -75,7 +75,7 @@ func (l *bank) observe(column uint32, stats []float64, x, z float64, t treatment
 	case treatScale, treatCandidate:
 		var shrunk bool
 		if ratio, shrunk = l.scaling.scaler.ObserveScale(stats, x); shrunk {
-			l.rule.forget(l.table.Touch(column), false, model.FirstReadings/stats[model.StatCount])
+			l.rule.Forget(l.table.Touch(column), false, model.FirstReadings/stats[model.StatCount])
 		}
 		if t == treatCandidate {
 			l.scaling.dense.candidate(column, x, stats[model.StatCount] == 1)
@@ -301,14 +301,14 @@ func (l *bank) moveLevel(v int, row []float64, ratio, shift float64) {
 				centre[k] += c * shift
 			}
 		}
-		l.rule.shifted(l.bias, row, from, to, shift)
+		l.rule.Shifted(l.bias, row, from, to, shift)
 	}
 	if l.set.noiseKind == constant {
 		for k, w := range w {
 			lv.sumsq[k] = max(0, lv.sumsq[k]+w*w*(ratio*ratio-1))
 		}
 	}
-	l.rule.rescale(row, from, to, ratio)
+	l.rule.Rescale(row, from, to, ratio)
 	if l.refresh.size > 0 {
 		d := l.layout.Curvature(row)[from:to]
 		for k := range d {

@@ -154,7 +154,7 @@ func (l *answering) headOf(s *blankout.Schema, level int) model.Head {
 			Lag: model.ScalerWidth + 2*l.n + at, Average: c, Stats: 0,
 		},
 		Calibration: l.Calibration(), Missing: l.missing.model, Covariance: l.filling.covariance,
-		Events: l.events, Trained: "online " + l.set.rule.name,
+		Events: l.events, Trained: "online " + l.set.rule.Name,
 	}
 	if l.set.logit != 0 {
 		h.Threshold = l.config.Threshold

@@ -151,14 +151,14 @@ func (l *bank) moveTo(next unit) {
 	if next.count <= targetWarmup {
 		shift = 0
 	}
-	if l.set.rule.curvature {
+	if l.set.rule.Curvature {
 		keep /= factor
 	} else {
 		keep *= keep
 	}
 	move := func(row []float64, intercepts bool) {
-		l.rule.rescale(row, 0, l.n, factor)
-		l.rule.forget(row, intercepts, keep*factor*factor) // rescale divides by the square
+		l.rule.Rescale(row, 0, l.n, factor)
+		l.rule.Forget(row, intercepts, keep*factor*factor) // rescale divides by the square
 	}
 	for slot := range l.table.Len() {
 		column, _ := l.table.Column(slot)
@@ -167,7 +167,7 @@ func (l *bank) moveTo(next unit) {
 	if l.set.intercept {
 		move(l.bias, true)
 		for i, b := range l.weights(l.bias) {
-			l.rule.set(l.bias, i, b+shift)
+			l.rule.Set(l.bias, i, b+shift)
 		}
 	}
 	for v := range l.levels {
@@ -370,7 +370,7 @@ func (c Config) checkNumbers(s settings) error {
 		wrong bool
 		why   string
 	}{
-		{"rule", s.rule.classesOnly, fmt.Sprintf("rule %s: it is for classes, and the labels of loss %s are numbers; use adagrad, dropout-descent, sgd or ftrl", c.Rule, c.Loss)},
+		{"rule", s.rule.ClassesOnly, fmt.Sprintf("rule %s: it is for classes, and the labels of loss %s are numbers; use adagrad, dropout-descent, sgd or ftrl", c.Rule, c.Loss)},
 		{"refresh", c.Refresh > 0, fmt.Sprintf("refresh = %d: it is for classes, and the labels of loss %s are numbers; set refresh = 0", c.Refresh, c.Loss)},
 		{"noise", s.grouped(), fmt.Sprintf("noise %q: of groups is for classes so far, and the labels of loss %s are numbers; use auto, dropout:Q or none", c.Noise, c.Loss)},
 		{key, s.curves, fmt.Sprintf("%s: of classes so far, and the labels of loss %s are numbers; learn no curves", curves, c.Loss)},

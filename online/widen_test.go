@@ -7,15 +7,16 @@ import (
 
 	"blankout"
 	"blankout/measure"
+	"blankout/online/rules"
 )
 
 // grownClasses are settings under which classes may come as they like.
 func grownClasses() map[string]Config {
 	all := map[string]Config{}
-	for _, r := range rules {
+	for _, r := range rules.Table {
 		c := DefaultConfig()
-		c.Rule, c.Noise = r.name, "dropout:0.3"
-		switch r.name {
+		c.Rule, c.Noise = r.Name, "dropout:0.3"
+		switch r.Name {
 		case "arow":
 			c.Loss, c.Noise = "hinge", "none"
 		case "irls":
@@ -23,7 +24,7 @@ func grownClasses() map[string]Config {
 		case "adagrad":
 			c.Refresh, c.RefreshWindow = 20, 60
 		}
-		all[r.name] = c
+		all[r.Name] = c
 	}
 	bank, groups, scaled := DefaultConfig(), DefaultConfig(), DefaultConfig()
 	groups.Noise, groups.Curves = "dropout:0.1+group:0.3", 4

@@ -11,7 +11,7 @@ import (
 	"blankout/batch"
 	"blankout/batch/estimators"
 	"blankout/loss"
-	"blankout/online"
+	"blankout/online/rules"
 	"blankout/record"
 )
 
@@ -30,7 +30,7 @@ var flagValues = map[string][]string{
 	"drop-q":      {"auto", "0"},
 	"epochs":      {"inf"},
 	"standardise": {"auto", "all", "scale", "none"},
-	"rule":        online.Rules(),
+	"rule":        rules.Names(),
 	"refused":     {"fail", "skip"},
 	"compression": {"none", "gzip", "snappy", "lz4", "zstd"},
 }

@@ -19,6 +19,7 @@ import (
 	"blankout/loss"
 	"blankout/measure"
 	"blankout/online"
+	"blankout/online/rules"
 	"blankout/online/watch"
 	"blankout/run"
 )
@@ -125,7 +126,7 @@ var settingFlags = []struct{ name, key, usage string }{
 	{"expected-missing", "learner.expected_missing", "expect a share `D` of the features to go missing"},
 	{"expected-missing-groups", "learner.expected_missing_groups", "expect a share `D` of the groups to go missing"},
 	{"missing", "learner.missing", "`RULE` for missing fields: auto, as-is, rescale or fill"},
-	{"rule", "learner.rule", "update `RULE`\n" + valuesUsage(online.Rules())},
+	{"rule", "learner.rule", "update `RULE`\n" + valuesUsage(rules.Names())},
 	{"eta", "learner.eta", "learning `RATE`, 0 for the rule's own"},
 	{"standardise", "learner.standardise", "`MODE`: auto, all, scale or none"},
 	{"format", "record.format", "`FORMAT` of the records"},

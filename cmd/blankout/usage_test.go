@@ -14,6 +14,7 @@ import (
 
 	"blankout/loss"
 	"blankout/online"
+	"blankout/online/rules"
 )
 
 // What --help says is on one screen. Commands that have more than that say it with
@@ -113,7 +114,7 @@ func TestHelp(t *testing.T) {
 		t.Fatal(err)
 	}
 	for flag, values := range map[string][]string{
-		"loss": loss.Names(), "noise": append(loss.NoiseNames(), "auto", loss.ObservedNoise), "rule": online.Rules(),
+		"loss": loss.Names(), "noise": append(loss.NoiseNames(), "auto", loss.ObservedNoise), "rule": rules.Names(),
 	} {
 		_, list, _ := strings.Cut(run.Flags().Lookup(flag).Usage, "\n")
 		words := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' })

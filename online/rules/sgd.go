@@ -1,4 +1,4 @@
-package online
+package rules
 
 // This file holds the update rule sgd.
 
@@ -17,9 +17,9 @@ import (
 // The ridge's part of a step takes no weight further than to 0.
 type sgd struct{ plain }
 
-func newSGD(c ruleSettings) rule { return &sgd{plain{c}} }
+func newSGD(c Settings) Rule { return &sgd{plain{c}} }
 
-func (r *sgd) step(s *rows.Step) {
+func (r *sgd) Step(s *rows.Step) {
 	rate := s.MinusEta // becomes the cut rate
 	for v := range s.Strength {
 		norm := 0.0

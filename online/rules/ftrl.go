@@ -1,4 +1,4 @@
-package online
+package rules
 
 // This file holds the update rule ftrl.
 
@@ -19,9 +19,9 @@ import (
 // part of a row.
 type ftrl struct{ plain }
 
-func newFTRL(c ruleSettings) rule { return &ftrl{plain{c}} }
+func newFTRL(c Settings) Rule { return &ftrl{plain{c}} }
 
-func (r *ftrl) step(s *rows.Step) {
+func (r *ftrl) Step(s *rows.Step) {
 	for _, part := range s.Segments {
 		for i := part.From; i < part.To; i++ {
 			r.stepRow(s, i, part.DF, part.Shrink)
@@ -46,11 +46,11 @@ func (r *ftrl) stepRow(s *rows.Step, i int, df, shrink []float64) {
 			continue
 		}
 		root := math.Sqrt(m[j] + g*g)
-		z[j] = z[j] + g - (root-math.Sqrt(m[j]))/r.eta*was
+		z[j] = z[j] + g - (root-math.Sqrt(m[j]))/r.Eta*was
 		m[j] += g * g
 		w[j] = 0
 		if a := math.Abs(z[j]); a > l1 {
-			w[j] = -(z[j] - math.Copysign(l1, z[j])) / ((1+root)/r.eta + ridge)
+			w[j] = -(z[j] - math.Copysign(l1, z[j])) / ((1+root)/r.Eta + ridge)
 		}
 		u[j] -= (w[j] - was) * s.Inverse[j]
 	}
@@ -59,9 +59,9 @@ func (r *ftrl) stepRow(s *rows.Step, i int, df, shrink []float64) {
 func (r *ftrl) penalties(intercept bool) (l1, ridge float64) {
 	switch {
 	case !intercept:
-		return r.l1, r.ridge
-	case r.penalised:
-		return 0, r.ridge
+		return r.L1, r.Ridge
+	case r.Penalised:
+		return 0, r.Ridge
 	}
 	return 0, 0
 }
@@ -70,24 +70,24 @@ func (r *ftrl) penalties(intercept bool) (l1, ridge float64) {
 func (r *ftrl) fit(row []float64, j int, intercept bool) {
 	l1, ridge := r.penalties(intercept)
 	if w := r.Weights(row)[j]; w != 0 {
-		r.Own(row)[j] = -w*((1+math.Sqrt(r.Preconditioner(row)[j]))/r.eta+ridge) - math.Copysign(l1, w)
+		r.Own(row)[j] = -w*((1+math.Sqrt(r.Preconditioner(row)[j]))/r.Eta+ridge) - math.Copysign(l1, w)
 	}
 }
 
 // set chooses the z that belongs to an intercept of b.
-func (r *ftrl) set(row []float64, j int, b float64) {
+func (r *ftrl) Set(row []float64, j int, b float64) {
 	r.Weights(row)[j] = b
 	r.fit(row, j, true)
 }
 
-func (r *ftrl) shifted(intercepts, _ []float64, from, to int, _ float64) {
+func (r *ftrl) Shifted(intercepts, _ []float64, from, to int, _ float64) {
 	for j := from; j < to; j++ {
 		r.fit(intercepts, j, true)
 	}
 }
 
-func (r *ftrl) rescale(row []float64, from, to int, ratio float64) {
-	r.plain.rescale(row, from, to, ratio)
+func (r *ftrl) Rescale(row []float64, from, to int, ratio float64) {
+	r.plain.Rescale(row, from, to, ratio)
 	w, z := r.Weights(row), r.Own(row)
 	for j := from; j < to; j++ {
 		if w[j] == 0 {
@@ -97,8 +97,8 @@ func (r *ftrl) rescale(row []float64, from, to int, ratio float64) {
 	}
 }
 
-func (r *ftrl) forget(row []float64, intercepts bool, keep float64) {
-	r.plain.forget(row, intercepts, keep)
+func (r *ftrl) Forget(row []float64, intercepts bool, keep float64) {
+	r.plain.Forget(row, intercepts, keep)
 	for j := range r.N {
 		r.fit(row, j, intercepts)
 	}

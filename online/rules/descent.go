@@ -1,4 +1,4 @@
-package online
+package rules
 
 import "blankout/online/rows"
 
@@ -14,10 +14,10 @@ import "blankout/online/rows"
 // optimum. The rule is for one fixed noise.
 type descent struct{ plain }
 
-func newDescent(c ruleSettings) rule { return &descent{plain{c}} }
+func newDescent(c Settings) Rule { return &descent{plain{c}} }
 
-func (r *descent) step(s *rows.Step) {
-	h0 := r.ridge
+func (r *descent) Step(s *rows.Step) {
+	h0 := r.Ridge
 	for _, part := range s.Segments {
 		for i := part.From; i < part.To; i++ {
 			row := s.Rows[i]
@@ -43,13 +43,13 @@ func (r *descent) variance(s *rows.Step, i int, strength float64) float64 {
 	if s.IsIntercept(i) {
 		basis = 1
 	}
-	if r.unscaledNoise {
+	if r.UnscaledNoise {
 		return x*x + strength*basis
 	}
 	return strength * basis
 }
 
-func (r *descent) unlabelled(s *rows.Step) {
+func (r *descent) Unlabelled(s *rows.Step) {
 	for _, part := range s.Segments {
 		for i := part.From; i < part.To; i++ {
 			m, c := r.Preconditioner(s.Rows[i]), r.variance(s, i, part.Strength[0])

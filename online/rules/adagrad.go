@@ -1,4 +1,4 @@
-package online
+package rules
 
 // This file holds the update rule adagrad.
 
@@ -26,7 +26,7 @@ import (
 // several outputs, which all share a row, it is left out: the sums would cost as
 // much as the step.
 //
-// A row that counts c_i times, see sharing, adds c_i g^2 to its G, and its rate is multiplied
+// A row that counts c_i times, see rows.Step, adds c_i g^2 to its G, and its rate is multiplied
 // by a' + (c_i - 1) a: a is the share where kappa is that of an event whose rows count so,
 // a' where every row counts once. With a alone the columns that count often would shorten
 // the steps of those that do not, and rare columns would learn too little.
@@ -44,15 +44,15 @@ type adagrad struct {
 	x, basis, ridge, rates []float64
 }
 
-func newAdagrad(c ruleSettings) rule {
+func newAdagrad(c Settings) Rule {
 	return &adagrad{plain: plain{c}, kappa: make([]float64, c.N), once: make([]float64, c.N), part: make([]float64, c.N),
 		share: slices.Repeat([]float64{1}, c.N), shareOnce: slices.Repeat([]float64{1}, c.N)}
 }
 
 const adagradEps = 1e-8
 
-func (r *adagrad) step(s *rows.Step) {
-	c := rows.AdagradConstants{Start: r.startSum, Eps: adagradEps}
+func (r *adagrad) Step(s *rows.Step) {
+	c := rows.AdagradConstants{Start: r.StartSum, Eps: adagradEps}
 	ridge, root := s.Ridge, math.Sqrt(s.Growth)
 	if root != 1 {
 		// With gradients times the root of growth the step is the same, and what is
@@ -74,7 +74,7 @@ func (r *adagrad) step(s *rows.Step) {
 			r.stepWeighed(s, x, basis, ridge, root, &c)
 			return
 		}
-		if r.proximal {
+		if r.Proximal {
 			clear(r.kappa)
 			for _, g := range s.Segments {
 				rows.AdagradKappa(s.Rows[g.From:g.To], rows.FirstPart, r.N, x[g.From:g.To], basis[g.From:g.To], ridge[g.From:g.To], g.DF, g.Shrink, r.kappa, &c)
@@ -95,14 +95,14 @@ func (r *adagrad) step(s *rows.Step) {
 		rows.AdagradGradients1(s.Rows[g.From:g.To], rows.FirstPart, x[g.From:g.To], basis[g.From:g.To], ridge[g.From:g.To], g.DF[0], g.Shrink[0], c.Start, r.gradients[g.From:g.To], r.roots[g.From:g.To])
 	}
 	kappa := rows.InverseRoots(r.roots, x, c.Eps)
-	if r.proximal {
+	if r.Proximal {
 		r.kappa[0] = kappa
 		r.shares(s, r.kappa, root, r.share)
 	}
 	if s.Roots == nil {
 		s.MinusEta[0] *= r.share[0]
 	} else {
-		if r.proximal {
+		if r.Proximal {
 			r.once[0] = 0
 			for i, v := range r.roots {
 				r.once[0] += s.X[i] * s.X[i] * v
@@ -136,7 +136,7 @@ func (r *adagrad) times(j int, w float64) float64 {
 
 // stepWeighed makes the step of rows that count more than once, for several outputs or levels.
 func (r *adagrad) stepWeighed(s *rows.Step, x, basis, ridge []float64, root float64, c *rows.AdagradConstants) {
-	if r.proximal {
+	if r.Proximal {
 		clear(r.kappa)
 		clear(r.once)
 		for _, g := range s.Segments {
@@ -190,7 +190,7 @@ func (r *adagrad) shareOf(s *rows.Step, j int, df, kappa float64) float64 {
 	}
 	low, high := 0.0, 1.0
 	for range 20 {
-		_, d, dv := r.loss.At(s.Y[j], s.F[j]-a*df*kappa, s.Variance[j])
+		_, d, dv := r.Loss.At(s.Y[j], s.F[j]-a*df*kappa, s.Variance[j])
 		over := a - s.Importance*d/df
 		if math.Abs(over) <= shareTolerance*a {
 			break
@@ -208,7 +208,7 @@ func (r *adagrad) shareOf(s *rows.Step, j int, df, kappa float64) float64 {
 }
 
 // unlabelled adds h x^2, the expected square of a gradient.
-func (r *adagrad) unlabelled(s *rows.Step) {
+func (r *adagrad) Unlabelled(s *rows.Step) {
 	for i, row := range s.Rows {
 		m := r.Preconditioner(row)
 		for j, h := range s.H {

@@ -1,4 +1,4 @@
-package online
+package rules
 
 import "blankout/online/rows"
 
@@ -11,22 +11,22 @@ import "blankout/online/rows"
 // an event of importance i has r/i. The preconditioner is s.
 type arow struct{ plain }
 
-func newArow(c ruleSettings) rule { return &arow{plain{c}} }
+func newArow(c Settings) Rule { return &arow{plain{c}} }
 
-func (r *arow) start(row []float64) {
+func (r *arow) Start(row []float64) {
 	s := r.Preconditioner(row)
 	for j := range s {
 		s[j] = 1
 	}
 }
 
-func (r *arow) step(s *rows.Step) {
+func (r *arow) Step(s *rows.Step) {
 	for j, y := range s.Y {
 		hinge := 1 - y*s.F[j]
 		if y == 0 || hinge <= 0 {
 			continue
 		}
-		sum := r.eta / s.Importance
+		sum := r.Eta / s.Importance
 		for i, row := range s.Rows {
 			sum += r.Preconditioner(row)[j] * s.X[i] * s.X[i]
 		}
@@ -43,14 +43,14 @@ func (r *arow) step(s *rows.Step) {
 }
 
 // shifted adds the variance of what the intercepts have taken up.
-func (r *arow) shifted(intercepts, row []float64, from, to int, shift float64) {
+func (r *arow) Shifted(intercepts, row []float64, from, to int, shift float64) {
 	s, m := r.Preconditioner(intercepts), r.Preconditioner(row)
 	for j := from; j < to; j++ {
 		s[j] = min(s[j]+m[j]*shift*shift, 1)
 	}
 }
 
-func (r *arow) rescale(row []float64, from, to int, ratio float64) {
+func (r *arow) Rescale(row []float64, from, to int, ratio float64) {
 	w, m, u := r.Weights(row), r.Preconditioner(row), r.Lags(row)
 	for j := from; j < to; j++ {
 		w[j] *= ratio
@@ -60,7 +60,7 @@ func (r *arow) rescale(row []float64, from, to int, ratio float64) {
 }
 
 // forget raises the variance, at most to where it started from.
-func (r *arow) forget(row []float64, _ bool, keep float64) {
+func (r *arow) Forget(row []float64, _ bool, keep float64) {
 	m := r.Preconditioner(row)
 	for j := range m {
 		m[j] = min(m[j]/keep, 1)

@@ -1,0 +1,12 @@
+package rules
+
+import "blankout/online/rows"
+
+// irls is the rule that leaves all learning to the refresh.
+type irls struct{ plain }
+
+func newIRLS(c Settings) Rule { return &irls{plain{c}} }
+
+func (*irls) Step(*rows.Step) {}
+
+func (r *irls) Unlabelled(s *rows.Step) { r.Gather(s) }

@@ -1,0 +1,103 @@
+package rules
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout/loss"
+	"blankout/online/rows"
+)
+
+// A step changes the lags by what it changes the weights by, so that an average stays where
+// it is, and no part of a row that is not the rule's; at a rate of 0 no weight moves. What is
+// unlabelled moves no weight.
+func TestRulesKeepTheAverage(t *testing.T) {
+	for _, entry := range Table {
+		for _, levels := range []int{1, 2} {
+			for _, outputs := range []int{1, 3} {
+				for _, weighed := range []bool{false, true} {
+					t.Run(fmt.Sprint(entry.Name, "/", levels, "/", outputs, "/", weighed), func(t *testing.T) {
+						testStep(t, entry, levels, outputs, weighed)
+					})
+				}
+			}
+		}
+	}
+}
+
+func testStep(t *testing.T, entry Entry, levels, outputs int, weighed bool) {
+	r := rand.New(rand.NewPCG(1, 2))
+	y := rows.Layout{Outputs: outputs, N: levels * outputs, Refresh: entry.Parts}
+	logistic, err := loss.Parse("logistic")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := entry.Make(Settings{Layout: y, Loss: logistic, Eta: entry.Eta, Ridge: 0.1, StartSum: 1, Proximal: outputs == 1})
+	strength := slices.Repeat([]float64{0.4}, levels)
+	s := rows.NewStep(strength, outputs)
+	const features = 7
+	width := rows.FirstPart + (entry.Parts+1)*y.N // with the refresh's sums
+	table := make([][]float64, features+1)
+	for i := range table {
+		table[i] = make([]float64, width)
+		rule.Start(table[i])
+	}
+	for event := range 40 {
+		s.Reset(0)
+		for i, row := range table[:features] {
+			x := r.NormFloat64()
+			s.Rows, s.X, s.Basis, s.Ridge = append(s.Rows, row), append(s.X, x), append(s.Basis, x*x), append(s.Ridge, 0.01*float64(i))
+		}
+		s.AddIntercepts(table[features], 0)
+		if s.Roots = nil; weighed {
+			for i := range s.Rows {
+				s.Roots = append(s.Roots, math.Sqrt(float64(1+i/3)))
+			}
+		}
+		s.Importance, s.Count, s.Growth = 1, uint64(event+1), 1.5
+		for j := range y.N {
+			s.Y[j], s.F[j], s.Variance[j] = float64(2*r.IntN(2)-1), r.NormFloat64(), r.Float64()
+			_, df, dv := logistic.At(s.Y[j], s.F[j], s.Variance[j])
+			s.DF[j], s.H[j], s.Shrink[j] = df, 2*dv, 2*dv*0.4
+			s.MinusEta[j], s.Inverse[j] = -entry.Eta, 1+r.Float64()
+		}
+		rest := event%3 == 2 && entry.Sums // only the preconditioner gathers
+		if rest {
+			clear(s.MinusEta)
+		}
+		s.Ungroup()
+		was := make([][]float64, len(table))
+		for i, row := range table {
+			was[i] = slices.Clone(row)
+		}
+		unlabelled := event%5 == 4
+		if unlabelled {
+			rule.Unlabelled(&s)
+		} else {
+			rule.Step(&s)
+		}
+		for i, row := range table {
+			if !slices.Equal(row[:rows.FirstPart], was[i][:rows.FirstPart]) {
+				t.Fatalf("event %d: the statistics of row %d have changed", event, i)
+			}
+			if entry.Name != "irls" && !slices.Equal(y.Curvature(row), y.Curvature(was[i])) {
+				t.Fatalf("event %d: the refresh's sums of row %d have changed", event, i)
+			}
+			for j, w := range y.Weights(row) {
+				delta := w - y.Weights(was[i])[j]
+				if (rest || unlabelled) && delta != 0 {
+					t.Fatalf("event %d: the weight of row %d at %d has moved by %v", event, i, j, delta)
+				}
+				if got, want := y.Lags(row)[j], y.Lags(was[i])[j]-delta*s.Inverse[j]; !(math.Abs(got-want) <= 1e-12*(1+math.Abs(want))) {
+					t.Fatalf("event %d, row %d at %d: lag %v, want %v", event, i, j, got, want)
+				}
+			}
+		}
+	}
+	if moved := y.Weights(table[0])[0] != 0; moved != (entry.Name != "irls") {
+		t.Errorf("weights moved: %v", moved)
+	}
+}
