@@ -94,6 +94,7 @@ func (c *comparison) better(r model.MissingRule) model.MissingRule {
 // lack finds out what the event at hand lacks, and counts its fields if it is its
 // turn. It comes before anything of the event is learned.
 func (l *answering) lack(e *blankout.Example) {
+	l.now.read.gathers, l.now.read.follows = l.fillsIn() && l.events%l.gatherEvery() == 0, len(l.filling.columns) > 0
 	now := &l.missing.event
 	now.lack, now.level, now.scale, now.named, now.filled = model.Lack{}, l.chosen, 1, false, false
 	m, fields := &l.missing, l.schema.Fields

@@ -1,0 +1,60 @@
+package online
+
+// This file makes of the scores of the bank what a reader of the model is told.
+
+import (
+	"blankout/online/watch"
+	"slices"
+)
+
+// answering makes of the bank's scores what a reader of the model is told: it owns all that
+// decides an answer, and no weight.
+type answering struct {
+	*bank
+	chosen      int // the level that is published
+	missing     missing
+	filling     filling
+	deleting    deleting
+	masked      masked
+	calibration calibration
+	residual    residual // of numbers
+	// positive names the positive one of two classes, "" where nothing does: see positiveName.
+	positive string
+	measured *watch.Measures // which classes have come, for the positive one
+}
+
+// widened returns the scores of an event from before there were as many classes as now.
+func (l *answering) widened(scores []float64) []float64 {
+	if len(scores) == l.k {
+		return scores
+	}
+	out := slices.Clone(scores)
+	if len(out) == 1 {
+		out = []float64{-scores[0], scores[0]}
+	}
+	for len(out) < l.k {
+		out = append(out, unseenIntercept)
+	}
+	return out
+}
+
+// publish makes of the sums what the model answers to the event, and takes up how its numbers
+// go together.
+func (l *answering) publish() {
+	now := &l.now
+	l.gatherRead()
+	level := l.missing.event.level
+	c, at := l.levels[level].lagShare(), level*l.k
+	for k := range l.active {
+		now.scores[k] = now.step.F[at+k] + c*now.lag[at+k]
+		if now.hasMoved {
+			now.scores[k] += now.moved[at+k]
+		}
+	}
+	if l.missing.event.lack.Some() {
+		l.answer()
+	}
+	for k := l.active; k < l.k; k++ {
+		now.scores[k] = unseenIntercept
+	}
+}
