@@ -27,6 +27,7 @@ import (
 	"blankout/loss"
 	"blankout/model"
 	"blankout/online"
+	"blankout/record"
 	"blankout/simulate"
 )
 
@@ -425,10 +426,10 @@ func (o *simulateFlags) learner(changes []string) (*online.Config, error) {
 // loss are classes it knows every class that occurs, in ascending order.
 func findSchema(ctx context.Context, data *dataFlags, paths []string, lossName string) (*blankout.Schema, error) {
 	data.record.Target = loss.LabelsOf(lossName)
-	record := data.record
-	if record.Target == loss.Sign && len(record.Classes) == 0 {
+	records := data.record
+	if records.Target == loss.Sign && len(records.Classes) == 0 {
 		if slices.Contains(paths, "-") {
-			record.MaxClasses = 2 // read once: as they come
+			records.MaxClasses = record.DefaultMaxClasses // read once: as they come
 		} else {
 			t := trainFlags{data: *data}
 			t.data.paths = paths
@@ -439,10 +440,10 @@ func findSchema(ctx context.Context, data *dataFlags, paths []string, lossName s
 			if len(classes) < 2 {
 				return nil, refusedError{fmt.Errorf("%s: fewer than two classes: nothing to tell apart", strings.Join(paths, " "))}
 			}
-			record.Classes = classes
+			records.Classes = classes
 		}
 	}
-	return record.Schema(), nil
+	return records.Schema(), nil
 }
 
 // examples reads copies of all events, at most --max-events.

@@ -27,6 +27,7 @@ import (
 	"blankout/online"
 	"blankout/online/rules"
 	"blankout/online/watch"
+	"blankout/record"
 	"blankout/run"
 	"blankout/stream"
 	"blankout/validate"
@@ -299,10 +300,12 @@ func (o *trainFlags) findClasses(ctx context.Context, batches int) ([]string, er
 	return classes, nil
 }
 
-// passOnline makes the passes with the given classes, nil for the first two.
+// passOnline makes the passes with the given classes, nil for those that come.
 func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []string, unnamed bool, screen *screen) (*online.Learner, *run.Trained, error) {
 	data := o.data
-	data.record.Classes, data.record.MaxClasses = classes, 2
+	if data.record.Classes, data.record.MaxClasses = classes, 2; classes == nil {
+		data.record.MaxClasses = record.DefaultMaxClasses
+	}
 	schema := data.record.Schema()
 	learner, err := online.New(o.online.config, schema)
 	if err != nil {
