@@ -13,6 +13,7 @@ import (
 
 	"blankout"
 	"blankout/loss"
+	"blankout/measure"
 	"blankout/model"
 )
 
@@ -326,7 +327,7 @@ func (t *masker) lossOf(i int, scores []float64) float64 {
 		return v
 	}
 	t.chance = t.m.About().Probabilities(scores, t.chance)
-	return -math.Log(max(t.chance[t.Label(i)], 1e-15))
+	return measure.LogLoss(t.chance[t.Label(i)])
 }
 
 // masks is how many different masks are drawn for a range. They are few because each new

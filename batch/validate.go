@@ -683,7 +683,7 @@ func (v *Evidence) model(d *Data, live *model.Linear, w linear, noise, loss stri
 // decided returns a scorer whose score of one output is positive where m predicts
 // the positive class: what deletion does to predictions depends on the threshold.
 func (w linear) decided(d *Data, m *model.Linear) linear {
-	a, b := m.Decision()
+	a, b := m.Decision().Line()
 	if len(w) != 1 || a == 1 && b == 0 {
 		return w
 	}
@@ -791,7 +791,7 @@ func (v *Evidence) newest(all *Data, live, exact linear, solution *model.Linear,
 			chances = side.m.Probabilities(s, chances)
 			l := 0.0
 			if label < len(chances) {
-				l = -math.Log(max(chances[label], 1e-15))
+				l = measure.LogLoss(chances[label])
 			}
 			side.to.LogLoss += weight * l
 			differences[i] += side.sign * l

@@ -28,6 +28,10 @@ func (c *Classes) Add(right bool, weight, logLoss, keep float64) {
 	c.LogLoss = c.LogLoss*keep + weight*logLoss
 }
 
+// LogLoss returns the log-loss of an event to whose class a probability was given. One below
+// 1e-15 counts as that.
+func LogLoss(probability float64) float64 { return -math.Log(max(probability, 1e-15)) }
+
 // Sums returns where every sum is.
 func (c *Classes) Sums() []*float64 { return []*float64{&c.Weight, &c.Wrong, &c.LogLoss} }
 
@@ -167,7 +171,7 @@ func (e *Evaluation) Add(label int, weight float64, scores []float64, predicted 
 		}
 		return 0
 	}
-	e.sums.Add(predicted == label, weight, -math.Log(max(probability(label), 1e-15)), 1)
+	e.sums.Add(predicted == label, weight, LogLoss(probability(label)), 1)
 	if label < e.classes && predicted < e.classes {
 		e.confusion[label][predicted] += weight
 	}

@@ -209,8 +209,7 @@ func (m *Linear) chanceInterval(x blankout.Vec, a Answer) (low, high float64) {
 	width := intervalWidth * math.Sqrt(variance)
 	var chances [3]float64
 	for i, score := range []float64{f[0] - width, f[0] + width, at.widen(f[0], variance)} {
-		var both [2]float64
-		chances[i] = m.Probabilities([]float64{score}, both[:])[1]
+		chances[i] = m.Decision().Probability(score)
 	}
 	return slices.Min(chances[:]), slices.Max(chances[:])
 }
@@ -267,8 +266,8 @@ func (h *Head) widen(f, v float64) float64 {
 		return f
 	}
 	c := Calibration{A: 1}
-	if h.Calibration != nil && !h.Pairs {
-		c = *h.Calibration
+	if !h.Pairs {
+		c = h.Decision().Calibration
 	}
 	if c.A == 0 {
 		return f

@@ -1,7 +1,6 @@
 package model
 
-// This file holds what all models share: the interface, the head of a file, calibration
-// and answers.
+// This file holds what all models share: the interface and the head of a file.
 
 import (
 	"iter"
@@ -116,100 +115,6 @@ func (l Layout) fits(outputs int) bool {
 	return l.Weight >= 0 && l.Weight <= last && l.Lag >= 0 && l.Lag <= last && (l.Stats < 0 || l.Stats <= l.Width-ScalerWidth) &&
 		!math.IsNaN(l.Average) && l.Scale >= 0 && !math.IsInf(l.Scale, 1)
 }
-
-// Calibration is Platt's map of a score: P(positive) = 1/(1 + exp(-(A f + B))).
-type Calibration struct {
-	A float64 `json:"a"`
-	B float64 `json:"b"`
-}
-
-// ClassScores turns outputs into the scores that Predict and Probabilities
-// take, in place. They are the same but for Pairs: there the scores are the
-// probabilities of the classes, coupled from those of the pairs.
-func (h *Head) ClassScores(outputs []float64) []float64 {
-	if !h.Pairs {
-		return outputs
-	}
-	k := len(h.Schema.Classes)
-	copy(outputs, couple(k, func(a, b int) float64 { return sigmoid(outputs[a*(a-1)/2+b]) }))
-	return outputs[:k]
-}
-
-// Predict returns the class of an event given its scores: for one output class
-// 1 if the score is positive, else 0; for more the first of the largest.
-func Predict(scores []float64) (class int) {
-	if len(scores) == 1 {
-		if scores[0] > 0 {
-			return 1
-		}
-		return 0
-	}
-	for k, f := range scores {
-		if f > scores[class] {
-			class = k
-		}
-	}
-	return class
-}
-
-// Predict returns the class of an event given its scores, as the function Predict
-// does, but of two classes with one output the second one only if its
-// probability exceeds Threshold.
-func (h *Head) Predict(scores []float64) (class int) {
-	if len(scores) != 1 {
-		return Predict(scores)
-	}
-	if a, b := h.Decision(); a*scores[0]+b > 0 {
-		return 1
-	}
-	return 0
-}
-
-// Decision returns a and b: Predict takes the second of two classes where
-// a f + b is above 0 for the score f of one output.
-func (h *Head) Decision() (a, b float64) {
-	a = 1
-	if c := h.Calibration; c != nil {
-		a, b = c.A, c.B
-	}
-	if h.Threshold > 0 {
-		b -= math.Log(h.Threshold / (1 - h.Threshold))
-	}
-	return a, b
-}
-
-// Probabilities writes the probability of every class to out, which must have
-// room for max(2, K) values. One output: the calibrated logistic function of
-// the score. More: the one-against-all probabilities divided by their sum.
-func (h *Head) Probabilities(scores, out []float64) []float64 {
-	if h.Pairs {
-		return append(out[:0], scores...)
-	}
-	c := Calibration{A: 1}
-	if h.Calibration != nil {
-		c = *h.Calibration
-	}
-	if len(scores) == 1 {
-		p := sigmoid(c.A*scores[0] + c.B)
-		return append(out[:0], 1-p, p)
-	}
-	out = out[:len(scores)]
-	sum := 0.0
-	for k, f := range scores {
-		out[k] = sigmoid(c.A*f + c.B)
-		sum += out[k]
-	}
-	for k := range out {
-		if sum > 0 {
-			out[k] /= sum
-		} else {
-			out[k] = 1 / float64(len(out))
-		}
-	}
-	return out
-}
-
-func sigmoid(u float64) float64 { return 1 / (1 + math.Exp(-u)) }
 
 // Fits reports whether a Head that was read is one of a model of either kind: the
 // outputs fit the intercepts and the pairs of classes.

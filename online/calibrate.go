@@ -28,12 +28,10 @@ func newCalibration() calibration {
 	return calibration{a: 1, aa: calibrationPrior, bb: calibrationPrior}
 }
 
-func (c *calibration) apply(f float64) float64 { return c.a*f + c.b }
-
 func (c *calibration) learn(f float64, label int, weight float64) {
 	// Scores beyond 30 add nothing and would dominate the fit.
 	f = max(-30, min(f, 30))
-	p := 1 / (1 + math.Exp(-c.apply(f)))
+	p := 1 / (1 + math.Exp(-(c.a*f + c.b)))
 	const keep = 1 - 1.0/calibrationMemory
 	h := weight * p * (1 - p)
 	c.aa = keep*c.aa + h*f*f

@@ -138,7 +138,6 @@ type settings struct {
 	eta         float64
 	ridge       float64 // h0 of one pass
 	firstRidge  float64 // of the first pass with one output: 0 where the preconditioner's start is the ridge
-	logit       float64 // threshold as a score
 	intercept   bool
 	numbers     bool // labels are numbers
 	missingRule model.MissingRule
@@ -259,7 +258,6 @@ func (c Config) parse() (settings, error) {
 	if !(c.Threshold > 0 && c.Threshold < 1) {
 		return s, blankout.KeyErrorf("threshold", "threshold = %v: must lie between 0 and 1", c.Threshold)
 	}
-	s.logit = math.Log(c.Threshold / (1 - c.Threshold))
 	if !(c.L1 >= 0) || math.IsInf(c.L1, 0) {
 		return s, blankout.KeyErrorf("l1", "l1 = %v: must be a number, at least 0", c.L1)
 	}

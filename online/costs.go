@@ -86,7 +86,7 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 				s.out[k] = base[k] + scale*g
 			}
 		}
-		if l.predict(s.out) != label {
+		if l.decision().Predict(s.out) != label {
 			return 1
 		}
 		return 0

@@ -225,7 +225,7 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 		if w.model.Answer(e).Rule != "" {
 			w.model.Score(e, w.f)
 		}
-		if l.predict(w.f) != e.Label {
+		if l.decision().Predict(w.f) != e.Label {
 			sum.wrong += e.Weight
 		}
 	}

@@ -453,7 +453,7 @@ func (l *answering) lossesBy(m *model.Linear, kind int, x blankout.Vec, left *bl
 		if l.set.numbers {
 			losses[i], _, _ = l.set.loss.At(l.now.target, l.unit.own(scores[0]), 0)
 		} else {
-			losses[i] = l.logLoss(scores, label)
+			losses[i] = l.decision().LogLoss(scores, label)
 		}
 	}
 	return losses

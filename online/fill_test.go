@@ -336,10 +336,10 @@ func TestFillIsMeasured(t *testing.T) {
 		}
 		told := reference.Score(e, make([]float64, 1))
 		if i >= 2000 {
-			served += reference.logLoss(told, e.Label)
+			served += reference.decision().LogLoss(told, e.Label)
 			m := reference.modelOf(reference.chosen)
 			for j, rule := range []model.MissingRule{model.MissingAsIs, model.MissingRescale} {
-				plain[j] += reference.logLoss(m.WithMissing(m.Missing.Forced(rule)).Score(e, make([]float64, 1)), e.Label)
+				plain[j] += reference.decision().LogLoss(m.WithMissing(m.Missing.Forced(rule)).Score(e, make([]float64, 1)), e.Label)
 			}
 			if m.Answer(e).Rule == model.MissingFill {
 				filled++

@@ -213,6 +213,9 @@ func (l *answering) forecastBinary(label int) (known bool) {
 	if masked != 0 {
 		drawn = l.forecastMasked(masked, label)
 	}
+	d := l.decision()
+	d.Calibration = model.Calibration{A: 1}
+	_, shift := d.Line()
 	for v := range l.levels {
 		lv := &l.levels[v]
 		c := lv.lagShare()
@@ -229,7 +232,7 @@ func (l *answering) forecastBinary(label int) (known bool) {
 		var intercept [1]float64
 		l.interceptsOf(v, intercept[:])
 		g := now.step.F[v] + c*now.lag[v] - intercept[0]
-		b := y * (intercept[0] - l.logit())
+		b := y * (intercept[0] + shift)
 		var wrong [ForecastPoints]float64
 		step := func(margin float64) float64 {
 			if margin < 0 || margin == 0 && y > 0 {
@@ -238,7 +241,7 @@ func (l *answering) forecastBinary(label int) (known bool) {
 			return 0
 		}
 		if wrong[0] = step(y*l.missing.event.scale*g + b); l.missing.event.filled {
-			wrong[0] = step(y * (l.filling.levels[v] - l.logit()))
+			wrong[0] = step(y * (l.filling.levels[v] + shift))
 		}
 		all := math.Sqrt(q)
 		for i := 1; i < len(wrong); i++ {
@@ -366,7 +369,7 @@ func (l *answering) forecastSampled(label, from, to int, groups bool) {
 	} else if to > 1 {
 		last = l.mask()
 	}
-	lack := l.fields()
+	lack, decision := l.fields(), l.decision()
 	for point := from; point < to; point++ {
 		f, lag := l.masked.f, l.masked.lag
 		deleted, scale := lack, l.missing.event.scale
@@ -395,7 +398,7 @@ func (l *answering) forecastSampled(label, from, to int, groups bool) {
 			}
 			if unknown {
 				wrong[0] = math.NaN()
-			} else if l.predict(p) != label {
+			} else if decision.Predict(p) != label {
 				wrong[0] = 1
 			}
 			l.levels[v].forecastOf(groups).add(point, wrong[:])

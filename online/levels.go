@@ -142,7 +142,7 @@ func (l *answering) compareAnswers(c *answerChoice, x blankout.Vec, e *blankout.
 	for v := range l.levels {
 		m := l.modelOf(v)
 		for _, m.Missing = range forced {
-			f.losses = append(f.losses, l.logLoss(m.ScoreLacking(x, e, f.answer), label))
+			f.losses = append(f.losses, l.decision().LogLoss(m.ScoreLacking(x, e, f.answer), label))
 		}
 	}
 	c.take(f.losses, l.natural()*missingRuleCount)

@@ -95,7 +95,7 @@ func (l *bank) rowOf(feature int) int {
 func (l *answering) forecastMasked(points uint, label int) [][ForecastPoints]float64 {
 	m := &l.masked.alike
 	m.wrong = zeros(m.wrong, len(l.levels))
-	last, lack, complete := l.maskAlike(), l.fields(), false
+	last, lack, decision, complete := l.maskAlike(), l.fields(), l.decision(), false
 	var places []int
 	if l.filling.covariance != nil && !lack.Some() {
 		places = l.fillPlaces()
@@ -134,7 +134,7 @@ func (l *answering) forecastMasked(points uint, label int) [][ForecastPoints]flo
 				f += x * w[which[a]]
 			}
 			l.missing.event.out[0] = m.base[v] + scale*f
-			if l.predict(l.missing.event.out[:1]) != label {
+			if decision.Predict(l.missing.event.out[:1]) != label {
 				m.wrong[v][point] = 1
 			}
 		}

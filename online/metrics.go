@@ -162,21 +162,13 @@ func (c *Config) likelihood(set settings, outputs int) bool {
 
 // measure counts in the scores that an event was given before it is learned.
 func (l *Learner) measure(scores []float64, label int, weight float64) {
+	d := l.decision()
 	t := watch.Told{
-		Number: l.events, Label: label, Weight: weight, Learned: weight * l.classes[label],
-		Predicted: l.predict(scores), Part: l.shared(), Likelihood: l.likelihood,
+		Number: l.events, Label: label, Weight: weight, Learned: weight * l.classes[label], Loss: d.LogLoss(scores, label),
+		Predicted: d.Predict(scores), Part: l.shared(), Likelihood: l.likelihood,
 	}
-	if l.k > 1 {
-		t.Loss = logLoss(scores, label)
-	} else {
-		f := l.calibration.apply(scores[0])
-		e := math.Exp(-math.Abs(f)) // one exponential for both
-		p := 1 / (1 + e)
-		if f < 0 {
-			p *= e
-		}
-		t.Score, t.Probability = scores[0], p
-		t.Loss = max(-target(label, 0, 1)*f, 0) + math.Log1p(e)
+	if l.k == 1 {
+		t.Score, t.Probability = scores[0], d.Probability(scores[0])
 		if l.config.Calibrate {
 			l.calibration.learn(scores[0], label, weight)
 		}
@@ -213,22 +205,23 @@ func (l *answering) positiveName() string {
 	return l.positive
 }
 
-// logit is the score of the second class above which an event counts as of it: the threshold
-// is that of the positive class so far.
-func (l *answering) logit() float64 {
-	if l.set.logit != 0 && l.schema.PositiveClass(l.positiveName()) == 0 {
-		return -l.set.logit
+// threshold is the probability of the second of two classes above which an event counts as of
+// it now, 0 where that is a half: the configured one is that of the positive class so far.
+func (l *answering) threshold() float64 {
+	switch {
+	case l.config.Threshold == 0.5:
+		return 0
+	case l.schema.PositiveClass(l.positiveName()) == 0:
+		return 1 - l.config.Threshold
 	}
-	return l.set.logit
+	return l.config.Threshold
 }
 
-// Threshold is the probability of the second of two classes above which an event counts as of
-// it now, 0 where that is a half.
-func (l *Learner) Threshold() float64 {
-	if l.set.logit == 0 {
-		return 0
-	}
-	return 1 / (1 + math.Exp(-l.logit()))
+// Decision says what the scores mean that the Learner gives now.
+func (l *Learner) Decision() model.Decision { return l.decision() }
+
+func (l *answering) decision() model.Decision {
+	return model.Decision{Calibration: model.Calibration{A: l.calibration.a, B: l.calibration.b}, Threshold: l.threshold()}
 }
 
 // Assess adds to p what the published weights answer to a labelled event that is not
@@ -239,7 +232,7 @@ func (l *Learner) Assess(e *blankout.Example, p *measure.Classes) {
 
 // AssessNumber is Assess for a label that is a number.
 func (l *Learner) AssessNumber(e *blankout.Example, p *measure.Numbers) {
-	value := min(model.ValueOf(l.unit.target, l.Score(e, make([]float64, l.k))[0]), maxCount)
+	value := l.unit.told(l.Score(e, make([]float64, l.k))[0])
 	low, high := math.NaN(), math.NaN()
 	if r := l.residual.published(); r != nil {
 		trained := model.Linear{Head: l.head(l.schema), Rows: l.table}
@@ -249,39 +242,6 @@ func (l *Learner) AssessNumber(e *blankout.Example, p *measure.Numbers) {
 }
 
 func (l *answering) assess(scores []float64, e *blankout.Example, p *measure.Classes) {
-	p.Add(l.predict(scores) == e.Label, e.Weight, l.logLoss(scores, e.Label), 1)
+	d := l.decision()
+	p.Add(d.Predict(scores) == e.Label, e.Weight, d.LogLoss(scores, e.Label), 1)
 }
-
-// Predict returns the class that an event of these scores counts as.
-func (l *Learner) Predict(scores []float64) int { return l.predict(scores) }
-
-// logLoss is minus the logarithm of the probability that scores give a class.
-func (l *answering) logLoss(scores []float64, label int) float64 {
-	if l.k == 1 {
-		return softplus(-target(label, 0, 1) * l.calibration.apply(scores[0]))
-	}
-	return logLoss(scores, label)
-}
-
-func (l *answering) predict(scores []float64) int {
-	if len(scores) == 1 {
-		if l.calibration.apply(scores[0]) > l.logit() {
-			return 1
-		}
-		return 0
-	}
-	return model.Predict(scores)
-}
-
-// logLoss is minus the logarithm of the probability of one of several classes,
-// as model.Linear.Probabilities has it.
-func logLoss(scores []float64, label int) float64 {
-	sum := 0.0
-	for _, f := range scores {
-		sum += 1 / (1 + math.Exp(-f))
-	}
-	// log sigmoid(f) = -softplus(-f)
-	return math.Log(max(sum, 1e-300)) + softplus(-scores[label])
-}
-
-func softplus(u float64) float64 { return max(u, 0) + math.Log1p(math.Exp(-math.Abs(u))) }

@@ -224,7 +224,7 @@ func (l *answering) lossAt(scale float64, label int) float64 {
 			out[k] = now.base[k] + scale*now.part[k]
 		}
 	}
-	return l.logLoss(out, label)
+	return l.decision().LogLoss(out, label)
 }
 
 // follow publishes the rule that has proved better for a range of shares, if the

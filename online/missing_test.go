@@ -105,9 +105,9 @@ func TestMissingRuleIsMeasured(t *testing.T) {
 		if i >= 2000 && len(e.Field) > 0 {
 			m := model.Linear{Head: reference.head(reference.schema), Rows: reference.table}
 			n := float64(len(e.Field))
-			served += reference.logLoss(m.Score(e, make([]float64, 1)), e.Label)
-			asIs += reference.logLoss(m.ScoreRescaled(e, 1, make([]float64, 1)), e.Label)
-			rescaled += reference.logLoss(m.ScoreRescaled(e, 10/n, make([]float64, 1)), e.Label)
+			served += reference.decision().LogLoss(m.Score(e, make([]float64, 1)), e.Label)
+			asIs += reference.decision().LogLoss(m.ScoreRescaled(e, 1, make([]float64, 1)), e.Label)
+			rescaled += reference.decision().LogLoss(m.ScoreRescaled(e, 10/n, make([]float64, 1)), e.Label)
 		}
 		if a, b := slices.Clone(reference.Learn(e)), other.Learn(e); !slices.Equal(a, b) {
 			t.Fatalf("event %d: %v, %v", i, a, b)

@@ -65,7 +65,7 @@ func TestPositive(t *testing.T) {
 		for _, f := range []float64{-2, -1, 0, 1, 2} {
 			scores := []float64{f}
 			probability := h.Probabilities(scores, make([]float64, 2))[l.schema.PositiveClass(l.positive)]
-			if positive := h.Predict(scores) == l.schema.PositiveClass(l.positive); positive != (probability > .8) || h.Predict(scores) != l.predict(scores) {
+			if positive := h.Predict(scores) == l.schema.PositiveClass(l.positive); positive != (probability > .8) || h.Predict(scores) != l.decision().Predict(scores) {
 				t.Errorf("positive %s: at %v it has probability %v and is called so: %v", l.positive, f, probability, positive)
 			}
 		}

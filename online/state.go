@@ -118,10 +118,6 @@ func (s *Snapshot) Warnings(settings Fingerprint) []watch.Warning {
 // Blocks is Snapshot().Blocks().
 func (l *Learner) Blocks() ([]blankout.Block, error) { return l.Snapshot().Blocks() }
 
-// Calibration returns what the published model maps scores to probabilities by,
-// nil for the identity.
-func (l *answering) Calibration() *model.Calibration { return l.calibration.published() }
-
 // head returns the head of the published model over the given copy of the
 // Schema (or the Schema itself, for use before the next Learn).
 func (l *answering) head(s *blankout.Schema) model.Head {
@@ -153,16 +149,11 @@ func (l *answering) headOf(s *blankout.Schema, level int) model.Head {
 			Width: l.table.Width(), Weight: model.ScalerWidth + at,
 			Lag: model.ScalerWidth + 2*l.n + at, Average: c, Stats: 0,
 		},
-		Calibration: l.Calibration(), Missing: l.missing.model, Covariance: l.filling.covariance,
+		Calibration: l.calibration.published(), Threshold: l.threshold(), Missing: l.missing.model, Covariance: l.filling.covariance,
 		Events: l.events, Trained: "online " + l.set.rule.Name,
 	}
-	if l.set.logit != 0 {
-		h.Threshold = l.config.Threshold
-	}
 	if name := l.positiveName(); s.PositiveClass(name) == 0 {
-		if h.Positive = name; l.set.logit != 0 {
-			h.Threshold = 1 - h.Threshold
-		}
+		h.Positive = name
 	}
 	for k := range h.Intercept {
 		h.Intercept[k] = l.weights(l.bias)[at+k] + c*l.lags(l.bias)[at+k]

@@ -86,12 +86,10 @@ func (u *unit) own(score float64) float64 {
 }
 
 // value returns the number that a score in the unit predicts.
-func (u *unit) value(f float64) float64 {
-	if u.target == loss.Count {
-		return min(u.scale*math.Exp(f), maxCount)
-	}
-	return u.centre + u.scale*f
-}
+func (u *unit) value(f float64) float64 { return u.told(u.score(f)) }
+
+// told returns the number that a score in the target's own unit predicts, bounded by maxCount.
+func (u *unit) told(score float64) float64 { return min(model.ValueOf(u.target, score), maxCount) }
 
 // observe counts in a target and returns the unit that follows from those so far; moved
 // says whether it is another one.
@@ -275,7 +273,7 @@ func (l *answering) forecastNumber(y float64) {
 			wrong[i] = r*r + l.unit.scale*l.unit.scale*d*(1-d)*q
 		}
 		if l.missing.event.filled {
-			r := y - min(model.ValueOf(l.unit.target, l.filling.levels[v*l.k]), maxCount)
+			r := y - l.unit.told(l.filling.levels[v*l.k])
 			wrong[0] = r * r
 		}
 		l.levels[v].forecast.add(0, wrong[:])
@@ -334,7 +332,7 @@ func (l *Learner) measureTarget(e *blankout.Example, earlier []float64, fresh *m
 	if earlier != nil {
 		fresh.Add(true, weight, 0, 1)
 		fresh.Wrong += weight * math.Abs(y-told)
-		told = min(model.ValueOf(l.unit.target, earlier[0]), maxCount)
+		told = l.unit.told(earlier[0])
 	}
 	l.measureNumber(y, weight, told, l.varianceOf(e))
 	l.now.target = l.unit.standard(l.unit.clip(y))

@@ -69,7 +69,7 @@ func (in *Intake) confuse(e *blankout.Example, scores []float64) {
 			in.confusion[k] = append(row, make([]float64, classes-len(row))...)
 		}
 	}
-	if predicted := in.Learner.Predict(scores); predicted < classes {
+	if predicted := in.Learner.Decision().Predict(scores); predicted < classes {
 		in.confusion[e.Label][predicted] += e.Weight
 	}
 }

@@ -127,8 +127,8 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *blankout.Schema, e
 	r := rand.New(rand.NewPCG(seed, 0xde1a7))
 	result := &Delayed{Delay: d.Name, Mean: d.mean, Over: make([]float64, bins)}
 	weight := make([]float64, bins)
-	head := model.Head{Schema: s, Loss: c.Loss}
-	ofNumbers := head.Target() != loss.Sign
+	target := loss.LabelsOf(c.Loss)
+	ofNumbers := target != loss.Sign
 	var fresh measure.Classes
 	var waiting dues
 	learn := func(w due) {
@@ -146,11 +146,10 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *blankout.Schema, e
 		scores := l.Score(e, make([]float64, 0, l.Outputs()))
 		bin := i * bins / len(events)
 		weight[bin] += e.Weight
-		head.Threshold = l.Threshold()
 		switch {
 		case ofNumbers:
-			result.Over[bin] += e.Weight * math.Abs(e.Target-head.Value(scores[0]))
-		case head.Predict(scores) != e.Label:
+			result.Over[bin] += e.Weight * math.Abs(e.Target-model.ValueOf(target, scores[0]))
+		case l.Decision().Predict(scores) != e.Label:
 			result.Over[bin] += 100 * e.Weight
 		}
 		result.Events++

@@ -14,7 +14,6 @@ import (
 // damaged, scored, and learned as it then is.
 type learning struct {
 	learner   *online.Learner
-	head      model.Head    // to decide and to give probabilities
 	published *model.Linear // the weights that Worst attacks
 	every     int           // events after which published is replaced
 	missing   []uint16
@@ -28,13 +27,13 @@ func newLearning(s *Subject, stage *Stage) (*learning, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &learning{learner: l, every: 500, head: model.Head{Schema: schema, Loss: s.Learn.Loss}}, nil
+	return &learning{learner: l, every: 500}, nil
 }
 
 // predictAndLearn predicts an event as fixed.predict does and then learns from it. Worst
 // attacks the weights as they were at the last multiple of 500 events. An event that is
 // so distorted that the learner refuses it has no scores.
-func (l *learning) predictAndLearn(u *run, event *Event, e *blankout.Example) (*model.Head, []float64) {
+func (l *learning) predictAndLearn(u *run, event *Event, e *blankout.Example) (model.Decision, []float64) {
 	if _, worst := base(u.nightmare).(Worst); worst && event.Number%l.every == 0 {
 		l.published = l.learner.Published()
 	}
@@ -54,8 +53,8 @@ func (l *learning) predictAndLearn(u *run, event *Event, e *blankout.Example) (*
 	} else {
 		l.remove(event, &damaged)
 	}
-	l.head.Calibration, l.head.Threshold = l.learner.Calibration(), l.learner.Threshold() // as they are when the scores are made
-	return &l.head, l.learner.Learn(&damaged)
+	decision := l.learner.Decision() // as it is when the scores are made
+	return decision, l.learner.Learn(&damaged)
 }
 
 // remove takes the dead out of an event. A field that loses everything is

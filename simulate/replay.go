@@ -450,13 +450,14 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 	var o outcome
 	o.bins = make([]sums, (stage.Events+binEvents-1)/binEvents)
 	var ofNumbers loss.Loss // nil where labels are classes
-	if name := u.subject.loss(); loss.IsRegression(name) {
+	target := loss.LabelsOf(u.subject.loss())
+	if target != loss.Sign {
 		var err error
-		if ofNumbers, err = loss.Parse(name); err != nil {
+		if ofNumbers, err = loss.Parse(u.subject.loss()); err != nil {
 			return o, err
 		}
 	}
-	var predict func(*run, *Event, *blankout.Example) (*model.Head, []float64)
+	var predict func(*run, *Event, *blankout.Example) (model.Decision, []float64)
 	if u.subject.Learn == nil {
 		predict = newFixed(u.subject.Model).predict
 	} else if learner, err := newLearning(u.subject, stage); err != nil {
@@ -479,7 +480,7 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 			continue
 		}
 		event.Number, event.Class, event.Target, event.Left = n, e.Label, e.Target, 0
-		head, scores := predict(u, &event, e)
+		decision, scores := predict(u, &event, e)
 		o.features += float64(len(event.Dead))
 		for _, dead := range event.Dead {
 			if dead {
@@ -492,16 +493,16 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 		bin := &o.bins[n/binEvents]
 		if ofNumbers != nil {
 			for _, s := range []*sums{&o.sums, bin} {
-				s.numbers.Add(ofNumbers, e.Target, e.Weight, head.Value(scores[0]), math.NaN(), math.NaN(), 1)
+				s.numbers.Add(ofNumbers, e.Target, e.Weight, model.ValueOf(target, scores[0]), math.NaN(), math.NaN(), 1)
 			}
 			continue
 		}
 		all = slices.Grow(all[:0], len(scores))[:max(2, len(scores))]
-		p := head.Probabilities(scores, all)
+		p := decision.Probabilities(scores, all)
 		o.weight += e.Weight
-		o.logLoss -= e.Weight * math.Log(max(p[e.Label], 1e-15))
+		o.logLoss += e.Weight * measure.LogLoss(p[e.Label])
 		bin.weight += e.Weight
-		if head.Predict(scores) != e.Label {
+		if decision.Predict(scores) != e.Label {
 			if u.wrong != nil {
 				u.wrong[n] = 1
 			}
@@ -551,9 +552,9 @@ func linearOf(m model.Model) *model.Linear {
 	return linear
 }
 
-// predict returns the scores of an event in a nightmare and the Head that says what they
-// mean, both until it is called again.
-func (f *fixed) predict(u *run, event *Event, e *blankout.Example) (*model.Head, []float64) {
+// predict returns the scores of an event in a nightmare, until it is called again, and what
+// they mean.
+func (f *fixed) predict(u *run, event *Event, e *blankout.Example) (model.Decision, []float64) {
 	f.raw.Features, f.raw.Field = clone(e, f.raw.Features, f.raw.Field)
 	event.Model, event.X, event.Field = f.linear, f.raw.Features, f.raw.Field
 	u.nightmare.Distort(event)
@@ -579,7 +580,7 @@ func (f *fixed) predict(u *run, event *Event, e *blankout.Example) (*model.Head,
 	if u.treatment.Dead == Null && !u.treatment.Rescale {
 		left := &f.left
 		head.Delete(e, f.x, f.field, event.Dead, head.Schema.Known, left)
-		return head, f.model.ScoreLacking(left.Features, left, f.scores)
+		return head.Decision(), f.model.ScoreLacking(left.Features, left, f.scores)
 	}
 	for i, dead := range event.Dead {
 		switch {
@@ -592,7 +593,7 @@ func (f *fixed) predict(u *run, event *Event, e *blankout.Example) (*model.Head,
 			f.x.Value[i] /= left
 		}
 	}
-	return head, f.model.ScoreVec(f.x, f.scores)
+	return head.Decision(), f.model.ScoreVec(f.x, f.scores)
 }
 
 // moveHats puts into f.x the hats of the event whose dead numbers are 0, and marks as dead

@@ -379,7 +379,7 @@ func (w *writer) classes() []string {
 func (w *writer) label(score string, names []string) string {
 	at := ""
 	if w.Outputs == 1 {
-		a, b := w.Decision()
+		a, b := w.Decision().Line()
 		f := w.add("Add", []string{w.add("Mul", []string{score, w.doubles(0, a)}), w.doubles(0, b)})
 		above := w.add("Cast", []string{w.add("Greater", []string{f, w.doubles(0, 0)})}, attribute{"to", int(int64s)})
 		at = w.add("Squeeze", []string{above, w.ints(1)})
@@ -391,10 +391,7 @@ func (w *writer) label(score string, names []string) string {
 
 // probabilities makes the output of the probability of each class, as Head.Probabilities does.
 func (w *writer) probabilities(score string) string {
-	c := model.Calibration{A: 1}
-	if w.Calibration != nil {
-		c = *w.Calibration
-	}
+	c := w.Decision()
 	f := w.add("Add", []string{w.add("Mul", []string{score, w.doubles(0, c.A)}), w.doubles(0, c.B)})
 	p := w.add("Sigmoid", []string{f})
 	if w.Outputs == 1 {
