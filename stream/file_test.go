@@ -110,7 +110,7 @@ func TestFile(t *testing.T) {
 		change     func(*record.Config)
 		want       string // lines joined by newlines, or the error
 	}{
-		{"a.svm", "# head\n1 1:2\r\n\n -1 3:1 # x\nbad\n1 1:1", nil, "1: 1 1:2\n3: -1 3:1\n4: label: a.svm:5: label \"bad\" is none of the classes [\"-1\" \"1\"] and there is room for no other (max_classes 2)\n5: 1 1:1"},
+		{"a.svm", "# head\n1 1:2\r\n\n -1 3:1 # x\nbad\n1 1:1", func(c *record.Config) { c.MaxClasses = 2 }, "1: 1 1:2\n3: -1 3:1\n4: label: a.svm:5: label \"bad\" is none of the classes [\"-1\" \"1\"] and there is room for no other (max_classes 2)\n5: 1 1:1"},
 		{"a.svm.gz", gz("1 1:2\n"), nil, "0: 1 1:2"},
 		{"a.svm.zst", zst("1 1:2\n") + zst("1 2:2"), nil, "0: 1 1:2\n1: 1 2:2"},
 		{"a.jsonl", "\ufeff{\"label\":1,\"x\":2}\n\n{\"x\"\n", nil, "0: 1 x:2:n\n2: syntax: a.jsonl:3: byte 5: the record ends where a colon should be"},
