@@ -50,7 +50,7 @@ func firstLines(t *testing.T, from, to string, n int) string {
 // checkpoint, and that of train on the same events through the same Scaler are
 // one number.
 func TestExactIsTrain(t *testing.T) {
-	program := buildProgram(t)
+	program := buildProgram(t, "-tags=failpoint")
 	samples := filepath.Join("..", "papers", "samples")
 	for _, test := range []struct {
 		name, data, format string
@@ -70,7 +70,7 @@ func TestExactIsTrain(t *testing.T) {
 			run := func(args ...string) []byte {
 				t.Helper()
 				c := exec.Command(program, append(args, "-q")...)
-				c.Dir = dir
+				c.Dir, c.Env = dir, append(os.Environ(), "BLANKOUT_FAILPOINTS=validate.adopt_margin=-inf,validate.cpu=1,validate.tol=1e-10")
 				var trouble bytes.Buffer
 				c.Stderr = &trouble
 				out, err := c.Output()
@@ -83,14 +83,14 @@ func TestExactIsTrain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			config := fmt.Sprintf("[kafka]\nbrokers = [%q]\nuntil_end = true\n[record]\nformat = %q\nmax_classes = %d\n[learner]\nnoise = \"dropout:0.3\"\n"+
-				"[http]\naddress = \"\"\n[validate]\npolicy = \"adopt\"\nadopt_margin = -inf\nevents = %d\nwindow = 0\ntol = 1e-10\nvalidation_cpu = 1\n",
+			config := fmt.Sprintf("[kafka]\nbrokers = [%q]\n[record]\nformat = %q\nmax_classes = %d\n[learner]\nnoise = \"dropout:0.3\"\n"+
+				"[http]\naddress = \"\"\n[validate]\npolicy = \"adopt\"\nevents = %d\nwindow = 0\n",
 				broker.Brokers()[0], test.format, test.classes, test.records)
 			if err := os.WriteFile(filepath.Join(dir, "blankout.toml"), []byte(config), 0o644); err != nil {
 				t.Fatal(err)
 			}
 			run("produce", "-f", "blankout.toml", "-d", data, "--set", "record.format=")
-			run("run", "-f", "blankout.toml", "--json")
+			run("run", "-f", "blankout.toml", "--until-end", "--json")
 			reports, err := filepath.Glob(filepath.Join(dir, "reports", "*.json"))
 			if err != nil || len(reports) != 1 {
 				t.Fatal(reports, err)

@@ -185,6 +185,7 @@ func testHostile(t *testing.T, named bool) {
 		t.Run(format, func(t *testing.T) {
 			c := record.DefaultConfig()
 			c.Format, c.Weight, c.MaxFeatures, c.MaxBytes = format, "weight", 100, 3000
+			c.MaxClasses = 2
 			if named {
 				c.Classes = map[string][]string{"svmlight": {"0", "1"}, "vw": {"-1", "1"}}[format]
 				if c.Classes == nil {

@@ -41,7 +41,7 @@ const reported = 20
 
 // DefaultConfig returns the values of an empty section.
 func DefaultConfig() Config {
-	return Config{Window: 1_000_000, Reservoir: 1000, CPU: failpoint.Number("validate.cpu", 0.5), Policy: "observe", MaxGap: 0.1, AdoptMargin: failpoint.Number("validate.adopt_margin", 1), AdoptWait: 10 * time.Minute, Tol: 1e-6}
+	return Config{Window: 1_000_000, Reservoir: 1000, CPU: failpoint.Number("validate.cpu", 0.5), Policy: "observe", MaxGap: 0.1, AdoptMargin: failpoint.Number("validate.adopt_margin", 1), AdoptWait: 10 * time.Minute, Tol: failpoint.Number("validate.tol", 1e-6)}
 }
 
 // Check reports the first value that makes no sense, with its name in front.
