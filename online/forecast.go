@@ -213,9 +213,8 @@ func (l *answering) forecastBinary(label int) (known bool) {
 	if masked != 0 {
 		drawn = l.forecastMasked(masked, label)
 	}
-	d := l.decision()
-	d.Calibration = model.Calibration{A: 1}
-	_, shift := d.Line()
+	slope, shift := l.decision().Line()
+	shift /= slope // a score above -shift says the second class
 	for v := range l.levels {
 		lv := &l.levels[v]
 		c := lv.lagShare()
