@@ -37,7 +37,8 @@ type Fields struct {
 	changes []fieldChange // the latest, oldest first
 	changed uint64        // number of all of them
 
-	seen *model.Missing // the model whose usual fields have been taken up
+	seen  *model.Missing // the model whose usual fields have been taken up
+	words []uint16       // the fields that are bags of words
 }
 
 // Met is an event as it came, before anything has been learned from it.
@@ -289,6 +290,12 @@ func (h *Fields) grow(kinds []blankout.Kind) {
 	for id := len(h.fields); id < min(len(kinds), MostFields); id++ {
 		h.fields = append(h.fields, fieldHealth{kind: kinds[id]})
 	}
+	h.words = h.words[:0]
+	for id := range h.fields {
+		if h.fields[id].kind == blankout.Words {
+			h.words = append(h.words, uint16(id))
+		}
+	}
 	if n := (len(h.fields) + 63) / 64; n > len(h.watched) {
 		h.watched = append(h.watched, make(model.FieldSet, n-len(h.watched))...)
 	}
@@ -319,9 +326,13 @@ func (h *Fields) Take(m *Met) {
 				h.lack(word, i, m.Number, e.Time)
 			}
 		}
-		for _, id := range e.Missing {
-			if int(id) < len(h.fields) && h.fields[id].kind == blankout.Words && !m.Present.Has(id) {
-				h.fields[id].lack(m.Number, e.Time)
+		for _, id := range h.words {
+			if f := &h.fields[id]; f.watched {
+				continue // counted above
+			} else if m.Present.Has(id) {
+				f.seen++
+			} else if slices.Contains(e.Missing, id) {
+				f.lack(m.Number, e.Time)
 			}
 		}
 		if Sampled(m.Number, sampledBits) {
@@ -420,6 +431,12 @@ func (h *Fields) review(met *Met) {
 			h.reviewMeasure(met, id, measureDeviation, deviation)
 			f.checkReference()
 		}
+		if f.kind == blankout.Words && !f.watched && met.Usual != nil && f.seen > healthBlock/2 {
+			// Most events hold it: from here on it counts as missing where it is left out, too,
+			// and how often that is has to be found out.
+			h.watch(id)
+			f.measures[measureMissing] = fieldMeasure{}
+		}
 		f.missing, f.seen, f.fresh, f.sum, f.square, f.fourth = 0, 0, 0, 0, 0, 0
 	}
 	h.events = 0
@@ -427,11 +444,16 @@ func (h *Fields) review(met *Met) {
 		h.seen = m
 		for _, id := range m.Usual {
 			if _, null := slices.BinarySearch(m.UsuallyNull, id); int(id) < len(h.fields) && !null {
-				h.fields[id].watched = true
-				h.watched[id>>6] |= 1 << (id & 63)
+				h.watch(int(id))
 			}
 		}
 	}
+}
+
+// watch has the absence of a field counted in every event.
+func (h *Fields) watch(id int) {
+	h.fields[id].watched = true
+	h.watched[id>>6] |= 1 << (id & 63)
 }
 
 // numbers returns what the block holds of the values of a number. A mean that moves takes
@@ -543,9 +565,14 @@ func (h *Fields) State(c *coder.Coder) {
 	}
 	for id := range h.fields {
 		f := &h.fields[id]
-		f.state(c)
-		if f.watched && c.Decode {
-			h.watched[id>>6] |= 1 << (id & 63)
+		if f.state(c); !c.Decode {
+			continue
+		}
+		if f.watched {
+			h.watch(id)
+		}
+		if f.kind == blankout.Words {
+			h.words = append(h.words, uint16(id))
 		}
 	}
 	c.Uint(&h.changed)

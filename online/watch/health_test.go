@@ -2,9 +2,12 @@ package watch
 
 import (
 	"blankout"
+	"blankout/internal/coder"
 	"blankout/internal/longtest"
+	"blankout/model"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 )
 
@@ -112,5 +115,49 @@ func TestHealthFalseAlarms(t *testing.T) {
 	t.Logf("at most %.2g false alarms in a day of 10^8 events and %d fields, all numbers", perDay, MostFields)
 	if perDay > 0.5 {
 		t.Errorf("%v false alarms a day", perDay)
+	}
+}
+
+// A bag of words that most events hold raises an alarm when it is gone, whether it is null or
+// left out, and none while it comes as often as ever.
+func TestHealthWords(t *testing.T) {
+	for _, null := range []bool{false, true} {
+		r := rand.New(rand.NewPCG(3, 5))
+		var h Fields
+		kinds := []blankout.Kind{blankout.Sparse, blankout.Numeric, blankout.Words}
+		rows, usual := model.NewTable(model.ScalerWidth), &model.Missing{}
+		fields := []blankout.Field{{}, {Name: "x", Kind: blankout.Numeric}, {Name: "words", Kind: blankout.Words}}
+		number := uint64(0)
+		feed := func(n int, share float64) {
+			for range n {
+				number++
+				e := &blankout.Example{Field: []uint16{1}, Features: blankout.Vec{Index: []uint32{1}, Value: []float64{r.NormFloat64()}}}
+				present := model.NewFieldSet(len(kinds))
+				if present.Add([]uint16{1}); r.Float64() < share {
+					present.Add([]uint16{2})
+				} else if null {
+					e.Missing = []uint16{2}
+				}
+				h.Take(&Met{Event: e, Number: number, Named: true, Present: present, Kinds: kinds, Rows: rows, Usual: usual, Error: -1})
+			}
+		}
+		feed(200*healthBlock, 0.7)
+		if a := h.Report(number, fields, -1); a.Alarms > 0 || a.Raised > 0 {
+			t.Fatalf("null %v: alarms while all is as usual: %+v", null, a)
+		}
+		feed(4*healthBlock, 0)
+		a := h.Report(number, fields, -1)
+		if a.Alarms != 1 || a.Fields[0].Field != "words" || a.Fields[0].Missing.Now < 0.95 {
+			t.Errorf("null %v: %+v", null, a)
+		}
+		// What is saved and read goes on alike.
+		var again Fields
+		w := &coder.Coder{}
+		h.State(w)
+		again.State(coder.Read(w.Out))
+		again.seen = h.seen
+		if !reflect.DeepEqual(again, h) {
+			t.Errorf("null %v: a restart changes what is watched", null)
+		}
 	}
 }
