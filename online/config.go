@@ -155,146 +155,181 @@ const (
 
 func (c Config) parse() (settings, error) {
 	var s settings
+	for _, part := range []func(Config) error{s.parseParts, s.parseSteps, s.parseForgetting, s.parseClasses, s.parseRefresh, s.parseCurves, s.parseTogether} {
+		if err := part(c); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// parseParts finds and checks loss, noise, rule, and how numbers are treated.
+func (s *settings) parseParts(c Config) error {
 	var err error
 	if s.loss, err = loss.Parse(c.Loss); err != nil {
-		return s, &blankout.KeyError{Key: "loss", Err: err}
+		return &blankout.KeyError{Key: "loss", Err: err}
 	}
 	if err := s.parseNoise(c); err != nil {
-		return s, err
+		return err
 	}
 	i := slices.IndexFunc(rules.Table, func(r rules.Entry) bool { return r.Name == c.Rule })
 	if i < 0 {
-		return s, blankout.KeyErrorf("rule", "rule %q: want one of %s", c.Rule, strings.Join(rules.Names(), ", "))
+		return blankout.KeyErrorf("rule", "rule %q: want one of %s", c.Rule, strings.Join(rules.Names(), ", "))
 	}
 	s.rule = rules.Table[i]
 	if s.standardise, err = model.ParseStandardise(c.Standardise); err != nil {
-		return s, &blankout.KeyError{Key: "standardise", Err: err}
+		return &blankout.KeyError{Key: "standardise", Err: err}
 	}
 	if s.missingRule, err = model.ParseMissingRule(c.Missing); err != nil {
-		return s, &blankout.KeyError{Key: "missing", Err: err}
+		return &blankout.KeyError{Key: "missing", Err: err}
 	}
 	s.numbers = s.loss.Facts().Regression
 	if c.CovarianceFields < 0 || c.CovarianceFields > model.MaxCovariance {
-		return s, blankout.KeyErrorf("covariance_fields", "covariance_fields = %d: must lie in 0 to %d", c.CovarianceFields, model.MaxCovariance)
+		return blankout.KeyErrorf("covariance_fields", "covariance_fields = %d: must lie in 0 to %d", c.CovarianceFields, model.MaxCovariance)
 	}
 	s.fills = c.CovarianceFields > 0 && (s.standardise == model.StandardiseAuto || s.standardise == model.StandardiseAll)
 	if s.missingRule == model.MissingFill && !s.fills {
-		return s, blankout.KeyErrorf("missing", "missing %q: filling in needs covariance_fields above 0 and standardise = \"auto\" or \"all\"; use auto, as-is or rescale", c.Missing)
+		return blankout.KeyErrorf("missing", "missing %q: filling in needs covariance_fields above 0 and standardise = \"auto\" or \"all\"; use auto, as-is or rescale", c.Missing)
 	}
 	if _, err := model.ParseTransform(c.Transform); err != nil {
-		return s, &blankout.KeyError{Key: "transform", Err: err}
+		return &blankout.KeyError{Key: "transform", Err: err}
 	}
 	for name, t := range c.FieldTransform {
 		if _, err := model.ParseTransform(t); err != nil {
-			return s, blankout.KeyErrorf("field_transform", "field_transform of %q: %w", name, err)
+			return blankout.KeyErrorf("field_transform", "field_transform of %q: %w", name, err)
 		}
 	}
+	return nil
+}
+
+// parseSteps finds and checks how large steps are, and what holds weights back.
+func (s *settings) parseSteps(c Config) error {
 	if !(c.C >= leastC && c.C <= mostC) && !math.IsInf(c.C, 1) {
-		return s, blankout.KeyErrorf("c", "c = %v: must lie in %v to %v, or be inf for no ridge", c.C, leastC, mostC)
+		return blankout.KeyErrorf("c", "c = %v: must lie in %v to %v, or be inf for no ridge", c.C, leastC, mostC)
 	}
 	s.ridge = 2 / loss.Cost(s.loss, c.C)
 	if c.Eta != 0 && !(c.Eta >= leastEta && c.Eta <= mostEta) {
-		return s, blankout.KeyErrorf("eta", "eta = %v: must lie in %v to %v, or be 0 for the rule's own", c.Eta, leastEta, mostEta)
+		return blankout.KeyErrorf("eta", "eta = %v: must lie in %v to %v, or be 0 for the rule's own", c.Eta, leastEta, mostEta)
 	}
 	if s.eta = c.Eta; s.eta == 0 {
 		s.eta = s.rule.Eta
 	}
 	if !(c.Start >= 0) || math.IsInf(c.Start, 0) {
-		return s, blankout.KeyErrorf("start", "start = %v: must be a number, at least 0", c.Start)
+		return blankout.KeyErrorf("start", "start = %v: must be a number, at least 0", c.Start)
 	}
 	if s.firstRidge = s.ridge; s.rule.Ridges && math.Sqrt(c.Start) >= (1-1e-9)*s.eta*s.ridge {
 		s.firstRidge = 0
 	}
 	if !slices.Contains([]string{"free", "penalised", "none"}, c.Intercept) {
-		return s, blankout.KeyErrorf("intercept", "intercept %q: want free, penalised or none", c.Intercept)
+		return blankout.KeyErrorf("intercept", "intercept %q: want free, penalised or none", c.Intercept)
 	}
 	s.intercept = c.Intercept != "none"
 	if c.Intercept == "none" && s.standardise == model.StandardiseAll {
-		return s, blankout.KeyErrorf("intercept", "intercept none: standardise = \"all\" leaves the columns' centres to the intercept; set intercept = \"free\"")
+		return blankout.KeyErrorf("intercept", "intercept none: standardise = \"all\" leaves the columns' centres to the intercept; set intercept = \"free\"")
 	}
 	if !(c.Average >= 0 && c.Average <= 1) {
-		return s, blankout.KeyErrorf("average", "average = %v: must lie in [0, 1]", c.Average)
+		return blankout.KeyErrorf("average", "average = %v: must lie in [0, 1]", c.Average)
 	}
 	if !(c.Alpha >= 0 && c.Alpha <= 1) {
-		return s, blankout.KeyErrorf("alpha", "alpha = %v: must lie in [0, 1]", c.Alpha)
+		return blankout.KeyErrorf("alpha", "alpha = %v: must lie in [0, 1]", c.Alpha)
 	}
 	if facts := s.loss.Facts(); c.Alpha > 0 && !facts.LabelFree && !facts.Probability {
-		return s, blankout.KeyErrorf("alpha", "alpha = %v: the curvature of loss %s needs a label; set alpha = 0 or loss = \"logistic\"", c.Alpha, c.Loss)
+		return blankout.KeyErrorf("alpha", "alpha = %v: the curvature of loss %s needs a label; set alpha = 0 or loss = \"logistic\"", c.Alpha, c.Loss)
 	}
 	if s.loss.Facts().Falls && c.Rule == "dropout-descent" {
-		return s, blankout.KeyErrorf("rule", "rule dropout-descent: loss %s gives no curvature for its metric; set rule = \"adagrad\"", c.Loss)
+		return blankout.KeyErrorf("rule", "rule dropout-descent: loss %s gives no curvature for its metric; set rule = \"adagrad\"", c.Loss)
 	}
 	if c.Alpha > 0 && !s.rule.Sums {
-		return s, blankout.KeyErrorf("alpha", "alpha = %v: rule %s keeps no metric that unlabelled events could add to; set alpha = 0", c.Alpha, c.Rule)
+		return blankout.KeyErrorf("alpha", "alpha = %v: rule %s keeps no metric that unlabelled events could add to; set alpha = 0", c.Alpha, c.Rule)
 	}
+	return nil
+}
+
+// parseForgetting finds and checks what is forgotten, and when.
+func (s *settings) parseForgetting(c Config) error {
 	for name, x := range map[string]float64{"half_life": c.HalfLife, "half_life_time": c.HalfLifeTime} {
 		if !(x >= 0) || math.IsInf(x, 0) || x > 0 && x < 1 {
-			return s, blankout.KeyErrorf(name, "%s = %v: must be at least 1, or 0 for never", name, x)
+			return blankout.KeyErrorf(name, "%s = %v: must be at least 1, or 0 for never", name, x)
 		}
 		if x > 0 && !s.rule.Sums {
-			return s, blankout.KeyErrorf(name, "%s = %v: rule %s keeps no metric that could fade; use adagrad or dropout-descent", name, x, c.Rule)
+			return blankout.KeyErrorf(name, "%s = %v: rule %s keeps no metric that could fade; use adagrad or dropout-descent", name, x, c.Rule)
 		}
 	}
 	if !(c.HalfLifeStep >= 0) || math.IsInf(c.HalfLifeStep, 0) || c.HalfLifeStep > 0 && c.HalfLifeTime == 0 {
-		return s, blankout.KeyErrorf("half_life_step", "half_life_step = %v: must be a number of seconds, or 0 for ten times half_life_time, and needs half_life_time", c.HalfLifeStep)
+		return blankout.KeyErrorf("half_life_step", "half_life_step = %v: must be a number of seconds, or 0 for ten times half_life_time, and needs half_life_time", c.HalfLifeStep)
 	}
 	if s.timeStep = int64(1000 * defaultStep * min(c.HalfLifeTime, 1e11)); c.HalfLifeStep > 0 {
 		s.timeStep = max(1, int64(1000*min(c.HalfLifeStep, 1e12)))
 	}
 	if c.OnDrift != "log" && c.OnDrift != "forget" {
-		return s, blankout.KeyErrorf("on_drift", "on_drift %q: want log or forget", c.OnDrift)
+		return blankout.KeyErrorf("on_drift", "on_drift %q: want log or forget", c.OnDrift)
 	}
+	return nil
+}
+
+// parseClasses finds and checks what is about classes and suspects.
+func (s *settings) parseClasses(c Config) error {
 	if !(c.Suspect >= 0 && c.Suspect < 1) {
-		return s, blankout.KeyErrorf("suspect", "suspect = %v: must lie in [0, 1)", c.Suspect)
+		return blankout.KeyErrorf("suspect", "suspect = %v: must lie in [0, 1)", c.Suspect)
 	}
 	if _, ok := s.loss.(loss.TLogistic); c.Suspect > 0 && !ok {
-		return s, blankout.KeyErrorf("suspect", "suspect = %v: only loss = \"t-logistic:T\" gives events an influence", c.Suspect)
+		return blankout.KeyErrorf("suspect", "suspect = %v: only loss = \"t-logistic:T\" gives events an influence", c.Suspect)
 	}
 	for name, w := range c.ClassWeight {
 		if !(w >= 0 && w <= maxMagnitude) {
-			return s, blankout.KeyErrorf("class_weight", "class_weight of %q = %v: must be a number from 0 to 1e30", name, w)
+			return blankout.KeyErrorf("class_weight", "class_weight of %q = %v: must be a number from 0 to 1e30", name, w)
 		}
 	}
 	if !(c.Threshold > 0 && c.Threshold < 1) {
-		return s, blankout.KeyErrorf("threshold", "threshold = %v: must lie between 0 and 1", c.Threshold)
+		return blankout.KeyErrorf("threshold", "threshold = %v: must lie between 0 and 1", c.Threshold)
 	}
+	return nil
+}
+
+// parseRefresh finds and checks the penalty |w| and the refreshes.
+func (s *settings) parseRefresh(c Config) error {
 	if !(c.L1 >= 0) || math.IsInf(c.L1, 0) {
-		return s, blankout.KeyErrorf("l1", "l1 = %v: must be a number, at least 0", c.L1)
+		return blankout.KeyErrorf("l1", "l1 = %v: must be a number, at least 0", c.L1)
 	}
 	if c.L1 > 0 && c.Rule != "ftrl" {
-		return s, blankout.KeyErrorf("l1", "l1 = %v: only rule = \"ftrl\" knows an L1 penalty", c.L1)
+		return blankout.KeyErrorf("l1", "l1 = %v: only rule = \"ftrl\" knows an L1 penalty", c.L1)
 	}
 	if c.Refresh < 0 || c.Refresh > 100_000 {
-		return s, blankout.KeyErrorf("refresh", "refresh = %d: must lie in 0 to 100000", c.Refresh)
+		return blankout.KeyErrorf("refresh", "refresh = %d: must lie in 0 to 100000", c.Refresh)
 	}
 	if n := c.RefreshWindow; n != 0 && (c.Refresh == 0 || n < 0 || n > 100_000 || n%c.Refresh != 0) {
-		return s, blankout.KeyErrorf("refresh_window", "refresh_window = %d: must be a multiple of refresh (%d), at most 100000, or 0", n, c.Refresh)
+		return blankout.KeyErrorf("refresh_window", "refresh_window = %d: must be a multiple of refresh (%d), at most 100000, or 0", n, c.Refresh)
 	}
 	if c.Rule == "irls" && c.Refresh == 0 {
-		return s, blankout.KeyErrorf("rule", "rule irls: it only refreshes; set refresh to a number of events, as 200")
+		return blankout.KeyErrorf("rule", "rule irls: it only refreshes; set refresh to a number of events, as 200")
 	}
 	if c.Refresh > 0 {
 		switch {
 		case !solvable(s.loss):
-			return s, blankout.KeyErrorf("refresh", "refresh: loss %q is not convex", c.Loss)
+			return blankout.KeyErrorf("refresh", "refresh: loss %q is not convex", c.Loss)
 		case s.grouped():
-			return s, blankout.KeyErrorf("refresh", "refresh: noise %q is of groups, which it does not know; use dropout, auto or none", c.Noise)
+			return blankout.KeyErrorf("refresh", "refresh: noise %q is of groups, which it does not know; use dropout, auto or none", c.Noise)
 		case s.noiseKind != square:
-			return s, blankout.KeyErrorf("refresh", "refresh: noise %q is not one it knows; use dropout, auto or none", c.Noise)
+			return blankout.KeyErrorf("refresh", "refresh: noise %q is not one it knows; use dropout, auto or none", c.Noise)
 		case c.Rule == "ftrl" || c.Rule == "arow":
-			return s, blankout.KeyErrorf("refresh", "refresh: the state of rule %s cannot follow it; use adagrad, dropout-descent, sgd or irls", c.Rule)
+			return blankout.KeyErrorf("refresh", "refresh: the state of rule %s cannot follow it; use adagrad, dropout-descent, sgd or irls", c.Rule)
 		}
 	}
+	return nil
+}
+
+// parseCurves finds and checks presence and curves.
+func (s *settings) parseCurves(c Config) error {
 	if c.Presence != "auto" && c.Presence != "none" {
-		return s, blankout.KeyErrorf("presence", "presence = %q: want auto or none", c.Presence)
+		return blankout.KeyErrorf("presence", "presence = %q: want auto or none", c.Presence)
 	}
 	s.bends = (s.standardise == model.StandardiseAuto || s.standardise == model.StandardiseAll) && s.noiseKind == square && c.Refresh == 0
 	if err := model.CheckKnots("curves", c.Curves); err != nil {
-		return s, err
+		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.FieldCurves)) {
 		if err := model.CheckKnots("field_curves", c.FieldCurves[name]); err != nil {
-			return s, blankout.KeyErrorf("field_curves", "field_curves of %q: %w", name, err)
+			return blankout.KeyErrorf("field_curves", "field_curves of %q: %w", name, err)
 		}
 	}
 	key, setting := c.curved()
@@ -302,27 +337,32 @@ func (c Config) parse() (settings, error) {
 	switch {
 	case !s.curves:
 	case s.standardise != model.StandardiseAuto && s.standardise != model.StandardiseAll:
-		return s, blankout.KeyErrorf(key, "%s: standardise = %q does not find out which columns are numbers; set standardise = \"auto\" or learn no curves", setting, c.Standardise)
+		return blankout.KeyErrorf(key, "%s: standardise = %q does not find out which columns are numbers; set standardise = \"auto\" or learn no curves", setting, c.Standardise)
 	case s.noiseKind != square:
-		return s, blankout.KeyErrorf(key, "%s: noise %q does not delete numbers, and what it does to curves is not known; use dropout, group, auto or none, or learn no curves", setting, c.Noise)
+		return blankout.KeyErrorf(key, "%s: noise %q does not delete numbers, and what it does to curves is not known; use dropout, group, auto or none, or learn no curves", setting, c.Noise)
 	case c.Refresh > 0:
-		return s, blankout.KeyErrorf(key, "%s: refresh does not know them; set refresh = 0 or learn no curves", setting)
+		return blankout.KeyErrorf(key, "%s: refresh does not know them; set refresh = 0 or learn no curves", setting)
 	}
+	return nil
+}
+
+// parseTogether finds and checks what does not go together.
+func (s *settings) parseTogether(c Config) error {
 	if c.Rule == "dropout-descent" && (len(s.noises) > 1 || s.observed || s.noises[0] == loss.Noise(loss.NoNoise{})) {
-		return s, blankout.KeyErrorf("noise", "noise %q: the metric of rule dropout-descent is made of one fixed noise; set it, or rule = \"adagrad\"", c.Noise)
+		return blankout.KeyErrorf("noise", "noise %q: the metric of rule dropout-descent is made of one fixed noise; set it, or rule = \"adagrad\"", c.Noise)
 	}
 	if c.Rule == "dropout-descent" && s.ridge == 0 {
-		return s, blankout.KeyErrorf("c", "c = %v: the metric of rule dropout-descent starts at the ridge, which must not be 0", c.C)
+		return blankout.KeyErrorf("c", "c = %v: the metric of rule dropout-descent starts at the ridge, which must not be 0", c.C)
 	}
 	if s.numbers {
-		if err := c.checkNumbers(s); err != nil {
-			return s, err
+		if err := c.checkNumbers(*s); err != nil {
+			return err
 		}
 	}
 	if s.noiseKind == linear && (s.standardise == model.StandardiseAuto || s.standardise == model.StandardiseAll) {
-		return s, blankout.KeyErrorf("noise", "noise poisson is for counts, which standardise = %q would centre; set standardise = \"none\"", c.Standardise)
+		return blankout.KeyErrorf("noise", "noise poisson is for counts, which standardise = %q would centre; set standardise = \"none\"", c.Standardise)
 	}
-	return s, nil
+	return nil
 }
 
 // Grouped says whether noise of groups is learned under.

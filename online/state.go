@@ -304,24 +304,35 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := l.restoreLearner(m, data, blocks); err != nil {
+		return nil, err
+	}
+	if err := l.restoreOthers(m, blocks); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// restoreLearner takes up the block "learner", what was refused, and the rows.
+func (l *Learner) restoreLearner(m *model.Linear, data []byte, blocks []blankout.Block) error {
 	d := coder.Read(data)
 	switch d.Version = d.Uint32(); {
 	case d.Version < stateVersion:
-		return nil, fmt.Errorf("restoring the learner: block learner has version %d, and this program goes on from version %d only: start afresh with --reset, "+
+		return fmt.Errorf("restoring the learner: block learner has version %d, and this program goes on from version %d only: start afresh with --reset, "+
 			"which sets the checkpoints aside; predict and the other readers of models still take them", d.Version, stateVersion)
 	case d.Version > stateVersion:
-		return nil, fmt.Errorf("restoring the learner: block learner has version %d, which a newer program has written; this one reads up to %d", d.Version, stateVersion)
+		return fmt.Errorf("restoring the learner: block learner has version %d, which a newer program has written; this one reads up to %d", d.Version, stateVersion)
 	}
 	was, err := readFingerprint(d)
 	if err != nil {
-		return nil, fmt.Errorf("restoring the learner: %w", err)
+		return fmt.Errorf("restoring the learner: %w", err)
 	}
 	now, width := l.Fingerprint(), len(l.bias)
 	was["missing"] = now["missing"]              // no weight depends on it
 	l.config.Presence = valueOf(was, "presence") // as it was when the learner began
 	now["presence"], was["presence"] = l.config.Presence, l.config.Presence
 	if diff := now.Diff(was); len(diff) > 0 {
-		return nil, &MismatchError{diff}
+		return &MismatchError{diff}
 	}
 	l.scaling.scaler = m.Scaler
 	l.state(d)
@@ -330,24 +341,24 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	}
 	refused, err := blankout.FindBlock(blocks, "refused")
 	if err != nil {
-		return nil, fmt.Errorf("restoring the learner: %w", err)
+		return fmt.Errorf("restoring the learner: %w", err)
 	}
 	r := coder.Read(refused)
 	if l.watch.Refused.State(r); !r.Done() {
-		return nil, fmt.Errorf("restoring the learner: block refused: %d bytes do not fit its format", len(refused))
+		return fmt.Errorf("restoring the learner: block refused: %d bytes do not fit its format", len(refused))
 	}
 	switch {
 	case m.Rows.Width() != width:
-		return nil, &MismatchError{[]string{fmt.Sprintf("refresh: the saved rows hold %d numbers each, those of refresh = %d, refresh_window = %d hold %d", m.Rows.Width(), c.Refresh, c.RefreshWindow, width)}}
+		return &MismatchError{[]string{fmt.Sprintf("refresh: the saved rows hold %d numbers each, those of refresh = %d, refresh_window = %d hold %d", m.Rows.Width(), l.config.Refresh, l.config.RefreshWindow, width)}}
 	case !d.Done():
-		return nil, fmt.Errorf("restoring the learner: block learner: %d bytes do not fit its format", len(data))
+		return fmt.Errorf("restoring the learner: block learner: %d bytes do not fit its format", len(data))
 	case !l.refresh.window.consistent():
-		return nil, fmt.Errorf("restoring the learner: block learner: its window does not fit itself")
+		return fmt.Errorf("restoring the learner: block learner: its window does not fit itself")
 	}
 	if l.set.observed {
 		n, err := loss.ParseNoise(m.Noise)
 		if err != nil {
-			return nil, fmt.Errorf("restoring the learner: %w", err)
+			return fmt.Errorf("restoring the learner: %w", err)
 		}
 		if g, ok := n.(loss.GroupDropout); ok && g.Rates != nil {
 			l.setRates(g.Rates)
@@ -355,32 +366,38 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	}
 	l.table = m.Rows
 	if l.misfit(width) {
-		return nil, fmt.Errorf("restoring the learner: block learner and the rows do not fit each other")
+		return fmt.Errorf("restoring the learner: block learner and the rows do not fit each other")
 	}
 	for v := range l.levels {
 		lv := &l.levels[v]
 		lv.adaptation.on = lv.adaptation.on && l.period == 0
 	}
+	return nil
+}
+
+// restoreOthers takes up what has a block of its own: numbers, what is filled in, and the levels
+// that answer.
+func (l *Learner) restoreOthers(m *model.Linear, blocks []blankout.Block) error {
 	if l.set.numbers {
 		numbers, err := blankout.FindBlock(blocks, "numbers")
 		if err != nil {
-			return nil, fmt.Errorf("restoring the learner: %w", err)
+			return fmt.Errorf("restoring the learner: %w", err)
 		}
 		n := coder.Read(numbers)
 		if l.numbersState(n); !n.Done() || !(l.unit.scale > 0) {
-			return nil, fmt.Errorf("restoring the learner: block numbers: %d bytes do not fit its format", len(numbers))
+			return fmt.Errorf("restoring the learner: block numbers: %d bytes do not fit its format", len(numbers))
 		}
 	}
 	if m.Scaler.Curves != nil {
 		l.bindCurves()
 	}
 	if err := l.restoreFilling(m, blocks); err != nil {
-		return nil, err
+		return err
 	}
 	if levels, err := blankout.FindBlock(blocks, blockLevels); err == nil { // older files have none
 		c := coder.Read(levels)
 		if l.levelsState(c); !c.Done() {
-			return nil, fmt.Errorf("restoring the learner: block %s: %d bytes do not fit its format", blockLevels, len(levels))
+			return fmt.Errorf("restoring the learner: block %s: %d bytes do not fit its format", blockLevels, len(levels))
 		}
 	}
 	if m.Missing != nil {
@@ -389,7 +406,7 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	if !l.set.fills && l.missing.fills() {
 		l.missing.model = l.missing.model.WithRules(withoutFill(l.missing.model.Null), withoutFill(l.missing.model.Absent))
 	}
-	return l, nil
+	return nil
 }
 
 // restoreFilling takes up what has been gathered to fill in by. Files written before this
