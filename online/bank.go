@@ -32,11 +32,7 @@ type bank struct {
 	bias     []float64    // the intercepts, laid out as a row
 	snapshot *model.Table // the latest, to share its blocks
 
-	// How far it is.
-	events uint64 // met, labelled or not, with a weight above 0
-	steps  uint64 // updates made
-	period uint64 // steps of the first pass, 0 while in it
-	fade   fade
+	progress
 
 	unit    unit // of targets that are numbers
 	scaling scaling
@@ -48,6 +44,14 @@ type bank struct {
 	rewritten uint64
 
 	now event // the one that is being learned
+}
+
+// progress is how far a bank is.
+type progress struct {
+	events uint64 // met, labelled or not, with a weight above 0
+	steps  uint64 // updates made
+	period uint64 // steps of the first pass, 0 while in it
+	fade   fade
 }
 
 // level is a noise level: a copy of the weights that learns as if its noise

@@ -44,8 +44,12 @@ type filling struct {
 	rules [2][model.MissingBins]ruleChoice // for nulls and for what is left out
 	drawn uint64                           // masks
 
-	// Of the event that is answered.
 	grouping *model.Grouping
+	filled
+}
+
+// filled is about the event that is answered: no part of the state.
+type filled struct {
 	x        []float64
 	parts    model.Parts
 	residual []float64

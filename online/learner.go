@@ -62,7 +62,7 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 		return nil, fmt.Errorf("learner: %w", targetMismatch(c.Loss, s.Target))
 	}
 	w := &watch.Watch{}
-	b := &bank{config: c, set: set, schema: s, unit: newUnit(s.Target), fade: fade{growth: 1}}
+	b := &bank{config: c, set: set, schema: s, unit: newUnit(s.Target), progress: progress{fade: fade{growth: 1}}}
 	l := &Learner{answering: &answering{bank: b, measured: &w.Measures}, watch: w}
 	l.scaling.scaler.Mode, l.scaling.scaler.Unfilled = set.standardise, s.Known
 	l.refresh.size, l.refresh.reach = c.Refresh, max(c.Refresh, c.RefreshWindow)
