@@ -702,8 +702,9 @@ func (l *answering) deleteFields(e *blankout.Example, chance float64, number uin
 	return false
 }
 
-// empty says whether there is nothing to keep.
-func (f *filling) empty() bool { return len(f.columns) == 0 }
+// empty says whether there is nothing to keep. The masks that are drawn are counted where
+// nothing is filled in, too: levels are compared on them.
+func (f *filling) empty() bool { return len(f.columns) == 0 && f.drawn == 0 }
 
 // blockFill is the block of the state that this file keeps.
 const blockFill = "fill"

@@ -414,7 +414,7 @@ func (l *Learner) restoreOthers(m *model.Linear, blocks []blankout.Block) error 
 // gathering begins anew.
 func (l *answering) restoreFilling(m *model.Linear, blocks []blankout.Block) error {
 	data, err := blankout.FindBlock(blocks, blockFill)
-	if err != nil || !l.set.fills {
+	if err != nil {
 		return nil // it is optional
 	}
 	var f filling
@@ -423,7 +423,7 @@ func (l *answering) restoreFilling(m *model.Linear, blocks []blankout.Block) err
 		return fmt.Errorf("restoring the learner: block %s: %d bytes do not fit its format", blockFill, len(data))
 	}
 	f.grouping, f.covariance = l.filling.grouping, m.Covariance
-	if len(f.columns) <= l.config.CovarianceFields {
+	if l.filling.drawn = f.drawn; l.set.fills && len(f.columns) <= l.config.CovarianceFields {
 		l.filling = f
 	}
 	return nil

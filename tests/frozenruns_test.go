@@ -182,16 +182,19 @@ func frozenRuns(f *frozen) {
 	}
 
 	// Stopped in mid-stream and gone on with, the state is that of one run.
-	whole, parts := f.learned(two, nil, base), t.TempDir()
-	for _, last := range []string{"900", "1000", "0"} {
-		f.learnInto(parts, two, []string{"--max-events", last}, base)
-	}
-	if a, b := stateHash(t, whole), stateHash(t, parts); a != b {
-		t.Errorf("a run stopped twice has state %s, one run has %s", b, a)
+	for _, more := range []string{"learner.covariance_fields=256", "learner.covariance_fields=0"} {
+		settings := of(more)
+		whole, parts := f.learned(two, nil, settings), t.TempDir()
+		for _, last := range []string{"900", "1000", "0"} {
+			f.learnInto(parts, two, []string{"--max-events", last}, settings)
+		}
+		if a, b := stateHash(t, whole), stateHash(t, parts); a != b {
+			t.Errorf("%s: a run stopped twice has state %s, one run has %s", more, b, a)
+		}
 	}
 
 	// What reads a checkpoint.
-	checkpoint := whole
+	checkpoint := f.learned(two, nil, base)
 	validate := runProgram(t, filepath.Dir(two), f.program, "validate", "--json", "-q", "-m", checkpoint, "-d", filepath.Base(two))
 	f.got["validate"] = f.hash("validate", stable(t, validate, "time", "seconds", "read_seconds", "pause_seconds"))
 	audit := runProgram(t, filepath.Dir(two), f.program, "audit", "--json", "-q", "-m", checkpoint, "-d", filepath.Base(two), "--max-events", "60")
