@@ -43,11 +43,20 @@ func TestWiden(t *testing.T) {
 		s.feed(l, 1500)
 		e := s.next()
 		f := l.Score(e, make([]float64, l.Outputs()))[0]
+		sumsq := make([]float64, len(l.levels))
+		for v := range sumsq {
+			sumsq[v] = l.levels[v].sumsq[0]
+		}
 		l.grow(&blankout.Example{Label: 3})
 		l.setAnswerOutputs()
 		got := l.Score(e, make([]float64, l.Outputs()))
 		if len(got) != 4 || got[0] != -f || got[1] != f {
 			t.Errorf("%s: %v after growing, %v before", name, got, f)
+		}
+		for v, was := range sumsq {
+			if got := l.levels[v].sumsq; got[0] != was || got[1] != was || got[2] != 0 || name == "gaussian" && was == 0 {
+				t.Errorf("%s: sums of squares %v after growing, %v before", name, got, was)
+			}
 		}
 		if l.active != 4 {
 			t.Errorf("%s: %d outputs in use", name, l.active)
