@@ -33,7 +33,8 @@ type Validation struct {
 	Records  uint64    `json:"records"`      // the live model's place in the stream
 	Read     uint64    `json:"records_read"` // records of those that were read again
 	Coverage float64   `json:"coverage"`     // Read / Records
-	// Source is log, or reservoir, a uniform sample, where the log has been deleted.
+	// Source is log; or reservoir, a uniform sample, where the log has been deleted; or sample,
+	// one that the learner has kept: see ValidateConfig.Halves.
 	Source string `json:"source"`
 	// Window says that the exact problem was meant to be about the last events
 	// only, Verified that it holds exactly the events that were learned: counts
@@ -44,6 +45,9 @@ type Validation struct {
 	Seconds  float64          `json:"seconds"`       // solving and measuring
 	Reading  float64          `json:"read_seconds"`  // reading the events again
 	Pause    float64          `json:"pause_seconds"` // waiting, to leave the processor to others
+
+	// Summary says for people how far live is from exact, and what adopting that would change.
+	Summary string `json:"summary"`
 
 	Loss     string  `json:"loss"`
 	Noise    string  `json:"noise"`
@@ -60,13 +64,16 @@ type Validation struct {
 	// Exact.Objective.
 	Gap         float64  `json:"gap"`
 	RelativeGap *float64 `json:"relative_gap"`
+	// GapError is the standard error of RelativeGap, of two classes or more on the halves of a
+	// sample; 0 where the gap is that of all events.
+	GapError float64 `json:"relative_gap_error,omitempty"`
 	// Distance is |w_live - w_exact|, Cosine that of the angle between them. Both
 	// leave the intercepts out.
 	Distance    float64      `json:"distance"`
 	Cosine      *float64     `json:"cosine"`
 	Differences []Difference `json:"differences"`
 
-	// MeasuredOn is holdout, or learned where no event was held out. The standing's
+	// MeasuredOn is holdout, or learned where no event was held out, or sample. The standing's
 	// measures, the robustness and the failures are of those events.
 	MeasuredOn string `json:"measured_on"`
 	Holdout    int    `json:"holdout"` // events held out
@@ -85,6 +92,36 @@ type Validation struct {
 	// did not under a policy that wants it to.
 	Adopted    bool   `json:"adopted"`
 	NotAdopted string `json:"not_adopted,omitempty"`
+}
+
+// summary is Summary.
+func (v *Validation) summary() string {
+	gap, side := "", "above"
+	if v.RelativeGap != nil {
+		gap = fmt.Sprintf("%.2g %% ", 100*math.Abs(*v.RelativeGap))
+	}
+	if v.GapError > 0 {
+		gap += fmt.Sprintf("(± %.2g) ", 100*v.GapError)
+	}
+	if v.Gap < 0 {
+		side = "below"
+	}
+	text := fmt.Sprintf("the live objective is %s%s the exact one", gap, side)
+	if v.RelativeGap != nil && math.Abs(*v.RelativeGap) < v.GapError {
+		text += ", no more than chance"
+	}
+	n := v.Newest
+	if n == nil {
+		return text
+	}
+	measures := [2]string{"log-loss", "error in %"}
+	from, to := [2]float64{n.Live.LogLoss, n.Live.Error}, [2]float64{n.Exact.LogLoss, n.Exact.Error}
+	if l, e := n.Live.Numbers, n.Exact.Numbers; l != nil && e != nil {
+		measures = [2]string{"deviance", "RMSE"}
+		from, to = [2]float64{l.Deviance, l.RMSE}, [2]float64{e.Deviance, e.RMSE}
+	}
+	return text + fmt.Sprintf("; adopting that would change, on the newest %d events %s, the %s from %.4g to %.4g (± %.2g) and the %s from %.4g to %.4g",
+		n.Events, map[string]string{"holdout": "held out", "learned": "learned"}[n.MeasuredOn], measures[0], from[0], to[0], n.StandardError, measures[1], from[1], to[1])
 }
 
 // Newest is the comparison on the newest of the events: a fifth of those that a
@@ -179,6 +216,10 @@ type ValidateConfig struct {
 	Top       int       // how many differences, and failures of each kind, are reported
 	// Sample bounds the events, taken evenly, on which robustness and failures are measured.
 	Sample int
+	// Halves says that the events learned and those held out are two halves of a sample, which
+	// the live model has learned. The exact solution suits its half too well and the other too
+	// badly, by as much: objectives are the means of both.
+	Halves bool
 	// OwnHoldout leaves the events of Evidence.Aside out of Validation.Newest.
 	OwnHoldout bool
 	// Start is an earlier exact solution of the same learner; the solver starts
@@ -353,16 +394,20 @@ func (v *Evidence) Exact(ctx context.Context, live *model.Linear, c ValidateConf
 	if c.Start != nil {
 		earlier = u.standard(all, v.weights(all, c.Start, c.Config), c.Config)
 	}
-	e, err := solveOutputs(ctx, all, now, earlier, c, func(k int) (Objective, error) {
-		problem, ok := learned.AgainstTheRest(k, len(now))
+	objective := func(d *Data, k int) (Objective, error) {
+		problem, ok := d.AgainstTheRest(k, len(now))
 		if u != nil {
-			problem, ok = u.problem(learned)
+			problem, ok = u.problem(d)
 		}
 		if !ok {
 			return nil, nil
 		}
-		return build(learned, problem, c.Config)
-	})
+		return build(d, problem, c.Config)
+	}
+	e, err := solveOutputs(ctx, all, now, earlier, c, func(k int) (Objective, error) { return objective(learned, k) })
+	if err == nil && c.Halves {
+		err = e.onHalves([2]*Data{learned, all.Subset(v.heldOut)}, now, objective)
+	}
 	if u != nil && errors.Is(err, ErrOneClass) {
 		err = errOneValue
 	}
@@ -442,6 +487,33 @@ func solveOutputs(ctx context.Context, d *Data, now, earlier linear, c ValidateC
 	return e, nil
 }
 
+// onHalves makes the objectives the means of those of two halves of the events, over the
+// outputs that both of them can tell apart.
+func (e *Exact) onHalves(halves [2]*Data, now linear, objective func(d *Data, k int) (Objective, error)) error {
+	e.Live, e.Objective = 0, 0
+	told := false
+	for k := range now {
+		a, err := objective(halves[0], k)
+		if err != nil {
+			return err
+		}
+		b, err := objective(halves[1], k)
+		if err != nil {
+			return err
+		}
+		if a == nil || b == nil {
+			continue
+		}
+		told = true
+		e.Live += (a.ValueGrad(now[k], nil) + b.ValueGrad(now[k], nil)) / 2
+		e.Objective += (a.ValueGrad(e.weights[k], nil) + b.ValueGrad(e.weights[k], nil)) / 2
+	}
+	if !told {
+		return ErrOneClass
+	}
+	return nil
+}
+
 // Validate solves the exact problem on the learned events and compares. It
 // returns the exact solution too, whose model has the live one's Scaler. No more
 // events can come from here on. Errors are as of Exact.
@@ -477,6 +549,8 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 	r.MeasuredOn = "holdout"
 	if len(rows) == 0 {
 		rows, r.MeasuredOn = v.learned, "learned"
+	} else if c.Halves {
+		r.MeasuredOn = "sample"
 	}
 	measured, sample := v.measured(rows), v.measured(evenly(rows, c.Sample))
 	u := v.unit(c)
@@ -501,6 +575,9 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 			side.w.measure(measured, side.m, side.to, rest)
 		}
 		*side.decides = side.w.decided(all, side.m)
+		if len(c.Deletions) == 0 {
+			continue
+		}
 		side.to.Robustness = v.byLevel(*side.decides, side.m, c, func(w linear) []float64 { return w.robustness(sample, c.Deletions, rest) })
 		if groups != nil {
 			side.to.GroupRobustness = v.byLevel(*side.decides, side.m, c, func(w linear) []float64 { return w.groupRobustness(sample, groups, c.Deletions, rest) })
@@ -510,7 +587,14 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 		return nil, nil, err
 	}
 	r.Newest = v.newest(all, live, exact, solution.Linear, c.OwnHoldout, u)
+	if r.Newest != nil && c.Halves {
+		r.Newest.MeasuredOn = "learned"
+		if both := v.compareOn(slices.Concat(v.learned, v.heldOut), all, live, exact, solution.Linear, u); both != nil && u == nil {
+			r.GapError = both.StandardError * float64(v.live.Events) / math.Abs(r.Exact.Objective)
+		}
+	}
 	r.Failures = v.failures(sample, liveDecides, exactDecides, c.Top, rest)
+	r.Summary = r.summary()
 	r.Seconds = time.Since(begin).Seconds()
 	return r, solution, nil
 }
@@ -757,8 +841,17 @@ func (v *Evidence) newest(all *Data, live, exact linear, solution *model.Linear,
 	}
 	slices.SortStableFunc(rows, func(a, b int) int { return cmp.Compare(v.times[a], v.times[b]) })
 	rows = rows[max(0, len(rows)-max(100, min(len(rows)/5, 2000))):]
+	r := v.compareOn(rows, all, live, exact, solution, u)
+	if r != nil {
+		r.MeasuredOn, r.Since = on, v.times[rows[0]]
+	}
+	return r
+}
+
+// compareOn compares on some of the events; nil where they have no weight.
+func (v *Evidence) compareOn(rows []int, all *Data, live, exact linear, solution *model.Linear, u *unit) *Newest {
 	d := v.measured(rows)
-	r := &Newest{Events: len(rows), MeasuredOn: on, Since: v.times[rows[0]], Better: "neither"}
+	r := &Newest{Events: len(rows), Better: "neither"}
 	// What is adopted goes on with the live model's map of scores to probabilities.
 	adopted := *solution
 	adopted.Calibration = v.live.Calibration

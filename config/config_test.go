@@ -14,6 +14,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"blankout"
+	"blankout/validate"
 )
 
 // The template names every key once with its true default: decoded over an
@@ -110,6 +111,12 @@ func TestErrorsNameThePlace(t *testing.T) {
 			"FILE:2: learner.average: no key any more: it is 0.15\nFILE:3: learner.field_transform: no key any more: it is \"auto\" for every field\nFILE:5: kafka.prefetch: no key any more: it is 2"},
 		{"a flag that is fixed", "", nil, []string{"learner.average=0.15"}, "--set learner.average: no key any more: it is 0.15"},
 		{"a variable that is fixed", "", []string{"BLANKOUT_HTTP_TOKEN_ENV=X"}, nil, "BLANKOUT_HTTP_TOKEN_ENV: no key any more: the variable is BLANKOUT_HTTP_TOKEN"},
+		{"auto or a number", "[validate]\nevents = 'often'", nil, nil, `FILE:2: validate.events: often: want "auto", or a number of records, 0 for never`},
+		{"auto or a whole number", "[validate]\nevents = 2.5", nil, nil, `FILE:2: validate.events: 2.5: want "auto"`},
+		{"no negative number", "[validate]\nevents = -1", nil, nil, `FILE:2: validate.events`},
+		{"auto or a number of a flag", "", nil, []string{"validate.events=often"}, `--set validate.events: `},
+		{"auto or a number of a variable", "", []string{"BLANKOUT_VALIDATE_EVENTS=-3"}, nil, `BLANKOUT_VALIDATE_EVENTS: validate.events: -3 is negative`},
+		{"a number to adopt", "[validate]\npolicy = 'adopt'\nwindow = 0", nil, nil, `FILE:2: [validate] policy adopt: set events to the number of records`},
 		{"misspelt", "[learner]\nnosie = 'x'", nil, nil, "FILE:2: unknown key learner.nosie, did you mean learner.noise?"},
 	}
 	for _, tt := range tests {
@@ -311,5 +318,27 @@ func TestKeysInDocuments(t *testing.T) {
 	}
 	if found < 50 {
 		t.Errorf("only %d keys found in the documents", found)
+	}
+}
+
+// validate.events is "auto" or a number, wherever it is given, and shown as it would be written.
+func TestEventsOfValidations(t *testing.T) {
+	for _, x := range []struct {
+		text string
+		want validate.Events
+	}{{`"auto"`, validate.AutoEvents}, {"0", 0}, {"8000", 8000}} {
+		file := filepath.Join(t.TempDir(), "f.toml")
+		write(t, file, "[validate]\nevents = "+x.text)
+		plain := strings.Trim(x.text, `"`)
+		for _, from := range []Source{{File: file}, {Flags: []string{"validate.events=" + plain}}, {Env: []string{"BLANKOUT_VALIDATE_EVENTS=" + plain}}} {
+			l, err := Load(from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			i := slices.IndexFunc(keys(&l.Config), func(k key) bool { return k.String() == "validate.events" })
+			if got := format(keys(&l.Config)[i]); l.Validate.Events != x.want || got != x.text {
+				t.Errorf("%s by %+v: %d, shown as %s", x.text, from, l.Validate.Events, got)
+			}
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -69,7 +70,12 @@ func keys(config any) []key {
 
 func readsItself(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
-	return p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) || p.Implements(reflect.TypeFor[toml.Unmarshaler]())
+	return p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) || readsTOML(t)
+}
+
+// readsTOML says whether values of a type are made of any value of TOML.
+func readsTOML(t reflect.Type) bool {
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[toml.Unmarshaler]())
 }
 
 // decodeFile decodes a TOML text over what config holds. Every unknown key and
@@ -287,7 +293,7 @@ func (k key) set(text, origin string) error {
 		return fmt.Errorf("%s: %s: %s is negative", origin, k, text)
 	}
 	given := text
-	if isText(k.value.Type()) {
+	if isText(k.value.Type()) && !(readsTOML(k.value.Type()) && isWhole(text)) {
 		text = quote(text)
 	} else if k.value.Kind() == reflect.Slice && !strings.HasPrefix(text, "[") {
 		items := strings.Split(text, ",")
@@ -322,6 +328,11 @@ func (k key) set(text, origin string) error {
 	}
 	k.value.Set(wrapped.Elem().Field(0))
 	return nil
+}
+
+func isWhole(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 63)
+	return err == nil
 }
 
 // quote writes s as a TOML string.

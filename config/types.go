@@ -48,6 +48,8 @@ func mistyped(text string, known []key) (problems []positioned) {
 // fits says whether a value of TOML is one of a type.
 func fits(value any, t reflect.Type) bool {
 	switch kind := t.Kind(); {
+	case readsTOML(t):
+		return true // it says itself what it wants
 	case isText(t):
 		_, ok := value.(string)
 		return ok

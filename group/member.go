@@ -135,6 +135,9 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	}
 	if m.Validator != nil {
 		l.work.intake.Holdout = m.Validator.Config.Holdout
+		if m.Validator.Config.Events == validate.AutoEvents {
+			l.log.Info(`no validations: in a group validate.events = "auto" makes none; a number of records does`)
+		}
 	}
 	if _, err := rand.Read(l.id[:]); err != nil {
 		return err

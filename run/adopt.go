@@ -74,7 +74,7 @@ func (l *loop) startAdopting() error {
 	if v.Open == nil {
 		return errors.New("policy adopt: these events cannot be read again")
 	}
-	l.adopter.every, l.adopter.most = v.Config.Events, v.Config.AdoptWait
+	l.adopter.every, l.adopter.most = uint64(v.Config.Events), v.Config.AdoptWait
 	return validate.CheckAdopt(v.Learner)
 }
 

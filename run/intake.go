@@ -41,7 +41,8 @@ type Intake struct {
 	Log         *slog.Logger // nil logs nothing
 
 	retry  retry               // nil tries once
-	sample *validate.Reservoir // nil keeps none
+	kept   *validate.Reservoir // of checkpoints; nil keeps none
+	sample *validate.Sample    // nil keeps none
 	recent *recentRing         // nil keeps none
 
 	counts    Counts
@@ -322,14 +323,14 @@ func (in *Intake) example(b *blankout.Batch, i int) {
 		in.confuse(e, in.refuse(b, e))
 		return
 	case validate.HeldOut(b.Partition, e.Offset, in.Holdout):
-		in.sample.Offer(b.Topic, b.Partition, e)
+		in.keep(b, e)
 		in.holdOut(e)
 		return
 	case e.Label == blankout.Unlabelled:
 		in.counts.Unlabelled++
 	default:
 		in.counts.Learned++
-		in.sample.Offer(b.Topic, b.Partition, e)
+		in.keep(b, e)
 		in.recent.offer(e)
 	}
 	in.confuse(e, in.Learner.Learn(e))
@@ -339,6 +340,12 @@ func (in *Intake) example(b *blankout.Batch, i int) {
 			in.suspects = append(in.suspects, suspect{i, s})
 		}
 	}
+}
+
+// keep offers an event to the samples for validations.
+func (in *Intake) keep(b *blankout.Batch, e *blankout.Example) {
+	in.kept.Offer(b.Topic, b.Partition, e)
+	in.sample.Offer(b.Topic, b.Partition, e)
 }
 
 // refuse counts a refused example.

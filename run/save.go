@@ -79,7 +79,7 @@ func (l *loop) beginSave() {
 	if l.adopter.every > 0 {
 		more = append(more, l.Adoptions.block())
 	}
-	if sample := l.intake.sample.Encode(); sample != nil {
+	if sample := l.intake.kept.Encode(); sample != nil {
 		more = append(more, blankout.Block{Name: validate.BlockReservoir, Data: sample})
 	}
 	var waiting *labels.Frozen

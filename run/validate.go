@@ -47,47 +47,112 @@ func (s *ValidationStatus) Waiting() time.Duration {
 type validator struct {
 	job
 	schedule validate.Schedule
-	exact    *model.Linear // the latest exact solution, or nil
+	auto     *validate.Auto // nil unless the schedule is "auto"
+	waiting  []subject      // due while another one was under way, the oldest first
+	exact    *model.Linear  // the latest exact solution, or nil
 }
+
+// subject is a state to validate.
+type subject struct {
+	*frozen
+	validate.Request
+}
+
+// mostWaiting bounds the subjects that wait: in number, and by the features that each holds.
+const mostWaiting, mostWaitingFeatures = 16, 500_000
 
 func (l *loop) startValidating() (err error) {
 	if l.Validator == nil {
 		return nil
 	}
-	if l.Validator.Config.Policy != "adopt" {
-		if l.intake.sample, err = validate.NewReservoir(l.Validator.Config.Reservoir, l.Reservoir); err != nil {
+	c := l.Validator.Config
+	if c.Policy != "adopt" {
+		if l.intake.kept, err = validate.NewReservoir(c.Reservoir, l.Reservoir); err != nil {
 			return err
 		}
 	}
-	l.intake.Holdout, l.validator.schedule = l.Validator.Config.Holdout, validate.NewSchedule(l.Validator.Config, l.before+l.records)
+	l.intake.Holdout, l.validator.schedule = c.Holdout, validate.NewSchedule(c, l.before+l.records)
+	switch {
+	case c.Events != validate.AutoEvents:
+	case l.Labels != nil:
+		l.log.Info("no validations: with labels that come later validate.events = \"auto\" makes none; a number of records does")
+	default:
+		l.validator.auto, l.intake.sample = validate.NewAuto(l.before, l.Validator.Reports), validate.NewSample(validate.SampleBytes)
+	}
 	return nil
 }
 
-// validateIfDue begins a validation if one is due or asked for.
+// validateIfDue begins a validation if one is due or asked for, or has it wait for the one
+// under way. One that is asked for waits without a state, for the next to be due or free.
 func (l *loop) validateIfDue() {
-	v := &l.validator
-	if l.Validator == nil || !l.Validator.CanRead() && l.Validator.Config.Reservoir == 0 || v.running() || l.current.Validation.Adopting > 0 {
+	v, records := &l.validator, l.before+l.records
+	if l.Validator == nil || records == 0 || l.current.Validation.Adopting > 0 {
 		return
 	}
-	if !v.schedule.Due(l.before+l.records) && !l.validation.Load() || l.before+l.records == 0 {
+	if n := l.autoDue(); n > 0 {
+		next := l.subject()
+		next.Sample, next.Most = l.intake.sample.Freeze(), n
+		l.beginValidation(next)
 		return
 	}
-	l.validation.Store(false)
-	v.schedule.Begun(l.before + l.records)
-	l.beginValidation()
+	if !l.Validator.CanRead() && l.Validator.Config.Reservoir == 0 {
+		return
+	}
+	due := v.schedule.Due(records)
+	switch {
+	case due && v.running():
+		if n := len(v.waiting); n > 0 && (n >= mostWaiting || (n+1)*l.Learner.Metrics().Features > mostWaitingFeatures) {
+			l.log.Warn("a validation that was due is left out: those before it take longer than learning so many records; raise validate.events", "records", records)
+		} else {
+			v.waiting = append(v.waiting, l.subject())
+		}
+	case v.running():
+	case len(v.waiting) > 0:
+		next := v.waiting[0]
+		v.waiting = v.waiting[1:]
+		l.beginValidation(next)
+		return
+	case due || l.validation.Load():
+		l.validation.Store(false)
+		l.beginValidation(l.subject())
+	}
+	if due {
+		v.schedule.Begun(records)
+	}
 }
 
-// beginValidation copies the model and has a goroutine validate it.
-func (l *loop) beginValidation() {
-	state := l.freeze()
-	subject := validate.Request{Live: state.Model(), Unit: state.Unit(), At: state.offsets, Reservoir: l.intake.sample.Encode(), Earlier: l.validator.exact}
-	if l.Labels != nil {
-		subject.Labelled = l.Labels.Labelled()
+// autoDue returns over how many events a validation by "auto" is due, 0 for none.
+func (l *loop) autoDue() int {
+	v := &l.validator
+	if v.auto == nil || v.running() {
+		return 0
 	}
+	p := validate.Progress{Records: l.before + l.records, Own: l.records, Learning: l.intake.counts.LearnTime, CPU: max(processTime(), l.intake.counts.LearnTime), Sampled: l.intake.sample.Len(), Now: time.Now()}
+	n := v.auto.Due(p, func() int { return l.Learner.Metrics().Features })
+	if n > 0 {
+		v.auto.Begun(p)
+	}
+	return n
+}
+
+// subject freezes the state.
+func (l *loop) subject() subject {
+	state := l.freeze()
+	s := subject{state, validate.Request{At: state.offsets, Reservoir: l.intake.kept.Encode()}}
+	if l.Labels != nil {
+		s.Labelled = l.Labels.Labelled()
+	}
+	return s
+}
+
+// beginValidation has a goroutine validate a state.
+func (l *loop) beginValidation(s subject) {
+	s.Earlier = l.validator.exact
 	l.current.Validation.Running, l.unreported = true, true
 	validator, keep, log := l.Validator, l.Report, l.log
 	begin(&l.validator.job, func(ctx context.Context) (r validate.Result) {
-		if r.Report, r.Exact, r.Err = validator.Validate(ctx, subject); r.Err == nil {
+		s.Live, s.Unit = s.Model(), s.frozen.Unit()
+		if r.Report, r.Exact, r.Err = validator.Validate(ctx, s.Request); r.Err == nil {
 			validate.Keep(r.Report, keep, log)
 		}
 		return r
@@ -99,6 +164,9 @@ func (l *loop) finishValidation(r validate.Result) {
 	l.unreported = true
 	if r.Report != nil {
 		l.validator.exact = r.Exact
+	}
+	if l.validator.auto != nil {
+		l.validator.auto.Take(r.Report)
 	}
 	l.current.Validation.Take(l.Validator.Config, r, l.log)
 }
@@ -116,6 +184,7 @@ func (l *loop) endValidation(ctx context.Context, failed error) {
 			return
 		}
 		if failed != nil || ctx.Err() != nil {
+			l.validator.waiting = nil
 			l.validator.cancel()
 			done = nil
 		}

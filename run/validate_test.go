@@ -20,7 +20,7 @@ import (
 // validating has a service hold out every seventh record or so and validate.
 func (s *service) validating(events uint64) *[]*batch.Validation {
 	c := validate.DefaultConfig()
-	c.Holdout, c.Events, c.CPU = 7, events, 1
+	c.Holdout, c.Events, c.CPU = 7, validate.Events(events), 1
 	n := s.source.n
 	s.Validator = &validate.Validator{Config: c, Learner: learnerConfig(),
 		Open: func(_ context.Context, schema *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {

@@ -4,6 +4,7 @@ package validate
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 type Config struct {
 	// Holdout is k of HeldOut.
 	Holdout      uint64 `toml:"holdout"`
-	Events       uint64 `toml:"events"`
+	Events       Events `toml:"events"`
 	HoldoutTopic string `toml:"holdout_topic"`
 	Window       uint64 `toml:"window"`
 	// Reservoir is the size of a Reservoir: so many events are kept for when the log holds less
@@ -36,12 +37,44 @@ type Config struct {
 	Tol         float64       `toml:"-"`
 }
 
+// Events says when a learner validates: after every so many records, 0 never, or as Auto
+// decides.
+type Events uint64
+
+// AutoEvents is "auto".
+const AutoEvents Events = math.MaxUint64
+
+// MarshalTOML writes "auto" or the number, as TOML has them.
+func (n Events) MarshalTOML() ([]byte, error) {
+	if n == AutoEvents {
+		return []byte(`"auto"`), nil
+	}
+	return strconv.AppendUint(nil, uint64(n), 10), nil
+}
+
+// UnmarshalTOML reads what MarshalTOML writes.
+func (n *Events) UnmarshalTOML(value any) error {
+	switch v := value.(type) {
+	case int64:
+		if v >= 0 {
+			*n = Events(v)
+			return nil
+		}
+	case string:
+		if v == "auto" {
+			*n = AutoEvents
+			return nil
+		}
+	}
+	return fmt.Errorf(`%v: want "auto", or a number of records, 0 for never`, value)
+}
+
 // reported is how many features a report lists.
 const reported = 20
 
 // DefaultConfig returns the values of an empty section.
 func DefaultConfig() Config {
-	return Config{Window: 1_000_000, Reservoir: 1000, CPU: failpoint.Number("validate.cpu", 0.5), Policy: "observe", MaxGap: 0.1, AdoptMargin: failpoint.Number("validate.adopt_margin", 1), AdoptWait: 10 * time.Minute, Tol: failpoint.Number("validate.tol", 1e-6)}
+	return Config{Events: AutoEvents, Window: 1_000_000, Reservoir: 1000, CPU: failpoint.Number("validate.cpu", 0.5), Policy: "observe", MaxGap: 0.1, AdoptMargin: failpoint.Number("validate.adopt_margin", 1), AdoptWait: 10 * time.Minute, Tol: failpoint.Number("validate.tol", 1e-6)}
 }
 
 // Check reports the first value that makes no sense, with its name in front.
@@ -51,8 +84,8 @@ func (c Config) Check() error {
 		return blankout.KeyErrorf("holdout", "holdout 1: nothing would be learned; want 0 (none) or at least 2")
 	case c.Policy != "observe" && c.Policy != "alarm" && c.Policy != "adopt":
 		return blankout.KeyErrorf("policy", "policy %q: want observe, alarm or adopt", c.Policy)
-	case c.Policy == "adopt" && c.Events == 0:
-		return blankout.KeyErrorf("policy", "policy adopt: set events, the number of records after which each exact solution is adopted")
+	case c.Policy == "adopt" && (c.Events == 0 || c.Events == AutoEvents):
+		return blankout.KeyErrorf("policy", "policy adopt: set events to the number of records after which each exact solution is adopted")
 	case c.Policy == "adopt" && c.Window > 0:
 		return blankout.KeyErrorf("policy", "policy adopt: only a solution over all records is adopted, window %d leaves some out; set window = 0", c.Window)
 	case !(c.MaxGap >= 0):
@@ -71,7 +104,7 @@ func (c Config) Fingerprint() online.Fingerprint {
 		f["holdout"] = fmt.Sprint(c.Holdout)
 	}
 	if c.Policy == "adopt" {
-		f["adopt"] = fmt.Sprintf(adoptText, c.Events, c.Tol)
+		f["adopt"] = fmt.Sprintf(adoptText, uint64(c.Events), c.Tol)
 		if c.AdoptMargin != 1 {
 			f["adopt_margin"] = fmt.Sprint(c.AdoptMargin)
 		}

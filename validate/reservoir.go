@@ -43,11 +43,7 @@ func (r *Reservoir) Offer(topic string, partition int32, e *blankout.Example) {
 		return
 	}
 	r.met++
-	hash := uint64(14695981039346656037) // FNV-1a of the topic
-	for i := range len(topic) {
-		hash = (hash ^ uint64(topic[i])) * 1099511628211
-	}
-	hash = mix(mix(hash^uint64(partition)<<32) + uint64(e.Offset))
+	hash := placeHash(topic, partition, e.Offset)
 	at := 0
 	switch {
 	case len(r.events) < r.size:

@@ -58,7 +58,7 @@ func (s *Status) Take(c Config, r Result, log *slog.Logger) {
 			write = log.Warn
 		}
 		write("validated", "id", r.Report.ID, "relative_gap", gap, "alarm", s.Alarm, "records", r.Report.Records,
-			"coverage", r.Report.Coverage, "took", time.Duration((r.Report.Reading+r.Report.Seconds)*float64(time.Second)))
+			"coverage", r.Report.Coverage, "summary", r.Report.Summary, "took", time.Duration((r.Report.Reading+r.Report.Seconds)*float64(time.Second)))
 	}
 	switch {
 	case r.Err == nil:
@@ -71,8 +71,8 @@ func (s *Status) Take(c Config, r Result, log *slog.Logger) {
 	}
 }
 
-// Schedule says when a validation is due by Config.Events, in records since the learner
-// first began.
+// Schedule says when a validation is due by a number Config.Events, in records since the
+// learner first began. Auto is that of AutoEvents.
 type Schedule struct {
 	config Config
 	at     uint64 // records at which the next is due, 0 for none
@@ -93,7 +93,7 @@ func (s *Schedule) Due(records uint64) bool {
 // Begun puts the next validation after the one that begins now: at the next multiple of
 // Config.Events.
 func (s *Schedule) Begun(records uint64) {
-	if n := s.config.Events; n > 0 && s.config.Policy != "adopt" {
+	if n := uint64(s.config.Events); n > 0 && s.config.Events != AutoEvents && s.config.Policy != "adopt" {
 		s.at = (records/n + 1) * n
 	}
 }

@@ -43,6 +43,8 @@ type Validator struct {
 	// OpenHoldout opens Config.HoldoutTopic, to its present end, as Open does. Nil
 	// where there is none.
 	OpenHoldout func(ctx context.Context, s *blankout.Schema) (blankout.Source, error)
+	// Reports are those of earlier runs, the newest first: Auto goes on from them.
+	Reports []*batch.Validation
 	// Progress may be nil.
 	Progress func(batch.Progress)
 }
@@ -63,6 +65,10 @@ type Request struct {
 	Labelled  uint64           // events that got a label by there, where labels come later
 	Reservoir []byte           // as of ReadReservoir; may be nil
 	Earlier   *model.Linear    // the exact solution of the time before; may be nil
+	// Sample takes the place of the log and of Reservoir, with about Most of its events. Half of
+	// them are solved for, the rest measured on. May be nil.
+	Sample *Sample
+	Most   int
 }
 
 // Validate compares a live model with the exact solution, which it returns too.
@@ -79,6 +85,9 @@ func (v *Validator) validate(ctx context.Context, s Request, pace *throttle) (*b
 	c := v.problem(&s.Live.Head)
 	c.Start, c.Progress, c.Pause, c.Unit = s.Earlier, v.Progress, pace.rest, s.Unit
 	c.OwnHoldout = v.Config.Policy == "adopt" // that topic ends where it ends today
+	if s.Sample != nil {
+		c.Halves, c.Deletions, c.Sample = true, nil, 1000
+	}
 	begin := time.Now()
 	got, err := v.gather(ctx, s, pace)
 	if err != nil {
@@ -111,11 +120,14 @@ type gathered struct {
 // less than half of those that it is to give, from the reservoir, and those of
 // the holdout topic.
 func (v *Validator) gather(ctx context.Context, s Request, pace *throttle) (*gathered, error) {
+	schema := s.Live.Schema.Clone()
+	if s.Sample != nil {
+		return v.gatherSample(ctx, s, schema, pace)
+	}
 	sample, err := NewReservoir(math.MaxInt, s.Reservoir)
 	if err != nil {
 		return nil, err
 	}
-	schema := s.Live.Schema.Clone()
 	got := &gathered{evidence: batch.NewEvidence(s.Live), source: "log"}
 	wanted := uint64(0)
 	if v.CanRead() {
@@ -135,7 +147,7 @@ func (v *Validator) gather(ctx context.Context, s Request, pace *throttle) (*gat
 			if !HeldOut(k.partition, e.Offset, v.Config.Holdout) {
 				e.Weight *= float64(sample.met) / float64(n) // each stands for so many
 			}
-			if err := v.present(got.evidence, schema, k.partition, &e); err != nil {
+			if err := v.present(got.evidence, schema, HeldOut(k.partition, e.Offset, v.Config.Holdout), &e); err != nil {
 				return nil, fmt.Errorf("the reservoir: %w", err)
 			}
 			if i%256 == 0 {
@@ -148,6 +160,39 @@ func (v *Validator) gather(ctx context.Context, s Request, pace *throttle) (*gat
 	if v.OpenHoldout != nil {
 		if err := v.readHoldout(ctx, schema, got.evidence, pace); err != nil {
 			return nil, err
+		}
+	}
+	return got, ctx.Err()
+}
+
+// gatherSample takes the events from the sample. Each stands for as many as make up the events
+// learned. Those held out are in the half that is measured on.
+func (v *Validator) gatherSample(ctx context.Context, s Request, schema *blankout.Schema, pace *throttle) (*gathered, error) {
+	got := &gathered{evidence: batch.NewEvidence(s.Live), source: fromSample}
+	events := s.Sample.draw(s.Most)
+	got.read = uint64(len(events))
+	var e blankout.Example
+	aside := make([]bool, len(events))
+	counts := map[bool]float64{}
+	for i, packed := range events {
+		partition, offset := packedPlace(packed)
+		aside[i] = packedHash(packed)&1 == 1 || HeldOut(partition, offset, v.Config.Holdout)
+		counts[aside[i]]++
+	}
+	for i, packed := range events {
+		if i%256 == 0 {
+			pace.rest()
+		}
+		unpack(packed, &e)
+		e.Weight *= v.importance(schema, &e) * float64(s.Live.Events) / counts[aside[i]]
+		var err error
+		if aside[i] {
+			err = got.evidence.HeldOut(&e)
+		} else {
+			err = got.evidence.Learned(&e, e.Weight)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the sample: offset %d: %w", e.Offset, err)
 		}
 	}
 	return got, ctx.Err()
@@ -241,7 +286,7 @@ func (v *Validator) read(ctx context.Context, s Request, schema *blankout.Schema
 			skip--
 			return nil
 		}
-		return v.present(got.evidence, schema, partition, e)
+		return v.present(got.evidence, schema, HeldOut(partition, e.Offset, v.Config.Holdout), e)
 	}
 	var b blankout.Batch
 	for left > 0 || settled != nil {
@@ -270,7 +315,7 @@ func (v *Validator) read(ctx context.Context, s Request, schema *blankout.Schema
 			if settled != nil {
 				continue
 			}
-			if err := v.present(got.evidence, schema, b.Partition, e); err != nil {
+			if err := v.present(got.evidence, schema, HeldOut(b.Partition, e.Offset, v.Config.Holdout), e); err != nil {
 				return 0, fmt.Errorf("%s/%d offset %d: %w", b.Topic, b.Partition, e.Offset, err)
 			}
 		}
@@ -305,8 +350,7 @@ func (v *Validator) open(ctx context.Context, s *blankout.Schema, from, to blank
 	return source.Next, closer, nil, nil
 }
 
-func (v *Validator) present(evidence *batch.Evidence, s *blankout.Schema, partition int32, e *blankout.Example) error {
-	held := HeldOut(partition, e.Offset, v.Config.Holdout)
+func (v *Validator) present(evidence *batch.Evidence, s *blankout.Schema, held bool, e *blankout.Example) error {
 	switch {
 	case !online.Usable(e) || e.Weight == 0:
 		return nil
@@ -319,13 +363,17 @@ func (v *Validator) present(evidence *batch.Evidence, s *blankout.Schema, partit
 	if held {
 		return evidence.HeldOut(e)
 	}
-	importance := e.Weight
+	return evidence.Learned(e, e.Weight*v.importance(s, e))
+}
+
+// importance returns the weight of an event's class.
+func (v *Validator) importance(s *blankout.Schema, e *blankout.Example) float64 {
 	if len(v.Learner.ClassWeight) > 0 { // labels are classes
 		if w, ok := v.Learner.ClassWeight[s.Classes[e.Label]]; ok {
-			importance *= w
+			return w
 		}
 	}
-	return evidence.Learned(e, importance)
+	return 1
 }
 
 // throttle holds a goroutine to a share of a processor's time.

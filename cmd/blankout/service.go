@@ -151,7 +151,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	if len(foreign) > 0 {
 		log.Warn("files among the reports are none, they are left alone", "files", foreign)
 	}
-	s.runner.Report = reports.Add
+	s.runner.Report, s.runner.Validator.Reports = reports.Add, reports.List()
 	model := serve.Latest(s.runner.Published, askedAs(c.Record, o.data))
 	predictor := newPredictor(c, learned(model), log)
 	var consuming atomic.Pointer[consumers]

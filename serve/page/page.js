@@ -335,18 +335,15 @@ function drawReport() {
   // Of a whole report, where two are compared: the number stands under its first side.
   const both = (name, get, write) => other ? [[name, write(get(r)), "", write(get(other)), ""]] : [];
   box.replaceChildren(
-    el("div", {class: "gap"}, relative == null ? precise(r.gap) : (100 * relative).toPrecision(3) + " %", el("small", {}, " above the ", explained("exact objective", "The objective is what training minimises: the losses of the events, in expectation under the noise, plus the penalty of large weights. The exact one is its minimum, found by a batch solver over the same events."), (r.adopted ? ", before that was adopted" : ""))),
+    el("div", {class: "gap"}, relative == null ? precise(r.gap) : (100 * Math.abs(relative)).toPrecision(3) + " %", el("small", {}, (relative < 0 ? " below the " : " above the "), explained("exact objective", "The objective is what training minimises: the losses of the events, in expectation under the noise, plus the penalty of large weights. The exact one is its minimum, found by a batch solver over the same events."), (r.adopted ? ", before that was adopted" : ""))),
     el("div", {class: "scroll"}, rows(["", "live", "exact", ...(other ? [`live, ${clock(other.time)}`, `exact, ${clock(other.time)}`] : [])], [
       line("objective", s => s.objective, precise),
       ...(numbers ? [line("RMSE, " + (r.measured_on || "holdout"), s => s.rmse, own), line("MAE", s => s.mae, own), line("R²", s => s.r2, x => fixed(x, 4))] :
         [line("error, " + (r.measured_on || "holdout"), s => s.error, pct), line("log-loss", s => s.log_loss, x => fixed(x, 4)), line("calibration error", s => s.calibration_error, x => fixed(x, 4))]), line(explained("|w|", "The length of the vector of weights: how large they are together."), s => s.norm, precise),
       ...both("above exact", x => x.relative_gap, x => x == null ? none : (100 * x).toPrecision(3) + " %"), ...both("records", x => x.records, whole), ...both("adopted", x => x.adopted, x => x ? "yes" : "no")])),
-    r.newest ? el("p", {class: "note", id: "newest"}, `On the newest ${whole(r.newest.events)} events ${r.newest.measured_on === "holdout" ? "held out" : "learned"} ` +
-      ({exact: "the exact solution is better", live: "the live weights are better", neither: "neither is better by more than chance"})[r.newest.better] +
-      (numbers ? `: RMSE ${own(r.newest.live.numbers.rmse)} live, ${own(r.newest.exact.numbers.rmse)} exact, MAE ${own(r.newest.live.numbers.mae)} and ${own(r.newest.exact.numbers.mae)}; deviance lower by ${own(r.newest.gain)} (standard error ${own(r.newest.standard_error)}).` :
-        `: log-loss ${fixed(r.newest.live.log_loss, 4)} live, ${fixed(r.newest.exact.log_loss, 4)} exact (standard error of the difference ${r.newest.standard_error.toPrecision(2)}), error ${pct(r.newest.live.error)} and ${pct(r.newest.exact.error)}.`)) : "",
+    r.summary ? el("p", {class: "note", id: "summary"}, r.summary[0].toUpperCase() + r.summary.slice(1) + ".") : "",
     el("p", {class: "note"}, r.converged ? "" : "Not converged. ", ...(r.certificate == null ? [] : [explained("Certificate", "A proof by a dual solution: the exact objective is no farther than this from the minimum, whatever the solver did."), ` ${r.certificate.toExponential(0)}. `]), `Cosine of the weights ${fixed(r.cosine, 4)}. ` +
-      `${whole(r.records_read)} records${r.verified ? ", the very ones learned" : ` read again, ${Math.round(100 * r.coverage)} % of those learned`}; ${r.seconds.toFixed(1)} s, ${clock(r.time)}.`));
+      `${r.source === "sample" ? "A sample of " : ""}${whole(r.records_read)} records${r.verified ? ", the very ones learned" : `${r.source === "log" ? " read again" : ""}, ${(100 * r.coverage).toPrecision(2)} % of those learned`}; ${r.seconds.toFixed(1)} s, ${clock(r.time)}.`));
   const trend = reports.filter(x => x.relative_gap != null).map(x => [Date.parse(x.time), x.relative_gap]).reverse();
   if (trend.length > 1) {
     box.append(el("p", {class: "note"}, "The objective above the exact one, validation by validation:"), el("div", {class: "chart", id: "chart-gap"}));

@@ -1,0 +1,135 @@
+package validate
+
+import (
+	"testing"
+	"time"
+
+	"blankout/batch"
+)
+
+var day0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// at is the progress of a learner that has taken so long for each record, all of them in this
+// program's life, and has all of them sampled.
+func at(records uint64, each time.Duration, after time.Duration) Progress {
+	learning := time.Duration(records) * each
+	return Progress{Records: records, Own: records, Learning: learning, CPU: learning, Sampled: int(records), Now: day0.Add(after)}
+}
+
+// report is one of a validation over n events that took so long for each, paused as long again.
+func report(records uint64, n int, each time.Duration, when time.Duration) *batch.Validation {
+	took := (time.Duration(n) * each).Seconds()
+	return &batch.Validation{Time: day0.Add(when), Source: fromSample, Records: records, Read: uint64(n), Reading: took, Seconds: took, Pause: took}
+}
+
+func few() int { return 10 }
+
+// One is due at 10,000 records, then at the doublings of that, and never twice a day.
+func TestAutoSchedule(t *testing.T) {
+	rich := func(records uint64, after time.Duration) Progress {
+		p := at(records, time.Microsecond, after)
+		p.CPU = time.Hour
+		return p
+	}
+	a := NewAuto(0, nil)
+	if a.Due(rich(9_999, 0), few) > 0 || a.Due(rich(10_000, 0), few) != 10_000 {
+		t.Fatal("the first is not due at 10,000 records")
+	}
+	a.Begun(rich(10_050, 0))
+	for _, x := range []struct {
+		records uint64
+		after   time.Duration
+		due     bool
+	}{{19_999, 48 * time.Hour, false}, {20_000, 23 * time.Hour, false}, {20_000, 24 * time.Hour, true}, {80_000, time.Hour, false}} {
+		if due := a.Due(rich(x.records, x.after), few) > 0; due != x.due {
+			t.Errorf("at %d records, %v after the first: due %v", x.records, x.after, due)
+		}
+	}
+	a.Begun(rich(85_000, 30*time.Hour))
+	if a.Due(rich(159_999, 100*time.Hour), few) > 0 || a.Due(rich(160_000, 100*time.Hour), few) == 0 {
+		t.Error("after one at 85,000 records the next is not due at 160,000")
+	}
+	if NewAuto(0, nil).Due(Progress{Records: 50_000, Now: day0}, few) > 0 {
+		t.Error("due before anything was learned in this life")
+	}
+}
+
+// All validations together take at most a twentieth of the time: one is over as many events as
+// that pays for, none if they are too few.
+func TestAutoBudget(t *testing.T) {
+	const each = 10 * time.Microsecond
+	a := NewAuto(0, nil)
+	spent, last, made, dearest := time.Duration(0), 0, 0, 0.0
+	for records, after := uint64(10_000), time.Duration(0); records < 50_000_000; records, after = records+records/50, after+time.Hour {
+		p := at(records, each, after)
+		n := a.Due(p, few)
+		if n == 0 {
+			continue
+		}
+		cost := 2 * each // of an event: dearer than the first was taken to be
+		if last == 0 {
+			cost = autoDear * 10 * time.Microsecond
+		}
+		if n < autoLeast || n > int(records) {
+			t.Fatalf("over %d of %d events", n, records)
+		}
+		a.Begun(p)
+		a.Take(report(records, n, cost, after))
+		spent, last = spent+time.Duration(n)*cost, n
+		share := spent.Seconds() / p.CPU.Seconds()
+		most := autoShare
+		if made == 1 {
+			most *= 1.2 // this one was dearer than the one before let expect
+		}
+		if share > most {
+			t.Errorf("at %d records validations have taken %.3f of the time", records, share)
+		}
+		dearest = max(dearest, share)
+		made++
+	}
+	if last < 100_000 || made < 8 || dearest < autoShare/2 {
+		t.Errorf("%d validations, the last over %d events, took a share of %v at most", made, last, dearest)
+	}
+	// Time that was not spent learning counts, and so does what is spent on other things than samples not.
+	p := at(20_000, each, 0)
+	if a := NewAuto(0, nil); a.Due(p, few) > 0 {
+		t.Error("over more events than a twentieth of the time pays for")
+	}
+	p.CPU *= 2
+	a = NewAuto(0, nil)
+	a.Take(&batch.Validation{Source: "log", Read: 10, Seconds: 1e9})
+	if p.Records = 40_000; a.Due(p, few) == 0 {
+		t.Error("what else the program does is not counted")
+	}
+	// Every feature needs events.
+	asked := 0
+	p = at(1_000_000, each, 0)
+	if a := NewAuto(0, nil); a.Due(p, func() int { asked++; return 5_000 }) > 0 || a.Due(p, func() int { asked++; return 5_000 }) > 0 || asked != 1 {
+		t.Errorf("over too few events for its features; asked %d times", asked)
+	}
+	p.Sampled = autoLeast - 1
+	if NewAuto(0, nil).Due(p, few) > 0 {
+		t.Error("over fewer events than tell anything")
+	}
+}
+
+// A restart goes on from the reports: when the last one was, at how many records, and what all
+// have cost, of those that are this learner's.
+func TestAutoAfterRestart(t *testing.T) {
+	const each = 10 * time.Microsecond
+	reports := []*batch.Validation{report(90_000, 4000, each, 3*time.Hour), {Source: "log", Records: 60_000, Seconds: 1000, Time: day0},
+		report(41_000, 3000, 2*each, 0), report(70_000, 9000, time.Second, -time.Hour)}
+	a := NewAuto(100_000, reports)
+	if want := 4000*each + 3000*2*each; a.spent != want || a.each != each || !a.last.Equal(day0.Add(3*time.Hour)) || a.at != 160_000 {
+		t.Errorf("goes on from %+v, want %v spent", a, want)
+	}
+	// Of a million records only the last 1,000 came in this life: it is the learner's age that counts.
+	p := Progress{Records: 1_000_000, Own: 1000, Learning: 1000 * each, CPU: 2000 * each, Sampled: 1e6, Now: day0.Add(27 * time.Hour)}
+	all := (999_000 + 2000) * each
+	if n := a.Due(p, few); n != int((autoShare*all.Seconds()-a.spent.Seconds())/each.Seconds()) || n < 2000 {
+		t.Errorf("due over %d events", n)
+	}
+	if b := NewAuto(30_000, reports); *b != (Auto{at: autoFirst}) {
+		t.Errorf("reports of a learner before it count: %+v", b)
+	}
+}
