@@ -104,7 +104,10 @@ func TestAutoBudget(t *testing.T) {
 	// Every feature needs events.
 	asked := 0
 	p = at(1_000_000, each, 0)
-	if a := NewAuto(0, nil); a.Due(p, func() int { asked++; return 5_000 }) > 0 || a.Due(p, func() int { asked++; return 5_000 }) > 0 || asked != 1 {
+	features := func() int { asked++; return 5_000 }
+	a = NewAuto(0, nil)
+	first, again := a.Due(p, features), a.Due(p, features)
+	if first > 0 || again > 0 || asked != 1 {
 		t.Errorf("over too few events for its features; asked %d times", asked)
 	}
 	p.Sampled = autoLeast - 1
