@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"blankout"
@@ -98,10 +99,10 @@ type Validation struct {
 func (v *Validation) summary() string {
 	gap, side := "", "above"
 	if v.RelativeGap != nil {
-		gap = fmt.Sprintf("%.2g %% ", 100*math.Abs(*v.RelativeGap))
+		gap = percent(*v.RelativeGap) + " % "
 	}
 	if v.GapError > 0 {
-		gap += fmt.Sprintf("(± %.2g) ", 100*v.GapError)
+		gap += "(± " + percent(v.GapError) + ") "
 	}
 	if v.Gap < 0 {
 		side = "below"
@@ -122,6 +123,16 @@ func (v *Validation) summary() string {
 	}
 	return text + fmt.Sprintf("; adopting that would change, on the newest %d events %s, the %s from %.4g to %.4g (± %.2g) and the %s from %.4g to %.4g",
 		n.Events, map[string]string{"holdout": "held out", "learned": "learned"}[n.MeasuredOn], measures[0], from[0], to[0], n.StandardError, measures[1], from[1], to[1])
+}
+
+// percent writes the size of a share in percent: two digits of it, at most four behind the point,
+// and never an exponent.
+func percent(share float64) string {
+	x, decimals := 100*math.Abs(share), 4
+	for least := 1e-2; decimals > 0 && x >= least; least *= 10 {
+		decimals--
+	}
+	return strconv.FormatFloat(x, 'f', decimals, 64)
 }
 
 // Newest is the comparison on the newest of the events: a fifth of those that a

@@ -5,6 +5,7 @@ package validate
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"blankout"
 	"blankout/online"
@@ -94,10 +95,7 @@ func (s *Sample) halve() {
 // Freeze returns a copy that shares the events.
 func (s *Sample) Freeze() *Sample {
 	c := *s
-	c.chunks = make([][]byte, len(s.chunks))
-	for i, chunk := range s.chunks {
-		c.chunks[i] = chunk[:len(chunk):len(chunk)]
-	}
+	c.chunks = slices.Clone(s.chunks)
 	return &c
 }
 

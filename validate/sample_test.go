@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/model"
 )
 
 func sampled(r *rand.Rand, offset int) *blankout.Example {
@@ -87,6 +88,41 @@ func TestSampleIsBoundedAndUniform(t *testing.T) {
 	s.Offer("t", 0, &blankout.Example{Weight: 1, Features: blankout.Vec{Index: make([]uint32, 100), Value: make([]float64, 100)}})
 	if s.bytes > 1000 {
 		t.Error("one event alone takes up more than there is")
+	}
+}
+
+// Each half of a sample stands for all events that were learned, and an event for as many as its
+// own weight and that of its class say.
+func TestSampleStandsForTheStream(t *testing.T) {
+	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	live := model.NewLinear(schema, "logistic", "none", [][]float64{make([]float64, 256)}, []float64{0})
+	const n = 6000
+	live.Events = n
+	s := NewSample(SampleBytes)
+	for i := range n {
+		e := blankout.Example{Label: i / 3 % 2, Weight: float64(1 + i%2), Offset: int64(i), Features: blankout.Vec{Index: []uint32{3}, Value: []float64{1}}}
+		s.Offer("t", 0, &e)
+	}
+	v := &Validator{Config: Config{Holdout: 4}}
+	v.Learner.ClassWeight = map[string]float64{"yes": 3}
+	got, err := v.gatherSample(t.Context(), Request{Live: live, Sample: s, Most: n}, schema, &throttle{share: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := got.evidence.LearnedData()
+	// Of four kinds of events with weights 1 or 2 times 1 or 3, by how many there are of each.
+	sum, lightest := 0.0, math.Inf(1)
+	for i := range d.Rows() {
+		sum, lightest = sum+d.Weight(i), min(lightest, d.Weight(i))
+	}
+	if d.Rows() < 300 || d.Rows() > s.Len()*45/100 {
+		t.Errorf("%d of %d events are solved for, want some 35 in 100", d.Rows(), s.Len())
+	}
+	if each := n / float64(d.Rows()); math.Abs(lightest-each) > 1e-9*each {
+		t.Errorf("an event stands for %v, want %v", lightest, each)
+	}
+	if want := 3.0 * n; math.Abs(sum-want) > 0.1*want {
+		t.Errorf("all of them stand for %v, want %v", sum, want)
 	}
 }
 
