@@ -121,8 +121,18 @@ func (v *Validation) summary() string {
 		measures = [2]string{"deviance", "RMSE"}
 		from, to = [2]float64{l.Deviance, l.RMSE}, [2]float64{e.Deviance, e.RMSE}
 	}
-	return text + fmt.Sprintf("; adopting that would change, on the newest %d events %s, the %s from %.4g to %.4g (± %.2g) and the %s from %.4g to %.4g",
-		n.Events, map[string]string{"holdout": "held out", "learned": "learned"}[n.MeasuredOn], measures[0], from[0], to[0], n.StandardError, measures[1], from[1], to[1])
+	return text + fmt.Sprintf("; adopting that would change, on the newest %d events %s, the %s from %s to %s (± %s) and the %s from %s to %s",
+		n.Events, map[string]string{"holdout": "held out", "learned": "learned"}[n.MeasuredOn], measures[0], digits(from[0], 4), digits(to[0], 4), digits(n.StandardError, 2), measures[1], digits(from[1], 4), digits(to[1], 4))
+}
+
+// digits writes x with so many significant digits, and with an exponent only from 1e15 on and below 1e-6.
+func digits(x float64, n int) string {
+	text := strconv.FormatFloat(x, 'g', n, 64)
+	if size := math.Abs(x); size >= 1e15 || size < 1e-6 || math.IsNaN(size) {
+		return text
+	}
+	rounded, _ := strconv.ParseFloat(text, 64) // what FormatFloat has written is a number
+	return strconv.FormatFloat(rounded, 'f', -1, 64)
 }
 
 // percent writes the size of a share in percent: two digits of it, at most four behind the point,

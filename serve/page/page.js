@@ -16,6 +16,8 @@ const percent = x => x == null ? none : (100 * x).toFixed(100 * x < 9.95 ? 2 : 1
 // How an error is shown: a share, or of numbers in the target's own unit.
 const own = x => x == null ? none : Math.abs(x) >= 1000 && Math.abs(x) < 1e7 ? x.toFixed(0) : x.toPrecision(4);
 const errorOf = s => s.numbers ? own : percent;
+// A share in percent, of small ones two digits.
+const share = x => (x < .1 ? +(100 * x).toPrecision(2) : Math.round(100 * x)) + " %";
 const precise = x => x == null ? none : Math.abs(x) >= 1e5 || x !== 0 && Math.abs(x) < 1e-3 ? x.toExponential(3) : x.toPrecision(6);
 const bytes = n => n < 1024 ? n + " B" : n < 1 << 20 ? (n / 1024).toFixed(1) + " KiB" : n < 1 << 30 ? (n / (1 << 20)).toFixed(1) + " MiB" : (n / (1 << 30)).toFixed(1) + " GiB";
 const span = s => s < 1 ? "now" : s < 120 ? Math.round(s) + " s" : s < 7200 ? Math.round(s / 60) + " min" : s < 172800 ? Math.round(s / 3600) + " h" : Math.round(s / 86400) + " d";
@@ -335,15 +337,15 @@ function drawReport() {
   // Of a whole report, where two are compared: the number stands under its first side.
   const both = (name, get, write) => other ? [[name, write(get(r)), "", write(get(other)), ""]] : [];
   box.replaceChildren(
-    el("div", {class: "gap"}, relative == null ? precise(r.gap) : (100 * Math.abs(relative)).toPrecision(3) + " %", el("small", {}, (relative < 0 ? " below the " : " above the "), explained("exact objective", "The objective is what training minimises: the losses of the events, in expectation under the noise, plus the penalty of large weights. The exact one is its minimum, found by a batch solver over the same events."), (r.adopted ? ", before that was adopted" : ""))),
+    el("div", {class: "gap"}, relative == null ? precise(r.gap) : own(100 * Math.abs(relative)) + " %", el("small", {}, (relative < 0 ? " below the " : " above the "), explained("exact objective", "The objective is what training minimises: the losses of the events, in expectation under the noise, plus the penalty of large weights. The exact one is its minimum, found by a batch solver over the same events."), (r.adopted ? ", before that was adopted" : ""))),
     el("div", {class: "scroll"}, rows(["", "live", "exact", ...(other ? [`live, ${clock(other.time)}`, `exact, ${clock(other.time)}`] : [])], [
       line("objective", s => s.objective, precise),
       ...(numbers ? [line("RMSE, " + (r.measured_on || "holdout"), s => s.rmse, own), line("MAE", s => s.mae, own), line("R²", s => s.r2, x => fixed(x, 4))] :
         [line("error, " + (r.measured_on || "holdout"), s => s.error, pct), line("log-loss", s => s.log_loss, x => fixed(x, 4)), line("calibration error", s => s.calibration_error, x => fixed(x, 4))]), line(explained("|w|", "The length of the vector of weights: how large they are together."), s => s.norm, precise),
-      ...both("above exact", x => x.relative_gap, x => x == null ? none : (100 * x).toPrecision(3) + " %"), ...both("records", x => x.records, whole), ...both("adopted", x => x.adopted, x => x ? "yes" : "no")])),
+      ...both("above exact", x => x.relative_gap, x => x == null ? none : own(100 * x) + " %"), ...both("records", x => x.records, whole), ...both("adopted", x => x.adopted, x => x ? "yes" : "no")])),
     r.summary ? el("p", {class: "note", id: "summary"}, r.summary[0].toUpperCase() + r.summary.slice(1) + ".") : "",
     el("p", {class: "note"}, r.converged ? "" : "Not converged. ", ...(r.certificate == null ? [] : [explained("Certificate", "A proof by a dual solution: the exact objective is no farther than this from the minimum, whatever the solver did."), ` ${r.certificate.toExponential(0)}. `]), `Cosine of the weights ${fixed(r.cosine, 4)}. ` +
-      `${r.source === "sample" ? "A sample of " : ""}${whole(r.records_read)} records${r.verified ? ", the very ones learned" : `${r.source === "log" ? " read again" : ""}, ${(100 * r.coverage).toPrecision(2)} % of those learned`}; ${r.seconds.toFixed(1)} s, ${clock(r.time)}.`));
+      `${r.source === "sample" ? "A sample of " : ""}${whole(r.records_read)} records${r.verified ? ", the very ones learned" : `${r.source === "log" ? " read again" : ""}, ${share(r.coverage)} of those learned`}; ${r.seconds.toFixed(1)} s, ${clock(r.time)}.`));
   const trend = reports.filter(x => x.relative_gap != null).map(x => [Date.parse(x.time), x.relative_gap]).reverse();
   if (trend.length > 1) {
     box.append(el("p", {class: "note"}, "The objective above the exact one, validation by validation:"), el("div", {class: "chart", id: "chart-gap"}));
