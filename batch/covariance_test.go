@@ -111,9 +111,10 @@ func TestFillIsChosen(t *testing.T) {
 			}
 		}
 		m, _, _ := trainLacking(t, s, events, model.StandardiseAuto, model.MissingAuto, "none")
-		for b, rule := range m.Missing.Null {
+		for b, shares := range m.Missing.Rules {
+			rule := shares.Largest()
 			if rule != model.MissingFill && b >= 1 && b < 4 { // of five columns none is less than a tenth
-				t.Errorf("sparse %v: rules %v", sparse, m.Missing.Null)
+				t.Errorf("sparse %v: rules %v", sparse, m.Missing.Rules)
 			}
 		}
 		wrong := map[model.MissingRule]int{}

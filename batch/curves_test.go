@@ -166,10 +166,10 @@ func TestCurvesDieTogether(t *testing.T) {
 			}
 		}
 		rest := func(int) {}
-		rules := model.NewMissing(model.DefaultMissingRules(), model.DefaultMissingRules(), nil, nil, nil)
+		rules := model.NewMissing(model.DefaultMissingRules(), nil, nil, nil)
 		lacks := slices.Repeat([]model.Lack{{Named: 3}}, curved.Rows())
-		a := w.robustness(measured{Data: curved, lacks: lacks, rules: rules}, deletions, rest)
-		b := plain.robustness(measured{Data: summed, lacks: lacks, rules: rules}, deletions, rest)
+		a := w.robustness(measured{Data: curved, lacks: lacks, parts: make([]string, len(lacks)), level: make([]int, len(lacks)), rules: rules}, deletions, rest)
+		b := plain.robustness(measured{Data: summed, lacks: lacks, parts: make([]string, len(lacks)), level: make([]int, len(lacks)), rules: rules}, deletions, rest)
 		for i := range a {
 			if math.Abs(a[i]-b[i]) > 1e-9 {
 				t.Errorf("%d outputs: %v %% wrong with %v deleted, %v %% of the sums", k, a[i], deletions[i], b[i])

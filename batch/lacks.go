@@ -88,25 +88,36 @@ func (v *Evidence) measured(rows []int) measured {
 	return m
 }
 
-// fills reports whether any rule for dead named fields fills in.
+// fills reports whether numbers of dead fields are filled in at some share.
 func (m measured) fills() bool {
-	return m.covariance != nil && slices.Contains(m.rules.Null[:], model.MissingFill)
+	return m.covariance != nil && m.rules != nil && slices.ContainsFunc(m.rules.Rules[:], func(s model.RuleShares) bool { return s[2] > 0 })
 }
 
-// fillsDeleted reports whether event i is filled in after a share of its features has died.
-func (m measured) fillsDeleted(i int, share float64) bool {
-	k := m.lacks[i].Deleted(share)
-	present := k.Named + k.Silent
-	return m.covariance != nil && k.Null > 0 && present > 0 && m.rules.Null[model.MissingBin(k.Null/(k.Null+present))] == model.MissingFill
+// answer returns how event i is answered.
+func (m measured) answer(i int) model.Answer {
+	var parts model.Parts
+	if m.parts[i] != "" {
+		parts = model.Parts(m.parts[i])
+	}
+	a := m.rules.Answer(m.lacks[i], parts)
+	a.Level = m.level[i]
+	return a
 }
 
 // scale returns the factor by which the features of event i are multiplied.
-func (m measured) scale(i int) float64 { return m.rules.Scale(m.lacks[i]) }
+func (m measured) scale(i int) float64 { return m.answer(i).Scale }
 
-// scaleDeleted returns the same after a share of the event's features has died.
-func (m measured) scaleDeleted(i int, share float64) float64 {
+// deleted returns by what the features of event i are multiplied that are left after a share of
+// them has died, and what share of the score filling in the others then has.
+func (m measured) deleted(i int, share float64) (scale, fill float64) {
 	if share == 0 {
-		return m.scale(i)
+		return m.scale(i), 0
 	}
-	return m.rules.Scale(m.lacks[i].Deleted(share))
+	var some model.Parts
+	k := m.lacks[i].Deleted(share)
+	if m.covariance != nil && m.rules.Fills(k) > 0 {
+		some = model.Parts{} // which ones the caller knows
+	}
+	a := m.rules.Answer(k, some)
+	return a.Scale, a.Shares[2]
 }

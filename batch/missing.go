@@ -27,7 +27,7 @@ const (
 )
 
 // missingShares are the chances of a field to be deleted, one for each range.
-var missingShares = [model.MissingBins]float64{0.05, 0.2, 0.4, 0.6, 0.8}
+var missingShares = [model.MissingBins]float64{0.05, 0.2, 0.4, 0.6, 0.78, 0.93}
 
 // Presence notes which fields the events of Data hold, and which are null. The zero
 // value is ready for use.
@@ -99,9 +99,9 @@ func (p *Presence) Missing(m model.Model, d *Data, rule model.MissingRule) *mode
 	fields := d.Schema.Fields
 	rules := model.DefaultMissingRules()
 	if m.About().Target() != loss.Sign {
-		rules = everyRange(model.MissingAsIs)
+		rules = model.EveryRange(model.MissingAsIs)
 	}
-	missing := model.NewMissing(rules, rules, nil, nil, nil)
+	missing := model.NewMissing(rules, nil, nil, nil)
 	switch {
 	case slices.ContainsFunc(fields, func(f blankout.Field) bool { return f.Kind.Named() }):
 		if len(p.rows.of) != d.Rows() {
@@ -125,14 +125,7 @@ func (p *Presence) Missing(m model.Model, d *Data, rule model.MissingRule) *mode
 		return missing.Forced(rule)
 	}
 	t := newMasker(p, m, d, missing)
-	// The rules for nulls are measured first; meanwhile omitted fields follow the default.
-	null := t.better(rules, func(k model.Lack) float64 { return k.Null },
-		func(r model.MissingRules) *model.Missing { return missing.WithRules(r, rules) }, true)
-	// An omitted field follows the rule of a null one, unless events that omit fields show
-	// that another is better.
-	absent := t.better(null, func(k model.Lack) float64 { return k.Absent },
-		func(r model.MissingRules) *model.Missing { return missing.WithRules(null, r) }, false)
-	return missing.WithRules(null, absent)
+	return missing.WithRules(t.better(rules))
 }
 
 // use counts in how many examples the fields are present, and null.
@@ -334,17 +327,15 @@ func (t *masker) lossOf(i int, scores []float64) float64 {
 // pattern of missing columns is costly to fill in: events share them.
 const masks = 64
 
-// better returns the best rule for each range of a share, and the rule in now where too few
-// events are in the range. missing returns the share of an event, and with the Missing that has
-// these rules by that share. If drawn is set, masks are drawn for the ranges in which too few
+// better returns rules that give each range of the share missing to the one that is best there,
+// and leave it what it has in now where none is. Masks are drawn for the ranges in which too few
 // events are by themselves.
-func (t *masker) better(now model.MissingRules, missing func(model.Lack) float64, with func(model.MissingRules) *model.Missing, drawn bool) model.MissingRules {
+func (t *masker) better(now model.MissingRules) model.MissingRules {
 	bin := func(k model.Lack) (bin int, ok bool) {
-		n, present := missing(k), k.Named+k.Silent
-		if !(n > 0) || present == 0 {
-			return 0, false // it lacks nothing
+		if !k.Some() || k.Named+k.Silent == 0 {
+			return 0, false // it lacks nothing, or everything
 		}
-		return model.MissingBin(n / (n + present)), true
+		return model.MissingBin(k.Share()), true
 	}
 	lacks := make([]model.Lack, len(t.kinds))
 	for at, kind := range t.kinds {
@@ -370,30 +361,28 @@ func (t *masker) better(now model.MissingRules, missing func(model.Lack) float64
 			own[b]++
 		}
 	}
-	rescaled, asIs := with(everyRange(model.MissingRescale)), with(everyRange(model.MissingAsIs))
+	missing := t.head.Missing
+	rescaled, asIs := missing.Forced(model.MissingRescale), missing.Forced(model.MissingAsIs)
 	var filled *model.Linear
 	if linear, ok := t.m.(*model.Linear); ok && linear.Covariance != nil {
-		filled = linear.WithMissing(with(everyRange(model.MissingFill)))
+		filled = linear.WithMissing(missing.Forced(model.MissingFill))
 	}
-	var sums [model.MissingBins]model.RuleComparison
+	var sums [model.MissingBins]ruleComparison
 	compare := func(i, b int, k model.Lack) {
-		losses := model.RuleLosses{t.loss(i, asIs.Scale(k)), 0, math.Inf(1)}
+		losses := ruleLosses{t.loss(i, asIs.Scale(k)), 0, math.Inf(1)}
 		if losses[1] = losses[0]; t.ofNumbers == nil {
 			losses[1] = t.loss(i, rescaled.Scale(k))
 		}
 		if filled != nil {
 			losses[2] = t.lossOf(i, filled.ScoreLacking(t.x, &t.left, t.scores))
 		}
-		sums[b].Add(1, t.Weight(i), losses)
+		sums[b].add(t.Weight(i), losses)
 	}
 	for _, i := range evenly(lacking, missingSample) {
 		k := t.delete(i, mask{})
 		if b, ok := bin(k); ok {
 			compare(i, b, k)
 		}
-	}
-	if !drawn {
-		labelled = nil
 	}
 	sample := evenly(labelled, missingSample)
 	for first := range min(masks, len(sample)) { // event by event of one mask
@@ -407,7 +396,7 @@ func (t *masker) better(now model.MissingRules, missing func(model.Lack) float64
 		}
 	}
 	for b := range now {
-		now[b] = sums[b].Better(now[b])
+		now[b] = model.OneRule(sums[b].better(now[b].Largest()))
 	}
 	return now
 }
@@ -440,7 +429,43 @@ func (p *Presence) Residual(m *model.Linear, d *Data) *model.Residual {
 	return r.all()
 }
 
-// everyRange returns one rule for every share.
-func everyRange(r model.MissingRule) model.MissingRules {
-	return model.MissingRules{r, r, r, r, r}
+// missingRules are the rules, in the order of model.RuleShares.
+var missingRules = [len(model.RuleShares{})]model.MissingRule{model.MissingAsIs, model.MissingRescale, model.MissingFill}
+
+// missingSure is by how many standard errors another rule must be better.
+const missingSure = 2
+
+// ruleLosses holds by rule, in the order as is, rescale, fill, what events lost under it.
+type ruleLosses [3]float64
+
+// ruleComparison sums over events the log-loss under each rule less that as is, and the
+// squares of the differences between any two.
+type ruleComparison struct {
+	sum     ruleLosses
+	squares ruleLosses // of the differences of rescale and as is, fill and as is, fill and rescale
+}
+
+// add takes up an event of the given weight.
+func (c *ruleComparison) add(weight float64, loss ruleLosses) {
+	asIs, rescale, fill := weight*loss[0], weight*loss[1], weight*loss[2]
+	for i, d := range [3]float64{rescale - asIs, fill - asIs, fill - rescale} {
+		c.squares[i] = c.squares[i] + d*d
+		if i < 2 {
+			c.sum[i+1] = c.sum[i+1] + d
+		}
+	}
+}
+
+// better returns the rule that has proved better than now, the best of them; now itself
+// in doubt.
+func (c *ruleComparison) better(now model.MissingRule) model.MissingRule {
+	at := slices.Index(missingRules[:], now)
+	best := at
+	for i := range missingRules {
+		// The pairs (0,1), (0,2), (1,2) are in the places 0, 1, 2.
+		if d := c.sum[i] - c.sum[at]; i != at && d < -missingSure*math.Sqrt(c.squares[i+at-1]) && c.sum[i] < c.sum[best] {
+			best = i
+		}
+	}
+	return missingRules[best]
 }

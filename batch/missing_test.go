@@ -111,7 +111,7 @@ func TestMissingIsMeasuredAsAnswered(t *testing.T) {
 					scaled++
 				}
 				forecast := k.loss(i, scale)
-				if filled := m.Answer(&k.left).Rule == model.MissingFill; filled {
+				if filled := m.Answer(&k.left).Rule() == model.MissingFill; filled {
 					forecast = k.lossOf(i, m.ScoreLacking(k.x, &k.left, k.scores))
 				} else if r == model.MissingFill && lack.Null > 0 {
 					fallback++
@@ -203,10 +203,11 @@ func TestMissingRuleOfColumns(t *testing.T) {
 	}
 	for _, c := range []struct {
 		noise string
-		want  model.MissingRule // where half of the features have died
-	}{{"none", model.MissingFill}, {"dropout:0.5", model.MissingRescale}} {
+		bin   int // of most of the features
+		want  model.MissingRule
+	}{{"none", 4, model.MissingFill}, {"dropout:0.5", 3, model.MissingRescale}} {
 		m, _, _ := trainLacking(t, s, events, model.StandardiseAuto, model.MissingAuto, c.noise)
-		if !m.Missing.Known || len(m.Missing.Columns) != 6 || m.Missing.Null[3] != c.want {
+		if !m.Missing.Known || len(m.Missing.Columns) != 6 || m.Missing.Rules[c.bin] != model.OneRule(c.want) {
 			t.Errorf("noise %s: %+v", c.noise, m.Missing)
 		}
 		if x := m.Standardised(&events[0], blankout.Vec{}); x.Len() != events[0].Features.Len() || len(m.Scaler.Dense) > 0 {

@@ -76,7 +76,7 @@ func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 				m = m.WithCovariance(p.Covariance(m, d, 256))
 				m.Missing = p.Missing(m, d, rule)
 				m.Residual = p.Residual(m, d)
-				if got := m.Missing.Null[2]; rule == model.MissingAuto && lacked == 0 && got != model.MissingFill {
+				if got := m.Missing.Rules[2].Largest(); rule == model.MissingAuto && lacked == 0 && got != model.MissingFill {
 					t.Errorf("%s: events that lack three tenths are answered by %s", lossName, got)
 				}
 				_, fresh := numberEvents(3000, s.Target, 6)

@@ -128,7 +128,7 @@ func (w linear) forecast(d measured, i int, deletions, wrong []float64) {
 			if large == features && large > 0 {
 				share = 1 - float64(s)/float64(large)
 			}
-			factor[s] = d.scaleDeleted(i, share)
+			factor[s], _ = d.deleted(i, share)
 		}
 		below := 0.0 // P(score <= 0)
 		for mask, x := range sum[:1<<large] {
@@ -172,8 +172,9 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []f
 			}
 		}
 	}
-	// fill adds to scores what is expected of the numbers that do not survive a share p.
-	fill := func(p float64, scores []float64) {
+	// fill adds to scores what is expected of the numbers that do not survive a share p, so many
+	// times.
+	fill := func(p, times float64, scores []float64) {
 		copy(parts, has)
 		for j, c := range row.Index {
 			if at := d.place[c]; at >= 0 && luckOf[j] < p {
@@ -188,7 +189,7 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []f
 		for j, c := range row.Index {
 			if at := d.place[c]; at >= 0 && luckOf[j] < p {
 				for o := range k {
-					scores[o] += x[at] * w[o][c]
+					scores[o] += times * x[at] * w[o][c]
 				}
 				x[at] = row.At(j)
 			}
@@ -240,9 +241,9 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []f
 		for q := range deletions {
 			scale := d.scale(i)
 			if n := float64(features); n > 0 && left[q] < n {
-				share := 1 - left[q]/n
-				if scale = d.scaleDeleted(i, share); d.fillsDeleted(i, share) {
-					fill(deletions[q], scores[q*k:][:k])
+				share := 0.0
+				if scale, share = d.deleted(i, 1-left[q]/n); share > 0 {
+					fill(deletions[q], share/scale, scores[q*k:][:k])
 				}
 			}
 			for o := range k {

@@ -820,11 +820,7 @@ func (w linear) answers(d measured, i int, m *model.Linear, out []float64) []flo
 	for j, c := range row.Index {
 		x.Index, x.Value = append(x.Index, d.Column(int(c))), append(x.Value, row.At(j))
 	}
-	a := model.Answer{Scale: d.scale(i), Level: d.level[i]}
-	if d.parts[i] != "" {
-		a.Parts = model.Parts(d.parts[i])
-	}
-	return m.AnswerOutputs(x, a, out)
+	return m.AnswerOutputs(x, d.answer(i), out)
 }
 
 func (w linear) intercept(d *Data, k int) float64 {

@@ -190,6 +190,9 @@ type Prediction struct {
 	// although usual. Rule is what the scores were made by because of that.
 	Missing []string          `json:"missing,omitempty"`
 	Rule    model.MissingRule `json:"rule,omitempty"`
+	// Shares are those of the rules in the scores, of which Rule has the largest, where an
+	// explanation was asked for and fields are missing.
+	Shares map[model.MissingRule]float64 `json:"shares,omitempty"`
 	// Level is the noise that the weights were learned with, as loss.ParseNoise reads
 	// it but for rates of single groups, which are left out (blankout.ShortNoise): of a learner with noise auto the level that it had chosen.
 	Level   string `json:"level,omitempty"`
@@ -282,7 +285,11 @@ func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int)
 	p.Stranger = len(unknown) > 0 && !known
 	var why []contribution
 	if explain > 0 {
-		why = m.explain(e, class, explain, p.Rule == model.MissingFill)
+		answer := m.Answer(e)
+		if p.Rule != "" {
+			p.Shares = answer.ByRule()
+		}
+		why = explained(m.Model.(*model.Linear).At(answer), e, class, explain, answer.Parts != nil)
 	}
 	if len(unknown)+len(why) == 0 {
 		return p, nil
@@ -509,7 +516,7 @@ func (m *Model) PredictionOf(e *blankout.Example, s *blankout.Schema, scores []f
 func (m *Model) prediction(e *blankout.Example, scores, chances []float64) (p Prediction, class int) {
 	answer := m.Answer(e)
 	p = Prediction{ID: string(e.Key), Scores: slices.Clone(scores), Level: loss.ShortNoise(m.NoiseOf(answer)), Version: m.Version}
-	if p.Rule = answer.Rule; p.Rule != "" {
+	if p.Rule = answer.Rule(); p.Rule != "" {
 		p.Missing = m.MissingFields(e)
 	}
 	class = m.Head.Predict(scores)
@@ -559,8 +566,8 @@ type contribution struct {
 	isFeature bool
 }
 
-// explain returns what adds most to the score of a class, of a Model that Explains.
-func (m *Model) explain(e *blankout.Example, class, most int, filled bool) []contribution {
+// explained returns what adds most to the score of a class, by the weights m that answer e.
+func explained(m *model.Linear, e *blankout.Example, class, most int, filled bool) []contribution {
 	intercept := m.Intercept[0]
 	if m.Outputs == 1 {
 		class = 1
@@ -569,7 +576,7 @@ func (m *Model) explain(e *blankout.Example, class, most int, filled bool) []con
 	}
 	all := []contribution{{Contribution: Contribution{InterceptName, 1, intercept, intercept}}}
 	if filled {
-		x := m.Model.(*model.Linear).Explain(e, class).Filled
+		x := m.Explain(e, class).Filled
 		all = append(all, contribution{Contribution: Contribution{FilledName, 1, x, x}})
 	}
 	least := 0.0 // what a score must reach to be among the most
@@ -580,7 +587,7 @@ func (m *Model) explain(e *blankout.Example, class, most int, filled bool) []con
 		all = all[:min(most, len(all))]
 		least = math.Abs(all[len(all)-1].Score)
 	}
-	for t := range m.Model.(*model.Linear).Terms(e, class) {
+	for t := range m.Terms(e, class) {
 		if size := math.Abs(t.Contribution); size == 0 || size < least {
 			continue
 		}

@@ -218,7 +218,7 @@ func ReadFold(c online.Config, settings online.Fingerprint, blocks []blankout.Bl
 	if err != nil {
 		return nil, fmt.Errorf("%w: this is no base of a group", err)
 	}
-	l, err := online.Restore(c, blocks)
+	l, err := online.Restore(c.Shared(), blocks)
 	if err != nil {
 		return nil, err
 	}

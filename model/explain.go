@@ -146,7 +146,7 @@ func (m *Linear) Terms(e *blankout.Example, class int) iter.Seq[Term] {
 				if len(columns) > 0 && columns[0] == column {
 					place := len(a.Parts) - len(columns)
 					for k, extra := range r.extra[place*m.Outputs:][:m.Outputs] {
-						t.Weight += side[k] * extra
+						t.Weight += side[k] * extra * a.Shares[2] / a.Scale
 					}
 				}
 				if curve := m.Scaler.Curves.Of(column); curve >= 0 {

@@ -164,7 +164,7 @@ func (m *Linear) outputs(x blankout.Vec, a Answer, out []float64) []float64 {
 	r := m.repaired(x, a.Parts)
 	m.addFilled(x, a, r, out)
 	for k := range out {
-		out[k] = m.widen(out[k], a.Scale*a.Scale*r.variance[k])
+		out[k] = m.widen(out[k], a.filledVariance(r.variance[k]))
 	}
 	return out
 }
@@ -174,13 +174,16 @@ func (m *Linear) outputs(x blankout.Vec, a Answer, out []float64) []float64 {
 func (m *Linear) addFilled(x blankout.Vec, a Answer, r *repair, out []float64) {
 	for place, value := range m.Covariance.each(x) {
 		for k, extra := range r.extra[place*m.Outputs:][:m.Outputs] {
-			out[k] += a.Scale * value * extra
+			out[k] += a.Shares[2] * value * extra
 		}
 	}
 	for k := range out {
-		out[k] = m.Intercept[k] + out[k] + a.Scale*r.shift[k]
+		out[k] = m.Intercept[k] + out[k] + a.Shares[2]*r.shift[k]
 	}
 }
+
+// filledVariance returns the variance of a score of which what is filled in has the variance v.
+func (a Answer) filledVariance(v float64) float64 { return a.Shares[2] * a.Shares[2] * v }
 
 // ChanceInterval returns the bounds between which the probability of the second of two classes
 // would lie in nine of ten cases if what is filled in for an event were known. The probability
@@ -205,7 +208,7 @@ func (m *Linear) chanceInterval(x blankout.Vec, a Answer) (low, high float64) {
 	}
 	r := at.repaired(x, a.Parts)
 	at.addFilled(x, a, r, f)
-	variance := a.Scale * a.Scale * r.variance[0]
+	variance := a.filledVariance(r.variance[0])
 	width := intervalWidth * math.Sqrt(variance)
 	var chances [3]float64
 	for i, score := range []float64{f[0] - width, f[0] + width, at.widen(f[0], variance)} {
@@ -261,22 +264,32 @@ func (h *Head) widen(f, v float64) float64 {
 	}
 	switch target := h.Target(); {
 	case target == loss.Count:
-		return f + min(v, maxVariance)/2
+		return WidenCount(f, v)
 	case target != loss.Sign:
 		return f
 	}
-	c := Calibration{A: 1}
-	if !h.Pairs {
-		c = h.Decision().Calibration
+	d := h.Decision()
+	if h.Pairs {
+		d.Calibration = Calibration{A: 1}
 	}
-	if c.A == 0 {
+	return d.Widen(f, v)
+}
+
+// WidenCount returns the score whose value is the one to be expected of the score of a count
+// that has the mean f and the variance v.
+func WidenCount(f, v float64) float64 { return f + min(v, maxVariance)/2 }
+
+// Widen returns the score whose probability is the one to be expected of a score of the mean f
+// and the variance v, were it normal.
+func (d Decision) Widen(f, v float64) float64 {
+	if !(v > 0) || d.A == 0 {
 		return f
 	}
-	u, v := c.A*f+c.B, c.A*c.A*v
+	u, v := d.A*f+d.B, d.A*d.A*v
 	_, p, _ := loss.LogisticGaussian{}.At(-1, -math.Abs(u), v)                                   // dE log(1 + exp(u~))/du, the expected probability
 	wide := min(-math.Abs(u)/math.Sqrt(1+math.Pi*v/8), math.Log(leastChance)) - 1e-9*math.Abs(u) // in order, still
 	if p > leastChance {
 		wide = math.Log(p / (1 - p))
 	}
-	return (math.Copysign(wide, u) - c.B) / c.A
+	return (math.Copysign(wide, u) - d.B) / d.A
 }

@@ -18,7 +18,7 @@ func sparseEvent(columns ...uint32) *blankout.Example {
 // The columns that nine of ten events hold are usual, while they do.
 func TestColumnUse(t *testing.T) {
 	u := ColumnUse{Memory: 50}
-	none := NewMissing(DefaultMissingRules(), DefaultMissingRules(), nil, nil, nil)
+	none := NewMissing(DefaultMissingRules(), nil, nil, nil)
 	for i := range 40 {
 		columns := []uint32{2, 7}
 		if i%10 == 0 {
@@ -54,9 +54,13 @@ func TestColumnUse(t *testing.T) {
 
 // What an event of a sparse text format scores that is known to lack columns.
 func TestKnownColumns(t *testing.T) {
-	rescale, asIs := MissingRules{MissingRescale, MissingRescale, MissingRescale, MissingRescale, MissingRescale}, MissingRules{MissingAsIs, MissingAsIs, MissingAsIs, MissingAsIs, MissingAsIs}
-	head := func(known bool, null, absent MissingRules) *Head {
-		m := NewMissing(null, absent, nil, nil, nil)
+	rescale, asIs := EveryRange(MissingRescale), EveryRange(MissingAsIs)
+	half := rescale
+	for bin := range half {
+		half[bin] = RuleShares{0.5, 0.5, 0}
+	}
+	head := func(known bool, rules MissingRules) *Head {
+		m := NewMissing(rules, nil, nil, nil)
 		m.Known = known
 		if known {
 			m.Columns = []uint32{1, 4, 6}
@@ -72,13 +76,14 @@ func TestKnownColumns(t *testing.T) {
 		rule  MissingRule
 		names []string
 	}{
-		{head(true, asIs, rescale), sparseEvent(1, 3, 4, 6), 1, "", nil},
-		{head(true, asIs, rescale), sparseEvent(3, 6), 2, MissingRescale, []string{"2", "5"}},
-		{head(true, rescale, asIs), sparseEvent(3, 6), 1, MissingAsIs, []string{"2", "5"}},
-		{head(false, rescale, rescale), sparseEvent(3, 6), 1, "", nil},
+		{head(true, rescale), sparseEvent(1, 3, 4, 6), 1, "", nil},
+		{head(true, rescale), sparseEvent(3, 6), 2, MissingRescale, []string{"2", "5"}},
+		{head(true, half), sparseEvent(3, 6), 1.5, MissingAsIs, []string{"2", "5"}},
+		{head(true, asIs), sparseEvent(3, 6), 1, MissingAsIs, []string{"2", "5"}},
+		{head(false, rescale), sparseEvent(3, 6), 1, "", nil},
 	} {
 		a := c.head.Answer(c.event)
-		scale, rule := a.Scale, a.Rule
+		scale, rule := a.Scale, a.Rule()
 		if names := c.head.MissingFields(c.event); scale != c.scale || rule != c.rule || !slices.Equal(names, c.names) {
 			t.Errorf("%v: %v %q %q, want %+v", c.event.Features.Index, scale, rule, names, c)
 		}
@@ -89,17 +94,17 @@ func TestKnownColumns(t *testing.T) {
 		head *Head
 		want float64
 	}{
-		{head(true, rescale, rescale), 2.5}, // (2 + 2 + 1) / 2
-		{head(true, rescale, asIs), 2},
-		{head(true, asIs, rescale), 1.5},
-		{head(false, rescale, rescale), 1},
+		{head(true, rescale), 2.5}, // (2 + 2 + 1) / 2
+		{head(true, half), 1.75},
+		{head(true, asIs), 1},
+		{head(false, rescale), 1},
 	} {
 		if got := c.head.AnswerDeleted(e, nil, dead); got != c.want {
 			t.Errorf("%+v: %v, want %v", c.head.Missing, got, c.want)
 		}
 	}
 	// A field with a name is null once it has lost everything.
-	named := head(false, rescale, rescale)
+	named := head(false, rescale)
 	named.Schema.AddField(blankout.Field{Name: "a", Kind: blankout.Numeric})
 	named.Schema.AddField(blankout.Field{Name: "b", Kind: blankout.Categorical})
 	e = &blankout.Example{Features: blankout.Vec{Index: []uint32{1, 2, 3}, Value: []float64{1, 1, 1}}, Field: []uint16{1, 2, 2}}

@@ -21,7 +21,7 @@ func twoLevels(t *testing.T, rule model.MissingRule) (both, first, second *model
 	for _, name := range []string{"a", "b", "c"} {
 		s.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
 	}
-	rules := model.MissingRules{rule, rule, rule, rule, rule}
+	rules := model.EveryRange(rule)
 	c, err := model.NewCovariance([]uint32{0, 1, 2}, []uint16{1, 2, 3}, []float64{0.1, -0.2, 0.3},
 		[]float64{1, 0.8, 0.5, 0.8, 1.5, 0.4, 0.5, 0.4, 0.7})
 	if err != nil {
@@ -32,7 +32,7 @@ func twoLevels(t *testing.T, rule model.MissingRule) (both, first, second *model
 	noises := [2]string{"none", "dropout:0.5"}
 	one := func(level int) *model.Linear {
 		m := model.NewLinear(s, "logistic:gaussian", noises[level], [][]float64{weights[level]}, []float64{intercepts[level]})
-		m.Missing = model.NewMissing(rules, rules, nil, nil, nil)
+		m.Missing = model.NewMissing(rules, nil, nil, nil)
 		return m.WithCovariance(c)
 	}
 	rows := model.NewTable(2)
@@ -41,7 +41,7 @@ func twoLevels(t *testing.T, rule model.MissingRule) (both, first, second *model
 	}
 	layout := func(at int) model.Layout { return model.Layout{Width: 2, Weight: at, Stats: -1} }
 	both = &model.Linear{Head: model.Head{Schema: s, Loss: "logistic:gaussian", Noise: noises[0], Outputs: 1, Intercept: intercepts[:1], Layout: layout(0),
-		Missing: model.NewMissing(rules, rules, nil, nil, nil).WithLevels([]int{0, 0, 1, 1, 1}),
+		Missing: model.NewMissing(rules, nil, nil, nil).WithLevels([]int{0, 0, 1, 1, 1, 1}),
 		Levels:  []model.Level{{Noise: noises[1], Intercept: intercepts[1:], Layout: layout(1)}}}, Rows: rows}
 	return both.WithCovariance(c), one(0), one(1)
 }
@@ -102,11 +102,11 @@ func TestLevelsAnswer(t *testing.T) {
 // A file whose levels do not fit is refused.
 func TestLevelsAreChecked(t *testing.T) {
 	for want, spoil := range map[string]func(*model.Linear){
-		"levels [0 0 2 1 1] for missing fields, of 1": func(m *model.Linear) { m.Missing = m.Missing.WithLevels([]int{0, 0, 2, 1, 1}) },
-		"levels [0 0 1 1 -1] for":                     func(m *model.Linear) { m.Missing = m.Missing.WithLevels([]int{0, 0, 1, 1, -1}) },
-		"missing: 2 levels for 5 ranges":              func(m *model.Linear) { m.Missing = m.Missing.WithLevels([]int{0, 1}) },
-		"level dropout:0.5: 1 outputs, 0 intercepts":  func(m *model.Linear) { m.Levels[0].Intercept = nil },
-		"level dropout:0.5: 1 outputs, 1 intercepts":  func(m *model.Linear) { m.Levels[0].Layout.Weight = 2 },
+		"levels [0 0 2 1 1 1] for missing fields, of 1": func(m *model.Linear) { m.Missing = m.Missing.WithLevels([]int{0, 0, 2, 1, 1, 1}) },
+		"levels [0 0 1 1 1 -1] for":                     func(m *model.Linear) { m.Missing = m.Missing.WithLevels([]int{0, 0, 1, 1, 1, -1}) },
+		"missing: 2 levels for 6 ranges":                func(m *model.Linear) { m.Missing = m.Missing.WithLevels([]int{0, 1}) },
+		"level dropout:0.5: 1 outputs, 0 intercepts":    func(m *model.Linear) { m.Levels[0].Intercept = nil },
+		"level dropout:0.5: 1 outputs, 1 intercepts":    func(m *model.Linear) { m.Levels[0].Layout.Weight = 2 },
 	} {
 		m, _, _ := twoLevels(t, model.MissingFill)
 		spoil(m)

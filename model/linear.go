@@ -92,9 +92,13 @@ func (m *Linear) Weight(column uint32, k int) float64 {
 }
 
 func (m *Linear) weight(row []float64, k int) float64 {
-	w := row[m.Layout.Weight+k]
-	if m.Layout.Average != 0 {
-		w += m.Layout.Average * row[m.Layout.Lag+k]
+	w := 0.0
+	if l := &m.Layout; l.Mix == nil {
+		if w = row[l.Weight+k]; l.Average != 0 {
+			w += l.Average * row[l.Lag+k]
+		}
+	} else {
+		w = l.mixed(row, k)
 	}
 	if m.Layout.Scale != 0 {
 		w *= m.Layout.Scale

@@ -18,7 +18,7 @@ import (
 type MissingRule string
 
 const (
-	// MissingAuto is whichever of the others the model has measured to be better.
+	// MissingAuto mixes the others by the shares that the model has measured.
 	MissingAuto MissingRule = "auto"
 	// MissingAsIs lets the fields that are left count as they always do. What is
 	// missing adds nothing to a score: a standardised number is then its mean.
@@ -31,64 +31,65 @@ const (
 	MissingFill MissingRule = "fill"
 )
 
-// missingRules are those that a model chooses from.
-var missingRules = []MissingRule{MissingAsIs, MissingRescale, MissingFill}
+// missingRules are those that a model mixes.
+var missingRules = [3]MissingRule{MissingAsIs, MissingRescale, MissingFill}
 
 // MissingRuleNames lists what ParseMissingRule reads.
 func MissingRuleNames() []string { return []string{"auto", "as-is", "rescale", "fill"} }
 
 // ParseMissingRule reads one of MissingRuleNames.
 func ParseMissingRule(s string) (MissingRule, error) {
-	if r := MissingRule(s); r == MissingAuto || slices.Contains(missingRules, r) {
+	if r := MissingRule(s); r == MissingAuto || slices.Contains(missingRules[:], r) {
 		return r, nil
 	}
 	return "", fmt.Errorf("missing %q: want one of %s", s, strings.Join(MissingRuleNames(), ", "))
 }
 
-// missingSure is by how many standard errors another rule must be better.
-const missingSure = 2
+// RuleShares holds by rule, in the order as is, rescale, fill, what share of a score it has.
+type RuleShares [3]float64
 
-// RuleLosses holds by rule, in the order as is, rescale, fill, what events lost under it.
-type RuleLosses [3]float64
-
-// RuleComparison sums over events the log-loss under each rule less that as is, and the
-// squares of the differences between any two.
-type RuleComparison struct {
-	Sum     RuleLosses
-	Squares RuleLosses // of the differences of rescale and as is, fill and as is, fill and rescale
+// OneRule returns the shares that give a rule everything.
+func OneRule(rule MissingRule) (s RuleShares) {
+	s[slices.Index(missingRules[:], rule)] = 1
+	return s
 }
 
-// Add takes up an event of the given weight; keep is what is left of those before.
-func (c *RuleComparison) Add(keep, weight float64, loss RuleLosses) {
-	asIs, rescale, fill := weight*loss[0], weight*loss[1], weight*loss[2]
-	for i, d := range [3]float64{rescale - asIs, fill - asIs, fill - rescale} {
-		c.Squares[i] = keep*c.Squares[i] + d*d
-		if i < 2 {
-			c.Sum[i+1] = keep*c.Sum[i+1] + d
-		}
-	}
-}
-
-// Better returns the rule that has proved better than now, the best of them; now itself
-// in doubt.
-func (c *RuleComparison) Better(now MissingRule) MissingRule {
-	at := slices.Index(missingRules, now)
-	best := at
-	for i := range missingRules {
-		// The pairs (0,1), (0,2), (1,2) are in the places 0, 1, 2.
-		if d := c.Sum[i] - c.Sum[at]; i != at && d < -missingSure*math.Sqrt(c.Squares[i+at-1]) && c.Sum[i] < c.Sum[best] {
+// Largest returns the rule with the largest share, the first of equal ones.
+func (s RuleShares) Largest() MissingRule {
+	best := 0
+	for i := range s {
+		if s[i] > s[best] {
 			best = i
 		}
 	}
 	return missingRules[best]
 }
 
+// Plain returns the shares where there is nothing to fill in: as is and rescale then count in
+// proportion to their own.
+func (s RuleShares) Plain() RuleShares {
+	if plain := s[0] + s[1]; plain > 0 {
+		return RuleShares{s[0] / plain, s[1] / plain, 0}
+	}
+	return RuleShares{1, 0, 0}
+}
+
+// valid says whether s are shares.
+func (s RuleShares) valid() bool {
+	for _, x := range s {
+		if !(x >= 0 && x <= 1) {
+			return false
+		}
+	}
+	return math.Abs(s[0]+s[1]+s[2]-1) < 1e-6
+}
+
 // MissingBins is the number of ranges of the share of an event's fields that is
-// missing, each of which has a rule: up to each of the MissingEdges, and above.
-const MissingBins = 5
+// missing, each of which has shares of the rules: up to each of the MissingEdges, and above.
+const MissingBins = 6
 
 // MissingEdges are the shares at which one range ends, itself included.
-var MissingEdges = [MissingBins - 1]float64{0.1, 0.3, 0.5, 0.7}
+var MissingEdges = [MissingBins - 1]float64{0.1, 0.3, 0.5, 0.7, 0.85}
 
 // MissingBin returns the range that a share is in.
 func MissingBin(share float64) int {
@@ -101,8 +102,16 @@ func MissingBin(share float64) int {
 	return bin
 }
 
-// MissingRules holds a rule for each range of the share that is missing.
-type MissingRules [MissingBins]MissingRule
+// MissingRules holds the shares of the rules for each range of the share that is missing.
+type MissingRules [MissingBins]RuleShares
+
+// EveryRange returns the MissingRules that are the same at every share.
+func EveryRange(rule MissingRule) (r MissingRules) {
+	for bin := range r {
+		r[bin] = OneRule(rule)
+	}
+	return r
+}
 
 // Missing says which fields of an event are known to be missing, and what its
 // score then is. It is the one place that decides this, for learning,
@@ -116,10 +125,9 @@ type MissingRules [MissingBins]MissingRule
 // The nil Missing, of models whose file says nothing, takes every null as missing
 // and nothing else, and scores as is. A Missing is immutable.
 type Missing struct {
-	// Null is for the fields that are null, by the share of the event's fields that
-	// they are; Absent is for those that are left out.
-	Null   MissingRules `json:"null"`
-	Absent MissingRules `json:"absent"`
+	// Rules says by the share of the event's fields that is missing, null or left out, what
+	// share of the score each rule has.
+	Rules MissingRules `json:"rules"`
 	// Usual lists, in ascending order, the fields that are missing where they are
 	// left out; UsuallyNull those that are not missing where they are null.
 	Usual       []uint16 `json:"usual,omitempty"`
@@ -140,13 +148,11 @@ type Missing struct {
 
 // DefaultMissingRules rescales at every share: that is right for weights that
 // were learned as if features went missing, until there is evidence.
-func DefaultMissingRules() MissingRules {
-	return MissingRules{MissingRescale, MissingRescale, MissingRescale, MissingRescale, MissingRescale}
-}
+func DefaultMissingRules() MissingRules { return EveryRange(MissingRescale) }
 
 // NewMissing returns a Missing that owns its arguments.
-func NewMissing(null, absent MissingRules, usual, usuallyNull []uint16, also [][2]uint16) *Missing {
-	m := &Missing{Null: null, Absent: absent, Usual: usual, UsuallyNull: usuallyNull, Also: also}
+func NewMissing(rules MissingRules, usual, usuallyNull []uint16, also [][2]uint16) *Missing {
+	m := &Missing{Rules: rules, Usual: usual, UsuallyNull: usuallyNull, Also: also}
 	m.index()
 	return m
 }
@@ -158,18 +164,40 @@ func (m *Missing) index() {
 	}
 }
 
-// UnmarshalJSON reads a Missing and checks it.
+// UnmarshalJSON reads a Missing and checks it. Older files name one rule for each of five
+// ranges, the last of which is now two; what they say of fields that are left out they say of
+// null ones too.
 func (m *Missing) UnmarshalJSON(data []byte) error {
 	type plain Missing
-	if err := json.Unmarshal(data, (*plain)(m)); err != nil {
+	older := struct {
+		*plain
+		Rules *MissingRules `json:"rules"`
+		Null  []MissingRule `json:"null"`
+	}{plain: (*plain)(m)}
+	if err := json.Unmarshal(data, &older); err != nil {
 		return err
 	}
-	for _, rules := range []MissingRules{m.Null, m.Absent} {
-		for _, r := range rules {
-			if !slices.Contains(missingRules, r) {
-				return fmt.Errorf("missing: rule %q: want as-is, rescale or fill", r)
+	switch {
+	case older.Rules != nil:
+		m.Rules = *older.Rules
+	case len(older.Null) != olderBins:
+		return fmt.Errorf("missing: rules for %d ranges", len(older.Null))
+	default:
+		for bin := range m.Rules {
+			rule := older.Null[min(bin, olderBins-1)]
+			if !slices.Contains(missingRules[:], rule) {
+				return fmt.Errorf("missing: rule %q: want as-is, rescale or fill", rule)
 			}
+			m.Rules[bin] = OneRule(rule)
 		}
+	}
+	for _, shares := range m.Rules {
+		if !shares.valid() {
+			return fmt.Errorf("missing: %v are no shares of the rules", shares)
+		}
+	}
+	if len(m.Levels) == olderBins && older.Rules == nil {
+		m.Levels = append(m.Levels, m.Levels[olderBins-1])
 	}
 	if m.Levels != nil && len(m.Levels) != MissingBins {
 		return fmt.Errorf("missing: %d levels for %d ranges", len(m.Levels), MissingBins)
@@ -181,13 +209,19 @@ func (m *Missing) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// olderBins is the number of ranges in files that name one rule for each.
+const olderBins = 5
+
 // WithRules returns m with other rules.
-func (m *Missing) WithRules(null, absent MissingRules) *Missing {
+func (m *Missing) WithRules(rules MissingRules) *Missing {
 	if m == nil {
-		return NewMissing(null, absent, nil, nil, nil)
+		return NewMissing(rules, nil, nil, nil)
+	}
+	if m.Rules == rules {
+		return m
 	}
 	with := *m
-	with.Null, with.Absent = null, absent
+	with.Rules = rules
 	return &with
 }
 
@@ -204,8 +238,7 @@ func (m *Missing) Forced(rule MissingRule) *Missing {
 	if rule == MissingAuto || rule == "" {
 		return m
 	}
-	all := MissingRules{rule, rule, rule, rule, rule}
-	return m.WithRules(all, all)
+	return m.WithRules(EveryRange(rule))
 }
 
 // Lack counts the fields of an event, without products of fields.
@@ -230,21 +263,42 @@ func (k Lack) Deleted(share float64) Lack {
 	return k
 }
 
-// Scale returns what the features of an event that lacks k are multiplied by: 1 or, if the
-// rule for its share says so, 1/(1 - share missing).
+// shares returns what share of the score each rule has for an event that lacks k.
+func (m *Missing) shares(k Lack) RuleShares {
+	if m == nil || !k.Some() {
+		return RuleShares{1, 0, 0}
+	}
+	return m.Rules[MissingBin(k.Share())]
+}
+
+// Fill says whether numbers are filled in at some share.
+func (m *Missing) Fill() bool {
+	return slices.ContainsFunc(m.Rules[:], func(s RuleShares) bool { return s[2] > 0 })
+}
+
+// Plain returns m without filling in: the other rules then count in proportion to their shares.
+func (m *Missing) Plain() *Missing {
+	rules := m.Rules
+	for bin := range rules {
+		rules[bin] = rules[bin].Plain()
+	}
+	return m.WithRules(rules)
+}
+
+// Fills returns what share of the score filling in has for an event that lacks k.
+func (m *Missing) Fills(k Lack) float64 { return m.shares(k)[2] }
+
+// Scale returns what the features of an event that lacks k are multiplied by where nothing is
+// filled in: 1, or more by the share that rescaling by 1/(1 - share missing) has.
 func (m *Missing) Scale(k Lack) float64 {
-	present := k.Named + k.Silent
-	if m == nil || present <= 0 { // without fields it is the intercept alone
-		return 1
+	return scale(m.shares(k).Plain(), k)
+}
+
+func scale(s RuleShares, k Lack) float64 {
+	if present := k.Named + k.Silent; present > 0 { // without fields it is the intercept alone
+		return 1 + s[1]*(k.Null+k.Absent)/present
 	}
-	lost := 0.0
-	if k.Null > 0 && m.Null[MissingBin(k.Null/(k.Null+present))] == MissingRescale {
-		lost += k.Null
-	}
-	if k.Absent > 0 && m.Absent[MissingBin(k.Absent/(k.Absent+present))] == MissingRescale {
-		lost += k.Absent
-	}
-	return 1 + lost/present
+	return 1
 }
 
 // Growth returns by what share of itself Scale grows where one more of the named fields
@@ -254,12 +308,9 @@ func (m *Missing) Growth(k Lack) float64 {
 	if m == nil || present <= 0 {
 		return 0
 	}
+	rescaled := m.shares(k).Plain()[1]
 	scale := m.Scale(k)
-	grows := scale - 1 // what is lost is shared by fewer
-	if m.Null[MissingBin(k.Null/(k.Null+present))] == MissingRescale {
-		grows++
-	}
-	return grows / (scale * present)
+	return (scale - 1 + rescaled) / (scale * present) // what is lost is shared by fewer
 }
 
 // Lack counts the fields of an event of a Schema with these fields. It uses the
@@ -307,28 +358,36 @@ func (m *Missing) Lack(fields []blankout.Field, e *blankout.Example, present Fie
 	return k
 }
 
-// fills says whether the nulls of an event that lacks k are filled in, and what it
-// leaves out.
-func (m *Missing) fills(k Lack) (null, absent bool) {
-	present := k.Named + k.Silent
-	if m == nil {
-		return false, false
-	}
-	null = k.Null > 0 && m.Null[MissingBin(k.Null/(k.Null+present))] == MissingFill
-	absent = k.Absent > 0 && m.Absent[MissingBin(k.Absent/(k.Absent+present))] == MissingFill
-	return null, absent
-}
-
 // Answer says how an event is answered that is known to lack fields.
 type Answer struct {
-	// Rule is "" if nothing is known to be missing.
-	Rule MissingRule
-	// Scale is by what the features are multiplied, those that are filled in too.
+	// Shares are those of the rules, all 0 if nothing is known to be missing.
+	Shares RuleShares
+	// Scale is by what the features that the event holds are multiplied, over all rules.
 	Scale float64
-	// Parts says which columns of the model's Covariance are filled in; nil if none is.
+	// Parts says which columns of the model's Covariance are filled in; nil if none is. What
+	// is filled in counts for the share of that rule.
 	Parts Parts
 	// Level says which weights answer, see Missing.Levels.
 	Level int
+}
+
+// Rule returns the rule with the largest share; "" if nothing is known to be missing.
+func (a Answer) Rule() MissingRule {
+	if a.Shares == (RuleShares{}) {
+		return ""
+	}
+	return a.Shares.Largest()
+}
+
+// ByRule returns the shares above 0 by rule.
+func (a Answer) ByRule() map[MissingRule]float64 {
+	shares := make(map[MissingRule]float64)
+	for i, share := range a.Shares {
+		if share > 0 {
+			shares[missingRules[i]] = share
+		}
+	}
+	return shares
 }
 
 // Answer returns how an event is answered.
@@ -342,47 +401,50 @@ func (h *Head) Answer(e *blankout.Example) Answer {
 	if !k.Some() {
 		return Answer{Scale: 1}
 	}
-	a := Answer{Rule: MissingAsIs, Scale: h.Missing.Scale(k)}
-	if m := h.Missing; m != nil && m.Levels != nil {
+	var parts Parts
+	if h.Covariance != nil && h.Missing.Fills(k) > 0 {
+		parts = h.Parts(e, present)
+	}
+	return h.Missing.Answer(k, parts)
+}
+
+// Answer returns how an event is answered that lacks k, of which these parts can be filled in.
+func (m *Missing) Answer(k Lack, parts Parts) Answer {
+	a := Answer{Shares: m.shares(k), Parts: parts}
+	if parts == nil {
+		if a.Shares = a.Shares.Plain(); k.Named+k.Silent <= 0 { // there is nothing to rescale
+			a.Shares = RuleShares{1, 0, 0}
+		}
+	}
+	if a.Scale = scale(a.Shares, k); m != nil && m.Levels != nil && k.Some() {
 		a.Level = m.Levels[MissingBin(k.Share())]
 	}
-	if a.Scale != 1 {
-		a.Rule = MissingRescale
-	}
-	if null, absent := h.Missing.fills(k); h.Covariance != nil && (null || absent) {
-		if a.Parts = h.parts(e, present, null, absent); a.Parts != nil {
-			a.Rule = MissingFill
-		}
+	if !k.Some() {
+		a.Shares = RuleShares{}
 	}
 	return a
 }
 
-// parts says which columns of the Covariance are filled in: those of fields that are
-// null, of fields that are left out although usual, or of both. It is nil where that is
-// none.
-func (h *Head) parts(e *blankout.Example, present FieldSet, null, absent bool) Parts {
+// Parts says which columns of the Covariance an event holds, and which are filled in: those of
+// fields that are null, and of fields that are left out although usual. present are its fields.
+// It is nil where none is filled in.
+func (h *Head) Parts(e *blankout.Example, present FieldSet) Parts {
 	c, m, some := h.Covariance, h.Missing, false
 	parts := make(Parts, len(c.Columns))
 	for i, id := range c.Fields {
 		part := byte(Apart)
 		switch {
 		case id == 0 && e.LacksColumn(c.Columns[i]):
-			if null {
-				part = Filled
-			}
+			part = Filled
 		case id == 0 && (m == nil || !m.Known || hasColumn(e, c.Columns[i])):
 			part = Observed // left out it is 0
 		case id == 0:
-			if _, usual := slices.BinarySearch(m.Columns, c.Columns[i]); usual && absent {
+			if _, usual := slices.BinarySearch(m.Columns, c.Columns[i]); usual {
 				part = Filled
 			}
 		case present.Has(id):
 			part = Observed
-		case m.isNull(e, id):
-			if null {
-				part = Filled
-			}
-		case absent && m != nil && m.usual.Has(id):
+		case m.isNull(e, id), m != nil && m.usual.Has(id):
 			part = Filled
 		}
 		parts[i], some = part, some || part == Filled

@@ -33,8 +33,9 @@ func missingEvent(null []uint16, fields ...uint16) *blankout.Example {
 func TestMissing(t *testing.T) {
 	asIs, rescale := MissingAsIs, MissingRescale
 	usual := []uint16{1, 2, 3, 4}
-	plain := NewMissing(DefaultMissingRules(), DefaultMissingRules(), nil, nil, nil)
-	low := MissingRules{asIs, asIs, rescale, rescale, rescale} // rescales above 0.3
+	plain := NewMissing(DefaultMissingRules(), nil, nil, nil)
+	low := EveryRange(rescale) // above 0.3
+	low[0], low[1] = OneRule(asIs), OneRule(asIs)
 	for i, c := range []struct {
 		m     *Missing
 		e     *blankout.Example
@@ -53,23 +54,23 @@ func TestMissing(t *testing.T) {
 			49*1.5 - 1, rescale, []string{"c"}},
 		{plain, missingEvent([]uint16{1, 2, 3, 4}), -1, asIs, []string{"a", "b", "c", "d"}}, // all there is
 		// Left out although usual, a null that is usual too, and both.
-		{NewMissing(DefaultMissingRules(), DefaultMissingRules(), usual, nil, nil), missingEvent(nil, 1, 2, 4), 11*4.0/3 - 1, rescale, []string{"c"}},
-		{NewMissing(DefaultMissingRules(), DefaultMissingRules(), usual, nil, nil), missingEvent([]uint16{3}, 1, 4), 9*2 - 1, rescale, []string{"b", "c"}},
-		{NewMissing(DefaultMissingRules(), DefaultMissingRules(), nil, []uint16{3}, nil), missingEvent([]uint16{3}, 1, 2, 4), 10, "", nil},
+		{NewMissing(DefaultMissingRules(), usual, nil, nil), missingEvent(nil, 1, 2, 4), 11*4.0/3 - 1, rescale, []string{"c"}},
+		{NewMissing(DefaultMissingRules(), usual, nil, nil), missingEvent([]uint16{3}, 1, 4), 9*2 - 1, rescale, []string{"b", "c"}},
+		{NewMissing(DefaultMissingRules(), nil, []uint16{3}, nil), missingEvent([]uint16{3}, 1, 2, 4), 10, "", nil},
 		// A sparse text format leaves out zeros.
-		{NewMissing(DefaultMissingRules(), DefaultMissingRules(), usual, nil, nil), &blankout.Example{Features: blankout.Vec{Index: []uint32{0, 1}, Value: []float64{1, 1}}}, 2, "", nil},
-		// The rule depends on the share, for nulls and for what is left out apart.
-		{NewMissing(low, DefaultMissingRules(), usual, nil, nil), missingEvent([]uint16{3}, 1, 2, 4), 10, asIs, []string{"c"}},
-		{NewMissing(low, DefaultMissingRules(), usual, nil, nil), missingEvent([]uint16{2, 3}, 1, 4), 9*2 - 1, rescale, []string{"b", "c"}},
-		{NewMissing(low, DefaultMissingRules(), usual, nil, nil), missingEvent(nil, 1, 2, 4), 11*4.0/3 - 1, rescale, []string{"c"}},
+		{NewMissing(DefaultMissingRules(), usual, nil, nil), &blankout.Example{Features: blankout.Vec{Index: []uint32{0, 1}, Value: []float64{1, 1}}}, 2, "", nil},
+		// The rule depends on the share, null and left out together.
+		{NewMissing(low, usual, nil, nil), missingEvent([]uint16{3}, 1, 2, 4), 10, asIs, []string{"c"}},
+		{NewMissing(low, usual, nil, nil), missingEvent([]uint16{2, 3}, 1, 4), 9*2 - 1, rescale, []string{"b", "c"}},
+		{NewMissing(low, usual, nil, nil), missingEvent(nil, 1, 2, 4), 10, asIs, []string{"c"}},
 		// Field 2 is another kind of field 1: one is there.
-		{NewMissing(low, DefaultMissingRules(), []uint16{1, 3}, nil, [][2]uint16{{2, 1}}), missingEvent(nil, 2, 3), 5, "", nil},
-		{NewMissing(low, DefaultMissingRules(), []uint16{1, 3}, nil, [][2]uint16{{2, 1}}), missingEvent(nil, 2), 3, rescale, []string{"c"}},
+		{NewMissing(low, []uint16{1, 3}, nil, [][2]uint16{{2, 1}}), missingEvent(nil, 2, 3), 5, "", nil},
+		{NewMissing(low, []uint16{1, 3}, nil, [][2]uint16{{2, 1}}), missingEvent(nil, 2), 3, rescale, []string{"c"}},
 	} {
 		m := missingModel()
 		m.Missing = c.m
 		a := m.Answer(c.e)
-		scale, rule := a.Scale, a.Rule
+		scale, rule := a.Scale, a.Rule()
 		if got := m.Score(c.e, make([]float64, 1))[0]; math.Abs(got-c.score) > 1e-12 || rule != c.rule {
 			t.Errorf("case %d: score %v by %q (%v), want %v by %q", i, got, rule, scale, c.score, c.rule)
 		}
@@ -95,7 +96,7 @@ func TestMissing(t *testing.T) {
 // An explanation's contributions are parts of the score that is answered.
 func TestMissingExplained(t *testing.T) {
 	m := missingModel()
-	m.Missing = NewMissing(DefaultMissingRules(), DefaultMissingRules(), nil, nil, nil)
+	m.Missing = NewMissing(DefaultMissingRules(), nil, nil, nil)
 	x := m.Explain(missingEvent([]uint16{3}, 1, 2, 4), 1)
 	if want := 11*4.0/3 - 1; math.Abs(x.Score-want) > 1e-12 || math.Abs(x.Terms[0].Contribution-8*4.0/3) > 1e-12 {
 		t.Errorf("score %v, want %v; %+v", x.Score, want, x.Terms)
@@ -118,7 +119,7 @@ func TestMissingExplained(t *testing.T) {
 // Fields beyond what the model knows, as a decoder may meet, change nothing.
 func TestMissingUnknownField(t *testing.T) {
 	m := missingModel()
-	m.Missing = NewMissing(DefaultMissingRules(), DefaultMissingRules(), nil, nil, nil)
+	m.Missing = NewMissing(DefaultMissingRules(), nil, nil, nil)
 	e := missingEvent([]uint16{3}, 1, 2, 4)
 	e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, 9), append(e.Features.Value, 1), append(e.Field, 7)
 	e.Missing = append(e.Missing, 2000)
@@ -145,8 +146,8 @@ func TestParseMissingRule(t *testing.T) {
 
 func ExampleHead_Answer() {
 	m := missingModel()
-	m.Missing = NewMissing(DefaultMissingRules(), DefaultMissingRules(), nil, nil, nil)
+	m.Missing = NewMissing(DefaultMissingRules(), nil, nil, nil)
 	a := m.Answer(missingEvent([]uint16{2, 3}, 1, 4)) // b and c are null
-	fmt.Println(a.Scale, a.Rule)
+	fmt.Println(a.Scale, a.Rule())
 	// Output: 2 rescale
 }

@@ -48,7 +48,9 @@ type Head struct {
 	// (1,0), (2,0), (2,1), (3,0) …: one-against-one. See ClassScores.
 	Pairs     bool      `json:"pairs,omitempty"`
 	Intercept []float64 `json:"intercept"` // published, one for each output
-	Layout    Layout    `json:"layout"`
+	// Experts lists, for people, what the weights are mixed of; none where one learned them.
+	Experts []Expert `json:"experts,omitempty"`
+	Layout  Layout   `json:"layout"`
 	// Calibration maps a score to a probability, see Probabilities.
 	Calibration *Calibration `json:"calibration,omitempty"`
 	// Positive names the positive one of two classes, for people and measures: scores are
@@ -92,6 +94,13 @@ func (h *Head) NoiseOf(a Answer) string {
 // About returns the Head itself.
 func (h *Head) About() *Head { return h }
 
+// Expert is a copy of the weights that learns in a way of its own, and its share, of 1, of what
+// answers events that lack nothing.
+type Expert struct {
+	Name  string  `json:"name"`
+	Share float64 `json:"share"`
+}
+
 // Layout says where in a row the weights are. A learner's rows also hold its
 // metric and more; a batch model's hold the weights alone (width K, all zero here).
 type Layout struct {
@@ -104,16 +113,43 @@ type Layout struct {
 	// Stats is where the column's running statistics start (see Scaler), -1 if
 	// rows hold none.
 	Stats int `json:"stats"`
+	// Mix lists the weights that the published ones are mixed of, instead of Weight, Lag and
+	// Average: w = sum Share (row[Weight+k] + Average row[Lag+k]).
+	Mix []Part `json:"mix,omitempty"`
 	// Scale multiplies the weights where they were learned in a unit of the targets, see
 	// Target; 0 is 1. Intercept and scores are in the targets' own unit.
 	Scale float64 `json:"scale,omitempty"`
 }
 
+// Part is one of the weights that a Layout mixes.
+type Part struct {
+	Share   float64 `json:"share"` // by what the weights are multiplied
+	Weight  int     `json:"weight"`
+	Lag     int     `json:"lag"`
+	Average float64 `json:"average"`
+}
+
+// mixed returns the mixed weight of a row for output k.
+func (l *Layout) mixed(row []float64, k int) (w float64) {
+	for i := range l.Mix {
+		p := &l.Mix[i]
+		w += p.Share * (row[p.Weight+k] + p.Average*row[p.Lag+k])
+	}
+	return w
+}
+
 // fits says whether the rows of a Layout have room for what it says is in them.
 func (l Layout) fits(outputs int) bool {
 	last := l.Width - outputs // where a column's weights may begin
-	return l.Weight >= 0 && l.Weight <= last && l.Lag >= 0 && l.Lag <= last && (l.Stats < 0 || l.Stats <= l.Width-ScalerWidth) &&
-		!math.IsNaN(l.Average) && l.Scale >= 0 && !math.IsInf(l.Scale, 1)
+	fits := func(weight, lag int, average float64) bool {
+		return weight >= 0 && weight <= last && lag >= 0 && lag <= last && !math.IsNaN(average)
+	}
+	for _, p := range l.Mix {
+		if !fits(p.Weight, p.Lag, p.Average) || !(p.Share >= 0) || math.IsInf(p.Share, 1) {
+			return false
+		}
+	}
+	return fits(l.Weight, l.Lag, l.Average) && (l.Stats < 0 || l.Stats <= l.Width-ScalerWidth) && l.Scale >= 0 && !math.IsInf(l.Scale, 1)
 }
 
 // Fits reports whether a Head that was read is one of a model of either kind: the

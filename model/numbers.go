@@ -76,11 +76,11 @@ func (Residual) Lacking(t loss.Target, value, v float64) float64 {
 
 // ScoreVariance returns the variance that the score of an event has for the numbers that
 // are known to be missing from it, where labels are numbers: what is left open by filling
-// in and, where the event is answered as it is, the square of what would have been filled in
+// in and, as far as the event is answered as it is, the square of what would have been filled in
 // too. It is 0 where nothing is missing, or the model has no Covariance.
 func ScoreVariance(m Model, e *blankout.Example) float64 {
 	linear, ok := m.(*Linear)
-	if !ok || linear.Covariance == nil || linear.Answer(e).Rule == "" {
+	if !ok || linear.Covariance == nil || linear.Answer(e).Rule() == "" {
 		return 0
 	}
 	return linear.VarianceLacking(linear.Standardised(e, blankout.Vec{}), e)
@@ -89,8 +89,10 @@ func ScoreVariance(m Model, e *blankout.Example) float64 {
 // VarianceLacking is ScoreVariance for what ScoreLacking takes.
 func (m *Linear) VarianceLacking(x blankout.Vec, e *blankout.Example) float64 {
 	a := m.Answer(e)
-	filled := a.Parts != nil
-	if !filled && a.Rule != "" && m.Covariance != nil {
+	fill := 0.0
+	if a.Parts != nil {
+		fill = a.Shares[2]
+	} else if a.Rule() != "" && m.Covariance != nil {
 		asFilled := m.Head
 		asFilled.Missing = m.Missing.Forced(MissingFill)
 		a.Parts = asFilled.Answer(e).Parts
@@ -99,14 +101,12 @@ func (m *Linear) VarianceLacking(x blankout.Vec, e *blankout.Example) float64 {
 		return 0
 	}
 	r := m.At(a).repaired(x, a.Parts)
-	if filled {
-		return a.Scale * a.Scale * r.variance[0]
-	}
 	off := r.shift[0]
 	for place, value := range m.Covariance.each(x) {
 		off += value * r.extra[place*m.Outputs]
 	}
-	return a.Scale * a.Scale * (r.variance[0] + off*off)
+	off *= 1 - fill
+	return r.variance[0] + off*off
 }
 
 // pearson returns what residuals at a value are measured in.

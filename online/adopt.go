@@ -12,10 +12,10 @@ import (
 )
 
 // Models returns the model that would be published at each noise level, and which of
-// them is. They are for use before the next Learn.
+// them has the largest share. They are for use before the next Learn.
 func (l *Learner) Models() (models []*model.Linear, published int) {
 	for i := range l.levels {
-		models = append(models, l.modelOf(i))
+		models = append(models, l.modelOf(l.one(i)))
 	}
 	return models, l.chosen
 }
@@ -24,7 +24,8 @@ func (l *Learner) Models() (models []*model.Linear, published int) {
 // and builds the metrics anew: what each rule would have gathered from the same
 // events had it stood at the solution all along. That is the rule's own step with
 // a rate of zero. Nothing is left of what was adapted to other weights: the
-// learning rate's factor, the choice of what is published, the window of a refresh.
+// learning rate's factor, the shares of the levels, the window of a refresh. The level with the
+// largest share, whose solution is the one that was compared, begins with everything.
 //
 // In the average the solution counts as an iterate for each step so far: of these
 // the average over the stream reaches back over a share 1/(1+p) (average.go), and
@@ -64,6 +65,8 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Exampl
 			return exact[v].Intercept[k]
 		})
 	}
+	l.shares.Restart(l.one(l.chosen), l.shares.Rules())
+	l.takeForce()
 	l.fade.growth = 1
 	l.refresh.window.drop(len(l.refresh.window.ends))
 	for v := range l.levels {

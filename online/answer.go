@@ -3,6 +3,7 @@ package online
 // This file makes of the scores of the bank what a reader of the model is told.
 
 import (
+	"blankout/online/probe"
 	"blankout/online/watch"
 	"slices"
 )
@@ -11,11 +12,12 @@ import (
 // decides an answer, and no weight.
 type answering struct {
 	*bank
-	chosen      int // the level that is published
+	chosen      int          // the level with the largest share of whole events
+	shares      *probe.Table // of levels and rules
+	probing     probing
 	missing     missing
 	filling     filling
 	deleting    deleting
-	masked      masked
 	calibration calibration
 	residual    residual // of numbers
 	// positive names the positive one of two classes, "" where nothing does: see positiveName.
@@ -43,14 +45,13 @@ func (l *answering) widened(scores []float64) []float64 {
 func (l *answering) publish() {
 	now := &l.now
 	l.gatherRead()
-	level := l.missing.event.level
-	c, at := l.levels[level].lagShare(), level*l.k
-	for k := range l.active {
-		now.scores[k] = now.step.F[at+k] + c*now.lag[at+k]
+	for j := range now.published {
+		now.published[j] = now.step.F[j] + l.levels[j/l.k].lagShare()*now.lag[j]
 		if now.hasMoved {
-			now.scores[k] += now.moved[at+k]
+			now.published[j] += now.moved[j]
 		}
 	}
+	l.mixOf(l.mixed(l.missing.event.within), now.published, now.scores)
 	if l.missing.event.lack.Some() {
 		l.answer()
 	}

@@ -62,15 +62,15 @@ type level struct {
 	sumsq      []float64 // sum of squared weights by output, if the noise is constant
 	average    average
 	adaptation adaptation
-	forecast   forecast
-	groups     forecast // where groups die
 }
 
 func (lv *level) state(c *coder.Coder) {
 	c.Floats(&lv.sumsq)
 	lv.average.state(c)
 	lv.adaptation.state(c)
-	lv.forecast.state(c)
+	if c.Version < sharesVersion {
+		oldForecast(c)
+	}
 }
 
 // lagShare returns what a lag is multiplied by in the weight that the level publishes.
@@ -78,10 +78,13 @@ func (lv *level) lagShare() float64 { return lv.average.coefficient * lv.adaptat
 
 // event is what the event at hand has come to.
 type event struct {
-	step    rows.Step
-	scores  []float64 // published scores, by output
-	columns []uint32  // of its features, in their order before they were brought together in groups
-	target  float64   // the number that the label is, in the Learner's unit
+	step   rows.Step
+	scores []float64 // published scores, by output
+	// published is what each level would publish, by level and output.
+	published []float64
+	columns   []uint32 // of its features, in their order before they were brought together in groups
+	raw       float64  // the number that the label is
+	target    float64  // the same in the Learner's unit
 	// By level and output: sum x lag, sum basis w^2, and by how much the published score
 	// was larger before the Scaler moved.
 	lag, q, moved []float64
@@ -129,7 +132,7 @@ func (l *bank) setOutputs(k int) {
 	e := &l.now
 	e.step = rows.NewStep(strength, k)
 	e.scores = make([]float64, k)
-	for _, p := range []*[]float64{&e.lag, &e.q, &e.averageQ, &e.coefficient, &e.moved, &e.value} {
+	for _, p := range []*[]float64{&e.lag, &e.q, &e.averageQ, &e.coefficient, &e.moved, &e.value, &e.published} {
 		*p = make([]float64, l.n)
 	}
 }
@@ -288,6 +291,7 @@ func (l *bank) gather(e *blankout.Example) {
 			row[model.StatCount]++
 			l.put(i, row, e.Features.Value[i])
 		}
+		now.columns = e.Features.Index
 		l.arrange(e, e.Features.Index)
 		l.sum(0)
 	}
@@ -506,6 +510,14 @@ func (l *bank) sumAverage() {
 	}
 	features := l.features()
 	rows.SumAverages(features, model.ScalerWidth, l.n, now.step.Basis[:len(features)], now.coefficient, now.averageQ)
+}
+
+// rowOf returns the row of a feature of the event at hand.
+func (l *bank) rowOf(feature int) int {
+	if l.groups != nil {
+		return l.groups.Row(feature)
+	}
+	return feature
 }
 
 // setRates gives the noise of the only level other rates of groups, which nobody changes

@@ -42,10 +42,6 @@ type Config struct {
 	// gathered, so that missing numbers can be filled in: at most blankout.MaxCovariance, 0
 	// for none. It is not part of the Fingerprint.
 	CovarianceFields int `toml:"covariance_fields"`
-	// PublishLevels says that events that lack fields may be answered by other levels of
-	// the noise auto than those that lack none: models then hold the weights of each level
-	// that answers. It is not part of the Fingerprint.
-	PublishLevels bool `toml:"-" fixed:"publish_levels"`
 	// C is the weight of the losses against the ridge in the batch objective
 	// |w|^2 + kappa sum loss (loss.Cost); +Inf is no ridge.
 	C float64 `toml:"c"`
@@ -102,7 +98,6 @@ func DefaultConfig() Config {
 		Levels:           []float64{0, 0.1, 0.3, 0.5, 0.7},
 		Missing:          "auto",
 		CovarianceFields: 256,
-		PublishLevels:    true,
 		C:                1,
 		Rule:             "adagrad",
 		Marginalised:     true,

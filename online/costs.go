@@ -4,7 +4,6 @@ package online
 
 import (
 	"blankout"
-	"blankout/model"
 	"blankout/online/watch"
 )
 
@@ -18,6 +17,7 @@ type deleting struct {
 	part  []float64 // by place and output, their parts of the scores
 	field []uint16  // see blankout.Example.FieldsOf
 	out   []float64
+	rest  []float64 // the scores with everything
 	// factors are those of fields, see blankout.Schema.Factors.
 	factors [][2]int
 	found   []fieldCost
@@ -39,7 +39,7 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 	s.found = s.found[:0]
 	fields := min(len(l.scaling.kinds), watch.MostFields)
 	if len(s.out) == 0 {
-		s.out = make([]float64, l.k)
+		s.out, s.rest = make([]float64, l.k), make([]float64, l.k)
 	}
 	for len(s.at) < fields {
 		s.at = append(s.at, 0)
@@ -51,7 +51,7 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 		}
 		field = s.field
 	}
-	c, from, n := l.levels[l.chosen].lagShare(), model.ScalerWidth+l.chosen*l.k, 2*l.n
+	mix := l.mixed(l.missing.event.within)
 	s.list, s.part = s.list[:0], s.part[:0]
 	for i, id := range field {
 		if int(id) >= fields {
@@ -59,7 +59,7 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 		}
 		if kind := l.scaling.kinds[id]; kind != blankout.Cross {
 			if id != 0 {
-				l.deleteFeature(id, i, from, n, c)
+				l.deleteFeature(id, i, mix)
 			}
 			continue
 		}
@@ -69,17 +69,17 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 		f := s.factors[id] // a product dies with either
 		for side, factor := range f {
 			if factor > 0 && factor < fields && (side == 0 || factor != f[0]) {
-				l.deleteFeature(uint16(factor), i, from, n, c)
+				l.deleteFeature(uint16(factor), i, mix)
 			}
 		}
 	}
 	base, lack, scale := l.missing.event.base, l.fields(), l.missing.event.scale
-	l.interceptsOf(l.chosen, base)
-	at := l.chosen * l.k
+	l.interceptsOf(mix, base)
+	l.mixOf(mix, now.published, s.rest)
 	answer := func(part []float64, scale float64) float64 {
 		for k := range s.out {
 			if s.out[k] = unseenIntercept; k < l.active {
-				g := now.step.F[at+k] + c*now.lag[at+k] - base[k]
+				g := s.rest[k] - base[k]
 				if part != nil {
 					g -= part[k]
 				}
@@ -107,7 +107,7 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 }
 
 // deleteFeature adds feature i of the event at hand to the part of a field.
-func (l *answering) deleteFeature(id uint16, i, from, n int, c float64) {
+func (l *answering) deleteFeature(id uint16, i int, mix []float64) {
 	if l.groups != nil {
 		i = l.groups.Row(i)
 	}
@@ -120,18 +120,16 @@ func (l *answering) deleteFeature(id uint16, i, from, n int, c float64) {
 		}
 	}
 	part := s.part[(int(s.at[id])-1)*l.k:]
-	for k := range l.active {
-		part[k] += x * (row[from+k] + c*row[from+n+k])
+	w, lag := l.weights(row), l.lags(row)
+	for v, share := range mix {
+		if share == 0 {
+			continue
+		}
+		c, at := l.levels[v].lagShare(), v*l.k
+		for k := range l.active {
+			part[k] += share * x * (w[at+k] + c*lag[at+k])
+		}
 	}
-}
-
-// errorForecast is the forecast of the published level with nothing more missing, -1
-// before there is one.
-func (l *answering) errorForecast() float64 {
-	if f := &l.levels[l.chosen].forecast; f.weight[0] > 0 {
-		return f.at(0, 0)
-	}
-	return -1
 }
 
 // Health returns the condition of the fields.

@@ -157,7 +157,7 @@ func TestCurvesLearnWhatLinesCannot(t *testing.T) {
 		if curves == 0 {
 			continue
 		}
-		forecast := l.Metrics().Forecasts[l.chosen].Error
+		forecast := l.Metrics().Served.Error
 		m := l.Published()
 		scores := make([]float64, 3)
 		died, events := 0.0, 0.0
@@ -182,68 +182,4 @@ func TestCurvesLearnWhatLinesCannot(t *testing.T) {
 	if wrong[0]/4000 < 0.35 || wrong[8]/4000 > 0.06 {
 		t.Errorf("%v of 4000 events wrong with a line, %v with a curve; want over 35 %% and below 6 %%", wrong[0], wrong[8])
 	}
-}
-
-// Masks of forecasts let a number and its hats die at one point, and count them as one
-// feature.
-func TestCurvesInMasks(t *testing.T) {
-	for _, noise := range []string{"dropout:0.3", "dropout:0.3+group:0.2"} {
-		c := DefaultConfig()
-		c.Noise, c.Curves, c.ExpectedMissing = noise, 6, 0.5
-		l, s := mustNew(t, c, 2), newStream(3, 2)
-		for range curveEvents + 50 {
-			l.Learn(s.next())
-			if l.scaling.scaler.Curves == nil {
-				continue
-			}
-			for group, last := range [][]int8{l.mask(), l.groupMaskOrNil()} {
-				if last == nil {
-					continue
-				}
-				features, curved := map[uint32]int8{}, 0
-				for i, row := range l.features() {
-					column := l.scaling.scaler.Curves.Source(l.columnOf(row))
-					if point, met := features[column]; met && point != last[i] {
-						t.Fatalf("%s: column %d dies at %d, and a part of its curve at %d", noise, column, point, last[i])
-					} else if met {
-						curved++
-					}
-					features[column] = last[i]
-				}
-				for category := uint32(10); category < 14 && group == 1; category++ { // of the group of number 3
-					if point, there := features[category]; there && point >= 0 && features[3] >= 0 && features[3] != point {
-						t.Fatalf("number 3 dies at %d, its group at %d", features[3], point)
-					}
-				}
-				if curved == 0 {
-					t.Fatal("no curve in the event")
-				}
-				alive := 0.0
-				for _, point := range features {
-					if point >= 5 {
-						alive++
-					}
-				}
-				if got, of := l.survivors(last, 5); got != alive || of != float64(len(features)) {
-					t.Fatalf("%s: %v of %v survive, want %v of %d", noise, got, of, alive, len(features))
-				}
-			}
-		}
-	}
-}
-
-func (l *Learner) groupMaskOrNil() []int8 {
-	if !l.grouped() {
-		return nil
-	}
-	return l.groupMask()
-}
-
-func (l *Learner) columnOf(row []float64) uint32 {
-	for slot := range l.table.Len() {
-		if column, of := l.table.Column(slot); &of[0] == &row[0] {
-			return column
-		}
-	}
-	panic("no such row")
 }

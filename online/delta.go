@@ -12,6 +12,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/measure"
 	"blankout/model"
+	"blankout/online/probe"
 	"blankout/online/watch"
 )
 
@@ -197,24 +198,19 @@ type sums struct {
 	active               int
 	compared             uint64 // comparisons of averages
 	measured             watch.Watch
-	levels               []levelSums
+	levels               []adaptation
+	shares               *probe.Table
 	bias                 []float64 // weights and preconditioner
-}
-
-type levelSums struct {
-	adaptation       adaptation
-	forecast, groups forecast
 }
 
 // sums returns a copy of the Learner's.
 func (l *Learner) sums() *sums {
-	s := &sums{events: l.events, steps: l.steps, dense: l.scaling.dense.events, active: l.active, measured: l.watch.Clone()}
+	s := &sums{events: l.events, steps: l.steps, dense: l.scaling.dense.events, active: l.active, measured: l.watch.Clone(), shares: l.shares.Sums()}
 	if l.share != nil {
 		s.compared = l.share.compared
 	}
 	for v := range l.levels {
-		lv := &l.levels[v]
-		s.levels = append(s.levels, levelSums{lv.adaptation, lv.forecast, lv.groups})
+		s.levels = append(s.levels, l.levels[v].adaptation)
 	}
 	return s
 }
@@ -226,11 +222,9 @@ func (s *sums) state(c *coder.Coder) {
 	c.Int(&s.active)
 	s.measured.SumsState(c)
 	for v := range s.levels {
-		lv := &s.levels[v]
-		lv.adaptation.state(c)
-		lv.forecast.state(c)
-		lv.groups.state(c)
+		s.levels[v].state(c)
 	}
+	s.shares.SumsState(c)
 	c.Floats(&s.bias)
 }
 
@@ -250,13 +244,8 @@ func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
 	if events > MaxInterval || now.steps-base.steps > events*maxRepeats || now.compared-base.compared > (events+1)*maxRepeats*compareEvery {
 		return nil, nil, fmt.Errorf("its sums are of too many events")
 	}
-	for v := range now.levels {
-		was, is := &base.levels[v], &now.levels[v]
-		for i := range ForecastPoints {
-			if is.forecast.samples[i]-was.forecast.samples[i] > float64(events) || is.groups.samples[i]-was.groups.samples[i] > float64(events) {
-				return nil, nil, fmt.Errorf("its forecasts are of too many events")
-			}
-		}
+	if !probe.Fits(base.shares, now.shares, float64(events)) {
+		return nil, nil, fmt.Errorf("its shares and forecasts are of too many events")
 	}
 	return base, now, nil
 }
@@ -313,7 +302,8 @@ func (l *Learner) withState(data []byte) (*Learner, error) {
 	if !d.Done() || !r.Done() || n.misfit(len(l.bias)) || len(n.watch.Measures.Classes) > len(l.schema.Classes) {
 		return nil, fmt.Errorf("its state does not fit its format")
 	}
-	n.missing.model = h.Missing.Forced(n.set.missingRule)
+	n.missing.model = h.Missing.WithLevels(nil)
+	n.takeForce()
 	for class, count := range n.watch.Measures.Classes {
 		if count > 0 {
 			n.weighClass(class)
@@ -514,16 +504,15 @@ func (l *Learner) addSums(base, now *sums) {
 			}
 		}
 	}
-	if len(l.levels) > 1 && labelled > 0 {
-		l.choose()
-	}
+	l.shares.Merge(base.shares, now.shares)
+	l.takeForce()
 }
 
 // fadeBy returns what so many terms leave of a sum of the given memory.
 func fadeBy(memory float64, terms uint64) float64 { return measure.Power(1-1/memory, terms) }
 
-func (lv *level) addSums(base, now *levelSums, steps, compared uint64) {
-	a, was, is := &lv.adaptation, &base.adaptation, &now.adaptation
+func (lv *level) addSums(base, now *adaptation, steps, compared uint64) {
+	a, was, is := &lv.adaptation, base, now
 	keep := fadeBy(compareMemory, compared)
 	if compared > 0 {
 		measure.Fade(&a.gain, was.gain, is.gain, keep)
@@ -533,31 +522,4 @@ func (lv *level) addSums(base, now *levelSums, steps, compared uint64) {
 	a.raise = max(0, min(a.raise+(is.raise-was.raise), maxRaise))
 	measure.Fade(&a.square, was.square, is.square, fadeBy(raiseMemory, steps))
 	a.square = max(0, a.square)
-	lv.forecast.merge(&base.forecast, &now.forecast)
-	lv.groups.merge(&base.groups, &now.groups)
-}
-
-// merge adds what the samples of an interval have come to.
-func (f *forecast) merge(base, now *forecast) {
-	keeps := func(samples, n float64) float64 {
-		keep, g := 1.0, forecast{}
-		for i := 1.0; i <= n; i++ {
-			g.samples[0] = samples + i
-			keep *= g.keep(0)
-		}
-		return keep
-	}
-	for i := range f.samples {
-		n := now.samples[i] - base.samples[i]
-		if n <= 0 {
-			continue
-		}
-		there, here := keeps(base.samples[i], n), keeps(f.samples[i], n)
-		f.samples[i] += n
-		f.weight[i] = math.FMA(f.weight[i], here, math.FMA(-base.weight[i], there, now.weight[i]))
-		f.wrong[i] = math.FMA(f.wrong[i], here, math.FMA(-base.wrong[i], there, now.wrong[i]))
-		if i == 0 {
-			f.squares = max(0, math.FMA(f.squares, here, math.FMA(-base.squares, there, now.squares)))
-		}
-	}
 }

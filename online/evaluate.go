@@ -215,14 +215,14 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 		sum.weight += e.Weight
 		if l.set.numbers {
 			value, v := l.unit.value(w.f[0]), 0.0
-			if w.model.Answer(e).Rule != "" {
+			if w.model.Answer(e).Rule() != "" {
 				value, v = w.model.Value(w.model.Score(e, w.f)[0]), model.ScoreVariance(w.model, e)
 			}
 			low, high := w.head.Interval(value, v)
 			sum.numbers.Add(w.own, e.Target, e.Weight, value, low, high, 1)
 			continue
 		}
-		if w.model.Answer(e).Rule != "" {
+		if w.model.Answer(e).Rule() != "" {
 			w.model.Score(e, w.f)
 		}
 		if l.decision().Predict(w.f) != e.Label {

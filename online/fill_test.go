@@ -60,7 +60,7 @@ func TestGatheredCovariance(t *testing.T) {
 			t.Fatalf("%+v after %d events", c, l.filling.gathered)
 		}
 		// Slowly: of complete events of the same kind, as the model standardises them.
-		m, n := l.modelOf(0), 20_000
+		m, n := l.modelOf(l.mixed(0)), 20_000
 		s = &alikeStream{r: rand.New(rand.NewPCG(3, 4)), fields: 10}
 		var mean [10]float64
 		var matrix [10][10]float64
@@ -262,27 +262,6 @@ func TestLackingIsGatheredLessOften(t *testing.T) {
 	}
 }
 
-// Rules are compared by masks only for shares of which too few events lack fields by themselves.
-func TestOwnEventsDecideTheRule(t *testing.T) {
-	l := lackingLearner(t, fillConfig())
-	s := &alikeStream{r: rand.New(rand.NewPCG(1, 2)), fields: 10}
-	for range 4000 {
-		l.Learn(s.next())
-	}
-	at := &l.filling.rules[forNull]
-	before := *at
-	for bin := range at {
-		at[bin].own = comparisonOwn
-	}
-	own := *at
-	for range 4000 {
-		l.Learn(s.next())
-	}
-	if before[0].events == 0 || *at != own {
-		t.Errorf("events that masks delete have been compared after own ones: %+v", at[0])
-	}
-}
-
 // A wild value neither moves what is gathered nor tells what is missing.
 func TestWildIsNotGathered(t *testing.T) {
 	a, b := lackingLearner(t, fillConfig()), lackingLearner(t, fillConfig())
@@ -337,11 +316,11 @@ func TestFillIsMeasured(t *testing.T) {
 		told := reference.Score(e, make([]float64, 1))
 		if i >= 2000 {
 			served += reference.decision().LogLoss(told, e.Label)
-			m := reference.modelOf(reference.chosen)
+			m := reference.modelOf(reference.mixed(0))
 			for j, rule := range []model.MissingRule{model.MissingAsIs, model.MissingRescale} {
 				plain[j] += reference.decision().LogLoss(m.WithMissing(m.Missing.Forced(rule)).Score(e, make([]float64, 1)), e.Label)
 			}
-			if m.Answer(e).Rule == model.MissingFill {
+			if m.Answer(e).Rule() == model.MissingFill {
 				filled++
 			}
 		}
@@ -383,8 +362,8 @@ func TestCompleteStreamsLearnTheSame(t *testing.T) {
 				t.Fatalf("%s, event %d: %v, want %v", noise, i, a, b)
 			}
 		}
-		if m := gathers.missing.model; !gathers.missing.fills() || plain.missing.fills() {
-			t.Errorf("%s: the rules are %v, without a covariance %v", noise, m.Null, plain.missing.model.Null)
+		if m := gathers.missing.model; !m.Fill() || plain.missing.model.Fill() {
+			t.Errorf("%s: the rules are %v, without a covariance %v", noise, m.Rules, plain.missing.model.Rules)
 		}
 		if noise != "none" {
 			continue
@@ -398,9 +377,8 @@ func TestCompleteStreamsLearnTheSame(t *testing.T) {
 				wrong++
 			}
 		}
-		f := &gathers.levels[0].forecast
-		if got := f.at(point, 0); math.Abs(got-wrong/n) > 4*math.Sqrt(got*(1-got)/f.samples[point]) || f.samples[point] < 20 {
-			t.Errorf("%v of the answers are wrong, forecast %v by %v samples", wrong/n, got, f.samples[point])
+		if got := gathers.shares.Features.At(point); math.Abs(got-wrong/n) > 0.03 {
+			t.Errorf("%v of the answers are wrong, forecast %v", wrong/n, got)
 		}
 	}
 }
@@ -444,7 +422,7 @@ func TestFillState(t *testing.T) {
 		if n := len(less.filling.columns); n != fields {
 			t.Errorf("%d columns, want %d", n, fields)
 		}
-		if fields == 0 && (less.missing.fills() || less.filling.covariance != nil) {
+		if fields == 0 && (less.missing.model.Fill() || less.filling.covariance != nil) {
 			t.Errorf("nothing can be filled in, and the rules are %v", less.missing.model)
 		}
 	}
@@ -452,7 +430,7 @@ func TestFillState(t *testing.T) {
 	for cut := 0; cut < len(blocks[at].Data); cut += 7 {
 		damaged := slices.Clone(blocks)
 		damaged[at].Data = blocks[at].Data[:cut]
-		if _, err := Restore(c, damaged); err == nil || !strings.Contains(err.Error(), "block fill") {
+		if _, err := Restore(c, damaged); err == nil || !strings.Contains(err.Error(), "block gathered") {
 			t.Fatalf("%d of %d bytes: %v", cut, len(blocks[at].Data), err)
 		}
 	}
@@ -496,7 +474,7 @@ func TestFillRefused(t *testing.T) {
 		t.Error(err)
 	}
 	l := lackingLearner(t, c)
-	if l.missing.model.Null[0] != model.MissingFill {
+	if l.missing.model.Rules[0] != model.OneRule(model.MissingFill) {
 		t.Error(l.missing.model)
 	}
 	c.Missing = "auto"
@@ -505,7 +483,7 @@ func TestFillRefused(t *testing.T) {
 	for range 3000 {
 		l.Learn(s.next())
 	}
-	if !l.missing.fills() {
+	if !l.missing.model.Fill() {
 		t.Fatal(l.missing.model)
 	}
 	blocks, err := l.Snapshot().Blocks()
@@ -518,51 +496,7 @@ func TestFillRefused(t *testing.T) {
 	for range 300 {
 		l.Learn(s.next())
 	}
-	if l.missing.fills() || len(l.filling.columns) > 0 {
+	if l.missing.model.Fill() || len(l.filling.columns) > 0 {
 		t.Errorf("%v, %d columns", l.missing.model, len(l.filling.columns))
-	}
-}
-
-// What was true of many events does not outlive a drift: some hundred comparisons later the
-// other rule is chosen.
-func TestRulesForget(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	var c ruleChoice
-	rule, plain := model.MissingRescale, model.MissingRescale
-	compare := func(n int, fill float64) (took int) {
-		was := rule
-		for i := range n {
-			c.take(model.RuleLosses{1, 1, 1 + fill + 0.5*r.NormFloat64()})
-			if rule = c.choose(rule, plain); rule != was {
-				return i + 1
-			}
-		}
-		return n
-	}
-	if compare(20_000, 0.1); rule != model.MissingRescale {
-		t.Fatal(rule)
-	}
-	if took := compare(1000, -0.1); rule != model.MissingFill {
-		t.Errorf("%s after %d comparisons", rule, took)
-	}
-}
-
-// Of the first events enough are compared under masks that all ranges of the share missing
-// have a rule of their own.
-func TestMasksDrawn(t *testing.T) {
-	l := lackingLearner(t, fillConfig())
-	s := &alikeStream{r: rand.New(rand.NewPCG(5, 2)), fields: 10}
-	for range 2000 {
-		l.Learn(s.next())
-	}
-	compared := 0.0
-	for bin, c := range l.filling.rules[forNull] {
-		compared += c.events
-		if rule := l.missing.model.Null[bin]; bin > 0 && rule != model.MissingFill {
-			t.Errorf("range %d: %s after %v comparisons", bin, rule, c.events)
-		}
-	}
-	if compared < 190 {
-		t.Errorf("%v comparisons in 2,000 events", compared)
 	}
 }

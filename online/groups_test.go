@@ -444,7 +444,7 @@ func sensorEvents(seed uint64) (*blankout.Schema, func() *blankout.Example) {
 }
 
 // What is forecast where groups die is what deleting them makes of the same events, each
-// mask drawn anew; and the level is chosen by it.
+// mask drawn anew; and the level that is expected is the natural one.
 func TestForecastOfGroups(t *testing.T) {
 	schema, next := sensorEvents(1)
 	c := DefaultConfig()
@@ -481,71 +481,21 @@ func TestForecastOfGroups(t *testing.T) {
 		}
 		l.Learn(e)
 	}
-	forecasts := l.Metrics().Forecasts
+	m := l.Metrics()
 	var levels []string
-	for _, f := range forecasts {
-		levels = append(levels, f.Level)
+	for _, e := range m.Experts {
+		levels = append(levels, e.Name)
 	}
 	if want := []string{"dropout:0", "dropout:0.3", "group:0.3", "group:0.5"}; !slices.Equal(levels, want) {
 		t.Fatalf("levels %v, want %v", levels, want)
 	}
-	for point, got := range forecasts[l.chosen].Groups {
-		// Masks are drawn on every 32nd event.
-		if want := wrong[point] / trials[point]; math.Abs(got-want) > 0.06 {
+	for point, got := range m.Served.Groups {
+		if want := wrong[point] / trials[point]; math.Abs(got-want) > 0.04 {
 			t.Errorf("%v of the groups dead: forecast %v, actual %v", ForecastMissing(point), got, want)
 		}
 	}
 	if l.natural() != 3 {
 		t.Errorf("the level for half of the groups is %s", levels[l.natural()])
-	}
-	if natural, chosen := forecasts[l.natural()].Groups[5], forecasts[l.chosen].Groups[5]; chosen > natural {
-		t.Errorf("published is %s with a forecast of %v, the natural level has %v", levels[l.chosen], chosen, natural)
-	}
-}
-
-// A group dies as a whole in a mask, a product with either of its groups, and features
-// besides where they are expected to.
-func TestGroupMask(t *testing.T) {
-	c := DefaultConfig()
-	c.ExpectedMissingGroups, c.ExpectedMissing = 0.5, 0.25
-	l, s := mustNew(t, c, 2), newStream(5, 2)
-	var died, features float64
-	for range 3000 {
-		e := s.next()
-		l.Learn(e)
-		last := l.groupMask()
-		byRow := map[*float64]uint32{}
-		for _, column := range e.Features.Index {
-			byRow[&l.table.Row(column)[0]] = column
-		}
-		var columns []uint32
-		for _, row := range l.features() {
-			columns = append(columns, byRow[&row[0]])
-		}
-		point := map[string]int8{}
-		groups := slowGroups(e, columns)
-		for i, g := range groups {
-			if features++; last[i] < 0 {
-				died++
-			} else if was, ok := point[g[0]]; len(g) == 1 && ok && was != last[i] {
-				t.Fatalf("features of group %s survive %d and %d points", g[0], was, last[i])
-			} else if len(g) == 1 {
-				point[g[0]] = last[i]
-			}
-		}
-		for i, g := range groups {
-			if len(g) == 1 || last[i] < 0 {
-				continue
-			}
-			for _, name := range g {
-				if p, ok := point[name]; ok && last[i] > p {
-					t.Fatalf("a product survives %d points, its group %s %d", last[i], name, p)
-				}
-			}
-		}
-	}
-	if share := died / features; math.Abs(share-0.25) > 0.01 {
-		t.Errorf("%v of the features die alone, want 0.25", share)
 	}
 }
 

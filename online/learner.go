@@ -80,17 +80,14 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 		}
 	}
 	l.setOutputs(outputs)
-	first := set.missingRule
-	if set.numbers && first == model.MissingAuto {
-		first = model.MissingAsIs // until there is evidence
-	}
-	l.missing = newMissing(first, s.Known, len(l.levels))
+	l.shares = l.newTable()
+	l.missing = newMissing(l.shares.Rules(), s.Known)
 	l.filling.grouping = model.NewGrouping(s)
 	l.setAnswerOutputs()
 	if set.numbers {
 		l.watch.Measures.Numbers = &watch.Numbers{Loss: set.loss}
 	}
-	l.chosen = l.natural()
+	l.takeForce()
 	if l.k == 1 {
 		l.active = 1
 		return l, nil
@@ -105,7 +102,7 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 func (l *Learner) setAnswerOutputs() {
 	m := &l.missing.event
 	m.base, m.part, m.out = make([]float64, l.k), make([]float64, l.k), make([]float64, l.k)
-	l.masked, l.deleting.out = newMasked(l.n), nil
+	l.deleting.out, l.probing = nil, probing{out: make([]float64, l.k), scaled: make([]float64, l.k)}
 	l.calibration, l.likelihood = newCalibration(), l.config.likelihood(l.set, l.k)
 	l.watch.Measures.Binary = nil
 	if l.k == 1 && !l.set.numbers {
@@ -128,14 +125,20 @@ func (l *Learner) Config() Config { return l.config }
 // Config.Alpha of its expected curvature to the preconditioner. A refused event, and
 // one whose values are not finite or beyond 1e30, is counted, not learned, and
 // gives nil.
-func (l *Learner) Learn(e *blankout.Example) []float64 { return l.learn(e, nil, nil) }
+func (l *Learner) Learn(e *blankout.Example) []float64 {
+	scores := l.learn(e, nil, nil)
+	l.settle()
+	return scores
+}
 
 // LearnLater learns an event whose label has come later than the event. The scores are
 // those that it was given when it came, by Score: they are what the progressive measures
 // count. What the weights say now is added to fresh; where labels are numbers its Wrong
 // takes the absolute error.
 func (l *Learner) LearnLater(e *blankout.Example, scores []float64, fresh *measure.Classes) []float64 {
-	return l.learn(e, scores, fresh)
+	told := l.learn(e, scores, fresh)
+	l.settle()
+	return told
 }
 
 // learn takes an event through the stages, see the package's comment.
@@ -165,7 +168,7 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 		l.measureTarget(e, earlier, fresh)
 	default:
 		l.tell(e, earlier, fresh)
-		l.compareAll(e)
+		l.probeAll(e)
 		l.suspect(e.Label)
 	}
 	l.learnFrom(e)
@@ -192,19 +195,10 @@ func (l *Learner) tell(e *blankout.Example, earlier []float64, fresh *measure.Cl
 	l.measure(told, e.Label, e.Weight)
 }
 
-// compareAll takes up which level and rule would have answered the event best, forecasts what
-// missing features would do, and finds out what the death of each field would cost.
-func (l *Learner) compareAll(e *blankout.Example) {
-	if l.missing.event.lack.Some() && !l.shared() {
-		if l.choosesLevels() {
-			l.compareAnswersOwn(e, e.Label)
-		} else {
-			l.compareRules(e.Label)
-			l.compareOwn(e, e.Label)
-		}
-	}
-	l.forecast(e.Label)
-	l.compareDrawn(e, e.Label)
+// probeAll takes up how the answers to the event do, and finds out what the death of each field
+// would cost.
+func (l *Learner) probeAll(e *blankout.Example) {
+	l.probe(e)
 	if !l.shared() {
 		for _, c := range l.costs(e, e.Label) {
 			l.watch.Health.Cost(c.field, c.with, c.without)
@@ -233,7 +227,7 @@ func (l *Learner) suspect(label int) {
 	if l.k > 1 {
 		k = label
 	}
-	level := l.missing.event.level
+	level := l.shares.InForce[l.missing.event.within].Largest()
 	influence := loss.Influence(target(label, k, l.k), l.now.scores[k], l.variance(&l.levels[level], level*l.k+k, k))
 	l.watch.Suspects.Take(watch.Suspicion{Class: label, Score: l.now.scores[k], Influence: influence}, l.config.Suspect)
 }
@@ -316,13 +310,13 @@ func (l *Learner) Metrics() Metrics {
 	}
 	m.Events, m.Features = l.events, l.table.Len()
 	m.Level = loss.ShortNoise(l.Noise())
-	m.Forecasts = l.forecasts()
-	m.Served = l.servedForecast(m.Forecasts)
-	if byRange, levels := l.levelsByRange(); byRange != nil {
-		for _, i := range byRange {
+	m.Served = l.served()
+	m.Experts = l.experts()
+	if weights, ranges := l.byRange(); weights != nil {
+		for _, i := range weights {
 			name := m.Level
 			if i > 0 {
-				name = l.levels[levels[i-1]].noise.String()
+				name = l.levels[l.shares.InForce[ranges[i-1]].Largest()].noise.String()
 			}
 			m.LevelsByShare = append(m.LevelsByShare, name)
 		}

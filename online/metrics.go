@@ -30,11 +30,11 @@ type Metrics struct {
 	RefreshFailures uint64
 	Features        int // columns seen
 
-	Level     string     // the noise level that is published
-	Forecasts []Forecast // by level
-	// Served is the forecast of what is answered: of each share that is missing by the level
-	// that answers such events. LevelsByShare lists these levels by range of the share (see
-	// model.MissingBin); nil where Level answers everything.
+	Level   string         // the noise level with the largest share of whole events
+	Experts []model.Expert // the levels, see model.Head
+	// Served is the forecast of what is answered. LevelsByShare lists the levels with the largest
+	// shares by range of what is missing (see model.MissingBin); nil where all ranges are answered
+	// as whole events are.
 	Served        Forecast
 	LevelsByShare []string
 
@@ -56,16 +56,16 @@ type Summary struct {
 	Recall           *float64 `json:"recall"`
 	CalibrationError *float64 `json:"calibration_error"`
 	// Reliability is the diagram of the probabilities given to the positive class.
-	Reliability []SummaryBin `json:"reliability,omitempty"`
-	Level       string       `json:"level"`
-	Forecasts   []Forecast   `json:"forecasts"`
+	Reliability []SummaryBin   `json:"reliability,omitempty"`
+	Level       string         `json:"level"`
+	Experts     []model.Expert `json:"experts,omitempty"`
 	// Served and LevelsByShare are those of Metrics; Served is left out before the first event.
 	Served        *Forecast   `json:"served,omitempty"`
 	LevelsByShare []string    `json:"levels_by_share,omitempty"`
 	Drift         watch.Drift `json:"drift"`
 	Suspects      uint64      `json:"suspects"` // events whose label is probably wrong
-	// Where labels are numbers; errors are then in the targets' own unit, and Forecasts
-	// hold root mean squared errors.
+	// Where labels are numbers; errors are then in the targets' own unit, and Served
+	// holds root mean squared errors.
 	*NumbersSummary
 }
 
@@ -95,7 +95,7 @@ func (m *Metrics) Summary() Summary {
 	s := Summary{
 		Error: number(100 * m.Total.Error()), LogLoss: number(m.Total.MeanLogLoss()),
 		RecentError: number(100 * m.Window.Error()), RecentLogLoss: number(m.Window.MeanLogLoss()),
-		Level: m.Level, LevelsByShare: m.LevelsByShare, Drift: m.Drift, Suspects: m.Suspects,
+		Level: m.Level, Experts: m.Experts, LevelsByShare: m.LevelsByShare, Drift: m.Drift, Suspects: m.Suspects,
 	}
 	if m.Binary != nil {
 		b := m.Binary
@@ -108,11 +108,6 @@ func (m *Metrics) Summary() Summary {
 	if n := m.Numbers; n != nil {
 		all, recent := n.Total.Report(n.Loss), n.Window.Report(n.Loss)
 		s.NumbersSummary = &NumbersSummary{all.MAE, all.RMSE, all.R2, all.Deviance, all.Coverage, recent.MAE, recent.RMSE, number(n.Baseline.MeanError())}
-	}
-	for _, f := range m.Forecasts {
-		if f, sampled := m.summed(f); sampled {
-			s.Forecasts = append(s.Forecasts, f)
-		}
 	}
 	if served, sampled := m.summed(m.Served); sampled {
 		s.Served = &served

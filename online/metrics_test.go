@@ -196,56 +196,9 @@ func TestForecast(t *testing.T) {
 			within = 0.12
 		}
 		for point, want := range actual {
-			if got := l.Metrics().Forecasts[0].Error[point]; math.Abs(got-want) > within {
+			if got := l.Metrics().Served.Error[point]; math.Abs(got-want) > within {
 				t.Errorf("%d classes, %v missing: forecast %v, actual %v", classes, ForecastMissing(point), got, want)
 			}
-		}
-	}
-}
-
-// The natural level is published unless another one's forecast is lower by more
-// than chance explains, and again when it no longer is.
-func TestChooseLevel(t *testing.T) {
-	c := DefaultConfig()
-	c.ExpectedMissing = 0.55 // between two points, nearest to the level 0.5
-	l := mustNew(t, c, 3)
-	const natural, other, n = 3, 4, 400
-	if l.chosen != natural {
-		t.Fatalf("begins at level %d", l.chosen)
-	}
-	// Of n events the natural level gets 100 wrong, the other one so many less of the
-	// 25 in which they differ: a deviation of the difference is 5 events.
-	for _, step := range []struct{ less, want int }{{3, natural}, {4, other}, {3, natural}, {7, other}, {-7, natural}} {
-		for v := range l.levels {
-			f := &l.levels[v].forecast
-			for i := range f.weight {
-				f.weight[i], f.wrong[i], f.squares = n, 200, 25
-			}
-		}
-		for i := range ForecastPoints {
-			l.levels[natural].forecast.wrong[i] = 100
-			l.levels[other].forecast.wrong[i] = float64(100 - step.less)
-		}
-		if l.choose(); l.chosen != step.want {
-			t.Errorf("%d less: level %d, want %d", step.less, l.chosen, step.want)
-		}
-	}
-}
-
-// How the levels differ is summed by the event, half-way between two points.
-func TestCompareLevels(t *testing.T) {
-	c := DefaultConfig()
-	c.ExpectedMissing = 0.55
-	l := mustNew(t, c, 3)
-	for v, wrong := range [][]float64{{0, 0}, {1, 1}, {1, 0}, {0, 1}, {0, 0}} { // at 0.5 and 0.6
-		l.levels[v].forecast.add(5, wrong)
-	}
-	l.compare()
-	l.compare()
-	for v, want := range []float64{0.25, 0.25, 0, 0, 0.25} { // level 3 is the natural one
-		f := &l.levels[v].forecast
-		if want *= 1 + f.keep(5); math.Abs(f.squares-want) > 1e-15 {
-			t.Errorf("level %d: %v, want %v", v, f.squares, want)
 		}
 	}
 }

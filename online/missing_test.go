@@ -125,35 +125,7 @@ func TestMissingRuleIsMeasured(t *testing.T) {
 	for range 2000 {
 		forced.Learn(s.next())
 	}
-	if forced.missing.model.Null != model.DefaultMissingRules() {
-		t.Errorf("forced: %v", forced.missing.model.Null)
-	}
-}
-
-// With three classes fields are deleted by masks; each range of the share that is
-// deleted has the two rules compared at its own shares, and at no others.
-func TestMasksMeasureEveryShare(t *testing.T) {
-	c := DefaultConfig()
-	c.Noise = "dropout:0.3"
-	s := blankout.NewSchema(8, []string{"a", "b", "c"}, 3)
-	for i := range 10 {
-		s.AddField(blankout.Field{Name: string(rune('a' + i)), Kind: blankout.Numeric})
-	}
-	l, err := New(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := rand.New(rand.NewPCG(5, 6))
-	for range 3000 {
-		e := blankout.Example{Weight: 1, Label: r.IntN(3)}
-		for id := uint16(1); id <= 10; id++ {
-			e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, uint32(id)), append(e.Features.Value, r.NormFloat64()+float64(e.Label)), append(e.Field, id)
-		}
-		l.Learn(&e)
-	}
-	for bin, c := range l.missing.null {
-		if c.events < 100 || c.own > 0 {
-			t.Errorf("range %d: %+v", bin, c)
-		}
+	if forced.missing.model.Rules != model.DefaultMissingRules() {
+		t.Errorf("forced: %v", forced.missing.model.Rules)
 	}
 }

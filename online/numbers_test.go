@@ -9,6 +9,7 @@ import (
 	"blankout"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/probe"
 )
 
 // numbersOf draws events with three numeric fields, one of which matters more than the
@@ -205,15 +206,14 @@ func TestNumbersForecast(t *testing.T) {
 		var forecast [ForecastPoints]float64 // of the same weights, over all events
 		drawn := forecast
 		for _, e := range events {
-			l.missing.event.lack = model.Lack{}
-			l.events++
-			l.gather(e)
-			l.levels[0].forecast = forecastOfNothing
+			l.atHand(e)
+			l.now.raw, l.now.target = e.Target, l.unit.standard(l.unit.clip(e.Target))
+			l.shares.Features = probe.Curve{}
 			l.events = 0 // every event is a sample
-			l.forecastNumber(e.Target)
+			l.forecastExactly(e.Label)
 			x := m.Standardised(e, blankout.Vec{})
 			for i := range forecast {
-				forecast[i] += l.levels[0].forecast.wrong[i]
+				forecast[i] += l.shares.Features.At(i)
 				const draws = 40
 				for range draws {
 					kept := blankout.Vec{}
@@ -235,8 +235,6 @@ func TestNumbersForecast(t *testing.T) {
 		}
 	}
 }
-
-var forecastOfNothing forecast
 
 // One wild target, however wild, is soon forgotten.
 func TestNumbersWild(t *testing.T) {

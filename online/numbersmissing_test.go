@@ -80,7 +80,7 @@ func TestIntervalCoversWhatIsMissing(t *testing.T) {
 					l.Learn(e)
 				}
 				m := l.Published()
-				if got := m.Missing.Null[2]; missing == "auto" && got != model.MissingFill {
+				if got := m.Missing.Rules[2].Largest(); missing == "auto" && got != model.MissingFill {
 					t.Errorf("%s: events that lack three tenths are answered by %s, where filling in halves the error", lossName, got)
 				}
 				for _, share := range []float64{0, 0.1, 0.3} {

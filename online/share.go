@@ -166,18 +166,8 @@ func (c Config) CheckSharedAfter(warm uint64) error {
 // Shared returns the settings as several learners of one model have them: without the
 // covariance to fill in by, which has no place in their commits.
 func (c Config) Shared() Config {
-	c.CovarianceFields, c.PublishLevels = 0, false
+	c.CovarianceFields = 0
 	return c
-}
-
-// withoutFill returns rules of which those that fill in rescale instead.
-func withoutFill(rules model.MissingRules) model.MissingRules {
-	for i, rule := range rules {
-		if rule == model.MissingFill {
-			rules[i] = model.MissingRescale
-		}
-	}
-	return rules
 }
 
 // shared says whether what is decided once for all is left to the fold.

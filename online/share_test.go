@@ -52,7 +52,7 @@ func shareStream(n int, seed uint64) (*blankout.Schema, []blankout.Example) {
 func shareLearner(t testing.TB, s *blankout.Schema, change func(*Config)) *Learner {
 	t.Helper()
 	c := DefaultConfig()
-	c.CovarianceFields, c.PublishLevels = 0, false // as in Config.Shared
+	c.CovarianceFields = 0 // as in Config.Shared
 	if change != nil {
 		change(&c)
 	}

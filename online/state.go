@@ -14,6 +14,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/probe"
 	"blankout/online/watch"
 )
 
@@ -27,7 +28,6 @@ type Snapshot struct {
 	numbers []byte // likewise, where labels are numbers
 	unit    batch.Unit
 	fill    []byte // likewise, where numbers may be filled in
-	levels  []byte // likewise, of a bank
 	watch   watch.Watch
 	health  *watch.Health
 	start   watch.Moment // of the block of events whose health is being found
@@ -55,11 +55,6 @@ func (l *Learner) Snapshot() *Snapshot {
 		fill := &coder.Coder{}
 		l.filling.state(fill)
 		s.fill = fill.Out
-	}
-	if len(l.levels) > 1 {
-		levels := &coder.Coder{}
-		l.levelsState(levels)
-		s.levels = levels.Out
 	}
 	return s
 }
@@ -99,9 +94,6 @@ func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 		if s.fill != nil && !yield(blankout.Block{Name: blockFill, Data: s.fill}) {
 			return
 		}
-		if s.levels != nil && !yield(blankout.Block{Name: blockLevels, Data: s.levels}) {
-			return
-		}
 		if yield(blankout.Block{Name: "learner", Data: s.learner}) && yield(blankout.Block{Name: "refused", Data: s.refused}) &&
 			yield(blankout.Block{Name: "summary", Data: s.summary}) && yield(blankout.Block{Name: watch.BlockHealth, Data: health}) {
 			model(yield)
@@ -121,45 +113,42 @@ func (l *Learner) Blocks() ([]blankout.Block, error) { return l.Snapshot().Block
 // head returns the head of the published model over the given copy of the
 // Schema (or the Schema itself, for use before the next Learn).
 func (l *answering) head(s *blankout.Schema) model.Head {
-	h := l.headOf(s, l.chosen)
-	byRange, levels := l.levelsByRange()
+	h := l.headOf(s, l.mixed(0))
+	byRange, ranges := l.byRange()
 	if byRange != nil {
 		h.Missing = h.Missing.WithLevels(byRange)
 	}
-	for _, v := range levels {
-		of := l.headOf(s, v)
+	h.Experts = l.experts()
+	for _, r := range ranges {
+		of := l.headOf(s, l.mixed(r))
 		h.Levels = append(h.Levels, model.Level{Noise: of.Noise, Intercept: of.Intercept, Layout: of.Layout})
 	}
 	return h
 }
 
-// modelOf returns the model of a level alone, for use before the next Learn.
-func (l *answering) modelOf(level int) *model.Linear {
-	return &model.Linear{Head: l.headOf(l.schema, level), Rows: l.table}
+// modelOf returns the model of mixed levels alone, for use before the next Learn.
+func (l *answering) modelOf(mix []float64) *model.Linear {
+	return &model.Linear{Head: l.headOf(l.schema, mix), Rows: l.table}
 }
 
-func (l *answering) headOf(s *blankout.Schema, level int) model.Head {
-	lv, at := &l.levels[level], level*l.k
-	c := lv.lagShare()
+// headOf returns the head of a model whose weights are mixed of the levels. It names the noise of
+// the one with the largest share.
+func (l *answering) headOf(s *blankout.Schema, mix []float64) model.Head {
+	most := (&probe.Mix{Levels: mix}).Largest()
 	h := model.Head{
 		Schema: s, Scaler: l.scaling.scaler,
-		Loss: l.targetLoss().String(), Noise: lv.noise.String(),
+		Loss: l.targetLoss().String(), Noise: l.levels[most].noise.String(),
 		Outputs: l.k, Intercept: make([]float64, l.k),
-		Layout: model.Layout{
-			Width: l.table.Width(), Weight: model.ScalerWidth + at,
-			Lag: model.ScalerWidth + 2*l.n + at, Average: c, Stats: 0,
-		},
+		Layout:      l.mixedLayout(mix),
 		Calibration: l.calibration.published(), Threshold: l.threshold(), Missing: l.missing.model, Covariance: l.filling.covariance,
 		Events: l.events, Trained: "online " + l.set.rule.Name,
 	}
 	if name := l.positiveName(); s.PositiveClass(name) == 0 {
 		h.Positive = name
 	}
-	for k := range h.Intercept {
-		h.Intercept[k] = l.weights(l.bias)[at+k] + c*l.lags(l.bias)[at+k]
-		if k >= l.active {
-			h.Intercept[k] = unseenIntercept
-		}
+	l.interceptsOf(mix, h.Intercept)
+	for k := l.active; k < l.k; k++ {
+		h.Intercept[k] = unseenIntercept
 	}
 	if l.set.numbers {
 		h.Intercept[0] = l.unit.score(h.Intercept[0])
@@ -171,19 +160,40 @@ func (l *answering) headOf(s *blankout.Schema, level int) model.Head {
 	return h
 }
 
-// publishedRows returns rows of the Scaler's statistics and the weights of the published
-// level, and of further ones.
-func (l *answering) publishedRows(further []int) *model.Table {
-	levels := append([]int{l.chosen}, further...)
-	rows := model.NewTable(model.ScalerWidth + len(levels)*l.k)
+// mixedLayout returns where in a row the weights of mixed levels are.
+func (l *bank) mixedLayout(mix []float64) model.Layout {
+	out := model.Layout{Width: l.table.Width(), Stats: 0}
+	for v, share := range mix {
+		at := v * l.k
+		part := model.Part{Share: share, Weight: model.ScalerWidth + at, Lag: model.ScalerWidth + 2*l.n + at, Average: l.levels[v].lagShare()}
+		switch share {
+		case 0:
+		case 1:
+			out.Weight, out.Lag, out.Average = part.Weight, part.Lag, part.Average
+		default:
+			out.Mix = append(out.Mix, part)
+		}
+	}
+	return out
+}
+
+// publishedRows returns rows of the Scaler's statistics and the weights of mixtures.
+func (l *answering) publishedRows(mixes [][]float64) *model.Table {
+	rows := model.NewTable(model.ScalerWidth + len(mixes)*l.k)
 	for slot := range l.table.Len() {
 		column, row := l.table.Column(slot)
 		to, w, lag := rows.Touch(column), l.weights(row), l.lags(row)
 		copy(to, row[:model.ScalerWidth])
-		for i, v := range levels {
-			c, from := l.levels[v].lagShare(), model.ScalerWidth+i*l.k
-			for k := range l.active {
-				to[from+k] = w[v*l.k+k] + c*lag[v*l.k+k]
+		for i, mix := range mixes {
+			from := to[model.ScalerWidth+i*l.k:]
+			for v, share := range mix {
+				if share == 0 {
+					continue
+				}
+				c := l.levels[v].lagShare()
+				for k := range l.active {
+					from[k] += share * (w[v*l.k+k] + c*lag[v*l.k+k])
+				}
 			}
 		}
 	}
@@ -193,8 +203,12 @@ func (l *answering) publishedRows(further []int) *model.Table {
 // Published returns the published model alone, without what only learning needs:
 // a much smaller one than a Snapshot's.
 func (l *Learner) Published() *model.Linear {
-	_, further := l.levelsByRange()
-	m := model.Linear{Head: l.head(l.schema.View()), Rows: l.publishedRows(further)}
+	_, ranges := l.byRange()
+	mixes := [][]float64{l.mixed(0)}
+	for _, r := range ranges {
+		mixes = append(mixes, l.mixed(r))
+	}
+	m := model.Linear{Head: l.head(l.schema.View()), Rows: l.publishedRows(mixes)}
 	layout := model.Layout{Width: m.Rows.Width(), Weight: model.ScalerWidth, Stats: 0, Scale: m.Layout.Scale}
 	m.Layout = layout
 	for i := range m.Levels {
@@ -225,7 +239,13 @@ func (l *Learner) Level() float64 {
 }
 
 // stateVersion counts the layouts of the block "learner". No number is ever used again.
-const stateVersion = 4
+const stateVersion = sharesVersion
+
+// Versions of the block: in what version 4 holds, levels and rules are chosen.
+const (
+	chosenVersion = 4
+	sharesVersion = 5
+)
 
 // encode writes the block "learner".
 func (l *Learner) encode() []byte {
@@ -251,9 +271,12 @@ func (l *Learner) state(c *coder.Coder) {
 	for v := range l.levels {
 		l.levels[v].state(c)
 	}
-	if l.grouped() {
-		for v := range l.levels {
-			l.levels[v].groups.state(c)
+	switch {
+	case c.Version >= sharesVersion:
+		l.shares.State(c)
+	case l.grouped():
+		for range l.levels {
+			oldForecast(c)
 		}
 	}
 	l.scaling.dense.state(c)
@@ -317,9 +340,9 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 func (l *Learner) restoreLearner(m *model.Linear, data []byte, blocks []blankout.Block) error {
 	d := coder.Read(data)
 	switch d.Version = d.Uint32(); {
-	case d.Version < stateVersion:
-		return fmt.Errorf("restoring the learner: block learner has version %d, and this program goes on from version %d only: start afresh with --reset, "+
-			"which sets the checkpoints aside; predict and the other readers of models still take them", d.Version, stateVersion)
+	case d.Version < chosenVersion:
+		return fmt.Errorf("restoring the learner: block learner has version %d, and this program goes on from version %d or later: start afresh with --reset, "+
+			"which sets the checkpoints aside; predict and the other readers of models still take them", d.Version, chosenVersion)
 	case d.Version > stateVersion:
 		return fmt.Errorf("restoring the learner: block learner has version %d, which a newer program has written; this one reads up to %d", d.Version, stateVersion)
 	}
@@ -336,6 +359,9 @@ func (l *Learner) restoreLearner(m *model.Linear, data []byte, blocks []blankout
 	}
 	l.scaling.scaler = m.Scaler
 	l.state(d)
+	if d.Version < sharesVersion && !d.Failed {
+		l.beginShares(m)
+	}
 	if l.labelled() >= positiveAfter {
 		l.positive = m.Positive
 	}
@@ -394,18 +420,10 @@ func (l *Learner) restoreOthers(m *model.Linear, blocks []blankout.Block) error 
 	if err := l.restoreFilling(m, blocks); err != nil {
 		return err
 	}
-	if levels, err := blankout.FindBlock(blocks, blockLevels); err == nil { // older files have none
-		c := coder.Read(levels)
-		if l.levelsState(c); !c.Done() {
-			return fmt.Errorf("restoring the learner: block %s: %d bytes do not fit its format", blockLevels, len(levels))
-		}
-	}
 	if m.Missing != nil {
-		l.missing.model = m.Missing.Forced(l.set.missingRule).WithLevels(nil)
+		l.missing.model = m.Missing.WithLevels(nil)
 	}
-	if !l.set.fills && l.missing.fills() {
-		l.missing.model = l.missing.model.WithRules(withoutFill(l.missing.model.Null), withoutFill(l.missing.model.Absent))
-	}
+	l.takeForce()
 	return nil
 }
 
@@ -415,7 +433,10 @@ func (l *Learner) restoreOthers(m *model.Linear, blocks []blankout.Block) error 
 func (l *answering) restoreFilling(m *model.Linear, blocks []blankout.Block) error {
 	data, err := blankout.FindBlock(blocks, blockFill)
 	if err != nil {
-		return nil // it is optional
+		if data, err = blankout.FindBlock(blocks, "fill"); err != nil {
+			return nil // it is optional
+		}
+		data = oldFill(data)
 	}
 	var f filling
 	c := coder.Read(data)
@@ -423,7 +444,7 @@ func (l *answering) restoreFilling(m *model.Linear, blocks []blankout.Block) err
 		return fmt.Errorf("restoring the learner: block %s: %d bytes do not fit its format", blockFill, len(data))
 	}
 	f.grouping, f.covariance = l.filling.grouping, m.Covariance
-	if l.filling.drawn = f.drawn; l.set.fills && len(f.columns) <= l.config.CovarianceFields {
+	if l.set.fills && len(f.columns) <= l.config.CovarianceFields {
 		l.filling = f
 	}
 	return nil

@@ -244,83 +244,7 @@ func (l *answering) varianceOf(e *blankout.Example) float64 {
 	if l.filling.covariance == nil || !l.missing.event.lack.Some() {
 		return 0
 	}
-	return model.ScoreVariance(l.modelOf(l.missing.event.level), e)
-}
-
-// forecastNumber adds the event at hand, of target y, to the forecasts of the squared error:
-// of the survivors of deletion at rate d, which are not scaled, the score is b + (1-d) g in
-// the mean with variance d (1-d) sum w^2 x^2, for g the features' part, whatever the
-// distribution. For counts the value is a product of independent factors, e^(w x) or 1, whose
-// moments are products too.
-func (l *answering) forecastNumber(y float64) {
-	if l.events > forecastFirst && l.events%forecastEvery != 0 {
-		return
-	}
-	for v := range l.levels {
-		g, b, q := l.spread(v)
-		var first, second [ForecastPoints]float64
-		if l.unit.target == loss.Count {
-			first, second = l.moments(v, b)
-		}
-		var wrong [ForecastPoints]float64
-		for i := range wrong {
-			d := ForecastMissing(i)
-			if l.unit.target == loss.Count {
-				wrong[i] = max(y*y-2*y*first[i]+second[i], 0)
-				continue
-			}
-			r := y - l.unit.value(b+(1-d)*g)
-			wrong[i] = r*r + l.unit.scale*l.unit.scale*d*(1-d)*q
-		}
-		if l.missing.event.filled {
-			r := y - l.unit.told(l.filling.levels[v*l.k])
-			wrong[0] = r * r
-		}
-		l.levels[v].forecast.add(0, wrong[:])
-	}
-	if len(l.levels) > 1 {
-		l.compare()
-		if (l.events/forecastEvery)%forecastReview == 0 {
-			l.choose()
-		}
-	}
-}
-
-// spread returns of a level's published score the features' part g, the intercept b, and
-// the sum of squares of the features' terms.
-func (l *answering) spread(v int) (g, b, q float64) {
-	now, c := &l.now, l.levels[v].lagShare()
-	at, lag := model.ScalerWidth+v, 2*l.n
-	for i, row := range l.features() {
-		p := row[at : at+lag+1]
-		w := now.step.X[i] * (p[0] + c*p[lag])
-		q += w * w
-	}
-	var intercept [1]float64
-	l.interceptsOf(v, intercept[:])
-	return now.step.F[v] + c*now.lag[v] - intercept[0], intercept[0], q
-}
-
-// moments returns the first and the second moment of a level's value for the event at hand
-// at each deletion rate, for counts: its intercept b and the surviving features' terms t make
-// scale e^b prod e^t. They are kept finite.
-func (l *answering) moments(v int, b float64) (first, second [ForecastPoints]float64) {
-	c := l.levels[v].lagShare()
-	at, lag := model.ScalerWidth+v, 2*l.n
-	start := min(l.unit.scale*math.Exp(b), maxCount)
-	for i := range first {
-		first[i], second[i] = start, start*start
-	}
-	for i, row := range l.features() {
-		p := row[at : at+lag+1]
-		once := math.Exp(min(l.now.step.X[i]*(p[0]+c*p[lag]), 100))
-		for j := range first {
-			d := ForecastMissing(j)
-			first[j] = min(first[j]*((1-d)*once+d), maxCount)
-			second[j] = min(second[j]*((1-d)*once*once+d), maxCount*maxCount)
-		}
-	}
-	return first, second
+	return model.ScoreVariance(l.modelOf(l.mixed(l.missing.event.within)), e)
 }
 
 // measureTarget measures and forecasts the event at hand, whose label is the number y, and
@@ -336,11 +260,8 @@ func (l *Learner) measureTarget(e *blankout.Example, earlier []float64, fresh *m
 	}
 	l.measureNumber(y, weight, told, l.varianceOf(e))
 	l.now.target = l.unit.standard(l.unit.clip(y))
-	if l.missing.event.lack.Some() && !l.shared() {
-		l.compareOwn(e, e.Label)
-	}
-	l.compareDrawn(e, e.Label)
-	l.forecastNumber(y)
+	l.now.raw = y
+	l.probe(e)
 	l.now.scores[0] = l.unit.score(f)
 	if l.period > 0 {
 		return

@@ -159,7 +159,7 @@ func TestWildSequencesDivided(t *testing.T) {
 			"nothing but sentinels": spoilt(0, at, func(int, float64) float64 { return math.MaxInt64 }),
 			"a thousandfold":        spoilt(at, n, func(_ int, x float64) float64 { return 1000 * x }),
 		} {
-			if got := run(n, from, s); !(got.error <= clean.error+1.2) || !(got.loss < 2*clean.loss) {
+			if got := run(n, from, s); !(got.error <= clean.error+1.5) || !(got.loss < 2*clean.loss) {
 				t.Errorf("%s: error %.2f %%, log-loss %.3f; clean %.2f, %.3f", name, got.error, got.loss, clean.error, clean.loss)
 			}
 		}

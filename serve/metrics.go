@@ -323,6 +323,12 @@ var metrics = []metric{
 				emit(time.Since(p.when).Seconds(), p.name)
 			}
 		})},
+	{"blankout_expert_share", gauge, []string{"expert"}, "Share that a weight vector of the bank has of the answers to events that lack nothing.",
+		func(v *view, emit func(float64, ...string)) {
+			for _, e := range v.status.Metrics.Experts {
+				emit(e.Share, e.Name)
+			}
+		}},
 	{"blankout_forecast_error_ratio", gauge, []string{"deleted"}, "Error expected of the answers if that share of the features goes missing.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.status.Metrics.Numbers != nil {

@@ -128,7 +128,7 @@ type Report struct {
 	Features   int                        `json:"features"`
 	Classes    []class                    `json:"classes"`
 	Level      string                     `json:"level"`
-	Forecasts  []forecast                 `json:"forecasts"`
+	Experts    []model.Expert             `json:"experts,omitempty"`
 	Served     []*float64                 `json:"served,omitempty"` // the forecast of what is answered
 	ByShare    []string                   `json:"levels_by_share,omitempty"`
 	Deletions  []float64                  `json:"deletions"` // of the forecasts
@@ -179,11 +179,6 @@ type partition struct {
 type class struct {
 	Name   string `json:"name"`
 	Events uint64 `json:"events"`
-}
-
-type forecast struct {
-	Level string     `json:"level"`
-	Error []*float64 `json:"error"`
 }
 
 type saved struct {
@@ -263,13 +258,7 @@ func reportOf(v *view) Report {
 	for i := range online.ForecastPoints {
 		r.Deletions = append(r.Deletions, online.ForecastMissing(i))
 	}
-	for _, f := range m.Forecasts {
-		out := forecast{Level: f.Level}
-		for _, e := range f.Error {
-			out.Error = append(out.Error, measure.Defined(e))
-		}
-		r.Forecasts = append(r.Forecasts, out)
-	}
+	r.Experts = m.Experts
 	if r.ByShare = m.LevelsByShare; m.Served.Level != "" {
 		for _, e := range m.Served.Error {
 			r.Served = append(r.Served, measure.Defined(e))

@@ -104,7 +104,7 @@ func TestPageInBrowser(t *testing.T) {
 				"document.title.startsWith(document.querySelector('#name').textContent + ' · blankout')":                                                                   true,
 				"document.querySelector('#name').textContent.endsWith('.jsonl')":                                                                                           true,
 				"document.querySelectorAll('#alarms li').length":                                                                                                           0.0,
-				"document.querySelector('#chart-forecast').dataset.series":                                                                                                 "7", // five levels, live and exact
+				"document.querySelector('#chart-forecast').dataset.series":                                                                                                 "3", // live and exact, and while learning
 				"document.querySelector('#exact').innerText.includes('the very ones learned')":                                                                             true,
 				"/Last adopted .*, at 400 records: objective .* → .*, error .* → .* %. Since the start 2 adopted\\.$/.test(document.querySelector('#adoption').innerText)": true,
 				"document.querySelector('#exact').innerText.includes('before that was adopted')":                                                                           true,
@@ -192,8 +192,8 @@ func TestNumbersInBrowser(t *testing.T) {
 				}
 				page := "document.body.innerText"
 				for expression, want := range map[string]any{
-					"document.querySelector('#error').textContent":                                                         fmt.Sprintf("%.4g", m.Window.MAE()),
-					"document.querySelector('#loss').textContent":                                                          fmt.Sprintf("%.4g", m.Window.RMSE()),
+					"document.querySelector('#error').textContent":                                                         fmt.Sprintf("%#.4g", m.Window.MAE()),
+					"document.querySelector('#loss').textContent":                                                          fmt.Sprintf("%#.4g", m.Window.RMSE()),
 					"/^Mean absolute error/.test(document.querySelector('#error').previousElementSibling.textContent)":     true,
 					"/^Root mean squared error/.test(document.querySelector('#loss').previousElementSibling.textContent)":  true,
 					"/between [\\d.]+ and [\\d.]+/.test(document.querySelector('#try-answer .bigclass').innerText)":        true,

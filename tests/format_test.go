@@ -184,7 +184,7 @@ func refuseState(t *testing.T, path string) {
 	}
 	config := online.DefaultConfig()
 	config.Refresh = 100
-	if _, err = run.Resume(config, record.DefaultConfig().Settings(), file.Blocks); err == nil || !strings.Contains(err.Error(), "goes on from version 4 only: start afresh with --reset") {
+	if _, err = run.Resume(config, record.DefaultConfig().Settings(), file.Blocks); err == nil || !strings.Contains(err.Error(), "goes on from version 4 or later: start afresh with --reset") {
 		t.Errorf("%s: %v", path, err)
 	}
 }

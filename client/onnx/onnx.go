@@ -46,13 +46,23 @@ func Encode(m *client.Model) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{Linear: linear, weights: map[uint32]model.Column{}, used: map[uint32]string{}}
-	for c := range linear.Columns() {
-		w.weights[c.Number] = c
+	if len(linear.Schema.Fields) == 1 {
+		linear = linear.Alone() // nothing is ever known to be missing
 	}
-	var total string
+	w := &writer{Linear: linear, weights: map[uint32]model.Column{}, used: map[uint32]string{}}
+	var intercepts []float64
+	for level := range 1 + len(linear.Levels) {
+		m := linear.At(model.Answer{Level: level})
+		for c := range m.Columns() {
+			c.Weights = append(w.weights[c.Number].Weights, c.Weights...)
+			w.weights[c.Number] = c
+		}
+		intercepts = append(intercepts, m.Intercept...)
+	}
+	w.width = len(intercepts)
+	var total, level string
 	if len(w.Schema.Fields) > 1 {
-		total, err = w.byName(m.Record)
+		total, level, err = w.byName(m.Record)
 	} else {
 		total, err = w.byNumber()
 	}
@@ -60,7 +70,7 @@ func Encode(m *client.Model) ([]byte, error) {
 		return nil, err
 	}
 	k := w.Outputs
-	score := w.named("score", "Add", []string{total, w.doubles(k, w.Intercept...)})
+	score := w.score(total, level, intercepts)
 	w.output(score, doubles, k)
 	if target := w.Target(); target != loss.Sign {
 		value := "Identity"
@@ -90,7 +100,7 @@ func sayable(m *client.Model) (*model.Linear, error) {
 	if c := m.Scaler.Curves; c != nil && slices.ContainsFunc(c.Knots, func(knots []float64) bool { return len(knots) > 1 }) {
 		return nil, unsayable("curves of numbers: train without --curves")
 	}
-	if k := m.Missing; k != nil && m.Covariance != nil && (slices.Contains(k.Null[:], model.MissingFill) || slices.Contains(k.Absent[:], model.MissingFill)) {
+	if k := m.Missing; len(s.Fields) > 1 && k != nil && m.Covariance != nil && k.Fill() {
 		return nil, unsayable("missing values that are filled in (the rule fill): export with --missing rescale, or train with it")
 	}
 	if s.Known {
@@ -118,8 +128,9 @@ func sayable(m *client.Model) (*model.Linear, error) {
 type writer struct {
 	graph
 	*model.Linear
-	weights map[uint32]model.Column
-	used    map[uint32]string // columns that a part of the graph is made of, and what for
+	weights map[uint32]model.Column // by column those of all levels, one after the other
+	width   int                     // how many each column has
+	used    map[uint32]string       // columns that a part of the graph is made of, and what for
 }
 
 // dense tells whether a column is the number 0 where it is left out.
@@ -180,7 +191,7 @@ func (w *writer) matrix(columns []model.Column) string {
 	for _, c := range columns {
 		all = append(all, c.Weights...)
 	}
-	return w.doubles(w.Outputs, all...)
+	return w.doubles(w.width, all...)
 }
 
 // presence returns the names of what it adds to the scores that numbers are there, where the
@@ -190,14 +201,14 @@ func (w *writer) presence(columns []model.Column, there string) []string {
 	if curves == nil {
 		return nil
 	}
-	adds := make([]float64, 0, len(columns)*w.Outputs)
+	adds := make([]float64, 0, len(columns)*w.width)
 	for _, c := range columns {
 		var hat model.Column
 		if i, ok := slices.BinarySearch(curves.Columns, c.Number); ok {
 			hat = w.weights[curves.Hat(i, 0)]
 		}
 		z := w.standardise(hat, 1)
-		for k := range w.Outputs {
+		for k := range w.width {
 			if hat.Weights == nil {
 				adds = append(adds, 0)
 			} else {
@@ -205,7 +216,7 @@ func (w *writer) presence(columns []model.Column, there string) []string {
 			}
 		}
 	}
-	return []string{w.add("MatMul", []string{w.double(there), w.doubles(w.Outputs, adds...)})}
+	return []string{w.add("MatMul", []string{w.double(there), w.doubles(w.width, adds...)})}
 }
 
 // double makes numbers of truth values.
@@ -245,11 +256,26 @@ func (w *writer) byNumber() (string, error) {
 	return total, nil
 }
 
-// byName makes the parts of a model of named fields, and returns what they add up to.
-func (w *writer) byName(how record.Config) (string, error) {
+// score makes the output of the scores: total and intercept, of several levels those of the one that
+// level, shape (n, levels), has a 1 for.
+func (w *writer) score(total, level string, intercepts []float64) string {
+	if w.width == w.Outputs {
+		return w.named("score", "Add", []string{total, w.doubles(w.width, intercepts...)})
+	}
+	all := w.add("Add", []string{total, w.doubles(w.width, intercepts...)})
+	all = w.add("Reshape", []string{all, w.ints(-1, int64(w.width/w.Outputs), int64(w.Outputs))})
+	// Where, so that what another level would answer counts for nothing even if it is infinite.
+	chosen := w.add("Greater", []string{w.add("Unsqueeze", []string{level, w.ints(2)}), w.doubles(0, 0)})
+	all = w.add("Where", []string{chosen, all, w.doubles(0, 0)})
+	return w.named("score", "ReduceSum", []string{all, w.ints(1)}, attribute{"keepdims", 0})
+}
+
+// byName makes the parts of a model of named fields, and returns what they add up to, and which level
+// answers (see factor).
+func (w *writer) byName(how record.Config) (total, level string, err error) {
 	t, err := newTable(w, how)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	var numeric, nulls, parts []string
 	var columns []model.Column
@@ -261,18 +287,18 @@ func (w *writer) byName(how record.Config) (string, error) {
 		case blankout.Categorical:
 			w.input(f.Name, texts, 1)
 			keys, numbers := []string{""}, []int64{0}
-			adds = make([]float64, w.Outputs)
+			adds = make([]float64, w.width)
 			for _, v := range t.values(f.Name) {
 				if v == "" {
-					return "", unsayable("the empty string in the field %q: it stands for null", f.Name)
+					return "", "", unsayable("the empty string in the field %q: it stands for null", f.Name)
 				}
 				more, err := t.adds(f.Name, v)
 				if err != nil {
-					return "", err
+					return "", "", err
 				}
 				numbers, keys, adds = append(numbers, int64(len(keys))), append(keys, v), append(adds, more...)
 			}
-			adds = append(adds, make([]float64, w.Outputs)...) // of what the model has never met
+			adds = append(adds, make([]float64, w.width)...) // of what the model has never met
 			at = w.add("LabelEncoder", []string{f.Name}, attribute{"keys_strings", keys}, attribute{"values_int64s", numbers},
 				attribute{"default_int64", len(keys)})
 			null = w.add("Equal", []string{at, w.ints(0)})
@@ -282,11 +308,11 @@ func (w *writer) byName(how record.Config) (string, error) {
 			for _, v := range []bool{false, true} {
 				more, err := t.adds(f.Name, v)
 				if err != nil {
-					return "", err
+					return "", "", err
 				}
 				adds = append(adds, more...)
 			}
-			adds = append(adds, make([]float64, w.Outputs)...)
+			adds = append(adds, make([]float64, w.width)...)
 			truth := w.add("Where", []string{w.add("Equal", []string{f.Name, w.doubles(0, 0)}), w.ints(0), w.ints(1)})
 			at = w.add("Where", []string{null, w.ints(2), truth})
 		default:
@@ -294,7 +320,7 @@ func (w *writer) byName(how record.Config) (string, error) {
 			null = w.add("IsNaN", []string{f.Name})
 			column, err := t.column(f.Name, 1)
 			if err != nil {
-				return "", err
+				return "", "", err
 			}
 			if c, ok := w.weights[column]; ok {
 				take, columns = append(take, int64(len(numeric))), append(columns, c)
@@ -303,7 +329,7 @@ func (w *writer) byName(how record.Config) (string, error) {
 		}
 		nulls = append(nulls, w.double(null))
 		if at != "" {
-			rows := w.doubles(w.Outputs, adds...)
+			rows := w.doubles(w.width, adds...)
 			parts = append(parts, w.add("Gather", []string{rows, w.add("Squeeze", []string{at, w.ints(1)})}, attribute{"axis", 0}))
 		}
 	}
@@ -322,21 +348,25 @@ func (w *writer) byName(how record.Config) (string, error) {
 		parts = append(parts, w.presence(columns, w.add("Not", []string{nothing}))...)
 	}
 	if err := t.allUsed(); err != nil {
-		return "", err
+		return "", "", err
 	}
-	parts = append(parts, w.doubles(w.Outputs, t.base...))
-	return w.add("Mul", []string{w.add("Sum", parts), w.factor(nulls)}), nil
+	parts = append(parts, w.doubles(w.width, t.base...))
+	factor, level := w.factor(nulls)
+	return w.add("Mul", []string{w.add("Sum", parts), factor}), level, nil
 }
 
 // factor returns by what an event's features are multiplied, shape (n, 1): Missing.Scale, of
-// fields that are null where nulls, one for each field, are 1.
-func (w *writer) factor(nulls []string) string {
+// fields that are null where nulls, one for each field, are 1. Of a model of several levels, level has
+// a 1 for the one that answers, shape (n, levels), and else 0.
+func (w *writer) factor(nulls []string) (factor, level string) {
 	rules, counts := model.MissingRules{}, make([]float64, len(nulls))
+	levels := make([]int, len(rules))
 	for i := range counts {
 		counts[i] = 1
 	}
 	if m := w.Missing; m != nil {
-		rules = m.Null
+		rules = m.Rules
+		copy(levels, m.Levels)
 		for _, id := range m.UsuallyNull {
 			counts[id-1] = 0
 		}
@@ -347,21 +377,43 @@ func (w *writer) factor(nulls []string) string {
 	present := w.add("Sub", []string{w.doubles(0, float64(len(nulls))), all})
 	one := w.doubles(0, 1)
 	share := w.add("Div", []string{lost, w.add("Max", []string{w.add("Add", []string{lost, present}), one})})
-	// 1 where the rule for the share is to rescale: it changes at some of the edges.
-	rescales := func(bin int) float64 {
-		if rules[bin] == model.MissingRescale {
-			return 1
-		}
-		return 0
-	}
-	applies := w.doubles(1, rescales(0))
+	// What share rescaling has, and which level answers, change at some of the edges.
+	above := make([]string, len(model.MissingEdges))
 	for i, edge := range model.MissingEdges {
-		above := w.double(w.add("Greater", []string{share, w.doubles(0, edge)}))
-		applies = w.add("Add", []string{applies, w.add("Mul", []string{above, w.doubles(0, rescales(i+1)-rescales(i))})})
+		above[i] = w.double(w.add("Greater", []string{share, w.doubles(0, edge)}))
 	}
+	byRange := func(value func(bin int) float64) string {
+		sum := w.doubles(1, value(0))
+		for i := range above {
+			if step := value(i+1) - value(i); step != 0 {
+				sum = w.add("Add", []string{sum, w.add("Mul", []string{above[i], w.doubles(0, step)})})
+			}
+		}
+		return sum
+	}
+	applies := byRange(func(bin int) float64 { return rules[bin].Plain()[1] })
 	more := w.add("Div", []string{w.add("Mul", []string{lost, applies}), w.add("Max", []string{present, one})})
 	some := w.add("Greater", []string{present, w.doubles(0, 0)})
-	return w.add("Where", []string{some, w.add("Add", []string{one, more}), one})
+	factor = w.add("Where", []string{some, w.add("Add", []string{one, more}), one})
+	if w.width == w.Outputs {
+		return factor, ""
+	}
+	lacks := w.add("Greater", []string{lost, w.doubles(0, 0)})
+	var answers []string
+	for i := range w.width / w.Outputs {
+		whole := 0.0
+		if i == 0 {
+			whole = 1
+		}
+		in := byRange(func(bin int) float64 {
+			if levels[bin] == i {
+				return 1
+			}
+			return 0
+		})
+		answers = append(answers, w.add("Where", []string{lacks, in, w.doubles(1, whole)}))
+	}
+	return factor, w.add("Concat", answers, attribute{"axis", 1})
 }
 
 // classes returns the names of the classes, of those without one their numbers.
@@ -421,7 +473,7 @@ func newTable(w *writer, how record.Config) (*table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decoding fields: %w", err)
 	}
-	return &table{writer: w, decoder: decoder, base: make([]float64, w.Outputs)}, nil
+	return &table{writer: w, decoder: decoder, base: make([]float64, w.width)}, nil
 }
 
 // column returns the column of a value of a field, which no other one may share.
@@ -465,7 +517,7 @@ func (t *table) adds(field string, value any) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]float64, t.Outputs)
+	out := make([]float64, t.width)
 	c, ok := t.weights[column]
 	if !ok {
 		return out, nil

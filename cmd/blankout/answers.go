@@ -137,7 +137,7 @@ func (a *answers) rowOf(e *blankout.Example, scores, probabilities []float64, pl
 		}
 	}
 	missing := ""
-	rule := a.model.Answer(e).Rule
+	rule := a.model.Answer(e).Rule()
 	if rule != "" {
 		missing = strings.Join(a.model.MissingFields(e), " ")
 	}

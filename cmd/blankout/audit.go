@@ -263,8 +263,8 @@ func (a *auditor) explain(e *blankout.Example) (*audited, error) {
 		}
 		x.Label = &label
 	}
-	if a := m.Answer(e); a.Rule != "" {
-		x.Missing, x.Rule, x.Factor, x.Why, x.Filled = m.MissingFields(e), a.Rule, a.Scale, whyRule(&m.Head, e), why.Filled
+	if a := m.Answer(e); a.Rule() != "" {
+		x.Missing, x.Rule, x.Factor, x.Why, x.Filled = m.MissingFields(e), a.Rule(), a.Scale, whyRule(&m.Head, e), why.Filled
 	}
 	var listed []client.Feature
 	for i, t := range why.Terms {
@@ -300,22 +300,30 @@ func (a *auditor) explain(e *blankout.Example) (*audited, error) {
 // whyRule says which of a model's rules an event that lacks fields was answered by,
 // and which shares of its fields chose them.
 func whyRule(h *model.Head, e *blankout.Example) string {
-	k, m := h.Lack(e), h.Missing
+	k, m, a := h.Lack(e), h.Missing, h.Answer(e)
 	if m == nil {
 		return "the model's file has no rule for missing fields"
 	}
 	var why []string
+	all := k.Null + k.Absent + k.Named + k.Silent
 	for _, part := range []struct {
 		missing float64
 		what    string
-		rules   *model.MissingRules
-	}{{k.Null, "null", &m.Null}, {k.Absent, "left out although usual", &m.Absent}} {
-		if all := part.missing + k.Named + k.Silent; part.missing > 0 {
-			share := part.missing / all
-			why = append(why, fmt.Sprintf("%g of %g fields %s, for which the model's rule is %s", part.missing, all, part.what, part.rules[model.MissingBin(share)]))
+	}{{k.Null, "null"}, {k.Absent, "left out although usual"}} {
+		if part.missing > 0 {
+			why = append(why, fmt.Sprintf("%g of %g fields %s", part.missing, all, part.what))
 		}
 	}
-	if a := h.Answer(e); a.Level > 0 {
+	var shares []string
+	for i, rule := range []model.MissingRule{model.MissingAsIs, model.MissingRescale, model.MissingFill} {
+		if a.Shares[i] > 0 {
+			shares = append(shares, fmt.Sprintf("%s %.3g %%", rule, 100*a.Shares[i]))
+		}
+	}
+	if len(shares) > 1 {
+		why = append(why, "shares of the rules "+strings.Join(shares, ", "))
+	}
+	if a.Level > 0 {
 		why = append(why, fmt.Sprintf("the model answers events that lack so much by the weights of %s", h.NoiseOf(a)))
 	}
 	return strings.Join(why, "; ")
@@ -373,11 +381,11 @@ func (x *audited) print(w io.Writer) {
 	t.Flush()
 	if len(x.Missing) > 0 {
 		how := fmt.Sprintf("what is left counts %.4g times", x.Factor)
-		if x.Rule == model.MissingFill {
+		if x.Filled != 0 {
 			how += ", and for the numbers that follow from it"
 		}
 		fmt.Fprintf(w, "  missing: %s\n", blankout.Printable(strings.Join(x.Missing, ", ")))
-		if x.Features == 0 && x.Rule != model.MissingFill {
+		if x.Features == 0 && x.Filled == 0 {
 			fmt.Fprintln(w, "  nothing of the event is left that the model knows: the intercept alone answers")
 		} else {
 			fmt.Fprintf(w, "  answered by %s, %s: %s\n", x.Rule, how, x.Why)

@@ -93,10 +93,15 @@ func (p *program) runExport(modelFile, format string, rule model.MissingRule, ou
 		return usageError{fmt.Errorf("%s: a kernel machine has no weights to export", modelFile)}
 	}
 	if format == "onnx" {
-		if len(m.Levels) > 0 {
-			fmt.Fprintf(p.stderr, "warning: the graph answers every event by the weights of %s; the program answers events that lack fields by those of other levels too (a fixed --noise learns one)\n", m.Noise)
+		missing := m.Missing.Forced(rule)
+		if missing != nil && len(m.Schema.Fields) > 1 && m.Covariance != nil && missing.Fill() {
+			if rule == model.MissingFill {
+				return usageError{errors.New("--missing fill: a graph cannot fill in what is missing; want as-is, rescale or auto")}
+			}
+			missing = missing.Plain()
+			fmt.Fprintln(p.stderr, "warning: the program fills in missing numbers, which a graph cannot: it answers events that lack fields as is and rescaled alone")
 		}
-		return p.exportONNX(modelFile, client.New(m.WithMissing(m.Missing.Forced(rule)).Alone(), read.Record), out)
+		return p.exportONNX(modelFile, client.New(m.WithMissing(missing), read.Record), out)
 	}
 	w, err := p.create(out)
 	if err != nil {

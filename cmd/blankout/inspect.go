@@ -10,7 +10,6 @@ import (
 	"io"
 	"math"
 	"path/filepath"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -337,17 +336,24 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 	if s.LevelsByShare != nil {
 		fmt.Fprintf(out, "missing       events that lack fields are answered by %s\n", answeredBy(s.LevelsByShare))
 	}
-	if len(s.Forecasts) == 0 {
+	if len(s.Experts) > 1 {
+		var parts []string
+		for _, e := range s.Experts {
+			parts = append(parts, fmt.Sprintf("%s %.1f %%", e.Name, 100*e.Share))
+		}
+		fmt.Fprintf(out, "experts       %s\n", strings.Join(parts, ", "))
+	}
+	if s.Served == nil {
 		return
 	}
-	forecastTable(out, s, draw, "features", func(f online.Forecast) []float64 { return f.Error[:] })
-	if slices.ContainsFunc(s.Forecasts, func(f online.Forecast) bool { return f.Groups != nil }) {
-		forecastTable(out, s, draw, "groups", func(f online.Forecast) []float64 { return f.Groups })
+	forecastTable(out, s, draw, "features", s.Served.Error[:])
+	if s.Served.Groups != nil {
+		forecastTable(out, s, draw, "groups", s.Served.Groups)
 	}
 }
 
-// forecastTable prints the forecast of the error by level.
-func forecastTable(out io.Writer, s *online.Summary, draw bool, what string, of func(online.Forecast) []float64) {
+// forecastTable prints the forecast of the error of what is answered.
+func forecastTable(out io.Writer, s *online.Summary, draw bool, what string, errors []float64) {
 	measured, format := "error, in %,", "\t%.1f"
 	if s.NumbersSummary != nil {
 		measured, format = "RMSE", "\t%.4g"
@@ -360,21 +366,14 @@ func forecastTable(out io.Writer, s *online.Summary, draw bool, what string, of 
 	if draw {
 		fmt.Fprint(t, "\t")
 	}
-	fmt.Fprintln(t, "\t")
-	for _, f := range s.Forecasts {
-		name := "  " + f.Level
-		if f.Level == s.Level {
-			name = "* " + f.Level
-		}
-		fmt.Fprint(t, name)
-		for _, e := range of(f) {
-			fmt.Fprintf(t, format, e)
-		}
-		if draw {
-			fmt.Fprint(t, "\t", sparkline(of(f)))
-		}
-		fmt.Fprintln(t, "\t")
+	fmt.Fprint(t, "\t\nserved")
+	for _, e := range errors {
+		fmt.Fprintf(t, format, e)
 	}
+	if draw {
+		fmt.Fprint(t, "\t", sparkline(errors))
+	}
+	fmt.Fprintln(t, "\t")
 	t.Flush()
 }
 

@@ -186,7 +186,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 			screen.progress(humanize.Comma(int64(seen.n)) + " examples scored")
 		}
 		s := score(e, scores)
-		if rule := head.Answer(e).Rule; rule != "" && o.remove == 0 && o.groups == 0 {
+		if rule := head.Answer(e).Rule(); rule != "" && o.remove == 0 && o.groups == 0 {
 			rules[rule]++
 		}
 		if numbers != nil {
@@ -315,7 +315,7 @@ func deleting(m model.Model, o *predictFlags, schema *blankout.Schema, rules map
 		dead = c.Dead(x.Index, field, n, 0, dead)
 		n++
 		m.About().Delete(e, x, field, dead, true, &left)
-		if rule := m.About().Answer(&left).Rule; rule != "" {
+		if rule := m.About().Answer(&left).Rule(); rule != "" {
 			rules[rule]++
 		}
 		return m.ScoreLacking(left.Features, &left, out)

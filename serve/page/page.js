@@ -231,24 +231,20 @@ function draw() {
 function drawForecast(s) {
   const report = reports[0], measured = report && report.live && report.live.robustness;
   // Live and exact are compared by one method: the report's, if there is one.
-  const series = (s.forecasts || []).map(f => {
-    const chosen = !measured && (f.level === s.level || s.forecasts.length === 1);
-    return {name: chosen ? "live, " + f.level : f.level, chosen, colour: chosen ? "--a" : "--faint", faint: !chosen, width: chosen ? 2.5 : 1.25, points: f.error.map((e, i) => [s.deletions[i], e])};
-  });
-  if (!measured && s.levels_by_share && s.served) {
-    for (const f of series) if (f.chosen) Object.assign(f, {chosen: false, colour: "--faint", faint: true, width: 1.25});
-    series.push({name: "live, by the level for that share", chosen: true, colour: "--a", width: 2.5, points: s.served.map((e, i) => [s.deletions[i], e])});
+  const series = measured
+    ? [["live", report.live, "--a", false], ["exact", report.exact, "--b", true]].map(([name, side, colour, dash]) =>
+      ({name, colour, dash, width: 2.5, points: report.deletions.map((d, i) => [d, side.robustness[i] == null ? null : side.robustness[i] / (s.numbers ? 1 : 100)])}))
+    : [];
+  if (s.served) {
+    const points = s.served.map((e, i) => [s.deletions[i], e]);
+    series.unshift(measured ? {name: "while learning", colour: "--faint", faint: true, width: 1.25, points} : {name: "live", colour: "--a", width: 2.5, points});
   }
-  series.sort((a, b) => a.chosen - b.chosen);
-  if (measured)
-    for (const [name, side, colour, dash] of [["live", report.live, "--a", false], ["exact", report.exact, "--b", true]])
-      series.push({name, chosen: true, colour, dash, width: 2.5, points: report.deletions.map((d, i) => [d, side.robustness[i] == null ? null : side.robustness[i] / (s.numbers ? 1 : 100)])});
-  const chosen = series.filter(f => f.chosen);
-  const others = series.length - chosen.length;
-  legend("legend-forecast", [...chosen, ...(others ? [{name: measured ? "noise levels, while learning" : "other noise levels", colour: "--faint", faint: true}] : [])]);
-  chart("chart-forecast", {label: "Expected error when features go missing", x: v => Math.round(100 * v) + " %", y: s.numbers ? v => +v.toPrecision(3) : v => fixed(100 * v, 0) + " %", tip: errorOf(s), range: [0, .9], height: report && innerWidth > 760 ? 330 : 0, marks: [0, .2, .4, .6, .8], join: true,
-    series: [...series.filter(f => !f.chosen), ...chosen]});
-  text("forecast-note", "Expected error when that share of an event’s features is missing" + (measured ? "; live and exact as of the last validation." : ", from the weights alone."));
+  legend("legend-forecast", series);
+  chart("chart-forecast", {label: "Expected error when features go missing", x: v => Math.round(100 * v) + " %", y: s.numbers ? v => +v.toPrecision(3) : v => fixed(100 * v, 0) + " %", tip: errorOf(s), range: [0, .9], height: report && innerWidth > 760 ? 330 : 0, marks: [0, .2, .4, .6, .8], join: true, series});
+  text("forecast-note", "Expected error when that share of an event’s features is missing" + (measured ? "; live and exact as of the last validation." : ", as answered while learning."));
+  const experts = (s.experts || []).length > 1 ? s.experts : [];
+  $("experts").replaceChildren(...experts.length ? [el("p", {class: "note"}, explained("Who answers", "Every noise level has weights of its own. Each has a share of the answer, by what it has lost on recent events that lack nothing.")),
+    rows(["weights of", "share", ""], experts.map(e => [e.name, share(e.share), bars(e.share)]))] : []);
 }
 
 function rows(head, body) {
@@ -364,10 +360,8 @@ function drawFailures(failures, error, rise) {
   table.dataset.key = key;
   const worst = Math.max(...failures.map(f => f.rise), 1e-9);
   table.replaceChildren(rows(["if this dies", "kind", "in events", "error", "rise", ""], failures.map(f => {
-    const bar = el("span", {class: "bar"});
-    bar.style.width = Math.max(0, 100 * f.rise / worst) + "%";
     const name = now && now.without ? el("button", {type: "button", "aria-expanded": "false", "aria-controls": "without"}, f.name) : f.name;
-    return [name, f.kind, Math.round(100 * f.share) + " %", error(f.live), (f.rise >= 0 ? "+" : "") + rise(f.rise), el("td", {class: "bars"}, bar)];
+    return [name, f.kind, Math.round(100 * f.share) + " %", error(f.live), (f.rise >= 0 ? "+" : "") + rise(f.rise), bars(Math.max(0, f.rise / worst))];
   })));
   if (!now || !now.without) return;
   [...table.querySelectorAll("tbody tr")].forEach((row, i) => {
@@ -580,6 +574,13 @@ function drawCurves() {
 }
 $("curves-class").addEventListener("change", drawCurves);
 $("curves-all").addEventListener("click", () => { allCurves = !allCurves; drawCurves(); });
+
+// A bar as wide as a share of its cell, in a table.
+function bars(share) {
+  const bar = el("span", {class: "bar"});
+  bar.style.width = 100 * share + "%";
+  return el("td", {class: "bars"}, bar);
+}
 
 function signed(share) {
   const bar = el("span", {class: "bar " + (share < 0 ? "down" : "up")});

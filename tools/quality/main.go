@@ -7,7 +7,7 @@
 // DIR has a folder for each data set with gzipped svmlight files (stream, or
 // train and test) or MNIST's idx files. Peers that are not given are left out.
 // With -only it makes some of the sections: streams, rules, exact, deletion, speed,
-// solvers, nulls, levels, observed, group.
+// solvers, nulls, observed, group.
 package main
 
 import (
@@ -70,7 +70,7 @@ func (c *comparison) run(only []string) (err error) {
 	sections := []struct {
 		name string
 		make func() error
-	}{{"streams", c.streams}, {"rules", c.rules}, {"exact", c.exact}, {"deletion", c.deletion}, {"speed", c.speed}, {"solvers", c.solvers}, {"nulls", c.nulls}, {"levels", c.levels}, {"observed", c.observed}, {"group", c.group}}
+	}{{"streams", c.streams}, {"rules", c.rules}, {"exact", c.exact}, {"deletion", c.deletion}, {"speed", c.speed}, {"solvers", c.solvers}, {"nulls", c.nulls}, {"observed", c.observed}, {"group", c.group}}
 	for _, s := range sections {
 		if slices.Contains(only, s.name) {
 			if err := s.make(); err != nil {
@@ -224,11 +224,11 @@ func testError(m *model.Linear, s *set, d float64) float64 {
 	return float64(wrong) / float64(len(s.examples))
 }
 
-// knownError is testError with survivors as the model answers events of which the
-// deleted features are known to be missing.
+// knownError is the error of what the model answers if features are deleted that are known to be missing.
 func knownError(m *model.Linear, s *set, d float64) float64 {
 	scores := make([]float64, m.Outputs)
 	wrong := 0
+	var left blankout.Example
 	corrupt := batch.Corrupter{Noise: loss.Dropout{Q: d}, Keep: true}
 	for i := range s.examples {
 		e := s.examples[i]
@@ -238,11 +238,8 @@ func knownError(m *model.Linear, s *set, d float64) float64 {
 		for j, v := range x.Value {
 			dead[j] = v == 0
 		}
-		scale := m.AnswerDeleted(&e, nil, dead)
-		for j := range x.Value {
-			x.Value[j] *= scale
-		}
-		if model.Predict(scoreVec(m, x, scores)) != e.Label {
+		m.Delete(&e, m.Standardised(&e, blankout.Vec{}), nil, dead, true, &left)
+		if m.Head.Predict(m.ScoreLacking(left.Features, &left, scores)) != e.Label {
 			wrong++
 		}
 	}

@@ -2,8 +2,8 @@
 
 A field is known to be missing where it is null, or where it is a named field that is
 left out although it usually is there. Of a sparse text format, which has no fields, that goes
-for columns if the model declares it ("known"). How the rest then counts is a rule, one for
-each of five ranges of the share that is missing.
+for columns if the model declares it ("known"). How the rest then counts is a mixture of
+rules, one for each of six ranges of the share that is missing.
 """
 
 from __future__ import annotations
@@ -20,12 +20,25 @@ from .schema import Field, Schema, strict
 
 AS_IS, RESCALE, FILL = "as-is", "rescale", "fill"
 RULES = (AS_IS, RESCALE, FILL)
-EDGES = (0.1, 0.3, 0.5, 0.7)  # between the ranges of the share missing
+RANGES = 6  # of the share missing
+OLDER = 5  # in files that name one rule for each range, the last of which is now two
+EDGES = (0.1, 0.3, 0.5, 0.7, 0.85)  # between the ranges of the share missing
 
 
 def range_of(share: float) -> int:
-    """Return the number of the range, 0 to 4, that a share missing lies in."""
+    """Return the number of the range, 0 to 5, that a share missing lies in."""
     return sum(share > edge for edge in EDGES)
+
+
+def plain(shares: Sequence[float]) -> tuple[float, float, float]:
+    """Return the shares where there is nothing to fill in: the others then count in proportion."""
+    rest = shares[0] + shares[1]
+    return (shares[0] / rest, shares[1] / rest, 0.0) if rest > 0 else (1.0, 0.0, 0.0)
+
+
+def _one(rule: str) -> tuple[float, float, float]:
+    """Return the shares that give a rule everything."""
+    return tuple(float(rule == r) for r in RULES)
 
 
 @dataclass(frozen=True)
@@ -48,16 +61,23 @@ class Verdict:
     """How an event is answered.
 
     Attributes:
-        rule: "" if nothing is known to be missing.
-        scale: by what its features are multiplied, those that are filled in too.
+        rule: the one with the largest share, "" if nothing is known to be missing.
+        shares: those of the rules in the score, in the order of RULES; all 0 if nothing is missing.
+        scale: by what the features that it holds are multiplied, over all rules.
         parts: by column of the model's covariance whether it is filled in; None if none is.
         level: which of the model's weights answer, 0 for those of events that lack nothing.
     """
 
     rule: str = ""
+    shares: tuple[float, float, float] = (0.0, 0.0, 0.0)
     scale: float = 1.0
     parts: np.ndarray | None = None
     level: int = 0
+
+    @property
+    def fill(self) -> float:
+        """What share of the score filling in has."""
+        return self.shares[RULES.index(FILL)]
 
 
 @dataclass(frozen=True)
@@ -65,7 +85,7 @@ class Missing:
     """The rules of a model, and which fields are usual.
 
     Attributes:
-        null, absent: a rule for each range of the share that is null, or left out.
+        rules: for each range of the share that is missing the shares of the rules, in the order of RULES.
         usual: ids of the fields that are missing where they are left out.
         usually_null: ids of those that are not missing where they are null.
         also: by the id of a later field the first one of the same name.
@@ -74,14 +94,13 @@ class Missing:
         levels: for each range of the share that is missing which of the model's weights answer.
     """
 
-    null: tuple[str, ...] = (AS_IS,) * 5
-    absent: tuple[str, ...] = (AS_IS,) * 5
+    rules: tuple[tuple[float, float, float], ...] = ((1.0, 0.0, 0.0),) * RANGES
     usual: frozenset[int] = frozenset()
     usually_null: frozenset[int] = frozenset()
     also: dict[int, int] = field(default_factory=dict)
     known: bool = False
     columns: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    levels: tuple[int, ...] = (0,) * 5
+    levels: tuple[int, ...] = (0,) * RANGES
 
     @classmethod
     def parse(cls, data: dict | None) -> "Missing":
@@ -91,20 +110,25 @@ class Missing:
         """
         if data is None:
             return cls()
-        strict("missing", data, "null", "absent", "usual", "usually_null", "also", "known", "columns", "levels")
-        for name in ("null", "absent"):
-            rules = data.get(name)
-            if not isinstance(rules, list) or len(rules) != 5 or any(r not in RULES for r in rules):
+        strict("missing", data, "rules", "null", "absent", "usual", "usually_null", "also", "known", "columns", "levels")
+        rules, levels = data.get("rules"), tuple(data.get("levels") or (0,) * RANGES)
+        if rules is None:
+            older = data.get("null")
+            if not isinstance(older, list) or len(older) != OLDER or any(r not in RULES for r in older):
                 raise NewerError(
-                    f"the model answers events with missing fields by {name} = {rules}; "
+                    f"the model answers events with missing fields by null = {older}; "
                     f"this package knows the rules {' and '.join(RULES)}: use a newer one"
                 )
+            rules = [_one(r) for r in older + older[-1:]]
+            levels = levels if len(levels) == RANGES else levels + levels[-1:]
+        if len(rules) != RANGES or any(len(shares) != len(RULES) for shares in rules):
+            raise NewerError(f"the model answers events with missing fields by the shares {rules}, which this package does not know: use a newer one")
         return cls(
-            tuple(data["null"]), tuple(data["absent"]),
+            tuple(tuple(shares) for shares in rules),
             frozenset(data.get("usual") or ()), frozenset(data.get("usually_null") or ()),
             {int(later): int(first) for later, first in data.get("also") or ()},
             data.get("known", False), np.array(data.get("columns") or (), np.int64),
-            tuple(data.get("levels") or (0,) * 5),
+            levels,
         )
 
     def forced(self, rule: str) -> "Missing":
@@ -113,7 +137,7 @@ class Missing:
             return self
         if rule not in RULES:
             raise ValueError(f'missing "{rule}": want auto, {", ".join(RULES)}')
-        return replace(self, null=(rule,) * 5, absent=(rule,) * 5)
+        return replace(self, rules=(_one(rule),) * RANGES)
 
     def present(self, ids: set[int]) -> set[int]:
         """Return the ids of the fields that are there, one for fields of several kinds."""
@@ -156,36 +180,26 @@ class Missing:
     def _absent(self, batch: Batch, i: int) -> np.ndarray:
         return np.setdiff1d(self.columns, batch.columns[batch.of(i)], assume_unique=True)
 
-    def scale(self, k: Lack) -> float:
-        """Return by what the features of an event are multiplied that lacks k."""
-        present = k.named + k.silent
-        if present <= 0:  # without fields it is the intercept alone
-            return 1.0
-        lost = 0
-        if k.null > 0 and self.null[range_of(k.null / (k.null + present))] == RESCALE:
-            lost += k.null
-        if k.absent > 0 and self.absent[range_of(k.absent / (k.absent + present))] == RESCALE:
-            lost += k.absent
-        return 1 + lost / present
+    def shares(self, k: Lack) -> tuple[float, float, float]:
+        """Return what share of the score each rule has for an event that lacks k."""
+        return self.rules[range_of((k.null + k.absent) / (k.null + k.absent + k.named + k.silent))]
 
     def answer(self, fields: Sequence[Field], batch: Batch, i: int, covariance: Covariance | None = None) -> Verdict:
         """Say how event i of a batch is answered. Without a covariance nothing can be filled in."""
         k = self.lack(fields, batch, i)
-        if k.null + k.absent <= 0:
+        missing, present = k.null + k.absent, k.named + k.silent
+        if missing <= 0:
             return Verdict()
-        scale = self.scale(k)
-        rule = AS_IS if scale == 1 else RESCALE
-        present = k.named + k.silent
-        level = self.levels[range_of((k.null + k.absent) / (k.null + k.absent + present))]
-        null = k.null > 0 and self.null[range_of(k.null / (k.null + present))] == FILL
-        absent = k.absent > 0 and self.absent[range_of(k.absent / (k.absent + present))] == FILL
-        if covariance is not None and (null or absent):
-            parts = self._parts(fields, batch, i, covariance, null, absent)
-            if (parts == FILLED).any():
-                return Verdict(FILL, scale, parts, level)
-        return Verdict(rule, scale, None, level)
+        shares, parts = self.shares(k), None
+        if covariance is not None and shares[2] > 0:
+            parts = self._parts(fields, batch, i, covariance)
+        if parts is None or not (parts == FILLED).any():
+            shares, parts = plain(shares) if present > 0 else (1.0, 0.0, 0.0), None
+        scale = 1 + shares[1] * missing / present if present > 0 else 1.0  # without fields it is the intercept alone
+        rule = RULES[max(range(len(RULES)), key=lambda r: shares[r])]
+        return Verdict(rule, shares, scale, parts, self.levels[range_of(missing / (missing + present))])
 
-    def _parts(self, fields: Sequence[Field], batch: Batch, i: int, covariance: Covariance, null: bool, absent: bool) -> np.ndarray:
+    def _parts(self, fields: Sequence[Field], batch: Batch, i: int, covariance: Covariance) -> np.ndarray:
         """Say which columns of the covariance the event has, and which are filled in."""
         parts = np.full(len(covariance.columns), APART, np.uint8)
         present, nulls = set(), set()
@@ -199,13 +213,11 @@ class Missing:
             if f == 0:
                 if not self.known or holds[place]:
                     parts[place] = OBSERVED  # left out it is 0
-                elif usual[place] and absent:
+                elif usual[place]:
                     parts[place] = FILLED
             elif f in present:
                 parts[place] = OBSERVED
-            elif f in nulls:
-                parts[place] = FILLED if null else APART
-            elif absent and f in self.usual:
+            elif f in nulls or f in self.usual:
                 parts[place] = FILLED
         return parts
 

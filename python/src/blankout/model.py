@@ -16,7 +16,7 @@ from .errors import DamagedError, FileError, NewerError, RefusedEvent, Unsayable
 from .events import Batch, Decoder
 from .kernels import Kernel, Support
 from .fill import APART, OBSERVED, Covariance, Repair, widen
-from .missing import Missing, Verdict
+from .missing import RANGES, RULES, Missing, Verdict
 from .pairs import couple
 from .record import Record
 from .schema import Schema, strict
@@ -58,7 +58,10 @@ class Answer:
         score: that of the class, or of the value; of two classes the second's.
         scores: as decision_function has them.
         missing: names of the fields that are known to be missing.
-        rule: what the scores were made by because of that, "" if nothing is missing.
+        rule: what the scores were made by because of that, "" if nothing is missing; of several the
+            one with the largest share.
+        shares: those of the rules in the scores, by rule, if an explanation was asked for and
+            something is missing.
         level: the noise that the weights were learned with.
         version: of the model, 0 of one that was not published.
         unknown: names of features that the model has never met, the first twenty of them.
@@ -75,6 +78,7 @@ class Answer:
     low: float | None = None
     high: float | None = None
     missing: list[str] = field(default_factory=list)
+    shares: dict[str, float] = field(default_factory=dict)
     rule: str = ""
     level: str = ""
     version: int = 0
@@ -134,6 +138,11 @@ class _Level:
     covered: np.ndarray | None
 
 
+def _fits(layout: dict, last: int) -> bool:
+    """Say whether all weights of a layout begin within a row, at last at the latest."""
+    return all(0 <= part["weight"] <= last and 0 <= part.get("lag", 0) <= last for part in (layout, *(layout.get("mix") or ())))
+
+
 class Model:
     """A model of blankout. It never changes, and may be used by several threads.
 
@@ -157,10 +166,10 @@ class Model:
         head = _json(file, "model")
         strict(
             "the model", head, "schema", "scaler", "loss", "noise", "outputs", "pairs", "intercept", "layout",
-            "calibration", "positive", "threshold", "missing", "levels", "residual", "events", "trained", *(["kernel"] if file.kind == "kernel" else []),
+            "experts", "calibration", "positive", "threshold", "missing", "levels", "residual", "events", "trained", *(["kernel"] if file.kind == "kernel" else []),
         )
         layout = head["layout"]
-        strict("layout", layout, "width", "weight", "lag", "average", "stats", "scale")
+        strict("layout", layout, "width", "weight", "lag", "average", "stats", "scale", "mix")
         scaler = head.get("scaler") or {}
         strict("scaler", scaler, "mode", "dense", "unfilled", "curves")
         if scaler.get("mode", "") not in ("", "none", "auto", "all", "scale"):
@@ -204,7 +213,7 @@ class Model:
         self._read_weights(file, layout, head.get("kernel", ""))
         self._levels = [self._level(self.noise, self._intercept, self._weights)]
         self._levels += [self._read_level(level) for level in head.get("levels") or ()]
-        if not all(0 <= level < len(self._levels) for level in self._missing.levels) or len(self._missing.levels) != 5:
+        if not all(0 <= level < len(self._levels) for level in self._missing.levels) or len(self._missing.levels) != RANGES:
             raise FileError(f"block model: levels {self._missing.levels} for missing fields, of {len(self._levels) - 1}")
         if missing == "fill" and self._covariance is None:
             raise ValueError('missing "fill": the model has no covariance of numeric columns to fill in from')
@@ -249,7 +258,7 @@ class Model:
         last = width - k
         fits = stats < 0 or stats <= width - STATISTICS
         if self.kind == "linear":
-            fits = fits and 0 <= layout["weight"] <= last and 0 <= layout.get("lag", 0) <= last
+            fits = fits and _fits(layout, last)
         if not fits:
             raise FileError(f"block model: the layout {layout} does not fit {k} outputs")
         self._rows = rows = _Rows.parse(file, width)
@@ -261,21 +270,29 @@ class Model:
             self._covariance = Covariance(bytes(file.blocks["covariance"]))
 
     def _weights_at(self, layout: dict) -> np.ndarray:
-        """Return the weights that a layout says are in the rows, shape (rows, outputs)."""
+        """Return the weights that a layout says are in the rows, shape (rows, outputs).
+
+        They are a mixture of several where it lists parts.
+        """
         values, k = self._rows.values, self._outputs
-        at, average = layout["weight"], layout.get("average", 0)
-        weights = values[:, at : at + k]
-        if average != 0:
-            lag = layout.get("lag", 0)
-            weights = weights + average * values[:, lag : lag + k]
+        weights: np.ndarray | None = None
+        for part in layout.get("mix") or (layout | {"share": 1.0},):
+            at, average = part["weight"], part.get("average", 0)
+            w = values[:, at : at + k]
+            if average != 0:
+                lag = part.get("lag", 0)
+                w = w + average * values[:, lag : lag + k]
+            if layout.get("mix"):
+                w = part["share"] * w
+            weights = w if weights is None else weights + w
         return weights * layout["scale"] if layout.get("scale", 0) != 0 else weights
 
     def _read_level(self, level: dict) -> "_Level":
         """Return the weights of a further noise level, which answer events that lack fields."""
         strict("levels", level, "noise", "intercept", "layout")
         layout, last = level["layout"], self._rows.values.shape[1] - self._outputs
-        strict("layout", layout, "width", "weight", "lag", "average", "stats", "scale")
-        if len(level["intercept"]) != self._outputs or not (0 <= layout["weight"] <= last and 0 <= layout.get("lag", 0) <= last):
+        strict("layout", layout, "width", "weight", "lag", "average", "stats", "scale", "mix")
+        if len(level["intercept"]) != self._outputs or not _fits(layout, last):
             raise FileError(f"block model: the level {level['noise']} does not fit {self._outputs} outputs")
         return self._level(level["noise"], np.array(level["intercept"], np.float64), self._weights_at(layout))
 
@@ -364,12 +381,17 @@ class Model:
             a["unknown"] = self._unknown(batch, i)
             if explain > 0:
                 a["explanation"] = self._explain(batch, i, int(chosen[i]), explain)
+                a["shares"] = {rule: share for rule, share in zip(RULES, verdict.shares) if share > 0}
             out.append(Answer(**a))
         return out
 
     def _value(self, score: Any) -> Any:
         """Return what scores predict where labels are numbers: of counts the exponential."""
         return np.exp(score) if self._counts else score
+
+    def _fills(self) -> bool:
+        """Say whether filling in has a share of the answer to some events."""
+        return self._covariance is not None and any(shares[2] > 0 for shares in self._missing.rules)
 
     def _variances(self, batch: Batch) -> list[float]:
         """Return the variance that each event's score has for the numbers that are missing from it."""
@@ -380,18 +402,16 @@ class Model:
         ends = np.searchsorted(rows, np.arange(len(batch) + 1))
         for i in range(len(batch)):
             verdict = self._verdict(batch, i)
-            filled = verdict.parts is not None
-            if not filled and verdict.rule:  # what would be filled in is open, all of it
+            fill = verdict.fill
+            if verdict.parts is None and verdict.rule:  # what would be filled in is open, all of it
                 verdict = self._missing.forced("fill").answer(self._schema.fields, batch, i, self._covariance)
             if verdict.parts is None:
                 continue
             own = slice(ends[i], ends[i + 1])
             r = self._repair(columns[own], x[own], verdict)
-            out[i] = float(r.variance[0])
-            if not filled:
-                here, places = self._covariance.places(columns[own])
-                out[i] += float(x[own][here] @ r.extra[places, 0] + r.shift[0]) ** 2
-            out[i] *= verdict.scale**2
+            here, places = self._covariance.places(columns[own])
+            off = (1 - fill) * float(x[own][here] @ r.extra[places, 0] + r.shift[0])
+            out[i] = float(r.variance[0]) + off**2
         return out
 
     def _chance_interval(self, batch: Batch, i: int, chosen: int, chance: float) -> dict[str, float]:
@@ -408,8 +428,9 @@ class Model:
         _, columns, x, slots = self._standardised(one)
         level, r = self._levels[verdict.level], self._repair(columns, x, verdict)
         here, places = self._covariance.places(columns)
-        score = verdict.scale * float(x @ level.weights[slots, 0] + x[here] @ r.extra[places, 0] + r.shift[0]) + level.intercept[0]
-        width = INTERVAL * verdict.scale * math.sqrt(r.variance[0])
+        filled = verdict.fill * float(x[here] @ r.extra[places, 0] + r.shift[0])
+        score = verdict.scale * float(x @ level.weights[slots, 0]) + filled + level.intercept[0]
+        width = INTERVAL * verdict.fill * math.sqrt(r.variance[0])
         ends = self._probabilities(np.array([[score - width], [score + width]]))[:, chosen].tolist()
         return {"low": min(*ends, chance), "high": max(*ends, chance)}
 
@@ -496,11 +517,11 @@ class Model:
         """Return the outputs of an event of which numbers are filled in, given those without."""
         r = self._repair(columns, x, verdict)
         here, places = self._covariance.places(columns)
-        score = score + verdict.scale * (x[here] @ r.extra[places] + r.shift)
+        score = score + verdict.fill * (x[here] @ r.extra[places] + r.shift)
         if self._numbers:
-            return score + (verdict.scale**2 * np.minimum(r.variance, MAX_VARIANCE) / 2 if self._counts else 0.0)
+            return score + (verdict.fill**2 * np.minimum(r.variance, MAX_VARIANCE) / 2 if self._counts else 0.0)
         a, b = (1.0, 0.0) if self._pairs else (self._a, self._b)
-        return np.array([widen(f, verdict.scale**2 * v, a, b) for f, v in zip(score.tolist(), r.variance.tolist())])
+        return np.array([widen(f, verdict.fill**2 * v, a, b) for f, v in zip(score.tolist(), r.variance.tolist())])
 
     def _repair(self, columns: np.ndarray, x: np.ndarray, verdict: Verdict) -> Repair:
         """Return the repair for an event; what is told from wild readings is told from none."""
@@ -586,7 +607,7 @@ class Model:
             repair = self._repair(columns, x, verdict)
             here, places = self._covariance.places(columns)
             weights = weights.copy()
-            weights[here] += repair.extra[places, output]
+            weights[here] += repair.extra[places, output] * verdict.fill / verdict.scale
         intercept = float(self._levels[verdict.level].intercept[output])
         parts = [Contribution(INTERCEPT, 1.0, intercept, intercept)]
         curves: dict[int, float] = {}  # what a number's curve adds beside its own weight

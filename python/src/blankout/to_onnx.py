@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import Unsayable
-from .missing import EDGES, FILL, RESCALE
+from .missing import EDGES, plain
 from .standardise import CENTRE, CLIP, FIRST_HAT, INVERSE, MAX_KNOTS, unit_of
 
 if TYPE_CHECKING:
@@ -68,9 +69,21 @@ def to_onnx(model: "Model") -> Any:
 
     _check(model)
     g = _Graph()
-    inputs, total = _by_name(g, model) if model.fields else _by_number(g, model)
-    score = g("Add", total, model._intercept[None, :], output="score")
     k = model._outputs
+    if model.fields:
+        weights = np.hstack([level.weights for level in model._levels])
+        inputs, total, level = _by_name(g, model, weights)
+        intercept = np.hstack([level.intercept for level in model._levels])
+    else:  # nothing is ever known to be missing
+        inputs, total = _by_number(g, model)
+        level, intercept = "", model._intercept
+    if level:
+        chosen = g("Greater", g("Unsqueeze", level, g.constant([2], np.int64)), [0.0])
+        total = g("Reshape", g("Add", total, intercept[None, :]), g.constant([-1, len(intercept) // k, k], np.int64))
+        # Where, so that what another level would answer counts for nothing even if it is infinite.
+        score = g("ReduceSum", g("Where", chosen, total, [0.0]), g.constant([1], np.int64), keepdims=0, output="score")
+    else:
+        score = g("Add", total, intercept[None, :], output="score")
     outputs = [helper.make_tensor_value_info(score, TensorProto.DOUBLE, ["n", k])]
     if model._numbers:
         column = g("Squeeze", score, g.constant([1], np.int64))
@@ -97,8 +110,8 @@ def _check(model: "Model") -> None:
     schema = model._schema
     if model._curves is not None and any(len(knots) > 1 for knots in model._curves.knots):
         raise Unsayable("curves of numbers: train without --curves")
-    if FILL in model._missing.null + model._missing.absent:
-        raise Unsayable("missing values that are filled in (the rule fill): load it with missing=\"rescale\" or train with --missing")
+    if model.fields and model._fills():
+        warnings.warn("the model fills in missing numbers, which a graph cannot: it answers events that lack fields as is and rescaled alone", stacklevel=3)
     if schema.known:
         raise Unsayable("columns that go missing (--known): zero and missing are one in an array")
     if schema.crosses:
@@ -145,33 +158,38 @@ def _by_number(g: _Graph, model: "Model") -> tuple[list[Any], str]:
     there = g("Or", g("Not", g("Equal", columns, [0.0])), g.constant(dense[None, :], bool))
     z = g("Where", there, z, [0.0])
     total = g("MatMul", z, model._weights[slots])
-    for part in _presence(g, model, own, there):
+    for part in _presence(g, model, model._weights, own, there):
         total = g("Add", total, part)
     return [g.number_input("x", width)], total
 
 
-def _presence(g: _Graph, model: "Model", columns: np.ndarray, there: str) -> list[str]:
+def _presence(g: _Graph, model: "Model", weights: np.ndarray, columns: np.ndarray, there: str) -> list[str]:
     """Return what it adds to the scores that numbers are there, where the model has learned that.
 
     there, shape (n, len(columns)), says which of the columns the events hold.
     """
     if model._curves is None:
         return []
-    adds = np.zeros((len(columns), model._outputs))
+    adds = np.zeros((len(columns), weights.shape[1]))
     for i, column in enumerate(model._curves.columns):
         known, slots = model._rows.find(np.array([FIRST_HAT + i * MAX_KNOTS]))
         if known[0]:
             x = np.ones(1)
             if model._statistics is not None:
                 x = model._scaler.apply(model._statistics[slots], x)
-            adds[columns == column] = x[0] * model._weights[slots[0]]
+            adds[columns == column] = x[0] * weights[slots[0]]
     return [g("MatMul", g("Cast", there, to=11), adds)]  # double
 
 
-def _by_name(g: _Graph, model: "Model") -> tuple[list[Any], str]:
+def _by_name(g: _Graph, model: "Model", weights: np.ndarray) -> tuple[list[Any], str, str]:
+    """Return the inputs, what they add up to for all levels, shape (n, levels outputs), and which level answers.
+
+    weights are those of all levels, shape (rows, levels outputs); for the last see _factor.
+    """
     schema = model._schema
     fields = schema.fields[1:]
-    table = _Table(model)
+    table = _Table(model, weights)
+    none = np.zeros(weights.shape[1])
     inputs, nulls, parts = [], [], []
     numeric = [f.name for f in fields if f.kind == "numeric"]
     for f in fields:
@@ -182,14 +200,14 @@ def _by_name(g: _Graph, model: "Model") -> tuple[list[Any], str]:
                 "LabelEncoder", f.name, domain="ai.onnx.ml", keys_strings=["", *values],
                 values_int64s=list(range(len(values) + 1)), default_int64=len(values) + 1,
             )
-            adds = np.vstack([np.zeros(model._outputs), *[table.adds(f.name, v) for v in values], np.zeros(model._outputs)])
+            adds = np.vstack([none, *[table.adds(f.name, v) for v in values], none])
             null = g("Equal", at, g.constant([0], np.int64))
         else:
             inputs.append(g.number_input(f.name, 1))
             null = g("IsNaN", f.name)
             at = ""
             if f.kind == "boolean":
-                adds = np.array([table.adds(f.name, "false"), table.adds(f.name, "true"), np.zeros(model._outputs)])
+                adds = np.array([table.adds(f.name, "false"), table.adds(f.name, "true"), none])
                 truth = g("Where", g("Equal", f.name, [0.0]), g.constant([0], np.int64), g.constant([1], np.int64))
                 at = g("Where", null, g.constant([2], np.int64), truth)
         nulls.append(g("Cast", null, to=11))  # double
@@ -208,42 +226,56 @@ def _by_name(g: _Graph, model: "Model") -> tuple[list[Any], str]:
             # A dense column that an event leaves out is the number 0, others add nothing.
             sparse = ~np.isin(wanted[known], model._scaler.dense)
             nothing = g("And", gone, g.constant(sparse[None, :], bool))
-            parts.append(g("MatMul", g("Where", nothing, [0.0], z), model._weights[slots]))
-            parts += _presence(g, model, wanted[known], g("Not", nothing))
+            parts.append(g("MatMul", g("Where", nothing, [0.0], z), weights[slots]))
+            parts += _presence(g, model, weights, wanted[known], g("Not", nothing))
     table.check_all_used()
     parts.append(g.constant(table.base[None, :]))
-    return inputs, g("Mul", g("Sum", *parts), _factor(g, model, nulls))
+    factor, level = _factor(g, model, nulls)
+    return inputs, g("Mul", g("Sum", *parts), factor), level
 
 
-def _factor(g: _Graph, model: "Model", nulls: list[str]) -> str:
-    """Return by what an event's features are multiplied, shape (n, 1)."""
+def _factor(g: _Graph, model: "Model", nulls: list[str]) -> tuple[str, str]:
+    """Return by what an event's features are multiplied, shape (n, 1), and which level answers.
+
+    The latter has, of a model of several levels, shape (n, levels), a 1 for the level and else 0.
+    """
     rule = model._missing
     counts = [[float(i not in rule.usually_null)] for i in range(1, len(nulls) + 1)]
     gone = g("Concat", *nulls, axis=1)
     lost = g("MatMul", gone, counts)
     present = g("Sub", [float(len(nulls))], g("ReduceSum", gone, g.constant([1], np.int64), keepdims=1))
     share = g("Div", lost, g("Max", g("Add", lost, present), [1.0]))
-    # 1 where the rule for the share is to rescale: it changes at some of the edges.
-    rescales = [float(r == RESCALE) for r in rule.null]
-    applies: Any = [[rescales[0]]]
-    for edge, before, after in zip(EDGES, rescales, rescales[1:]):
-        above = g("Cast", g("Greater", share, [edge]), to=11)
-        applies = g("Add", applies, g("Mul", above, [after - before]))
+    above = [g("Cast", g("Greater", share, [edge]), to=11) for edge in EDGES]
+
+    def by_range(values: list[float]) -> Any:
+        total: Any = [[values[0]]]
+        for step, before, after in zip(above, values, values[1:]):
+            if after != before:
+                total = g("Add", total, g("Mul", step, [after - before]))
+        return total
+
+    # What share rescaling has, and which level answers, change at some of the edges.
+    applies = by_range([plain(shares)[1] for shares in rule.rules])
     grown = g("Add", [1.0], g("Div", g("Mul", lost, applies), g("Max", present, [1.0])))
-    return g("Where", g("Greater", present, [0.0]), grown, [1.0])
+    factor = g("Where", g("Greater", present, [0.0]), grown, [1.0])
+    if len(model._levels) == 1:
+        return factor, ""
+    lacks = g("Greater", lost, [0.0])
+    answers = [g("Where", lacks, by_range([float(level == i) for level in rule.levels]), [[float(i == 0)]]) for i in range(len(model._levels))]
+    return factor, g("Concat", *answers, axis=1)
 
 
 class _Table:
     """What the strings and truth values of fields add to the scores, by the model's names."""
 
-    def __init__(self, model: "Model"):
+    def __init__(self, model: "Model", weights: np.ndarray):
         schema = model._schema
         if schema.names is None or schema.full:
             raise Unsayable("strings whose names the model does not keep: train with a larger record.max_names")
-        self._model = model
+        self._model, self._weights = model, weights
         self._names = {h: name for h, name in schema.names}
         self._columns: dict[int, str] = {}
-        self.base = np.zeros(model._outputs)  # what dense columns add that an event leaves out
+        self.base = np.zeros(weights.shape[1])  # what dense columns add that an event leaves out
         for f in schema.fields[1:]:
             if f.kind == "numeric":
                 self._take(schema.number_column(f.name), f.name)
@@ -271,17 +303,17 @@ class _Table:
         column = self._take(self._model._schema.column_of(self._hash(field, value)), f"{field}={value}")
         known, slots = model._rows.find(np.array([column]))
         if not known[0]:
-            return np.zeros(model._outputs)
+            return np.zeros(self._weights.shape[1])
         x = np.array([0.0, 1.0])
         if model._statistics is not None:
             x = model._scaler.apply(model._statistics[slots[[0, 0]]], x)
         without = x[0] if column in model._scaler.dense else 0.0
-        self.base += without * model._weights[slots[0]]
-        return (x[1] - without) * model._weights[slots[0]]
+        self.base += without * self._weights[slots[0]]
+        return (x[1] - without) * self._weights[slots[0]]
 
     def check_all_used(self) -> None:
         rows = self._model._rows
-        weighs = (self._model._weights[rows.slots] != 0).any(axis=1)
+        weighs = (self._weights[rows.slots] != 0).any(axis=1)
         for column in rows.columns[weighs].tolist():
             if self._model._curves is not None:
                 column = self._model._curves.source(column)

@@ -1,0 +1,236 @@
+package probe
+
+// This file holds the shares by range of what is missing.
+
+import (
+	"math"
+
+	"blankout/internal/coder"
+	"blankout/model"
+)
+
+// Ranges is the number of ranges of the share of an event's fields that is missing: that of
+// whole events, which lack nothing that is known to be missing, and those of model.MissingBin.
+const Ranges = 1 + model.MissingBins
+
+// Range returns the range of an event that lacks k.
+func Range(k model.Lack) int {
+	if !k.Some() {
+		return 0
+	}
+	return 1 + model.MissingBin(k.Share())
+}
+
+// Mix is what an event of a range is answered by: the weights of the levels mixed by their
+// shares, and scores of the rules by theirs.
+type Mix struct {
+	Levels []float64        // shares times scales: they need not sum to 1
+	Rules  model.RuleShares // of whole events none
+}
+
+// Largest returns the level with the largest share.
+func (m *Mix) Largest() int {
+	best := 0
+	for v, share := range m.Levels {
+		if share > m.Levels[best] {
+			best = v
+		}
+	}
+	return best
+}
+
+// Table holds the shares of levels and of rules by range, and the forecasts. Both factors are
+// measured by themselves: a level under the rules as they are mixed, a rule under the levels as
+// they are.
+type Table struct {
+	scales []float64
+	levels [Ranges]Shares // by level and scale
+	rules  [Ranges]Shares // of whole events unused
+	mixes  [Ranges][]float64
+	shares []float64 // scratch
+	// InForce is what answers events, until Apply.
+	InForce [Ranges]Mix
+	// Features and Groups are forecasts where features die, and where groups do.
+	Features, Groups Curve
+}
+
+// wholeRates are the s of whole events, rangeRate that of the others.
+var wholeRates = []float64{1e-5, 1e-4, 1e-3, 1e-2, 1e-1}
+
+const rangeRate = 0.01
+
+// alike is by how much shares of a range must differ from those of whole events to be
+// different weights: files hold weights for each.
+const alike = 0.01
+
+// middleShare is what a level's middle scale has of the level's share at first.
+const middleShare = 0.8
+
+// NewTable returns a table that begins with these shares of levels and of rules. Each level is
+// compared with its scores multiplied by each of the scales, an odd number of them: one that is too
+// sure of itself then counts for less (temperatures; Guo et al. 2017).
+func NewTable(levels, scales []float64, rules model.RuleShares) *Table {
+	t := &Table{scales: scales}
+	levels = t.spread(levels)
+	for r := range Ranges {
+		rates := wholeRates
+		if r > 0 {
+			rates = []float64{rangeRate}
+		}
+		t.levels[r] = NewShares(levels, rates...)
+		t.rules[r] = NewShares(rules[:], rangeRate)
+	}
+	t.Apply()
+	return t
+}
+
+// spread gives each level's share to its scales, most of it to the middle one.
+func (t *Table) spread(levels []float64) (shares []float64) {
+	n := len(t.scales)
+	for _, share := range levels {
+		for i := range t.scales {
+			switch {
+			case n == 1:
+				shares = append(shares, share)
+			case i == n/2:
+				shares = append(shares, share*middleShare)
+			default:
+				shares = append(shares, share*(1-middleShare)/float64(n-1))
+			}
+		}
+	}
+	return shares
+}
+
+// mix returns what the shares of a range make of the levels, all scales of a level together. It is
+// borrowed until the next call for that range.
+func (t *Table) mix(r int) []float64 {
+	n := len(t.scales)
+	t.shares = t.levels[r].Mix(t.shares[:0])
+	levels := t.mixes[r]
+	if levels == nil {
+		levels = make([]float64, len(t.shares)/n)
+		t.mixes[r] = levels
+	}
+	clear(levels)
+	for i, share := range t.shares {
+		levels[i/n] += share * t.scales[i%n]
+	}
+	return levels
+}
+
+// TakeLevels takes up what the levels have lost at an event of a range, each at every scale.
+func (t *Table) TakeLevels(r int, losses []float64) {
+	s := &t.levels[r]
+	if r > 0 && s.taken == 0 { // it begins with what whole events say
+		s.Begin(t.levels[0].Mix(nil))
+	}
+	s.Take(losses)
+}
+
+// AddLevels is TakeLevels for whole events of one of several learners.
+func (t *Table) AddLevels(losses []float64) { t.levels[0].Add(losses) }
+
+// TakeRules takes up what the rules have lost at an event of a range, those that were not to be
+// had NaN.
+func (t *Table) TakeRules(r int, losses model.RuleShares) { t.rules[r].Take(losses[:]) }
+
+// Apply puts the shares in force.
+func (t *Table) Apply() {
+	whole := t.mix(0)
+	t.InForce[0].Levels = whole
+	for r := 1; r < Ranges; r++ {
+		m := Mix{Levels: whole}
+		if s := &t.levels[r]; s.taken > 0 {
+			if own := t.mix(r); apart(own, whole) > alike {
+				m.Levels = own
+			}
+		}
+		t.shares = t.rules[r].Mix(t.shares[:0])
+		copy(m.Rules[:], t.shares)
+		t.InForce[r] = m
+	}
+}
+
+// apart returns the largest difference of two lists of shares.
+func apart(a, b []float64) (most float64) {
+	for i := range a {
+		most = max(most, math.Abs(a[i]-b[i]))
+	}
+	return most
+}
+
+// Restart makes the table begin with these shares of levels, and with rules by range: as an older
+// program chose them, or where levels have new weights.
+func (t *Table) Restart(levels []float64, rules model.MissingRules) {
+	levels = t.spread(levels)
+	for r := range Ranges {
+		t.levels[r].Begin(levels)
+		if r > 0 {
+			t.rules[r].Begin(rules[r-1][:])
+		}
+	}
+	t.Apply()
+}
+
+// Rules returns the shares of the rules in force.
+func (t *Table) Rules() (rules model.MissingRules) {
+	for bin := range rules {
+		rules[bin] = t.InForce[1+bin].Rules
+	}
+	return rules
+}
+
+// Merge takes up what an interval of another learner, from base to now, has added of whole events
+// and to the forecasts, and puts the shares in force.
+func (t *Table) Merge(base, now *Table) {
+	t.levels[0].Merge(&base.levels[0], &now.levels[0])
+	t.Features.Merge(&base.Features, &now.Features)
+	t.Groups.Merge(&base.Groups, &now.Groups)
+	t.Apply()
+}
+
+// State walks the table.
+func (t *Table) State(c *coder.Coder) {
+	n := len(t.levels[0].prior) / len(t.scales)
+	for r := range Ranges {
+		t.levels[r].State(c)
+		t.rules[r].State(c)
+		m := &t.InForce[r]
+		c.Floats(&m.Levels)
+		c.Each(&m.Rules[0], &m.Rules[1], &m.Rules[2])
+		c.Failed = c.Failed || len(m.Levels) != n
+	}
+	t.Features.State(c)
+	t.Groups.State(c)
+}
+
+// SumsState walks what Merge takes.
+func (t *Table) SumsState(c *coder.Coder) {
+	t.levels[0].SumsState(c)
+	t.Features.State(c)
+	t.Groups.State(c)
+}
+
+// Sums returns a copy of what Merge takes.
+func (t *Table) Sums() *Table {
+	return &Table{levels: [Ranges]Shares{t.levels[0].Clone()}, Features: t.Features, Groups: t.Groups}
+}
+
+// Fits says whether what Merge takes, from base to now, is of so many events at most.
+func Fits(base, now *Table, events float64) bool {
+	if n := now.levels[0].waiting - base.levels[0].waiting; !(n >= 0 && n <= events) {
+		return false
+	}
+	for i, l := range now.levels[0].pending {
+		if d := l - base.levels[0].pending[i]; !(d >= 0 && d <= mostLoss*events) {
+			return false
+		}
+	}
+	for i := range Points {
+		if now.Features.samples[i]-base.Features.samples[i] > events || now.Groups.samples[i]-base.Groups.samples[i] > events {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,594 @@
+package online
+
+// This file answers events in every way before they are learned: whole ones, those that lack
+// fields by themselves, and those of which a mask deletes some. What the answers lose moves the
+// shares of levels and rules; what the mixed answer loses is the forecast.
+
+import (
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+
+	"blankout"
+	"blankout/loss"
+	"blankout/model"
+	"blankout/online/probe"
+)
+
+// probing is the scratch memory of probes.
+type probing struct {
+	coefficient []float64   // by level and output, of lags
+	base        []float64   // by level and output: the published intercepts
+	bins, left  [][]float64 // by point, of level and output: what dies there, and what is left
+	field       []uint16    // by feature, see blankout.Example.FieldsOf
+	factors     [][2]int    // see blankout.Schema.Factors
+	last        []int8      // by feature: the last point that it survives
+	dies        []int8      // by field: the same, -1 for one that is not in the event
+	dead        [probe.Points]float64
+	places      []int // by feature: its place in the Covariance, -1 for none
+	part, own   model.Parts
+	x, observed []float64
+	add         []float64 // by level and output: what filling in adds
+	variance    []float64 // by output
+	w, extra    []float64 // by place
+	sums        [3][]float64
+	out, scaled []float64 // by output
+	losses      []float64
+}
+
+const (
+	// Masks are drawn for each of the first probesFirst events, then for every fourth, and after
+	// probesSecond for every sixteenth. Events that lack fields by themselves are probes as often;
+	// whole ones are each up to probesSecond, and then every wholeEvery-th.
+	probesFirst, probesSecond = 1024, 8192
+	wholeEvery                = 4
+	// A mask serves for one more probe in a row for every masksAlike columns: what is worked out
+	// for a pattern of missing columns is kept meanwhile.
+	masksAlike = 48
+	// With more columns than fillAll only some points of a mask are filled in.
+	fillAll, fillSome = 32, 128
+	// Shares are put in force at every applyEvery-th event.
+	applyEvery = 256
+)
+
+// probed says whether the event at hand is a probe.
+func (l *answering) probed() bool {
+	switch n := l.events; {
+	case n <= probesFirst:
+		return true
+	case n <= probesSecond:
+		return n%4 == 0
+	default:
+		return n%16 == 0
+	}
+}
+
+// probeNumber counts the probes up to the event at hand.
+func (l *answering) probeNumber() uint64 {
+	switch n := l.events; {
+	case n <= probesFirst:
+		return n
+	case n <= probesSecond:
+		return probesFirst + (n-probesFirst)/4
+	default:
+		return probesFirst + (probesSecond-probesFirst)/4 + (n-probesSecond)/16
+	}
+}
+
+// probe takes up what the answers to the event at hand lose.
+func (l *answering) probe(e *blankout.Example) {
+	often := l.events <= probesSecond || l.events%wholeEvery == 0
+	if len(l.levels) > 1 && !l.missing.event.lack.Some() && l.period == 0 && often {
+		l.probeWhole(e.Label)
+	}
+	if !l.set.numbers && l.k == 1 || l.set.numbers {
+		l.forecastExactly(e.Label)
+	}
+	if !l.probed() {
+		return
+	}
+	l.prepare(e)
+	if l.period == 0 && !l.shared() {
+		l.probeOwn(e)
+	}
+	declared := l.filling.grouping.Declared()
+	l.probeMasked(e, false, !declared)
+	if declared || l.grouped() {
+		l.probeMasked(e, true, declared)
+	}
+}
+
+// probeWhole takes up what the levels lose at the event at hand, which lacks nothing.
+func (l *answering) probeWhole(label int) {
+	if l.expectsSilence() {
+		return
+	}
+	p := &l.probing
+	p.losses = p.losses[:0]
+	for v := range l.levels {
+		l.addLosses(l.now.published[v*l.k:], label)
+	}
+	l.takeWhole(p.losses)
+}
+
+func (l *answering) takeWhole(losses []float64) {
+	if l.shared() {
+		l.shares.AddLevels(losses)
+	} else {
+		l.shares.TakeLevels(0, losses)
+	}
+}
+
+// expectsSilence says whether the user expects features to die of which nobody will say so: the
+// levels are then compared on events of which a mask has deleted as much.
+func (l *answering) expectsSilence() bool {
+	return l.config.ExpectedMissing+l.config.ExpectedMissingGroups > 0 && l.fields().Named == 0
+}
+
+// lossOf returns what scores lose at the event at hand: the log-loss, of numbers the Config's
+// loss in units of the targets' scale.
+func (l *answering) lossOf(scores []float64, label int) float64 {
+	if l.set.numbers {
+		value, _, _ := l.set.loss.At(l.now.target, scores[0], 0)
+		return value
+	}
+	for k := l.active; k < l.k; k++ {
+		scores[k] = unseenIntercept
+	}
+	return l.decision().LogLoss(scores, label)
+}
+
+// addLosses appends to losses what a level's scores lose at each of the scales.
+func (l *answering) addLosses(scores []float64, label int) {
+	p := &l.probing
+	for _, scale := range l.scales() {
+		for k, f := range scores[:l.active] {
+			p.scaled[k] = scale * f
+		}
+		p.losses = append(p.losses, l.lossOf(p.scaled, label))
+	}
+}
+
+// wrong returns the error of scores at the event at hand, of numbers its square.
+func (l *answering) wrong(scores []float64, label int) float64 {
+	if l.set.numbers {
+		r := l.now.raw - l.unit.value(scores[0])
+		return r * r
+	}
+	for k := l.active; k < l.k; k++ {
+		scores[k] = unseenIntercept
+	}
+	if l.decision().Predict(scores) != label {
+		return 1
+	}
+	return 0
+}
+
+// prepare finds the intercepts and the features' fields and places of the event at hand.
+func (l *answering) prepare(e *blankout.Example) {
+	p, now := &l.probing, &l.now
+	p.base, p.coefficient = p.base[:0], p.coefficient[:0]
+	w, u := l.weights(l.bias), l.lags(l.bias)
+	for j := range l.n {
+		c, b := l.levels[j/l.k].lagShare(), 0.0
+		if l.set.intercept {
+			b = w[j] + c*u[j]
+		}
+		p.base, p.coefficient = append(p.base, b), append(p.coefficient, c)
+	}
+	columns := now.columns[:len(l.features())]
+	p.field = p.field[:0]
+	if len(e.Field) > 0 {
+		p.field = l.scaling.scaler.FieldsOf(e, columns, p.field)
+	}
+	if len(p.factors) != len(l.schema.Fields) {
+		p.factors = l.schema.Factors()
+	}
+	p.places = p.places[:0]
+	c := l.filling.covariance
+	if c == nil {
+		return
+	}
+	n := len(c.Columns)
+	p.part, p.observed = slices.Grow(p.part[:0], n)[:n], zeros(p.observed, n)
+	for i, id := range c.Fields {
+		if p.part[i] = model.Apart; id == 0 && !l.missing.model.Known {
+			p.part[i] = model.Observed // left out it is 0
+		}
+	}
+	h := model.Head{Schema: l.schema, Covariance: c, Missing: l.missing.model}
+	copy(p.part, h.Parts(e, l.missing.event.present))
+	at := 0
+	for i, column := range columns {
+		for at < n && c.Columns[at] < column {
+			at++
+		}
+		place := -1
+		if at < n && c.Columns[at] == column {
+			place = at
+			x := now.step.X[l.rowOf(i)]
+			if p.observed[at], p.part[at] = x, model.Observed; model.IsWild(x) {
+				p.part[at] = model.Apart
+			}
+		}
+		p.places = append(p.places, place)
+	}
+}
+
+// probeOwn takes up the answers to the event at hand, which lacks fields by itself.
+func (l *answering) probeOwn(e *blankout.Example) {
+	k := l.missing.event.lack
+	if !k.Some() || k.Named+k.Silent == 0 {
+		return
+	}
+	p := &l.probing
+	p.left = grown(p.left, probe.Points, l.n)
+	left := p.left[0]
+	for j, b := range p.base {
+		left[j] = l.now.published[j] - b
+	}
+	filled := l.filling.covariance != nil && slices.Contains(p.part, model.Filled) && l.fillsPoint(0)
+	if filled {
+		l.fillPattern(probe.Range(k), p.part)
+	} else if l.filling.covariance != nil && slices.Contains(p.part, model.Filled) {
+		return // not its turn
+	}
+	l.weigh(probe.Range(k), k, left, filled, e.Label, true)
+}
+
+// probeMasked takes up the answers to the event at hand with features, or groups of them, deleted by
+// a mask: the forecasts, and what the ranges learn if moves is set. A nested mask has for each
+// feature the last point that it survives.
+func (l *answering) probeMasked(e *blankout.Example, groups, moves bool) {
+	p := &l.probing
+	lack := l.fields()
+	named := l.drawMask(e, groups)
+	l.sumLeft()
+	curve := &l.shares.Features
+	if groups {
+		curve = &l.shares.Groups
+	}
+	if groups || l.k > 1 {
+		curve.Add(0, l.wrong(l.told(), e.Label))
+	}
+	moves = moves && l.period == 0 && !l.shared()
+	c := l.filling.covariance
+	p.own = append(p.own[:0], p.part...)
+	for point := 1; point < probe.Points; point++ {
+		k := lack
+		k.Null, k.Named = k.Null+p.dead[point], k.Named-p.dead[point]
+		r, fill := probe.Range(k), false
+		if c != nil && named {
+			copy(p.part, p.own)
+			for i, place := range p.places {
+				if place >= 0 && int(p.last[i]) < point {
+					p.part[place] = model.Filled
+				}
+			}
+			if fill = slices.Contains(p.part, model.Filled); fill && !l.fillsPoint(point) {
+				continue
+			}
+		}
+		if fill {
+			l.fillPattern(r, p.part)
+		}
+		score := l.weigh(r, k, p.left[point], fill, e.Label, moves && r > 0)
+		if groups || l.sampled(lack.Deleted(probe.Missing(point))) {
+			curve.Add(point, l.wrong(score, e.Label))
+		}
+		l.probeSilent(point, groups, e.Label)
+	}
+	copy(p.part, p.own)
+}
+
+// probeSilent takes up what the levels lose where nobody says what dies, at the points beside
+// what the user expects.
+func (l *answering) probeSilent(point int, groups bool, label int) {
+	if len(l.levels) == 1 || l.period > 0 || !l.expectsSilence() {
+		return
+	}
+	d := l.config.ExpectedMissing
+	if l.config.ExpectedMissingGroups > 0 {
+		if d = l.config.ExpectedMissingGroups; !groups {
+			return
+		}
+	} else if groups {
+		return
+	}
+	if at := max(1, min(int(math.Round(d*probe.Points)), probe.Points-1)); point != at {
+		return
+	}
+	p := &l.probing
+	p.losses = p.losses[:0]
+	for v := range l.levels {
+		for k := range l.active {
+			p.out[k] = p.base[v*l.k+k] + p.left[point][v*l.k+k]
+		}
+		l.addLosses(p.out, label)
+	}
+	l.takeWhole(p.losses)
+}
+
+// fillsPoint says whether a point is filled in at the event at hand.
+func (l *answering) fillsPoint(point int) bool {
+	n := len(l.filling.columns)
+	if n <= fillAll {
+		return true
+	}
+	at := l.probeNumber()
+	if n <= fillSome {
+		return (at+uint64(point))%3 == 0
+	}
+	every := uint64(probe.Points * (1 + n/256))
+	return (at+uint64(point))%every == 0
+}
+
+// drawMask draws for each feature of the event at hand the last point that it survives, and
+// counts the fields that are dead at each point. It says whether anything of the event is known to
+// be missing when it dies.
+func (l *answering) drawMask(e *blankout.Example, groups bool) (named bool) {
+	p, fields := &l.probing, l.schema.Fields
+	length := 1 + uint64(len(l.filling.columns))/masksAlike
+	number := l.probeNumber() / length
+	point := func(key uint64) int8 {
+		var r rand.PCG
+		// Eight masks in a row take each key to each eighth of the rates once, so that their mean
+		// says more than that of eight masks that know nothing of each other.
+		r.Seed(key^0x626c616e6b6f7574, length<<32^number/8)
+		return probe.PointOf(r.Uint64() ^ bits.Reverse64(number%8))
+	}
+	sparse := l.missing.model.Known && e.IsSparse(fields)
+	for len(p.dies) < len(fields) {
+		p.dies = append(p.dies, -1)
+	}
+	p.last, p.dead = p.last[:0], [probe.Points]float64{}
+	grouping := l.filling.grouping
+	key := func(id uint16, column uint32) uint64 {
+		if id != 0 && fields[id].Kind.Named() {
+			return 1<<40 | uint64(id)
+		}
+		return uint64(column)
+	}
+	for i, column := range l.now.columns[:len(l.features())] {
+		id := uint16(0)
+		if len(p.field) > 0 && int(p.field[i]) < len(fields) {
+			id = p.field[i]
+		}
+		var a, b uint64 // what it dies with
+		source := l.scaling.scaler.Curves.Source(column)
+		switch unit := int32(0); {
+		case groups:
+			unit = grouping.Of(id, source)
+			if one, other, pair := grouping.Pair(unit); pair {
+				a, b = grouping.Hash(one), grouping.Hash(other)
+			} else {
+				a = grouping.Hash(unit)
+				b = a
+			}
+		case id != 0 && fields[id].Kind == blankout.Cross:
+			f := p.factors[id]
+			a, b = key(uint16(f[0]), source), key(uint16(f[1]), source)
+		default:
+			a = key(id, source)
+			b = a
+		}
+		at := point(a)
+		if b != a {
+			at = min(at, point(b))
+		}
+		p.last = append(p.last, at)
+		switch {
+		case sparse:
+			if column < model.FirstHat {
+				p.die(at)
+			}
+		case id != 0 && fields[id].Kind.Named() && p.dies[id] < 0:
+			p.dies[id] = at
+			p.die(at)
+		}
+		named = named || sparse || id != 0 && fields[id].Kind.Named()
+	}
+	for _, id := range p.field {
+		if int(id) < len(p.dies) {
+			p.dies[id] = -1
+		}
+	}
+	for point := 1; point < probe.Points; point++ {
+		p.dead[point] += p.dead[point-1]
+	}
+	l.alsoAlone(groups)
+	return named
+}
+
+// die counts a field that survives a point as its last.
+func (p *probing) die(last int8) {
+	if last+1 < probe.Points {
+		p.dead[last+1]++
+	}
+}
+
+// alsoAlone lets features die by themselves, too, at the rate that the user expects beside groups.
+func (l *answering) alsoAlone(groups bool) {
+	d := l.config.ExpectedMissing
+	if !groups || d == 0 {
+		return
+	}
+	var r rand.PCG
+	r.Seed(l.events, 0x67726f757073)
+	for i := range l.probing.last {
+		if float64(r.Uint64()>>11)/(1<<53) < d {
+			l.probing.last[i] = -1
+		}
+	}
+}
+
+// sumLeft sums what is left of the event at hand at each point.
+func (l *answering) sumLeft() {
+	p, n := &l.probing, l.n
+	p.bins, p.left = grown(p.bins, 1, n), grown(p.left, probe.Points, n)
+	for point := range p.left {
+		clear(p.left[point])
+	}
+	clear(p.bins[0])
+	rows := l.features()
+	for i, last := range p.last {
+		to := p.bins[0] // dead in any case
+		if last >= 0 {
+			to = p.left[last]
+		}
+		at := l.rowOf(i)
+		row, x := rows[at], l.now.step.X[at]
+		w, lag := l.weights(row), l.lags(row)
+		for j, c := range p.coefficient {
+			to[j] += x * (w[j] + c*lag[j])
+		}
+	}
+	for point := probe.Points - 2; point >= 0; point-- {
+		for j, x := range p.left[point+1] {
+			p.left[point][j] += x
+		}
+	}
+}
+
+// fillPattern finds what filling in a pattern adds to the scores of the event at hand, and the
+// variance of that: of the weights as the range mixes them, for all levels.
+func (l *answering) fillPattern(r int, pattern model.Parts) {
+	p, c := &l.probing, l.filling.covariance
+	p.add, p.variance = zeros(p.add, l.n), zeros(p.variance, l.k)
+	fill := c.Fill(pattern)
+	if fill == nil {
+		return
+	}
+	p.x = append(p.x[:0], p.observed...)
+	fill.Expect(p.x)
+	n := len(c.Columns)
+	p.w, p.extra = zeros(p.w, n*l.k), zeros(p.extra, n)
+	mix := l.mixed(r)
+	for i, part := range pattern {
+		if part != model.Filled {
+			continue
+		}
+		row := l.table.Row(c.Columns[i])
+		if row == nil {
+			continue
+		}
+		w, lag := l.weights(row), l.lags(row)
+		for j, a := range p.coefficient {
+			published := w[j] + a*lag[j]
+			p.add[j] += p.x[i] * published
+			p.w[j%l.k*n+i] += mix[j/l.k] * published
+		}
+	}
+	for k := range l.active {
+		_, p.variance[k] = fill.Repair(p.w[k*n:][:n], p.extra)
+	}
+}
+
+// weigh answers an event that lacks k, of which left is what is left, in every way, and returns
+// the scores of the mixed answer, borrowed. If moves is set the range learns from what they lose.
+func (l *answering) weigh(r int, k model.Lack, left []float64, filled bool, label int, moves bool) []float64 {
+	p := &l.probing
+	mix, rules := l.shares.InForce[r].Levels, l.shares.InForce[r].Rules
+	if r == 0 {
+		rules = model.RuleShares{1, 0, 0}
+	}
+	rescaled := 1.0
+	if present := k.Named + k.Silent; present > 0 {
+		rescaled += (k.Null + k.Absent) / present
+	}
+	if !filled {
+		rules = rules.Plain()
+	}
+	scale := rules[0] + rules[1]*rescaled + rules[2]
+	base, rest, add := l.sumsOf(mix, left, filled)
+	answer := func(scale, fill float64) []float64 {
+		for k := range l.active {
+			f := base[k] + scale*rest[k]
+			if fill > 0 {
+				f = l.widen(f+fill*add[k], fill*fill*p.variance[k])
+			}
+			p.out[k] = f
+		}
+		return p.out
+	}
+	if moves && l.set.missingRule == model.MissingAuto {
+		losses := model.RuleShares{l.lossOf(answer(1, 0), label), math.NaN(), math.NaN()}
+		if !l.set.numbers {
+			losses[1] = l.lossOf(answer(rescaled, 0), label)
+		}
+		if filled {
+			losses[2] = l.lossOf(answer(1, 1), label)
+		}
+		l.shares.TakeRules(r, losses)
+	}
+	// Where labels are numbers, intervals do not tell how far the weights of a stronger noise are off
+	// for the fields that are left: all ranges have the levels of whole events.
+	if moves && len(l.levels) > 1 && !l.set.numbers {
+		p.losses = p.losses[:0]
+		for v := range l.levels {
+			for k := range l.active {
+				j := v*l.k + k
+				f := p.base[j] + scale*left[j]
+				if filled {
+					f = l.widen(f+rules[2]*p.add[j], rules[2]*rules[2]*p.variance[k])
+				}
+				p.out[k] = f
+			}
+			l.addLosses(p.out, label)
+		}
+		l.shares.TakeLevels(r, p.losses)
+	}
+	return answer(scale, rules[2])
+}
+
+// sumsOf mixes the intercepts, what is left, and what is filled in.
+func (l *answering) sumsOf(mix, left []float64, filled bool) (base, rest, add []float64) {
+	p := &l.probing
+	for i := range p.sums {
+		p.sums[i] = zeros(p.sums[i], l.k)
+	}
+	l.mixOf(mix, p.base, p.sums[0])
+	l.mixOf(mix, left, p.sums[1])
+	if filled {
+		l.mixOf(mix, p.add, p.sums[2])
+	}
+	return p.sums[0], p.sums[1], p.sums[2]
+}
+
+// widen makes a score of one whose filled-in part has the variance v.
+func (l *answering) widen(f, v float64) float64 {
+	switch {
+	case !l.set.numbers:
+		return l.decision().Widen(f, v)
+	case l.unit.target == loss.Count:
+		return model.WidenCount(f, v)
+	}
+	return f
+}
+
+// told returns a copy of what the event at hand was answered.
+func (l *answering) told() []float64 {
+	copy(l.probing.out, l.now.scores)
+	return l.probing.out
+}
+
+// grown returns lists of n numbers each.
+func grown(lists [][]float64, count, n int) [][]float64 {
+	for len(lists) < count {
+		lists = append(lists, nil)
+	}
+	for i := range lists {
+		if len(lists[i]) != n {
+			lists[i] = make([]float64, n)
+		}
+	}
+	return lists
+}
+
+// zeros returns n zero values, in the memory of list where that is large enough.
+func zeros[T any](list []T, n int) []T {
+	list = slices.Grow(list[:0], n)[:n]
+	clear(list)
+	return list
+}

@@ -1,0 +1,458 @@
+package online
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout"
+	"blankout/model"
+	"blankout/online/probe"
+)
+
+// atHand takes an event through the stages up to its probes.
+func (l *Learner) atHand(e *blankout.Example) {
+	l.begin(e)
+	l.lack(e)
+	l.gather(e)
+	l.publish()
+	l.prepare(e)
+}
+
+// What a probe makes of an event is what the published model answers to the event with these
+// fields null: with curves, groups, several classes and columns that are declared, where an event
+// lacks fields by itself, and where ranges have shares of their own.
+func TestProbesAsAnswered(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"one level":  func(c *Config) {},
+		"auto":       func(c *Config) { c.Noise, c.ExpectedMissing = "auto", 0.44 },
+		"curves":     func(c *Config) { c.Curves, c.Noise = 5, "auto" },
+		"groups":     func(c *Config) { c.Noise = "dropout:0.1+group:0.3" },
+		"rescale":    func(c *Config) { c.Missing = "rescale"; c.Curves = 5 },
+		"calibrated": func(c *Config) { c.Noise, c.Calibrate = "auto", true },
+		"threshold":  func(c *Config) { c.Noise, c.Threshold = "auto", 0.7 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := fillConfig()
+			change(&c)
+			l := lackingLearner(t, c)
+			s := &alikeStream{r: rand.New(rand.NewPCG(3, 2)), fields: 10, null: 0.05}
+			for range 2100 {
+				l.Learn(s.next())
+			}
+			apart, compared := 0, 0
+			for v := range l.levels { // so that every range is a mixture of its own
+				for r := range probe.Ranges {
+					l.shares.TakeLevels(r, shifted(len(l.levels), v, r))
+				}
+			}
+			l.shares.Apply()
+			l.takeForce()
+			for range 200 {
+				e := s.next()
+				l.atHand(e)
+				if l.now.hasMoved {
+					l.learnFrom(e)
+					continue
+				}
+				for _, groups := range []bool{false, true} {
+					if groups && !l.grouped() {
+						continue
+					}
+					named := l.drawMask(e, groups)
+					l.sumLeft()
+					own := slices.Clone(l.probing.part)
+					for point := 1; point < probe.Points; point++ {
+						want, left := l.slowAnswer(e, point)
+						k := l.modelOf(l.mixed(0)).Lack(left)
+						got := l.fields()
+						got.Null, got.Named = got.Null+l.probing.dead[point], got.Named-l.probing.dead[point]
+						if got != k || !named {
+							t.Fatalf("an event lacks %+v at point %d, and the probe says %+v (named %v)", k, point, got, named)
+						}
+						copy(l.probing.part, own)
+						fill := false
+						for i, place := range l.probing.places {
+							if place >= 0 && int(l.probing.last[i]) < point {
+								l.probing.part[place], fill = model.Filled, true
+							}
+						}
+						fill = (fill || slices.Contains(own, model.Filled)) && l.filling.covariance != nil
+						r := probe.Range(k)
+						if fill {
+							l.fillPattern(r, l.probing.part)
+						}
+						score := l.weigh(r, k, l.probing.left[point], fill, e.Label, false)[0]
+						if compared++; math.Abs(score-want) > 1e-9*max(1, math.Abs(want)) {
+							t.Fatalf("at point %d an event scores %v, and the probe says %v", point, want, score)
+						}
+						if r > 0 && fill {
+							apart++
+						}
+					}
+					copy(l.probing.part, own)
+				}
+				l.learnFrom(e)
+			}
+			if compared < 900 || apart < 500 {
+				t.Errorf("%d answers are compared, %d filled in", compared, apart)
+			}
+		})
+	}
+}
+
+// shifted returns losses by which the shares of a range differ from those of others.
+func shifted(n, v, r int) []float64 {
+	losses := make([]float64, n)
+	losses[(v+r)%n] = 0.3 * float64(r)
+	return losses
+}
+
+// slowAnswer returns what the published model answers to the event at hand with the features null
+// that die before a point, and what is left of it.
+func (l *Learner) slowAnswer(e *blankout.Example, point int) (float64, *blankout.Example) {
+	m := model.Linear{Head: l.head(l.schema), Rows: l.table}
+	x := m.Standardised(e, blankout.Vec{})
+	field := l.scaling.scaler.FieldsOf(e, x.Index, nil)
+	dead := make([]bool, len(x.Index))
+	for i := range dead {
+		dead[i] = int(l.probing.last[i]) < point
+	}
+	var left blankout.Example
+	m.Delete(e, x, field, dead, false, &left)
+	return m.ScoreLacking(left.Features, &left, make([]float64, 1))[0], &left
+}
+
+// Every field dies at a point with the chance that the point stands for, whatever the others do,
+// and eight masks in a row take each to each eighth of the rates once.
+func TestMask(t *testing.T) {
+	l := lackingLearner(t, fillConfig())
+	s := &alikeStream{r: rand.New(rand.NewPCG(3, 2)), fields: 10}
+	for range 3000 {
+		l.Learn(s.next())
+	}
+	e := s.next()
+	l.atHand(e)
+	const point, masks = 3, 8000
+	var died [10]int
+	both, orders := 0, map[string]bool{}
+	rows := make([][]int8, 10)
+	for n := range masks {
+		l.events = probesSecond + 16*uint64(n+8*1000-int(l.probeBase()%8))
+		l.drawMask(e, false)
+		for i, last := range l.probing.last {
+			if last < point {
+				died[i]++
+			}
+			rows[i] = append(rows[i], last)
+		}
+		if l.probing.last[2] < point && l.probing.last[7] < point {
+			both++
+		}
+		if n%8 != 7 {
+			continue
+		}
+		for i, lasts := range rows {
+			orders[fmt.Sprint(lasts)] = true
+			slices.Sort(lasts)
+			for j, last := range lasts {
+				if int(last) < j*probe.Points/8 || int(last) > (j+1)*probe.Points/8 {
+					t.Fatalf("masks up to %d: column %d survives up to the points %v", n, i, lasts)
+				}
+			}
+			rows[i] = rows[i][:0]
+		}
+	}
+	for i, n := range died {
+		if share := float64(n) / masks; math.Abs(share-0.3) > 0.01 {
+			t.Errorf("column %d dies in %v of the masks, want 0.3", i, share)
+		}
+	}
+	if share := float64(both) / masks; math.Abs(share-0.09) > 0.02 {
+		t.Errorf("two columns die together in %v of the masks, want 0.09", share)
+	}
+	if len(orders) < 20 { // 10 if they were the same every time
+		t.Errorf("10,000 times eight masks have only %d orders", len(orders))
+	}
+}
+
+// probeBase is the number of the probe at the event probesSecond.
+func (l *Learner) probeBase() uint64 {
+	was := l.events
+	l.events = probesSecond
+	defer func() { l.events = was }()
+	return l.probeNumber()
+}
+
+// A group dies as a whole in a mask, a product with either of its factors or groups, a number with
+// its curve, and features besides where they are expected to.
+func TestGroupsInMasks(t *testing.T) {
+	for _, curves := range []int{0, 6} {
+		c := DefaultConfig()
+		c.ExpectedMissingGroups, c.ExpectedMissing, c.Curves = 0.5, 0.25, curves
+		l, s := mustNew(t, c, 2), newStream(5, 2)
+		var died, features, bent float64
+		for range 3000 {
+			e := s.next()
+			l.Learn(e)
+			l.atHand(e)
+			columns := l.now.columns[:len(l.features())]
+			l.drawMask(e, true)
+			last := l.probing.last
+			point, source := map[string]int8{}, map[uint32]int8{}
+			var sources []uint32
+			for _, column := range columns {
+				sources = append(sources, l.scaling.scaler.Curves.Source(column))
+			}
+			groups := slowGroups(e, sources)
+			for i, g := range groups {
+				if features++; last[i] < 0 {
+					died++
+					continue
+				}
+				if was, ok := point[g[0]]; len(g) == 1 && ok && was != last[i] {
+					t.Fatalf("features of group %s survive %d and %d points", g[0], was, last[i])
+				} else if len(g) == 1 {
+					point[g[0]] = last[i]
+				}
+			}
+			for i, g := range groups {
+				if len(g) == 1 || last[i] < 0 {
+					continue
+				}
+				for _, name := range g {
+					if p, ok := point[name]; ok && last[i] > p {
+						t.Fatalf("a product survives %d points, its group %s %d", last[i], name, p)
+					}
+				}
+			}
+			l.drawMask(e, false)
+			for i, column := range columns {
+				from := l.scaling.scaler.Curves.Source(column)
+				if was, ok := source[from]; ok && was != l.probing.last[i] {
+					t.Fatalf("a number survives %d points, its curve %d", was, l.probing.last[i])
+				} else if ok {
+					bent++
+				}
+				source[from] = l.probing.last[i]
+			}
+		}
+		if share := died / features; curves == 0 && math.Abs(share-0.25) > 0.01 {
+			t.Errorf("%v of the features die alone, want 0.25", share)
+		}
+		if curves > 0 && bent == 0 {
+			t.Error("no curve was met")
+		}
+	}
+}
+
+// oneStrong returns events of two classes that one reading tells nearly always, if it is there.
+// Twelve others are copies of it with much noise, which nobody needs who has that one. Each is
+// null with the given chance.
+func oneStrong(n int, chance float64, seed uint64) []*blankout.Example {
+	r := rand.New(rand.NewPCG(seed, 3))
+	events := make([]*blankout.Example, n)
+	for i := range events {
+		e := &blankout.Example{Label: r.IntN(2), Weight: 1, Field: []uint16{}, Offset: int64(i)}
+		y := float64(2*e.Label - 1)
+		strong := y + 0.5*r.NormFloat64()
+		for j := range uint16(13) {
+			x := strong
+			if j > 0 {
+				x += 1.5 * r.NormFloat64()
+			}
+			if r.Float64() < chance {
+				e.Missing = append(e.Missing, j+1)
+				continue
+			}
+			e.Field = append(e.Field, j+1)
+			e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(j)), append(e.Features.Value, x)
+		}
+		events[i] = e
+	}
+	return events
+}
+
+func oneStrongSchema() *blankout.Schema {
+	s := blankout.NewSchema(8, []string{"a", "b"}, 2)
+	for j := range 13 {
+		s.AddField(blankout.Field{Name: string(rune('a' + j)), Kind: blankout.Numeric})
+	}
+	return s
+}
+
+// Events that lack much are answered mostly by levels that have learned to do without, be that
+// known from masks or from such events; they are answered better for it, and the forecast says so.
+func TestLevelsByShare(t *testing.T) {
+	for _, learned := range []float64{0, 0.5} {
+		c := DefaultConfig()
+		c.Missing = "as-is"
+		l, err := New(c, oneStrongSchema())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, e := range oneStrong(12_000, 0, 1) {
+			if learned > 0 && k%3 == 0 {
+				e = oneStrong(1, learned, uint64(k))[0]
+			}
+			l.Learn(e)
+		}
+		m := l.Published()
+		var wrong [2]float64
+		test := oneStrong(20_000, 0.6, 2)
+		for _, e := range test {
+			scores := m.Score(e, make([]float64, 1))
+			if live := l.Score(e, make([]float64, 1)); math.Abs(live[0]-scores[0]) > 1e-12 {
+				t.Fatalf("live %v, published %v", live, scores)
+			}
+			for i, of := range []*model.Linear{m.Alone(), m} {
+				if of.Predict(of.Score(e, scores)) != e.Label {
+					wrong[i] += 100 / float64(len(test))
+				}
+			}
+		}
+		metrics := l.Metrics()
+		if len(m.Levels) == 0 || m.Missing.Levels[3] == 0 {
+			t.Fatalf("learned with %v: shares are answered by %v of %v", learned, m.Missing.Levels, metrics.LevelsByShare)
+		}
+		if name := metrics.LevelsByShare[3]; name != m.Levels[m.Missing.Levels[3]-1].Noise {
+			t.Errorf("%v, but the model has %+v", metrics.LevelsByShare, m.Levels)
+		}
+		if got := 100 * metrics.Served.Error[6]; learned == 0 && math.Abs(got-wrong[1]) > 1.5 {
+			t.Errorf("learned with %v null: forecast %.2f %%, %.2f are wrong", learned, got, wrong[1])
+		}
+		if learned == 0 && !(wrong[1] < wrong[0]-4) || !(wrong[1] < wrong[0]+0.2) { // all that lack fields teach the others too
+			t.Errorf("learned with %v null: %.2f %% wrong by the weights of whole events, %.2f by those of the share", learned, wrong[0], wrong[1])
+		}
+	}
+}
+
+// Each event is answered before it is learned as the model of that moment answers it, and a
+// learner that was saved and restored goes on to the bit.
+func TestSharesAreServedAndKept(t *testing.T) {
+	for _, missing := range []string{"as-is", "auto"} {
+		c := DefaultConfig()
+		c.Missing = missing
+		l, err := New(c, oneStrongSchema())
+		if err != nil {
+			t.Fatal(err)
+		}
+		events := slices.Concat(oneStrong(6000, 0, 1), oneStrong(3000, 0.5, 2))
+		for i, e := range events {
+			if i == 7000 {
+				blocks, err := l.Blocks()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if l, err = Restore(c, blocks); err != nil {
+					t.Fatal(err)
+				}
+				again, err := l.Blocks()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for j := range blocks {
+					if !bytes.Equal(blocks[j].Data, again[j].Data) {
+						t.Errorf("block %s is not what it was", blocks[j].Name)
+					}
+				}
+			}
+			m := model.Linear{Head: l.head(l.schema), Rows: l.table}
+			want := m.Score(e, make([]float64, 1))[0]
+			applied := (l.events+1)%applyEvery == 0
+			if got := l.Learn(e)[0]; math.Abs(got-want) > 1e-9*max(1, math.Abs(want)) && !l.now.hasMoved && !applied {
+				t.Fatalf("missing %s: event %d was answered %v, and the model says %v", missing, i, got, want)
+			}
+		}
+		straight, err := New(c, oneStrongSchema())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			straight.Learn(e)
+		}
+		sameState(t, straight, l)
+	}
+}
+
+// The objective is that of the weights that answer whole events, and its noise that of the level
+// with the largest share.
+func TestObjectiveOfWholeEvents(t *testing.T) {
+	c := DefaultConfig()
+	l, err := New(c, oneStrongSchema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range oneStrong(3000, 0, 1) {
+		l.Learn(e)
+	}
+	evaluate := func() float64 {
+		objective, _, _, err := l.Evaluate(t.Context(), &exampleSource{examples: oneStrong(500, 0, 2)}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return objective
+	}
+	with := evaluate()
+	for r := 1; r < probe.Ranges; r++ {
+		l.shares.InForce[r].Levels = l.shares.InForce[0].Levels
+	}
+	if alone := evaluate(); with != alone {
+		t.Errorf("objective %v with the weights of other ranges, %v without", with, alone)
+	}
+}
+
+// exampleSource yields examples in one batch.
+type exampleSource struct {
+	examples []*blankout.Example
+}
+
+func (s *exampleSource) Next(_ context.Context, b *blankout.Batch) error {
+	if s.examples == nil {
+		return io.EOF
+	}
+	b.Examples = b.Examples[:0]
+	for _, e := range s.examples {
+		b.Examples = append(b.Examples, *e)
+	}
+	s.examples = nil
+	return nil
+}
+
+// BenchmarkLearnNumbers learns events of 24 numbers, each a field of its own and correlated
+// with the others, with all that the default does besides: a profile says what of it the
+// forecasts on masks and filling in take.
+func BenchmarkLearnNumbers(b *testing.B) {
+	const n = 24
+	schema := blankout.NewSchema(8, []string{"0", "1"}, 2)
+	for i := range n {
+		schema.Fields = append(schema.Fields, blankout.Field{Name: fmt.Sprint("f", i), Kind: blankout.Numeric})
+	}
+	l, err := New(DefaultConfig(), schema)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	events := make([]blankout.Example, 4000)
+	for i := range events {
+		e := &events[i]
+		e.Weight, e.Label = 1, r.IntN(2)
+		common := r.NormFloat64()
+		for j := range uint32(n) {
+			e.Features.Index, e.Features.Value = append(e.Features.Index, j), append(e.Features.Value, common+r.NormFloat64()+float64(e.Label))
+			e.Field = append(e.Field, uint16(1+j))
+		}
+		l.Learn(e)
+	}
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		l.Learn(&events[i%len(events)])
+		i++
+	}
+}
