@@ -3,6 +3,8 @@ package client_test
 import (
 	"context"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"reflect"
 	"runtime"
 	"slices"
@@ -148,6 +150,58 @@ func TestExplainNames(t *testing.T) {
 		}
 		if p, err := m.Predict(append(many, `]}`...), 0); err != nil || len(p.Unknown) != 20 {
 			t.Errorf("%d unknown: %v", len(p.Unknown), err)
+		}
+	}
+}
+
+// Of an event that lacks fields the parts add up to the score, by the weights of its range, and the
+// shares of the rules are told.
+func TestExplainMissing(t *testing.T) {
+	how := record.DefaultConfig()
+	schema := how.Schema()
+	decoder, err := record.NewDecoder(how, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := online.New(online.DefaultConfig(), schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	var e blankout.Example
+	for range 3000 {
+		a, b := r.NormFloat64(), r.NormFloat64()
+		label := a+b+0.5*r.NormFloat64() > 0
+		event := fmt.Sprintf(`{"label":"%t","a":%g,"b":%g,"c":%g,"d":%g}`, label, a, b, a+0.3*r.NormFloat64(), b+0.3*r.NormFloat64())
+		if err := decoder.Decode(t.Context(), record.Record{Value: []byte(event)}, &e); err != nil || e.Refused != nil {
+			t.Fatal(err, e.Refused)
+		}
+		l.Learn(&e)
+	}
+	m := client.New(l.Published(), how)
+	if len(m.Levels) == 0 {
+		t.Fatal("all ranges have the same weights")
+	}
+	for _, event := range []string{`{"a":1,"b":-2,"c":1,"d":-1}`, `{"a":1,"b":null,"c":1,"d":-1}`, `{"a":null,"b":null,"c":1,"d":-1}`, `{"a":1,"b":null,"c":null,"d":null}`} {
+		p, err := m.Predict([]byte(event), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum, shares := 0.0, 0.0
+		for _, c := range p.Explanation {
+			sum += c.Score
+		}
+		for _, share := range p.Shares {
+			shares += share
+		}
+		if math.Abs(sum-p.Score) > 1e-12 {
+			t.Errorf("%s: the parts add up to %v, the score is %v", event, sum, p.Score)
+		}
+		if lacks := strings.Contains(event, "null"); lacks != (math.Abs(shares-1) < 1e-12) || lacks && p.Shares[p.Rule] < 1/3. {
+			t.Errorf("%s: answered by %s, shares %v", event, p.Rule, p.Shares)
+		}
+		if p, err := m.Predict([]byte(event), 0); err != nil || p.Shares != nil {
+			t.Errorf("%s: shares %v without an explanation, %v", event, p.Shares, err)
 		}
 	}
 }

@@ -44,6 +44,9 @@ func TestSharesByFormula(t *testing.T) {
 	}
 	for n := range 2000 {
 		losses := []float64{r.ExpFloat64(), r.ExpFloat64(), 0.5}
+		if n%50 == 0 { // more than counts
+			losses[n/50%2] += 30
+		}
 		if n > 1000 { // another answer is the best one
 			losses[0] += 0.4
 		}
