@@ -4,6 +4,7 @@ package online
 
 import (
 	"blankout"
+	"blankout/model"
 	"blankout/online/watch"
 )
 
@@ -100,10 +101,20 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 		} else {
 			less.Silent--
 		}
-		without := answer(s.part[i*l.k:(i+1)*l.k], l.missing.model.Scale(less))
+		without := answer(s.part[i*l.k:(i+1)*l.k], l.scaleOf(less))
 		s.found = append(s.found, fieldCost{id, with, without})
 	}
 	return s.found
+}
+
+// scaleOf returns what the features of an event that lacks k are multiplied by, where what is
+// filled in counts as the mean.
+func (l *answering) scaleOf(k model.Lack) float64 {
+	scale := l.missing.model.Scale(k)
+	if l.filling.covariance != nil {
+		scale = 1 + (scale-1)*(1-l.missing.model.Fills(k))
+	}
+	return scale
 }
 
 // deleteFeature adds feature i of the event at hand to the part of a field.
