@@ -303,6 +303,9 @@ func (l *Learner) withState(data []byte) (*Learner, error) {
 		return nil, fmt.Errorf("its state does not fit its format")
 	}
 	n.missing.model = h.Missing.WithLevels(nil)
+	if n.scaling.scaler.Curves != nil {
+		n.bindCurves()
+	}
 	n.takeForce()
 	for class, count := range n.watch.Measures.Classes {
 		if count > 0 {
