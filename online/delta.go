@@ -197,7 +197,7 @@ type sums struct {
 	events, steps, dense uint64
 	active               int
 	compared             uint64 // comparisons of averages
-	measured             watch.Watch
+	measured             *watch.Watch
 	levels               []adaptation
 	shares               *probe.Table
 	bias                 []float64 // weights and preconditioner
@@ -252,14 +252,15 @@ func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
 
 // State returns the Learner's state without its rows, for FollowState.
 func (l *Learner) State() []byte {
-	c, refused := &coder.Coder{}, &coder.Coder{}
+	c, refused, watched := &coder.Coder{}, &coder.Coder{}, &coder.Coder{}
 	state := l.encode()
 	l.watch.Refused.State(refused)
+	l.watch.Block(watched)
 	head, err := json.Marshal(stateHead{l.scaling.scaler, l.missing.model})
 	if err != nil {
 		panic(err) // finite numbers and strings only
 	}
-	for _, p := range []*[]byte{&state, &refused.Out, &head} {
+	for _, p := range []*[]byte{&state, &refused.Out, &head, &watched.Out} {
 		c.Bytes(p)
 	}
 	return c.Out
@@ -272,10 +273,13 @@ type stateHead struct {
 
 // withState returns a Learner of what State returned, which shares the rows of l.
 func (l *Learner) withState(data []byte) (*Learner, error) {
-	var state, refused, head []byte
+	var state, refused, head, watched []byte
 	c := coder.Read(data)
 	for _, p := range []*[]byte{&state, &refused, &head} {
 		c.Bytes(p)
+	}
+	if len(c.In) > 0 { // older ones end here
+		c.Bytes(&watched)
 	}
 	n, err := newLearner(l.config, l.set, l.schema, l.k)
 	if err != nil {
@@ -299,6 +303,11 @@ func (l *Learner) withState(data []byte) (*Learner, error) {
 	n.scaling.scaler = h.Scaler
 	n.state(d)
 	n.watch.Refused.State(r)
+	if watched != nil {
+		w := coder.Read(watched)
+		n.watch.Block(w)
+		d.Failed = d.Failed || !w.Done()
+	}
 	if !d.Done() || !r.Done() || n.misfit(len(l.bias)) || len(n.watch.Measures.Classes) > len(l.schema.Classes) {
 		return nil, fmt.Errorf("its state does not fit its format")
 	}
@@ -478,7 +487,7 @@ func (l *Learner) addSums(base, now *sums) {
 	steps := now.steps - base.steps
 	l.scaling.dense.events += now.dense - base.dense
 	l.events += now.events - base.events
-	labelled := l.watch.Merge(&base.measured, &now.measured)
+	labelled := l.watch.Merge(base.measured, now.measured)
 	for i, n := range l.watch.Measures.Classes {
 		if n > 0 {
 			l.weighClass(i)

@@ -61,7 +61,7 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 	if want := loss.LabelsOf(c.Loss); s.Target != want {
 		return nil, fmt.Errorf("learner: %w", targetMismatch(c.Loss, s.Target))
 	}
-	w := &watch.Watch{}
+	w := watch.New()
 	b := &bank{config: c, set: set, schema: s, unit: newUnit(s.Target), progress: progress{fade: fade{growth: 1}}}
 	l := &Learner{answering: &answering{bank: b, measured: &w.Measures}, watch: w}
 	l.scaling.scaler.Mode, l.scaling.scaler.Unfilled = set.standardise, s.Known
@@ -192,7 +192,7 @@ func (l *Learner) tell(e *blankout.Example, earlier []float64, fresh *measure.Cl
 		l.assess(told, e, fresh)
 		told = l.widened(earlier)
 	}
-	l.measure(told, e.Label, e.Weight)
+	l.measure(told, e)
 }
 
 // probeAll takes up how the answers to the event do, and finds out what the death of each field
@@ -229,7 +229,7 @@ func (l *Learner) suspect(label int) {
 	}
 	level := l.shares.InForce[l.missing.event.within].Largest()
 	influence := loss.Influence(target(label, k, l.k), l.now.scores[k], l.variance(&l.levels[level], level*l.k+k, k))
-	l.watch.Suspects.Take(watch.Suspicion{Class: label, Score: l.now.scores[k], Influence: influence}, l.config.Suspect)
+	l.watch.Suspects.Weigh(watch.Suspicion{Class: label, Score: l.now.scores[k], Influence: influence}, l.config.Suspect)
 }
 
 // Score writes the published scores of an event to out, which must have room
@@ -294,7 +294,7 @@ func (l *Learner) Metrics() Metrics {
 	w := l.watch.Clone()
 	m := Metrics{
 		Measures: w.Measures, Refused: w.Refused.Count, RefusedBy: w.Refused.By, Suspects: w.Suspects.Count,
-		Drift: w.Drift.Report(), Prior: w.Prior, RefreshFailures: l.refresh.failures,
+		Drift: w.Drift.Report(), Prior: w.Prior, Figures: l.watch.Figures(), RefreshFailures: l.refresh.failures,
 	}
 	if m.Binary != nil {
 		at := l.schema.PositiveClass(l.positiveName())
@@ -329,12 +329,13 @@ func (l *Learner) meet(e *blankout.Example) {
 	if l.shared() {
 		return // the fold's
 	}
+	fields := l.schema.Fields
 	m := watch.Met{
 		Event: e, Number: l.events, Named: l.missing.event.named, Present: l.missing.event.present,
-		Kinds: l.scaling.kinds, Rows: l.table, Error: l.errorForecast(),
+		Fields: fields[:min(len(fields), len(l.scaling.kinds))], Rows: l.table, Error: l.errorForecast(),
 	}
 	if l.events >= usualFirst {
 		m.Usual = l.missing.model
 	}
-	l.watch.Health.Take(&m)
+	l.watch.Met(m)
 }

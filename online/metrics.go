@@ -26,6 +26,7 @@ type Metrics struct {
 	Suspects  uint64 // of very small influence, see Config.Suspect
 	Drift     watch.Drift
 	Prior     watch.Prior
+	Figures   map[string][]watch.Figure // of other Watchers, by their names
 	// RefreshFailures counts refreshes that found no solution and changed nothing.
 	RefreshFailures uint64
 	Features        int // columns seen
@@ -64,6 +65,8 @@ type Summary struct {
 	LevelsByShare []string    `json:"levels_by_share,omitempty"`
 	Drift         watch.Drift `json:"drift"`
 	Suspects      uint64      `json:"suspects"` // events whose label is probably wrong
+	// Figures are those of Metrics.
+	Figures map[string][]watch.Figure `json:"figures,omitempty"`
 	// Where labels are numbers; errors are then in the targets' own unit, and Served
 	// holds root mean squared errors.
 	*NumbersSummary
@@ -95,7 +98,7 @@ func (m *Metrics) Summary() Summary {
 	s := Summary{
 		Error: number(100 * m.Total.Error()), LogLoss: number(m.Total.MeanLogLoss()),
 		RecentError: number(100 * m.Window.Error()), RecentLogLoss: number(m.Window.MeanLogLoss()),
-		Level: m.Level, Experts: m.Experts, LevelsByShare: m.LevelsByShare, Drift: m.Drift, Suspects: m.Suspects,
+		Level: m.Level, Experts: m.Experts, LevelsByShare: m.LevelsByShare, Drift: m.Drift, Suspects: m.Suspects, Figures: m.Figures,
 	}
 	if m.Binary != nil {
 		b := m.Binary
@@ -156,10 +159,10 @@ func (c *Config) likelihood(set settings, outputs int) bool {
 }
 
 // measure counts in the scores that an event was given before it is learned.
-func (l *Learner) measure(scores []float64, label int, weight float64) {
-	d := l.decision()
+func (l *Learner) measure(scores []float64, e *blankout.Example) {
+	d, label, weight := l.decision(), e.Label, e.Weight
 	t := watch.Told{
-		Number: l.events, Label: label, Weight: weight, Learned: weight * l.classes[label], Loss: d.LogLoss(scores, label),
+		Number: l.events, Time: e.Time, Label: label, Weight: weight, Learned: weight * l.classes[label], Loss: d.LogLoss(scores, label),
 		Predicted: d.Predict(scores), Part: l.shared(), Likelihood: l.likelihood,
 	}
 	if l.k == 1 {
@@ -168,7 +171,7 @@ func (l *Learner) measure(scores []float64, label int, weight float64) {
 			l.calibration.learn(scores[0], label, weight)
 		}
 	}
-	alarm := l.watch.Told(&t)
+	alarm := l.watch.Told(t)
 	if l.k == 1 && l.labelled() == positiveAfter {
 		l.positive = l.positiveName()
 	}

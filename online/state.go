@@ -24,11 +24,12 @@ type Snapshot struct {
 	model   *model.Linear
 	learner []byte
 	refused []byte // the block of that name
+	watched []byte // the block "watch"
 	summary []byte
 	numbers []byte // likewise, where labels are numbers
 	unit    batch.Unit
 	fill    []byte // likewise, where numbers may be filled in
-	watch   watch.Watch
+	watch   *watch.Watch
 	health  *watch.Health
 	start   watch.Moment // of the block of events whose health is being found
 }
@@ -43,9 +44,10 @@ func (l *Learner) Snapshot() *Snapshot {
 	if err != nil {
 		panic(err) // finite numbers and strings only
 	}
-	refused := &coder.Coder{}
+	refused, watched := &coder.Coder{}, &coder.Coder{}
 	l.watch.Refused.State(refused)
-	s := &Snapshot{model: (&model.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), learner: l.encode(), refused: refused.Out, summary: summary, watch: l.watch.Clone(), health: l.Health(), start: l.watch.Health.Start()}
+	l.watch.Block(watched)
+	s := &Snapshot{model: (&model.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), learner: l.encode(), refused: refused.Out, watched: watched.Out, summary: summary, watch: l.watch.Clone(), health: l.Health(), start: l.watch.Health.Start()}
 	if l.set.numbers {
 		numbers := &coder.Coder{}
 		l.numbersState(numbers)
@@ -94,7 +96,7 @@ func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 		if s.fill != nil && !yield(blankout.Block{Name: blockFill, Data: s.fill}) {
 			return
 		}
-		if yield(blankout.Block{Name: "learner", Data: s.learner}) && yield(blankout.Block{Name: "refused", Data: s.refused}) &&
+		if yield(blankout.Block{Name: "learner", Data: s.learner}) && yield(blankout.Block{Name: "refused", Data: s.refused}) && yield(blankout.Block{Name: watch.BlockWatch, Data: s.watched}) &&
 			yield(blankout.Block{Name: "summary", Data: s.summary}) && yield(blankout.Block{Name: watch.BlockHealth, Data: health}) {
 			model(yield)
 		}
@@ -290,7 +292,7 @@ func (l *Learner) state(c *coder.Coder) {
 	l.watch.State(c)
 	l.missing.state(c)
 	l.watch.Prior.State(c)
-	l.watch.Health.State(c)
+	l.watch.Health.MeasuresState(c)
 	if l.set.curves || l.presence() {
 		bent := uint64(0)
 		if l.scaling.bent {
@@ -372,6 +374,12 @@ func (l *Learner) restoreLearner(m *model.Linear, data []byte, blocks []blankout
 	r := coder.Read(refused)
 	if l.watch.Refused.State(r); !r.Done() {
 		return fmt.Errorf("restoring the learner: block refused: %d bytes do not fit its format", len(refused))
+	}
+	if data, err := blankout.FindBlock(blocks, watch.BlockWatch); err == nil { // it is optional
+		w := coder.Read(data)
+		if l.watch.Block(w); !w.Done() {
+			return fmt.Errorf("restoring the learner: block %s: %d bytes do not fit its format", watch.BlockWatch, len(data))
+		}
 	}
 	switch {
 	case m.Rows.Width() != width:

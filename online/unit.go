@@ -222,8 +222,8 @@ func (r *residual) take(t loss.Target, y, value, v float64) {
 
 // measureNumber counts in the published value at hand for a target; v is the variance of its
 // score, see model.ScoreVariance.
-func (l *Learner) measureNumber(y, weight, value, v float64) {
-	told := watch.Told{Number: l.events, Weight: weight, Target: y, Value: value, Low: math.NaN(), High: math.NaN(), Mean: l.unit.mean}
+func (l *Learner) measureNumber(e *blankout.Example, y, value, v float64) {
+	told := watch.Told{Number: l.events, Time: e.Time, Weight: e.Weight, Target: y, Value: value, Low: math.NaN(), High: math.NaN(), Mean: l.unit.mean}
 	if r := l.residual.published(); r != nil {
 		told.Low, told.High = r.Interval(l.unit.target, value, v)
 	}
@@ -234,7 +234,7 @@ func (l *Learner) measureNumber(y, weight, value, v float64) {
 	}
 	told.Loss = math.Abs(y-value) / scale
 	l.watch.Measures.Numbers.Loss = l.targetLoss()
-	if l.watch.ToldNumber(&told) {
+	if l.watch.ToldNumber(told) {
 		l.drifted()
 	}
 }
@@ -258,7 +258,7 @@ func (l *Learner) measureTarget(e *blankout.Example, earlier []float64, fresh *m
 		fresh.Wrong += weight * math.Abs(y-told)
 		told = l.unit.told(earlier[0])
 	}
-	l.measureNumber(y, weight, told, l.varianceOf(e))
+	l.measureNumber(e, y, told, l.varianceOf(e))
 	l.now.target = l.unit.standard(l.unit.clip(y))
 	l.now.raw = y
 	l.probe(e)

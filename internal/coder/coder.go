@@ -66,6 +66,18 @@ func (c *Coder) Int64(p *int64) {
 	}
 }
 
+// Bool codes a truth value as a Uint.
+func (c *Coder) Bool(p *bool) {
+	v := uint64(0)
+	if *p {
+		v = 1
+	}
+	if c.Uint(&v); c.Decode {
+		*p = v == 1
+	}
+	c.Failed = c.Failed || v > 1
+}
+
 // Float codes a finite number.
 func (c *Coder) Float(p *float64) {
 	v := math.Float64bits(*p)

@@ -26,6 +26,7 @@ import (
 // is missing. Values are looked at in about one of eight events, drawn by the number of the
 // event.
 type Fields struct {
+	Idle
 	events uint64 // of the block at hand
 	start  Moment // its first event
 	// The fields whose absence is counted: all that were usual at the end of some block.
@@ -33,26 +34,12 @@ type Fields struct {
 	// model.Missing.
 	watched model.FieldSet
 	fields  []fieldHealth // by id
-	raised  uint64        // alarms so far
-	changes []fieldChange // the latest, oldest first
-	changed uint64        // number of all of them
+	alarms  Alarms
+	kinds   Kinds
+	rare    Rare
 
 	seen  *model.Missing // the model whose usual fields have been taken up
 	words []uint16       // the fields that are bags of words
-}
-
-// Met is an event as it came, before anything has been learned from it.
-type Met struct {
-	Event  *blankout.Example
-	Number uint64 // of the event
-	// Named says that it has fields whose names tell what is missing; Present are those that
-	// it holds.
-	Named   bool
-	Present model.FieldSet
-	Kinds   []blankout.Kind // of the fields of the stream, by id
-	Rows    *model.Table    // counts by column, without this event
-	Usual   *model.Missing  // which fields are usual, nil until that is known
-	Error   float64         // the error that is forecast for whole events, a share; -1 before there is one
 }
 
 // fieldHealth is about one field.
@@ -109,33 +96,26 @@ const (
 	// An alarm ends after calmBlocks blocks in a row that would not have raised it, or after
 	// alarmEvents events, when what it was about has become usual.
 	calmBlocks, alarmEvents = 4, 10_000_000
-	// healthChanges is how many changes are remembered.
-	healthChanges = 64
 	// The share that a sample leaves of the earlier samples of a field's cost.
-	costKeep = 1 - 1.0/1000
+	costKeep = 1 - 1.0/3000
 	// costLeast is the fewest samples that tell a cost: some 2,000 events of the field.
 	costLeast = 64
 )
 
-// Moment is an event of the stream.
-type Moment struct {
-	Event uint64 // its number
-	Time  int64  // event time, milliseconds since the Unix epoch; 0 if unknown
-}
-
 // allowances say from which change on a measure is worth an alarm: by how much the mean
 // must exceed its usual value, or fall below it. They depend on the usual mean
 // and variance.
-var allowances = [fieldMeasures]func(mean, variance float64) (above, below float64){
+var allowances = [...]func(mean, variance float64) (above, below float64){
 	measureMissing:   func(_, _ float64) (float64, float64) { return 0.05, 0 },
+	alarmKindOf:      func(_, _ float64) (float64, float64) { return 0.05, 0 },
 	measureNew:       func(_, _ float64) (float64, float64) { return 0.1, 0 },
 	measureMean:      func(_, v float64) (float64, float64) { d := 0.75 * math.Sqrt(max(v, 0.01)); return d, d },
 	measureDeviation: func(m, _ float64) (float64, float64) { m = max(m, 0.01); return m, 0.4 * m },
 }
 
 // ranges are the least and the largest value that a measure averages.
-var ranges = [fieldMeasures][2]float64{
-	measureMissing: {0, 1}, measureNew: {0, 1}, measureMean: {-healthClip, healthClip}, measureDeviation: {0, healthClip * healthClip},
+var ranges = [...][2]float64{
+	measureMissing: {0, 1}, measureNew: {0, 1}, alarmKindOf: {0, 1}, measureMean: {-healthClip, healthClip}, measureDeviation: {0, healthClip * healthClip},
 }
 
 // fieldMeasure watches the mean of something bounded.
@@ -267,28 +247,10 @@ func (m *fieldMeasure) compare(kind int, o observed, start Moment, moved bool) (
 // end ends an alarm.
 func (m *fieldMeasure) end() { m.alarm, m.calm, m.above, m.below = 0, 0, 0, 0 }
 
-// changeKind says what has become of an alarm.
-type changeKind uint64
-
-const (
-	alarmRaised   changeKind = 1 + iota
-	alarmEnded               // the field is as usual again
-	alarmAccepted            // it has been as it is for so long that this is the usual now
-)
-
-// fieldChange is an alarm that was raised or has ended.
-type fieldChange struct {
-	field, measure int
-	what           changeKind
-	event          uint64 // when that was found out
-	since, until   Moment // of the alarm
-	value          alarmValue
-}
-
 // grow takes up new fields.
-func (h *Fields) grow(kinds []blankout.Kind) {
-	for id := len(h.fields); id < min(len(kinds), MostFields); id++ {
-		h.fields = append(h.fields, fieldHealth{kind: kinds[id]})
+func (h *Fields) grow(fields []blankout.Field) {
+	for id := len(h.fields); id < min(len(fields), MostFields); id++ {
+		h.fields = append(h.fields, fieldHealth{kind: fields[id].Kind})
 	}
 	h.words = h.words[:0]
 	for id := range h.fields {
@@ -301,17 +263,15 @@ func (h *Fields) grow(kinds []blankout.Kind) {
 	}
 }
 
-// Sampled says whether the event of this number is one of a sample of one in 2^bits:
-// numbers that the golden section spreads evenly, so that no period of a stream is met by
-// one of theirs.
-func Sampled(event uint64, bits uint) bool { return event*0x9e3779b97f4a7c15>>(64-bits) == 0 }
-
 // Take counts in an event.
 func (h *Fields) Take(m *Met) {
 	e := m.Event
-	if len(h.fields) < min(len(m.Kinds), MostFields) {
-		h.grow(m.Kinds)
+	if len(h.fields) < min(len(m.Fields), MostFields) {
+		h.grow(m.Fields)
 	}
+	h.kinds.take(m)
+	m.Present = h.kinds.byName(m.Present)
+	h.rare.take(m)
 	if h.events == 0 {
 		h.start = Moment{m.Number, e.Time}
 	}
@@ -439,11 +399,13 @@ func (h *Fields) review(met *Met) {
 		}
 		f.missing, f.seen, f.fresh, f.sum, f.square, f.fourth = 0, 0, 0, 0, 0, 0
 	}
+	h.kinds.review(met, h)
+	h.rare.review(met, h)
 	h.events = 0
 	if m := met.Usual; m != nil && m != h.seen {
 		h.seen = m
 		for _, id := range m.Usual {
-			if _, null := slices.BinarySearch(m.UsuallyNull, id); int(id) < len(h.fields) && !null {
+			if _, null := slices.BinarySearch(m.UsuallyNull, id); int(id) < len(h.fields) && !null && !h.kinds.later.Has(id) {
 				h.watch(int(id))
 			}
 		}
@@ -484,49 +446,62 @@ func (f *fieldHealth) anew() {
 
 // reviewMeasure compares one measure of a field.
 func (h *Fields) reviewMeasure(met *Met, id, kind int, o observed) {
-	f, event := &h.fields[id], met.Number
-	m := &f.measures[kind]
-	change := m.compare(kind, o, h.start, kind == measureDeviation && f.measures[measureMean].alarm != 0)
-	switch {
-	case change == alarmRaised:
-		h.raised++
-		m.before = -1
-		if kind == measureMissing {
-			// Where it is missing now without a gap, that run is what began.
-			if f.last == event && f.run.Event >= m.since.Event && f.run.Event < m.since.Event+2*healthBlock {
-				m.since = f.run
-				n := float64(event - f.run.Event + 1)
-				m.recentN, m.recentSum = n, n
-			}
-			m.before = met.Error
-		}
-		m.until = Moment{}
-	case m.alarm != 0 && event-m.since.Event >= alarmEvents:
-		change = alarmAccepted
-	case change == 0:
-		return
+	f := &h.fields[id]
+	x := fieldChange{field: id, kind: kind}
+	if kind == measureMissing {
+		x.comes = h.kinds.absent(id)
 	}
-	h.change(fieldChange{id, kind, change, event, m.since, m.until, f.value(kind)})
-	if change == alarmAccepted {
-		*m = fieldMeasure{}
-		if f.kind == blankout.Numeric && kind != measureMissing {
-			f.anew()
-		}
+	moved := kind == measureDeviation && f.measures[measureMean].alarm != 0
+	var r run
+	if kind == measureMissing && f.last == met.Number {
+		r = run{f.run, float64(met.Number - f.run.Event + 1)}
+	}
+	if h.compare(met, &f.measures[kind], x, o, r, moved) == alarmAccepted && f.kind == blankout.Numeric && kind != measureMissing {
+		f.anew()
 	}
 }
 
-func (h *Fields) change(c fieldChange) {
-	if len(h.changes) == healthChanges {
-		copy(h.changes, h.changes[1:])
-		h.changes = h.changes[:healthChanges-1]
+// run is a run of events, up to now, that are all as they should not be.
+type run struct {
+	since Moment
+	n     float64
+}
+
+// compare compares a measure of a field with what is usual, and shows its alarm, if there is
+// one. x says of what it is. An alarm that may have begun with the run has.
+func (h *Fields) compare(met *Met, m *fieldMeasure, x fieldChange, o observed, r run, moved bool) changeKind {
+	event := met.Number
+	x.what = m.compare(x.kind, o, h.start, moved)
+	switch {
+	case x.what == alarmRaised:
+		m.before, m.until = -1, Moment{}
+		if x.kind == measureMissing || x.kind == alarmKindOf {
+			m.before = met.Error
+		}
+		if r.n > 0 && r.since.Event >= m.since.Event && r.since.Event < m.since.Event+2*healthBlock {
+			m.since, m.recentN, m.recentSum = r.since, r.n, r.n
+		}
+	case m.alarm != 0 && event-m.since.Event >= alarmEvents:
+		x.what = alarmAccepted
+	case m.alarm != 0:
+		x.what = alarmOn
+	case x.what == 0:
+		return 0
 	}
-	h.changes = append(h.changes, c)
-	h.changed++
+	x.event, x.since, x.until, x.value = event, m.since, m.until, h.value(m, &x)
+	h.alarms.take(x, m.calm > 0, met.Event.Time)
+	if x.what == alarmAccepted {
+		*m = fieldMeasure{}
+	}
+	return x.what
 }
 
 // fieldCost compares how often events are answered wrongly with how often they would be
 // without the field, by weight; events that lack it say nothing.
-type fieldCost struct{ n, with, without float64 }
+type fieldCost struct {
+	n, with, without float64
+	square           float64 // of the differences
+}
 
 // Cost takes up how an event that holds the field of this id was answered with it and would
 // have been without: 1 is wrong, 0 right.
@@ -534,6 +509,7 @@ func (h *Fields) Cost(id uint16, with, without float64) {
 	c := &h.fields[id].cost
 	c.n = c.n*costKeep + 1
 	c.with, c.without = c.with*costKeep+with, c.without*costKeep+without
+	c.square = c.square*costKeep + (without-with)*(without-with)
 }
 
 // Start returns the first event of the block at hand.
@@ -542,17 +518,51 @@ func (h *Fields) Start() Moment { return h.start }
 // known says whether enough samples have come for rise to mean something.
 func (c *fieldCost) known() bool { return c.n >= costLeast }
 
-// rise returns by how much the error rises where a share of the events loses the field, once
-// that is known.
-func (c *fieldCost) rise(share float64) float64 {
-	return share * (c.without - c.with) / c.n
+// rise returns by how much the error rises where all events lose the field, once that is known,
+// and the deviation of that. Of a mean difference of few samples much is chance: it is shrunk by
+// the share of its square that its variance explains.
+func (c *fieldCost) rise() (rise, off float64) {
+	d := (c.without - c.with) / c.n
+	variance := max(0, c.square/c.n-d*d) / c.n
+	if d != 0 {
+		rise = d * max(0, 1-variance/(d*d))
+	}
+	return rise, math.Sqrt(variance + 1/(c.n*c.n)) // one sample more that would differ
 }
 
-// State codes what Fields holds.
+// costsState codes what the costs of fields have that State does not.
+func (h *Fields) costsState(c *coder.Coder) {
+	squares := make([]float64, len(h.fields))
+	for id := range h.fields {
+		squares[id] = h.fields[id].cost.square
+	}
+	if c.Floats(&squares); len(squares) != len(h.fields) {
+		c.Failed = true
+		return
+	}
+	for id := range h.fields {
+		h.fields[id].cost.square = squares[id]
+	}
+}
+
+// Name names the Watcher.
+func (h *Fields) Name() string { return "health" }
+
+// State codes what MeasuresState does not.
 func (h *Fields) State(c *coder.Coder) {
+	codeParts(c, []part{
+		{"alarms", func(c *coder.Coder) { h.alarms.State(c, len(h.fields)) }},
+		{"costs", h.costsState},
+		{"kinds", func(c *coder.Coder) { h.kinds.State(c, len(h.fields)) }},
+		{"rare", func(c *coder.Coder) { h.rare.State(c, len(h.fields)) }},
+	})
+}
+
+// MeasuresState codes the measures of the fields, which have a place in the learner's own block.
+func (h *Fields) MeasuresState(c *coder.Coder) {
 	c.Uint(&h.events)
 	h.start.state(c)
-	c.Uint(&h.raised)
+	c.Uint(&h.alarms.raised)
 	n := uint64(len(h.fields))
 	c.Uint(&n)
 	if c.Decode {
@@ -575,28 +585,37 @@ func (h *Fields) State(c *coder.Coder) {
 			h.words = append(h.words, uint16(id))
 		}
 	}
-	c.Uint(&h.changed)
-	n = uint64(len(h.changes))
-	c.Uint(&n)
-	if c.Decode {
-		if n > healthChanges {
-			c.Failed = true
-			return
-		}
-		h.changes = make([]fieldChange, n)
-	}
-	for i := range h.changes {
-		h.changes[i].state(c)
-		if x := &h.changes[i]; c.Decode && (x.field < 0 || x.field >= len(h.fields) || x.measure < 0 || x.measure >= fieldMeasures) {
-			c.Failed = true
-			return
-		}
-	}
+	h.oldAlarms(c)
 }
 
-func (m *Moment) state(c *coder.Coder) {
-	c.Uint(&m.Event)
-	c.Int64(&m.Time)
+// oldAlarms codes what files without Alarms hold of them, and else nothing.
+func (h *Fields) oldAlarms(c *coder.Coder) {
+	a, n := &h.alarms, uint64(0)
+	c.Uint(&a.changed)
+	if c.Uint(&n); !c.Decode {
+		return
+	}
+	if n > healthChanges {
+		c.Failed = true
+		return
+	}
+	for range n {
+		var x fieldChange
+		if x.oldState(c); x.field < 0 || x.field >= len(h.fields) || x.kind < 0 || x.kind >= fieldMeasures {
+			c.Failed = true
+			return
+		}
+		a.changes = append(a.changes, x)
+	}
+	for id := range h.fields {
+		for _, kind := range measuresOf(h.fields[id].kind) {
+			if m := &h.fields[id].measures[kind]; m.alarm != 0 {
+				x := fieldChange{field: id, kind: kind, what: alarmRaised, event: m.since.Event, since: m.since}
+				x.value = h.value(m, &x)
+				a.resume(x)
+			}
+		}
+	}
 }
 
 func (f *fieldHealth) state(c *coder.Coder) {
@@ -616,12 +635,15 @@ func (f *fieldHealth) state(c *coder.Coder) {
 		&f.missing, &f.seen, &f.fresh, &f.sum, &f.square, &f.fourth, &f.centre, &f.inverse, &f.first[0], &f.first[1], &f.first[2],
 		&f.cost.n, &f.cost.with, &f.cost.without)
 	for _, kind := range measuresOf(f.kind) {
-		m := &f.measures[kind]
-		c.Each(
-			&m.n, &m.sum, &m.square, &m.pending.n, &m.pending.sum, &m.pending.square, &m.recentN, &m.recentSum, &m.above, &m.below, &m.sinceN, &m.sinceSum, &m.alarm, &m.calm, &m.before)
-		m.since.state(c)
-		m.until.state(c)
+		f.measures[kind].state(c)
 	}
+}
+
+func (m *fieldMeasure) state(c *coder.Coder) {
+	c.Each(
+		&m.n, &m.sum, &m.square, &m.pending.n, &m.pending.sum, &m.pending.square, &m.recentN, &m.recentSum, &m.above, &m.below, &m.sinceN, &m.sinceSum, &m.alarm, &m.calm, &m.before)
+	m.since.state(c)
+	m.until.state(c)
 }
 
 // measuresOf lists the measures that a field of this kind has.
@@ -635,16 +657,4 @@ func measuresOf(kind blankout.Kind) []int {
 		return []int{measureMissing}
 	}
 	return nil
-}
-
-func (x *fieldChange) state(c *coder.Coder) {
-	c.Int(&x.field)
-	c.Int(&x.measure)
-	what := uint64(x.what)
-	c.Uint(&what)
-	x.what = changeKind(what)
-	c.Uint(&x.event)
-	x.since.state(c)
-	x.until.state(c)
-	c.Each(&x.value.Now, &x.value.Usual, &x.value.Change, &x.value.before, &x.value.after)
 }

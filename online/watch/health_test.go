@@ -7,7 +7,7 @@ import (
 	"blankout/model"
 	"math"
 	"math/rand/v2"
-	"reflect"
+	"slices"
 	"testing"
 )
 
@@ -123,22 +123,24 @@ func TestHealthFalseAlarms(t *testing.T) {
 func TestHealthWords(t *testing.T) {
 	for _, null := range []bool{false, true} {
 		r := rand.New(rand.NewPCG(3, 5))
-		var h Fields
-		kinds := []blankout.Kind{blankout.Sparse, blankout.Numeric, blankout.Words}
+		w := New()
+		h := &w.Health
 		rows, usual := model.NewTable(model.ScalerWidth), &model.Missing{}
 		fields := []blankout.Field{{}, {Name: "x", Kind: blankout.Numeric}, {Name: "words", Kind: blankout.Words}}
-		number := uint64(0)
+		number, both := uint64(0), &Fields{}
 		feed := func(n int, share float64) {
 			for range n {
 				number++
 				e := &blankout.Example{Field: []uint16{1}, Features: blankout.Vec{Index: []uint32{1}, Value: []float64{r.NormFloat64()}}}
-				present := model.NewFieldSet(len(kinds))
+				present := model.NewFieldSet(len(fields))
 				if present.Add([]uint16{1}); r.Float64() < share {
 					present.Add([]uint16{2})
 				} else if null {
 					e.Missing = []uint16{2}
 				}
-				h.Take(&Met{Event: e, Number: number, Named: true, Present: present, Kinds: kinds, Rows: rows, Usual: usual, Error: -1})
+				for _, h := range []*Fields{h, both} {
+					h.Take(&Met{Event: e, Number: number, Named: true, Present: present, Fields: fields, Rows: rows, Usual: usual, Error: -1})
+				}
 			}
 		}
 		feed(100*healthBlock, 0.3) // of few events: being left out counts for nothing yet
@@ -152,13 +154,64 @@ func TestHealthWords(t *testing.T) {
 			t.Errorf("null %v: %+v", null, a)
 		}
 		// What is saved and read goes on alike.
-		var again Fields
-		w := &coder.Coder{}
-		h.State(w)
-		again.State(coder.Read(w.Out))
-		again.seen = h.seen
-		if !reflect.DeepEqual(again, h) {
+		again := restored(t, w)
+		again.Health.seen = h.seen
+		both = &again.Health
+		feed(3*healthBlock+1, 1)
+		if a, b := saved(w), saved(again); !slices.Equal(a, b) {
 			t.Errorf("null %v: a restart changes what is watched", null)
 		}
 	}
+}
+
+// What a field costs is off by chance: a note needs samples enough that say so, and a difference
+// that chance explains is none.
+func TestCostOfAField(t *testing.T) {
+	for _, c := range []struct {
+		samples, worse, better int
+		rise                   float64
+		note                   bool
+	}{{70, 0, 0, 0, false}, {200, 0, 0, 0, true}, {1000, 6, 4, 0, true}, {1000, 60, 40, 0.015, false}, {1000, 100, 0, 0.099, false}, {1000, 0, 100, -0.099, true}, {100, 9, 8, 0, false}, {12_000, 84, 0, 0.0067, false}} {
+		h := &Fields{fields: make([]fieldHealth, 1)}
+		for i := range c.samples {
+			switch {
+			case i*c.worse/c.samples != (i+1)*c.worse/c.samples:
+				h.Cost(0, 0, 1)
+			case (i+3)*c.better/c.samples != (i+4)*c.better/c.samples:
+				h.Cost(0, 1, 0)
+			default:
+				h.Cost(0, 1, 1)
+			}
+		}
+		rise, _ := h.fields[0].cost.rise()
+		v := h.priced(0, Condition{}, 0.3, 1)
+		if math.Abs(rise-c.rise) > 0.004 || v.cheap != c.note || math.Abs(v.after-30-100*rise) > 1e-9 {
+			t.Errorf("%+v: rise %v, %+v", c, rise, v)
+		}
+		if v := h.priced(0, Condition{}, -1, 1); v.cheap || v.before != -1 {
+			t.Errorf("%+v: without a forecast %+v", c, v)
+		}
+	}
+}
+
+// saved returns the state of who watches fields.
+func saved(w *Watch) []byte {
+	c := &coder.Coder{}
+	w.Health.MeasuresState(c)
+	w.Block(c)
+	return c.Out
+}
+
+// readOf returns a Coder that reads the state of w.
+func readOf(w *Watch) *coder.Coder { return coder.Read(saved(w)) }
+
+// restored returns a Watch of that state.
+func restored(t *testing.T, was *Watch) *Watch {
+	t.Helper()
+	w, c := New(), readOf(was)
+	w.Health.MeasuresState(c)
+	if w.Block(c); !c.Done() {
+		t.Fatal("the state does not fit its format")
+	}
+	return w
 }

@@ -19,10 +19,14 @@ type Health struct {
 	Events uint64 `json:"events"` // that the Learner had met
 	// Error is the forecast of the error with nothing more missing, in percent; nil
 	// before the first.
-	Error  *float64 `json:"error"`
-	Alarms int      `json:"alarms"` // that are on
-	Raised uint64   `json:"raised"` // so far
-	// Fields has those with an alarm first, the worst of them first.
+	Error *float64 `json:"error"`
+	// Alarms are those that are on, and Raised those raised so far; Notes and Noted are of
+	// those that cost too little for a warning, which the others leave out.
+	Alarms int    `json:"alarms"`
+	Raised uint64 `json:"raised"`
+	Notes  int    `json:"notes"`
+	Noted  uint64 `json:"noted"`
+	// Fields has those with an alarm first, the worst of them first, then those with a note.
 	Fields []FieldHealth `json:"fields"`
 	// Changes are the latest alarms raised and ended, oldest first.
 	Changes []FieldAlarm `json:"changes,omitempty"`
@@ -43,10 +47,16 @@ type FieldHealth struct {
 	// than three deviations off counts as three.
 	Mean      *Condition `json:"mean,omitempty"`
 	Deviation *Condition `json:"deviation,omitempty"`
+	// OtherKinds is about the share of a field's values that are of another kind than it
+	// usually has: strings of a number. nil of one that has always been of one kind.
+	OtherKinds *Condition `json:"other_kinds,omitempty"`
 	// ErrorWithout is the forecast of the error, in percent, if no event had the field; nil
 	// until enough events have told what its death would cost.
 	ErrorWithout *float64     `json:"error_without,omitempty"`
-	Alarms       []FieldAlarm `json:"alarms,omitempty"` // that are on
+	Alarms       []FieldAlarm `json:"alarms,omitempty"` // that are on, and notes
+	// ExpectedUntil is the time by which the field should be as usual again, where it is not
+	// as usual as often at this hour.
+	ExpectedUntil *time.Time `json:"expected_until,omitempty"`
 
 	// The strength of the largest change: a change that lasts raises an alarm at 1.
 	strength float64
@@ -66,7 +76,13 @@ type Condition struct {
 type FieldAlarm struct {
 	Field string `json:"field"`
 	Kind  string `json:"kind"`  // one of FieldAlarmKinds
-	State string `json:"state"` // raised; of a change also ended, accepted
+	State string `json:"state"` // raised; of a change also ended, accepted, grown
+	// Severity is warning, or note: where the forecast of the error rises by less than half a
+	// percentage point. A note that comes to cost more has grown and is a warning then.
+	Severity string `json:"severity"`
+	// Comes says as what the field comes now: null, left out, or as one of the kinds of
+	// fields; "" where that is not the matter.
+	Comes string `json:"comes,omitempty"`
 	// Event is the number of the event at which the state was found out. SinceEvent
 	// and UntilEvent are those from which on the field was out of the usual and as
 	// usual again, Since and Until their times, if they had one.
@@ -83,76 +99,108 @@ type FieldAlarm struct {
 	Text        string   `json:"text"` // a sentence with all of this
 }
 
-// FieldAlarmKinds lists the kinds of a FieldAlarm.
-var FieldAlarmKinds = [fieldMeasures]string{"missing", "new-values", "mean", "deviation"}
+// Note says that an alarm costs too little for a warning.
+func (a *FieldAlarm) Note() bool { return a.Severity == SeverityNote }
 
-var alarmStates = map[changeKind]string{alarmRaised: "raised", alarmEnded: "ended", alarmAccepted: "accepted"}
+// FieldAlarmKinds lists the kinds of a FieldAlarm.
+var FieldAlarmKinds = [alarmKinds]string{"missing", "new-values", "mean", "deviation", "kind", "vanished"}
+
+// The values of FieldAlarm.Severity.
+const (
+	SeverityWarning = "warning"
+	SeverityNote    = "note"
+)
+
+var alarmStates = map[changeKind]string{alarmRaised: "raised", alarmEnded: "ended", alarmAccepted: "accepted", alarmGrown: "grown"}
 
 // alarmValue is what is remembered of an alarm.
 type alarmValue struct {
 	Condition
 	before, after float64 // errors in percent, -1 for none
+	cheap         bool    // that costs too little for a warning; no file holds it
 }
 
 // Changes returns the alarms raised and ended after the first n of them, oldest
 // first, and how many there have been. Only the latest are kept.
 func (h *Fields) Changes(n uint64, fields []blankout.Field) (changes []FieldAlarm, all uint64) {
-	if n >= h.changed {
-		return nil, h.changed
+	a := &h.alarms
+	if n >= a.changed {
+		return nil, a.changed
 	}
-	latest := h.changes[len(h.changes)-int(min(h.changed-n, uint64(len(h.changes)))):]
+	latest := a.changes[len(a.changes)-int(min(a.changed-n, uint64(len(a.changes)))):]
 	for i := range latest {
-		changes = append(changes, alarmOf(fields, &latest[i]))
+		if latest[i].field < len(fields) {
+			changes = append(changes, alarmOf(fields, &latest[i]))
+		}
 	}
-	return changes, h.changed
+	return changes, a.changed
+}
+
+// report is a Health that is being made.
+type report struct {
+	fields []blankout.Field
+	of     []*FieldHealth // by id, nil of those of which nothing is known
+}
+
+// field returns what is told of a field, nil of one that the Schema does not have.
+func (r *report) field(id int) *FieldHealth {
+	if id >= len(r.fields) {
+		return nil
+	}
+	for id >= len(r.of) {
+		r.of = append(r.of, nil)
+	}
+	if r.of[id] == nil {
+		f := r.fields[id]
+		r.of[id] = &FieldHealth{Field: f.Name, Kind: f.Kind, Group: f.Group}
+	}
+	return r.of[id]
 }
 
 // Report returns the condition of the fields after so many events; forecast is that of the
 // error for whole events, a share, -1 before there is one.
 func (h *Fields) Report(events uint64, fields []blankout.Field, forecast float64) *Health {
-	out := &Health{Events: events, Raised: h.raised, Error: percent(forecast)}
+	out := &Health{Events: events, Raised: h.alarms.raised, Noted: h.alarms.noted, Error: percent(forecast)}
+	r := &report{fields: fields}
 	for id := range h.fields {
-		f := &h.fields[id]
-		if len(measuresOf(f.kind)) == 0 || id >= len(fields) {
-			continue
+		h.report(r, id, forecast)
+	}
+	h.kinds.report(r)
+	h.alarms.report(r, out)
+	for _, field := range r.of {
+		if field != nil {
+			out.Fields = append(out.Fields, *field)
 		}
-		of := fields[id]
-		field := FieldHealth{Field: of.Name, Kind: of.Kind, Group: of.Group}
-		known := false
-		for _, kind := range measuresOf(f.kind) {
-			m := &f.measures[kind]
-			if m.n < healthLeast || m.recentN == 0 {
-				continue
-			}
-			known = true
-			if kind == measureDeviation && m.alarm == 0 && f.measures[measureMean].alarm != 0 {
-				continue // of values about another mean
-			}
-			c := f.condition(kind)
-			*field.place(kind) = &c
-			field.strength = max(field.strength, f.strength(kind, c))
-			if m.alarm != 0 {
-				x := fieldChange{id, kind, alarmRaised, events, m.since, m.until, f.value(kind)}
-				field.Alarms = append(field.Alarms, alarmOf(fields, &x))
-			}
-		}
-		if !known {
-			continue
-		}
-		if now := forecast; now >= 0 && f.cost.known() && field.Missing != nil {
-			if m := &f.measures[measureMissing]; m.alarm != 0 && m.before >= 0 {
-				now = m.before // when events still had it
-			}
-			field.ErrorWithout = percent(max(0, now+f.cost.rise(1-field.Missing.Usual)))
-		}
-		out.Alarms += len(field.Alarms)
-		out.Fields = append(out.Fields, field)
 	}
 	slices.SortStableFunc(out.Fields, func(a, b FieldHealth) int {
-		return cmp.Or(cmp.Compare(min(len(b.Alarms), 1), min(len(a.Alarms), 1)), cmp.Compare(b.rise(), a.rise()), cmp.Compare(b.strength, a.strength))
+		return cmp.Or(cmp.Compare(b.severity(), a.severity()), cmp.Compare(b.rise(), a.rise()), cmp.Compare(b.strength, a.strength))
 	})
 	out.Changes, _ = h.Changes(0, fields)
 	return out
+}
+
+// report tells what is known of the measures of a field.
+func (h *Fields) report(r *report, id int, forecast float64) {
+	f := &h.fields[id]
+	for _, kind := range measuresOf(f.kind) {
+		if !f.measures[kind].known() || kind == measureDeviation && f.measures[kind].alarm == 0 && f.measures[measureMean].alarm != 0 {
+			continue // the latter is of values about another mean
+		}
+		field := r.field(id)
+		if field == nil {
+			return
+		}
+		c := f.condition(kind)
+		*field.place(kind) = &c
+		field.strength = max(field.strength, strength(kind, c))
+		if now := forecast; kind == measureMissing && now >= 0 && f.cost.known() {
+			if m := &f.measures[measureMissing]; m.alarm != 0 && m.before >= 0 {
+				now = m.before // when events still had it
+			}
+			rise, _ := f.cost.rise()
+			field.ErrorWithout = percent(max(0, now+(1-c.Usual)*rise))
+		}
+	}
 }
 
 // percent returns a share in percent, nil for a negative one.
@@ -165,7 +213,23 @@ func percent(share float64) *float64 {
 }
 
 func (f *FieldHealth) place(kind int) **Condition {
-	return [fieldMeasures]**Condition{&f.Missing, &f.NewValues, &f.Mean, &f.Deviation}[kind]
+	return [...]**Condition{&f.Missing, &f.NewValues, &f.Mean, &f.Deviation}[kind]
+}
+
+// Warns says whether a field has an alarm that is no note.
+func (f *FieldHealth) Warns() bool {
+	return slices.ContainsFunc(f.Alarms, func(a FieldAlarm) bool { return !a.Note() })
+}
+
+// severity is 2 of a field that warns, 1 of one with a note, else 0.
+func (f *FieldHealth) severity() int {
+	switch {
+	case f.Warns():
+		return 2
+	case len(f.Alarms) > 0:
+		return 1
+	}
+	return 0
 }
 
 // rise is what the alarms of a field cost, in percentage points.
@@ -178,13 +242,22 @@ func (f *FieldHealth) rise() float64 {
 	return 0
 }
 
+// known says whether there is something to tell of a measure.
+func (m *fieldMeasure) known() bool { return m.n >= healthLeast && m.recentN > 0 }
+
+// share returns the condition of a measure that is a share.
+func (m *fieldMeasure) share() Condition {
+	now, usual := m.recentSum/m.recentN, m.sum/m.n
+	return Condition{now, usual, now - usual}
+}
+
 // condition returns that of a measure of which something is known.
 func (f *fieldHealth) condition(kind int) Condition {
 	m := &f.measures[kind]
-	now, usual := m.recentSum/m.recentN, m.sum/m.n
 	if kind == measureMissing || kind == measureNew {
-		return Condition{now, usual, now - usual}
+		return m.share()
 	}
+	now := m.recentSum / m.recentN
 	// A number is reported in its own units.
 	mean, square := &f.measures[measureMean], &f.measures[measureDeviation]
 	u, v := mean.sum/mean.n, mean.square/mean.n
@@ -198,8 +271,10 @@ func (f *fieldHealth) condition(kind int) Condition {
 }
 
 // strength returns how large a change is beside the least that is worth an alarm.
-func (f *fieldHealth) strength(kind int, c Condition) float64 {
+func strength(kind int, c Condition) float64 {
 	switch kind {
+	case alarmVanished:
+		return 1
 	case measureMean:
 		c.Change = math.Abs(c.Change)
 	case measureDeviation:
@@ -212,21 +287,38 @@ func (f *fieldHealth) strength(kind int, c Condition) float64 {
 	return c.Change / above
 }
 
-// value returns what there is to say of an alarm.
-func (f *fieldHealth) value(kind int) alarmValue {
-	m := &f.measures[kind]
-	v := alarmValue{Condition: f.condition(kind), before: -1, after: -1}
-	if kind == measureMissing && m.before >= 0 && f.cost.known() {
-		v.before = 100 * m.before
-		v.after = 100 * max(0, min(1, m.before+f.cost.rise(v.Change)))
+// value returns what there is to say of the alarm of a measure.
+func (h *Fields) value(m *fieldMeasure, x *fieldChange) alarmValue {
+	c := m.share()
+	if x.kind < fieldMeasures {
+		c = h.fields[x.field].condition(x.kind)
+	}
+	if x.kind != measureMissing && x.kind != alarmKindOf {
+		return alarmValue{Condition: c, before: -1, after: -1}
+	}
+	return h.priced(x.field, c, m.before, c.Change)
+}
+
+// priced adds to a condition what it costs that this share of the events loses the field, if that
+// is known. before is the error that was forecast before, -1 for none.
+func (h *Fields) priced(id int, c Condition, before, share float64) alarmValue {
+	v := alarmValue{Condition: c, before: -1, after: -1}
+	if cost := &h.fields[id].cost; before >= 0 && cost.known() {
+		rise, off := cost.rise()
+		v.before, v.after = 100*before, 100*max(0, min(1, before+share*rise))
+		costs := v.after - v.before
+		v.cheap = costs < noteBelow && costs+100*math.Abs(share)*off < noteMost
 	}
 	return v
 }
 
 func alarmOf(fields []blankout.Field, x *fieldChange) FieldAlarm {
 	a := FieldAlarm{
-		Field: fields[x.field].Name, Kind: FieldAlarmKinds[x.measure], State: alarmStates[x.what], Event: x.event,
+		Field: fields[x.field].Name, Kind: FieldAlarmKinds[x.kind], State: alarmStates[x.what], Severity: SeverityWarning, Comes: x.comes.String(), Event: x.event,
 		SinceEvent: x.since.Event, Since: x.since.when(), Condition: x.value.Condition,
+	}
+	if x.note {
+		a.Severity = SeverityNote
 	}
 	if x.what == alarmEnded {
 		a.UntilEvent, a.Until = x.until.Event, x.until.when()
@@ -234,52 +326,53 @@ func alarmOf(fields []blankout.Field, x *fieldChange) FieldAlarm {
 	if x.value.before >= 0 {
 		a.ErrorBefore, a.ErrorAfter = &x.value.before, &x.value.after
 	}
-	a.Text = x.text(blankout.Printable(a.Field))
+	a.Text = x.text(blankout.Printable(a.Field), fields[x.field].Kind)
 	return a
 }
 
-// when returns the time of a moment, nil if it is unknown.
-func (m Moment) when() *time.Time {
-	if m.Time == 0 {
-		return nil
-	}
-	t := time.UnixMilli(m.Time).UTC()
-	return &t
-}
-
-func (m Moment) String() string {
-	if t := m.when(); t != nil {
-		return t.Format(time.RFC3339)
-	}
-	return "event " + strconv.FormatUint(m.Event, 10)
-}
-
 // text is a sentence about an alarm.
-func (x *fieldChange) text(field string) string {
+func (x *fieldChange) text(field string, kind blankout.Kind) string {
 	v, since := x.value, x.since.String()
 	if x.what == alarmEnded {
 		since = x.until.String()
 	}
 	text := ""
-	switch x.measure {
+	switch x.kind {
 	case measureMissing:
 		text = fmt.Sprintf("%s missing in %s since %s (usually %s)", field, share(v.Now), since, share(v.Usual))
 	case measureNew:
 		text = fmt.Sprintf("%s has values never or hardly seen before in %s of its events since %s (usually %s)", field, share(v.Now), since, share(v.Usual))
 	case measureMean:
 		text = fmt.Sprintf("mean of %s is %.4g since %s (usually %.4g): %+.2g of its deviations", field, v.Now, since, v.Usual, v.Change)
+	case alarmKindOf:
+		text = fmt.Sprintf("%s comes as %s in %s of its events since %s (usually %s in all but %s)", field, plain(blankout.Kind(x.comes-comesAs)), share(v.Now), since, plain(kind), share(v.Usual))
+	case alarmVanished:
+		text = fmt.Sprintf("%s comes no more since %s (usually in %s)", field, since, share(v.Usual))
 	case measureDeviation:
 		text = fmt.Sprintf("deviation of %s is %.3g since %s (usually %.3g): %.2g times that", field, v.Now, since, v.Usual, v.Change)
 	}
 	switch {
 	case x.what == alarmEnded:
+		if x.kind == alarmVanished {
+			text = fmt.Sprintf("%s comes since %s (usually in %s)", field, since, share(v.Usual))
+		}
 		text = fmt.Sprintf("as usual again: %s; there was an alarm since %v", text, x.since)
 	case x.what == alarmAccepted:
 		text += fmt.Sprintf("; after %d events that counts as usual, and the alarm has ended", alarmEvents)
-	case v.before >= 0:
-		text += fmt.Sprintf("; error forecast %.1f -> %.1f %%", v.before, v.after)
+	default:
+		if v.before >= 0 {
+			text += fmt.Sprintf("; error forecast %.1f -> %.1f %%", v.before, v.after)
+		}
+		if x.kind == measureMissing && x.comes != 0 {
+			text += "; it is " + x.comes.String()
+		}
 	}
 	return text
+}
+
+// plain names what values of a kind are, for people.
+func plain(k blankout.Kind) string {
+	return map[blankout.Kind]string{blankout.Numeric: "a number", blankout.Categorical: "text", blankout.Words: "an array of words", blankout.Boolean: "true or false"}[k]
 }
 
 // share writes a share in percent.

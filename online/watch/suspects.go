@@ -1,5 +1,7 @@
 package watch
 
+import "blankout/internal/coder"
+
 // This file counts events whose label is probably wrong.
 
 // Suspicion says why the label of an event is probably wrong: t-logistic
@@ -12,6 +14,7 @@ type Suspicion struct {
 
 // Suspects counts the events of very small influence.
 type Suspects struct {
+	Idle
 	Count  uint64
 	latest Suspicion
 	is     bool // the latest event is one
@@ -20,13 +23,27 @@ type Suspects struct {
 // Clear says that another event has come.
 func (s *Suspects) Clear() { s.is = false }
 
-// Take takes up the influence of an event, a suspect where it is below bound.
-func (s *Suspects) Take(x Suspicion, bound float64) {
+// Weigh takes up the influence of an event, a suspect where it is below bound.
+func (s *Suspects) Weigh(x Suspicion, bound float64) {
 	if s.is = x.Influence < bound; s.is {
 		s.latest = x
 		s.Count++
 	}
 }
+
+// Name names the Watcher.
+func (s *Suspects) Name() string { return "suspects" }
+
+// Copy takes over the count.
+func (s *Suspects) Copy(from Watcher) { s.Count = from.(*Suspects).Count }
+
+// Merge adds what was counted between two states.
+func (s *Suspects) Merge(base, now Watcher) {
+	s.Count += now.(*Suspects).Count - base.(*Suspects).Count
+}
+
+// Sums codes the count. It has a place in the learner's own block.
+func (s *Suspects) Sums(c *coder.Coder) { c.Uint(&s.Count) }
 
 // Latest says whether the latest event is a suspect, and why.
 func (s *Suspects) Latest() (x Suspicion, suspect bool) { return s.latest, s.is }

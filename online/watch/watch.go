@@ -1,22 +1,55 @@
 package watch
 
-import "blankout/internal/coder"
+import (
+	"blankout"
+	"blankout/internal/coder"
+	"blankout/model"
+)
 
 // This file shows events to all who watch.
 
-// Watch is all who watch a stream.
+// Watch is all who watch a stream. New makes one.
 type Watch struct {
 	Measures Measures
 	Drift    Detector
 	Prior    Prior
-	Suspects Suspects
 	Refused  Refused
+	Suspects Suspects
 	Health   Fields
+	list     []Watcher
+
+	met  Met // the event at hand, here lest each be allocated
+	told Told
+}
+
+// New returns a Watch of a stream that begins.
+func New() *Watch {
+	w := &Watch{}
+	w.list = []Watcher{
+		&w.Suspects,
+		&w.Health,
+	}
+	return w
+}
+
+// Met is an event as it came, before anything has been learned from it.
+type Met struct {
+	Event  *blankout.Example
+	Number uint64 // of the event
+	// Named says that it has fields whose names tell what is missing; Present are those that
+	// it holds.
+	Named   bool
+	Present model.FieldSet
+	Fields  []blankout.Field // of the stream so far, by id
+	Rows    *model.Table     // counts by column, without this event
+	Usual   *model.Missing   // which fields are usual, nil until that is known
+	Error   float64          // the error that is forecast for whole events, a share; -1 before there is one
 }
 
 // Told is a labelled event and what was answered to it, before it is learned.
 type Told struct {
 	Number uint64 // of the event
+	Time   int64  // its time, milliseconds since the Unix epoch; 0 if unknown
 	Weight float64
 	// Loss is what the drift detector takes up: the log-loss, or the absolute error in
 	// deviations of the targets.
@@ -38,9 +71,22 @@ type Told struct {
 	Target, Value, Low, High, Mean float64
 }
 
+// Met shows an event as it came.
+func (w *Watch) Met(m Met) {
+	w.met = m
+	for _, x := range w.list {
+		x.Take(&w.met)
+	}
+}
+
 // Told shows an event with a class, and says whether the stream has drifted.
-func (w *Watch) Told(t *Told) (drifted bool) {
+func (w *Watch) Told(told Told) (drifted bool) {
+	w.told = told
+	t := &w.told
 	w.Measures.take(t)
+	for _, x := range w.list {
+		x.Tell(t)
+	}
 	if t.Part {
 		return false
 	}
@@ -51,15 +97,22 @@ func (w *Watch) Told(t *Told) (drifted bool) {
 }
 
 // ToldNumber shows an event whose label is a number, and says whether the stream has drifted.
-func (w *Watch) ToldNumber(t *Told) (drifted bool) {
+func (w *Watch) ToldNumber(told Told) (drifted bool) {
+	w.told = told
+	t := &w.told
 	w.Measures.takeNumber(t)
+	for _, x := range w.list {
+		x.Tell(t)
+	}
 	return w.Drift.Take(t.Loss, 1, t.Number)
 }
 
 // Merge adds what was counted of an interval between two states to what ends with the event
 // of the given number, and says whether the stream has drifted.
 func (w *Watch) Merge(base, now *Watch) (labelled uint64) {
-	w.Suspects.Count += now.Suspects.Count - base.Suspects.Count
+	for i, x := range w.list {
+		x.Merge(base.list[i], now.list[i])
+	}
 	w.Refused.Merge(&base.Refused, &now.Refused)
 	return w.Measures.Merge(&base.Measures, &now.Measures)
 }
@@ -82,7 +135,9 @@ func (w *Watch) State(c *coder.Coder) {
 func (w *Watch) SumsState(c *coder.Coder) {
 	m := &w.Measures
 	c.Uint(&m.Unlabelled)
-	c.Uint(&w.Suspects.Count)
+	for _, x := range w.list {
+		x.Sums(c)
+	}
 	c.Uints(&m.Classes)
 	c.Each(m.Total.Sums()...)
 	c.Each(m.Window.Sums()...)
@@ -92,10 +147,37 @@ func (w *Watch) SumsState(c *coder.Coder) {
 	w.Refused.State(c)
 }
 
-// Clone returns a copy of what is counted and measured, without the health of
-// fields and the block of the Prior at hand.
-func (w *Watch) Clone() Watch {
-	c := *w
-	c.Measures, c.Refused, c.Health, c.Prior.weight = w.Measures.Clone(), w.Refused.clone(), Fields{}, nil
+// BlockWatch is the block of a checkpoint that holds what has no other place in it.
+const BlockWatch = "watch"
+
+// Block codes the block "watch", after State and the states of who watches the stream as a whole.
+func (w *Watch) Block(c *coder.Coder) {
+	var parts []part
+	for _, x := range w.list {
+		parts = append(parts, part{x.Name(), x.State})
+	}
+	codeParts(c, parts)
+}
+
+// Figures returns what the Watchers tell, by their names.
+func (w *Watch) Figures() map[string][]Figure {
+	out := map[string][]Figure{}
+	for _, x := range w.list {
+		if figures := x.Figures(); len(figures) > 0 {
+			out[x.Name()] = figures
+		}
+	}
+	return out
+}
+
+// Clone returns a copy of what is counted and measured, of Watchers only what Merge needs, and
+// without the block of the Prior at hand.
+func (w *Watch) Clone() *Watch {
+	c := New()
+	c.Measures, c.Drift, c.Prior, c.Refused = w.Measures.Clone(), w.Drift, w.Prior, w.Refused.clone()
+	c.Prior.weight = nil
+	for i, x := range c.list {
+		x.Copy(w.list[i])
+	}
 	return c
 }

@@ -1,0 +1,486 @@
+package online_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout"
+	"blankout/online"
+	"blankout/online/watch"
+	"blankout/record"
+)
+
+// payments are JSON events of two classes, one every few seconds, as a decoder reads them: a
+// number that tells much, one that tells little, a string, a truth value, and in 2 % of the
+// events a discount.
+type payments struct {
+	t        testing.TB
+	learners []*online.Learner
+	decoder  record.Decoder
+	schema   *blankout.Schema
+	r        *rand.Rand
+	n, every int64 // events, and seconds from one to the next
+	line     bytes.Buffer
+	e        blankout.Example
+	// amount and extra write the value of a field, "" for one that is left out.
+	amount   func(x float64) string
+	temper   func(x float64, at int64) string
+	tells    float64 // by how much the classes' means of temper differ from their mean
+	discount float64 // share of the events
+	bursts   bool    // discounts come in runs
+	run      int
+}
+
+const paymentsStart = 1_767_225_600_000 // midnight
+
+func newPayments(t testing.TB, seed uint64, change func(*online.Config)) *payments {
+	t.Helper()
+	c := record.DefaultConfig()
+	c.Format, c.Label, c.Time, c.Classes = "json", "label", "at", []string{"fraud", "ok"}
+	s := c.Schema()
+	d, err := record.NewDecoder(c, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := online.DefaultConfig()
+	if change != nil {
+		change(&config)
+	}
+	l, err := online.New(config, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := func(x float64) string { return fmt.Sprintf("%.3f", x) }
+	return &payments{t: t, learners: []*online.Learner{l}, decoder: d, schema: s, r: rand.New(rand.NewPCG(seed, 11)), every: 1, tells: 0.1, discount: 0.02,
+		amount: number, temper: func(x float64, _ int64) string { return number(x) }}
+}
+
+// now returns the time of the next event.
+func (p *payments) now() int64 { return paymentsStart + 1000*p.every*p.n }
+
+// feed has all learners learn the next n events.
+func (p *payments) feed(n int) {
+	p.t.Helper()
+	for range n {
+		at, label, y := p.now(), "ok", 1.0
+		if p.n++; p.r.IntN(2) == 0 {
+			label, y = "fraud", -1
+		}
+		p.line.Reset()
+		fmt.Fprintf(&p.line, `{"label":%q,"at":%d,"country":"c%d","known":%v`, label, at, p.r.IntN(6), p.r.IntN(3) > 0)
+		for _, f := range []struct{ name, value string }{
+			{"amount", p.amount(math.Exp(p.r.NormFloat64()) + 2 + 1.2*y)}, {"temper", p.temper(20+3*p.r.NormFloat64()+p.tells*y, at)}, {"discount", p.rare()},
+		} {
+			if f.value != "" {
+				fmt.Fprintf(&p.line, `,%q:%s`, f.name, f.value)
+			}
+		}
+		p.line.WriteString("}")
+		if err := p.decoder.Decode(p.t.Context(), record.Record{Value: p.line.Bytes()}, &p.e); err != nil || p.e.Refused != nil {
+			p.t.Fatalf("%v %+v: %s", err, p.e.Refused, p.line.String())
+		}
+		for _, l := range p.learners {
+			l.Learn(&p.e)
+		}
+	}
+}
+
+// rare writes the discount.
+func (p *payments) rare() string {
+	x := p.r.Float64()
+	switch {
+	case p.run > 0:
+		p.run--
+	case p.bursts && x < p.discount/20:
+		p.run = 19
+	case p.bursts || x >= p.discount:
+		return ""
+	}
+	return fmt.Sprintf("%.2f", 5*p.r.Float64())
+}
+
+// told returns what became of alarms, each as its state, severity and text.
+func (p *payments) told() (out []string) {
+	changes, _ := p.learners[0].HealthChanges(0)
+	for _, c := range changes {
+		out = append(out, c.State+" "+c.Severity+": "+c.Text)
+	}
+	return out
+}
+
+// one fails unless one alarm is on, and no other has been, and returns it.
+func (p *payments) one(field, kind string) watch.FieldAlarm {
+	p.t.Helper()
+	h := p.learners[0].Health()
+	if h.Alarms+h.Notes != 1 || len(h.Changes) != 1 || len(h.Fields) == 0 || len(h.Fields[0].Alarms) != 1 {
+		p.t.Fatalf("%d alarms and %d notes: %q", h.Alarms, h.Notes, p.told())
+	}
+	a := h.Fields[0].Alarms[0]
+	if a.Field != field || a.Kind != kind {
+		p.t.Fatalf("%+v", a)
+	}
+	return a
+}
+
+// A number that comes as text, as an array, as a truth value or as null from some event on
+// raises one alarm that says so, with what it costs, and ends when it is a number again.
+func TestUsualKinds(t *testing.T) {
+	for _, c := range []struct{ name, value, kind, comes, says string }{
+		{"text", `"%.2f EUR"`, "kind", "categorical", "amount comes as text in 100 % of its events since 2026-01-01T"},
+		{"array", `["%.0f"]`, "kind", "words", "amount comes as an array of words in 100 % of its events since "},
+		{"truth value", "true", "kind", "boolean", "amount comes as true or false in 100 % of its events since "},
+		{"null", "null", "missing", "null", "; it is null"},
+		{"left out", "", "missing", "left out", "; it is left out"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newPayments(t, 1, nil)
+			p.feed(12_000)
+			number := p.amount
+			p.amount = func(x float64) string {
+				if strings.Contains(c.value, "%") {
+					return fmt.Sprintf(c.value, x)
+				}
+				return c.value
+			}
+			since := p.n
+			p.feed(1024)
+			a := p.one("amount", c.kind)
+			t.Log(a.Text)
+			if a.Comes != c.comes || !strings.Contains(a.Text, c.says) || a.Severity != watch.SeverityWarning || a.Now != 1 || a.Usual != 0 ||
+				int64(a.SinceEvent) < since-256 || int64(a.SinceEvent) > since+256 || a.ErrorAfter == nil || *a.ErrorAfter < *a.ErrorBefore+10 {
+				t.Errorf("%+v", a)
+			}
+			p.feed(30_000)
+			p.one("amount", c.kind) // it stays, and nothing else is the matter
+			changed := p.amount
+			p.amount = func(x float64) string { // some of it is changed still
+				if p.r.Float64() < 0.3 {
+					return changed(x)
+				}
+				return number(x)
+			}
+			p.feed(3000)
+			if a := p.one("amount", c.kind); a.Comes != c.comes && c.kind == "kind" {
+				t.Errorf("comes as %q", a.Comes)
+			}
+			p.amount = number
+			p.feed(3000)
+			if told := p.told(); len(told) != 2 || !strings.HasPrefix(told[1], "ended warning: as usual again: ") {
+				t.Errorf("%q", told)
+			}
+		})
+	}
+}
+
+// A field that has always come as one kind now and another then is as usual, and so is one that
+// comes as another kind than the first few events.
+func TestUsualMixture(t *testing.T) {
+	for _, share := range []float64{0.01, 0.3, 0.5, 1} {
+		p := newPayments(t, 2, nil)
+		number := p.amount
+		p.feed(3)
+		p.amount = func(x float64) string {
+			if p.r.Float64() < share {
+				return fmt.Sprintf("%q", []string{"none", "some", "much"}[p.r.IntN(3)])
+			}
+			return number(x)
+		}
+		p.feed(40_000)
+		if told := p.told(); len(told) > 0 {
+			t.Errorf("text in %v: %q", share, told)
+		}
+		if share == 1 {
+			p.amount = number
+			p.feed(1024)
+			if a := p.one("amount", "kind"); a.Comes != "numeric" || !strings.Contains(a.Text, "amount comes as a number in 100 % of its events since ") || !strings.Contains(a.Text, "(usually text in all but ") {
+				t.Errorf("%+v", a)
+			}
+		}
+	}
+}
+
+// A field of 2 % of the events that comes no more raises one alarm, since its last event, and
+// ends when it is back. One that comes in runs is as usual while the runs are.
+func TestUsualRareField(t *testing.T) {
+	p := newPayments(t, 3, nil)
+	p.feed(60_000)
+	if told := p.told(); len(told) > 0 {
+		t.Fatalf("%q", told)
+	}
+	p.discount = 0
+	died := p.n
+	p.feed(4500)
+	a := p.one("discount", "vanished")
+	t.Log(a.Text)
+	if int64(a.SinceEvent) > died || int64(a.SinceEvent) < died-600 || a.Now != 0 || math.Abs(a.Usual-0.02) > 0.003 || !strings.Contains(a.Text, "discount comes no more since 2026-01-01T16:3") {
+		t.Errorf("%+v", a)
+	}
+	p.feed(20_000)
+	p.one("discount", "vanished")
+	p.discount = 0.02
+	p.feed(1000)
+	if told := p.told(); len(told) != 2 || !strings.Contains(told[1], ": as usual again: discount comes since 2026-01-01T23:") {
+		t.Errorf("%q", told)
+	}
+
+	p = newPayments(t, 4, nil)
+	p.bursts = true
+	p.feed(200_000)
+	if told := p.told(); len(told) > 0 {
+		t.Errorf("in runs: %q", told)
+	}
+	p.discount = 0
+	p.feed(60_000)
+	p.one("discount", "vanished")
+}
+
+// night says whether it is night at a time, which begins and ends a little differently every day.
+func night(at int64) bool {
+	const hour = 3_600_000
+	day := at / (24 * hour)
+	in := at%(24*hour) + (day*7919%5-2)*8*60_000
+	return in < 5*hour || in >= 22*hour
+}
+
+// A field that is null every night raises an alarm in the first night alone. One that stays null
+// in the morning raises an alarm then, and so does one that is null by day. Weekends are
+// learned like nights.
+func TestUsualNights(t *testing.T) {
+	p := newPayments(t, 5, nil)
+	p.every = 12
+	perHour := int(3600 / p.every)
+	p.n = 9 * int64(perHour)
+	dead := func(at int64) bool { return night(at) }
+	temper := p.temper
+	p.temper = func(x float64, at int64) string {
+		if dead(at) {
+			return "null"
+		}
+		return temper(x, at)
+	}
+	p.feed(24 * perHour)
+	told := p.told()
+	if len(told) != 2 || !strings.HasPrefix(told[0], "raised ") || !strings.HasPrefix(told[1], "ended ") {
+		t.Fatalf("the first night: %q", told)
+	}
+	t.Logf("%q", told)
+	p.feed(20 * 24 * perHour)
+	if told := p.told(); len(told) != 2 {
+		t.Fatalf("20 nights more: %q", told)
+	}
+	p.feed(15 * perHour) // to midnight
+	h := p.learners[0].Health()
+	at := slices.IndexFunc(h.Fields, func(f watch.FieldHealth) bool { return f.Field == "temper" })
+	if f := h.Fields[at]; h.Alarms+h.Notes > 0 || f.Missing.Now != 1 || f.ExpectedUntil == nil || f.ExpectedUntil.UnixMilli()-p.now() < 5*3_600_000 || f.ExpectedUntil.UnixMilli()-p.now() > 8*3_600_000 {
+		t.Errorf("at midnight: %+v, expected until %v", f, f.ExpectedUntil)
+	}
+	p.feed(9 * perHour)
+	// It does not come back in the morning.
+	morning := int64(0)
+	dead = func(at int64) bool {
+		if night(at) {
+			morning = at
+		}
+		return at-morning < 6*3_600_000
+	}
+	p.feed(32 * perHour)
+	if told = p.told(); len(told) != 4 || !strings.HasPrefix(told[2], "raised ") {
+		t.Fatalf("a long night: %q", told)
+	}
+	// Null by day.
+	noon := (p.now()/86_400_000+1)*86_400_000 + 13*3_600_000
+	dead = func(at int64) bool { return night(at) || at >= noon && at < noon+3*3_600_000 }
+	p.feed(30 * perHour)
+	if told = p.told(); len(told) != 6 || !strings.HasPrefix(told[4], "raised ") {
+		t.Fatalf("by day: %q", told)
+	}
+	// Both are usual now, and the long night is not.
+	noon += 24 * 3_600_000
+	p.feed(27 * perHour)
+	if told = p.told(); len(told) != 6 {
+		t.Fatalf("by day again: %q", told)
+	}
+}
+
+// Weekends are learned as nights are.
+func TestUsualWeekends(t *testing.T) {
+	p := newPayments(t, 6, nil)
+	p.every = 30
+	temper := p.temper
+	p.temper = func(x float64, at int64) string {
+		if d := at / 86_400_000 % 7; d == 2 || d == 3 { // 1 January 1970 was a Thursday
+			return "null"
+		}
+		return temper(x, at)
+	}
+	const week = 7 * 2880
+	p.feed(week)
+	if told := p.told(); len(told) != 2 {
+		t.Fatalf("the first weekend: %q", told)
+	}
+	p.feed(6 * week)
+	if told := p.told(); len(told) != 2 {
+		t.Fatalf("six more: %q", told)
+	}
+}
+
+// What costs less than half a percentage point is a note, and a warning once it comes to cost
+// more.
+func TestUsualCosts(t *testing.T) {
+	p := newPayments(t, 7, nil)
+	p.feed(30_000)
+	temper := p.temper
+	p.temper = func(float64, int64) string { return "" }
+	p.feed(1024)
+	a := p.one("temper", "missing") // it tells next to nothing
+	t.Log(a.Text)
+	if h := p.learners[0].Health(); h.Alarms != 0 || h.Notes != 1 || h.Raised != 0 || h.Noted != 1 || a.Severity != watch.SeverityNote || a.ErrorBefore == nil || *a.ErrorAfter-*a.ErrorBefore >= 0.5 {
+		t.Errorf("%+v", h)
+	}
+	p.temper = temper
+	p.feed(3000)
+	if told := p.told(); len(told) != 2 || !strings.HasPrefix(told[1], "ended note: ") {
+		t.Fatalf("%q", told)
+	}
+	// A little of what tells something, and then all of it.
+	p = newPayments(t, 8, nil)
+	p.tells = 3
+	p.feed(40_000)
+	temper = p.temper
+	lost := 0.09
+	p.temper = func(x float64, at int64) string {
+		if p.r.Float64() < lost {
+			return "null"
+		}
+		return temper(x, at)
+	}
+	p.feed(10_000)
+	if a := p.one("temper", "missing"); a.Severity != watch.SeverityNote {
+		t.Fatalf("%+v", a)
+	}
+	lost = 1
+	p.feed(4000)
+	h := p.learners[0].Health()
+	told := p.told()
+	if h.Alarms != 1 || h.Notes != 0 || h.Raised != 1 || h.Noted != 1 || len(told) != 2 || !strings.HasPrefix(told[1], "grown warning: temper missing in ") {
+		t.Errorf("%+v %q", h, told)
+	}
+	p.feed(20_000)
+	if now := p.told(); len(now) != 2 {
+		t.Errorf("%q", now)
+	}
+}
+
+// blockOf returns a block of what a learner would save.
+func blockOf(t *testing.T, l *online.Learner, name string) []byte {
+	t.Helper()
+	blocks, err := l.Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := blankout.FindBlock(blocks, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// What watches fields is part of the state: a learner that is saved and restored, copied, or
+// follows another goes on to the bit; and learning with others for a while, when nothing is
+// watched, makes no alarm.
+func TestUsualStateIsWhole(t *testing.T) {
+	config := online.DefaultConfig().Shared()
+	p := newPayments(t, 9, func(c *online.Config) { *c = config })
+	p.discount = 0.05
+	l := p.learners[0]
+	number := p.amount
+	for phase, n := range []int{9001, 777, 256, 3000, 515, 20_001} {
+		blocks, err := l.Blocks()
+		if err != nil {
+			t.Fatal(err)
+		}
+		restored, err := online.Restore(config, blocks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		restored.SetSchema(p.schema)
+		var copies [4]*online.Learner
+		for i := range copies {
+			if copies[i], err = l.Clone(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cloned, author, fold, follower := copies[0], copies[1], copies[2], copies[3]
+		for _, l := range []*online.Learner{author, follower} {
+			if err := l.Share(1, 1<<20); err != nil {
+				t.Fatal(err)
+			}
+		}
+		switch phase {
+		case 1:
+			p.amount = func(float64) string { return `"much"` }
+		case 3:
+			p.amount = number
+		case 4:
+			p.amount = func(float64) string { return "null" }
+		case 5:
+			p.amount = number
+			p.discount = 0
+		}
+		p.learners = []*online.Learner{l, restored, cloned, author}
+		p.feed(n)
+		d := author.Cut(64)
+		if err := fold.Check(d); err != nil {
+			t.Fatal(err)
+		}
+		fold.Add(d)
+		if err := follower.Follow(fold, d.Columns, 1, 1<<20); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{watch.BlockWatch, "learner", watch.BlockHealth} {
+			for i, other := range []*online.Learner{restored, cloned, author, fold, follower} {
+				if !bytes.Equal(blockOf(t, l, name), blockOf(t, other, name)) {
+					t.Errorf("phase %d: block %s of learner %d differs", phase, name, i)
+				}
+			}
+		}
+	}
+	told := p.told()
+	if len(told) != 5 || !strings.Contains(told[0], "comes as text") || !strings.Contains(told[2], "; it is null") || !strings.Contains(told[4], "comes no more") {
+		t.Fatalf("%q", told)
+	}
+	// With others.
+	fold, err := l.Clone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.discount = 0.05
+	for range 40 {
+		member, err := fold.Clone()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := member.Share(2, 1000); err != nil {
+			t.Fatal(err)
+		}
+		p.learners = []*online.Learner{member}
+		p.feed(500)
+		d := member.Cut(64)
+		if err := fold.Check(d); err != nil {
+			t.Fatal(err)
+		}
+		if fold.Add(d); !bytes.Equal(blockOf(t, fold, watch.BlockWatch), blockOf(t, l, watch.BlockWatch)) {
+			t.Fatal("learning with others changes what watches fields")
+		}
+	}
+	p.learners = []*online.Learner{fold}
+	p.feed(3000)
+	if told := p.told(); len(told) != 6 || !strings.HasPrefix(told[5], "ended ") {
+		t.Errorf("%q", told)
+	}
+}

@@ -1,0 +1,312 @@
+package watch
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout"
+	"blankout/internal/longtest"
+	"blankout/model"
+)
+
+// events shows events to who watches fields. A field is shown as the kind that it has now: 0 if
+// it is left out, and minus the first kind of its name if it is null.
+type events struct {
+	fields []blankout.Field
+	usual  *model.Missing
+	rows   *model.Table
+	number uint64
+	time   int64 // of the next event
+	every  int64 // milliseconds
+	rise   float64
+}
+
+func newEvents(fields ...blankout.Field) *events {
+	v := &events{fields: append([]blankout.Field{{}}, fields...), usual: &model.Missing{}, rows: model.NewTable(model.ScalerWidth), time: 1_767_225_600_000, every: 1000}
+	for id := 1; id < len(v.fields); id++ {
+		if !slices.ContainsFunc(v.fields[:id], func(f blankout.Field) bool { return f.Name == v.fields[id].Name }) {
+			v.usual.Usual = append(v.usual.Usual, uint16(id))
+		}
+	}
+	return v
+}
+
+// show shows an event that holds the fields of these ids, and where others are null.
+func (v *events) show(x float64, holds, null []uint16, to ...*Watch) {
+	v.number++
+	e := &blankout.Example{Time: v.time, Missing: null}
+	v.time += v.every
+	for _, id := range holds {
+		e.Field, e.Features.Index, e.Features.Value = append(e.Field, id), append(e.Features.Index, uint32(id)), append(e.Features.Value, x)
+	}
+	present := model.NewFieldSet(len(v.fields))
+	present.Add(holds)
+	for _, w := range to {
+		w.Health.Take(&Met{Event: e, Number: v.number, Named: true, Present: present, Fields: v.fields, Rows: v.rows, Usual: v.usual, Error: 0.1})
+		if v.rise >= 0 && v.number%32 == 0 {
+			for _, id := range holds[:min(len(holds), 4)] {
+				w.Health.Cost(id, 0, v.rise*float64(v.number/32%2))
+			}
+		}
+	}
+}
+
+func (v *events) report(w *Watch) *Health { return w.Health.Report(v.number, v.fields, 0.1) }
+
+// A state that is written and read after any event goes on as one that is not, to the bit: in
+// the middle of blocks, of alarms, of nights that are expected, of other kinds.
+func TestHealthStateIsWhole(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	v := newEvents(
+		blankout.Field{Name: "x", Kind: blankout.Numeric}, blankout.Field{Name: "word", Kind: blankout.Categorical}, blankout.Field{Name: "rare", Kind: blankout.Boolean},
+		blankout.Field{Name: "x", Kind: blankout.Categorical}, blankout.Field{Name: "words", Kind: blankout.Words}, blankout.Field{Name: "night", Kind: blankout.Numeric})
+	v.every, v.rise, v.usual.Usual = 20_000, 1, []uint16{1, 2, 6}
+	w, again := New(), New()
+	seen := map[string]bool{}
+	const perDay = 4320
+	for n := range 9 * perDay {
+		holds, null := []uint16{1, 2}, []uint16(nil)
+		if n > 5*perDay && n < 6*perDay {
+			holds[0] = 4 // x is text
+		}
+		if r.Float64() < 0.05 && n < 7*perDay {
+			holds = append(holds, 3)
+		}
+		if r.Float64() < 0.7 {
+			holds = append(holds, 5)
+		}
+		if n%perDay > perDay*2/3 {
+			null = append(null, 6)
+		} else {
+			holds = append(holds, 6)
+		}
+		if n > 8*perDay {
+			holds = slices.DeleteFunc(holds, func(id uint16) bool { return id == 2 })
+		}
+		v.show(r.NormFloat64(), holds, null, w, again)
+		if n%7 == 0 || n%256 < 3 || n%256 > 252 { // at every place of a block
+			usual := again.Health.seen
+			again = restored(t, again)
+			again.Health.seen = usual
+		}
+		if n%256 == 0 {
+			if !slices.Equal(saved(w), saved(again)) {
+				t.Fatalf("after %d events the states differ", v.number)
+			}
+			for _, on := range w.Health.alarms.on {
+				seen[FieldAlarmKinds[on.kind]] = true
+				seen["quiet"] = seen["quiet"] || on.quiet
+			}
+		}
+	}
+	for _, want := range []string{"missing", "kind", "vanished", "quiet"} {
+		if !seen[want] {
+			t.Errorf("the stream has no %s, and so says nothing of its state", want)
+		}
+	}
+	// Between several learners of one model nothing is counted, and nothing is lost.
+	was := saved(w)
+	base, now := w.Clone(), w.Clone()
+	if w.Merge(base, now); !slices.Equal(was, saved(w)) {
+		t.Error("a merge changes who watches fields")
+	}
+}
+
+// A state without the block of who watches beside the measures has its alarms on, and begins the
+// others anew.
+func TestHealthOfOlderStates(t *testing.T) {
+	v := newEvents(blankout.Field{Name: "x", Kind: blankout.Boolean}, blankout.Field{Name: "y", Kind: blankout.Boolean})
+	w := New()
+	v.rise = 1
+	for range 30 * healthBlock {
+		v.show(1, []uint16{1, 2}, nil, w)
+	}
+	for range 4 * healthBlock {
+		v.show(1, []uint16{1}, nil, w)
+	}
+	older := New()
+	older.Health.MeasuresState(readOf(w))
+	h := v.report(older)
+	if h.Alarms != 1 || h.Raised != 1 || h.Fields[0].Field != "y" || h.Fields[0].Alarms[0].SinceEvent != 30*healthBlock+1 {
+		t.Fatalf("%+v", h)
+	}
+	for range 8 * healthBlock {
+		v.show(1, []uint16{1, 2}, nil, older)
+	}
+	if h := v.report(older); h.Alarms != 0 || h.Raised != 1 || len(h.Changes) != 1 || h.Changes[0].State != "ended" {
+		t.Errorf("%+v", h)
+	}
+}
+
+// Fields that come by chance in a share of the events that stays, whatever it is, vanish in no
+// stream, and neither do those that come in runs. Nor is the kind of a field another than usual
+// where it changes by chance.
+func TestUsualFalseAlarms(t *testing.T) {
+	seeds := 12
+	if longtest.Asked() {
+		seeds = 1000
+	}
+	shares := []float64{0.0003, 0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.48}
+	for seed := range seeds {
+		r := rand.New(rand.NewPCG(uint64(seed), 3))
+		var fields []blankout.Field
+		for i := range 2 * len(shares) {
+			fields = append(fields, blankout.Field{Name: string(rune('a' + i)), Kind: blankout.Boolean})
+		}
+		for _, kind := range []blankout.Kind{blankout.Numeric, blankout.Categorical} {
+			for i := range shares {
+				fields = append(fields, blankout.Field{Name: string(rune('A' + i)), Kind: kind})
+			}
+		}
+		v, w := newEvents(fields...), New()
+		v.usual.Usual = nil
+		runs := make([]int, len(shares))
+		next := make([]int, len(shares)) // the events at which the fields come again
+		length := 1 + r.IntN(40)
+		for n := range 150_000 {
+			var holds []uint16
+			for i, share := range shares {
+				if next[i] == n {
+					if n > 0 {
+						holds = append(holds, uint16(1+i))
+					}
+					next[i] = n + 1 + int(math.Log(1-r.Float64())/math.Log(1-share))
+				}
+				switch {
+				case runs[i] > 0:
+					runs[i]--
+				case r.Float64() < share/float64(length):
+					runs[i] = length - 1
+				default:
+					continue
+				}
+				holds = append(holds, uint16(1+len(shares)+i))
+			}
+			for i, share := range shares {
+				id := 1 + 2*len(shares) + i
+				if r.Float64() < share {
+					id += len(shares)
+				}
+				holds = append(holds, uint16(id))
+			}
+			slices.Sort(holds)
+			v.show(0, holds, nil, w)
+		}
+		if h := v.report(w); h.Raised+h.Noted > 0 {
+			for _, a := range h.Changes {
+				t.Errorf("seed %d, runs of %d: event %d: %s", seed, length, a.Event, a.Text)
+			}
+		}
+	}
+}
+
+// Where a number is text now and then, it is no loss when it is always a number.
+func TestKindThatVanishesIsNoLoss(t *testing.T) {
+	v, w := newEvents(blankout.Field{Name: "x", Kind: blankout.Numeric}, blankout.Field{Name: "x", Kind: blankout.Categorical}), New()
+	for n := range 200_000 {
+		holds := []uint16{1}
+		if n%20 == 0 && n < 100_000 {
+			holds[0] = 2
+		}
+		v.show(float64(n%7), holds, nil, w)
+	}
+	if h := v.report(w); h.Raised+h.Noted > 0 {
+		t.Errorf("%+v", h.Changes)
+	}
+}
+
+// A field that has come a few times is not missed; one that has long come in a fifth of the
+// events is, after some 2,100 events without it.
+func TestRareFieldIsMissedInTime(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 4))
+	v, w := newEvents(blankout.Field{Name: "x", Kind: blankout.Boolean}, blankout.Field{Name: "few", Kind: blankout.Boolean}, blankout.Field{Name: "many", Kind: blankout.Boolean}), New()
+	v.usual.Usual, v.rise = []uint16{1}, -1
+	feed := func(n int, few, many float64) {
+		for range n {
+			holds := []uint16{1}
+			if r.Float64() < few {
+				holds = append(holds, 2)
+			}
+			if r.Float64() < many {
+				holds = append(holds, 3)
+			}
+			v.show(0, holds, nil, w)
+		}
+	}
+	feed(5000, 0.01, 0.2)
+	feed(160_000, 0, 0.2)
+	if h := v.report(w); h.Raised+h.Noted > 0 {
+		t.Fatalf("%+v", h.Changes)
+	}
+	feed(2800, 0, 0)
+	if h := v.report(w); h.Raised != 1 || h.Changes[0].Field != "many" || math.Abs(h.Changes[0].Usual-0.2) > 0.02 {
+		t.Errorf("%+v", h.Changes)
+	}
+}
+
+// A field that comes for a while and stays away for longer, again and again, is as usual until it
+// has stayed away for twice as long as ever.
+func TestRareFieldComesAndGoes(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 4))
+	v, w := newEvents(blankout.Field{Name: "x", Kind: blankout.Boolean}, blankout.Field{Name: "y", Kind: blankout.Boolean}), New()
+	v.usual.Usual, v.rise = []uint16{1}, -1
+	longest := 0
+	for range 200 {
+		for range 2000 {
+			holds := []uint16{1}
+			if r.Float64() < 0.3 {
+				holds = append(holds, 2)
+			}
+			v.show(0, holds, nil, w)
+		}
+		away := 8000 + r.IntN(4000)
+		longest = max(longest, away)
+		for range away {
+			v.show(0, []uint16{1}, nil, w)
+		}
+	}
+	if h := v.report(w); h.Raised+h.Noted > 0 {
+		t.Fatalf("%+v", h.Changes)
+	}
+	for range 2 * longest {
+		v.show(0, []uint16{1}, nil, w)
+	}
+	if h := v.report(w); h.Raised != 1 || h.Changes[0].Kind != "vanished" {
+		t.Errorf("%+v", h)
+	}
+}
+
+// Memory is bounded, however many fields there are of however many kinds, and however often their
+// alarms come and go.
+func TestUsualIsBounded(t *testing.T) {
+	var fields []blankout.Field
+	for i := range 6000 {
+		fields = append(fields, blankout.Field{Name: string(rune('a' + i%2500)), Kind: blankout.Kind(1 + i/2500)})
+	}
+	v, w := newEvents(fields...), New()
+	v.usual.Usual, v.rise = nil, -1
+	for n := range 40 * healthBlock {
+		v.show(0, []uint16{uint16(1 + n%6000)}, nil, w)
+	}
+	k, r := &w.Health.kinds, &w.Health.rare
+	if len(k.fields) != MostFields || len(r.fields) != MostFields || len(k.mixed) != MostFields-1-2500 {
+		t.Errorf("%d fields, %d of several kinds, %d rare", len(k.fields), len(k.mixed), len(r.fields))
+	}
+	p := &w.Health.alarms.spells
+	for n := range int64(3 * mostSpells) {
+		field := int(n*7919) % 999
+		if n%2 == 0 {
+			field = 1000
+		}
+		on := &alarm{fieldChange: fieldChange{field: field, since: Moment{1, 1 + n*day*7/5}, until: Moment{2, 1 + n*day*7/5 + n%100*minute}}}
+		p.learn(on)
+		if at, most := p.at(alarmKey{on.field, 0}); len(p.list) > mostSpells || most > mostOfField || at+most > len(p.list) {
+			t.Fatalf("%d spells, %d of one field", len(p.list), most)
+		}
+	}
+	if !slices.IsSortedFunc(p.list, func(a, b spell) int { return a.of(alarmKey{b.field, b.kind}) }) {
+		t.Error("the spells are in no order")
+	}
+}
