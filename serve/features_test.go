@@ -56,7 +56,7 @@ func TestFeatures(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 	a := f.Alarms[0]
-	want := fmt.Sprintf("vibration missing in 100 %% since 2023-11-14T23:03:20Z (usually 0 %%); error forecast %.1f -> %.1f %%", *a.ErrorBefore, *a.ErrorAfter)
+	want := fmt.Sprintf("vibration missing in 100 %% since 2023-11-14T23:03:20Z (usually 0 %%); error forecast %.1f -> %.1f %%; it is null", *a.ErrorBefore, *a.ErrorAfter)
 	if a.Text != want || a.SinceEvent != 3001 || *a.ErrorBefore > 10 || *a.ErrorAfter < 30 {
 		t.Errorf("%+v\nwant %s", a, want)
 	}
@@ -77,6 +77,30 @@ func TestFeatures(t *testing.T) {
 	}
 	if strings.Contains(text, `field="word"`) {
 		t.Error("a field without an alarm has metrics")
+	}
+}
+
+// What a Watcher tells is among the metrics, notes apart from alarms, and what costs little has no
+// series of its own.
+func TestNotesAndFiguresAreMetrics(t *testing.T) {
+	h := &watch.Health{Alarms: 1, Notes: 1, Fields: []watch.FieldHealth{
+		{Field: "dear", Missing: &watch.Condition{Now: 1}, Alarms: []watch.FieldAlarm{{Field: "dear", Kind: "missing", Severity: watch.SeverityWarning}}},
+		{Field: "cheap", Missing: &watch.Condition{Now: 1}, Alarms: []watch.FieldAlarm{{Field: "cheap", Kind: "missing", Severity: watch.SeverityNote}}},
+	}}
+	_, service := learned(t)
+	status := &run.Status{Health: h}
+	status.Metrics.Figures = map[string][]watch.Figure{"hours": {{Of: "3", Value: 1.5}}}
+	service.Status = func() *run.Status { return status }
+	url := start(t, serve.DefaultConfig(), service)
+	_, text, _ := call(t, "GET", url+"/metrics", "")
+	for _, want := range []string{`blankout_field_alarms{kind="missing"} 1`, `blankout_field_notes{kind="missing"} 1`, `blankout_field_alarms{kind="vanished"} 0`,
+		`blankout_field_missing_ratio{field="dear",span="now"} 1`, `blankout_figure{of="3",watcher="hours"} 1.5`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if strings.Contains(text, `field="cheap"`) {
+		t.Error("a note has a series of its own")
 	}
 }
 

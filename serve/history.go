@@ -138,12 +138,9 @@ func (h *history) note(s *run.Status) {
 		d := s.Metrics.Drift
 		add("drift", "drift at event %d: log-loss %.3f → %.3f nats", d.Event, d.Before, d.After)
 	}
-	if now.fieldAlarms > before.fieldAlarms && s.Health != nil {
-		for _, f := range s.Health.Fields {
-			if len(f.Alarms) > 0 {
-				add("field", "%s", f.Alarms[0].Text)
-				break
-			}
+	if now.fieldAlarms > before.fieldAlarms {
+		if text := worstAlarm(s.Health); text != "" {
+			add("field", "%s", text)
 		}
 	}
 	if now.adopts > before.adopts {

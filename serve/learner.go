@@ -6,7 +6,6 @@ package serve
 import (
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"unicode/utf8"
 
@@ -95,28 +94,6 @@ func (t *site) measures(w http.ResponseWriter, r *http.Request) {
 		answer.Since = milli(status.Started)
 	}
 	reply(w, http.StatusOK, answer)
-}
-
-// defaultFields is how many fields an answer has, the worst first, unless ?limit asks for
-// another number.
-const defaultFields = 100
-
-// features answers GET /v1/features: the condition of the fields.
-func (t *site) features(w http.ResponseWriter, r *http.Request) {
-	limit, ok := asked(w, r, "limit", "fields", 0, math.MaxInt, defaultFields)
-	if !ok {
-		return
-	}
-	health := t.service.status().Health
-	if health == nil {
-		fail(w, http.StatusServiceUnavailable, "nothing has been learned yet", r.URL.Path)
-		return
-	}
-	reply(w, http.StatusOK, struct {
-		*watch.Health
-		Watched int                 `json:"watched"` // fields
-		Fields  []watch.FieldHealth `json:"fields"`
-	}{health, len(health.Fields), health.Fields[:min(limit, len(health.Fields))]})
 }
 
 // omit answers GET /v1/without?kind=field&name=NAME: the error of the current model on

@@ -3,11 +3,11 @@ package serve
 // This file holds the table of metrics for Prometheus.
 
 import (
+	"maps"
 	"math"
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -68,7 +68,9 @@ type view struct {
 // compares them. A new metric is a row here and a line there. There is never a
 // label by feature, key or event, and one by field only for the metricFields worst of
 // those with an alarm: the number of time series is small and bounded.
-var metrics = []metric{
+var metrics = slices.Concat(mainMetrics, fieldMetrics)
+
+var mainMetrics = []metric{
 	{"blankout_build_info", gauge, []string{"version", "go"}, "1, labelled with the version of the program and of Go.",
 		func(v *view, emit func(float64, ...string)) { emit(1, v.version, runtime.Version()) }},
 	{"blankout_ready", gauge, nil, "1 if events are being consumed, 0 if not (/readyz says why).",
@@ -352,48 +354,14 @@ var metrics = []metric{
 			emit(d.Before, "before")
 			emit(d.After, "after")
 		})},
-	{"blankout_field_alarms", gauge, []string{"kind"}, "Alarms about fields that are on, by kind: missing, new-values, mean or deviation; /v1/features says which fields.",
+	{"blankout_figure", gauge, []string{"watcher", "of"}, "What else is counted of the stream, by who counts it.",
 		func(v *view, emit func(float64, ...string)) {
-			if v.status.Health == nil {
-				return
-			}
-			on := map[string]float64{}
-			for _, f := range v.status.Health.Fields {
-				for _, a := range f.Alarms {
-					on[a.Kind]++
+			for _, watcher := range slices.Sorted(maps.Keys(v.status.Metrics.Figures)) {
+				for _, f := range v.status.Metrics.Figures[watcher] {
+					emit(f.Value, watcher, f.Of)
 				}
-			}
-			for _, kind := range watch.FieldAlarmKinds {
-				emit(on[kind], kind)
 			}
 		}},
-	{"blankout_field_alarms_total", counter, nil, "Alarms about fields raised.",
-		one(func(v *view) float64 { return float64(v.status.FieldAlarms) })},
-	{"blankout_field_missing_ratio", gauge, []string{"field", "span"}, "Share of the events in which the field is null or left out: now or usual.",
-		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) { spans(f.Missing, emit) })},
-	{"blankout_field_new_values_ratio", gauge, []string{"field", "span"}, "Share of the field's values that were never or hardly seen before: now or usual.",
-		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) { spans(f.NewValues, emit) })},
-	{"blankout_field_mean_shift_deviations", gauge, []string{"field"}, "By how many of its usual deviations the mean of the field differs from the usual one.",
-		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) {
-			if f.Mean != nil {
-				emit(f.Mean.Change)
-			}
-		})},
-	{"blankout_field_deviation_ratio", gauge, []string{"field"}, "Deviation of the field divided by its usual one.",
-		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) {
-			if f.Deviation != nil {
-				emit(f.Deviation.Change)
-			}
-		})},
-	{"blankout_field_alarm_error_ratio", gauge, []string{"field", "side"}, "Error forecast before events began to lack the field, and as many of them lack it: before or after.",
-		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) {
-			for _, a := range f.Alarms {
-				if a.ErrorAfter != nil {
-					emit(*a.ErrorBefore/100, "before")
-					emit(*a.ErrorAfter/100, "after")
-				}
-			}
-		})},
 	{"blankout_warning", gauge, []string{"kind"}, "1 while there is a warning of this kind: no-labels, refused, stray-label, mixed-kinds, no-curve, no-rate, odd-time or worse-than-prior; the log and the page say more.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, kind := range watch.WarningKinds {
@@ -765,51 +733,4 @@ func (c *collector) view() *view {
 	}
 	v.norm = c.norm
 	return v
-}
-
-// metricFields is how many fields have metrics of their own: the worst ones of those with
-// an alarm. It bounds the number of time series.
-const metricFields = 10
-
-// worstFields calls f with the fields that have metrics, and the names that these have.
-func worstFields(v *view, f func(name string, field *watch.FieldHealth)) {
-	h := v.status.Health
-	if h == nil {
-		return
-	}
-	seen := map[string]bool{}
-	for i := range h.Fields {
-		field := &h.Fields[i]
-		if len(field.Alarms) == 0 || len(seen) == metricFields {
-			return // the others have none either
-		}
-		name := strings.ToValidUTF8(field.Field, "\uFFFD")
-		if len(name) > maxLabel {
-			name = strings.ToValidUTF8(name[:maxLabel], "") + "…"
-		}
-		if !seen[name] { // a name may belong to fields of several kinds
-			seen[name] = true
-			f(name, field)
-		}
-	}
-}
-
-// maxLabel bounds the bytes of a field's name in a label.
-const maxLabel = 100
-
-// ofField reads the worst fields.
-func ofField(read func(f *watch.FieldHealth, emit func(value float64, labels ...string))) func(*view, func(float64, ...string)) {
-	return func(v *view, emit func(float64, ...string)) {
-		worstFields(v, func(name string, f *watch.FieldHealth) {
-			read(f, func(value float64, labels ...string) { emit(value, append([]string{name}, labels...)...) })
-		})
-	}
-}
-
-// spans emits a condition now and as it usually is.
-func spans(c *watch.Condition, emit func(float64, ...string)) {
-	if c != nil {
-		emit(c.Now, "now")
-		emit(c.Usual, "usual")
-	}
 }

@@ -135,6 +135,7 @@ type Report struct {
 	Drift      watch.Drift                `json:"drift"`
 	Warnings   []watch.Warning            `json:"warnings,omitempty"`
 	Health     *healthReport              `json:"health,omitempty"`
+	Figures    map[string][]watch.Figure  `json:"figures,omitempty"` // by who tells them
 	RefusedBy  map[blankout.Reason]uint64 `json:"refused_by"`
 	Letters    map[blankout.Reason]uint64 `json:"dead_letters"`
 	Failures   uint64                     `json:"dead_letter_failures"`
@@ -208,21 +209,11 @@ type modelReport struct {
 	Kernel  bool   `json:"kernel,omitempty"`
 }
 
-// healthReport is what the page shows of the condition of the fields.
-type healthReport struct {
-	Alarms  int                 `json:"alarms"`
-	Watched int                 `json:"watched"`
-	Fields  []watch.FieldHealth `json:"fields"` // the pageFields worst
-}
-
-// pageFields is how many fields the page shows.
-const pageFields = 12
-
 func reportOf(v *view) Report {
 	s, m := v.status, v.status.Metrics
 	r := Report{
 		Point: pointOf(v), Version: v.version, NotReady: v.notReady, Ended: s.NotReady == run.Ended, Started: milli(s.Started), Learned: s.Learned, Unlabelled: s.Unlabelled,
-		Events: m.Events, TotalLoss: measure.Defined(m.Total.MeanLogLoss()), Features: m.Features, Level: m.Level, Drift: m.Drift, Warnings: s.Warnings,
+		Events: m.Events, TotalLoss: measure.Defined(m.Total.MeanLogLoss()), Features: m.Features, Level: m.Level, Drift: m.Drift, Warnings: s.Warnings, Figures: m.Figures,
 		Labels: s.Labels, RefusedBy: s.RefusedBy, Letters: s.DeadLetters, Failures: s.DeadLetterFailures,
 		Checkpoint: saved{s.Save.Name, s.Save.Bytes, milli(s.Save.At), s.Save.Took.Seconds(), s.Save.Pause.Seconds(), s.Save.Saved, s.Save.Failed},
 	}
@@ -235,9 +226,7 @@ func reportOf(v *view) Report {
 	if a := (adoption{s.Validation.Adopting, s.Validation.Adopted, s.Validation.NotAdopted + s.Validation.TimedOut}); a != (adoption{}) {
 		r.Adoption = &a
 	}
-	if h := s.Health; h != nil && len(h.Fields) > 0 {
-		r.Health = &healthReport{h.Alarms, len(h.Fields), h.Fields[:min(len(h.Fields), pageFields)]}
-	}
+	r.Health = healthOf(s)
 	if m.Numbers != nil {
 		r.TotalLoss = measure.Defined(m.Numbers.Total.RMSE())
 	}

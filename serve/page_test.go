@@ -25,7 +25,9 @@ import (
 	"blankout/group"
 	"blankout/loss"
 	"blankout/online"
+	"blankout/online/watch"
 	"blankout/predict"
+	"blankout/run"
 	"blankout/serve"
 	"blankout/stream"
 	"blankout/validate"
@@ -324,6 +326,44 @@ func TestHealthInBrowser(t *testing.T) {
 			}
 			b.picture(t, "health-"+c.name)
 		})
+	}
+	for _, complaint := range b.complaints {
+		t.Errorf("the browser complains: %s", complaint)
+	}
+}
+
+// Of two alarms that are on the one that costs little is a note in a real browser: it is told
+// where the fields are, and is no alarm of the whole.
+func TestNotesInBrowser(t *testing.T) {
+	b := browse(t)
+	_, service := learned(t)
+	alarm := func(field, severity string) watch.FieldHealth {
+		return watch.FieldHealth{Field: field, Missing: &watch.Condition{Now: 1}, Alarms: []watch.FieldAlarm{{Field: field, Kind: "missing", Severity: severity, Text: field + " is missing"}}}
+	}
+	status := *service.Status()
+	status.Health = &watch.Health{Alarms: 1, Notes: 1, Fields: []watch.FieldHealth{alarm("dear", watch.SeverityWarning), alarm("cheap", watch.SeverityNote)}}
+	status.Metrics.Figures = map[string][]watch.Figure{"hours": {{Of: "3", Value: 1.23456}}}
+	service.Status = func() *run.Status { return &status }
+	url := start(t, serve.DefaultConfig(), service)
+	b.call(t, "Page.navigate", map[string]any{"url": url + "/"})
+	for tries := 0; b.value(t, "document.querySelectorAll('#health-table tbody tr').length") != 2.0; tries++ {
+		if tries == 300 {
+			t.Fatalf("the page shows: %v", b.value(t, "document.body?.innerText"))
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	for expression, want := range map[string]any{
+		"document.querySelector('#alarms').innerText":                      "dear is missing",
+		"document.querySelector('#field-alarms').innerText":                "1",
+		"document.querySelectorAll('#health-alarms li').length":            2.0,
+		"document.querySelector('#health-alarms li.note').innerText":       "cheap is missing",
+		"document.querySelectorAll('#health-table td.bad').length":         1.0,
+		"document.querySelector('#counts').innerText.includes('hours')":    true,
+		"/3\\s+1\\.235/.test(document.querySelector('#counts').innerText)": true,
+	} {
+		if got := b.value(t, expression); got != want {
+			t.Errorf("%s: %v, want %v", expression, got, want)
+		}
 	}
 	for _, complaint := range b.complaints {
 		t.Errorf("the browser complains: %s", complaint)

@@ -8,8 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -259,56 +260,6 @@ func (i *inspection) print(out *bufio.Writer, draw bool) {
 	}
 }
 
-// printAlarms tells which fields are not as they usually are.
-func printAlarms(out *bufio.Writer, h *watch.Health) {
-	const most = 10
-	n := 0
-	for _, f := range h.Fields {
-		for _, a := range f.Alarms {
-			if n++; n <= most {
-				fmt.Fprintf(out, "alarm         %s\n", a.Text)
-			}
-		}
-	}
-	if n > most {
-		fmt.Fprintf(out, "              and %s more: --features\n", plural(n-most, "alarm"))
-	}
-}
-
-// printFeatures tells the condition of every field that is watched.
-func printFeatures(out *bufio.Writer, h *watch.Health) {
-	printAlarms(out, h)
-	if h.Alarms > 0 {
-		fmt.Fprintln(out)
-	}
-	if len(h.Fields) == 0 {
-		fmt.Fprintf(out, "no field is watched: after %s events nothing is usual yet, or the events have no named fields\n", humanize.Comma(int64(h.Events)))
-		return
-	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "field\tkind\tmissing %\tusually\tnew values %\tusually\tmean\tusually\tdeviation\tusually\terror % without\t")
-	two := func(c *watch.Condition, factor float64) string {
-		if c == nil {
-			return "\t"
-		}
-		return fmt.Sprintf("%.3g\t%.3g", math.Round(1e6*factor*c.Now)/1e6, math.Round(1e6*factor*c.Usual)/1e6)
-	}
-	for _, f := range h.Fields {
-		without := ""
-		if f.ErrorWithout != nil {
-			without = fmt.Sprintf("%.1f", *f.ErrorWithout)
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", blankout.Printable(f.Field), f.Kind, two(f.Missing, 100), two(f.NewValues, 100), two(f.Mean, 1), two(f.Deviation, 1), without)
-	}
-	t.Flush()
-	if len(h.Changes) > 0 {
-		fmt.Fprintln(out, "\nthe latest alarms raised and ended")
-		for _, a := range h.Changes {
-			fmt.Fprintf(out, "  event %s: %s\n", humanize.Comma(int64(a.Event)), a.Text)
-		}
-	}
-}
-
 // printProgress tells how good the progressive predictions were, and the errors
 // to expect when features go missing.
 func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
@@ -329,6 +280,13 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 	}
 	if s.Suspects > 0 {
 		fmt.Fprintf(out, "suspects      %s events whose label is probably wrong\n", humanize.Comma(int64(s.Suspects)))
+	}
+	for _, watcher := range slices.Sorted(maps.Keys(s.Figures)) {
+		fmt.Fprintf(out, "%-13s", watcher)
+		for _, f := range s.Figures[watcher] {
+			fmt.Fprintf(out, " %s %.4g", f.Of, f.Value)
+		}
+		fmt.Fprintln(out)
 	}
 	if s.Drift.Alarms > 0 {
 		fmt.Fprintf(out, "drift         %s, the latest at event %s: log-loss %.4g, %.4g before\n", plural(int(s.Drift.Alarms), "alarm"), humanize.Comma(int64(s.Drift.Event)), s.Drift.After, s.Drift.Before)

@@ -1,0 +1,169 @@
+package serve
+
+// This file shows the health of fields: in metrics, on the page, and at /v1/features.
+
+import (
+	"math"
+	"net/http"
+	"strings"
+
+	"blankout/online/watch"
+	"blankout/run"
+)
+
+var fieldMetrics = []metric{
+	{"blankout_field_alarms", gauge, []string{"kind"}, "Alarms about fields that are on, without notes, by kind: missing, new-values, mean, deviation, kind or vanished; /v1/features says which fields.",
+		alarmsOf(false)},
+	{"blankout_field_alarms_total", counter, nil, "Alarms about fields raised, without notes.",
+		one(func(v *view) float64 { return float64(v.status.FieldAlarms) })},
+	{"blankout_field_notes", gauge, []string{"kind"}, "Alarms about fields that are on and raise the error forecast by less than half a percentage point, by kind.",
+		alarmsOf(true)},
+	{"blankout_field_missing_ratio", gauge, []string{"field", "span"}, "Share of the events in which the field is null or left out: now or usual.",
+		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) { spans(f.Missing, emit) })},
+	{"blankout_field_new_values_ratio", gauge, []string{"field", "span"}, "Share of the field's values that were never or hardly seen before: now or usual.",
+		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) { spans(f.NewValues, emit) })},
+	{"blankout_field_other_kinds_ratio", gauge, []string{"field", "span"}, "Share of the field's values that are of another kind than it usually has, such as text of a number: now or usual.",
+		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) { spans(f.OtherKinds, emit) })},
+	{"blankout_field_mean_shift_deviations", gauge, []string{"field"}, "By how many of its usual deviations the mean of the field differs from the usual one.",
+		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) {
+			if f.Mean != nil {
+				emit(f.Mean.Change)
+			}
+		})},
+	{"blankout_field_deviation_ratio", gauge, []string{"field"}, "Deviation of the field divided by its usual one.",
+		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) {
+			if f.Deviation != nil {
+				emit(f.Deviation.Change)
+			}
+		})},
+	{"blankout_field_alarm_error_ratio", gauge, []string{"field", "side"}, "Error forecast before events began to lack the field, and as many of them lack it: before or after.",
+		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) {
+			for _, a := range f.Alarms {
+				if a.ErrorAfter != nil {
+					emit(*a.ErrorBefore/100, "before")
+					emit(*a.ErrorAfter/100, "after")
+				}
+			}
+		})},
+}
+
+// defaultFields is how many fields an answer has, the worst first, unless ?limit asks for
+// another number.
+const defaultFields = 100
+
+// features answers GET /v1/features: the condition of the fields.
+func (t *site) features(w http.ResponseWriter, r *http.Request) {
+	limit, ok := asked(w, r, "limit", "fields", 0, math.MaxInt, defaultFields)
+	if !ok {
+		return
+	}
+	health := t.service.status().Health
+	if health == nil {
+		fail(w, http.StatusServiceUnavailable, "nothing has been learned yet", r.URL.Path)
+		return
+	}
+	reply(w, http.StatusOK, struct {
+		*watch.Health
+		Watched int                 `json:"watched"` // fields
+		Fields  []watch.FieldHealth `json:"fields"`
+	}{health, len(health.Fields), health.Fields[:min(limit, len(health.Fields))]})
+}
+
+// healthReport is what the page shows of the condition of the fields.
+type healthReport struct {
+	Alarms  int                 `json:"alarms"`
+	Notes   int                 `json:"notes"`
+	Watched int                 `json:"watched"`
+	Fields  []watch.FieldHealth `json:"fields"` // the pageFields worst
+}
+
+// pageFields is how many fields the page shows.
+const pageFields = 12
+
+func healthOf(s *run.Status) *healthReport {
+	h := s.Health
+	if h == nil || len(h.Fields) == 0 {
+		return nil
+	}
+	return &healthReport{h.Alarms, h.Notes, len(h.Fields), h.Fields[:min(len(h.Fields), pageFields)]}
+}
+
+// worstAlarm returns the text of an alarm about the worst field, "" if none is on.
+func worstAlarm(h *watch.Health) string {
+	if h == nil || len(h.Fields) == 0 {
+		return ""
+	}
+	for _, a := range h.Fields[0].Alarms {
+		if !a.Note() {
+			return a.Text
+		}
+	}
+	return ""
+}
+
+// metricFields is how many fields have metrics of their own: the worst ones of those with
+// an alarm that is no note. It bounds the number of time series.
+const metricFields = 10
+
+// worstFields calls f with the fields that have metrics, and the names that these have.
+func worstFields(v *view, f func(name string, field *watch.FieldHealth)) {
+	h := v.status.Health
+	if h == nil {
+		return
+	}
+	seen := map[string]bool{}
+	for i := range h.Fields {
+		field := &h.Fields[i]
+		if !field.Warns() || len(seen) == metricFields {
+			return // the others have none either
+		}
+		name := strings.ToValidUTF8(field.Field, "\uFFFD")
+		if len(name) > maxLabel {
+			name = strings.ToValidUTF8(name[:maxLabel], "") + "…"
+		}
+		if !seen[name] { // a name may belong to fields of several kinds
+			seen[name] = true
+			f(name, field)
+		}
+	}
+}
+
+// alarmsOf counts by kind the alarms about fields that are notes, or those that are none.
+func alarmsOf(notes bool) func(*view, func(float64, ...string)) {
+	return func(v *view, emit func(float64, ...string)) {
+		if v.status.Health == nil {
+			return
+		}
+		on := map[string]float64{}
+		for _, f := range v.status.Health.Fields {
+			for _, a := range f.Alarms {
+				if a.Note() == notes {
+					on[a.Kind]++
+				}
+			}
+		}
+		for _, kind := range watch.FieldAlarmKinds {
+			emit(on[kind], kind)
+		}
+	}
+}
+
+// maxLabel bounds the bytes of a field's name in a label.
+const maxLabel = 100
+
+// ofField reads the worst fields.
+func ofField(read func(f *watch.FieldHealth, emit func(value float64, labels ...string))) func(*view, func(float64, ...string)) {
+	return func(v *view, emit func(float64, ...string)) {
+		worstFields(v, func(name string, f *watch.FieldHealth) {
+			read(f, func(value float64, labels ...string) { emit(value, append([]string{name}, labels...)...) })
+		})
+	}
+}
+
+// spans emits a condition now and as it usually is.
+func spans(c *watch.Condition, emit func(float64, ...string)) {
+	if c != nil {
+		emit(c.Now, "now")
+		emit(c.Usual, "usual")
+	}
+}
