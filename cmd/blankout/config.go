@@ -4,6 +4,7 @@ package main
 // theirs here.
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +17,9 @@ import (
 	"blankout"
 	"blankout/client"
 	"blankout/config"
+	"blankout/loss"
 	"blankout/online"
+	"blankout/record"
 	"blankout/run"
 )
 
@@ -238,6 +241,11 @@ nothing that lasts, and may spoil everything else.`,
 					return fmt.Errorf("reading the sample: %w", err)
 				}
 			}
+			classes := cmp.Or(len(l.Record.Classes), l.Record.MaxClasses)
+			if result.Sample != nil {
+				classes = min(classes, len(result.Sample.Classes))
+			}
+			p.warnOfClasses(classes, l.Learner)
 			switch given := result.Given; {
 			case flags.file != "":
 				p.note("the configuration is in order")
@@ -256,6 +264,14 @@ nothing that lasts, and may spoil everything else.`,
 	c.Flags().BoolVar(&asJSON, "json", false, "what was read, and is in order, as one JSON object on standard output")
 	c.Flags().StringVar(&sample, "sample", "", "read the first events of `FILE` and name fields that look like a time or an id")
 	return c
+}
+
+// warnOfClasses warns of what so many classes, or room for so many, cost the levels of
+// noise auto. It says nothing of the 100 that are the default of record.max_classes.
+func (p *program) warnOfClasses(n int, c online.Config) {
+	if n > record.DefaultMaxClasses && c.Noise == "auto" && !loss.IsRegression(c.Loss) {
+		p.warn(fmt.Sprintf("%s: noise auto learns each at several levels, in three to four times the time and memory of one level, such as noise none or dropout:0.3", plural(n, "class")))
+	}
 }
 
 // note tells a person something, unless it is to be quiet.

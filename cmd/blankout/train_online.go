@@ -179,8 +179,9 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 		}
 	}
 	for _, w := range r.Warnings {
-		fmt.Fprintf(p.stderr, "warning: %s\n", w.Text)
+		p.warn(w.Text)
 	}
+	p.warnOfClasses(r.Classes, o.online.config)
 	if !p.quiet {
 		screen.done(fmt.Sprintf("%s, %s, %s, noise %s, %.2f s", plural(r.Examples, "example"), plural(r.Features, "feature"), plural(r.Passes, "pass"), r.Noise, r.Seconds))
 		if r.Refused > 0 {
