@@ -3,6 +3,8 @@ package record
 import (
 	"blankout"
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -76,5 +78,35 @@ func BenchmarkDecode(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(e.Features.Len()), "ns/feature")
 		})
+	}
+}
+
+// BenchmarkDecodeStream decodes events of one shape that all differ, as those of make
+// speed: a benchmark of one record hides what its branches cost.
+func BenchmarkDecodeStream(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 1))
+	jobs := []string{"private", "state-gov", "self-employed", "federal-gov", "without-pay"}
+	schools := []string{"bachelors", "masters", "hs-grad", "doctorate", "11th", "some-college"}
+	countries := []string{"united-states", "mexico", "canada", "germany", "india", "philippines"}
+	events := make([]Record, 10_000)
+	size := 0
+	for i := range events {
+		events[i].Value = fmt.Appendf(nil, `{"_label":%d,"age":%d,"hours_per_week":%d,"capital_gain":%.2f,"workclass":%q,"education":%q,"country":%q,"score":%.3f,"campaign":"c%d"}`,
+			2*r.IntN(2)-1, 17+r.IntN(60), 10+r.IntN(60), 100*r.ExpFloat64(), jobs[r.IntN(5)], schools[r.IntN(6)], countries[r.IntN(6)], r.Float64(), r.IntN(500))
+		size += len(events[i].Value)
+	}
+	c := DefaultConfig()
+	c.Label = "_label"
+	d, err := NewDecoder(c, c.Schema())
+	if err != nil {
+		b.Fatal(err)
+	}
+	var e blankout.Example
+	b.SetBytes(int64(size / len(events)))
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if d.Decode(context.Background(), events[i%len(events)], &e); e.Refused != nil {
+			b.Fatal(e.Refused)
+		}
 	}
 }
