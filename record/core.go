@@ -29,6 +29,7 @@ type core struct {
 	c Config
 	fieldTable
 	newNames
+	shortColumns
 	entryList
 	event
 	nulls
@@ -113,7 +114,7 @@ func (d *core) reset(r *Record, e *blankout.Example) {
 	d.fieldTable.begin()
 	d.entryList.reset()
 	d.nulls.begin(e.Missing)
-	d.event = event{class: d.class, weight: 1, id: r.Key, time: r.Time}
+	d.labelled, d.weight, d.id, d.time, d.notFinite = false, 1, r.Key, r.Time, 0
 }
 
 // begin empties e and reports whether the record can be a record at all.
@@ -228,6 +229,7 @@ type named struct {
 	role fieldRole
 	// categorical says that its numbers are names, text that it is a bag of its words.
 	categorical, text bool
+	strange           int       // 0 to 16: how much its values of late were other than short ones that had come before
 	set               uint8     // bit k: ids[k] is set
 	age               int       // of the core when they were set
 	ids               [6]uint16 // by kind
@@ -269,14 +271,17 @@ func (d *core) newID(n *named, kind blankout.Kind) uint16 {
 	return n.ids[kind]
 }
 
-// pair adds x as the feature n=value.
-func (d *core) pair(n *named, kind blankout.Kind, value []byte, x float64) {
+// pair adds x as the feature n=value, and returns its column and whether the dictionary wants
+// its name.
+func (d *core) pair(n *named, kind blankout.Kind, value []byte, x float64) (column uint32, wanted bool) {
 	hash := blankout.Mix(n.hash + xxhash.Sum64(value))
 	id := d.idOf(n, kind)
-	if d.s.Names.Wants(hash) {
+	if wanted = d.s.Names.Wants(hash); wanted {
 		d.rememberValue(hash, n.name, value)
 	}
-	d.add(hash, id, x)
+	column = d.columns.Of(hash, d.mask)
+	d.addAt(column, hash, id, x)
+	return column, wanted
 }
 
 // factorName returns the name of an entry. Its field tells that of a number, which goes

@@ -16,6 +16,7 @@ type fieldTable struct {
 	most    int               // fields
 	groups  map[string]string // field name -> group
 	columns blankout.TakenColumns
+	taken   uint64 // counts the changes of columns, from 1 on
 	fields  map[fieldKey]uint16
 	known   int // fields of s that are in fields
 	before  int // known before this record
@@ -39,7 +40,7 @@ type below struct {
 
 func newFieldTable(c Config, s *blankout.Schema) fieldTable {
 	d := fieldTable{
-		s: s, mask: s.Columns() - 1, most: c.MaxFields, groups: map[string]string{},
+		s: s, mask: s.Columns() - 1, most: c.MaxFields, taken: 1, groups: map[string]string{},
 		fields: map[fieldKey]uint16{}, firstID: map[string]uint16{}, under: map[string]*below{},
 	}
 	for group, names := range c.Groups {
@@ -106,6 +107,7 @@ func (d *fieldTable) addField(f blankout.Field, id uint16) {
 	d.fields[fieldKey{f.Name, f.Kind}] = id
 	if d.s.Owns(int(id)) {
 		d.columns.Take(f.Column)
+		d.taken++
 	}
 	if d.firstID[f.Name] > 0 {
 		return
@@ -139,6 +141,7 @@ func (d *fieldTable) dropFields() {
 		delete(d.fields, fieldKey{f.Name, f.Kind})
 		if d.s.Owns(id) {
 			d.columns.Release(f.Column)
+			d.taken++
 		}
 		if int(d.firstID[f.Name]) == id {
 			delete(d.firstID, f.Name)

@@ -22,7 +22,8 @@ import (
 // jsonDecoder reads events that are JSON objects (RFC 8259). It knows the names
 // it has met as a tree of nodes; in every object it expects the name that
 // followed last time, so that a stream of events of one shape costs a comparison
-// for each name instead of a scan, an unescaping and a look-up.
+// for each name instead of a scan, an unescaping and a look-up. Of short values that
+// repeat it knows the columns (short.go).
 type jsonDecoder struct {
 	core
 	root  *node
@@ -48,9 +49,10 @@ type jsonDecoder struct {
 // an index of the array.
 type node struct {
 	named
-	key      string // as it stands between the quotes; a control character if it cannot
-	word     uint64 // the first eight bytes of it and the closing quote, as far as mask goes
+	key      string // with its closing quote, as it stands in a record; "" if it is written with escapes
+	word     uint64 // its first eight bytes, as far as mask goes
 	mask     uint64
+	tail     uint64 // its last eight bytes, if it has more
 	children map[string]*node
 	elements []*node // of an array
 	first    *node   // the child that came first last time
@@ -197,7 +199,7 @@ func (d *jsonDecoder) object(p int, n *node, depth int) int {
 			}
 		}
 		if c != nil {
-			p += len(c.key) + 1
+			p += len(c.key)
 		} else {
 			var key []byte
 			if key, p = d.str(p); p < 0 {
@@ -256,15 +258,17 @@ func (d *jsonDecoder) object(p int, n *node, depth int) int {
 
 // follows reports whether the key of c and its closing quote stand at data[p:].
 func (c *node) follows(data []byte, p int) bool {
-	if len(data)-p >= 8 && (binary.LittleEndian.Uint64(data[p:])^c.word)&c.mask != 0 {
+	size := len(c.key)
+	if len(data)-p < max(size, 8) {
+		return size > 0 && bytes.HasPrefix(data[p:], []byte(c.key))
+	}
+	if (binary.LittleEndian.Uint64(data[p:])^c.word)&c.mask != 0 {
 		return false
 	}
-	return len(c.key) < 8 && len(data)-p >= 8 || c.rest(data, p)
-}
-
-func (c *node) rest(data []byte, p int) bool {
-	end := p + len(c.key)
-	return end < len(data) && data[end] == '"' && string(data[p:end]) == c.key
+	if size <= 8 {
+		return size > 0
+	}
+	return binary.LittleEndian.Uint64(data[p+size-8:]) == c.tail && (size <= 16 || string(data[p:p+size]) == c.key)
 }
 
 // array reads the rest of an array: strings are words of n, everything else is
@@ -326,6 +330,14 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 	}
 	switch c := data[p]; {
 	case c == '"':
+		if !n.text && (n.strange < 8 || d.event%32 == 0) {
+			if t, ok := shortString(data, p+1); ok {
+				end := p + 1 + t.size()
+				d.shortPair(&n.named, t, data[p+1:end])
+				return end + 1
+			}
+			n.strange = min(n.strange+1, 16)
+		}
 		text, next := d.str(p + 1)
 		if next < 0 {
 			return next
@@ -503,18 +515,12 @@ func (d *jsonDecoder) skip(p, depth int) int {
 // A lone surrogate becomes U+FFFD, as in encoding/json; bytes that are not UTF-8
 // are refused.
 func (d *jsonDecoder) str(p int) ([]byte, int) {
-	const (
-		low  = 0x0101010101010101
-		high = 0x8080808080808080
-	)
 	data, start := d.data, p
 	d.escaped = false
 	// Eight bytes at a time up to the first that is a quote, a backslash, a
 	// control character or not ASCII.
 	for len(data)-p >= 8 {
-		x := binary.LittleEndian.Uint64(data[p:])
-		quote, slash := x^('"'*low), x^('\\'*low)
-		if m := ((quote-low)&^quote | (slash-low)&^slash | (x-' '*low)&^x | x) & high; m != 0 {
+		if m := notPlain(binary.LittleEndian.Uint64(data[p:])); m != 0 {
 			p += bits.TrailingZeros64(m) >> 3
 			if data[p] == '"' {
 				return data[start:p], p + 1
@@ -665,23 +671,24 @@ func (d *jsonDecoder) child(n *node, key []byte, p int) *node {
 	if c == nil {
 		return nil
 	}
-	c.key = string(key)
 	if c.plain {
+		name := string(key)
 		if n.children == nil {
 			n.children = map[string]*node{}
 		}
-		n.children[c.key] = c
-		d.grown = append(d.grown, growth{parent: n, key: c.key})
+		n.children[name] = c
+		d.grown = append(d.grown, growth{parent: n, key: name})
 	}
-	for i := range len(c.key) {
-		if k := c.key[i]; k < ' ' || k == '"' || k == '\\' {
-			c.key = "\x00" // never follows: it is written with escapes
-			break
-		}
+	if slices.ContainsFunc(key, func(k byte) bool { return k < ' ' || k == '"' || k == '\\' }) {
+		return c
 	}
+	c.key = string(key) + `"`
 	var first [8]byte
-	n8 := copy(first[:], c.key+`"`)
+	n8 := copy(first[:], c.key)
 	c.word, c.mask = binary.LittleEndian.Uint64(first[:]), ^uint64(0)>>(64-8*n8)
+	if n := len(c.key); n > 8 {
+		c.tail = binary.LittleEndian.Uint64([]byte(c.key[n-8:]))
+	}
 	return c
 }
 
