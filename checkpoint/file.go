@@ -21,8 +21,10 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"blankout"
+	"blankout/internal/pages"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -142,10 +144,34 @@ func (e *encoder) checksum() {
 // Decode reads a file from memory. The blocks alias data. Errors are
 // ErrForeign, ErrNewer or ErrDamaged, with the place.
 func Decode(data []byte) (*File, error) {
-	d := decoder{data: data}
-	prefix := d.take(prefixLen, "the file's prefix")
-	if n := min(len(data), len(Magic)); string(data[:n]) != Magic[:n] || n == 0 {
+	d := decoder{data: data, size: len(data)}
+	return d.file()
+}
+
+// decoder reads a file and keeps the first error.
+type decoder struct {
+	data  []byte    // all of it, or
+	in    io.Reader // where it comes from
+	check bool      // it is only looked whether it is sound: memory may be used again
+	size  int
+	at    int
+	total xxhash.Digest
+	room  pages.Chunk
+	reuse []byte
+	err   error
+}
+
+func (d *decoder) file() (*File, error) {
+	d.total.Reset()
+	prefix := d.take(min(d.size, prefixLen), "the file's prefix")
+	if d.err != nil {
+		return nil, d.err
+	}
+	if n := min(len(prefix), len(Magic)); string(prefix[:n]) != Magic[:n] || n == 0 {
 		return nil, fmt.Errorf("%w (it does not begin with %q)", ErrForeign, Magic)
+	}
+	if len(prefix) < prefixLen {
+		d.fail(0, "the file's prefix is cut off")
 	}
 	d.sum("the file's prefix", prefix)
 	if d.err != nil {
@@ -157,15 +183,12 @@ func Decode(data []byte) (*File, error) {
 		return nil, fmt.Errorf("%w: format version 0", ErrDamaged)
 	}
 	start := d.at
-	kind := d.take(1, "the kind")
-	if d.err == nil {
-		kind = d.take(int(kind[0])+4, "the kind")
-	}
-	d.sum("the kind", data[start:d.at])
+	kind := d.more(d.take(1, "the kind"), func(p []byte) int { return int(p[0]) + 4 }, "the kind")
+	d.sum("the kind", kind)
 	if d.err != nil {
 		return nil, d.err
 	}
-	f := &File{Kind: Kind(kind[:len(kind)-4])}
+	f := &File{Kind: Kind(kind[1 : len(kind)-4])}
 	if f.Kind != Linear && f.Kind != Kernel {
 		return nil, fmt.Errorf("%w at byte %d: unknown kind %q", ErrDamaged, start, f.Kind)
 	}
@@ -177,17 +200,7 @@ func Decode(data []byte) (*File, error) {
 			break
 		}
 		if tag[0] == tagEnd {
-			count := d.take(4, "the closing part")
-			sum := d.take(8, "the closing part")
-			switch {
-			case d.err != nil:
-			case binary.LittleEndian.Uint64(sum) != xxhash.Sum64(data[:start+5]):
-				d.fail(start, "the closing checksum does not match")
-			case int(binary.LittleEndian.Uint32(count)) != len(f.Blocks):
-				d.fail(start, "%d blocks, the end says %d", len(f.Blocks), binary.LittleEndian.Uint32(count))
-			case d.at != len(data):
-				d.fail(d.at, "%d bytes after the end", len(data)-d.at)
-			default:
+			if d.closing(start, len(f.Blocks)); d.err == nil {
 				return f, nil
 			}
 			break
@@ -197,21 +210,18 @@ func Decode(data []byte) (*File, error) {
 			break
 		}
 		where := fmt.Sprintf("the head of block %d", len(f.Blocks))
-		nameLen := d.take(2, where)
-		if d.err != nil {
-			break
-		}
-		rest := d.take(int(binary.LittleEndian.Uint16(nameLen))+8+4, where)
-		d.sum(where, data[start:d.at])
+		head := d.more(tag, func([]byte) int { return 2 }, where)
+		head = d.more(head, func(p []byte) int { return int(binary.LittleEndian.Uint16(p[1:])) + 8 + 4 }, where)
+		d.sum(where, head)
 		if d.err != nil {
 			break
 		}
 		// The head is sound from here on, so the length can be believed.
-		name := string(rest[:len(rest)-12])
-		length := binary.LittleEndian.Uint64(rest[len(rest)-12:])
+		name := string(head[3 : len(head)-12])
+		length := binary.LittleEndian.Uint64(head[len(head)-12:])
 		where = fmt.Sprintf("block %q", name)
-		if length > uint64(len(data)-d.at) {
-			d.fail(d.at, "%s is cut off: %d of %d bytes", where, len(data)-d.at, length)
+		if length > uint64(d.size-d.at) {
+			d.fail(d.at, "%s is cut off: %d of %d bytes", where, d.size-d.at, length)
 			break
 		}
 		body := d.take(int(length)+4, where)
@@ -227,11 +237,20 @@ func Decode(data []byte) (*File, error) {
 	return nil, d.err
 }
 
-// decoder walks over data and keeps the first error.
-type decoder struct {
-	data []byte
-	at   int
-	err  error
+// closing reads the closing part, which starts with its tag at start, of a file of so many blocks.
+func (d *decoder) closing(start, blocks int) {
+	count := d.take(4, "the closing part")
+	want := d.total.Sum64()
+	sum := d.take(8, "the closing part")
+	switch {
+	case d.err != nil:
+	case binary.LittleEndian.Uint64(sum) != want:
+		d.fail(start, "the closing checksum does not match")
+	case int(binary.LittleEndian.Uint32(count)) != blocks:
+		d.fail(start, "%d blocks, the end says %d", blocks, binary.LittleEndian.Uint32(count))
+	case d.at != d.size:
+		d.fail(d.at, "%d bytes after the end", d.size-d.at)
+	}
 }
 
 func (d *decoder) fail(at int, format string, args ...any) {
@@ -240,17 +259,52 @@ func (d *decoder) fail(at int, format string, args ...any) {
 	}
 }
 
-// take returns the next n bytes, and what is left of them after an error.
+// take returns the next n bytes, and nothing after an error.
 func (d *decoder) take(n int, where string) []byte {
-	if d.err == nil && n > len(d.data)-d.at {
+	if d.err == nil && n > d.size-d.at {
 		d.fail(d.at, "%s is cut off", where)
 	}
 	if d.err != nil {
 		return nil
 	}
-	p := d.data[d.at : d.at+n]
+	var p []byte
+	if d.in == nil {
+		p = d.data[d.at : d.at+n]
+	} else {
+		p = d.memory(n)
+		if _, err := io.ReadFull(d.in, p); err == io.EOF || err == io.ErrUnexpectedEOF {
+			d.fail(d.at, "%s is cut off", where)
+			return nil
+		} else if err != nil {
+			d.err = err
+			return nil
+		}
+	}
+	d.total.Write(p)
 	d.at += n
 	return p
+}
+
+// memory returns n bytes to read into. Those of blocks of rows lie side by side, where a
+// model.Table can leave them.
+func (d *decoder) memory(n int) []byte {
+	switch {
+	case n < 1<<16:
+		return make([]byte, n)
+	case d.check:
+		d.reuse = slices.Grow(d.reuse[:0], n)
+		return d.reuse[:n]
+	}
+	return d.room.Bytes(n, d.size-d.at)
+}
+
+// more returns what has been taken of a part, p, and as much behind it as p says.
+func (d *decoder) more(p []byte, size func(p []byte) int, where string) []byte {
+	if d.err != nil {
+		return nil
+	}
+	p = slices.Clone(p)
+	return append(p, d.take(size(p), where)...)
 }
 
 // sum checks a part whose last four bytes are the checksum of those before.
@@ -265,14 +319,18 @@ func (d *decoder) sum(where string, part []byte) {
 }
 
 // ReadFile reads and checks a file.
-func ReadFile(path string) (*File, error) { return readFile(osFS{}, path) }
+func ReadFile(path string) (*File, error) { return readFile(osFS{}, path, false) }
 
-func readFile(fsys fileSystem, path string) (*File, error) {
-	data, err := fsys.ReadFile(path)
+// readFile reads and checks a file, each block into memory of its own: nobody keeps all of a
+// large one by holding a part. The blocks of one that is only checked hold nothing.
+func readFile(fsys fileSystem, path string, check bool) (*File, error) {
+	in, size, err := fsys.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	f, err := Decode(data)
+	defer in.Close()
+	d := decoder{in: bufio.NewReader(in), size: int(size), check: check}
+	f, err := d.file()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

@@ -7,14 +7,18 @@ import (
 	"flag"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"iter"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"blankout"
 	"blankout/model"
@@ -111,10 +115,69 @@ func TestWriteStreams(t *testing.T) {
 	}
 }
 
+// decode reads a file from memory, as one that is read block by block, and as one that is only
+// checked: they must agree.
+func decode(t *testing.T, data []byte) (*File, error) {
+	t.Helper()
+	f, err := Decode(data)
+	for _, check := range []bool{false, true} {
+		d := decoder{in: bytes.NewReader(data), size: len(data), check: check}
+		read, readErr := d.file()
+		if fmt.Sprint(readErr) != fmt.Sprint(err) || !check && !reflect.DeepEqual(read, f) {
+			t.Fatalf("read %+v, %v; decoded %+v, %v", read, readErr, f, err)
+		}
+	}
+	return f, err
+}
+
+// A file of blocks of every size that memory is taken for in another way is read whole, and none
+// of it is read if it has become shorter meanwhile.
+func TestReadLarge(t *testing.T) {
+	var blocks []blankout.Block
+	r := rand.New(rand.NewPCG(1, 2))
+	for i, size := range []int{0, 1, 1<<16 - 5, 1<<16 - 4, 1 << 16, 1<<19 + 8, 1 << 19, 4<<20 - 4, 5 << 20, 1 << 19} {
+		b := blankout.Block{Name: fmt.Sprint(i), Data: make([]byte, size)}
+		for j := range b.Data {
+			b.Data[j] = byte(r.Uint32())
+		}
+		blocks = append(blocks, b)
+	}
+	path := filepath.Join(t.TempDir(), "large.blankout")
+	if err := WriteFile(path, Linear, slices.Values(blocks)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := ReadFile(path)
+	if err != nil || len(f.Blocks) != len(blocks) {
+		t.Fatal(f, err)
+	}
+	for i, b := range f.Blocks {
+		if b.Name != blocks[i].Name || !bytes.Equal(b.Data, blocks[i].Data) {
+			t.Errorf("block %d of %d bytes differs", i, len(blocks[i].Data))
+		}
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := decode(t, data); err != nil {
+		t.Error(err)
+	}
+	for _, n := range []int{0, 5, 1000, len(data) / 2, len(data) - 1} {
+		d := decoder{in: bytes.NewReader(data[:n]), size: len(data)}
+		if _, err := d.file(); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%d bytes are left: %v", n, err)
+		}
+		d = decoder{in: io.MultiReader(bytes.NewReader(data[:n]), iotest.ErrReader(errInjected)), size: len(data)}
+		if _, err := d.file(); !errors.Is(err, errInjected) || errors.Is(err, ErrDamaged) {
+			t.Errorf("an error after %d bytes: %v", n, err)
+		}
+	}
+}
+
 func TestTruncated(t *testing.T) {
 	data := encode(t, Linear, sample...)
 	for n := range data {
-		f, err := Decode(data[:n])
+		f, err := decode(t, data[:n])
 		want := ErrDamaged
 		if n == 0 {
 			want = ErrForeign
@@ -123,7 +186,7 @@ func TestTruncated(t *testing.T) {
 			t.Errorf("%d of %d bytes: %v, %v", n, len(data), f, err)
 		}
 	}
-	if _, err := Decode(append(slices.Clone(data), 0)); !errors.Is(err, ErrDamaged) {
+	if _, err := decode(t, append(slices.Clone(data), 0)); !errors.Is(err, ErrDamaged) {
 		t.Errorf("a byte more: %v", err)
 	}
 }
@@ -134,7 +197,7 @@ func TestEveryBit(t *testing.T) {
 		for flip := 1; flip < 256; flip++ {
 			bad := slices.Clone(data)
 			bad[at] ^= byte(flip)
-			_, err := Decode(bad)
+			_, err := decode(t, bad)
 			want := ErrDamaged
 			if at < len(Magic) {
 				want = ErrForeign
@@ -165,11 +228,11 @@ func TestBlocksMoved(t *testing.T) {
 		"repeated":  {head, part(0), part(0), part(1), part(2), end},
 		"two ends":  {head, part(0), part(1), part(2), end, end},
 	} {
-		if _, err := Decode(bytes.Join(parts, nil)); !errors.Is(err, ErrDamaged) {
+		if _, err := decode(t, bytes.Join(parts, nil)); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := Decode(bytes.Join([][]byte{head, part(0), part(1), part(2), end}, nil)); err != nil {
+	if _, err := decode(t, bytes.Join([][]byte{head, part(0), part(1), part(2), end}, nil)); err != nil {
 		t.Fatalf("the cuts are wrong: %v", err)
 	}
 }
@@ -179,11 +242,11 @@ func TestNewerAndForeign(t *testing.T) {
 	newer := slices.Clone(data)
 	binary.LittleEndian.PutUint32(newer[len(Magic):], Version+1)
 	binary.LittleEndian.PutUint32(newer[len(Magic)+4:], crc32.Checksum(newer[:len(Magic)+4], castagnoli))
-	if _, err := Decode(newer); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), "format version 2, this program reads up to 1") {
+	if _, err := decode(t, newer); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), "format version 2, this program reads up to 1") {
 		t.Errorf("newer: %v", err)
 	}
 	for _, text := range []string{"1 3:0.5 7:1\n", "blankets", "b\x00"} {
-		if _, err := Decode([]byte(text)); !errors.Is(err, ErrForeign) {
+		if _, err := decode(t, []byte(text)); !errors.Is(err, ErrForeign) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -4,6 +4,7 @@ package checkpoint
 // data.
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -19,6 +20,7 @@ type fileSystem interface {
 	MkdirAll(dir string) error                      // open to the owner alone
 	ReadDir(dir string) (names []string, err error) // files and directories, sorted
 	ReadFile(name string) ([]byte, error)
+	Open(name string) (in io.ReadCloser, size int64, err error)
 	Create(name string, mode fs.FileMode) (file, error) // truncates
 	Rename(from, to string) error                       // replaces to
 	Remove(name string) error
@@ -49,6 +51,19 @@ func (osFS) ReadDir(dir string) ([]string, error) {
 }
 
 func (osFS) ReadFile(name string) ([]byte, error) { return os.ReadFile(name) }
+
+func (osFS) Open(name string) (io.ReadCloser, int64, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Mode().IsRegular() {
+		return f, info.Size(), nil
+	}
+	data, err := io.ReadAll(f) // of a pipe nobody knows how much will come
+	return io.NopCloser(bytes.NewReader(data)), int64(len(data)), errors.Join(err, f.Close())
+}
 
 func (osFS) Create(name string, mode fs.FileMode) (file, error) {
 	if err := failpoint.Here("checkpoint.create"); err != nil {

@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -109,6 +110,11 @@ func (o *objectFS) Free(string) (int64, error)       { return 0, errors.ErrUnsup
 func (o *objectFS) ReadFile(path string) ([]byte, error) {
 	data, _, err := o.objects.Read(o.name(path))
 	return data, err
+}
+
+func (o *objectFS) Open(path string) (io.ReadCloser, int64, error) {
+	data, err := o.ReadFile(path)
+	return io.NopCloser(bytes.NewReader(data)), int64(len(data)), err
 }
 
 func (o *objectFS) Create(path string, _ fs.FileMode) (file, error) {

@@ -417,7 +417,7 @@ func (s *Store) prune(names []string) (err error) {
 			continue
 		}
 		if _, known := s.sound[name]; !known {
-			_, err := readFile(s.fs, path)
+			_, err := readFile(s.fs, path, true)
 			if err == nil || errors.Is(err, ErrDamaged) || errors.Is(err, ErrForeign) || errors.Is(err, ErrNewer) {
 				s.sound[name] = err == nil
 			}
@@ -443,7 +443,7 @@ func (s *Store) Load() (*File, []Refusal, error) {
 	}
 	var refused []Refusal
 	for _, name := range names {
-		f, err := readFile(s.fs, join(s.dir, name))
+		f, err := readFile(s.fs, join(s.dir, name), false)
 		if err == nil {
 			s.sound[name] = true
 			return f, refused, nil
@@ -463,7 +463,7 @@ func (s *Store) LoadName(name string) (*File, error) {
 	if _, ok := sequence(name); !ok {
 		return nil, fmt.Errorf("checkpoint directory %s: %q is not the name of a checkpoint (they look like %s)", s.dir, name, fileName(42))
 	}
-	f, err := readFile(s.fs, join(s.dir, name))
+	f, err := readFile(s.fs, join(s.dir, name), false)
 	if err != nil {
 		return nil, fmt.Errorf("loading a checkpoint: %w", err)
 	}

@@ -1,10 +1,12 @@
 package checkpoint
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"maps"
 	"math"
@@ -500,6 +502,11 @@ func (d *testDisk) ReadFile(name string) ([]byte, error) {
 		return slices.Clone(f.data), nil
 	}
 	return nil, os.ErrNotExist
+}
+
+func (d *testDisk) Open(name string) (io.ReadCloser, int64, error) {
+	data, err := d.ReadFile(name)
+	return io.NopCloser(bytes.NewReader(data)), int64(len(data)), err
 }
 
 func (d *testDisk) Create(name string, _ fs.FileMode) (file, error) {

@@ -172,7 +172,7 @@ func (m *Linear) ScoreVec(x blankout.Vec, out []float64) []float64 {
 func (m *Linear) Kind() string { return "linear" }
 
 // EachBlock yields the blocks of the model's file: the JSON block "model", the names
-// and the rows, which are encoded one block at a time.
+// and the rows, in the memory of Rows.
 func (m *Linear) EachBlock() (iter.Seq[blankout.Block], error) {
 	head, err := json.Marshal(m.Head)
 	if err != nil {

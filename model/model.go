@@ -32,7 +32,8 @@ type Model interface {
 	ScoreLacking(x blankout.Vec, e *blankout.Example, out []float64) []float64
 	// Kind is that of the model's file.
 	Kind() string
-	// EachBlock yields the blocks of the model's file.
+	// EachBlock yields the blocks of the model's file. Nobody may change their data, which
+	// hold until the model is changed.
 	EachBlock() (iter.Seq[blankout.Block], error)
 }
 

@@ -3,6 +3,7 @@ package model
 // This file holds rows of numbers by column, found fast and copied cheaply.
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"iter"
@@ -10,30 +11,34 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
+	"unsafe"
 
 	"blankout"
+	"blankout/internal/pages"
 )
 
 // Table maps columns to rows of Width float64 values. Rows are given out in
 // slots on first touch, so memory follows the columns seen (8 Width bytes and 15
 // to 26 more for each, the rows in blocks of at most 512 KB), not the columns there
 // could be. A block knows when it was last written, so that a Snapshot copies only
-// what changed.
+// what changed. Rows that were read stay where they were read until one of their block is
+// written.
 type Table struct {
 	width   int
 	perBits uint     // log2 of the rows in a block
 	index   index    // slots by column
 	columns []uint32 // by slot
 	blocks  []tableBlock
-	spare   []float64  // memory for blocks to come
-	epoch   uint64     // counts Snapshots
-	lazy    *lazyIndex // of a Snapshot: stands in for index
+	lent    int         // blocks whose memory is another's too
+	chunk   pages.Chunk // memory for blocks to come
+	epoch   uint64      // counts Snapshots, from 1 on
+	lazy    *lazyIndex  // of a Snapshot: stands in for index
 	latest  lookup
 }
 
 type tableBlock struct {
-	rows    []float64 // 1<<perBits of them
-	written uint64    // the epoch of the last write
+	rows    []float64 // 1<<perBits of them; of the last block not written those in use
+	written uint64    // the epoch of the last write; 0: the memory is another's too, and not written
 }
 
 // lookup is the columns looked up last, and the slots found, plus one.
@@ -49,8 +54,8 @@ type lazyIndex struct {
 const (
 	// blockBytes bounds a block; the snapshot topic sends one as one message.
 	blockBytes = 1 << 19
-	// A Table of chunkFrom blocks or more allocates chunkBytes of them at a time.
-	chunkFrom, chunkBytes = 4, 8 << 20
+	// A Table of chunkFrom blocks or more allocates many of them at a time.
+	chunkFrom = 4
 )
 
 // index finds the slots of columns: of the first ones, as a file numbers its
@@ -117,6 +122,7 @@ func (x *index) enter(column, slot uint32) {
 func (x *index) resize(size int) {
 	old := x.entries
 	x.entries, x.shift = make([]uint64, size), uint8(64-bits.TrailingZeros(uint(size/8)))
+	pages.Large(unsafe.Slice((*byte)(unsafe.Pointer(&x.entries[0])), 8*size))
 	for _, e := range old {
 		if e != 0 {
 			x.put(e)
@@ -130,6 +136,44 @@ func (x *index) put(entry uint64) {
 		at = (at + 1) & (len(x.entries) - 1)
 	}
 	x.entries[at] = entry
+}
+
+// enterAll adds the columns of slots 0, 1, … to an empty index; ok is false if one is there twice.
+func (x *index) enterAll(columns []uint32) (twice uint32, ok bool) {
+	low, size := uint32(0), 64
+	for _, column := range columns {
+		if column < maxLow {
+			low = max(low, column)
+		} else {
+			x.used++
+		}
+	}
+	if x.used < len(columns) {
+		x.low = make([]uint32, max(64, 1<<bits.Len32(low)))
+	}
+	for 4*x.used > 3*size {
+		size *= 2
+	}
+	if x.used > 0 {
+		x.resize(size)
+	}
+	for slot, column := range columns {
+		if column < maxLow {
+			if x.low[column] != 0 {
+				return column, false
+			}
+			x.low[column] = uint32(slot) + 1
+			continue
+		}
+		at := x.home(column)
+		for ; x.entries[at] != 0; at = (at + 1) & (len(x.entries) - 1) {
+			if uint32(x.entries[at]>>32) == column {
+				return column, false
+			}
+		}
+		x.entries[at] = uint64(column)<<32 | uint64(slot+1)
+	}
+	return 0, true
 }
 
 // NewTable returns an empty Table of rows of the given width.
@@ -180,11 +224,7 @@ func (t *Table) place(column uint32) uint32 {
 	if t.lazy == nil {
 		return t.index.slot(column)
 	}
-	t.lazy.once.Do(func() {
-		for slot, column := range t.columns {
-			t.lazy.enter(column, uint32(slot))
-		}
-	})
+	t.lazy.once.Do(func() { t.lazy.enterAll(t.columns) })
 	return t.lazy.index.slot(column)
 }
 
@@ -198,10 +238,21 @@ func (t *Table) slot(slot uint32) []float64 {
 // kept and written after one must be touched again.
 func (t *Table) Touch(column uint32) []float64 {
 	if slot := t.index.slot(column); slot != 0 {
-		t.blocks[(slot-1)>>t.perBits].written = t.epoch
+		t.write(&t.blocks[(slot-1)>>t.perBits])
 		return t.slot(slot - 1)
 	}
 	return t.add(column)
+}
+
+// write notes that a block is written now. Of memory that is another's too it makes a copy.
+func (t *Table) write(b *tableBlock) {
+	if b.written == 0 {
+		rows := t.blockRows()
+		copy(rows, b.rows)
+		b.rows = rows
+		t.lent--
+	}
+	b.written = t.epoch
 }
 
 // TouchAll appends the rows of columns to rows, as Touch returns them.
@@ -211,6 +262,13 @@ func (t *Table) TouchAll(columns []uint32, rows [][]float64) [][]float64 {
 	out := rows[at:]
 	if !slices.Equal(columns, t.latest.columns) {
 		t.find(columns)
+	}
+	if t.lent > 0 {
+		for _, slot := range t.latest.slots {
+			if slot != 0 {
+				t.write(&t.blocks[(slot-1)>>t.perBits])
+			}
+		}
 	}
 	blocks, epoch, width, perBits := t.blocks, t.epoch, t.width, t.perBits&31
 	inBlock := uint32(1)<<perBits - 1
@@ -281,7 +339,7 @@ func (t *Table) add(column uint32) []float64 {
 	if block := int(slot >> t.perBits); block == len(t.blocks) {
 		t.blocks = append(t.blocks, tableBlock{t.blockRows(), t.epoch})
 	} else {
-		t.blocks[block].written = t.epoch
+		t.write(&t.blocks[block])
 	}
 	return t.slot(slot)
 }
@@ -293,13 +351,8 @@ func (t *Table) blockRows() []float64 {
 	if len(t.blocks) < chunkFrom {
 		return make([]float64, n)
 	}
-	if len(t.spare) < n {
-		t.spare = make([]float64, chunkBytes/(8*n)*n)
-		largePages(t.spare)
-	}
-	rows := t.spare[:n:n]
-	t.spare = t.spare[n:]
-	return rows
+	memory := t.chunk.Bytes(8*n, math.MaxInt)
+	return unsafe.Slice((*float64)(unsafe.Pointer(&memory[0])), n)
 }
 
 // Column returns the column and the row (for reading) of slot i, 0 <= i < Len,
@@ -310,7 +363,7 @@ func (t *Table) Column(i int) (column uint32, row []float64) {
 
 // Snapshot returns an immutable copy of the rows as they are now, safe for
 // concurrent use. prev is the latest earlier Snapshot of the same Table, or nil:
-// blocks not written since are shared with it, the others copied. That copying
+// blocks not written since, or since they were read, are shared, the others copied. That copying
 // is all it costs; the index that Row needs is made when Row is first called.
 func (t *Table) Snapshot(prev *Table) *Table {
 	s := &Table{width: t.width, perBits: t.perBits, epoch: t.epoch}
@@ -322,23 +375,45 @@ func (t *Table) Snapshot(prev *Table) *Table {
 	}
 	s.blocks = make([]tableBlock, len(t.blocks))
 	for i, b := range t.blocks {
-		if prev != nil && i < len(prev.blocks) && b.written <= prev.epoch {
+		switch {
+		case b.written == 0:
+			s.blocks[i] = b
+		case prev != nil && i < len(prev.blocks) && b.written <= prev.epoch:
 			s.blocks[i] = prev.blocks[i]
-			continue
+		default:
+			s.blocks[i].rows = slices.Clone(b.rows)
 		}
-		s.blocks[i].rows = slices.Clone(b.rows)
 	}
 	t.epoch++
 	return s
 }
 
+// Derive returns a Table of other rows for the same columns, for reading: fill fills the row to,
+// of the given width and of zeros, by the row of t.
+func (t *Table) Derive(width int, fill func(to, row []float64)) *Table {
+	d := NewTable(width)
+	d.columns, d.lazy = t.columns[:len(t.columns):len(t.columns)], new(lazyIndex)
+	for i := range t.columns {
+		if i&(1<<d.perBits-1) == 0 {
+			d.blocks = append(d.blocks, tableBlock{rows: d.blockRows()})
+		}
+		fill(d.slot(uint32(i)), t.slot(uint32(i)))
+	}
+	return d
+}
+
 // Blocks encodes the Table as named blocks, little-endian: "columns" holds the
 // column (uint32) of each slot, "rows/0000", "rows/0001", … the rows of a fixed
 // number of slots each, the last one cut to the slots in use.
-func (t *Table) Blocks() []blankout.Block { return slices.Collect(t.EachBlock()) }
+func (t *Table) Blocks() (blocks []blankout.Block) {
+	for b := range t.EachBlock() {
+		blocks = append(blocks, blankout.Block{Name: b.Name, Data: bytes.Clone(b.Data)})
+	}
+	return blocks
+}
 
-// EachBlock yields what Blocks returns, each encoded when it is asked for: a
-// large Table is written without holding it in memory a second time.
+// EachBlock yields what Blocks returns: a large Table is written without holding it in memory
+// a second time. The blocks share the memory of the rows, and hold until the next Touch.
 func (t *Table) EachBlock() iter.Seq[blankout.Block] {
 	return func(yield func(blankout.Block) bool) {
 		columns := make([]byte, 0, 4*len(t.columns))
@@ -350,11 +425,7 @@ func (t *Table) EachBlock() iter.Seq[blankout.Block] {
 		}
 		for i, b := range t.blocks {
 			used := min(len(b.rows), (len(t.columns)-i<<t.perBits)*t.width)
-			data := make([]byte, 0, 8*used)
-			for _, v := range b.rows[:used] {
-				data = binary.LittleEndian.AppendUint64(data, math.Float64bits(v))
-			}
-			if !yield(blankout.Block{Name: fmt.Sprintf("rows/%04d", i), Data: data}) {
+			if !yield(blankout.Block{Name: fmt.Sprintf("rows/%04d", i), Data: pages.Memory(b.rows[:used:used])}) {
 				return
 			}
 		}
@@ -362,7 +433,8 @@ func (t *Table) EachBlock() iter.Seq[blankout.Block] {
 }
 
 // ReadTable reads what Blocks wrote. The blocks may be among others. Memory is
-// taken only after the rows have been seen to be there for all the columns.
+// taken only after the rows have been seen to be there for all the columns. The Table shares
+// the memory of rows with their blocks where it can: nobody may change those.
 func ReadTable(width int, blocks []blankout.Block) (*Table, error) {
 	if width <= 0 || width > blockBytes/8 {
 		return nil, fmt.Errorf("rows of %d values", width)
@@ -387,17 +459,24 @@ func ReadTable(width int, blocks []blankout.Block) (*Table, error) {
 		}
 		rows = append(rows, data)
 	}
-	for at := 0; at < len(columns); at += 4 {
-		column := binary.LittleEndian.Uint32(columns[at:])
-		if t.index.slot(column) != 0 {
-			return nil, fmt.Errorf("block columns: column %d twice", column)
-		}
-		t.add(column)
+	t.columns = make([]uint32, len(columns)/4)
+	for i := range t.columns {
+		t.columns[i] = binary.LittleEndian.Uint32(columns[4*i:])
 	}
-	for i, data := range rows {
-		for j := range len(data) / 8 {
-			t.blocks[i].rows[j] = math.Float64frombits(binary.LittleEndian.Uint64(data[8*j:]))
+	if column, ok := t.index.enterAll(t.columns); !ok {
+		return nil, fmt.Errorf("block columns: column %d twice", column)
+	}
+	for _, data := range rows {
+		if there, ok := pages.Floats(data); ok {
+			t.blocks = append(t.blocks, tableBlock{rows: there})
+			t.lent++
+			continue
 		}
+		block := tableBlock{t.blockRows(), t.epoch}
+		for j := range len(data) / 8 {
+			block.rows[j] = math.Float64frombits(binary.LittleEndian.Uint64(data[8*j:]))
+		}
+		t.blocks = append(t.blocks, block)
 	}
 	return t, nil
 }

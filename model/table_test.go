@@ -97,6 +97,97 @@ func TestSnapshotShares(t *testing.T) {
 	}
 }
 
+// Tables read of the same blocks, their Snapshots, and the Table that wrote the blocks do not see
+// what the others write, though they share memory.
+func TestReadTableShares(t *testing.T) {
+	const width, columns = 30, 20_000
+	table := NewTable(width)
+	for c := range uint32(columns) {
+		table.Touch(c * 7)[c%width] = float64(c)
+	}
+	snap := table.Snapshot(nil)
+	blocks := slices.Collect(snap.EachBlock())
+	was := snap.Blocks()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	a, err := ReadTable(width, blocks)
+	runtime.ReadMemStats(&after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if grown := int(after.TotalAlloc - before.TotalAlloc); grown > columns*width*8/2 {
+		t.Errorf("%d bytes of memory to read rows of %d", grown, columns*width*8)
+	}
+	b, err := ReadTable(width, blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	early := a.Snapshot(nil)
+	if _, row := a.Column(columns / 2); &row[0] != &early.Row(7 * columns / 2)[0] {
+		t.Error("a Snapshot copies rows that nobody has written")
+	}
+	r := rand.New(rand.NewPCG(3, 4))
+	for i := range 3000 {
+		c := uint32(r.IntN(columns)) * 7
+		switch i % 3 {
+		case 0:
+			a.Touch(c)[0]++
+		case 1:
+			for _, row := range a.TouchAll([]uint32{c, c + 1, (c + 7000) % (7 * columns)}, nil) {
+				row[1]++
+			}
+		case 2:
+			b.Touch(c)[0]--
+			table.Touch(c)[2] = -1
+		}
+	}
+	late := a.Snapshot(early)
+	if !reflect.DeepEqual(late.Blocks(), a.Blocks()) {
+		t.Error("a later Snapshot is not what was written")
+	}
+	for i := range columns {
+		_, row := a.Column(i)
+		c, rowB := b.Column(i)
+		if found := b.Row(c); &found[0] != &rowB[0] || row[0] < 0 || rowB[0] > float64(i) || rowB[1] != early.Row(c)[1] {
+			t.Fatalf("column %d: rows %v and %v", c, row, rowB)
+		}
+	}
+	for name, got := range map[string][]blankout.Block{"blocks": blocks, "Snapshot": snap.Blocks(), "Snapshot of what was read": early.Blocks()} {
+		if !reflect.DeepEqual(got, was) {
+			t.Errorf("%s: written", name)
+		}
+	}
+	// Where the memory does not fit it is copied.
+	for i := range blocks {
+		blocks[i].Data = append(make([]byte, 1, 1+len(was[i].Data)), was[i].Data...)[1:]
+	}
+	if c, err := ReadTable(width, blocks); err != nil || !reflect.DeepEqual(c.Blocks(), was) {
+		t.Errorf("rows at odd places: %v", err)
+	}
+}
+
+func TestDerive(t *testing.T) {
+	for _, n := range []uint32{0, 1, 5000, 200_000} { // columns in the array and in the hash table
+		table := NewTable(3)
+		for i := range n {
+			table.Touch(i * 3)[1] = float64(i)
+		}
+		want := NewTable(2)
+		for i := range n {
+			want.Touch(i * 3)[0] = 2 * float64(i)
+		}
+		got := table.Derive(2, func(to, row []float64) { to[0] = 2 * row[1] })
+		if !reflect.DeepEqual(got.Blocks(), want.Blocks()) || got.Len() != int(n) {
+			t.Fatalf("%d columns: other rows", n)
+		}
+		for i := range n {
+			if c, row := got.Column(int(i)); c != i*3 || got.Row(c)[0] != row[0] || got.Row(c+1) != nil {
+				t.Fatalf("column %d: %v, %v", c, row, got.Row(c))
+			}
+		}
+	}
+}
+
 func TestReadTableRefuses(t *testing.T) {
 	table := NewTable(2)
 	table.Touch(3)[1] = math.Pi
@@ -108,6 +199,7 @@ func TestReadTableRefuses(t *testing.T) {
 		"half column":  func(b map[string][]byte) { b["columns"] = b["columns"][:6] },
 		"short rows":   func(b map[string][]byte) { b["rows/0000"] = b["rows/0000"][:24] },
 		"column twice": func(b map[string][]byte) { b["columns"] = []byte{3, 0, 0, 0, 3, 0, 0, 0} },
+		"hashed twice": func(b map[string][]byte) { b["columns"] = []byte{3, 0, 0, 3, 3, 0, 0, 3} },
 	} {
 		blocks := map[string][]byte{}
 		for _, b := range good {

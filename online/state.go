@@ -79,7 +79,7 @@ func (s *Snapshot) Blocks() ([]blankout.Block, error) {
 	return slices.Collect(each), nil
 }
 
-// EachBlock yields what Blocks returns, the rows encoded one block at a time.
+// EachBlock yields what Blocks returns, the rows in the memory of the Snapshot.
 func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 	model, err := s.model.EachBlock()
 	if err != nil {
@@ -181,10 +181,8 @@ func (l *bank) mixedLayout(mix []float64) model.Layout {
 
 // publishedRows returns rows of the Scaler's statistics and the weights of mixtures.
 func (l *answering) publishedRows(mixes [][]float64) *model.Table {
-	rows := model.NewTable(model.ScalerWidth + len(mixes)*l.k)
-	for slot := range l.table.Len() {
-		column, row := l.table.Column(slot)
-		to, w, lag := rows.Touch(column), l.weights(row), l.lags(row)
+	return l.table.Derive(model.ScalerWidth+len(mixes)*l.k, func(to, row []float64) {
+		w, lag := l.weights(row), l.lags(row)
 		copy(to, row[:model.ScalerWidth])
 		for i, mix := range mixes {
 			from := to[model.ScalerWidth+i*l.k:]
@@ -198,8 +196,7 @@ func (l *answering) publishedRows(mixes [][]float64) *model.Table {
 				}
 			}
 		}
-	}
-	return rows
+	})
 }
 
 // Published returns the published model alone, without what only learning needs:
@@ -310,7 +307,8 @@ func (l *Learner) state(c *coder.Coder) {
 // other would have. An error names the settings in which c differs, if weights
 // learned under the old ones would mean something else.
 //
-// The Schema is the saved one; the decoder must take it up: Learner.Schema.
+// The Schema is the saved one; the decoder must take it up: Learner.Schema. Rows stay in the
+// memory of their blocks until they are written: nobody may change those.
 func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	m, err := model.ReadLinear(blocks)
 	if err != nil {

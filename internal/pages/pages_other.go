@@ -1,0 +1,6 @@
+//go:build !linux
+
+package pages
+
+// Large does nothing here.
+func Large([]byte) {}

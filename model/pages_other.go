@@ -1,5 +1,0 @@
-//go:build !linux
-
-package model
-
-func largePages([]float64) {}
