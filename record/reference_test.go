@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -447,4 +448,43 @@ func FuzzCSV(f *testing.F) {
 	fuzz(f, "csv", (*reference).csv, func(data []byte) bool {
 		return bytes.ContainsAny(data, "\r \t") || bytes.HasPrefix(data, []byte("\n")) || bytes.HasSuffix(data, []byte("\n"))
 	})
+}
+
+// Lines of svmlight of every length are read as the reference reads them: those that end within
+// what is read at once, too.
+func TestSvmlightShortLines(t *testing.T) {
+	c := DefaultConfig()
+	c.Format, c.NaN, c.Bits = "svmlight", nanRefuse, 20
+	r := rand.New(rand.NewPCG(11, 12))
+	pick := func(list ...string) string { return list[r.IntN(len(list))] }
+	usual := 0
+	for i := range 30_000 {
+		line, column := pick("1", "-1", "2"), 0
+		for range r.IntN(8) {
+			if column += 1 + r.IntN(1+r.IntN(200)); r.IntN(30) == 0 {
+				column = r.IntN(column)
+			}
+			line += pick(" ", " ", " ", " ", " ", "  ", "\t") + strconv.Itoa(column) + pick(":", ":", ":", ":", ":", "", "::") +
+				pick("1", "1", "3", "12", "0.5", "0.0626997", "12.5", "-1", "1e3", "123456789", "", "x", "1.")
+		}
+		line += pick("", "", "", "", " ", "\r", " # c", "#1 2:3")
+		s := c.Schema()
+		d, err := NewDecoder(c, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, data := newReference(c), []byte(line + "7:7 8")[:len(line)] // what follows is not the line's
+		want.svmlight(data)
+		var e blankout.Example
+		d.Decode(t.Context(), Record{Value: data}, &e)
+		if err := want.compare(s, &e, nil, c.MaxFields, false); err != nil {
+			t.Fatalf("line %d, %q: %v", i, line, err)
+		}
+		if e.Refused == nil {
+			usual++
+		}
+	}
+	if usual < 5000 {
+		t.Errorf("only %d lines can be read", usual)
+	}
 }

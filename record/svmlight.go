@@ -73,6 +73,14 @@ func (d *Svmlight) DecodeFeatures(r *Record, e *blankout.Example) (label []byte,
 			if n, p = n+read, p+end; read > 0 {
 				last, ascending = int64(index[n-1]), ascending && up
 			}
+			if rest := data[p:]; len(rest) > 0 && len(rest) < usualBytes { // a good part of a short line
+				tail := spaces
+				copy(tail[:], rest)
+				read, end, up := usualEntries(tail[:], index[n:], value[n:], first, d.mask, last)
+				if n, p = n+read, p+end; read > 0 {
+					last, ascending = int64(index[n-1]), ascending && up
+				}
+			}
 		}
 		for p < len(data) && blank(data[p]) {
 			p++
@@ -194,6 +202,9 @@ func (d *Svmlight) arrange(r *Record, e *blankout.Example, keep, ascending bool)
 // a point and as many. It takes no branch for every digit, whose number nobody can
 // foresee.
 const usualBytes = 24
+
+// spaces stand behind the end of a line, so that usualEntries may read to it.
+var spaces = [2 * usualBytes]byte([]byte("                                                "))
 
 // usualEntries reads usual entries from the start of data on, the first column
 // being that of index first. n is their number, end where they end; ascending says
