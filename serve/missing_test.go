@@ -73,8 +73,7 @@ func (s *telemetry) write(b io.Writer, i int, missing float64) {
 // What is forecast while learning is what the server answers to the same events
 // with so much missing, and both are what the learner scored itself. The mean over the
 // streams is within a point. Of one stream of two classes the difference has a standard
-// deviation of 0.6 points, of which half is that of the error measured; of five classes, for
-// which fewer events are drawn, one of a point.
+// deviation of 0.9 points: masks are drawn of one event in sixteen.
 func TestServedAsForecast(t *testing.T) {
 	const learned, asked = 30_000, 15_000 // the latter, whose forecasts have not faded
 	for _, c := range []struct {
@@ -124,7 +123,7 @@ func TestServedAsForecast(t *testing.T) {
 					was := 100 * metrics.Served.Error[point]
 					served[i] += is / float64(c.streams)
 					if forecast[i] += was / float64(c.streams); c.classes == 2 {
-						check(fmt.Sprint("stream ", stream), point, was, is, 1.5)
+						check(fmt.Sprint("stream ", stream), point, was, is, 2.5)
 					}
 				}
 			}
