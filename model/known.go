@@ -114,16 +114,3 @@ func hasColumn(e *blankout.Example, column uint32) bool {
 	_, holds := slices.BinarySearch(e.Features.Index, column)
 	return holds
 }
-
-// AnswerDeleted is the Scale of Answer for an event of which further features have died
-// that it is then known to lack: see Delete. In a sparse text format features are known
-// to have died where Schema.Known says so.
-func (h *Head) AnswerDeleted(e *blankout.Example, field []uint16, dead []bool) (scale float64) {
-	x := e.Features
-	if len(x.Index) != len(dead) { // dense columns that it leaves out were filled in
-		x = blankout.Vec{Index: make([]uint32, len(dead)), Value: make([]float64, len(dead))}
-	}
-	var left blankout.Example
-	h.Delete(e, x, field, dead, h.Schema.Known, &left)
-	return h.Answer(&left).Scale
-}

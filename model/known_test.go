@@ -88,6 +88,11 @@ func TestKnownColumns(t *testing.T) {
 			t.Errorf("%v: %v %q %q, want %+v", c.event.Features.Index, scale, rule, names, c)
 		}
 	}
+	deleted := func(h *Head, e *blankout.Example, field []uint16, dead []bool) float64 {
+		var left blankout.Example
+		h.Delete(e, e.Features, field, dead, h.Schema.Known, &left)
+		return h.Answer(&left).Scale
+	}
 	// Of four features two die, and a usual column is left out already.
 	e, dead := sparseEvent(1, 2, 3, 6), []bool{true, false, true, false}
 	for _, c := range []struct {
@@ -99,7 +104,7 @@ func TestKnownColumns(t *testing.T) {
 		{head(true, asIs), 1},
 		{head(false, rescale), 1},
 	} {
-		if got := c.head.AnswerDeleted(e, nil, dead); got != c.want {
+		if got := deleted(c.head, e, nil, dead); got != c.want {
 			t.Errorf("%+v: %v, want %v", c.head.Missing, got, c.want)
 		}
 	}
@@ -108,7 +113,7 @@ func TestKnownColumns(t *testing.T) {
 	named.Schema.AddField(blankout.Field{Name: "a", Kind: blankout.Numeric})
 	named.Schema.AddField(blankout.Field{Name: "b", Kind: blankout.Categorical})
 	e = &blankout.Example{Features: blankout.Vec{Index: []uint32{1, 2, 3}, Value: []float64{1, 1, 1}}, Field: []uint16{1, 2, 2}}
-	if one, both := named.AnswerDeleted(e, e.Field, []bool{false, true, false}), named.AnswerDeleted(e, e.Field, []bool{false, true, true}); one != 1 || both != 2 {
+	if one, both := deleted(named, e, e.Field, []bool{false, true, false}), deleted(named, e, e.Field, []bool{false, true, true}); one != 1 || both != 2 {
 		t.Error(one, both)
 	}
 }

@@ -112,6 +112,7 @@ func TestKnownForecast(t *testing.T) {
 			l.Learn(event())
 		}
 		m := l.Published()
+		var left blankout.Example
 		wrong, asked := 0, 4000
 		for range asked {
 			e := event()
@@ -119,13 +120,8 @@ func TestKnownForecast(t *testing.T) {
 			for i := range dead {
 				dead[i] = r.Float64() < 0.5
 			}
-			scale := m.AnswerDeleted(e, nil, dead)
-			for i := range x.Value {
-				if x.Value[i] *= scale; dead[i] {
-					x.Value[i] = 0
-				}
-			}
-			if model.Predict(m.ScoreVec(x, make([]float64, 1))) != e.Label {
+			m.Delete(e, x, nil, dead, m.Schema.Known, &left)
+			if model.Predict(m.ScoreLacking(left.Features, &left, make([]float64, 1))) != e.Label {
 				wrong++
 			}
 		}

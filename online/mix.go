@@ -3,16 +3,18 @@ package online
 // This file mixes what the levels of the bank say.
 
 import (
+	"math"
+
 	"blankout/loss"
 	"blankout/model"
 	"blankout/online/probe"
-	"math"
 )
 
 // naturalShare is what the shares of the levels begin with for the level whose noise is what
 // the user expects to be missing.
 const naturalShare = 0.8
 
+// The scales of one weight vector, and of several levels of classes.
 var oneScale, levelScales = []float64{1}, []float64{0.7, 1, 1.4}
 
 // newTable returns the shares that a stream begins with: most for the level whose noise is

@@ -172,8 +172,9 @@ func TestAdoptRules(t *testing.T) {
 	}
 }
 
-// A bank adopts the exact solution of every level: the one that a learner of that
-// level alone adopts, to the tolerance of the solver, metric included.
+// A bank adopts the exact solution of every level: the one that a learner of that level alone adopts,
+// to the bit, metric included; of the level with the largest share to the tolerance of the solver, which
+// begins at the mixture there.
 func TestAdoptBank(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Adapt = true
@@ -184,6 +185,7 @@ func TestAdoptBank(t *testing.T) {
 			outputs = k
 		}
 		rows := bank.Learner.Snapshot().Model().Rows
+		published := bank.Learner.Level()
 		for v, q := range c.Levels {
 			alone := c
 			alone.Noise = fmt.Sprint("dropout:", q)
@@ -191,13 +193,17 @@ func TestAdoptBank(t *testing.T) {
 				alone.Noise = "none"
 			}
 			_, one, _ := learnSome(t, alone, k, 407)
+			most := 1e-9
+			if q == published {
+				most = 1e-3
+			}
 			own := one.Learner.Snapshot().Model().Rows
 			for j := range uint32(8) {
 				got, want := rows.Row(j)[model.ScalerWidth:], own.Row(j)[model.ScalerWidth:]
 				for part := range 3 {
 					for o := range outputs {
 						a, b := got[part*levels*outputs+v*outputs+o], want[part*outputs+o]
-						if math.Abs(a-b) > 1e-3*(1+math.Abs(b)) {
+						if math.Abs(a-b) > most*(1+math.Abs(b)) {
 							t.Fatalf("%d classes, level %v, column %d, part %d: %v, alone %v", k, q, j, part, a, b)
 						}
 					}
