@@ -39,10 +39,10 @@ type probing struct {
 
 const (
 	// Masks are drawn for each of the first probesFirst events, then for every fourth, and after
-	// probesSecond for every sixteenth. Events that lack fields by themselves are probes as often;
-	// whole ones are each up to probesSecond, and then every wholeEvery-th.
+	// probesSecond for every sixteenth. Events are compared as they came, whole or not, each up to
+	// probesSecond, and then every asCameEvery-th.
 	probesFirst, probesSecond = 1024, 8192
-	wholeEvery                = 4
+	asCameEvery               = 4
 	// A mask serves for one more probe in a row for every masksAlike columns: what is worked out
 	// for a pattern of missing columns is kept meanwhile.
 	masksAlike = 48
@@ -78,19 +78,23 @@ func (l *answering) probeNumber() uint64 {
 
 // probe takes up what the answers to the event at hand lose.
 func (l *answering) probe(e *blankout.Example) {
-	often := l.events <= probesSecond || l.events%wholeEvery == 0
+	often := l.events <= probesSecond || l.events%asCameEvery == 0
 	if len(l.levels) > 1 && !l.missing.event.lack.Some() && l.period == 0 && often {
 		l.probeWhole(e.Label)
 	}
 	if !l.set.numbers && l.k == 1 || l.set.numbers {
 		l.forecastExactly(e.Label)
 	}
-	if !l.probed() {
+	own := often && l.lacksOwn() && l.period == 0 && !l.shared()
+	if !own && !l.probed() {
 		return
 	}
 	l.prepare(e)
-	if l.period == 0 && !l.shared() {
+	if own {
 		l.probeOwn(e)
+	}
+	if !l.probed() {
+		return
 	}
 	declared := l.filling.grouping.Declared()
 	l.probeMasked(e, false, !declared)
@@ -216,13 +220,15 @@ func (l *answering) prepare(e *blankout.Example) {
 	}
 }
 
+// lacksOwn says whether the event at hand lacks some of its fields by itself, and not all.
+func (l *answering) lacksOwn() bool {
+	k := &l.missing.event.lack
+	return k.Some() && k.Named+k.Silent > 0
+}
+
 // probeOwn takes up the answers to the event at hand, which lacks fields by itself.
 func (l *answering) probeOwn(e *blankout.Example) {
-	k := l.missing.event.lack
-	if !k.Some() || k.Named+k.Silent == 0 {
-		return
-	}
-	p := &l.probing
+	k, p := l.missing.event.lack, &l.probing
 	p.left = grown(p.left, probe.Points, l.n)
 	left := p.left[0]
 	for j, b := range p.base {
@@ -234,6 +240,7 @@ func (l *answering) probeOwn(e *blankout.Example) {
 	} else if l.filling.covariance != nil && slices.Contains(p.part, model.Filled) {
 		return // not its turn
 	}
+	l.shares.Own(probe.Range(k))
 	l.weigh(probe.Range(k), k, left, filled, e.Label, true)
 }
 
@@ -252,7 +259,9 @@ func (l *answering) probeMasked(e *blankout.Example, groups, moves bool) {
 	if groups || l.k > 1 {
 		curve.Add(0, l.wrong(l.told(), e.Label))
 	}
-	moves = moves && l.period == 0 && !l.shared()
+	if moves = moves && l.period == 0 && !l.shared(); moves {
+		l.shares.Masked()
+	}
 	c := l.filling.covariance
 	p.own = append(p.own[:0], p.part...)
 	for point := 1; point < probe.Points; point++ {
@@ -273,7 +282,7 @@ func (l *answering) probeMasked(e *blankout.Example, groups, moves bool) {
 		if fill {
 			l.fillPattern(r, p.part)
 		}
-		score := l.weigh(r, k, p.left[point], fill, e.Label, moves && r > 0)
+		score := l.weigh(r, k, p.left[point], fill, e.Label, moves && r > 0 && l.shares.Heeds(r))
 		if groups || l.sampled(lack.Deleted(probe.Missing(point))) {
 			curve.Add(point, l.wrong(score, e.Label))
 		}

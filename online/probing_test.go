@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/coder"
 	"blankout/model"
 	"blankout/online/probe"
 )
@@ -455,4 +456,94 @@ func BenchmarkLearnNumbers(b *testing.B) {
 		l.Learn(&events[i%len(events)])
 		i++
 	}
+}
+
+// Events move the shares as they came, whole or not: each at first, then every fourth.
+func TestEventsAreProbesAsTheyCame(t *testing.T) {
+	for _, null := range []bool{false, true} {
+		c := DefaultConfig()
+		c.Noise = "auto"
+		schema, fields := numberFields(3)
+		l, err := New(c, schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := rand.New(rand.NewPCG(1, 2))
+		state := func() []byte {
+			shares, c := *l.shares, &coder.Coder{}
+			shares.Features = probe.Curve{} // which goes on by itself
+			shares.State(c)
+			return c.Out
+		}
+		for n := uint64(1); n <= probesSecond+8; n++ {
+			e := numbersEvent(fields, r.IntN(2), []float64{r.NormFloat64(), r.NormFloat64(), r.NormFloat64()})
+			if null {
+				e = without(e, fields[0])
+			}
+			before := state()
+			l.Learn(e)
+			moved := !bytes.Equal(before, state())
+			if want := n <= probesSecond || n%4 == 0; n < 10 && !moved || n > probesSecond && moved != want {
+				t.Errorf("null %v: event %d moves the shares: %v", null, n, moved)
+			}
+		}
+	}
+}
+
+// Of a range in which events lack fields by themselves, these tell the shares, and masks no longer:
+// here a number can be told from another where a mask deletes it, but where it is null by itself the
+// label goes against what would be told.
+func TestOwnEventsOutweighMasks(t *testing.T) {
+	for _, null := range []bool{false, true} {
+		schema, fields := numberFields(3)
+		l, err := New(DefaultConfig(), schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := rand.New(rand.NewPCG(1, 2))
+		for n := range 4000 {
+			a := r.NormFloat64()
+			b, label := a+0.1*r.NormFloat64(), 0
+			if a+0.1*r.NormFloat64() > 0 {
+				label = 1
+			}
+			e := numbersEvent(fields, label, []float64{a, b, r.NormFloat64()})
+			if null && n%4 == 0 {
+				e = without(e, fields[0])
+				e.Label = 1 - label
+			}
+			l.Learn(e)
+		}
+		third, most := probe.Range(model.Lack{Null: 1, Named: 2}), probe.Range(model.Lack{Null: 9, Named: 1})
+		if l.shares.Heeds(third) == null || !l.shares.Heeds(most) {
+			t.Errorf("nulls %v: masks count for a third %v, for nine tenths %v", null, l.shares.Heeds(third), l.shares.Heeds(most))
+		}
+		if fill := l.shares.InForce[third].Rules[2]; (fill < 0.05) != null {
+			t.Errorf("nulls %v: filling in has %v of the answer", null, fill)
+		}
+	}
+}
+
+// numberFields returns a Schema of so many numbers, in the columns from 0 on, and their ids.
+func numberFields(n int) (*blankout.Schema, []uint16) {
+	schema := blankout.NewSchema(12, []string{"no", "yes"}, 2)
+	var ids []uint16
+	for i := range n {
+		ids = append(ids, schema.AddField(blankout.Field{Name: fmt.Sprint(i), Kind: blankout.Numeric, Column: uint32(i)}))
+	}
+	return schema, ids
+}
+
+func numbersEvent(fields []uint16, label int, x []float64) *blankout.Example {
+	e := &blankout.Example{Label: label, Weight: 1, Field: fields}
+	for i, x := range x {
+		e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(i)), append(e.Features.Value, x)
+	}
+	return e
+}
+
+// without returns e with its first field, of this id, null.
+func without(e *blankout.Example, id uint16) *blankout.Example {
+	return &blankout.Example{Label: e.Label, Weight: e.Weight, Field: e.Field[1:], Missing: []uint16{id},
+		Features: blankout.Vec{Index: e.Features.Index[1:], Value: e.Features.Value[1:]}}
 }

@@ -166,6 +166,15 @@ func TestTableMergesAndRestores(t *testing.T) {
 	if m := fold.InForce[3]; m.Largest() != 1 || m.Rules[0] < 0.05 || m.Rules[2] < 0.5 || &fold.InForce[2].Levels[0] != &fold.InForce[0].Levels[0] {
 		t.Errorf("in force are %+v", fold.InForce)
 	}
+	for range ownEnough {
+		if !fold.Heeds(2) {
+			t.Fatal("masks are heeded no longer before enough events have come")
+		}
+		fold.Own(2)
+	}
+	if fold.Heeds(2) || !fold.Heeds(1) {
+		t.Error("masks are heeded where enough events have come, or not where none has")
+	}
 	c := &coder.Coder{}
 	fold.State(c)
 	again := NewTable(prior, scales, rules)
@@ -173,6 +182,13 @@ func TestTableMergesAndRestores(t *testing.T) {
 	if again.State(d); !d.Done() {
 		t.Fatal("a state is not read")
 	}
+	if again.Heeds(2) {
+		t.Error("how many events have come is lost")
+	}
+	if again.Masked(); !again.Heeds(2) {
+		t.Error("events that came are not forgotten")
+	}
+	again.own = fold.own
 	e := &coder.Coder{}
 	if again.State(e); !bytes.Equal(c.Out, e.Out) {
 		t.Error("a state is another once read")

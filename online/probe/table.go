@@ -46,6 +46,8 @@ type Table struct {
 	scales []float64
 	levels [Ranges]Shares // by level and scale
 	rules  [Ranges]Shares // of whole events unused
+	// How many events of each range have lacked fields by themselves of late.
+	own    [Ranges]float64
 	mixes  [Ranges][]float64
 	shares []float64 // scratch
 	// InForce is what answers events, until Apply.
@@ -54,10 +56,13 @@ type Table struct {
 	Features, Groups Curve
 }
 
-// wholeRates are the s of whole events, rangeRate that of the others.
+// wholeRates are the s of the levels for whole events, rangeRate that for others; ruleRates are those of
+// the rules, which differ from stream to stream by more than levels do.
 var wholeRates = []float64{1e-5, 1e-4, 1e-3, 1e-2, 1e-1}
 
 const rangeRate = 0.01
+
+var ruleRates = []float64{1e-3, 1e-2}
 
 // alike is by how much shares of a range must differ from those of whole events to be
 // different weights: files hold weights for each.
@@ -78,7 +83,7 @@ func NewTable(levels, scales []float64, rules model.RuleShares) *Table {
 			rates = []float64{rangeRate}
 		}
 		t.levels[r] = NewShares(levels, rates...)
-		t.rules[r] = NewShares(rules[:], rangeRate)
+		t.rules[r] = NewShares(rules[:], ruleRates...)
 	}
 	t.Apply()
 	return t
@@ -134,6 +139,25 @@ func (t *Table) AddLevels(losses []float64) { t.levels[0].Add(losses) }
 // TakeRules takes up what the rules have lost at an event of a range, those that were not to be
 // had NaN.
 func (t *Table) TakeRules(r int, losses model.RuleShares) { t.rules[r].Take(losses[:]) }
+
+const (
+	// ownEnough is how many events that lack fields by themselves tell enough of a range, and
+	// ownMemory over how many masks they are remembered.
+	ownEnough, ownMemory = 100, 1000
+)
+
+// Own counts an event of a range that has lacked fields by itself.
+func (t *Table) Own(r int) { t.own[r]++ }
+
+// Heeds says whether masks still say more of a range than events that lack fields by themselves.
+func (t *Table) Heeds(r int) bool { return t.own[r] < ownEnough }
+
+// Masked counts an event that a mask has deleted fields of.
+func (t *Table) Masked() {
+	for r := range t.own {
+		t.own[r] *= 1 - 1.0/ownMemory
+	}
+}
 
 // Apply puts the shares in force.
 func (t *Table) Apply() {
@@ -198,7 +222,7 @@ func (t *Table) State(c *coder.Coder) {
 		t.rules[r].State(c)
 		m := &t.InForce[r]
 		c.Floats(&m.Levels)
-		c.Each(&m.Rules[0], &m.Rules[1], &m.Rules[2])
+		c.Each(&m.Rules[0], &m.Rules[1], &m.Rules[2], &t.own[r])
 		c.Failed = c.Failed || len(m.Levels) != n
 	}
 	t.Features.State(c)
