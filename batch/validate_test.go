@@ -169,9 +169,10 @@ func TestGroupForecastIsSimulation(t *testing.T) {
 	}
 }
 
-// The forecast is within a point of what the model answers to events with so much
-// deleted, and what the death of a
-// feature or group does is what zeroing it does.
+// The forecast is what the model answers to events with so much deleted, and what the death of a
+// feature or group does is what zeroing it does. The forecast of several classes draws 64 masks of
+// each of 200 events, whose standard error is .4 points, and answers a mask by the range of the
+// share that dies, not of what it deletes: .3 points.
 func TestForecastIsSimulation(t *testing.T) {
 	adultSchema, adult := problems.Events(t, "testdata/adult.svm.gz")
 	severalSchema, more := problems.Several(4, 2000)
@@ -203,7 +204,7 @@ func TestForecastIsSimulation(t *testing.T) {
 				}
 				simulated := 100 * float64(wrong) / float64(copies*len(held))
 				t.Logf("%.1f: forecast %.2f, simulated %.2f", d, *r.Live.Robustness[k], simulated)
-				if math.Abs(*r.Live.Robustness[k]-simulated) > 1 {
+				if math.Abs(*r.Live.Robustness[k]-simulated) > 1.5 {
 					t.Errorf("at %v the forecast is %.2f %%, simulation says %.2f %%", d, *r.Live.Robustness[k], simulated)
 				}
 			}
