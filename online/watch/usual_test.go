@@ -146,7 +146,7 @@ func TestHealthOfOlderStates(t *testing.T) {
 func TestUsualFalseAlarms(t *testing.T) {
 	seeds := 12
 	if longtest.Asked() {
-		seeds = 1000
+		seeds = 150
 	}
 	shares := []float64{0.0003, 0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.48}
 	for seed := range seeds {
