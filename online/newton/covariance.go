@@ -1,0 +1,144 @@
+package newton
+
+// This file holds A^-1.
+
+// covariance is a positive matrix P = U D U', U being an upper triangle with 1 on its diagonal
+// and D diagonal (Bierman 1977): an update in this form leaves it positive whatever is rounded. Row
+// j of data has column j of U above the diagonal, and then D's value, j + 1 values.
+type covariance struct {
+	n    int
+	data []float64
+	f    []float64 // U'z of the latest leverage
+}
+
+// column returns column j of U above the diagonal, and D's value behind it.
+func (p *covariance) column(j int) []float64 {
+	at := j * (j + 1) / 2
+	return p.data[at : at+j+1 : at+j+1]
+}
+
+// with returns a covariance with one more variable in place i, without correlation, of the given
+// variance, in new memory.
+func (p covariance) with(i int, variance float64) covariance {
+	out := covariance{n: p.n + 1, data: make([]float64, 0, len(p.data)+p.n+1)}
+	for j := range out.n {
+		switch {
+		case j < i:
+			out.data = append(out.data, p.column(j)...)
+		case j == i:
+			out.data = append(append(out.data, make([]float64, i)...), variance)
+		default:
+			c := p.column(j - 1)
+			out.data = append(append(append(out.data, c[:i]...), 0), c[i:]...)
+		}
+	}
+	return out
+}
+
+// without returns the covariance without variable i, in new memory, of a matrix in which that has
+// next to no variance.
+func (p covariance) without(i int) covariance {
+	out := covariance{n: p.n - 1, data: make([]float64, 0, len(p.data)-p.n)}
+	for j := range p.n {
+		if c := p.column(j); j < i {
+			out.data = append(out.data, c...)
+		} else if j > i {
+			out.data = append(append(out.data, c[:i]...), c[i+1:]...)
+		}
+	}
+	return out
+}
+
+// leverage returns h = z'P z; z is 0 before the first index. update is about this z.
+func (p *covariance) leverage(z []float64, first int) (h float64) {
+	if len(p.f) != p.n {
+		p.f = make([]float64, p.n)
+	}
+	for j := range p.n {
+		c := p.column(j)
+		f := 0.0
+		if j >= first {
+			f = z[j] + product(c[first:j], z[first:])
+		}
+		p.f[j] = f
+		h += f * f * c[j]
+	}
+	return h
+}
+
+// update makes P that of A + a z z', z being that of the latest leverage h, writes the P z of
+// before to gain and returns 1 + a h, which must be above 0:
+//
+//	P <- P - a/(1 + a h) P z z'P.
+func (p *covariance) update(a float64, gain []float64) (alpha float64) {
+	alpha = 1
+	for j, f := range p.f {
+		c := p.column(j)
+		v := c[j] * f
+		before := alpha
+		alpha += a * f * v
+		c[j] *= before / alpha
+		sweep(c[:j], gain, v, -a*f/before)
+		gain[j] = v
+	}
+	return alpha
+}
+
+// sweep is: for i := range c { c[i], gain[i] = c[i]+l*gain[i], gain[i]+v*c[i] }.
+func sweep(c, gain []float64, v, l float64) {
+	gain = gain[:len(c)]
+	for i, u := range c {
+		g := gain[i]
+		c[i] = u + l*g
+		gain[i] = g + v*u
+	}
+}
+
+// product returns the scalar product of a and the beginning of b.
+func product(a, b []float64) float64 {
+	var p, q, r, s float64
+	for b = b[:len(a)]; len(a) >= 4 && len(b) >= 4; a, b = a[4:], b[4:] {
+		p += a[0] * b[0]
+		q += a[1] * b[1]
+		r += a[2] * b[2]
+		s += a[3] * b[3]
+	}
+	for i, x := range a {
+		p += x * b[i]
+	}
+	return (p + q) + (r + s)
+}
+
+// scale says that variable i of the weights is ratio times what it was, and variable 0 more by shift
+// times what that was.
+func (p *covariance) scale(i int, ratio, shift float64) {
+	for j := i; j < p.n; j++ {
+		c := p.column(j)
+		if j == i {
+			c[0] += shift
+			for k := range i {
+				c[k] /= ratio
+			}
+			c[i] *= ratio * ratio
+			continue
+		}
+		c[0] += shift * c[i]
+		c[i] *= ratio
+	}
+}
+
+// variance returns P_ij.
+func (p *covariance) at(i, j int) (x float64) {
+	for k := max(i, j); k < p.n; k++ {
+		c := p.column(k)
+		a, b := 1.0, 1.0
+		if i < k {
+			a = c[i]
+		}
+		if j < k {
+			b = c[j]
+		}
+		x += a * b * c[k]
+	}
+	return x
+}

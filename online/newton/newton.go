@@ -1,0 +1,375 @@
+// Package newton learns a second-order linear expert beside a base learner: iterated reweighted
+// least squares over few dense columns, with forgetting along the direction of each event. It
+// keeps a matrix of the columns, so it is for numbers and hats, not for words.
+//
+// For output k the expert's score is the base score b_k and a correction,
+//
+//	f_k = b_k + u_k'z,  z = (1, b, x) with one output, z = (1, x) with more,
+//
+// so its weights are the base learner's times [Weights.Base] plus its own: still one weight a
+// column. An event adds to the curvature A, which begins at the ridge, and moves the weights by
+//
+//	A += (r - phi/h) z z',  u_k -= df_k A^-1 z,
+//	h = z'A^-1 z,  phi = min(d (1 - 2^(-1/H)) min(1, 4 r), 1/2),
+//
+// where df is the loss's derivative, r its curvature, the largest of the outputs', d the number of
+// variables in z and H the half-life. So only what the event tells about is forgotten, and A keeps
+// what it knows of other directions; a direction that has one event of d loses half in H events.
+// Under dropout, of the strength s = q/(1-q), the loss is that of the noisy score, and an event
+// adds
+//
+//	A += V,  u_k -= A^-1 V u_k,  V = 2 s dv diag(x^2),
+//
+// dv being its largest derivative by the variance: V is summed up, and one column of the sum is taken
+// up at each event, in turn. What is kept is A^-1 as factors, see covariance. All sums run in
+// a fixed order.
+package newton
+
+import (
+	"math"
+	"slices"
+
+	"blankout/loss"
+)
+
+// Settings is what an Expert is made from.
+type Settings struct {
+	Loss     loss.Loss
+	Ridge    float64 // the curvature that A begins with, above 0
+	HalfLife float64 // in events, 0 for no forgetting
+	Strength float64 // q/(1-q) of the dropout that is integrated out, 0 for none
+}
+
+const (
+	// MostColumns bounds the columns, mostCurvature the columns times outputs where there are
+	// several outputs.
+	MostColumns, mostCurvature = 256, 20_000
+	// After learnAll events one in as many is learned as there are everyColumns columns, and
+	// at least one in learnEvery.
+	learnAll, learnEvery, everyColumns = 2000, 4, 24
+	// mostForgotten bounds phi.
+	mostForgotten = 0.5
+	// longStep is the change of a score from which a step takes the curvature that the loss
+	// has on the way, not where it begins.
+	longStep = 0.5
+	// mostWeight bounds weights: an expert that comes to a larger one begins anew.
+	mostWeight = 1e6
+	// pulled is the curvature of a Pull.
+	pulled = 8
+	// mostCurve bounds the curvature of an event.
+	mostCurve = 1e6
+)
+
+// Wanted says whether the package knows what to do with a loss: it is convex, and its derivative
+// by the variance is half a curvature.
+func Wanted(l loss.Loss) bool {
+	f := l.Facts()
+	return f.CleanConvex && f.Convex && !f.Falls
+}
+
+// Fits says whether so many columns are few enough for so many outputs.
+func Fits(columns, outputs int) bool {
+	return columns <= MostColumns && (outputs == 1 || columns*outputs <= mostCurvature)
+}
+
+// Expert is a second-order learner of correlated columns. It is not safe for concurrent use.
+// Learn is about the event that Score had last.
+type Expert struct {
+	set     Settings
+	kink    bool // of the loss
+	signs   bool // targets are -1 or +1
+	outputs int
+	first   int      // the index of the first column in z
+	columns []uint32 // of z from first on, ascending
+
+	p     covariance  // A^-1
+	u     [][]float64 // by output
+	noise []float64   // by variable: what dropout has added to A and is still to be taken up
+	met   uint64      // events that Learn had
+	event event
+}
+
+// event is the event that was scored last.
+type event struct {
+	at     []int // ascending indices of z
+	z      []float64
+	places []int     // of the columns, see Places
+	scores []float64 // by output
+	added  []float64 // by output: the scores without the base's part
+	df     []float64
+	full   []float64 // z, and room for A^-1 z
+	gain   []float64
+}
+
+// New returns an Expert without columns, whose score is the base score.
+func New(s Settings, outputs int) *Expert {
+	f := s.Loss.Facts()
+	e := &Expert{set: s, kink: f.Kink != nil, signs: f.Target == loss.Sign}
+	e.begin(outputs)
+	return e
+}
+
+// begin makes all that depends on the outputs, without columns.
+func (e *Expert) begin(outputs int) {
+	e.outputs, e.first, e.columns = outputs, 1, nil
+	if outputs == 1 {
+		e.first = 2
+	}
+	e.p, e.noise, e.u = covariance{}, nil, make([][]float64, outputs)
+	for i := range e.first {
+		e.insert(i)
+	}
+	e.event = newEvent(outputs)
+}
+
+func newEvent(outputs int) event {
+	return event{scores: make([]float64, outputs), added: make([]float64, outputs), df: make([]float64, outputs)}
+}
+
+// insert gives z a variable i that no event has had.
+func (e *Expert) insert(i int) {
+	e.p = e.p.with(i, 1/e.set.Ridge)
+	e.noise = slices.Insert(e.noise, i, 0)
+	for k := range e.u {
+		e.u[k] = slices.Insert(e.u[k], i, 0)
+	}
+}
+
+// Columns returns the columns, ascending, borrowed until Follow.
+func (e *Expert) Columns() []uint32 { return e.columns }
+
+// Weights is what the expert's score of an output is: Intercept + Base b + sum Columns x.
+type Weights struct {
+	Intercept, Base float64
+	Columns         []float64 // in the order of Expert.Columns, borrowed until Learn
+}
+
+// Weights returns those of output k.
+func (e *Expert) Weights(k int) Weights {
+	u := e.u[k]
+	w := Weights{Intercept: u[0], Base: 1, Columns: u[e.first:]}
+	if e.first == 2 {
+		w.Base += u[1]
+	}
+	return w
+}
+
+// Score writes the scores of an event to out, given those of the base learner. The event's
+// columns ascend; those that the Expert does not follow count for nothing. It returns how many it
+// follows.
+func (e *Expert) Score(columns []uint32, x, base, out []float64) (known int) {
+	ev := &e.event
+	ev.at, ev.z, ev.places = append(ev.at[:0], 0), append(ev.z[:0], 1), ev.places[:0]
+	if e.first == 2 {
+		ev.at, ev.z = append(ev.at, 1), append(ev.z, base[0])
+	}
+	at := 0
+	for n, column := range columns {
+		for at < len(e.columns) && e.columns[at] < column {
+			at++
+		}
+		if at == len(e.columns) || e.columns[at] != column {
+			ev.places = append(ev.places, -1)
+			continue
+		}
+		ev.places = append(ev.places, at)
+		if known++; x[n] != 0 {
+			ev.at, ev.z = append(ev.at, e.first+at), append(ev.z, x[n])
+		}
+	}
+	own := e.first - 1 // places of z that are the Expert's own
+	for k, u := range e.u {
+		f := u[0]
+		for n, i := range ev.at[1+own:] {
+			f += u[i] * ev.z[1+own+n]
+		}
+		ev.added[k] = f
+		if f += base[k]; e.first == 2 {
+			f += u[1] * base[k]
+		}
+		ev.scores[k], out[k] = f, f
+	}
+	return known
+}
+
+// Added returns what the Expert's own weights add to the scores of the event that Score had last,
+// by output, borrowed until the next one.
+func (e *Expert) Added() []float64 { return e.event.added }
+
+// Places returns of each column of the event that Score had last its place in Columns, -1 for one that
+// the Expert does not follow, borrowed until the next one.
+func (e *Expert) Places() []int { return e.event.places }
+
+// Learn takes up the event that Score had last: its targets by output, of which only the first
+// active count, and its importance. It says whether it is one that is learned.
+func (e *Expert) Learn(targets []float64, active int, importance float64) (moved bool) {
+	ev := &e.event
+	every := e.every()
+	if e.met++; e.met%every != 0 || len(ev.at) == 0 {
+		return false
+	}
+	ev.room(e.p.n)
+	for n, i := range ev.at {
+		ev.full[i] = ev.z[n]
+	}
+	h := e.p.leverage(ev.full, ev.at[0])
+	if !(h > 0) || math.IsInf(h, 1) {
+		e.Restart()
+		return true
+	}
+	r, dv := 0.0, 0.0
+	for k := range active {
+		var c, d float64
+		ev.df[k], d, c = e.derive(targets[k], ev.scores[k], e.variance(k), h)
+		r, dv = max(r, c), max(dv, d)
+	}
+	forgotten := min(e.forgets(every)*min(1, 4*r), mostForgotten)
+	alpha := e.p.update(importance*r-forgotten/h, ev.gain)
+	for k := range active {
+		e.step(k, -importance*ev.df[k]/alpha)
+	}
+	if e.set.Strength > 0 && len(e.columns) > 0 {
+		e.shrink(importance*dv, int(e.met/every))
+	}
+	if !(alpha > 0) || !e.bounded(active) {
+		e.Restart()
+	}
+	return true
+}
+
+// step moves the weights of output k along the latest gain.
+func (e *Expert) step(k int, by float64) {
+	u := e.u[k]
+	for i, g := range e.event.gain[:len(u)] {
+		u[i] += by * g
+	}
+}
+
+func (e *Expert) bounded(active int) bool {
+	for _, u := range e.u[:active] {
+		for _, x := range u {
+			if !(x <= mostWeight && x >= -mostWeight) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// shrink takes note of the noise of an event, dv being the largest derivative by the variance, and
+// takes up what there is of one column, whose turn it is.
+func (e *Expert) shrink(dv float64, turn int) {
+	for n, i := range e.event.at {
+		if i >= e.first {
+			e.noise[i] += 2 * dv * e.set.Strength * e.event.z[n] * e.event.z[n]
+		}
+	}
+	i := e.first + turn%len(e.columns)
+	e.fix(i, e.noise[i])
+	e.noise[i] = 0
+}
+
+// fix adds a to A_ii, and moves the weights by what that pulls weight i of each output towards 0.
+func (e *Expert) fix(i int, a float64) {
+	ev := &e.event
+	ev.room(e.p.n)
+	ev.full[i] = 1
+	e.fixTo(a, i)
+}
+
+// fixTo adds a v v' to A, v being what event.full holds, 0 before first, and moves the weights by what
+// that pulls v'u of each output towards 0.
+func (e *Expert) fixTo(a float64, first int) {
+	ev := &e.event
+	e.p.leverage(ev.full, first)
+	alpha := e.p.update(a, ev.gain)
+	for k, u := range e.u {
+		e.step(k, -a*product(u, ev.full)/alpha)
+	}
+}
+
+// Pull has the columns from first on add nothing in the mean: it pulls the sum of their weights times
+// shares, one for each column, towards 0, with the curvature pulled.
+func (e *Expert) Pull(first uint32, shares []float64) {
+	at, known := slices.BinarySearch(e.columns, first)
+	if !known || at+len(shares) > len(e.columns) {
+		return
+	}
+	e.event.room(e.p.n)
+	copy(e.event.full[e.first+at:], shares)
+	e.fixTo(pulled, e.first+at)
+}
+
+// room makes room for a z of n variables.
+func (ev *event) room(n int) {
+	if len(ev.full) != n {
+		ev.full, ev.gain = make([]float64, n), make([]float64, n)
+	}
+	clear(ev.full)
+}
+
+// Restart forgets everything but which columns there are.
+func (e *Expert) Restart() {
+	columns := e.columns
+	e.begin(e.outputs)
+	e.met = 0
+	e.Follow(columns)
+}
+
+// every returns every how many events one is learned.
+func (e *Expert) every() uint64 {
+	if e.met < learnAll {
+		return 1
+	}
+	return uint64(max(1, min(e.p.n/everyColumns, learnEvery)))
+}
+
+// forgets returns the share of what is known along an event that one of so many forgets if it is
+// certain.
+func (e *Expert) forgets(every uint64) float64 {
+	if e.set.HalfLife == 0 {
+		return 0
+	}
+	return float64(e.p.n) * -math.Expm1(-math.Ln2*float64(every)/e.set.HalfLife)
+}
+
+// variance returns that of the score of output k, but for the base learner's part.
+func (e *Expert) variance(k int) (v float64) {
+	if e.set.Strength == 0 {
+		return 0
+	}
+	u, ev := e.u[k], &e.event
+	for n, i := range ev.at {
+		if i >= e.first {
+			v += u[i] * ev.z[n] * u[i] * ev.z[n]
+		}
+	}
+	return e.set.Strength * v
+}
+
+// derive returns the derivatives of the loss, and its curvature: that at the score, or a larger one
+// that keeps a step from going too far. Where a class is not the likely one that is the majoriser's,
+// the slope of the derivative from the score to its negative; where the event alone would move the
+// score far or the loss has a kink, the slope on the way.
+func (e *Expert) derive(y, f, v, h float64) (df, dv, r float64) {
+	_, df, dv = e.set.Loss.At(y, f, v)
+	if r = min(2*dv, mostCurve); r-r != 0 {
+		r, dv = 0, 0 // a kink itself
+	}
+	if e.signs && y*f < 0 {
+		r = max(r, e.slope(y, f, -f, v, df))
+	}
+	if d := -df * h; e.kink || d > longStep || d < -longStep {
+		r = max(r, e.slope(y, f, f+d, v, df))
+	}
+	return df, dv, r
+}
+
+// slope returns the mean curvature of the loss from f, where its derivative is df, to another score.
+func (e *Expert) slope(y, f, to, v, df float64) float64 {
+	if to == f {
+		return 0
+	}
+	_, then, _ := e.set.Loss.At(y, to, v)
+	return min((then-df)/(to-f), mostCurve)
+}
