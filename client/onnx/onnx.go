@@ -97,9 +97,6 @@ func sayable(m *client.Model) (*model.Linear, error) {
 	if m.Pairs {
 		return nil, unsayable("one-against-one: the coupling of pairs repeats until it converges")
 	}
-	if c := m.Scaler.Curves; c != nil && slices.ContainsFunc(c.Knots, func(knots []float64) bool { return len(knots) > 1 }) {
-		return nil, unsayable("curves of numbers: train without --curves")
-	}
 	if k := m.Missing; len(s.Fields) > 1 && k != nil && m.Covariance != nil && k.Fill() {
 		return nil, unsayable("missing values that are filled in (the rule fill): export with --missing rescale, or train with it")
 	}
@@ -194,29 +191,52 @@ func (w *writer) matrix(columns []model.Column) string {
 	return w.doubles(w.width, all...)
 }
 
-// presence returns the names of what it adds to the scores that numbers are there, where the
-// model has learned that. there, shape (n, len(columns)), says which columns events hold.
-func (w *writer) presence(columns []model.Column, there string) []string {
+// curved returns the names of what the curves of numbers add to the scores. x holds the columns as
+// events have them, there says which columns events hold, both of the shape (n, len(columns)). A curve
+// has its value at the first knot wherever the number is there, and from each knot to the
+// next it rises in proportion to how far the number is on the way.
+func (w *writer) curved(columns []model.Column, x, there string) []string {
 	curves := w.Scaler.Curves
 	if curves == nil {
 		return nil
 	}
-	adds := make([]float64, 0, len(columns)*w.width)
-	for _, c := range columns {
-		var hat model.Column
-		if i, ok := slices.BinarySearch(curves.Columns, c.Number); ok {
-			hat = w.weights[curves.Hat(i, 0)]
+	at := func(curve, knot int) []float64 {
+		hat := w.weights[curves.Hat(curve, knot)]
+		z, out := w.standardise(hat, 1), make([]float64, w.width)
+		for k, weight := range hat.Weights {
+			out[k] = z * weight
 		}
-		z := w.standardise(hat, 1)
-		for k := range w.width {
-			if hat.Weights == nil {
-				adds = append(adds, 0)
-			} else {
-				adds = append(adds, z*hat.Weights[k])
+		return out
+	}
+	var first, low, high, slopes []float64
+	var of []int64 // by way between knots, the place of its column
+	for place, c := range columns {
+		curve, ok := slices.BinarySearch(curves.Columns, c.Number)
+		if !ok {
+			first = append(first, make([]float64, w.width)...)
+			continue
+		}
+		before := at(curve, 0)
+		first = append(first, before...)
+		for knot, to := range curves.Knots[curve][1:] {
+			from, value := curves.Knots[curve][knot], at(curve, knot+1)
+			of, low, high = append(of, int64(place)), append(low, from), append(high, to)
+			for k, y := range value {
+				slopes = append(slopes, (y-before[k])/(to-from))
 			}
+			before = value
 		}
 	}
-	return []string{w.add("MatMul", []string{w.double(there), w.doubles(w.width, adds...)})}
+	out := []string{w.add("MatMul", []string{w.double(there), w.doubles(w.width, first...)})}
+	if len(of) == 0 {
+		return out
+	}
+	places, n := w.ints(of...), len(of)
+	lows := w.doubles(n, low...)
+	way := w.add("Min", []string{w.add("Max", []string{w.add("Gather", []string{x, places}, attribute{"axis", 1}), lows}), w.doubles(n, high...)})
+	held := w.add("Gather", []string{there, places}, attribute{"axis", 1})
+	way = w.add("Where", []string{held, w.add("Sub", []string{way, lows}), w.doubles(0, 0)})
+	return append(out, w.add("MatMul", []string{way, w.doubles(w.width, slopes...)}))
 }
 
 // double makes numbers of truth values.
@@ -250,7 +270,7 @@ func (w *writer) byNumber() (string, error) {
 	there := w.add("Or", []string{holds, w.bools(dense)})
 	z := w.add("Where", []string{there, w.standardised(x, columns), w.doubles(0, 0)})
 	total := w.add("MatMul", []string{z, w.matrix(columns)})
-	for _, part := range w.presence(columns, there) {
+	for _, part := range w.curved(columns, x, there) {
 		total = w.add("Add", []string{total, part})
 	}
 	return total, nil
@@ -337,7 +357,8 @@ func (w *writer) byName(how record.Config) (total, level string, err error) {
 		x := w.add("Concat", numeric, attribute{"axis", 1})
 		x = w.add("Gather", []string{x, w.ints(take...)}, attribute{"axis", 1})
 		gone := w.add("IsNaN", []string{x})
-		z := w.standardised(w.add("Where", []string{gone, w.doubles(0, 0), x}), columns)
+		x = w.add("Where", []string{gone, w.doubles(0, 0), x})
+		z := w.standardised(x, columns)
 		// A dense column that an event leaves out is the number 0, others add nothing.
 		sparse := make([]bool, len(columns))
 		for i, c := range columns {
@@ -345,7 +366,7 @@ func (w *writer) byName(how record.Config) (total, level string, err error) {
 		}
 		nothing := w.add("And", []string{gone, w.bools(sparse)})
 		parts = append(parts, w.add("MatMul", []string{w.add("Where", []string{nothing, w.doubles(0, 0), z}), w.matrix(columns)}))
-		parts = append(parts, w.presence(columns, w.add("Not", []string{nothing}))...)
+		parts = append(parts, w.curved(columns, x, w.add("Not", []string{nothing}))...)
 	}
 	if err := t.allUsed(); err != nil {
 		return "", "", err

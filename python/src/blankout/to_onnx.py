@@ -108,8 +108,6 @@ def _check(model: "Model") -> None:
     if model._pairs:
         raise Unsayable("one-against-one: the coupling of pairs repeats until it converges")
     schema = model._schema
-    if model._curves is not None and any(len(knots) > 1 for knots in model._curves.knots):
-        raise Unsayable("curves of numbers: train without --curves")
     if model.fields and model._fills():
         warnings.warn("the model fills in missing numbers, which a graph cannot: it answers events that lack fields as is and rescaled alone", stacklevel=3)
     if schema.known:
@@ -158,27 +156,50 @@ def _by_number(g: _Graph, model: "Model") -> tuple[list[Any], str]:
     there = g("Or", g("Not", g("Equal", columns, [0.0])), g.constant(dense[None, :], bool))
     z = g("Where", there, z, [0.0])
     total = g("MatMul", z, model._weights[slots])
-    for part in _presence(g, model, model._weights, own, there):
+    for part in _curved(g, model, model._weights, own, columns, there):
         total = g("Add", total, part)
     return [g.number_input("x", width)], total
 
 
-def _presence(g: _Graph, model: "Model", weights: np.ndarray, columns: np.ndarray, there: str) -> list[str]:
-    """Return what it adds to the scores that numbers are there, where the model has learned that.
+def _curved(g: _Graph, model: "Model", weights: np.ndarray, columns: np.ndarray, x: str, there: str) -> list[str]:
+    """Return what the curves of numbers add to the scores.
 
-    there, shape (n, len(columns)), says which of the columns the events hold.
+    x, shape (n, len(columns)), holds the columns as events have them, there says which of them events
+    hold. A curve has its value at the first knot wherever the number is there, and from each knot to the
+    next it rises in proportion to how far the number is on the way.
     """
     if model._curves is None:
         return []
-    adds = np.zeros((len(columns), weights.shape[1]))
-    for i, column in enumerate(model._curves.columns):
-        known, slots = model._rows.find(np.array([FIRST_HAT + i * MAX_KNOTS]))
-        if known[0]:
-            x = np.ones(1)
-            if model._statistics is not None:
-                x = model._scaler.apply(model._statistics[slots], x)
-            adds[columns == column] = x[0] * weights[slots[0]]
-    return [g("MatMul", g("Cast", there, to=11), adds)]  # double
+    outputs = weights.shape[1]
+
+    def at(curve: int, knot: int) -> np.ndarray:
+        known, slots = model._rows.find(np.array([FIRST_HAT + curve * MAX_KNOTS + knot]))
+        if not known[0]:
+            return np.zeros(outputs)
+        hat = np.ones(1)
+        if model._statistics is not None:
+            hat = model._scaler.apply(model._statistics[slots], hat)
+        return hat[0] * weights[slots[0]]
+
+    first = np.zeros((len(columns), outputs))
+    ways, slopes = [], []
+    for curve, (column, knots) in enumerate(zip(model._curves.columns, model._curves.knots)):
+        place = np.flatnonzero(columns == column)
+        if not len(place):
+            continue
+        values = [at(curve, knot) for knot in range(len(knots))]
+        first[place[0]] = values[0]
+        for knot in range(len(knots) - 1):
+            ways.append((place[0], knots[knot], knots[knot + 1]))
+            slopes.append((values[knot + 1] - values[knot]) / (knots[knot + 1] - knots[knot]))
+    parts = [g("MatMul", g("Cast", there, to=11), first)]  # double
+    if ways:
+        places, low, high = (np.array(of) for of in zip(*ways))
+        take = g.constant(places, np.int64)
+        way = g("Min", g("Max", g("Gather", x, take, axis=1), low[None, :]), high[None, :])
+        held = g("Gather", there, take, axis=1)
+        parts.append(g("MatMul", g("Where", held, g("Sub", way, low[None, :]), [0.0]), np.array(slopes)))
+    return parts
 
 
 def _by_name(g: _Graph, model: "Model", weights: np.ndarray) -> tuple[list[Any], str, str]:
@@ -222,12 +243,13 @@ def _by_name(g: _Graph, model: "Model", weights: np.ndarray) -> tuple[list[Any],
         if len(place):
             take = g.constant(place, np.int64)
             x, gone = g("Gather", x, take, axis=1), g("Gather", gone, take, axis=1)
-            z = _standardised(g, model, g("Where", gone, [0.0], x), slots)
+            x = g("Where", gone, [0.0], x)
+            z = _standardised(g, model, x, slots)
             # A dense column that an event leaves out is the number 0, others add nothing.
             sparse = ~np.isin(wanted[known], model._scaler.dense)
             nothing = g("And", gone, g.constant(sparse[None, :], bool))
             parts.append(g("MatMul", g("Where", nothing, [0.0], z), weights[slots]))
-            parts += _presence(g, model, weights, wanted[known], g("Not", nothing))
+            parts += _curved(g, model, weights, wanted[known], x, g("Not", nothing))
     table.check_all_used()
     parts.append(g.constant(table.base[None, :]))
     factor, level = _factor(g, model, nulls)
