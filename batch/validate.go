@@ -243,6 +243,9 @@ type ValidateConfig struct {
 	Halves bool
 	// OwnHoldout leaves the events of Evidence.Aside out of Validation.Newest.
 	OwnHoldout bool
+	// Level has the weights whose objective is compared with the least one, where the live model
+	// mixes them with others; nil is the live model itself.
+	Level *model.Linear
 	// Start is an earlier exact solution of the same learner; the solver starts
 	// there if that is better than the live weights. May be nil.
 	Start *model.Linear
@@ -457,15 +460,16 @@ func (v *Evidence) ExactOf(ctx context.Context, columns []uint32, c ValidateConf
 	if err != nil {
 		return nil, err
 	}
+	level := cmp.Or(c.Level, v.live)
 	d := &Data{columns: columns, Schema: v.live.Schema}
-	now := v.weights(d, v.live, c.Config)
+	now := v.weights(d, level, c.Config)
 	e, err := solveOutputs(ctx, d, now, nil, c, objective)
 	if err != nil {
 		return nil, err
 	}
 	e.live, e.loss = now, l.String()
-	e.Live += v.outside(d, v.live, c.Config)
-	e.Linear = v.model(d, v.live, e.weights, c.Noise, e.loss)
+	e.Live += v.outside(d, level, c.Config)
+	e.Linear = v.model(d, level, e.weights, c.Noise, e.loss)
 	return e, nil
 }
 
@@ -545,12 +549,15 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 			c.Pause()
 		}
 	}
-	solution, err := v.Exact(ctx, v.live, c)
+	solution, err := v.Exact(ctx, cmp.Or(c.Level, v.live), c)
 	if err != nil {
 		return nil, nil, err
 	}
 	all := v.all()
 	live, exact := solution.live, solution.weights
+	if c.Level != nil {
+		live = v.weights(all, v.live, c.Config)
+	}
 	r := &Validation{Time: begin.UTC(), Loss: solution.loss, Noise: c.Noise, Cost: c.Cost, Features: all.Columns(),
 		Events: len(v.learned), Holdout: len(v.heldOut), Deletions: c.Deletions, Converged: solution.Converged}
 	if c.L2 == 0 {

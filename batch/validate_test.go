@@ -183,7 +183,7 @@ func TestForecastIsSimulation(t *testing.T) {
 		all    []blankout.Example
 	}{{"adult", adultSchema, adult}, {"four classes", severalSchema, more}, {"two classes", binarySchema, binary}} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, live, _ := validated(t, tt.schema, tt.all, func(*online.Config) {}, batch.DefaultValidateConfig())
+			r, live, _ := validated(t, tt.schema, tt.all, func(c *online.Config) { c.Rule = "adagrad" }, batch.DefaultValidateConfig()) // no hats
 			var held []blankout.Example
 			for i := 0; i < len(tt.all); i += 10 {
 				held = append(held, tt.all[i])

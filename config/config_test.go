@@ -55,7 +55,7 @@ func TestPrecedence(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"[learner]", `noise = "dropout:0.3" # --set`, "eta = 0.25 # BLANKOUT_LEARNER_ETA", `loss = "hinge" # ` + file + ":4", "rule = \"adagrad\"\n",
+		"[learner]", `noise = "dropout:0.3" # --set`, "eta = 0.25 # BLANKOUT_LEARNER_ETA", `loss = "hinge" # ` + file + ":4", "rule = \"auto\"\n",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("show does not say %s", want)

@@ -33,7 +33,7 @@ func (l *running) validateIfDue() {
 	}
 	l.validation.Store(false)
 	state := l.replica.fold.Learner().Snapshot()
-	subject := validate.Request{Live: state.Model(), Unit: state.Unit(), At: l.replica.fold.Offsets(), Earlier: l.validator.exact}
+	subject := validate.Request{Live: state.Model(), Level: state.Level(), Unit: state.Unit(), At: l.replica.fold.Offsets(), Earlier: l.validator.exact}
 	l.current.Validation.Running = true
 	ctx, cancel := context.WithCancel(context.Background())
 	l.validator.cancel = cancel

@@ -146,7 +146,7 @@ func (l Layout) fits(outputs int) bool {
 		return weight >= 0 && weight <= last && lag >= 0 && lag <= last && !math.IsNaN(average)
 	}
 	for _, p := range l.Mix {
-		if !fits(p.Weight, p.Lag, p.Average) || !(p.Share >= 0) || math.IsInf(p.Share, 1) {
+		if !fits(p.Weight, p.Lag, p.Average) || p.Share-p.Share != 0 {
 			return false
 		}
 	}

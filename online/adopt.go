@@ -51,7 +51,11 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Exampl
 	}
 	for slot := range l.table.Len() {
 		column, _ := l.table.Column(slot)
-		place(l.table.Touch(column), func(v, k int) float64 { return exact[v].Weight(column, k) / slope })
+		of := func(v, k int) float64 { return exact[v].Weight(column, k) / slope }
+		if l.ownHat(column) {
+			of = func(int, int) float64 { return 0 }
+		}
+		place(l.table.Touch(column), of)
 	}
 	if l.set.intercept {
 		was := append([]float64(nil), l.weights(l.bias)...)
@@ -93,6 +97,7 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Exampl
 	})
 	// A rule that keeps its weights in another form makes that fit.
 	l.forget(1)
+	l.adoptSecond(func(column uint32, v, k int) float64 { return exact[v].Weight(column, k) / slope })
 }
 
 // remeasure adds an event, standardised, to the metrics and moves no weight.

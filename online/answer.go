@@ -9,7 +9,7 @@ import (
 )
 
 // answering makes of the bank's scores what a reader of the model is told: it owns all that
-// decides an answer, and no weight.
+// decides an answer, and no weight but those of the second-order expert.
 type answering struct {
 	*bank
 	chosen      int          // the level with the largest share of whole events
@@ -20,6 +20,7 @@ type answering struct {
 	deleting    deleting
 	calibration calibration
 	residual    residual // of numbers
+	second      second
 	// positive names the positive one of two classes, "" where nothing does: see positiveName.
 	positive string
 	measured *watch.Measures // which classes have come, for the positive one
@@ -45,12 +46,14 @@ func (l *answering) widened(scores []float64) []float64 {
 func (l *answering) publish() {
 	now := &l.now
 	l.gatherRead()
-	for j := range now.published {
+	l.followRead()
+	for j := range l.n {
 		now.published[j] = now.step.F[j] + l.levels[j/l.k].lagShare()*now.lag[j]
 		if now.hasMoved {
 			now.published[j] += now.moved[j]
 		}
 	}
+	l.scoreSecond()
 	l.mixOf(l.mixed(l.missing.event.within), now.published, now.scores)
 	if l.missing.event.lack.Some() {
 		l.answer()

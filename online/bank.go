@@ -80,7 +80,8 @@ func (lv *level) lagShare() float64 { return lv.average.coefficient * lv.adaptat
 type event struct {
 	step   rows.Step
 	scores []float64 // published scores, by output
-	// published is what each level would publish, by level and output.
+	// published is what each level would publish, by level and output, and behind these what the
+	// second-order expert adds.
 	published []float64
 	columns   []uint32 // of its features, in their order before they were brought together in groups
 	raw       float64  // the number that the label is
@@ -109,7 +110,7 @@ func (l *bank) setOutputs(k int) {
 		l.set.firstRidge = l.set.ridge
 	}
 	l.layout = rows.Layout{Outputs: k, N: l.n, Refresh: l.set.rule.Parts}
-	width := rows.FirstPart + l.parts()*l.n
+	width := rows.FirstPart + l.parts()*l.n + l.ownWeights()
 	l.rule = l.set.rule.Make(rules.Settings{
 		Layout: l.layout, Loss: l.set.loss, Eta: l.set.eta, Ridge: l.set.ridge, Penalised: l.config.Intercept == "penalised",
 		StartSum: l.config.Start, L1: l.config.L1, Proximal: l.config.Adapt && k == 1, UnscaledNoise: l.set.noiseKind != square,
@@ -132,10 +133,23 @@ func (l *bank) setOutputs(k int) {
 	e := &l.now
 	e.step = rows.NewStep(strength, k)
 	e.scores = make([]float64, k)
-	for _, p := range []*[]float64{&e.lag, &e.q, &e.averageQ, &e.coefficient, &e.moved, &e.value, &e.published} {
+	for _, p := range []*[]float64{&e.lag, &e.q, &e.averageQ, &e.coefficient, &e.moved, &e.value} {
 		*p = make([]float64, l.n)
 	}
+	e.published = make([]float64, l.n+l.ownWeights())
 }
+
+// ownWeights returns how many values of a row are weights of the second-order expert: the last
+// ones, one for each output.
+func (l *bank) ownWeights() int {
+	if l.set.second {
+		return l.k
+	}
+	return 0
+}
+
+// own returns the weights of the second-order expert in a row.
+func (l *bank) own(row []float64) []float64 { return row[len(row)-l.ownWeights():] }
 
 // parts returns how many parts a row has that hold a value for each level and output.
 func (l *bank) parts() int {

@@ -15,6 +15,7 @@ import (
 	"blankout"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/newton"
 	"blankout/online/rules"
 )
 
@@ -99,7 +100,7 @@ func DefaultConfig() Config {
 		Missing:          "auto",
 		CovarianceFields: 256,
 		C:                1,
-		Rule:             "adagrad",
+		Rule:             "auto",
 		Marginalised:     true,
 		Start:            1,
 		Intercept:        "free",
@@ -136,6 +137,7 @@ type settings struct {
 	intercept   bool
 	numbers     bool // labels are numbers
 	missingRule model.MissingRule
+	second      bool  // a second-order expert learns beside the levels
 	timeStep    int64 // milliseconds, see Config.HalfLifeStep
 }
 
@@ -150,7 +152,7 @@ const (
 
 func (c Config) parse() (settings, error) {
 	var s settings
-	for _, part := range []func(Config) error{s.parseParts, s.parseSteps, s.parseForgetting, s.parseClasses, s.parseRefresh, s.parseCurves, s.parseTogether} {
+	for _, part := range []func(Config) error{s.parseParts, s.parseSteps, s.parseForgetting, s.parseClasses, s.parseRefresh, s.parseCurves, s.parseTogether, s.parseSecond} {
 		if err := part(c); err != nil {
 			return s, err
 		}
@@ -357,6 +359,12 @@ func (s *settings) parseTogether(c Config) error {
 	if s.noiseKind == linear && (s.standardise == model.StandardiseAuto || s.standardise == model.StandardiseAll) {
 		return blankout.KeyErrorf("noise", "noise poisson is for counts, which standardise = %q would centre; set standardise = \"none\"", c.Standardise)
 	}
+	return nil
+}
+
+// parseSecond finds whether a second-order expert learns beside the levels.
+func (s *settings) parseSecond(c Config) error {
+	s.second = s.rule.Second && newton.Wanted(s.loss) && s.bends && !s.observed && !s.grouped() && s.intercept
 	return nil
 }
 

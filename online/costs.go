@@ -53,6 +53,7 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 		field = s.field
 	}
 	mix := l.mixed(l.missing.event.within)
+	l.sumTerms()
 	s.list, s.part = s.list[:0], s.part[:0]
 	for i, id := range field {
 		if int(id) >= fields {
@@ -134,6 +135,12 @@ func (l *answering) deleteFeature(id uint16, i int, mix []float64) {
 	w, lag := l.weights(row), l.lags(row)
 	for v, share := range mix {
 		if share == 0 {
+			continue
+		}
+		if v == len(l.levels) {
+			for k, x := range l.second.terms(i)[:l.active] {
+				part[k] += share * x
+			}
 			continue
 		}
 		c, at := l.levels[v].lagShare(), v*l.k

@@ -76,18 +76,19 @@ func (c *curveReadings) seldom(i int) bool {
 
 // fix returns the Curves of the columns that have varied, of at most as many knots as their
 // fields are given, and under presence those of one knot of the columns that are often left
-// out, and forgets the readings.
-func (c *curveReadings) fix(most []int, presence bool) *model.Curves {
+// out, and forgets the readings. presenceFirst says that these have no curve of more.
+func (c *curveReadings) fix(most []int, presence, presenceFirst bool) *model.Curves {
 	out := &model.Curves{}
 	for _, column := range slices.Sorted(slices.Values(c.columns)) {
 		i := slices.Index(c.columns, column)
 		readings := c.readings[i]
 		slices.Sort(readings)
 		var knots []float64
-		if n := most[c.fields[i]]; n > 0 {
+		present := presence && c.seldom(i)
+		if n := most[c.fields[i]]; n > 0 && !(present && presenceFirst) {
 			knots = model.KnotsOf(readings, n)
 		}
-		if knots == nil && presence && c.seldom(i) {
+		if knots == nil && present {
 			knots = model.Present()
 		}
 		if knots != nil {
@@ -104,7 +105,16 @@ func (l *bank) presence() bool { return l.config.Presence == "auto" && l.set.ben
 // bending says whether there are readings to be taken for the knots. Several learners of one
 // model would find knots each of their own: theirs are those that one alone has found before.
 func (l *bank) bending() bool {
-	return (l.set.curves || l.presence()) && l.scaling.scaler.Curves == nil && !l.scaling.bent && !l.shared()
+	return (l.set.curves || l.presence() || l.set.second) && l.scaling.scaler.Curves == nil && !l.scaling.bent && !l.shared()
+}
+
+// knots returns the most knots of a curve of a field: where the levels learn none, of that which the
+// second-order expert does, of classes.
+func (l *bank) knots(field uint16) int {
+	if n := l.scaling.knots[field]; n > 0 || l.set.curves || !l.set.second || l.set.numbers {
+		return n
+	}
+	return secondKnots(len(l.scaling.curves.columns))
 }
 
 // bend counts an event, and finds the knots once enough have come.
@@ -117,7 +127,11 @@ func (l *bank) bend(e *blankout.Example) {
 		return
 	}
 	l.scaling.bent = true
-	curves := l.scaling.curves.fix(l.scaling.knots, l.presence())
+	knots := make([]int, len(l.scaling.knots))
+	for field := range knots {
+		knots[field] = l.knots(uint16(field))
+	}
+	curves := l.scaling.curves.fix(knots, l.presence(), !l.set.curves)
 	if len(curves.Columns) > 0 || l.set.curves {
 		l.scaling.scaler.Curves = curves
 		l.bindCurves()
@@ -127,18 +141,41 @@ func (l *bank) bend(e *blankout.Example) {
 // bindCurves has what dies together with a number summed, where that was not needed before
 // there were curves.
 func (l *bank) bindCurves() {
-	if l.groups == nil {
+	if l.groups == nil && (l.set.curves || slices.ContainsFunc(l.scaling.scaler.Curves.Knots, isPresence)) {
 		l.groups = rows.NewGroups(l.schema, l.config.learned(l.set.noises), l.k, true)
 	}
 }
 
-// withHats returns columns and their values with the hats behind them, which are valid
-// until the next event.
-func (s *scaling) withHats(columns []uint32, raw []float64) ([]uint32, []float64) {
-	x := blankout.Vec{Index: append(s.columns[:0], columns...), Value: append(s.raw[:0], raw...)}
-	x = s.scaler.Curves.Append(x, x, nil)
-	s.columns, s.raw = x.Index, x.Value
-	return x.Index, x.Value
+// isPresence says whether knots are those of model.Present. The levels learn these hats; others only
+// where curves are configured.
+func isPresence(knots []float64) bool { return len(knots) == 1 }
+
+// ownHat says whether a column is a hat that the second-order expert has alone.
+func (l *bank) ownHat(column uint32) bool {
+	c := l.scaling.scaler.Curves
+	return column >= model.FirstHat && !l.set.curves && !isPresence(c.Knots[c.Of(column)])
+}
+
+// withHats returns columns and their values with the hats behind them that the levels learn, which
+// are valid until the next event.
+func (l *bank) withHats(columns []uint32, raw []float64) ([]uint32, []float64) {
+	s, c := &l.scaling, l.scaling.scaler.Curves
+	s.hats = c.Append(blankout.Vec{Index: s.hats.Index[:0], Value: s.hats.Value[:0]}, blankout.Vec{Index: columns, Value: raw}, nil)
+	first := 0
+	if !l.set.curves {
+		if first = slices.IndexFunc(s.hats.Index, func(hat uint32) bool { return isPresence(c.Knots[c.Of(hat)]) }); first < 0 {
+			return columns, raw
+		}
+	}
+	if len(columns) == 0 || len(s.columns) == 0 || &columns[0] != &s.columns[0] {
+		s.columns, s.raw = append(s.columns[:0], columns...), append(s.raw[:0], raw...)
+	}
+	for i, hat := range s.hats.Index[first:] {
+		if l.set.curves || isPresence(c.Knots[c.Of(hat)]) {
+			s.columns, s.raw = append(s.columns, hat), append(s.raw, s.hats.Value[first+i])
+		}
+	}
+	return s.columns, s.raw
 }
 
 func (c *curveReadings) state(w *coder.Coder) {

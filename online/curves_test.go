@@ -31,7 +31,7 @@ func TestCurvesAgainstTheSlowSum(t *testing.T) {
 					e := s.next()
 					e.Weight = 1
 					if i == 60 { // in place of curveEvents
-						l.scaling.scaler.Curves = l.scaling.curves.fix(l.scaling.knots, false)
+						l.scaling.scaler.Curves = l.scaling.curves.fix(l.scaling.knots, false, false)
 						if n := len(l.scaling.scaler.Curves.Columns); n != 4 { // 1 and 2 of no field, 3 and 4
 							t.Fatalf("%d columns have curves, want 4", n)
 						}
@@ -144,7 +144,7 @@ func TestCurvesLearnWhatLinesCannot(t *testing.T) {
 	wrong := map[int]float64{}
 	for _, curves := range []int{0, 8} {
 		c := DefaultConfig()
-		c.Curves, c.Missing = curves, "as-is"
+		c.Curves, c.Missing, c.Rule = curves, "as-is", "adagrad" // the second-order expert has curves of its own
 		l := mustNew(t, c, 3)
 		r := rand.New(rand.NewPCG(5, 6))
 		var e blankout.Example

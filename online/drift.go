@@ -14,6 +14,7 @@ func (l *Learner) drifted() {
 	if l.config.OnDrift == "forget" {
 		l.forget(driftKeep)
 		l.filling.forget(driftKeep)
+		l.forgetSecond(driftKeep)
 	}
 }
 

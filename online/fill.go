@@ -55,16 +55,20 @@ type filled struct {
 // comes about: of some columns the centre or scale moved; the values, as scores take them;
 // columns that ceased to be numeric.
 type numbersRead struct {
-	// gathers says that the values are wanted, follows that moves are.
-	gathers, follows bool
-	moved            []movedScale
-	values           []readValue
-	gone             []uint32
+	// gathers says that the values are wanted for the covariance, second that they are for the
+	// second-order expert; follows that moves are.
+	gathers, second, follows bool
+	moved                    []movedScale
+	values                   []readValue
+	gone                     []uint32
 }
 
 type movedScale struct {
 	column  uint32
 	was, is model.Standardisation
+	x       float64 // the event's value as it was
+	// By what the weights have been moved, see bank.move.
+	ratio, shift float64
 }
 
 // readValue is a numeric value of an event.
@@ -135,7 +139,7 @@ func (l *answering) gatherRead() {
 	for _, m := range read.moved {
 		l.filling.moved(m.column, m.was, m.is)
 	}
-	if len(read.values) > 0 {
+	if read.gathers && len(read.values) > 0 {
 		l.gatherValues(read.values)
 	}
 	for _, column := range read.gone {

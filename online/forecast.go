@@ -133,17 +133,21 @@ type spread struct {
 
 // spread returns that of mixed levels, of the event at hand.
 func (l *answering) spread(mix []float64) (s spread) {
+	l.sumTerms()
 	for i, row := range l.features() {
 		w, lag, x := l.weights(row), l.lags(row), l.now.step.X[i]
 		sum := 0.0
-		for v, share := range mix {
-			if share != 0 {
+		for v := range l.levels {
+			if share := mix[v]; share != 0 {
 				sum += share * (w[v] + l.levels[v].lagShare()*lag[v])
 			}
 		}
-		s.g, s.q = s.g+x*sum, s.q+x*sum*x*sum
+		if sum *= x; len(mix) > len(l.levels) {
+			sum += mix[len(l.levels)] * l.second.terms(i)[0]
+		}
+		s.g, s.q = s.g+sum, s.q+sum*sum
 		if l.unit.target == loss.Count {
-			s.terms = append(s.terms, math.Exp(min(x*sum, 100)))
+			s.terms = append(s.terms, math.Exp(min(sum, 100)))
 		}
 	}
 	var intercept [1]float64

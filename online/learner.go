@@ -81,6 +81,7 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 	}
 	l.setOutputs(outputs)
 	l.shares = l.newTable()
+	l.beginSecond()
 	l.missing = newMissing(l.shares.Rules(), s.Known)
 	l.filling.grouping = model.NewGrouping(s)
 	l.setAnswerOutputs()
@@ -108,6 +109,7 @@ func (l *Learner) setAnswerOutputs() {
 	if l.k == 1 && !l.set.numbers {
 		l.watch.Measures.Binary = &measure.Binary{}
 	}
+	l.widenSecond()
 }
 
 // Config returns the Learner's settings, of which its caller must change nothing.
@@ -172,6 +174,7 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 		l.suspect(e.Label)
 	}
 	l.learnFrom(e)
+	l.learnSecond(e)
 	return l.now.scores
 }
 

@@ -93,27 +93,38 @@ func (l *answering) takeForce() {
 		}
 	}
 	l.chosen = l.shares.InForce[0].Largest()
+	l.second.made = [probe.Ranges]bool{}
 	l.missing.model = l.missing.model.WithRules(l.shares.Rules())
 }
 
-// experts returns the levels and what parts of the mixture that answers whole events they are; none
-// where there is one level.
+// experts returns the levels and the second-order expert and what parts of the mixture that answers
+// whole events they are; none where there is one level alone.
 func (l *answering) experts() (experts []model.Expert) {
-	if len(l.levels) == 1 {
+	second, all := l.secondShare(), 0.0
+	if len(l.levels) == 1 && !l.second.knows() {
 		return nil
 	}
-	all := 0.0
-	for _, share := range l.mixed(0) {
+	levels := l.shares.InForce[0].Levels
+	for _, share := range levels {
 		all += share
 	}
-	for v, share := range l.mixed(0) {
-		experts = append(experts, model.Expert{Name: loss.ShortNoise(l.levels[v].noise.String()), Share: share / all})
+	for v, share := range levels {
+		experts = append(experts, model.Expert{Name: loss.ShortNoise(l.levels[v].noise.String()), Share: (1 - second) * share / all})
+	}
+	if l.second.knows() {
+		experts = append(experts, model.Expert{Name: "second order", Share: second})
 	}
 	return experts
 }
 
-// mixed returns the mixture that answers events of a range.
-func (l *answering) mixed(r int) []float64 { return l.shares.InForce[r].Levels }
+// mixed returns the mixture that answers events of a range: what the weights of each level count,
+// and behind these what the second-order expert's own do.
+func (l *answering) mixed(r int) []float64 {
+	if l.second.knows() {
+		return l.mixSecond(r)
+	}
+	return l.shares.InForce[r].Levels
+}
 
 // one returns the mixture of a level alone.
 func (l *bank) one(level int) []float64 {
@@ -123,7 +134,7 @@ func (l *bank) one(level int) []float64 {
 }
 
 // interceptsOf writes the intercepts of mixed levels to out.
-func (l *bank) interceptsOf(mix, out []float64) {
+func (l *answering) interceptsOf(mix, out []float64) {
 	clear(out)
 	if !l.set.intercept {
 		return
@@ -131,6 +142,12 @@ func (l *bank) interceptsOf(mix, out []float64) {
 	w, u := l.weights(l.bias), l.lags(l.bias)
 	for v, share := range mix {
 		if share == 0 {
+			continue
+		}
+		if v == len(l.levels) {
+			for k := range l.active {
+				out[k] += share * l.second.expert.Weights(k).Intercept
+			}
 			continue
 		}
 		c, at := l.levels[v].lagShare(), v*l.k

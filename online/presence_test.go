@@ -62,7 +62,7 @@ func TestPresence(t *testing.T) {
 	for _, presence := range []string{"auto", "none"} {
 		a := newAbsences(1)
 		c := DefaultConfig()
-		c.Presence = presence
+		c.Presence, c.Rule = presence, "adagrad" // the second-order expert has curves of its own
 		l, err := New(c, a.schema)
 		if err != nil {
 			t.Fatal(err)

@@ -79,8 +79,13 @@ func (l *answering) probeNumber() uint64 {
 // probe takes up what the answers to the event at hand lose.
 func (l *answering) probe(e *blankout.Example) {
 	often := l.events <= probesSecond || l.events%asCameEvery == 0
-	if len(l.levels) > 1 && !l.missing.event.lack.Some() && l.period == 0 && often {
-		l.probeWhole(e.Label)
+	if !l.missing.event.lack.Some() && l.period == 0 && often {
+		if len(l.levels) > 1 {
+			l.probeWhole(e.Label)
+		}
+		if !l.expectsSilence() {
+			l.probeSecond(e.Label)
+		}
 	}
 	if !l.set.numbers && l.k == 1 || l.set.numbers {
 		l.forecastExactly(e.Label)
@@ -181,6 +186,12 @@ func (l *answering) prepare(e *blankout.Example) {
 		}
 		p.base, p.coefficient = append(p.base, b), append(p.coefficient, c)
 	}
+	if l.second.knows() {
+		for k := range l.k {
+			p.base = append(p.base, l.second.expert.Weights(k).Intercept)
+		}
+		l.sumTerms()
+	}
 	columns := now.columns[:len(l.features())]
 	p.field = p.field[:0]
 	if len(e.Field) > 0 {
@@ -229,7 +240,7 @@ func (l *answering) lacksOwn() bool {
 // probeOwn takes up the answers to the event at hand, which lacks fields by itself.
 func (l *answering) probeOwn(e *blankout.Example) {
 	k, p := l.missing.event.lack, &l.probing
-	p.left = grown(p.left, probe.Points, l.n)
+	p.left = grown(p.left, probe.Points, len(p.base))
 	left := p.left[0]
 	for j, b := range p.base {
 		left[j] = l.now.published[j] - b
@@ -434,7 +445,7 @@ func (l *answering) alsoAlone(groups bool) {
 
 // sumLeft sums what is left of the event at hand at each point.
 func (l *answering) sumLeft() {
-	p, n := &l.probing, l.n
+	p, n := &l.probing, len(l.probing.base)
 	p.bins, p.left = grown(p.bins, 1, n), grown(p.left, probe.Points, n)
 	for point := range p.left {
 		clear(p.left[point])
@@ -452,6 +463,11 @@ func (l *answering) sumLeft() {
 		for j, c := range p.coefficient {
 			to[j] += x * (w[j] + c*lag[j])
 		}
+		if n > l.n {
+			for k, term := range l.second.terms(at) {
+				to[l.n+k] += term
+			}
+		}
 	}
 	for point := probe.Points - 2; point >= 0; point-- {
 		for j, x := range p.left[point+1] {
@@ -464,7 +480,7 @@ func (l *answering) sumLeft() {
 // variance of that: of the weights as the range mixes them, for all levels.
 func (l *answering) fillPattern(r int, pattern model.Parts) {
 	p, c := &l.probing, l.filling.covariance
-	p.add, p.variance = zeros(p.add, l.n), zeros(p.variance, l.k)
+	p.add, p.variance = zeros(p.add, len(p.base)), zeros(p.variance, l.k)
 	fill := c.Fill(pattern)
 	if fill == nil {
 		return
@@ -488,6 +504,11 @@ func (l *answering) fillPattern(r int, pattern model.Parts) {
 			p.add[j] += p.x[i] * published
 			p.w[j%l.k*n+i] += mix[j/l.k] * published
 		}
+		for k := range len(p.base) - l.n {
+			own := l.second.weight(c.Columns[i], k)
+			p.add[l.n+k] += p.x[i] * own
+			p.w[k*n+i] += mix[len(l.levels)] * own
+		}
 	}
 	for k := range l.active {
 		_, p.variance[k] = fill.Repair(p.w[k*n:][:n], p.extra)
@@ -498,7 +519,7 @@ func (l *answering) fillPattern(r int, pattern model.Parts) {
 // the scores of the mixed answer, borrowed. If moves is set the range learns from what they lose.
 func (l *answering) weigh(r int, k model.Lack, left []float64, filled bool, label int, moves bool) []float64 {
 	p := &l.probing
-	mix, rules := l.shares.InForce[r].Levels, l.shares.InForce[r].Rules
+	mix, rules := l.mixed(r), l.shares.InForce[r].Rules
 	if r == 0 {
 		rules = model.RuleShares{1, 0, 0}
 	}
@@ -510,7 +531,7 @@ func (l *answering) weigh(r int, k model.Lack, left []float64, filled bool, labe
 		rules = rules.Plain()
 	}
 	scale := rules[0] + rules[1]*rescaled + rules[2]
-	base, rest, add := l.sumsOf(mix, left, filled)
+	var base, rest, add []float64
 	answer := func(scale, fill float64) []float64 {
 		for k := range l.active {
 			f := base[k] + scale*rest[k]
@@ -521,6 +542,15 @@ func (l *answering) weigh(r int, k model.Lack, left []float64, filled bool, labe
 		}
 		return p.out
 	}
+	if moves && !l.set.numbers && l.second.knows() {
+		var lost [2]float64
+		for i, mix := range l.secondPair(r) {
+			base, rest, add = l.sumsOf(mix, left, filled)
+			lost[i] = l.lossOf(answer(scale, rules[2]), label)
+		}
+		l.shares.TakeSecond(r, lost[0], lost[1])
+	}
+	base, rest, add = l.sumsOf(mix, left, filled)
 	if moves && l.set.missingRule == model.MissingAuto {
 		losses := model.RuleShares{l.lossOf(answer(1, 0), label), math.NaN(), math.NaN()}
 		if !l.set.numbers {

@@ -122,8 +122,9 @@ func (l *Learner) slowAnswer(e *blankout.Example, point int) (float64, *blankout
 	field := l.scaling.scaler.FieldsOf(e, x.Index, nil)
 	dead := make([]bool, len(x.Index))
 	for i := range dead {
-		dead[i] = int(l.probing.last[i]) < point
+		dead[i] = i < len(l.probing.last) && int(l.probing.last[i]) < point
 	}
+	m.Scaler.Curves.Follow(x.Index, dead)
 	var left blankout.Example
 	m.Delete(e, x, field, dead, false, &left)
 	return m.ScoreLacking(left.Features, &left, make([]float64, 1))[0], &left

@@ -128,7 +128,7 @@ func (c Config) CheckShared() error {
 // checkShared is CheckShared with what parse has made of the settings.
 func (c Config) checkShared(s settings) error {
 	switch {
-	case c.Rule != "adagrad":
+	case c.Rule != "adagrad" && c.Rule != "auto":
 		return blankout.KeyErrorf("rule", "rule %s: several learners of one model need rule = \"adagrad\"", c.Rule)
 	case c.Refresh > 0:
 		return blankout.KeyErrorf("refresh", "refresh = %d: several learners of one model cannot refresh; set refresh = 0", c.Refresh)
@@ -167,6 +167,9 @@ func (c Config) CheckSharedAfter(warm uint64) error {
 // covariance to fill in by, which has no place in their commits.
 func (c Config) Shared() Config {
 	c.CovarianceFields = 0
+	if c.Rule == "auto" { // the second-order expert learns alone
+		c.Rule = "adagrad"
+	}
 	return c
 }
 
@@ -273,6 +276,7 @@ func (sh *sharing) weigh(s *rows.Step) {
 // Learner begins no new interval: Follow and Share do that. What the Delta leaves out
 // of the changes, because it is averaged away or rounded, stays in the weights until then.
 func (l *Learner) Cut(precision int) *Delta {
+	l.publishSecond()
 	sh := l.share
 	if sh.alone {
 		return l.cutFull()
@@ -432,6 +436,7 @@ func (sh *sharing) columnsOf() []uint32 {
 // Clone returns a Learner with the same state, which learns alone. The two share the
 // Schema and nothing else.
 func (l *Learner) Clone() (*Learner, error) {
+	l.publishSecond()
 	b := *l.bank
 	b.table, b.snapshot, b.share = model.NewTable(l.table.Width()), nil, nil
 	from := Learner{answering: &answering{bank: &b}}

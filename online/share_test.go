@@ -51,8 +51,7 @@ func shareStream(n int, seed uint64) (*blankout.Schema, []blankout.Example) {
 
 func shareLearner(t testing.TB, s *blankout.Schema, change func(*Config)) *Learner {
 	t.Helper()
-	c := DefaultConfig()
-	c.CovarianceFields = 0 // as in Config.Shared
+	c := DefaultConfig().Shared()
 	if change != nil {
 		change(&c)
 	}
@@ -89,7 +88,10 @@ func TestShareAlone(t *testing.T) {
 	for _, noise := range []string{"auto", "dropout:0.3", "none"} {
 		t.Run(noise, func(t *testing.T) {
 			set := func(c *Config) {
-				if c.Noise = noise; noise == "none" {
+				switch c.Noise = noise; noise {
+				case "auto":
+					c.Rule = "auto"
+				case "none":
 					c.Curves = 8
 				}
 			}

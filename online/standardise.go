@@ -27,6 +27,7 @@ type scaling struct {
 	// The columns and values of an event that leaves dense columns out, or has hats.
 	columns []uint32
 	raw     []float64
+	hats    blankout.Vec // of the event at hand
 }
 
 // treatment is what the Scaler does with a feature of the event at hand.
@@ -98,7 +99,7 @@ func (l *bank) gatherStandardised(e *blankout.Example) {
 	}
 	numbers := len(columns)
 	if l.bend(e); l.scaling.scaler.Curves != nil {
-		columns, raw = l.scaling.withHats(columns, raw)
+		columns, raw = l.withHats(columns, raw)
 	}
 	l.touch(columns)
 	// Once it is settled which columns are dense, all but the numeric ones are
@@ -139,7 +140,7 @@ func (l *bank) gatherStandardised(e *blankout.Example) {
 		}
 		x := l.observed(row, columns[i], raw[i], t, field)
 		l.put(i, row, x)
-		if read.gathers && t == treatNumeric {
+		if (read.gathers || read.second) && t == treatNumeric {
 			read.note(columns[i], kind, field, x)
 		}
 	}
@@ -193,12 +194,12 @@ func (l *bank) observed(row []float64, column uint32, raw float64, t treatment, 
 	z, centre, inverse := l.scaling.scaler.Deviations(stats, raw), stats[model.StatCentre], stats[model.StatInverse]
 	x := l.scaling.scaler.Clip(stats, z)
 	if t == treatNumeric && !l.scaling.bent && l.bending() {
-		l.scaling.curves.add(column, field, raw, l.scaling.knots[field] > 0 && math.Abs(z) <= model.ScalerClip)
+		l.scaling.curves.add(column, field, raw, l.knots(field) > 0 && math.Abs(z) <= model.ScalerClip)
 	}
 	ratio, shift := l.observe(column, stats, raw, z, t, field)
 	if stats[model.StatCentre] != centre || stats[model.StatInverse] != inverse { // seldom
 		if t == treatNumeric {
-			l.followScale(column, centre, inverse, stats)
+			l.followScale(column, centre, inverse, stats, movedScale{x: x, ratio: ratio, shift: shift})
 		}
 		l.addMoved(row, x, 1)
 		if ratio != 1 || shift != 0 {
@@ -211,14 +212,15 @@ func (l *bank) observed(row []float64, column uint32, raw float64, t treatment, 
 }
 
 // followScale tells what is gathered of the covariance that a column's centre and scale in
-// force are no longer what they were.
-func (l *bank) followScale(column uint32, centre, inverse float64, stats []float64) {
+// force are no longer what they were; m says what that does to the event and to weights.
+func (l *bank) followScale(column uint32, centre, inverse float64, stats []float64, m movedScale) {
 	if !l.now.read.follows {
 		return
 	}
 	var was [model.ScalerWidth]float64
 	was[model.StatCentre], was[model.StatInverse] = centre, inverse
-	l.now.read.moved = append(l.now.read.moved, movedScale{column, l.scaling.scaler.Standardisation(was[:]), l.scaling.scaler.Standardisation(stats)})
+	m.column, m.was, m.is = column, l.scaling.scaler.Standardisation(was[:]), l.scaling.scaler.Standardisation(stats)
+	l.now.read.moved = append(l.now.read.moved, m)
 }
 
 // fill returns the columns and values of x with the dense columns that it leaves

@@ -22,6 +22,7 @@ import (
 // and serving its Model, may happen on other goroutines while learning goes on.
 type Snapshot struct {
 	model   *model.Linear
+	level   *model.Linear // see Level
 	learner []byte
 	refused []byte // the block of that name
 	watched []byte // the block "watch"
@@ -37,6 +38,7 @@ type Snapshot struct {
 // Snapshot returns the state as it is now. It copies what was written since the
 // latest Snapshot, and no more, which is all that learning has to wait for.
 func (l *Learner) Snapshot() *Snapshot {
+	l.publishSecond()
 	l.snapshot = l.table.Snapshot(l.snapshot)
 	head := l.head(l.schema.View())
 	metrics := l.Metrics()
@@ -47,7 +49,7 @@ func (l *Learner) Snapshot() *Snapshot {
 	refused, watched := &coder.Coder{}, &coder.Coder{}
 	l.watch.Refused.State(refused)
 	l.watch.Block(watched)
-	s := &Snapshot{model: (&model.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), learner: l.encode(), refused: refused.Out, watched: watched.Out, summary: summary, watch: l.watch.Clone(), health: l.Health(), start: l.watch.Health.Start()}
+	s := &Snapshot{model: (&model.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), level: &model.Linear{Head: l.headOf(head.Schema, l.one(l.chosen)), Rows: l.snapshot}, learner: l.encode(), refused: refused.Out, watched: watched.Out, summary: summary, watch: l.watch.Clone(), health: l.Health(), start: l.watch.Health.Start()}
 	if l.set.numbers {
 		numbers := &coder.Coder{}
 		l.numbersState(numbers)
@@ -67,6 +69,10 @@ func (s *Snapshot) Unit() batch.Unit { return s.unit }
 
 // Model returns the published model, for predictions.
 func (s *Snapshot) Model() *model.Linear { return s.model }
+
+// Level returns the weights of the level with the largest share alone, which are of the problem that
+// Unit is of: what of the published model has come closer to an exact solution, or less close.
+func (s *Snapshot) Level() *model.Linear { return s.level }
 
 // Blocks encodes the state: the published model as model.ReadLinear reads it,
 // the block "learner", which makes a Learner of it again, and for people who look at
@@ -136,7 +142,8 @@ func (l *answering) modelOf(mix []float64) *model.Linear {
 // headOf returns the head of a model whose weights are mixed of the levels. It names the noise of
 // the one with the largest share.
 func (l *answering) headOf(s *blankout.Schema, mix []float64) model.Head {
-	most := (&probe.Mix{Levels: mix}).Largest()
+	l.publishSecond()
+	most := (&probe.Mix{Levels: mix[:len(l.levels)]}).Largest()
 	h := model.Head{
 		Schema: s, Scaler: l.scaling.scaler,
 		Loss: l.targetLoss().String(), Noise: l.levels[most].noise.String(),
@@ -166,15 +173,21 @@ func (l *answering) headOf(s *blankout.Schema, mix []float64) model.Head {
 func (l *bank) mixedLayout(mix []float64) model.Layout {
 	out := model.Layout{Width: l.table.Width(), Stats: 0}
 	for v, share := range mix {
-		at := v * l.k
-		part := model.Part{Share: share, Weight: model.ScalerWidth + at, Lag: model.ScalerWidth + 2*l.n + at, Average: l.levels[v].lagShare()}
-		switch share {
-		case 0:
-		case 1:
-			out.Weight, out.Lag, out.Average = part.Weight, part.Lag, part.Average
-		default:
-			out.Mix = append(out.Mix, part)
+		if share == 0 {
+			continue
 		}
+		at := v * l.k
+		part := model.Part{Share: share, Weight: model.ScalerWidth + at}
+		if v < len(l.levels) {
+			part.Lag, part.Average = model.ScalerWidth+2*l.n+at, l.levels[v].lagShare()
+		} else {
+			part.Weight = out.Width - l.ownWeights()
+		}
+		out.Mix = append(out.Mix, part)
+	}
+	if len(out.Mix) == 1 && out.Mix[0].Share == 1 {
+		out.Weight, out.Lag, out.Average = out.Mix[0].Weight, out.Mix[0].Lag, out.Mix[0].Average
+		out.Mix = nil
 	}
 	return out
 }
@@ -188,6 +201,12 @@ func (l *answering) publishedRows(mixes [][]float64) *model.Table {
 			from := to[model.ScalerWidth+i*l.k:]
 			for v, share := range mix {
 				if share == 0 {
+					continue
+				}
+				if v == len(l.levels) {
+					for k, x := range l.own(row)[:l.active] {
+						from[k] += share * x
+					}
 					continue
 				}
 				c := l.levels[v].lagShare()
@@ -283,6 +302,9 @@ func (l *Learner) state(c *coder.Coder) {
 	l.calibration.state(c)
 	l.watch.Drift.State(c)
 	l.fade.clock(c)
+	if l.set.second {
+		l.second.state(c)
+	}
 	l.scaling.recent.state(c)
 	l.refresh.window.state(c)
 	c.Uint(&l.refresh.failures)
@@ -290,7 +312,7 @@ func (l *Learner) state(c *coder.Coder) {
 	l.missing.state(c)
 	l.watch.Prior.State(c)
 	l.watch.Health.MeasuresState(c)
-	if l.set.curves || l.presence() {
+	if l.set.curves || l.presence() || l.set.second {
 		bent := uint64(0)
 		if l.scaling.bent {
 			bent = 1
@@ -319,6 +341,8 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 		return nil, fmt.Errorf("restoring the learner: %w: this is a model, not a checkpoint", err)
 	}
 	m.Schema.Closed = 0
+	wanted := c.Rule
+	c.Rule = ruleOf(data, c.Rule)
 	set, err := c.parse()
 	if err != nil {
 		return nil, fmt.Errorf("learner: %w", err)
@@ -333,7 +357,21 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	if err := l.restoreOthers(m, blocks); err != nil {
 		return nil, err
 	}
+	if wanted == "adagrad" && c.Rule == "auto" {
+		l.withoutSecond()
+	}
 	return l, nil
+}
+
+// ruleOf returns the rule that a learner with the block "learner" goes on under where another one is
+// wanted. One that has begun without a second-order expert goes on without.
+func ruleOf(data []byte, wanted string) string {
+	d := coder.Read(data)
+	d.Uint32()
+	if was, err := readFingerprint(d); err == nil && (wanted == "auto" || wanted == "adagrad") && (was["rule"] == "auto" || was["rule"] == "adagrad") {
+		return was["rule"]
+	}
+	return wanted
 }
 
 // restoreLearner takes up the block "learner", what was refused, and the rows.

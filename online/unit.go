@@ -136,13 +136,13 @@ func (u *unit) gradientRatio(l loss.Loss, ratio float64) float64 {
 // moveTo makes another unit that of the targets. All weights move along, so that no
 // prediction changes; what a rule has gathered of gradients goes with them. Among the first
 // targets the mean knows more than an intercept that has hardly begun to learn, so there
-// predictions move with it.
-func (l *bank) moveTo(next unit) {
+// predictions move with it. Scores become factor times what they were, and shift.
+func (l *bank) moveTo(next unit) (factor, shift float64) {
 	was := l.unit
 	l.unit = next
 	ratio := was.scale / next.scale
 	keep := was.gradientRatio(l.set.loss, ratio)
-	factor, shift := ratio, (was.centre-next.centre)/next.scale
+	factor, shift = ratio, (was.centre-next.centre)/next.scale
 	if next.target == loss.Count {
 		factor, shift = 1, math.Log(ratio)
 	}
@@ -174,6 +174,7 @@ func (l *bank) moveTo(next unit) {
 		}
 	}
 	l.resum()
+	return factor, shift
 }
 
 // targetLoss returns the loss for targets and values in their own unit.
@@ -268,7 +269,7 @@ func (l *Learner) measureTarget(e *blankout.Example, earlier []float64, fresh *m
 	}
 	clipped := l.unit.clip(y)
 	if next, moved := l.unit.observe(y, weight); moved {
-		l.moveTo(next)
+		l.rescaleSecond(l.moveTo(next))
 	}
 	l.now.target = l.unit.standard(clipped)
 }

@@ -317,6 +317,7 @@ func renewal(t *testing.T, seed uint64) (*Learner, *fields) {
 	for range 271 { // 272 is 256 and one sixteenth
 		l.Learn(s.next())
 	}
+	l.publishSecond() // so that rows hold all that a score is made of
 	return l, s
 }
 

@@ -151,7 +151,7 @@ func (l *loop) beginValidation(s subject) {
 	l.current.Validation.Running, l.unreported = true, true
 	validator, keep, log := l.Validator, l.Report, l.log
 	begin(&l.validator.job, func(ctx context.Context) (r validate.Result) {
-		s.Live, s.Unit = s.Model(), s.frozen.Unit()
+		s.Live, s.Level, s.Unit = s.Model(), s.frozen.Level(), s.frozen.Unit()
 		if r.Report, r.Exact, r.Err = validator.Validate(ctx, s.Request); r.Err == nil {
 			validate.Keep(r.Report, keep, log)
 		}

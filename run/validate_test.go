@@ -122,7 +122,11 @@ func TestValidateCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, exact, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at})
+	learner, err := online.Restore(s.Learner.Config(), file.Blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, exact, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, Level: learner.Snapshot().Level(), At: at})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +221,7 @@ func TestReservoir(t *testing.T) {
 	s.Validator.Open = func(_ context.Context, schema *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
 		return newStream(schema, from, n, 99), nil
 	}
-	reference, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: s.Model(), At: s.Offsets, Reservoir: kept})
+	reference, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: s.Model(), Level: s.Learner.Snapshot().Level(), At: s.Offsets, Reservoir: kept})
 	if err != nil || reference.Source != "log" || math.Abs(r.Live.Objective/reference.Live.Objective-1) > 0.25 {
 		t.Errorf("live objective %v, of all events %v, %v", r.Live.Objective, reference.Live.Objective, err)
 	}

@@ -57,7 +57,7 @@ func TestFeatures(t *testing.T) {
 	}
 	a := f.Alarms[0]
 	want := fmt.Sprintf("vibration missing in 100 %% since 2023-11-14T23:03:20Z (usually 0 %%); error forecast %.1f -> %.1f %%; it is null", *a.ErrorBefore, *a.ErrorAfter)
-	if a.Text != want || a.SinceEvent != 3001 || *a.ErrorBefore > 10 || *a.ErrorAfter < 30 {
+	if a.Text != want || a.SinceEvent != 3001 || *a.ErrorBefore > 15 || *a.ErrorAfter < 30 {
 		t.Errorf("%+v\nwant %s", a, want)
 	}
 	for _, bad := range []string{"x", "-1", "1e3"} {

@@ -184,7 +184,7 @@ func TestNoDelayIsLearn(t *testing.T) {
 	for i := range events {
 		l.Learn(&events[i])
 	}
-	if m := l.Metrics(); got.Error != 100*m.Total.Error() || got.LogLoss != m.Total.MeanLogLoss() || got.LearningError != got.Error {
+	if m := l.Metrics(); got.Error != 100*m.Total.Error() || math.Abs(got.LogLoss-m.Total.MeanLogLoss()) > 1e-12 || got.LearningError != got.Error {
 		t.Errorf("%+v, want %+v", got, m.Total)
 	}
 }

@@ -174,10 +174,10 @@ func TestAdoptRules(t *testing.T) {
 
 // A bank adopts the exact solution of every level: the one that a learner of that level alone adopts,
 // to the bit, metric included; of the level with the largest share to the tolerance of the solver, which
-// begins at the mixture there.
+// begins at the mixture there. A second-order expert would be part of both mixtures.
 func TestAdoptBank(t *testing.T) {
 	c := online.DefaultConfig()
-	c.Adapt = true
+	c.Rule, c.Adapt = "adagrad", true
 	for _, k := range []int{2, 3} {
 		_, bank, _ := learnSome(t, c, k, 407)
 		outputs, levels := 1, len(c.Levels)
@@ -209,6 +209,80 @@ func TestAdoptBank(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// Numbers that do not act linearly: the second-order expert has the exact solution's hats, so that what is
+// adopted answers as the exact solution does, and learns on from there.
+func TestAdoptCurves(t *testing.T) {
+	for _, classes := range []int{2, 3} {
+		c := online.DefaultConfig()
+		c.Noise = "dropout:0.3"
+		schema := blankout.NewSchema(8, []string{"ebb", "flow", "slack"}[:classes], classes)
+		var id [2]uint16
+		for i, name := range []string{"a", "b"} {
+			id[i] = uint16(len(schema.Fields))
+			schema.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+		}
+		l, err := online.New(c, schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := rand.New(rand.NewPCG(5, 6))
+		var all []blankout.Example
+		var at blankout.Offsets
+		p := at.At("x", 0, 0)
+		draw := func() blankout.Example {
+			a, b := r.NormFloat64(), r.NormFloat64()
+			e := blankout.Example{Offset: int64(len(all)), Weight: 1, Fingerprint: r.Uint64(), Field: id[:], Features: blankout.Vec{Index: []uint32{0, 1}, Value: []float64{a, 3 + b}}}
+			if math.Abs(a)+0.3*b+0.2*r.NormFloat64() > 0.8 {
+				e.Label = 1 + r.IntN(classes-1)
+			}
+			return e
+		}
+		for range 6000 {
+			e := draw()
+			l.Learn(&e)
+			if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, e)
+		}
+		before := l.Snapshot().Model()
+		if curves := before.Scaler.Curves; curves == nil || len(curves.Knots[0]) < 3 {
+			t.Fatalf("curves %+v", curves)
+		}
+		_, a := adopt(t, c, l, all, at)
+		adopted := a.Learner.Snapshot().Model()
+		var fresh []blankout.Example
+		for range 3000 {
+			fresh = append(fresh, draw())
+		}
+		wrong := func(m *model.Linear) (share float64) {
+			for i := range fresh {
+				if model.Predict(m.Score(&fresh[i], make([]float64, m.Outputs))) != fresh[i].Label {
+					share += 1 / float64(len(fresh))
+				}
+			}
+			return share
+		}
+		for i := range fresh {
+			got, want := adopted.Score(&fresh[i], make([]float64, adopted.Outputs)), a.Exact.Score(&fresh[i], make([]float64, adopted.Outputs))
+			for k := range got {
+				if math.Abs(got[k]-want[k]) > 1e-9*(1+math.Abs(want[k])) {
+					t.Fatalf("%d classes: event %d is answered %v, by the exact solution %v", classes, i, got, want)
+				}
+			}
+		}
+		was, is := wrong(before), wrong(adopted)
+		for i := range all {
+			a.Learner.Learn(&all[i])
+		}
+		later := wrong(a.Learner.Snapshot().Model())
+		t.Logf("%d classes: errors %.3f, adopted %.3f, %d events later %.3f", classes, was, is, len(all), later)
+		if is > was+0.01 || later > was+0.01 {
+			t.Errorf("%d classes: errors %.3f, adopted %.3f, %d events later %.3f", classes, was, is, len(all), later)
 		}
 	}
 }

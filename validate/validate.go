@@ -60,6 +60,7 @@ type Joined interface {
 // Request says what is validated.
 type Request struct {
 	Live      *model.Linear
+	Level     *model.Linear    // online.Snapshot.Level, whose distance to the exact solution is told; nil is Live
 	Unit      batch.Unit       // online.Snapshot.Unit of the same state
 	At        blankout.Offsets // its place in the stream
 	Labelled  uint64           // events that got a label by there, where labels come later
@@ -83,7 +84,7 @@ func (v *Validator) Validate(ctx context.Context, s Request) (*batch.Validation,
 
 func (v *Validator) validate(ctx context.Context, s Request, pace *throttle) (*batch.Validation, *batch.Exact, *batch.Evidence, error) {
 	c := v.problem(&s.Live.Head)
-	c.Start, c.Progress, c.Pause, c.Unit = s.Earlier, v.Progress, pace.rest, s.Unit
+	c.Level, c.Start, c.Progress, c.Pause, c.Unit = s.Level, s.Earlier, v.Progress, pace.rest, s.Unit
 	c.OwnHoldout = v.Config.Policy == "adopt" // that topic ends where it ends today
 	if s.Sample != nil {
 		c.Halves, c.Deletions, c.Sample = true, nil, 1000

@@ -146,8 +146,14 @@ func (x *exported) print(w io.Writer) {
 		fmt.Fprintln(w, "# Where unit is not 0, asinh(value/unit) stands for the value.")
 		fmt.Fprintf(w, "# A z beyond +-%v counts as one at +-beyond.\n", x.Clip)
 	}
-	if x.Scaler.Curves != nil {
-		fmt.Fprintln(w, "# A feature NAME@KNOT is the hat function of NAME at this knot: 1 there, 0 at the neighbouring knots and beyond, linear between; the first and the last hat stay 1 outside.")
+	if c := x.Scaler.Curves; c != nil {
+		fmt.Fprintln(w, "# A feature NAME@KNOT is the hat function of NAME at this knot: 1 there, 0 at the neighbouring knots and beyond, linear between; the first and the last hat stay 1 outside. NAME@present is 1 where there is a NAME.")
+		name := x.Schema.Namer()
+		for i, column := range c.Columns {
+			if len(c.Knots[i]) > 1 {
+				fmt.Fprintf(w, "# knots of %s: %s\n", blankout.Printable(name(column)), strings.Trim(fmt.Sprint(c.Knots[i]), "[]"))
+			}
+		}
 	}
 	dense := x.Scaler.Dense
 	absent := ""

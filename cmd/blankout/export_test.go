@@ -130,7 +130,7 @@ func TestExportsScore(t *testing.T) {
 			forms := map[string]formula{
 				"JSON": jsonFormula(t, path), "text": textFormula(t, path, m), "HTTP": servedFormula(t, client.New(m, recordConfig)),
 			}
-			clipped, filled, transformed := false, false, false
+			clipped, filled, transformed, bent := false, false, false, false
 			for i := range 200 {
 				e := next(i)
 				want := m.Score(e, make([]float64, m.Outputs))
@@ -145,8 +145,11 @@ func TestExportsScore(t *testing.T) {
 							t.Fatalf("event %d, output %d: %s says %v, the model %v", i, k, form, got[k], want[k])
 						}
 					}
-					clipped, filled, transformed = clipped || f.clipped, filled || f.filled, transformed || f.transformed
+					clipped, filled, transformed, bent = clipped || f.clipped, filled || f.filled, transformed || f.transformed, bent || f.bent
 				}
+			}
+			if want := !c.exact && (c.standardise == "auto" || c.standardise == "all"); bent != want {
+				t.Errorf("numbers that are bent: %v, want %v", bent, want)
 			}
 			if want := c.standardise != "none"; clipped != want {
 				t.Errorf("values beyond the clip: %v, want %v", clipped, want)
@@ -165,9 +168,10 @@ func TestExportsScore(t *testing.T) {
 type formula struct {
 	intercept []float64
 	terms     map[string]formulaTerm // by name
+	knots     map[string][]float64   // of the curves, by name
 	clip      float64
 
-	clipped, filled, transformed bool // has happened
+	clipped, filled, transformed, bent bool // has happened
 }
 
 type formulaTerm struct {
@@ -179,8 +183,36 @@ type formulaTerm struct {
 // score is what the documentation of the exports says.
 func (f *formula) score(event map[string]float64) []float64 {
 	out := append([]float64(nil), f.intercept...)
+	hats := map[string]float64{}
+	for name, knots := range f.knots {
+		x, ok := event[name]
+		if !ok && !f.terms[name].always {
+			continue
+		}
+		if len(knots) == 1 {
+			hats[name+"@present"] = 1
+			continue
+		}
+		for i, knot := range knots {
+			hat := 0.0
+			switch {
+			case i == 0 && x <= knot || i == len(knots)-1 && x >= knot:
+				hat = 1
+			case i > 0 && x > knots[i-1] && x <= knot:
+				hat = (x - knots[i-1]) / (knot - knots[i-1])
+			case i < len(knots)-1 && x >= knot && x < knots[i+1]:
+				hat = 1 - (x-knot)/(knots[i+1]-knot)
+			}
+			if hat > 0 {
+				hats[name+"@"+strconv.FormatFloat(knot, 'g', 6, 64)], f.bent = hat, true
+			}
+		}
+	}
 	for name, term := range f.terms {
 		x, ok := event[name]
+		if hat := hats[name]; hat > 0 {
+			x, ok = hat, true
+		}
 		if !ok && !term.always || term.Scale == 0 {
 			continue
 		}
@@ -209,13 +241,20 @@ type exportedColumn struct {
 }
 
 func newFormula(t *testing.T, h *model.Head, clip float64, columns []exportedColumn) formula {
-	f := formula{intercept: h.Intercept, clip: clip, terms: map[string]formulaTerm{}}
+	f := formula{intercept: h.Intercept, clip: clip, terms: map[string]formulaTerm{}, knots: map[string][]float64{}}
 	dense := map[uint32]bool{}
 	for _, d := range h.Scaler.Dense {
 		dense[d] = true
 	}
+	names := map[uint32]string{}
 	for _, c := range columns {
+		names[c.Column] = c.Name + c.Feature
 		f.terms[c.Name+c.Feature] = formulaTerm{c.Weights, model.Standardisation{Centre: *c.Centre, Scale: *c.Scale, Unit: c.Unit, Beyond: c.Beyond}, dense[c.Column]}
+	}
+	if c := h.Scaler.Curves; c != nil {
+		for i, column := range c.Columns {
+			f.knots[names[column]] = c.Knots[i]
+		}
 	}
 	return f
 }
@@ -270,12 +309,22 @@ func servedFormula(t *testing.T, m *client.Model) formula {
 }
 
 func textFormula(t *testing.T, path string, m *model.Linear) formula {
-	f := formula{terms: map[string]formulaTerm{}}
+	f := formula{terms: map[string]formulaTerm{}, knots: map[string][]float64{}}
 	var heads []string
 	for line := range strings.Lines(string(exportOf(t, path, "text"))) {
 		line = strings.TrimSuffix(line, "\n")
 		if comment, ok := strings.CutPrefix(line, "# "); ok {
 			heads = strings.Split(comment, "\t") // the last one names the columns
+			if curve, ok := strings.CutPrefix(comment, "knots of "); ok {
+				name, knots, _ := strings.Cut(curve, ": ")
+				for knot := range strings.FieldsSeq(knots) {
+					x, err := strconv.ParseFloat(knot, 64)
+					if err != nil {
+						t.Fatal(err)
+					}
+					f.knots[name] = append(f.knots[name], x)
+				}
+			}
 			if _, limit, ok := strings.Cut(comment, "A z beyond +-"); ok {
 				limit, _, _ = strings.Cut(limit, " ")
 				f.clip, _ = strconv.ParseFloat(limit, 64)

@@ -290,7 +290,8 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 			screen.progress(fmt.Sprintf("iteration %d: objective %.6g, certified gap %.1e", g.Iteration, g.Objective, g.Gap))
 		}
 	}
-	r, exact, err := v.Validate(ctx, validate.Request{Live: live, Unit: state.Learner.Snapshot().Unit(), At: offsets, Labelled: c.Labels.Labelled(&waiting.Counts), Reservoir: state.Reservoir})
+	now := state.Learner.Snapshot()
+	r, exact, err := v.Validate(ctx, validate.Request{Live: live, Level: now.Level(), Unit: now.Unit(), At: offsets, Labelled: c.Labels.Labelled(&waiting.Counts), Reservoir: state.Reservoir})
 	if errors.Is(err, batch.ErrOneClass) {
 		return refusedError{fmt.Errorf("%s: %w", path, err)}
 	}

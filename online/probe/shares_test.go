@@ -263,3 +263,60 @@ func TestNormal(t *testing.T) {
 		}
 	}
 }
+
+// A second-order expert has its share against the levels as they are mixed: by range, which begins with
+// that of whole events; alone where it is said to; and it is kept.
+func TestTableSecond(t *testing.T) {
+	rules := model.RuleShares{0.01, 0.09, 0.9}
+	make := func() *Table {
+		t := NewTable(prior, scales, rules)
+		t.AddSecond(0.3)
+		return t
+	}
+	table := make()
+	for r := range Ranges {
+		if got := table.InForce[r].Second; math.Abs(got-0.3) > 1e-12 {
+			t.Errorf("range %d begins with %v", r, got)
+		}
+	}
+	for range 300 {
+		table.TakeSecond(0, 1, 0.9)
+	}
+	for range 300 {
+		table.TakeSecond(2, 0.9, 1.2)
+	}
+	table.Apply()
+	whole, own := table.InForce[0].Second, table.InForce[2].Second
+	if whole < 0.9 || own > 0.3 || table.InForce[3].Second != whole {
+		t.Errorf("the shares are %v, %v where it does badly, and %v where nothing is known", whole, own, table.InForce[3].Second)
+	}
+	if !slices.Equal(table.InForce[0].Levels, NewTable(prior, scales, rules).InForce[0].Levels) {
+		t.Error("the shares of the levels have moved")
+	}
+	c := &coder.Coder{}
+	table.State(c)
+	again, d := make(), coder.Read(c.Out)
+	if again.State(d); !d.Done() {
+		t.Fatal("a state is not read")
+	}
+	for range 5 {
+		table.TakeSecond(2, 1, 0)
+		again.TakeSecond(2, 1, 0)
+	}
+	table.Apply()
+	again.Apply()
+	if a, b := table.InForce[2].Second, again.InForce[2].Second; a != b || a == own {
+		t.Errorf("the share is %v, and %v of the one that was read", a, b)
+	}
+	d = coder.Read(c.Out)
+	if NewTable(prior, scales, rules).State(d); d.Done() {
+		t.Error("a table without an expert takes the state")
+	}
+	if table.SecondAlone(); table.InForce[0].Second != 1 || table.InForce[2].Second != 1 {
+		t.Errorf("alone it has the shares %v and %v", table.InForce[0].Second, table.InForce[2].Second)
+	}
+	table.RemoveSecond()
+	if table.Apply(); table.InForce[0].Second != 0 {
+		t.Error("it is still there")
+	}
+}

@@ -25,6 +25,7 @@ func Range(k model.Lack) int {
 // shares, and scores of the rules by theirs.
 type Mix struct {
 	Levels []float64        // shares times scales: they need not sum to 1
+	Second float64          // the share of the second-order expert against the levels as they are mixed
 	Rules  model.RuleShares // of whole events none
 }
 
@@ -44,8 +45,9 @@ func (m *Mix) Largest() int {
 // they are.
 type Table struct {
 	scales []float64
-	levels [Ranges]Shares // by level and scale
-	rules  [Ranges]Shares // of whole events unused
+	levels [Ranges]Shares  // by level and scale
+	rules  [Ranges]Shares  // of whole events unused
+	second *[Ranges]Shares // of the levels as they are mixed, and of the second-order expert; nil without
 	// How many events of each range have lacked fields by themselves of late.
 	own    [Ranges]float64
 	mixes  [Ranges][]float64
@@ -59,6 +61,9 @@ type Table struct {
 // wholeRates are the s of the levels for whole events, rangeRate that for others; ruleRates are those of
 // the rules, which differ from stream to stream by more than levels do.
 var wholeRates = []float64{1e-5, 1e-4, 1e-3, 1e-2, 1e-1}
+
+// secondRates are those of whole events between the levels as they are mixed and another expert.
+var secondRates = []float64{1e-4, 1e-2}
 
 const rangeRate = 0.01
 
@@ -87,6 +92,45 @@ func NewTable(levels, scales []float64, rules model.RuleShares) *Table {
 	}
 	t.Apply()
 	return t
+}
+
+// AddSecond gives the table a second-order expert, which begins with a share.
+func (t *Table) AddSecond(share float64) {
+	t.second = &[Ranges]Shares{}
+	for r := range t.second {
+		rates := secondRates
+		if r > 0 {
+			rates = []float64{rangeRate}
+		}
+		t.second[r] = NewShares([]float64{1 - share, share}, rates...)
+	}
+	t.Apply()
+}
+
+// SecondAlone has the expert answer alone, until others have been better.
+func (t *Table) SecondAlone() {
+	for r := range t.second {
+		t.second[r].Begin([]float64{0, 1})
+	}
+	t.Apply()
+}
+
+// RemoveSecond takes the expert out.
+func (t *Table) RemoveSecond() {
+	t.second = nil
+	for r := range t.InForce {
+		t.InForce[r].Second = 0
+	}
+}
+
+// TakeSecond takes up what the mixed levels and the second-order expert have lost at an event of a
+// range.
+func (t *Table) TakeSecond(r int, levels, second float64) {
+	s := &t.second[r]
+	if r > 0 && s.taken == 0 {
+		s.Begin(t.second[0].Mix(nil))
+	}
+	s.Take([]float64{levels, second})
 }
 
 // spread gives each level's share to its scales, most of it to the middle one.
@@ -174,6 +218,17 @@ func (t *Table) Apply() {
 		copy(m.Rules[:], t.shares)
 		t.InForce[r] = m
 	}
+	if t.second == nil {
+		return
+	}
+	for r := range t.InForce {
+		of := &t.second[r]
+		if r > 0 && of.taken == 0 {
+			of = &t.second[0]
+		}
+		t.shares = of.Mix(t.shares[:0])
+		t.InForce[r].Second = t.shares[1]
+	}
 }
 
 // apart returns the largest difference of two lists of shares.
@@ -224,6 +279,10 @@ func (t *Table) State(c *coder.Coder) {
 		c.Floats(&m.Levels)
 		c.Each(&m.Rules[0], &m.Rules[1], &m.Rules[2], &t.own[r])
 		c.Failed = c.Failed || len(m.Levels) != n
+		if t.second != nil {
+			t.second[r].State(c)
+			c.Float(&m.Second)
+		}
 	}
 	t.Features.State(c)
 	t.Groups.State(c)

@@ -1,0 +1,458 @@
+package online
+
+// This file has a second-order expert (package newton) learn beside the levels: its score is what
+// the levels say, times a coefficient, and what its own weights of numbers and hats add.
+
+import (
+	"slices"
+
+	"blankout"
+	"blankout/internal/coder"
+	"blankout/loss"
+	"blankout/model"
+	"blankout/online/newton"
+	"blankout/online/probe"
+)
+
+// second is the second-order expert and what it needs. It answers with the share probe.Mix.Second; what
+// it publishes are the values that are own to it in each row.
+type second struct {
+	expert *newton.Expert          // nil where the settings leave it out
+	off    bool                    // there are too many numbers for it
+	warmth newton.Temperature      // of the expert, of several classes only
+	mixes  [probe.Ranges][]float64 // see answering.mixed; valid where made says so
+	made   [probe.Ranges]bool
+	stale  bool // the rows do not have what the expert's weights are
+
+	// About the event at hand.
+	columns            []uint32
+	x                  []float64
+	base, scores, last []float64 // by output: of the mixed levels, of the expert, and room
+	moved              []float64 // by output: by how much its own part was larger before scales moved
+	targets            []float64
+	pair               [2][]float64 // see secondPair
+	summed             bool
+	sums               []float64 // see terms
+	shares             []float64 // see centreSecond
+}
+
+const (
+	// secondShare is the share that the expert begins with.
+	secondShare = 0.5
+	// centreEvery is at every how many events a curve is centred.
+	centreEvery = 32
+	// secondHalfLife is that of what it knows where none is configured, in events.
+	secondHalfLife = 2000
+)
+
+// on says whether there is an expert.
+func (s *second) on() bool { return s.expert != nil && !s.off }
+
+// knows says whether there is an expert that has numbers: without, it is left aside.
+func (s *second) knows() bool { return s.on() && len(s.expert.Columns()) > 0 }
+
+// secondKnots returns the knots of each curve of so many numbers, 0 where there is no room for curves.
+func secondKnots(numbers int) int {
+	for _, knots := range []int{5, 3} {
+		if numbers*(1+knots) <= newton.MostColumns {
+			return knots
+		}
+	}
+	return 0
+}
+
+// beginSecond makes the expert, if the settings want one.
+func (l *Learner) beginSecond() {
+	if !l.set.second {
+		return
+	}
+	half := l.config.HalfLife
+	if half == 0 {
+		half = secondHalfLife
+	}
+	q := loss.AsGroups(l.levels[l.natural()].noise).Q
+	l.second.expert = newton.New(newton.Settings{Loss: l.set.loss, Ridge: max(l.set.ridge, leastSecondRidge), HalfLife: half, Strength: q / (1 - q)}, l.k)
+	l.shares.AddSecond(secondShare)
+	l.second.room(l.k)
+}
+
+// leastSecondRidge keeps the expert's matrix regular where there is no ridge.
+const leastSecondRidge = 1e-3
+
+// room makes room for so many outputs.
+func (s *second) room(outputs int) {
+	for _, p := range []*[]float64{&s.base, &s.scores, &s.last, &s.targets} {
+		*p = make([]float64, outputs)
+	}
+}
+
+// followRead takes up what the bank has read of the event at hand: which numbers there are, and in
+// what they are measured.
+func (l *answering) followRead() {
+	s, read := &l.second, &l.now.read
+	if !s.on() {
+		return
+	}
+	s.columns, s.x = s.columns[:0], s.x[:0]
+	for _, v := range read.values {
+		s.columns, s.x = append(s.columns, v.column), append(s.x, v.x)
+	}
+	s.moved = zeros(s.moved, l.k)
+	if len(read.moved)+len(read.gone) > 0 {
+		l.addMovedSecond(1)
+		l.moveSecond()
+		l.addMovedSecond(-1)
+		s.changed()
+	}
+	if l.scaling.scaler.Curves != nil {
+		s.columns, s.x = append(s.columns, l.scaling.hats.Index...), append(s.x, l.scaling.hats.Value...)
+	}
+}
+
+// moveSecond has the expert follow the columns whose scales have moved, and those that are no
+// numbers any more.
+func (l *answering) moveSecond() {
+	s, read := &l.second, &l.now.read
+	for _, m := range read.moved {
+		if m.was.Unit != m.is.Unit || m.was.Scale == 0 || m.is.Scale == 0 {
+			s.expert.Renew(m.column)
+			continue
+		}
+		s.expert.Move(m.column, m.ratio, m.shift)
+	}
+	if len(read.gone) == 0 {
+		return
+	}
+	s.expert.Follow(slices.DeleteFunc(slices.Clone(s.expert.Columns()), func(c uint32) bool { return slices.Contains(read.gone, c) }))
+	for _, column := range read.gone {
+		clear(l.own(l.noteOne(column)))
+		if i := slices.Index(s.columns, column); i >= 0 {
+			s.columns, s.x = slices.Delete(s.columns, i, i+1), slices.Delete(s.x, i, i+1)
+		}
+	}
+}
+
+// addMovedSecond adds sign times what the intercept and the columns that move or go add to the expert's
+// own part of the scores: as the event had them for a sign above 0, else as it has them.
+func (l *answering) addMovedSecond(sign float64) {
+	s, read := &l.second, &l.now.read
+	add := func(column uint32, x float64) {
+		if i, known := slices.BinarySearch(s.expert.Columns(), column); known {
+			for k := range s.moved {
+				s.moved[k] += sign * x * s.expert.Weights(k).Columns[i]
+			}
+		}
+	}
+	for k := range s.moved {
+		s.moved[k] += sign * s.expert.Weights(k).Intercept
+	}
+	for _, m := range read.moved {
+		if sign > 0 {
+			add(m.column, m.x)
+		} else if i, there := slices.BinarySearch(s.columns, m.column); there {
+			add(m.column, s.x[i])
+		}
+	}
+	for _, column := range read.gone {
+		if i, there := slices.BinarySearch(s.columns, column); there && !slices.ContainsFunc(read.moved, func(m movedScale) bool { return m.column == column }) {
+			add(column, s.x[i])
+		}
+	}
+}
+
+// changed says that the expert's weights have changed.
+func (s *second) changed() { s.stale, s.made = true, [probe.Ranges]bool{} }
+
+// scoreSecond scores the event at hand: the levels have.
+func (l *answering) scoreSecond() {
+	s := &l.second
+	if !s.on() || !s.knows() && len(s.columns) == 0 {
+		return
+	}
+	s.summed = false
+	l.mixOf(l.shares.InForce[0].Levels, l.now.published, s.base)
+	if s.expert.Score(s.columns, s.x, s.base, s.scores) < len(s.columns) {
+		columns := slices.Concat(s.expert.Columns(), s.columns)
+		slices.Sort(columns)
+		if columns = slices.Compact(columns); !newton.Fits(len(columns), l.k) {
+			l.leaveSecond()
+			return
+		}
+		l.followSecond(columns)
+		s.expert.Score(s.columns, s.x, s.base, s.scores)
+	}
+	for k, added := range s.expert.Added() {
+		l.now.published[l.n+k] = added + s.moved[k]
+	}
+}
+
+// followSecond makes these the expert's columns: hats that the levels do not know get a row.
+func (l *answering) followSecond(columns []uint32) {
+	l.second.expert.Follow(columns)
+	for _, column := range columns {
+		if row := l.noteOne(column); column >= model.FirstHat && row[model.StatInverse] == 0 {
+			row[model.StatCount], row[model.StatInverse] = 1, 1
+		}
+	}
+}
+
+// leaveSecond leaves the expert out from here on.
+func (l *answering) leaveSecond() {
+	for _, column := range l.second.expert.Columns() {
+		clear(l.own(l.noteOne(column)))
+	}
+	clear(l.now.published[l.n:])
+	l.second.off = true
+	l.second.expert.Follow(nil)
+}
+
+// withoutSecond makes the Learner one whose settings know no expert: what the levels have learned
+// stays.
+func (l *Learner) withoutSecond() {
+	l.config.Rule = "adagrad"
+	if l.second.expert == nil {
+		return
+	}
+	width := l.table.Width() - l.ownWeights()
+	table := model.NewTable(width)
+	for slot := range l.table.Len() {
+		column, row := l.table.Column(slot)
+		copy(table.Touch(column), row[:width])
+	}
+	l.table, l.snapshot, l.bias = table, nil, slices.Clip(l.bias[:width])
+	l.now.published = l.now.published[:l.n]
+	l.set.second, l.second = false, second{}
+	l.shares.RemoveSecond()
+	l.wrote()
+}
+
+// learnSecond has the expert learn the event at hand.
+func (l *answering) learnSecond(e *blankout.Example) {
+	s := &l.second
+	if !s.knows() {
+		return
+	}
+	for k := range l.active {
+		s.targets[k] = l.targetOf(e.Label, k)
+	}
+	if s.expert.Learn(s.targets, l.active, e.Weight*l.classes[e.Label]) {
+		l.centreSecond()
+		s.changed()
+	}
+}
+
+// centreSecond has one of the curves, whose turn it is, add nothing in the mean. The hats of a number add
+// up to 1 wherever it is there, so events that have it do not tell what is the curve's and what the
+// intercept's; where it goes missing, that decides.
+func (l *answering) centreSecond() {
+	c := l.scaling.scaler.Curves
+	if c == nil || l.events%centreEvery != 0 {
+		return
+	}
+	curve := int(l.events/centreEvery) % len(c.Columns)
+	knots := len(c.Knots[curve])
+	if knots < 2 {
+		return
+	}
+	// Knots are quantiles: between each two there are as many numbers.
+	shares := l.second.shares[:0]
+	for knot := range knots {
+		share := 1 / float64(knots-1)
+		if knot == 0 || knot == knots-1 {
+			share /= 2
+		}
+		shares = append(shares, share)
+	}
+	l.second.shares = shares
+	l.second.expert.Pull(c.Hat(curve, 0), shares)
+}
+
+// publishSecond writes the expert's weights to the rows, before these are read.
+func (l *answering) publishSecond() {
+	s := &l.second
+	if !s.on() || !s.stale {
+		return
+	}
+	s.stale = false
+	for i, column := range s.expert.Columns() {
+		for k, own := 0, l.own(l.noteOne(column)); k < l.k; k++ {
+			own[k] = s.expert.Weights(k).Columns[i]
+		}
+	}
+}
+
+// mixSecond makes the mixture of a range of the shares in force and of the expert's coefficient.
+func (l *answering) mixSecond(r int) []float64 {
+	s := &l.second
+	if s.made[r] {
+		return s.mixes[r]
+	}
+	s.made[r] = true
+	pair, share := l.secondPair(r), l.shares.InForce[r].Second
+	mix := append(s.mixes[r][:0], pair[0]...)
+	for v := range mix {
+		mix[v] = (1-share)*mix[v] + share*pair[1][v]
+	}
+	s.mixes[r] = mix
+	return mix
+}
+
+// secondPair returns as mixtures what answers the events of a range without the expert, and the
+// expert, borrowed.
+func (l *answering) secondPair(r int) [2][]float64 {
+	s, n := &l.second, len(l.levels)
+	expert := s.warmth.Factor()
+	for i := range s.pair {
+		s.pair[i] = zeros(s.pair[i], n+1)
+	}
+	coefficient := expert * s.expert.Weights(0).Base
+	for v := range n {
+		s.pair[0][v] = l.shares.InForce[r].Levels[v]
+		s.pair[1][v] = coefficient * l.shares.InForce[0].Levels[v]
+	}
+	s.pair[1][n] = expert
+	return s.pair
+}
+
+// probeSecond takes up what the levels as they are mixed and the expert lose at the event at hand,
+// which lacks nothing.
+func (l *answering) probeSecond(label int) {
+	s := &l.second
+	if !s.knows() {
+		return
+	}
+	at := func(factor float64) float64 {
+		for k, f := range s.scores {
+			s.last[k] = factor * f
+		}
+		return l.lossOf(s.last, label)
+	}
+	lost := at(s.warmth.Factor())
+	if l.k > 1 {
+		s.warmth.Learn(at)
+		s.made = [probe.Ranges]bool{}
+	}
+	copy(s.last, s.base)
+	l.shares.TakeSecond(0, l.lossOf(s.last, label), lost)
+}
+
+// sumTerms finds terms for the event at hand.
+func (l *answering) sumTerms() {
+	s := &l.second
+	if !s.knows() || s.summed {
+		return
+	}
+	s.summed = true
+	s.sums = zeros(s.sums, len(l.features())*l.k)
+	columns, at := l.now.columns[:len(l.features())], 0
+	for i, column := range s.columns {
+		for at < len(columns) && columns[at] < column {
+			at++
+		}
+		feature := at
+		if at == len(columns) || columns[at] != column { // a hat that the levels do not know
+			var known bool
+			if feature, known = slices.BinarySearch(columns, l.scaling.scaler.Curves.Source(column)); !known {
+				continue
+			}
+		}
+		place := s.expert.Places()[i]
+		if place < 0 {
+			continue
+		}
+		to := s.sums[l.rowOf(feature)*l.k:][:l.k]
+		for k := range to {
+			to[k] += s.x[i] * s.expert.Weights(k).Columns[place]
+		}
+	}
+}
+
+// weight returns the expert's own weight of a column for output k, 0 for one that it does not have.
+func (s *second) weight(column uint32, k int) float64 {
+	if i, known := slices.BinarySearch(s.expert.Columns(), column); known {
+		return s.expert.Weights(k).Columns[i]
+	}
+	return 0
+}
+
+// terms returns what the expert's own weights add, by output, for row i at hand: for a number and its
+// hats. sumTerms has found it.
+func (s *second) terms(i int) []float64 { return s.sums[i*len(s.base):][:len(s.base)] }
+
+// secondShare returns the expert's share of whole events.
+func (l *answering) secondShare() float64 {
+	if !l.second.knows() {
+		return 0
+	}
+	return l.shares.InForce[0].Second
+}
+
+// rescaleSecond says that all scores are factor times what they were, and shift.
+func (l *answering) rescaleSecond(factor, shift float64) {
+	if l.second.on() {
+		l.second.expert.Rescale(factor, shift)
+		l.second.changed()
+	}
+}
+
+// widenSecond gives the expert the outputs that the bank has now.
+func (l *answering) widenSecond() {
+	if l.second.expert == nil {
+		return
+	}
+	l.second.room(l.k)
+	if coefficient := l.second.expert.Widen(l.k); coefficient != 1 {
+		l.second.warmth = newton.NewTemperature(coefficient)
+	}
+	if !newton.Fits(len(l.second.expert.Columns()), l.k) {
+		l.leaveSecond()
+	}
+	l.second.changed()
+}
+
+// adoptSecond has the expert begin anew beside levels that are placed at exact solutions. What these
+// say of its hats, mixed as the levels are, is its own; it then answers alone.
+func (l *Learner) adoptSecond(hat func(column uint32, v, k int) float64) {
+	if !l.second.on() {
+		return
+	}
+	s, mix, hats := &l.second, l.shares.InForce[0].Levels, false
+	s.expert.Restart()
+	s.warmth = newton.Temperature{}
+	for _, column := range s.expert.Columns() {
+		if !l.ownHat(column) {
+			continue
+		}
+		hats = true
+		for k := range l.active {
+			w := 0.0
+			for v, share := range mix {
+				w += share * hat(column, v, k)
+			}
+			s.expert.Set(column, k, w)
+		}
+	}
+	if hats {
+		l.shares.SecondAlone()
+	}
+	s.changed()
+}
+
+func (l *answering) forgetSecond(keep float64) {
+	if l.second.on() {
+		l.second.expert.Forget(keep)
+	}
+}
+
+// state walks the state.
+func (s *second) state(c *coder.Coder) {
+	off := uint64(0)
+	if s.off {
+		off = 1
+	}
+	c.Uint(&off)
+	s.off = off != 0
+	s.expert.State(c)
+	s.made = [probe.Ranges]bool{}
+	s.warmth.State(c)
+}

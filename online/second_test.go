@@ -1,0 +1,363 @@
+package online
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout"
+	"blankout/loss"
+	"blankout/model"
+)
+
+// tides draws events with three numbers, which go together and do not act linearly, and a word.
+type tides struct {
+	r       *rand.Rand
+	classes int // 0 for numbers
+	null    float64
+	e       blankout.Example
+}
+
+func (s *tides) schema() *blankout.Schema {
+	names := []string{"ebb", "flow", "slack"}[:max(s.classes, 2)]
+	schema := blankout.NewSchema(8, names, s.classes)
+	if s.classes == 0 {
+		schema = blankout.NewSchema(8, nil, 0)
+		schema.Target = loss.Real
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		schema.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+	}
+	schema.AddField(blankout.Field{Name: "word", Kind: blankout.Categorical})
+	return schema
+}
+
+func (s *tides) next() *blankout.Example {
+	e := &s.e
+	*e = blankout.Example{Weight: 1, Features: blankout.Vec{Index: e.Features.Index[:0], Value: e.Features.Value[:0]}, Field: e.Field[:0], Missing: e.Missing[:0]}
+	a := s.r.NormFloat64()
+	x := []float64{a, 0.9*a + 0.5*s.r.NormFloat64(), 10 + 3*s.r.NormFloat64()}
+	for i, x := range x {
+		if s.r.Float64() < s.null {
+			e.Missing = append(e.Missing, uint16(i+1))
+			continue
+		}
+		e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, uint32(i)), append(e.Features.Value, x), append(e.Field, uint16(i+1))
+	}
+	e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, 40+uint32(s.r.IntN(5))), append(e.Features.Value, 1), append(e.Field, 4)
+	f := 2*x[0] - 2*x[1] + math.Abs(x[2]-10) - 2 + 0.3*s.r.NormFloat64()
+	switch {
+	case s.classes == 0:
+		e.Target = 100 + 5*f
+	case f > 0:
+		e.Label = 1
+	case s.classes > 2 && x[0] > 0.5:
+		e.Label = 2
+	}
+	return e
+}
+
+func (s *tides) learner(t testing.TB, change func(*Config)) *Learner {
+	t.Helper()
+	c := DefaultConfig()
+	if s.classes == 0 {
+		c.Loss = "squared"
+	}
+	if change != nil {
+		change(&c)
+	}
+	l, err := New(c, s.schema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func newTides(seed uint64, classes int, null float64) *tides {
+	return &tides{r: rand.New(rand.NewPCG(seed, 9)), classes: classes, null: null}
+}
+
+// What an event is told while learning is what the published model answers, before a restart and
+// after, with nulls, of two classes, of several and of numbers: the expert's weights, its hats
+// and its coefficient are all in the file.
+func TestSecondIsPublished(t *testing.T) {
+	for _, classes := range []int{2, 3, 0} {
+		for _, null := range []float64{0, 0.1} {
+			s := newTides(1, classes, null)
+			l := s.learner(t, nil)
+			other, told := l, make([]float64, l.Outputs())
+			for n := range 2600 {
+				e := s.next()
+				if n%29 == 0 || n > 2500 {
+					m := l.Published()
+					for _, m := range []model.Model{m, l.Snapshot().Model()} {
+						m.Score(e, told)
+						was := slices.Clone(told)
+						if l.Score(e, told); !alike(was, told) {
+							t.Fatalf("%d classes, event %d: %v, published %v", classes, n, told, was)
+						}
+					}
+				}
+				if n == 1700 {
+					blocks, err := l.Blocks()
+					if err != nil {
+						t.Fatal(err)
+					}
+					if other, err = Restore(l.Config(), blocks); err != nil {
+						t.Fatal(err)
+					}
+				}
+				l.Score(e, told)
+				got := l.Learn(e)
+				if n > 20 && !alike(got, told) { // among the first a class comes with an event
+					t.Fatalf("%d classes, event %d: it is told %v, the model says %v", classes, n, got, told)
+				}
+				if n >= 1700 && !slices.Equal(slices.Clone(got), other.Learn(e)) {
+					t.Fatalf("%d classes, event %d: another score after a restart", classes, n)
+				}
+			}
+			if !bytes.Equal(stateOf(t, l), stateOf(t, other)) {
+				t.Errorf("%d classes: another state after a restart", classes)
+			}
+			clone, err := l.Clone()
+			if err != nil && classes > 0 { // not of numbers
+				t.Fatal(err)
+			}
+			for n := range 100 {
+				e := s.next()
+				if got := slices.Clone(l.Learn(e)); null == 0 && classes > 0 && !slices.Equal(got, clone.Learn(e)) { // a copy fills nothing in
+					t.Fatalf("%d classes: after %d events a copy has another score", classes, n)
+				}
+			}
+			share := 0.0
+			experts := l.Metrics().Experts
+			for _, e := range experts {
+				share += e.Share
+			}
+			if last := experts[len(experts)-1]; math.Abs(share-1) > 1e-12 || last.Name != "second order" || last.Share < 0.1 {
+				t.Errorf("%d classes: the experts are %+v", classes, experts)
+			}
+			if c := l.Published().Scaler.Curves; classes == 0 && c != nil || classes > 0 && (c == nil || len(c.Columns) != 3 || l.Published().Weight(c.Hat(2, 0), 0) == 0) {
+				t.Errorf("%d classes: the curves are %+v", classes, c)
+			}
+		}
+	}
+}
+
+func alike(a, b []float64) bool {
+	for i := range a {
+		if math.Abs(a[i]-b[i]) > 1e-9*max(1, math.Abs(a[i])) {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
+// The expert knows what the levels alone do not.
+func TestSecondHelps(t *testing.T) {
+	for _, classes := range []int{2, 3, 0} {
+		lost := map[string]float64{}
+		for _, rule := range []string{"adagrad", "auto"} {
+			s := newTides(2, classes, 0)
+			l := s.learner(t, func(c *Config) { c.Rule = rule })
+			for range 5000 {
+				l.Learn(s.next())
+			}
+			m := l.Metrics()
+			if lost[rule] = m.Total.MeanLogLoss(); classes == 0 {
+				lost[rule] = *m.Numbers.Report().RMSE
+			}
+		}
+		most := 0.7
+		if classes == 0 {
+			most = 0.999 // without curves
+		}
+		if !(lost["auto"] < most*lost["adagrad"]) {
+			t.Errorf("%d classes: %v", classes, lost)
+		}
+	}
+}
+
+// A learner that has begun without an expert goes on without, to the bit; and the levels of one that has
+// one go on alone, as they would have.
+func TestSecondAndOlderRules(t *testing.T) {
+	s := newTides(3, 2, 0.05)
+	levels := s.learner(t, func(c *Config) { c.Rule = "adagrad" })
+	both := s.learner(t, nil)
+	for range 1500 {
+		e := s.next()
+		levels.Learn(e)
+		both.Learn(e)
+	}
+	restore := func(l *Learner, rule string) *Learner {
+		blocks, err := l.Blocks()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := l.Config()
+		c.Rule = rule
+		other, err := Restore(c, blocks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return other
+	}
+	older, alone := restore(levels, "auto"), restore(both, "adagrad")
+	if older.Config().Rule != "adagrad" || older.second.on() || alone.Config().Rule != "adagrad" || alone.second.on() || alone.table.Width() != levels.table.Width() {
+		t.Fatalf("they go on under %q and %q", older.Config().Rule, alone.Config().Rule)
+	}
+	again := restore(alone, "auto")
+	for n := range 500 {
+		e := s.next()
+		if a, b := slices.Clone(levels.Learn(e)), older.Learn(e); !slices.Equal(a, b) {
+			t.Fatalf("event %d: %v, from its checkpoint under auto %v", n, a, b)
+		}
+		if a, b := slices.Clone(alone.Learn(e)), again.Learn(e); !slices.Equal(a, b) {
+			t.Fatalf("event %d: %v, after a restart %v", n, a, b)
+		}
+	}
+	for column := range uint32(3) { // the levels have learned alike all along
+		if a, b := levels.weights(levels.table.Row(column)), alone.weights(alone.table.Row(column)); !slices.Equal(a, b) {
+			t.Errorf("column %d: weights %v, want %v", column, b, a)
+		}
+	}
+	c := both.Config()
+	c.Rule = "sgd"
+	blocks, err := both.Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Restore(c, blocks); err == nil || !strings.Contains(err.Error(), "rule") {
+		t.Errorf("another rule: %v", err)
+	}
+}
+
+// The expert is left out where it does not fit: by the settings, and where there come to be too many
+// numbers. Everything is then as under the rule adagrad.
+func TestSecondLeftOut(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"groups":   func(c *Config) { c.Noise = "group:0.3" },
+		"gaussian": func(c *Config) { c.Noise = "gaussian:0.3" },
+		"scale":    func(c *Config) { c.Standardise = "scale" },
+		"loss":     func(c *Config) { c.Loss = "t-logistic:1.5" },
+		"shared":   func(c *Config) { *c = c.Shared() },
+	} {
+		s := newTides(4, 2, 0)
+		auto, plain := s.learner(t, change), s.learner(t, func(c *Config) { change(c); c.Rule = "adagrad" })
+		for range 300 {
+			e := s.next()
+			if a, b := slices.Clone(auto.Learn(e)), plain.Learn(e); !slices.Equal(a, b) {
+				t.Fatalf("%s: %v, under adagrad %v", name, a, b)
+			}
+		}
+		if auto.second.expert != nil || auto.table.Width() != plain.table.Width() {
+			t.Errorf("%s: there is an expert", name)
+		}
+	}
+	schema := blankout.NewSchema(10, []string{"no", "yes"}, 2)
+	for i := range 300 {
+		schema.AddField(blankout.Field{Name: string(rune(0x4e00 + i)), Kind: blankout.Numeric})
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	learners := map[string]*Learner{}
+	for _, rule := range []string{"auto", "adagrad"} {
+		c := DefaultConfig()
+		c.Rule, c.CovarianceFields = rule, 0
+		l, err := New(c, schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		learners[rule] = l
+	}
+	for n := range 120 {
+		e := &blankout.Example{Weight: 1, Label: r.IntN(2)}
+		for i := range uint32(2 * (n + 1)) {
+			e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, i), append(e.Features.Value, r.NormFloat64()+float64(e.Label)), append(e.Field, uint16(i+1))
+		}
+		if n == 119 {
+			for i := uint32(240); i < 300; i++ {
+				e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, i), append(e.Features.Value, 1), append(e.Field, uint16(i+1))
+			}
+		}
+		a := slices.Clone(learners["auto"].Learn(e))
+		b := learners["adagrad"].Learn(e)
+		if n == 60 && slices.Equal(a, b) {
+			t.Error("there is no expert")
+		}
+		if n == 119 && !alike(a, b) {
+			t.Errorf("with 300 numbers: %v, under adagrad %v", a, b)
+		}
+	}
+	l := learners["auto"]
+	if l.second.on() || len(l.Metrics().Experts) != len(l.levels) {
+		t.Error("there is an expert still")
+	}
+	for slot := range l.table.Len() {
+		if _, row := l.table.Column(slot); l.own(row)[0] != 0 {
+			t.Fatal("rows hold weights of its")
+		}
+	}
+	blocks, err := l.Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other, err := Restore(l.Config(), blocks); err != nil || other.second.on() {
+		t.Errorf("after a restart: %v", err)
+	}
+}
+
+// An alarm of drift makes the expert forget where the levels do.
+func TestSecondForgets(t *testing.T) {
+	s := newTides(5, 2, 0)
+	l := s.learner(t, func(c *Config) { c.OnDrift = "forget" })
+	for range 1500 {
+		l.Learn(s.next())
+	}
+	// How much the weights move at the next event tells how much is known.
+	step := func(l *Learner, e *blankout.Example) (most float64) {
+		was := slices.Clone(l.second.expert.Weights(0).Columns)
+		l.Learn(e)
+		for i, w := range l.second.expert.Weights(0).Columns {
+			most = max(most, math.Abs(w-was[i]))
+		}
+		return most
+	}
+	other, err := l.Clone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.drifted()
+	e := s.next()
+	e.Label = 1 - e.Label
+	if a, b := step(l, e), step(other, e); !(b > 1.3*a) {
+		t.Errorf("a weight moves by %v, after an alarm by %v", a, b)
+	}
+}
+
+// A number that is often left out has the hat of its presence, which the levels learn, and no others.
+func TestSecondLeavesPresence(t *testing.T) {
+	a := newAbsences(1)
+	l, err := New(DefaultConfig(), a.schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 1200 {
+		l.Learn(a.next())
+	}
+	c := l.scaling.scaler.Curves
+	if i := c.Of(20); i < 0 || !slices.Equal(c.Knots[i], model.Present()) || len(c.Columns) < 2 {
+		t.Fatalf("the curves are %+v", c)
+	}
+	for i, column := range c.Columns {
+		learned := false
+		if row := l.table.Row(c.Hat(i, 0)); row != nil {
+			learned = slices.ContainsFunc(l.weights(row), func(w float64) bool { return w != 0 })
+		}
+		if learned != (column == 20) {
+			t.Errorf("the levels have learned a hat of column %d: %v", column, learned)
+		}
+	}
+}
