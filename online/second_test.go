@@ -361,3 +361,33 @@ func TestSecondLeavesPresence(t *testing.T) {
 		}
 	}
 }
+
+// A number's curve adds nothing in the mean, so that an event that has lost it is answered as an event
+// of which it tells nothing: whole events alone would leave that open.
+func TestSecondCentres(t *testing.T) {
+	s := newTides(4, 2, 0)
+	l := s.learner(t, func(c *Config) { c.Noise = "none" })
+	for range 20_000 {
+		l.Learn(s.next())
+	}
+	m := l.Snapshot().Model()
+	c := m.Scaler.Curves
+	if c == nil || len(c.Columns) != 3 {
+		t.Fatalf("curves %+v", c)
+	}
+	for curve, column := range c.Columns {
+		mean, size := 0.0, 0.0
+		for range 4000 {
+			x := s.next().Features.Value[slices.Index([]uint32{0, 1, 2}, column)]
+			knot, first, next := c.Hats(curve, x)
+			adds := first * m.Weight(c.Hat(curve, knot), 0)
+			if next > 0 {
+				adds += next * m.Weight(c.Hat(curve, knot+1), 0)
+			}
+			mean, size = mean+adds/4000, size+adds*adds/4000
+		}
+		if size = math.Sqrt(size); math.Abs(mean) > size/2 {
+			t.Errorf("column %d: its curve adds %.3f in the mean, of the size %.3f", column, mean, size)
+		}
+	}
+}

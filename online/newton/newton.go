@@ -78,6 +78,7 @@ type Expert struct {
 	set     Settings
 	kink    bool // of the loss
 	signs   bool // targets are -1 or +1
+	reals   bool // targets are what scores come near
 	outputs int
 	first   int      // the index of the first column in z
 	columns []uint32 // of z from first on, ascending
@@ -104,7 +105,7 @@ type event struct {
 // New returns an Expert without columns, whose score is the base score.
 func New(s Settings, outputs int) *Expert {
 	f := s.Loss.Facts()
-	e := &Expert{set: s, kink: f.Kink != nil, signs: f.Target == loss.Sign}
+	e := &Expert{set: s, kink: f.Kink != nil, signs: f.Target == loss.Sign, reals: f.Target == loss.Real}
 	e.begin(outputs)
 	return e
 }
@@ -349,7 +350,8 @@ func (e *Expert) variance(k int) (v float64) {
 
 // derive returns the derivatives of the loss, and its curvature: that at the score, or a larger one
 // that keeps a step from going too far. Where a class is not the likely one that is the majoriser's,
-// the slope of the derivative from the score to its negative; where the event alone would move the
+// the slope of the derivative from the score to its negative, and where targets are real numbers one with
+// which the event alone takes the score no farther than to its target; where the event alone would move the
 // score far or the loss has a kink, the slope on the way.
 func (e *Expert) derive(y, f, v, h float64) (df, dv, r float64) {
 	_, df, dv = e.set.Loss.At(y, f, v)
@@ -358,6 +360,9 @@ func (e *Expert) derive(y, f, v, h float64) (df, dv, r float64) {
 	}
 	if e.signs && y*f < 0 {
 		r = max(r, e.slope(y, f, -f, v, df))
+	}
+	if e.reals && y != f {
+		r = max(r, min(df/(f-y), mostCurve))
 	}
 	if d := -df * h; e.kink || d > longStep || d < -longStep {
 		r = max(r, e.slope(y, f, f+d, v, df))

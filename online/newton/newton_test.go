@@ -186,6 +186,9 @@ func (s *slow) learn(t *testing.T, at []uint32, x, base, y []float64, importance
 		if s.set.Loss.Facts().Target == loss.Sign && y[k]*f < 0 {
 			c = max(c, slope(-f))
 		}
+		if residual := y[k] - f; s.set.Loss.Facts().Target == loss.Real && residual != 0 {
+			c = max(c, min(-df/residual, 1e6))
+		}
 		if d := -df * h; s.set.Loss.Facts().Kink != nil || math.Abs(d) > 0.5 {
 			c = max(c, slope(f+d))
 		}
@@ -735,6 +738,40 @@ func TestCovarianceLasts(t *testing.T) {
 	}
 	if lost > 0.25 {
 		t.Errorf("scores are off by %v", lost)
+	}
+}
+
+// Where targets are real numbers an event takes its score towards its target and not beyond, whatever
+// the loss is like.
+func TestNoFartherThanTheTarget(t *testing.T) {
+	for _, name := range []string{"squared", "absolute", "quantile:0.9", "quantile:0.1", "huber:1"} {
+		l, err := loss.Parse(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := New(Settings{Loss: l, Ridge: 0.01, HalfLife: 500}, 1)
+		columns := []uint32{1, 2, 3, 4, 5}
+		e.Follow(columns)
+		r := rand.New(rand.NewPCG(1, 7))
+		x, scores, base := make([]float64, len(columns)), make([]float64, 1), make([]float64, 1)
+		for n := range 3000 {
+			y := 0.0
+			for i := range x {
+				x[i] = r.NormFloat64()
+				y += x[i]
+			}
+			base[0] = 0.5 * y
+			y += math.Exp(3*r.NormFloat64()) * r.NormFloat64()
+			e.Score(columns, x, base, scores)
+			before := y - scores[0]
+			if !e.Learn([]float64{y}, 1, 1) {
+				continue
+			}
+			e.Score(columns, x, base, scores)
+			if after := y - scores[0]; after*before < -1e-9*before*before || math.Abs(after) > math.Abs(before) {
+				t.Fatalf("%s: event %d was off by %v, and is by %v", name, n, before, after)
+			}
+		}
 	}
 }
 
