@@ -220,12 +220,12 @@ func (s *Setting) amazonLevels(ctx context.Context, c amazonConfig, train, test 
 	at := func(m int) mistakes { return cells[best[m][chosen[m]]].Wrong }
 	for m := range 2 {
 		d := mcNemar(at(m), cells[best[m][0]].Wrong)
-		s.Claim(Claim{Claim: amazonMethods[m].name + " beats its own q = 0", Paper: "said of figure 1, which prints no numbers", Verdict: d.Below(0), Why: "it does not on these reviews",
-			Ours: fmt.Sprintf("%.2f %% at q = %g, which cross validation takes, against %.2f %% at q = 0: %s", at(m).error(), c.Levels[chosen[m]], cells[best[m][0]].Wrong.error(), d)})
+		s.Claim(Claim{Claim: amazonMethods[m].name + " beats its own q = 0", Paper: "figure 1", Parts: []Part{below("", d, 0)}, Unit: "points of error", Why: "it does not on these reviews",
+			Ours: fmt.Sprintf("%.2f %% at q = %g, which cross validation takes, against %.2f %% at q = 0", at(m).error(), c.Levels[chosen[m]], cells[best[m][0]].Wrong.error())})
 	}
 	d := mcNemar(at(0), at(2))
-	s.Claim(Claim{Claim: "Dropout-SVM is comparable to MCF-logistic, each at the level that cross validation takes: within a point", Paper: "figure 1, which prints no numbers", Ours: fmt.Sprintf("%.2f against %.2f %%: %s", at(0).error(), at(2).error(), d),
-		Verdict: Every(d.Below(1), d.Above(-1)), Why: "the difference is larger"})
+	s.Claim(Claim{Claim: "Dropout-SVM is within a point of MCF-logistic, each at the level that cross validation takes", Paper: "figure 1", Ours: fmt.Sprintf("%.2f against %.2f %%", at(0).error(), at(2).error()),
+		Parts: []Part{within("", d, 1)}, Unit: "points", Why: "the difference is larger"})
 	each := make([]float64, c.Test) // Dropout-SVM less MCF-quadratic, over the levels
 	for level := range c.Levels {
 		for i := range each {
@@ -233,7 +233,7 @@ func (s *Setting) amazonLevels(ctx context.Context, c amazonConfig, train, test 
 		}
 	}
 	d = pairedT(each)
-	s.Claim(Claim{Claim: "Dropout-SVM generally outperforms MCF-quadratic up to a level of 0.9: in the mean over the levels", Paper: "figure 1, which prints no numbers", Ours: d.String() + " points", Verdict: d.Below(0), Why: "it does worse"})
+	s.Claim(Claim{Claim: "Dropout-SVM outperforms MCF-quadratic in the mean over levels up to 0.9", Paper: "figure 1", Parts: []Part{below("", d, 0)}, Unit: "points", Why: "it does worse"})
 	return nil
 }
 
@@ -422,11 +422,12 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 	}
 	most := fits[len(fits)-1].Wrong
 	falls := less(most, fits[0].Wrong)
-	s.Claim(Claim{Claim: "the error of explicit corruption falls with the number of copies M", Paper: "said of figure 2, which prints no numbers", Ours: fmt.Sprintf("M = %d less M = %d: %s points", c.Copies[len(c.Copies)-1], c.Copies[0], falls), Verdict: falls.Below(0), Why: "it rises"})
+	s.Claim(Claim{Claim: "the error of explicit corruption falls with the number of copies M", Paper: "figure 2",
+		Parts: []Part{below(fmt.Sprintf("M = %d less M = %d", c.Copies[len(c.Copies)-1], c.Copies[0]), falls, 0)}, Unit: "points", Why: "it rises"})
 	best := less(limits.Wrong[1:], most)
-	s.Claim(Claim{Claim: fmt.Sprintf("the best performance is Dropout-SVM's, M infinite: better than M = %d", c.Copies[len(c.Copies)-1]), Paper: "said of figure 2", Ours: best.String() + " points", Verdict: best.Below(0), Why: "it does worse"})
+	s.Claim(Claim{Claim: fmt.Sprintf("Dropout-SVM, M infinite, is better than M = %d", c.Copies[len(c.Copies)-1]), Paper: "figure 2", Parts: []Part{below("", best, 0)}, Unit: "points", Why: "it does worse"})
 	sv := less(fits[len(fits)-1].Virtual, most)
-	s.Claim(Claim{Own: true, Claim: "copies of the support vectors only, beside the reviews, do as well as copies of all at the largest M: within a point", Ours: sv.String() + " points", Verdict: Every(sv.Below(1), sv.Above(-1)), Why: "the difference is larger"})
+	s.Claim(Claim{Own: true, Claim: "copies of the support vectors only, beside the reviews, do as well as copies of all at the largest M: within a point", Parts: []Part{within("", sv, 1)}, Unit: "points", Why: "the difference is larger"})
 	return nil
 }
 

@@ -202,30 +202,24 @@ func claimResistance(s *Setting, at func(set, flipped, method int) *noiseFit) {
 	for set, name := range noiseSets {
 		c := Claim{Claim: "wrong labels on " + name + ": t = 1.9 is better than logistic regression, the SVM and probit", Paper: "figure 3: significantly, on all sets but USPS-N",
 			Why: "one of them is better on these test items"}
-		var parts []Verdict
 		for _, m := range []string{"logistic", "SVM", "probit"} {
 			d := against(set, 1, noiseMethodAt(m))
 			if name == "USPS-N" && m == "probit" { // there the paper's probit is marginally better
 				c.Claim, c.Paper = "wrong labels on USPS-N: t = 1.9 is better than logistic regression and the SVM, not than probit", "figure 3"
-				parts = append(parts, d.Above(0))
+				c.Parts = append(c.Parts, above("less "+m, d, 0))
 			} else {
-				parts = append(parts, d.Below(0))
+				c.Parts = append(c.Parts, below("less "+m, d, 0))
 			}
-			c.Ours += fmt.Sprintf(", less %s %s", m, d)
 		}
-		c.Ours, c.Verdict = fmt.Sprintf("error %.2f %%%s", at(set, 1, t19).Wrong.error(), c.Ours), Every(parts...)
+		c.Ours, c.Unit = fmt.Sprintf("error %.2f %%", at(set, 1, t19).Wrong.error()), "points"
 		s.Claim(c)
 	}
-	c := Claim{Claim: "right labels: t = 1.9 is within a point of logistic regression and of the SVM on every set", Paper: "figure 3: very similar", Why: "the difference is more than a point on one set"}
-	var parts []Verdict
+	c := Claim{Claim: "right labels: t = 1.9 is within a point of logistic regression and of the SVM on every set", Paper: "figure 3: very similar", Unit: "points", Why: "the difference is more than a point on one set"}
 	for set, name := range noiseSets {
 		for _, m := range []string{"logistic", "SVM"} {
-			d := against(set, 0, noiseMethodAt(m))
-			parts = append(parts, d.Below(1), d.Above(-1))
-			c.Ours += fmt.Sprintf(", %s less %s %s", name, m, d)
+			c.Parts = append(c.Parts, within(name+" less "+m, against(set, 0, noiseMethodAt(m)), 1))
 		}
 	}
-	c.Ours, c.Verdict = c.Ours[2:], Every(parts...)
 	s.Claim(c)
 	// All sets together.
 	pooled := func(flipped, method int) (all mistakes) {
@@ -235,7 +229,7 @@ func claimResistance(s *Setting, at func(set, flipped, method int) *noiseFit) {
 		return all
 	}
 	d := mcNemar(pooled(1, noiseMethodAt("ramp SVM")), pooled(1, t19))
-	s.Claim(Claim{Claim: "wrong labels, all sets together: the ramp SVM is worse than t = 1.9", Paper: "footnote 4: worse than the other algorithms", Ours: d.String(), Verdict: d.Above(0), Why: "it is better"})
+	s.Claim(Claim{Claim: "wrong labels, all sets together: the ramp SVM is worse than t = 1.9", Paper: "footnote 4: worse than the other algorithms", Parts: []Part{above("", d, 0)}, Unit: "points", Why: "it is better"})
 	var more []float64
 	for set := range noiseSets {
 		for flipped := range 2 {
@@ -243,24 +237,23 @@ func claimResistance(s *Setting, at func(set, flipped, method int) *noiseFit) {
 		}
 	}
 	d = pairedT(more)
-	s.Claim(Claim{Claim: "t = 1.9 takes longer to train than logistic regression", Paper: "its table of seconds is not at hand", Verdict: d.Above(0), Why: "it takes fewer passes",
-		Ours: fmt.Sprintf("%.1f [%.1f, %.1f] times the passes over the data, geometric mean over sets", math.Exp(d.Mean), math.Exp(d.Low), math.Exp(d.High))})
+	s.Claim(Claim{Claim: "t = 1.9 takes longer to train than logistic regression", Paper: "its table of seconds is not at hand", Why: "it takes fewer passes",
+		Parts: []Part{above("", Difference{math.Exp(d.Mean), math.Exp(d.Low), math.Exp(d.High)}, 1)}, Unit: "times the passes over the data, geometric mean over sets"})
 	ls := at(0, 1, noiseMethodAt("probit")).Wrong
 	d = mcNemar(ls, at(0, 1, noiseMethodAt("-log Phi")).Wrong)
-	s.Claim(Claim{Own: true, Claim: "wrong labels on Long-Servedio: 1 - erf(2u) resists, the convex -log Phi does not", Verdict: d.Below(-5), Why: "the difference is less than five points",
-		Ours: fmt.Sprintf("%.2f against %.2f %%, %s", ls.error(), at(0, 1, noiseMethodAt("-log Phi")).Wrong.error(), d)})
+	s.Claim(Claim{Own: true, Claim: "wrong labels on Long-Servedio: 1 - erf(2u) resists, the convex -log Phi does not", Why: "the difference is less than five points",
+		Parts: []Part{below("", d, -5)}, Unit: "points", Ours: fmt.Sprintf("%.2f against %.2f %%", ls.error(), at(0, 1, noiseMethodAt("-log Phi")).Wrong.error())})
 	d = mcNemar(pooled(1, noiseMethodAt(warmProbit)), pooled(1, noiseMethodAt("probit")))
-	s.Claim(Claim{Own: true, Claim: "wrong labels, all sets together: the probit loss does better from the weights of logistic regression than from zero", Ours: d.String(), Verdict: d.Below(0), Why: "it does worse"})
+	s.Claim(Claim{Own: true, Claim: "wrong labels, all sets together: the probit loss does better from the weights of logistic regression than from zero", Parts: []Part{below("", d, 0)}, Unit: "points", Why: "it does worse"})
 	d = mcNemar(pooled(1, noiseMethodAt("t = 1.6, dropout 0.3")), pooled(1, noiseMethodAt("t = 1.6")))
-	s.Claim(Claim{Own: true, Claim: "wrong labels, all sets together: dropout helps t = 1.6", Ours: d.String(), Verdict: d.Below(0), Why: "it does harm"})
+	s.Claim(Claim{Own: true, Claim: "wrong labels, all sets together: dropout helps t = 1.6", Parts: []Part{below("", d, 0)}, Unit: "points", Why: "it does harm"})
 }
 
 // reportInfluences is figure 4.
 func reportInfluences(s *Setting, at func(set, flipped, method int) *noiseFit) {
 	const bins = 50
 	t := ResultTable{Title: "Influences xi under t = 1.9 as a detector of wrong labels, over the folds", Columns: []string{"set", "AUC", "from", "to", "mean xi of right labels", "of wrong labels"}, Digits: 3}
-	claim := Claim{Claim: "wrong labels have much smaller influences than right ones on every set: AUC above 0.75", Paper: "figure 4: one can clearly observe it", Why: "not on one of the sets"}
-	var parts []Verdict
+	claim := Claim{Claim: "wrong labels have much smaller influences than right ones on every set: AUC above 0.75", Paper: "figure 4", Why: "not on one of the sets"}
 	for set, name := range noiseSets {
 		fit := at(set, 1, noiseMethodAt("t = 1.9"))
 		f := &simulate.Figure{Title: "Influences on " + name + ", t = 1.9, one training set", X: fmt.Sprintf("influence xi, in units of 1/%d", bins), Y: "training examples"}
@@ -274,15 +267,13 @@ func reportInfluences(s *Setting, at func(set, flipped, method int) *noiseFit) {
 		s.Figure("influence-"+name, f)
 		d := correctedT(fit.AUC, 1/float64(len(fit.AUC)-1))
 		t.Rows = append(t.Rows, []any{name, d.Mean, max(d.Low, 0), min(d.High, 1), stat.Mean(fit.Influences[0], nil), stat.Mean(fit.Influences[1], nil)})
-		parts = append(parts, d.Above(0.75))
-		claim.Ours += fmt.Sprintf(", %s %.3f [%.3f, %.3f]", name, d.Mean, max(d.Low, 0), min(d.High, 1))
+		claim.Parts = append(claim.Parts, above(name, Difference{d.Mean, max(d.Low, 0), min(d.High, 1)}, 0.75))
 	}
 	s.Table(t)
-	claim.Ours, claim.Verdict = claim.Ours[2:], Every(parts...)
 	s.Claim(claim)
 	fit := at(0, 1, noiseMethodAt("t = 1.9"))
 	right, wrong := spikes(fit.Influences[0]), spikes(fit.Influences[1])
-	s.Claim(Claim{Claim: "on Long-Servedio the influences have four spikes, those of wrong labels on the left: large margins and pullers of wrong labels, pullers and large margins of right ones", Paper: "figure 4",
+	s.Claim(Claim{Claim: "on Long-Servedio the influences have four spikes, those of wrong labels on the left", Paper: "figure 4",
 		Ours:    fmt.Sprintf("wrong labels at %.2f, right labels at %.2f", wrong, right),
 		Verdict: Holds(len(wrong) == 2 && len(right) == 2 && wrong[1] < right[0]), Why: "there are more or fewer"})
 }
@@ -394,10 +385,8 @@ func randomStarts(ctx context.Context, s *Setting, c labelNoiseConfig, sets []no
 	}
 	t := ResultTable{Title: fmt.Sprintf("Test error, %%, of %d starts in [-0.5, 0.5]^d, with wrong labels, at the lambda of figure 3", c.Starts), Digits: 2,
 		Columns: []string{"set", "loss", "mean", "standard deviation", "from", "to", "least", "most"}}
-	steady := Claim{Claim: "t-logistic regression seems fairly independent of the start: 50 ends have a standard deviation below one point on every set, for every t", Paper: "figure 5", Why: "not on one of the sets"}
-	loose := Claim{Claim: "the probit loss fluctuates widely with the start, more than t = 1.9 on every set", Paper: "figure 5", Why: "not on one of the sets"}
-	var widest Difference
-	var parts, within []Verdict
+	steady := Claim{Claim: "t-logistic regression is fairly independent of the start: 50 ends have a deviation below a point, every set and t", Paper: "figure 5", Unit: "points of standard deviation", Why: "not on one of the sets"}
+	loose := Claim{Claim: "the probit loss fluctuates widely with the start, more than t = 1.9 on every set", Paper: "figure 5", Unit: "points of distance from the median, probit less t = 1.9, paired by start", Why: "not on one of the sets"}
 	for set, name := range noiseSets {
 		f := &simulate.Figure{Title: name + ": where random starts end", X: "loss", Y: "test error (%)", Categories: startMethods}
 		line := simulate.Series{Form: simulate.Points}
@@ -408,9 +397,7 @@ func randomStarts(ctx context.Context, s *Setting, c labelNoiseConfig, sets []no
 			t.Rows = append(t.Rows, []any{name, m, mean, deviation.Mean, deviation.Low, deviation.High, slices.Min(e), slices.Max(e)})
 			line.Y, line.Low, line.High = append(line.Y, mean), append(line.Low, slices.Min(e)), append(line.High, slices.Max(e))
 			if strings.HasPrefix(m, "t = ") {
-				if within = append(within, deviation.Below(1)); deviation.Mean > widest.Mean {
-					widest = deviation
-				}
+				steady.Parts = append(steady.Parts, below(name+" "+m, deviation, 1))
 			}
 			sorted := slices.Sorted(slices.Values(e))
 			from := make([]float64, len(e))
@@ -428,14 +415,10 @@ func randomStarts(ctx context.Context, s *Setting, c labelNoiseConfig, sets []no
 		s.Figure("starts-"+name, f)
 		each := slices.Clone(away[4])
 		floats.Sub(each, away[3])
-		apart := pairedT(each)
-		loose.Ours += fmt.Sprintf(", %s %s", name, apart)
-		parts = append(parts, apart.Above(0))
+		loose.Parts = append(loose.Parts, above(name, pairedT(each), 0))
 	}
 	s.Table(t)
-	steady.Ours, steady.Verdict = fmt.Sprintf("at most %.2f points [%.2f, %.2f]", widest.Mean, widest.Low, widest.High), Every(within...)
 	s.Claim(steady)
-	loose.Ours, loose.Verdict = "distance from the median, probit less t = 1.9, paired by start: "+loose.Ours[2:], Every(parts...)
 	s.Claim(loose)
 	return nil
 }

@@ -177,7 +177,7 @@ func TestChosenOnTheOthers(t *testing.T) {
 	// Setting 1 is best thanks to fold 0 alone.
 	folds := []dropFold{{Plain: []float64{50, 99}}, {Plain: []float64{60, 58}}, {Plain: []float64{70, 69}}}
 	best, atBest, each := bestOfFolds(folds, 3, func(f *dropFold) []float64 { return f.Plain })
-	if best != 1 || !slices.Equal(atBest, []float64{99, 58, 69}) || !slices.Equal(each, []float64{50, 58, 69}) {
+	if best != 1 || math.Abs(atBest-(99+58+69)/3.0) > 1e-9 || !slices.Equal(each, []float64{50, 58, 69}) {
 		t.Errorf("setting %d at %v; by fold %v", best, atBest, each)
 	}
 }
@@ -239,52 +239,6 @@ func TestSmaller(t *testing.T) {
 		if got := smaller(a, b); math.Abs(got-want/float64(len(a)*len(b))) > 1e-12 {
 			t.Fatalf("%v below %v: %g, want %g", a, b, got, want/float64(len(a)*len(b)))
 		}
-	}
-}
-
-// TestClaimTables: the claims of papers and our own stand apart, and the index counts them.
-func TestClaimTables(t *testing.T) {
-	dir := t.TempDir()
-	r := Result{Experiment: "text", Paper: text.Paper + ", table 4", Protocol: protocol, Claims: []Claim{
-		{Claim: "c", Own: true, Verdict: NotReproduced}, {Claim: "a", Paper: "1", Verdict: Reproduced}, {Claim: "b", Paper: "2", Verdict: Undecided}}}
-	data, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(dir, "text"), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "text", "results.json"), data, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if err := Index(dir); err != nil {
-		t.Fatal(err)
-	}
-	index, err := os.ReadFile(filepath.Join(dir, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"| Wager, Wang & Liang 2013 | 2 | 1 | 0 | 1 | 0 |\n| none: our own claims | 1 | 0 | 1 | 0 | 0 |", "### Claims that no paper makes"} {
-		if !strings.Contains(string(index), want) {
-			t.Errorf("the index lacks %q:\n%s", want, index)
-		}
-	}
-	if strings.Contains(string(index), "earlier version") {
-		t.Error("new results are called old")
-	}
-	own := strings.Index(string(index), "### Claims that no paper makes")
-	if c := strings.Index(string(index), "| c |"); c < own {
-		t.Error("our own claim is among the paper's")
-	}
-	// What an earlier program decided is shown and not counted.
-	if err := os.WriteFile(filepath.Join(dir, "text", "results.json"), bytes.Replace(data, []byte(`"protocol":2`), []byte(`"protocol":0`), 1), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if err := Index(dir); err != nil {
-		t.Fatal(err)
-	}
-	if index, err = os.ReadFile(filepath.Join(dir, "README.md")); err != nil || !strings.Contains(string(index), "earlier version") || strings.Contains(string(index), "| Wager, Wang & Liang 2013 | 2") {
-		t.Errorf("the index of old results: %v\n%s", err, index)
 	}
 }
 

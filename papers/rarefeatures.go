@@ -235,28 +235,30 @@ func (c rareConfig) report(s *Setting, how string, reading int, runs [][][]rareS
 			continue
 		}
 		own := m != 1 || reading != 0 // the paper has the quadratic penalty
-		for part, p := range rareParts {
+		for of, p := range rareParts {
 			for _, chosen := range []bool{false, true} {
-				if own && (!chosen || part > 0) {
+				if own && (!chosen || of > 0) {
 					continue
 				}
 				i, j, where, over := slices.Index(c.Lambdas, rareLambda), slices.Index(c.Levels, rareLevel), "at the paper's parameters", runs
 				if chosen {
 					i, j, where, over = best(runs[:half], 0), best(runs[:half], m), "at the best parameters", runs[half:]
 				}
-				a, b := accuracies(over, m, j, part), accuracies(over, 0, i, part)
+				a, b := accuracies(over, m, j, of), accuracies(over, 0, i, of)
 				each := slices.Clone(a)
 				for k := range each {
 					each[k] = 100 * (a[k] - b[k])
 				}
-				d := pairedT(each)
-				claim := Claim{Claim: fmt.Sprintf("%s is more accurate than L2 %s, %s", rareMethods[m].name, p.name, where), Own: own, Verdict: d.Above(0), Why: "it is less accurate",
-					Ours: fmt.Sprintf("%.3f (level %g) against %.3f (lambda %g), %s points", stat.Mean(a, nil), c.Levels[j], stat.Mean(b, nil), c.Lambdas[i], d)}
+				part := above("", pairedT(each), 0)
+				claim := Claim{Claim: fmt.Sprintf("%s is more accurate than L2 %s, %s", rareMethods[m].name, p.name, where), Own: own, Unit: "points", Why: "it is less accurate",
+					Ours: fmt.Sprintf("%.3f (level %g) against %.3f (lambda %g)", stat.Mean(a, nil), c.Levels[j], stat.Mean(b, nil), c.Lambdas[i])}
 				if own {
 					claim.Claim += "; " + how
 				} else {
-					claim.Paper = []string{"0.73 against 0.66", "0.55 against 0.53"}[part]
+					claim.Paper = []string{"0.73 against 0.66", "0.55 against 0.53"}[of]
+					part = part.against([]float64{7, 2}[of], 1)
 				}
+				claim.Parts = []Part{part}
 				s.Claim(claim)
 			}
 		}

@@ -492,8 +492,8 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 		x, y := row(a), row(b)
 		d := x.less(y, &c)
 		s.Claim(Claim{Claim: fmt.Sprintf("%s, %s dead: %s", set.Name, dead, what), Own: true,
-			Ours:    fmt.Sprintf("%.1f against %.1f %%, %s points", x.mean(c.Shares), y.mean(c.Shares), d),
-			Verdict: d.Below(0), Why: "it does worse on this set"})
+			Ours:  fmt.Sprintf("%.1f against %.1f %%", x.mean(c.Shares), y.mean(c.Shares)),
+			Parts: []Part{below("", d, 0)}, Unit: "points", Why: "it does worse on this set"})
 	}
 	if dead == deadGroups {
 		claim("where nobody says what died, noise on groups beats noise on features", "dropout of groups, untold", "dropout of features, untold")
