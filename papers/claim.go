@@ -250,7 +250,16 @@ func (c *Claim) size() string {
 	case p.Of == 0:
 		return "none printed"
 	case p.Of > 1:
-		return fmt.Sprintf("%d of %d inside", p.Inside, p.Of)
+		least := math.Inf(1)
+		for _, p := range c.Parts {
+			if p.Paper != nil {
+				least = min(least, p.Here.Mean / *p.Paper)
+			}
+		}
+		if p.Inside == p.Of {
+			return fmt.Sprintf("%d of %d inside", p.Inside, p.Of)
+		}
+		return fmt.Sprintf("%d of %d inside; at least %.2g of it", p.Inside, p.Of, least)
 	case p.Inside == 1:
 		return "inside"
 	}
