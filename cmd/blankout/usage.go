@@ -211,7 +211,7 @@ func alignFlags(text string) string {
 // valuesUsage words the values of a flag; those that end in a colon go on with a
 // number, which it names.
 func valuesUsage(values []string) string {
-	numbers := map[string]string{"dropout": ":Q", "group": ":Q", "gaussian": ":SD", "laplace": ":B", "t-logistic": ":T", "fdrop": ":K", "dropsvm": "[:square]"}
+	numbers := map[string]string{"dropout": ":Q", "group": ":Q", "gaussian": ":SD", "laplace": ":B", "t-logistic": ":T", "fdrop": ":K", "dropsvm": "[:square|:ridge]"}
 	out := make([]string, len(values))
 	for i, value := range values {
 		name, _, asks := strings.Cut(value, ":")
