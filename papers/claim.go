@@ -248,7 +248,7 @@ func (c *Claim) size() string {
 	case c.Own || c.Verdict == NotDecided:
 		return ""
 	case p.Of == 0:
-		return "none printed"
+		return "–"
 	case p.Of > 1:
 		least := math.Inf(1)
 		for _, p := range c.Parts {

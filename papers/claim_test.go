@@ -26,17 +26,17 @@ func TestConclude(t *testing.T) {
 		{"a fifth of the printed size", []Part{up(0.34, 0.15, 0.52).against(1.74, 0.01)}, false, Reproduced, "outside: 0.2 of it"},
 		{"the other side", []Part{up(-1, -2, -0.5).against(1, 0)}, false, NotReproduced, "outside: other sign"},
 		{"open, and so is the size", []Part{up(0.1, -0.4, 0.6).against(0.5, 0)}, false, Undecided, "inside"},
-		{"open, without a size", []Part{up(0.1, -0.4, 0.6)}, false, Undecided, "none printed"},
+		{"open, without a size", []Part{up(0.1, -0.4, 0.6)}, false, Undecided, "–"},
 		{"open, but it excludes the paper's", []Part{up(0.11, -0.36, 0.57).against(0.66, 0.01)}, false, NotReproduced, "outside: 0.17 of it"},
 		{"the paper's, within its rounding", []Part{up(1.43, 1.16, 1.71).against(2, 1)}, false, Reproduced, "inside"},
 		{"a correlation", []Part{below("", Difference{0.16, -0.46, 0.67}, 0).against(-0.613, 0)}, false, NotReproduced, "outside: other sign"},
-		{"within a point", []Part{within("", Difference{0.2, -0.5, 0.9}, 1)}, false, Reproduced, "none printed"},
-		{"within a point or not", []Part{within("", Difference{-0.2, -1.5, 0.9}, 1)}, false, Undecided, "none printed"},
-		{"one part is against it", []Part{up(1, 0.5, 2), up(-1, -2, -0.5), up(0, -1, 1)}, false, NotReproduced, "none printed"},
+		{"within a point", []Part{within("", Difference{0.2, -0.5, 0.9}, 1)}, false, Reproduced, "–"},
+		{"within a point or not", []Part{within("", Difference{-0.2, -1.5, 0.9}, 1)}, false, Undecided, "–"},
+		{"one part is against it", []Part{up(1, 0.5, 2), up(-1, -2, -0.5), up(0, -1, 1)}, false, NotReproduced, "–"},
 		{"one part is excluded", []Part{up(1, 0.5, 2).against(1, 0), up(0, -1, 1).against(3, 0)}, false, NotReproduced, "1 of 2 inside; at least 0 of it"},
-		{"one part is open", []Part{up(1, 0.5, 2), up(0, -1, 1)}, false, Undecided, "none printed"},
+		{"one part is open", []Part{up(1, 0.5, 2), up(0, -1, 1)}, false, Undecided, "–"},
 		{"most, whatever the intervals", []Part{up(1, -5, 5).against(1, 0), up(2, -5, 5).against(1, 0), up(-1, -5, 5).against(-1, 0)}, true, Reproduced, "inside"},
-		{"half are not most", []Part{up(1, 0, 2), up(-1, -2, 0)}, true, NotReproduced, "none printed"},
+		{"half are not most", []Part{up(1, 0, 2), up(-1, -2, 0)}, true, NotReproduced, "–"},
 	} {
 		claim := Claim{Parts: c.parts, Most: c.most}
 		claim.conclude()
@@ -120,7 +120,7 @@ func TestIndex(t *testing.T) {
 	papers, own := index(data)
 	for _, want := range []string{
 		"| Wager, Wang & Liang 2013 | 3 | 2 | 1 | 0 | 0 | 2 | 1 |\n", "0 of 1 hold",
-		"| [text](text/results.md) | a | table 1 |  | **reproduced** | none printed |\n",
+		"| [text](text/results.md) | a | table 1 |  | **reproduced** | – |\n",
 		"|  | b | +0.90 | +0.10 [-0.10, +0.30] | **not reproduced** | outside: 0.11 of it |\n",
 		"|  | c | +1.00 to +2.00 | 2 of 2 hold | **reproduced** | 2 of 2 inside |\n",
 	} {

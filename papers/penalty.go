@@ -111,10 +111,10 @@ func (s *Setting) alongTraining(ctx context.Context, d *batch.Data, c penaltyCon
 	start, end := float64(d.Rows())*math.Ln2, penaltyAxis[len(penaltyAxis)-1]
 	until := nearUntil(trace, start, end)
 	way := math.Log(start/until) / math.Log(start/end)
-	s.Claim(Claim{Claim: name + ": R_q is within a quarter of R most of the way through training, by negative log-likelihood", Paper: "figure 1b: \"accurate most of the way\"", Verdict: Holds(way > 0.5),
-		Ours: fmt.Sprintf("until it is %.0f, %.0f %% of the way from %.0f to %g", until, 100*way, start, end), Why: "it leaves earlier, as predictions become confident"})
+	s.Claim(Claim{Claim: name + ": R_q is within a quarter of R most of the way", Paper: "figure 1b: \"accurate most of the way\"", Verdict: Holds(way > 0.5),
+		Ours: fmt.Sprintf("until NLL %.0f, %.0f %% of the way from %.0f to %g", until, 100*way, start, end), Why: "it leaves earlier, as predictions become confident"})
 	ratio := math.Round(100*ratioAt(trace, end)) / 100 // as it is printed
-	s.Claim(Claim{Claim: fmt.Sprintf("%s: R_q only deteriorates slightly in the end: it is half of R or more at a negative log-likelihood of %g", name, end), Paper: "figure 1b: \"only deteriorating slightly\"", Verdict: Holds(ratio >= 0.5),
+	s.Claim(Claim{Claim: fmt.Sprintf("%s: R_q only deteriorates slightly in the end: it is half of R or more at an NLL of %g", name, end), Paper: "figure 1b: \"only deteriorating slightly\"", Verdict: Holds(ratio >= 0.5),
 		Ours: fmt.Sprintf("R_q / R = %.2f", ratio), Why: "most training examples are predicted with p outside 0.1 to 0.9 by then, where R_q is too small, as the paper says itself"})
 	gap := last.Penalties.Exact / last.R
 	s.Claim(Claim{Own: true, Claim: name + ": at the end R by normal scores is within a quarter of R", Ours: fmt.Sprintf("%.2f of it", gap), Verdict: Holds(gap > 0.8 && gap < 1.25), Why: "the scores are sums of too few words that are left"})

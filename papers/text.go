@@ -518,14 +518,14 @@ func (s *Setting) reportTexts(names []string, all map[string][][]textScore, test
 		if c.all != "" {
 			mean = mean.against(printed/float64(len(each)), 0.01)
 		}
-		where := "on every set of the paper that is here"
+		where := "on every set here"
 		if c.to == textFree {
 			where += " but IMDB-2k"
 		}
 		s.Claim(Claim{Claim: c.claim + " " + where, Own: c.all == "", Paper: c.all, Parts: parts, Unit: "points", Why: "on one of them the difference has the other sign"})
-		own := Claim{Claim: c.claim + " in the mean over the paper's sets that are here", Own: c.all == "", Parts: []Part{mean}, Unit: "points", Why: "the difference has the other sign"}
+		own := Claim{Claim: c.claim + " in the mean over those sets", Own: c.all == "", Parts: []Part{mean}, Unit: "points", Why: "the difference has the other sign"}
 		if !own.Own {
-			own.Paper = "table 4a, those sets"
+			own.Paper = "table 4a"
 		}
 		s.Claim(own)
 	}
