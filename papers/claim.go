@@ -245,8 +245,6 @@ func (c *Claim) paper() string {
 // says how much of it ours is.
 func (c *Claim) size() string {
 	switch p := c.Printed; {
-	case c.Own || c.Verdict == NotDecided:
-		return ""
 	case p.Of == 0:
 		return "–"
 	case p.Of > 1:
@@ -259,13 +257,13 @@ func (c *Claim) size() string {
 		if p.Inside == p.Of {
 			return fmt.Sprintf("%d of %d inside", p.Inside, p.Of)
 		}
-		return fmt.Sprintf("%d of %d inside; at least %.2g of it", p.Inside, p.Of, least)
+		return fmt.Sprintf("%d of %d inside; at least %.2g times it", p.Inside, p.Of, least)
 	case p.Inside == 1:
 		return "inside"
 	}
 	for _, p := range c.Parts {
 		if p.Paper != nil && !c.Most && p.Here.Mean**p.Paper > 0 {
-			return fmt.Sprintf("outside: %.2g of it", p.Here.Mean / *p.Paper)
+			return fmt.Sprintf("outside: %.2g times it", p.Here.Mean / *p.Paper)
 		} else if p.Paper != nil && !c.Most {
 			return "outside: other sign"
 		}
