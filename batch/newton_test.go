@@ -141,3 +141,33 @@ func TestProbitIsSolvedWithACertificate(t *testing.T) {
 		}
 	}
 }
+
+// TestSettles: an objective without a certificate has converged at its minimum also where the
+// tolerance asks for a gradient that rounding hides, or where the start is the minimum; an
+// interrupted one has not.
+func TestSettles(t *testing.T) {
+	x, y := drawProblem(t, 6, 200, 40, false)
+	data := denseData(t, x, y)
+	for _, solver := range []Solver{Newton, IRLS, LBFGS} {
+		o := newExpected(t, data, y, loss.LogisticQuadratic{}, loss.Dropout{Q: 0.5}, 1, FreeIntercept)
+		solve := func(opt Options) *Result {
+			t.Helper()
+			opt.Solver = solver
+			r, err := Solve(t.Context(), o, opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		exact := solve(Options{Tol: 1e-15})
+		if !exact.Converged || !math.IsInf(exact.Gap, 1) {
+			t.Errorf("%s: at the minimum to rounding: converged %t, gap %g after %d iterations", solver, exact.Converged, exact.Gap, exact.Iterations)
+		}
+		if again := solve(Options{Tol: 1e-9, Start: exact.W}); !again.Converged || again.Iterations > 10 {
+			t.Errorf("%s: from the minimum: converged %t after %d iterations", solver, again.Converged, again.Iterations)
+		}
+		if early := solve(Options{Tol: 1e-9, MaxIterations: 2}); early.Converged {
+			t.Errorf("%s: converged after 2 iterations at %g, the minimum is %g", solver, early.Objective, exact.Objective)
+		}
+	}
+}

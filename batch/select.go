@@ -114,6 +114,8 @@ func (c *Config) Set(key, value string) error {
 		return number(&c.Cost)
 	case "l2":
 		return number(&c.L2)
+	case "l1":
+		return number(&c.L1)
 	case "ell":
 		return number(&c.Ell)
 	case "alpha":
@@ -158,7 +160,7 @@ func (c *Config) Set(key, value string) error {
 	case "prior":
 		c.Prior = value
 	default:
-		return fmt.Errorf("no setting %q to vary: want one of c, l2, ell, alpha, loss, bound, noise, level, q, group, t, k, intercept, multiclass, prior", key)
+		return fmt.Errorf("no setting %q to vary: want one of c, l2, l1, ell, alpha, loss, bound, noise, level, q, group, t, k, intercept, multiclass, prior", key)
 	}
 	return nil
 }

@@ -60,7 +60,9 @@ type Result struct {
 	Objective float64 // J(W), unsmoothed
 	// Gap bounds Objective - min J from above; +Inf where there is no
 	// certificate (the objective is not convex, or a weight is not penalised).
-	Gap        float64
+	Gap float64
+	// Converged says that the gap is within the tolerance or, without a certificate, that the
+	// gradient has fallen by it or rounding hides what is left to gain.
 	Converged  bool
 	Iterations int
 	Passes     int // over the data
@@ -92,7 +94,7 @@ func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
 }
 
 func newSolver(o Objective, opt Options) *solver {
-	s := &solver{o: o, opt: opt, dim: o.Dim(), gap: math.Inf(1), bestGap: math.Inf(1)}
+	s := &solver{o: o, opt: opt, dim: o.Dim(), gap: math.Inf(1), bestGap: math.Inf(1), promised: math.Inf(1)}
 	if s.opt.MaxIterations == 0 {
 		s.opt.MaxIterations = 1000
 	}
@@ -204,6 +206,7 @@ type solver struct {
 	best        []float64 // the point with the smallest gap
 	bestGap     float64
 	first       float64 // norm of the first gradient
+	promised    float64 // decrease, to first order, along the last direction of (quasi-)Newton
 	converged   bool
 	iterations  int
 	evaluations int
@@ -292,7 +295,11 @@ func (s *solver) stop(ctx context.Context) (bool, error) {
 		s.bestGap, s.best = s.gap, append(s.best[:0], s.w...)
 	}
 	s.converged = s.gap <= s.opt.Tol*math.Abs(s.value)
-	return s.converged || s.iterations >= s.opt.MaxIterations, nil
+	if s.iterations < s.opt.MaxIterations {
+		return s.converged, nil
+	}
+	s.settle()
+	return true, nil
 }
 
 func errNotFinite(value, norm float64) error {
@@ -348,6 +355,7 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 			return err
 		}
 		before := s.value
+		s.promised = -Dot(s.grad, p)
 		t, value := s.search(p, irls)
 		for i, v := range p {
 			s.w[i] += t * v
@@ -362,6 +370,7 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 			// Rounding keeps the step from succeeding: try a few more times with less
 			// smoothing or a moved intercept.
 			if stalled++; stalled > 4 {
+				s.settle()
 				return nil
 			}
 		} else {
@@ -688,7 +697,9 @@ func (s *solver) lbfgs(ctx context.Context) error {
 				}
 			}
 		}
-		curvature.direction(s.grad, norm, p)
+		if curvature.direction(s.grad, norm, p); len(curvature.pairs) > 0 {
+			s.promised = -Dot(s.grad, p)
+		}
 		before := s.value
 		ok := s.wolfe(p, next, nextGrad)
 		s.iterations++
@@ -721,8 +732,18 @@ func (s *solver) lbfgs(ctx context.Context) error {
 			s.opt.Progress(Progress{Problems: 1, Iteration: s.iterations, Objective: s.value, Gap: s.gap})
 		}
 		if stalled > 4 {
+			s.settle()
 			return nil
 		}
+	}
+}
+
+// settle ends where rounding lets no step succeed, or the iterations are used up. An objective without a certificate has
+// converged there if the directions promised no more than the last of twelve digits: the
+// tolerance asks for a gradient that is beyond the precision of the objective.
+func (s *solver) settle() {
+	if math.IsInf(s.gap, 1) && s.promised <= 1e-12*math.Abs(s.value) {
+		s.converged = true
 	}
 }
 

@@ -31,8 +31,11 @@ type Config struct {
 	// Cost is c of Chen et al.: the penalty is |w|^2 and the losses carry the
 	// factor loss.Cost. A non-negative L2 replaces that by L2 |w|^2 and losses
 	// of factor 1.
-	Cost      float64
-	L2        float64
+	Cost float64
+	L2   float64
+	// L1 adds L1 |w|_1, the intercept left out. With an L2 of 0 and an L1 of 1/(2c) that is
+	// Chen et al.'s equation 1 with the norm |w|_1, divided by 2c.
+	L1        float64
 	Intercept Intercept
 	// Multiclass is ovr (one class against the rest) or ovo (every pair).
 	Multiclass string
@@ -50,11 +53,16 @@ type Config struct {
 	Starts        int    // random starts after the one from zero, of losses that are not convex
 	// Estimators are the losses beside those of package loss: estimators.All().
 	Estimators []Estimator `toml:"-"`
+	Hooks      `toml:"-"`
+}
+
+// Hooks are what Train calls while it solves. Any may be nil.
+type Hooks struct {
 	// Progress is called from several goroutines, one call at a time.
-	Progress func(Progress) `toml:"-"`
+	Progress func(Progress)
 	// Pause is called between passes over the data, on the solving goroutines: a
-	// place to wait, so that others get the processor. May be nil.
-	Pause func() `toml:"-"`
+	// place to wait, so that others get the processor.
+	Pause func()
 }
 
 // DefaultConfig returns logistic regression without noise, to a certified gap of
@@ -123,6 +131,9 @@ func TrainFrom(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit,
 	var mu sync.Mutex
 	err = Each(ctx, workers, len(problems), func(ctx context.Context, i int) error {
 		o, err := build(d, problems[i], c)
+		if err == nil && c.L1 > 0 {
+			o, err = newLasso(o, d, problems[i], c, noise)
+		}
 		if err == nil {
 			opt := Options{Solver: c.Solver, Tol: c.Tol, MaxIterations: c.MaxIterations, Starts: c.Starts, Seed: c.Seed}
 			if i < len(start) {
@@ -386,6 +397,10 @@ func (c Config) objective(noise loss.Noise) (build func(*Data, Subproblem, Confi
 		return nil, "", fmt.Errorf("cost c = %v: want a positive number", c.Cost)
 	case math.IsNaN(c.L2) || math.IsInf(c.L2, 0):
 		return nil, "", fmt.Errorf("penalty l2 = %v: want a number", c.L2)
+	case !(c.L1 >= 0) || math.IsInf(c.L1, 0):
+		return nil, "", fmt.Errorf("penalty l1 = %v: want a number that is not negative", c.L1)
+	case c.L1 > 0 && c.Solver != "" && c.Solver != LBFGS:
+		return nil, "", fmt.Errorf("solver %s: a penalty l1 is solved by lbfgs", c.Solver)
 	case !(c.Tol >= 0):
 		return nil, "", fmt.Errorf("tolerance %v: want a number that is not negative", c.Tol)
 	case !(c.Ell > 0) || math.IsInf(c.Ell, 0):

@@ -56,6 +56,9 @@ type cifarCell struct {
 
 var cifarNoises = []string{"none", "poisson", "dropout"}
 
+// cifarPaper is table 2 of the paper: errors by method, as in amazonMethods, and noise.
+var cifarPaper = [][3]float64{{0.322, 0.309, 0.294}, {0.312, 0.302, 0.293}, {0.325, 0.300, 0.294}, {0.326, 0.291, 0.323}}
+
 func runCIFAR(ctx context.Context, s *Setting) error {
 	costs := Pick(s, []string{"0.01"}, []string{"0.0001", "0.001", "0.01"}, []string{"0.0001", "0.001", "0.01", "0.1", "1"})
 	c := cifarConfig{
@@ -230,15 +233,18 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 			if noise == 0 {
 				continue
 			}
-			diff := less(noise, of.methods...)
+			printed := 0.0
+			for _, m := range of.methods {
+				printed += 100 * (cifarPaper[m][noise] - cifarPaper[m][0]) / float64(len(of.methods))
+			}
 			s.Claim(Claim{Claim: of.who + ": training with " + name + " beats training without corruption", Paper: "table 2, on all 50,000 images and other words",
-				Ours: fmt.Sprintf("%s points of test error on %d images", diff, c.Test), Verdict: diff.Below(0), Why: "it does worse"})
+				Parts: []Part{below("", less(noise, of.methods...), 0).against(printed, 0.1)}, Unit: fmt.Sprintf("points of test error on %d images", c.Test), Why: "it does worse"})
 		}
 	}
 	s.Table(table)
 	s.Table(settings)
 	s.Figure("noise", figure)
-	s.Note("%d images are learned from, %d choose the settings, %d measure: a sixth of the public set was at hand. The paper's table is of the whole one, with a larger set of words, so its numbers are not comparable.", c.Train, c.Validation, c.Test)
+	s.Note("%d images are learned from, %d choose the settings, %d measure: a sixth of the public set was at hand. The paper's table is of the whole one, with a larger set of words, so its errors are not comparable and its differences hardly.", c.Train, c.Validation, c.Test)
 	s.Note("Words: patches of %d by %d pixels, normalised and whitened, and %d centres of them by k-means; counted in each quarter of an image and in the whole, %d features.", c.Side, c.Side, c.Words, 5*c.Words)
 	if stopped > 0 {
 		s.Note("%d of %d solutions were stopped after %d iterations, before a certified gap (or gradient) of %g was reached.", stopped, len(cells), c.Iterations, c.Tol)

@@ -425,26 +425,23 @@ func (s *Setting) nightmareClaims(c nightmareConfig, as int, methods []tuned) {
 		return methods[slices.IndexFunc(methods, func(m tuned) bool { return m.method == method })]
 	}
 	claim := func(text, paper, method string, others []string, above float64) {
-		var parts []Verdict
-		ours := ""
+		var parts []Part
 		for _, name := range others {
-			d := c.less(by(method), by(name), above)
-			parts = append(parts, d.Below(0))
-			ours += fmt.Sprintf(", less %s %s", name, d)
+			parts = append(parts, below("less "+name, c.less(by(method), by(name), above), 0))
 		}
-		s.Claim(Claim{Own: paper == "", Claim: text + "; " + shownAs[as], Paper: paper, Ours: "points: " + ours[2:], Verdict: Every(parts...), Why: "at least one of these does better"})
+		s.Claim(Claim{Own: paper == "", Claim: text + "; " + shownAs[as], Paper: paper, Parts: parts, Unit: "points", Why: "at least one of these does better"})
 	}
 	if as != atMeans {
-		claim("Dropout-SVM is more robust than all competitors when more than half of the pixels are deleted", "said of figure 3, which prints no numbers", dropoutSVM, nightmarePaper[1:], 0.5)
-		claim("Dropout-SVM does better than Hinge-L2 and FDROP when more than a tenth is deleted", "said of figure 3", dropoutSVM, []string{hingeL2, hingeFDROP}, 0.1)
-		claim("Dropout-SVM does better than MCF-quadratic", "said of figure 3: significantly", dropoutSVM, []string{mcfQuadratic}, -1)
-		claim("Dropout-Logistic does slightly better than MCF-logistic when more than half of the pixels are deleted", "said of figure 3", dropoutLogistic, []string{mcfLogistic}, 0.5)
-		claim("the hinge's expectation for normal scores does better than its bound, Dropout-SVM, when more than half of the pixels are deleted", "", hingeNormal, []string{dropoutSVM}, 0.5)
+		claim("Dropout-SVM is more robust than all competitors beyond 50 % deleted", "figure 3", dropoutSVM, nightmarePaper[1:], 0.5)
+		claim("Dropout-SVM does better than Hinge-L2 and FDROP beyond 10 % deleted", "figure 3", dropoutSVM, []string{hingeL2, hingeFDROP}, 0.1)
+		claim("Dropout-SVM does better than MCF-quadratic", "figure 3: significantly", dropoutSVM, []string{mcfQuadratic}, -1)
+		claim("Dropout-Logistic does slightly better than MCF-logistic beyond 50 % deleted", "figure 3", dropoutLogistic, []string{mcfLogistic}, 0.5)
+		claim("the hinge's expectation for normal scores does better than its bound, Dropout-SVM, beyond 50 % deleted", "", hingeNormal, []string{dropoutSVM}, 0.5)
 	}
-	claim("Dropout-Logistic does better than logistic regression without noise when more than a tenth is deleted", "", dropoutLogistic, []string{logisticL2}, 0.1)
-	claim("Dropout-Logistic does better than logistic regression on corrupted copies when more than a tenth is deleted", "", dropoutLogistic, []string{copiesLogistic}, 0.1)
-	claim("blankout's one pass does better than AdaGrad's when more than a tenth is deleted", "", blankoutPass, []string{adaGradPass}, 0.1)
-	claim("blankout's one pass does better than logistic regression on corrupted copies when more than a tenth is deleted", "", blankoutPass, []string{copiesLogistic}, 0.1)
+	claim("Dropout-Logistic does better than logistic regression without noise beyond 10 % deleted", "", dropoutLogistic, []string{logisticL2}, 0.1)
+	claim("Dropout-Logistic does better than logistic regression on corrupted copies beyond 10 % deleted", "", dropoutLogistic, []string{copiesLogistic}, 0.1)
+	claim("blankout's one pass does better than AdaGrad's beyond 10 % deleted", "", blankoutPass, []string{adaGradPass}, 0.1)
+	claim("blankout's one pass does better than logistic regression on corrupted copies beyond 10 % deleted", "", blankoutPass, []string{copiesLogistic}, 0.1)
 }
 
 // examples returns copies of the first n examples of a file.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -63,8 +64,12 @@ func TestAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	own, err := os.ReadFile(filepath.Join(dir, ownClaims))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, e := range All() {
-		if !strings.Contains(string(index), "("+e.Name+"/results.md)") {
+		if !strings.Contains(string(index)+string(own), "("+e.Name+"/results.md)") {
 			t.Errorf("the index does not know %s", e.Name)
 		}
 	}
@@ -184,6 +189,7 @@ func TestDecisive(t *testing.T) {
 	e := Experiment{Name: "claiming", Run: func(_ context.Context, s *Setting) error {
 		s.Claim(Claim{Claim: "one and one are two", Verdict: Holds(true), Why: "never"})
 		s.Claim(Claim{Claim: "one and one are three", Verdict: Holds(false), Why: "they are two"})
+		s.Claim(Claim{Claim: "it rains more", Parts: []Part{above("here", Difference{1, 0.5, 1.5}, 0).against(2, 0.1)}})
 		s.Table(ResultTable{Title: "sums", Columns: []string{"of", "is"}, Rows: [][]any{{"1+1", 2.0}, {"0/0", nil}}, Digits: 1})
 		return nil
 	}}
@@ -200,7 +206,7 @@ func TestDecisive(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(data, &back)
 		}
-		if err != nil || back.Claims[0] != r.Claims[0] {
+		if err != nil || !reflect.DeepEqual(back.Claims, r.Claims) {
 			t.Errorf("results.json: %+v, %v", back, err)
 		}
 		if text := r.Markdown(); !strings.Contains(text, "| 1+1 | 2.0 |\n| 0/0 | |\n") || !strings.Contains(text, "**"+string(want)+"**") {

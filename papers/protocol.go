@@ -104,8 +104,11 @@ func linearMistakes(m *model.Linear, examples []blankout.Example) mistakes {
 // splits, with a confidence interval of 95 %.
 type Difference struct{ Mean, Low, High float64 }
 
-// String shows the difference and its interval.
+// String shows the difference and its interval, unless that is a point.
 func (d Difference) String() string {
+	if d.Low == d.High {
+		return fmt.Sprintf("%+.2f", d.Mean)
+	}
 	return fmt.Sprintf("%+.2f [%+.2f, %+.2f]", d.Mean, d.Low, d.High)
 }
 
@@ -135,6 +138,14 @@ func Every(parts ...Verdict) Verdict {
 		return Undecided
 	}
 	return Reproduced
+}
+
+// shareOf returns k of n as a share, with Wilson's interval.
+func shareOf(k, n int) Difference {
+	const z = 1.96
+	share, of := float64(k)/float64(n), float64(n)
+	middle, half := (share+z*z/(2*of))/(1+z*z/of), z*math.Sqrt(share*(1-share)/of+z*z/(4*of*of))/(1+z*z/of)
+	return Difference{share, middle - half, middle + half}
 }
 
 // mcNemar returns the error of a less that of b, in points. Only the items that one of

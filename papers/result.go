@@ -2,9 +2,7 @@ package papers
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -32,39 +30,6 @@ type Result struct {
 	Figures       []string      `json:"figures"`
 }
 
-// protocol is the Protocol of results whose verdicts come from paired intervals.
-const protocol = 2
-
-// Claim is a statement of a paper, or of ours, and its outcome here.
-type Claim struct {
-	Claim   string  `json:"claim"`
-	Own     bool    `json:"own,omitempty"`   // no paper says so: we do
-	Paper   string  `json:"paper,omitempty"` // the paper's number
-	Ours    string  `json:"ours"`
-	Verdict Verdict `json:"verdict"`
-	Why     string  `json:"why,omitempty"` // needed where it is not reproduced
-}
-
-// Verdict is the outcome of a claim. An interval of a paired difference decides it,
-// see [Difference], except where the claim does not depend on chance.
-type Verdict string
-
-// The verdicts.
-const (
-	Reproduced    Verdict = "reproduced"
-	NotReproduced Verdict = "not reproduced"
-	Undecided     Verdict = "undecided"           // the interval holds both
-	NotDecided    Verdict = "not decided (quick)" // by too few data, as of --quick
-)
-
-// Holds returns Reproduced or NotReproduced, for a statement that no chance enters.
-func Holds(ok bool) Verdict {
-	if ok {
-		return Reproduced
-	}
-	return NotReproduced
-}
-
 // ResultTable is a table of results: in a cell is a number, a string or nil.
 type ResultTable struct {
 	Title   string   `json:"title"`
@@ -85,20 +50,6 @@ func (s *Setting) Note(format string, args ...any) {
 
 // Table reports a table.
 func (s *Setting) Table(t ResultTable) { s.result.Tables = append(s.result.Tables, t) }
-
-// Claim reports a claim; Why counts only if it is not reproduced. Results that are
-// not Decisive decide nothing.
-func (s *Setting) Claim(c Claim) {
-	switch {
-	case !s.Decisive():
-		c.Verdict, c.Why = NotDecided, "too few data to decide: run it with --data and without --quick"
-	case c.Verdict == Reproduced:
-		c.Why = ""
-	case c.Verdict == Undecided:
-		c.Why = "the interval of 95 % holds values on both sides"
-	}
-	s.result.Claims = append(s.result.Claims, c)
-}
 
 // Figure reports a figure; name is that of its files.
 func (s *Setting) Figure(name string, f *simulate.Figure) {
@@ -142,7 +93,7 @@ func (r *Result) Markdown() string {
 	if len(r.Notes) > 0 {
 		b.WriteString("\n")
 	}
-	b.WriteString(claimTables(r.Claims, "## "))
+	b.WriteString(claimTables(r.Claims))
 	for _, t := range r.Tables {
 		fmt.Fprintf(&b, "## %s\n\n%s\n", t.Title, t.markdown())
 	}
@@ -173,90 +124,4 @@ func (t *ResultTable) markdown() string {
 		b.WriteString("\n")
 	}
 	return b.String()
-}
-
-// claimTables shows the claims of the paper, and under a heading of their own those that
-// no paper makes.
-func claimTables(claims []Claim, heading string) string {
-	var papers, own strings.Builder
-	for _, c := range claims {
-		if c.Own {
-			fmt.Fprintf(&own, "| %s | %s | **%s** | %s |\n", c.Claim, c.Ours, c.Verdict, c.Why)
-		} else {
-			fmt.Fprintf(&papers, "| %s | %s | %s | **%s** | %s |\n", c.Claim, c.Paper, c.Ours, c.Verdict, c.Why)
-		}
-	}
-	text := ""
-	if papers.Len() > 0 {
-		text += heading + "Claims\n\n| claim | paper | here | verdict | why |\n|---|---|---|---|---|\n" + papers.String() + "\n"
-	}
-	if own.Len() > 0 {
-		text += heading + "Claims that no paper makes\n\n| claim | here | verdict | why |\n|---|---|---|---|\n" + own.String() + "\n"
-	}
-	return text
-}
-
-// Index writes dir/README.md: the claims of the results in the folders of dir
-// that have the name of an experiment, and how many of each paper's are reproduced.
-func Index(dir string) error {
-	var parts strings.Builder
-	verdicts := []Verdict{Reproduced, NotReproduced, Undecided, NotDecided}
-	count := map[string]map[Verdict]int{}
-	var papers []string // in the order of the experiments
-	const own = "none: our own claims"
-	for _, e := range experiments {
-		data, err := os.ReadFile(filepath.Join(dir, e.Name, "results.json"))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		} else if err != nil {
-			return err
-		}
-		var r Result
-		if err := json.Unmarshal(data, &r); err != nil {
-			return fmt.Errorf("%s: %w", filepath.Join(dir, e.Name, "results.json"), err)
-		}
-		remark := ""
-		if r.Protocol != protocol {
-			remark = " These were made by an earlier version of the program: their verdicts are no paired tests, and are not counted above."
-		}
-		for _, c := range r.Claims {
-			if r.Protocol != protocol {
-				break
-			}
-			paper := e.Paper
-			if c.Own {
-				paper = own
-			}
-			if count[paper] == nil {
-				count[paper] = map[Verdict]int{}
-				if !c.Own {
-					papers = append(papers, paper)
-				}
-			}
-			count[paper][c.Verdict]++
-		}
-		fmt.Fprintf(&parts, "## [%s](%s/results.md)\n\n%s: %s. Size %s, %.0f seconds of cells.%s\n\n%s", e.Name, e.Name, r.Paper, e.Help, r.Size, r.Seconds, remark, claimTables(r.Claims, "### "))
-	}
-	if parts.Len() == 0 {
-		return fmt.Errorf("%s: there is no results.json in a folder named after an experiment", dir)
-	}
-	var b strings.Builder
-	b.WriteString("# Results\n\nWhat the papers claim and what came of it here, as `cmd/papers` wrote it. Brackets hold intervals of 95 %.\nA seed gives the same bits at any number of threads (`BLANKOUT_LONG=1 go test ./papers -run Repeats`, at the size quick).\n\n| paper | claims |")
-	for _, v := range verdicts {
-		fmt.Fprintf(&b, " %s |", v)
-	}
-	b.WriteString("\n|---|---|" + strings.Repeat("---|", len(verdicts)) + "\n")
-	if count[own] != nil {
-		papers = append(papers, own)
-	}
-	for _, paper := range papers {
-		all, row := 0, ""
-		for _, v := range verdicts {
-			all += count[paper][v]
-			row += fmt.Sprintf(" %d |", count[paper][v])
-		}
-		fmt.Fprintf(&b, "| %s | %d |%s\n", paper, all, row)
-	}
-	b.WriteString("\n" + strings.TrimSuffix(parts.String(), "\n"))
-	return os.WriteFile(filepath.Join(dir, "README.md"), []byte(b.String()), 0o666)
 }

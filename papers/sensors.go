@@ -5,8 +5,12 @@ package papers
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 
@@ -207,6 +211,10 @@ func runSensors(ctx context.Context, s *Setting) error {
 	if !s.Decisive() {
 		sets = sets[2:] // the samples of gas_drift and usps lack classes
 	}
+	boosting, err := s.readBoosting()
+	if err != nil {
+		return err
+	}
 	for _, set := range sets {
 		train, test, err := s.sensorsData(ctx, &set, c)
 		if err != nil {
@@ -220,13 +228,57 @@ func runSensors(ctx context.Context, s *Setting) error {
 			if err != nil {
 				return err
 			}
-			s.reportSensors(&set, c, dead, rows, test)
+			s.reportSensors(&set, c, dead, rows, boosting, test)
 		}
 	}
 	s.Note("Shares of the groups (sensors of 8 features, patches of 4 x 4 pixels, the columns of one name) or of single features die in every test event, %d draws each; the tables have the means over the draws and in brackets their standard errors. Of the sets in order the first two thirds are learned, of a shuffled set any two thirds.", c.Masks)
 	s.Note("Untold: what is dead goes on reading its mean, and nobody says so. Told how many: the survivors are divided by the share that is left. The others are told which columns are missing: means leaves it at the mean, rescaled divides the survivors by the share that is left in the event, filled in expects what is missing from what is there; as blankout answers is the rule that the model chose for itself on training events.")
+	if boosting != nil {
+		s.Note("Gradient boosting is scikit-learn's with its defaults, from tools/quality/sensors.py: it has seen the training events and three copies of each with groups or features missing. Told, it takes missing values as they are; its masks are draws of its own, on all test events.")
+	}
 	s.Note("Exact solutions of the logistic loss with standardised columns. Each row chose its cost and its level of noise by its mean error at shares from .3 to .7 on the last quarter of the training events, and learned all of them again. Corrupted copies: %d of each training event, with groups or features deleted. One pass, default: the learner with its defaults and expected_missing_groups or expected_missing .5, which learned the training events once.", c.Copies)
 	return nil
+}
+
+// boostingRow is what gradient boosting comes to on a set: the errors, %, by share and draw.
+type boostingRow struct {
+	Set    string      `json:"set"`
+	Dead   string      `json:"dead"`
+	Told   bool        `json:"told"`
+	Shares []float64   `json:"shares"`
+	Errors [][]float64 `json:"errors"`
+}
+
+// readBoosting reads what tools/quality/sensors.py has written beside the data sets, if it has.
+func (s *Setting) readBoosting() (rows []boostingRow, err error) {
+	path := s.Path("gradient_boosting", "sensors.json")
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(data, &rows); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return rows, nil
+}
+
+func (b boostingRow) answers() string {
+	if b.Told {
+		return "missing values as they are"
+	}
+	return untold.name
+}
+
+// at shows the mean error at a share, and its standard error; nil where there is none.
+func (b boostingRow) at(share float64) any {
+	i := slices.Index(b.Shares, share)
+	if i < 0 || i >= len(b.Errors) {
+		return nil
+	}
+	mean, e := meanError(b.Errors[i])
+	return fmt.Sprintf("%.1f (%.1f)", mean, e)
 }
 
 // sensorsData reads a set: training and test events, all of whose columns are there.
@@ -448,7 +500,7 @@ func (m *sensorsMethod) outcome(ctx context.Context, trained *model.Linear, dead
 }
 
 // reportSensors reports the table, the figure and the claims of a set.
-func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, rows []*sensorsRow, test []blankout.Example) {
+func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, rows []*sensorsRow, boosting []boostingRow, test []blankout.Example) {
 	table := ResultTable{Title: fmt.Sprintf("%s, %s dead: test error, %%", set.Name, dead), Columns: []string{"learned with", "answers", "cost", "level"}}
 	for _, share := range c.Shares {
 		table.Columns = append(table.Columns, fmt.Sprintf("%g %%", 100*share))
@@ -476,6 +528,16 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 			figure.Series = append(figure.Series, series)
 		}
 	}
+	for _, b := range boosting {
+		if b.Set != set.Name || b.Dead != dead {
+			continue
+		}
+		line := []any{"gradient boosting", b.answers(), "", nil}
+		for _, share := range c.Shares {
+			line = append(line, b.at(share))
+		}
+		table.Rows = append(table.Rows, line)
+	}
 	constant := constantError(len(test), func(i int) int { return test[i].Label })
 	line := []any{"the most frequent class", "", "", nil}
 	for range c.Shares {
@@ -492,8 +554,8 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 		x, y := row(a), row(b)
 		d := x.less(y, &c)
 		s.Claim(Claim{Claim: fmt.Sprintf("%s, %s dead: %s", set.Name, dead, what), Own: true,
-			Ours:    fmt.Sprintf("%.1f against %.1f %%, %s points", x.mean(c.Shares), y.mean(c.Shares), d),
-			Verdict: d.Below(0), Why: "it does worse on this set"})
+			Ours:  fmt.Sprintf("%.1f against %.1f %%", x.mean(c.Shares), y.mean(c.Shares)),
+			Parts: []Part{below("", d, 0)}, Unit: "points", Why: "it does worse on this set"})
 	}
 	if dead == deadGroups {
 		claim("where nobody says what died, noise on groups beats noise on features", "dropout of groups, untold", "dropout of features, untold")

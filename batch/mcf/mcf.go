@@ -23,13 +23,15 @@ import (
 //	dropout   log(q + (1-q) exp(-y w x/(1-q)))
 //	Poisson   x (exp(-y w) - 1)
 //	Gaussian  -y w x + s^2 w^2/2, for absent features too
+//	Laplace   -y w x - log(1 - b^2 w^2), for absent features too
 //
-// h_n is convex in w, hence J is.
+// h_n is convex in w, hence J is. Laplace noise has a moment generating function for
+// |w| < 1/b only: beyond, J is +Inf, and no weight gets there.
 type Objective struct {
 	p       batch.Problem
 	kind    Loss
 	psi     psi
-	c0      float64
+	absent  *absent // nil is none
 	columns int
 	dim     int
 	m       []float64
@@ -49,9 +51,7 @@ const (
 	Logistic    Loss = "mcf-logistic"
 )
 
-// New returns the objective of a problem; its Loss is not used. Laplace
-// noise is refused, its moment generating function being infinite for large
-// weights.
+// New returns the objective of a problem; its Loss is not used.
 func New(p batch.Problem, kind Loss) (*Objective, error) {
 	if kind != Exponential && kind != Logistic {
 		return nil, fmt.Errorf("loss %q: want %s or %s", kind, Exponential, Logistic)
@@ -78,10 +78,11 @@ func New(p batch.Problem, kind Loss) (*Objective, error) {
 		}
 		o.psi = psiPoisson
 	case loss.Gaussian:
-		o.psi = psiPlain
-		o.c0 = n.SD * n.SD
+		o.psi, o.absent = psiPlain, absentGaussian(n.SD*n.SD)
+	case loss.Laplace:
+		o.psi, o.absent = psiPlain, absentLaplace(n.B*n.B)
 	default:
-		return nil, fmt.Errorf("%s knows no noise %v (none, dropout, gaussian and poisson)", kind, n)
+		return nil, fmt.Errorf("%s knows no noise %v (none, dropout, gaussian, laplace and poisson)", kind, n)
 	}
 	var err error
 	if o.m, err = p.BinaryWeights(); err != nil {
@@ -124,6 +125,36 @@ var psiPoisson = psi{
 		e := math.Exp(-y * w)
 		return -y * x * e, x * e
 	},
+}
+
+// absent is what noise that every feature has, an absent one too, adds to every h for its
+// weight: a function of the weight alone, and its first two derivatives.
+type absent struct {
+	value func(w float64) float64
+	slope func(w float64) (slope, curvature float64)
+}
+
+func absentGaussian(variance float64) *absent {
+	return &absent{
+		func(w float64) float64 { return variance / 2 * w * w },
+		func(w float64) (slope, curvature float64) { return variance * w, variance },
+	}
+}
+
+// absentLaplace is that of a squared scale b^2.
+func absentLaplace(square float64) *absent {
+	return &absent{
+		func(w float64) float64 {
+			if !(square*w*w < 1) {
+				return math.Inf(1)
+			}
+			return -math.Log1p(-square * w * w)
+		},
+		func(w float64) (slope, curvature float64) {
+			left := 1 - square*w*w
+			return 2 * square * w / left, 2 * square * (2 - left) / (left * left)
+		},
+	}
 }
 
 // psiDropout: with a = y w x/(1-q) the derivative by a is -r and the second
@@ -179,11 +210,26 @@ func (o *Objective) bias(w []float64) float64 {
 }
 
 // base returns what the noise on absent features adds to every h.
-func (o *Objective) base(w []float64) float64 {
-	if o.c0 == 0 {
-		return 0
+func (o *Objective) base(w []float64) (sum float64) {
+	if o.absent != nil {
+		for _, x := range w[:o.columns] {
+			sum += o.absent.value(x)
+		}
 	}
-	return 0.5 * o.c0 * batch.Dot(w[:o.columns], w[:o.columns])
+	return sum
+}
+
+// absentSlopes returns the derivatives of base by the weights at the last gradient; nil if
+// it is 0.
+func (o *Objective) absentSlopes() (slopes, curvatures []float64) {
+	if o.absent == nil {
+		return nil, nil
+	}
+	slopes, curvatures = make([]float64, o.columns), make([]float64, o.columns)
+	for d := range slopes {
+		slopes[d], curvatures[d] = o.absent.slope(o.w[d])
+	}
+	return slopes, curvatures
 }
 
 // h returns h_n without what is the same for all rows of a label.
@@ -197,7 +243,7 @@ func (o *Objective) h(i int, w []float64) float64 {
 }
 
 // ValueGrad implements batch.Objective. The value may be +Inf far from the minimum
-// of the exponential loss.
+// of the exponential loss, or where Laplace noise has no expectation.
 func (o *Objective) ValueGrad(w, grad []float64) float64 {
 	b, base := o.bias(w), o.base(w)
 	var out []float64
@@ -232,9 +278,8 @@ func (o *Objective) ValueGrad(w, grad []float64) float64 {
 	})
 	if grad != nil {
 		copy(grad, out[:o.dim])
-		if o.c0 != 0 {
-			axpy(o.c0*out[o.columns+1], w[:o.columns], grad[:o.columns])
-		}
+		slopes, _ := o.absentSlopes()
+		axpy(out[o.columns+1], slopes, grad)
 	}
 	return value + o.p.Penalty.ValueGrad(w, grad)
 }
@@ -243,9 +288,10 @@ func (o *Objective) ValueGrad(w, grad []float64) float64 {
 // the sum of outer2 g g' + outer1 diag(psi2), the numbers counting derivatives.
 func (o *Objective) HessVec(v, out []float64) {
 	total := make([]float64, o.columns+2)
+	absentSlopes, absentCurvatures := o.absentSlopes()
 	vb, wv := o.bias(v), 0.0
-	if o.c0 != 0 {
-		wv = o.c0 * batch.Dot(o.w[:o.columns], v[:o.columns])
+	for d, slope := range absentSlopes {
+		wv += slope * v[d]
 	}
 	shared := 0.0 // sum of outer', for the curvature of base
 	for i, m := range o.m {
@@ -281,9 +327,9 @@ func (o *Objective) HessVec(v, out []float64) {
 		return 0
 	})
 	copy(out, total[:o.dim])
-	if o.c0 != 0 {
-		axpy(o.c0*total[o.columns+1], o.w[:o.columns], out[:o.columns])
-		axpy(o.c0*shared, v[:o.columns], out[:o.columns])
+	axpy(total[o.columns+1], absentSlopes, out)
+	for d, curvature := range absentCurvatures {
+		out[d] += shared * curvature * v[d]
 	}
 	for d, r := range o.p.Penalty.R {
 		out[d] += r * v[d]
@@ -293,6 +339,7 @@ func (o *Objective) HessVec(v, out []float64) {
 // Diagonal writes the diagonal of the Hessian to out.
 func (o *Objective) Diagonal(out []float64) {
 	total := make([]float64, o.columns+2)
+	absentSlopes, absentCurvatures := o.absentSlopes()
 	o.passes++
 	o.sum.Sum(total, func(lo, hi int, acc []float64) float64 {
 		for i := lo; i < hi; i++ {
@@ -303,7 +350,10 @@ func (o *Objective) Diagonal(out []float64) {
 			row := o.p.Data.Row(i)
 			for j, d := range row.Index {
 				slope, curvature := o.psi.slope(o.p.Y[i], o.w[d], row.At(j))
-				acc[d] += d1*curvature + d2*slope*(slope+2*o.c0*o.w[d])
+				acc[d] += d1*curvature + d2*slope*slope
+				if absentSlopes != nil {
+					acc[d] += 2 * d2 * slope * absentSlopes[d]
+				}
 			}
 			acc[o.columns] += d2
 			acc[o.columns+1] += d1
@@ -312,9 +362,9 @@ func (o *Objective) Diagonal(out []float64) {
 	})
 	for d := range out {
 		out[d] = total[d] + o.p.Penalty.R[d]
-		if d < o.columns {
-			out[d] += o.c0*total[o.columns+1] + o.c0*o.c0*o.w[d]*o.w[d]*total[o.columns]
-		}
+	}
+	for d, slope := range absentSlopes {
+		out[d] += absentCurvatures[d]*total[o.columns+1] + slope*slope*total[o.columns]
 	}
 }
 

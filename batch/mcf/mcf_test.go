@@ -45,7 +45,7 @@ func TestDerivatives(t *testing.T) {
 		weight[i] = float64(r.IntN(3))
 	}
 	for _, kind := range []Loss{Exponential, Logistic} {
-		for _, noise := range []loss.Noise{nil, loss.Dropout{Q: 0.3}, loss.Poisson{}, loss.Gaussian{SD: 0.5}} {
+		for _, noise := range []loss.Noise{nil, loss.Dropout{Q: 0.3}, loss.Poisson{}, loss.Gaussian{SD: 0.5}, loss.Laplace{B: 0.3}} {
 			for _, intercept := range []batch.Intercept{batch.FreeIntercept, batch.PenalisedIntercept, batch.NoIntercept} {
 				o, err := New(batch.Problem{Data: d, Y: y, Weight: weight, Noise: noise, Kappa: 0.7, Intercept: intercept,
 					Penalty: batch.Ridge(d.Columns(), 0.2, intercept), Threads: 2}, kind)
@@ -69,7 +69,7 @@ func TestIsTheExpectation(t *testing.T) {
 	d := denseData(t, x, y)
 	w := []float64{0.3, -0.4, 0.5, 0.1}
 	r := rand.New(rand.NewPCG(2, 2))
-	for _, noise := range []loss.Noise{loss.Dropout{Q: 0.4}, loss.Poisson{}, loss.Gaussian{SD: 0.6}} {
+	for _, noise := range []loss.Noise{loss.Dropout{Q: 0.4}, loss.Poisson{}, loss.Gaussian{SD: 0.6}, loss.Laplace{B: 0.4}} {
 		var mean [2]float64
 		const copies = 100_000
 		for range copies {
@@ -100,7 +100,7 @@ func TestBadInput(t *testing.T) {
 	x, y := problems.Gaussian(23, 20, 3, false)
 	d := denseData(t, x, y)
 	p := batch.Problem{Data: d, Y: y, Kappa: 1, Intercept: batch.FreeIntercept, Penalty: batch.Ridge(3, 0.1, batch.FreeIntercept)}
-	for name, noise := range map[string]loss.Noise{"laplace": loss.Laplace{B: 1}, "poisson of negatives": loss.Poisson{}} {
+	for name, noise := range map[string]loss.Noise{"groups": loss.GroupDropout{Groups: 0.1}, "poisson of negatives": loss.Poisson{}} {
 		q := p
 		q.Noise = noise
 		if _, err := New(q, Logistic); err == nil {
@@ -195,4 +195,31 @@ func denseData(t testing.TB, x [][]float64, y []float64) *batch.Data {
 		}
 	}
 	return b.Data(schema)
+}
+
+// TestLaplaceStaysInside: the expectation under Laplace noise of scale b exists for weights
+// below 1/b in size only. Every solver stays there, also where the loss asks for more.
+func TestLaplaceStaysInside(t *testing.T) {
+	x := [][]float64{{1, 0}, {2, 0.1}, {-1, 0}, {-2, 0.1}} // the first feature separates
+	y := []float64{1, 1, -1, -1}
+	for _, kind := range []Loss{Exponential, Logistic} {
+		for _, b := range []float64{1e-3, 1, 4} {
+			o, err := New(batch.Problem{Data: denseData(t, x, y), Y: y, Noise: loss.Laplace{B: b}, Kappa: 100, Intercept: batch.FreeIntercept, Penalty: batch.Ridge(2, 0.01, batch.FreeIntercept)}, kind)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v := o.ValueGrad([]float64{1.01 / b, 0, 0}, nil); !math.IsInf(v, 1) {
+				t.Errorf("%s, b %g: %g beyond the bound", kind, b, v)
+			}
+			for _, solver := range []batch.Solver{batch.Newton, batch.LBFGS} {
+				r, err := batch.Solve(t.Context(), o, batch.Options{Solver: solver, Tol: 1e-9})
+				if err != nil {
+					t.Fatalf("%s, b %g, %s: %v", kind, b, solver, err)
+				}
+				if !r.Converged || !(math.Abs(r.W[0]) < 1/b) || !(r.W[0] > 0) {
+					t.Errorf("%s, b %g, %s: weights %v, converged %t", kind, b, solver, r.W, r.Converged)
+				}
+			}
+		}
+	}
 }

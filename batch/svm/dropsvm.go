@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"blankout/batch"
 	"gonum.org/v1/gonum/blas"
@@ -139,11 +140,15 @@ func (d *DropKernel) Expansion(beta []float64) []float64 {
 	return gamma
 }
 
-// Square is the square-loss form: it minimises sum s_n (y_n - f_n)^2 +
-// 2q gamma'M gamma, whose solution is gamma = (K S K + 2q M)^-1 K S (y - b)
-// (Tran 2016, section 3). s are importance weights, nil for ones. With an
+// Square is the square-loss form: it minimises
+//
+//	sum s_n (y_n - f_n)^2 + ridge gamma'K gamma + 2q gamma'M gamma,
+//
+// whose solution is gamma = (K S K + ridge K + 2q M)^-1 K S (y - b): with a ridge of 0 Tran's
+// equation 58, and without a penalty on samples kernel ridge regression, his equation 38,
+// gamma = (K + ridge S^-1)^-1 (y - b). s are importance weights, nil for ones. With an
 // intercept b = s.(y - K gamma)/sum s as well; without one b = 0.
-func (d DropSVM) Square(k *Gram, y, s []float64, intercept bool) (gamma []float64, b float64, err error) {
+func (d DropSVM) Square(k *Gram, y, s []float64, ridge float64, intercept bool) (gamma []float64, b float64, err error) {
 	if err := d.Check(); err != nil {
 		return nil, 0, err
 	}
@@ -154,26 +159,18 @@ func (d DropSVM) Square(k *Gram, y, s []float64, intercept bool) (gamma []float6
 			s[i] = 1
 		}
 	}
-	scaled := make([]float64, n*n) // sqrt(S) K
-	for i := range n {
-		root := math.Sqrt(s[i])
-		for j, v := range k.Row(i) {
-			scaled[i*n+j] = root * v
-		}
-	}
-	a := make([]float64, n*n)
-	syrk(scaled, a, n)
-	if d.Q > 0 && d.Keep < 1 {
-		for i, v := range d.penalty(k) {
-			a[i] += 2 * d.Q * v
-		}
-	}
-	l, _, err := cholesky(a, n)
+	plain := ridge > 0 && !(d.Q > 0 && d.Keep < 1) && !slices.Contains(s, 0)
+	l, _, err := cholesky(d.square(k, s, ridge, plain), n)
 	if err != nil {
-		return nil, 0, fmt.Errorf("dropsvm: factorising K K + 2q M: %w", err)
+		return nil, 0, fmt.Errorf("dropsvm: factorising the matrix of the square loss: %w", err)
 	}
-	solve := func(v []float64) []float64 { // (K S K + 2q M)^-1 K S v
+	solve := func(v []float64) []float64 { // the solution for y - b = v
 		sv, out := make([]float64, n), make([]float64, n)
+		if plain {
+			copy(out, v)
+			solveCholesky(l, n, out)
+			return out
+		}
 		for i := range v {
 			sv[i] = s[i] * v[i]
 		}
@@ -208,6 +205,36 @@ func (d DropSVM) Square(k *Gram, y, s []float64, intercept bool) (gamma []float6
 		gamma[i] -= b * delta[i]
 	}
 	return gamma, b, nil
+}
+
+// square returns the matrix of Square, plain that of equation 38.
+func (d DropSVM) square(k *Gram, s []float64, ridge float64, plain bool) []float64 {
+	n := k.n
+	if plain {
+		a := slices.Clone(k.data)
+		for i := range n {
+			a[i*n+i] += ridge / s[i]
+		}
+		return a
+	}
+	scaled := make([]float64, n*n) // sqrt(S) K
+	for i := range n {
+		root := math.Sqrt(s[i])
+		for j, v := range k.Row(i) {
+			scaled[i*n+j] = root * v
+		}
+	}
+	a := make([]float64, n*n)
+	syrk(scaled, a, n)
+	for i, v := range k.data {
+		a[i] += ridge * v
+	}
+	if d.Q > 0 && d.Keep < 1 {
+		for i, v := range d.penalty(k) {
+			a[i] += 2 * d.Q * v
+		}
+	}
+	return a
 }
 
 // Train solves the dual of DropSVM for labels y in {-1, +1} and costs

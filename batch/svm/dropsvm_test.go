@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
@@ -194,44 +195,101 @@ func TestDropSVMAgainstInversion(t *testing.T) {
 
 func TestDropSVMSquareMinimisesItsObjective(t *testing.T) {
 	x, y := problems.Gaussian(10, 30, 4, false)
-	d := denseData(t, x, y, nil)
-	gram, err := NewGram(kernel.RBF{Sigma: 2}, d, 1)
+	gram, err := NewGram(kernel.RBF{Sigma: 2}, denseData(t, x, y, nil), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := DropSVM{Q: 0.7, Keep: 0.6}
-	m := s.penalty(gram)
 	r := rand.New(rand.NewPCG(2, 2))
-	weight := make([]float64, len(y))
-	for i := range weight {
-		weight[i] = float64(r.IntN(3))
+	some, ones := make([]float64, len(y)), slices.Repeat([]float64{1}, len(y))
+	for i := range some {
+		some[i] = float64(r.IntN(3))
 	}
-	value := func(gamma []float64, b float64) float64 {
-		v := 0.0
-		for i := range y {
-			e := y[i] - batch.Dot(gram.Row(i), gamma) - b
-			v += weight[i]*e*e + 2*s.Q*gamma[i]*batch.Dot(m[i*gram.n:(i+1)*gram.n], gamma)
+	for _, c := range []struct {
+		q, ridge  float64
+		weight    []float64
+		intercept bool
+	}{
+		{0.7, 0, some, false}, {0.7, 0, some, true}, {0.7, 0.4, some, true}, {0.7, 0.4, ones, false},
+		{0, 0.4, some, true}, {0, 0.4, ones, false}, {0, 0.4, ones, true}, {0, 2, slices.Repeat([]float64{3}, len(y)), true},
+	} {
+		s := DropSVM{Q: c.q, Keep: 0.6}
+		m := s.penalty(gram)
+		value := func(gamma []float64, b float64) float64 {
+			v := 0.0
+			for i := range y {
+				e := y[i] - batch.Dot(gram.Row(i), gamma) - b
+				v += c.weight[i]*e*e + 2*s.Q*gamma[i]*batch.Dot(m[i*gram.n:(i+1)*gram.n], gamma) + c.ridge*gamma[i]*batch.Dot(gram.Row(i), gamma)
+			}
+			return v
 		}
-		return v
-	}
-	for _, intercept := range []bool{false, true} {
-		gamma, b, err := s.Square(gram, y, weight, intercept)
+		gamma, b, err := s.Square(gram, y, c.weight, c.ridge, c.intercept)
 		if err != nil {
 			t.Fatal(err)
 		}
 		best := value(gamma, b)
 		for range 100 {
-			g, bb := append([]float64(nil), gamma...), b
+			g, bb := slices.Clone(gamma), b
 			for i := range g {
 				g[i] += 1e-3 * r.NormFloat64()
 			}
-			if intercept {
+			if c.intercept {
 				bb += 1e-3 * r.NormFloat64()
 			}
 			if v := value(g, bb); v < best {
-				t.Fatalf("intercept %v: %v nearby, below %v", intercept, v, best)
+				t.Fatalf("%+v: %v nearby, below %v", c, v, best)
 			}
 		}
+	}
+}
+
+// TestSquareTakesTheCost: the cost weighs the square loss as it does the hinge, and with
+// |w|^2 and no penalty on samples l2 is lambda of kernel ridge regression, Tran's equation 38.
+func TestSquareTakesTheCost(t *testing.T) {
+	x, y := problems.Gaussian(11, 40, 3, false)
+	d := denseData(t, x, y, nil)
+	train := func(set func(c *batch.Config, k *Config)) *Fit {
+		t.Helper()
+		c, k := batch.DefaultConfig(), Config{Kernel: "rbf:1", Memory: 1 << 30, Drop: DropSVM{Q: 0.2, Keep: 0.5}, Square: true}
+		set(&c, &k)
+		f, err := Train(t.Context(), d, c, k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	one := train(func(*batch.Config, *Config) {})
+	ten := train(func(c *batch.Config, _ *Config) { c.Cost = 10 })
+	weaker := train(func(_ *batch.Config, k *Config) { k.Drop.Q = 0.02 }) // a tenth of the penalty
+	if slices.Equal(scoresOf(one, d), scoresOf(ten, d)) {
+		t.Error("the cost changes nothing")
+	}
+	if off := problems.Relative(scoresOf(ten, d), scoresOf(weaker, d)); off > 1e-9 || math.Abs(ten.Objective-10*weaker.Objective) > 1e-9*ten.Objective {
+		t.Errorf("cost 10 is %g from a tenth of the penalty; objectives %g and %g", off, ten.Objective, weaker.Objective)
+	}
+	const lambda = 0.3
+	ridge := train(func(c *batch.Config, k *Config) {
+		k.Drop.Q, k.Ridge, c.L2, c.Intercept = 0, true, lambda, batch.NoIntercept
+	})
+	gram, err := NewGram(kernel.RBF{Sigma: 1}, d, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := len(y)
+	a := mat.NewSymDense(n, slices.Clone(gram.data))
+	for i := range n {
+		a.SetSym(i, i, a.At(i, i)+lambda)
+	}
+	var solution mat.VecDense
+	if err := solution.SolveVec(a, mat.NewVecDense(n, y)); err != nil {
+		t.Fatal(err)
+	}
+	want, objective := make([]float64, n), 0.0
+	for i := range want {
+		want[i] = batch.Dot(gram.Row(i), solution.RawVector().Data)
+		objective += (y[i]-want[i])*(y[i]-want[i]) + lambda*solution.AtVec(i)*want[i]
+	}
+	if off := problems.Relative(scoresOf(ridge, d), want); off > 1e-6 || math.Abs(ridge.Objective-objective) > 1e-9*objective {
+		t.Errorf("kernel ridge regression is %g away; objectives %g and %g", off, ridge.Objective, objective)
 	}
 }
 

@@ -79,10 +79,10 @@ func (k *Config) Set(key, value string) error {
 		}
 	case "loss":
 		_, form, has := strings.Cut(value, ":")
-		if !IsLoss(value) || has && form != "square" && form != "hinge" {
-			return fmt.Errorf("loss %q: want dropsvm, dropsvm:hinge or dropsvm:square", value)
+		if !IsLoss(value) || has && form != "square" && form != "ridge" && form != "hinge" {
+			return fmt.Errorf("loss %q: want dropsvm, dropsvm:hinge, dropsvm:square or dropsvm:ridge", value)
 		}
-		k.Square = form == "square"
+		k.Square, k.Ridge = form == "square" || form == "ridge", form == "ridge"
 	default:
 		return fmt.Errorf("no setting %q of a kernel machine to vary: want one of kernel, sigma, degree, drop-q, keep, epochs, loss, %s", key, strings.Join(sharedKeys, ", "))
 	}

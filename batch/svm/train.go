@@ -23,8 +23,9 @@ type Config struct {
 	// Drop is the penalty; Q = 0 is the ordinary support vector machine, Q =
 	// AutoStrength 1/n for n examples.
 	Drop DropSVM
-	// Square takes the square loss instead of the hinge, see DropSVM.Square.
-	Square bool
+	// Square takes the square loss instead of the hinge, see DropSVM.Square, and Ridge keeps
+	// |w|^2 beside it: without a penalty on samples that is kernel ridge regression.
+	Square, Ridge bool
 	// Memory bounds the bytes of matrices and caches. Without DropSVM rows of K
 	// are computed again where it does not fit; with it, a matrix that does not
 	// fit is an error.
@@ -65,8 +66,9 @@ type Fit struct {
 //
 // w in the feature space of the kernel (of Kbar for DropSVM), l2 = 1 and
 // kappa = 2c, or L2 and 1. Its dual is a batch.DualProblem with
-// C_n = kappa m_n/(2 l2), J = 2 l2 times its primal. The square loss knows no
-// cost: its objective is that of DropSVM.Square.
+// C_n = kappa m_n/(2 l2), J = 2 l2 times its primal. Of the square
+// loss kappa = c: J = l2 (2q gamma'M gamma) + kappa sum m_n (y_n - f_n)^2, and l2 |w|^2
+// with Ridge.
 //
 // One-against-one solves every pair on its own examples, K, M and all.
 func Train(ctx context.Context, d *batch.Data, c batch.Config, k Config) (*Fit, error) {
@@ -83,8 +85,8 @@ func Train(ctx context.Context, d *batch.Data, c batch.Config, k Config) (*Fit, 
 	return f, nil
 }
 
-// IsLoss reports whether a loss is one of kernel machines: dropsvm, or
-// dropsvm:square for the square loss.
+// IsLoss reports whether a loss is one of kernel machines: dropsvm, dropsvm:square for the
+// square loss, or dropsvm:ridge for that and |w|^2.
 func IsLoss(loss string) bool {
 	name, _, _ := strings.Cut(loss, ":")
 	return name == "dropsvm"
@@ -127,6 +129,9 @@ func newTrainer(d *batch.Data, c batch.Config, k Config, like *trainer) (*traine
 	}
 	t := &trainer{c: c, k: k}
 	t.kappa, t.l2 = c.Penalisation(loss.HingeChen{}.Facts().Cost)
+	if k.Square {
+		t.kappa, t.l2 = c.Penalisation(loss.Quadratic{}.Facts().Cost)
+	}
 	t.c.Threads = max(c.Threads, 1)
 	if like != nil {
 		t.data, t.kernel, t.problems, t.workers, t.shared = like.data, like.kernel, like.problems, like.workers, like.shared
@@ -332,14 +337,22 @@ func (t *trainer) solve(ctx context.Context, p batch.Subproblem) (result, error)
 
 // square fills r with the closed form of the square loss.
 func (t *trainer) square(r *result, k *Gram, y, weight []float64) error {
+	s := make([]float64, len(weight))
+	for i, w := range weight {
+		s[i] = t.kappa / t.l2 * w
+	}
+	ridge := 0.0
+	if t.k.Ridge {
+		ridge = 1
+	}
 	var err error
-	if r.gamma, r.b, err = t.drop(len(y)).Square(k, y, weight, t.c.Intercept == batch.FreeIntercept); err != nil {
+	if r.gamma, r.b, err = t.drop(len(y)).Square(k, y, s, ridge, t.c.Intercept == batch.FreeIntercept); err != nil {
 		return err
 	}
-	// At the minimum 2q gamma'M gamma = gamma'K S (y - f), so J = (y - f)'S (y - b).
+	// At the minimum the penalties are gamma'K S (y - f), so J = (y - f)'S (y - b).
 	for i := range y {
 		f := batch.Dot(k.Row(i), r.gamma) + r.b
-		r.objective += weight[i] * (y[i] - f) * (y[i] - r.b)
+		r.objective += t.kappa * weight[i] * (y[i] - f) * (y[i] - r.b)
 	}
 	r.gap, r.converged, r.iterations, r.vectors = math.Inf(1), true, 1, len(y)
 	return nil

@@ -64,8 +64,8 @@ func (p *program) train() *cobra.Command {
 and says how far from the minimum it may be: the certificate is an upper bound.
 
 The objective is |w|^2 + 2c sum loss for the hinge and |w|^2 + c sum loss for the
-other losses; with --l2 X it is X|w|^2 + sum loss. The certificate bounds objective -
-minimum.
+other losses; with --l2 X it is X|w|^2 + sum loss, and --l1 X adds X|w|_1. The
+certificate bounds objective - minimum.
 
 --solver online makes passes of the online learner instead. It predicts every example
 before it learns it, which gives the progressive error. There --noise and --standardise
@@ -111,6 +111,7 @@ are auto unless given.`,
 	f.Float64VarP(&t.Cost, "cost", "c", t.Cost, "`COST` of the losses against |w|^2")
 	f.Float64Var(&t.L2, "l2", 0, "penalty `X`|w|^2 and losses of weight 1, instead of -c")
 	t.L2 = -1
+	f.Float64Var(&t.L1, "l1", 0, "penalty `X`|w|_1 as well, which leaves weights at 0")
 	f.Float64Var(&t.Ell, "ell", t.Ell, "margin of the hinge and the squared hinge")
 	f.StringVar((*string)(&t.Intercept), "intercept", string(t.Intercept), "free, penalised or none")
 	f.StringVar(&t.Multiclass, "multiclass", t.Multiclass, "ovr: each class against the rest; ovo: each pair of classes")
@@ -125,7 +126,7 @@ are auto unless given.`,
 	f.IntVar(&t.Threads, "threads", t.Threads, "at most `N` threads; the result does not depend on it")
 	f.IntVar(&o.folds, "folds", 0, "choose among --grid by cross validation with `K` folds")
 	f.StringArrayVar(&o.validation, "validation", nil, "choose among --grid on the examples of `FILE`")
-	f.StringArrayVar(&o.grid, "grid", nil, "`KEY=VALUE,…` to choose from, as c=0.1,1,10; several make a grid\nc, l2, ell, alpha, loss, bound, noise, level, q, group, t, k, intercept, multiclass, prior; of\ndropsvm also kernel, sigma, degree, drop-q, keep, epochs")
+	f.StringArrayVar(&o.grid, "grid", nil, "`KEY=VALUE,…` to choose from, as c=0.1,1,10; several make a grid\nc, l2, l1, ell, alpha, loss, bound, noise, level, q, group, t, k, intercept, multiclass, prior; of\ndropsvm also kernel, sigma, degree, drop-q, keep, epochs")
 	f.Float64Var(&o.missing, "expected-missing", 0, "choose for a share `D` of the features deleted at random")
 	addMissingFlag(c, &o.online.config.Missing)
 	f.IntVar(&o.covariance, "covariance-fields", 0, "let the model fill in missing numbers from the others: of the first `N` columns\n256 is a good bound, and that of --solver online; 0 is none")

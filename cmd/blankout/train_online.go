@@ -59,7 +59,7 @@ func (o *onlineFlags) add(c *cobra.Command) {
 // ones that --solver online refuses.
 var (
 	onlineOnly = []string{"passes", "expected-missing-groups", "rule", "eta", "refresh", "refresh-window"}
-	exactOnly  = []string{"tol", "copies", "prior", "scaler", "multiclass", "folds", "validation", "grid", "plot", "influences",
+	exactOnly  = []string{"l1", "tol", "copies", "prior", "scaler", "multiclass", "folds", "validation", "grid", "plot", "influences",
 		"kernel", "drop-q", "keep", "epochs"}
 )
 

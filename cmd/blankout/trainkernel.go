@@ -44,6 +44,8 @@ func (o *trainFlags) checkKernel() error {
 	switch {
 	case c.Noise != "none" || c.Copies > 0:
 		return fmt.Errorf("dropsvm knows no feature noise: it drops samples (--drop-q, --keep)")
+	case c.L1 > 0:
+		return fmt.Errorf("dropsvm has no penalty --l1: its weights are no numbers of features")
 	case c.Bound != "" && c.Bound != "gaussian":
 		return fmt.Errorf("dropsvm knows no --bound")
 	case c.Solver != "" && c.Solver != batch.SMO:

@@ -91,7 +91,7 @@ var groups = []struct {
 }{
 	{"Input", []string{"data", "labels", "unlabelled", "train", "test", "model", "config", "set", "brokers", "topic", "from", "from-group", "max-events", "until-end"}},
 	{"Record", []string{"format", "label", "weight", "id", "drop", "zero-based", "refused", "unknown", "group", "groups", "known"}},
-	{"Learning", []string{"loss", "bound", "noise", "cost", "l2", "ell", "intercept", "multiclass", "prior", "alpha", "copies", "missing", "expected-missing",
+	{"Learning", []string{"loss", "bound", "noise", "cost", "l2", "l1", "ell", "intercept", "multiclass", "prior", "alpha", "copies", "missing", "expected-missing",
 		"expected-missing-groups", "covariance-fields", "standardise", "scaler", "curves", "learn"}},
 	{"Solver", []string{"solver", "tol", "threads", "seed"}},
 	{"Online learning", []string{"passes", "rule", "eta", "refresh", "refresh-window"}},
@@ -211,7 +211,7 @@ func alignFlags(text string) string {
 // valuesUsage words the values of a flag; those that end in a colon go on with a
 // number, which it names.
 func valuesUsage(values []string) string {
-	numbers := map[string]string{"dropout": ":Q", "group": ":Q", "gaussian": ":SD", "laplace": ":B", "t-logistic": ":T", "fdrop": ":K", "dropsvm": "[:square]"}
+	numbers := map[string]string{"dropout": ":Q", "group": ":Q", "gaussian": ":SD", "laplace": ":B", "t-logistic": ":T", "fdrop": ":K", "dropsvm": "[:square|:ridge]"}
 	out := make([]string, len(values))
 	for i, value := range values {
 		name, _, asks := strings.Cut(value, ":")

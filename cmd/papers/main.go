@@ -75,7 +75,8 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 		Use:   "papers [NAME|all|index]",
 		Short: "Make the tables and figures of the papers again",
 		Long: `papers computes what a paper shows again, on real data, and says of each claim
-whether it is reproduced. Without a name it lists the experiments. all does every one,
+whether its direction is reproduced, and whether our interval holds the size that the
+paper prints. Without a name it lists the experiments. all does every one,
 each into a folder of its name, and index writes the summary of such folders.
 
 DIR of --data holds a folder for each data set; go run ./tools/fetch-data, in a
@@ -215,13 +216,19 @@ func (o *flags) options(e papers.Experiment, say func(string)) papers.Options {
 // verdicts counts what became of claims.
 func verdicts(claims []papers.Claim) string {
 	count := map[papers.Verdict]int{}
+	printed, inside := 0, 0
 	for _, c := range claims {
 		count[c.Verdict]++
+		printed, inside = printed+c.Printed.Of, inside+c.Printed.Inside
 	}
 	if n := count[papers.NotDecided]; n == len(claims) { // all or none
 		return fmt.Sprintf("claims %s: %d", papers.NotDecided, n)
 	}
-	return fmt.Sprintf("claims reproduced %d, not %d, undecided %d", count[papers.Reproduced], count[papers.NotReproduced], count[papers.Undecided])
+	text := fmt.Sprintf("claims reproduced %d, not %d, undecided %d", count[papers.Reproduced], count[papers.NotReproduced], count[papers.Undecided])
+	if printed > 0 {
+		text += fmt.Sprintf("; %d of %d printed sizes in our intervals", inside, printed)
+	}
+	return text
 }
 
 func progress(s papers.Status) string {

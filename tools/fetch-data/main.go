@@ -55,7 +55,10 @@ var sets = []set{
 	{"rt_polarity", "sentence polarity v1.0", []string{pang + "rt-polaritydata.tar.gz"}, sentences("rt-polarity.neg", "rt-polarity.pos")},
 	{"news_athr", "20 newsgroups by date: atheism, religion", []string{news}, newsgroups("talk.religion.misc", "alt.atheism")},
 	{"news_bbcrypt", "20 newsgroups by date: cryptography, baseball", []string{news}, newsgroups("sci.crypt", "rec.sport.baseball")},
-	{"amazon_books", "Amazon reviews of books", []string{"https://www.cs.jhu.edu/~mdredze/datasets/sentiment/domain_sentiment_data.tar.gz"}, books},
+	{"amazon_books", "Amazon reviews of books", []string{amazon}, reviews("books")},
+	{"amazon_kitchen", "of kitchen and housewares", []string{amazon}, reviews("kitchen_&_housewares")},
+	{"amazon_dvd", "of DVDs", []string{amazon}, reviews("dvd")},
+	{"amazon_electronics", "of electronics", []string{amazon}, reviews("electronics")},
 	{"a9a", "Adult", []string{libsvm + "binary/a9a", libsvm + "binary/a9a.t"}, svmlight},
 	{"w8a", "web pages", []string{libsvm + "binary/w8a", libsvm + "binary/w8a.t"}, svmlight},
 	{"mushrooms", "edible or poisonous", []string{libsvm + "binary/mushrooms"}, svmlight},
@@ -66,6 +69,7 @@ var sets = []set{
 
 const (
 	pang   = "https://www.cs.cornell.edu/people/pabo/movie-review-data/"
+	amazon = "https://www.cs.jhu.edu/~mdredze/datasets/sentiment/domain_sentiment_data.tar.gz"
 	news   = "http://qwone.com/~jason/20Newsgroups/20news-bydate.tar.gz"
 	libsvm = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/"
 	drift  = "https://raw.githubusercontent.com/vlosing/driftDatasets/master/"

@@ -239,54 +239,56 @@ func newsgroups(negative, positive string) func(string, []string) error {
 	}
 }
 
-// books reads the reviews of books: those sorted by class for training, those
+// reviews reads the reviews of a domain: those sorted by class for training, those
 // that are not, whose stars tell the class, for the test.
-func books(dir string, originals []string) error {
-	parts := map[string][]document{}
-	field := func(review, name string) string {
-		_, after, _ := strings.Cut(review, "<"+name+">")
-		text, _, _ := strings.Cut(after, "</"+name+">")
-		return strings.TrimSpace(text)
-	}
-	err := each(originals[0], func(name string, r io.Reader) error {
-		if filepath.Base(filepath.Dir(name)) != "books" {
-			return nil
+func reviews(domain string) func(dir string, originals []string) error {
+	return func(dir string, originals []string) error {
+		parts := map[string][]document{}
+		field := func(review, name string) string {
+			_, after, _ := strings.Cut(review, "<"+name+">")
+			text, _, _ := strings.Cut(after, "</"+name+">")
+			return strings.TrimSpace(text)
 		}
-		base := filepath.Base(name)
-		label, part := 0, "train"
-		switch base {
-		case "positive.review":
-			label = 1
-		case "negative.review":
-			label = -1
-		case "unlabeled.review":
-			part = "test"
-		default:
-			return nil
-		}
-		text, err := io.ReadAll(r)
-		for _, review := range strings.Split(latin1(text), "</review>") {
-			words := tokens(field(review, "title") + ". " + field(review, "review_text"))
-			if len(words) == 0 {
-				continue
+		err := each(originals[0], func(name string, r io.Reader) error {
+			if filepath.Base(filepath.Dir(name)) != domain {
+				return nil
 			}
-			d := document{label, words}
-			if part == "test" {
-				stars, err := strconv.ParseFloat(field(review, "rating"), 64)
-				if err != nil || stars == 3 {
+			base := filepath.Base(name)
+			label, part := 0, "train"
+			switch base {
+			case "positive.review":
+				label = 1
+			case "negative.review":
+				label = -1
+			case "unlabeled.review":
+				part = "test"
+			default:
+				return nil
+			}
+			text, err := io.ReadAll(r)
+			for _, review := range strings.Split(latin1(text), "</review>") {
+				words := tokens(field(review, "title") + ". " + field(review, "review_text"))
+				if len(words) == 0 {
 					continue
 				}
-				d.label = -1
-				if stars > 3 {
-					d.label = 1
+				d := document{label, words}
+				if part == "test" {
+					stars, err := strconv.ParseFloat(field(review, "rating"), 64)
+					if err != nil || stars == 3 {
+						continue
+					}
+					d.label = -1
+					if stars > 3 {
+						d.label = 1
+					}
 				}
+				parts[part] = append(parts[part], d)
 			}
-			parts[part] = append(parts[part], d)
+			return err
+		})
+		if err != nil {
+			return err
 		}
-		return err
-	})
-	if err != nil {
-		return err
+		return bag{from: [][]document{parts["train"]}, minWord: 1, minPair: 2, limit: 20000}.write(dir, parts)
 	}
-	return bag{from: [][]document{parts["train"]}, minWord: 1, minPair: 2, limit: 20000}.write(dir, parts)
 }

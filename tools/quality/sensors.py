@@ -3,13 +3,17 @@ HistGradientBoostingClassifier with its defaults, learned from the training even
 three more copies of each, in which groups of columns or single ones are missing at a share
 drawn anew for each copy from .1 to .7. It takes missing values as they are (told), or the mean of
 the training events in their place (untold). The sets, their split and their groups are those
-of the experiment; masks are drawn five times, and the brackets hold standard errors.
+of the experiment; masks are drawn five times, and the brackets hold standard errors. The errors
+of all draws go to DATA/gradient_boosting/sensors.json, where the experiment finds them for
+its tables.
 
     pip install scikit-learn
     python tools/quality/sensors.py DATA
 """
 
 import gzip
+import json
+import os
 import statistics
 import sys
 
@@ -50,6 +54,7 @@ def masked(x, groups, share, draw):
 
 
 def main(data):
+    rows = []
     for name, train, test, columns, groups, shuffled in SETS:
         x, y = read(f"{data}/{train}.svm.gz", columns)
         if test is None:
@@ -67,15 +72,20 @@ def main(data):
             model = HistGradientBoostingClassifier(random_state=0).fit(np.vstack([x, *copies]), np.tile(y, 4))
             print(f"\n{name}, {kind} dead\n\n| | {' | '.join(f'{100 * s:g} %' for s in SHARES)} |\n|---|{'---|' * len(SHARES)}")
             for told in (True, False):
-                line = []
+                line, draws = [], []
                 for share in SHARES:
                     errors = []
                     for seed in range(5):
                         m = masked(tx, of, share, np.random.default_rng(10 + seed))
                         m = m if told else np.where(np.isnan(m), mean, m)
                         errors.append(100 * (model.predict(m) != ty).mean())
+                    draws.append(errors)
                     line.append(f"{statistics.mean(errors):.1f} ({statistics.stdev(errors) / 5 ** 0.5:.1f})")
                 print(f"| {'told' if told else 'untold'} | {' | '.join(line)} |", flush=True)
+                rows.append({"set": name, "dead": kind, "told": told, "shares": SHARES, "errors": draws})
+    os.makedirs(f"{data}/gradient_boosting", exist_ok=True)
+    with open(f"{data}/gradient_boosting/sensors.json", "w") as out:
+        json.dump(rows, out)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,219 @@
+package batch
+
+// This file holds the penalty of the absolute weights, Chen et al.'s equation 1 with
+// Omega(w) = |w|_1, beside the one of their squares.
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"blankout/loss"
+)
+
+// lasso is a smooth Objective with l1 |w|_1 beside it, the intercept left out. It is minimised
+// by L-BFGS within one orthant after the other (Andrew & Gao 2007).
+type lasso struct {
+	Objective
+	l1       float64
+	weights  int     // the first parameters, without the intercept
+	largest  float64 // absolute value of the features
+	reach    float64 // 1/(kappa m), m the least importance of the rows that bound the intercept
+	bounded  bool    // gaps are known
+	pseudo   []float64
+	lowest   float64 // no point is below
+	gradient []float64
+}
+
+// newLasso adds the penalty to the objective o of a problem under noise.
+func newLasso(o Objective, d *Data, b Subproblem, c Config, noise loss.Noise) (*lasso, error) {
+	if _, ok := o.(HessianVector); !ok {
+		return nil, fmt.Errorf("loss %s has no second derivatives, which --l1 needs", c.Loss)
+	}
+	if _, plain := noise.(loss.NoNoise); plain {
+		if k, ok := o.(Smoother); ok && k.Kinked() {
+			return nil, fmt.Errorf("loss %s without noise has kinks, which --l1 is not solved for: take noise, or a loss such as squared-hinge", c.Loss)
+		}
+	}
+	l := &lasso{Objective: o, l1: c.L1, weights: d.Columns(), pseudo: make([]float64, o.Dim()), gradient: make([]float64, o.Dim()), lowest: math.Inf(-1)}
+	convex, ok := o.(interface{ IsConvex() bool })
+	factor := 1.0
+	if e, ok := o.(*Expected); ok {
+		factor = e.facts.Cost
+	}
+	kappa, _ := c.Penalisation(factor)
+	// The importance of the heaviest row of either label.
+	var heaviest [2]float64
+	for i, y := range b.Y {
+		m := d.Weight(i)
+		if b.Weight != nil {
+			m = b.Weight[i]
+		}
+		side := 0
+		if y > 0 {
+			side = 1
+		}
+		heaviest[side] = max(heaviest[side], m)
+		row := d.Row(i)
+		for j := range row.Index {
+			l.largest = max(l.largest, math.Abs(row.At(j)))
+		}
+	}
+	l.reach = 1 / (kappa * min(heaviest[0], heaviest[1]))
+	l.bounded = ok && convex.IsConvex() && d.Schema.Target == loss.Sign && !math.IsInf(l.reach, 0)
+	return l, nil
+}
+
+// ValueGrad is the value, and the gradient of the smooth part.
+func (o *lasso) ValueGrad(w, grad []float64) float64 {
+	value := o.Objective.ValueGrad(w, grad)
+	for _, x := range w[:o.weights] {
+		value += o.l1 * math.Abs(x)
+	}
+	return value
+}
+
+// descend writes to out the derivative along which the value falls fastest, a weight of 0
+// moving to the side where it falls, and returns its norm.
+func (o *lasso) descend(w, grad, out []float64) float64 {
+	copy(out, grad)
+	for j, x := range w[:o.weights] {
+		switch g := grad[j]; {
+		case x > 0 || x == 0 && g < -o.l1:
+			out[j] = g + o.l1
+		case x < 0 || x == 0 && g > o.l1:
+			out[j] = g - o.l1
+		default:
+			out[j] = 0
+		}
+	}
+	return norm2(out)
+}
+
+// gap bounds value - min J where the losses are convex and at least max(0, -y f) or its root.
+// With g the gradient of the smooth part and w* the minimum,
+//
+//	J - J* <= sum_d (g_d w_d + l1 |w_d|) + max_d (|g_d| - l1)_+ |w*|_1 + |g_b| |b - b*|,
+//
+// |w*|_1 <= J/l1, and b* keeps the scores of a row of either label from a loss above J.
+func (o *lasso) gap(w, grad []float64, value float64) float64 {
+	if !o.bounded {
+		return math.Inf(1)
+	}
+	most := value / o.l1 // of |w*|_1
+	gap, over := 0.0, 0.0
+	for j, x := range w[:o.weights] {
+		gap += grad[j]*x + o.l1*math.Abs(x)
+		over = max(over, math.Abs(grad[j])-o.l1)
+	}
+	gap += over * most
+	if len(w) > o.weights {
+		gap += math.Abs(grad[o.weights]) * (math.Abs(w[o.weights]) + 2 + value*o.reach + most*o.largest)
+	}
+	o.lowest = max(o.lowest, value-gap)
+	return max(value-o.lowest, 0)
+}
+
+// Minimise implements Minimiser.
+func (o *lasso) Minimise(ctx context.Context, opt Options) (*Result, error) {
+	if opt.MaxIterations == 0 {
+		opt.MaxIterations = 10_000
+	}
+	n := o.Dim()
+	r := &Result{W: make([]float64, n)}
+	copy(r.W, opt.Start)
+	grad, next, nextGrad, p := o.gradient, make([]float64, n), make([]float64, n), make([]float64, n)
+	o.lowest = math.Inf(-1)
+	value := o.ValueGrad(r.W, grad)
+	first, least, lowest, stalled := -1.0, math.Inf(1), math.Inf(1), 0
+	var bfgs curvature
+	bfgs.diag = make([]float64, n)
+	for i := range bfgs.diag {
+		bfgs.diag[i] = 1
+	}
+	r.Passes = 1
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		norm := o.descend(r.W, grad, o.pseudo)
+		if !finite(value) || !finite(norm) {
+			return nil, errNotFinite(value, norm)
+		}
+		if first < 0 {
+			first = norm
+		}
+		r.Objective, r.Gap = value, o.gap(r.W, grad, value)
+		if opt.Progress != nil {
+			opt.Progress(Progress{Problems: 1, Iteration: r.Iterations, Objective: value, Gap: r.Gap})
+		}
+		if stalled++; norm < 0.99*least || value < lowest-1e-12*math.Abs(value) {
+			least, lowest, stalled = min(norm, least), value, 0
+		}
+		r.Converged = r.Gap <= opt.Tol*value || math.IsInf(r.Gap, 1) && norm <= opt.Tol*first
+		if r.Converged || stalled > 100 || r.Iterations >= opt.MaxIterations {
+			break
+		}
+		if d, ok := o.Objective.(Diagonaler); ok && (r.Iterations == 10 || r.Iterations == 100 || r.Iterations == 300) {
+			o.ValueGrad(r.W, grad) // whose point Diagonal is of
+			r.Passes++
+			d.Diagonal(bfgs.diag)
+			for i, v := range bfgs.diag {
+				if !(v > 0) || math.IsInf(v, 1) {
+					bfgs.diag[i] = 1
+				}
+			}
+		}
+		bfgs.direction(o.pseudo, norm, p)
+		for j := range o.weights {
+			if p[j]*o.pseudo[j] >= 0 {
+				p[j] = 0 // it would leave the orthant that the derivative points into
+			}
+		}
+		r.Iterations++
+		to, ok := o.search(r, p, next, nextGrad, value, norm)
+		if !ok {
+			if bfgs.pairs == nil {
+				break // not even along the derivative itself
+			}
+			bfgs.pairs = nil
+			continue
+		}
+		bfgs.remember(next, r.W, nextGrad, grad)
+		copy(r.W, next)
+		copy(grad, nextGrad)
+		value = to
+	}
+	r.Gap += 1e-15 * math.Abs(value) // the objective's own rounding
+	return r, nil
+}
+
+// search tries shorter and shorter steps along p, weights that would change their sign ending
+// at 0, until the value falls by a part of what the derivative promises, or, where rounding
+// hides that, the derivative's norm falls.
+func (o *lasso) search(r *Result, p, next, nextGrad []float64, value, norm float64) (to float64, ok bool) {
+	t, spare := 1.0, make([]float64, len(p))
+	for range 50 {
+		promised := 0.0
+		for j, x := range r.W {
+			next[j] = x + t*p[j]
+			if side := x; j < o.weights {
+				if side == 0 {
+					side = -o.pseudo[j]
+				}
+				if next[j]*side <= 0 {
+					next[j] = 0
+				}
+			}
+			promised += o.pseudo[j] * (next[j] - x)
+		}
+		r.Passes++
+		to = o.ValueGrad(next, nextGrad)
+		near := to <= value+1e-14*math.Abs(value) && -promised <= 1e-10*math.Abs(value)
+		if promised < 0 && (to <= value+1e-4*promised || near && o.descend(next, nextGrad, spare) < norm) {
+			return to, true
+		}
+		t /= 2
+	}
+	return value, false
+}

@@ -1,0 +1,211 @@
+package batch
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"blankout/batch/internal/problems"
+	"blankout/loss"
+)
+
+// coordinateLasso is the slow and obvious minimiser: one parameter after the other by golden
+// section, until none moves the value.
+func coordinateLasso(value func(w []float64) float64, n int) []float64 {
+	w := make([]float64, n)
+	for range 400 {
+		before := value(w)
+		for j := range w {
+			at := func(x float64) float64 {
+				old := w[j]
+				w[j] = x
+				v := value(w)
+				w[j] = old
+				return v
+			}
+			lo, hi := w[j]-1, w[j]+1
+			for hi-lo > 1e-12 {
+				a, b := lo+0.381966*(hi-lo), lo+0.618034*(hi-lo)
+				if at(a) < at(b) {
+					hi = b
+				} else {
+					lo = a
+				}
+			}
+			x := (lo + hi) / 2
+			if at(0) <= at(x) {
+				x = 0
+			}
+			w[j] = x
+		}
+		if before-value(w) < 1e-14*before {
+			break
+		}
+	}
+	return w
+}
+
+// TestLasso: the minimum is that of coordinate descent, weights at 0 are so to the bit, and
+// the certificate bounds what is left at every point on the way.
+func TestLasso(t *testing.T) {
+	x, y := drawProblem(t, 8, 60, 6, false)
+	d := denseData(t, x, y)
+	zeros := 0
+	for _, c := range []Config{
+		{Loss: "logistic", Noise: "none", L2: 0, L1: 2},
+		{Loss: "logistic", Noise: "dropout:0.4", L2: 0, L1: 1},
+		{Loss: "logistic", Noise: "dropout:0.4", L2: 0.5, L1: 3, Intercept: NoIntercept},
+		{Loss: "hinge", Noise: "gaussian:0.3", L2: 0, L1: 2},
+		{Loss: "hinge", Bound: "chen", Noise: "dropout:0.4", Cost: 0.7, L2: -1, L1: 2, Intercept: PenalisedIntercept},
+		{Loss: "squared-hinge", Noise: "none", L2: 0, L1: 4},
+		{Loss: "quadratic", Noise: "laplace:0.2", L2: 0, L1: 8},
+	} {
+		full := DefaultConfig()
+		full.Loss, full.Bound, full.Noise, full.L2, full.L1, full.Tol = c.Loss, c.Bound, c.Noise, c.L2, c.L1, 1e-9
+		if c.Cost > 0 {
+			full.Cost = c.Cost
+		}
+		if c.Intercept != "" {
+			full.Intercept = c.Intercept
+		}
+		noise, err := loss.ParseNoise(full.Noise)
+		if err != nil {
+			t.Fatal(err)
+		}
+		build, _, err := full.objective(noise)
+		if err != nil {
+			t.Fatal(err)
+		}
+		problems, err := full.Subproblems(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		smooth, err := build(d, problems[0], full)
+		if err != nil {
+			t.Fatal(err)
+		}
+		value := func(w []float64) float64 { // without the code of lasso
+			v := smooth.ValueGrad(w, nil)
+			for _, x := range w[:d.Columns()] {
+				v += full.L1 * math.Abs(x)
+			}
+			return v
+		}
+		want := coordinateLasso(value, smooth.Dim())
+		least := value(want)
+		full.Progress = func(p Progress) {
+			if p.Gap < p.Objective-least-1e-9*least {
+				t.Errorf("%s %s: the gap %g is below %g at step %d", full.Loss, full.Noise, p.Gap, p.Objective-least, p.Iteration)
+			}
+		}
+		fit, err := Train(t.Context(), d, full)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := fit.Problems[0].W
+		if !fit.Converged || !(fit.Gap <= 2e-9*least) || math.Abs(fit.Objective-least) > 1e-8*least {
+			t.Errorf("%s %s: objective %.12g, want %.12g, gap %g, converged %t", full.Loss, full.Noise, fit.Objective, least, fit.Gap, fit.Converged)
+		}
+		for j := range d.Columns() {
+			if (w[j] == 0) != (want[j] == 0) || math.Abs(w[j]-want[j]) > 1e-4 {
+				t.Errorf("%s %s: weight %d is %g, want %g", full.Loss, full.Noise, j, w[j], want[j])
+			}
+			if w[j] == 0 {
+				zeros++
+			}
+		}
+	}
+	if zeros < 5 {
+		t.Errorf("only %d weights are 0: the penalties are too weak to show anything", zeros)
+	}
+}
+
+// TestLassoLimits: a penalty above the largest derivative at 0 leaves every weight there; a
+// vanishing one changes nothing; an objective that is not convex has no certificate and
+// converges, and what --l1 cannot solve it refuses.
+func TestLassoLimits(t *testing.T) {
+	x, y := problems.Gaussian(9, 80, 5, false)
+	d := denseData(t, x, y)
+	train := func(set func(c *Config)) (*Fit, error) {
+		c := DefaultConfig()
+		c.Noise, c.Tol = "dropout:0.3", 1e-10
+		set(&c)
+		return Train(t.Context(), d, c)
+	}
+	f, err := train(func(c *Config) { c.L1 = 1e4 })
+	if err != nil || !f.Converged {
+		t.Fatalf("a large penalty: %+v, %v", f, err)
+	}
+	for _, w := range f.Problems[0].W[:5] {
+		if w != 0 {
+			t.Errorf("weights %v under a large penalty", f.Problems[0].W)
+		}
+	}
+	small, err := train(func(c *Config) { c.L1, c.Tol = 1e-7, 1e-9 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	none, err := train(func(*Config) {})
+	if err != nil || problems.Relative(small.Problems[0].W, none.Problems[0].W) > 1e-4 {
+		t.Errorf("a vanishing penalty: %v, without %v, %v", small.Problems[0].W, none.Problems[0].W, err)
+	}
+	rough, err := train(func(c *Config) { c.Bound, c.L1, c.Tol = "quadratic-noising", 1, 1e-8 })
+	if err != nil || !rough.Converged || !math.IsInf(rough.Gap, 1) {
+		t.Errorf("not convex: %+v, %v", rough, err)
+	}
+	again, err := train(func(c *Config) { c.Bound, c.L1, c.Tol, c.Threads = "quadratic-noising", 1, 1e-8, 3 })
+	if err != nil || again.Objective != rough.Objective {
+		t.Errorf("with three threads: %v against %v, %v", again, rough.Objective, err)
+	}
+	for name, set := range map[string]func(c *Config){
+		"negative":            func(c *Config) { c.L1 = -1 },
+		"hinge without noise": func(c *Config) { c.Loss, c.Noise, c.L1 = "hinge", "none", 1 },
+		"t-logistic":          func(c *Config) { c.Loss, c.Noise, c.L1 = "t-logistic:1.5", "none", 1 },
+		"newton":              func(c *Config) { c.Solver, c.L1 = Newton, 1 },
+	} {
+		if _, err := train(set); err == nil {
+			t.Errorf("%s passed", name)
+		}
+	}
+}
+
+// TestLassoGap: the certificate holds where the intercept alone is off, which no weight pays
+// for, and where a weight is.
+func TestLassoGap(t *testing.T) {
+	x, y := problems.Gaussian(12, 50, 3, false)
+	d := denseData(t, x, y)
+	for _, l1 := range []float64{2, 1000} { // of which the second leaves the intercept alone
+		c := DefaultConfig()
+		c.Noise, c.L2, c.L1, c.Tol = "dropout:0.3", 0, l1, 1e-10
+		fit, err := Train(t.Context(), d, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		build, _, err := c.objective(loss.Dropout{Q: 0.3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := c.Subproblems(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		smooth, err := build(d, b[0], c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range []float64{1e-6, 0.01, 0.5, 3} {
+			for j := range smooth.Dim() {
+				o, err := newLasso(smooth, d, b[0], c, loss.Dropout{Q: 0.3})
+				if err != nil {
+					t.Fatal(err)
+				}
+				w, grad := slices.Clone(fit.Problems[0].W), make([]float64, o.Dim())
+				w[j] += step
+				value := o.ValueGrad(w, grad)
+				if gap := o.gap(w, grad, value); gap < value-fit.Objective-1e-9*value {
+					t.Errorf("l1 %g, parameter %d off by %g: the gap %g is below %g", l1, j, step, gap, value-fit.Objective)
+				}
+			}
+		}
+	}
+}

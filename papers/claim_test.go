@@ -1,0 +1,199 @@
+package papers
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// TestConclude: the direction and the printed size are two verdicts, and an interval that
+// excludes the paper's size leaves nothing undecided.
+func TestConclude(t *testing.T) {
+	up := func(mean, low, high float64) Part { return above("", Difference{mean, low, high}, 0) }
+	for _, c := range []struct {
+		name    string
+		parts   []Part
+		most    bool
+		verdict Verdict
+		size    string
+	}{
+		{"holds, of the printed size", []Part{up(1.5, 1, 2).against(1.7, 0)}, false, Reproduced, "inside"},
+		{"a fifth of the printed size", []Part{up(0.34, 0.15, 0.52).against(1.74, 0.01)}, false, Reproduced, "outside: 0.2 times it"},
+		{"the other side", []Part{up(-1, -2, -0.5).against(1, 0)}, false, NotReproduced, "outside: other sign"},
+		{"open, and so is the size", []Part{up(0.1, -0.4, 0.6).against(0.5, 0)}, false, Undecided, "inside"},
+		{"open, without a size", []Part{up(0.1, -0.4, 0.6)}, false, Undecided, "–"},
+		{"open, but it excludes the paper's", []Part{up(0.11, -0.36, 0.57).against(0.66, 0.01)}, false, NotReproduced, "outside: 0.17 times it"},
+		{"the paper's, within its rounding", []Part{up(1.43, 1.16, 1.71).against(2, 1)}, false, Reproduced, "inside"},
+		{"the paper's, within its rounding from below", []Part{up(2.5, 2.2, 2.8).against(2, 0.3)}, false, Reproduced, "inside"},
+		{"a correlation", []Part{below("", Difference{0.16, -0.46, 0.67}, 0).against(-0.613, 0)}, false, NotReproduced, "outside: other sign"},
+		{"within a point", []Part{within("", Difference{0.2, -0.5, 0.9}, 1)}, false, Reproduced, "–"},
+		{"within a point or not", []Part{within("", Difference{-0.2, -1.5, 0.9}, 1)}, false, Undecided, "–"},
+		{"one part is against it", []Part{up(1, 0.5, 2), up(-1, -2, -0.5), up(0, -1, 1)}, false, NotReproduced, "–"},
+		{"one part is excluded", []Part{up(1, 0.5, 2).against(1, 0), up(0, -1, 1).against(3, 0)}, false, NotReproduced, "1 of 2 inside; at least 0 times it"},
+		{"one part is open", []Part{up(1, 0.5, 2), up(0, -1, 1)}, false, Undecided, "–"},
+		{"most, whatever the intervals", []Part{up(1, -5, 5).against(1, 0), up(2, -5, 5).against(1, 0), up(-1, -5, 5).against(-1, 0)}, true, Reproduced, "inside"},
+		{"half are not most", []Part{up(1, 0, 2), up(-1, -2, 0)}, true, NotReproduced, "–"},
+	} {
+		claim := Claim{Parts: c.parts, Most: c.most}
+		claim.conclude()
+		if claim.Verdict != c.verdict || claim.size() != c.size {
+			t.Errorf("%s: %s, %s; want %s, %s", c.name, claim.Verdict, claim.size(), c.verdict, c.size)
+		}
+	}
+	var most Claim // 2 of 12 sets against the paper's 10
+	most.Most = true
+	for i := range 12 {
+		here, paper := -1.0, 1.0
+		if i < 2 {
+			here, paper = 1, -1
+		}
+		most.Parts = append(most.Parts, up(here, here, here).against(paper, 0))
+	}
+	most.conclude()
+	if most.Verdict != NotReproduced || most.size() != "outside" || !strings.HasPrefix(most.here(true), "2 of 12 [0.6, 5.4]; the paper 10") {
+		t.Errorf("2 of 12: %s, %s, %s", most.Verdict, most.size(), most.here(true))
+	}
+}
+
+// TestShown: a difference decides as it is read, and reads itself back.
+func TestShown(t *testing.T) {
+	for _, d := range []Difference{{0.344, 0.151, 0.523}, {-1.5, -1.5, -1.5}, {2, math.Inf(-1), math.Inf(1)}} {
+		var back Shown
+		data, err := json.Marshal(shown(d))
+		if err == nil {
+			err = json.Unmarshal(data, &back)
+		}
+		if err != nil || back != shown(d) || back.String() != d.String() {
+			t.Errorf("%v is %s, and back %v, %v", d, data, back, err)
+		}
+	}
+	if d := shown(Difference{0.344, 0.151, 0.523}); d.Difference != (Difference{0.34, 0.15, 0.52}) {
+		t.Errorf("shown: %v", d)
+	}
+	var d Shown
+	for _, text := range []string{"", "1 2", "+1 [x, 2]", "1 2 3 4"} {
+		if d.UnmarshalText([]byte(text)) == nil {
+			t.Errorf("%q is a difference", text)
+		}
+	}
+	if p := above("", Difference{0.01, 0.004, 0.02}, 0); p.verdict() != Undecided {
+		t.Errorf("an interval that begins at a printed zero: %s", p.verdict())
+	}
+}
+
+// TestIndex: claims are concluded anew from their numbers, and those that no paper makes are
+// on a page of their own.
+func TestIndex(t *testing.T) {
+	dir := t.TempDir()
+	r := Result{Experiment: "text", Paper: text.Paper + ", table 4", Protocol: protocol, Claims: []Claim{
+		{Claim: "ours", Own: true, Verdict: NotReproduced}, {Claim: "a", Paper: "table 1", Verdict: Reproduced},
+		{Claim: "b", Verdict: Undecided, Parts: []Part{above("", Difference{0.1, -0.1, 0.3}, 0).against(0.9, 0)}},
+		{Claim: "c", Verdict: Reproduced, Parts: []Part{above("x", Difference{1, 0.5, 1.5}, 0).against(1, 0), above("y", Difference{2, 1, 3}, 0).against(2, 0)}}}}
+	data, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "text"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	index := func(data []byte) (papers, own string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "text", "results.json"), data, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := Index(dir); err != nil {
+			t.Fatal(err)
+		}
+		for name, to := range map[string]*string{"README.md": &papers, ownClaims: &own} {
+			text, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			*to = string(text)
+		}
+		return papers, own
+	}
+	papers, own := index(data)
+	for _, want := range []string{
+		"| Wager, Wang & Liang 2013 | 3 | 2 | 1 | 0 | 0 | 2 | 1 |\n", "0 of 1 hold",
+		"| [text](text/results.md) | a | table 1 |  | **reproduced** | – |\n",
+		"|  | b | +0.90 | +0.10 [-0.10, +0.30] | **not reproduced** | outside: 0.11 times it |\n",
+		"|  | c | +1.00 to +2.00 | 2 of 2 hold | **reproduced** | 2 of 2 inside |\n",
+	} {
+		if !strings.Contains(papers, want) {
+			t.Errorf("the index lacks %q:\n%s", want, papers)
+		}
+	}
+	if strings.Contains(papers, "earlier version") || strings.Contains(papers, "| ours |") || !strings.Contains(own, "| ours |") || strings.Contains(own, "| a |") {
+		t.Errorf("new results are called old, or a claim is on the wrong page:\n%s\n%s", papers, own)
+	}
+	// What an earlier program decided is not shown.
+	now, old := []byte(`"protocol":3`), []byte(`"protocol":2`)
+	if papers, _ = index(bytes.Replace(data, now, old, 1)); !strings.Contains(papers, "earlier version") || strings.Contains(papers, "Wager") {
+		t.Errorf("the index of old results:\n%s", papers)
+	}
+	var back Result
+	if err := json.Unmarshal(data, &back); err != nil || !reflect.DeepEqual(back.Claims, r.Claims) {
+		t.Errorf("claims come back as %+v, %v", back.Claims, err)
+	}
+}
+
+// TestPublished: what docs/results shows is concluded from the numbers beside it: no claim is
+// undecided whose interval excludes the printed size, and index writes the tables that are
+// there.
+func TestPublished(t *testing.T) {
+	const published = "../docs/results"
+	dir := t.TempDir()
+	for _, e := range experiments {
+		r, err := readResult(filepath.Join(published, e.Name, "results.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := os.ReadFile(filepath.Join(published, e.Name, "results.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(page, []byte(claimTables(r.Claims))) || r.Protocol != protocol {
+			t.Errorf("%s: results.md has other claims than results.json, of protocol %d", e.Name, r.Protocol)
+		}
+		for _, c := range r.Claims {
+			again := c
+			again.conclude()
+			if !reflect.DeepEqual(again, c) {
+				t.Errorf("%s: %q is %s, %+v; its numbers say %s, %+v", e.Name, c.Claim, c.Verdict, c.Printed, again.Verdict, again.Printed)
+			}
+			for _, p := range c.Parts {
+				if c.Verdict == Undecided && p.Paper != nil && !p.inside() && p.holds(p.Here.Difference) == Undecided {
+					t.Errorf("%s: %q is undecided, and its interval excludes the paper", e.Name, c.Claim)
+				}
+			}
+		}
+		if err := os.Mkdir(filepath.Join(dir, e.Name), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(filepath.Join(published, e.Name, "results.json"))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, e.Name, "results.json"), data, 0o666)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Index(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"README.md", ownClaims} {
+		want, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join(published, name)); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not what index writes: %v", name, err)
+		}
+	}
+}
