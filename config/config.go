@@ -465,14 +465,19 @@ func readFile(name string) ([]byte, error) {
 // override applies the environment and the flags, and notes every origin.
 func (l *Loaded) override(s Source, text string, known []key) error {
 	var errs []error
-	for _, k := range known {
-		if line := lineOf(text, k.path); line > 0 {
-			l.origins[k.String()] = place(s.File, line)
+	if text != "" { // where there is none looking for the lines takes a millisecond all the same
+		for _, k := range known {
+			if line := lineOf(text, k.path); line > 0 {
+				l.origins[k.String()] = place(s.File, line)
+			}
 		}
 	}
 	var strange []string // variables of no key
 	for _, variable := range s.Env {
 		name, value, _ := strings.Cut(variable, "=")
+		if !strings.HasPrefix(name, envPrefix) {
+			continue
+		}
 		i := slices.IndexFunc(known, func(k key) bool { return k.env() == name })
 		if i < 0 {
 			strange = append(strange, name)

@@ -252,7 +252,7 @@ func TestGaussianExpectation(t *testing.T) {
 	plain := map[Loss]func(u float64) float64{
 		HingeGaussian{1}:   func(m float64) float64 { return max(0, 1-m) },
 		HingeGaussian{0.5}: func(m float64) float64 { return max(0, 0.5-m) },
-		LogisticGaussian{}: func(m float64) float64 { return softplus(-m) },
+		LogisticGaussian{}: func(m float64) float64 { return Softplus(-m) },
 		SquaredHinge{1}:    func(m float64) float64 { return max(0, 1-m) * max(0, 1-m) },
 		Erf{}:              func(m float64) float64 { return 1 - math.Erf(2*m) },
 	}
@@ -323,7 +323,7 @@ func expectation(g func(f float64) float64, f, s float64) float64 {
 func TestLimits(t *testing.T) {
 	plain := map[string]func(m float64) float64{
 		"hinge":    func(m float64) float64 { return max(0, 1-m) },
-		"logistic": func(m float64) float64 { return softplus(-m) },
+		"logistic": func(m float64) float64 { return Softplus(-m) },
 	}
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {
@@ -437,5 +437,22 @@ func TestLabelsOf(t *testing.T) {
 	}
 	if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 1<<20 {
 		t.Errorf("%d bytes for 100 questions about each loss", after.TotalAlloc-before.TotalAlloc)
+	}
+}
+
+// Softplus against math.Log1p, to two units in the last place, from where it is tiny to where
+// it is linear.
+func TestSoftplus(t *testing.T) {
+	for u := -708.0; u <= 708; u += 0.00371 {
+		want := max(u, 0) + math.Log1p(math.Exp(-math.Abs(u)))
+		if got := Softplus(u); math.Abs(got-want) > 5e-16*want {
+			t.Fatalf("Softplus(%v) = %v, want %v", u, got, want)
+		}
+	}
+	if got := Softplus(0); got != math.Ln2 {
+		t.Errorf("Softplus(0) = %v", got)
+	}
+	if Softplus(math.Inf(1)) != math.Inf(1) || Softplus(math.Inf(-1)) != 0 || !math.IsNaN(Softplus(math.NaN())) {
+		t.Errorf("Softplus of what is not finite: %v, %v, %v", Softplus(math.Inf(1)), Softplus(math.Inf(-1)), Softplus(math.NaN()))
 	}
 }

@@ -2,7 +2,11 @@ package model
 
 // This file holds what the scores of classes mean, for models and for whoever is learning one.
 
-import "math"
+import (
+	"math"
+
+	"blankout/loss"
+)
 
 // Decision says what the scores of an event mean where labels are classes: which class they
 // predict, and with what probabilities. Head.Decision is that of a model.
@@ -97,14 +101,14 @@ func (d Decision) LogLoss(scores []float64, label int) float64 {
 		if label == 1 {
 			u = -u
 		}
-		return softplus(u)
+		return loss.Softplus(u)
 	}
 	sum := 0.0
 	for _, f := range scores {
 		sum += d.Probability(f)
 	}
-	// log sigmoid(u) = -softplus(-u)
-	return math.Log(max(sum, 1e-300)) + softplus(-(d.A*scores[label] + d.B))
+	// log sigmoid(u) = -Softplus(-u)
+	return math.Log(max(sum, 1e-300)) + loss.Softplus(-(d.A*scores[label] + d.B))
 }
 
 // Predict returns the class of an event given its scores: for one output class
@@ -137,5 +141,3 @@ func (h *Head) ClassScores(outputs []float64) []float64 {
 }
 
 func sigmoid(u float64) float64 { return 1 / (1 + math.Exp(-u)) }
-
-func softplus(u float64) float64 { return max(u, 0) + math.Log1p(math.Exp(-math.Abs(u))) }

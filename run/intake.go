@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -286,6 +287,11 @@ func (e *panicError) Error() string {
 	return fmt.Sprintf("%s/%d offset %d: learning this record panics: %v; nothing is saved past the last checkpoint\n%s", e.topic, e.partition, e.offset, e.cause, e.stack)
 }
 
+// yieldEvery is after how many events of a batch other goroutines have their turn, a tenth of
+// a millisecond: decoding and requests may have to wait behind learning, and Go itself
+// interrupts it after 10 ms only.
+const yieldEvery = 64
+
 func (in *Intake) examples(b *blankout.Batch, n int, p Progress) (err error) {
 	i := 0
 	defer func() {
@@ -305,6 +311,9 @@ func (in *Intake) examples(b *blankout.Batch, n int, p Progress) (err error) {
 			return fmt.Errorf("counting events in: %w", err)
 		}
 		in.counts.NotFinite += uint64(e.NotFinite)
+		if i%yieldEvery == yieldEvery-1 {
+			runtime.Gosched()
+		}
 		if in.Labels == nil {
 			in.example(b, i)
 		} else if err := in.join(b, e); err != nil {

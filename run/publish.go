@@ -25,6 +25,9 @@ func (p *publisher) due(records uint64, now time.Time) bool {
 
 // publish hands a new model to readers.
 func (l *loop) publish() {
+	if l.unread {
+		return
+	}
 	p, began := &l.publisher, time.Now()
 	state := l.freeze()
 	l.published.Store(&Published{

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/online"
 )
 
 // The newest events are kept, of a long stream every eighth, in order and as copies; those
@@ -44,5 +45,22 @@ func TestRecent(t *testing.T) {
 	e.Features = blankout.Vec{Index: []uint32{3}, Value: []float64{1}}
 	if n := testing.AllocsPerRun(1000, func() { r.recent.offer(&e) }); n != 0 {
 		t.Errorf("an event allocates %v times", n)
+	}
+}
+
+// Where nobody will ask neither models nor events are copied.
+func TestUnread(t *testing.T) {
+	for _, unread := range []bool{false, true} {
+		schema := blankout.NewSchema(4, []string{"a", "b"}, 2)
+		learner, err := online.New(online.DefaultConfig(), schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := newLoop(&Runner{State: State{Learner: learner}, unread: unread})
+		l.publish()
+		l.intake.example(&blankout.Batch{Examples: []blankout.Example{{Label: 1, Weight: 1, Features: blankout.Vec{Index: []uint32{3}, Value: []float64{1}}}}}, 0)
+		if published, kept := l.Published() != nil, len(l.Recent()); published == unread || kept != map[bool]int{false: 1}[unread] {
+			t.Errorf("unread %v: published %v, %d events kept", unread, published, kept)
+		}
 	}
 }

@@ -132,7 +132,7 @@ func (t *Training) learn(ctx context.Context, s blankout.Source, pass int) (*Sta
 	c := DefaultConfig()
 	c.Refused, c.SaveEvents, c.SaveInterval, c.PublishEvents, c.PublishInterval = t.Refused, 0, 0, 0, 0
 	c.Unnamed, c.Fruitless = t.Unnamed, true // its report counts what was refused
-	r := &Runner{Config: c, Source: s, State: State{Learner: t.Learner}, Schema: t.Schema, Fingerprint: t.Fingerprint}
+	r := &Runner{Config: c, Source: s, State: State{Learner: t.Learner}, Schema: t.Schema, Fingerprint: t.Fingerprint, unread: true}
 	if t.Observe != nil {
 		r.Observe = func(s *Status) { t.Observe(pass, s) }
 	}

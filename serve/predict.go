@@ -145,7 +145,8 @@ func (c Config) predict(m *client.Model, event []byte, explain int) (client.Pred
 
 // writePredictions writes the answer, one event after the other, until ctx ends.
 func writePredictions(ctx context.Context, w io.Writer, m *client.Model, events [][]byte, explain int, c Config) error {
-	out := bufio.NewWriterSize(w, 1<<16)
+	// Most requests bring one event: 64 KB for each would be most of what the program allocates.
+	out := bufio.NewWriterSize(w, min(1<<16, len(events)<<10))
 	fmt.Fprintf(out, `{"version":%d,"events":%d,"predictions":[`, m.Version, m.Events)
 	for i, event := range events {
 		if err := ctx.Err(); err != nil {

@@ -190,7 +190,7 @@ func (k Loss) at(h float64) (value, d1, d2 float64) {
 		return e, e, e
 	}
 	p := 1 / (1 + math.Exp(-h))
-	return max(h, 0) + math.Log1p(math.Exp(-math.Abs(h))), p, p / (1 + math.Exp(h))
+	return loss.Softplus(h), p, p / (1 + math.Exp(h))
 }
 
 // Dim implements batch.Objective.
