@@ -5,6 +5,7 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -463,6 +464,9 @@ func (c Config) Problem(d *Data, b Subproblem, l loss.Loss, noise loss.Noise) Pr
 		Intercept: c.Intercept, Penalty: Ridge(d.Columns(), l2, c.Intercept), Alpha: c.Alpha, Threads: c.Threads, Pause: c.Pause}
 }
 
+// ErrNothing says that no example has a label and a weight.
+var ErrNothing = errors.New("no labelled example of positive weight: nothing to learn from")
+
 // Subproblems cuts the task into binary problems.
 func (c Config) Subproblems(d *Data) ([]Subproblem, error) {
 	classes := d.Schema.Classes
@@ -494,7 +498,7 @@ func (c Config) Subproblems(d *Data) ([]Subproblem, error) {
 	}
 	switch {
 	case len(present) == 0:
-		return nil, fmt.Errorf("no labelled example of positive weight: nothing to learn from")
+		return nil, ErrNothing
 	case len(present) == 1:
 		return nil, fmt.Errorf("every labelled example is of class %s: nothing to tell apart", classes[present[0]])
 	}

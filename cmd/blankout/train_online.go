@@ -156,6 +156,9 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	if trained.Learned == 0 {
+		return refusedError{batch.ErrNothing}
+	}
 	m := learner.Metrics()
 	r := onlineResult{Level: trained.Level, Noise: learner.Noise(), Unlabelled: trained.Unlabelled, Progressive: m.Summary(), Warnings: append([]watch.Warning{}, trained.Warnings...)}
 	r.trainResult = trainResult{Objective: o.online.scale * trained.Objective, Tol: o.config.Tol, Seconds: time.Since(begin).Seconds(),
