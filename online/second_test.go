@@ -391,3 +391,47 @@ func TestSecondCentres(t *testing.T) {
 		}
 	}
 }
+
+// The unit that targets are measured in moves, and no answer with it.
+func TestSecondFollowsTheUnit(t *testing.T) {
+	s := newTides(6, 0, 0)
+	l := s.learner(t, nil)
+	for range 3000 {
+		l.Learn(s.next())
+	}
+	e := s.next()
+	answer := func() float64 { return l.modelOf(l.mixed(0)).Score(e, make([]float64, 1))[0] }
+	if l.secondShare() < 0.5 {
+		t.Fatalf("the expert's share is %v", l.secondShare())
+	}
+	before, next := answer(), l.unit
+	next.centre, next.scale = next.centre+30, 2.5*next.scale
+	l.rescaleSecond(l.moveTo(next))
+	if after := answer(); math.Abs(after-before) > 1e-9*math.Abs(before) {
+		t.Errorf("the answer was %v, and is %v", before, after)
+	}
+}
+
+// What a class weighs is what its events weigh.
+func TestSecondWeighsClasses(t *testing.T) {
+	var answers [2][]float64
+	for i := range answers {
+		s := newTides(7, 2, 0)
+		l := s.learner(t, func(c *Config) {
+			c.Noise = "none"
+			if i == 0 {
+				c.ClassWeight = map[string]float64{"flow": 4}
+			}
+		})
+		for range 3000 {
+			e := s.next()
+			if i == 1 && e.Label == 1 {
+				e.Weight = 4
+			}
+			answers[i] = append(answers[i], l.Learn(e)...)
+		}
+	}
+	if !slices.Equal(answers[0], answers[1]) {
+		t.Errorf("%v by a class's weight, %v by its events'", answers[0][2990:], answers[1][2990:])
+	}
+}
