@@ -327,9 +327,6 @@ func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() 
 
 // startServer starts an HTTP server that ends with s.
 func (s *service) startServer(c serve.Config, shown serve.Service, log *slog.Logger) error {
-	if n := runtime.GOMAXPROCS(0); os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(servingThreads(n, runtime.NumCPU()))
-	}
 	version, revision := buildVersion()
 	shown.Version = strings.TrimSpace(version + " " + revision)
 	server, err := serve.Start(c, shown, log)
@@ -343,18 +340,6 @@ func (s *service) startServer(c serve.Config, shown serve.Service, log *slog.Log
 	})
 	log.Info("serving", "url", server.URL())
 	return nil
-}
-
-// servingThreads returns how many threads run Go at a time in a program that serves, of n
-// that Go takes by itself on a machine of so many processors: one for learning, one for
-// decoding, one for the garbage and one to answer. With fewer a request waits until learning
-// or decoding pauses, up to 10 ms; with these the system shares the processors. A container's
-// limit shows as n below processors and stays: whoever exceeds it is halted.
-func servingThreads(n, processors int) int {
-	if n < processors {
-		return n
-	}
-	return max(n, 4)
 }
 
 // openLetters opens where refused events and suspects go; nil where they go nowhere.

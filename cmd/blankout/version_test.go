@@ -54,14 +54,3 @@ func TestOldCheckpoint(t *testing.T) {
 		t.Errorf("saved again: exit code %d\n%s%s", code, out, log)
 	}
 }
-
-func TestServingThreads(t *testing.T) {
-	for _, c := range []struct{ n, processors, want int }{
-		{1, 1, 4}, {2, 2, 4}, {4, 4, 4}, {64, 64, 64}, // all of a machine
-		{1, 2, 1}, {2, 64, 2}, // a container's share of it
-	} {
-		if got := servingThreads(c.n, c.processors); got != c.want {
-			t.Errorf("%d threads where Go takes %d of %d processors, want %d", got, c.n, c.processors, c.want)
-		}
-	}
-}
