@@ -39,7 +39,7 @@ type probing struct {
 
 const (
 	// Masks are drawn for each of the first probesFirst events, then for every fourth, and after
-	// probesSecond for every sixteenth. Events are compared as they came, whole or not, each up to
+	// probesSecond for every sixteenth, whose ranges learn from every second point then. Events are compared as they came, whole or not, each up to
 	// probesSecond, and then every asCameEvery-th.
 	probesFirst, probesSecond = 1024, 8192
 	asCameEvery               = 4
@@ -293,7 +293,8 @@ func (l *answering) probeMasked(e *blankout.Example, groups, moves bool) {
 		if fill {
 			l.fillPattern(r, p.part)
 		}
-		score := l.weigh(r, k, p.left[point], fill, e.Label, moves && r > 0 && l.shares.Heeds(r))
+		turn := l.events <= probesSecond || (l.probeNumber()+uint64(point))%2 == 0
+		score := l.weigh(r, k, p.left[point], fill, e.Label, moves && turn && r > 0 && l.shares.Heeds(r))
 		if groups || l.sampled(lack.Deleted(probe.Missing(point))) {
 			curve.Add(point, l.wrong(score, e.Label))
 		}
