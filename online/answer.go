@@ -20,6 +20,7 @@ type answering struct {
 	deleting    deleting
 	calibration calibration
 	residual    residual // of numbers
+	sets        sets
 	// positive names the positive one of two classes, "" where nothing does: see positiveName.
 	positive string
 	measured *watch.Measures // which classes have come, for the positive one
