@@ -141,8 +141,14 @@ func (s *sets) published() *model.Sets {
 
 // interval returns the interval of a value, NaN where none is known.
 func (l *answering) interval(value float64, by model.Lacked) (low, high float64) {
-	h := model.Head{Loss: l.set.loss.String(), Residual: l.residual.published(), Sets: l.sets.published()}
-	return h.Interval(value, by)
+	residual, limit := l.residual.published(), -1.0
+	if residual == nil {
+		return math.NaN(), math.NaN()
+	}
+	if told := l.sets.published(); told != nil {
+		limit = told.Limits[by.Range]
+	}
+	return residual.Interval(l.unit.target, value, by.Variance, limit)
 }
 
 // blockSets is the block of a checkpoint that holds the scores. Older ones have none.
