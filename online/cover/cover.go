@@ -81,7 +81,8 @@ func New(coverage float64) *Cover {
 type Score struct {
 	Value float64 // nonconformity, at least 0
 	First bool    // the truth was the most probable class, which is in every set
-	// Size is that of the set or interval that was told, NaN where it was not measured.
+	// Size is that of the set or interval that was told, NaN where it was not measured; one without
+	// bounds is not counted.
 	Size float64
 }
 
@@ -127,7 +128,7 @@ func (n *counts) add(x Score, limit, weight, miss float64) (move float64) {
 	if held {
 		n.held += weight
 	}
-	if x.Size == x.Size {
+	if x.Size-x.Size == 0 { // it is a number, and finite
 		n.size, n.sized = n.size+weight*x.Size, n.sized+weight
 	}
 	switch {
@@ -279,7 +280,7 @@ func (c *Cover) State(to *coder.Coder) {
 		if s.taken > 0 {
 			s.faded.state(to)
 		}
-		to.Failed = to.Failed || !(s.taken >= 0 && s.grown >= 1 && s.grown <= 2*largest && s.level == s.level && s.limit >= -1)
+		to.Failed = to.Failed || !(s.all.held >= 0 && s.all.held <= s.all.told && s.all.told <= s.taken && s.taken <= 1<<53 && s.grown >= 1 && s.grown <= 2*largest && s.level == s.level && s.limit >= -1)
 		if miss != c.miss {
 			s.level += c.miss - miss
 			s.follow()
@@ -328,7 +329,7 @@ type Report struct {
 func (c *Cover) Report() (out []Report) {
 	for r := range c.ranges {
 		s := &c.ranges[r]
-		if s.all.told == 0 {
+		if s.faded.told == 0 {
 			continue
 		}
 		x := Report{index: r, Range: model.RangeName(r), Events: s.all.told, Coverage: s.all.held / s.all.told, Recent: s.faded.held / s.faded.told}

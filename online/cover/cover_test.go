@@ -166,8 +166,11 @@ func TestReport(t *testing.T) {
 	told, held := 0.0, 0.0
 	for n := range 1000 {
 		x := Score{Value: r.ExpFloat64(), First: r.Float64() < 0.5, Size: math.NaN()}
-		if n%3 == 0 {
+		switch n % 3 {
+		case 0:
 			x.Size = 2
+		case 1:
+			x.Size = math.Inf(1)
 		}
 		if c.Limit(6) >= 0 {
 			if told++; x.First || x.Value <= c.Limit(6) {
@@ -290,6 +293,27 @@ func TestState(t *testing.T) {
 		if New(0.9).State(d); d.Done() {
 			t.Fatalf("%d of %d bytes are taken", cut, len(data))
 		}
+	}
+	for name, spoil := range map[string]func(s *scores){
+		"more held than told": func(s *scores) { s.all.held = s.all.told + 1 },
+		"more told than came": func(s *scores) { s.all.told = s.taken + 1 },
+		"a limit below -1":    func(s *scores) { s.limit = -2 },
+		"no weight":           func(s *scores) { s.grown = 0 },
+		"a negative bin":      func(s *scores) { s.faded.bins[100] = -1 },
+	} {
+		bad := New(0.9)
+		bad.State(coder.Read(data))
+		spoil(&bad.ranges[1])
+		d := coder.Read(bytesOf(bad))
+		if New(0.9).State(d); d.Done() {
+			t.Errorf("%s: the state is taken", name)
+		}
+	}
+	forgotten := New(0.9)
+	forgotten.State(coder.Read(data))
+	forgotten.ranges[0].faded.told = 0
+	if got := forgotten.Report(); len(got) != 2 {
+		t.Errorf("of ranges with sets of late that were told none: %+v", got)
 	}
 	other, d := New(0.6), coder.Read(data)
 	if other.State(d); !d.Done() || !(other.Limit(0) < one.Limit(0)/2) || !(other.Limit(0) > 0) {
