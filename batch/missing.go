@@ -422,7 +422,7 @@ func (p *Presence) Residual(m *model.Linear, d *Data) *model.Residual {
 		value := m.Value(m.ScoreLacking(t.x, &t.left, t.scores)[0])
 		v := 0.0
 		if m.Covariance != nil {
-			v = m.VarianceLacking(t.x, &t.left)
+			v = m.VarianceLacking(t.x, &t.left).Variance
 		}
 		r.add(target, d.Target(i), value, v, d.Weight(i))
 	}

@@ -211,7 +211,7 @@ func (f *Fit) MeasureNumbers(d *Data) (sums measure.Numbers, err error) {
 	}
 	f.Model.Residual = r
 	for i, value := range f.values(d) {
-		low, high := r.Interval(target, value, 0)
+		low, high := r.Interval(target, value, 0, -1)
 		sums.Add(l, d.Target(i), d.Weight(i), value, low, high, 1)
 	}
 	return sums, nil

@@ -120,7 +120,7 @@ func TestValidateNumbers(t *testing.T) {
 						weight += e.Weight
 						off += e.Weight * math.Abs(e.Target-value)
 						squares += e.Weight * (e.Target - value) * (e.Target - value)
-						if low, high := side.m.Interval(value, 0); low <= e.Target && e.Target <= high {
+						if low, high := side.m.Interval(value, model.Lacked{}); low <= e.Target && e.Target <= high {
 							within += e.Weight
 						}
 					}

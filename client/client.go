@@ -170,8 +170,8 @@ func (m *Model) Blocks() (checkpoint.Kind, iter.Seq[blankout.Block], error) {
 type Prediction struct {
 	ID string `json:"id,omitempty"` // of the event, if it has one
 	// Value is the number predicted, where labels are numbers (loss.IsRegression), and Low
-	// and High are the bounds that nine of ten targets lie between, if the model knows its
-	// residuals (model.Head.Interval). Where there are two classes and missing numbers
+	// and High are the bounds that nine of ten targets, or learner.coverage, lie between, if the
+	// model knows its residuals (model.Head.Interval). Where there are two classes and missing numbers
 	// are filled in, they bound Probability (model.Linear.ChanceInterval).
 	Value *float64 `json:"value,omitempty"`
 	Low   *float64 `json:"low,omitempty"`
@@ -182,6 +182,9 @@ type Prediction struct {
 	Probability float64 `json:"probability,omitempty"`
 	// Probabilities are those of all classes.
 	Probabilities map[string]float64 `json:"probabilities,omitempty"`
+	// Set lists the classes that are not excluded (model.Head.Set), the most probable first; nil where
+	// the model does not know what to exclude.
+	Set []string `json:"set,omitempty"`
 	// Score is that of Class, or of Value; of two classes the second's. Scores are those
 	// of all outputs: of two classes and of numbers the same one.
 	Score  float64   `json:"score"`
@@ -543,6 +546,10 @@ func (m *Model) prediction(e *blankout.Example, scores, chances []float64) (p Pr
 	p.Probabilities = make(map[string]float64, shown)
 	for k, chance := range chances[:shown] {
 		p.Probabilities[m.className(k)] = chance
+	}
+	set, _ := m.Head.Set(answer, chances[:shown], class)
+	for _, k := range set {
+		p.Set = append(p.Set, m.className(k))
 	}
 	return p, class
 }

@@ -125,6 +125,7 @@ type Evaluation struct {
 	labels    []int32
 	weights   []float64
 	bars      [15]Bar
+	sets      struct{ weight, held, size float64 }
 }
 
 // ClassesReport holds the measures of scored examples, with the names of the predict
@@ -143,6 +144,9 @@ type ClassesReport struct {
 	MAP *float64 `json:"map"`
 	// CalibrationError is that of the probability of the predicted class, over 15 bins.
 	CalibrationError *float64 `json:"calibration_error"`
+	// Coverage is the share of the sets told that held the label, SetSize their mean size in classes.
+	Coverage *float64 `json:"coverage"`
+	SetSize  *float64 `json:"set_size"`
 	// Reliability is what CalibrationError sums up.
 	Reliability []Bin `json:"reliability"`
 	// Confusion[i][j] is the weight of examples of class i predicted as j.
@@ -182,6 +186,18 @@ func (e *Evaluation) Add(label int, weight float64, scores []float64, predicted 
 	e.weights = append(e.weights, weight)
 }
 
+// AddSet counts in the set of classes that an example was told.
+func (e *Evaluation) AddSet(label int, weight float64, set []int) {
+	if label < 0 {
+		return
+	}
+	e.sets.weight += weight
+	e.sets.size += weight * float64(len(set))
+	if slices.Contains(set, label) {
+		e.sets.held += weight
+	}
+}
+
 // Report computes the measures of all examples so far.
 func (e *Evaluation) Report() ClassesReport {
 	r := ClassesReport{Examples: e.examples}
@@ -191,6 +207,7 @@ func (e *Evaluation) Report() ClassesReport {
 	bars := Bars(e.bars[:])
 	r.Confusion, r.Reliability, r.CalibrationError = e.confusion, bars.Diagram(), Defined(bars.CalibrationError())
 	r.Error, r.LogLoss = Defined(100*e.sums.Wrong/e.sums.Weight), Defined(e.sums.MeanLogLoss())
+	r.Coverage, r.SetSize = Defined(e.sets.held/e.sets.weight), Defined(e.sets.size/e.sets.weight)
 	sum, classes := 0.0, 0
 	for k := range max(e.classes, 2) {
 		output, sign := k, 1.0

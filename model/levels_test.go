@@ -89,7 +89,7 @@ func TestLevelsAnswer(t *testing.T) {
 				x := m.Standardised(e, blankout.Vec{})
 				same("score of what is left", m.ScoreLacking(x, e, make([]float64, 1))[0], score)
 				same("output", m.AnswerOutputs(x, answer, make([]float64, 1))[0], score)
-				same("variance", model.ScoreVariance(m, e), model.ScoreVariance(want, e))
+				same("variance", model.ScoreVariance(m, e).Variance, model.ScoreVariance(want, e).Variance)
 				if got, why := m.Explain(e, 1), want.Explain(e, 1); !reflect.DeepEqual(got, why) {
 					t.Fatalf("%s, %s: explained as %+v, want %+v", rule, name, got, why)
 				}

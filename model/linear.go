@@ -214,6 +214,11 @@ func ReadLinear(blocks []blankout.Block) (*Linear, error) {
 	if h.Missing != nil && len(h.Missing.Levels) > 0 && (slices.Min(h.Missing.Levels) < 0 || slices.Max(h.Missing.Levels) > len(h.Levels)) {
 		return nil, fmt.Errorf("block model: levels %v for missing fields, of %d", h.Missing.Levels, len(h.Levels))
 	}
+	if h.Sets != nil {
+		if err := h.Sets.check(); err != nil {
+			return nil, fmt.Errorf("block model: %w", err)
+		}
+	}
 	if c := h.Scaler.Curves; c != nil {
 		if err := c.check(); err != nil {
 			return nil, fmt.Errorf("block model: %w", err)

@@ -369,6 +369,9 @@ type Answer struct {
 	Parts Parts
 	// Level says which weights answer, see Missing.Levels.
 	Level int
+	// Range is that of the share of the event's fields that is missing: 0 if none is, else one more
+	// than MissingBin.
+	Range int
 }
 
 // Rule returns the rule with the largest share; "" if nothing is known to be missing.
@@ -416,11 +419,13 @@ func (m *Missing) Answer(k Lack, parts Parts) Answer {
 			a.Shares = RuleShares{1, 0, 0}
 		}
 	}
-	if a.Scale = scale(a.Shares, k); m != nil && m.Levels != nil && k.Some() {
-		a.Level = m.Levels[MissingBin(k.Share())]
-	}
+	a.Scale = scale(a.Shares, k)
 	if !k.Some() {
 		a.Shares = RuleShares{}
+		return a
+	}
+	if a.Range = 1 + MissingBin(k.Share()); m != nil && m.Levels != nil {
+		a.Level = m.Levels[a.Range-1]
 	}
 	return a
 }

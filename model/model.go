@@ -72,8 +72,10 @@ type Head struct {
 	// Residual says how far off predictions are where labels are numbers; nil if that is
 	// not known.
 	Residual *Residual `json:"residual,omitempty"`
-	Events   uint64    `json:"events"`            // learned from
-	Trained  string    `json:"trained,omitempty"` // by which solver, for people
+	// Sets says what answers leave open, nil if that is not known.
+	Sets    *Sets  `json:"sets,omitempty"`
+	Events  uint64 `json:"events"`            // learned from
+	Trained string `json:"trained,omitempty"` // by which solver, for people
 }
 
 // Level is what the weights of one noise level are, beside those that a Head tells of

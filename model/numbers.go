@@ -19,7 +19,7 @@ type Residual struct {
 	Deviation float64 `json:"deviation"`
 }
 
-// IntervalShare is the share of targets that an interval is made to cover, and
+// IntervalShare is the share of targets that an interval is made to cover where Sets do not say so, and
 // intervalWidth how many deviations to either side of its middle do, were the residuals
 // normal.
 const IntervalShare, intervalWidth = 0.9, 1.6448536269514722
@@ -39,24 +39,53 @@ func ValueOf(t loss.Target, score float64) float64 {
 	return score
 }
 
+// Lacked is what an event lacks by what it opens of an interval.
+type Lacked struct {
+	Variance float64 // of the score, see ScoreVariance
+	Range    int     // see Answer
+}
+
 // Interval returns the bounds between which the target of an event with that value lies
-// in nine of ten cases, if residuals go on as they were; NaN for a model without a Residual.
-// v is the ScoreVariance of the event.
-func (h *Head) Interval(value, v float64) (low, high float64) {
+// in a share Sets.Coverage of cases, or in nine of ten if residuals are normal and go on as they were; NaN
+// for a model without a Residual. by is the ScoreVariance of the event.
+func (h *Head) Interval(value float64, by Lacked) (low, high float64) {
 	if h.Residual == nil {
 		return math.NaN(), math.NaN()
 	}
-	return h.Residual.Interval(h.Target(), value, v)
+	limit := -1.0
+	if h.Sets != nil {
+		limit = h.Sets.Limits[by.Range]
+	}
+	return h.Residual.Interval(h.Target(), value, by.Variance, limit)
 }
 
-// Interval is Head.Interval for targets of a kind.
-func (r Residual) Interval(t loss.Target, value, v float64) (low, high float64) {
-	unit := pearson(t, value)
-	middle, width := value+unit*r.Mean, unit*intervalWidth*math.Sqrt(r.Deviation*r.Deviation+r.Lacking(t, value, v))
+// Interval is Head.Interval for targets of a kind, and a limit as Sets has it: -1 is that of normal
+// residuals.
+func (r Residual) Interval(t loss.Target, value, v, limit float64) (low, high float64) {
+	middle, unit, deviation := r.around(t, value, v)
+	if limit < 0 {
+		limit = intervalWidth
+	}
+	width := unit * limit * deviation
 	if low, high = middle-width, middle+width; t == loss.Count {
 		low = max(low, 0)
 	}
 	return low, high
+}
+
+// around returns the middle of the interval of a value, the unit of residuals there, and their deviation.
+func (r Residual) around(t loss.Target, value, v float64) (middle, unit, deviation float64) {
+	unit = pearson(t, value)
+	return value + unit*r.Mean, unit, math.Sqrt(r.Deviation*r.Deviation + r.Lacking(t, value, v))
+}
+
+// Score returns how many deviations a target is off the middle of the interval of a value.
+func (r Residual) Score(t loss.Target, y, value, v float64) float64 {
+	middle, unit, deviation := r.around(t, value, v)
+	if off := math.Abs(y - middle); off > 0 {
+		return off / (unit * deviation)
+	}
+	return 0
 }
 
 // Of returns the residual of a target as a Residual measures it.
@@ -78,27 +107,31 @@ func (Residual) Lacking(t loss.Target, value, v float64) float64 {
 // are known to be missing from it, where labels are numbers: what is left open by filling
 // in and, as far as the event is answered as it is, the square of what would have been filled in
 // too. It is 0 where nothing is missing, or the model has no Covariance.
-func ScoreVariance(m Model, e *blankout.Example) float64 {
+func ScoreVariance(m Model, e *blankout.Example) Lacked {
 	linear, ok := m.(*Linear)
-	if !ok || linear.Covariance == nil || linear.Answer(e).Rule() == "" {
-		return 0
+	if r := m.About().Answer(e).Range; r == 0 || !ok || linear.Covariance == nil {
+		return Lacked{Range: r}
 	}
 	return linear.VarianceLacking(linear.Standardised(e, blankout.Vec{}), e)
 }
 
 // VarianceLacking is ScoreVariance for what ScoreLacking takes.
-func (m *Linear) VarianceLacking(x blankout.Vec, e *blankout.Example) float64 {
+func (m *Linear) VarianceLacking(x blankout.Vec, e *blankout.Example) Lacked {
 	a := m.Answer(e)
+	by := Lacked{Range: a.Range}
+	if a.Range == 0 {
+		return by
+	}
 	fill := 0.0
 	if a.Parts != nil {
 		fill = a.Shares[2]
-	} else if a.Rule() != "" && m.Covariance != nil {
+	} else if m.Covariance != nil {
 		asFilled := m.Head
 		asFilled.Missing = m.Missing.Forced(MissingFill)
 		a.Parts = asFilled.Answer(e).Parts
 	}
 	if a.Parts == nil {
-		return 0
+		return by
 	}
 	r := m.At(a).repaired(x, a.Parts)
 	off := r.shift[0]
@@ -106,7 +139,8 @@ func (m *Linear) VarianceLacking(x blankout.Vec, e *blankout.Example) float64 {
 		off += value * r.extra[place*m.Outputs]
 	}
 	off *= 1 - fill
-	return r.variance[0] + off*off
+	by.Variance = r.variance[0] + off*off
+	return by
 }
 
 // pearson returns what residuals at a value are measured in.

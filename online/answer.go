@@ -21,6 +21,7 @@ type answering struct {
 	calibration calibration
 	residual    residual // of numbers
 	second      second
+	sets        sets
 	// positive names the positive one of two classes, "" where nothing does: see positiveName.
 	positive string
 	measured *watch.Measures // which classes have come, for the positive one

@@ -89,6 +89,8 @@ type Config struct {
 	// Suspect is in [0, 1).
 	Suspect   float64 `toml:"suspect"`
 	Threshold float64 `toml:"threshold"`
+	// Coverage is not part of the Fingerprint.
+	Coverage float64 `toml:"coverage"`
 }
 
 // DefaultConfig returns the settings that need no tuning.
@@ -111,6 +113,7 @@ func DefaultConfig() Config {
 		Transform:        "auto",
 		OnDrift:          "log",
 		Threshold:        0.5,
+		Coverage:         0.9,
 	}
 }
 
@@ -280,6 +283,9 @@ func (s *settings) parseClasses(c Config) error {
 	if !(c.Threshold > 0 && c.Threshold < 1) {
 		return blankout.KeyErrorf("threshold", "threshold = %v: must lie between 0 and 1", c.Threshold)
 	}
+	if c.Coverage != 0 && !(c.Coverage >= 0.5 && c.Coverage < 1) {
+		return blankout.KeyErrorf("coverage", "coverage = %v: must lie in [0.5, 1), or be 0 for no sets", c.Coverage)
+	}
 	return nil
 }
 
@@ -431,7 +437,7 @@ type Fingerprint map[string]string
 
 // mayChange lists the keys of a Config that may differ from run to run. Every other
 // one is in the Fingerprint. (What levels say is said by noise.)
-var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_fields", "publish_levels", "suspect", "threshold"}
+var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_fields", "publish_levels", "suspect", "threshold", "coverage"}
 
 // keyOf returns the name of a field of Config in a Fingerprint.
 func keyOf(f reflect.StructField) string {

@@ -12,6 +12,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/measure"
 	"blankout/model"
+	"blankout/online/cover"
 	"blankout/online/probe"
 	"blankout/online/watch"
 )
@@ -200,12 +201,13 @@ type sums struct {
 	measured             *watch.Watch
 	levels               []adaptation
 	shares               *probe.Table
-	bias                 []float64 // weights and preconditioner
+	sets                 *cover.Cover // nil where answers have none
+	bias                 []float64    // weights and preconditioner
 }
 
 // sums returns a copy of the Learner's.
 func (l *Learner) sums() *sums {
-	s := &sums{events: l.events, steps: l.steps, dense: l.scaling.dense.events, active: l.active, measured: l.watch.Clone(), shares: l.shares.Sums()}
+	s := &sums{events: l.events, steps: l.steps, dense: l.scaling.dense.events, active: l.active, measured: l.watch.Clone(), shares: l.shares.Sums(), sets: l.sets.sums()}
 	if l.share != nil {
 		s.compared = l.share.compared
 	}
@@ -226,6 +228,9 @@ func (s *sums) state(c *coder.Coder) {
 	}
 	s.shares.SumsState(c)
 	c.Floats(&s.bias)
+	if s.sets != nil {
+		s.sets.SumsState(c)
+	}
 }
 
 // readSums reads the base and the end of a SharedDelta's interval.
@@ -247,20 +252,23 @@ func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
 	if !probe.Fits(base.shares, now.shares, float64(events)) {
 		return nil, nil, fmt.Errorf("its shares and forecasts are of too many events")
 	}
+	if base.sets != nil && !cover.Fits(base.sets, now.sets, float64(events), probe.Points) {
+		return nil, nil, fmt.Errorf("its sets are of too many events, or do not fit themselves")
+	}
 	return base, now, nil
 }
 
 // State returns the Learner's state without its rows, for FollowState.
 func (l *Learner) State() []byte {
 	c, refused, watched := &coder.Coder{}, &coder.Coder{}, &coder.Coder{}
-	state := l.encode()
+	state, sets := l.encode(), l.sets.encode()
 	l.watch.Refused.State(refused)
 	l.watch.Block(watched)
 	head, err := json.Marshal(stateHead{l.scaling.scaler, l.missing.model})
 	if err != nil {
 		panic(err) // finite numbers and strings only
 	}
-	for _, p := range []*[]byte{&state, &refused.Out, &head, &watched.Out} {
+	for _, p := range []*[]byte{&state, &refused.Out, &head, &watched.Out, &sets} {
 		c.Bytes(p)
 	}
 	return c.Out
@@ -273,13 +281,15 @@ type stateHead struct {
 
 // withState returns a Learner of what State returned, which shares the rows of l.
 func (l *Learner) withState(data []byte) (*Learner, error) {
-	var state, refused, head, watched []byte
+	var state, refused, head, watched, sets []byte
 	c := coder.Read(data)
 	for _, p := range []*[]byte{&state, &refused, &head} {
 		c.Bytes(p)
 	}
-	if len(c.In) > 0 { // older ones end here
-		c.Bytes(&watched)
+	for _, p := range []*[]byte{&watched, &sets} {
+		if len(c.In) > 0 { // older ones end here
+			c.Bytes(p)
+		}
 	}
 	n, err := newLearner(l.config, l.set, l.schema, l.k)
 	if err != nil {
@@ -307,6 +317,9 @@ func (l *Learner) withState(data []byte) (*Learner, error) {
 		w := coder.Read(watched)
 		n.watch.Block(w)
 		d.Failed = d.Failed || !w.Done()
+	}
+	if len(sets) > 0 && n.sets.Cover != nil {
+		d.Failed = d.Failed || n.sets.decode(sets) != nil
 	}
 	if !d.Done() || !r.Done() || n.misfit(len(l.bias)) || len(n.watch.Measures.Classes) > len(l.schema.Classes) {
 		return nil, fmt.Errorf("its state does not fit its format")
@@ -517,6 +530,9 @@ func (l *Learner) addSums(base, now *sums) {
 		}
 	}
 	l.shares.Merge(base.shares, now.shares)
+	if l.sets.Cover != nil {
+		l.sets.Merge(base.sets, now.sets)
+	}
 	l.takeForce()
 }
 

@@ -214,7 +214,7 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 		}
 		sum.weight += e.Weight
 		if l.set.numbers {
-			value, v := l.unit.value(w.f[0]), 0.0
+			value, v := l.unit.value(w.f[0]), model.Lacked{}
 			if w.model.Answer(e).Rule() != "" {
 				value, v = w.model.Value(w.model.Score(e, w.f)[0]), model.ScoreVariance(w.model, e)
 			}

@@ -105,6 +105,7 @@ func (l *Learner) setAnswerOutputs() {
 	m.base, m.part, m.out = make([]float64, l.k), make([]float64, l.k), make([]float64, l.k)
 	l.deleting.out, l.probing = nil, probing{out: make([]float64, l.k), scaled: make([]float64, l.k)}
 	l.calibration, l.likelihood = newCalibration(), l.config.likelihood(l.set, l.k)
+	l.sets = l.sets.of(l.config.Coverage, l.k)
 	l.watch.Measures.Binary = nil
 	if l.k == 1 && !l.set.numbers {
 		l.watch.Measures.Binary = &measure.Binary{}
@@ -196,6 +197,7 @@ func (l *Learner) tell(e *blankout.Example, earlier []float64, fresh *measure.Cl
 		told = l.widened(earlier)
 	}
 	l.measure(told, e)
+	l.takeTold(told, e.Label)
 }
 
 // probeAll takes up how the answers to the event do, and finds out what the death of each field
@@ -315,6 +317,7 @@ func (l *Learner) Metrics() Metrics {
 	m.Level = loss.ShortNoise(l.Noise())
 	m.Served = l.served()
 	m.Experts = l.experts()
+	m.Sets = l.sets.report()
 	if weights, ranges := l.byRange(); weights != nil {
 		for _, i := range weights {
 			name := m.Level

@@ -5,13 +5,13 @@ package online
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
 	"blankout"
 	"blankout/measure"
 	"blankout/model"
+	"blankout/online/cover"
 	"blankout/online/watch"
 )
 
@@ -38,6 +38,8 @@ type Metrics struct {
 	// as whole events are.
 	Served        Forecast
 	LevelsByShare []string
+	// Sets says how sets, or intervals, have done by range of what is missing.
+	Sets []cover.Report
 
 	// Positive names the class that Binary calls positive, "" before it is known.
 	Positive string
@@ -60,11 +62,12 @@ type Summary struct {
 	Reliability []SummaryBin   `json:"reliability,omitempty"`
 	Level       string         `json:"level"`
 	Experts     []model.Expert `json:"experts,omitempty"`
-	// Served and LevelsByShare are those of Metrics; Served is left out before the first event.
-	Served        *Forecast   `json:"served,omitempty"`
-	LevelsByShare []string    `json:"levels_by_share,omitempty"`
-	Drift         watch.Drift `json:"drift"`
-	Suspects      uint64      `json:"suspects"` // events whose label is probably wrong
+	// Served, LevelsByShare and Sets are those of Metrics; Served is left out before the first event.
+	Served        *Forecast      `json:"served,omitempty"`
+	LevelsByShare []string       `json:"levels_by_share,omitempty"`
+	Sets          []cover.Report `json:"sets,omitempty"`
+	Drift         watch.Drift    `json:"drift"`
+	Suspects      uint64         `json:"suspects"` // events whose label is probably wrong
 	// Figures are those of Metrics.
 	Figures map[string][]watch.Figure `json:"figures,omitempty"`
 	// Where labels are numbers; errors are then in the targets' own unit, and Served
@@ -98,7 +101,7 @@ func (m *Metrics) Summary() Summary {
 	s := Summary{
 		Error: number(100 * m.Total.Error()), LogLoss: number(m.Total.MeanLogLoss()),
 		RecentError: number(100 * m.Window.Error()), RecentLogLoss: number(m.Window.MeanLogLoss()),
-		Level: m.Level, Experts: m.Experts, LevelsByShare: m.LevelsByShare, Drift: m.Drift, Suspects: m.Suspects, Figures: m.Figures,
+		Level: m.Level, Experts: m.Experts, LevelsByShare: m.LevelsByShare, Sets: m.Sets, Drift: m.Drift, Suspects: m.Suspects, Figures: m.Figures,
 	}
 	if m.Binary != nil {
 		b := m.Binary
@@ -231,11 +234,8 @@ func (l *Learner) Assess(e *blankout.Example, p *measure.Classes) {
 // AssessNumber is Assess for a label that is a number.
 func (l *Learner) AssessNumber(e *blankout.Example, p *measure.Numbers) {
 	value := l.unit.told(l.Score(e, make([]float64, l.k))[0])
-	low, high := math.NaN(), math.NaN()
-	if r := l.residual.published(); r != nil {
-		trained := model.Linear{Head: l.head(l.schema), Rows: l.table}
-		low, high = r.Interval(l.unit.target, value, model.ScoreVariance(&trained, e))
-	}
+	trained := model.Linear{Head: l.head(l.schema), Rows: l.table}
+	low, high := l.interval(value, model.ScoreVariance(&trained, e))
 	p.Add(l.targetLoss(), e.Target, e.Weight, value, low, high, 1)
 }
 

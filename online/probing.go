@@ -270,6 +270,7 @@ func (l *answering) probeMasked(e *blankout.Example, groups, moves bool) {
 	if groups || l.k > 1 {
 		curve.Add(0, l.wrong(l.told(), e.Label))
 	}
+	covers := moves
 	if moves = moves && l.period == 0 && !l.shared(); moves {
 		l.shares.Masked()
 	}
@@ -295,6 +296,9 @@ func (l *answering) probeMasked(e *blankout.Example, groups, moves bool) {
 		}
 		turn := l.events <= probesSecond || (l.probeNumber()+uint64(point))%2 == 0
 		score := l.weigh(r, k, p.left[point], fill, e.Label, moves && turn && r > 0 && l.shares.Heeds(r))
+		if covers {
+			l.takeMasked(r, score, e.Label, fill)
+		}
 		if groups || l.sampled(lack.Deleted(probe.Missing(point))) {
 			curve.Add(point, l.wrong(score, e.Label))
 		}

@@ -30,6 +30,7 @@ type Snapshot struct {
 	numbers []byte // likewise, where labels are numbers
 	unit    batch.Unit
 	fill    []byte // likewise, where numbers may be filled in
+	sets    []byte // likewise, where answers have sets
 	watch   *watch.Watch
 	health  *watch.Health
 	start   watch.Moment // of the block of events whose health is being found
@@ -49,7 +50,7 @@ func (l *Learner) Snapshot() *Snapshot {
 	refused, watched := &coder.Coder{}, &coder.Coder{}
 	l.watch.Refused.State(refused)
 	l.watch.Block(watched)
-	s := &Snapshot{model: (&model.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), level: &model.Linear{Head: l.headOf(head.Schema, l.one(l.chosen)), Rows: l.snapshot}, learner: l.encode(), refused: refused.Out, watched: watched.Out, summary: summary, watch: l.watch.Clone(), health: l.Health(), start: l.watch.Health.Start()}
+	s := &Snapshot{model: (&model.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), level: &model.Linear{Head: l.headOf(head.Schema, l.one(l.chosen)), Rows: l.snapshot}, learner: l.encode(), refused: refused.Out, watched: watched.Out, summary: summary, sets: l.sets.encode(), watch: l.watch.Clone(), health: l.Health(), start: l.watch.Health.Start()}
 	if l.set.numbers {
 		numbers := &coder.Coder{}
 		l.numbersState(numbers)
@@ -100,6 +101,9 @@ func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 			return
 		}
 		if s.fill != nil && !yield(blankout.Block{Name: blockFill, Data: s.fill}) {
+			return
+		}
+		if s.sets != nil && !yield(blankout.Block{Name: blockSets, Data: s.sets}) {
 			return
 		}
 		if yield(blankout.Block{Name: "learner", Data: s.learner}) && yield(blankout.Block{Name: "refused", Data: s.refused}) && yield(blankout.Block{Name: watch.BlockWatch, Data: s.watched}) &&
@@ -155,6 +159,7 @@ func (l *answering) headOf(s *blankout.Schema, mix []float64) model.Head {
 	if name := l.positiveName(); s.PositiveClass(name) == 0 {
 		h.Positive = name
 	}
+	h.Sets = l.sets.published()
 	l.interceptsOf(mix, h.Intercept)
 	for k := l.active; k < l.k; k++ {
 		h.Intercept[k] = unseenIntercept
@@ -462,6 +467,9 @@ func (l *Learner) restoreOthers(m *model.Linear, blocks []blankout.Block) error 
 		l.bindCurves()
 	}
 	if err := l.restoreFilling(m, blocks); err != nil {
+		return err
+	}
+	if err := l.sets.restore(blocks); err != nil {
 		return err
 	}
 	if m.Missing != nil {

@@ -88,6 +88,14 @@ func (u *unit) own(score float64) float64 {
 // value returns the number that a score in the unit predicts.
 func (u *unit) value(f float64) float64 { return u.told(u.score(f)) }
 
+// variance returns in the square of the target's own unit what is the variance of a score in this one.
+func (u *unit) variance(v float64) float64 {
+	if u.target == loss.Count {
+		return v
+	}
+	return u.scale * u.scale * v
+}
+
 // told returns the number that a score in the target's own unit predicts, bounded by maxCount.
 func (u *unit) told(score float64) float64 { return min(model.ValueOf(u.target, score), maxCount) }
 
@@ -221,14 +229,12 @@ func (r *residual) take(t loss.Target, y, value, v float64) {
 	r.Deviation = math.Sqrt(max(0, (1-rate)*(r.Deviation*r.Deviation+rate*off*off)-rate*lacking))
 }
 
-// measureNumber counts in the published value at hand for a target; v is the variance of its
-// score, see model.ScoreVariance.
-func (l *Learner) measureNumber(e *blankout.Example, y, value, v float64) {
+// measureNumber counts in the published value at hand for a target; by is its model.ScoreVariance.
+func (l *Learner) measureNumber(e *blankout.Example, y, value float64, by model.Lacked) {
 	told := watch.Told{Number: l.events, Time: e.Time, Weight: e.Weight, Target: y, Value: value, Low: math.NaN(), High: math.NaN(), Mean: l.unit.mean}
-	if r := l.residual.published(); r != nil {
-		told.Low, told.High = r.Interval(l.unit.target, value, v)
-	}
-	l.residual.take(l.unit.target, y, value, v)
+	told.Low, told.High = l.interval(value, by)
+	l.takeNumber(y, value, by)
+	l.residual.take(l.unit.target, y, value, by.Variance)
 	scale := l.unit.deviation()
 	if scale == 0 {
 		scale = 1
@@ -241,9 +247,9 @@ func (l *Learner) measureNumber(e *blankout.Example, y, value, v float64) {
 }
 
 // varianceOf returns the variance of the published score of an event for what it lacks.
-func (l *answering) varianceOf(e *blankout.Example) float64 {
+func (l *answering) varianceOf(e *blankout.Example) model.Lacked {
 	if l.filling.covariance == nil || !l.missing.event.lack.Some() {
-		return 0
+		return model.Lacked{Range: l.missing.event.within}
 	}
 	return model.ScoreVariance(l.modelOf(l.mixed(l.missing.event.within)), e)
 }

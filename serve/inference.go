@@ -19,6 +19,7 @@ import (
 
 	"blankout/client"
 	"blankout/loss"
+	"blankout/model"
 )
 
 // inference answers the paths under /v2.
@@ -343,7 +344,7 @@ func outputsOf(m *client.Model, predictions []client.Prediction) []tensor {
 	missing := texts("missing", func(p client.Prediction) string { return strings.Join(p.Missing, ",") })
 	if loss.IsRegression(m.Loss) {
 		outputs := []tensor{numbers("value", 0, func(p client.Prediction, to []float64) { to[0] = orNaN(p.Value) }), scores, rule, missing}
-		if low, high := m.Interval(0, 0); low <= high {
+		if low, high := m.Interval(0, model.Lacked{}); low <= high {
 			outputs = append(outputs, numbers("low", 0, func(p client.Prediction, to []float64) { to[0] = orNaN(p.Low) }),
 				numbers("high", 0, func(p client.Prediction, to []float64) { to[0] = orNaN(p.High) }))
 		}
@@ -364,6 +365,9 @@ func outputsOf(m *client.Model, predictions []client.Prediction) []tensor {
 				}
 			}
 		}))
+	}
+	if _, ok := m.Set(model.Answer{}, nil, 0); ok {
+		outputs = append(outputs, texts("set", func(p client.Prediction) string { return strings.Join(p.Set, ",") }))
 	}
 	return append(outputs, scores, rule, missing)
 }

@@ -331,6 +331,18 @@ var mainMetrics = []metric{
 				emit(e.Share, e.Name)
 			}
 		}},
+	{"blankout_coverage_ratio", gauge, []string{"missing"}, "Share of the latest sets of classes, or intervals of numbers, that held the label, by the share of an event's fields that is missing; learner.coverage is what it should be.",
+		func(v *view, emit func(float64, ...string)) {
+			for _, r := range v.status.Metrics.Sets {
+				emit(r.Recent, r.Range)
+			}
+		}},
+	{"blankout_set_size", gauge, []string{"missing"}, "Mean number of classes in these sets or, of numbers, mean distance of low and high.",
+		func(v *view, emit func(float64, ...string)) {
+			for _, r := range v.status.Metrics.Sets {
+				emit(r.Size, r.Range)
+			}
+		}},
 	{"blankout_forecast_error_ratio", gauge, []string{"deleted"}, "Error expected of the answers if that share of the features goes missing.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.status.Metrics.Numbers != nil {

@@ -19,6 +19,7 @@ import (
 	"blankout/measure"
 	"blankout/model"
 	"blankout/online"
+	"blankout/online/cover"
 	"blankout/online/watch"
 	"blankout/run"
 )
@@ -129,6 +130,7 @@ type Report struct {
 	Classes    []class                    `json:"classes"`
 	Level      string                     `json:"level"`
 	Experts    []model.Expert             `json:"experts,omitempty"`
+	Sets       []cover.Report             `json:"sets,omitempty"`
 	Served     []*float64                 `json:"served,omitempty"` // the forecast of what is answered
 	ByShare    []string                   `json:"levels_by_share,omitempty"`
 	Deletions  []float64                  `json:"deletions"` // of the forecasts
@@ -247,7 +249,7 @@ func reportOf(v *view) Report {
 	for i := range online.ForecastPoints {
 		r.Deletions = append(r.Deletions, online.ForecastMissing(i))
 	}
-	r.Experts = m.Experts
+	r.Experts, r.Sets = m.Experts, m.Sets
 	if r.ByShare = m.LevelsByShare; m.Served.Level != "" {
 		for _, e := range m.Served.Error {
 			r.Served = append(r.Served, measure.Defined(e))

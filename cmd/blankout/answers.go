@@ -55,7 +55,7 @@ func (a *answers) header() []string {
 	for _, k := range a.shown() {
 		row = append(row, "P("+a.model.Schema.Classes[k]+")")
 	}
-	return append(row, "missing", "rule")
+	return append(row, "missing", "rule", "set")
 }
 
 // shown returns the classes whose probabilities have a column: of two the positive one.
@@ -136,12 +136,19 @@ func (a *answers) rowOf(e *blankout.Example, scores, probabilities []float64, pl
 			a.row = append(a.row, number(probabilities[k]))
 		}
 	}
-	missing := ""
-	rule := a.model.Answer(e).Rule()
-	if rule != "" {
+	missing, answer := "", a.model.Answer(e)
+	if answer.Rule() != "" {
 		missing = strings.Join(a.model.MissingFields(e), " ")
 	}
-	return append(a.row, missing, string(rule))
+	if a.row = append(a.row, missing, string(answer.Rule())); a.regression {
+		return a.row
+	}
+	var names []string
+	set, _ := a.model.Set(answer, probabilities[:min(len(probabilities), len(a.model.Schema.Classes))], a.model.Head.Predict(scores))
+	for _, k := range set {
+		names = append(names, a.model.Schema.Classes[k])
+	}
+	return append(a.row, strings.Join(names, " "))
 }
 
 func (a *answers) flush() error {

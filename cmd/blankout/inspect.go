@@ -301,6 +301,16 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 		}
 		fmt.Fprintf(out, "experts       %s\n", strings.Join(parts, ", "))
 	}
+	for i, x := range s.Sets {
+		name, size := "", fmt.Sprintf("%.3g classes", x.Size)
+		if i == 0 {
+			name = "sets"
+		}
+		if s.NumbersSummary != nil {
+			size = fmt.Sprintf("width %.4g", x.Size)
+		}
+		fmt.Fprintf(out, "%-13s with %s of the fields missing %.1f %% hold the label, lately %.1f %%, %s\n", name, x.Range, 100*x.Coverage, 100*x.Recent, size)
+	}
 	if s.Served == nil {
 		return
 	}

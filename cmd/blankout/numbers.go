@@ -29,12 +29,12 @@ func newNumberMeasures(lossName string) (*numberMeasures, error) {
 	return &numberMeasures{loss: l}, err
 }
 
-// add counts in an example that has a score, of the model.ScoreVariance.
-func (m *numberMeasures) add(e *blankout.Example, h *model.Head, score, variance float64) {
+// add counts in an example that has a score; by is its model.ScoreVariance.
+func (m *numberMeasures) add(e *blankout.Example, h *model.Head, score float64, by model.Lacked) {
 	m.examples++
 	if e.Label >= 0 {
 		value := h.Value(score)
-		low, high := h.Interval(value, variance)
+		low, high := h.Interval(value, by)
 		m.sums.Add(m.loss, e.Target, e.Weight, value, low, high, 1)
 	}
 }

@@ -165,9 +165,9 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	measures := measure.NewEvaluation(len(head.Schema.Classes))
 	measures.Positive = schema.PositiveClass(head.Positive)
 	score, rules := read.Score, map[model.MissingRule]int{} // examples known to lack fields by rule
-	variance := func(e *blankout.Example) float64 { return model.ScoreVariance(read.Model, e) }
+	lacks := lacking{answer: head.Answer, by: func(e *blankout.Example) model.Lacked { return model.ScoreVariance(read.Model, e) }}
 	if o.remove > 0 || o.groups > 0 {
-		if score, variance, err = deleting(read.Model, o, schema, rules); err != nil {
+		if score, lacks, err = deleting(read.Model, o, schema, rules); err != nil {
 			return err
 		}
 	}
@@ -190,10 +190,10 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 			rules[rule]++
 		}
 		if numbers != nil {
-			numbers.add(e, head, s[0], variance(e))
+			numbers.add(e, head, s[0], lacks.by(e))
 		} else {
 			probabilities = head.Probabilities(s, probabilities)
-			measures.Add(e.Label, e.Weight, s, head.Predict(s), probabilities)
+			measureClasses(measures, head, e, lacks.answer(e), s, probabilities)
 		}
 		if o.out == "" {
 			return nil
@@ -217,12 +217,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		return nil
 	}
 	r := measures.Report()
-	if seen.zeros > 0 && !p.quiet {
-		fmt.Fprintln(p.stderr, "every label is 0, which is none of the model's classes: the examples are taken as unlabelled")
-	}
-	if seen.n > 0 && seen.zeros+seen.labelled == 0 && !o.data.record.Unlabelled {
-		fmt.Fprintf(p.stderr, "warning: none of %s has a label (--label is %q), so nothing can be measured; --unlabelled says that this is meant\n", plural(seen.n, "example"), o.data.record.Label)
-	}
+	p.sayUnlabelled(&seen, o)
 	if !p.quiet {
 		printReport(p.stderr, printable(head.Schema.Classes), r)
 		p.sayLacking(rules)
@@ -234,6 +229,25 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		}{r, o.data.tally.refused})
 	}
 	return nil
+}
+
+// measureClasses measures the answer a to an example, with these scores and probabilities.
+func measureClasses(to *measure.Evaluation, h *model.Head, e *blankout.Example, a model.Answer, scores, probabilities []float64) {
+	class := h.Predict(scores)
+	to.Add(e.Label, e.Weight, scores, class, probabilities)
+	if set, ok := h.Set(a, probabilities[:max(2, min(len(probabilities), len(h.Schema.Classes)))], class); ok {
+		to.AddSet(e.Label, e.Weight, set)
+	}
+}
+
+// sayUnlabelled tells a person of examples that had no label.
+func (p *program) sayUnlabelled(seen *examined, o *predictFlags) {
+	if seen.zeros > 0 && !p.quiet {
+		fmt.Fprintln(p.stderr, "every label is 0, which is none of the model's classes: the examples are taken as unlabelled")
+	}
+	if seen.n > 0 && seen.zeros+seen.labelled == 0 && !o.data.record.Unlabelled {
+		fmt.Fprintf(p.stderr, "warning: none of %s has a label (--label is %q), so nothing can be measured; --unlabelled says that this is meant\n", plural(seen.n, "example"), o.data.record.Label)
+	}
 }
 
 // examined checks the examples against the model, and counts them.
@@ -282,15 +296,21 @@ func (x *examined) take(e *blankout.Example, schema *blankout.Schema) error {
 	return nil
 }
 
+// lacking tells of the example that was scored last how it was answered, and its model.ScoreVariance.
+type lacking struct {
+	answer func(*blankout.Example) model.Answer
+	by     func(*blankout.Example) model.Lacked
+}
+
 // deleting returns Score with features deleted at random. The masks depend on
 // the seed and the number of the example alone and are those of the corrupt
 // command's first copies. Where what was deleted is known, rules counts the answers.
-func deleting(m model.Model, o *predictFlags, schema *blankout.Schema, rules map[model.MissingRule]int) (func(*blankout.Example, []float64) []float64, func(*blankout.Example) float64, error) {
+func deleting(m model.Model, o *predictFlags, schema *blankout.Schema, rules map[model.MissingRule]int) (func(*blankout.Example, []float64) []float64, lacking, error) {
 	c := batch.Corrupter{Noise: loss.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale, Grouping: model.NewGrouping(schema), Curves: m.About().Scaler.Curves}
 	if o.groups > 0 {
 		c.Noise = loss.GroupDropout{Q: o.remove, Groups: o.groups}
 		if err := c.Grouping.Check(); err != nil {
-			return nil, nil, usageError{fmt.Errorf("--delete-groups: %w", err)}
+			return nil, lacking{}, usageError{fmt.Errorf("--delete-groups: %w", err)}
 		}
 	}
 	n := 0
@@ -298,11 +318,12 @@ func deleting(m model.Model, o *predictFlags, schema *blankout.Schema, rules map
 	var field []uint16
 	var left blankout.Example
 	var dead []bool
-	variance := func(e *blankout.Example) float64 {
-		if linear, ok := m.(*model.Linear); ok && o.known {
-			return linear.VarianceLacking(left.Features, &left)
+	lacks := lacking{answer: m.About().Answer, by: func(e *blankout.Example) model.Lacked { return model.ScoreVariance(m, e) }}
+	if o.known {
+		lacks.answer = func(*blankout.Example) model.Answer { return m.About().Answer(&left) }
+		if linear, ok := m.(*model.Linear); ok {
+			lacks.by = func(*blankout.Example) model.Lacked { return linear.VarianceLacking(left.Features, &left) }
 		}
-		return model.ScoreVariance(m, e)
 	}
 	return func(e *blankout.Example, out []float64) []float64 {
 		x = m.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
@@ -319,7 +340,7 @@ func deleting(m model.Model, o *predictFlags, schema *blankout.Schema, rules map
 			rules[rule]++
 		}
 		return m.ScoreLacking(left.Features, &left, out)
-	}, variance, nil
+	}, lacks, nil
 }
 
 // printable returns names as they are shown.
@@ -343,6 +364,9 @@ func printReport(w io.Writer, classes []string, r measure.ClassesReport) {
 	show("average precision", r.AveragePrecision, "")
 	show("mAP", r.MAP, "")
 	show("calibration error", r.CalibrationError, "")
+	if r.Coverage != nil {
+		fmt.Fprintf(w, "%-20s %.2f %% of sets hold the label, mean size %.2f\n", "coverage", 100**r.Coverage, *r.SetSize)
+	}
 	if len(classes) > 12 {
 		return
 	}

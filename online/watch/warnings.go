@@ -22,12 +22,12 @@ type Warning struct {
 }
 
 // WarningKinds lists the kinds of Warnings.
-var WarningKinds = []string{WarnUnlabelled, WarnRefused, WarnStrayLabel, WarnKinds, WarnNoCurve, WarnNoRate, WarnTime, WarnPrior}
+var WarningKinds = []string{WarnUnlabelled, WarnRefused, WarnStrayLabel, WarnKinds, WarnNoCurve, WarnNoRate, WarnCoverage, WarnTime, WarnPrior}
 
 // OfRecords says whether a Warning is about the records that came, and not about what has
 // been made of them: when the same come again it tells nothing new, and counts them twice.
 func (w Warning) OfRecords() bool {
-	return w.Kind != WarnPrior && w.Kind != WarnNoCurve && w.Kind != WarnNoRate
+	return w.Kind != WarnPrior && w.Kind != WarnNoCurve && w.Kind != WarnNoRate && w.Kind != WarnCoverage
 }
 
 const (
@@ -37,6 +37,7 @@ const (
 	WarnKinds      = "mixed-kinds"      // a field comes as values of several kinds
 	WarnNoCurve    = "no-curve"         // a name in field_curves is of no number
 	WarnNoRate     = "no-rate"          // the rates of the noise are of no group, or nothing is missing
+	WarnCoverage   = "low-coverage"     // sets or intervals hold the truth less often than learner.coverage
 	WarnTime       = "odd-time"         // the times of records are hardly in the unit that they are read in
 	WarnPrior      = "worse-than-prior" // the class shares alone would have predicted better
 )

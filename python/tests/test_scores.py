@@ -47,6 +47,7 @@ def same(got: blankout.Answer, want: dict, tol: float = 1e-12) -> None:
     assert got.probabilities.keys() == want.get("probabilities", {}).keys()
     for name, p in got.probabilities.items():
         near(p, want["probabilities"][name])
+    assert got.set == want.get("set", [])
     assert (got.missing, got.rule) == (want.get("missing", []), want.get("rule", ""))
     assert (got.level, got.unknown) == (want.get("level", ""), want.get("unknown", []))
     for name in ("value", "low", "high"):
@@ -105,6 +106,11 @@ def test_every_model(program, name):
     if name == "weighted":
         second = model.positive == model.classes_[1]  # the threshold is that of the positive class
         assert model._calibrated and model._threshold == (0.7 if second else 1 - 0.7)
+    if name.startswith("online"):  # some of the sets hold several classes, some not all
+        sizes = {len(a.set) for a in model.answers(asked)}
+        assert len(sizes) > 1 and 0 not in sizes
+    if name.startswith("exact"):
+        assert all(a.set == [] for a in model.answers(asked))
     if name == "online":  # the data are such that a heavy tail is transformed
         assert (model._statistics[:, 4] < 0).any()
 

@@ -66,6 +66,7 @@ class Verdict:
         scale: by what the features that it holds are multiplied, over all rules.
         parts: by column of the model's covariance whether it is filled in; None if none is.
         level: which of the model's weights answer, 0 for those of events that lack nothing.
+        range: that of the share missing, 0 if nothing is, else one more than range_of.
     """
 
     rule: str = ""
@@ -73,6 +74,7 @@ class Verdict:
     scale: float = 1.0
     parts: np.ndarray | None = None
     level: int = 0
+    range: int = 0
 
     @property
     def fill(self) -> float:
@@ -197,7 +199,8 @@ class Missing:
             shares, parts = plain(shares) if present > 0 else (1.0, 0.0, 0.0), None
         scale = 1 + shares[1] * missing / present if present > 0 else 1.0  # without fields it is the intercept alone
         rule = RULES[max(range(len(RULES)), key=lambda r: shares[r])]
-        return Verdict(rule, shares, scale, parts, self.levels[range_of(missing / (missing + present))])
+        within = range_of(missing / (missing + present))
+        return Verdict(rule, shares, scale, parts, self.levels[within], 1 + within)
 
     def _parts(self, fields: Sequence[Field], batch: Batch, i: int, covariance: Covariance) -> np.ndarray:
         """Say which columns of the covariance the event has, and which are filled in."""

@@ -30,6 +30,7 @@ NUMBER_LOSSES = ("linear", "absolute", "quantile", "huber", "poisson")
 INTERCEPT, FILLED_IN = "(intercept)", "(filled in)"  # among what adds to a score
 MAX_VARIANCE = 10.0  # of the logarithm of a count
 INTERVAL = 1.6448536269514722  # deviations to either side that hold nine of ten
+MOST_LIMIT = 1000.0  # of a set that excludes no class
 MOST_UNKNOWN = 20  # features that an answer names as unknown
 
 
@@ -51,8 +52,10 @@ class Answer:
     Attributes:
         class_, probability: the predicted class and its probability; None where labels are numbers.
         probabilities: by class.
+        set: the classes that are not excluded, the most probable first: the class of the event is
+            among them as often as learner.coverage says. Empty where the model has too few events to say.
         value, low, high: where labels are numbers the predicted one, and the bounds that nine of ten
-            targets lie between; None where the model does not know them. Of an event of two classes
+            targets, or learner.coverage, lie between; None where the model does not know them. Of an event of two classes
             in which missing numbers are filled in, low and high are where the probability would lie in
             nine of ten cases if these were known, and around probability.
         score: that of the class, or of the value; of two classes the second's.
@@ -74,6 +77,7 @@ class Answer:
     class_: str | None = None
     probability: float | None = None
     probabilities: dict[str, float] = field(default_factory=dict)
+    set: list[str] = field(default_factory=list)
     value: float | None = None
     low: float | None = None
     high: float | None = None
@@ -138,6 +142,17 @@ class _Level:
     covered: np.ndarray | None
 
 
+def _limits(sets: dict | None) -> tuple[float, ...]:
+    """Return by range of what is missing the limit of sets and intervals, -1 where it is not known."""
+    if sets is None:
+        return (-1.0,) * (1 + RANGES)
+    strict("sets", sets, "coverage", "limits")
+    limits = tuple(float(x) for x in sets["limits"])
+    if len(limits) != 1 + RANGES or not all(0 <= x <= MOST_LIMIT or x == -1 for x in limits):
+        raise FileError(f"block model: sets with the limits {limits}")
+    return limits
+
+
 def _fits(layout: dict, last: int) -> bool:
     """Say whether all weights of a layout begin within a row, at last at the latest."""
     return all(0 <= part["weight"] <= last and 0 <= part.get("lag", 0) <= last for part in (layout, *(layout.get("mix") or ())))
@@ -166,7 +181,7 @@ class Model:
         head = _json(file, "model")
         strict(
             "the model", head, "schema", "scaler", "loss", "noise", "outputs", "pairs", "intercept", "layout",
-            "experts", "calibration", "positive", "threshold", "missing", "levels", "residual", "events", "trained", *(["kernel"] if file.kind == "kernel" else []),
+            "experts", "calibration", "positive", "threshold", "missing", "levels", "residual", "sets", "events", "trained", *(["kernel"] if file.kind == "kernel" else []),
         )
         layout = head["layout"]
         strict("layout", layout, "width", "weight", "lag", "average", "stats", "scale", "mix")
@@ -197,6 +212,7 @@ class Model:
         if residual is not None:
             strict("residual", residual, "mean", "deviation")
         self._residual = (float(residual["mean"]), float(residual["deviation"])) if residual else None
+        self._limits = _limits(head.get("sets"))
         k = len(self._schema.classes)
         if (
             self._outputs < 1 or len(self._intercept) != self._outputs or not 0 <= self._threshold < 1
@@ -375,9 +391,10 @@ class Model:
                 a["probability"] = float(chances[i, chosen[i]])
                 shown = range(max(2, min(len(self.classes_), len(self._schema.classes))))
                 a["probabilities"] = {str(self.classes_[k]): float(chances[i, k]) for k in shown}
+                a["set"] = self._set(a["probabilities"], a["class_"], verdict)
                 a.update(self._chance_interval(batch, i, int(chosen[i]), a["probability"]))
             if self._numbers:
-                a.update(self._interval(self._value(scores[i, 0]), variances[i]))
+                a.update(self._interval(self._value(scores[i, 0]), variances[i], verdict))
             a["unknown"] = self._unknown(batch, i)
             if explain > 0:
                 a["explanation"] = self._explain(batch, i, int(chosen[i]), explain)
@@ -434,15 +451,25 @@ class Model:
         ends = self._probabilities(np.array([[score - width], [score + width]]))[:, chosen].tolist()
         return {"low": min(*ends, chance), "high": max(*ends, chance)}
 
-    def _interval(self, value: float, variance: float) -> dict[str, float]:
-        """Return a value with the bounds that nine of ten targets lie between, if they are known."""
+    def _set(self, probabilities: dict[str, float], chosen: str, verdict: Verdict) -> list[str]:
+        """Return the classes that an answer does not exclude, the most probable first; none where that is not known."""
+        limit = self._limits[verdict.range]
+        if limit < 0:
+            return []
+        least = math.exp(-limit)
+        inside = [name for name, p in probabilities.items() if name == chosen or p >= least or limit == MOST_LIMIT]
+        return sorted(inside, key=lambda name: -probabilities[name])
+
+    def _interval(self, value: float, variance: float, verdict: Verdict) -> dict[str, float]:
+        """Return a value with the bounds that targets are to lie between, if they are known."""
         if self._residual is None:
             return {"value": float(value)}
         mean, deviation = self._residual
         unit = math.sqrt(max(value, 1e-9)) if self._counts else 1.0  # Pearson's residuals of counts
         if self._counts:  # the logarithm is normal
             variance = value * math.expm1(min(variance, MAX_VARIANCE))
-        width = INTERVAL * math.sqrt(deviation * deviation + variance)
+        limit = self._limits[verdict.range]
+        width = (limit if limit >= 0 else INTERVAL) * math.sqrt(deviation * deviation + variance)
         low, high = (float(value + unit * (mean + side * width)) for side in (-1, 1))
         return {"value": float(value), "low": max(low, 0.0) if self._counts else low, "high": high}
 
