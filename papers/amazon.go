@@ -180,15 +180,11 @@ func pick(examples []blankout.Example, rows []int) []blankout.Example {
 // amazonLevels is figure 1 on a set.
 func (s *Setting) amazonLevels(ctx context.Context, c amazonConfig, set *amazonReviews) error {
 	train, test, folds := set.train, set.test, set.folds
-	type point struct {
-		method, level int
-		cost          string
-	}
-	var points []point
+	var points []amazonPoint
 	for m := range amazonMethods {
 		for level := range c.Levels {
 			for _, cost := range c.Costs[amazonMethods[m].name] {
-				points = append(points, point{m, level, cost})
+				points = append(points, amazonPoint{m, level, cost})
 			}
 		}
 	}
@@ -234,6 +230,18 @@ func (s *Setting) amazonLevels(ctx context.Context, c amazonConfig, set *amazonR
 	if err != nil {
 		return err
 	}
+	s.reportLevels(c, set, points, cells)
+	return nil
+}
+
+// amazonPoint is a setting of figure 1: its method and level are places in their lists.
+type amazonPoint struct {
+	method, level int
+	cost          string
+}
+
+// reportLevels reports figure 1 on a set.
+func (s *Setting) reportLevels(c amazonConfig, set *amazonReviews, points []amazonPoint, cells []amazonCell) {
 	// The best c by method and level.
 	best := make([][]int, len(amazonMethods))
 	chosen := make([]int, len(amazonMethods)) // the level that cross validation takes
@@ -283,7 +291,7 @@ func (s *Setting) amazonLevels(ctx context.Context, c amazonConfig, set *amazonR
 	d := mcNemar(at(0), at(2))
 	claim(Claim{Claim: "Dropout-SVM is within a point of MCF-logistic, each at the level that cross validation takes", Paper: "figure 1", Ours: fmt.Sprintf("%.2f against %.2f %%", at(0).error(), at(2).error()),
 		Parts: []Part{within("", d, 1)}, Unit: "points", Why: "the difference is larger"})
-	each := make([]float64, len(test)) // Dropout-SVM less MCF-quadratic, over the levels
+	each := make([]float64, len(set.test)) // Dropout-SVM less MCF-quadratic, over the levels
 	for level := range c.Levels {
 		for i := range each {
 			each[i] += 100 * (float64(cells[best[0][level]].Wrong[i]) - float64(cells[best[3][level]].Wrong[i])) / float64(len(c.Levels))
@@ -291,7 +299,6 @@ func (s *Setting) amazonLevels(ctx context.Context, c amazonConfig, set *amazonR
 	}
 	d = pairedT(each)
 	claim(Claim{Claim: "Dropout-SVM outperforms MCF-quadratic in the mean over levels up to 0.9", Paper: "figure 1", Parts: []Part{below("", d, 0)}, Unit: "points", Why: "it does worse"})
-	return nil
 }
 
 // copiesFit is what M explicit copies came to at the settings that they choose.
