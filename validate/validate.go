@@ -83,8 +83,8 @@ func (v *Validator) Validate(ctx context.Context, s Request) (*batch.Validation,
 }
 
 func (v *Validator) validate(ctx context.Context, s Request, pace *throttle) (*batch.Validation, *batch.Exact, *batch.Evidence, error) {
-	c := v.problem(&s.Live.Head)
-	c.Level, c.Start, c.Progress, c.Pause, c.Unit = s.Level, s.Earlier, v.Progress, pace.rest, s.Unit
+	c := v.Problem(s)
+	c.Progress, c.Pause = v.Progress, pace.rest
 	c.OwnHoldout = v.Config.Policy == "adopt" // that topic ends where it ends today
 	if s.Sample != nil {
 		c.Halves, c.Deletions, c.Sample = true, nil, 1000
@@ -434,6 +434,6 @@ func (v *Validator) Part(ctx context.Context, s Request, records uint64) (p *joi
 // Problem returns the exact problem of what a Learner's model minimises.
 func (v *Validator) Problem(s Request) batch.ValidateConfig {
 	c := v.problem(&s.Live.Head)
-	c.Start, c.Unit = s.Earlier, s.Unit
+	c.Level, c.Start, c.Unit = s.Level, s.Earlier, s.Unit
 	return c
 }

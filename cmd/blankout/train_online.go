@@ -156,7 +156,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	if trained.Learned == 0 {
+	if trained.Learned+trained.Unlabelled == 0 {
 		return refusedError{batch.ErrNothing}
 	}
 	m := learner.Metrics()
