@@ -27,7 +27,7 @@ type recent[T any] struct {
 }
 
 // maxRecent bounds the numbers that a recent keeps, mostRecent the patterns.
-const maxRecent, mostRecent = 1 << 20, 256
+const maxRecent, mostRecent = 1 << 20, 4096
 
 func (r *recent[T]) get(key string) (T, bool) {
 	r.mu.Lock()

@@ -48,7 +48,8 @@ type filled struct {
 	x        []float64
 	parts    model.Parts
 	residual []float64
-	answer   []float64 // scores
+	answer   []float64    // scores
+	features blankout.Vec // of the event at hand, standardised
 }
 
 // numbersRead is what the bank read of an event's numeric columns, in the order in which it
@@ -365,12 +366,15 @@ func (l *answering) fillAnswer(e *blankout.Example) {
 		return
 	}
 	m := l.modelOf(l.mixed(now.within))
-	if m.Answer(e).Parts == nil {
+	a := m.Answer(e)
+	if a.Parts == nil {
 		return
 	}
 	now.filled = true
-	l.filling.answer = slices.Grow(l.filling.answer[:0], l.k)[:l.k]
-	m.Score(e, l.filling.answer)
+	f := &l.filling
+	f.features = m.Standardised(e, blankout.Vec{Index: f.features.Index[:0], Value: f.features.Value[:0]})
+	f.answer = slices.Grow(f.answer[:0], l.k)[:l.k]
+	m.ClassScores(m.AnswerOutputs(f.features, a, f.answer))
 }
 
 // empty says whether there is nothing to keep.
