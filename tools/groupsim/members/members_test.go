@@ -84,7 +84,7 @@ func TestMembers(t *testing.T) {
 // One member learns what a learner alone does.
 func TestMembersAlone(t *testing.T) {
 	s, events := groupEvents(2000)
-	c := online.DefaultConfig()
+	c := online.DefaultConfig().Shared() // members fill nothing in, and have no second-order expert
 	l, err := online.New(c, s)
 	if err != nil {
 		t.Fatal(err)
