@@ -71,8 +71,8 @@ func (s *Snapshot) Unit() batch.Unit { return s.unit }
 // Model returns the published model, for predictions.
 func (s *Snapshot) Model() *model.Linear { return s.model }
 
-// Level returns the weights of the level with the largest share alone, which are of the problem that
-// Unit is of: what of the published model has come closer to an exact solution, or less close.
+// Level returns the model of the level with the largest share alone. It has an exact solution to be
+// compared with, that of its own noise; the published mixture has none.
 func (s *Snapshot) Level() *model.Linear { return s.level }
 
 // Blocks encodes the state: the published model as model.ReadLinear reads it,
