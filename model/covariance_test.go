@@ -455,7 +455,7 @@ func TestWiden(t *testing.T) {
 
 // The patterns kept are bounded; readers may come at once, and get equal answers.
 func TestRepairsAreBoundedAndShared(t *testing.T) {
-	m := filledModel(t, 12)
+	m := filledModel(t, 14)
 	kept := m.repairs
 	alone := m.WithMissing(m.Missing)
 	alone.repairs = nil
@@ -463,8 +463,8 @@ func TestRepairsAreBoundedAndShared(t *testing.T) {
 	for reader := range 4 {
 		wait.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(reader/2), 8)) // two meet the same
-			for range 400 {
-				p := randomParts(12, r)
+			for range 4000 {
+				p := randomParts(14, r)
 				for i := range p {
 					p[i] = max(p[i], Observed)
 				}
