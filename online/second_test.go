@@ -435,3 +435,26 @@ func TestSecondWeighsClasses(t *testing.T) {
 		t.Errorf("%v by a class's weight, %v by its events'", answers[0][2990:], answers[1][2990:])
 	}
 }
+
+// Without numbers the expert is left aside: answers are those of the levels alone, to the bit.
+func TestSecondWithoutNumbers(t *testing.T) {
+	var answers [2][]float64
+	for i, rule := range []string{"auto", "adagrad"} {
+		s := newTides(8, 2, 0)
+		l := s.learner(t, func(c *Config) { c.Rule = rule })
+		for range 3000 {
+			e := s.next()
+			last := len(e.Field) - 1
+			e.Features.Index, e.Features.Value, e.Field = e.Features.Index[last:], e.Features.Value[last:], e.Field[last:]
+			answers[i] = append(answers[i], l.Learn(e)...)
+		}
+		for _, x := range l.Metrics().Experts {
+			if x.Name == "second order" {
+				t.Errorf("under %s there are the experts %v", rule, l.Metrics().Experts)
+			}
+		}
+	}
+	if !slices.Equal(answers[0], answers[1]) {
+		t.Error("answers are not those of the levels")
+	}
+}

@@ -1,5 +1,7 @@
 package papers
 
+// This file writes the index of all experiments' claims, by paper, and the page of our own.
+
 import (
 	"encoding/json"
 	"errors"

@@ -775,6 +775,42 @@ func TestNoFartherThanTheTarget(t *testing.T) {
 	}
 }
 
+// A pull is an event of the curvature pulled whose score by the columns named is known to be 0.
+func TestPull(t *testing.T) {
+	l, err := loss.Parse("logistic")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ridge = 2
+	for _, outputs := range []int{1, 3} {
+		e := New(Settings{Loss: l, Ridge: ridge}, outputs)
+		e.Follow([]uint32{3, 5, 6, 7, 9})
+		weights := []float64{4, 1, -2, 0.5, 7}
+		for i, column := range e.Columns() {
+			e.Set(column, outputs-1, weights[i])
+		}
+		shares := []float64{0.25, 0.5, 0.25}
+		e.Pull(5, shares)
+		score, size := 0.0, 0.0
+		for i, share := range shares {
+			score, size = score+share*weights[1+i], size+share*share
+		}
+		want := slices.Clone(weights)
+		for i, share := range shares {
+			want[1+i] -= share * pulled * score / (ridge + pulled*size)
+		}
+		for i, w := range e.Weights(outputs - 1).Columns {
+			if math.Abs(w-want[i]) > 1e-12 {
+				t.Errorf("%d outputs: weights %v, want %v", outputs, e.Weights(outputs-1).Columns, want)
+				break
+			}
+		}
+		if e.Weights(outputs-1).Intercept != 0 {
+			t.Errorf("%d outputs: the intercept has moved to %v", outputs, e.Weights(outputs-1).Intercept)
+		}
+	}
+}
+
 // A temperature is the factor under which the scores would have had the least log-loss.
 func TestTemperature(t *testing.T) {
 	for _, want := range []float64{0.5, 2} {
