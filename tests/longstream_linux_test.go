@@ -32,7 +32,7 @@ import (
 // Every event must be learned, memory must stay where it is, and of real data the error must
 // rise where the stream changes and fall again.
 func TestLongStream(t *testing.T) {
-	events, data, out := 200_000, "../papers/samples/covtype_10k/train.svm.gz", os.Getenv("BLANKOUT_LONG_STREAM_OUT")
+	events, data, out := 1_000_000, "../papers/samples/covtype_10k/train.svm.gz", os.Getenv("BLANKOUT_LONG_STREAM_OUT")
 	if text := os.Getenv("BLANKOUT_LONG_STREAM"); text != "" {
 		var err error
 		if events, err = strconv.Atoi(text); err != nil || events < 100_000 {
@@ -110,8 +110,9 @@ func TestLongStream(t *testing.T) {
 		t.Errorf("error %.3f, of a constant answer %.3f", last.total, constant)
 	}
 	n := len(samples)
-	if early, late := samples[n/4].memory, last.memory; late > 1.1*early+20e6 {
-		t.Errorf("memory grows: %.0f MB after a quarter, %.0f at the end", early/1e6, late/1e6)
+	// The heap finds its size within half a million events.
+	if early, late := samples[n/2].memory, last.memory; late > 1.1*early+20e6 {
+		t.Errorf("memory grows: %.0f MB half way, %.0f at the end", early/1e6, late/1e6)
 	}
 	// The worst recent error in the share of the stream from, to.
 	worst := func(from, to float64) (w float64) {
@@ -299,7 +300,7 @@ and where to save, learned them in %.0f s (%.0f thousand a second, by the defaul
 |---|---|
 | error of all events, each scored before it was learned | %.2f %% |
 | of a constant answer | %.2f %% |
-| resident memory after a quarter, at the end, most | %.0f, %.0f, %.0f MB |
+| resident memory half way, at the end, most | %.0f, %.0f, %.0f MB |
 
 The events are generated: they are drawn with replacement from the 8,000 training events of covtype_10k, a real set (is the forest of the second type?), and the drift is
 ours. The gains of the ten numbers turn three times by 30 %%, each in its own phase; from %.0f to %.0f %% of the stream the first and the sixth number are swapped; from %.0f to %.0f %%
@@ -310,7 +311,7 @@ the first, the fourth and the tenth are null.
 ![memory](memory.png)
 
 ![rate](rate.png)
-`, events, runtime.NumCPU(), events, produced.Seconds(), last.seconds, float64(events)/last.seconds/1e3, len(samples), 100*last.total, 100*constant, samples[len(samples)/4].memory/1e6, last.memory/1e6, most/1e6,
+`, events, runtime.NumCPU(), events, produced.Seconds(), last.seconds, float64(events)/last.seconds/1e3, len(samples), 100*last.total, 100*constant, samples[len(samples)/2].memory/1e6, last.memory/1e6, most/1e6,
 		100*driftSwap[0], 100*driftSwap[1], 100*driftDeath[0], 100*driftDeath[1])
 	return os.WriteFile(filepath.Join(dir, "results.md"), []byte(text), 0o644)
 }
