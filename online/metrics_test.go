@@ -96,7 +96,7 @@ func TestHalfLifeTime(t *testing.T) {
 // The detector keeps quiet while nothing changes and sees the classes exchanged.
 func TestDrift(t *testing.T) {
 	c := DefaultConfig()
-	c.Noise, c.Adapt, c.Average = "dropout:0.3", false, 0 // which would adapt by themselves
+	c.Rule, c.Noise, c.Adapt, c.Average = "adagrad", "dropout:0.3", false, 0 // the rest would adapt by itself
 	final := map[string]float64{}
 	for _, c.OnDrift = range []string{"log", "forget"} {
 		l, s := mustNew(t, c, 2), newStream(21, 2)

@@ -112,7 +112,9 @@ func (l *answering) experts() (experts []model.Expert) {
 		experts = append(experts, model.Expert{Name: loss.ShortNoise(l.levels[v].noise.String()), Share: (1 - second) * share / all})
 	}
 	if l.second.knows() {
-		experts = append(experts, model.Expert{Name: "second order", Share: second})
+		for _, e := range l.second.expert.Experts() {
+			experts = append(experts, model.Expert{Name: e.Name, Share: second * e.Share})
+		}
 	}
 	return experts
 }
@@ -146,7 +148,7 @@ func (l *answering) interceptsOf(mix, out []float64) {
 		}
 		if v == len(l.levels) {
 			for k := range l.active {
-				out[k] += share * l.second.expert.Weights(k).Intercept
+				out[k] += share * l.second.expert.Intercept(k)
 			}
 			continue
 		}

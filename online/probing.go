@@ -188,7 +188,7 @@ func (l *answering) prepare(e *blankout.Example) {
 	}
 	if l.second.knows() {
 		for k := range l.k {
-			p.base = append(p.base, l.second.expert.Weights(k).Intercept)
+			p.base = append(p.base, l.second.expert.Intercept(k))
 		}
 		l.sumTerms()
 	}

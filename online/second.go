@@ -1,6 +1,6 @@
 package online
 
-// This file has a second-order expert (package newton) learn beside the levels: its score is what
+// This file has a panel of experts (package panel) learn beside the levels: its score is what
 // the levels say, times a coefficient, and what its own weights of numbers and hats add.
 
 import (
@@ -11,15 +11,15 @@ import (
 	"blankout/loss"
 	"blankout/model"
 	"blankout/online/newton"
+	"blankout/online/panel"
 	"blankout/online/probe"
 )
 
-// second is the second-order expert and what it needs. It answers with the share probe.Mix.Second; what
+// second is the panel, "the expert" here, and what it needs. It answers with the share probe.Mix.Second; what
 // it publishes are the values that are own to it in each row.
 type second struct {
-	expert *newton.Expert          // nil where the settings leave it out
+	expert *panel.Panel            // nil where the settings leave it out
 	off    bool                    // there are too many numbers for it
-	warmth newton.Temperature      // of the expert, of several classes only
 	mixes  [probe.Ranges][]float64 // see answering.mixed; valid where made says so
 	made   [probe.Ranges]bool
 	stale  bool // the rows do not have what the expert's weights are
@@ -51,15 +51,17 @@ func (s *second) on() bool { return s.expert != nil && !s.off }
 // knows says whether there is an expert that has numbers: without, it is left aside.
 func (s *second) knows() bool { return s.on() && len(s.expert.Columns()) > 0 }
 
-// secondKnots returns the knots of each curve of so many numbers, 0 where there is no room for curves.
+// secondKnots returns the knots of each curve of so many numbers: as many as the second-order expert has
+// room for, and where that has none mostKnots.
 func secondKnots(numbers int) int {
-	for _, knots := range []int{5, 3} {
-		if numbers*(1+knots) <= newton.MostColumns {
-			return knots
-		}
+	if numbers*(1+fewKnots) <= newton.MostColumns && numbers*(1+mostKnots) > newton.MostColumns {
+		return fewKnots
 	}
-	return 0
+	return mostKnots
 }
+
+// The knots of a curve.
+const mostKnots, fewKnots = 5, 3
 
 // beginSecond makes the expert, if the settings want one.
 func (l *Learner) beginSecond() {
@@ -71,7 +73,7 @@ func (l *Learner) beginSecond() {
 		half = secondHalfLife
 	}
 	q := loss.AsGroups(l.levels[l.natural()].noise).Q
-	l.second.expert = newton.New(newton.Settings{Loss: l.set.loss, Ridge: max(l.set.ridge, leastSecondRidge), HalfLife: half, Strength: q / (1 - q)}, l.k)
+	l.second.expert = panel.New(newton.Settings{Loss: l.set.loss, Ridge: max(l.set.ridge, leastSecondRidge), HalfLife: half, Strength: q / (1 - q)}, l.k, !l.set.numbers)
 	l.shares.AddSecond(secondShare)
 	l.second.room(l.k)
 }
@@ -139,12 +141,12 @@ func (l *answering) addMovedSecond(sign float64) {
 	add := func(column uint32, x float64) {
 		if i, known := slices.BinarySearch(s.expert.Columns(), column); known {
 			for k := range s.moved {
-				s.moved[k] += sign * x * s.expert.Weights(k).Columns[i]
+				s.moved[k] += sign * x * s.expert.Weights(k)[i]
 			}
 		}
 	}
 	for k := range s.moved {
-		s.moved[k] += sign * s.expert.Weights(k).Intercept
+		s.moved[k] += sign * s.expert.Intercept(k)
 	}
 	for _, m := range read.moved {
 		if sign > 0 {
@@ -174,7 +176,7 @@ func (l *answering) scoreSecond() {
 	if s.expert.Score(s.columns, s.x, s.base, s.scores) < len(s.columns) {
 		columns := slices.Concat(s.expert.Columns(), s.columns)
 		slices.Sort(columns)
-		if columns = slices.Compact(columns); !newton.Fits(len(columns), l.k) {
+		if columns = slices.Compact(columns); !panel.Fits(len(columns), l.k) {
 			l.leaveSecond()
 			return
 		}
@@ -235,10 +237,9 @@ func (l *answering) learnSecond(e *blankout.Example) {
 	for k := range l.active {
 		s.targets[k] = l.targetOf(e.Label, k)
 	}
-	if s.expert.Learn(s.targets, l.active, e.Weight*l.classes[e.Label]) {
-		l.centreSecond()
-		s.changed()
-	}
+	s.expert.Learn(s.targets, l.active, e.Weight*l.classes[e.Label])
+	l.centreSecond()
+	s.changed()
 }
 
 // centreSecond has one of the curves, whose turn it is, add nothing in the mean. The hats of a number add
@@ -276,7 +277,7 @@ func (l *answering) publishSecond() {
 	s.stale = false
 	for i, column := range s.expert.Columns() {
 		for k, own := 0, l.own(l.noteOne(column)); k < l.k; k++ {
-			own[k] = s.expert.Weights(k).Columns[i]
+			own[k] = s.expert.Weights(k)[i]
 		}
 	}
 }
@@ -301,16 +302,15 @@ func (l *answering) mixSecond(r int) []float64 {
 // expert, borrowed.
 func (l *answering) secondPair(r int) [2][]float64 {
 	s, n := &l.second, len(l.levels)
-	expert := s.warmth.Factor()
 	for i := range s.pair {
 		s.pair[i] = zeros(s.pair[i], n+1)
 	}
-	coefficient := expert * s.expert.Weights(0).Base
+	coefficient := s.expert.Base()
 	for v := range n {
 		s.pair[0][v] = l.shares.InForce[r].Levels[v]
 		s.pair[1][v] = coefficient * l.shares.InForce[0].Levels[v]
 	}
-	s.pair[1][n] = expert
+	s.pair[1][n] = 1
 	return s.pair
 }
 
@@ -321,17 +321,7 @@ func (l *answering) probeSecond(label int) {
 	if !s.knows() {
 		return
 	}
-	at := func(factor float64) float64 {
-		for k, f := range s.scores {
-			s.last[k] = factor * f
-		}
-		return l.lossOf(s.last, label)
-	}
-	lost := at(s.warmth.Factor())
-	if l.k > 1 {
-		s.warmth.Learn(at)
-		s.made = [probe.Ranges]bool{}
-	}
+	lost := s.expert.Take(func(scores []float64) float64 { return l.lossOf(scores, label) })
 	copy(s.last, s.base)
 	l.shares.TakeSecond(0, l.lossOf(s.last, label), lost)
 }
@@ -362,7 +352,7 @@ func (l *answering) sumTerms() {
 		}
 		to := s.sums[l.rowOf(feature)*l.k:][:l.k]
 		for k := range to {
-			to[k] += s.x[i] * s.expert.Weights(k).Columns[place]
+			to[k] += s.x[i] * s.expert.Weights(k)[place]
 		}
 	}
 }
@@ -370,7 +360,7 @@ func (l *answering) sumTerms() {
 // weight returns the expert's own weight of a column for output k, 0 for one that it does not have.
 func (s *second) weight(column uint32, k int) float64 {
 	if i, known := slices.BinarySearch(s.expert.Columns(), column); known {
-		return s.expert.Weights(k).Columns[i]
+		return s.expert.Weights(k)[i]
 	}
 	return 0
 }
@@ -401,10 +391,8 @@ func (l *answering) widenSecond() {
 		return
 	}
 	l.second.room(l.k)
-	if coefficient := l.second.expert.Widen(l.k); coefficient != 1 {
-		l.second.warmth = newton.NewTemperature(coefficient)
-	}
-	if !newton.Fits(len(l.second.expert.Columns()), l.k) {
+	l.second.expert.Widen(l.k)
+	if !panel.Fits(len(l.second.expert.Columns()), l.k) {
 		l.leaveSecond()
 	}
 	l.second.changed()
@@ -418,7 +406,6 @@ func (l *Learner) adoptSecond(hat func(column uint32, v, k int) float64) {
 	}
 	s, mix, hats := &l.second, l.shares.InForce[0].Levels, false
 	s.expert.Restart()
-	s.warmth = newton.Temperature{}
 	for _, column := range s.expert.Columns() {
 		if !l.ownHat(column) {
 			continue
@@ -454,5 +441,4 @@ func (s *second) state(c *coder.Coder) {
 	s.off = off != 0
 	s.expert.State(c)
 	s.made = [probe.Ranges]bool{}
-	s.warmth.State(c)
 }

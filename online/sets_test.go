@@ -94,7 +94,7 @@ func TestSetsCoverWhatIsMissing(t *testing.T) {
 		"hinge":            {2, 0, 0.9, 0.02, func(c *Config) { c.Loss = "hinge" }},
 		"many, hinge":      {5, 0.1, 0.9, 0.025, func(c *Config) { c.Loss = "hinge" }},
 		"arow":             {5, 0, 0.9, 0.03, func(c *Config) { c.Rule, c.Noise = "arow", "none" }},
-		"two, threshold":   {2, 0, 0.9, 0.02, func(c *Config) { c.Threshold = 0.8 }},
+		"two, threshold":   {2, 0, 0.9, 0.03, func(c *Config) { c.Threshold = 0.8 }},
 		"many, as it is":   {5, 0, 0.9, 0.03, func(c *Config) { c.Missing = "as-is" }},
 		"two, calibration": {2, 0, 0.9, 0.02, func(c *Config) { c.Calibrate = true }},
 	} {

@@ -193,6 +193,9 @@ func (e *Expert) Score(columns []uint32, x, base, out []float64) (known int) {
 	return known
 }
 
+// Scores returns the scores of the event that Score had last, borrowed until the next one.
+func (e *Expert) Scores() []float64 { return e.event.scores }
+
 // Added returns what the Expert's own weights add to the scores of the event that Score had last,
 // by output, borrowed until the next one.
 func (e *Expert) Added() []float64 { return e.event.added }

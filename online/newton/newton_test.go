@@ -811,27 +811,6 @@ func TestPull(t *testing.T) {
 	}
 }
 
-// A temperature is the factor under which the scores would have had the least log-loss.
-func TestTemperature(t *testing.T) {
-	for _, want := range []float64{0.5, 2} {
-		r := rand.New(rand.NewPCG(3, 4))
-		var c Temperature
-		for range 20_000 {
-			f, y := 2*r.NormFloat64(), -1.0
-			if r.Float64() < 1/(1+math.Exp(-want*f)) {
-				y = 1
-			}
-			c.Learn(func(factor float64) float64 { return math.Log1p(math.Exp(-y * factor * f)) })
-		}
-		if c := NewTemperature(want); math.Abs(c.Factor()-want) > 1e-12 {
-			t.Errorf("one of %v begins with %v", want, c.Factor())
-		}
-		if got := c.Factor(); math.Abs(got/want-1) > 0.1 {
-			t.Errorf("the factor is %v, want %v", got, want)
-		}
-	}
-}
-
 func TestFits(t *testing.T) {
 	for _, x := range []struct {
 		columns, outputs int

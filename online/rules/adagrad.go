@@ -44,7 +44,8 @@ type adagrad struct {
 	x, basis, ridge, rates []float64
 }
 
-func newAdagrad(c Settings) Rule {
+// NewAdagrad returns the rule adagrad.
+func NewAdagrad(c Settings) Rule {
 	return &adagrad{plain: plain{c}, kappa: make([]float64, c.N), once: make([]float64, c.N), part: make([]float64, c.N),
 		share: slices.Repeat([]float64{1}, c.N), shareOnce: slices.Repeat([]float64{1}, c.N)}
 }
@@ -179,6 +180,9 @@ const (
 	shortStep = 0.1
 	// The share is found to this part of it.
 	shareTolerance = 0.01
+	// After so many steps of Newton's method only bisections follow: it may go to and fro between
+	// two places where the loss has hardly any curvature.
+	mostNewton = 6
 )
 
 // shareOf solves a = df(f - a df kappa)/df, of which there is one solution in
@@ -189,7 +193,7 @@ func (r *adagrad) shareOf(s *rows.Step, j int, df, kappa float64) float64 {
 		return a
 	}
 	low, high := 0.0, 1.0
-	for range 20 {
+	for i := range 20 {
 		_, d, dv := r.Loss.At(s.Y[j], s.F[j]-a*df*kappa, s.Variance[j])
 		over := a - s.Importance*d/df
 		if math.Abs(over) <= shareTolerance*a {
@@ -200,7 +204,7 @@ func (r *adagrad) shareOf(s *rows.Step, j int, df, kappa float64) float64 {
 		} else {
 			low = a
 		}
-		if a -= over / (1 + 2*s.Importance*dv*kappa); !(a > low && a < high) {
+		if a -= over / (1 + 2*s.Importance*dv*kappa); !(a > low && a < high) || i >= mostNewton {
 			a = (low + high) / 2
 		}
 	}

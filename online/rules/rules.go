@@ -68,8 +68,8 @@ type Entry struct {
 
 // Table is the table of rules: a new one is a file and a line here.
 var Table = []Entry{
-	{Name: "auto", Eta: 0.3, Parts: 3, Sums: true, Ridges: true, Second: true, Make: newAdagrad},
-	{Name: "adagrad", Eta: 0.3, Parts: 3, Sums: true, Ridges: true, Make: newAdagrad},
+	{Name: "auto", Eta: 0.3, Parts: 3, Sums: true, Ridges: true, Second: true, Make: NewAdagrad},
+	{Name: "adagrad", Eta: 0.3, Parts: 3, Sums: true, Ridges: true, Make: NewAdagrad},
 	{Name: "dropout-descent", Eta: 0.5, Parts: 3, Sums: true, Curvature: true, Make: newDescent},
 	{Name: "sgd", Eta: 0.5, Parts: 3, Make: newSGD},
 	{Name: "arow", Eta: 1, Parts: 3, Starts: true, ClassesOnly: true, Make: newArow},

@@ -1,0 +1,97 @@
+package additive
+
+// This file follows what changes around an expert: scales of columns, the classes; and holds its
+// state.
+
+import (
+	"math"
+	"slices"
+
+	"blankout/internal/coder"
+	"blankout/online/rows"
+)
+
+// Move says that a column's values x are (x - shift)/ratio from here on. No score changes, unless
+// that would extrapolate too far: where the intercept, or the score of a value 1, would change by more
+// than mostMove the weight stays as it is, of the column in its new unit.
+func (e *Expert) Move(column uint32, ratio, shift float64) {
+	i, known := slices.BinarySearch(e.columns, column)
+	if !known {
+		return
+	}
+	row, intercept := e.table[i], e.layout.Weights(e.bias)
+	most := mostMove / max(math.Abs(shift), ratio-1)
+	for j, w := range e.layout.Weights(row) {
+		if math.Abs(w) <= most {
+			intercept[j] += shift * w
+			e.rule.Rescale(row, j, j+1, ratio)
+		}
+	}
+}
+
+// Renew says that a column's values have another meaning from here on: what is known of it is
+// forgotten.
+func (e *Expert) Renew(column uint32) {
+	if i, known := slices.BinarySearch(e.columns, column); known {
+		e.table[i] = e.newRow()
+	}
+}
+
+// Widen gives the expert so many outputs. Where one has decided between two classes it becomes
+// that of the second, and its negation that of the first.
+func (e *Expert) Widen(outputs int) {
+	if outputs == e.outputs {
+		return
+	}
+	was := *e
+	e.begin(outputs)
+	e.Follow(was.columns)
+	e.widenRow(e.bias, was.bias, was.layout)
+	for i, row := range was.table {
+		e.widenRow(e.table[i], row, was.layout)
+	}
+}
+
+func (e *Expert) widenRow(to, from []float64, was rows.Layout) {
+	for part := range parts {
+		for r := range Rates {
+			old, wide := was.Part(from, part)[r*was.Outputs:][:was.Outputs], e.layout.Part(to, part)[r*e.outputs:][:e.outputs]
+			if copy(wide, old); was.Outputs > 1 {
+				continue
+			}
+			if wide[1] = old[0]; part != 1 { // a sum of squares keeps its sign
+				wide[0] = -old[0]
+			}
+		}
+	}
+}
+
+// Set makes w the weight of a column for output k.
+func (e *Expert) Set(column uint32, k int, w float64) {
+	if i, known := slices.BinarySearch(e.columns, column); known {
+		for r := range Rates {
+			e.Weights(r, i)[k] = w
+		}
+	}
+}
+
+// State walks the state. It is read by an Expert of the same settings and outputs.
+func (e *Expert) State(c *coder.Coder) {
+	columns := e.columns
+	if c.Uint32s(&columns); c.Decode {
+		if !Fits(len(columns), e.outputs) || !slices.IsSorted(columns) || len(slices.Compact(slices.Clone(columns))) != len(columns) {
+			c.Failed = true
+			return
+		}
+		e.begin(e.outputs)
+		e.Follow(columns)
+	}
+	for _, row := range append(slices.Clone(e.table), e.bias) {
+		values := row[rows.FirstPart:][:2*e.layout.N]
+		kept := values
+		if c.Floats(&kept); c.Decode {
+			c.Failed = c.Failed || len(kept) != len(values)
+			copy(values, kept)
+		}
+	}
+}

@@ -1,0 +1,314 @@
+// Package panel has experts of numbers and their hats learn beside a base learner, and mixes their
+// scores by shares that follow what they lose: a second-order one (package newton), and curves at
+// several rates (package additive). The mixture is linear: its weights are the base learner's times
+// [Panel.Base] plus [Panel.Weights].
+//
+// An expert that has no room for the columns sleeps: the others have its share.
+package panel
+
+import (
+	"math"
+	"slices"
+
+	"blankout/model"
+	"blankout/online/additive"
+	"blankout/online/newton"
+	"blankout/online/probe"
+)
+
+// Panel is the experts as one. Take and Learn are about the event that Score had last. It is not
+// safe for concurrent use.
+type Panel struct {
+	newton *newton.Expert
+	curves *additive.Expert // nil where there is nothing to learn curves for
+	// By expert, newton first: how the shares go, and the factor of its scores where there are several
+	// outputs. In force are the share, 0 for one that sleeps, and that times the factor.
+	shares     probe.Shares
+	factors    []temperature
+	mix, parts []float64
+
+	columns []uint32
+	outputs int
+	weights [][]float64 // see Weights
+	stale   bool        // these are not what the experts say
+
+	event event
+}
+
+// event is the event that was scored last.
+type event struct {
+	places        []int     // see Places
+	added, scores []float64 // by output
+	of            [][]float64
+	last, losses  []float64
+}
+
+const (
+	// newtonShare is what the second-order expert begins with.
+	newtonShare = 0.5
+)
+
+// shareRates are how fast an expert may come back, see probe.Shares.
+var shareRates = []float64{1e-5, 1e-4, 1e-3, 1e-2}
+
+// New returns a Panel without columns. Only where curves are wanted there are experts of those.
+func New(s newton.Settings, outputs int, curves bool) *Panel {
+	p := &Panel{newton: newton.New(s, outputs)}
+	prior := []float64{1}
+	if curves {
+		p.curves = additive.New(s.Loss, s.Strength, outputs)
+		prior[0] = newtonShare
+		for range additive.Rates {
+			prior = append(prior, (1-newtonShare)/float64(len(additive.Rates)))
+		}
+	}
+	p.shares, p.factors = probe.NewShares(prior, shareRates...), make([]temperature, len(prior))
+	p.event.of, p.event.losses = make([][]float64, len(prior)), make([]float64, len(prior))
+	p.room(outputs)
+	p.force()
+	return p
+}
+
+// room makes room for so many outputs.
+func (p *Panel) room(outputs int) {
+	p.outputs = outputs
+	for _, s := range []*[]float64{&p.event.added, &p.event.scores, &p.event.last} {
+		*s = make([]float64, outputs)
+	}
+	p.weights = make([][]float64, outputs)
+}
+
+// asleep says whether expert i has no part in the mixture.
+func (p *Panel) asleep(i int) bool {
+	if len(p.columns) == 0 {
+		return false
+	}
+	if i == 0 {
+		return len(p.newton.Columns()) == 0
+	}
+	return len(p.curves.Columns()) == 0
+}
+
+// force puts the shares in force.
+func (p *Panel) force() {
+	p.mix = p.shares.Mix(p.mix[:0])
+	awake := 0.0
+	for i := range p.mix {
+		if p.asleep(i) {
+			p.mix[i] = 0
+		}
+		awake += p.mix[i]
+	}
+	for i := range p.mix {
+		if awake > 0 {
+			p.mix[i] /= awake
+		}
+	}
+	if awake == 0 { // those that are awake had too little to count
+		for i := range p.mix {
+			if !p.asleep(i) {
+				p.mix[i] = 1
+				break
+			}
+		}
+	}
+	p.parts = p.parts[:0]
+	for i, share := range p.mix {
+		p.parts = append(p.parts, share*p.factors[i].factor())
+	}
+	p.stale = true
+}
+
+// Experts returns the experts and their shares, which sum to 1.
+func (p *Panel) Experts() []model.Expert {
+	experts := []model.Expert{{Name: "second order", Share: p.mix[0]}}
+	if p.curves != nil {
+		for r, name := range []string{"curves", "fast curves"} {
+			experts = append(experts, model.Expert{Name: name, Share: p.mix[1+r]})
+		}
+	}
+	return experts
+}
+
+// Columns returns the columns, ascending, borrowed until Follow.
+func (p *Panel) Columns() []uint32 { return p.columns }
+
+// Fits says whether any expert has room for so many columns and outputs.
+func Fits(columns, outputs int) bool {
+	return newton.Fits(columns, outputs) || additive.Fits(columns, outputs)
+}
+
+// Follow makes the columns those of the experts: new ones begin at 0, those that are not among them any
+// more are left out.
+func (p *Panel) Follow(columns []uint32) {
+	p.columns = slices.Compact(slices.Sorted(slices.Values(columns)))
+	hats, _ := slices.BinarySearch(p.columns, model.FirstHat)
+	second, curves := p.columns, p.columns
+	if !newton.Fits(len(second), p.outputs) {
+		second = p.columns[:hats]
+	}
+	if !newton.Fits(len(second), p.outputs) {
+		second = nil
+	}
+	p.newton.Follow(second)
+	if !additive.Fits(len(curves), p.outputs) {
+		curves = nil
+	}
+	if p.curves != nil {
+		p.curves.Follow(curves)
+	}
+	p.force()
+}
+
+// Score writes the scores of an event to out, given those of the base learner. The event's columns
+// ascend; those that the Panel does not follow count for nothing. It returns how many it follows.
+func (p *Panel) Score(columns []uint32, x, base, out []float64) (known int) {
+	ev := &p.event
+	known, ev.places = locate(p.columns, columns, ev.places[:0])
+	clear(ev.scores)
+	clear(ev.added)
+	add := func(i int, scores, added []float64) {
+		ev.of[i] = scores
+		part := p.parts[i]
+		for k := range scores {
+			ev.scores[k] += part * scores[k]
+			ev.added[k] += part * added[k]
+		}
+	}
+	p.newton.Score(columns, x, base, ev.last)
+	add(0, p.newton.Scores(), p.newton.Added())
+	if p.curves != nil {
+		places := ev.places
+		if len(p.curves.Columns()) == 0 {
+			places = nil
+		}
+		p.curves.Score(places, x, base)
+		for r := range additive.Rates {
+			add(1+r, p.curves.Scores(r), p.curves.Added(r))
+		}
+	}
+	copy(out, ev.scores)
+	return known
+}
+
+// locate appends the places of columns in those that are followed, -1 for others; both ascend. It
+// counts those that are followed.
+func locate(followed, columns []uint32, places []int) (int, []int) {
+	at, known := 0, 0
+	for _, column := range columns {
+		for at < len(followed) && followed[at] < column {
+			at++
+		}
+		if at == len(followed) || followed[at] != column {
+			places = append(places, -1)
+			continue
+		}
+		places = append(places, at)
+		known++
+	}
+	return known, places
+}
+
+// Added returns what the experts' own weights add to the scores of the event that Score had last, by
+// output, borrowed until the next one.
+func (p *Panel) Added() []float64 { return p.event.added }
+
+// Places returns of each column of the event that Score had last its place in Columns, -1 for one that
+// the Panel does not follow, borrowed until the next one.
+func (p *Panel) Places() []int { return p.event.places }
+
+// Take takes up what the experts lose at the event that Score had last, and returns what their mixture
+// does. The shares that follow are in force from Learn on. loss returns what scores lose, which it
+// must not keep.
+func (p *Panel) Take(loss func(scores []float64) float64) (lost float64) {
+	ev := &p.event
+	copy(ev.last, ev.scores)
+	lost = loss(ev.last)
+	if len(p.mix) == 1 && p.outputs == 1 {
+		return lost
+	}
+	for i, scores := range ev.of {
+		ev.losses[i] = math.NaN()
+		if p.asleep(i) {
+			continue
+		}
+		at := func(factor float64) float64 {
+			for k, f := range scores {
+				ev.last[k] = factor * f
+			}
+			return loss(ev.last)
+		}
+		ev.losses[i] = at(p.factors[i].factor())
+		if p.outputs > 1 {
+			p.factors[i].learn(at)
+		}
+	}
+	p.shares.Take(ev.losses)
+	return lost
+}
+
+// Learn takes up the event that Score had last: its targets by output, of which only the first
+// active count, and its importance.
+func (p *Panel) Learn(targets []float64, active int, importance float64) {
+	p.newton.Learn(targets, active, importance)
+	if p.curves != nil && len(p.curves.Columns()) > 0 {
+		p.curves.Learn(targets, active, importance)
+	}
+	p.force()
+}
+
+// Base returns what the base learner's weights count.
+func (p *Panel) Base() (base float64) {
+	base = p.parts[0] * p.newton.Weights(0).Base
+	for i := 1; i < len(p.mix); i++ {
+		base += p.parts[i]
+	}
+	return base
+}
+
+// Intercept returns the experts' own intercept of output k.
+func (p *Panel) Intercept(k int) (b float64) {
+	b = p.parts[0] * p.newton.Weights(k).Intercept
+	for i := 1; i < len(p.mix); i++ {
+		b += p.parts[i] * p.curves.Intercept(i-1, k)
+	}
+	return b
+}
+
+// Weights returns the experts' own weights of Columns for output k, borrowed until Learn.
+func (p *Panel) Weights(k int) []float64 {
+	if p.stale {
+		p.mixWeights()
+	}
+	return p.weights[k]
+}
+
+func (p *Panel) mixWeights() {
+	p.stale = false
+	second := p.newton.Columns()
+	part := p.parts[0]
+	for k := range p.weights {
+		w, from, at := slices.Grow(p.weights[k][:0], len(p.columns))[:len(p.columns)], p.newton.Weights(k).Columns, 0
+		for i, column := range p.columns {
+			if w[i] = 0; at < len(second) && second[at] == column {
+				w[i] = part * from[at]
+				at++
+			}
+		}
+		p.weights[k] = w
+	}
+	if p.curves == nil || len(p.curves.Columns()) == 0 {
+		return
+	}
+	for r := range additive.Rates {
+		part := p.parts[1+r]
+		if part == 0 {
+			continue
+		}
+		for i := range p.columns {
+			for k, w := range p.curves.Weights(r, i) {
+				p.weights[k][i] += part * w
+			}
+		}
+	}
+}
