@@ -237,7 +237,11 @@ func (l *answering) learnSecond(e *blankout.Example) {
 	for k := range l.active {
 		s.targets[k] = l.targetOf(e.Label, k)
 	}
-	s.expert.Learn(s.targets, l.active, e.Weight*l.classes[e.Label])
+	share := 0.0
+	for r := range l.shares.InForce {
+		share = max(share, l.shares.InForce[r].Second)
+	}
+	s.expert.Learn(s.targets, l.active, e.Weight*l.classes[e.Label], share)
 	l.centreSecond()
 	s.changed()
 }

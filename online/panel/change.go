@@ -61,6 +61,7 @@ func (p *Panel) Restart() {
 		p.curves.Restart()
 	}
 	clear(p.factors)
+	clear(p.idle)
 	p.force()
 }
 
@@ -92,8 +93,10 @@ func (p *Panel) State(c *coder.Coder) {
 		p.curves.State(c)
 	}
 	p.shares.State(c)
+	c.Uint(&p.met)
 	for i := range p.factors {
 		p.factors[i].state(c)
+		c.Uint(&p.idle[i])
 	}
 	p.force()
 }

@@ -26,6 +26,9 @@ type Panel struct {
 	shares     probe.Shares
 	factors    []temperature
 	mix, parts []float64
+	// By expert how many events in a row it has counted for less than leastShare, and all events.
+	idle []uint64
+	met  uint64
 
 	columns []uint32
 	outputs int
@@ -46,6 +49,10 @@ type event struct {
 const (
 	// newtonShare is what the second-order expert begins with.
 	newtonShare = 0.5
+	// An expert that has counted for less than leastShare for restAfter events rests: it learns every
+	// restEvery-th event, until it counts for wakeShare.
+	leastShare, wakeShare = 0.01, 0.02
+	restAfter, restEvery  = 10_000, 16
 )
 
 // shareRates are how fast an expert may come back, see probe.Shares.
@@ -62,7 +69,7 @@ func New(s newton.Settings, outputs int, curves bool) *Panel {
 			prior = append(prior, (1-newtonShare)/float64(len(additive.Rates)))
 		}
 	}
-	p.shares, p.factors = probe.NewShares(prior, shareRates...), make([]temperature, len(prior))
+	p.shares, p.factors, p.idle = probe.NewShares(prior, shareRates...), make([]temperature, len(prior)), make([]uint64, len(prior))
 	p.event.of, p.event.losses = make([][]float64, len(prior)), make([]float64, len(prior))
 	p.room(outputs)
 	p.force()
@@ -248,13 +255,32 @@ func (p *Panel) Take(loss func(scores []float64) float64) (lost float64) {
 }
 
 // Learn takes up the event that Score had last: its targets by output, of which only the first
-// active count, and its importance.
-func (p *Panel) Learn(targets []float64, active int, importance float64) {
-	p.newton.Learn(targets, active, importance)
-	if p.curves != nil && len(p.curves.Columns()) > 0 {
+// active count, and its importance. share is what the Panel counts for in answers.
+func (p *Panel) Learn(targets []float64, active int, importance, share float64) {
+	if p.learns(0, share) {
+		p.newton.Learn(targets, active, importance)
+	}
+	curves := false
+	for i := 1; i < len(p.mix); i++ {
+		curves = p.learns(i, share) || curves
+	}
+	if curves && len(p.curves.Columns()) > 0 {
 		p.curves.Learn(targets, active, importance)
 	}
+	p.met++
 	p.force()
+}
+
+// learns says whether expert i, or rests.
+func (p *Panel) learns(i int, share float64) bool {
+	counts, resting := share*p.mix[i], p.idle[i] >= restAfter
+	switch {
+	case counts >= wakeShare || counts >= leastShare && !resting:
+		p.idle[i] = 0
+	case !resting:
+		p.idle[i]++
+	}
+	return p.idle[i] < restAfter || p.met%restEvery == 0
 }
 
 // Base returns what the base learner's weights count.

@@ -60,7 +60,7 @@ func (s *stream) teach(p *Panel, events int) {
 		s.next()
 		s.score(p)
 		p.Take(s.lost)
-		p.Learn(s.y, len(s.y), 1)
+		p.Learn(s.y, len(s.y), 1, 1)
 	}
 }
 
@@ -153,6 +153,43 @@ func TestSharesFollowLosses(t *testing.T) {
 	s.teach(p, 3000)
 	if e := p.Experts(); e[1].Share+e[2].Share < 0.6 {
 		t.Errorf("where a number bends and only the curves have its hats they have %v", e)
+	}
+}
+
+// An expert that counts for nothing rests, and wakes when it counts again.
+func TestRests(t *testing.T) {
+	p, s := New(settings, 1, true), newStream(13, 4, 1)
+	s.teach(p, 100)
+	// How often the weights of either expert move in 16 events, of which the Panel counts for a share.
+	moves := func(share float64) (newton, curves int) {
+		for range restEvery {
+			s.next()
+			s.score(p)
+			a, b := slices.Clone(p.newton.Weights(0).Columns), p.curves.Intercept(0, 0)
+			p.Learn(s.y, 1, 1, share)
+			if !slices.Equal(a, p.newton.Weights(0).Columns) {
+				newton++
+			}
+			if p.curves.Intercept(0, 0) != b {
+				curves++
+			}
+		}
+		return newton, curves
+	}
+	for range restAfter/restEvery + 1 {
+		moves(0.001)
+	}
+	if a, b := moves(0.001); a != 1 || b != 1 {
+		t.Errorf("after %d events that it counted for nothing in, it learns %d and %d of %d", restAfter, a, b, restEvery)
+	}
+	for i := range p.mix {
+		p.mix[i] = 1
+	}
+	if p.learns(0, 0.015) && p.met%restEvery != 0 || p.idle[0] < restAfter {
+		t.Error("it wakes below wakeShare")
+	}
+	if a, b := moves(1); a < restEvery/2 || b != restEvery {
+		t.Errorf("when it counts again it learns %d and %d of %d", a, b, restEvery)
 	}
 }
 
