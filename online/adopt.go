@@ -28,7 +28,7 @@ func (l *Learner) Models() (models []*model.Linear, published int) {
 // largest share, whose solution is the one that was compared, begins with everything.
 //
 // In the average the solution counts as an iterate for each step so far: of these
-// the average over the stream reaches back over a share 1/(1+p) (average.go), and
+// the average over the stream reaches back over a share 1/(1+p) (pace.Average), and
 // so it goes on as if it had seen 1+p times as many.
 //
 // each presents the events learned from, standardised and with the weights of their
@@ -71,13 +71,11 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Exampl
 	}
 	l.shares.Restart(l.one(l.chosen), l.shares.Rules())
 	l.takeForce()
-	l.fade.growth = 1
+	l.fade.Growth = 1
 	l.refresh.window.drop(len(l.refresh.window.ends))
 	for v := range l.levels {
 		lv := &l.levels[v]
-		lv.average.taken = uint64((1 + max(lv.average.power, 0)) * float64(l.steps))
-		lv.adaptation.blend, lv.adaptation.raise = 1, 0
-		lv.adaptation.reset()
+		lv.Adopt(l.steps)
 		clear(lv.sumsq)
 	}
 	if l.set.noiseKind == constant {
@@ -139,7 +137,7 @@ func (l *bank) remeasure(e *blankout.Example) {
 		}
 	}
 	if l.refresh.size > 0 {
-		s.Growth = l.fade.growth
+		s.Growth = l.fade.Growth
 		l.layout.Gather(s)
 	}
 	for range int(repeats) {

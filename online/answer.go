@@ -49,7 +49,7 @@ func (l *answering) publish() {
 	l.gatherRead()
 	l.followRead()
 	for j := range l.n {
-		now.published[j] = now.step.F[j] + l.levels[j/l.k].lagShare()*now.lag[j]
+		now.published[j] = now.step.F[j] + l.levels[j/l.k].LagShare()*now.lag[j]
 		if now.hasMoved {
 			now.published[j] += now.moved[j]
 		}

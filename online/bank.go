@@ -8,6 +8,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/pace"
 	"blankout/online/rows"
 	"blankout/online/rules"
 	"math"
@@ -51,30 +52,25 @@ type progress struct {
 	events uint64 // met, labelled or not, with a weight above 0
 	steps  uint64 // updates made
 	period uint64 // steps of the first pass, 0 while in it
-	fade   fade
+	fade   pace.Fade
 }
 
 // level is a noise level: a copy of the weights that learns as if its noise
 // were the true one.
 type level struct {
-	noise      loss.Noise
-	strength   float64   // the coefficient of its variance that is not 0
-	sumsq      []float64 // sum of squared weights by output, if the noise is constant
-	average    average
-	adaptation adaptation
+	noise    loss.Noise
+	strength float64   // the coefficient of its variance that is not 0
+	sumsq    []float64 // sum of squared weights by output, if the noise is constant
+	pace.Pace
 }
 
 func (lv *level) state(c *coder.Coder) {
 	c.Floats(&lv.sumsq)
-	lv.average.state(c)
-	lv.adaptation.state(c)
+	lv.Pace.State(c)
 	if c.Version < sharesVersion {
 		oldForecast(c)
 	}
 }
-
-// lagShare returns what a lag is multiplied by in the weight that the level publishes.
-func (lv *level) lagShare() float64 { return lv.average.coefficient * lv.adaptation.blend }
 
 // event is what the event at hand has come to.
 type event struct {
@@ -403,7 +399,7 @@ func (l *bank) EndPass() {
 	}
 	l.period = l.steps
 	for v := range l.levels {
-		l.levels[v].adaptation = newAdaptation(false)
+		l.levels[v].EndPass()
 	}
 }
 
@@ -419,11 +415,11 @@ func (l *bank) step(label int, importance float64) {
 			s.Y[j], s.Variance[j] = l.targetOf(label, k), l.variance(lv, j, k)
 			value, df, dv := l.set.loss.At(s.Y[j], s.F[j], s.Variance[j])
 			now.value[j] = value
-			corr += df * lv.average.coefficient * now.lag[j]
+			corr += df * lv.Coefficient * now.lag[j]
 			s.DF[j], s.H[j] = importance*df, 2*importance*dv
 		}
-		lv.adaptation.adapt(corr)
-		eta := lv.adaptation.rate(l.set.eta)
+		lv.Adapt(corr)
+		eta := lv.Rate(l.set.eta)
 		for j := v * l.k; j < (v+1)*l.k; j++ {
 			s.MinusEta[j] = -eta
 			if l.config.Marginalised {
@@ -437,18 +433,35 @@ func (l *bank) step(label int, importance float64) {
 	l.update(importance)
 	l.addSumsq(1)
 	for v := range l.levels {
-		if lv := &l.levels[v]; lv.average.advance(lv.adaptation.steady()) {
+		if l.levels[v].Advance() {
 			l.rebase(v)
 		}
+	}
+}
+
+// rebase makes the coefficient of a level's average 1, multiplying it into every lag.
+func (l *bank) rebase(v int) {
+	g := l.levels[v].Rebase()
+	scale := func(row []float64) {
+		u := l.lags(row)[v*l.k : (v+1)*l.k]
+		for k := range u {
+			u[k] *= g
+		}
+	}
+	scale(l.bias)
+	l.wrote()
+	for slot := range l.table.Len() {
+		column, _ := l.table.Column(slot)
+		scale(l.table.Touch(column))
 	}
 }
 
 // update has the rule update the rows of the event at hand.
 func (l *bank) update(importance float64) {
 	s := &l.now.step
-	s.Importance, s.Count, s.Growth = importance, l.steps, l.fade.growth
+	s.Importance, s.Count, s.Growth = importance, l.steps, l.fade.Growth
 	for v := range l.levels {
-		inverse := l.levels[v].average.inverse
+		inverse := l.levels[v].Inverse
 		for j := v * l.k; j < (v+1)*l.k; j++ {
 			s.Inverse[j] = inverse
 		}
@@ -472,15 +485,11 @@ func (l *bank) segment() {
 // compareAverages has each level compare whether its average or its iterate scores the event
 // at hand better. Most events of a long stream are passed over.
 func (l *bank) compareAverages() {
-	every := 1
-	if l.steps > compareFirst {
-		every = compareEvery
-	}
-	if !l.levels[0].adaptation.on || l.steps%uint64(every) != 0 {
+	every := pace.Every(l.steps)
+	if !l.levels[0].Compares() || l.steps%every != 0 {
 		return
 	}
 	now := &l.now
-	memory := float64(compareMemory / every)
 	l.sumAverage()
 	for v := range l.levels {
 		lv := &l.levels[v]
@@ -493,17 +502,15 @@ func (l *bank) compareAverages() {
 			} else if l.config.Marginalised && l.set.noiseKind != constant {
 				variance = lv.strength * now.averageQ[j]
 			}
-			average, _, _ := l.set.loss.At(now.step.Y[j], now.step.F[j]+lv.average.coefficient*now.lag[j], variance)
+			average, _, _ := l.set.loss.At(now.step.Y[j], now.step.F[j]+lv.Coefficient*now.lag[j], variance)
 			gain += average - now.value[j]
 		}
-		lv.adaptation.compare(gain, memory)
-		if !l.shared() && lv.adaptation.choose() && lv.average.taken > restartAfter {
-			lv.average.restart()
-			lv.adaptation.reset()
+		if lv.Compare(gain, every); !l.shared() {
+			lv.Choose()
 		}
 	}
 	if l.shared() {
-		l.share.compared += uint64(every)
+		l.share.compared += every
 	}
 }
 
@@ -513,7 +520,7 @@ func (l *bank) sumAverage() {
 	now := &l.now
 	clear(now.averageQ)
 	for v := range l.levels {
-		coefficient := l.levels[v].average.coefficient
+		coefficient := l.levels[v].Coefficient
 		for j := v * l.k; j < (v+1)*l.k; j++ {
 			now.coefficient[j] = coefficient
 		}
@@ -598,7 +605,7 @@ func (l *bank) unlabelled(weight float64) {
 			now.step.H[j] = 2 * weight * l.config.Alpha * (p*up + (1-p)*down)
 		}
 	}
-	now.step.Growth = l.fade.growth
+	now.step.Growth = l.fade.Growth
 	l.segment()
 	l.rule.Unlabelled(&now.step)
 }

@@ -140,8 +140,7 @@ type settings struct {
 	intercept   bool
 	numbers     bool // labels are numbers
 	missingRule model.MissingRule
-	second      bool  // a second-order expert learns beside the levels
-	timeStep    int64 // milliseconds, see Config.HalfLifeStep
+	second      bool // a second-order expert learns beside the levels
 }
 
 // noiseKind is what the variance of a feature's noise is proportional to.
@@ -257,9 +256,6 @@ func (s *settings) parseForgetting(c Config) error {
 	}
 	if !(c.HalfLifeStep >= 0) || math.IsInf(c.HalfLifeStep, 0) || c.HalfLifeStep > 0 && c.HalfLifeTime == 0 {
 		return blankout.KeyErrorf("half_life_step", "half_life_step = %v: must be a number of seconds, or 0 for ten times half_life_time, and needs half_life_time", c.HalfLifeStep)
-	}
-	if s.timeStep = int64(1000 * defaultStep * min(c.HalfLifeTime, 1e11)); c.HalfLifeStep > 0 {
-		s.timeStep = max(1, int64(1000*min(c.HalfLifeStep, 1e12)))
 	}
 	if c.OnDrift != "log" && c.OnDrift != "forget" {
 		return blankout.KeyErrorf("on_drift", "on_drift %q: want log or forget", c.OnDrift)

@@ -143,7 +143,7 @@ func (l *answering) deleteFeature(id uint16, i int, mix []float64) {
 			}
 			continue
 		}
-		c, at := l.levels[v].lagShare(), v*l.k
+		c, at := l.levels[v].LagShare(), v*l.k
 		for k := range l.active {
 			part[k] += share * x * (w[at+k] + c*lag[at+k])
 		}

@@ -10,9 +10,9 @@ import (
 	"math"
 
 	"blankout/internal/coder"
-	"blankout/measure"
 	"blankout/model"
 	"blankout/online/cover"
+	"blankout/online/pace"
 	"blankout/online/probe"
 	"blankout/online/watch"
 )
@@ -199,7 +199,7 @@ type sums struct {
 	active               int
 	compared             uint64 // comparisons of averages
 	measured             *watch.Watch
-	levels               []adaptation
+	levels               []pace.Pace
 	shares               *probe.Table
 	sets                 *cover.Cover // nil where answers have none
 	bias                 []float64    // weights and preconditioner
@@ -212,7 +212,7 @@ func (l *Learner) sums() *sums {
 		s.compared = l.share.compared
 	}
 	for v := range l.levels {
-		s.levels = append(s.levels, l.levels[v].adaptation)
+		s.levels = append(s.levels, l.levels[v].Pace)
 	}
 	return s
 }
@@ -224,7 +224,7 @@ func (s *sums) state(c *coder.Coder) {
 	c.Int(&s.active)
 	s.measured.SumsState(c)
 	for v := range s.levels {
-		s.levels[v].state(c)
+		s.levels[v].SumsState(c)
 	}
 	s.shares.SumsState(c)
 	c.Floats(&s.bias)
@@ -246,7 +246,7 @@ func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
 		return nil, nil, fmt.Errorf("its sums do not fit")
 	}
 	events := now.events - base.events
-	if events > MaxInterval || now.steps-base.steps > events*maxRepeats || now.compared-base.compared > (events+1)*maxRepeats*compareEvery {
+	if events > MaxInterval || now.steps-base.steps > events*maxRepeats || now.compared-base.compared > (events+1)*maxRepeats*pace.CompareEvery {
 		return nil, nil, fmt.Errorf("its sums are of too many events")
 	}
 	if !probe.Fits(base.shares, now.shares, float64(events)) {
@@ -408,12 +408,12 @@ func (l *bank) addActive(active int) {
 func (l *bank) addChanges(row, changes []float64, ratio float64) {
 	w, m, lag := l.weights(row), l.layout.Preconditioner(row), l.lags(row)
 	for v := range l.levels {
-		inverse := l.levels[v].average.inverse
+		inverse := l.levels[v].Inverse
 		for j := v * l.k; j < (v+1)*l.k; j++ {
 			u := changes[j] * ratio
 			w[j] += u
 			lag[j] = math.FMA(-u, inverse, lag[j])
-			m[j] += changes[l.n+j] * l.fade.growth
+			m[j] += changes[l.n+j] * l.fade.Growth
 		}
 	}
 }
@@ -463,7 +463,7 @@ func (l *bank) convert(stats, v []float64) (ratio float64) {
 	if shift != 0 && l.set.intercept {
 		b, lag := l.weights(l.bias), l.lags(l.bias)
 		for lv := range l.levels {
-			inverse := l.levels[lv].average.inverse
+			inverse := l.levels[lv].Inverse
 			for j := lv * l.k; j < (lv+1)*l.k; j++ {
 				u := v[sharedParts+j] * shift
 				b[j] += u
@@ -508,7 +508,7 @@ func (l *Learner) addSums(base, now *sums) {
 	}
 	compared := now.compared - base.compared
 	for v := range l.levels {
-		l.levels[v].addSums(&base.levels[v], &now.levels[v], steps, compared)
+		l.levels[v].Merge(&base.levels[v], &now.levels[v], steps, compared)
 	}
 	if labelled > 0 {
 		was, is := &base.measured.Measures.Total, &now.measured.Measures.Total
@@ -519,12 +519,8 @@ func (l *Learner) addSums(base, now *sums) {
 	l.steps += steps
 	for v := range l.levels {
 		lv := &l.levels[v]
-		if lv.adaptation.on && compared > 0 && lv.adaptation.choose() && lv.average.taken > restartAfter {
-			lv.average.restart()
-			lv.adaptation.reset()
-		}
 		for range steps {
-			if lv.average.advance(lv.adaptation.steady()) {
+			if lv.Advance() {
 				l.rebase(v)
 			}
 		}
@@ -534,20 +530,4 @@ func (l *Learner) addSums(base, now *sums) {
 		l.sets.Merge(base.sets, now.sets)
 	}
 	l.takeForce()
-}
-
-// fadeBy returns what so many terms leave of a sum of the given memory.
-func fadeBy(memory float64, terms uint64) float64 { return measure.Power(1-1/memory, terms) }
-
-func (lv *level) addSums(base, now *adaptation, steps, compared uint64) {
-	a, was, is := &lv.adaptation, base, now
-	keep := fadeBy(compareMemory, compared)
-	if compared > 0 {
-		measure.Fade(&a.gain, was.gain, is.gain, keep)
-		measure.Fade(&a.squares, was.squares, is.squares, keep)
-		measure.Fade(&a.compared, was.compared, is.compared, keep)
-	}
-	a.raise = max(0, min(a.raise+(is.raise-was.raise), maxRaise))
-	measure.Fade(&a.square, was.square, is.square, fadeBy(raiseMemory, steps))
-	a.square = max(0, a.square)
 }

@@ -9,7 +9,8 @@
 //  1. bank: the levels of noise, each with its weights, average and rate, and what they
 //     share: the statistics that scale numbers, the half-life, the refreshes. It scores the
 //     event with the rows as they are (gather) and, last of all, learns from it (step, collect).
-//     The update rules (package rules) see a step and nothing of the bank.
+//     The update rules (package rules) see a step and nothing of the bank; what a level publishes
+//     of its iterates, how far its steps go and the half-life are package pace's.
 //  2. answering: what a reader of the model is told: which level and rule answer an event
 //     that lacks fields (lack, publish), the forecasts by which these are chosen, the
 //     covariance that fills in numbers, the calibration, the residual of numbers. It moves

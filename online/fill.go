@@ -107,6 +107,8 @@ const (
 	// covarianceRidge is how many events without any covariance are added for each column:
 	// of few events it is not known.
 	covarianceRidge = 0.1
+	// maxUnit is how large the unit may become before everything is divided by it.
+	maxUnit = 1e100
 )
 
 // fillsIn says whether the covariance is gathered. Several learners of one model gather
@@ -187,10 +189,10 @@ func (l *answering) gatherValues(values []readValue) {
 	if f.due || f.covariance == nil || renewsAt(f.gathered, n) {
 		f.renew()
 	}
-	growth := l.fade.growth
+	growth := l.fade.Growth
 	keep := min(1-1.0/covarianceMemory, f.growth/growth)
 	f.growth = growth
-	if f.unit /= keep; f.unit > maxGrowth {
+	if f.unit /= keep; f.unit > maxUnit {
 		f.scale(1 / f.unit)
 	}
 	f.gathered++

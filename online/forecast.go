@@ -139,7 +139,7 @@ func (l *answering) spread(mix []float64) (s spread) {
 		sum := 0.0
 		for v := range l.levels {
 			if share := mix[v]; share != 0 {
-				sum += share * (w[v] + l.levels[v].lagShare()*lag[v])
+				sum += share * (w[v] + l.levels[v].LagShare()*lag[v])
 			}
 		}
 		if sum *= x; len(mix) > len(l.levels) {

@@ -208,7 +208,7 @@ func checkGroupStep(t *testing.T, l *Learner, e *blankout.Example, seen *spy, no
 	for k := range l.active {
 		parts := make([]float64, len(columns))
 		for i, row := range l.features() {
-			parts[i] = x[i] * (l.weights(row)[k] + l.levels[0].average.coefficient*l.lags(row)[k])
+			parts[i] = x[i] * (l.weights(row)[k] + l.levels[0].Coefficient*l.lags(row)[k])
 		}
 		if got, want := l.now.averageQ[k], slowVariance(noise, groups, features, parts); math.Abs(got-want) > 1e-12*(1+want) {
 			t.Fatalf("%v, %s: variance %v of the average, want %v", noise, l.config.Loss, got, want)

@@ -8,6 +8,7 @@ import (
 	"blankout/loss"
 	"blankout/measure"
 	"blankout/model"
+	"blankout/online/pace"
 	"blankout/online/rows"
 	"blankout/online/watch"
 )
@@ -62,16 +63,14 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 		return nil, fmt.Errorf("learner: %w", targetMismatch(c.Loss, s.Target))
 	}
 	w := watch.New()
-	b := &bank{config: c, set: set, schema: s, unit: newUnit(s.Target), progress: progress{fade: fade{growth: 1}}}
+	b := &bank{config: c, set: set, schema: s, unit: newUnit(s.Target), progress: progress{fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}}
 	l := &Learner{answering: &answering{bank: b, measured: &w.Measures}, watch: w}
 	l.scaling.scaler.Mode, l.scaling.scaler.Unfilled = set.standardise, s.Known
 	l.refresh.size, l.refresh.reach = c.Refresh, max(c.Refresh, c.RefreshWindow)
 	for _, n := range set.noises {
 		c0, c1, c2 := n.Coefficients()
 		l.levels = append(l.levels, level{
-			noise: n, strength: c0 + c1 + c2,
-			average:    newAverage(c.Average),
-			adaptation: newAdaptation(c.Adapt && c.Average > 0),
+			noise: n, strength: c0 + c1 + c2, Pace: pace.New(c.Average, c.Adapt),
 		})
 	}
 	if s.Target == loss.Sign {

@@ -150,7 +150,7 @@ func (l *answering) interceptsOf(mix, out []float64) {
 			}
 			continue
 		}
-		c, at := l.levels[v].lagShare(), v*l.k
+		c, at := l.levels[v].LagShare(), v*l.k
 		for k := range l.active {
 			out[k] += share * (w[at+k] + c*u[at+k])
 		}

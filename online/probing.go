@@ -180,7 +180,7 @@ func (l *answering) prepare(e *blankout.Example) {
 	p.base, p.coefficient = p.base[:0], p.coefficient[:0]
 	w, u := l.weights(l.bias), l.lags(l.bias)
 	for j := range l.n {
-		c, b := l.levels[j/l.k].lagShare(), 0.0
+		c, b := l.levels[j/l.k].LagShare(), 0.0
 		if l.set.intercept {
 			b = w[j] + c*u[j]
 		}

@@ -278,10 +278,10 @@ func TestBankLevelsLearnAsIfAlone(t *testing.T) {
 			}
 			bank.Learn(e)
 			for v, l := range alone {
-				was := l.levels[0].average.taken
+				was := l.levels[0].Taken
 				l.Learn(e)
-				restarted[v] = restarted[v] || l.levels[0].average.taken < was
-				steady[v] = steady[v] || l.levels[0].adaptation.steady()
+				restarted[v] = restarted[v] || l.levels[0].Taken < was
+				steady[v] = steady[v] || l.levels[0].Steady()
 			}
 			if n%1000 == 999 {
 				sameAsAlone(t, n+1, bank, alone)
@@ -298,7 +298,7 @@ func sameAsAlone(t *testing.T, events int, bank *Learner, alone []*Learner) {
 	t.Helper()
 	for v, l := range alone {
 		a, b := &bank.levels[v], &l.levels[0]
-		if a.average != b.average || a.adaptation != b.adaptation {
+		if a.Pace != b.Pace {
 			t.Fatalf("after %d events, level %s: average and adaptation are %+v in the bank, %+v alone", events, a.noise, a, b)
 		}
 		for i := -1; i < bank.table.Len(); i++ {

@@ -159,11 +159,11 @@ func (l *bank) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]float6
 	centre, metric := make([]float64, len(rows)), make([]float64, len(rows))
 	for c, row := range rows {
 		centre[c] = l.centreOf(row)[j]
-		metric[c] = l.layout.Curvature(row)[j]/l.fade.growth + l.set.ridge
+		metric[c] = l.layout.Curvature(row)[j]/l.fade.Growth + l.set.ridge
 	}
 	if l.set.intercept && l.config.Intercept != "penalised" {
 		// The intercept gets a small penalty, for a window of one class would send it to infinity.
-		metric[len(rows)-1] = max(l.layout.Curvature(l.bias)[j]/l.fade.growth, 0.01)
+		metric[len(rows)-1] = max(l.layout.Curvature(l.bias)[j]/l.fade.Growth, 0.01)
 	}
 	p.Penalty = batch.Penalty{R: metric, Centre: centre}
 
@@ -200,7 +200,7 @@ func (l *bank) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]float6
 	for c, row := range rows {
 		delta := found[c] - l.weights(row)[j]
 		l.weights(row)[j] = found[c]
-		l.lags(row)[j] -= delta * lv.average.inverse
+		l.lags(row)[j] -= delta * lv.Inverse
 	}
 	_, c1, c2 := p.Noise.Coefficients()
 	curvature, gradient := make([]float64, len(rows)), make([]float64, len(rows))
@@ -233,7 +233,7 @@ func (l *bank) solveOutput(v, j int, d *batch.Data, y []float64, rows [][]float6
 		if l.refresh.sliding() && h > 0 {
 			l.centreOf(row)[j] = (metric[c]*centre[c] + h*found[c] - gradient[c]) / (metric[c] + h)
 		}
-		l.layout.Curvature(row)[j] += h * l.fade.growth
+		l.layout.Curvature(row)[j] += h * l.fade.Growth
 	}
 }
 

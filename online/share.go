@@ -187,7 +187,7 @@ func (l *bank) importance(row []float64, n float64, features int) float64 {
 		reach = min(t, h/math.Ln2)
 	}
 	for _, g := range l.layout.Preconditioner(row) {
-		g /= l.fade.growth
+		g /= l.fade.Growth
 		a += math.Sqrt(l.config.Start+g*(1+sh.own/reach)) - math.Sqrt(l.config.Start+g)
 	}
 	a *= 2 * l.set.eta / float64(l.n)
@@ -354,7 +354,7 @@ func (l *bank) cutChanges(out, ref, row []float64, alpha, root float64) {
 	}
 	for j := range w {
 		out[j] = alpha * (w[j] - was[j]*ratio)
-		out[l.n+j] = max(0, (g[j]-wasG[j]/(ratio*ratio))/(root*root)/l.fade.growth)
+		out[l.n+j] = max(0, (g[j]-wasG[j]/(ratio*ratio))/(root*root)/l.fade.Growth)
 	}
 }
 

@@ -288,16 +288,16 @@ func TestShareStep(t *testing.T) {
 			roots := slices.Clone(now.Roots)
 			sums := func(i, j int) (sum, gained float64) {
 				if i == len(before) {
-					return l.config.Start + l.layout.Preconditioner(l.bias)[j]/l.fade.growth, 0
+					return l.config.Start + l.layout.Preconditioner(l.bias)[j]/l.fade.Growth, 0
 				}
-				g := l.layout.Preconditioner(l.table.Row(e.Features.Index[i]))[j] / l.fade.growth
-				return l.config.Start + g, g - l.layout.Preconditioner(before[i])[j]/l.fade.growth
+				g := l.layout.Preconditioner(l.table.Row(e.Features.Index[i]))[j] / l.fade.Growth
+				return l.config.Start + g, g - l.layout.Preconditioner(before[i])[j]/l.fade.Growth
 			}
 			for k := range e.Features.Index {
 				was := before[k]
 				a := 0.0
 				for _, g := range l.layout.Preconditioner(was) {
-					g /= l.fade.growth
+					g /= l.fade.Growth
 					a += 2 * l.set.eta * (math.Sqrt(l.config.Start+g*(1+own/reach)) - math.Sqrt(l.config.Start+g))
 				}
 				a /= float64(l.n)
@@ -309,14 +309,14 @@ func TestShareStep(t *testing.T) {
 			// The intercepts are a column that every event holds, and alone in its row.
 			a := 0.0
 			for _, g := range began.layout.Preconditioner(began.bias) {
-				g /= began.fade.growth
+				g /= began.fade.Growth
 				a += 2 * l.set.eta / float64(l.n) * (math.Sqrt(l.config.Start+g*(1+own/reach)) - math.Sqrt(l.config.Start+g))
 			}
 			if c := 1 + (peers-1)/(1+0.3*a); len(roots) != len(before)+1 || math.Abs(roots[len(before)]*roots[len(before)]-c) > 1e-9*c {
 				t.Fatalf("%s, event %d: roots %v, want the last of %v", noise, i, roots, math.Sqrt(c))
 			}
 			for j := range l.n {
-				eta := l.levels[j].adaptation.rate(l.set.eta)
+				eta := l.levels[j].Rate(l.set.eta)
 				kappa, once := 0.0, 0.0
 				for k, root := range roots {
 					sum, _ := sums(k, j)
@@ -438,13 +438,13 @@ func TestShareHalfLife(t *testing.T) {
 		for slot := range l.table.Len() {
 			_, row := l.table.Column(slot)
 			for j := range l.layout.Preconditioner(row) {
-				l.layout.Preconditioner(row)[j] *= growth / l.fade.growth
+				l.layout.Preconditioner(row)[j] *= growth / l.fade.Growth
 			}
 		}
 		for j := range l.layout.Preconditioner(l.bias) {
-			l.layout.Preconditioner(l.bias)[j] *= growth / l.fade.growth
+			l.layout.Preconditioner(l.bias)[j] *= growth / l.fade.Growth
 		}
-		l.fade.growth = growth
+		l.fade.Growth = growth
 		peer, err := l.Clone()
 		if err != nil {
 			t.Fatal(err)
@@ -455,18 +455,18 @@ func TestShareHalfLife(t *testing.T) {
 		for i := range events[2000:2400] {
 			peer.Learn(&events[2000+i])
 		}
-		if peer.fade.growth != growth {
-			t.Errorf("within an interval growth %v has become %v", growth, peer.fade.growth)
+		if peer.fade.Growth != growth {
+			t.Errorf("within an interval growth %v has become %v", growth, peer.fade.Growth)
 		}
 		d := peer.Cut(64)
 		before := map[uint32]float64{}
 		for slot := range l.table.Len() {
 			column, row := l.table.Column(slot)
-			before[column] = l.layout.Preconditioner(row)[0] / l.fade.growth
+			before[column] = l.layout.Preconditioner(row)[0] / l.fade.Growth
 		}
 		l.Add(d)
-		if scaled := l.fade.growth < growth; scaled != (growth > 1) {
-			t.Fatalf("growth %v has become %v", growth, l.fade.growth)
+		if scaled := l.fade.Growth < growth; scaled != (growth > 1) {
+			t.Fatalf("growth %v has become %v", growth, l.fade.Growth)
 		}
 		added := map[uint32]float64{}
 		for i, column := range d.Columns {
@@ -478,7 +478,7 @@ func TestShareHalfLife(t *testing.T) {
 				continue
 			}
 			want := before[column]*math.Exp2(-400.0/halfLife) + added[column]
-			if got := l.layout.Preconditioner(row)[0] / l.fade.growth; math.Abs(got-want) > 1e-12*(want+1e-9) {
+			if got := l.layout.Preconditioner(row)[0] / l.fade.Growth; math.Abs(got-want) > 1e-12*(want+1e-9) {
 				t.Fatalf("growth %v, column %d: the metric is %v, want %v", growth, column, got, want)
 			}
 		}
@@ -524,7 +524,7 @@ func TestShareForgets(t *testing.T) {
 }
 
 // What a Learner rewrites of rows that no delta holds, it tells those who follow: its lags when
-// the averages' coefficient becomes too small, see average.advance.
+// the averages' coefficient becomes too small, see pace.Pace.
 func TestShareRebase(t *testing.T) {
 	s, events := shareStream(4000, 9)
 	fold := shareLearner(t, s, nil)
@@ -532,9 +532,9 @@ func TestShareRebase(t *testing.T) {
 		fold.Learn(&events[i])
 	}
 	for v := range fold.levels {
-		a, g := &fold.levels[v].average, 1e-148
-		scale := g / a.coefficient
-		a.coefficient, a.inverse = g, 1/g
+		a, g := &fold.levels[v], 1e-148
+		scale := g / a.Coefficient
+		a.Coefficient, a.Inverse = g, 1/g
 		for slot := range fold.table.Len() {
 			_, row := fold.table.Column(slot)
 			for k := range fold.k {

@@ -257,7 +257,7 @@ func (l *bank) addMoved(row []float64, x, sign float64) {
 	}
 	w, u := l.weights(row), l.lags(row)
 	for v := range l.levels {
-		c := l.levels[v].lagShare()
+		c := l.levels[v].LagShare()
 		for j := v * l.k; j < (v+1)*l.k; j++ {
 			l.now.moved[j] += sign * x * (w[j] + c*u[j])
 		}
@@ -287,7 +287,7 @@ func (l *bank) moveLevel(v int, row []float64, ratio, shift float64) {
 	w, u := l.weights(row)[from:to], l.lags(row)[from:to]
 	most := maxMove / max(math.Abs(shift), ratio-1)
 	for k, w := range w {
-		if !(math.Abs(w) <= most && math.Abs(w+lv.average.coefficient*u[k]) <= most) {
+		if !(math.Abs(w) <= most && math.Abs(w+lv.Coefficient*u[k]) <= most) {
 			return
 		}
 	}

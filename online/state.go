@@ -184,7 +184,7 @@ func (l *bank) mixedLayout(mix []float64) model.Layout {
 		at := v * l.k
 		part := model.Part{Share: share, Weight: model.ScalerWidth + at}
 		if v < len(l.levels) {
-			part.Lag, part.Average = model.ScalerWidth+2*l.n+at, l.levels[v].lagShare()
+			part.Lag, part.Average = model.ScalerWidth+2*l.n+at, l.levels[v].LagShare()
 		} else {
 			part.Weight = out.Width - l.ownWeights()
 		}
@@ -214,7 +214,7 @@ func (l *answering) publishedRows(mixes [][]float64) *model.Table {
 					}
 					continue
 				}
-				c := l.levels[v].lagShare()
+				c := l.levels[v].LagShare()
 				for k := range l.active {
 					from[k] += share * (w[v*l.k+k] + c*lag[v*l.k+k])
 				}
@@ -303,10 +303,10 @@ func (l *Learner) state(c *coder.Coder) {
 		}
 	}
 	l.scaling.dense.state(c)
-	c.Float(&l.fade.growth)
+	c.Float(&l.fade.Growth)
 	l.calibration.state(c)
 	l.watch.Drift.State(c)
-	l.fade.clock(c)
+	l.fade.Clock(c)
 	if l.set.second {
 		l.second.state(c)
 	}
@@ -444,8 +444,9 @@ func (l *Learner) restoreLearner(m *model.Linear, data []byte, blocks []blankout
 		return fmt.Errorf("restoring the learner: block learner and the rows do not fit each other")
 	}
 	for v := range l.levels {
-		lv := &l.levels[v]
-		lv.adaptation.on = lv.adaptation.on && l.period == 0
+		if l.period > 0 {
+			l.levels[v].EndPass()
+		}
 	}
 	return nil
 }
