@@ -35,8 +35,8 @@ func (l *Learner) Models() (models []*model.Linear, published int) {
 // classes, to the function it gets. rest is called between events, now and then.
 func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Example)), rest func()) {
 	slope := 1.0 // of scores in the targets' unit, where they are real numbers
-	if l.set.numbers && l.unit.target != loss.Count {
-		slope = l.unit.scale
+	if l.set.numbers && l.unit.Target != loss.Count {
+		slope = l.unit.Scale
 	}
 	place := func(row []float64, weight func(v, k int) float64) {
 		clear(row[rows.FirstPart:])
@@ -64,7 +64,7 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Exampl
 				return was[v*l.k+k]
 			}
 			if l.set.numbers {
-				return l.unit.own(exact[v].Intercept[k])
+				return l.unit.Own(exact[v].Intercept[k])
 			}
 			return exact[v].Intercept[k]
 		})
@@ -130,7 +130,7 @@ func (l *bank) remeasure(e *blankout.Example) {
 			j := v*l.k + k
 			s.Y[j], s.Variance[j] = target(label, k, l.k), l.variance(lv, j, k)
 			if l.set.numbers {
-				s.Y[j] = l.unit.standard(l.unit.clip(e.Target))
+				s.Y[j] = l.unit.Standard(l.unit.Clip(e.Target))
 			}
 			_, _, dv := l.set.loss.At(s.Y[j], s.F[j], max(s.Variance[j], refreshVariance))
 			s.H[j] = 2 * weight * dv

@@ -3,6 +3,7 @@ package online
 // This file makes of the scores of the bank what a reader of the model is told.
 
 import (
+	"blankout/online/numbers"
 	"blankout/online/probe"
 	"blankout/online/watch"
 	"slices"
@@ -19,7 +20,7 @@ type answering struct {
 	filling     filling
 	deleting    deleting
 	calibration calibration
-	residual    residual // of numbers
+	residual    numbers.Residual // of numbers
 	second      second
 	sets        sets
 	// positive names the positive one of two classes, "" where nothing does: see positiveName.

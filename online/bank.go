@@ -8,6 +8,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/numbers"
 	"blankout/online/pace"
 	"blankout/online/rows"
 	"blankout/online/rules"
@@ -35,7 +36,7 @@ type bank struct {
 
 	progress
 
-	unit    unit // of targets that are numbers
+	unit    numbers.Unit // of targets that are numbers
 	scaling scaling
 	groups  *rows.Groups // nil without curves and noise of groups, or where gradients are clean
 	refresh refresh

@@ -73,7 +73,7 @@ func (e *evaluation) objective() float64 {
 	if e.l.config.Intercept == "penalised" {
 		for _, b := range e.l.head(e.l.schema).Intercept[:e.l.active] {
 			if e.l.set.numbers {
-				b = e.l.unit.own(b)
+				b = e.l.unit.Own(b)
 			}
 			sum += b * b
 		}
@@ -186,7 +186,7 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 		}
 		copy(w.f, w.head.Intercept)
 		if l.set.numbers {
-			w.f[0] = l.unit.own(w.f[0])
+			w.f[0] = l.unit.Own(w.f[0])
 		}
 		clear(w.q)
 		switch {
@@ -207,14 +207,14 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 		for k := range l.active {
 			y := target(e.Label, k, l.k)
 			if l.set.numbers {
-				y = l.unit.standard(e.Target)
+				y = l.unit.Standard(e.Target)
 			}
 			value, _, _ := l.set.loss.At(y, w.f[k], w.q[k]+w.c0*w.sumsq[k])
 			sum.loss += w.kappa * e.Weight * l.classes[e.Label] * value
 		}
 		sum.weight += e.Weight
 		if l.set.numbers {
-			value, v := l.unit.value(w.f[0]), model.Lacked{}
+			value, v := l.unit.Value(w.f[0]), model.Lacked{}
 			if w.model.Answer(e).Rule() != "" {
 				value, v = w.model.Value(w.model.Score(e, w.f)[0]), model.ScoreVariance(w.model, e)
 			}

@@ -106,7 +106,7 @@ func (l *answering) forecastExactly(label int) {
 			of, s = mix, l.spread(mix)
 		}
 		if l.set.numbers {
-			curve.Add(point, l.squareExactly(point, s))
+			curve.Add(point, l.unit.ExpectedSquare(l.now.raw, ForecastMissing(point), s.b, s.g, s.q, s.terms))
 			continue
 		}
 		scale, growth := l.missing.model.Scale(k), 0.0
@@ -146,7 +146,7 @@ func (l *answering) spread(mix []float64) (s spread) {
 			sum += mix[len(l.levels)] * l.second.terms(i)[0]
 		}
 		s.g, s.q = s.g+sum, s.q+sum*sum
-		if l.unit.target == loss.Count {
+		if l.unit.Target == loss.Count {
 			s.terms = append(s.terms, math.Exp(min(sum, 100)))
 		}
 	}
@@ -154,24 +154,6 @@ func (l *answering) spread(mix []float64) (s spread) {
 	l.interceptsOf(mix, intercept[:])
 	s.b = intercept[0]
 	return s
-}
-
-// squareExactly returns the squared error of a number that is expected at a point: survivors are
-// not scaled. For counts the value is a product of independent factors, e^(w x) or 1, whose
-// moments are products too. They are kept finite.
-func (l *answering) squareExactly(point int, s spread) float64 {
-	d, y := ForecastMissing(point), l.now.raw
-	if l.unit.target != loss.Count {
-		r := y - l.unit.value(s.b+(1-d)*s.g)
-		return r*r + l.unit.scale*l.unit.scale*d*(1-d)*s.q
-	}
-	first := min(l.unit.scale*math.Exp(s.b), maxCount)
-	second := min(first*first, maxCount*maxCount)
-	for _, once := range s.terms {
-		first = min(first*((1-d)*once+d), maxCount)
-		second = min(second*((1-d)*once*once+d), maxCount*maxCount)
-	}
-	return max(y*y-2*y*first+second, 0)
 }
 
 // errorForecast is the forecast with nothing more missing, -1 before there is one.

@@ -8,6 +8,7 @@ import (
 	"blankout/loss"
 	"blankout/measure"
 	"blankout/model"
+	"blankout/online/numbers"
 	"blankout/online/pace"
 	"blankout/online/rows"
 	"blankout/online/watch"
@@ -63,7 +64,7 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 		return nil, fmt.Errorf("learner: %w", targetMismatch(c.Loss, s.Target))
 	}
 	w := watch.New()
-	b := &bank{config: c, set: set, schema: s, unit: newUnit(s.Target), progress: progress{fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}}
+	b := &bank{config: c, set: set, schema: s, unit: numbers.NewUnit(s.Target), progress: progress{fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}}
 	l := &Learner{answering: &answering{bank: b, measured: &w.Measures}, watch: w}
 	l.scaling.scaler.Mode, l.scaling.scaler.Unfilled = set.standardise, s.Known
 	l.refresh.size, l.refresh.reach = c.Refresh, max(c.Refresh, c.RefreshWindow)
@@ -163,7 +164,7 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 		l.watch.Measures.Unlabelled++
 		l.unlabelled(e.Weight)
 		if l.set.numbers {
-			l.now.scores[0] = l.unit.score(l.now.scores[0])
+			l.now.scores[0] = l.unit.Score(l.now.scores[0])
 		}
 		return l.now.scores
 	case l.set.numbers:

@@ -109,7 +109,7 @@ func (l *answering) answer() {
 	if now.filled {
 		copy(scores, l.filling.answer[:l.active])
 		if l.set.numbers {
-			scores[0] = l.unit.own(scores[0])
+			scores[0] = l.unit.Own(scores[0])
 		}
 	}
 }

@@ -162,7 +162,7 @@ func (l *answering) addLosses(scores []float64, label int) {
 // wrong returns the error of scores at the event at hand, of numbers its square.
 func (l *answering) wrong(scores []float64, label int) float64 {
 	if l.set.numbers {
-		r := l.now.raw - l.unit.value(scores[0])
+		r := l.now.raw - l.unit.Value(scores[0])
 		return r * r
 	}
 	for k := l.active; k < l.k; k++ {
@@ -605,7 +605,7 @@ func (l *answering) widen(f, v float64) float64 {
 	switch {
 	case !l.set.numbers:
 		return l.decision().Widen(f, v)
-	case l.unit.target == loss.Count:
+	case l.unit.Target == loss.Count:
 		return model.WidenCount(f, v)
 	}
 	return f

@@ -405,7 +405,7 @@ func TestSecondFollowsTheUnit(t *testing.T) {
 		t.Fatalf("the expert's share is %v", l.secondShare())
 	}
 	before, next := answer(), l.unit
-	next.centre, next.scale = next.centre+30, 2.5*next.scale
+	next.Centre, next.Scale = next.Centre+30, 2.5*next.Scale
 	l.rescaleSecond(l.moveTo(next))
 	if after := answer(); math.Abs(after-before) > 1e-9*math.Abs(before) {
 		t.Errorf("the answer was %v, and is %v", before, after)

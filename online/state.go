@@ -54,7 +54,7 @@ func (l *Learner) Snapshot() *Snapshot {
 	if l.set.numbers {
 		numbers := &coder.Coder{}
 		l.numbersState(numbers)
-		s.numbers, s.unit = numbers.Out, l.unit.asBatch()
+		s.numbers, s.unit = numbers.Out, l.unit.Batch()
 	}
 	if !l.filling.empty() {
 		fill := &coder.Coder{}
@@ -165,11 +165,11 @@ func (l *answering) headOf(s *blankout.Schema, mix []float64) model.Head {
 		h.Intercept[k] = unseenIntercept
 	}
 	if l.set.numbers {
-		h.Intercept[0] = l.unit.score(h.Intercept[0])
-		if h.Layout.Scale = l.unit.scale; l.unit.target == loss.Count {
+		h.Intercept[0] = l.unit.Score(h.Intercept[0])
+		if h.Layout.Scale = l.unit.Scale; l.unit.Target == loss.Count {
 			h.Layout.Scale = 0
 		}
-		h.Residual = l.residual.published()
+		h.Residual = l.residual.Published()
 	}
 	return h
 }
@@ -460,7 +460,7 @@ func (l *Learner) restoreOthers(m *model.Linear, blocks []blankout.Block) error 
 			return fmt.Errorf("restoring the learner: %w", err)
 		}
 		n := coder.Read(numbers)
-		if l.numbersState(n); !n.Done() || !(l.unit.scale > 0) {
+		if ok := l.numbersState(n); !n.Done() || !ok {
 			return fmt.Errorf("restoring the learner: block numbers: %d bytes do not fit its format", len(numbers))
 		}
 	}
