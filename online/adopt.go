@@ -52,7 +52,7 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Exampl
 	for slot := range l.table.Len() {
 		column, _ := l.table.Column(slot)
 		of := func(v, k int) float64 { return exact[v].Weight(column, k) / slope }
-		if l.ownHat(column) {
+		if l.scaling.OwnHat(column) {
 			of = func(int, int) float64 { return 0 }
 		}
 		place(l.table.Touch(column), of)

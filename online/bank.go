@@ -12,6 +12,7 @@ import (
 	"blankout/online/pace"
 	"blankout/online/rows"
 	"blankout/online/rules"
+	"blankout/online/scaling"
 	"math"
 )
 
@@ -37,7 +38,7 @@ type bank struct {
 	progress
 
 	unit    numbers.Unit // of targets that are numbers
-	scaling scaling
+	scaling scaling.Scaling
 	groups  *rows.Groups // nil without curves and noise of groups, or where gradients are clean
 	refresh refresh
 	share   *sharing // nil where it learns alone
@@ -230,11 +231,11 @@ func (l *bank) Prefetch(e *blankout.Example) { l.table.Prefetch(e.Features) }
 // grow takes up fields and classes that the Schema has learned.
 func (l *bank) grow(e *blankout.Example) {
 	for _, id := range e.Field {
-		for int(id) >= len(l.scaling.kinds) {
+		for int(id) >= len(l.scaling.Kinds) {
 			l.growFields()
 		}
 	}
-	if len(l.scaling.kinds) == 0 {
+	if len(l.scaling.Kinds) == 0 {
 		l.growFields()
 	}
 	l.weighClass(e.Label)
@@ -271,18 +272,16 @@ func (l *bank) weighClass(class int) {
 
 // growFields takes up the Schema's next field.
 func (l *bank) growFields() {
-	field := l.schema.Fields[len(l.scaling.kinds)]
-	l.scaling.kinds = append(l.scaling.kinds, field.Kind)
+	field := l.schema.Fields[len(l.scaling.Kinds)]
 	t, ok := l.config.FieldTransform[field.Name]
 	if !ok {
 		t = l.config.Transform
 	}
-	l.scaling.transforms = append(l.scaling.transforms, model.Transform(t))
 	knots, ok := l.config.FieldCurves[field.Name]
 	if !ok {
 		knots = l.config.Curves
 	}
-	l.scaling.knots = append(l.scaling.knots, knots)
+	l.scaling.AddField(field.Kind, model.Transform(t), knots)
 }
 
 // gather looks up the rows of an event's features, updates their statistics
@@ -294,7 +293,7 @@ func (l *bank) gather(e *blankout.Example) {
 	clear(now.q)
 	now.hasMoved = false
 	now.read.clear()
-	if l.scaling.scaler.Mode != model.StandardiseNone {
+	if l.scaling.Scaler.Mode != model.StandardiseNone {
 		l.gatherStandardised(e)
 	} else {
 		l.touch(e.Features.Index)
@@ -351,7 +350,7 @@ func (l *bank) put(i int, row []float64, x float64) {
 // noise needs that.
 func (l *bank) arrange(e *blankout.Example, columns []uint32) {
 	if l.groups != nil {
-		l.groups.Arrange(&l.now.step.Event, e, columns, &l.scaling.scaler)
+		l.groups.Arrange(&l.now.step.Event, e, columns, &l.scaling.Scaler)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"blankout/model"
 	"blankout/online/newton"
 	"blankout/online/rules"
+	"blankout/online/scaling"
 )
 
 // Config is what a Learner is made from, the section [learner] of the configuration.
@@ -368,6 +369,20 @@ func (s *settings) parseTogether(c Config) error {
 func (s *settings) parseSecond(c Config) error {
 	s.second = s.rule.Second && newton.Wanted(s.loss) && s.bends && !s.observed && !s.grouped() && s.intercept
 	return nil
+}
+
+// scaling returns the settings of what observes features.
+func (s *settings) scaling(c Config) scaling.Settings {
+	out := scaling.Settings{Constant: s.noiseKind == constant, Curves: s.curves, Presence: c.Presence == "auto" && s.bends}
+	if s.second {
+		out.Expert = func(numbers int) int {
+			if s.numbers {
+				return 0
+			}
+			return secondKnots(numbers)
+		}
+	}
+	return out
 }
 
 // Grouped says whether noise of groups is learned under.

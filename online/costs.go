@@ -38,7 +38,7 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 	}
 	now, s := &l.now, &l.deleting
 	s.found = s.found[:0]
-	fields := min(len(l.scaling.kinds), watch.MostFields)
+	fields := min(len(l.scaling.Kinds), watch.MostFields)
 	if len(s.out) == 0 {
 		s.out, s.rest = make([]float64, l.k), make([]float64, l.k)
 	}
@@ -47,7 +47,7 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 	}
 	rows, field := l.features(), e.Field
 	if len(rows) != len(field) { // columns were filled in
-		if s.field = l.scaling.scaler.FieldsOf(e, l.scaling.columns, s.field); len(s.field) != len(rows) {
+		if s.field = l.scaling.Scaler.FieldsOf(e, l.scaling.Filled, s.field); len(s.field) != len(rows) {
 			return nil
 		}
 		field = s.field
@@ -59,7 +59,7 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 		if int(id) >= fields {
 			continue
 		}
-		if kind := l.scaling.kinds[id]; kind != blankout.Cross {
+		if kind := l.scaling.Kinds[id]; kind != blankout.Cross {
 			if id != 0 {
 				l.deleteFeature(id, i, mix)
 			}
@@ -97,7 +97,7 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 	for i, id := range s.list {
 		s.at[id] = 0
 		less := lack
-		if less.Null++; l.scaling.kinds[id].Named() {
+		if less.Null++; l.scaling.Kinds[id].Named() {
 			less.Named--
 		} else {
 			less.Silent--

@@ -207,7 +207,7 @@ type sums struct {
 
 // sums returns a copy of the Learner's.
 func (l *Learner) sums() *sums {
-	s := &sums{events: l.events, steps: l.steps, dense: l.scaling.dense.events, active: l.active, measured: l.watch.Clone(), shares: l.shares.Sums(), sets: l.sets.sums()}
+	s := &sums{events: l.events, steps: l.steps, dense: l.scaling.Events, active: l.active, measured: l.watch.Clone(), shares: l.shares.Sums(), sets: l.sets.sums()}
 	if l.share != nil {
 		s.compared = l.share.compared
 	}
@@ -264,7 +264,7 @@ func (l *Learner) State() []byte {
 	state, sets := l.encode(), l.sets.encode()
 	l.watch.Refused.State(refused)
 	l.watch.Block(watched)
-	head, err := json.Marshal(stateHead{l.scaling.scaler, l.missing.model})
+	head, err := json.Marshal(stateHead{l.scaling.Scaler, l.missing.model})
 	if err != nil {
 		panic(err) // finite numbers and strings only
 	}
@@ -310,7 +310,7 @@ func (l *Learner) withState(data []byte) (*Learner, error) {
 	if diff := l.Fingerprint().Diff(was); len(diff) > 0 {
 		return nil, &MismatchError{diff}
 	}
-	n.scaling.scaler = h.Scaler
+	n.scaling.Scaler = h.Scaler
 	n.state(d)
 	n.watch.Refused.State(r)
 	if watched != nil {
@@ -325,7 +325,7 @@ func (l *Learner) withState(data []byte) (*Learner, error) {
 		return nil, fmt.Errorf("its state does not fit its format")
 	}
 	n.missing.model = h.Missing.WithLevels(nil)
-	if n.scaling.scaler.Curves != nil {
+	if n.scaling.Scaler.Curves != nil {
 		n.bindCurves()
 	}
 	n.takeForce()
@@ -455,7 +455,7 @@ func (l *bank) convert(stats, v []float64) (ratio float64) {
 	}
 	var theirs [model.ScalerWidth]float64
 	theirs[model.StatCentre], theirs[model.StatInverse] = v[sharedCentre], v[sharedInverse]
-	here, there := l.scaling.scaler.Standardisation(stats), l.scaling.scaler.Standardisation(theirs[:])
+	here, there := l.scaling.Scaler.Standardisation(stats), l.scaling.Scaler.Standardisation(theirs[:])
 	if here.Scale == 0 || there.Scale == 0 || here.Unit != there.Unit {
 		return 0 // the slope means nothing here
 	}
@@ -498,7 +498,7 @@ func (l *bank) mergeMoments(row []float64, before float64, v []float64) {
 // has drifted.
 func (l *Learner) addSums(base, now *sums) {
 	steps := now.steps - base.steps
-	l.scaling.dense.events += now.dense - base.dense
+	l.scaling.Events += now.dense - base.dense
 	l.events += now.events - base.events
 	labelled := l.watch.Merge(base.measured, now.measured)
 	for i, n := range l.watch.Measures.Classes {

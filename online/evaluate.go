@@ -143,7 +143,7 @@ type evaluator struct {
 func (e *evaluation) worker() *evaluator {
 	l := e.l
 	h := l.head(l.schema)
-	w := &evaluator{evaluation: e, head: h, own: l.targetLoss(), scaler: l.scaling.scaler, sumsq: make([]float64, l.k)}
+	w := &evaluator{evaluation: e, head: h, own: l.targetLoss(), scaler: l.scaling.Scaler, sumsq: make([]float64, l.k)}
 	w.c0, w.c1, w.c2 = l.levels[l.chosen].noise.Coefficients()
 	w.groups = rows.NewGroups(l.schema, []loss.Noise{l.levels[l.chosen].noise}, l.k, l.groups != nil)
 	w.f, w.lag, w.q = make([]float64, l.k), make([]float64, l.k), make([]float64, l.k)

@@ -55,7 +55,7 @@ func (l *bank) grouped() bool { return l.groups != nil && l.groups.Grouped }
 
 // bent says whether numbers have curves: a score is then far from normal where they die.
 func (l *bank) bent() bool {
-	c := l.scaling.scaler.Curves
+	c := l.scaling.Scaler.Curves
 	return l.set.curves && c != nil && len(c.Columns) > 0
 }
 

@@ -175,7 +175,7 @@ func checkGroupStep(t *testing.T, l *Learner, e *blankout.Example, seen *spy, no
 	var features []uint32
 	for _, row := range l.features() {
 		columns = append(columns, byRow[&row[0]])
-		features = append(features, l.scaling.scaler.Curves.Source(byRow[&row[0]]))
+		features = append(features, l.scaling.Scaler.Curves.Source(byRow[&row[0]]))
 	}
 	groups := slowGroups(e, features)
 	x := slices.Clone(st.X)
@@ -257,7 +257,7 @@ func checkAgainstBatch(t *testing.T, l *Learner, e *blankout.Example, columns []
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(columns[a], columns[b]) })
 	var one blankout.Example
-	b := batch.Builder{Curves: l.scaling.scaler.Curves}
+	b := batch.Builder{Curves: l.scaling.Scaler.Curves}
 	for _, i := range order {
 		one.Features.Index, one.Features.Value = append(one.Features.Index, columns[i]), append(one.Features.Value, x[i])
 	}

@@ -11,6 +11,7 @@ import (
 	"blankout/online/numbers"
 	"blankout/online/pace"
 	"blankout/online/rows"
+	"blankout/online/scaling"
 	"blankout/online/watch"
 )
 
@@ -66,7 +67,7 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 	w := watch.New()
 	b := &bank{config: c, set: set, schema: s, unit: numbers.NewUnit(s.Target), progress: progress{fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}}
 	l := &Learner{answering: &answering{bank: b, measured: &w.Measures}, watch: w}
-	l.scaling.scaler.Mode, l.scaling.scaler.Unfilled = set.standardise, s.Known
+	l.scaling = scaling.New(set.scaling(c), set.standardise, s.Known)
 	l.refresh.size, l.refresh.reach = c.Refresh, max(c.Refresh, c.RefreshWindow)
 	for _, n := range set.noises {
 		c0, c1, c2 := n.Coefficients()
@@ -338,7 +339,7 @@ func (l *Learner) meet(e *blankout.Example) {
 	fields := l.schema.Fields
 	m := watch.Met{
 		Event: e, Number: l.events, Named: l.missing.event.named, Present: l.missing.event.present,
-		Fields: fields[:min(len(fields), len(l.scaling.kinds))], Rows: l.table, Error: l.errorForecast(),
+		Fields: fields[:min(len(fields), len(l.scaling.Kinds))], Rows: l.table, Error: l.errorForecast(),
 	}
 	if l.events >= usualFirst {
 		m.Usual = l.missing.model

@@ -195,7 +195,7 @@ func (l *answering) prepare(e *blankout.Example) {
 	columns := now.columns[:len(l.features())]
 	p.field = p.field[:0]
 	if len(e.Field) > 0 {
-		p.field = l.scaling.scaler.FieldsOf(e, columns, p.field)
+		p.field = l.scaling.Scaler.FieldsOf(e, columns, p.field)
 	}
 	if len(p.factors) != len(l.schema.Fields) {
 		p.factors = l.schema.Factors()
@@ -381,7 +381,7 @@ func (l *answering) drawMask(e *blankout.Example, groups bool) (named bool) {
 			id = p.field[i]
 		}
 		var a, b uint64 // what it dies with
-		source := l.scaling.scaler.Curves.Source(column)
+		source := l.scaling.Scaler.Curves.Source(column)
 		switch unit := int32(0); {
 		case groups:
 			unit = grouping.Of(id, source)

@@ -119,7 +119,7 @@ func shifted(n, v, r int) []float64 {
 func (l *Learner) slowAnswer(e *blankout.Example, point int) (float64, *blankout.Example) {
 	m := model.Linear{Head: l.head(l.schema), Rows: l.table}
 	x := m.Standardised(e, blankout.Vec{})
-	field := l.scaling.scaler.FieldsOf(e, x.Index, nil)
+	field := l.scaling.Scaler.FieldsOf(e, x.Index, nil)
 	dead := make([]bool, len(x.Index))
 	for i := range dead {
 		dead[i] = i < len(l.probing.last) && int(l.probing.last[i]) < point
@@ -209,7 +209,7 @@ func TestGroupsInMasks(t *testing.T) {
 			point, source := map[string]int8{}, map[uint32]int8{}
 			var sources []uint32
 			for _, column := range columns {
-				sources = append(sources, l.scaling.scaler.Curves.Source(column))
+				sources = append(sources, l.scaling.Scaler.Curves.Source(column))
 			}
 			groups := slowGroups(e, sources)
 			for i, g := range groups {
@@ -235,7 +235,7 @@ func TestGroupsInMasks(t *testing.T) {
 			}
 			l.drawMask(e, false)
 			for i, column := range columns {
-				from := l.scaling.scaler.Curves.Source(column)
+				from := l.scaling.Scaler.Curves.Source(column)
 				if was, ok := source[from]; ok && was != l.probing.last[i] {
 					t.Fatalf("a number survives %d points, its curve %d", was, l.probing.last[i])
 				} else if ok {

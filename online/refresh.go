@@ -279,5 +279,5 @@ func (w *window) consistent() bool {
 
 // standardiser returns a model without weights, which standardises events as they are learned.
 func (l *bank) standardiser() *model.Linear {
-	return &model.Linear{Head: model.Head{Schema: l.schema, Scaler: l.scaling.scaler, Layout: model.Layout{Width: l.table.Width()}}, Rows: l.table}
+	return &model.Linear{Head: model.Head{Schema: l.schema, Scaler: l.scaling.Scaler, Layout: model.Layout{Width: l.table.Width()}}, Rows: l.table}
 }

@@ -104,8 +104,8 @@ func (l *answering) followRead() {
 		l.addMovedSecond(-1)
 		s.changed()
 	}
-	if l.scaling.scaler.Curves != nil {
-		s.columns, s.x = append(s.columns, l.scaling.hats.Index...), append(s.x, l.scaling.hats.Value...)
+	if l.scaling.Scaler.Curves != nil {
+		s.columns, s.x = append(s.columns, l.scaling.Hats.Index...), append(s.x, l.scaling.Hats.Value...)
 	}
 }
 
@@ -221,7 +221,7 @@ func (l *Learner) withoutSecond() {
 	}
 	l.table, l.snapshot, l.bias = table, nil, slices.Clip(l.bias[:width])
 	l.now.published = l.now.published[:l.n]
-	l.set.second, l.second = false, second{}
+	l.set.second, l.second, l.scaling.Expert = false, second{}, nil
 	l.shares.RemoveSecond()
 	l.wrote()
 }
@@ -245,7 +245,7 @@ func (l *answering) learnSecond(e *blankout.Example) {
 // up to 1 wherever it is there, so events that have it do not tell what is the curve's and what the
 // intercept's; where it goes missing, that decides.
 func (l *answering) centreSecond() {
-	c := l.scaling.scaler.Curves
+	c := l.scaling.Scaler.Curves
 	if c == nil || l.events%centreEvery != 0 {
 		return
 	}
@@ -352,7 +352,7 @@ func (l *answering) sumTerms() {
 		feature := at
 		if at == len(columns) || columns[at] != column { // a hat that the levels do not know
 			var known bool
-			if feature, known = slices.BinarySearch(columns, l.scaling.scaler.Curves.Source(column)); !known {
+			if feature, known = slices.BinarySearch(columns, l.scaling.Scaler.Curves.Source(column)); !known {
 				continue
 			}
 		}
@@ -420,7 +420,7 @@ func (l *Learner) adoptSecond(hat func(column uint32, v, k int) float64) {
 	s.expert.Restart()
 	s.warmth = newton.Temperature{}
 	for _, column := range s.expert.Columns() {
-		if !l.ownHat(column) {
+		if !l.scaling.OwnHat(column) {
 			continue
 		}
 		hats = true

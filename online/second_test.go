@@ -347,7 +347,7 @@ func TestSecondLeavesPresence(t *testing.T) {
 	for range 1200 {
 		l.Learn(a.next())
 	}
-	c := l.scaling.scaler.Curves
+	c := l.scaling.Scaler.Curves
 	if i := c.Of(20); i < 0 || !slices.Equal(c.Knots[i], model.Present()) || len(c.Columns) < 2 {
 		t.Fatalf("the curves are %+v", c)
 	}

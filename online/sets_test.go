@@ -288,7 +288,7 @@ func TestMaskedVariance(t *testing.T) {
 					continue
 				}
 				var left blankout.Example
-				m.Delete(e, x, l.scaling.scaler.FieldsOf(e, x.Index, nil), dead, false, &left)
+				m.Delete(e, x, l.scaling.Scaler.FieldsOf(e, x.Index, nil), dead, false, &left)
 				want := m.VarianceLacking(left.Features, &left)
 				if want.Range == 0 {
 					continue

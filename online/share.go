@@ -13,6 +13,7 @@ import (
 	"blankout/loss"
 	"blankout/model"
 	"blankout/online/rows"
+	"blankout/online/scaling"
 )
 
 // sharing is what a Learner knows that is one of several which together learn one model,
@@ -157,8 +158,8 @@ func (c Config) CheckSharedAfter(warm uint64) error {
 	if err := c.CheckShared(); err != nil {
 		return err
 	}
-	if key, curves := c.curved(); curves != "" && warm <= curveEvents {
-		return blankout.KeyErrorf(key, "%s: one learner finds the knots in %d events, and learns %d before the others begin; let it learn more alone, or learn no curves", curves, curveEvents+1, warm)
+	if key, curves := c.curved(); curves != "" && warm <= scaling.CurveEvents {
+		return blankout.KeyErrorf(key, "%s: one learner finds the knots in %d events, and learns %d before the others begin; let it learn more alone, or learn no curves", curves, scaling.CurveEvents+1, warm)
 	}
 	return nil
 }
@@ -247,14 +248,14 @@ func (l *bank) wrote() {
 
 // sharedTreatment is how feature i of the event at hand is treated among others. The
 // scale of a column that is only divided grows with its values, and is not looked at again.
-func (l *bank) sharedTreatment(i int, t treatment, row []float64) treatment {
+func (l *bank) sharedTreatment(i int, t scaling.Treatment, row []float64) scaling.Treatment {
 	switch t {
-	case treatNumeric:
+	case scaling.Numeric:
 		l.share.centred[l.share.at[i]] = true
 		if l.share.ref(i, l.table.Width())[model.StatCount] > 0 {
-			return treatGathered
+			return scaling.Gathered
 		}
-	case treatScale:
+	case scaling.Divided:
 		model.Unwatch(row[:model.ScalerWidth])
 	}
 	return t

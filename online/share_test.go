@@ -10,6 +10,7 @@ import (
 
 	"blankout"
 	"blankout/model"
+	"blankout/online/scaling"
 )
 
 // stream makes events of numbers, words and one-hot columns, some of which appear late.
@@ -570,7 +571,7 @@ func TestShareCurves(t *testing.T) {
 		alone.Learn(&events[i])
 	}
 	rounds(t, fold, events, 1100, 4, 50, 32)
-	curves, want := fold.scaling.scaler.Curves, alone.scaling.scaler.Curves
+	curves, want := fold.scaling.Scaler.Curves, alone.scaling.Scaler.Curves
 	if !slices.Equal(curves.Columns, want.Columns) || !slices.EqualFunc(curves.Knots, want.Knots, slices.Equal) {
 		t.Errorf("curves %v, alone %v", curves, want)
 	}
@@ -584,15 +585,15 @@ func TestShareCurves(t *testing.T) {
 	}
 	early := shareLearner(t, a.schema, func(c *Config) { c.Noise = "dropout:0.1" })
 	rounds(t, early, events, 500, 4, 50, 32)
-	if early.scaling.scaler.Curves != nil {
+	if early.scaling.Scaler.Curves != nil {
 		t.Error("learners that shared from event 500 on have found out what is often left out")
 	}
 	c := DefaultConfig()
 	c.Curves = 8
-	if err := c.CheckSharedAfter(curveEvents); err == nil || !strings.Contains(err.Error(), "1001") {
+	if err := c.CheckSharedAfter(scaling.CurveEvents); err == nil || !strings.Contains(err.Error(), "1001") {
 		t.Errorf("error %v", err)
 	}
-	if err := c.CheckSharedAfter(curveEvents + 1); err != nil {
+	if err := c.CheckSharedAfter(scaling.CurveEvents + 1); err != nil {
 		t.Error(err)
 	}
 }

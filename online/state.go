@@ -149,7 +149,7 @@ func (l *answering) headOf(s *blankout.Schema, mix []float64) model.Head {
 	l.publishSecond()
 	most := (&probe.Mix{Levels: mix[:len(l.levels)]}).Largest()
 	h := model.Head{
-		Schema: s, Scaler: l.scaling.scaler,
+		Schema: s, Scaler: l.scaling.Scaler,
 		Loss: l.targetLoss().String(), Noise: l.levels[most].noise.String(),
 		Outputs: l.k, Intercept: make([]float64, l.k),
 		Layout:      l.mixedLayout(mix),
@@ -302,7 +302,7 @@ func (l *Learner) state(c *coder.Coder) {
 			oldForecast(c)
 		}
 	}
-	l.scaling.dense.state(c)
+	l.scaling.DenseState(c)
 	c.Float(&l.fade.Growth)
 	l.calibration.state(c)
 	l.watch.Drift.State(c)
@@ -310,24 +310,14 @@ func (l *Learner) state(c *coder.Coder) {
 	if l.set.second {
 		l.second.state(c)
 	}
-	l.scaling.recent.state(c)
+	l.scaling.ReadingsState(c)
 	l.refresh.window.state(c)
 	c.Uint(&l.refresh.failures)
 	l.watch.State(c)
 	l.missing.state(c)
 	l.watch.Prior.State(c)
 	l.watch.Health.MeasuresState(c)
-	if l.set.curves || l.presence() || l.set.second {
-		bent := uint64(0)
-		if l.scaling.bent {
-			bent = 1
-		}
-		c.Uint(&bent)
-		l.scaling.bent = bent != 0
-	}
-	if l.bending() {
-		l.scaling.curves.state(c)
-	}
+	l.scaling.CurvesState(c, l.shared())
 }
 
 // Restore makes the Learner that wrote the blocks. It goes on to the bit as the
@@ -397,10 +387,11 @@ func (l *Learner) restoreLearner(m *model.Linear, data []byte, blocks []blankout
 	was["missing"] = now["missing"]              // no weight depends on it
 	l.config.Presence = valueOf(was, "presence") // as it was when the learner began
 	now["presence"], was["presence"] = l.config.Presence, l.config.Presence
+	l.scaling.Settings = l.set.scaling(l.config)
 	if diff := now.Diff(was); len(diff) > 0 {
 		return &MismatchError{diff}
 	}
-	l.scaling.scaler = m.Scaler
+	l.scaling.Scaler = m.Scaler
 	l.state(d)
 	if d.Version < sharesVersion && !d.Failed {
 		l.beginShares(m)
@@ -507,7 +498,7 @@ func (l *answering) restoreFilling(m *model.Linear, blocks []blankout.Block) err
 // have the given width.
 func (l *Learner) misfit(width int) bool {
 	if len(l.bias) != width || l.active < 0 || l.active > l.k || l.chosen < 0 || l.chosen >= len(l.levels) ||
-		len(l.scaling.dense.seen) != len(l.scaling.scaler.Dense) || len(l.missing.columns.Columns) != len(l.missing.columns.Present) || len(l.scaling.dense.moments) != 3*len(l.scaling.dense.candidates) {
+		l.scaling.Misfit() || len(l.missing.columns.Columns) != len(l.missing.columns.Present) {
 		return true
 	}
 	return slices.ContainsFunc(l.levels, func(lv level) bool { return len(lv.sumsq) != l.k })
