@@ -8,6 +8,7 @@ import (
 	"blankout"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/refresh"
 	"blankout/online/rows"
 )
 
@@ -45,9 +46,7 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Exampl
 			w[j] = weight(j/l.k, j%l.k)
 		}
 		l.rule.Start(row)
-		if l.refresh.sliding() {
-			copy(l.layout.Centre(row), w)
-		}
+		copy(l.refresh.CentreOf(row), w)
 	}
 	for slot := range l.table.Len() {
 		column, _ := l.table.Column(slot)
@@ -72,7 +71,7 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Exampl
 	l.shares.Restart(l.one(l.chosen), l.shares.Rules())
 	l.takeForce()
 	l.fade.Growth = 1
-	l.refresh.window.drop(len(l.refresh.window.ends))
+	l.refresh.Clear()
 	for v := range l.levels {
 		lv := &l.levels[v]
 		lv.Adopt(l.steps)
@@ -128,15 +127,15 @@ func (l *bank) remeasure(e *blankout.Example) {
 		lv := &l.levels[v]
 		for k := range l.active {
 			j := v*l.k + k
-			s.Y[j], s.Variance[j] = target(label, k, l.k), l.variance(lv, j, k)
+			s.Y[j], s.Variance[j] = rows.Y(label, k, l.k), l.variance(lv, j, k)
 			if l.set.numbers {
 				s.Y[j] = l.unit.Standard(l.unit.Clip(e.Target))
 			}
-			_, _, dv := l.set.loss.At(s.Y[j], s.F[j], max(s.Variance[j], refreshVariance))
+			_, _, dv := l.set.loss.At(s.Y[j], s.F[j], max(s.Variance[j], refresh.LeastVariance))
 			s.H[j] = 2 * weight * dv
 		}
 	}
-	if l.refresh.size > 0 {
+	if l.refresh.Size > 0 {
 		s.Growth = l.fade.Growth
 		l.layout.Gather(s)
 	}

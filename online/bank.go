@@ -10,6 +10,7 @@ import (
 	"blankout/model"
 	"blankout/online/numbers"
 	"blankout/online/pace"
+	"blankout/online/refresh"
 	"blankout/online/rows"
 	"blankout/online/rules"
 	"blankout/online/scaling"
@@ -40,7 +41,7 @@ type bank struct {
 	unit    numbers.Unit // of targets that are numbers
 	scaling scaling.Scaling
 	groups  *rows.Groups // nil without curves and noise of groups, or where gradients are clean
-	refresh refresh
+	refresh refresh.Refresh
 	share   *sharing // nil where it learns alone
 	// How often all rows have been written at once; no part of the state. A Learner that
 	// follows another one has that one's count, see FollowState.
@@ -108,6 +109,7 @@ func (l *bank) setOutputs(k int) {
 		l.set.firstRidge = l.set.ridge
 	}
 	l.layout = rows.Layout{Outputs: k, N: l.n, Refresh: l.set.rule.Parts}
+	l.refresh.Layout = l.layout
 	width := rows.FirstPart + l.parts()*l.n + l.ownWeights()
 	l.rule = l.set.rule.Make(rules.Settings{
 		Layout: l.layout, Loss: l.set.loss, Eta: l.set.eta, Ridge: l.set.ridge, Penalised: l.config.Intercept == "penalised",
@@ -151,14 +153,7 @@ func (l *bank) own(row []float64) []float64 { return row[len(row)-l.ownWeights()
 
 // parts returns how many parts a row has that hold a value for each level and output.
 func (l *bank) parts() int {
-	parts := l.set.rule.Parts
-	if l.refresh.size > 0 {
-		parts++
-		if l.refresh.sliding() {
-			parts++
-		}
-	}
-	return parts
+	return l.set.rule.Parts + l.refresh.Parts()
 }
 
 // widen gives the bank so many outputs, for classes that nobody has named. Nothing begins
@@ -195,7 +190,7 @@ func (l *bank) widenRow(to, from []float64, was *bank) {
 	copy(to[:rows.FirstPart], from[:rows.FirstPart])
 	for part := range l.parts() {
 		// The parts that do not change their sign with the weights: sums of squares.
-		even := part == 1 || l.refresh.size > 0 && part == l.layout.Refresh
+		even := part == 1 || l.refresh.Size > 0 && part == l.layout.Refresh
 		x, y := l.layout.Part(to, part), was.layout.Part(from, part)
 		for v := range l.levels {
 			x, y := x[v*l.k:], y[v*was.k:(v+1)*was.k]
@@ -219,7 +214,7 @@ func (l *bank) setIntercept(k int, b float64) {
 	}
 	for i := k; i < l.n; i += l.k {
 		l.rule.Set(l.bias, i, b)
-		l.centreOf(l.bias)[i] = b
+		l.refresh.CentreOf(l.bias)[i] = b
 		l.lags(l.bias)[i] = 0
 	}
 }
@@ -615,15 +610,7 @@ func (l *bank) targetOf(label, k int) float64 {
 	if l.set.numbers {
 		return l.now.target
 	}
-	return target(label, k, l.k)
-}
-
-// target returns the y of output k for an event of the given class.
-func target(label, k, outputs int) float64 {
-	if outputs == 1 && label == 1 || outputs > 1 && label == k {
-		return 1
-	}
-	return -1
+	return rows.Y(label, k, l.k)
 }
 
 // learnFrom makes the steps of an event that has been scored, as often as its weight says, and
@@ -637,5 +624,19 @@ func (l *bank) learnFrom(e *blankout.Example) {
 		}
 		l.step(e.Label, weight/repeats)
 	}
-	l.collect(e, weight)
+	if l.refresh.Add(e, weight) {
+		l.solve()
+	}
+}
+
+// solve refreshes.
+func (l *bank) solve() {
+	w := refresh.Weights{
+		Table: l.table, Bias: l.bias, Active: l.active, Growth: l.fade.Growth,
+		Model: &model.Linear{Head: model.Head{Schema: l.schema, Scaler: l.scaling.Scaler, Layout: model.Layout{Width: l.table.Width()}}, Rows: l.table},
+	}
+	for v := range l.levels {
+		w.Levels = append(w.Levels, refresh.Level{Noise: l.levels[v].noise, Inverse: l.levels[v].Inverse})
+	}
+	l.refresh.Solve(w)
 }

@@ -16,6 +16,7 @@ import (
 	"blankout/loss"
 	"blankout/model"
 	"blankout/online/newton"
+	"blankout/online/refresh"
 	"blankout/online/rules"
 	"blankout/online/scaling"
 )
@@ -305,7 +306,7 @@ func (s *settings) parseRefresh(c Config) error {
 	}
 	if c.Refresh > 0 {
 		switch {
-		case !solvable(s.loss):
+		case !refresh.Solvable(s.loss):
 			return blankout.KeyErrorf("refresh", "refresh: loss %q is not convex", c.Loss)
 		case s.grouped():
 			return blankout.KeyErrorf("refresh", "refresh: noise %q is of groups, which it does not know; use dropout, auto or none", c.Noise)

@@ -11,7 +11,8 @@
 //     event with the rows as they are (gather) and, last of all, learns from it (step, collect).
 //     The update rules (package rules) see a step and nothing of the bank; what a level publishes
 //     of its iterates, how far its steps go and the half-life are package pace's, the unit of
-//     targets that are numbers is package numbers's, and package scaling observes columns.
+//     targets that are numbers is package numbers's; package scaling observes columns, and package
+//     refresh solves windows of events.
 //  2. answering: what a reader of the model is told: which level and rule answer an event
 //     that lacks fields (lack, publish), the forecasts by which these are chosen, the
 //     covariance that fills in numbers, the calibration, the residual of numbers. It moves

@@ -20,12 +20,7 @@ const driftKeep = 0.1
 func (l *bank) forget(keep float64) {
 	forget := func(row []float64, intercepts bool) {
 		l.rule.Forget(row, intercepts, keep)
-		if l.refresh.size > 0 {
-			d := l.layout.Curvature(row)
-			for j := range d {
-				d[j] *= keep
-			}
-		}
+		l.refresh.Forget(row, keep)
 	}
 	forget(l.bias, true)
 	l.wrote()

@@ -205,7 +205,7 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 			rows.Sum(s.Rows, model.ScalerWidth, 0, s.X, s.Basis, w.f[:l.active], w.lag[:l.active], w.q[:l.active])
 		}
 		for k := range l.active {
-			y := target(e.Label, k, l.k)
+			y := rows.Y(e.Label, k, l.k)
 			if l.set.numbers {
 				y = l.unit.Standard(e.Target)
 			}

@@ -9,6 +9,7 @@ import (
 	"blankout/loss"
 	"blankout/model"
 	"blankout/online/probe"
+	"blankout/online/rows"
 )
 
 // ForecastPoints is the number of deletion rates of a Forecast.
@@ -90,7 +91,7 @@ func (l *answering) forecastExactly(label int) {
 	curve := &l.shares.Features
 	curve.Add(0, l.wrong(l.told(), label))
 	lack := l.fields()
-	y, n := target(label, 0, 1), float64(len(l.features()))
+	y, n := rows.Y(label, 0, 1), float64(len(l.features()))
 	slope, shift := 1.0, 0.0
 	if !l.set.numbers {
 		slope, shift = l.decision().Line()

@@ -221,7 +221,7 @@ func checkGroupStep(t *testing.T, l *Learner, e *blankout.Example, seen *spy, no
 		}
 	}
 	for k := range l.active {
-		y := target(e.Label, k, l.k)
+		y := rows.Y(e.Label, k, l.k)
 		value := func() float64 {
 			score := 0.0
 			for i, w := range weights[k] {

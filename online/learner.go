@@ -10,6 +10,7 @@ import (
 	"blankout/model"
 	"blankout/online/numbers"
 	"blankout/online/pace"
+	"blankout/online/refresh"
 	"blankout/online/rows"
 	"blankout/online/scaling"
 	"blankout/online/watch"
@@ -68,7 +69,10 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 	b := &bank{config: c, set: set, schema: s, unit: numbers.NewUnit(s.Target), progress: progress{fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}}
 	l := &Learner{answering: &answering{bank: b, measured: &w.Measures}, watch: w}
 	l.scaling = scaling.New(set.scaling(c), set.standardise, s.Known)
-	l.refresh.size, l.refresh.reach = c.Refresh, max(c.Refresh, c.RefreshWindow)
+	l.refresh.Settings = refresh.Settings{
+		Size: c.Refresh, Reach: max(c.Refresh, c.RefreshWindow), Loss: set.loss, Ridge: set.ridge,
+		Intercept: set.intercept, Penalised: c.Intercept == "penalised", Marginalised: c.Marginalised,
+	}
 	for _, n := range set.noises {
 		c0, c1, c2 := n.Coefficients()
 		l.levels = append(l.levels, level{
@@ -234,7 +238,7 @@ func (l *Learner) suspect(label int) {
 		k = label
 	}
 	level := l.shares.InForce[l.missing.event.within].Largest()
-	influence := loss.Influence(target(label, k, l.k), l.now.scores[k], l.variance(&l.levels[level], level*l.k+k, k))
+	influence := loss.Influence(rows.Y(label, k, l.k), l.now.scores[k], l.variance(&l.levels[level], level*l.k+k, k))
 	l.watch.Suspects.Weigh(watch.Suspicion{Class: label, Score: l.now.scores[k], Influence: influence}, l.config.Suspect)
 }
 
@@ -300,7 +304,7 @@ func (l *Learner) Metrics() Metrics {
 	w := l.watch.Clone()
 	m := Metrics{
 		Measures: w.Measures, Refused: w.Refused.Count, RefusedBy: w.Refused.By, Suspects: w.Suspects.Count,
-		Drift: w.Drift.Report(), Prior: w.Prior, Figures: l.watch.Figures(), RefreshFailures: l.refresh.failures,
+		Drift: w.Drift.Report(), Prior: w.Prior, Figures: l.watch.Figures(), RefreshFailures: l.refresh.Failures,
 	}
 	if m.Binary != nil {
 		at := l.schema.PositiveClass(l.positiveName())

@@ -13,6 +13,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/rows"
 	"blankout/online/rules"
 )
 
@@ -543,7 +544,7 @@ func TestFixedPoint(t *testing.T) {
 						if n, ok := l.levels[0].noise.(loss.GroupDropout); ok {
 							v = slowVariance(n, groups, events[i].Features.Index, parts)
 						}
-						value, _, _ := l.set.loss.At(target(events[i].Label, 0, 1), f, v)
+						value, _, _ := l.set.loss.At(rows.Y(events[i].Label, 0, 1), f, v)
 						j += value
 					}
 					return norm + loss.Cost(l.set.loss, c.C)*j

@@ -204,12 +204,7 @@ func (l *bank) moveLevel(v int, row []float64, ratio, shift float64) {
 			b[k] += w * shift
 			bu[k] += u[k] * shift
 		}
-		if l.refresh.sliding() {
-			centre := l.layout.Centre(l.bias)[from:to]
-			for k, c := range l.layout.Centre(row)[from:to] {
-				centre[k] += c * shift
-			}
-		}
+		l.refresh.Shifted(l.bias, row, from, to, shift)
 		l.rule.Shifted(l.bias, row, from, to, shift)
 	}
 	if l.set.noiseKind == constant {
@@ -218,18 +213,7 @@ func (l *bank) moveLevel(v int, row []float64, ratio, shift float64) {
 		}
 	}
 	l.rule.Rescale(row, from, to, ratio)
-	if l.refresh.size > 0 {
-		d := l.layout.Curvature(row)[from:to]
-		for k := range d {
-			d[k] /= ratio * ratio
-		}
-		if l.refresh.sliding() {
-			centre := l.layout.Centre(row)[from:to]
-			for k := range centre {
-				centre[k] *= ratio
-			}
-		}
-	}
+	l.refresh.Rescale(row, from, to, ratio)
 }
 
 const maxMove = 1

@@ -311,8 +311,7 @@ func (l *Learner) state(c *coder.Coder) {
 		l.second.state(c)
 	}
 	l.scaling.ReadingsState(c)
-	l.refresh.window.state(c)
-	c.Uint(&l.refresh.failures)
+	l.refresh.State(c)
 	l.watch.State(c)
 	l.missing.state(c)
 	l.watch.Prior.State(c)
@@ -418,7 +417,7 @@ func (l *Learner) restoreLearner(m *model.Linear, data []byte, blocks []blankout
 		return &MismatchError{[]string{fmt.Sprintf("refresh: the saved rows hold %d numbers each, those of refresh = %d, refresh_window = %d hold %d", m.Rows.Width(), l.config.Refresh, l.config.RefreshWindow, width)}}
 	case !d.Done():
 		return fmt.Errorf("restoring the learner: block learner: %d bytes do not fit its format", len(data))
-	case !l.refresh.window.consistent():
+	case !l.refresh.Consistent():
 		return fmt.Errorf("restoring the learner: block learner: its window does not fit itself")
 	}
 	if l.set.observed {
