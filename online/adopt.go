@@ -1,13 +1,16 @@
 package online
 
-// This file takes over an exact solution as the state.
+// This file compares the state with an exact solution, and takes over one.
 
 import (
+	"context"
 	"math"
 
 	"blankout"
 	"blankout/loss"
+	"blankout/measure"
 	"blankout/model"
+	"blankout/online/evaluate"
 	"blankout/online/refresh"
 	"blankout/online/rows"
 )
@@ -19,6 +22,19 @@ func (l *Learner) Models() (models []*model.Linear, published int) {
 		models = append(models, l.modelOf(l.one(i)))
 	}
 	return models, l.chosen
+}
+
+// Evaluate returns what evaluate.Objective does of the published model. The level whose objective it is has
+// the largest share.
+func (l *Learner) Evaluate(ctx context.Context, s blankout.Source, threads int) (objective, wrong float64, numbers *measure.NumbersReport, err error) {
+	m := evaluate.Model{
+		Linear: l.Published(), Noise: l.levels[l.chosen].noise, Loss: l.set.loss, C: l.config.C, Penalised: l.config.Intercept == "penalised",
+		Bound: l.groups != nil, Classes: l.classes, Active: l.active, Decision: l.decision(),
+	}
+	if l.set.numbers {
+		m.Unit = &l.unit
+	}
+	return evaluate.Objective(ctx, m, s, threads)
 }
 
 // Adopt makes exact solutions, one for each level, the iterate and the average,

@@ -274,7 +274,7 @@ func (s *settings) parseClasses(c Config) error {
 		return blankout.KeyErrorf("suspect", "suspect = %v: only loss = \"t-logistic:T\" gives events an influence", c.Suspect)
 	}
 	for name, w := range c.ClassWeight {
-		if !(w >= 0 && w <= maxMagnitude) {
+		if !(w >= 0 && w <= blankout.MaxMagnitude) {
 			return blankout.KeyErrorf("class_weight", "class_weight of %q = %v: must be a number from 0 to 1e30", name, w)
 		}
 	}

@@ -152,7 +152,7 @@ func (l *Learner) LearnLater(e *blankout.Example, scores []float64, fresh *measu
 // learn takes an event through the stages, see the package's comment.
 func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.Classes) []float64 {
 	l.watch.Suspects.Clear()
-	if !Usable(e) {
+	if !e.Usable() {
 		l.watch.Refused.Take(e, l.events)
 		return nil
 	}
@@ -247,21 +247,6 @@ func (l *Learner) suspect(label int) {
 func (l *Learner) Score(e *blankout.Example, out []float64) []float64 {
 	m := model.Linear{Head: l.head(l.schema), Rows: l.table}
 	return m.Score(e, out)
-}
-
-// maxMagnitude bounds what is learned, as decoders do: sums of it stay finite.
-const maxMagnitude = 1e30
-
-func Usable(e *blankout.Example) bool {
-	if e.Refused != nil || !(e.Target >= -maxMagnitude && e.Target <= maxMagnitude) || !(e.Weight >= 0 && e.Weight <= maxMagnitude) {
-		return false
-	}
-	for _, x := range e.Features.Value {
-		if !(x >= -maxMagnitude && x <= maxMagnitude) {
-			return false
-		}
-	}
-	return true
 }
 
 // learned returns the noises that levels of these noises are learned under.

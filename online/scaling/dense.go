@@ -166,7 +166,7 @@ func (s *Scaling) demote(row []float64, seen uint64) Move {
 	m2 := max(0, row[model.StatSquares]*total/row[model.StatCount]-mean*mean*n*(total-n)/total)
 	if was.Unit != 0 { // of transformed readings; back to about what they were
 		largest := was.Unit * math.Sinh(min(math.Abs(was.Centre)+3*was.Scale, 100))
-		mean, m2 = 0, n*min(largest*largest, maxMagnitude)/9
+		mean, m2 = 0, n*min(largest*largest, blankout.MaxMagnitude)/9
 	}
 	row[model.StatCount], row[model.StatMean], row[model.StatSquares] = n, mean, m2
 	row[model.StatCentre], row[model.StatInverse] = 0, 1/max(1, math.Abs(mean)+3*math.Sqrt(m2/n))
@@ -180,9 +180,6 @@ func (s *Scaling) demote(row []float64, seen uint64) Move {
 	}
 	return still
 }
-
-// maxMagnitude bounds squares of readings, as decoders bound these.
-const maxMagnitude = 1e30
 
 func (d *denseFinder) state(c *coder.Coder) {
 	c.Uint(&d.Events)
