@@ -47,7 +47,7 @@ func (l *answering) widened(scores []float64) []float64 {
 // go together.
 func (l *answering) publish() {
 	now := &l.now
-	l.gatherRead()
+	l.filling.Follow(&l.scaling.Read, l.filling.gathers, l.events, l.fade.Growth, l.schema.Fields)
 	l.followRead()
 	for j := range l.n {
 		now.published[j] = now.step.F[j] + l.levels[j/l.k].LagShare()*now.lag[j]

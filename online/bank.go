@@ -92,7 +92,6 @@ type event struct {
 	value         []float64 // the iterate's loss
 	averageQ      []float64 // sum basis a^2 of the averages, see sumAverage
 	coefficient   []float64 // of the averages
-	read          numbersRead
 }
 
 // maxRepeats bounds how often an important event is learned.
@@ -287,7 +286,7 @@ func (l *bank) gather(e *blankout.Example) {
 	clear(now.lag)
 	clear(now.q)
 	now.hasMoved = false
-	now.read.clear()
+	l.scaling.Read.Clear()
 	if l.scaling.Scaler.Mode != model.StandardiseNone {
 		l.gatherStandardised(e)
 	} else {

@@ -112,7 +112,7 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 // filled in counts as the mean.
 func (l *answering) scaleOf(k model.Lack) float64 {
 	scale := l.missing.model.Scale(k)
-	if l.filling.covariance != nil {
+	if l.filling.Covariance != nil {
 		scale = 1 + (scale-1)*(1-l.missing.model.Fills(k))
 	}
 	return scale

@@ -15,7 +15,7 @@
 //     refresh solves windows of events.
 //  2. answering: what a reader of the model is told: which level and rule answer an event
 //     that lacks fields (lack, publish), the forecasts by which these are chosen, the
-//     covariance that fills in numbers, the calibration, the residual of numbers. It moves
+//     covariance that fills in numbers (gathered by package fill), the calibration, the residual of numbers. It moves
 //     no weight of a level. Beside the levels it has a second-order expert of the numbers
 //     (package newton, second.go), whose base are the mixed levels and which nothing in the bank
 //     depends on: each level learns to the bit as it would without.

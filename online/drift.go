@@ -7,7 +7,7 @@ package online
 func (l *Learner) drifted() {
 	if l.config.OnDrift == "forget" {
 		l.forget(driftKeep)
-		l.filling.forget(driftKeep)
+		l.filling.Forget(driftKeep)
 		l.forgetSecond(driftKeep)
 	}
 }

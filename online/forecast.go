@@ -67,7 +67,7 @@ func (l *answering) sampled(k model.Lack) bool {
 	if l.k > 1 || l.bent() || !l.set.numbers && l.missing.event.named && len(l.features()) <= fewFeatures {
 		return true
 	}
-	return l.filling.covariance != nil && k.Some() && l.shares.InForce[probe.Range(k)].Rules[2] > 0
+	return l.filling.Covariance != nil && k.Some() && l.shares.InForce[probe.Range(k)].Rules[2] > 0
 }
 
 // fields returns what the event at hand lacks, all of its fields counted.

@@ -8,6 +8,7 @@ import (
 	"blankout/loss"
 	"blankout/measure"
 	"blankout/model"
+	"blankout/online/fill"
 	"blankout/online/numbers"
 	"blankout/online/pace"
 	"blankout/online/refresh"
@@ -88,7 +89,7 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 	l.shares = l.newTable()
 	l.beginSecond()
 	l.missing = newMissing(l.shares.Rules(), s.Known)
-	l.filling.grouping = model.NewGrouping(s)
+	l.filling.Gatherer, l.filling.grouping = fill.New(c.CovarianceFields), model.NewGrouping(s)
 	l.setAnswerOutputs()
 	if set.numbers {
 		l.watch.Measures.Numbers = &watch.Numbers{Loss: set.loss}

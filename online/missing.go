@@ -58,9 +58,9 @@ const (
 // lack finds out what the event at hand lacks, and counts its fields if it is its
 // turn. It comes before anything of the event is learned.
 func (l *answering) lack(e *blankout.Example) {
-	read := &l.now.read
-	read.second = l.second.on()
-	read.gathers, read.follows = l.fillsIn() && l.events%l.gatherEvery() == 0, len(l.filling.columns) > 0 || read.second
+	second := l.second.on()
+	l.filling.gathers = l.fillsIn() && l.events%l.filling.Every() == 0
+	l.scaling.Read.Notes, l.scaling.Read.Follows = l.filling.gathers || second, len(l.filling.Columns) > 0 || second
 	now := &l.missing.event
 	now.lack, now.within, now.scale, now.named, now.filled = model.Lack{}, 0, 1, false, false
 	m, fields := &l.missing, l.schema.Fields

@@ -201,7 +201,7 @@ func (l *answering) prepare(e *blankout.Example) {
 		p.factors = l.schema.Factors()
 	}
 	p.places = p.places[:0]
-	c := l.filling.covariance
+	c := l.filling.Covariance
 	if c == nil {
 		return
 	}
@@ -245,10 +245,10 @@ func (l *answering) probeOwn(e *blankout.Example) {
 	for j, b := range p.base {
 		left[j] = l.now.published[j] - b
 	}
-	filled := l.filling.covariance != nil && slices.Contains(p.part, model.Filled) && l.fillsPoint(0)
+	filled := l.filling.Covariance != nil && slices.Contains(p.part, model.Filled) && l.fillsPoint(0)
 	if filled {
 		l.fillPattern(probe.Range(k), p.part)
-	} else if l.filling.covariance != nil && slices.Contains(p.part, model.Filled) {
+	} else if l.filling.Covariance != nil && slices.Contains(p.part, model.Filled) {
 		return // not its turn
 	}
 	l.shares.Own(probe.Range(k))
@@ -274,7 +274,7 @@ func (l *answering) probeMasked(e *blankout.Example, groups, moves bool) {
 	if moves = moves && l.period == 0 && !l.shared(); moves {
 		l.shares.Masked()
 	}
-	c := l.filling.covariance
+	c := l.filling.Covariance
 	p.own = append(p.own[:0], p.part...)
 	for point := 1; point < probe.Points; point++ {
 		k := lack
@@ -337,7 +337,7 @@ func (l *answering) probeSilent(point int, groups bool, label int) {
 
 // fillsPoint says whether a point is filled in at the event at hand.
 func (l *answering) fillsPoint(point int) bool {
-	n := len(l.filling.columns)
+	n := len(l.filling.Columns)
 	if n <= fillAll {
 		return true
 	}
@@ -354,7 +354,7 @@ func (l *answering) fillsPoint(point int) bool {
 // be missing when it dies.
 func (l *answering) drawMask(e *blankout.Example, groups bool) (named bool) {
 	p, fields := &l.probing, l.schema.Fields
-	length := 1 + uint64(len(l.filling.columns))/masksAlike
+	length := 1 + uint64(len(l.filling.Columns))/masksAlike
 	number := l.probeNumber() / length
 	point := func(key uint64) int8 {
 		var r rand.PCG
@@ -484,7 +484,7 @@ func (l *answering) sumLeft() {
 // fillPattern finds what filling in a pattern adds to the scores of the event at hand, and the
 // variance of that: of the weights as the range mixes them, for all levels.
 func (l *answering) fillPattern(r int, pattern model.Parts) {
-	p, c := &l.probing, l.filling.covariance
+	p, c := &l.probing, l.filling.Covariance
 	p.add, p.variance = zeros(p.add, len(p.base)), zeros(p.variance, l.k)
 	fill := c.Fill(pattern)
 	if fill == nil {

@@ -83,7 +83,7 @@ func TestProbesAsAnswered(t *testing.T) {
 								l.probing.part[place], fill = model.Filled, true
 							}
 						}
-						fill = (fill || slices.Contains(own, model.Filled)) && l.filling.covariance != nil
+						fill = (fill || slices.Contains(own, model.Filled)) && l.filling.Covariance != nil
 						r := probe.Range(k)
 						if fill {
 							l.fillPattern(r, l.probing.part)

@@ -12,6 +12,7 @@ import (
 	"blankout/model"
 	"blankout/online/newton"
 	"blankout/online/probe"
+	"blankout/online/scaling"
 )
 
 // second is the second-order expert and what it needs. It answers with the share probe.Mix.Second; what
@@ -89,16 +90,16 @@ func (s *second) room(outputs int) {
 // followRead takes up what the bank has read of the event at hand: which numbers there are, and in
 // what they are measured.
 func (l *answering) followRead() {
-	s, read := &l.second, &l.now.read
+	s, read := &l.second, &l.scaling.Read
 	if !s.on() {
 		return
 	}
 	s.columns, s.x = s.columns[:0], s.x[:0]
-	for _, v := range read.values {
-		s.columns, s.x = append(s.columns, v.column), append(s.x, v.x)
+	for _, v := range read.Values {
+		s.columns, s.x = append(s.columns, v.Column), append(s.x, v.X)
 	}
 	s.moved = zeros(s.moved, l.k)
-	if len(read.moved)+len(read.gone) > 0 {
+	if len(read.Moved)+len(read.Gone) > 0 {
 		l.addMovedSecond(1)
 		l.moveSecond()
 		l.addMovedSecond(-1)
@@ -112,19 +113,19 @@ func (l *answering) followRead() {
 // moveSecond has the expert follow the columns whose scales have moved, and those that are no
 // numbers any more.
 func (l *answering) moveSecond() {
-	s, read := &l.second, &l.now.read
-	for _, m := range read.moved {
-		if m.was.Unit != m.is.Unit || m.was.Scale == 0 || m.is.Scale == 0 {
-			s.expert.Renew(m.column)
+	s, read := &l.second, &l.scaling.Read
+	for _, m := range read.Moved {
+		if m.Was.Unit != m.Is.Unit || m.Was.Scale == 0 || m.Is.Scale == 0 {
+			s.expert.Renew(m.Column)
 			continue
 		}
-		s.expert.Move(m.column, m.ratio, m.shift)
+		s.expert.Move(m.Column, m.Ratio, m.Shift)
 	}
-	if len(read.gone) == 0 {
+	if len(read.Gone) == 0 {
 		return
 	}
-	s.expert.Follow(slices.DeleteFunc(slices.Clone(s.expert.Columns()), func(c uint32) bool { return slices.Contains(read.gone, c) }))
-	for _, column := range read.gone {
+	s.expert.Follow(slices.DeleteFunc(slices.Clone(s.expert.Columns()), func(c uint32) bool { return slices.Contains(read.Gone, c) }))
+	for _, column := range read.Gone {
 		clear(l.own(l.noteOne(column)))
 		if i := slices.Index(s.columns, column); i >= 0 {
 			s.columns, s.x = slices.Delete(s.columns, i, i+1), slices.Delete(s.x, i, i+1)
@@ -135,7 +136,7 @@ func (l *answering) moveSecond() {
 // addMovedSecond adds sign times what the intercept and the columns that move or go add to the expert's
 // own part of the scores: as the event had them for a sign above 0, else as it has them.
 func (l *answering) addMovedSecond(sign float64) {
-	s, read := &l.second, &l.now.read
+	s, read := &l.second, &l.scaling.Read
 	add := func(column uint32, x float64) {
 		if i, known := slices.BinarySearch(s.expert.Columns(), column); known {
 			for k := range s.moved {
@@ -146,15 +147,15 @@ func (l *answering) addMovedSecond(sign float64) {
 	for k := range s.moved {
 		s.moved[k] += sign * s.expert.Weights(k).Intercept
 	}
-	for _, m := range read.moved {
+	for _, m := range read.Moved {
 		if sign > 0 {
-			add(m.column, m.x)
-		} else if i, there := slices.BinarySearch(s.columns, m.column); there {
-			add(m.column, s.x[i])
+			add(m.Column, m.X)
+		} else if i, there := slices.BinarySearch(s.columns, m.Column); there {
+			add(m.Column, s.x[i])
 		}
 	}
-	for _, column := range read.gone {
-		if i, there := slices.BinarySearch(s.columns, column); there && !slices.ContainsFunc(read.moved, func(m movedScale) bool { return m.column == column }) {
+	for _, column := range read.Gone {
+		if i, there := slices.BinarySearch(s.columns, column); there && !slices.ContainsFunc(read.Moved, func(m scaling.Moved) bool { return m.Column == column }) {
 			add(column, s.x[i])
 		}
 	}

@@ -27,7 +27,7 @@ func (l *bank) gatherStandardised(e *blankout.Example) {
 	// only divided by a number that seldom changes.
 	decided := l.scaling.Settled() || shared
 	settled := l.scaling.Scaler.Mode == model.StandardiseScale || l.scaling.Scaler.Mode == model.StandardiseAuto && decided
-	read := &now.read
+	read := &l.scaling.Read
 	kind, field, stored := l.scaling.Kinds[0], uint16(0), 0
 	for i := 0; i < numbers; i++ {
 		for len(dense) > 0 && dense[0] < columns[i] {
@@ -61,8 +61,8 @@ func (l *bank) gatherStandardised(e *blankout.Example) {
 		}
 		x := l.observed(row, columns[i], raw[i], t, field)
 		l.put(i, row, x)
-		if (read.gathers || read.second) && t == scaling.Numeric {
-			read.note(columns[i], kind, field, x)
+		if read.Notes && t == scaling.Numeric {
+			read.Note(columns[i], kind, field, x)
 		}
 	}
 	for i := numbers; i < len(columns); i++ {
@@ -77,7 +77,7 @@ func (l *bank) gatherStandardised(e *blankout.Example) {
 	if shared {
 		l.scaling.Events++
 	} else if l.scaling.Count(e.Features) {
-		read.gone = append(read.gone, l.scaling.Review(l.noteOne, l.move)...) // may move more weights
+		read.Gone = append(read.Gone, l.scaling.Review(l.noteOne, l.move)...) // may move more weights
 	}
 	if now.hasMoved {
 		l.addMoved(l.bias, 1, -1)
@@ -127,7 +127,7 @@ func (l *bank) observed(row []float64, column uint32, raw float64, t scaling.Tre
 	}
 	if stats[model.StatCentre] != centre || stats[model.StatInverse] != inverse { // seldom
 		if t == scaling.Numeric {
-			l.followScale(column, centre, inverse, stats, movedScale{x: x, ratio: m.Ratio, shift: m.Shift})
+			l.scaling.Follow(scaling.Moved{Column: column, X: x, Move: m}, centre, inverse, stats)
 		}
 		l.addMoved(row, x, 1)
 		if m.Ratio != 1 || m.Shift != 0 {
@@ -137,18 +137,6 @@ func (l *bank) observed(row []float64, column uint32, raw float64, t scaling.Tre
 		l.addMoved(row, x, -1)
 	}
 	return x
-}
-
-// followScale tells what is gathered of the covariance that a column's centre and scale in
-// force are no longer what they were; m says what that does to the event and to weights.
-func (l *bank) followScale(column uint32, centre, inverse float64, stats []float64, m movedScale) {
-	if !l.now.read.follows {
-		return
-	}
-	var was [model.ScalerWidth]float64
-	was[model.StatCentre], was[model.StatInverse] = centre, inverse
-	m.column, m.was, m.is = column, l.scaling.Scaler.Standardisation(was[:]), l.scaling.Scaler.Standardisation(stats)
-	l.now.read.moved = append(l.now.read.moved, m)
 }
 
 // addMoved adds sign times a feature's part of the published scores to moved,

@@ -14,6 +14,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/fill"
 	"blankout/online/probe"
 	"blankout/online/watch"
 )
@@ -56,9 +57,9 @@ func (l *Learner) Snapshot() *Snapshot {
 		l.numbersState(numbers)
 		s.numbers, s.unit = numbers.Out, l.unit.Batch()
 	}
-	if !l.filling.empty() {
+	if !l.filling.Empty() {
 		fill := &coder.Coder{}
-		l.filling.state(fill)
+		l.filling.State(fill)
 		s.fill = fill.Out
 	}
 	return s
@@ -153,7 +154,7 @@ func (l *answering) headOf(s *blankout.Schema, mix []float64) model.Head {
 		Loss: l.targetLoss().String(), Noise: l.levels[most].noise.String(),
 		Outputs: l.k, Intercept: make([]float64, l.k),
 		Layout:      l.mixedLayout(mix),
-		Calibration: l.calibration.published(), Threshold: l.threshold(), Missing: l.missing.model, Covariance: l.filling.covariance,
+		Calibration: l.calibration.published(), Threshold: l.threshold(), Missing: l.missing.model, Covariance: l.filling.Covariance,
 		Events: l.events, Trained: "online " + l.set.rule.Name,
 	}
 	if name := l.positiveName(); s.PositiveClass(name) == 0 {
@@ -238,7 +239,7 @@ func (l *Learner) Published() *model.Linear {
 		layout.Weight += l.k
 		m.Levels[i].Layout = layout
 	}
-	return m.WithCovariance(l.filling.covariance)
+	return m.WithCovariance(l.filling.Covariance)
 }
 
 // Level returns the published level: a dropout's Q, a group dropout's Groups or the largest
@@ -481,14 +482,14 @@ func (l *answering) restoreFilling(m *model.Linear, blocks []blankout.Block) err
 		}
 		data = oldFill(data)
 	}
-	var f filling
+	f := fill.New(l.config.CovarianceFields)
 	c := coder.Read(data)
-	if f.state(c); !c.Done() {
+	if f.State(c); !c.Done() {
 		return fmt.Errorf("restoring the learner: block %s: %d bytes do not fit its format", blockFill, len(data))
 	}
-	f.grouping, f.covariance = l.filling.grouping, m.Covariance
-	if l.set.fills && len(f.columns) <= l.config.CovarianceFields {
-		l.filling = f
+	f.Covariance = m.Covariance
+	if l.set.fills && len(f.Columns) <= l.config.CovarianceFields {
+		l.filling.Gatherer = f
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func (l *Learner) measureNumber(e *blankout.Example, y, value float64, by model.
 
 // varianceOf returns the variance of the published score of an event for what it lacks.
 func (l *answering) varianceOf(e *blankout.Example) model.Lacked {
-	if l.filling.covariance == nil || !l.missing.event.lack.Some() {
+	if l.filling.Covariance == nil || !l.missing.event.lack.Some() {
 		return model.Lacked{Range: l.missing.event.within}
 	}
 	return model.ScoreVariance(l.modelOf(l.mixed(l.missing.event.within)), e)

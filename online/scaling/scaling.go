@@ -26,6 +26,7 @@ type Scaling struct {
 	Filled []uint32
 	raw    []float64
 	Hats   blankout.Vec // of the event at hand
+	Read   Read         // of it
 }
 
 // Settings say what is looked for.
