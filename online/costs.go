@@ -33,7 +33,7 @@ type fieldCost struct {
 // costs finds out, for each field of the event at hand, what the event would be answered
 // without it: what the model answers to an event in which the field is null.
 func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
-	if !l.missing.event.named || !watch.Sampled(l.events, costBits) {
+	if !l.fields.Named || !watch.Sampled(l.events, costBits) {
 		return nil
 	}
 	now, s := &l.now, &l.deleting
@@ -52,7 +52,7 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 		}
 		field = s.field
 	}
-	mix := l.mixed(l.missing.event.within)
+	mix := l.mixed(l.fields.Range)
 	l.sumTerms()
 	s.list, s.part = s.list[:0], s.part[:0]
 	for i, id := range field {
@@ -75,7 +75,7 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 			}
 		}
 	}
-	base, lack, scale := l.missing.event.base, l.fields(), l.missing.event.scale
+	base, lack, scale := l.base, l.fields.All(l.schema.Fields), l.fields.Scale
 	l.interceptsOf(mix, base)
 	l.mixOf(mix, now.published, s.rest)
 	answer := func(part []float64, scale float64) float64 {
@@ -111,9 +111,9 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 // scaleOf returns what the features of an event that lacks k are multiplied by, where what is
 // filled in counts as the mean.
 func (l *answering) scaleOf(k model.Lack) float64 {
-	scale := l.missing.model.Scale(k)
+	scale := l.fields.Missing.Scale(k)
 	if l.filling.Covariance != nil {
-		scale = 1 + (scale-1)*(1-l.missing.model.Fills(k))
+		scale = 1 + (scale-1)*(1-l.fields.Missing.Fills(k))
 	}
 	return scale
 }

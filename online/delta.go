@@ -264,7 +264,7 @@ func (l *Learner) State() []byte {
 	state, sets := l.encode(), l.sets.encode()
 	l.watch.Refused.State(refused)
 	l.watch.Block(watched)
-	head, err := json.Marshal(stateHead{l.scaling.Scaler, l.missing.model})
+	head, err := json.Marshal(stateHead{l.scaling.Scaler, l.fields.Missing})
 	if err != nil {
 		panic(err) // finite numbers and strings only
 	}
@@ -295,7 +295,7 @@ func (l *Learner) withState(data []byte) (*Learner, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := stateHead{Missing: n.missing.model}
+	h := stateHead{Missing: n.fields.Missing}
 	if !c.Done() || json.Unmarshal(head, &h) != nil || h.Missing == nil {
 		return nil, fmt.Errorf("its state does not fit its format")
 	}
@@ -324,7 +324,7 @@ func (l *Learner) withState(data []byte) (*Learner, error) {
 	if !d.Done() || !r.Done() || n.misfit(len(l.bias)) || len(n.watch.Measures.Classes) > len(l.schema.Classes) {
 		return nil, fmt.Errorf("its state does not fit its format")
 	}
-	n.missing.model = h.Missing.WithLevels(nil)
+	n.fields.Missing = h.Missing.WithLevels(nil)
 	if n.scaling.Scaler.Curves != nil {
 		n.bindCurves()
 	}

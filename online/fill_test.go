@@ -196,8 +196,8 @@ func TestCompleteStreamsLearnTheSame(t *testing.T) {
 				t.Fatalf("%s, event %d: %v, want %v", noise, i, a, b)
 			}
 		}
-		if m := gathers.missing.model; !m.Fill() || plain.missing.model.Fill() {
-			t.Errorf("%s: the rules are %v, without a covariance %v", noise, m.Rules, plain.missing.model.Rules)
+		if m := gathers.fields.Missing; !m.Fill() || plain.fields.Missing.Fill() {
+			t.Errorf("%s: the rules are %v, without a covariance %v", noise, m.Rules, plain.fields.Missing.Rules)
 		}
 		if noise != "none" {
 			continue
@@ -256,8 +256,8 @@ func TestFillState(t *testing.T) {
 		if n := len(less.filling.Columns); n != fields {
 			t.Errorf("%d columns, want %d", n, fields)
 		}
-		if fields == 0 && (less.missing.model.Fill() || less.filling.Covariance != nil) {
-			t.Errorf("nothing can be filled in, and the rules are %v", less.missing.model)
+		if fields == 0 && (less.fields.Missing.Fill() || less.filling.Covariance != nil) {
+			t.Errorf("nothing can be filled in, and the rules are %v", less.fields.Missing)
 		}
 	}
 	at := slices.IndexFunc(blocks, func(b blankout.Block) bool { return b.Name == blockFill })
@@ -289,8 +289,8 @@ func TestFillRefused(t *testing.T) {
 		t.Error(err)
 	}
 	l := lackingLearner(t, c)
-	if l.missing.model.Rules[0] != model.OneRule(model.MissingFill) {
-		t.Error(l.missing.model)
+	if l.fields.Missing.Rules[0] != model.OneRule(model.MissingFill) {
+		t.Error(l.fields.Missing)
 	}
 	c.Missing = "auto"
 	l = lackingLearner(t, c)
@@ -298,8 +298,8 @@ func TestFillRefused(t *testing.T) {
 	for range 3000 {
 		l.Learn(s.next())
 	}
-	if !l.missing.model.Fill() {
-		t.Fatal(l.missing.model)
+	if !l.fields.Missing.Fill() {
+		t.Fatal(l.fields.Missing)
 	}
 	blocks, err := l.Snapshot().Blocks()
 	if err != nil {
@@ -311,7 +311,7 @@ func TestFillRefused(t *testing.T) {
 	for range 300 {
 		l.Learn(s.next())
 	}
-	if l.missing.model.Fill() || len(l.filling.Columns) > 0 {
-		t.Errorf("%v, %d columns", l.missing.model, len(l.filling.Columns))
+	if l.fields.Missing.Fill() || len(l.filling.Columns) > 0 {
+		t.Errorf("%v, %d columns", l.fields.Missing, len(l.filling.Columns))
 	}
 }

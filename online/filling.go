@@ -15,7 +15,8 @@ type filling struct {
 	fill.Gatherer
 	gathers  bool // the event at hand is gathered
 	grouping *model.Grouping
-	answer   []float64    // scores of the event at hand
+	answers  bool         // it is answered by what follows
+	answer   []float64    // its scores
 	features blankout.Vec // of it, standardised
 }
 
@@ -26,16 +27,15 @@ func (l *answering) fillsIn() bool { return l.set.fills && l.share == nil }
 // fillAnswer finds the scores that filling in gives the event at hand, if the model
 // answers it so. It comes before anything of the event is learned.
 func (l *answering) fillAnswer(e *blankout.Example) {
-	now := &l.missing.event
-	if l.filling.Covariance == nil || l.missing.model.Rules[now.within-1][2] == 0 {
+	if l.filling.Covariance == nil || l.fields.Missing.Rules[l.fields.Range-1][2] == 0 {
 		return
 	}
-	m := l.modelOf(l.mixed(now.within))
+	m := l.modelOf(l.mixed(l.fields.Range))
 	a := m.Answer(e)
 	if a.Parts == nil {
 		return
 	}
-	now.filled = true
+	l.filling.answers = true
 	f := &l.filling
 	f.features = m.Standardised(e, blankout.Vec{Index: f.features.Index[:0], Value: f.features.Value[:0]})
 	f.answer = slices.Grow(f.answer[:0], l.k)[:l.k]

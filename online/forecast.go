@@ -64,19 +64,10 @@ func (l *bank) bent() bool {
 // k: where there are more than two classes, or curves, or so few features that a score is far from
 // normal, or something may be filled in.
 func (l *answering) sampled(k model.Lack) bool {
-	if l.k > 1 || l.bent() || !l.set.numbers && l.missing.event.named && len(l.features()) <= fewFeatures {
+	if l.k > 1 || l.bent() || !l.set.numbers && l.fields.Named && len(l.features()) <= fewFeatures {
 		return true
 	}
 	return l.filling.Covariance != nil && k.Some() && l.shares.InForce[probe.Range(k)].Rules[2] > 0
-}
-
-// fields returns what the event at hand lacks, all of its fields counted.
-func (l *answering) fields() model.Lack {
-	k := l.missing.event.lack
-	if l.missing.event.named && !k.Some() {
-		k.Named, k.Silent = l.missing.event.present.Count(l.schema.Fields)
-	}
-	return k
 }
 
 // forecastExactly adds the event at hand, of one output, to the forecast at the points that are
@@ -90,7 +81,7 @@ func (l *answering) forecastExactly(label int) {
 	}
 	curve := &l.shares.Features
 	curve.Add(0, l.wrong(l.told(), label))
-	lack := l.fields()
+	lack := l.fields.All(l.schema.Fields)
 	y, n := rows.Y(label, 0, 1), float64(len(l.features()))
 	slope, shift := 1.0, 0.0
 	if !l.set.numbers {
@@ -110,11 +101,11 @@ func (l *answering) forecastExactly(label int) {
 			curve.Add(point, l.unit.ExpectedSquare(l.now.raw, ForecastMissing(point), s.b, s.g, s.q, s.terms))
 			continue
 		}
-		scale, growth := l.missing.model.Scale(k), 0.0
+		scale, growth := l.fields.Missing.Scale(k), 0.0
 		if !k.Some() {
-			scale = l.missing.event.scale
+			scale = l.fields.Scale
 		} else if k.Silent == 0 {
-			growth = l.missing.model.Growth(k) / scale
+			growth = l.fields.Missing.Growth(k) / scale
 		}
 		b, q := y*(s.b+shift/slope), s.q
 		if growth != 0 {

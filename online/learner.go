@@ -8,6 +8,7 @@ import (
 	"blankout/loss"
 	"blankout/measure"
 	"blankout/model"
+	"blankout/online/fields"
 	"blankout/online/fill"
 	"blankout/online/numbers"
 	"blankout/online/pace"
@@ -88,7 +89,7 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 	l.setOutputs(outputs)
 	l.shares = l.newTable()
 	l.beginSecond()
-	l.missing = newMissing(l.shares.Rules(), s.Known)
+	l.fields = fields.New(l.shares.Rules(), s.Known)
 	l.filling.Gatherer, l.filling.grouping = fill.New(c.CovarianceFields), model.NewGrouping(s)
 	l.setAnswerOutputs()
 	if set.numbers {
@@ -107,8 +108,7 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 
 // setAnswerOutputs makes what depends on the number of outputs.
 func (l *Learner) setAnswerOutputs() {
-	m := &l.missing.event
-	m.base, m.part, m.out = make([]float64, l.k), make([]float64, l.k), make([]float64, l.k)
+	l.base = make([]float64, l.k)
 	l.deleting.out, l.probing = nil, probing{out: make([]float64, l.k), scaled: make([]float64, l.k)}
 	l.calibration, l.likelihood = newCalibration(), l.config.likelihood(l.set, l.k)
 	l.sets = l.sets.of(l.config.Coverage, l.k)
@@ -238,7 +238,7 @@ func (l *Learner) suspect(label int) {
 	if l.k > 1 {
 		k = label
 	}
-	level := l.shares.InForce[l.missing.event.within].Largest()
+	level := l.shares.InForce[l.fields.Range].Largest()
 	influence := loss.Influence(rows.Y(label, k, l.k), l.now.scores[k], l.variance(&l.levels[level], level*l.k+k, k))
 	l.watch.Suspects.Weigh(watch.Suspicion{Class: label, Score: l.now.scores[k], Influence: influence}, l.config.Suspect)
 }
@@ -328,11 +328,8 @@ func (l *Learner) meet(e *blankout.Example) {
 	}
 	fields := l.schema.Fields
 	m := watch.Met{
-		Event: e, Number: l.events, Named: l.missing.event.named, Present: l.missing.event.present,
-		Fields: fields[:min(len(fields), len(l.scaling.Kinds))], Rows: l.table, Error: l.errorForecast(),
-	}
-	if l.events >= usualFirst {
-		m.Usual = l.missing.model
+		Event: e, Number: l.events, Named: l.fields.Named, Present: l.fields.Present,
+		Fields: fields[:min(len(fields), len(l.scaling.Kinds))], Rows: l.table, Error: l.errorForecast(), Usual: l.fields.Usual(l.events),
 	}
 	l.watch.Met(m)
 }

@@ -94,7 +94,7 @@ func (l *answering) takeForce() {
 	}
 	l.chosen = l.shares.InForce[0].Largest()
 	l.second.made = [probe.Ranges]bool{}
-	l.missing.model = l.missing.model.WithRules(l.shares.Rules())
+	l.fields.Missing = l.fields.Missing.WithRules(l.shares.Rules())
 }
 
 // experts returns the levels and the second-order expert and what parts of the mixture that answers

@@ -79,7 +79,7 @@ func (l *answering) probeNumber() uint64 {
 // probe takes up what the answers to the event at hand lose.
 func (l *answering) probe(e *blankout.Example) {
 	often := l.events <= probesSecond || l.events%asCameEvery == 0
-	if !l.missing.event.lack.Some() && l.period == 0 && often {
+	if !l.fields.Lack.Some() && l.period == 0 && often {
 		if len(l.levels) > 1 {
 			l.probeWhole(e.Label)
 		}
@@ -132,7 +132,7 @@ func (l *answering) takeWhole(losses []float64) {
 // expectsSilence says whether the user expects features to die of which nobody will say so: the
 // levels are then compared on events of which a mask has deleted as much.
 func (l *answering) expectsSilence() bool {
-	return l.config.ExpectedMissing+l.config.ExpectedMissingGroups > 0 && l.fields().Named == 0
+	return l.config.ExpectedMissing+l.config.ExpectedMissingGroups > 0 && l.fields.All(l.schema.Fields).Named == 0
 }
 
 // lossOf returns what scores lose at the event at hand: the log-loss, of numbers the Config's
@@ -208,12 +208,12 @@ func (l *answering) prepare(e *blankout.Example) {
 	n := len(c.Columns)
 	p.part, p.observed = slices.Grow(p.part[:0], n)[:n], zeros(p.observed, n)
 	for i, id := range c.Fields {
-		if p.part[i] = model.Apart; id == 0 && !l.missing.model.Known {
+		if p.part[i] = model.Apart; id == 0 && !l.fields.Missing.Known {
 			p.part[i] = model.Observed // left out it is 0
 		}
 	}
-	h := model.Head{Schema: l.schema, Covariance: c, Missing: l.missing.model}
-	copy(p.part, h.Parts(e, l.missing.event.present))
+	h := model.Head{Schema: l.schema, Covariance: c, Missing: l.fields.Missing}
+	copy(p.part, h.Parts(e, l.fields.Present))
 	at := 0
 	for i, column := range columns {
 		for at < n && c.Columns[at] < column {
@@ -233,13 +233,13 @@ func (l *answering) prepare(e *blankout.Example) {
 
 // lacksOwn says whether the event at hand lacks some of its fields by itself, and not all.
 func (l *answering) lacksOwn() bool {
-	k := &l.missing.event.lack
+	k := &l.fields.Lack
 	return k.Some() && k.Named+k.Silent > 0
 }
 
 // probeOwn takes up the answers to the event at hand, which lacks fields by itself.
 func (l *answering) probeOwn(e *blankout.Example) {
-	k, p := l.missing.event.lack, &l.probing
+	k, p := l.fields.Lack, &l.probing
 	p.left = grown(p.left, probe.Points, len(p.base))
 	left := p.left[0]
 	for j, b := range p.base {
@@ -260,7 +260,7 @@ func (l *answering) probeOwn(e *blankout.Example) {
 // feature the last point that it survives.
 func (l *answering) probeMasked(e *blankout.Example, groups, moves bool) {
 	p := &l.probing
-	lack := l.fields()
+	lack := l.fields.All(l.schema.Fields)
 	named := l.drawMask(e, groups)
 	l.sumLeft()
 	curve := &l.shares.Features
@@ -363,7 +363,7 @@ func (l *answering) drawMask(e *blankout.Example, groups bool) (named bool) {
 		r.Seed(key^0x626c616e6b6f7574, length<<32^number/8)
 		return probe.PointOf(r.Uint64() ^ bits.Reverse64(number%8))
 	}
-	sparse := l.missing.model.Known && e.IsSparse(fields)
+	sparse := l.fields.Missing.Known && e.IsSparse(fields)
 	for len(p.dies) < len(fields) {
 		p.dies = append(p.dies, -1)
 	}

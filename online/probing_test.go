@@ -71,7 +71,7 @@ func TestProbesAsAnswered(t *testing.T) {
 					for point := 1; point < probe.Points; point++ {
 						want, left := l.slowAnswer(e, point)
 						k := l.modelOf(l.mixed(0)).Lack(left)
-						got := l.fields()
+						got := l.fields.All(l.schema.Fields)
 						got.Null, got.Named = got.Null+l.probing.dead[point], got.Named-l.probing.dead[point]
 						if got != k || !named {
 							t.Fatalf("an event lacks %+v at point %d, and the probe says %+v (named %v)", k, point, got, named)

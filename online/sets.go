@@ -37,7 +37,7 @@ func (l *answering) takeTold(scores []float64, label int) {
 	if l.sets.Cover == nil || l.period > 0 {
 		return
 	}
-	l.takeScores(l.missing.event.within, scores, label, l.k == 1 || l.events%sizeEvery == 0)
+	l.takeScores(l.fields.Range, scores, label, l.k == 1 || l.events%sizeEvery == 0)
 }
 
 // takeMasked takes up how the event at hand is answered with a mask. The range is r, and filled says that

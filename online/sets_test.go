@@ -293,7 +293,7 @@ func TestMaskedVariance(t *testing.T) {
 				if want.Range == 0 {
 					continue
 				}
-				k := l.fields()
+				k := l.fields.All(l.schema.Fields)
 				k.Null, k.Named = k.Null+l.probing.dead[point], k.Named-l.probing.dead[point]
 				l.fillPattern(want.Range, l.probing.part)
 				l.weigh(want.Range, k, l.probing.left[point], true, e.Label, false)

@@ -154,7 +154,7 @@ func (l *answering) headOf(s *blankout.Schema, mix []float64) model.Head {
 		Loss: l.targetLoss().String(), Noise: l.levels[most].noise.String(),
 		Outputs: l.k, Intercept: make([]float64, l.k),
 		Layout:      l.mixedLayout(mix),
-		Calibration: l.calibration.published(), Threshold: l.threshold(), Missing: l.missing.model, Covariance: l.filling.Covariance,
+		Calibration: l.calibration.published(), Threshold: l.threshold(), Missing: l.fields.Missing, Covariance: l.filling.Covariance,
 		Events: l.events, Trained: "online " + l.set.rule.Name,
 	}
 	if name := l.positiveName(); s.PositiveClass(name) == 0 {
@@ -314,7 +314,10 @@ func (l *Learner) state(c *coder.Coder) {
 	l.scaling.ReadingsState(c)
 	l.refresh.State(c)
 	l.watch.State(c)
-	l.missing.state(c)
+	l.fields.State(c)
+	if c.Version < sharesVersion {
+		oldComparisons(c)
+	}
 	l.watch.Prior.State(c)
 	l.watch.Health.MeasuresState(c)
 	l.scaling.CurvesState(c, l.shared())
@@ -465,7 +468,7 @@ func (l *Learner) restoreOthers(m *model.Linear, blocks []blankout.Block) error 
 		return err
 	}
 	if m.Missing != nil {
-		l.missing.model = m.Missing.WithLevels(nil)
+		l.fields.Missing = m.Missing.WithLevels(nil)
 	}
 	l.takeForce()
 	return nil
@@ -498,7 +501,7 @@ func (l *answering) restoreFilling(m *model.Linear, blocks []blankout.Block) err
 // have the given width.
 func (l *Learner) misfit(width int) bool {
 	if len(l.bias) != width || l.active < 0 || l.active > l.k || l.chosen < 0 || l.chosen >= len(l.levels) ||
-		l.scaling.Misfit() || len(l.missing.columns.Columns) != len(l.missing.columns.Present) {
+		l.scaling.Misfit() || l.fields.Misfit() {
 		return true
 	}
 	return slices.ContainsFunc(l.levels, func(lv level) bool { return len(lv.sumsq) != l.k })

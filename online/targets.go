@@ -64,10 +64,10 @@ func (l *Learner) measureNumber(e *blankout.Example, y, value float64, by model.
 
 // varianceOf returns the variance of the published score of an event for what it lacks.
 func (l *answering) varianceOf(e *blankout.Example) model.Lacked {
-	if l.filling.Covariance == nil || !l.missing.event.lack.Some() {
-		return model.Lacked{Range: l.missing.event.within}
+	if l.filling.Covariance == nil || !l.fields.Lack.Some() {
+		return model.Lacked{Range: l.fields.Range}
 	}
-	return model.ScoreVariance(l.modelOf(l.mixed(l.missing.event.within)), e)
+	return model.ScoreVariance(l.modelOf(l.mixed(l.fields.Range)), e)
 }
 
 // measureTarget measures and forecasts the event at hand, whose label is the number y, and

@@ -13,8 +13,8 @@ import (
 	"blankout/model"
 )
 
-// fields makes reproducible events of numeric fields, as JSON gives them.
-type fields struct {
+// fieldStream makes reproducible events of numeric fields, as JSON gives them.
+type fieldStream struct {
 	r *rand.Rand
 	x []float64
 	e blankout.Example
@@ -22,8 +22,8 @@ type fields struct {
 	draw func(r *rand.Rand, x []float64) float64
 }
 
-func newFields(seed uint64, n int, draw func(*rand.Rand, []float64) float64) *fields {
-	f := &fields{r: rand.New(rand.NewPCG(seed, 14)), x: make([]float64, n), draw: draw}
+func newFields(seed uint64, n int, draw func(*rand.Rand, []float64) float64) *fieldStream {
+	f := &fieldStream{r: rand.New(rand.NewPCG(seed, 14)), x: make([]float64, n), draw: draw}
 	for d := range n {
 		f.e.Features.Index = append(f.e.Features.Index, uint32(d+1))
 		f.e.Field = append(f.e.Field, uint16(d+1))
@@ -33,7 +33,7 @@ func newFields(seed uint64, n int, draw func(*rand.Rand, []float64) float64) *fi
 }
 
 // next makes an event. It borrows x, which may be spoilt until the next call.
-func (f *fields) next() *blankout.Example {
+func (f *fieldStream) next() *blankout.Example {
 	odds := f.draw(f.r, f.x)
 	f.e.Label = 0
 	if f.r.Float64() < 1/(1+math.Exp(-odds)) {
@@ -308,7 +308,7 @@ func TestTransform(t *testing.T) {
 }
 
 // renewal returns a learner of steep at an event before its columns are renewed.
-func renewal(t *testing.T, seed uint64) (*Learner, *fields) {
+func renewal(t *testing.T, seed uint64) (*Learner, *fieldStream) {
 	l, err := New(DefaultConfig(), fieldsSchema(5))
 	if err != nil {
 		t.Fatal(err)
@@ -375,7 +375,7 @@ func TestNoMoveExtrapolates(t *testing.T) {
 
 // Saved and restored at any place, the bits are those of a learner that went on.
 func TestReadingsAreState(t *testing.T) {
-	sequence := func(s *fields, i int) *blankout.Example {
+	sequence := func(s *fieldStream, i int) *blankout.Example {
 		e := s.next()
 		if i > 600 {
 			e.Features.Value[1] *= 1e6 // lasts
@@ -390,7 +390,7 @@ func TestReadingsAreState(t *testing.T) {
 		c := DefaultConfig()
 		c.Noise = kind
 		var learners [2]*Learner
-		var streams [2]*fields
+		var streams [2]*fieldStream
 		for k := range learners {
 			l, err := New(c, fieldsSchema(5))
 			if err != nil {
