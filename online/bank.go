@@ -14,6 +14,7 @@ import (
 	"blankout/online/rows"
 	"blankout/online/rules"
 	"blankout/online/scaling"
+	"blankout/online/share"
 	"math"
 )
 
@@ -42,7 +43,7 @@ type bank struct {
 	scaling scaling.Scaling
 	groups  *rows.Groups // nil without curves and noise of groups, or where gradients are clean
 	refresh refresh.Refresh
-	share   *sharing // nil where it learns alone
+	share   *share.Interval // nil where it learns alone
 	// How often all rows have been written at once; no part of the state. A Learner that
 	// follows another one has that one's count, see FollowState.
 	rewritten uint64
@@ -241,7 +242,7 @@ func (l *bank) grow(e *blankout.Example) {
 		l.setIntercept(l.active, -math.Log(float64(l.steps+1)))
 		if l.shared() { // as the fold will
 			for j := l.active; j < l.n; j += l.k {
-				l.weights(l.share.bias)[j] = l.weights(l.bias)[j]
+				l.weights(l.share.Bias)[j] = l.weights(l.bias)[j]
 			}
 		}
 		l.active++
@@ -315,7 +316,7 @@ func (l *bank) touch(columns []uint32) {
 	now.step.Reset(len(columns))
 	now.step.Rows = l.table.TouchAll(columns, now.step.Rows)
 	if l.share != nil {
-		l.note(columns, now.step.Rows)
+		l.share.Note(l.table, columns, now.step.Rows, l.fade.Growth)
 	}
 	if !l.set.rule.Starts {
 		return
@@ -462,7 +463,7 @@ func (l *bank) update(importance float64) {
 	}
 	l.segment()
 	if s.Roots = nil; l.shared() {
-		l.share.weigh(s)
+		l.share.Weigh(s)
 	}
 	l.rule.Step(s)
 }
@@ -504,7 +505,7 @@ func (l *bank) compareAverages() {
 		}
 	}
 	if l.shared() {
-		l.share.compared += every
+		l.share.Compared += every
 	}
 }
 

@@ -24,6 +24,6 @@
 //     the answer to it: measures, drift, health of fields, suspects, warnings. Backwards goes
 //     one bit, that the stream has drifted, and the Learner may make the bank forget.
 //
-// Several Learners may learn one model: a [Delta] is what one has learned in an interval
-// (share.go), and is added to their fold (delta.go). What is saved and restored is in state.go.
+// Several Learners may learn one model: a [share.Delta] is what one has learned in an interval
+// (package share, share.go), and is added to their fold (fold.go). What is saved and restored is in state.go.
 package online

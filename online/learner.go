@@ -31,7 +31,8 @@ import (
 type Learner struct {
 	*answering
 	watch      *watch.Watch
-	likelihood bool // scores are meant as log-odds
+	likelihood bool  // scores are meant as log-odds
+	began      *sums // where the interval began that is shared
 }
 
 // New returns a Learner for events of the Schema, which stays the decoder's: it

@@ -11,6 +11,7 @@ import (
 	"blankout"
 	"blankout/model"
 	"blankout/online/scaling"
+	"blankout/online/share"
 )
 
 // stream makes events of numbers, words and one-hot columns, some of which appear late.
@@ -145,7 +146,7 @@ func rounds(t testing.TB, fold *Learner, events []blankout.Example, warm, n, int
 		}
 	}
 	for rest := events[warm:]; len(rest) > 0; {
-		var deltas []*Delta
+		var deltas []*share.Delta
 		var columns []uint32
 		for _, p := range peers {
 			k := min(interval, len(rest))
@@ -176,41 +177,6 @@ func rounds(t testing.TB, fold *Learner, events []blankout.Example, warm, n, int
 				t.Fatalf("all rows were written %d times in a learner, %d times in the fold that it follows", p.rewritten, fold.rewritten)
 			}
 		}
-	}
-}
-
-// Changes that were made under another centre and scale change every score as they did there.
-func TestShareConvert(t *testing.T) {
-	s, events := shareStream(500, 3)
-	l := shareLearner(t, s, func(c *Config) { c.Noise, c.Average = "none", 0 })
-	for i := range events {
-		l.Learn(&events[i])
-	}
-	score := func(x float64) float64 {
-		e := &blankout.Example{Features: blankout.Vec{Index: []uint32{1}, Value: []float64{x}}, Field: []uint16{1}}
-		return l.Score(e, make([]float64, 1))[0]
-	}
-	at := []float64{15, 20, 23}
-	var before []float64
-	for _, x := range at {
-		before = append(before, score(x))
-	}
-	const centre, scale, u = 18.0, 5.0, 0.3
-	v := make([]float64, sharedParts+2)
-	v[sharedFlags], v[sharedCentre], v[sharedInverse], v[sharedParts] = hasForce|hasMoments, centre, 1/scale, u
-	v[sharedCount], v[sharedMean] = 0, 20
-	l.addRow(1, v)
-	for i, x := range at {
-		if want, got := u*(x-centre)/scale, score(x)-before[i]; math.Abs(got-want) > 1e-12 {
-			t.Errorf("the score at %v changed by %v, want %v", x, got, want)
-		}
-	}
-	// A column without a scale, or with a transform, has no slope to add to.
-	v[sharedInverse] = 0
-	was := score(20)
-	l.addRow(1, v)
-	if got := score(20); got != was {
-		t.Errorf("the score changed by %v", got-was)
 	}
 }
 
@@ -282,7 +248,7 @@ func TestShareStep(t *testing.T) {
 					row = make([]float64, l.table.Width())
 				}
 				before = append(before, append([]float64(nil), row...))
-				fresh = append(fresh, !slices.Contains(l.share.columns, column))
+				fresh = append(fresh, !slices.Contains(l.share.Columns(), column))
 			}
 			l.Learn(e)
 			now := &l.now.step
@@ -324,7 +290,7 @@ func TestShareStep(t *testing.T) {
 					part := eta * now.X[k] * now.X[k] / math.Sqrt(sum)
 					kappa, once = kappa+root*root*part, once+part
 				}
-				share, shareOnce := l.slowShare(j, kappa), l.slowShare(j, once)
+				part, partOnce := l.slowShare(j, kappa), l.slowShare(j, once)
 				for k, column := range e.Features.Index {
 					sum, gained := sums(k, j)
 					if gained < 1e-9*sum {
@@ -334,10 +300,10 @@ func TestShareStep(t *testing.T) {
 					c := roots[k] * roots[k]
 					dw := math.Abs(l.weights(l.table.Row(column))[j] - l.weights(before[k])[j])
 					got := dw * math.Sqrt(sum) / math.Sqrt(gained/c) / eta
-					if want := shareOnce + (c-1)*share; math.Abs(got-want) > 0.02*want {
-						t.Fatalf("%s, event %d, column %d, level %d: its rate is multiplied by %v, want %v: c = %v, shares %v and %v", noise, i, column, j, got, want, c, share, shareOnce)
+					if want := partOnce + (c-1)*part; math.Abs(got-want) > 0.02*want {
+						t.Fatalf("%s, event %d, column %d, level %d: its rate is multiplied by %v, want %v: c = %v, shares %v and %v", noise, i, column, j, got, want, c, part, partOnce)
 					}
-					if c*share < 0.8*(shareOnce+(c-1)*share) {
+					if c*part < 0.8*(partOnce+(c-1)*part) {
 						unlike++
 					}
 				}
@@ -355,9 +321,9 @@ func TestShareStep(t *testing.T) {
 			}
 			k := row[model.StatCount] - was[model.StatCount]
 			alpha := k / (k + (peers-1)*own*was[model.StatCount]/3000)
-			for j, u := range v[sharedParts : sharedParts+l.n] {
-				if want := alpha * (l.weights(row)[j] - l.weights(was)[j]); v[sharedCount] != k || math.Abs(u-want) > 1e-12 {
-					t.Fatalf("%s, column %d: u = %v of %v events, want %v of %v", noise, column, u, v[sharedCount], want, k)
+			for j, u := range v[share.Parts : share.Parts+l.n] {
+				if want := alpha * (l.weights(row)[j] - l.weights(was)[j]); v[share.Count] != k || math.Abs(u-want) > 1e-12 {
+					t.Fatalf("%s, column %d: u = %v of %v events, want %v of %v", noise, column, u, v[share.Count], want, k)
 				}
 			}
 		}
@@ -471,7 +437,7 @@ func TestShareHalfLife(t *testing.T) {
 		}
 		added := map[uint32]float64{}
 		for i, column := range d.Columns {
-			added[column] = d.Values[i*d.Width+sharedParts+1]
+			added[column] = d.Values[i*d.Width+share.Parts+1]
 		}
 		for slot := range l.table.Len() {
 			column, row := l.table.Column(slot)

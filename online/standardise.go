@@ -57,7 +57,7 @@ func (l *bank) gatherStandardised(e *blankout.Example) {
 		row := now.step.Rows[i]
 		t := l.scaling.Treat(kind, isDense, decided)
 		if shared {
-			t = l.sharedTreatment(i, t, row)
+			t = l.share.Treat(i, t, row)
 		}
 		x := l.observed(row, columns[i], raw[i], t, field)
 		l.put(i, row, x)
@@ -130,7 +130,7 @@ func (l *bank) observed(row []float64, column uint32, raw float64, t scaling.Tre
 			l.scaling.Follow(scaling.Moved{Column: column, X: x, Move: m}, centre, inverse, stats)
 		}
 		l.addMoved(row, x, 1)
-		if m.Ratio != 1 || m.Shift != 0 {
+		if m.Moves() {
 			l.move(row, m.Ratio, m.Shift)
 		}
 		x = l.scaling.Scaler.Apply(stats, raw)

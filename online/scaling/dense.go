@@ -97,7 +97,7 @@ func (s *Scaling) Review(row func(column uint32) []float64, move func(row []floa
 		s.seen = slices.Insert(s.seen, i, seen)
 	}
 	apply := func(row []float64, m Move) {
-		if m != still {
+		if m.Moves() {
 			move(row, m.Ratio, m.Shift)
 		}
 	}

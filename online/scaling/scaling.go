@@ -92,6 +92,9 @@ type Move struct{ Ratio, Shift, Keep float64 }
 // still is nothing that follows.
 var still = Move{1, 0, 1}
 
+// Moves says whether weights move.
+func (m Move) Moves() bool { return m.Ratio != 1 || m.Shift != 0 }
+
 // Observe counts a feature, which is z deviations from its column's centre, into the
 // column's statistics.
 func (s *Scaling) Observe(column uint32, stats []float64, x, z float64, t Treatment, field uint16) (m Move) {

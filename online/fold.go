@@ -1,10 +1,8 @@
 package online
 
-// This file holds what one of several learners has learned, and adds it to a model that
-// they share.
+// This file adds what one of several learners has learned to a model that they share.
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -14,182 +12,9 @@ import (
 	"blankout/online/cover"
 	"blankout/online/pace"
 	"blankout/online/probe"
+	"blankout/online/share"
 	"blankout/online/watch"
 )
-
-// Delta is what a Learner has learned since it began an interval, to be added to a model
-// that is the fold of such deltas. Learner.Cut makes one, Learner.Add adds one. It is not
-// changed once it is made.
-type Delta struct {
-	Kind      DeltaKind
-	Precision int    // bits of a weight's change when it is written: 32 or 64
-	Events    uint64 // learned, unlabelled ones included
-	// State holds the sums that are measured, and of a FullDelta everything that is not in a row.
-	State   []byte
-	Width   int // values of a row
-	Columns []uint32
-	// Values holds Width values for each column: of a FullDelta the Learner's row, of a
-	// SharedDelta
-	//
-	//	[events] [flags] [mean, sum of squares] [centre, 1/scale] [u] [ΔG],
-	//
-	// the events of the interval that held the column, the moments of its readings, what was
-	// in force where the column is centred or new or its scale has grown, and by level and output
-	// the change of the weight and of AdaGrad's sum.
-	Values []float64
-}
-
-// MaxInterval bounds the events of a SharedDelta.
-const MaxInterval = 1 << 20
-
-// DeltaKind says what a Delta's rows are.
-type DeltaKind uint8
-
-const (
-	// FullDelta holds rows as they are, to be set. It replaces the model that its author
-	// began with, and so is exact; nobody else may have added to that.
-	FullDelta DeltaKind = iota
-	// SharedDelta holds changes, to be added.
-	SharedDelta
-)
-
-// Places in a row of a SharedDelta.
-const (
-	sharedCount = iota
-	sharedFlags
-	sharedMean
-	sharedSquares
-	sharedCentre
-	sharedInverse
-	sharedParts // where u begins
-)
-
-// Flags of a row of a SharedDelta.
-const (
-	hasMoments = 1 << iota // of a column that is centred
-	hasForce               // centre and 1/scale
-	isAsIs                 // they are 0 and 1
-	flagBits   = iota
-)
-
-// MinRowBytes is the least that AppendRow and the step to a column write.
-func (d *Delta) MinRowBytes() int {
-	if d.Kind == FullDelta {
-		return 1 + 8*d.Width
-	}
-	return 2 + max(0, d.Width-sharedParts)*d.Precision/8
-}
-
-// MaxRowBytes is the most that they write.
-func (d *Delta) MaxRowBytes() int {
-	return 2*binary.MaxVarintLen64 + 8*d.Width
-}
-
-// AppendRow appends row i of the delta to data.
-func (d *Delta) AppendRow(data []byte, i int) []byte {
-	v := d.Values[i*d.Width:][:d.Width]
-	put := func(list []float64) {
-		for _, x := range list {
-			data = binary.LittleEndian.AppendUint64(data, math.Float64bits(x))
-		}
-	}
-	if d.Kind == FullDelta {
-		put(v)
-		return data
-	}
-	flags := uint64(v[sharedFlags])
-	data = binary.AppendUvarint(data, uint64(v[sharedCount])<<flagBits|flags)
-	if flags&hasMoments != 0 {
-		put(v[sharedMean:sharedCentre])
-	}
-	if flags&hasForce != 0 {
-		put(v[sharedCentre:sharedParts])
-	}
-	if d.Precision == 64 {
-		put(v[sharedParts:])
-		return data
-	}
-	for _, x := range v[sharedParts:] {
-		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(x)))
-	}
-	return data
-}
-
-// ReadRow appends the row that data begins with to the delta's Values, and returns what is
-// behind it, nil if it does not fit.
-func (d *Delta) ReadRow(data []byte) []byte {
-	bad := false
-	take := func(n, bits int) {
-		if bad = bad || len(data) < n*bits/8; bad {
-			return
-		}
-		for range n {
-			var x float64
-			if bits == 64 {
-				x = math.Float64frombits(binary.LittleEndian.Uint64(data))
-			} else {
-				x = float64(math.Float32frombits(binary.LittleEndian.Uint32(data)))
-			}
-			data = data[bits/8:]
-			d.Values = append(d.Values, x)
-			bad = bad || x-x != 0 // nothing learned is infinite or no number
-		}
-	}
-	if d.Kind == FullDelta {
-		take(d.Width, 64)
-	} else {
-		head, n := binary.Uvarint(data)
-		if n <= 0 || d.Width <= sharedParts || head>>flagBits > 1<<53 {
-			return nil
-		}
-		data = data[n:]
-		flags := head & (1<<flagBits - 1)
-		d.Values = append(d.Values, float64(head>>flagBits), float64(flags))
-		if flags&hasMoments != 0 {
-			take(2, 64)
-		} else {
-			d.Values = append(d.Values, 0, 0)
-		}
-		switch {
-		case flags&hasForce != 0 && flags&isAsIs != 0:
-			return nil
-		case flags&hasForce != 0:
-			take(2, 64)
-		case flags&isAsIs != 0:
-			d.Values = append(d.Values, 0, 1)
-		default:
-			d.Values = append(d.Values, 0, 0)
-		}
-		take(d.Width-sharedParts, d.Precision)
-	}
-	if bad {
-		return nil
-	}
-	if data == nil {
-		return []byte{}
-	}
-	return data
-}
-
-// round makes the changes of a SharedDelta what Precision can hold, so that it is the same
-// before it is written and after. Where 32 bits cannot hold one, Precision becomes 64.
-func (d *Delta) round() {
-	for pass := range 2 {
-		for i := range d.Columns {
-			v := d.Values[i*d.Width:][sharedParts:d.Width]
-			for j, x := range v {
-				y := float64(float32(x))
-				if y-y != 0 {
-					d.Precision = 64
-					return
-				}
-				if pass == 1 {
-					v[j] = y
-				}
-			}
-		}
-	}
-}
 
 // sums is what a Learner has counted and measured that is merged by addition. Sums that
 // fade keep their place: what an interval adds to one is now - base k, k being what the
@@ -209,7 +34,7 @@ type sums struct {
 func (l *Learner) sums() *sums {
 	s := &sums{events: l.events, steps: l.steps, dense: l.scaling.Events, active: l.active, measured: l.watch.Clone(), shares: l.shares.Sums(), sets: l.sets.sums()}
 	if l.share != nil {
-		s.compared = l.share.compared
+		s.compared = l.share.Compared
 	}
 	for v := range l.levels {
 		s.levels = append(s.levels, l.levels[v].Pace)
@@ -233,7 +58,7 @@ func (s *sums) state(c *coder.Coder) {
 	}
 }
 
-// readSums reads the base and the end of a SharedDelta's interval.
+// readSums reads the base and the end of a Shared Delta's interval.
 func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
 	base, now = l.sums(), l.sums()
 	c := coder.Read(data)
@@ -246,7 +71,7 @@ func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
 		return nil, nil, fmt.Errorf("its sums do not fit")
 	}
 	events := now.events - base.events
-	if events > MaxInterval || now.steps-base.steps > events*maxRepeats || now.compared-base.compared > (events+1)*maxRepeats*pace.CompareEvery {
+	if events > share.MaxInterval || now.steps-base.steps > events*maxRepeats || now.compared-base.compared > (events+1)*maxRepeats*pace.CompareEvery {
 		return nil, nil, fmt.Errorf("its sums are of too many events")
 	}
 	if !probe.Fits(base.shares, now.shares, float64(events)) {
@@ -339,13 +164,13 @@ func (l *Learner) withState(data []byte) (*Learner, error) {
 }
 
 // Check says why a Delta cannot be added to the Learner, nil if it can.
-func (l *Learner) Check(d *Delta) error {
-	if err := l.config.checkShared(l.set); err != nil && d.Kind == SharedDelta {
+func (l *Learner) Check(d *share.Delta) error {
+	if err := l.config.checkShared(l.set); err != nil && d.Kind == share.Shared {
 		return err
 	}
 	width := l.table.Width()
-	if d.Kind == SharedDelta {
-		width = sharedParts + 2*l.n
+	if d.Kind == share.Shared {
+		width = share.Parts + 2*l.n
 	}
 	if d.Width != width || len(d.Values) != width*len(d.Columns) {
 		return fmt.Errorf("its rows hold %d values, those of this model %d", d.Width, width)
@@ -355,7 +180,7 @@ func (l *Learner) Check(d *Delta) error {
 			return fmt.Errorf("it has column %d, and there are %d", column, l.schema.Columns())
 		}
 	}
-	if d.Kind == FullDelta {
+	if d.Kind == share.Full {
 		_, err := l.withState(d.State)
 		return err
 	}
@@ -368,8 +193,8 @@ func (l *Learner) Check(d *Delta) error {
 
 // Add adds a Delta that Check has found to fit. The result depends on nothing but the
 // state before and the Delta, to the bit.
-func (l *Learner) Add(d *Delta) {
-	if d.Kind == FullDelta {
+func (l *Learner) Add(d *share.Delta) {
+	if d.Kind == share.Full {
 		for i, column := range d.Columns {
 			copy(l.table.Touch(column), d.Values[i*d.Width:][:d.Width])
 		}
@@ -418,79 +243,25 @@ func (l *bank) addChanges(row, changes []float64, ratio float64) {
 	}
 }
 
-// addRow adds a row of a SharedDelta. The statistics are merged exactly (Chan, Golub &
-// LeVeque 1983); the centre and scale in force are renewed when the count has grown by a
-// sixteenth, as by model.Scaler.Observe, and weights move along.
+// addRow adds a row of a Shared Delta; weights move along with their statistics.
 func (l *bank) addRow(column uint32, v []float64) {
 	row := l.table.Touch(column)
-	stats := row[:model.ScalerWidth]
-	flags, before := int(v[sharedFlags]), stats[model.StatCount]
-	stats[model.StatCount] = before + v[sharedCount]
-	ratio := 1.0
-	switch {
-	case flags&(hasForce|isAsIs) == 0:
-	case before == 0:
-		stats[model.StatCentre], stats[model.StatInverse] = v[sharedCentre], v[sharedInverse]
-	case flags&hasMoments == 0 && v[sharedInverse] < stats[model.StatInverse] && v[sharedInverse] > 0:
-		// Someone has met a larger value.
-		l.move(row, stats[model.StatInverse]/v[sharedInverse], 0)
-		stats[model.StatInverse] = v[sharedInverse]
-	default:
-		ratio = l.convert(stats, v)
-	}
-	if flags&hasMoments != 0 {
-		l.mergeMoments(row, before, v)
-	} else if before == 0 {
-		model.Unwatch(stats)
-	}
-	l.addChanges(row, v[sharedParts:], ratio)
-}
-
-// convert makes the changes of a column fit what is in force here, where at their author
-// it was another centre and scale: it returns the factor of the weights, and lets the
-// intercepts take up the difference of the centres, so that scores change as they did there.
-func (l *bank) convert(stats, v []float64) (ratio float64) {
-	if stats[model.StatCentre] == v[sharedCentre] && stats[model.StatInverse] == v[sharedInverse] {
-		return 1
-	}
-	var theirs [model.ScalerWidth]float64
-	theirs[model.StatCentre], theirs[model.StatInverse] = v[sharedCentre], v[sharedInverse]
-	here, there := l.scaling.Scaler.Standardisation(stats), l.scaling.Scaler.Standardisation(theirs[:])
-	if here.Scale == 0 || there.Scale == 0 || here.Unit != there.Unit {
-		return 0 // the slope means nothing here
-	}
-	shift := (here.Centre - there.Centre) / there.Scale
-	if shift != 0 && l.set.intercept {
+	m := share.Merge(row[:model.ScalerWidth], v, &l.scaling.Scaler)
+	if m.Shift != 0 && l.set.intercept {
 		b, lag := l.weights(l.bias), l.lags(l.bias)
 		for lv := range l.levels {
 			inverse := l.levels[lv].Inverse
 			for j := lv * l.k; j < (lv+1)*l.k; j++ {
-				u := v[sharedParts+j] * shift
+				u := v[share.Parts+j] * m.Shift
 				b[j] += u
 				lag[j] = math.FMA(-u, inverse, lag[j])
 			}
 		}
 	}
-	return here.Scale / there.Scale
-}
-
-// mergeMoments merges the moments of readings into those of a row of so many before.
-func (l *bank) mergeMoments(row []float64, before float64, v []float64) {
-	stats := row[:model.ScalerWidth]
-	n, added := stats[model.StatCount], v[sharedCount]
-	if before == 0 {
-		stats[model.StatMean], stats[model.StatSquares] = v[sharedMean], v[sharedSquares]
-		return
+	if m.Move.Moves() {
+		l.move(row, m.Move.Ratio, m.Move.Shift)
 	}
-	d := v[sharedMean] - stats[model.StatMean]
-	stats[model.StatMean] = math.FMA(d, added/n, stats[model.StatMean])
-	stats[model.StatSquares] += math.FMA(d*d, before*added/n, v[sharedSquares])
-	if model.RenewsBetween(before, n) {
-		ratio, shift := model.Renew(stats)
-		if ratio != 1 || shift != 0 {
-			l.move(row, ratio, shift)
-		}
-	}
+	l.addChanges(row, v[share.Parts:], m.Factor)
 }
 
 // addSums adds what an interval has counted and measured, and decides what depends on
