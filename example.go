@@ -77,6 +77,23 @@ func (e *Example) FieldsOf(columns []uint32, out []uint16) []uint16 {
 	return out
 }
 
+// MaxMagnitude bounds the numbers of an event, as decoders do: sums of what is learned stay finite.
+const MaxMagnitude = 1e30
+
+// Usable says whether an event can be learned: it is not refused, and none of its numbers is beyond
+// MaxMagnitude.
+func (e *Example) Usable() bool {
+	if e.Refused != nil || !(e.Target >= -MaxMagnitude && e.Target <= MaxMagnitude) || !(e.Weight >= 0 && e.Weight <= MaxMagnitude) {
+		return false
+	}
+	for _, x := range e.Features.Value {
+		if !(x >= -MaxMagnitude && x <= MaxMagnitude) {
+			return false
+		}
+	}
+	return true
+}
+
 // IsSparse says whether an event of a Schema with these fields is one of a sparse text
 // format: it has columns, and no fields whose names tell what is missing.
 func (e *Example) IsSparse(fields []Field) bool {

@@ -15,6 +15,7 @@ import (
 	"blankout"
 	"blankout/internal/coder"
 	"blankout/online"
+	"blankout/online/share"
 )
 
 // MemberID names a member from start to end: 16 random bytes.
@@ -63,7 +64,7 @@ type Commit struct {
 	// Fields are those of the Schema that the author knows and the fold did not when the
 	// delta was cut, in order.
 	Fields []blankout.Field
-	Kind   online.DeltaKind
+	Kind   share.Kind
 	Events uint64 // of the delta
 	Chunks []ChunkRef
 }
@@ -73,7 +74,7 @@ type Chunk struct {
 	Member MemberID
 	Seq    uint64
 	Index  uint32 // of the delta's chunks, from 0
-	Delta  online.Delta
+	Delta  share.Delta
 	Hash   uint64 // of the bytes that it was decoded from
 }
 
@@ -181,8 +182,8 @@ func (c *Commit) state(to *coder.Coder) {
 	to.Uint(&c.Chain)
 	kind := uint64(c.Kind)
 	to.Uint(&kind)
-	c.Kind = online.DeltaKind(kind)
-	to.Failed = to.Failed || kind > uint64(online.SharedDelta)
+	c.Kind = share.Kind(kind)
+	to.Failed = to.Failed || kind > uint64(share.Shared)
 	to.Uint(&c.Events)
 	list(to, &c.Spans, 48, func(s *Span) {
 		text(to, &s.Topic)
@@ -256,7 +257,7 @@ func number(c *coder.Coder, x *int32) {
 // EncodeChunks returns the chunks of a Delta, each at most MaxChunk bytes; at least one.
 // With each comes what a Commit says of it,
 // without the place, which is known when it has been appended.
-func EncodeChunks(member MemberID, seq uint64, d *online.Delta) (chunks [][]byte, refs []ChunkRef) {
+func EncodeChunks(member MemberID, seq uint64, d *share.Delta) (chunks [][]byte, refs []ChunkRef) {
 	room := MaxChunk - checksumBytes
 	state, row := d.State, 0
 	for first := true; first || len(state) > 0 || row < len(d.Columns); first = false {
@@ -301,10 +302,10 @@ func DecodeChunk(data []byte) (*Chunk, error) {
 	}
 	c.Bytes(&d.State)
 	rows := c.Uint32()
-	if c.Failed || index > math.MaxUint32 || kind > uint64(online.SharedDelta) || precision != 32 && precision != 64 || width > 1<<18 {
+	if c.Failed || index > math.MaxUint32 || kind > uint64(share.Shared) || precision != 32 && precision != 64 || width > 1<<18 {
 		return nil, misfit
 	}
-	k.Index, d.Kind, d.Precision, d.Width = uint32(index), online.DeltaKind(kind), int(precision), int(width)
+	k.Index, d.Kind, d.Precision, d.Width = uint32(index), share.Kind(kind), int(precision), int(width)
 	if uint64(rows)*uint64(d.MinRowBytes()) > uint64(len(c.In)) {
 		return nil, misfit
 	}
@@ -329,11 +330,11 @@ func DecodeChunk(data []byte) (*Chunk, error) {
 
 // join puts the Delta of a commit together from its chunks, which are in order. Its error names
 // the chunk that does not belong there.
-func join(c *Commit, chunks []*Chunk) (*online.Delta, error) {
+func join(c *Commit, chunks []*Chunk) (*share.Delta, error) {
 	if len(chunks) != len(c.Chunks) || len(chunks) == 0 {
 		return nil, fmt.Errorf("%d of its %d chunks are there", len(chunks), len(c.Chunks))
 	}
-	d := &online.Delta{Kind: c.Kind, Events: c.Events}
+	d := &share.Delta{Kind: c.Kind, Events: c.Events}
 	for i, k := range chunks {
 		switch {
 		case k == nil:

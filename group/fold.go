@@ -16,6 +16,7 @@ import (
 	"blankout"
 	"blankout/internal/coder"
 	"blankout/online"
+	"blankout/online/share"
 )
 
 // Fold is the model that a ledger comes to, up to one of its offsets. It is a pure
@@ -119,7 +120,7 @@ func (f *Fold) accept(record []byte) {
 }
 
 // check says what a commit would add, and the offsets after it, or why it is not accepted.
-func (f *Fold) check(c *Commit, chunks []*Chunk) (*online.Delta, blankout.Offsets, error) {
+func (f *Fold) check(c *Commit, chunks []*Chunk) (*share.Delta, blankout.Offsets, error) {
 	if c.Fingerprint != f.fingerprint {
 		return nil, nil, &Rejection{ReasonSettings, "it was learned under other settings: give all members of the group the same configuration"}
 	}
@@ -153,7 +154,7 @@ func (f *Fold) check(c *Commit, chunks []*Chunk) (*online.Delta, blankout.Offset
 	if c.Events > records {
 		return nil, nil, &Rejection{ReasonSpan, fmt.Sprintf("%d events of %d records", c.Events, records)}
 	}
-	if c.Kind == online.FullDelta && c.Chain != f.chain {
+	if c.Kind == share.Full && c.Chain != f.chain {
 		return nil, nil, &Rejection{ReasonMoved, "it replaces a state that others have added to since"}
 	}
 	d, err := join(c, chunks)

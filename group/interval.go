@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"blankout"
-	"blankout/online"
+	"blankout/online/share"
 	"blankout/run"
 	"blankout/stream"
 )
@@ -134,7 +134,7 @@ func (w *work) span(b *blankout.Batch) *Span {
 }
 
 // cut ends the interval with a Commit, which lacks the chunks of its delta.
-func (w *work) cut(precision int) (*Commit, *online.Delta) {
+func (w *work) cut(precision int) (*Commit, *share.Delta) {
 	d := w.intake.Learner.Cut(precision)
 	c := &Commit{
 		Seq: w.seq, Base: w.base, Chain: w.chain, Kind: d.Kind, Events: d.Events,

@@ -36,21 +36,21 @@ func TestAverageOrIterate(t *testing.T) {
 			l.Learn(&e)
 		}
 	}
-	a := &l.levels[0].adaptation
+	a := &l.levels[0]
 	learn(6000)
-	if a.blend != 1 || l.levels[0].average.taken != 6000 {
-		t.Errorf("in a stream at rest: share of the average %v, which reaches back over %d steps", a.blend, l.levels[0].average.taken)
+	if a.LagShare() != a.Coefficient || a.Taken != 6000 {
+		t.Errorf("in a stream at rest: share of the average %v, which reaches back over %d steps", a.LagShare(), a.Taken)
 	}
 	for i := range truth {
 		truth[i] = -truth[i]
 	}
 	learn(1000)
-	if a.blend != 0 || l.levels[0].average.taken >= 1000 {
-		t.Errorf("1,000 events after the change: share of the average %v, which reaches back over %d steps", a.blend, l.levels[0].average.taken)
+	if a.LagShare() != 0 || a.Taken >= 1000 {
+		t.Errorf("1,000 events after the change: share of the average %v, which reaches back over %d steps", a.LagShare(), a.Taken)
 	}
 	learn(12_000)
-	if a.blend != 1 {
-		t.Errorf("at rest again: share of the average %v", a.blend)
+	if a.LagShare() != a.Coefficient {
+		t.Errorf("at rest again: share of the average %v", a.LagShare())
 	}
 }
 

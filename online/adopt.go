@@ -1,13 +1,17 @@
 package online
 
-// This file takes over an exact solution as the state.
+// This file compares the state with an exact solution, and takes over one.
 
 import (
+	"context"
 	"math"
 
 	"blankout"
 	"blankout/loss"
+	"blankout/measure"
 	"blankout/model"
+	"blankout/online/evaluate"
+	"blankout/online/refresh"
 	"blankout/online/rows"
 )
 
@@ -20,6 +24,19 @@ func (l *Learner) Models() (models []*model.Linear, published int) {
 	return models, l.chosen
 }
 
+// Evaluate returns what evaluate.Objective does of the published model. The level whose objective it is has
+// the largest share.
+func (l *Learner) Evaluate(ctx context.Context, s blankout.Source, threads int) (objective, wrong float64, numbers *measure.NumbersReport, err error) {
+	m := evaluate.Model{
+		Linear: l.Published(), Noise: l.levels[l.chosen].noise, Loss: l.set.loss, C: l.config.C, Penalised: l.config.Intercept == "penalised",
+		Bound: l.groups != nil, Classes: l.classes, Active: l.active, Decision: l.decision(),
+	}
+	if l.set.numbers {
+		m.Unit = &l.unit
+	}
+	return evaluate.Objective(ctx, m, s, threads)
+}
+
 // Adopt makes exact solutions, one for each level, the iterate and the average,
 // and builds the metrics anew: what each rule would have gathered from the same
 // events had it stood at the solution all along. That is the rule's own step with
@@ -28,15 +45,15 @@ func (l *Learner) Models() (models []*model.Linear, published int) {
 // largest share, whose solution is the one that was compared, begins with everything.
 //
 // In the average the solution counts as an iterate for each step so far: of these
-// the average over the stream reaches back over a share 1/(1+p) (average.go), and
+// the average over the stream reaches back over a share 1/(1+p) (pace.Average), and
 // so it goes on as if it had seen 1+p times as many.
 //
 // each presents the events learned from, standardised and with the weights of their
 // classes, to the function it gets. rest is called between events, now and then.
 func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Example)), rest func()) {
 	slope := 1.0 // of scores in the targets' unit, where they are real numbers
-	if l.set.numbers && l.unit.target != loss.Count {
-		slope = l.unit.scale
+	if l.set.numbers && l.unit.Target != loss.Count {
+		slope = l.unit.Scale
 	}
 	place := func(row []float64, weight func(v, k int) float64) {
 		clear(row[rows.FirstPart:])
@@ -45,14 +62,12 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Exampl
 			w[j] = weight(j/l.k, j%l.k)
 		}
 		l.rule.Start(row)
-		if l.refresh.sliding() {
-			copy(l.layout.Centre(row), w)
-		}
+		copy(l.refresh.CentreOf(row), w)
 	}
 	for slot := range l.table.Len() {
 		column, _ := l.table.Column(slot)
 		of := func(v, k int) float64 { return exact[v].Weight(column, k) / slope }
-		if l.ownHat(column) {
+		if l.scaling.OwnHat(column) {
 			of = func(int, int) float64 { return 0 }
 		}
 		place(l.table.Touch(column), of)
@@ -64,20 +79,18 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Exampl
 				return was[v*l.k+k]
 			}
 			if l.set.numbers {
-				return l.unit.own(exact[v].Intercept[k])
+				return l.unit.Own(exact[v].Intercept[k])
 			}
 			return exact[v].Intercept[k]
 		})
 	}
 	l.shares.Restart(l.one(l.chosen), l.shares.Rules())
 	l.takeForce()
-	l.fade.growth = 1
-	l.refresh.window.drop(len(l.refresh.window.ends))
+	l.fade.Growth = 1
+	l.refresh.Clear()
 	for v := range l.levels {
 		lv := &l.levels[v]
-		lv.average.taken = uint64((1 + max(lv.average.power, 0)) * float64(l.steps))
-		lv.adaptation.blend, lv.adaptation.raise = 1, 0
-		lv.adaptation.reset()
+		lv.Adopt(l.steps)
 		clear(lv.sumsq)
 	}
 	if l.set.noiseKind == constant {
@@ -130,16 +143,16 @@ func (l *bank) remeasure(e *blankout.Example) {
 		lv := &l.levels[v]
 		for k := range l.active {
 			j := v*l.k + k
-			s.Y[j], s.Variance[j] = target(label, k, l.k), l.variance(lv, j, k)
+			s.Y[j], s.Variance[j] = rows.Y(label, k, l.k), l.variance(lv, j, k)
 			if l.set.numbers {
-				s.Y[j] = l.unit.standard(l.unit.clip(e.Target))
+				s.Y[j] = l.unit.Standard(l.unit.Clip(e.Target))
 			}
-			_, _, dv := l.set.loss.At(s.Y[j], s.F[j], max(s.Variance[j], refreshVariance))
+			_, _, dv := l.set.loss.At(s.Y[j], s.F[j], max(s.Variance[j], refresh.LeastVariance))
 			s.H[j] = 2 * weight * dv
 		}
 	}
-	if l.refresh.size > 0 {
-		s.Growth = l.fade.growth
+	if l.refresh.Size > 0 {
+		s.Growth = l.fade.Growth
 		l.layout.Gather(s)
 	}
 	for range int(repeats) {

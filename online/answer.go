@@ -3,6 +3,9 @@ package online
 // This file makes of the scores of the bank what a reader of the model is told.
 
 import (
+	"blankout"
+	"blankout/online/fields"
+	"blankout/online/numbers"
 	"blankout/online/probe"
 	"blankout/online/watch"
 	"slices"
@@ -15,11 +18,12 @@ type answering struct {
 	chosen      int          // the level with the largest share of whole events
 	shares      *probe.Table // of levels and rules
 	probing     probing
-	missing     missing
+	fields      fields.Fields
+	base        []float64 // by output: the published intercepts, where the event at hand lacks fields
 	filling     filling
 	deleting    deleting
 	calibration calibration
-	residual    residual // of numbers
+	residual    numbers.Residual // of numbers
 	second      second
 	sets        sets
 	// positive names the positive one of two classes, "" where nothing does: see positiveName.
@@ -46,20 +50,54 @@ func (l *answering) widened(scores []float64) []float64 {
 // go together.
 func (l *answering) publish() {
 	now := &l.now
-	l.gatherRead()
+	l.filling.Follow(&l.scaling.Read, l.filling.gathers, l.events, l.fade.Growth, l.schema.Fields)
 	l.followRead()
 	for j := range l.n {
-		now.published[j] = now.step.F[j] + l.levels[j/l.k].lagShare()*now.lag[j]
+		now.published[j] = now.step.F[j] + l.levels[j/l.k].LagShare()*now.lag[j]
 		if now.hasMoved {
 			now.published[j] += now.moved[j]
 		}
 	}
 	l.scoreSecond()
-	l.mixOf(l.mixed(l.missing.event.within), now.published, now.scores)
-	if l.missing.event.lack.Some() {
+	l.mixOf(l.mixed(l.fields.Range), now.published, now.scores)
+	if l.fields.Lack.Some() {
 		l.answer()
 	}
 	for k := l.active; k < l.k; k++ {
 		now.scores[k] = unseenIntercept
+	}
+}
+
+// lack finds out what the event at hand lacks and how that is answered, and counts its fields. It comes
+// before anything of the event is learned.
+func (l *answering) lack(e *blankout.Example) {
+	second := l.second.on()
+	l.filling.gathers, l.filling.answers = l.fillsIn() && l.events%l.filling.Every() == 0, false
+	l.scaling.Read.Notes, l.scaling.Read.Follows = l.filling.gathers || second, len(l.filling.Columns) > 0 || second
+	fields := l.schema.Fields
+	if !l.fields.Take(e, fields) {
+		return
+	}
+	if l.fields.Lack.Some() {
+		l.interceptsOf(l.mixed(l.fields.Range), l.base)
+		l.fillAnswer(e)
+	}
+	if !l.shared() && l.fields.Count(e, fields, l.events) && l.set.observed {
+		l.setRates(l.fields.Rates(fields))
+	}
+}
+
+// answer makes of the scores at hand, which are those of the features as they are,
+// what the model answers to an event that lacks some.
+func (l *answering) answer() {
+	scores := l.now.scores
+	for k := range l.active {
+		scores[k] = l.base[k] + l.fields.Scale*(scores[k]-l.base[k])
+	}
+	if l.filling.answers {
+		copy(scores, l.filling.answer[:l.active])
+		if l.set.numbers {
+			scores[0] = l.unit.Own(scores[0])
+		}
 	}
 }

@@ -54,11 +54,11 @@ func TestAverageAgainstItsDefinition(t *testing.T) {
 					e.Label = 1
 				}
 				l.Learn(&e)
-				if l.levels[0].average.taken == 0 {
+				if l.levels[0].Taken == 0 {
 					restarts, began = restarts+1, n+1
 				}
 				p := 1/tt.share - 1
-				if l.levels[0].adaptation.steady() {
+				if l.levels[0].Steady() {
 					p = 1/(2.5*tt.share) - 1
 					steady++
 				}

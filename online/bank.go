@@ -8,8 +8,13 @@ import (
 	"blankout/internal/coder"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/numbers"
+	"blankout/online/pace"
+	"blankout/online/refresh"
 	"blankout/online/rows"
 	"blankout/online/rules"
+	"blankout/online/scaling"
+	"blankout/online/share"
 	"math"
 )
 
@@ -34,11 +39,11 @@ type bank struct {
 
 	progress
 
-	unit    unit // of targets that are numbers
-	scaling scaling
+	unit    numbers.Unit // of targets that are numbers
+	scaling scaling.Scaling
 	groups  *rows.Groups // nil without curves and noise of groups, or where gradients are clean
-	refresh refresh
-	share   *sharing // nil where it learns alone
+	refresh refresh.Refresh
+	share   *share.Interval // nil where it learns alone
 	// How often all rows have been written at once; no part of the state. A Learner that
 	// follows another one has that one's count, see FollowState.
 	rewritten uint64
@@ -51,30 +56,25 @@ type progress struct {
 	events uint64 // met, labelled or not, with a weight above 0
 	steps  uint64 // updates made
 	period uint64 // steps of the first pass, 0 while in it
-	fade   fade
+	fade   pace.Fade
 }
 
 // level is a noise level: a copy of the weights that learns as if its noise
 // were the true one.
 type level struct {
-	noise      loss.Noise
-	strength   float64   // the coefficient of its variance that is not 0
-	sumsq      []float64 // sum of squared weights by output, if the noise is constant
-	average    average
-	adaptation adaptation
+	noise    loss.Noise
+	strength float64   // the coefficient of its variance that is not 0
+	sumsq    []float64 // sum of squared weights by output, if the noise is constant
+	pace.Pace
 }
 
 func (lv *level) state(c *coder.Coder) {
 	c.Floats(&lv.sumsq)
-	lv.average.state(c)
-	lv.adaptation.state(c)
+	lv.Pace.State(c)
 	if c.Version < sharesVersion {
 		oldForecast(c)
 	}
 }
-
-// lagShare returns what a lag is multiplied by in the weight that the level publishes.
-func (lv *level) lagShare() float64 { return lv.average.coefficient * lv.adaptation.blend }
 
 // event is what the event at hand has come to.
 type event struct {
@@ -93,7 +93,6 @@ type event struct {
 	value         []float64 // the iterate's loss
 	averageQ      []float64 // sum basis a^2 of the averages, see sumAverage
 	coefficient   []float64 // of the averages
-	read          numbersRead
 }
 
 // maxRepeats bounds how often an important event is learned.
@@ -110,6 +109,7 @@ func (l *bank) setOutputs(k int) {
 		l.set.firstRidge = l.set.ridge
 	}
 	l.layout = rows.Layout{Outputs: k, N: l.n, Refresh: l.set.rule.Parts}
+	l.refresh.Layout = l.layout
 	width := rows.FirstPart + l.parts()*l.n + l.ownWeights()
 	l.rule = l.set.rule.Make(rules.Settings{
 		Layout: l.layout, Loss: l.set.loss, Eta: l.set.eta, Ridge: l.set.ridge, Penalised: l.config.Intercept == "penalised",
@@ -153,14 +153,7 @@ func (l *bank) own(row []float64) []float64 { return row[len(row)-l.ownWeights()
 
 // parts returns how many parts a row has that hold a value for each level and output.
 func (l *bank) parts() int {
-	parts := l.set.rule.Parts
-	if l.refresh.size > 0 {
-		parts++
-		if l.refresh.sliding() {
-			parts++
-		}
-	}
-	return parts
+	return l.set.rule.Parts + l.refresh.Parts()
 }
 
 // widen gives the bank so many outputs, for classes that nobody has named. Nothing begins
@@ -197,7 +190,7 @@ func (l *bank) widenRow(to, from []float64, was *bank) {
 	copy(to[:rows.FirstPart], from[:rows.FirstPart])
 	for part := range l.parts() {
 		// The parts that do not change their sign with the weights: sums of squares.
-		even := part == 1 || l.refresh.size > 0 && part == l.layout.Refresh
+		even := part == 1 || l.refresh.Size > 0 && part == l.layout.Refresh
 		x, y := l.layout.Part(to, part), was.layout.Part(from, part)
 		for v := range l.levels {
 			x, y := x[v*l.k:], y[v*was.k:(v+1)*was.k]
@@ -221,7 +214,7 @@ func (l *bank) setIntercept(k int, b float64) {
 	}
 	for i := k; i < l.n; i += l.k {
 		l.rule.Set(l.bias, i, b)
-		l.centreOf(l.bias)[i] = b
+		l.refresh.CentreOf(l.bias)[i] = b
 		l.lags(l.bias)[i] = 0
 	}
 }
@@ -233,11 +226,11 @@ func (l *bank) Prefetch(e *blankout.Example) { l.table.Prefetch(e.Features) }
 // grow takes up fields and classes that the Schema has learned.
 func (l *bank) grow(e *blankout.Example) {
 	for _, id := range e.Field {
-		for int(id) >= len(l.scaling.kinds) {
+		for int(id) >= len(l.scaling.Kinds) {
 			l.growFields()
 		}
 	}
-	if len(l.scaling.kinds) == 0 {
+	if len(l.scaling.Kinds) == 0 {
 		l.growFields()
 	}
 	l.weighClass(e.Label)
@@ -249,7 +242,7 @@ func (l *bank) grow(e *blankout.Example) {
 		l.setIntercept(l.active, -math.Log(float64(l.steps+1)))
 		if l.shared() { // as the fold will
 			for j := l.active; j < l.n; j += l.k {
-				l.weights(l.share.bias)[j] = l.weights(l.bias)[j]
+				l.weights(l.share.Bias)[j] = l.weights(l.bias)[j]
 			}
 		}
 		l.active++
@@ -274,18 +267,16 @@ func (l *bank) weighClass(class int) {
 
 // growFields takes up the Schema's next field.
 func (l *bank) growFields() {
-	field := l.schema.Fields[len(l.scaling.kinds)]
-	l.scaling.kinds = append(l.scaling.kinds, field.Kind)
+	field := l.schema.Fields[len(l.scaling.Kinds)]
 	t, ok := l.config.FieldTransform[field.Name]
 	if !ok {
 		t = l.config.Transform
 	}
-	l.scaling.transforms = append(l.scaling.transforms, model.Transform(t))
 	knots, ok := l.config.FieldCurves[field.Name]
 	if !ok {
 		knots = l.config.Curves
 	}
-	l.scaling.knots = append(l.scaling.knots, knots)
+	l.scaling.AddField(field.Kind, model.Transform(t), knots)
 }
 
 // gather looks up the rows of an event's features, updates their statistics
@@ -296,8 +287,8 @@ func (l *bank) gather(e *blankout.Example) {
 	clear(now.lag)
 	clear(now.q)
 	now.hasMoved = false
-	now.read.clear()
-	if l.scaling.scaler.Mode != model.StandardiseNone {
+	l.scaling.Read.Clear()
+	if l.scaling.Scaler.Mode != model.StandardiseNone {
 		l.gatherStandardised(e)
 	} else {
 		l.touch(e.Features.Index)
@@ -325,7 +316,7 @@ func (l *bank) touch(columns []uint32) {
 	now.step.Reset(len(columns))
 	now.step.Rows = l.table.TouchAll(columns, now.step.Rows)
 	if l.share != nil {
-		l.note(columns, now.step.Rows)
+		l.share.Note(l.table, columns, now.step.Rows, l.fade.Growth)
 	}
 	if !l.set.rule.Starts {
 		return
@@ -354,7 +345,7 @@ func (l *bank) put(i int, row []float64, x float64) {
 // noise needs that.
 func (l *bank) arrange(e *blankout.Example, columns []uint32) {
 	if l.groups != nil {
-		l.groups.Arrange(&l.now.step.Event, e, columns, &l.scaling.scaler)
+		l.groups.Arrange(&l.now.step.Event, e, columns, &l.scaling.Scaler)
 	}
 }
 
@@ -403,7 +394,7 @@ func (l *bank) EndPass() {
 	}
 	l.period = l.steps
 	for v := range l.levels {
-		l.levels[v].adaptation = newAdaptation(false)
+		l.levels[v].EndPass()
 	}
 }
 
@@ -419,11 +410,11 @@ func (l *bank) step(label int, importance float64) {
 			s.Y[j], s.Variance[j] = l.targetOf(label, k), l.variance(lv, j, k)
 			value, df, dv := l.set.loss.At(s.Y[j], s.F[j], s.Variance[j])
 			now.value[j] = value
-			corr += df * lv.average.coefficient * now.lag[j]
+			corr += df * lv.Coefficient * now.lag[j]
 			s.DF[j], s.H[j] = importance*df, 2*importance*dv
 		}
-		lv.adaptation.adapt(corr)
-		eta := lv.adaptation.rate(l.set.eta)
+		lv.Adapt(corr)
+		eta := lv.Rate(l.set.eta)
 		for j := v * l.k; j < (v+1)*l.k; j++ {
 			s.MinusEta[j] = -eta
 			if l.config.Marginalised {
@@ -437,25 +428,42 @@ func (l *bank) step(label int, importance float64) {
 	l.update(importance)
 	l.addSumsq(1)
 	for v := range l.levels {
-		if lv := &l.levels[v]; lv.average.advance(lv.adaptation.steady()) {
+		if l.levels[v].Advance() {
 			l.rebase(v)
 		}
+	}
+}
+
+// rebase makes the coefficient of a level's average 1, multiplying it into every lag.
+func (l *bank) rebase(v int) {
+	g := l.levels[v].Rebase()
+	scale := func(row []float64) {
+		u := l.lags(row)[v*l.k : (v+1)*l.k]
+		for k := range u {
+			u[k] *= g
+		}
+	}
+	scale(l.bias)
+	l.wrote()
+	for slot := range l.table.Len() {
+		column, _ := l.table.Column(slot)
+		scale(l.table.Touch(column))
 	}
 }
 
 // update has the rule update the rows of the event at hand.
 func (l *bank) update(importance float64) {
 	s := &l.now.step
-	s.Importance, s.Count, s.Growth = importance, l.steps, l.fade.growth
+	s.Importance, s.Count, s.Growth = importance, l.steps, l.fade.Growth
 	for v := range l.levels {
-		inverse := l.levels[v].average.inverse
+		inverse := l.levels[v].Inverse
 		for j := v * l.k; j < (v+1)*l.k; j++ {
 			s.Inverse[j] = inverse
 		}
 	}
 	l.segment()
 	if s.Roots = nil; l.shared() {
-		l.share.weigh(s)
+		l.share.Weigh(s)
 	}
 	l.rule.Step(s)
 }
@@ -472,15 +480,11 @@ func (l *bank) segment() {
 // compareAverages has each level compare whether its average or its iterate scores the event
 // at hand better. Most events of a long stream are passed over.
 func (l *bank) compareAverages() {
-	every := 1
-	if l.steps > compareFirst {
-		every = compareEvery
-	}
-	if !l.levels[0].adaptation.on || l.steps%uint64(every) != 0 {
+	every := pace.Every(l.steps)
+	if !l.levels[0].Compares() || l.steps%every != 0 {
 		return
 	}
 	now := &l.now
-	memory := float64(compareMemory / every)
 	l.sumAverage()
 	for v := range l.levels {
 		lv := &l.levels[v]
@@ -493,17 +497,15 @@ func (l *bank) compareAverages() {
 			} else if l.config.Marginalised && l.set.noiseKind != constant {
 				variance = lv.strength * now.averageQ[j]
 			}
-			average, _, _ := l.set.loss.At(now.step.Y[j], now.step.F[j]+lv.average.coefficient*now.lag[j], variance)
+			average, _, _ := l.set.loss.At(now.step.Y[j], now.step.F[j]+lv.Coefficient*now.lag[j], variance)
 			gain += average - now.value[j]
 		}
-		lv.adaptation.compare(gain, memory)
-		if !l.shared() && lv.adaptation.choose() && lv.average.taken > restartAfter {
-			lv.average.restart()
-			lv.adaptation.reset()
+		if lv.Compare(gain, every); !l.shared() {
+			lv.Choose()
 		}
 	}
 	if l.shared() {
-		l.share.compared += uint64(every)
+		l.share.Compared += every
 	}
 }
 
@@ -513,7 +515,7 @@ func (l *bank) sumAverage() {
 	now := &l.now
 	clear(now.averageQ)
 	for v := range l.levels {
-		coefficient := l.levels[v].average.coefficient
+		coefficient := l.levels[v].Coefficient
 		for j := v * l.k; j < (v+1)*l.k; j++ {
 			now.coefficient[j] = coefficient
 		}
@@ -598,7 +600,7 @@ func (l *bank) unlabelled(weight float64) {
 			now.step.H[j] = 2 * weight * l.config.Alpha * (p*up + (1-p)*down)
 		}
 	}
-	now.step.Growth = l.fade.growth
+	now.step.Growth = l.fade.Growth
 	l.segment()
 	l.rule.Unlabelled(&now.step)
 }
@@ -608,15 +610,7 @@ func (l *bank) targetOf(label, k int) float64 {
 	if l.set.numbers {
 		return l.now.target
 	}
-	return target(label, k, l.k)
-}
-
-// target returns the y of output k for an event of the given class.
-func target(label, k, outputs int) float64 {
-	if outputs == 1 && label == 1 || outputs > 1 && label == k {
-		return 1
-	}
-	return -1
+	return rows.Y(label, k, l.k)
 }
 
 // learnFrom makes the steps of an event that has been scored, as often as its weight says, and
@@ -630,5 +624,19 @@ func (l *bank) learnFrom(e *blankout.Example) {
 		}
 		l.step(e.Label, weight/repeats)
 	}
-	l.collect(e, weight)
+	if l.refresh.Add(e, weight) {
+		l.solve()
+	}
+}
+
+// solve refreshes.
+func (l *bank) solve() {
+	w := refresh.Weights{
+		Table: l.table, Bias: l.bias, Active: l.active, Growth: l.fade.Growth,
+		Model: &model.Linear{Head: model.Head{Schema: l.schema, Scaler: l.scaling.Scaler, Layout: model.Layout{Width: l.table.Width()}}, Rows: l.table},
+	}
+	for v := range l.levels {
+		w.Levels = append(w.Levels, refresh.Level{Noise: l.levels[v].noise, Inverse: l.levels[v].Inverse})
+	}
+	l.refresh.Solve(w)
 }

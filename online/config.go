@@ -16,7 +16,9 @@ import (
 	"blankout/loss"
 	"blankout/model"
 	"blankout/online/newton"
+	"blankout/online/refresh"
 	"blankout/online/rules"
+	"blankout/online/scaling"
 )
 
 // Config is what a Learner is made from, the section [learner] of the configuration.
@@ -140,8 +142,7 @@ type settings struct {
 	intercept   bool
 	numbers     bool // labels are numbers
 	missingRule model.MissingRule
-	second      bool  // a second-order expert learns beside the levels
-	timeStep    int64 // milliseconds, see Config.HalfLifeStep
+	second      bool // a second-order expert learns beside the levels
 }
 
 // noiseKind is what the variance of a feature's noise is proportional to.
@@ -258,9 +259,6 @@ func (s *settings) parseForgetting(c Config) error {
 	if !(c.HalfLifeStep >= 0) || math.IsInf(c.HalfLifeStep, 0) || c.HalfLifeStep > 0 && c.HalfLifeTime == 0 {
 		return blankout.KeyErrorf("half_life_step", "half_life_step = %v: must be a number of seconds, or 0 for ten times half_life_time, and needs half_life_time", c.HalfLifeStep)
 	}
-	if s.timeStep = int64(1000 * defaultStep * min(c.HalfLifeTime, 1e11)); c.HalfLifeStep > 0 {
-		s.timeStep = max(1, int64(1000*min(c.HalfLifeStep, 1e12)))
-	}
 	if c.OnDrift != "log" && c.OnDrift != "forget" {
 		return blankout.KeyErrorf("on_drift", "on_drift %q: want log or forget", c.OnDrift)
 	}
@@ -276,7 +274,7 @@ func (s *settings) parseClasses(c Config) error {
 		return blankout.KeyErrorf("suspect", "suspect = %v: only loss = \"t-logistic:T\" gives events an influence", c.Suspect)
 	}
 	for name, w := range c.ClassWeight {
-		if !(w >= 0 && w <= maxMagnitude) {
+		if !(w >= 0 && w <= blankout.MaxMagnitude) {
 			return blankout.KeyErrorf("class_weight", "class_weight of %q = %v: must be a number from 0 to 1e30", name, w)
 		}
 	}
@@ -308,7 +306,7 @@ func (s *settings) parseRefresh(c Config) error {
 	}
 	if c.Refresh > 0 {
 		switch {
-		case !solvable(s.loss):
+		case !refresh.Solvable(s.loss):
 			return blankout.KeyErrorf("refresh", "refresh: loss %q is not convex", c.Loss)
 		case s.grouped():
 			return blankout.KeyErrorf("refresh", "refresh: noise %q is of groups, which it does not know; use dropout, auto or none", c.Noise)
@@ -372,6 +370,20 @@ func (s *settings) parseTogether(c Config) error {
 func (s *settings) parseSecond(c Config) error {
 	s.second = s.rule.Second && newton.Wanted(s.loss) && s.bends && !s.observed && !s.grouped() && s.intercept
 	return nil
+}
+
+// scaling returns the settings of what observes features.
+func (s *settings) scaling(c Config) scaling.Settings {
+	out := scaling.Settings{Constant: s.noiseKind == constant, Curves: s.curves, Presence: c.Presence == "auto" && s.bends}
+	if s.second {
+		out.Expert = func(numbers int) int {
+			if s.numbers {
+				return 0
+			}
+			return secondKnots(numbers)
+		}
+	}
+	return out
 }
 
 // Grouped says whether noise of groups is learned under.

@@ -33,12 +33,12 @@ type fieldCost struct {
 // costs finds out, for each field of the event at hand, what the event would be answered
 // without it: what the model answers to an event in which the field is null.
 func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
-	if !l.missing.event.named || !watch.Sampled(l.events, costBits) {
+	if !l.fields.Named || !watch.Sampled(l.events, costBits) {
 		return nil
 	}
 	now, s := &l.now, &l.deleting
 	s.found = s.found[:0]
-	fields := min(len(l.scaling.kinds), watch.MostFields)
+	fields := min(len(l.scaling.Kinds), watch.MostFields)
 	if len(s.out) == 0 {
 		s.out, s.rest = make([]float64, l.k), make([]float64, l.k)
 	}
@@ -47,19 +47,19 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 	}
 	rows, field := l.features(), e.Field
 	if len(rows) != len(field) { // columns were filled in
-		if s.field = l.scaling.scaler.FieldsOf(e, l.scaling.columns, s.field); len(s.field) != len(rows) {
+		if s.field = l.scaling.Scaler.FieldsOf(e, l.scaling.Filled, s.field); len(s.field) != len(rows) {
 			return nil
 		}
 		field = s.field
 	}
-	mix := l.mixed(l.missing.event.within)
+	mix := l.mixed(l.fields.Range)
 	l.sumTerms()
 	s.list, s.part = s.list[:0], s.part[:0]
 	for i, id := range field {
 		if int(id) >= fields {
 			continue
 		}
-		if kind := l.scaling.kinds[id]; kind != blankout.Cross {
+		if kind := l.scaling.Kinds[id]; kind != blankout.Cross {
 			if id != 0 {
 				l.deleteFeature(id, i, mix)
 			}
@@ -75,7 +75,7 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 			}
 		}
 	}
-	base, lack, scale := l.missing.event.base, l.fields(), l.missing.event.scale
+	base, lack, scale := l.base, l.fields.All(l.schema.Fields), l.fields.Scale
 	l.interceptsOf(mix, base)
 	l.mixOf(mix, now.published, s.rest)
 	answer := func(part []float64, scale float64) float64 {
@@ -97,7 +97,7 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 	for i, id := range s.list {
 		s.at[id] = 0
 		less := lack
-		if less.Null++; l.scaling.kinds[id].Named() {
+		if less.Null++; l.scaling.Kinds[id].Named() {
 			less.Named--
 		} else {
 			less.Silent--
@@ -111,9 +111,9 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 // scaleOf returns what the features of an event that lacks k are multiplied by, where what is
 // filled in counts as the mean.
 func (l *answering) scaleOf(k model.Lack) float64 {
-	scale := l.missing.model.Scale(k)
-	if l.filling.covariance != nil {
-		scale = 1 + (scale-1)*(1-l.missing.model.Fills(k))
+	scale := l.fields.Missing.Scale(k)
+	if l.filling.Covariance != nil {
+		scale = 1 + (scale-1)*(1-l.fields.Missing.Fills(k))
 	}
 	return scale
 }
@@ -143,7 +143,7 @@ func (l *answering) deleteFeature(id uint16, i int, mix []float64) {
 			}
 			continue
 		}
-		c, at := l.levels[v].lagShare(), v*l.k
+		c, at := l.levels[v].LagShare(), v*l.k
 		for k := range l.active {
 			part[k] += share * x * (w[at+k] + c*lag[at+k])
 		}

@@ -12,6 +12,7 @@ import (
 	"blankout/loss"
 	"blankout/model"
 	"blankout/online/rules"
+	"blankout/online/scaling"
 )
 
 // The variance of a score with curves, the gradient of its expected loss and with the
@@ -22,7 +23,7 @@ func TestCurvesAgainstTheSlowSum(t *testing.T) {
 		for _, noise := range []string{"dropout:0.3", "group:0.4", "dropout:0.3+group:0.2"} {
 			for _, name := range []string{"quadratic", "logistic", "hinge:chen:0.5"} {
 				c := DefaultConfig()
-				c.Loss, c.Noise, c.Eta, c.Curves = name, noise, 0.05, 6
+				c.Loss, c.Noise, c.Eta, c.Curves, c.Presence = name, noise, 0.05, 6, "none"
 				l, s := mustNew(t, c, classes), newStream(3, classes)
 				s.lacks = true
 				seen := &spy{Rule: l.rule}
@@ -30,9 +31,9 @@ func TestCurvesAgainstTheSlowSum(t *testing.T) {
 				for i := range 140 {
 					e := s.next()
 					e.Weight = 1
-					if i == 60 { // in place of curveEvents
-						l.scaling.scaler.Curves = l.scaling.curves.fix(l.scaling.knots, false, false)
-						if n := len(l.scaling.scaler.Curves.Columns); n != 4 { // 1 and 2 of no field, 3 and 4
+					if i == 60 { // in place of scaling.CurveEvents
+						l.scaling.FindKnots()
+						if n := len(l.scaling.Scaler.Curves.Columns); n != 4 { // 1 and 2 of no field, 3 and 4
 							t.Fatalf("%d columns have curves, want 4", n)
 						}
 					}
@@ -71,13 +72,13 @@ func restoredWithCurves(t *testing.T, c Config, classes int) {
 	l, s := mustNew(t, c, classes), newStream(7, classes)
 	other, s2 := mustNew(t, c, classes), newStream(7, classes)
 	s.lacks, s2.lacks = true, true
-	cuts := []int{400, curveEvents, curveEvents + 60}
-	for i := range curveEvents + 120 {
+	cuts := []int{400, scaling.CurveEvents, scaling.CurveEvents + 60}
+	for i := range scaling.CurveEvents + 120 {
 		e := s.next()
 		if slices.Contains(cuts, i) {
 			want := slices.Clone(l.Snapshot().Model().Score(e, make([]float64, l.k)))
 			got := l.Learn(e)
-			if i == curveEvents { // hats are new, and weigh nothing
+			if i == scaling.CurveEvents { // hats are new, and weigh nothing
 				want = want[:0]
 			}
 			for k := range want {
@@ -97,7 +98,7 @@ func restoredWithCurves(t *testing.T, c Config, classes int) {
 		}
 		other.Learn(s2.next())
 	}
-	if l.scaling.scaler.Curves == nil {
+	if l.scaling.Scaler.Curves == nil {
 		t.Fatal("no knots were found")
 	}
 	if !bytes.Equal(stateOf(t, l), stateOf(t, other)) {

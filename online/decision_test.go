@@ -113,7 +113,7 @@ func TestAnswersAsPublished(t *testing.T) {
 					l.Learn(e)
 					continue
 				}
-				if l.head(l.schema); l.filling.covariance != nil {
+				if l.head(l.schema); l.filling.Covariance != nil {
 					filled++
 				}
 				answered(t, l, e)

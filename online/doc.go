@@ -6,20 +6,24 @@
 //
 //  0. rows (package rows): how the row of a feature is laid out, and the arithmetic over
 //     rows: sums of scores, steps, groups of features. It owns nothing.
-//  1. bank: the levels of noise, each with its weights, average and rate, and what they
+//  1. fields (package fields): what the event lacks of the fields that are usual, which it counts.
+//  2. bank: the levels of noise, each with its weights, average and rate, and what they
 //     share: the statistics that scale numbers, the half-life, the refreshes. It scores the
 //     event with the rows as they are (gather) and, last of all, learns from it (step, collect).
-//     The update rules (package rules) see a step and nothing of the bank.
-//  2. answering: what a reader of the model is told: which level and rule answer an event
+//     The update rules (package rules) see a step and nothing of the bank; what a level publishes
+//     of its iterates, how far its steps go and the half-life are package pace's, the unit of
+//     targets that are numbers is package numbers's; package scaling observes columns, and package
+//     refresh solves windows of events.
+//  3. answering: what a reader of the model is told: which level and rule answer an event
 //     that lacks fields (lack, publish), the forecasts by which these are chosen, the
-//     covariance that fills in numbers, the calibration, the residual of numbers. It moves
-//     no weight of a level. Beside the levels it has a panel of experts of the numbers
-//     (package panel, second.go), whose base are the mixed levels and which nothing in the bank
+//     covariance that fills in numbers (gathered by package fill), the calibration, the residual
+//     of numbers. It moves no weight of a level. Beside the levels it has a panel of experts of the
+//     numbers (package panel, second.go), whose base are the mixed levels and which nothing in the bank
 //     depends on: each level learns to the bit as it would without.
-//  3. watch (package watch): what is counted and measured of the event as it was met and of
+//  4. watch (package watch): what is counted and measured of the event as it was met and of
 //     the answer to it: measures, drift, health of fields, suspects, warnings. Backwards goes
 //     one bit, that the stream has drifted, and the Learner may make the bank forget.
 //
-// Several Learners may learn one model: a [Delta] is what one has learned in an interval
-// (share.go), and is added to their fold (delta.go). What is saved and restored is in state.go.
+// Several Learners may learn one model: a [share.Delta] is what one has learned in an interval
+// (package share, share.go), and is added to their fold (fold.go). What is saved and restored is in state.go.
 package online

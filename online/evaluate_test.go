@@ -9,6 +9,7 @@ import (
 	"blankout"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/rows"
 )
 
 // fileOf is a Source of n events of a stream, 100 in a batch.
@@ -103,7 +104,7 @@ func objectiveByHand(l *Learner, s *stream, n int) (objective, wrong float64) {
 			if grouped {
 				v = slowVariance(groupNoise, slowGroups(e, x.Index), x.Index, parts)
 			}
-			loss, _, _ := l.set.loss.At(target(e.Label, k, m.Outputs), f, v)
+			loss, _, _ := l.set.loss.At(rows.Y(e.Label, k, m.Outputs), f, v)
 			objective += l.config.C * e.Weight * loss
 		}
 		weight += e.Weight

@@ -25,7 +25,7 @@ func (x *extremes) number() float64 {
 	case x.r.Float64() >= x.wild:
 		return math.Exp(3 + 2*x.r.NormFloat64()) // as amounts are
 	case x.r.IntN(2) == 0:
-		return math.Copysign(maxMagnitude, x.r.NormFloat64())
+		return math.Copysign(blankout.MaxMagnitude, x.r.NormFloat64())
 	}
 	return x.r.NormFloat64() * math.Pow(10, float64(x.r.IntN(60)-30))
 }
@@ -39,7 +39,7 @@ func (x *extremes) next(classes int, counts bool) *blankout.Example {
 		}
 	}
 	if x.r.IntN(20) == 0 {
-		e.Weight = []float64{1e-30, 0.3, 7, 1e6, maxMagnitude}[x.r.IntN(5)]
+		e.Weight = []float64{1e-30, 0.3, 7, 1e6, blankout.MaxMagnitude}[x.r.IntN(5)]
 	}
 	e.Target = x.number()
 	if counts {

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"blankout"
-	"blankout/internal/coder"
 	"blankout/model"
 )
 
@@ -55,9 +54,9 @@ func TestGatheredCovariance(t *testing.T) {
 		for range 12_000 {
 			l.Learn(s.next())
 		}
-		c := l.filling.covariance
-		if c == nil || len(c.Columns) != 10 || l.filling.gathered < 2900 {
-			t.Fatalf("%+v after %d events", c, l.filling.gathered)
+		c := l.filling.Covariance
+		if c == nil || len(c.Columns) != 10 || l.filling.Gathered < 2900 {
+			t.Fatalf("%+v after %d events", c, l.filling.Gathered)
 		}
 		// Slowly: of complete events of the same kind, as the model standardises them.
 		m, n := l.modelOf(l.mixed(0)), 20_000
@@ -86,107 +85,6 @@ func TestGatheredCovariance(t *testing.T) {
 	}
 }
 
-// Covariances, and no variances, shrink as if events without any had been added: the fewer
-// there were the more, in the unit in which events count.
-func TestCovariancesShrink(t *testing.T) {
-	f := &filling{columns: []uint32{3, 7}, fields: []uint16{1, 2}, mean: []float64{0, 0}, squares: []float64{20, 0, 12, 30}, weight: 10, unit: 4}
-	f.renew()
-	certain := 10 / (10 + covarianceRidge*2*4)
-	want := []float64{2, 1.2 * certain, 1.2 * certain, 3}
-	for i, got := range f.covariance.Matrix {
-		if math.Abs(got-want[i]) > 1e-12 {
-			t.Errorf("%v, want %v", f.covariance.Matrix, want)
-			break
-		}
-	}
-}
-
-// gather takes up complete events of the columns of f in the way of gatherRead.
-func gatherAll(l *Learner, rows [][]float64) {
-	for _, x := range rows {
-		l.now.read.clear()
-		l.now.read.gathers = true
-		for i, x := range x {
-			l.now.read.note(uint32(i+1), blankout.Numeric, uint16(i+1), x)
-		}
-		l.gatherRead()
-	}
-}
-
-// The sums are those of the definition: of a first event without covariance, and of each
-// event with the weight that those after it have left, to rounding; what moves, comes and goes keeps the
-// others as they are.
-func TestMoments(t *testing.T) {
-	l := lackingLearner(t, fillConfig())
-	r := rand.New(rand.NewPCG(5, 6))
-	var rows [][]float64
-	for range 300 {
-		a, b := r.NormFloat64(), r.NormFloat64()
-		rows = append(rows, []float64{a, 0.5*a + b, b - a, r.NormFloat64() + 1})
-	}
-	gatherAll(l, rows)
-	keep := 1 - 1.0/covarianceMemory
-	weight, mean := math.Pow(keep, 300), make([]float64, 4)
-	for i, x := range rows {
-		w := math.Pow(keep, float64(len(rows)-1-i))
-		weight += w
-		for j := range x {
-			mean[j] += w * x[j]
-		}
-	}
-	squares := make([]float64, 16)
-	for i := range mean {
-		mean[i] /= weight
-	}
-	first := math.Pow(keep, 300)
-	for i := range mean {
-		for j := range mean {
-			if squares[4*i+j] = first * mean[i] * mean[j]; i == j {
-				squares[4*i+j] += first
-			}
-			for n, x := range rows {
-				squares[4*i+j] += math.Pow(keep, float64(len(rows)-1-n)) * (x[i] - mean[i]) * (x[j] - mean[j])
-			}
-			squares[4*i+j] /= weight
-		}
-	}
-	f := &l.filling
-	check := func(what string, columns []int, scale, shift []float64) {
-		t.Helper()
-		for a, i := range columns {
-			if got, want := f.mean[a], (mean[i]-shift[a])/scale[a]; math.Abs(got-want) > 1e-12 {
-				t.Errorf("%s: mean %d is %v, want %v", what, i, got, want)
-			}
-			for b, j := range columns[:a+1] {
-				if got, want := f.squares[a*len(columns)+b]/f.weight, squares[4*i+j]/scale[a]/scale[b]; math.Abs(got-want) > 1e-12 {
-					t.Errorf("%s: entry %d, %d is %v, want %v", what, i, j, got, want)
-				}
-			}
-		}
-	}
-	check("gathered", []int{0, 1, 2, 3}, []float64{1, 1, 1, 1}, make([]float64, 4))
-	f.due = false
-	f.moved(2, model.Standardisation{Centre: 5, Scale: 2}, model.Standardisation{Centre: 6, Scale: 3})
-	check("moved", []int{0, 1, 2, 3}, []float64{1, 1.5, 1, 1}, []float64{0, 0.5, 0, 0})
-	if !f.due {
-		t.Error("a column has moved far, and nothing is due")
-	}
-	f.remove(3)
-	check("removed", []int{0, 1, 3}, []float64{1, 1.5, 1}, []float64{0, 0.5, 0})
-	f.forget(0.1)
-	check("forgotten", []int{0, 1, 3}, []float64{1, 1.5, 1}, []float64{0, 0.5, 0})
-	f.insert(2, 3, 3)
-	if f.squares[2*4+2] != f.weight || f.mean[2] != 0 || f.squares[3*4+2] != 0 || f.squares[2*4+1] != 0 {
-		t.Errorf("a new column begins with %v, %v", f.mean, f.squares)
-	}
-	f.remove(3)
-	check("there and back", []int{0, 1, 3}, []float64{1, 1.5, 1}, []float64{0, 0.5, 0})
-	f.moved(2, model.Standardisation{Centre: 5, Scale: 2}, model.Standardisation{Centre: 5, Scale: 2, Unit: 1})
-	if f.squares[1*3+1] != f.weight || f.squares[1*3] != 0 || f.squares[2*3+1] != 0 || f.mean[1] != 0 {
-		t.Errorf("a column of other values begins with %v, %v", f.mean, f.squares)
-	}
-}
-
 // With a half-life the covariance is that of the last events; without one it remembers both
 // ways in which two numbers have gone together.
 func TestCovarianceFollowsTheHalfLife(t *testing.T) {
@@ -204,48 +102,14 @@ func TestCovarianceFollowsTheHalfLife(t *testing.T) {
 			l.Learn(&blankout.Example{Weight: 1, Label: r.IntN(2), Field: []uint16{1, 2},
 				Features: blankout.Vec{Index: []uint32{1, 2}, Value: []float64{a, sign*a + 0.3*r.NormFloat64()}}})
 		}
-		if x := l.filling.covariance.Matrix[1]; halfLife > 0 && x > -0.5 || halfLife == 0 && math.Abs(x) > 0.4 {
+		if x := l.filling.Covariance.Matrix[1]; halfLife > 0 && x > -0.5 || halfLife == 0 && math.Abs(x) > 0.4 {
 			t.Errorf("half-life %v: the covariance is %v", halfLife, x)
 		}
 	}
 }
 
-// Of many columns few events are gathered once there have been several for each.
-func TestGatheredLessOften(t *testing.T) {
-	l := lackingLearner(t, fillConfig())
-	l.filling.columns = make([]uint32, 128)
-	for _, c := range []struct{ gathered, every uint64 }{{0, gatherLeast}, {8*128 - 1, gatherLeast}, {8 * 128, 16}} {
-		if l.filling.gathered = c.gathered; l.gatherEvery() != c.every {
-			t.Errorf("after %d gathered events every %d, want %d", c.gathered, l.gatherEvery(), c.every)
-		}
-	}
-	l.filling.columns = l.filling.columns[:10]
-	if l.gatherEvery() != gatherLeast {
-		t.Errorf("of ten columns every %d", l.gatherEvery())
-	}
-}
-
 // An event that lacks many columns is gathered less often than one that lacks none.
 func TestLackingIsGatheredLessOften(t *testing.T) {
-	l := lackingLearner(t, fillConfig())
-	l.filling.columns = make([]uint32, 128)
-	for _, c := range []struct {
-		gathered uint64
-		lacks    int
-		every    uint64 // of those that gatherEvery names
-	}{{0, 0, 1}, {0, 64, 1}, {0, 120, 5}, {8 * 128, 0, 1}, {8 * 128, 64, 3}, {8 * 128, 120, 11}} {
-		l.filling.gathered = c.gathered
-		taken := uint64(0)
-		for i := range 1000 * c.every {
-			if l.events = i * l.gatherEvery(); !l.passesOver(c.lacks) {
-				taken++
-			}
-		}
-		if taken != 1000 {
-			t.Errorf("after %d gathered events %d of %d that lack %d columns are, want 1000", c.gathered, taken, 1000*c.every, c.lacks)
-		}
-	}
-
 	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
 	for i := range 100 {
 		schema.AddField(blankout.Field{Name: string([]byte{byte('a' + i/10), byte('a' + i%10)}), Kind: blankout.Numeric})
@@ -258,39 +122,8 @@ func TestLackingIsGatheredLessOften(t *testing.T) {
 	for range 4000 {
 		l.Learn(s.next())
 	}
-	if g := l.filling.gathered; g < 300 || g > 400 { // every twelfth of those that lack 89 columns or more
+	if g := l.filling.Gathered; g < 300 || g > 400 { // every twelfth of those that lack 89 columns or more
 		t.Errorf("%d of 4,000 events that hold 10 of 100 columns were gathered", g)
-	}
-}
-
-// A wild value neither moves what is gathered nor tells what is missing.
-func TestWildIsNotGathered(t *testing.T) {
-	a, b := lackingLearner(t, fillConfig()), lackingLearner(t, fillConfig())
-	r := rand.New(rand.NewPCG(7, 8))
-	var rows [][]float64
-	for range 400 {
-		x := r.NormFloat64()
-		rows = append(rows, []float64{x, x + 0.1*r.NormFloat64(), x + 0.1*r.NormFloat64()})
-	}
-	gatherAll(a, rows)
-	wild := slices.Clone(rows)
-	stats := []float64{100, 1, 100, 1, 1}
-	beyond := model.Scaler{Mode: model.StandardiseAuto}
-	at := beyond.Clip(stats, 1e9)
-	if !model.IsWild(at) {
-		t.Fatal(at)
-	}
-	for i := 0; i < len(wild); i += 10 {
-		wild[i] = []float64{wild[i][0], at, wild[i][2]}
-	}
-	gatherAll(b, wild)
-	for i := range 3 {
-		for j := range i + 1 {
-			x, y := a.filling.squares[3*i+j]/a.filling.weight, b.filling.squares[3*i+j]/b.filling.weight
-			if math.Abs(x-y) > 0.05 {
-				t.Errorf("entry %d, %d: %v, with wild values %v", i, j, x, y)
-			}
-		}
 	}
 }
 
@@ -363,8 +196,8 @@ func TestCompleteStreamsLearnTheSame(t *testing.T) {
 				t.Fatalf("%s, event %d: %v, want %v", noise, i, a, b)
 			}
 		}
-		if m := gathers.missing.model; !m.Fill() || plain.missing.model.Fill() {
-			t.Errorf("%s: the rules are %v, without a covariance %v", noise, m.Rules, plain.missing.model.Rules)
+		if m := gathers.fields.Missing; !m.Fill() || plain.fields.Missing.Fill() {
+			t.Errorf("%s: the rules are %v, without a covariance %v", noise, m.Rules, plain.fields.Missing.Rules)
 		}
 		if noise != "none" {
 			continue
@@ -407,7 +240,7 @@ func TestFillState(t *testing.T) {
 	for range 1000 {
 		from.Learn(s.next())
 	}
-	if from.filling.covariance == nil {
+	if from.filling.Covariance == nil {
 		t.Error("nothing is gathered")
 	}
 	for _, fields := range []int{0, 5} { // fewer than there are
@@ -420,11 +253,11 @@ func TestFillState(t *testing.T) {
 		for range 500 {
 			less.Learn(s.next())
 		}
-		if n := len(less.filling.columns); n != fields {
+		if n := len(less.filling.Columns); n != fields {
 			t.Errorf("%d columns, want %d", n, fields)
 		}
-		if fields == 0 && (less.missing.model.Fill() || less.filling.covariance != nil) {
-			t.Errorf("nothing can be filled in, and the rules are %v", less.missing.model)
+		if fields == 0 && (less.fields.Missing.Fill() || less.filling.Covariance != nil) {
+			t.Errorf("nothing can be filled in, and the rules are %v", less.fields.Missing)
 		}
 	}
 	at := slices.IndexFunc(blocks, func(b blankout.Block) bool { return b.Name == blockFill })
@@ -435,25 +268,6 @@ func TestFillState(t *testing.T) {
 			t.Fatalf("%d of %d bytes: %v", cut, len(blocks[at].Data), err)
 		}
 	}
-}
-
-// FuzzFillState reads blocks; what is taken is written again as it was.
-func FuzzFillState(f *testing.F) {
-	l := filling{columns: []uint32{1, 4}, fields: []uint16{1, 2}, weight: 2, unit: 1, growth: 1, mean: []float64{0, 1}, squares: []float64{1, 0, .5, 2}}
-	w := coder.Coder{}
-	l.state(&w)
-	f.Add(w.Out)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		var f filling
-		r := coder.Read(data)
-		if f.state(r); !r.Done() {
-			return
-		}
-		var w coder.Coder
-		if f.state(&w); !bytes.Equal(w.Out, data) && !w.Failed {
-			t.Errorf("read %x, written %x", data, w.Out)
-		}
-	})
 }
 
 // What cannot be filled in is refused by the name of its key, several learners among it.
@@ -475,8 +289,8 @@ func TestFillRefused(t *testing.T) {
 		t.Error(err)
 	}
 	l := lackingLearner(t, c)
-	if l.missing.model.Rules[0] != model.OneRule(model.MissingFill) {
-		t.Error(l.missing.model)
+	if l.fields.Missing.Rules[0] != model.OneRule(model.MissingFill) {
+		t.Error(l.fields.Missing)
 	}
 	c.Missing = "auto"
 	l = lackingLearner(t, c)
@@ -484,8 +298,8 @@ func TestFillRefused(t *testing.T) {
 	for range 3000 {
 		l.Learn(s.next())
 	}
-	if !l.missing.model.Fill() {
-		t.Fatal(l.missing.model)
+	if !l.fields.Missing.Fill() {
+		t.Fatal(l.fields.Missing)
 	}
 	blocks, err := l.Snapshot().Blocks()
 	if err != nil {
@@ -497,7 +311,7 @@ func TestFillRefused(t *testing.T) {
 	for range 300 {
 		l.Learn(s.next())
 	}
-	if l.missing.model.Fill() || len(l.filling.columns) > 0 {
-		t.Errorf("%v, %d columns", l.missing.model, len(l.filling.columns))
+	if l.fields.Missing.Fill() || len(l.filling.Columns) > 0 {
+		t.Errorf("%v, %d columns", l.fields.Missing, len(l.filling.Columns))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"blankout/loss"
 	"blankout/model"
 	"blankout/online/probe"
+	"blankout/online/rows"
 )
 
 // ForecastPoints is the number of deletion rates of a Forecast.
@@ -55,7 +56,7 @@ func (l *bank) grouped() bool { return l.groups != nil && l.groups.Grouped }
 
 // bent says whether numbers have curves: a score is then far from normal where they die.
 func (l *bank) bent() bool {
-	c := l.scaling.scaler.Curves
+	c := l.scaling.Scaler.Curves
 	return l.set.curves && c != nil && len(c.Columns) > 0
 }
 
@@ -63,19 +64,10 @@ func (l *bank) bent() bool {
 // k: where there are more than two classes, or curves, or so few features that a score is far from
 // normal, or something may be filled in.
 func (l *answering) sampled(k model.Lack) bool {
-	if l.k > 1 || l.bent() || !l.set.numbers && l.missing.event.named && len(l.features()) <= fewFeatures {
+	if l.k > 1 || l.bent() || !l.set.numbers && l.fields.Named && len(l.features()) <= fewFeatures {
 		return true
 	}
-	return l.filling.covariance != nil && k.Some() && l.shares.InForce[probe.Range(k)].Rules[2] > 0
-}
-
-// fields returns what the event at hand lacks, all of its fields counted.
-func (l *answering) fields() model.Lack {
-	k := l.missing.event.lack
-	if l.missing.event.named && !k.Some() {
-		k.Named, k.Silent = l.missing.event.present.Count(l.schema.Fields)
-	}
-	return k
+	return l.filling.Covariance != nil && k.Some() && l.shares.InForce[probe.Range(k)].Rules[2] > 0
 }
 
 // forecastExactly adds the event at hand, of one output, to the forecast at the points that are
@@ -89,8 +81,8 @@ func (l *answering) forecastExactly(label int) {
 	}
 	curve := &l.shares.Features
 	curve.Add(0, l.wrong(l.told(), label))
-	lack := l.fields()
-	y, n := target(label, 0, 1), float64(len(l.features()))
+	lack := l.fields.All(l.schema.Fields)
+	y, n := rows.Y(label, 0, 1), float64(len(l.features()))
 	slope, shift := 1.0, 0.0
 	if !l.set.numbers {
 		slope, shift = l.decision().Line()
@@ -106,14 +98,14 @@ func (l *answering) forecastExactly(label int) {
 			of, s = mix, l.spread(mix)
 		}
 		if l.set.numbers {
-			curve.Add(point, l.squareExactly(point, s))
+			curve.Add(point, l.unit.ExpectedSquare(l.now.raw, ForecastMissing(point), s.b, s.g, s.q, s.terms))
 			continue
 		}
-		scale, growth := l.missing.model.Scale(k), 0.0
+		scale, growth := l.fields.Missing.Scale(k), 0.0
 		if !k.Some() {
-			scale = l.missing.event.scale
+			scale = l.fields.Scale
 		} else if k.Silent == 0 {
-			growth = l.missing.model.Growth(k) / scale
+			growth = l.fields.Missing.Growth(k) / scale
 		}
 		b, q := y*(s.b+shift/slope), s.q
 		if growth != 0 {
@@ -139,14 +131,14 @@ func (l *answering) spread(mix []float64) (s spread) {
 		sum := 0.0
 		for v := range l.levels {
 			if share := mix[v]; share != 0 {
-				sum += share * (w[v] + l.levels[v].lagShare()*lag[v])
+				sum += share * (w[v] + l.levels[v].LagShare()*lag[v])
 			}
 		}
 		if sum *= x; len(mix) > len(l.levels) {
 			sum += mix[len(l.levels)] * l.second.terms(i)[0]
 		}
 		s.g, s.q = s.g+sum, s.q+sum*sum
-		if l.unit.target == loss.Count {
+		if l.unit.Target == loss.Count {
 			s.terms = append(s.terms, math.Exp(min(sum, 100)))
 		}
 	}
@@ -154,24 +146,6 @@ func (l *answering) spread(mix []float64) (s spread) {
 	l.interceptsOf(mix, intercept[:])
 	s.b = intercept[0]
 	return s
-}
-
-// squareExactly returns the squared error of a number that is expected at a point: survivors are
-// not scaled. For counts the value is a product of independent factors, e^(w x) or 1, whose
-// moments are products too. They are kept finite.
-func (l *answering) squareExactly(point int, s spread) float64 {
-	d, y := ForecastMissing(point), l.now.raw
-	if l.unit.target != loss.Count {
-		r := y - l.unit.value(s.b+(1-d)*s.g)
-		return r*r + l.unit.scale*l.unit.scale*d*(1-d)*s.q
-	}
-	first := min(l.unit.scale*math.Exp(s.b), maxCount)
-	second := min(first*first, maxCount*maxCount)
-	for _, once := range s.terms {
-		first = min(first*((1-d)*once+d), maxCount)
-		second = min(second*((1-d)*once*once+d), maxCount*maxCount)
-	}
-	return max(y*y-2*y*first+second, 0)
 }
 
 // errorForecast is the forecast with nothing more missing, -1 before there is one.

@@ -175,7 +175,7 @@ func checkGroupStep(t *testing.T, l *Learner, e *blankout.Example, seen *spy, no
 	var features []uint32
 	for _, row := range l.features() {
 		columns = append(columns, byRow[&row[0]])
-		features = append(features, l.scaling.scaler.Curves.Source(byRow[&row[0]]))
+		features = append(features, l.scaling.Scaler.Curves.Source(byRow[&row[0]]))
 	}
 	groups := slowGroups(e, features)
 	x := slices.Clone(st.X)
@@ -208,7 +208,7 @@ func checkGroupStep(t *testing.T, l *Learner, e *blankout.Example, seen *spy, no
 	for k := range l.active {
 		parts := make([]float64, len(columns))
 		for i, row := range l.features() {
-			parts[i] = x[i] * (l.weights(row)[k] + l.levels[0].average.coefficient*l.lags(row)[k])
+			parts[i] = x[i] * (l.weights(row)[k] + l.levels[0].Coefficient*l.lags(row)[k])
 		}
 		if got, want := l.now.averageQ[k], slowVariance(noise, groups, features, parts); math.Abs(got-want) > 1e-12*(1+want) {
 			t.Fatalf("%v, %s: variance %v of the average, want %v", noise, l.config.Loss, got, want)
@@ -221,7 +221,7 @@ func checkGroupStep(t *testing.T, l *Learner, e *blankout.Example, seen *spy, no
 		}
 	}
 	for k := range l.active {
-		y := target(e.Label, k, l.k)
+		y := rows.Y(e.Label, k, l.k)
 		value := func() float64 {
 			score := 0.0
 			for i, w := range weights[k] {
@@ -257,7 +257,7 @@ func checkAgainstBatch(t *testing.T, l *Learner, e *blankout.Example, columns []
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(columns[a], columns[b]) })
 	var one blankout.Example
-	b := batch.Builder{Curves: l.scaling.scaler.Curves}
+	b := batch.Builder{Curves: l.scaling.Scaler.Curves}
 	for _, i := range order {
 		one.Features.Index, one.Features.Value = append(one.Features.Index, columns[i]), append(one.Features.Value, x[i])
 	}

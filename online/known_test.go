@@ -158,7 +158,7 @@ func TestKnownCentre(t *testing.T) {
 		if known {
 			mean = sum / 9
 		}
-		if got := l.scaling.scaler.Standardisation(l.table.Row(0)).Centre; math.Abs(got-mean) > 1e-9 {
+		if got := l.scaling.Scaler.Standardisation(l.table.Row(0)).Centre; math.Abs(got-mean) > 1e-9 {
 			t.Errorf("known %v: centre %v, want %v", known, got, mean)
 		}
 	}

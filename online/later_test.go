@@ -51,7 +51,7 @@ func TestLearnNumberLater(t *testing.T) {
 	c := DefaultConfig()
 	c.Loss = "squared"
 	later, plain := numberLearner(t, c), numberLearner(t, c)
-	events := numbersOf(300, later.unit.target, 1)
+	events := numbersOf(300, later.unit.Target, 1)
 	last := events[299]
 	arrival := slices.Clone(later.Score(last, make([]float64, 1)))
 	for _, e := range events[:299] {

@@ -8,7 +8,13 @@ import (
 	"blankout/loss"
 	"blankout/measure"
 	"blankout/model"
+	"blankout/online/fields"
+	"blankout/online/fill"
+	"blankout/online/numbers"
+	"blankout/online/pace"
+	"blankout/online/refresh"
 	"blankout/online/rows"
+	"blankout/online/scaling"
 	"blankout/online/watch"
 )
 
@@ -25,7 +31,8 @@ import (
 type Learner struct {
 	*answering
 	watch      *watch.Watch
-	likelihood bool // scores are meant as log-odds
+	likelihood bool  // scores are meant as log-odds
+	began      *sums // where the interval began that is shared
 }
 
 // New returns a Learner for events of the Schema, which stays the decoder's: it
@@ -62,16 +69,17 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 		return nil, fmt.Errorf("learner: %w", targetMismatch(c.Loss, s.Target))
 	}
 	w := watch.New()
-	b := &bank{config: c, set: set, schema: s, unit: newUnit(s.Target), progress: progress{fade: fade{growth: 1}}}
+	b := &bank{config: c, set: set, schema: s, unit: numbers.NewUnit(s.Target), progress: progress{fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}}
 	l := &Learner{answering: &answering{bank: b, measured: &w.Measures}, watch: w}
-	l.scaling.scaler.Mode, l.scaling.scaler.Unfilled = set.standardise, s.Known
-	l.refresh.size, l.refresh.reach = c.Refresh, max(c.Refresh, c.RefreshWindow)
+	l.scaling = scaling.New(set.scaling(c), set.standardise, s.Known)
+	l.refresh.Settings = refresh.Settings{
+		Size: c.Refresh, Reach: max(c.Refresh, c.RefreshWindow), Loss: set.loss, Ridge: set.ridge,
+		Intercept: set.intercept, Penalised: c.Intercept == "penalised", Marginalised: c.Marginalised,
+	}
 	for _, n := range set.noises {
 		c0, c1, c2 := n.Coefficients()
 		l.levels = append(l.levels, level{
-			noise: n, strength: c0 + c1 + c2,
-			average:    newAverage(c.Average),
-			adaptation: newAdaptation(c.Adapt && c.Average > 0),
+			noise: n, strength: c0 + c1 + c2, Pace: pace.New(c.Average, c.Adapt),
 		})
 	}
 	if s.Target == loss.Sign {
@@ -82,8 +90,8 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 	l.setOutputs(outputs)
 	l.shares = l.newTable()
 	l.beginSecond()
-	l.missing = newMissing(l.shares.Rules(), s.Known)
-	l.filling.grouping = model.NewGrouping(s)
+	l.fields = fields.New(l.shares.Rules(), s.Known)
+	l.filling.Gatherer, l.filling.grouping = fill.New(c.CovarianceFields), model.NewGrouping(s)
 	l.setAnswerOutputs()
 	if set.numbers {
 		l.watch.Measures.Numbers = &watch.Numbers{Loss: set.loss}
@@ -101,8 +109,7 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 
 // setAnswerOutputs makes what depends on the number of outputs.
 func (l *Learner) setAnswerOutputs() {
-	m := &l.missing.event
-	m.base, m.part, m.out = make([]float64, l.k), make([]float64, l.k), make([]float64, l.k)
+	l.base = make([]float64, l.k)
 	l.deleting.out, l.probing = nil, probing{out: make([]float64, l.k), scaled: make([]float64, l.k)}
 	l.calibration, l.likelihood = newCalibration(), l.config.likelihood(l.set, l.k)
 	l.sets = l.sets.of(l.config.Coverage, l.k)
@@ -147,7 +154,7 @@ func (l *Learner) LearnLater(e *blankout.Example, scores []float64, fresh *measu
 // learn takes an event through the stages, see the package's comment.
 func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.Classes) []float64 {
 	l.watch.Suspects.Clear()
-	if !Usable(e) {
+	if !e.Usable() {
 		l.watch.Refused.Take(e, l.events)
 		return nil
 	}
@@ -164,7 +171,7 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 		l.watch.Measures.Unlabelled++
 		l.unlabelled(e.Weight)
 		if l.set.numbers {
-			l.now.scores[0] = l.unit.score(l.now.scores[0])
+			l.now.scores[0] = l.unit.Score(l.now.scores[0])
 		}
 		return l.now.scores
 	case l.set.numbers:
@@ -232,8 +239,8 @@ func (l *Learner) suspect(label int) {
 	if l.k > 1 {
 		k = label
 	}
-	level := l.shares.InForce[l.missing.event.within].Largest()
-	influence := loss.Influence(target(label, k, l.k), l.now.scores[k], l.variance(&l.levels[level], level*l.k+k, k))
+	level := l.shares.InForce[l.fields.Range].Largest()
+	influence := loss.Influence(rows.Y(label, k, l.k), l.now.scores[k], l.variance(&l.levels[level], level*l.k+k, k))
 	l.watch.Suspects.Weigh(watch.Suspicion{Class: label, Score: l.now.scores[k], Influence: influence}, l.config.Suspect)
 }
 
@@ -242,21 +249,6 @@ func (l *Learner) suspect(label int) {
 func (l *Learner) Score(e *blankout.Example, out []float64) []float64 {
 	m := model.Linear{Head: l.head(l.schema), Rows: l.table}
 	return m.Score(e, out)
-}
-
-// maxMagnitude bounds what is learned, as decoders do: sums of it stay finite.
-const maxMagnitude = 1e30
-
-func Usable(e *blankout.Example) bool {
-	if e.Refused != nil || !(e.Target >= -maxMagnitude && e.Target <= maxMagnitude) || !(e.Weight >= 0 && e.Weight <= maxMagnitude) {
-		return false
-	}
-	for _, x := range e.Features.Value {
-		if !(x >= -maxMagnitude && x <= maxMagnitude) {
-			return false
-		}
-	}
-	return true
 }
 
 // learned returns the noises that levels of these noises are learned under.
@@ -299,7 +291,7 @@ func (l *Learner) Metrics() Metrics {
 	w := l.watch.Clone()
 	m := Metrics{
 		Measures: w.Measures, Refused: w.Refused.Count, RefusedBy: w.Refused.By, Suspects: w.Suspects.Count,
-		Drift: w.Drift.Report(), Prior: w.Prior, Figures: l.watch.Figures(), RefreshFailures: l.refresh.failures,
+		Drift: w.Drift.Report(), Prior: w.Prior, Figures: l.watch.Figures(), RefreshFailures: l.refresh.Failures,
 	}
 	if m.Binary != nil {
 		at := l.schema.PositiveClass(l.positiveName())
@@ -337,11 +329,8 @@ func (l *Learner) meet(e *blankout.Example) {
 	}
 	fields := l.schema.Fields
 	m := watch.Met{
-		Event: e, Number: l.events, Named: l.missing.event.named, Present: l.missing.event.present,
-		Fields: fields[:min(len(fields), len(l.scaling.kinds))], Rows: l.table, Error: l.errorForecast(),
-	}
-	if l.events >= usualFirst {
-		m.Usual = l.missing.model
+		Event: e, Number: l.events, Named: l.fields.Named, Present: l.fields.Present,
+		Fields: fields[:min(len(fields), len(l.scaling.Kinds))], Rows: l.table, Error: l.errorForecast(), Usual: l.fields.Usual(l.events),
 	}
 	l.watch.Met(m)
 }

@@ -233,7 +233,7 @@ func (l *Learner) Assess(e *blankout.Example, p *measure.Classes) {
 
 // AssessNumber is Assess for a label that is a number.
 func (l *Learner) AssessNumber(e *blankout.Example, p *measure.Numbers) {
-	value := l.unit.told(l.Score(e, make([]float64, l.k))[0])
+	value := l.unit.Told(l.Score(e, make([]float64, l.k))[0])
 	trained := model.Linear{Head: l.head(l.schema), Rows: l.table}
 	low, high := l.interval(value, model.ScoreVariance(&trained, e))
 	p.Add(l.targetLoss(), e.Target, e.Weight, value, low, high, 1)

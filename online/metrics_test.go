@@ -44,8 +44,8 @@ func TestHalfLife(t *testing.T) {
 			e := s.next()
 			slow.forget(math.Exp2(-1.0 / 20))
 			if i == 200 { // the rebasing must not be seen
-				lazy.forget(1 / lazy.fade.growth)
-				lazy.fade.growth = 1
+				lazy.forget(1 / lazy.fade.Growth)
+				lazy.fade.Growth = 1
 			}
 			a, b := lazy.Learn(e)[0], slow.Learn(e)[0]
 			if math.Abs(a-b) > 1e-9*(1+math.Abs(b)) {

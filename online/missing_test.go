@@ -47,43 +47,6 @@ func (s *lackingStream) next() *blankout.Example {
 	return e
 }
 
-// The fields that most events hold are usual, while they do.
-func TestUsualFields(t *testing.T) {
-	l := lackingLearner(t, DefaultConfig())
-	s := &lackingStream{r: rand.New(rand.NewPCG(1, 2)), gone: 0.3}
-	for range 2000 {
-		l.Learn(s.next())
-	}
-	if m := l.missing.model; len(m.Usual) != 10 || len(m.UsuallyNull) != 0 {
-		t.Fatalf("%+v", m)
-	}
-	// Field 3 dies for good: after some time its absence is the usual.
-	dead := func(n int, null bool) {
-		for range n {
-			e := s.next()
-			if i := slices.Index(e.Field, 3); i >= 0 {
-				e.Features.Index, e.Features.Value, e.Field = slices.Delete(e.Features.Index, i, i+1), slices.Delete(e.Features.Value, i, i+1), slices.Delete(e.Field, i, i+1)
-			}
-			if null {
-				e.Missing = []uint16{3}
-			}
-			l.Learn(e)
-		}
-	}
-	dead(1000, false)
-	if m := l.missing.model; !slices.Contains(m.Usual, 3) {
-		t.Errorf("after 1,000 events: %+v", m)
-	}
-	dead(20_000, false)
-	if m := l.missing.model; slices.Contains(m.Usual, 3) || len(m.Usual) != 9 {
-		t.Errorf("after 21,000 events: %+v", m)
-	}
-	dead(20_000, true)
-	if m := l.missing.model; !slices.Equal(m.UsuallyNull, []uint16{3}) {
-		t.Errorf("null for 20,000 events: %+v", m)
-	}
-}
-
 // The rule is the one that has scored better, and a restart changes nothing.
 func TestMissingRuleIsMeasured(t *testing.T) {
 	c := DefaultConfig()
@@ -125,7 +88,7 @@ func TestMissingRuleIsMeasured(t *testing.T) {
 	for range 2000 {
 		forced.Learn(s.next())
 	}
-	if forced.missing.model.Rules != model.DefaultMissingRules() {
-		t.Errorf("forced: %v", forced.missing.model.Rules)
+	if forced.fields.Missing.Rules != model.DefaultMissingRules() {
+		t.Errorf("forced: %v", forced.fields.Missing.Rules)
 	}
 }

@@ -94,7 +94,7 @@ func (l *answering) takeForce() {
 	}
 	l.chosen = l.shares.InForce[0].Largest()
 	l.second.made = [probe.Ranges]bool{}
-	l.missing.model = l.missing.model.WithRules(l.shares.Rules())
+	l.fields.Missing = l.fields.Missing.WithRules(l.shares.Rules())
 }
 
 // experts returns the levels and the second-order expert and what parts of the mixture that answers
@@ -152,7 +152,7 @@ func (l *answering) interceptsOf(mix, out []float64) {
 			}
 			continue
 		}
-		c, at := l.levels[v].lagShare(), v*l.k
+		c, at := l.levels[v].LagShare(), v*l.k
 		for k := range l.active {
 			out[k] += share * (w[at+k] + c*u[at+k])
 		}

@@ -118,7 +118,7 @@ func TestObserved(t *testing.T) {
 	for i, row := range l.features() {
 		for slot := range l.table.Len() {
 			if column, of := l.table.Column(slot); &of[0] == &row[0] {
-				source := l.scaling.scaler.Curves.Source(column)
+				source := l.scaling.Scaler.Curves.Source(column)
 				columns, groups = append(columns, source), append(groups, []string{l.schema.Fields[source].Group})
 			}
 		}

@@ -5,6 +5,7 @@ package online
 import (
 	"blankout/internal/coder"
 	"blankout/model"
+	"blankout/online/fill"
 )
 
 // oldForecast passes over the forecast of a level.
@@ -27,8 +28,8 @@ func passOver(c *coder.Coder, numbers int) {
 // comparisons of rules at its end.
 func oldFill(data []byte) []byte {
 	c := coder.Read(data)
-	var f filling
-	f.state(c)
+	var f fill.Gatherer
+	f.State(c)
 	if c.Failed {
 		return data
 	}

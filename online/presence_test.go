@@ -12,6 +12,7 @@ import (
 
 	"blankout"
 	"blankout/model"
+	"blankout/online/scaling"
 	"blankout/online/watch"
 )
 
@@ -70,7 +71,7 @@ func TestPresence(t *testing.T) {
 		for range 6000 {
 			l.Learn(a.next())
 		}
-		curves := l.scaling.scaler.Curves
+		curves := l.scaling.Scaler.Curves
 		if presence == "none" && curves != nil {
 			t.Fatalf("none: %+v", curves)
 		}
@@ -133,7 +134,7 @@ func TestPresenceIsKept(t *testing.T) {
 				t.Fatalf("saved at %d: %v, restored %v", at, x, y)
 			}
 		}
-		if again.scaling.scaler.Curves == nil || again.Fingerprint()["presence"] != "auto" {
+		if again.scaling.Scaler.Curves == nil || again.Fingerprint()["presence"] != "auto" {
 			t.Errorf("saved at %d: no presence", at)
 		}
 	}
@@ -148,7 +149,7 @@ func TestPresenceIsKept(t *testing.T) {
 	for range 1200 {
 		l.Learn(a.next())
 	}
-	if l.scaling.scaler.Curves != nil {
+	if l.scaling.Scaler.Curves != nil {
 		t.Error("a learner that shares looks for presence")
 	}
 	if c, err := (Fingerprint{}).Config(); err != nil || c.Presence != "none" {
@@ -171,7 +172,7 @@ func TestPresenceIsKept(t *testing.T) {
 		for range 1200 {
 			l.Learn(a.next())
 		}
-		if l.scaling.scaler.Curves != nil {
+		if l.scaling.Scaler.Curves != nil {
 			t.Errorf("%s: presence where it cannot be", key)
 		}
 	}
@@ -192,8 +193,8 @@ func TestFieldCurves(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range curveEvents + 200 {
-			if i == 500 || i == curveEvents+100 {
+		for i := range scaling.CurveEvents + 200 {
+			if i == 500 || i == scaling.CurveEvents+100 {
 				blocks, err := restored.Blocks()
 				if err != nil {
 					t.Fatal(err)
@@ -213,8 +214,8 @@ func TestFieldCurves(t *testing.T) {
 			want[30], want[40] = all, all
 		}
 		got := map[uint32]int{}
-		for i, column := range l.scaling.scaler.Curves.Columns {
-			got[column] = len(l.scaling.scaler.Curves.Knots[i])
+		for i, column := range l.scaling.Scaler.Curves.Columns {
+			got[column] = len(l.scaling.Scaler.Curves.Knots[i])
 		}
 		if !maps.Equal(got, want) {
 			t.Errorf("curves = %d: knots by column %v, want %v", all, got, want)

@@ -79,7 +79,7 @@ func (l *answering) probeNumber() uint64 {
 // probe takes up what the answers to the event at hand lose.
 func (l *answering) probe(e *blankout.Example) {
 	often := l.events <= probesSecond || l.events%asCameEvery == 0
-	if !l.missing.event.lack.Some() && l.period == 0 && often {
+	if !l.fields.Lack.Some() && l.period == 0 && often {
 		if len(l.levels) > 1 {
 			l.probeWhole(e.Label)
 		}
@@ -132,7 +132,7 @@ func (l *answering) takeWhole(losses []float64) {
 // expectsSilence says whether the user expects features to die of which nobody will say so: the
 // levels are then compared on events of which a mask has deleted as much.
 func (l *answering) expectsSilence() bool {
-	return l.config.ExpectedMissing+l.config.ExpectedMissingGroups > 0 && l.fields().Named == 0
+	return l.config.ExpectedMissing+l.config.ExpectedMissingGroups > 0 && l.fields.All(l.schema.Fields).Named == 0
 }
 
 // lossOf returns what scores lose at the event at hand: the log-loss, of numbers the Config's
@@ -162,7 +162,7 @@ func (l *answering) addLosses(scores []float64, label int) {
 // wrong returns the error of scores at the event at hand, of numbers its square.
 func (l *answering) wrong(scores []float64, label int) float64 {
 	if l.set.numbers {
-		r := l.now.raw - l.unit.value(scores[0])
+		r := l.now.raw - l.unit.Value(scores[0])
 		return r * r
 	}
 	for k := l.active; k < l.k; k++ {
@@ -180,7 +180,7 @@ func (l *answering) prepare(e *blankout.Example) {
 	p.base, p.coefficient = p.base[:0], p.coefficient[:0]
 	w, u := l.weights(l.bias), l.lags(l.bias)
 	for j := range l.n {
-		c, b := l.levels[j/l.k].lagShare(), 0.0
+		c, b := l.levels[j/l.k].LagShare(), 0.0
 		if l.set.intercept {
 			b = w[j] + c*u[j]
 		}
@@ -195,25 +195,25 @@ func (l *answering) prepare(e *blankout.Example) {
 	columns := now.columns[:len(l.features())]
 	p.field = p.field[:0]
 	if len(e.Field) > 0 {
-		p.field = l.scaling.scaler.FieldsOf(e, columns, p.field)
+		p.field = l.scaling.Scaler.FieldsOf(e, columns, p.field)
 	}
 	if len(p.factors) != len(l.schema.Fields) {
 		p.factors = l.schema.Factors()
 	}
 	p.places = p.places[:0]
-	c := l.filling.covariance
+	c := l.filling.Covariance
 	if c == nil {
 		return
 	}
 	n := len(c.Columns)
 	p.part, p.observed = slices.Grow(p.part[:0], n)[:n], zeros(p.observed, n)
 	for i, id := range c.Fields {
-		if p.part[i] = model.Apart; id == 0 && !l.missing.model.Known {
+		if p.part[i] = model.Apart; id == 0 && !l.fields.Missing.Known {
 			p.part[i] = model.Observed // left out it is 0
 		}
 	}
-	h := model.Head{Schema: l.schema, Covariance: c, Missing: l.missing.model}
-	copy(p.part, h.Parts(e, l.missing.event.present))
+	h := model.Head{Schema: l.schema, Covariance: c, Missing: l.fields.Missing}
+	copy(p.part, h.Parts(e, l.fields.Present))
 	at := 0
 	for i, column := range columns {
 		for at < n && c.Columns[at] < column {
@@ -233,22 +233,22 @@ func (l *answering) prepare(e *blankout.Example) {
 
 // lacksOwn says whether the event at hand lacks some of its fields by itself, and not all.
 func (l *answering) lacksOwn() bool {
-	k := &l.missing.event.lack
+	k := &l.fields.Lack
 	return k.Some() && k.Named+k.Silent > 0
 }
 
 // probeOwn takes up the answers to the event at hand, which lacks fields by itself.
 func (l *answering) probeOwn(e *blankout.Example) {
-	k, p := l.missing.event.lack, &l.probing
+	k, p := l.fields.Lack, &l.probing
 	p.left = grown(p.left, probe.Points, len(p.base))
 	left := p.left[0]
 	for j, b := range p.base {
 		left[j] = l.now.published[j] - b
 	}
-	filled := l.filling.covariance != nil && slices.Contains(p.part, model.Filled) && l.fillsPoint(0)
+	filled := l.filling.Covariance != nil && slices.Contains(p.part, model.Filled) && l.fillsPoint(0)
 	if filled {
 		l.fillPattern(probe.Range(k), p.part)
-	} else if l.filling.covariance != nil && slices.Contains(p.part, model.Filled) {
+	} else if l.filling.Covariance != nil && slices.Contains(p.part, model.Filled) {
 		return // not its turn
 	}
 	l.shares.Own(probe.Range(k))
@@ -260,7 +260,7 @@ func (l *answering) probeOwn(e *blankout.Example) {
 // feature the last point that it survives.
 func (l *answering) probeMasked(e *blankout.Example, groups, moves bool) {
 	p := &l.probing
-	lack := l.fields()
+	lack := l.fields.All(l.schema.Fields)
 	named := l.drawMask(e, groups)
 	l.sumLeft()
 	curve := &l.shares.Features
@@ -274,7 +274,7 @@ func (l *answering) probeMasked(e *blankout.Example, groups, moves bool) {
 	if moves = moves && l.period == 0 && !l.shared(); moves {
 		l.shares.Masked()
 	}
-	c := l.filling.covariance
+	c := l.filling.Covariance
 	p.own = append(p.own[:0], p.part...)
 	for point := 1; point < probe.Points; point++ {
 		k := lack
@@ -337,7 +337,7 @@ func (l *answering) probeSilent(point int, groups bool, label int) {
 
 // fillsPoint says whether a point is filled in at the event at hand.
 func (l *answering) fillsPoint(point int) bool {
-	n := len(l.filling.columns)
+	n := len(l.filling.Columns)
 	if n <= fillAll {
 		return true
 	}
@@ -354,7 +354,7 @@ func (l *answering) fillsPoint(point int) bool {
 // be missing when it dies.
 func (l *answering) drawMask(e *blankout.Example, groups bool) (named bool) {
 	p, fields := &l.probing, l.schema.Fields
-	length := 1 + uint64(len(l.filling.columns))/masksAlike
+	length := 1 + uint64(len(l.filling.Columns))/masksAlike
 	number := l.probeNumber() / length
 	point := func(key uint64) int8 {
 		var r rand.PCG
@@ -363,7 +363,7 @@ func (l *answering) drawMask(e *blankout.Example, groups bool) (named bool) {
 		r.Seed(key^0x626c616e6b6f7574, length<<32^number/8)
 		return probe.PointOf(r.Uint64() ^ bits.Reverse64(number%8))
 	}
-	sparse := l.missing.model.Known && e.IsSparse(fields)
+	sparse := l.fields.Missing.Known && e.IsSparse(fields)
 	for len(p.dies) < len(fields) {
 		p.dies = append(p.dies, -1)
 	}
@@ -381,7 +381,7 @@ func (l *answering) drawMask(e *blankout.Example, groups bool) (named bool) {
 			id = p.field[i]
 		}
 		var a, b uint64 // what it dies with
-		source := l.scaling.scaler.Curves.Source(column)
+		source := l.scaling.Scaler.Curves.Source(column)
 		switch unit := int32(0); {
 		case groups:
 			unit = grouping.Of(id, source)
@@ -484,7 +484,7 @@ func (l *answering) sumLeft() {
 // fillPattern finds what filling in a pattern adds to the scores of the event at hand, and the
 // variance of that: of the weights as the range mixes them, for all levels.
 func (l *answering) fillPattern(r int, pattern model.Parts) {
-	p, c := &l.probing, l.filling.covariance
+	p, c := &l.probing, l.filling.Covariance
 	p.add, p.variance = zeros(p.add, len(p.base)), zeros(p.variance, l.k)
 	fill := c.Fill(pattern)
 	if fill == nil {
@@ -605,7 +605,7 @@ func (l *answering) widen(f, v float64) float64 {
 	switch {
 	case !l.set.numbers:
 		return l.decision().Widen(f, v)
-	case l.unit.target == loss.Count:
+	case l.unit.Target == loss.Count:
 		return model.WidenCount(f, v)
 	}
 	return f

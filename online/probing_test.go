@@ -71,7 +71,7 @@ func TestProbesAsAnswered(t *testing.T) {
 					for point := 1; point < probe.Points; point++ {
 						want, left := l.slowAnswer(e, point)
 						k := l.modelOf(l.mixed(0)).Lack(left)
-						got := l.fields()
+						got := l.fields.All(l.schema.Fields)
 						got.Null, got.Named = got.Null+l.probing.dead[point], got.Named-l.probing.dead[point]
 						if got != k || !named {
 							t.Fatalf("an event lacks %+v at point %d, and the probe says %+v (named %v)", k, point, got, named)
@@ -83,7 +83,7 @@ func TestProbesAsAnswered(t *testing.T) {
 								l.probing.part[place], fill = model.Filled, true
 							}
 						}
-						fill = (fill || slices.Contains(own, model.Filled)) && l.filling.covariance != nil
+						fill = (fill || slices.Contains(own, model.Filled)) && l.filling.Covariance != nil
 						r := probe.Range(k)
 						if fill {
 							l.fillPattern(r, l.probing.part)
@@ -119,7 +119,7 @@ func shifted(n, v, r int) []float64 {
 func (l *Learner) slowAnswer(e *blankout.Example, point int) (float64, *blankout.Example) {
 	m := model.Linear{Head: l.head(l.schema), Rows: l.table}
 	x := m.Standardised(e, blankout.Vec{})
-	field := l.scaling.scaler.FieldsOf(e, x.Index, nil)
+	field := l.scaling.Scaler.FieldsOf(e, x.Index, nil)
 	dead := make([]bool, len(x.Index))
 	for i := range dead {
 		dead[i] = i < len(l.probing.last) && int(l.probing.last[i]) < point
@@ -209,7 +209,7 @@ func TestGroupsInMasks(t *testing.T) {
 			point, source := map[string]int8{}, map[uint32]int8{}
 			var sources []uint32
 			for _, column := range columns {
-				sources = append(sources, l.scaling.scaler.Curves.Source(column))
+				sources = append(sources, l.scaling.Scaler.Curves.Source(column))
 			}
 			groups := slowGroups(e, sources)
 			for i, g := range groups {
@@ -235,7 +235,7 @@ func TestGroupsInMasks(t *testing.T) {
 			}
 			l.drawMask(e, false)
 			for i, column := range columns {
-				from := l.scaling.scaler.Curves.Source(column)
+				from := l.scaling.Scaler.Curves.Source(column)
 				if was, ok := source[from]; ok && was != l.probing.last[i] {
 					t.Fatalf("a number survives %d points, its curve %d", was, l.probing.last[i])
 				} else if ok {

@@ -13,6 +13,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/rows"
 	"blankout/online/rules"
 )
 
@@ -278,10 +279,10 @@ func TestBankLevelsLearnAsIfAlone(t *testing.T) {
 			}
 			bank.Learn(e)
 			for v, l := range alone {
-				was := l.levels[0].average.taken
+				was := l.levels[0].Taken
 				l.Learn(e)
-				restarted[v] = restarted[v] || l.levels[0].average.taken < was
-				steady[v] = steady[v] || l.levels[0].adaptation.steady()
+				restarted[v] = restarted[v] || l.levels[0].Taken < was
+				steady[v] = steady[v] || l.levels[0].Steady()
 			}
 			if n%1000 == 999 {
 				sameAsAlone(t, n+1, bank, alone)
@@ -298,7 +299,7 @@ func sameAsAlone(t *testing.T, events int, bank *Learner, alone []*Learner) {
 	t.Helper()
 	for v, l := range alone {
 		a, b := &bank.levels[v], &l.levels[0]
-		if a.average != b.average || a.adaptation != b.adaptation {
+		if a.Pace != b.Pace {
 			t.Fatalf("after %d events, level %s: average and adaptation are %+v in the bank, %+v alone", events, a.noise, a, b)
 		}
 		for i := -1; i < bank.table.Len(); i++ {
@@ -543,7 +544,7 @@ func TestFixedPoint(t *testing.T) {
 						if n, ok := l.levels[0].noise.(loss.GroupDropout); ok {
 							v = slowVariance(n, groups, events[i].Features.Index, parts)
 						}
-						value, _, _ := l.set.loss.At(target(events[i].Label, 0, 1), f, v)
+						value, _, _ := l.set.loss.At(rows.Y(events[i].Label, 0, 1), f, v)
 						j += value
 					}
 					return norm + loss.Cost(l.set.loss, c.C)*j

@@ -13,6 +13,7 @@ import (
 	"blankout/online/newton"
 	"blankout/online/panel"
 	"blankout/online/probe"
+	"blankout/online/scaling"
 )
 
 // second is the panel, "the expert" here, and what it needs. It answers with the share probe.Mix.Second; what
@@ -91,42 +92,42 @@ func (s *second) room(outputs int) {
 // followRead takes up what the bank has read of the event at hand: which numbers there are, and in
 // what they are measured.
 func (l *answering) followRead() {
-	s, read := &l.second, &l.now.read
+	s, read := &l.second, &l.scaling.Read
 	if !s.on() {
 		return
 	}
 	s.columns, s.x = s.columns[:0], s.x[:0]
-	for _, v := range read.values {
-		s.columns, s.x = append(s.columns, v.column), append(s.x, v.x)
+	for _, v := range read.Values {
+		s.columns, s.x = append(s.columns, v.Column), append(s.x, v.X)
 	}
 	s.moved = zeros(s.moved, l.k)
-	if len(read.moved)+len(read.gone) > 0 {
+	if len(read.Moved)+len(read.Gone) > 0 {
 		l.addMovedSecond(1)
 		l.moveSecond()
 		l.addMovedSecond(-1)
 		s.changed()
 	}
-	if l.scaling.scaler.Curves != nil {
-		s.columns, s.x = append(s.columns, l.scaling.hats.Index...), append(s.x, l.scaling.hats.Value...)
+	if l.scaling.Scaler.Curves != nil {
+		s.columns, s.x = append(s.columns, l.scaling.Hats.Index...), append(s.x, l.scaling.Hats.Value...)
 	}
 }
 
 // moveSecond has the expert follow the columns whose scales have moved, and those that are no
 // numbers any more.
 func (l *answering) moveSecond() {
-	s, read := &l.second, &l.now.read
-	for _, m := range read.moved {
-		if m.was.Unit != m.is.Unit || m.was.Scale == 0 || m.is.Scale == 0 {
-			s.expert.Renew(m.column)
+	s, read := &l.second, &l.scaling.Read
+	for _, m := range read.Moved {
+		if m.Was.Unit != m.Is.Unit || m.Was.Scale == 0 || m.Is.Scale == 0 {
+			s.expert.Renew(m.Column)
 			continue
 		}
-		s.expert.Move(m.column, m.ratio, m.shift)
+		s.expert.Move(m.Column, m.Ratio, m.Shift)
 	}
-	if len(read.gone) == 0 {
+	if len(read.Gone) == 0 {
 		return
 	}
-	s.expert.Follow(slices.DeleteFunc(slices.Clone(s.expert.Columns()), func(c uint32) bool { return slices.Contains(read.gone, c) }))
-	for _, column := range read.gone {
+	s.expert.Follow(slices.DeleteFunc(slices.Clone(s.expert.Columns()), func(c uint32) bool { return slices.Contains(read.Gone, c) }))
+	for _, column := range read.Gone {
 		clear(l.own(l.noteOne(column)))
 		if i := slices.Index(s.columns, column); i >= 0 {
 			s.columns, s.x = slices.Delete(s.columns, i, i+1), slices.Delete(s.x, i, i+1)
@@ -137,7 +138,7 @@ func (l *answering) moveSecond() {
 // addMovedSecond adds sign times what the intercept and the columns that move or go add to the expert's
 // own part of the scores: as the event had them for a sign above 0, else as it has them.
 func (l *answering) addMovedSecond(sign float64) {
-	s, read := &l.second, &l.now.read
+	s, read := &l.second, &l.scaling.Read
 	add := func(column uint32, x float64) {
 		if i, known := slices.BinarySearch(s.expert.Columns(), column); known {
 			for k := range s.moved {
@@ -148,15 +149,15 @@ func (l *answering) addMovedSecond(sign float64) {
 	for k := range s.moved {
 		s.moved[k] += sign * s.expert.Intercept(k)
 	}
-	for _, m := range read.moved {
+	for _, m := range read.Moved {
 		if sign > 0 {
-			add(m.column, m.x)
-		} else if i, there := slices.BinarySearch(s.columns, m.column); there {
-			add(m.column, s.x[i])
+			add(m.Column, m.X)
+		} else if i, there := slices.BinarySearch(s.columns, m.Column); there {
+			add(m.Column, s.x[i])
 		}
 	}
-	for _, column := range read.gone {
-		if i, there := slices.BinarySearch(s.columns, column); there && !slices.ContainsFunc(read.moved, func(m movedScale) bool { return m.column == column }) {
+	for _, column := range read.Gone {
+		if i, there := slices.BinarySearch(s.columns, column); there && !slices.ContainsFunc(read.Moved, func(m scaling.Moved) bool { return m.Column == column }) {
 			add(column, s.x[i])
 		}
 	}
@@ -223,7 +224,7 @@ func (l *Learner) withoutSecond() {
 	}
 	l.table, l.snapshot, l.bias = table, nil, slices.Clip(l.bias[:width])
 	l.now.published = l.now.published[:l.n]
-	l.set.second, l.second = false, second{}
+	l.set.second, l.second, l.scaling.Expert = false, second{}, nil
 	l.shares.RemoveSecond()
 	l.wrote()
 }
@@ -250,7 +251,7 @@ func (l *answering) learnSecond(e *blankout.Example) {
 // up to 1 wherever it is there, so events that have it do not tell what is the curve's and what the
 // intercept's; where it goes missing, that decides.
 func (l *answering) centreSecond() {
-	c := l.scaling.scaler.Curves
+	c := l.scaling.Scaler.Curves
 	if c == nil || l.events%centreEvery != 0 {
 		return
 	}
@@ -346,7 +347,7 @@ func (l *answering) sumTerms() {
 		feature := at
 		if at == len(columns) || columns[at] != column { // a hat that the levels do not know
 			var known bool
-			if feature, known = slices.BinarySearch(columns, l.scaling.scaler.Curves.Source(column)); !known {
+			if feature, known = slices.BinarySearch(columns, l.scaling.Scaler.Curves.Source(column)); !known {
 				continue
 			}
 		}
@@ -411,7 +412,7 @@ func (l *Learner) adoptSecond(hat func(column uint32, v, k int) float64) {
 	s, mix, hats := &l.second, l.shares.InForce[0].Levels, false
 	s.expert.Restart()
 	for _, column := range s.expert.Columns() {
-		if !l.ownHat(column) {
+		if !l.scaling.OwnHat(column) {
 			continue
 		}
 		hats = true

@@ -348,7 +348,7 @@ func TestSecondLeavesPresence(t *testing.T) {
 	for range 1200 {
 		l.Learn(a.next())
 	}
-	c := l.scaling.scaler.Curves
+	c := l.scaling.Scaler.Curves
 	if i := c.Of(20); i < 0 || !slices.Equal(c.Knots[i], model.Present()) || len(c.Columns) < 2 {
 		t.Fatalf("the curves are %+v", c)
 	}
@@ -406,7 +406,7 @@ func TestSecondFollowsTheUnit(t *testing.T) {
 		t.Fatalf("the expert's share is %v", l.secondShare())
 	}
 	before, next := answer(), l.unit
-	next.centre, next.scale = next.centre+30, 2.5*next.scale
+	next.Centre, next.Scale = next.Centre+30, 2.5*next.Scale
 	l.rescaleSecond(l.moveTo(next))
 	if after := answer(); math.Abs(after-before) > 1e-9*math.Abs(before) {
 		t.Errorf("the answer was %v, and is %v", before, after)

@@ -37,7 +37,7 @@ func (l *answering) takeTold(scores []float64, label int) {
 	if l.sets.Cover == nil || l.period > 0 {
 		return
 	}
-	l.takeScores(l.missing.event.within, scores, label, l.k == 1 || l.events%sizeEvery == 0)
+	l.takeScores(l.fields.Range, scores, label, l.k == 1 || l.events%sizeEvery == 0)
 }
 
 // takeMasked takes up how the event at hand is answered with a mask. The range is r, and filled says that
@@ -53,7 +53,7 @@ func (l *answering) takeMasked(r int, scores []float64, label int, filled bool) 
 		l.takeScores(r, scores, label, true)
 		return
 	}
-	l.takeNumber(l.now.raw, l.unit.value(scores[0]), l.maskedLacked(r, filled))
+	l.takeNumber(l.now.raw, l.unit.Value(scores[0]), l.maskedLacked(r, filled))
 }
 
 // maskedLacked returns what a mask opens of the interval of a number.
@@ -61,7 +61,7 @@ func (l *answering) maskedLacked(r int, filled bool) model.Lacked {
 	by := model.Lacked{Range: r}
 	if filled {
 		off := (1 - l.shares.InForce[r].Rules[2]) * l.probing.sums[2][0]
-		by.Variance = l.unit.variance(l.probing.variance[0] + off*off)
+		by.Variance = l.unit.Variance(l.probing.variance[0] + off*off)
 	}
 	return by
 }
@@ -86,12 +86,12 @@ func (l *answering) takeScores(r int, scores []float64, label int, sized bool) {
 
 // takeNumber takes up a value that was told for the target y.
 func (l *answering) takeNumber(y, value float64, by model.Lacked) {
-	residual := l.residual.published()
+	residual := l.residual.Published()
 	if l.sets.Cover == nil || l.period > 0 || residual == nil {
 		return
 	}
-	low, high := residual.Interval(l.unit.target, value, by.Variance, l.sets.Limit(by.Range))
-	l.sets.take(by.Range, cover.Score{Value: residual.Score(l.unit.target, y, value, by.Variance), Size: high - low}, false)
+	low, high := residual.Interval(l.unit.Target, value, by.Variance, l.sets.Limit(by.Range))
+	l.sets.take(by.Range, cover.Score{Value: residual.Score(l.unit.Target, y, value, by.Variance), Size: high - low}, false)
 }
 
 // take takes up a score, for an interval of several learners if shared is set.
@@ -141,14 +141,14 @@ func (s *sets) published() *model.Sets {
 
 // interval returns the interval of a value, NaN where none is known.
 func (l *answering) interval(value float64, by model.Lacked) (low, high float64) {
-	residual, limit := l.residual.published(), -1.0
+	residual, limit := l.residual.Published(), -1.0
 	if residual == nil {
 		return math.NaN(), math.NaN()
 	}
 	if told := l.sets.published(); told != nil {
 		limit = told.Limits[by.Range]
 	}
-	return residual.Interval(l.unit.target, value, by.Variance, limit)
+	return residual.Interval(l.unit.Target, value, by.Variance, limit)
 }
 
 // blockSets is the block of a checkpoint that holds the scores. Older ones have none.

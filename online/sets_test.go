@@ -288,12 +288,12 @@ func TestMaskedVariance(t *testing.T) {
 					continue
 				}
 				var left blankout.Example
-				m.Delete(e, x, l.scaling.scaler.FieldsOf(e, x.Index, nil), dead, false, &left)
+				m.Delete(e, x, l.scaling.Scaler.FieldsOf(e, x.Index, nil), dead, false, &left)
 				want := m.VarianceLacking(left.Features, &left)
 				if want.Range == 0 {
 					continue
 				}
-				k := l.fields()
+				k := l.fields.All(l.schema.Fields)
 				k.Null, k.Named = k.Null+l.probing.dead[point], k.Named-l.probing.dead[point]
 				l.fillPattern(want.Range, l.probing.part)
 				l.weigh(want.Range, k, l.probing.left[point], true, e.Label, false)

@@ -10,6 +10,8 @@ import (
 
 	"blankout"
 	"blankout/model"
+	"blankout/online/scaling"
+	"blankout/online/share"
 )
 
 // stream makes events of numbers, words and one-hot columns, some of which appear late.
@@ -144,7 +146,7 @@ func rounds(t testing.TB, fold *Learner, events []blankout.Example, warm, n, int
 		}
 	}
 	for rest := events[warm:]; len(rest) > 0; {
-		var deltas []*Delta
+		var deltas []*share.Delta
 		var columns []uint32
 		for _, p := range peers {
 			k := min(interval, len(rest))
@@ -175,41 +177,6 @@ func rounds(t testing.TB, fold *Learner, events []blankout.Example, warm, n, int
 				t.Fatalf("all rows were written %d times in a learner, %d times in the fold that it follows", p.rewritten, fold.rewritten)
 			}
 		}
-	}
-}
-
-// Changes that were made under another centre and scale change every score as they did there.
-func TestShareConvert(t *testing.T) {
-	s, events := shareStream(500, 3)
-	l := shareLearner(t, s, func(c *Config) { c.Noise, c.Average = "none", 0 })
-	for i := range events {
-		l.Learn(&events[i])
-	}
-	score := func(x float64) float64 {
-		e := &blankout.Example{Features: blankout.Vec{Index: []uint32{1}, Value: []float64{x}}, Field: []uint16{1}}
-		return l.Score(e, make([]float64, 1))[0]
-	}
-	at := []float64{15, 20, 23}
-	var before []float64
-	for _, x := range at {
-		before = append(before, score(x))
-	}
-	const centre, scale, u = 18.0, 5.0, 0.3
-	v := make([]float64, sharedParts+2)
-	v[sharedFlags], v[sharedCentre], v[sharedInverse], v[sharedParts] = hasForce|hasMoments, centre, 1/scale, u
-	v[sharedCount], v[sharedMean] = 0, 20
-	l.addRow(1, v)
-	for i, x := range at {
-		if want, got := u*(x-centre)/scale, score(x)-before[i]; math.Abs(got-want) > 1e-12 {
-			t.Errorf("the score at %v changed by %v, want %v", x, got, want)
-		}
-	}
-	// A column without a scale, or with a transform, has no slope to add to.
-	v[sharedInverse] = 0
-	was := score(20)
-	l.addRow(1, v)
-	if got := score(20); got != was {
-		t.Errorf("the score changed by %v", got-was)
 	}
 }
 
@@ -281,23 +248,23 @@ func TestShareStep(t *testing.T) {
 					row = make([]float64, l.table.Width())
 				}
 				before = append(before, append([]float64(nil), row...))
-				fresh = append(fresh, !slices.Contains(l.share.columns, column))
+				fresh = append(fresh, !slices.Contains(l.share.Columns(), column))
 			}
 			l.Learn(e)
 			now := &l.now.step
 			roots := slices.Clone(now.Roots)
 			sums := func(i, j int) (sum, gained float64) {
 				if i == len(before) {
-					return l.config.Start + l.layout.Preconditioner(l.bias)[j]/l.fade.growth, 0
+					return l.config.Start + l.layout.Preconditioner(l.bias)[j]/l.fade.Growth, 0
 				}
-				g := l.layout.Preconditioner(l.table.Row(e.Features.Index[i]))[j] / l.fade.growth
-				return l.config.Start + g, g - l.layout.Preconditioner(before[i])[j]/l.fade.growth
+				g := l.layout.Preconditioner(l.table.Row(e.Features.Index[i]))[j] / l.fade.Growth
+				return l.config.Start + g, g - l.layout.Preconditioner(before[i])[j]/l.fade.Growth
 			}
 			for k := range e.Features.Index {
 				was := before[k]
 				a := 0.0
 				for _, g := range l.layout.Preconditioner(was) {
-					g /= l.fade.growth
+					g /= l.fade.Growth
 					a += 2 * l.set.eta * (math.Sqrt(l.config.Start+g*(1+own/reach)) - math.Sqrt(l.config.Start+g))
 				}
 				a /= float64(l.n)
@@ -309,21 +276,21 @@ func TestShareStep(t *testing.T) {
 			// The intercepts are a column that every event holds, and alone in its row.
 			a := 0.0
 			for _, g := range began.layout.Preconditioner(began.bias) {
-				g /= began.fade.growth
+				g /= began.fade.Growth
 				a += 2 * l.set.eta / float64(l.n) * (math.Sqrt(l.config.Start+g*(1+own/reach)) - math.Sqrt(l.config.Start+g))
 			}
 			if c := 1 + (peers-1)/(1+0.3*a); len(roots) != len(before)+1 || math.Abs(roots[len(before)]*roots[len(before)]-c) > 1e-9*c {
 				t.Fatalf("%s, event %d: roots %v, want the last of %v", noise, i, roots, math.Sqrt(c))
 			}
 			for j := range l.n {
-				eta := l.levels[j].adaptation.rate(l.set.eta)
+				eta := l.levels[j].Rate(l.set.eta)
 				kappa, once := 0.0, 0.0
 				for k, root := range roots {
 					sum, _ := sums(k, j)
 					part := eta * now.X[k] * now.X[k] / math.Sqrt(sum)
 					kappa, once = kappa+root*root*part, once+part
 				}
-				share, shareOnce := l.slowShare(j, kappa), l.slowShare(j, once)
+				part, partOnce := l.slowShare(j, kappa), l.slowShare(j, once)
 				for k, column := range e.Features.Index {
 					sum, gained := sums(k, j)
 					if gained < 1e-9*sum {
@@ -333,10 +300,10 @@ func TestShareStep(t *testing.T) {
 					c := roots[k] * roots[k]
 					dw := math.Abs(l.weights(l.table.Row(column))[j] - l.weights(before[k])[j])
 					got := dw * math.Sqrt(sum) / math.Sqrt(gained/c) / eta
-					if want := shareOnce + (c-1)*share; math.Abs(got-want) > 0.02*want {
-						t.Fatalf("%s, event %d, column %d, level %d: its rate is multiplied by %v, want %v: c = %v, shares %v and %v", noise, i, column, j, got, want, c, share, shareOnce)
+					if want := partOnce + (c-1)*part; math.Abs(got-want) > 0.02*want {
+						t.Fatalf("%s, event %d, column %d, level %d: its rate is multiplied by %v, want %v: c = %v, shares %v and %v", noise, i, column, j, got, want, c, part, partOnce)
 					}
-					if c*share < 0.8*(shareOnce+(c-1)*share) {
+					if c*part < 0.8*(partOnce+(c-1)*part) {
 						unlike++
 					}
 				}
@@ -354,9 +321,9 @@ func TestShareStep(t *testing.T) {
 			}
 			k := row[model.StatCount] - was[model.StatCount]
 			alpha := k / (k + (peers-1)*own*was[model.StatCount]/3000)
-			for j, u := range v[sharedParts : sharedParts+l.n] {
-				if want := alpha * (l.weights(row)[j] - l.weights(was)[j]); v[sharedCount] != k || math.Abs(u-want) > 1e-12 {
-					t.Fatalf("%s, column %d: u = %v of %v events, want %v of %v", noise, column, u, v[sharedCount], want, k)
+			for j, u := range v[share.Parts : share.Parts+l.n] {
+				if want := alpha * (l.weights(row)[j] - l.weights(was)[j]); v[share.Count] != k || math.Abs(u-want) > 1e-12 {
+					t.Fatalf("%s, column %d: u = %v of %v events, want %v of %v", noise, column, u, v[share.Count], want, k)
 				}
 			}
 		}
@@ -438,13 +405,13 @@ func TestShareHalfLife(t *testing.T) {
 		for slot := range l.table.Len() {
 			_, row := l.table.Column(slot)
 			for j := range l.layout.Preconditioner(row) {
-				l.layout.Preconditioner(row)[j] *= growth / l.fade.growth
+				l.layout.Preconditioner(row)[j] *= growth / l.fade.Growth
 			}
 		}
 		for j := range l.layout.Preconditioner(l.bias) {
-			l.layout.Preconditioner(l.bias)[j] *= growth / l.fade.growth
+			l.layout.Preconditioner(l.bias)[j] *= growth / l.fade.Growth
 		}
-		l.fade.growth = growth
+		l.fade.Growth = growth
 		peer, err := l.Clone()
 		if err != nil {
 			t.Fatal(err)
@@ -455,22 +422,22 @@ func TestShareHalfLife(t *testing.T) {
 		for i := range events[2000:2400] {
 			peer.Learn(&events[2000+i])
 		}
-		if peer.fade.growth != growth {
-			t.Errorf("within an interval growth %v has become %v", growth, peer.fade.growth)
+		if peer.fade.Growth != growth {
+			t.Errorf("within an interval growth %v has become %v", growth, peer.fade.Growth)
 		}
 		d := peer.Cut(64)
 		before := map[uint32]float64{}
 		for slot := range l.table.Len() {
 			column, row := l.table.Column(slot)
-			before[column] = l.layout.Preconditioner(row)[0] / l.fade.growth
+			before[column] = l.layout.Preconditioner(row)[0] / l.fade.Growth
 		}
 		l.Add(d)
-		if scaled := l.fade.growth < growth; scaled != (growth > 1) {
-			t.Fatalf("growth %v has become %v", growth, l.fade.growth)
+		if scaled := l.fade.Growth < growth; scaled != (growth > 1) {
+			t.Fatalf("growth %v has become %v", growth, l.fade.Growth)
 		}
 		added := map[uint32]float64{}
 		for i, column := range d.Columns {
-			added[column] = d.Values[i*d.Width+sharedParts+1]
+			added[column] = d.Values[i*d.Width+share.Parts+1]
 		}
 		for slot := range l.table.Len() {
 			column, row := l.table.Column(slot)
@@ -478,7 +445,7 @@ func TestShareHalfLife(t *testing.T) {
 				continue
 			}
 			want := before[column]*math.Exp2(-400.0/halfLife) + added[column]
-			if got := l.layout.Preconditioner(row)[0] / l.fade.growth; math.Abs(got-want) > 1e-12*(want+1e-9) {
+			if got := l.layout.Preconditioner(row)[0] / l.fade.Growth; math.Abs(got-want) > 1e-12*(want+1e-9) {
 				t.Fatalf("growth %v, column %d: the metric is %v, want %v", growth, column, got, want)
 			}
 		}
@@ -524,7 +491,7 @@ func TestShareForgets(t *testing.T) {
 }
 
 // What a Learner rewrites of rows that no delta holds, it tells those who follow: its lags when
-// the averages' coefficient becomes too small, see average.advance.
+// the averages' coefficient becomes too small, see pace.Pace.
 func TestShareRebase(t *testing.T) {
 	s, events := shareStream(4000, 9)
 	fold := shareLearner(t, s, nil)
@@ -532,9 +499,9 @@ func TestShareRebase(t *testing.T) {
 		fold.Learn(&events[i])
 	}
 	for v := range fold.levels {
-		a, g := &fold.levels[v].average, 1e-148
-		scale := g / a.coefficient
-		a.coefficient, a.inverse = g, 1/g
+		a, g := &fold.levels[v], 1e-148
+		scale := g / a.Coefficient
+		a.Coefficient, a.Inverse = g, 1/g
 		for slot := range fold.table.Len() {
 			_, row := fold.table.Column(slot)
 			for k := range fold.k {
@@ -570,7 +537,7 @@ func TestShareCurves(t *testing.T) {
 		alone.Learn(&events[i])
 	}
 	rounds(t, fold, events, 1100, 4, 50, 32)
-	curves, want := fold.scaling.scaler.Curves, alone.scaling.scaler.Curves
+	curves, want := fold.scaling.Scaler.Curves, alone.scaling.Scaler.Curves
 	if !slices.Equal(curves.Columns, want.Columns) || !slices.EqualFunc(curves.Knots, want.Knots, slices.Equal) {
 		t.Errorf("curves %v, alone %v", curves, want)
 	}
@@ -584,15 +551,15 @@ func TestShareCurves(t *testing.T) {
 	}
 	early := shareLearner(t, a.schema, func(c *Config) { c.Noise = "dropout:0.1" })
 	rounds(t, early, events, 500, 4, 50, 32)
-	if early.scaling.scaler.Curves != nil {
+	if early.scaling.Scaler.Curves != nil {
 		t.Error("learners that shared from event 500 on have found out what is often left out")
 	}
 	c := DefaultConfig()
 	c.Curves = 8
-	if err := c.CheckSharedAfter(curveEvents); err == nil || !strings.Contains(err.Error(), "1001") {
+	if err := c.CheckSharedAfter(scaling.CurveEvents); err == nil || !strings.Contains(err.Error(), "1001") {
 		t.Errorf("error %v", err)
 	}
-	if err := c.CheckSharedAfter(curveEvents + 1); err != nil {
+	if err := c.CheckSharedAfter(scaling.CurveEvents + 1); err != nil {
 		t.Error(err)
 	}
 }

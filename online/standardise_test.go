@@ -61,8 +61,8 @@ func TestStandardiseAll(t *testing.T) {
 			t.Fatalf("event %d: %d columns filled in", sparse.events, filled)
 		}
 	}
-	if len(dense.scaling.scaler.Dense) != columns || len(sparse.scaling.scaler.Dense) != 4 {
-		t.Fatalf("dense columns %v of the whole events, %v of the sparse ones", dense.scaling.scaler.Dense, sparse.scaling.scaler.Dense)
+	if len(dense.scaling.Scaler.Dense) != columns || len(sparse.scaling.Scaler.Dense) != 4 {
+		t.Fatalf("dense columns %v of the whole events, %v of the sparse ones", dense.scaling.Scaler.Dense, sparse.scaling.Scaler.Dense)
 	}
 	// Over all events, absent ones being 0, the statistics are the same.
 	for d := range uint32(columns) {
@@ -153,11 +153,11 @@ func TestColumnThatIsDenseNoMore(t *testing.T) {
 			e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, x)
 		}
 		l.Learn(e)
-		if i == 9 && len(l.scaling.scaler.Dense) != 1 {
-			t.Fatalf("dense columns after ten events: %d", l.scaling.scaler.Dense)
+		if i == 9 && len(l.scaling.Scaler.Dense) != 1 {
+			t.Fatalf("dense columns after ten events: %d", l.scaling.Scaler.Dense)
 		}
 	}
-	if dense := l.scaling.scaler.Dense; len(dense) != 0 {
+	if dense := l.scaling.Scaler.Dense; len(dense) != 0 {
 		t.Fatalf("dense columns: %d", dense)
 	}
 	mean, squares := 0.0, 0.0

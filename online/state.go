@@ -14,6 +14,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/fill"
 	"blankout/online/probe"
 	"blankout/online/watch"
 )
@@ -54,11 +55,11 @@ func (l *Learner) Snapshot() *Snapshot {
 	if l.set.numbers {
 		numbers := &coder.Coder{}
 		l.numbersState(numbers)
-		s.numbers, s.unit = numbers.Out, l.unit.asBatch()
+		s.numbers, s.unit = numbers.Out, l.unit.Batch()
 	}
-	if !l.filling.empty() {
+	if !l.filling.Empty() {
 		fill := &coder.Coder{}
-		l.filling.state(fill)
+		l.filling.State(fill)
 		s.fill = fill.Out
 	}
 	return s
@@ -149,11 +150,11 @@ func (l *answering) headOf(s *blankout.Schema, mix []float64) model.Head {
 	l.publishSecond()
 	most := (&probe.Mix{Levels: mix[:len(l.levels)]}).Largest()
 	h := model.Head{
-		Schema: s, Scaler: l.scaling.scaler,
+		Schema: s, Scaler: l.scaling.Scaler,
 		Loss: l.targetLoss().String(), Noise: l.levels[most].noise.String(),
 		Outputs: l.k, Intercept: make([]float64, l.k),
 		Layout:      l.mixedLayout(mix),
-		Calibration: l.calibration.published(), Threshold: l.threshold(), Missing: l.missing.model, Covariance: l.filling.covariance,
+		Calibration: l.calibration.published(), Threshold: l.threshold(), Missing: l.fields.Missing, Covariance: l.filling.Covariance,
 		Events: l.events, Trained: "online " + l.set.rule.Name,
 	}
 	if name := l.positiveName(); s.PositiveClass(name) == 0 {
@@ -165,11 +166,11 @@ func (l *answering) headOf(s *blankout.Schema, mix []float64) model.Head {
 		h.Intercept[k] = unseenIntercept
 	}
 	if l.set.numbers {
-		h.Intercept[0] = l.unit.score(h.Intercept[0])
-		if h.Layout.Scale = l.unit.scale; l.unit.target == loss.Count {
+		h.Intercept[0] = l.unit.Score(h.Intercept[0])
+		if h.Layout.Scale = l.unit.Scale; l.unit.Target == loss.Count {
 			h.Layout.Scale = 0
 		}
-		h.Residual = l.residual.published()
+		h.Residual = l.residual.Published()
 	}
 	return h
 }
@@ -184,7 +185,7 @@ func (l *bank) mixedLayout(mix []float64) model.Layout {
 		at := v * l.k
 		part := model.Part{Share: share, Weight: model.ScalerWidth + at}
 		if v < len(l.levels) {
-			part.Lag, part.Average = model.ScalerWidth+2*l.n+at, l.levels[v].lagShare()
+			part.Lag, part.Average = model.ScalerWidth+2*l.n+at, l.levels[v].LagShare()
 		} else {
 			part.Weight = out.Width - l.ownWeights()
 		}
@@ -214,7 +215,7 @@ func (l *answering) publishedRows(mixes [][]float64) *model.Table {
 					}
 					continue
 				}
-				c := l.levels[v].lagShare()
+				c := l.levels[v].LagShare()
 				for k := range l.active {
 					from[k] += share * (w[v*l.k+k] + c*lag[v*l.k+k])
 				}
@@ -238,7 +239,7 @@ func (l *Learner) Published() *model.Linear {
 		layout.Weight += l.k
 		m.Levels[i].Layout = layout
 	}
-	return m.WithCovariance(l.filling.covariance)
+	return m.WithCovariance(l.filling.Covariance)
 }
 
 // Level returns the published level: a dropout's Q, a group dropout's Groups or the largest
@@ -302,32 +303,24 @@ func (l *Learner) state(c *coder.Coder) {
 			oldForecast(c)
 		}
 	}
-	l.scaling.dense.state(c)
-	c.Float(&l.fade.growth)
+	l.scaling.DenseState(c)
+	c.Float(&l.fade.Growth)
 	l.calibration.state(c)
 	l.watch.Drift.State(c)
-	l.fade.clock(c)
+	l.fade.Clock(c)
 	if l.set.second {
 		l.second.state(c)
 	}
-	l.scaling.recent.state(c)
-	l.refresh.window.state(c)
-	c.Uint(&l.refresh.failures)
+	l.scaling.ReadingsState(c)
+	l.refresh.State(c)
 	l.watch.State(c)
-	l.missing.state(c)
+	l.fields.State(c)
+	if c.Version < sharesVersion {
+		oldComparisons(c)
+	}
 	l.watch.Prior.State(c)
 	l.watch.Health.MeasuresState(c)
-	if l.set.curves || l.presence() || l.set.second {
-		bent := uint64(0)
-		if l.scaling.bent {
-			bent = 1
-		}
-		c.Uint(&bent)
-		l.scaling.bent = bent != 0
-	}
-	if l.bending() {
-		l.scaling.curves.state(c)
-	}
+	l.scaling.CurvesState(c, l.shared())
 }
 
 // Restore makes the Learner that wrote the blocks. It goes on to the bit as the
@@ -397,10 +390,11 @@ func (l *Learner) restoreLearner(m *model.Linear, data []byte, blocks []blankout
 	was["missing"] = now["missing"]              // no weight depends on it
 	l.config.Presence = valueOf(was, "presence") // as it was when the learner began
 	now["presence"], was["presence"] = l.config.Presence, l.config.Presence
+	l.scaling.Settings = l.set.scaling(l.config)
 	if diff := now.Diff(was); len(diff) > 0 {
 		return &MismatchError{diff}
 	}
-	l.scaling.scaler = m.Scaler
+	l.scaling.Scaler = m.Scaler
 	l.state(d)
 	if d.Version < sharesVersion && !d.Failed {
 		l.beginShares(m)
@@ -427,7 +421,7 @@ func (l *Learner) restoreLearner(m *model.Linear, data []byte, blocks []blankout
 		return &MismatchError{[]string{fmt.Sprintf("refresh: the saved rows hold %d numbers each, those of refresh = %d, refresh_window = %d hold %d", m.Rows.Width(), l.config.Refresh, l.config.RefreshWindow, width)}}
 	case !d.Done():
 		return fmt.Errorf("restoring the learner: block learner: %d bytes do not fit its format", len(data))
-	case !l.refresh.window.consistent():
+	case !l.refresh.Consistent():
 		return fmt.Errorf("restoring the learner: block learner: its window does not fit itself")
 	}
 	if l.set.observed {
@@ -444,8 +438,9 @@ func (l *Learner) restoreLearner(m *model.Linear, data []byte, blocks []blankout
 		return fmt.Errorf("restoring the learner: block learner and the rows do not fit each other")
 	}
 	for v := range l.levels {
-		lv := &l.levels[v]
-		lv.adaptation.on = lv.adaptation.on && l.period == 0
+		if l.period > 0 {
+			l.levels[v].EndPass()
+		}
 	}
 	return nil
 }
@@ -459,7 +454,7 @@ func (l *Learner) restoreOthers(m *model.Linear, blocks []blankout.Block) error 
 			return fmt.Errorf("restoring the learner: %w", err)
 		}
 		n := coder.Read(numbers)
-		if l.numbersState(n); !n.Done() || !(l.unit.scale > 0) {
+		if ok := l.numbersState(n); !n.Done() || !ok {
 			return fmt.Errorf("restoring the learner: block numbers: %d bytes do not fit its format", len(numbers))
 		}
 	}
@@ -473,7 +468,7 @@ func (l *Learner) restoreOthers(m *model.Linear, blocks []blankout.Block) error 
 		return err
 	}
 	if m.Missing != nil {
-		l.missing.model = m.Missing.WithLevels(nil)
+		l.fields.Missing = m.Missing.WithLevels(nil)
 	}
 	l.takeForce()
 	return nil
@@ -490,14 +485,14 @@ func (l *answering) restoreFilling(m *model.Linear, blocks []blankout.Block) err
 		}
 		data = oldFill(data)
 	}
-	var f filling
+	f := fill.New(l.config.CovarianceFields)
 	c := coder.Read(data)
-	if f.state(c); !c.Done() {
+	if f.State(c); !c.Done() {
 		return fmt.Errorf("restoring the learner: block %s: %d bytes do not fit its format", blockFill, len(data))
 	}
-	f.grouping, f.covariance = l.filling.grouping, m.Covariance
-	if l.set.fills && len(f.columns) <= l.config.CovarianceFields {
-		l.filling = f
+	f.Covariance = m.Covariance
+	if l.set.fills && len(f.Columns) <= l.config.CovarianceFields {
+		l.filling.Gatherer = f
 	}
 	return nil
 }
@@ -506,7 +501,7 @@ func (l *answering) restoreFilling(m *model.Linear, blocks []blankout.Block) err
 // have the given width.
 func (l *Learner) misfit(width int) bool {
 	if len(l.bias) != width || l.active < 0 || l.active > l.k || l.chosen < 0 || l.chosen >= len(l.levels) ||
-		len(l.scaling.dense.seen) != len(l.scaling.scaler.Dense) || len(l.missing.columns.Columns) != len(l.missing.columns.Present) || len(l.scaling.dense.moments) != 3*len(l.scaling.dense.candidates) {
+		l.scaling.Misfit() || l.fields.Misfit() {
 		return true
 	}
 	return slices.ContainsFunc(l.levels, func(lv level) bool { return len(lv.sumsq) != l.k })

@@ -11,6 +11,7 @@ import (
 
 	"blankout"
 	"blankout/loss"
+	"blankout/online/scaling"
 	"blankout/online/watch"
 )
 
@@ -26,12 +27,12 @@ func (l *Learner) Warnings(settings Fingerprint, final bool) []watch.Warning {
 	if at < 0 {
 		at = len(out)
 	}
-	return slices.Insert(out, at, slices.Concat(watch.MixedKinds(&l.missing.kinds, l.schema.Fields), l.noCurve(), l.noRate(), l.sets.low(), watch.OddTimes(l.watch.Health.Start().Time, settings))...)
+	return slices.Insert(out, at, slices.Concat(watch.MixedKinds(&l.fields.Kinds, l.schema.Fields), l.noCurve(), l.noRate(), l.sets.low(), watch.OddTimes(l.watch.Health.Start().Time, settings))...)
 }
 
 // noCurve warns of names in field_curves that no number has come by.
 func (l *Learner) noCurve() []watch.Warning {
-	if !l.scaling.bent {
+	if !l.scaling.Bent {
 		return nil
 	}
 	var unknown []string
@@ -44,7 +45,7 @@ func (l *Learner) noCurve() []watch.Warning {
 		return nil
 	}
 	return []watch.Warning{{Kind: watch.WarnNoCurve, Text: fmt.Sprintf("field_curves names %s, and no event has had a number of that name; curves are found once, after %d events: mend the name and start afresh with --reset",
-		strings.Join(unknown, ", "), curveEvents)}}
+		strings.Join(unknown, ", "), scaling.CurveEvents)}}
 }
 
 // noRate warns of noise with rates by group of which some are of no group that any event

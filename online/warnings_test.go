@@ -261,7 +261,7 @@ func TestMixedKinds(t *testing.T) {
 		l.Learn(e)
 		if i == 990 {
 			if w := l.Warnings(nil, true); len(w) != 1 || strings.Contains(w[0].Text, "country") {
-				t.Errorf("%v; %+v", w, l.missing.kinds)
+				t.Errorf("%v; %+v", w, l.fields.Kinds)
 			}
 		}
 		if w := l.Warnings(nil, false); i < watch.WarnAfter-1 && len(w) > 0 {
@@ -270,7 +270,7 @@ func TestMixedKinds(t *testing.T) {
 	}
 	w := l.Warnings(nil, false)
 	if len(w) != 1 || w[0].Kind != "mixed-kinds" || !strings.Contains(w[0].Text, `"amount\x1b" (numeric in 9`) || !strings.Contains(w[0].Text, "categorical in ") || strings.Contains(w[0].Text, "country") {
-		t.Errorf("%v; %+v", w, l.missing.kinds)
+		t.Errorf("%v; %+v", w, l.fields.Kinds)
 	}
 }
 

@@ -227,8 +227,8 @@ func TestDividedAreState(t *testing.T) {
 				t.Fatalf("%s, event %d: the states differ", mode, i)
 			}
 		}
-		if mode != "scale" && len(learners[0].scaling.scaler.Dense) != 1 {
-			t.Errorf("%s: dense columns %v, want the ninth", mode, learners[0].scaling.scaler.Dense)
+		if mode != "scale" && len(learners[0].scaling.Scaler.Dense) != 1 {
+			t.Errorf("%s: dense columns %v, want the ninth", mode, learners[0].scaling.Scaler.Dense)
 		}
 	}
 }

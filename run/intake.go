@@ -368,7 +368,7 @@ func (in *Intake) refuse(b *blankout.Batch, e *blankout.Example) (scores []float
 // holdOut measures an event that is not learned.
 func (in *Intake) holdOut(e *blankout.Example) {
 	in.counts.HeldOut++
-	if e.Label == blankout.Unlabelled || !online.Usable(e) {
+	if e.Label == blankout.Unlabelled || !e.Usable() {
 		return
 	}
 	in.recent.offer(e)

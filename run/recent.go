@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"blankout"
-	"blankout/online"
 )
 
 const (
@@ -28,7 +27,7 @@ type recentRing struct {
 
 // offer presents an event, which is copied if it is kept.
 func (r *recentRing) offer(e *blankout.Example) {
-	if r == nil || e.Label == blankout.Unlabelled || !online.Usable(e) {
+	if r == nil || e.Label == blankout.Unlabelled || !e.Usable() {
 		return
 	}
 	r.offered++

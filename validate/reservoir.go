@@ -10,7 +10,6 @@ import (
 
 	"blankout"
 	"blankout/internal/coder"
-	"blankout/online"
 )
 
 // Reservoir is a uniform sample of the labelled events met, for validations when
@@ -39,7 +38,7 @@ func (k *kept) Pop() any          { panic("never taken out") }
 
 // Offer presents an event, which is copied if it is kept. A nil Reservoir keeps none.
 func (r *Reservoir) Offer(topic string, partition int32, e *blankout.Example) {
-	if r == nil || r.size == 0 || e.Label == blankout.Unlabelled || !online.Usable(e) {
+	if r == nil || r.size == 0 || e.Label == blankout.Unlabelled || !e.Usable() {
 		return
 	}
 	r.met++

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"blankout"
-	"blankout/online"
 )
 
 // Sample is a uniform sample of the labelled events that it was offered: those whose place in
@@ -43,7 +42,7 @@ func (s *Sample) Len() int {
 
 // Offer presents an event, which is copied if it is kept. A nil Sample keeps none.
 func (s *Sample) Offer(topic string, partition int32, e *blankout.Example) {
-	if s == nil || e.Label == blankout.Unlabelled || !online.Usable(e) || e.Weight == 0 {
+	if s == nil || e.Label == blankout.Unlabelled || !e.Usable() || e.Weight == 0 {
 		return
 	}
 	hash, size := placeHash(topic, partition, e.Offset), packedBytes(e)

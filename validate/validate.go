@@ -220,7 +220,7 @@ func (v *Validator) readHoldout(ctx context.Context, schema *blankout.Schema, ev
 		}
 		for i := range b.Examples {
 			e := &b.Examples[i]
-			if e.Label == blankout.Unlabelled || !online.Usable(e) || e.Weight == 0 || e.Label >= max(2, evidence.Outputs()) {
+			if e.Label == blankout.Unlabelled || !e.Usable() || e.Weight == 0 || e.Label >= max(2, evidence.Outputs()) {
 				continue
 			}
 			if err := evidence.Aside(e); err != nil {
@@ -353,7 +353,7 @@ func (v *Validator) open(ctx context.Context, s *blankout.Schema, from, to blank
 
 func (v *Validator) present(evidence *batch.Evidence, s *blankout.Schema, held bool, e *blankout.Example) error {
 	switch {
-	case !online.Usable(e) || e.Weight == 0:
+	case !e.Usable() || e.Weight == 0:
 		return nil
 	case e.Label != blankout.Unlabelled:
 	case v.Learner.Alpha > 0 && !held:

@@ -63,6 +63,15 @@ type Segment struct {
 	Strength   []float64 // by level: of the variance of one such feature alone
 }
 
+// Y returns the target of output k for an event of the given class: there is one output for two
+// classes, else one for each.
+func Y(label, k, outputs int) float64 {
+	if outputs == 1 && label == 1 || outputs > 1 && label == k {
+		return 1
+	}
+	return -1
+}
+
 // Ungroup makes all of the rows one segment.
 func (s *Step) Ungroup() {
 	s.Segments = append(s.Segments[:0], Segment{0, len(s.Rows), s.DF, s.Shrink, s.Strength})

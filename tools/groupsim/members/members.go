@@ -18,6 +18,7 @@ import (
 	"blankout/group"
 	"blankout/measure"
 	"blankout/online"
+	"blankout/online/share"
 )
 
 // Members says what group learns, and what happens to it meanwhile. Times are in seconds.
@@ -68,17 +69,17 @@ type MembersResult struct {
 
 // Check says what of the settings makes no sense.
 func (m *Members) Check() error {
-	share := func(x float64) bool { return x >= 0 && x <= 0.9 }
+	isShare := func(x float64) bool { return x >= 0 && x <= 0.9 }
 	switch {
 	case m.N < 1 || m.N > 100_000:
 		return fmt.Errorf("members %d: want 1 to 100000", m.N)
-	case m.Interval < 1 || m.Interval > online.MaxInterval:
-		return fmt.Errorf("interval %d: want 1 to %d events", m.Interval, online.MaxInterval)
+	case m.Interval < 1 || m.Interval > share.MaxInterval:
+		return fmt.Errorf("interval %d: want 1 to %d events", m.Interval, share.MaxInterval)
 	case m.Partitions < 0:
 		return fmt.Errorf("partitions %d: want at least 1, or 0 for one a member", m.Partitions)
 	case !(m.Rate > 0) || !(m.Delay >= 0) || !(m.Timeout > 0) || !(m.Session > 0):
 		return errors.New("rate, timeout and session must be positive, delay at least 0")
-	case !share(m.Loss) || !share(m.Crash) || !share(m.Pause) || m.Crash+m.Pause > 0.9:
+	case !isShare(m.Loss) || !isShare(m.Crash) || !isShare(m.Pause) || m.Crash+m.Pause > 0.9:
 		return errors.New("loss, crash and pause are shares of 0 to 0.9, the last two together as well")
 	case m.Precision != 32 && m.Precision != 64:
 		return fmt.Errorf("precision %d: want 32 or 64", m.Precision)
@@ -271,7 +272,7 @@ func (w *world) begin(peers int) {
 // events64 is how many events an interval has now.
 func (w *world) events64() uint64 {
 	n := uint64(w.Share * float64(w.fold.Learner().Events()) / float64(w.N))
-	return min(max(n, w.Interval), online.MaxInterval)
+	return min(max(n, w.Interval), share.MaxInterval)
 }
 
 // fingerprint stands for that of a record.
@@ -474,7 +475,7 @@ func (w *world) measure(test []blankout.Example) error {
 	r.ProgressiveError, r.ProgressiveLogLoss = 100*m.Total.Error(), m.Total.MeanLogLoss()
 	var held measure.Classes
 	for i := range test {
-		if e := &test[i]; e.Label != blankout.Unlabelled && online.Usable(e) {
+		if e := &test[i]; e.Label != blankout.Unlabelled && e.Usable() {
 			l.Assess(e, &held)
 		}
 	}

@@ -1,7 +1,6 @@
-package online
-
-// This file fills in numbers that an event lacks: it gathers the covariance of the
-// numeric columns while learning.
+// Package fill gathers the covariance of numeric columns while they are learned, by which numbers that
+// an event lacks are filled in. It knows no weights.
+package fill
 
 import (
 	"math"
@@ -14,10 +13,10 @@ import (
 	"blankout"
 	"blankout/internal/coder"
 	"blankout/model"
+	"blankout/online/scaling"
 )
 
-// filling is what the Learner knows of how numbers go together. It keeps, of the first
-// Config.CovarianceFields numeric columns as a score takes them, the weighted mean and
+// Gatherer gathers how numbers go together. It keeps, of the first numeric columns as a score takes them, the weighted mean and
 // the sums of products of the deviations from it. The Covariance in force is made of
 // these now and then, so that what is worked out for a pattern of missing columns can be
 // kept. Everything is counted in events, and nothing depends on what is kept.
@@ -26,10 +25,11 @@ import (
 // of it given the others, and with the variance of that. Later events
 // weigh more: the sums remember covarianceMemory gathered events, or what the
 // half-life leaves, and an alarm that makes the learner forget leaves a tenth of them.
-type filling struct {
-	columns  []uint32 // ascending
+type Gatherer struct {
+	most     int      // columns
+	Columns  []uint32 // ascending
 	fields   []uint16 // see model.Covariance
-	gathered uint64   // events
+	Gathered uint64   // events
 	weight   float64  // of all of them
 	unit     float64  // of the next one
 	growth   float64  // of fade at the last one
@@ -37,59 +37,16 @@ type filling struct {
 	squares  []float64 // weighted sums of products of deviations, the lower triangle row by row
 	due      bool      // a column has come, gone or moved far: the next event renews
 
-	covariance *model.Covariance // in force, nil before there are two columns
+	Covariance *model.Covariance // in force, nil before there are two columns
 
-	grouping *model.Grouping
-	filled
-}
-
-// filled is about the event that is answered: no part of the state.
-type filled struct {
+	// About the event at hand.
 	x        []float64
 	parts    model.Parts
 	residual []float64
-	answer   []float64    // scores
-	features blankout.Vec // of the event at hand, standardised
 }
 
-// numbersRead is what the bank read of an event's numeric columns, in the order in which it
-// comes about: of some columns the centre or scale moved; the values, as scores take them;
-// columns that ceased to be numeric.
-type numbersRead struct {
-	// gathers says that the values are wanted for the covariance, second that they are for the
-	// second-order expert; follows that moves are.
-	gathers, second, follows bool
-	moved                    []movedScale
-	values                   []readValue
-	gone                     []uint32
-}
-
-type movedScale struct {
-	column  uint32
-	was, is model.Standardisation
-	x       float64 // the event's value as it was
-	// By what the weights have been moved, see bank.move.
-	ratio, shift float64
-}
-
-// readValue is a numeric value of an event.
-type readValue struct {
-	column uint32
-	field  uint16 // of the event, 0 for a column of a sparse text format
-	x      float64
-}
-
-func (r *numbersRead) clear() {
-	r.moved, r.values, r.gone = r.moved[:0], r.values[:0], r.gone[:0]
-}
-
-// note takes down a value.
-func (r *numbersRead) note(column uint32, kind blankout.Kind, field uint16, x float64) {
-	if kind != blankout.Numeric {
-		field = 0
-	}
-	r.values = append(r.values, readValue{column, field, x})
-}
+// New returns one of at most so many columns.
+func New(most int) Gatherer { return Gatherer{most: most} }
 
 const (
 	// covarianceMemory bounds the gathered events that are remembered.
@@ -107,58 +64,56 @@ const (
 	// covarianceRidge is how many events without any covariance are added for each column:
 	// of few events it is not known.
 	covarianceRidge = 0.1
+	// maxUnit is how large the unit may become before everything is divided by it.
+	maxUnit = 1e100
 )
 
-// fillsIn says whether the covariance is gathered. Several learners of one model gather
-// none.
-func (l *answering) fillsIn() bool { return l.set.fills && l.share == nil }
-
-// gatherEvery returns every how many events one is gathered: its products grow with the
+// Every returns every how many events one is gathered: its products grow with the
 // square of the columns, the update with their number.
-func (l *answering) gatherEvery() uint64 {
-	n := uint64(len(l.filling.columns))
-	if l.filling.gathered < gatherFirst*n {
+func (f *Gatherer) Every() uint64 {
+	n := uint64(len(f.Columns))
+	if f.Gathered < gatherFirst*n {
 		return gatherLeast
 	}
 	return max(gatherLeast, n/gatherColumns)
 }
 
-// passesOver says whether to skip an event that would be gathered but lacks columns: the
-// covariance of what it lacks takes time that grows with their square and with the others.
-func (l *answering) passesOver(lacks int) bool {
+// passesOver says whether to skip the event of the given number, which would be gathered but lacks
+// columns: the covariance of what it lacks takes time that grows with their square and with the others.
+func (f *Gatherer) passesOver(number uint64, lacks int) bool {
 	spare := gatherLacking
-	if l.filling.gathered < gatherFirst*uint64(len(l.filling.columns)) {
+	if f.Gathered < gatherFirst*uint64(len(f.Columns)) {
 		spare = gatherLackingFirst
 	}
-	every := l.gatherEvery()
-	return l.events/every%max(1, uint64(lacks*lacks/spare)/every) != 0
+	every := f.Every()
+	return number/every%max(1, uint64(lacks*lacks/spare)/every) != 0
 }
 
-// gatherRead takes up what the bank has read.
-func (l *answering) gatherRead() {
-	read := &l.now.read
-	for _, m := range read.moved {
-		l.filling.moved(m.column, m.was, m.is)
+// Follow takes up what is read of the event of the given number, of fields: its values if gathers says
+// so. growth is that of the half-life, see pace.Fade.
+func (f *Gatherer) Follow(r *scaling.Read, gathers bool, number uint64, growth float64, fields []blankout.Field) {
+	for _, m := range r.Moved {
+		f.moved(m.Column, m.Was, m.Is)
 	}
-	if read.gathers && len(read.values) > 0 {
-		l.gatherValues(read.values)
+	if gathers && len(r.Values) > 0 {
+		f.gather(r.Values, number, growth, fields)
 	}
-	for _, column := range read.gone {
-		l.filling.remove(column)
+	for _, column := range r.Gone {
+		f.remove(column)
 	}
 }
 
-// gatherValues takes up the numeric values of an event.
-func (l *answering) gatherValues(values []readValue) {
-	f := &l.filling
-	if len(f.columns) < l.config.CovarianceFields {
+// gather takes up the numeric values of an event.
+func (f *Gatherer) gather(values []scaling.Value, number uint64, growth float64, fields []blankout.Field) {
+	if len(f.Columns) < f.most {
 		for _, v := range values {
-			if at, known := slices.BinarySearch(f.columns, v.column); !known && len(f.columns) < l.config.CovarianceFields {
-				f.insert(at, v.column, l.firstOfName(v.field))
+			if at, known := slices.BinarySearch(f.Columns, v.Column); !known && len(f.Columns) < f.most {
+				name := fields[v.Field].Name
+				f.insert(at, v.Column, uint16(slices.IndexFunc(fields, func(f blankout.Field) bool { return f.Name == name })))
 			}
 		}
 	}
-	n := len(f.columns)
+	n := len(f.Columns)
 	if n < 2 {
 		return
 	}
@@ -169,36 +124,35 @@ func (l *answering) gatherValues(values []readValue) {
 	held, next := 0, 0
 	for _, v := range values {
 		at := next
-		if at == n || f.columns[at] != v.column { // most events hold their columns in order
+		if at == n || f.Columns[at] != v.Column { // most events hold their columns in order
 			var known bool
-			if at, known = slices.BinarySearch(f.columns, v.column); !known {
+			if at, known = slices.BinarySearch(f.Columns, v.Column); !known {
 				continue
 			}
 		}
 		next = at + 1
-		if !model.IsWild(v.x) {
-			f.x[at], f.parts[at] = v.x, model.Observed
+		if !model.IsWild(v.X) {
+			f.x[at], f.parts[at] = v.X, model.Observed
 			held++
 		}
 	}
-	if held == 0 || l.passesOver(n-held) {
+	if held == 0 || f.passesOver(number, n-held) {
 		return
 	}
-	if f.due || f.covariance == nil || renewsAt(f.gathered, n) {
+	if f.due || f.Covariance == nil || renewsAt(f.Gathered, n) {
 		f.renew()
 	}
-	growth := l.fade.growth
 	keep := min(1-1.0/covarianceMemory, f.growth/growth)
 	f.growth = growth
-	if f.unit /= keep; f.unit > maxGrowth {
+	if f.unit /= keep; f.unit > maxUnit {
 		f.scale(1 / f.unit)
 	}
-	f.gathered++
+	f.Gathered++
 	if held < n {
-		if f.covariance == nil || len(f.covariance.Columns) != n {
+		if f.Covariance == nil || len(f.Covariance.Columns) != n {
 			return
 		}
-		fill := f.covariance.Fill(f.parts)
+		fill := f.Covariance.Fill(f.parts)
 		fill.Expect(f.x)
 		f.residual = slices.Grow(f.residual[:0], n*n)[:n*n]
 		clear(f.residual)
@@ -236,8 +190,8 @@ func renewsAt(gathered uint64, n int) bool {
 }
 
 // renew puts a Covariance of what has been gathered in force.
-func (f *filling) renew() {
-	n := len(f.columns)
+func (f *Gatherer) renew() {
+	n := len(f.Columns)
 	f.due = false
 	mean, matrix := slices.Clone(f.mean), make([]float64, n*n)
 	// Covariances shrink as if events without any had been added.
@@ -251,19 +205,19 @@ func (f *filling) renew() {
 			matrix[i*n+j], matrix[j*n+i] = x, x
 		}
 	}
-	if c, err := model.NewCovariance(slices.Clone(f.columns), slices.Clone(f.fields), mean, matrix); err == nil {
-		f.covariance = c
+	if c, err := model.NewCovariance(slices.Clone(f.Columns), slices.Clone(f.fields), mean, matrix); err == nil {
+		f.Covariance = c
 	}
 }
 
 // scale multiplies all weights.
-func (f *filling) scale(by float64) {
+func (f *Gatherer) scale(by float64) {
 	f.unit *= by
-	f.forget(by)
+	f.Forget(by)
 }
 
-// forget leaves a share of what has been gathered.
-func (f *filling) forget(keep float64) {
+// Forget leaves a share of what has been gathered.
+func (f *Gatherer) Forget(keep float64) {
 	f.weight *= keep
 	for i := range f.squares {
 		f.squares[i] *= keep
@@ -272,12 +226,12 @@ func (f *filling) forget(keep float64) {
 
 // insert gives a column its place: as if it had been met in one event, with the
 // deviation 1 that standardised values have.
-func (f *filling) insert(at int, column uint32, field uint16) {
-	n := len(f.columns)
+func (f *Gatherer) insert(at int, column uint32, field uint16) {
+	n := len(f.Columns)
 	if n == 0 {
 		f.weight, f.unit, f.growth = 1, 1, 1
 	}
-	f.columns, f.fields, f.mean = slices.Insert(f.columns, at, column), slices.Insert(f.fields, at, field), slices.Insert(f.mean, at, 0)
+	f.Columns, f.fields, f.mean = slices.Insert(f.Columns, at, column), slices.Insert(f.fields, at, field), slices.Insert(f.mean, at, 0)
 	squares := make([]float64, (n+1)*(n+1))
 	for i := range n {
 		for j := range i + 1 {
@@ -296,13 +250,13 @@ func (f *filling) insert(at int, column uint32, field uint16) {
 }
 
 // remove takes a column out.
-func (f *filling) remove(column uint32) {
-	at, known := slices.BinarySearch(f.columns, column)
+func (f *Gatherer) remove(column uint32) {
+	at, known := slices.BinarySearch(f.Columns, column)
 	if !known {
 		return
 	}
-	n := len(f.columns)
-	f.columns, f.fields, f.mean = slices.Delete(f.columns, at, at+1), slices.Delete(f.fields, at, at+1), slices.Delete(f.mean, at, at+1)
+	n := len(f.Columns)
+	f.Columns, f.fields, f.mean = slices.Delete(f.Columns, at, at+1), slices.Delete(f.fields, at, at+1), slices.Delete(f.mean, at, at+1)
 	squares := make([]float64, 0, (n-1)*(n-1))
 	for i := range n {
 		for j := range n {
@@ -312,15 +266,15 @@ func (f *filling) remove(column uint32) {
 		}
 	}
 	f.squares, f.due = squares, true
-	if len(f.columns) < 2 {
-		f.covariance = nil
+	if len(f.Columns) < 2 {
+		f.Covariance = nil
 	}
 }
 
 // moved takes up that what is in force of a column's statistics is no longer what it was:
 // a value z is now (z - shift)/ratio.
-func (f *filling) moved(column uint32, was, is model.Standardisation) {
-	at, known := slices.BinarySearch(f.columns, column)
+func (f *Gatherer) moved(column uint32, was, is model.Standardisation) {
+	at, known := slices.BinarySearch(f.Columns, column)
 	if !known {
 		return
 	}
@@ -345,54 +299,26 @@ func (f *filling) moved(column uint32, was, is model.Standardisation) {
 }
 
 // each calls do with the entries of a column's row, and says which is the column's own.
-func (f *filling) each(at int, do func(x *float64, own bool)) {
-	n := len(f.columns)
+func (f *Gatherer) each(at int, do func(x *float64, own bool)) {
+	n := len(f.Columns)
 	for j := range n {
 		do(&f.squares[max(at, j)*n+min(at, j)], j == at)
 	}
 }
 
-// firstOfName returns the first field of the name of a field.
-func (l *answering) firstOfName(field uint16) uint16 {
-	name := l.schema.Fields[field].Name
-	return uint16(slices.IndexFunc(l.schema.Fields, func(f blankout.Field) bool { return f.Name == name }))
-}
+// Empty says whether there is nothing to keep.
+func (f *Gatherer) Empty() bool { return len(f.Columns) == 0 }
 
-// fillAnswer finds the scores that filling in gives the event at hand, if the model
-// answers it so. It comes before anything of the event is learned.
-func (l *answering) fillAnswer(e *blankout.Example) {
-	now := &l.missing.event
-	if l.filling.covariance == nil || l.missing.model.Rules[now.within-1][2] == 0 {
-		return
-	}
-	m := l.modelOf(l.mixed(now.within))
-	a := m.Answer(e)
-	if a.Parts == nil {
-		return
-	}
-	now.filled = true
-	f := &l.filling
-	f.features = m.Standardised(e, blankout.Vec{Index: f.features.Index[:0], Value: f.features.Value[:0]})
-	f.answer = slices.Grow(f.answer[:0], l.k)[:l.k]
-	m.ClassScores(m.AnswerOutputs(f.features, a, f.answer))
-}
-
-// empty says whether there is nothing to keep.
-func (f *filling) empty() bool { return len(f.columns) == 0 }
-
-// blockFill is the block of the state that this file keeps.
-const blockFill = "gathered"
-
-// state walks the block.
-func (f *filling) state(c *coder.Coder) {
-	c.Uint32s(&f.columns)
+// State codes the state, but for the Covariance in force.
+func (f *Gatherer) State(c *coder.Coder) {
+	c.Uint32s(&f.Columns)
 	c.Uint16s(&f.fields)
-	c.Uint(&f.gathered)
+	c.Uint(&f.Gathered)
 	c.Float(&f.weight)
 	c.Float(&f.unit)
 	c.Float(&f.growth)
 	c.Floats(&f.mean)
-	n := len(f.columns)
+	n := len(f.Columns)
 	var triangle []float64
 	for i := range n {
 		if !c.Decode {
@@ -401,7 +327,7 @@ func (f *filling) state(c *coder.Coder) {
 	}
 	c.Floats(&triangle)
 	if c.Decode {
-		if len(triangle) != n*(n+1)/2 || n > model.MaxCovariance || len(f.fields) != n || len(f.mean) != n || !slices.IsSorted(f.columns) {
+		if len(triangle) != n*(n+1)/2 || n > model.MaxCovariance || len(f.fields) != n || len(f.mean) != n || !slices.IsSorted(f.Columns) {
 			c.Failed = true
 			return
 		}

@@ -1,20 +1,20 @@
-package online
+package scaling
 
 // This file finds the knots of the curves of numeric columns, and which of these columns
 // are often left out.
 
 import (
+	"math"
 	"slices"
 
 	"blankout"
 	"blankout/internal/coder"
 	"blankout/model"
-	"blankout/online/rows"
 )
 
-// curveEvents is the number of events whose readings the knots are the quantiles of. The
+// CurveEvents is the number of events whose readings the knots are the quantiles of. The
 // knots stay as they are from then on.
-const curveEvents = 1000
+const CurveEvents = 1000
 
 // curveReadings holds what numeric columns have had, until their knots are found. Wild
 // readings are none of them.
@@ -99,83 +99,93 @@ func (c *curveReadings) fix(most []int, presence, presenceFirst bool) *model.Cur
 	return out
 }
 
-// presence says whether the Learner looks for numbers that are often left out.
-func (l *bank) presence() bool { return l.config.Presence == "auto" && l.set.bends }
-
-// bending says whether there are readings to be taken for the knots. Several learners of one
-// model would find knots each of their own: theirs are those that one alone has found before.
-func (l *bank) bending() bool {
-	return (l.set.curves || l.presence() || l.set.second) && l.scaling.scaler.Curves == nil && !l.scaling.bent && !l.shared()
+// Bending says whether there are readings to be taken for the knots of one who learns alone.
+func (s *Scaling) Bending() bool {
+	return !s.Bent && s.Scaler.Curves == nil && s.bends()
 }
 
-// knots returns the most knots of a curve of a field: where the levels learn none, of that which the
-// second-order expert does, of classes.
-func (l *bank) knots(field uint16) int {
-	if n := l.scaling.knots[field]; n > 0 || l.set.curves || !l.set.second || l.set.numbers {
+// bends says whether curves are looked for.
+func (s *Scaling) bends() bool { return s.Curves || s.Presence || s.Expert != nil }
+
+// most returns the most knots of a curve of a field: where the levels learn none, of that which the
+// second-order expert does.
+func (s *Scaling) most(field uint16) int {
+	if n := s.knots[field]; n > 0 || s.Curves || s.Expert == nil {
 		return n
 	}
-	return secondKnots(len(l.scaling.curves.columns))
+	return s.Expert(len(s.curves.columns))
 }
 
-// bend counts an event, and finds the knots once enough have come.
-func (l *bank) bend(e *blankout.Example) {
-	if !l.bending() {
-		return
+// Reading takes up a reading of a numeric column, z deviations from its centre, for the knots.
+func (s *Scaling) Reading(column uint32, field uint16, x, z float64) {
+	if s.Bending() {
+		s.curves.add(column, field, x, s.most(field) > 0 && math.Abs(z) <= model.ScalerClip)
 	}
-	if l.events <= curveEvents {
-		l.scaling.curves.count(e)
-		return
+}
+
+// Bend counts the event of the given number, and finds the knots once enough have come. It says
+// whether there are curves from here on.
+func (s *Scaling) Bend(e *blankout.Example, number uint64) (found bool) {
+	if !s.Bending() {
+		return false
 	}
-	l.scaling.bent = true
-	knots := make([]int, len(l.scaling.knots))
+	if number <= CurveEvents {
+		s.curves.count(e)
+		return false
+	}
+	return s.FindKnots()
+}
+
+// FindKnots finds the knots by the readings so far.
+func (s *Scaling) FindKnots() (found bool) {
+	s.Bent = true
+	knots := make([]int, len(s.knots))
 	for field := range knots {
-		knots[field] = l.knots(uint16(field))
+		knots[field] = s.most(uint16(field))
 	}
-	curves := l.scaling.curves.fix(knots, l.presence(), !l.set.curves)
-	if len(curves.Columns) > 0 || l.set.curves {
-		l.scaling.scaler.Curves = curves
-		l.bindCurves()
+	curves := s.curves.fix(knots, s.Presence, !s.Curves)
+	if len(curves.Columns) == 0 && !s.Curves {
+		return false
 	}
-}
-
-// bindCurves has what dies together with a number summed, where that was not needed before
-// there were curves.
-func (l *bank) bindCurves() {
-	if l.groups == nil && (l.set.curves || slices.ContainsFunc(l.scaling.scaler.Curves.Knots, isPresence)) {
-		l.groups = rows.NewGroups(l.schema, l.config.learned(l.set.noises), l.k, true)
-	}
+	s.Scaler.Curves = curves
+	return true
 }
 
 // isPresence says whether knots are those of model.Present. The levels learn these hats; others only
 // where curves are configured.
 func isPresence(knots []float64) bool { return len(knots) == 1 }
 
-// ownHat says whether a column is a hat that the second-order expert has alone.
-func (l *bank) ownHat(column uint32) bool {
-	c := l.scaling.scaler.Curves
-	return column >= model.FirstHat && !l.set.curves && !isPresence(c.Knots[c.Of(column)])
+// Learned says whether there are hats that the levels learn.
+func (s *Scaling) Learned() bool {
+	return s.Curves || slices.ContainsFunc(s.Scaler.Curves.Knots, isPresence)
+}
+
+// OwnHat says whether a column is a hat that the second-order expert has alone.
+func (s *Scaling) OwnHat(column uint32) bool {
+	c := s.Scaler.Curves
+	return column >= model.FirstHat && !s.Curves && !isPresence(c.Knots[c.Of(column)])
 }
 
 // withHats returns columns and their values with the hats behind them that the levels learn, which
 // are valid until the next event.
-func (l *bank) withHats(columns []uint32, raw []float64) ([]uint32, []float64) {
-	s, c := &l.scaling, l.scaling.scaler.Curves
-	s.hats = c.Append(blankout.Vec{Index: s.hats.Index[:0], Value: s.hats.Value[:0]}, blankout.Vec{Index: columns, Value: raw}, nil)
+func (s *Scaling) withHats(columns []uint32, raw []float64) ([]uint32, []float64) {
+	c := s.Scaler.Curves
+	s.Hats = c.Append(blankout.Vec{Index: s.Hats.Index[:0], Value: s.Hats.Value[:0]}, blankout.Vec{Index: columns, Value: raw}, nil)
 	first := 0
-	if !l.set.curves {
-		if first = slices.IndexFunc(s.hats.Index, func(hat uint32) bool { return isPresence(c.Knots[c.Of(hat)]) }); first < 0 {
+	if !s.Curves {
+		if first = slices.IndexFunc(s.Hats.Index, func(hat uint32) bool { return isPresence(c.Knots[c.Of(hat)]) }); first < 0 {
 			return columns, raw
 		}
 	}
-	if len(columns) == 0 || len(s.columns) == 0 || &columns[0] != &s.columns[0] {
-		s.columns, s.raw = append(s.columns[:0], columns...), append(s.raw[:0], raw...)
+	if len(columns) == 0 || len(s.Filled) == 0 || &columns[0] != &s.Filled[0] {
+		s.Filled, s.raw = append(s.Filled[:0], columns...), append(s.raw[:0], raw...)
 	}
-	for i, hat := range s.hats.Index[first:] {
-		if l.set.curves || isPresence(c.Knots[c.Of(hat)]) {
-			s.columns, s.raw = append(s.columns, hat), append(s.raw, s.hats.Value[first+i])
+	for i, hat := range s.Hats.Index[first:] {
+		if s.Curves || isPresence(c.Knots[c.Of(hat)]) {
+			s.Filled, s.raw = append(s.Filled, hat), append(s.raw, s.Hats.Value[first+i])
 		}
 	}
-	return s.columns, s.raw
+	return s.Filled, s.raw
 }
 
 func (c *curveReadings) state(w *coder.Coder) {

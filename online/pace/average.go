@@ -1,4 +1,4 @@
-package online
+package pace
 
 // This file holds the published average of the iterates.
 
@@ -25,22 +25,22 @@ import "blankout/internal/coder"
 // stream that stands still (see adaptation) that is steadyReach times as much.
 type average struct {
 	power, steadyPower float64 // p; negative: publish the iterate
-	// coefficient is g_t, inverse 1/g_t.
-	coefficient, inverse float64
-	taken                uint64 // steps averaged over, since the latest restart
+	// Coefficient is g_t, Inverse 1/g_t.
+	Coefficient, Inverse float64
+	Taken                uint64 // steps averaged over, since the latest restart
 }
 
 func newAverage(share float64) average {
 	if share == 0 {
 		return average{power: -1}
 	}
-	return average{power: 1/share - 1, steadyPower: 1/min(steadyReach*share, 1) - 1, coefficient: 1, inverse: 1}
+	return average{power: 1/share - 1, steadyPower: 1/min(steadyReach*share, 1) - 1, Coefficient: 1, Inverse: 1}
 }
 
 const steadyReach = 2.5
 
 // advance makes g_t of g_{t-1}, after the rows have been updated. It says whether g_t
-// has become so small that the lags must take it up, see Learner.rebase.
+// has become so small that the lags must take it up, see Pace.Rebase.
 func (a *average) advance(steady bool) (small bool) {
 	power := a.power
 	if power < 0 {
@@ -49,38 +49,19 @@ func (a *average) advance(steady bool) (small bool) {
 	if steady {
 		power = a.steadyPower
 	}
-	a.taken++
-	a.coefficient *= 1 - (1+power)/(float64(a.taken)+1+power)
-	a.inverse = 1 / a.coefficient
-	return a.coefficient < 1e-150
+	a.Taken++
+	a.Coefficient *= 1 - (1+power)/(float64(a.Taken)+1+power)
+	a.Inverse = 1 / a.Coefficient
+	return a.Coefficient < 1e-150
 }
 
 // restart forgets, within a few steps, the iterates so far.
-func (a *average) restart() { a.taken = 0 }
+func (a *average) restart() { a.Taken = 0 }
 
 func (a *average) state(c *coder.Coder) {
-	c.Float(&a.coefficient)
-	c.Uint(&a.taken)
-	if a.coefficient != 0 {
-		a.inverse = 1 / a.coefficient
-	}
-}
-
-// rebase makes g = 1 at a level, multiplying it into every lag.
-func (l *bank) rebase(v int) {
-	a := &l.levels[v].average
-	g := a.coefficient
-	a.coefficient, a.inverse = 1, 1
-	scale := func(row []float64) {
-		u := l.lags(row)[v*l.k : (v+1)*l.k]
-		for k := range u {
-			u[k] *= g
-		}
-	}
-	scale(l.bias)
-	l.wrote()
-	for slot := range l.table.Len() {
-		column, _ := l.table.Column(slot)
-		scale(l.table.Touch(column))
+	c.Float(&a.Coefficient)
+	c.Uint(&a.Taken)
+	if a.Coefficient != 0 {
+		a.Inverse = 1 / a.Coefficient
 	}
 }

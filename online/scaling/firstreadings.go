@@ -1,4 +1,4 @@
-package online
+package scaling
 
 // This file holds the latest readings of numeric columns, which decide where a column
 // begins anew.
@@ -109,76 +109,76 @@ func (r *readings) addWild(n, x float64) bool {
 // observeNumeric counts a reading that is z deviations from the centre into the
 // statistics of a column that is centred and scaled, as model.Scaler.Observe does,
 // and sees to where they begin. Where that moves them the weights stay as they are.
-func (l *bank) observeNumeric(column uint32, stats []float64, x, z float64, field uint16) (ratio, shift float64) {
+func (s *Scaling) observeNumeric(column uint32, stats []float64, x, z float64, field uint16) Move {
 	if stats[model.StatCount] >= watchUntil && stats[model.StatInverse] != 0 && z >= -model.ScalerClip && z <= model.ScalerClip {
-		return l.scaling.scaler.Observe(stats, x, z)
+		ratio, shift := s.Scaler.Observe(stats, x, z)
+		return Move{ratio, shift, 1}
 	}
-	return l.observeWatched(column, stats, x, z, l.scaling.transforms[field])
+	return s.observeWatched(column, stats, x, z, s.transforms[field])
 }
 
-func (l *bank) observeWatched(column uint32, stats []float64, x, z float64, t model.Transform) (ratio, shift float64) {
+func (s *Scaling) observeWatched(column uint32, stats []float64, x, z float64, t model.Transform) Move {
 	n := stats[model.StatCount] + 1
 	wild := z > model.ScalerClip || z < -model.ScalerClip || stats[model.StatInverse] == 0 && x != stats[model.StatCentre]
 	if n <= model.FirstReadings {
-		if r := l.scaling.recent.columns[column]; n == 1 || r != nil && r.at == n-1 {
-			r = l.scaling.recent.of(column)
+		if r := s.recent.columns[column]; n == 1 || r != nil && r.at == n-1 {
+			r = s.recent.of(column)
 			r.add(n, x)
-			l.scaling.scaler.Begin(stats, n, r.values, t)
-			return 1, 0
+			s.Scaler.Begin(stats, n, r.values, t)
+			return still
 		}
 	}
 	watched, last := watched(n)
 	switch {
 	case wild && stats[model.StatInverse] == 0:
-		l.differs(column, stats, x, t)
-		return 1, 0
+		s.differs(column, stats, x, t)
+		return still
 	case wild && !watched:
-		if r := l.scaling.recent.of(column); r.addWild(n, x) {
-			l.restart(column, stats, r, t)
-			return 1, 0
+		if r := s.recent.of(column); r.addWild(n, x) {
+			return s.restart(column, stats, r, t)
 		}
 	case watched:
-		r := l.scaling.recent.of(column)
+		r := s.recent.of(column)
 		r.add(n, x)
-		if last && len(r.values) == model.FirstReadings && l.misled(stats, r.values, t) {
-			l.restart(column, stats, r, t)
-			return 1, 0
+		if last && len(r.values) == model.FirstReadings && s.misled(stats, r.values, t) {
+			return s.restart(column, stats, r, t)
 		}
 		if n == watchUntil {
-			l.scaling.recent.drop(column)
+			s.recent.drop(column)
 		}
 	}
-	return l.scaling.scaler.Observe(stats, x, z)
+	ratio, shift := s.Scaler.Observe(stats, x, z)
+	return Move{ratio, shift, 1}
 }
 
 // observeSpread counts a reading that is z deviations large into the statistics of a
 // column that is divided by its deviation. Where blankout.FirstReadings in a row are
 // less than smallAt of that, earlier ones were wild, and the column begins anew with
 // these; the weights then stay as they are.
-func (l *bank) observeSpread(column uint32, stats []float64, x, z float64) (ratio float64) {
-	total := float64(l.scaling.dense.events + 1)
-	if ratio = l.scaling.scaler.ObserveSpread(stats, x, total); z == 0 || z < -smallAt || z > smallAt {
-		return ratio
+func (s *Scaling) observeSpread(column uint32, stats []float64, x, z float64) Move {
+	total := float64(s.Events + 1)
+	ratio := s.Scaler.ObserveSpread(stats, x, total)
+	if z == 0 || z < -smallAt || z > smallAt {
+		return Move{ratio, 0, 1}
 	}
 	n := stats[model.StatCount]
-	r := l.scaling.recent.of(column)
+	r := s.recent.of(column)
 	if r.add(n, x); len(r.values) < model.FirstReadings {
-		return ratio
+		return Move{ratio, 0, 1}
 	}
 	mean, m2 := model.Moments(r.values)
 	stats[model.StatMean], stats[model.StatSquares] = mean, m2*n/model.FirstReadings
 	stats[model.StatInverse] = model.SpreadInverse(stats, total)
-	l.rule.Forget(l.table.Touch(column), false, model.FirstReadings/n)
-	l.scaling.recent.drop(column)
-	return 1
+	s.recent.drop(column)
+	return Move{1, 0, model.FirstReadings / n}
 }
 
 const smallAt = 0.03
 
 // differs counts a reading of a column in which none differed from the others before.
-func (l *bank) differs(column uint32, stats []float64, x float64, t model.Transform) {
+func (s *Scaling) differs(column uint32, stats []float64, x float64, t model.Transform) {
 	n, usual := stats[model.StatCount]+1, stats[model.StatCentre]
-	r := l.scaling.recent.of(column)
+	r := s.recent.of(column)
 	if r.wild > 0 {
 		r.values, r.wild = r.values[:0], 0
 	}
@@ -193,23 +193,23 @@ func (l *bank) differs(column uint32, stats []float64, x float64, t model.Transf
 		}
 	}
 	r.values[at], r.at = x, n
-	if l.scaling.scaler.Begin(stats, n, r.values, t); stats[model.StatInverse] != 0 {
-		l.scaling.recent.drop(column)
+	if s.Scaler.Begin(stats, n, r.values, t); stats[model.StatInverse] != 0 {
+		s.recent.drop(column)
 	}
 }
 
 // misled says whether the readings that began a column were not typical of it: the latest
 // ones lie together in a small part of its scale, or call for a transform.
-func (l *bank) misled(stats, readings []float64, t model.Transform) bool {
+func (s *Scaling) misled(stats, readings []float64, t model.Transform) bool {
 	var now [model.ScalerWidth]float64
 	var room [model.FirstReadings]float64
-	was := l.scaling.scaler.Standardisation(stats)
+	was := s.Scaler.Standardisation(stats)
 	if was.Scale == 0 {
 		return false
 	}
 	if was.Unit == 0 && t == model.TransformAuto {
-		l.scaling.scaler.Begin(now[:], model.FirstReadings, readings, t)
-		if l.scaling.scaler.Standardisation(now[:]).Unit != 0 {
+		s.Scaler.Begin(now[:], model.FirstReadings, readings, t)
+		if s.Scaler.Standardisation(now[:]).Unit != 0 {
 			return true
 		}
 	}
@@ -219,23 +219,24 @@ func (l *bank) misled(stats, readings []float64, t model.Transform) bool {
 			values[i] = math.Asinh(x / was.Unit)
 		}
 	}
-	l.scaling.scaler.Begin(now[:], model.FirstReadings, values, model.TransformNone)
-	scale := l.scaling.scaler.Standardisation(now[:]).Scale
+	s.Scaler.Begin(now[:], model.FirstReadings, values, model.TransformNone)
+	scale := s.Scaler.Standardisation(now[:]).Scale
 	return scale > 0 && scale < misledBy/stats[model.StatCount]*was.Scale
 }
 
 // restart begins a column anew with its latest readings. The metric was gathered in other
 // units: the share of it is kept that these readings are of all.
-func (l *bank) restart(column uint32, stats []float64, r *readings, t model.Transform) {
+func (s *Scaling) restart(column uint32, stats []float64, r *readings, t model.Transform) Move {
 	n := stats[model.StatCount] + 1
-	l.rule.Forget(l.table.Touch(column), false, float64(len(r.values))/n)
-	if l.scaling.scaler.Begin(stats, float64(len(r.values)), r.values, t); l.set.noiseKind == constant {
+	m := Move{1, 0, float64(len(r.values)) / n}
+	if s.Scaler.Begin(stats, float64(len(r.values)), r.values, t); s.Constant {
 		// The strength of constant noise depends on the share of the events that hold the
 		// column, so that share is kept.
 		stats[model.StatSquares] *= n / stats[model.StatCount]
 		stats[model.StatCount] = n
 	}
-	l.scaling.recent.drop(column)
+	s.recent.drop(column)
+	return m
 }
 
 // state walks the readings of every column, in ascending order.

@@ -1,4 +1,4 @@
-package online
+package pace
 
 // This file follows a stream that moves: it decides which of average and iterate is
 // published, and tunes the learning rate.
@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"blankout/internal/coder"
+	"blankout/measure"
 )
 
 // adaptation tunes two things while learning, by what would have been better for the
@@ -40,9 +41,9 @@ type adaptation struct {
 	square   float64 // decayed mean of the square of df (a - f)
 }
 
-// rate returns the learning rate in force.
-func (a *adaptation) rate(eta float64) float64 {
-	if a.steady() {
+// Rate returns the learning rate in force.
+func (a *adaptation) Rate(eta float64) float64 {
+	if a.Steady() {
 		eta *= steadyRate
 	}
 	if a.raise == 0 {
@@ -60,13 +61,11 @@ const (
 	steadyAt, steadyRate = 4, 0.8
 	// The steps at which the two are compared: all of the first ones, then every n-th, older ones
 	// fading, so that a change is not outweighed by an endless past.
-	compareFirst, compareEvery, compareMemory = 1000, 4, 50_000
+	compareFirst, CompareEvery, compareMemory = 1000, 4, 50_000
 	// There is no verdict before so many terms. The sum is looked at after every event:
 	// while its terms are few, chance alone would soon pass a bar that is a number of their
 	// deviations.
 	compareLeast = 100
-	// An average that was left behind starts afresh if it is of more than restartAfter steps.
-	restartAfter = 3000
 
 	raiseMemory = 1000
 	raiseSpeed  = 0.003
@@ -75,9 +74,20 @@ const (
 
 func newAdaptation(on bool) adaptation { return adaptation{on: on, blend: 1} }
 
-// compare takes up an event's loss(average) - loss(iterate).
-func (a *adaptation) compare(gain, memory float64) {
-	keep := 1 - 1/memory
+// Every returns at every how many steps the two are compared after so many.
+func Every(steps uint64) uint64 {
+	if steps > compareFirst {
+		return CompareEvery
+	}
+	return 1
+}
+
+// Compares says whether average and iterate are compared.
+func (a *adaptation) Compares() bool { return a.on }
+
+// Compare takes up loss(average) - loss(iterate) of one event in so many.
+func (a *adaptation) Compare(gain float64, every uint64) {
+	keep := 1 - 1/float64(compareMemory/every)
 	a.gain = keep*a.gain + gain
 	a.squares = keep*a.squares + gain*gain
 	a.compared = keep*a.compared + 1
@@ -96,16 +106,16 @@ func (a *adaptation) choose() (stale bool) {
 	return false
 }
 
-// steady says whether the stream stands still.
-func (a *adaptation) steady() bool {
+// Steady says whether the stream stands still.
+func (a *adaptation) Steady() bool {
 	return a.gain < 0 && a.gain*a.gain > steadyAt*steadyAt*a.squares
 }
 
 // reset forgets the comparison with an average that begins anew.
 func (a *adaptation) reset() { a.gain, a.squares, a.compared = 0, 0, 0 }
 
-// adapt learns from an event's corr = sum df (a - f) over the outputs.
-func (a *adaptation) adapt(corr float64) {
+// Adapt learns from an event's corr = sum df (a - f) over the outputs.
+func (a *adaptation) Adapt(corr float64) {
 	if !a.on {
 		return
 	}
@@ -120,3 +130,19 @@ func (a *adaptation) adapt(corr float64) {
 func (a *adaptation) state(c *coder.Coder) {
 	c.Each(&a.blend, &a.gain, &a.squares, &a.compared, &a.raise, &a.square)
 }
+
+// merge adds what so many steps and comparisons of an interval have changed between base and now.
+func (a *adaptation) merge(base, now *adaptation, steps, compared uint64) {
+	if compared > 0 {
+		keep := fadeBy(compareMemory, compared)
+		measure.Fade(&a.gain, base.gain, now.gain, keep)
+		measure.Fade(&a.squares, base.squares, now.squares, keep)
+		measure.Fade(&a.compared, base.compared, now.compared, keep)
+	}
+	a.raise = max(0, min(a.raise+(now.raise-base.raise), maxRaise))
+	measure.Fade(&a.square, base.square, now.square, fadeBy(raiseMemory, steps))
+	a.square = max(0, a.square)
+}
+
+// fadeBy returns what so many terms leave of a sum of the given memory.
+func fadeBy(memory float64, terms uint64) float64 { return measure.Power(1-1/memory, terms) }

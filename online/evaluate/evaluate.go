@@ -1,0 +1,238 @@
+// Package evaluate finds the batch objective at the weights that a learner publishes.
+package evaluate
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+
+	"blankout"
+	"blankout/loss"
+	"blankout/measure"
+	"blankout/model"
+	"blankout/online/numbers"
+	"blankout/online/rows"
+)
+
+// Model is what is evaluated.
+type Model struct {
+	*model.Linear               // as it is published, see online.Learner.Published
+	Noise         loss.Noise    // of the level whose objective it is
+	Loss          loss.Loss     // in Unit
+	C             float64       // of the losses against the ridge, see loss.Cost
+	Penalised     bool          // the intercepts have the ridge too
+	Bound         bool          // what dies together is summed, with curves too
+	Unit          *numbers.Unit // nil where labels are classes
+	Classes       []float64     // weights of classes
+	Active        int           // outputs in use
+	Decision      model.Decision
+}
+
+// Objective returns the objective of the batch solvers at the weights of a Model,
+// |w|^2 + kappa sum loss (sum loss without a ridge), summed over the outputs, over the
+// events of a Source, and the share of them that the Model gets wrong or, where
+// labels are numbers, their measures. The objective is then in the unit in which the
+// targets are learned. The result does not depend on the number of threads.
+func Objective(ctx context.Context, m Model, s blankout.Source, threads int) (objective, wrong float64, numbers *measure.NumbersReport, err error) {
+	e := &evaluation{Model: m, kappa: loss.Cost(m.Loss, m.C)}
+	if math.IsInf(e.kappa, 1) {
+		e.kappa = 1
+	}
+	if err := e.run(ctx, s, threads); err != nil {
+		return math.NaN(), math.NaN(), nil, err
+	}
+	if wrong = e.sum.wrong / e.sum.weight; m.Unit != nil {
+		wrong = math.NaN()
+		report := e.sum.numbers.Report(m.Unit.Loss(m.Loss))
+		numbers = &report
+	}
+	return e.penalty() + e.sum.loss, wrong, numbers, nil
+}
+
+// evaluation sums over events the loss of the weights, which is that of
+// the features as they are, and the errors of what the model answers.
+type evaluation struct {
+	Model
+	kappa float64
+	sum   evaluated
+}
+
+type evaluated struct {
+	loss, weight, wrong float64
+	numbers             measure.Numbers // where labels are numbers
+}
+
+// penalty returns that of the weights.
+func (e *evaluation) penalty() float64 {
+	if math.IsInf(e.C, 1) {
+		return 0
+	}
+	sum := 0.0
+	for slot := range e.Rows.Len() {
+		_, row := e.Rows.Column(slot)
+		for _, w := range row[model.ScalerWidth:][:e.Outputs] {
+			sum += w * w
+		}
+	}
+	if e.Penalised {
+		for _, b := range e.Intercept[:e.Active] {
+			if e.Unit != nil {
+				b = e.Unit.Own(b)
+			}
+			sum += b * b
+		}
+	}
+	return sum
+}
+
+// run evaluates the events of a Source on several goroutines. Batches are summed
+// one by one and the sums added in order.
+func (e *evaluation) run(ctx context.Context, s blankout.Source, threads int) error {
+	type work struct {
+		batch *blankout.Batch
+		sum   *evaluated
+	}
+	todo, free := make(chan work, 2*threads), make(chan *blankout.Batch, 2*threads)
+	for range cap(free) {
+		free <- &blankout.Batch{}
+	}
+	var workers sync.WaitGroup
+	for range threads {
+		workers.Go(func() {
+			w := e.worker()
+			for x := range todo {
+				*x.sum = w.batch(x.batch)
+				free <- x.batch
+			}
+		})
+	}
+	var sums []*evaluated
+	var err error
+	for {
+		b := <-free
+		if err = s.Next(ctx, b); err != nil {
+			break
+		}
+		sums = append(sums, &evaluated{})
+		todo <- work{b, sums[len(sums)-1]}
+	}
+	close(todo)
+	workers.Wait()
+	if err != io.EOF {
+		return fmt.Errorf("evaluating: %w", err)
+	}
+	for _, s := range sums {
+		e.sum.loss += s.loss
+		e.sum.weight += s.weight
+		e.sum.wrong += s.wrong
+		e.sum.numbers.Merge(&s.numbers)
+	}
+	return nil
+}
+
+// evaluator is the scratch memory of one goroutine.
+type evaluator struct {
+	*evaluation
+	c0, c1, c2 float64
+	sumsq      []float64
+	own        loss.Loss // in the targets' own unit
+	scaler     model.Scaler
+	rows       rows.Event
+	columns    []uint32
+	groups     *rows.Groups // nil without curves and noise of groups
+	f, lag, q  []float64
+}
+
+func (e *evaluation) worker() *evaluator {
+	w := &evaluator{evaluation: e, own: e.Loss, scaler: e.Scaler, sumsq: make([]float64, e.Outputs)}
+	if e.Unit != nil {
+		w.own = e.Unit.Loss(e.Loss)
+	}
+	w.c0, w.c1, w.c2 = e.Noise.Coefficients()
+	w.groups = rows.NewGroups(e.Schema, []loss.Noise{e.Noise}, e.Outputs, e.Bound)
+	w.f, w.lag, w.q = make([]float64, e.Outputs), make([]float64, e.Outputs), make([]float64, e.Outputs)
+	if w.c0 > 0 {
+		for slot := range e.Rows.Len() {
+			_, row := e.Rows.Column(slot)
+			for k, v := range row[model.ScalerWidth:][:e.Outputs] {
+				w.sumsq[k] += v * v
+			}
+		}
+	}
+	return w
+}
+
+func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
+	for i := range b.Examples {
+		e := &b.Examples[i]
+		if e.Label == blankout.Unlabelled || e.Weight == 0 || !e.Usable() {
+			continue
+		}
+		s := &w.rows
+		s.Reset(0)
+		w.columns = w.columns[:0]
+		for column, x := range w.scaler.Each(e.Features) {
+			row := w.Rows.Row(column)
+			if row == nil {
+				continue
+			}
+			if w.scaler.Mode != model.StandardiseNone {
+				x = w.scaler.Apply(row[:model.ScalerWidth], x)
+			}
+			s.Rows, w.columns = append(s.Rows, row), append(w.columns, column)
+			s.X, s.Ridge = append(s.X, x), append(s.Ridge, 0)
+			if w.groups != nil {
+				s.Basis = append(s.Basis, x*x)
+			} else {
+				s.Basis = append(s.Basis, w.c1*x+w.c2*x*x)
+			}
+		}
+		copy(w.f, w.Intercept)
+		if w.Unit != nil {
+			w.f[0] = w.Unit.Own(w.f[0])
+		}
+		clear(w.q)
+		switch {
+		case w.groups != nil:
+			w.groups.Arrange(s, e, w.columns, &w.scaler)
+			w.groups.Sum(s, model.ScalerWidth, 0, w.f, w.lag)
+			copy(w.q, w.groups.Variance)
+		case w.Outputs == 1:
+			for i, row := range s.Rows {
+				v := row[model.ScalerWidth]
+				w.f[0] += s.X[i] * v
+				w.q[0] += s.Basis[i] * v * v
+			}
+		default:
+			// The third sum comes for nothing; here it is f's again.
+			rows.Sum(s.Rows, model.ScalerWidth, 0, s.X, s.Basis, w.f[:w.Active], w.lag[:w.Active], w.q[:w.Active])
+		}
+		for k := range w.Active {
+			y := rows.Y(e.Label, k, w.Outputs)
+			if w.Unit != nil {
+				y = w.Unit.Standard(e.Target)
+			}
+			value, _, _ := w.Loss.At(y, w.f[k], w.q[k]+w.c0*w.sumsq[k])
+			sum.loss += w.kappa * e.Weight * w.Classes[e.Label] * value
+		}
+		sum.weight += e.Weight
+		if w.Unit != nil {
+			value, v := w.Unit.Value(w.f[0]), model.Lacked{}
+			if w.Answer(e).Rule() != "" {
+				value, v = w.Value(w.Score(e, w.f)[0]), model.ScoreVariance(w.Linear, e)
+			}
+			low, high := w.Interval(value, v)
+			sum.numbers.Add(w.own, e.Target, e.Weight, value, low, high, 1)
+			continue
+		}
+		if w.Answer(e).Rule() != "" {
+			w.Score(e, w.f)
+		}
+		if w.Decision.Predict(w.f) != e.Label {
+			sum.wrong += e.Weight
+		}
+	}
+	return sum
+}

@@ -1,0 +1,70 @@
+package evaluate
+
+import (
+	"context"
+	"io"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+	"blankout/loss"
+	"blankout/model"
+)
+
+type source struct{ batches []blankout.Batch }
+
+func (s *source) Next(_ context.Context, b *blankout.Batch) error {
+	if len(s.batches) == 0 {
+		return io.EOF
+	}
+	*b, s.batches = s.batches[0], s.batches[1:]
+	return nil
+}
+
+// The objective of a model without rows is that of its intercept: the loss at one score for each label, by the
+// weights of events and classes. Events that cannot be learned are left out.
+func TestObjective(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	m := Model{
+		Linear: &model.Linear{Head: model.Head{Schema: &blankout.Schema{NumericIndices: true}, Outputs: 1, Intercept: []float64{0.4}, Layout: model.Layout{Width: model.ScalerWidth + 1, Weight: model.ScalerWidth}, Scaler: model.Scaler{Mode: model.StandardiseNone}},
+			Rows: model.NewTable(model.ScalerWidth + 1)},
+		Noise: loss.Dropout{Q: 0.2}, Loss: loss.LogisticGaussian{}, C: 3, Penalised: true, Classes: []float64{1, 5}, Active: 1,
+		Decision: model.Decision{Calibration: model.Calibration{A: 1}},
+	}
+	row := m.Rows.Touch(2)
+	row[model.StatInverse], row[model.ScalerWidth] = 1, 0.7
+	_, _, c2 := m.Noise.Coefficients()
+	var events []blankout.Batch
+	want, wrong, weight := 0.4*0.4+0.7*0.7, 0.0, 0.0
+	kappa := loss.Cost(m.Loss, m.C)
+	for i := range 30 {
+		b := blankout.Batch{}
+		for range 20 {
+			x := r.NormFloat64()
+			e := blankout.Example{Label: r.IntN(2), Weight: r.Float64(), Features: blankout.Vec{Index: []uint32{2, 3}, Value: []float64{x, 9}}}
+			if b.Examples = append(b.Examples, e); i == 7 {
+				b.Examples[len(b.Examples)-1].Refused = &blankout.Refusal{}
+				continue
+			}
+			f, y := 0.4+0.7*x, float64(2*e.Label-1)
+			value, _, _ := m.Loss.At(y, f, c2*0.49*x*x)
+			want += kappa * e.Weight * m.Classes[e.Label] * value
+			if weight += e.Weight; (f > 0) != (e.Label == 1) {
+				wrong += e.Weight
+			}
+		}
+		events = append(events, b)
+	}
+	one := math.NaN()
+	for _, threads := range []int{1, 3} {
+		got, share, _, err := Objective(t.Context(), m, &source{events}, threads)
+		if err != nil || math.Abs(got-want) > 1e-9*want || math.Abs(share-wrong/weight) > 1e-12 {
+			t.Errorf("%d threads: objective %v, wrong %v, %v; want %v, %v", threads, got, share, err, want, wrong/weight)
+		}
+		if threads > 1 && got != one {
+			t.Errorf("%v on one thread, %v on %d", one, got, threads)
+		}
+		one = got
+	}
+}

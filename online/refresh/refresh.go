@@ -1,0 +1,361 @@
+// Package refresh solves a window of the latest events exactly.
+package refresh
+
+import (
+	"context"
+	"slices"
+
+	"blankout"
+	"blankout/batch"
+	"blankout/internal/coder"
+	"blankout/internal/failpoint"
+	"blankout/loss"
+	"blankout/model"
+	"blankout/online/rows"
+)
+
+// Refresh solves the latest events exactly against a quadratic summary of
+// everything before them: every size events the iterate becomes
+//
+//	argmin sum_{n in window} loss_n(w) + 1/2 (w - c)' D (w - c),
+//	D = R + sum_{before the window} 2 dv (x^2 + Var[x~]),
+//
+// R being the ridge of the objective. It is the proximal step of dropout descent
+// with the loss kept exact instead of linearised (docs/mathematics.md). D's sums
+// are a further value of a row for each level and output, after the rule's own.
+// Only columns that occur in the window take part.
+//
+// The window is the size events since the last refresh, and c then the iterate; or
+// it slides: it holds the latest reach events, a multiple of size, of which the
+// oldest leave it after every refresh. They are expanded to second order at
+// the solution w, with h the sums they add to D and g their gradient,
+//
+//	c <- (D c + h w - g)/(D + h),  D <- D + h,
+//
+// by coordinate; c is one more value of a row. If all leave at once that is c = w.
+type Refresh struct {
+	Settings
+	rows.Layout
+	window   window
+	Failures uint64 // refreshes that found no solution and changed nothing
+}
+
+// Settings is what a Refresh is made from; its owner gives it the Layout too.
+type Settings struct {
+	Size         int // 0: none
+	Reach        int // of the window, at least Size
+	Loss         loss.Loss
+	Ridge        float64 // h0
+	Intercept    bool    // there is one
+	Penalised    bool    // it has the ridge
+	Marginalised bool    // the noise is in the loss
+}
+
+func (r *Refresh) sliding() bool { return r.Reach > r.Size }
+
+// Parts returns how many parts of a row are the refresh's.
+func (r *Refresh) Parts() int {
+	switch {
+	case r.Size == 0:
+		return 0
+	case r.sliding():
+		return 2
+	}
+	return 1
+}
+
+// CentreOf returns the c of a row, the iterate where the window does not slide.
+func (r *Refresh) CentreOf(row []float64) []float64 {
+	if !r.sliding() {
+		return r.Weights(row)
+	}
+	return r.Centre(row)
+}
+
+// Rescale makes the refresh's parts of a row fit weights at from <= j < to that have become ratio times
+// what they were because the scale of the feature has grown by it.
+func (r *Refresh) Rescale(row []float64, from, to int, ratio float64) {
+	if r.Size == 0 {
+		return
+	}
+	d := r.Curvature(row)[from:to]
+	for k := range d {
+		d[k] /= ratio * ratio
+	}
+	if r.sliding() {
+		centre := r.Centre(row)[from:to]
+		for k := range centre {
+			centre[k] *= ratio
+		}
+	}
+}
+
+// Shifted says that the intercepts at from <= j < to have taken up shift times the weights of row.
+func (r *Refresh) Shifted(intercepts, row []float64, from, to int, shift float64) {
+	if !r.sliding() {
+		return
+	}
+	centre := r.Centre(intercepts)[from:to]
+	for k, c := range r.Centre(row)[from:to] {
+		centre[k] += c * shift
+	}
+}
+
+// Forget leaves a share of D.
+func (r *Refresh) Forget(row []float64, keep float64) {
+	if r.Size == 0 {
+		return
+	}
+	d := r.Curvature(row)
+	for j := range d {
+		d[j] *= keep
+	}
+}
+
+// Clear empties the window.
+func (r *Refresh) Clear() { r.window.drop(len(r.window.ends)) }
+
+// window holds events as they came, before the Scaler.
+type window struct {
+	ends    []uint32 // of the events' features in column and value
+	column  []uint32
+	value   []float64
+	labels  []uint32
+	weights []float64
+}
+
+func (w *window) add(e *blankout.Example, weight float64) {
+	w.column = append(w.column, e.Features.Index...)
+	w.value = append(w.value, e.Features.Value...)
+	w.ends = append(w.ends, uint32(len(w.column)))
+	w.labels = append(w.labels, uint32(e.Label))
+	w.weights = append(w.weights, weight)
+}
+
+// drop takes away the n oldest events.
+func (w *window) drop(n int) {
+	if n == 0 {
+		return
+	}
+	gone := w.ends[n-1]
+	w.column, w.value = slices.Delete(w.column, 0, int(gone)), slices.Delete(w.value, 0, int(gone))
+	w.labels, w.weights = slices.Delete(w.labels, 0, n), slices.Delete(w.weights, 0, n)
+	w.ends = slices.Delete(w.ends, 0, n)
+	for i := range w.ends {
+		w.ends[i] -= gone
+	}
+}
+
+// Solvable says whether a refresh knows what to do with a loss: it is convex, or
+// t-logistic, whose theta-steps are.
+func Solvable(l loss.Loss) bool {
+	if _, ok := l.(loss.TLogistic); ok {
+		return true
+	}
+	return l.Facts().Convex
+}
+
+// Weights are the weights that a refresh moves, in rows as the Layout has them.
+type Weights struct {
+	Table  *model.Table
+	Bias   []float64     // the intercepts' row
+	Model  *model.Linear // standardises events as they are learned
+	Levels []Level
+	Active int     // outputs in use
+	Growth float64 // what is added to D counts so often
+}
+
+// Level is a level of noise.
+type Level struct {
+	Noise   loss.Noise
+	Inverse float64 // see rows.Step
+}
+
+// Add takes an event that has been learned into the window, and says whether it is time to Solve.
+func (r *Refresh) Add(e *blankout.Example, weight float64) (due bool) {
+	if r.Size == 0 || weight == 0 {
+		return false
+	}
+	r.window.add(e, weight)
+	// After a refresh the window holds a multiple of Size.
+	return len(r.window.ends)%r.Size == 0
+}
+
+// Solve refreshes.
+func (r *Refresh) Solve(w Weights) {
+	leaving := max(0, len(r.window.ends)-(r.Reach-r.Size)) // the first events are about to leave
+	var b batch.Builder
+	var vec blankout.Vec
+	start := uint32(0)
+	for _, end := range r.window.ends {
+		e := blankout.Example{Features: blankout.Vec{Index: r.window.column[start:end], Value: r.window.value[start:end]}, Weight: 1}
+		vec = w.Model.Standardised(&e, blankout.Vec{Index: vec.Index[:0], Value: vec.Value[:0]})
+		e.Features = vec
+		if err := b.Add(&e); err != nil {
+			panic(err) // whoever adds events has checked them
+		}
+		start = end
+	}
+	d := b.Data(w.Model.Schema)
+	list := make([][]float64, d.Columns(), d.Columns()+1)
+	for c := range list {
+		list[c] = w.Table.Touch(d.Column(c))
+	}
+	if r.Intercept {
+		list = append(list, w.Bias)
+	}
+	y := make([]float64, len(r.window.labels))
+	for v := range w.Levels {
+		for k := range w.Active {
+			for i, label := range r.window.labels {
+				y[i] = rows.Y(int(label), k, r.Outputs)
+			}
+			r.solveOutput(&w, &w.Levels[v], v*r.Outputs+k, d, y, list, leaving)
+		}
+	}
+	r.window.drop(leaving)
+}
+
+// solveOutput refreshes index j of the rows, which are those of the data's
+// columns and of the intercept.
+func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []float64, rows [][]float64, leaving int) {
+	if failpoint.Here("learn.refresh") != nil {
+		r.Failures++
+		return
+	}
+	p := batch.Problem{Data: d, Y: y, Weight: r.window.weights, Loss: r.Loss, Noise: lv.Noise, Kappa: 1, Intercept: batch.NoIntercept, Threads: 1}
+	if !r.Marginalised {
+		p.Noise = loss.NoNoise{}
+	}
+	if r.Intercept {
+		p.Intercept = batch.PenalisedIntercept
+	}
+	centre, metric := make([]float64, len(rows)), make([]float64, len(rows))
+	for c, row := range rows {
+		centre[c] = r.CentreOf(row)[j]
+		metric[c] = r.Curvature(row)[j]/w.Growth + r.Ridge
+	}
+	if r.Intercept && !r.Penalised {
+		// The intercept gets a small penalty, for a window of one class would send it to infinity.
+		metric[len(rows)-1] = max(r.Curvature(w.Bias)[j]/w.Growth, 0.01)
+	}
+	p.Penalty = batch.Penalty{R: metric, Centre: centre}
+
+	found := make([]float64, len(rows))
+	for c, row := range rows {
+		found[c] = r.Weights(row)[j]
+	}
+	steps := 1
+	robust, isRobust := r.Loss.(loss.TLogistic)
+	if isRobust {
+		// Theta-steps: the convex part with every event weighted by its influence.
+		p.Loss, steps = robust.Theta(), 3
+		p.Weight = slices.Clone(p.Weight)
+	}
+	for range steps {
+		if isRobust {
+			r.eachOf(d, lv, found, func(i int, f, variance float64) {
+				p.Weight[i] = r.window.weights[i] * robust.Influence(y[i], f, variance)
+			})
+		}
+		o, err := batch.NewExpected(p)
+		if err != nil {
+			panic(err) // New has checked the settings
+		}
+		// A gap of so little is some 1e-6 in the weights.
+		solution, err := batch.Solve(context.Background(), o, batch.Options{Solver: batch.Newton, Dual: true, Tol: 1e-12, MaxIterations: 50, Start: found})
+		if err != nil || slices.ContainsFunc(solution.W, func(x float64) bool { return x-x != 0 }) {
+			r.Failures++
+			return
+		}
+		found = solution.W
+	}
+
+	for c, row := range rows {
+		delta := found[c] - r.Weights(row)[j]
+		r.Weights(row)[j] = found[c]
+		r.Lags(row)[j] -= delta * lv.Inverse
+	}
+	_, c1, c2 := p.Noise.Coefficients()
+	curvature, gradient := make([]float64, len(rows)), make([]float64, len(rows))
+	r.eachOf(d, lv, found, func(i int, f, variance float64) {
+		if i >= leaving {
+			return
+		}
+		weight := r.window.weights[i]
+		_, df, shrink := r.Loss.At(y[i], f, variance)
+		_, _, dv := r.Loss.At(y[i], f, max(variance, LeastVariance))
+		h := 2 * dv * weight
+		df, shrink = df*weight, 2*shrink*weight
+		row := d.Row(i)
+		for n, c := range row.Index {
+			x := row.At(n)
+			noise := c1*x + c2*x*x
+			curvature[c] += h * (x*x + noise)
+			gradient[c] += df * x
+			if noise != 0 {
+				gradient[c] += shrink * noise * found[c]
+			}
+		}
+		if r.Intercept {
+			curvature[len(rows)-1] += h
+			gradient[len(rows)-1] += df
+		}
+	})
+	for c, row := range rows {
+		h := curvature[c]
+		if r.sliding() && h > 0 {
+			r.CentreOf(row)[j] = (metric[c]*centre[c] + h*found[c] - gradient[c]) / (metric[c] + h)
+		}
+		r.Curvature(row)[j] += h * w.Growth
+	}
+}
+
+// LeastVariance is what the metric takes the variance of a score to be at
+// least: without noise the hinge has no curvature that could be summed.
+const LeastVariance = 0.01
+
+// eachOf calls f with the score of every event and its variance under weights.
+func (r *Refresh) eachOf(d *batch.Data, lv *Level, weights []float64, f func(i int, score, variance float64)) {
+	_, c1, c2 := lv.Noise.Coefficients()
+	if !r.Marginalised {
+		c1, c2 = 0, 0
+	}
+	for i := range d.Rows() {
+		score, variance := 0.0, 0.0
+		row := d.Row(i)
+		for n, c := range row.Index {
+			x := row.At(n)
+			score += weights[c] * x
+			variance += weights[c] * weights[c] * (c1*x + c2*x*x)
+		}
+		if r.Intercept {
+			score += weights[d.Columns()]
+		}
+		f(i, score, variance)
+	}
+}
+
+// State codes the state.
+func (r *Refresh) State(c *coder.Coder) {
+	r.window.state(c)
+	c.Uint(&r.Failures)
+}
+
+// Consistent says whether what was read fits itself.
+func (r *Refresh) Consistent() bool { return r.window.consistent() }
+
+func (w *window) state(c *coder.Coder) {
+	c.Uint32s(&w.ends)
+	c.Uint32s(&w.column)
+	c.Floats(&w.value)
+	c.Uint32s(&w.labels)
+	c.Floats(&w.weights)
+}
+
+// consistent says whether the lists that were read fit each other.
+func (w *window) consistent() bool {
+	n := len(w.ends)
+	return n == len(w.labels) && n == len(w.weights) && len(w.column) == len(w.value) && slices.IsSorted(w.ends) &&
+		(n == 0 || int(w.ends[n-1]) == len(w.column))
+}

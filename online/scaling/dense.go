@@ -1,0 +1,189 @@
+package scaling
+
+// This file finds dense columns.
+
+import (
+	"math"
+	"slices"
+
+	"blankout"
+	"blankout/internal/coder"
+	"blankout/model"
+)
+
+// denseFinder finds the columns of sparse text formats that count as numeric:
+// those present in at least nine of ten of the first denseEvents events, and
+// ever after, unless they only say that they are present by a 1. It looks after 10, 20, 40, … events already, so that a stream of
+// readings is standardised almost from the start.
+type denseFinder struct {
+	Events     uint64   // observed
+	candidates []uint32 // columns met while they could still become dense
+	// For each candidate the number of readings, their mean, and the sum of squared
+	// deviations from it.
+	moments []float64
+	places  map[uint32]int // of the candidates in their list; nil until needed
+	seen    []uint64       // events that held a column, parallel to Scaler.Dense
+}
+
+const denseEvents = 1000
+
+// isDense says whether a column in seen of n events is a dense one.
+func isDense(seen, n uint64) bool { return 10*seen >= 9*n }
+
+// candidate counts a reading of a column that may become dense: of one that is met
+// first, or has been noted as such.
+func (d *denseFinder) candidate(column uint32, x float64, first bool) {
+	if d.places == nil {
+		d.places = map[uint32]int{}
+		for i, c := range d.candidates {
+			d.places[c] = i
+		}
+	}
+	i, ok := d.places[column]
+	if !ok {
+		if !first || d.Events > denseEvents/10 {
+			return
+		}
+		i = len(d.candidates)
+		d.candidates, d.moments = append(d.candidates, column), append(d.moments, 0, 0, 0)
+		d.places[column] = i
+	}
+	m := d.moments[3*i:][:3]
+	m[0]++
+	delta := x - m[1]
+	m[1] += delta / m[0]
+	m[2] += delta * (x - m[1])
+}
+
+// Count counts an event in that one learns alone, after its features have been observed. It says
+// whether it is time for a Review.
+func (s *Scaling) Count(x blankout.Vec) (due bool) {
+	s.Events++
+	if s.Scaler.Mode == model.StandardiseScale {
+		return false
+	}
+	if dense := s.Scaler.Dense; len(dense) > 0 {
+		i := 0
+		for _, column := range x.Index {
+			for i < len(dense) && dense[i] < column {
+				i++
+			}
+			if i == len(dense) {
+				break
+			}
+			if dense[i] == column {
+				s.seen[i]++
+			}
+		}
+	}
+	switch n := s.Events; {
+	case n < denseEvents:
+		return n%10 == 0 && (n/10)&(n/10-1) == 0
+	case n%denseEvents == 0:
+		return n == denseEvents || len(s.Scaler.Dense) > 0
+	}
+	return false
+}
+
+// Review decides again which columns are dense. After the first denseEvents
+// events columns only leave: those that have gone. row returns that of a column, and move makes a
+// row's weights fit statistics that have moved.
+func (s *Scaling) Review(row func(column uint32) []float64, move func(row []float64, ratio, shift float64)) (gone []uint32) {
+	was, wasSeen := s.Scaler.Dense, s.seen
+	s.Scaler.Dense, s.seen = nil, nil // fresh memory: snapshots hold the old one
+	keep := func(column uint32, seen uint64) {
+		i, _ := slices.BinarySearch(s.Scaler.Dense, column)
+		s.Scaler.Dense = slices.Insert(s.Scaler.Dense, i, column)
+		s.seen = slices.Insert(s.seen, i, seen)
+	}
+	apply := func(row []float64, m Move) {
+		if m.Moves() {
+			move(row, m.Ratio, m.Shift)
+		}
+	}
+	for i, column := range was {
+		if s.Scaler.Unfilled || isDense(wasSeen[i], s.Events) {
+			keep(column, wasSeen[i])
+		} else {
+			row := row(column)
+			apply(row, s.demote(row, wasSeen[i]))
+			gone = append(gone, column)
+		}
+	}
+	if s.Events > denseEvents {
+		return gone
+	}
+	for i, column := range s.candidates {
+		if _, already := slices.BinarySearch(was, column); already {
+			continue
+		}
+		mean, m2 := s.moments[3*i+1], s.moments[3*i+2]
+		if mean == 1 && m2 == 0 && s.Scaler.Mode != model.StandardiseAll {
+			continue // never anything but 1: one-hot, or a constant
+		}
+		row := row(column)
+		if seen := uint64(row[model.StatCount]); isDense(seen, s.Events) {
+			apply(row, s.promote(row, mean, m2))
+			keep(column, seen)
+		}
+	}
+	if s.Events >= denseEvents {
+		s.candidates, s.moments, s.places = nil, nil, nil
+	}
+	return gone
+}
+
+// promote turns a column that was divided by its largest value into one that
+// is centred and scaled, counting the events without it as the number 0. Its
+// readings have the mean and sum of squared deviations given.
+func (s *Scaling) promote(row []float64, mean, m2 float64) Move {
+	n, total := row[model.StatCount], float64(s.Events)
+	if s.Scaler.Unfilled {
+		total = n
+	}
+	m2 += mean * mean * n * (total - n) / total
+	mean *= n / total
+	was := row[model.StatInverse]
+	row[model.StatCount], row[model.StatMean], row[model.StatSquares] = total, mean, m2
+	row[model.StatCentre], row[model.StatInverse] = mean, 0
+	switch sd := math.Sqrt(m2 / total); {
+	case !(sd > 1e-10*math.Abs(mean)):
+		return Move{1, mean * was, 1}
+	case was > 0:
+		row[model.StatInverse] = 1 / sd
+		return Move{was / row[model.StatInverse], mean * was, 1}
+	default: // never anything but 0 until now
+		row[model.StatInverse] = 1 / sd
+	}
+	return still
+}
+
+// demote is the way back, for a column that is no longer present often enough.
+func (s *Scaling) demote(row []float64, seen uint64) Move {
+	n, total := float64(seen), float64(s.Events)
+	was := s.Scaler.Standardisation(row)
+	mean := row[model.StatMean] * total / n
+	m2 := max(0, row[model.StatSquares]*total/row[model.StatCount]-mean*mean*n*(total-n)/total)
+	if was.Unit != 0 { // of transformed readings; back to about what they were
+		largest := was.Unit * math.Sinh(min(math.Abs(was.Centre)+3*was.Scale, 100))
+		mean, m2 = 0, n*min(largest*largest, blankout.MaxMagnitude)/9
+	}
+	row[model.StatCount], row[model.StatMean], row[model.StatSquares] = n, mean, m2
+	row[model.StatCentre], row[model.StatInverse] = 0, 1/max(1, math.Abs(mean)+3*math.Sqrt(m2/n))
+	if s.Scaler.Mode == model.StandardiseAll {
+		row[model.StatInverse] = model.SpreadInverse(row, total)
+	} else {
+		model.Unwatch(row)
+	}
+	if was.Scale > 0 && was.Unit == 0 && row[model.StatInverse] > 0 {
+		return Move{1 / (was.Scale * row[model.StatInverse]), -was.Centre / was.Scale, 1}
+	}
+	return still
+}
+
+func (d *denseFinder) state(c *coder.Coder) {
+	c.Uint(&d.Events)
+	c.Uint32s(&d.candidates)
+	c.Floats(&d.moments)
+	c.Uints(&d.seen)
+}

@@ -1,0 +1,56 @@
+package scaling
+
+// This file holds what was read of an event's numbers.
+
+import (
+	"blankout"
+	"blankout/model"
+)
+
+// Read is what was read of an event's numeric columns, in the order in which it
+// comes about: of some columns the centre or scale moved; the values, as scores take them;
+// columns that ceased to be numeric.
+type Read struct {
+	// Notes says that the values are wanted, Follows that moves are.
+	Notes, Follows bool
+	Moved          []Moved
+	Values         []Value
+	Gone           []uint32
+}
+
+// Moved says that a column's centre and scale in force are no longer what they were.
+type Moved struct {
+	Column  uint32
+	Was, Is model.Standardisation
+	X       float64 // the event's value as it was
+	Move            // by what the weights have been moved
+}
+
+// Value is a numeric value of an event.
+type Value struct {
+	Column uint32
+	Field  uint16 // of the event, 0 for a column of a sparse text format
+	X      float64
+}
+
+// Clear forgets the event at hand.
+func (r *Read) Clear() { r.Moved, r.Values, r.Gone = r.Moved[:0], r.Values[:0], r.Gone[:0] }
+
+// Note takes down a value.
+func (r *Read) Note(column uint32, kind blankout.Kind, field uint16, x float64) {
+	if kind != blankout.Numeric {
+		field = 0
+	}
+	r.Values = append(r.Values, Value{column, field, x})
+}
+
+// Follow takes down, if it is wanted, that a column's centre and scale were others.
+func (s *Scaling) Follow(m Moved, centre, inverse float64, stats []float64) {
+	if !s.Read.Follows {
+		return
+	}
+	var was [model.ScalerWidth]float64
+	was[model.StatCentre], was[model.StatInverse] = centre, inverse
+	m.Was, m.Is = s.Scaler.Standardisation(was[:]), s.Scaler.Standardisation(stats)
+	s.Read.Moved = append(s.Read.Moved, m)
+}

@@ -1,0 +1,180 @@
+// Package scaling observes the features of events: the statistics of columns, where these begin, which
+// columns are dense, and the knots of the curves of numbers. Statistics share rows with weights, of
+// which the package knows nothing: a Move says what they must become.
+package scaling
+
+import (
+	"blankout"
+	"blankout/internal/coder"
+	"blankout/model"
+)
+
+// Scaling is what a learner knows of its columns: the Scaler that is published, and
+// what decides which columns are dense and where the statistics of a column begin.
+type Scaling struct {
+	Settings
+	Scaler model.Scaler
+	denseFinder
+	recent recentReadings
+	curves curveReadings
+	Bent   bool // the knots have been looked for
+	// By field of the Schema, for the fields met so far.
+	Kinds      []blankout.Kind
+	transforms []model.Transform
+	knots      []int // the most of a curve
+	// The columns and values of an event that leaves dense columns out, or has hats.
+	Filled []uint32
+	raw    []float64
+	Hats   blankout.Vec // of the event at hand
+	Read   Read         // of it
+}
+
+// Settings say what is looked for.
+type Settings struct {
+	Constant bool // the noise is constant, see rows.Event.Basis
+	Curves   bool // numbers of some or all fields have curves
+	Presence bool // numbers that are often left out are looked for
+	// Expert returns the most knots of a curve that the second-order expert has, of so many numbers;
+	// nil where there is no expert.
+	Expert func(numbers int) int
+}
+
+// New returns the Scaling of a stream that begins.
+func New(s Settings, mode model.Standardise, unfilled bool) Scaling {
+	return Scaling{Settings: s, Scaler: model.Scaler{Mode: mode, Unfilled: unfilled}}
+}
+
+// AddField takes up a field: how its numbers are transformed, and the most knots of their curves.
+func (s *Scaling) AddField(k blankout.Kind, t model.Transform, knots int) {
+	s.Kinds, s.transforms, s.knots = append(s.Kinds, k), append(s.transforms, t), append(s.knots, knots)
+}
+
+// Treatment is what the Scaler does with a feature of the event at hand.
+type Treatment int
+
+const (
+	Alone     Treatment = iota // as it is
+	Divided                    // divided by the largest |x|
+	Candidate                  // the same, while it is open whether the column is dense
+	Numeric                    // centred and scaled
+	Spread                     // scaled by its deviation over all events
+	Gathered                   // centred and scaled by what the fold has put in force
+)
+
+// Treat returns the treatment of a feature; settled says that it is settled which columns are dense.
+func (s *Scaling) Treat(k blankout.Kind, dense, settled bool) Treatment {
+	switch {
+	case s.Scaler.Mode == model.StandardiseScale:
+		return Divided
+	case dense || k == blankout.Numeric:
+		return Numeric
+	case s.Scaler.Mode == model.StandardiseAll:
+		return Spread
+	case k == blankout.Cross:
+		return Divided
+	case k == blankout.Sparse:
+		if !settled {
+			return Candidate
+		}
+		return Divided
+	}
+	return Alone
+}
+
+// Settled says whether it is settled which columns become dense for one who learns alone.
+func (s *Scaling) Settled() bool { return s.Events >= denseEvents }
+
+// Move says what follows for the weights of a column: they must become Ratio times what they were, and
+// the intercept take up what they were times Shift, for no score to change; and of the metric, which
+// has been gathered in other units, a share is to be kept.
+type Move struct{ Ratio, Shift, Keep float64 }
+
+// still is nothing that follows.
+var still = Move{1, 0, 1}
+
+// Moves says whether weights move.
+func (m Move) Moves() bool { return m.Ratio != 1 || m.Shift != 0 }
+
+// Observe counts a feature, which is z deviations from its column's centre, into the
+// column's statistics.
+func (s *Scaling) Observe(column uint32, stats []float64, x, z float64, t Treatment, field uint16) (m Move) {
+	m = still
+	switch t {
+	case Alone:
+		stats[model.StatCount]++
+		stats[model.StatInverse] = 1
+	case Numeric:
+		m = s.observeNumeric(column, stats, x, z, field)
+	case Divided, Candidate:
+		var shrunk bool
+		if m.Ratio, shrunk = s.Scaler.ObserveScale(stats, x); shrunk {
+			m.Keep = model.FirstReadings / stats[model.StatCount]
+		}
+		if t == Candidate {
+			s.candidate(column, x, stats[model.StatCount] == 1)
+		}
+	case Gathered:
+		s.Scaler.Gather(stats, x, z)
+	case Spread:
+		m = s.observeSpread(column, stats, x, z)
+		s.candidate(column, x, stats[model.StatCount] == 1)
+	}
+	return m
+}
+
+// Columns returns the columns and values of an event's features as they are learned: with dense
+// columns that it leaves out, and behind the first numbers, with hats. They are valid until the next
+// event.
+func (s *Scaling) Columns(x blankout.Vec) (columns []uint32, raw []float64, numbers int) {
+	columns, raw = x.Index, x.Value
+	if dense := s.Scaler.Dense; len(dense) > 0 && !s.Scaler.Unfilled {
+		columns, raw = s.fill(x, dense)
+	}
+	numbers = len(columns)
+	if s.Scaler.Curves != nil {
+		columns, raw = s.withHats(columns, raw)
+	}
+	return columns, raw, numbers
+}
+
+// fill returns the columns and values of x with the dense columns that it leaves
+// out as the number 0; they are valid until the next event.
+func (s *Scaling) fill(x blankout.Vec, dense []uint32) (columns []uint32, raw []float64) {
+	columns, raw = s.Filled[:0], s.raw[:0]
+	from, i := 0, 0
+	for _, d := range dense {
+		for i < len(x.Index) && x.Index[i] < d {
+			i++
+		}
+		if i == len(x.Index) || x.Index[i] > d {
+			columns, raw = append(append(columns, x.Index[from:i]...), d), append(append(raw, x.Value[from:i]...), 0)
+			from = i
+		}
+	}
+	if from == 0 && len(columns) == 0 {
+		return x.Index, x.Value
+	}
+	s.Filled, s.raw = append(columns, x.Index[from:]...), append(raw, x.Value[from:]...)
+	return s.Filled, s.raw
+}
+
+// DenseState codes what decides which columns are dense.
+func (s *Scaling) DenseState(c *coder.Coder) { s.denseFinder.state(c) }
+
+// ReadingsState codes the readings that decide where columns begin.
+func (s *Scaling) ReadingsState(c *coder.Coder) { s.recent.state(c) }
+
+// CurvesState codes what the knots are found by; shared says that they are not looked for here.
+func (s *Scaling) CurvesState(c *coder.Coder, shared bool) {
+	if s.bends() {
+		c.Bool(&s.Bent)
+	}
+	if s.Bending() && !shared {
+		s.curves.state(c)
+	}
+}
+
+// Misfit says whether what DenseState has read does not fit the Scaler.
+func (s *Scaling) Misfit() bool {
+	return len(s.seen) != len(s.Scaler.Dense) || len(s.moments) != 3*len(s.candidates)
+}

@@ -1,0 +1,165 @@
+package scaling
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+	"blankout/internal/coder"
+	"blankout/model"
+)
+
+// As readings come, what Move says keeps every score, but where a column begins anew.
+func TestMoveKeepsScores(t *testing.T) {
+	for _, treatment := range []Treatment{Numeric, Divided, Spread} {
+		mode := model.StandardiseAuto
+		if treatment == Spread {
+			mode = model.StandardiseAll
+		}
+		s, r := New(Settings{}, mode, false), rand.New(rand.NewPCG(1, 2))
+		s.AddField(blankout.Numeric, model.TransformNone, 0)
+		stats, w, b, moves, anew := make([]float64, model.ScalerWidth), 0.3, -0.1, 0, 0
+		score := func(x float64) float64 { return w*s.Scaler.Apply(stats, x) + b }
+		for i := range 5000 {
+			x := 7 + 2*r.NormFloat64()
+			if i > 2500 {
+				x += 3
+			}
+			before, count := score(8), stats[model.StatCount]
+			m := s.Observe(5, stats, x, s.Scaler.Deviations(stats, x), treatment, 0)
+			s.Events++
+			if count < model.FirstReadings || m.Keep != 1 {
+				anew++
+				continue
+			}
+			if m != still {
+				moves++
+			}
+			w, b = w*m.Ratio, b+w*m.Shift
+			if after := score(8); math.Abs(after-before) > 1e-9 {
+				t.Fatalf("%v, reading %d: a score of %v has become %v by %+v", treatment, i, before, after, m)
+			}
+		}
+		if moves < 3 || anew > 200 {
+			t.Errorf("%v: %d moves, %d readings of columns that began anew", treatment, moves, anew)
+		}
+	}
+}
+
+// A column that nearly all events hold is dense, one that says only that it is there is not, nor is one of half of
+// them; a dense column that goes missing is one no longer. Scores stay, and so does the state.
+func TestDense(t *testing.T) {
+	s, r := New(Settings{}, model.StandardiseAuto, false), rand.New(rand.NewPCG(1, 2))
+	rows, weights, intercept := map[uint32][]float64{}, map[uint32]float64{}, 0.0
+	row := func(column uint32) []float64 {
+		if rows[column] == nil {
+			rows[column] = make([]float64, model.ScalerWidth+1)
+			rows[column][model.ScalerWidth] = float64(column)
+			weights[column] = 0.1 * float64(column)
+		}
+		return rows[column]
+	}
+	move := func(row []float64, ratio, shift float64) {
+		column := uint32(row[model.ScalerWidth])
+		intercept += weights[column] * shift
+		weights[column] *= ratio
+	}
+	score := func() float64 { return intercept + weights[1]*s.Scaler.Apply(row(1), 5) }
+	var gone []uint32
+	learn := func(x blankout.Vec) {
+		columns, raw, _ := s.Columns(x)
+		for i, column := range columns {
+			stats := row(column)[:model.ScalerWidth]
+			_, dense := find(s.Scaler.Dense, column)
+			m := s.Observe(column, stats, raw[i], s.Scaler.Deviations(stats, raw[i]), s.Treat(blankout.Sparse, dense, s.Settled()), 0)
+			move(row(column), m.Ratio, m.Shift)
+		}
+		if before := score(); s.Count(x) {
+			gone = append(gone, s.Review(row, move)...)
+			if after := score(); math.Abs(after-before) > 1e-9 {
+				t.Fatalf("event %d: a score of %v has become %v", s.Events, before, after)
+			}
+		}
+	}
+	s.AddField(blankout.Sparse, model.TransformAuto, 0)
+	for i := range 1500 {
+		x := blankout.Vec{Index: []uint32{1, 2}, Value: []float64{5 + r.NormFloat64(), 1}}
+		if i%2 == 0 {
+			x.Index, x.Value = append(x.Index, 3), append(x.Value, r.Float64())
+		}
+		learn(x)
+	}
+	if len(s.Scaler.Dense) != 1 || s.Scaler.Dense[0] != 1 || len(gone) > 0 {
+		t.Fatalf("dense columns %v, gone %v, want 1 alone", s.Scaler.Dense, gone)
+	}
+	again, was := New(Settings{}, model.StandardiseAuto, false), &coder.Coder{}
+	s.DenseState(was)
+	c := coder.Read(was.Out)
+	again.Scaler = s.Scaler
+	if again.DenseState(c); !c.Done() || again.Misfit() || again.Events != s.Events {
+		t.Error("the state does not come back")
+	}
+	for range 600 {
+		learn(blankout.Vec{Index: []uint32{2}, Value: []float64{1}})
+	}
+	if len(s.Scaler.Dense) != 0 || len(gone) != 1 {
+		t.Errorf("dense columns %v, gone %v, want none and 1", s.Scaler.Dense, gone)
+	}
+}
+
+func find(list []uint32, x uint32) (int, bool) {
+	for i, y := range list {
+		if y == x {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// Knots are the quantiles of the first readings; a number that is often left out has one for being
+// there. What has been gathered of them is state.
+func TestKnots(t *testing.T) {
+	set := Settings{Presence: true, Expert: func(numbers int) int { return 7 - 2*numbers }}
+	s, r := New(set, model.StandardiseAuto, false), rand.New(rand.NewPCG(1, 2))
+	for range 3 {
+		s.AddField(blankout.Numeric, model.TransformNone, 0)
+	}
+	for n := uint64(1); ; n++ {
+		if s.Bend(&blankout.Example{}, n) {
+			if n != CurveEvents+1 {
+				t.Errorf("knots after %d events", n)
+			}
+			break
+		}
+		for column := range uint32(2) {
+			if column == 0 || n%2 == 0 {
+				s.Reading(column, uint16(column)+1, r.Float64(), 0)
+			}
+		}
+		if n == 500 { // stopped and resumed
+			var a, b coder.Coder
+			s.CurvesState(&a, false)
+			s = New(set, model.StandardiseAuto, false)
+			for range 3 {
+				s.AddField(blankout.Numeric, model.TransformNone, 0)
+			}
+			s.CurvesState(coder.Read(a.Out), false)
+			if s.CurvesState(&b, false); !bytes.Equal(a.Out, b.Out) {
+				t.Fatal("the state does not come back")
+			}
+		}
+	}
+	knots := s.Scaler.Curves.Knots
+	if len(knots) != 2 || len(knots[0]) != 3 || math.Abs(knots[0][1]-0.5) > 0.05 || !isPresence(knots[1]) || !s.Learned() {
+		t.Errorf("knots %v", knots)
+	}
+	if hat := s.Scaler.Curves.Hat(0, 0); !s.OwnHat(hat) || s.OwnHat(s.Scaler.Curves.Hat(1, 0)) {
+		t.Error("whose hats are whose is confused")
+	}
+	columns, _, numbers := s.Columns(blankout.Vec{Index: []uint32{0, 1}, Value: []float64{0.3, 0.4}})
+	if numbers != 2 || len(columns) != 3 || columns[2] != s.Scaler.Curves.Hat(1, 0) {
+		t.Errorf("columns %v, of which %d are numbers", columns, numbers)
+	}
+}

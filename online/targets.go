@@ -1,0 +1,129 @@
+package online
+
+// This file learns targets that are numbers.
+
+import (
+	"fmt"
+	"math"
+
+	"blankout"
+	"blankout/internal/coder"
+	"blankout/loss"
+	"blankout/measure"
+	"blankout/model"
+	"blankout/online/numbers"
+	"blankout/online/watch"
+)
+
+// moveTo makes another unit that of the targets. All weights move along (see numbers.Unit.Move); what
+// a rule has gathered of gradients goes with them.
+func (l *bank) moveTo(next numbers.Unit) (factor, shift float64) {
+	factor, shift, keep := l.unit.Move(next, l.set.loss, l.set.rule.Curvature)
+	move := func(row []float64, intercepts bool) {
+		l.rule.Rescale(row, 0, l.n, factor)
+		l.rule.Forget(row, intercepts, keep*factor*factor) // rescale divides by the square
+	}
+	for slot := range l.table.Len() {
+		column, _ := l.table.Column(slot)
+		move(l.table.Touch(column), false)
+	}
+	if l.set.intercept {
+		move(l.bias, true)
+		for i, b := range l.weights(l.bias) {
+			l.rule.Set(l.bias, i, b+shift)
+		}
+	}
+	for v := range l.levels {
+		for k := range l.levels[v].sumsq {
+			l.levels[v].sumsq[k] *= factor * factor
+		}
+	}
+	l.resum()
+	return factor, shift
+}
+
+// targetLoss returns the loss for targets and values in their own unit.
+func (l *bank) targetLoss() loss.Loss { return l.unit.Loss(l.set.loss) }
+
+// measureNumber counts in the published value at hand for a target; by is its model.ScoreVariance.
+func (l *Learner) measureNumber(e *blankout.Example, y, value float64, by model.Lacked) {
+	told := watch.Told{Number: l.events, Time: e.Time, Weight: e.Weight, Target: y, Value: value, Low: math.NaN(), High: math.NaN(), Mean: l.unit.Mean}
+	told.Low, told.High = l.interval(value, by)
+	l.takeNumber(y, value, by)
+	l.residual.Take(l.unit.Target, y, value, by.Variance)
+	scale := l.unit.Deviation()
+	if scale == 0 {
+		scale = 1
+	}
+	told.Loss = math.Abs(y-value) / scale
+	l.watch.Measures.Numbers.Loss = l.targetLoss()
+	if l.watch.ToldNumber(told) {
+		l.drifted()
+	}
+}
+
+// varianceOf returns the variance of the published score of an event for what it lacks.
+func (l *answering) varianceOf(e *blankout.Example) model.Lacked {
+	if l.filling.Covariance == nil || !l.fields.Lack.Some() {
+		return model.Lacked{Range: l.fields.Range}
+	}
+	return model.ScoreVariance(l.modelOf(l.mixed(l.fields.Range)), e)
+}
+
+// measureTarget measures and forecasts the event at hand, whose label is the number y, and
+// then takes it into the unit. earlier is what the event was told when it came, if its label
+// comes later; what it would be told now is added to fresh.
+func (l *Learner) measureTarget(e *blankout.Example, earlier []float64, fresh *measure.Classes) {
+	f, y, weight := l.now.scores[0], e.Target, e.Weight
+	told := l.unit.Value(f)
+	if earlier != nil {
+		fresh.Add(true, weight, 0, 1)
+		fresh.Wrong += weight * math.Abs(y-told)
+		told = l.unit.Told(earlier[0])
+	}
+	l.measureNumber(e, y, told, l.varianceOf(e))
+	l.now.target = l.unit.Standard(l.unit.Clip(y))
+	l.now.raw = y
+	l.probe(e)
+	l.now.scores[0] = l.unit.Score(f)
+	if l.period > 0 {
+		return
+	}
+	clipped := l.unit.Clip(y)
+	if next, moved := l.unit.Observe(y, weight); moved {
+		l.rescaleSecond(l.moveTo(next))
+	}
+	l.now.target = l.unit.Standard(clipped)
+}
+
+// numbersState codes the block "numbers". It says whether what was read is one.
+func (l *Learner) numbersState(c *coder.Coder) (ok bool) {
+	ok = l.unit.State(c)
+	l.residual.State(c)
+	l.watch.Measures.Numbers.State(c)
+	return ok
+}
+
+// checkNumbers refuses what is for classes where a loss is of numbers.
+func (c Config) checkNumbers(s settings) error {
+	key, curves := c.curved()
+	for _, x := range []struct {
+		key   string
+		wrong bool
+		why   string
+	}{
+		{"rule", s.rule.ClassesOnly, fmt.Sprintf("rule %s: it is for classes, and the labels of loss %s are numbers; use adagrad, dropout-descent, sgd or ftrl", c.Rule, c.Loss)},
+		{"refresh", c.Refresh > 0, fmt.Sprintf("refresh = %d: it is for classes, and the labels of loss %s are numbers; set refresh = 0", c.Refresh, c.Loss)},
+		{"noise", s.grouped(), fmt.Sprintf("noise %q: of groups is for classes so far, and the labels of loss %s are numbers; use auto, dropout:Q or none", c.Noise, c.Loss)},
+		{key, s.curves, fmt.Sprintf("%s: of classes so far, and the labels of loss %s are numbers; learn no curves", curves, c.Loss)},
+		{"class_weight", len(c.ClassWeight) > 0, fmt.Sprintf("class_weight: the labels of loss %s are numbers, no classes", c.Loss)},
+		{"calibrate", c.Calibrate, fmt.Sprintf("calibrate: the labels of loss %s are numbers, without probabilities", c.Loss)},
+		{"threshold", c.Threshold != 0.5, fmt.Sprintf("threshold = %v: the labels of loss %s are numbers, without probabilities", c.Threshold, c.Loss)},
+		{"missing", s.missingRule == model.MissingRescale, fmt.Sprintf("missing %q: is for classes; a number is predicted of what is left as it is", c.Missing)},
+	} {
+		if x.wrong {
+			return blankout.KeyErrorf(x.key, "%s", x.why)
+		}
+	}
+	return nil
+}
