@@ -163,7 +163,7 @@ func TestPresenceIsKept(t *testing.T) {
 		if c.Noise != "" {
 			d.Noise = c.Noise
 		}
-		d.Refresh = c.Refresh
+		d.Refresh, d.RefreshWindow = c.Refresh, 5*c.Refresh
 		l, err := New(d, newAbsences(1).schema)
 		if err != nil {
 			t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 
 func TestRestoreRefuses(t *testing.T) {
 	c := DefaultConfig()
-	c.Refresh = 7
+	c.Refresh, c.RefreshWindow = 7, 14
 	l, s := mustNew(t, c, 3), newStream(4, 3)
 	for range 40 {
 		l.Learn(s.next())
@@ -57,8 +57,8 @@ func TestRestoreRefuses(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	other = c
-	other.Refresh = 0
-	if _, err := Restore(other, blocks); !errors.As(err, &mismatch) || !slices.Equal(mismatch.Differences, []string{`refresh: was "7", is "0"`}) {
+	other.RefreshWindow = 21
+	if _, err := Restore(other, blocks); !errors.As(err, &mismatch) || !slices.Equal(mismatch.Differences, []string{`refresh_window: was "14", is "21"`}) {
 		t.Errorf("%v", err)
 	}
 	// What only says how the weights are used may change.
@@ -73,7 +73,7 @@ func TestRestoreRefuses(t *testing.T) {
 // says anything: refused, or a Learner that can be saved again.
 func FuzzRestore(f *testing.F) {
 	c := DefaultConfig()
-	c.Refresh, c.Noise = 7, "dropout:0.3"
+	c.Refresh, c.RefreshWindow, c.Noise = 7, 14, "dropout:0.3"
 	l, s := mustNew(f, c, 2), newStream(4, 2)
 	for range 40 {
 		l.Learn(s.next())

@@ -47,7 +47,7 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	f.IntVar(&o.passes, "passes", 1, "online: `N` passes over the examples")
 	f.StringVar(&t.Rule, "rule", t.Rule, "online: update rule, "+valuesUsage(rules.Names()))
 	f.Float64Var(&t.ExpectedMissingGroups, "expected-missing-groups", 0, "online: choose for a share `D` of the groups deleted at random\n--noise auto then learns levels of groups as well")
-	f.IntVar(&t.Refresh, "refresh", 0, "online: solve every `N` examples exactly, against a summary of those before\nbeside the rule or, with --rule irls, instead of it")
+	f.IntVar(&t.Refresh, "refresh", 0, "online: solve every `N` examples exactly, against a summary of those before: with --refresh-window\nbeside the rule, with --rule irls instead of it")
 	f.IntVar(&t.RefreshWindow, "refresh-window", 0, "online: solve the latest `N` examples each time, a multiple of --refresh")
 	f.Float64Var(&t.Eta, "eta", t.Eta, "online: learning rate, 0 for the rule's own")
 	f.StringVar(&t.Standardise, "standardise", t.Standardise, "auto, all, scale or none (default none, online auto)")
