@@ -123,7 +123,7 @@ func TestAdoptRules(t *testing.T) {
 		"squared hinge, margin": func(c *online.Config) { c.Loss = "squared-hinge:gaussian:0.5" },
 		"dropout-descent":       func(c *online.Config) { c.Rule = "dropout-descent" },
 		"sgd":                   func(c *online.Config) { c.Rule = "sgd" }, "ftrl": func(c *online.Config) { c.Rule = "ftrl" },
-		"irls": func(c *online.Config) { c.Rule, c.Refresh = "irls", 50 }, "refresh": func(c *online.Config) { c.Refresh = 50 },
+		"irls": func(c *online.Config) { c.Rule, c.Refresh = "irls", 50 }, "refresh": func(c *online.Config) { c.Refresh, c.RefreshWindow = 50, 100 },
 		"gaussian noise": func(c *online.Config) { c.Noise = "gaussian:0.5" }, "unlabelled": func(c *online.Config) { c.Alpha = 0.5 },
 		"hinge": func(c *online.Config) { c.Loss = "hinge" }, "penalised": func(c *online.Config) { c.Intercept = "penalised" },
 		"no intercept": func(c *online.Config) { c.Intercept = "none" }, "clean": func(c *online.Config) { c.Marginalised, c.Noise = false, "none" },
