@@ -4,6 +4,7 @@ package online
 
 import (
 	"blankout"
+	"blankout/online/cover"
 	"blankout/online/fields"
 	"blankout/online/numbers"
 	"blankout/online/probe"
@@ -25,7 +26,7 @@ type answering struct {
 	calibration calibration
 	residual    numbers.Residual // of numbers
 	second      second
-	sets        sets
+	sets        *cover.Cover // nil where Config.Coverage is 0
 	// positive names the positive one of two classes, "" where nothing does: see positiveName.
 	positive string
 	measured *watch.Measures // which classes have come, for the positive one

@@ -8,6 +8,7 @@ import (
 	"blankout/loss"
 	"blankout/measure"
 	"blankout/model"
+	"blankout/online/cover"
 	"blankout/online/fields"
 	"blankout/online/fill"
 	"blankout/online/numbers"
@@ -112,7 +113,9 @@ func (l *Learner) setAnswerOutputs() {
 	l.base = make([]float64, l.k)
 	l.deleting.out, l.probing = nil, probing{out: make([]float64, l.k), scaled: make([]float64, l.k)}
 	l.calibration, l.likelihood = newCalibration(), l.config.likelihood(l.set, l.k)
-	l.sets = l.sets.of(l.config.Coverage, l.k)
+	if l.sets == nil && l.config.Coverage > 0 {
+		l.sets = cover.New(l.config.Coverage)
+	}
 	l.watch.Measures.Binary = nil
 	if l.k == 1 && !l.set.numbers {
 		l.watch.Measures.Binary = &measure.Binary{}
@@ -309,7 +312,7 @@ func (l *Learner) Metrics() Metrics {
 	m.Level = loss.ShortNoise(l.Noise())
 	m.Served = l.served()
 	m.Experts = l.experts()
-	m.Sets = l.sets.report()
+	m.Sets = l.sets.Report()
 	if weights, ranges := l.byRange(); weights != nil {
 		for _, i := range weights {
 			name := m.Level

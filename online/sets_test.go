@@ -143,7 +143,7 @@ func TestSetsTakeWhatIsTold(t *testing.T) {
 			slow.Take(0, x)
 		}
 		if l.Learn(e); n == 20 {
-			d := coder.Read(state(l.sets.Cover))
+			d := coder.Read(state(l.sets))
 			slow.State(d)
 		}
 		if a, b := l.sets.Limit(0), slow.Limit(0); math.Abs(a-b) > 1e-9*math.Abs(a) {
@@ -341,14 +341,14 @@ func TestSetsRestored(t *testing.T) {
 			x.Learn(e)
 		}
 	}
-	if a, b := l.sets.encode(), same.sets.encode(); !bytes.Equal(a, b) {
+	if a, b := l.sets.Encode(), same.sets.Encode(); !bytes.Equal(a, b) {
 		t.Error("it does not go on to the bit")
 	}
 	if before.sets.Limit(0) < 0 {
 		t.Error("one without a block does not begin")
 	}
 	copied, err := l.Clone()
-	if err != nil || !bytes.Equal(copied.sets.encode(), l.sets.encode()) {
+	if err != nil || !bytes.Equal(copied.sets.Encode(), l.sets.Encode()) {
 		t.Errorf("a copy has other sets (%v)", err)
 	}
 	for _, coverage := range []float64{-0.1, 0.3, 1, math.NaN()} {

@@ -51,7 +51,7 @@ func (l *Learner) Snapshot() *Snapshot {
 	refused, watched := &coder.Coder{}, &coder.Coder{}
 	l.watch.Refused.State(refused)
 	l.watch.Block(watched)
-	s := &Snapshot{model: (&model.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), level: &model.Linear{Head: l.headOf(head.Schema, l.one(l.chosen)), Rows: l.snapshot}, learner: l.encode(), refused: refused.Out, watched: watched.Out, summary: summary, sets: l.sets.encode(), watch: l.watch.Clone(), health: l.Health(), start: l.watch.Health.Start()}
+	s := &Snapshot{model: (&model.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), level: &model.Linear{Head: l.headOf(head.Schema, l.one(l.chosen)), Rows: l.snapshot}, learner: l.encode(), refused: refused.Out, watched: watched.Out, summary: summary, sets: l.sets.Encode(), watch: l.watch.Clone(), health: l.Health(), start: l.watch.Health.Start()}
 	if l.set.numbers {
 		numbers := &coder.Coder{}
 		l.numbersState(numbers)
@@ -160,7 +160,7 @@ func (l *answering) headOf(s *blankout.Schema, mix []float64) model.Head {
 	if name := l.positiveName(); s.PositiveClass(name) == 0 {
 		h.Positive = name
 	}
-	h.Sets = l.sets.published()
+	h.Sets = l.sets.Sets()
 	l.interceptsOf(mix, h.Intercept)
 	for k := l.active; k < l.k; k++ {
 		h.Intercept[k] = unseenIntercept
@@ -464,8 +464,8 @@ func (l *Learner) restoreOthers(m *model.Linear, blocks []blankout.Block) error 
 	if err := l.restoreFilling(m, blocks); err != nil {
 		return err
 	}
-	if err := l.sets.restore(blocks); err != nil {
-		return err
+	if sets, err := blankout.FindBlock(blocks, blockSets); err == nil && !l.sets.Decode(sets) { // it is optional
+		return fmt.Errorf("restoring the learner: block %s: %d bytes do not fit its format", blockSets, len(sets))
 	}
 	if m.Missing != nil {
 		l.fields.Missing = m.Missing.WithLevels(nil)
