@@ -6,8 +6,6 @@ package online
 
 import (
 	"math"
-	"math/bits"
-	"math/rand/v2"
 	"slices"
 
 	"blankout"
@@ -23,9 +21,7 @@ type probing struct {
 	bins, left  [][]float64 // by point, of level and output: what dies there, and what is left
 	field       []uint16    // by feature, see blankout.Example.FieldsOf
 	factors     [][2]int    // see blankout.Schema.Factors
-	last        []int8      // by feature: the last point that it survives
-	dies        []int8      // by field: the same, -1 for one that is not in the event
-	dead        [probe.Points]float64
+	mask        probe.Mask
 	places      []int // by feature: its place in the Covariance, -1 for none
 	part, own   model.Parts
 	x, observed []float64
@@ -38,47 +34,16 @@ type probing struct {
 }
 
 const (
-	// Masks are drawn for each of the first probesFirst events, then for every fourth, and after
-	// probesSecond for every sixteenth, whose ranges learn from every second point then. Events are compared as they came, whole or not, each up to
-	// probesSecond, and then every asCameEvery-th.
-	probesFirst, probesSecond = 1024, 8192
-	asCameEvery               = 4
-	// A mask serves for one more probe in a row for every masksAlike columns: what is worked out
-	// for a pattern of missing columns is kept meanwhile.
-	masksAlike = 48
-	// With more columns than fillAll only some points of a mask are filled in.
-	fillAll, fillSome = 32, 128
+	// Events are compared as they came, whole or not, each up to probe.Second, and then every
+	// asCameEvery-th.
+	asCameEvery = 4
 	// Shares are put in force at every applyEvery-th event.
 	applyEvery = 256
 )
 
-// probed says whether the event at hand is a probe.
-func (l *answering) probed() bool {
-	switch n := l.events; {
-	case n <= probesFirst:
-		return true
-	case n <= probesSecond:
-		return n%4 == 0
-	default:
-		return n%16 == 0
-	}
-}
-
-// probeNumber counts the probes up to the event at hand.
-func (l *answering) probeNumber() uint64 {
-	switch n := l.events; {
-	case n <= probesFirst:
-		return n
-	case n <= probesSecond:
-		return probesFirst + (n-probesFirst)/4
-	default:
-		return probesFirst + (probesSecond-probesFirst)/4 + (n-probesSecond)/16
-	}
-}
-
 // probe takes up what the answers to the event at hand lose.
 func (l *answering) probe(e *blankout.Example) {
-	often := l.events <= probesSecond || l.events%asCameEvery == 0
+	often := l.events <= probe.Second || l.events%asCameEvery == 0
 	if !l.fields.Lack.Some() && l.period == 0 && often {
 		if len(l.levels) > 1 {
 			l.probeWhole(e.Label)
@@ -91,14 +56,14 @@ func (l *answering) probe(e *blankout.Example) {
 		l.forecastExactly(e.Label)
 	}
 	own := often && l.lacksOwn() && l.period == 0 && !l.shared()
-	if !own && !l.probed() {
+	if !own && !probe.Due(l.events) {
 		return
 	}
 	l.prepare(e)
 	if own {
 		l.probeOwn(e)
 	}
-	if !l.probed() {
+	if !probe.Due(l.events) {
 		return
 	}
 	declared := l.filling.grouping.Declared()
@@ -245,7 +210,7 @@ func (l *answering) probeOwn(e *blankout.Example) {
 	for j, b := range p.base {
 		left[j] = l.now.published[j] - b
 	}
-	filled := l.filling.Covariance != nil && slices.Contains(p.part, model.Filled) && l.fillsPoint(0)
+	filled := l.filling.Covariance != nil && slices.Contains(p.part, model.Filled) && l.fills(0)
 	if filled {
 		l.fillPattern(probe.Range(k), p.part)
 	} else if l.filling.Covariance != nil && slices.Contains(p.part, model.Filled) {
@@ -278,23 +243,23 @@ func (l *answering) probeMasked(e *blankout.Example, groups, moves bool) {
 	p.own = append(p.own[:0], p.part...)
 	for point := 1; point < probe.Points; point++ {
 		k := lack
-		k.Null, k.Named = k.Null+p.dead[point], k.Named-p.dead[point]
+		k.Null, k.Named = k.Null+p.mask.Dead[point], k.Named-p.mask.Dead[point]
 		r, fill := probe.Range(k), false
 		if c != nil && named {
 			copy(p.part, p.own)
 			for i, place := range p.places {
-				if place >= 0 && int(p.last[i]) < point {
+				if place >= 0 && int(p.mask.Last[i]) < point {
 					p.part[place] = model.Filled
 				}
 			}
-			if fill = slices.Contains(p.part, model.Filled); fill && !l.fillsPoint(point) {
+			if fill = slices.Contains(p.part, model.Filled); fill && !l.fills(point) {
 				continue
 			}
 		}
 		if fill {
 			l.fillPattern(r, p.part)
 		}
-		turn := l.events <= probesSecond || (l.probeNumber()+uint64(point))%2 == 0
+		turn := l.events <= probe.Second || (probe.Number(l.events)+uint64(point))%2 == 0
 		score := l.weigh(r, k, p.left[point], fill, e.Label, moves && turn && r > 0 && l.shares.Heeds(r))
 		if covers {
 			l.takeMasked(r, score, e.Label, fill)
@@ -335,117 +300,25 @@ func (l *answering) probeSilent(point int, groups bool, label int) {
 	l.takeWhole(p.losses)
 }
 
-// fillsPoint says whether a point is filled in at the event at hand.
-func (l *answering) fillsPoint(point int) bool {
-	n := len(l.filling.Columns)
-	if n <= fillAll {
-		return true
-	}
-	at := l.probeNumber()
-	if n <= fillSome {
-		return (at+uint64(point))%3 == 0
-	}
-	every := uint64(probe.Points * (1 + n/256))
-	return (at+uint64(point))%every == 0
+// fills says whether a point of a mask is filled in at the event at hand.
+func (l *answering) fills(point int) bool {
+	return probe.Fills(l.events, point, len(l.filling.Columns))
 }
 
-// drawMask draws for each feature of the event at hand the last point that it survives, and
-// counts the fields that are dead at each point. It says whether anything of the event is known to
-// be missing when it dies.
+// drawMask draws for each feature of the event at hand, or each group of them, the last point that it
+// survives. It says whether anything of the event is known to be missing when it dies.
 func (l *answering) drawMask(e *blankout.Example, groups bool) (named bool) {
-	p, fields := &l.probing, l.schema.Fields
-	length := 1 + uint64(len(l.filling.Columns))/masksAlike
-	number := l.probeNumber() / length
-	point := func(key uint64) int8 {
-		var r rand.PCG
-		// Eight masks in a row take each key to each eighth of the rates once, so that their mean
-		// says more than that of eight masks that know nothing of each other.
-		r.Seed(key^0x626c616e6b6f7574, length<<32^number/8)
-		return probe.PointOf(r.Uint64() ^ bits.Reverse64(number%8))
+	p := &l.probing
+	x := probe.Features{
+		Columns: l.now.columns[:len(l.features())], Field: p.field, Schema: l.schema, Factors: p.factors,
+		Curves: l.scaling.Scaler.Curves, Known: l.fields.Missing.Known && e.IsSparse(l.schema.Fields),
 	}
-	sparse := l.fields.Missing.Known && e.IsSparse(fields)
-	for len(p.dies) < len(fields) {
-		p.dies = append(p.dies, -1)
+	if !groups {
+		return p.mask.Draw(x, l.events, len(l.filling.Columns), nil)
 	}
-	p.last, p.dead = p.last[:0], [probe.Points]float64{}
-	grouping := l.filling.grouping
-	key := func(id uint16, column uint32) uint64 {
-		if id != 0 && fields[id].Kind.Named() {
-			return 1<<40 | uint64(id)
-		}
-		return uint64(column)
-	}
-	for i, column := range l.now.columns[:len(l.features())] {
-		id := uint16(0)
-		if len(p.field) > 0 && int(p.field[i]) < len(fields) {
-			id = p.field[i]
-		}
-		var a, b uint64 // what it dies with
-		source := l.scaling.Scaler.Curves.Source(column)
-		switch unit := int32(0); {
-		case groups:
-			unit = grouping.Of(id, source)
-			if one, other, pair := grouping.Pair(unit); pair {
-				a, b = grouping.Hash(one), grouping.Hash(other)
-			} else {
-				a = grouping.Hash(unit)
-				b = a
-			}
-		case id != 0 && fields[id].Kind == blankout.Cross:
-			f := p.factors[id]
-			a, b = key(uint16(f[0]), source), key(uint16(f[1]), source)
-		default:
-			a = key(id, source)
-			b = a
-		}
-		at := point(a)
-		if b != a {
-			at = min(at, point(b))
-		}
-		p.last = append(p.last, at)
-		switch {
-		case sparse:
-			if column < model.FirstHat {
-				p.die(at)
-			}
-		case id != 0 && fields[id].Kind.Named() && p.dies[id] < 0:
-			p.dies[id] = at
-			p.die(at)
-		}
-		named = named || sparse || id != 0 && fields[id].Kind.Named()
-	}
-	for _, id := range p.field {
-		if int(id) < len(p.dies) {
-			p.dies[id] = -1
-		}
-	}
-	for point := 1; point < probe.Points; point++ {
-		p.dead[point] += p.dead[point-1]
-	}
-	l.alsoAlone(groups)
+	named = p.mask.Draw(x, l.events, len(l.filling.Columns), l.filling.grouping)
+	p.mask.Alone(l.config.ExpectedMissing, l.events) // which the user expects beside groups
 	return named
-}
-
-// die counts a field that survives a point as its last.
-func (p *probing) die(last int8) {
-	if last+1 < probe.Points {
-		p.dead[last+1]++
-	}
-}
-
-// alsoAlone lets features die by themselves, too, at the rate that the user expects beside groups.
-func (l *answering) alsoAlone(groups bool) {
-	d := l.config.ExpectedMissing
-	if !groups || d == 0 {
-		return
-	}
-	var r rand.PCG
-	r.Seed(l.events, 0x67726f757073)
-	for i := range l.probing.last {
-		if float64(r.Uint64()>>11)/(1<<53) < d {
-			l.probing.last[i] = -1
-		}
-	}
 }
 
 // sumLeft sums what is left of the event at hand at each point.
@@ -457,7 +330,7 @@ func (l *answering) sumLeft() {
 	}
 	clear(p.bins[0])
 	rows := l.features()
-	for i, last := range p.last {
+	for i, last := range p.mask.Last {
 		to := p.bins[0] // dead in any case
 		if last >= 0 {
 			to = p.left[last]

@@ -280,7 +280,7 @@ func TestMaskedVariance(t *testing.T) {
 				copy(l.probing.part, own)
 				fill := false
 				for i, place := range l.probing.places {
-					if dead[i] = int(l.probing.last[i]) < point; dead[i] && place >= 0 {
+					if dead[i] = int(l.probing.mask.Last[i]) < point; dead[i] && place >= 0 {
 						l.probing.part[place], fill = model.Filled, true
 					}
 				}
@@ -294,7 +294,7 @@ func TestMaskedVariance(t *testing.T) {
 					continue
 				}
 				k := l.fields.All(l.schema.Fields)
-				k.Null, k.Named = k.Null+l.probing.dead[point], k.Named-l.probing.dead[point]
+				k.Null, k.Named = k.Null+l.probing.mask.Dead[point], k.Named-l.probing.mask.Dead[point]
 				l.fillPattern(want.Range, l.probing.part)
 				l.weigh(want.Range, k, l.probing.left[point], true, e.Label, false)
 				if got := l.maskedLacked(want.Range, true).Variance; math.Abs(got-want.Variance) > 1e-9*want.Variance || want.Variance == 0 {
