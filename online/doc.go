@@ -16,8 +16,8 @@
 //     refresh solves windows of events.
 //  3. answering: what a reader of the model is told: which level and rule answer an event
 //     that lacks fields (lack, publish), the forecasts by which these are chosen, the
-//     covariance that fills in numbers (gathered by package fill), the calibration, the residual of numbers. It moves
-//     no weight of a level. Beside the levels it has a second-order expert of the numbers
+//     covariance that fills in numbers (gathered by package fill), the residual of numbers. Packages
+//     probe, cover and answer count, bound and judge its answers. It moves no weight of a level. Beside the levels it has a second-order expert of the numbers
 //     (package newton, second.go), whose base are the mixed levels and which nothing in the bank
 //     depends on: each level learns to the bit as it would without.
 //  4. watch (package watch): what is counted and measured of the event as it was met and of

@@ -8,6 +8,7 @@ import (
 	"blankout/loss"
 	"blankout/measure"
 	"blankout/model"
+	"blankout/online/answer"
 	"blankout/online/cover"
 	"blankout/online/fields"
 	"blankout/online/fill"
@@ -89,7 +90,10 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 		}
 	}
 	l.setOutputs(outputs)
-	l.shares = l.newTable()
+	l.shares, l.judge.Scales = l.newTable(), l.scales()
+	if set.numbers {
+		l.judge.Loss = set.loss
+	}
 	l.beginSecond()
 	l.fields = fields.New(l.shares.Rules(), s.Known)
 	l.filling.Gatherer, l.filling.grouping = fill.New(c.CovarianceFields), model.NewGrouping(s)
@@ -103,7 +107,7 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 		return l, nil
 	}
 	for k := range l.k {
-		l.setIntercept(k, unseenIntercept)
+		l.setIntercept(k, rows.Unseen)
 	}
 	return l, nil
 }
@@ -111,8 +115,8 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 // setAnswerOutputs makes what depends on the number of outputs.
 func (l *Learner) setAnswerOutputs() {
 	l.base = make([]float64, l.k)
-	l.deleting.out, l.probing = nil, probing{out: make([]float64, l.k), scaled: make([]float64, l.k)}
-	l.calibration, l.likelihood = newCalibration(), l.config.likelihood(l.set, l.k)
+	l.deleting.out, l.probing = nil, probing{out: make([]float64, l.k)}
+	l.calibration, l.likelihood = answer.NewCalibration(), l.config.likelihood(l.set, l.k)
 	if l.sets == nil && l.config.Coverage > 0 {
 		l.sets = cover.New(l.config.Coverage)
 	}

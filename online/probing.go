@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"blankout"
-	"blankout/loss"
 	"blankout/model"
 	"blankout/online/probe"
 )
@@ -29,7 +28,7 @@ type probing struct {
 	variance    []float64 // by output
 	w, extra    []float64 // by place
 	sums        [3][]float64
-	out, scaled []float64 // by output
+	out         []float64 // by output
 	losses      []float64
 }
 
@@ -43,17 +42,18 @@ const (
 
 // probe takes up what the answers to the event at hand lose.
 func (l *answering) probe(e *blankout.Example) {
+	l.judging(e)
 	often := l.events <= probe.Second || l.events%asCameEvery == 0
 	if !l.fields.Lack.Some() && l.period == 0 && often {
 		if len(l.levels) > 1 {
-			l.probeWhole(e.Label)
+			l.probeWhole()
 		}
 		if !l.expectsSilence() {
-			l.probeSecond(e.Label)
+			l.probeSecond()
 		}
 	}
 	if !l.set.numbers && l.k == 1 || l.set.numbers {
-		l.forecastExactly(e.Label)
+		l.forecastExactly()
 	}
 	own := often && l.lacksOwn() && l.period == 0 && !l.shared()
 	if !own && !probe.Due(l.events) {
@@ -74,14 +74,14 @@ func (l *answering) probe(e *blankout.Example) {
 }
 
 // probeWhole takes up what the levels lose at the event at hand, which lacks nothing.
-func (l *answering) probeWhole(label int) {
+func (l *answering) probeWhole() {
 	if l.expectsSilence() {
 		return
 	}
 	p := &l.probing
 	p.losses = p.losses[:0]
 	for v := range l.levels {
-		l.addLosses(l.now.published[v*l.k:], label)
+		p.losses = l.judge.AddLosses(p.losses, l.now.published[v*l.k:], l.k)
 	}
 	l.takeWhole(p.losses)
 }
@@ -100,43 +100,15 @@ func (l *answering) expectsSilence() bool {
 	return l.config.ExpectedMissing+l.config.ExpectedMissingGroups > 0 && l.fields.All(l.schema.Fields).Named == 0
 }
 
-// lossOf returns what scores lose at the event at hand: the log-loss, of numbers the Config's
-// loss in units of the targets' scale.
-func (l *answering) lossOf(scores []float64, label int) float64 {
+// judging makes the event at hand the one that scores are judged by.
+func (l *answering) judging(e *blankout.Example) {
+	j := &l.judge
+	j.Label, j.Active = e.Label, l.active
 	if l.set.numbers {
-		value, _, _ := l.set.loss.At(l.now.target, scores[0], 0)
-		return value
+		j.Unit, j.Raw, j.Target = l.unit, e.Target, l.now.target
+	} else {
+		j.Decision = l.decision()
 	}
-	for k := l.active; k < l.k; k++ {
-		scores[k] = unseenIntercept
-	}
-	return l.decision().LogLoss(scores, label)
-}
-
-// addLosses appends to losses what a level's scores lose at each of the scales.
-func (l *answering) addLosses(scores []float64, label int) {
-	p := &l.probing
-	for _, scale := range l.scales() {
-		for k, f := range scores[:l.active] {
-			p.scaled[k] = scale * f
-		}
-		p.losses = append(p.losses, l.lossOf(p.scaled, label))
-	}
-}
-
-// wrong returns the error of scores at the event at hand, of numbers its square.
-func (l *answering) wrong(scores []float64, label int) float64 {
-	if l.set.numbers {
-		r := l.now.raw - l.unit.Value(scores[0])
-		return r * r
-	}
-	for k := l.active; k < l.k; k++ {
-		scores[k] = unseenIntercept
-	}
-	if l.decision().Predict(scores) != label {
-		return 1
-	}
-	return 0
 }
 
 // prepare finds the intercepts and the features' fields and places of the event at hand.
@@ -217,7 +189,7 @@ func (l *answering) probeOwn(e *blankout.Example) {
 		return // not its turn
 	}
 	l.shares.Own(probe.Range(k))
-	l.weigh(probe.Range(k), k, left, filled, e.Label, true)
+	l.weigh(probe.Range(k), k, left, filled, true)
 }
 
 // probeMasked takes up the answers to the event at hand with features, or groups of them, deleted by
@@ -233,7 +205,7 @@ func (l *answering) probeMasked(e *blankout.Example, groups, moves bool) {
 		curve = &l.shares.Groups
 	}
 	if groups || l.k > 1 {
-		curve.Add(0, l.wrong(l.told(), e.Label))
+		curve.Add(0, l.judge.Wrong(l.told()))
 	}
 	covers := moves
 	if moves = moves && l.period == 0 && !l.shared(); moves {
@@ -260,21 +232,21 @@ func (l *answering) probeMasked(e *blankout.Example, groups, moves bool) {
 			l.fillPattern(r, p.part)
 		}
 		turn := l.events <= probe.Second || (probe.Number(l.events)+uint64(point))%2 == 0
-		score := l.weigh(r, k, p.left[point], fill, e.Label, moves && turn && r > 0 && l.shares.Heeds(r))
+		score := l.weigh(r, k, p.left[point], fill, moves && turn && r > 0 && l.shares.Heeds(r))
 		if covers {
-			l.takeMasked(r, score, e.Label, fill)
+			l.takeMasked(r, score, fill)
 		}
 		if groups || l.sampled(lack.Deleted(probe.Missing(point))) {
-			curve.Add(point, l.wrong(score, e.Label))
+			curve.Add(point, l.judge.Wrong(score))
 		}
-		l.probeSilent(point, groups, e.Label)
+		l.probeSilent(point, groups)
 	}
 	copy(p.part, p.own)
 }
 
 // probeSilent takes up what the levels lose where nobody says what dies, at the points beside
 // what the user expects.
-func (l *answering) probeSilent(point int, groups bool, label int) {
+func (l *answering) probeSilent(point int, groups bool) {
 	if len(l.levels) == 1 || l.period > 0 || !l.expectsSilence() {
 		return
 	}
@@ -295,7 +267,7 @@ func (l *answering) probeSilent(point int, groups bool, label int) {
 		for k := range l.active {
 			p.out[k] = p.base[v*l.k+k] + p.left[point][v*l.k+k]
 		}
-		l.addLosses(p.out, label)
+		p.losses = l.judge.AddLosses(p.losses, p.out, l.k)
 	}
 	l.takeWhole(p.losses)
 }
@@ -395,7 +367,7 @@ func (l *answering) fillPattern(r int, pattern model.Parts) {
 
 // weigh answers an event that lacks k, of which left is what is left, in every way, and returns
 // the scores of the mixed answer, borrowed. If moves is set the range learns from what they lose.
-func (l *answering) weigh(r int, k model.Lack, left []float64, filled bool, label int, moves bool) []float64 {
+func (l *answering) weigh(r int, k model.Lack, left []float64, filled, moves bool) []float64 {
 	p := &l.probing
 	mix, rules := l.mixed(r), l.shares.InForce[r].Rules
 	if r == 0 {
@@ -414,7 +386,7 @@ func (l *answering) weigh(r int, k model.Lack, left []float64, filled bool, labe
 		for k := range l.active {
 			f := base[k] + scale*rest[k]
 			if fill > 0 {
-				f = l.widen(f+fill*add[k], fill*fill*p.variance[k])
+				f = l.judge.Widen(f+fill*add[k], fill*fill*p.variance[k])
 			}
 			p.out[k] = f
 		}
@@ -424,18 +396,18 @@ func (l *answering) weigh(r int, k model.Lack, left []float64, filled bool, labe
 		var lost [2]float64
 		for i, mix := range l.secondPair(r) {
 			base, rest, add = l.sumsOf(mix, left, filled)
-			lost[i] = l.lossOf(answer(scale, rules[2]), label)
+			lost[i] = l.judge.Lost(answer(scale, rules[2]))
 		}
 		l.shares.TakeSecond(r, lost[0], lost[1])
 	}
 	base, rest, add = l.sumsOf(mix, left, filled)
 	if moves && l.set.missingRule == model.MissingAuto {
-		losses := model.RuleShares{l.lossOf(answer(1, 0), label), math.NaN(), math.NaN()}
+		losses := model.RuleShares{l.judge.Lost(answer(1, 0)), math.NaN(), math.NaN()}
 		if !l.set.numbers {
-			losses[1] = l.lossOf(answer(rescaled, 0), label)
+			losses[1] = l.judge.Lost(answer(rescaled, 0))
 		}
 		if filled {
-			losses[2] = l.lossOf(answer(1, 1), label)
+			losses[2] = l.judge.Lost(answer(1, 1))
 		}
 		l.shares.TakeRules(r, losses)
 	}
@@ -448,11 +420,11 @@ func (l *answering) weigh(r int, k model.Lack, left []float64, filled bool, labe
 				j := v*l.k + k
 				f := p.base[j] + scale*left[j]
 				if filled {
-					f = l.widen(f+rules[2]*p.add[j], rules[2]*rules[2]*p.variance[k])
+					f = l.judge.Widen(f+rules[2]*p.add[j], rules[2]*rules[2]*p.variance[k])
 				}
 				p.out[k] = f
 			}
-			l.addLosses(p.out, label)
+			p.losses = l.judge.AddLosses(p.losses, p.out, l.k)
 		}
 		l.shares.TakeLevels(r, p.losses)
 	}
@@ -471,17 +443,6 @@ func (l *answering) sumsOf(mix, left []float64, filled bool) (base, rest, add []
 		l.mixOf(mix, p.add, p.sums[2])
 	}
 	return p.sums[0], p.sums[1], p.sums[2]
-}
-
-// widen makes a score of one whose filled-in part has the variance v.
-func (l *answering) widen(f, v float64) float64 {
-	switch {
-	case !l.set.numbers:
-		return l.decision().Widen(f, v)
-	case l.unit.Target == loss.Count:
-		return model.WidenCount(f, v)
-	}
-	return f
 }
 
 // told returns a copy of what the event at hand was answered.

@@ -22,6 +22,7 @@ func (l *Learner) atHand(e *blankout.Example) {
 	l.lack(e)
 	l.gather(e)
 	l.publish()
+	l.judging(e)
 	l.prepare(e)
 }
 
@@ -88,7 +89,7 @@ func TestProbesAsAnswered(t *testing.T) {
 						if fill {
 							l.fillPattern(r, l.probing.part)
 						}
-						score := l.weigh(r, k, l.probing.left[point], fill, e.Label, false)[0]
+						score := l.weigh(r, k, l.probing.left[point], fill, false)[0]
 						if compared++; math.Abs(score-want) > 1e-9*max(1, math.Abs(want)) {
 							t.Fatalf("at point %d an event scores %v, and the probe says %v", point, want, score)
 						}

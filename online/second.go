@@ -317,7 +317,7 @@ func (l *answering) secondPair(r int) [2][]float64 {
 
 // probeSecond takes up what the levels as they are mixed and the expert lose at the event at hand,
 // which lacks nothing.
-func (l *answering) probeSecond(label int) {
+func (l *answering) probeSecond() {
 	s := &l.second
 	if !s.knows() {
 		return
@@ -326,7 +326,7 @@ func (l *answering) probeSecond(label int) {
 		for k, f := range s.scores {
 			s.last[k] = factor * f
 		}
-		return l.lossOf(s.last, label)
+		return l.judge.Lost(s.last)
 	}
 	lost := at(s.warmth.Factor())
 	if l.k > 1 {
@@ -334,7 +334,7 @@ func (l *answering) probeSecond(label int) {
 		s.made = [probe.Ranges]bool{}
 	}
 	copy(s.last, s.base)
-	l.shares.TakeSecond(0, l.lossOf(s.last, label), lost)
+	l.shares.TakeSecond(0, l.judge.Lost(s.last), lost)
 }
 
 // sumTerms finds terms for the event at hand.

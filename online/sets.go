@@ -20,18 +20,16 @@ func (l *answering) takeTold(scores []float64, label int) {
 
 // takeMasked takes up how the event at hand is answered with a mask. The range is r, and filled says that
 // what fillPattern found is part of it.
-func (l *answering) takeMasked(r int, scores []float64, label int, filled bool) {
+func (l *answering) takeMasked(r int, scores []float64, filled bool) {
 	if !l.covers() || r == 0 || !l.shares.Heeds(r) {
 		return
 	}
 	if !l.set.numbers {
-		for k := l.active; k < l.k; k++ {
-			scores[k] = unseenIntercept
-		}
-		l.sets.TakeClasses(r, scores, label, l.decision(), l.active, true, l.shared())
+		l.judge.Silence(scores)
+		l.sets.TakeClasses(r, scores, l.judge.Label, l.judge.Decision, l.active, true, l.shared())
 		return
 	}
-	l.takeNumber(l.now.raw, l.unit.Value(scores[0]), l.maskedLacked(r, filled))
+	l.takeNumber(l.judge.Raw, l.unit.Value(scores[0]), l.maskedLacked(r, filled))
 }
 
 // maskedLacked returns what a mask opens of the interval of a number.

@@ -296,7 +296,7 @@ func TestMaskedVariance(t *testing.T) {
 				k := l.fields.All(l.schema.Fields)
 				k.Null, k.Named = k.Null+l.probing.mask.Dead[point], k.Named-l.probing.mask.Dead[point]
 				l.fillPattern(want.Range, l.probing.part)
-				l.weigh(want.Range, k, l.probing.left[point], true, e.Label, false)
+				l.weigh(want.Range, k, l.probing.left[point], true, false)
 				if got := l.maskedLacked(want.Range, true).Variance; math.Abs(got-want.Variance) > 1e-9*want.Variance || want.Variance == 0 {
 					t.Fatalf("%s: the variance is %v, want %v", lossName, got, want.Variance)
 				}

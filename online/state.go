@@ -16,6 +16,7 @@ import (
 	"blankout/model"
 	"blankout/online/fill"
 	"blankout/online/probe"
+	"blankout/online/rows"
 	"blankout/online/watch"
 )
 
@@ -154,7 +155,7 @@ func (l *answering) headOf(s *blankout.Schema, mix []float64) model.Head {
 		Loss: l.targetLoss().String(), Noise: l.levels[most].noise.String(),
 		Outputs: l.k, Intercept: make([]float64, l.k),
 		Layout:      l.mixedLayout(mix),
-		Calibration: l.calibration.published(), Threshold: l.threshold(), Missing: l.fields.Missing, Covariance: l.filling.Covariance,
+		Calibration: l.calibration.Published(), Threshold: l.threshold(), Missing: l.fields.Missing, Covariance: l.filling.Covariance,
 		Events: l.events, Trained: "online " + l.set.rule.Name,
 	}
 	if name := l.positiveName(); s.PositiveClass(name) == 0 {
@@ -163,7 +164,7 @@ func (l *answering) headOf(s *blankout.Schema, mix []float64) model.Head {
 	h.Sets = l.sets.Sets()
 	l.interceptsOf(mix, h.Intercept)
 	for k := l.active; k < l.k; k++ {
-		h.Intercept[k] = unseenIntercept
+		h.Intercept[k] = rows.Unseen
 	}
 	if l.set.numbers {
 		h.Intercept[0] = l.unit.Score(h.Intercept[0])
@@ -305,7 +306,7 @@ func (l *Learner) state(c *coder.Coder) {
 	}
 	l.scaling.DenseState(c)
 	c.Float(&l.fade.Growth)
-	l.calibration.state(c)
+	l.calibration.State(c)
 	l.watch.Drift.State(c)
 	l.fade.Clock(c)
 	if l.set.second {
