@@ -4,9 +4,12 @@ package online
 
 import (
 	"blankout"
+	"blankout/online/answer"
+	"blankout/online/cover"
 	"blankout/online/fields"
 	"blankout/online/numbers"
 	"blankout/online/probe"
+	"blankout/online/rows"
 	"blankout/online/watch"
 	"slices"
 )
@@ -22,10 +25,11 @@ type answering struct {
 	base        []float64 // by output: the published intercepts, where the event at hand lacks fields
 	filling     filling
 	deleting    deleting
-	calibration calibration
+	calibration answer.Calibration
+	judge       answer.Judge
 	residual    numbers.Residual // of numbers
 	second      second
-	sets        sets
+	sets        *cover.Cover // nil where Config.Coverage is 0
 	// positive names the positive one of two classes, "" where nothing does: see positiveName.
 	positive string
 	measured *watch.Measures // which classes have come, for the positive one
@@ -41,7 +45,7 @@ func (l *answering) widened(scores []float64) []float64 {
 		out = []float64{-scores[0], scores[0]}
 	}
 	for len(out) < l.k {
-		out = append(out, unseenIntercept)
+		out = append(out, rows.Unseen)
 	}
 	return out
 }
@@ -64,7 +68,7 @@ func (l *answering) publish() {
 		l.answer()
 	}
 	for k := l.active; k < l.k; k++ {
-		now.scores[k] = unseenIntercept
+		now.scores[k] = rows.Unseen
 	}
 }
 

@@ -44,9 +44,6 @@ type bank struct {
 	groups  *rows.Groups // nil without curves and noise of groups, or where gradients are clean
 	refresh refresh.Refresh
 	share   *share.Interval // nil where it learns alone
-	// How often all rows have been written at once; no part of the state. A Learner that
-	// follows another one has that one's count, see FollowState.
-	rewritten uint64
 
 	now event // the one that is being learned
 }
@@ -56,7 +53,10 @@ type progress struct {
 	events uint64 // met, labelled or not, with a weight above 0
 	steps  uint64 // updates made
 	period uint64 // steps of the first pass, 0 while in it
-	fade   pace.Fade
+	// How often all rows have been written at once; no part of the state. A Learner that
+	// follows another one has that one's count, see FollowState.
+	rewritten uint64
+	fade      pace.Fade
 }
 
 // level is a noise level: a copy of the weights that learns as if its noise
@@ -84,8 +84,7 @@ type event struct {
 	// second-order expert adds.
 	published []float64
 	columns   []uint32 // of its features, in their order before they were brought together in groups
-	raw       float64  // the number that the label is
-	target    float64  // the same in the Learner's unit
+	target    float64  // the number that the label is, in the Learner's unit
 	// By level and output: sum x lag, sum basis w^2, and by how much the published score
 	// was larger before the Scaler moved.
 	lag, q, moved []float64
@@ -97,9 +96,6 @@ type event struct {
 
 // maxRepeats bounds how often an important event is learned.
 const maxRepeats = 8
-
-// unseenIntercept is the published intercept of a class that has not appeared.
-const unseenIntercept = -30
 
 // setOutputs makes what depends on the number of outputs: the layout of rows, the rule, an
 // empty table, intercepts that are 0, and room for what an event comes to.
@@ -179,7 +175,7 @@ func (l *bank) widen(outputs int) {
 	}
 	l.active = max(l.active, 2)
 	for k := l.active; k < l.k; k++ {
-		l.setIntercept(k, unseenIntercept)
+		l.setIntercept(k, rows.Unseen)
 	}
 	l.wrote()
 }

@@ -5,6 +5,7 @@ package online
 import (
 	"blankout"
 	"blankout/model"
+	"blankout/online/rows"
 	"blankout/online/watch"
 )
 
@@ -45,9 +46,9 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 	for len(s.at) < fields {
 		s.at = append(s.at, 0)
 	}
-	rows, field := l.features(), e.Field
-	if len(rows) != len(field) { // columns were filled in
-		if s.field = l.scaling.Scaler.FieldsOf(e, l.scaling.Filled, s.field); len(s.field) != len(rows) {
+	list, field := l.features(), e.Field
+	if len(list) != len(field) { // columns were filled in
+		if s.field = l.scaling.Scaler.FieldsOf(e, l.scaling.Filled, s.field); len(s.field) != len(list) {
 			return nil
 		}
 		field = s.field
@@ -80,7 +81,7 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 	l.mixOf(mix, now.published, s.rest)
 	answer := func(part []float64, scale float64) float64 {
 		for k := range s.out {
-			if s.out[k] = unseenIntercept; k < l.active {
+			if s.out[k] = rows.Unseen; k < l.active {
 				g := s.rest[k] - base[k]
 				if part != nil {
 					g -= part[k]

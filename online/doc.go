@@ -16,9 +16,10 @@
 //     refresh solves windows of events.
 //  3. answering: what a reader of the model is told: which level and rule answer an event
 //     that lacks fields (lack, publish), the forecasts by which these are chosen, the
-//     covariance that fills in numbers (gathered by package fill), the calibration, the residual
-//     of numbers. It moves no weight of a level. Beside the levels it has a panel of experts of the
-//     numbers (package panel, second.go), whose base are the mixed levels and which nothing in the bank
+//     covariance that fills in numbers (gathered by package fill), the residual of numbers.
+//     Packages probe, cover and answer count, bound and judge its answers. It moves no weight of a
+//     level. Beside the levels it has a panel of experts of the numbers (package panel, second.go),
+//     whose base are the mixed levels and which nothing in the bank
 //     depends on: each level learns to the bit as it would without.
 //  4. watch (package watch): what is counted and measured of the event as it was met and of
 //     the answer to it: measures, drift, health of fields, suspects, warnings. Backwards goes

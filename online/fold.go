@@ -32,7 +32,7 @@ type sums struct {
 
 // sums returns a copy of the Learner's.
 func (l *Learner) sums() *sums {
-	s := &sums{events: l.events, steps: l.steps, dense: l.scaling.Events, active: l.active, measured: l.watch.Clone(), shares: l.shares.Sums(), sets: l.sets.sums()}
+	s := &sums{events: l.events, steps: l.steps, dense: l.scaling.Events, active: l.active, measured: l.watch.Clone(), shares: l.shares.Sums(), sets: l.sets.Sums()}
 	if l.share != nil {
 		s.compared = l.share.Compared
 	}
@@ -86,7 +86,7 @@ func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
 // State returns the Learner's state without its rows, for FollowState.
 func (l *Learner) State() []byte {
 	c, refused, watched := &coder.Coder{}, &coder.Coder{}, &coder.Coder{}
-	state, sets := l.encode(), l.sets.encode()
+	state, sets := l.encode(), l.sets.Encode()
 	l.watch.Refused.State(refused)
 	l.watch.Block(watched)
 	head, err := json.Marshal(stateHead{l.scaling.Scaler, l.fields.Missing})
@@ -143,8 +143,8 @@ func (l *Learner) withState(data []byte) (*Learner, error) {
 		n.watch.Block(w)
 		d.Failed = d.Failed || !w.Done()
 	}
-	if len(sets) > 0 && n.sets.Cover != nil {
-		d.Failed = d.Failed || n.sets.decode(sets) != nil
+	if len(sets) > 0 {
+		d.Failed = d.Failed || !n.sets.Decode(sets)
 	}
 	if !d.Done() || !r.Done() || n.misfit(len(l.bias)) || len(n.watch.Measures.Classes) > len(l.schema.Classes) {
 		return nil, fmt.Errorf("its state does not fit its format")
@@ -297,7 +297,7 @@ func (l *Learner) addSums(base, now *sums) {
 		}
 	}
 	l.shares.Merge(base.shares, now.shares)
-	if l.sets.Cover != nil {
+	if l.sets != nil {
 		l.sets.Merge(base.sets, now.sets)
 	}
 	l.takeForce()

@@ -75,14 +75,14 @@ func (l *answering) sampled(k model.Lack) bool {
 // and a variance of s^2 d (1-d) sum w^2 x^2, where s is the factor of survivors. Where s depends on how many
 // have died, a feature's death also takes a share a, see Missing.Growth, of the intercept's weight
 // b/s against what is left: of b/s + sum w x the variance is then d (1-d) sum (w x + a b/s)^2.
-func (l *answering) forecastExactly(label int) {
+func (l *answering) forecastExactly() {
 	if l.events > forecastFirst && l.events%forecastEvery != 0 {
 		return
 	}
 	curve := &l.shares.Features
-	curve.Add(0, l.wrong(l.told(), label))
+	curve.Add(0, l.judge.Wrong(l.told()))
 	lack := l.fields.All(l.schema.Fields)
-	y, n := rows.Y(label, 0, 1), float64(len(l.features()))
+	y, n := rows.Y(l.judge.Label, 0, 1), float64(len(l.features()))
 	slope, shift := 1.0, 0.0
 	if !l.set.numbers {
 		slope, shift = l.decision().Line()
@@ -98,7 +98,7 @@ func (l *answering) forecastExactly(label int) {
 			of, s = mix, l.spread(mix)
 		}
 		if l.set.numbers {
-			curve.Add(point, l.unit.ExpectedSquare(l.now.raw, ForecastMissing(point), s.b, s.g, s.q, s.terms))
+			curve.Add(point, l.unit.ExpectedSquare(l.judge.Raw, ForecastMissing(point), s.b, s.g, s.q, s.terms))
 			continue
 		}
 		scale, growth := l.fields.Missing.Scale(k), 0.0

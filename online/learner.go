@@ -8,6 +8,8 @@ import (
 	"blankout/loss"
 	"blankout/measure"
 	"blankout/model"
+	"blankout/online/answer"
+	"blankout/online/cover"
 	"blankout/online/fields"
 	"blankout/online/fill"
 	"blankout/online/numbers"
@@ -88,7 +90,10 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 		}
 	}
 	l.setOutputs(outputs)
-	l.shares = l.newTable()
+	l.shares, l.judge.Scales = l.newTable(), l.scales()
+	if set.numbers {
+		l.judge.Loss = set.loss
+	}
 	l.beginSecond()
 	l.fields = fields.New(l.shares.Rules(), s.Known)
 	l.filling.Gatherer, l.filling.grouping = fill.New(c.CovarianceFields), model.NewGrouping(s)
@@ -102,7 +107,7 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 		return l, nil
 	}
 	for k := range l.k {
-		l.setIntercept(k, unseenIntercept)
+		l.setIntercept(k, rows.Unseen)
 	}
 	return l, nil
 }
@@ -110,9 +115,11 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 // setAnswerOutputs makes what depends on the number of outputs.
 func (l *Learner) setAnswerOutputs() {
 	l.base = make([]float64, l.k)
-	l.deleting.out, l.probing = nil, probing{out: make([]float64, l.k), scaled: make([]float64, l.k)}
-	l.calibration, l.likelihood = newCalibration(), l.config.likelihood(l.set, l.k)
-	l.sets = l.sets.of(l.config.Coverage, l.k)
+	l.deleting.out, l.probing = nil, probing{out: make([]float64, l.k)}
+	l.calibration, l.likelihood = answer.NewCalibration(), l.config.likelihood(l.set, l.k)
+	if l.sets == nil && l.config.Coverage > 0 {
+		l.sets = cover.New(l.config.Coverage)
+	}
 	l.watch.Measures.Binary = nil
 	if l.k == 1 && !l.set.numbers {
 		l.watch.Measures.Binary = &measure.Binary{}
@@ -309,7 +316,7 @@ func (l *Learner) Metrics() Metrics {
 	m.Level = loss.ShortNoise(l.Noise())
 	m.Served = l.served()
 	m.Experts = l.experts()
-	m.Sets = l.sets.report()
+	m.Sets = l.sets.Report()
 	if weights, ranges := l.byRange(); weights != nil {
 		for _, i := range weights {
 			name := m.Level

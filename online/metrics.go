@@ -171,7 +171,7 @@ func (l *Learner) measure(scores []float64, e *blankout.Example) {
 	if l.k == 1 {
 		t.Score, t.Probability = scores[0], d.Probability(scores[0])
 		if l.config.Calibrate {
-			l.calibration.learn(scores[0], label, weight)
+			l.calibration.Learn(scores[0], label, weight)
 		}
 	}
 	alarm := l.watch.Told(t)
@@ -222,7 +222,7 @@ func (l *answering) threshold() float64 {
 func (l *Learner) Decision() model.Decision { return l.decision() }
 
 func (l *answering) decision() model.Decision {
-	return model.Decision{Calibration: model.Calibration{A: l.calibration.a, B: l.calibration.b}, Threshold: l.threshold()}
+	return model.Decision{Calibration: l.calibration.Map(), Threshold: l.threshold()}
 }
 
 // Assess adds to p what the published weights answer to a labelled event that is not

@@ -10,23 +10,6 @@ import (
 	"blankout/model"
 )
 
-// Scores that are known to be off by a factor and a constant are mapped back.
-func TestCalibration(t *testing.T) {
-	const a, b = 0.4, -1.5
-	r, c := rand.New(rand.NewPCG(4, 2)), newCalibration()
-	for range 30000 {
-		f := 3 * r.NormFloat64()
-		label := 0
-		if r.Float64() < 1/(1+math.Exp(-(a*f+b))) {
-			label = 1
-		}
-		c.learn(f, label, 1)
-	}
-	if math.Abs(c.a-a) > 0.05 || math.Abs(c.b-b) > 0.1 {
-		t.Errorf("calibrated by %v f + %v, want %v f + %v", c.a, c.b, a, b)
-	}
-}
-
 // The lazy half-life against a metric that shrinks at every event.
 func TestHalfLife(t *testing.T) {
 	for _, rule := range []string{"adagrad", "dropout-descent", "irls"} {

@@ -207,10 +207,11 @@ func TestNumbersForecast(t *testing.T) {
 		drawn := forecast
 		for _, e := range events {
 			l.atHand(e)
-			l.now.raw, l.now.target = e.Target, l.unit.Standard(l.unit.Clip(e.Target))
+			l.now.target = l.unit.Standard(l.unit.Clip(e.Target))
+			l.judging(e)
 			l.shares.Features = probe.Curve{}
 			l.events = 0 // every event is a sample
-			l.forecastExactly(e.Label)
+			l.forecastExactly()
 			x := m.Standardised(e, blankout.Vec{})
 			for i := range forecast {
 				forecast[i] += l.shares.Features.At(i)

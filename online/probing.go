@@ -6,12 +6,9 @@ package online
 
 import (
 	"math"
-	"math/bits"
-	"math/rand/v2"
 	"slices"
 
 	"blankout"
-	"blankout/loss"
 	"blankout/model"
 	"blankout/online/probe"
 )
@@ -23,9 +20,7 @@ type probing struct {
 	bins, left  [][]float64 // by point, of level and output: what dies there, and what is left
 	field       []uint16    // by feature, see blankout.Example.FieldsOf
 	factors     [][2]int    // see blankout.Schema.Factors
-	last        []int8      // by feature: the last point that it survives
-	dies        []int8      // by field: the same, -1 for one that is not in the event
-	dead        [probe.Points]float64
+	mask        probe.Mask
 	places      []int // by feature: its place in the Covariance, -1 for none
 	part, own   model.Parts
 	x, observed []float64
@@ -33,72 +28,42 @@ type probing struct {
 	variance    []float64 // by output
 	w, extra    []float64 // by place
 	sums        [3][]float64
-	out, scaled []float64 // by output
+	out         []float64 // by output
 	losses      []float64
 }
 
 const (
-	// Masks are drawn for each of the first probesFirst events, then for every fourth, and after
-	// probesSecond for every sixteenth, whose ranges learn from every second point then. Events are compared as they came, whole or not, each up to
-	// probesSecond, and then every asCameEvery-th.
-	probesFirst, probesSecond = 1024, 8192
-	asCameEvery               = 4
-	// A mask serves for one more probe in a row for every masksAlike columns: what is worked out
-	// for a pattern of missing columns is kept meanwhile.
-	masksAlike = 48
-	// With more columns than fillAll only some points of a mask are filled in.
-	fillAll, fillSome = 32, 128
+	// Events are compared as they came, whole or not, each up to probe.Second, and then every
+	// asCameEvery-th.
+	asCameEvery = 4
 	// Shares are put in force at every applyEvery-th event.
 	applyEvery = 256
 )
 
-// probed says whether the event at hand is a probe.
-func (l *answering) probed() bool {
-	switch n := l.events; {
-	case n <= probesFirst:
-		return true
-	case n <= probesSecond:
-		return n%4 == 0
-	default:
-		return n%16 == 0
-	}
-}
-
-// probeNumber counts the probes up to the event at hand.
-func (l *answering) probeNumber() uint64 {
-	switch n := l.events; {
-	case n <= probesFirst:
-		return n
-	case n <= probesSecond:
-		return probesFirst + (n-probesFirst)/4
-	default:
-		return probesFirst + (probesSecond-probesFirst)/4 + (n-probesSecond)/16
-	}
-}
-
 // probe takes up what the answers to the event at hand lose.
 func (l *answering) probe(e *blankout.Example) {
-	often := l.events <= probesSecond || l.events%asCameEvery == 0
+	l.judging(e)
+	often := l.events <= probe.Second || l.events%asCameEvery == 0
 	if !l.fields.Lack.Some() && l.period == 0 && often {
 		if len(l.levels) > 1 {
-			l.probeWhole(e.Label)
+			l.probeWhole()
 		}
 		if !l.expectsSilence() {
-			l.probeSecond(e.Label)
+			l.probeSecond()
 		}
 	}
 	if !l.set.numbers && l.k == 1 || l.set.numbers {
-		l.forecastExactly(e.Label)
+		l.forecastExactly()
 	}
 	own := often && l.lacksOwn() && l.period == 0 && !l.shared()
-	if !own && !l.probed() {
+	if !own && !probe.Due(l.events) {
 		return
 	}
 	l.prepare(e)
 	if own {
 		l.probeOwn(e)
 	}
-	if !l.probed() {
+	if !probe.Due(l.events) {
 		return
 	}
 	declared := l.filling.grouping.Declared()
@@ -109,14 +74,14 @@ func (l *answering) probe(e *blankout.Example) {
 }
 
 // probeWhole takes up what the levels lose at the event at hand, which lacks nothing.
-func (l *answering) probeWhole(label int) {
+func (l *answering) probeWhole() {
 	if l.expectsSilence() {
 		return
 	}
 	p := &l.probing
 	p.losses = p.losses[:0]
 	for v := range l.levels {
-		l.addLosses(l.now.published[v*l.k:], label)
+		p.losses = l.judge.AddLosses(p.losses, l.now.published[v*l.k:], l.k)
 	}
 	l.takeWhole(p.losses)
 }
@@ -135,43 +100,15 @@ func (l *answering) expectsSilence() bool {
 	return l.config.ExpectedMissing+l.config.ExpectedMissingGroups > 0 && l.fields.All(l.schema.Fields).Named == 0
 }
 
-// lossOf returns what scores lose at the event at hand: the log-loss, of numbers the Config's
-// loss in units of the targets' scale.
-func (l *answering) lossOf(scores []float64, label int) float64 {
+// judging makes the event at hand the one that scores are judged by.
+func (l *answering) judging(e *blankout.Example) {
+	j := &l.judge
+	j.Label, j.Active = e.Label, l.active
 	if l.set.numbers {
-		value, _, _ := l.set.loss.At(l.now.target, scores[0], 0)
-		return value
+		j.Unit, j.Raw, j.Target = l.unit, e.Target, l.now.target
+	} else {
+		j.Decision = l.decision()
 	}
-	for k := l.active; k < l.k; k++ {
-		scores[k] = unseenIntercept
-	}
-	return l.decision().LogLoss(scores, label)
-}
-
-// addLosses appends to losses what a level's scores lose at each of the scales.
-func (l *answering) addLosses(scores []float64, label int) {
-	p := &l.probing
-	for _, scale := range l.scales() {
-		for k, f := range scores[:l.active] {
-			p.scaled[k] = scale * f
-		}
-		p.losses = append(p.losses, l.lossOf(p.scaled, label))
-	}
-}
-
-// wrong returns the error of scores at the event at hand, of numbers its square.
-func (l *answering) wrong(scores []float64, label int) float64 {
-	if l.set.numbers {
-		r := l.now.raw - l.unit.Value(scores[0])
-		return r * r
-	}
-	for k := l.active; k < l.k; k++ {
-		scores[k] = unseenIntercept
-	}
-	if l.decision().Predict(scores) != label {
-		return 1
-	}
-	return 0
 }
 
 // prepare finds the intercepts and the features' fields and places of the event at hand.
@@ -245,14 +182,14 @@ func (l *answering) probeOwn(e *blankout.Example) {
 	for j, b := range p.base {
 		left[j] = l.now.published[j] - b
 	}
-	filled := l.filling.Covariance != nil && slices.Contains(p.part, model.Filled) && l.fillsPoint(0)
+	filled := l.filling.Covariance != nil && slices.Contains(p.part, model.Filled) && l.fills(0)
 	if filled {
 		l.fillPattern(probe.Range(k), p.part)
 	} else if l.filling.Covariance != nil && slices.Contains(p.part, model.Filled) {
 		return // not its turn
 	}
 	l.shares.Own(probe.Range(k))
-	l.weigh(probe.Range(k), k, left, filled, e.Label, true)
+	l.weigh(probe.Range(k), k, left, filled, true)
 }
 
 // probeMasked takes up the answers to the event at hand with features, or groups of them, deleted by
@@ -268,7 +205,7 @@ func (l *answering) probeMasked(e *blankout.Example, groups, moves bool) {
 		curve = &l.shares.Groups
 	}
 	if groups || l.k > 1 {
-		curve.Add(0, l.wrong(l.told(), e.Label))
+		curve.Add(0, l.judge.Wrong(l.told()))
 	}
 	covers := moves
 	if moves = moves && l.period == 0 && !l.shared(); moves {
@@ -278,38 +215,38 @@ func (l *answering) probeMasked(e *blankout.Example, groups, moves bool) {
 	p.own = append(p.own[:0], p.part...)
 	for point := 1; point < probe.Points; point++ {
 		k := lack
-		k.Null, k.Named = k.Null+p.dead[point], k.Named-p.dead[point]
+		k.Null, k.Named = k.Null+p.mask.Dead[point], k.Named-p.mask.Dead[point]
 		r, fill := probe.Range(k), false
 		if c != nil && named {
 			copy(p.part, p.own)
 			for i, place := range p.places {
-				if place >= 0 && int(p.last[i]) < point {
+				if place >= 0 && int(p.mask.Last[i]) < point {
 					p.part[place] = model.Filled
 				}
 			}
-			if fill = slices.Contains(p.part, model.Filled); fill && !l.fillsPoint(point) {
+			if fill = slices.Contains(p.part, model.Filled); fill && !l.fills(point) {
 				continue
 			}
 		}
 		if fill {
 			l.fillPattern(r, p.part)
 		}
-		turn := l.events <= probesSecond || (l.probeNumber()+uint64(point))%2 == 0
-		score := l.weigh(r, k, p.left[point], fill, e.Label, moves && turn && r > 0 && l.shares.Heeds(r))
+		turn := l.events <= probe.Second || (probe.Number(l.events)+uint64(point))%2 == 0
+		score := l.weigh(r, k, p.left[point], fill, moves && turn && r > 0 && l.shares.Heeds(r))
 		if covers {
-			l.takeMasked(r, score, e.Label, fill)
+			l.takeMasked(r, score, fill)
 		}
 		if groups || l.sampled(lack.Deleted(probe.Missing(point))) {
-			curve.Add(point, l.wrong(score, e.Label))
+			curve.Add(point, l.judge.Wrong(score))
 		}
-		l.probeSilent(point, groups, e.Label)
+		l.probeSilent(point, groups)
 	}
 	copy(p.part, p.own)
 }
 
 // probeSilent takes up what the levels lose where nobody says what dies, at the points beside
 // what the user expects.
-func (l *answering) probeSilent(point int, groups bool, label int) {
+func (l *answering) probeSilent(point int, groups bool) {
 	if len(l.levels) == 1 || l.period > 0 || !l.expectsSilence() {
 		return
 	}
@@ -330,122 +267,30 @@ func (l *answering) probeSilent(point int, groups bool, label int) {
 		for k := range l.active {
 			p.out[k] = p.base[v*l.k+k] + p.left[point][v*l.k+k]
 		}
-		l.addLosses(p.out, label)
+		p.losses = l.judge.AddLosses(p.losses, p.out, l.k)
 	}
 	l.takeWhole(p.losses)
 }
 
-// fillsPoint says whether a point is filled in at the event at hand.
-func (l *answering) fillsPoint(point int) bool {
-	n := len(l.filling.Columns)
-	if n <= fillAll {
-		return true
-	}
-	at := l.probeNumber()
-	if n <= fillSome {
-		return (at+uint64(point))%3 == 0
-	}
-	every := uint64(probe.Points * (1 + n/256))
-	return (at+uint64(point))%every == 0
+// fills says whether a point of a mask is filled in at the event at hand.
+func (l *answering) fills(point int) bool {
+	return probe.Fills(l.events, point, len(l.filling.Columns))
 }
 
-// drawMask draws for each feature of the event at hand the last point that it survives, and
-// counts the fields that are dead at each point. It says whether anything of the event is known to
-// be missing when it dies.
+// drawMask draws for each feature of the event at hand, or each group of them, the last point that it
+// survives. It says whether anything of the event is known to be missing when it dies.
 func (l *answering) drawMask(e *blankout.Example, groups bool) (named bool) {
-	p, fields := &l.probing, l.schema.Fields
-	length := 1 + uint64(len(l.filling.Columns))/masksAlike
-	number := l.probeNumber() / length
-	point := func(key uint64) int8 {
-		var r rand.PCG
-		// Eight masks in a row take each key to each eighth of the rates once, so that their mean
-		// says more than that of eight masks that know nothing of each other.
-		r.Seed(key^0x626c616e6b6f7574, length<<32^number/8)
-		return probe.PointOf(r.Uint64() ^ bits.Reverse64(number%8))
+	p := &l.probing
+	x := probe.Features{
+		Columns: l.now.columns[:len(l.features())], Field: p.field, Schema: l.schema, Factors: p.factors,
+		Curves: l.scaling.Scaler.Curves, Known: l.fields.Missing.Known && e.IsSparse(l.schema.Fields),
 	}
-	sparse := l.fields.Missing.Known && e.IsSparse(fields)
-	for len(p.dies) < len(fields) {
-		p.dies = append(p.dies, -1)
+	if !groups {
+		return p.mask.Draw(x, l.events, len(l.filling.Columns), nil)
 	}
-	p.last, p.dead = p.last[:0], [probe.Points]float64{}
-	grouping := l.filling.grouping
-	key := func(id uint16, column uint32) uint64 {
-		if id != 0 && fields[id].Kind.Named() {
-			return 1<<40 | uint64(id)
-		}
-		return uint64(column)
-	}
-	for i, column := range l.now.columns[:len(l.features())] {
-		id := uint16(0)
-		if len(p.field) > 0 && int(p.field[i]) < len(fields) {
-			id = p.field[i]
-		}
-		var a, b uint64 // what it dies with
-		source := l.scaling.Scaler.Curves.Source(column)
-		switch unit := int32(0); {
-		case groups:
-			unit = grouping.Of(id, source)
-			if one, other, pair := grouping.Pair(unit); pair {
-				a, b = grouping.Hash(one), grouping.Hash(other)
-			} else {
-				a = grouping.Hash(unit)
-				b = a
-			}
-		case id != 0 && fields[id].Kind == blankout.Cross:
-			f := p.factors[id]
-			a, b = key(uint16(f[0]), source), key(uint16(f[1]), source)
-		default:
-			a = key(id, source)
-			b = a
-		}
-		at := point(a)
-		if b != a {
-			at = min(at, point(b))
-		}
-		p.last = append(p.last, at)
-		switch {
-		case sparse:
-			if column < model.FirstHat {
-				p.die(at)
-			}
-		case id != 0 && fields[id].Kind.Named() && p.dies[id] < 0:
-			p.dies[id] = at
-			p.die(at)
-		}
-		named = named || sparse || id != 0 && fields[id].Kind.Named()
-	}
-	for _, id := range p.field {
-		if int(id) < len(p.dies) {
-			p.dies[id] = -1
-		}
-	}
-	for point := 1; point < probe.Points; point++ {
-		p.dead[point] += p.dead[point-1]
-	}
-	l.alsoAlone(groups)
+	named = p.mask.Draw(x, l.events, len(l.filling.Columns), l.filling.grouping)
+	p.mask.Alone(l.config.ExpectedMissing, l.events) // which the user expects beside groups
 	return named
-}
-
-// die counts a field that survives a point as its last.
-func (p *probing) die(last int8) {
-	if last+1 < probe.Points {
-		p.dead[last+1]++
-	}
-}
-
-// alsoAlone lets features die by themselves, too, at the rate that the user expects beside groups.
-func (l *answering) alsoAlone(groups bool) {
-	d := l.config.ExpectedMissing
-	if !groups || d == 0 {
-		return
-	}
-	var r rand.PCG
-	r.Seed(l.events, 0x67726f757073)
-	for i := range l.probing.last {
-		if float64(r.Uint64()>>11)/(1<<53) < d {
-			l.probing.last[i] = -1
-		}
-	}
 }
 
 // sumLeft sums what is left of the event at hand at each point.
@@ -457,7 +302,7 @@ func (l *answering) sumLeft() {
 	}
 	clear(p.bins[0])
 	rows := l.features()
-	for i, last := range p.last {
+	for i, last := range p.mask.Last {
 		to := p.bins[0] // dead in any case
 		if last >= 0 {
 			to = p.left[last]
@@ -522,7 +367,7 @@ func (l *answering) fillPattern(r int, pattern model.Parts) {
 
 // weigh answers an event that lacks k, of which left is what is left, in every way, and returns
 // the scores of the mixed answer, borrowed. If moves is set the range learns from what they lose.
-func (l *answering) weigh(r int, k model.Lack, left []float64, filled bool, label int, moves bool) []float64 {
+func (l *answering) weigh(r int, k model.Lack, left []float64, filled, moves bool) []float64 {
 	p := &l.probing
 	mix, rules := l.mixed(r), l.shares.InForce[r].Rules
 	if r == 0 {
@@ -541,7 +386,7 @@ func (l *answering) weigh(r int, k model.Lack, left []float64, filled bool, labe
 		for k := range l.active {
 			f := base[k] + scale*rest[k]
 			if fill > 0 {
-				f = l.widen(f+fill*add[k], fill*fill*p.variance[k])
+				f = l.judge.Widen(f+fill*add[k], fill*fill*p.variance[k])
 			}
 			p.out[k] = f
 		}
@@ -551,18 +396,18 @@ func (l *answering) weigh(r int, k model.Lack, left []float64, filled bool, labe
 		var lost [2]float64
 		for i, mix := range l.secondPair(r) {
 			base, rest, add = l.sumsOf(mix, left, filled)
-			lost[i] = l.lossOf(answer(scale, rules[2]), label)
+			lost[i] = l.judge.Lost(answer(scale, rules[2]))
 		}
 		l.shares.TakeSecond(r, lost[0], lost[1])
 	}
 	base, rest, add = l.sumsOf(mix, left, filled)
 	if moves && l.set.missingRule == model.MissingAuto {
-		losses := model.RuleShares{l.lossOf(answer(1, 0), label), math.NaN(), math.NaN()}
+		losses := model.RuleShares{l.judge.Lost(answer(1, 0)), math.NaN(), math.NaN()}
 		if !l.set.numbers {
-			losses[1] = l.lossOf(answer(rescaled, 0), label)
+			losses[1] = l.judge.Lost(answer(rescaled, 0))
 		}
 		if filled {
-			losses[2] = l.lossOf(answer(1, 1), label)
+			losses[2] = l.judge.Lost(answer(1, 1))
 		}
 		l.shares.TakeRules(r, losses)
 	}
@@ -575,11 +420,11 @@ func (l *answering) weigh(r int, k model.Lack, left []float64, filled bool, labe
 				j := v*l.k + k
 				f := p.base[j] + scale*left[j]
 				if filled {
-					f = l.widen(f+rules[2]*p.add[j], rules[2]*rules[2]*p.variance[k])
+					f = l.judge.Widen(f+rules[2]*p.add[j], rules[2]*rules[2]*p.variance[k])
 				}
 				p.out[k] = f
 			}
-			l.addLosses(p.out, label)
+			p.losses = l.judge.AddLosses(p.losses, p.out, l.k)
 		}
 		l.shares.TakeLevels(r, p.losses)
 	}
@@ -598,17 +443,6 @@ func (l *answering) sumsOf(mix, left []float64, filled bool) (base, rest, add []
 		l.mixOf(mix, p.add, p.sums[2])
 	}
 	return p.sums[0], p.sums[1], p.sums[2]
-}
-
-// widen makes a score of one whose filled-in part has the variance v.
-func (l *answering) widen(f, v float64) float64 {
-	switch {
-	case !l.set.numbers:
-		return l.decision().Widen(f, v)
-	case l.unit.Target == loss.Count:
-		return model.WidenCount(f, v)
-	}
-	return f
 }
 
 // told returns a copy of what the event at hand was answered.

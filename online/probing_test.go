@@ -22,6 +22,7 @@ func (l *Learner) atHand(e *blankout.Example) {
 	l.lack(e)
 	l.gather(e)
 	l.publish()
+	l.judging(e)
 	l.prepare(e)
 }
 
@@ -72,14 +73,14 @@ func TestProbesAsAnswered(t *testing.T) {
 						want, left := l.slowAnswer(e, point)
 						k := l.modelOf(l.mixed(0)).Lack(left)
 						got := l.fields.All(l.schema.Fields)
-						got.Null, got.Named = got.Null+l.probing.dead[point], got.Named-l.probing.dead[point]
+						got.Null, got.Named = got.Null+l.probing.mask.Dead[point], got.Named-l.probing.mask.Dead[point]
 						if got != k || !named {
 							t.Fatalf("an event lacks %+v at point %d, and the probe says %+v (named %v)", k, point, got, named)
 						}
 						copy(l.probing.part, own)
 						fill := false
 						for i, place := range l.probing.places {
-							if place >= 0 && int(l.probing.last[i]) < point {
+							if place >= 0 && int(l.probing.mask.Last[i]) < point {
 								l.probing.part[place], fill = model.Filled, true
 							}
 						}
@@ -88,7 +89,7 @@ func TestProbesAsAnswered(t *testing.T) {
 						if fill {
 							l.fillPattern(r, l.probing.part)
 						}
-						score := l.weigh(r, k, l.probing.left[point], fill, e.Label, false)[0]
+						score := l.weigh(r, k, l.probing.left[point], fill, false)[0]
 						if compared++; math.Abs(score-want) > 1e-9*max(1, math.Abs(want)) {
 							t.Fatalf("at point %d an event scores %v, and the probe says %v", point, want, score)
 						}
@@ -122,73 +123,12 @@ func (l *Learner) slowAnswer(e *blankout.Example, point int) (float64, *blankout
 	field := l.scaling.Scaler.FieldsOf(e, x.Index, nil)
 	dead := make([]bool, len(x.Index))
 	for i := range dead {
-		dead[i] = i < len(l.probing.last) && int(l.probing.last[i]) < point
+		dead[i] = i < len(l.probing.mask.Last) && int(l.probing.mask.Last[i]) < point
 	}
 	m.Scaler.Curves.Follow(x.Index, dead)
 	var left blankout.Example
 	m.Delete(e, x, field, dead, false, &left)
 	return m.ScoreLacking(left.Features, &left, make([]float64, 1))[0], &left
-}
-
-// Every field dies at a point with the chance that the point stands for, whatever the others do,
-// and eight masks in a row take each to each eighth of the rates once.
-func TestMask(t *testing.T) {
-	l := lackingLearner(t, fillConfig())
-	s := &alikeStream{r: rand.New(rand.NewPCG(3, 2)), fields: 10}
-	for range 3000 {
-		l.Learn(s.next())
-	}
-	e := s.next()
-	l.atHand(e)
-	const point, masks = 3, 8000
-	var died [10]int
-	both, orders := 0, map[string]bool{}
-	rows := make([][]int8, 10)
-	for n := range masks {
-		l.events = probesSecond + 16*uint64(n+8*1000-int(l.probeBase()%8))
-		l.drawMask(e, false)
-		for i, last := range l.probing.last {
-			if last < point {
-				died[i]++
-			}
-			rows[i] = append(rows[i], last)
-		}
-		if l.probing.last[2] < point && l.probing.last[7] < point {
-			both++
-		}
-		if n%8 != 7 {
-			continue
-		}
-		for i, lasts := range rows {
-			orders[fmt.Sprint(lasts)] = true
-			slices.Sort(lasts)
-			for j, last := range lasts {
-				if int(last) < j*probe.Points/8 || int(last) > (j+1)*probe.Points/8 {
-					t.Fatalf("masks up to %d: column %d survives up to the points %v", n, i, lasts)
-				}
-			}
-			rows[i] = rows[i][:0]
-		}
-	}
-	for i, n := range died {
-		if share := float64(n) / masks; math.Abs(share-0.3) > 0.01 {
-			t.Errorf("column %d dies in %v of the masks, want 0.3", i, share)
-		}
-	}
-	if share := float64(both) / masks; math.Abs(share-0.09) > 0.02 {
-		t.Errorf("two columns die together in %v of the masks, want 0.09", share)
-	}
-	if len(orders) < 20 { // 10 if they were the same every time
-		t.Errorf("10,000 times eight masks have only %d orders", len(orders))
-	}
-}
-
-// probeBase is the number of the probe at the event probesSecond.
-func (l *Learner) probeBase() uint64 {
-	was := l.events
-	l.events = probesSecond
-	defer func() { l.events = was }()
-	return l.probeNumber()
 }
 
 // A group dies as a whole in a mask, a product with either of its factors or groups, a number with
@@ -205,7 +145,7 @@ func TestGroupsInMasks(t *testing.T) {
 			l.atHand(e)
 			columns := l.now.columns[:len(l.features())]
 			l.drawMask(e, true)
-			last := l.probing.last
+			last := l.probing.mask.Last
 			point, source := map[string]int8{}, map[uint32]int8{}
 			var sources []uint32
 			for _, column := range columns {
@@ -236,12 +176,12 @@ func TestGroupsInMasks(t *testing.T) {
 			l.drawMask(e, false)
 			for i, column := range columns {
 				from := l.scaling.Scaler.Curves.Source(column)
-				if was, ok := source[from]; ok && was != l.probing.last[i] {
-					t.Fatalf("a number survives %d points, its curve %d", was, l.probing.last[i])
+				if was, ok := source[from]; ok && was != l.probing.mask.Last[i] {
+					t.Fatalf("a number survives %d points, its curve %d", was, l.probing.mask.Last[i])
 				} else if ok {
 					bent++
 				}
-				source[from] = l.probing.last[i]
+				source[from] = l.probing.mask.Last[i]
 			}
 		}
 		if share := died / features; curves == 0 && math.Abs(share-0.25) > 0.01 {
@@ -476,7 +416,7 @@ func TestEventsAreProbesAsTheyCame(t *testing.T) {
 			shares.State(c)
 			return c.Out
 		}
-		for n := uint64(1); n <= probesSecond+8; n++ {
+		for n := uint64(1); n <= probe.Second+8; n++ {
 			e := numbersEvent(fields, r.IntN(2), []float64{r.NormFloat64(), r.NormFloat64(), r.NormFloat64()})
 			if null {
 				e = without(e, fields[0])
@@ -484,7 +424,7 @@ func TestEventsAreProbesAsTheyCame(t *testing.T) {
 			before := state()
 			l.Learn(e)
 			moved := !bytes.Equal(before, state())
-			if want := n <= probesSecond || n%4 == 0; n < 10 && !moved || n > probesSecond && moved != want {
+			if want := n <= probe.Second || n%4 == 0; n < 10 && !moved || n > probe.Second && moved != want {
 				t.Errorf("null %v: event %d moves the shares: %v", null, n, moved)
 			}
 		}

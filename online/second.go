@@ -321,14 +321,14 @@ func (l *answering) secondPair(r int) [2][]float64 {
 
 // probeSecond takes up what the levels as they are mixed and the expert lose at the event at hand,
 // which lacks nothing.
-func (l *answering) probeSecond(label int) {
+func (l *answering) probeSecond() {
 	s := &l.second
 	if !s.knows() {
 		return
 	}
-	lost := s.expert.Take(func(scores []float64) float64 { return l.lossOf(scores, label) })
+	lost := s.expert.Take(l.judge.Lost)
 	copy(s.last, s.base)
-	l.shares.TakeSecond(0, l.lossOf(s.last, label), lost)
+	l.shares.TakeSecond(0, l.judge.Lost(s.last), lost)
 }
 
 // sumTerms finds terms for the event at hand.

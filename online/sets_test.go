@@ -143,7 +143,7 @@ func TestSetsTakeWhatIsTold(t *testing.T) {
 			slow.Take(0, x)
 		}
 		if l.Learn(e); n == 20 {
-			d := coder.Read(state(l.sets.Cover))
+			d := coder.Read(state(l.sets))
 			slow.State(d)
 		}
 		if a, b := l.sets.Limit(0), slow.Limit(0); math.Abs(a-b) > 1e-9*math.Abs(a) {
@@ -280,7 +280,7 @@ func TestMaskedVariance(t *testing.T) {
 				copy(l.probing.part, own)
 				fill := false
 				for i, place := range l.probing.places {
-					if dead[i] = int(l.probing.last[i]) < point; dead[i] && place >= 0 {
+					if dead[i] = int(l.probing.mask.Last[i]) < point; dead[i] && place >= 0 {
 						l.probing.part[place], fill = model.Filled, true
 					}
 				}
@@ -294,9 +294,9 @@ func TestMaskedVariance(t *testing.T) {
 					continue
 				}
 				k := l.fields.All(l.schema.Fields)
-				k.Null, k.Named = k.Null+l.probing.dead[point], k.Named-l.probing.dead[point]
+				k.Null, k.Named = k.Null+l.probing.mask.Dead[point], k.Named-l.probing.mask.Dead[point]
 				l.fillPattern(want.Range, l.probing.part)
-				l.weigh(want.Range, k, l.probing.left[point], true, e.Label, false)
+				l.weigh(want.Range, k, l.probing.left[point], true, false)
 				if got := l.maskedLacked(want.Range, true).Variance; math.Abs(got-want.Variance) > 1e-9*want.Variance || want.Variance == 0 {
 					t.Fatalf("%s: the variance is %v, want %v", lossName, got, want.Variance)
 				}
@@ -341,14 +341,14 @@ func TestSetsRestored(t *testing.T) {
 			x.Learn(e)
 		}
 	}
-	if a, b := l.sets.encode(), same.sets.encode(); !bytes.Equal(a, b) {
+	if a, b := l.sets.Encode(), same.sets.Encode(); !bytes.Equal(a, b) {
 		t.Error("it does not go on to the bit")
 	}
 	if before.sets.Limit(0) < 0 {
 		t.Error("one without a block does not begin")
 	}
 	copied, err := l.Clone()
-	if err != nil || !bytes.Equal(copied.sets.encode(), l.sets.encode()) {
+	if err != nil || !bytes.Equal(copied.sets.Encode(), l.sets.Encode()) {
 		t.Errorf("a copy has other sets (%v)", err)
 	}
 	for _, coverage := range []float64{-0.1, 0.3, 1, math.NaN()} {

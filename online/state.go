@@ -16,6 +16,7 @@ import (
 	"blankout/model"
 	"blankout/online/fill"
 	"blankout/online/probe"
+	"blankout/online/rows"
 	"blankout/online/watch"
 )
 
@@ -51,7 +52,7 @@ func (l *Learner) Snapshot() *Snapshot {
 	refused, watched := &coder.Coder{}, &coder.Coder{}
 	l.watch.Refused.State(refused)
 	l.watch.Block(watched)
-	s := &Snapshot{model: (&model.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), level: &model.Linear{Head: l.headOf(head.Schema, l.one(l.chosen)), Rows: l.snapshot}, learner: l.encode(), refused: refused.Out, watched: watched.Out, summary: summary, sets: l.sets.encode(), watch: l.watch.Clone(), health: l.Health(), start: l.watch.Health.Start()}
+	s := &Snapshot{model: (&model.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), level: &model.Linear{Head: l.headOf(head.Schema, l.one(l.chosen)), Rows: l.snapshot}, learner: l.encode(), refused: refused.Out, watched: watched.Out, summary: summary, sets: l.sets.Encode(), watch: l.watch.Clone(), health: l.Health(), start: l.watch.Health.Start()}
 	if l.set.numbers {
 		numbers := &coder.Coder{}
 		l.numbersState(numbers)
@@ -154,16 +155,16 @@ func (l *answering) headOf(s *blankout.Schema, mix []float64) model.Head {
 		Loss: l.targetLoss().String(), Noise: l.levels[most].noise.String(),
 		Outputs: l.k, Intercept: make([]float64, l.k),
 		Layout:      l.mixedLayout(mix),
-		Calibration: l.calibration.published(), Threshold: l.threshold(), Missing: l.fields.Missing, Covariance: l.filling.Covariance,
+		Calibration: l.calibration.Published(), Threshold: l.threshold(), Missing: l.fields.Missing, Covariance: l.filling.Covariance,
 		Events: l.events, Trained: "online " + l.set.rule.Name,
 	}
 	if name := l.positiveName(); s.PositiveClass(name) == 0 {
 		h.Positive = name
 	}
-	h.Sets = l.sets.published()
+	h.Sets = l.sets.Sets()
 	l.interceptsOf(mix, h.Intercept)
 	for k := l.active; k < l.k; k++ {
-		h.Intercept[k] = unseenIntercept
+		h.Intercept[k] = rows.Unseen
 	}
 	if l.set.numbers {
 		h.Intercept[0] = l.unit.Score(h.Intercept[0])
@@ -305,7 +306,7 @@ func (l *Learner) state(c *coder.Coder) {
 	}
 	l.scaling.DenseState(c)
 	c.Float(&l.fade.Growth)
-	l.calibration.state(c)
+	l.calibration.State(c)
 	l.watch.Drift.State(c)
 	l.fade.Clock(c)
 	if l.set.second {
@@ -464,8 +465,8 @@ func (l *Learner) restoreOthers(m *model.Linear, blocks []blankout.Block) error 
 	if err := l.restoreFilling(m, blocks); err != nil {
 		return err
 	}
-	if err := l.sets.restore(blocks); err != nil {
-		return err
+	if sets, err := blankout.FindBlock(blocks, blockSets); err == nil && !l.sets.Decode(sets) { // it is optional
+		return fmt.Errorf("restoring the learner: block %s: %d bytes do not fit its format", blockSets, len(sets))
 	}
 	if m.Missing != nil {
 		l.fields.Missing = m.Missing.WithLevels(nil)

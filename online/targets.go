@@ -83,7 +83,6 @@ func (l *Learner) measureTarget(e *blankout.Example, earlier []float64, fresh *m
 	}
 	l.measureNumber(e, y, told, l.varianceOf(e))
 	l.now.target = l.unit.Standard(l.unit.Clip(y))
-	l.now.raw = y
 	l.probe(e)
 	l.now.scores[0] = l.unit.Score(f)
 	if l.period > 0 {

@@ -27,7 +27,7 @@ func (l *Learner) Warnings(settings Fingerprint, final bool) []watch.Warning {
 	if at < 0 {
 		at = len(out)
 	}
-	return slices.Insert(out, at, slices.Concat(watch.MixedKinds(&l.fields.Kinds, l.schema.Fields), l.noCurve(), l.noRate(), l.sets.low(), watch.OddTimes(l.watch.Health.Start().Time, settings))...)
+	return slices.Insert(out, at, slices.Concat(watch.MixedKinds(&l.fields.Kinds, l.schema.Fields), l.noCurve(), l.noRate(), l.noCover(), watch.OddTimes(l.watch.Health.Start().Time, settings))...)
 }
 
 // noCurve warns of names in field_curves that no number has come by.
@@ -70,4 +70,13 @@ func (l *Learner) noRate() []watch.Warning {
 		return nil
 	}
 	return []watch.Warning{{Kind: watch.WarnNoRate, Text: fmt.Sprintf("noise gives a rate to %s, and no event has had a field or group of that name: mend the name and start afresh with --reset", strings.Join(unknown, ", "))}}
+}
+
+// noCover warns of ranges in which sets hold the truth too seldom.
+func (l *Learner) noCover() (out []watch.Warning) {
+	for _, x := range l.sets.Low() {
+		out = append(out, watch.Warning{Kind: watch.WarnCoverage, Text: fmt.Sprintf("of the latest events that lack a share %s of their fields, the sets or intervals that were answered hold the label of %.1f %% and should of %.4g %% (learner.coverage): "+
+			"the stream changes faster than they can follow", x.Range, 100*x.Recent, 100*l.sets.Sets().Coverage)})
+	}
+	return out
 }

@@ -8,6 +8,7 @@ import (
 
 	"blankout"
 	"blankout/measure"
+	"blankout/online/rows"
 	"blankout/online/rules"
 )
 
@@ -144,7 +145,7 @@ func TestWidenLater(t *testing.T) {
 	if after.Total.Wrong != before.Wrong+1 || len(after.Classes) != 3 || after.Binary != nil {
 		t.Errorf("%+v", after)
 	}
-	if wide := l.widened(told); len(wide) != 3 || wide[0] != -told[0] || wide[1] != told[0] || wide[2] != unseenIntercept {
+	if wide := l.widened(told); len(wide) != 3 || wide[0] != -told[0] || wide[1] != told[0] || wide[2] != rows.Unseen {
 		t.Errorf("%v of %v", wide, told)
 	}
 }

@@ -12,7 +12,7 @@
 // missed; and fewer by at most 1/γ where smaller sets could have been told. The set of the most
 // probable class alone cannot be made smaller: where it holds the truth, α stays.
 //
-// The package knows scores alone, no weights and no events.
+// The package knows scores and answers, no weights and no events.
 package cover
 
 import (
@@ -43,8 +43,9 @@ const (
 
 // Cover holds what is known of the scores, by range. New makes one.
 type Cover struct {
-	miss   float64 // a
-	ranges [Ranges]scores
+	miss    float64 // a
+	ranges  [Ranges]scores
+	chances []float64 // room for probabilities
 }
 
 // scores are those of a range.
@@ -227,6 +228,9 @@ func (c *Cover) Merge(base, now *Cover) {
 
 // Sums returns a copy of what Merge takes.
 func (c *Cover) Sums() *Cover {
+	if c == nil {
+		return nil
+	}
 	out := &Cover{}
 	for r := range c.ranges {
 		out.ranges[r].waits, out.ranges[r].waited = c.ranges[r].waits, c.ranges[r].waited
@@ -327,6 +331,9 @@ type Report struct {
 
 // Report returns how the sets have done in the ranges of which any have been told.
 func (c *Cover) Report() (out []Report) {
+	if c == nil {
+		return nil
+	}
 	for r := range c.ranges {
 		s := &c.ranges[r]
 		if s.faded.told == 0 {
@@ -359,6 +366,9 @@ const lowAfter = 1000
 // Sets returns the limits for readers of a model. A range that is not known yet has that of the next one
 // in which more is missing.
 func (c *Cover) Sets() *model.Sets {
+	if c == nil {
+		return nil
+	}
 	out, limit := &model.Sets{Coverage: 1 - c.miss}, -1.0
 	for r := Ranges - 1; r >= 0; r-- {
 		if own := c.ranges[r].limit; own >= 0 {

@@ -7,5 +7,5 @@
 // The mixed answer stays linear in the features. Probes also tell what error is to be expected at
 // each share of missing features ([Curve]).
 //
-// The package knows losses of answers alone, never weights or events.
+// The package knows losses of answers and which features a [Mask] deletes, never weights.
 package probe

@@ -72,6 +72,9 @@ func Y(label, k, outputs int) float64 {
 	return -1
 }
 
+// Unseen is the published intercept of a class that has not come.
+const Unseen = -30
+
 // Ungroup makes all of the rows one segment.
 func (s *Step) Ungroup() {
 	s.Segments = append(s.Segments[:0], Segment{0, len(s.Rows), s.DF, s.Shrink, s.Strength})

@@ -1,4 +1,4 @@
-package online
+package answer
 
 // This file holds probabilities fitted to the progressive scores.
 
@@ -9,12 +9,12 @@ import (
 	"blankout/model"
 )
 
-// calibration is Platt's map of a score to a probability, 1/(1+exp(-(A f+B))),
+// Calibration is Platt's map of a score to a probability, 1/(1+exp(-(A f+B))),
 // fitted to the progressive scores: logistic regression on one variable by
 // Newton's method, one step an event, whose memory fades over calibrationMemory
 // events. It starts from the identity, held by a prior of calibrationPrior
 // events.
-type calibration struct {
+type Calibration struct {
 	a, b       float64
 	aa, ab, bb float64 // decayed Hessian
 }
@@ -24,11 +24,13 @@ const (
 	calibrationPrior  = 10
 )
 
-func newCalibration() calibration {
-	return calibration{a: 1, aa: calibrationPrior, bb: calibrationPrior}
+// NewCalibration returns the identity.
+func NewCalibration() Calibration {
+	return Calibration{a: 1, aa: calibrationPrior, bb: calibrationPrior}
 }
 
-func (c *calibration) learn(f float64, label int, weight float64) {
+// Learn takes up the score that an event of a label, 0 or 1, was given.
+func (c *Calibration) Learn(f float64, label int, weight float64) {
 	// Scores beyond 30 add nothing and would dominate the fit.
 	f = max(-30, min(f, 30))
 	p := 1 / (1 + math.Exp(-(c.a*f + c.b)))
@@ -47,14 +49,19 @@ func (c *calibration) learn(f float64, label int, weight float64) {
 	c.b = max(-30, min(c.b-max(-0.5, min(db, 0.5)), 30))
 }
 
-// published returns the map for the model, nil for the identity.
-func (c *calibration) published() *model.Calibration {
+// Published returns the map for the model, nil for the identity.
+func (c *Calibration) Published() *model.Calibration {
 	if c.a == 1 && c.b == 0 {
 		return nil
 	}
-	return &model.Calibration{A: c.a, B: c.b}
+	m := c.Map()
+	return &m
 }
 
-func (c *calibration) state(to *coder.Coder) {
+// Map returns the map.
+func (c *Calibration) Map() model.Calibration { return model.Calibration{A: c.a, B: c.b} }
+
+// State codes the state.
+func (c *Calibration) State(to *coder.Coder) {
 	to.Each(&c.a, &c.b, &c.aa, &c.ab, &c.bb)
 }

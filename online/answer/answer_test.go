@@ -1,0 +1,55 @@
+package answer
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout/loss"
+	"blankout/model"
+	"blankout/online/numbers"
+	"blankout/online/rows"
+)
+
+// Scores that are known to be off by a factor and a constant are mapped back.
+func TestCalibration(t *testing.T) {
+	const a, b = 0.4, -1.5
+	r, c := rand.New(rand.NewPCG(4, 2)), NewCalibration()
+	for range 30000 {
+		f := 3 * r.NormFloat64()
+		label := 0
+		if r.Float64() < 1/(1+math.Exp(-(a*f+b))) {
+			label = 1
+		}
+		c.Learn(f, label, 1)
+	}
+	if math.Abs(c.a-a) > 0.05 || math.Abs(c.b-b) > 0.1 {
+		t.Errorf("calibrated by %v f + %v, want %v f + %v", c.a, c.b, a, b)
+	}
+}
+
+// Classes are judged by the outputs in use, at each scale; numbers by the loss in their unit, and their
+// error in the targets' own.
+func TestJudge(t *testing.T) {
+	j := Judge{Scales: []float64{1, 2}, Label: 1, Active: 2, Decision: model.Decision{Calibration: model.Calibration{A: 1}}}
+	scores := []float64{0.5, 1, 7}
+	if got := j.AddLosses([]float64{9}, scores, 3); len(got) != 3 || got[0] != 9 || !slices.Equal(scores, []float64{0.5, 1, 7}) ||
+		got[1] != j.Decision.LogLoss([]float64{0.5, 1, rows.Unseen}, 1) || got[2] != j.Decision.LogLoss([]float64{1, 2, rows.Unseen}, 1) {
+		t.Errorf("losses %v of %v", got, scores)
+	}
+	if j.Wrong(scores) != 0 || scores[2] != rows.Unseen || j.Wrong([]float64{3, 1, 7}) != 1 {
+		t.Error("what is right is wrong")
+	}
+	for _, of := range []loss.Target{loss.Real, loss.Count} {
+		n := Judge{Loss: loss.Linear{}, Scales: []float64{1}, Active: 1, Raw: 12, Target: 0.5, Unit: numbers.NewUnit(of)}
+		n.Unit.Scale = 4
+		want, _, _ := n.Loss.At(0.5, 0.2, 0)
+		if off := 12 - n.Unit.Value(0.2); n.Lost([]float64{0.2}) != want || n.Wrong([]float64{0.2}) != off*off {
+			t.Errorf("%v: %v, %v", of, n.Lost([]float64{0.2}), n.Wrong([]float64{0.2}))
+		}
+		if wide := n.Widen(0.2, 0.3); (wide != 0.2) != (of == loss.Count) {
+			t.Errorf("%v: widened to %v", of, wide)
+		}
+	}
+}

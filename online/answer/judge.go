@@ -1,0 +1,79 @@
+// Package answer says what scores are worth: which probability they stand for (Calibration), and what they
+// lose at an event (Judge). It knows no weights.
+package answer
+
+import (
+	"blankout/loss"
+	"blankout/model"
+	"blankout/online/numbers"
+	"blankout/online/rows"
+)
+
+// Judge says what scores of an event lose. It may change the scores of outputs that are not in use.
+type Judge struct {
+	Loss   loss.Loss // of numbers, nil where labels are classes
+	Scales []float64 // at which the scores of single levels are judged
+	scaled []float64
+
+	// The event: of classes its label, the outputs in use and what scores mean; of numbers the label in
+	// its own unit and in that of the scores.
+	Label       int
+	Active      int
+	Decision    model.Decision
+	Raw, Target float64
+	Unit        numbers.Unit
+}
+
+// Lost returns what scores lose: the log-loss, of numbers the Loss in units of the targets' scale.
+func (j *Judge) Lost(scores []float64) float64 {
+	if j.Loss != nil {
+		value, _, _ := j.Loss.At(j.Target, scores[0], 0)
+		return value
+	}
+	j.Silence(scores)
+	return j.Decision.LogLoss(scores, j.Label)
+}
+
+// Silence gives the outputs that are not in use the score of a class that has not come.
+func (j *Judge) Silence(scores []float64) {
+	for k := j.Active; k < len(scores); k++ {
+		scores[k] = rows.Unseen
+	}
+}
+
+// AddLosses appends to losses what scores of so many outputs lose at each of the Scales.
+func (j *Judge) AddLosses(losses, scores []float64, outputs int) []float64 {
+	if len(j.scaled) != outputs {
+		j.scaled = make([]float64, outputs)
+	}
+	for _, scale := range j.Scales {
+		for k, f := range scores[:j.Active] {
+			j.scaled[k] = scale * f
+		}
+		losses = append(losses, j.Lost(j.scaled))
+	}
+	return losses
+}
+
+// Wrong returns the error of scores, of numbers its square.
+func (j *Judge) Wrong(scores []float64) float64 {
+	if j.Loss != nil {
+		r := j.Raw - j.Unit.Value(scores[0])
+		return r * r
+	}
+	if j.Silence(scores); j.Decision.Predict(scores) != j.Label {
+		return 1
+	}
+	return 0
+}
+
+// Widen makes a score of one whose filled-in part has the variance v.
+func (j *Judge) Widen(f, v float64) float64 {
+	switch {
+	case j.Loss == nil:
+		return j.Decision.Widen(f, v)
+	case j.Unit.Target == loss.Count:
+		return model.WidenCount(f, v)
+	}
+	return f
+}
