@@ -314,9 +314,15 @@ func (s *settings) parseRefresh(c Config) error {
 			return blankout.KeyErrorf("refresh", "refresh: noise %q is not one it knows; use dropout, auto or none", c.Noise)
 		case c.Rule == "ftrl" || c.Rule == "arow":
 			return blankout.KeyErrorf("refresh", "refresh: the state of rule %s cannot follow it; use adagrad, dropout-descent, sgd or irls", c.Rule)
-		case (c.Rule == "adagrad" || c.Rule == "auto") && c.RefreshWindow <= c.Refresh:
-			return blankout.KeyErrorf("refresh", "refresh = %d without a window makes what AdaGrad has learned worse; set refresh_window to a multiple of it, as %d, or rule = \"irls\", which only refreshes", c.Refresh, 10*c.Refresh)
 		}
+	}
+	return nil
+}
+
+// checkFresh refuses what only a learner that has begun under an older program goes on with.
+func (c Config) checkFresh() error {
+	if (c.Rule == "adagrad" || c.Rule == "auto") && c.Refresh > 0 && c.RefreshWindow <= c.Refresh {
+		return blankout.KeyErrorf("refresh", "refresh = %d without a window makes what AdaGrad has learned worse; set refresh_window to a multiple of it, as %d, or rule = \"irls\", which only refreshes", c.Refresh, 10*c.Refresh)
 	}
 	return nil
 }

@@ -441,7 +441,7 @@ func crashPublishing(t *testing.T, program string, broker *stream.Embedded) {
 func crashRefreshing(t *testing.T, program string, broker *stream.Embedded) {
 	refreshing := func() *learner {
 		l := newLearner(t, program, broker.Brokers()[0], "short")
-		l.flags = append(l.flags, "--set=learner.refresh=100")
+		l.flags = append(l.flags, "--set=learner.refresh=100", "--set=learner.refresh_window=200")
 		return l
 	}
 	reference := refreshing()

@@ -57,7 +57,7 @@ func TestFrozen(t *testing.T) {
 		f.run(name, data, nil, []string{`record.crosses=[["word", "place"]]`})
 	}
 	f.run("svmlight", f.sample("elec2/stream.svm.gz"), nil, nil)
-	f.run("refresh", f.sample("elec2/stream.svm.gz"), nil, []string{"learner.refresh=100"})
+	f.run("refresh", f.sample("elec2/stream.svm.gz"), nil, []string{"learner.refresh=100", "learner.refresh_window=300"})
 	f.run("drift", f.sample("elec2/stream.svm.gz"), nil, []string{"learner.half_life=500", "learner.on_drift=forget"})
 	frozenRuns(f)
 	frozenFold(f)
