@@ -29,6 +29,7 @@ type answering struct {
 	judge       answer.Judge
 	residual    numbers.Residual // of numbers
 	second      second
+	arrived     arrival
 	sets        *cover.Cover // nil where Config.Coverage is 0
 	// positive names the positive one of two classes, "" where nothing does: see positiveName.
 	positive string

@@ -7,6 +7,7 @@ import (
 
 	"blankout"
 	"blankout/measure"
+	"blankout/model"
 )
 
 // An event whose label comes later is measured by the scores of its arrival and learned as
@@ -70,5 +71,67 @@ func TestLearnNumberLater(t *testing.T) {
 	}
 	if a, b := later.Score(last, make([]float64, 1))[0], plain.Score(last, make([]float64, 1))[0]; a != b {
 		t.Errorf("learned later it scores %v, at once %v", a, b)
+	}
+}
+
+// What Arrive says of the levels and the experts is what they say when the event is learned at once.
+func TestArriveIsWhatIsSaid(t *testing.T) {
+	for _, classes := range []int{0, 2, 3} {
+		s := newTides(3, classes, 0)
+		l := s.learner(t, nil)
+		for range 3000 {
+			l.Learn(s.next())
+		}
+		for range 200 {
+			e := s.next()
+			told := slices.Clone(l.Arrive(e, nil))
+			k := l.Outputs()
+			if len(told) != k+2+l.n+l.second.expert.Count()*k || !slices.Equal(told[:k], l.Score(e, make([]float64, k))) || told[k] != scoresEnd {
+				t.Fatalf("%d classes: told %v", classes, told)
+			}
+			moved := l.scaling.Read.Moved
+			l.Learn(e)
+			if len(moved)+len(l.scaling.Read.Moved) > 0 || l.now.hasMoved {
+				continue
+			}
+			said := l.second.expert.Said(slices.Clone(l.now.published[:l.n]))
+			if classes == 0 { // the unit has moved the scores meanwhile
+				continue
+			}
+			for i, f := range said {
+				if math.Abs(f-told[k+2+i]) > 1e-9*(1+math.Abs(f)) {
+					t.Fatalf("%d classes: %d of the levels and experts says %v, has said %v", classes, i, f, told[k+2+i])
+				}
+			}
+		}
+	}
+}
+
+// Shares follow what was said when an event came, not what is known when its label has come; scores alone, as
+// an older program stored them, count too.
+func TestLaterMovesSharesByWhatWasSaid(t *testing.T) {
+	share := func(change func(k int, e *blankout.Example, told []float64) []float64) []model.Expert {
+		s := newTides(3, 2, 0)
+		l := s.learner(t, nil)
+		for range 2000 {
+			e := s.next()
+			told := l.Arrive(e, nil)
+			l.LearnLater(e, change(l.Outputs(), e, told), &measure.Classes{})
+		}
+		return l.Metrics().Experts
+	}
+	as := share(func(_ int, _ *blankout.Example, told []float64) []float64 { return told })
+	alone := share(func(k int, _ *blankout.Example, told []float64) []float64 { return told[:k] })
+	// The level of .7 has known all, and the others the contrary.
+	prophet := share(func(k int, e *blankout.Example, told []float64) []float64 {
+		for i := range told[k+2:] {
+			told[k+2+i] = float64(1-2*e.Label) * 3
+		}
+		told[k+2+4] *= -1
+		told[k+1] = -1 // it came earlier
+		return told
+	})
+	if as[4].Share > 0.1 || alone[4].Share > 0.1 || prophet[4].Share < 0.9 {
+		t.Errorf("shares %v, of scores alone %v, of a level that had known all %v", as, alone, prophet)
 	}
 }

@@ -151,16 +151,6 @@ func (l *Learner) Learn(e *blankout.Example) []float64 {
 	return scores
 }
 
-// LearnLater learns an event whose label has come later than the event. The scores are
-// those that it was given when it came, by Score: they are what the progressive measures
-// count. What the weights say now is added to fresh; where labels are numbers its Wrong
-// takes the absolute error.
-func (l *Learner) LearnLater(e *blankout.Example, scores []float64, fresh *measure.Classes) []float64 {
-	told := l.learn(e, scores, fresh)
-	l.settle()
-	return told
-}
-
 // learn takes an event through the stages, see the package's comment.
 func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.Classes) []float64 {
 	l.watch.Suspects.Clear()

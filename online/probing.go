@@ -80,8 +80,9 @@ func (l *answering) probeWhole() {
 	}
 	p := &l.probing
 	p.losses = p.losses[:0]
+	said, _ := l.said()
 	for v := range l.levels {
-		p.losses = l.judge.AddLosses(p.losses, l.now.published[v*l.k:], l.k)
+		p.losses = l.judge.AddLosses(p.losses, said[v*l.k:], l.k)
 	}
 	l.takeWhole(p.losses)
 }

@@ -326,8 +326,15 @@ func (l *answering) probeSecond() {
 	if !s.knows() {
 		return
 	}
+	levels, experts := l.said()
+	switch {
+	case len(experts) > 0:
+		s.expert.Recall(experts)
+	case experts != nil: // there was none yet
+		return
+	}
 	lost := s.expert.Take(l.judge.Lost)
-	copy(s.last, s.base)
+	l.mixOf(l.shares.InForce[0].Levels, levels, s.last)
 	l.shares.TakeSecond(0, l.judge.Lost(s.last), lost)
 }
 

@@ -4,7 +4,6 @@ package run
 
 import (
 	"context"
-	"slices"
 
 	"blankout"
 	"blankout/labels"
@@ -37,7 +36,7 @@ func (in *Intake) join(b *blankout.Batch, e *blankout.Example) error {
 	if b.Labels {
 		outcome, w, err = j.Label(e)
 	} else {
-		in.scores = in.Learner.Score(e, slices.Grow(in.scores[:0], in.Learner.Outputs()))
+		in.scores = in.Learner.Arrive(e, in.scores[:0])
 		outcome, w, err = j.Event(e, b.Partition, in.scores)
 	}
 	if err != nil {

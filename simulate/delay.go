@@ -96,7 +96,7 @@ type DelayedNumbers struct {
 type due struct {
 	at     float64
 	event  int
-	scores []float64
+	told   []float64 // see online.Learner.Arrive
 }
 
 type dues []due
@@ -132,7 +132,7 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *blankout.Schema, e
 	var fresh measure.Classes
 	var waiting dues
 	learn := func(w due) {
-		l.LearnLater(&events[w.event], w.scores, &fresh)
+		l.LearnLater(&events[w.event], w.told, &fresh)
 	}
 	for i := range events {
 		if i%1024 == 0 && ctx.Err() != nil {
@@ -143,7 +143,8 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *blankout.Schema, e
 			l.Learn(e)
 			continue
 		}
-		scores := l.Score(e, make([]float64, 0, l.Outputs()))
+		told := l.Arrive(e, nil)
+		scores := told[:l.Outputs()]
 		bin := i * bins / len(events)
 		weight[bin] += e.Weight
 		switch {
@@ -153,7 +154,7 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *blankout.Schema, e
 			result.Over[bin] += 100 * e.Weight
 		}
 		result.Events++
-		heap.Push(&waiting, due{float64(i) + d.draw(r), i, scores})
+		heap.Push(&waiting, due{float64(i) + d.draw(r), i, told})
 		for len(waiting) > 0 && waiting[0].at <= float64(i) {
 			learn(heap.Pop(&waiting).(due))
 		}

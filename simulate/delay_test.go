@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
@@ -65,7 +64,7 @@ func slowDelay(t *testing.T, d Delay, c online.Config, s *blankout.Schema, event
 			l.Learn(&events[i])
 			continue
 		}
-		scores[i] = slices.Clone(l.Score(&events[i], make([]float64, 0, 1)))
+		scores[i] = l.Arrive(&events[i], nil)
 		at[i] = float64(i) + d.draw(r)
 		pass(float64(i))
 	}

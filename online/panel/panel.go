@@ -224,6 +224,28 @@ func (p *Panel) Added() []float64 { return p.event.added }
 // the Panel does not follow, borrowed until the next one.
 func (p *Panel) Places() []int { return p.event.places }
 
+// Count returns how many experts there are.
+func (p *Panel) Count() int { return len(p.mix) }
+
+// Said appends the scores of each expert at the event that Score had last, by output.
+func (p *Panel) Said(out []float64) []float64 {
+	for _, scores := range p.event.of {
+		out = append(out, scores...)
+	}
+	return out
+}
+
+// Recall makes the scores that Take judges those that Said has told of an event.
+func (p *Panel) Recall(said []float64) {
+	clear(p.event.scores)
+	for i := range p.event.of {
+		p.event.of[i] = said[i*p.outputs:][:p.outputs]
+		for k, f := range p.event.of[i] {
+			p.event.scores[k] += p.parts[i] * f
+		}
+	}
+}
+
 // Take takes up what the experts lose at the event that Score had last, and returns what their mixture
 // does. The shares that follow are in force from Learn on. loss returns what scores lose, which it
 // must not keep.
