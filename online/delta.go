@@ -12,6 +12,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/measure"
 	"blankout/model"
+	"blankout/online/aged"
 	"blankout/online/cover"
 	"blankout/online/probe"
 	"blankout/online/watch"
@@ -393,6 +394,7 @@ func (l *Learner) Add(d *Delta) {
 	}
 	l.addChanges(l.bias, now.bias, 1)
 	l.addSums(base, now)
+	l.aged = aged.Aged{} // no member meets the events that would come next
 }
 
 // addActive takes up classes that have appeared.

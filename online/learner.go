@@ -8,6 +8,7 @@ import (
 	"blankout/loss"
 	"blankout/measure"
 	"blankout/model"
+	"blankout/online/aged"
 	"blankout/online/rows"
 	"blankout/online/watch"
 )
@@ -25,6 +26,8 @@ import (
 type Learner struct {
 	*answering
 	watch      *watch.Watch
+	aged       aged.Aged
+	old        older
 	likelihood bool // scores are meant as log-odds
 }
 
@@ -131,6 +134,7 @@ func (l *Learner) Config() Config { return l.config }
 func (l *Learner) Learn(e *blankout.Example) []float64 {
 	scores := l.learn(e, nil, nil)
 	l.settle()
+	l.freeze()
 	return scores
 }
 
@@ -141,6 +145,7 @@ func (l *Learner) Learn(e *blankout.Example) []float64 {
 func (l *Learner) LearnLater(e *blankout.Example, scores []float64, fresh *measure.Classes) []float64 {
 	told := l.learn(e, scores, fresh)
 	l.settle()
+	l.freeze()
 	return told
 }
 
@@ -191,6 +196,7 @@ func (l *Learner) begin(e *blankout.Example) {
 
 // tell measures what a labelled event was answered: now, or when it came.
 func (l *Learner) tell(e *blankout.Example, earlier []float64, fresh *measure.Classes) {
+	l.takeAged(e)
 	told := l.now.scores
 	if earlier != nil {
 		l.assess(told, e, fresh)
@@ -318,6 +324,7 @@ func (l *Learner) Metrics() Metrics {
 	m.Served = l.served()
 	m.Experts = l.experts()
 	m.Sets = l.sets.report()
+	m.ByAge = l.aged.Report(l.set.numbers)
 	if weights, ranges := l.byRange(); weights != nil {
 		for _, i := range weights {
 			name := m.Level

@@ -10,6 +10,7 @@ import (
 
 	"blankout"
 	"blankout/model"
+	"blankout/online/aged"
 )
 
 // stream makes events of numbers, words and one-hot columns, some of which appear late.
@@ -123,6 +124,10 @@ func TestShareAlone(t *testing.T) {
 					}
 				}
 			}
+			if alone.Metrics().ByAge == nil || fold.Metrics().ByAge != nil {
+				t.Error("answers are measured by age alone, and not where learners share a model")
+			}
+			alone.aged = aged.Aged{}
 			sameState(t, alone, fold)
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/aged"
 	"blankout/online/probe"
 	"blankout/online/watch"
 )
@@ -31,6 +32,7 @@ type Snapshot struct {
 	unit    batch.Unit
 	fill    []byte // likewise, where numbers may be filled in
 	sets    []byte // likewise, where answers have sets
+	aged    aged.Aged
 	watch   *watch.Watch
 	health  *watch.Health
 	start   watch.Moment // of the block of events whose health is being found
@@ -50,7 +52,7 @@ func (l *Learner) Snapshot() *Snapshot {
 	refused, watched := &coder.Coder{}, &coder.Coder{}
 	l.watch.Refused.State(refused)
 	l.watch.Block(watched)
-	s := &Snapshot{model: (&model.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), level: &model.Linear{Head: l.headOf(head.Schema, l.one(l.chosen)), Rows: l.snapshot}, learner: l.encode(), refused: refused.Out, watched: watched.Out, summary: summary, sets: l.sets.encode(), watch: l.watch.Clone(), health: l.Health(), start: l.watch.Health.Start()}
+	s := &Snapshot{model: (&model.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), level: &model.Linear{Head: l.headOf(head.Schema, l.one(l.chosen)), Rows: l.snapshot}, learner: l.encode(), refused: refused.Out, watched: watched.Out, summary: summary, sets: l.sets.encode(), aged: l.aged, watch: l.watch.Clone(), health: l.Health(), start: l.watch.Health.Start()}
 	if l.set.numbers {
 		numbers := &coder.Coder{}
 		l.numbersState(numbers)
@@ -96,6 +98,10 @@ func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 	if err != nil {
 		return nil, err
 	}
+	old, err := s.aged.EachBlock()
+	if err != nil {
+		return nil, err
+	}
 	return func(yield func(blankout.Block) bool) {
 		if s.numbers != nil && !yield(blankout.Block{Name: "numbers", Data: s.numbers}) {
 			return
@@ -108,6 +114,11 @@ func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 		}
 		if yield(blankout.Block{Name: "learner", Data: s.learner}) && yield(blankout.Block{Name: "refused", Data: s.refused}) && yield(blankout.Block{Name: watch.BlockWatch, Data: s.watched}) &&
 			yield(blankout.Block{Name: "summary", Data: s.summary}) && yield(blankout.Block{Name: watch.BlockHealth, Data: health}) {
+			for b := range old {
+				if !yield(b) {
+					return
+				}
+			}
 			model(yield)
 		}
 	}, nil
@@ -470,6 +481,9 @@ func (l *Learner) restoreOthers(m *model.Linear, blocks []blankout.Block) error 
 		return err
 	}
 	if err := l.sets.restore(blocks); err != nil {
+		return err
+	}
+	if err := l.aged.Restore(blocks, l.k); err != nil {
 		return err
 	}
 	if m.Missing != nil {
