@@ -86,8 +86,8 @@ func (l *Learner) frozen() *model.Linear {
 	h := l.head(&blankout.Schema{})
 	h.Experts, h.Sets, h.Residual = nil, nil, nil
 	place := func(weight int) int { // of weights that begin there in a row of the Learner
-		if weight == l.table.Width()-l.ownWeights() {
-			return model.ScalerWidth + l.n
+		if own := weight - (l.table.Width() - l.ownWeights()); own >= 0 {
+			return model.ScalerWidth + l.n + own
 		}
 		return weight
 	}
