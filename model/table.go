@@ -395,7 +395,7 @@ func (t *Table) Derive(width int, fill func(to, row []float64)) *Table {
 	d.columns, d.lazy = t.columns[:len(t.columns):len(t.columns)], new(lazyIndex)
 	for i := range t.columns {
 		if i&(1<<d.perBits-1) == 0 {
-			d.blocks = append(d.blocks, tableBlock{rows: d.blockRows()})
+			d.blocks = append(d.blocks, tableBlock{rows: make([]float64, width*min(1<<d.perBits, len(t.columns)-i))})
 		}
 		fill(d.slot(uint32(i)), t.slot(uint32(i)))
 	}

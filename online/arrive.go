@@ -84,6 +84,7 @@ func (l *Learner) LearnLater(e *blankout.Example, told []float64, fresh *measure
 	now := l.learn(e, scores, fresh)
 	l.arrived.own = nil
 	l.settle()
+	l.freeze()
 	return now
 }
 

@@ -24,6 +24,7 @@
 //  4. watch (package watch): what is counted and measured of the event as it was met and of
 //     the answer to it: measures, drift, health of fields, suspects, warnings. Backwards goes
 //     one bit, that the stream has drifted, and the Learner may make the bank forget.
+//     Beside it frozen models answer some of the events (package aged, aged.go).
 //
 // Several Learners may learn one model: a [share.Delta] is what one has learned in an interval
 // (package share, share.go), and is added to their fold (fold.go). What is saved and restored is in state.go.

@@ -9,6 +9,7 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/model"
+	"blankout/online/aged"
 	"blankout/online/cover"
 	"blankout/online/pace"
 	"blankout/online/probe"
@@ -218,6 +219,7 @@ func (l *Learner) Add(d *share.Delta) {
 	}
 	l.addChanges(l.bias, now.bias, 1)
 	l.addSums(base, now)
+	l.aged = aged.Aged{} // no member meets the events that would come next
 }
 
 // addActive takes up classes that have appeared.

@@ -8,6 +8,7 @@ import (
 	"blankout/loss"
 	"blankout/measure"
 	"blankout/model"
+	"blankout/online/aged"
 	"blankout/online/answer"
 	"blankout/online/cover"
 	"blankout/online/fields"
@@ -35,6 +36,8 @@ type Learner struct {
 	watch      *watch.Watch
 	likelihood bool  // scores are meant as log-odds
 	began      *sums // where the interval began that is shared
+	aged       aged.Aged
+	old        older
 }
 
 // New returns a Learner for events of the Schema, which stays the decoder's: it
@@ -148,6 +151,7 @@ func (l *Learner) Config() Config { return l.config }
 func (l *Learner) Learn(e *blankout.Example) []float64 {
 	scores := l.learn(e, nil, nil)
 	l.settle()
+	l.freeze()
 	return scores
 }
 
@@ -198,6 +202,7 @@ func (l *Learner) begin(e *blankout.Example) {
 
 // tell measures what a labelled event was answered: now, or when it came.
 func (l *Learner) tell(e *blankout.Example, earlier []float64, fresh *measure.Classes) {
+	l.takeAged(e)
 	told := l.now.scores
 	if earlier != nil {
 		l.assess(told, e, fresh)
@@ -310,6 +315,7 @@ func (l *Learner) Metrics() Metrics {
 	m.Served = l.served()
 	m.Experts = l.experts()
 	m.Sets = l.sets.Report()
+	m.ByAge = l.aged.Report(l.set.numbers)
 	if weights, ranges := l.byRange(); weights != nil {
 		for _, i := range weights {
 			name := m.Level

@@ -11,6 +11,7 @@ import (
 	"blankout"
 	"blankout/measure"
 	"blankout/model"
+	"blankout/online/aged"
 	"blankout/online/cover"
 	"blankout/online/watch"
 )
@@ -40,6 +41,8 @@ type Metrics struct {
 	LevelsByShare []string
 	// Sets says how sets, or intervals, have done by range of what is missing.
 	Sets []cover.Report
+	// ByAge has the error and loss by the age of the weights that answer.
+	ByAge []aged.Report
 
 	// Positive names the class that Binary calls positive, "" before it is known.
 	Positive string
@@ -62,10 +65,11 @@ type Summary struct {
 	Reliability []SummaryBin   `json:"reliability,omitempty"`
 	Level       string         `json:"level"`
 	Experts     []model.Expert `json:"experts,omitempty"`
-	// Served, LevelsByShare and Sets are those of Metrics; Served is left out before the first event.
+	// Served, LevelsByShare, Sets and ByAge are those of Metrics; Served is left out before the first event.
 	Served        *Forecast      `json:"served,omitempty"`
 	LevelsByShare []string       `json:"levels_by_share,omitempty"`
 	Sets          []cover.Report `json:"sets,omitempty"`
+	ByAge         []aged.Report  `json:"by_age,omitempty"`
 	Drift         watch.Drift    `json:"drift"`
 	Suspects      uint64         `json:"suspects"` // events whose label is probably wrong
 	// Figures are those of Metrics.
@@ -101,7 +105,7 @@ func (m *Metrics) Summary() Summary {
 	s := Summary{
 		Error: number(100 * m.Total.Error()), LogLoss: number(m.Total.MeanLogLoss()),
 		RecentError: number(100 * m.Window.Error()), RecentLogLoss: number(m.Window.MeanLogLoss()),
-		Level: m.Level, Experts: m.Experts, LevelsByShare: m.LevelsByShare, Sets: m.Sets, Drift: m.Drift, Suspects: m.Suspects, Figures: m.Figures,
+		Level: m.Level, Experts: m.Experts, LevelsByShare: m.LevelsByShare, Sets: m.Sets, ByAge: m.ByAge, Drift: m.Drift, Suspects: m.Suspects, Figures: m.Figures,
 	}
 	if m.Binary != nil {
 		b := m.Binary
@@ -114,6 +118,9 @@ func (m *Metrics) Summary() Summary {
 	if n := m.Numbers; n != nil {
 		all, recent := n.Total.Report(n.Loss), n.Window.Report(n.Loss)
 		s.NumbersSummary = &NumbersSummary{all.MAE, all.RMSE, all.R2, all.Deviance, all.Coverage, recent.MAE, recent.RMSE, number(n.Baseline.MeanError())}
+	}
+	if m.Numbers == nil {
+		s.ByAge = aged.Percent(m.ByAge)
 	}
 	if served, sampled := m.summed(m.Served); sampled {
 		s.Served = &served

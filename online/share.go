@@ -193,5 +193,6 @@ func (l *Learner) Clone() (*Learner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("copying a learner: %w", err)
 	}
+	n.aged = l.aged
 	return n, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"blankout"
 	"blankout/model"
+	"blankout/online/aged"
 	"blankout/online/scaling"
 	"blankout/online/share"
 )
@@ -125,6 +126,10 @@ func TestShareAlone(t *testing.T) {
 					}
 				}
 			}
+			if alone.Metrics().ByAge == nil || fold.Metrics().ByAge != nil {
+				t.Error("answers are measured by age alone, and not where learners share a model")
+			}
+			alone.aged = aged.Aged{}
 			sameState(t, alone, fold)
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/aged"
 	"blankout/online/fill"
 	"blankout/online/probe"
 	"blankout/online/rows"
@@ -33,6 +34,7 @@ type Snapshot struct {
 	unit    batch.Unit
 	fill    []byte // likewise, where numbers may be filled in
 	sets    []byte // likewise, where answers have sets
+	aged    aged.Aged
 	watch   *watch.Watch
 	health  *watch.Health
 	start   watch.Moment // of the block of events whose health is being found
@@ -52,7 +54,7 @@ func (l *Learner) Snapshot() *Snapshot {
 	refused, watched := &coder.Coder{}, &coder.Coder{}
 	l.watch.Refused.State(refused)
 	l.watch.Block(watched)
-	s := &Snapshot{model: (&model.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), level: &model.Linear{Head: l.headOf(head.Schema, l.one(l.chosen)), Rows: l.snapshot}, learner: l.encode(), refused: refused.Out, watched: watched.Out, summary: summary, sets: l.sets.Encode(), watch: l.watch.Clone(), health: l.Health(), start: l.watch.Health.Start()}
+	s := &Snapshot{model: (&model.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), level: &model.Linear{Head: l.headOf(head.Schema, l.one(l.chosen)), Rows: l.snapshot}, learner: l.encode(), refused: refused.Out, watched: watched.Out, summary: summary, sets: l.sets.Encode(), aged: l.aged, watch: l.watch.Clone(), health: l.Health(), start: l.watch.Health.Start()}
 	if l.set.numbers {
 		numbers := &coder.Coder{}
 		l.numbersState(numbers)
@@ -98,6 +100,10 @@ func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 	if err != nil {
 		return nil, err
 	}
+	old, err := s.aged.EachBlock()
+	if err != nil {
+		return nil, err
+	}
 	return func(yield func(blankout.Block) bool) {
 		if s.numbers != nil && !yield(blankout.Block{Name: "numbers", Data: s.numbers}) {
 			return
@@ -110,6 +116,11 @@ func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 		}
 		if yield(blankout.Block{Name: "learner", Data: s.learner}) && yield(blankout.Block{Name: "refused", Data: s.refused}) && yield(blankout.Block{Name: watch.BlockWatch, Data: s.watched}) &&
 			yield(blankout.Block{Name: "summary", Data: s.summary}) && yield(blankout.Block{Name: watch.BlockHealth, Data: health}) {
+			for b := range old {
+				if !yield(b) {
+					return
+				}
+			}
 			model(yield)
 		}
 	}, nil
@@ -467,6 +478,9 @@ func (l *Learner) restoreOthers(m *model.Linear, blocks []blankout.Block) error 
 	}
 	if sets, err := blankout.FindBlock(blocks, blockSets); err == nil && !l.sets.Decode(sets) { // it is optional
 		return fmt.Errorf("restoring the learner: block %s: %d bytes do not fit its format", blockSets, len(sets))
+	}
+	if err := l.aged.Restore(blocks, l.k); err != nil {
+		return err
 	}
 	if m.Missing != nil {
 		l.fields.Missing = m.Missing.WithLevels(nil)

@@ -75,6 +75,7 @@ func (l *answering) varianceOf(e *blankout.Example) model.Lacked {
 // comes later; what it would be told now is added to fresh.
 func (l *Learner) measureTarget(e *blankout.Example, earlier []float64, fresh *measure.Classes) {
 	f, y, weight := l.now.scores[0], e.Target, e.Weight
+	l.takeAged(e)
 	told := l.unit.Value(f)
 	if earlier != nil {
 		fresh.Add(true, weight, 0, 1)

@@ -13,6 +13,7 @@ import (
 	"blankout/batch"
 	"blankout/measure"
 	"blankout/model"
+	"blankout/online/aged"
 	"blankout/online/watch"
 	"blankout/run"
 )
@@ -54,6 +55,8 @@ type measured struct {
 	// probability, and the share that was positive.
 	Reliability []reliability       `json:"reliability,omitempty"`
 	Thresholds  []measure.Threshold `json:"thresholds,omitempty"`
+	// ByAge has the error, of classes in percent, and the loss by the age of the weights.
+	ByAge []aged.Report `json:"by_age,omitempty"`
 	// Refused has by reason how many records were refused since the learner's beginning,
 	// and what was wrong with the first of them.
 	Refused map[blankout.Reason]watch.Refusals `json:"refused,omitempty"`
@@ -75,7 +78,7 @@ func (t *site) measures(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	metrics := status.Metrics
-	answer := measured{Classes: m.Schema.Classes, Refused: metrics.RefusedBy, Samples: status.RefusedSamples, Suspects: status.SuspectSamples}
+	answer := measured{Classes: m.Schema.Classes, ByAge: metrics.Summary().ByAge, Refused: metrics.RefusedBy, Samples: status.RefusedSamples, Suspects: status.SuspectSamples}
 	if b := metrics.Binary; b != nil {
 		if n := len(answer.Classes); n == 2 && answer.Classes[0] == metrics.Positive {
 			answer.Classes = []string{answer.Classes[1], answer.Classes[0]}

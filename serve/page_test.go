@@ -124,6 +124,11 @@ func TestPageInBrowser(t *testing.T) {
 					t.Errorf("%s: %v, want %v", expression, got, want)
 				}
 			}
+			aged := `(() => { measures.by_age = [{age: 0, events: 9, error: 8, log_loss: .2}, {age: 1000, events: 5, error: 25.48, log_loss: .9566, fresh_error: 5.767, fresh_log_loss: .1836}]; drawAged();
+				return [...document.querySelectorAll("#by-age td")].map(e => e.textContent).join("|"); })()`
+			if got := b.value(t, aged); got != "1\u202f000|25.5 %|5.77 %|0.9566|0.1836" {
+				t.Errorf("by age the page shows %q", got)
+			}
 			b.picture(t, "page-"+c.name)
 			alarm := `(() => { now.health = {alarms: 1, watched: 2, fields: [{field: "x", alarms: [{field: "x", kind: "missing", text: "x is missing", error_before: 11, error_after: 25.4}]}]}; draw();
 				return ["alarms", "field-alarms", "field-alarms-note"].map(id => document.getElementById(id).textContent).join("|"); })()`

@@ -24,6 +24,7 @@ import (
 	"blankout/measure"
 	"blankout/model"
 	"blankout/online"
+	"blankout/online/aged"
 	"blankout/online/watch"
 	"blankout/run"
 )
@@ -278,6 +279,13 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 		lately := numbersLine(measure.NumbersReport{MAE: n.RecentMAE, RMSE: n.RecentRMSE})
 		fmt.Fprintf(out, "progressive   %s; lately %s; the mean of the targets: %s\n", all, lately, numbersLine(measure.NumbersReport{MAE: n.BaselineMAE}))
 	}
+	for i, r := range s.ByAge {
+		name := ""
+		if i == 0 {
+			name = "by age"
+		}
+		fmt.Fprintf(out, "%-13s %s\n", name, ageLine(r))
+	}
 	if s.Suspects > 0 {
 		fmt.Fprintf(out, "suspects      %s events whose label is probably wrong\n", humanize.Comma(int64(s.Suspects)))
 	}
@@ -318,6 +326,27 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 	if s.Served.Groups != nil {
 		forecastTable(out, s, draw, "groups", s.Served.Groups)
 	}
+}
+
+// ageLine tells of answers by weights of an age.
+func ageLine(r aged.Report) string {
+	told := func(err, logLoss, deviance *float64) string {
+		switch {
+		case err == nil:
+			return "unknown"
+		case logLoss != nil:
+			return fmt.Sprintf("error %.4g %%, log-loss %.4g", *err, *logLoss)
+		case deviance != nil:
+			return fmt.Sprintf("MAE %.4g, deviance %.4g", *err, *deviance)
+		}
+		return fmt.Sprintf("MAE %.4g", *err)
+	}
+	events := humanize.Comma(int64(r.Events))
+	if r.Age == 0 {
+		return fmt.Sprintf("weights no event old: %s, at %s events", told(r.Error, r.LogLoss, r.Deviance), events)
+	}
+	return fmt.Sprintf("weights %s events old: %s, at %s events; none old at the same: %s", humanize.Comma(int64(r.Age)),
+		told(r.Error, r.LogLoss, r.Deviance), events, told(r.FreshError, r.FreshLogLoss, r.FreshDeviance))
 }
 
 // forecastTable prints the forecast of the error of what is answered.

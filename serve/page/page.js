@@ -449,6 +449,7 @@ async function readMeasures() {
   measures = await answer.json();
   const r = measures.reliability || [], t = measures.thresholds || [];
   drawConfusion();
+  drawAged();
   drawAside();
   $("calibration").hidden = r.length < 2;
   if (r.length > 1) chart("chart-calibration", {label: "Share that came true by probability given", join: true, range: [0, 1], marks: [0, .2, .4, .6, .8, 1], x: v => Math.round(100 * v) + " %", y: v => Math.round(100 * v) + " %", tip: percent,
@@ -465,6 +466,13 @@ async function readMeasures() {
   chart("chart-threshold", {label: "Precision by recall", join: true, range: [0, 1], marks: [0, .2, .4, .6, .8, 1], x: v => Math.round(100 * v) + " %", y: v => Math.round(100 * v) + " %", tip: percent,
     series: [{name: "precision", colour: "--a", points: t.map(x => [x.positives / all.positives, x.positives / (x.positives + x.negatives)])}]});
   drawThreshold();
+}
+// Errors by the age of the weights, beside those of the newest weights at the same events.
+function drawAged() {
+  const list = (measures.by_age || []).filter(x => x.age), numbers = list.some(x => x.log_loss == null);
+  const error = x => numbers ? own(x) : percent(x == null ? null : x / 100), loss = (x, y) => numbers ? own(x ?? null) : fixed(y ?? null, 4);
+  $("by-age").replaceChildren(...list.length ? [el("p", {class: "note"}, explained("By older weights", "Some events are also answered by a model frozen about that many events before, as by an export or a snapshot; the newest weights answered the same events.")),
+    rows(["events old", "error", "newest", numbers ? "deviance" : "log-loss", "newest"], list.map(x => [whole(x.age), error(x.error), error(x.fresh_error), loss(x.deviance, x.log_loss), loss(x.fresh_deviance, x.fresh_log_loss)]))] : []);
 }
 // Of more than two classes: who is taken for whom, those with the most events first.
 const mostClasses = 12;

@@ -1,0 +1,171 @@
+package aged
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"blankout"
+	"blankout/internal/coder"
+	"blankout/measure"
+	"blankout/model"
+)
+
+// This file saves, restores and reports.
+
+// Report is what the answers of weights of an age have lost, and, but for age 0, what the weights of
+// the moment have lost at the same events. Errors are shares of the events or, of numbers, mean absolute
+// errors. What is undefined is nil: the log-loss of numbers, the deviance of classes.
+type Report struct {
+	Age           uint64   `json:"age"` // in events, to a tenth
+	Events        float64  `json:"events"`
+	Error         *float64 `json:"error"`
+	LogLoss       *float64 `json:"log_loss,omitempty"` // nats
+	Deviance      *float64 `json:"deviance,omitempty"`
+	FreshError    *float64 `json:"fresh_error,omitempty"`
+	FreshLogLoss  *float64 `json:"fresh_log_loss,omitempty"`
+	FreshDeviance *float64 `json:"fresh_deviance,omitempty"`
+}
+
+// Report returns the ages of which there are events, ascending from 0: labels are numbers or classes.
+func (a *Aged) Report(numbers bool) (out []Report) {
+	means := func(s sums) (err, logLoss, deviance *float64) {
+		if err = measure.Defined(s.wrong / s.weight); numbers {
+			return err, nil, measure.Defined(s.loss / s.weight)
+		}
+		return err, measure.Defined(s.loss / s.weight), nil
+	}
+	if a.now.events > 0 {
+		r := Report{Events: a.now.events}
+		r.Error, r.LogLoss, r.Deviance = means(a.now)
+		out = append(out, r)
+	}
+	for i := range a.ages {
+		x := &a.ages[i]
+		if x.old.events == 0 {
+			continue
+		}
+		r := Report{Age: Ages[i], Events: x.old.events}
+		r.Error, r.LogLoss, r.Deviance = means(x.old)
+		r.FreshError, r.FreshLogLoss, r.FreshDeviance = means(x.fresh)
+		out = append(out, r)
+	}
+	return out
+}
+
+// Percent returns reports whose errors are in percent.
+func Percent(reports []Report) []Report {
+	out := slices.Clone(reports)
+	for i := range out {
+		for _, p := range []**float64{&out[i].Error, &out[i].FreshError} {
+			if *p != nil {
+				x := 100 * **p
+				*p = &x
+			}
+		}
+	}
+	return out
+}
+
+// Block is the block of a checkpoint that holds the sums, and says which of the frozen models, in
+// blocks whose names begin with it, serve which age. Older checkpoints have none.
+const Block = "aged"
+
+// prefix begins the names of the blocks of a frozen model.
+func prefix(i int) string { return fmt.Sprintf("%s/%d/", Block, i) }
+
+// state codes all but the models, of which models lists each once.
+func (a *Aged) state(c *coder.Coder, models []*model.Linear) {
+	c.Uint(&a.seen)
+	c.Float(&a.credit)
+	a.now.state(c)
+	for i := range a.ages {
+		x := &a.ages[i]
+		x.old.state(c)
+		x.fresh.state(c)
+		at := 1 + slices.Index(models, x.model) // 0 for none
+		c.Int(&at)
+		c.Uint(&x.born)
+		if !c.Decode {
+			continue
+		}
+		if x.model = nil; at < 0 || at > len(models) || x.born > a.seen {
+			c.Failed = true
+		} else if at > 0 {
+			x.model = models[at-1]
+		}
+	}
+}
+
+func (s *sums) state(c *coder.Coder) {
+	for _, p := range []*float64{&s.events, &s.weight, &s.wrong, &s.loss} {
+		c.Float(p)
+		c.Failed = c.Failed || !(*p >= 0)
+	}
+}
+
+// EachBlock yields the blocks, none where no event has been taken.
+func (a *Aged) EachBlock() (iter.Seq[blankout.Block], error) {
+	var models []*model.Linear
+	var each []iter.Seq[blankout.Block]
+	for i := range a.ages {
+		m := a.ages[i].model
+		if m == nil || slices.Contains(models, m) {
+			continue
+		}
+		blocks, err := m.EachBlock()
+		if err != nil {
+			return nil, err
+		}
+		models, each = append(models, m), append(each, blocks)
+	}
+	own := *a
+	c := &coder.Coder{}
+	own.state(c, models)
+	return func(yield func(blankout.Block) bool) {
+		if own.seen == 0 || !yield(blankout.Block{Name: Block, Data: c.Out}) {
+			return
+		}
+		for i, blocks := range each {
+			for b := range blocks {
+				if b.Name = prefix(i) + b.Name; !yield(b) {
+					return
+				}
+			}
+		}
+	}, nil
+}
+
+// Restore takes up the blocks, which may be among others. Models have at most so many outputs.
+func (a *Aged) Restore(blocks []blankout.Block, outputs int) error {
+	data, err := blankout.FindBlock(blocks, Block)
+	if err != nil {
+		return nil // it is optional
+	}
+	var models []*model.Linear
+	for i := range Ages {
+		var own []blankout.Block
+		for _, b := range blocks {
+			if name, ok := strings.CutPrefix(b.Name, prefix(i)); ok {
+				own = append(own, blankout.Block{Name: name, Data: b.Data})
+			}
+		}
+		if own == nil {
+			break
+		}
+		m, err := model.ReadLinear(own)
+		if err == nil && m.Outputs > outputs {
+			err = fmt.Errorf("%d outputs, of %d", m.Outputs, outputs)
+		}
+		if err != nil {
+			return fmt.Errorf("restoring the learner: a model in the blocks %s: %w", prefix(i), err)
+		}
+		models = append(models, m)
+	}
+	c := coder.Read(data)
+	if a.state(c, models); !c.Done() {
+		return fmt.Errorf("restoring the learner: block %s: %d bytes do not fit its format", Block, len(data))
+	}
+	return nil
+}

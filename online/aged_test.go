@@ -1,0 +1,404 @@
+package online
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout"
+	"blankout/loss"
+	"blankout/measure"
+	"blankout/model"
+	"blankout/online/aged"
+	"blankout/online/rows"
+)
+
+// agedCase is a stream whose answers are measured by age: of two classes, of many of which some come late,
+// and of numbers. Some numbers are null.
+type agedCase struct {
+	name   string
+	config func(*Config)
+	schema func() *blankout.Schema
+	events []*blankout.Example
+}
+
+func agedCases(n int) []agedCase {
+	of := func(k int) agedCase {
+		return agedCase{name: fmt.Sprint(k, " classes"), config: func(c *Config) { c.Calibrate, c.Threshold = true, .4 },
+			schema: func() *blankout.Schema {
+				s, _ := numberFields(4)
+				s.Classes, s.MaxClasses = []string{"0", "1"}, k // further ones come
+				return s
+			},
+			events: agedEvents(n, k)}
+	}
+	numbers := agedCase{name: "numbers", config: func(c *Config) { c.Loss = "squared" }, events: agedEvents(n, 2),
+		schema: func() *blankout.Schema {
+			s, _ := numberFields(4)
+			s.Classes, s.Target = nil, loss.Real
+			return s
+		}}
+	for _, e := range numbers.events {
+		e.Target, e.Label = 100+20*float64(e.Label)+e.Features.Value[0], 0
+	}
+	plain := of(2)
+	plain.name, plain.config = "2 classes, nothing filled in", func(c *Config) { c.CovarianceFields = 0 }
+	return []agedCase{of(2), of(4), plain, numbers}
+}
+
+// agedEvents returns events of four numbers that go together and tell the class, in a way that turns.
+// Of more than two classes the third and fourth do not come before the 1,500th event.
+func agedEvents(n, classes int) (out []*blankout.Example) {
+	_, ids := numberFields(4)
+	r := rand.New(rand.NewPCG(7, uint64(classes)))
+	for i := range n {
+		common, x := r.NormFloat64(), make([]float64, 4)
+		for j := range x {
+			x[j] = 5 + 3*(common+r.NormFloat64())
+		}
+		turn := float64(i) / 4000
+		f := (math.Cos(turn)*(x[0]-5) + math.Sin(turn)*(x[1]-5)) / 4
+		label := 0
+		if f+.5*r.NormFloat64() > 0 {
+			label = 1
+		}
+		if classes > 2 && i > 1500 {
+			label += 2 * r.IntN(2)
+			x[2] += 4 * float64(label/2)
+		}
+		e := numbersEvent(ids, label, x)
+		if e.Weight = 1; i%5 == 0 {
+			e.Weight = 2.5
+		}
+		if i%3 == 0 {
+			e = &blankout.Example{Label: e.Label, Weight: e.Weight, Field: ids[:3], Missing: ids[3:], Features: blankout.Vec{Index: e.Features.Index[:3], Value: e.Features.Value[:3]}}
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func (c agedCase) learner(t testing.TB) *Learner {
+	t.Helper()
+	config := DefaultConfig()
+	c.config(&config)
+	l, err := New(config, c.schema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// learnGrowing learns an event whose class the Schema may not know yet.
+func learnGrowing(l *Learner, e *blankout.Example) {
+	s := l.Schema()
+	for !l.set.numbers && e.Label >= len(s.Classes) {
+		s.Classes = append(s.Classes, fmt.Sprint(len(s.Classes)))
+	}
+	l.Learn(e)
+}
+
+// mean is what answers lose, summed by hand.
+type mean struct{ weight, wrong, loss float64 }
+
+func (m *mean) add(l *Learner, p *model.Linear, e *blankout.Example) {
+	scores := p.Score(e, make([]float64, p.Outputs))
+	m.weight += e.Weight
+	if l.set.numbers {
+		m.wrong += e.Weight * math.Abs(e.Target-p.Value(scores[0]))
+		m.loss += e.Weight * measure.Deviance(l.targetLoss(), e.Target, p.Value(scores[0]))
+		return
+	}
+	d := p.Decision()
+	if p.Outputs < l.k { // classes have come since
+		if d = l.decision(); p.Outputs == 1 {
+			scores = []float64{-scores[0], scores[0]}
+		}
+		for len(scores) < l.k {
+			scores = append(scores, rows.Unseen)
+		}
+	}
+	if d.Predict(scores) != e.Label {
+		m.wrong += e.Weight
+	}
+	m.loss += e.Weight * d.LogLoss(scores, e.Label)
+}
+
+func (m *mean) compare(t *testing.T, what string, numbers bool, err, logLoss, deviance *float64) {
+	t.Helper()
+	if numbers {
+		logLoss = deviance
+	}
+	if err == nil || logLoss == nil || math.Abs(*err-m.wrong/m.weight) > 1e-9 || math.Abs(*logLoss-m.loss/m.weight) > 1e-9 {
+		t.Errorf("%s: error %v, loss %v, want %v and %v", what, err, logLoss, m.wrong/m.weight, m.loss/m.weight)
+	}
+}
+
+// told returns what progressive measures have summed.
+func told(l *Learner) mean {
+	m := l.Metrics()
+	if n := m.Numbers; n != nil {
+		return mean{n.Total.Weight, n.Total.Absolute, n.Total.Deviance}
+	}
+	return mean{m.Total.Weight, m.Total.Wrong, m.Total.LogLoss}
+}
+
+func (m *mean) addDifference(before, after mean) {
+	m.weight += after.weight - before.weight
+	m.wrong += after.wrong - before.wrong
+	m.loss += after.loss - before.loss
+}
+
+// sampled returns how many events have been answered at each age, age 0 first.
+func sampled(l *Learner) (events [1 + len(aged.Ages)]float64) {
+	for _, r := range l.Metrics().ByAge {
+		events[1+slices.Index(aged.Ages[:], r.Age)] = r.Events
+	}
+	return events
+}
+
+// The answers of each age are those of the published model of then, and those of age 0 what progressive
+// measures count at the same events.
+func TestAgedAnswers(t *testing.T) {
+	for _, c := range agedCases(11200) {
+		t.Run(c.name, func(t *testing.T) {
+			l := c.learner(t)
+			held := map[uint64]*model.Linear{}
+			var old, fresh [1 + len(aged.Ages)]mean
+			for i, e := range c.events {
+				n, before, was := uint64(i+1), told(l), sampled(l)
+				learnGrowing(l, e)
+				after, is := told(l), sampled(l)
+				for j := range is {
+					if is[j] == was[j] {
+						continue
+					}
+					if fresh[j].addDifference(before, after); j == 0 {
+						continue
+					}
+					// One model serves ages of 1,000 for two thousands, one those of 10,000 all the time.
+					born := (n - aged.Ages[j-1]*9/10) / 1000 * 1000
+					if j == 2 {
+						born = born/2000*2000 + 1000
+					} else if j == 3 {
+						born = 1000
+					}
+					if age := n - 1 - born; age < aged.Ages[j-1]*9/10 || age > aged.Ages[j-1]*11/10 {
+						t.Fatalf("event %d is answered at age %d, and no model is so old", n, aged.Ages[j-1])
+					}
+					old[j].add(l, held[born], e)
+				}
+				if n%1000 == 0 {
+					held[n] = l.Published()
+				}
+			}
+			got := l.Metrics().ByAge
+			if len(got) != 1+len(aged.Ages) {
+				t.Fatalf("%d ages", len(got))
+			}
+			fresh[0].compare(t, "at age 0", l.set.numbers, got[0].Error, got[0].LogLoss, got[0].Deviance)
+			for j, r := range got[1:] {
+				old[1+j].compare(t, fmt.Sprint("at age ", r.Age), l.set.numbers, r.Error, r.LogLoss, r.Deviance)
+				fresh[1+j].compare(t, fmt.Sprint("fresh beside age ", r.Age), l.set.numbers, r.FreshError, r.FreshLogLoss, r.FreshDeviance)
+			}
+		})
+	}
+}
+
+// On a stream whose boundary turns evenly, weights that are a events older err more by what it has turned
+// in a events, as a share of half a turn.
+func TestAgedErrOnADrift(t *testing.T) {
+	const half = 30000 // events of half a turn
+	c := DefaultConfig()
+	c.HalfLife = 300
+	schema, ids := numberFields(2)
+	l, err := New(c, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(5, 6))
+	for i := range 2 * half {
+		turn, label := math.Pi*float64(i)/half, 0
+		x := []float64{r.NormFloat64(), r.NormFloat64()}
+		if math.Cos(turn)*x[0]+math.Sin(turn)*x[1] > 0 {
+			label = 1
+		}
+		l.Learn(numbersEvent(ids, label, x))
+	}
+	metrics := l.Metrics()
+	reports := metrics.Summary().ByAge
+	for _, x := range reports[1:] {
+		if more, want := *x.Error-*x.FreshError, 100*float64(x.Age)/half; math.Abs(more-want) > .5+.1*want {
+			t.Errorf("at age %d the error is %.2f %%, and that of fresh weights %.2f %%: it should be %.2f more, of %v events", x.Age, *x.Error, *x.FreshError, want, x.Events)
+		}
+	}
+	if progressive := metrics.Total.Error() * 100; math.Abs(*reports[0].Error-progressive) > 1 {
+		t.Errorf("at age 0 the error is %.2f %%, the progressive one %.2f %%", *reports[0].Error, progressive)
+	}
+}
+
+// A Learner that is restored, or copied, while models are held comes to the same state.
+func TestAgedResumes(t *testing.T) {
+	for _, c := range agedCases(13500) {
+		for _, at := range []int{1050, 2500, 12080} {
+			t.Run(fmt.Sprint(c.name, "/", at), func(t *testing.T) {
+				l := c.learner(t)
+				for _, e := range c.events[:at] {
+					learnGrowing(l, e)
+				}
+				blocks, err := l.Blocks()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range blocks { // the restored one may change no memory of the other
+					blocks[i].Data = bytes.Clone(blocks[i].Data)
+				}
+				restored, err := Restore(l.config, blocks)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sameState(t, l, restored)
+				all := []*Learner{l, restored}
+				if !l.set.fills { // a copy gathers anew
+					copied, err := l.Clone()
+					if err != nil {
+						t.Fatal(err)
+					}
+					all = append(all, copied)
+				}
+				for _, e := range c.events[at:] {
+					for _, x := range all {
+						learnGrowing(x, e)
+					}
+				}
+				for _, x := range all[1:] {
+					sameState(t, l, x)
+				}
+				if n := sampled(l); n[1] < 90 || n[2] < 150 || n[3] < 100 {
+					t.Errorf("answered %v events", n)
+				}
+			})
+		}
+	}
+}
+
+// Where a label comes later, age 0 is what the weights of that moment say, not what was told at arrival.
+func TestAgedLater(t *testing.T) {
+	for _, c := range agedCases(1100) {
+		t.Run(c.name, func(t *testing.T) {
+			l := c.learner(t)
+			var fresh, all measure.Classes
+			arrival := make([]float64, l.k)
+			for i, e := range c.events {
+				if i == 200 { // all that follow came here
+					arrival = slices.Clone(l.Score(e, arrival))
+				}
+				if i < 200 {
+					l.Learn(e)
+					continue
+				}
+				was := sampled(l)
+				before := all
+				if l.LearnLater(e, arrival, &all); sampled(l) != was {
+					fresh.Weight += all.Weight - before.Weight
+					fresh.Wrong += all.Wrong - before.Wrong
+					fresh.LogLoss += all.LogLoss - before.LogLoss
+				}
+			}
+			r := l.Metrics().ByAge
+			if len(r) == 0 || math.Abs(*r[0].Error-fresh.Error()) > 1e-9 || !l.set.numbers && math.Abs(*r[0].LogLoss-fresh.MeanLogLoss()) > 1e-9 {
+				t.Errorf("%+v, want an error of %v and a loss of %v", r, fresh.Error(), fresh.MeanLogLoss())
+			}
+		})
+	}
+}
+
+// Later passes, in which events come that have been learned, are not measured, and hold no models.
+func TestAgedFirstPassAlone(t *testing.T) {
+	c := agedCases(1500)[0]
+	l := c.learner(t)
+	for _, e := range c.events {
+		l.Learn(e)
+	}
+	was := sampled(l)
+	l.EndPass()
+	for _, e := range c.events {
+		l.Learn(e)
+	}
+	if sampled(l) != was || was[1] == 0 {
+		t.Errorf("answered %v events, %v in the first pass", sampled(l), was)
+	}
+	blocks, err := l.Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range blocks {
+		if b.Name != aged.Block && bytes.HasPrefix([]byte(b.Name), []byte(aged.Block)) {
+			t.Errorf("there is a block %s", b.Name)
+		}
+	}
+}
+
+// Learners that learn one model measure nothing by age: what the first one measured alone goes.
+func TestAgedAlone(t *testing.T) {
+	schema, events := shareStream(2500, 1)
+	fold := shareLearner(t, schema, func(*Config) {})
+	for i := range events[:2050] {
+		fold.Learn(&events[i])
+	}
+	if sampled(fold)[1] == 0 {
+		t.Fatal("nothing was measured alone")
+	}
+	work, err := fold.Clone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := work.Share(2, 300); err != nil {
+		t.Fatal(err)
+	}
+	before := sampled(work)
+	for i := range events[2050:2350] {
+		work.Learn(&events[2050+i])
+	}
+	if sampled(work) != before {
+		t.Error("one of several measures by age")
+	}
+	d := work.Cut(32)
+	if err := fold.Check(d); err != nil {
+		t.Fatal(err)
+	}
+	if fold.Add(d); fold.aged != (aged.Aged{}) {
+		t.Errorf("the fold has %+v", fold.Metrics().ByAge)
+	}
+}
+
+// What is frozen answers as what is published does, whatever the weights are mixed of.
+func TestFrozenModel(t *testing.T) {
+	for _, c := range agedCases(1700) {
+		l := c.learner(t)
+		for _, e := range c.events[:1600] {
+			learnGrowing(l, e)
+		}
+		for v := -1; v < len(l.second.mixes[0]); v++ { // as they are, and each alone
+			if v >= 0 {
+				for r := range l.second.mixes {
+					mix := make([]float64, len(l.levels)+1)
+					mix[v], l.second.mixes[r], l.second.made[r] = 1, mix, true
+				}
+			}
+			published, frozen := l.Published(), l.frozen()
+			frozen.Schema = l.schema
+			for _, e := range c.events[1600:] {
+				want, got := published.Score(e, make([]float64, l.k)), frozen.Score(e, make([]float64, l.k))
+				for k := range want {
+					if math.Abs(want[k]-got[k]) > 1e-9*(1+math.Abs(want[k])) {
+						t.Fatalf("%s, weights of expert %d alone: %v, want %v", c.name, v, got, want)
+					}
+				}
+			}
+		}
+	}
+}
