@@ -133,20 +133,10 @@ func (l *answering) deleteFeature(id uint16, i int, mix []float64) {
 		}
 	}
 	part := s.part[(int(s.at[id])-1)*l.k:]
-	w, lag := l.weights(row), l.lags(row)
-	for v, share := range mix {
-		if share == 0 {
-			continue
-		}
-		if v == len(l.levels) {
-			for k, x := range l.second.terms(i)[:l.active] {
-				part[k] += share * x
-			}
-			continue
-		}
-		c, at := l.levels[v].LagShare(), v*l.k
-		for k := range l.active {
-			part[k] += share * x * (w[at+k] + c*lag[at+k])
+	l.addMix(part, row, mix, x)
+	for _, share := range mix[len(l.levels):] {
+		for k, x := range l.second.terms(i)[:l.active] {
+			part[k] += share * x
 		}
 	}
 }

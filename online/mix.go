@@ -141,20 +141,25 @@ func (l *answering) interceptsOf(mix, out []float64) {
 	if !l.set.intercept {
 		return
 	}
-	w, u := l.weights(l.bias), l.lags(l.bias)
-	for v, share := range mix {
-		if share == 0 {
-			continue
+	l.addMix(out, l.bias, mix, 1)
+	for _, share := range mix[len(l.levels):] {
+		for k := range l.active {
+			out[k] += share * l.second.expert.Intercept(k)
 		}
-		if v == len(l.levels) {
-			for k := range l.active {
-				out[k] += share * l.second.expert.Intercept(k)
-			}
+	}
+}
+
+// addMix adds to out, by output, x times what the levels publish of the weights of a row, mixed.
+func (l *bank) addMix(out, row, mix []float64, x float64) {
+	w, lag := l.weights(row), l.lags(row)
+	for v := range l.levels {
+		share := mix[v]
+		if share == 0 {
 			continue
 		}
 		c, at := l.levels[v].LagShare(), v*l.k
 		for k := range l.active {
-			out[k] += share * (w[at+k] + c*u[at+k])
+			out[k] += share * x * (w[at+k] + c*lag[at+k])
 		}
 	}
 }

@@ -213,23 +213,13 @@ func (l *bank) mixedLayout(mix []float64) model.Layout {
 // publishedRows returns rows of the Scaler's statistics and the weights of mixtures.
 func (l *answering) publishedRows(mixes [][]float64) *model.Table {
 	return l.table.Derive(model.ScalerWidth+len(mixes)*l.k, func(to, row []float64) {
-		w, lag := l.weights(row), l.lags(row)
 		copy(to, row[:model.ScalerWidth])
 		for i, mix := range mixes {
 			from := to[model.ScalerWidth+i*l.k:]
-			for v, share := range mix {
-				if share == 0 {
-					continue
-				}
-				if v == len(l.levels) {
-					for k, x := range l.own(row)[:l.active] {
-						from[k] += share * x
-					}
-					continue
-				}
-				c := l.levels[v].LagShare()
-				for k := range l.active {
-					from[k] += share * (w[v*l.k+k] + c*lag[v*l.k+k])
+			l.addMix(from, row, mix, 1)
+			for _, share := range mix[len(l.levels):] {
+				for k, x := range l.own(row)[:l.active] {
+					from[k] += share * x
 				}
 			}
 		}

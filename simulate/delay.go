@@ -94,9 +94,9 @@ type DelayedNumbers struct {
 
 // due is an event whose label comes when event at has been scored.
 type due struct {
-	at     float64
-	event  int
-	told   []float64 // see online.Learner.Arrive
+	at    float64
+	event int
+	told  []float64 // see online.Learner.Arrive
 }
 
 type dues []due
