@@ -447,6 +447,7 @@ func (l *bank) step(label int, importance float64) {
 func (l *bank) update(importance float64) {
 	s := &l.now.step
 	s.Importance, s.Count, s.Growth = importance, l.steps, l.fade.growth
+	s.Young = l.steps <= model.FirstReadings && l.config.Adapt && l.set.grouped()
 	for v := range l.levels {
 		inverse := l.levels[v].average.inverse
 		for j := v * l.k; j < (v+1)*l.k; j++ {
