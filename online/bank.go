@@ -451,6 +451,7 @@ func (l *bank) rebase(v int) {
 func (l *bank) update(importance float64) {
 	s := &l.now.step
 	s.Importance, s.Count, s.Growth = importance, l.steps, l.fade.Growth
+	s.Young = l.steps <= model.FirstReadings && l.config.Adapt && l.set.grouped()
 	for v := range l.levels {
 		inverse := l.levels[v].Inverse
 		for j := v * l.k; j < (v+1)*l.k; j++ {

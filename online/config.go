@@ -376,7 +376,7 @@ func (s *settings) parseTogether(c Config) error {
 
 // parseSecond finds whether a second-order expert learns beside the levels.
 func (s *settings) parseSecond(c Config) error {
-	s.second = s.rule.Second && newton.Wanted(s.loss) && s.bends && !s.observed && !s.grouped() && s.intercept
+	s.second = s.rule.Second && newton.Wanted(s.loss) && s.bends && !s.observed && !s.ownRates() && s.intercept
 	return nil
 }
 
@@ -403,6 +403,11 @@ func (c Config) Grouped() bool {
 // grouped says whether a level's noise is of groups.
 func (s *settings) grouped() bool {
 	return slices.ContainsFunc(s.noises, loss.IsGrouped)
+}
+
+// ownRates says whether groups have rates of their own.
+func (s *settings) ownRates() bool {
+	return slices.ContainsFunc(s.noises, func(n loss.Noise) bool { return loss.AsGroups(n).Rates != nil })
 }
 
 func (s *settings) parseNoise(c Config) error {

@@ -35,6 +35,7 @@ type second struct {
 	summed             bool
 	sums               []float64 // see terms
 	shares             []float64 // see centreSecond
+	groups             newton.Groups
 }
 
 const (
@@ -73,8 +74,10 @@ func (l *Learner) beginSecond() {
 	if half == 0 {
 		half = secondHalfLife
 	}
-	q := loss.AsGroups(l.levels[l.natural()].noise).Q
-	l.second.expert = panel.New(newton.Settings{Loss: l.set.loss, Ridge: max(l.set.ridge, leastSecondRidge), HalfLife: half, Strength: q / (1 - q)}, l.k, !l.set.numbers)
+	own, groups := loss.AsGroups(l.levels[l.natural()].noise).Odds("")
+	l.second.expert = panel.New(newton.Settings{
+		Loss: l.set.loss, Ridge: max(l.set.ridge, leastSecondRidge), HalfLife: half, Strength: own * (1 + groups), Groups: groups,
+	}, l.k, !l.set.numbers && !l.set.grouped())
 	l.shares.AddSecond(secondShare)
 	l.second.room(l.k)
 }
@@ -184,6 +187,7 @@ func (l *answering) scoreSecond() {
 		l.followSecond(columns)
 		s.expert.Score(s.columns, s.x, s.base, s.scores)
 	}
+	l.groupSecond()
 	for k, added := range s.expert.Added() {
 		l.now.published[l.n+k] = added + s.moved[k]
 	}

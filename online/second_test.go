@@ -88,7 +88,11 @@ func TestSecondIsPublished(t *testing.T) {
 	for _, classes := range []int{2, 3, 0} {
 		for _, null := range []float64{0, 0.1} {
 			s := newTides(1, classes, null)
-			l := s.learner(t, nil)
+			l := s.learner(t, func(c *Config) {
+				if null > 0 && classes > 0 {
+					c.Noise = "dropout:0.1+group:0.2"
+				}
+			})
 			other, told := l, make([]float64, l.Outputs())
 			for n := range 2600 {
 				e := s.next()
@@ -242,7 +246,7 @@ func TestSecondAndOlderRules(t *testing.T) {
 // numbers. Everything is then as under the rule adagrad.
 func TestSecondLeftOut(t *testing.T) {
 	for name, change := range map[string]func(*Config){
-		"groups":   func(c *Config) { c.Noise = "group:0.3" },
+		"observed": func(c *Config) { c.Noise = "observed" },
 		"gaussian": func(c *Config) { c.Noise = "gaussian:0.3" },
 		"scale":    func(c *Config) { c.Standardise = "scale" },
 		"loss":     func(c *Config) { c.Loss = "t-logistic:1.5" },

@@ -348,6 +348,10 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 		return nil, fmt.Errorf("learner: %w", err)
 	}
 	l, err := newLearner(c, set, m.Schema, m.Outputs)
+	if err == nil && set.second && m.Rows.Width() == len(l.bias)-l.ownWeights() {
+		set.second = false // begun by a program that had no expert under this noise
+		l, err = newLearner(c, set, m.Schema, m.Outputs)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -16,12 +16,14 @@ func (e *Expert) Follow(columns []uint32) {
 	wanted := slices.Compact(slices.Sorted(slices.Values(columns)))
 	for i := len(e.columns) - 1; i >= 0; i-- {
 		if _, stays := slices.BinarySearch(wanted, e.columns[i]); !stays {
+			e.deaths.reset()
 			e.remove(e.first + i)
 			e.columns = slices.Delete(e.columns, i, i+1)
 		}
 	}
 	for i, column := range wanted {
 		if i == len(e.columns) || e.columns[i] != column {
+			e.deaths.reset()
 			e.columns = slices.Insert(e.columns, i, column)
 			e.insert(e.first + i)
 		}
@@ -68,6 +70,7 @@ func (e *Expert) Move(column uint32, ratio, shift float64) {
 	}
 	e.p.scale(i, ratio, shift)
 	e.noise[i] /= ratio * ratio
+	e.deaths.scale(i, ratio)
 	for _, u := range e.u {
 		u[0] += shift * u[i]
 		u[i] *= ratio
@@ -82,6 +85,7 @@ const mostMove = 0.1
 // forgotten.
 func (e *Expert) Renew(column uint32) {
 	if i := e.place(column); i >= 0 {
+		e.deaths.reset()
 		e.remove(i)
 		e.insert(i)
 	}
@@ -91,6 +95,7 @@ func (e *Expert) Renew(column uint32) {
 // included, are factor y + shift from here on. It is for one output.
 func (e *Expert) Rescale(factor, shift float64) {
 	e.p.scale(1, 1/factor, -shift/factor)
+	e.deaths.rescale(factor)
 	for k, u := range e.u {
 		for i := range u {
 			if i != 1 {
@@ -129,6 +134,7 @@ func (e *Expert) Widen(outputs int) (coefficient float64) {
 		}
 	}
 	e.event = newEvent(outputs)
+	e.deaths.reset()
 	return coefficient
 }
 
@@ -166,6 +172,9 @@ func (e *Expert) State(c *coder.Coder) {
 		n := len(*list)
 		c.Floats(list)
 		c.Failed = c.Failed || len(*list) != n
+	}
+	if e.set.Groups > 0 {
+		e.deaths.state(c, e.p.n, e.outputs)
 	}
 	if !c.Decode {
 		return

@@ -38,6 +38,7 @@ type Settings struct {
 	Ridge    float64 // the curvature that A begins with, above 0
 	HalfLife float64 // in events, 0 for no forgetting
 	Strength float64 // q/(1-q) of the dropout that is integrated out, 0 for none
+	Groups   float64 // the same of groups of columns, see Die
 }
 
 const (
@@ -83,11 +84,12 @@ type Expert struct {
 	first   int      // the index of the first column in z
 	columns []uint32 // of z from first on, ascending
 
-	p     covariance  // A^-1
-	u     [][]float64 // by output
-	noise []float64   // by variable: what dropout has added to A and is still to be taken up
-	met   uint64      // events that Learn had
-	event event
+	p      covariance  // A^-1
+	u      [][]float64 // by output
+	noise  []float64   // by variable: what dropout has added to A and is still to be taken up
+	met    uint64      // events that Learn had
+	deaths deaths
+	event  event
 }
 
 // event is the event that was scored last.
@@ -97,7 +99,7 @@ type event struct {
 	places []int     // of the columns, see Places
 	scores []float64 // by output
 	added  []float64 // by output: the scores without the base's part
-	df     []float64
+	df, dv []float64
 	full   []float64 // z, and room for A^-1 z
 	gain   []float64
 }
@@ -120,11 +122,12 @@ func (e *Expert) begin(outputs int) {
 	for i := range e.first {
 		e.insert(i)
 	}
+	e.deaths.reset()
 	e.event = newEvent(outputs)
 }
 
 func newEvent(outputs int) event {
-	return event{scores: make([]float64, outputs), added: make([]float64, outputs), df: make([]float64, outputs)}
+	return event{scores: make([]float64, outputs), added: make([]float64, outputs), df: make([]float64, outputs), dv: make([]float64, outputs)}
 }
 
 // insert gives z a variable i that no event has had.
@@ -160,6 +163,7 @@ func (e *Expert) Weights(k int) Weights {
 // follows.
 func (e *Expert) Score(columns []uint32, x, base, out []float64) (known int) {
 	ev := &e.event
+	e.deaths.groups = Groups{}
 	ev.at, ev.z, ev.places = append(ev.at[:0], 0), append(ev.z[:0], 1), ev.places[:0]
 	if e.first == 2 {
 		ev.at, ev.z = append(ev.at, 1), append(ev.z, base[0])
@@ -225,7 +229,7 @@ func (e *Expert) Learn(targets []float64, active int, importance float64) (moved
 	for k := range active {
 		var c, d float64
 		ev.df[k], d, c = e.derive(targets[k], ev.scores[k], e.variance(k), h)
-		r, dv = max(r, c), max(dv, d)
+		r, dv, ev.dv[k] = max(r, c), max(dv, d), d
 	}
 	forgotten := min(e.forgets(every)*min(1, 4*r), mostForgotten)
 	alpha := e.p.update(importance*r-forgotten/h, ev.gain)
@@ -234,6 +238,10 @@ func (e *Expert) Learn(targets []float64, active int, importance float64) (moved
 	}
 	if e.set.Strength > 0 && len(e.columns) > 0 {
 		e.shrink(importance*dv, int(e.met/every))
+	}
+	if e.set.Groups > 0 {
+		e.sumGroups(importance, active)
+		e.takeGroup()
 	}
 	if !(alpha > 0) || !e.bounded(active) {
 		e.Restart()
@@ -339,16 +347,20 @@ func (e *Expert) forgets(every uint64) float64 {
 
 // variance returns that of the score of output k, but for the base learner's part.
 func (e *Expert) variance(k int) (v float64) {
-	if e.set.Strength == 0 {
-		return 0
+	if e.set.Groups > 0 {
+		v = e.deaths.variance(k, e.outputs, e.set.Groups)
 	}
+	if e.set.Strength == 0 {
+		return v
+	}
+	own := 0.0
 	u, ev := e.u[k], &e.event
 	for n, i := range ev.at {
 		if i >= e.first {
-			v += u[i] * ev.z[n] * u[i] * ev.z[n]
+			own += u[i] * ev.z[n] * u[i] * ev.z[n]
 		}
 	}
-	return e.set.Strength * v
+	return v + e.set.Strength*own
 }
 
 // derive returns the derivatives of the loss, and its curvature: that at the score, or a larger one

@@ -230,7 +230,7 @@ func TestAsTheSlowOne(t *testing.T) {
 			if outputs > 1 && l.Facts().Target != loss.Sign {
 				continue
 			}
-			for _, set := range []Settings{{l, 2, 500, 0.25}, {l, 0.5, 0, 0}} {
+			for _, set := range []Settings{{l, 2, 500, 0.25, 0}, {l, 0.5, 0, 0, 0}} {
 				compare(t, set, newStream(7, l, outputs), 500)
 			}
 		}
@@ -240,7 +240,7 @@ func TestAsTheSlowOne(t *testing.T) {
 		many = append(many, 2*i)
 	}
 	l := loss.LogisticGaussian{}
-	compare(t, Settings{l, 2, 60, 0.1}, newStreamOf(many, 7, l, 1), learnAll+100)
+	compare(t, Settings{l, 2, 60, 0.1, 0}, newStreamOf(many, 7, l, 1), learnAll+100)
 }
 
 func compare(t *testing.T, set Settings, s *stream, events int) {
@@ -493,6 +493,7 @@ func TestRescale(t *testing.T) {
 func TestStateGoesOn(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
 		e, s := of(loss.LogisticGaussian{}, outputs)
+		e.set.Groups = 0.5
 		a, b := make([]float64, outputs), make([]float64, outputs)
 		restored := e.clone(t)
 		for n := range 2500 {
@@ -501,8 +502,10 @@ func TestStateGoesOn(t *testing.T) {
 			}
 			s.next()
 			e.Score(s.at, s.x, s.base, a)
+			e.Die(s.groups())
 			e.Learn(s.y, outputs, 1)
 			restored.Score(s.at, s.x, s.base, b)
+			restored.Die(s.groups())
 			restored.Learn(s.y, outputs, 1)
 			if !slices.Equal(a, b) {
 				t.Fatalf("event %d: %v, restored %v", n, a, b)

@@ -224,6 +224,13 @@ func (p *Panel) Added() []float64 { return p.event.added }
 // the Panel does not follow, borrowed until the next one.
 func (p *Panel) Places() []int { return p.event.places }
 
+// Learns says whether the second-order expert learns from the next event, and Die tells it which columns of
+// the event that Score had last die together.
+func (p *Panel) Learns() bool { return p.newton.Learns() }
+
+// Die is described at Learns.
+func (p *Panel) Die(g newton.Groups) { p.newton.Die(g) }
+
 // Count returns how many experts there are.
 func (p *Panel) Count() int { return len(p.mix) }
 

@@ -49,6 +49,7 @@ type Groups struct {
 	// By level and output.
 	q, averageQ [unitKinds][]float64 // sums of x^2 w^2, and of x^2 a^2 of averages
 	Variance    []float64            // v of the iterates, by Sum
+	keys        []uint64             // by unit of the Grouping, of the units met so far
 }
 
 // noiseRates is what the noises of the levels make of the formulas.
@@ -104,7 +105,7 @@ func NewGroups(s *blankout.Schema, noises []loss.Noise, outputs int, curves bool
 // that they have.
 func (g *Groups) Widen(s *blankout.Schema, noises []loss.Noise, outputs int) *Groups {
 	wide := NewGroups(s, noises, outputs, true)
-	wide.grouping, wide.byGroup = g.grouping, g.byGroup
+	wide.grouping, wide.byGroup, wide.keys = g.grouping, g.byGroup, g.keys
 	return wide
 }
 
@@ -269,6 +270,60 @@ func (g *Groups) rates(place int) []float64 {
 		return g.both
 	}
 	return g.rate
+}
+
+// Keys appends a number that names each unit of the event, in the order of GroupOf.
+func (g *Groups) Keys(keys []uint64) []uint64 {
+	for _, u := range g.units {
+		if u.kind == curved {
+			keys = append(keys, 0) // nothing dies with it but itself
+			continue
+		}
+		for len(g.keys) <= int(u.unit) {
+			g.keys = append(g.keys, g.grouping.Hash(int32(len(g.keys))))
+		}
+		keys = append(keys, g.keys[u.unit])
+	}
+	return keys
+}
+
+// GroupOf returns which unit a feature dies with, by its place in the event.
+func (g *arrangement) GroupOf(feature int) int {
+	place := g.of[feature]
+	if u := &g.units[place]; u.kind == curved {
+		place = u.parents[0]
+	}
+	return int(place)
+}
+
+// AddPublished adds to sums, by unit in the order of Keys and output, share times F_g of the weights
+// w + coefficient lag of the outputs from index at on, or pairs times that of a pair; the weights begin at index
+// first of a row. A number with a curve counts in its group alone.
+func (g *Groups) AddPublished(s *Event, first, at, outputs int, share, coefficient, pairs float64, sums []float64) {
+	for i, u := range g.units {
+		by := share
+		switch u.kind {
+		case alone, curved:
+			continue
+		case paired:
+			by *= pairs
+		}
+		f, lag := g.sums(i)
+		for k := range outputs {
+			sums[i*outputs+k] += by * (f[at+k] + coefficient*lag[at+k])
+		}
+	}
+	for feature, place := range g.of {
+		if g.units[place].kind != alone {
+			continue
+		}
+		i := g.Row(feature)
+		w := s.Rows[i][first+at:]
+		lag := w[2*g.n:]
+		for k := range outputs {
+			sums[int(place)*outputs+k] += share * s.X[i] * (w[k] + coefficient*lag[k])
+		}
+	}
 }
 
 // Averages finds the variances of the averages' scores.

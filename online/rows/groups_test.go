@@ -137,6 +137,20 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 					parts[i] = was
 					near(fmt.Sprintf("gradient of feature %d", i), gradients[g.Row(i)][j], s.DF[j]*x[i]+s.H[j]/2*(up-down)/2, 1e-10)
 				}
+				sums := make([]float64, len(g.Keys(nil))*outputs)
+				const share, pairs = 0.7, 0.4
+				g.AddPublished(&s.Event, FirstPart, j-j%outputs, outputs, share, coefficients[j], pairs, sums)
+				for i, of := range groups {
+					want := 0.0
+					for n, with := range groups {
+						if len(of) == 1 && slices.Contains(with, of[0]) {
+							want += share * average[n]
+						} else if len(of) == 2 && len(with) == 2 {
+							want += share * pairs * average[n]
+						}
+					}
+					near(fmt.Sprintf("published sum of the group of feature %d", i), sums[g.GroupOf(i)*outputs+j%outputs], want, 1e-11)
+				}
 				near("gradient of the intercept", gradients[len(features)][j], s.DF[j], 0)
 			}
 		}

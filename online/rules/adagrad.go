@@ -23,8 +23,8 @@ import (
 // so the rates are multiplied by the share a of df for which a df is the
 // derivative at f - a df kappa. That is far from 1 where an event has many
 // features that are new, as texts have: there the plain step overshoots. With
-// several outputs, which all share a row, it is left out: the sums would cost as
-// much as the step.
+// several outputs, which all share a row, it is left out but for young steps (rows.Step):
+// the sums would cost as much as the step.
 //
 // A row that counts c_i times, see rows.Step, adds c_i g^2 to its G, and its rate is multiplied
 // by a' + (c_i - 1) a: a is the share where kappa is that of an event whose rows count so,
@@ -75,7 +75,7 @@ func (r *adagrad) Step(s *rows.Step) {
 			r.stepWeighed(s, x, basis, ridge, root, &c)
 			return
 		}
-		if r.Proximal {
+		if r.Proximal || s.Young {
 			clear(r.kappa)
 			for _, g := range s.Segments {
 				rows.AdagradKappa(s.Rows[g.From:g.To], rows.FirstPart, r.N, x[g.From:g.To], basis[g.From:g.To], ridge[g.From:g.To], g.DF, g.Shrink, r.kappa, &c)
@@ -137,7 +137,7 @@ func (r *adagrad) times(j int, w float64) float64 {
 
 // stepWeighed makes the step of rows that count more than once, for several outputs or levels.
 func (r *adagrad) stepWeighed(s *rows.Step, x, basis, ridge []float64, root float64, c *rows.AdagradConstants) {
-	if r.Proximal {
+	if r.Proximal || s.Young {
 		clear(r.kappa)
 		clear(r.once)
 		for _, g := range s.Segments {
@@ -153,6 +153,9 @@ func (r *adagrad) stepWeighed(s *rows.Step, x, basis, ridge []float64, root floa
 		}
 		r.shares(s, r.kappa, root, r.share)
 		r.shares(s, r.once, root, r.shareOnce)
+	} else {
+		fill(r.share, 1)
+		fill(r.shareOnce, 1)
 	}
 	r.rates = append(r.rates[:0], s.Rates...)
 	for _, g := range s.Segments {
@@ -163,6 +166,12 @@ func (r *adagrad) stepWeighed(s *rows.Step, x, basis, ridge []float64, root floa
 			}
 			rows.AdagradStep(s.Rows[from:to], rows.FirstPart, r.N, x[from:to], basis[from:to], ridge[from:to], g.DF, g.Shrink, r.rates, c)
 		}
+	}
+}
+
+func fill(list []float64, x float64) {
+	for i := range list {
+		list[i] = x
 	}
 }
 

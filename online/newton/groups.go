@@ -1,0 +1,369 @@
+package newton
+
+// This file holds noise that deletes whole groups of columns.
+
+import (
+	"math"
+	"slices"
+
+	"blankout/internal/coder"
+)
+
+// Groups is what there is to know of the groups of an event's columns, each of which dies as a whole.
+type Groups struct {
+	Keys []uint64 // by group: a number that names it
+	// Of has for each column that Score had the index of its group, -1 for a column that does not die with others.
+	Of []int
+	// Sums has by group and output what the base learner's weights of the group's columns add to the base score.
+	Sums []float64
+}
+
+// deaths is what noise of groups has added to A, and is still to be taken up.
+//
+// With r = Settings.Groups, B_g the base's part of a group and m_g what z has of it (of one output the base's place
+// holds B_g), the score of output k has the variance
+//
+//	v_k = r sum_g t_gk^2,  t_gk = B_gk + u_k'm_g,
+//
+// so that an event adds
+//
+//	A += S_g,  S_g = 2 dv r m_g m_g',  u_k -= A^-1 c_gk,  c_gk = 2 dv_k r t_gk m_g
+//
+// for each group, dv being the largest of the outputs'. Both are summed up, by group. In turn a group's sum
+// is taken as L L', and one column l of L is taken up at an event:
+//
+//	A += l l',  u_k -= A^-1 l (l'u_k - w_k),
+//
+// w_k being what l'u_k has at the least of the quadratic (L^-1 c_gk is its slope there).
+type deaths struct {
+	blocks []block
+	turn   int   // the block that is being taken up
+	column int   // of factor, the next one; len(places) where it is done
+	places []int // the variables that factor is of
+	factor []float64
+	wanted []float64 // by output and column: w_k
+
+	// About the event at hand.
+	groups Groups
+	total  []float64 // by group and output: t
+	of     []int     // by variable of event.at: its group, -1 for none
+	held   []float64 // by group: how many columns
+	m      []float64
+	at     []int
+	slope  []float64
+}
+
+// block is what is summed up of a group. S is full.
+type block struct {
+	key    uint64
+	places []int     // the variables, ascending
+	s      []float64 // S_g
+	c      []float64 // by output and variable
+}
+
+// reset forgets what is still to be taken up, and which groups there are.
+func (d *deaths) reset() {
+	d.blocks, d.turn, d.column = nil, 0, 0
+	d.places, d.factor, d.wanted = nil, nil, nil
+}
+
+// block returns the index of a group's block.
+func (d *deaths) block(key uint64) int {
+	i := slices.IndexFunc(d.blocks, func(b block) bool { return b.key == key })
+	if i < 0 {
+		i = len(d.blocks)
+		d.blocks = append(d.blocks, block{key: key})
+	}
+	return i
+}
+
+// join gives a block one more variable.
+func (b *block) join(variable, outputs int) {
+	n, old := len(b.places), *b
+	i, _ := slices.BinarySearch(b.places, variable)
+	b.places = slices.Insert(slices.Clone(b.places), i, variable)
+	b.s, b.c = make([]float64, (n+1)*(n+1)), make([]float64, outputs*(n+1))
+	to := func(j int) int {
+		if j >= i {
+			return j + 1
+		}
+		return j
+	}
+	for j := range n {
+		for h := range n {
+			b.s[to(j)*(n+1)+to(h)] = old.s[j*n+h]
+		}
+		for k := range outputs {
+			b.c[k*(n+1)+to(j)] = old.c[k*n+j]
+		}
+	}
+}
+
+// Learns says whether the next event is one that Learn learns.
+func (e *Expert) Learns() bool { return (e.met+1)%e.every() == 0 }
+
+// Die says which columns of the event that Score had last die together. Groups are borrowed until Learn.
+func (e *Expert) Die(g Groups) {
+	d, ev := &e.deaths, &e.event
+	d.groups = g
+	d.total, d.of = append(d.total[:0], g.Sums...), d.of[:0]
+	for range e.first {
+		d.of = append(d.of, -1)
+	}
+	for n, at := range ev.places {
+		if i := len(d.of); i < len(ev.at) && at >= 0 && ev.at[i] == e.first+at {
+			d.of = append(d.of, g.Of[n])
+		}
+	}
+	for k, u := range e.u {
+		for j := range g.Keys {
+			if e.first == 2 {
+				d.total[j*e.outputs+k] += u[1] * g.Sums[j*e.outputs+k]
+			}
+		}
+		for n, j := range d.of {
+			if j >= 0 {
+				d.total[j*e.outputs+k] += u[ev.at[n]] * ev.z[n]
+			}
+		}
+	}
+}
+
+// variance returns that of the score of output k.
+func (d *deaths) variance(k, outputs int, r float64) (v float64) {
+	for j := range d.groups.Keys {
+		t := d.total[j*outputs+k]
+		v += t * t
+	}
+	return r * v
+}
+
+// sumGroups sums up the noise of the event at hand.
+func (e *Expert) sumGroups(importance float64, active int) {
+	d, ev := &e.deaths, &e.event
+	most := 0.0
+	for _, dv := range ev.dv[:active] {
+		most = max(most, dv)
+	}
+	d.held = zeros(d.held, len(d.groups.Keys))
+	for _, of := range d.of {
+		if of >= 0 {
+			d.held[of]++
+		}
+	}
+	for j, key := range d.groups.Keys {
+		d.m, d.at = d.m[:0], d.at[:0]
+		if b := d.groups.Sums[j*e.outputs]; e.first == 2 && b != 0 {
+			d.m, d.at = append(d.m, b), append(d.at, 1)
+		}
+		if d.held[j] == 0 {
+			key = others
+		} else {
+			for n, of := range d.of {
+				if of == j {
+					d.m, d.at = append(d.m, ev.z[n]), append(d.at, ev.at[n])
+				}
+			}
+		}
+		if len(d.m) == 0 {
+			continue
+		}
+		i := d.block(key)
+		d.find(i, e.outputs)
+		b := &d.blocks[i]
+		n, scale := len(b.places), 2*importance*e.set.Groups
+		for x, p := range d.at {
+			for y, q := range d.at {
+				b.s[p*n+q] += scale * most * d.m[x] * d.m[y]
+			}
+			for k := range active {
+				b.c[k*n+p] += scale * ev.dv[k] * d.total[j*e.outputs+k] * d.m[x]
+			}
+		}
+	}
+}
+
+// others is the key of the groups of which the expert has no column: they have one block.
+const others = 0
+
+// find makes at the places in block i of the variables that it has: the base's is in every block.
+func (d *deaths) find(i, outputs int) {
+	b := &d.blocks[i]
+	for x, variable := range d.at {
+		at, there := slices.BinarySearch(b.places, variable)
+		if !there {
+			b.join(variable, outputs)
+			for y := range x { // those behind it have moved
+				if d.at[y] >= at {
+					d.at[y]++
+				}
+			}
+		}
+		d.at[x] = at
+	}
+}
+
+// takeGroup takes up one column of what is summed up.
+func (e *Expert) takeGroup() {
+	d, ev := &e.deaths, &e.event
+	if d.column >= len(d.places) {
+		if len(d.blocks) == 0 {
+			return
+		}
+		d.turn = (d.turn + 1) % len(d.blocks)
+		e.factorise(&d.blocks[d.turn])
+	}
+	j, n := d.column, len(d.places)
+	d.column++
+	if n == 0 || d.factor[j*n+j] == 0 {
+		return
+	}
+	ev.room(e.p.n)
+	for i := j; i < n; i++ {
+		ev.full[d.places[i]] = d.factor[i*n+j]
+	}
+	e.p.leverage(ev.full, d.places[j])
+	alpha := e.p.update(1, ev.gain)
+	for k, u := range e.u {
+		e.step(k, -(product(u, ev.full)-d.wanted[k*n+j])/alpha)
+	}
+}
+
+// factorise makes the factor of a block, which begins anew, and what its columns are to come to.
+func (e *Expert) factorise(b *block) {
+	d := &e.deaths
+	n := len(b.places)
+	d.column, d.places = 0, append(d.places[:0], b.places...)
+	d.factor, d.wanted = zeros(d.factor, n*n), zeros(d.wanted, e.outputs*n)
+	for j := range n {
+		pivot := b.s[j*n+j]
+		for h := range j {
+			pivot -= d.factor[j*n+h] * d.factor[j*n+h]
+		}
+		if !(pivot > leastPivot*b.s[j*n+j]) {
+			continue
+		}
+		root := math.Sqrt(pivot)
+		d.factor[j*n+j] = root
+		for i := j + 1; i < n; i++ {
+			x := b.s[i*n+j]
+			for h := range j {
+				x -= d.factor[i*n+h] * d.factor[j*n+h]
+			}
+			d.factor[i*n+j] = x / root
+		}
+	}
+	for k, u := range e.u {
+		slope := zeros(d.slope, n)
+		for j := range n {
+			root := d.factor[j*n+j]
+			if root == 0 {
+				continue
+			}
+			x, y := b.c[k*n+j], 0.0
+			for h := range j {
+				x -= d.factor[j*n+h] * slope[h]
+			}
+			slope[j] = x / root
+			for i := j; i < n; i++ {
+				y += d.factor[i*n+j] * u[b.places[i]]
+			}
+			d.wanted[k*n+j] = y - slope[j]
+		}
+		d.slope = slope
+	}
+	clear(b.s)
+	clear(b.c)
+}
+
+// leastPivot is the part of a variable's square from which what others do not explain of it counts.
+const leastPivot = 1e-9
+
+// zeros returns x with n zeros.
+func zeros(x []float64, n int) []float64 {
+	x = slices.Grow(x[:0], n)[:n]
+	clear(x)
+	return x
+}
+
+// scale says that a variable's values are to be divided by ratio from here on, and its weights multiplied.
+func (d *deaths) scale(variable int, ratio float64) {
+	for i := range d.blocks {
+		b := &d.blocks[i]
+		n := len(b.places)
+		if at, there := slices.BinarySearch(b.places, variable); there {
+			for j := range n {
+				b.s[at*n+j] /= ratio
+				b.s[j*n+at] /= ratio
+			}
+			for j := at; j < len(b.c); j += n {
+				b.c[j] /= ratio
+			}
+		}
+	}
+	if at, there := slices.BinarySearch(d.places, variable); there {
+		n := len(d.places)
+		for j := range n {
+			d.factor[at*n+j] /= ratio
+		}
+	}
+}
+
+// rescale says that all scores are factor times what they were, of one output.
+func (d *deaths) rescale(factor float64) {
+	d.scale(1, 1/factor)
+	for i := range d.blocks {
+		for j := range d.blocks[i].c {
+			d.blocks[i].c[j] *= factor
+		}
+	}
+	for j := range d.wanted {
+		d.wanted[j] *= factor
+	}
+}
+
+// state walks the state.
+func (d *deaths) state(c *coder.Coder, variables, outputs int) {
+	count := uint64(len(d.blocks))
+	if c.Uint(&count); c.Decode {
+		d.reset()
+		if count > uint64(variables) {
+			c.Failed = true
+			return
+		}
+		d.blocks = make([]block, count)
+	}
+	places := func(p *[]int) {
+		list := make([]uint32, len(*p))
+		for i, x := range *p {
+			list[i] = uint32(x)
+		}
+		if c.Uint32s(&list); !c.Decode {
+			return
+		}
+		*p = make([]int, len(list))
+		for i, x := range list {
+			(*p)[i] = int(x)
+			c.Failed = c.Failed || int(x) >= variables || i > 0 && list[i-1] >= x
+		}
+	}
+	for i := range d.blocks {
+		b := &d.blocks[i]
+		c.Uint(&b.key)
+		places(&b.places)
+		c.Floats(&b.s)
+		c.Floats(&b.c)
+		n := len(b.places)
+		c.Failed = c.Failed || len(b.s) != n*n || len(b.c) != outputs*n
+	}
+	turn, column := uint64(d.turn), uint64(d.column)
+	c.Uint(&turn)
+	c.Uint(&column)
+	places(&d.places)
+	c.Floats(&d.factor)
+	c.Floats(&d.wanted)
+	n := len(d.places)
+	if d.turn, d.column = int(turn), int(column); c.Decode {
+		c.Failed = c.Failed || turn > count || column > uint64(n) || len(d.factor) != n*n || len(d.wanted) != outputs*n
+	}
+}
