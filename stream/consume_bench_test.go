@@ -315,13 +315,13 @@ func eventCycle(t testing.TB, stage string, covarianceFields int, events [][]byt
 }
 
 // TestEventAllocatesNothing takes events from a response's bytes to the update. Only what is worked
-// out for the numbers that a mask deletes may take memory, and the shares of the rules when others
-// come in force, which models keep.
+// out for the numbers that a mask deletes may take memory, the shares of the rules when others
+// come in force, which models keep, and the models by which older weights are measured.
 func TestEventAllocatesNothing(t *testing.T) {
 	for _, c := range []struct {
 		covarianceFields int
 		most             float64
-	}{{0, 10}, {online.DefaultConfig().CovarianceFields, 2100}} {
+	}{{0, 450}, {online.DefaultConfig().CovarianceFields, 2500}} {
 		cycle := eventCycle(t, "learn", c.covarianceFields, benchEvents(1500))
 		for range 6 {
 			cycle()
