@@ -131,6 +131,22 @@ func TestLaterMovesSharesByWhatWasSaid(t *testing.T) {
 		told[k+1] = -1 // it came earlier
 		return told
 	})
+	fools := share(func(k int, e *blankout.Example, told []float64) []float64 {
+		for i := k + 2 + 5*k; i < len(told); i++ {
+			told[i] = float64(1-2*e.Label) * 3
+		}
+		told[k+1] = -1
+		return told
+	})
+	beside := func(experts []model.Expert) (sum float64) {
+		for _, e := range experts[5:] {
+			sum += e.Share
+		}
+		return sum
+	}
+	if beside(as) < 0.5 || beside(fools) > 0.1 {
+		t.Errorf("experts beside the levels have %v, of such as have said the contrary %v", as, fools)
+	}
 	if as[4].Share > 0.1 || alone[4].Share > 0.1 || prophet[4].Share < 0.9 {
 		t.Errorf("shares %v, of scores alone %v, of a level that had known all %v", as, alone, prophet)
 	}

@@ -182,6 +182,11 @@ func TestRests(t *testing.T) {
 	if a, b := moves(0.001); a != 1 || b != 1 {
 		t.Errorf("after %d events that it counted for nothing in, it learns %d and %d of %d", restAfter, a, b, restEvery)
 	}
+	c, other := &coder.Coder{}, New(settings, 1, true)
+	p.State(c)
+	if other.State(coder.Read(c.Out)); !slices.Equal(other.idle, p.idle) || other.met != p.met {
+		t.Errorf("it rests since %v of %d events, after a restart since %v of %d", p.idle, p.met, other.idle, other.met)
+	}
 	for i := range p.mix {
 		p.mix[i] = 1
 	}
