@@ -31,12 +31,12 @@ type arrival struct {
 func (l *Learner) Arrive(e *blankout.Example, out []float64) []float64 {
 	at := len(out)
 	out = slices.Grow(out, l.k)[:at+l.k]
-	l.Score(e, out[at:])
+	m := model.Linear{Head: l.head(l.schema), Rows: l.table}
+	m.Score(e, out[at:])
 	if l.shared() || len(l.levels) == 1 && !l.second.knows() {
 		return out
 	}
 	a := &l.arrived
-	m := model.Linear{Head: l.head(l.schema), Rows: l.table}
 	a.features = m.Standardised(e, blankout.Vec{Index: a.features.Index[:0], Value: a.features.Value[:0]})
 	out = l.saidByLevels(append(out, scoresEnd, float64(l.events)))
 	if l.second.knows() {

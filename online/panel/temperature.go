@@ -1,5 +1,7 @@
 package panel
 
+// This file finds by how much an expert's scores should be multiplied.
+
 import (
 	"math"
 
