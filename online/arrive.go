@@ -1,7 +1,8 @@
 package online
 
-// This file keeps what the levels and the experts say of an event that will wait for its label: what
-// they have lost at it is told by that, and not by what they have learned meanwhile.
+// This file keeps what the levels and the experts say of an event before it is learned: of one that waits for
+// its label, or at an earlier state (see horizon). What they have lost at it is told by that, and not by what
+// they have learned meanwhile.
 
 import (
 	"math"
@@ -16,84 +17,121 @@ import (
 // scoresEnd stands behind the scores that an event was given; none is so large.
 const scoresEnd = math.MaxFloat64
 
-// arrival is what is known of an event that came before its label.
+// arrival is what was said of an event before the moment at which it is learned.
 type arrival struct {
-	features blankout.Vec
-	rows     [][]float64
-	noBasis  []float64
-	lag, q   []float64
-	own      []float64 // see Arrive: of the event at hand; empty where it was not told
+	features        blankout.Vec
+	rows            [][]float64
+	basis           []float64
+	iterate, lag    []float64
+	q, published    []float64
+	own             []float64 // see say: of the event at hand; nil where what is said now counts
+	outputs         int       // of own
+	experts, buffer []float64 // the part of own that is the experts'; room for own
 }
 
 // Arrive appends to out what LearnLater takes of an event whose label will come later: the scores that
-// Score gives it, scoresEnd, how many events have been learned, and the scores of each level and of each expert
-// beside them, by output. It learns nothing.
+// Score gives it, scoresEnd, and what say appends. It learns nothing.
 func (l *Learner) Arrive(e *blankout.Example, out []float64) []float64 {
 	at := len(out)
 	out = slices.Grow(out, l.k)[:at+l.k]
-	m := model.Linear{Head: l.head(l.schema), Rows: l.table}
-	m.Score(e, out[at:])
+	l.Score(e, out[at:])
 	if l.shared() || len(l.levels) == 1 && !l.second.knows() {
 		return out
 	}
+	return l.teller().say(e, append(out, scoresEnd))
+}
+
+// say appends how many events have been learned, and what iterates, averages and experts say of an event: by
+// level and output, and by expert and output. Numbers are in the unit of the labels.
+func (l *Learner) say(e *blankout.Example, out []float64) []float64 {
+	m := model.Linear{Head: model.Head{Scaler: l.scaling.Scaler, Layout: model.Layout{Width: l.table.Width()}}, Rows: l.table}
 	a := &l.arrived
 	a.features = m.Standardised(e, blankout.Vec{Index: a.features.Index[:0], Value: a.features.Value[:0]})
-	out = l.saidByLevels(append(out, scoresEnd, float64(l.events)))
+	out = append(out, float64(l.events))
+	at := len(out)
+	out = l.sayLevels(out)
 	if l.second.knows() {
-		l.mixOf(l.shares.InForce[0].Levels, out[len(out)-l.n:], l.second.base)
+		l.mixOf(l.shares.InForce[0].Levels, l.averaged(out[at:]), l.second.base)
 		l.second.expert.Score(a.features.Index, a.features.Value, l.second.base, l.second.scores)
 		out = l.second.expert.Said(out)
+	}
+	if l.set.numbers {
+		for i, f := range out[at:] {
+			out[at+i] = l.unit.Score(f)
+		}
 	}
 	return out
 }
 
-// saidByLevels appends what each level would publish of the features at hand, by level and output.
-func (l *Learner) saidByLevels(out []float64) []float64 {
-	a, at := &l.arrived, len(out)
-	a.rows, a.noBasis, a.lag, a.q = a.rows[:0], a.noBasis[:0], zeros(a.lag, l.n), zeros(a.q, l.n)
+// sayLevels appends the scores that iterates and averages give the features at hand.
+func (l *Learner) sayLevels(out []float64) []float64 {
+	a := &l.arrived
+	a.rows, a.basis = a.rows[:0], a.basis[:0]
+	a.iterate, a.lag, a.q = zeros(a.iterate, l.n), zeros(a.lag, l.n), zeros(a.q, l.n)
 	x := a.features.Value[:0:0]
 	for i, column := range a.features.Index {
 		if row := l.table.Row(column); row != nil {
-			a.rows, a.noBasis, x = append(a.rows, row), append(a.noBasis, 0), append(x, a.features.Value[i])
+			a.rows, a.basis, x = append(a.rows, row), append(a.basis, 0), append(x, a.features.Value[i])
 		}
 	}
 	if l.set.intercept {
-		a.rows, a.noBasis, x = append(a.rows, l.bias), append(a.noBasis, 0), append(x, 1)
+		a.rows, a.basis, x = append(a.rows, l.bias), append(a.basis, 0), append(x, 1)
 	}
-	out = append(out, make([]float64, l.n)...)
-	f := out[at:]
-	rows.Sum(a.rows, rows.FirstPart, l.n, x, a.noBasis, f, a.lag, a.q)
-	for j := range f {
-		f[j] += l.levels[j/l.k].LagShare() * a.lag[j]
+	rows.Sum(a.rows, rows.FirstPart, l.n, x, a.basis, a.iterate, a.lag, a.q)
+	out = append(out, a.iterate...)
+	for j, f := range a.iterate {
+		out = append(out, f+l.levels[j/l.k].Coefficient*a.lag[j])
 	}
+	return out
+}
+
+// averaged returns what the levels publish where their iterates and averages say this, borrowed.
+func (l *answering) averaged(said []float64) []float64 {
+	out := l.arrived.published[:0]
+	for j, f := range said[:l.n] {
+		out = append(out, f+l.levels[j/l.k].AverageShare()*(said[l.n+j]-f))
+	}
+	l.arrived.published = out
 	return out
 }
 
 // LearnLater learns an event whose label has come later than the event. Told is what Arrive has appended
 // when the event came, or its scores alone: those are what the progressive measures count, and what
-// moves the shares. What the weights say now is added to fresh; where labels are numbers its Wrong
-// takes the absolute error.
+// moves the shares and decides between averages and iterates. What the weights say now is added to fresh; where
+// labels are numbers its Wrong takes the absolute error.
 func (l *Learner) LearnLater(e *blankout.Example, told []float64, fresh *measure.Classes) []float64 {
 	scores := told
 	if i := slices.Index(told, scoresEnd); i >= 0 {
 		// Where nothing has been learned since, what is said now is the same, to the last digit.
 		if scores = told[:i]; len(told) > i+1 && told[i+1] != float64(l.events) {
-			l.arrived.own = told[i+2:]
+			l.arrived.own, l.arrived.outputs = told[i+2:], i
 		}
 	}
-	now := l.learn(e, scores, fresh)
-	l.arrived.own = nil
-	l.settle()
-	l.freeze()
-	return now
+	return l.learnAs(e, scores, fresh)
 }
 
-// said returns what the levels say of the event at hand, or have said when it came, and the experts, nil
-// where they say it now. An event from before there were as many classes counts as one that came now.
-func (l *answering) said() (levels, experts []float64) {
-	own := l.arrived.own
-	if len(own) == l.n || l.second.knows() && len(own) == l.n+l.second.expert.Count()*l.k {
-		return own[:l.n], own[l.n:]
+// heed has what was said of the event at hand count, if it was of as many outputs as there are: an
+// event from before there were as many classes counts as one that came now.
+func (l *answering) heed() {
+	a, n := &l.arrived, 2*l.n
+	l.now.told, a.experts = nil, nil
+	if a.outputs != l.k || len(a.own) != n && !(l.second.knows() && len(a.own) == n+l.second.expert.Count()*l.k) {
+		return
 	}
-	return l.now.published, nil
+	if l.set.numbers {
+		a.own = slices.Clone(a.own)
+		for i, f := range a.own {
+			a.own[i] = l.unit.Own(f)
+		}
+	}
+	l.now.told, a.experts = a.own[:n], a.own[n:]
+}
+
+// said returns what the levels say of the event at hand, or have said of it earlier, and the experts, nil
+// where they say it now.
+func (l *answering) said() (levels, experts []float64) {
+	if l.now.told == nil {
+		return l.now.published, nil
+	}
+	return l.averaged(l.now.told), l.arrived.experts
 }

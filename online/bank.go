@@ -92,6 +92,7 @@ type event struct {
 	value         []float64 // the iterate's loss
 	averageQ      []float64 // sum basis a^2 of the averages, see sumAverage
 	coefficient   []float64 // of the averages
+	told          []float64 // what iterates and then averages said of it earlier, see answering.heed; nil for none
 }
 
 // maxRepeats bounds how often an important event is learned.
@@ -482,12 +483,20 @@ func (l *bank) compareAverages() {
 		return
 	}
 	now := &l.now
-	l.sumAverage()
+	if now.told == nil {
+		l.sumAverage()
+	}
 	for v := range l.levels {
 		lv := &l.levels[v]
 		gain := 0.0
 		for k := range l.active {
 			j := v*l.k + k
+			if now.told != nil { // without noise, as who reads the model meets whole events
+				iterate, _, _ := l.set.loss.At(now.step.Y[j], now.told[j], 0)
+				average, _, _ := l.set.loss.At(now.step.Y[j], now.told[l.n+j], 0)
+				gain += average - iterate
+				continue
+			}
 			variance := now.step.Variance[j]
 			if l.groups != nil {
 				variance = now.averageQ[j]

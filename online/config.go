@@ -93,6 +93,9 @@ type Config struct {
 	Threshold float64 `toml:"threshold"`
 	// Coverage is not part of the Fingerprint.
 	Coverage float64 `toml:"coverage"`
+	// Horizon is how many events old the weights are for which the shares of levels and experts are to be
+	// right; 0: as they are when the event comes. It is not part of the Fingerprint.
+	Horizon int `toml:"horizon"`
 }
 
 // DefaultConfig returns the settings that need no tuning.
@@ -284,6 +287,9 @@ func (s *settings) parseClasses(c Config) error {
 	if c.Coverage != 0 && !(c.Coverage >= 0.5 && c.Coverage < 1) {
 		return blankout.KeyErrorf("coverage", "coverage = %v: must lie in [0.5, 1), or be 0 for no sets", c.Coverage)
 	}
+	if c.Horizon != 0 && (c.Horizon < leastHorizon || c.Horizon > mostHorizon) {
+		return blankout.KeyErrorf("horizon", "horizon = %d: must lie in %d to %d events, or be 0 for weights as new as they are", c.Horizon, leastHorizon, mostHorizon)
+	}
 	return nil
 }
 
@@ -462,7 +468,7 @@ type Fingerprint map[string]string
 
 // mayChange lists the keys of a Config that may differ from run to run. Every other
 // one is in the Fingerprint. (What levels say is said by noise.)
-var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_fields", "publish_levels", "suspect", "threshold", "coverage"}
+var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_fields", "publish_levels", "suspect", "threshold", "coverage", "horizon"}
 
 // keyOf returns the name of a field of Config in a Fingerprint.
 func keyOf(f reflect.StructField) string {

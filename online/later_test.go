@@ -86,7 +86,7 @@ func TestArriveIsWhatIsSaid(t *testing.T) {
 			e := s.next()
 			told := slices.Clone(l.Arrive(e, nil))
 			k := l.Outputs()
-			if len(told) != k+2+l.n+l.second.expert.Count()*k || !slices.Equal(told[:k], l.Score(e, make([]float64, k))) || told[k] != scoresEnd {
+			if len(told) != k+2+2*l.n+l.second.expert.Count()*k || !slices.Equal(told[:k], l.Score(e, make([]float64, k))) || told[k] != scoresEnd {
 				t.Fatalf("%d classes: told %v", classes, told)
 			}
 			moved := l.scaling.Read.Moved
@@ -98,12 +98,43 @@ func TestArriveIsWhatIsSaid(t *testing.T) {
 			if classes == 0 { // the unit has moved the scores meanwhile
 				continue
 			}
+			told = append(slices.Clone(l.averaged(told[k+2:])), told[k+2+2*l.n:]...)
 			for i, f := range said {
-				if math.Abs(f-told[k+2+i]) > 1e-9*(1+math.Abs(f)) {
-					t.Fatalf("%d classes: %d of the levels and experts says %v, has said %v", classes, i, f, told[k+2+i])
+				if math.Abs(f-told[i]) > 1e-9*(1+math.Abs(f)) {
+					t.Fatalf("%d classes: %d of the levels and experts says %v, has said %v", classes, i, f, told[i])
 				}
 			}
 		}
+	}
+}
+
+// Numbers are told in the unit of the labels, whatever the Learner's own is: the levels, mixed, say what Score says.
+func TestArriveTellsNumbers(t *testing.T) {
+	c := agedCases(700)[3]
+	config := DefaultConfig()
+	c.config(&config)
+	config.Rule = "adagrad"
+	l, err := New(config, c.schema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range c.events {
+		if i > 300 && len(e.Missing) == 0 {
+			told := l.Arrive(e, nil)[3:]
+			mixed := 0.0
+			for v, share := range l.shares.InForce[0].Levels {
+				mixed += share * (told[v] + l.levels[v].AverageShare()*(told[l.n+v]-told[v]))
+			}
+			if want := l.Score(e, make([]float64, 1))[0]; math.Abs(mixed-want) > 1e-9*math.Abs(want) {
+				t.Fatalf("event %d: levels that say %v are mixed to %v, want %v", i, told, mixed, want)
+			}
+			l.arrived.own, l.arrived.outputs = told, 1
+			if l.heed(); math.Abs(l.unit.Score(l.now.told[l.n])-told[l.n]) > 1e-9*math.Abs(told[l.n]) {
+				t.Fatalf("event %d: told %v it heeds %v", i, told, l.now.told)
+			}
+			l.arrived.own = nil
+		}
+		l.Learn(e)
 	}
 }
 
@@ -128,11 +159,12 @@ func TestLaterMovesSharesByWhatWasSaid(t *testing.T) {
 			told[k+2+i] = float64(1-2*e.Label) * 3
 		}
 		told[k+2+4] *= -1
+		told[k+2+5*k+4] *= -1
 		told[k+1] = -1 // it came earlier
 		return told
 	})
 	fools := share(func(k int, e *blankout.Example, told []float64) []float64 {
-		for i := k + 2 + 5*k; i < len(told); i++ {
+		for i := k + 2 + 10*k; i < len(told); i++ {
 			told[i] = float64(1-2*e.Label) * 3
 		}
 		told[k+1] = -1

@@ -38,6 +38,7 @@ type Learner struct {
 	began      *sums // where the interval began that is shared
 	aged       aged.Aged
 	old        older
+	horizon    horizon
 }
 
 // New returns a Learner for events of the Schema, which stays the decoder's: it
@@ -149,9 +150,21 @@ func (l *Learner) Config() Config { return l.config }
 // one whose values are not finite or beyond 1e30, is counted, not learned, and
 // gives nil.
 func (l *Learner) Learn(e *blankout.Example) []float64 {
-	scores := l.learn(e, nil, nil)
+	if p := l.teller(); p != l {
+		a := &l.arrived
+		a.buffer = p.say(e, a.buffer[:0])
+		a.own, a.outputs = a.buffer[1:], p.k
+	}
+	return l.learnAs(e, nil, nil)
+}
+
+// learnAs learns an event, of which arrival.own was said earlier, and what an event is followed by.
+func (l *Learner) learnAs(e *blankout.Example, earlier []float64, fresh *measure.Classes) []float64 {
+	scores := l.learn(e, earlier, fresh)
+	l.arrived.own = nil
 	l.settle()
 	l.freeze()
+	l.keepPast()
 	return scores
 }
 
@@ -166,6 +179,7 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 		return l.Score(e, l.now.scores)
 	}
 	l.begin(e)
+	l.heed()
 	l.lack(e)
 	l.meet(e)
 	l.gather(e)

@@ -55,6 +55,8 @@ func (c Config) checkShared(s settings) error {
 	switch {
 	case c.Rule != "adagrad" && c.Rule != "auto":
 		return blankout.KeyErrorf("rule", "rule %s: several learners of one model need rule = \"adagrad\"", c.Rule)
+	case c.Horizon > 0:
+		return blankout.KeyErrorf("horizon", "horizon = %d: several learners of one model judge shares as events come; set horizon = 0", c.Horizon)
 	case c.Refresh > 0:
 		return blankout.KeyErrorf("refresh", "refresh = %d: several learners of one model cannot refresh; set refresh = 0", c.Refresh)
 	case s.noiseKind == constant:
@@ -194,5 +196,13 @@ func (l *Learner) Clone() (*Learner, error) {
 		return nil, fmt.Errorf("copying a learner: %w", err)
 	}
 	n.aged = l.aged
+	for i, p := range l.horizon.pasts {
+		if p.blocks == nil {
+			continue
+		}
+		if n.horizon.pasts[i], err = n.recall(p.blocks); err != nil {
+			return nil, fmt.Errorf("copying a learner: %w", err)
+		}
+	}
 	return n, nil
 }

@@ -35,6 +35,7 @@ type Snapshot struct {
 	fill    []byte // likewise, where numbers may be filled in
 	sets    []byte // likewise, where answers have sets
 	aged    aged.Aged
+	pasts   [][]blankout.Block // see horizon
 	watch   *watch.Watch
 	health  *watch.Health
 	start   watch.Moment // of the block of events whose health is being found
@@ -65,6 +66,7 @@ func (l *Learner) Snapshot() *Snapshot {
 		l.filling.State(fill)
 		s.fill = fill.Out
 	}
+	s.pasts = l.horizon.blocks()
 	return s
 }
 
@@ -119,6 +121,13 @@ func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 			for b := range old {
 				if !yield(b) {
 					return
+				}
+			}
+			for i, blocks := range s.pasts {
+				for _, b := range blocks {
+					if b.Name = pastPrefix(i) + b.Name; !yield(b) {
+						return
+					}
 				}
 			}
 			model(yield)
@@ -474,6 +483,9 @@ func (l *Learner) restoreOthers(m *model.Linear, blocks []blankout.Block) error 
 		return fmt.Errorf("restoring the learner: block %s: %d bytes do not fit its format", blockSets, len(sets))
 	}
 	if err := l.aged.Restore(blocks, l.k); err != nil {
+		return err
+	}
+	if err := l.restorePasts(blocks); err != nil {
 		return err
 	}
 	if m.Missing != nil {

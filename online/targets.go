@@ -92,6 +92,7 @@ func (l *Learner) measureTarget(e *blankout.Example, earlier []float64, fresh *m
 	clipped := l.unit.Clip(y)
 	if next, moved := l.unit.Observe(y, weight); moved {
 		l.rescaleSecond(l.moveTo(next))
+		l.now.told = nil // it is in the old unit
 	}
 	l.now.target = l.unit.Standard(clipped)
 }

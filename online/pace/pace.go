@@ -17,6 +17,9 @@ func New(share float64, adapts bool) Pace {
 	return Pace{newAverage(share), newAdaptation(adapts && share > 0)}
 }
 
+// AverageShare returns the share of the average in what is published, the rest of which is the iterate's.
+func (p *Pace) AverageShare() float64 { return p.blend }
+
 // LagShare returns what a lag is multiplied by in the weight that is published.
 func (p *Pace) LagShare() float64 { return p.Coefficient * p.blend }
 

@@ -1,0 +1,231 @@
+package online
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"blankout"
+	"blankout/measure"
+)
+
+// spells returns events whose class stays as it is for some fifty of them: whoever has just learned the class knows
+// the next, and older weights know what the numbers say.
+func spells(n int) (out []*blankout.Example) {
+	_, ids := numberFields(2)
+	r := rand.New(rand.NewPCG(3, 0x5be11))
+	label := 0
+	for range n {
+		if r.IntN(50) == 0 {
+			label = 1 - label
+		}
+		sign := float64(2*label - 1)
+		out = append(out, numbersEvent(ids, label, []float64{sign + 1.5*r.NormFloat64(), r.NormFloat64()}))
+	}
+	return out
+}
+
+// Shares that are judged by weights of 100 events ago suit those who have such weights, and cost the others.
+func TestHorizonSuitsItsAge(t *testing.T) {
+	events := spells(12000)
+	of := func(horizon int) (now, old float64) {
+		s, _ := numberFields(2)
+		s.Classes = []string{"a", "b"}
+		c := DefaultConfig()
+		c.Horizon = horizon
+		l, err := New(c, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			l.Learn(e)
+		}
+		metrics := l.Metrics()
+		for _, r := range metrics.Summary().ByAge {
+			if r.Age == 100 {
+				return metrics.Total.MeanLogLoss(), *r.LogLoss
+			}
+		}
+		t.Fatal("nothing is known of age 100")
+		return
+	}
+	now, old := of(0)
+	nowAhead, oldAhead := of(100)
+	if oldAhead > 0.9*old || nowAhead < now {
+		t.Errorf("log-loss of fresh weights %.4f, of older ones %.4f; at the horizon %.4f, %.4f", now, old, nowAhead, oldAhead)
+	}
+}
+
+// While there is nothing that is old enough a Learner is judged as it is, and then no more.
+func TestHorizonBegins(t *testing.T) {
+	for _, c := range agedCases(1500) {
+		t.Run(c.name, func(t *testing.T) {
+			plain, ahead := c.learner(t), c.learner(t)
+			ahead.config.Horizon = 400
+			for i, e := range c.events {
+				learnGrowing(plain, e)
+				learnGrowing(ahead, e)
+				if i == 199 {
+					sameShares(t, plain, ahead, true)
+				}
+				if age := ahead.events - ahead.teller().events; i >= 200 && (age < 200 || age > 600) && ahead.k == ahead.horizon.pasts[1].k {
+					t.Fatalf("event %d is judged by weights %d events old", i+1, age)
+				}
+			}
+			sameShares(t, plain, ahead, false)
+		})
+	}
+}
+
+func sameShares(t *testing.T, a, b *Learner, want bool) {
+	t.Helper()
+	if same := fmt.Sprint(a.shares.InForce) == fmt.Sprint(b.shares.InForce); same != want {
+		t.Errorf("after %d events the shares are the same: %v, want %v", a.events, same, want)
+	}
+}
+
+// What was said earlier by averages and by iterates decides which are published.
+func TestHorizonJudgesAverages(t *testing.T) {
+	blend := func(wrong int) float64 { // 0: iterates were wrong, 1: averages
+		c := agedCases(600)[2]
+		l := c.learner(t)
+		for _, e := range c.events {
+			told := append([]float64{0, scoresEnd, -1}, make([]float64, 2*l.n)...)
+			for j := range 2 * l.n {
+				if told[3+j] = float64(2*e.Label - 1); j/l.n == wrong {
+					told[3+j] *= -1
+				}
+			}
+			l.LearnLater(e, told, &measure.Classes{})
+		}
+		return l.levels[0].AverageShare()
+	}
+	if iterates, averages := blend(1), blend(0); iterates != 0 || averages != 1 {
+		t.Errorf("where averages were wrong their share is %v, where iterates were %v", iterates, averages)
+	}
+}
+
+// Fields that are new since then are none to what the Learner was.
+func TestHorizonMeetsNewFields(t *testing.T) {
+	s, _ := numberFields(4)
+	s.Fields, s.Classes = s.Fields[:len(s.Fields)-1], []string{"0", "1"}
+	c := DefaultConfig()
+	c.Horizon = 300
+	l, err := New(c, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, _ := numberFields(4)
+	for i, e := range agedEvents(1000, 2) {
+		if i < 400 {
+			for len(e.Field) > 3 {
+				e.Field, e.Features.Index, e.Features.Value = e.Field[:3], e.Features.Index[:3], e.Features.Value[:3]
+			}
+			e.Missing = nil
+		} else if s.Fields = all.Fields; i == 400 {
+			l.SetSchema(s)
+		}
+		if l.Learn(e) == nil {
+			t.Fatalf("event %d was refused", i)
+		}
+	}
+	if l.teller() == l || len(l.teller().scaling.Kinds) > len(all.Fields) {
+		t.Error("nothing older tells")
+	}
+}
+
+// A Learner that is restored, or copied, while it holds what it was comes to the same state.
+func TestHorizonResumes(t *testing.T) {
+	for _, c := range agedCases(3000) {
+		for _, at := range []int{1, 350, 1450, 1700} {
+			t.Run(fmt.Sprint(c.name, "/", at), func(t *testing.T) {
+				l := c.learner(t)
+				l.config.Horizon = 300
+				for _, e := range c.events[:at] {
+					learnGrowing(l, e)
+				}
+				blocks, err := l.Blocks()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range blocks {
+					blocks[i].Data = bytes.Clone(blocks[i].Data)
+				}
+				restored, err := Restore(l.config, blocks)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all := []*Learner{l, restored}
+				if !l.set.fills {
+					copied, err := l.Clone()
+					if err != nil {
+						t.Fatal(err)
+					}
+					all = append(all, copied)
+				}
+				for _, e := range c.events[at:] {
+					for _, x := range all {
+						learnGrowing(x, e)
+					}
+				}
+				for _, x := range all[1:] {
+					sameState(t, l, x)
+				}
+			})
+		}
+	}
+}
+
+// What it was is left where no horizon is wanted any more; damage to it is an error that names the block.
+func TestHorizonBlocks(t *testing.T) {
+	c := agedCases(1000)[0]
+	l := c.learner(t)
+	l.config.Horizon = 300
+	for _, e := range c.events {
+		l.Learn(e)
+	}
+	blocks, err := l.Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := l.config
+	none.Horizon = 0
+	restored, err := Restore(none, blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := restored.Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	past := 0
+	for i, b := range blocks {
+		if !strings.HasPrefix(b.Name, blockPast) {
+			continue
+		}
+		past++
+		if strings.HasPrefix(b.Name, blockPast+"0/"+blockPast) || strings.Contains(b.Name, "/aged") {
+			t.Errorf("block %s is no past's", b.Name)
+		}
+		if b.Name != pastPrefix(1)+"learner" {
+			continue
+		}
+		broken := append([]blankout.Block(nil), blocks...)
+		broken[i].Data = b.Data[:len(b.Data)/2]
+		if _, err := Restore(l.config, broken); err == nil || !strings.Contains(err.Error(), "past/1/") {
+			t.Errorf("half a past: %v", err)
+		}
+	}
+	if past == 0 || len(after) != len(blocks)-past {
+		t.Errorf("%d blocks of what it was among %d; without a horizon %d", past, len(blocks), len(after))
+	}
+	for _, n := range []int{-1, 99, 20_000_000} {
+		c := DefaultConfig()
+		c.Horizon = n
+		if _, err := c.parse(); err == nil || !strings.Contains(err.Error(), "horizon") {
+			t.Errorf("horizon = %d: %v", n, err)
+		}
+	}
+}
