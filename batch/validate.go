@@ -47,6 +47,10 @@ type Validation struct {
 	Reading  float64          `json:"read_seconds"`  // reading the events again
 	Pause    float64          `json:"pause_seconds"` // waiting, to leave the processor to others
 
+	// ByAge has what answers lose by the age of the weights, of the whole stream: errors in percent, or
+	// mean absolute. The caller has it.
+	ByAge []measure.Aged `json:"by_age,omitempty"`
+
 	// Summary says for people how far live is from exact, and what adopting that would change.
 	Summary string `json:"summary"`
 

@@ -140,8 +140,7 @@ func solve(ctx context.Context, m *Member, progress func(batch.Progress), ready 
 
 // requestOf returns what a base's exact problem is made of.
 func requestOf(r *replica) validate.Request {
-	state := r.fold.Learner().Snapshot()
-	return validate.Request{Live: state.Model(), Level: state.Level(), Unit: state.Unit(), At: r.fold.Offsets()}
+	return validate.RequestOf(r.fold.Learner().Snapshot(), r.fold.Offsets())
 }
 
 // recordsOf is how many a place in the stream has counted in.

@@ -32,8 +32,8 @@ func (l *running) validateIfDue() {
 		return
 	}
 	l.validation.Store(false)
-	state := l.replica.fold.Learner().Snapshot()
-	subject := validate.Request{Live: state.Model(), Level: state.Level(), Unit: state.Unit(), At: l.replica.fold.Offsets(), Earlier: l.validator.exact}
+	subject := requestOf(l.replica)
+	subject.Earlier = l.validator.exact
 	l.current.Validation.Running = true
 	ctx, cancel := context.WithCancel(context.Background())
 	l.validator.cancel = cancel

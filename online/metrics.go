@@ -11,7 +11,6 @@ import (
 	"blankout"
 	"blankout/measure"
 	"blankout/model"
-	"blankout/online/aged"
 	"blankout/online/cover"
 	"blankout/online/watch"
 )
@@ -42,7 +41,7 @@ type Metrics struct {
 	// Sets says how sets, or intervals, have done by range of what is missing.
 	Sets []cover.Report
 	// ByAge has the error and loss by the age of the weights that answer.
-	ByAge []aged.Report
+	ByAge []measure.Aged
 
 	// Positive names the class that Binary calls positive, "" before it is known.
 	Positive string
@@ -69,7 +68,7 @@ type Summary struct {
 	Served        *Forecast      `json:"served,omitempty"`
 	LevelsByShare []string       `json:"levels_by_share,omitempty"`
 	Sets          []cover.Report `json:"sets,omitempty"`
-	ByAge         []aged.Report  `json:"by_age,omitempty"`
+	ByAge         []measure.Aged `json:"by_age,omitempty"`
 	Drift         watch.Drift    `json:"drift"`
 	Suspects      uint64         `json:"suspects"` // events whose label is probably wrong
 	// Figures are those of Metrics.
@@ -120,7 +119,7 @@ func (m *Metrics) Summary() Summary {
 		s.NumbersSummary = &NumbersSummary{all.MAE, all.RMSE, all.R2, all.Deviance, all.Coverage, recent.MAE, recent.RMSE, number(n.Baseline.MeanError())}
 	}
 	if m.Numbers == nil {
-		s.ByAge = aged.Percent(m.ByAge)
+		s.ByAge = measure.AgedPercent(m.ByAge)
 	}
 	if served, sampled := m.summed(m.Served); sampled {
 		s.Served = &served

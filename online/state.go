@@ -13,6 +13,7 @@ import (
 	"blankout/batch"
 	"blankout/internal/coder"
 	"blankout/loss"
+	"blankout/measure"
 	"blankout/model"
 	"blankout/online/aged"
 	"blankout/online/fill"
@@ -76,6 +77,15 @@ func (s *Snapshot) Unit() batch.Unit { return s.unit }
 
 // Model returns the published model, for predictions.
 func (s *Snapshot) Model() *model.Linear { return s.model }
+
+// ByAge returns what answers have lost by the age of the weights, errors in percent where labels are
+// classes.
+func (s *Snapshot) ByAge() []measure.Aged {
+	if s.numbers != nil {
+		return s.aged.Report(true)
+	}
+	return measure.AgedPercent(s.aged.Report(false))
+}
 
 // Level returns the model of the level with the largest share alone. It has an exact solution to be
 // compared with, that of its own noise; the published mixture has none.

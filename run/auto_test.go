@@ -72,6 +72,9 @@ func TestValidateAuto(t *testing.T) {
 			r.Events < r.Holdout/2 || r.Live.Robustness != nil || !(r.GapError > 0) || math.Abs(*r.RelativeGap) > 1 || !strings.Contains(r.Summary, "the exact one") {
 			t.Errorf("%+v", r)
 		}
+		if len(r.ByAge) < 3 || r.ByAge[2].Age != 1000 || !(r.ByAge[2].Events > 100 && *r.ByAge[2].Error < 100) {
+			t.Errorf("by age %+v", r.ByAge)
+		}
 	}
 	if got, p := newest(t, dir); !bytes.Equal(got, want) {
 		t.Errorf("with validations it ends in another state, at %+v", p)

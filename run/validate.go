@@ -138,7 +138,8 @@ func (l *loop) autoDue() int {
 // subject freezes the state.
 func (l *loop) subject() subject {
 	state := l.freeze()
-	s := subject{state, validate.Request{At: state.offsets, Reservoir: l.intake.kept.Encode()}}
+	s := subject{state, validate.RequestOf(state.Snapshot, state.offsets)}
+	s.Reservoir = l.intake.kept.Encode()
 	if l.Labels != nil {
 		s.Labelled = l.Labels.Labelled()
 	}
@@ -151,7 +152,6 @@ func (l *loop) beginValidation(s subject) {
 	l.current.Validation.Running, l.unreported = true, true
 	validator, keep, log := l.Validator, l.Report, l.log
 	begin(&l.validator.job, func(ctx context.Context) (r validate.Result) {
-		s.Live, s.Level, s.Unit = s.Model(), s.frozen.Level(), s.frozen.Unit()
 		if r.Report, r.Exact, r.Err = validator.Validate(ctx, s.Request); r.Err == nil {
 			validate.Keep(r.Report, keep, log)
 		}

@@ -13,7 +13,6 @@ import (
 	"blankout/batch"
 	"blankout/measure"
 	"blankout/model"
-	"blankout/online/aged"
 	"blankout/online/watch"
 	"blankout/run"
 )
@@ -56,7 +55,7 @@ type measured struct {
 	Reliability []reliability       `json:"reliability,omitempty"`
 	Thresholds  []measure.Threshold `json:"thresholds,omitempty"`
 	// ByAge has the error, of classes in percent, and the loss by the age of the weights.
-	ByAge []aged.Report `json:"by_age,omitempty"`
+	ByAge []measure.Aged `json:"by_age,omitempty"`
 	// Refused has by reason how many records were refused since the learner's beginning,
 	// and what was wrong with the first of them.
 	Refused map[blankout.Reason]watch.Refusals `json:"refused,omitempty"`

@@ -19,7 +19,6 @@ import (
 	"blankout/measure"
 	"blankout/model"
 	"blankout/online"
-	"blankout/online/aged"
 	"blankout/online/watch"
 	"blankout/predict"
 	"blankout/registry"
@@ -220,11 +219,11 @@ var mainMetrics = []metric{
 	{"blankout_progressive_error_ratio", gauge, []string{"span"}, "Share of events predicted wrongly before they were learned: total or over the recent window.",
 		bySpan(measure.Classes.Error)},
 	{"blankout_aged_error_ratio", gauge, []string{"age", "weights"}, "Share of sampled events predicted wrongly by aged weights, that many events old to a tenth, and at the same events by fresh ones, no event old.",
-		byAge(false, func(r aged.Report) (old, fresh *float64) { return r.Error, r.FreshError })},
+		byAge(false, func(r measure.Aged) (old, fresh *float64) { return r.Error, r.FreshError })},
 	{"blankout_aged_log_loss_nats", gauge, []string{"age", "weights"}, "Mean log-loss of these answers.",
-		byAge(false, func(r aged.Report) (old, fresh *float64) { return r.LogLoss, r.FreshLogLoss })},
+		byAge(false, func(r measure.Aged) (old, fresh *float64) { return r.LogLoss, r.FreshLogLoss })},
 	{"blankout_aged_absolute_error", gauge, []string{"age", "weights"}, "Mean absolute error of these answers, in the target's own unit; targets that are numbers.",
-		byAge(true, func(r aged.Report) (old, fresh *float64) { return r.Error, r.FreshError })},
+		byAge(true, func(r measure.Aged) (old, fresh *float64) { return r.Error, r.FreshError })},
 	{"blankout_progressive_auc_ratio", gauge, nil, "Area under the ROC curve of events scored before they were learned; two classes.",
 		ofTwo((*measure.Binary).AUC)},
 	{"blankout_progressive_average_precision_ratio", gauge, nil, "Area under the precision-recall curve of events scored before they were learned; two classes.",
@@ -665,7 +664,7 @@ func bySpan(read func(measure.Classes) float64) func(*view, func(float64, ...str
 }
 
 // byAge emits what answers lose by the age of the weights, where labels are numbers or, otherwise, classes.
-func byAge(numbers bool, read func(aged.Report) (old, fresh *float64)) func(*view, func(float64, ...string)) {
+func byAge(numbers bool, read func(measure.Aged) (old, fresh *float64)) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		for _, r := range v.status.Metrics.ByAge {
 			old, fresh := read(r)

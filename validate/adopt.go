@@ -52,7 +52,7 @@ type Adoption struct {
 // error is of reading the events again, or of ctx.
 func (v *Validator) Adopt(ctx context.Context, s *online.Snapshot, at blankout.Offsets) (*Adoption, error) {
 	pace := &throttle{ctx: ctx, share: v.Config.CPU, since: time.Now()}
-	r, exact, evidence, err := v.validate(ctx, Request{Live: s.Model(), Level: s.Level(), At: at, Unit: s.Unit()}, pace)
+	r, exact, evidence, err := v.validate(ctx, RequestOf(s, at), pace)
 	switch {
 	case err != nil && (ctx.Err() != nil || errors.As(err, new(readError))):
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/batch/joint"
+	"blankout/measure"
 	"blankout/model"
 	"blankout/online"
 )
@@ -62,6 +63,7 @@ type Request struct {
 	Live      *model.Linear
 	Level     *model.Linear    // online.Snapshot.Level, whose distance to the exact solution is told; nil is Live
 	Unit      batch.Unit       // online.Snapshot.Unit of the same state
+	ByAge     []measure.Aged   // online.Snapshot.ByAge, for the report
 	At        blankout.Offsets // its place in the stream
 	Labelled  uint64           // events that got a label by there, where labels come later
 	Reservoir []byte           // as of ReadReservoir; may be nil
@@ -70,6 +72,11 @@ type Request struct {
 	// them are solved for, the rest measured on. May be nil.
 	Sample *Sample
 	Most   int
+}
+
+// RequestOf returns a request to validate a state, which is at that place in the stream.
+func RequestOf(s *online.Snapshot, at blankout.Offsets) Request {
+	return Request{Live: s.Model(), Level: s.Level(), Unit: s.Unit(), ByAge: s.ByAge(), At: at}
 }
 
 // Validate compares a live model with the exact solution, which it returns too.
@@ -99,6 +106,7 @@ func (v *Validator) validate(ctx context.Context, s Request, pace *throttle) (*b
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	r.ByAge = s.ByAge
 	r.Offsets, r.Source, r.Window, r.Read, r.Verified = s.At, got.source, got.window, got.read, got.verified
 	for _, p := range s.At {
 		r.Records += p.Records

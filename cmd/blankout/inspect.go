@@ -24,7 +24,6 @@ import (
 	"blankout/measure"
 	"blankout/model"
 	"blankout/online"
-	"blankout/online/aged"
 	"blankout/online/watch"
 	"blankout/run"
 )
@@ -329,7 +328,7 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 }
 
 // ageLine tells of answers by weights of an age.
-func ageLine(r aged.Report) string {
+func ageLine(r measure.Aged) string {
 	told := func(err, logLoss, deviance *float64) string {
 		switch {
 		case err == nil:

@@ -290,8 +290,9 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 			screen.progress(fmt.Sprintf("iteration %d: objective %.6g, certified gap %.1e", g.Iteration, g.Objective, g.Gap))
 		}
 	}
-	now := state.Learner.Snapshot()
-	r, exact, err := v.Validate(ctx, validate.Request{Live: live, Level: now.Level(), Unit: now.Unit(), At: offsets, Labelled: c.Labels.Labelled(&waiting.Counts), Reservoir: state.Reservoir})
+	request := validate.RequestOf(state.Learner.Snapshot(), offsets)
+	request.Live, request.Labelled, request.Reservoir = live, c.Labels.Labelled(&waiting.Counts), state.Reservoir
+	r, exact, err := v.Validate(ctx, request)
 	if errors.Is(err, batch.ErrOneClass) {
 		return refusedError{fmt.Errorf("%s: %w", path, err)}
 	}
@@ -413,6 +414,12 @@ func printValidation(out io.Writer, r *batch.Validation, draw bool) {
 			return values
 		}
 		fmt.Fprintf(out, "by the share deleted: live %s, exact %s\n", sparkline(known(r.Live.Robustness)), sparkline(known(r.Exact.Robustness)))
+	}
+	if len(r.ByAge) > 0 {
+		fmt.Fprintln(out, "\nby the age of the weights, while learning:")
+		for _, x := range r.ByAge {
+			fmt.Fprintf(out, "  %s\n", ageLine(x))
+		}
 	}
 	if len(r.Failures) > 0 {
 		fmt.Fprintln(out, "\nsingle points of failure:")

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/measure"
 	"blankout/model"
 )
 
@@ -237,7 +238,7 @@ func TestReport(t *testing.T) {
 		*r[1].FreshError != .75 || *r[1].FreshLogLoss != 1 || r[1].Events != 2 || r[1].Deviance != nil {
 		t.Errorf("%+v", r)
 	}
-	if p := Percent(r); *p[0].Error != 75 || *p[1].FreshError != 75 || *r[0].Error != .75 || *p[1].LogLoss != 3 {
+	if p := measure.AgedPercent(r); *p[0].Error != 75 || *p[1].FreshError != 75 || *r[0].Error != .75 || *p[1].LogLoss != 3 {
 		t.Errorf("%+v in percent, and before %+v", p, r)
 	}
 	if r = a.Report(true); *r[1].Deviance != 3 || *r[1].FreshDeviance != 1 || r[1].LogLoss != nil || *r[1].Error != 1 {

@@ -14,22 +14,8 @@ import (
 
 // This file saves, restores and reports.
 
-// Report is what the answers of weights of an age have lost, and, but for age 0, what the weights of
-// the moment have lost at the same events. Errors are shares of the events or, of numbers, mean absolute
-// errors. What is undefined is nil: the log-loss of numbers, the deviance of classes.
-type Report struct {
-	Age           uint64   `json:"age"` // in events, to a tenth
-	Events        float64  `json:"events"`
-	Error         *float64 `json:"error"`
-	LogLoss       *float64 `json:"log_loss,omitempty"` // nats
-	Deviance      *float64 `json:"deviance,omitempty"`
-	FreshError    *float64 `json:"fresh_error,omitempty"`
-	FreshLogLoss  *float64 `json:"fresh_log_loss,omitempty"`
-	FreshDeviance *float64 `json:"fresh_deviance,omitempty"`
-}
-
 // Report returns the ages of which there are events, ascending from 0: labels are numbers or classes.
-func (a *Aged) Report(numbers bool) (out []Report) {
+func (a *Aged) Report(numbers bool) (out []measure.Aged) {
 	means := func(s sums) (err, logLoss, deviance *float64) {
 		if err = measure.Defined(s.wrong / s.weight); numbers {
 			return err, nil, measure.Defined(s.loss / s.weight)
@@ -37,7 +23,7 @@ func (a *Aged) Report(numbers bool) (out []Report) {
 		return err, measure.Defined(s.loss / s.weight), nil
 	}
 	if a.now.events > 0 {
-		r := Report{Events: a.now.events}
+		r := measure.Aged{Events: a.now.events}
 		r.Error, r.LogLoss, r.Deviance = means(a.now)
 		out = append(out, r)
 	}
@@ -46,24 +32,10 @@ func (a *Aged) Report(numbers bool) (out []Report) {
 		if x.old.events == 0 {
 			continue
 		}
-		r := Report{Age: Ages[i], Events: x.old.events}
+		r := measure.Aged{Age: Ages[i], Events: x.old.events}
 		r.Error, r.LogLoss, r.Deviance = means(x.old)
 		r.FreshError, r.FreshLogLoss, r.FreshDeviance = means(x.fresh)
 		out = append(out, r)
-	}
-	return out
-}
-
-// Percent returns reports whose errors are in percent.
-func Percent(reports []Report) []Report {
-	out := slices.Clone(reports)
-	for i := range out {
-		for _, p := range []**float64{&out[i].Error, &out[i].FreshError} {
-			if *p != nil {
-				x := 100 * **p
-				*p = &x
-			}
-		}
 	}
 	return out
 }
