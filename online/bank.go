@@ -641,6 +641,9 @@ func (l *bank) solve() {
 		Table: l.table, Bias: l.bias, Active: l.active, Growth: l.fade.Growth,
 		Model: &model.Linear{Head: model.Head{Schema: l.schema, Scaler: l.scaling.Scaler, Layout: model.Layout{Width: l.table.Width()}}, Rows: l.table},
 	}
+	if l.scaling.Scaler.Curves != nil {
+		w.Foreign = l.scaling.OwnHat
+	}
 	for v := range l.levels {
 		w.Levels = append(w.Levels, refresh.Level{Noise: l.levels[v].noise, Inverse: l.levels[v].Inverse})
 	}

@@ -338,7 +338,7 @@ func (s *settings) parseCurves(c Config) error {
 	if c.Presence != "auto" && c.Presence != "none" {
 		return blankout.KeyErrorf("presence", "presence = %q: want auto or none", c.Presence)
 	}
-	s.bends = (s.standardise == model.StandardiseAuto || s.standardise == model.StandardiseAll) && s.noiseKind == square && c.Refresh == 0
+	s.bends = (s.standardise == model.StandardiseAuto || s.standardise == model.StandardiseAll) && s.noiseKind == square
 	if err := model.CheckKnots("curves", c.Curves); err != nil {
 		return err
 	}
@@ -355,8 +355,6 @@ func (s *settings) parseCurves(c Config) error {
 		return blankout.KeyErrorf(key, "%s: standardise = %q does not find out which columns are numbers; set standardise = \"auto\" or learn no curves", setting, c.Standardise)
 	case s.noiseKind != square:
 		return blankout.KeyErrorf(key, "%s: noise %q does not delete numbers, and what it does to curves is not known; use dropout, group, auto or none, or learn no curves", setting, c.Noise)
-	case c.Refresh > 0:
-		return blankout.KeyErrorf(key, "%s: refresh does not know them; set refresh = 0 or learn no curves", setting)
 	}
 	return nil
 }
@@ -388,7 +386,7 @@ func (s *settings) parseSecond(c Config) error {
 
 // scaling returns the settings of what observes features.
 func (s *settings) scaling(c Config) scaling.Settings {
-	out := scaling.Settings{Constant: s.noiseKind == constant, Curves: s.curves, Presence: c.Presence == "auto" && s.bends}
+	out := scaling.Settings{Constant: s.noiseKind == constant, Curves: s.curves, Presence: c.Presence == "auto" && s.bends && c.Refresh == 0}
 	if s.second {
 		out.Expert = func(numbers int) int {
 			if s.numbers {

@@ -1,0 +1,79 @@
+package refresh
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+	"blankout/loss"
+	"blankout/model"
+	"blankout/online/rows"
+)
+
+// Where all that a window holds leaves it, the centre of what stands for the past is the solution: there the gradient
+// of the events that leave, noise included, and the pull of the centre before are each other's opposite. With
+// curves a number dies with its hats, of which some are not the levels' to learn.
+func TestCentreOfAllIsTheSolution(t *testing.T) {
+	for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.5}} {
+		for _, curved := range []bool{false, true} {
+			t.Run(fmt.Sprint(noise, "/", curved), func(t *testing.T) {
+				const n = 120
+				r := Refresh{Settings: Settings{Size: n, Reach: n + 1, Loss: loss.LogisticGaussian{}, Ridge: 0.5, Intercept: true, Penalised: true, Marginalised: true},
+					Layout: rows.Layout{Outputs: 1, N: 1, Refresh: 3}}
+				scaler := model.Scaler{Mode: model.StandardiseNone}
+				if curved {
+					curves, err := model.NewCurves([]uint32{0, 2}, [][]float64{{-1, 0, 1}, {-2, 0, 0.5, 2}})
+					if err != nil {
+						t.Fatal(err)
+					}
+					scaler.Curves = curves
+				}
+				width := rows.FirstPart + 5
+				table := model.NewTable(width)
+				bias := make([]float64, width)
+				w := Weights{Table: table, Bias: bias, Active: 1, Growth: 1, Levels: []Level{{noise, 1}},
+					Foreign: func(uint32) bool { return false },
+					Model:   &model.Linear{Head: model.Head{Schema: blankout.NewSchema(4, []string{"a", "b"}, 2), Scaler: scaler, Layout: model.Layout{Width: width}}, Rows: table}}
+				draw := rand.New(rand.NewPCG(1, 2))
+				for i := range n {
+					x := []float64{draw.NormFloat64(), draw.NormFloat64(), draw.NormFloat64()}
+					label := 0
+					if math.Abs(x[0])+x[1] > 0.8+0.3*draw.NormFloat64() {
+						label = 1
+					}
+					weight := 1.0
+					if i == n-1 {
+						weight = 1e-12 // it stays
+					}
+					if due := r.Add(&blankout.Example{Features: blankout.Vec{Index: []uint32{0, 1, 2}, Value: x}, Label: label, Weight: 1}, weight); due != (i == n-1) {
+						t.Fatalf("after %d events it is due: %v", i+1, due)
+					}
+				}
+				r.Solve(w)
+				if r.Failures > 0 {
+					t.Fatal("it found no solution")
+				}
+				hats := 0
+				check := func(name string, row []float64) {
+					got, want := r.Centre(row)[0], r.Weights(row)[0]
+					if !(math.Abs(got-want) <= 1e-5) {
+						t.Errorf("%s: the centre is %v, the solution %v", name, got, want)
+					}
+				}
+				check("the intercept", bias)
+				for slot := range table.Len() {
+					column, row := table.Column(slot)
+					check(fmt.Sprint("column ", column), row)
+					if column >= model.FirstHat && r.Weights(row)[0] != 0 {
+						hats++
+					}
+				}
+				if want := map[bool]int{true: 7}[curved]; hats != want {
+					t.Errorf("%d hats have weights, want %d", hats, want)
+				}
+			})
+		}
+	}
+}
