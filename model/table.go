@@ -213,12 +213,6 @@ func (t *Table) Row(column uint32) []float64 {
 	return nil
 }
 
-// Slot returns the slot of a column, as Column counts them, and whether it has a row.
-func (t *Table) Slot(column uint32) (slot int, ok bool) {
-	place := t.place(column)
-	return int(place) - 1, place != 0
-}
-
 // place returns 1 + the slot of a column, 0 if it has no row.
 func (t *Table) place(column uint32) uint32 {
 	if t.lazy == nil {
@@ -305,31 +299,106 @@ func (t *Table) Slots(columns, out []uint32) []uint32 {
 func (t *Table) find(columns []uint32) {
 	a := &t.latest
 	a.columns = append(a.columns[:0], columns...)
-	a.slots = slices.Grow(a.slots[:0], len(columns))[:len(columns)]
-	low := t.index.low
+	a.slots = t.places(columns, a.slots[:0])
+}
+
+// places appends to out, of each column, 1 + its slot, 0 if it has no row. It changes nothing.
+func (t *Table) places(columns, out []uint32) []uint32 {
+	at, low := len(out), t.index.low
+	out = slices.Grow(out, len(columns))[:at+len(columns)]
 	for i, column := range columns {
 		if int(column) < len(low) {
-			a.slots[i] = low[column]
+			out[at+i] = low[column]
 		} else {
-			a.slots[i] = t.index.hashed(column)
+			out[at+i] = t.index.hashed(column)
 		}
 	}
+	return out
 }
 
 // Prefetch says that the rows of the columns of x, as far as there are any, are about
 // to be touched, and its values read. It changes nothing; memory gets to work on all
 // of them meanwhile. It does nothing for a Table small enough for the nearer caches.
 func (t *Table) Prefetch(x blankout.Vec) {
-	const (
-		lines = 4       // of a row; the processor sees by itself where a longer one goes on
-		small = 1 << 20 // bytes
-	)
-	if len(t.columns)*t.width*8 <= small || x.Len() == 0 {
+	if t.near() || x.Len() == 0 {
 		return
 	}
 	prefetchLines(&x.Value[0], 8*x.Len())
 	t.find(x.Index)
-	prefetch(&t.latest.slots[0], x.Len(), &t.blocks[0], int(t.perBits), 8*t.width, min(8*t.width, 64*lines))
+	t.ahead(t.latest.slots)
+}
+
+// near says whether the rows fit the nearer caches.
+func (t *Table) near() bool {
+	const small = 1 << 20 // bytes
+	return len(t.columns)*t.width*8 <= small
+}
+
+// ahead asks memory for the rows at places, unless they are near.
+func (t *Table) ahead(places []uint32) {
+	const lines = 4 // of a row; the processor sees by itself where a longer one goes on
+	if !t.near() && len(places) > 0 {
+		prefetch(&places[0], len(places), &t.blocks[0], int(t.perBits), 8*t.width, min(8*t.width, 64*lines))
+	}
+}
+
+// together is how many rows are asked for at a time: what the nearest cache holds of long ones.
+const together = 64
+
+// Update yields the rows of columns for writing, as Touch returns them, by place in columns. Memory
+// gets to work on many at a time. Until it ends nothing else may touch rows.
+func (t *Table) Update(columns []uint32) iter.Seq2[int, []float64] {
+	return func(yield func(int, []float64) bool) {
+		var rows [][]float64
+		for from := 0; from < len(columns); from += together {
+			some := columns[from:min(len(columns), from+together)]
+			t.find(some)
+			t.ahead(t.latest.slots)
+			rows = t.TouchAll(some, rows[:0])
+			for i, row := range rows {
+				if !yield(from+i, row) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Copy makes the rows of columns what they are in another Table of the same width, zeros where they
+// have none there but one here. It passes over those that done says are copied, by slot of the other,
+// and adds to them. Several may copy from one Table at a time.
+func (t *Table) Copy(from *Table, columns []uint32, done []bool) {
+	there, here, left := make([]uint32, 0, together), make([]uint32, 0, together), make([]uint32, 0, together)
+	for some := range slices.Chunk(columns, together) {
+		there, left = from.places(some, there[:0]), left[:0]
+		for i, place := range there {
+			if place != 0 {
+				if done[place-1] {
+					continue
+				}
+				done[place-1] = true
+			}
+			there[len(left)], left = place, append(left, some[i])
+		}
+		from.ahead(there[:len(left)])
+		here = t.places(left, here[:0])
+		t.ahead(here)
+		for i, column := range left {
+			var row []float64
+			switch {
+			case here[i] != 0:
+				t.write(&t.blocks[(here[i]-1)>>t.perBits])
+				row = t.slot(here[i] - 1)
+			case there[i] != 0:
+				row = t.add(column)
+			}
+			if there[i] != 0 {
+				copy(row, from.slot(there[i]-1))
+			} else {
+				clear(row)
+			}
+		}
+	}
 }
 
 func (t *Table) add(column uint32) []float64 {

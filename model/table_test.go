@@ -307,3 +307,73 @@ func TestTablePrefetch(t *testing.T) {
 		slices.Reverse(columns)
 	}
 }
+
+// Rows that are updated and copied many at a time are those that Touch returns one by one: of columns
+// that are new, there twice, in lent memory, and in Tables near and far.
+func TestTableUpdateCopy(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, columns := range []int{150, 30_000} {
+		list := func(n int) (c []uint32) {
+			for range n {
+				c = append(c, uint32(r.IntN(columns))*uint32(1+r.IntN(2)*1000))
+			}
+			return c
+		}
+		from, to, plain := NewTable(9), NewTable(9), NewTable(9)
+		for round := range 4 {
+			c := list(columns)
+			for i, row := range from.Update(c) {
+				row[i%9] += float64(round)
+			}
+			for i, column := range c {
+				plain.Touch(column)[i%9] += float64(round)
+			}
+			if !reflect.DeepEqual(from.Blocks(), plain.Blocks()) {
+				t.Fatalf("%d columns: Update yields other rows than Touch", columns)
+			}
+			own := list(columns / 3)
+			for i, row := range to.Update(own) {
+				row[i%9]++
+			}
+			before, err := ReadTable(9, to.Blocks()) // lends its memory
+			if err != nil {
+				t.Fatal(err)
+			}
+			if round == 2 {
+				to = before
+			}
+			done := make([]bool, from.Len())
+			own = append(own, own[:50]...)
+			earlier := to.Snapshot(nil)
+			to.Copy(from, own, done)
+			to.Copy(from, c[:columns/2], done)
+			if later := to.Snapshot(earlier); !reflect.DeepEqual(later.Blocks(), to.Blocks()) {
+				t.Fatalf("%d columns: a Snapshot misses what Copy has written", columns)
+			}
+			changed := map[uint32]bool{}
+			for _, column := range slices.Concat(own, c[:columns/2]) {
+				changed[column] = true
+			}
+			for slot := range to.Len() {
+				column, row := to.Column(slot)
+				want := before.Row(column)
+				if round == 2 {
+					want = row
+				}
+				if changed[column] {
+					if want = from.Row(column); want == nil {
+						want = make([]float64, 9)
+					}
+				}
+				if !slices.Equal(row, want) {
+					t.Fatalf("%d columns: column %d is %v after Copy, want %v", columns, column, row, want)
+				}
+			}
+			for column := range changed {
+				if to.Row(column) == nil && from.Row(column) != nil {
+					t.Fatalf("%d columns: column %d has not been copied", columns, column)
+				}
+			}
+		}
+	}
+}

@@ -196,8 +196,8 @@ func (l *Learner) Check(d *share.Delta) error {
 // state before and the Delta, to the bit.
 func (l *Learner) Add(d *share.Delta) {
 	if d.Kind == share.Full {
-		for i, column := range d.Columns {
-			copy(l.table.Touch(column), d.Values[i*d.Width:][:d.Width])
+		for i, row := range l.table.Update(d.Columns) {
+			copy(row, d.Values[i*d.Width:][:d.Width])
 		}
 		n, err := l.withState(d.State)
 		if err != nil {
@@ -214,8 +214,8 @@ func (l *Learner) Add(d *share.Delta) {
 	if l.config.HalfLife > 0 {
 		l.halve(float64(now.events-base.events) / l.config.HalfLife)
 	}
-	for i, column := range d.Columns {
-		l.addRow(column, d.Values[i*d.Width:][:d.Width])
+	for i, row := range l.table.Update(d.Columns) {
+		l.addRow(row, d.Values[i*d.Width:][:d.Width])
 	}
 	l.addChanges(l.bias, now.bias, 1)
 	l.addSums(base, now)
@@ -246,8 +246,7 @@ func (l *bank) addChanges(row, changes []float64, ratio float64) {
 }
 
 // addRow adds a row of a Shared Delta; weights move along with their statistics.
-func (l *bank) addRow(column uint32, v []float64) {
-	row := l.table.Touch(column)
+func (l *bank) addRow(row, v []float64) {
 	m := share.Merge(row[:model.ScalerWidth], v, &l.scaling.Scaler)
 	if m.Shift != 0 && l.set.intercept {
 		b, lag := l.weights(l.bias), l.lags(l.bias)

@@ -165,17 +165,7 @@ func (l *Learner) FollowState(fold *Learner, state []byte, columns []uint32, pee
 	}
 	copied := make([]bool, fold.table.Len()) // by slot: most columns are in several deltas
 	for _, list := range [][]uint32{columns, l.share.Columns()} {
-		for _, column := range list {
-			slot, met := fold.table.Slot(column)
-			switch {
-			case met && !copied[slot]:
-				_, row := fold.table.Column(slot)
-				copy(l.table.Touch(column), row)
-				copied[slot] = true
-			case !met && l.table.Row(column) != nil:
-				clear(l.table.Touch(column)) // met by a delta that was not accepted
-			}
-		}
+		l.table.Copy(fold.table, list, copied)
 	}
 	return l.Share(peers, events)
 }
