@@ -11,8 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-
 	"blankout/stream"
 )
 
@@ -24,49 +22,54 @@ type baseJob struct {
 	marks    map[int64][2]uint64 // by base: the hash that this member came to, and that of the group's; 0: not known
 }
 
-// beginBase has a goroutine encode the present fold. The first member also writes it as a base,
-// within a time, and trims the ledger.
+// beginBase finds the hash of the base that the present fold is. The first member also has a
+// goroutine write it, within a time, and trim the ledger.
 func (l *running) beginBase(within time.Duration) {
 	if l.bases.busy {
 		return // the next one will do
 	}
-	encode, err := l.replica.encode()
-	if err != nil {
-		l.log.Error("no base can be made", "err", err)
-		return
-	}
 	offset, writes := l.replica.read, l.first()
 	l.bases.accepted = l.replica.fold.Accepted()
+	if !writes {
+		s, err := l.replica.sum()
+		l.endBase(offset, s, false, err)
+		return
+	}
+	data, s, err := l.replica.encode()
+	if err != nil {
+		l.endBase(offset, s, true, err)
+		return
+	}
 	floors := maps.Clone(l.replica.floorsAt)
 	l.bases.busy = true
 	go func() {
-		data, err := encode()
-		hash := xxhash.Sum64(data)
-		if err == nil && writes {
-			ctx, cancel := context.WithTimeout(context.Background(), within)
-			defer cancel()
-			var before int64
-			before, err = l.bases.topic.Write(ctx, &stream.Base{Offset: offset, Data: data})
-			if chunks, ok := floors[before]; err == nil && ok {
-				err = l.ledger.Trim(ctx, append([]int64{before}, chunks...))
-			}
+		ctx, cancel := context.WithTimeout(context.Background(), within)
+		defer cancel()
+		before, err := l.bases.topic.Write(ctx, &stream.Base{Offset: offset, Data: data})
+		if chunks, ok := floors[before]; err == nil && ok {
+			err = l.ledger.Trim(ctx, append([]int64{before}, chunks...))
 		}
 		l.jobs <- func() {
 			l.bases.busy = false
-			l.replica.encoded = len(data)
-			if err != nil {
-				l.log.Error("a base could not be written, the next one is tried", "offset", offset, "err", err)
-				return
-			}
-			text := fmt.Sprintf("%016x", hash)
-			l.current.BaseOffset, l.current.BaseHash, l.current.BaseAt = offset, text, time.Now()
-			l.log.Info("base", "offset", offset, "hash", text, "bytes", len(data), "written", writes)
-			l.compare(offset, 0, hash)
-			if writes {
-				l.mark(&Mark{l.id, offset, hash})
-			}
+			l.endBase(offset, s, true, err)
 		}
 	}()
+}
+
+// endBase takes down that a base was made, and written if it was this member's to write.
+func (l *running) endBase(offset int64, s *sum, written bool, err error) {
+	if err != nil {
+		l.log.Error("a base could not be made or written, the next one is tried", "offset", offset, "err", err)
+		return
+	}
+	hash := s.Sum64()
+	text := fmt.Sprintf("%016x", hash)
+	l.current.BaseOffset, l.current.BaseHash, l.current.BaseAt = offset, text, time.Now()
+	l.log.Info("base", "offset", offset, "hash", text, "bytes", s.bytes, "written", written)
+	l.compare(offset, 0, hash)
+	if written {
+		l.mark(&Mark{l.id, offset, hash})
+	}
 }
 
 // leaveBase has the first member write a base when it leaves, and so the last one that

@@ -197,9 +197,9 @@ func (f *Fold) Rejected() map[Reason]uint64 { return maps.Clone(f.rejected) }
 const blockFold = "fold"
 
 // EachBlock yields the state of the fold: the blocks of the Learner, which make a model file of
-// it, and the block "fold". Folds that are equal yield equal bytes.
+// it, and the block "fold". Folds that are equal yield equal bytes. They hold until the fold changes.
 func (f *Fold) EachBlock() (iter.Seq[blankout.Block], error) {
-	learner, err := f.learner.Snapshot().EachBlock()
+	learner, err := f.learner.View().EachBlock()
 	if err != nil {
 		return nil, err
 	}

@@ -117,11 +117,7 @@ func (l *running) beginFrom(ctx context.Context) (*stream.Base, *replica, error)
 	fold := NewFold(r.fold.learner, l.Settings, r.fold.offsets)
 	fold.skipped, fold.chain = r.fold.skipped, xxhash.Sum64(base.Data) // so that no commit fits another beginning
 	fold.history[0].chain = fold.chain
-	encode, err := (&replica{fold: fold, topicID: l.ledger.ID()}).encode()
-	if err != nil {
-		return nil, nil, err
-	}
-	data, err := encode()
+	data, _, err := (&replica{fold: fold, topicID: l.ledger.ID()}).encode()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -33,7 +34,6 @@ type replica struct {
 	// so that a member that begins with the latest base needs nothing before its floors.
 	refs, before, floors []int64
 	floorsAt             map[int64][]int64 // by offset of the latest bases
-	encoded              int               // bytes of the latest base
 }
 
 const blockMix = "mix"
@@ -176,25 +176,48 @@ func (r *replica) due() bool {
 	return true
 }
 
-// encode freezes the replica and returns what encodes it as a base, on any goroutine.
-func (r *replica) encode() (func() ([]byte, error), error) {
+// write writes the replica as a base.
+func (r *replica) write(w io.Writer) error {
 	blocks, err := r.fold.EachBlock()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	text, err := json.Marshal(mixBlock{r.topicID, r.read, r.refs, r.before, r.floors, r.fold.settings})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	room := r.encoded + r.encoded/16
-	return func() ([]byte, error) {
-		var out bytes.Buffer
-		out.Grow(room)
-		err := checkpoint.Write(&out, checkpoint.Linear, func(yield func(blankout.Block) bool) {
-			if yield(blankout.Block{Name: blockMix, Data: text}) {
-				blocks(yield)
-			}
-		})
-		return out.Bytes(), err
-	}, nil
+	return checkpoint.Write(w, checkpoint.Linear, func(yield func(blankout.Block) bool) {
+		if yield(blankout.Block{Name: blockMix, Data: text}) {
+			blocks(yield)
+		}
+	})
+}
+
+// sum is the hash and the number of bytes.
+type sum struct {
+	xxhash.Digest
+	bytes int
+}
+
+func (s *sum) Write(p []byte) (int, error) {
+	s.bytes += len(p)
+	return s.Digest.Write(p)
+}
+
+// sum returns that of the base that the replica is.
+func (r *replica) sum() (*sum, error) {
+	s := &sum{}
+	s.Reset()
+	return s, r.write(s)
+}
+
+// encode returns the base that the replica is, and its sum.
+func (r *replica) encode() ([]byte, *sum, error) {
+	s, err := r.sum()
+	if err != nil {
+		return nil, nil, err
+	}
+	out := bytes.NewBuffer(make([]byte, 0, s.bytes))
+	err = r.write(out)
+	return out.Bytes(), s, err
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"blankout"
 	"blankout/batch"
 	"blankout/online"
@@ -184,16 +186,15 @@ func TestMemberOfOtherSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.fold.settings = nil
-	encode, err := r.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	old, err := encode()
+	old, s, err := r.encode()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := readReplica(m.Learner, m.Settings, &stream.Base{Offset: base.Offset, Data: old}, m.Config.BaseEvery); err != nil {
 		t.Errorf("a base without settings: %v", err)
+	}
+	if want := xxhash.Sum64(old); s.Sum64() != want || s.bytes != len(old) {
+		t.Errorf("a base of %d bytes and hash %x has the sum %x of %d", len(old), want, s.Sum64(), s.bytes)
 	}
 	if text, err := json.Marshal(mixBlock{}); err != nil || strings.Contains(string(text), "settings") {
 		t.Errorf("no settings are written as %s, %v", text, err)

@@ -206,10 +206,6 @@ func (r *replica) same(b *stream.Base) (bool, error) {
 	if b.Offset != r.read {
 		return false, nil // none of our members makes a base there
 	}
-	encode, err := r.encode()
-	if err != nil {
-		return false, err
-	}
-	data, err := encode()
+	data, _, err := r.encode()
 	return bytes.Equal(data, b.Data), err
 }

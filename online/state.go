@@ -47,6 +47,17 @@ type Snapshot struct {
 func (l *Learner) Snapshot() *Snapshot {
 	l.publishSecond()
 	l.snapshot = l.table.Snapshot(l.snapshot)
+	return l.stateOver(l.snapshot)
+}
+
+// View is Snapshot without a copy of rows: it holds until the Learner changes.
+func (l *Learner) View() *Snapshot {
+	l.publishSecond()
+	return l.stateOver(l.table)
+}
+
+// stateOver returns a Snapshot of the given rows, the Learner's or a copy of them.
+func (l *Learner) stateOver(table *model.Table) *Snapshot {
 	head := l.head(l.schema.View())
 	metrics := l.Metrics()
 	summary, err := json.Marshal(metrics.Summary())
@@ -56,7 +67,7 @@ func (l *Learner) Snapshot() *Snapshot {
 	refused, watched := &coder.Coder{}, &coder.Coder{}
 	l.watch.Refused.State(refused)
 	l.watch.Block(watched)
-	s := &Snapshot{model: (&model.Linear{Head: head, Rows: l.snapshot}).WithCovariance(head.Covariance), level: &model.Linear{Head: l.headOf(head.Schema, l.one(l.chosen)), Rows: l.snapshot}, learner: l.encode(), refused: refused.Out, watched: watched.Out, summary: summary, sets: l.sets.Encode(), aged: l.aged, watch: l.watch.Clone(), health: l.Health(), start: l.watch.Health.Start()}
+	s := &Snapshot{model: (&model.Linear{Head: head, Rows: table}).WithCovariance(head.Covariance), level: &model.Linear{Head: l.headOf(head.Schema, l.one(l.chosen)), Rows: table}, learner: l.encode(), refused: refused.Out, watched: watched.Out, summary: summary, sets: l.sets.Encode(), aged: l.aged, watch: l.watch.Clone(), health: l.Health(), start: l.watch.Health.Start()}
 	if l.set.numbers {
 		numbers := &coder.Coder{}
 		l.numbersState(numbers)

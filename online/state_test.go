@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -119,6 +120,9 @@ func TestSnapshotIsImmutable(t *testing.T) {
 	}
 	for i := range want {
 		want[i].Data = slices.Clone(want[i].Data)
+	}
+	if view, err := l.View().Blocks(); err != nil || !reflect.DeepEqual(view, want) {
+		t.Errorf("a View has other blocks than a Snapshot (%v)", err)
 	}
 	done := make(chan error)
 	var got []blankout.Block

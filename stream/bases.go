@@ -86,23 +86,37 @@ type baseRecords struct {
 
 var errBaseFormat = errors.New("it has format")
 
-func (b *baseRecords) data() ([]byte, error) {
+// sound says what is wrong with the records, nil if they are a base.
+func (b *baseRecords) sound() error {
 	switch {
 	case b.head == nil:
-		return nil, errors.New("its head is missing")
+		return errors.New("its head is missing")
 	case b.head.Format != 1:
-		return nil, fmt.Errorf("%w %d, this program reads 1", errBaseFormat, b.head.Format)
+		return fmt.Errorf("%w %d, this program reads 1", errBaseFormat, b.head.Format)
 	}
-	var data []byte
+	n, sum := 0, sha256.New()
 	for i := range b.head.Pieces {
 		piece, ok := b.pieces[i]
 		if !ok {
-			return nil, fmt.Errorf("piece %d of %d is missing", i, b.head.Pieces)
+			return fmt.Errorf("piece %d of %d is missing", i, b.head.Pieces)
 		}
-		data = append(data, piece...)
+		sum.Write(piece)
+		n += len(piece)
 	}
-	if sum := sha256.Sum256(data); len(data) != b.head.Bytes || hex.EncodeToString(sum[:]) != b.head.Hash {
-		return nil, errors.New("its bytes do not have the hash that its head says")
+	if n != b.head.Bytes || hex.EncodeToString(sum.Sum(nil)) != b.head.Hash {
+		return errors.New("its bytes do not have the hash that its head says")
+	}
+	return nil
+}
+
+// data returns the bytes of a sound base.
+func (b *baseRecords) data() ([]byte, error) {
+	if err := b.sound(); err != nil {
+		return nil, err
+	}
+	data := make([]byte, 0, b.head.Bytes)
+	for i := range b.head.Pieces {
+		data = append(data, b.pieces[i]...)
 	}
 	return data, nil
 }
@@ -265,9 +279,9 @@ func (t *BaseTopic) Write(ctx context.Context, b *Base) (before int64, err error
 	if written == nil {
 		return fail(errors.New("read again, it is not there"))
 	}
-	if data, err := written.data(); err != nil {
+	if err := written.sound(); err != nil {
 		return fail(fmt.Errorf("read again, %w", err))
-	} else if written.head.Hash != head.Hash || len(data) != len(b.Data) {
+	} else if written.head.Hash != head.Hash || written.head.Bytes != head.Bytes {
 		return fail(errors.New("read again, it is another one"))
 	}
 	offsets := slices.Sorted(maps.Keys(found))
@@ -275,7 +289,7 @@ func (t *BaseTopic) Write(ctx context.Context, b *Base) (before int64, err error
 		if offset >= b.Offset {
 			continue
 		}
-		if _, err := found[offset].data(); err == nil && before == 0 {
+		if before == 0 && found[offset].sound() == nil {
 			before = offset
 			continue
 		}

@@ -464,7 +464,7 @@ func TestBases(t *testing.T) {
 			t.Errorf("%d bases are there, want %v, %v", len(found), there, err)
 		}
 		for _, offset := range there {
-			if _, err := found[offset].data(); err != nil {
+			if err := found[offset].sound(); err != nil {
 				t.Errorf("base %d: %v", offset, err)
 			}
 		}
