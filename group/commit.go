@@ -261,7 +261,8 @@ func EncodeChunks(member MemberID, seq uint64, d *share.Delta) (chunks [][]byte,
 	room := MaxChunk - checksumBytes
 	state, row := d.State, 0
 	for first := true; first || len(state) > 0 || row < len(d.Columns); first = false {
-		c := &coder.Coder{Out: append([]byte(chunkMagic), formatVersion)}
+		most := len(state) + (len(d.Columns)-row)*(d.MinRowBytes()+4) + 256 // unless rows have moments
+		c := &coder.Coder{Out: append(append(make([]byte, 0, min(most, MaxChunk)), chunkMagic...), formatVersion)}
 		memberState(c, &member)
 		index, kind, precision, width := uint64(len(chunks)), uint64(d.Kind), uint64(d.Precision), uint64(d.Width)
 		for _, x := range []*uint64{&seq, &index, &kind, &precision, &width} {
@@ -272,7 +273,7 @@ func EncodeChunks(member MemberID, seq uint64, d *share.Delta) (chunks [][]byte,
 		c.Bytes(&part)
 		at := len(c.Out) // of the number of rows
 		out, from, column := binary.LittleEndian.AppendUint32(c.Out, 0), row, uint32(0)
-		for most := d.MaxRowBytes(); row < len(d.Columns) && len(out)+most <= room; row++ {
+		for rowBytes := d.MaxRowBytes(); row < len(d.Columns) && len(out)+rowBytes <= room; row++ {
 			out = binary.AppendVarint(out, int64(d.Columns[row])-int64(column))
 			column = d.Columns[row]
 			out = d.AppendRow(out, row)
