@@ -123,7 +123,7 @@ func (l *running) report(notReady string) {
 		}
 	}
 	slices.SortFunc(s.Peers, func(a, b Peer) int { return strings.Compare(a.Member, b.Member) })
-	if l.served.model == nil || l.replica.read != l.served.offset && s.At.Sub(l.served.copied) >= max(time.Second, 20*l.served.cost) || notReady != "" {
+	if l.served.model == nil || l.replica.read != l.served.offset && s.At.Sub(l.served.copied) >= max(time.Second, 50*l.served.cost) || notReady != "" {
 		l.served.model, l.served.offset, l.served.copied = f.Learner().Snapshot(), l.replica.read, s.At
 		l.served.cost = time.Since(s.At)
 	}
