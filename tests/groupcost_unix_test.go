@@ -26,12 +26,12 @@ import (
 //
 //	go test ./tests -run '^$' -bench Group -benchtime 1x -count 3
 func BenchmarkGroup(b *testing.B) {
-	sizes := []int{1_000_000, 4_000_000}
+	sizes := []int{200_000, 1_000_000}
 	if testing.Short() {
 		sizes = []int{20_000}
 	}
 	for _, events := range sizes {
-		for _, words := range []int{20_000, 200} {
+		for _, words := range []int{200, 20_000, 740_000} {
 			b.Run(fmt.Sprintf("events=%d/columns=%d", events, words*27/20), func(b *testing.B) { benchmarkGroup(b, events, words) })
 		}
 	}
