@@ -499,7 +499,7 @@ func TestBases(t *testing.T) {
 	if got := newest(); got.Offset != 40 {
 		t.Errorf("a base without a piece is taken for one: %d", got.Offset)
 	}
-	put(pieceKey(50, 1), []byte("other"))
+	put(pieceKey(50, 1), []byte("lost"))
 	if got := newest(); got.Offset != 40 {
 		t.Errorf("a base of another hash is taken for one: %d", got.Offset)
 	}
