@@ -84,7 +84,9 @@ classes = ["false", "true"]
 address = ""
 [checkpoint]
 directory = %q
-`, strings.Join(broker.ListenAddrs(), `", "`), filepath.Join(dir, name)), 0o600); err != nil {
+[validate]
+directory = %q
+`, strings.Join(broker.ListenAddrs(), `", "`), filepath.Join(dir, name), filepath.Join(dir, "reports")), 0o600); err != nil {
 			b.Fatal(err)
 		}
 		return file
