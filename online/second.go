@@ -242,13 +242,19 @@ func (l *answering) learnSecond(e *blankout.Example) {
 	for k := range l.active {
 		s.targets[k] = l.targetOf(e.Label, k)
 	}
-	share := 0.0
-	for r := range l.shares.InForce {
-		share = max(share, l.shares.InForce[r].Second)
-	}
-	s.expert.Learn(s.targets, l.active, e.Weight*l.classes[e.Label], share)
+	s.expert.Learn(s.targets, l.active, e.Weight*l.classes[e.Label], l.secondCounts())
 	l.centreSecond()
 	s.changed()
+}
+
+// secondCounts returns the largest share of the expert in ranges of which events come.
+func (l *answering) secondCounts() (share float64) {
+	for r := range l.shares.InForce {
+		if r == 0 || !l.shares.Heeds(r) {
+			share = max(share, l.shares.InForce[r].Second)
+		}
+	}
+	return share
 }
 
 // centreSecond has one of the curves, whose turn it is, add nothing in the mean. The hats of a number add

@@ -463,3 +463,22 @@ func TestSecondWithoutNumbers(t *testing.T) {
 		t.Error("answers are not those of the levels")
 	}
 }
+
+// What the expert counts for in ranges of which no events come does not keep it learning.
+func TestSecondCountsWhereEventsCome(t *testing.T) {
+	schema, _ := numberFields(3)
+	l, err := New(DefaultConfig(), schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.shares.InForce[0].Second, l.shares.InForce[3].Second = 0.1, 0.9
+	if got := l.secondCounts(); got > 0.5 {
+		t.Errorf("before events of a range come it counts for %v", got)
+	}
+	for range 100 {
+		l.shares.Own(3)
+	}
+	if got := l.secondCounts(); got != 0.9 {
+		t.Errorf("as they come it counts for %v", got)
+	}
+}

@@ -26,7 +26,7 @@ type Panel struct {
 	shares     probe.Shares
 	factors    []temperature
 	mix, parts []float64
-	// By expert how many events in a row it has counted for less than leastShare, and all events.
+	// By expert how many events in a row it has counted for little, see learns, and all events.
 	idle []uint64
 	met  uint64
 
@@ -49,9 +49,12 @@ type event struct {
 const (
 	// newtonShare is what the second-order expert begins with.
 	newtonShare = 0.5
-	// An expert that has counted for less than leastShare for restAfter events rests: it learns every
-	// restEvery-th event, until it counts for wakeShare.
+	// An expert counts for little below leastShare, and where all of them count for less than fewShare:
+	// half would be what they begin with, so less says that they are no better than the base learner. After
+	// restAfter such events it rests: it learns every restEvery-th event, until it counts for wakeShare of
+	// answers and all of them for fewWake.
 	leastShare, wakeShare = 0.01, 0.02
+	fewShare, fewWake     = 0.25, 0.35
 	restAfter, restEvery  = 10_000, 16
 )
 
@@ -300,11 +303,15 @@ func (p *Panel) Learn(targets []float64, active int, importance, share float64) 
 	p.force()
 }
 
-// learns says whether expert i, or rests.
+// learns says whether expert i learns from the event at hand.
 func (p *Panel) learns(i int, share float64) bool {
 	counts, resting := share*p.mix[i], p.idle[i] >= restAfter
+	least, few := leastShare, fewShare
+	if resting {
+		least, few = wakeShare, fewWake
+	}
 	switch {
-	case counts >= wakeShare || counts >= leastShare && !resting:
+	case counts >= least && share >= few:
 		p.idle[i] = 0
 	case !resting:
 		p.idle[i]++

@@ -196,6 +196,14 @@ func TestRests(t *testing.T) {
 	if a, b := moves(1); a < restEvery/2 || b != restEvery {
 		t.Errorf("when it counts again it learns %d and %d of %d", a, b, restEvery)
 	}
+	for range restAfter/restEvery + 1 {
+		moves(0.2)
+	}
+	for _, share := range []float64{0.2, 0.3, 0.4} {
+		if a, b := moves(share); (a == 1 && b == 1) != (share < fewWake) {
+			t.Errorf("where all have come to count for a fifth, and count for %v, it learns %d and %d of %d", share, a, b, restEvery)
+		}
+	}
 }
 
 // Columns that come do not take from the others what is known of them.
