@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// Masks are drawn for each of the first first events, then for every fourth, and after
-	// Second for every sixteenth, whose ranges learn from every second point then.
-	first, Second = 1024, 8192
+	// Masks are drawn for each of the first first events, then for every fourth, after Second for every
+	// sixteenth, whose ranges learn from every second point then, and after third for every 64th.
+	first, Second, third = 1024, 8192, 65_536
 	// A mask serves for one more probe in a row for every masksAlike columns that may be filled in: what is
 	// worked out for a pattern of missing columns is kept meanwhile.
 	masksAlike = 48
@@ -28,19 +28,25 @@ func Due(event uint64) bool {
 		return true
 	case event <= Second:
 		return event%4 == 0
+	case event <= third:
+		return event%16 == 0
 	}
-	return event%16 == 0
+	return event%64 == 0
 }
 
 // Number counts the probes up to the event of this number.
 func Number(event uint64) uint64 {
-	switch {
-	case event <= first:
-		return event
-	case event <= Second:
-		return first + (event-first)/4
+	n := min(event, first)
+	if event > first {
+		n += (min(event, Second) - first) / 4
 	}
-	return first + (Second-first)/4 + (event-Second)/16
+	if event > Second {
+		n += (min(event, third) - Second) / 16
+	}
+	if event > third {
+		n += (event - third) / 64
+	}
+	return n
 }
 
 // Fills says whether a point is filled in at the event of this number, where so many columns may be.

@@ -24,7 +24,7 @@ func TestMask(t *testing.T) {
 	both, orders := 0, map[string]bool{}
 	rows := make([][]int8, 10)
 	for n := range masks {
-		if !m.Draw(x, Second+16*uint64(n+8*1000-int(Number(Second)%8)), 10, nil) {
+		if !m.Draw(x, third+64*uint64(n+8*1000-int(Number(third)%8)), 10, nil) {
 			t.Fatal("nothing is known to be missing")
 		}
 		for i, last := range m.Last {
@@ -75,13 +75,16 @@ func TestMask(t *testing.T) {
 // Number counts the events that are Due; a mask serves in a row where many columns may be filled in.
 func TestDue(t *testing.T) {
 	n := uint64(0)
-	for event := uint64(1); event < 3*Second; event++ {
+	for event := uint64(1); event < 2*third; event++ {
 		if Due(event) {
 			n++
 		}
 		if Number(event) != n {
 			t.Fatalf("event %d is of probe %d, want %d", event, Number(event), n)
 		}
+	}
+	if n != first+(Second-first)/4+(third-Second)/16+third/64-1 {
+		t.Errorf("%d events of %d are due", n, 2*third)
 	}
 	filled := map[int]int{}
 	for event := uint64(1); event <= first; event++ {
