@@ -53,9 +53,8 @@ func (l *answering) widened(scores []float64) []float64 {
 
 // publish makes of the sums what the model answers to the event, and takes up how its numbers
 // go together.
-func (l *answering) publish() {
+func (l *answering) publish(e *blankout.Example) {
 	now := &l.now
-	l.filling.Follow(&l.scaling.Read, l.filling.gathers, l.events, l.fade.Growth, l.schema.Fields)
 	l.followRead()
 	for j := range l.n {
 		now.published[j] = now.step.F[j] + l.levels[j/l.k].LagShare()*now.lag[j]
@@ -66,8 +65,10 @@ func (l *answering) publish() {
 	l.scoreSecond()
 	l.mixOf(l.mixed(l.fields.Range), now.published, now.scores)
 	if l.fields.Lack.Some() {
+		l.fillAnswer(e, now.scores)
 		l.answer()
 	}
+	l.filling.Follow(&l.scaling.Read, l.filling.gathers, l.events, l.fade.Growth, l.schema.Fields)
 	for k := l.active; k < l.k; k++ {
 		now.scores[k] = rows.Unseen
 	}
@@ -85,7 +86,6 @@ func (l *answering) lack(e *blankout.Example) {
 	}
 	if l.fields.Lack.Some() {
 		l.interceptsOf(l.mixed(l.fields.Range), l.base)
-		l.fillAnswer(e)
 	}
 	if !l.shared() && l.fields.Count(e, fields, l.events) && l.set.observed {
 		l.setRates(l.fields.Rates(fields))
@@ -101,8 +101,5 @@ func (l *answering) answer() {
 	}
 	if l.filling.answers {
 		copy(scores, l.filling.answer[:l.active])
-		if l.set.numbers {
-			scores[0] = l.unit.Own(scores[0])
-		}
 	}
 }

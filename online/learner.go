@@ -183,7 +183,7 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 	l.lack(e)
 	l.meet(e)
 	l.gather(e)
-	l.publish()
+	l.publish(e)
 	switch {
 	case e.Label == blankout.Unlabelled:
 		l.watch.Measures.Unlabelled++

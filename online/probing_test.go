@@ -21,7 +21,7 @@ func (l *Learner) atHand(e *blankout.Example) {
 	l.begin(e)
 	l.lack(e)
 	l.gather(e)
-	l.publish()
+	l.publish(e)
 	l.judging(e)
 	l.prepare(e)
 }

@@ -265,7 +265,7 @@ func TestMaskedVariance(t *testing.T) {
 			l.begin(e)
 			l.lack(e)
 			l.gather(e)
-			l.publish()
+			l.publish(e)
 			l.prepare(e)
 			if l.now.hasMoved {
 				continue
