@@ -145,7 +145,7 @@ func (l *answering) addMovedSecond(sign float64) {
 	add := func(column uint32, x float64) {
 		if i, known := slices.BinarySearch(s.expert.Columns(), column); known {
 			for k := range s.moved {
-				s.moved[k] += sign * x * s.expert.Weights(k)[i]
+				s.moved[k] += sign * x * s.expert.Weight(k, i)
 			}
 		}
 	}
@@ -242,9 +242,10 @@ func (l *answering) learnSecond(e *blankout.Example) {
 	for k := range l.active {
 		s.targets[k] = l.targetOf(e.Label, k)
 	}
-	s.expert.Learn(s.targets, l.active, e.Weight*l.classes[e.Label], l.secondCounts())
+	if s.expert.Learn(s.targets, l.active, e.Weight*l.classes[e.Label], l.secondCounts()) {
+		s.changed()
+	}
 	l.centreSecond()
-	s.changed()
 }
 
 // secondCounts returns the largest share of the expert in ranges of which events come.
@@ -281,6 +282,7 @@ func (l *answering) centreSecond() {
 	}
 	l.second.shares = shares
 	l.second.expert.Pull(c.Hat(curve, 0), shares)
+	l.second.changed()
 }
 
 // publishSecond writes the expert's weights to the rows, before these are read.
@@ -374,7 +376,7 @@ func (l *answering) sumTerms() {
 		}
 		to := s.sums[l.rowOf(feature)*l.k:][:l.k]
 		for k := range to {
-			to[k] += s.x[i] * s.expert.Weights(k)[place]
+			to[k] += s.x[i] * s.expert.Weight(k, place)
 		}
 	}
 }
@@ -382,7 +384,7 @@ func (l *answering) sumTerms() {
 // weight returns the expert's own weight of a column for output k, 0 for one that it does not have.
 func (s *second) weight(column uint32, k int) float64 {
 	if i, known := slices.BinarySearch(s.expert.Columns(), column); known {
-		return s.expert.Weights(k)[i]
+		return s.expert.Weight(k, i)
 	}
 	return 0
 }

@@ -89,6 +89,15 @@ func (e *Expert) Weights(rate, i int) []float64 {
 	return e.layout.Weights(e.table[i])[rate*e.outputs:][:e.outputs]
 }
 
+// Add returns w and the weight of column i of Columns for output k, the rates mixed by parts.
+func (e *Expert) Add(w float64, parts []float64, k, i int) float64 {
+	weights := e.layout.Weights(e.table[i])
+	for r, part := range parts {
+		w += part * weights[r*e.outputs+k]
+	}
+	return w
+}
+
 // Follow makes the columns, which ascend, those of the expert: new ones begin at 0, those that are
 // not among them any more are left out.
 func (e *Expert) Follow(columns []uint32) {

@@ -158,27 +158,58 @@ func (e *Expert) Weights(k int) Weights {
 	return w
 }
 
+// Weight returns Weights(k).Columns[i].
+func (e *Expert) Weight(k, i int) float64 { return e.u[k][e.first+i] }
+
 // Score writes the scores of an event to out, given those of the base learner. The event's
 // columns ascend; those that the Expert does not follow count for nothing. It returns how many it
 // follows.
 func (e *Expert) Score(columns []uint32, x, base, out []float64) (known int) {
+	known, e.event.places = Locate(e.columns, columns, e.event.places[:0])
+	e.score(x, base, out)
+	return known
+}
+
+// ScoreAt is Score of an event whose columns have these places in a list that begins with Columns, -1 for none.
+func (e *Expert) ScoreAt(places []int, x, base, out []float64) {
+	ev := &e.event
+	ev.places = append(ev.places[:0], places...)
+	for n, at := range ev.places {
+		if at >= len(e.columns) {
+			ev.places[n] = -1
+		}
+	}
+	e.score(x, base, out)
+}
+
+// Locate appends the places of columns in those that are followed, -1 for others; both ascend. It
+// counts those that are followed.
+func Locate(followed, columns []uint32, places []int) (int, []int) {
+	at, known := 0, 0
+	for _, column := range columns {
+		for at < len(followed) && followed[at] < column {
+			at++
+		}
+		if at == len(followed) || followed[at] != column {
+			places = append(places, -1)
+			continue
+		}
+		places = append(places, at)
+		known++
+	}
+	return known, places
+}
+
+// score is Score of the columns at event.places.
+func (e *Expert) score(x, base, out []float64) {
 	ev := &e.event
 	e.deaths.groups = Groups{}
-	ev.at, ev.z, ev.places = append(ev.at[:0], 0), append(ev.z[:0], 1), ev.places[:0]
+	ev.at, ev.z = append(ev.at[:0], 0), append(ev.z[:0], 1)
 	if e.first == 2 {
 		ev.at, ev.z = append(ev.at, 1), append(ev.z, base[0])
 	}
-	at := 0
-	for n, column := range columns {
-		for at < len(e.columns) && e.columns[at] < column {
-			at++
-		}
-		if at == len(e.columns) || e.columns[at] != column {
-			ev.places = append(ev.places, -1)
-			continue
-		}
-		ev.places = append(ev.places, at)
-		if known++; x[n] != 0 {
+	for n, at := range ev.places {
+		if at >= 0 && x[n] != 0 {
 			ev.at, ev.z = append(ev.at, e.first+at), append(ev.z, x[n])
 		}
 	}
@@ -194,7 +225,6 @@ func (e *Expert) Score(columns []uint32, x, base, out []float64) (known int) {
 		}
 		ev.scores[k], out[k] = f, f
 	}
-	return known
 }
 
 // Scores returns the scores of the event that Score had last, borrowed until the next one.

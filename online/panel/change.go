@@ -89,6 +89,10 @@ func (p *Panel) State(c *coder.Coder) {
 		p.Follow(columns)
 	}
 	p.newton.State(c)
+	if second := p.newton.Columns(); len(second) > len(p.columns) || !slices.Equal(second, p.columns[:len(second)]) {
+		c.Failed = true
+		return
+	}
 	if p.curves != nil {
 		p.curves.State(c)
 	}

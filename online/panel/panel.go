@@ -29,6 +29,7 @@ type Panel struct {
 	// By expert how many events in a row it has counted for little, see learns, and all events.
 	idle []uint64
 	met  uint64
+	took bool // shares have changed that are not in force
 
 	columns []uint32
 	outputs int
@@ -101,6 +102,7 @@ func (p *Panel) asleep(i int) bool {
 
 // force puts the shares in force.
 func (p *Panel) force() {
+	p.took = false
 	p.mix = p.shares.Mix(p.mix[:0])
 	awake := 0.0
 	for i := range p.mix {
@@ -174,7 +176,7 @@ func (p *Panel) Follow(columns []uint32) {
 // ascend; those that the Panel does not follow count for nothing. It returns how many it follows.
 func (p *Panel) Score(columns []uint32, x, base, out []float64) (known int) {
 	ev := &p.event
-	known, ev.places = locate(p.columns, columns, ev.places[:0])
+	known, ev.places = newton.Locate(p.columns, columns, ev.places[:0])
 	clear(ev.scores)
 	clear(ev.added)
 	add := func(i int, scores, added []float64) {
@@ -185,7 +187,7 @@ func (p *Panel) Score(columns []uint32, x, base, out []float64) (known int) {
 			ev.added[k] += part * added[k]
 		}
 	}
-	p.newton.Score(columns, x, base, ev.last)
+	p.newton.ScoreAt(ev.places, x, base, ev.last)
 	add(0, p.newton.Scores(), p.newton.Added())
 	if p.curves != nil {
 		places := ev.places
@@ -199,24 +201,6 @@ func (p *Panel) Score(columns []uint32, x, base, out []float64) (known int) {
 	}
 	copy(out, ev.scores)
 	return known
-}
-
-// locate appends the places of columns in those that are followed, -1 for others; both ascend. It
-// counts those that are followed.
-func locate(followed, columns []uint32, places []int) (int, []int) {
-	at, known := 0, 0
-	for _, column := range columns {
-		for at < len(followed) && followed[at] < column {
-			at++
-		}
-		if at == len(followed) || followed[at] != column {
-			places = append(places, -1)
-			continue
-		}
-		places = append(places, at)
-		known++
-	}
-	return known, places
 }
 
 // Added returns what the experts' own weights add to the scores of the event that Score had last, by
@@ -283,13 +267,15 @@ func (p *Panel) Take(loss func(scores []float64) float64) (lost float64) {
 		}
 	}
 	p.shares.Take(ev.losses)
+	p.took = true
 	return lost
 }
 
 // Learn takes up the event that Score had last: its targets by output, of which only the first
-// active count, and its importance. share is what the Panel counts for in answers.
-func (p *Panel) Learn(targets []float64, active int, importance, share float64) {
-	if p.learns(0, share) {
+// active count, and its importance. share is what the Panel counts for in answers. It says whether what
+// the Panel answers has changed.
+func (p *Panel) Learn(targets []float64, active int, importance, share float64) (changed bool) {
+	if changed = p.learns(0, share); changed {
 		p.newton.Learn(targets, active, importance)
 	}
 	curves := false
@@ -298,9 +284,15 @@ func (p *Panel) Learn(targets []float64, active int, importance, share float64) 
 	}
 	if curves && len(p.curves.Columns()) > 0 {
 		p.curves.Learn(targets, active, importance)
+		changed = true
 	}
 	p.met++
-	p.force()
+	p.stale = p.stale || changed
+	if p.took {
+		p.force()
+		return true
+	}
+	return changed
 }
 
 // learns says whether expert i learns from the event at hand.
@@ -340,37 +332,31 @@ func (p *Panel) Intercept(k int) (b float64) {
 // Weights returns the experts' own weights of Columns for output k, borrowed until Learn.
 func (p *Panel) Weights(k int) []float64 {
 	if p.stale {
-		p.mixWeights()
+		p.stale = false
+		for k := range p.weights {
+			p.weights[k] = p.weights[k][:0]
+			for i := range p.columns {
+				p.weights[k] = append(p.weights[k], p.weight(k, i))
+			}
+		}
 	}
 	return p.weights[k]
 }
 
-func (p *Panel) mixWeights() {
-	p.stale = false
-	second := p.newton.Columns()
-	part := p.parts[0]
-	for k := range p.weights {
-		w, from, at := slices.Grow(p.weights[k][:0], len(p.columns))[:len(p.columns)], p.newton.Weights(k).Columns, 0
-		for i, column := range p.columns {
-			if w[i] = 0; at < len(second) && second[at] == column {
-				w[i] = part * from[at]
-				at++
-			}
-		}
-		p.weights[k] = w
+// Weight returns Weights(k)[i].
+func (p *Panel) Weight(k, i int) float64 {
+	if p.stale {
+		return p.weight(k, i)
 	}
-	if p.curves == nil || len(p.curves.Columns()) == 0 {
-		return
+	return p.weights[k][i]
+}
+
+func (p *Panel) weight(k, i int) (w float64) {
+	if i < len(p.newton.Columns()) {
+		w = p.parts[0] * p.newton.Weight(k, i)
 	}
-	for r := range additive.Rates {
-		part := p.parts[1+r]
-		if part == 0 {
-			continue
-		}
-		for i := range p.columns {
-			for k, w := range p.curves.Weights(r, i) {
-				p.weights[k][i] += part * w
-			}
-		}
+	if p.curves != nil && i < len(p.curves.Columns()) {
+		w = p.curves.Add(w, p.parts[1:], k, i)
 	}
+	return w
 }

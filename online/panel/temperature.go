@@ -25,7 +25,12 @@ const (
 func newTemperature(factor float64) temperature { return temperature{logarithm: math.Log(factor)} }
 
 // factor returns the factor.
-func (t *temperature) factor() float64 { return math.Exp(t.logarithm) }
+func (t *temperature) factor() float64 {
+	if t.logarithm == 0 { // with one output it stays so
+		return 1
+	}
+	return math.Exp(t.logarithm)
+}
 
 // learn takes up an event, whose log-loss with the scores multiplied is lost(factor).
 func (t *temperature) learn(lost func(factor float64) float64) {
