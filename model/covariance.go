@@ -249,20 +249,24 @@ func (f *Fill) factorise(matrix []float64, places []int) (positive bool) {
 // and its variance w_m' R w_m. extra is 0 for columns that are not observed.
 func (f *Fill) Repair(w, extra []float64) (shift, variance float64) {
 	c := f.c
+	var few [4][fewPlaces]float64
 	clear(extra)
 	if f.unobserved != nil && len(f.observed) > 0 {
 		return f.repairPrecise(w, extra)
 	}
-	missing := pick(w, f.filled)
-	for a, sum := range f.products(c.shrunk, f.filled, f.filled, missing) {
+	missing := few[0][:0]
+	for _, i := range f.filled {
+		missing = append(missing, w[i])
+	}
+	for a, sum := range f.products(few[1][:0], c.shrunk, f.filled, f.filled, missing) {
 		shift += missing[a] * c.Mean[f.filled[a]]
 		variance += missing[a] * sum
 	}
 	if len(f.observed) == 0 {
 		return shift, max(0, variance)
 	}
-	right := f.products(c.shrunk, f.observed, f.filled, missing)
-	solved := slices.Clone(right)
+	right := f.products(few[2][:0], c.shrunk, f.observed, f.filled, missing)
+	solved := append(few[3][:0], right...)
 	f.factor.solve(solved)
 	for a, i := range f.observed {
 		extra[i] = solved[a]
@@ -276,13 +280,14 @@ func (f *Fill) Repair(w, extra []float64) (shift, variance float64) {
 // weights of u that are not missing, extra_o = -P_ou z.
 func (f *Fill) repairPrecise(w, extra []float64) (shift, variance float64) {
 	c := f.c
-	z := f.solvePrecise(func(i int) float64 {
+	var few [2][fewPlaces]float64
+	z := f.solvePrecise(few[0][:0], func(i int) float64 {
 		if _, filled := slices.BinarySearch(f.filled, i); filled {
 			return w[i]
 		}
 		return 0
 	})
-	for a, sum := range f.products(c.precision, f.observed, f.unobserved, z) {
+	for a, sum := range f.products(few[1][:0], c.precision, f.observed, f.unobserved, z) {
 		o := f.observed[a]
 		extra[o] = -sum
 		shift += sum * c.Mean[o]
@@ -296,30 +301,25 @@ func (f *Fill) repairPrecise(w, extra []float64) (shift, variance float64) {
 	return shift, max(0, variance)
 }
 
-// solvePrecise returns P_uu^-1 times the numbers given by place.
-func (f *Fill) solvePrecise(right func(place int) float64) []float64 {
-	out := make([]float64, len(f.unobserved))
-	for a, i := range f.unobserved {
-		out[a] = right(i)
+// fewPlaces is for how many numbers there is room that nobody allocates.
+const fewPlaces = 32
+
+// solvePrecise appends P_uu^-1 times the numbers given by place to out, which is empty.
+func (f *Fill) solvePrecise(out []float64, right func(place int) float64) []float64 {
+	for _, i := range f.unobserved {
+		out = append(out, right(i))
 	}
 	f.factor.solve(out)
 	return out
 }
 
-// pick returns the values at places.
-func pick(values []float64, places []int) []float64 {
-	out := make([]float64, len(places))
-	for a, i := range places {
-		out[a] = values[i]
-	}
-	return out
-}
-
 // products returns the product of each of these rows of a matrix like Covariance.Matrix with x,
-// which has a value for each of these columns. Each sum runs over the columns in their order;
+// which has a value for each of these columns, in the memory of out where that is large enough. Each sum runs over the columns in their order;
 // four of them run at a time.
-func (f *Fill) products(matrix []float64, rows, columns []int, x []float64) []float64 {
-	n, out := len(f.c.Columns), make([]float64, len(rows))
+func (f *Fill) products(out, matrix []float64, rows, columns []int, x []float64) []float64 {
+	n := len(f.c.Columns)
+	out = slices.Grow(out[:0], len(rows))[:len(rows)]
+	clear(out)
 	row := func(i int) []float64 { return matrix[i*n:][:n] }
 	x = x[:len(columns)]
 	a := 0
@@ -348,6 +348,7 @@ func (f *Fill) products(matrix []float64, rows, columns []int, x []float64) []fl
 // observed ones.
 func (f *Fill) Expect(x []float64) {
 	c := f.c
+	var few [fewPlaces]float64
 	for _, i := range f.filled {
 		x[i] = c.Mean[i]
 	}
@@ -356,7 +357,7 @@ func (f *Fill) Expect(x []float64) {
 	}
 	if f.unobserved != nil {
 		n := len(x)
-		z := f.solvePrecise(func(i int) (sum float64) {
+		z := f.solvePrecise(few[:0], func(i int) (sum float64) {
 			row := c.precision[i*n:][:n]
 			for _, o := range f.observed {
 				sum -= row[o] * (x[o] - c.Mean[o])
@@ -370,9 +371,9 @@ func (f *Fill) Expect(x []float64) {
 		}
 		return
 	}
-	solved := make([]float64, len(f.observed))
-	for a, i := range f.observed {
-		solved[a] = x[i] - c.Mean[i]
+	solved := few[:0]
+	for _, i := range f.observed {
+		solved = append(solved, x[i]-c.Mean[i])
 	}
 	f.factor.solve(solved)
 	for _, i := range f.filled {
