@@ -319,7 +319,6 @@ func (f *Fill) solvePrecise(out []float64, right func(place int) float64) []floa
 func (f *Fill) products(out, matrix []float64, rows, columns []int, x []float64) []float64 {
 	n := len(f.c.Columns)
 	out = slices.Grow(out[:0], len(rows))[:len(rows)]
-	clear(out)
 	row := func(i int) []float64 { return matrix[i*n:][:n] }
 	x = x[:len(columns)]
 	a := 0
@@ -336,10 +335,11 @@ func (f *Fill) products(out, matrix []float64, rows, columns []int, x []float64)
 		out[a], out[a+1], out[a+2], out[a+3] = sp, sq, sr, ss
 	}
 	for ; a < len(rows); a++ {
-		p := row(rows[a])
+		p, sum := row(rows[a]), 0.0
 		for b, j := range columns {
-			out[a] += p[j] * x[b]
+			sum += p[j] * x[b]
 		}
+		out[a] = sum
 	}
 	return out
 }
