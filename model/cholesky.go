@@ -70,12 +70,12 @@ func (u triangle) solve(x []float64) {
 	}
 	for i := len(x) - 1; i >= 0; i-- {
 		row := u.row(i, i)
-		x[i] = (x[i] - product(row[1:], x[i+1:])) / row[0]
+		x[i] = (x[i] - Product(row[1:], x[i+1:])) / row[0]
 	}
 }
 
-// product returns the scalar product.
-func product(a, b []float64) float64 {
+// Product returns the scalar product of a and the beginning of b, summed in a fixed order.
+func Product(a, b []float64) float64 {
 	var p, q, r, s float64
 	for b = b[:len(a)]; len(a) >= 4 && len(b) >= 4; a, b = a[4:], b[4:] {
 		p += a[0] * b[0]
@@ -126,7 +126,7 @@ func (u triangle) inverse() []float64 {
 	out := make([]float64, n*n)
 	for i := range n {
 		for j := i; j < n; j++ {
-			out[i*n+j] = product(v.row(i, j), v.row(j, j))
+			out[i*n+j] = Product(v.row(i, j), v.row(j, j))
 		}
 	}
 	return out

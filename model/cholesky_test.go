@@ -77,7 +77,7 @@ func randomPositive(n int, r *rand.Rand) []float64 {
 	out := make([]float64, n*n)
 	for i := range n {
 		for j := range n {
-			out[i*n+j] = product(root[i*n:][:n], root[j*n:][:n])
+			out[i*n+j] = Product(root[i*n:][:n], root[j*n:][:n])
 		}
 		out[i*n+i]++
 	}

@@ -2,6 +2,8 @@ package newton
 
 // This file holds A^-1.
 
+import "blankout/model"
+
 // covariance is a positive matrix P = U D U', U being an upper triangle with 1 on its diagonal
 // and D diagonal (Bierman 1977): an update in this form leaves it positive whatever is rounded. Row
 // j of data has column j of U above the diagonal, and then D's value, j + 1 values.
@@ -58,7 +60,7 @@ func (p *covariance) leverage(z []float64, first int) (h float64) {
 		c := p.column(j)
 		f := 0.0
 		if j >= first {
-			f = z[j] + product(c[first:j], z[first:])
+			f = z[j] + model.Product(c[first:j], z[first:])
 		}
 		p.f[j] = f
 		h += f * f * c[j]
@@ -92,21 +94,6 @@ func sweep(c, gain []float64, v, l float64) {
 		c[i] = u + l*g
 		gain[i] = g + v*u
 	}
-}
-
-// product returns the scalar product of a and the beginning of b.
-func product(a, b []float64) float64 {
-	var p, q, r, s float64
-	for b = b[:len(a)]; len(a) >= 4 && len(b) >= 4; a, b = a[4:], b[4:] {
-		p += a[0] * b[0]
-		q += a[1] * b[1]
-		r += a[2] * b[2]
-		s += a[3] * b[3]
-	}
-	for i, x := range a {
-		p += x * b[i]
-	}
-	return (p + q) + (r + s)
 }
 
 // scale says that variable i of the weights is ratio times what it was, and variable 0 more by shift

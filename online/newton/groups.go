@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"blankout/internal/coder"
+	"blankout/model"
 )
 
 // Groups is what there is to know of the groups of an event's columns, each of which dies as a whole.
@@ -225,7 +226,7 @@ func (e *Expert) takeGroup() {
 	e.p.leverage(ev.full, d.places[j])
 	alpha := e.p.update(1, ev.gain)
 	for k, u := range e.u {
-		e.step(k, -(product(u, ev.full)-d.wanted[k*n+j])/alpha)
+		e.step(k, -(model.Product(u, ev.full)-d.wanted[k*n+j])/alpha)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"blankout/loss"
+	"blankout/model"
 )
 
 // groups returns those of the event at hand: columns 3 and 8 die together, 20 and 31 do, and column 9 alone; what the base
@@ -233,7 +234,7 @@ func TestGroupNoiseIsMinimised(t *testing.T) {
 					}
 				}
 				for _, list := range sums {
-					square += product(list, list)
+					square += model.Product(list, list)
 				}
 				return math.Sqrt(square)
 			}

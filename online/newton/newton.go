@@ -30,6 +30,7 @@ import (
 	"slices"
 
 	"blankout/loss"
+	"blankout/model"
 )
 
 // Settings is what an Expert is made from.
@@ -326,7 +327,7 @@ func (e *Expert) fixTo(a float64, first int) {
 	e.p.leverage(ev.full, first)
 	alpha := e.p.update(a, ev.gain)
 	for k, u := range e.u {
-		e.step(k, -a*product(u, ev.full)/alpha)
+		e.step(k, -a*model.Product(u, ev.full)/alpha)
 	}
 }
 
