@@ -11,6 +11,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/batch/internal/problems"
+	"blankout/internal/longtest"
 	"blankout/model"
 	"blankout/online"
 )
@@ -123,6 +124,7 @@ func without(r *rand.Rand, e *blankout.Example, d float64) *blankout.Example {
 // What is forecast where groups die is what deleting them does, for two classes and for
 // more, within what the drawing of masks leaves; without groups nothing of the kind is said.
 func TestGroupForecastIsSimulation(t *testing.T) {
+	longtest.NotRaced(t)
 	const every = 4
 	for _, classes := range []int{2, 4} {
 		schema, all := problems.Several(classes, 2000)
@@ -174,6 +176,7 @@ func TestGroupForecastIsSimulation(t *testing.T) {
 // each of 200 events, whose standard error is .4 points, and answers a mask by the range of the
 // share that dies, not of what it deletes: .3 points.
 func TestForecastIsSimulation(t *testing.T) {
+	longtest.NotRaced(t)
 	adultSchema, adult := problems.Events(t, "testdata/adult.svm.gz")
 	severalSchema, more := problems.Several(4, 2000)
 	binarySchema, binary := problems.Several(2, 4000) // 20 features: the normal approximation

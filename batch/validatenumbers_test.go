@@ -9,6 +9,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/internal/longtest"
 	"blankout/loss"
 	"blankout/model"
 	"blankout/online"
@@ -88,6 +89,7 @@ func (o *oneBatch) Next(_ context.Context, b *blankout.Batch) error {
 // is below it by what the certificate bounds, and both models' measures on the events held
 // out are those of their predictions.
 func TestValidateNumbers(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, lossName := range []string{"linear", "absolute", "quantile:0.9", "huber:0.7", "poisson"} {
 		for _, intercept := range []string{"free", "penalised", "none"} {
 			t.Run(lossName+" "+intercept, func(t *testing.T) {
@@ -238,6 +240,7 @@ func TestValidateNumbersOutside(t *testing.T) {
 // What deletion is forecast to do to the error is what all masks do, each with its chance,
 // and what a death does is what zeroing does.
 func TestForecastOfNumbersIsAllMasks(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, lossName := range []string{"linear", "poisson"} {
 		r, live, _, _, all := validatedNumbers(t, lossName, func(*online.Config) {})
 		sum := func(error func(e *blankout.Example, dead uint32) float64, chance func(dead uint32) float64) float64 {

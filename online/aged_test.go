@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/loss"
 	"blankout/measure"
 	"blankout/model"
@@ -163,6 +164,7 @@ func sampled(l *Learner) (events [1 + len(aged.Ages)]float64) {
 // The answers of each age are those of the published model of then, and those of age 0 what progressive
 // measures count at the same events.
 func TestAgedAnswers(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, c := range agedCases(11200) {
 		t.Run(c.name, func(t *testing.T) {
 			l := c.learner(t)
@@ -242,6 +244,7 @@ func TestAgedErrOnADrift(t *testing.T) {
 
 // A Learner that is restored, or copied, while models are held comes to the same state.
 func TestAgedResumes(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, c := range agedCases(13500) {
 		for _, at := range []int{1050, 2500, 12080} {
 			t.Run(fmt.Sprint(c.name, "/", at), func(t *testing.T) {

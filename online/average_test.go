@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/online/rules"
 )
 
@@ -17,6 +18,7 @@ import (
 // there is, unless it is brought back to 1 on the way. In a stream that
 // stands still the average reaches back 2.5 times as far.
 func TestAverageAgainstItsDefinition(t *testing.T) {
+	longtest.NotRaced(t)
 	type test struct {
 		name   string
 		share  float64

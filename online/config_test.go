@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/online/rules"
 )
 
@@ -101,6 +102,7 @@ func TestFingerprintOfOlderFiles(t *testing.T) {
 // At the bounds of the learning rate and the cost every rule stays within numbers; beyond
 // them a configuration is refused with its bound.
 func TestBounds(t *testing.T) {
+	longtest.NotRaced(t)
 	refused := []struct {
 		eta, c float64
 		want   string

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/loss"
 	"blankout/model"
 	"blankout/online/rules"
@@ -19,6 +20,7 @@ import (
 // quadratic loss the gradient of the exact solvers, as in TestGroupsAgainstTheSlowSum: a
 // number and its hats are one feature, of a group or not.
 func TestCurvesAgainstTheSlowSum(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, classes := range []int{2, 3} {
 		for _, noise := range []string{"dropout:0.3", "group:0.4", "dropout:0.3+group:0.2"} {
 			for _, name := range []string{"quadratic", "logistic", "hinge:chen:0.5"} {
@@ -51,6 +53,7 @@ func TestCurvesAgainstTheSlowSum(t *testing.T) {
 // Every rule with curves: the snapshot scores as Learn does, what is restored before or
 // after the knots are found goes on to the bit, and all numbers are finite.
 func TestCurvesInEveryRule(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, rule := range rules.Table {
 		for _, noise := range []string{"auto", "none", "dropout:0.4", "dropout:0.2+group:0.4", "clean"} {
 			for _, classes := range []int{2, 3} {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/loss"
 	"blankout/measure"
 	"blankout/model"
@@ -58,6 +59,7 @@ func answered(t *testing.T, l *Learner, e *blankout.Example) {
 
 // What a Learner answers before it learns an event is what its published model answers.
 func TestAnswersAsPublished(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, x := range []struct {
 		loss, noise string
 		set         func(*Config)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/model"
 )
 
@@ -48,6 +49,7 @@ func fillConfig() Config {
 // The covariance gathered is that of the standardised values, in the units in force at the
 // end, whatever they were when a value came.
 func TestGatheredCovariance(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, null := range []float64{0, 0.3} {
 		l := lackingLearner(t, fillConfig())
 		s := &alikeStream{r: rand.New(rand.NewPCG(1, 2)), fields: 10, null: null}
@@ -88,6 +90,7 @@ func TestGatheredCovariance(t *testing.T) {
 // With a half-life the covariance is that of the last events; without one it remembers both
 // ways in which two numbers have gone together.
 func TestCovarianceFollowsTheHalfLife(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, halfLife := range []float64{0, 500} {
 		c := fillConfig()
 		c.HalfLife = halfLife
@@ -110,6 +113,7 @@ func TestCovarianceFollowsTheHalfLife(t *testing.T) {
 
 // An event that lacks many columns is gathered less often than one that lacks none.
 func TestLackingIsGatheredLessOften(t *testing.T) {
+	longtest.NotRaced(t)
 	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
 	for i := range 100 {
 		schema.AddField(blankout.Field{Name: string([]byte{byte('a' + i/10), byte('a' + i%10)}), Kind: blankout.Numeric})
@@ -130,6 +134,7 @@ func TestLackingIsGatheredLessOften(t *testing.T) {
 // Where fields read the same things and are often null filling in proves better, and what
 // the Learner scores is what its model answers; a restart changes nothing.
 func TestFillIsMeasured(t *testing.T) {
+	longtest.NotRaced(t)
 	c := fillConfig()
 	reference, other := lackingLearner(t, c), lackingLearner(t, c)
 	s := &alikeStream{r: rand.New(rand.NewPCG(1, 2)), fields: 10, null: 0.5}
@@ -183,6 +188,7 @@ func TestFillIsMeasured(t *testing.T) {
 // where the forecast is by masks; the scores of complete events are, to the bit, those of a
 // learner that gathers nothing.
 func TestCompleteStreamsLearnTheSame(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, noise := range []string{"none", "auto"} {
 		c := DefaultConfig()
 		c.Noise = noise
@@ -219,6 +225,7 @@ func TestCompleteStreamsLearnTheSame(t *testing.T) {
 
 // A state of before anything was gathered goes on; what does not fit its format is refused.
 func TestFillState(t *testing.T) {
+	longtest.NotRaced(t)
 	c := fillConfig()
 	l := lackingLearner(t, c)
 	s := &alikeStream{r: rand.New(rand.NewPCG(1, 2)), fields: 10, null: 0.2}

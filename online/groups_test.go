@@ -11,6 +11,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/internal/longtest"
 	"blankout/loss"
 	"blankout/model"
 	"blankout/online/rows"
@@ -136,6 +137,7 @@ var groupNoises = []loss.GroupDropout{{Q: 0, Groups: 0.4}, {Q: 0.3, Groups: 0.2}
 // slow sum over pairs of features, that of finite differences and that of every mask; and
 // with the quadratic loss, whose gradient is 2 (f - y) x + 2 V w, those of the exact solvers.
 func TestGroupsAgainstTheSlowSum(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, classes := range []int{2, 3} {
 		for _, noise := range groupNoises {
 			for _, name := range []string{"quadratic", "logistic", "hinge", "hinge:chen:0.5", "logistic:chen", "logistic:quadratic-noising", "t-logistic:1.5"} {
@@ -447,6 +449,7 @@ func sensorEvents(seed uint64) (*blankout.Schema, func() *blankout.Example) {
 // What is forecast where groups die is what deleting them makes of the same events, each
 // mask drawn anew; and the level that is expected is the natural one.
 func TestForecastOfGroups(t *testing.T) {
+	longtest.NotRaced(t)
 	schema, next := sensorEvents(1)
 	c := DefaultConfig()
 	c.ExpectedMissingGroups, c.Standardise = 0.5, "none"
@@ -503,6 +506,7 @@ func TestForecastOfGroups(t *testing.T) {
 // A bank of both structures goes on from a checkpoint to the bit; what is expected may
 // change in between, as long as the levels stay.
 func TestGroupBankRestores(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, classes := range []int{2, 3} {
 		c := DefaultConfig()
 		c.ExpectedMissingGroups, c.ExpectedMissing = 0.3, 0.1

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/model"
 	"blankout/online/watch"
 )
@@ -110,6 +111,7 @@ func servedError(l *Learner, s *sensors) float64 {
 // since the very event, with the usual share and with a cost that comes true. It stays
 // until the field is back, however long that takes.
 func TestHealthDeadField(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, absent := range []bool{false, true} {
 		t.Run(fmt.Sprint("absent ", absent), func(t *testing.T) {
 			l, s := sensorLearner(t, DefaultConfig()), newSensors(1)
@@ -181,6 +183,7 @@ func TestHealthCostNeedsEvents(t *testing.T) {
 
 // What has always been so raises no alarm, nor does a short burst; a rise does.
 func TestHealthUsuallyMissing(t *testing.T) {
+	longtest.NotRaced(t)
 	l, s := sensorLearner(t, DefaultConfig()), newSensors(2)
 	s.usual = 0.3
 	s.feed(l, 20_000)
@@ -206,6 +209,7 @@ func TestHealthUsuallyMissing(t *testing.T) {
 
 // A number whose mean moves, one whose deviation grows, one that sticks, and new values.
 func TestHealthDrift(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, c := range []struct {
 		name     string
 		change   func(*sensors)
@@ -294,6 +298,7 @@ func TestHealthRestored(t *testing.T) {
 // Nothing that fields may do takes more memory than there is to be: there are at most
 // healthFields of them, and healthChanges remembered.
 func TestHealthIsBounded(t *testing.T) {
+	longtest.NotRaced(t)
 	s := blankout.NewSchema(14, []string{"no", "yes"}, 2)
 	for i := range 5000 {
 		s.AddField(blankout.Field{Name: fmt.Sprint("f", i), Kind: blankout.Boolean})

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/model"
 )
 
@@ -43,6 +44,7 @@ func gaugesLearner(t *testing.T, known bool) *Learner {
 // A stream whose absent columns are missing: they are not filled in, and a restart
 // changes nothing.
 func TestKnown(t *testing.T) {
+	longtest.NotRaced(t)
 	errors := map[bool]float64{}
 	for _, known := range []bool{false, true} {
 		l, s := gaugesLearner(t, known), &gauges{rand.New(rand.NewPCG(3, 4)), 0}

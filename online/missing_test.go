@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/model"
 )
 
@@ -49,6 +50,7 @@ func (s *lackingStream) next() *blankout.Example {
 
 // The rule is the one that has scored better, and a restart changes nothing.
 func TestMissingRuleIsMeasured(t *testing.T) {
+	longtest.NotRaced(t)
 	c := DefaultConfig()
 	c.Noise = "none"
 	reference, other := lackingLearner(t, c), lackingLearner(t, c)

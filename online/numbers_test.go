@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/loss"
 	"blankout/model"
 	"blankout/online/probe"
@@ -53,6 +54,7 @@ var numberLosses = []string{"squared", "absolute", "quantile:0.8", "huber:1", "p
 // published answers what the Learner does, in the targets' own unit; and a Learner that is
 // restored in the middle goes on to the bit.
 func TestNumbersLearned(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, lossName := range numberLosses {
 		for _, rule := range []string{"adagrad", "dropout-descent", "sgd", "ftrl"} {
 			for _, noise := range []string{"auto", "dropout:0.1"} {
@@ -140,6 +142,7 @@ func must(blocks []blankout.Block, err error) []blankout.Block {
 // What the stream counts in changes nothing: targets a power of two as large give
 // predictions as much larger, to the bit.
 func TestNumbersUnit(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, lossName := range []string{"squared", "absolute", "huber:0.5"} {
 		for _, rule := range []string{"adagrad", "sgd", "ftrl"} {
 			c := DefaultConfig()
@@ -159,6 +162,7 @@ func TestNumbersUnit(t *testing.T) {
 // Moving the unit changes no prediction of any rule, nor, under the squared loss, what the
 // next steps do.
 func TestMoveUnit(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, lossName := range numberLosses {
 		for _, rule := range []string{"adagrad", "dropout-descent", "sgd", "ftrl"} {
 			c := DefaultConfig()
@@ -193,6 +197,7 @@ func TestMoveUnit(t *testing.T) {
 
 // The forecast of the squared error is what masks drawn give in the mean.
 func TestNumbersForecast(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, lossName := range []string{"squared", "poisson"} {
 		c := DefaultConfig()
 		c.Loss, c.Noise = lossName, "none"

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/loss"
 	"blankout/model"
 )
@@ -61,6 +62,7 @@ func blanked(events []*blankout.Example, chance float64, seed uint64) []*blankou
 // Nine of ten targets lie within their interval, however much an event lacks, whether
 // events lacked as much when they were learned or nothing.
 func TestIntervalCoversWhatIsMissing(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, lossName := range []string{"squared", "absolute", "poisson"} {
 		for _, learned := range []float64{0, 0.3} {
 			for _, missing := range []model.MissingRule{"auto", "as-is"} {

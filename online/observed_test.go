@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/loss"
 	"blankout/online/watch"
 )
@@ -57,6 +58,7 @@ func observedConfig() Config {
 // was saved, at any event, goes on to the same bytes; and between two reviews it learns as
 // one does whose noise is fixed at these rates.
 func TestObserved(t *testing.T) {
+	longtest.NotRaced(t)
 	l, err := New(observedConfig(), sensorSchema())
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/model"
 	"blankout/online/scaling"
 	"blankout/online/watch"
@@ -59,6 +60,7 @@ func (a *absences) next() *blankout.Example {
 // A number that many events leave out tells by that it is there what its mean cannot; one
 // that is null, or seldom left out, has no column for that.
 func TestPresence(t *testing.T) {
+	longtest.NotRaced(t)
 	errors := map[string]float64{}
 	for _, presence := range []string{"auto", "none"} {
 		a := newAbsences(1)
@@ -104,6 +106,7 @@ func TestPresence(t *testing.T) {
 // Presence goes on to the bit over a restart, before and after it is found; a learner keeps
 // what it began with; an older file's learner has none; several learners find none themselves.
 func TestPresenceIsKept(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, at := range []int{500, 1000, 1001, 1500} {
 		a := newAbsences(3)
 		c := DefaultConfig()
@@ -181,6 +184,7 @@ func TestPresenceIsKept(t *testing.T) {
 // Fields have curves of their own knots, or none, whatever the others have; a name that no
 // field of numbers has is told of, and the state goes on to the bit.
 func TestFieldCurves(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, all := range []int{0, 5} {
 		a, b := newAbsences(3), newAbsences(3)
 		c := DefaultConfig()

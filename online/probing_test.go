@@ -12,6 +12,7 @@ import (
 
 	"blankout"
 	"blankout/internal/coder"
+	"blankout/internal/longtest"
 	"blankout/model"
 	"blankout/online/probe"
 )
@@ -30,6 +31,7 @@ func (l *Learner) atHand(e *blankout.Example) {
 // fields null: with curves, groups, several classes and columns that are declared, where an event
 // lacks fields by itself, and where ranges have shares of their own.
 func TestProbesAsAnswered(t *testing.T) {
+	longtest.NotRaced(t)
 	for name, change := range map[string]func(*Config){
 		"one level":  func(c *Config) {},
 		"auto":       func(c *Config) { c.Noise, c.ExpectedMissing = "auto", 0.44 },
@@ -134,6 +136,7 @@ func (l *Learner) slowAnswer(e *blankout.Example, point int) (float64, *blankout
 // A group dies as a whole in a mask, a product with either of its factors or groups, a number with
 // its curve, and features besides where they are expected to.
 func TestGroupsInMasks(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, curves := range []int{0, 6} {
 		c := DefaultConfig()
 		c.ExpectedMissingGroups, c.ExpectedMissing, c.Curves = 0.5, 0.25, curves
@@ -231,6 +234,7 @@ func oneStrongSchema() *blankout.Schema {
 // Events that lack much are answered mostly by levels that have learned to do without, be that
 // known from masks or from such events; they are answered better for it, and the forecast says so.
 func TestLevelsByShare(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, learned := range []float64{0, 0.5} {
 		c := DefaultConfig()
 		c.Missing = "as-is"
@@ -277,6 +281,7 @@ func TestLevelsByShare(t *testing.T) {
 // Each event is answered before it is learned as the model of that moment answers it, and a
 // learner that was saved and restored goes on to the bit.
 func TestSharesAreServedAndKept(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, missing := range []string{"as-is", "auto"} {
 		c := DefaultConfig()
 		c.Missing = missing
@@ -401,6 +406,7 @@ func BenchmarkLearnNumbers(b *testing.B) {
 
 // Events move the shares as they came, whole or not: each at first, then every fourth.
 func TestEventsAreProbesAsTheyCame(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, null := range []bool{false, true} {
 		c := DefaultConfig()
 		c.Noise = "auto"
@@ -435,6 +441,7 @@ func TestEventsAreProbesAsTheyCame(t *testing.T) {
 // here a number can be told from another where a mask deletes it, but where it is null by itself the
 // label goes against what would be told.
 func TestOwnEventsOutweighMasks(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, null := range []bool{false, true} {
 		schema, fields := numberFields(3)
 		l, err := New(DefaultConfig(), schema)

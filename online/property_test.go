@@ -141,6 +141,7 @@ func stateOf(t testing.TB, l *Learner) []byte {
 }
 
 func TestEveryRule(t *testing.T) {
+	longtest.NotRaced(t)
 	eachConfig(t, func(t *testing.T, c Config, classes int) {
 		const n, cut = 160, 77
 		l, s := mustNew(t, c, classes), newStream(7, classes)
@@ -261,6 +262,7 @@ func TestMarginalisedWithoutNoise(t *testing.T) {
 // averages are left behind, and at which the stream stands still for one level and not
 // for the others: for a while the features mean something else.
 func TestBankLevelsLearnAsIfAlone(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, classes := range []int{2, 3} {
 		c := DefaultConfig()
 		c.Levels = []float64{0, 0.3, 0.7}
@@ -323,6 +325,7 @@ func sameAsAlone(t *testing.T, events int, bank *Learner, alone []*Learner) {
 // twelve orders of magnitude or to the limit, and an event of a great many features,
 // are learned without harm to what comes after.
 func TestPoison(t *testing.T) {
+	longtest.NotRaced(t)
 	eachConfig(t, func(t *testing.T, c Config, classes int) {
 		if c.Noise != "dropout:0.5" && (classes > 2 || strings.Contains(c.Loss, ":")) || c.Noise == "auto" || strings.HasPrefix(c.Noise, "laplace") {
 			return // the others cover it
@@ -412,6 +415,7 @@ func finite(t *testing.T, l *Learner) {
 
 // An event of a million features, then another life.
 func TestMillionFeatures(t *testing.T) {
+	longtest.NotRaced(t)
 	c := DefaultConfig()
 	c.Noise, c.Alpha = "dropout:0.3", 0.1
 	l, calm := mustNew(t, c, 2), mustNew(t, c, 2)
@@ -499,6 +503,7 @@ func TestLateClass(t *testing.T) {
 // TestFixedPoint holds many passes of the marginalised rules to the optimum of
 // the batch objective |w|^2 + kappa sum loss, found by a slow descent.
 func TestFixedPoint(t *testing.T) {
+	longtest.NotRaced(t)
 	const dim = 5
 	r := rand.New(rand.NewPCG(2, 3))
 	var events []blankout.Example

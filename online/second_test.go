@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/loss"
 	"blankout/model"
 )
@@ -85,6 +86,7 @@ func newTides(seed uint64, classes int, null float64) *tides {
 // after, with nulls, of two classes, of several and of numbers: the expert's weights, its hats
 // and its coefficient are all in the file.
 func TestSecondIsPublished(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, classes := range []int{2, 3, 0} {
 		for _, null := range []float64{0, 0.1} {
 			s := newTides(1, classes, null)
@@ -165,6 +167,7 @@ func alike(a, b []float64) bool {
 
 // The expert knows what the levels alone do not.
 func TestSecondHelps(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, classes := range []int{2, 3, 0} {
 		lost := map[string]float64{}
 		for _, rule := range []string{"adagrad", "auto"} {
@@ -245,6 +248,7 @@ func TestSecondAndOlderRules(t *testing.T) {
 // The expert is left out where it does not fit: by the settings, and where there come to be too many
 // numbers. Everything is then as under the rule adagrad.
 func TestSecondLeftOut(t *testing.T) {
+	longtest.NotRaced(t)
 	for name, change := range map[string]func(*Config){
 		"observed": func(c *Config) { c.Noise = "observed" },
 		"gaussian": func(c *Config) { c.Noise = "gaussian:0.3" },

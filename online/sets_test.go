@@ -9,6 +9,7 @@ import (
 
 	"blankout"
 	"blankout/internal/coder"
+	"blankout/internal/longtest"
 	"blankout/loss"
 	"blankout/measure"
 	"blankout/model"
@@ -81,6 +82,7 @@ func covered(t *testing.T, m *model.Linear, s *classStream, n int) (held, size, 
 // Sets of the published model hold the class as often as they should, of two classes and of more, with
 // masks alone and where events lack fields by themselves, and of losses whose scores are no log-odds.
 func TestSetsCoverWhatIsMissing(t *testing.T) {
+	longtest.NotRaced(t)
 	for name, test := range map[string]struct {
 		classes       int
 		null          float64

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/online"
 	"blankout/online/watch"
 	"blankout/record"
@@ -130,6 +131,7 @@ func (p *payments) one(field, kind string) watch.FieldAlarm {
 // A number that comes as text, as an array, as a truth value or as null from some event on
 // raises one alarm that says so, with what it costs, and ends when it is a number again.
 func TestUsualKinds(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, c := range []struct{ name, value, kind, comes, says string }{
 		{"text", `"%.2f EUR"`, "kind", "categorical", "amount comes as text in 100 % of its events since 2026-01-01T"},
 		{"array", `["%.0f"]`, "kind", "words", "amount comes as an array of words in 100 % of its events since "},
@@ -180,6 +182,7 @@ func TestUsualKinds(t *testing.T) {
 // A field that has always come as one kind now and another then is as usual, and so is one that
 // comes as another kind than the first few events.
 func TestUsualMixture(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, share := range []float64{0.01, 0.3, 0.5, 1} {
 		p := newPayments(t, 2, nil)
 		number := p.amount
@@ -207,6 +210,7 @@ func TestUsualMixture(t *testing.T) {
 // A field of 2 % of the events that comes no more raises one alarm, since its last event, and
 // ends when it is back. One that comes in runs is as usual while the runs are.
 func TestUsualRareField(t *testing.T) {
+	longtest.NotRaced(t)
 	p := newPayments(t, 3, nil)
 	p.feed(60_000)
 	if told := p.told(); len(told) > 0 {
@@ -251,6 +255,7 @@ func night(at int64) bool {
 // in the morning raises an alarm then, and so does one that is null by day. Weekends are
 // learned like nights.
 func TestUsualNights(t *testing.T) {
+	longtest.NotRaced(t)
 	p := newPayments(t, 5, nil)
 	p.every = 12
 	perHour := int(3600 / p.every)
@@ -309,6 +314,7 @@ func TestUsualNights(t *testing.T) {
 
 // Weekends are learned as nights are.
 func TestUsualWeekends(t *testing.T) {
+	longtest.NotRaced(t)
 	p := newPayments(t, 6, nil)
 	p.every = 30
 	temper := p.temper
@@ -332,6 +338,7 @@ func TestUsualWeekends(t *testing.T) {
 // What costs less than half a percentage point is a note, and a warning once it comes to cost
 // more.
 func TestUsualCosts(t *testing.T) {
+	longtest.NotRaced(t)
 	p := newPayments(t, 7, nil)
 	p.feed(30_000)
 	temper := p.temper
@@ -394,6 +401,7 @@ func blockOf(t *testing.T, l *online.Learner, name string) []byte {
 // follows another goes on to the bit; and learning with others for a while, when nothing is
 // watched, makes no alarm.
 func TestUsualStateIsWhole(t *testing.T) {
+	longtest.NotRaced(t)
 	config := online.DefaultConfig().Shared()
 	p := newPayments(t, 9, func(c *online.Config) { *c = config })
 	p.discount = 0.05

@@ -1,6 +1,7 @@
 package online
 
 import (
+	"blankout/internal/longtest"
 	"blankout/online/watch"
 	"fmt"
 	"math"
@@ -114,6 +115,7 @@ func TestPriorNoFalseAlarm(t *testing.T) {
 }
 
 func TestStreamWarnings(t *testing.T) {
+	longtest.NotRaced(t)
 	unlabelled := func(*rand.Rand, int) *blankout.Example {
 		return &blankout.Example{Weight: 1, Label: blankout.Unlabelled}
 	}

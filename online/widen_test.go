@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/measure"
 	"blankout/online/rows"
 	"blankout/online/rules"
@@ -80,6 +81,7 @@ func TestWiden(t *testing.T) {
 // A Learner that is stopped and restored goes on to the same bytes, whether its classes come
 // before or after.
 func TestWidenRestart(t *testing.T) {
+	longtest.NotRaced(t)
 	for name, c := range grownClasses() {
 		learn := func(l *Learner, from, to int) {
 			s := newSensors(6)

@@ -145,6 +145,7 @@ func both(t *testing.T, f func(t *testing.T, sparse bool)) {
 
 // The first seconds of a stream with an ordinary amount, and the rest.
 func TestOrdinaryAmount(t *testing.T) {
+	longtest.NotRaced(t)
 	both(t, func(t *testing.T, sparse bool) {
 		for seed := range uint64(5) {
 			if all := follow(t, seed, sparse, ordinary, 12_000, 0, nil); !(all.loss <= 0.48) {
@@ -159,6 +160,7 @@ func TestOrdinaryAmount(t *testing.T) {
 
 // One wild value at any position and of any size.
 func TestOneWildValue(t *testing.T) {
+	longtest.NotRaced(t)
 	positions, values := []int{0, 2, 8, 32, 64, 1000}, []float64{-1e4, 1e30}
 	if longtest.Asked() {
 		positions, values = []int{0, 1, 2, 3, 5, 7, 8, 9, 12, 20, 31, 32, 35, 63, 64, 79, 150, 1000}, []float64{-1e4, math.MaxInt64, 1e30}
@@ -188,6 +190,7 @@ func TestOneWildValue(t *testing.T) {
 
 // Sequences that destroyed a model for good: error after 2,000 further events.
 func TestWildSequences(t *testing.T) {
+	longtest.NotRaced(t)
 	const at = 1500
 	values := func(n int, value func(k int) float64) spoil { // of a sixth field
 		return func(i int, e *blankout.Example) {
@@ -238,6 +241,7 @@ func TestWildSequences(t *testing.T) {
 
 // A share of the events has a wild reading, with true labels or flipped ones.
 func TestWildShare(t *testing.T) {
+	longtest.NotRaced(t)
 	both(t, func(t *testing.T, sparse bool) {
 		const n = 10_000
 		clean := follow(t, 1, sparse, steep, n, 0, nil)
@@ -263,6 +267,7 @@ func TestWildShare(t *testing.T) {
 
 // Lognormal fields are not worse than none, whatever their deviation.
 func TestHeavyTails(t *testing.T) {
+	longtest.NotRaced(t)
 	both(t, func(t *testing.T, sparse bool) {
 		for _, sigma := range []float64{1, 2, 3, 5} {
 			for seed := range uint64(3) {

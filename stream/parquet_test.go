@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/record"
 
 	"github.com/parquet-go/parquet-go"
@@ -277,7 +278,7 @@ func TestParquetAmplifiers(t *testing.T) {
 		}
 		runtime.ReadMemStats(&after)
 		// The race detector drops what is pooled, so that more is made.
-		if took, most := after.TotalAlloc-before.TotalAlloc, uint64(64<<20+8*len(c.data)); took > most && !raceDetector {
+		if took, most := after.TotalAlloc-before.TotalAlloc, uint64(64<<20+8*len(c.data)); took > most && !longtest.Race {
 			t.Errorf("%s: %d bytes took %d, want %d at most", c.name, len(c.data), took, most)
 		}
 		if n != c.rows || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

@@ -235,7 +235,7 @@ func TestAmplifiers(t *testing.T) {
 func within(t *testing.T, a amplifier, little, much int64) {
 	t.Helper()
 	allowed := a.allowed
-	if raceDetector { // which keeps shadows of what is allocated
+	if longtest.Race { // which keeps shadows of what is allocated
 		allowed += 64 << 20
 	}
 	if most := little + 64<<20 + 8*int64(len(a.data)) + allowed; much > most {

@@ -25,7 +25,6 @@ import (
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 	"go.uber.org/goleak"
 
-	"blankout/internal/longtest"
 	"blankout/internal/s3test"
 	"blankout/stream"
 )
@@ -63,12 +62,6 @@ func TestScript(t *testing.T) {
 			// The race detector otherwise waits a second at each of some 500 exits.
 			e.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil
-		},
-		Condition: func(condition string) (bool, error) {
-			if condition != "long" {
-				return false, fmt.Errorf("unknown condition %q", condition)
-			}
-			return longtest.Asked(), nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code": checkCode, "broker": startBroker, "await": await, "address": address, "get": get, "registry": startRegistry, "store": startStore, "flip": flipByte, "clean": clean, "parquet": writeParquet,

@@ -1,5 +1,6 @@
 // Package longtest keeps tests that take longer than ten seconds out of a plain
-// go test ./... and lets CI run them.
+// go test ./... and lets CI run them; and those in which the race detector has
+// nothing to find out of its runs.
 package longtest
 
 import (
@@ -18,5 +19,14 @@ func Only(t testing.TB) {
 	t.Helper()
 	if !Asked() {
 		t.Skip("this test takes long: set " + Variable + "=1 to run it, as .ci/run does")
+	}
+}
+
+// NotRaced skips a test of numbers under the race detector, which would take ten times as long and
+// find nothing: one goroutine works them out, or cheaper tests run the same goroutines.
+func NotRaced(t testing.TB) {
+	t.Helper()
+	if Race {
+		t.Skip("a test of numbers, in which the race detector has nothing to find: go test without -race")
 	}
 }
