@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -164,14 +165,15 @@ func brokerProcess(b *testing.B) (address string) {
 }
 
 // BenchmarkConsume reads a topic of 200-byte JSON events from a broker in
-// another process, in five ways in turn, and reports the rate of each and its
+// another process, in six ways in turn, and reports the rate of each and its
 // ratio to that of the first:
 //
 //	fetch     a loop over kafka-go's Client.Fetch that only counts
 //	raw       a loop over the raw fetch path that only counts, without prefetch
 //	consumer  Consumer.Next with a decoder that does nothing
 //	decode    Consumer.Next with the JSON decoder
-//	learn     the whole run loop: decoding ahead, learning at noise dropout:0.5
+//	learn     the whole run loop: decoding ahead, learning at a fixed level
+//	default   the same with the default rule and noise
 func BenchmarkConsume(b *testing.B) {
 	const events = 300_000
 	address := brokerProcess(b)
@@ -192,7 +194,7 @@ func BenchmarkConsume(b *testing.B) {
 		b.Fatal(err)
 	}
 
-	names := []string{"fetch", "raw", "consumer", "decode", "learn"}
+	names := []string{"fetch", "raw", "consumer", "decode", "learn", "default"}
 	ways := []func() (int, error){
 		func() (int, error) { return countFetch(ctx, address, events) },
 		func() (int, error) { return countRaw(ctx, address, events) },
@@ -206,7 +208,8 @@ func BenchmarkConsume(b *testing.B) {
 			}
 			return countConsumer(ctx, address, d, s)
 		},
-		func() (int, error) { return learn(ctx, address) },
+		func() (int, error) { return learn(ctx, address, fixedLevel()) },
+		func() (int, error) { return learn(ctx, address, online.DefaultConfig()) },
 	}
 	took, cpu := make([]time.Duration, len(ways)), make([]time.Duration, len(ways))
 	for b.Loop() {
@@ -231,6 +234,13 @@ func BenchmarkConsume(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
+// fixedLevel learns one level of noise by one rule.
+func fixedLevel() online.Config {
+	c := online.DefaultConfig()
+	c.Rule, c.Noise = "adagrad", "dropout:0.5"
+	return c
+}
+
 // benchEvent makes an event of about 200 bytes with 4 numbers and 6 names.
 func benchEvent(r *rand.Rand) []byte {
 	x := r.NormFloat64()
@@ -242,14 +252,31 @@ func benchEvent(r *rand.Rand) []byte {
 // on one goroutine, each stage on top of the one before, and reports what each
 // costs an event:
 //
-//	read    checksums, records, fingerprints, as BenchmarkRead
-//	decode  the JSON decoder too
-//	learn   a learner at noise dropout:0.5 too
+//	read     checksums, records, fingerprints, as BenchmarkRead
+//	decode   the JSON decoder too
+//	learn    a learner at a fixed level too
+//	default  the default learner instead
+//
+// valid is json.Valid alone, the yardstick of docs/speed.md.
 func BenchmarkEvent(b *testing.B) {
 	events := benchEvents(4096)
-	for _, stage := range []string{"read", "decode", "learn"} {
+	for _, stage := range []string{"valid", "read", "decode", "learn", "default"} {
 		b.Run(stage, func(b *testing.B) {
-			cycle := eventCycle(b, stage, online.DefaultConfig().CovarianceFields, events)
+			cycle := func() {
+				for _, e := range events {
+					if !json.Valid(e) {
+						b.Fatalf("no JSON: %s", e)
+					}
+				}
+			}
+			switch stage {
+			case "read", "decode":
+				cycle = eventCycle(b, stage, online.DefaultConfig(), events)
+			case "learn":
+				cycle = eventCycle(b, stage, fixedLevel(), events)
+			case "default":
+				cycle = eventCycle(b, "learn", online.DefaultConfig(), events)
+			}
 			for range 5 {
 				cycle()
 			}
@@ -274,7 +301,7 @@ func benchEvents(n int) [][]byte {
 
 // eventCycle returns a function that takes the events through the stages up to
 // the given one.
-func eventCycle(t testing.TB, stage string, covarianceFields int, events [][]byte) (cycle func()) {
+func eventCycle(t testing.TB, stage string, config online.Config, events [][]byte) (cycle func()) {
 	records := record.DefaultConfig()
 	records.Classes = []string{"0", "1"}
 	s := records.Schema()
@@ -285,8 +312,6 @@ func eventCycle(t testing.TB, stage string, covarianceFields int, events [][]byt
 	if stage == "read" {
 		decoder = &nothing{}
 	}
-	config := online.DefaultConfig()
-	config.Noise, config.CovarianceFields = "dropout:0.5", covarianceFields
 	l, err := online.New(config, s)
 	if err != nil {
 		t.Fatal(err)
@@ -322,7 +347,9 @@ func TestEventAllocatesNothing(t *testing.T) {
 		covarianceFields int
 		most             float64
 	}{{0, 450}, {online.DefaultConfig().CovarianceFields, 2500}} {
-		cycle := eventCycle(t, "learn", c.covarianceFields, benchEvents(1500))
+		config := online.DefaultConfig()
+		config.Noise, config.CovarianceFields = "dropout:0.5", c.covarianceFields
+		cycle := eventCycle(t, "learn", config, benchEvents(1500))
 		for range 6 {
 			cycle()
 		}
@@ -432,7 +459,7 @@ func countConsumer(ctx context.Context, address string, d record.Decoder, s *bla
 	}
 }
 
-func learn(ctx context.Context, address string) (int, error) {
+func learn(ctx context.Context, address string, config online.Config) (int, error) {
 	records := record.DefaultConfig()
 	records.Classes = []string{"0", "1"}
 	s := records.Schema()
@@ -440,8 +467,6 @@ func learn(ctx context.Context, address string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	config := online.DefaultConfig()
-	config.Noise = "dropout:0.5"
 	l, err := online.New(config, s)
 	if err != nil {
 		return 0, err

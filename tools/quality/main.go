@@ -7,7 +7,7 @@
 // DIR has a folder for each data set with gzipped svmlight files (stream, or
 // train and test) or MNIST's idx files. Peers that are not given are left out.
 // With -only it makes some of the sections: streams, rules, exact, deletion, speed,
-// solvers, nulls, sets, observed, group.
+// slower, solvers, nulls, sets, observed, group.
 package main
 
 import (
@@ -37,6 +37,7 @@ type comparison struct {
 	data, vw, python, liblinear string
 	scripts                     string  // where river_stream.py is
 	work                        string  // for files of the peers
+	binary                      string  // blankout, once build has made it
 	cost                        float64 // C of the section solvers
 	rounds                      int     // of its runs
 	w                           io.Writer
@@ -60,7 +61,7 @@ func main() {
 }
 
 func (c *comparison) run(only []string) (err error) {
-	if c.data == "" && !slices.Equal(only, []string{"group"}) { // which draws its streams
+	if c.data == "" && !slices.Equal(only, []string{"group"}) && !slices.Equal(only, []string{"slower"}) { // which draw their events
 		return errors.New("name the folder of the data sets with -data")
 	}
 	if c.work, err = os.MkdirTemp("", "quality"); err != nil {
@@ -70,7 +71,7 @@ func (c *comparison) run(only []string) (err error) {
 	sections := []struct {
 		name string
 		make func() error
-	}{{"streams", c.streams}, {"rules", c.rules}, {"exact", c.exact}, {"deletion", c.deletion}, {"speed", c.speed}, {"solvers", c.solvers}, {"nulls", c.nulls}, {"sets", c.sets}, {"observed", c.observed}, {"group", c.group}}
+	}{{"streams", c.streams}, {"rules", c.rules}, {"exact", c.exact}, {"deletion", c.deletion}, {"speed", c.speed}, {"slower", c.slower}, {"solvers", c.solvers}, {"nulls", c.nulls}, {"sets", c.sets}, {"observed", c.observed}, {"group", c.group}}
 	for _, s := range sections {
 		if slices.Contains(only, s.name) {
 			if err := s.make(); err != nil {
@@ -79,6 +80,16 @@ func (c *comparison) run(only []string) (err error) {
 		}
 	}
 	return nil
+}
+
+// build makes the program that is measured, once.
+func (c *comparison) build() error {
+	if c.binary != "" {
+		return nil
+	}
+	c.binary = filepath.Join(c.work, "blankout")
+	_, err := command("go", "build", "-o", c.binary, "./cmd/blankout")
+	return err
 }
 
 // set is a data set in memory.

@@ -38,15 +38,14 @@ func (c *comparison) solvers() error {
 	if c.liblinear == "" {
 		return fmt.Errorf("solvers: name LIBLINEAR's train command with -liblinear")
 	}
-	binary := filepath.Join(c.work, "blankout")
-	if _, err := command("go", "build", "-o", binary, "./cmd/blankout"); err != nil {
+	if err := c.build(); err != nil {
 		return err
 	}
 	fmt.Fprintf(c.w, "## To a gap of %g, loading included\n\nThe least of up to %d runs in turn. C = %g; blankout's gap is the certified one.\n\n| data | loss | program | gap | wall, s | processor, s | wall / LIBLINEAR |\n|---|---|---|---|---|---|---|\n", matched, c.rounds, c.cost)
 	for _, name := range []string{"a9a", "w8a", "imdb"} {
 		columns, title := uint32(math.MaxUint32), name
 		if name == "imdb" {
-			columns, title = 47123, "imdb unigrams"
+			columns, title = imdbUnigrams, "imdb unigrams"
 		}
 		s, err := load(c.path(name, "train.svm.gz"), 2)
 		if err != nil {
@@ -66,7 +65,7 @@ func (c *comparison) solvers() error {
 			name    string
 			solvers []string
 		}{{"hinge", []string{"3"}}, {"logistic", []string{"0", "7"}}} {
-			if err := c.matchedGap(binary, file, title, s, loss.name, loss.solvers); err != nil {
+			if err := c.matchedGap(file, title, s, loss.name, loss.solvers); err != nil {
 				return fmt.Errorf("%s, %s: %w", title, loss.name, err)
 			}
 		}
@@ -75,7 +74,7 @@ func (c *comparison) solvers() error {
 	return nil
 }
 
-func (c *comparison) matchedGap(binary, file, title string, s *set, loss string, solvers []string) error {
+func (c *comparison) matchedGap(file, title string, s *set, loss string, solvers []string) error {
 	o, err := plainObjective(s, loss, c.cost)
 	if err != nil {
 		return err
@@ -94,7 +93,7 @@ func (c *comparison) matchedGap(binary, file, title string, s *set, loss string,
 	if loss == "logistic" {
 		cost *= 2 // |w|^2 + c sum loss is twice |w|^2/2 + C sum loss
 	}
-	ours := []string{binary, "train", "-d", file, "--loss", loss, "-c", fmt.Sprint(cost), "--tol", fmt.Sprint(matched), "--quiet", "-m", filepath.Join(c.work, "ours")}
+	ours := []string{c.binary, "train", "-d", file, "--loss", loss, "-c", fmt.Sprint(cost), "--tol", fmt.Sprint(matched), "--quiet", "-m", filepath.Join(c.work, "ours")}
 	all := []*contestant{
 		{name: "blankout, --intercept penalised", args: append(slices.Clone(ours), "--intercept", "penalised")},
 		{name: "blankout, free intercept", args: ours},

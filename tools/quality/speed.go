@@ -1,6 +1,6 @@
 package main
 
-// This file makes the tables of speed.
+// This file makes docs/speed.md: whole processes beside Vowpal Wabbit, and what work.go measures.
 
 import (
 	"bufio"
@@ -13,147 +13,171 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"blankout"
 )
 
-// speed measures whole processes, from text to learned weights that nobody
-// saves: blankout train --solver online and vw on the same events, run in turn,
-// the median of five runs. The progressive errors say that both learn.
+// contest is events that blankout and vw learn in turn.
+type contest struct {
+	name, file string // the file is of the data's folder; none: made-up JSON events
+	title      string
+	classes    int
+	columns    uint32 // those from here on are left out
+	ours, vw   []string
+}
+
+var contests = []contest{
+	{"mnist", "train-images-idx3-ubyte.gz", "MNIST, 10 classes, 784 columns", 10, 784, []string{"--standardise", "none"}, nil},
+	{"imdb", "train.svm.gz", "IMDB, unigrams", 2, imdbUnigrams, nil, []string{"-b", "22"}},
+	{"imdb", "train.svm.gz", "IMDB, uni- and bigrams", 2, 1 << 31, nil, []string{"-b", "22"}},
+	{"json", "", "JSON, 11 features", 2, 0, []string{"--label", "_label"}, []string{"--json"}},
+}
+
+// imdbUnigrams are the first columns of the data set imdb; bigrams follow.
+const imdbUnigrams = 47123
+
+// contestant is a program that learns, and how long it took in each round.
+type contestant struct {
+	name string
+	args []string
+	runs []run
+}
+
+const rounds = 5
+
+// fixedLevel are the options of one level of noise and one rule; without them train learns
+// five levels and three experts side by side.
+var fixedLevel = []string{"--rule", "adagrad", "--noise", "dropout:0.5"}
+
+// speed measures blankout train --solver online and vw on the same events. The
+// progressive errors say that both learn.
 func (c *comparison) speed() error {
-	binary := filepath.Join(c.work, "blankout")
-	if _, err := command("go", "build", "-o", binary, "./cmd/blankout"); err != nil {
+	if c.vw == "" {
+		return errors.New("speed: name Vowpal Wabbit's command with -vw")
+	}
+	begin := time.Now()
+	if err := c.build(); err != nil {
 		return err
 	}
-	start, err := c.peerStart()
+	var short, long strings.Builder
+	for _, d := range contests {
+		all, err := c.contest(d, &long)
+		if err != nil {
+			return fmt.Errorf("%s: %w", d.title, err)
+		}
+		wall, cpu := median(all[2].runs)
+		fmt.Fprintf(&short, "| %s ", d.title)
+		for _, x := range []*contestant{all[0], all[1], all[3]} {
+			w, p := median(x.runs)
+			fmt.Fprintf(&short, "| %.2f / %.2f ", p.Seconds()/cpu.Seconds(), w.Seconds()/wall.Seconds())
+		}
+		short.WriteString("|\n")
+	}
+	m, rates, err := c.works()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.w, "# Speed beside Vowpal Wabbit\n\nMade by `make speed DATA=DIR VW=vw` on %d cores (%s): whole processes, one pass, from text\nto learned weights. Seconds of wall clock and of processor time are medians of five runs in turn; ratios are to vw\nwith the logistic loss on the same events. The %.2f s that vw takes for no events are subtracted from its\ntimes, because an interpreter may start it; blankout's times are not reduced. blankout's default is auto.\n\n| data | learner | wall | processor | wall / vw | processor / vw | progressive error, %% |\n|---|---|---|---|---|---|---|\n", runtime.NumCPU(), processor(), start.wall.Seconds())
-	for _, d := range []struct {
-		name    string
-		classes int
-		file    string
-		ours    []string
-		vw      [][]string
-	}{
-		{"mnist", 10, "train-images-idx3-ubyte.gz", []string{"--standardise", "none"}, [][]string{nil, {"squared"}}},
-		{"imdb", 2, "train.svm.gz", nil, [][]string{nil}},
-		{"json", 2, "", []string{"--label", "_label"}, [][]string{{"--json"}}},
-	} {
-		ours, theirs := filepath.Join(c.work, d.name+".svm"), filepath.Join(c.work, d.name+".vw")
-		var s *set
-		var err error
-		if d.name == "json" {
-			ours = filepath.Join(c.work, "events.json")
-			theirs = ours
-			if err := writeEvents(ours, 500_000); err != nil {
-				return err
-			}
-			if s, err = loadJSON(ours); err != nil {
-				return err
-			}
-		} else {
-			if s, err = load(c.path(d.name, d.file), d.classes); err != nil {
-				return err
-			}
-			if err := errors.Join(writeText(ours, s, false, nil), writeText(theirs, s, true, nil)); err != nil {
-				return err
-			}
-		}
-		type contestant struct {
-			name string
-			args []string
-			runs []run
-		}
-		train := append([]string{binary, "train", "-d", ours, "--solver", "online", "--quiet"}, d.ours...)
-		all := []*contestant{
-			{name: "blankout, dropout .5", args: append(slices.Clone(train), "--noise", "dropout:0.5")},
-			{name: "the same and the objective (--json)", args: append(slices.Clone(train), "--noise", "dropout:0.5", "--json")},
-			{name: "blankout, auto", args: append(slices.Clone(train), "--noise", "auto")},
-		}
-		if c.vw != "" {
-			for _, o := range d.vw {
-				args := append(append([]string{c.vw}, vwOptions(s, o)...), "-d", theirs)
-				name := vwLogistic
-				if slices.Contains(o, "squared") {
-					name = "vw, squared loss"
-				}
-				all = append(all, &contestant{name: name, args: args})
-			}
-		}
-		for range 5 {
-			for _, x := range all {
-				r, err := timed(x.args)
-				if err != nil {
-					return err
-				}
-				if x.args[0] == c.vw {
-					r.wall, r.cpu = r.wall-start.wall, r.cpu-start.cpu
-				}
-				x.runs = append(x.runs, r)
-			}
-		}
-		for _, x := range all {
-			wrong := ""
-			if x.args[0] == binary {
-				out, err := command(x.args[0], append(slices.Clone(x.args[1:]), "--json")...)
-				if err != nil {
-					return err
-				}
-				var r struct {
-					Error float64 `json:"progressive_error"`
-				}
-				if err := json.Unmarshal(out, &r); err != nil {
-					return err
-				}
-				wrong = fmt.Sprintf("%.2f", r.Error)
-			} else {
-				predictions := filepath.Join(c.work, "predictions")
-				if _, err := command(x.args[0], append(slices.Clone(x.args[1:]), "-p", predictions)...); err != nil {
-					return err
-				}
-				p, err := predicted(predictions, s, true)
-				if err != nil {
-					return err
-				}
-				wrong = p.String()
-			}
-			wall, cpu := median(x.runs)
-			ratios := "| |"
-			if i := slices.IndexFunc(all, func(x *contestant) bool { return x.name == vwLogistic }); i >= 0 {
-				theirWall, theirCPU := median(all[i].runs)
-				ratios = fmt.Sprintf("| %.2f | %.2f |", wall.Seconds()/theirWall.Seconds(), cpu.Seconds()/theirCPU.Seconds())
-			}
-			fmt.Fprintf(c.w, "| %s | %s | %.2f | %.2f %s %s |\n", d.name, x.name, wall.Seconds(), cpu.Seconds(), ratios, wrong)
-		}
-	}
-	fmt.Fprintln(c.w)
+	fmt.Fprintf(c.w, `# Speed
+
+Made by %[1]s in %[2]d minutes on %[3]d cores (%[4]s). Times are medians of %[5]d runs in turn; processor
+time says more than wall clock where other programs share the cores.
+
+## Beside Vowpal Wabbit
+
+Whole processes, one pass, from a file of text to a file of weights. The fixed level is %[7]s.
+Processor time / wall clock of %[6]s on the same events is 1; above it vw is faster:
+
+| one pass over | blankout, fixed level | blankout, the default | vw, squared loss |
+|---|---|---|---|
+%[8]s
+In seconds, with the share of events that are wrong when they are met:
+
+| one pass over | learner | wall | processor | progressive error, %% |
+|---|---|---|---|---|
+%[9]s
+`, "`make speed DATA=DIR VW=vw`", int(time.Since(begin).Minutes()+1), runtime.NumCPU(), processor(), rounds, "`vw --loss_function logistic`", "`--rule adagrad --noise dropout:0.5`", short.String(), long.String())
+	writeWorks(c.w, m, rates)
 	return nil
 }
 
-const vwLogistic = "vw --loss_function logistic"
-
-// peerStart returns how long vw takes for no events.
-func (c *comparison) peerStart() (r run, err error) {
-	if c.vw == "" {
-		return r, nil
+// contest runs blankout at a fixed level and by default, and vw with both losses, and appends a row each.
+func (c *comparison) contest(d contest, rows *strings.Builder) (all []*contestant, err error) {
+	ours, theirs, s, err := c.contestFiles(d)
+	if err != nil {
+		return nil, err
 	}
-	empty := filepath.Join(c.work, "empty.vw")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		return r, err
+	train := append([]string{c.binary, "train", "-d", ours, "-m", filepath.Join(c.work, "ours"), "--solver", "online", "--quiet"}, d.ours...)
+	vw := func(loss ...string) []string {
+		return append(append([]string{c.vw, "-d", theirs, "-f", filepath.Join(c.work, "theirs")}, d.vw...), vwOptions(s, loss)...)
 	}
-	var runs []run
-	for range 5 {
-		r, err := timed([]string{c.vw, "--loss_function", "logistic", "--quiet", "-d", empty})
-		if err != nil {
-			return r, err
+	all = []*contestant{
+		{name: "blankout, fixed level", args: slices.Concat(train, fixedLevel)},
+		{name: "blankout, the default", args: train},
+		{name: "vw, logistic loss", args: vw()},
+		{name: "vw, squared loss", args: vw("squared")},
+	}
+	for range rounds {
+		for _, x := range all {
+			r, err := timed(x.args)
+			if err != nil {
+				return nil, err
+			}
+			x.runs = append(x.runs, r)
 		}
-		runs = append(runs, r)
 	}
-	r.wall, r.cpu = median(runs)
-	return r, nil
+	for _, x := range all {
+		wrong, err := c.progressiveError(x, s)
+		if err != nil {
+			return nil, err
+		}
+		wall, cpu := median(x.runs)
+		fmt.Fprintf(rows, "| %s | %s | %.2f | %.2f | %.2f |\n", d.title, x.name, wall.Seconds(), cpu.Seconds(), 100*wrong)
+	}
+	return all, nil
+}
+
+// contestFiles writes the events as blankout and as vw read them.
+func (c *comparison) contestFiles(d contest) (ours, theirs string, s *set, err error) {
+	ours, theirs = filepath.Join(c.work, "ours.svm"), filepath.Join(c.work, "theirs.vw")
+	if d.file == "" {
+		ours = filepath.Join(c.work, "events.json")
+		if err := writeEvents(ours, 500_000); err != nil {
+			return "", "", nil, err
+		}
+		s, err = loadJSON(ours)
+		return ours, ours, s, err
+	}
+	if s, err = load(c.path(d.name, d.file), d.classes); err != nil {
+		return "", "", nil, err
+	}
+	kept := func(_ int, x blankout.Vec) blankout.Vec {
+		n, _ := slices.BinarySearch(x.Index, d.columns)
+		return blankout.Vec{Index: x.Index[:n], Value: x.Value[:n]}
+	}
+	return ours, theirs, s, errors.Join(writeText(ours, s, false, kept), writeText(theirs, s, true, kept))
+}
+
+// progressiveError runs a contestant once more and returns the share of events it got wrong before learning them.
+func (c *comparison) progressiveError(x *contestant, s *set) (float64, error) {
+	if x.args[0] == c.vw {
+		predictions := filepath.Join(c.work, "predictions")
+		if _, err := command(x.args[0], append(slices.Clone(x.args[1:]), "-p", predictions)...); err != nil {
+			return 0, err
+		}
+		p, err := predicted(predictions, s, true)
+		return p.wrong, err
+	}
+	out, err := command(x.args[0], append(slices.Clone(x.args[1:]), "--json")...)
+	if err != nil {
+		return 0, err
+	}
+	var r struct {
+		Error float64 `json:"progressive_error"`
+	}
+	err = json.Unmarshal(out, &r)
+	return r.Error / 100, err
 }
 
 // processor returns the name of the processor, where the system tells.
@@ -189,8 +213,8 @@ func median(runs []run) (wall, cpu time.Duration) {
 	return walls[len(walls)/2], cpus[len(cpus)/2]
 }
 
-// writeEvents writes n made-up events of about 180 bytes, a JSON object a line,
-// with the label where vw --json wants it.
+// writeEvents writes n made-up events of about 220 bytes and 11 features, a JSON object
+// a line, with the label where vw --json wants it.
 func writeEvents(name string, n int) (err error) {
 	f, err := os.Create(name)
 	if err != nil {
@@ -202,28 +226,15 @@ func writeEvents(name string, n int) (err error) {
 	jobs := []string{"private", "state-gov", "self-employed", "federal-gov", "without-pay"}
 	schools := []string{"bachelors", "masters", "hs-grad", "doctorate", "11th", "some-college"}
 	countries := []string{"united-states", "mexico", "canada", "germany", "india", "philippines"}
-	var line []byte
 	for range n {
 		age, hours, gain := 17+r.IntN(60), 10+r.IntN(60), 100*r.ExpFloat64()
 		job, school, country := r.IntN(len(jobs)), r.IntN(len(schools)), r.IntN(len(countries))
-		label := "-1"
+		label := -1
 		if float64(age)/20+float64(hours)/20+gain/200+float64(school%3)-float64(job)+1.5*r.NormFloat64() > 3.5 {
-			label = "1"
+			label = 1
 		}
-		line = append(line[:0], `{"_label":`...)
-		line = append(line, label...)
-		line = strconv.AppendInt(append(line, `,"age":`...), int64(age), 10)
-		line = strconv.AppendInt(append(line, `,"hours_per_week":`...), int64(hours), 10)
-		line = strconv.AppendFloat(append(line, `,"capital_gain":`...), gain, 'f', 2, 64)
-		line = append(append(line, `,"workclass":"`...), jobs[job]...)
-		line = append(append(line, `","education":"`...), schools[school]...)
-		line = append(append(line, `","country":"`...), countries[country]...)
-		line = strconv.AppendFloat(append(line, `","score":`...), r.Float64(), 'f', 3, 64)
-		line = strconv.AppendInt(append(line, `,"campaign":"c`...), int64(r.IntN(500)), 10)
-		line = append(line, "\"}\n"...)
-		if _, err := w.Write(line); err != nil {
-			return err
-		}
+		fmt.Fprintf(w, `{"_label":%d,"age":%d,"hours_per_week":%d,"capital_gain":%.2f,"workclass":"%s","education":"%s","country":"%s","score":%.3f,"campaign":"c%d","marital":"state%d","sex":"s%d","shop":"shop-%d"}`+"\n",
+			label, age, hours, gain, jobs[job], schools[school], countries[country], r.Float64(), r.IntN(500), r.IntN(5), r.IntN(2), r.IntN(1000))
 	}
 	return w.Flush()
 }

@@ -1,0 +1,178 @@
+package main
+
+// This file measures what an event costs, as ratios within one run that another
+// machine has too: docs/speed.md keeps them, and .ci/run compares.
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// works are what is measured beside the yardstick, which is json.Valid of the same events.
+var works = []struct{ name, of string }{
+	{"read: checksum, record, fingerprint", "Event/read"},
+	{"decode: JSON to columns", "Event/decode"},
+	{"learn: score, measures, forecast, update", "Event/learn"},
+	{"learn by default", "Event/default"},
+	{"`blankout train`, fixed level", "train/fixed"},
+	{"`blankout train`, the default", "train/default"},
+}
+
+// ways of reading a topic, as BenchmarkConsume calls them.
+var ways = []struct{ name, of string }{
+	{"raw fetch path, counting", "raw/fetch"},
+	{"`Consumer`, no decoding", "consumer/fetch"},
+	{"`Consumer` with JSON", "decode/fetch"},
+	{"the whole run loop, fixed level", "learn/fetch"},
+	{"the same, the default", "default/fetch"},
+}
+
+// measured are the medians of a name's values over rounds.
+type measured map[string]float64
+
+// costs measures works for some rounds: the processor time of an event in ns, and
+// "NAME/valid", its ratio to the yardstick of the same round.
+func (c *comparison) costs() (measured, error) {
+	if err := c.build(); err != nil {
+		return nil, err
+	}
+	bench := filepath.Join(c.work, "stream.test")
+	if _, err := command("go", "test", "-c", "-o", bench, "./stream"); err != nil {
+		return nil, err
+	}
+	const trained = 200_000
+	events := filepath.Join(c.work, "events.json")
+	if err := writeEvents(events, trained); err != nil {
+		return nil, err
+	}
+	all := map[string][]float64{}
+	for range rounds {
+		out, err := command(bench, "-test.run", "^$", "-test.bench", "^BenchmarkEvent$", "-test.benchtime", "40x")
+		if err != nil {
+			return nil, err
+		}
+		now := metrics(out, "cpu-ns/event")
+		for name, options := range map[string][]string{"train/fixed": fixedLevel, "train/default": nil} {
+			r, err := timed(append([]string{c.binary, "train", "-d", events, "--label", "_label", "--solver", "online", "--quiet"}, options...))
+			if err != nil {
+				return nil, err
+			}
+			now[name] = float64(r.cpu.Nanoseconds()) / trained
+		}
+		// Each stage lies on top of the one before.
+		now["Event/learn"] -= now["Event/decode"]
+		now["Event/default"] -= now["Event/decode"]
+		now["Event/decode"] -= now["Event/read"]
+		for _, w := range works {
+			all[w.of] = append(all[w.of], now[w.of])
+			all[w.of+"/valid"] = append(all[w.of+"/valid"], now[w.of]/now["Event/valid"])
+		}
+	}
+	return medians(all), nil
+}
+
+// consumed runs BenchmarkConsume, after costs, which makes its program.
+func (c *comparison) consumed() (measured, error) {
+	out, err := command(filepath.Join(c.work, "stream.test"), "-test.run", "^$", "-test.bench", "^BenchmarkConsume$", "-test.benchtime", "5x")
+	m := measured{}
+	for _, w := range ways {
+		for _, v := range metrics(out, w.of) {
+			m[w.of] = v
+		}
+	}
+	return m, err
+}
+
+// metrics returns a unit's value by benchmark, of what go test -bench prints.
+func metrics(out []byte, unit string) map[string]float64 {
+	m := map[string]float64{}
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		i := slices.Index(words, unit)
+		name, ok := strings.CutPrefix(line, "Benchmark")
+		if i < 1 || !ok {
+			continue
+		}
+		name, _, _ = strings.Cut(strings.Fields(name)[0], "-")
+		m[name], _ = strconv.ParseFloat(words[i-1], 64)
+	}
+	return m
+}
+
+func medians(all map[string][]float64) measured {
+	m := measured{}
+	for name, values := range all {
+		slices.Sort(values)
+		m[name] = values[len(values)/2]
+	}
+	return m
+}
+
+// works measures all that writeWorks writes.
+func (c *comparison) works() (m, rates measured, err error) {
+	if m, err = c.costs(); err != nil {
+		return nil, nil, err
+	}
+	rates, err = c.consumed()
+	return m, rates, err
+}
+
+func writeWorks(w io.Writer, m, rates measured) {
+	fmt.Fprint(w, `## What an event costs
+
+Processor time of a JSON event of 11 features, and what it is to that of `+"`json.Valid`"+` of such an event in the same
+round, which another machine has alike: `+"`.ci/run`"+` says what is more than 5 % above this column. The stages are
+`+"`go test -run xxx -bench Event ./stream`"+`, one goroutine; the others are whole processes.
+
+| work | ns | / json.Valid |
+|---|---|---|
+`)
+	for _, x := range works {
+		fmt.Fprintf(w, "| %s | %.0f | %.3g |\n", x.name, m[x.of], m[x.of+"/valid"])
+	}
+	fmt.Fprint(w, `
+## A topic beside a consumer that only counts
+
+`+"`go test -run xxx -bench Consume ./stream`"+` reads a topic of such events from a broker in another process by
+kafka-go's `+"`Client.Fetch`"+`, counting only, and by the learner's own ways; rates by the wall clock:
+
+| way | rate / Client.Fetch |
+|---|---|
+`)
+	for _, x := range ways {
+		fmt.Fprintf(w, "| %s | %.2f |\n", x.name, rates[x.of])
+	}
+}
+
+// slower says what costs over 5 % more, in units of the yardstick, than docs/speed.md
+// has it. That is no error: processors differ in more than speed.
+func (c *comparison) slower() error {
+	data, err := os.ReadFile("docs/speed.md")
+	if err != nil {
+		return err
+	}
+	now, err := c.costs()
+	if err != nil {
+		return err
+	}
+	for _, x := range works {
+		_, row, ok := strings.Cut(string(data), "\n| "+x.name+" | ")
+		row, _, _ = strings.Cut(row, " |\n")
+		_, ratio, _ := strings.Cut(row, " | ")
+		was, err := strconv.ParseFloat(ratio, 64)
+		if !ok || err != nil {
+			return fmt.Errorf("docs/speed.md has no row %q with a ratio: make speed", x.name)
+		}
+		is, note := now[x.of+"/valid"], ""
+		if is > 1.05*was {
+			note = "  SLOWER"
+		}
+		fmt.Fprintf(c.w, "%-45s %6.3g, in docs/speed.md %6.3g, %+4.0f %%%s\n", x.name, is, was, 100*(is/was-1), note)
+	}
+	return nil
+}
