@@ -53,7 +53,7 @@ func TestLongStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := &learner{program: program, dir: t.TempDir(), flags: []string{"--until-end"}}
-	config := fmt.Sprintf("[kafka]\nbrokers = [%q]\ntopics = [\"long\"]\n[record]\nformat = \"json\"\n[checkpoint]\ndirectory = %q\n[http]\naddress = \"127.0.0.1:0\"\n", broker.plain, l.checkpoints())
+	config := fmt.Sprintf("[kafka]\nbrokers = [%q]\ntopics = [\"long\"]\n[record]\nformat = \"json\"\n[checkpoint]\ndirectory = %q\n[validate]\ndirectory = %q\n[http]\naddress = \"127.0.0.1:0\"\n", broker.plain, l.checkpoints(), filepath.Join(l.dir, "reports"))
 	if err := os.WriteFile(filepath.Join(l.dir, "blankout.toml"), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
