@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/measure"
 )
 
@@ -29,6 +30,7 @@ func spells(n int) (out []*blankout.Example) {
 
 // Shares that are judged by weights of 100 events ago suit those who have such weights, and cost the others.
 func TestHorizonSuitsItsAge(t *testing.T) {
+	longtest.NotRaced(t)
 	events := spells(12000)
 	of := func(horizon int) (now, old float64) {
 		s, _ := numberFields(2)
@@ -138,6 +140,7 @@ func TestHorizonMeetsNewFields(t *testing.T) {
 
 // A Learner that is restored, or copied, while it holds what it was comes to the same state.
 func TestHorizonResumes(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, c := range agedCases(3000) {
 		for _, at := range []int{1, 350, 1450, 1700} {
 			t.Run(fmt.Sprint(c.name, "/", at), func(t *testing.T) {
