@@ -175,7 +175,7 @@ func TestPresenceIsKept(t *testing.T) {
 		for range 1200 {
 			l.Learn(a.next())
 		}
-		if l.scaling.Scaler.Curves != nil {
+		if c := l.scaling.Scaler.Curves; c != nil && slices.ContainsFunc(c.Knots, func(knots []float64) bool { return len(knots) == 1 }) {
 			t.Errorf("%s: presence where it cannot be", key)
 		}
 	}
