@@ -33,6 +33,7 @@ type Table struct {
 	chunk   pages.Chunk // memory for blocks to come
 	epoch   uint64      // counts Snapshots, from 1 on
 	lazy    *lazyIndex  // of a Snapshot: stands in for index
+	reading *lazyIndex  // what Snapshots of the columns so far share
 	latest  lookup
 }
 
@@ -44,11 +45,20 @@ type tableBlock struct {
 // lookup is the columns looked up last, and the slots found, plus one.
 type lookup struct{ columns, slots []uint32 }
 
-// lazyIndex makes the index of a Snapshot when Row is first called. Snapshots
+// lazyIndex makes the index of a Snapshot when Row is first called. Snapshots, and what is derived,
 // of the same columns share one.
 type lazyIndex struct {
-	once sync.Once
+	once    sync.Once
+	columns int
 	index
+}
+
+// readers returns the index for those who read the rows that there are now.
+func (t *Table) readers() *lazyIndex {
+	if t.reading == nil || t.reading.columns != len(t.columns) {
+		t.reading = &lazyIndex{columns: len(t.columns)}
+	}
+	return t.reading
 }
 
 const (
@@ -436,12 +446,7 @@ func (t *Table) Column(i int) (column uint32, row []float64) {
 // is all it costs; the index that Row needs is made when Row is first called.
 func (t *Table) Snapshot(prev *Table) *Table {
 	s := &Table{width: t.width, perBits: t.perBits, epoch: t.epoch}
-	s.columns = t.columns[:len(t.columns):len(t.columns)] // append-only: shared
-	if prev != nil && len(prev.columns) == len(t.columns) {
-		s.lazy = prev.lazy
-	} else {
-		s.lazy = new(lazyIndex)
-	}
+	s.columns, s.lazy = t.columns[:len(t.columns):len(t.columns)], t.readers() // append-only: shared
 	s.blocks = make([]tableBlock, len(t.blocks))
 	for i, b := range t.blocks {
 		switch {
@@ -461,7 +466,7 @@ func (t *Table) Snapshot(prev *Table) *Table {
 // of the given width and of zeros, by the row of t.
 func (t *Table) Derive(width int, fill func(to, row []float64)) *Table {
 	d := NewTable(width)
-	d.columns, d.lazy = t.columns[:len(t.columns):len(t.columns)], new(lazyIndex)
+	d.columns, d.lazy = t.columns[:len(t.columns):len(t.columns)], t.readers()
 	for i := range t.columns {
 		if i&(1<<d.perBits-1) == 0 {
 			d.blocks = append(d.blocks, tableBlock{rows: make([]float64, width*min(1<<d.perBits, len(t.columns)-i))})

@@ -377,3 +377,19 @@ func TestTableUpdateCopy(t *testing.T) {
 		}
 	}
 }
+
+// Readers of the same columns share an index; those from before a column do not find it.
+func TestReadersShareAnIndex(t *testing.T) {
+	table := NewTable(2)
+	table.Touch(7)[0] = 1
+	double := func(to, row []float64) { to[0] = 2 * row[0] }
+	a, b := table.Derive(1, double), table.Snapshot(nil)
+	if a.lazy != b.lazy {
+		t.Error("readers of the same columns have an index each")
+	}
+	table.Touch(200_000)[0] = 3
+	c := table.Derive(1, double)
+	if a.Row(200_000) != nil || b.Row(200_000) != nil || c.Row(200_000)[0] != 6 || a.Row(7)[0] != 2 || b.Row(7)[0] != 1 || c.Row(7)[0] != 2 {
+		t.Errorf("rows %v %v %v, %v %v %v", a.Row(200_000), b.Row(200_000), c.Row(200_000), a.Row(7), b.Row(7), c.Row(7))
+	}
+}
