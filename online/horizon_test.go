@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -72,11 +73,19 @@ func TestHorizonBegins(t *testing.T) {
 				if i == 199 {
 					sameShares(t, plain, ahead, true)
 				}
+				if newest := ahead.horizon.pasts[1]; newest.Learner == nil || ahead.events-newest.events >= 400 || ahead.teller().k != ahead.k {
+					t.Fatalf("event %d: what it was is too old, or knows other classes", i+1)
+				}
 				if age := ahead.events - ahead.teller().events; i >= 200 && (age < 200 || age > 600) && ahead.k == ahead.horizon.pasts[1].k {
 					t.Fatalf("event %d is judged by weights %d events old", i+1, age)
 				}
 			}
 			sameShares(t, plain, ahead, false)
+			ahead.EndPass()
+			learnGrowing(ahead, c.events[0])
+			if ahead.teller() != ahead || ahead.horizon.pasts[1].blocks != nil {
+				t.Error("it is judged by what it was also in a second pass")
+			}
 		})
 	}
 }
@@ -192,6 +201,19 @@ func TestHorizonBlocks(t *testing.T) {
 	blocks, err := l.Blocks()
 	if err != nil {
 		t.Fatal(err)
+	}
+	ahead := slices.Clone(blocks)
+	young := c.learner(t)
+	for _, e := range c.events[:100] {
+		young.Learn(e)
+	}
+	youngBlocks, err := young.Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ahead = append(youngBlocks, slices.DeleteFunc(ahead, func(b blankout.Block) bool { return !strings.HasPrefix(b.Name, blockPast) })...)
+	if _, err := Restore(l.config, ahead); err == nil || !strings.Contains(err.Error(), "of 100") {
+		t.Errorf("what it was has learned more than it: %v", err)
 	}
 	none := l.config
 	none.Horizon = 0

@@ -183,3 +183,22 @@ func TestLaterMovesSharesByWhatWasSaid(t *testing.T) {
 		t.Errorf("shares %v, of scores alone %v, of a level that had known all %v", as, alone, prophet)
 	}
 }
+
+// Where nothing has been learned since an event came, learning it moves the shares as if it were learned at once. What
+// was said by as many outputs as there are counts; of others, though it be as long, nothing does.
+func TestLaterAtOnce(t *testing.T) {
+	s := newTides(3, 2, 0)
+	later, plain := s.learner(t, nil), s.learner(t, nil)
+	for range 1500 {
+		e := s.next()
+		later.LearnLater(e, later.Arrive(e, nil), &measure.Classes{})
+		plain.Learn(e)
+	}
+	sameShares(t, later, plain, true)
+	for _, outputs := range []int{later.k, later.k + 1} {
+		later.arrived.own, later.arrived.outputs = make([]float64, 2*later.n), outputs
+		if later.heed(); (later.now.told != nil) != (outputs == later.k) {
+			t.Errorf("of %d outputs, of %d, it heeds %v", outputs, later.k, later.now.told)
+		}
+	}
+}

@@ -14,14 +14,20 @@ import (
 )
 
 // A refresh finds the least of the loss over its window and the penalty 1/2 (w-c)' D (w-c): it is more
-// at every weight beside. What is published of the average stays, and D grows by what leaves.
+// at every weight beside. What is published of the average stays, and D grows by the curvature of what leaves.
 func TestRefresh(t *testing.T) {
-	for _, reach := range []int{40, 80} {
-		r := rand.New(rand.NewPCG(1, 2))
+	for _, c := range []struct {
+		reach        int
+		marginalised bool
+	}{{40, true}, {80, true}, {80, false}} {
+		reach, r := c.reach, rand.New(rand.NewPCG(1, 2))
 		layout := rows.Layout{Outputs: 1, N: 1, Refresh: 3}
 		l, noise := loss.Loss(loss.LogisticGaussian{}), loss.Dropout{Q: 0.3}
 		_, _, c2 := noise.Coefficients()
-		x := Refresh{Settings: Settings{Size: 40, Reach: reach, Loss: l, Ridge: 0.5, Intercept: true, Penalised: true, Marginalised: true}, Layout: layout}
+		if !c.marginalised {
+			c2 = 0
+		}
+		x := Refresh{Settings: Settings{Size: 40, Reach: reach, Loss: l, Ridge: 0.5, Intercept: true, Penalised: true, Marginalised: c.marginalised}, Layout: layout}
 		width := rows.FirstPart + 3 + x.Parts()
 		table, bias := model.NewTable(width), make([]float64, width)
 		s := &blankout.Schema{NumericIndices: true}
@@ -46,21 +52,35 @@ func TestRefresh(t *testing.T) {
 				d = append(d, x.Curvature(row)[0])
 			}
 			x.Solve(w)
+			scored := func(e *blankout.Example) (y, f, v float64) {
+				f = x.Weights(bias)[0]
+				for i, value := range e.Features.Value {
+					part := x.Weights(all[i])[0] * value
+					f, v = f+part, v+c2*part*part
+				}
+				return rows.Y(e.Label, 0, 1), f, v
+			}
 			objective := func() (sum float64) {
 				for i, row := range all {
 					off := x.Weights(row)[0] - centre[i]
 					sum += metric[i] * off * off / 2
 				}
 				for _, e := range window {
-					f, v := x.Weights(bias)[0], 0.0
-					for i, value := range e.Features.Value {
-						part := x.Weights(all[i])[0] * value
-						f, v = f+part, v+c2*part*part
-					}
-					value, _, _ := l.At(rows.Y(e.Label, 0, 1), f, v)
+					value, _, _ := l.At(scored(&e))
 					sum += e.Weight * value
 				}
 				return sum
+			}
+			if len(window) == reach {
+				for _, e := range window[:40] {
+					y, f, v := scored(&e)
+					_, _, dv := l.At(y, f, max(v, LeastVariance))
+					h := 2 * dv * e.Weight * w.Growth
+					for i, value := range e.Features.Value {
+						d[i] += h * value * value * (1 + c2)
+					}
+					d[4] += h
+				}
 			}
 			least := objective()
 			for i, row := range all {
@@ -74,8 +94,8 @@ func TestRefresh(t *testing.T) {
 				if got := x.Weights(row)[0] + x.Lags(row)[0]/4; math.Abs(got-average[i]) > 1e-12 {
 					t.Fatalf("the average %v has become %v", average[i], got)
 				}
-				if leave := len(window) == reach; leave != (x.Curvature(row)[0] > d[i]) {
-					t.Fatalf("reach %d, event %d: D %v has become %v", reach, n+1, d[i], x.Curvature(row)[0])
+				if got := x.Curvature(row)[0]; math.Abs(got-d[i]) > 1e-9*d[i] {
+					t.Fatalf("reach %d, event %d: D has become %v, want %v", reach, n+1, got, d[i])
 				}
 			}
 			if len(window) == reach {
@@ -85,14 +105,54 @@ func TestRefresh(t *testing.T) {
 		if x.Failures > 0 {
 			t.Errorf("%d failures", x.Failures)
 		}
-		x.Add(&blankout.Example{Features: blankout.Vec{Index: []uint32{1}, Value: []float64{2}}}, 1)
-		var a, b coder.Coder
-		x.State(&a)
-		again := Refresh{}
-		c := coder.Read(a.Out)
-		again.State(c)
-		if again.State(&b); !c.Done() || !again.Consistent() || !bytes.Equal(a.Out, b.Out) {
-			t.Error("the state does not come back")
+		comesBack(t, &x)
+	}
+}
+
+func comesBack(t *testing.T, x *Refresh) {
+	t.Helper()
+	x.Add(&blankout.Example{Features: blankout.Vec{Index: []uint32{1}, Value: []float64{2}}}, 1)
+	var a, b coder.Coder
+	x.State(&a)
+	again := Refresh{}
+	c := coder.Read(a.Out)
+	again.State(c)
+	if again.State(&b); !c.Done() || !again.Consistent() || !bytes.Equal(a.Out, b.Out) {
+		t.Error("the state does not come back")
+	}
+}
+
+// The quadratic says the same of weights before and after a feature's scale has grown, its share taken from D or its
+// mean moved to the intercept.
+func TestRescaleShiftForget(t *testing.T) {
+	for _, reach := range []int{40, 80} {
+		x := Refresh{Settings: Settings{Size: 40, Reach: reach}, Layout: rows.Layout{Outputs: 2, N: 2, Refresh: 3}}
+		row, bias := make([]float64, rows.FirstPart+2*(3+x.Parts())), make([]float64, rows.FirstPart+2*(3+x.Parts()))
+		copy(x.Weights(row), []float64{1, 2})
+		copy(x.Curvature(row), []float64{3, 5})
+		if x.sliding() {
+			copy(x.Centre(row), []float64{4, -1})
+			copy(x.Centre(bias), []float64{7, 8})
+		}
+		const ratio, shift = 2.0, 0.5
+		cost := func(j int) float64 {
+			off := x.Weights(row)[j] - x.CentreOf(row)[j]
+			return x.Curvature(row)[j] * off * off
+		}
+		score := func(j int, feature float64) float64 { return x.CentreOf(bias)[j] + feature*x.CentreOf(row)[j] }
+		before, alone, at := cost(1), x.Curvature(row)[0], score(1, 3)
+		x.Weights(row)[1] *= ratio
+		x.Rescale(row, 1, 2, ratio)
+		if x.Curvature(row)[0] != alone || x.Curvature(row)[1] != 5/(ratio*ratio) || cost(1) != before {
+			t.Errorf("reach %d: rescaled it costs %v, before %v; D %v", reach, cost(1), before, x.Curvature(row))
+		}
+		x.Shifted(bias, row, 1, 2, shift)
+		if x.sliding() && (score(1, 3/ratio-shift) != at || x.Centre(bias)[0] != 7) {
+			t.Errorf("the centre says %v of what it said %v of; intercepts %v", score(1, 3/ratio-shift), at, x.Centre(bias))
+		}
+		x.Forget(row, 0.5)
+		if x.Curvature(row)[0] != alone/2 {
+			t.Errorf("half of D %v is %v", alone, x.Curvature(row)[0])
 		}
 	}
 }
