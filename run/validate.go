@@ -13,10 +13,14 @@ import (
 
 // Validate asks for a validation. It comes at the end of a batch, unless one is
 // under way, and at once when that ends. Anyone may call it at any time; without
-// a Validator that can read the events again, or a reservoir, it returns an error.
+// a Validator that can read the events again, or a reservoir, it returns an error, and so where
+// Config.KeepServing goes on after the events.
 func (r *Runner) Validate() error {
 	if r.Validator == nil || !r.Validator.CanRead() && r.Validator.Config.Reservoir == 0 {
 		return errors.New("this run cannot read its events again and keeps no reservoir of them, so it cannot validate")
+	}
+	if s := r.status.Load(); s != nil && s.NotReady == Ended {
+		return errors.New("the events have ended, and with them the validations; blankout validate takes a checkpoint")
 	}
 	r.validation.Store(true)
 	return nil

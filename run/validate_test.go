@@ -288,6 +288,16 @@ func TestValidateIsNoTrouble(t *testing.T) {
 	if err := s.Run(t.Context()); err != nil || s.Status().Validation.Done+s.Status().Validation.Failed != 1 {
 		t.Errorf("asked for: %+v, %v", s.Status().Validation, err)
 	}
+
+	s = start(t, t.TempDir(), 100, 1)
+	s.validating(0)
+	s.Config.KeepServing = true
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Validate(); err == nil {
+		t.Errorf("a run whose events have ended takes a request: %v", err)
+	}
 }
 
 // lateRefusals gives refused records a time an hour after all others.
