@@ -41,8 +41,9 @@ func (l *Learner) Evaluate(ctx context.Context, s blankout.Source, threads int) 
 // and builds the metrics anew: what each rule would have gathered from the same
 // events had it stood at the solution all along. That is the rule's own step with
 // a rate of zero. Nothing is left of what was adapted to other weights: the
-// learning rate's factor, the shares of the levels, the window of a refresh. The level with the
-// largest share, whose solution is the one that was compared, begins with everything.
+// learning rate's factor, the shares of the levels and the pasts that they are judged by (see
+// horizon), the window of a refresh. The level with the largest share, whose solution is the
+// one that was compared, begins with everything.
 //
 // In the average the solution counts as an iterate for each step so far: of these
 // the average over the stream reaches back over a share 1/(1+p) (pace.Average), and
@@ -85,6 +86,7 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Exampl
 		})
 	}
 	l.shares.Restart(l.one(l.chosen), l.shares.Rules())
+	l.horizon = horizon{}
 	l.takeForce()
 	l.fade.Growth = 1
 	l.refresh.Clear()

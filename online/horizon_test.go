@@ -11,6 +11,7 @@ import (
 	"blankout"
 	"blankout/internal/longtest"
 	"blankout/measure"
+	"blankout/model"
 )
 
 // spells returns events whose class stays as it is for some fifty of them: whoever has just learned the class knows
@@ -252,5 +253,23 @@ func TestHorizonBlocks(t *testing.T) {
 		if _, err := c.parse(); err == nil || !strings.Contains(err.Error(), "horizon") {
 			t.Errorf("horizon = %d: %v", n, err)
 		}
+	}
+}
+
+// What it was before it has adopted other weights says nothing of these.
+func TestHorizonEndsWithAdoption(t *testing.T) {
+	c := agedCases(700)[2]
+	l := c.learner(t)
+	l.config.Horizon = 200
+	for _, e := range c.events[:600] {
+		l.Learn(e)
+	}
+	if l.teller() == l {
+		t.Fatal("nothing older tells")
+	}
+	level := l.Snapshot().Level()
+	l.Adopt(slices.Repeat([]*model.Linear{level}, len(l.levels)), func(func(*blankout.Example)) {}, func() {})
+	if l.Learn(c.events[600]); l.teller() != l {
+		t.Errorf("weights that were adopted are judged by what there was %d events ago", l.events-l.teller().events)
 	}
 }
