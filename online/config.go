@@ -93,8 +93,8 @@ type Config struct {
 	Threshold float64 `toml:"threshold"`
 	// Coverage is not part of the Fingerprint.
 	Coverage float64 `toml:"coverage"`
-	// Horizon is how many events old the weights are for which the shares of levels and experts are to be
-	// right; 0: as they are when the event comes. It is not part of the Fingerprint.
+	// Horizon is the age, in events, of the weights by whose answers the shares of levels and experts, and of
+	// averages, are judged; 0: the newest weights. It is not part of the Fingerprint.
 	Horizon int `toml:"horizon"`
 }
 

@@ -11,8 +11,8 @@ import (
 	"blankout/online/aged"
 )
 
-// horizon holds what the Learner was at two earlier events, Config.Horizon events apart. One tells what
-// the levels and the experts say of an event, at an age of half to three halves of the horizon.
+// horizon holds what the Learner was at two earlier events, Config.Horizon events apart. The levels and the
+// experts of one of them, half to three halves of the horizon old, answer each event (see teller).
 type horizon struct {
 	pasts [2]past // the older first; blocks are nil for none
 }
@@ -31,8 +31,8 @@ const blockPast = "past/"
 
 func pastPrefix(i int) string { return fmt.Sprintf("%s%d/", blockPast, i) }
 
-// teller returns who says what the shares are judged by: the Learner as it was, if it had as many outputs, or
-// as it is.
+// teller returns the Learner whose answers the shares are judged by: the newest past that is half a horizon old
+// and had as many outputs as there are, else the Learner itself.
 func (l *Learner) teller() *Learner {
 	for i := len(l.horizon.pasts) - 1; i >= 0; i-- {
 		p := l.horizon.pasts[i]
@@ -83,8 +83,7 @@ func (h *horizon) blocks() (out [][]blankout.Block) {
 	return out
 }
 
-// restorePasts takes up what the Learner was from the blocks of its state. Where no horizon is wanted any more
-// that is left.
+// restorePasts reads the pasts from the blocks of the Learner's state. Without a horizon it passes over them.
 func (l *Learner) restorePasts(blocks []blankout.Block) error {
 	if l.config.Horizon == 0 {
 		return nil

@@ -160,7 +160,7 @@ type Weights struct {
 	Table *model.Table
 	Bias  []float64     // the intercepts' row
 	Model *model.Linear // standardises events as they are learned
-	// Foreign says of a hat that its weight is none of these; nil where there are no curves.
+	// Foreign says whether the weight of a hat is not one of these; nil where there are no curves.
 	Foreign func(hat uint32) bool
 	Levels  []Level
 	Active  int     // outputs in use
