@@ -1,6 +1,7 @@
 package online
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -200,5 +201,64 @@ func TestLaterAtOnce(t *testing.T) {
 		if later.heed(); (later.now.told != nil) != (outputs == later.k) {
 			t.Errorf("of %d outputs, of %d, it heeds %v", outputs, later.k, later.now.told)
 		}
+	}
+}
+
+// What was said holds for one event. Where only the levels said something the shares of what is beside them rest; where
+// there is but one level, and an expert beside it, both say something.
+func TestLaterHoldsForOneEvent(t *testing.T) {
+	s := newTides(3, 2, 0)
+	l, one := s.learner(t, nil), s.learner(t, func(c *Config) { c.Noise = "none" })
+	for range 2000 {
+		e := s.next()
+		l.Learn(e)
+		one.Learn(e)
+	}
+	if n := len(one.Arrive(s.next(), nil)); len(one.levels) > 1 || n != one.k+2+2*one.n+one.second.expert.Count()*one.k {
+		t.Errorf("%d levels and an expert say %d numbers", len(one.levels), n)
+	}
+	beside := func() string { return fmt.Sprint(l.Metrics().Experts[len(l.levels):]) }
+	before := beside()
+	for range 500 {
+		e := s.next()
+		told := l.Arrive(e, nil)[:l.k+2+2*l.n]
+		told[l.k+1] = -1 // it came earlier
+		l.LearnLater(e, told, &measure.Classes{})
+	}
+	if after := beside(); after != before {
+		t.Errorf("experts that have said nothing had %v and have %v", before, after)
+	}
+	e := s.next()
+	if l.LearnLater(e, l.Score(e, make([]float64, l.k)), &measure.Classes{}); l.now.told != nil {
+		t.Error("what was said of the event before counts")
+	}
+}
+
+// What was said in a unit that the target has moved is forgotten.
+func TestLaterForgetsAnOldUnit(t *testing.T) {
+	c := agedCases(700)[3]
+	l := c.learner(t)
+	moved, stayed := 0, 0
+	for i, e := range c.events {
+		own := *e
+		own.Target *= 1 + float64(i)/50
+		told := l.Arrive(&own, nil)
+		if len(told) == 1 {
+			l.Learn(&own)
+			continue
+		}
+		told[2] = -1 // it came earlier
+		was := l.unit
+		l.LearnLater(&own, told, &measure.Classes{})
+		if l.unit.Own(1) == was.Own(1) && l.unit.Own(0) == was.Own(0) {
+			if stayed++; l.now.told == nil {
+				t.Fatal("nothing said counts")
+			}
+		} else if moved++; l.now.told != nil {
+			t.Fatal("what was said in the old unit counts")
+		}
+	}
+	if moved == 0 || stayed == 0 {
+		t.Errorf("the unit moved %d times and stayed %d times", moved, stayed)
 	}
 }

@@ -156,3 +156,21 @@ func TestRescaleShiftForget(t *testing.T) {
 		}
 	}
 }
+
+// A window of one class, but for events without weight, leaves an intercept that is not penalised finite.
+func TestRefreshOfOneClass(t *testing.T) {
+	x := Refresh{Settings: Settings{Size: 40, Reach: 40, Loss: loss.LogisticGaussian{}, Ridge: 0.5, Intercept: true}, Layout: rows.Layout{Outputs: 1, N: 1, Refresh: 3}}
+	width := rows.FirstPart + 4
+	table, bias := model.NewTable(width), make([]float64, width)
+	w := Weights{Table: table, Bias: bias, Active: 1, Growth: 1, Levels: []Level{{loss.NoNoise{}, 1}},
+		Model: &model.Linear{Head: model.Head{Schema: &blankout.Schema{NumericIndices: true}, Scaler: model.Scaler{Mode: model.StandardiseNone}, Layout: model.Layout{Width: width}}, Rows: table}}
+	for i := range 2 * 40 {
+		e := blankout.Example{Features: blankout.Vec{Index: []uint32{1}, Value: []float64{1}}, Label: i % 2, Weight: float64(i % 2)}
+		if due := x.Add(&e, e.Weight); due != (i == 2*40-1) {
+			t.Fatalf("after %d events, half of them without weight, it is due: %v", i+1, due)
+		}
+	}
+	if x.Solve(w); x.Failures > 0 || !(x.Weights(bias)[0] > 1 && x.Weights(bias)[0] < 10) {
+		t.Errorf("%d failures, the intercept is %v", x.Failures, x.Weights(bias)[0])
+	}
+}
