@@ -156,3 +156,41 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 		}
 	}
 }
+
+// An event without groups of which no number with a curve is there keeps its order, whatever curves lie between its
+// columns; one that has some has the columns of each together, behind or between the others.
+func TestArrangeAroundCurves(t *testing.T) {
+	curves, err := model.NewCurves([]uint32{5, 9}, [][]float64{model.Present(), {0, 1, 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scaler := &model.Scaler{Curves: curves}
+	g := NewGroups(blankout.NewSchema(16, []string{"a", "b"}, 2), []loss.Noise{loss.Dropout{Q: 0.5}}, 1, true)
+	for _, c := range []struct {
+		columns []uint32
+		want    []int // the row of each feature
+		parts   int
+	}{
+		{[]uint32{1, 3, 7, 8, 12}, []int{0, 1, 2, 3, 4}, 1},
+		{[]uint32{1, 5, 7, curves.Hat(0, 0)}, []int{0, 2, 1, 3}, 2},
+		{[]uint32{5, 9, curves.Hat(0, 0), curves.Hat(1, 1), curves.Hat(1, 2)}, []int{0, 2, 1, 3, 4}, 2},
+		{[]uint32{5, 6, 7}, []int{0, 1, 2}, 2},
+	} {
+		var s Event
+		s.Reset(len(c.columns))
+		e := &blankout.Example{Features: blankout.Vec{Index: c.columns, Value: make([]float64, len(c.columns))}}
+		for i := range c.columns {
+			s.Rows = append(s.Rows, []float64{float64(i)})
+			s.X[i], s.Basis[i], s.Ridge[i] = float64(i), float64(10*i), float64(100*i)
+		}
+		g.Arrange(&s, e, c.columns, scaler)
+		if moves := !slices.IsSorted(c.want); (len(g.moved) > 0) != moves || len(g.parts) != c.parts {
+			t.Errorf("columns %v: %d moved, in %d parts, want %d", c.columns, len(g.moved), len(g.parts), c.parts)
+		}
+		for i, row := range c.want {
+			if x := float64(i); g.Row(i) != row || s.Rows[row][0] != x || s.X[row] != x || s.Basis[row] != 10*x || s.Ridge[row] != 100*x {
+				t.Errorf("columns %v: feature %d is row %d, want %d: %v %v %v %v", c.columns, i, g.Row(i), row, s.Rows, s.X, s.Basis, s.Ridge)
+			}
+		}
+	}
+}

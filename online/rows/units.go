@@ -100,8 +100,8 @@ func (g *arrangement) arrangeCurves(fields []uint16, columns []uint32, curves *m
 		}
 	}
 	rest := int32(-1)
-	for i, column := range columns {
-		curve := -1
+	for i := 0; i < len(columns); i++ {
+		column, curve := columns[i], -1
 		if column >= model.FirstHat {
 			curve = curves.Of(column)
 		} else {
@@ -111,6 +111,25 @@ func (g *arrangement) arrangeCurves(fields []uint16, columns []uint32, curves *m
 			if len(with) > 0 && with[0] == column {
 				curve = len(curves.Columns) - len(with)
 			}
+		}
+		if curve < 0 && !g.Grouped { // most of a text: those up to the next curve at once
+			end := uint32(model.FirstHat)
+			if len(with) > 0 {
+				end = with[0]
+			}
+			if rest < 0 {
+				rest = int32(len(g.units))
+				g.units = append(g.units, unitPart{unit: -1, kind: alone})
+			}
+			first := i
+			for ; i < len(columns) && columns[i] < end; i++ {
+				g.of[i] = rest
+			}
+			if g.units[rest].count += i - first; first == 0 || g.of[first-1] != rest {
+				g.runs++
+			}
+			i--
+			continue
 		}
 		if curve >= 0 && g.curve[curve] > 0 {
 			g.join(i, g.curve[curve]-1)
@@ -133,14 +152,8 @@ func (g *arrangement) arrangeCurves(fields []uint16, columns []uint32, curves *m
 			g.units = append(g.units, u)
 			g.curve[curve] = int32(len(g.units))
 			g.join(i, int32(len(g.units)-1))
-		case g.Grouped:
-			g.join(i, g.place(unit))
 		default:
-			if rest < 0 {
-				rest = int32(len(g.units))
-				g.units = append(g.units, unitPart{unit: -1, kind: alone})
-			}
-			g.join(i, rest)
+			g.join(i, g.place(unit))
 		}
 	}
 }
@@ -224,11 +237,18 @@ func (g *arrangement) order(s *Event) {
 	to := &g.spare
 	to.Reset(len(g.of))
 	to.Rows = to.Rows[:len(g.of)]
-	for i, place := range g.of {
-		u := &g.units[place]
-		to.Rows[u.at], to.X[u.at], to.Basis[u.at], to.Ridge[u.at] = s.Rows[i], s.X[i], s.Basis[i], s.Ridge[i]
-		g.moved = append(g.moved, int32(u.at))
-		u.at++
+	for from, n := 0, 0; from < len(g.of); from += n {
+		u := &g.units[g.of[from]]
+		for n = 1; from+n < len(g.of) && g.of[from+n] == g.of[from]; n++ {
+		}
+		copy(to.Rows[u.at:], s.Rows[from:from+n])
+		copy(to.X[u.at:], s.X[from:from+n])
+		copy(to.Basis[u.at:], s.Basis[from:from+n])
+		copy(to.Ridge[u.at:], s.Ridge[from:from+n])
+		for range n {
+			g.moved = append(g.moved, int32(u.at))
+			u.at++
+		}
 	}
 	s.Rows, to.Rows = to.Rows, s.Rows
 	s.X, to.X = to.X, s.X
