@@ -1,6 +1,9 @@
 package blankout
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Block is a named piece of a model or checkpoint file. Its writer decides
 // what the bytes mean; the container (package checkpoint) only guards them.
@@ -17,4 +20,14 @@ func FindBlock(blocks []Block, name string) ([]byte, error) {
 		}
 	}
 	return nil, fmt.Errorf("no block %q", name)
+}
+
+// BlocksUnder returns the blocks whose names begin with prefix, named without it.
+func BlocksUnder(blocks []Block, prefix string) (under []Block) {
+	for _, b := range blocks {
+		if name, ok := strings.CutPrefix(b.Name, prefix); ok {
+			under = append(under, Block{Name: name, Data: b.Data})
+		}
+	}
+	return under
 }

@@ -89,12 +89,7 @@ func (l *Learner) restorePasts(blocks []blankout.Block) error {
 		return nil
 	}
 	for i := range l.horizon.pasts {
-		var own []blankout.Block
-		for _, b := range blocks {
-			if name, ok := strings.CutPrefix(b.Name, pastPrefix(i)); ok {
-				own = append(own, blankout.Block{Name: name, Data: b.Data})
-			}
-		}
+		own := blankout.BlocksUnder(blocks, pastPrefix(i))
 		if own == nil {
 			continue
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 
 	"blankout"
 	"blankout/internal/coder"
@@ -117,12 +116,7 @@ func (a *Aged) Restore(blocks []blankout.Block, outputs int) error {
 	}
 	var models []*model.Linear
 	for i := range Ages {
-		var own []blankout.Block
-		for _, b := range blocks {
-			if name, ok := strings.CutPrefix(b.Name, prefix(i)); ok {
-				own = append(own, blankout.Block{Name: name, Data: b.Data})
-			}
-		}
+		own := blankout.BlocksUnder(blocks, prefix(i))
 		if own == nil {
 			break
 		}
