@@ -242,6 +242,43 @@ func TestAgedErrOnADrift(t *testing.T) {
 	}
 }
 
+// resumes has l learn the case's events, and one that is restored from its state after so many of them, and a copy: all
+// come to the same state.
+func (c agedCase) resumes(t *testing.T, l *Learner, at int) {
+	t.Helper()
+	for _, e := range c.events[:at] {
+		learnGrowing(l, e)
+	}
+	blocks, err := l.Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range blocks { // the restored one may change no memory of the other
+		blocks[i].Data = bytes.Clone(blocks[i].Data)
+	}
+	restored, err := Restore(l.config, blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameState(t, l, restored)
+	all := []*Learner{l, restored}
+	if !l.set.fills { // a copy gathers anew
+		copied, err := l.Clone()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, copied)
+	}
+	for _, e := range c.events[at:] {
+		for _, x := range all {
+			learnGrowing(x, e)
+		}
+	}
+	for _, x := range all[1:] {
+		sameState(t, l, x)
+	}
+}
+
 // A Learner that is restored, or copied, while models are held comes to the same state.
 func TestAgedResumes(t *testing.T) {
 	longtest.NotRaced(t)
@@ -249,37 +286,7 @@ func TestAgedResumes(t *testing.T) {
 		for _, at := range []int{1050, 2500, 12080} {
 			t.Run(fmt.Sprint(c.name, "/", at), func(t *testing.T) {
 				l := c.learner(t)
-				for _, e := range c.events[:at] {
-					learnGrowing(l, e)
-				}
-				blocks, err := l.Blocks()
-				if err != nil {
-					t.Fatal(err)
-				}
-				for i := range blocks { // the restored one may change no memory of the other
-					blocks[i].Data = bytes.Clone(blocks[i].Data)
-				}
-				restored, err := Restore(l.config, blocks)
-				if err != nil {
-					t.Fatal(err)
-				}
-				sameState(t, l, restored)
-				all := []*Learner{l, restored}
-				if !l.set.fills { // a copy gathers anew
-					copied, err := l.Clone()
-					if err != nil {
-						t.Fatal(err)
-					}
-					all = append(all, copied)
-				}
-				for _, e := range c.events[at:] {
-					for _, x := range all {
-						learnGrowing(x, e)
-					}
-				}
-				for _, x := range all[1:] {
-					sameState(t, l, x)
-				}
+				c.resumes(t, l, at)
 				if n := sampled(l); n[1] < 90 || n[2] < 150 || n[3] < 100 {
 					t.Errorf("answered %v events", n)
 				}

@@ -19,14 +19,17 @@ const scoresEnd = math.MaxFloat64
 
 // arrival is what was said of an event before the moment at which it is learned.
 type arrival struct {
-	features        blankout.Vec
-	rows            [][]float64
-	basis           []float64
-	iterate, lag    []float64
-	q, published    []float64
-	own             []float64 // see say: of the event at hand; nil where what is said now counts
-	outputs         int       // of own
-	experts, buffer []float64 // the part of own that is the experts'; room for own
+	own     []float64 // see say: of the event at hand; nil where what is said now counts
+	outputs int       // of own
+	experts []float64 // the part of own that is the experts'
+
+	// Room.
+	features         blankout.Vec
+	rows             [][]float64
+	x, noBasis       []float64
+	iterate, lag, q  []float64
+	published        []float64
+	buffer, standard []float64 // for own, and for it in the Learner's unit
 }
 
 // Arrive appends to out what LearnLater takes of an event whose label will come later: the scores that
@@ -66,18 +69,17 @@ func (l *Learner) say(e *blankout.Example, out []float64) []float64 {
 // sayLevels appends the scores that iterates and averages give the features at hand.
 func (l *Learner) sayLevels(out []float64) []float64 {
 	a := &l.arrived
-	a.rows, a.basis = a.rows[:0], a.basis[:0]
+	a.rows, a.noBasis, a.x = a.rows[:0], a.noBasis[:0], a.x[:0]
 	a.iterate, a.lag, a.q = zeros(a.iterate, l.n), zeros(a.lag, l.n), zeros(a.q, l.n)
-	x := a.features.Value[:0:0]
 	for i, column := range a.features.Index {
 		if row := l.table.Row(column); row != nil {
-			a.rows, a.basis, x = append(a.rows, row), append(a.basis, 0), append(x, a.features.Value[i])
+			a.rows, a.noBasis, a.x = append(a.rows, row), append(a.noBasis, 0), append(a.x, a.features.Value[i])
 		}
 	}
 	if l.set.intercept {
-		a.rows, a.basis, x = append(a.rows, l.bias), append(a.basis, 0), append(x, 1)
+		a.rows, a.noBasis, a.x = append(a.rows, l.bias), append(a.noBasis, 0), append(a.x, 1)
 	}
-	rows.Sum(a.rows, rows.FirstPart, l.n, x, a.basis, a.iterate, a.lag, a.q)
+	rows.Sum(a.rows, rows.FirstPart, l.n, a.x, a.noBasis, a.iterate, a.lag, a.q)
 	out = append(out, a.iterate...)
 	for j, f := range a.iterate {
 		out = append(out, f+l.levels[j/l.k].Coefficient*a.lag[j])
@@ -119,10 +121,11 @@ func (l *answering) heed() {
 		return
 	}
 	if l.set.numbers {
-		a.own = slices.Clone(a.own)
-		for i, f := range a.own {
-			a.own[i] = l.unit.Own(f)
+		a.standard = a.standard[:0]
+		for _, f := range a.own {
+			a.standard = append(a.standard, l.unit.Own(f))
 		}
+		a.own = a.standard
 	}
 	l.now.told, a.experts = a.own[:n], a.own[n:]
 }

@@ -1,7 +1,6 @@
 package online
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -156,36 +155,7 @@ func TestHorizonResumes(t *testing.T) {
 			t.Run(fmt.Sprint(c.name, "/", at), func(t *testing.T) {
 				l := c.learner(t)
 				l.config.Horizon = 300
-				for _, e := range c.events[:at] {
-					learnGrowing(l, e)
-				}
-				blocks, err := l.Blocks()
-				if err != nil {
-					t.Fatal(err)
-				}
-				for i := range blocks {
-					blocks[i].Data = bytes.Clone(blocks[i].Data)
-				}
-				restored, err := Restore(l.config, blocks)
-				if err != nil {
-					t.Fatal(err)
-				}
-				all := []*Learner{l, restored}
-				if !l.set.fills {
-					copied, err := l.Clone()
-					if err != nil {
-						t.Fatal(err)
-					}
-					all = append(all, copied)
-				}
-				for _, e := range c.events[at:] {
-					for _, x := range all {
-						learnGrowing(x, e)
-					}
-				}
-				for _, x := range all[1:] {
-					sameState(t, l, x)
-				}
+				c.resumes(t, l, at)
 			})
 		}
 	}
