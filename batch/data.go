@@ -185,6 +185,33 @@ func (r Row) AddTo(w []float64, a float64) {
 	}
 }
 
+// without returns a copy of d that lacks some of the columns.
+func (d *Data) without(column func(uint32) bool) *Data {
+	var b Builder
+	var x blankout.Vec
+	for i := range d.Rows() {
+		x = d.Vec(i, x)
+		n := 0
+		for j, at := range x.Index {
+			if column(at) {
+				continue
+			}
+			x.Index[n], x.Value[n] = at, x.Value[j]
+			n++
+		}
+		x.Index, x.Value = x.Index[:n], x.Value[:n]
+		if err := b.Add(&blankout.Example{Features: x, Label: d.Label(i), Target: d.Target(i), Weight: d.Weight(i)}); err != nil {
+			panic(err) // d was built of the same
+		}
+	}
+	out := b.Data(d.Schema)
+	out.fields = d.fields
+	if n := len(out.columns); n > 0 && out.columns[n-1] >= model.FirstHat {
+		out.curves = d.curves
+	}
+	return out
+}
+
 // Subset returns the given rows as Data of their own, in the given order. It
 // shares entries and columns with d.
 func (d *Data) Subset(rows []int) *Data {

@@ -195,6 +195,8 @@ type OfNumbers struct {
 
 // Standing is one side of a Validation.
 type Standing struct {
+	// Objective is that of the level alone (ValidateConfig.Level), on its own problem; the measures
+	// below it are those of what answers, and of an exact solution that has all columns.
 	Objective        float64   `json:"objective"`
 	Norm             float64   `json:"norm"` // |w|
 	Intercept        []float64 `json:"intercept"`
@@ -248,8 +250,10 @@ type ValidateConfig struct {
 	// OwnHoldout leaves the events of Evidence.Aside out of Validation.Newest.
 	OwnHoldout bool
 	// Level has the weights whose objective is compared with the least one, where the live model
-	// mixes them with others; nil is the live model itself.
-	Level *model.Linear
+	// mixes them with others; nil is the live model itself. Foreign says which columns only those
+	// others have: the least objective is that of the problem without them. It may be nil.
+	Level   *model.Linear
+	Foreign func(column uint32) bool
 	// Start is an earlier exact solution of the same learner; the solver starts
 	// there if that is better than the live weights. May be nil.
 	Start *model.Linear
@@ -359,6 +363,17 @@ func (v *Evidence) all() *Data {
 		v.data = v.builder.Data(v.live.Schema)
 	}
 	return v.data
+}
+
+// alone returns the same events without the columns that are foreign to a level of the live model:
+// Evidence about that level's own problem. It is v where they have none of those.
+func (v *Evidence) alone(level *model.Linear, foreign func(column uint32) bool) *Evidence {
+	all := v.all()
+	if foreign == nil || !slices.ContainsFunc(all.columns, foreign) {
+		return v
+	}
+	return &Evidence{live: level, data: all.without(foreign), rows: v.rows, learned: v.learned, heldOut: v.heldOut,
+		aside: v.aside, times: v.times, lacks: v.lacks, parts: v.parts, levels: v.levels}
 }
 
 // EachLearned calls f with the events learned, the unlabelled ones included, in
@@ -553,17 +568,23 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 			c.Pause()
 		}
 	}
-	solution, err := v.Exact(ctx, cmp.Or(c.Level, v.live), c)
+	level := cmp.Or(c.Level, v.live)
+	solution, err := v.Exact(ctx, level, c)
 	if err != nil {
 		return nil, nil, err
 	}
-	all := v.all()
+	all, alone, least := v.all(), v.alone(level, c.Foreign), solution
+	if alone != v {
+		if least, err = alone.Exact(ctx, level, c); err != nil {
+			return nil, nil, err
+		}
+	}
 	live, exact := solution.live, solution.weights
 	if c.Level != nil {
 		live = v.weights(all, v.live, c.Config)
 	}
 	r := &Validation{Time: begin.UTC(), Loss: solution.loss, Noise: c.Noise, Cost: c.Cost, Features: all.Columns(),
-		Events: len(v.learned), Holdout: len(v.heldOut), Deletions: c.Deletions, Converged: solution.Converged}
+		Events: len(v.learned), Holdout: len(v.heldOut), Deletions: c.Deletions, Converged: solution.Converged && least.Converged}
 	if c.L2 == 0 {
 		r.Cost = 0
 	}
@@ -572,8 +593,8 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 			r.Classes++
 		}
 	}
-	r.Live.Objective, r.Exact.Objective = solution.Live, solution.Objective
-	r.Certificate, r.Gap = defined(solution.Gap), r.Live.Objective-r.Exact.Objective
+	r.Live.Objective, r.Exact.Objective = least.Live, least.Objective
+	r.Certificate, r.Gap = defined(least.Gap), r.Live.Objective-r.Exact.Objective
 	r.RelativeGap = defined(r.Gap / math.Abs(r.Exact.Objective))
 	v.compare(r, all, live, exact, c)
 
@@ -621,7 +642,7 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 	r.Newest = v.newest(all, live, exact, solution.Linear, c.OwnHoldout, u)
 	if r.Newest != nil && c.Halves {
 		r.Newest.MeasuredOn = "learned"
-		if both := v.compareOn(slices.Concat(v.learned, v.heldOut), all, live, exact, solution.Linear, u); both != nil && u == nil {
+		if both := alone.compareOn(slices.Concat(v.learned, v.heldOut), alone.all(), least.live, least.weights, least.Linear, u); both != nil && u == nil {
 			r.GapError = both.StandardError * float64(v.live.Events) / math.Abs(r.Exact.Objective)
 		}
 	}

@@ -65,10 +65,11 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Exampl
 		l.rule.Start(row)
 		copy(l.refresh.CentreOf(row), w)
 	}
+	own := l.scaling.OwnHats()
 	for slot := range l.table.Len() {
 		column, _ := l.table.Column(slot)
 		of := func(v, k int) float64 { return exact[v].Weight(column, k) / slope }
-		if l.scaling.OwnHat(column) {
+		if own(column) {
 			of = func(int, int) float64 { return 0 }
 		}
 		place(l.table.Touch(column), of)

@@ -642,7 +642,7 @@ func (l *bank) solve() {
 		Model: &model.Linear{Head: model.Head{Schema: l.schema, Scaler: l.scaling.Scaler, Layout: model.Layout{Width: l.table.Width()}}, Rows: l.table},
 	}
 	if l.scaling.Scaler.Curves != nil {
-		w.Foreign = l.scaling.OwnHat
+		w.Foreign = l.scaling.OwnHats()
 	}
 	for v := range l.levels {
 		w.Levels = append(w.Levels, refresh.Level{Noise: l.levels[v].noise, Inverse: l.levels[v].Inverse})

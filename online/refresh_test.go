@@ -130,7 +130,7 @@ func TestRefreshBesideExpert(t *testing.T) {
 	hats := 0
 	for slot := range l.table.Len() {
 		column, row := l.table.Column(slot)
-		if !l.scaling.OwnHat(column) {
+		if !l.scaling.OwnHats()(column) {
 			continue
 		}
 		if l.own(row)[0] != 0 {

@@ -429,9 +429,10 @@ func (l *Learner) adoptSecond(hat func(column uint32, v, k int) float64) {
 		return
 	}
 	s, mix, hats := &l.second, l.shares.InForce[0].Levels, false
+	own := l.scaling.OwnHats()
 	s.expert.Restart()
 	for _, column := range s.expert.Columns() {
-		if !l.scaling.OwnHat(column) {
+		if !own(column) {
 			continue
 		}
 		hats = true

@@ -27,6 +27,7 @@ import (
 type Snapshot struct {
 	model   *model.Linear
 	level   *model.Linear // see Level
+	foreign func(column uint32) bool
 	learner []byte
 	refused []byte // the block of that name
 	watched []byte // the block "watch"
@@ -67,7 +68,7 @@ func (l *Learner) stateOver(table *model.Table) *Snapshot {
 	refused, watched := &coder.Coder{}, &coder.Coder{}
 	l.watch.Refused.State(refused)
 	l.watch.Block(watched)
-	s := &Snapshot{model: (&model.Linear{Head: head, Rows: table}).WithCovariance(head.Covariance), level: &model.Linear{Head: l.headOf(head.Schema, l.one(l.chosen)), Rows: table}, learner: l.encode(), refused: refused.Out, watched: watched.Out, summary: summary, sets: l.sets.Encode(), aged: l.aged, watch: l.watch.Clone(), health: l.Health(), start: l.watch.Health.Start()}
+	s := &Snapshot{model: (&model.Linear{Head: head, Rows: table}).WithCovariance(head.Covariance), level: &model.Linear{Head: l.headOf(head.Schema, l.one(l.chosen)), Rows: table}, foreign: l.scaling.OwnHats(), learner: l.encode(), refused: refused.Out, watched: watched.Out, summary: summary, sets: l.sets.Encode(), aged: l.aged, watch: l.watch.Clone(), health: l.Health(), start: l.watch.Health.Start()}
 	if l.set.numbers {
 		numbers := &coder.Coder{}
 		l.numbersState(numbers)
@@ -101,6 +102,10 @@ func (s *Snapshot) ByAge() []measure.Aged {
 // Level returns the model of the level with the largest share alone. It has an exact solution to be
 // compared with, that of its own noise; the published mixture has none.
 func (s *Snapshot) Level() *model.Linear { return s.level }
+
+// Foreign says whether a column is a hat that no level learns, the second-order expert alone. The
+// problem of Level does not have it.
+func (s *Snapshot) Foreign(column uint32) bool { return s.foreign(column) }
 
 // Blocks encodes the state: the published model as model.ReadLinear reads it,
 // the block "learner", which makes a Learner of it again, and for people who look at

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/batch"
 	"blankout/loss"
 	"blankout/model"
 	"blankout/online"
@@ -213,42 +214,92 @@ func TestAdoptBank(t *testing.T) {
 	}
 }
 
+// bent learns events of numbers that do not act linearly and returns what draws the next one. With
+// scarce there is a third number that a third of the events leave out.
+func bent(t *testing.T, c online.Config, classes int, scarce bool) (l *online.Learner, all []blankout.Example, at blankout.Offsets, draw func() blankout.Example) {
+	t.Helper()
+	schema := blankout.NewSchema(8, []string{"ebb", "flow", "slack"}[:classes], classes)
+	for _, name := range []string{"a", "b", "c"} {
+		schema.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+	}
+	l, err := online.New(c, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(5, 6))
+	draw = func() blankout.Example {
+		a, b := r.NormFloat64(), r.NormFloat64()
+		e := blankout.Example{Offset: int64(len(all)), Weight: 1, Fingerprint: r.Uint64(), Field: []uint16{0, 1}, Features: blankout.Vec{Index: []uint32{0, 1}, Value: []float64{a, 3 + b}}}
+		if math.Abs(a)+0.3*b+0.2*r.NormFloat64() > 0.8 {
+			e.Label = 1 + r.IntN(classes-1)
+		}
+		if scarce && r.IntN(3) < 2 {
+			e.Field = append(e.Field, 2)
+			e.Features.Index, e.Features.Value = append(e.Features.Index, 2), append(e.Features.Value, r.NormFloat64()+float64(e.Label))
+		}
+		return e
+	}
+	p := at.At("x", 0, 0)
+	for range 6000 {
+		e := draw()
+		l.Learn(&e)
+		if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, e)
+	}
+	return l, all, at, draw
+}
+
+// The gap is that of the level on its own problem, which lacks the hats that the second-order expert
+// has alone: the same as beside no such expert. The exact solution that answers has them.
+func TestGapOfTheLevelAlone(t *testing.T) {
+	for _, classes := range []int{2, 3} {
+		for _, halves := range []bool{false, true} {
+			var reports [2]*batch.Validation
+			var exact [2]*model.Linear
+			for i, rule := range []string{"auto", "adagrad"} {
+				c := online.DefaultConfig()
+				c.Noise, c.Rule = "dropout:0.3", rule
+				l, all, at, _ := bent(t, c, classes, true)
+				request := validate.RequestOf(l.Snapshot(), at)
+				if halves {
+					request.Sample, request.Most = validate.NewSample(validate.SampleBytes), len(all)
+					for j := range all {
+						request.Sample.Offer("x", 0, &all[j])
+					}
+				}
+				var err error
+				if reports[i], exact[i], err = validator(c, all).Validate(t.Context(), request); err != nil {
+					t.Fatal(err)
+				}
+			}
+			auto, alone := reports[0], reports[1]
+			for i, pair := range [][2]float64{{auto.Live.Objective, alone.Live.Objective}, {auto.Exact.Objective, alone.Exact.Objective}} {
+				if math.Abs(pair[0]-pair[1]) > 1e-9*pair[1] {
+					t.Errorf("%d classes, halves %v: objective %s is %v, beside no other expert %v", classes, halves, []string{"live", "exact"}[i], pair[0], pair[1])
+				}
+			}
+			if (auto.GapError > 0) != halves || auto.GapError > 2*alone.GapError {
+				t.Errorf("%d classes, halves %v: the gap %v has the error %v, beside no other expert %v", classes, halves, *auto.RelativeGap, auto.GapError, alone.GapError)
+			}
+			if !halves && !(*auto.Exact.LogLoss < 0.9**alone.Exact.LogLoss) {
+				t.Errorf("%d classes: the exact solution with curves has a log-loss of %.4f, without of %.4f", classes, *auto.Exact.LogLoss, *alone.Exact.LogLoss)
+			}
+			if curves := exact[1].Scaler.Curves; curves == nil || !slices.ContainsFunc(curves.Columns, func(column uint32) bool { return column == 2 }) {
+				t.Errorf("nothing tells that the third number is there: %+v", curves)
+			}
+		}
+	}
+}
+
 // Numbers that do not act linearly: the second-order expert has the exact solution's hats, so that what is
 // adopted answers as the exact solution does, and learns on from there.
 func TestAdoptCurves(t *testing.T) {
 	for _, classes := range []int{2, 3} {
 		c := online.DefaultConfig()
 		c.Noise = "dropout:0.3"
-		schema := blankout.NewSchema(8, []string{"ebb", "flow", "slack"}[:classes], classes)
-		var id [2]uint16
-		for i, name := range []string{"a", "b"} {
-			id[i] = uint16(len(schema.Fields))
-			schema.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
-		}
-		l, err := online.New(c, schema)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := rand.New(rand.NewPCG(5, 6))
-		var all []blankout.Example
-		var at blankout.Offsets
-		p := at.At("x", 0, 0)
-		draw := func() blankout.Example {
-			a, b := r.NormFloat64(), r.NormFloat64()
-			e := blankout.Example{Offset: int64(len(all)), Weight: 1, Fingerprint: r.Uint64(), Field: id[:], Features: blankout.Vec{Index: []uint32{0, 1}, Value: []float64{a, 3 + b}}}
-			if math.Abs(a)+0.3*b+0.2*r.NormFloat64() > 0.8 {
-				e.Label = 1 + r.IntN(classes-1)
-			}
-			return e
-		}
-		for range 6000 {
-			e := draw()
-			l.Learn(&e)
-			if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, e)
-		}
+		l, all, at, draw := bent(t, c, classes, false)
 		before := l.Snapshot().Model()
 		if curves := before.Scaler.Curves; curves == nil || len(curves.Knots[0]) < 3 {
 			t.Fatalf("curves %+v", curves)

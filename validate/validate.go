@@ -61,13 +61,14 @@ type Joined interface {
 // Request says what is validated.
 type Request struct {
 	Live      *model.Linear
-	Level     *model.Linear    // online.Snapshot.Level, whose distance to the exact solution is told; nil is Live
-	Unit      batch.Unit       // online.Snapshot.Unit of the same state
-	ByAge     []measure.Aged   // online.Snapshot.ByAge, for the report
-	At        blankout.Offsets // its place in the stream
-	Labelled  uint64           // events that got a label by there, where labels come later
-	Reservoir []byte           // as of ReadReservoir; may be nil
-	Earlier   *model.Linear    // the exact solution of the time before; may be nil
+	Level     *model.Linear            // online.Snapshot.Level, whose distance to the exact solution is told; nil is Live
+	Foreign   func(column uint32) bool // online.Snapshot.Foreign; may be nil
+	Unit      batch.Unit               // online.Snapshot.Unit of the same state
+	ByAge     []measure.Aged           // online.Snapshot.ByAge, for the report
+	At        blankout.Offsets         // its place in the stream
+	Labelled  uint64                   // events that got a label by there, where labels come later
+	Reservoir []byte                   // as of ReadReservoir; may be nil
+	Earlier   *model.Linear            // the exact solution of the time before; may be nil
 	// Sample takes the place of the log and of Reservoir, with about Most of its events. Half of
 	// them are solved for, the rest measured on. May be nil.
 	Sample *Sample
@@ -76,7 +77,7 @@ type Request struct {
 
 // RequestOf returns a request to validate a state, which is at that place in the stream.
 func RequestOf(s *online.Snapshot, at blankout.Offsets) Request {
-	return Request{Live: s.Model(), Level: s.Level(), Unit: s.Unit(), ByAge: s.ByAge(), At: at}
+	return Request{Live: s.Model(), Level: s.Level(), Foreign: s.Foreign, Unit: s.Unit(), ByAge: s.ByAge(), At: at}
 }
 
 // Validate compares a live model with the exact solution, which it returns too.
@@ -442,6 +443,6 @@ func (v *Validator) Part(ctx context.Context, s Request, records uint64) (p *joi
 // Problem returns the exact problem of what a Learner's model minimises.
 func (v *Validator) Problem(s Request) batch.ValidateConfig {
 	c := v.problem(&s.Live.Head)
-	c.Level, c.Start, c.Unit = s.Level, s.Earlier, s.Unit
+	c.Level, c.Foreign, c.Start, c.Unit = s.Level, s.Foreign, s.Earlier, s.Unit
 	return c
 }

@@ -160,10 +160,13 @@ func (s *Scaling) Learned() bool {
 	return s.Curves || slices.ContainsFunc(s.Scaler.Curves.Knots, isPresence)
 }
 
-// OwnHat says whether a column is a hat that the second-order expert has alone.
-func (s *Scaling) OwnHat(column uint32) bool {
-	c := s.Scaler.Curves
-	return column >= model.FirstHat && !s.Curves && !isPresence(c.Knots[c.Of(column)])
+// OwnHats returns a function that says whether a column is a hat that the second-order expert has
+// alone. It is about the hats of now and stays valid while the Scaling goes on.
+func (s *Scaling) OwnHats() func(column uint32) bool {
+	c, none := s.Scaler.Curves, s.Curves
+	return func(column uint32) bool {
+		return column >= model.FirstHat && !none && !isPresence(c.Knots[c.Of(column)])
+	}
 }
 
 // withHats returns columns and their values with the hats behind them that the levels learn, which

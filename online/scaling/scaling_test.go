@@ -155,7 +155,7 @@ func TestKnots(t *testing.T) {
 	if len(knots) != 2 || len(knots[0]) != 3 || math.Abs(knots[0][1]-0.5) > 0.05 || !isPresence(knots[1]) || !s.Learned() {
 		t.Errorf("knots %v", knots)
 	}
-	if hat := s.Scaler.Curves.Hat(0, 0); !s.OwnHat(hat) || s.OwnHat(s.Scaler.Curves.Hat(1, 0)) {
+	if hat := s.Scaler.Curves.Hat(0, 0); !s.OwnHats()(hat) || s.OwnHats()(s.Scaler.Curves.Hat(1, 0)) {
 		t.Error("whose hats are whose is confused")
 	}
 	columns, _, numbers := s.Columns(blankout.Vec{Index: []uint32{0, 1}, Value: []float64{0.3, 0.4}})
