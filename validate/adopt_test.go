@@ -255,15 +255,18 @@ func bent(t *testing.T, c online.Config, classes int, scarce bool) (l *online.Le
 // has alone: the same as beside no such expert. The exact solution that answers has them.
 func TestGapOfTheLevelAlone(t *testing.T) {
 	for _, classes := range []int{2, 3} {
-		for _, halves := range []bool{false, true} {
+		for _, of := range []struct {
+			noise  string
+			halves bool
+		}{{"dropout:0.3", false}, {"dropout:0.3", true}, {"group:0.3", false}} {
 			var reports [2]*batch.Validation
 			var exact [2]*model.Linear
 			for i, rule := range []string{"auto", "adagrad"} {
 				c := online.DefaultConfig()
-				c.Noise, c.Rule = "dropout:0.3", rule
+				c.Noise, c.Rule = of.noise, rule
 				l, all, at, _ := bent(t, c, classes, true)
 				request := validate.RequestOf(l.Snapshot(), at)
-				if halves {
+				if of.halves {
 					request.Sample, request.Most = validate.NewSample(validate.SampleBytes), len(all)
 					for j := range all {
 						request.Sample.Offer("x", 0, &all[j])
@@ -277,13 +280,13 @@ func TestGapOfTheLevelAlone(t *testing.T) {
 			auto, alone := reports[0], reports[1]
 			for i, pair := range [][2]float64{{auto.Live.Objective, alone.Live.Objective}, {auto.Exact.Objective, alone.Exact.Objective}} {
 				if math.Abs(pair[0]-pair[1]) > 1e-9*pair[1] {
-					t.Errorf("%d classes, halves %v: objective %s is %v, beside no other expert %v", classes, halves, []string{"live", "exact"}[i], pair[0], pair[1])
+					t.Errorf("%d classes, %v: objective %s is %v, beside no other expert %v", classes, of, []string{"live", "exact"}[i], pair[0], pair[1])
 				}
 			}
-			if (auto.GapError > 0) != halves || auto.GapError > 2*alone.GapError {
-				t.Errorf("%d classes, halves %v: the gap %v has the error %v, beside no other expert %v", classes, halves, *auto.RelativeGap, auto.GapError, alone.GapError)
+			if (auto.GapError > 0) != of.halves || auto.GapError > 2*alone.GapError {
+				t.Errorf("%d classes, %v: the gap %v has the error %v, beside no other expert %v", classes, of, *auto.RelativeGap, auto.GapError, alone.GapError)
 			}
-			if !halves && !(*auto.Exact.LogLoss < 0.9**alone.Exact.LogLoss) {
+			if !of.halves && !(*auto.Exact.LogLoss < 0.9**alone.Exact.LogLoss) {
 				t.Errorf("%d classes: the exact solution with curves has a log-loss of %.4f, without of %.4f", classes, *auto.Exact.LogLoss, *alone.Exact.LogLoss)
 			}
 			if curves := exact[1].Scaler.Curves; curves == nil || !slices.ContainsFunc(curves.Columns, func(column uint32) bool { return column == 2 }) {
