@@ -78,8 +78,10 @@ func (l *answering) publish(e *blankout.Example) {
 // before anything of the event is learned.
 func (l *answering) lack(e *blankout.Example) {
 	second := l.second.on()
+	l.second.attend(l.events)
 	l.filling.gathers, l.filling.answers = l.fillsIn() && l.events%l.filling.Every() == 0, false
 	l.scaling.Read.Notes, l.scaling.Read.Follows = l.filling.gathers || second, len(l.filling.Columns) > 0 || second
+	l.scaling.Read.Hats = !l.second.away
 	fields := l.schema.Fields
 	if !l.fields.Take(e, fields) {
 		return

@@ -76,6 +76,7 @@ func (l *answering) natural() int {
 func (l *answering) settle() {
 	if l.events%applyEvery == 0 && !l.shared() {
 		l.shares.Apply()
+		l.second.gain.Apply()
 		l.takeForce()
 	}
 }
@@ -100,7 +101,7 @@ func (l *answering) takeForce() {
 // experts returns the levels and the second-order expert and what parts of the mixture that answers
 // whole events they are; none where there is one level alone.
 func (l *answering) experts() (experts []model.Expert) {
-	second, all := l.secondShare(), 0.0
+	second, all := l.second.share(&l.shares.InForce[0]), 0.0
 	if len(l.levels) == 1 && !l.second.knows() {
 		return nil
 	}

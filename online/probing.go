@@ -393,13 +393,17 @@ func (l *answering) weigh(r int, k model.Lack, left []float64, filled, moves boo
 		}
 		return p.out
 	}
-	if moves && !l.set.numbers && l.second.knows() {
+	if s := &l.second; moves && !l.set.numbers && s.knows() && !s.away {
 		var lost [2]float64
 		for i, mix := range l.secondPair(r) {
 			base, rest, add = l.sumsOf(mix, left, filled)
 			lost[i] = l.judge.Lost(answer(scale, rules[2]))
+			s.blend(p.out, []float64{1, l.shares.InForce[r].Second}[i])
 		}
 		l.shares.TakeSecond(r, lost[0], lost[1])
+		if !l.shares.Heeds(r) {
+			s.gain.Take(lost[0], l.judge.Lost(s.last))
+		}
 	}
 	base, rest, add = l.sumsOf(mix, left, filled)
 	if moves && l.set.missingRule == model.MissingAuto {

@@ -142,7 +142,7 @@ func TestRefreshBesideExpert(t *testing.T) {
 			}
 		}
 	}
-	if hats == 0 || l.Metrics().RefreshFailures > 0 || l.secondShare() < 0.1 {
-		t.Errorf("%d hats of the expert, %d failures, a share of %v", hats, l.Metrics().RefreshFailures, l.secondShare())
+	if hats == 0 || l.Metrics().RefreshFailures > 0 || l.second.share(&l.shares.InForce[0]) < 0.1 {
+		t.Errorf("%d hats of the expert, %d failures, a share of %v", hats, l.Metrics().RefreshFailures, l.second.share(&l.shares.InForce[0]))
 	}
 }

@@ -19,8 +19,10 @@ import (
 // second is the panel, "the expert" here, and what it needs. It answers with the share probe.Mix.Second; what
 // it publishes are the values that are own to it in each row.
 type second struct {
-	expert *panel.Panel            // nil where the settings leave it out
-	off    bool                    // there are too many numbers for it
+	expert *panel.Panel // nil where the settings leave it out
+	off    bool         // there are too many numbers for it
+	gain   panel.Gain
+	away   bool                    // it rests, and has no part in the event at hand
 	mixes  [probe.Ranges][]float64 // see answering.mixed; valid where made says so
 	made   [probe.Ranges]bool
 	stale  bool // the rows do not have what the expert's weights are
@@ -52,6 +54,19 @@ func (s *second) on() bool { return s.expert != nil && !s.off }
 
 // knows says whether there is an expert that has numbers: without, it is left aside.
 func (s *second) knows() bool { return s.on() && len(s.expert.Columns()) > 0 }
+
+// share is its share of the answers that a mixture gives.
+func (s *second) share(m *probe.Mix) float64 {
+	if !s.knows() || s.gain.Resting() {
+		return 0
+	}
+	return m.Second
+}
+
+// attend finds out whether the expert has a part in the event of that number.
+func (s *second) attend(number uint64) {
+	s.away = s.knows() && s.gain.Resting() && number%panel.RestEvery != 0
+}
 
 // secondKnots returns the knots of each curve of so many numbers: as many as the second-order expert has
 // room for, and where that has none mostKnots.
@@ -176,6 +191,10 @@ func (l *answering) scoreSecond() {
 		return
 	}
 	s.summed = false
+	if s.away {
+		clear(l.now.published[l.n:])
+		return
+	}
 	l.mixOf(l.shares.InForce[0].Levels, l.now.published, s.base)
 	if s.expert.Score(s.columns, s.x, s.base, s.scores) < len(s.columns) {
 		columns := slices.Concat(s.expert.Columns(), s.columns)
@@ -236,26 +255,16 @@ func (l *Learner) withoutSecond() {
 // learnSecond has the expert learn the event at hand.
 func (l *answering) learnSecond(e *blankout.Example) {
 	s := &l.second
-	if !s.knows() {
+	if !s.knows() || s.away {
 		return
 	}
 	for k := range l.active {
 		s.targets[k] = l.targetOf(e.Label, k)
 	}
-	if s.expert.Learn(s.targets, l.active, e.Weight*l.classes[e.Label], l.secondCounts()) {
+	if s.expert.Learn(s.targets, l.active, e.Weight*l.classes[e.Label]) {
 		s.changed()
 	}
 	l.centreSecond()
-}
-
-// secondCounts returns the largest share of the expert in ranges of which events come.
-func (l *answering) secondCounts() (share float64) {
-	for r := range l.shares.InForce {
-		if r == 0 || !l.shares.Heeds(r) {
-			share = max(share, l.shares.InForce[r].Second)
-		}
-	}
-	return share
 }
 
 // centreSecond has one of the curves, whose turn it is, add nothing in the mean. The hats of a number add
@@ -306,7 +315,7 @@ func (l *answering) mixSecond(r int) []float64 {
 		return s.mixes[r]
 	}
 	s.made[r] = true
-	pair, share := l.secondPair(r), l.shares.InForce[r].Second
+	pair, share := l.secondPair(r), s.share(&l.shares.InForce[r])
 	mix := append(s.mixes[r][:0], pair[0]...)
 	for v := range mix {
 		mix[v] = (1-share)*mix[v] + share*pair[1][v]
@@ -335,7 +344,7 @@ func (l *answering) secondPair(r int) [2][]float64 {
 // which lacks nothing.
 func (l *answering) probeSecond() {
 	s := &l.second
-	if !s.knows() {
+	if !s.knows() || s.away {
 		return
 	}
 	levels, experts := l.said()
@@ -347,7 +356,17 @@ func (l *answering) probeSecond() {
 	}
 	lost := s.expert.Take(l.judge.Lost)
 	l.mixOf(l.shares.InForce[0].Levels, levels, s.last)
-	l.shares.TakeSecond(0, l.judge.Lost(s.last), lost)
+	alone := l.judge.Lost(s.last)
+	l.shares.TakeSecond(0, alone, lost)
+	s.gain.Take(alone, l.judge.Lost(s.blend(s.expert.Scores(), l.shares.InForce[0].Second)))
+}
+
+// blend moves the scores in last by a share of the way to others, and returns them.
+func (s *second) blend(others []float64, share float64) []float64 {
+	for k, f := range others {
+		s.last[k] += share * (f - s.last[k])
+	}
+	return s.last
 }
 
 // sumTerms finds terms for the event at hand.
@@ -358,6 +377,9 @@ func (l *answering) sumTerms() {
 	}
 	s.summed = true
 	s.sums = zeros(s.sums, len(l.features())*l.k)
+	if s.away {
+		return
+	}
 	columns, at := l.now.columns[:len(l.features())], 0
 	for i, column := range s.columns {
 		for at < len(columns) && columns[at] < column {
@@ -393,14 +415,6 @@ func (s *second) weight(column uint32, k int) float64 {
 // hats. sumTerms has found it.
 func (s *second) terms(i int) []float64 { return s.sums[i*len(s.base):][:len(s.base)] }
 
-// secondShare returns the expert's share of whole events.
-func (l *answering) secondShare() float64 {
-	if !l.second.knows() {
-		return 0
-	}
-	return l.shares.InForce[0].Second
-}
-
 // rescaleSecond says that all scores are factor times what they were, and shift.
 func (l *answering) rescaleSecond(factor, shift float64) {
 	if l.second.on() {
@@ -431,6 +445,7 @@ func (l *Learner) adoptSecond(hat func(column uint32, v, k int) float64) {
 	s, mix, hats := &l.second, l.shares.InForce[0].Levels, false
 	own := l.scaling.OwnHats()
 	s.expert.Restart()
+	s.gain = panel.Gain{}
 	for _, column := range s.expert.Columns() {
 		if !own(column) {
 			continue
@@ -465,5 +480,8 @@ func (s *second) state(c *coder.Coder) {
 	c.Uint(&off)
 	s.off = off != 0
 	s.expert.State(c)
+	if c.Version >= restVersion {
+		s.gain.State(c)
+	}
 	s.made = [probe.Ranges]bool{}
 }

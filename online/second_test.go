@@ -410,8 +410,8 @@ func TestSecondFollowsTheUnit(t *testing.T) {
 	}
 	e := s.next()
 	answer := func() float64 { return l.modelOf(l.mixed(0)).Score(e, make([]float64, 1))[0] }
-	if l.secondShare() < 0.5 {
-		t.Fatalf("the expert's share is %v", l.secondShare())
+	if l.second.share(&l.shares.InForce[0]) < 0.5 {
+		t.Fatalf("the expert's share is %v", l.second.share(&l.shares.InForce[0]))
 	}
 	before, next := answer(), l.unit
 	next.Centre, next.Scale = next.Centre+30, 2.5*next.Scale
@@ -468,21 +468,84 @@ func TestSecondWithoutNumbers(t *testing.T) {
 	}
 }
 
-// What the expert counts for in ranges of which no events come does not keep it learning.
-func TestSecondCountsWhereEventsCome(t *testing.T) {
-	schema, _ := numberFields(3)
-	l, err := New(DefaultConfig(), schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.shares.InForce[0].Second, l.shares.InForce[3].Second = 0.1, 0.9
-	if got := l.secondCounts(); got > 0.5 {
-		t.Errorf("before events of a range come it counts for %v", got)
-	}
-	for range 100 {
-		l.shares.Own(3)
-	}
-	if got := l.secondCounts(); got != 0.9 {
-		t.Errorf("as they come it counts for %v", got)
+// Where the panel gains nothing it rests: answers are those of the levels, it is asked at every sixteenth
+// event, and what it is resting from survives a restart. When it would gain, it answers again.
+func TestSecondRests(t *testing.T) {
+	longtest.NotRaced(t)
+	for _, of := range []struct{ null, silent float64 }{{0, 0}, {0.4, 0}, {0, 0.3}} {
+		s := newTides(9, 2, of.null)
+		l := s.learner(t, nil)
+		straight := func() *blankout.Example {
+			e := s.next()
+			f := 0.0
+			for i, x := range e.Features.Value[:len(e.Features.Value)-1] {
+				f += []float64{1, 0.5, 0.1}[e.Field[i]-1] * x * (1 - of.null/0.4)
+			}
+			if e.Label = 0; s.r.Float64() < 1/(1+math.Exp(1-f)) {
+				e.Label = 1
+			}
+			if s.r.Float64() < of.silent && e.Field[0] == 1 {
+				e.Features.Index, e.Features.Value, e.Field = e.Features.Index[1:], e.Features.Value[1:], e.Field[1:]
+			}
+			return e
+		}
+		for n := 0; !l.second.gain.Resting(); n++ {
+			if l.Learn(straight()); n > 40_000 {
+				t.Fatalf("%v: it does not rest: %+v", of, l.second.gain)
+			}
+		}
+		var restored *Learner
+		away, out := 0, make([]float64, 1)
+		for n := range 400 {
+			e := straight()
+			l.Score(e, out)
+			want, judged := out[0], l.second.gain
+			answered := l.Learn(e)[0]
+			if math.Abs(answered-want) > 1e-9*(1+math.Abs(want)) {
+				t.Fatalf("%v: event %d is answered %v, by the model %v", of, n, answered, want)
+			}
+			if l.second.away {
+				if away++; l.second.gain != judged || l.now.published[l.n] != 0 {
+					t.Fatalf("%v: event %d is left out, and judged %+v", of, n, l.second.gain)
+				}
+			}
+			if n == 5 {
+				if !l.second.away {
+					t.Fatal("this tests nothing")
+				}
+				blocks, err := l.Blocks()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if restored, err = Restore(l.config, blocks); err != nil {
+					t.Fatal(err)
+				}
+			} else if restored != nil {
+				if got := restored.Learn(e)[0]; got != answered {
+					t.Fatalf("%v: event %d is answered %v, after a restart %v", of, n, answered, got)
+				}
+			}
+		}
+		if away != 400*15/16 {
+			t.Errorf("%v: of 400 events it left %d out", of, away)
+		}
+		for _, x := range l.Metrics().Experts {
+			if (x.Name == "second order" || x.Name == "curves") && x.Share != 0 {
+				t.Errorf("%v: it rests, and there are the experts %v", of, l.Metrics().Experts)
+			}
+		}
+		if of.silent > 0 != slices.ContainsFunc(l.scaling.Scaler.Curves.Knots, func(knots []float64) bool { return len(knots) == 1 }) {
+			t.Errorf("%v: the curves have the knots %v", of, l.scaling.Scaler.Curves.Knots)
+		}
+		restored.adoptSecond(func(uint32, int, int) float64 { return 1 })
+		if share := restored.second.share(&restored.shares.InForce[0]); share != 1 {
+			t.Errorf("%v: beside levels that have been placed it has a share of %v", of, share)
+		}
+		for range 16_000 {
+			l.Learn(s.next())
+		}
+		if share := l.second.share(&l.shares.InForce[0]); share < 0.5 {
+			t.Errorf("%v: where curves gain much it has a share of %v: %+v", of, share, l.second.gain)
+		}
 	}
 }

@@ -300,12 +300,14 @@ func (l *Learner) Level() float64 {
 }
 
 // stateVersion counts the layouts of the block "learner". No number is ever used again.
-const stateVersion = sharesVersion
+const stateVersion = restVersion
 
-// Versions of the block: in what version 4 holds, levels and rules are chosen.
+// Versions of the block: in what version 4 holds, levels and rules are chosen; before restVersion the panel
+// had no Gain.
 const (
 	chosenVersion = 4
 	sharesVersion = 5
+	restVersion   = 6
 )
 
 // encode writes the block "learner".

@@ -26,7 +26,7 @@ type Panel struct {
 	shares     probe.Shares
 	factors    []temperature
 	mix, parts []float64
-	// By expert how many events in a row it has counted for little, see learns, and all events.
+	// By expert how many events in a row it has counted for little, see learns, and all events learned.
 	idle []uint64
 	met  uint64
 	took bool // shares have changed that are not in force
@@ -50,12 +50,9 @@ type event struct {
 const (
 	// newtonShare is what the second-order expert begins with.
 	newtonShare = 0.5
-	// An expert counts for little below leastShare, and where all of them count for less than fewShare:
-	// half would be what they begin with, so less says that they are no better than the base learner. After
-	// restAfter such events it rests: it learns every restEvery-th event, until it counts for wakeShare of
-	// answers and all of them for fewWake.
+	// An expert counts for little below leastShare of the Panel. After restAfter such events it rests: it
+	// learns every restEvery-th event, until it counts for wakeShare.
 	leastShare, wakeShare = 0.01, 0.02
-	fewShare, fewWake     = 0.25, 0.35
 	restAfter, restEvery  = 10_000, 16
 )
 
@@ -240,6 +237,9 @@ func (p *Panel) Recall(said []float64) {
 	}
 }
 
+// Scores returns what the experts, mixed, say of the event that Score had last, or of which Recall tells.
+func (p *Panel) Scores() []float64 { return p.event.scores }
+
 // Take takes up what the experts lose at the event that Score had last, and returns what their mixture
 // does. The shares that follow are in force from Learn on. loss returns what scores lose, which it
 // must not keep.
@@ -272,15 +272,14 @@ func (p *Panel) Take(loss func(scores []float64) float64) (lost float64) {
 }
 
 // Learn takes up the event that Score had last: its targets by output, of which only the first
-// active count, and its importance. share is what the Panel counts for in answers. It says whether what
-// the Panel answers has changed.
-func (p *Panel) Learn(targets []float64, active int, importance, share float64) (changed bool) {
-	if changed = p.learns(0, share); changed {
+// active count, and its importance. It says whether what the Panel answers has changed.
+func (p *Panel) Learn(targets []float64, active int, importance float64) (changed bool) {
+	if changed = p.learns(0); changed {
 		p.newton.Learn(targets, active, importance)
 	}
 	curves := false
 	for i := 1; i < len(p.mix); i++ {
-		curves = p.learns(i, share) || curves
+		curves = p.learns(i) || curves
 	}
 	if curves && len(p.curves.Columns()) > 0 {
 		p.curves.Learn(targets, active, importance)
@@ -296,16 +295,15 @@ func (p *Panel) Learn(targets []float64, active int, importance, share float64) 
 }
 
 // learns says whether expert i learns from the event at hand.
-func (p *Panel) learns(i int, share float64) bool {
-	counts, resting := share*p.mix[i], p.idle[i] >= restAfter
-	least, few := leastShare, fewShare
-	if resting {
-		least, few = wakeShare, fewWake
+func (p *Panel) learns(i int) bool {
+	least := leastShare
+	if p.idle[i] >= restAfter {
+		least = wakeShare
 	}
 	switch {
-	case counts >= least && share >= few:
+	case p.mix[i] >= least:
 		p.idle[i] = 0
-	case !resting:
+	case p.idle[i] < restAfter:
 		p.idle[i]++
 	}
 	return p.idle[i] < restAfter || p.met%restEvery == 0

@@ -173,6 +173,10 @@ func (s *Scaling) OwnHats() func(column uint32) bool {
 // are valid until the next event.
 func (s *Scaling) withHats(columns []uint32, raw []float64) ([]uint32, []float64) {
 	c := s.Scaler.Curves
+	if !s.Read.Hats && !s.Learned() {
+		s.Hats.Index, s.Hats.Value = s.Hats.Index[:0], s.Hats.Value[:0]
+		return columns, raw
+	}
 	s.Hats = c.Append(blankout.Vec{Index: s.Hats.Index[:0], Value: s.Hats.Value[:0]}, blankout.Vec{Index: columns, Value: raw}, nil)
 	first := 0
 	if !s.Curves {

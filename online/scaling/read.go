@@ -11,11 +11,12 @@ import (
 // comes about: of some columns the centre or scale moved; the values, as scores take them;
 // columns that ceased to be numeric.
 type Read struct {
-	// Notes says that the values are wanted, Follows that moves are.
-	Notes, Follows bool
-	Moved          []Moved
-	Values         []Value
-	Gone           []uint32
+	// Notes says that the values are wanted, Follows that moves are, Hats that also those hats are that
+	// no level learns.
+	Notes, Follows, Hats bool
+	Moved                []Moved
+	Values               []Value
+	Gone                 []uint32
 }
 
 // Moved says that a column's centre and scale in force are no longer what they were.

@@ -1,0 +1,63 @@
+package panel
+
+import (
+	"math"
+
+	"blankout/internal/coder"
+)
+
+// Gain says how much less the base learner and the Panel lose, mixed, than the base learner alone, and
+// whether that is worth what the Panel costs. The zero value is of a stream that begins.
+type Gain struct {
+	judged     float64 // events
+	size, gain float64 // means over the latest events: of the base learner's loss, of what the mixture loses less
+	resting    bool
+}
+
+const (
+	// Below leastGain of the loss the Panel rests, until it would gain wakeGain.
+	leastGain, wakeGain = 0.0005, 0.001
+	// gainMemory is over how many events the means are. Before as many have been judged it does not rest.
+	gainMemory = 4096
+	// mostGain bounds what one event counts for.
+	mostGain = 8
+	// RestEvery is at every how many events a Panel that rests is judged, and learns.
+	RestEvery = 16
+)
+
+// Take takes up what an event has lost.
+func (g *Gain) Take(alone, mixed float64) {
+	less := alone - mixed
+	if less != less {
+		return
+	}
+	g.judged++
+	rate := 1 / min(g.judged, gainMemory)
+	g.size += rate * (min(math.Abs(alone), mostGain) - g.size)
+	g.gain += rate * (max(-mostGain, min(less, mostGain)) - g.gain)
+}
+
+// Apply decides whether the Panel rests from here on.
+func (g *Gain) Apply() {
+	least := leastGain
+	if g.resting {
+		least = wakeGain
+	}
+	g.resting = g.judged >= gainMemory && g.gain <= least*g.size
+}
+
+// Resting says whether the Panel rests: it has no part in answers.
+func (g *Gain) Resting() bool { return g.resting }
+
+// State walks the state.
+func (g *Gain) State(c *coder.Coder) {
+	c.Float(&g.judged)
+	c.Float(&g.size)
+	c.Float(&g.gain)
+	resting := uint64(0)
+	if g.resting {
+		resting = 1
+	}
+	c.Uint(&resting)
+	g.resting = resting != 0
+}

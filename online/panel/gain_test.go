@@ -1,0 +1,60 @@
+package panel
+
+import (
+	"math"
+	"testing"
+
+	"blankout/internal/coder"
+)
+
+// A Panel rests where it gains less than a two-thousandth of the loss, not before 4,096 events have told, and
+// wakes where it would gain twice as much.
+func TestGain(t *testing.T) {
+	var g Gain
+	take := func(n int, gain float64) {
+		for i := range n {
+			swing := 0.3 * float64(1-i%2*2) // a mean that no event tells
+			g.Take(0.5, 0.5-gain+swing)
+		}
+		g.Apply()
+	}
+	take(gainMemory-2, 0)
+	if g.Resting() {
+		t.Error("it rests before enough events have told")
+	}
+	take(20, 0.001)
+	if !g.Resting() {
+		t.Errorf("it does not rest where it gains %v of %v", g.gain, g.size)
+	}
+	take(4*gainMemory, 0.0004) // of 0.5: between leastGain and wakeGain
+	if !g.Resting() {
+		t.Errorf("it wakes at %v of %v", g.gain, g.size)
+	}
+	c, other := &coder.Coder{}, Gain{}
+	g.State(c)
+	if other.State(coder.Read(c.Out)); other != g {
+		t.Errorf("%+v, read again %+v", g, other)
+	}
+	take(4*gainMemory, 0.0006)
+	if g.Resting() {
+		t.Errorf("it rests at %v of %v", g.gain, g.size)
+	}
+	take(4*gainMemory, 0.0004)
+	if g.Resting() {
+		t.Errorf("it rests again at %v of %v", g.gain, g.size)
+	}
+	take(4*gainMemory, 0.0001)
+	if !g.Resting() {
+		t.Errorf("it does not rest again at %v of %v", g.gain, g.size)
+	}
+	was := g
+	if g.Take(math.Inf(1), math.Inf(1)); g != was {
+		t.Error("a difference that is not a number counts")
+	}
+	if g.Take(1e300, 0); g.gain > 0.1 {
+		t.Errorf("one event counts for %v", g.gain)
+	}
+	if g.Take(-0.5, -0.5); g.size <= 0 {
+		t.Errorf("losses below 0 have the size %v", g.size)
+	}
+}
