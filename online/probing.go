@@ -32,18 +32,13 @@ type probing struct {
 	losses      []float64
 }
 
-const (
-	// Events are compared as they came, whole or not, each up to probe.Second, and then every
-	// asCameEvery-th.
-	asCameEvery = 4
-	// Shares are put in force at every applyEvery-th event.
-	applyEvery = 256
-)
+// Shares are put in force at every applyEvery-th event.
+const applyEvery = 256
 
 // probe takes up what the answers to the event at hand lose.
 func (l *answering) probe(e *blankout.Example) {
 	l.judging(e)
-	often := l.events <= probe.Second || l.events%asCameEvery == 0
+	often := probe.AsCame(l.events, l.second.share(&l.shares.InForce[0]) == 0)
 	if !l.fields.Lack.Some() && l.period == 0 && often {
 		if len(l.levels) > 1 {
 			l.probeWhole()

@@ -21,6 +21,18 @@ const (
 	fillAll, fillSome = 32, 128
 )
 
+// AsCame says whether the event of this number is compared as it came: every fourth one after Second, and
+// after third every sixteenth where the levels alone answer.
+func AsCame(event uint64, alone bool) bool {
+	switch {
+	case event <= Second:
+		return true
+	case event <= third || !alone:
+		return event%4 == 0
+	}
+	return event%16 == 0
+}
+
 // Due says whether a mask is drawn for the event of this number.
 func Due(event uint64) bool {
 	switch {

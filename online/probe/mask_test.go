@@ -98,3 +98,25 @@ func TestDue(t *testing.T) {
 		t.Errorf("filled in %v times", filled)
 	}
 }
+
+// Events are compared as they came as often as the stream's age and what answers ask for.
+func TestAsCame(t *testing.T) {
+	for _, of := range []struct {
+		from, to uint64
+		alone    bool
+		want     int
+	}{{1, Second, true, Second}, {Second + 1, third, true, (third - Second) / 4}, {third + 1, 2 * third, false, third / 4}, {third + 1, 2 * third, true, third / 16}} {
+		n, due := 0, 0
+		for event := of.from; event <= of.to; event++ {
+			if AsCame(event, of.alone) {
+				n++
+			}
+			if Due(event) && event > first && !AsCame(event, of.alone) {
+				due++
+			}
+		}
+		if n != of.want || due > 0 {
+			t.Errorf("of events %d to %d, alone %v, %d are compared, want %d; %d have a mask and are not", of.from, of.to, of.alone, n, of.want, due)
+		}
+	}
+}
