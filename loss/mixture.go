@@ -7,7 +7,7 @@ import "math"
 
 // The Gaussian expectation of the logistic loss is what learning spends most of
 // its time in, so its eight terms are evaluated together: by logisticTerms here,
-// and for amd64 with AVX2 by the same operations in the same order, four terms
+// and for amd64 with AVX2 by the same operations in the same order, four or eight terms
 // at a time, which gives the same bits. Where a product is added the sum is
 // rounded once, as math.FMA says on every machine.
 

@@ -3,28 +3,32 @@ package loss
 import (
 	"math"
 	"slices"
+
+	"golang.org/x/sys/cpu"
 )
 
-// hasAVX2 says whether the processor and the system have AVX2 and FMA.
-var hasAVX2 = detectAVX2()
+var (
+	hasAVX2   = cpu.X86.HasAVX2 && cpu.X86.HasFMA
+	hasAVX512 = hasAVX2 && cpu.X86.HasAVX512F
+)
 
 func logisticTerms(u, v float64) (value, du, dv float64) {
 	if !hasAVX2 {
 		return logisticTermsGo(u, v)
 	}
-	return logisticTermsAVX2(u, v, &logisticP, &logisticT2, &logisticConstants)
+	return logisticTermsFMA(u, v, &logisticP, &logisticT2, &logisticConstants, hasAVX512)
 }
 
 // logisticConstants holds the constants of logisticTermsGo and expNegative as the
 // vectors that they are used as.
-var logisticConstants = func() (vectors [32][4]float64) {
+var logisticConstants = func() (vectors [32][8]float64) {
 	for i, c := range append(append([]float64{0.5, 1, 37, -math.Log2E, expRound, ln2High, ln2Low, phi0}, expSeries[:9]...), slices.Concat(tailNum[:], tailDen[:])...) {
-		vectors[i] = [4]float64{c, c, c, c}
+		for j := range vectors[i] {
+			vectors[i][j] = c
+		}
 	}
 	return vectors
 }()
 
 //go:noescape
-func logisticTermsAVX2(u, v float64, p, t2 *[8]float64, constants *[32][4]float64) (value, du, dv float64)
-
-func detectAVX2() bool
+func logisticTermsFMA(u, v float64, p, t2 *[8]float64, constants *[32][8]float64, eight bool) (value, du, dv float64)

@@ -1,72 +1,85 @@
 #include "textflag.h"
 
-// C is constant i of logisticConstants, four times.
-#define C(i) (32*(i))(SI)
+// C is constant i of logisticConstants, eight times.
+#define C(i) (64*(i))(SI)
 
 // HORNER is a step of a polynomial in x.
 #define HORNER(i, x, p) VFMADD213PD C(i), x, p
 
-// TERMS adds four terms, whose p and t^2 are at offset at, to the sums of value, du
-// and 2 dv in Y10, Y11 and Y12. u, |u| and v are in Y15, Y14 and Y13.
+// TAIL sets s, inverse, e and tail of logisticTermsGo for the terms whose t^2 are at offset at, from abs and
+// v, and cdf to 1 - tail. a, n, r and den are room; one becomes 1.
+#define TAIL(at, s, inverse, a, y, n, e, tail, den, one, cdf, abs, v) \
+	VADDPD at(BX), v, s          \
+	VSQRTPD s, s                 \
+	VMOVUPD C(1), one            \
+	VDIVPD s, one, inverse       \
+	VMULPD inverse, abs, a       \
+	VMOVUPD C(2), y              \
+	VMINPD a, y, a               \
+	VMULPD C(0), a, y            \
+	VMULPD a, y, y               \
+	VMOVUPD C(3), n              \
+	VFMADD213PD C(4), y, n       \
+	VSUBPD C(4), n, e            \
+	VMOVUPD C(5), tail           \
+	VFNMSUB213PD y, e, tail      \
+	VFNMADD231PD C(6), e, tail   \
+	VMOVUPD C(8), e              \
+	HORNER(9, tail, e)           \
+	HORNER(10, tail, e)          \
+	HORNER(11, tail, e)          \
+	HORNER(12, tail, e)          \
+	HORNER(13, tail, e)          \
+	HORNER(14, tail, e)          \
+	HORNER(15, tail, e)          \
+	HORNER(16, tail, e)          \
+	HORNER(0, tail, e)           \
+	HORNER(1, tail, e)           \
+	HORNER(1, tail, e)           \
+	VPSLLQ $52, n, n             \
+	VPADDQ n, e, e               \
+	VMOVUPD C(17), tail          \
+	VMOVUPD C(24), den           \
+	HORNER(18, a, tail)          \
+	HORNER(25, a, den)           \
+	HORNER(19, a, tail)          \
+	HORNER(26, a, den)           \
+	HORNER(20, a, tail)          \
+	HORNER(27, a, den)           \
+	HORNER(21, a, tail)          \
+	HORNER(28, a, den)           \
+	HORNER(22, a, tail)          \
+	HORNER(29, a, den)           \
+	HORNER(23, a, tail)          \
+	HORNER(30, a, den)           \
+	HORNER(31, a, den)           \
+	VDIVPD den, tail, tail       \
+	VMULPD tail, e, tail         \
+	VSUBPD tail, one, cdf
+
+// PARTS makes of cdf, of e and inverse what the sums of value, du and 2 dv take of a term: value, cdf and e. u
+// is in the register of that name.
+#define PARTS(s, inverse, value, e, cdf, u) \
+	VMULPD C(7), e, e            \
+	VMULPD cdf, u, value         \
+	VFMADD231PD e, s, value      \
+	VMULPD inverse, e, e
+
+// ADD adds the parts of four terms, whose p are at offset at, to the sums in Y10, Y11 and Y12.
+#define ADD(at, value, cdf, e) \
+	VMOVUPD at(AX), Y8           \
+	VFMADD231PD Y8, value, Y10   \
+	VFMADD231PD Y8, cdf, Y11     \
+	VFMADD231PD Y8, e, Y12
+
+// TERMS adds four terms at offset at. u, |u| and v are in Y15, Y14 and Y13.
 #define TERMS(at) \
-	VADDPD at(BX), Y13, Y0       \
-	VSQRTPD Y0, Y0               \
-	VMOVUPD C(1), Y9             \
-	VDIVPD Y0, Y9, Y1            \
-	VMULPD Y1, Y14, Y2           \
-	VMOVUPD C(2), Y3             \
-	VMINPD Y2, Y3, Y2            \
-	VMULPD C(0), Y2, Y3          \
-	VMULPD Y2, Y3, Y3            \
-	VMOVUPD C(3), Y4             \
-	VFMADD213PD C(4), Y3, Y4     \
-	VSUBPD C(4), Y4, Y5          \
-	VMOVUPD C(5), Y6             \
-	VFNMSUB213PD Y3, Y5, Y6      \
-	VFNMADD231PD C(6), Y5, Y6    \
-	VMOVUPD C(8), Y5             \
-	HORNER(9, Y6, Y5)            \
-	HORNER(10, Y6, Y5)           \
-	HORNER(11, Y6, Y5)           \
-	HORNER(12, Y6, Y5)           \
-	HORNER(13, Y6, Y5)           \
-	HORNER(14, Y6, Y5)           \
-	HORNER(15, Y6, Y5)           \
-	HORNER(16, Y6, Y5)           \
-	HORNER(0, Y6, Y5)            \
-	HORNER(1, Y6, Y5)            \
-	HORNER(1, Y6, Y5)            \
-	VPSLLQ $52, Y4, Y4           \
-	VPADDQ Y4, Y5, Y5            \
-	VMOVUPD C(17), Y6            \
-	VMOVUPD C(24), Y8            \
-	HORNER(18, Y2, Y6)           \
-	HORNER(25, Y2, Y8)           \
-	HORNER(19, Y2, Y6)           \
-	HORNER(26, Y2, Y8)           \
-	HORNER(20, Y2, Y6)           \
-	HORNER(27, Y2, Y8)           \
-	HORNER(21, Y2, Y6)           \
-	HORNER(28, Y2, Y8)           \
-	HORNER(22, Y2, Y6)           \
-	HORNER(29, Y2, Y8)           \
-	HORNER(23, Y2, Y6)           \
-	HORNER(30, Y2, Y8)           \
-	HORNER(31, Y2, Y8)           \
-	VDIVPD Y8, Y6, Y6            \
-	VMULPD Y6, Y5, Y6            \
-	VSUBPD Y6, Y9, Y7            \
+	TAIL(at, Y0, Y1, Y2, Y3, Y4, Y5, Y6, Y8, Y9, Y7, Y14, Y13) \
 	VXORPD Y8, Y8, Y8            \
 	VCMPPD $14, Y8, Y15, Y8      \
 	VBLENDVPD Y8, Y7, Y6, Y6     \
-	VMULPD C(7), Y5, Y5          \
-	VMOVUPD at(AX), Y8           \
-	VMULPD Y6, Y15, Y2           \
-	VFMADD231PD Y5, Y0, Y2       \
-	VFMADD231PD Y8, Y2, Y10      \
-	VFMADD231PD Y8, Y6, Y11      \
-	VMULPD Y1, Y5, Y5            \
-	VFMADD231PD Y8, Y5, Y12
+	PARTS(Y0, Y1, Y2, Y5, Y6, Y15) \
+	ADD(at, Y2, Y6, Y5)
 
 // ACROSS leaves in X0 the sum of the four values of y.
 #define ACROSS(y, x) \
@@ -75,57 +88,51 @@
 	VUNPCKHPD X0, X0, X1   \
 	VADDSD X1, X0, X0
 
-// func logisticTermsAVX2(u, v float64, p, t2 *[8]float64, constants *[32][4]float64) (value, du, dv float64)
+// func logisticTermsFMA(u, v float64, p, t2 *[8]float64, constants *[32][8]float64, eight bool) (value, du, dv float64)
 //
-// See logisticTermsGo: every instruction is one of its operations.
-TEXT ·logisticTermsAVX2(SB), NOSPLIT, $0-64
-	VBROADCASTSD u+0(FP), Y15
-	VBROADCASTSD v+8(FP), Y13
+// See logisticTermsGo: every instruction is one of its operations, of four terms at a time or, with AVX-512,
+// of eight.
+TEXT ·logisticTermsFMA(SB), NOSPLIT, $0-72
 	MOVQ p+16(FP), AX
 	MOVQ t2+24(FP), BX
 	MOVQ constants+32(FP), SI
-	VPCMPEQQ Y14, Y14, Y14
-	VPSRLQ $1, Y14, Y14
-	VANDPD Y15, Y14, Y14        // |u|
 	VXORPD Y10, Y10, Y10
 	VXORPD Y11, Y11, Y11
 	VXORPD Y12, Y12, Y12
+	CMPB eight+40(FP), $0
+	JNE  all
+	VBROADCASTSD u+0(FP), Y15
+	VBROADCASTSD v+8(FP), Y13
+	VPCMPEQQ Y14, Y14, Y14
+	VPSRLQ $1, Y14, Y14
+	VANDPD Y15, Y14, Y14        // |u|
 	TERMS(0)
 	TERMS(32)
+	JMP  across
+
+all:
+	VBROADCASTSD u+0(FP), Z15
+	VBROADCASTSD v+8(FP), Z13
+	VPSLLQ $1, Z15, Z14
+	VPSRLQ $1, Z14, Z14         // |u|
+	TAIL(0, Z0, Z1, Z2, Z3, Z4, Z5, Z6, Z8, Z9, Z7, Z14, Z13)
+	VPXORQ Z8, Z8, Z8
+	VCMPPD $14, Z8, Z15, K1
+	VBLENDMPD Z7, Z6, K1, Z6
+	PARTS(Z0, Z1, Z2, Z5, Z6, Z15)
+	ADD(0, Y2, Y6, Y5)
+	VEXTRACTF64X4 $1, Z2, Y2
+	VEXTRACTF64X4 $1, Z6, Y6
+	VEXTRACTF64X4 $1, Z5, Y5
+	ADD(32, Y2, Y6, Y5)
+
+across:
 	ACROSS(Y10, X10)
-	VMOVSD X0, value+40(FP)
+	VMOVSD X0, value+48(FP)
 	ACROSS(Y11, X11)
-	VMOVSD X0, du+48(FP)
+	VMOVSD X0, du+56(FP)
 	ACROSS(Y12, X12)
 	VMULSD C(0), X0, X0
-	VMOVSD X0, dv+56(FP)
+	VMOVSD X0, dv+64(FP)
 	VZEROUPPER
-	RET
-
-// func detectAVX2() bool
-TEXT ·detectAVX2(SB), NOSPLIT, $0-1
-	MOVB $0, ret+0(FP)
-	XORL AX, AX
-	CPUID
-	CMPL AX, $7
-	JLT  no
-	MOVL $1, AX
-	XORL CX, CX
-	CPUID
-	ANDL $0x18001000, CX        // OSXSAVE, AVX and FMA
-	CMPL CX, $0x18001000
-	JNE  no
-	XORL CX, CX
-	XGETBV
-	ANDL $6, AX                 // the system saves XMM and YMM
-	CMPL AX, $6
-	JNE  no
-	MOVL $7, AX
-	XORL CX, CX
-	CPUID
-	SHRL $5, BX
-	ANDL $1, BX
-	MOVB BX, ret+0(FP)
-
-no:
 	RET

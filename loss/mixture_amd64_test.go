@@ -1,0 +1,23 @@
+package loss
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// Four terms at a time and eight give the bits of the reference.
+func TestLogisticTermsOfEachWidth(t *testing.T) {
+	if !hasAVX2 {
+		t.Skip("the processor has no AVX2")
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		u, v := 10*r.NormFloat64(), 5*r.ExpFloat64()
+		a, b, c := logisticTermsGo(u, v)
+		for _, eight := range []bool{false, hasAVX512} {
+			if value, du, dv := logisticTermsFMA(u, v, &logisticP, &logisticT2, &logisticConstants, eight); value != a || du != b || dv != c {
+				t.Fatalf("eight %v: of %g, %g %g, %g, %g; the reference %g, %g, %g", eight, u, v, value, du, dv, a, b, c)
+			}
+		}
+	}
+}
