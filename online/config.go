@@ -388,12 +388,7 @@ func (s *settings) parseSecond(c Config) error {
 func (s *settings) scaling(c Config) scaling.Settings {
 	out := scaling.Settings{Constant: s.noiseKind == constant, Curves: s.curves, Presence: c.Presence == "auto" && s.bends && c.Refresh == 0}
 	if s.second {
-		out.Expert = func(numbers int) int {
-			if s.numbers {
-				return 0
-			}
-			return secondKnots(numbers)
-		}
+		out.Expert = secondKnots
 	}
 	return out
 }

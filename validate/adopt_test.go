@@ -214,11 +214,15 @@ func TestAdoptBank(t *testing.T) {
 	}
 }
 
-// bent learns events of numbers that do not act linearly and returns what draws the next one. With
-// scarce there is a third number that a third of the events leave out.
+// bent learns events of numbers that do not act linearly, with labels that are numbers where there are no
+// classes, and returns what draws the next one. With scarce there is a third number that a third of the events
+// leave out.
 func bent(t *testing.T, c online.Config, classes int, scarce bool) (l *online.Learner, all []blankout.Example, at blankout.Offsets, draw func() blankout.Example) {
 	t.Helper()
 	schema := blankout.NewSchema(8, []string{"ebb", "flow", "slack"}[:classes], classes)
+	if classes == 0 {
+		schema.Target, c.Loss = loss.Real, "squared"
+	}
 	for _, name := range []string{"a", "b", "c"} {
 		schema.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
 	}
@@ -230,7 +234,10 @@ func bent(t *testing.T, c online.Config, classes int, scarce bool) (l *online.Le
 	draw = func() blankout.Example {
 		a, b := r.NormFloat64(), r.NormFloat64()
 		e := blankout.Example{Offset: int64(len(all)), Weight: 1, Fingerprint: r.Uint64(), Field: []uint16{0, 1}, Features: blankout.Vec{Index: []uint32{0, 1}, Value: []float64{a, 3 + b}}}
-		if math.Abs(a)+0.3*b+0.2*r.NormFloat64() > 0.8 {
+		switch f := math.Abs(a) + 0.3*b + 0.2*r.NormFloat64(); {
+		case classes == 0:
+			e.Target = 50 + 10*f
+		case f > 0.8:
 			e.Label = 1 + r.IntN(classes-1)
 		}
 		if scarce && r.IntN(3) < 2 {
@@ -299,9 +306,11 @@ func TestGapOfTheLevelAlone(t *testing.T) {
 // Numbers that do not act linearly: the second-order expert has the exact solution's hats, so that what is
 // adopted answers as the exact solution does, and learns on from there.
 func TestAdoptCurves(t *testing.T) {
-	for _, classes := range []int{2, 3} {
+	for _, classes := range []int{2, 3, 0} {
 		c := online.DefaultConfig()
-		c.Noise = "dropout:0.3"
+		if c.Noise = "dropout:0.3"; classes == 0 {
+			c.Loss = "squared"
+		}
 		l, all, at, draw := bent(t, c, classes, false)
 		before := l.Snapshot().Model()
 		if curves := before.Scaler.Curves; curves == nil || len(curves.Knots[0]) < 3 {
@@ -315,7 +324,10 @@ func TestAdoptCurves(t *testing.T) {
 		}
 		wrong := func(m *model.Linear) (share float64) {
 			for i := range fresh {
-				if model.Predict(m.Score(&fresh[i], make([]float64, m.Outputs))) != fresh[i].Label {
+				scores := m.Score(&fresh[i], make([]float64, m.Outputs))
+				if classes == 0 {
+					share += math.Abs(scores[0]-fresh[i].Target) / 10 / float64(len(fresh))
+				} else if model.Predict(scores) != fresh[i].Label {
 					share += 1 / float64(len(fresh))
 				}
 			}
