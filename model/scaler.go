@@ -214,13 +214,15 @@ func (s *Scaler) Standardisation(stats []float64) Standardisation {
 // it, and the weights then stay as they are.
 func (s *Scaler) Observe(stats []float64, x, z float64) (ratio, shift float64) {
 	wild := s.Gather(stats, x, z)
-	// Sixteenths of the power of two below n are where all but four bits of the
-	// mantissa are 0.
-	if n := stats[StatCount]; n > FirstReadings && math.Float64bits(n)&(1<<48-1) != 0 {
+	if !Renews(stats[StatCount]) {
 		return 1, 0
 	}
 	return renew(stats, wild)
 }
+
+// Renews says whether the n-th reading of a column renews what is in force: one of the first, and those
+// at sixteenths of the power of two below n, where all but four bits of the mantissa are 0.
+func Renews(n float64) bool { return n <= FirstReadings || math.Float64bits(n)&(1<<48-1) == 0 }
 
 // Gather is Observe without renewing what is in force: for a learner that leaves that to
 // others. It says whether x is a wild reading.
@@ -234,10 +236,15 @@ func (s *Scaler) Gather(stats []float64, x, z float64) (wild bool) {
 	case inverse < 0:
 		x = stats[StatCentre] - z/inverse
 	}
+	AddReading((*[ScalerWidth]float64)(stats), n, x)
+	return wild
+}
+
+// AddReading counts x, the n-th reading of a column, into its moments.
+func AddReading(stats *[ScalerWidth]float64, n, x float64) {
 	d := x - stats[StatMean]
 	mean := stats[StatMean] + d/n
 	stats[StatCount], stats[StatMean], stats[StatSquares] = n, mean, stats[StatSquares]+d*(x-mean)
-	return wild
 }
 
 // RenewsBetween says whether Observe would renew what is in force when the count grows
@@ -370,7 +377,7 @@ func (s *Scaler) ObserveSpread(stats []float64, x, total float64) (ratio float64
 	stats[StatCount] = n
 	stats[StatMean] += d / n
 	stats[StatSquares] += d * (x - stats[StatMean])
-	if n > FirstReadings && math.Float64bits(n)&(1<<48-1) != 0 {
+	if !Renews(n) {
 		return 1 // as in Observe
 	}
 	stats[StatInverse] = SpreadInverse(stats, total)

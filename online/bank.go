@@ -222,9 +222,11 @@ func (l *bank) Prefetch(e *blankout.Example) { l.table.Prefetch(e.Features) }
 
 // grow takes up fields and classes that the Schema has learned.
 func (l *bank) grow(e *blankout.Example) {
-	for _, id := range e.Field {
-		for int(id) >= len(l.scaling.Kinds) {
-			l.growFields()
+	if len(l.scaling.Kinds) < len(l.schema.Fields) {
+		for _, id := range e.Field {
+			for int(id) >= len(l.scaling.Kinds) {
+				l.growFields()
+			}
 		}
 	}
 	if len(l.scaling.Kinds) == 0 {

@@ -29,7 +29,14 @@ func (l *bank) gatherStandardised(e *blankout.Example) {
 	settled := l.scaling.Scaler.Mode == model.StandardiseScale || l.scaling.Scaler.Mode == model.StandardiseAuto && decided
 	read := &l.scaling.Read
 	kind, field, stored := l.scaling.Kinds[0], uint16(0), 0
+	steady := e.Field != nil && len(dense) == 0 && l.scaling.Scaler.Mode == model.StandardiseAuto && !shared
 	for i := 0; i < numbers; i++ {
+		if steady {
+			if i = l.putSteady(i, e, raw); i == numbers {
+				break
+			}
+			stored = i
+		}
 		for len(dense) > 0 && dense[0] < columns[i] {
 			dense = dense[1:] // left out, and not filled in
 		}
@@ -82,6 +89,49 @@ func (l *bank) gatherStandardised(e *blankout.Example) {
 	if now.hasMoved {
 		l.addMoved(l.bias, 1, -1)
 	}
+}
+
+// putSteady observes and puts the features from i on, of an event with fields, that change no scale: names that
+// stand alone, and numbers of columns that scaling.Steady says keep theirs. It returns the first other one.
+func (l *bank) putSteady(i int, e *blankout.Example, raw []float64) int {
+	now, kinds, read := &l.now, l.scaling.Kinds, &l.scaling.Read
+	plain, bending := l.set.noiseKind == square && l.period == 0, l.scaling.Bending()
+	fields := e.Field
+	rows, raw, first := now.step.Rows[:len(fields)], raw[:len(fields)], l.set.firstRidge
+	xs, basis, ridge := now.step.X[:len(fields)], now.step.Basis[:len(fields)], now.step.Ridge[:len(fields)]
+	for ; i < len(fields); i++ {
+		stats, kind := (*[model.ScalerWidth]float64)(rows[i]), kinds[fields[i]]
+		n, x := stats[model.StatCount]+1, (raw[i]-stats[model.StatCentre])*stats[model.StatInverse]
+		if !(x >= -model.ScalerClip && x <= model.ScalerClip) {
+			break
+		}
+		switch kind {
+		case blankout.Numeric:
+			if bending || !scaling.Steady(stats, n) {
+				return i
+			}
+			model.AddReading(stats, n, raw[i])
+			if read.Notes {
+				read.Note(e.Features.Index[i], kind, fields[i], x)
+			}
+		case blankout.Cross, blankout.Sparse:
+			return i
+		default:
+			if stats[model.StatInverse] != 1 || stats[model.StatCentre] != 0 {
+				return i
+			}
+			stats[model.StatCount] = n
+		}
+		if !plain {
+			l.put(i, rows[i], x)
+			continue
+		}
+		xs[i], basis[i], ridge[i] = x, x*x, 0
+		if first != 0 {
+			ridge[i] = first / n
+		}
+	}
+	return i
 }
 
 // putDivided observes and puts the features from i to end whose columns are only

@@ -117,6 +117,12 @@ func (s *Scaling) observeNumeric(column uint32, stats []float64, x, z float64, f
 	return s.observeWatched(column, stats, x, z, s.transforms[field])
 }
 
+// Steady says whether the n-th reading of a column, within the clip, changes nothing of it but the count and
+// the moments; of transformed columns it does not know.
+func Steady(stats *[model.ScalerWidth]float64, n float64) bool {
+	return n > watchUntil && stats[model.StatInverse] > 0 && !model.Renews(n)
+}
+
 func (s *Scaling) observeWatched(column uint32, stats []float64, x, z float64, t model.Transform) Move {
 	n := stats[model.StatCount] + 1
 	wild := z > model.ScalerClip || z < -model.ScalerClip || stats[model.StatInverse] == 0 && x != stats[model.StatCentre]

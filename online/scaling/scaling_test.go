@@ -163,3 +163,33 @@ func TestKnots(t *testing.T) {
 		t.Errorf("columns %v, of which %d are numbers", columns, numbers)
 	}
 }
+
+// What Steady says changes nothing but the moments changes nothing else, and is most of what comes.
+func TestSteady(t *testing.T) {
+	s, r := New(Settings{}, model.StandardiseAuto, false), rand.New(rand.NewPCG(3, 4))
+	s.AddField(blankout.Numeric, model.TransformNone, 0)
+	stats, want, steady := [model.ScalerWidth]float64{}, [model.ScalerWidth]float64{}, 0
+	for i := range 10000 {
+		x := 7 + 2*r.NormFloat64()
+		if i%1000 == 999 {
+			x = 1e6
+		}
+		z := s.Scaler.Deviations(stats[:], x)
+		want = stats
+		m := s.Observe(5, want[:], x, z, Numeric, 0)
+		n := stats[model.StatCount] + 1
+		if math.Abs(z) > model.ScalerClip || !Steady(&stats, n) {
+			stats = want
+			continue
+		}
+		if steady++; m != still {
+			t.Fatalf("reading %d moves by %v", i, m)
+		}
+		if model.AddReading(&stats, n, x); stats != want {
+			t.Fatalf("reading %d makes %v, want %v", i, stats, want)
+		}
+	}
+	if steady < 7800 {
+		t.Errorf("%d are steady", steady)
+	}
+}
