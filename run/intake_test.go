@@ -9,7 +9,7 @@ import (
 	"blankout/online"
 )
 
-// On one processor others have their turns while a batch is learned.
+// On one processor others have their turns while a batch is learned, but where nobody asks.
 func TestLearnYields(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	schema := blankout.NewSchema(4, []string{"a", "b"}, 2)
@@ -30,10 +30,12 @@ func TestLearnYields(t *testing.T) {
 			runtime.Gosched()
 		}
 	}()
-	in := Intake{Learner: learner}
-	err = in.Learn(t.Context(), b, len(b.Examples), &blankout.Position{})
-	if n := turns.Load(); err != nil || n < 9 {
-		t.Errorf("%d turns while %d events were learned, want one for each %d: %v", n, len(b.Examples), yieldEvery, err)
+	for _, unread := range []bool{false, true} {
+		in, before := Intake{Learner: learner, unread: unread}, turns.Load()
+		err = in.Learn(t.Context(), b, len(b.Examples), &blankout.Position{})
+		if n := turns.Load() - before; err != nil || (n < 9) != unread {
+			t.Errorf("unread %v: %d turns while %d events were learned, want one for each %d: %v", unread, n, len(b.Examples), yieldEvery, err)
+		}
 	}
 	stop.Store(1)
 	<-done

@@ -69,7 +69,7 @@ func newLoop(r *Runner) *loop {
 	}
 	l.intake = Intake{
 		Learner: r.Learner, Refused: r.Config.Refused, DeadLetters: r.DeadLetters, Suspects: r.Suspects, Labels: r.Labels, Unnamed: r.Config.Unnamed, Log: l.log,
-		retry: l.retry,
+		retry: l.retry, unread: r.unread,
 	}
 	if !r.unread {
 		l.intake.recent = &r.recent
