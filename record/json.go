@@ -21,7 +21,7 @@ import (
 
 // jsonDecoder reads events that are JSON objects (RFC 8259). It knows the names
 // it has met as a tree of nodes; in every object it expects the name that
-// followed last time, so that a stream of events of one shape costs a comparison
+// followed last time, written as it was then, so that a stream of events of one shape costs a comparison
 // for each name instead of a scan, an unescaping and a look-up. Of short values that
 // repeat it knows the columns (short.go).
 type jsonDecoder struct {
@@ -49,10 +49,7 @@ type jsonDecoder struct {
 // an index of the array.
 type node struct {
 	named
-	key      string // with its closing quote, as it stands in a record; "" if it is written with escapes
-	word     uint64 // its first eight bytes, as far as mask goes
-	mask     uint64
-	tail     uint64 // its last eight bytes, if it has more
+	lead     lead // as it was read last
 	children map[string]*node
 	elements []*node // of an array
 	first    *node   // the child that came first last time
@@ -179,40 +176,23 @@ func (d *jsonDecoder) object(p int, n *node, depth int) int {
 		return d.fail(p-1, blankout.ReasonSyntax, "nested deeper than %d", maxDepth)
 	}
 	data := d.data
-	p = d.space(p)
-	if p < len(data) && data[p] == '}' {
+	if p = d.space(p); p < len(data) && data[p] == '}' {
 		return p + 1
 	}
 	expected := n.first
 	link := &n.first // where the node of the next key is expected
 	for {
-		if p >= len(data) || data[p] != '"' {
-			return d.unexpected(p, "a field's name")
-		}
-		p++
-		start := p
-		c := expected
-		if c != nil && !c.follows(data, p) {
+		c, start := expected, p
+		if c != nil && !c.leads(data, p) {
 			// Perhaps the expected one was left out.
-			if c = c.next; c != nil && !c.follows(data, p) {
+			if c = c.next; c != nil && !c.leads(data, p) {
 				c = nil
 			}
 		}
 		if c != nil {
-			p += len(c.key)
-		} else {
-			var key []byte
-			if key, p = d.str(p); p < 0 {
-				return p
-			}
-			if c = n.children[string(key)]; c == nil {
-				if c = d.child(n, key, start); c == nil {
-					return -1
-				}
-				if !c.plain && !d.first(n, c, string(key), start) {
-					return -1
-				}
-			}
+			p += int(c.lead.size)
+		} else if c, start, p = d.key(p, n); p < 0 {
+			return p
 		}
 		if c.plain {
 			if c != expected {
@@ -220,55 +200,92 @@ func (d *jsonDecoder) object(p int, n *node, depth int) int {
 				*link = c
 			}
 			if c.event == d.event {
-				return d.fail(start, blankout.ReasonDuplicate, "field %.80q twice", c.name)
+				return d.fail(start+1, blankout.ReasonDuplicate, "field %.80q twice", c.name)
 			}
 			c.event = d.event
 			link = &c.next
 			expected = c.next
 		}
-		if p >= len(data) || data[p] != ':' {
-			if p = d.space(p); p >= len(data) || data[p] != ':' {
-				return d.unexpected(p, "a colon")
-			}
-		}
-		if p++; p < len(data) && data[p] <= ' ' {
-			p = d.space(p)
-		}
 		if p = d.member(p, c, depth); p < 0 {
 			return p
 		}
-		if p < len(data) && data[p] <= ' ' {
-			p = d.space(p)
-		}
-		if p < len(data) && data[p] == ',' {
-			if d.tooMany() {
-				return d.fail(p, blankout.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
+		if p >= len(data) || data[p] != ',' {
+			if p = d.space(p); p < len(data) && data[p] == '}' {
+				return p + 1
 			}
-			if p++; p < len(data) && data[p] <= ' ' {
-				p = d.space(p)
+			if p >= len(data) || data[p] != ',' {
+				return d.unexpected(p, "a comma or the object's end")
 			}
-			continue
 		}
-		if p < len(data) && data[p] == '}' {
-			return p + 1
+		if d.tooMany() {
+			return d.fail(p, blankout.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
 		}
-		return d.unexpected(p, "a comma or the object's end")
+		if p++; p < len(data) && data[p] == ' ' {
+			p++ // more of them are the key's
+		}
 	}
 }
 
-// follows reports whether the key of c and its closing quote stand at data[p:].
-func (c *node) follows(data []byte, p int) bool {
-	size := len(c.key)
-	if len(data)-p < max(size, 8) {
-		return size > 0 && bytes.HasPrefix(data[p:], []byte(c.key))
+// key reads a key of n, whose opening quote is found, up to its value, and notes what it was led in by. It fails with
+// a negative next.
+func (d *jsonDecoder) key(p int, n *node) (c *node, quote, next int) {
+	data := d.data
+	quote = d.space(p)
+	if quote >= len(data) || data[quote] != '"' {
+		return nil, quote, d.unexpected(quote, "a field's name")
 	}
-	if (binary.LittleEndian.Uint64(data[p:])^c.word)&c.mask != 0 {
+	key, p := d.str(quote + 1)
+	if p < 0 {
+		return nil, quote, p
+	}
+	if c = n.children[string(key)]; c == nil {
+		if c = d.child(n, key, quote+1); c == nil || !c.plain && !d.first(n, c, string(key), quote+1) {
+			return nil, quote, -1
+		}
+	}
+	if p = d.space(p); p >= len(data) || data[p] != ':' {
+		return nil, quote, d.unexpected(p, "a colon")
+	}
+	if p = d.space(p + 1); c.plain {
+		c.lead.set(data[quote:p])
+	}
+	return c, quote, p
+}
+
+// lead is the text from a key's opening quote to its value.
+type lead struct {
+	size       uint8  // 0: it is not known, or too long
+	word, mask uint64 // its first eight bytes, as far as mask goes
+	tail       uint64 // its last eight bytes, if it has more
+	text       [maxLead]byte
+}
+
+const maxLead = 47
+
+func (l *lead) set(text []byte) {
+	if len(text) > maxLead {
+		l.size = 0
+		return
+	}
+	l.size, l.text = uint8(len(text)), [maxLead]byte{}
+	copy(l.text[:], text)
+	l.word, l.mask = binary.LittleEndian.Uint64(l.text[:]), ^uint64(0)>>(64-8*min(len(text), 8))
+	if n := len(text); n > 8 {
+		l.tail = binary.LittleEndian.Uint64(l.text[n-8:])
+	}
+}
+
+// leads reports whether the lead of c, and then something that is not blank, stand at data[p:].
+func (c *node) leads(data []byte, p int) bool {
+	l := &c.lead
+	size := int(l.size)
+	if len(data)-p <= max(size, 8) || (binary.LittleEndian.Uint64(data[p:])^l.word)&l.mask != 0 || data[p+size] <= ' ' {
 		return false
 	}
 	if size <= 8 {
 		return size > 0
 	}
-	return binary.LittleEndian.Uint64(data[p+size-8:]) == c.tail && (size <= 16 || string(data[p:p+size]) == c.key)
+	return binary.LittleEndian.Uint64(data[p+size-8:]) == l.tail && (size <= 16 || string(data[p:p+size]) == string(l.text[:size]))
 }
 
 // array reads the rest of an array: strings are words of n, everything else is
@@ -678,16 +695,6 @@ func (d *jsonDecoder) child(n *node, key []byte, p int) *node {
 		}
 		n.children[name] = c
 		d.grown = append(d.grown, growth{parent: n, key: name})
-	}
-	if slices.ContainsFunc(key, func(k byte) bool { return k < ' ' || k == '"' || k == '\\' }) {
-		return c
-	}
-	c.key = string(key) + `"`
-	var first [8]byte
-	n8 := copy(first[:], c.key)
-	c.word, c.mask = binary.LittleEndian.Uint64(first[:]), ^uint64(0)>>(64-8*n8)
-	if n := len(c.key); n > 8 {
-		c.tail = binary.LittleEndian.Uint64([]byte(c.key[n-8:]))
 	}
 	return c
 }
