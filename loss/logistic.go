@@ -50,7 +50,7 @@ func (LogisticChen) At(y, f, v float64) (value, df, dv float64) {
 	s := math.Sqrt(f*f + v)
 	e := math.Exp(-s)
 	t, _ := tanhRatio(s, e)
-	return -0.5*y*f + 0.5*s + log1p(e), 0.5 * (f*t - y), 0.25 * t
+	return -0.5*y*f + 0.5*s + Log1p(e), 0.5 * (f*t - y), 0.25 * t
 }
 
 func (LogisticChen) At2(y, f, v float64) (ff, fv, vv float64) {
@@ -113,14 +113,14 @@ func (LogisticQuadratic) String() string { return "logistic:quadratic-noising" }
 func sigmoid(u float64) float64 { return 1 / (1 + math.Exp(-u)) }
 
 // Softplus returns log(1 + e^u) to a few units in the last place.
-func Softplus(u float64) float64 { return max(u, 0) + log1p(math.Exp(-math.Abs(u))) }
+func Softplus(u float64) float64 { return max(u, 0) + Log1p(math.Exp(-math.Abs(u))) }
 
-// log1p returns log(1+z) for z in [0, 1] in two thirds of the time of math.Log1p, as
+// Log1p returns log(1+z) for z in [0, 1] in two thirds of the time of math.Log1p, as
 //
 //	2 atanh(s) = 2 s + s^3 P(s^2),  s = z/(2+z).
 //
 // P interpolates at Chebyshev's nodes of [0, 1/9], to a relative error of 5e-18 of the whole.
-func log1p(z float64) float64 {
+func Log1p(z float64) float64 {
 	s := z / (2 + z)
 	w := s * s
 	w2 := w * w

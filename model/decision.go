@@ -111,6 +111,32 @@ func (d Decision) LogLoss(scores []float64, label int) float64 {
 	return math.Log(max(sum, 1e-300)) + loss.Softplus(-(d.A*scores[label] + d.B))
 }
 
+// Judged is what scores come to at an event of a label.
+type Judged struct {
+	Class       int     // as Predict has it
+	LogLoss     float64 // of the label
+	Probability float64 // of the second of two classes, where there is one output
+}
+
+// Judge returns Predict, LogLoss and Probability, to the bit, with fewer exponentials.
+func (d Decision) Judge(scores []float64, label int) (j Judged) {
+	j.Class = d.Predict(scores)
+	if len(scores) != 1 {
+		j.LogLoss = d.LogLoss(scores, label)
+		return j
+	}
+	u := d.A*scores[0] + d.B
+	z := math.Exp(-math.Abs(u))
+	if j.Probability = 1 / (1 + z); u < 0 {
+		j.Probability = sigmoid(u)
+	}
+	if label == 1 {
+		u = -u
+	}
+	j.LogLoss = max(u, 0) + loss.Log1p(z)
+	return j
+}
+
 // Predict returns the class of an event given its scores: for one output class
 // 1 if the score is positive, else 0; for more the first of the largest.
 func Predict(scores []float64) (class int) {

@@ -3,6 +3,7 @@ package model_test
 import (
 	"encoding/json"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -66,6 +67,26 @@ func TestSetsAreChecked(t *testing.T) {
 	for _, sets := range []string{`{"coverage":1,"limits":[0]}`, `{"coverage":0,"limits":[0]}`, `{"coverage":0.9,"limits":[0,-0.5]}`, `{"coverage":0.9,"limits":[1001]}`} {
 		if _, err := read(sets); err == nil {
 			t.Errorf("%s is taken", sets)
+		}
+	}
+}
+
+// Judge is Predict, LogLoss and Probability, to the bit.
+func TestJudge(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 20_000 {
+		d := model.Decision{Calibration: model.Calibration{A: 0.1 + r.Float64(), B: r.NormFloat64()}, Threshold: float64(r.IntN(2)) * r.Float64()}
+		scores := make([]float64, []int{1, 3}[r.IntN(2)])
+		for k := range scores {
+			scores[k] = math.Ldexp(r.NormFloat64(), r.IntN(12))
+		}
+		label := r.IntN(max(2, len(scores)))
+		want := model.Judged{Class: d.Predict(scores), LogLoss: d.LogLoss(scores, label)}
+		if len(scores) == 1 {
+			want.Probability = d.Probability(scores[0])
+		}
+		if got := d.Judge(scores, label); got != want {
+			t.Fatalf("%v of %v for class %d: %v, want %v", d, scores, label, got, want)
 		}
 	}
 }

@@ -58,10 +58,10 @@ func (l *Learner) lost(e *blankout.Example, scores []float64, d model.Decision, 
 		at := value(scores[0])
 		return aged.Lost{Error: math.Abs(e.Target - at), Loss: measure.Deviance(l.targetLoss(), e.Target, at)}
 	}
-	if d.Predict(scores) != e.Label {
+	j := d.Judge(scores, e.Label)
+	if x.Loss = j.LogLoss; j.Class != e.Label {
 		x.Error = 1
 	}
-	x.Loss = d.LogLoss(scores, e.Label)
 	return x
 }
 

@@ -223,7 +223,6 @@ func (l *Learner) tell(e *blankout.Example, earlier []float64, fresh *measure.Cl
 		told = l.widened(earlier)
 	}
 	l.measure(told, e)
-	l.takeTold(told, e.Label)
 }
 
 // probeAll takes up how the answers to the event do, and finds out what the death of each field

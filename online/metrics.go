@@ -170,14 +170,16 @@ func (c *Config) likelihood(set settings, outputs int) bool {
 // measure counts in the scores that an event was given before it is learned.
 func (l *Learner) measure(scores []float64, e *blankout.Example) {
 	d, label, weight := l.decision(), e.Label, e.Weight
+	j := d.Judge(scores, label)
+	l.takeTold(scores, label, d, j)
 	t := watch.Told{
-		Number: l.events, Time: e.Time, Label: label, Weight: weight, Learned: weight * l.classes[label], Loss: d.LogLoss(scores, label),
-		Predicted: d.Predict(scores), Part: l.shared(), Likelihood: l.likelihood,
+		Number: l.events, Time: e.Time, Label: label, Weight: weight, Learned: weight * l.classes[label], Loss: j.LogLoss,
+		Predicted: j.Class, Part: l.shared(), Likelihood: l.likelihood,
 	}
 	if l.k == 1 {
-		t.Score, t.Probability = scores[0], d.Probability(scores[0])
+		t.Score, t.Probability = scores[0], j.Probability
 		if l.config.Calibrate {
-			l.calibration.Learn(scores[0], label, weight)
+			l.calibration.Learn(scores[0], j.Probability, label, weight)
 		}
 	}
 	alarm := l.watch.Told(t)
@@ -246,6 +248,6 @@ func (l *Learner) AssessNumber(e *blankout.Example, p *measure.Numbers) {
 }
 
 func (l *answering) assess(scores []float64, e *blankout.Example, p *measure.Classes) {
-	d := l.decision()
-	p.Add(d.Predict(scores) == e.Label, e.Weight, d.LogLoss(scores, e.Label), 1)
+	j := l.decision().Judge(scores, e.Label)
+	p.Add(j.Class == e.Label, e.Weight, j.LogLoss, 1)
 }

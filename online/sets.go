@@ -11,10 +11,10 @@ const sizeEvery = 16
 // covers says whether answers have sets that learn.
 func (l *answering) covers() bool { return l.sets != nil && l.period == 0 }
 
-// takeTold takes up what the event at hand was told: scores, of classes.
-func (l *answering) takeTold(scores []float64, label int) {
+// takeTold takes up what the event at hand was told: scores, of classes, what they mean, and what they come to.
+func (l *answering) takeTold(scores []float64, label int, d model.Decision, j model.Judged) {
 	if l.covers() {
-		l.sets.TakeClasses(l.fields.Range, scores, label, l.decision(), l.active, l.k == 1 || l.events%sizeEvery == 0, l.shared())
+		l.sets.TakeClasses(l.fields.Range, scores, label, d, j, l.active, l.k == 1 || l.events%sizeEvery == 0, l.shared())
 	}
 }
 
@@ -26,7 +26,8 @@ func (l *answering) takeMasked(r int, scores []float64, filled bool) {
 	}
 	if !l.set.numbers {
 		l.judge.Silence(scores)
-		l.sets.TakeClasses(r, scores, l.judge.Label, l.judge.Decision, l.active, true, l.shared())
+		j := l.judge.Decision.Judge(scores, l.judge.Label)
+		l.sets.TakeClasses(r, scores, l.judge.Label, l.judge.Decision, j, l.active, true, l.shared())
 		return
 	}
 	l.takeNumber(l.judge.Raw, l.unit.Value(scores[0]), l.maskedLacked(r, filled))

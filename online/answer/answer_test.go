@@ -22,7 +22,7 @@ func TestCalibration(t *testing.T) {
 		if r.Float64() < 1/(1+math.Exp(-(a*f+b))) {
 			label = 1
 		}
-		c.Learn(f, label, 1)
+		c.Learn(f, model.Decision{Calibration: c.Map()}.Probability(f), label, 1)
 	}
 	if math.Abs(c.a-a) > 0.05 || math.Abs(c.b-b) > 0.1 {
 		t.Errorf("calibrated by %v f + %v, want %v f + %v", c.a, c.b, a, b)

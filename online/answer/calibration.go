@@ -29,11 +29,13 @@ func NewCalibration() Calibration {
 	return Calibration{a: 1, aa: calibrationPrior, bb: calibrationPrior}
 }
 
-// Learn takes up the score that an event of a label, 0 or 1, was given.
-func (c *Calibration) Learn(f float64, label int, weight float64) {
+// Learn takes up the score f that an event of a label, 0 or 1, was given, and the probability p that the Map makes
+// of it.
+func (c *Calibration) Learn(f, p float64, label int, weight float64) {
 	// Scores beyond 30 add nothing and would dominate the fit.
-	f = max(-30, min(f, 30))
-	p := 1 / (1 + math.Exp(-(c.a*f + c.b)))
+	if within := max(-30, min(f, 30)); within != f {
+		f, p = within, 1/(1+math.Exp(-(c.a*within+c.b)))
+	}
 	const keep = 1 - 1.0/calibrationMemory
 	h := weight * p * (1 - p)
 	c.aa = keep*c.aa + h*f*f

@@ -12,20 +12,23 @@ import (
 )
 
 // TakeClasses takes up scores of classes, of which the first active ones are in use, that an event of
-// the given label was answered. sized says that the size of its set is to be found, shared that the
-// learner is one of several, see Add.
-func (c *Cover) TakeClasses(r int, scores []float64, label int, d model.Decision, active int, sized, shared bool) {
-	limit, class := c.Limit(r), d.Predict(scores)
-	x := Score{Value: min(d.LogLoss(scores, label), model.MostLimit), First: class == label, Size: math.NaN()}
-	if sized && limit >= 0 {
+// the given label was answered, and what they come to. sized says that the size of its set is to be found, shared
+// that the learner is one of several, see Add.
+func (c *Cover) TakeClasses(r int, scores []float64, label int, d model.Decision, j model.Judged, active int, sized, shared bool) {
+	s := &c.ranges[r]
+	x := Score{Value: min(j.LogLoss, model.MostLimit), First: j.Class == label, Size: math.NaN()}
+	if sized && s.limit >= 0 {
 		x.Size = 1
-		if n := max(2, len(scores)); len(c.chances) != n {
-			c.chances = make([]float64, n)
+		two := [2]float64{1 - j.Probability, j.Probability}
+		chances := two[:]
+		if n := len(scores); n > 1 {
+			if len(c.chances) != n {
+				c.chances = make([]float64, n)
+			}
+			chances = d.Probabilities(scores, c.chances)[:max(2, active)]
 		}
-		c.chances = d.Probabilities(scores, c.chances)
-		least := math.Exp(-limit)
-		for k, p := range c.chances[:max(2, active)] {
-			if k != class && (p >= least || limit == model.MostLimit) {
+		for k, p := range chances {
+			if k != j.Class && (p >= s.least || s.limit == model.MostLimit) {
 				x.Size++
 			}
 		}

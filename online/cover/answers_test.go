@@ -29,7 +29,7 @@ func TestTakeClasses(t *testing.T) {
 				}
 			}
 		}
-		c.TakeClasses(1, scores, label, d, 3, true, false)
+		c.TakeClasses(1, scores, label, d, d.Judge(scores, label), 3, true, false)
 	}
 	x := c.Report()[0]
 	if x.Events != told || math.Abs(x.Coverage-held/told) > 1e-12 || math.Abs(x.Recent-0.8) > 0.03 || math.Abs(x.Size-size/told) > 0.05 {
@@ -37,7 +37,8 @@ func TestTakeClasses(t *testing.T) {
 	}
 	all := New(0.8) // which tells of all classes, but of those in use alone
 	all.ranges[0].limit = model.MostLimit
-	if all.TakeClasses(0, []float64{1, 2, 3, -20}, 0, d, 3, true, false); all.Report()[0].Size != 3 {
+	scores := []float64{1, 2, 3, -20}
+	if all.TakeClasses(0, scores, 0, d, d.Judge(scores, 0), 3, true, false); all.Report()[0].Size != 3 {
 		t.Errorf("%+v, want a size of 3", all.Report()[0])
 	}
 	var none *Cover

@@ -17,6 +17,7 @@ package cover
 
 import (
 	"math"
+	"slices"
 
 	"blankout/internal/coder"
 	"blankout/model"
@@ -53,6 +54,7 @@ type scores struct {
 	taken  float64 // scores
 	level  float64 // α
 	limit  float64 // -1: there are too few scores to say
+	least  float64 // exp(-limit): the probability of a class in the set
 	grown  float64 // the weight of the latest score
 	faded  counts  // each score has the weight that it had when it came
 	all    counts  // Told and Held alone
@@ -178,28 +180,30 @@ func (n *counts) each() []*float64 {
 
 // follow makes the limit the quantile of the level 1-α of the scores, where there are enough.
 func (s *scores) follow() {
-	if s.taken < enough {
-		return
+	if s.taken >= enough {
+		s.limit = s.quantile()
+		s.least = math.Exp(-s.limit)
 	}
+}
+
+func (s *scores) quantile() float64 {
+	var up [bins + 1]float64 // to each bin
 	all := s.faded.first
-	for _, x := range s.faded.bins {
+	for i, x := range s.faded.bins {
+		up[i] = all
 		all += x
 	}
 	// One more score than there are stands for the next one.
 	want := (1 - s.level) * (1 + 1/min(s.taken, memory)) * all
-	sum := s.faded.first
-	if s.limit = model.MostLimit; sum >= want {
-		s.limit = 0
-		return
+	if up[0] >= want {
+		return 0
 	}
-	for i, x := range s.faded.bins[:bins-1] {
-		if sum+x >= want {
-			at := (float64(i) + (want-sum)/x) / bins
-			s.limit = at / (1 - at)
-			return
-		}
-		sum += x
+	i, _ := slices.BinarySearch(up[1:bins], want) // the first that reaches it
+	if i == bins-1 {
+		return model.MostLimit
 	}
+	at := (float64(i) + (want-up[i])/s.faded.bins[i]) / bins
+	return at / (1 - at)
 }
 
 // Merge takes up what an interval of another learner, from base to now, has added: one step of α for
@@ -285,6 +289,7 @@ func (c *Cover) State(to *coder.Coder) {
 			s.faded.state(to)
 		}
 		to.Failed = to.Failed || !(s.all.held >= 0 && s.all.held <= s.all.told && s.all.told <= s.taken && s.taken <= 1<<53 && s.grown >= 1 && s.grown <= 2*largest && s.level == s.level && s.limit >= -1)
+		s.least = math.Exp(-s.limit)
 		if miss != c.miss {
 			s.level += c.miss - miss
 			s.follow()
