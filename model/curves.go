@@ -115,12 +115,19 @@ func KnotsOf(readings []float64, n int) []float64 {
 // and the values of that one and of the next; the next one's is 0 if there is none.
 func (c *Curves) Hats(i int, x float64) (knot int, first, next float64) {
 	knots := c.Knots[i]
-	at, exact := slices.BinarySearch(knots, x)
+	at := 0 // where x is among them, found without guessing
+	for _, knot := range knots {
+		before := 0
+		if knot < x {
+			before = 1
+		}
+		at += before
+	}
 	switch {
-	case exact || at == 0:
-		return at, 1, 0
 	case at == len(knots):
 		return at - 1, 1, 0
+	case at == 0 || knots[at] == x:
+		return at, 1, 0
 	}
 	a, b := knots[at-1], knots[at]
 	next = (x - a) / (b - a)

@@ -287,9 +287,11 @@ func (d Decision) Widen(f, v float64) float64 {
 	}
 	u, v := d.A*f+d.B, d.A*d.A*v
 	_, p, _ := loss.LogisticGaussian{}.At(-1, -math.Abs(u), v)                                   // dE log(1 + exp(u~))/du, the expected probability
-	wide := min(-math.Abs(u)/math.Sqrt(1+math.Pi*v/8), math.Log(leastChance)) - 1e-9*math.Abs(u) // in order, still
+	wide := 0.0
 	if p > leastChance {
 		wide = math.Log(p / (1 - p))
+	} else { // in order, still
+		wide = min(-math.Abs(u)/math.Sqrt(1+math.Pi*v/8), math.Log(leastChance)) - 1e-9*math.Abs(u)
 	}
 	return (math.Copysign(wide, u) - d.B) / d.A
 }

@@ -96,8 +96,10 @@ func (s *Shares) Add(losses []float64) {
 
 // settle takes up what is pending.
 func (s *Shares) settle() {
-	for i, l := range s.pending {
-		s.pending[i] = math.Exp(-lossRate * l) // what is left of the share; NaN stays NaN
+	for i, l := range s.pending { // what is left of the share; NaN stays NaN
+		if s.pending[i] = 1; l != 0 {
+			s.pending[i] = math.Exp(-lossRate * l)
+		}
 	}
 	total := 0.0
 	for r, rate := range s.rates {
