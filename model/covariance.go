@@ -4,6 +4,7 @@ package model
 // are known to be missing are told from the others.
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"slices"
@@ -157,8 +158,8 @@ const (
 	Filled          // it is missing
 )
 
-// Places returns where those of a part are, in ascending order.
-func (p Parts) Places(part byte) (at []int) {
+// Places appends to at where those of a part are, in ascending order.
+func (p Parts) Places(part byte, at []int) []int {
 	for i, q := range p {
 		if q == part {
 			at = append(at, i)
@@ -188,16 +189,21 @@ func (c *Covariance) Fill(p Parts) *Fill {
 	if f, ok := c.fills.get(string(p)); ok {
 		return f
 	}
-	f := &Fill{c: c, observed: p.Places(Observed), filled: p.Places(Filled)}
-	if len(f.filled) == 0 {
+	if bytes.IndexByte(p, Filled) < 0 {
 		return nil
 	}
-	if n := len(p) - len(f.observed); n < len(f.observed) && c.inverse() != nil {
+	places := p.Places(Observed, make([]int, 0, 2*len(p)))
+	observed := len(places)
+	places = p.Places(Filled, places)
+	f := &Fill{c: c, observed: places[:observed:observed], filled: slices.Clip(places[observed:])}
+	if n := len(p) - observed; n < observed && c.inverse() != nil {
+		from := len(places)
 		for i, part := range p {
 			if part != Observed {
-				f.unobserved = append(f.unobserved, i)
+				places = append(places, i)
 			}
 		}
+		f.unobserved = places[from:]
 		if !f.factorise(c.precision, f.unobserved) {
 			f.unobserved = nil
 		}

@@ -110,8 +110,8 @@ func TestFill(t *testing.T) {
 		filled := slices.Clone(x)
 		f.Expect(filled)
 		expected := slices.Clone(x)
-		from, observed := f.From(), p.Places(Observed)
-		for a, i := range p.Places(Filled) {
+		from, observed := f.From(), p.Places(Observed, nil)
+		for a, i := range p.Places(Filled, nil) {
 			expected[i] = c.Mean[i]
 			for b, j := range observed {
 				expected[i] += from[a*len(observed)+b] * (x[j] - c.Mean[j])

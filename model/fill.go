@@ -286,7 +286,7 @@ func (d Decision) Widen(f, v float64) float64 {
 		return f
 	}
 	u, v := d.A*f+d.B, d.A*d.A*v
-	_, p, _ := loss.LogisticGaussian{}.At(-1, -math.Abs(u), v)                                   // dE log(1 + exp(u~))/du, the expected probability
+	_, p, _ := loss.LogisticGaussian{}.At(-1, -math.Abs(u), v) // dE log(1 + exp(u~))/du, the expected probability
 	wide := 0.0
 	if p > leastChance {
 		wide = math.Log(p / (1 - p))

@@ -406,7 +406,7 @@ func (h *Head) Answer(e *blankout.Example) Answer {
 	}
 	var parts Parts
 	if h.Covariance != nil && h.Missing.Fills(k) > 0 {
-		parts = h.Parts(e, present)
+		parts = h.Parts(e, present, nil)
 	}
 	return h.Missing.Answer(k, parts)
 }
@@ -432,10 +432,16 @@ func (m *Missing) Answer(k Lack, parts Parts) Answer {
 
 // Parts says which columns of the Covariance an event holds, and which are filled in: those of
 // fields that are null, and of fields that are left out although usual. present are its fields.
-// It is nil where none is filled in.
-func (h *Head) Parts(e *blankout.Example, present FieldSet) Parts {
+// It is nil where none is filled in, else in the memory of room where that is large enough.
+func (h *Head) Parts(e *blankout.Example, present FieldSet, room Parts) Parts {
 	c, m, some := h.Covariance, h.Missing, false
-	parts := make(Parts, len(c.Columns))
+	parts := slices.Grow(room[:0], len(c.Columns))[:len(c.Columns)]
+	var words [16]uint64
+	null := FieldSet(words[:]).Room(len(h.Schema.Fields))
+	null.Add(e.Missing)
+	if m != nil {
+		null.without(m.UsuallyNull)
+	}
 	for i, id := range c.Fields {
 		part := byte(Apart)
 		switch {
@@ -449,7 +455,7 @@ func (h *Head) Parts(e *blankout.Example, present FieldSet) Parts {
 			}
 		case present.Has(id):
 			part = Observed
-		case m.isNull(e, id), m != nil && m.usual.Has(id):
+		case null.Has(id), m != nil && m.usual.Has(id):
 			part = Filled
 		}
 		parts[i], some = part, some || part == Filled
@@ -458,15 +464,6 @@ func (h *Head) Parts(e *blankout.Example, present FieldSet) Parts {
 		return nil
 	}
 	return parts
-}
-
-// isNull says whether an event names a field as null that is not usually so.
-func (m *Missing) isNull(e *blankout.Example, id uint16) bool {
-	if _, named := slices.BinarySearch(e.Missing, id); !named || m == nil {
-		return named
-	}
-	_, usually := slices.BinarySearch(m.UsuallyNull, id)
-	return !usually
 }
 
 // Delete sets left to what is left of an event of which some features have died, and to
@@ -581,6 +578,15 @@ func (s FieldSet) Add(ids []uint16) {
 }
 
 func (s FieldSet) remove(id uint16) { s[id>>6] &^= 1 << (id & 63) }
+
+// without removes ids, of which some may not be in the set.
+func (s FieldSet) without(ids []uint16) {
+	for _, id := range ids {
+		if s.Has(id) {
+			s.remove(id)
+		}
+	}
+}
 
 // Has says whether id is in the set.
 func (s FieldSet) Has(id uint16) bool {

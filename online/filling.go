@@ -14,8 +14,9 @@ type filling struct {
 	fill.Gatherer
 	gathers  bool // the event at hand is gathered
 	grouping *model.Grouping
-	answers  bool         // it is answered by what follows
-	answer   []float64    // its scores
+	answers  bool      // it is answered by what follows
+	answer   []float64 // its scores
+	parts    model.Parts
 	features blankout.Vec // of it, standardised: those that others are told from
 	// By place in the Covariance: what the event has, the weights that it lacks, and what Repair adds.
 	values, w, extra []float64
@@ -33,10 +34,11 @@ func (l *answering) fillAnswer(e *blankout.Example, scores []float64) {
 		return
 	}
 	m := model.Linear{Head: model.Head{Schema: l.schema, Scaler: l.scaling.Scaler, Missing: l.fields.Missing, Covariance: c}}
-	parts := m.Parts(e, l.fields.Present)
+	parts := m.Parts(e, l.fields.Present, f.parts)
 	if parts == nil {
 		return
 	}
+	f.parts = parts
 	l.findValues()
 	m.TellParts(f.features, parts)
 	a, fill, n := l.fields.Missing.Answer(l.fields.Lack, parts), c.Fill(parts), len(c.Columns)

@@ -146,7 +146,8 @@ func (l *answering) prepare(e *blankout.Example) {
 		}
 	}
 	h := model.Head{Schema: l.schema, Covariance: c, Missing: l.fields.Missing}
-	copy(p.part, h.Parts(e, l.fields.Present))
+	p.own = h.Parts(e, l.fields.Present, p.own[:0])
+	copy(p.part, p.own)
 	at := 0
 	for i, column := range columns {
 		for at < n && c.Columns[at] < column {

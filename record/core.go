@@ -233,6 +233,14 @@ type named struct {
 	set               uint8     // bit k: ids[k] is set
 	age               int       // of the core when they were set
 	ids               [6]uint16 // by kind
+	null              lacked
+}
+
+// lacked is what a null of a name notes as missing, as long as the core has so many fields and is of that age.
+type lacked struct {
+	known, age int
+	id         uint16 // 0 for none
+	under      *below // nil for none
 }
 
 func (d *core) named(name string) named { return d.hashed(cutName(name), d.fieldHash(name)) }
@@ -298,13 +306,16 @@ func (d *core) factorName(i int32) string {
 // had a value is no field yet.
 //
 // A record can say null at thousands of places that mean the same fields, for a name
-// with dots stands for a nesting too. Each name is looked up under once, and each
-// field is noted once, whatever the record says.
-func (d *core) miss(name string) {
-	if id := d.firstID[name]; id > 0 {
+// with dots stands for a nesting too. What is under a name is noted once, and so is each
+// field, whatever the record says.
+func (d *core) miss(n *named) {
+	if l := &n.null; l.known != d.known || l.age != d.age {
+		*l = lacked{d.known, d.age, d.firstID[n.name], d.under[n.name]}
+	}
+	if id := n.null.id; id > 0 {
 		d.missField(id)
 	}
-	b := d.under[name]
+	b := n.null.under
 	if b == nil || b.missed == d.records {
 		return
 	}
@@ -314,15 +325,15 @@ func (d *core) miss(name string) {
 	}
 }
 
-// missNumber takes a number that is NaN or infinite, of the field of that name, for a null,
-// if the configuration says so. "" is the name of one that is no feature.
-func (d *core) missNumber(name string) bool {
+// missNumber takes a number that is NaN or infinite, of n, nil for one of which nothing is wanted, for a null,
+// if the configuration says so.
+func (d *core) missNumber(n *named) bool {
 	if d.c.NaN == nanRefuse {
 		return false
 	}
 	d.notFinite++
-	if name != "" {
-		d.miss(name)
+	if n != nil && n.role == isFeature {
+		d.miss(n)
 	}
 	return true
 }

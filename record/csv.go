@@ -99,7 +99,7 @@ func (d *csvDecoder) column(n *named, text []byte, inPlace bool) (reason blankou
 	for _, m := range d.c.Missing {
 		if string(text) == m {
 			if n.role == isFeature {
-				d.miss(n.name)
+				d.miss(n)
 			}
 			return "", ""
 		}
@@ -125,7 +125,7 @@ func (d *csvDecoder) column(n *named, text []byte, inPlace bool) (reason blankou
 		return "", ""
 	}
 	if !n.categorical && notFinite(text) {
-		if d.missNumber(n.name) {
+		if d.missNumber(n) {
 			return "", ""
 		}
 		return blankout.ReasonNotFinite, fmt.Sprintf("%s is not a number", text)

@@ -368,7 +368,7 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 	case c-'0' <= 9 || c == '-':
 		x, next := number(data, p, true)
 		if next < 0 {
-			return d.notNumber(p, n.name)
+			return d.notNumber(p, &n.named)
 		}
 		if n.categorical {
 			d.pair(&n.named, blankout.Categorical, data[p:next], 1)
@@ -384,13 +384,13 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 	case c == '[':
 		return d.array(p+1, n, depth+1)
 	}
-	next := d.literal(p, n.name)
+	next := d.literal(p, &n.named)
 	if next < 0 {
 		return next
 	}
 	switch data[p] {
 	case 'n':
-		d.miss(n.name)
+		d.miss(&n.named)
 		return next
 	case 't', 'f':
 	default: // NaN or an infinity
@@ -400,8 +400,8 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 	return next
 }
 
-// literal reads true, false or null, or what notNumber takes for null, of the feature name.
-func (d *jsonDecoder) literal(p int, name string) int {
+// literal reads true, false or null, or what notNumber takes for null, of n.
+func (d *jsonDecoder) literal(p int, n *named) int {
 	data := d.data
 	switch {
 	case len(data)-p >= 4 && (string(data[p:p+4]) == "true" || string(data[p:p+4]) == "null"):
@@ -409,18 +409,18 @@ func (d *jsonDecoder) literal(p int, name string) int {
 	case len(data)-p >= 5 && string(data[p:p+5]) == "false":
 		return p + 5
 	}
-	return d.notNumber(p, name)
+	return d.notNumber(p, n)
 }
 
 // notNumber fails at something that is no value. Python's json module writes NaN and the
-// infinities as words: they are nulls of the feature name, or a reason of their own.
-func (d *jsonDecoder) notNumber(p int, name string) int {
+// infinities as words: they are nulls of n, nil where nothing is wanted, or a reason of their own.
+func (d *jsonDecoder) notNumber(p int, n *named) int {
 	end := p
 	for end < len(d.data) && (d.data[end]|0x20-'a' < 26 || d.data[end] == '-') {
 		end++
 	}
 	if notFinite(d.data[p:end]) {
-		if d.missNumber(name) {
+		if d.missNumber(n) {
 			return end
 		}
 		return d.fail(p, blankout.ReasonNotFinite, "%s is not a number", d.data[p:end])
@@ -448,7 +448,7 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 			}
 		case c-'0' <= 9 || c == '-':
 			if _, next = number(d.data, p, true); next < 0 {
-				return d.notNumber(p, "")
+				return d.notNumber(p, &n.named)
 			}
 			text = d.data[p:next]
 		case c == '{' || c == '[':
@@ -461,9 +461,9 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 			}
 			return d.fail(p, reason, "field %.80q holds several values", n.name)
 		case c != 't' && c != 'f':
-			return d.literal(p, "") // null says nothing
+			return d.literal(p, &n.named) // null says nothing
 		default:
-			if next = d.literal(p, ""); next < 0 {
+			if next = d.literal(p, &n.named); next < 0 {
 				return next
 			}
 			text = d.data[p:next]
@@ -487,11 +487,11 @@ func (d *jsonDecoder) skip(p, depth int) int {
 	case c-'0' <= 9 || c == '-':
 		_, next := number(d.data, p, true)
 		if next < 0 {
-			return d.notNumber(p, "")
+			return d.notNumber(p, nil)
 		}
 		return next
 	case c != '{' && c != '[':
-		return d.literal(p, "")
+		return d.literal(p, nil)
 	}
 	if depth == maxDepth {
 		return d.fail(p, blankout.ReasonSyntax, "nested deeper than %d", maxDepth)

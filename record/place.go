@@ -153,7 +153,7 @@ func (d *places) number(p *place, x float64, text func([]byte) []byte) bool {
 	switch {
 	case p.role == isDropped:
 		return true
-	case x-x != 0 && d.missNumber(p.featureName()):
+	case x-x != 0 && d.missNumber(&p.named):
 		return true
 	case p.role != isFeature:
 		return d.role(p, text(d.scratch()))
@@ -167,14 +167,6 @@ func (d *places) number(p *place, x float64, text func([]byte) []byte) bool {
 		d.addNumber(&p.named, x)
 	}
 	return true
-}
-
-// featureName is the name of a feature, "" of a place that is none.
-func (p *place) featureName() string {
-	if p.role != isFeature {
-		return ""
-	}
-	return p.name
 }
 
 func (d *places) float(p *place, x float64) bool {
@@ -219,7 +211,7 @@ func (d *places) boolean(p *place, x bool) bool {
 // null notes that p is known to be missing.
 func (d *places) null(p *place) bool {
 	if p.role == isFeature {
-		d.miss(p.name)
+		d.miss(&p.named)
 	}
 	return true
 }
