@@ -254,12 +254,17 @@ func (f *Fill) factorise(matrix []float64, places []int) (positive bool) {
 //
 // and its variance w_m' R w_m. extra is 0 for columns that are not observed.
 func (f *Fill) Repair(w, extra []float64) (shift, variance float64) {
-	c := f.c
-	var few [4][fewPlaces]float64
 	clear(extra)
 	if f.unobserved != nil && len(f.observed) > 0 {
 		return f.repairPrecise(w, extra)
 	}
+	return f.repairPlain(w, extra)
+}
+
+// repairPlain is Repair by C itself.
+func (f *Fill) repairPlain(w, extra []float64) (shift, variance float64) {
+	c := f.c
+	var few [4][fewPlaces]float64
 	missing := few[0][:0]
 	for _, i := range f.filled {
 		missing = append(missing, w[i])

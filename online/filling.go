@@ -92,7 +92,10 @@ func (l *answering) findValues() {
 func (l *answering) lackedWeights(parts model.Parts, mix []float64) {
 	c, sums := l.filling.Covariance, l.probing.sums[0][:0]
 	for place, part := range parts {
-		if row := l.table.Row(c.Columns[place]); part == model.Filled && row != nil {
+		if part != model.Filled {
+			continue
+		}
+		if row := l.table.Row(c.Columns[place]); row != nil {
 			sums = zeros(sums, l.k)
 			l.addMix(sums, row, mix, 1)
 			for k, w := range sums {

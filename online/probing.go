@@ -5,6 +5,7 @@ package online
 // shares of levels and rules; what the mixed answer loses is the forecast.
 
 import (
+	"bytes"
 	"math"
 	"slices"
 
@@ -24,12 +25,19 @@ type probing struct {
 	places      []int // by feature: its place in the Covariance, -1 for none
 	part, own   model.Parts
 	x, observed []float64
-	add         []float64 // by level and output: what filling in adds
-	variance    []float64 // by output
-	w, extra    []float64 // by place
+	add         []float64  // by level and output: what filling in adds
+	variance    []float64  // by output
+	filled      patternMix // that add and variance are of, of the event at hand
+	w, extra    []float64  // by place
 	sums        [3][]float64
 	out         []float64 // by output
 	losses      []float64
+}
+
+// patternMix is a pattern, empty for none, and a mixture of levels.
+type patternMix struct {
+	pattern model.Parts
+	mix     []float64
 }
 
 // Shares are put in force at every applyEvery-th event.
@@ -110,7 +118,7 @@ func (l *answering) judging(e *blankout.Example) {
 // prepare finds the intercepts and the features' fields and places of the event at hand.
 func (l *answering) prepare(e *blankout.Example) {
 	p, now := &l.probing, &l.now
-	p.base, p.coefficient = p.base[:0], p.coefficient[:0]
+	p.filled.pattern, p.base, p.coefficient = p.filled.pattern[:0], p.base[:0], p.coefficient[:0]
 	w, u := l.weights(l.bias), l.lags(l.bias)
 	for j := range l.n {
 		c, b := l.levels[j/l.k].LagShare(), 0.0
@@ -326,7 +334,12 @@ func (l *answering) sumLeft() {
 // fillPattern finds what filling in a pattern adds to the scores of the event at hand, and the
 // variance of that: of the weights as the range mixes them, for all levels.
 func (l *answering) fillPattern(r int, pattern model.Parts) {
-	p, c := &l.probing, l.filling.Covariance
+	p, c, mix := &l.probing, l.filling.Covariance, l.mixed(r)
+	last := &p.filled
+	if bytes.Equal(pattern, last.pattern) && slices.Equal(mix, last.mix) {
+		return // as at the point before
+	}
+	last.pattern, last.mix = append(last.pattern[:0], pattern...), append(last.mix[:0], mix...)
 	p.add, p.variance = zeros(p.add, len(p.base)), zeros(p.variance, l.k)
 	fill := c.Fill(pattern)
 	if fill == nil {
@@ -336,7 +349,6 @@ func (l *answering) fillPattern(r int, pattern model.Parts) {
 	fill.Expect(p.x)
 	n := len(c.Columns)
 	p.w, p.extra = zeros(p.w, n*l.k), zeros(p.extra, n)
-	mix := l.mixed(r)
 	for i, part := range pattern {
 		if part != model.Filled {
 			continue
