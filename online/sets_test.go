@@ -289,6 +289,11 @@ func TestMaskedVariance(t *testing.T) {
 				if !named || !fill {
 					continue
 				}
+				for i, column := range x.Index { // hats die with their number
+					if source, _ := slices.BinarySearch(x.Index, m.Scaler.Curves.Source(column)); column >= model.FirstHat {
+						dead[i] = dead[source]
+					}
+				}
 				var left blankout.Example
 				m.Delete(e, x, l.scaling.Scaler.FieldsOf(e, x.Index, nil), dead, false, &left)
 				want := m.VarianceLacking(left.Features, &left)
