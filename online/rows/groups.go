@@ -289,7 +289,8 @@ func (g *Groups) Keys(keys []uint64) []uint64 {
 
 // GroupOf returns which unit a feature dies with, by its place in the event.
 func (g *arrangement) GroupOf(feature int) int {
-	place := g.of[feature]
+	span, _ := slices.BinarySearchFunc(g.spans, feature+1, func(s unitSpan, end int) int { return s.end - end })
+	place := g.spans[span].at
 	if u := &g.units[place]; u.kind == curved {
 		place = u.parents[0]
 	}
@@ -313,15 +314,18 @@ func (g *Groups) AddPublished(s *Event, first, at, outputs int, share, coefficie
 			sums[i*outputs+k] += by * (f[at+k] + coefficient*lag[at+k])
 		}
 	}
-	for feature, place := range g.of {
-		if g.units[place].kind != alone {
-			continue
-		}
-		i := g.Row(feature)
-		w := s.Rows[i][first+at:]
-		lag := w[2*g.n:]
-		for k := range outputs {
-			sums[int(place)*outputs+k] += share * s.X[i] * (w[k] + coefficient*lag[k])
+	feature := 0
+	for _, span := range g.spans {
+		for single := g.units[span.at].kind == alone; feature < span.end; feature++ {
+			if !single {
+				continue
+			}
+			i := g.Row(feature)
+			w := s.Rows[i][first+at:]
+			lag := w[2*g.n:]
+			for k := range outputs {
+				sums[int(span.at)*outputs+k] += share * s.X[i] * (w[k] + coefficient*lag[k])
+			}
 		}
 	}
 }

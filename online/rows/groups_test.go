@@ -184,8 +184,8 @@ func TestArrangeAroundCurves(t *testing.T) {
 			s.X[i], s.Basis[i], s.Ridge[i] = float64(i), float64(10*i), float64(100*i)
 		}
 		g.Arrange(&s, e, c.columns, scaler)
-		if moves := !slices.IsSorted(c.want); (len(g.moved) > 0) != moves || len(g.parts) != c.parts {
-			t.Errorf("columns %v: %d moved, in %d parts, want %d", c.columns, len(g.moved), len(g.parts), c.parts)
+		if moves := !slices.IsSorted(c.want); g.mixed != moves || len(g.parts) != c.parts {
+			t.Errorf("columns %v: moved %v, in %d parts, want %d", c.columns, g.mixed, len(g.parts), c.parts)
 		}
 		for i, row := range c.want {
 			if x := float64(i); g.Row(i) != row || s.Rows[row][0] != x || s.X[row] != x || s.Basis[row] != 10*x || s.Ridge[row] != 100*x {

@@ -20,11 +20,11 @@ type arrangement struct {
 	slot   []int32    // by unit: 1 + its place in units, 0 for one that the event lacks
 	curve  []int32    // the same by curve
 	units  []unitPart // in the order in which the event's features meet them
-	of     []int32    // place in units by feature, in the order of the event
+	spans  []unitSpan // of the features, in the order of the event
 	fields []uint16   // of the columns, of an event that leaves dense ones out
-	runs   int        // of features of one unit in that order
 	parts  []unitRun  // of the rows
-	moved  []int32    // rows by feature, if they are in another order
+	mixed  bool       // the rows are in another order than the features
+	moved  []int32    // then: rows by feature, once one is asked for
 
 	spare Event // room for the event's rows in another order
 }
@@ -48,7 +48,14 @@ type unitPart struct {
 	parent  bool     // of a pair or a curve
 	count   int      // of features
 	last    int8     // point of a forecast that it survives, see Draw
-	at      int      // the first row, and once they have been put in order the next one
+	at      int      // the first row
+	next    int      // the row of its next feature, while they are put in order
+}
+
+// unitSpan is features of one unit that follow each other, up to the one before end.
+type unitSpan struct {
+	end int
+	at  int32 // the unit's place in units
 }
 
 // unitRun is a run of rows of one unit, or of features that are alone in theirs.
@@ -63,8 +70,7 @@ func (u *unitPart) parented() bool { return u.kind == paired || u.kind == curved
 
 // arrange is the search of Groups.Arrange for the units.
 func (g *arrangement) arrange(s *Event, e *blankout.Example, columns []uint32, scaler *model.Scaler) {
-	g.units, g.runs = g.units[:0], 0
-	g.of = slices.Grow(g.of[:0], len(columns))[:len(columns)]
+	g.units, g.spans = g.units[:0], g.spans[:0]
 	fields := e.Field
 	if len(fields) > 0 && len(columns) > 0 && &columns[0] != &e.Features.Index[0] {
 		g.fields = scaler.FieldsOf(e, columns, g.fields)
@@ -74,7 +80,7 @@ func (g *arrangement) arrange(s *Event, e *blankout.Example, columns []uint32, s
 		g.arrangeCurves(fields, columns, scaler.Curves)
 	} else if len(fields) == 0 {
 		for i, column := range columns {
-			g.join(i, g.place(g.grouping.Of(0, column)))
+			g.join(i, 1, g.place(g.grouping.Of(0, column)))
 		}
 	} else {
 		last, at := uint16(0), int32(0)
@@ -83,7 +89,7 @@ func (g *arrangement) arrange(s *Event, e *blankout.Example, columns []uint32, s
 				at = g.place(g.grouping.Of(field, columns[i]))
 				last = field
 			}
-			g.join(i, at)
+			g.join(i, 1, at)
 		}
 	}
 	g.pairs()
@@ -121,18 +127,13 @@ func (g *arrangement) arrangeCurves(fields []uint16, columns []uint32, curves *m
 				rest = int32(len(g.units))
 				g.units = append(g.units, unitPart{unit: -1, kind: alone})
 			}
-			first := i
-			for ; i < len(columns) && columns[i] < end; i++ {
-				g.of[i] = rest
-			}
-			if g.units[rest].count += i - first; first == 0 || g.of[first-1] != rest {
-				g.runs++
-			}
-			i--
+			n, _ := slices.BinarySearch(columns[i:], end)
+			g.join(i, n, rest)
+			i += n - 1
 			continue
 		}
 		if curve >= 0 && g.curve[curve] > 0 {
-			g.join(i, g.curve[curve]-1)
+			g.join(i, 1, g.curve[curve]-1)
 			continue
 		}
 		unit, field := int32(-1), uint16(0)
@@ -151,18 +152,20 @@ func (g *arrangement) arrangeCurves(fields []uint16, columns []uint32, curves *m
 			}
 			g.units = append(g.units, u)
 			g.curve[curve] = int32(len(g.units))
-			g.join(i, int32(len(g.units)-1))
+			g.join(i, 1, int32(len(g.units)-1))
 		default:
-			g.join(i, g.place(unit))
+			g.join(i, 1, g.place(unit))
 		}
 	}
 }
 
-// join adds feature i to the unit at a place.
-func (g *arrangement) join(i int, at int32) {
-	g.units[at].count++
-	if g.of[i] = at; i == 0 || g.of[i-1] != at {
-		g.runs++
+// join adds n features from i on to the unit at a place.
+func (g *arrangement) join(i, n int, at int32) {
+	g.units[at].count += n
+	if last := len(g.spans) - 1; last >= 0 && g.spans[last].at == at {
+		g.spans[last].end = i + n
+	} else {
+		g.spans = append(g.spans, unitSpan{i + n, at})
 	}
 }
 
@@ -219,7 +222,7 @@ func (g *arrangement) order(s *Event) {
 	at, held := 0, 0
 	for i := range g.units {
 		u := &g.units[i]
-		u.at = at
+		u.at, u.next = at, at
 		if u.count == 0 {
 			continue
 		}
@@ -231,24 +234,21 @@ func (g *arrangement) order(s *Event) {
 		}
 		g.parts = append(g.parts, unitRun{u.at, at, u.kind, i})
 	}
-	if g.runs == held {
+	if g.mixed = len(g.spans) != held; !g.mixed {
 		return
 	}
 	to := &g.spare
-	to.Reset(len(g.of))
-	to.Rows = to.Rows[:len(g.of)]
-	for from, n := 0, 0; from < len(g.of); from += n {
-		u := &g.units[g.of[from]]
-		for n = 1; from+n < len(g.of) && g.of[from+n] == g.of[from]; n++ {
-		}
-		copy(to.Rows[u.at:], s.Rows[from:from+n])
-		copy(to.X[u.at:], s.X[from:from+n])
-		copy(to.Basis[u.at:], s.Basis[from:from+n])
-		copy(to.Ridge[u.at:], s.Ridge[from:from+n])
-		for range n {
-			g.moved = append(g.moved, int32(u.at))
-			u.at++
-		}
+	to.Reset(at)
+	to.Rows = to.Rows[:at]
+	from := 0
+	for _, span := range g.spans {
+		row, end := g.units[span.at].next, span.end
+		copy(to.Rows[row:], s.Rows[from:end])
+		copy(to.X[row:], s.X[from:end])
+		copy(to.Basis[row:], s.Basis[from:end])
+		copy(to.Ridge[row:], s.Ridge[from:end])
+		g.units[span.at].next += end - from
+		from = end
 	}
 	s.Rows, to.Rows = to.Rows, s.Rows
 	s.X, to.X = to.X, s.X
@@ -258,10 +258,25 @@ func (g *arrangement) order(s *Event) {
 
 // Row returns the row of a feature by its place in the event.
 func (g *arrangement) Row(feature int) int {
-	if feature < len(g.moved) {
-		return int(g.moved[feature])
+	if !g.mixed {
+		return feature
 	}
-	return feature
+	if len(g.moved) == 0 {
+		g.move()
+	}
+	return int(g.moved[feature])
+}
+
+// move finds the row of each feature.
+func (g *arrangement) move() {
+	for i := range g.units {
+		g.units[i].next = g.units[i].at
+	}
+	for _, span := range g.spans {
+		for u := &g.units[span.at]; len(g.moved) < span.end; u.next++ {
+			g.moved = append(g.moved, int32(u.next))
+		}
+	}
 }
 
 // Draw appends to last, for each row of a feature, the last point that it survives where
