@@ -32,3 +32,35 @@ var logisticConstants = func() (vectors [32][8]float64) {
 
 //go:noescape
 func logisticTermsFMA(u, v float64, p, t2 *[8]float64, constants *[32][8]float64, eight bool) (value, du, dv float64)
+
+// exps is Exps of the first of x up to four of which one is beyond 700, NaN or infinite. With FMA math.Exp takes
+// the same steps.
+func exps(x []float64) (done int) {
+	if !hasAVX2 {
+		return 0
+	}
+	if done = len(x) &^ 3; done > 0 {
+		if n := 4 * expsAVX2(&x[0], done/4, &expConstants); n < done {
+			return n
+		}
+	}
+	var last [4]float64
+	if n := copy(last[:], x[done:]); n > 1 && expsAVX2(&last[0], 1, &expConstants) == 1 {
+		done += copy(x[done:], last[:])
+	}
+	return done
+}
+
+// expConstants are those of math.Exp: 1/ln 2, the two halves of ln 2, what the argument is reduced by, the series
+// from its highest power, then 2, how far exps goes, and the exponent's bias.
+var expConstants = func() (vectors [15][8]float64) {
+	for i, c := range [...]float64{math.Log2E, 0.69314718055966295651160180568695068359375, 0.28235290563031577122588448175013436025525412068e-12, 0.0625,
+		2.4801587301587301587e-5, 1.9841269841269841270e-4, 1.3888888888888888889e-3, 8.3333333333333333333e-3, 4.1666666666666666667e-2, 1.6666666666666666667e-1, 0.5, 1,
+		2, 700, math.Float64frombits(1023)} {
+		vectors[i] = [8]float64{c, c, c, c, c, c, c, c}
+	}
+	return vectors
+}()
+
+//go:noescape
+func expsAVX2(x *float64, fours int, constants *[15][8]float64) (done int)

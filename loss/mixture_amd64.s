@@ -136,3 +136,64 @@ across:
 	VMOVSD X0, dv+64(FP)
 	VZEROUPPER
 	RET
+
+// func expsAVX2(x *float64, fours int, constants *[15][8]float64) (done int)
+//
+// It does what archExp of package math does with FMA, four at a time, and stops at four of which one is beyond
+// constant 13.
+TEXT ·expsAVX2(SB), NOSPLIT, $0-32
+	MOVQ x+0(FP), DI
+	MOVQ fours+8(FP), CX
+	MOVQ constants+16(FP), SI
+	XORQ AX, AX
+	VPCMPEQQ Y14, Y14, Y14
+	VPSRLQ $1, Y14, Y14
+	VMOVUPD C(13), Y15
+
+four:
+	CMPQ AX, CX
+	JGE  fourDone
+	VMOVUPD (DI), Y0
+	VANDPD Y0, Y14, Y1          // |x|
+	VCMPPD $2, Y15, Y1, Y1
+	VMOVMSKPD Y1, DX
+	CMPL DX, $15
+	JNE  fourDone
+	VMULPD C(0), Y0, Y1
+	VCVTPD2DQY Y1, X2           // the exponent
+	VCVTDQ2PD X2, Y1
+	VMOVUPD C(1), Y3
+	VFNMADD231PD Y3, Y1, Y0
+	VMOVUPD C(2), Y3
+	VFNMADD231PD Y3, Y1, Y0
+	VMULPD C(3), Y0, Y0
+	VMOVUPD C(4), Y1
+	HORNER(5, Y0, Y1)
+	HORNER(6, Y0, Y1)
+	HORNER(7, Y0, Y1)
+	HORNER(8, Y0, Y1)
+	HORNER(9, Y0, Y1)
+	HORNER(10, Y0, Y1)
+	HORNER(11, Y0, Y1)
+	VMULPD Y1, Y0, Y0
+	VADDPD C(12), Y0, Y1
+	VMULPD Y1, Y0, Y0
+	VADDPD C(12), Y0, Y1
+	VMULPD Y1, Y0, Y0
+	VADDPD C(12), Y0, Y1
+	VMULPD Y1, Y0, Y0
+	VADDPD C(12), Y0, Y1
+	HORNER(11, Y1, Y0)
+	VPMOVSXDQ X2, Y2
+	VPADDQ C(14), Y2, Y2
+	VPSLLQ $52, Y2, Y2
+	VMULPD Y2, Y0, Y0
+	VMOVUPD Y0, (DI)
+	ADDQ $32, DI
+	INCQ AX
+	JMP  four
+
+fourDone:
+	MOVQ AX, done+24(FP)
+	VZEROUPPER
+	RET

@@ -2,6 +2,8 @@ package loss
 
 import (
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -23,6 +25,27 @@ func TestLogisticTerms(t *testing.T) {
 				if math.Abs(value-a) > 1e-12*max(1, math.Abs(a), math.Sqrt(v)) || math.Abs(du-b) > 1e-12 || math.Abs(dv-c) > 1e-12*c+1e-290 {
 					t.Errorf("logisticTerms(%g, %g) = %g, %g, %g; by definition %g, %g, %g", u, v, value, du, dv, a, b, c)
 				}
+			}
+		}
+	}
+}
+
+// Exps is math.Exp to the bit, of any number of arguments, whatever lies between them.
+func TestExps(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	odd := []float64{math.NaN(), math.Inf(1), math.Inf(-1), 709.9, -745.2, 1e300, -700.1, 0, math.Copysign(0, -1), 700, -700, 1e-320}
+	for range 100_000 {
+		x := make([]float64, r.IntN(14))
+		for i := range x {
+			if x[i] = math.Ldexp(r.NormFloat64(), r.IntN(13)-4); r.IntN(20) == 0 {
+				x[i] = odd[r.IntN(len(odd))]
+			}
+		}
+		got := slices.Clone(x)
+		Exps(got)
+		for i, x := range x {
+			if want := math.Exp(x); math.Float64bits(got[i]) != math.Float64bits(want) {
+				t.Fatalf("exp(%v) = %v, want %v", x, got[i], want)
 			}
 		}
 	}

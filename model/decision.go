@@ -4,6 +4,7 @@ package model
 
 import (
 	"math"
+	"slices"
 
 	"blankout/loss"
 )
@@ -78,11 +79,7 @@ func (d Decision) Probabilities(scores, out []float64) []float64 {
 		return append(out[:0], 1-p, p)
 	}
 	out = out[:len(scores)]
-	sum := 0.0
-	for k, f := range scores {
-		out[k] = d.Probability(f)
-		sum += out[k]
-	}
+	sum := d.against(scores, out)
 	for k := range out {
 		if sum > 0 {
 			out[k] /= sum
@@ -91,6 +88,19 @@ func (d Decision) Probabilities(scores, out []float64) []float64 {
 		}
 	}
 	return out
+}
+
+// against writes the one-against-all probabilities to out, and returns their sum.
+func (d Decision) against(scores, out []float64) (sum float64) {
+	for k, f := range scores {
+		out[k] = -(d.A*f + d.B)
+	}
+	loss.Exps(out)
+	for k, z := range out {
+		out[k] = 1 / (1 + z)
+		sum += out[k]
+	}
+	return sum
 }
 
 // LogLoss returns minus the logarithm of the probability of a class, with all its digits
@@ -104,8 +114,9 @@ func (d Decision) LogLoss(scores []float64, label int) float64 {
 		return loss.Softplus(u)
 	}
 	sum := 0.0
-	for _, f := range scores {
-		sum += d.Probability(f)
+	var room [32]float64
+	for some := range slices.Chunk(scores, len(room)) {
+		sum += d.against(some, room[:len(some)])
 	}
 	// log sigmoid(u) = -Softplus(-u)
 	return math.Log(max(sum, 1e-300)) + loss.Softplus(-(d.A*scores[label] + d.B))

@@ -82,11 +82,8 @@ func (l *answering) probeWhole() {
 		return
 	}
 	p := &l.probing
-	p.losses = p.losses[:0]
 	said, _ := l.said()
-	for v := range l.levels {
-		p.losses = l.judge.AddLosses(p.losses, said[v*l.k:], l.k)
-	}
+	p.losses = l.judge.AddLosses(p.losses[:0], said[:l.n], l.k)
 	l.takeWhole(p.losses)
 }
 
@@ -268,13 +265,11 @@ func (l *answering) probeSilent(point int, groups bool) {
 	}
 	p := &l.probing
 	p.losses = p.losses[:0]
-	for v := range l.levels {
-		for k := range l.active {
-			p.out[k] = p.base[v*l.k+k] + p.left[point][v*l.k+k]
-		}
-		p.losses = l.judge.AddLosses(p.losses, p.out, l.k)
+	for j := range l.n {
+		p.losses = append(p.losses, p.base[j]+p.left[point][j])
 	}
-	l.takeWhole(p.losses)
+	p.losses = l.judge.AddLosses(p.losses, p.losses, l.k)
+	l.takeWhole(p.losses[l.n:])
 }
 
 // fills says whether a point of a mask is filled in at the event at hand.
@@ -428,18 +423,15 @@ func (l *answering) weigh(r int, k model.Lack, left []float64, filled, moves boo
 	// for the fields that are left: all ranges have the levels of whole events.
 	if moves && len(l.levels) > 1 && !l.set.numbers {
 		p.losses = p.losses[:0]
-		for v := range l.levels {
-			for k := range l.active {
-				j := v*l.k + k
-				f := p.base[j] + scale*left[j]
-				if filled {
-					f = l.judge.Widen(f+rules[2]*p.add[j], rules[2]*rules[2]*p.variance[k])
-				}
-				p.out[k] = f
+		for j := range l.n {
+			f := p.base[j] + scale*left[j]
+			if k := j % l.k; filled && k < l.active {
+				f = l.judge.Widen(f+rules[2]*p.add[j], rules[2]*rules[2]*p.variance[k])
 			}
-			p.losses = l.judge.AddLosses(p.losses, p.out, l.k)
+			p.losses = append(p.losses, f)
 		}
-		l.shares.TakeLevels(r, p.losses)
+		p.losses = l.judge.AddLosses(p.losses, p.losses, l.k)
+		l.shares.TakeLevels(r, p.losses[l.n:])
 	}
 	return answer(scale, rules[2])
 }

@@ -41,6 +41,15 @@ func TestJudge(t *testing.T) {
 	if j.Wrong(scores) != 0 || scores[2] != rows.Unseen || j.Wrong([]float64{3, 1, 7}) != 1 {
 		t.Error("what is right is wrong")
 	}
+	for label := range 2 { // levels of one output
+		j := Judge{Scales: []float64{0.7, 1, 1.4}, Label: label, Active: 1, Decision: model.Decision{Calibration: model.Calibration{A: 0.9, B: 0.2}}}
+		levels := []float64{0.5, -3, 800, -2000}
+		for i, got := range j.AddLosses([]float64{9}, levels, 1)[1:] {
+			if want := j.Lost([]float64{j.Scales[i%3] * levels[i/3]}); got != want {
+				t.Errorf("label %d: level %d loses %v at scale %v, want %v", label, i/3, got, j.Scales[i%3], want)
+			}
+		}
+	}
 	for _, of := range []loss.Target{loss.Real, loss.Count} {
 		n := Judge{Loss: loss.Linear{}, Scales: []float64{1}, Active: 1, Raw: 12, Target: 0.5, Unit: numbers.NewUnit(of)}
 		n.Unit.Scale = 4

@@ -3,6 +3,8 @@
 package answer
 
 import (
+	"math"
+
 	"blankout/loss"
 	"blankout/model"
 	"blankout/online/numbers"
@@ -41,16 +43,42 @@ func (j *Judge) Silence(scores []float64) {
 	}
 }
 
-// AddLosses appends to losses what scores of so many outputs lose at each of the Scales.
+// AddLosses appends to losses what each of several levels loses at each of the Scales; scores are theirs, of so many
+// outputs each.
 func (j *Judge) AddLosses(losses, scores []float64, outputs int) []float64 {
+	if j.Loss == nil && outputs == 1 {
+		return j.addLosses(losses, scores)
+	}
 	if len(j.scaled) != outputs {
 		j.scaled = make([]float64, outputs)
 	}
-	for _, scale := range j.Scales {
-		for k, f := range scores[:j.Active] {
-			j.scaled[k] = scale * f
+	for ; len(scores) >= outputs; scores = scores[outputs:] {
+		for _, scale := range j.Scales {
+			for k, f := range scores[:j.Active] {
+				j.scaled[k] = scale * f
+			}
+			losses = append(losses, j.Lost(j.scaled))
 		}
-		losses = append(losses, j.Lost(j.scaled))
+	}
+	return losses
+}
+
+// addLosses is AddLosses for two classes told apart by one output: Lost of each, to the bit.
+func (j *Judge) addLosses(losses, scores []float64) []float64 {
+	j.scaled = j.scaled[:0]
+	for _, f := range scores {
+		for _, scale := range j.Scales {
+			u := j.Decision.A*(scale*f) + j.Decision.B
+			if j.Label == 1 {
+				u = -u
+			}
+			losses, j.scaled = append(losses, u), append(j.scaled, -math.Abs(u))
+		}
+	}
+	loss.Exps(j.scaled)
+	lost := losses[len(losses)-len(j.scaled):]
+	for i, z := range j.scaled {
+		lost[i] = max(lost[i], 0) + loss.Log1p(z)
 	}
 	return losses
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"blankout/internal/coder"
+	"blankout/loss"
 )
 
 // Shares are the shares of a score that N answers have. After an event with the losses l_i
@@ -96,11 +97,10 @@ func (s *Shares) Add(losses []float64) {
 
 // settle takes up what is pending.
 func (s *Shares) settle() {
-	for i, l := range s.pending { // what is left of the share; NaN stays NaN
-		if s.pending[i] = 1; l != 0 {
-			s.pending[i] = math.Exp(-lossRate * l)
-		}
+	for i := range s.pending {
+		s.pending[i] *= -lossRate
 	}
+	loss.Exps(s.pending) // what is left of the shares; NaN stays NaN
 	total := 0.0
 	for r, rate := range s.rates {
 		shares := s.of(r)
