@@ -415,7 +415,8 @@ var Template string
 // Loaded is a configuration and where each of its values came from.
 type Loaded struct {
 	Config
-	origins map[string]string // by key; absent for a default
+	file, text string            // that was read
+	origins    map[string]string // by key: a variable or --set, "" for the file; absent for a default
 }
 
 // Load reads a configuration. An error names the file and line, the variable
@@ -425,21 +426,20 @@ func Load(s Source) (*Loaded, error) {
 	if s.Base != nil {
 		l.Config = *s.Base
 	}
-	text := ""
 	if s.File != "" {
 		data, err := readFile(s.File)
 		if err != nil {
 			return nil, fmt.Errorf("reading the configuration: %w", err)
 		}
-		text = string(data)
-		if err := decodeFile(s.File, text, &l.Config); err != nil {
+		l.file, l.text = s.File, string(data)
+		if err := decodeFile(l.file, l.text, &l.Config); err != nil {
 			return nil, err
 		}
 	}
-	if err := l.override(s, text, keys(&l.Config)); err != nil {
+	if err := l.override(s, keys(&l.Config)); err != nil {
 		return nil, err
 	}
-	if err := l.check(s.File, text); err != nil {
+	if err := l.check(); err != nil {
 		return nil, err
 	}
 	l.Record.Target, l.Record.Counts = loss.LabelsOf(l.Learner.Loss), loss.OfCounts(l.Learner.Noise)
@@ -462,14 +462,26 @@ func readFile(name string) ([]byte, error) {
 	return data, err
 }
 
+// origin returns where the value of a key came from, "" for a default. It looks for the line
+// in the file, for which it reads all of it.
+func (l *Loaded) origin(path toml.Key) string {
+	origin, given := l.origins[path.String()]
+	if given && origin == "" {
+		return place(l.file, lineOf(l.text, path))
+	}
+	return origin
+}
+
 // override applies the environment and the flags, and notes every origin.
-func (l *Loaded) override(s Source, text string, known []key) error {
+func (l *Loaded) override(s Source, known []key) error {
 	var errs []error
-	if text != "" { // where there is none looking for the lines takes a millisecond all the same
-		for _, k := range known {
-			if line := lineOf(text, k.path); line > 0 {
-				l.origins[k.String()] = place(s.File, line)
-			}
+	var all map[string]any
+	if _, err := toml.Decode(l.text, &all); err != nil {
+		return err
+	}
+	for _, k := range known {
+		if valueOf(all, k.path) != nil {
+			l.origins[k.String()] = ""
 		}
 	}
 	var strange []string // variables of no key
@@ -545,11 +557,11 @@ func suggestVariable(name string, known []key) string {
 
 // check asks every section whether its values make sense. To a section's error it
 // adds the section and the place where the value was given.
-func (l *Loaded) check(file, text string) error {
+func (l *Loaded) check() error {
 	var errs []error
 	for _, s := range l.sections() {
 		if err := s.check(); err != nil {
-			errs = append(errs, l.locate(s.name, err, file, text))
+			errs = append(errs, l.locate(s.name, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -557,18 +569,18 @@ func (l *Loaded) check(file, text string) error {
 
 // locate puts the section of an error in front of it, and the place where the value
 // of a KeyError was given, or else where its table or section begins.
-func (l *Loaded) locate(section string, err error, file, text string) error {
+func (l *Loaded) locate(section string, err error) error {
 	path := toml.Key{section}
 	if e, ok := errors.AsType[*blankout.KeyError](err); ok {
 		path = append(path, strings.Split(e.Key, ".")...)
 	}
-	origin := l.origins[path.String()]
-	if origin == "" && file != "" {
+	origin := l.origin(path)
+	if origin == "" && l.file != "" {
 		line := 0
 		for n := max(1, len(path)-1); n > 0 && line == 0; n-- {
-			line = lineOf(text, path[:n])
+			line = lineOf(l.text, path[:n])
 		}
-		origin = place(file, line)
+		origin = place(l.file, line)
 	}
 	if origin != "" {
 		origin += ": "
@@ -580,16 +592,16 @@ func (l *Loaded) locate(section string, err error, file, text string) error {
 // which Load does not, and returns the first thing wrong with them.
 func (l *Loaded) CheckSecrets() error {
 	if err := l.Kafka.CheckSecrets(); err != nil {
-		return l.locate("kafka", err, "", "")
+		return l.locate("kafka", err)
 	}
 	if err := l.Registry.CheckSecrets(); err != nil {
-		return l.locate("registry", err, "", "")
+		return l.locate("registry", err)
 	}
 	if l.HTTP.Address == "" {
 		return nil
 	}
 	if err := l.HTTP.CheckSecrets(); err != nil {
-		return l.locate("http", err, "", "")
+		return l.locate("http", err)
 	}
 	return nil
 }
@@ -611,7 +623,7 @@ func (l *Loaded) Show(w io.Writer) error {
 			fmt.Fprintf(&b, "[%s]\n", t)
 			table = t
 		}
-		value, comment := format(k), l.origins[k.String()]
+		value, comment := format(k), l.origin(k.path)
 		name := k.path[len(k.path)-1]
 		fmt.Fprintf(&b, "%s = %s", name, value)
 		if comment != "" {
@@ -637,7 +649,7 @@ func (l *Loaded) Values() (map[string]Shown, error) {
 		if _, err := toml.Decode("x = "+format(k), &parsed); err != nil {
 			return nil, fmt.Errorf("%v: %w", k, err)
 		}
-		out[k.String()] = Shown{parsed.X, l.origins[k.String()]}
+		out[k.String()] = Shown{parsed.X, l.origin(k.path)}
 	}
 	return out, nil
 }

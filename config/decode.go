@@ -85,8 +85,11 @@ func decodeFile(name, text string, config any) error {
 	if line := tooDeep(text); line > 0 {
 		return fmt.Errorf("%s: nested deeper than %d", place(name, line), maxNesting)
 	}
-	if problems := mistyped(text, known); len(problems) > 0 {
-		return placed(name, problems)
+	var all map[string]any
+	if _, err := toml.Decode(text, &all); err == nil {
+		if problems := mistyped(all, text, known); len(problems) > 0 {
+			return placed(name, problems)
+		}
 	}
 	meta, err := toml.Decode(text, config)
 	if err != nil {
@@ -94,7 +97,8 @@ func decodeFile(name, text string, config any) error {
 	}
 	var problems []positioned
 	for _, k := range known {
-		if n := negative(text, k); n < 0 {
+		// The TOML package wraps a negative number around.
+		if n, _ := valueOf(all, k.path).(int64); n < 0 && k.value.CanUint() {
 			problems = append(problems, positioned{lineOf(text, k.path), fmt.Sprintf("%s: %d is negative", k, n)})
 		}
 	}
@@ -196,25 +200,21 @@ type positioned struct {
 
 func isPrefix(p, k toml.Key) bool { return len(p) <= len(k) && slices.Equal(p, k[:len(p)]) }
 
-// negative returns the negative number that text gives an unsigned key, else 0.
-// The TOML package would wrap it around.
-func negative(text string, k key) int64 {
-	if !k.value.CanUint() {
-		return 0
+// valueOf returns the value that a decoded text gives a key, nil for none. Like the TOML
+// package it passes over the case of letters.
+func valueOf(all map[string]any, path toml.Key) (value any) {
+	value = all
+	for _, name := range path {
+		table, _ := value.(map[string]any)
+		if value = table[name]; value == nil {
+			for other := range table {
+				if strings.EqualFold(other, name) {
+					value = table[other]
+				}
+			}
+		}
 	}
-	t := reflect.TypeFor[any]()
-	for _, name := range slices.Backward(k.path) {
-		t = reflect.StructOf([]reflect.StructField{{Name: "X", Type: t, Tag: reflect.StructTag(fmt.Sprintf("toml:%q", name))}})
-	}
-	v := reflect.New(t).Elem()
-	if _, err := toml.Decode(text, v.Addr().Interface()); err != nil {
-		return 0
-	}
-	for range k.path {
-		v = v.Field(0)
-	}
-	n, _ := v.Interface().(int64)
-	return min(n, 0)
+	return value
 }
 
 // fileError rewrites an error of the TOML package as "file:line: key: what". That

@@ -9,17 +9,11 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/BurntSushi/toml"
 )
 
-// mistyped returns what is wrong with the types of the values that a TOML text gives to the
-// known keys. It says nothing of a text that is no TOML.
-func mistyped(text string, known []key) (problems []positioned) {
-	var all map[string]any
-	if _, err := toml.Decode(text, &all); err != nil {
-		return nil
-	}
+// mistyped returns what is wrong with the types of the values that a TOML text, and what it
+// is decoded to, gives to the known keys.
+func mistyped(all map[string]any, text string, known []key) (problems []positioned) {
 	var told []string // tables that are none
 	for _, k := range known {
 		value, at := any(all), 0
