@@ -242,34 +242,35 @@ func TestAgedErrOnADrift(t *testing.T) {
 	}
 }
 
-// resumes has l learn the case's events, and one that is restored from its state after so many of them, and a copy: all
-// come to the same state.
-func (c agedCase) resumes(t *testing.T, l *Learner, at int) {
+// resumes has l learn the case's events, and one that is stopped and restored after so many of them, each time anew, and
+// one that is copied: all come to the same state.
+func (c agedCase) resumes(t *testing.T, l *Learner, stops ...int) {
 	t.Helper()
-	for _, e := range c.events[:at] {
-		learnGrowing(l, e)
+	all := []*Learner{l, c.learner(t), c.learner(t)}
+	if all[1].config, all[2].config = l.config, l.config; l.set.fills { // a copy gathers anew
+		all = all[:2]
 	}
-	blocks, err := l.Blocks()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range blocks { // the restored one may change no memory of the other
-		blocks[i].Data = bytes.Clone(blocks[i].Data)
-	}
-	restored, err := Restore(l.config, blocks)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sameState(t, l, restored)
-	all := []*Learner{l, restored}
-	if !l.set.fills { // a copy gathers anew
-		copied, err := l.Clone()
-		if err != nil {
-			t.Fatal(err)
+	for n, e := range c.events {
+		if slices.Contains(stops, n) {
+			blocks, err := all[1].Blocks()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range blocks { // the restored one may change no memory of the other
+				blocks[i].Data = bytes.Clone(blocks[i].Data)
+			}
+			if all[1], err = Restore(l.config, blocks); err != nil {
+				t.Fatal(err)
+			}
+			for i, x := range all[2:] {
+				if all[2+i], err = x.Clone(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, x := range all[1:] {
+				sameState(t, l, x)
+			}
 		}
-		all = append(all, copied)
-	}
-	for _, e := range c.events[at:] {
 		for _, x := range all {
 			learnGrowing(x, e)
 		}
@@ -283,15 +284,13 @@ func (c agedCase) resumes(t *testing.T, l *Learner, at int) {
 func TestAgedResumes(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, c := range agedCases(13500) {
-		for _, at := range []int{1050, 2500, 12080} {
-			t.Run(fmt.Sprint(c.name, "/", at), func(t *testing.T) {
-				l := c.learner(t)
-				c.resumes(t, l, at)
-				if n := sampled(l); n[1] < 90 || n[2] < 150 || n[3] < 100 {
-					t.Errorf("answered %v events", n)
-				}
-			})
-		}
+		t.Run(c.name, func(t *testing.T) {
+			l := c.learner(t)
+			c.resumes(t, l, 1050, 2500, 12_080)
+			if n := sampled(l); n[1] < 90 || n[2] < 150 || n[3] < 100 {
+				t.Errorf("answered %v events", n)
+			}
+		})
 	}
 }
 

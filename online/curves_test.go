@@ -54,15 +54,15 @@ func TestCurvesAgainstTheSlowSum(t *testing.T) {
 // after the knots are found goes on to the bit, and all numbers are finite.
 func TestCurvesInEveryRule(t *testing.T) {
 	longtest.NotRaced(t)
-	for _, rule := range rules.Table {
-		for _, noise := range []string{"auto", "none", "dropout:0.4", "dropout:0.2+group:0.4", "clean"} {
-			for _, classes := range []int{2, 3} {
+	for i, rule := range rules.Table {
+		for j, noise := range []string{"auto", "none", "dropout:0.4", "dropout:0.2+group:0.4", "clean"} {
+			for k, classes := range []int{2, 3} {
 				c := DefaultConfig()
 				c.Rule, c.Noise, c.Curves = rule.Name, noise, 5
 				if noise == "clean" {
 					c.Noise, c.Marginalised = "auto", false
 				}
-				if c.Check() != nil {
+				if c.Check() != nil || (i+j+k)%2 > 0 { // every two of them meet
 					continue
 				}
 				t.Run(fmt.Sprint(rule.Name, "/", noise, "/", classes), func(t *testing.T) { restoredWithCurves(t, c, classes) })

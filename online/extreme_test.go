@@ -59,17 +59,17 @@ func TestNothingOverflows(t *testing.T) {
 	} else if longtest.Race { // whether learners share anything
 		noises, scalings = noises[1:], scalings[:1]
 	}
-	for _, rule := range rules.Table {
-		for _, name := range []string{"hinge", "squared-hinge", "logistic", "logistic:quadratic-noising", "quadratic", "probit", "erf", "t-logistic:1.5", "squared", "absolute", "quantile:0.9", "huber:1", "poisson", "poisson:quadratic-noising"} {
-			for _, noise := range noises {
-				for _, standardise := range scalings {
+	for i, rule := range rules.Table {
+		for j, name := range []string{"hinge", "squared-hinge", "logistic", "logistic:quadratic-noising", "quadratic", "probit", "erf", "t-logistic:1.5", "squared", "absolute", "quantile:0.9", "huber:1", "poisson", "poisson:quadratic-noising"} {
+			for k, noise := range noises {
+				for m, standardise := range scalings {
 					c := DefaultConfig()
 					c.Rule, c.Loss, c.Noise, c.Standardise = rule.Name, name, noise, standardise
 					if rule.Name == "irls" {
 						c.Refresh = 40
 					}
 					s, err := c.parse()
-					if err != nil {
+					if err != nil || (i+j+k+m)%2 > 0 { // a rule and a loss meet each noise and each scaling
 						continue
 					}
 					t.Run(fmt.Sprint(rule.Name, "/", name, "/", noise, "/", standardise), func(t *testing.T) {
@@ -84,8 +84,8 @@ func TestNothingOverflows(t *testing.T) {
 							t.Fatal(err)
 						}
 						x := extremes{r: rand.New(rand.NewPCG(1, 2))}
-						for i := range 1500 {
-							if x.wild = 0.3; i < 1000 {
+						for i := range 1300 {
+							if x.wild = 0.3; i < 1050 {
 								x.wild = 0.005
 							}
 							e := x.next(2, schema.Target == loss.Count)

@@ -210,6 +210,15 @@ func TestHealthUsuallyMissing(t *testing.T) {
 // A number whose mean moves, one whose deviation grows, one that sticks, and new values.
 func TestHealthDrift(t *testing.T) {
 	longtest.NotRaced(t)
+	calm := rand.NewPCG(3, 7)
+	l, usual := sensorLearner(t, DefaultConfig()), &sensors{r: rand.New(calm), scale: 1}
+	if usual.feed(l, 80_000); l.Health().Raised > 0 {
+		t.Fatalf("%q", texts(l))
+	}
+	blocks, err := l.Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name     string
 		change   func(*sensors)
@@ -227,11 +236,12 @@ func TestHealthDrift(t *testing.T) {
 		{"new values", func(s *sensors) { s.words = 100 }, 1000, "new-values", 0.85, 0.15, "word has values never or hardly seen before in "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l, s := sensorLearner(t, DefaultConfig()), newSensors(3)
-			s.feed(l, 80_000)
-			if l.Health().Raised > 0 {
-				t.Fatalf("%q", texts(l))
+			l, err := Restore(DefaultConfig(), blocks)
+			if err != nil {
+				t.Fatal(err)
 			}
+			source, s := *calm, newSensors(3)
+			s.r, s.n = rand.New(&source), usual.n
 			c.change(s)
 			since := s.n
 			for l.Health().Raised == 0 && s.n < since+int64(c.within) {

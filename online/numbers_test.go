@@ -55,10 +55,10 @@ var numberLosses = []string{"squared", "absolute", "quantile:0.8", "huber:1", "p
 // restored in the middle goes on to the bit.
 func TestNumbersLearned(t *testing.T) {
 	longtest.NotRaced(t)
-	for _, lossName := range numberLosses {
-		for _, rule := range []string{"adagrad", "dropout-descent", "sgd", "ftrl"} {
-			for _, noise := range []string{"auto", "dropout:0.1"} {
-				if rule == "dropout-descent" && noise == "auto" {
+	for i, lossName := range numberLosses {
+		for j, rule := range []string{"adagrad", "sgd", "ftrl", "dropout-descent"} {
+			for k, noise := range []string{"auto", "dropout:0.1"} {
+				if fixed := rule == "dropout-descent"; fixed && noise == "auto" || !fixed && (i+j+k)%2 > 0 {
 					continue
 				}
 				t.Run(lossName+"/"+rule+"/"+noise, func(t *testing.T) {

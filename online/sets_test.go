@@ -112,7 +112,7 @@ func TestSetsCoverWhatIsMissing(t *testing.T) {
 			}
 			m := l.Published()
 			for _, null := range []float64{0, 0.3, 0.5, 0.7} {
-				held, size, right := covered(t, m, &classStream{rand.New(rand.NewPCG(3, 4)), test.classes, null}, 4000)
+				held, size, right := covered(t, m, &classStream{rand.New(rand.NewPCG(3, 4)), test.classes, null}, 2500)
 				if held < test.coverage-test.tol || held > max(test.coverage, right)+test.tol {
 					t.Errorf("%v null: %.3f of the classes are in their set, of which %.3f are right; %.2f classes in a set", null, held, right, size)
 				}

@@ -380,7 +380,7 @@ func TestShareLateClass(t *testing.T) {
 // Several learners come close to one, with one output, several, a bank, and groups.
 func TestShareQuality(t *testing.T) {
 	longtest.NotRaced(t)
-	s, events := shareStream(20_000, 2)
+	s, events := shareStream(12_000, 2)
 	for _, noise := range []string{"none", "dropout:0.1", "group:0.1"} {
 		set := func(c *Config) { c.Noise = noise }
 		alone := shareLearner(t, s, set)

@@ -83,50 +83,39 @@ func TestWiden(t *testing.T) {
 func TestWidenRestart(t *testing.T) {
 	longtest.NotRaced(t)
 	for name, c := range grownClasses() {
-		learn := func(l *Learner, from, to int) {
-			s := newSensors(6)
-			s.lost, s.absent = 0.3, true
-			for i := range to {
-				e := s.next()
-				switch {
-				case i >= 1400:
-					e.Label = i % 5
-				case i >= 400:
-					e.Label = i % 3
-				}
-				if i >= from {
-					l.Learn(e)
-				}
-			}
+		whole, parts, s := sensorLearner(t, c), sensorLearner(t, c), newSensors(6)
+		for _, l := range []*Learner{whole, parts} {
+			l.schema.MaxClasses, l.schema.Classes = 100, []string{"no", "yes", "c", "d", "e"}
 		}
-		for _, stop := range []int{300, 401, 1399, 1450} {
-			whole, parts := sensorLearner(t, c), sensorLearner(t, c)
-			for _, l := range []*Learner{whole, parts} {
-				l.schema.MaxClasses, l.schema.Classes = 100, []string{"no", "yes", "c", "d", "e"}
-			}
-			learn(whole, 0, 1600)
-			learn(parts, 0, stop)
-			blocks, err := parts.Blocks()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if parts, err = Restore(c, blocks); err != nil {
-				t.Fatal(name, stop, err)
-			}
-			learn(parts, stop, 1600)
-			want, err := whole.Blocks()
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := parts.Blocks()
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i := range want {
-				if !bytes.Equal(got[i].Data, want[i].Data) {
-					t.Errorf("%s: stopped at %d, block %s differs", name, stop, want[i].Name)
+		s.lost, s.absent = 0.3, true
+		for i := range 1601 {
+			if slices.Contains([]int{300, 401, 1399, 1450, 1600}, i) {
+				got, err := parts.Blocks()
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, err := whole.Blocks()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for j := range want {
+					if !bytes.Equal(got[j].Data, want[j].Data) {
+						t.Fatalf("%s: after %d events block %s differs", name, i, want[j].Name)
+					}
+				}
+				if parts, err = Restore(c, got); err != nil {
+					t.Fatal(name, i, err)
 				}
 			}
+			e := s.next()
+			switch {
+			case i >= 1400:
+				e.Label = i % 5
+			case i >= 400:
+				e.Label = i % 3
+			}
+			whole.Learn(e)
+			parts.Learn(e)
 		}
 	}
 }

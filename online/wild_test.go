@@ -147,7 +147,7 @@ func both(t *testing.T, f func(t *testing.T, sparse bool)) {
 func TestOrdinaryAmount(t *testing.T) {
 	longtest.NotRaced(t)
 	both(t, func(t *testing.T, sparse bool) {
-		for seed := range uint64(5) {
+		for seed := range uint64(2) {
 			if all := follow(t, seed, sparse, ordinary, 12_000, 0, nil); !(all.loss <= 0.48) {
 				t.Errorf("seed %d: log-loss %.3f", seed, all.loss)
 			}
@@ -172,8 +172,11 @@ func TestOneWildValue(t *testing.T) {
 			field int
 		}{{"steep", steep, 2}, {"ordinary", ordinary, 3}, {"payment", payment, 3}} {
 			clean := follow(t, 1, sparse, c.draw, 2000, 0, nil).loss
-			for _, at := range positions {
-				for _, wild := range values {
+			for i, at := range positions {
+				for j, wild := range values {
+					if (i+j)%2 > 0 != sparse && !longtest.Asked() {
+						continue // at each place either is met named or sparse
+					}
 					got := follow(t, 1, sparse, c.draw, 2000, 0, func(i int, e *blankout.Example) {
 						if i == at {
 							e.Features.Value[c.field] = wild
@@ -217,7 +220,7 @@ func TestWildSequences(t *testing.T) {
 		}
 	}
 	both(t, func(t *testing.T, sparse bool) {
-		const n, from = 6500, at + 64 + 2000
+		const n, from = 5000, at + 64 + 2000
 		clean := follow(t, 1, sparse, steep, n, from, nil)
 		for name, spoil := range map[string]spoil{
 			"0 1 1e30":                list(0, 1, 1e30),
@@ -243,9 +246,9 @@ func TestWildSequences(t *testing.T) {
 func TestWildShare(t *testing.T) {
 	longtest.NotRaced(t)
 	both(t, func(t *testing.T, sparse bool) {
-		const n = 10_000
+		const n = 6000
 		clean := follow(t, 1, sparse, steep, n, 0, nil)
-		for _, share := range []float64{0.005, 0.01, 0.02} {
+		for _, share := range []float64{0.005, 0.02} {
 			for _, flip := range []bool{false, true} {
 				for _, wild := range []float64{1e30, -1000} {
 					r := rand.New(rand.NewPCG(3, 3))
@@ -270,7 +273,7 @@ func TestHeavyTails(t *testing.T) {
 	longtest.NotRaced(t)
 	both(t, func(t *testing.T, sparse bool) {
 		for _, sigma := range []float64{1, 2, 3, 5} {
-			for seed := range uint64(3) {
+			for seed := range uint64(2) {
 				if got := follow(t, seed, sparse, heavy(sigma), 8000, 0, nil); !(got.loss <= 0.56) {
 					t.Errorf("sigma %v, seed %d: log-loss %.3f", sigma, seed, got.loss)
 				}
