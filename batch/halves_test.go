@@ -8,12 +8,14 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/internal/longtest"
 	"blankout/online"
 )
 
 // The exact solution of a small sample suits its events too well, so that a live model seems
 // far from it. On two halves of the sample it does not.
 func TestHalvesAreFair(t *testing.T) {
+	longtest.NotRaced(t)
 	const columns, learned, size = 30, 100_000, 800
 	r := rand.New(rand.NewPCG(3, 4))
 	w := make([]float64, columns)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout/batch/internal/problems"
+	"blankout/internal/longtest"
 	"blankout/loss"
 )
 
@@ -48,6 +49,7 @@ func coordinateLasso(value func(w []float64) float64, n int) []float64 {
 // TestLasso: the minimum is that of coordinate descent, weights at 0 are so to the bit, and
 // the certificate bounds what is left at every point on the way.
 func TestLasso(t *testing.T) {
+	longtest.NotRaced(t)
 	x, y := drawProblem(t, 8, 60, 6, false)
 	d := denseData(t, x, y)
 	zeros := 0

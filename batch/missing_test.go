@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/loss"
 	"blankout/model"
 )
@@ -135,6 +136,7 @@ func TestMissingIsMeasuredAsAnswered(t *testing.T) {
 // The rule that is written is the one that serves new events better, with nulls in the
 // training events and without.
 func TestMissingRuleOfExactTraining(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, c := range []struct {
 		noise      string
 		null, gone float64 // in training

@@ -7,12 +7,14 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/batch/internal/problems"
+	"blankout/internal/longtest"
 	"blankout/loss"
 )
 
 // The closed form is the sampled penalty within its error where scores are sums
 // of many terms; the quadratic one is near both for little noise and off for much.
 func TestPenalties(t *testing.T) {
+	longtest.NotRaced(t)
 	schema, all := problems.Events(t, "testdata/adult.svm.gz")
 	var b batch.Builder
 	for i := range all[:200] {

@@ -10,6 +10,7 @@ import (
 
 	"blankout"
 	"blankout/batch/internal/problems"
+	"blankout/internal/longtest"
 	"blankout/loss"
 )
 
@@ -242,6 +243,7 @@ func TestExpectedAgainstTheFormula(t *testing.T) {
 }
 
 func TestSolversAgree(t *testing.T) {
+	longtest.NotRaced(t)
 	x, y := drawProblem(t, 3, 80, 7, false)
 	data := denseData(t, x, y)
 	for _, l := range everyLoss {
@@ -300,6 +302,7 @@ func TestIRLSFalls(t *testing.T) {
 // at points near the optimum, with every kind of intercept, and where strong noise
 // on uncentred features makes w = 0, a kink, the optimum.
 func TestCertificateIsABound(t *testing.T) {
+	longtest.NotRaced(t)
 	r := rand.New(rand.NewPCG(5, 5))
 	for _, uncentred := range []bool{false, true} {
 		x, y := drawProblem(t, 6, 60, 5, uncentred)
@@ -363,6 +366,7 @@ func TestLimitOfNoNoise(t *testing.T) {
 // Explicit corruption tends to the expectation, which the quadratic loss knows
 // exactly; the bounds of the others lie above it.
 func TestCorruptedCopiesTendToTheExpectation(t *testing.T) {
+	longtest.NotRaced(t)
 	x, y := drawProblem(t, 8, 60, 5, false)
 	data := denseData(t, x, y)
 	w := []float64{0.5, -0.3, 0.2, 0.4, -0.1, 0.2}
@@ -562,6 +566,7 @@ func TestCancel(t *testing.T) {
 
 // The shift of the scores that centreHinge finds, against all of its kinks.
 func TestCentreHinge(t *testing.T) {
+	longtest.NotRaced(t)
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		x, y := drawProblem(t, seed, 2+r.IntN(30), 2, false)
@@ -600,6 +605,7 @@ func TestCentreHinge(t *testing.T) {
 
 // Wherever a solver stops, the certificate covers what is missing.
 func TestCertificateAtEveryTolerance(t *testing.T) {
+	longtest.NotRaced(t)
 	for seed := range uint64(12) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		x, y := drawProblem(t, seed, 20+r.IntN(100), 2+r.IntN(12), seed%3 == 0)

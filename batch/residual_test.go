@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/loss"
 	"blankout/model"
 )
@@ -42,6 +43,7 @@ func numberEvents(n int, target loss.Target, seed uint64) (*blankout.Schema, []b
 // lacks, whether those that it was trained on lacked as much or nothing; and the rule is to
 // fill in where those lacked nothing.
 func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, lossName := range []string{"linear", "absolute", "poisson"} {
 		for _, lacked := range []float64{0, 0.3} {
 			for _, rule := range []model.MissingRule{model.MissingAuto, model.MissingAsIs} {

@@ -6,6 +6,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"blankout/internal/longtest"
 )
 
 func TestSelectFindsTheBetterSettings(t *testing.T) {
@@ -43,6 +45,7 @@ func TestSelectFindsTheBetterSettings(t *testing.T) {
 
 // A chain gives the same table as its candidates alone, but for the tolerance.
 func TestSelectStartsWhereTheLastOneEnded(t *testing.T) {
+	longtest.NotRaced(t)
 	d := classData(t, 120, 3, "a", "b", "c")
 	for _, loss := range []string{"logistic", "hinge", "t-logistic:1.5"} {
 		c := DefaultConfig()

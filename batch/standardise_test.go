@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/model"
 )
 
@@ -141,6 +142,7 @@ func heavyTails(seed uint64, n int, sigma float64) (*blankout.Schema, []blankout
 // Heavy tails are transformed in an exact solution as they are in a stream, as its
 // settings have it, and the model keeps the transforms.
 func TestStandardiserTransforms(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, sigma := range []float64{1, 3} {
 		for seed := range uint64(3) {
 			s, events := heavyTails(seed, 4000, sigma)

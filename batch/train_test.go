@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/loss"
 	"blankout/model"
 )
@@ -206,6 +207,7 @@ func TestTrainNamesOfLosses(t *testing.T) {
 
 // Data at the edge of what numbers can hold: an error or a finite answer.
 func TestTrainNeverGivesNaN(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, scale := range []float64{1e-30, 1, 1e8, 1e30, 1e150} {
 		for _, constant := range []bool{false, true} {
 			var b Builder

@@ -44,6 +44,7 @@ func validated(t *testing.T, schema *blankout.Schema, all []blankout.Example, ch
 // The exact side is what Train finds on the same events, through the Scaler
 // frozen at the live model.
 func TestValidateIsTrain(t *testing.T) {
+	longtest.NotRaced(t)
 	adultSchema, adult := problems.Events(t, "testdata/adult.svm.gz")
 	severalSchema, more := problems.Several(4, 800)
 	tests := []struct {
@@ -127,20 +128,20 @@ func TestGroupForecastIsSimulation(t *testing.T) {
 	longtest.NotRaced(t)
 	const every = 4
 	for _, classes := range []int{2, 4} {
-		schema, all := problems.Several(classes, 2000)
+		schema, all := problems.Several(classes, 200)
 		for i := range schema.Fields {
 			schema.Fields[i].Group = ""
 		}
 		if r, _, _ := validated(t, schema, all, func(*online.Config) {}, batch.DefaultValidateConfig()); r.Live.GroupRobustness != nil {
 			t.Errorf("without groups: %v", r.Live.GroupRobustness)
 		}
-		schema, all = problems.Several(classes, 2000)
+		schema, all = problems.Several(classes, 1400)
 		for i := range schema.Fields[1:] {
 			schema.Fields[1+i].Group = fmt.Sprint("g", i/every)
 		}
 		r, live, _ := validated(t, schema, all, func(*online.Config) {}, batch.DefaultValidateConfig())
 		for k, d := range r.Deletions {
-			const copies = 200
+			const copies = 80
 			wrong, held := 0, 0
 			draw := rand.New(rand.NewPCG(3, uint64(k)))
 			for i := 0; i < len(all); i += 10 {
@@ -195,7 +196,7 @@ func TestForecastIsSimulation(t *testing.T) {
 				if d > 0.7 {
 					continue
 				}
-				const copies = 60
+				const copies = 30
 				wrong := 0
 				draw := rand.New(rand.NewPCG(3, uint64(k)))
 				for i := range held {

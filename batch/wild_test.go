@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/model"
 )
 
@@ -13,6 +14,7 @@ import (
 // without them, but for those that are counted at four deviations. Long tails and rare values
 // are not wild: the statistics are to the bit those of the definition.
 func TestWildReadings(t *testing.T) {
+	longtest.NotRaced(t)
 	schema := blankout.NewSchema(4, []string{"a", "b"}, 2)
 	schema.AddField(blankout.Field{Name: "x", Kind: blankout.Numeric})
 	r := rand.New(rand.NewPCG(1, 9))
