@@ -119,7 +119,7 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("adopted at %.17g, live it is %.17g, exactly %.17g", first.Exact.Objective, r.Live.Objective, r.Exact.Objective)
 	}
 
-	for life := range uint64(4) {
+	for life := range uint64(2) {
 		dir := t.TempDir()
 		random := rand.New(rand.NewPCG(life, 7))
 		versions := uint64(0)

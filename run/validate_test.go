@@ -11,6 +11,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/checkpoint"
+	"blankout/internal/longtest"
 	"blankout/model"
 	"blankout/online"
 	"blankout/run"
@@ -100,9 +101,10 @@ func TestValidateChangesNothing(t *testing.T) {
 
 // What is validated is the checkpoint's model, by file as beside learning.
 func TestValidateCheckpoint(t *testing.T) {
+	longtest.NotRaced(t)
 	dir := t.TempDir()
-	s := start(t, dir, 1200, 1)
-	reports := s.validating(1200)
+	s := start(t, dir, 400, 1)
+	reports := s.validating(400)
 	if err := s.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +139,7 @@ func TestValidateCheckpoint(t *testing.T) {
 	// A log gives whole batches: they begin before the place that is asked for and go
 	// on after the place of the subject. Only the records between count.
 	exactly := s.Validator.Open
-	for _, window := range []uint64{0, 300} {
+	for _, window := range []uint64{0, 100} {
 		s.Validator.Config.Window = window
 		s.Validator.Open = exactly
 		want, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at})
@@ -145,7 +147,7 @@ func TestValidateCheckpoint(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Validator.Open = func(_ context.Context, schema *blankout.Schema, _ blankout.Offsets) (blankout.Source, error) {
-			return newStream(schema, nil, 1260, 5), nil
+			return newStream(schema, nil, 460, 5), nil
 		}
 		got, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at})
 		if err != nil || got.Read != want.Read || got.Events != want.Events || got.Holdout != want.Holdout || got.Verified != want.Verified || got.Exact.Objective != want.Exact.Objective {
@@ -159,8 +161,8 @@ func TestValidateCheckpoint(t *testing.T) {
 		t.Errorf("again: %+v, %v", again, err)
 	}
 	// A window, and a log that has lost its beginning.
-	s.Validator.Config.Window = 300
-	if r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}); err != nil || r.Read != 300 || !r.Window || r.Verified || r.Coverage != 0.25 {
+	s.Validator.Config.Window = 100
+	if r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}); err != nil || r.Read != 100 || !r.Window || r.Verified || r.Coverage != 0.25 {
 		t.Errorf("window: %+v, %v", r, err)
 	}
 	s.Validator.Config.Window = 0
@@ -174,10 +176,10 @@ func TestValidateCheckpoint(t *testing.T) {
 	s.Validator.OpenHoldout = nil
 	open := s.Validator.Open
 	s.Validator.Open = func(ctx context.Context, schema *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
-		from[0].Next = 600
+		from[0].Next = 200
 		return open(ctx, schema, from)
 	}
-	if r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}); err != nil || r.Read != 600 || r.Window || r.Verified || r.Coverage != 0.5 {
+	if r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}); err != nil || r.Read != 200 || r.Window || r.Verified || r.Coverage != 0.5 {
 		t.Errorf("lost: %+v, %v", r, err)
 	}
 }
@@ -185,11 +187,11 @@ func TestValidateCheckpoint(t *testing.T) {
 // When the log is gone, or never was one, a validation is about the reservoir:
 // a uniform sample that is the same after restarts and in any order.
 func TestReservoir(t *testing.T) {
-	const n, size = 3000, 400
+	const n, size = 1500, 400
 	dir := t.TempDir()
 	var s *service
 	var reports *[]*batch.Validation
-	for _, stop := range []uint64{900, 1, 700, 0} {
+	for _, stop := range []uint64{450, 1, 350, 0} {
 		s = start(t, dir, n, stop)
 		reports = s.validating(n)
 		s.Validator.Config.Reservoir, s.Config.MaxEvents = size, stop
