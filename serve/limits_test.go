@@ -22,6 +22,7 @@ import (
 
 	"blankout"
 	"blankout/client"
+	"blankout/internal/longtest"
 	"blankout/model"
 	"blankout/record"
 	"blankout/serve"
@@ -110,6 +111,7 @@ func patient() serve.Config {
 // What a small body makes the server do and say is bounded: by the events, by
 // the classes of each and by the features that it explains.
 func TestAnswersAreBounded(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, c := range []struct {
 		name, query, body string
 		classes           int
@@ -158,6 +160,7 @@ func TestSmallAnswersTakeLittle(t *testing.T) {
 
 // An answer goes out while it is being made: it is never whole in memory.
 func TestAnswersAreStreamed(t *testing.T) {
+	longtest.NotRaced(t)
 	h := serve.Handler(patient(), following(t, 50, 20))
 	var before, now runtime.MemStats
 	runtime.GC()
@@ -354,6 +357,7 @@ func TestContentEncoding(t *testing.T) {
 // A request for predictions takes no more memory at any time than twenty times
 // the bytes that it may bring, as docs/reliability.md says.
 func TestRequestMemory(t *testing.T) {
+	longtest.NotRaced(t)
 	defer debug.SetGCPercent(debug.SetGCPercent(10))
 	var wide strings.Builder
 	for i := 0; wide.Len() < 4<<20; i++ {

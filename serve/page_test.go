@@ -448,18 +448,62 @@ func (b *browser) picture(t *testing.T, name string) {
 	}
 }
 
-// browser is a headless Chromium spoken to in its debugging protocol: JSON
+// chromium is a headless Chromium spoken to in its debugging protocol: JSON
 // messages that end in a zero byte, over two pipes.
+type chromium struct {
+	command *exec.Cmd
+	profile string
+	to      *os.File
+	pipe    *os.File
+	from    *bufio.Reader
+	id      int
+}
+
+// shared is the Chromium of all tests, nil until one asks for it. TestMain ends it.
+var shared *chromium
+
+// sharing ends what tests have shared.
+type sharing struct{ *testing.M }
+
+func (m sharing) Run() int {
+	code := m.M.Run()
+	if shared != nil {
+		shared.end()
+	}
+	return code
+}
+
+// browser is a page of chromium with a session and a store of its own.
 type browser struct {
-	to         *os.File
-	from       *bufio.Reader
+	*chromium
 	session    string
-	id         int
 	complaints []string
 }
 
-// browse starts Chromium, or skips the test where there is none.
+// browse opens an empty page, or skips the test where there is no Chromium.
 func browse(t *testing.T) *browser {
+	t.Helper()
+	if shared == nil {
+		shared = startChromium(t)
+	}
+	b := &browser{chromium: shared}
+	if err := b.pipe.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	store := b.call(t, "Target.createBrowserContext", map[string]any{})["browserContextId"]
+	target := b.call(t, "Target.createTarget", map[string]any{"url": "about:blank", "browserContextId": store})
+	t.Cleanup(func() {
+		b.session = ""
+		b.call(t, "Target.disposeBrowserContext", map[string]any{"browserContextId": store})
+	})
+	b.session = b.call(t, "Target.attachToTarget", map[string]any{"targetId": target["targetId"], "flatten": true})["sessionId"].(string)
+	for _, domain := range []string{"Page", "Runtime", "Log"} {
+		b.call(t, domain+".enable", map[string]any{})
+	}
+	return b
+}
+
+func startChromium(t *testing.T) *chromium {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	if err != nil || runtime.GOOS == "windows" {
@@ -487,30 +531,22 @@ func browse(t *testing.T) *browser {
 	}
 	theirs.Close()
 	ours.Close()
-	b := &browser{to: to, from: bufio.NewReader(from)}
-	t.Cleanup(func() {
-		fmt.Fprintf(to, `{"id":0,"method":"Browser.close"}`+"\x00")
-		late := time.AfterFunc(10*time.Second, func() { c.Process.Kill() })
-		c.Wait()
-		late.Stop()
-		for range 20 {
-			if os.RemoveAll(profile) == nil {
-				break
-			}
-			time.Sleep(50 * time.Millisecond)
+	return &chromium{command: c, profile: profile, to: to, pipe: from, from: bufio.NewReader(from)}
+}
+
+func (c *chromium) end() {
+	fmt.Fprintf(c.to, `{"id":0,"method":"Browser.close"}`+"\x00")
+	late := time.AfterFunc(10*time.Second, func() { c.command.Process.Kill() })
+	c.command.Wait()
+	late.Stop()
+	for range 20 {
+		if os.RemoveAll(c.profile) == nil {
+			break
 		}
-		to.Close()
-		from.Close()
-	})
-	if err := from.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
+		time.Sleep(50 * time.Millisecond)
 	}
-	target := b.call(t, "Target.createTarget", map[string]any{"url": "about:blank"})
-	b.session = b.call(t, "Target.attachToTarget", map[string]any{"targetId": target["targetId"], "flatten": true})["sessionId"].(string)
-	for _, domain := range []string{"Page", "Runtime", "Log"} {
-		b.call(t, domain+".enable", map[string]any{})
-	}
-	return b
+	c.to.Close()
+	c.pipe.Close()
 }
 
 // call waits for the answer of a method and keeps what the page complains about
@@ -535,15 +571,17 @@ func (b *browser) call(t *testing.T, method string, params map[string]any) map[s
 			t.Fatalf("%s: %v", method, err)
 		}
 		var answer struct {
-			ID     int
-			Method string
-			Result map[string]any
-			Error  any
+			ID        int
+			Method    string
+			SessionID string
+			Result    map[string]any
+			Error     any
 		}
 		if err := json.Unmarshal(data[:len(data)-1], &answer); err != nil {
 			t.Fatal(err)
 		}
 		switch {
+		case answer.SessionID != b.session: // of a page that is closed
 		case answer.Method == "Runtime.exceptionThrown", answer.Method == "Log.entryAdded":
 			b.complaints = append(b.complaints, string(data))
 		case answer.ID == b.id && answer.Error != nil:

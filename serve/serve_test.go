@@ -52,7 +52,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite docs/metrics.md")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(sharing{m}) }
 
 // learned returns a Runner that has learned from a small file of JSON events,
 // some of them spoilt, and the Service over it.
