@@ -172,7 +172,7 @@ func (x *contender) train(ctx context.Context, schema *blankout.Schema, d *batch
 
 func runMNISTNightmare(ctx context.Context, s *Setting) error {
 	c := nightmareConfig{
-		Train: Pick(s, 200, 50_000, 50_000), Validation: Pick(s, 100, 10_000, 10_000), Test: Pick(s, 100, 10_000, 10_000),
+		Train: Pick(s, 120, 50_000, 50_000), Validation: Pick(s, 100, 10_000, 10_000), Test: Pick(s, 100, 10_000, 10_000),
 		Levels: Pick(s, []float64{0, 0.5, 0.8}, []float64{0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9}, []float64{0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9}),
 		Tol:    Pick(s, 1e-1, 1e-2, 1e-3), Iterations: Pick(s, 10, 60, 0),
 	}

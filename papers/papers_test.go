@@ -8,9 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"blankout/internal/longtest"
 )
 
 // TestAll runs every experiment on the embedded samples, and again: the second
@@ -19,6 +22,9 @@ func TestAll(t *testing.T) {
 	dir := t.TempDir()
 	for _, e := range All() {
 		t.Run(e.Name, func(t *testing.T) {
+			if slices.Contains([]string{"label-noise", "mnist-nightmare", "online"}, e.Name) {
+				longtest.NotRaced(t) // the longest; the others run cells beside each other, too
+			}
 			out := filepath.Join(dir, e.Name)
 			begin := time.Now()
 			r, err := Run(t.Context(), e, Options{Size: Quick, Out: out, Seed: 1})
@@ -56,6 +62,9 @@ func TestAll(t *testing.T) {
 				}
 			}
 		})
+	}
+	if longtest.Race {
+		return // some are left out
 	}
 	if err := Index(dir); err != nil {
 		t.Fatal(err)

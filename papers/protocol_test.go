@@ -328,6 +328,7 @@ func beside(t *testing.T, e Experiment, more func(s *Setting)) *Setting {
 // TestXGraph: a set that need not be there is in the table once its folder is, with the
 // paper's numbers.
 func TestXGraph(t *testing.T) {
+	longtest.NotRaced(t)
 	s := beside(t, text, func(s *Setting) {
 		if err := os.CopyFS(s.Path("news_xgraph", ""), os.DirFS(s.Path("news_bbcrypt", ""))); err != nil {
 			t.Fatal(err)
@@ -344,6 +345,7 @@ func TestXGraph(t *testing.T) {
 // TestKitchen: the other reviews are run once their folders are there; of kitchen, which is in
 // figure 1, the claims are the paper's, of DVDs ours.
 func TestKitchen(t *testing.T) {
+	longtest.NotRaced(t)
 	s := beside(t, amazon, func(s *Setting) {
 		for _, folder := range []string{"amazon_kitchen", "amazon_dvd"} {
 			if err := os.CopyFS(s.Path(folder, ""), os.DirFS(s.Path("amazon_books", ""))); err != nil {
@@ -367,6 +369,7 @@ func TestKitchen(t *testing.T) {
 
 // TestBoosting: what tools/quality/sensors.py has written is in the tables.
 func TestBoosting(t *testing.T) {
+	longtest.NotRaced(t)
 	s := beside(t, sensors, func(s *Setting) {
 		if err := os.Mkdir(s.Path("gradient_boosting", ""), 0o777); err != nil {
 			t.Fatal(err)
