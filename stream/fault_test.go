@@ -339,6 +339,7 @@ func TestOutOfRange(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(fmt.Sprintf("%s %d of %d to %d late %v", test.policy, test.from, test.start, test.end, test.late), func(t *testing.T) {
+			t.Parallel() // they wait
 			log := &fakeLog{start: test.start, end: test.end, batches: [][]byte{batch(7), batch(8)}}
 			b := log.serve(t)
 			if test.late {

@@ -237,6 +237,7 @@ func TestParquetText(t *testing.T) {
 // A page that asks for more than its bytes can hold is refused before memory is taken, by
 // the name of its column; so is one packed by LZ4, by the name of that.
 func TestParquetAmplifiers(t *testing.T) {
+	longtest.NotRaced(t)
 	type event struct {
 		Label string `parquet:"label"`
 		Text  string `parquet:"text,dict"`
@@ -277,8 +278,7 @@ func TestParquetAmplifiers(t *testing.T) {
 			p.Close()
 		}
 		runtime.ReadMemStats(&after)
-		// The race detector drops what is pooled, so that more is made.
-		if took, most := after.TotalAlloc-before.TotalAlloc, uint64(64<<20+8*len(c.data)); took > most && !longtest.Race {
+		if took, most := after.TotalAlloc-before.TotalAlloc, uint64(64<<20+8*len(c.data)); took > most {
 			t.Errorf("%s: %d bytes took %d, want %d at most", c.name, len(c.data), took, most)
 		}
 		if n != c.rows || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
@@ -337,6 +337,7 @@ func FuzzParquet(f *testing.F) {
 // A length that is beyond the file is an error before memory is taken for it: so says every
 // place of a file at which one could be.
 func TestParquetLengths(t *testing.T) {
+	longtest.NotRaced(t)
 	at := time.UnixMilli(5)
 	data := parquetFile(t, []parquetEvent{{Label: "yes", X: number(1), At: at, Words: []string{"a", "b"}, Many: []parquetInner{{"x", nil}}, Map: map[string]int64{"k": 1}}, {Label: "no", At: at}}, 1)
 	var before, after runtime.MemStats
