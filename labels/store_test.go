@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 )
 
 // oneRun is a join that was stopped at a checkpoint: its directory, its state and how it
@@ -71,6 +72,7 @@ func (run *oneRun) goOn(t *testing.T, directory string) (out []told, end State, 
 // A byte that is changed, and a file that is cut short or gone, is found out or changes
 // nothing, and the error names the file or the directory.
 func TestDamagedStore(t *testing.T) {
+	longtest.NotRaced(t)
 	run := newRun(t, 60, 9)
 	names, err := filepath.Glob(filepath.Join(run.directory, "*.*s"))
 	if err != nil || len(names) < 6 {

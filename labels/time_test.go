@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/record"
 )
 
@@ -49,6 +50,7 @@ func matchedOf(t *testing.T, records []arrived, wait time.Duration, size func() 
 // One record whose time is far ahead costs at most one match, wherever it is, and is
 // counted.
 func TestOneOddTime(t *testing.T) {
+	longtest.NotRaced(t)
 	const n, wait = 20_000, 30 * time.Minute
 	r := rand.New(rand.NewPCG(1, 1))
 	events, labels := steady(r, n, wait-time.Minute)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"blankout/internal/longtest"
 )
 
 // linesOf returns the records of a text that comes in pieces, each with its line.
@@ -34,6 +36,7 @@ func linesOf(t *testing.T, text string, c Config, in func(io.Reader) io.Reader) 
 // A stray quote costs the line it stands in: every text is what its lines say, and a
 // record of several lines is one that RFC 4180 allows.
 func TestStrayQuotes(t *testing.T) {
+	longtest.NotRaced(t)
 	c := DefaultConfig()
 	c.Format, c.Columns = "csv", []string{"label", "x"}
 	whole := func(r io.Reader) io.Reader { return r }

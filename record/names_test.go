@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -68,6 +69,7 @@ func nested(bytes int, inner string) string {
 // What a record of joined names takes while it is decoded, and what it leaves, is
 // in proportion to its size. Every one of these took gigabytes.
 func TestNamesTakeLittleMemory(t *testing.T) {
+	longtest.NotRaced(t)
 	var words, keys, objects, vw, nulls []byte
 	for i := range 20_000 {
 		words = fmt.Appendf(words, `"%d",`, i)

@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/registry"
 )
 
@@ -270,6 +271,7 @@ func FuzzProtobuf(f *testing.F) {
 // What a record costs is in proportion to its size, whatever it repeats, leaves out, or says
 // of values that take no byte.
 func TestWireBudget(t *testing.T) {
+	longtest.NotRaced(t)
 	const size = 4 << 20
 	var wide strings.Builder
 	for i := range 2000 {

@@ -14,6 +14,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"blankout"
+	"blankout/internal/longtest"
 )
 
 // checkFresh decodes the events with one decoder, and each with one that has met none before:
@@ -68,6 +69,7 @@ func freshConfig(kind int) Config {
 }
 
 func TestJSONAsFresh(t *testing.T) {
+	longtest.NotRaced(t)
 	r := rand.New(rand.NewPCG(5, 6))
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }
 	space := func() string { return pick("", "", "", "", " ", "\t\n ") }

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/registry"
 )
 
@@ -390,6 +391,7 @@ func TestWireDenied(t *testing.T) {
 // A schema of many fields is compiled in a time that is in
 // proportion to them: otherwise this test would take minutes.
 func TestAvroLargeSchemas(t *testing.T) {
+	longtest.NotRaced(t)
 	var fields strings.Builder
 	for i := range 150_000 {
 		fmt.Fprintf(&fields, `{"name":"f%d","type":"int"},`, i)

@@ -13,6 +13,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/internal/longtest"
 	"blankout/loss"
 	"blankout/model"
 	"blankout/online"
@@ -118,6 +119,7 @@ func learned(t *testing.T, c online.Config, k int, events int) (*online.Learner,
 // twice as far from the minimum as the weights that it replaced were, or half again
 // as far as they would have gone.
 func TestAdoptRules(t *testing.T) {
+	longtest.NotRaced(t)
 	for name, edit := range map[string]func(*online.Config){
 		"adagrad":               func(*online.Config) {},
 		"margin":                func(c *online.Config) { c.Loss = "hinge:gaussian:0.5" },
@@ -261,6 +263,7 @@ func bent(t *testing.T, c online.Config, classes int, scarce bool) (l *online.Le
 // The gap is that of the level on its own problem, which lacks the hats that the second-order expert
 // has alone: the same as beside no such expert. The exact solution that answers has them.
 func TestGapOfTheLevelAlone(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, classes := range []int{2, 3} {
 		for _, of := range []struct {
 			noise  string

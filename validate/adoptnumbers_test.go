@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/internal/longtest"
 	"blankout/loss"
 	"blankout/model"
 	"blankout/online"
@@ -15,6 +16,7 @@ import (
 // Where labels are numbers the adopted state predicts what the exact solution does, at each
 // level, and learning goes on from it; what it gathered of gradients is of the solution.
 func TestAdoptNumbers(t *testing.T) {
+	longtest.NotRaced(t)
 	for _, lossName := range []string{"squared", "huber:1", "poisson"} {
 		for _, rule := range []string{"adagrad", "ftrl", "sgd"} {
 			t.Run(lossName+" "+rule, func(t *testing.T) {
