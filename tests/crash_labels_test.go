@@ -122,7 +122,7 @@ func (l *learner) checkJoined(t *testing.T, reference *learner) {
 func TestCrashJoin(t *testing.T) {
 	kills, events := crashKills(t), 4_000
 	if longtest.Asked() {
-		events = 20_000
+		events = 12_000
 	}
 	crashJoin(t, buildProgram(t), joinBroker(t, events).Brokers()[0], (kills+1)/2)
 }

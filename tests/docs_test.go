@@ -7,12 +7,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"blankout/internal/longtest"
 )
 
 // A command that runs tests by name, as in the documents, runs some: every name in it is
 // that of a test, a fuzz test or a benchmark of the package that it names. go test says
 // nothing when there is none. Tests that are named alone are somewhere.
 func TestCommandsInDocuments(t *testing.T) {
+	longtest.NotRaced(t)
 	documents, err := filepath.Glob("../docs/*.md")
 	if err != nil || len(documents) == 0 {
 		t.Fatal(documents, err)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"blankout/batch"
+	"blankout/internal/longtest"
 	"blankout/stream"
 )
 
@@ -50,6 +51,7 @@ func firstLines(t *testing.T, from, to string, n int) string {
 // checkpoint, and that of train on the same events through the same Scaler are
 // one number.
 func TestExactIsTrain(t *testing.T) {
+	longtest.NotRaced(t)
 	program := buildProgram(t, "-tags=failpoint")
 	samples := filepath.Join("..", "papers", "samples")
 	for _, test := range []struct {

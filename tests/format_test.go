@@ -19,6 +19,7 @@ import (
 	"blankout"
 	"blankout/checkpoint"
 	"blankout/client"
+	"blankout/internal/longtest"
 	"blankout/kernel"
 	"blankout/online"
 	"blankout/record"
@@ -118,6 +119,7 @@ func formatScores(t *testing.T, path string) (scores [][]float64) {
 // they did, and a checkpoint is gone on with. States of versions 1 to 3, which no program in
 // use writes, and files of a newer format are refused with a message that says so.
 func TestFormats(t *testing.T) {
+	longtest.NotRaced(t)
 	current := filepath.Join("testdata", "format1")
 	if *updateFormat {
 		writeFormat(t, current)

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"blankout/checkpoint"
+	"blankout/internal/longtest"
 )
 
 var (
@@ -45,6 +46,7 @@ type frozen struct {
 //	go test ./tests -run Frozen -args -dump-frozen /tmp/old -frozen-program OLDER
 //	diff -r /tmp/old /tmp/new
 func TestFrozen(t *testing.T) {
+	longtest.NotRaced(t)
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the numbers were made on amd64; another compiler rounds products and sums differently")
 	}

@@ -633,10 +633,10 @@ func (k *kafkaTest) learner(t *testing.T) {
 	t.Logf("10 lives, %d of them left a checkpoint; a run left alone takes %v", resumed, took.Round(time.Millisecond))
 }
 
-// joined kills learners of events whose labels come later, 40 times or as often as
+// joined kills learners of events whose labels come later, 24 times or as often as
 // BLANKOUT_CRASH_LABELS says.
 func (k *kafkaTest) joined(t *testing.T) {
-	kills := 40
+	kills := 24
 	if text := os.Getenv("BLANKOUT_CRASH_LABELS"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {

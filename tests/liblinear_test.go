@@ -17,6 +17,7 @@ import (
 
 	"blankout"
 	"blankout/batch"
+	"blankout/internal/longtest"
 	"blankout/loss"
 	"blankout/record"
 	"blankout/stream"
@@ -31,6 +32,7 @@ import (
 // a9a is here; make oracle DATA=DIR adds w8a and the unigrams of imdb, from
 // DIR/NAME/train.svm.gz.
 func TestLIBLINEARFindsTheSameOptimum(t *testing.T) {
+	longtest.NotRaced(t)
 	tool, err := exec.LookPath("liblinear-train")
 	if err != nil {
 		t.Skip("liblinear-train is not installed (Debian: liblinear-tools): LIBLINEAR is not compared")
@@ -59,6 +61,7 @@ func TestLIBLINEARFindsTheSameOptimum(t *testing.T) {
 }
 
 func TestLIBSVMFindsTheSameHyperplane(t *testing.T) {
+	longtest.NotRaced(t)
 	tool, err := exec.LookPath("svm-train")
 	if err != nil {
 		t.Skip("svm-train is not installed (Debian: libsvm-tools): LIBSVM is not compared")

@@ -16,6 +16,7 @@ import (
 	"blankout"
 	"blankout/batch"
 	"blankout/batch/svm"
+	"blankout/internal/longtest"
 	"blankout/kernel"
 )
 
@@ -23,6 +24,7 @@ import (
 // same optimum of the same dual: of the RBF kernel, and with -t 4 of DropSVM's
 // Kbar, which LIBSVM takes as a matrix.
 func TestLIBSVMFindsTheSameOptimum(t *testing.T) {
+	longtest.NotRaced(t)
 	tool, err := exec.LookPath("svm-train")
 	if err != nil {
 		t.Skip("svm-train is not installed (Debian: libsvm-tools): LIBSVM is not compared")

@@ -8,11 +8,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"blankout/internal/longtest"
 )
 
 // The table of docs/quality.md about targets that are numbers says what the program does today
 // with the streams in their own order, and that every peer is further off.
 func TestNumbersTable(t *testing.T) {
+	longtest.NotRaced(t)
 	program := buildProgram(t)
 	text, err := os.ReadFile("../docs/quality.md")
 	if err != nil {

@@ -6,11 +6,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"blankout/internal/longtest"
 )
 
 // What README shows of the demo is what today's program prints, but for the rates, and
 // its table of speed is that of docs/speed.md: make speed writes both.
 func TestReadmeFigures(t *testing.T) {
+	longtest.NotRaced(t)
 	data, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)

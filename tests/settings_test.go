@@ -122,7 +122,7 @@ func TestRandomSettings(t *testing.T) {
 	}
 	draws := 8
 	if longtest.Asked() {
-		draws = 60
+		draws = 30
 	}
 	refused := 0
 	for i := range draws {
