@@ -3,7 +3,6 @@ package record
 // This file reads decimal numbers.
 
 import (
-	"encoding/binary"
 	"math"
 	"math/big"
 	"math/bits"
@@ -19,42 +18,6 @@ var powersOfTen = [...]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9,
 // part are allowed, too. next is -1 if text has no number there. The result is strconv's: beyond the
 // range it is an infinity.
 func number(data []byte, p int, strict bool) (x float64, next int) {
-	// Most have one to seven digits, perhaps a point and as many, and no exponent. Neither their sign nor how
-	// many digits there are is a branch: nobody can foresee them.
-	if len(data)-p < usualDigits {
-		return anyNumber(data, p, strict)
-	}
-	text, minus := (*[usualDigits]byte)(data[p:]), 0
-	if text[0] == '-' {
-		minus = 1
-	}
-	word := binary.LittleEndian.Uint64(text[minus:])
-	digits := bits.TrailingZeros64(notDigits(word)) / 8
-	if uint(digits-1) >= 7 || byte(word) == '0' && digits > 1 {
-		return anyNumber(data, p, strict)
-	}
-	x = float64(int64(firstDigits(word, digits)))
-	at := minus + digits
-	if text[at&15] == '.' {
-		word = binary.LittleEndian.Uint64(text[at&15+1:])
-		if digits = bits.TrailingZeros64(notDigits(word)) / 8; uint(digits-1) >= 7 {
-			return anyNumber(data, p, strict)
-		}
-		power := powersOfTen[digits] // but for the quotient all is exact
-		x = (x*power + float64(int64(firstDigits(word, digits)))) / power
-		at += 1 + digits
-	}
-	if text[at&31]|0x20 == 'e' {
-		return anyNumber(data, p, strict)
-	}
-	return math.Float64frombits(math.Float64bits(x) | uint64(minus)<<63), p + at
-}
-
-// usualDigits is how far number looks at a time.
-const usualDigits = 32
-
-// anyNumber is number of any.
-func anyNumber(data []byte, p int, strict bool) (x float64, next int) {
 	start := p
 	negative := false
 	if p < len(data) && (data[p] == '-' || data[p] == '+' && !strict) {

@@ -10,8 +10,8 @@ import (
 	"blankout"
 )
 
-// shortText is a text of at most 15 bytes: its first eight, the next seven, and in the highest byte its length. Behind
-// its end stand seven bits of the quote, unless that is where the length is, and zeros.
+// shortText is a text of at most 15 bytes: its first eight, the next seven, zeros behind its end,
+// and in the highest byte its length.
 type shortText struct{ low, high uint64 }
 
 func (t shortText) size() int { return int(t.high >> 56) }
@@ -28,19 +28,14 @@ func shortString(data []byte, p int) (t shortText, ok bool) {
 	}
 	// Where lengths vary a branch that goes by them costs more than both words.
 	x0, x1 := binary.LittleEndian.Uint64(from), binary.LittleEndian.Uint64(from[8:])
-	m0, m1 := notPlain(x0), notPlain(x1)
-	n0, n1 := uint(bits.TrailingZeros64(m0))/8, uint(bits.TrailingZeros64(m1))/8
-	all := -uint64(n0 / 8) // 0 unless all of the first word is plain
-	n := n0 + n1&uint(all)
-	if n == 16 || from[n&15] != '"' {
+	n0, n1 := uint(bits.TrailingZeros64(notPlain(x0)))/8, uint(bits.TrailingZeros64(notPlain(x1)))/8
+	n1 &= -(n0 / 8) // 0 unless all of the first word is plain
+	n := n0 + n1
+	if n == 16 || from[n] != '"' {
 		return t, false
 	}
-	const length = 0xff << 56
-	return shortText{x0 & lower(m0), x1&lower(m1)&all&^length | uint64(n)<<56}, true
+	return shortText{x0 & (1<<(8*n0) - 1), x1&(1<<(8*n1)-1) | uint64(n)<<56}, true
 }
-
-// lower returns the bits below the lowest that is set.
-func lower(m uint64) uint64 { return (m - 1) &^ m }
 
 // notPlain returns the highest bit of each of eight bytes, the first in the lowest, that is a
 // quote, a backslash, a control character or not ASCII. Behind the first such bit others may be
