@@ -92,6 +92,7 @@ type event struct {
 	value         []float64 // the iterate's loss
 	averageQ      []float64 // sum basis a^2 of the averages, see sumAverage
 	coefficient   []float64 // of the averages
+	raised        []float64 // by level: the learning rate's factor
 	told          []float64 // what iterates and then averages said of it earlier, see answering.heed; nil for none
 }
 
@@ -129,7 +130,7 @@ func (l *bank) setOutputs(k int) {
 	}
 	e := &l.now
 	e.step = rows.NewStep(strength, k)
-	e.scores = make([]float64, k)
+	e.scores, e.raised = make([]float64, k), make([]float64, len(l.levels))
 	for _, p := range []*[]float64{&e.lag, &e.q, &e.averageQ, &e.coefficient, &e.moved, &e.value} {
 		*p = make([]float64, l.n)
 	}
@@ -413,7 +414,12 @@ func (l *bank) step(label int, importance float64) {
 			s.DF[j], s.H[j] = importance*df, 2*importance*dv
 		}
 		lv.Adapt(corr)
-		eta := lv.Rate(l.set.eta)
+		now.raised[v] = lv.Raise()
+	}
+	loss.Exps(now.raised)
+	for v := range l.levels {
+		lv := &l.levels[v]
+		eta := lv.Rate(l.set.eta) * now.raised[v]
 		for j := v * l.k; j < (v+1)*l.k; j++ {
 			s.MinusEta[j] = -eta
 			if l.config.Marginalised {

@@ -289,7 +289,7 @@ func TestShareStep(t *testing.T) {
 				t.Fatalf("%s, event %d: roots %v, want the last of %v", noise, i, roots, math.Sqrt(c))
 			}
 			for j := range l.n {
-				eta := l.levels[j].Rate(l.set.eta)
+				eta := l.levels[j].Rate(l.set.eta) * math.Exp(l.levels[j].Raise())
 				kappa, once := 0.0, 0.0
 				for k, root := range roots {
 					sum, _ := sums(k, j)

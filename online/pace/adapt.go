@@ -41,15 +41,15 @@ type adaptation struct {
 	square   float64 // decayed mean of the square of df (a - f)
 }
 
-// Rate returns the learning rate in force.
+// Raise returns the logarithm of the learning rate's factor.
+func (a *adaptation) Raise() float64 { return a.raise }
+
+// Rate returns the learning rate in force, but for the factor that Raise tells.
 func (a *adaptation) Rate(eta float64) float64 {
 	if a.Steady() {
 		eta *= steadyRate
 	}
-	if a.raise == 0 {
-		return eta
-	}
-	return eta * math.Exp(a.raise)
+	return eta
 }
 
 const (
