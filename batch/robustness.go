@@ -50,11 +50,11 @@ func (w linear) robustness(d measured, deletions []float64, rest func(row int)) 
 
 // forecastSquares adds the expected squared errors of event i, whose label is a number.
 func (w linear) forecastSquares(d measured, i int, deletions, cost []float64) {
-	row, b, y := d.Row(i), w.intercept(d.Data, 0), d.Target(i)
+	parts, _ := w.parts(d, d.Row(i))
+	b, y := w.intercept(d.Data, 0), d.Target(i)
 	for k, q := range deletions {
 		f, v, first, second := b, 0.0, math.Exp(b), math.Exp(2*b)
-		for j, c := range row.Index {
-			part := row.At(j) * w[0][c]
+		for _, part := range parts {
 			f += (1 - q) * part
 			v += q * (1 - q) * part * part
 			if d.target == loss.Count {
@@ -68,6 +68,17 @@ func (w linear) forecastSquares(d measured, i int, deletions, cost []float64) {
 		}
 		cost[k] += d.Weight(i) * max(squares, 0)
 	}
+}
+
+// parts returns, by feature of a row, what it adds to the score of one output, a number with its hats, and how
+// many features there are.
+func (w linear) parts(d measured, row Row) (parts []float64, features int) {
+	first, features := d.features(row)
+	parts = make([]float64, len(row.Index))
+	for j, c := range row.Index {
+		parts[first[j]] += row.At(j) * w[0][c]
+	}
+	return parts, features
 }
 
 // groupRobustness is robustness where a share d of the units dies, by drawn masks: a
@@ -96,12 +107,8 @@ func averageCost(d measured, deletions []float64, rest func(row int), add func(d
 
 // forecast adds the chances that event i is predicted wrongly, two classes.
 func (w linear) forecast(d measured, i int, deletions, wrong []float64) {
-	row, b := d.Row(i), w.intercept(d.Data, 0)
-	first, features := d.features(row)
-	part := make([]float64, len(row.Index))
-	for j, c := range row.Index {
-		part[first[j]] += row.At(j) * w[0][c]
-	}
+	b := w.intercept(d.Data, 0)
+	part, features := w.parts(d, d.Row(i))
 	part = slices.DeleteFunc(part, func(p float64) bool { return p == 0 })
 	slices.SortFunc(part, func(x, y float64) int { return cmp.Compare(math.Abs(y), math.Abs(x)) })
 	large := len(part)

@@ -29,7 +29,7 @@ func (l *Learner) Models() (models []*model.Linear, published int) {
 func (l *Learner) Evaluate(ctx context.Context, s blankout.Source, threads int) (objective, wrong float64, numbers *measure.NumbersReport, err error) {
 	m := evaluate.Model{
 		Linear: l.Published(), Noise: l.levels[l.chosen].noise, Loss: l.set.loss, C: l.config.C, Penalised: l.config.Intercept == "penalised",
-		Bound: l.groups != nil, Classes: l.classes, Active: l.active, Decision: l.decision(),
+		Bound: l.groups != nil || l.scaling.Scaler.Curves != nil, Classes: l.classes, Active: l.active, Decision: l.decision(),
 	}
 	if l.set.numbers {
 		m.Unit = &l.unit
