@@ -439,6 +439,12 @@ func (l *answering) weigh(r int, k model.Lack, left []float64, filled, moves boo
 // sumsOf mixes the intercepts, what is left, and what is filled in.
 func (l *answering) sumsOf(mix, left []float64, filled bool) (base, rest, add []float64) {
 	p := &l.probing
+	if len(mix) == 1 && mix[0] == 1 { // the only level
+		if filled {
+			p.sums[2] = append(p.sums[2][:0], p.add...)
+		}
+		return p.base, left, p.sums[2]
+	}
 	for i := range p.sums {
 		p.sums[i] = zeros(p.sums[i], l.k)
 	}
