@@ -143,7 +143,7 @@ type Missing struct {
 	// answer: 0 those of the Head itself, i those of Head.Levels[i-1]. Nil is 0 everywhere.
 	Levels []int `json:"levels,omitempty"`
 
-	usual FieldSet // the same as Usual
+	usual, usuallyNull FieldSet // the same as Usual and UsuallyNull
 }
 
 // DefaultMissingRules rescales at every share: that is right for weights that
@@ -157,11 +157,15 @@ func NewMissing(rules MissingRules, usual, usuallyNull []uint16, also [][2]uint1
 	return m
 }
 
-func (m *Missing) index() {
-	if n := len(m.Usual); n > 0 {
-		m.usual = NewFieldSet(int(slices.Max(m.Usual)) + 1)
-		m.usual.Add(m.Usual)
+func (m *Missing) index() { m.usual, m.usuallyNull = setOf(m.Usual), setOf(m.UsuallyNull) }
+
+func setOf(ids []uint16) FieldSet {
+	if len(ids) == 0 {
+		return nil
 	}
+	s := NewFieldSet(int(slices.Max(ids)) + 1)
+	s.Add(ids)
+	return s
 }
 
 // UnmarshalJSON reads a Missing and checks it. Older files name one rule for each of five
@@ -337,19 +341,19 @@ func (m *Missing) Lack(fields []blankout.Field, e *blankout.Example, present Fie
 	if len(e.Missing) == 0 && (m == nil || m.usual.within(present)) {
 		return k // the usual case: the fields present need no counting
 	}
-	for _, id := range e.Missing {
-		switch {
-		case int(id) >= len(fields) || present.Has(id):
-		case m == nil:
-			k.Null++
-		default:
-			if _, usually := slices.BinarySearch(m.UsuallyNull, id); !usually {
-				k.Null++
-			}
-			if m.usual.Has(id) {
-				k.Absent-- // it is one of those counted now
-			}
+	var room [16]uint64
+	null := FieldSet(room[:]).Room(len(fields))
+	null.Add(e.Missing)
+	for i, w := range null[:min(len(null), (len(fields)+63)/64)] {
+		if w &^= present.word(i); (i+1)*64 > len(fields) {
+			w &= 1<<(len(fields)&63) - 1
 		}
+		usually, usual := uint64(0), uint64(0)
+		if m != nil {
+			usually, usual = m.usuallyNull.word(i), m.usual.word(i)
+		}
+		k.Null += float64(bits.OnesCount64(w &^ usually))
+		k.Absent -= float64(bits.OnesCount64(w & usual)) // they are among those counted now
 	}
 	if m != nil {
 		k.Absent += float64(m.usual.outside(present))
@@ -440,7 +444,9 @@ func (h *Head) Parts(e *blankout.Example, present FieldSet, room Parts) Parts {
 	null := FieldSet(words[:]).Room(len(h.Schema.Fields))
 	null.Add(e.Missing)
 	if m != nil {
-		null.without(m.UsuallyNull)
+		for i := range m.usuallyNull[:min(len(m.usuallyNull), len(null))] {
+			null[i] &^= m.usuallyNull[i]
+		}
 	}
 	for i, id := range c.Fields {
 		part := byte(Apart)
@@ -579,13 +585,12 @@ func (s FieldSet) Add(ids []uint16) {
 
 func (s FieldSet) remove(id uint16) { s[id>>6] &^= 1 << (id & 63) }
 
-// without removes ids, of which some may not be in the set.
-func (s FieldSet) without(ids []uint16) {
-	for _, id := range ids {
-		if s.Has(id) {
-			s.remove(id)
-		}
+// word returns a word of the set, 0 beyond it.
+func (s FieldSet) word(i int) uint64 {
+	if i < len(s) {
+		return s[i]
 	}
+	return 0
 }
 
 // Has says whether id is in the set.
@@ -626,14 +631,16 @@ func (s FieldSet) Each(f func(id int)) {
 // Count counts the fields of a set: those whose absence would be known, and the others.
 // Products of fields and the anonymous field count as neither.
 func (s FieldSet) Count(fields []blankout.Field) (named, silent float64) {
-	s.Each(func(id int) {
-		switch {
-		case id == 0 || id >= len(fields) || fields[id].Kind == blankout.Cross:
-		case fields[id].Kind.Named():
-			named++
-		default:
-			silent++
+	for i, w := range s {
+		for ; w != 0; w &= w - 1 {
+			switch id := i<<6 | bits.TrailingZeros64(w); {
+			case id == 0 || id >= len(fields) || fields[id].Kind == blankout.Cross:
+			case fields[id].Kind.Named():
+				named++
+			default:
+				silent++
+			}
 		}
-	})
+	}
 	return named, silent
 }

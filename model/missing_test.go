@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -150,4 +151,68 @@ func ExampleHead_Answer() {
 	a := m.Answer(missingEvent([]uint16{2, 3}, 1, 4)) // b and c are null
 	fmt.Println(a.Scale, a.Rule())
 	// Output: 2 rescale
+}
+
+// Lack and Parts say of drawn events what their definitions do, field by field: also of nulls of fields that are
+// there or that nobody knows, and where a set takes more than one word.
+func TestLackByDefinition(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 12))
+	draw := func(from, to int, share float64) (ids []uint16) {
+		for id := from; id < to; id++ {
+			if r.Float64() < share {
+				ids = append(ids, uint16(id))
+			}
+		}
+		return ids
+	}
+	for range 5000 {
+		fields := make([]blankout.Field, 2+r.IntN(90))
+		for id := range fields[1:] {
+			fields[1+id].Kind = []blankout.Kind{blankout.Numeric, blankout.Categorical, blankout.Words, blankout.Cross}[r.IntN(4)]
+		}
+		n := len(fields)
+		var m *Missing
+		if r.IntN(5) > 0 {
+			m = NewMissing(DefaultMissingRules(), draw(1, n, 0.5), draw(1, n, 0.3), nil)
+		}
+		e := &blankout.Example{Field: draw(1, n, 0.6), Missing: draw(1, n+5, 0.4)}
+		usual, usuallyNull := func(id uint16) bool { return m != nil && slices.Contains(m.Usual, id) }, func(id uint16) bool { return m != nil && slices.Contains(m.UsuallyNull, id) }
+		var want Lack
+		c := &Covariance{}
+		var parts Parts
+		for i := range fields[1:] {
+			id := uint16(1 + i)
+			null, there := slices.Contains(e.Missing, id), slices.Contains(e.Field, id)
+			c.Columns, c.Fields, parts = append(c.Columns, uint32(id)), append(c.Fields, id), append(parts, Apart)
+			switch {
+			case there && fields[id].Kind.Named():
+				want.Named++
+			case there && fields[id].Kind != blankout.Cross:
+				want.Silent++
+			}
+			switch {
+			case there:
+				parts[i] = Observed
+			case null && !usuallyNull(id):
+				want.Null++
+				parts[i] = Filled
+			case !null && usual(id):
+				want.Absent++
+				parts[i] = Filled
+			case usual(id):
+				parts[i] = Filled
+			}
+		}
+		present := NewFieldSet(n)
+		if got := m.Lack(fields, e, present); got != want && (got.Some() || want.Some() || got != Lack{}) {
+			t.Fatalf("an event lacks %+v, want %+v", got, want)
+		}
+		h := &Head{Schema: &blankout.Schema{Fields: fields}, Covariance: c, Missing: m}
+		if !slices.Contains(parts, Filled) {
+			parts = nil
+		}
+		if got := h.Parts(e, present, nil); !slices.Equal(got, parts) {
+			t.Fatalf("parts %v, want %v", got, parts)
+		}
+	}
 }
