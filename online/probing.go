@@ -401,7 +401,11 @@ func (l *answering) weigh(r int, k model.Lack, left []float64, filled, moves boo
 		for i, mix := range l.secondPair(r) {
 			base, rest, add = l.sumsOf(mix, left, filled)
 			lost[i] = l.judge.Lost(answer(scale, rules[2]))
-			s.blend(p.out, []float64{1, l.shares.InForce[r].Second}[i])
+			if i == 0 {
+				copy(s.last, p.out)
+				continue
+			}
+			s.blend(p.out, l.shares.InForce[r].Second)
 		}
 		l.shares.TakeSecond(r, lost[0], lost[1])
 		if !l.shares.Heeds(r) {
