@@ -124,3 +124,15 @@ func TestWildSpreadAtRenewal(t *testing.T) {
 		t.Errorf("ratio %v; the inverse scale is %v, was %v", ratio, stats[StatInverse], was)
 	}
 }
+
+// What Clip has put where wild readings go is wild, and nothing else.
+func TestIsWild(t *testing.T) {
+	stats := make([]float64, ScalerWidth)
+	stats[StatCentre], stats[StatInverse] = 2, 1
+	var s Scaler
+	for _, z := range []float64{0, 1, -3, 5, -7.5, 1.01 * ScalerClip, -100, 1e30} {
+		if got, want := IsWild(s.Clip(stats, z)), math.Abs(z) > ScalerClip; got != want {
+			t.Errorf("a reading of %v deviations is wild: %v, want %v", z, got, want)
+		}
+	}
+}
