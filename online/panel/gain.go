@@ -17,8 +17,8 @@ type Gain struct {
 const (
 	// Below leastGain of the loss the Panel rests, until it would gain wakeGain.
 	leastGain, wakeGain = 0.0005, 0.001
-	// gainMemory is over how many events the means are. Before as many have been judged it does not rest.
-	gainMemory = 4096
+	// gainMemory is over how many events the means are. Before gainEnough have been judged it does not rest.
+	gainMemory, gainEnough = 4096, 8192
 	// mostGain bounds what one event counts for.
 	mostGain = 8
 	// RestEvery is at every how many events a Panel that rests is judged, and learns.
@@ -43,7 +43,7 @@ func (g *Gain) Apply() {
 	if g.resting {
 		least = wakeGain
 	}
-	g.resting = g.judged >= gainMemory && g.gain <= least*g.size
+	g.resting = g.judged >= gainEnough && g.gain <= least*g.size
 }
 
 // Resting says whether the Panel rests: it has no part in answers.

@@ -7,7 +7,7 @@ import (
 	"blankout/internal/coder"
 )
 
-// A Panel rests where it gains less than a two-thousandth of the loss, not before 4,096 events have told, and
+// A Panel rests where it gains less than a two-thousandth of the loss, not before 8,192 events have told, and
 // wakes where it would gain twice as much.
 func TestGain(t *testing.T) {
 	var g Gain
@@ -18,7 +18,7 @@ func TestGain(t *testing.T) {
 		}
 		g.Apply()
 	}
-	take(gainMemory-2, 0)
+	take(gainEnough-2, 0)
 	if g.Resting() {
 		t.Error("it rests before enough events have told")
 	}
