@@ -7,7 +7,7 @@
 #define HORNER(i, x, p) VFMADD213PD C(i), x, p
 
 // TAIL sets s, inverse, e and tail of logisticTermsGo for the terms whose t^2 are at offset at, from abs and
-// v, and cdf to 1 - tail. a, n, r and den are room; one becomes 1.
+// v, and cdf to 1 - tail. a, y, n and den are room; one becomes 1.
 #define TAIL(at, s, inverse, a, y, n, e, tail, den, one, cdf, abs, v) \
 	VADDPD at(BX), v, s          \
 	VSQRTPD s, s                 \
@@ -57,8 +57,8 @@
 	VMULPD tail, e, tail         \
 	VSUBPD tail, one, cdf
 
-// PARTS makes of cdf, of e and inverse what the sums of value, du and 2 dv take of a term: value, cdf and e. u
-// is in the register of that name.
+// PARTS sets value and e to what the sums of value and 2 dv take of a term; that of du takes cdf. u
+// is as for logisticTermsGo.
 #define PARTS(s, inverse, value, e, cdf, u) \
 	VMULPD C(7), e, e            \
 	VMULPD cdf, u, value         \

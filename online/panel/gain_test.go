@@ -47,6 +47,10 @@ func TestGain(t *testing.T) {
 	if !g.Resting() {
 		t.Errorf("it does not rest again at %v of %v", g.gain, g.size)
 	}
+	take(20*gainMemory, 0)
+	if take(gainMemory, 0.1); math.Abs(g.gain-0.1*(1-1/math.E)) > 0.001 {
+		t.Errorf("after as many events as it remembers it knows %v of a gain of 0.1", g.gain)
+	}
 	was := g
 	if g.Take(math.Inf(1), math.Inf(1)); g != was {
 		t.Error("a difference that is not a number counts")
