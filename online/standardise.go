@@ -126,12 +126,18 @@ func (l *bank) putSteady(i int, e *blankout.Example, raw []float64) int {
 			l.put(i, rows[i], x)
 			continue
 		}
-		xs[i], basis[i], ridge[i] = x, x*x, 0
-		if first != 0 {
-			ridge[i] = first / n
-		}
+		xs[i], basis[i], ridge[i] = x, x*x, ridgeAt(first, n)
 	}
 	return i
+}
+
+// ridgeAt returns the factor of w in the gradient of the ridge at the n-th event of a feature; first is that at
+// its first. Most learners have none, and no quotient to wait for.
+func ridgeAt(first, n float64) float64 {
+	if first == 0 {
+		return 0
+	}
+	return first / n
 }
 
 // putDivided observes and puts the features from i to end whose columns are only
@@ -154,10 +160,7 @@ func (l *bank) putDivided(i, end int, raw []float64) int {
 			l.put(i, rows[i], x)
 			continue
 		}
-		xs[i], basis[i], ridge[i] = x, x*x, 0
-		if first != 0 {
-			ridge[i] = first / n
-		}
+		xs[i], basis[i], ridge[i] = x, x*x, ridgeAt(first, n)
 	}
 	return i
 }
