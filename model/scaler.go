@@ -83,17 +83,43 @@ func ParseStandardise(s string) (Standardise, error) {
 // out, and the hats of both that are not 0, all in ascending order.
 func (s *Scaler) Each(x blankout.Vec) iter.Seq2[uint32, float64] {
 	if s.Curves != nil {
-		x = s.withHats(x)
+		x = s.Columns(x, &blankout.Vec{})
 	}
 	return s.numbers(x)
 }
 
-// withHats returns x with its hats.
-func (s *Scaler) withHats(x blankout.Vec) blankout.Vec {
-	x = withoutHats(x)
-	n := x.Len() + 2*len(s.Curves.Columns)
-	out := blankout.Vec{Index: append(make([]uint32, 0, n), x.Index...), Value: append(make([]float64, 0, n), x.Value...)}
-	return s.Curves.Append(out, x, s.zeros())
+// Columns returns what Each yields as lists, in the memory of room unless x itself holds it all.
+func (s *Scaler) Columns(x blankout.Vec, room *blankout.Vec) blankout.Vec {
+	if x = s.Fill(withoutHats(x), room); s.Curves == nil {
+		return x
+	}
+	if len(room.Index) == 0 {
+		n := x.Len() + 2*len(s.Curves.Columns)
+		room.Index, room.Value = append(slices.Grow(room.Index, n), x.Index...), append(slices.Grow(room.Value, n), x.Value...)
+	}
+	*room = s.Curves.Append(*room, x, nil)
+	return *room
+}
+
+// Fill returns x with the dense columns that it leaves out as the number 0, in the memory of room, which holds
+// nothing else then; or x itself where it leaves out none.
+func (s *Scaler) Fill(x blankout.Vec, room *blankout.Vec) blankout.Vec {
+	out := blankout.Vec{Index: room.Index[:0], Value: room.Value[:0]}
+	from, i := 0, 0
+	for _, d := range s.zeros() {
+		for i < len(x.Index) && x.Index[i] < d {
+			i++
+		}
+		if i == len(x.Index) || x.Index[i] > d {
+			out.Index, out.Value = append(append(out.Index, x.Index[from:i]...), d), append(append(out.Value, x.Value[from:i]...), 0)
+			from = i
+		}
+	}
+	if *room = out; len(out.Index) == 0 {
+		return x
+	}
+	room.Index, room.Value = append(out.Index, x.Index[from:]...), append(out.Value, x.Value[from:]...)
+	return *room
 }
 
 // zeros returns the dense columns, which are 0 in an event that leaves them out.

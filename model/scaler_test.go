@@ -3,6 +3,7 @@ package model
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"blankout"
@@ -97,16 +98,16 @@ func TestScalerEach(t *testing.T) {
 				t.Errorf("%v: column %d is %v, want %v", tt, column, value, want)
 			}
 		}
-		if len(columns) != len(tt.want) || at != len(tt.index) {
+		if !slices.Equal(columns, tt.want) || at != len(tt.index) {
 			t.Errorf("%v: columns %v", tt, columns)
-		}
-		for i := range columns {
-			if columns[i] != tt.want[i] {
-				t.Errorf("%v: columns %v", tt, columns)
-			}
 		}
 		for range s.Each(x) { // who has enough may stop
 			break
+		}
+		room := blankout.Vec{Index: []uint32{9, 9}, Value: []float64{9, 9}}
+		list := s.Columns(x, &room)
+		if !slices.Equal(list.Index, tt.want) || len(list.Value) != len(tt.want) || len(tt.want) == len(tt.index) && room.Len() > 0 {
+			t.Errorf("%v: listed %v, in the room %v", tt, list, room)
 		}
 	}
 }

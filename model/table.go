@@ -53,6 +53,12 @@ type lazyIndex struct {
 	index
 }
 
+// made returns the index of columns.
+func (x *lazyIndex) made(columns []uint32) *index {
+	x.once.Do(func() { x.enterAll(columns) })
+	return &x.index
+}
+
 // readers returns the index for those who read the rows that there are now.
 func (t *Table) readers() *lazyIndex {
 	if t.reading == nil || t.reading.columns != len(t.columns) {
@@ -223,13 +229,31 @@ func (t *Table) Row(column uint32) []float64 {
 	return nil
 }
 
+// Find appends what Row returns of columns to rows. Memory gets to work on all of them at a time; the places of
+// columns are found in the memory of room.
+func (t *Table) Find(columns []uint32, room *[]uint32, rows [][]float64) [][]float64 {
+	x := &t.index
+	if t.lazy != nil {
+		x = t.lazy.made(t.columns)
+	}
+	*room = x.places(columns, (*room)[:0])
+	t.ahead(*room)
+	for _, place := range *room {
+		if place == 0 {
+			rows = append(rows, nil)
+		} else {
+			rows = append(rows, t.slot(place-1))
+		}
+	}
+	return rows
+}
+
 // place returns 1 + the slot of a column, 0 if it has no row.
 func (t *Table) place(column uint32) uint32 {
 	if t.lazy == nil {
 		return t.index.slot(column)
 	}
-	t.lazy.once.Do(func() { t.lazy.enterAll(t.columns) })
-	return t.lazy.index.slot(column)
+	return t.lazy.made(t.columns).slot(column)
 }
 
 func (t *Table) slot(slot uint32) []float64 {
@@ -309,18 +333,18 @@ func (t *Table) Slots(columns, out []uint32) []uint32 {
 func (t *Table) find(columns []uint32) {
 	a := &t.latest
 	a.columns = append(a.columns[:0], columns...)
-	a.slots = t.places(columns, a.slots[:0])
+	a.slots = t.index.places(columns, a.slots[:0])
 }
 
 // places appends to out, of each column, 1 + its slot, 0 if it has no row. It changes nothing.
-func (t *Table) places(columns, out []uint32) []uint32 {
-	at, low := len(out), t.index.low
+func (x *index) places(columns, out []uint32) []uint32 {
+	at, low := len(out), x.low
 	out = slices.Grow(out, len(columns))[:at+len(columns)]
 	for i, column := range columns {
 		if int(column) < len(low) {
 			out[at+i] = low[column]
 		} else {
-			out[at+i] = t.index.hashed(column)
+			out[at+i] = x.hashed(column)
 		}
 	}
 	return out
@@ -380,7 +404,7 @@ func (t *Table) Update(columns []uint32) iter.Seq2[int, []float64] {
 func (t *Table) Copy(from *Table, columns []uint32, done []bool) {
 	there, here, left := make([]uint32, 0, together), make([]uint32, 0, together), make([]uint32, 0, together)
 	for some := range slices.Chunk(columns, together) {
-		there, left = from.places(some, there[:0]), left[:0]
+		there, left = from.index.places(some, there[:0]), left[:0]
 		for i, place := range there {
 			if place != 0 {
 				if done[place-1] {
@@ -391,7 +415,7 @@ func (t *Table) Copy(from *Table, columns []uint32, done []bool) {
 			there[len(left)], left = place, append(left, some[i])
 		}
 		from.ahead(there[:len(left)])
-		here = t.places(left, here[:0])
+		here = t.index.places(left, here[:0])
 		t.ahead(here)
 		for i, column := range left {
 			var row []float64

@@ -21,7 +21,7 @@ func TestTable(t *testing.T) {
 	for width, rounds := range map[int]int{1: 12, 3: 12, 64: 12, 1000: 3} { // wide rows are slow to compare
 		r := rand.New(rand.NewPCG(uint64(width), 1))
 		table, model := NewTable(width), map[uint32][]float64{}
-		var order []uint32
+		var order, places []uint32
 		var snap *Table
 		check := func(got *Table, want map[uint32][]float64) {
 			t.Helper()
@@ -36,6 +36,15 @@ func TestTable(t *testing.T) {
 			}
 			if got.Row(1<<31-1) != nil {
 				t.Fatal("a row for a column never touched")
+			}
+			found := got.Find(append(order[:len(want):len(want)], 1<<31-1), &places, nil)
+			if len(found) != len(want)+1 || found[len(want)] != nil {
+				t.Fatalf("%d rows found", len(found))
+			}
+			for i, row := range found[:len(want)] {
+				if _, own := got.Column(i); &row[0] != &own[0] {
+					t.Fatalf("slot %d: another row found than its own", i)
+				}
 			}
 		}
 		for round := range rounds {

@@ -48,7 +48,7 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 	}
 	list, field := l.features(), e.Field
 	if len(list) != len(field) { // columns were filled in
-		if s.field = l.scaling.Scaler.FieldsOf(e, l.scaling.Filled, s.field); len(s.field) != len(list) {
+		if s.field = l.scaling.Scaler.FieldsOf(e, l.scaling.Filled.Index, s.field); len(s.field) != len(list) {
 			return nil
 		}
 		field = s.field

@@ -68,8 +68,9 @@ other losses; with --l2 X it is X|w|^2 + sum loss, and --l1 X adds X|w|_1. The
 certificate bounds objective - minimum.
 
 --solver online makes passes of the online learner instead. It predicts every example
-before it learns it, which gives the progressive error. There --noise and --standardise
-are auto unless given.`,
+before it learns it, which gives the progressive error. With --json, or after several
+passes, it looks at all of them once more for the objective and the training error.
+There --noise and --standardise are auto unless given.`,
 		Example: "  blankout train -d train.svm -o model\n" +
 			"  blankout train -d train.svm --loss hinge --noise dropout:0.5 -c 0.1 -o model --json\n" +
 			"  blankout train -d train.csv --label class --folds 5 --grid c=0.1,1,10 --grid noise=none,dropout:0.5\n" +

@@ -191,12 +191,20 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 			fmt.Fprintf(p.stderr, "%s refused and skipped: %s\n", plural(r.Refused, "record"), reasons(trained.Refused))
 		}
 		p.sayJoined(r.Counts)
-		if n := trained.ProgressiveNumbers; n != nil && r.NumbersReport != nil {
-			fmt.Fprintf(p.stderr, "progressive %s (the mean of the targets: MAE %.4g); on the training examples: %s, objective %.6g\n",
-				numbersLine(n.Report()), n.Baseline.MeanError(), numbersLine(*r.NumbersReport), r.Objective)
+		line := ""
+		if n := trained.ProgressiveNumbers; n != nil {
+			line = fmt.Sprintf("progressive %s (the mean of the targets: MAE %.4g)", numbersLine(n.Report()), n.Baseline.MeanError())
+			if r.NumbersReport != nil {
+				line += fmt.Sprintf("; on the training examples: %s, objective %.6g", numbersLine(*r.NumbersReport), r.Objective)
+			}
+		} else if r.ProgressiveError != nil {
+			line = fmt.Sprintf("progressive error %.2f %%, log-loss %.4f", *r.ProgressiveError, *r.ProgressiveLogLoss)
+			if r.TrainError != nil {
+				line += fmt.Sprintf("; training error %.2f %%, objective %.6g", *r.TrainError, r.Objective)
+			}
 		}
-		if r.ProgressiveError != nil && trained.ProgressiveNumbers == nil {
-			fmt.Fprintf(p.stderr, "progressive error %.2f %%, log-loss %.4f; training error %.2f %%, objective %.6g\n", *r.ProgressiveError, *r.ProgressiveLogLoss, *r.TrainError, r.Objective)
+		if line != "" {
+			fmt.Fprintln(p.stderr, line)
 		}
 	}
 	if o.json {
@@ -319,7 +327,7 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 	t := &run.Training{
 		Learner: learner, Schema: schema, Unnamed: unnamed && slices.Contains(o.data.paths, "-"), Passes: o.online.passes, Memory: 1 << 30, Refused: run.Policy(o.data.refused),
 		Fingerprint: config.Fingerprint(o.online.config, data.record, validate.Config{}),
-		Threads:     o.config.Threads, Evaluate: !p.quiet || o.json,
+		Threads:     o.config.Threads, Evaluate: o.json || o.online.passes > 1 && !p.quiet,
 		Open: func() (blankout.Source, error) {
 			all := &paths{data: &data, schema: schema, left: data.paths}
 			if len(o.unlabelled) == 0 {

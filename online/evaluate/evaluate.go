@@ -140,8 +140,10 @@ type evaluator struct {
 	own        loss.Loss // in the targets' own unit
 	scaler     model.Scaler
 	rows       rows.Event
+	filled     blankout.Vec
 	columns    []uint32
-	groups     *rows.Groups // nil without curves and noise of groups
+	places     []uint32
+	groups     *rows.Groups // nil where nothing that dies together is summed
 	f, lag, q  []float64
 }
 
@@ -151,7 +153,9 @@ func (e *evaluation) worker() *evaluator {
 		w.own = e.Unit.Loss(e.Loss)
 	}
 	w.c0, w.c1, w.c2 = e.Noise.Coefficients()
-	w.groups = rows.NewGroups(e.Schema, []loss.Noise{e.Noise}, e.Outputs, e.Bound)
+	if w.c2 != 0 {
+		w.groups = rows.NewGroups(e.Schema, []loss.Noise{e.Noise}, e.Outputs, e.Bound)
+	}
 	w.f, w.lag, w.q = make([]float64, e.Outputs), make([]float64, e.Outputs), make([]float64, e.Outputs)
 	if w.c0 > 0 {
 		for slot := range e.Rows.Len() {
@@ -164,6 +168,31 @@ func (e *evaluation) worker() *evaluator {
 	return w
 }
 
+// gather takes up an event's features that have rows, standardised.
+func (w *evaluator) gather(e *blankout.Example) {
+	s, x := &w.rows, w.scaler.Columns(e.Features, &w.filled)
+	s.Reset(x.Len())
+	s.Rows = w.Rows.Find(x.Index, &w.places, s.Rows)
+	w.columns = w.columns[:0]
+	n := 0
+	for i, row := range s.Rows {
+		if row == nil {
+			continue
+		}
+		value := x.Value[i]
+		if w.scaler.Mode != model.StandardiseNone {
+			value = w.scaler.Apply(row[:model.ScalerWidth], value)
+		}
+		s.Rows[n], s.X[n], s.Ridge[n] = row, value, 0
+		if s.Basis[n] = value * value; w.groups == nil {
+			s.Basis[n] = w.c1*value + w.c2*value*value
+		}
+		w.columns = append(w.columns, x.Index[i])
+		n++
+	}
+	s.Rows, s.X, s.Basis, s.Ridge = s.Rows[:n], s.X[:n], s.Basis[:n], s.Ridge[:n]
+}
+
 func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 	for i := range b.Examples {
 		e := &b.Examples[i]
@@ -171,24 +200,7 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 			continue
 		}
 		s := &w.rows
-		s.Reset(0)
-		w.columns = w.columns[:0]
-		for column, x := range w.scaler.Each(e.Features) {
-			row := w.Rows.Row(column)
-			if row == nil {
-				continue
-			}
-			if w.scaler.Mode != model.StandardiseNone {
-				x = w.scaler.Apply(row[:model.ScalerWidth], x)
-			}
-			s.Rows, w.columns = append(s.Rows, row), append(w.columns, column)
-			s.X, s.Ridge = append(s.X, x), append(s.Ridge, 0)
-			if w.groups != nil {
-				s.Basis = append(s.Basis, x*x)
-			} else {
-				s.Basis = append(s.Basis, w.c1*x+w.c2*x*x)
-			}
-		}
+		w.gather(e)
 		copy(w.f, w.Intercept)
 		if w.Unit != nil {
 			w.f[0] = w.Unit.Own(w.f[0])

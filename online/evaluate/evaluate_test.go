@@ -23,8 +23,15 @@ func (s *source) Next(_ context.Context, b *blankout.Batch) error {
 }
 
 // The objective of a model without rows is that of its intercept: the loss at one score for each label, by the
-// weights of events and classes. Events that cannot be learned are left out.
+// weights of events and classes. Events that cannot be learned and columns without a row are left out; with a curve
+// a number and its hat die together.
 func TestObjective(t *testing.T) {
+	for _, hat := range []float64{0, 0.3} {
+		testObjective(t, hat)
+	}
+}
+
+func testObjective(t *testing.T, hat float64) {
 	r := rand.New(rand.NewPCG(1, 2))
 	m := Model{
 		Linear: &model.Linear{Head: model.Head{Schema: &blankout.Schema{NumericIndices: true}, Outputs: 1, Intercept: []float64{0.4}, Layout: model.Layout{Width: model.ScalerWidth + 1, Weight: model.ScalerWidth}, Scaler: model.Scaler{Mode: model.StandardiseNone}},
@@ -34,21 +41,27 @@ func TestObjective(t *testing.T) {
 	}
 	row := m.Rows.Touch(2)
 	row[model.StatInverse], row[model.ScalerWidth] = 1, 0.7
+	if hat != 0 {
+		m.Bound, m.Scaler.Curves = true, &model.Curves{Columns: []uint32{2}, Knots: [][]float64{model.Present()}}
+		row := m.Rows.Touch(model.FirstHat)
+		row[model.StatInverse], row[model.ScalerWidth] = 1, hat
+	}
 	_, _, c2 := m.Noise.Coefficients()
 	var events []blankout.Batch
-	want, wrong, weight := 0.4*0.4+0.7*0.7, 0.0, 0.0
+	want, wrong, weight := 0.4*0.4+0.7*0.7+hat*hat, 0.0, 0.0
 	kappa := loss.Cost(m.Loss, m.C)
 	for i := range 30 {
 		b := blankout.Batch{}
 		for range 20 {
 			x := r.NormFloat64()
-			e := blankout.Example{Label: r.IntN(2), Weight: r.Float64(), Features: blankout.Vec{Index: []uint32{2, 3}, Value: []float64{x, 9}}}
+			e := blankout.Example{Label: r.IntN(2), Weight: r.Float64(), Features: blankout.Vec{Index: []uint32{1, 2}, Value: []float64{9, x}}}
 			if b.Examples = append(b.Examples, e); i == 7 {
 				b.Examples[len(b.Examples)-1].Refused = &blankout.Refusal{}
 				continue
 			}
-			f, y := 0.4+0.7*x, float64(2*e.Label-1)
-			value, _, _ := m.Loss.At(y, f, c2*0.49*x*x)
+			of := 0.7*x + hat
+			f, y := 0.4+of, float64(2*e.Label-1)
+			value, _, _ := m.Loss.At(y, f, c2*of*of)
 			want += kappa * e.Weight * m.Classes[e.Label] * value
 			if weight += e.Weight; (f > 0) != (e.Label == 1) {
 				wrong += e.Weight
@@ -60,7 +73,7 @@ func TestObjective(t *testing.T) {
 	for _, threads := range []int{1, 3} {
 		got, share, _, err := Objective(t.Context(), m, &source{events}, threads)
 		if err != nil || math.Abs(got-want) > 1e-9*want || math.Abs(share-wrong/weight) > 1e-12 {
-			t.Errorf("%d threads: objective %v, wrong %v, %v; want %v, %v", threads, got, share, err, want, wrong/weight)
+			t.Errorf("hat %v, %d threads: objective %v, wrong %v, %v; want %v, %v", hat, threads, got, share, err, want, wrong/weight)
 		}
 		if threads > 1 && got != one {
 			t.Errorf("%v on one thread, %v on %d", one, got, threads)

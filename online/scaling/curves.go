@@ -169,30 +169,30 @@ func (s *Scaling) OwnHats() func(column uint32) bool {
 	}
 }
 
-// withHats returns columns and their values with the hats behind them that the levels learn, which
-// are valid until the next event.
-func (s *Scaling) withHats(columns []uint32, raw []float64) ([]uint32, []float64) {
+// withHats returns x with the hats behind its columns that the levels learn, valid until the next event.
+func (s *Scaling) withHats(x blankout.Vec) blankout.Vec {
 	c := s.Scaler.Curves
 	if !s.Read.Hats && !s.Learned() {
 		s.Hats.Index, s.Hats.Value = s.Hats.Index[:0], s.Hats.Value[:0]
-		return columns, raw
+		return x
 	}
-	s.Hats = c.Append(blankout.Vec{Index: s.Hats.Index[:0], Value: s.Hats.Value[:0]}, blankout.Vec{Index: columns, Value: raw}, nil)
+	s.Hats = c.Append(blankout.Vec{Index: s.Hats.Index[:0], Value: s.Hats.Value[:0]}, x, nil)
 	first := 0
 	if !s.Curves {
 		if first = slices.IndexFunc(s.Hats.Index, func(hat uint32) bool { return isPresence(c.Knots[c.Of(hat)]) }); first < 0 {
-			return columns, raw
+			return x
 		}
 	}
-	if len(columns) == 0 || len(s.Filled) == 0 || &columns[0] != &s.Filled[0] {
-		s.Filled, s.raw = append(s.Filled[:0], columns...), append(s.raw[:0], raw...)
+	f := &s.Filled
+	if f.Len() == 0 {
+		f.Index, f.Value = append(f.Index, x.Index...), append(f.Value, x.Value...)
 	}
 	for i, hat := range s.Hats.Index[first:] {
 		if s.Curves || isPresence(c.Knots[c.Of(hat)]) {
-			s.Filled, s.raw = append(s.Filled, hat), append(s.raw, s.Hats.Value[first+i])
+			f.Index, f.Value = append(f.Index, hat), append(f.Value, s.Hats.Value[first+i])
 		}
 	}
-	return s.Filled, s.raw
+	return *f
 }
 
 func (c *curveReadings) state(w *coder.Coder) {

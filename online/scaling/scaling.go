@@ -23,8 +23,7 @@ type Scaling struct {
 	transforms []model.Transform
 	knots      []int // the most of a curve
 	// The columns and values of an event that leaves dense columns out, or has hats.
-	Filled []uint32
-	raw    []float64
+	Filled blankout.Vec
 	Hats   blankout.Vec // of the event at hand
 	Read   Read         // of it
 }
@@ -126,36 +125,11 @@ func (s *Scaling) Observe(column uint32, stats []float64, x, z float64, t Treatm
 // columns that it leaves out, and behind the first numbers, with hats. They are valid until the next
 // event.
 func (s *Scaling) Columns(x blankout.Vec) (columns []uint32, raw []float64, numbers int) {
-	columns, raw = x.Index, x.Value
-	if dense := s.Scaler.Dense; len(dense) > 0 && !s.Scaler.Unfilled {
-		columns, raw = s.fill(x, dense)
+	x = s.Scaler.Fill(x, &s.Filled)
+	if numbers = x.Len(); s.Scaler.Curves != nil {
+		x = s.withHats(x)
 	}
-	numbers = len(columns)
-	if s.Scaler.Curves != nil {
-		columns, raw = s.withHats(columns, raw)
-	}
-	return columns, raw, numbers
-}
-
-// fill returns the columns and values of x with the dense columns that it leaves
-// out as the number 0; they are valid until the next event.
-func (s *Scaling) fill(x blankout.Vec, dense []uint32) (columns []uint32, raw []float64) {
-	columns, raw = s.Filled[:0], s.raw[:0]
-	from, i := 0, 0
-	for _, d := range dense {
-		for i < len(x.Index) && x.Index[i] < d {
-			i++
-		}
-		if i == len(x.Index) || x.Index[i] > d {
-			columns, raw = append(append(columns, x.Index[from:i]...), d), append(append(raw, x.Value[from:i]...), 0)
-			from = i
-		}
-	}
-	if from == 0 && len(columns) == 0 {
-		return x.Index, x.Value
-	}
-	s.Filled, s.raw = append(columns, x.Index[from:]...), append(raw, x.Value[from:]...)
-	return s.Filled, s.raw
+	return x.Index, x.Value, numbers
 }
 
 // DenseState codes what decides which columns are dense.

@@ -58,7 +58,7 @@ func (c *comparison) costs() (measured, error) {
 		}
 		now := metrics(out, "cpu-ns/event")
 		for name, options := range map[string][]string{"train/fixed": fixedLevel, "train/default": nil} {
-			r, err := timed(append([]string{c.binary, "train", "-d", events, "--label", "_label", "--solver", "online", "--quiet"}, options...))
+			r, err := timed(append([]string{c.binary, "train", "-d", events, "--label", "_label", "--solver", "online"}, options...))
 			if err != nil {
 				return nil, err
 			}
