@@ -59,7 +59,8 @@ type Member struct {
 	keepEvery  time.Duration // of tests, instead of keepEvery
 	crash      func() bool   // of tests: says that Run is to end as a process that is killed does
 	status     atomic.Pointer[Status]
-	validation atomic.Bool // one is asked for
+	asked      atomic.Uint64 // how often, for it
+	validation atomic.Bool   // one is asked for
 }
 
 // Validate asks this member for a validation. It comes when none is under way. Anyone may
@@ -129,7 +130,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
-	l.work.intake = run.Intake{DeadLetters: m.DeadLetters, Suspects: m.Suspects, Log: l.log}
+	l.work.intake = run.Intake{DeadLetters: m.DeadLetters, Suspects: m.Suspects, Log: l.log, Turns: run.Turns{Asked: &m.asked}}
 	if m.DeadLetters != nil {
 		l.work.intake.Refused = run.PolicyDeadLetter
 	}

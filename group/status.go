@@ -81,7 +81,10 @@ type Peer struct {
 }
 
 // Status returns the latest one; nil before Run has folded the ledger for the first time.
-func (m *Member) Status() *Status { return m.status.Load() }
+func (m *Member) Status() *Status {
+	m.asked.Add(1)
+	return m.status.Load()
+}
 
 const reportEvery = 200 * time.Millisecond
 

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"blankout"
@@ -40,12 +41,12 @@ type Intake struct {
 	Labels      *labels.Join // see Runner.Labels
 	Unnamed     bool         // see Config.Unnamed
 	Log         *slog.Logger // nil logs nothing
+	Turns       Turns
 
 	retry  retry               // nil tries once
 	kept   *validate.Reservoir // of checkpoints; nil keeps none
 	sample *validate.Sample    // nil keeps none
 	recent *recentRing         // nil keeps none
-	unread bool                // that of Runner
 
 	counts    Counts
 	confusion [][]float64 // see Counts
@@ -288,11 +289,30 @@ func (e *panicError) Error() string {
 	return fmt.Sprintf("%s/%d offset %d: learning this record panics: %v; nothing is saved past the last checkpoint\n%s", e.topic, e.partition, e.offset, e.cause, e.stack)
 }
 
-// yieldEvery is after how many events of a batch other goroutines have their turn, a tenth of
-// a millisecond: requests may have to wait behind learning, and Go itself interrupts it after 10 ms
-// only. Where nobody asks there are no turns: each wakes a thread that looks for work, an eighth of
-// the processor time of a small event.
-const yieldEvery = 64
+// Turns gives other goroutines their turn while a batch is learned: requests may have to wait behind
+// learning, and Go itself interrupts it after 10 ms only. There are none while nobody asks, for each wakes a
+// thread that looks for work: a twentieth of the processor time.
+type Turns struct {
+	Asked *atomic.Uint64 // how often readers have asked for the model; nil where there are none
+	seen  uint64         // of Asked
+	left  int            // turns until there are none
+}
+
+// A turn comes after yieldEvery events, a tenth of a millisecond; turnsAfter of them after the last request that
+// was seen, for the next one may be waiting unseen.
+const yieldEvery, turnsAfter = 64, 64
+
+// due says whether it is time for a turn after i events of a batch.
+func (t *Turns) due(i int) bool {
+	if t.Asked == nil || i%yieldEvery != 0 {
+		return false
+	}
+	if n := t.Asked.Load(); n != t.seen {
+		t.seen, t.left = n, turnsAfter
+	}
+	t.left = max(t.left-1, -1)
+	return t.left >= 0
+}
 
 func (in *Intake) examples(b *blankout.Batch, n int, p Progress) (err error) {
 	i := 0
@@ -313,7 +333,7 @@ func (in *Intake) examples(b *blankout.Batch, n int, p Progress) (err error) {
 			return fmt.Errorf("counting events in: %w", err)
 		}
 		in.counts.NotFinite += uint64(e.NotFinite)
-		if !in.unread && i%yieldEvery == yieldEvery-1 {
+		if in.Turns.due(i + 1) {
 			runtime.Gosched()
 		}
 		if in.Labels == nil {

@@ -69,10 +69,10 @@ func newLoop(r *Runner) *loop {
 	}
 	l.intake = Intake{
 		Learner: r.Learner, Refused: r.Config.Refused, DeadLetters: r.DeadLetters, Suspects: r.Suspects, Labels: r.Labels, Unnamed: r.Config.Unnamed, Log: l.log,
-		retry: l.retry, unread: r.unread,
+		retry: l.retry,
 	}
 	if !r.unread {
-		l.intake.recent = &r.recent
+		l.intake.recent, l.intake.Turns.Asked = &r.recent, &r.asked
 	}
 	l.logged = l.first
 	for _, p := range r.Offsets {

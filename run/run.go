@@ -81,8 +81,9 @@ type Runner struct {
 
 	status     atomic.Pointer[Status]
 	published  atomic.Pointer[Published]
-	validation atomic.Bool // one is asked for
-	unread     bool        // nobody will ask for what is Published and Recent
+	asked      atomic.Uint64 // how often, for it
+	validation atomic.Bool   // one is asked for
+	unread     bool          // nobody will ask for what is Published and Recent
 	recent     recentRing
 }
 

@@ -83,11 +83,14 @@ func (r *Runner) Status() *Status {
 
 // Published returns the latest published Model, or nil before the first. It may
 // be called by anyone at any time.
-func (r *Runner) Published() *Published { return r.published.Load() }
+func (r *Runner) Published() *Published {
+	r.asked.Add(1)
+	return r.published.Load()
+}
 
 // Model returns the Model of Published.
 func (r *Runner) Model() *model.Linear {
-	if p := r.published.Load(); p != nil {
+	if p := r.Published(); p != nil {
 		return p.Linear
 	}
 	return nil
