@@ -21,7 +21,7 @@ var fixed = map[string]string{
 	"record.max_fields":       "it is 16384",
 	"registry.password_env":   "the variable is BLANKOUT_REGISTRY_PASSWORD",
 	"registry.token_env":      "the variable is BLANKOUT_REGISTRY_TOKEN",
-	"learner.levels":          "they are 0, 0.1, 0.3, 0.5 and 0.7",
+	"learner.levels":          "they are 0, 0.3 and 0.7, or what expected_missing says in the place of one",
 	"learner.group_levels":    "they are 0.3 and 0.5 where expected_missing_groups is above 0",
 	"learner.publish_levels":  "it is true",
 	"learner.marginalised":    "it is true",

@@ -31,8 +31,8 @@ type Config struct {
 	// Noise is as loss.ParseNoise reads it, auto for a bank of the Levels, or observed
 	// (loss.ObservedNoise).
 	Noise  string    `toml:"noise"`
-	Levels []float64 `toml:"-" fixed:"levels"`
-	// ExpectedMissing is not part of the Fingerprint.
+	Levels []float64 `toml:"-" fixed:"levels"` // nil is those of bank
+	// ExpectedMissing is not part of the Fingerprint, but decides about the levels that a learner begins with.
 	ExpectedMissing float64 `toml:"expected_missing"`
 	// ExpectedMissingGroups is not part of the Fingerprint, but whether it is above 0
 	// decides about the levels where GroupLevels is empty, see bank.
@@ -103,7 +103,6 @@ func DefaultConfig() Config {
 	return Config{
 		Loss:             "logistic:gaussian",
 		Noise:            "auto",
-		Levels:           []float64{0, 0.1, 0.3, 0.5, 0.7},
 		Missing:          "auto",
 		CovarianceFields: 256,
 		C:                1,
@@ -437,9 +436,6 @@ func (s *settings) parseNoise(c Config) error {
 		return nil
 	}
 	features, groups := c.bank()
-	if len(features) == 0 {
-		return blankout.KeyErrorf("noise", "noise auto: levels is empty; list dropout probabilities")
-	}
 	for i, q := range features {
 		if !(q >= 0 && q < 1) || i > 0 && q <= features[i-1] {
 			return blankout.KeyErrorf("levels", "levels = %v: must be ascending probabilities in [0, 1)", features)
@@ -525,6 +521,21 @@ func (c Config) fingerprint() Fingerprint {
 	return f
 }
 
+// levels returns the levels of features and of groups that are learned; ok is false where the noise is not auto.
+func (f Fingerprint) levels() (features, groups []float64, ok bool) {
+	text, ok := strings.CutPrefix(f["noise"], "auto ")
+	first, second, _ := strings.Cut(text, " groups ")
+	read := func(list string) (out []float64) {
+		for _, level := range strings.Fields(strings.Trim(list, "[]")) {
+			q, err := strconv.ParseFloat(level, 64)
+			ok = ok && err == nil
+			out = append(out, q)
+		}
+		return out
+	}
+	return read(first), read(second), ok
+}
+
 // Config returns the Config that the Fingerprint is of, and for what it does not tell
 // that of DefaultConfig. Keys that are not a Config's are left alone.
 func (f Fingerprint) Config() (Config, error) {
@@ -537,21 +548,8 @@ func (f Fingerprint) Config() (Config, error) {
 		if !ok || slices.Contains(mayChange, key) {
 			continue
 		}
-		if levels, ok := strings.CutPrefix(text, "auto "); ok && key == "noise" {
-			features, groups, _ := strings.Cut(levels, " groups ")
-			text, c.Levels = "auto", nil
-			for _, list := range []struct {
-				text string
-				to   *[]float64
-			}{{features, &c.Levels}, {groups, &c.GroupLevels}} {
-				for _, level := range strings.Fields(strings.Trim(list.text, "[]")) {
-					q, err := strconv.ParseFloat(level, 64)
-					if err != nil {
-						return c, fmt.Errorf("noise %q: %w", f[key], err)
-					}
-					*list.to = append(*list.to, q)
-				}
-			}
+		if features, groups, ok := f.levels(); ok && key == "noise" {
+			text, c.Levels, c.GroupLevels = "auto", features, groups
 		}
 		if err := parseInto(v.Field(i), text); err != nil {
 			return c, fmt.Errorf("%s: %w", key, err)

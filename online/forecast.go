@@ -156,13 +156,23 @@ func (l *answering) errorForecast() float64 {
 	return -1
 }
 
-// bank returns the levels of features and of groups that auto learns. With Levels as they
-// are by default and two of groups it would take 1.5 of the time that it takes without
-// groups; so the bank for those who expect groups to be missing and list no levels of
-// groups has four levels in all.
+// bank returns the levels of features and of groups that auto learns: those that are listed, else none, one that is
+// light and one that is heavy, of which one is what the user expects to be missing, or two of features and two of groups
+// where groups are expected to be. A mixture of three errs as one of five or more does.
 func (c Config) bank() (features, groups []float64) {
-	if len(c.GroupLevels) == 0 && c.ExpectedMissingGroups > 0 {
+	light, heavy := 0.3, 0.7
+	switch d := c.ExpectedMissing; {
+	case c.Levels != nil:
+		return c.Levels, c.GroupLevels
+	case len(c.GroupLevels) == 0 && c.ExpectedMissingGroups > 0:
 		return []float64{0, 0.3}, []float64{0.3, 0.5}
+	case d >= 0.5:
+		heavy = d
+	case d >= leastExpected:
+		light = d
 	}
-	return c.Levels, c.GroupLevels
+	return []float64{0, light, heavy}, c.GroupLevels
 }
+
+// leastExpected is the least share of features that a level is made for.
+const leastExpected = 0.05

@@ -159,20 +159,20 @@ func TestLaterMovesSharesByWhatWasSaid(t *testing.T) {
 		for i := range told[k+2:] {
 			told[k+2+i] = float64(1-2*e.Label) * 3
 		}
-		told[k+2+4] *= -1
-		told[k+2+5*k+4] *= -1
+		told[k+2+2] *= -1
+		told[k+2+3*k+2] *= -1
 		told[k+1] = -1 // it came earlier
 		return told
 	})
 	fools := share(func(k int, e *blankout.Example, told []float64) []float64 {
-		for i := k + 2 + 10*k; i < len(told); i++ {
+		for i := k + 2 + 6*k; i < len(told); i++ {
 			told[i] = float64(1-2*e.Label) * 3
 		}
 		told[k+1] = -1
 		return told
 	})
 	beside := func(experts []model.Expert) (sum float64) {
-		for _, e := range experts[5:] {
+		for _, e := range experts[3:] {
 			sum += e.Share
 		}
 		return sum
@@ -180,7 +180,7 @@ func TestLaterMovesSharesByWhatWasSaid(t *testing.T) {
 	if beside(as) < 0.5 || beside(fools) > 0.1 {
 		t.Errorf("experts beside the levels have %v, of such as have said the contrary %v", as, fools)
 	}
-	if as[4].Share > 0.1 || alone[4].Share > 0.1 || prophet[4].Share < 0.9 {
+	if as[2].Share > 0.1 || alone[2].Share > 0.1 || prophet[2].Share < 0.9 {
 		t.Errorf("shares %v, of scores alone %v, of a level that had known all %v", as, alone, prophet)
 	}
 }

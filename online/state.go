@@ -379,7 +379,7 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	}
 	m.Schema.Closed = 0
 	wanted := c.Rule
-	c.Rule = ruleOf(data, c.Rule)
+	c = c.asBegun(data)
 	set, err := c.parse()
 	if err != nil {
 		return nil, fmt.Errorf("learner: %w", err)
@@ -404,15 +404,25 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	return l, nil
 }
 
-// ruleOf returns the rule that a learner with the block "learner" goes on under where another one is
-// wanted. One that has begun without a second-order expert goes on without.
-func ruleOf(data []byte, wanted string) string {
+// asBegun returns the settings that a learner with the block "learner" goes on under where these are wanted. One
+// that has begun without a second-order expert goes on without, and one that chooses among levels itself with those
+// that it has, which another program may have given it.
+func (c Config) asBegun(data []byte) Config {
 	d := coder.Read(data)
 	d.Uint32()
-	if was, err := readFingerprint(d); err == nil && (wanted == "auto" || wanted == "adagrad") && (was["rule"] == "auto" || was["rule"] == "adagrad") {
-		return was["rule"]
+	was, err := readFingerprint(d)
+	if err != nil {
+		return c // see restoreLearner
 	}
-	return wanted
+	if (c.Rule == "auto" || c.Rule == "adagrad") && (was["rule"] == "auto" || was["rule"] == "adagrad") {
+		c.Rule = was["rule"]
+	}
+	if features, groups, ok := was.levels(); ok && c.Noise == "auto" {
+		if _, wanted := c.bank(); slices.Equal(wanted, groups) && c.Levels == nil {
+			c.Levels, c.GroupLevels = features, groups
+		}
+	}
+	return c
 }
 
 // restoreLearner takes up the block "learner", what was refused, and the rows.

@@ -1,6 +1,7 @@
 package online
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,6 +12,53 @@ import (
 
 	"blankout"
 )
+
+// A learner goes on with the levels that it has begun with, to the bit, though another program begins with others.
+func TestLevelsAsBegun(t *testing.T) {
+	begun := DefaultConfig()
+	begun.Levels = []float64{0, 0.1, 0.3, 0.5, 0.7}
+	l, s := mustNew(t, begun, 2), newStream(6, 2)
+	for range 600 {
+		l.Learn(s.next())
+	}
+	blocks, err := l.Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Restore(DefaultConfig(), blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 300 {
+		e := s.next()
+		if a, b := slices.Clone(l.Learn(e)), again.Learn(e); !slices.Equal(a, b) {
+			t.Fatalf("event %d: %v, by a program with other levels %v", l.Events(), a, b)
+		}
+	}
+	if !bytes.Equal(stateOf(t, l), stateOf(t, again)) {
+		t.Error("the state is another")
+	}
+	for name, change := range map[string]func(c *Config){
+		"a level alone": func(c *Config) { c.Noise = "dropout:0.3" },
+		"groups beside": func(c *Config) { c.ExpectedMissingGroups = 0.5 },
+	} {
+		c := DefaultConfig()
+		change(&c)
+		var mismatch *MismatchError
+		if _, err := Restore(c, blocks); !errors.As(err, &mismatch) || len(mismatch.Differences) != 1 || !strings.HasPrefix(mismatch.Differences[0], "noise: was") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	grouped := DefaultConfig()
+	grouped.ExpectedMissingGroups = 0.5
+	if blocks, err = mustNew(t, grouped, 2).Blocks(); err != nil {
+		t.Fatal(err)
+	}
+	var mismatch *MismatchError
+	if _, err := Restore(DefaultConfig(), blocks); !errors.As(err, &mismatch) {
+		t.Errorf("levels of groups for who expects none to be missing: %v", err)
+	}
+}
 
 func TestRestoreRefuses(t *testing.T) {
 	c := DefaultConfig()

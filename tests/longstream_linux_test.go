@@ -294,7 +294,7 @@ func drawLong(dir string, samples []longSample, events int, constant float64, pr
 `+"`make long-stream EVENTS=%d DATA=DIR`"+`, with the folder of the data sets, made these figures on %d processors that other work shared: the absolute rate says little.
 
 A real Apache Kafka broker holds %d events, which `+"`blankout produce`"+` wrote in %.0f s; `+"`blankout run --until-end`"+`, configured by nothing but the topic
-and where to save, learned them in %.0f s (%.0f thousand a second, by the default, which learns at five levels of noise side by side), every one once. %d readings of its metrics:
+and where to save, learned them in %.0f s (%.0f thousand a second, by the default, which learns at several levels of noise side by side), every one once. %d readings of its metrics:
 
 | | |
 |---|---|

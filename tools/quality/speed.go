@@ -48,7 +48,7 @@ type contestant struct {
 const rounds = 5
 
 // fixedLevel are the options of one level of noise and one rule; without them train learns
-// five levels and three experts side by side.
+// three levels and three experts side by side.
 var fixedLevel = []string{"--rule", "adagrad", "--noise", "dropout:0.5"}
 
 // speed measures blankout train --solver online and vw on the same events. The
