@@ -176,3 +176,35 @@ func TestColumnThatIsDenseNoMore(t *testing.T) {
 		t.Errorf("centre %v", got)
 	}
 }
+
+// When a column's centre and scale move, iterates and averages of every level give an event the score that they gave
+// it before.
+func TestMoveKeepsScores(t *testing.T) {
+	for _, classes := range []int{2, 3} {
+		l, s := mustNew(t, DefaultConfig(), classes), newStream(3, classes)
+		for range 1500 {
+			l.Learn(s.next())
+		}
+		const column, x, ratio, shift = 1, 0.7, 1.01, 0.02
+		row := l.table.Touch(column)
+		scores := func(x float64) (out []float64) {
+			w, u, b, bu := l.weights(row), l.lags(row), l.weights(l.bias), l.lags(l.bias)
+			for j := range w {
+				for _, c := range []float64{0, l.levels[j/l.k].Coefficient} {
+					out = append(out, (w[j]+c*u[j])*x+b[j]+c*bu[j])
+				}
+			}
+			return out
+		}
+		want, lags := scores(x), 0.0
+		l.move(row, ratio, shift)
+		for i, got := range scores((x - shift) / ratio) {
+			if lags += math.Abs(got - want[i&^1]); math.Abs(got-want[i]) > 1e-12 {
+				t.Errorf("%d classes, level and output %d, average %v: %v, before %v", classes, i/2, i%2 == 1, got, want[i])
+			}
+		}
+		if lags < 1e-3 {
+			t.Fatal("averages are no others than iterates: nothing is tested")
+		}
+	}
+}
