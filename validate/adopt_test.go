@@ -306,6 +306,35 @@ func TestGapOfTheLevelAlone(t *testing.T) {
 	}
 }
 
+// A validation begins at the solution of the one before, which is then soon found again.
+func TestBeginsAtTheEarlierSolution(t *testing.T) {
+	c := online.DefaultConfig()
+	c.Rule = "adagrad"
+	l, all, at, _ := bent(t, c, 2, false)
+	v, request := validator(c, all), validate.RequestOf(l.Snapshot(), at)
+	for round := range 2 {
+		problem := v.Problem(request)
+		problem.Tol = 1e-9
+		if problem.Start != request.Earlier {
+			t.Fatal("it begins elsewhere")
+		}
+		evidence := batch.NewEvidence(request.Live)
+		for i := range all {
+			if err := evidence.Learned(&all[i], 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		exact, err := evidence.Exact(t.Context(), request.Live, problem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (exact.Iterations <= 1) != (round == 1) {
+			t.Errorf("round %d: %d iterations", round, exact.Iterations)
+		}
+		request.Earlier = exact.Linear
+	}
+}
+
 // Numbers that do not act linearly: the second-order expert has the exact solution's hats, so that what is
 // adopted answers as the exact solution does, and learns on from there.
 func TestAdoptCurves(t *testing.T) {
