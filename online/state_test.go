@@ -49,6 +49,18 @@ func TestLevelsAsBegun(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	expecting := DefaultConfig()
+	expecting.ExpectedMissing = 0.5
+	if again, err = Restore(expecting, blocks); err != nil || len(again.levels) != 5 {
+		t.Fatalf("half of the features are expected to be missing from now on: %d levels, %v", len(again.levels), err)
+	}
+	if features, _ := expecting.bank(); !slices.Equal(features, []float64{0, 0.3, 0.5}) {
+		t.Errorf("who expects half of the features to be missing learns at %v", features)
+	}
+	expecting.ExpectedMissing = 0.1
+	if features, _ := expecting.bank(); !slices.Equal(features, []float64{0, 0.1, 0.7}) {
+		t.Errorf("who expects a tenth of the features to be missing learns at %v", features)
+	}
 	grouped := DefaultConfig()
 	grouped.ExpectedMissingGroups = 0.5
 	if blocks, err = mustNew(t, grouped, 2).Blocks(); err != nil {

@@ -270,7 +270,7 @@ nothing that lasts, and may spoil everything else.`,
 // noise auto. It says nothing of the 100 that are the default of record.max_classes.
 func (p *program) warnOfClasses(n int, c online.Config) {
 	if n > record.DefaultMaxClasses && c.Noise == "auto" && !loss.IsRegression(c.Loss) {
-		p.warn(fmt.Sprintf("%s: noise auto learns each at several levels, in three to four times the time and memory of one level, such as noise none or dropout:0.3", plural(n, "class")))
+		p.warn(fmt.Sprintf("%s: noise auto learns each at several levels, in two to three times the time and memory of one level, such as noise none or dropout:0.3", plural(n, "class")))
 	}
 }
 
