@@ -59,7 +59,7 @@ type Member struct {
 	keepEvery  time.Duration // of tests, instead of keepEvery
 	crash      func() bool   // of tests: says that Run is to end as a process that is killed does
 	status     atomic.Pointer[Status]
-	asked      atomic.Uint64 // how often, for it
+	asked      atomic.Uint64 // how often somebody has read the Status
 	validation atomic.Bool   // one is asked for
 }
 

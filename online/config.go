@@ -533,7 +533,8 @@ func (f Fingerprint) levels() (features, groups []float64, ok bool) {
 		}
 		return out
 	}
-	return read(first), read(second), ok
+	features, groups = read(first), read(second)
+	return features, groups, ok
 }
 
 // Config returns the Config that the Fingerprint is of, and for what it does not tell

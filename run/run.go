@@ -81,7 +81,7 @@ type Runner struct {
 
 	status     atomic.Pointer[Status]
 	published  atomic.Pointer[Published]
-	asked      atomic.Uint64 // how often, for it
+	asked      atomic.Uint64 // how often somebody has read what is published
 	validation atomic.Bool   // one is asked for
 	unread     bool          // nobody will ask for what is Published and Recent
 	recent     recentRing
