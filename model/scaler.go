@@ -94,8 +94,10 @@ func (s *Scaler) Columns(x blankout.Vec, room *blankout.Vec) blankout.Vec {
 		return x
 	}
 	if len(room.Index) == 0 {
-		n := x.Len() + 2*len(s.Curves.Columns)
-		room.Index, room.Value = append(slices.Grow(room.Index, n), x.Index...), append(slices.Grow(room.Value, n), x.Value...)
+		if n := x.Len() + 2*len(s.Curves.Columns); cap(room.Index) < n {
+			room.Index, room.Value = make([]uint32, 0, n), make([]float64, 0, n)
+		}
+		room.Index, room.Value = append(room.Index, x.Index...), append(room.Value, x.Value...)
 	}
 	*room = s.Curves.Append(*room, x, nil)
 	return *room
