@@ -447,7 +447,7 @@ func crashRefreshing(t *testing.T, program string, broker *stream.Embedded) {
 	reference := refreshing()
 	reference.finish(t)
 	l := refreshing()
-	for _, what := range []string{"learn.refresh=kill@3", "learn.refresh=kill@152", "learn.refresh=kill@99"} {
+	for _, what := range []string{"learn.refresh=kill@3", "learn.refresh=kill@92", "learn.refresh=kill@59"} {
 		l.env = []string{"BLANKOUT_FAILPOINTS=" + what}
 		if err := l.live(t, 0, nil); err == nil {
 			t.Errorf("%s: the place was not reached", what)
