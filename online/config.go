@@ -549,8 +549,10 @@ func (f Fingerprint) Config() (Config, error) {
 		if !ok || slices.Contains(mayChange, key) {
 			continue
 		}
-		if features, groups, ok := f.levels(); ok && key == "noise" {
-			text, c.Levels, c.GroupLevels = "auto", features, groups
+		if key == "noise" {
+			if features, groups, ok := f.levels(); ok {
+				text, c.Levels, c.GroupLevels = "auto", features, groups
+			}
 		}
 		if err := parseInto(v.Field(i), text); err != nil {
 			return c, fmt.Errorf("%s: %w", key, err)

@@ -156,9 +156,9 @@ func (l *answering) errorForecast() float64 {
 	return -1
 }
 
-// bank returns the levels of features and of groups that auto learns: those that are listed, else none, one that is
-// light and one that is heavy, of which one is what the user expects to be missing, or two of features and two of groups
-// where groups are expected to be. A mixture of three errs as one of five or more does.
+// bank returns the levels of features and of groups that auto learns. Levels that are listed come first. Without them
+// there are no noise, a light and a heavy one; ExpectedMissing takes the place of the heavy one from 0.5 on, else of the
+// light one. Who expects groups to be missing has two levels of features and two of groups.
 func (c Config) bank() (features, groups []float64) {
 	light, heavy := 0.3, 0.7
 	switch d := c.ExpectedMissing; {

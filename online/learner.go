@@ -91,10 +91,12 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 			noise: n, strength: c0 + c1 + c2, Pace: pace.New(c.Average, c.Adapt),
 		})
 	}
+	classes := outputs
 	if s.Target == loss.Sign {
-		if most := rows.FirstPart + l.parts()*len(l.levels)*max(outputs, s.MaxClasses); most*8 > 1<<18 {
-			return nil, fmt.Errorf("learner: max_classes = %d with %d noise levels: a feature's row would be larger than 256 KB; set fewer classes or one noise", s.MaxClasses, len(set.noises))
-		}
+		classes = max(outputs, s.MaxClasses)
+	}
+	if most := rows.FirstPart + l.parts()*len(l.levels)*classes; most*8 > 1<<18 {
+		return nil, fmt.Errorf("learner: max_classes = %d with %d noise levels: a feature's row would be larger than 256 KB; set fewer classes or one noise", s.MaxClasses, len(set.noises))
 	}
 	l.setOutputs(outputs)
 	l.shares, l.judge.Scales = l.newTable(), l.scales()

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"blankout"
+	"blankout/loss"
 )
 
 // A learner goes on with the levels that it has begun with, to the bit, though another program begins with others.
@@ -65,6 +66,14 @@ func TestLevelsAsBegun(t *testing.T) {
 	grouped.ExpectedMissingGroups = 0.5
 	if blocks, err = mustNew(t, grouped, 2).Blocks(); err != nil {
 		t.Fatal(err)
+	}
+	many := DefaultConfig()
+	many.Loss, many.Levels = "squared", make([]float64, 40_000)
+	for v := range many.Levels {
+		many.Levels[v] = float64(v) / 40_000
+	}
+	if _, err := New(many, &blankout.Schema{NumericIndices: true, Target: loss.Real}); err == nil || !strings.Contains(err.Error(), "40000 noise levels") {
+		t.Errorf("40,000 levels: %v", err)
 	}
 	var mismatch *MismatchError
 	if _, err := Restore(DefaultConfig(), blocks); !errors.As(err, &mismatch) {
