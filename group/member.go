@@ -119,13 +119,8 @@ func (m *Member) Check() error {
 	return nil
 }
 
-// Run joins the group, learns until ctx ends and leaves. A stop loses nothing: what is
-// learned is committed first, within rebalanceTimeout. It returns an error that another
-// try does not mend; what of the interval is not committed then is learned again by others.
-func (m *Member) Run(ctx context.Context) (err error) {
-	if err := m.Check(); err != nil {
-		return err
-	}
+// newRunning prepares what one Run works with, before it connects.
+func newRunning(m *Member) *running {
 	l := &running{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}}, jobs: make(chan func(), 4), warned: map[string]bool{}, peers: map[MemberID]*Peer{}, bases: baseJob{marks: map[int64][2]uint64{}}}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
@@ -140,6 +135,17 @@ func (m *Member) Run(ctx context.Context) (err error) {
 			l.log.Info(`no validations: in a group validate.events = "auto" makes none; a number of records does`)
 		}
 	}
+	return l
+}
+
+// Run joins the group, learns until ctx ends and leaves. A stop loses nothing: what is
+// learned is committed first, within rebalanceTimeout. It returns an error that another
+// try does not mend; what of the interval is not committed then is learned again by others.
+func (m *Member) Run(ctx context.Context) (err error) {
+	if err := m.Check(); err != nil {
+		return err
+	}
+	l := newRunning(m)
 	if _, err := rand.Read(l.id[:]); err != nil {
 		return err
 	}

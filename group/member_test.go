@@ -173,6 +173,15 @@ func testLog(t testing.TB, name string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})).With("m", name)
 }
 
+// A member's readers are counted where its turns look for them.
+func TestMemberCountsReaders(t *testing.T) {
+	m := &Member{}
+	l := newRunning(m)
+	if m.Status(); l.work.intake.Turns.Asked.Load() != 1 {
+		t.Error("a question was not counted")
+	}
+}
+
 func TestMembers(t *testing.T) {
 	e := newEvents(t, 4, 500)
 	var seen bases

@@ -365,6 +365,10 @@ func TestNotesInBrowser(t *testing.T) {
 		"document.querySelectorAll('#health-table td.bad').length":         1.0,
 		"document.querySelector('#counts').innerText.includes('hours')":    true,
 		"/3\\s+1\\.235/.test(document.querySelector('#counts').innerText)": true,
+		// What nothing is known of is a dash in a table, and not a figure.
+		"/dear\\s+100.0 %\\s+0.00 %(\\s+–){5}\\s/.test(document.querySelector('#health-table').innerText)": true,
+		// The line since the beginning is dashed where the legend says what it is, the recent one is not.
+		"[...document.querySelectorAll('#legend-error span')].map(s => s.innerText + getComputedStyle(s.firstChild).borderTopStyle).join()": "recentsolid,since the beginningdashed",
 	} {
 		if got := b.value(t, expression); got != want {
 			t.Errorf("%s: %v, want %v", expression, got, want)
