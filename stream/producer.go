@@ -451,13 +451,11 @@ func (p *Producer) try(ctx context.Context, i int) error {
 func (p *Producer) Acknowledged() uint64 { return p.records }
 
 // TopicID returns the brokers' id of the topic, "" where they give none. A topic
-// that is created anew has another one.
+// that is created anew has another one. It asks again for the delivery timeout.
 func (p *Producer) TopicID(ctx context.Context) (string, error) {
-	ids, err := p.cluster.topicIDs(ctx, []string{p.config.Topic})
-	if err != nil {
-		return "", fmt.Errorf("asking for the id of topic %s: %w", p.config.Topic, p.cluster.cause(ctx, err))
-	}
-	return ids[p.config.Topic], nil
+	ctx, cancel := context.WithTimeout(ctx, p.config.DeliveryTimeout)
+	defer cancel()
+	return p.cluster.topicID(ctx, p.config.Topic)
 }
 
 // Close ends the connections. It returns an error if records are left that

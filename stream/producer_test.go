@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -278,5 +279,31 @@ func TestProducerOfRecreatedTopic(t *testing.T) {
 	}
 	if is, err := p.TopicID(t.Context()); err != nil || is == was {
 		t.Errorf("id %s, was %s, %v", is, was, err)
+	}
+}
+
+// A broker that goes away while it is asked for a topic's id is asked again.
+func TestTopicIDAgain(t *testing.T) {
+	b := startBroker(t, map[string]int32{"t": 1})
+	c := DefaultProducerConfig()
+	c.Brokers, c.Topic, c.Log = b.Brokers(), "t", testLog(t)
+	p, err := NewProducer(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	var asked atomic.Int32
+	b.cluster.ControlKey(int16(kmsg.Metadata), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		b.cluster.KeepControl()
+		if r.GetVersion() < metadataIDs {
+			return nil, nil, false
+		}
+		if asked.Add(1) == 1 {
+			return nil, errors.New("going away"), true // closes the connection
+		}
+		return nil, nil, false
+	})
+	if id, err := p.TopicID(t.Context()); err != nil || len(id) != 22 || asked.Load() != 2 {
+		t.Errorf("id %q after %d questions: %v", id, asked.Load(), err)
 	}
 }
