@@ -451,10 +451,8 @@ func (p *Producer) try(ctx context.Context, i int) error {
 func (p *Producer) Acknowledged() uint64 { return p.records }
 
 // TopicID returns the brokers' id of the topic, "" where they give none. A topic
-// that is created anew has another one. It asks again for the delivery timeout.
+// that is created anew has another one. It asks until there is an answer or ctx ends.
 func (p *Producer) TopicID(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.config.DeliveryTimeout)
-	defer cancel()
 	return p.cluster.topicID(ctx, p.config.Topic)
 }
 

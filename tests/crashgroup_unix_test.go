@@ -188,7 +188,7 @@ session_timeout = "1s"
 		}
 		defer log.Close()
 		c := exec.Command(program, "run", "-f", file)
-		c.Stdout, c.Stderr = log, log
+		c.Dir, c.Stdout, c.Stderr = filepath.Dir(file), log, log
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}

@@ -75,6 +75,7 @@ classes = ["false", "true"]
 		var processes []*exec.Cmd
 		for _, address := range addresses {
 			c := exec.Command(program, "run", "--quiet", "-f", file, "--group", name, "--set", "http.address="+address)
+			c.Dir = filepath.Dir(file)
 			if err := c.Start(); err != nil {
 				t.Fatal(err)
 			}

@@ -299,6 +299,7 @@ func (s *topicSource) fail(err error) error {
 // It belongs to one goroutine and has none of its own.
 type Publisher struct {
 	producer *stream.Producer
+	timeout  time.Duration // for the topic's id
 	maxPiece int
 	live     map[string]bool // pieces in the topic
 	topicID  string          // of the topic they are in
@@ -328,7 +329,7 @@ func NewPublisher(ctx context.Context, c PublisherConfig) (*Publisher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("snapshots: %w", err)
 	}
-	p := &Publisher{producer: producer, maxPiece: c.MaxPiece, live: map[string]bool{}}
+	p := &Publisher{producer: producer, timeout: c.RequestTimeout, maxPiece: c.MaxPiece, live: map[string]bool{}}
 	if err := p.read(ctx, c); err != nil {
 		p.Close()
 		return nil, fmt.Errorf("snapshots: topic %s: %w", c.Topic, err)
@@ -389,7 +390,9 @@ func (p *Publisher) Publish(ctx context.Context, m *client.Model) error {
 	if err != nil {
 		return err
 	}
-	if id, err := p.producer.TopicID(ctx); err != nil {
+	asking, cancel := context.WithTimeout(ctx, p.timeout) // without brokers the caller's other destinations need not wait
+	defer cancel()
+	if id, err := p.producer.TopicID(asking); err != nil {
 		return fmt.Errorf("snapshots: %w", err)
 	} else if id != p.topicID {
 		p.topicID, p.live = id, map[string]bool{} // made anew: it holds nothing

@@ -278,6 +278,19 @@ func TestFollowPlaces(t *testing.T) {
 	publish(3)
 }
 
+// Without brokers Publish gives up after the time of a request: its caller has other places to write to.
+func TestPublishWithoutBrokers(t *testing.T) {
+	broker, connect, _ := snapshotBroker(t)
+	connect.RequestTimeout = 300 * time.Millisecond
+	p := publisher(t, connect)
+	broker.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := p.Publish(ctx, wide(1, 10, 1)); err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "the id of topic snapshots") {
+		t.Errorf("%v, %v", err, ctx.Err())
+	}
+}
+
 // Who writes other things to the topic is not overwritten.
 func TestForeignTopic(t *testing.T) {
 	_, connect, where := snapshotBroker(t)
