@@ -283,6 +283,7 @@ func TestPublishWithoutBrokers(t *testing.T) {
 	broker, connect, _ := snapshotBroker(t)
 	connect.RequestTimeout = 300 * time.Millisecond
 	p := publisher(t, connect)
+	defer p.Close()
 	broker.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
