@@ -14,9 +14,10 @@ import (
 )
 
 // Scanner cuts the text of a file into records: into lines, of CSV those that its
-// quotes join, of an idx pair into images. The offset of a record is the number of
-// the line it starts in, from 0 (of an idx pair, of the image); blank lines,
-// comments and a CSV header count and are stepped over.
+// quotes join, of an idx pair into images, of JSON that is no lines into objects (objects.go).
+// The offset of a record is the number of the line it starts in, from 0 (of an idx pair, of
+// the image; of such objects, of the object); blank lines, comments and a CSV header count
+// and are stepped over.
 //
 // Scan takes records from a buffer that Refill fills. A Scanner belongs to one goroutine.
 type Scanner struct {
@@ -37,6 +38,9 @@ type Scanner struct {
 	before mark // the last Scan
 	search
 
+	objects   bool // a JSON text of objects that are no lines
+	undecided bool // whether it is one
+
 	cut  bool // of a fork: the buffer is the start of one line
 	idx  *idx
 	text []byte // of the image that Next has returned
@@ -51,10 +55,11 @@ type mark struct {
 
 // search says how far the Scanner has looked for the end of the record at the mark.
 type search struct {
-	seen    int  // so much of it has been searched
-	quoted  bool // the search stands within the quotes of a CSV value
-	stray   bool // the search has found a quote that has no place there
-	newline int  // the first newline within quotes and 1, or 0
+	seen    int     // so much of it has been searched
+	quoted  bool    // the search stands within the quotes of a CSV value
+	stray   bool    // the search has found a quote that has no place there
+	newline int     // the first newline within quotes and 1, or 0
+	nest    nesting // of JSON objects
 }
 
 // framing says how the records of a format lie in a file, line by line.
@@ -82,11 +87,20 @@ func NewScanner(name string, in io.Reader, c Config) (*Scanner, error) {
 	if s.framing.none {
 		return nil, fmt.Errorf("%s: format %s is that of records in a topic, with the id of their schema before them: a file holds one of %s", name, c.Format, strings.Join(FileFormats(), ", "))
 	}
+	s.undecided = c.Format == "json"
 	if err := s.Refill(); err != nil && err != io.EOF {
 		return nil, err
 	}
 	if bytes.HasPrefix(s.buf[s.at:s.end], []byte("\ufeff")) {
 		s.at += len("\ufeff")
+	}
+	if s.undecided {
+		if err := s.findObjects(); err != nil {
+			return nil, err
+		}
+		if s.undecided = false; !s.objects && s.eof == io.EOF && c.Growing {
+			s.dropUnfinished()
+		}
 	}
 	if c.Format != "csv" || len(c.Columns) > 0 {
 		return s, nil
@@ -118,13 +132,21 @@ func (s *Scanner) Config() Config { return s.c }
 // Columns returns the names of the columns of CSV, by the header or the configuration.
 func (s *Scanner) Columns() []string { return s.c.Columns }
 
-// Held returns the number of the last line, from 1, if it was left because it may
+// Place names a record by its offset: file and line, or the number of the object.
+func (s *Scanner) Place(offset int64) string {
+	if s.objects {
+		return fmt.Sprintf("%s: object %d", s.Name, offset+1)
+	}
+	return fmt.Sprintf("%s:%d", s.Name, offset+1)
+}
+
+// Held returns the number of the last line or object, from 1, if it was left because it may
 // still be written (see Config.Growing), else 0.
 func (s *Scanner) Held() int64 { return s.held }
 
 // Line returns the number of the line that follows what has been scanned.
 func (s *Scanner) Line() int64 {
-	if s.skipped {
+	if s.skipped && !s.objects {
 		return s.line + 1 // the line was cut, its end is to come
 	}
 	return s.line
@@ -140,7 +162,7 @@ func (s *Scanner) Next(r *Record) error {
 		}
 	}
 	if r.Cut {
-		return fmt.Errorf("%s:%d: a line of more than max_bytes, %d", s.Name, r.Offset+1, s.c.MaxBytes)
+		return fmt.Errorf("%s: it has more than max_bytes, %d", s.Place(r.Offset), s.c.MaxBytes)
 	}
 	if s.idx != nil {
 		s.text = s.idx.appendText(s.text[:0], r.Offset, r.Value)
@@ -162,7 +184,11 @@ func (s *Scanner) Skip(offset int64) error {
 		}
 		if err := s.Refill(); err != nil {
 			if err == io.EOF {
-				return fmt.Errorf("%s: it ends at line %d, before line %d where learning was to go on", s.Name, s.line, offset+1)
+				what := "line"
+				if s.objects {
+					what = "object"
+				}
+				return fmt.Errorf("%s: it ends at %s %d, before %s %d where learning was to go on", s.Name, what, s.line, what, offset+1)
 			}
 			return err
 		}
@@ -187,6 +213,9 @@ func (s *Scanner) Scan(r *Record) bool {
 		*r = Record{Value: s.buf[:s.end], Offset: s.line, Cut: true}
 		s.cut, s.at = false, s.end
 		return true
+	}
+	if s.objects {
+		return s.scanObject(r)
 	}
 	for s.at < s.end {
 		line := s.findEnd()
@@ -269,7 +298,7 @@ func (s *Scanner) dropUnfinished() {
 	if len(line) > 0 {
 		s.held = s.line + int64(bytes.Count(s.buf[s.at:start], []byte{'\n'})) + 1
 	}
-	s.end = start
+	s.end = max(s.at, start)
 	s.search = search{}
 }
 
@@ -327,10 +356,11 @@ func (s *Scanner) Refill() error {
 				if errors.Is(err, io.ErrUnexpectedEOF) {
 					s.eof = fmt.Errorf("%s:%d: the compressed file ends early: %w", s.Name, s.line+1, err)
 				}
-				// The text before the damage may end in half a line.
-				s.end = bytes.LastIndexByte(buf[:s.end], '\n') + 1
-				s.search = search{}
-			} else if s.c.Growing {
+				if !s.objects { // the text before the damage may end in half a line
+					s.end = bytes.LastIndexByte(buf[:s.end], '\n') + 1
+					s.search = search{}
+				}
+			} else if s.c.Growing && !s.objects && !s.undecided {
 				s.dropUnfinished()
 			}
 			if s.end == 0 {

@@ -12,17 +12,26 @@ import (
 	"blankout"
 )
 
-// FruitlessError ends a run that has read all there is and learned nothing of it, or has
-// refused more than half of it: what it holds is not what the stream is about, and no
+// FruitlessError ends a run that has read all there is and learned nothing of it, has
+// refused more than half of it, or has found no record, as none before it has: what it holds is not what the stream is about, and no
 // checkpoint at the end takes the place of an older one.
 type FruitlessError struct {
 	Read      uint64 // records, without those that came before and tombstones
 	Learned   uint64
+	Unlabeled uint64
 	RefusedBy map[blankout.Reason]uint64
 	First     *Sample // one that was refused; nil if none was
 }
 
+// NoLabels reports whether the cause is that no record had a label.
+func (e *FruitlessError) NoLabels() bool {
+	return e.Unlabeled > 0 && e.Learned == 0 && 2*(e.Read-e.Unlabeled) <= e.Read
+}
+
 func (e *FruitlessError) Error() string {
+	if e.Read == 0 {
+		return "no event was read; no checkpoint was saved at the end"
+	}
 	refused := uint64(0)
 	var reasons []string
 	for _, reason := range slices.SortedFunc(maps.Keys(e.RefusedBy), func(a, b blankout.Reason) int {
@@ -32,8 +41,8 @@ func (e *FruitlessError) Error() string {
 		reasons = append(reasons, fmt.Sprintf("%s %d", reason, e.RefusedBy[reason]))
 	}
 	text := fmt.Sprintf("of %d records %d were learned", e.Read, e.Learned)
-	if unlabelled := e.Read - e.Learned - refused; unlabelled > 0 {
-		text += fmt.Sprintf(", %d had no label", unlabelled)
+	if e.Unlabeled > 0 {
+		text += fmt.Sprintf(", %d had no label", e.Unlabeled)
 	}
 	if refused > 0 {
 		text += fmt.Sprintf(", %d were refused (%s)", refused, strings.Join(reasons, ", "))
@@ -69,8 +78,17 @@ func (l *loop) fruitless() error {
 	}
 	if l.Config.Unlabelled || joined {
 		e.Learned += s.Unlabelled
+	} else {
+		e.Unlabeled = s.Unlabelled
 	}
 	e.Read = s.Learned + s.HeldOut + s.Unlabelled + refused
+	records := uint64(0) // those that are neither learned nor at fault, as tombstones, too
+	for _, p := range l.Offsets {
+		records += p.Records
+	}
+	if e.Read == 0 && records == 0 && waiting == 0 {
+		return e
+	}
 	if e.Read == 0 || l.before > 0 && e.Read < fewRecords || 2*refused <= e.Read+waiting && (e.Learned > 0 || waiting > 0) {
 		return nil
 	}

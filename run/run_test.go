@@ -582,6 +582,19 @@ func TestFruitless(t *testing.T) {
 		case test.want != "" && (err == nil || !strings.HasPrefix(err.Error(), test.want) || p.Next != 100):
 			t.Errorf("%s: saved at %d: %v", name, p.Next, err)
 		}
+		var fruitless *run.FruitlessError
+		if errors.As(err, &fruitless) && fruitless.NoLabels() != (name == "no labels") {
+			t.Errorf("%s: no labels %t", name, fruitless.NoLabels())
+		}
+	}
+	s := start(t, t.TempDir(), 0, 1)
+	if err := s.Run(t.Context()); err == nil || err.Error() != "no event was read; no checkpoint was saved at the end" {
+		t.Errorf("no record at all: %v", err)
+	}
+	s = start(t, t.TempDir(), 40, 1)
+	s.source.spoil = repeated
+	if err := s.Run(t.Context()); err != nil {
+		t.Errorf("records that are not at fault: %v", err)
 	}
 }
 

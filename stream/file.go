@@ -89,6 +89,9 @@ func (f *File) Resume(from blankout.Offsets) error {
 	return f.Skip(found.Next)
 }
 
+// Place names a record by its offset: file and line, or the number of the object.
+func (f *File) Place(offset int64) string { return f.scanner.Place(offset) }
+
 // Held returns the number of the last line, from 1, if it was left because it may
 // still be written (see record.Config.Growing), else 0. It may be called after Close.
 func (f *File) Held() int64 { return f.scanner.Held() }
@@ -179,7 +182,7 @@ func (f *File) seal(r *record.Record, e *blankout.Example) {
 
 // place adds file and line to a refusal.
 func (f *File) place(e *blankout.Example) {
-	e.Refused.Detail = fmt.Sprintf("%s:%d: %s", f.scanner.Name, e.Offset+1, e.Refused.Detail)
+	e.Refused.Detail = fmt.Sprintf("%s: %s", f.Place(e.Offset), e.Refused.Detail)
 }
 
 // Close ends reading ahead and closes the file. A read of standard input that is
@@ -357,6 +360,9 @@ func (l labels) Close() error {
 // Record returns how the file's records are written, as its name and header tell. The
 // format of images is "".
 func (f *File) Record() record.Config { return f.scanner.Config() }
+
+// Place is File.Place.
+func (r *Records) Place(offset int64) string { return r.scanner.Place(offset) }
 
 // Columns returns the names of the columns of CSV, by the header or the configuration.
 func (r *Records) Columns() []string { return r.scanner.Columns() }

@@ -56,6 +56,9 @@ func TestGrowingFile(t *testing.T) {
 		{"a.csv", "label,x\n1,\"a\n0,3\n1,", "4\n", 4, []string{"syntax", "x:3:n"}, []string{"x:4:n"}},
 		{"a.jsonl", "{\"label\":1,\"x\":1}\n{\"label\":0,\"x\":2}", "\n{\"label\":1,\"x\":3}\n", 0, []string{"x:1:n", "x:2:n"}, []string{"x:3:n"}},
 		{"a.jsonl", "{\"label\":1,\"x\":1}\n{\"label\":0,\"y\":{\"x\":2}", "}\n", 2, []string{"x:1:n"}, []string{"y.x:2:n"}},
+		{"a.json", "[{\"label\":1,\"x\":1},\n{\"label\":0,\"x\":", "2}]", 2, []string{"x:1:n"}, []string{"x:2:n"}},
+		{"a.json", "{\n\"label\":1,\n\"x\":1}\n{\n\"x\":2}\n{\"y\":[", "7]}", 3, []string{"x:1:n", "x:2:n"}, []string{"y[0]:7:n"}},
+		{"a.json.gz", gz("[{\"label\":1,\"x\":1},{\"x\":2"), "", 0, []string{"x:1:n", "syntax"}, nil},
 		{"a.svm.gz", gz("1 1:1\n-1 2:2"), "", 0, []string{"1:1", "2:2"}, nil},
 	} {
 		for _, threads := range []int{0, 2} {

@@ -326,8 +326,24 @@ func (d *dataFlags) eachPlaced(ctx context.Context, paths []string, s *blankout.
 			return err
 		}
 	}
+	if d.tally.read == 0 && d.refused == "fail" {
+		return errNoRecord(paths)
+	}
 	d.tell()
 	return nil
+}
+
+// errNoRecord says that there is nothing to read.
+func errNoRecord(paths []string) error {
+	return refusedError{fmt.Errorf("%s: no event was read", strings.Join(paths, ", "))}
+}
+
+// errNoLabel returns an error if records were read and none had a label.
+func (d *dataFlags) errNoLabel(read, labelled int) error {
+	if read == 0 || labelled > 0 || d.record.Unlabelled || d.join.labels != "" || !slices.ContainsFunc(d.paths, func(path string) bool { return namesLabel(d.record, path) }) {
+		return nil
+	}
+	return usageError{fmt.Errorf("none of %s has a label: is %q the field that holds it (--label)?", plural(read, "record"), d.record.Label)}
 }
 
 func (d *dataFlags) eachOf(ctx context.Context, path string, s *blankout.Schema, f func(in *packedBatch, i int, place func() string) error) (err error) {
@@ -352,6 +368,9 @@ func (d *dataFlags) eachOf(ctx context.Context, path string, s *blankout.Schema,
 			place := func() string {
 				if topic {
 					return fmt.Sprintf("%s/%d: offset %d", b.Topic, b.Partition, e.Offset)
+				}
+				if file, ok := src.(*stream.File); ok {
+					return file.Place(e.Offset)
 				}
 				return fmt.Sprintf("%s:%d", b.Topic, e.Offset+1)
 			}

@@ -151,7 +151,7 @@ func (p *program) produceFile(ctx context.Context, name string, recordConfig rec
 		}
 		value, err := encode(r.Value)
 		if err != nil {
-			return refusedError{fmt.Errorf("%s:%d: %w (%d records are acknowledged)", name, r.Offset+1, err, produced)}
+			return refusedError{fmt.Errorf("%s: %w (%d records are acknowledged)", records.Place(r.Offset), err, produced)}
 		}
 		if err := producer.Write(ctx, stream.Message{Key: r.Key, Value: value, Time: r.Time}); err != nil {
 			return fmt.Errorf("%w (%d records of %s are acknowledged)", err, produced, name)

@@ -4,6 +4,7 @@ package main
 // the end.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +22,7 @@ import (
 	"blankout/online"
 	"blankout/online/rules"
 	"blankout/online/watch"
+	"blankout/record"
 	"blankout/run"
 )
 
@@ -67,7 +69,8 @@ With -d it learns from a file or from standard input and ends with it; the next 
 on where the file has grown. It serves nothing then unless --serve is given.
 kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET is a topic as it stands now,
 or a part of it. A run that ends by itself and learned nothing of what it read, or refused
-more than half of it, saves nothing over an older checkpoint and exits with 3.
+more than half of it, saves nothing over an older checkpoint and exits with 3; with 2 if no
+record had the field of the label.
 
 With --labels, or topics in [labels], labels come later than events. An event is scored
 when it comes and waits for the label of its id, by the time of the logs; in files that is
@@ -246,7 +249,18 @@ func (p *program) advised(ctx context.Context, err error, c *config.Config, o ru
 			err = fmt.Errorf("%w\n%s", err, advice)
 		}
 	}
-	return fmt.Errorf("%w\nif that is as it should be: --refused skip", err)
+	fruitless, _ := errors.AsType[*run.FruitlessError](err)
+	err = fmt.Errorf("%w\nif that is as it should be: --refused skip", err)
+	if fruitless.NoLabels() && !joins(c, o) && namesLabel(c.Record, o.data) {
+		return usageError{err}
+	}
+	return err
+}
+
+// namesLabel reports whether a setting names the field of the label: records of svmlight, VW and
+// idx have a place for it.
+func namesLabel(c record.Config, path string) bool {
+	return !slices.Contains([]string{"svmlight", "vw", "idx"}, cmp.Or(record.FormatOf(path), c.Format))
 }
 
 // runSummary is what run --json says at the end. Errors are in percent.

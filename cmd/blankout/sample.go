@@ -90,6 +90,9 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 	}
 	p.note(fmt.Sprintf("%s: %s", path, s))
 	result := &sampleResult{Records: s.records, Labelled: s.labelled, Refused: s.refused, Classes: s.schema.Classes, Warnings: []string{}}
+	if s.records == 0 {
+		result.Warnings = append(result.Warnings, path+": there is no record in it")
+	}
 	if s.refused > 0 {
 		result.Warnings = append(result.Warnings, "the first record refused: "+blankout.Printable(s.first))
 	}

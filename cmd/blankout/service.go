@@ -400,7 +400,7 @@ func (s *service) openSource(ctx context.Context, c *config.Config, data string,
 	s.close = append(s.close, func() error {
 		err := events.Close()
 		if file, ok := events.(*stream.File); ok && file.Held() > 0 {
-			log.Warn("the last line has no newline at its end: it may still be written, and is left to the next run; if it is whole, end it", "file", data, "line", file.Held())
+			log.Warn("the file ends within a record (a line without a newline, an object without its brace): it may still be written, and is left to the next run; if it is whole, end it", "record", file.Place(file.Held()-1))
 		}
 		return err
 	})

@@ -513,6 +513,9 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		}
 		return nil, nil, err
 	}
+	if err := data.errNoLabel(data.tally.read-data.tally.refused, data.tally.labelled); err != nil {
+		return nil, nil, err
+	}
 	if len(o.unlabelled) > 0 {
 		free := data
 		free.record.Unlabelled = true

@@ -156,8 +156,14 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	if trained.Learned+trained.Unlabelled == 0 && len(trained.Refused) == 0 && o.data.refused == "fail" {
+		return errNoRecord(o.data.paths)
+	}
 	if trained.Learned+trained.Unlabelled == 0 {
 		return refusedError{batch.ErrNothing}
+	}
+	if err := o.data.errNoLabel(int(trained.Unlabelled), int(trained.Learned)); err != nil {
+		return err
 	}
 	m := learner.Metrics()
 	r := onlineResult{Level: trained.Level, Noise: learner.Noise(), Unlabelled: trained.Unlabelled, Progressive: m.Summary(), Warnings: append([]watch.Warning{}, trained.Warnings...)}
