@@ -84,7 +84,7 @@ func (l Huber) Facts() Facts {
 func (l Huber) String() string { return "huber:" + format(l.D) }
 
 func (l Huber) check() error {
-	if !(l.D > 0 && l.D < 1e15) {
+	if !(l.D > 0 && l.D < math.MaxFloat64) {
 		return fmt.Errorf("d = %v is not a positive number", l.D)
 	}
 	return nil

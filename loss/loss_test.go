@@ -409,7 +409,7 @@ func TestParse(t *testing.T) {
 	}
 	for in, want := range map[string]string{
 		"hinge": "hinge:gaussian", "logistic": "logistic:gaussian", "hinge:chen:0.25": "hinge:chen:0.25", "quadratic": "quadratic",
-		"squared": "linear", "quantile:0.25": "quantile:0.25", "huber:2": "huber:2", "poisson": "poisson:gaussian",
+		"squared": "linear", "quantile:0.25": "quantile:0.25", "huber:2": "huber:2", "huber:2e+28": "huber:2e+28", "poisson": "poisson:gaussian",
 	} {
 		if l, err := Parse(in); err != nil || l.String() != want {
 			t.Errorf("Parse(%q) = %v, %v, want %s", in, l, err, want)

@@ -146,7 +146,7 @@ func (m *Linear) VarianceLacking(x blankout.Vec, e *blankout.Example) Lacked {
 // pearson returns what residuals at a value are measured in.
 func pearson(t loss.Target, value float64) float64 {
 	if t == loss.Count {
-		return math.Sqrt(max(value, 1e-9))
+		return math.Sqrt(max(value, 1e-30))
 	}
 	return 1
 }

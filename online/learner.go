@@ -78,7 +78,7 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 		return nil, fmt.Errorf("learner: %w", targetMismatch(c.Loss, s.Target))
 	}
 	w := watch.New()
-	b := &bank{config: c, set: set, schema: s, unit: numbers.NewUnit(s.Target), progress: progress{fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}}
+	b := &bank{config: c, set: set, schema: s, unit: numbers.NewUnit(s.Target, c.HalfLife), progress: progress{fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}}
 	l := &Learner{answering: &answering{bank: b, measured: &w.Measures}, watch: w}
 	l.scaling = scaling.New(set.scaling(c), set.standardise, s.Known)
 	l.refresh.Settings = refresh.Settings{
@@ -200,6 +200,9 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 		l.tell(e, earlier, fresh)
 		l.probeAll(e)
 		l.suspect(e.Label)
+	}
+	if l.set.numbers && !l.unit.Known() {
+		return l.now.scores
 	}
 	l.learnFrom(e)
 	l.learnSecond(e)

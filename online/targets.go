@@ -50,7 +50,7 @@ func (l *Learner) measureNumber(e *blankout.Example, y, value float64, by model.
 	told := watch.Told{Number: l.events, Time: e.Time, Weight: e.Weight, Target: y, Value: value, Low: math.NaN(), High: math.NaN(), Mean: l.unit.Mean}
 	told.Low, told.High = l.interval(value, by)
 	l.takeNumber(y, value, by)
-	l.residual.Take(l.unit.Target, y, value, by.Variance)
+	l.residual.Take(l.unit.Target, l.unit.Clip(y), value, by.Variance)
 	scale := l.unit.Deviation()
 	if scale == 0 {
 		scale = 1
@@ -82,19 +82,27 @@ func (l *Learner) measureTarget(e *blankout.Example, earlier []float64, fresh *m
 		fresh.Wrong += weight * math.Abs(y-told)
 		told = l.unit.Told(earlier[0])
 	}
-	l.measureNumber(e, y, told, l.varianceOf(e))
-	l.now.target = l.unit.Standard(l.unit.Clip(y))
+	by := l.varianceOf(e)
+	clipped := y
+	if !l.unit.Inflated() {
+		clipped = l.residual.Clip(l.unit.Target, y, l.unit.Value(f), by.Variance)
+	}
+	l.measureNumber(e, y, told, by)
+	l.now.target = l.unit.Standard(l.unit.Clip(clipped))
 	l.probe(e)
 	l.now.scores[0] = l.unit.Score(f)
 	if l.period > 0 {
 		return
 	}
-	clipped := l.unit.Clip(y)
-	if next, moved := l.unit.Observe(y, weight); moved {
+	switch next, change := l.unit.Observe(y, weight); change {
+	case numbers.Moves:
 		l.rescaleSecond(l.moveTo(next))
 		l.now.told = nil // it is in the old unit
+	case numbers.Follows:
+		l.unit, l.now.told = next, nil
+		l.residual = numbers.Residual{}
 	}
-	l.now.target = l.unit.Standard(clipped)
+	l.now.target = l.unit.Standard(l.unit.Clip(clipped))
 }
 
 // numbersState codes the block "numbers". It says whether what was read is one.

@@ -51,7 +51,7 @@ func TestJudge(t *testing.T) {
 		}
 	}
 	for _, of := range []loss.Target{loss.Real, loss.Count} {
-		n := Judge{Loss: loss.Linear{}, Scales: []float64{1}, Active: 1, Raw: 12, Target: 0.5, Unit: numbers.NewUnit(of)}
+		n := Judge{Loss: loss.Linear{}, Scales: []float64{1}, Active: 1, Raw: 12, Target: 0.5, Unit: numbers.NewUnit(of, 0)}
 		n.Unit.Scale = 4
 		want, _, _ := n.Loss.At(0.5, 0.2, 0)
 		if off := 12 - n.Unit.Value(0.2); n.Lost([]float64{0.2}) != want || n.Wrong([]float64{0.2}) != off*off {

@@ -10,12 +10,20 @@ import (
 	"blankout/model"
 )
 
-const residualMemory = 2000
+const (
+	residualMemory = 2000
+	// A residual farther than residualClip deviations from the mean is an outlier and counts as if it were that far. More
+	// than residualBudget outliers in residualWindow targets are none: the stream has changed.
+	residualClip, residualWarmup = 8, 32
+	residualWindow               = 256
+	residualBudget               = 12
+)
 
 // Residual is how far values have been from targets recently.
 type Residual struct {
 	model.Residual
-	samples float64 // that it is of, at most 2 residualMemory
+	samples  float64 // that it is of, at most 2 residualMemory
+	outliers float64 // lately
 }
 
 // Published returns the residual, nil before it says anything.
@@ -27,21 +35,46 @@ func (r *Residual) Published() *model.Residual {
 	return &out
 }
 
-// Take takes up a value for a target; v is the variance of its score, see model.ScoreVariance.
+// bounds returns within which bounds a residual is no outlier; v is the variance of the value's score.
+func (r *Residual) bounds(t loss.Target, value, v float64) (low, high float64) {
+	most := residualClip * math.Sqrt(r.Deviation*r.Deviation+r.Lacking(t, value, v))
+	if r.samples < residualWarmup || most == 0 || r.outliers > residualBudget {
+		return math.Inf(-1), math.Inf(1)
+	}
+	return r.Mean - most, r.Mean + most
+}
+
+// Clip returns the target to learn from where the target of an event with that value is y: outliers are at the bounds.
+// v is the variance of the value's score, see model.ScoreVariance.
+func (r *Residual) Clip(t loss.Target, y, value, v float64) float64 {
+	low, high := r.bounds(t, value, v)
+	switch x := r.Of(t, y, value); {
+	case x < low:
+		return value + (y-value)*(low/x)
+	case x > high:
+		return value + (y-value)*(high/x)
+	}
+	return y
+}
+
+// Take counts in the residual of a value.
 func (r *Residual) Take(t loss.Target, y, value, v float64) {
+	low, high := r.bounds(t, value, v)
+	x := r.Of(t, y, value)
+	r.outliers *= 1 - 1.0/residualWindow
+	if most := residualClip * r.Deviation; r.samples >= residualWarmup && math.Abs(x-r.Mean) > most {
+		r.outliers++
+	}
+	x = min(max(x, low), high)
 	r.samples = min(r.samples+1, 2*residualMemory)
-	x, rate := r.Of(t, y, value), 1/r.samples
+	rate := 1 / r.samples
 	if r.samples >= 16 { // the first ones fade soon
 		rate = 1 / (8 + r.samples/2)
 	}
-	lacking := r.Lacking(t, value, v)
-	if most := targetClip * math.Sqrt(r.Deviation*r.Deviation+lacking); r.samples > targetWarmup && most > 0 {
-		x = min(max(x, r.Mean-most), r.Mean+most)
-	}
 	off := x - r.Mean
 	r.Mean += rate * off
-	r.Deviation = math.Sqrt(max(0, (1-rate)*(r.Deviation*r.Deviation+rate*off*off)-rate*lacking))
+	r.Deviation = math.Sqrt(max(0, (1-rate)*(r.Deviation*r.Deviation+rate*off*off)-rate*r.Lacking(t, value, v)))
 }
 
 // State codes the state.
-func (r *Residual) State(c *coder.Coder) { c.Each(&r.samples, &r.Mean, &r.Deviation) }
+func (r *Residual) State(c *coder.Coder) { c.Each(&r.samples, &r.outliers, &r.Mean, &r.Deviation) }

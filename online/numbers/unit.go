@@ -15,31 +15,59 @@ import (
 // what the stream counts in: real targets as deviations from a centre, (y - centre)/scale,
 // counts as multiples of scale. What is published is given back in the target's own unit.
 //
-// The running mean and deviation of the targets (of counts: the mean) make the unit. It
-// moves seldom, for all weights must then move along: when the number of targets is a
-// power of two, if it is off by a tenth, and when it is off by a factor of two.
+// While there are fewer than targetWarmup targets, the median of all of them and a robust measure of their spread
+// make the unit (see spread); then the running mean and deviation (of counts: the mean), which decay. A target far outside
+// counts as if it were at the bounds. The unit moves seldom, for all weights must then move along: when the
+// number of targets is a power of two, if it is off by a tenth, and when it is off by a factor of two. It starts
+// again where a sample of recent targets contradicts it (see contradicted).
 type Unit struct {
 	Target  loss.Target // not part of the state
 	Scale   float64
 	Mean    float64 // of the targets
 	Centre  float64
+	known   bool    // two targets differed; of counts, one was above 0
+	keep    float64 // decay factor by target; not part of the state
 	count   uint64  // targets
 	weight  float64 // of them
 	scatter float64 // the sum of squared differences of the targets from their mean
+	sample  []float64
+	recent  spread // of the sample
 }
 
 const (
-	// Once targetWarmup targets have been seen, one that is farther than targetClip deviations
-	// from the mean counts as if it were that far: one wild number must not decide about all
-	// that follow.
-	targetClip, targetWarmup = 16, 30
-	unitDrifts, unitBreaks   = 0.1, 2
+	// A target that is farther than targetClip deviations from the mean counts as if it were that far: wild targets,
+	// up to one in a hundred, then raise the deviation by less than two thirds (targetClip^2/100 < 1).
+	targetClip = 8
+	// Where nearly all targets are equal, as zeros are of sales or claims, the others are no outliers.
+	inflatedClip, inflatedMedians = 16, 64
+	targetWarmup                  = 32
+	unitDrifts, unitBreaks        = 0.1, 2
+	unitRestarts                  = 16 // a change by more is one of the targets, which predictions follow
+	unitHalfLife                  = 10_000
 )
 
-// NewUnit returns that of a stream that begins.
-func NewUnit(t loss.Target) Unit { return Unit{Target: t, Scale: 1} }
+// NewUnit returns the unit of a stream that begins. The half-life of its moments is so many targets, 0 for unitHalfLife.
+func NewUnit(t loss.Target, halfLife float64) Unit {
+	if halfLife == 0 {
+		halfLife = unitHalfLife
+	}
+	u := Unit{Target: t, Scale: 1, keep: math.Exp2(-1 / halfLife)}
+	if t == loss.Count {
+		u.Scale = unknownCount
+	}
+	return u
+}
+
+// unknownCount is the scale of counts while all are 0: so is the prediction.
+const unknownCount = 1e-300
+
+// Known says whether there is a unit: whether targets have differed. Before, nothing can be learned of them but the centre.
+func (u *Unit) Known() bool { return u.known }
 
 func (u *Unit) Deviation() float64 { return math.Sqrt(u.scatter / max(u.weight, 1e-300)) }
+
+// Inflated says whether nearly all of the recent targets are equal, as zeros are of sales or claims.
+func (u *Unit) Inflated() bool { return u.recent.inflated() }
 
 // Batch returns the unit, with the bounds at which a target would be clipped now, for
 // exact solutions.
@@ -47,16 +75,23 @@ func (u *Unit) Batch() batch.Unit {
 	return batch.Unit{Centre: u.Centre, Scale: u.Scale, Low: u.Clip(math.Inf(-1)), High: u.Clip(math.Inf(1))}
 }
 
-// Clip keeps a target within targetClip deviations of the mean of those before it.
+// Clip keeps a target within the bounds beyond which it is an outlier.
 func (u *Unit) Clip(y float64) float64 {
-	if u.count < targetWarmup {
-		return y
+	middle, most := u.Mean, targetClip*u.Deviation()
+	switch r := &u.recent; {
+	case u.count < targetWarmup:
+		if middle, most = r.median, targetClip*r.scale(); r.inflated() {
+			most = inflatedMedians * r.others
+		}
+	case r.inflated():
+		if most = inflatedClip * u.Deviation(); r.differ >= enoughOthers {
+			most = min(most, inflatedMedians*r.others)
+		}
 	}
-	most := targetClip * u.Deviation()
 	if most == 0 {
 		return y
 	}
-	return min(max(y, u.Mean-most), u.Mean+most)
+	return min(max(y, middle-most), middle+most)
 }
 
 // Standard returns a target in the unit.
@@ -97,35 +132,105 @@ func (u *Unit) Variance(v float64) float64 {
 // Told returns the number that a score in the target's own unit predicts, bounded by maxCount.
 func (u *Unit) Told(score float64) float64 { return min(model.ValueOf(u.Target, score), maxCount) }
 
-// Observe counts in a target and returns the unit that follows from those so far; moved
-// says whether it is another one.
-func (u *Unit) Observe(y, weight float64) (next Unit, moved bool) {
-	y = u.Clip(y)
+// Change says how the unit has changed with a target.
+type Change int
+
+const (
+	Same    Change = iota
+	Moves          // to another one: weights must move along
+	Follows        // to another one that predictions follow: weights stay as they are
+)
+
+// Observe counts in a target and returns the unit that follows from those so far.
+func (u *Unit) Observe(y, weight float64) (next Unit, change Change) {
+	clipped := u.Clip(y)
 	u.count++
-	u.weight += weight
-	off := y - u.Mean
-	u.Mean += off * (weight / u.weight)
-	u.scatter += max(0, weight*off*(y-u.Mean)) // below 0 by rounding, where the weight is nearly all
-	next = *u
-	if u.Target == loss.Count {
-		next.Scale = u.Mean
+	restart := u.take(y) || u.count <= targetWarmup
+	if restart {
+		u.restart()
 	} else {
-		next.Centre, next.Scale = u.Mean, u.Deviation()
-		if next.Scale == 0 { // all targets are equal so far
-			next.Scale = u.Scale
-		}
+		u.weight = u.keep*u.weight + weight
+		u.scatter *= u.keep
+		off := clipped - u.Mean
+		u.Mean += off * (weight / u.weight)
+		u.scatter += max(0, weight*off*(clipped-u.Mean)) // below 0 by rounding, where the weight is nearly all
 	}
-	if !(next.Scale > 0) {
-		return *u, false
+	next = *u
+	switch deviation := u.Deviation(); {
+	case u.Target == loss.Count:
+		next.known = u.Mean > 0
+		next.Scale = u.Mean
+	case u.count < targetWarmup:
+		next.known, next.Centre, next.Scale = u.recent.scale() > 0, u.recent.median, u.recent.scale()
+	default:
+		next.known, next.Centre, next.Scale = deviation > 0, u.Mean, deviation
+	}
+	if !next.known { // all targets are equal
+		if next.known = u.known; next.known {
+			return *u, Same
+		}
+		next.Scale = u.Scale
+		return next, Follows
 	}
 	ratio := next.Scale / u.Scale
 	switch {
+	case !u.known || ratio > unitRestarts || ratio < 1/unitRestarts || restart && math.Abs(next.Centre-u.Centre) > unitRestarts*next.Scale:
+		return next, Follows
 	case ratio > unitBreaks || ratio < 1/unitBreaks:
-		return next, true
+		return next, Moves
 	case u.count&(u.count-1) != 0:
-		return *u, false
+		return *u, Same
+	case math.Abs(ratio-1) > unitDrifts || math.Abs(next.Centre-u.Centre) > unitDrifts*next.Scale:
+		return next, Moves
 	}
-	return next, math.Abs(ratio-1) > unitDrifts || math.Abs(next.Centre-u.Centre) > unitDrifts*next.Scale
+	return *u, Same
+}
+
+// take counts a target into the sample, if it is its turn, and says whether the unit is contradicted by it.
+func (u *Unit) take(y float64) (contradicted bool) {
+	every := uint64(1)
+	for every < mostEvery && 4*every*sampleSize <= u.count {
+		every *= 2
+	}
+	if u.count%every != 0 {
+		return false
+	}
+	if len(u.sample) < sampleSize {
+		u.sample = append(u.sample, y)
+	} else {
+		u.sample[u.count/every%sampleSize] = y
+	}
+	u.recent = spreadOf(u.sample)
+	return u.count > targetWarmup && u.contradicted()
+}
+
+// contradicted says whether the sample is of other targets than the mean and the deviation: these were made of
+// outliers, or the stream has changed its unit.
+func (u *Unit) contradicted() bool {
+	r, deviation := &u.recent, u.Deviation()
+	off := math.Abs(r.median - u.Mean)
+	if r.inflated() {
+		return off > targetClip*deviation
+	}
+	s := r.scale()
+	return max(off, s) > targetClip*deviation || deviation > 32*s
+}
+
+// restart makes mean and deviation those of the sample, outliers at the bounds.
+func (u *Unit) restart() {
+	r := &u.recent
+	most := targetClip * r.scale()
+	if r.inflated() {
+		most = inflatedMedians * r.others
+	}
+	u.weight, u.Mean, u.scatter = 0, r.median, 0
+	for _, y := range u.sample {
+		y = min(max(y, r.median-most), r.median+most)
+		u.weight++
+		off := y - u.Mean
+		u.Mean += off / u.weight
+		u.scatter += max(0, off*(y-u.Mean))
+	}
 }
 
 // maxCount bounds the count that is measured: sums of its square stay finite.
@@ -155,7 +260,7 @@ func (u *Unit) Move(next Unit, l loss.Loss, curvature bool) (factor, shift, keep
 	if next.Target == loss.Count {
 		factor, shift = 1, math.Log(ratio)
 	}
-	if next.count <= targetWarmup {
+	if next.count <= 2*targetWarmup {
 		shift = 0
 	}
 	if curvature {
@@ -195,6 +300,9 @@ func (u *Unit) ExpectedSquare(y, d, b, g, q float64, once []float64) float64 {
 // State codes the state. It says whether what was read is one.
 func (u *Unit) State(c *coder.Coder) (ok bool) {
 	c.Uint(&u.count)
+	c.Bool(&u.known)
 	c.Each(&u.Centre, &u.Scale, &u.weight, &u.Mean, &u.scatter)
-	return u.Scale > 0
+	c.Floats(&u.sample)
+	u.recent = spreadOf(u.sample)
+	return u.Scale > 0 && len(u.sample) <= sampleSize
 }

@@ -12,10 +12,14 @@ import (
 // overshoot a loss of curvature at most 1, or h, that of the expected loss at hand times
 // the importance, where that is more:
 //
-//	w -= min(eta/sqrt(t), 1/(max(1, h) E|x~|^2)) g.
+//	w -= min(eta/sqrt(t), 1/(max(1, h) E|x~|^2)) g,
 //
+// and where it would move the score by more than mostMove.
 // The ridge's part of a step takes no weight further than to 0.
 type sgd struct{ plain }
+
+// mostMove bounds by how much a step moves a score. Standardized targets and the log-odds of classes are smaller.
+const mostMove = 16
 
 func newSGD(c Settings) Rule { return &sgd{plain{c}} }
 
@@ -31,6 +35,9 @@ func (r *sgd) Step(s *rows.Step) {
 		}
 		for j := v * r.Outputs; j < (v+1)*r.Outputs; j++ {
 			rate[j] = max(rate[j]/math.Sqrt(float64(s.Count)), -1/max(norm*max(1, s.H[j]), 1e-300))
+			if df := math.Abs(s.DF[j]); df*norm*-rate[j] > mostMove {
+				rate[j] = -mostMove / norm / df
+			}
 		}
 	}
 	for _, g := range s.Segments {

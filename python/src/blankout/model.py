@@ -465,7 +465,7 @@ class Model:
         if self._residual is None:
             return {"value": float(value)}
         mean, deviation = self._residual
-        unit = math.sqrt(max(value, 1e-9)) if self._counts else 1.0  # Pearson's residuals of counts
+        unit = math.sqrt(max(value, 1e-30)) if self._counts else 1.0  # Pearson's residuals of counts
         if self._counts:  # the logarithm is normal
             variance = value * math.expm1(min(variance, MAX_VARIANCE))
         limit = self._limits[verdict.range]
