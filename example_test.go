@@ -74,6 +74,9 @@ func TestSchemaClass(t *testing.T) {
 	}{
 		{name: "order of appearance", max: 3, labels: []string{"x", "y", "x", "z", "w"}, want: []int{0, 1, 0, 2, -1}},
 		{name: "minus one first", max: 2, labels: []string{"-1", "+1", "1.0", "0"}, want: []int{0, 1, 1, -1}},
+		{name: "zero and one", max: 3, labels: []string{"0.0", "1", "0", "-0", "+1.00", "1.", "01", "1e0"}, want: []int{0, 1, 0, 0, 1, 1, 2, -1}},
+		{name: "own text", max: 9, labels: []string{"00123", "123", "123.0", "1e2", "100", "inf", "Infinity", "9007199254740992", "9007199254740993", "123"}, want: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 1}},
+		{name: "spelled one first", max: 2, labels: []string{"+1.0", "0", "1"}, want: []int{1, 0, 1}},
 		{name: "one first", max: 2, labels: []string{"1", "-1", "1"}, want: []int{1, 0, 1}},
 		{name: "one first, then zero", max: 2, labels: []string{"1", "0", "-1"}, want: []int{1, 0, -1}},
 		{name: "true first", max: 2, labels: []string{"true", "false"}, want: []int{1, 0}},

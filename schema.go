@@ -43,6 +43,9 @@ type Schema struct {
 	Target     loss.Target `json:"target,omitzero"`
 	Classes    []string    `json:"classes"`     // by class
 	MaxClasses int         `json:"max_classes"` // Classes may grow to this many; at least 2
+	// Joined holds, for each class that was spelled in several ways, its name and the first
+	// other spelling: -1, 0 and 1 alone are joined.
+	Joined [][2]string `json:"joined,omitempty"`
 
 	// Names tells which names were hashed to which column; nil keeps none. A
 	// model file holds it in a block of its own.
@@ -112,54 +115,16 @@ func NewSchema(bits uint, classes []string, maxClasses int) *Schema {
 // Columns returns the number of columns, 2^Bits.
 func (s *Schema) Columns() uint64 { return 1 << s.Bits }
 
-// Class returns the class of a label, adding it if the Schema may still grow.
-// ok is false for a label that is not a class.
-//
-// Numbers are compared as numbers (1, +1 and 1.0 are one class, named by the
-// shortest form). Of two classes the second is the positive one: a first label
-// that is the larger of its usual pair (1 of -1/1 or 0/1, true) therefore takes
-// the second place and leaves the first for the one to come, named "" until then.
-func (s *Schema) Class(label []byte) (class int, ok bool) {
-	for i, c := range s.Classes {
-		if string(label) == c && c != "" {
-			return i, true
-		}
-	}
-	name := string(label)
-	if x, err := strconv.ParseFloat(name, 64); err == nil {
-		name = strconv.FormatFloat(x, 'g', -1, 64)
-		if i := slices.Index(s.Classes, name); i >= 0 {
-			return i, true
-		}
-	}
-	if name == "" {
-		return 0, false
-	}
-	if i := slices.Index(s.Classes, ""); i >= 0 {
-		s.Classes = slices.Clone(s.Classes) // a View keeps what it has
-		s.Classes[i] = name
-		return i, true
-	}
-	if len(s.Classes) >= s.MaxClasses {
-		return 0, false
-	}
-	if len(s.Classes) == 0 && (name == "1" || name == "true") {
-		s.Classes = append(s.Classes, "")
-	}
-	s.Classes = append(s.Classes, name)
-	return len(s.Classes) - 1, true
-}
-
 // UsualPair reports whether two classes are a pair whose larger one is usually the positive
 // one: -1 and 1, 0 and 1, or false and true.
 func UsualPair(smaller, larger string) bool {
-	return larger == "1" && (smaller == "0" || smaller == "-1") || smaller == "false" && larger == "true"
+	return unit(larger) == "1" && (unit(smaller) == "0" || unit(smaller) == "-1") || smaller == "false" && larger == "true"
 }
 
 // PositiveClass returns the positive one of two classes: the first if name is its name, else
 // the second.
 func (s *Schema) PositiveClass(name string) int {
-	if len(s.Classes) == 2 && name != "" && s.Classes[0] == name {
+	if len(s.Classes) == 2 && name != "" && s.FindClass(name) == 0 {
 		return 0
 	}
 	return 1
@@ -224,11 +189,11 @@ const MaxFields = 1 << 16
 // takes no time and shares memory with s, which may grow on. As long as s does not
 // grow the View is the same one.
 func (s *Schema) View() *Schema {
-	if v := s.view; v == s || v != nil && same(v.Fields, s.Fields) && same(v.Classes, s.Classes) && v.Names.Len() == s.Names.Len() && v.ColumnGroups == s.ColumnGroups {
+	if v := s.view; v == s || v != nil && same(v.Fields, s.Fields) && same(v.Classes, s.Classes) && same(v.Joined, s.Joined) && v.Names.Len() == s.Names.Len() && v.ColumnGroups == s.ColumnGroups {
 		return v
 	}
 	v := *s
-	v.Fields, v.Classes, v.Names = slices.Clip(s.Fields), slices.Clip(s.Classes), s.Names.View()
+	v.Fields, v.Classes, v.Joined, v.Names = slices.Clip(s.Fields), slices.Clip(s.Classes), slices.Clip(s.Joined), s.Names.View()
 	v.view = &v
 	s.view = &v
 	return &v
@@ -240,7 +205,7 @@ func same[T any](a, b []T) bool { return len(a) == len(b) && (len(a) == 0 || &a[
 // Clone returns a copy that may grow by itself.
 func (s *Schema) Clone() *Schema {
 	c := *s
-	c.Crosses, c.Fields, c.Classes, c.Names = slices.Clone(s.Crosses), slices.Clone(s.Fields), slices.Clone(s.Classes), s.Names.View()
+	c.Crosses, c.Fields, c.Classes, c.Joined, c.Names = slices.Clone(s.Crosses), slices.Clone(s.Fields), slices.Clone(s.Classes), slices.Clone(s.Joined), s.Names.View()
 	c.view = nil
 	return &c
 }

@@ -4,6 +4,7 @@ package batch
 // problems of several classes.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -611,11 +612,8 @@ func (d *Data) SortClasses() *Data {
 		}
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		if numbers && value[a] != value[b] {
-			if value[a] < value[b] {
-				return -1
-			}
-			return 1
+		if order := cmp.Compare(value[a], value[b]); numbers && order != 0 {
+			return order
 		}
 		return strings.Compare(d.Schema.Classes[a], d.Schema.Classes[b])
 	})

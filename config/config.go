@@ -229,7 +229,7 @@ func (c *Config) CheckJoin() error {
 		return blankout.KeyErrorf("topics", "topics: with labels that come later validate.holdout_topic must be empty: its events would have to wait for labels too; set validate.holdout")
 	case c.Labels.Late == labels.LateDeadLetter && c.DeadLetter.Policy != run.PolicyDeadLetter:
 		return blankout.KeyErrorf("late", "late %s: dead_letter.policy must be dead-letter too", c.Labels.Late)
-	case c.Labels.Default != "" && len(c.Record.Classes) > 0 && !slices.Contains(c.Record.Classes, c.Labels.Default):
+	case c.Labels.Default != "" && len(c.Record.Classes) > 0 && blankout.FindClass(c.Record.Classes, c.Labels.Default) < 0:
 		return blankout.KeyErrorf("default", "default %q is none of record.classes %q", c.Labels.Default, c.Record.Classes)
 	}
 	return nil

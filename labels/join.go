@@ -197,7 +197,7 @@ func (j *Join) SetDefault(e *blankout.Example, s *blankout.Schema) {
 		return
 	}
 	if s.Target == loss.Sign {
-		e.Label = slices.Index(s.Classes, j.config.Default)
+		e.Label = s.FindClass(j.config.Default)
 		return
 	}
 	if x, err := strconv.ParseFloat(j.config.Default, 64); err == nil {

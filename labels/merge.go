@@ -602,11 +602,11 @@ func NewLabelDecoder(of func(*blankout.Schema) (record.Decoder, error), events *
 
 // Decode decodes a label.
 func (d *LabelDecoder) Decode(ctx context.Context, r record.Record, e *blankout.Example) error {
-	d.own.Classes = d.events.Classes
+	d.own.Classes, d.own.Joined = d.events.Classes, d.events.Joined
 	if err := d.Decoder.Decode(ctx, r, e); err != nil {
 		return err
 	}
-	d.events.Classes = d.own.Classes
+	d.events.Classes, d.events.Joined = d.own.Classes, d.own.Joined
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing = nil, nil
 	return nil

@@ -259,9 +259,7 @@ func (l *bank) weighClass(class int) {
 		if l.set.numbers {
 			return
 		}
-		if w, ok := l.config.ClassWeight[l.schema.Classes[class]]; ok {
-			l.classes[class] = w
-		}
+		l.classes[class] = l.config.WeightOf(l.schema.Classes[class])
 	}
 }
 

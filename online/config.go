@@ -267,6 +267,19 @@ func (s *settings) parseForgetting(c Config) error {
 	return nil
 }
 
+// WeightOf returns the class_weight of a class, 1 if it has none.
+func (c *Config) WeightOf(class string) float64 {
+	if w, ok := c.ClassWeight[class]; ok {
+		return w
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.ClassWeight)) {
+		if blankout.SameLabel(name, class) {
+			return c.ClassWeight[name]
+		}
+	}
+	return 1
+}
+
 // parseClasses finds and checks what is about classes and suspects.
 func (s *settings) parseClasses(c Config) error {
 	if !(c.Suspect >= 0 && c.Suspect < 1) {

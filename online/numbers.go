@@ -73,7 +73,7 @@ func CheckLabels(lossName string, labels []string) error {
 	return &NumbersError{lossName, fmt.Sprintf("%d different ones among the first examples, such as %s and %s", len(labels), labels[0], labels[1])}
 }
 
-// AreNumbers says whether all labels are numbers.
+// AreNumbers says whether all labels are finite decimal numbers.
 func AreNumbers(labels []string) bool {
-	return !slices.ContainsFunc(labels, func(s string) bool { _, err := strconv.ParseFloat(s, 64); return err != nil })
+	return !slices.ContainsFunc(labels, func(s string) bool { return blankout.PlainNumber([]byte(s)) == nil })
 }

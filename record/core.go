@@ -387,6 +387,30 @@ func (d *core) special(role fieldRole, text []byte, inPlace bool) (reason blanko
 	return "", ""
 }
 
+// typedLabel returns the text of a label that is a number and not text. A class is spelled as
+// blankout.PlainNumber has it, so that 2 and 2.0 are one class.
+func (d *core) typedLabel(text []byte) []byte {
+	if d.s.Target == loss.Sign && !plainInteger(text) {
+		if plain := blankout.PlainNumber(text); plain != nil {
+			return plain
+		}
+	}
+	return text
+}
+
+// plainInteger reports whether the text of a number is surely as blankout.PlainNumber has it.
+func plainInteger(text []byte) bool {
+	if len(text) == 0 || len(text) > 18 || text[0] == '0' && len(text) > 1 {
+		return false
+	}
+	for _, c := range text {
+		if c-'0' > 9 {
+			return false
+		}
+	}
+	return true
+}
+
 // eventTime reads milliseconds since the Unix epoch or an RFC 3339 time.
 func eventTime(text []byte) (ms int64, ok bool) {
 	if x, next := number(text, 0, false); next == len(text) && next > 0 {

@@ -98,12 +98,13 @@ func TestDecode(t *testing.T) {
 			{`{"a":["p","q","r"],"b":["s","t","u"]}`, `too-many: more features than max_features, 8`},
 		}},
 		{"svmlight", func(c *Config) {}, []line{
-			{`+1 1:0.5 3:2 # a comment 7:1`, `1 1:0.5 3:2`},
+			{`+1 1:0.5 3:2 # a comment 7:1`, `+1 1:0.5 3:2`},
 			{"  -1\tqid:4 3:-1e-3 1:.5 3:+2.\r\n", `-1 1:0.5 3:1.999`},
-			{`1.0`, `1`},
+			{`1.0`, `+1`},
+			{`+1.0 1:1`, `+1 1:1`},
 			{`-1 4194304:1`, `-1 4194304:1`},
 
-			{`2 1:1`, `label: label "2" is none of the classes ["-1" "1"] and there is room for no other (max_classes 2)`},
+			{`2 1:1`, `label: label "2" is none of the classes ["-1" "+1"] and there is room for no other (max_classes 2)`},
 			{`# nothing`, `syntax: byte 1: no label`},
 			{`1:1 2:1`, `label: byte 1: "1:1" where the label should be`},
 			{`1,2 2:1`, `label: byte 1: "1,2" where the label should be`},

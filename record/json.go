@@ -434,7 +434,7 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 		return d.skip(p, depth)
 	}
 	var text []byte
-	next, quoted := p, false
+	next, quoted, typed := p, false, false
 	switch c := byte(0); {
 	case p >= len(d.data):
 		return d.unexpected(p, "a value")
@@ -450,7 +450,7 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 			if _, next = number(d.data, p, true); next < 0 {
 				return d.notNumber(p, &n.named)
 			}
-			text = d.data[p:next]
+			text, typed = d.data[p:next], true
 		case c == '{' || c == '[':
 			reason := blankout.ReasonSyntax
 			switch n.role {
@@ -468,6 +468,9 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 			}
 			text = d.data[p:next]
 		}
+	}
+	if typed && n.role == isLabel {
+		text = d.typedLabel(text)
 	}
 	if reason, detail := d.core.special(n.role, text, !quoted || !d.escaped); detail != "" {
 		return d.fail(p, reason, "%s", detail)

@@ -155,6 +155,8 @@ func (d *places) number(p *place, x float64, text func([]byte) []byte) bool {
 		return true
 	case x-x != 0 && d.missNumber(&p.named):
 		return true
+	case p.role == isLabel:
+		return d.role(p, d.typedLabel(text(d.scratch())))
 	case p.role != isFeature:
 		return d.role(p, text(d.scratch()))
 	case x-x != 0:

@@ -267,11 +267,11 @@ func (c Config) Check() error {
 		return blankout.KeyErrorf("separator", "separator %q: want one character that is no quote and no newline", c.Separator)
 	}
 	for i, name := range c.Classes {
-		if name == "" || slices.Contains(c.Classes[:i], name) {
+		if name == "" || blankout.FindClass(c.Classes[:i], name) >= 0 {
 			return blankout.KeyErrorf("classes", "classes %q: empty or twice the same", c.Classes)
 		}
 	}
-	if c.Positive != "" && len(c.Classes) > 0 && !slices.Contains(c.Classes, c.Positive) {
+	if c.Positive != "" && len(c.Classes) > 0 && blankout.FindClass(c.Classes, c.Positive) < 0 {
 		return blankout.KeyErrorf("positive", "positive %q: it is none of classes %q", c.Positive, c.Classes)
 	}
 	for _, x := range c.Crosses {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/big"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -78,6 +79,26 @@ func (r *reference) number(text string) float64 {
 		return math.NaN()
 	}
 	return x
+}
+
+// plain writes a number as a label that is one: an integer as such, another without an exponent.
+// Numbers of many digits, which have one, are only compared as they are.
+func plain(text string) string {
+	_, exponent, _ := strings.Cut(strings.ToLower(text), "e")
+	if x, err := strconv.Atoi(exponent); exponent != "" && (err != nil || x > 1000 || x < -1000) || len(text) > 20 {
+		return string(blankout.PlainNumber([]byte(text)))
+	}
+	x, ok := new(big.Rat).SetString(text)
+	if !ok {
+		return text
+	}
+	if x.IsInt() && len(x.Num().String()) <= 40 {
+		return x.Num().String()
+	}
+	if written := strings.TrimRight(x.FloatString(1100), "0"); len(written) <= 42 {
+		return written
+	}
+	return string(blankout.PlainNumber([]byte(text)))
 }
 
 func (r *reference) special(name, text string) bool {
@@ -186,7 +207,11 @@ func (r *reference) value(d *json.Decoder, name string, array *string, depth int
 		}
 		return
 	case special:
-		r.special(name, fmt.Sprint(t))
+		text := fmt.Sprint(t)
+		if n, ok := t.(json.Number); ok && name == r.c.Label {
+			text = plain(n.String())
+		}
+		r.special(name, text)
 		return
 	}
 	switch t := t.(type) {
@@ -380,9 +405,6 @@ func (r *reference) compare(s *blankout.Schema, e *blankout.Example, key []byte,
 	}
 	if r.label != nil && r.refused == "" {
 		want := *r.label
-		if x, err := strconv.ParseFloat(want, 64); err == nil {
-			want = strconv.FormatFloat(x, 'g', -1, 64)
-		}
 		if want == "" || len(*r.label) > maxNameBytes {
 			r.refused = "an empty label, or a long one"
 		} else if e.Refused == nil && (e.Label < 0 || s.Classes[e.Label] != want) {

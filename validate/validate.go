@@ -379,9 +379,7 @@ func (v *Validator) present(evidence *batch.Evidence, s *blankout.Schema, held b
 // importance returns the weight of an event's class.
 func (v *Validator) importance(s *blankout.Schema, e *blankout.Example) float64 {
 	if len(v.Learner.ClassWeight) > 0 { // labels are classes
-		if w, ok := v.Learner.ClassWeight[s.Classes[e.Label]]; ok {
-			return w
-		}
+		return v.Learner.WeightOf(s.Classes[e.Label])
 	}
 	return 1
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -150,7 +149,7 @@ func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
 		if loss.IsRegression(m.Loss) {
 			return usageError{fmt.Errorf("--class %q: the model's labels are numbers, no classes", o.class)}
 		}
-		if a.class = slices.Index(m.Schema.Classes, o.class); a.class < 0 {
+		if a.class = m.Schema.FindClass(o.class); a.class < 0 {
 			return usageError{fmt.Errorf("--class %q: the model's classes are %s", o.class, blankout.ClassList(m.Schema.Classes))}
 		}
 	}

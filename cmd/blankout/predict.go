@@ -268,7 +268,7 @@ func (x *examined) take(e *blankout.Example, schema *blankout.Schema) error {
 	switch {
 	case e.Label >= x.known && e.Label != x.zero:
 		name := schema.Classes[e.Label]
-		if name != "0" {
+		if !blankout.IsZero(name) {
 			return unusable{fmt.Errorf("label %.40q is none of the model's classes %s (--unlabelled passes over every label)", name, blankout.ClassList(classes))}
 		}
 		x.zero = e.Label

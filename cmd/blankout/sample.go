@@ -109,6 +109,7 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 	if text := watch.OddTime(s.time, c.Time); c.Time != "" && text != "" {
 		result.Warnings = append(result.Warnings, text)
 	}
+	result.Warnings = append(result.Warnings, s.schema.LabelSpellings()...)
 	result.Warnings = append(result.Warnings, s.fields.suspicious(s.schema)...)
 	if text := s.fields.leftOut(s.schema, s.records-s.refused); text != "" {
 		result.Warnings = append(result.Warnings, text)
@@ -128,7 +129,7 @@ func (s *sample) classes() []string {
 		y, errY := strconv.ParseFloat(b, 64)
 		rarer := cmp.Compare(s.counts[slices.Index(s.schema.Classes, b)], s.counts[slices.Index(s.schema.Classes, a)])
 		if errX == nil && errY == nil && len(names) > 2 {
-			return cmp.Compare(x, y)
+			return cmp.Or(cmp.Compare(x, y), strings.Compare(a, b))
 		}
 		return cmp.Or(rarer, strings.Compare(a, b))
 	})

@@ -345,6 +345,9 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 			fmt.Fprintf(p.stderr, "warning: %s\n", text)
 		}
 	}
+	for _, text := range d.Schema.LabelSpellings() {
+		p.warn(text)
+	}
 	for _, class := range singles(d) {
 		fmt.Fprintf(p.stderr, "warning: class %q has one example of %s: is it a class? (--refused skip and record.classes leave others out)\n", class, humanize.Comma(int64(d.Rows())))
 	}
@@ -528,7 +531,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	if scaler != nil {
 		return d, scaler, nil
 	}
-	if len(schema.Classes) == 1 && schema.Classes[0] == "0" {
+	if len(schema.Classes) == 1 && blankout.IsZero(schema.Classes[0]) {
 		d = d.Unlabel()
 	}
 	if d = d.SortClasses(); mode == model.StandardiseNone {

@@ -22,7 +22,7 @@ type Warning struct {
 }
 
 // WarningKinds lists the kinds of Warnings.
-var WarningKinds = []string{WarnUnlabelled, WarnRefused, WarnStrayLabel, WarnKinds, WarnNoCurve, WarnNoRate, WarnCoverage, WarnTime, WarnPrior}
+var WarningKinds = []string{WarnUnlabelled, WarnRefused, WarnStrayLabel, WarnSpelling, WarnKinds, WarnNoCurve, WarnNoRate, WarnCoverage, WarnTime, WarnPrior}
 
 // OfRecords says whether a Warning is about the records that came, and not about what has
 // been made of them: when the same come again it tells nothing new, and counts them twice.
@@ -34,6 +34,7 @@ const (
 	WarnUnlabelled = "no-labels"        // no event has had a label
 	WarnRefused    = "refused"          // more than maxRefused of the records were refused
 	WarnStrayLabel = "stray-label"      // a label that hardly ever comes has taken the place of a class
+	WarnSpelling   = "label-spelling"   // labels are one number in several spellings
 	WarnKinds      = "mixed-kinds"      // a field comes as values of several kinds
 	WarnNoCurve    = "no-curve"         // a name in field_curves is of no number
 	WarnNoRate     = "no-rate"          // the rates of the noise are of no group, or nothing is missing
@@ -64,6 +65,7 @@ const (
 type Stream struct {
 	Events   uint64
 	Classes  []string
+	Spelled  []string          // what Schema.LabelSpellings has to say
 	Settings map[string]string // how records are read
 	Final    bool              // no more is to come, so that few records are no excuse
 }
@@ -127,6 +129,9 @@ func (w *Watch) Warnings(s Stream) (out []Warning) {
 		default:
 			add(WarnStrayLabel, "classes %s have one example each of %d: are they classes? (record.classes leaves others out)", strings.Join(single, ", "), labelled)
 		}
+	}
+	for _, text := range s.Spelled {
+		add(WarnSpelling, "%s", text)
 	}
 	if n := m.Numbers; n != nil && n.Baseline.Exceeded {
 		b := &n.Baseline

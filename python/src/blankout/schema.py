@@ -108,7 +108,7 @@ class Schema:
         """Read the part "schema" of a model and the block of its names."""
         strict(
             "schema", data, "bits", "seed", "numeric_indices", "zero_based", "crosses", "fields",
-            "column_groups", "classes", "max_classes", "known", "target", "apart",
+            "column_groups", "classes", "max_classes", "joined", "known", "target", "apart",
         )
         fields = []
         apart = data.get("apart", False)
