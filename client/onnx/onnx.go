@@ -33,8 +33,9 @@ func unsayable(format string, args ...any) error {
 //
 // Inputs: of a model of columns by number one, "x", double, shape (n, columns), where 0 is left
 // out. Otherwise one for each field under its name, shape (n, 1): a number is double and NaN is
-// null, a truth value is 1 or 0 or NaN, a string is a string and "" is null. Missing features are
-// answered by the model's rule.
+// null, a truth value is 1 or 0 or NaN, a string is a string and "" is null. In the fields that
+// EmptyStrings names the empty string is a category, and null is another string. Missing features
+// are answered by the model's rule.
 //
 // Outputs: "score", double, shape (n, outputs); and "label", string, shape (n), and
 // "probabilities", double, shape (n, K) in the order of the classes; or where labels are numbers
@@ -306,12 +307,10 @@ func (w *writer) byName(how record.Config) (total, level string, err error) {
 		switch f.Kind {
 		case blankout.Categorical:
 			w.input(f.Name, texts, 1)
-			keys, numbers := []string{""}, []int64{0}
+			values := valuesOf(w.Schema, f.Name)
+			keys, numbers := []string{nullAmong(values)}, []int64{0}
 			adds = make([]float64, w.width)
-			for _, v := range t.values(f.Name) {
-				if v == "" {
-					return "", "", unsayable("the empty string in the field %q: it stands for null", f.Name)
-				}
+			for _, v := range values {
 				more, err := t.adds(f.Name, v)
 				if err != nil {
 					return "", "", err
@@ -521,10 +520,37 @@ func (t *table) column(field string, value any) (uint32, error) {
 	return column, nil
 }
 
-// values returns the strings that the model has met in a field.
-func (t *table) values(field string) (values []string) {
-	for i := range t.Schema.Names.Len() {
-		_, name := t.Schema.Names.At(i)
+// EmptyStrings returns the fields of a model in which the empty string is a category, and the
+// string that is null there in a graph.
+func EmptyStrings(s *blankout.Schema) map[string]string {
+	found := map[string]string{}
+	for _, f := range s.Fields[1:] {
+		if f.Kind == blankout.Categorical {
+			if null := nullAmong(valuesOf(s, f.Name)); null != "" {
+				found[f.Name] = null
+			}
+		}
+	}
+	return found
+}
+
+// nullAmong returns the string that stands for null beside the categories of a field: "" if that
+// is none of them.
+func nullAmong(values []string) string {
+	if !slices.Contains(values, "") {
+		return ""
+	}
+	null := "<null>"
+	for slices.Contains(values, null) {
+		null = "<" + null + ">"
+	}
+	return null
+}
+
+// valuesOf returns the strings that a model has met in a field.
+func valuesOf(s *blankout.Schema, field string) (values []string) {
+	for i := range s.Names.Len() {
+		_, name := s.Names.At(i)
 		if v, ok := strings.CutPrefix(name, field+"="); ok {
 			values = append(values, v)
 		}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -132,6 +133,10 @@ func (p *program) exportONNX(name string, m *client.Model, out string) error {
 	w, err := p.create(out)
 	if err != nil {
 		return err
+	}
+	nulls := onnx.EmptyStrings(m.Schema)
+	for _, field := range slices.Sorted(maps.Keys(nulls)) {
+		p.note(fmt.Sprintf("the empty string is a category of the field %q: the graph's input takes %q for null there", field, nulls[field]))
 	}
 	_, err = w.Write(data)
 	return errors.Join(err, w.Close())

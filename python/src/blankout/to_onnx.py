@@ -55,7 +55,8 @@ def to_onnx(model: "Model") -> Any:
     Inputs: of a model of columns by number one, "x", double, shape (n, columns), where 0 is
     left out. Otherwise one for each field under its name, shape (n, 1): a number is double and
     NaN is null, a truth value is 1.0 or 0.0 or NaN, a string is a string and "" is null.
-    Missing features are answered by the model's rule.
+    In a field whose categories hold the empty string, null is "<null>" (in further brackets if
+    that is a category, too). Missing features are answered by the model's rule.
 
     Outputs: "score", double, shape (n, outputs); and "label", string, shape (n,), and
     "probabilities", double, shape (n, K) in the order of classes_; or where labels are
@@ -218,7 +219,7 @@ def _by_name(g: _Graph, model: "Model", weights: np.ndarray) -> tuple[list[Any],
             inputs.append(g.text_input(f.name))
             values = table.values(f.name)
             at = g(
-                "LabelEncoder", f.name, domain="ai.onnx.ml", keys_strings=["", *values],
+                "LabelEncoder", f.name, domain="ai.onnx.ml", keys_strings=[_null_among(values), *values],
                 values_int64s=list(range(len(values) + 1)), default_int64=len(values) + 1,
             )
             adds = np.vstack([none, *[table.adds(f.name, v) for v in values], none])
@@ -287,6 +288,14 @@ def _factor(g: _Graph, model: "Model", nulls: list[str]) -> tuple[str, str]:
     return factor, g("Concat", *answers, axis=1)
 
 
+def _null_among(values: list[str]) -> str:
+    """Return the string that stands for null beside the categories of a field."""
+    null = "" if "" not in values else "<null>"
+    while null in values:
+        null = f"<{null}>"
+    return null
+
+
 class _Table:
     """What the strings and truth values of fields add to the scores, by the model's names."""
 
@@ -314,10 +323,7 @@ class _Table:
     def values(self, field: str) -> list[str]:
         """Return the strings that the model has met in a field."""
         found = [n[len(field) + 1 :] for h, n in self._names.items() if n.startswith(field + "=")]
-        found = [v for v in found if self._hash(field, v) in self._names]
-        if "" in found:
-            raise Unsayable(f'the empty string in the field "{field}": it stands for null')
-        return found
+        return [v for v in found if self._hash(field, v) in self._names]
 
     def adds(self, field: str, value: str) -> np.ndarray:
         """Return what a value adds to each score, beside the base."""
