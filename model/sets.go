@@ -21,7 +21,20 @@ type Sets struct {
 	// Limits has by range, see Answer.Range, the most that -log p may be of a class for the class not
 	// to be excluded or, of numbers, to how many deviations an interval reaches on either side; -1 where
 	// too little is known to say. MostLimit excludes no class.
-	Limits [SetRanges]float64 `json:"limits"`
+	Limits SetLimits `json:"limits"`
+	// Classes has the limits of each class, by its index. Those that are not there have Limits.
+	Classes []SetLimits `json:"classes,omitempty"`
+}
+
+// SetLimits are limits by range.
+type SetLimits [SetRanges]float64
+
+// of returns the limit of a class in a range.
+func (s *Sets) of(class, r int) float64 {
+	if class < len(s.Classes) {
+		return s.Classes[class][r]
+	}
+	return s.Limits[r]
 }
 
 // MostLimit is the largest of Sets.Limits.
@@ -29,9 +42,11 @@ const MostLimit = 1000
 
 // check says what is wrong with limits that were read.
 func (s *Sets) check() error {
-	for _, limit := range s.Limits {
-		if !(s.Coverage > 0 && s.Coverage < 1) || !(limit >= 0 && limit <= MostLimit || limit == -1) {
-			return fmt.Errorf("sets of coverage %v with limits %v", s.Coverage, s.Limits)
+	for _, limits := range append([]SetLimits{s.Limits}, s.Classes...) {
+		for r, limit := range limits {
+			if !(s.Coverage > 0 && s.Coverage < 1) || !(limit >= 0 && limit <= MostLimit || limit == -1) || (limit < 0) != (s.Limits[r] < 0) {
+				return fmt.Errorf("sets of coverage %v with limits %v", s.Coverage, limits)
+			}
 		}
 	}
 	return nil
@@ -44,10 +59,8 @@ func (h *Head) Set(a Answer, probabilities []float64, class int) (set []int, ok 
 	if h.Sets == nil || h.Sets.Limits[a.Range] < 0 {
 		return nil, false
 	}
-	limit := h.Sets.Limits[a.Range]
-	least := math.Exp(-limit)
 	for k, p := range probabilities {
-		if k == class || p >= least || limit == MostLimit {
+		if limit := h.Sets.of(k, a.Range); k == class || p >= math.Exp(-limit) || limit == MostLimit {
 			set = append(set, k)
 		}
 	}

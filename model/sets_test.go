@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +24,12 @@ func TestSets(t *testing.T) {
 	}{{0, 2, []int{2, 0}}, {0, 1, []int{2, 0, 1}}, {1, 2, []int{2}}, {3, 2, []int{2, 0, 1, 3}}} {
 		if set, ok := h.Set(model.Answer{Range: test.within}, p, test.class); !ok || !slices.Equal(set, test.want) {
 			t.Errorf("range %d, class %d: %v, want %v", test.within, test.class, set, test.want)
+		}
+	}
+	h.Sets.Classes = []model.SetLimits{{0, 0, -1, 0}, {0: -math.Log(0.15), 3: 1}}
+	for within, want := range map[int][]int{0: {2, 1}, 1: {2}, 3: {2, 3}} { // the last two classes have the common limits
+		if set, ok := h.Set(model.Answer{Range: within}, p, 2); !ok || !slices.Equal(set, want) {
+			t.Errorf("by class, range %d: %v, want %v", within, set, want)
 		}
 	}
 	if set, ok := h.Set(model.Answer{Range: 2}, p, 2); ok || set != nil {
@@ -61,10 +68,14 @@ func TestSetsAreChecked(t *testing.T) {
 		}
 		return model.ReadLinear(blocks)
 	}
-	if got, err := read(`{"coverage":0.8,"limits":[0,1.5,-1,1000,0,0,0]}`); err != nil || *got.Sets != *m.Sets {
+	if got, err := read(`{"coverage":0.8,"limits":[0,1.5,-1,1000,0,0,0]}`); err != nil || !reflect.DeepEqual(got.Sets, m.Sets) {
 		t.Errorf("read %+v (%v)", got, err)
 	}
-	for _, sets := range []string{`{"coverage":1,"limits":[0]}`, `{"coverage":0,"limits":[0]}`, `{"coverage":0.9,"limits":[0,-0.5]}`, `{"coverage":0.9,"limits":[1001]}`} {
+	m.Sets.Classes = []model.SetLimits{{1, 2, -1, 3}, m.Sets.Limits}
+	if got, err := read(`{"coverage":0.8,"limits":[0,1.5,-1,1000,0,0,0],"classes":[[1,2,-1,3,0,0,0],[0,1.5,-1,1000,0,0,0]]}`); err != nil || !reflect.DeepEqual(got.Sets, m.Sets) {
+		t.Errorf("by class: read %+v (%v)", got, err)
+	}
+	for _, sets := range []string{`{"coverage":0.9,"limits":[1],"classes":[[1001]]}`, `{"coverage":0.9,"limits":[1],"classes":[[-1]]}`, `{"coverage":1,"limits":[0]}`, `{"coverage":0,"limits":[0]}`, `{"coverage":0.9,"limits":[0,-0.5]}`, `{"coverage":0.9,"limits":[1001]}`} {
 		if _, err := read(sets); err == nil {
 			t.Errorf("%s is taken", sets)
 		}

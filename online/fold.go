@@ -78,7 +78,7 @@ func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
 	if !probe.Fits(base.shares, now.shares, float64(events)) {
 		return nil, nil, fmt.Errorf("its shares and forecasts are of too many events")
 	}
-	if base.sets != nil && !cover.Fits(base.sets, now.sets, float64(events), probe.Points) {
+	if base.sets != nil && (!cover.Fits(base.sets, now.sets, float64(events), probe.Points) || now.sets.Classes() > len(l.schema.Classes)) {
 		return nil, nil, fmt.Errorf("its sets are of too many events, or do not fit themselves")
 	}
 	return base, now, nil

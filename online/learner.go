@@ -332,7 +332,7 @@ func (l *Learner) Metrics() Metrics {
 	m.Level = loss.ShortNoise(l.Noise())
 	m.Served = l.served()
 	m.Experts = l.experts()
-	m.Sets = l.sets.Report()
+	m.Sets, m.CoverageByClass = l.sets.Report(), l.sets.ByClass(l.schema.Classes)
 	m.ByAge = l.aged.Report(l.set.numbers)
 	if weights, ranges := l.byRange(); weights != nil {
 		for _, i := range weights {

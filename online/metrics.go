@@ -38,8 +38,10 @@ type Metrics struct {
 	// as whole events are.
 	Served        Forecast
 	LevelsByShare []string
-	// Sets says how sets, or intervals, have done by range of what is missing.
-	Sets []cover.Report
+	// Sets says how sets, or intervals, have done by range of what is missing, CoverageByClass how the sets of each
+	// class's events have.
+	Sets            []cover.Report
+	CoverageByClass []cover.ClassReport
 	// ByAge has the error and loss by the age of the weights that answer.
 	ByAge []measure.Aged
 
@@ -69,8 +71,10 @@ type Summary struct {
 	LevelsByShare []string       `json:"levels_by_share,omitempty"`
 	Sets          []cover.Report `json:"sets,omitempty"`
 	ByAge         []measure.Aged `json:"by_age,omitempty"`
-	Drift         watch.Drift    `json:"drift"`
-	Suspects      uint64         `json:"suspects"` // events whose label is probably wrong
+	// CoverageByClass is that of Metrics.
+	CoverageByClass []cover.ClassReport `json:"coverage_by_class,omitempty"`
+	Drift           watch.Drift         `json:"drift"`
+	Suspects        uint64              `json:"suspects"` // events whose label is probably wrong
 	// Figures are those of Metrics.
 	Figures map[string][]watch.Figure `json:"figures,omitempty"`
 	// Where labels are numbers; errors are then in the targets' own unit, and Served
@@ -104,7 +108,7 @@ func (m *Metrics) Summary() Summary {
 	s := Summary{
 		Error: number(100 * m.Total.Error()), LogLoss: number(m.Total.MeanLogLoss()),
 		RecentError: number(100 * m.Window.Error()), RecentLogLoss: number(m.Window.MeanLogLoss()),
-		Level: m.Level, Experts: m.Experts, LevelsByShare: m.LevelsByShare, Sets: m.Sets, ByAge: m.ByAge, Drift: m.Drift, Suspects: m.Suspects, Figures: m.Figures,
+		Level: m.Level, Experts: m.Experts, LevelsByShare: m.LevelsByShare, Sets: m.Sets, CoverageByClass: m.CoverageByClass, ByAge: m.ByAge, Drift: m.Drift, Suspects: m.Suspects, Figures: m.Figures,
 	}
 	if m.Binary != nil {
 		b := m.Binary

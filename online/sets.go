@@ -3,7 +3,10 @@ package online
 // This file tells package cover what was answered, to find how much answers must leave open to hold the
 // truth as often as Config.Coverage says.
 
-import "blankout/model"
+import (
+	"blankout/model"
+	"blankout/online/cover"
+)
 
 // sizeEvery is how often the size of sets of more than two classes is found.
 const sizeEvery = 16
@@ -14,7 +17,10 @@ func (l *answering) covers() bool { return l.sets != nil && l.period == 0 }
 // takeTold takes up what the event at hand was told: scores, of classes, what they mean, and what they come to.
 func (l *answering) takeTold(scores []float64, label int, d model.Decision, j model.Judged) {
 	if l.covers() {
-		l.sets.TakeClasses(l.fields.Range, scores, label, d, j, l.active, l.k == 1 || l.events%sizeEvery == 0, l.shared())
+		l.sets.TakeClasses(cover.Answer{
+			Range: l.fields.Range, Scores: scores, Label: label, Decision: d, Judged: j, Active: l.active,
+			Sized: l.k == 1 || l.events%sizeEvery == 0, Came: true, Shared: l.shared(),
+		})
 	}
 }
 
@@ -26,8 +32,10 @@ func (l *answering) takeMasked(r int, scores []float64, filled bool) {
 	}
 	if !l.set.numbers {
 		l.judge.Silence(scores)
-		j := l.judge.Decision.Judge(scores, l.judge.Label)
-		l.sets.TakeClasses(r, scores, l.judge.Label, l.judge.Decision, j, l.active, true, l.shared())
+		d, label := l.judge.Decision, l.judge.Label
+		l.sets.TakeClasses(cover.Answer{
+			Range: r, Scores: scores, Label: label, Decision: d, Judged: d.Judge(scores, label), Active: l.active, Sized: true, Shared: l.shared(),
+		})
 		return
 	}
 	l.takeNumber(l.judge.Raw, l.unit.Value(scores[0]), l.maskedLacked(r, filled))
@@ -55,5 +63,5 @@ func (l *answering) interval(value float64, by model.Lacked) (low, high float64)
 	return l.sets.Interval(l.unit.Target, l.residual.Published(), value, by)
 }
 
-// blockSets is the block of a checkpoint that holds the scores. Older ones have none.
-const blockSets = "sets"
+// blockSets is the block of a checkpoint that holds the scores.
+const blockSets = "conformal"

@@ -13,6 +13,7 @@ import (
 	"blankout/batch"
 	"blankout/measure"
 	"blankout/model"
+	"blankout/online/cover"
 	"blankout/online/watch"
 	"blankout/run"
 )
@@ -54,6 +55,8 @@ type measured struct {
 	// probability, and the share that was positive.
 	Reliability []reliability       `json:"reliability,omitempty"`
 	Thresholds  []measure.Threshold `json:"thresholds,omitempty"`
+	// CoverageByClass says how often the sets of each class's events have held that class.
+	CoverageByClass []cover.ClassReport `json:"coverage_by_class,omitempty"`
 	// ByAge has the error, of classes in percent, and the loss by the age of the weights.
 	ByAge []measure.Aged `json:"by_age,omitempty"`
 	// Refused has by reason how many records were refused since the learner's beginning,
@@ -77,7 +80,10 @@ func (t *site) measures(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	metrics := status.Metrics
-	answer := measured{Classes: m.Schema.Classes, ByAge: metrics.Summary().ByAge, Refused: metrics.RefusedBy, Samples: status.RefusedSamples, Suspects: status.SuspectSamples}
+	answer := measured{
+		Classes: m.Schema.Classes, CoverageByClass: metrics.CoverageByClass, ByAge: metrics.Summary().ByAge, Refused: metrics.RefusedBy,
+		Samples: status.RefusedSamples, Suspects: status.SuspectSamples,
+	}
 	if b := metrics.Binary; b != nil {
 		if n := len(answer.Classes); n == 2 && answer.Classes[0] == metrics.Positive {
 			answer.Classes = []string{answer.Classes[1], answer.Classes[0]}

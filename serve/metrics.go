@@ -3,6 +3,7 @@ package serve
 // This file holds the table of metrics for Prometheus.
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"runtime"
@@ -19,6 +20,7 @@ import (
 	"blankout/measure"
 	"blankout/model"
 	"blankout/online"
+	"blankout/online/cover"
 	"blankout/online/watch"
 	"blankout/predict"
 	"blankout/registry"
@@ -341,6 +343,12 @@ var mainMetrics = []metric{
 		func(v *view, emit func(float64, ...string)) {
 			for _, r := range v.status.Metrics.Sets {
 				emit(r.Recent, r.Range)
+			}
+		}},
+	{"blankout_class_coverage_ratio", gauge, []string{"class"}, "Fraction of the latest sets of events of a class, as they came, that held it; of the 20 classes with the most events.",
+		func(v *view, emit func(float64, ...string)) {
+			for _, c := range largestClasses(v.status.Metrics.CoverageByClass, 20) {
+				emit(c.Recent, c.Class)
 			}
 		}},
 	{"blankout_set_size", gauge, []string{"missing"}, "Mean number of classes in these sets or, of numbers, mean distance of low and high.",
@@ -770,4 +778,19 @@ func (c *collector) view() *view {
 	}
 	v.norm = c.norm
 	return v
+}
+
+// largestClasses returns the classes with the most events, at most n of those that have any, in their order.
+func largestClasses(classes []cover.ClassReport, n int) (out []cover.ClassReport) {
+	least := 1.0
+	if len(classes) > n {
+		by := slices.SortedFunc(slices.Values(classes), func(a, b cover.ClassReport) int { return cmp.Compare(b.Events, a.Events) })
+		least = max(least, by[n-1].Events)
+	}
+	for _, c := range classes {
+		if c.Events >= least && len(out) < n {
+			out = append(out, c)
+		}
+	}
+	return out
 }

@@ -129,6 +129,11 @@ func TestPageInBrowser(t *testing.T) {
 			if got := b.value(t, aged); got != "1\u202f000|25.5 %|5.77 %|0.9566|0.1836" {
 				t.Errorf("by age the page shows %q", got)
 			}
+			covered := `(() => { measures.coverage_by_class = [{class: "a", events: 1200, recent: .912}, {class: "b", events: 30, recent: .87}, {class: "c", events: 0, recent: 0}]; drawClassCoverage();
+				return [...document.querySelectorAll("#class-coverage td")].map(e => e.textContent).join("|"); })()`
+			if got := b.value(t, covered); got != "b|87.0 %|30|a|91.2 %|1\u202f200" {
+				t.Errorf("sets by class the page shows %q", got)
+			}
 			b.picture(t, "page-"+c.name)
 			alarm := `(() => { now.health = {alarms: 1, watched: 2, fields: [{field: "x", alarms: [{field: "x", kind: "missing", text: "x is missing", error_before: 11, error_after: 25.4}]}]}; draw();
 				return ["alarms", "field-alarms", "field-alarms-note"].map(id => document.getElementById(id).textContent).join("|"); })()`

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 	"blankout/measure"
 	"blankout/model"
 	"blankout/online"
+	"blankout/online/cover"
 	"blankout/online/watch"
 	"blankout/run"
 )
@@ -318,12 +320,32 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 		}
 		fmt.Fprintf(out, "%-13s with %s of the fields missing %.1f %% hold the label, lately %.1f %%, %s\n", name, x.Range, 100*x.Coverage, 100*x.Recent, size)
 	}
+	classCoverage(out, s.CoverageByClass)
 	if s.Served == nil {
 		return
 	}
 	forecastTable(out, s, draw, "features", s.Served.Error[:])
 	if s.Served.Groups != nil {
 		forecastTable(out, s, draw, "groups", s.Served.Groups)
+	}
+}
+
+// mostClassLines is for how many classes inspect shows the coverage.
+const mostClassLines = 10
+
+// classCoverage writes how often the sets of each class's events held it, the worst ones first.
+func classCoverage(out io.Writer, classes []cover.ClassReport) {
+	classes = slices.DeleteFunc(slices.Clone(classes), func(c cover.ClassReport) bool { return c.Events == 0 })
+	slices.SortStableFunc(classes, func(a, b cover.ClassReport) int { return cmp.Compare(a.Recent, b.Recent) })
+	for i, c := range classes[:min(len(classes), mostClassLines)] {
+		name := ""
+		if i == 0 {
+			name = "by class"
+		}
+		fmt.Fprintf(out, "%-13s of %s events of %s %.1f %% of the sets hold it, lately %.1f %%\n", name, humanize.Comma(int64(c.Events)), printable([]string{c.Class})[0], 100*c.Coverage, 100*c.Recent)
+	}
+	if n := len(classes) - mostClassLines; n > 0 {
+		fmt.Fprintf(out, "%-13s and %d more classes, of which more sets hold the class\n", "", n)
 	}
 }
 

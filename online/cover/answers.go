@@ -11,33 +11,49 @@ import (
 	"blankout/model"
 )
 
-// TakeClasses takes up scores of classes, of which the first active ones are in use, that an event of
-// the given label was answered, and what they come to. sized says that the size of its set is to be found, shared
-// that the learner is one of several, see Add.
-func (c *Cover) TakeClasses(r int, scores []float64, label int, d model.Decision, j model.Judged, active int, sized, shared bool) {
-	s := &c.ranges[r]
-	x := Score{Value: min(j.LogLoss, model.MostLimit), First: j.Class == label, Size: math.NaN()}
-	if sized && s.limit >= 0 {
-		x.Size = 1
-		two := [2]float64{1 - j.Probability, j.Probability}
-		chances := two[:]
-		if n := len(scores); n > 1 {
-			if len(c.chances) != n {
-				c.chances = make([]float64, n)
-			}
-			chances = d.Probabilities(scores, c.chances)[:max(2, active)]
-		}
-		for k, p := range chances {
-			if k != j.Class && (p >= s.least || s.limit == model.MostLimit) {
-				x.Size++
-			}
-		}
+// Answer is what an event of a class was answered.
+type Answer struct {
+	Range    int // of what is missing
+	Scores   []float64
+	Label    int
+	Decision model.Decision // of the scores
+	Judged   model.Judged   // what the scores come to
+	Active   int            // the first classes are in use
+	Sized    bool           // the size of the set is to be found
+	Came     bool           // the event came so: no mask deleted anything
+	Shared   bool           // the learner is one of several, see Add
+}
+
+// TakeClasses takes up an answer of classes.
+func (c *Cover) TakeClasses(a Answer) {
+	x := Score{Value: min(a.Judged.LogLoss, model.MostLimit), First: a.Judged.Class == a.Label, Class: 1 + a.Label, Came: a.Came, Size: math.NaN()}
+	if a.Sized && c.ranges[a.Range].limit >= 0 {
+		x.Size = c.size(&a)
 	}
-	if shared {
-		c.Add(r, x)
+	if a.Shared {
+		c.Add(a.Range, x)
 	} else {
-		c.Take(r, x)
+		c.Take(a.Range, x)
 	}
+}
+
+// size returns the number of classes in the set of an answer.
+func (c *Cover) size(a *Answer) float64 {
+	two := [2]float64{1 - a.Judged.Probability, a.Judged.Probability}
+	chances := two[:]
+	if n := len(a.Scores); n > 1 {
+		if len(c.chances) != n {
+			c.chances = make([]float64, n)
+		}
+		chances = a.Decision.Probabilities(a.Scores, c.chances)[:max(2, a.Active)]
+	}
+	size := 1.0
+	for k, p := range chances {
+		if least, always := c.least(a.Range, k); k != a.Judged.Class && (p >= least || always) {
+			size++
+		}
+	}
+	return size
 }
 
 // TakeNumber takes up a value that was answered for the target y.

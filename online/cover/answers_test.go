@@ -3,6 +3,7 @@ package cover
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"blankout/loss"
@@ -19,17 +20,15 @@ func TestTakeClasses(t *testing.T) {
 		label := r.IntN(3)
 		scores := []float64{r.NormFloat64(), r.NormFloat64(), r.NormFloat64(), -20}
 		scores[label] += 1.5
-		if limit := c.Limit(1); limit >= 0 {
+		if c.Limit(1) >= 0 {
 			told++
-			for k, p := range d.Probabilities(scores, make([]float64, 4)) {
-				if in := k == d.Predict(scores) || -math.Log(p) <= limit; in && k < 3 {
-					if size++; k == label {
-						held++
-					}
-				}
+			h := model.Head{Sets: c.Sets()}
+			set, _ := h.Set(model.Answer{Range: 1}, d.Probabilities(scores, make([]float64, 4))[:3], d.Predict(scores))
+			if size += float64(len(set)); slices.Contains(set, label) {
+				held++
 			}
 		}
-		c.TakeClasses(1, scores, label, d, d.Judge(scores, label), 3, true, false)
+		c.TakeClasses(Answer{Range: 1, Scores: scores, Label: label, Decision: d, Judged: d.Judge(scores, label), Active: 3, Sized: true})
 	}
 	x := c.Report()[0]
 	if x.Events != told || math.Abs(x.Coverage-held/told) > 1e-12 || math.Abs(x.Recent-0.8) > 0.03 || math.Abs(x.Size-size/told) > 0.05 {
@@ -38,7 +37,7 @@ func TestTakeClasses(t *testing.T) {
 	all := New(0.8) // which tells of all classes, but of those in use alone
 	all.ranges[0].limit = model.MostLimit
 	scores := []float64{1, 2, 3, -20}
-	if all.TakeClasses(0, scores, 0, d, d.Judge(scores, 0), 3, true, false); all.Report()[0].Size != 3 {
+	if all.TakeClasses(Answer{Scores: scores, Decision: d, Judged: d.Judge(scores, 0), Active: 3, Sized: true}); all.Report()[0].Size != 3 {
 		t.Errorf("%+v, want a size of 3", all.Report()[0])
 	}
 	var none *Cover

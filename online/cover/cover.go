@@ -12,6 +12,11 @@
 // missed; and fewer by at most 1/γ where smaller sets could have been told. The set of the most
 // probable class alone cannot be made smaller: where it holds the truth, α stays.
 //
+// Each class has a threshold and an α of its own (Mondrian conformal prediction; Vovk 2012): the
+// quantile of the scores of its own events, to which borrowed scores of the range's common histogram
+// are added. A class of few events has nearly the common threshold. The bounds above hold for the events of
+// each class alone.
+//
 // The package knows scores and answers, no weights and no events.
 package cover
 
@@ -34,6 +39,8 @@ const (
 	memory, fresh = 2000, 2
 	// enough scores of a range say something about it.
 	enough = 100
+	// borrowed is how many scores of the whole range the threshold of a class is made of beside its own.
+	borrowed = 20
 	// every is after how many scores of a range its limit follows.
 	every = 8
 	// bins is the number of bins of scores: x = score/(1+score) in equal parts.
@@ -42,14 +49,15 @@ const (
 	largest = 1e100
 )
 
-// Cover holds what is known of the scores, by range. New makes one.
+// Cover holds what is known of the scores, by range, and by class and range. New makes one.
 type Cover struct {
 	miss    float64 // a
 	ranges  [Ranges]scores
+	classes []class
 	chances []float64 // room for probabilities
 }
 
-// scores are those of a range.
+// scores are those of a range, or of a class in a range.
 type scores struct {
 	taken  float64 // scores
 	level  float64 // α
@@ -57,25 +65,42 @@ type scores struct {
 	least  float64 // exp(-limit): the probability of a class in the set
 	grown  float64 // the weight of the latest score
 	faded  counts  // each score has the weight that it had when it came
-	all    counts  // Told and Held alone
+	all    tally
 	waits  counts  // of an interval that is to be merged
 	waited float64 // scores of it
 }
 
+// newScores returns those of no event. Sets miss the share miss.
+func newScores(miss float64) scores { return scores{level: miss, limit: -1, grown: 1} }
+
+// tally counts prediction sets, and those of them that held the truth.
+type tally struct{ told, held float64 }
+
+func (t *tally) add(held bool, weight float64) {
+	if t.told += weight; held {
+		t.held += weight
+	}
+}
+
 // counts are weighted counts of scores.
 type counts struct {
-	told, held  float64 // sets that were told, and those that held the truth
+	tally
 	moved       float64 // sum of a - miss, of those that move α
 	size, sized float64 // of sets, and how many of them were measured
-	first       float64 // the truth was the most probable class
-	bins        [bins]float64
+	histogram
+}
+
+// histogram holds weights of scores.
+type histogram struct {
+	first float64 // the truth was the most probable class
+	bins  [bins]float64
 }
 
 // New returns a Cover for sets that hold the truth with the given probability, in (0, 1).
 func New(coverage float64) *Cover {
 	c := &Cover{miss: 1 - coverage}
 	for r := range c.ranges {
-		c.ranges[r] = scores{level: c.miss, limit: -1, grown: 1}
+		c.ranges[r] = newScores(c.miss)
 	}
 	return c
 }
@@ -84,58 +109,85 @@ func New(coverage float64) *Cover {
 type Score struct {
 	Value float64 // nonconformity, at least 0
 	First bool    // the truth was the most probable class, which is in every set
+	Class int     // index of the event's class plus 1; 0 is a number
+	Came  bool    // the event came as it was scored: no mask deleted anything
 	// Size is that of the set or interval that was told, NaN where it was not measured; one without
 	// bounds is not counted.
 	Size float64
 }
 
-// Limit returns what a score may be at most to be in a set of the range, -1 before that is known.
-// model.Sets.Limits says the same to readers.
+// Limit returns what a score of any class may be at most to be in a set of the range, -1 before that is
+// known. model.Sets.Limits says the same to readers.
 func (c *Cover) Limit(r int) float64 { return c.ranges[r].limit }
 
 // Take takes up the score of an event of a range.
 func (c *Cover) Take(r int, x Score) {
-	s := &c.ranges[r]
-	s.advance(1)
-	s.level += gamma * s.faded.add(x, s.limit, s.grown, c.miss)
-	if s.limit >= 0 {
-		s.all.told++
-		if s.limit >= x.Value || x.First {
-			s.all.held++
-		}
-	}
+	s, own := &c.ranges[r], c.own(r, x.Class)
+	limit := s.told(own)
+	s.take(x, limit, c.miss)
 	if uint64(s.taken)%every == 0 {
-		s.follow()
+		s.follow(nil)
+	}
+	if own == nil {
+		return
+	}
+	own.take(x, limit, c.miss)
+	if x.Came && limit >= 0 {
+		came := &c.classes[x.Class-1].came
+		came.all.add(x.within(limit), 1)
+		came.recent.scale(1 - 1/min(memory, came.all.told))
+		came.recent.add(x.within(limit), 1)
+	}
+	if uint64(own.taken)%every == 0 || own.taken < enough {
+		own.follow(s)
+	}
+}
+
+// take counts a score whose set had the limit told.
+func (s *scores) take(x Score, told, miss float64) {
+	s.advance(1)
+	s.level += gamma * s.faded.add(x, told, s.limit, s.grown, miss)
+	if told >= 0 {
+		s.all.add(x.within(told), 1)
 	}
 }
 
 // Add is Take at one of several learners: the score counts when their sums are merged.
 func (c *Cover) Add(r int, x Score) {
-	s := &c.ranges[r]
+	s, own := &c.ranges[r], c.own(r, x.Class)
+	limit := s.told(own)
 	s.waited++
-	s.waits.add(x, s.limit, 1, c.miss)
+	s.waits.add(x, limit, s.limit, 1, c.miss)
+	if own == nil {
+		return
+	}
+	own.waited++
+	own.waits.add(x, limit, own.limit, 1, c.miss)
+	if x.Came && limit >= 0 {
+		c.classes[x.Class-1].came.waits.add(x.within(limit), 1)
+	}
 }
 
-// add counts a score that met a limit, with a weight, and returns by how much of gamma it moves α.
-func (n *counts) add(x Score, limit, weight, miss float64) (move float64) {
+// within says whether a set of this limit holds the truth.
+func (x Score) within(limit float64) bool { return x.First || x.Value <= limit }
+
+// add counts a score whose set had the limit told, with a weight, and returns by how much of gamma it moves the
+// α that belongs to limit.
+func (n *counts) add(x Score, told, limit, weight, miss float64) (move float64) {
 	if x.First {
 		n.first += weight
 	} else {
 		n.bins[binOf(x.Value)] += weight
 	}
-	if limit < 0 {
-		return 0
-	}
-	n.told += weight
-	held := x.First || x.Value <= limit
-	if held {
-		n.held += weight
-	}
-	if x.Size-x.Size == 0 { // it is a number, and finite
-		n.size, n.sized = n.size+weight*x.Size, n.sized+weight
+	if told >= 0 {
+		n.tally.add(x.within(told), weight)
+		if x.Size-x.Size == 0 { // it is a number, and finite
+			n.size, n.sized = n.size+weight*x.Size, n.sized+weight
+		}
 	}
 	switch {
-	case !held:
+	case limit < 0:
+	case !x.within(limit):
 		move = miss - 1
 	case limit > 0: // a smaller set could have been told
 		move = miss
@@ -178,23 +230,49 @@ func (n *counts) each() []*float64 {
 	return []*float64{&n.told, &n.held, &n.moved, &n.size, &n.sized, &n.first}
 }
 
-// follow makes the limit the quantile of the level 1-α of the scores, where there are enough.
-func (s *scores) follow() {
-	if s.taken >= enough {
-		s.limit = s.quantile()
-		s.least = math.Exp(-s.limit)
+// follow makes the limit the quantile of the level 1-α of the scores, where there are enough. Those of a class
+// are filled up with borrowed ones of the range.
+func (s *scores) follow(of *scores) {
+	if of == nil && s.taken < enough || of != nil && of.limit < 0 {
+		return
 	}
+	h, n := &s.faded.histogram, s.taken
+	if of != nil {
+		h, n = h.mixed(&of.faded.histogram, borrowed*s.grown), n+borrowed
+	}
+	// One more score than there are stands for the next one.
+	s.limit = h.quantile((1 - s.level) * (1 + 1/min(n, memory)))
+	s.least = math.Exp(-s.limit)
 }
 
-func (s *scores) quantile() float64 {
+// mixed returns h and, of the given weight, scores as in other.
+func (h *histogram) mixed(other *histogram, weight float64) *histogram {
+	out := *h
+	by := weight / other.total()
+	out.first += by * other.first
+	for i, x := range other.bins {
+		out.bins[i] += by * x
+	}
+	return &out
+}
+
+func (h *histogram) total() float64 {
+	all := h.first
+	for _, x := range h.bins {
+		all += x
+	}
+	return all
+}
+
+// quantile returns the score that a fraction of the weights does not exceed.
+func (h *histogram) quantile(fraction float64) float64 {
 	var up [bins + 1]float64 // to each bin
-	all := s.faded.first
-	for i, x := range s.faded.bins {
+	all := h.first
+	for i, x := range h.bins {
 		up[i] = all
 		all += x
 	}
-	// One more score than there are stands for the next one.
-	want := (1 - s.level) * (1 + 1/min(s.taken, memory)) * all
+	want := fraction * all
 	if up[0] >= want {
 		return 0
 	}
@@ -202,32 +280,41 @@ func (s *scores) quantile() float64 {
 	if i == bins-1 {
 		return model.MostLimit
 	}
-	at := (float64(i) + (want-up[i])/s.faded.bins[i]) / bins
+	at := (float64(i) + (want-up[i])/h.bins[i]) / bins
 	return at / (1 - at)
 }
 
 // Merge takes up what an interval of another learner, from base to now, has added: one step of α for
-// each range.
+// each range, and for each class in it.
 func (c *Cover) Merge(base, now *Cover) {
 	for r := range c.ranges {
-		s, was, is := &c.ranges[r], &base.ranges[r], &now.ranges[r]
-		n := is.waited - was.waited
-		if n <= 0 {
-			continue
+		if s := &c.ranges[r]; s.merge(&base.ranges[r], &now.ranges[r]) {
+			s.follow(nil)
 		}
-		s.advance(n)
-		to, from, before := s.faded.each(), is.waits.each(), was.waits.each()
-		for i := range to {
-			*to[i] += s.grown * (*from[i] - *before[i])
-		}
-		for i := range s.faded.bins {
-			s.faded.bins[i] += s.grown * (is.waits.bins[i] - was.waits.bins[i])
-		}
-		s.level += gamma * (is.waits.moved - was.waits.moved)
-		s.all.told += is.waits.told - was.waits.told
-		s.all.held += is.waits.held - was.waits.held
-		s.follow()
 	}
+	for k := range now.classes {
+		c.mergeClass(k, base.class(k), &now.classes[k])
+	}
+}
+
+// merge takes up what an interval has added, and says whether that is anything.
+func (s *scores) merge(was, is *scores) bool {
+	n := is.waited - was.waited
+	if n <= 0 {
+		return false
+	}
+	s.advance(n)
+	to, from, before := s.faded.each(), is.waits.each(), was.waits.each()
+	for i := range to {
+		*to[i] += s.grown * (*from[i] - *before[i])
+	}
+	for i := range s.faded.bins {
+		s.faded.bins[i] += s.grown * (is.waits.bins[i] - was.waits.bins[i])
+	}
+	s.level += gamma * (is.waits.moved - was.waits.moved)
+	s.all.told += is.waits.told - was.waits.told
+	s.all.held += is.waits.held - was.waits.held
+	return true
 }
 
 // Sums returns a copy of what Merge takes.
@@ -235,20 +322,29 @@ func (c *Cover) Sums() *Cover {
 	if c == nil {
 		return nil
 	}
-	out := &Cover{}
+	out := &Cover{classes: make([]class, len(c.classes))}
 	for r := range c.ranges {
-		out.ranges[r].waits, out.ranges[r].waited = c.ranges[r].waits, c.ranges[r].waited
+		out.ranges[r] = c.ranges[r].sums()
+	}
+	for k := range c.classes {
+		out.classes[k] = c.classes[k].sums()
 	}
 	return out
 }
 
+func (s *scores) sums() scores { return scores{waits: s.waits, waited: s.waited} }
+
 // SumsState codes what Merge takes.
 func (c *Cover) SumsState(to *coder.Coder) {
 	for r := range c.ranges {
-		s := &c.ranges[r]
-		if to.Float(&s.waited); s.waited != 0 {
-			s.waits.state(to)
-		}
+		c.ranges[r].sumsState(to)
+	}
+	c.codeClasses(to, func(k *class) { k.sumsState(to) })
+}
+
+func (s *scores) sumsState(to *coder.Coder) {
+	if to.Float(&s.waited); s.waited != 0 {
+		s.waits.state(to)
 	}
 }
 
@@ -256,26 +352,30 @@ func (c *Cover) SumsState(to *coder.Coder) {
 // at most the given number of scores.
 func Fits(base, now *Cover, events, each float64) bool {
 	for r := range now.ranges {
-		was, is := &base.ranges[r], &now.ranges[r]
-		n := is.waited - was.waited
-		if !(n >= 0 && n <= events*each) || n != math.Trunc(n) {
-			return false
-		}
-		all := is.waits.first - was.waits.first
-		for i, x := range is.waits.bins {
-			x -= was.waits.bins[i]
-			if all += x; !(x >= 0) {
-				return false
-			}
-		}
-		told, held := is.waits.told-was.waits.told, is.waits.held-was.waits.held
-		sized, size := is.waits.sized-was.waits.sized, is.waits.size-was.waits.size
-		if all != n || !(held >= 0 && held <= told && told <= n) || !(sized >= 0 && sized <= told) || !(size >= 0) || math.IsInf(size, 1) ||
-			!(math.Abs(is.waits.moved-was.waits.moved) <= n) {
+		if !fits(&base.ranges[r], &now.ranges[r], events*each) {
 			return false
 		}
 	}
-	return true
+	return fitClasses(base, now, events)
+}
+
+// fits says whether what is taken of a range, or a class in it, is at most the given number of scores.
+func fits(was, is *scores, most float64) bool {
+	n := is.waited - was.waited
+	if !(n >= 0 && n <= most) || n != math.Trunc(n) {
+		return false
+	}
+	all := is.waits.first - was.waits.first
+	for i, x := range is.waits.bins {
+		x -= was.waits.bins[i]
+		if all += x; !(x >= 0) {
+			return false
+		}
+	}
+	told, held := is.waits.told-was.waits.told, is.waits.held-was.waits.held
+	sized, size := is.waits.sized-was.waits.sized, is.waits.size-was.waits.size
+	return all == n && held >= 0 && held <= told && told <= n && sized >= 0 && sized <= told && size >= 0 && !math.IsInf(size, 1) &&
+		math.Abs(is.waits.moved-was.waits.moved) <= n
 }
 
 // State codes everything. A state of another coverage than the Cover's moves α along.
@@ -283,17 +383,22 @@ func (c *Cover) State(to *coder.Coder) {
 	miss := c.miss
 	to.Float(&miss)
 	for r := range c.ranges {
-		s := &c.ranges[r]
-		to.Each(&s.taken, &s.level, &s.limit, &s.grown, &s.all.told, &s.all.held)
-		if s.taken > 0 {
-			s.faded.state(to)
-		}
-		to.Failed = to.Failed || !(s.all.held >= 0 && s.all.held <= s.all.told && s.all.told <= s.taken && s.taken <= 1<<53 && s.grown >= 1 && s.grown <= 2*largest && s.level == s.level && s.limit >= -1)
-		s.least = math.Exp(-s.limit)
-		if miss != c.miss {
-			s.level += c.miss - miss
-			s.follow()
-		}
+		c.ranges[r].state(to, c.miss-miss, nil)
+	}
+	c.codeClasses(to, func(k *class) { k.state(to, c.miss-miss, &c.ranges) })
+}
+
+// state codes the scores of a range, or of a class in the range of. moved is added to α.
+func (s *scores) state(to *coder.Coder, moved float64, of *scores) {
+	to.Each(&s.taken, &s.level, &s.limit, &s.grown, &s.all.told, &s.all.held)
+	if s.taken > 0 {
+		s.faded.state(to)
+	}
+	to.Failed = to.Failed || !(s.all.held >= 0 && s.all.held <= s.all.told && s.all.told <= s.taken && s.taken <= 1<<53 && s.grown >= 1 && s.grown <= 2*largest && s.level == s.level && s.limit >= -1)
+	s.least = math.Exp(-s.limit)
+	if moved != 0 {
+		s.level += moved
+		s.follow(of)
 	}
 }
 
@@ -374,12 +479,19 @@ func (c *Cover) Sets() *model.Sets {
 	if c == nil {
 		return nil
 	}
-	out, limit := &model.Sets{Coverage: 1 - c.miss}, -1.0
+	out, from := &model.Sets{Coverage: 1 - c.miss, Classes: make([]model.SetLimits, len(c.classes))}, -1
 	for r := Ranges - 1; r >= 0; r-- {
-		if own := c.ranges[r].limit; own >= 0 {
-			limit = own
+		if out.Limits[r] = -1; c.ranges[r].limit >= 0 {
+			from = r
 		}
-		out.Limits[r] = limit
+		if from >= 0 {
+			out.Limits[r] = c.ranges[from].limit
+		}
+		for k := range c.classes {
+			if out.Classes[k][r] = out.Limits[r]; from >= 0 {
+				out.Classes[k][r] = c.ranges[from].told(c.classes[k].ranges[from])
+			}
+		}
 	}
 	return out
 }

@@ -450,6 +450,7 @@ async function readMeasures() {
   const r = measures.reliability || [], t = measures.thresholds || [];
   drawConfusion();
   drawAged();
+  drawClassCoverage();
   drawAside();
   $("calibration").hidden = r.length < 2;
   if (r.length > 1) chart("chart-calibration", {label: "Share that came true by probability given", join: true, range: [0, 1], marks: [0, .2, .4, .6, .8, 1], x: v => Math.round(100 * v) + " %", y: v => Math.round(100 * v) + " %", tip: percent,
@@ -473,6 +474,12 @@ function drawAged() {
   const error = x => numbers ? own(x) : percent(x == null ? null : x / 100), loss = (x, y) => numbers ? own(x ?? null) : fixed(y ?? null, 4);
   $("by-age").replaceChildren(...list.length ? [el("p", {class: "note"}, explained("By older weights", "Some events are also answered by a model frozen about that many events before, as by an export or a snapshot; the newest weights answered the same events.")),
     rows(["events old", "error", "newest", numbers ? "deviance" : "log-loss", "newest"], list.map(x => [whole(x.age), error(x.error), error(x.fresh_error), loss(x.deviance, x.log_loss), loss(x.fresh_deviance, x.fresh_log_loss)]))] : []);
+}
+// How often the sets of each class's events have held it, the worst ones first.
+function drawClassCoverage() {
+  const list = (measures.coverage_by_class || []).filter(x => x.events).sort((a, b) => a.recent - b.recent).slice(0, mostClasses);
+  $("class-coverage").replaceChildren(...list.length > 1 ? [el("p", {class: "note"}, explained("Sets by class", "How often the latest sets of a class’s events held that class, the lowest first; learner.coverage is what it should be.")),
+    rows(["class", "held", "events"], list.map(x => [x.class, share(x.recent), whole(x.events)]))] : []);
 }
 // Of more than two classes: who is taken for whom, those with the most events first.
 const mostClasses = 12;

@@ -33,7 +33,21 @@ var setStreams = []struct {
 var setShares = []float64{0, 0.3, 0.5, 0.7}
 
 // setSums are what answers came to at a share.
-type setSums struct{ told, held, size, right float64 }
+type setSums struct {
+	told, held, size, right float64
+	classes                 [10]struct{ told, held float64 }
+}
+
+// worst returns the least coverage of a class of over a hundred events.
+func (x *setSums) worst() float64 {
+	least := 1.0
+	for _, c := range x.classes {
+		if c.told > 100 {
+			least = min(least, c.held/c.told)
+		}
+	}
+	return least
+}
 
 // sets makes the table.
 func (c *comparison) sets() error {
@@ -67,7 +81,7 @@ func (c *comparison) sets() error {
 		}
 		fmt.Fprintf(c.w, "| %s | %s |", d.name, d.what)
 		for _, x := range sums {
-			fmt.Fprintf(c.w, " %.1f / %.1f / %.2f |", 100*x.held/x.told, 100*x.right/x.told, x.size/x.told)
+			fmt.Fprintf(c.w, " %.1f / %.1f / %.1f / %.2f |", 100*x.held/x.told, 100*x.worst(), 100*x.right/x.told, x.size/x.told)
 		}
 		fmt.Fprintln(c.w)
 	}
@@ -145,8 +159,10 @@ func (x *setSums) ask(m *model.Linear, e *blankout.Example) {
 	}
 	x.told++
 	x.size += float64(len(set))
+	x.classes[e.Label].told++
 	if slices.Contains(set, e.Label) {
 		x.held++
+		x.classes[e.Label].held++
 	}
 	if class == e.Label {
 		x.right++

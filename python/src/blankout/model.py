@@ -142,15 +142,16 @@ class _Level:
     covered: np.ndarray | None
 
 
-def _limits(sets: dict | None) -> tuple[float, ...]:
-    """Return by range of what is missing the limit of sets and intervals, -1 where it is not known."""
+def _limits(sets: dict | None) -> tuple[tuple[float, ...], list[tuple[float, ...]]]:
+    """Return by range of what is missing the limit of sets and intervals, -1 where it is not known, and those by class."""
     if sets is None:
-        return (-1.0,) * (1 + RANGES)
-    strict("sets", sets, "coverage", "limits")
-    limits = tuple(float(x) for x in sets["limits"])
-    if len(limits) != 1 + RANGES or not all(0 <= x <= MOST_LIMIT or x == -1 for x in limits):
-        raise FileError(f"block model: sets with the limits {limits}")
-    return limits
+        return (-1.0,) * (1 + RANGES), []
+    strict("sets", sets, "coverage", "limits", "classes")
+    common, *classes = (tuple(float(x) for x in limits) for limits in (sets["limits"], *(sets.get("classes") or ())))
+    for limits in (common, *classes):
+        if len(limits) != 1 + RANGES or not all((0 <= x <= MOST_LIMIT or x == -1) and (x < 0) == (c < 0) for x, c in zip(limits, common)):
+            raise FileError(f"block model: sets with the limits {limits}")
+    return common, classes
 
 
 def _fits(layout: dict, last: int) -> bool:
@@ -212,7 +213,7 @@ class Model:
         if residual is not None:
             strict("residual", residual, "mean", "deviation")
         self._residual = (float(residual["mean"]), float(residual["deviation"])) if residual else None
-        self._limits = _limits(head.get("sets"))
+        self._limits, self._class_limits = _limits(head.get("sets"))
         k = len(self._schema.classes)
         if (
             self._outputs < 1 or len(self._intercept) != self._outputs or not 0 <= self._threshold < 1
@@ -453,11 +454,14 @@ class Model:
 
     def _set(self, probabilities: dict[str, float], chosen: str, verdict: Verdict) -> list[str]:
         """Return the classes that an answer does not exclude, the most probable first; none where that is not known."""
-        limit = self._limits[verdict.range]
-        if limit < 0:
+        common = self._limits[verdict.range]
+        if common < 0:
             return []
-        least = math.exp(-limit)
-        inside = [name for name, p in probabilities.items() if name == chosen or p >= least or limit == MOST_LIMIT]
+        inside = []
+        for k, (name, p) in enumerate(probabilities.items()):
+            limit = self._class_limits[k][verdict.range] if k < len(self._class_limits) else common
+            if name == chosen or p >= math.exp(-limit) or limit == MOST_LIMIT:
+                inside.append(name)
         return sorted(inside, key=lambda name: -probabilities[name])
 
     def _interval(self, value: float, variance: float, verdict: Verdict) -> dict[str, float]:

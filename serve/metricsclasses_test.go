@@ -1,0 +1,26 @@
+package serve
+
+import (
+	"fmt"
+	"testing"
+
+	"blankout/online/cover"
+)
+
+// Of many classes those with the most events are reported, in their order and no more than asked for; those without
+// events never.
+func TestLargestClasses(t *testing.T) {
+	var classes []cover.ClassReport
+	for i, events := range []float64{5, 0, 7, 3, 7, 1, 3} {
+		classes = append(classes, cover.ClassReport{Class: fmt.Sprint(i), Events: events})
+	}
+	for n, want := range map[int]string{20: "023456", 4: "0234", 2: "24", 1: "2"} {
+		got := ""
+		for _, c := range largestClasses(classes, n) {
+			got += c.Class
+		}
+		if got != want {
+			t.Errorf("the largest %d of all are %s, want %s", n, got, want)
+		}
+	}
+}
