@@ -11,6 +11,7 @@ import (
 	"blankout/measure"
 	"blankout/model"
 	"blankout/online/evaluate"
+	"blankout/online/pace"
 	"blankout/online/refresh"
 	"blankout/online/rows"
 )
@@ -136,12 +137,12 @@ func (l *bank) remeasure(e *blankout.Example) {
 		now.step.AddIntercepts(l.bias, ridge)
 	}
 	l.sum(0)
-	label, weight := e.Label, e.Weight
+	label, weight := e.Label, l.importance.Bound(e.Weight)
 	if label == blankout.Unlabelled {
 		l.unlabelled(weight)
 		return
 	}
-	repeats := min(math.Ceil(weight), maxRepeats) // as Learn
+	repeats := min(math.Ceil(weight), pace.MostImportance) // as Learn
 	for v := range l.levels {
 		lv := &l.levels[v]
 		for k := range l.active {

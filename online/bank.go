@@ -55,8 +55,9 @@ type progress struct {
 	period uint64 // steps of the first pass, 0 while in it
 	// How often all rows have been written at once; no part of the state. A Learner that
 	// follows another one has that one's count, see FollowState.
-	rewritten uint64
-	fade      pace.Fade
+	rewritten  uint64
+	fade       pace.Fade
+	importance pace.Importance
 }
 
 // level is a noise level: a copy of the weights that learns as if its noise
@@ -85,6 +86,7 @@ type event struct {
 	published []float64
 	columns   []uint32 // of its features, in their order before they were brought together in groups
 	target    float64  // the number that the label is, in the Learner's unit
+	weight    float64  // that the event is learned with, see pace.Importance
 	// By level and output: sum x lag, sum basis w^2, and by how much the published score
 	// was larger before the Scaler moved.
 	lag, q, moved []float64
@@ -95,9 +97,6 @@ type event struct {
 	raised        []float64 // by level: the learning rate's factor
 	told          []float64 // what iterates and then averages said of it earlier, see answering.heed; nil for none
 }
-
-// maxRepeats bounds how often an important event is learned.
-const maxRepeats = 8
 
 // setOutputs makes what depends on the number of outputs: the layout of rows, the rule, an
 // empty table, intercepts that are 0, and room for what an event comes to.
@@ -458,7 +457,7 @@ func (l *bank) rebase(v int) {
 func (l *bank) update(importance float64) {
 	s := &l.now.step
 	s.Importance, s.Count, s.Growth = importance, l.steps, l.fade.Growth
-	s.Young = l.steps <= model.FirstReadings && l.config.Adapt && l.set.grouped()
+	s.Young = importance > 1 || l.steps <= model.FirstReadings && l.config.Adapt && l.set.grouped()
 	for v := range l.levels {
 		inverse := l.levels[v].Inverse
 		for j := v * l.k; j < (v+1)*l.k; j++ {
@@ -628,14 +627,15 @@ func (l *bank) targetOf(label, k int) float64 {
 // learnFrom makes the steps of an event that has been scored, as often as its weight says, and
 // refreshes when it is time.
 func (l *bank) learnFrom(e *blankout.Example) {
-	weight := e.Weight * l.classes[e.Label]
-	repeats := min(math.Ceil(weight), maxRepeats)
-	for i := range int(repeats) {
-		if i > 0 {
+	weight := l.now.weight * l.classes[e.Label]
+	first := true
+	pace.Parts(weight, l.set.rule.Proximal, func(part float64) {
+		if !first {
 			l.resum()
 		}
-		l.step(e.Label, weight/repeats)
-	}
+		first = false
+		l.step(e.Label, part)
+	})
 	if l.refresh.Add(e, weight) {
 		l.solve()
 	}

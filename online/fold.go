@@ -72,7 +72,7 @@ func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
 		return nil, nil, fmt.Errorf("its sums do not fit")
 	}
 	events := now.events - base.events
-	if events > share.MaxInterval || now.steps-base.steps > events*maxRepeats || now.compared-base.compared > (events+1)*maxRepeats*pace.CompareEvery {
+	if events > share.MaxInterval || now.steps-base.steps > events*pace.MostParts || now.compared-base.compared > (events+1)*pace.MostParts*pace.CompareEvery {
 		return nil, nil, fmt.Errorf("its sums are of too many events")
 	}
 	if !probe.Fits(base.shares, now.shares, float64(events)) {

@@ -142,10 +142,10 @@ func (l *Learner) Config() Config { return l.config }
 // Learn scores an event, learns from it, and returns the scores made before:
 // one for each output, borrowed until the next call.
 //
-// An importance weight of 0 leaves everything as it was. A whole weight up to 8
+// An importance weight of 0 leaves everything as it was. A whole weight up to 16
 // is learned that often in a row, so that 2 is the same, to the bit, as meeting
-// the event twice (but for the counts of events and of the Scaler); another one
-// in equal parts of at most 1, or of an eighth of it, each scaling the gradient.
+// the event twice (but for the counts of events and of the Scaler); a larger one as pace.Parts
+// has it. It counts as at most 32 times the average weight so far (pace.Importance).
 //
 // An unlabelled event moves no weight; it updates the Scaler and adds
 // Config.Alpha of its expected curvature to the preconditioner. A refused event, and
@@ -189,7 +189,7 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 	switch {
 	case e.Label == blankout.Unlabelled:
 		l.watch.Measures.Unlabelled++
-		l.unlabelled(e.Weight)
+		l.unlabelled(l.now.weight)
 		if l.set.numbers {
 			l.now.scores[0] = l.unit.Score(l.now.scores[0])
 		}
@@ -217,6 +217,9 @@ func (l *Learner) begin(e *blankout.Example) {
 	}
 	l.events++
 	l.age(e.Time)
+	if l.now.weight = l.importance.Bound(e.Weight); e.Label != blankout.Unlabelled && !l.shared() {
+		l.now.weight = l.importance.Observe(e.Weight)
+	}
 }
 
 // tell measures what a labelled event was answered: now, or when it came.

@@ -261,7 +261,7 @@ func (l *answering) learnSecond(e *blankout.Example) {
 	for k := range l.active {
 		s.targets[k] = l.targetOf(e.Label, k)
 	}
-	if s.expert.Learn(s.targets, l.active, e.Weight*l.classes[e.Label]) {
+	if s.expert.Learn(s.targets, l.active, l.now.weight*l.classes[e.Label]) {
 		s.changed()
 	}
 	l.centreSecond()

@@ -347,6 +347,7 @@ func (l *Learner) state(c *coder.Coder) {
 	l.calibration.State(c)
 	l.watch.Drift.State(c)
 	l.fade.Clock(c)
+	l.importance.State(c)
 	if l.set.second {
 		l.second.state(c)
 	}

@@ -94,7 +94,7 @@ func (l *Learner) measureTarget(e *blankout.Example, earlier []float64, fresh *m
 	if l.period > 0 {
 		return
 	}
-	switch next, change := l.unit.Observe(y, weight); change {
+	switch next, change := l.unit.Observe(y, l.now.weight); change {
 	case numbers.Moves:
 		l.rescaleSecond(l.moveTo(next))
 		l.now.told = nil // it is in the old unit

@@ -40,8 +40,8 @@ type Step struct {
 	Importance float64
 	Count      uint64  // of the steps, this one included
 	Growth     float64 // of what is added to the preconditioner, that older events fade
-	// Young says that it is one of the first, when nobody knows yet what is a large value: of any
-	// number of outputs it is not to overshoot.
+	// Young says that it is one of the first, when nobody knows yet what is a large value, or counts more than
+	// once: of any number of outputs it must not overshoot.
 	Young bool
 	// By row the root of how often the step counts; nil is once.
 	Roots []float64

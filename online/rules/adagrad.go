@@ -96,14 +96,15 @@ func (r *adagrad) Step(s *rows.Step) {
 		rows.AdagradGradients1(s.Rows[g.From:g.To], rows.FirstPart, x[g.From:g.To], basis[g.From:g.To], ridge[g.From:g.To], g.DF[0], g.Shrink[0], c.Start, r.gradients[g.From:g.To], r.roots[g.From:g.To])
 	}
 	kappa := rows.InverseRoots(r.roots, x, c.Eps)
-	if r.Proximal {
+	r.share[0], r.shareOnce[0] = 1, 1
+	if r.Proximal || s.Young {
 		r.kappa[0] = kappa
 		r.shares(s, r.kappa, root, r.share)
 	}
 	if s.Roots == nil {
 		s.MinusEta[0] *= r.share[0]
 	} else {
-		if r.Proximal {
+		if r.Proximal || s.Young {
 			r.once[0] = 0
 			for i, v := range r.roots {
 				r.once[0] += s.X[i] * s.X[i] * v

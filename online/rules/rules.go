@@ -62,14 +62,15 @@ type Entry struct {
 	// not squared gradients; ClassesOnly that the rule cannot learn them.
 	Curvature, ClassesOnly bool
 	Ridges                 bool // Settings.StartSum may stand for the ridge
+	Proximal               bool // its steps can be kept from overshooting, see rows.Step.Young
 	Second                 bool // a second-order expert learns beside the rule, where it can
 	Make                   func(Settings) Rule
 }
 
 // Table is the table of rules: a new one is a file and a line here.
 var Table = []Entry{
-	{Name: "auto", Eta: 0.3, Parts: 3, Sums: true, Ridges: true, Second: true, Make: NewAdagrad},
-	{Name: "adagrad", Eta: 0.3, Parts: 3, Sums: true, Ridges: true, Make: NewAdagrad},
+	{Name: "auto", Eta: 0.3, Parts: 3, Sums: true, Ridges: true, Proximal: true, Second: true, Make: NewAdagrad},
+	{Name: "adagrad", Eta: 0.3, Parts: 3, Sums: true, Ridges: true, Proximal: true, Make: NewAdagrad},
 	{Name: "dropout-descent", Eta: 0.5, Parts: 3, Sums: true, Curvature: true, Make: newDescent},
 	{Name: "sgd", Eta: 0.5, Parts: 3, Make: newSGD},
 	{Name: "arow", Eta: 1, Parts: 3, Starts: true, ClassesOnly: true, Make: newArow},

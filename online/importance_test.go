@@ -1,0 +1,84 @@
+package online_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+	"blankout/online"
+	"blankout/online/rules"
+)
+
+func classifier(t *testing.T, rule string, classes int) *online.Learner {
+	t.Helper()
+	c := online.DefaultConfig()
+	if c.Rule = rule; rule == "irls" {
+		c.Refresh = 200
+	}
+	if rule == "dropout-descent" || rule == "arow" || rule == "irls" {
+		c.Noise = "dropout:0.3"
+	}
+	s := blankout.NewSchema(8, []string{"a", "b", "c"}[:classes], classes)
+	for _, name := range []string{"x", "z"} {
+		s.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+	}
+	l, err := online.New(c, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func labeled(r *rand.Rand, classes int) *blankout.Example {
+	x, z := r.NormFloat64(), r.NormFloat64()
+	label := 0
+	if x > 0 {
+		label = 1
+	}
+	if classes == 3 && z > 1 {
+		label = 2
+	}
+	return &blankout.Example{Label: label, Weight: 1, Features: blankout.Vec{Index: []uint32{1, 2}, Value: []float64{x, z}}, Field: []uint16{1, 2}}
+}
+
+// One wrong event of a great weight, wherever it comes, is forgiven.
+func TestOneWrongEventOfGreatWeight(t *testing.T) {
+	for _, rule := range rules.Names() {
+		for _, classes := range []int{2, 3} {
+			clean := 0.0
+			for _, at := range []int{-1, 0, 2000} {
+				l, r := classifier(t, rule, classes), rand.New(rand.NewPCG(1, 2))
+				for i := range 12000 {
+					e := labeled(r, classes)
+					if i == at {
+						e.Weight, e.Label = 1e6, 1-min(e.Label, 1)
+					}
+					l.Learn(e)
+				}
+				wrong, m := 0.0, l.Published()
+				for range 4000 {
+					e := labeled(r, classes)
+					scores := m.Score(e, make([]float64, m.Outputs))
+					best := 0
+					for k, f := range scores {
+						if f > scores[best] {
+							best = k
+						}
+					}
+					if classes == 2 && scores[0] > 0 {
+						best = 1
+					}
+					if best != e.Label {
+						wrong += 100. / 4000
+					}
+				}
+				if at < 0 {
+					clean = wrong
+				}
+				if wrong > clean+0.6 {
+					t.Errorf("%s, %d classes, at %d: %.2f %% wrong, without %.2f", rule, classes, at, wrong, clean)
+				}
+			}
+		}
+	}
+}
