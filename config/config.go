@@ -512,7 +512,7 @@ func (l *Loaded) override(s Source, known []key) error {
 			errs = append(errs, fmt.Errorf("--set %s: %s", name, unknownKey(name, known)))
 			continue
 		}
-		if err := known[i].set(value, "--set "+name); err != nil {
+		if err := known[i].set(known[i].unquoted(value), "--set "+name); err != nil {
 			errs = append(errs, err)
 		}
 		l.origins[name] = "--set"

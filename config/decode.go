@@ -330,6 +330,19 @@ func (k key) set(text, origin string) error {
 	return nil
 }
 
+// unquoted returns the text within the quotes of TOML, if a value of a flag that is a text has
+// them.
+func (k key) unquoted(value string) string {
+	if n := len(value); k.value.Kind() != reflect.String || n < 2 || value[0] != value[n-1] || value[0] != '"' && value[0] != '\'' {
+		return value
+	}
+	var in struct{ X string }
+	if _, err := toml.Decode("x = "+value, &in); err != nil {
+		return value
+	}
+	return in.X
+}
+
 func isWhole(text string) bool {
 	_, err := strconv.ParseUint(text, 10, 63)
 	return err == nil

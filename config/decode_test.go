@@ -129,6 +129,24 @@ func TestSet(t *testing.T) {
 	}
 }
 
+// A text given with --set may stand in the quotes of TOML, which a shell leaves on it; a variable
+// of the environment, which may be a secret, is taken as it is.
+func TestQuotedFlags(t *testing.T) {
+	for value, want := range map[string]string{`";"`: ";", `;`: ";", `"\t"`: "\t", `'|'`: "|"} {
+		if l, err := Load(Source{Flags: []string{"record.separator=" + value}}); err != nil || l.Record.Separator != want {
+			t.Errorf("%s: %v", value, err)
+		}
+	}
+	for value, want := range map[string]string{`"a"b"`: `"a"b"`, `"a`: `"a`, `"`: `"`, `""`: ""} {
+		if l, err := Load(Source{Flags: []string{"record.label=" + value}}); err != nil || l.Record.Label != want {
+			t.Errorf("%s: %v", value, err)
+		}
+	}
+	if l, err := Load(Source{Env: []string{`BLANKOUT_RECORD_LABEL="a"`}}); err != nil || l.Record.Label != `"a"` {
+		t.Errorf("the environment: %v", err)
+	}
+}
+
 func TestKeysAndEnvironment(t *testing.T) {
 	var names []string
 	for _, k := range keys(new(sample)) {

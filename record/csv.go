@@ -66,6 +66,10 @@ func (d *csvDecoder) Decode(_ context.Context, r Record, e *blankout.Example) er
 		return nil
 	}
 	data := bytes.TrimRight(r.Value, "\r\n")
+	if text := notUTF8(data); text != "" {
+		d.refuse(&r, e, blankout.ReasonSyntax, "%s", text)
+		return nil
+	}
 	i, p := 0, 0
 	for ; ; i++ {
 		if i == len(d.columns) {
@@ -87,7 +91,13 @@ func (d *csvDecoder) Decode(_ context.Context, r Record, e *blankout.Example) er
 		p = next + 1
 	}
 	if i+1 < len(d.columns) {
-		d.refuse(&r, e, blankout.ReasonSyntax, "%d values for %d columns", i+1, len(d.columns))
+		other := ""
+		for _, separator := range []byte(separators) {
+			if separator != d.separator && bytes.Count(data, []byte{separator}) == len(d.columns)-1 {
+				other = fmt.Sprintf(": record.separator is %q, and %q would make them so many", d.separator, separator)
+			}
+		}
+		d.refuse(&r, e, blankout.ReasonSyntax, "%d values for %d columns%s", i+1, len(d.columns), other)
 		return nil
 	}
 	d.complete(&r, e)

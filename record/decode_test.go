@@ -61,7 +61,7 @@ func TestDecode(t *testing.T) {
 			{`{"x":NaNs}`, `syntax: byte 6: 'N' where a value should be`},
 			{`{"x":1.1e30}`, `out-of-range: byte 6: field "x" is 1.1e30, the limit is 1e30`},
 			{`{"x":1e999}`, `out-of-range: byte 6: field "x" is 1e999, the limit is 1e30`},
-			{"{\"x\":\"a\xffb\"}", `syntax: byte 8: byte 0xff is not UTF-8`},
+			{"{\"x\":\"a\xffb\"}", `syntax: byte 8: byte 0xff is not UTF-8: convert the text, with iconv -f LATIN1 -t UTF-8 if it is Latin-1`},
 			{"{\"x\":\"a\tb\"}", `syntax: byte 8: control character U+0009 in a string`},
 			{`{"t":["a"},"y":1}`, `syntax: byte 10: '}' where a comma or the array's end should be`},
 			{`{"x":"a\`, `syntax: byte 9: the record ends where the end of a string should be`},

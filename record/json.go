@@ -574,7 +574,7 @@ func (d *jsonDecoder) notUTF8(start, end int) int {
 	for p := start; p < end; {
 		r, size := utf8.DecodeRune(d.data[p:end])
 		if r == utf8.RuneError && size == 1 {
-			return d.fail(p, blankout.ReasonSyntax, "byte 0x%02x is not UTF-8", d.data[p])
+			return d.fail(p, blankout.ReasonSyntax, "byte 0x%02x is not UTF-8: convert the text, with iconv -f LATIN1 -t UTF-8 if it is Latin-1", d.data[p])
 		}
 		p += size
 	}

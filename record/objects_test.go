@@ -111,7 +111,7 @@ func TestObjectsArranged(t *testing.T) {
 				t.Fatal(err)
 			}
 			var r Record
-			if err := s.Skip(int64(i)); err != nil || s.Next(&r) != nil || string(r.Value) != value {
+			if _, _, err := s.Skip(0, int64(i)); err != nil || s.Next(&r) != nil || string(r.Value) != value {
 				t.Fatalf("%q from %d: %q, %v", text.String(), i, r.Value, err)
 			}
 			s.Unscan()

@@ -320,6 +320,10 @@ func (r *reference) csv(data []byte) {
 		r.refuse("%v", err)
 		return
 	}
+	if !utf8.Valid(data) {
+		r.refuse("not UTF-8")
+		return
+	}
 	if _, err := d.Read(); err != io.EOF {
 		r.refuse("a second line")
 	}

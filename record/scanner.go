@@ -76,7 +76,7 @@ type framing struct {
 const bufferBytes = 1 << 18
 
 // NewScanner returns a Scanner of a text of c.Format. It steps over a byte order
-// mark, and of CSV whose columns have no names it reads those in the header.
+// mark, and of CSV it reads the header for the names of columns, if it is to have them.
 func NewScanner(name string, in io.Reader, c Config) (*Scanner, error) {
 	s := &Scanner{Name: name, c: c, in: in}
 	for _, f := range formats {
@@ -91,6 +91,9 @@ func NewScanner(name string, in io.Reader, c Config) (*Scanner, error) {
 	if err := s.Refill(); err != nil && err != io.EOF {
 		return nil, err
 	}
+	if err := checkEncoding(s.buf[s.at:s.end]); err != nil {
+		return nil, err
+	}
 	if bytes.HasPrefix(s.buf[s.at:s.end], []byte("\ufeff")) {
 		s.at += len("\ufeff")
 	}
@@ -102,18 +105,39 @@ func NewScanner(name string, in io.Reader, c Config) (*Scanner, error) {
 			s.dropUnfinished()
 		}
 	}
-	if c.Format != "csv" || len(c.Columns) > 0 {
+	if c.Format != "csv" {
 		return s, nil
 	}
+	return s, s.readHeader()
+}
+
+// readHeader reads the names of the columns of CSV in the first line, if the configuration does
+// not have them, and finds what separates them.
+func (s *Scanner) readHeader() error {
 	var header Record
-	if err := s.Next(&header); err == io.EOF {
-		return nil, fmt.Errorf("no header line")
-	} else if err != nil {
-		return nil, err
+	for !s.Scan(&header) {
+		if err := s.Refill(); err == io.EOF && len(s.c.Columns) > 0 {
+			return nil
+		} else if err == io.EOF {
+			return fmt.Errorf("no header line")
+		} else if err != nil {
+			return err
+		}
+	}
+	if header.Cut && len(s.c.Columns) == 0 {
+		return fmt.Errorf("the header has more than max_bytes, %d", s.c.MaxBytes)
+	}
+	s.c.Separator = foundSeparator(header.Value, s.c)
+	if len(s.c.Columns) > 0 {
+		s.Unscan()
+		return nil
+	}
+	if text := notUTF8(header.Value); text != "" {
+		return &blankout.Refusal{Reason: blankout.ReasonSyntax, Detail: "the header: " + text}
 	}
 	var err error
-	s.c.Columns, err = csvFields(header.Value, c.Separator[0])
-	return s, err
+	s.c.Columns, err = csvFields(header.Value, s.c.Separator[0])
+	return err
 }
 
 // Decoder returns a Decoder of the Scanner's records that names columns, fields and
@@ -171,14 +195,18 @@ func (s *Scanner) Next(r *Record) error {
 	return nil
 }
 
-// Skip moves to the record of the given offset, or the first that follows it.
-func (s *Scanner) Skip(offset int64) error {
+// Skip moves to the record of the given offset, or the first that follows it. It returns how
+// many of the records before it are not before first, and the sum of their Fingerprints.
+func (s *Scanner) Skip(first, offset int64) (records, sum uint64, err error) {
 	var r Record
 	for s.line < offset {
 		if s.Scan(&r) {
 			if r.Offset >= offset { // the lines before it are blank
 				s.Unscan()
-				return nil
+				return records, sum, nil
+			}
+			if r.Offset >= first {
+				records, sum = records+1, sum+Fingerprint(r.Offset, r.Key, r.Value)
 			}
 			continue
 		}
@@ -188,12 +216,12 @@ func (s *Scanner) Skip(offset int64) error {
 				if s.objects {
 					what = "object"
 				}
-				return fmt.Errorf("%s: it ends at %s %d, before %s %d where learning was to go on", s.Name, what, s.line, what, offset+1)
+				return 0, 0, fmt.Errorf("%s: it ends at %s %d, before %s %d where learning was to go on", s.Name, what, s.line, what, offset+1)
 			}
-			return err
+			return 0, 0, err
 		}
 	}
-	return nil
+	return records, sum, nil
 }
 
 // Scan sets r to the next record that is complete in the buffer, and reports

@@ -69,7 +69,18 @@ func (f *File) Progress() (read, size int64) { return f.records.Progress() }
 
 // Skip moves to the record of the given offset, or the first that follows it:
 // where a Position says that learning goes on. It must come before Next.
-func (f *File) Skip(offset int64) error { return f.scanner.Skip(offset) }
+func (f *File) Skip(offset int64) error {
+	_, _, err := f.scanner.Skip(0, offset)
+	return err
+}
+
+// ReplacedError says that a file does not begin with the records that were learned from a file
+// of its name.
+type ReplacedError struct{ Name string }
+
+func (e *ReplacedError) Error() string {
+	return e.Name + ": it does not begin with the records that were learned from a file of this name: it has been replaced or changed; give the new file another name, or start afresh with --reset"
+}
 
 // Resume moves to where the file's Position in from says that learning goes on, if
 // there is one. A Position under another spelling of the file's name, ./g of g,
@@ -86,7 +97,11 @@ func (f *File) Resume(from blankout.Offsets) error {
 		return nil
 	}
 	f.scanner.Name = found.Topic
-	return f.Skip(found.Next)
+	records, sum, err := f.scanner.Skip(found.First, found.Next)
+	if err == nil && found.Records > 0 && (records != found.Records || sum != found.Sum) {
+		err = &ReplacedError{f.scanner.Name}
+	}
+	return err
 }
 
 // Place names a record by its offset: file and line, or the number of the object.

@@ -5,6 +5,7 @@ import (
 	"blankout/record"
 	"blankout/record/recordtest"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -169,6 +170,65 @@ func TestSourceName(t *testing.T) {
 				}
 				f.Close()
 			}
+		}
+	}
+}
+
+// A file that was replaced by a longer one is not gone on with: it does not begin with what was
+// learned.
+func TestReplacedFile(t *testing.T) {
+	for _, test := range []struct {
+		name, first, grown, other string
+	}{
+		{"a.csv", "label,x\n1,2\n0,3\n", "1,4\n", "label,x\n1,2\n0,4\n1,5\n1,6\n"},
+		{"a.csv", "label,x\n1,2\n0,3\n", "1,4\n", "label,x\n1,2\n\n0,3\n1,5\n1,6\n"},
+		{"a.jsonl", "{\"x\":1}\n\n{\"x\":2}\n", "{\"x\":3}\n", "{\"x\":1}\n{\"x\":2}\n{\"x\":2}\n{\"x\":4}\n"},
+		{"a.json", "[{\"x\":1},{\"x\":2}", ",{\"x\":3}]", "[{\"x\":2},{\"x\":2},{\"x\":3}]"},
+		{"a.svm", "1 1:1\n# no\n-1 2:2\n", "1 3:1\n", "1 1:1\n# no\n-1 2:2.\n1 3:1\n"},
+		{"a.vw", "1 | a\n-1 | b\n", "1 | c\n", "1 | a\n-1 | c\n1 | c\n"},
+	} {
+		path := write(t, test.name, test.first)
+		c := record.DefaultConfig()
+		c.Growing = true
+		var offsets blankout.Offsets
+		read := func() (n int, err error) {
+			f, err := OpenFile(path, c, c.Schema())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if err := f.Resume(offsets); err != nil {
+				return 0, err
+			}
+			var b blankout.Batch
+			for f.Next(t.Context(), &b) == nil {
+				for i := range b.Examples {
+					e := &b.Examples[i]
+					p := offsets.At(b.Topic, b.Partition, e.Offset)
+					if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
+						t.Fatal(err)
+					}
+					n++
+				}
+				offsets.At(b.Topic, b.Partition, 0).Next = b.Next
+			}
+			return n, nil
+		}
+		if n, err := read(); n != 2 || err != nil {
+			t.Errorf("%s: %d records, %v", test.name, n, err)
+		}
+		if err := os.WriteFile(path, []byte(test.other), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var replaced *ReplacedError
+		if _, err := read(); !errors.As(err, &replaced) {
+			t.Errorf("%s, %q in place of %q: %v", test.name, test.other, test.first, err)
+		}
+		if err := os.WriteFile(path, []byte(test.first+test.grown), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := read(); n != 1 || err != nil {
+			t.Errorf("%s, grown: %d records, %v", test.name, n, err)
 		}
 	}
 }

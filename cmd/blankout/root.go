@@ -215,7 +215,7 @@ func exitCode(err error) int {
 		return 0
 	case is[usageError](err), is[*online.MismatchError](err), is[*group.SettingsError](err), is[*group.SkipError](err), is[*online.NumbersError](err), is[*simulate.RequestError](err), is[*record.MissingColumnError](err), is[*stream.AddressError](err), is[*blankout.KeyError](err):
 		return 2
-	case is[refusedError](err), is[*run.RefusedError](err), is[*run.FruitlessError](err), is[*blankout.Refusal](err), is[*stream.ParquetError](err),
+	case is[refusedError](err), is[*run.RefusedError](err), is[*run.FruitlessError](err), is[*blankout.Refusal](err), is[*stream.ParquetError](err), is[*stream.ReplacedError](err),
 		is[*stream.OffsetOutOfRangeError](err), is[*stream.TopicRecreatedError](err), is[*stream.CorruptBatchError](err),
 		is[*labels.StateError](err), is[*labels.DamageError](err), errors.Is(err, checkpoint.ErrDamaged), errors.Is(err, checkpoint.ErrForeign), errors.Is(err, checkpoint.ErrNewer), errors.Is(err, checkpoint.ErrLost):
 		return 3
