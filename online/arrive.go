@@ -22,6 +22,9 @@ type arrival struct {
 	own     []float64 // see say: of the event at hand; nil where what is said now counts
 	outputs int       // of own
 	experts []float64 // the part of own that is the experts'
+	// after is how many events had been learned when an event that comes with its label later was
+	// answered, -1 where it is answered now.
+	after float64
 
 	// Room.
 	features         blankout.Vec
@@ -39,6 +42,9 @@ func (l *Learner) Arrive(e *blankout.Example, out []float64) []float64 {
 	out = slices.Grow(out, l.k)[:at+l.k]
 	l.Score(e, out[at:])
 	if l.shared() || len(l.levels) == 1 && !l.second.knows() {
+		if l.set.numbers {
+			out = append(out, scoresEnd, float64(l.events))
+		}
 		return out
 	}
 	return l.teller().say(e, append(out, scoresEnd))
@@ -103,13 +109,25 @@ func (l *answering) averaged(said []float64) []float64 {
 // labels are numbers its Wrong takes the absolute error.
 func (l *Learner) LearnLater(e *blankout.Example, told []float64, fresh *measure.Classes) []float64 {
 	scores := told
+	l.arrived.after = -1
 	if i := slices.Index(told, scoresEnd); i >= 0 {
 		// Where nothing has been learned since, what is said now is the same, to the last digit.
-		if scores = told[:i]; len(told) > i+1 && told[i+1] != float64(l.events) {
+		if scores = told[:i]; len(told) > i+1 {
+			l.arrived.after = told[i+1]
+		}
+		if len(told) > i+1 && told[i+1] != float64(l.events) {
 			l.arrived.own, l.arrived.outputs = told[i+2:], i
 		}
 	}
 	return l.learnAs(e, scores, fresh)
+}
+
+// answeredAfter returns how many events had been met when the event at hand was answered.
+func (l *answering) answeredAfter() uint64 {
+	if after := l.arrived.after; after >= 0 {
+		return uint64(after)
+	}
+	return l.events - 1
 }
 
 // heed has what was said of the event at hand count, if it was of as many outputs as there are: an

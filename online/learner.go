@@ -157,6 +157,7 @@ func (l *Learner) Learn(e *blankout.Example) []float64 {
 		a.buffer = p.say(e, a.buffer[:0])
 		a.own, a.outputs = a.buffer[1:], p.k
 	}
+	l.arrived.after = -1
 	return l.learnAs(e, nil, nil)
 }
 
@@ -317,7 +318,7 @@ func (l *Learner) Metrics() Metrics {
 	w := l.watch.Clone()
 	m := Metrics{
 		Measures: w.Measures, Refused: w.Refused.Count, RefusedBy: w.Refused.By, Suspects: w.Suspects.Count,
-		Drift: w.Drift.Report(), Prior: w.Prior, Figures: l.watch.Figures(), RefreshFailures: l.refresh.Failures,
+		Drift: w.Drift.Report(), Prior: w.Prior, Baselines: l.watch.Baselines, Figures: l.watch.Figures(), RefreshFailures: l.refresh.Failures,
 	}
 	if m.Binary != nil {
 		at := l.schema.PositiveClass(l.positiveName())

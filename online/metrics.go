@@ -26,6 +26,7 @@ type Metrics struct {
 	Suspects  uint64 // of very small influence, see Config.Suspect
 	Drift     watch.Drift
 	Prior     watch.Prior
+	Baselines watch.Baselines
 	Figures   map[string][]watch.Figure // of other Watchers, by their names
 	// RefreshFailures counts refreshes that found no solution and changed nothing.
 	RefreshFailures uint64
@@ -80,6 +81,7 @@ type Summary struct {
 	// Where labels are numbers; errors are then in the targets' own unit, and Served
 	// holds root mean squared errors.
 	*NumbersSummary
+	watch.BaselineReport
 }
 
 // NumbersSummary is Numbers in a few numbers.
@@ -91,8 +93,6 @@ type NumbersSummary struct {
 	Coverage   *float64 `json:"coverage"`
 	RecentMAE  *float64 `json:"recent_mae"`
 	RecentRMSE *float64 `json:"recent_rmse"`
-	// BaselineMAE is the progressive error of predicting the mean of the targets so far.
-	BaselineMAE *float64 `json:"baseline_mae"`
 }
 
 // SummaryBin is a measure.Bin of the positive class.
@@ -108,7 +108,8 @@ func (m *Metrics) Summary() Summary {
 	s := Summary{
 		Error: number(100 * m.Total.Error()), LogLoss: number(m.Total.MeanLogLoss()),
 		RecentError: number(100 * m.Window.Error()), RecentLogLoss: number(m.Window.MeanLogLoss()),
-		Level: m.Level, Experts: m.Experts, LevelsByShare: m.LevelsByShare, Sets: m.Sets, CoverageByClass: m.CoverageByClass, ByAge: m.ByAge, Drift: m.Drift, Suspects: m.Suspects, Figures: m.Figures,
+		BaselineReport: m.Baselines.Report(m.Numbers != nil),
+		Level:          m.Level, Experts: m.Experts, LevelsByShare: m.LevelsByShare, Sets: m.Sets, CoverageByClass: m.CoverageByClass, ByAge: m.ByAge, Drift: m.Drift, Suspects: m.Suspects, Figures: m.Figures,
 	}
 	if m.Binary != nil {
 		b := m.Binary
@@ -120,7 +121,7 @@ func (m *Metrics) Summary() Summary {
 	}
 	if n := m.Numbers; n != nil {
 		all, recent := n.Total.Report(n.Loss), n.Window.Report(n.Loss)
-		s.NumbersSummary = &NumbersSummary{all.MAE, all.RMSE, all.R2, all.Deviance, all.Coverage, recent.MAE, recent.RMSE, number(n.Baseline.MeanError())}
+		s.NumbersSummary = &NumbersSummary{all.MAE, all.RMSE, all.R2, all.Deviance, all.Coverage, recent.MAE, recent.RMSE}
 	}
 	if m.Numbers == nil {
 		s.ByAge = measure.AgedPercent(m.ByAge)
@@ -177,7 +178,7 @@ func (l *Learner) measure(scores []float64, e *blankout.Example) {
 	j := d.Judge(scores, label)
 	l.takeTold(scores, label, d, j)
 	t := watch.Told{
-		Number: l.events, Time: e.Time, Label: label, Weight: weight, Learned: weight * l.classes[label], Loss: j.LogLoss,
+		Number: l.events, After: l.answeredAfter(), Time: e.Time, Label: label, Weight: weight, Learned: weight * l.classes[label], Loss: j.LogLoss,
 		Predicted: j.Class, Part: l.shared(), Likelihood: l.likelihood,
 	}
 	if l.k == 1 {
@@ -230,6 +231,10 @@ func (l *answering) threshold() float64 {
 	return l.config.Threshold
 }
 
+// AnyLabel reports whether a labelled event has been learned. Numbers that are predicted before
+// say nothing of the model.
+func (l *Learner) AnyLabel() bool { return l.watch.Baselines.First > 0 }
+
 // Decision says what the scores mean that the Learner gives now.
 func (l *Learner) Decision() model.Decision { return l.decision() }
 
@@ -245,6 +250,9 @@ func (l *Learner) Assess(e *blankout.Example, p *measure.Classes) {
 
 // AssessNumber is Assess for a label that is a number.
 func (l *Learner) AssessNumber(e *blankout.Example, p *measure.Numbers) {
+	if !l.AnyLabel() {
+		return
+	}
 	value := l.unit.Told(l.Score(e, make([]float64, l.k))[0])
 	trained := model.Linear{Head: l.head(l.schema), Rows: l.table}
 	low, high := l.interval(value, model.ScoreVariance(&trained, e))

@@ -101,7 +101,7 @@ func TestNumbersLearned(t *testing.T) {
 					if rule == "sgd" || rule == "dropout-descent" {
 						bar += 0.1
 					}
-					if mean := n.Baseline.MeanError(); !(n.Window.MAE() < bar*mean) {
+					if mean := *l.watch.Baselines.Report(true).MeanMAE; !(n.Window.MAE() < bar*mean) {
 						t.Errorf("MAE %.4g lately, that of the mean is %.4g", n.Window.MAE(), mean)
 					}
 					if q, ok := l.set.loss.(loss.Quantile); ok && noise == "auto" && math.Abs(n.Window.Coverage(q)-q.T) > 0.06 {

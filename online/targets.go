@@ -47,7 +47,7 @@ func (l *bank) targetLoss() loss.Loss { return l.unit.Loss(l.set.loss) }
 
 // measureNumber counts in the published value at hand for a target; by is its model.ScoreVariance.
 func (l *Learner) measureNumber(e *blankout.Example, y, value float64, by model.Lacked) {
-	told := watch.Told{Number: l.events, Time: e.Time, Weight: e.Weight, Target: y, Value: value, Low: math.NaN(), High: math.NaN(), Mean: l.unit.Mean}
+	told := watch.Told{Number: l.events, After: l.answeredAfter(), Time: e.Time, Weight: e.Weight, Target: y, Value: value, Low: math.NaN(), High: math.NaN()}
 	told.Low, told.High = l.interval(value, by)
 	l.takeNumber(y, value, by)
 	l.residual.Take(l.unit.Target, l.unit.Clip(y), value, by.Variance)
@@ -78,8 +78,10 @@ func (l *Learner) measureTarget(e *blankout.Example, earlier []float64, fresh *m
 	l.takeAged(e)
 	told := l.unit.Value(f)
 	if earlier != nil {
-		fresh.Add(true, weight, 0, 1)
-		fresh.Wrong += weight * math.Abs(y-told)
+		if l.AnyLabel() {
+			fresh.Add(true, weight, 0, 1)
+			fresh.Wrong += weight * math.Abs(y-told)
+		}
 		told = l.unit.Told(earlier[0])
 	}
 	by := l.varianceOf(e)

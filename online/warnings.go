@@ -23,7 +23,7 @@ func (l *Learner) Warnings(settings Fingerprint, final bool) []watch.Warning {
 	if l.events < watch.WarnAfter && !final {
 		return out
 	}
-	at := slices.IndexFunc(out, func(w watch.Warning) bool { return w.Kind == watch.WarnPrior })
+	at := slices.IndexFunc(out, func(w watch.Warning) bool { return w.Kind == watch.WarnPrior || w.Kind == watch.WarnLast })
 	if at < 0 {
 		at = len(out)
 	}

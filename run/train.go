@@ -55,6 +55,7 @@ type Trained struct {
 	// Where labels are numbers: the measures of the first pass, of every event before it was
 	// learned, and of the published weights at the end, nil if not evaluated.
 	ProgressiveNumbers *watch.Numbers
+	Baselines          watch.Baselines // of the first pass
 	Numbers            *measure.NumbersReport
 	Level              float64 // of the noise published at the end: its Q, SD or B
 	Warnings           []watch.Warning
@@ -78,7 +79,7 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 		}
 		if pass == 0 {
 			m := t.Learner.Metrics()
-			result.Progressive, result.ProgressiveNumbers = m.Total, m.Numbers
+			result.Progressive, result.ProgressiveNumbers, result.Baselines = m.Total, m.Numbers, m.Baselines
 			result.Learned, result.Unlabelled, result.Refused = status.Learned, status.Unlabelled, status.RefusedBy
 		}
 		// The first pass has reported what is wrong with the records, and counted each once.

@@ -242,8 +242,20 @@ var mainMetrics = []metric{
 		ofNumbers((*measure.Numbers).RMSE)},
 	{"blankout_progressive_baseline_absolute_error", gauge, nil, "Mean absolute error of predicting the mean of the targets so far instead; targets that are numbers.",
 		func(v *view, emit func(float64, ...string)) {
-			if n := v.status.Metrics.Numbers; n != nil {
-				emit(n.Baseline.MeanError())
+			if mean := v.status.Metrics.Baselines.Report(true).MeanMAE; v.status.Metrics.Numbers != nil && mean != nil {
+				emit(*mean)
+			}
+		}},
+	{"blankout_progressive_last_label_absolute_error", gauge, nil, "Mean absolute error of predicting the last label instead; targets that are numbers.",
+		func(v *view, emit func(float64, ...string)) {
+			if last := v.status.Metrics.Baselines.Report(true).LastMAE; v.status.Metrics.Numbers != nil && last != nil {
+				emit(*last)
+			}
+		}},
+	{"blankout_progressive_last_label_error_ratio", gauge, nil, "Share of the labelled events whose class is not that of the one before; classes.",
+		func(v *view, emit func(float64, ...string)) {
+			if last := v.status.Metrics.Baselines.Report(false).LastError; v.status.Metrics.Numbers == nil && last != nil {
+				emit(*last / 100)
 			}
 		}},
 	{"blankout_active_features", gauge, nil, "Columns that have appeared in an event.",
@@ -388,7 +400,7 @@ var mainMetrics = []metric{
 				}
 			}
 		}},
-	{"blankout_warning", gauge, []string{"kind"}, "1 while there is a warning of this kind: no-labels, refused, stray-label, mixed-kinds, no-curve, no-rate, odd-time or worse-than-prior; the log and the page say more.",
+	{"blankout_warning", gauge, []string{"kind"}, "1 while there is a warning of this kind: no-labels, refused, stray-label, label-spelling, mixed-kinds, no-curve, no-rate, low-coverage, odd-time, worse-than-prior or worse-than-last; the log and the page say more.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, kind := range watch.WarningKinds {
 				emit(flag(slices.ContainsFunc(v.status.Warnings, func(w watch.Warning) bool { return w.Kind == kind })), kind)

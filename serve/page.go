@@ -126,6 +126,7 @@ type Report struct {
 	Partitions []partition                `json:"partitions"`
 	TotalLoss  *float64                   `json:"loss_total"`
 	AUC        *float64                   `json:"auc"`
+	Baselines  watch.BaselineReport       `json:"baselines"` // errors in percent where labels are classes
 	Features   int                        `json:"features"`
 	Classes    []class                    `json:"classes"`
 	Level      string                     `json:"level"`
@@ -215,7 +216,7 @@ func reportOf(v *view) Report {
 	s, m := v.status, v.status.Metrics
 	r := Report{
 		Point: pointOf(v), Version: v.version, NotReady: v.notReady, Ended: s.NotReady == run.Ended, Started: milli(s.Started), Learned: s.Learned, Unlabelled: s.Unlabelled,
-		Events: m.Events, TotalLoss: measure.Defined(m.Total.MeanLogLoss()), Features: m.Features, Level: m.Level, Drift: m.Drift, Warnings: s.Warnings, Figures: m.Figures,
+		Events: m.Events, Baselines: m.Baselines.Report(m.Numbers != nil), TotalLoss: measure.Defined(m.Total.MeanLogLoss()), Features: m.Features, Level: m.Level, Drift: m.Drift, Warnings: s.Warnings, Figures: m.Figures,
 		Labels: s.Labels, RefusedBy: s.RefusedBy, Letters: s.DeadLetters, Failures: s.DeadLetterFailures,
 		Checkpoint: saved{s.Save.Name, s.Save.Bytes, milli(s.Save.At), s.Save.Took.Seconds(), s.Save.Pause.Seconds(), s.Save.Saved, s.Save.Failed},
 	}

@@ -146,8 +146,11 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *blankout.Schema, e
 		told := l.Arrive(e, nil)
 		scores := told[:l.Outputs()]
 		bin := i * bins / len(events)
-		weight[bin] += e.Weight
+		if !ofNumbers || l.AnyLabel() {
+			weight[bin] += e.Weight
+		}
 		switch {
+		case ofNumbers && !l.AnyLabel():
 		case ofNumbers:
 			result.Over[bin] += e.Weight * math.Abs(e.Target-model.ValueOf(target, scores[0]))
 		case l.Decision().Predict(scores) != e.Label:

@@ -471,6 +471,7 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 		}
 	}
 	event, all := Event{Stage: stage}, make([]float64, 2)
+	known := u.subject.Learn == nil || ofNumbers == nil
 	for n := range u.subject.Examples {
 		if n%256 == 0 && ctx.Err() != nil {
 			return o, ctx.Err()
@@ -491,6 +492,10 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 			continue
 		}
 		bin := &o.bins[n/binEvents]
+		if !known { // what a learner predicts before its first label says nothing of it
+			known = e.Weight > 0
+			continue
+		}
 		if ofNumbers != nil {
 			for _, s := range []*sums{&o.sums, bin} {
 				s.numbers.Add(ofNumbers, e.Target, e.Weight, model.ValueOf(target, scores[0]), math.NaN(), math.NaN(), 1)

@@ -266,7 +266,7 @@ func (i *inspection) print(out *bufio.Writer, draw bool) {
 // to expect when features go missing.
 func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 	if s.Error != nil && s.LogLoss != nil {
-		fmt.Fprintf(out, "progressive   error %.4g %%, log-loss %.4g; lately %.4g %%, %.4g\n", *s.Error, *s.LogLoss, *s.RecentError, *s.RecentLogLoss)
+		fmt.Fprintf(out, "progressive   error %.4g %%, log-loss %.4g; lately %.4g %%, %.4g%s\n", *s.Error, *s.LogLoss, *s.RecentError, *s.RecentLogLoss, baselinesLine(s.BaselineReport))
 	}
 	if s.AUC != nil && s.Recall != nil {
 		fmt.Fprintf(out, "              AUC %.4f, average precision %.4f, recall %.3g, calibration error %.3g", *s.AUC, *s.AveragePrecision, *s.Recall, *s.CalibrationError)
@@ -278,7 +278,7 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 	if n := s.NumbersSummary; n != nil {
 		all := numbersLine(measure.NumbersReport{MAE: n.MAE, RMSE: n.RMSE, R2: n.R2, Deviance: n.Deviance, Coverage: n.Coverage})
 		lately := numbersLine(measure.NumbersReport{MAE: n.RecentMAE, RMSE: n.RecentRMSE})
-		fmt.Fprintf(out, "progressive   %s; lately %s; the mean of the targets: %s\n", all, lately, numbersLine(measure.NumbersReport{MAE: n.BaselineMAE}))
+		fmt.Fprintf(out, "progressive   %s; lately %s%s\n", all, lately, baselinesLine(s.BaselineReport))
 	}
 	for i, r := range s.ByAge {
 		name := ""

@@ -15,6 +15,7 @@ import (
 	"blankout/measure"
 	"blankout/model"
 	"blankout/online"
+	"blankout/online/watch"
 )
 
 // numberMeasures measures the values predicted for examples whose labels are numbers.
@@ -61,6 +62,24 @@ func recentError(m *online.Metrics) string {
 		return fmt.Sprintf("MAE %.4g", n.Window.MAE())
 	}
 	return fmt.Sprintf("error %.2f %%", 100*m.Window.Error())
+}
+
+// baselinesLine words what predictors that know the labels alone would have lost, behind other
+// measures; "" where that is not known.
+func baselinesLine(b watch.BaselineReport) string {
+	var parts []string
+	for _, x := range []struct {
+		format string
+		value  *float64
+	}{{"mean of the targets MAE %.4g", b.MeanMAE}, {"last label MAE %.4g", b.LastMAE}, {"last label %.4g %%", b.LastError}} {
+		if x.value != nil {
+			parts = append(parts, fmt.Sprintf(x.format, *x.value))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
 }
 
 // numbersLine words a report in one line.

@@ -270,6 +270,9 @@ type runSummary struct {
 	Total    uint64 `json:"total_events"` // of all runs of this learner
 	Features int    `json:"features"`
 	online.Summary
+	// MAE and RMSE are those of Summary, where labels are numbers; R2 is there.
+	MAE  *float64 `json:"mae,omitempty"`
+	RMSE *float64 `json:"rmse,omitempty"`
 	// Positive names the positive one of two classes.
 	Positive    string            `json:"positive,omitempty"`
 	Seconds     float64           `json:"seconds"`
@@ -298,6 +301,9 @@ func summary(s *run.Status, offsets blankout.Offsets) runSummary {
 		Offsets: offsets, RefusedBy: map[string]uint64{},
 		NotFinite: s.NotFinite, HeldOut: s.HeldOut, HoldoutError: measure.Defined(100 * s.Holdout.Error()), HoldoutMAE: measure.Defined(s.HoldoutNumbers.MAE()), HoldoutRMSE: measure.Defined(s.HoldoutNumbers.RMSE()), Validations: s.Validation.Done,
 		Warnings: append([]watch.Warning{}, s.Warnings...),
+	}
+	if n := out.NumbersSummary; n != nil {
+		out.MAE, out.RMSE = n.MAE, n.RMSE
 	}
 	out.labelSummary = summariseLabels(s)
 	for reason, n := range s.RefusedBy {

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/term"
 
 	"blankout"
+	"blankout/measure"
+	"blankout/online/watch"
 	"blankout/run"
 )
 
@@ -130,7 +132,9 @@ type progress struct {
 	error, lately float64 // progressive, in percent; NaN without labelled events
 	lag           int64   // -1 if unknown
 	refused       int64
-	trouble       string // why it is not consuming
+	trouble       string                 // why it is not consuming
+	numbers       *measure.NumbersReport // where labels are numbers
+	baselines     watch.BaselineReport
 }
 
 // look looks at a run; the rate is that since the last look.
@@ -143,6 +147,11 @@ func (l *learning) look(s *run.Status) progress {
 		events: int64(events), rate: int64(float64(events-l.events) / max(now.Sub(l.at).Seconds(), 1e-3)),
 		error: 100 * s.Metrics.Total.Error(), lately: 100 * s.Metrics.Window.Error(),
 		lag: -1, refused: int64(s.Refused), trouble: s.NotReady,
+	}
+	p.baselines = s.Metrics.Baselines.Report(s.Metrics.Numbers != nil)
+	if n := s.Metrics.Numbers; n != nil {
+		all := n.Report()
+		p.numbers = &measure.NumbersReport{MAE: all.MAE, RMSE: all.RMSE, R2: all.R2}
 	}
 	l.at, l.events = now, events
 	for _, partition := range s.Partitions {
@@ -167,6 +176,9 @@ func (p progress) String() string {
 	if !math.IsNaN(p.error) {
 		parts = append(parts, fmt.Sprintf("error %s %%, lately %s %%", percent(p.error), percent(p.lately)))
 	}
+	if p.numbers != nil && p.numbers.MAE != nil {
+		parts = append(parts, numbersLine(*p.numbers)+baselinesLine(p.baselines))
+	}
 	if p.lag >= 0 {
 		parts = append(parts, "lag "+humanize.Comma(p.lag))
 	}
@@ -184,6 +196,16 @@ func (p progress) log() []any {
 	out := []any{"events", p.events, "events_per_second", p.rate}
 	if !math.IsNaN(p.error) {
 		out = append(out, "error_percent", hundredths(p.error), "error_percent_lately", hundredths(p.lately))
+	}
+	if n := p.numbers; n != nil {
+		for _, x := range []struct {
+			name  string
+			value *float64
+		}{{"mae", n.MAE}, {"rmse", n.RMSE}, {"r2", n.R2}, {"baseline_mean_mae", p.baselines.MeanMAE}, {"baseline_last_mae", p.baselines.LastMAE}} {
+			if x.value != nil {
+				out = append(out, x.name, *x.value)
+			}
+		}
 	}
 	if p.lag >= 0 {
 		out = append(out, "lag", p.lag)

@@ -28,6 +28,7 @@ import (
 	"blankout/measure"
 	"blankout/model"
 	"blankout/online"
+	"blankout/online/watch"
 )
 
 type trainFlags struct {
@@ -214,6 +215,8 @@ type trainResult struct {
 	TrainError  *float64 `json:"train_error"`
 	// Where labels are numbers, of the training examples.
 	*measure.NumbersReport
+	// Of predictors that know the labels alone, in the order of the examples.
+	watch.BaselineReport
 	Refused int `json:"refused"` // and skipped
 	// Noise is what --noise observed has found to be missing.
 	Noise string `json:"noise,omitempty"`
@@ -282,6 +285,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		r.Certificate = &fit.Gap
 	}
 	r.TrainError, r.NumbersReport, r.Counts = fit.trainError, fit.numbers, o.data.join.counts
+	r.BaselineReport = baselinesOf(d)
 	if o.covariance > 0 && fit.linear != nil && fit.linear.Model.Covariance == nil {
 		r.unfilled = "--covariance-fields: fewer than two columns are numbers that enough of the examples hold, so that nothing can be filled in; fields of JSON and CSV, and columns of svmlight that nine of ten examples hold or that --standardise all makes dense, can be"
 	}
@@ -327,7 +331,7 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 			fmt.Fprintf(p.stderr, "training error %.2f %%\n", *r.TrainError)
 		}
 		if r.NumbersReport != nil {
-			fmt.Fprintf(p.stderr, "on the training examples: %s\n", numbersLine(*r.NumbersReport))
+			fmt.Fprintf(p.stderr, "on the training examples: %s%s\n", numbersLine(*r.NumbersReport), baselinesLine(r.BaselineReport))
 		}
 		if len(suspects) > 0 {
 			fmt.Fprintf(p.stderr, "least influence: %s\n", strings.Join(suspects, "; "))
@@ -356,6 +360,23 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 			fmt.Fprintf(p.stderr, "warning: on its own training examples the model is no better than %q for all of them: the penalty or the noise may be too strong for them, see -c, --noise, --drop-q\n", class)
 		}
 	}
+}
+
+// baselinesOf returns what predictors that know the labels alone would have lost at the examples.
+func baselinesOf(d *batch.Data) watch.BaselineReport {
+	var b watch.Baselines
+	regression := d.Schema.Target != loss.Sign
+	for i := range d.Rows() {
+		t := watch.Told{Number: uint64(i) + 1, After: uint64(i), Weight: d.Weight(i), Regression: regression, Label: d.Label(i)}
+		if t.Label < 0 || t.Weight == 0 {
+			continue
+		}
+		if regression {
+			t.Target = d.Target(i)
+		}
+		b.Tell(&t)
+	}
+	return b.Report(regression)
 }
 
 // singles returns the classes that have one example only, where examples are many.

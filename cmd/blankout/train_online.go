@@ -171,6 +171,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 		Iterations: trained.Passes, Passes: trained.Passes, Examples: int(trained.Learned + trained.Unlabelled),
 		Features: m.Features, Classes: len(learner.Schema().Classes)}
 	r.TrainError, r.NumbersReport, r.Counts = inPercent(trained.Error), trained.Numbers, o.data.join.counts
+	r.BaselineReport = trained.Baselines.Report(trained.ProgressiveNumbers != nil)
 	if n := trained.ProgressiveNumbers; n != nil {
 		first := n.Report()
 		r.ProgressiveMAE, r.ProgressiveRMSE = first.MAE, first.RMSE
@@ -199,7 +200,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 		p.sayJoined(r.Counts)
 		line := ""
 		if n := trained.ProgressiveNumbers; n != nil {
-			line = fmt.Sprintf("progressive %s (the mean of the targets: MAE %.4g)", numbersLine(n.Report()), n.Baseline.MeanError())
+			line = fmt.Sprintf("progressive %s%s", numbersLine(n.Report()), baselinesLine(r.BaselineReport))
 			if r.NumbersReport != nil {
 				line += fmt.Sprintf("; on the training examples: %s, objective %.6g", numbersLine(*r.NumbersReport), r.Objective)
 			}

@@ -45,15 +45,17 @@ func (m *Measures) take(t *Told) {
 	m.Window.Add(right, t.Weight, t.Loss, windowKeep)
 }
 
-func (m *Measures) takeNumber(t *Told) {
-	n := m.Numbers
-	n.Total.Add(n.Loss, t.Target, t.Weight, t.Value, t.Low, t.High, 1)
-	n.Window.Add(n.Loss, t.Target, t.Weight, t.Value, t.Low, t.High, windowKeep)
+// takeNumber measures an event whose label is a number. What was answered before any label was
+// known says nothing of the model, and is left out: told is false.
+func (m *Measures) takeNumber(t *Told, told bool) {
+	if n := m.Numbers; told {
+		n.Total.Add(n.Loss, t.Target, t.Weight, t.Value, t.Low, t.High, 1)
+		n.Window.Add(n.Loss, t.Target, t.Weight, t.Value, t.Low, t.High, windowKeep)
+	}
 	if len(m.Classes) == 0 {
 		m.Classes = []uint64{0}
 	}
 	m.Classes[0]++
-	n.Baseline.take(t)
 }
 
 // Merge adds what was measured of classes between two states. Sums that fade keep their

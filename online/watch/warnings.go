@@ -22,12 +22,12 @@ type Warning struct {
 }
 
 // WarningKinds lists the kinds of Warnings.
-var WarningKinds = []string{WarnUnlabelled, WarnRefused, WarnStrayLabel, WarnSpelling, WarnKinds, WarnNoCurve, WarnNoRate, WarnCoverage, WarnTime, WarnPrior}
+var WarningKinds = []string{WarnUnlabelled, WarnRefused, WarnStrayLabel, WarnSpelling, WarnKinds, WarnNoCurve, WarnNoRate, WarnCoverage, WarnTime, WarnPrior, WarnLast}
 
 // OfRecords says whether a Warning is about the records that came, and not about what has
 // been made of them: when the same come again it tells nothing new, and counts them twice.
 func (w Warning) OfRecords() bool {
-	return w.Kind != WarnPrior && w.Kind != WarnNoCurve && w.Kind != WarnNoRate && w.Kind != WarnCoverage
+	return w.Kind != WarnPrior && w.Kind != WarnLast && w.Kind != WarnNoCurve && w.Kind != WarnNoRate && w.Kind != WarnCoverage
 }
 
 const (
@@ -40,7 +40,8 @@ const (
 	WarnNoRate     = "no-rate"          // the rates of the noise are of no group, or nothing is missing
 	WarnCoverage   = "low-coverage"     // sets or intervals hold the truth less often than learner.coverage
 	WarnTime       = "odd-time"         // the times of records are hardly in the unit that they are read in
-	WarnPrior      = "worse-than-prior" // the class shares alone would have predicted better
+	WarnPrior      = "worse-than-prior" // the class shares, or the mean, would have predicted better
+	WarnLast       = "worse-than-last"  // the last label would have predicted better
 )
 
 const (
@@ -133,14 +134,21 @@ func (w *Watch) Warnings(s Stream) (out []Warning) {
 	for _, text := range s.Spelled {
 		add(WarnSpelling, "%s", text)
 	}
-	if n := m.Numbers; n != nil && n.Baseline.Exceeded {
-		b := &n.Baseline
-		add(WarnPrior, "the predictions are worse than the mean of the targets alone: the mean absolute error of the %d labelled events up to event %d was %.4g, that of the mean %.4g; "+
-			"a field that grows without end, such as a time or an id, is a usual cause (blankout config check --sample FILE names such fields), or values of very different sizes", priorBlock, b.Event, b.MAE, b.Mean)
+	if b, better := w.Baselines.BetterMean(); better && m.Numbers != nil {
+		add(WarnPrior, "the predictions are worse than the mean of the targets alone: the mean absolute error of the latest labelled events is %.4g, that of the mean %.4g; "+
+			"a field that grows without end, such as a time or an id, is a usual cause (blankout config check --sample FILE names such fields), or values of very different sizes", b.Own, b.Baseline)
 	}
 	if p := &w.Prior; p.Exceeded {
 		add(WarnPrior, "the predictions are worse than the class shares alone: the mean log-loss of the %d labelled events up to event %d was %.4g nats, that of the shares %.4g; "+
 			"a field that grows without end, such as a time or an id, is a usual cause (blankout config check --sample FILE names such fields), or values of very different sizes", priorBlock, p.Event, p.LogLoss, p.Shares)
+	}
+	if b, better := w.Baselines.BetterLast(m.Numbers != nil); better {
+		const cause = "labels that change slowly are best predicted from the label before: add it, or earlier values, as a field of each event"
+		if m.Numbers != nil {
+			add(WarnLast, "the predictions are worse than the last label repeated: the mean absolute error of the latest labelled events is %.4g, that of the last label %.4g; "+cause, b.Own, b.Baseline)
+		} else {
+			add(WarnLast, "the predictions are worse than the last label repeated: the error of the latest labelled events is %.3g %%, that of the last label %.3g %%; "+cause, 100*b.Own, 100*b.Baseline)
+		}
 	}
 	return out
 }

@@ -16,7 +16,9 @@ type Watch struct {
 	Refused  Refused
 	Suspects Suspects
 	Health   Fields
-	list     []Watcher
+	// Baselines are predictors that know the labels alone.
+	Baselines Baselines
+	list      []Watcher
 
 	met  Met // the event at hand, here lest each be allocated
 	told Told
@@ -28,6 +30,7 @@ func New() *Watch {
 	w.list = []Watcher{
 		&w.Suspects,
 		&w.Health,
+		&w.Baselines,
 	}
 	return w
 }
@@ -49,6 +52,7 @@ type Met struct {
 // Told is a labelled event and what was answered to it, before it is learned.
 type Told struct {
 	Number uint64 // of the event
+	After  uint64 // how many events had been met when it was answered
 	Time   int64  // its time, milliseconds since the Unix epoch; 0 if unknown
 	Weight float64
 	// Loss is what the drift detector takes up: the log-loss, or the absolute error in
@@ -66,9 +70,10 @@ type Told struct {
 	Score, Probability float64
 	Likelihood         bool
 
-	// Of numbers: the label, the value predicted with its interval (NaN where there is none)
-	// and the mean of the labels before.
-	Target, Value, Low, High, Mean float64
+	// Of numbers (Regression): the label, and the value predicted with its interval (NaN where
+	// there is none).
+	Regression               bool
+	Target, Value, Low, High float64
 }
 
 // Met shows an event as it came.
@@ -100,7 +105,8 @@ func (w *Watch) Told(told Told) (drifted bool) {
 func (w *Watch) ToldNumber(told Told) (drifted bool) {
 	w.told = told
 	t := &w.told
-	w.Measures.takeNumber(t)
+	t.Regression = true
+	w.Measures.takeNumber(t, w.Baselines.First > 0 && t.After >= w.Baselines.First)
 	for _, x := range w.list {
 		x.Tell(t)
 	}

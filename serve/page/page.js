@@ -16,6 +16,9 @@ const percent = x => x == null ? none : (100 * x).toFixed(100 * x < 9.95 ? 2 : 1
 // How an error is shown: a share, or of numbers in the target's own unit.
 const own = x => x == null ? none : Math.abs(x) >= 1000 && Math.abs(x) < 1e7 ? x.toFixed(0) : x.toPrecision(4);
 const errorOf = s => s.numbers ? own : percent;
+// What predictors that know the labels alone would have lost.
+const baselinesOf = ({baselines: b = {}}) => (b.baseline_last_error == null ? "" : ` · last label ${percent(b.baseline_last_error / 100)}`) +
+  (b.baseline_mean_mae == null ? "" : ` · mean ${own(b.baseline_mean_mae)}`) + (b.baseline_last_mae == null ? "" : ` · last label ${own(b.baseline_last_mae)}`);
 // A share in percent, of small ones two digits.
 const share = x => (x < .1 ? +(100 * x).toPrecision(2) : Math.round(100 * x)) + " %";
 const precise = x => x == null ? none : Math.abs(x) >= 1e5 || x !== 0 && Math.abs(x) < 1e-3 ? x.toExponential(3) : x.toPrecision(6);
@@ -192,7 +195,7 @@ function draw() {
   $("error").previousElementSibling.textContent = (s.numbers ? "Mean absolute error" : "Error") + ", recent";
   $("loss").previousElementSibling.textContent = (s.numbers ? "Root mean squared error" : "Log-loss") + ", recent";
   text("error", errorOf(s)(s.error));
-  text("error-note", "total " + errorOf(s)(s.error_total) + (s.auc == null ? "" : " · AUC " + fixed(s.auc, 4)));
+  text("error-note", "total " + errorOf(s)(s.error_total) + (s.auc == null ? "" : " · AUC " + fixed(s.auc, 4)) + baselinesOf(s));
   const lossOf = s.numbers ? own : x => fixed(x, 4);
   text("loss", lossOf(s.loss));
   text("loss-note", "total " + lossOf(s.loss_total));

@@ -1,0 +1,148 @@
+package watch
+
+import (
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"blankout/internal/coder"
+	"blankout/loss"
+)
+
+// Both baselines against their definition, event by event, from the second labelled event on.
+func TestBaselines(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var b Baselines
+	var targets, weights []float64
+	mean, last, total := 0.0, 0.0, 0.0
+	for i := range 3000 {
+		y, weight := 40+r.NormFloat64(), 1+float64(r.IntN(3))
+		if i > 0 {
+			sum, w := 0.0, 0.0
+			for j := range targets {
+				sum, w = sum+weights[j]*targets[j], w+weights[j]
+			}
+			mean += weight * math.Abs(y-sum/w)
+			last += weight * math.Abs(y-targets[i-1])
+			total += weight
+		}
+		targets, weights = append(targets, y), append(weights, weight)
+		b.Tell(&Told{Number: uint64(i) + 1, After: uint64(i), Regression: true, Target: y, Weight: weight})
+	}
+	report := b.Report(true)
+	if math.Abs(*report.MeanMAE-mean/total) > 1e-9 || math.Abs(*report.LastMAE-last/total) > 1e-9 || report.LastError != nil {
+		t.Errorf("%v %v, want %v %v", *report.MeanMAE, *report.LastMAE, mean/total, last/total)
+	}
+	var again Baselines
+	c := &coder.Coder{}
+	b.State(c)
+	in := coder.Read(c.Out)
+	if again.State(in); !in.Done() || !reflect.DeepEqual(again, b) {
+		t.Errorf("%+v, saved %+v", again, b)
+	}
+}
+
+// Of classes the last label is wrong as often as labels change.
+func TestBaselineOfClasses(t *testing.T) {
+	var b Baselines
+	for i, label := range []int{2, 2, 0, 0, 1} {
+		b.Tell(&Told{Number: uint64(i) + 1, After: uint64(i), Label: label, Predicted: 2, Weight: 1})
+	}
+	if r := b.Report(false); *r.LastError != 50 || r.MeanMAE != nil {
+		t.Errorf("%v", *r.LastError)
+	}
+	var part Baselines
+	part.Tell(&Told{Number: 1, Part: true, Weight: 1})
+	if part != (Baselines{}) {
+		t.Error("an event of an interval was measured")
+	}
+}
+
+// What was answered before any label was known is not measured.
+func TestMeasuresBeginWithALabel(t *testing.T) {
+	w := New()
+	w.Measures.Numbers = &Numbers{Loss: loss.Loss(loss.Linear{})}
+	nan := math.NaN()
+	for _, e := range []Told{
+		{Number: 1, After: 0, Target: 1e9, Value: 0},
+		{Number: 2, After: 0, Target: 1e9 + 1, Value: 0}, // it waited for its label
+		{Number: 3, After: 1, Target: 1e9 + 1, Value: 1e9},
+		{Number: 4, After: 3, Target: 1e9, Value: 1e9},
+	} {
+		e.Weight, e.Low, e.High = 1, nan, nan
+		w.ToldNumber(e)
+	}
+	n := w.Measures.Numbers
+	if n.Total.Weight != 2 || n.Total.MAE() != .5 || n.Window.Absolute != .999 || w.Measures.Labelled() != 4 {
+		t.Errorf("%+v", n.Total)
+	}
+	if r := w.Baselines.Report(true); *r.LastMAE != .5 {
+		t.Errorf("last label %v", *r.LastMAE)
+	}
+}
+
+// A baseline that is better by more than chance is a warning, while it is.
+func TestWorseThanBaseline(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		told func(r *rand.Rand, i int, before float64) Told // of 3,000 events
+		want string                                         // the kinds
+	}{
+		{"a walk", func(r *rand.Rand, _ int, before float64) Told {
+			y := before + r.NormFloat64()
+			return Told{Regression: true, Target: y, Value: y + 3*r.NormFloat64()}
+		}, "worse-than-last"},
+		{"noise", func(r *rand.Rand, _ int, _ float64) Told {
+			return Told{Regression: true, Target: r.NormFloat64(), Value: .03 * r.NormFloat64()}
+		}, ""},
+		{"worse than all", func(r *rand.Rand, _ int, _ float64) Told {
+			return Told{Regression: true, Target: r.NormFloat64(), Value: 9 * r.NormFloat64()}
+		}, "worse-than-prior worse-than-last"},
+		{"one bad answer long ago", func(r *rand.Rand, i int, _ float64) Told {
+			y, v := r.NormFloat64(), 0.
+			if i == 50 {
+				v = 1e30
+			}
+			return Told{Regression: true, Target: y, Value: v}
+		}, ""},
+		{"classes in runs", func(r *rand.Rand, i int, _ float64) Told {
+			return Told{Label: i / 50 % 2, Predicted: r.IntN(2)}
+		}, "worse-than-last"},
+		{"classes of chance", func(r *rand.Rand, _ int, _ float64) Told {
+			return Told{Label: r.IntN(2), Predicted: r.IntN(2)}
+		}, ""},
+		{"always right", func(r *rand.Rand, _ int, _ float64) Told {
+			k := r.IntN(2)
+			return Told{Label: k, Predicted: k}
+		}, ""},
+	} {
+		r := rand.New(rand.NewPCG(3, 4))
+		w := New()
+		before := 0.0
+		for i := range 3000 {
+			e := c.told(r, i, before)
+			before = e.Target
+			e.Number, e.After, e.Weight = uint64(i)+1, uint64(i), 1
+			if e.Regression {
+				if w.Measures.Numbers == nil {
+					w.Measures.Numbers = &Numbers{Loss: loss.Loss(loss.Linear{})}
+				}
+				w.ToldNumber(e)
+			} else {
+				w.Told(e)
+			}
+			if i == 90 && len(w.Warnings(Stream{Events: 90, Final: true})) > 0 {
+				t.Errorf("%s: a warning after 90 events", c.name)
+			}
+		}
+		var kinds []string
+		for _, x := range w.Warnings(Stream{Events: 3000, Classes: []string{"a", "b"}}) {
+			kinds = append(kinds, x.Kind)
+		}
+		if got := strings.Join(kinds, " "); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
