@@ -105,6 +105,7 @@ What it learns keeps working when features die.`,
 	})
 	root.AddCommand(
 		p.demo(),
+		p.broker(),
 		p.runCommand(),
 		p.produce(),
 		p.inspect(),

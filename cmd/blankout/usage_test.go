@@ -157,7 +157,7 @@ func TestHelp(t *testing.T) {
 // that write a file or a page for people, or serve until they are stopped.
 func TestJSON(t *testing.T) {
 	others := map[string]string{
-		"blankout ui": "serves a page", "blankout export": "--format json", "blankout config init": "writes TOML",
+		"blankout ui": "serves a page", "blankout broker": "prints its address", "blankout export": "--format json", "blankout config init": "writes TOML",
 		"blankout completion": "writes a script", "blankout help": "writes help",
 	}
 	var visit func(c *cobra.Command)

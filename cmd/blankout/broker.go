@@ -1,0 +1,61 @@
+package main
+
+// The command broker runs the embedded broker for tutorials and tests.
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"blankout/stream"
+)
+
+func (p *program) broker() *cobra.Command {
+	var address string
+	c := &cobra.Command{
+		Use:   "broker",
+		Short: "Run a small Kafka broker in memory, for tutorials and tests",
+		Long: `broker runs a broker of one node that speaks Kafka's protocol, until SIGINT or
+SIGTERM. It is for tutorials and tests: it listens on the loopback interface alone,
+asks for no password, and keeps everything in memory, so that its topics are gone when
+it ends. Its address is the one line on standard output.`,
+		Example: "  blankout broker --address 127.0.0.1:0",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			port, err := loopbackPort(address)
+			if err != nil {
+				return usageError{fmt.Errorf("broker: --address %s: %w", address, err)}
+			}
+			broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Port: port})
+			if err != nil {
+				return fmt.Errorf("broker: %s: %w (--address names another one; port 0 is any free one)", address, err)
+			}
+			defer broker.Close()
+			at := broker.Brokers()[0]
+			p.note(fmt.Sprintf("a Kafka broker for tutorials and tests runs at %s until Ctrl-C; it is in memory: its topics are gone when it ends", at))
+			fmt.Fprintln(p.stdout, at)
+			<-c.Context().Done()
+			return nil
+		},
+	}
+	c.Flags().StringVar(&address, "address", "127.0.0.1:9092", "`HOST:PORT` on the loopback interface")
+	return c
+}
+
+// loopbackPort returns the port of an address of the loopback interface.
+func loopbackPort(address string) (int, error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return 0, err
+	}
+	if host != "localhost" && host != "127.0.0.1" {
+		return 0, fmt.Errorf("host %q: want 127.0.0.1 or localhost, since the broker asks nobody for a password", host)
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return 0, fmt.Errorf("port %q: want 0 to 65535", text)
+	}
+	return int(port), nil
+}

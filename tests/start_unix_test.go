@@ -1,0 +1,159 @@
+//go:build unix
+
+package tests
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"blankout/internal/longtest"
+)
+
+// Whoever clones the repository and follows docs/start.md, line by line, gets through without a
+// warning. The ports alone are other ones.
+func TestStartFromAClone(t *testing.T) {
+	longtest.Only(t)
+	for _, name := range []string{"git", "awk", "curl", "sh"} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skipf("there is no %s", name)
+		}
+	}
+	if _, err := os.Stat("../.git"); errors.Is(err, fs.ErrNotExist) {
+		t.Skip("this is no clone")
+	}
+	clone := filepath.Join(t.TempDir(), "blankout")
+	if out, err := exec.Command("git", "clone", "-q", "--depth=1", "file://"+absolute(t, ".."), clone).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	text, err := os.ReadFile(filepath.Join(clone, "docs/start.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	broker, page := freeAddress(t), freeAddress(t)
+	ports := strings.NewReplacer("127.0.0.1:9092", broker, "127.0.0.1:8642", page)
+	background := map[string]string{"blankout broker": broker, "blankout run -f service.toml --topic payments": page}
+	s := shell{t: t, dir: clone}
+	for _, block := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
+		commands := strings.TrimSpace(block[1])
+		if at, ok := background[commands]; ok {
+			delete(background, commands)
+			s.start(commands, broker, page)
+			awaitAddress(t, at, at == page)
+			continue
+		}
+		s.run(ports.Replace(commands), broker, page)
+	}
+	if len(background) > 0 || len(s.said) < 6 {
+		t.Errorf("docs/start.md lacks %v; it has %d blocks", background, len(s.said))
+	}
+	s.stop()
+	for _, said := range s.said {
+		if regexp.MustCompile(`(?i)"level":"(WARN|ERROR)"|\bwarning\b`).MatchString(said.String()) {
+			t.Errorf("a warning: %s", said)
+		}
+	}
+	if n := strings.Count(s.said[3].String()+s.said[4].String(), `"msg":"stopped","events":2000,`); n != 1 {
+		t.Errorf("the topic was learned %d times: %s", n, s.said)
+	}
+}
+
+// shell runs the blocks of a document as one session would.
+type shell struct {
+	t       *testing.T
+	dir     string
+	exports []string
+	said    []*bytes.Buffer
+	behind  []*exec.Cmd
+}
+
+// command returns the command that runs lines behind the exports of earlier blocks.
+func (s *shell) command(ctx context.Context, lines, broker, page string) *exec.Cmd {
+	for line := range strings.Lines(lines) {
+		if strings.HasPrefix(line, "export ") {
+			s.exports = append(s.exports, line)
+		}
+	}
+	said := &bytes.Buffer{}
+	s.said = append(s.said, said)
+	c := exec.CommandContext(ctx, "sh", "-ec", strings.Join(s.exports, "\n")+"\n"+lines)
+	c.Dir, c.Stdout, c.Stderr = s.dir, said, said
+	c.Env = append(os.Environ(), "BLANKOUT_KAFKA_BROKERS="+broker, "BLANKOUT_HTTP_ADDRESS="+page)
+	return c
+}
+
+func (s *shell) run(lines, broker, page string) {
+	ctx, stop := context.WithTimeout(s.t.Context(), 5*time.Minute)
+	defer stop()
+	if err := s.command(ctx, lines, broker, page).Run(); err != nil {
+		s.t.Fatalf("%s: %v: %s", lines, err, s.said[len(s.said)-1])
+	}
+}
+
+// start runs a command behind the others, in place of its shell so that signals reach it.
+func (s *shell) start(line, broker, page string) {
+	if line == "blankout broker" {
+		line += " --address " + broker
+	}
+	c := s.command(context.Background(), "exec "+line, broker, page)
+	if err := c.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.behind = append(s.behind, c)
+	s.t.Cleanup(func() { _ = c.Process.Kill() }) // after a failure
+}
+
+// stop ends what runs behind the others, the last first.
+func (s *shell) stop() {
+	for _, c := range slices.Backward(s.behind) {
+		if err := errors.Join(c.Process.Signal(syscall.SIGTERM), c.Wait()); err != nil {
+			s.t.Errorf("%s: %v: %s", c.Args[2], err, c.Stdout)
+		}
+	}
+}
+
+func absolute(t *testing.T, path string) string {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func freeAddress(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// awaitAddress waits for somebody to listen at an address and, of a service, to be ready.
+func awaitAddress(t *testing.T, address string, service bool) {
+	for range 600 {
+		if c, err := net.Dial("tcp", address); err == nil {
+			c.Close()
+			if !service {
+				return
+			}
+			if r, err := http.Get("http://" + address + "/readyz"); err == nil && r.Body.Close() == nil && r.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatalf("nobody listens at %s", address)
+}
