@@ -374,25 +374,33 @@ type Feature struct {
 // unknown returns the features of an event that the model has never met, at most
 // maxUnknown, and whether it has met any other.
 func (m *Model) unknown(e *blankout.Example) (out []Feature, known bool) {
+	known = m.EachUnseen(e, func(f Feature) {
+		if len(out) < maxUnknown {
+			out = append(out, f)
+		}
+	})
+	return out, known
+}
+
+// EachUnseen calls f for every feature of an event that the model has never met, and returns
+// whether it has met any other. A kernel machine does not know what it has met.
+func (m *Model) EachUnseen(e *blankout.Example, f func(Feature)) (known bool) {
 	linear, ok := m.Model.(*model.Linear)
 	if !ok {
-		return nil, true
+		return true
 	}
 	for i, column := range e.Features.Index {
 		if linear.Rows.Row(column) != nil {
 			known = true
 			continue
 		}
-		if len(out) == maxUnknown {
-			continue
-		}
-		f := Feature{Column: column}
+		feature := Feature{Column: column}
 		if len(e.Field) > 0 {
-			f.Field = e.Field[i]
+			feature.Field = e.Field[i]
 		}
-		out = append(out, f)
+		f(feature)
 	}
-	return out, known
+	return known
 }
 
 // StrangerError says that the model has met no feature of an event, whose score is then

@@ -27,7 +27,7 @@ func (l *Learner) Warnings(settings Fingerprint, final bool) []watch.Warning {
 	if at < 0 {
 		at = len(out)
 	}
-	return slices.Insert(out, at, slices.Concat(watch.MixedKinds(&l.fields.Kinds, l.schema.Fields), l.noCurve(), l.noRate(), l.noCover(), watch.OddTimes(l.watch.Health.Start().Time, settings))...)
+	return slices.Insert(out, at, slices.Concat(watch.MixedKinds(&l.fields.Kinds, l.schema.Fields), l.watch.Texts.Warnings(l.schema), l.noCurve(), l.noRate(), l.noCover(), watch.OddTimes(l.watch.Health.Start().Time, settings))...)
 }
 
 // noCurve warns of names in field_curves that no number has come by.

@@ -137,6 +137,21 @@ func TestStreamWarnings(t *testing.T) {
 		want   []string
 		saying string
 	}{
+		{"one class", func(r *rand.Rand, i int) *blankout.Example {
+			e := drawn(r)
+			e.Label = 1
+			return e
+		}, 1000, false, []string{watch.WarnOneClass}, `every label of 1000 events is "`},
+		{"one class, not yet", func(r *rand.Rand, i int) *blankout.Example {
+			e := drawn(r)
+			e.Label = 1
+			return e
+		}, 999, false, nil, ""},
+		{"one class at the end", func(r *rand.Rand, i int) *blankout.Example {
+			e := drawn(r)
+			e.Label = 0
+			return e
+		}, 2, true, []string{watch.WarnOneClass}, "every label of 2 events is"},
 		{"no labels", unlabelled, 1000, false, []string{watch.WarnUnlabelled}, `none of 1000 events has had a label, so nothing has been learned: record.label = "target" names no field that they have`},
 		{"not yet", unlabelled, 999, false, nil, ""},
 		{"at the end", unlabelled, 3, true, []string{watch.WarnUnlabelled}, "none of 3 events"},
@@ -233,6 +248,45 @@ func TestStreamWarnings(t *testing.T) {
 				t.Errorf("restored: %v, before %v", again, got)
 			}
 		})
+	}
+}
+
+// A field whose texts are numbers is named with an example and the key that reads them, also by
+// what a checkpoint says; codes are no numbers.
+func TestNumbersAsText(t *testing.T) {
+	s := blankout.NewSchema(10, []string{"a", "b"}, 2)
+	s.Names = blankout.NewNames(100)
+	field := s.AddField(blankout.Field{Name: "price", Kind: blankout.Categorical})
+	s.AddField(blankout.Field{Name: "zip", Kind: blankout.Categorical})
+	l, err := New(DefaultConfig(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	for i := range 1000 {
+		if i < 10 {
+			s.Names.Add(uint64(2*i+1), fmt.Appendf(nil, "price=%d,5\x1b", i)[:len(fmt.Sprint(i))+8])
+			s.Names.Add(uint64(2*i+2), fmt.Appendf(nil, "zip=0%d", i))
+			l.SetSchema(s.View())
+		}
+		e := drawn(r)
+		e.Field = slices.Repeat([]uint16{field}, e.Features.Len())
+		l.Learn(e)
+	}
+	want := []watch.Warning{{Kind: watch.WarnText, Text: `field "price" holds numbers written as text, such as "0,5", and each is a category of its own: record.decimal = "," reads them`}}
+	of := func(list []watch.Warning) []watch.Warning {
+		return slices.DeleteFunc(list, func(w watch.Warning) bool { return w.Kind != watch.WarnText })
+	}
+	if got := of(l.Warnings(nil, false)); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	if got := of(l.Snapshot().Warnings(nil)); !slices.Equal(got, want) {
+		t.Errorf("a checkpoint: %q", got)
+	}
+	s.Names.Add(1000, []byte("zip=0,1"))
+	l.SetSchema(s.View())
+	if got := of(l.Warnings(nil, false)); !slices.Equal(got, want) {
+		t.Errorf("later %q", got)
 	}
 }
 

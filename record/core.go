@@ -16,6 +16,7 @@ import (
 
 	"blankout"
 	"blankout/loss"
+	"blankout/record/notation"
 )
 
 // core is what the formats share: the fields, the names that go into the dictionary, and
@@ -26,7 +27,8 @@ import (
 // hashes; the column is the low bits. A numeric field has the field's column, and no other
 // name has that one (blankout.TakenColumns).
 type core struct {
-	c Config
+	c       Config
+	written notation.Notation
 	fieldTable
 	newNames
 	shortColumns
@@ -66,7 +68,7 @@ type cross struct {
 
 func newCore(c Config, s *blankout.Schema) core {
 	d := core{
-		c: c, fieldTable: newFieldTable(c, s),
+		c: c, written: c.Notation(), fieldTable: newFieldTable(c, s),
 		labels: map[string]int{}, roles: map[string]fieldRole{}, categorical: map[string]bool{}, texts: map[string]bool{},
 	}
 	d.anonymous = named{hash: d.fieldHash(""), set: 1 << blankout.Sparse}
@@ -207,9 +209,9 @@ func (d *core) label(r *Record, e *blankout.Example, text []byte) bool {
 
 // target sets e.Target to the number that a label is, and e.Label to 0.
 func (d *core) target(r *Record, e *blankout.Example, text []byte) bool {
-	x, next := number(text, 0, false)
+	x, ok := d.parse(text)
 	switch {
-	case next != len(text) || next <= 0:
+	case !ok:
 		d.refuse(r, e, blankout.ReasonLabel, "label %.40q is not a number, as the loss wants it", text)
 	case !(x >= -maxMagnitude && x <= maxMagnitude):
 		d.refuse(r, e, blankout.ReasonLabel, "label %.40q is beyond 1e30", text)
@@ -373,8 +375,8 @@ func (d *core) special(role fieldRole, text []byte, inPlace bool) (reason blanko
 			d.id = slices.Clone(text)
 		}
 	case isWeight:
-		x, next := number(text, 0, false)
-		if limit := cmp.Or(d.c.MaxWeight, maxMagnitude); next != len(text) || x < 0 || x > limit {
+		x, ok := d.parse(text)
+		if limit := cmp.Or(d.c.MaxWeight, maxMagnitude); !ok || x < 0 || x > limit {
 			return blankout.ReasonWeight, fmt.Sprintf("weight %.40q: want a number from 0 to %v (max_weight)", text, limit)
 		}
 		d.weight = x
@@ -387,10 +389,44 @@ func (d *core) special(role fieldRole, text []byte, inPlace bool) (reason blanko
 	return "", ""
 }
 
+// parse returns the number that a text is, plain or in the notation of the configuration.
+func (d *core) parse(text []byte) (x float64, ok bool) {
+	if d.written != notation.Plain {
+		if x, ok = d.written.Parse(text); ok {
+			return x, true
+		}
+	}
+	x, next := number(text, 0, false)
+	return x, next == len(text) && next > 0
+}
+
+// writtenNumber takes the text of a field for a number, where the configuration says how such are
+// written, and reports whether it is one.
+func (d *core) writtenNumber(n *named, text []byte) bool {
+	if d.written == notation.Plain || n.categorical || n.text {
+		return false
+	}
+	x, ok := d.parse(text)
+	if !ok || x > maxMagnitude || x < -maxMagnitude {
+		return false
+	}
+	d.addNumber(n, x)
+	return true
+}
+
 // typedLabel returns the text of a label that is a number and not text. A class is spelled as
 // blankout.PlainNumber has it, so that 2 and 2.0 are one class.
 func (d *core) typedLabel(text []byte) []byte {
-	if d.s.Target == loss.Sign && !plainInteger(text) {
+	if d.s.Target == loss.Sign {
+		return plainNumber(text)
+	}
+	return text
+}
+
+// plainNumber returns the one spelling of a number, which names a class or a category: 20095.0 is
+// 20095.
+func plainNumber(text []byte) []byte {
+	if !plainInteger(text) {
 		if plain := blankout.PlainNumber(text); plain != nil {
 			return plain
 		}

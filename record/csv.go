@@ -127,6 +127,9 @@ func (d *csvDecoder) column(n *named, text []byte, inPlace bool) (reason blankou
 		d.pair(n, blankout.Boolean, text, 1)
 		return "", ""
 	}
+	if d.writtenNumber(n, text) {
+		return "", ""
+	}
 	if x, next := number(text, 0, false); !n.categorical && next == len(text) {
 		if x > maxMagnitude || x < -maxMagnitude {
 			return blankout.ReasonOutOfRange, fmt.Sprintf("%.40s is beyond 1e30", text)
@@ -140,8 +143,21 @@ func (d *csvDecoder) column(n *named, text []byte, inPlace bool) (reason blankou
 		}
 		return blankout.ReasonNotFinite, fmt.Sprintf("%s is not a number", text)
 	}
-	d.pair(n, blankout.Categorical, text, 1)
+	d.pair(n, blankout.Categorical, wholeNumber(text), 1)
 	return "", ""
+}
+
+// wholeNumber takes the zeros of a fraction off a whole number, which pandas adds where a column
+// has missing values: 20095.0 is the category 20095. What begins with a 0 is a code.
+func wholeNumber(text []byte) []byte {
+	whole := bytes.TrimRight(text, "0")
+	if n := len(whole); n == len(text) || n < 2 || whole[n-1] != '.' {
+		return text
+	}
+	if whole = whole[:len(whole)-1]; !plainInteger(bytes.TrimPrefix(whole, []byte{'-'})) {
+		return text
+	}
+	return whole
 }
 
 const strayQuote = "a quote that is not closed or does not enclose the whole value, or a newline without quotes"

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"blankout"
+	"blankout/record/notation"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -347,7 +348,7 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 	}
 	switch c := data[p]; {
 	case c == '"':
-		if !n.text && (n.strange < 8 || d.event%32 == 0) {
+		if !n.text && d.written == notation.Plain && (n.strange < 8 || d.event%32 == 0) {
 			if t, ok := shortString(data, p+1); ok {
 				end := p + 1 + t.size()
 				d.shortPair(&n.named, t, data[p+1:end])
@@ -359,9 +360,11 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 		if next < 0 {
 			return next
 		}
-		if !n.text {
+		switch {
+		case d.writtenNumber(&n.named, text):
+		case !n.text:
 			d.pair(&n.named, blankout.Categorical, text, 1)
-		} else if !d.words(&n.named, text) {
+		case !d.words(&n.named, text):
 			return d.fail(p, blankout.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
 		}
 		return next
@@ -371,7 +374,7 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 			return d.notNumber(p, &n.named)
 		}
 		if n.categorical {
-			d.pair(&n.named, blankout.Categorical, data[p:next], 1)
+			d.pair(&n.named, blankout.Categorical, plainNumber(data[p:next]), 1)
 			return next
 		}
 		if x > maxMagnitude || x < -maxMagnitude {

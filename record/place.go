@@ -162,7 +162,7 @@ func (d *places) number(p *place, x float64, text func([]byte) []byte) bool {
 	case x-x != 0:
 		return d.fail(blankout.ReasonNotFinite, "field %.80q is %v", p.name, x)
 	case p.categorical:
-		d.pair(&p.named, blankout.Categorical, text(d.scratch()), 1)
+		d.pair(&p.named, blankout.Categorical, plainNumber(text(d.scratch())), 1)
 	case x > maxMagnitude || x < -maxMagnitude:
 		return d.fail(blankout.ReasonOutOfRange, "field %.80q is %v, the limit is 1e30", p.name, x)
 	default:
@@ -192,6 +192,7 @@ func (d *places) text(p *place, text []byte, word bool) bool {
 		}
 	case word:
 		d.pair(&p.named, blankout.Words, text, 1)
+	case d.writtenNumber(&p.named, text):
 	default:
 		d.pair(&p.named, blankout.Categorical, text, 1)
 	}

@@ -24,6 +24,7 @@ import (
 
 	"blankout"
 	"blankout/loss"
+	"blankout/record/notation"
 	"blankout/registry"
 
 	"github.com/cespare/xxhash/v2"
@@ -123,6 +124,10 @@ type Config struct {
 	Columns   []string `toml:"columns"`
 	Missing   []string `toml:"missing"`
 	Separator string   `toml:"separator"`
+	// Decimal and Thousands say how texts are written that are numbers, see notation.Notation.
+	// Where either is not the default, such a text is a number; of JSON a string is, too.
+	Decimal   string `toml:"decimal"`
+	Thousands string `toml:"thousands"`
 
 	// Growing leaves the last line of a file alone while no newline ends it, because a
 	// program may still be writing it; a JSON object that is closed is taken. It applies to
@@ -153,6 +158,7 @@ func DefaultConfig() Config {
 		MaxFields:      1 << 14,
 		Missing:        []string{"", "NA", "null"},
 		Separator:      ",",
+		Decimal:        notation.Plain.Decimal,
 	}
 }
 
@@ -279,6 +285,9 @@ func (c Config) Check() error {
 			return blankout.KeyErrorf("crosses", "crosses %q: want pairs of names of fields", x)
 		}
 	}
+	if err := c.Notation().Check(); err != nil {
+		return err
+	}
 	special := c.special()
 	if c.Ngrams < 0 || c.Ngrams > maxNgrams {
 		return blankout.KeyErrorf("ngrams", "ngrams %d: want 1 to %d", c.Ngrams, maxNgrams)
@@ -311,6 +320,11 @@ func (c Config) Check() error {
 		}
 	}
 	return nil
+}
+
+// Notation says how numbers are written in texts.
+func (c Config) Notation() notation.Notation {
+	return notation.Notation{Decimal: cmp.Or(c.Decimal, notation.Plain.Decimal), Thousands: c.Thousands}
 }
 
 // PositiveName returns the positive one of two classes: the one that the configuration names,
@@ -480,6 +494,10 @@ func (c Config) Settings() map[string]string {
 	if len(c.Text) > 0 { // which checkpoints from before there were texts do not have
 		settings["text"], settings["ngrams"] = joinList(c.Text), strconv.Itoa(c.Ngrams)
 	}
+	// As the above, these are only there where they are not the default.
+	if n := c.Notation(); n != notation.Plain {
+		settings["decimal"], settings["thousands"] = n.Decimal, n.Thousands
+	}
 	return settings
 }
 
@@ -516,6 +534,7 @@ func ParseSettings(settings map[string]string) (Config, error) {
 		*to = list
 	}
 	c.Unlabelled = settings["unlabelled"] == "true"
+	c.Decimal, c.Thousands = cmp.Or(settings["decimal"], c.Decimal), settings["thousands"]
 	if text := settings["ngrams"]; text != "" {
 		var err error
 		if c.Ngrams, err = strconv.Atoi(text); err != nil {

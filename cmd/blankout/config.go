@@ -247,6 +247,8 @@ nothing that lasts, and may spoil everything else.`,
 			}
 			p.warnOfClasses(classes, l.Learner)
 			switch given := result.Given; {
+			case result.Sample != nil && len(result.Sample.Warnings) > 0 && (flags.file != "" || len(given) > 0):
+				p.note("the configuration can be read; see the warnings about the sample")
 			case flags.file != "":
 				p.note("the configuration is in order")
 			case len(given) > 0:

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"blankout"
 	"blankout/config"
 	"blankout/record"
+	"blankout/record/notation"
 	"blankout/stream"
 )
 
@@ -27,9 +29,21 @@ const draftFields = 200
 func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) {
 	c, kafka := l.Record, l.Kafka.ConsumerConfig
 	kafka.UntilEnd = true // of a topic what is there now
-	s, err := readSample(ctx, stream.Input{Where: where, Record: c, Kafka: kafka, Format: c.Format})
+	read := func() (*sample, error) {
+		return readSample(ctx, stream.Input{Where: where, Record: c, Kafka: kafka, Format: c.Format})
+	}
+	s, err := read()
 	if err != nil {
 		return nil, err
+	}
+	c.Separator = cmp.Or(s.separator, c.Separator)
+	var written []notation.Found // with the notation in force they are found no more
+	if n := s.notation(); n != notation.Plain && c.Notation() == notation.Plain {
+		written = s.written
+		c.Decimal, c.Thousands = n.Decimal, n.Thousands
+		if s, err = read(); err != nil {
+			return nil, err
+		}
 	}
 	name := where
 	if where == "" {
@@ -62,6 +76,9 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 	line("topics = %s", quoted(kafka.Topics...))
 	line("")
 	draftRecord(line, &c, format, s)
+	for _, f := range written {
+		line("# %s", f)
+	}
 	line("")
 	line("[learner]")
 	if s.numbers() {
@@ -103,6 +120,13 @@ func draftRecord(line func(text string, args ...any), c *record.Config, format s
 			line("%s = %s", key.name, quote(key.value))
 		}
 	}
+	if format == "csv" && c.Separator != record.DefaultConfig().Separator {
+		line("separator = %s", quote(c.Separator))
+	}
+	if n := c.Notation(); n != notation.Plain {
+		line("decimal = %s", quote(n.Decimal))
+		line("thousands = %s", quote(n.Thousands))
+	}
 	drop, notes := s.fieldNotes()
 	if drop = append(slices.Clone(c.Drop), drop...); len(drop) > 0 {
 		line("drop = %s", quoted(drop...))
@@ -137,7 +161,9 @@ func (s *sample) fieldNotes() (drop, notes []string) {
 		case len(r.columns) > 0:
 			note += ", " + plural(len(r.columns), "value")
 		}
-		if why := r.suspicion(); why != "" && r.n >= sampleLeast {
+		if why := r.suspicion(); s.isWritten(field.Name) {
+			note += "; ITS TEXTS ARE NUMBERS: write them without quotes"
+		} else if why != "" && r.n >= sampleLeast {
 			note += "; DROPPED because it looks like " + why
 			drop = append(drop, field.Name)
 		}

@@ -48,12 +48,13 @@ func (m *numberMeasures) print(w io.Writer) {
 }
 
 // encode writes what scripts read.
-func (m *numberMeasures) encode(w io.Writer, refused int) error {
+func (m *numberMeasures) encode(w io.Writer, refused int, unmet unseenReport) error {
 	return json.NewEncoder(w).Encode(struct {
 		Examples int `json:"examples"`
 		measure.NumbersReport
-		Refused int `json:"refused"` // and skipped
-	}{m.examples, m.sums.Report(m.loss), refused})
+		Unseen  unseenReport `json:"unseen"`
+		Refused int          `json:"refused"` // and skipped
+	}{m.examples, m.sums.Report(m.loss), unmet, refused})
 }
 
 // recentError words how far off a learner has been of late.

@@ -173,6 +173,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	}
 	scores, probabilities := make([]float64, head.Outputs), make([]float64, max(head.Outputs, 2))
 	seen := examined{model: read, known: known, zero: -1, refuse: o.unknown == "refuse"}
+	unmet := unseen{model: read}
 	write, err := newAnswers(out, o.out, read, schema, &o.data)
 	if err != nil {
 		return errors.Join(err, out.Close())
@@ -182,6 +183,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		if err := seen.take(e, in.Schema); err != nil {
 			return err
 		}
+		unmet.add(e)
 		if seen.n%4096 == 0 && screen.due() {
 			screen.progress(humanize.Comma(int64(seen.n)) + " examples scored")
 		}
@@ -206,13 +208,15 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	if seen.strangers > 0 && seen.familiar == 0 {
 		p.warn(fmt.Sprintf("no feature of the model occurs in any of %s: is it the data of another model?", plural(seen.strangers, "example")))
 	}
+	unmetReport := unmet.report(schema)
+	p.warnOfUnseen(unmetReport, unmet.examples)
 	if numbers != nil {
 		if !p.quiet {
 			numbers.print(p.stderr)
 			p.sayLacking(rules)
 		}
 		if o.json {
-			return numbers.encode(p.stdout, o.data.tally.refused)
+			return numbers.encode(p.stdout, o.data.tally.refused, unmetReport)
 		}
 		return nil
 	}
@@ -225,8 +229,9 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	if o.json {
 		return json.NewEncoder(p.stdout).Encode(struct {
 			measure.ClassesReport
-			Refused int `json:"refused"` // and skipped
-		}{r, o.data.tally.refused})
+			Unseen  unseenReport `json:"unseen"`
+			Refused int          `json:"refused"` // and skipped
+		}{r, unmetReport, o.data.tally.refused})
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"blankout/online"
 	"blankout/online/watch"
 	"blankout/record"
+	"blankout/record/notation"
 	"blankout/stream"
 )
 
@@ -37,6 +38,8 @@ type sample struct {
 	records, labelled, refused int
 	first                      string // what was wrong with the first record refused
 	counts                     []int  // of events, by class
+	separator                  string // of CSV, as it was found
+	written                    []notation.Found
 }
 
 // readSample reads the first records of a file or topic. Classes that nobody has named are
@@ -49,6 +52,9 @@ func readSample(ctx context.Context, in stream.Input) (_ *sample, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
+	if f, ok := file.(*stream.File); ok {
+		out.separator = f.Record().Separator
+	}
 	var b blankout.Batch
 	for values := 0; out.records < sampleRecords && values < sampleValues; {
 		if err := file.Next(ctx, &b); errors.Is(err, io.EOF) {
@@ -78,7 +84,23 @@ func readSample(ctx context.Context, in stream.Input) (_ *sample, err error) {
 			out.fields.add(e, out.schema, out.records)
 		}
 	}
+	out.written = notation.Find(out.schema)
 	return out, nil
+}
+
+// isWritten reports whether the texts of a field are numbers.
+func (s *sample) isWritten(field string) bool {
+	return slices.ContainsFunc(s.written, func(f notation.Found) bool { return f.Field == field })
+}
+
+// notation returns how the numbers that are texts are written; Plain if there are none.
+func (s *sample) notation() notation.Notation {
+	for _, f := range s.written {
+		if f.Notation != notation.Plain {
+			return f.Notation
+		}
+	}
+	return notation.Plain
 }
 
 // checkSample tells what looks wrong with how the configuration reads the first records of
@@ -110,7 +132,13 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 		result.Warnings = append(result.Warnings, text)
 	}
 	result.Warnings = append(result.Warnings, s.schema.LabelSpellings()...)
-	result.Warnings = append(result.Warnings, s.fields.suspicious(s.schema)...)
+	if names := s.classes(); len(names) == 1 && s.labelled > 1 {
+		result.Warnings = append(result.Warnings, fmt.Sprintf("every label of %s is %q: there is nothing to tell it from", plural(s.labelled, "record"), names[0]))
+	}
+	for _, f := range s.written {
+		result.Warnings = append(result.Warnings, f.String())
+	}
+	result.Warnings = append(result.Warnings, s.suspicious()...)
 	if text := s.fields.leftOut(s.schema, s.records-s.refused); text != "" {
 		result.Warnings = append(result.Warnings, text)
 	}
@@ -301,15 +329,15 @@ func (f sampled) keys() []sampledKey {
 }
 
 // suspicious names the fields that look like a time or an id, in their order.
-func (f sampled) suspicious(s *blankout.Schema) (out []string) {
-	for _, key := range f.keys() {
-		r := f[key]
-		if r.n < sampleLeast {
+func (s *sample) suspicious() (out []string) {
+	for _, key := range s.fields.keys() {
+		r := s.fields[key]
+		if r.n < sampleLeast || s.isWritten(s.schema.Fields[key.field].Name) {
 			continue
 		}
 		name := fmt.Sprintf("column %d", key.column)
 		if key.field != 0 {
-			name = fmt.Sprintf("field %q", s.Fields[key.field].Name)
+			name = fmt.Sprintf("field %q", s.schema.Fields[key.field].Name)
 		}
 		if why := r.suspicion(); why != "" {
 			out = append(out, fmt.Sprintf("%s looks like %s", name, why))

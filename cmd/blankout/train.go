@@ -29,6 +29,7 @@ import (
 	"blankout/model"
 	"blankout/online"
 	"blankout/online/watch"
+	"blankout/record/notation"
 )
 
 type trainFlags struct {
@@ -351,6 +352,9 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 	}
 	for _, text := range d.Schema.LabelSpellings() {
 		p.warn(text)
+	}
+	for _, f := range notation.Find(d.Schema) {
+		p.warn(f.String())
 	}
 	for _, class := range singles(d) {
 		fmt.Fprintf(p.stderr, "warning: class %q has one example of %s: is it a class? (--refused skip and record.classes leave others out)\n", class, humanize.Comma(int64(d.Rows())))

@@ -32,6 +32,21 @@ func (m *Measures) Labelled() (n uint64) {
 	return n
 }
 
+// only returns the class that all labels are of, -1 if there are several or none.
+func (m *Measures) only() int {
+	class := -1
+	for i, events := range m.Classes {
+		switch {
+		case events == 0:
+		case class >= 0:
+			return -1
+		default:
+			class = i
+		}
+	}
+	return class
+}
+
 func (m *Measures) take(t *Told) {
 	for t.Label >= len(m.Classes) {
 		m.Classes = append(m.Classes, 0)

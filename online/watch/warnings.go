@@ -22,7 +22,7 @@ type Warning struct {
 }
 
 // WarningKinds lists the kinds of Warnings.
-var WarningKinds = []string{WarnUnlabelled, WarnRefused, WarnStrayLabel, WarnSpelling, WarnKinds, WarnNoCurve, WarnNoRate, WarnCoverage, WarnTime, WarnPrior, WarnLast}
+var WarningKinds = []string{WarnUnlabelled, WarnRefused, WarnStrayLabel, WarnSpelling, WarnKinds, WarnText, WarnOneClass, WarnNoCurve, WarnNoRate, WarnCoverage, WarnTime, WarnPrior, WarnLast}
 
 // OfRecords says whether a Warning is about the records that came, and not about what has
 // been made of them: when the same come again it tells nothing new, and counts them twice.
@@ -36,6 +36,8 @@ const (
 	WarnStrayLabel = "stray-label"      // a label that hardly ever comes has taken the place of a class
 	WarnSpelling   = "label-spelling"   // labels are one number in several spellings
 	WarnKinds      = "mixed-kinds"      // a field comes as values of several kinds
+	WarnText       = "numbers-as-text"  // the texts of a field are numbers, and each is a category
+	WarnOneClass   = "one-class"        // all labels are one and the same
 	WarnNoCurve    = "no-curve"         // a name in field_curves is of no number
 	WarnNoRate     = "no-rate"          // the rates of the noise are of no group, or nothing is missing
 	WarnCoverage   = "low-coverage"     // sets or intervals hold the truth less often than learner.coverage
@@ -133,6 +135,9 @@ func (w *Watch) Warnings(s Stream) (out []Warning) {
 	}
 	for _, text := range s.Spelled {
 		add(WarnSpelling, "%s", text)
+	}
+	if class := m.only(); class >= 0 && class < len(classes) && (final && labelled >= 2 || labelled >= WarnAfter) {
+		add(WarnOneClass, "every label of %d events is %s: there is nothing to tell it from, and any prediction of it is right", labelled, strconv.Quote(classes[class]))
 	}
 	if b, better := w.Baselines.BetterMean(); better && m.Numbers != nil {
 		add(WarnPrior, "the predictions are worse than the mean of the targets alone: the mean absolute error of the latest labelled events is %.4g, that of the mean %.4g; "+

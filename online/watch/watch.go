@@ -14,6 +14,7 @@ type Watch struct {
 	Drift    Detector
 	Prior    Prior
 	Refused  Refused
+	Texts    Texts
 	Suspects Suspects
 	Health   Fields
 	// Baselines are predictors that know the labels alone.

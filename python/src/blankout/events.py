@@ -11,6 +11,7 @@ import math
 import re
 import unicodedata
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Iterable, Mapping
 
 import numpy as np
@@ -75,6 +76,7 @@ class _Letters(dict):
         return self[code]
 
 
+_WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")  # as pandas writes integers beside missing values
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
@@ -237,6 +239,8 @@ class _Event:
                     return self.pair(name, "boolean", value)
                 if name not in self.d.record.categorical and _NUMBER.fullmatch(value):
                     return self.number(name, float(value))
+                if whole := _WHOLE.fullmatch(value):
+                    value = whole[1]
         if name in self.d.record.text:
             self.bag(name, value)
         else:
@@ -250,7 +254,7 @@ class _Event:
         if not math.isfinite(x):
             return self.nulls.update(self.d.below(name))
         if name in self.d.record.categorical:
-            return self.pair(name, "categorical", json.dumps(x))
+            return self.pair(name, "categorical", _category(x))
         if abs(x) > LARGEST:
             raise self.refuse("out-of-range", f"field {name[:80]!r} is {x}, the limit is 1e30")
         self.add(self.d.field_hash(name), self.d.field_id(name, "numeric"), float(x), (name, None))
@@ -324,6 +328,13 @@ class _Event:
             by_hash = {self.hashes[i]: i for i in reversed(at)}
             found[column] = [self.name(i) for i in sorted(by_hash.values(), key=lambda i: (self.sources[i][0] != lead, i))]
         return found
+
+
+def _category(x: int | float) -> str:
+    """Return the one spelling of a number that is a category: 20095.0 is 20095."""
+    if isinstance(x, int) or x.is_integer() and abs(x) < 1e22:
+        return str(int(x))
+    return format(Decimal(repr(x)), "f")
 
 
 def _plain(x: Any) -> Any:

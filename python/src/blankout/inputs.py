@@ -108,11 +108,7 @@ def _hashed(starts: np.ndarray, columns: np.ndarray, values: np.ndarray, decoder
 
 
 def frame_events(frame: Any, categorical: Sequence[str] | frozenset[str] = ()) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a frame as events; None, NaN, NaT and pandas' NA are null.
-
-    Numbers of a field that is categorical lose the ".0" that they have where pandas has made
-    floats of integers because some are missing.
-    """
+    """Yield the rows of a frame as events; None, NaN, NaT and pandas' NA are null."""
     names, columns = [], []
     for name in frame.columns:
         series = frame[name]

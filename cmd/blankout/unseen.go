@@ -1,0 +1,94 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/dustin/go-humanize"
+
+	"blankout"
+	"blankout/client"
+)
+
+// This file counts the features of examples that a model has not met.
+
+// unseen counts the examples with features that a model has not met, by field.
+type unseen struct {
+	model    *client.Model
+	examples int // all
+	with     int // those with such a feature
+	byField  map[uint16]*unseenField
+}
+
+type unseenField struct {
+	column   uint32 // the first feature
+	examples int
+	last     int // number of the last one
+}
+
+// unseenReport is what predict --json says of them.
+type unseenReport struct {
+	Examples int           `json:"examples"` // with a feature that the model has not met
+	Fields   []fieldUnseen `json:"fields"`   // the worst first
+}
+
+type fieldUnseen struct {
+	Field    string `json:"field"` // "" for the columns of a sparse text format
+	Examples int    `json:"examples"`
+	Example  string `json:"example"` // the first such feature
+	kind     blankout.Kind
+}
+
+// unseenShown bounds the fields of a report.
+const unseenShown = 20
+
+func (u *unseen) add(e *blankout.Example) {
+	u.examples++
+	some := false
+	u.model.EachUnseen(e, func(f client.Feature) {
+		some = true
+		if u.byField == nil {
+			u.byField = map[uint16]*unseenField{}
+		}
+		r := u.byField[f.Field]
+		if r == nil {
+			r = &unseenField{column: f.Column}
+			u.byField[f.Field] = r
+		}
+		if r.last != u.examples {
+			r.last = u.examples
+			r.examples++
+		}
+	})
+	if some {
+		u.with++
+	}
+}
+
+// report returns what was counted; s is the Schema of the examples.
+func (u *unseen) report(s *blankout.Schema) unseenReport {
+	r := unseenReport{Examples: u.with, Fields: []fieldUnseen{}}
+	if u.with == 0 {
+		return r
+	}
+	name := s.Namer()
+	for id, f := range u.byField {
+		r.Fields = append(r.Fields, fieldUnseen{s.Fields[id].Name, f.examples, name(f.column), s.Fields[id].Kind})
+	}
+	slices.SortFunc(r.Fields, func(a, b fieldUnseen) int {
+		return cmp.Or(cmp.Compare(b.Examples, a.Examples), cmp.Compare(a.Field, b.Field), cmp.Compare(a.kind, b.kind))
+	})
+	r.Fields = r.Fields[:min(len(r.Fields), unseenShown)]
+	return r
+}
+
+// warnOfUnseen warns of fields that have such a value in more than one in ten of the examples,
+// and in five at least. Words and columns of sparse text are often new.
+func (p *program) warnOfUnseen(r unseenReport, examples int) {
+	for _, f := range r.Fields {
+		if f.Field != "" && f.kind != blankout.Words && f.kind != blankout.Cross && f.Examples >= 5 && 10*f.Examples > examples {
+			p.warn(fmt.Sprintf("field %q has a value that the model has not met in %s of %s, such as %s", f.Field, humanize.Comma(int64(f.Examples)), plural(examples, "example"), quote(blankout.Printable(f.Example))))
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package watch
+
+import (
+	"fmt"
+	"strings"
+
+	"blankout"
+	"blankout/record/notation"
+)
+
+// This file warns of numbers that are written as text.
+
+// Texts warns of fields whose texts are numbers. It remembers how many names it has looked at:
+// its Warnings follow from the Schema alone.
+type Texts struct {
+	looked int
+	found  []Warning
+}
+
+// textsNamed bounds the fields that are named.
+const textsNamed = 5
+
+// Warnings returns the Warnings that the names of a Schema give rise to.
+func (t *Texts) Warnings(s *blankout.Schema) []Warning {
+	if n := notation.Looked(s); n != t.looked {
+		t.looked, t.found = n, nil
+		if found := notation.Find(s); len(found) > 0 {
+			t.found = []Warning{{WarnText, textOf(found)}}
+		}
+	}
+	return t.found
+}
+
+func textOf(found []notation.Found) string {
+	var texts []string
+	for _, f := range found[:min(len(found), textsNamed)] {
+		texts = append(texts, f.String())
+	}
+	if more := len(found) - textsNamed; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more fields", more))
+	}
+	return strings.Join(texts, "; ")
+}
