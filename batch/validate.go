@@ -797,7 +797,7 @@ func (v *Evidence) class(k int) string {
 func (v *Evidence) model(d *Data, live *model.Linear, w linear, noise, loss string) *model.Linear {
 	head := live.Alone().Head
 	k := len(w)
-	head.Loss, head.Noise, head.Trained, head.Calibration = loss, noise, "validate", nil
+	head.Loss, head.Noise, head.Trained, head.Link = loss, noise, "validate", nil
 	head.Events = uint64(len(v.learned))
 	head.Intercept = make([]float64, k)
 	head.Layout = model.Layout{Width: k, Stats: -1}
@@ -820,15 +820,13 @@ func (v *Evidence) model(d *Data, live *model.Linear, w linear, noise, loss stri
 // decided returns a scorer whose score of one output is positive where m predicts
 // the positive class: what deletion does to predictions depends on the threshold.
 func (w linear) decided(d *Data, m *model.Linear) linear {
-	a, b := m.Decision().Line()
-	if len(w) != 1 || a == 1 && b == 0 {
+	cut := m.Decision().Cut()
+	if len(w) != 1 || cut == 0 {
 		return w
 	}
 	out := make([]float64, d.Columns()+1)
-	for j, x := range w[0] {
-		out[j] = a * x
-	}
-	out[d.Columns()] += b
+	copy(out, w[0])
+	out[d.Columns()] -= cut
 	return linear{out}
 }
 
@@ -903,7 +901,7 @@ func (v *Evidence) compareOn(rows []int, all *Data, live, exact linear, solution
 	r := &Newest{Events: len(rows), Better: "neither"}
 	// What is adopted goes on with the live model's map of scores to probabilities.
 	adopted := *solution
-	adopted.Calibration = v.live.Calibration
+	adopted.Link = v.live.Link
 	scores, chances := make([]float64, len(live)), make([]float64, max(2, len(live)))
 	total, differences := 0.0, make([]float64, len(rows))
 	for i, row := range rows {

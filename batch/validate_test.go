@@ -252,7 +252,7 @@ func TestFailureOfCross(t *testing.T) {
 		schema.AddField(f)
 	}
 	live := model.NewLinear(schema, "logistic", "none", [][]float64{{0, 0.5, -0.3, 2}}, []float64{0.1})
-	live.Threshold, live.Calibration = 0.3, &model.Calibration{A: 1.5, B: -0.2}
+	live.Threshold, live.Link = 0.3, &model.Link{Scores: []float64{-4, 4}, LogOdds: []float64{-6.2, 5.8}}
 	v := batch.NewEvidence(live)
 	var all []blankout.Example
 	r := rand.New(rand.NewPCG(1, 5))

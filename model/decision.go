@@ -12,25 +12,13 @@ import (
 // Decision says what the scores of an event mean where labels are classes: which class they
 // predict, and with what probabilities. Head.Decision is that of a model.
 type Decision struct {
-	Calibration
+	Link      *Link   // that of Head
 	Threshold float64 // that of Head
 	Pairs     bool    // that of Head
 }
 
-// Calibration is Platt's map of a score: P(positive) = 1/(1 + exp(-(A f + B))).
-type Calibration struct {
-	A float64 `json:"a"`
-	B float64 `json:"b"`
-}
-
 // Decision returns what the model's scores mean.
-func (h *Head) Decision() Decision {
-	d := Decision{Calibration: Calibration{A: 1}, Threshold: h.Threshold, Pairs: h.Pairs}
-	if h.Calibration != nil {
-		d.Calibration = *h.Calibration
-	}
-	return d
-}
+func (h *Head) Decision() Decision { return Decision{h.Link, h.Threshold, h.Pairs} }
 
 // Predict is Decision.Predict.
 func (h *Head) Predict(scores []float64) (class int) { return h.Decision().Predict(scores) }
@@ -47,25 +35,26 @@ func (d Decision) Predict(scores []float64) (class int) {
 	if len(scores) != 1 {
 		return Predict(scores)
 	}
-	if a, b := d.Line(); a*scores[0]+b > 0 {
+	if d.Link.logOdds(scores[0]) > d.Least() {
 		return 1
 	}
 	return 0
 }
 
-// Line returns a and b: Predict takes the second of two classes where
-// a f + b is above 0 for the score f of one output.
-func (d Decision) Line() (a, b float64) {
-	a, b = d.A, d.B
+// Least returns the log-odds that the second of two classes must exceed for Predict to take it.
+func (d Decision) Least() float64 {
 	if d.Threshold > 0 {
-		b -= math.Log(d.Threshold / (1 - d.Threshold))
+		return math.Log(d.Threshold / (1 - d.Threshold))
 	}
-	return a, b
+	return 0
 }
 
+// Cut returns the score of one output above which Predict takes the second of two classes.
+func (d Decision) Cut() float64 { return d.Link.cut(d.Least()) }
+
 // Probability returns that of the second of two classes given the score of one output: the
-// calibrated logistic function.
-func (d Decision) Probability(score float64) float64 { return sigmoid(d.A*score + d.B) }
+// logistic function of what the Link makes of it.
+func (d Decision) Probability(score float64) float64 { return sigmoid(d.Link.logOdds(score)) }
 
 // Probabilities writes the probability of every class to out, which must have
 // room for max(2, K) values. One output: Probability, and what is left for the first
@@ -93,7 +82,7 @@ func (d Decision) Probabilities(scores, out []float64) []float64 {
 // against writes the one-against-all probabilities to out, and returns their sum.
 func (d Decision) against(scores, out []float64) (sum float64) {
 	for k, f := range scores {
-		out[k] = -(d.A*f + d.B)
+		out[k] = -d.Link.logOdds(f)
 	}
 	loss.Exps(out)
 	for k, z := range out {
@@ -107,7 +96,7 @@ func (d Decision) against(scores, out []float64) (sum float64) {
 // however small that is. The scores are not those of Pairs.
 func (d Decision) LogLoss(scores []float64, label int) float64 {
 	if len(scores) == 1 {
-		u := d.A*scores[0] + d.B
+		u := d.Link.logOdds(scores[0])
 		if label == 1 {
 			u = -u
 		}
@@ -119,7 +108,7 @@ func (d Decision) LogLoss(scores []float64, label int) float64 {
 		sum += d.against(some, room[:len(some)])
 	}
 	// log sigmoid(u) = -Softplus(-u)
-	return math.Log(max(sum, 1e-300)) + loss.Softplus(-(d.A*scores[label] + d.B))
+	return math.Log(max(sum, 1e-300)) + loss.Softplus(-d.Link.logOdds(scores[label]))
 }
 
 // Judged is what scores come to at an event of a label.
@@ -136,7 +125,7 @@ func (d Decision) Judge(scores []float64, label int) (j Judged) {
 		j.LogLoss = d.LogLoss(scores, label)
 		return j
 	}
-	u := d.A*scores[0] + d.B
+	u := d.Link.logOdds(scores[0])
 	z := math.Exp(-math.Abs(u))
 	if j.Probability = 1 / (1 + z); u < 0 {
 		j.Probability = sigmoid(u)

@@ -268,30 +268,25 @@ func (h *Head) widen(f, v float64) float64 {
 	case target != loss.Sign:
 		return f
 	}
-	d := h.Decision()
-	if h.Pairs {
-		d.Calibration = Calibration{A: 1}
-	}
-	return d.Widen(f, v)
+	return WidenClass(f, v)
 }
 
 // WidenCount returns the score whose value is the one to be expected of the score of a count
 // that has the mean f and the variance v.
 func WidenCount(f, v float64) float64 { return f + min(v, maxVariance)/2 }
 
-// Widen returns the score whose probability is the one to be expected of a score of the mean f
+// WidenClass returns the score whose probability is the one to be expected of a score of the mean f
 // and the variance v, were it normal.
-func (d Decision) Widen(f, v float64) float64 {
-	if !(v > 0) || d.A == 0 {
+func WidenClass(f, v float64) float64 {
+	if !(v > 0) {
 		return f
 	}
-	u, v := d.A*f+d.B, d.A*d.A*v
-	_, p, _ := loss.LogisticGaussian{}.At(-1, -math.Abs(u), v) // dE log(1 + exp(u~))/du, the expected probability
+	_, p, _ := loss.LogisticGaussian{}.At(-1, -math.Abs(f), v) // dE log(1 + exp(f~))/df, the expected probability
 	wide := 0.0
 	if p > leastChance {
 		wide = math.Log(p / (1 - p))
 	} else { // in order, still
-		wide = min(-math.Abs(u)/math.Sqrt(1+math.Pi*v/8), math.Log(leastChance)) - 1e-9*math.Abs(u)
+		wide = min(-math.Abs(f)/math.Sqrt(1+math.Pi*v/8), math.Log(leastChance)) - 1e-9*math.Abs(f)
 	}
-	return (math.Copysign(wide, u) - d.B) / d.A
+	return math.Copysign(wide, f)
 }

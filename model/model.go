@@ -52,8 +52,8 @@ type Head struct {
 	// Experts lists, for people, what the weights are mixed of; none where one learned them.
 	Experts []Expert `json:"experts,omitempty"`
 	Layout  Layout   `json:"layout"`
-	// Calibration maps a score to a probability, see Probabilities.
-	Calibration *Calibration `json:"calibration,omitempty"`
+	// Link maps a score to log-odds, see Probabilities; nil where it is that.
+	Link *Link `json:"link,omitempty"`
 	// Positive names the positive one of two classes, for people and measures: scores are
 	// those of the second class whichever it is. "" is the second.
 	Positive string `json:"positive,omitempty"`
@@ -158,7 +158,7 @@ func (l Layout) fits(outputs int) bool {
 // Fits reports whether a Head that was read is one of a model of either kind: the
 // outputs fit the intercepts and the pairs of classes.
 func (h *Head) Fits() bool {
-	if h.Schema == nil || h.Outputs < 1 || len(h.Intercept) != h.Outputs || !(h.Threshold >= 0 && h.Threshold < 1) {
+	if h.Schema == nil || h.Outputs < 1 || len(h.Intercept) != h.Outputs || !(h.Threshold >= 0 && h.Threshold < 1) || h.Link != nil && h.Link.Check() != nil {
 		return false
 	}
 	k := len(h.Schema.Classes)

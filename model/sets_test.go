@@ -86,7 +86,8 @@ func TestSetsAreChecked(t *testing.T) {
 func TestJudge(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 20_000 {
-		d := model.Decision{Calibration: model.Calibration{A: 0.1 + r.Float64(), B: r.NormFloat64()}, Threshold: float64(r.IntN(2)) * r.Float64()}
+		at := r.NormFloat64()
+		d := model.Decision{Link: &model.Link{Scores: []float64{at, at + 9*r.Float64()}, LogOdds: []float64{-2 * r.Float64(), 5 * r.Float64()}}, Threshold: float64(r.IntN(2)) * r.Float64()}
 		scores := make([]float64, []int{1, 3}[r.IntN(2)])
 		for k := range scores {
 			scores[k] = math.Ldexp(r.NormFloat64(), r.IntN(12))

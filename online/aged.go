@@ -39,7 +39,7 @@ func (l *Learner) takeAged(e *blankout.Example) {
 		l.old.scores = slices.Grow(l.old.scores[:0], m.Outputs)
 		scores, d := l.widened(m.Score(e, l.old.scores[:m.Outputs])), m.Decision()
 		if len(scores) > m.Outputs {
-			d = l.decision()
+			d = model.Decision{Threshold: l.threshold()} // of other outputs than its own link is of
 		}
 		l.aged.Take(i, e.Weight, l.lost(e, scores, d, m.Value), fresh)
 		*m = model.Linear{} // the model may be let go

@@ -28,7 +28,7 @@ type agedCase struct {
 
 func agedCases(n int) []agedCase {
 	of := func(k int) agedCase {
-		return agedCase{name: fmt.Sprint(k, " classes"), config: func(c *Config) { c.Calibrate, c.Threshold = true, .4 },
+		return agedCase{name: fmt.Sprint(k, " classes"), config: func(c *Config) { c.Calibrate, c.Threshold = "on", .4 },
 			schema: func() *blankout.Schema {
 				s, _ := numberFields(4)
 				s.Classes, s.MaxClasses = []string{"0", "1"}, k // further ones come
@@ -115,7 +115,7 @@ func (m *mean) add(l *Learner, p *model.Linear, e *blankout.Example) {
 	}
 	d := p.Decision()
 	if p.Outputs < l.k { // classes have come since
-		if d = l.decision(); p.Outputs == 1 {
+		if d = (model.Decision{Threshold: l.threshold()}); p.Outputs == 1 {
 			scores = []float64{-scores[0], scores[0]}
 		}
 		for len(scores) < l.k {

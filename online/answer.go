@@ -18,19 +18,19 @@ import (
 // decides an answer, and no weight but those of the second-order expert.
 type answering struct {
 	*bank
-	chosen      int          // the level with the largest share of whole events
-	shares      *probe.Table // of levels and rules
-	probing     probing
-	fields      fields.Fields
-	base        []float64 // by output: the published intercepts, where the event at hand lacks fields
-	filling     filling
-	deleting    deleting
-	calibration answer.Calibration
-	judge       answer.Judge
-	residual    numbers.Residual // of numbers
-	second      second
-	arrived     arrival
-	sets        *cover.Cover // nil where Config.Coverage is 0
+	chosen   int          // the level with the largest share of whole events
+	shares   *probe.Table // of levels and rules
+	probing  probing
+	fields   fields.Fields
+	base     []float64 // by output: the published intercepts, where the event at hand lacks fields
+	filling  filling
+	deleting deleting
+	link     answer.Link // see linked
+	judge    answer.Judge
+	residual numbers.Residual // of numbers
+	second   second
+	arrived  arrival
+	sets     *cover.Cover // nil where Config.Coverage is 0
 	// positive names the positive one of two classes, "" where nothing does: see positiveName.
 	positive string
 	measured *watch.Measures // which classes have come, for the positive one

@@ -2,8 +2,12 @@ package online
 
 import (
 	"math"
+	"math/rand/v2"
+	"reflect"
+	"strings"
 	"testing"
 
+	"blankout"
 	"blankout/internal/longtest"
 )
 
@@ -12,7 +16,7 @@ import (
 func TestForecastOfCalibrated(t *testing.T) {
 	longtest.NotRaced(t)
 	c := DefaultConfig()
-	c.Loss, c.Noise, c.Calibrate, c.Threshold = "hinge", "dropout:0.3", true, 0.8
+	c.Loss, c.Noise, c.Calibrate, c.Threshold = "hinge", "dropout:0.3", "on", 0.8
 	l, s := mustNew(t, c, 2), newStream(3, 2)
 	for range 20_000 {
 		e := s.next()
@@ -22,5 +26,91 @@ func TestForecastOfCalibrated(t *testing.T) {
 	m := l.Metrics()
 	if got, want := m.Served.Error[0], m.Window.Error(); math.Abs(got-want) > 0.02 {
 		t.Errorf("a forecast of %v, the error was %v", got, want)
+	}
+}
+
+// flipped draws an event of a clear class, whose label is turned over with a probability.
+func flipped(r *rand.Rand, share float64) *blankout.Example {
+	x, y := 6*r.Float64()-3, 6*r.Float64()-3
+	e := &blankout.Example{Weight: 1, Features: blankout.Vec{Index: []uint32{1, 2}, Value: []float64{x, y}}}
+	if (x+y > 0) != (r.Float64() < share) {
+		e.Label = 1
+	}
+	return e
+}
+
+// Where one label in ten is wrong, "auto" finds the link that says so: the loss comes down, the published model says
+// what the learner says, and a restart goes on to the bit. "off" has none, nor has a member of a group; weights are
+// the same whatever is set.
+func TestLinkOfWrongLabels(t *testing.T) {
+	longtest.NotRaced(t)
+	learners := map[string]*Learner{}
+	for _, calibrate := range []string{"off", "auto", "on"} {
+		c := DefaultConfig()
+		c.Calibrate = calibrate
+		l, err := New(c, blankout.NewSchema(8, []string{"a", "b"}, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := rand.New(rand.NewPCG(1, 2))
+		for range 12_000 {
+			l.Learn(flipped(r, 0.1))
+		}
+		learners[calibrate] = l
+	}
+	off, auto, on := learners["off"], learners["auto"], learners["on"]
+	if off.Published().Link != nil || auto.Published().Link == nil || on.Published().Link == nil {
+		t.Fatal("not those that calibrate have a link")
+	}
+	now, plain := auto.Metrics(), off.Metrics()
+	a, b := now.Summary(), plain.Summary()
+	if !(*a.RecentLogLoss < *b.RecentLogLoss-0.01) || *a.CalibrationError > 0.04 || *b.CalibrationError < 0.06 {
+		t.Errorf("recent log-loss %v, without a link %v; calibration error %v", *a.RecentLogLoss, *b.RecentLogLoss, *a.CalibrationError)
+	}
+	r, m := rand.New(rand.NewPCG(9, 2)), auto.Published()
+	for range 200 {
+		e := flipped(r, 0)
+		scores := m.Score(e, make([]float64, 1))
+		if got, want := m.Decision().Probability(scores[0]), auto.Decision().Probability(scores[0]); got != want {
+			t.Fatalf("the model says %v, the learner %v", got, want)
+		}
+		if other := off.Published().Score(e, make([]float64, 1)); other[0] != scores[0] {
+			t.Fatalf("weights depend on calibrate: %v and %v", scores[0], other[0])
+		}
+	}
+	blocks, err := auto.Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Restore(auto.Config(), blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, y := rand.New(rand.NewPCG(5, 2)), rand.New(rand.NewPCG(5, 2))
+	for range 500 {
+		auto.Learn(flipped(x, 0.1))
+		again.Learn(flipped(y, 0.1))
+	}
+	p, _ := auto.Blocks()
+	q, _ := again.Blocks()
+	if !reflect.DeepEqual(p, q) {
+		t.Error("a restart goes on otherwise")
+	}
+	c := auto.Config()
+	c.Calibrate = "off"
+	if changed, err := Restore(c, blocks); err != nil || changed.Published().Link != nil {
+		t.Errorf("with calibrate off there is a link (%v)", err)
+	}
+	c.Calibrate, c.ClassWeight = "auto", map[string]float64{"b": 8}
+	if weighted, err := New(c, blankout.NewSchema(8, []string{"a", "b"}, 2)); err != nil || weighted.calibrates() {
+		t.Errorf("with class weights auto calibrates (%v)", err)
+	}
+	c.ClassWeight = nil
+	if c = c.Shared(); c.CheckShared() != nil || c.Calibrate != "off" {
+		t.Errorf("in a group calibrate is %q, %v", c.Calibrate, c.CheckShared())
+	}
+	c.Calibrate = "sometimes"
+	if _, err := New(c, blankout.NewSchema(8, nil, 2)); err == nil || !strings.Contains(err.Error(), "auto, on or off") {
+		t.Errorf("a calibrate that is none: %v", err)
 	}
 }

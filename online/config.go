@@ -87,7 +87,8 @@ type Config struct {
 	HalfLifeTime float64 `toml:"half_life_time"`
 	HalfLifeStep float64 `toml:"-" fixed:"half_life_step"`
 	OnDrift      string  `toml:"on_drift"`
-	Calibrate    bool    `toml:"calibrate"`
+	// Calibrate is auto, on or off. It is not part of the Fingerprint.
+	Calibrate string `toml:"calibrate"`
 	// Suspect is in [0, 1).
 	Suspect   float64 `toml:"suspect"`
 	Threshold float64 `toml:"threshold"`
@@ -116,6 +117,7 @@ func DefaultConfig() Config {
 		Presence:         "auto",
 		Transform:        "auto",
 		OnDrift:          "log",
+		Calibrate:        "auto",
 		Threshold:        0.5,
 		Coverage:         0.9,
 	}
@@ -296,6 +298,9 @@ func (s *settings) parseClasses(c Config) error {
 	if !(c.Threshold > 0 && c.Threshold < 1) {
 		return blankout.KeyErrorf("threshold", "threshold = %v: must lie between 0 and 1", c.Threshold)
 	}
+	if c.Calibrate != "auto" && c.Calibrate != "on" && c.Calibrate != "off" {
+		return blankout.KeyErrorf("calibrate", "calibrate %q: want auto, on or off", c.Calibrate)
+	}
 	if c.Coverage != 0 && !(c.Coverage >= 0.5 && c.Coverage < 1) {
 		return blankout.KeyErrorf("coverage", "coverage = %v: must lie in [0.5, 1), or be 0 for no sets", c.Coverage)
 	}
@@ -470,7 +475,7 @@ type Fingerprint map[string]string
 
 // mayChange lists the keys of a Config that may differ from run to run. Every other
 // one is in the Fingerprint. (What levels say is said by noise.)
-var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_fields", "publish_levels", "suspect", "threshold", "coverage", "horizon"}
+var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_fields", "publish_levels", "suspect", "threshold", "coverage", "horizon", "calibrate"}
 
 // keyOf returns the name of a field of Config in a Fingerprint.
 func keyOf(f reflect.StructField) string {

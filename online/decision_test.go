@@ -65,13 +65,13 @@ func TestAnswersAsPublished(t *testing.T) {
 		set         func(*Config)
 	}{
 		{"logistic", "auto", nil},
-		{"logistic", "auto", func(c *Config) { c.Calibrate = true }},
-		{"hinge", "dropout:0.3", func(c *Config) { c.Calibrate, c.Threshold = true, 0.7 }},
-		{"quadratic", "none", func(c *Config) { c.Calibrate, c.Threshold = true, 0.2 }},
+		{"logistic", "auto", func(c *Config) { c.Calibrate = "on" }},
+		{"hinge", "dropout:0.3", func(c *Config) { c.Calibrate, c.Threshold = "on", 0.7 }},
+		{"quadratic", "none", func(c *Config) { c.Calibrate, c.Threshold = "on", 0.2 }},
 		{"t-logistic:1.5", "dropout:0.5", func(c *Config) { c.Threshold = 0.8 }},
 		{"logistic", "group:0.4", nil},
 		{"logistic", "dropout:0.2+group:0.4", func(c *Config) { c.Curves = 6 }},
-		{"logistic", "auto", func(c *Config) { c.Curves, c.Calibrate = 6, true }},
+		{"logistic", "auto", func(c *Config) { c.Curves, c.Calibrate = 6, "on" }},
 		{"logistic", "auto", func(c *Config) { c.Missing = "as-is" }},
 		{"logistic", "dropout:0.5", func(c *Config) { c.Rule = "ftrl" }},
 		{"logistic", "dropout:0.5", func(c *Config) { c.Rule, c.Threshold = "arow", 0.4 }},
@@ -83,7 +83,7 @@ func TestAnswersAsPublished(t *testing.T) {
 				if x.set != nil {
 					x.set(&c)
 				}
-				decided := c.Calibrate || c.Threshold != 0.5
+				decided := c.Calibrate == "on" || c.Threshold != 0.5
 				if c.Check() != nil || positive != "" && !decided || classes > 2 && decided {
 					continue
 				}
@@ -102,7 +102,7 @@ func TestAnswersAsPublished(t *testing.T) {
 			}
 		}
 	}
-	for _, calibrate := range []bool{false, true} {
+	for _, calibrate := range []string{"off", "on"} {
 		t.Run(fmt.Sprint("fill/", calibrate), func(t *testing.T) {
 			c := fillConfig()
 			c.Noise, c.Calibrate = "auto", calibrate

@@ -83,9 +83,9 @@ func (l *answering) forecastExactly() {
 	curve.Add(0, l.judge.Wrong(l.told()))
 	lack := l.fields.All(l.schema.Fields)
 	y, n := rows.Y(l.judge.Label, 0, 1), float64(len(l.features()))
-	slope, shift := 1.0, 0.0
+	cut := 0.0
 	if !l.set.numbers {
-		slope, shift = l.decision().Line()
+		cut = l.decision().Cut()
 	}
 	var of []float64 // the mixture that s is of
 	var s spread
@@ -107,7 +107,7 @@ func (l *answering) forecastExactly() {
 		} else if k.Silent == 0 {
 			growth = l.fields.Missing.Growth(k) / scale
 		}
-		b, q := y*(s.b+shift/slope), s.q
+		b, q := y*(s.b-cut), s.q
 		if growth != 0 {
 			ab := growth * y * b
 			q += ab * (2*s.g + n*ab)

@@ -125,7 +125,7 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 func (l *Learner) setAnswerOutputs() {
 	l.base = make([]float64, l.k)
 	l.deleting.out, l.probing = nil, probing{out: make([]float64, l.k)}
-	l.calibration, l.likelihood = answer.NewCalibration(), l.config.likelihood(l.set, l.k)
+	l.link, l.likelihood = answer.NewLink(), l.config.likelihood(l.set)
 	if l.sets == nil && l.config.Coverage > 0 {
 		l.sets = cover.New(l.config.Coverage)
 	}

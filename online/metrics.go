@@ -168,8 +168,8 @@ func ReadSummary(blocks []blankout.Block) (*Summary, error) {
 
 // likelihood says that scores are meant as log-odds. Those of other losses give
 // no probabilities that the class shares could be compared with.
-func (c *Config) likelihood(set settings, outputs int) bool {
-	return strings.HasPrefix(set.loss.String(), "logistic") && c.Rule != "arow" || c.Calibrate && outputs == 1
+func (c *Config) likelihood(set settings) bool {
+	return strings.HasPrefix(set.loss.String(), "logistic") && c.Rule != "arow" || c.Calibrate == "on"
 }
 
 // measure counts in the scores that an event was given before it is learned.
@@ -183,9 +183,9 @@ func (l *Learner) measure(scores []float64, e *blankout.Example) {
 	}
 	if l.k == 1 {
 		t.Score, t.Probability = scores[0], j.Probability
-		if l.config.Calibrate {
-			l.calibration.Learn(scores[0], j.Probability, label, weight)
-		}
+	}
+	if l.calibrates() && l.period == 0 {
+		l.link.Take(scores, l.active, label, weight)
 	}
 	alarm := l.watch.Told(t)
 	if l.k == 1 && l.labelled() == positiveAfter {
@@ -239,7 +239,20 @@ func (l *Learner) AnyLabel() bool { return l.watch.Baselines.First > 0 }
 func (l *Learner) Decision() model.Decision { return l.decision() }
 
 func (l *answering) decision() model.Decision {
-	return model.Decision{Calibration: l.calibration.Map(), Threshold: l.threshold()}
+	return model.Decision{Link: l.linked(), Threshold: l.threshold()}
+}
+
+// calibrates says whether a Link is learned. Under auto it is not where class weights bend the scores on purpose.
+func (l *answering) calibrates() bool {
+	return !l.set.numbers && (l.config.Calibrate == "on" || l.config.Calibrate == "auto" && len(l.config.ClassWeight) == 0)
+}
+
+// linked returns the Link in force, nil where scores are taken as log-odds.
+func (l *answering) linked() *model.Link {
+	if !l.calibrates() || l.config.Calibrate == "auto" && !l.link.Helps() {
+		return nil
+	}
+	return l.link.Latest()
 }
 
 // Assess adds to p what the published weights answer to a labelled event that is not

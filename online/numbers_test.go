@@ -285,7 +285,7 @@ func TestNumbersRefuse(t *testing.T) {
 	for _, change := range []func(*Config){
 		func(c *Config) { c.Rule = "arow" }, func(c *Config) { c.Rule, c.Refresh = "irls", 100 }, func(c *Config) { c.Refresh = 100 },
 		func(c *Config) { c.Noise = "group:0.3" }, func(c *Config) { c.ClassWeight = map[string]float64{"1": 2} },
-		func(c *Config) { c.Calibrate = true }, func(c *Config) { c.Threshold = 0.4 }, func(c *Config) { c.Missing = "rescale" },
+		func(c *Config) { c.Calibrate = "on" }, func(c *Config) { c.Threshold = 0.4 }, func(c *Config) { c.Missing = "rescale" },
 	} {
 		c := DefaultConfig()
 		c.Loss = "squared"

@@ -38,7 +38,7 @@ func TestProbesAsAnswered(t *testing.T) {
 		"curves":     func(c *Config) { c.Curves, c.Noise = 5, "auto" },
 		"groups":     func(c *Config) { c.Noise = "dropout:0.1+group:0.3" },
 		"rescale":    func(c *Config) { c.Missing = "rescale"; c.Curves = 5 },
-		"calibrated": func(c *Config) { c.Noise, c.Calibrate = "auto", true },
+		"calibrated": func(c *Config) { c.Noise, c.Calibrate = "auto", "on" },
 		"threshold":  func(c *Config) { c.Noise, c.Threshold = "auto", 0.7 },
 	} {
 		t.Run(name, func(t *testing.T) {

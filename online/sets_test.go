@@ -98,7 +98,7 @@ func TestSetsCoverWhatIsMissing(t *testing.T) {
 		"arow":             {5, 0, 0.9, 0.03, func(c *Config) { c.Rule, c.Noise = "arow", "none" }},
 		"two, threshold":   {2, 0, 0.9, 0.05, func(c *Config) { c.Threshold = 0.8 }},
 		"many, as it is":   {5, 0, 0.9, 0.03, func(c *Config) { c.Missing = "as-is" }},
-		"two, calibration": {2, 0, 0.9, 0.02, func(c *Config) { c.Calibrate = true }},
+		"two, calibration": {2, 0, 0.9, 0.02, func(c *Config) { c.Calibrate = "on" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := kindsLearner(t, test.classes, func(c *Config) {
@@ -184,7 +184,7 @@ func TestSetsOfLateLabels(t *testing.T) {
 
 // Where labels come such that each is just outside of its set there is a warning.
 func TestSetsWarn(t *testing.T) {
-	l := kindsLearner(t, 2, nil)
+	l := kindsLearner(t, 2, func(c *Config) { c.Calibrate = "off" })
 	s := &classStream{rand.New(rand.NewPCG(17, 18)), 2, 0}
 	for range 3500 {
 		e := s.next()

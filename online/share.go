@@ -69,8 +69,6 @@ func (c Config) checkShared(s settings) error {
 		return blankout.KeyErrorf("half_life_time", "half_life_time = %v: several learners of one model have no clock in common; set half_life, in events, instead", c.HalfLifeTime)
 	case loss.IsRegression(c.Loss):
 		return blankout.KeyErrorf("loss", "loss %s: several learners of one model learn classes so far, and its labels are numbers; learn it with one learner", c.Loss)
-	case c.Calibrate:
-		return blankout.KeyErrorf("calibrate", "calibrate = true: several learners of one model cannot calibrate yet; set calibrate = false")
 	case s.missingRule == model.MissingFill:
 		return blankout.KeyErrorf("missing", "missing = \"fill\": several learners of one model do not gather a covariance yet; use auto, as-is or rescale")
 	}
@@ -91,9 +89,9 @@ func (c Config) CheckSharedAfter(warm uint64) error {
 }
 
 // Shared returns the settings as several learners of one model have them: without the
-// covariance to fill in by, which has no place in their commits.
+// covariance to fill in by and the link over scores, which have no place in their commits.
 func (c Config) Shared() Config {
-	c.CovarianceFields = 0
+	c.CovarianceFields, c.Calibrate = 0, "off"
 	if c.Rule == "auto" { // the second-order expert learns alone
 		c.Rule = "adagrad"
 	}

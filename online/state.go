@@ -200,8 +200,8 @@ func (l *answering) headOf(s *blankout.Schema, mix []float64) model.Head {
 		Schema: s, Scaler: l.scaling.Scaler,
 		Loss: l.targetLoss().String(), Noise: l.levels[most].noise.String(),
 		Outputs: l.k, Intercept: make([]float64, l.k),
-		Layout:      l.mixedLayout(mix),
-		Calibration: l.calibration.Published(), Threshold: l.threshold(), Missing: l.fields.Missing, Covariance: l.filling.Covariance,
+		Layout: l.mixedLayout(mix),
+		Link:   l.linked(), Threshold: l.threshold(), Missing: l.fields.Missing, Covariance: l.filling.Covariance,
 		Events: l.events, Trained: "online " + l.set.rule.Name,
 	}
 	if name := l.positiveName(); s.PositiveClass(name) == 0 {
@@ -300,14 +300,15 @@ func (l *Learner) Level() float64 {
 }
 
 // stateVersion counts the layouts of the block "learner". No number is ever used again.
-const stateVersion = restVersion
+const stateVersion = linkVersion
 
 // Versions of the block: in what version 4 holds, levels and rules are chosen; before restVersion the panel
-// had no Gain.
+// had no Gain, before linkVersion scores no Link.
 const (
 	chosenVersion = 4
 	sharesVersion = 5
 	restVersion   = 6
+	linkVersion   = 7
 )
 
 // encode writes the block "learner".
@@ -344,7 +345,12 @@ func (l *Learner) state(c *coder.Coder) {
 	}
 	l.scaling.DenseState(c)
 	c.Float(&l.fade.Growth)
-	l.calibration.State(c)
+	if c.Version >= linkVersion {
+		l.link.State(c)
+	} else {
+		var unused [5]float64 // of a map that is gone
+		c.Each(&unused[0], &unused[1], &unused[2], &unused[3], &unused[4])
+	}
 	l.watch.Drift.State(c)
 	l.fade.Clock(c)
 	l.importance.State(c)
@@ -572,6 +578,9 @@ func readFingerprint(d *coder.Coder) (f Fingerprint, err error) {
 	d.Bytes(&data)
 	if err := json.Unmarshal(data, &f); err != nil {
 		return nil, fmt.Errorf("block learner: fingerprint: %w", err)
+	}
+	for _, key := range mayChange { // of programs in which it was part
+		delete(f, key)
 	}
 	return f, nil
 }

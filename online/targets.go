@@ -128,7 +128,7 @@ func (c Config) checkNumbers(s settings) error {
 		{"noise", s.grouped(), fmt.Sprintf("noise %q: of groups is for classes so far, and the labels of loss %s are numbers; use auto, dropout:Q or none", c.Noise, c.Loss)},
 		{key, s.curves, fmt.Sprintf("%s: of classes so far, and the labels of loss %s are numbers; learn no curves", curves, c.Loss)},
 		{"class_weight", len(c.ClassWeight) > 0, fmt.Sprintf("class_weight: the labels of loss %s are numbers, no classes", c.Loss)},
-		{"calibrate", c.Calibrate, fmt.Sprintf("calibrate: the labels of loss %s are numbers, without probabilities", c.Loss)},
+		{"calibrate", c.Calibrate == "on", fmt.Sprintf("calibrate: the labels of loss %s are numbers, without probabilities", c.Loss)},
 		{"threshold", c.Threshold != 0.5, fmt.Sprintf("threshold = %v: the labels of loss %s are numbers, without probabilities", c.Threshold, c.Loss)},
 		{"missing", s.missingRule == model.MissingRescale, fmt.Sprintf("missing %q: is for classes; a number is predicted of what is left as it is", c.Missing)},
 	} {

@@ -192,7 +192,7 @@ func TestLearning(t *testing.T) {
 func TestLearningQuiet(t *testing.T) {
 	m, examples := stream(2, 1000, 5)
 	var before float64
-	for _, calibrate := range []bool{false, true} {
+	for _, calibrate := range []string{"off", "on"} {
 		c := online.DefaultConfig()
 		c.Calibrate, c.Threshold = calibrate, 0.3
 		r := &Replay{Families: []Family{{"", []Level{{None{}, nan}}}}, Treatments: []Treatment{{Dead: Null, Rescale: true}}, Repeat: 1, Bins: 4}

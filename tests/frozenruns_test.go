@@ -153,7 +153,7 @@ func frozenRuns(f *frozen) {
 		{"two curves auto", two, nil, of("learner.curves=8")},
 		{"two fill", two, nil, of("learner.missing=fill")},
 		{"two rescale", two, nil, of("learner.missing=rescale")},
-		{"two calibrate", two, nil, of("learner.calibrate=true", "learner.threshold=0.3")},
+		{"two calibrate", two, nil, of("learner.calibrate=on", "learner.threshold=0.3")},
 		{"two half-life", two, nil, of("learner.half_life=400", "learner.on_drift=forget")},
 		{"two half-life time", two, nil, of("learner.half_life_time=300")},
 		{"two t-logistic", two, nil, of("learner.loss=t-logistic:1.6", "learner.suspect=0.3")},

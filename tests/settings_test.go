@@ -76,7 +76,7 @@ func drawSettings(r *rand.Rand, kind string) map[string]string {
 	}
 	switch kind {
 	case "two":
-		s["record.classes"], s["learner.loss"], s["learner.calibrate"] = `["ok", "fault"]`, pick("logistic", "hinge", "squared-hinge", "probit", "erf", "t-logistic:1.5"), pick("false", "false", "true")
+		s["record.classes"], s["learner.loss"], s["learner.calibrate"] = `["ok", "fault"]`, pick("logistic", "hinge", "squared-hinge", "probit", "erf", "t-logistic:1.5"), pick("off", "auto", "on")
 	case "three":
 		s["record.classes"], s["record.max_classes"], s["learner.loss"] = `["low", "mid", "high"]`, "3", pick("logistic", "hinge", "t-logistic:1.5")
 	case "number":

@@ -451,9 +451,8 @@ func (w *writer) classes() []string {
 func (w *writer) label(score string, names []string) string {
 	at := ""
 	if w.Outputs == 1 {
-		a, b := w.Decision().Line()
-		f := w.add("Add", []string{w.add("Mul", []string{score, w.doubles(0, a)}), w.doubles(0, b)})
-		above := w.add("Cast", []string{w.add("Greater", []string{f, w.doubles(0, 0)})}, attribute{"to", int(int64s)})
+		least := w.doubles(0, w.Decision().Least())
+		above := w.add("Cast", []string{w.add("Greater", []string{w.logOdds(score), least})}, attribute{"to", int(int64s)})
 		at = w.add("Squeeze", []string{above, w.ints(1)})
 	} else {
 		at = w.add("ArgMax", []string{score}, attribute{"axis", 1}, attribute{"keepdims", 0})
@@ -461,11 +460,27 @@ func (w *writer) label(score string, names []string) string {
 	return w.named("label", "Gather", []string{w.texts(names), at}, attribute{"axis", 0})
 }
 
+// logOdds returns what the model's Link makes of scores: the value at the first knot, and from each knot to the next
+// one a rise in proportion to how far the score is on the way.
+func (w *writer) logOdds(score string) string {
+	l := w.Link
+	if l == nil {
+		return score
+	}
+	n := len(l.Scores) - 1
+	slopes := make([]float64, n)
+	for i := range slopes {
+		slopes[i] = (l.LogOdds[i+1] - l.LogOdds[i]) / (l.Scores[i+1] - l.Scores[i])
+	}
+	lows := w.doubles(n, l.Scores[:n]...)
+	way := w.add("Min", []string{w.add("Max", []string{w.add("Unsqueeze", []string{score, w.ints(2)}), lows}), w.doubles(n, l.Scores[1:]...)})
+	risen := w.add("MatMul", []string{w.add("Sub", []string{way, lows}), w.doubles(1, slopes...)})
+	return w.add("Add", []string{w.add("Squeeze", []string{risen, w.ints(2)}), w.doubles(0, l.LogOdds[0])})
+}
+
 // probabilities makes the output of the probability of each class, as Head.Probabilities does.
 func (w *writer) probabilities(score string) string {
-	c := w.Decision()
-	f := w.add("Add", []string{w.add("Mul", []string{score, w.doubles(0, c.A)}), w.doubles(0, c.B)})
-	p := w.add("Sigmoid", []string{f})
+	p := w.add("Sigmoid", []string{w.logOdds(score)})
 	if w.Outputs == 1 {
 		return w.named("probabilities", "Concat", []string{w.add("Sub", []string{w.doubles(0, 1), p}), p}, attribute{"axis", 1})
 	}

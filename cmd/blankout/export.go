@@ -160,6 +160,10 @@ func (x *exported) print(w io.Writer) {
 			}
 		}
 	}
+	if l := x.Link; l != nil {
+		fmt.Fprintln(w, "# The log-odds of a class are a function of its score, linear between these points and constant beyond; probabilities of several classes are divided by their sum.")
+		fmt.Fprintf(w, "# scores: %s\n# log-odds: %s\n", strings.Trim(fmt.Sprint(l.Scores), "[]"), strings.Trim(fmt.Sprint(l.LogOdds), "[]"))
+	}
 	dense := x.Scaler.Dense
 	absent := ""
 	if len(dense) > 0 {

@@ -1,8 +1,6 @@
 package answer
 
 import (
-	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -12,27 +10,10 @@ import (
 	"blankout/online/rows"
 )
 
-// Scores that are known to be off by a factor and a constant are mapped back.
-func TestCalibration(t *testing.T) {
-	const a, b = 0.4, -1.5
-	r, c := rand.New(rand.NewPCG(4, 2)), NewCalibration()
-	for range 30000 {
-		f := 3 * r.NormFloat64()
-		label := 0
-		if r.Float64() < 1/(1+math.Exp(-(a*f+b))) {
-			label = 1
-		}
-		c.Learn(f, model.Decision{Calibration: c.Map()}.Probability(f), label, 1)
-	}
-	if math.Abs(c.a-a) > 0.05 || math.Abs(c.b-b) > 0.1 {
-		t.Errorf("calibrated by %v f + %v, want %v f + %v", c.a, c.b, a, b)
-	}
-}
-
 // Classes are judged by the outputs in use, at each scale; numbers by the loss in their unit, and their
 // error in the targets' own.
 func TestJudge(t *testing.T) {
-	j := Judge{Scales: []float64{1, 2}, Label: 1, Active: 2, Decision: model.Decision{Calibration: model.Calibration{A: 1}}}
+	j := Judge{Scales: []float64{1, 2}, Label: 1, Active: 2, Decision: model.Decision{}}
 	scores := []float64{0.5, 1, 7}
 	if got := j.AddLosses([]float64{9}, scores, 3); len(got) != 3 || got[0] != 9 || !slices.Equal(scores, []float64{0.5, 1, 7}) ||
 		got[1] != j.Decision.LogLoss([]float64{0.5, 1, rows.Unseen}, 1) || got[2] != j.Decision.LogLoss([]float64{1, 2, rows.Unseen}, 1) {
@@ -42,7 +23,7 @@ func TestJudge(t *testing.T) {
 		t.Error("what is right is wrong")
 	}
 	for label := range 2 { // levels of one output
-		j := Judge{Scales: []float64{0.7, 1, 1.4}, Label: label, Active: 1, Decision: model.Decision{Calibration: model.Calibration{A: 0.9, B: 0.2}}}
+		j := Judge{Scales: []float64{0.7, 1, 1.4}, Label: label, Active: 1, Decision: model.Decision{Link: &model.Link{Scores: []float64{0, 1}, LogOdds: []float64{0, 1}}}}
 		levels := []float64{0.5, -3, 800, -2000}
 		for i, got := range j.AddLosses([]float64{9}, levels, 1)[1:] {
 			if want := j.Lost([]float64{j.Scales[i%3] * levels[i/3]}); got != want {

@@ -1,4 +1,4 @@
-// Package answer says what scores are worth: which probability they stand for (Calibration), and what they
+// Package answer says what scores are worth: which probability they stand for (Link), and what they
 // lose at an event (Judge). It knows no weights.
 package answer
 
@@ -26,14 +26,15 @@ type Judge struct {
 	Unit        numbers.Unit
 }
 
-// Lost returns what scores lose: the log-loss, of numbers the Loss in units of the targets' scale.
+// Lost returns what scores lose: the log-loss as log-odds, whatever the Link of the Decision is, of numbers the Loss in
+// units of the targets' scale.
 func (j *Judge) Lost(scores []float64) float64 {
 	if j.Loss != nil {
 		value, _, _ := j.Loss.At(j.Target, scores[0], 0)
 		return value
 	}
 	j.Silence(scores)
-	return j.Decision.LogLoss(scores, j.Label)
+	return model.Decision{}.LogLoss(scores, j.Label)
 }
 
 // Silence gives the outputs that are not in use the score of a class that has not come.
@@ -68,7 +69,7 @@ func (j *Judge) addLosses(losses, scores []float64) []float64 {
 	j.scaled = j.scaled[:0]
 	for _, f := range scores {
 		for _, scale := range j.Scales {
-			u := j.Decision.A*(scale*f) + j.Decision.B
+			u := scale * f
 			if j.Label == 1 {
 				u = -u
 			}
@@ -99,7 +100,7 @@ func (j *Judge) Wrong(scores []float64) float64 {
 func (j *Judge) Widen(f, v float64) float64 {
 	switch {
 	case j.Loss == nil:
-		return j.Decision.Widen(f, v)
+		return model.WidenClass(f, v)
 	case j.Unit.Target == loss.Count:
 		return model.WidenCount(f, v)
 	}

@@ -37,7 +37,7 @@ func testObjective(t *testing.T, hat float64) {
 		Linear: &model.Linear{Head: model.Head{Schema: &blankout.Schema{NumericIndices: true}, Outputs: 1, Intercept: []float64{0.4}, Layout: model.Layout{Width: model.ScalerWidth + 1, Weight: model.ScalerWidth}, Scaler: model.Scaler{Mode: model.StandardiseNone}},
 			Rows: model.NewTable(model.ScalerWidth + 1)},
 		Noise: loss.Dropout{Q: 0.2}, Loss: loss.LogisticGaussian{}, C: 3, Penalised: true, Classes: []float64{1, 5}, Active: 1,
-		Decision: model.Decision{Calibration: model.Calibration{A: 1}},
+		Decision: model.Decision{},
 	}
 	row := m.Rows.Touch(2)
 	row[model.StatInverse], row[model.ScalerWidth] = 1, 0.7

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -46,12 +48,34 @@ def test_columns_by_number(program, mode, classes, solver):
     compare(program, model, {"x": asked}, asked)
 
 
+@pytest.mark.parametrize("classes", [2, 4])
+def test_link(program, classes):
+    """A model with a link is refused by name; its graph says what the program says."""
+    x, y = rows(800, 1, classes=classes)
+    link = ["--set", "learner.calibrate=on", "--set", "learner.threshold=0.6"]
+    program("train", "-q", "--solver", "online", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", *link)
+    with pytest.raises(blankout.NewerError, match='learner.calibrate = "off"'):
+        blankout.load(program.home / "m")
+    asked, labels = rows(200, 2, classes=classes)
+    program("predict", "-q", "-m", "m", "-d", program.write("a.svm", svmlight(asked, labels)), "-o", "a.jsonl")
+    program("export", "-m", "m", "--format", "onnx", "-o", "m.onnx")
+    session = onnxruntime.InferenceSession((program.home / "m.onnx").read_bytes())
+    out = dict(zip([o.name for o in session.get_outputs()], session.run(None, {"x": asked})))
+    answers = [json.loads(line) for line in (program.home / "a.jsonl").read_text().splitlines()]
+    assert out["label"].tolist() == [a["class"] for a in answers]
+    expected = np.array([list(a["probabilities"].values()) for a in answers])
+    np.testing.assert_allclose(np.sort(out["probabilities"], axis=1), np.sort(expected, axis=1), rtol=1e-9, atol=1e-9)
+    sigmoid = 1 / (1 + np.exp(-out["score"]))
+    plain = sigmoid[:, 0] if classes == 2 else (sigmoid / sigmoid.sum(axis=1, keepdims=True))[:, 0]
+    assert np.abs(out["probabilities"][:, -1 if classes == 2 else 0] - plain).max() > 0.01  # the link is felt
+
+
 @pytest.mark.parametrize(
     "args, classes",
     [
         (["--standardise", "auto", *EXACT], 2),
         (["--standardise", "all", "--missing", "rescale", *EXACT], 4),
-        (["--solver", "online", "--set", "learner.calibrate=true", "--set", "learner.threshold=0.6", "--covariance-fields", "0"], 2),
+        (["--solver", "online", "--set", "learner.threshold=0.6", "--covariance-fields", "0"], 2),
         (["--solver", "online", "--missing", "as-is"], 2),
         (["--loss", "poisson", "--standardise", "auto"], 2),
     ],
@@ -104,7 +128,7 @@ def test_empty_string(program, solver, other, null):
     compare(program, model, feeds, asked, "--missing", "rescale")
 
 
-@pytest.mark.parametrize("solver", [["--solver", "online"], EXACT])
+@pytest.mark.parametrize("solver", [["--solver", "online", "--set", "learner.calibrate=off"], EXACT])
 def test_presence(program, solver):
     """What it tells that a number is there; that a column by number is there is that it is not 0."""
     r = np.random.default_rng(7)
@@ -126,7 +150,7 @@ def test_presence_by_number(program):
     y = r.integers(2, size=1500)
     x = np.column_stack([r.normal(size=1500), 5 + r.normal(size=1500)])
     x[100:, 1] *= r.random(1400) < 0.2 + 0.6 * y[100:]
-    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", "--solver", "online")
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", "--solver", "online", "--set", "learner.calibrate=off")
     model = blankout.load(program.home / "m")
     assert 1 in [len(k) for k in model._curves.knots]
     compare(program, model, {"x": x[-100:]}, x[-100:])

@@ -103,20 +103,18 @@ class Covariance:
         return found
 
 
-def widen(f: float, v: float, a: float, b: float) -> float:
+def widen(f: float, v: float) -> float:
     """Return the score whose probability is to be expected of a normal score of mean f and variance v.
 
-    Nothing is certain of what was filled in: v makes an answer less so. a and b are the
-    calibration.
+    Nothing is certain of what was filled in: v makes an answer less so.
     """
-    if not v > 0 or a == 0:
+    if not v > 0:
         return f
-    u, v = a * f + b, a * a * v
-    p = sum(w * _normal(-abs(u) / math.sqrt(t * t + v)) for w, t in MIXTURE)
-    wide = min(-abs(u) / math.sqrt(1 + math.pi * v / 8), math.log(LEAST_CHANCE)) - 1e-9 * abs(u)
+    p = sum(w * _normal(-abs(f) / math.sqrt(t * t + v)) for w, t in MIXTURE)
+    wide = min(-abs(f) / math.sqrt(1 + math.pi * v / 8), math.log(LEAST_CHANCE)) - 1e-9 * abs(f)
     if p > LEAST_CHANCE:
         wide = math.log(p / (1 - p))
-    return (math.copysign(wide, u) - b) / a
+    return math.copysign(wide, f)
 
 
 # The logistic function as a mixture of normal distributions: weights and deviations.

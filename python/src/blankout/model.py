@@ -182,8 +182,13 @@ class Model:
         head = _json(file, "model")
         strict(
             "the model", head, "schema", "scaler", "loss", "noise", "outputs", "pairs", "intercept", "layout",
-            "experts", "calibration", "positive", "threshold", "missing", "levels", "residual", "sets", "events", "trained", *(["kernel"] if file.kind == "kernel" else []),
+            "experts", "link", "positive", "threshold", "missing", "levels", "residual", "sets", "events", "trained", *(["kernel"] if file.kind == "kernel" else []),
         )
+        if head.get("link") is not None:
+            raise NewerError(
+                "the model has a link that learner.calibrate put over its scores, which this package does not compute: "
+                'ask the program, by predict or POST /v1/predict, export it as ONNX, or learn with learner.calibrate = "off"'
+            )
         layout = head["layout"]
         strict("layout", layout, "width", "weight", "lag", "average", "stats", "scale", "mix")
         scaler = head.get("scaler") or {}
@@ -200,10 +205,6 @@ class Model:
         self._pairs: bool = head.get("pairs", False)
         self._intercept = np.array(head["intercept"] or (), np.float64)
         self._threshold: float = head.get("threshold", 0)
-        calibration = head.get("calibration") or {"a": 1.0, "b": 0.0}
-        strict("calibration", calibration, "a", "b")
-        self._a, self._b = float(calibration["a"]), float(calibration["b"])
-        self._calibrated = head.get("calibration") is not None
         self.loss, self.noise, self.events = head["loss"], head["noise"], head["events"]
         family = self.loss.partition(":")[0]
         if family not in CLASS_LOSSES + NUMBER_LOSSES:
@@ -551,8 +552,7 @@ class Model:
         score = score + verdict.fill * (x[here] @ r.extra[places] + r.shift)
         if self._numbers:
             return score + (verdict.fill**2 * np.minimum(r.variance, MAX_VARIANCE) / 2 if self._counts else 0.0)
-        a, b = (1.0, 0.0) if self._pairs else (self._a, self._b)
-        return np.array([widen(f, verdict.fill**2 * v, a, b) for f, v in zip(score.tolist(), r.variance.tolist())])
+        return np.array([widen(f, verdict.fill**2 * v) for f, v in zip(score.tolist(), r.variance.tolist())])
 
     def _repair(self, columns: np.ndarray, x: np.ndarray, verdict: Verdict) -> Repair:
         """Return the repair for an event; what is told from wild readings is told from none."""
@@ -598,7 +598,7 @@ class Model:
         if self._pairs:
             return scores
         with np.errstate(over="ignore"):
-            p = 1 / (1 + np.exp(-(self._a * scores + self._b)))
+            p = 1 / (1 + np.exp(-scores))
         if scores.shape[1] == 1:
             return np.hstack([1 - p, p])
         total = np.zeros(len(p))
@@ -612,14 +612,11 @@ class Model:
     def _decide(self, scores: np.ndarray) -> np.ndarray:
         if scores.shape[1] > 1:
             return np.argmax(scores, axis=1)
-        a, b = self._decision()
-        return (a * scores[:, 0] + b > 0).astype(np.int64)
+        return (scores[:, 0] > self._least()).astype(np.int64)
 
-    def _decision(self) -> tuple[float, float]:
-        """Return a and b: of two classes it is the second where a score + b is above 0."""
-        if self._threshold > 0:
-            return self._a, self._b - math.log(self._threshold / (1 - self._threshold))
-        return self._a, self._b
+    def _least(self) -> float:
+        """Return the score above which an event of two classes is of the second."""
+        return math.log(self._threshold / (1 - self._threshold)) if self._threshold > 0 else 0.0
 
     def _explainable(self) -> None:
         if self.kind != "linear":

@@ -351,8 +351,7 @@ class _Table:
 
 def _label(g: _Graph, model: "Model", score: str, names: np.ndarray) -> str:
     if model._outputs == 1:
-        a, b = model._decision()
-        above = g("Greater", g("Add", g("Mul", score, [a]), [b]), [0.0])
+        above = g("Greater", score, [model._least()])
         at = g("Squeeze", g("Cast", above, to=7), g.constant([1], np.int64))  # int64
     else:
         at = g("ArgMax", score, axis=1, keepdims=0)
@@ -360,7 +359,7 @@ def _label(g: _Graph, model: "Model", score: str, names: np.ndarray) -> str:
 
 
 def _probabilities(g: _Graph, model: "Model", score: str) -> str:
-    p = g("Sigmoid", g("Add", g("Mul", score, [model._a]), [model._b]))
+    p = g("Sigmoid", score)
     if model._outputs == 1:
         return g("Concat", g("Sub", [1.0], p), p, axis=1, output="probabilities")
     total = g("ReduceSum", p, g.constant([1], np.int64), keepdims=1)

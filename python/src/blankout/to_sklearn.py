@@ -17,8 +17,7 @@ def to_sklearn(model: "Model") -> Any:
 
     Of more than two classes it is a OneVsRestClassifier of them, whose probabilities are
     divided by their sum as the model's are. Column j is the model's column j, or of a model
-    with named numbers the field feature_names_in_[j]. Calibration goes into coef_ and
-    intercept_: decision_function is then the calibrated score. Where labels are numbers it is
+    with named numbers the field feature_names_in_[j]. Where labels are numbers it is
     a LinearRegression.
 
     Raises:
@@ -35,13 +34,11 @@ def to_sklearn(model: "Model") -> Any:
         return _named(out, weights, names)
     if model._threshold not in (0, 0.5):
         raise Unsayable(f"the threshold {model._threshold}: scikit-learn's predict decides at 0.5")
-    if model._calibrated and model._a <= 0:
-        raise Unsayable(f"a calibration of the slope {model._a}: the larger score would be the less probable class")
 
     def binary(k: int, classes: Any) -> Any:
         part = LogisticRegression()
-        part.coef_ = model._a * weights[None, :, k]
-        part.intercept_ = np.array([model._a * model._intercept[k] + model._b])
+        part.coef_ = weights[None, :, k]
+        part.intercept_ = np.array([model._intercept[k]])
         part.classes_, part.n_iter_ = np.asarray(classes), np.array([0], dtype=np.int32)
         return _named(part, weights, names)
 

@@ -1,0 +1,70 @@
+package model
+
+// This file holds what probabilities scores stand for where these are no log-odds by themselves.
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+)
+
+// Link maps a score to log-odds: a monotone function that is linear between knots, and constant beyond the first and
+// the last one. It can say what a linear score cannot, such as that one label in ten is wrong whatever the score is. A
+// nil Link is the identity.
+type Link struct {
+	Scores  []float64 `json:"scores"`   // of the knots, ascending
+	LogOdds []float64 `json:"log_odds"` // at the knots, never falling
+}
+
+// logOdds returns the log-odds that a score stands for.
+func (l *Link) logOdds(f float64) float64 {
+	if l == nil {
+		return f
+	}
+	last := len(l.Scores) - 1
+	switch {
+	case !(f > l.Scores[0]):
+		return l.LogOdds[0]
+	case f >= l.Scores[last]:
+		return l.LogOdds[last]
+	}
+	i, found := slices.BinarySearch(l.Scores, f)
+	if found {
+		return l.LogOdds[i]
+	}
+	part := (f - l.Scores[i-1]) / (l.Scores[i] - l.Scores[i-1])
+	return l.LogOdds[i-1] + part*(l.LogOdds[i]-l.LogOdds[i-1])
+}
+
+// mostCut is where a score is cut that no score, or every one, is above.
+const mostCut = 1e9
+
+// cut returns the score above which the log-odds are above u.
+func (l *Link) cut(u float64) float64 {
+	if l == nil {
+		return u
+	}
+	i := sort.Search(len(l.Scores), func(i int) bool { return l.LogOdds[i] > u })
+	switch i {
+	case 0:
+		return -mostCut
+	case len(l.Scores):
+		return mostCut
+	}
+	part := (u - l.LogOdds[i-1]) / (l.LogOdds[i] - l.LogOdds[i-1])
+	return l.Scores[i-1] + part*(l.Scores[i]-l.Scores[i-1])
+}
+
+// Check says what is wrong with a Link that was read.
+func (l *Link) Check() error {
+	wrong := len(l.Scores) < 2 || len(l.Scores) != len(l.LogOdds)
+	for i := 0; i < len(l.Scores) && !wrong; i++ {
+		x, u := l.Scores[i], l.LogOdds[i]
+		wrong = x-x != 0 || u-u != 0 || i > 0 && (x <= l.Scores[i-1] || u < l.LogOdds[i-1]) || math.Abs(x) > mostCut
+	}
+	if wrong {
+		return fmt.Errorf("a link of the scores %v and log-odds %v", l.Scores, l.LogOdds)
+	}
+	return nil
+}

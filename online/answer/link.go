@@ -1,0 +1,199 @@
+package answer
+
+// This file learns a Link: which log-odds progressive scores stand for.
+
+import (
+	"math"
+
+	"blankout/internal/coder"
+	"blankout/loss"
+	"blankout/model"
+)
+
+// Link learns a monotone function from the scores that events were answered with to log-odds: by bins of the score the
+// fraction of the events, decayed, that were of the output's class, made monotone by pooling neighbors (isotonic
+// regression; Zadrozny & Elkan 2002). All outputs of several classes have one function. It also measures by how much that
+// function, as it was before each event, lowers the log-loss: Helps. New makes one.
+type Link struct {
+	taken  float64 // events
+	grown  float64 // the weight of the latest event
+	bins   [linkBins]linkBin
+	latest *model.Link // nil before there are enough events
+	helps  bool
+	gain   gain
+}
+
+// linkBin sums the scores in a part of the line, with weights.
+type linkBin struct{ weight, ones, scores float64 }
+
+// gain sums how much log-loss the function saves, and its square; older events decay.
+type gain struct{ grown, weight, sum, square, squares float64 }
+
+const (
+	// linkBins is the number of bins of f/(2+|f|), from -1 to 1.
+	linkBins = 40
+	// linkMemory is over how many events older ones decay; among the first n it is n/2.
+	linkMemory = 20_000
+	// linkPrior is how many events, which are as the score says, each bin begins with.
+	linkPrior = 10
+	// linkEvery is after how many events the function follows the bins.
+	linkEvery = 64
+	// linkEnough events say whether the function helps.
+	linkEnough = 500
+	// gainMemory is over how many events the gains of older ones decay.
+	gainMemory = 4000
+	// mostGrown is where grown weights are scaled down.
+	mostGrown = 1e100
+)
+
+// NewLink returns the identity.
+func NewLink() Link { return Link{grown: 1, gain: gain{grown: 1}} }
+
+// Latest returns the function as it is, nil before there are enough events.
+func (l *Link) Latest() *model.Link { return l.latest }
+
+// Helps says whether the function lowers the log-loss of newer events by more than the standard error of that.
+func (l *Link) Helps() bool { return l.helps }
+
+// Take learns from an event of a label and an importance weight, and the scores that it was answered with, of which the
+// first active outputs are in use.
+func (l *Link) Take(scores []float64, active, label int, weight float64) {
+	weight = min(weight, 1)
+	if l.latest != nil {
+		l.measure(scores, label, weight)
+	}
+	l.taken++
+	if l.grown /= 1 - 1/min(linkMemory, 8+l.taken/2); l.grown > mostGrown {
+		for i := range l.bins {
+			l.bins[i].scale(1 / l.grown)
+		}
+		l.grown = 1
+	}
+	for k, f := range scores[:active] {
+		one := k == label
+		if len(scores) == 1 {
+			one = label == 1
+		}
+		l.bins[binOf(f)].add(f, one, weight*l.grown)
+	}
+	if uint64(l.taken)%linkEvery == 0 {
+		l.latest = l.fit()
+	}
+}
+
+func (b *linkBin) scale(by float64) { b.weight, b.ones, b.scores = by*b.weight, by*b.ones, by*b.scores }
+
+func (b *linkBin) add(f float64, one bool, weight float64) {
+	b.weight += weight
+	b.scores += weight * max(-1e6, min(f, 1e6))
+	if one {
+		b.ones += weight
+	}
+}
+
+// measure takes up how much less the event loses by the function than without.
+func (l *Link) measure(scores []float64, label int, weight float64) {
+	saved := weight * (model.Decision{}.LogLoss(scores, label) - model.Decision{Link: l.latest}.LogLoss(scores, label))
+	g := &l.gain
+	if g.grown /= 1 - 1.0/gainMemory; g.grown > mostGrown {
+		by := 1 / g.grown
+		g.weight, g.sum, g.square, g.squares, g.grown = by*g.weight, by*g.sum, by*g.square, by*by*g.squares, 1
+	}
+	g.weight += g.grown
+	g.squares += g.grown * g.grown
+	g.sum += g.grown * saved
+	g.square += g.grown * saved * saved
+	n := g.weight * g.weight / g.squares // events that would say as much with equal weights
+	mean := g.sum / g.weight
+	err := math.Sqrt(max(0, g.square/g.weight-mean*mean) / n)
+	switch {
+	case n < linkEnough:
+	case mean > 3*err:
+		l.helps = true
+	case mean <= err:
+		l.helps = false
+	}
+}
+
+// binOf returns the bin of a score.
+func binOf(f float64) int {
+	x := f / (2 + math.Abs(f)) // of an infinite one no number
+	if !(x < 1-1.0/linkBins) {
+		if f < 0 {
+			return 0
+		}
+		return linkBins - 1
+	}
+	return max(0, min(int((x+1)/2*linkBins), linkBins-1))
+}
+
+// center returns the score in the middle of a bin.
+func center(bin int) float64 {
+	x := 2*(float64(bin)+0.5)/linkBins - 1
+	return 2 * x / (1 - math.Abs(x))
+}
+
+// fit makes the function of the bins.
+func (l *Link) fit() *model.Link {
+	out := &model.Link{Scores: make([]float64, linkBins), LogOdds: make([]float64, linkBins)}
+	var blocks [linkBins]struct {
+		ones, weight float64
+		bins         int
+	}
+	n := 0
+	prior := linkPrior * l.grown
+	for i := range l.bins {
+		b, at := &l.bins[i], center(i)
+		mean := (b.scores + prior*at) / (b.weight + prior)
+		out.Scores[i] = mean
+		x := &blocks[n]
+		x.ones, x.weight, x.bins = b.ones+prior*sigmoid(mean), b.weight+prior, 1
+		for n++; n > 1 && blocks[n-1].ones*blocks[n-2].weight <= blocks[n-2].ones*blocks[n-1].weight; n-- {
+			x, y := &blocks[n-2], &blocks[n-1]
+			x.ones, x.weight, x.bins = x.ones+y.ones, x.weight+y.weight, x.bins+y.bins
+		}
+	}
+	i := 0
+	for _, x := range blocks[:n] {
+		u := logit(x.ones, x.weight)
+		for range x.bins {
+			out.LogOdds[i] = u
+			i++
+		}
+	}
+	return out
+}
+
+func sigmoid(u float64) float64 { return math.Exp(-loss.Softplus(-u)) }
+
+// logit returns the log-odds of a part of a whole.
+func logit(part, whole float64) float64 {
+	p := max(1e-12, min(part/whole, 1-1e-12))
+	return math.Log(p / (1 - p))
+}
+
+// State codes the state.
+func (l *Link) State(to *coder.Coder) {
+	g := &l.gain
+	to.Each(&l.taken, &l.grown, &g.grown, &g.weight, &g.sum, &g.square, &g.squares)
+	to.Bool(&l.helps)
+	for i := range l.bins {
+		b := &l.bins[i]
+		to.Each(&b.weight, &b.ones, &b.scores)
+		to.Failed = to.Failed || !(b.ones >= 0 && b.ones <= b.weight)
+	}
+	to.Failed = to.Failed || !(l.grown >= 1 && g.grown >= 1 && l.taken >= 0 && l.taken <= 1<<53)
+	some := l.latest != nil
+	to.Bool(&some)
+	if !some {
+		l.latest = nil
+		return
+	}
+	if l.latest == nil {
+		l.latest = &model.Link{Scores: make([]float64, linkBins), LogOdds: make([]float64, linkBins)}
+	}
+	for i := range linkBins {
+		to.Each(&l.latest.Scores[i], &l.latest.LogOdds[i])
+	}
+	to.Failed = to.Failed || l.latest.Check() != nil
+}
