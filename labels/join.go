@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
 	"strconv"
@@ -186,6 +187,9 @@ func (c *Counts) Delay(q float64) float64 {
 	}
 	return math.NaN()
 }
+
+// SetLog has the Join say in log what it does about files that somebody has removed.
+func (j *Join) SetLog(log *slog.Logger) { j.store.log = log }
 
 // KeepsLate says whether late labels go to the dead letters.
 func (j *Join) KeepsLate() bool { return j.config.Late == LateDeadLetter }

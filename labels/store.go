@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -44,6 +45,8 @@ import (
 type store struct {
 	directory string
 	lock      *flock.Flock
+	locked    fs.FileInfo // of the lock's file
+	log       *slog.Logger
 	segments  []*segment // oldest first, at least one
 	index     index
 	sum       uint64 // over all entries
@@ -225,7 +228,7 @@ func (e *DamageError) Error() string {
 // openStore opens the store in a directory and goes back to the tick, whose sum says that
 // it is the same log. first is the oldest tick that is within the wait.
 func openStore(directory string, tick, sum, first uint64) (_ *store, err error) {
-	s := &store{directory: directory, most: segmentEntries, mostBytes: segmentBytes}
+	s := &store{directory: directory, most: segmentEntries, mostBytes: segmentBytes, log: slog.New(slog.DiscardHandler)}
 	if err := os.MkdirAll(directory, 0o700); err != nil { // they are events: nobody else reads them
 		return nil, fmt.Errorf("events that wait for labels: %w", err)
 	}
@@ -245,6 +248,9 @@ func openStore(directory string, tick, sum, first uint64) (_ *store, err error) 
 			err = errors.Join(err, s.close())
 		}
 	}()
+	if s.locked, err = os.Lstat(path); err != nil {
+		return nil, err
+	}
 	if tick == 0 {
 		return s, s.empty()
 	}
@@ -274,9 +280,16 @@ func (s *store) files() (firsts []uint64, err error) {
 // remove removes the files of a segment.
 func (s *store) remove(first uint64) error {
 	for _, name := range []string{s.bodiesName(first), s.headsName(first)} {
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := removeIfThere(name); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func removeIfThere(name string) error {
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }
@@ -664,7 +677,13 @@ func (s *store) create(file **os.File, name string, head []byte) error {
 	if *file != nil {
 		return nil
 	}
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	open := func() (*os.File, error) { return os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600) }
+	f, err := open()
+	if errors.Is(err, fs.ErrNotExist) { // the directory was removed
+		if err = s.keep(); err == nil {
+			f, err = open()
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -699,7 +718,11 @@ func (e *BrokenError) Unwrap() error { return e.Err }
 func (s *store) mark() error {
 	var files []*os.File
 	s.mu.Lock()
-	if err := s.flush(); err != nil {
+	err := s.flush()
+	if err == nil {
+		err = s.keep()
+	}
+	if err != nil {
 		s.mu.Unlock()
 		return fmt.Errorf("writing the events that wait for labels: %w", err)
 	}
@@ -751,19 +774,19 @@ func (s *store) letGo(slim uint64, before int64, all uint64) error {
 			break
 		}
 		if g.bodies != nil {
-			if err := errors.Join(g.bodies.Close(), os.Remove(s.bodiesName(g.first))); err != nil {
+			err := errors.Join(g.bodies.Close(), removeIfThere(s.bodiesName(g.first)))
+			if g.bodies = nil; err != nil {
 				return err
 			}
-			g.bodies = nil
 		}
 		g.slim = true
 	}
 	for len(s.segments) > 1 && s.segments[0].slim && (s.segments[0].late < before || s.segments[0].last < all) {
 		g := s.segments[0]
-		if err := errors.Join(g.heads.Close(), os.Remove(s.headsName(g.first))); err != nil {
+		err := errors.Join(g.heads.Close(), removeIfThere(s.headsName(g.first)))
+		if s.segments = s.segments[1:]; err != nil {
 			return err
 		}
-		s.segments = s.segments[1:]
 	}
 	return nil
 }

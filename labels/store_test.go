@@ -2,13 +2,16 @@ package labels
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -188,6 +191,93 @@ func TestStoreThatCannotWrite(t *testing.T) {
 	}
 	if err := join.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Files that are removed while they are in use are made again by the next checkpoint, from which a
+// restart goes on as if nothing had happened.
+func TestRemovedStore(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file cannot be removed")
+	}
+	run := newRun(t, 60, 9)
+	for what, remove := range map[string]func(directory string) error{
+		"bodies": func(directory string) error { return removeAll(directory, "*.bodies") },
+		"heads":  func(directory string) error { return removeAll(directory, "*.heads") },
+		"lock":   func(directory string) error { return removeAll(directory, "lock") },
+		"all":    os.RemoveAll,
+	} {
+		directory := filepath.Join(t.TempDir(), "labels")
+		j := newJoined(t, testConfig(200), directory)
+		j.join.store.most = 9
+		var said bytes.Buffer
+		j.join.SetLog(slog.New(slog.NewTextHandler(&said, nil)))
+		k := 0
+		j.run(t, run.records, func() int { return 3 }, func() bool {
+			if k++; k == 20 {
+				frozen := j.join.Freeze()
+				if _, err := frozen.Block(); err != nil {
+					t.Fatal(err)
+				}
+				if err := errors.Join(remove(directory), frozen.LetGo()); err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+			}
+			return k == 40
+		})
+		if _, err := j.join.Freeze().Block(); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if strings.Count(said.String(), "is made again") == 0 {
+			t.Errorf("%s: it says %s", what, &said)
+		}
+		if other, err := Open(testConfig(200), directory, run.state); err == nil {
+			t.Errorf("%s: another learner can open the directory", what)
+			other.Close()
+		}
+		if err := j.join.Close(); err != nil {
+			t.Fatal(err)
+		}
+		out, end, err := run.goOn(t, directory)
+		if err != nil || !reflect.DeepEqual(out, run.out) || !reflect.DeepEqual(end, run.end) {
+			t.Errorf("%s: it went on otherwise: %v", what, err)
+		}
+	}
+}
+
+func removeAll(directory, pattern string) error {
+	names, err := filepath.Glob(filepath.Join(directory, pattern))
+	if err != nil || len(names) == 0 {
+		return fmt.Errorf("%s: %w", pattern, cmp.Or(err, os.ErrNotExist))
+	}
+	for _, name := range names {
+		err = errors.Join(err, os.Remove(name))
+	}
+	return err
+}
+
+// A file that stands where one was removed is another's: the checkpoint fails, and says so.
+func TestReplacedStore(t *testing.T) {
+	for _, name := range []string{"lock", "0000000000000000.heads"} {
+		directory := t.TempDir()
+		j := newJoined(t, testConfig(200), directory).join
+		event := func(id string) {
+			if _, _, err := j.Event(&blankout.Example{Key: []byte(id), Weight: 1}, 0, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		event("a")
+		if _, err := j.Freeze().Block(); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(directory, name)
+		if err := errors.Join(os.Rename(path, path+".old"), os.WriteFile(path, nil, 0o600)); err != nil {
+			t.Skip(err) // as on Windows
+		}
+		event("b")
+		if _, err := j.Freeze().Block(); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

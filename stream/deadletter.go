@@ -3,12 +3,17 @@ package stream
 // This file keeps refused records and suspects in a topic or a file.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"log/slog"
+	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 
@@ -49,8 +54,11 @@ type DeadLetters struct {
 	producer *Producer
 
 	file    *os.File
+	name    string
 	pending []byte // lines, or what is left of one, that are not in the file yet
-	dirty   bool   // the file holds lines that are not synced
+	dirty   bool   // the file holds lines that are not synced, or are not where its name is
+	safe    int64  // bytes of the file that an earlier Flush has stored
+	log     *slog.Logger
 }
 
 // OpenSuspects is OpenDeadLetters for suspects.
@@ -69,7 +77,7 @@ func openLetters(ctx context.Context, what string, c DeadLetterConfig, connectio
 		return nil, fmt.Errorf("%s: give either a topic or a file", what)
 	}
 	if c.File != "" {
-		return openLetterFile(what, c.File)
+		return openLetterFile(what, c.File, log)
 	}
 	config := DefaultProducerConfig()
 	config.ConnectConfig, config.Topic, config.Log = connection, c.Topic, log
@@ -83,14 +91,15 @@ func openLetters(ctx context.Context, what string, c DeadLetterConfig, connectio
 	return &DeadLetters{what: what, producer: p}, nil
 }
 
-func openLetterFile(what, name string) (*DeadLetters, error) {
+func openLetterFile(what, name string, log *slog.Logger) (*DeadLetters, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	d := &DeadLetters{what: what, file: f}
+	d := &DeadLetters{what: what, file: f, name: name, log: cmp.Or(log, slog.New(slog.DiscardHandler))}
 	// A crash may have left half a line; what follows must not be joined to it.
 	if info, err := f.Stat(); err == nil && info.Size() > 0 {
+		d.safe = info.Size()
 		var last [1]byte
 		if _, err := f.ReadAt(last[:], info.Size()-1); err == nil && last[0] != '\n' {
 			d.pending = []byte{'\n'}
@@ -242,13 +251,61 @@ func (d *DeadLetters) Flush(ctx context.Context) error {
 			return err
 		}
 	}
-	if d.dirty {
+	for d.dirty {
 		if err := d.file.Sync(); err != nil {
 			return fmt.Errorf("%s: %w", d.what, err)
 		}
-		d.dirty = false
+		there, err := d.inPlace()
+		if err == nil && !there {
+			err = d.again()
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", d.what, err)
+		}
+		d.dirty = !there
 	}
 	return nil
+}
+
+// inPlace reports whether the file is still the one that its name leads to: somebody may have
+// removed or renamed it, or its directory.
+func (d *DeadLetters) inPlace() (bool, error) {
+	info, err := d.file.Stat()
+	if err != nil {
+		return false, err
+	}
+	now, err := os.Stat(d.name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, now):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	d.safe = info.Size()
+	return true, nil
+}
+
+// again makes the file again, with its directory, and writes there what no Flush has stored yet.
+// After an error it may be called again.
+func (d *DeadLetters) again() error {
+	lost, err := io.ReadAll(io.NewSectionReader(d.file, d.safe, math.MaxInt64-d.safe))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(d.name), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(d.name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(lost); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	d.log.Warn(d.what+": the file was removed or renamed while it was written to; it is made again, with what was not stored yet", "file", d.name, "bytes", len(lost))
+	old := d.file
+	d.file, d.safe = f, 0
+	return old.Close()
 }
 
 // Close frees the file or the connections. What was not flushed is lost; then

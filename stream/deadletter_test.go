@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -110,6 +113,97 @@ func TestDeadLetterFile(t *testing.T) {
 		if string(got.Value) != "\x00bad\n" || string(got.Key) != "k" || got.Offset != int64(i) || got.Time != 1000+int64(i) || got.Reason != "not-finite" {
 			t.Errorf("line %d: %+v", i, got)
 		}
+	}
+}
+
+// A file that is removed or renamed while it is written to, alone or with its directory, is made
+// again, and no letter since the last Flush is lost; where it cannot be made Flush says so.
+func TestDeadLetterFileRemoved(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file cannot be removed")
+	}
+	for what, remove := range map[string]func(name string) error{
+		"removed":           os.Remove,
+		"renamed":           func(name string) error { return os.Rename(name, name+".old") },
+		"directory removed": func(name string) error { return os.RemoveAll(filepath.Dir(name)) },
+		"replaced": func(name string) error {
+			return errors.Join(os.Remove(name), os.WriteFile(name, []byte("{}\n"), 0o600))
+		},
+	} {
+		name := filepath.Join(t.TempDir(), "letters", "dead.jsonl")
+		if err := os.Mkdir(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		var said bytes.Buffer
+		d, err := OpenDeadLetters(t.Context(), DeadLetterConfig{File: name}, ConnectConfig{}, slog.New(slog.NewTextHandler(&said, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		add := func(offset int64) {
+			if err := d.Add(t.Context(), "t", 0, refused(offset, "x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		add(1)
+		if err := d.Flush(t.Context()); err != nil || said.Len() > 0 {
+			t.Fatalf("%s: %v, %s", what, err, &said)
+		}
+		add(2)
+		if err := d.write(); err != nil { // written, and not stored
+			t.Fatal(err)
+		}
+		if err := remove(name); err != nil {
+			t.Fatal(err)
+		}
+		add(3)
+		if err := d.Flush(t.Context()); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		add(4)
+		if err := errors.Join(d.Flush(t.Context()), d.Close()); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		var offsets []string
+		for _, m := range regexp.MustCompile(`"offset":(\d+)`).FindAllStringSubmatch(string(data), -1) {
+			offsets = append(offsets, m[1])
+		}
+		if got := strings.Join(offsets, " "); got != "2 3 4" || strings.Count(said.String(), "it is made again") != 1 {
+			t.Errorf("%s: letters %q, said %s", what, got, &said)
+		}
+	}
+}
+
+// Where the directory cannot be made again Flush is an error until it can.
+func TestDeadLetterFileCannotBeMade(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file cannot be removed")
+	}
+	dir := filepath.Join(t.TempDir(), "letters")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "dead.jsonl")
+	d, err := OpenDeadLetters(t.Context(), DeadLetterConfig{File: name}, ConnectConfig{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600), d.Add(t.Context(), "t", 0, refused(1, "x"))); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := d.Flush(t.Context()); err == nil || !strings.Contains(err.Error(), dir) {
+			t.Errorf("a file stands where the directory was: %v", err)
+		}
+	}
+	if err := errors.Join(os.Remove(dir), d.Flush(t.Context()), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(name); err != nil || strings.Count(string(data), "\n") != 1 {
+		t.Errorf("%q, %v", data, err)
 	}
 }
 
