@@ -700,7 +700,7 @@ func smaller(a, b []float64) float64 {
 // online returns the test mistakes of the streaming learner after one pass.
 func (d *noisyData) online(loss string) (mistakes, error) {
 	c := online.DefaultConfig()
-	c.Loss, c.Noise, c.Calibrate = loss, "none", false
+	c.Loss, c.Noise, c.Calibrate = loss, "none", "off"
 	l, err := online.New(c, Binary())
 	if err != nil {
 		return nil, err
