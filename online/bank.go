@@ -72,9 +72,6 @@ type level struct {
 func (lv *level) state(c *coder.Coder) {
 	c.Floats(&lv.sumsq)
 	lv.Pace.State(c)
-	if c.Version < sharesVersion {
-		oldForecast(c)
-	}
 }
 
 // event is what the event at hand has come to.
@@ -285,9 +282,8 @@ func (l *bank) gather(e *blankout.Example) {
 	clear(now.q)
 	now.hasMoved = false
 	l.scaling.Read.Clear()
-	if l.scaling.Scaler.Mode != model.StandardiseNone {
-		l.gatherStandardised(e)
-	} else {
+	switch {
+	case l.scaling.Scaler.Mode == model.StandardiseNone:
 		l.touch(e.Features.Index)
 		for i, row := range now.step.Rows {
 			row[model.StatCount]++
@@ -296,6 +292,10 @@ func (l *bank) gather(e *blankout.Example) {
 		now.columns = e.Features.Index
 		l.arrange(e, e.Features.Index)
 		l.sum(0)
+	case e.Label == blankout.Unlabelled:
+		l.gatherUnlabeled(e)
+	default:
+		l.gatherStandardised(e)
 	}
 	if l.set.intercept {
 		ridge := 0.0
@@ -327,15 +327,15 @@ func (l *bank) touch(columns []uint32) {
 
 // put takes up the value of row i at hand; sum adds it to the scores.
 func (l *bank) put(i int, row []float64, x float64) {
-	basis := x * x
+	basis, count := x*x, max(row[model.StatCount], 1)
 	switch l.set.noiseKind {
 	case linear:
 		basis = max(x, 0)
 	case constant:
-		basis = float64(l.events) / row[model.StatCount]
+		basis = float64(l.events) / count
 	}
 	now := &l.now
-	now.step.X[i], now.step.Basis[i], now.step.Ridge[i] = x, basis, l.ridgeOf(row[model.StatCount])
+	now.step.X[i], now.step.Basis[i], now.step.Ridge[i] = x, basis, l.ridgeOf(count)
 }
 
 // arrange groups the rows of an event's features, which are those of the columns, if the

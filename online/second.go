@@ -480,8 +480,6 @@ func (s *second) state(c *coder.Coder) {
 	c.Uint(&off)
 	s.off = off != 0
 	s.expert.State(c)
-	if c.Version >= restVersion {
-		s.gain.State(c)
-	}
+	s.gain.State(c)
 	s.made = [probe.Ranges]bool{}
 }

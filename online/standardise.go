@@ -17,7 +17,7 @@ import (
 func (l *bank) gatherStandardised(e *blankout.Example) {
 	now := &l.now
 	shared := l.shared()
-	if !shared && l.scaling.Bend(e, l.events) {
+	if !shared && l.scaling.Bend(e) {
 		l.bindCurves()
 	}
 	columns, raw, numbers := l.scaling.Columns(e.Features)
@@ -89,6 +89,38 @@ func (l *bank) gatherStandardised(e *blankout.Example) {
 	if now.hasMoved {
 		l.addMoved(l.bias, 1, -1)
 	}
+}
+
+// gatherUnlabeled is gatherStandardised for an event without label: it observes nothing, so that the event moves no
+// scale and no weight. A feature that no labeled event had is 0.
+func (l *bank) gatherUnlabeled(e *blankout.Example) {
+	columns, raw, numbers := l.scaling.Columns(e.Features)
+	l.touch(columns)
+	kind, field, stored := l.scaling.Kinds[0], uint16(0), 0
+	for i, row := range l.now.step.Rows {
+		stats := row[:model.ScalerWidth]
+		if i >= numbers {
+			l.put(i, row, raw[i]*stats[model.StatInverse])
+			continue
+		}
+		if e.Field != nil && stored < len(e.Features.Index) && e.Features.Index[stored] == columns[i] {
+			field = e.Field[stored]
+			kind = l.scaling.Kinds[field]
+			stored++
+		}
+		_, isDense := slices.BinarySearch(l.scaling.Scaler.Dense, columns[i])
+		x := 0.0
+		if stats[model.StatCount] > 0 {
+			x = l.scaling.Scaler.Apply(stats, raw[i])
+			if read := &l.scaling.Read; read.Notes && (isDense || kind == blankout.Numeric) {
+				read.Note(columns[i], kind, field, x)
+			}
+		}
+		l.put(i, row, x)
+	}
+	l.now.columns = columns
+	l.arrange(e, columns)
+	l.sum(0)
 }
 
 // putSteady observes and puts the features from i on, of an event with fields, that change no scale: names that

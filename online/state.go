@@ -300,16 +300,7 @@ func (l *Learner) Level() float64 {
 }
 
 // stateVersion counts the layouts of the block "learner". No number is ever used again.
-const stateVersion = linkVersion
-
-// Versions of the block: in what version 4 holds, levels and rules are chosen; before restVersion the panel
-// had no Gain, before linkVersion scores no Link.
-const (
-	chosenVersion = 4
-	sharesVersion = 5
-	restVersion   = 6
-	linkVersion   = 7
-)
+const stateVersion = 7
 
 // encode writes the block "learner".
 func (l *Learner) encode() []byte {
@@ -335,22 +326,10 @@ func (l *Learner) state(c *coder.Coder) {
 	for v := range l.levels {
 		l.levels[v].state(c)
 	}
-	switch {
-	case c.Version >= sharesVersion:
-		l.shares.State(c)
-	case l.grouped():
-		for range l.levels {
-			oldForecast(c)
-		}
-	}
+	l.shares.State(c)
 	l.scaling.DenseState(c)
 	c.Float(&l.fade.Growth)
-	if c.Version >= linkVersion {
-		l.link.State(c)
-	} else {
-		var unused [5]float64 // of a map that is gone
-		c.Each(&unused[0], &unused[1], &unused[2], &unused[3], &unused[4])
-	}
+	l.link.State(c)
 	l.watch.Drift.State(c)
 	l.fade.Clock(c)
 	l.importance.State(c)
@@ -361,9 +340,6 @@ func (l *Learner) state(c *coder.Coder) {
 	l.refresh.State(c)
 	l.watch.State(c)
 	l.fields.State(c)
-	if c.Version < sharesVersion {
-		oldComparisons(c)
-	}
 	l.watch.Prior.State(c)
 	l.watch.Health.MeasuresState(c)
 	l.scaling.CurvesState(c, l.shared())
@@ -436,9 +412,9 @@ func (c Config) asBegun(data []byte) Config {
 func (l *Learner) restoreLearner(m *model.Linear, data []byte, blocks []blankout.Block) error {
 	d := coder.Read(data)
 	switch d.Version = d.Uint32(); {
-	case d.Version < chosenVersion:
-		return fmt.Errorf("restoring the learner: block learner has version %d, and this program goes on from version %d or later: start afresh with --reset, "+
-			"which sets the checkpoints aside; predict and the other readers of models still take them", d.Version, chosenVersion)
+	case d.Version < stateVersion:
+		return fmt.Errorf("restoring the learner: block learner has version %d, which an earlier program wrote, and this one reads version %d: start afresh with --reset, "+
+			"which sets the checkpoints aside; predict and the other readers of models still take them", d.Version, stateVersion)
 	case d.Version > stateVersion:
 		return fmt.Errorf("restoring the learner: block learner has version %d, which a newer program has written; this one reads up to %d", d.Version, stateVersion)
 	}
@@ -456,9 +432,6 @@ func (l *Learner) restoreLearner(m *model.Linear, data []byte, blocks []blankout
 	}
 	l.scaling.Scaler = m.Scaler
 	l.state(d)
-	if d.Version < sharesVersion && !d.Failed {
-		l.beginShares(m)
-	}
 	if l.labelled() >= positiveAfter {
 		l.positive = m.Positive
 	}
@@ -546,10 +519,7 @@ func (l *Learner) restoreOthers(m *model.Linear, blocks []blankout.Block) error 
 func (l *answering) restoreFilling(m *model.Linear, blocks []blankout.Block) error {
 	data, err := blankout.FindBlock(blocks, blockFill)
 	if err != nil {
-		if data, err = blankout.FindBlock(blocks, "fill"); err != nil {
-			return nil // it is optional
-		}
-		data = oldFill(data)
+		return nil // it is optional
 	}
 	f := fill.New(l.config.CovarianceFields)
 	c := coder.Read(data)

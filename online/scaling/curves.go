@@ -116,20 +116,23 @@ func (s *Scaling) most(field uint16) int {
 	return s.Expert(len(s.curves.columns))
 }
 
-// Reading takes up a reading of a numeric column, z deviations from its centre, for the knots.
+// Reading takes a reading of a numeric column, z deviations from its centre, for the knots.
 func (s *Scaling) Reading(column uint32, field uint16, x, z float64) {
 	if s.Bending() {
 		s.curves.add(column, field, x, s.most(field) > 0 && math.Abs(z) <= model.ScalerClip)
 	}
+	if len(s.again) > 0 {
+		s.readAgain(column, x, z)
+	}
 }
 
-// Bend counts the event of the given number, and finds the knots once enough have come. It says
-// whether there are curves from here on.
-func (s *Scaling) Bend(e *blankout.Example, number uint64) (found bool) {
+// Bend counts an observed event, and finds the knots once enough have come. It returns whether there are curves from
+// here on.
+func (s *Scaling) Bend(e *blankout.Example) (found bool) {
 	if !s.Bending() {
 		return false
 	}
-	if number <= CurveEvents {
+	if s.Events < CurveEvents {
 		s.curves.count(e)
 		return false
 	}

@@ -110,6 +110,11 @@ func (r *readings) addWild(n, x float64) bool {
 // statistics of a column that is centred and scaled, as model.Scaler.Observe does,
 // and sees to where they begin. Where that moves them the weights stay as they are.
 func (s *Scaling) observeNumeric(column uint32, stats []float64, x, z float64, field uint16) Move {
+	if Sampled(stats[model.StatCount]+1) && stats[model.StatInverse] != 0 {
+		if values := s.sample(column, stats, x); values != nil {
+			return s.restart(column, stats, values, s.transforms[field])
+		}
+	}
 	if stats[model.StatCount] >= watchUntil && stats[model.StatInverse] != 0 && z >= -model.ScalerClip && z <= model.ScalerClip {
 		ratio, shift := s.Scaler.Observe(stats, x, z)
 		return Move{ratio, shift, 1}
@@ -120,7 +125,7 @@ func (s *Scaling) observeNumeric(column uint32, stats []float64, x, z float64, f
 // Steady says whether the n-th reading of a column, within the clip, changes nothing of it but the count and
 // the moments; of transformed columns it does not know.
 func Steady(stats *[model.ScalerWidth]float64, n float64) bool {
-	return n > watchUntil && stats[model.StatInverse] > 0 && !model.Renews(n)
+	return n > watchUntil && stats[model.StatInverse] > 0 && !model.Renews(n) && !Sampled(n)
 }
 
 func (s *Scaling) observeWatched(column uint32, stats []float64, x, z float64, t model.Transform) Move {
@@ -141,13 +146,13 @@ func (s *Scaling) observeWatched(column uint32, stats []float64, x, z float64, t
 		return still
 	case wild && !watched:
 		if r := s.recent.of(column); r.addWild(n, x) {
-			return s.restart(column, stats, r, t)
+			return s.restart(column, stats, r.values, t)
 		}
 	case watched:
 		r := s.recent.of(column)
 		r.add(n, x)
 		if last && len(r.values) == model.FirstReadings && s.misled(stats, r.values, t) {
-			return s.restart(column, stats, r, t)
+			return s.restart(column, stats, r.values, t)
 		}
 		if n == watchUntil {
 			s.recent.drop(column)
@@ -208,7 +213,6 @@ func (s *Scaling) differs(column uint32, stats []float64, x float64, t model.Tra
 // ones lie together in a small part of its scale, or call for a transform.
 func (s *Scaling) misled(stats, readings []float64, t model.Transform) bool {
 	var now [model.ScalerWidth]float64
-	var room [model.FirstReadings]float64
 	was := s.Scaler.Standardisation(stats)
 	if was.Scale == 0 {
 		return false
@@ -219,29 +223,39 @@ func (s *Scaling) misled(stats, readings []float64, t model.Transform) bool {
 			return true
 		}
 	}
+	scale := s.scaleOf(readings, was.Unit).Scale
+	return scale > 0 && scale < misledBy/stats[model.StatCount]*was.Scale
+}
+
+// scaleOf returns the centre and the scale of at most model.FirstReadings readings as they are, or transformed with the given unit if
+// that is not 0.
+func (s *Scaling) scaleOf(readings []float64, unit float64) model.Standardisation {
+	var stats [model.ScalerWidth]float64
+	var room [model.FirstReadings]float64
 	values := append(room[:0], readings...)
-	if was.Unit != 0 {
+	if unit != 0 {
 		for i, x := range values {
-			values[i] = math.Asinh(x / was.Unit)
+			values[i] = math.Asinh(x / unit)
 		}
 	}
-	s.Scaler.Begin(now[:], model.FirstReadings, values, model.TransformNone)
-	scale := s.Scaler.Standardisation(now[:]).Scale
-	return scale > 0 && scale < misledBy/stats[model.StatCount]*was.Scale
+	s.Scaler.Begin(stats[:], model.FirstReadings, values, model.TransformNone)
+	return s.Scaler.Standardisation(stats[:])
 }
 
 // restart begins a column anew with its latest readings. The metric was gathered in other
 // units: the share of it is kept that these readings are of all.
-func (s *Scaling) restart(column uint32, stats []float64, r *readings, t model.Transform) Move {
+func (s *Scaling) restart(column uint32, stats, values []float64, t model.Transform) Move {
 	n := stats[model.StatCount] + 1
-	m := Move{1, 0, float64(len(r.values)) / n}
-	if s.Scaler.Begin(stats, float64(len(r.values)), r.values, t); s.Constant {
+	m := Move{1, 0, float64(len(values)) / n}
+	if s.Scaler.Begin(stats, float64(len(values)), values, t); s.Constant {
 		// The strength of constant noise depends on the share of the events that hold the
 		// column, so that share is kept.
 		stats[model.StatSquares] *= n / stats[model.StatCount]
 		stats[model.StatCount] = n
 	}
 	s.recent.drop(column)
+	delete(s.shrinks, column)
+	s.findKnotsAgain(column)
 	return m
 }
 

@@ -15,9 +15,11 @@ type Scaling struct {
 	Settings
 	Scaler model.Scaler
 	denseFinder
-	recent recentReadings
-	curves curveReadings
-	Bent   bool // the knots have been looked for
+	recent  recentReadings
+	shrinks map[uint32]*shrink
+	again   map[uint32][]float64 // see readAgain
+	curves  curveReadings
+	Bent    bool // the knots have been looked for
 	// By field of the Schema, for the fields met so far.
 	Kinds      []blankout.Kind
 	transforms []model.Transform
@@ -136,7 +138,11 @@ func (s *Scaling) Columns(x blankout.Vec) (columns []uint32, raw []float64, numb
 func (s *Scaling) DenseState(c *coder.Coder) { s.denseFinder.state(c) }
 
 // ReadingsState codes the readings that decide where columns begin.
-func (s *Scaling) ReadingsState(c *coder.Coder) { s.recent.state(c) }
+func (s *Scaling) ReadingsState(c *coder.Coder) {
+	s.recent.state(c)
+	s.shrinksState(c)
+	s.againState(c)
+}
 
 // CurvesState codes what the knots are found by; shared says that they are not looked for here.
 func (s *Scaling) CurvesState(c *coder.Coder, shared bool) {

@@ -136,7 +136,7 @@ func (w *Watch) Warnings(s Stream) (out []Warning) {
 	for _, text := range s.Spelled {
 		add(WarnSpelling, "%s", text)
 	}
-	if class := m.only(); class >= 0 && class < len(classes) && (final && labelled >= 2 || labelled >= WarnAfter) {
+	if class := m.only(); m.Numbers == nil && class >= 0 && class < len(classes) && (final && labelled >= 2 || labelled >= WarnAfter) {
 		add(WarnOneClass, "every label of %d events is %s: there is nothing to tell it from, and any prediction of it is right", labelled, strconv.Quote(classes[class]))
 	}
 	if b, better := w.Baselines.BetterMean(); better && m.Numbers != nil {

@@ -1,0 +1,45 @@
+package scaling
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+	"blankout/model"
+)
+
+// Where a column begins again its curve gets new knots, as many as it had, and an old snapshot keeps its own.
+func TestKnotsAgain(t *testing.T) {
+	s, r := New(Settings{Expert: func(int) int { return 5 }}, model.StandardiseAuto, false), rand.New(rand.NewPCG(1, 2))
+	s.AddField(blankout.Numeric, model.TransformNone, 0)
+	stats := make([]float64, model.ScalerWidth)
+	read := func(x float64) {
+		s.Bend(&blankout.Example{})
+		z := s.Scaler.Deviations(stats, x)
+		s.Reading(5, 0, x, z)
+		s.Observe(5, stats, x, z, Numeric, 0)
+		s.Events++
+	}
+	for range 3000 {
+		read(1000 * r.NormFloat64())
+	}
+	was := s.Scaler.Curves
+	if was == nil || len(was.Knots[0]) != 5 || was.Knots[0][4] < 1000 {
+		t.Fatalf("knots %v", was)
+	}
+	for range 6000 {
+		read(r.NormFloat64())
+	}
+	if now := s.Scaler.Curves; len(now.Knots[0]) != 5 || now.Knots[0][4] > 10 || now.Knots[0][4] < 1 || was.Knots[0][4] < 1000 {
+		t.Errorf("knots %v have become %v", was.Knots, now.Knots)
+	}
+	if scale := s.Scaler.Standardisation(stats).Scale; scale > 1.2 || scale < 0.8 {
+		t.Errorf("the scale is %v", scale)
+	}
+	for i := range 6000 { // a few values: the curve keeps its number of knots
+		read(0.001 * float64(i%3))
+	}
+	if now := s.Scaler.Curves.Knots[0]; len(now) != 5 || now[2] != 0.002 || now[4] <= now[3] {
+		t.Errorf("knots of three values: %v", now)
+	}
+}

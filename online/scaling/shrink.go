@@ -1,0 +1,96 @@
+package scaling
+
+// This file finds numeric columns whose scale has become too large: the first readings were in another unit, or
+// outliers. Growth needs none of this, for readings beyond the clip are counted one by one.
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"blankout/internal/coder"
+	"blankout/model"
+)
+
+const (
+	// Every sampleEvery-th reading of a column is sampled, and model.FirstReadings of them judged together.
+	sampleEvery = 8
+	// A column begins again where samples in a row that cover a quarter of its readings, or longestShrink of them,
+	// span less than 1/model.ScalerClip of its scale: as readings that lie that far beyond it make it grow.
+	longestShrink, leastShrink = 8192, 2 * model.FirstReadings * sampleEvery
+	// The means of these samples lie within mostDrift scales of a sample, and no sample is one of a counter, whose latest
+	// readings always lie together.
+	mostDrift = 4
+)
+
+// shrink is what is sampled of a column's readings.
+type shrink struct {
+	values []float64
+	// Readings covered by samples in a row whose scale was too small for the column's, and between which values the means
+	// of these samples were.
+	small, low, high float64
+}
+
+// Sampled says whether the n-th reading of a column is sampled.
+func Sampled(n float64) bool {
+	return n > watchUntil && uint64(n)%sampleEvery == 0
+}
+
+// sample takes a sampled reading and returns those that the column must begin again with, nil if its scale fits.
+func (s *Scaling) sample(column uint32, stats []float64, x float64) []float64 {
+	r := s.shrinks[column]
+	if r == nil {
+		if s.shrinks == nil {
+			s.shrinks = map[uint32]*shrink{}
+		}
+		r = &shrink{values: make([]float64, 0, model.FirstReadings)}
+		s.shrinks[column] = r
+	}
+	if r.values = append(r.values, x); len(r.values) < model.FirstReadings {
+		return nil
+	}
+	was := s.Scaler.Standardisation(stats)
+	now := s.scaleOf(r.values, was.Unit)
+	full := r.values
+	switch r.values = r.values[:0]; {
+	case now.Scale == 0: // a dead sensor says nothing about the scale
+	case now.Scale*model.ScalerClip < was.Scale && !isCounter(full):
+		if r.small == 0 {
+			r.low, r.high = now.Centre, now.Centre
+		}
+		r.low, r.high = min(r.low, now.Centre), max(r.high, now.Centre)
+		if r.high-r.low > mostDrift*now.Scale {
+			r.small, r.low, r.high = 0, now.Centre, now.Centre
+		}
+		if r.small += model.FirstReadings * sampleEvery; r.small >= max(leastShrink, min(stats[model.StatCount]/4, longestShrink)) {
+			r.small = 0
+			return full
+		}
+	default:
+		r.small = 0
+	}
+	return nil
+}
+
+// isCounter returns whether readings ascend or descend from first to last.
+func isCounter(readings []float64) bool {
+	return slices.IsSorted(readings) || slices.IsSortedFunc(readings, func(a, b float64) int { return cmp.Compare(b, a) })
+}
+
+// shrinksState walks the samples of every column, in ascending order.
+func (s *Scaling) shrinksState(c *coder.Coder) {
+	columns := slices.Sorted(maps.Keys(s.shrinks))
+	if c.Uint32s(&columns); c.Decode {
+		s.shrinks = map[uint32]*shrink{}
+	}
+	for _, column := range columns {
+		r := s.shrinks[column]
+		if c.Decode {
+			r = &shrink{}
+			s.shrinks[column] = r
+		}
+		c.Floats(&r.values)
+		c.Each(&r.small, &r.low, &r.high)
+		c.Failed = c.Failed || len(r.values) >= model.FirstReadings
+	}
+}

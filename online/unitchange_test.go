@@ -1,0 +1,121 @@
+package online_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+	"blankout/internal/longtest"
+	"blankout/online"
+)
+
+// sensors draws events of three numbers in very different units and a class that depends on them; every reading is
+// multiplied by unit.
+func sensors(r *rand.Rand, unit float64) *blankout.Example {
+	x, z, q := 50+3*r.NormFloat64(), 0.002*r.NormFloat64(), r.NormFloat64()
+	label := 0
+	if r.Float64() < 1/(1+math.Exp(-0.8*(x-50)-900*z+1.2*math.Abs(q)-1)) {
+		label = 1
+	}
+	return &blankout.Example{Label: label, Weight: 1, Features: blankout.Vec{Index: []uint32{1, 2, 3}, Value: []float64{x * unit, z * unit, q * unit}}, Field: []uint16{1, 2, 3}}
+}
+
+func sensorLearner(t *testing.T) *online.Learner {
+	t.Helper()
+	s := blankout.NewSchema(8, []string{"a", "b"}, 2)
+	for _, name := range []string{"x", "z", "q"} {
+		s.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+	}
+	l, err := online.New(online.DefaultConfig(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// A scale that is too large comes down again, as one that is too small grows: whatever unit or outliers a stream begins
+// with, labeled or not, it is learned as well as another one some thousand events later.
+func TestScalesComeDown(t *testing.T) {
+	longtest.NotRaced(t)
+	type start struct {
+		events    int
+		unit      float64
+		unlabeled bool
+	}
+	tested := func(start start) (lost float64) {
+		l, r := sensorLearner(t), rand.New(rand.NewPCG(3, 4))
+		for i := range 14000 + start.events {
+			e := sensors(r, 1)
+			if i < start.events {
+				if e = sensors(r, start.unit); start.unlabeled {
+					e.Label = blankout.Unlabelled
+				}
+			}
+			l.Learn(e)
+		}
+		m, test := l.Published(), rand.New(rand.NewPCG(5, 6))
+		for range 3000 {
+			e := sensors(test, 1)
+			f := m.Score(e, make([]float64, 1))[0]
+			if e.Label == 0 {
+				f = -f
+			}
+			lost += math.Log1p(math.Exp(-f)) / 3000
+		}
+		return lost
+	}
+	clean := tested(start{})
+	for _, s := range []start{{3, 1e22, false}, {500, 1000, false}, {1500, 1000, false}, {3000, 1000, false}, {2300, 1e22, false}, {3000, 1e-3, false}, {3000, 100, false}, {3000, 1e22, true}, {3000, 1000, true}} {
+		t.Run(fmt.Sprint(s), func(t *testing.T) {
+			t.Parallel()
+			if lost := tested(s); lost > clean+0.006 {
+				t.Errorf("log-loss %.4f, without the first events %.4f", lost, clean)
+			}
+		})
+	}
+}
+
+// Events without label move no weight and no scale; only mixture weights that were found before may come into force.
+func TestUnlabeledEventsMoveNothing(t *testing.T) {
+	l, r := sensorLearner(t), rand.New(rand.NewPCG(3, 4))
+	for range 3000 {
+		l.Learn(sensors(r, 1))
+	}
+	e := sensors(r, 1)
+	before := l.Score(e, make([]float64, 1))[0]
+	for range 3000 {
+		wild := sensors(r, 1e9)
+		wild.Label = blankout.Unlabelled
+		l.Learn(wild)
+	}
+	if after := l.Score(e, make([]float64, 1))[0]; math.Abs(after-before) > 0.01 {
+		t.Errorf("a score of %v has become %v", before, after)
+	}
+}
+
+// A restart while samples and readings for knots are being gathered changes nothing.
+func TestScalesComeDownOverRestarts(t *testing.T) {
+	l, r := sensorLearner(t), rand.New(rand.NewPCG(3, 4))
+	again := sensorLearner(t)
+	for i := range 6000 {
+		e := sensors(r, 1)
+		if i < 2200 {
+			e = sensors(r, 1000)
+		}
+		if i > 2000 && i%61 == 0 {
+			blocks, err := again.Blocks()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again, err = online.Restore(online.DefaultConfig(), blocks); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a, b := l.Learn(e)[0], again.Learn(e)[0]
+		if a != b {
+			t.Fatalf("event %d scores %v, restored %v", i, a, b)
+		}
+	}
+}
