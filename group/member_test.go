@@ -745,3 +745,37 @@ func junkAmongBases(t *testing.T, what string, data func(sound []byte) []byte) {
 		t.Errorf("%+v", r.Bases)
 	}
 }
+
+// A member says where its partitions end, and how much of them the group has not learned yet.
+func TestEnds(t *testing.T) {
+	const each = 20_000
+	e := newEvents(t, 2, each)
+	m := e.member(testLog(t, "ends"))
+	e.complete.Store(true)
+	behind := 0
+	var last []End
+	m.Until = func(s *Status) bool {
+		last = s.Ends
+		return e.all(s)
+	}
+	m.Observe = func(s *Status) {
+		if len(s.Ends) == 0 {
+			return // it reads nothing yet, or no more
+		}
+		for _, end := range s.Ends {
+			at, learned := s.Positions.Lookup("events", end.Partition)
+			if learned && end.Lag != end.HighWater-at.Next || end.HighWater != each || end.Topic != "events" || end.Lag < 0 {
+				t.Errorf("%+v, learned up to %d", end, at.Next)
+			}
+			if end.Lag > 0 {
+				behind++
+			}
+		}
+	}
+	if err := m.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(last) != 2 || last[0].Lag+last[1].Lag != 0 || behind == 0 {
+		t.Errorf("at the end %+v, behind %d times", last, behind)
+	}
+}

@@ -23,6 +23,7 @@ type Status struct {
 	Members    int                     `json:"members"`    // of the group
 	Standby    int                     `json:"standby"`    // of them without a partition
 	Partitions []stream.TopicPartition `json:"partitions"` // that this member learns
+	Ends       []End                   `json:"ends"`       // where these end
 	Writer     bool                    `json:"writer"`     // it has the lowest partition: it writes bases and snapshots, and validates
 	// About the ledger, as far as this member has folded it.
 	Offset    int64             `json:"ledger_offset"` // that follows the last commit
@@ -68,6 +69,32 @@ type Status struct {
 	NotReady string          `json:"not_ready,omitempty"` // why, "" if it is
 }
 
+// End is where a partition ends, and so how many of its records the group has not learned yet.
+type End struct {
+	stream.TopicPartition
+	HighWater int64 `json:"high_water"` // offset of the partition's end
+	Lag       int64 `json:"lag"`        // offsets between that and what the group has learned
+}
+
+// ends returns where the partitions end that the member reads now.
+func (l *running) ends(positions blankout.Offsets) []End {
+	out := []End{}
+	source, ok := l.work.source.(interface{ Stats() stream.ConsumerStats })
+	if !ok {
+		return out
+	}
+	for _, p := range source.Stats().Partitions {
+		end := End{stream.TopicPartition{Topic: p.Topic, Partition: p.Partition}, p.HighWater, p.Lag}
+		if learned, ok := positions.Lookup(p.Topic, p.Partition); ok {
+			end.Lag = max(p.HighWater-learned.Next, 0)
+		}
+		if p.HighWater >= 0 {
+			out = append(out, end)
+		}
+	}
+	return out
+}
+
 // Peer says what this member knows of another one by its commits.
 type Peer struct {
 	Member   string    `json:"member"`
@@ -105,6 +132,7 @@ func (l *running) report(notReady string) {
 	s.Accepted, s.Rejected, s.Positions, s.Skipped = f.Accepted(), f.Rejected(), f.Offsets(), f.Skipped()
 	s.Counts = l.work.intake.Counts()
 	s.HeldOut = s.Counts.HeldOut
+	s.Ends = l.ends(s.Positions)
 	s.Partitions, s.Metrics, s.Writer = slices.Clone(s.Partitions), f.Learner().Metrics(), l.first()
 	s.Warnings = f.Learner().Warnings(l.Settings, false)
 	for _, w := range s.Warnings {

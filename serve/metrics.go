@@ -165,19 +165,9 @@ var mainMetrics = []metric{
 	{"blankout_partition_offset", gauge, []string{"topic", "partition"}, "Offset of the first record that is not learned yet.",
 		byPartition(func(p run.PartitionStatus) float64 { return float64(p.Next) })},
 	{"blankout_partition_high_water_offset", gauge, []string{"topic", "partition"}, "Offset of the partition's end.",
-		byPartition(func(p run.PartitionStatus) float64 {
-			if p.HighWater < 0 {
-				return math.NaN()
-			}
-			return float64(p.HighWater)
-		})},
-	{"blankout_partition_lag_records", gauge, []string{"topic", "partition"}, "Offsets between what is learned and the partition's end.",
-		byPartition(func(p run.PartitionStatus) float64 {
-			if p.Lag() < 0 {
-				return math.NaN()
-			}
-			return float64(p.Lag())
-		})},
+		byPartition(func(p run.PartitionStatus) float64 { return float64(p.HighWater) })},
+	{"blankout_partition_lag_records", gauge, []string{"topic", "partition"}, "Offsets between what is learned and the partition's end; in a group of the partitions that this member learns.",
+		byPartition(func(p run.PartitionStatus) float64 { return float64(p.Lag()) })},
 	{"blankout_partition_records", gauge, []string{"topic", "partition"}, "Records counted in, those before a restart included.",
 		byPartition(func(p run.PartitionStatus) float64 { return float64(p.Records) })},
 	{"blankout_failing_partitions", gauge, nil, "Partitions that cannot be read now and are tried again.",
@@ -659,10 +649,14 @@ func fromGroup(read func(*group.Status) float64) func(*view, func(float64, ...st
 	}
 }
 
+// byPartition emits a number of each partition, none where it is below 0 and so unknown: a sum
+// over partitions must not become NaN.
 func byPartition(read func(run.PartitionStatus) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		for _, p := range v.partitions {
-			emit(read(p), p.Topic, strconv.Itoa(int(p.Partition)))
+			if x := read(p); x >= 0 {
+				emit(x, p.Topic, strconv.Itoa(int(p.Partition)))
+			}
 		}
 	}
 }

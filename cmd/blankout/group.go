@@ -134,6 +134,14 @@ func memberStatus(m *group.Member, started time.Time) func() *run.Status {
 		for _, p := range s.Positions {
 			out.Partitions = append(out.Partitions, run.PartitionStatus{Position: p, HighWater: -1})
 		}
+		for _, end := range s.Ends {
+			at := slices.IndexFunc(out.Partitions, func(p run.PartitionStatus) bool { return p.Topic == end.Topic && p.Partition == end.Partition })
+			if at < 0 { // nothing of it is learned yet
+				at = len(out.Partitions)
+				out.Partitions = append(out.Partitions, run.PartitionStatus{Position: blankout.Position{Topic: end.Topic, Partition: end.Partition, Next: end.HighWater - end.Lag}})
+			}
+			out.Partitions[at].HighWater = end.HighWater
+		}
 		return out
 	}
 }
