@@ -230,7 +230,7 @@ func (d *avroReader) avroLong(t *avroType, p *place, _ int) bool {
 	if !ok {
 		return false
 	}
-	if p.role == isTime && t.perMilli > 0 {
+	if (p.role == isTime || p.times != nil) && t.perMilli > 0 {
 		x = int64(math.Floor(float64(x) / t.perMilli))
 	}
 	return d.integer(p, x)

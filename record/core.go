@@ -6,10 +6,8 @@ package record
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/cespare/xxhash/v2"
@@ -35,6 +33,7 @@ type core struct {
 	entryList
 	event
 	nulls
+	times times
 
 	labels map[string]int       // as they are written -> class
 	roles  map[string]fieldRole // of the fields that are not features
@@ -86,6 +85,7 @@ func newCore(c Config, s *blankout.Schema) core {
 	for _, name := range c.Text {
 		d.texts[name] = true
 	}
+	d.times = d.newTimes(c)
 	for _, x := range s.Crosses {
 		d.crosses = append(d.crosses, cross{a: x[0], b: x[1], name: x[0] + "^" + x[1]})
 	}
@@ -116,6 +116,7 @@ func (d *core) reset(r *Record, e *blankout.Example) {
 	d.fieldTable.begin()
 	d.entryList.reset()
 	d.nulls.begin(e.Missing)
+	d.times.met = d.times.met[:0]
 	d.labelled, d.weight, d.id, d.time, d.notFinite = false, 1, r.Key, r.Time, 0
 }
 
@@ -231,10 +232,11 @@ type named struct {
 	role fieldRole
 	// categorical says that its numbers are names, text that it is a bag of its words.
 	categorical, text bool
-	strange           int       // 0 to 16: how much its values of late were other than short ones that had come before
-	set               uint8     // bit k: ids[k] is set
-	age               int       // of the core when they were set
-	ids               [6]uint16 // by kind
+	times             *timeFeatures // nil of a field whose times make no features
+	strange           int           // 0 to 16: how much its values of late were other than short ones that had come before
+	set               uint8         // bit k: ids[k] is set
+	age               int           // of the core when they were set
+	ids               [6]uint16     // by kind
 	null              lacked
 }
 
@@ -249,7 +251,7 @@ func (d *core) named(name string) named { return d.hashed(cutName(name), d.field
 
 // hashed is named of a name that cutName has cut; hash is that of the whole one.
 func (d *core) hashed(name string, hash uint64) named {
-	return named{name: name, hash: hash, role: d.roles[name], categorical: d.categorical[name], text: d.texts[name], age: d.age}
+	return named{name: name, hash: hash, role: d.roles[name], categorical: d.categorical[name], text: d.texts[name], times: d.times.features[name], age: d.age}
 }
 
 // cutName returns as much of a name as is ever looked at, in memory of its own if
@@ -382,8 +384,11 @@ func (d *core) special(role fieldRole, text []byte, inPlace bool) (reason blanko
 		d.weight = x
 	case isTime:
 		var ok bool
-		if d.time, ok = eventTime(text); !ok {
-			return blankout.ReasonSyntax, fmt.Sprintf("time %.40q: want milliseconds since 1970 or an RFC 3339 time", text)
+		if d.time, ok = eventTime(text, d.times.zone); !ok {
+			return blankout.ReasonSyntax, fmt.Sprintf("time %.40q: %s", text, wantTime)
+		}
+		if f := d.times.features[d.c.Time]; f != nil {
+			d.times.met = append(d.times.met, timeMet{f, d.time})
 		}
 	}
 	return "", ""
@@ -447,20 +452,9 @@ func plainInteger(text []byte) bool {
 	return true
 }
 
-// eventTime reads milliseconds since the Unix epoch or an RFC 3339 time.
-func eventTime(text []byte) (ms int64, ok bool) {
-	if x, next := number(text, 0, false); next == len(text) && next > 0 {
-		return int64(x), math.Abs(x) < 1<<62
-	}
-	var t time.Time
-	if err := t.UnmarshalText(text); err != nil {
-		return 0, false
-	}
-	return t.UnixMilli(), true
-}
-
 // complete completes e after the last of the record has been read.
 func (d *core) complete(r *Record, e *blankout.Example) {
+	d.addTimes()
 	e.Missing = d.missing
 	if !d.finish(r, e) || d.labelled && !d.label(r, e, d.class) {
 		return

@@ -117,6 +117,12 @@ func (d *csvDecoder) column(n *named, text []byte, inPlace bool) (reason blankou
 	if n.role != isFeature {
 		return d.special(n.role, text, inPlace)
 	}
+	if n.times != nil {
+		if !d.times.takeTime(n.times, text) {
+			return blankout.ReasonSyntax, fmt.Sprintf("%.40q: %s", text, wantTime)
+		}
+		return "", ""
+	}
 	if n.text {
 		if !d.words(n, text) {
 			return blankout.ReasonTooMany, fmt.Sprintf(moreFeatures, d.c.MaxFeatures)

@@ -346,6 +346,9 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 	if p >= len(data) {
 		return d.unexpected(p, "a value")
 	}
+	if n.times != nil && (data[p] == '"' || data[p]-'0' <= 9 || data[p] == '-') {
+		return d.timeValue(p, n)
+	}
 	switch c := data[p]; {
 	case c == '"':
 		if !n.text && d.written == notation.Plain && (n.strange < 8 || d.event%32 == 0) {
@@ -400,6 +403,25 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 		return next
 	}
 	d.pair(&n.named, blankout.Boolean, data[p:next], 1)
+	return next
+}
+
+// timeValue reads a string or a number of n, a field whose times make features.
+func (d *jsonDecoder) timeValue(p int, n *node) (next int) {
+	var text []byte
+	if d.data[p] == '"' {
+		if text, next = d.str(p + 1); next < 0 {
+			return next
+		}
+	} else {
+		if _, next = number(d.data, p, true); next < 0 {
+			return d.notNumber(p, &n.named)
+		}
+		text = d.data[p:next]
+	}
+	if !d.times.takeTime(n.times, text) {
+		return d.fail(p, blankout.ReasonSyntax, "field %.80q, %.40q: %s", n.name, text, wantTime)
+	}
 	return next
 }
 

@@ -159,6 +159,8 @@ func (d *places) number(p *place, x float64, text func([]byte) []byte) bool {
 		return d.role(p, d.typedLabel(text(d.scratch())))
 	case p.role != isFeature:
 		return d.role(p, text(d.scratch()))
+	case p.times != nil:
+		return d.time(p, text(d.scratch()))
 	case x-x != 0:
 		return d.fail(blankout.ReasonNotFinite, "field %.80q is %v", p.name, x)
 	case p.categorical:
@@ -186,6 +188,8 @@ func (d *places) text(p *place, text []byte, word bool) bool {
 	case p.role == isDropped:
 	case p.role != isFeature:
 		return d.role(p, text)
+	case p.times != nil:
+		return d.time(p, text)
 	case p.named.text:
 		if !d.words(&p.named, text) {
 			return d.tooManyFeatures()
@@ -197,6 +201,11 @@ func (d *places) text(p *place, text []byte, word bool) bool {
 		d.pair(&p.named, blankout.Categorical, text, 1)
 	}
 	return !d.tooMany() || d.tooManyFeatures()
+}
+
+// time takes the text of p, a field whose times make features.
+func (d *places) time(p *place, text []byte) bool {
+	return d.times.takeTime(p.times, text) || d.fail(blankout.ReasonSyntax, "field %.80q, %.40q: %s", p.name, text, wantTime)
 }
 
 func (d *places) boolean(p *place, x bool) bool {

@@ -128,6 +128,10 @@ type Config struct {
 	// Where either is not the default, such a text is a number; of JSON a string is, too.
 	Decimal   string `toml:"decimal"`
 	Thousands string `toml:"thousands"`
+	// Timezone is the zone of times that are written without one, and of the hour and weekday of
+	// the TimeFeatures: fields whose hour, weekday and age make features.
+	Timezone     string   `toml:"timezone"`
+	TimeFeatures []string `toml:"time_features"`
 
 	// Growing leaves the last line of a file alone while no newline ends it, because a
 	// program may still be writing it; a JSON object that is closed is taken. It applies to
@@ -159,8 +163,12 @@ func DefaultConfig() Config {
 		Missing:        []string{"", "NA", "null"},
 		Separator:      ",",
 		Decimal:        notation.Plain.Decimal,
+		Timezone:       utc,
 	}
 }
+
+// utc is the default of Config.Timezone.
+const utc = "UTC"
 
 // The values of Config.NaN.
 const (
@@ -285,7 +293,7 @@ func (c Config) Check() error {
 			return blankout.KeyErrorf("crosses", "crosses %q: want pairs of names of fields", x)
 		}
 	}
-	if err := c.Notation().Check(); err != nil {
+	if err := cmp.Or(c.Notation().Check(), c.checkTimes()); err != nil {
 		return err
 	}
 	special := c.special()
@@ -498,6 +506,12 @@ func (c Config) Settings() map[string]string {
 	if n := c.Notation(); n != notation.Plain {
 		settings["decimal"], settings["thousands"] = n.Decimal, n.Thousands
 	}
+	if c.Timezone != utc && c.Timezone != "" {
+		settings["timezone"] = c.Timezone
+	}
+	if len(c.TimeFeatures) > 0 {
+		settings["time_features"] = joinList(c.TimeFeatures)
+	}
 	return settings
 }
 
@@ -526,7 +540,7 @@ func ParseSettings(settings map[string]string) (Config, error) {
 	for key, to := range map[string]*string{"format": &c.Format, "label": &c.Label, "weight": &c.Weight, "id": &c.ID, "time": &c.Time, "separator": &c.Separator} {
 		*to = settings[key]
 	}
-	for key, to := range map[string]*[]string{"drop": &c.Drop, "categorical": &c.Categorical, "columns": &c.Columns, "missing": &c.Missing, "text": &c.Text} {
+	for key, to := range map[string]*[]string{"drop": &c.Drop, "categorical": &c.Categorical, "columns": &c.Columns, "missing": &c.Missing, "text": &c.Text, "time_features": &c.TimeFeatures} {
 		list, err := splitList(settings[key])
 		if err != nil {
 			return c, fmt.Errorf("%s: %w", key, err)
@@ -535,6 +549,7 @@ func ParseSettings(settings map[string]string) (Config, error) {
 	}
 	c.Unlabelled = settings["unlabelled"] == "true"
 	c.Decimal, c.Thousands = cmp.Or(settings["decimal"], c.Decimal), settings["thousands"]
+	c.Timezone = cmp.Or(settings["timezone"], utc)
 	if text := settings["ngrams"]; text != "" {
 		var err error
 		if c.Ngrams, err = strconv.Atoi(text); err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"blankout"
+	"blankout/online/watch"
 )
 
 // FruitlessError ends a run that has read all there is and learned nothing of it, has
@@ -21,6 +22,9 @@ type FruitlessError struct {
 	Unlabeled uint64
 	RefusedBy map[blankout.Reason]uint64
 	First     *Sample // one that was refused; nil if none was
+	// Times says of the logs of events and labels, where these come later, what is strange about
+	// their times.
+	Times []string
 }
 
 // NoLabels reports whether the cause is that no record had a label.
@@ -48,6 +52,9 @@ func (e *FruitlessError) Error() string {
 		text += fmt.Sprintf(", %d were refused (%s)", refused, strings.Join(reasons, ", "))
 	}
 	text += "; no checkpoint was saved at the end"
+	for _, times := range e.Times {
+		text += "\n" + times
+	}
 	if s := e.First; s != nil {
 		text += fmt.Sprintf("\none that was refused: %s/%d offset %d: %s", s.Topic, s.Partition, s.Offset, s.Why)
 	}
@@ -91,6 +98,13 @@ func (l *loop) fruitless() error {
 	}
 	if e.Read == 0 || l.before > 0 && e.Read < fewRecords || 2*refused <= e.Read+waiting && (e.Learned > 0 || waiting > 0) {
 		return nil
+	}
+	if l.Labels != nil {
+		for _, c := range l.Labels.State().Clocks {
+			if odd := watch.OddTime(c.Time, l.Fingerprint["time"]); odd != "" && l.Fingerprint["time"] != "" {
+				e.Times = append(e.Times, c.Topic+": "+odd)
+			}
+		}
 	}
 	if len(s.RefusedSamples) > 0 {
 		e.First = &s.RefusedSamples[len(s.RefusedSamples)-1]

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	_ "time/tzdata" // for record.timezone, where the system has no database of zones
 )
 
 func main() {

@@ -166,8 +166,21 @@ func OddTime(ms int64, field string) string {
 	if ms == 0 || ms > 0 && at.Before(time.Date(2101, 1, 1, 0, 0, 0, 0, time.UTC)) && !at.Before(time.Date(1970, 2, 1, 0, 0, 0, 0, time.UTC)) || ms < 0 {
 		return ""
 	}
-	return fmt.Sprintf("record.time = %q reads %d as the time %s: it wants milliseconds since 1970 or RFC 3339 times; "+
-		"write such times, or leave record.time out", field, ms, at.Format(time.RFC3339))
+	return fmt.Sprintf("record.time = %q reads %d as the time %s%s: it wants milliseconds since 1970 or RFC 3339 times; "+
+		"write such times, or leave record.time out", field, ms, at.Format(time.RFC3339), looksLike(ms))
+}
+
+// looksLike says in which unit a number would be a time from 2001 to 2100; "" if in none.
+func looksLike(x int64) string {
+	for _, unit := range []struct {
+		name string
+		per  int64 // a second
+	}{{"seconds", 1}, {"microseconds", 1e6}, {"nanoseconds", 1e9}} {
+		if s := x / unit.per; s >= 978307200 && s < 4133980800 {
+			return fmt.Sprintf(", but it looks like %s since 1970 (%s)", unit.name, time.Unix(s, 0).UTC().Format(time.RFC3339))
+		}
+	}
+	return ""
 }
 
 // OddTimes warns of a time that is hardly one that was meant, where a field holds times.

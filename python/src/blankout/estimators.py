@@ -21,6 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, _check_n_features, _check_sample_weight, check_is_fitted, validate_data
 
 from . import inputs
+from .errors import Unsayable
 from .model import Model
 from .places import load
 
@@ -101,7 +102,7 @@ class _Dropout(BaseEstimator):
                         event[LABEL] = labels[i]
                         if weight is not None:
                             event[WEIGHT] = float(weight[i])
-                        f.write(json.dumps(event) + "\n")
+                        f.write(_line(event))
             done = subprocess.run([*args, *self.options, "-d", str(data), "-m", str(model)], capture_output=True, text=True)
             if done.returncode != 0:
                 raise FitError(f"{' '.join(args[1:2])}: {done.stderr.strip()}")
@@ -115,6 +116,22 @@ class _Dropout(BaseEstimator):
         if self.model_.fields:  # it was fitted to dense data
             X = self._events(X.toarray() if inputs.is_sparse(X) else X)
         return getattr(self.model_, method)(X)
+
+
+def _line(event: dict[str, Any]) -> str:
+    """Return an event as a line of JSON."""
+    try:
+        return json.dumps(event) + "\n"
+    except TypeError:
+        for name, value in event.items():
+            try:
+                json.dumps(value)
+            except TypeError:
+                raise Unsayable(
+                    f"column {name!r} holds a {type(value).__name__}: give numbers, strings or booleans, "
+                    "a time as its hour, its weekday or its seconds"
+                ) from None
+        raise
 
 
 class DropoutClassifier(ClassifierMixin, _Dropout):
