@@ -97,11 +97,13 @@ func (h *Head) NoiseOf(a Answer) string {
 // About returns the Head itself.
 func (h *Head) About() *Head { return h }
 
-// Expert is a copy of the weights that learns in a way of its own, and its share, of 1, of what
-// answers events that lack nothing.
+// Expert is a copy of the weights that learns in a way of its own, and its share of what answers
+// events that lack nothing. The shares of the levels sum to 1. Corrections add to what the levels
+// say, mixed so: theirs are shares of the answer, of which the rest is not corrected.
 type Expert struct {
-	Name  string  `json:"name"`
-	Share float64 `json:"share"`
+	Name     string  `json:"name"`
+	Share    float64 `json:"share"`
+	Corrects bool    `json:"corrects,omitempty"` // it is a correction, and no level
 }
 
 // Layout says where in a row the weights are. A learner's rows also hold its

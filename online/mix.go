@@ -98,8 +98,8 @@ func (l *answering) takeForce() {
 	l.fields.Missing = l.fields.Missing.WithRules(l.shares.Rules())
 }
 
-// experts returns the levels and the second-order expert and what parts of the mixture that answers
-// whole events they are; none where there is one level alone.
+// experts returns the levels, with their shares of the mixture that answers whole events, and the
+// corrections of that; none where there is one level alone.
 func (l *answering) experts() (experts []model.Expert) {
 	second, all := l.second.share(&l.shares.InForce[0]), 0.0
 	if len(l.levels) == 1 && !l.second.knows() {
@@ -110,11 +110,11 @@ func (l *answering) experts() (experts []model.Expert) {
 		all += share
 	}
 	for v, share := range levels {
-		experts = append(experts, model.Expert{Name: loss.ShortNoise(l.levels[v].noise.String()), Share: (1 - second) * share / all})
+		experts = append(experts, model.Expert{Name: loss.ShortNoise(l.levels[v].noise.String()), Share: share / all})
 	}
 	if l.second.knows() {
 		for _, e := range l.second.expert.Experts() {
-			experts = append(experts, model.Expert{Name: e.Name, Share: second * e.Share})
+			experts = append(experts, model.Expert{Name: e.Name, Share: second * e.Share, Corrects: true})
 		}
 	}
 	return experts

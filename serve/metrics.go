@@ -335,7 +335,7 @@ var mainMetrics = []metric{
 				emit(time.Since(p.when).Seconds(), p.name)
 			}
 		})},
-	{"blankout_expert_share", gauge, []string{"expert"}, "Share that a weight vector of the bank has of the answers to events that lack nothing.",
+	{"blankout_expert_share", gauge, []string{"expert"}, "Share of the answers to events that lack nothing: of noise levels, which sum to 1, and of the corrections of their mixture.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, e := range v.status.Metrics.Experts {
 				emit(e.Share, e.Name)

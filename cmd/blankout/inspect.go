@@ -304,11 +304,20 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 		fmt.Fprintf(out, "missing       events that lack fields are answered by %s\n", answeredBy(s.LevelsByShare))
 	}
 	if len(s.Experts) > 1 {
-		var parts []string
+		var levels, corrections []string
+		corrected := 0.0
 		for _, e := range s.Experts {
-			parts = append(parts, fmt.Sprintf("%s %.1f %%", e.Name, 100*e.Share))
+			part := fmt.Sprintf("%s %.1f %%", e.Name, 100*e.Share)
+			if e.Corrects {
+				corrections, corrected = append(corrections, part), corrected+e.Share
+			} else {
+				levels = append(levels, part)
+			}
 		}
-		fmt.Fprintf(out, "experts       %s\n", strings.Join(parts, ", "))
+		fmt.Fprintf(out, "experts       %s\n", strings.Join(levels, ", "))
+		if len(corrections) > 0 {
+			fmt.Fprintf(out, "              their mixture is corrected by %s; not corrected %.1f %%\n", strings.Join(corrections, ", "), 100*max(1-corrected, 0))
+		}
 	}
 	for i, x := range s.Sets {
 		name, size := "", fmt.Sprintf("%.3g classes", x.Size)
