@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 
 	"blankout"
 )
@@ -27,15 +26,20 @@ func newCSV(c core) (Decoder, error) {
 	if len(names) == 0 {
 		return nil, fmt.Errorf("csv records need the names of their columns: set columns")
 	}
+	if most := c.c.MaxFeatures + len(c.c.special()); len(names) > most {
+		return nil, &blankout.Refusal{Reason: blankout.ReasonTooMany, Detail: fmt.Sprintf("a header of %d columns: the most is max_features, %d", len(names), c.c.MaxFeatures)}
+	}
 	d := &csvDecoder{core: c, separator: c.c.Separator[0]}
+	met := make(map[string]bool, len(names))
 	for i, name := range names {
 		if name == "" { // as of the index that pandas writes
 			d.columns = append(d.columns, named{role: isDropped})
 			continue
 		}
-		if slices.Contains(names[:i], name) {
-			return nil, fmt.Errorf("two columns are named %q", name)
+		if met[name] {
+			return nil, fmt.Errorf("two columns are named %.80q", name)
 		}
+		met[name] = true
 		if len(name) > maxFieldBytes {
 			return nil, fmt.Errorf("column %d, %.40q…, has a name of %d bytes, the most is %d", i+1, name, len(name), maxFieldBytes)
 		}
@@ -43,7 +47,7 @@ func newCSV(c core) (Decoder, error) {
 	}
 	// A wrong name would make every event unlabelled, unweighted or anonymous.
 	for role, name := range c.c.special() {
-		if name != "" && !slices.Contains(names, name) && !(c.c.Unlabelled && fieldRole(role) == isLabel) {
+		if name != "" && !met[name] && !(c.c.Unlabelled && fieldRole(role) == isLabel) {
 			return nil, &MissingColumnError{name, names}
 		}
 	}
@@ -58,7 +62,11 @@ type MissingColumnError struct {
 }
 
 func (e *MissingColumnError) Error() string {
-	return fmt.Sprintf("no column %q among %q: name the label's with label, or set unlabelled", e.Column, e.Columns)
+	among := fmt.Sprintf("%.40q", e.Columns)
+	if more := len(e.Columns) - 20; more > 1 {
+		among = fmt.Sprintf("%.40q and %d more", e.Columns[:20], more)
+	}
+	return fmt.Sprintf("no column %q among %s: name the label's with label, or set unlabelled", e.Column, among)
 }
 
 func (d *csvDecoder) Decode(_ context.Context, r Record, e *blankout.Example) error {

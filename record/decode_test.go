@@ -3,6 +3,7 @@ package record
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -384,5 +385,42 @@ func TestDecodersShareSchema(t *testing.T) {
 	two[1].Decode(context.Background(), Record{Value: []byte(`{"label":"a","y":null}`)}, &e)
 	if len(e.Missing) != 1 || s.Fields[e.Missing[0]].Name != "y" {
 		t.Errorf("missing %v of %+v", e.Missing, s.Fields)
+	}
+}
+
+// What a record costs is bounded by max_features: empty values that make no features, and columns
+// of a header.
+func TestCostOfNothing(t *testing.T) {
+	c := DefaultConfig()
+	c.MaxFeatures = 100
+	for value, want := range map[string]blankout.Reason{
+		`[` + strings.Repeat("[],", 300) + `[]]`:             "",
+		`[` + strings.Repeat("[],", 500) + `[]]`:             blankout.ReasonTooMany,
+		`[` + strings.Repeat("{},", 500) + `{}]`:             blankout.ReasonTooMany,
+		`[` + strings.Repeat("null,", 500) + `0]`:            blankout.ReasonTooMany,
+		`[` + strings.Repeat(`{"b":{}},`, 250) + `0]`:        blankout.ReasonTooMany,
+		`{` + strings.Repeat(`"b":[],`, 1) + `"c":[[[0]]]}`:  "",
+		`[` + strings.Repeat(`[[[[[[]]]]]],`, 80) + `[1,2]]`: blankout.ReasonTooMany,
+	} {
+		d, err := NewDecoder(c, c.Schema())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e blankout.Example
+		d.Decode(context.Background(), Record{Value: []byte(`{"a":` + value + `}`)}, &e)
+		if e.Refused == nil && want != "" || e.Refused != nil && e.Refused.Reason != want {
+			t.Errorf("%.40s: %v, want %q", value, e.Refused, want)
+		}
+	}
+	c.Format = "csv"
+	for columns, refused := range map[int]bool{104: false, 107: true, 300_000: true} {
+		c.Columns = []string{"label"}
+		for i := range columns {
+			c.Columns = append(c.Columns, strconv.Itoa(i))
+		}
+		_, err := NewDecoder(c, c.Schema())
+		if refusal := (*blankout.Refusal)(nil); errors.As(err, &refusal) != refused || refused && refusal.Reason != blankout.ReasonTooMany {
+			t.Errorf("%d columns: %v", columns, err)
+		}
 	}
 }

@@ -31,6 +31,7 @@ type jsonDecoder struct {
 	nodes int    // in the tree, at most max_fields; later names get a node for once
 	made  uint64 // nodes made so far
 	event uint64 // number of this event, for duplicates
+	left  int    // of the values that it may have, empty ones too
 
 	// These are the changes of this event to the tree, which refusal takes back.
 	grown    []growth
@@ -82,6 +83,10 @@ type relink struct {
 	was  *node
 }
 
+// valuesPerFeature says how many values a record may have for each feature that it may have:
+// empty lists and objects, and what is null or dropped, take time and make no features.
+const valuesPerFeature = 4
+
 // maxDepth bounds the nesting of objects and arrays.
 const maxDepth = 64
 
@@ -94,7 +99,7 @@ func (d *jsonDecoder) Decode(_ context.Context, r Record, e *blankout.Example) e
 		return nil
 	}
 	d.event++
-	d.data = r.Value
+	d.data, d.left = r.Value, valuesPerFeature*d.c.MaxFeatures
 	if d.document() < 0 {
 		d.refuse(&r, e, d.reason, "byte %d: %s", d.failureAt+1, d.failure)
 	} else {
@@ -339,6 +344,9 @@ func (d *jsonDecoder) array(p int, n *node, depth int) int {
 
 // member reads the value of n.
 func (d *jsonDecoder) member(p int, n *node, depth int) int {
+	if d.left--; d.left < 0 {
+		return d.fail(p, blankout.ReasonTooMany, "more values than %d times max_features, %d", valuesPerFeature, d.c.MaxFeatures)
+	}
 	if n.role != isFeature {
 		return d.special(p, n, depth)
 	}

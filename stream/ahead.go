@@ -56,9 +56,7 @@ const blockLines = 1 << 10
 func (f *File) Ahead(threads int, pack func([]blankout.Example) any) {
 	threads = max(threads, 1)
 	ctx, cancel := context.WithCancel(context.Background())
-	if p := f.records.pump; p != nil {
-		p.ctx = ctx
-	}
+	f.records.readUntil(ctx)
 	n := 2*threads + 3
 	a := &pipeline{free: make(chan *block, n), ready: make(chan *block, n), work: make(chan *block, n), stop: make(chan struct{}), cancel: cancel}
 	for range n {

@@ -122,9 +122,7 @@ func (f *File) Next(ctx context.Context, b *blankout.Batch) error {
 	if f.pipeline != nil {
 		return f.pipeline.next(ctx, f, b)
 	}
-	if p := f.records.pump; p != nil {
-		p.ctx = ctx
-	}
+	f.records.readUntil(ctx)
 	f.block.batch.Examples = b.Examples
 	if f.fill(ctx, &f.block, true); f.block.err != nil {
 		return f.block.err
@@ -217,6 +215,7 @@ type Records struct {
 	path    string
 	scanner *record.Scanner
 	read    atomic.Int64
+	ctx     atomic.Pointer[context.Context] // of the next read of a file
 	size    int64
 	file    io.Closer
 	pump    *pump // of standard input
@@ -233,6 +232,7 @@ func openRecords(ctx context.Context, path string, c record.Config) (*Records, e
 		return nil, err
 	}
 	r := &Records{path: path, size: -1}
+	r.ctx.Store(&ctx)
 	file := os.Stdin
 	if path != "-" {
 		var err error
@@ -255,6 +255,15 @@ func openRecords(ctx context.Context, path string, c record.Config) (*Records, e
 		return nil, fmt.Errorf("%s: %w", SourceName(path), err)
 	}
 	return r, nil
+}
+
+// readUntil has reads end with ctx from now on.
+func (r *Records) readUntil(ctx context.Context) {
+	if r.pump != nil {
+		r.pump.ctx = ctx
+		return
+	}
+	r.ctx.Store(&ctx)
 }
 
 // SourceName returns the name of a file as a source of events: its path without what
@@ -283,7 +292,7 @@ func SourceName(path string) string {
 
 // open finds out the compression by the first bytes and the format by the name.
 func (r *Records) open(file io.Reader, c record.Config) error {
-	in := bufio.NewReaderSize(&counter{file, &r.read}, 1<<16)
+	in := bufio.NewReaderSize(&counter{file, r}, 1<<16)
 	text, unzip, err := decompress(in)
 	if err != nil {
 		return err
@@ -417,14 +426,18 @@ func decompress(in *bufio.Reader) (io.Reader, func(), error) {
 	return in, func() {}, nil
 }
 
+// counter counts what is read of a file, and ends with the context of the Records.
 type counter struct {
-	r io.Reader
-	n *atomic.Int64
+	r  io.Reader
+	of *Records
 }
 
 func (c *counter) Read(b []byte) (int, error) {
+	if err := (*c.of.ctx.Load()).Err(); err != nil {
+		return 0, err
+	}
 	n, err := c.r.Read(b)
-	c.n.Add(int64(n))
+	c.of.read.Add(int64(n))
 	return n, err
 }
 

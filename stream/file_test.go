@@ -567,3 +567,44 @@ func FuzzFile(f *testing.F) {
 		}
 	})
 }
+
+// A file that has no end, or a line of it, is left when the context ends, wherever reading is.
+func TestEndlessFile(t *testing.T) {
+	if _, err := os.Stat("/dev/zero"); err != nil {
+		t.Skip(err)
+	}
+	for _, format := range []string{"json", "csv", "svmlight", "vw"} {
+		for _, threads := range []int{0, 2} {
+			c := record.DefaultConfig()
+			c.Format, c.Columns, c.MaxBytes = format, []string{"label"}, 1<<16
+			f, err := OpenFile("/dev/zero", c, c.Schema())
+			if err != nil {
+				t.Fatal(format, err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			if threads > 0 {
+				f.Ahead(threads, nil)
+			}
+			var b blankout.Batch
+			for n := 0; err == nil; n++ {
+				if err = f.Next(ctx, &b); n == 0 {
+					time.AfterFunc(10*time.Millisecond, cancel)
+				}
+			}
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s, %d threads: %v", format, threads, err)
+			}
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
+			cancel()
+		}
+		c := record.DefaultConfig()
+		c.Format, c.Columns, c.MaxBytes = format, []string{"label"}, 1<<16
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		if _, err := (Input{Where: "/dev/zero", Record: c}).Open(ctx, c.Schema(), blankout.Offsets{{Topic: "/dev/zero", Next: 7}}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s, stepping over what was learned: %v", format, err)
+		}
+		cancel()
+	}
+}

@@ -65,6 +65,7 @@ func amplifiers(t *testing.T) map[string][]amplifier {
 		"json": {
 			{name: "nested lists", file: "a.jsonl", data: around(`{"label":1,"x":`, "[", "")},
 			{name: "empty objects", file: "a.jsonl", data: around(`{"label":1,"x":[`, "{},", `0]}`)},
+			{name: "empty lists", file: "a.jsonl", data: around(`{"label":1,"x":[`, "[],", `0]}`)},
 			{name: "nulls", file: "a.jsonl", data: around(`{"label":1,"x":[`, "null,", `0]}`)},
 			{name: "numbers", file: "a.jsonl", data: around(`{"label":1,"x":[`, "1,", `0]}`)},
 			{name: "words", file: "a.jsonl", data: around(`{"label":1,"x":[`, `"",`, `""]}`)},
@@ -225,7 +226,7 @@ func TestAmplifiers(t *testing.T) {
 	}
 	for name := range commands {
 		t.Run(name, func(t *testing.T) {
-			for _, a := range slices.Concat(all["json"][1:4], all["svmlight"][1:2]) {
+			for _, a := range slices.Concat(all["json"][1:5], all["svmlight"][1:2]) {
 				run(t, name, a)
 			}
 		})

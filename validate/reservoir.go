@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"container/heap"
 	"fmt"
+	"math"
 	"slices"
 
 	"blankout"
@@ -16,11 +17,21 @@ import (
 // the log no longer holds them: those whose place in the stream has the smallest
 // hash. So it depends on which events there were and on nothing else, neither
 // their order nor restarts; every event has the same chance, held-out ones too.
+//
+// It takes up at most limit bytes, but for their slices: where the events are too large for that
+// those of the largest hashes go, as they do where there are too many, and a single one of more
+// than a sixteenth is not kept.
 type Reservoir struct {
 	size   int
-	events kept   // once there are size of them a heap, the largest hash first
+	limit  int
+	events kept   // a heap, the largest hash first
+	bytes  int    // of their features
 	met    uint64 // labelled events offered
+	below  uint64 // the smallest hash of an event that had to go; none from there on is kept
 }
+
+// ReservoirBytes bounds a Reservoir.
+const ReservoirBytes = 24 << 20
 
 type keptEvent struct {
 	hash      uint64
@@ -33,8 +44,17 @@ type kept []keptEvent
 func (k kept) Len() int           { return len(k) }
 func (k kept) Less(i, j int) bool { return k[i].hash > k[j].hash }
 func (k kept) Swap(i, j int)      { k[i], k[j] = k[j], k[i] }
-func (k *kept) Push(any)          { panic("never grown as a heap") }
-func (k *kept) Pop() any          { panic("never taken out") }
+func (k *kept) Push(x any)        { *k = append(*k, x.(keptEvent)) }
+func (k *kept) Pop() any {
+	last := len(*k) - 1
+	x := (*k)[last]
+	(*k)[last] = keptEvent{}
+	*k = (*k)[:last]
+	return x
+}
+
+// bytes is what the features of an event take up.
+func (k *keptEvent) bytes() int { return 12*len(k.Features.Index) + 2*len(k.Field) }
 
 // Offer presents an event, which is copied if it is kept. A nil Reservoir keeps none.
 func (r *Reservoir) Offer(topic string, partition int32, e *blankout.Example) {
@@ -42,26 +62,29 @@ func (r *Reservoir) Offer(topic string, partition int32, e *blankout.Example) {
 		return
 	}
 	r.met++
-	hash := placeHash(topic, partition, e.Offset)
-	at := 0
+	k := keptEvent{hash: placeHash(topic, partition, e.Offset), partition: partition, Example: *e}
 	switch {
-	case len(r.events) < r.size:
-		at = len(r.events)
-		r.events = append(r.events, keptEvent{})
-	case hash >= r.events[0].hash:
+	case k.hash >= r.below || 16*k.bytes() > r.limit:
+		return
+	case len(r.events) == r.size && k.hash >= r.events[0].hash:
+		r.below = k.hash
 		return
 	}
-	k := &r.events[at]
-	k.hash, k.partition = hash, partition
-	k.Features.Index = append(k.Features.Index[:0], e.Features.Index...)
-	k.Features.Value = append(k.Features.Value[:0], e.Features.Value...)
-	k.Field = append(k.Field[:0], e.Field...)
-	k.Label, k.Target, k.Weight, k.Time, k.Offset = e.Label, e.Target, e.Weight, e.Time, e.Offset
-	switch {
-	case at == 0 && len(r.events) == r.size:
-		heap.Fix(&r.events, 0)
-	case len(r.events) == r.size:
-		heap.Init(&r.events)
+	k.Example = blankout.Example{
+		Features: blankout.Vec{Index: slices.Clone(e.Features.Index), Value: slices.Clone(e.Features.Value)},
+		Field:    slices.Clone(e.Field), Label: e.Label, Target: e.Target, Weight: e.Weight, Time: e.Time, Offset: e.Offset,
+	}
+	heap.Push(&r.events, k)
+	r.bytes += k.bytes()
+	r.shrink()
+}
+
+// shrink takes out events until the others fit.
+func (r *Reservoir) shrink() {
+	for len(r.events) > r.size || r.bytes > r.limit {
+		k := heap.Pop(&r.events).(keptEvent)
+		r.bytes -= k.bytes()
+		r.below = k.hash
 	}
 }
 
@@ -88,6 +111,7 @@ func (r *Reservoir) Encode() []byte {
 	c := &coder.Coder{}
 	n := len(sorted)
 	c.Uint(&r.met)
+	c.Uint(&r.below)
 	c.Int(&n)
 	numbers := false
 	for i := range sorted {
@@ -128,16 +152,17 @@ func (k *keptEvent) code(c *coder.Coder) {
 }
 
 // NewReservoir returns a Reservoir of at most size events that goes on with what
-// Encode has written, nil for nothing. One that has been full never grows again:
-// what it turned away is lost, and it would no longer be uniform.
+// Encode has written, nil for nothing. What it has turned away is lost: it keeps no event of a
+// larger hash from then on.
 func NewReservoir(size int, data []byte) (*Reservoir, error) {
-	r := &Reservoir{size: size}
+	r := &Reservoir{size: size, limit: ReservoirBytes, below: math.MaxUint64}
 	if data == nil || size == 0 {
 		return r, nil
 	}
 	c := coder.Read(data)
 	n := 0
 	c.Uint(&r.met)
+	c.Uint(&r.below)
 	c.Int(&n)
 	for i := 0; i < n && !c.Failed; i++ {
 		var k keptEvent
@@ -145,9 +170,8 @@ func NewReservoir(size int, data []byte) (*Reservoir, error) {
 		if !c.Failed && (len(k.Features.Index) != len(k.Features.Value) || len(k.Field) > 0 && len(k.Field) != len(k.Features.Index)) {
 			c.Failed = true
 		}
-		if i < size {
-			r.events = append(r.events, k)
-		}
+		r.events = append(r.events, k)
+		r.bytes += k.bytes()
 	}
 	if !c.Failed && len(c.In) > 0 { // labels that are numbers
 		for i := 0; i < n && !c.Failed; i++ {
@@ -160,12 +184,8 @@ func NewReservoir(size int, data []byte) (*Reservoir, error) {
 	if !c.Done() {
 		return nil, fmt.Errorf("block %s: %d bytes do not fit its format", BlockReservoir, len(data))
 	}
-	if r.met > uint64(len(r.events)) {
-		r.size = len(r.events)
-	}
-	if len(r.events) == r.size {
-		heap.Init(&r.events)
-	}
+	heap.Init(&r.events)
+	r.shrink()
 	return r, nil
 }
 

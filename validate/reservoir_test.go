@@ -3,6 +3,7 @@ package validate
 import (
 	"bytes"
 	"cmp"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -19,12 +20,12 @@ func TestReservoirKeepsTheSmallestHashes(t *testing.T) {
 			Features: blankout.Vec{Index: []uint32{uint32(offset % 7)}, Value: []float64{float64(offset)}}}
 	}
 	// One that has room for every event knows every hash.
-	all := &Reservoir{size: n}
+	all := newReservoir(t, n)
 	for i := range n {
 		all.Offer("t", 0, event(i))
 	}
 	slices.SortFunc(all.events, func(a, b keptEvent) int { return cmp.Compare(a.hash, b.hash) })
-	want := &Reservoir{size: size, events: all.events[:size], met: n}
+	want := &Reservoir{size: size, events: all.events[:size], met: n, below: all.events[size].hash}
 
 	forwards, backwards := make([]int, n), make([]int, n)
 	for i := range n {
@@ -61,19 +62,24 @@ func TestReservoirKeepsTheSmallestHashes(t *testing.T) {
 	}
 }
 
-// A reservoir that is full keeps its size when it is opened as a larger one: events that it
-// has let go cannot come back, and without them the sample would not be even.
-func TestReservoirThatIsFullDoesNotGrow(t *testing.T) {
+func newReservoir(t *testing.T, size int) *Reservoir {
+	t.Helper()
+	r, err := NewReservoir(size, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A reservoir that was full and is opened as a larger one keeps all events below the smallest
+// hash that it has let go, and no other: without those that are lost more would not be even.
+func TestReservoirOpenedAsLarger(t *testing.T) {
 	event := func(offset int) *blankout.Example {
 		return &blankout.Example{Weight: 1, Offset: int64(offset)}
 	}
 	const small, large, n = 20, 60, 500
-	want := &Reservoir{size: small}
-	for i := range n {
-		want.Offer("t", 0, event(i))
-	}
 	for _, at := range []int{small - 1, small, small + 1, n / 2} {
-		r := &Reservoir{size: small}
+		r := newReservoir(t, small)
 		for i := range at {
 			r.Offer("t", 0, event(i))
 		}
@@ -81,11 +87,58 @@ func TestReservoirThatIsFullDoesNotGrow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		below := r.below
+		if lost := at > small; lost != (below != math.MaxUint64) {
+			t.Errorf("after %d events the smallest hash let go is %d", at, below)
+		}
 		for i := at; i < n; i++ {
 			r.Offer("t", 0, event(i))
 		}
-		if full := at > small; full != bytes.Equal(r.Encode(), want.Encode()) || len(r.events) != map[bool]int{true: small, false: large}[full] {
-			t.Errorf("opened as a larger one after %d events: it keeps %d", at, len(r.events))
+		want := 0
+		for i := range n {
+			if placeHash("t", 0, int64(i)) < below {
+				want++
+			}
+		}
+		if len(r.events) != min(want, large) {
+			t.Errorf("opened as a larger one after %d events: it keeps %d, want %d of %d", at, len(r.events), large, want)
+		}
+	}
+}
+
+// Large events are bounded by their bytes: those of the smallest hashes that fit are kept, in any
+// order and over restarts, and a few that are much larger than others displace none.
+func TestReservoirOfLargeEvents(t *testing.T) {
+	const n, limit = 400, 64 << 10
+	event := func(offset int) *blankout.Example {
+		size := 20 + 80*(offset%3)
+		if offset%50 == 0 {
+			size = 1000
+		}
+		return &blankout.Example{Weight: 1, Offset: int64(offset), Features: blankout.Vec{Index: make([]uint32, size), Value: make([]float64, size)}}
+	}
+	var want []byte
+	for seed := range uint64(5) {
+		r := newReservoir(t, n)
+		r.limit = limit
+		for i, offset := range rand.New(rand.NewPCG(seed, 1)).Perm(n) {
+			if i%150 == 100 {
+				again, err := NewReservoir(n, r.Encode())
+				if err != nil {
+					t.Fatal(err)
+				}
+				again.limit = limit
+				r = again
+			}
+			if r.Offer("t", 0, event(offset)); r.bytes > limit {
+				t.Fatalf("%d bytes", r.bytes)
+			}
+		}
+		if want == nil {
+			want = r.Encode()
+		}
+		if !bytes.Equal(r.Encode(), want) || len(r.events) < 30 || len(r.events) > 100 {
+			t.Errorf("order %d: %d events of %d bytes", seed, len(r.events), r.bytes)
 		}
 	}
 }
