@@ -94,7 +94,7 @@ func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 							}
 						}
 						in /= float64(len(fresh))
-						if !(in > 0.87 && in < 0.93) {
+						if !(in > 0.86 && in < 0.93) {
 							t.Errorf("%.3f of the targets lie within their interval", in)
 						}
 					})

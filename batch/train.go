@@ -241,7 +241,8 @@ func (f *Fit) values(d *Data) iter.Seq2[int, float64] {
 type residuals struct {
 	model.Residual
 	weight, squares float64
-	lacking         float64 // sum of what of the squares is for what events lack
+	lacking         float64   // sum of what of the squares is for what events lack
+	values, offs    []float64 // of the examples that lack nothing
 }
 
 // add counts in a target and the value that was predicted with a score of the variance v.
@@ -255,6 +256,9 @@ func (r *residuals) add(target loss.Target, y, value, v, weight float64) {
 	r.Mean += step * weight / r.weight
 	r.squares += weight * step * (off - r.Mean)
 	r.lacking += weight * r.Lacking(target, value, v)
+	if v == 0 {
+		r.values, r.offs = append(r.values, value), append(r.offs, off)
+	}
 }
 
 // all is nil if what was added has no weight.
@@ -263,7 +267,39 @@ func (r *residuals) all() *model.Residual {
 		return nil
 	}
 	r.Deviation = math.Sqrt(max(0, r.squares-r.lacking) / r.weight)
+	r.ByValue = r.spread()
 	return &r.Residual
+}
+
+const (
+	// The residuals of an exact model are told apart in spreadBins bins of values, of leastInBin examples at least.
+	spreadBins, leastInBin = 8, 50
+)
+
+// spread returns how far targets are from values, by value.
+func (r *residuals) spread() *model.Spread {
+	n := len(r.values)
+	if n < spreadBins*leastInBin {
+		return nil
+	}
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(r.values[i], r.values[j]) })
+	var at, size []float64
+	for bin := range spreadBins {
+		in := order[bin*n/spreadBins : (bin+1)*n/spreadBins]
+		middle, sum := r.values[in[len(in)/2]], 0.0
+		for _, i := range in {
+			sum += math.Abs(r.offs[i] - r.Mean)
+		}
+		if len(at) > 0 && !(middle > at[len(at)-1]) {
+			continue // many values are equal
+		}
+		at, size = append(at, middle), append(size, sum/float64(len(in)))
+	}
+	return model.NewSpread(at, size)
 }
 
 // TrainError returns the share of the labelled examples, by weight, that the

@@ -219,6 +219,11 @@ func ReadLinear(blocks []blankout.Block) (*Linear, error) {
 			return nil, fmt.Errorf("block model: %w", err)
 		}
 	}
+	if h.Residual != nil {
+		if err := h.Residual.ByValue.check(); err != nil {
+			return nil, fmt.Errorf("block model: %w", err)
+		}
+	}
 	if h.Link != nil {
 		if err := h.Link.Check(); err != nil {
 			return nil, fmt.Errorf("block model: %w", err)

@@ -17,6 +17,8 @@ import (
 type Residual struct {
 	Mean      float64 `json:"mean"`
 	Deviation float64 `json:"deviation"`
+	// ByValue is by what the deviation is multiplied at a value, nil where that is not known.
+	ByValue *Spread `json:"by_value,omitempty"`
 }
 
 // IntervalShare is the share of targets that an interval is made to cover where Sets do not say so, and
@@ -60,14 +62,14 @@ func (h *Head) Interval(value float64, by Lacked) (low, high float64) {
 }
 
 // Interval is Head.Interval for targets of a kind, and a limit as Sets has it: -1 is that of normal
-// residuals.
+// residuals. It contains the value.
 func (r Residual) Interval(t loss.Target, value, v, limit float64) (low, high float64) {
 	middle, unit, deviation := r.around(t, value, v)
 	if limit < 0 {
 		limit = intervalWidth
 	}
 	width := unit * limit * deviation
-	if low, high = middle-width, middle+width; t == loss.Count {
+	if low, high = min(middle-width, value), max(middle+width, value); t == loss.Count {
 		low = max(low, 0)
 	}
 	return low, high
@@ -76,7 +78,8 @@ func (r Residual) Interval(t loss.Target, value, v, limit float64) (low, high fl
 // around returns the middle of the interval of a value, the unit of residuals there, and their deviation.
 func (r Residual) around(t loss.Target, value, v float64) (middle, unit, deviation float64) {
 	unit = pearson(t, value)
-	return value + unit*r.Mean, unit, math.Sqrt(r.Deviation*r.Deviation + r.Lacking(t, value, v))
+	deviation = r.Deviation * r.ByValue.Of(value)
+	return value + unit*r.Mean, unit, math.Sqrt(deviation*deviation + r.Lacking(t, value, v))
 }
 
 // Score returns how many deviations a target is off the middle of the interval of a value.

@@ -102,7 +102,7 @@ func (l *Learner) measureTarget(e *blankout.Example, earlier []float64, fresh *m
 		l.now.told = nil // it is in the old unit
 	case numbers.Follows:
 		l.unit, l.now.told = next, nil
-		l.residual = numbers.Residual{}
+		l.residual = next.Residual()
 	}
 	l.now.target = l.unit.Standard(l.unit.Clip(clipped))
 }

@@ -224,7 +224,7 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 		for k := range w.Active {
 			y := rows.Y(e.Label, k, w.Outputs)
 			if w.Unit != nil {
-				y = w.Unit.Standard(e.Target)
+				y = w.Unit.Standard(w.Unit.Clip(e.Target))
 			}
 			value, _, _ := w.Loss.At(y, w.f[k], w.q[k]+w.c0*w.sumsq[k])
 			sum.loss += w.kappa * e.Weight * w.Classes[e.Label] * value

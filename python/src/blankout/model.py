@@ -212,8 +212,10 @@ class Model:
         self._numbers, self._counts = family in NUMBER_LOSSES, family == "poisson"
         residual = head.get("residual")
         if residual is not None:
-            strict("residual", residual, "mean", "deviation")
-        self._residual = (float(residual["mean"]), float(residual["deviation"])) if residual else None
+            strict("residual", residual, "mean", "deviation", "by_value")
+            if residual.get("by_value"):
+                strict("by_value", residual["by_value"], "at", "factor")
+        self._residual = residual
         self._limits, self._class_limits = _limits(head.get("sets"))
         k = len(self._schema.classes)
         if (
@@ -469,13 +471,15 @@ class Model:
         """Return a value with the bounds that targets are to lie between, if they are known."""
         if self._residual is None:
             return {"value": float(value)}
-        mean, deviation = self._residual
+        mean, deviation = self._residual["mean"], self._residual["deviation"]
+        if by_value := self._residual.get("by_value"):
+            deviation *= float(np.interp(value, by_value["at"], by_value["factor"]))
         unit = math.sqrt(max(value, 1e-30)) if self._counts else 1.0  # Pearson's residuals of counts
         if self._counts:  # the logarithm is normal
             variance = value * math.expm1(min(variance, MAX_VARIANCE))
         limit = self._limits[verdict.range]
         width = (limit if limit >= 0 else INTERVAL) * math.sqrt(deviation * deviation + variance)
-        low, high = (float(value + unit * (mean + side * width)) for side in (-1, 1))
+        low, high = min(float(value + unit * (mean - width)), float(value)), max(float(value + unit * (mean + width)), float(value))
         return {"value": float(value), "low": max(low, 0.0) if self._counts else low, "high": high}
 
     def explain(self, x: Any, most: int = 10) -> list[list[Contribution]]:
