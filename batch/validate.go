@@ -11,6 +11,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"blankout"
@@ -53,6 +54,9 @@ type Validation struct {
 
 	// Summary says for people how far live is from exact, and what adopting that would change.
 	Summary string `json:"summary"`
+	// Alarm says for people why the live weights are far worse than what can be had of the same events, whatever
+	// the policy; "" if they are not.
+	Alarm string `json:"alarm,omitempty"`
 
 	Loss     string  `json:"loss"`
 	Noise    string  `json:"noise"`
@@ -127,6 +131,28 @@ func (v *Validation) summary() string {
 	}
 	return text + fmt.Sprintf("; adopting that would change, on the newest %d events %s, the %s from %s to %s (± %s) and the %s from %s to %s",
 		n.Events, map[string]string{"holdout": "held out", "learned": "learned"}[n.MeasuredOn], measures[0], digits(from[0], 4), digits(to[0], 4), digits(n.StandardError, 2), measures[1], digits(from[1], 4), digits(to[1], 4))
+}
+
+// Beyond these the live weights are far worse than the exact ones: a gap that is as large as the objective, a log-loss of
+// so many times the exact one and so many nats more.
+const alarmGap, alarmTimes, alarmNats = 1, 1.5, 0.1
+
+// alarm is Alarm. Where the newest events say that the live weights are better the stream has moved on, and they are right.
+func (v *Validation) alarm() string {
+	if v.Newest != nil && v.Newest.Better == "live" {
+		return ""
+	}
+	var parts []string
+	if v.RelativeGap != nil && *v.RelativeGap-v.GapError > alarmGap {
+		parts = append(parts, fmt.Sprintf("their objective is %s %% above the exact one", percent(*v.RelativeGap)))
+	}
+	if l, e := v.Live.LogLoss, v.Exact.LogLoss; l != nil && e != nil && *l > *e*alarmTimes && *l-*e > alarmNats {
+		parts = append(parts, fmt.Sprintf("their log-loss is %s, that of the exact solution %s", digits(*l, 3), digits(*e, 3)))
+	}
+	if parts == nil {
+		return ""
+	}
+	return "the live weights are far from what can be had of the same events: " + strings.Join(parts, "; ")
 }
 
 // digits writes x with so many significant digits, and with an exponent only from 1e15 on and below 1e-6.
@@ -647,7 +673,7 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 		}
 	}
 	r.Failures = v.failures(sample, liveDecides, exactDecides, c.Top, rest)
-	r.Summary = r.summary()
+	r.Summary, r.Alarm = r.summary(), r.alarm()
 	r.Seconds = time.Since(begin).Seconds()
 	return r, solution, nil
 }

@@ -1,6 +1,11 @@
 package measure
 
-import "slices"
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
 
 // Aged is what the answers of weights of an age have lost, and, but for age 0, what the weights of
 // the moment have lost at the same events. Errors are shares of the events or, of numbers, mean absolute
@@ -14,13 +19,42 @@ type Aged struct {
 	FreshError    *float64 `json:"fresh_error,omitempty"`
 	FreshLogLoss  *float64 `json:"fresh_log_loss,omitempty"`
 	FreshDeviance *float64 `json:"fresh_deviance,omitempty"`
+	// Of classes, what their fractions up to each event have lost at the same events.
+	ConstantError   *float64 `json:"constant_error,omitempty"`
+	ConstantLogLoss *float64 `json:"constant_log_loss,omitempty"`
+}
+
+// staleAfter is of how many events an age says something; for few of them by much: losses of single events are some two
+// nats apart.
+const staleAfter, staleSpread = 20, 2
+
+// Stale says in a sentence at which ages the weights answer worse than the class fractions up to each event would, "" for
+// none. Errors are in percent. nats says that scores are log-odds: else errors are compared, and not log-losses.
+func Stale(reports []Aged, nats bool) string {
+	var parts []string
+	for _, r := range reports {
+		if r.Events < staleAfter || r.ConstantLogLoss == nil || r.LogLoss == nil {
+			continue
+		}
+		switch margin := 1 / math.Sqrt(r.Events); {
+		case nats && *r.LogLoss > *r.ConstantLogLoss+staleSpread*margin:
+			parts = append(parts, fmt.Sprintf("%d events old they lose %.3g nats, the shares %.3g", r.Age, *r.LogLoss, *r.ConstantLogLoss))
+		case !nats && *r.Error > *r.ConstantError+100*margin:
+			parts = append(parts, fmt.Sprintf("%d events old they err %.3g %%, the most frequent class %.3g %%", r.Age, *r.Error, *r.ConstantError))
+		}
+	}
+	if parts == nil {
+		return ""
+	}
+	return "older weights of this stream predict worse than the class shares alone: " + strings.Join(parts, "; ") +
+		". An export or a snapshot of that age is of no use: publish more often, or set learner.horizon to the age that is read"
 }
 
 // AgedPercent returns reports whose errors are in percent.
 func AgedPercent(reports []Aged) []Aged {
 	out := slices.Clone(reports)
 	for i := range out {
-		for _, p := range []**float64{&out[i].Error, &out[i].FreshError} {
+		for _, p := range []**float64{&out[i].Error, &out[i].FreshError, &out[i].ConstantError} {
 			if *p != nil {
 				x := 100 * **p
 				*p = &x

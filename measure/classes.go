@@ -5,6 +5,7 @@ package measure
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 )
@@ -254,4 +255,37 @@ func (e *Evaluation) ranking(class, output int, sign float64) (r ranking) {
 		r.step(of[1], of[0])
 	}
 	return r
+}
+
+// constantAfter is how many examples say whether a constant would have predicted better.
+const constantAfter = 100
+
+// WorseThanConstant says in a sentence that the class fractions of the examples themselves would have predicted them
+// better, "" where they would not. nats says that scores are log-odds: else errors are compared, and not log-losses.
+func (r ClassesReport) WorseThanConstant(nats bool) string {
+	if r.Examples < constantAfter || r.LogLoss == nil || r.Error == nil {
+		return ""
+	}
+	all, entropy, most, classes := 0.0, 0.0, 0.0, 0.0
+	for _, row := range r.Confusion {
+		n := 0.0
+		for _, x := range row {
+			n += x
+		}
+		if all, most = all+n, max(most, n); n > 0 {
+			entropy -= n * math.Log(n)
+			classes++
+		}
+	}
+	if classes < 2 {
+		return ""
+	}
+	entropy = entropy/all + math.Log(all)
+	switch wrong := 100 * (1 - most/all); {
+	case nats && *r.LogLoss > entropy:
+		return fmt.Sprintf("the predictions are worse than the class shares of these examples alone: log-loss %.4g nats, that of the shares %.4g", *r.LogLoss, entropy)
+	case !nats && *r.Error > wrong:
+		return fmt.Sprintf("the predictions are worse than the most frequent class of these examples alone: error %.3g %%, that of the class %.3g %%", *r.Error, wrong)
+	}
+	return ""
 }

@@ -37,6 +37,37 @@ func (l *Link) logOdds(f float64) float64 {
 	return l.LogOdds[i-1] + part*(l.LogOdds[i]-l.LogOdds[i-1])
 }
 
+// Bounded returns the function that l is between two log-odds, and the nearer of these elsewhere.
+func (l *Link) Bounded(least, most float64) *Link {
+	if l == nil {
+		return &Link{Scores: []float64{least, most}, LogOdds: []float64{least, most}}
+	}
+	first, last := l.cut(least), l.cut(most)
+	switch {
+	case first == mostCut: // all of it is below
+		return &Link{Scores: []float64{-1, 1}, LogOdds: []float64{least, least}}
+	case last == -mostCut:
+		return &Link{Scores: []float64{-1, 1}, LogOdds: []float64{most, most}}
+	}
+	out := &Link{}
+	add := func(f, u float64) {
+		if n := len(out.Scores); n == 0 || f > out.Scores[n-1] {
+			out.Scores, out.LogOdds = append(out.Scores, f), append(out.LogOdds, max(least, min(u, most)))
+		}
+	}
+	add(max(first, l.Scores[0]-1), l.logOdds(first))
+	for i, f := range l.Scores {
+		if f > first && f < last {
+			add(f, l.LogOdds[i])
+		}
+	}
+	add(min(last, l.Scores[len(l.Scores)-1]+1), l.logOdds(last))
+	if len(out.Scores) == 1 {
+		add(out.Scores[0]+1, out.LogOdds[0])
+	}
+	return out
+}
+
 // mostCut is where a score is cut that no score, or every one, is above.
 const mostCut = 1e9
 

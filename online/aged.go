@@ -38,10 +38,10 @@ func (l *Learner) takeAged(e *blankout.Example) {
 		m.Schema = l.schema // the stream's own, which only grows
 		l.old.scores = slices.Grow(l.old.scores[:0], m.Outputs)
 		scores, d := l.widened(m.Score(e, l.old.scores[:m.Outputs])), m.Decision()
-		if len(scores) > m.Outputs {
-			d = model.Decision{Threshold: l.threshold()} // of other outputs than its own link is of
+		if m.Outputs == 1 && l.k > 1 {
+			d = model.Decision{Threshold: l.threshold()} // its own link is of the score of one output
 		}
-		l.aged.Take(i, e.Weight, l.lost(e, scores, d, m.Value), fresh)
+		l.aged.Take(i, e.Weight, l.lost(e, scores, d, m.Value), fresh, l.constantLost(e))
 		*m = model.Linear{} // the model may be let go
 	}
 }
@@ -62,6 +62,25 @@ func (l *Learner) lost(e *blankout.Example, scores []float64, d model.Decision, 
 	if x.Loss = j.LogLoss; j.Class != e.Label {
 		x.Error = 1
 	}
+	return x
+}
+
+// constantLost returns what the class shares up to an event lose at it; of numbers nothing.
+func (l *Learner) constantLost(e *blankout.Example) (x aged.Lost) {
+	if l.set.numbers {
+		return x
+	}
+	all, own, most := 0.0, 0.0, 0.0
+	for class, n := range l.measured.Classes {
+		all += float64(n)
+		if most = max(most, float64(n)); class == e.Label {
+			own = float64(n)
+		}
+	}
+	if own < most {
+		x.Error = 1
+	}
+	x.Loss = -math.Log((own + 1) / (all + float64(max(2, l.active))))
 	return x
 }
 

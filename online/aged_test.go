@@ -115,8 +115,8 @@ func (m *mean) add(l *Learner, p *model.Linear, e *blankout.Example) {
 	}
 	d := p.Decision()
 	if p.Outputs < l.k { // classes have come since
-		if d = (model.Decision{Threshold: l.threshold()}); p.Outputs == 1 {
-			scores = []float64{-scores[0], scores[0]}
+		if p.Outputs == 1 {
+			d, scores = model.Decision{Threshold: l.threshold()}, []float64{-scores[0], scores[0]}
 		}
 		for len(scores) < l.k {
 			scores = append(scores, rows.Unseen)

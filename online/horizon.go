@@ -4,11 +4,14 @@ package online
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"blankout"
+	"blankout/model"
 	"blankout/online/aged"
+	"blankout/online/answer"
 )
 
 // horizon holds what the Learner was at two earlier events, Config.Horizon events apart. The levels and the
@@ -17,10 +20,12 @@ type horizon struct {
 	pasts [2]past // the older first; blocks are nil for none
 }
 
-// past is a Learner that learns nothing any more, and the blocks of its state, which it shares.
+// past is a Learner that learns nothing any more, the blocks of its state, which it shares, and the model that it
+// published.
 type past struct {
 	*Learner
 	blocks []blankout.Block
+	model  *model.Linear
 }
 
 // Config.Horizon lies between these, or is 0.
@@ -31,17 +36,42 @@ const blockPast = "past/"
 
 func pastPrefix(i int) string { return fmt.Sprintf("%s%d/", blockPast, i) }
 
-// teller returns the Learner whose answers the shares are judged by: the newest past that is half a horizon old
-// and had as many outputs as there are, else the Learner itself.
+// cautious bounds a Link around the log-odds of the class shares, as long as few models of the horizon's age have been
+// seen: what the latest ones have lost says little of what the next will. At first an answer that is right half the
+// time loses .05 nats more than the shares; from the fourth such model on the bound grows with their number.
+func (l *answering) cautious(link *model.Link) *model.Link {
+	seen := 0.0
+	if l.link.Age == uint64(l.config.Horizon) {
+		seen = l.link.Taken() / float64(l.config.Horizon)
+	}
+	center, bound := -math.Log(float64(max(1, l.active-1))), cautionFirst*max(1, seen/cautionModels)
+	if n := l.measured.Classes; l.k == 1 && len(n) > 1 {
+		center = math.Log(float64(n[1]+1) / float64(n[0]+1))
+	}
+	return link.Bounded(center-bound, center+bound)
+}
+
+// See cautious.
+const cautionFirst, cautionModels = 0.6, 4
+
+// teller returns the Learner whose answers the shares are judged by, see oldEnough, else the Learner itself.
 func (l *Learner) teller() *Learner {
-	for i := len(l.horizon.pasts) - 1; i >= 0; i-- {
-		p := l.horizon.pasts[i]
-		if p.Learner == nil || p.k != l.k || 2*(l.events-p.events) < uint64(l.config.Horizon) {
-			continue
-		}
+	if p := l.oldEnough(); p != nil {
 		return p.Learner
 	}
 	return l
+}
+
+// oldEnough returns the newest past that is half a horizon old and had as many outputs as there are, nil without one.
+func (l *Learner) oldEnough() *past {
+	for i := len(l.horizon.pasts) - 1; i >= 0; i-- {
+		p := &l.horizon.pasts[i]
+		if p.Learner == nil || p.k != l.k || 2*(l.events-p.events) < uint64(l.config.Horizon) {
+			continue
+		}
+		return p
+	}
+	return nil
 }
 
 // keepPast keeps what the Learner is when it is time.
@@ -72,7 +102,34 @@ func (l *Learner) recall(blocks []blankout.Block) (past, error) {
 	c := l.config
 	c.Horizon = 0
 	p, err := Restore(c, blocks)
-	return past{p, blocks}, err
+	if err != nil {
+		return past{}, err
+	}
+	return past{p, blocks, p.Published()}, nil
+}
+
+// learnLink has the Link learn from what an event was answered with: with a horizon from what readers of a model that
+// old have, whose scores may be far too sure, and before there is such a model from nothing.
+func (l *Learner) learnLink(scores []float64, e *blankout.Example) {
+	if !l.calibrates() || l.period > 0 {
+		return
+	}
+	active := l.active
+	if l.config.Horizon > 0 {
+		p := l.oldEnough()
+		if p == nil {
+			return
+		}
+		if l.link.Age != uint64(l.config.Horizon) {
+			l.link = answer.NewLink()
+			l.link.Age = uint64(l.config.Horizon)
+		}
+		m := *p.model
+		m.Schema = l.schema // the stream's own, which only grows
+		l.old.scores = slices.Grow(l.old.scores[:0], m.Outputs)
+		scores, active = m.Score(e, l.old.scores[:m.Outputs]), p.active
+	}
+	l.link.Take(scores, active, e.Label, e.Weight)
 }
 
 // blocks returns those of each past.

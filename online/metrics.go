@@ -184,9 +184,7 @@ func (l *Learner) measure(scores []float64, e *blankout.Example) {
 	if l.k == 1 {
 		t.Score, t.Probability = scores[0], j.Probability
 	}
-	if l.calibrates() && l.period == 0 {
-		l.link.Take(scores, l.active, label, weight)
-	}
+	l.learnLink(scores, e)
 	alarm := l.watch.Told(t)
 	if l.k == 1 && l.labelled() == positiveAfter {
 		l.positive = l.positiveName()
@@ -247,12 +245,19 @@ func (l *answering) calibrates() bool {
 	return !l.set.numbers && (l.config.Calibrate == "on" || l.config.Calibrate == "auto" && len(l.config.ClassWeight) == 0)
 }
 
-// linked returns the Link in force, nil where scores are taken as log-odds.
+// linked returns the Link in force, nil where scores are taken as log-odds. With a horizon it is a cautious one.
 func (l *answering) linked() *model.Link {
-	if !l.calibrates() || l.config.Calibrate == "auto" && !l.link.Helps() {
+	if !l.calibrates() {
 		return nil
 	}
-	return l.link.Latest()
+	link := l.link.Latest()
+	if l.config.Calibrate == "auto" && !l.link.Helps() {
+		link = nil
+	}
+	if l.config.Horizon > 0 {
+		return l.cautious(link)
+	}
+	return link
 }
 
 // Assess adds to p what the published weights answer to a labelled event that is not

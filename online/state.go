@@ -164,7 +164,7 @@ func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 // Warnings is Learner.Warnings of the state, with nothing more to come.
 func (s *Snapshot) Warnings(settings Fingerprint) []watch.Warning {
 	w := s.watch.Warnings(watch.Stream{Events: s.model.Events, Classes: s.model.Schema.Classes, Spelled: s.model.Schema.LabelSpellings(), Settings: settings, Final: true})
-	return slices.Concat(w, new(watch.Texts).Warnings(s.model.Schema), watch.OddTimes(s.start.Time, settings))
+	return slices.Concat(w, new(watch.Texts).Warnings(s.model.Schema), watch.OddTimes(s.start.Time, settings), staleWarnings(s.aged.Report(s.numbers != nil), s.model.Loss))
 }
 
 // Blocks is Snapshot().Blocks().

@@ -11,6 +11,7 @@ import (
 
 	"blankout"
 	"blankout/loss"
+	"blankout/measure"
 	"blankout/online/scaling"
 	"blankout/online/watch"
 )
@@ -27,7 +28,7 @@ func (l *Learner) Warnings(settings Fingerprint, final bool) []watch.Warning {
 	if at < 0 {
 		at = len(out)
 	}
-	return slices.Insert(out, at, slices.Concat(watch.MixedKinds(&l.fields.Kinds, l.schema.Fields), l.watch.Texts.Warnings(l.schema), l.noCurve(), l.noRate(), l.noCover(), watch.OddTimes(l.watch.Health.Start().Time, settings))...)
+	return slices.Insert(out, at, slices.Concat(watch.MixedKinds(&l.fields.Kinds, l.schema.Fields), l.watch.Texts.Warnings(l.schema), l.noCurve(), l.noRate(), l.noCover(), watch.OddTimes(l.watch.Health.Start().Time, settings), staleWarnings(l.aged.Report(l.set.numbers), l.targetLoss().String()))...)
 }
 
 // noCurve warns of names in field_curves that no number has come by.
@@ -70,6 +71,14 @@ func (l *Learner) noRate() []watch.Warning {
 		return nil
 	}
 	return []watch.Warning{{Kind: watch.WarnNoRate, Text: fmt.Sprintf("noise gives a rate to %s, and no event has had a field or group of that name: mend the name and start afresh with --reset", strings.Join(unknown, ", "))}}
+}
+
+// staleWarnings warns of weights of some age that predict worse than the class shares.
+func staleWarnings(byAge []measure.Aged, lossName string) []watch.Warning {
+	if text := measure.Stale(measure.AgedPercent(byAge), strings.HasPrefix(lossName, "logistic")); text != "" {
+		return []watch.Warning{{Kind: watch.WarnStale, Text: text}}
+	}
+	return nil
 }
 
 // noCover warns of ranges in which sets hold the truth too seldom.

@@ -216,6 +216,14 @@ var mainMetrics = []metric{
 		byAge(false, func(r measure.Aged) (old, fresh *float64) { return r.LogLoss, r.FreshLogLoss })},
 	{"blankout_aged_absolute_error", gauge, []string{"age", "weights"}, "Mean absolute error of these answers, in the target's own unit; targets that are numbers.",
 		byAge(true, func(r measure.Aged) (old, fresh *float64) { return r.Error, r.FreshError })},
+	{"blankout_stale_excess_nats", gauge, []string{"age"}, "How much more than the class shares the weights lose that are that many events old: above 0 they are of no use to their readers.",
+		func(v *view, emit func(float64, ...string)) {
+			for _, r := range v.status.Metrics.ByAge {
+				if r.LogLoss != nil && r.ConstantLogLoss != nil {
+					emit(*r.LogLoss-*r.ConstantLogLoss, strconv.FormatUint(r.Age, 10))
+				}
+			}
+		}},
 	{"blankout_progressive_auc_ratio", gauge, nil, "Area under the ROC curve of events scored before they were learned; two classes.",
 		ofTwo((*measure.Binary).AUC)},
 	{"blankout_progressive_average_precision_ratio", gauge, nil, "Area under the precision-recall curve of events scored before they were learned; two classes.",
@@ -390,7 +398,7 @@ var mainMetrics = []metric{
 				}
 			}
 		}},
-	{"blankout_warning", gauge, []string{"kind"}, "1 while there is a warning of this kind: no-labels, refused, stray-label, label-spelling, mixed-kinds, numbers-as-text, one-class, no-curve, no-rate, low-coverage, odd-time, worse-than-prior or worse-than-last; the log and the page say more.",
+	{"blankout_warning", gauge, []string{"kind"}, "1 while there is a warning of this kind: no-labels, refused, stray-label, label-spelling, mixed-kinds, numbers-as-text, one-class, no-curve, no-rate, low-coverage, odd-time, worse-when-stale, worse-than-prior or worse-than-last; the log and the page say more.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, kind := range watch.WarningKinds {
 				emit(flag(slices.ContainsFunc(v.status.Warnings, func(w watch.Warning) bool { return w.Kind == kind })), kind)
@@ -454,7 +462,7 @@ var mainMetrics = []metric{
 		one(func(v *view) float64 { return (v.status.Validation.Waited + v.status.Validation.Waiting()).Seconds() })},
 	{"blankout_validation_running", gauge, nil, "1 while a validation is under way.",
 		one(func(v *view) float64 { return flag(v.status.Validation.Running) })},
-	{"blankout_validation_alarm", gauge, nil, "1 under validate.policy alarm while the last validation's gap exceeds max_gap.",
+	{"blankout_validation_alarm", gauge, nil, "1 while the last validation found the live weights far from what can be had of the same events or, under validate.policy alarm, a gap above max_gap.",
 		one(func(v *view) float64 { return flag(v.status.Validation.Alarm) })},
 	{"blankout_validation_gap_ratio", gauge, nil, "Objective of the live weights less that of the exact ones, in units of the latter, at the last validation.",
 		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(gaugeOf(r.RelativeGap)) })},

@@ -20,7 +20,7 @@ type Status struct {
 	Running      bool
 	Done, Failed uint64
 	Last         *batch.Validation // nil before the first; shared, never changed
-	// Alarm is set, under the policy alarm, while the last one's gap is too large.
+	// Alarm is set while the last one's Validation.Alarm is and, under the policy alarm, while its gap is too large.
 	Alarm bool
 }
 
@@ -52,12 +52,12 @@ func (s *Status) Take(c Config, r Result, log *slog.Logger) {
 		if r.Report.RelativeGap != nil {
 			gap = *r.Report.RelativeGap
 		}
-		s.Alarm = c.Policy == "alarm" && !(gap <= c.MaxGap)
+		s.Alarm = r.Report.Alarm != "" || c.Policy == "alarm" && !(gap <= c.MaxGap)
 		write := log.Info
 		if s.Alarm {
 			write = log.Warn
 		}
-		write("validated", "id", r.Report.ID, "relative_gap", gap, "alarm", s.Alarm, "records", r.Report.Records,
+		write("validated", "id", r.Report.ID, "relative_gap", gap, "alarm", s.Alarm, "why", r.Report.Alarm, "records", r.Report.Records,
 			"coverage", r.Report.Coverage, "summary", r.Report.Summary, "took", time.Duration((r.Report.Reading+r.Report.Seconds)*float64(time.Second)))
 	}
 	switch {

@@ -24,6 +24,13 @@ func TestAlarm(t *testing.T) {
 			t.Errorf("%s, gap %v: %+v, want alarm %v", x.policy, x.gap, s, x.want)
 		}
 	}
+	for _, policy := range []string{"observe", "alarm", "adopt"} { // whatever the policy
+		var s Status
+		c.Policy = policy
+		if s.Take(c, Result{Report: &batch.Validation{RelativeGap: gap(0), Alarm: "far off"}}, slog.New(slog.DiscardHandler)); !s.Alarm {
+			t.Errorf("%s: a report that is an alarm raises none", policy)
+		}
+	}
 }
 
 // A validation is due at the multiples of Config.Events, wherever the learner began.

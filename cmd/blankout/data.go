@@ -24,6 +24,7 @@ import (
 	"blankout/client"
 	"blankout/labels"
 	"blankout/model"
+	"blankout/online/watch"
 	"blankout/record"
 	"blankout/stream"
 )
@@ -449,6 +450,27 @@ func readModel(path string) (*client.Model, error) {
 	file, at, _, err := readCheckpoint(path)
 	if err != nil {
 		return nil, err
+	}
+	return modelOf(file, at)
+}
+
+// readServed is readModel for who serves the answers of a file, and says if these get worse than useless with its age.
+func (p *program) readServed(path string) (*client.Model, error) {
+	if path == "" || strings.Contains(path, "://") {
+		return readModel(path)
+	}
+	file, at, _, err := readCheckpoint(path)
+	if err != nil {
+		return nil, err
+	}
+	warnings, err := watch.ReadWarnings(file.Blocks)
+	if err != nil {
+		return nil, refusedError{fmt.Errorf("%s: %w", at, err)}
+	}
+	for _, w := range warnings {
+		if w.Kind == watch.WarnStale {
+			p.warn(w.Text)
+		}
 	}
 	return modelOf(file, at)
 }

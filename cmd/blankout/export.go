@@ -85,7 +85,7 @@ type exportedFeature struct {
 }
 
 func (p *program) runExport(modelFile, format string, rule model.MissingRule, out string) error {
-	read, err := readModel(modelFile)
+	read, err := p.readServed(modelFile)
 	if err != nil {
 		return err
 	}

@@ -120,7 +120,7 @@ func (o *predictFlags) openModel(p *program) (*client.Model, error) {
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--%w", err)}
 	}
-	read, err := readModel(o.model)
+	read, err := p.readServed(o.model)
 	if err != nil {
 		return nil, err
 	}
@@ -222,6 +222,9 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	}
 	r := measures.Report()
 	p.sayUnlabelled(&seen, o)
+	if text := r.WorseThanConstant(strings.HasPrefix(head.Loss, "logistic")); text != "" {
+		p.warn(text)
+	}
 	if !p.quiet {
 		printReport(p.stderr, printable(head.Schema.Classes), r)
 		p.sayLacking(rules)

@@ -308,6 +308,9 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 		screen.done("validated " + path)
 		printValidation(p.stderr, r, isTerminal(p.stderr))
 	}
+	if r.Alarm != "" {
+		p.warn(r.Alarm)
+	}
 	if !r.Converged {
 		fmt.Fprintf(p.stderr, "warning: the tolerance %g was not reached, see the certificate\n", c.Validate.Tol)
 	}

@@ -53,6 +53,7 @@ type aged struct {
 	model      *model.Linear // nil for none
 	born       uint64        // the number of the last event that it has learned
 	old, fresh sums
+	constant   sums // of classes: what their fractions so far lose
 }
 
 // mostLoss keeps sums finite.
@@ -102,10 +103,12 @@ func drawn(number, n uint64) bool {
 // Fresh takes up what the weights of the moment lose at an event that is Due at some age.
 func (a *Aged) Fresh(weight float64, fresh Lost) { a.now.add(weight, fresh) }
 
-// Take takes up what the model of an age loses at an event, and what the weights of the moment do.
-func (a *Aged) Take(i int, weight float64, old, fresh Lost) {
+// Take takes up what the model of an age loses at an event, what the weights of the moment do and, of classes, what a
+// constant does.
+func (a *Aged) Take(i int, weight float64, old, fresh, constant Lost) {
 	a.ages[i].old.add(weight, old)
 	a.ages[i].fresh.add(weight, fresh)
+	a.ages[i].constant.add(weight, constant)
 }
 
 // Learned takes up that the event of the given number, which holds so many features, has been learned.

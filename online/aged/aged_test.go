@@ -22,7 +22,7 @@ func learn(a *Aged, from, to uint64, features, rows int, frozen func(n uint64)) 
 		for i := range Ages {
 			if m := a.Due(i, n); m != nil {
 				a.Fresh(1, Lost{Loss: float64(n % 7)})
-				a.Take(i, 1, Lost{Error: float64(n % 3), Loss: m.Intercept[0]}, Lost{Loss: float64(n % 7)})
+				a.Take(i, 1, Lost{Error: float64(n % 3), Loss: m.Intercept[0]}, Lost{Loss: float64(n % 7)}, Lost{Error: 1, Loss: float64(n % 2)})
 			}
 		}
 		if a.Learned(n, features, rows, 8) {
@@ -48,7 +48,7 @@ func TestSchedule(t *testing.T) {
 			of := served[born]
 			of[i] = append(of[i], n-1-born)
 			served[born] = of
-			a.Take(i, 1, Lost{}, Lost{})
+			a.Take(i, 1, Lost{}, Lost{}, Lost{})
 		}
 		if a.Learned(n, 100, 50, 8) {
 			frozen = append(frozen, n)
@@ -227,21 +227,21 @@ func TestReport(t *testing.T) {
 	a.Freeze(5, linear(0))
 	a.Fresh(3, Lost{1, .5})
 	a.Fresh(1, Lost{0, 2.5})
-	a.Take(1, 3, Lost{1, 2}, Lost{1, .5})
-	a.Take(1, 1, Lost{1, 6}, Lost{0, 2.5})
+	a.Take(1, 3, Lost{1, 2}, Lost{1, .5}, Lost{0, 4})
+	a.Take(1, 1, Lost{1, 6}, Lost{0, 2.5}, Lost{1, 8})
 	a.Stop()
 	if a.Due(1, 1006) != nil {
 		t.Error("a model answers that has been let go")
 	}
 	r := a.Report(false)
 	if len(r) != 2 || r[0].Age != 0 || r[1].Age != 1000 || *r[0].Error != .75 || *r[0].LogLoss != 1 || r[0].FreshError != nil || *r[1].Error != 1 || *r[1].LogLoss != 3 ||
-		*r[1].FreshError != .75 || *r[1].FreshLogLoss != 1 || r[1].Events != 2 || r[1].Deviance != nil {
+		*r[1].FreshError != .75 || *r[1].FreshLogLoss != 1 || *r[1].ConstantError != .25 || *r[1].ConstantLogLoss != 5 || r[0].ConstantError != nil || r[1].Events != 2 || r[1].Deviance != nil {
 		t.Errorf("%+v", r)
 	}
-	if p := measure.AgedPercent(r); *p[0].Error != 75 || *p[1].FreshError != 75 || *r[0].Error != .75 || *p[1].LogLoss != 3 {
+	if p := measure.AgedPercent(r); *p[0].Error != 75 || *p[1].FreshError != 75 || *p[1].ConstantError != 25 || *r[0].Error != .75 || *p[1].LogLoss != 3 {
 		t.Errorf("%+v in percent, and before %+v", p, r)
 	}
-	if r = a.Report(true); *r[1].Deviance != 3 || *r[1].FreshDeviance != 1 || r[1].LogLoss != nil || *r[1].Error != 1 {
+	if r = a.Report(true); *r[1].Deviance != 3 || *r[1].FreshDeviance != 1 || r[1].LogLoss != nil || r[1].ConstantLogLoss != nil || *r[1].Error != 1 {
 		t.Errorf("of numbers %+v", r)
 	}
 }

@@ -34,6 +34,9 @@ func (a *Aged) Report(numbers bool) (out []measure.Aged) {
 		r := measure.Aged{Age: Ages[i], Events: x.old.events}
 		r.Error, r.LogLoss, r.Deviance = means(x.old)
 		r.FreshError, r.FreshLogLoss, r.FreshDeviance = means(x.fresh)
+		if !numbers {
+			r.ConstantError, r.ConstantLogLoss, _ = means(x.constant)
+		}
 		out = append(out, r)
 	}
 	return out
@@ -55,6 +58,7 @@ func (a *Aged) state(c *coder.Coder, models []*model.Linear) {
 		x := &a.ages[i]
 		x.old.state(c)
 		x.fresh.state(c)
+		x.constant.state(c)
 		at := 1 + slices.Index(models, x.model) // 0 for none
 		c.Int(&at)
 		c.Uint(&x.born)

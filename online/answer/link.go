@@ -15,6 +15,8 @@ import (
 // regression; Zadrozny & Elkan 2002). All outputs of several classes have one function. It also measures by how much that
 // function, as it was before each event, lowers the log-loss: Helps. New makes one.
 type Link struct {
+	// Age is how many events old the answers are that it has learned from, 0 for those of the weights of the moment.
+	Age    uint64
 	taken  float64 // events
 	grown  float64 // the weight of the latest event
 	bins   [linkBins]linkBin
@@ -48,6 +50,9 @@ const (
 
 // NewLink returns the identity.
 func NewLink() Link { return Link{grown: 1, gain: gain{grown: 1}} }
+
+// Taken returns the number of events that it has learned from.
+func (l *Link) Taken() float64 { return l.taken }
 
 // Latest returns the function as it is, nil before there are enough events.
 func (l *Link) Latest() *model.Link { return l.latest }
@@ -175,6 +180,7 @@ func logit(part, whole float64) float64 {
 // State codes the state.
 func (l *Link) State(to *coder.Coder) {
 	g := &l.gain
+	to.Uint(&l.Age)
 	to.Each(&l.taken, &l.grown, &g.grown, &g.weight, &g.sum, &g.square, &g.squares)
 	to.Bool(&l.helps)
 	for i := range l.bins {

@@ -22,12 +22,12 @@ type Warning struct {
 }
 
 // WarningKinds lists the kinds of Warnings.
-var WarningKinds = []string{WarnUnlabelled, WarnRefused, WarnStrayLabel, WarnSpelling, WarnKinds, WarnText, WarnOneClass, WarnNoCurve, WarnNoRate, WarnCoverage, WarnTime, WarnPrior, WarnLast}
+var WarningKinds = []string{WarnUnlabelled, WarnRefused, WarnStrayLabel, WarnSpelling, WarnKinds, WarnText, WarnOneClass, WarnNoCurve, WarnNoRate, WarnCoverage, WarnTime, WarnStale, WarnPrior, WarnLast}
 
 // OfRecords says whether a Warning is about the records that came, and not about what has
 // been made of them: when the same come again it tells nothing new, and counts them twice.
 func (w Warning) OfRecords() bool {
-	return w.Kind != WarnPrior && w.Kind != WarnLast && w.Kind != WarnNoCurve && w.Kind != WarnNoRate && w.Kind != WarnCoverage
+	return w.Kind != WarnPrior && w.Kind != WarnLast && w.Kind != WarnStale && w.Kind != WarnNoCurve && w.Kind != WarnNoRate && w.Kind != WarnCoverage
 }
 
 const (
@@ -42,6 +42,7 @@ const (
 	WarnNoRate     = "no-rate"          // the rates of the noise are of no group, or nothing is missing
 	WarnCoverage   = "low-coverage"     // sets or intervals hold the truth less often than learner.coverage
 	WarnTime       = "odd-time"         // the times of records are hardly in the unit that they are read in
+	WarnStale      = "worse-when-stale" // weights of some age lose more than the class shares
 	WarnPrior      = "worse-than-prior" // the class shares, or the mean, would have predicted better
 	WarnLast       = "worse-than-last"  // the last label would have predicted better
 )

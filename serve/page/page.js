@@ -348,6 +348,7 @@ function drawReport() {
       ...(numbers ? [line("RMSE, " + (r.measured_on || "holdout"), s => s.rmse, own), line("MAE", s => s.mae, own), line("R²", s => s.r2, x => fixed(x, 4))] :
         [line("error, " + (r.measured_on || "holdout"), s => s.error, pct), line("log-loss", s => s.log_loss, x => fixed(x, 4)), line("calibration error", s => s.calibration_error, x => fixed(x, 4))]), line(explained("|w|", "The length of the vector of weights: how large they are together."), s => s.norm, precise),
       ...both("above exact", x => x.relative_gap, x => x == null ? none : own(100 * x) + " %"), ...both("records", x => x.records, whole), ...both("adopted", x => x.adopted, x => x ? "yes" : "no")])),
+    r.alarm ? el("p", {class: "note", id: "validation-alarm"}, "Alarm: " + r.alarm + ".") : "",
     r.summary ? el("p", {class: "note", id: "summary"}, r.summary[0].toUpperCase() + r.summary.slice(1) + ".") : "",
     el("p", {class: "note"}, r.converged ? "" : "Not converged. ", ...(r.certificate == null ? [] : [explained("Certificate", "A proof by a dual solution: the exact objective is no farther than this from the minimum, whatever the solver did."), ` ${r.certificate.toExponential(0)}. `]), `Cosine of the weights ${fixed(r.cosine, 4)}. ` +
       `${r.source === "sample" ? "A sample of " : ""}${whole(r.records_read)} records${r.verified ? ", the very ones learned" : `${r.source === "log" ? " read again" : ""}, ${share(r.coverage)} of those learned`}; ${r.seconds.toFixed(1)} s, ${clock(r.time)}.`));
