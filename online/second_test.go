@@ -142,8 +142,13 @@ func TestSecondIsPublished(t *testing.T) {
 			share, second := 0.0, 0.0
 			experts := l.Metrics().Experts
 			for i, e := range experts {
-				if share += e.Share; i >= len(l.levels) {
+				if e.Corrects {
 					second += e.Share
+				} else {
+					share += e.Share
+				}
+				if e.Corrects != (i >= len(l.levels)) {
+					t.Errorf("%d classes: %s corrects: %v", classes, e.Name, e.Corrects)
 				}
 			}
 			if math.Abs(share-1) > 1e-12 || experts[len(l.levels)].Name != "second order" || second < 0.1 {
