@@ -237,7 +237,7 @@ func fileError(name string, err error, known []key) error {
 	isKey, isTable, isText := false, e.LastKey == "", false
 	for _, k := range known {
 		if path := k.String(); path == e.LastKey || strings.HasPrefix(e.LastKey, path+".") {
-			isKey, isText = true, k.value.Kind() == reflect.String || k.value.Kind() == reflect.Slice && k.value.Type().Elem().Kind() == reflect.String
+			isKey, isText = true, k.value.Kind() == reflect.String && !readsTOML(k.value.Type()) || k.value.Kind() == reflect.Slice && k.value.Type().Elem().Kind() == reflect.String
 		} else if strings.HasPrefix(path, e.LastKey+".") {
 			isTable = true
 		}

@@ -24,7 +24,7 @@ var fixed = map[string]string{
 	"learner.levels":          "they are 0, 0.3 and 0.7, or what expected_missing says in the place of one",
 	"learner.group_levels":    "they are 0.3 and 0.5 where expected_missing_groups is above 0",
 	"learner.publish_levels":  "it is true",
-	"learner.marginalised":    "it is true",
+	"learner.marginalised":    "learner.noisy_gradient is that of rule dropout-descent",
 	"learner.start":           "it is 1",
 	"learner.intercept":       `it is "free"`,
 	"learner.average":         "it is 0.15",

@@ -167,7 +167,7 @@ func (l *bank) remeasure(e *blankout.Example) {
 				j := v*l.k + k
 				_, df, dv := l.set.loss.At(s.Y[j], s.F[j], s.Variance[j])
 				s.DF[j], s.H[j], s.MinusEta[j] = part*df, 2*part*dv, 0
-				if l.config.Marginalised {
+				if l.set.noisy {
 					s.Shrink[j] = s.H[j] * lv.strength
 				}
 			}

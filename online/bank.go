@@ -419,7 +419,7 @@ func (l *bank) step(label int, importance float64) {
 		eta := lv.Rate(l.set.eta) * now.raised[v]
 		for j := v * l.k; j < (v+1)*l.k; j++ {
 			s.MinusEta[j] = -eta
-			if l.config.Marginalised {
+			if l.set.noisy {
 				s.Shrink[j] = s.H[j] * lv.strength
 			}
 		}
@@ -505,7 +505,7 @@ func (l *bank) compareAverages() {
 			variance := now.step.Variance[j]
 			if l.groups != nil {
 				variance = now.averageQ[j]
-			} else if l.config.Marginalised && l.set.noiseKind != constant {
+			} else if l.set.noisy && l.set.noiseKind != constant {
 				variance = lv.strength * now.averageQ[j]
 			}
 			average, _, _ := l.set.loss.At(now.step.Y[j], now.step.F[j]+lv.Coefficient*now.lag[j], variance)
@@ -561,7 +561,7 @@ func (l *bank) setRates(rates map[string]float64) {
 
 // variance returns that of the iterate's noisy score, 0 for clean gradients.
 func (l *bank) variance(v *level, j, k int) float64 {
-	if !l.config.Marginalised {
+	if !l.set.noisy {
 		return 0
 	}
 	switch {

@@ -49,9 +49,10 @@ type Config struct {
 	// |w|^2 + kappa sum loss (loss.Cost); +Inf is no ridge.
 	C float64 `toml:"c"`
 	// Rule is a name of rules.Table.
-	Rule         string  `toml:"rule"`
-	Marginalised bool    `toml:"-" fixed:"marginalised"`
-	Eta          float64 `toml:"eta"`
+	Rule string `toml:"rule"`
+	// NoisyGradient is of the rule dropout-descent alone.
+	NoisyGradient NoisyGradient `toml:"noisy_gradient"`
+	Eta           float64       `toml:"eta"`
 	// Start also decides about the ridge in the first pass. If the metric starts,
 	// with sqrt(start)/eta, at no less than the ridge h0, and there is one output, the
 	// first pass leaves the ridge's gradient out: it would count the ridge again, and by
@@ -108,7 +109,7 @@ func DefaultConfig() Config {
 		CovarianceFields: 256,
 		C:                1,
 		Rule:             "auto",
-		Marginalised:     true,
+		NoisyGradient:    AutoGradient,
 		Start:            1,
 		Intercept:        "free",
 		Average:          0.15,
@@ -147,6 +148,7 @@ type settings struct {
 	numbers     bool // labels are numbers
 	missingRule model.MissingRule
 	second      bool // a second-order expert learns beside the levels
+	noisy       bool // see Config.noisy
 }
 
 // noiseKind is what the variance of a feature's noise is proportional to.
@@ -378,6 +380,10 @@ func (s *settings) parseCurves(c Config) error {
 
 // parseTogether finds and checks what does not go together.
 func (s *settings) parseTogether(c Config) error {
+	if err := c.checkGradient(); err != nil {
+		return err
+	}
+	s.noisy = c.noisy()
 	if c.Rule == "dropout-descent" && (len(s.noises) > 1 || s.observed || s.noises[0] == loss.Noise(loss.NoNoise{})) {
 		return blankout.KeyErrorf("noise", "noise %q: the metric of rule dropout-descent is made of one fixed noise; set it, or rule = \"adagrad\"", c.Noise)
 	}
@@ -515,6 +521,9 @@ func (c Config) fingerprint() Fingerprint {
 		}
 	} else if n, err := loss.ParseNoise(c.Noise); err == nil {
 		c.Noise = n.String()
+	}
+	if c.Rule == "dropout-descent" {
+		c.NoisyGradient = NoisyGradient(strconv.FormatBool(c.noisy()))
 	}
 	if m, err := model.ParseStandardise(c.Standardise); err == nil {
 		c.Standardise = string(m)

@@ -55,13 +55,10 @@ func TestCurvesAgainstTheSlowSum(t *testing.T) {
 func TestCurvesInEveryRule(t *testing.T) {
 	longtest.NotRaced(t)
 	for i, rule := range rules.Table {
-		for j, noise := range []string{"auto", "none", "dropout:0.4", "dropout:0.2+group:0.4", "clean"} {
+		for j, noise := range []string{"auto", "none", "dropout:0.4", "dropout:0.2+group:0.4"} {
 			for k, classes := range []int{2, 3} {
 				c := DefaultConfig()
 				c.Rule, c.Noise, c.Curves = rule.Name, noise, 5
-				if noise == "clean" {
-					c.Noise, c.Marginalised = "auto", false
-				}
 				if c.Check() != nil || (i+j+k)%2 > 0 { // every two of them meet
 					continue
 				}

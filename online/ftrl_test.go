@@ -14,7 +14,7 @@ func TestFTRLAgainstItsDefinition(t *testing.T) {
 	const l1, eta, columns = 0.4, 0.3, 60
 	for _, intercept := range []string{"free", "penalised", "none"} {
 		c := DefaultConfig()
-		c.Rule, c.Loss, c.Noise, c.Marginalised, c.Standardise, c.Average = "ftrl", "logistic", "none", false, "none", 0
+		c.Rule, c.Loss, c.Noise, c.Standardise, c.Average = "ftrl", "logistic", "none", "none", 0
 		c.C, c.L1, c.Eta, c.Intercept = 0.02, l1, eta, intercept
 		l := mustNew(t, c, 2)
 		h0 := 2 / loss.Cost(l.set.loss, c.C)

@@ -75,7 +75,7 @@ func (g golden) example(i int) *blankout.Example {
 // ridge but h0, no intercept of its own.
 func plainConfig(rule string) Config {
 	c := DefaultConfig()
-	c.Loss, c.Rule, c.Marginalised = "logistic:quadratic-noising", rule, false
+	c.Loss, c.Rule = "logistic:quadratic-noising", rule
 	c.Adapt, c.Average, c.Standardise, c.Intercept = false, 0, "none", "none"
 	c.Start, c.Noise = 0, "none"
 	return c
@@ -139,7 +139,6 @@ func TestGoldenAROW(t *testing.T) {
 func TestGoldenRefresh(t *testing.T) {
 	eachGolden(t, "irls-refresh", func(t *testing.T, g golden, c goldenCase) {
 		config := plainConfig("irls")
-		config.Marginalised = true
 		config.Loss = c.Params.Loss + ":chen"
 		config.Noise, config.C = fmt.Sprintf("dropout:%v", c.Params.Level), math.Inf(1)
 		config.Refresh, config.Intercept = len(g.X)-c.Params.FromRow, "penalised"

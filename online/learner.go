@@ -83,7 +83,7 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 	l.scaling = scaling.New(set.scaling(c), set.standardise, s.Known)
 	l.refresh.Settings = refresh.Settings{
 		Size: c.Refresh, Reach: max(c.Refresh, c.RefreshWindow), Loss: set.loss, Ridge: set.ridge,
-		Intercept: set.intercept, Penalised: c.Intercept == "penalised", Marginalised: c.Marginalised,
+		Intercept: set.intercept, Penalised: c.Intercept == "penalised", Marginalised: c.noisy(),
 	}
 	for _, n := range set.noises {
 		c0, c1, c2 := n.Coefficients()
@@ -280,7 +280,7 @@ func (l *Learner) Score(e *blankout.Example, out []float64) []float64 {
 
 // learned returns the noises that levels of these noises are learned under.
 func (c Config) learned(noises []loss.Noise) []loss.Noise {
-	if c.Marginalised {
+	if c.noisy() {
 		return noises
 	}
 	return slices.Repeat([]loss.Noise{loss.NoNoise{}}, len(noises))

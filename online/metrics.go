@@ -181,8 +181,8 @@ func (l *Learner) measure(scores []float64, e *blankout.Example) {
 		Number: l.events, After: l.answeredAfter(), Time: e.Time, Label: label, Weight: weight, Learned: weight * l.classes[label], Loss: j.LogLoss,
 		Predicted: j.Class, Part: l.shared(), Likelihood: l.likelihood,
 	}
-	if l.k == 1 {
-		t.Score, t.Probability = scores[0], j.Probability
+	if t.Score = scores[min(label, l.k-1)]; l.k == 1 {
+		t.Probability = j.Probability
 	}
 	l.learnLink(scores, e)
 	alarm := l.watch.Told(t)

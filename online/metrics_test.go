@@ -194,7 +194,7 @@ func TestWarningSurvivesRestart(t *testing.T) {
 		l.Learn(s.next())
 	}
 	for i := range 2000 {
-		l.watch.Prior.Take(i%2, 1, 3.5, uint64(i))
+		l.watch.Prior.Take(i%2, 1, 3.5, 0, uint64(i))
 	}
 	want := l.Warnings(nil, true)
 	if len(want) != 1 {

@@ -271,23 +271,6 @@ func TestWeightTwo(t *testing.T) {
 	}
 }
 
-// Without noise the marginalised and the clean gradient are one.
-func TestMarginalisedWithoutNoise(t *testing.T) {
-	for _, rule := range []string{"adagrad", "sgd", "ftrl"} {
-		c := DefaultConfig()
-		c.Rule, c.Noise = rule, "none"
-		clean := c
-		clean.Marginalised = false
-		a, b, s := mustNew(t, c, 2), mustNew(t, clean, 2), newStream(5, 2)
-		for range 200 {
-			e := s.next()
-			if x, y := a.Learn(e)[0], b.Learn(e)[0]; x != y {
-				t.Fatalf("%s: score %v marginalised, %v clean", rule, x, y)
-			}
-		}
-	}
-}
-
 // A level of a bank learns what it would learn alone, to the bit: its weights, its
 // average and which of the two it publishes. That holds beyond the events at which
 // averages are left behind, and at which the stream stands still for one level and not

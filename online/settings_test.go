@@ -18,7 +18,7 @@ func TestFingerprintConfig(t *testing.T) {
 	c.FieldTransform = map[string]string{"paid in": "asinh", "x: of": "none", "y": "auto"}
 	c.FieldCurves = map[string]int{"hour of": 16, "a:b": 0}
 	c.Refresh, c.RefreshWindow = 0, 0
-	for _, c := range []Config{DefaultConfig(), c, {Loss: "hinge:gaussian", Noise: "dropout:0.2", Rule: "ftrl", L1: 0.5, C: 1,
+	for _, c := range []Config{DefaultConfig(), c, {Loss: "hinge:gaussian", Noise: "dropout:0.2", Rule: "ftrl", NoisyGradient: AutoGradient, L1: 0.5, C: 1,
 		Intercept: "none", Standardise: "none", Transform: "none", Missing: "rescale", CovarianceFields: DefaultConfig().CovarianceFields, Presence: "none", OnDrift: "forget", Threshold: 0.5, Coverage: 0.9, Calibrate: "auto"}} {
 		got, err := c.fingerprint().Config()
 		if c.Noise == "auto" {

@@ -132,10 +132,10 @@ func nightmareContenders(s *Setting, c *nightmareConfig) ([]contender, error) {
 	}
 	for _, level := range q {
 		add("dropout descent, one pass", "q = "+level, func(o *online.Config) {
-			o.Noise, o.Rule, o.Marginalised = "dropout:"+level, "dropout-descent", false
+			o.Noise, o.Rule, o.NoisyGradient = "dropout:"+level, "dropout-descent", "false"
 		})
 	}
-	add(adaGradPass, "", func(o *online.Config) { o.Noise, o.Marginalised = "none", false })
+	add(adaGradPass, "", func(o *online.Config) { o.Noise = "none" })
 	c.Grids = map[string][]string{}
 	for _, x := range all {
 		c.Grids[x.method] = append(c.Grids[x.method], x.setting)

@@ -60,10 +60,10 @@ var comparedRules = []onlineRule{
 	{"AdaGrad", true, false, false, func(c *online.Config, _ float64) { c.Rule, c.Noise = "adagrad", "none" }},
 	{"AROW", false, false, true, func(c *online.Config, _ float64) { c.Rule, c.Noise, c.Loss = "arow", "none", "hinge" }},
 	{"dropout descent", true, true, false, func(c *online.Config, q float64) {
-		c.Rule, c.Noise, c.Marginalised = "dropout-descent", loss.Dropout{Q: q}.String(), false
+		c.Rule, c.Noise, c.NoisyGradient = "dropout-descent", loss.Dropout{Q: q}.String(), "false"
 	}},
 	{"dropout descent, marginalised", true, true, false, func(c *online.Config, q float64) {
-		c.Rule, c.Noise = "dropout-descent", loss.Dropout{Q: q}.String()
+		c.Rule, c.Noise, c.NoisyGradient = "dropout-descent", loss.Dropout{Q: q}.String(), "true"
 	}},
 	{"AdaGrad, marginalised", true, true, false, func(c *online.Config, q float64) {
 		c.Rule, c.Noise = "adagrad", loss.Dropout{Q: q}.String()

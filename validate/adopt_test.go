@@ -129,7 +129,7 @@ func TestAdoptRules(t *testing.T) {
 		"irls": func(c *online.Config) { c.Rule, c.Refresh = "irls", 50 }, "refresh": func(c *online.Config) { c.Refresh, c.RefreshWindow = 50, 100 },
 		"gaussian noise": func(c *online.Config) { c.Noise = "gaussian:0.5" }, "unlabelled": func(c *online.Config) { c.Alpha = 0.5 },
 		"hinge": func(c *online.Config) { c.Loss = "hinge" }, "penalised": func(c *online.Config) { c.Intercept = "penalised" },
-		"no intercept": func(c *online.Config) { c.Intercept = "none" }, "clean": func(c *online.Config) { c.Marginalised, c.Noise = false, "none" },
+		"no intercept": func(c *online.Config) { c.Intercept = "none" }, "clean": func(c *online.Config) { c.Noise = "none" },
 		"no average": func(c *online.Config) { c.Average = 0 },
 	} {
 		for _, k := range []int{2, 3} {

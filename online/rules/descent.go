@@ -8,7 +8,9 @@ import "blankout/online/rows"
 //
 //	A = h0 + sum_{i<=t} curvature_i Var[x~_i],  w -= eta g / A,
 //
-// this event included; for dropout that is h0 + q/(1-q) H with H = sum A” x^2.
+// this event included; for dropout that is h0 + q/(1-q) H with H = sum 2 dL/dv x^2. With
+// the clean gradient, which is the rule of the paper, dL/dv is taken without noise, so that 2 dL/dv is
+// A”(f); with the noisy one it is the expectation of A” under the noise.
 // The ridge is the preconditioner at the start. With the clean gradient it approaches
 // the maximum likelihood, with the marginalised one the dropout-regularised
 // optimum. The rule is for one fixed noise.

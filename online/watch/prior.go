@@ -22,19 +22,27 @@ type Prior struct {
 	Event    uint64  // the number of the event that completed the last block
 	LogLoss  float64 // of that block, in nats
 	Shares   float64 // log-loss of its class shares
+	Size     float64 // of its scores, on average
 
 	events uint64 // labelled, of the block at hand
 	loss   float64
+	size   float64
 	weight []float64 // by class
 }
 
-// Take counts in an event of the given importance and log-loss. Most events cost two additions.
-func (p *Prior) Take(label int, weight, loss float64, event uint64) {
+// Diverged reports whether scores are so large that the weights must have grown without bound: no
+// data makes log-odds of a hundred the usual ones.
+func (p *Prior) Diverged() bool { return p.Size > 100 }
+
+// Take counts in an event of the given importance, log-loss and score. Most events cost three
+// additions.
+func (p *Prior) Take(label int, weight, loss, score float64, event uint64) {
 	for label >= len(p.weight) {
 		p.weight = append(p.weight, 0)
 	}
 	p.events++
 	p.loss += weight * loss
+	p.size += weight * math.Abs(score)
 	p.weight[label] += weight
 	if p.events == priorBlock {
 		p.complete(event)
@@ -56,11 +64,11 @@ func (p *Prior) complete(event uint64) {
 	}
 	if total > 0 {
 		n := float64(p.events)
-		p.Event, p.LogLoss = event, p.loss/total
+		p.Event, p.LogLoss, p.Size = event, p.loss/total, p.size/total
 		p.Shares = entropy + float64(classes-1)/2*math.Log(n)/n
 		p.Exceeded = p.LogLoss > p.Shares || p.Exceeded && p.LogLoss > 0.99*p.Shares
 	}
-	p.events, p.loss = 0, 0
+	p.events, p.loss, p.size = 0, 0, 0
 	clear(p.weight)
 }
 
@@ -75,7 +83,9 @@ func (p *Prior) State(c *coder.Coder) {
 	c.Uint(&p.Event)
 	c.Float(&p.LogLoss)
 	c.Float(&p.Shares)
+	c.Float(&p.Size)
 	c.Uint(&p.events)
 	c.Float(&p.loss)
+	c.Float(&p.size)
 	c.Floats(&p.weight)
 }

@@ -144,7 +144,10 @@ func (w *Watch) Warnings(s Stream) (out []Warning) {
 		add(WarnPrior, "the predictions are worse than the mean of the targets alone: the mean absolute error of the latest labelled events is %.4g, that of the mean %.4g; "+
 			"a field that grows without end, such as a time or an id, is a usual cause (blankout config check --sample FILE names such fields), or values of very different sizes", b.Own, b.Baseline)
 	}
-	if p := &w.Prior; p.Exceeded {
+	if p := &w.Prior; p.Diverged() {
+		add(WarnPrior, "learning has diverged: the scores of the %d labelled events up to event %d are %.3g on average, which as log-odds mean nothing, and their mean log-loss is %.4g nats, that of the class shares %.4g; "+
+			"steps are too long for the values: a smaller learner.eta, rule = \"adagrad\" or, of rule dropout-descent, noisy_gradient = false makes them shorter, and so does standardise = \"auto\" where values are of very different sizes", priorBlock, p.Event, p.Size, p.LogLoss, p.Shares)
+	} else if p.Exceeded {
 		add(WarnPrior, "the predictions are worse than the class shares alone: the mean log-loss of the %d labelled events up to event %d was %.4g nats, that of the shares %.4g; "+
 			"a field that grows without end, such as a time or an id, is a usual cause (blankout config check --sample FILE names such fields), or values of very different sizes", priorBlock, p.Event, p.LogLoss, p.Shares)
 	}

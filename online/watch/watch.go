@@ -63,8 +63,8 @@ type Told struct {
 	// stream as a whole does not take it up.
 	Part bool
 
-	// Of classes: the label, the class predicted, the importance with which it is learned, and
-	// of two classes the score and the probability of the second one. Likelihood says that
+	// Of classes: the label, the class predicted, the importance with which it is learned, the
+	// score of the label, of two classes that of the second one, and its probability. Likelihood says that
 	// the log-loss can be compared with that of the class shares.
 	Label, Predicted   int
 	Learned            float64
@@ -97,7 +97,7 @@ func (w *Watch) Told(told Told) (drifted bool) {
 		return false
 	}
 	if t.Likelihood {
-		w.Prior.Take(t.Label, t.Learned, t.Loss, t.Number)
+		w.Prior.Take(t.Label, t.Learned, t.Loss, t.Score, t.Number)
 	}
 	return w.Drift.Take(t.Loss, 1, t.Number)
 }

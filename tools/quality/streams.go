@@ -95,7 +95,7 @@ func (c *comparison) rules() error {
 		{"dropout .1", func(c *online.Config) { c.Noise = "dropout:0.1" }},
 		{"dropout .5", func(c *online.Config) { c.Noise = "dropout:0.5" }},
 		{"AdaGrad, plain", func(c *online.Config) { c.Rule, c.Noise, c.Average, c.Adapt = "adagrad", "none", 0, false }},
-		{"dropout descent", func(c *online.Config) { c.Rule, c.Noise = "dropout-descent", "dropout:0.1" }},
+		{"dropout descent, noisy gradient", func(c *online.Config) { c.Rule, c.Noise = "dropout-descent", "dropout:0.1" }},
 		{"SGD", func(c *online.Config) { c.Rule, c.Noise = "sgd", "none" }},
 		{"AROW", func(c *online.Config) { c.Rule, c.Noise, c.Loss = "arow", "none", "hinge" }},
 		{"FTRL", func(c *online.Config) { c.Rule, c.Noise = "ftrl", "none" }},

@@ -1,0 +1,56 @@
+package online
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+)
+
+// By default dropout-descent takes the clean gradient under the quadratic noising penalty, and the noisy
+// one under other bounds.
+func TestNoisyGradientByBound(t *testing.T) {
+	scores := func(bound string, n NoisyGradient) (out []float64) {
+		c := DefaultConfig()
+		c.Loss, c.Rule, c.Noise, c.NoisyGradient, c.Calibrate = "logistic:"+bound, "dropout-descent", "dropout:0.3", n, "off"
+		l, r := mustNew(t, c, 2), rand.New(rand.NewPCG(8, 8))
+		for range 300 {
+			out = append(out, l.Learn(drawn(r))[0])
+		}
+		return out
+	}
+	same := func(a, b []float64) bool {
+		for i := range a {
+			if a[i] != b[i] {
+				return false
+			}
+		}
+		return true
+	}
+	for bound, want := range map[string]NoisyGradient{"gaussian": "true", "chen": "true", "quadratic-noising": "false"} {
+		noisy, clean := scores(bound, "true"), scores(bound, "false")
+		if same(noisy, clean) {
+			t.Errorf("%s: both gradients are one", bound)
+		}
+		if got := scores(bound, AutoGradient); !same(got, map[NoisyGradient][]float64{"true": noisy, "false": clean}[want]) {
+			t.Errorf("%s: auto is not %s", bound, want)
+		}
+	}
+}
+
+// Elsewhere the key means nothing, and is refused by name.
+func TestNoisyGradientIsOfOneRule(t *testing.T) {
+	for _, c := range []struct {
+		rule string
+		n    NoisyGradient
+		ok   bool
+	}{{"dropout-descent", "true", true}, {"dropout-descent", "false", true}, {"dropout-descent", "maybe", false}, {"adagrad", "true", false}, {"auto", "false", false}, {"sgd", "auto", true}, {"auto", "auto", true}} {
+		config := DefaultConfig()
+		config.Rule, config.NoisyGradient, config.Noise = c.rule, c.n, "dropout:0.3"
+		var key *blankout.KeyError
+		if err := config.Check(); (err == nil) != c.ok || err != nil && (!errors.As(err, &key) || key.Key != "noisy_gradient") {
+			t.Errorf("%s, %s: %v", c.rule, c.n, err)
+		}
+	}
+}

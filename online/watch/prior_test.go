@@ -1,0 +1,35 @@
+package watch
+
+import (
+	"strings"
+	"testing"
+
+	"blankout/internal/coder"
+)
+
+// Scores beyond all measure are named as divergence, also where a link keeps the log-loss small, and
+// other bad log-losses are not.
+func TestDivergenceIsNamed(t *testing.T) {
+	for _, c := range []struct {
+		score, loss float64
+		want        string
+	}{{1e6, 269064, "learning has diverged"}, {-1e6, .69, "learning has diverged"}, {4, 3, "grows without end"}, {4, .1, ""}} {
+		w := New()
+		for i := range 2 * priorBlock {
+			w.Told(Told{Number: uint64(i) + 1, After: uint64(i), Label: i / 2 % 2, Predicted: i / 2 % 2, Weight: 2, Learned: 2, Score: c.score, Loss: c.loss, Likelihood: true})
+		}
+		got := ""
+		for _, x := range w.Warnings(Stream{Events: 2 * priorBlock}) {
+			got += x.Text
+		}
+		if !strings.Contains(got, c.want) || c.want == "" && got != "" || strings.Contains(got, "has diverged") && strings.Contains(got, "grows without end") {
+			t.Errorf("scores of %v, log-loss %v: %q", c.score, c.loss, got)
+		}
+		out := &coder.Coder{}
+		w.Prior.State(out)
+		var again Prior
+		if again.State(coder.Read(out.Out)); again.Size != w.Prior.Size || again.size != w.Prior.size || again.Diverged() != w.Prior.Diverged() {
+			t.Errorf("%+v, saved %+v", again, w.Prior)
+		}
+	}
+}
