@@ -237,7 +237,7 @@ type decoder struct {
 }
 
 // Predict decodes an event, one record as the learner's stream has them or, where those
-// are by a registry's schemas, JSON with the same fields, and scores it; a label in it is
+// are by a registry's schemas or lines of CSV, JSON with the same fields, and scores it; a label in it is
 // ignored. It names the explain features that
 // matter most, if the Model Explains. The error is a *blankout.Refusal if the
 // event cannot be used.
@@ -245,11 +245,18 @@ func (m *Model) Predict(event []byte, explain int) (Prediction, error) {
 	return m.PredictRecord(context.Background(), record.Record{Value: event}, explain)
 }
 
+// TakesJSON reports whether an event may be a JSON object of its fields.
+func (m *Model) TakesJSON() bool {
+	format := m.Record.FormatName()
+	return format == "json" || format == "csv" || m.Record.HasSchemas()
+}
+
 // PredictValue is Predict for an event that is a map or a struct, as encoding/json writes
-// it. It is for models whose events are JSON, or written by a registry's schemas.
+// it. It is for models whose events are JSON, CSV, or written by a registry's schemas.
 func (m *Model) PredictValue(event any, explain int) (Prediction, error) {
-	if format := m.Record.Format; format != "" && format != "json" && !m.Record.HasSchemas() {
-		return Prediction{}, fmt.Errorf("a value cannot be predicted: events of this model are %s, not JSON; give Predict the bytes of a record", m.Record.Format)
+	if !m.TakesJSON() {
+		format := m.Record.Format
+		return Prediction{}, fmt.Errorf("a value cannot be predicted: events of this model are %s, not JSON; give Predict the bytes of a record", format)
 	}
 	data, err := json.Marshal(event)
 	if err != nil {
@@ -339,28 +346,35 @@ func (m *Model) newDecoder(c record.Config) (record.Decoder, *blankout.Schema, e
 }
 
 func newEventDecoder(c record.Config, s *blankout.Schema) (record.Decoder, error) {
-	if !c.HasSchemas() {
+	if !c.HasSchemas() && c.Format != "csv" {
 		return record.NewDecoder(c, s)
 	}
 	plain := c
 	plain.Format = "json"
 	json, err := record.NewDecoder(plain, s)
-	if err != nil || c.Registry == nil {
+	switch {
+	case err != nil || c.HasSchemas() && c.Registry == nil || !c.HasSchemas() && len(c.Columns) == 0: // that are not known
 		return json, err
+	case c.HasSchemas():
+		wire, err := record.NewDecoder(c, s)
+		return &eventDecoder{json, wire, func(event []byte) bool { return event[0] != 0 }}, err
 	}
-	wire, err := record.NewDecoder(c, s)
-	return &eventDecoder{json, wire}, err
+	csv, err := record.NewDecoder(c, s)
+	return &eventDecoder{json, csv, func(event []byte) bool { return event[0] == '{' }}, err
 }
 
-// eventDecoder decodes events as a topic has them, by a registry's schemas, and as people
-// and services send them, in JSON.
-type eventDecoder struct{ json, wire record.Decoder }
+// eventDecoder decodes events as the stream has them, by a registry's schemas or as lines of CSV,
+// and as people and services send them, in JSON.
+type eventDecoder struct {
+	json, stream record.Decoder
+	isJSON       func(event []byte) bool // which is not empty
+}
 
 func (d *eventDecoder) Decode(ctx context.Context, r record.Record, e *blankout.Example) error {
-	if len(r.Value) > 0 && r.Value[0] == 0 {
-		return d.wire.Decode(ctx, r, e)
+	if len(r.Value) > 0 && d.isJSON(r.Value) {
+		return d.json.Decode(ctx, r, e)
 	}
-	return d.json.Decode(ctx, r, e)
+	return d.stream.Decode(ctx, r, e)
 }
 
 // Feature is a column and the field that an event fills it from, 0 if the event

@@ -3,6 +3,7 @@ package record
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -49,6 +50,22 @@ func TestSeparatorIsFound(t *testing.T) {
 			if err := s.Next(&r); len(c.Columns) > 0 && (err != nil || r.Offset != 0) {
 				t.Errorf("%q: the first line is taken: %v", test.text, err)
 			}
+		}
+	}
+}
+
+// Where the columns are named a first line that holds the same names is a header, in its order.
+func TestHeaderOfNamedColumns(t *testing.T) {
+	c := DefaultConfig()
+	c.Format, c.Columns = "csv", []string{"label", "a", "b"}
+	for text, want := range map[string]string{"b,label,a\n1,2,3\n": "b label a 1", "label,a,b\n1,2,3\n": "label a b 1", "1,2,3\n": "label a b 0", "label,a,a\n": "label a b 0"} {
+		s, err := NewScanner("x.csv", strings.NewReader(text), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r Record
+		if err := s.Next(&r); err != nil || fmt.Sprint(strings.Join(s.Columns(), " "), " ", r.Offset) != want {
+			t.Errorf("%q: %q, %d, %v", text, s.Columns(), r.Offset, err)
 		}
 	}
 }

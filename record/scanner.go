@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"blankout"
@@ -129,7 +130,11 @@ func (s *Scanner) readHeader() error {
 	}
 	s.c.Separator = foundSeparator(header.Value, s.c)
 	if len(s.c.Columns) > 0 {
-		s.Unscan()
+		if names, err := csvFields(header.Value, s.c.Separator[0]); err == nil && sameNames(names, s.c.Columns) {
+			s.c.Columns = names // a header after all
+		} else {
+			s.Unscan()
+		}
 		return nil
 	}
 	if text := notUTF8(header.Value); text != "" {
@@ -138,6 +143,11 @@ func (s *Scanner) readHeader() error {
 	var err error
 	s.c.Columns, err = csvFields(header.Value, s.c.Separator[0])
 	return err
+}
+
+// sameNames reports whether two lists hold the same names, in any order.
+func sameNames(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
 // Decoder returns a Decoder of the Scanner's records that names columns, fields and

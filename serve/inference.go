@@ -198,8 +198,8 @@ func (q *inferRequest) events(m *client.Model, most int) ([][]byte, error) {
 		return nil, fmt.Errorf("no inputs: want one named %q, or one for each field", wholeEvents)
 	}
 	n, whole := 0, len(q.Inputs) == 1 && q.Inputs[0].Name == wholeEvents
-	if format := m.Record.FormatName(); !whole && format != "json" && !m.Record.HasSchemas() {
-		return nil, fmt.Errorf("the events of this model are %s: want one input, %q of BYTES, each an event as text", format, wholeEvents)
+	if !whole && !m.TakesJSON() {
+		return nil, fmt.Errorf("the events of this model are %s: want one input, %q of BYTES, each an event as text", m.Record.FormatName(), wholeEvents)
 	}
 	seen := map[string]bool{}
 	var objects []bytes.Buffer

@@ -28,16 +28,23 @@ import (
 // Latest returns a function that gives the model which a Runner has published last as
 // its readers get it, nil before the first. Many goroutines may call it.
 func Latest(published func() *run.Published, recordConfig record.Config) func() *client.Model {
+	return LatestAs(published, func() *record.Config { return &recordConfig })
+}
+
+// LatestAs is Latest where how events are written may be found out later: asked returns another
+// Config then.
+func LatestAs(published func() *run.Published, asked func() *record.Config) func() *client.Model {
 	var mu sync.Mutex
 	var last *run.Published
+	var as *record.Config
 	var model *client.Model
 	return func() *client.Model {
 		mu.Lock()
 		defer mu.Unlock()
-		if p := published(); p != last {
-			model = client.New(p.Linear, recordConfig)
+		if p, how := published(), asked(); p != last || how != as && p != nil {
+			model = client.New(p.Linear, *how)
 			model.Version, model.Offsets, model.At = p.Version, p.Offsets, p.At
-			last = p
+			last, as = p, how
 		}
 		return model
 	}

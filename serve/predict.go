@@ -11,11 +11,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"blankout/client"
+	"blankout/record"
 )
 
 // answer holds the prediction of one event, or why it has none.
@@ -104,6 +106,9 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 	}
 	most, each := mostEvents(m, explain)
 	events, err := split(body, most)
+	if m.Record.Format == "csv" {
+		events = withoutHeader(events, m.Record)
+	}
 	switch {
 	case errors.Is(err, errTooMany):
 		failTooMany(w, most, each)
@@ -185,10 +190,11 @@ func split(body []byte, most int) (events [][]byte, err error) {
 		return nil, nil
 	}
 	if text[0] != '[' && text[0] != '{' {
-		for line := range bytes.Lines(text) {
-			if line = bytes.TrimSpace(line); len(line) == 0 {
+		for line := range bytes.Lines(body) {
+			if len(bytes.TrimSpace(line)) == 0 {
 				continue
 			}
+			line = bytes.TrimRight(line, "\r\n") // a tab may stand before a value or behind it
 			if len(events) == most {
 				return events, errTooMany
 			}
@@ -223,6 +229,14 @@ func split(body []byte, most int) (events [][]byte, err error) {
 		return events, fmt.Errorf("%.20q after the array", rest)
 	}
 	return events, nil
+}
+
+// withoutHeader leaves out a first line that names the columns of CSV.
+func withoutHeader(events [][]byte, c record.Config) [][]byte {
+	if len(events) > 0 && slices.Equal(strings.Split(strings.ReplaceAll(string(events[0]), `"`, ""), c.Separator), c.Columns) {
+		return events[1:]
+	}
+	return events
 }
 
 // cut returns err or, where the text has ended too early, an error that says so.

@@ -388,6 +388,9 @@ func (f *File) Record() record.Config { return f.scanner.Config() }
 // Place is File.Place.
 func (r *Records) Place(offset int64) string { return r.scanner.Place(offset) }
 
+// Holds reports whether the File is that of a path.
+func (f *File) Holds(path string) bool { return SourceName(f.records.path) == SourceName(path) }
+
 // Columns returns the names of the columns of CSV, by the header or the configuration.
 func (r *Records) Columns() []string { return r.scanner.Columns() }
 

@@ -78,7 +78,7 @@ func (s *service) openJoin(c *config.Config, o runFlags, from labels.State, log 
 }
 
 // openJoined opens the events and their labels, from where the checkpoint left them.
-func (s *service) openJoined(ctx context.Context, c *config.Config, o runFlags, consuming *atomic.Pointer[consumers], log *slog.Logger) error {
+func (s *service) openJoined(ctx context.Context, c *config.Config, o runFlags, consuming *atomic.Pointer[consumers], asked *atomic.Pointer[record.Config], log *slog.Logger) error {
 	if o.data != "" && c.Record.Time == "" {
 		log.Warn("files do not say when a record came: all events come before all labels, and none waits too long. Name the field that holds the time with record.time")
 	}
@@ -97,6 +97,9 @@ func (s *service) openJoined(ctx context.Context, c *config.Config, o runFlags, 
 	var all consumers
 	for _, o := range opened {
 		s.close = append(s.close, o.Close)
+		if file, ok := o.(*stream.File); ok && file.Holds(events.Where) {
+			askAs(asked, c.Record, file)
+		}
 		if consumer, ok := o.(*stream.Consumer); ok {
 			all = append(all, consumer)
 		}

@@ -152,7 +152,10 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 		log.Warn("files among the reports are none, they are left alone", "files", foreign)
 	}
 	s.runner.Report, s.runner.Validator.Reports = reports.Add, reports.List()
-	model := serve.Latest(s.runner.Published, askedAs(c.Record, o.data))
+	var asked atomic.Pointer[record.Config]
+	first := askedAs(c.Record, o.data)
+	asked.Store(&first)
+	model := serve.LatestAs(s.runner.Published, asked.Load)
 	predictor := newPredictor(c, learned(model), log)
 	var consuming atomic.Pointer[consumers]
 	var places atomic.Pointer[serve.Snapshots]
@@ -170,9 +173,9 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 		return nil, err
 	}
 	c.Record.KeepValue = true // for suspects and for the page
-	open := func() error { return s.openSource(ctx, c, o.data, &consuming, log) }
+	open := func() error { return s.openSource(ctx, c, o.data, &consuming, &asked, log) }
 	if s.runner.Labels != nil {
-		open = func() error { return s.openJoined(ctx, c, o, &consuming, log) }
+		open = func() error { return s.openJoined(ctx, c, o, &consuming, &asked, log) }
 	}
 	if err := open(); err != nil {
 		return nil, err
@@ -191,7 +194,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 }
 
 // askedAs is how the events of questions are written: as those that are learned. Of a file
-// its name tells; where only its first line names the columns they are written as JSON.
+// its name tells; as long as only its first line names the columns they are written as JSON.
 func askedAs(c record.Config, data string) record.Config {
 	f := record.FormatOf(data)
 	if data == "" || strings.Contains(data, "://") || !slices.Contains(record.FileFormats(), f) {
@@ -201,6 +204,14 @@ func askedAs(c record.Config, data string) record.Config {
 		c.Format = "json"
 	}
 	return c
+}
+
+// askAs has questions be written as the lines of a file of CSV, whose columns are known now.
+func askAs(asked *atomic.Pointer[record.Config], c record.Config, file *stream.File) {
+	if read := file.Record(); read.Format == "csv" {
+		c.Format, c.Columns, c.Separator, c.KeepValue = read.Format, read.Columns, read.Separator, false
+		asked.Store(&c)
+	}
 }
 
 // openStore opens the checkpoints.
@@ -372,7 +383,7 @@ func (s *service) openLetters(ctx context.Context, c *config.Config, log *slog.L
 
 // openSource opens the events, from where the checkpoint left them. Standard input is
 // new every time.
-func (s *service) openSource(ctx context.Context, c *config.Config, data string, consuming *atomic.Pointer[consumers], log *slog.Logger) error {
+func (s *service) openSource(ctx context.Context, c *config.Config, data string, consuming *atomic.Pointer[consumers], asked *atomic.Pointer[record.Config], log *slog.Logger) error {
 	r, in := s.runner, inputOf(c, data)
 	in.Kafka.Log = log
 	in.Record.Growing = data != "-" // the next run goes on where this one ends
@@ -382,6 +393,7 @@ func (s *service) openSource(ctx context.Context, c *config.Config, data string,
 			if unnamed := file.Unnamed(); len(unnamed) > 0 {
 				log.Warn(unnamedColumns(unnamed), "file", data)
 			}
+			askAs(asked, c.Record, file)
 		}
 		return events, err
 	}
