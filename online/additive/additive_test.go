@@ -219,3 +219,47 @@ func TestStateIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// kinked is a loss that has no slope, or no curvature, at some targets: at a kink itself.
+type kinked struct{ loss.LogisticGaussian }
+
+func (kinked) At(y, f, v float64) (value, df, dv float64) {
+	switch y {
+	case 2:
+		return 1, math.NaN(), 0.1
+	case 3:
+		return 1, 0.1, math.NaN()
+	case 4:
+		return 1, math.Inf(1), 0.1
+	case 5:
+		return 1, 0.1, math.Inf(1)
+	}
+	return loss.LogisticGaussian{}.At(y, f, v)
+}
+
+// An event at a kink, where a loss has no slope or no curvature, changes nothing.
+func TestKinksChangeNothing(t *testing.T) {
+	e := New(kinked{}, 0.1, 1)
+	e.Follow([]uint32{7})
+	learn := func(y float64) {
+		e.Score([]int{0}, []float64{1.5}, []float64{0.2})
+		e.Learn([]float64{y}, 1, 1)
+	}
+	for range 10 {
+		learn(1)
+	}
+	state := func() []byte {
+		c := &coder.Coder{}
+		e.State(c)
+		return c.Out
+	}
+	before := state()
+	for y := 2.0; y <= 5; y++ {
+		if learn(y); !slices.Equal(before, state()) {
+			t.Fatalf("target %v: the state has changed", y)
+		}
+	}
+	if learn(1); slices.Equal(before, state()) {
+		t.Error("an event that is at no kink changes nothing")
+	}
+}

@@ -2,6 +2,7 @@ package aged
 
 import (
 	"bytes"
+	"math"
 	"slices"
 	"testing"
 
@@ -243,5 +244,24 @@ func TestReport(t *testing.T) {
 	}
 	if r = a.Report(true); *r[1].Deviance != 3 || *r[1].FreshDeviance != 1 || r[1].LogLoss != nil || r[1].ConstantLogLoss != nil || *r[1].Error != 1 {
 		t.Errorf("of numbers %+v", r)
+	}
+}
+
+// A loss without bound leaves sums that are numbers, and are read again.
+func TestEndlessLoss(t *testing.T) {
+	var a Aged
+	a.Freeze(5, linear(0))
+	a.Learned(5, 1, 1, 8)
+	for range 3 {
+		a.Fresh(1, Lost{1, math.Inf(1)})
+		a.Take(1, 1, Lost{1, math.Inf(1)}, Lost{1, 1e300}, Lost{1, 2})
+	}
+	r := a.Report(false)
+	if *r[0].LogLoss != mostLoss || *r[1].LogLoss != mostLoss || *r[1].FreshLogLoss != mostLoss || *r[1].ConstantLogLoss != 2 {
+		t.Errorf("%+v", r)
+	}
+	var b Aged
+	if err := b.Restore(blocksOf(t, &a), 1); err != nil {
+		t.Error(err)
 	}
 }

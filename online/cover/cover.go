@@ -394,7 +394,7 @@ func (s *scores) state(to *coder.Coder, moved float64, of *scores) {
 	if s.taken > 0 {
 		s.faded.state(to)
 	}
-	to.Failed = to.Failed || !(s.all.held >= 0 && s.all.held <= s.all.told && s.all.told <= s.taken && s.taken <= 1<<53 && s.grown >= 1 && s.grown <= 2*largest && s.level == s.level && s.limit >= -1)
+	to.Failed = to.Failed || !(s.all.held >= 0 && s.all.held <= s.all.told && s.all.told <= s.taken && s.taken <= 1<<53 && s.grown >= 1 && s.grown <= 2*largest && s.limit >= -1)
 	s.least = math.Exp(-s.limit)
 	if moved != 0 {
 		s.level += moved

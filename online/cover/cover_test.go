@@ -298,6 +298,10 @@ func TestState(t *testing.T) {
 		"more held than told": func(s *scores) { s.all.held = s.all.told + 1 },
 		"more told than came": func(s *scores) { s.all.told = s.taken + 1 },
 		"a limit below -1":    func(s *scores) { s.limit = -2 },
+		"less than nothing":   func(s *scores) { s.all.held = -1 },
+		"too many to count":   func(s *scores) { s.taken = 1<<53 + 2 },
+		"too large a weight":  func(s *scores) { s.grown = 3 * largest },
+		"no level":            func(s *scores) { s.level = math.NaN() },
 		"no weight":           func(s *scores) { s.grown = 0 },
 		"a negative bin":      func(s *scores) { s.faded.bins[100] = -1 },
 	} {
@@ -343,5 +347,32 @@ func BenchmarkTake(b *testing.B) {
 	c := New(0.9)
 	for b.Loop() {
 		c.Take(0, Score{Value: 1.5, Size: math.NaN()})
+	}
+}
+
+// The threshold is the quantile of the weighted scores and one more for the next one, by hand, of few scores and of
+// more than a memory of them.
+func TestOneMoreScore(t *testing.T) {
+	for _, n := range []int{104, 400, 12_000} {
+		r, c := rand.New(rand.NewPCG(13, 14)), New(0.9)
+		for range n {
+			c.Take(0, Score{Value: 4 * r.Float64()})
+		}
+		s := &c.ranges[0]
+		all := 0.0
+		for _, x := range s.faded.bins {
+			all += x
+		}
+		want, up := (1-s.level)*(1+1/min(float64(n), 2000))*all, 0.0
+		for i, x := range s.faded.bins {
+			if up+x >= want {
+				at := (float64(i) + (want-up)/x) / bins
+				if limit := at / (1 - at); n%every > 0 || math.Abs(c.Limit(0)-limit) > 1e-9 {
+					t.Errorf("of %d scores the limit is %v, want %v", n, c.Limit(0), limit)
+				}
+				break
+			}
+			up += x
+		}
 	}
 }

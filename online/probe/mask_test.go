@@ -120,3 +120,29 @@ func TestAsCame(t *testing.T) {
 		}
 	}
 }
+
+// Masks that serve for several probes in a row are others than those that serve for one, and of other keys than the
+// columns themselves: a mask of one stream tells nothing of another's.
+func TestMasksOfLengths(t *testing.T) {
+	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	x := Features{Schema: schema}
+	for i := range 10 {
+		schema.AddField(blankout.Field{Name: string(rune('a' + i)), Kind: blankout.Numeric})
+		x.Columns, x.Field = append(x.Columns, uint32(i+1)), append(x.Field, uint16(i+1))
+	}
+	same := 0
+	for n := uint64(1); n <= first/2; n++ { // each event is due
+		var short, long Mask
+		short.Draw(x, n, 1, nil)
+		long.Draw(x, 2*n, masksAlike, nil)
+		if Number(2*n)/2 != Number(n) {
+			t.Fatalf("event %d is not of the mask of event %d", 2*n, n)
+		}
+		if slices.Equal(short.Last, long.Last) {
+			same++
+		}
+	}
+	if same > 0 {
+		t.Errorf("%d masks are the same for one probe and for two in a row", same)
+	}
+}

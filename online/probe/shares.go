@@ -85,12 +85,7 @@ func (s *Shares) Add(losses []float64) {
 		}
 	}
 	for i, l := range losses {
-		switch {
-		case l-l != 0 && !math.IsInf(l, 1):
-			s.pending[i] = math.NaN()
-		default:
-			s.pending[i] += min(mostLoss, l-least)
-		}
+		s.pending[i] += min(mostLoss, l-least) // no number if l is none
 	}
 	s.waiting++
 }
@@ -111,7 +106,7 @@ func (s *Shares) settle() {
 				left += shares[i] * l
 			}
 		}
-		if awake == 0 || left == 0 {
+		if left == 0 { // none was to be had, or all have lost beyond what floats hold
 			total += s.trust[r]
 			continue
 		}

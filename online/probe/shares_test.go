@@ -87,7 +87,7 @@ func TestSharesAtTheEdges(t *testing.T) {
 		t.Errorf("of the others %v and %v", a, b)
 	}
 	s.Take([]float64{math.NaN(), math.NaN(), math.NaN()})
-	if got := s.now(2); math.Abs(got-0.1) > 1e-12 {
+	if got := s.now(2); !(math.Abs(got-0.1) <= 1e-12) {
 		t.Errorf("where no answer was to be had a share is %v", got)
 	}
 	s = NewShares(prior, 0.001)
@@ -318,5 +318,53 @@ func TestTableSecond(t *testing.T) {
 	table.RemoveSecond()
 	if table.Apply(); table.InForce[0].Second != 0 {
 		t.Error("it is still there")
+	}
+}
+
+// Losses of many events that are taken at once may leave no share above 0: all stay as they were, for every s.
+func TestSharesOfLostIntervals(t *testing.T) {
+	s := NewShares(prior, 1e-4, 1e-2)
+	for range 50 {
+		s.Take([]float64{0.3, 0.2, 0.9})
+	}
+	before := []float64{s.now(0), s.now(1), s.now(2)}
+	for n := range 900 {
+		losses := []float64{9, 9, 9}
+		losses[n%3] = 0
+		s.Add(losses)
+	}
+	s.settle()
+	for i, was := range before {
+		if got := s.now(i); !(math.Abs(got-was) <= 1e-12) {
+			t.Errorf("share %d is %v, it was %v", i, got, was)
+		}
+	}
+	if !(math.Abs(s.trust[0]+s.trust[1]-1) <= 1e-12) {
+		t.Errorf("the s have %v", s.trust)
+	}
+	// None to be had is as no event, whatever the s.
+	s.Take([]float64{math.NaN(), math.Inf(-1), math.NaN()})
+	if got := s.now(0); !(math.Abs(got-before[0]) <= 1e-12) {
+		t.Errorf("after an event of which none was to be had a share is %v", got)
+	}
+}
+
+// An s that has long done badly keeps a part of the score that is small and not nothing, so that it comes back within
+// some hundred events.
+func TestSharesTrustComesBack(t *testing.T) {
+	s := NewShares(prior, 1e-5, 0.4)
+	for range 20_000 {
+		s.Take([]float64{0, 3, 3})
+	}
+	if got := s.trust[1]; !(got >= 1e-12 && got < 1.01e-12) {
+		t.Errorf("the s that moves most has the part %v", got)
+	}
+	for n := range 400 {
+		losses := []float64{3, 3, 3}
+		losses[n/2%3] = 0
+		s.Take(losses)
+	}
+	if s.trust[1] < 0.9 {
+		t.Errorf("where the best answer changes all the time the s that moves most has the part %v", s.trust[1])
 	}
 }
