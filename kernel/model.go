@@ -29,6 +29,9 @@ import (
 type Model struct {
 	model.Head
 	Kernel Kernel
+	// Vectors counts the support vectors of the dual, alpha > 0, summed over the binary problems. The
+	// model's expansion may have further examples.
+	Vectors int
 	// Rows holds the Scaler's statistics as in model.Linear; nil without a Scaler.
 	Rows *model.Table
 
@@ -101,7 +104,7 @@ func (m *Model) complete() error {
 	return nil
 }
 
-// Support returns the number of support vectors.
+// Support returns the number of examples that the model's expansion has.
 func (m *Model) Support() int { return len(m.ends) }
 
 // String names the kernel and the number of support vectors.
@@ -161,12 +164,13 @@ func (m *Model) WithScaler(of *model.Linear) *Model {
 // modelHead is the JSON block.
 type modelHead struct {
 	model.Head
-	Kernel string `json:"kernel"`
+	Kernel  string `json:"kernel"`
+	Vectors int    `json:"support_vectors"`
 }
 
 // EachBlock encodes the model.
 func (m *Model) EachBlock() (iter.Seq[blankout.Block], error) {
-	head, err := json.Marshal(modelHead{m.Head, m.Kernel.String()})
+	head, err := json.Marshal(modelHead{m.Head, m.Kernel.String(), m.Vectors})
 	if err != nil {
 		return nil, fmt.Errorf("encoding the model: %w", err)
 	}
@@ -224,7 +228,7 @@ func ReadModel(blocks []blankout.Block) (*Model, error) {
 	if head.Schema.Names, err = blankout.ReadNames(blocks); err != nil {
 		return nil, err
 	}
-	m := &Model{Head: head.Head, Kernel: k}
+	m := &Model{Head: head.Head, Kernel: k, Vectors: head.Vectors}
 	m.columns, err = readList[uint32](blocks, "support/columns")
 	var err2, err3, err4, err5 error
 	m.ends, err2 = readList[uint32](blocks, "support/ends")

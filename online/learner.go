@@ -83,7 +83,7 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 	l.scaling = scaling.New(set.scaling(c), set.standardise, s.Known)
 	l.refresh.Settings = refresh.Settings{
 		Size: c.Refresh, Reach: max(c.Refresh, c.RefreshWindow), Loss: set.loss, Ridge: set.ridge,
-		Intercept: set.intercept, Penalised: c.Intercept == "penalised", Marginalised: c.noisy(),
+		Intercept: set.intercept, Penalised: c.Intercept == "penalised", Marginalised: c.noisy(), Only: c.Rule == "irls",
 	}
 	for _, n := range set.noises {
 		c0, c1, c2 := n.Coefficients()

@@ -74,8 +74,8 @@ func New(p batch.Problem, k int) (*Objective, error) {
 	return o, nil
 }
 
-// Estimator is the loss for a batch.Config: the number behind its name is K. Globerson &
-// Roweis write |w|^2/2.
+// Estimator is the loss for a batch.Config: the number behind its name is K. Its objective is
+// |w|^2 + 2c sum loss, as of every hinge: twice that of Globerson & Roweis.
 func Estimator() batch.Estimator {
 	return batch.Estimator{Name: "fdrop", Level: true, Bounds: []string{""}, New: func(p batch.Problem, level string, c batch.Config) (batch.Objective, error) {
 		k, err := strconv.Atoi(level)
@@ -83,7 +83,7 @@ func Estimator() batch.Estimator {
 			return nil, fmt.Errorf("loss fdrop:%s: want the number of deletions, as in fdrop:5", level)
 		}
 		if c.L2 < 0 {
-			p.Penalty = batch.Ridge(p.Data.Columns(), 0.5, p.Intercept)
+			p.Kappa *= 2
 		}
 		return New(p, k)
 	}}

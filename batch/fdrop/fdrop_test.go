@@ -11,6 +11,7 @@ import (
 	"blankout/batch"
 	"blankout/batch/internal/problems"
 	"blankout/kernel"
+	"blankout/loss"
 )
 
 func fdropProblem(d *batch.Data, y []float64, c float64, intercept batch.Intercept) batch.Problem {
@@ -195,4 +196,39 @@ func denseData(t testing.TB, x [][]float64, y []float64) *batch.Data {
 		}
 	}
 	return b.Data(schema)
+}
+
+// Without deletions the objective that is told is that of the hinge, as the documents define it, with and
+// without a penalty that is named.
+func TestObjectiveIsTheHinges(t *testing.T) {
+	x, y := problems.Gaussian(41, 30, 4, false)
+	d := denseData(t, x, y)
+	r := rand.New(rand.NewPCG(3, 3))
+	hinge, err := loss.Parse("hinge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l2 := range []float64{-1, 0.3} {
+		c := batch.DefaultConfig()
+		c.Loss, c.Noise, c.Cost, c.L2, c.Intercept = "hinge", "none", 0.7, l2, batch.FreeIntercept
+		all := batch.Subproblem{Y: y}
+		of, err := batch.NewExpected(c.Problem(d, all, hinge, loss.NoNoise{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := Estimator().New(c.Problem(d, all, nil, loss.NoNoise{}), "0", c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			w := make([]float64, 5)
+			for i := range w {
+				w[i] = r.NormFloat64()
+			}
+			got, want := o.ValueGrad(w, make([]float64, 5)), of.ValueGrad(w, make([]float64, 5))
+			if math.Abs(got-want) > 1e-12*want {
+				t.Errorf("l2 %v: J = %v, of the hinge %v", l2, got, want)
+			}
+		}
+	}
 }

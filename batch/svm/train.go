@@ -205,6 +205,7 @@ func (t *trainer) train(ctx context.Context) (*Fit, error) {
 	if f.Model, err = NewModel(head, t.kernel, d, coef); err != nil {
 		return nil, err
 	}
+	f.Model.Vectors = f.Vectors
 	return f, nil
 }
 

@@ -127,7 +127,8 @@ type inspection struct {
 	Standardise string           `json:"standardise"`
 	Intercept   []float64        `json:"intercept"`
 	Kernel      string           `json:"kernel,omitempty"`
-	Support     int              `json:"support_vectors,omitempty"`
+	Vectors     int              `json:"support_vectors,omitempty"` // of the dual, alpha > 0
+	Expansion   int              `json:"expansion,omitempty"`       // examples that score
 	Norm        float64          `json:"weight_norm"`
 	Offsets     blankout.Offsets `json:"offsets,omitempty"`
 	Progress    *online.Summary  `json:"progress,omitempty"` // of a checkpoint
@@ -175,7 +176,7 @@ func inspectFile(path string, weights int) (*inspection, error) {
 	i.Names, i.Collisions = s.Names.Len(), s.Collisions()
 	i.Loss, i.Noise, i.Trained, i.Standardise, i.Intercept = head.Loss, head.Noise, head.Trained, string(head.Scaler.Mode), head.Intercept
 	if k, ok := trained.Model.(*kernel.Model); ok {
-		i.Kernel, i.Support = k.Kernel.String(), k.Support()
+		i.Kernel, i.Vectors, i.Expansion = k.Kernel.String(), k.Vectors, k.Support()
 	}
 	m, ok := trained.Model.(*model.Linear)
 	if !ok {
@@ -216,7 +217,7 @@ func (i *inspection) print(out *bufio.Writer, draw bool) {
 	case checkpoint.Kernel:
 		fmt.Fprintf(out, "learned       from %s events: %s, loss %s, kernel %s\n", humanize.Comma(int64(i.Events)), i.Trained, i.Loss, i.Kernel)
 		fmt.Fprintf(out, "classes       %q\n", i.Classes)
-		fmt.Fprintf(out, "support       %s vectors, intercept %.4g\n", humanize.Comma(int64(i.Support)), i.Intercept)
+		fmt.Fprintf(out, "support       %s vectors (alpha > 0), %s examples in the expansion, intercept %.4g\n", humanize.Comma(int64(i.Vectors)), humanize.Comma(int64(i.Expansion)), i.Intercept)
 	case checkpoint.Linear:
 		fmt.Fprintf(out, "learned       from %s events: %s, loss %s, noise %s\n", humanize.Comma(int64(i.Events)), i.Trained, i.Loss, i.Noise)
 		fmt.Fprintf(out, "classes       %q\n", i.Classes)

@@ -91,7 +91,7 @@ out from FILE that are deleted in the same way.`,
 			"  blankout simulate -m plain=model,robust=model2 -d test.svm --nightmare worst:0,1,2 --nightmare group:2 --json\n" +
 			"  blankout simulate -m model -d test.svm --groups every:8 --delete-groups 0,0.3,0.5,0.7 --rescale\n" +
 			"  blankout simulate -m model -d test.svm --groups every:8 --delete-groups 0,0.3,0.5,0.7 --rescale=false --known\n" +
-			"  blankout simulate --learn=noise=none --learn=noise=auto -d train.svm --nightmare burst:1@30%-60% --dead null,zero -o bursts\n" +
+			"  blankout simulate --learn=noise=none --learn=noise=auto -d train.svm --nightmare burst:1@30%-60% --dead both -o bursts\n" +
 			"  blankout simulate --train train.svm --loss hinge,logistic --grid c=0.1,1 --grid q=0,0.5 -d test.svm --nightmare random:0,0.5 -o tuned\n" +
 			"  blankout simulate -d train.svm --label-delay 0,fixed:2,exponential:4 -o delays",
 		Args: noArgs,
@@ -134,7 +134,7 @@ out from FILE that are deleted in the same way.`,
 	f.BoolVar(&o.json, "json", false, "the result as one JSON object on standard output")
 	for name, values := range map[string][]string{
 		"nightmare": {"random:0..0.9/0.1", "groups:0..0.9/0.1", "worst:0,1,2,5,10,20", "group:*", "burst:", "block:", "drift:", "stuck:", "noise:"},
-		"dead":      {"null", "zero", "null,zero"},
+		"dead":      {"null", "zero", "both"},
 		"loss":      {"hinge", "logistic", "hinge:chen", "logistic:chen", "quadratic", "fdrop:10", "squared", "absolute"},
 	} {
 		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp))
@@ -175,9 +175,12 @@ func (o *simulateFlags) check(c *cobra.Command) error {
 	if _, err := model.ParseMissingRule(o.missing); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
+	if slices.Equal(o.dead, []string{"both"}) {
+		o.dead = []string{string(simulate.Null), string(simulate.Zero)}
+	}
 	for i, dead := range o.dead {
 		if d := simulate.Dead(dead); d != simulate.Null && d != simulate.Zero || slices.Contains(o.dead[:i], dead) {
-			return fmt.Errorf("--dead %s: want null, zero or null,zero", strings.Join(o.dead, ","))
+			return fmt.Errorf("--dead %s: want null, zero or both", strings.Join(o.dead, ","))
 		}
 		for _, rescale := range rescales {
 			r.Treatments = append(r.Treatments, simulate.Treatment{Dead: simulate.Dead(dead), Rescale: rescale})

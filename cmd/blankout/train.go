@@ -219,6 +219,8 @@ type trainResult struct {
 	// Of predictors that know the labels alone, in the order of the examples.
 	watch.BaselineReport
 	Refused int `json:"refused"` // and skipped
+	// SupportVectors are those of a kernel machine, alpha > 0, summed over its binary problems.
+	SupportVectors int `json:"support_vectors,omitempty"`
 	// Noise is what --noise observed has found to be missing.
 	Noise string `json:"noise,omitempty"`
 	// What became of events and labels, where those come later (--labels).
@@ -286,7 +288,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		r.Certificate = &fit.Gap
 	}
 	r.TrainError, r.NumbersReport, r.Counts = fit.trainError, fit.numbers, o.data.join.counts
-	r.BaselineReport = baselinesOf(d)
+	r.BaselineReport, r.SupportVectors = baselinesOf(d), fit.vectors
 	if o.covariance > 0 && fit.linear != nil && fit.linear.Model.Covariance == nil {
 		r.unfilled = "--covariance-fields: fewer than two columns are numbers that enough of the examples hold, so that nothing can be filled in; fields of JSON and CSV, and columns of svmlight that nine of ten examples hold or that --standardise all makes dense, can be"
 	}
@@ -327,6 +329,9 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 		p.sayJoined(r.Counts)
 		if r.Noise != "" {
 			fmt.Fprintf(p.stderr, "missing from the examples: noise %s\n", r.Noise)
+		}
+		if r.SupportVectors > 0 {
+			fmt.Fprintf(p.stderr, "%s, alpha > 0\n", plural(r.SupportVectors, "support vector"))
 		}
 		if r.TrainError != nil {
 			fmt.Fprintf(p.stderr, "training error %.2f %%\n", *r.TrainError)

@@ -61,6 +61,7 @@ type trained struct {
 	trainError *float64               // in percent; nil where labels are numbers
 	numbers    *measure.NumbersReport // where labels are numbers
 	linear     *batch.Fit             // nil for a kernel machine
+	vectors    int                    // support vectors of a kernel machine
 }
 
 // trainLinear runs batch.Train.
@@ -113,5 +114,5 @@ func (o *trainFlags) trainKernel(ctx context.Context, d *batch.Data, scaler *mod
 		fit.Model = fit.Model.WithScaler(scaler)
 	}
 	fit.Model.Missing = o.presence.Missing(fit.Model, d, model.MissingRule(o.online.config.Missing))
-	return &trained{Solution: fit.Solution, model: fit.Model, trainError: &wrong}, nil
+	return &trained{Solution: fit.Solution, model: fit.Model, trainError: &wrong, vectors: fit.Vectors}, nil
 }

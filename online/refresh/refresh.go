@@ -49,6 +49,7 @@ type Settings struct {
 	Intercept    bool    // there is one
 	Penalised    bool    // it has the ridge
 	Marginalised bool    // the noise is in the loss
+	Only         bool    // nothing else moves a weight
 }
 
 func (r *Refresh) sliding() bool { return r.Reach > r.Size }
@@ -294,6 +295,9 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 	for c, row := range rows {
 		delta := found[c] - r.Weights(row)[j]
 		r.Weights(row)[j] = found[c]
+		if r.Only && r.Curvature(row)[j] == 0 {
+			continue // it was never refreshed, and what it was before says nothing: the average moves along
+		}
 		r.Lags(row)[j] -= delta * lv.Inverse
 	}
 	_, c1, c2 := p.Noise.Coefficients()
