@@ -5,6 +5,7 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -138,8 +139,12 @@ func (o *Expected) pass() {
 	}
 }
 
-// BinaryWeights returns Kappa times the importance of every row, 0 for rows
-// without a label, for objectives whose targets are -1 or +1.
+// ErrUnlabelled says that a loss can make nothing of unlabelled examples.
+var ErrUnlabelled = errors.New("unlabelled examples say nothing under this loss: leave them out (--alpha 0), or take --loss logistic with --bound gaussian, chen or quadratic-noising")
+
+// BinaryWeights returns Kappa times the importance of every row, 0 for rows without a label, for
+// objectives whose targets are -1 or +1 and that have no use for these: unless Alpha is 0 they are
+// refused with ErrUnlabelled.
 func (p *Problem) BinaryWeights() ([]float64, error) {
 	out := make([]float64, p.Data.Rows())
 	total := 0.0
@@ -148,8 +153,11 @@ func (p *Problem) BinaryWeights() ([]float64, error) {
 		if p.Weight != nil {
 			m = p.Weight[i]
 		}
-		if m == 0 || math.IsNaN(y) {
+		switch {
+		case m == 0 || math.IsNaN(y) && p.Alpha == 0:
 			continue
+		case math.IsNaN(y):
+			return nil, fmt.Errorf("example %d: %w", i, ErrUnlabelled)
 		}
 		if y != 1 && y != -1 {
 			return nil, fmt.Errorf("example %d: target %v is not -1 or +1", i, y)

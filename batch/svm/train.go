@@ -139,8 +139,12 @@ func newTrainer(d *batch.Data, c batch.Config, k Config, like *trainer) (*traine
 	}
 	var labelled []int
 	for i := range d.Rows() {
-		if d.Label(i) >= 0 && d.Weight(i) > 0 {
+		switch {
+		case d.Weight(i) == 0:
+		case d.Label(i) >= 0:
 			labelled = append(labelled, i)
+		case c.Alpha > 0:
+			return nil, fmt.Errorf("dropsvm: example %d: %w", i, batch.ErrUnlabelled)
 		}
 	}
 	t.from, t.data = d, d.Subset(labelled)

@@ -155,6 +155,9 @@ func (o *trainFlags) check(c *cobra.Command) error {
 			return fmt.Errorf("--l2 %v: want a number that is not negative", o.config.L2)
 		}
 	}
+	if len(o.unlabelled) > 0 && o.config.Solver != "online" && o.noiseless() {
+		return errors.New("--unlabelled: such examples say nothing without the expectation under a noise: name one with --noise, as dropout:0.3, without --copies")
+	}
 	if o.config.Solver == "online" {
 		return o.checkOnline(c)
 	}
@@ -311,6 +314,9 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 			return err
 		}
 	}
+	if text := o.unused(d); text != "" {
+		p.warn(text)
+	}
 	p.printTrained(screen, &r, suspects, d)
 	if o.json {
 		return json.NewEncoder(p.stdout).Encode(r)
@@ -369,6 +375,29 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 			fmt.Fprintf(p.stderr, "warning: on its own training examples the model is no better than %q for all of them: the penalty or the noise may be too strong for them, see -c, --noise, --drop-q\n", class)
 		}
 	}
+}
+
+// noiseless says that the objective has no penalty of a noise.
+func (o *trainFlags) noiseless() bool { return o.config.Noise == "none" || o.config.Copies > 0 }
+
+// unused says that examples without a label were of no use, "" if they were: what they add is the
+// penalty of the noise.
+func (o *trainFlags) unused(d *batch.Data) string {
+	n := 0
+	for i := range d.Rows() {
+		if d.Label(i) < 0 && d.Weight(i) > 0 {
+			n++
+		}
+	}
+	switch {
+	case n == 0:
+		return ""
+	case o.config.Alpha == 0:
+		return fmt.Sprintf("%s had no label and, since --alpha is 0, counted for nothing", plural(n, "example"))
+	case o.noiseless():
+		return fmt.Sprintf("%s had no label and count for nothing: without the expectation under a noise (--noise dropout:Q) they say nothing", plural(n, "example"))
+	}
+	return ""
 }
 
 // baselinesOf returns what predictors that know the labels alone would have lost at the examples.
