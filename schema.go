@@ -25,9 +25,9 @@ type Schema struct {
 	// columns instead of hashing them.
 	NumericIndices bool `json:"numeric_indices,omitempty"`
 	ZeroBased      bool `json:"zero_based,omitempty"` // svmlight indices count from 0, not 1
-	// Known declares that a column of a sparse text format which events usually hold is
-	// missing where it is left out, and not 0.
-	Known bool `json:"known,omitempty"`
+	// Absent says what a field or column means that an event leaves out: AbsentAuto ("" here),
+	// AbsentZero or AbsentMissing.
+	Absent string `json:"absent,omitempty"`
 	// Apart gives every numeric field a column, Field.Column, that no other name gets.
 	Apart bool `json:"apart,omitempty"`
 	// Closed is how many fields a model that learns no more has: those that are added behind
@@ -53,6 +53,21 @@ type Schema struct {
 
 	view *Schema // the latest View; of a View itself
 }
+
+// The values of Schema.Absent. Under each of them a bag of words does not say what it lacks.
+const (
+	// AbsentAuto: a named field that events usually hold is missing, a column of a sparse text
+	// format is 0.
+	AbsentAuto = "auto"
+	// AbsentZero: a named number is 0, once an event has had it; another field is not missing.
+	AbsentZero = "zero"
+	// AbsentMissing: a column of a sparse text format which events usually hold is missing, too.
+	AbsentMissing = "missing"
+)
+
+// ColumnsGoMissing reports whether a column of a sparse text format that is left out is missing
+// where events usually hold it.
+func (s *Schema) ColumnsGoMissing() bool { return s.Absent == AbsentMissing }
 
 // Field is a named part of an event: a JSON key, a CSV column, a VW namespace.
 type Field struct {

@@ -166,7 +166,7 @@ func (v *numericRows) read(i int) (whole bool) {
 	clear(v.x)
 	for at, id := range v.own {
 		v.parts[at] = model.Observed
-		if id != 0 && !v.has.Has(id) || id == 0 && v.Schema.Known {
+		if id != 0 && !v.has.Has(id) || id == 0 && v.Schema.ColumnsGoMissing() {
 			v.parts[at] = model.Filled
 		}
 	}

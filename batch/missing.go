@@ -108,8 +108,9 @@ func (p *Presence) Missing(m model.Model, d *Data, rule model.MissingRule) *mode
 			return nil
 		}
 		use := p.use(fields)
+		use.AbsentIsZero = d.Schema.Absent == blankout.AbsentZero
 		missing = use.Review(missing, fields)
-	case d.Schema.Known:
+	case d.Schema.ColumnsGoMissing():
 		missing.Known = true
 		var use model.ColumnUse
 		var e blankout.Example

@@ -191,7 +191,7 @@ func TestNoMissingRuleWithoutNames(t *testing.T) {
 // missing; those are then left out of the Scaler's statistics, and not filled in.
 func TestMissingRuleOfColumns(t *testing.T) {
 	s := blankout.NewSchema(8, []string{"0", "1"}, 2)
-	s.Known = true
+	s.Absent = blankout.AbsentMissing
 	r := rand.New(rand.NewPCG(1, 2))
 	var events []blankout.Example
 	for i := range 600 {

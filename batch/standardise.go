@@ -235,7 +235,7 @@ func readingsOf(d *Data, units []float64, reach reaches) *readings {
 func (s *Standardiser) treat(d *Data, m *model.Linear, r *readings, units []float64) (numeric []bool, err error) {
 	mode := m.Scaler.Mode
 	total := float64(d.Rows())
-	m.Scaler.Unfilled = d.Schema.Known
+	m.Scaler.Unfilled = d.Schema.ColumnsGoMissing()
 	numeric = make([]bool, len(r.n))
 	for c := range r.n {
 		column := d.Column(c)

@@ -15,6 +15,7 @@ var fixed = map[string]string{
 	"kafka.metadata_interval": `it is "5s"`,
 	"kafka.until_end":         "run --until-end does it",
 	"kafka.sasl.password_env": "the variable is BLANKOUT_KAFKA_PASSWORD",
+	"record.known":            `record.absent = "missing" says so`,
 	"record.group_every":      "name the columns of each group in record.groups",
 	"record.unlabelled":       "kafka.unlabelled_topics names topics without labels",
 	"record.max_features":     "it is 100000",

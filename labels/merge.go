@@ -618,6 +618,6 @@ func (c *Config) LabelRecord(events record.Config) record.Config {
 	r := events
 	r.Label, r.ID, r.Weight = cmp.Or(c.Label, events.Label), cmp.Or(c.ID, events.ID), c.Weight
 	r.Drop, r.Categorical, r.Text, r.Ngrams, r.Groups, r.GroupEvery, r.Crosses = nil, nil, nil, 1, nil, 0, nil
-	r.Unlabelled, r.Known, r.MaxNames, r.MaxFields = false, false, 0, 1
+	r.Unlabelled, r.Absent, r.MaxNames, r.MaxFields = false, blankout.AbsentAuto, 0, 1
 	return r
 }

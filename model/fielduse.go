@@ -17,6 +17,8 @@ type FieldUse struct {
 	// Memory is the number of events that are remembered: counts are halved when
 	// Events reaches twice that. 0 remembers all.
 	Memory uint64
+	// AbsentIsZero says that nothing is missing where it is left out, see blankout.AbsentZero.
+	AbsentIsZero bool
 
 	// Scratch of Review, kept so that it allocates only when something has changed.
 	usually, usuallyNull []uint16
@@ -100,7 +102,7 @@ func (u *FieldUse) lists(fields []blankout.Field) {
 		if id < len(u.Null) {
 			null = u.Null[id]
 		}
-		if fields[id].Kind.Named() && 2*present > u.Events-min(null, u.Events) {
+		if !u.AbsentIsZero && fields[id].Kind.Named() && 2*present > u.Events-min(null, u.Events) {
 			u.usually = append(u.usually, uint16(id))
 		}
 		if null > present {
@@ -147,7 +149,7 @@ func (u *FieldUse) Rates(fields []blankout.Field) map[string]float64 {
 	for _, name := range names {
 		c := counts[name]
 		lost := c.null
-		if c.named && 2*c.present > u.Events-min(c.null, u.Events) {
+		if !u.AbsentIsZero && c.named && 2*c.present > u.Events-min(c.null, u.Events) {
 			lost = u.Events - min(c.present, u.Events)
 		} else if c.null == 0 {
 			continue

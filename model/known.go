@@ -1,6 +1,6 @@
 package model
 
-// This file is about records of the sparse text formats, where Schema.Known declares
+// This file is about records of the sparse text formats, where the Schema declares
 // that their features go missing: it finds out which columns events usually hold, and
 // says what an event lacks.
 

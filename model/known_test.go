@@ -66,7 +66,7 @@ func TestKnownColumns(t *testing.T) {
 			m.Columns = []uint32{1, 4, 6}
 		}
 		s := blankout.NewSchema(8, nil, 2)
-		s.Known, s.NumericIndices = known, true
+		s.Absent, s.NumericIndices = map[bool]string{true: blankout.AbsentMissing}[known], true
 		return &Head{Schema: s, Missing: m, Outputs: 1}
 	}
 	for _, c := range []struct {
@@ -90,7 +90,7 @@ func TestKnownColumns(t *testing.T) {
 	}
 	deleted := func(h *Head, e *blankout.Example, field []uint16, dead []bool) float64 {
 		var left blankout.Example
-		h.Delete(e, e.Features, field, dead, h.Schema.Known, &left)
+		h.Delete(e, e.Features, field, dead, h.Schema.ColumnsGoMissing(), &left)
 		return h.Answer(&left).Scale
 	}
 	// Of four features two die, and a usual column is left out already.

@@ -120,7 +120,7 @@ func EveryRange(rule MissingRule) (r MissingRules) {
 // A field is known to be missing where it is null, or where it is a named field
 // that is left out, unless that is what it usually is. In bags of words and in the
 // sparse text formats what is left out is not said, or 0: that is never missing, but
-// for the columns that Schema.Known is about.
+// where the Schema says that columns go missing (blankout.AbsentMissing).
 //
 // The nil Missing, of models whose file says nothing, takes every null as missing
 // and nothing else, and scores as is. A Missing is immutable.
@@ -135,7 +135,7 @@ type Missing struct {
 	// Also lists fields of several kinds, as (later id, first id) of one name: one
 	// of them stands for all. An event names the first where it says null.
 	Also [][2]uint16 `json:"also,omitempty"`
-	// Known is that of the Schema. Columns then lists, in ascending order, the columns of
+	// Known says that of the Schema columns go missing. Columns then lists, in ascending order, the columns of
 	// a sparse text format that are missing where they are left out.
 	Known   bool     `json:"known,omitempty"`
 	Columns []uint32 `json:"columns,omitempty"`
@@ -249,8 +249,8 @@ func (m *Missing) Forced(rule MissingRule) *Missing {
 type Lack struct {
 	Null, Absent float64 // known to be missing
 	// Named are those present whose absence would be known, Silent the others:
-	// bags of words, and the namespaces of a sparse text format. Where Schema.Known is
-	// about an event its features are counted, and not fields.
+	// bags of words, and the namespaces of a sparse text format. Where the Schema says
+	// that columns go missing, an event its features are counted, and not fields.
 	Named, Silent float64
 }
 

@@ -500,8 +500,8 @@ func FingerprintOf(c Config, s *blankout.Schema) Fingerprint {
 	} {
 		f[key] = fmt.Sprint(value)
 	}
-	if s.Known {
-		f["known"] = "true"
+	if s.Absent != "" {
+		f["absent"] = s.Absent
 	}
 	if s.ColumnGroups != nil {
 		f["column_groups"] = s.ColumnGroups.String()

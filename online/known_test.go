@@ -33,7 +33,7 @@ func (s *gauges) next() *blankout.Example {
 func gaugesLearner(t *testing.T, known bool) *Learner {
 	t.Helper()
 	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
-	schema.NumericIndices, schema.Known = true, known
+	schema.NumericIndices, schema.Absent = true, map[bool]string{true: blankout.AbsentMissing}[known]
 	l, err := New(DefaultConfig(), schema)
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestKnownForecast(t *testing.T) {
 	forecast := map[bool]float64{}
 	for _, known := range []bool{false, true} {
 		schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
-		schema.NumericIndices, schema.Known = true, known
+		schema.NumericIndices, schema.Absent = true, map[bool]string{true: blankout.AbsentMissing}[known]
 		c := DefaultConfig()
 		c.Noise, c.Standardise = "none", "none"
 		l, err := New(c, schema)
@@ -126,7 +126,7 @@ func TestKnownForecast(t *testing.T) {
 			for i := range dead {
 				dead[i] = r.Float64() < 0.5
 			}
-			m.Delete(e, x, nil, dead, m.Schema.Known, &left)
+			m.Delete(e, x, nil, dead, m.Schema.ColumnsGoMissing(), &left)
 			if model.Predict(m.ScoreLacking(left.Features, &left, make([]float64, 1))) != e.Label {
 				wrong++
 			}

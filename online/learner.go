@@ -80,7 +80,7 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 	w := watch.New()
 	b := &bank{config: c, set: set, schema: s, unit: numbers.NewUnit(s.Target, c.HalfLife), progress: progress{fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}}
 	l := &Learner{answering: &answering{bank: b, measured: &w.Measures}, watch: w}
-	l.scaling = scaling.New(set.scaling(c), set.standardise, s.Known)
+	l.scaling = scaling.New(set.scaling(c), set.standardise, s.ColumnsGoMissing())
 	l.refresh.Settings = refresh.Settings{
 		Size: c.Refresh, Reach: max(c.Refresh, c.RefreshWindow), Loss: set.loss, Ridge: set.ridge,
 		Intercept: set.intercept, Penalised: c.Intercept == "penalised", Marginalised: c.noisy(), Only: c.Rule == "irls",
@@ -104,7 +104,7 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 		l.judge.Loss = set.loss
 	}
 	l.beginSecond()
-	l.fields = fields.New(l.shares.Rules(), s.Known)
+	l.fields = fields.New(l.shares.Rules(), s.Absent)
 	l.filling.Gatherer, l.filling.grouping = fill.New(c.CovarianceFields), model.NewGrouping(s)
 	l.setAnswerOutputs()
 	if set.numbers {

@@ -407,7 +407,7 @@ func (s *Setting) sensorsRows(ctx context.Context, set *sensorsSet, c sensorsCon
 // learn returns a method's model of the examples.
 func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSetting, c sensorsConfig, examples []blankout.Example) (*model.Linear, error) {
 	schema := Classes(set.classes...)
-	schema.Known = true
+	schema.Absent = blankout.AbsentMissing
 	if x.Dead == deadGroups {
 		schema.ColumnGroups = set.groups
 	} else {
@@ -468,7 +468,7 @@ func (m *sensorsMethod) outcome(ctx context.Context, trained *model.Linear, dead
 		case !way.known:
 			told = trained.WithMissing(nil)
 			schema := *trained.Schema
-			schema.Known = false
+			schema.Absent = ""
 			told.Schema = &schema
 		case way.rule != model.MissingAuto:
 			told = trained.WithMissing(trained.Missing.Forced(way.rule))

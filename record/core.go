@@ -34,6 +34,7 @@ type core struct {
 	event
 	nulls
 	times times
+	zeros zeros
 
 	labels map[string]int       // as they are written -> class
 	roles  map[string]fieldRole // of the fields that are not features
@@ -455,6 +456,7 @@ func plainInteger(text []byte) bool {
 // complete completes e after the last of the record has been read.
 func (d *core) complete(r *Record, e *blankout.Example) {
 	d.addTimes()
+	d.addZeros()
 	e.Missing = d.missing
 	if !d.finish(r, e) || d.labelled && !d.label(r, e, d.class) {
 		return

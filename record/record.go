@@ -93,9 +93,8 @@ type Config struct {
 	Seed           uint64 `toml:"seed"`            // of that hash
 	NumericIndices bool   `toml:"numeric_indices"` // svmlight indices, and numbers as names in VW's anonymous namespace, are columns
 	ZeroBased      bool   `toml:"zero_based"`      // svmlight indices count from 0
-	// Known: what a record of svmlight, VW or idx leaves out of its usual features is
-	// missing, not 0.
-	Known      bool        `toml:"known"`
+	// Absent says what a record means by what it leaves out, see blankout.Schema.
+	Absent     string      `toml:"absent"`
 	Crosses    [][2]string `toml:"crosses"` // pairs of fields whose products are features
 	Classes    []string    `toml:"classes"` // all of them; empty: learn up to max_classes
 	Target     loss.Target `toml:"-"`       // what labels are: the loss says it, no key does
@@ -153,6 +152,7 @@ func DefaultConfig() Config {
 		Ngrams:         1,
 		Bits:           22,
 		NumericIndices: true,
+		Absent:         blankout.AbsentAuto,
 		MaxClasses:     DefaultMaxClasses,
 		NaN:            nanMissing,
 		MaxNames:       1 << 16,
@@ -269,6 +269,8 @@ func (c Config) Check() error {
 		return blankout.KeyErrorf("max_fields", "max_fields %d: want 1 to %d", c.MaxFields, blankout.MaxFields)
 	case !(c.MaxWeight >= 0 && c.MaxWeight <= maxMagnitude):
 		return blankout.KeyErrorf("max_weight", "max_weight %v: want a number from 0 to 1e30", c.MaxWeight)
+	case c.Absent != "" && c.Absent != blankout.AbsentAuto && c.Absent != blankout.AbsentZero && c.Absent != blankout.AbsentMissing:
+		return blankout.KeyErrorf("absent", "absent %q: want %s, %s or %s", c.Absent, blankout.AbsentAuto, blankout.AbsentZero, blankout.AbsentMissing)
 	case c.NaN != nanMissing && c.NaN != nanRefuse:
 		return blankout.KeyErrorf("nan", "nan %q: want %s or %s", c.NaN, nanMissing, nanRefuse)
 	case c.MaxFeatures < 1:
@@ -467,7 +469,10 @@ func (c Config) Schema() *blankout.Schema {
 	s := blankout.NewSchema(c.Bits, c.Classes, c.MaxClasses)
 	s.Apart = true
 	s.Seed, s.NumericIndices, s.ZeroBased, s.Crosses = c.Seed, c.NumericIndices, c.ZeroBased, slices.Clone(c.Crosses)
-	s.Known, s.ColumnGroups, s.Target = c.Known, c.columnGroups(), c.Target
+	s.ColumnGroups, s.Target = c.columnGroups(), c.Target
+	if c.Absent != blankout.AbsentAuto {
+		s.Absent = c.Absent
+	}
 	if s.Target != loss.Sign {
 		s.Classes, s.MaxClasses = nil, 2
 	}

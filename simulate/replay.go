@@ -584,7 +584,7 @@ func (f *fixed) predict(u *run, event *Event, e *blankout.Example) (model.Decisi
 	head := f.model.About()
 	if u.treatment.Dead == Null && !u.treatment.Rescale {
 		left := &f.left
-		head.Delete(e, f.x, f.field, event.Dead, head.Schema.Known, left)
+		head.Delete(e, f.x, f.field, event.Dead, head.Schema.ColumnsGoMissing(), left)
 		return head.Decision(), f.model.ScoreLacking(left.Features, left, f.scores)
 	}
 	for i, dead := range event.Dead {

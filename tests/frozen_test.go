@@ -126,7 +126,7 @@ func (f *frozen) run(name, data string, args, settings []string) {
 	if strings.HasSuffix(data, ".svm.gz") { // nothing says which columns die together
 		deletion = "--delete"
 	}
-	line += answer("answers") + answer("lacking", deletion, "0.4", "--known", "--seed", "5")
+	line += answer("answers") + answer("lacking", deletion, "0.4", "--declared", "--seed", "5")
 	f.got["run "+name] = line
 }
 

@@ -175,7 +175,7 @@ func frozenRuns(f *frozen) {
 		{"number quantile", number, nil, of("learner.loss=quantile:0.9")},
 		{"number huber", number, nil, of("learner.loss=huber:1", "learner.half_life=500")},
 		{"number poisson", count, nil, of("learner.loss=poisson")},
-		{"sparse known", f.sample("usps/test.svm.gz"), nil, []string{"record.known=true", "record.max_classes=10", `record.groups={left = ["1-128"], right = ["129-256"]}`}},
+		{"sparse known", f.sample("usps/test.svm.gz"), nil, []string{"record.absent=missing", "record.max_classes=10", `record.groups={left = ["1-128"], right = ["129-256"]}`}},
 		{"sparse text", f.sample("subj/all.svm.gz"), nil, nil},
 	} {
 		f.run(c.name, c.data, c.args, c.settings)

@@ -101,8 +101,8 @@ func sayable(m *client.Model) (*model.Linear, error) {
 	if k := m.Missing; len(s.Fields) > 1 && k != nil && m.Covariance != nil && k.Fill() {
 		return nil, unsayable("missing values that are filled in (the rule fill): export with --missing rescale, or train with it")
 	}
-	if s.Known {
-		return nil, unsayable("columns that go missing (--known): zero and missing are one in an array")
+	if s.ColumnsGoMissing() {
+		return nil, unsayable("columns that go missing (--absent missing): zero and missing are one in an array")
 	}
 	if len(s.Crosses) > 0 {
 		return nil, unsayable("crosses %q: their columns are hashes of pairs of values", s.Crosses)

@@ -65,7 +65,7 @@ func TestGraph(t *testing.T) {
 		t.Errorf("outputs %q", got)
 	}
 
-	schema.Known = true
+	schema.Absent = blankout.AbsentMissing
 	unsayable := (*onnx.UnsayableError)(nil)
 	if _, err := onnx.Encode(m); !errors.As(err, &unsayable) {
 		t.Errorf("columns that go missing: %v", err)

@@ -89,7 +89,7 @@ func (f *configFlags) loadFor(m *client.Model, saved []blankout.Block, flags ...
 		base.Record = m.Record
 		s := m.Schema
 		base.Record.Bits, base.Record.Seed, base.Record.NumericIndices, base.Record.ZeroBased = s.Bits, s.Seed, s.NumericIndices, s.ZeroBased
-		base.Record.Crosses, base.Record.MaxClasses, base.Record.Known = s.Crosses, s.MaxClasses, s.Known
+		base.Record.Crosses, base.Record.MaxClasses, base.Record.Absent = s.Crosses, s.MaxClasses, cmp.Or(s.Absent, blankout.AbsentAuto)
 	}
 	l, err := config.Load(config.Source{Base: &base, File: f.file, Env: os.Environ(), Flags: append(f.set[:len(f.set):len(f.set)], flags...)})
 	if err != nil {

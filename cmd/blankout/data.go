@@ -89,7 +89,8 @@ func (d *dataFlags) add(c *cobra.Command) {
 	f.StringVar(&d.flags.ID, "id", "", "`FIELD` of JSON and CSV that names the record: its key, no feature")
 	f.StringSliceVar(&d.flags.Drop, "drop", nil, "`FIELD,…` that are not features")
 	f.BoolVar(&d.flags.ZeroBased, "zero-based", false, "svmlight indices count from 0")
-	f.BoolVar(&d.flags.Known, "known", false, "features of svmlight, VW and images go missing\na usual feature that an example leaves out is then missing and not 0: the model's rule of\n--missing answers")
+	f.StringVar(&d.flags.Absent, "absent", d.flags.Absent, "what an example means by a field that it leaves out: auto, zero or missing\nauto: of JSON a usual field is missing, an index of svmlight, VW or images is 0; zero: a number of\nJSON is 0; missing: an index that examples usually hold is missing, and the rule of --missing answers")
+	_ = c.RegisterFlagCompletionFunc("absent", cobra.FixedCompletions([]string{blankout.AbsentAuto, blankout.AbsentZero, blankout.AbsentMissing}, cobra.ShellCompDirectiveNoFileComp))
 	f.Var(groupsFlag{&d.flags}, "groups", "the features that fail together: every:N, or `FILE` with a line for each group\nevery:N takes columns 1 to N, N+1 to 2N and so on of svmlight and images; a line is a name,\nthen fields or columns, as in sensor1 1-8,17")
 	f.StringVar(&d.refused, "refused", "fail", "a record that cannot be used: fail, or skip and count it")
 	d.settings.add(c)
@@ -137,12 +138,12 @@ func (d *dataFlags) addForModel(c *cobra.Command) {
 		"id":         " (default: the model's)",
 		"drop":       " (default: the model's)",
 		"groups":     " (default: the model's)",
-		"known":      "; of features that the command deletes, in any format",
+		"absent":     "; the model's is in force",
 		"zero-based": "; the model's rule is in force",
 	} {
 		f := c.Flags().Lookup(name)
 		f.Usage += usage
-		if name == "label" {
+		if name == "label" || name == "absent" {
 			f.DefValue = ""
 		}
 	}
@@ -168,7 +169,7 @@ func (d *dataFlags) override(recordConfig *record.Config) {
 		"weight":     func() { recordConfig.Weight = given.Weight },
 		"id":         func() { recordConfig.ID = given.ID },
 		"drop":       func() { recordConfig.Drop = given.Drop },
-		"known":      func() { recordConfig.Known = given.Known },
+		"absent":     func() { recordConfig.Absent = given.Absent },
 		"zero-based": func() { recordConfig.ZeroBased = given.ZeroBased },
 		"groups":     func() { recordConfig.Groups, recordConfig.GroupEvery = given.Groups, given.GroupEvery },
 	} {
@@ -237,6 +238,9 @@ func (d *dataFlags) resolve(m *client.Model) error {
 	}
 	if how := said("zero-based"); how != "" && d.record.ZeroBased != m.Schema.ZeroBased {
 		return usageError{fmt.Errorf("%s=%t: the model's indices count from %d", how, d.record.ZeroBased, map[bool]int{false: 1}[m.Schema.ZeroBased])}
+	}
+	if how := said("absent"); how != "" && d.record.Absent != cmp.Or(m.Schema.Absent, blankout.AbsentAuto) {
+		return usageError{fmt.Errorf("%s %s: the model has learned %s", how, d.record.Absent, cmp.Or(m.Schema.Absent, blankout.AbsentAuto))}
 	}
 	return nil
 }

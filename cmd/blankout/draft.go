@@ -84,9 +84,6 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 	if s.numbers() {
 		line("loss = \"squared\"  # the label has %d different numbers", len(s.classes()))
 	}
-	if text := s.fields.leftOut(s.schema, s.records-s.refused); text != "" {
-		line("standardise = \"scale\"  # %s", text)
-	}
 	line("expected_missing = %v  # the share of features you expect to lose", l.Learner.ExpectedMissing)
 	line("")
 	line("[checkpoint]")
@@ -126,6 +123,10 @@ func draftRecord(line func(text string, args ...any), c *record.Config, format s
 	if n := c.Notation(); n != notation.Plain {
 		line("decimal = %s", quote(n.Decimal))
 		line("thousands = %s", quote(n.Thousands))
+	}
+	if text := s.fields.leftOut(s.schema, s.records-s.refused); text != "" || c.Absent == blankout.AbsentZero {
+		line("# %s", cmp.Or(text, "numbers that are left out are 0"))
+		line("absent = %s", quote(blankout.AbsentZero))
 	}
 	drop, notes := s.fieldNotes()
 	if drop = append(slices.Clone(c.Drop), drop...); len(drop) > 0 {

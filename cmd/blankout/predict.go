@@ -32,7 +32,7 @@ type predictFlags struct {
 	remove     float64
 	groups     float64 // share of the groups to delete
 	rescale    bool
-	known      bool
+	declared   bool
 	missing    string
 	unknown    string // refuse or answer
 	unlabelled bool
@@ -63,11 +63,11 @@ model has met no feature is one of them, unless --unknown answer is given.
 
 --delete D sets each feature of each example to zero with probability D, after
 standardising, --delete-groups D each group of features; --rescale multiplies the
-survivors by 1/(1-D). With --known the deleted ones are declared missing, and the rule of
+survivors by 1/(1-D). With --declared the deleted ones are declared missing, and the rule of
 --missing, or the model's own, answers.`,
 		Example: "  blankout predict -m model -d test.svm\n" +
 			"  blankout predict -m model -d test.svm --delete 0.5 --rescale --seed 7 --json\n" +
-			"  blankout predict -m model -d test.svm --groups every:8 --delete-groups 0.5 --known --missing fill\n" +
+			"  blankout predict -m model -d test.svm --groups every:8 --delete-groups 0.5 --declared --missing fill\n" +
 			"  blankout predict -m model -d new.svm --unlabelled -o scores.txt\n" +
 			"  blankout predict -m model -d mails.jsonl --refused skip -o answers.csv\n" +
 			"  blankout predict -m s3://models/fraud.blankout -d events.jsonl --json",
@@ -82,8 +82,8 @@ survivors by 1/(1-D). With --known the deleted ones are declared missing, and th
 			if !slices.Contains([]string{"refuse", "answer"}, o.unknown) {
 				return usageError{fmt.Errorf("predict: --unknown %q: want refuse or answer", o.unknown)}
 			}
-			if o.known = o.data.flags.Known; o.known && o.rescale {
-				return usageError{errors.New("predict: --known lets the model's rule answer, --rescale does not: give one of them, or --missing rescale")}
+			if o.declared && o.rescale {
+				return usageError{errors.New("predict: --declared lets the model's rule answer, --rescale does not: give one of them, or --missing rescale")}
 			}
 			if err := p.runPredict(c.Context(), &o); err != nil {
 				return fmt.Errorf("predict: %w", err)
@@ -97,6 +97,7 @@ survivors by 1/(1-D). With --known the deleted ones are declared missing, and th
 	f.StringVarP(&o.out, "output", "o", "", "write classes and scores to `FILE`; - is standard output\nto .csv and .jsonl with probabilities")
 	f.Float64Var(&o.remove, "delete", 0, "set each feature to zero with probability `D`")
 	f.Float64Var(&o.groups, "delete-groups", 0, "set each group of features to zero with probability `D`")
+	f.BoolVar(&o.declared, "declared", false, "declare what is deleted missing: the model's rule of --missing answers")
 	f.BoolVar(&o.rescale, "rescale", false, "multiply the surviving features by 1/(1-D)")
 	addMissingFlag(c, &o.missing)
 	f.StringVar(&o.unknown, "unknown", "refuse", "an example of which the model has met no feature: refuse, or answer\nanswer scores it as one without features")
@@ -327,7 +328,7 @@ func deleting(m model.Model, o *predictFlags, schema *blankout.Schema, rules map
 	var left blankout.Example
 	var dead []bool
 	lacks := lacking{answer: m.About().Answer, by: func(e *blankout.Example) model.Lacked { return model.ScoreVariance(m, e) }}
-	if o.known {
+	if o.declared {
 		lacks.answer = func(*blankout.Example) model.Answer { return m.About().Answer(&left) }
 		if linear, ok := m.(*model.Linear); ok {
 			lacks.by = func(*blankout.Example) model.Lacked { return linear.VarianceLacking(left.Features, &left) }
@@ -336,7 +337,7 @@ func deleting(m model.Model, o *predictFlags, schema *blankout.Schema, rules map
 	return func(e *blankout.Example, out []float64) []float64 {
 		x = m.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
 		field = m.About().Scaler.FieldsOf(e, x.Index, field)
-		if !o.known {
+		if !o.declared {
 			c.Vec(x, field, n, 0)
 			n++
 			return m.ScoreVec(x, out)

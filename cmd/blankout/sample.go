@@ -139,7 +139,7 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 		result.Warnings = append(result.Warnings, f.String())
 	}
 	result.Warnings = append(result.Warnings, s.suspicious()...)
-	if text := s.fields.leftOut(s.schema, s.records-s.refused); text != "" {
+	if text := s.fields.leftOut(s.schema, s.records-s.refused); text != "" && c.Absent != blankout.AbsentZero {
 		result.Warnings = append(result.Warnings, text)
 	}
 	for _, text := range result.Warnings {
@@ -346,23 +346,27 @@ func (s *sample) suspicious() (out []string) {
 	return out
 }
 
-// leftOut tells that most numeric fields are left out by most of so many events, whose
-// usual value is then probably 0; "" if they are not.
+// leftOut tells that numeric fields are left out by a third or more of so many events and are
+// never 0 in the others, so that 0 is probably what is left out; "" if most such fields are not.
 func (f sampled) leftOut(s *blankout.Schema, events int) string {
-	numeric, seldom := 0, 0
+	left, zero := 0, 0 // fields that are left out, and those of them that are sometimes 0
 	for key, r := range f {
-		if s.Fields[key.field].Kind == blankout.Numeric {
-			if numeric++; 2*r.n < events {
-				seldom++
+		if s.Fields[key.field].Kind == blankout.Numeric && events >= sampleLeast && 3*(events-r.n) >= events {
+			left++
+			if _, is := r.numbers[0]; is {
+				zero++
 			}
 		}
 	}
-	if seldom < sampleLeast || 2*seldom < numeric {
+	if left < leftOutLeast || 10*zero > left {
 		return ""
 	}
-	return fmt.Sprintf("%s of %s are left out of most events, where they count as their mean: if what is left out means 0, set learner.standardise = \"scale\"",
-		humanize.Comma(int64(seldom)), plural(numeric, "numeric field"))
+	return fmt.Sprintf("%s are left out of a third or more of the events, where they count as missing, and never 0 where they are there: if what is left out means 0, set record.absent = \"zero\"",
+		plural(left, "numeric field"))
 }
+
+// leftOutLeast is how many fields must be left out for that to be a habit of the writer.
+const leftOutLeast = 3
 
 // suspicion says what the readings look like, "" for an ordinary feature.
 func (r *readings) suspicion() string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -73,7 +74,13 @@ func TestSample(t *testing.T) {
 
 // Where most numeric fields are left out of most events, it says what they count as.
 func TestSampleOfSparseNumbers(t *testing.T) {
-	for share, want := range map[float64]bool{0.2: true, 0.8: false} {
+	for _, test := range []struct {
+		share float64
+		zeros bool // the writer writes some
+		set   string
+		want  bool
+	}{{0.2, false, "", true}, {0.5, false, "", true}, {0.8, false, "", false}, {0.2, true, "", false}, {0.2, false, "record.absent=zero", false}} {
+		share, want := test.share, test.want
 		r := rand.New(rand.NewPCG(2, 1))
 		var lines bytes.Buffer
 		write := json.NewEncoder(&lines)
@@ -82,6 +89,9 @@ func TestSampleOfSparseNumbers(t *testing.T) {
 			for i := range 30 {
 				if r.Float64() < share {
 					event[fmt.Sprint("pixel", i)] = r.Float64()
+					if test.zeros && r.IntN(5) == 0 {
+						event[fmt.Sprint("pixel", i)] = 0
+					}
 				}
 			}
 			if err := write.Encode(event); err != nil {
@@ -93,10 +103,10 @@ func TestSampleOfSparseNumbers(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer
-		if code := execute(t.Context(), []string{"config", "check", "--sample", path}, strings.NewReader(""), &log, &log); code != 0 {
+		if code := execute(t.Context(), []string{"config", "check", "--sample", path, "--set", cmp.Or(test.set, "record.bits=22")}, strings.NewReader(""), &log, &log); code != 0 {
 			t.Fatalf("exit code %d\n%s", code, &log)
 		}
-		if got := strings.Contains(log.String(), "30 of 31 numeric fields are left out of most events"); got != want {
+		if got := strings.Contains(log.String(), "30 numeric fields are left out of a third or more of the events"); got != want {
 			t.Errorf("share %v: %s", share, &log)
 		}
 	}

@@ -38,6 +38,7 @@ type simulateFlags struct {
 	deletes    [2]string // shares of features and of groups
 	groups     []string
 	dead       []string
+	declared   bool
 	rescale    bool
 	missing    string
 	learn      []string
@@ -90,7 +91,7 @@ out from FILE that are deleted in the same way.`,
 		Example: "  blankout simulate -m model -d test.svm --nightmare random:0..0.9/0.1 --repeat 10 --seed 7 -o nightmares\n" +
 			"  blankout simulate -m plain=model,robust=model2 -d test.svm --nightmare worst:0,1,2 --nightmare group:2 --json\n" +
 			"  blankout simulate -m model -d test.svm --groups every:8 --delete-groups 0,0.3,0.5,0.7 --rescale\n" +
-			"  blankout simulate -m model -d test.svm --groups every:8 --delete-groups 0,0.3,0.5,0.7 --rescale=false --known\n" +
+			"  blankout simulate -m model -d test.svm --groups every:8 --delete-groups 0,0.3,0.5,0.7 --rescale=false --declared\n" +
 			"  blankout simulate --learn=noise=none --learn=noise=auto -d train.svm --nightmare burst:1@30%-60% --dead both -o bursts\n" +
 			"  blankout simulate --train train.svm --loss hinge,logistic --grid c=0.1,1 --grid q=0,0.5 -d test.svm --nightmare random:0,0.5 -o tuned\n" +
 			"  blankout simulate -d train.svm --label-delay 0,fixed:2,exponential:4 -o delays",
@@ -114,6 +115,7 @@ out from FILE that are deleted in the same way.`,
 	f.StringVar(&o.deletes[1], "delete-groups", "", "`D,…`: short for --nightmare groups:D,…")
 	f.StringArrayVar(&o.groups, "group", nil, "`NAME=COLUMNS`: name columns of a sparse format, as in sensor1=1-8,17-24")
 	f.StringSliceVar(&o.dead, "dead", []string{string(simulate.Null)}, "what is left of a dead feature: null (missing), zero, or both")
+	f.BoolVar(&o.declared, "declared", false, "of svmlight, VW and images too: declare what is dead missing")
 	f.BoolVar(&o.rescale, "rescale", false, "multiply the survivors by 1/(share left), or =false not to (default: show both)")
 	addMissingFlag(c, &o.missing)
 	f.IntVar(&o.replay.Repeat, "repeat", 5, "draw what is random `R` times; two or more give confidence bands")
@@ -353,7 +355,9 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 			return nil, err
 		}
 		data.regroup(m.Schema)
-		m.Schema.Known = m.Schema.Known || o.data.flags.Known
+		if o.declared && m.Schema.Absent == "" {
+			m.Schema.Absent = blankout.AbsentMissing
+		}
 		if o.data.settings.file == "" {
 			p.sayReadAs(m)
 			if taught == nil && m.Recorded {

@@ -17,7 +17,7 @@ type Fields struct {
 	usual   model.FieldUse
 	// Kinds counts fields as usual does, but each of several of one name for itself.
 	Kinds model.FieldUse
-	// For sparse text formats whose Schema.Known says that features go missing.
+	// For sparse text formats whose Schema says that columns go missing.
 	columns model.ColumnUse
 	kinds   model.FieldSet // of the event at hand: its fields, each of several of one name
 	Lacking
@@ -39,12 +39,13 @@ const (
 )
 
 // New returns the Fields of a stream that begins.
-func New(rules model.MissingRules, known bool) Fields {
+// absent is that of the Schema.
+func New(rules model.MissingRules, absent string) Fields {
 	m := model.NewMissing(rules, nil, nil, nil)
-	m.Known = known
+	m.Known = absent == blankout.AbsentMissing
 	return Fields{
 		Missing: m,
-		usual:   model.FieldUse{Memory: usualMemory},
+		usual:   model.FieldUse{Memory: usualMemory, AbsentIsZero: absent == blankout.AbsentZero},
 		Kinds:   model.FieldUse{Memory: usualMemory},
 		columns: model.ColumnUse{Memory: usualMemory},
 		Lacking: Lacking{Scale: 1},

@@ -95,7 +95,7 @@ def test_numbers_filled_in(program, loss, missing):
 
 def test_known_columns_filled_in(program):
     x, y = rows(400, 1)
-    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", "--known", "--missing", "fill", "--covariance-fields", "256", "--standardise", "auto")
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", "--absent", "missing", "--missing", "fill", "--covariance-fields", "256", "--standardise", "auto")
     asked, _ = rows(100, 2)
     asked[::3, 1:3] = 0
     want = program.answers(program.home / "m", program.write("a.svm", svmlight(asked, np.zeros(100, int))), "--missing", "fill")

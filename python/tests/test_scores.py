@@ -185,8 +185,8 @@ COLUMNS = {
     "zero-based": (["--zero-based", "--standardise", "auto"], ""),
     "hashed": (["--standardise", "auto"], "[record]\nnumeric_indices = false\nbits = 3\n"),
     "ovo": (["--multiclass", "ovo"], ""),
-    "known": (["--known", "--standardise", "auto"], ""),
-    "known-online": (["--known", "--solver", "online"], ""),
+    "known": (["--absent", "missing", "--standardise", "auto"], ""),
+    "known-online": (["--absent", "missing", "--solver", "online"], ""),
 }
 
 

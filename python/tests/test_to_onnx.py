@@ -186,7 +186,7 @@ def refused(program, said):
     [
         (["--loss", "dropsvm"], "kernel machine"),
         (["--multiclass", "ovo"], "one-against-one"),
-        (["--known"], "go missing"),
+        (["--absent", "missing"], "go missing"),
         (["--set", "record.numeric_indices=false"], "hashed"),
     ],
 )

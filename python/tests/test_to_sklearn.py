@@ -51,7 +51,7 @@ def test_numbers(program):
         (["--loss", "dropsvm"], "kernel machine"),
         (["--loss", "poisson"], "poisson"),
         (["--multiclass", "ovo"], "one-against-one"),
-        (["--known"], "go missing"),
+        (["--absent", "missing"], "go missing"),
         (["--solver", "online", "--standardise", "none", "--set", "learner.threshold=0.9"], "threshold 0.9"),
     ],
 )

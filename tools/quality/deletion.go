@@ -147,7 +147,7 @@ func (c *comparison) deletion() error {
 	config.Standardise = "none"
 	known := *train // the pixels that go missing are known to
 	known.schema = train.schema.Clone()
-	known.schema.Known = true
+	known.schema.Absent = blankout.AbsentMissing
 	if err := row("online, noise auto, expected_missing = d, known", func(d float64) (float64, error) {
 		config.ExpectedMissing = d
 		l, err := learn(&known, config, 1)

@@ -115,6 +115,8 @@ class Decoder:
                 raise TypeError(f"event {row} is a {type(event).__name__}; want a dict of fields")
             e = _Event(self, row)
             e.object(event, None, 1)
+            if self.schema.zeros:
+                e.add_zeros()
             e.finish(columns, values, fields)
             starts.append(len(columns))
             present.append(set(fields[starts[-2] :]))
@@ -270,6 +272,14 @@ class _Event:
         self.sources.append(source)
         if len(self.values) > MOST_FEATURES:
             raise self.refuse("too-many", f"more than {MOST_FEATURES} features")
+
+    def add_zeros(self) -> None:
+        """Add a 0 for each number that the event leaves out."""
+        fields = self.d.schema.fields
+        there = {source[0] for source in self.sources} | {fields[i].name for i in self.nulls}
+        for i, f in enumerate(fields):
+            if i > 0 and f.kind == "numeric" and f.name not in there:
+                self.add(self.d.field_hash(f.name), i, 0.0, (f.name, None))
 
     def cross(self) -> None:
         n = len(self.values)

@@ -84,7 +84,7 @@ def from_columns(x: Any, decoder: Decoder) -> Batch:
         i = int(np.argmax(bad))
         row = int(np.searchsorted(starts, i, side="right")) - 1
         finite = np.isfinite(values[i])
-        why = "the limit is 1e30" if finite else "this model does not declare that columns go missing (--known)"
+        why = "the limit is 1e30" if finite else "this model does not declare that columns go missing (--absent missing)"
         raise RefusedEvent("out-of-range" if finite else "not-finite", f"column {columns[i]} is {values[i]}: {why}", row)
     if not schema.numeric_indices:
         return _hashed(starts, columns, values, decoder)

@@ -81,6 +81,7 @@ class Schema:
         bits: names hash to 2^bits columns.
         fields: by id; 0 is the anonymous field.
         known: whether columns of a sparse text format go missing.
+        zeros: whether a number that an event leaves out is 0.
         names: the dictionary, (hash, name) in order of appearance; None if the model keeps none.
         full: whether there were more names than the dictionary may hold.
     """
@@ -95,6 +96,7 @@ class Schema:
     names: tuple[tuple[int, str], ...] | None = None
     full: bool = False
     known: bool = False
+    zeros: bool = False
     _namer: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
     _numbers: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
     _taken: set[int] = field(default_factory=set, repr=False, compare=False)
@@ -108,7 +110,7 @@ class Schema:
         """Read the part "schema" of a model and the block of its names."""
         strict(
             "schema", data, "bits", "seed", "numeric_indices", "zero_based", "crosses", "fields",
-            "column_groups", "classes", "max_classes", "joined", "known", "target", "apart",
+            "column_groups", "classes", "max_classes", "joined", "absent", "target", "apart",
         )
         fields = []
         apart = data.get("apart", False)
@@ -118,14 +120,16 @@ class Schema:
                 raise NewerError(f'the field "{f["name"]}" is of the kind "{f["kind"]}", which this package does not know')
             column = f.get("column", 0) if apart and f["kind"] == "numeric" else None
             fields.append(Field(f["name"], f["kind"], f.get("group", ""), column))
-        bits = data["bits"]
+        bits, absent = data["bits"], data.get("absent", "auto")
+        if absent not in ("auto", "zero", "missing"):
+            raise NewerError(f'the model says "{absent}" of absent fields, which this package does not know')
         if not 1 <= bits <= 31 or not fields:
             raise FileError(f"block model: a schema of {bits} bits and {len(fields)} fields")
         names, full = _read_names(file)
         return cls(
             bits, data.get("seed", 0), data.get("numeric_indices", False), data.get("zero_based", False),
             tuple((a, b) for a, b in data.get("crosses") or ()), tuple(fields),
-            tuple(data["classes"] or ()), names, full, data.get("known", False),
+            tuple(data["classes"] or ()), names, full, absent == "missing", absent == "zero",
         )
 
     @property

@@ -112,7 +112,7 @@ def _check(model: "Model") -> None:
     if model.fields and model._fills():
         warnings.warn("the model fills in missing numbers, which a graph cannot: it answers events that lack fields as is and rescaled alone", stacklevel=3)
     if schema.known:
-        raise Unsayable("columns that go missing (--known): zero and missing are one in an array")
+        raise Unsayable("columns that go missing (--absent missing): zero and missing are one in an array")
     if schema.crosses:
         raise Unsayable(f"crosses {list(schema.crosses)}: their columns are hashes of pairs of values")
     for f in schema.fields[1:]:

@@ -78,7 +78,7 @@ def _columns(model: "Model") -> tuple[np.ndarray, list[str] | None]:
     schema, rows = model._schema, model._rows
     assert rows is not None  # of a linear model
     if schema.known:
-        raise Unsayable("columns that go missing (--known): what is left rescales the rest")
+        raise Unsayable("columns that go missing (--absent missing): what is left rescales the rest")
     others = sorted({f.kind for f in schema.fields[1:]} - {"numeric"})
     if others:
         raise Unsayable(f"fields of the kinds {', '.join(others)}: an array has numbers only")
