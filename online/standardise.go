@@ -21,7 +21,7 @@ func (l *bank) gatherStandardised(e *blankout.Example) {
 		l.bindCurves()
 	}
 	columns, raw, numbers := l.scaling.Columns(e.Features)
-	dense := l.scaling.Scaler.Dense
+	dense, spreads := l.scaling.Scaler.Dense, l.scaling.SpreadColumns()
 	l.touch(columns)
 	// Once it is settled which columns are dense, all but the numeric ones are
 	// only divided by a number that seldom changes.
@@ -44,17 +44,25 @@ func (l *bank) gatherStandardised(e *blankout.Example) {
 		if isDense {
 			dense = dense[1:]
 		}
+		for len(spreads) > 0 && spreads[0] < columns[i] {
+			spreads = spreads[1:]
+		}
+		isSpread := len(spreads) > 0 && spreads[0] == columns[i]
 		if e.Field != nil && stored < len(e.Features.Index) && e.Features.Index[stored] == columns[i] {
 			field = e.Field[stored]
 			kind = l.scaling.Kinds[field]
 			stored++
 		}
-		if settled && !isDense && (kind != blankout.Numeric || l.scaling.Scaler.Mode == model.StandardiseScale) {
+		if settled && !isDense && !isSpread && (kind != blankout.Numeric || l.scaling.Scaler.Mode == model.StandardiseScale) {
 			end := i + 1
-			if e.Field == nil && len(dense) == 0 {
+			if e.Field == nil {
 				end = numbers
-			} else if e.Field == nil {
-				end, _ = slices.BinarySearch(columns, dense[0])
+				for _, next := range [2][]uint32{dense, spreads} {
+					if len(next) > 0 {
+						at, _ := slices.BinarySearch(columns[:end], next[0])
+						end = at
+					}
+				}
 			}
 			if i = l.putDivided(i, end, raw); i == end {
 				i--
@@ -62,7 +70,7 @@ func (l *bank) gatherStandardised(e *blankout.Example) {
 			}
 		}
 		row := now.step.Rows[i]
-		t := l.scaling.Treat(kind, isDense, decided)
+		t := l.scaling.Treat(kind, isDense, isSpread, decided)
 		if shared {
 			t = l.share.Treat(i, t, row)
 		}

@@ -15,6 +15,11 @@ import (
 // those present in at least nine of ten of the first denseEvents events, and
 // ever after, unless they only say that they are present by a 1. It looks after 10, 20, 40, … events already, so that a stream of
 // readings is standardised almost from the start.
+//
+// Where events hold a tenth of all columns or more, as rows of a table do and texts do not, it also finds columns to be
+// divided by their deviation over all events, and not by their largest value, which would leave little of most readings:
+// those that vary and are present in six of ten events, or in one of 32 if their usual value is below a third of their
+// largest.
 type denseFinder struct {
 	Events     uint64   // observed
 	candidates []uint32 // columns met while they could still become dense
@@ -23,16 +28,38 @@ type denseFinder struct {
 	moments []float64
 	places  map[uint32]int // of the candidates in their list; nil until needed
 	seen    []uint64       // events that held a column, parallel to Scaler.Dense
+	held    uint64         // features of the first denseEvents
+	spread  []uint32       // columns of tables that are divided by their deviation, ascending
 }
 
-const denseEvents = 1000
+const (
+	denseEvents = 1000
+	// Columns of tables are looked for after tableEvents.
+	tableEvents = 20
+)
 
 // isDense says whether a column in seen of n events is a dense one.
 func isDense(seen, n uint64) bool { return 10*seen >= 9*n }
 
+// isTable says whether the events hold a tenth of all columns or more.
+func (d *denseFinder) isTable() bool {
+	return d.Events >= tableEvents && 10*d.held >= d.Events*uint64(len(d.candidates))
+}
+
+// isNumber says whether a column of a table, in seen of n events, is one to be divided by its deviation. Its readings
+// have the mean and the sum of squared deviations given, and are multiplied by inverse. While they are few the largest
+// of them is not known well.
+func isNumber(seen, n, mean, m2, inverse float64) bool {
+	usual := math.Sqrt(mean*mean+m2/seen) * inverse
+	return m2 > 0 && (10*seen >= 6*n || 32*seen >= n && 3*usual < 1+3/math.Sqrt(seen))
+}
+
 // candidate counts a reading of a column that may become dense: of one that is met
-// first, or has been noted as such.
-func (d *denseFinder) candidate(column uint32, x float64, first bool) {
+// first, or has been noted as such. The reading is multiplied by inverse where the column is divided.
+func (d *denseFinder) candidate(column uint32, x, inverse float64, first bool) {
+	if z := x * inverse; math.Abs(z) > model.ScalerClip {
+		x = math.Copysign(model.ScalerClip, x) / inverse // an outlier has no say
+	}
 	if d.places == nil {
 		d.places = map[uint32]int{}
 		for i, c := range d.candidates {
@@ -61,6 +88,9 @@ func (s *Scaling) Count(x blankout.Vec) (due bool) {
 	s.Events++
 	if s.Scaler.Mode == model.StandardiseScale {
 		return false
+	}
+	if s.Events <= denseEvents {
+		s.held += uint64(x.Len())
 	}
 	if dense := s.Scaler.Dense; len(dense) > 0 {
 		i := 0
@@ -113,6 +143,7 @@ func (s *Scaling) Review(row func(column uint32) []float64, move func(row []floa
 	if s.Events > denseEvents {
 		return gone
 	}
+	table := s.Scaler.Mode == model.StandardiseAuto && s.isTable()
 	for i, column := range s.candidates {
 		if _, already := slices.BinarySearch(was, column); already {
 			continue
@@ -123,8 +154,16 @@ func (s *Scaling) Review(row func(column uint32) []float64, move func(row []floa
 		}
 		row := row(column)
 		if seen := uint64(row[model.StatCount]); isDense(seen, s.Events) {
+			if i, spread := slices.BinarySearch(s.spread, column); spread {
+				s.spread = slices.Delete(slices.Clone(s.spread), i, i+1)
+			}
 			apply(row, s.promote(row, mean, m2))
 			keep(column, seen)
+		} else if table && isNumber(float64(seen), float64(s.Events), mean, m2, row[model.StatInverse]) {
+			if i, already := slices.BinarySearch(s.spread, column); !already {
+				s.spread = slices.Insert(slices.Clone(s.spread), i, column)
+				apply(row, s.divideByDeviation(row, mean, m2))
+			}
 		}
 	}
 	if s.Events >= denseEvents {
@@ -158,6 +197,18 @@ func (s *Scaling) promote(row []float64, mean, m2 float64) Move {
 	return still
 }
 
+// divideByDeviation turns a column that was divided by its largest value into one that is divided by its deviation over
+// all events. Its readings have the mean and sum of squared deviations given.
+func (s *Scaling) divideByDeviation(row []float64, mean, m2 float64) Move {
+	was := row[model.StatInverse]
+	row[model.StatMean], row[model.StatSquares] = mean, m2
+	row[model.StatInverse] = model.SpreadInverse(row, float64(s.Events))
+	if was > 0 && row[model.StatInverse] > 0 {
+		return Move{was / row[model.StatInverse], 0, 1}
+	}
+	return still
+}
+
 // demote is the way back, for a column that is no longer present often enough.
 func (s *Scaling) demote(row []float64, seen uint64) Move {
 	n, total := float64(seen), float64(s.Events)
@@ -186,4 +237,6 @@ func (d *denseFinder) state(c *coder.Coder) {
 	c.Uint32s(&d.candidates)
 	c.Floats(&d.moments)
 	c.Uints(&d.seen)
+	c.Uint(&d.held)
+	c.Uint32s(&d.spread)
 }

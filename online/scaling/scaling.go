@@ -62,14 +62,18 @@ const (
 	Gathered                   // centred and scaled by what the fold has put in force
 )
 
-// Treat returns the treatment of a feature; settled says that it is settled which columns are dense.
-func (s *Scaling) Treat(k blankout.Kind, dense, settled bool) Treatment {
+// SpreadColumns returns the columns of a sparse text format that are treated as Spread though not all are, ascending.
+func (s *Scaling) SpreadColumns() []uint32 { return s.spread }
+
+// Treat returns the treatment of a feature; spread says that its column is one of SpreadColumns, settled that it is
+// settled which columns are dense.
+func (s *Scaling) Treat(k blankout.Kind, dense, spread, settled bool) Treatment {
 	switch {
 	case s.Scaler.Mode == model.StandardiseScale:
 		return Divided
 	case dense || k == blankout.Numeric:
 		return Numeric
-	case s.Scaler.Mode == model.StandardiseAll:
+	case s.Scaler.Mode == model.StandardiseAll || spread:
 		return Spread
 	case k == blankout.Cross:
 		return Divided
@@ -112,13 +116,13 @@ func (s *Scaling) Observe(column uint32, stats []float64, x, z float64, t Treatm
 			m.Keep = model.FirstReadings / stats[model.StatCount]
 		}
 		if t == Candidate {
-			s.candidate(column, x, stats[model.StatCount] == 1)
+			s.candidate(column, x, stats[model.StatInverse], stats[model.StatCount] == 1)
 		}
 	case Gathered:
 		s.Scaler.Gather(stats, x, z)
 	case Spread:
 		m = s.observeSpread(column, stats, x, z)
-		s.candidate(column, x, stats[model.StatCount] == 1)
+		s.candidate(column, x, stats[model.StatInverse], stats[model.StatCount] == 1)
 	}
 	return m
 }

@@ -73,7 +73,7 @@ func TestDense(t *testing.T) {
 		for i, column := range columns {
 			stats := row(column)[:model.ScalerWidth]
 			_, dense := find(s.Scaler.Dense, column)
-			m := s.Observe(column, stats, raw[i], s.Scaler.Deviations(stats, raw[i]), s.Treat(blankout.Sparse, dense, s.Settled()), 0)
+			m := s.Observe(column, stats, raw[i], s.Scaler.Deviations(stats, raw[i]), s.Treat(blankout.Sparse, dense, false, s.Settled()), 0)
 			move(row(column), m.Ratio, m.Shift)
 		}
 		if before := score(); s.Count(x) {

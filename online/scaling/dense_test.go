@@ -1,0 +1,77 @@
+package scaling
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout"
+	"blankout/model"
+)
+
+// sparse has a Scaling read events of a sparse text format, and returns its columns of numbers: "dense", or "spread".
+func sparse(t *testing.T, events int, next func(i int) blankout.Vec) map[uint32]string {
+	s, rows := New(Settings{}, model.StandardiseAuto, false), map[uint32][]float64{}
+	s.AddField(blankout.Sparse, model.TransformAuto, 0)
+	row := func(column uint32) []float64 {
+		if rows[column] == nil {
+			rows[column] = make([]float64, model.ScalerWidth)
+		}
+		return rows[column]
+	}
+	for i := range events {
+		x := next(i)
+		columns, raw, _ := s.Columns(x)
+		for j, column := range columns {
+			_, dense := find(s.Scaler.Dense, column)
+			stats := row(column)
+			s.Observe(column, stats, raw[j], s.Scaler.Deviations(stats, raw[j]), s.Treat(blankout.Sparse, dense, slices.Contains(s.SpreadColumns(), column), s.Settled()), 0)
+		}
+		if s.Count(x) {
+			s.Review(row, func([]float64, float64, float64) {})
+		}
+	}
+	out := map[uint32]string{}
+	for _, column := range s.Scaler.Dense {
+		out[column] = "dense"
+	}
+	for _, column := range s.SpreadColumns() {
+		out[column] += "spread"
+		if got, want := rows[column][model.StatInverse], model.SpreadInverse(rows[column], float64(events)); math.Abs(got-want) > 0.1*want {
+			t.Errorf("column %d is multiplied by %v, want %v", column, got, want)
+		}
+	}
+	return out
+}
+
+// In a table, columns of numbers are found though many rows leave them out; columns that say 1, that hardly vary beside
+// their largest value, or that are rarely there are none. In texts no word is one.
+func TestTable(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	numbers := sparse(t, 3000, func(int) (x blankout.Vec) {
+		for column, often := range []float64{1: 0.7, 2: 0.2, 3: 0.2, 4: 0.5, 5: 0.01, 6: 0.95} {
+			if r.Float64() < often {
+				value := []float64{1: r.NormFloat64(), 2: 100 * r.ExpFloat64() * r.ExpFloat64(), 3: 5 + r.Float64(), 4: 1, 5: r.Float64(), 6: r.NormFloat64()}[column]
+				x.Index, x.Value = append(x.Index, uint32(column)), append(x.Value, value)
+			}
+		}
+		return x
+	})
+	for column, want := range map[uint32]string{1: "spread", 2: "spread", 4: "", 5: "", 6: "dense"} {
+		if numbers[column] != want {
+			t.Errorf("column %d is %q, want %q", column, numbers[column], want)
+		}
+	}
+	words := sparse(t, 1500, func(int) (x blankout.Vec) {
+		for column := range uint32(2000) {
+			if p := 5 / float64(column+10); r.Float64() < p {
+				x.Index, x.Value = append(x.Index, column), append(x.Value, float64(1+r.IntN(3)))
+			}
+		}
+		return x
+	})
+	if len(words) > 0 {
+		t.Errorf("%d words are numbers: %v", len(words), words)
+	}
+}
