@@ -98,6 +98,9 @@ func TestPageInBrowser(t *testing.T) {
 				// Only the first moments of a run are cut, and never what comes later.
 				"Math.round(1000 * ceiling({data: [[...Array(100).keys()], [...Array(100).keys()].map(i => i < 2 ? 50 : i > 98 ? 23.8 : 10)]}, {time: true, range: [0, 99]}))": 39984.0,
 				"Math.round(1000 * ceiling({data: [[...Array(100).keys()], [...Array(100).keys()].map(i => i > 98 ? 23.8 : 10)]}, {time: true, range: [0, 99]}))":              24990.0,
+				// What does not print, or turns the direction of what follows, is shown as an escape; numbers keep their spaces.
+				`el("i", {title: "a\u202eb"}, "c\u202ed\u200b\n", "1\u202f000").textContent`:                         "c\\u202ed\\u200b\n1\u202f000",
+				`el("i", {title: "a\u202eb", "data-x": "a\u202eb"}).title + el("i", {"data-x": "\u202e"}).dataset.x`: "a\\u202eb\u202e",
 				// Refused records are folded by reason, and each behind a click.
 				"document.querySelectorAll('#aside details[open]').length":                                                                                                 0.0,
 				"document.querySelector('#aside-tables > details > summary').textContent":                                                                                  "syntax: 4, the newest 4",

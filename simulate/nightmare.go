@@ -247,6 +247,37 @@ var (
 // maxLevels bounds what a range stands for.
 const maxLevels = 1000
 
+// WithNothing returns the Family with a first level at which nothing happens, to compare with, where its number says how
+// much dies or is added and it has no such level.
+func (f Family) WithNothing() Family {
+	if len(f.Levels) == 0 || slices.ContainsFunc(f.Levels, func(l Level) bool { return l.X == 0 }) {
+		return f
+	}
+	if nothing := nothingOf(f.Levels[0].Nightmare); nothing != nil {
+		f.Levels = append([]Level{{nothing, 0}}, f.Levels...)
+	}
+	return f
+}
+
+// nothingOf returns a nightmare of the same kind in which nothing happens, nil where its number is no amount.
+func nothingOf(n Nightmare) Nightmare {
+	switch n := n.(type) {
+	case Random:
+		return Random{}
+	case Groups:
+		return Groups{}
+	case Worst:
+		return Worst{}
+	case Additive:
+		return Additive{Group: n.Group}
+	case During:
+		if n.Nightmare = nothingOf(n.Nightmare); n.Nightmare != nil {
+			return n
+		}
+	}
+	return nil
+}
+
 // ParseFamily reads what Parse does, with a range FROM..TO/STEP in the place of
 // a number, or a list of numbers at the end where one number stands:
 // random:0..0.9/0.1, worst:0,5,10, stuck:3:-2..2/0.5@100-200.

@@ -305,3 +305,29 @@ func TestParseFamily(t *testing.T) {
 		}
 	}
 }
+
+// A family whose number is an amount gets a level at which nothing happens, unless it has one.
+func TestWithNothing(t *testing.T) {
+	for s, want := range map[string]string{
+		"random:0.5":          "[{random:0 0} {random:0.5 0.5}]",
+		"random:0,0.5":        "[{random:0 0} {random:0.5 0.5}]",
+		"groups:0.3,0.7":      "[{groups:0 0} {groups:0.3 0.3} {groups:0.7 0.7}]",
+		"worst:2@10-20":       "[{worst:0@10-20 0} {worst:2@10-20 2}]",
+		"noise:heat:1..2":     "[{noise:heat:0 0} {noise:heat:1 1} {noise:heat:2 2}]",
+		"group:1,2":           "[{group:1,2 NaN}]",
+		"stuck:3:1,2":         "[{stuck:3:1 1} {stuck:3:2 2}]",
+		"stuck:3:1@10-20":     "[{stuck:3:1@10-20 1}]",
+		"drift:heat:1,-1..-1": "[{drift:heat:1,-1 -1}]",
+	} {
+		f, err := ParseFamily(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(f.WithNothing().Levels); got != want {
+			t.Errorf("%s has the levels %s, want %s", s, got, want)
+		}
+	}
+	if f := (Family{Name: "group:*"}).WithNothing(); f.Levels != nil {
+		t.Errorf("%+v", f)
+	}
+}

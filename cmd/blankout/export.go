@@ -37,8 +37,9 @@ is a line for each feature: its name, or its column, the weight of each output,
 centre and scale; as JSON one object that holds everything a score is made of. In
 both a feature's part of a score is weight (x - centre)/scale. As onnx it is a
 graph for ONNX runtimes, with an input for each field, or one array of columns by
-number; what such a graph cannot say, such as numbers filled in for missing ones,
-is refused by name.`,
+number. What such a graph cannot say, such as fields of words, is refused by name; of a
+model that fills in missing numbers it answers as is and rescaled alone, with a
+warning.`,
 		Example: "  blankout export -m model --format text\n  blankout export -m model --format json -o model.json\n  blankout export -m model --format onnx --missing rescale -o model.onnx",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {

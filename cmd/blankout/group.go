@@ -113,7 +113,11 @@ func (p *program) learnInGroup(ctx context.Context, o runFlags, c *config.Config
 	if status == nil { // stopped before anything was folded
 		return nil
 	}
-	log.Info("stopped", "events", status.Metrics.Events, "committed", status.Committed, "refused", status.Refused, "events_again", status.Again)
+	by := map[blankout.Reason]uint64{}
+	for reason, r := range status.Metrics.RefusedBy {
+		by[reason] = r.Count
+	}
+	log.Info("stopped", "events", status.Metrics.Events, "committed", status.Committed, "refused", status.Refused-passedOver(by), "events_again", status.Again)
 	if !o.json {
 		return nil
 	}

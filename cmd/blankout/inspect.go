@@ -35,10 +35,10 @@ func (p *program) inspect() *cobra.Command {
 	var weights int
 	var features bool
 	var curves string
-	var group string
+	var group, file string
 	var settings configFlags
 	c := &cobra.Command{
-		Use:   "inspect FILE",
+		Use:   "inspect [-m] FILE",
 		Short: "Tell what a checkpoint, model or snapshot holds",
 		Long: `inspect verifies a file and tells what is in it: where in the stream it belongs,
 what was learned how from how many events, and the features that weigh most. Of
@@ -53,6 +53,9 @@ group has come, who has committed what, and what was refused.`,
 			"  blankout inspect checkpoints --json\n" +
 			"  blankout inspect --group fraud -f blankout.toml",
 		Args: func(c *cobra.Command, args []string) error {
+			if c.Flags().Changed("model") {
+				args = append(args, file)
+			}
 			if group != "" && len(args) == 0 {
 				return nil
 			}
@@ -69,7 +72,10 @@ group has come, who has committed what, and what was refused.`,
 				}
 				return p.printGroup(r, asJSON)
 			}
-			i, err := inspectFile(args[0], weights)
+			if len(args) > 0 {
+				file = args[0]
+			}
+			i, err := inspectFile(file, weights)
 			if err != nil {
 				return fmt.Errorf("inspect: %w", err)
 			}
@@ -99,6 +105,7 @@ group has come, who has committed what, and what was refused.`,
 			return out.Flush()
 		},
 	}
+	c.Flags().StringVarP(&file, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints, as without -m")
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
 	c.Flags().IntVar(&weights, "weights", 10, "so many of the largest weights of each class")
 	c.Flags().StringVar(&curves, "curves", "", "draw the curves of numbers instead, an SVG file each in the directory `DIR`")
@@ -117,6 +124,7 @@ type inspection struct {
 	Classes     []string         `json:"classes"`
 	Fields      int              `json:"fields"`
 	Features    int              `json:"features"` // columns that have a row
+	Knots       int              `json:"knots"`    // further rows, of the knots of splines
 	Columns     uint64           `json:"columns"`
 	Names       int              `json:"names"`
 	Collisions  int              `json:"name_collisions"`
@@ -183,7 +191,14 @@ func inspectFile(path string, weights int) (*inspection, error) {
 		return i, nil
 	}
 	i.model = m
-	i.Features, i.Memory, i.Norm, i.Largest = m.Rows.Len(), m.Rows.Bytes(), m.Norm(), largestWeights(m, weights)
+	i.Memory, i.Norm, i.Largest = m.Rows.Bytes(), m.Norm(), largestWeights(m, weights)
+	for slot := range m.Rows.Len() {
+		if column, _ := m.Rows.Column(slot); column < model.FirstHat {
+			i.Features++
+		} else {
+			i.Knots++
+		}
+	}
 	// A model has no place in a stream, and a snapshot no history.
 	if _, err := blankout.FindBlock(file.Blocks, "offsets"); err == nil {
 		if i.Offsets, err = run.ReadOffsets(file.Blocks); err != nil {
@@ -222,6 +237,9 @@ func (i *inspection) print(out *bufio.Writer, draw bool) {
 		fmt.Fprintf(out, "learned       from %s events: %s, loss %s, noise %s\n", humanize.Comma(int64(i.Events)), i.Trained, i.Loss, i.Noise)
 		fmt.Fprintf(out, "classes       %q\n", i.Classes)
 		fmt.Fprintf(out, "features      %s of %s columns, in %s", humanize.Comma(int64(i.Features)), humanize.Comma(int64(i.Columns)), plural(i.Fields, "field"))
+		if i.Knots > 0 {
+			fmt.Fprintf(out, ", and %s", plural(i.Knots, "knot"))
+		}
 		if i.Names > 0 {
 			fmt.Fprintf(out, "; %s known, %s of them share a column", plural(i.Names, "name"), humanize.Comma(int64(i.Collisions)))
 		}

@@ -129,9 +129,10 @@ type learning struct {
 // progress is a look at a run.
 type progress struct {
 	events, rate  int64
-	error, lately float64 // progressive, in percent; NaN without labelled events
-	lag           int64   // -1 if unknown
-	refused       int64
+	error, lately float64                // progressive, in percent; NaN without labelled events
+	lag           int64                  // -1 if unknown
+	refused       int64                  // records that cannot be used
+	passedOver    int64                  // those that are no events, or came before
 	trouble       string                 // why it is not consuming
 	numbers       *measure.NumbersReport // where labels are numbers
 	baselines     watch.BaselineReport
@@ -148,6 +149,8 @@ func (l *learning) look(s *run.Status) progress {
 		error: 100 * s.Metrics.Total.Error(), lately: 100 * s.Metrics.Window.Error(),
 		lag: -1, refused: int64(s.Refused), trouble: s.NotReady,
 	}
+	p.passedOver = int64(passedOver(s.RefusedBy))
+	p.refused -= p.passedOver
 	p.baselines = s.Metrics.Baselines.Report(s.Metrics.Numbers != nil)
 	if n := s.Metrics.Numbers; n != nil {
 		all := n.Report()
@@ -168,6 +171,16 @@ func progressOf(s *run.Status) progress {
 	p := l.look(s)
 	p.trouble = ""
 	return p
+}
+
+// passedOver counts what is no event, or came before, among what was not taken.
+func passedOver(by map[blankout.Reason]uint64) (n uint64) {
+	for reason, count := range by {
+		if !reason.Faulty() {
+			n += count
+		}
+	}
+	return n
 }
 
 // String words it for a person.
@@ -211,6 +224,9 @@ func (p progress) log() []any {
 		out = append(out, "lag", p.lag)
 	}
 	out = append(out, "refused", p.refused)
+	if p.passedOver > 0 { // tombstones, and events that came before
+		out = append(out, "passed_over", p.passedOver)
+	}
 	if p.trouble != "" {
 		out = append(out, "trouble", p.trouble)
 	}

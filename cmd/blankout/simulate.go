@@ -168,7 +168,7 @@ func (o *simulateFlags) check(c *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		r.Families = append(r.Families, family)
+		r.Families = append(r.Families, family.WithNothing())
 	}
 	rescales := []bool{false, true}
 	if c.Flags().Changed("rescale") {

@@ -51,6 +51,10 @@ func TestTombstones(t *testing.T) {
 			t.Errorf("%s: code %d: %s%s", test.args, code, &out, &errs)
 		}
 	}
+	var out, errs bytes.Buffer
+	if code := execute(t.Context(), strings.Fields("run --set http.address= --reset -d "+topic), nil, &out, &errs); code != 0 || !strings.Contains(errs.String(), `"refused":0,"passed_over":15,`) {
+		t.Errorf("code %d: %s%s", code, &out, &errs)
+	}
 	if letters, err := os.ReadFile("dead-letters.jsonl"); err == nil && len(letters) > 0 {
 		t.Errorf("dead letters: %s", letters)
 	}

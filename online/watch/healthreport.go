@@ -267,7 +267,11 @@ func (f *fieldHealth) condition(kind int) Condition {
 	}
 	center := mean.recentSum / max(mean.recentN, 1)
 	recent := math.Sqrt(max(square.recentSum/square.recentN-center*center, 0))
-	return Condition{recent / f.inverse, deviation / f.inverse, recent / max(deviation, 0.1)}
+	change := recent / max(deviation, 0.1)
+	if deviation < 0.1 { // a number that is nearly always the same has not fallen
+		change = max(change, 1)
+	}
+	return Condition{recent / f.inverse, deviation / f.inverse, change}
 }
 
 // strength returns how large a change is beside the least that is worth an alarm.

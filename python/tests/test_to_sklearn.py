@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -37,6 +40,39 @@ def test_names(program):
     np.testing.assert_array_equal(same.predict(asked), model.predict(asked).astype(str))
 
 
+@pytest.mark.parametrize("mode", ["auto", "all", "scale"])
+@pytest.mark.parametrize("classes", [2, 4])
+def test_standardized(program, mode, classes):
+    """A model that standardizes is a pipeline, which can be pickled; values far out are bounded, and zeros left out, as by the model."""
+    x, y = rows(300, 1, classes=classes)
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", "--standardise", mode)
+    model = blankout.load(program.home / "m")
+    same = pickle.loads(pickle.dumps(model.to_sklearn()))
+    asked, _ = rows(200, 2, classes=classes)
+    asked[0, 1], asked[1] = 1e9, 0
+    order = np.argsort(model.classes_.astype(str))
+    np.testing.assert_allclose(same.predict_proba(asked), model.predict_proba(asked)[:, order], rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(same.predict(asked), model.predict(asked).astype(str))
+
+
+def test_standardized_names(binary):
+    """The estimators' default, of frames: the pipeline has the names of the columns."""
+    data = pd.DataFrame([{k: e.get(k, 0.0) for k in ("near", "far", "count")} for e in events(400, 50, nulls=0)]).astype(float)
+    labels = (data["near"] + data["count"] > data["count"].mean()).astype(int)
+    estimator = blankout.DropoutClassifier(program=str(binary)).fit(data, labels)
+    same = estimator.model_.to_sklearn()
+    assert list(same.feature_names_in_) == ["near", "far", "count"]
+    asked = data.head(50)
+    np.testing.assert_allclose(same.predict_proba(asked), estimator.predict_proba(asked), rtol=1e-9, atol=1e-12)
+
+
+def test_typed():
+    """The estimators are not Any for who checks types."""
+    source = Path(blankout.__file__).read_text()
+    assert "if TYPE_CHECKING:\n    from .estimators import DropoutClassifier, DropoutRegressor" in source
+    assert (Path(blankout.__file__).parent / "py.typed").exists()
+
+
 def test_numbers(program):
     x, y = rows(100, 3)
     program("train", "-q", "-d", program.write("t.svm", svmlight(x, y + x[:, 3])), "-m", "m", "--loss", "linear")
@@ -47,7 +83,7 @@ def test_numbers(program):
 @pytest.mark.parametrize(
     "args, said",
     [
-        (["--standardise", "auto"], 'standardising "auto" bounds values'),
+        (["--curves", "5", "--standardise", "auto"], "curves, which are no lines"),
         (["--loss", "dropsvm"], "kernel machine"),
         (["--loss", "poisson"], "poisson"),
         (["--multiclass", "ovo"], "one-against-one"),

@@ -1,10 +1,13 @@
 "use strict";
 const $ = id => document.getElementById(id);
-const text = (id, s) => { const e = $(id); if (e.textContent !== s) e.textContent = s; };
+const text = (id, s) => { const e = $(id); s = shownText(s); if (e.textContent !== s) e.textContent = s; };
+// Characters that do not print, or turn the direction of what follows, are written as escapes.
+const printable = s => s.replace(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g, c => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+const shownText = x => typeof x === "string" ? printable(x) : x;
 const el = (name, attributes, ...children) => {
   const e = document.createElement(name);
-  for (const k in attributes) e.setAttribute(k, attributes[k]);
-  e.append(...children);
+  for (const k in attributes) e.setAttribute(k, k === "title" || k === "aria-label" ? shownText(attributes[k]) : attributes[k]);
+  e.append(...children.map(shownText));
   return e;
 };
 const explained = (word, what) => el("dfn", {title: what}, word);
@@ -183,7 +186,7 @@ function draw() {
   const warnings = s.warnings || [];
   if (warnings.map(w => w.text).join("\n") !== [...$("warnings").children].map(e => e.textContent.replace(/^Warning: /, "")).join("\n"))
     $("warnings").replaceChildren(...warnings.map(w => el("li", {"data-kind": w.kind}, "Warning: " + w.text)));
-  document.title = (ready || plain ? "" : "! ") + (title ? title + " · blankout" : "blankout") + (s.error == null ? "" : " · " + errorOf(s)(s.error));
+  document.title = (ready || plain ? "" : "! ") + (title ? printable(title) + " · blankout" : "blankout") + (s.error == null ? "" : " · " + errorOf(s)(s.error));
   text("about", s.model ? `${s.model.loss}, noise ${s.level || s.model.noise} · ${s.model.trained} · model ${whole(s.model.events)}` + (s.model.published ? `, published ${span((s.t - s.model.published) / 1000)}${s.t - s.model.published < 1000 ? "" : " ago"}` : "") : "");
   text("events", whole(s.events));
   text("events-note", `${whole(s.features)} features` + (s.unlabelled ? ` · ${whole(s.unlabelled)} unlabelled` : "") +

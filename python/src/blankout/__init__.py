@@ -4,10 +4,15 @@
     model.predict([{"words": ["a", "fine", "day"]}])
 """
 
+from typing import TYPE_CHECKING
+
 from .errors import DamagedError, FileError, ForeignError, NewerError, RefusedEvent, Unsayable
 from .model import Answer, Contribution, Model
 from .follow import Follower, follow
 from .places import load
+
+if TYPE_CHECKING:
+    from .estimators import DropoutClassifier, DropoutRegressor
 
 __all__ = [
     "Answer", "Contribution", "DamagedError", "DropoutClassifier", "DropoutRegressor", "FileError", "Follower", "ForeignError", "Model", "NewerError", "RefusedEvent",

@@ -18,16 +18,26 @@ def to_sklearn(model: "Model") -> Any:
     Of more than two classes it is a OneVsRestClassifier of them, whose probabilities are
     divided by their sum as the model's are. Column j is the model's column j, or of a model
     with named numbers the field feature_names_in_[j]. Where labels are numbers it is
-    a LinearRegression.
+    a LinearRegression. Of a model that standardizes it is a Pipeline, whose first step does that.
 
     Raises:
         Unsayable: names what scikit-learn's linear models cannot say.
     """
+    weights, names = _columns(model)
+    if model._statistics is None:
+        return _linear(model, weights, names)
+    from sklearn.pipeline import Pipeline
+
+    first = _standardizer(model, names, len(weights))
+    return Pipeline([("standardize", first), ("model", _linear(model, weights, None))])
+
+
+def _linear(model: "Model", weights: np.ndarray, names: list[str] | None) -> Any:
+    """Return scikit-learn's linear model of standardized columns."""
     from sklearn.linear_model import LinearRegression, LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.preprocessing import LabelBinarizer
 
-    weights, names = _columns(model)
     if model._numbers:
         out = LinearRegression()
         out.coef_, out.intercept_ = weights[:, 0], float(model._intercept[0])
@@ -54,6 +64,21 @@ def to_sklearn(model: "Model") -> Any:
     return _named(out, weights, names)
 
 
+def _standardizer(model: "Model", names: list[str] | None, width: int) -> Any:
+    """Return a fitted transformer that standardizes the columns of an array as the model does."""
+    from .standardizer import Standardizer
+
+    rows, schema = model._rows, model._schema
+    assert rows is not None and model._statistics is not None
+    columns = np.arange(width) if names is None else np.array([schema.number_column(n) for n in names])
+    known, slots = rows.find(columns)
+    statistics = np.zeros((width, model._statistics.shape[1]))
+    statistics[known] = model._statistics[slots]
+    # An event by number leaves zeros out, but of the dense columns.
+    kept = np.ones(width, bool) if names is not None else np.isin(columns, model._scaler.dense)
+    return _named(Standardizer(model._scaler, statistics, kept), np.zeros(width), names)
+
+
 def _named(estimator: Any, weights: np.ndarray, names: list[str] | None) -> Any:
     estimator.n_features_in_ = len(weights)
     if names is not None:
@@ -71,10 +96,6 @@ def _columns(model: "Model") -> tuple[np.ndarray, list[str] | None]:
         raise Unsayable("the loss poisson: what it expects is the exponential of its score")
     if model._curves is not None:
         raise Unsayable("curves, which are no lines, and that a number is there (train without --curves and with --standardise none)")
-    if model._statistics is not None:
-        raise Unsayable(
-            f'standardising "{model._scaler.mode}" bounds values, which a linear model cannot say (train with --standardise none)'
-        )
     schema, rows = model._schema, model._rows
     assert rows is not None  # of a linear model
     if schema.known:

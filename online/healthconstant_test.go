@@ -1,0 +1,38 @@
+package online
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"blankout"
+)
+
+// A number that is always the same has not changed, and does not lead the fields of which nothing is wrong.
+func TestConstantFieldIsNotTheWorst(t *testing.T) {
+	schema := blankout.NewSchema(8, []string{"a", "b"}, 2)
+	for _, name := range []string{"x", "constant", "y"} {
+		schema.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+	}
+	l, err := New(DefaultConfig(), schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 6000 {
+		x, y := r.NormFloat64(), r.NormFloat64()
+		e := &blankout.Example{Weight: 1, Field: []uint16{1, 2, 3}, Features: blankout.Vec{Index: []uint32{1, 2, 3}, Value: []float64{x, 0.1, y}}}
+		if x+0.5*y > 0 {
+			e.Label = 1
+		}
+		l.Learn(e)
+	}
+	fields := l.Health().Fields
+	if len(fields) != 3 || fields[0].Field == "constant" {
+		t.Fatalf("the first of %d fields is %s", len(fields), fields[0].Field)
+	}
+	for _, f := range fields {
+		if f.Deviation == nil || !(f.Deviation.Change > 0.8 && f.Deviation.Change < 1.2) {
+			t.Errorf("%s: the deviation has changed by %+v", f.Field, f.Deviation)
+		}
+	}
+}
