@@ -122,7 +122,7 @@ func (c *Cover) codeClasses(to *coder.Coder, one func(*class)) {
 	n := len(c.classes)
 	to.Int(&n)
 	if to.Decode {
-		if n < 0 || n > len(to.In) { // each takes bytes
+		if n < 0 || n > len(to.In)/24 { // each takes as many bytes at least
 			to.Failed, n = true, 0
 		}
 		c.classes = make([]class, n)
