@@ -451,6 +451,9 @@ func (c Config) objective(noise loss.Noise) (build func(*Data, Subproblem, Confi
 	default:
 		return nil, "", fmt.Errorf("intercept %q: want free, penalised or none", c.Intercept)
 	}
+	if c.Bound == ExactBound {
+		return c.exact(noise)
+	}
 	own, level, err := c.estimator()
 	if err != nil {
 		return nil, "", err
@@ -471,6 +474,41 @@ func (c Config) objective(noise loss.Noise) (build func(*Data, Subproblem, Confi
 	return func(d *Data, b Subproblem, c Config) (Objective, error) {
 		return NewExpected(c.Problem(d, b, l, noise))
 	}, l.String(), nil
+}
+
+// exact is objective under the bound exact.
+func (c Config) exact(noise loss.Noise) (build func(*Data, Subproblem, Config) (Objective, error), name string, err error) {
+	q, err := exactRate(noise)
+	if err != nil {
+		return nil, "", err
+	}
+	if c.Copies > 0 {
+		return nil, "", fmt.Errorf("bound exact goes over all masks: leave out the copies")
+	}
+	c.Bound = ""
+	if own, _, err := c.estimator(); err != nil {
+		return nil, "", err
+	} else if own != nil {
+		return nil, "", fmt.Errorf("loss %s has no bound %s", c.Loss, ExactBound)
+	}
+	l, err := c.Expectation()
+	if err != nil {
+		return nil, "", err
+	}
+	name = l.String()
+	if l.Facts().Target == loss.Sign { // a name of a loss of numbers is read again
+		base, rest, _ := strings.Cut(name, ":")
+		if _, margin, ok := strings.Cut(rest, ":"); ok {
+			rest = ":" + margin
+		} else {
+			rest = ""
+		}
+		name = base + ":" + ExactBound + rest
+	}
+	return func(d *Data, b Subproblem, c Config) (Objective, error) {
+		c.Bound = ""
+		return c.exactObjective(d, b, l, q)
+	}, name, nil
 }
 
 // Expectation returns the loss whose expectation c minimises. It returns an error where the

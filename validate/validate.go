@@ -34,6 +34,9 @@ func HeldOut(partition int32, offset int64, k uint64) bool {
 type Validator struct {
 	Config  Config
 	Learner online.Config // of the Learner
+	// Exact takes the exact expectation over all masks of dropout (batch.ExactBound) in place of
+	// the bound that was learned under.
+	Exact bool
 	// Open opens the Learner's stream once more, each partition at its Position.
 	// Events decode under s, which is the caller's. Validate closes the Source if
 	// it is an io.Closer.
@@ -245,7 +248,9 @@ func (v *Validator) readHoldout(ctx context.Context, schema *blankout.Schema, ev
 func (v *Validator) problem(h *model.Head) batch.ValidateConfig {
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise, c.Tol, c.Top, c.Prior = h.Loss, h.Noise, v.Config.Tol, reported, "l2"
-	c.Intercept = batch.Intercept(v.Learner.Intercept)
+	if c.Intercept = batch.Intercept(v.Learner.Intercept); v.Exact {
+		c.Bound = batch.ExactBound
+	}
 	if c.Cost = v.Learner.C; math.IsInf(c.Cost, 1) {
 		c.Cost, c.L2 = 1, 0
 	}

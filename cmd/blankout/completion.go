@@ -20,7 +20,7 @@ import (
 var flagValues = map[string][]string{
 	"format":      record.Formats(),
 	"loss":        batch.LossNames(estimators.All()),
-	"bound":       {"gaussian", "chen", "quadratic-noising", "mcf"},
+	"bound":       {"gaussian", "chen", "quadratic-noising", "mcf", "exact"},
 	"noise":       append(loss.NoiseNames(), "auto", loss.ObservedNoise),
 	"intercept":   {"free", "penalised", "none"},
 	"multiclass":  {"ovr", "ovo"},

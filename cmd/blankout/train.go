@@ -109,7 +109,7 @@ There --noise and --standardise are auto unless given.`,
 	_ = f.MarkHidden("model") // its name before -o was that of all commands
 	t := &o.config
 	f.StringVar(&t.Loss, "loss", t.Loss, "`LOSS`, as logistic or hinge, of numbers squared\n"+valuesUsage(batch.LossNames(t.Estimators)))
-	f.StringVar(&t.Bound, "bound", "", "form of the expected loss: gaussian (the default), chen, quadratic-noising or mcf")
+	f.StringVar(&t.Bound, "bound", "", "form of the expected loss: gaussian (the default), chen, quadratic-noising, mcf\nor exact, over all masks of dropout, for events of at most 16 features")
 	f.StringVar(&t.Noise, "noise", t.Noise, "`NOISE` to stand, as dropout:0.3; online also auto\n"+valuesUsage(loss.NoiseNames())+";\ndropout:Q+group:Q is of features and, independently, of groups; group:NAME=Q,… gives groups\nrates of their own, observed those at which they are missing from the examples")
 	f.Float64VarP(&t.Cost, "cost", "c", t.Cost, "`COST` of the losses against |w|^2")
 	f.Float64Var(&t.L2, "l2", 0, "penalty `X`|w|^2 and losses of weight 1, instead of -c")

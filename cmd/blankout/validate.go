@@ -40,6 +40,7 @@ type validateFlags struct {
 	brokers string
 	topics  string
 	missing string
+	bound   string
 	output  string
 	json    bool
 }
@@ -69,6 +70,9 @@ file wants the same file with -d; one whose labels came later that of the labels
 			rule, err := model.ParseMissingRule(o.missing)
 			if err != nil {
 				return usageError{fmt.Errorf("validate: --%w", err)}
+			}
+			if o.bound != "" && o.bound != batch.ExactBound {
+				return usageError{fmt.Errorf("validate: --bound %s: want exact, or none for that of the learner", o.bound)}
 			}
 			s, err := readSaved(o.model)
 			if err == nil {
@@ -110,6 +114,7 @@ file wants the same file with -d; one whose labels came later that of the labels
 	f.StringVar(&o.labels, "labels", "", "the `FILE` of their labels, for a checkpoint learned with --labels")
 	f.String("id", "", "`FIELD` by which events and labels are joined [record.id, labels.id]")
 	addMissingFlag(c, &o.missing)
+	f.StringVar(&o.bound, "bound", "", "`exact`: over all masks of dropout, in place of the bound learned under")
 	f.StringVarP(&o.output, "output", "o", "", "write the exact solution as a model to `FILE`")
 	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` instead of kafka.brokers")
 	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` instead of kafka.topics")
@@ -268,6 +273,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	}
 	screen := p.newScreen(10 * time.Second)
 	v := newValidator(c, o.data, slog.New(slog.DiscardHandler))
+	v.Exact = o.bound == batch.ExactBound
 	v.Config.CPU = 1 // nobody is waiting
 	open, read := v.Open, 0
 	saw := func(n int) {

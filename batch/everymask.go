@@ -1,0 +1,130 @@
+package batch
+
+// This file takes the expectation over all masks of dropout exactly, by going over them.
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+
+	"blankout/loss"
+)
+
+// ExactBound is the Bound of the exact expectation over all masks of dropout.
+const ExactBound = "exact"
+
+const (
+	// An event of n features has 2^n masks.
+	mostMasked = 16
+	// mostMasks bounds the entries of all events under all masks, 12 bytes each.
+	mostMasks = 1 << 25
+)
+
+// everyMask returns each example under every mask of dropout of the rate q, with survivors divided by
+// 1-q, and as many weights: of d, or weight in its place, times the mask's probability. of says
+// which row of d a row is made of. An example of weight 0 is left out.
+func (d *Data) everyMask(q float64, weight []float64) (masked *Data, of []int, weights []float64, err error) {
+	if d.curves != nil {
+		return nil, nil, nil, fmt.Errorf("bound exact: %w; leave out --curves", ErrCurves)
+	}
+	if err := d.masksFit(weight); err != nil {
+		return nil, nil, nil, err
+	}
+	out := *d
+	out.rows, out.chunks, out.labels, out.targets, out.weights, out.entries = nil, nil, nil, nil, nil, 0
+	for i := range d.Rows() {
+		w := d.Weight(i)
+		if weight != nil {
+			w = weight[i]
+		}
+		if w == 0 {
+			continue
+		}
+		row := d.Row(i)
+		var columns []uint32
+		var values []float64
+		for j, c := range row.Index {
+			if x := row.At(j); x != 0 {
+				columns, values = append(columns, c), append(values, x/(1-q))
+			}
+		}
+		n := len(columns)
+		c := &chunk{}
+		for mask := range 1 << n {
+			alive := bits.OnesCount(uint(mask))
+			p := math.Pow(1-q, float64(alive)) * math.Pow(q, float64(n-alive))
+			if p == 0 { // without dropout
+				continue
+			}
+			from := len(c.index)
+			for j := range n {
+				if mask>>j&1 == 1 {
+					c.index, c.f64 = append(c.index, columns[j]), append(c.f64, values[j])
+				}
+			}
+			out.rows = append(out.rows, rowRef{uint32(len(out.chunks)), uint32(from), uint32(len(c.index) - from)})
+			out.labels, of, weights = append(out.labels, d.labels[i]), append(of, i), append(weights, w*p)
+			if d.targets != nil {
+				out.targets = append(out.targets, d.targets[i])
+			}
+		}
+		if c.f64 == nil {
+			c.f64 = []float64{}
+		}
+		out.entries += len(c.index)
+		out.chunks = append(out.chunks, c)
+	}
+	out.weights = slices.Clone(weights)
+	return &out, of, weights, nil
+}
+
+// masksFit returns an error if there are too many masks.
+func (d *Data) masksFit(weight []float64) error {
+	total := 0
+	for i := range d.Rows() {
+		if weight != nil && weight[i] == 0 || weight == nil && d.Weight(i) == 0 {
+			continue
+		}
+		n := 0
+		for row, j := d.Row(i), 0; j < row.Len(); j++ {
+			if row.At(j) != 0 {
+				n++
+			}
+		}
+		if n > mostMasked {
+			return fmt.Errorf("bound exact: example %d has %d features, and its expectation is a sum over 2^%d masks: it is for events of at most %d", i, n, n, mostMasked)
+		}
+		if total += n << n / 2; total > mostMasks {
+			return fmt.Errorf("bound exact: the masks of the first %d examples have over %d entries: it is for fewer or smaller events", i+1, mostMasks)
+		}
+	}
+	return nil
+}
+
+// exactRate returns the rate of a noise whose masks can be gone over.
+func exactRate(noise loss.Noise) (q float64, err error) {
+	switch n := noise.(type) {
+	case loss.NoNoise:
+		return 0, nil
+	case loss.Dropout:
+		return n.Q, nil
+	}
+	return 0, fmt.Errorf("bound exact: it goes over the masks of dropout, and knows no noise %v", noise)
+}
+
+// exactObjective returns the objective of c with the exact expectation of a loss.
+func (c Config) exactObjective(d *Data, b Subproblem, l loss.Loss, q float64) (Objective, error) {
+	masked, of, weights, err := d.everyMask(q, b.Weight)
+	if err != nil {
+		return nil, err
+	}
+	y := make([]float64, len(of))
+	for i, row := range of {
+		if y[i] = b.Y[row]; math.IsNaN(y[i]) && c.Alpha > 0 {
+			return nil, fmt.Errorf("example %d: %w", row, ErrUnlabelled)
+		}
+	}
+	b.Y, b.Weight, c.Alpha = y, weights, 0
+	return NewExpected(c.Problem(masked, b, l, loss.NoNoise{}))
+}
