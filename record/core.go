@@ -258,7 +258,7 @@ func (d *core) hashed(name string, hash uint64) named {
 // cutName returns as much of a name as is ever looked at, in memory of its own if
 // it cuts: one byte more than is remembered shows that there was more.
 func cutName(name string) string {
-	if len(name) > maxNameBytes {
+	if len(name) > maxNameBytes+1 { // else it has been cut
 		return strings.Clone(name[:maxNameBytes+1])
 	}
 	return name

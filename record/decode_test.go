@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -421,6 +422,38 @@ func TestCostOfNothing(t *testing.T) {
 		_, err := NewDecoder(c, c.Schema())
 		if refusal := (*blankout.Refusal)(nil); errors.As(err, &refusal) != refused || refused && refusal.Reason != blankout.ReasonTooMany {
 			t.Errorf("%d columns: %v", columns, err)
+		}
+	}
+}
+
+// A record with more values than there are fields to remember takes memory in proportion to its
+// bytes, however long the names are that its values are joined to.
+func TestLongRecordsTakeLittle(t *testing.T) {
+	objects := &strings.Builder{}
+	for i := range 90_000 {
+		fmt.Fprintf(objects, `"k%d":1,`, i)
+	}
+	for _, value := range []string{
+		`{"x":[` + strings.Repeat("1,", 89_999) + `1]}`,
+		`{` + objects.String() + `"x":1}`,
+		`{"` + strings.Repeat("k", 4000) + `":[` + strings.Repeat("1,", 19_999) + `1]}`,
+		`{"` + strings.Repeat("k", 200) + `":[` + strings.Repeat("1,", 19_999) + `1]}`,
+		`{"x":[` + strings.Repeat(`{"a":1},`, 20_000) + `1]}`,
+	} {
+		c := DefaultConfig()
+		d, err := NewDecoder(c, c.Schema())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e blankout.Example
+		var before, after runtime.MemStats
+		for range 3 { // the first ones fill what is remembered
+			runtime.ReadMemStats(&before)
+			d.Decode(context.Background(), Record{Value: []byte(value)}, &e)
+			runtime.ReadMemStats(&after)
+		}
+		if took := float64(after.TotalAlloc-before.TotalAlloc) / float64(len(value)); e.Refused != nil || took > 30 {
+			t.Errorf("%.30s, %d bytes: %v, took %.1f times as many", value, len(value), e.Refused, took)
 		}
 	}
 }

@@ -41,6 +41,10 @@ type jsonDecoder struct {
 	scratch []byte           // the last string with escapes
 	escaped bool             // the last string is in scratch
 	once    map[onceKey]bool // the names of this event that are not in the tree
+	// What is not in the tree is wanted until the next value of its object or array: those of one
+	// depth share a node, or a long record would leave one behind for each of its values.
+	spare [maxDepth + 1]*node
+	index []byte // the last part of an element's name
 
 	reason    blankout.Reason
 	failure   string
@@ -197,7 +201,7 @@ func (d *jsonDecoder) object(p int, n *node, depth int) int {
 		}
 		if c != nil {
 			p += int(c.lead.size)
-		} else if c, start, p = d.key(p, n); p < 0 {
+		} else if c, start, p = d.key(p, n, depth); p < 0 {
 			return p
 		}
 		if c.plain {
@@ -234,7 +238,7 @@ func (d *jsonDecoder) object(p int, n *node, depth int) int {
 
 // key reads a key of n, whose opening quote is found, up to its value, and notes what it was led in by. It fails with
 // a negative next.
-func (d *jsonDecoder) key(p int, n *node) (c *node, quote, next int) {
+func (d *jsonDecoder) key(p int, n *node, depth int) (c *node, quote, next int) {
 	data := d.data
 	quote = d.space(p)
 	if quote >= len(data) || data[quote] != '"' {
@@ -245,7 +249,7 @@ func (d *jsonDecoder) key(p int, n *node) (c *node, quote, next int) {
 		return nil, quote, p
 	}
 	if c = n.children[string(key)]; c == nil {
-		if c = d.child(n, key, quote+1); c == nil || !c.plain && !d.first(n, c, string(key), quote+1) {
+		if c = d.child(n, key, quote+1, depth); c == nil || !c.plain && !d.first(n, c, string(key), quote+1) {
 			return nil, quote, -1
 		}
 	}
@@ -320,7 +324,7 @@ func (d *jsonDecoder) array(p int, n *node, depth int) int {
 			var c *node
 			if i < len(n.elements) {
 				c = n.elements[i]
-			} else if c = d.element(n, i, p); c == nil {
+			} else if c = d.element(n, i, p, depth); c == nil {
 				return -1
 			}
 			if p = d.member(p, c, depth); p < 0 {
@@ -715,15 +719,15 @@ func (d *jsonDecoder) first(n, c *node, key string, p int) bool {
 
 // child returns a new node for a key of n that is not known, and stands at p. It
 // fails with nil.
-func (d *jsonDecoder) child(n *node, key []byte, p int) *node {
+func (d *jsonDecoder) child(n *node, key []byte, p, depth int) *node {
 	joint := "."
 	if n == d.root {
 		joint = ""
 	}
-	c := d.node(n, joint, key, p)
-	if c == nil {
-		return nil
+	if !d.room(n, len(joint)+len(key)) {
+		return d.passing(n, joint, key, p, depth)
 	}
+	c := d.node(n, joint, key, p)
 	if c.plain {
 		name := string(key)
 		if n.children == nil {
@@ -737,32 +741,61 @@ func (d *jsonDecoder) child(n *node, key []byte, p int) *node {
 
 // element returns a new node for element i of n, the first that is not known. It
 // fails with nil.
-func (d *jsonDecoder) element(n *node, i, p int) *node {
-	for {
-		at := len(n.elements)
-		c := d.node(n, "[", append(strconv.AppendInt(nil, int64(at), 10), ']'), p)
-		if c != nil && c.plain {
-			n.elements = append(n.elements, c)
-			d.grown = append(d.grown, growth{parent: n, element: true})
-		} else if c != nil && at < i {
-			return d.node(n, "[", append(strconv.AppendInt(nil, int64(i), 10), ']'), p)
-		}
-		if c == nil || at == i {
+func (d *jsonDecoder) element(n *node, i, p, depth int) *node {
+	key := func(i int) []byte {
+		d.index = append(strconv.AppendInt(d.index[:0], int64(i), 10), ']')
+		return d.index
+	}
+	for at := len(n.elements); at <= i && d.room(n, len("[")+len(key(at))); at++ {
+		c := d.node(n, "[", key(at), p)
+		n.elements = append(n.elements, c)
+		d.grown = append(d.grown, growth{parent: n, element: true})
+		if at == i {
 			return c
 		}
 	}
+	return d.passing(n, "[", key(i), p, depth)
+}
+
+// room reports whether the tree has room for a node below n whose name is longer by so much.
+func (d *jsonDecoder) room(n *node, longer int) bool {
+	return n.plain && d.nodes < d.c.MaxFields && n.size+longer <= maxNameBytes
+}
+
+// passing returns a node that is not in the tree, for the container of a depth, until the next
+// one. It fails with nil.
+func (d *jsonDecoder) passing(n *node, joint string, key []byte, p, depth int) *node {
+	c := d.spare[depth]
+	if c == nil {
+		c = &node{}
+		d.spare[depth] = c
+	}
+	if !d.join(c, n, joint, key, p) {
+		return nil
+	}
+	return c
 }
 
 // node returns a new node whose name goes on from that of parent. The hash goes on
 // as well: names that are joined are never longer than is remembered.
 func (d *jsonDecoder) node(parent *node, joint string, key []byte, p int) *node {
+	c := &node{}
+	if !d.join(c, parent, joint, key, p) {
+		return nil
+	}
+	return c
+}
+
+// join makes c a new node, as node does, in the memory that it has. It fails with false.
+func (d *jsonDecoder) join(c, parent *node, joint string, key []byte, p int) bool {
 	size := parent.size + len(joint) + len(key)
 	if size > maxFieldBytes {
 		d.fail(p, blankout.ReasonOversize, "field %.80q…: a name of %d bytes, the most is %d", parent.name+joint+string(key[:min(len(key), 80)]), size, maxFieldBytes)
-		return nil
+		return false
 	}
 	d.made++
-	c := &node{number: d.made, size: size}
+	long := c.long
+	*c = node{number: d.made, size: size}
 	name := parent.name
 	if len(name) <= maxNameBytes {
 		name += joint + string(key)
@@ -772,19 +805,21 @@ func (d *jsonDecoder) node(parent *node, joint string, key []byte, p int) *node 
 		if c.plain = parent.plain && d.nodes < d.c.MaxFields; c.plain {
 			d.nodes++
 		}
-		return c
+		return true
 	}
-	if parent.long == nil {
-		c.long = xxhash.New()
-		c.long.WriteString(parent.name)
+	if long == nil {
+		long = xxhash.New()
+	}
+	if c.long = long; parent.long != nil {
+		*long = *parent.long
 	} else {
-		long := *parent.long
-		c.long = &long
+		long.Reset()
+		long.WriteString(parent.name)
 	}
-	c.long.WriteString(joint)
-	c.long.Write(key)
-	c.named = d.hashed(cutName(name), blankout.Mix(c.long.Sum64()+d.s.Seed))
-	return c
+	long.WriteString(joint)
+	long.Write(key)
+	c.named = d.hashed(cutName(name), blankout.Mix(long.Sum64()+d.s.Seed))
+	return true
 }
 
 // closedObject reports whether a line is a whole object, to which nothing can be added.
