@@ -43,11 +43,8 @@ func (l *Link) Bounded(least, most float64) *Link {
 		return &Link{Scores: []float64{least, most}, LogOdds: []float64{least, most}}
 	}
 	first, last := l.cut(least), l.cut(most)
-	switch {
-	case first == mostCut: // all of it is below
+	if first == mostCut { // all of it is below
 		return &Link{Scores: []float64{-1, 1}, LogOdds: []float64{least, least}}
-	case last == -mostCut:
-		return &Link{Scores: []float64{-1, 1}, LogOdds: []float64{most, most}}
 	}
 	out := &Link{}
 	add := func(f, u float64) {

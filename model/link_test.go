@@ -25,6 +25,9 @@ func TestLink(t *testing.T) {
 			t.Errorf("score %v is positive: %v", f, got)
 		}
 	}
+	if got := d.Probability(math.NaN()); got != 1/(1+math.Exp(2)) {
+		t.Errorf("a score that is no number has the probability %v", got)
+	}
 	p := d.Probabilities([]float64{-0.5, 0.5, 9}, make([]float64, 3))
 	a, b, c := 1/(1+math.Exp(1.5)), 0.5, 1/(1+math.Exp(-3))
 	if all := a + b + c; math.Abs(p[0]-a/all) > 1e-15 || math.Abs(p[1]-b/all) > 1e-15 || math.Abs(p[2]-c/all) > 1e-15 {

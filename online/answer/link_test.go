@@ -160,3 +160,21 @@ func TestLongLink(t *testing.T) {
 		t.Errorf("log-loss %v, the least %v, without %v, grown %v", linked, least, own, l.grown)
 	}
 }
+
+// A few events do not say that a Link helps, and no event weighs more than one.
+func TestLinkIsNotHasty(t *testing.T) {
+	l, r := NewLink(), rand.New(rand.NewPCG(11, 12))
+	half := func(float64) float64 { return 0.5 }
+	if drawn(&l, r, 450, half); l.Helps() {
+		t.Error("450 events are enough")
+	}
+	if drawn(&l, r, 1000, half); !l.Helps() {
+		t.Error("1,450 events are not enough")
+	}
+	before := model.Decision{Link: l.Latest()}.Probability(3)
+	l.Take([]float64{3}, 1, 1, 1e9)
+	drawn(&l, r, 64, half)
+	if after := (model.Decision{Link: l.Latest()}).Probability(3); after > before+0.05 {
+		t.Errorf("one event of a large weight moves a probability from %v to %v", before, after)
+	}
+}

@@ -24,7 +24,7 @@ func (t *tally) scale(by float64) { t.told, t.held = by*t.told, by*t.held }
 
 // told returns the limit in force for a class of the range, whose own scores are given.
 func (s *scores) told(own *scores) float64 {
-	if s.limit >= 0 && own != nil && own.limit >= 0 {
+	if own != nil && own.limit >= 0 { // which has none before the range has
 		return own.limit
 	}
 	return s.limit

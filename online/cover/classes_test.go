@@ -103,7 +103,7 @@ func TestFewEventsOfAClass(t *testing.T) {
 			limits = append(limits, c.Sets().Classes[1][0])
 		}
 	}
-	if !(limits[1] >= limits[0] && limits[1] < 1.2*limits[0] && limits[2] > limits[1] && limits[3] > 3.5 && limits[3] < 4) {
+	if !(limits[1] > limits[0] && limits[1] < 1.2*limits[0] && limits[2] > limits[1] && limits[3] > 3.5 && limits[3] < 4) {
 		t.Errorf("common %v; after 1, 20 and 400 events %v", limits[0], limits[1:])
 	}
 }
@@ -179,6 +179,11 @@ func TestMergeClasses(t *testing.T) {
 			s.waited += 100
 			s.waits.first += 100
 		},
+		"more of all classes than came": func(c *Cover) {
+			s := c.classes[1].ranges[1]
+			s.waited += 50
+			s.waits.first += 50
+		},
 		"classes of a range without events": func(c *Cover) {
 			c.classes[1].ranges[0] = &scores{waited: 1, waits: counts{histogram: histogram{first: 1}}}
 		},
@@ -188,7 +193,7 @@ func TestMergeClasses(t *testing.T) {
 	} {
 		bad := &Cover{}
 		bad.SumsState(coder.Read(code(now, (*Cover).SumsState)))
-		if spoil(bad); Fits(now, bad, 100, 1) {
+		if spoil(bad); Fits(now, bad, 100, 1) || Fits(base, bad, 100, 1) {
 			t.Errorf("%s: it fits", name)
 		}
 	}
@@ -206,5 +211,39 @@ func TestMergeClasses(t *testing.T) {
 	other := New(0.6)
 	if other.State(coder.Read(data)); !(other.Sets().Classes[1][1] < alone.Sets().Classes[1][1]) {
 		t.Error("another coverage leaves the thresholds by class as they were")
+	}
+}
+
+// Before a range has a threshold no class in it has one, however many events it has had.
+func TestNoThresholdOfAClassAlone(t *testing.T) {
+	c := New(0.9)
+	for range enough - 1 {
+		c.Take(2, Score{Class: 1, Value: 1})
+	}
+	if limits := c.Sets().Classes[0]; limits != (model.SetLimits{-1, -1, -1, -1, -1, -1, -1}) || c.classes[0].ranges[2].limit != -1 {
+		t.Errorf("the thresholds are %v", limits)
+	}
+}
+
+// What is reported as recent is that of some two thousand events, where a learner is alone and in a group.
+func TestRecentCoverageOfAClass(t *testing.T) {
+	r, alone, fold := rand.New(rand.NewPCG(15, 16)), New(0.9), New(0.9)
+	part := New(0.9)
+	for n := range 30_000 {
+		x := Score{Class: 1, Came: true, First: n < 24_000, Value: r.ExpFloat64()}
+		alone.Take(0, x)
+		if part.Add(0, x); n%50 == 49 {
+			base := New(0.9).Sums()
+			fold.Merge(base, part.Sums())
+			state := &coder.Coder{}
+			fold.State(state)
+			part = New(0.9)
+			part.State(coder.Read(state.Out))
+		}
+	}
+	for name, c := range map[string]*Cover{"alone": alone, "in a group": fold} {
+		if x := c.ByClass([]string{"a"})[0]; math.Abs(x.Recent-0.9) > 0.03 || x.Coverage < 0.96 {
+			t.Errorf("%s: %+v", name, x)
+		}
 	}
 }
