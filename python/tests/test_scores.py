@@ -85,6 +85,8 @@ MODELS = {
     "online-scale": (["--solver", "online", "--standardise", "scale", "--noise", "dropout:0.2"], RECORD, 2),
     "online-none": (["--solver", "online", "--standardise", "none", "--noise", "dropout:0.2"], PLAIN, 2),
     "online-five": (["--solver", "online", "--passes", "2"], RECORD, 5),
+    "zeros": (["--standardise", "auto", "--absent", "zero", *EXACT], RECORD, 2),
+    "online-zeros": (["--solver", "online", "--absent", "zero"], PLAIN, 2),
     "weighted": (["--solver", "online", "--set", "learner.class_weight={c1=4}", "--set", "learner.threshold=0.7"], RECORD, 2),
 }
 
