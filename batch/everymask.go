@@ -25,14 +25,13 @@ const (
 // 1-q, and as many weights: of d, or weight in its place, times the mask's probability. of says
 // which row of d a row is made of. An example of weight 0 is left out.
 func (d *Data) everyMask(q float64, weight []float64) (masked *Data, of []int, weights []float64, err error) {
-	if d.curves != nil {
-		return nil, nil, nil, fmt.Errorf("bound exact: %w; leave out --curves", ErrCurves)
-	}
 	if err := d.masksFit(weight); err != nil {
 		return nil, nil, nil, err
 	}
 	out := *d
 	out.rows, out.chunks, out.labels, out.targets, out.weights, out.entries = nil, nil, nil, nil, nil, 0
+	out.curves = nil // a number's columns have died together
+	var unit []int
 	for i := range d.Rows() {
 		w := d.Weight(i)
 		if weight != nil {
@@ -41,15 +40,8 @@ func (d *Data) everyMask(q float64, weight []float64) (masked *Data, of []int, w
 		if w == 0 {
 			continue
 		}
-		row := d.Row(i)
-		var columns []uint32
-		var values []float64
-		for j, c := range row.Index {
-			if x := row.At(j); x != 0 {
-				columns, values = append(columns, c), append(values, x/(1-q))
-			}
-		}
-		n := len(columns)
+		row, n := d.Row(i), 0
+		unit, n = d.unitsOf(row, unit)
 		c := &chunk{}
 		for mask := range 1 << n {
 			alive := bits.OnesCount(uint(mask))
@@ -58,9 +50,9 @@ func (d *Data) everyMask(q float64, weight []float64) (masked *Data, of []int, w
 				continue
 			}
 			from := len(c.index)
-			for j := range n {
-				if mask>>j&1 == 1 {
-					c.index, c.f64 = append(c.index, columns[j]), append(c.f64, values[j])
+			for j, u := range unit {
+				if u >= 0 && mask>>u&1 == 1 {
+					c.index, c.f64 = append(c.index, row.Index[j]), append(c.f64, row.At(j)/(1-q))
 				}
 			}
 			out.rows = append(out.rows, rowRef{uint32(len(out.chunks)), uint32(from), uint32(len(c.index) - from)})
@@ -79,23 +71,40 @@ func (d *Data) everyMask(q float64, weight []float64) (masked *Data, of []int, w
 	return &out, of, weights, nil
 }
 
+// unitsOf numbers, in the memory of out, what dies as one among the entries of a row: a number with
+// the hats of its curve, any other entry alone. An entry that is 0 has -1. n is how many there are.
+func (d *Data) unitsOf(row Row, out []int) (units []int, n int) {
+	out = out[:0]
+	first := map[uint32]int{}
+	for j, c := range row.Index {
+		if row.At(j) == 0 {
+			out = append(out, -1)
+			continue
+		}
+		source := d.curves.Source(d.columns[c])
+		u, ok := first[source]
+		if !ok {
+			u, n = n, n+1
+			first[source] = u
+		}
+		out = append(out, u)
+	}
+	return out, n
+}
+
 // masksFit returns an error if there are too many masks.
 func (d *Data) masksFit(weight []float64) error {
 	total := 0
+	var unit []int
 	for i := range d.Rows() {
 		if weight != nil && weight[i] == 0 || weight == nil && d.Weight(i) == 0 {
 			continue
 		}
-		n := 0
-		for row, j := d.Row(i), 0; j < row.Len(); j++ {
-			if row.At(j) != 0 {
-				n++
-			}
-		}
-		if n > mostMasked {
+		row, n := d.Row(i), 0
+		if unit, n = d.unitsOf(row, unit); n > mostMasked {
 			return fmt.Errorf("bound exact: example %d has %d features, and its expectation is a sum over 2^%d masks: it is for events of at most %d", i, n, n, mostMasked)
 		}
-		if total += n << n / 2; total > mostMasks {
+		if total += row.Len() << n / 2; total > mostMasks {
 			return fmt.Errorf("bound exact: the masks of the first %d examples have over %d entries: it is for fewer or smaller events", i+1, mostMasks)
 		}
 	}

@@ -39,6 +39,17 @@ func TestNoisyGradientByBound(t *testing.T) {
 	}
 }
 
+// Of counts the clean gradient is that of the same bound's loss.
+func TestNoisyGradientOfCounts(t *testing.T) {
+	for bound, want := range map[string]bool{"gaussian": true, "quadratic-noising": false} {
+		c := DefaultConfig()
+		c.Loss, c.Rule, c.Noise = "poisson:"+bound, "dropout-descent", "dropout:0.3"
+		if got := c.noisy(); got != want {
+			t.Errorf("%s: noisy %v", bound, got)
+		}
+	}
+}
+
 // Elsewhere the key means nothing, and is refused by name.
 func TestNoisyGradientIsOfOneRule(t *testing.T) {
 	for _, c := range []struct {
