@@ -47,11 +47,11 @@ func (d *denseFinder) isTable() bool {
 }
 
 // isNumber says whether a column of a table, in seen of n events, is one to be divided by its deviation. Its readings
-// have the mean and the sum of squared deviations given, and are multiplied by inverse. While they are few the largest
-// of them is not known well.
-func isNumber(seen, n, mean, m2, inverse float64) bool {
-	usual := math.Sqrt(mean*mean+m2/seen) * inverse
-	return m2 > 0 && (10*seen >= 6*n || 32*seen >= n && 3*usual < 1+3/math.Sqrt(seen))
+// have the mean and the variance given, and are multiplied by inverse. While they are few the largest of them is not
+// known well.
+func isNumber(seen, n, mean, variance, inverse float64) bool {
+	usual := math.Sqrt(mean*mean+variance) * inverse
+	return variance > 0 && (10*seen >= 6*n || 32*seen >= n && 3*usual < 1+3/math.Sqrt(seen))
 }
 
 // candidate counts a reading of a column that may become dense: of one that is met
@@ -60,13 +60,7 @@ func (d *denseFinder) candidate(column uint32, x, inverse float64, first bool) {
 	if z := x * inverse; math.Abs(z) > model.ScalerClip {
 		x = math.Copysign(model.ScalerClip, x) / inverse // an outlier has no say
 	}
-	if d.places == nil {
-		d.places = map[uint32]int{}
-		for i, c := range d.candidates {
-			d.places[c] = i
-		}
-	}
-	i, ok := d.places[column]
+	i, ok := d.index(column)
 	if !ok {
 		if !first || d.Events > denseEvents/10 {
 			return
@@ -80,6 +74,25 @@ func (d *denseFinder) candidate(column uint32, x, inverse float64, first bool) {
 	delta := x - m[1]
 	m[1] += delta / m[0]
 	m[2] += delta * (x - m[1])
+}
+
+// index returns the index of a column among the candidates, and whether it is one.
+func (d *denseFinder) index(column uint32) (i int, ok bool) {
+	if d.places == nil {
+		d.places = map[uint32]int{}
+		for i, c := range d.candidates {
+			d.places[c] = i
+		}
+	}
+	i, ok = d.places[column]
+	return i, ok
+}
+
+// restartCandidate forgets the readings of a column that may become dense: they were outliers.
+func (d *denseFinder) restartCandidate(column uint32) {
+	if i, ok := d.index(column); ok {
+		clear(d.moments[3*i:][:3])
+	}
 }
 
 // Count counts an event in that one learns alone, after its features have been observed. It says
@@ -159,10 +172,10 @@ func (s *Scaling) Review(row func(column uint32) []float64, move func(row []floa
 			}
 			apply(row, s.promote(row, mean, m2))
 			keep(column, seen)
-		} else if table && isNumber(float64(seen), float64(s.Events), mean, m2, row[model.StatInverse]) {
+		} else if table && isNumber(float64(seen), float64(s.Events), mean, m2/max(s.moments[3*i], 1), row[model.StatInverse]) {
 			if i, already := slices.BinarySearch(s.spread, column); !already {
 				s.spread = slices.Insert(slices.Clone(s.spread), i, column)
-				apply(row, s.divideByDeviation(row, mean, m2))
+				apply(row, s.divideByDeviation(row, mean, m2/max(s.moments[3*i], 1)))
 			}
 		}
 	}
@@ -198,10 +211,10 @@ func (s *Scaling) promote(row []float64, mean, m2 float64) Move {
 }
 
 // divideByDeviation turns a column that was divided by its largest value into one that is divided by its deviation over
-// all events. Its readings have the mean and sum of squared deviations given.
-func (s *Scaling) divideByDeviation(row []float64, mean, m2 float64) Move {
+// all events. Its readings have the mean and the variance given.
+func (s *Scaling) divideByDeviation(row []float64, mean, variance float64) Move {
 	was := row[model.StatInverse]
-	row[model.StatMean], row[model.StatSquares] = mean, m2
+	row[model.StatMean], row[model.StatSquares] = mean, variance*row[model.StatCount]
 	row[model.StatInverse] = model.SpreadInverse(row, float64(s.Events))
 	if was > 0 && row[model.StatInverse] > 0 {
 		return Move{was / row[model.StatInverse], 0, 1}

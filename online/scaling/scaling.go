@@ -114,6 +114,7 @@ func (s *Scaling) Observe(column uint32, stats []float64, x, z float64, t Treatm
 		var shrunk bool
 		if m.Ratio, shrunk = s.Scaler.ObserveScale(stats, x); shrunk {
 			m.Keep = model.FirstReadings / stats[model.StatCount]
+			s.restartCandidate(column)
 		}
 		if t == Candidate {
 			s.candidate(column, x, stats[model.StatInverse], stats[model.StatCount] == 1)
