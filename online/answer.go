@@ -30,7 +30,9 @@ type answering struct {
 	residual numbers.Residual // of numbers
 	second   second
 	arrived  arrival
-	sets     *cover.Cover // nil where Config.Coverage is 0
+	// Mixture weights come into force more often up to this event, see drifted.
+	hurriedUntil uint64
+	sets         *cover.Cover // nil where Config.Coverage is 0
 	// positive names the positive one of two classes, "" where nothing does: see positiveName.
 	positive string
 	measured *watch.Measures // which classes have come, for the positive one

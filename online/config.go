@@ -117,7 +117,7 @@ func DefaultConfig() Config {
 		Standardise:      "auto",
 		Presence:         "auto",
 		Transform:        "auto",
-		OnDrift:          "log",
+		OnDrift:          "expert",
 		Calibrate:        "auto",
 		Threshold:        0.5,
 		Coverage:         0.9,
@@ -265,8 +265,8 @@ func (s *settings) parseForgetting(c Config) error {
 	if !(c.HalfLifeStep >= 0) || math.IsInf(c.HalfLifeStep, 0) || c.HalfLifeStep > 0 && c.HalfLifeTime == 0 {
 		return blankout.KeyErrorf("half_life_step", "half_life_step = %v: must be a number of seconds, or 0 for ten times half_life_time, and needs half_life_time", c.HalfLifeStep)
 	}
-	if c.OnDrift != "log" && c.OnDrift != "forget" {
-		return blankout.KeyErrorf("on_drift", "on_drift %q: want log or forget", c.OnDrift)
+	if c.OnDrift != "expert" && c.OnDrift != "log" && c.OnDrift != "forget" {
+		return blankout.KeyErrorf("on_drift", "on_drift %q: want expert, forget or log", c.OnDrift)
 	}
 	return nil
 }

@@ -1,19 +1,29 @@
 package online
 
-// This file makes the metric forget: by a half-life, and when the drift detector raises an alarm.
+// This file makes the metric forget: by a half-life, and when the drift detector raises an alarm, which also starts a
+// fresh expert.
 
-// drifted shortens the memory after an alarm of the drift detector, if the configuration
-// wants that.
+// drifted acts on an alarm of the drift detector as the configuration says.
 func (l *Learner) drifted() {
-	if l.config.OnDrift == "forget" {
-		l.forget(driftKeep)
-		l.filling.Forget(driftKeep)
-		l.forgetSecond(driftKeep)
+	if l.config.OnDrift == "log" {
+		return
 	}
+	l.forget(driftKeep)
+	l.filling.Forget(driftKeep)
+	if l.config.OnDrift == "forget" {
+		l.forgetSecond(driftKeep)
+		return
+	}
+	l.startFresh()
+	l.hurriedUntil = l.events + hurried
 }
 
-// driftKeep is the share of the metric that an alarm leaves.
-const driftKeep = 0.1
+const (
+	// driftKeep is the fraction of the metric that an alarm leaves.
+	driftKeep = 0.1
+	// After an alarm mixture weights come into force at every hurriedEvery-th of so many events.
+	hurried, hurriedEvery = 1024, 16
+)
 
 // forget leaves the given share of every metric, as if only that much of the
 // past had been seen: the weights stay and move faster from here.

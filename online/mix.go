@@ -74,7 +74,7 @@ func (l *answering) natural() int {
 
 // settle puts the shares in force when it is time; those of several learners the fold does.
 func (l *answering) settle() {
-	if l.events%applyEvery == 0 && !l.shared() {
+	if (l.events%applyEvery == 0 || l.events < l.hurriedUntil && l.events%hurriedEvery == 0) && !l.shared() {
 		l.shares.Apply()
 		l.second.gain.Apply()
 		l.takeForce()

@@ -279,7 +279,7 @@ func TestBankLevelsLearnAsIfAlone(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, classes := range []int{2, 3} {
 		c := DefaultConfig()
-		c.Levels = []float64{0, 0.3, 0.7}
+		c.Levels, c.OnDrift = []float64{0, 0.3, 0.7}, "log" // each alone hears other alarms
 		bank, s := mustNew(t, c, classes), newStream(11, classes)
 		var alone []*Learner
 		for _, q := range c.Levels {

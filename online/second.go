@@ -465,6 +465,17 @@ func (l *Learner) adoptSecond(hat func(column uint32, v, k int) float64) {
 	s.changed()
 }
 
+// startFresh has the second-order expert start again, and be mixed in as at the beginning of a stream.
+func (l *answering) startFresh() {
+	if !l.second.on() {
+		return
+	}
+	l.second.expert.StartFresh()
+	l.shares.SecondAgain(secondShare)
+	l.second.gain = panel.Gain{}
+	l.second.changed()
+}
+
 func (l *answering) forgetSecond(keep float64) {
 	if l.second.on() {
 		l.second.expert.Forget(keep)

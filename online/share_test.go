@@ -468,8 +468,8 @@ func TestShareForgets(t *testing.T) {
 	}
 	loss := map[string]float64{}
 	for name, set := range map[string]func(*Config){
-		"never":     func(c *Config) {},
-		"half-life": func(c *Config) { c.HalfLife = 1000 },
+		"never":     func(c *Config) { c.OnDrift = "log" },
+		"half-life": func(c *Config) { c.HalfLife, c.OnDrift = 1000, "log" },
 		"alarm":     func(c *Config) { c.OnDrift = "forget" },
 	} {
 		metric := func(c *Config) { // what else follows a stream that moves is switched off

@@ -333,6 +333,7 @@ func (l *Learner) state(c *coder.Coder) {
 	l.watch.Drift.State(c)
 	l.fade.Clock(c)
 	l.importance.State(c)
+	c.Uint(&l.hurriedUntil)
 	if l.set.second {
 		l.second.state(c)
 	}

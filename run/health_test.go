@@ -20,7 +20,11 @@ func TestHealthIsLogged(t *testing.T) {
 		s := start(t, dir, until, 1)
 		s.Config.SaveEvents = 0
 		s.source.spoil = func(e *blankout.Example) {
-			if i := slices.Index(e.Field, 3); i >= 0 && e.Offset >= 3000 && e.Offset < 5000 {
+			i := slices.Index(e.Field, 3)
+			if e.Label = 0; i >= 0 && e.Features.Value[i] > 0 { // the field that dies decides
+				e.Label = 1
+			}
+			if i >= 0 && e.Offset >= 3000 && e.Offset < 5000 {
 				e.Features.Index, e.Features.Value, e.Field = slices.Delete(e.Features.Index, i, i+1), slices.Delete(e.Features.Value, i, i+1), slices.Delete(e.Field, i, i+1)
 				e.Missing = []uint16{3}
 			}

@@ -95,3 +95,11 @@ func (e *Expert) State(c *coder.Coder) {
 		}
 	}
 }
+
+// Forget leaves a fraction of the accumulators: the weights stay, and move faster.
+func (e *Expert) Forget(keep float64) {
+	for _, row := range e.table {
+		e.rule.Forget(row, false, keep)
+	}
+	e.rule.Forget(e.bias, true, keep)
+}

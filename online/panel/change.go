@@ -104,3 +104,17 @@ func (p *Panel) State(c *coder.Coder) {
 	}
 	p.force()
 }
+
+// StartFresh has the second-order expert start again without anything that it knows; the others keep their weights, and
+// move faster. The mixture weights are those of a Panel that begins.
+func (p *Panel) StartFresh() {
+	p.newton.Restart()
+	if p.curves != nil {
+		p.curves.Forget(freshKeep)
+	}
+	p.shares.Again()
+	p.force()
+}
+
+// freshKeep is the fraction of the accumulators that StartFresh leaves.
+const freshKeep = 0.1

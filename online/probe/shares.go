@@ -64,6 +64,15 @@ func (s *Shares) Begin(with []float64) {
 	copy(s.mean, with)
 }
 
+// Again makes the shares those of a stream that begins.
+func (s *Shares) Again() {
+	s.Begin(s.prior)
+	for r := range s.trust {
+		s.trust[r] = 1 / float64(len(s.trust))
+	}
+	s.taken = 0
+}
+
 func (s *Shares) of(rate int) []float64 {
 	n := len(s.prior)
 	return s.shares[rate*n : (rate+1)*n : (rate+1)*n]

@@ -115,6 +115,16 @@ func (t *Table) SecondAlone() {
 	t.Apply()
 }
 
+// SecondAgain has the second-order expert answer with this share of whole events, and ranges begin with what these say.
+func (t *Table) SecondAgain(share float64) {
+	for r := range t.second {
+		t.second[r].Again()
+	}
+	for r := range t.InForce {
+		t.InForce[r].Second = share
+	}
+}
+
 // RemoveSecond takes the expert out.
 func (t *Table) RemoveSecond() {
 	t.second = nil
