@@ -30,6 +30,7 @@ func TestObjects(t *testing.T) {
 		"[{\"a\":1,\n{\"a\":2}]":                                       "0:{\"a\":1,|1:{\"a\":2}",
 		"[{\"a\":[1,2},{\"a\":2}]":                                     `0:{"a":[1,2}|1:{"a":2}`,
 		"[{\"a\":\"x\n},{\"a\":2}]":                                    "0:{\"a\":\"x\n}|1:{\"a\":2}",
+		"[{\"a\":[1,2 {\"b\":2}]":                                      `0:{"a":[1,2|1:{"b":2}`,
 		"[{\"a\":1},{\"a\":2":                                          `0:{"a":1}|1:{"a":2`,
 		`[{"a":"` + long200 + `"},{"a":2}]`:                            `0:{"a":"` + long200[:95] + `|1:{"a":2}`,
 		// Lines, the first of them damaged.
@@ -48,6 +49,34 @@ func TestObjects(t *testing.T) {
 				t.Errorf("%s, %q:\n got %q\nwant %q", name, text, got, want)
 			}
 		}
+	}
+}
+
+// A record behind one that was cut is taken back as others are.
+func TestObjectBehindCutOne(t *testing.T) {
+	c := DefaultConfig()
+	c.Format, c.MaxBytes = "json", 50
+	text := `[{"a":"` + long200 + `","b":{"c":1}},{"a":2}]`
+	s, err := NewScanner("x.json", io.MultiReader(strings.NewReader(text[:150]), strings.NewReader(text[150:])), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r Record
+	next := func() {
+		for !s.Scan(&r) {
+			if err := s.Refill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if next(); !r.Cut {
+		t.Fatalf("%q is not cut", r.Value)
+	}
+	for range 3 {
+		if next(); string(r.Value) != `{"a":2}` || r.Offset != 1 {
+			t.Fatalf("%d: %q", r.Offset, r.Value)
+		}
+		s.Unscan()
 	}
 }
 

@@ -100,6 +100,26 @@ func TestAbsentZero(t *testing.T) {
 			t.Errorf("%s: %s, want %s", line.in, got, line.want)
 		}
 	}
+	// A field whose first kind is another one, and one that a refused record has brought.
+	c.Classes = []string{"no", "yes"}
+	s = c.Schema()
+	if d, err = NewDecoder(c, s); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []struct{ in, want string }{
+		{`{"k":"x","a":1}`, "? k=x:1:c a:1:n"}, {`{"k":2,"a":1}`, "? k:2:n a:1:n"}, {`{"k":"x","a":1}`, "? k=x:1:c a:1:n"}, {`{"a":1}`, "? k:0:n a:1:n"},
+		{`{"label":"perhaps","a":1,"new":3}`, "label"}, {`{"a":1,"other":"x"}`, "? k:0:n a:1:n other=x:1:c"}, {`{"label":"no"}`, "no k:0:n a:0:n"},
+	} {
+		var e blankout.Example
+		d.Decode(t.Context(), Record{Value: []byte(line.in)}, &e)
+		got := ""
+		if got = "label"; e.Refused == nil {
+			got = recordtest.Show(s, &e)
+		}
+		if !sameWords(got, line.want) {
+			t.Errorf("%s: %s, want %s", line.in, got, line.want)
+		}
+	}
 	c.TimeFeatures, c.Time = []string{"born"}, "at"
 	s = c.Schema()
 	if d, err = NewDecoder(c, s); err != nil {
