@@ -823,7 +823,7 @@ func (v *Evidence) class(k int) string {
 func (v *Evidence) model(d *Data, live *model.Linear, w linear, noise, loss string) *model.Linear {
 	head := live.Alone().Head
 	k := len(w)
-	head.Loss, head.Noise, head.Trained, head.Link = loss, noise, "validate", nil
+	head.Loss, head.Noise, head.Trained, head.Link, head.Stale = loss, noise, "validate", nil, ""
 	head.Events = uint64(len(v.learned))
 	head.Intercept = make([]float64, k)
 	head.Layout = model.Layout{Width: k, Stats: -1}

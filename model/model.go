@@ -73,7 +73,9 @@ type Head struct {
 	// not known.
 	Residual *Residual `json:"residual,omitempty"`
 	// Sets says what answers leave open, nil if that is not known.
-	Sets    *Sets  `json:"sets,omitempty"`
+	Sets *Sets `json:"sets,omitempty"`
+	// Stale says for people at which ages weights of the stream have predicted worse than the class shares; "" for none.
+	Stale   string `json:"stale,omitempty"`
 	Events  uint64 `json:"events"`            // learned from
 	Trained string `json:"trained,omitempty"` // by which solver, for people
 }

@@ -60,6 +60,7 @@ func (l *Learner) View() *Snapshot {
 // stateOver returns a Snapshot of the given rows, the Learner's or a copy of them.
 func (l *Learner) stateOver(table *model.Table) *Snapshot {
 	head := l.head(l.schema.View())
+	head.Stale = staleText(l.aged.Report(l.set.numbers), head.Loss)
 	metrics := l.Metrics()
 	summary, err := json.Marshal(metrics.Summary())
 	if err != nil {
@@ -270,6 +271,7 @@ func (l *Learner) Published() *model.Linear {
 		mixes = append(mixes, l.mixed(r))
 	}
 	m := model.Linear{Head: l.head(l.schema.View()), Rows: l.publishedRows(mixes)}
+	m.Stale = staleText(l.aged.Report(l.set.numbers), m.Loss)
 	layout := model.Layout{Width: m.Rows.Width(), Weight: model.ScalerWidth, Stats: 0, Scale: m.Layout.Scale}
 	m.Layout = layout
 	for i := range m.Levels {

@@ -75,10 +75,14 @@ func (l *Learner) noRate() []watch.Warning {
 
 // staleWarnings warns of weights of some age that predict worse than the class shares.
 func staleWarnings(byAge []measure.Aged, lossName string) []watch.Warning {
-	if text := measure.Stale(measure.AgedPercent(byAge), strings.HasPrefix(lossName, "logistic")); text != "" {
+	if text := staleText(byAge, lossName); text != "" {
 		return []watch.Warning{{Kind: watch.WarnStale, Text: text}}
 	}
 	return nil
+}
+
+func staleText(byAge []measure.Aged, lossName string) string {
+	return measure.Stale(measure.AgedPercent(byAge), strings.HasPrefix(lossName, "logistic"))
 }
 
 // noCover warns of ranges in which sets hold the truth too seldom.

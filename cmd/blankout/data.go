@@ -24,7 +24,6 @@ import (
 	"blankout/client"
 	"blankout/labels"
 	"blankout/model"
-	"blankout/online/watch"
 	"blankout/record"
 	"blankout/stream"
 )
@@ -458,25 +457,13 @@ func readModel(path string) (*client.Model, error) {
 	return modelOf(file, at)
 }
 
-// readServed is readModel for who serves the answers of a file, and says if these get worse than useless with its age.
+// readServed is readModel for who serves the answers of a model, and says if these get worse than useless with its age.
 func (p *program) readServed(path string) (*client.Model, error) {
-	if path == "" || strings.Contains(path, "://") {
-		return readModel(path)
+	m, err := readModel(path)
+	if err == nil && m.Head.Stale != "" {
+		p.warn(m.Head.Stale)
 	}
-	file, at, _, err := readCheckpoint(path)
-	if err != nil {
-		return nil, err
-	}
-	warnings, err := watch.ReadWarnings(file.Blocks)
-	if err != nil {
-		return nil, refusedError{fmt.Errorf("%s: %w", at, err)}
-	}
-	for _, w := range warnings {
-		if w.Kind == watch.WarnStale {
-			p.warn(w.Text)
-		}
-	}
-	return modelOf(file, at)
+	return m, err
 }
 
 // write replaces the file at path by a model of the events that d has read.
