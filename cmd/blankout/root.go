@@ -99,7 +99,12 @@ What it learns keeps working when features die.`,
 		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
 			var names []string
 			c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
-			hint = config.Nearest("--"+unknown.GetSpecifiedName(), names)
+			if hint = config.Nearest("--"+unknown.GetSpecifiedName(), names); unknown.GetSpecifiedName() == "known" {
+				hint = ": it is --absent missing"
+				if c.Flags().Lookup("declared") != nil {
+					hint = ": it is --declared"
+				}
+			}
 		}
 		return usageError{fmt.Errorf("%w%s (see %s --help)", err, hint, c.CommandPath())}
 	})
