@@ -358,3 +358,55 @@ func TestParquetLengths(t *testing.T) {
 		}
 	}
 }
+
+// Labels of a Parquet file that are numbers are classes by their integers, and those that are text by
+// that.
+func TestParquetLabels(t *testing.T) {
+	read := func(data []byte) []string {
+		path := filepath.Join(t.TempDir(), "labels.parquet")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c := record.DefaultConfig()
+		s := c.Schema()
+		in, err := Input{Where: path, Record: c}.Open(t.Context(), s, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		for {
+			var b blankout.Batch
+			if err := in.Next(t.Context(), &b); errors.Is(err, io.EOF) {
+				return s.Classes
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			for i := range b.Examples {
+				if r := b.Examples[i].Refused; r != nil {
+					t.Error(r)
+				}
+			}
+		}
+	}
+	type double struct {
+		Label float64 `parquet:"label"`
+		X     float64 `parquet:"x"`
+	}
+	type long struct {
+		Label int64   `parquet:"label"`
+		X     float64 `parquet:"x"`
+	}
+	type text struct {
+		Label string  `parquet:"label"`
+		X     float64 `parquet:"x"`
+	}
+	for name, c := range map[string]struct{ got, want []string }{
+		"double": {read(parquetFile(t, []double{{1234567, 1}, {20260101, 2}, {2.5, 3}, {1234567, 4}}, 2)), []string{"1234567", "20260101", "2.5"}},
+		"long":   {read(parquetFile(t, []long{{9007199254740992, 1}, {9007199254740993, 2}, {-7, 3}}, 2)), []string{"9007199254740992", "9007199254740993", "-7"}},
+		"text":   {read(parquetFile(t, []text{{"00123", 1}, {"123", 2}, {"1e2", 3}, {"00123", 4}}, 2)), []string{"00123", "123", "1e2"}},
+	} {
+		if !slices.Equal(c.got, c.want) {
+			t.Errorf("%s: classes %q, want %q", name, c.got, c.want)
+		}
+	}
+}
