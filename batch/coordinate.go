@@ -302,7 +302,7 @@ func solveLogit(t, c, k float64) (float64, float64) {
 	t = min(max(t, lo), hi)
 	last := math.Inf(1)
 	for range 100 {
-		p := 1 / (1 + math.Exp(-t))
+		p := 1 / (1 + loss.Exp(-t))
 		h := t + c + k*p
 		if math.Abs(h) <= 1e-3 {
 			return t, p
@@ -318,7 +318,7 @@ func solveLogit(t, c, k float64) (float64, float64) {
 		}
 		last = math.Abs(h)
 	}
-	return t, 1 / (1 + math.Exp(-t))
+	return t, 1 / (1 + loss.Exp(-t))
 }
 
 // lossAtScores returns the sum of the losses without noise at the scores o.f.

@@ -44,7 +44,7 @@ func (f *Fit) Penalties(d *Data, noise loss.Noise, copies int, seed uint64) (*Pe
 			return noisy - clean
 		}
 	case "poisson":
-		l, exact = loss.PoissonQuadratic{}, func(f, v float64) float64 { return math.Exp(f) * math.Expm1(v/2) }
+		l, exact = loss.PoissonQuadratic{}, func(f, v float64) float64 { return loss.Exp(f) * math.Expm1(v/2) }
 	default:
 		return nil, fmt.Errorf("loss %s has no noising penalty: want linear, logistic or poisson", f.Model.Loss)
 	}

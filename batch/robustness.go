@@ -53,13 +53,13 @@ func (w linear) forecastSquares(d measured, i int, deletions, cost []float64) {
 	parts, _ := w.parts(d, d.Row(i))
 	b, y := w.intercept(d.Data, 0), d.Target(i)
 	for k, q := range deletions {
-		f, v, first, second := b, 0.0, math.Exp(b), math.Exp(2*b)
+		f, v, first, second := b, 0.0, loss.Exp(b), loss.Exp(2*b)
 		for _, part := range parts {
 			f += (1 - q) * part
 			v += q * (1 - q) * part * part
 			if d.target == loss.Count {
-				first *= (1-q)*math.Exp(part) + q
-				second *= (1-q)*math.Exp(2*part) + q
+				first *= (1-q)*loss.Exp(part) + q
+				second *= (1-q)*loss.Exp(2*part) + q
 			}
 		}
 		squares := (y-f)*(y-f) + v
@@ -145,7 +145,7 @@ func (w linear) forecast(d measured, i int, deletions, wrong []float64) {
 			switch mean := scale*(x+(1-q)*f) + b; {
 			case p == 0:
 			case sd > 0:
-				below += p * 0.5 * math.Erfc(mean/(sd*math.Sqrt2))
+				below += p * 0.5 * loss.Erfc(mean/(sd*math.Sqrt2))
 			case mean <= 0:
 				below += p
 			}

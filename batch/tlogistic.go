@@ -82,7 +82,7 @@ func newTPrior(kind Prior, t, lam float64) tPrior {
 		v, sigma := (3-t)/(t-1), 2/lam
 		a, _ := math.Lgamma((v + 1) / 2)
 		b, _ := math.Lgamma(v / 2)
-		p.psi = math.Exp(-2 / (v + 1) * (a - b - 0.5*math.Log(v*math.Pi) - 0.5*math.Log(sigma)))
+		p.psi = loss.Exp(-2 / (v + 1) * (a - b - 0.5*math.Log(v*math.Pi) - 0.5*math.Log(sigma)))
 		p.slope = 2 * p.psi / ((t - 1) * v * sigma)
 	}
 	return p

@@ -6,6 +6,7 @@ package batch
 import (
 	"math"
 
+	"blankout/loss"
 	"blankout/model"
 )
 
@@ -53,7 +54,7 @@ func (r reaches) grow(d *Data, units []float64) {
 	})
 	for c := range r.far {
 		if r.far[c] == 0 {
-			r.far[c] = unknownReach * math.Exp(logs[c]/max(off[c], 1))
+			r.far[c] = unknownReach * loss.Exp(logs[c]/max(off[c], 1))
 		}
 	}
 	for open := true; open; {
@@ -128,7 +129,7 @@ func (d *Data) Wildest() (column uint32, largest, usual float64, ok bool) {
 		if n[c] == 0 {
 			continue
 		}
-		if mean := math.Exp(logs[c] / n[c]); most[c] > ratio*mean {
+		if mean := loss.Exp(logs[c] / n[c]); most[c] > ratio*mean {
 			column, largest, usual, ok, ratio = d.Column(int(c)), most[c], mean, true, most[c]/mean
 		}
 	}

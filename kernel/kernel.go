@@ -4,9 +4,10 @@ package kernel
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
+
+	"blankout/loss"
 )
 
 // Kernel is a positive semidefinite similarity of two feature vectors. Every
@@ -78,7 +79,7 @@ func (Chi2) Pair(x, y float64) float64 {
 }
 
 func gaussianOf(xy, xx, yy, sigma float64) float64 {
-	return math.Exp(-max(xx+yy-2*xy, 0) / (2 * sigma * sigma))
+	return loss.Exp(-max(xx+yy-2*xy, 0) / (2 * sigma * sigma))
 }
 
 func formatSigma(sigma float64) string {

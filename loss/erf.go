@@ -17,14 +17,14 @@ type Erf struct{}
 func (Erf) At(y, f, v float64) (value, df, dv float64) {
 	r := 1 / (1 + 8*v)
 	u := 2 * y * f * math.Sqrt(r)
-	slope := -2 / math.SqrtPi * math.Exp(-u*u) // by u
-	return math.Erfc(u), slope * 2 * y * math.Sqrt(r), -4 * slope * u * r
+	slope := -2 / math.SqrtPi * Exp(-u*u) // by u
+	return Erfc(u), slope * 2 * y * math.Sqrt(r), -4 * slope * u * r
 }
 
 func (Erf) At2(y, f, v float64) (ff, fv, vv float64) {
 	r := 1 / (1 + 8*v)
 	u := 2 * y * f * math.Sqrt(r)
-	slope := -2 / math.SqrtPi * math.Exp(-u*u)
+	slope := -2 / math.SqrtPi * Exp(-u*u)
 	// du/df = 2 y sqrt(r), du/dv = -4 u r, and the slope's derivative is -2 u slope.
 	ff = -2 * u * slope * 4 * r
 	fv = slope * 2 * y * math.Sqrt(r) * 4 * r * (2*u*u - 1)

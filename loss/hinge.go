@@ -100,7 +100,7 @@ func smoothStep(u, v float64) (cdf, phi, s float64) {
 	}
 	s = math.Sqrt(v)
 	a := u / s
-	return 0.5 * math.Erfc(-a/math.Sqrt2), math.Exp(-0.5*a*a) / math.Sqrt(2*math.Pi), s
+	return 0.5 * Erfc(-a/math.Sqrt2), Exp(-0.5*a*a) / math.Sqrt(2*math.Pi), s
 }
 
 // smoothStep2 returns the second derivatives by u and v of

@@ -48,14 +48,14 @@ type LogisticChen struct{}
 
 func (LogisticChen) At(y, f, v float64) (value, df, dv float64) {
 	s := math.Sqrt(f*f + v)
-	e := math.Exp(-s)
+	e := Exp(-s)
 	t, _ := tanhRatio(s, e)
 	return -0.5*y*f + 0.5*s + Log1p(e), 0.5 * (f*t - y), 0.25 * t
 }
 
 func (LogisticChen) At2(y, f, v float64) (ff, fv, vv float64) {
 	s := math.Sqrt(f*f + v)
-	t, tr := tanhRatio(s, math.Exp(-s))
+	t, tr := tanhRatio(s, Exp(-s))
 	return 0.5*t + f*f*tr, 0.5 * f * tr, 0.25 * tr
 }
 
@@ -110,10 +110,10 @@ func (LogisticQuadratic) Facts() Facts {
 
 func (LogisticQuadratic) String() string { return "logistic:quadratic-noising" }
 
-func sigmoid(u float64) float64 { return 1 / (1 + math.Exp(-u)) }
+func sigmoid(u float64) float64 { return 1 / (1 + Exp(-u)) }
 
 // Softplus returns log(1 + e^u) to a few units in the last place.
-func Softplus(u float64) float64 { return max(u, 0) + Log1p(math.Exp(-math.Abs(u))) }
+func Softplus(u float64) float64 { return max(u, 0) + Log1p(Exp(-math.Abs(u))) }
 
 // Log1p returns log(1+z) for z in [0, 1] in two thirds of the time of math.Log1p, as
 //

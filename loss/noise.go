@@ -214,7 +214,7 @@ func (Poisson) Corrupt(x float64, r *rand.Rand) float64 {
 		// two halves is Poisson again.
 		return Poisson{}.Corrupt(x/2, r) + Poisson{}.Corrupt(x-x/2, r)
 	}
-	n, p, limit := 0.0, r.Float64(), math.Exp(-x)
+	n, p, limit := 0.0, r.Float64(), Exp(-x)
 	for p > limit {
 		n++
 		p *= r.Float64()

@@ -11,10 +11,10 @@ const maxLog = 69.07755278982137
 // it stays convex, and a gradient stays a number.
 func expected(z float64) (value, slope, curvature float64) {
 	if z > maxLog {
-		e := math.Exp(maxLog)
+		e := Exp(maxLog)
 		return e * (1 + z - maxLog), e, 0
 	}
-	e := math.Exp(z)
+	e := Exp(z)
 	return e, e, e
 }
 

@@ -48,11 +48,11 @@ func logPhi(u float64) (value, ratio float64) {
 		}
 		return -0.5*u*u - logRoot2Pi - math.Log(-u) + math.Log(sum), -u / sum
 	}
-	phi := math.Exp(-0.5*u*u - logRoot2Pi)
+	phi := Exp(-0.5*u*u - logRoot2Pi)
 	if u > 0 {
-		q := 0.5 * math.Erfc(u/math.Sqrt2)
+		q := 0.5 * Erfc(u/math.Sqrt2)
 		return math.Log1p(-q), phi / (1 - q)
 	}
-	p := 0.5 * math.Erfc(-u/math.Sqrt2)
+	p := 0.5 * Erfc(-u/math.Sqrt2)
 	return math.Log(p), phi / p
 }

@@ -106,5 +106,5 @@ func (l quantileBound) String() string { return l.of.String() }
 
 // normal returns Phi(u) and phi(u).
 func normal(u float64) (cdf, density float64) {
-	return 0.5 * math.Erfc(-u/math.Sqrt2), math.Exp(-0.5*u*u) / math.Sqrt(2*math.Pi)
+	return 0.5 * Erfc(-u/math.Sqrt2), Exp(-0.5*u*u) / math.Sqrt(2*math.Pi)
 }

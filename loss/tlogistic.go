@@ -150,7 +150,7 @@ func newTPartition(t float64) *tPartition {
 
 // expT is exp_t(-x) for x >= 0.
 func (g *tPartition) expT(x float64) float64 {
-	return math.Exp(-math.Log1p((g.t-1)*x) / (g.t - 1))
+	return Exp(-math.Log1p((g.t-1)*x) / (g.t - 1))
 }
 
 // solve runs at most n steps of Newton's method from h. From the left, h = 0,
@@ -159,7 +159,7 @@ func (g *tPartition) solve(u, h float64, n int) float64 {
 	for range n {
 		big, small := g.expT(h), g.expT(u+h)
 		phi := math.Expm1(-math.Log1p((g.t-1)*h)/(g.t-1)) + small
-		step := phi / (math.Pow(big, g.t) + math.Pow(small, g.t))
+		step := phi / (Pow(big, g.t) + Pow(small, g.t))
 		h += step
 		if math.Abs(step) <= 1e-15*h {
 			break
@@ -180,13 +180,13 @@ func (g *tPartition) lookUp(u float64) float64 {
 
 // escort returns the smaller escort probability, q^t/(p^t + q^t).
 func (g *tPartition) escort(u, h float64) float64 {
-	p, q := math.Pow(g.expT(h), g.t), math.Pow(g.expT(u+h), g.t)
+	p, q := Pow(g.expT(h), g.t), Pow(g.expT(u+h), g.t)
 	return q / (p + q)
 }
 
 // slope returns g'(u).
 func (g *tPartition) slope(u, h float64) float64 {
-	p, q := math.Pow(g.expT(h), g.t), math.Pow(g.expT(u+h), g.t)
+	p, q := Pow(g.expT(h), g.t), Pow(g.expT(u+h), g.t)
 	return 0.5 * (p - q) / (p + q)
 }
 
@@ -202,8 +202,8 @@ func (g *tPartition) at(u float64) tPoint {
 	}
 	lp, lq := math.Log1p((g.t-1)*h)/(g.t-1), math.Log1p((g.t-1)*(u+h))/(g.t-1)
 	less := math.Expm1(-lp)
-	p, q := 1+less, math.Exp(-lq)
-	pt, qt := math.Exp(-g.t*lp), math.Exp(-g.t*lq)
+	p, q := 1+less, Exp(-lq)
+	pt, qt := Exp(-g.t*lp), Exp(-g.t*lq)
 	step := (less + q) / (pt + qt)
 	h = max(h+step, 0)
 	p, q, pt = p-pt*step, q-qt*step, pt*(1-g.t*step*pt/p)

@@ -2,7 +2,11 @@ package measure
 
 // This file holds the measures of rare positives, over bins of scores.
 
-import "math"
+import (
+	"math"
+
+	"blankout/loss"
+)
 
 // Binary are measures of two classes, for positives that are rare. The zero value is ready
 // for use.
@@ -44,7 +48,7 @@ func scoreBin(f float64) int {
 // the smallest number of each key.
 var scoreEdges, scoreBinAt = func() (edges [scoreBins/2 + 1]float64, at [8 << 5]uint8) {
 	for i := range edges {
-		edges[i] = math.Exp(float64(i) / 24)
+		edges[i] = loss.Exp(float64(i) / 24)
 	}
 	i := 0
 	for key := range at {
@@ -149,7 +153,7 @@ type Threshold struct {
 // highest score first. The last holds all events.
 func (b *Binary) Thresholds() (all []Threshold) {
 	b.ranking(func(bin int, r *ranking) {
-		all = append(all, Threshold{math.Sinh(float64(bin-scoreBins/2)/24) / 2, r.positives, r.negatives})
+		all = append(all, Threshold{loss.Sinh(float64(bin-scoreBins/2)/24) / 2, r.positives, r.negatives})
 	})
 	return all
 }

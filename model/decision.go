@@ -126,7 +126,7 @@ func (d Decision) Judge(scores []float64, label int) (j Judged) {
 		return j
 	}
 	u := d.Link.logOdds(scores[0])
-	z := math.Exp(-math.Abs(u))
+	z := loss.Exp(-math.Abs(u))
 	if j.Probability = 1 / (1 + z); u < 0 {
 		j.Probability = sigmoid(u)
 	}
@@ -166,4 +166,4 @@ func (h *Head) ClassScores(outputs []float64) []float64 {
 	return outputs[:k]
 }
 
-func sigmoid(u float64) float64 { return 1 / (1 + math.Exp(-u)) }
+func sigmoid(u float64) float64 { return 1 / (1 + loss.Exp(-u)) }

@@ -36,7 +36,7 @@ func (h *Head) Target() loss.Target { return loss.LabelsOf(h.Loss) }
 // ValueOf is Head.Value for targets of a kind.
 func ValueOf(t loss.Target, score float64) float64 {
 	if t == loss.Count {
-		return math.Exp(score)
+		return loss.Exp(score)
 	}
 	return score
 }

@@ -5,9 +5,10 @@ package model
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
+
+	"blankout/loss"
 )
 
 // SetRanges is the number of ranges of the share of an event's fields that is missing, each of which
@@ -60,7 +61,7 @@ func (h *Head) Set(a Answer, probabilities []float64, class int) (set []int, ok 
 		return nil, false
 	}
 	for k, p := range probabilities {
-		if limit := h.Sets.of(k, a.Range); k == class || p >= math.Exp(-limit) || limit == MostLimit {
+		if limit := h.Sets.of(k, a.Range); k == class || p >= loss.Exp(-limit) || limit == MostLimit {
 			set = append(set, k)
 		}
 	}

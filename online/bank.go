@@ -604,7 +604,7 @@ func (l *bank) unlabelled(weight float64) {
 		lv := &l.levels[v]
 		for k := range l.active {
 			j := v*l.k + k
-			p := 1 / (1 + math.Exp(-now.step.F[j]))
+			p := 1 / (1 + loss.Exp(-now.step.F[j]))
 			variance := l.variance(lv, j, k)
 			_, _, up := l.set.loss.At(1, now.step.F[j], variance)
 			_, _, down := l.set.loss.At(-1, now.step.F[j], variance)

@@ -139,7 +139,7 @@ func (l *answering) spread(mix []float64) (s spread) {
 		}
 		s.g, s.q = s.g+sum, s.q+sum*sum
 		if l.unit.Target == loss.Count {
-			s.terms = append(s.terms, math.Exp(min(sum, 100)))
+			s.terms = append(s.terms, loss.Exp(min(sum, 100)))
 		}
 	}
 	var intercept [1]float64

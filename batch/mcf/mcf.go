@@ -122,7 +122,7 @@ var psiPlain = psi{
 var psiPoisson = psi{
 	func(y, w, x float64) float64 { return x * math.Expm1(-y*w) },
 	func(y, w, x float64) (slope, curvature float64) {
-		e := math.Exp(-y * w)
+		e := loss.Exp(-y * w)
 		return -y * x * e, x * e
 	},
 }
@@ -169,15 +169,15 @@ func psiDropout(q float64) psi {
 			a := y * x * k * w
 			switch {
 			case a > 1:
-				return math.Log(q + (1-q)*math.Exp(-a))
+				return math.Log(q + (1-q)*loss.Exp(-a))
 			case a > -1:
 				return math.Log1p((1 - q) * math.Expm1(-a))
 			}
-			return -a + math.Log(1-q+q*math.Exp(a))
+			return -a + math.Log(1-q+q*loss.Exp(a))
 		},
 		func(y, w, x float64) (slope, curvature float64) {
 			u := y * x * k
-			r := 1 / (1 + odds*math.Exp(u*w))
+			r := 1 / (1 + odds*loss.Exp(u*w))
 			return -u * r, u * u * r * (1 - r)
 		},
 	}
@@ -186,11 +186,11 @@ func psiDropout(q float64) psi {
 // at returns outer(h) and its first two derivatives.
 func (k Loss) at(h float64) (value, d1, d2 float64) {
 	if k == Exponential {
-		e := math.Exp(h)
+		e := loss.Exp(h)
 		return e, e, e
 	}
-	p := 1 / (1 + math.Exp(-h))
-	return loss.Softplus(h), p, p / (1 + math.Exp(h))
+	p := 1 / (1 + loss.Exp(-h))
+	return loss.Softplus(h), p, p / (1 + loss.Exp(h))
 }
 
 // Dim implements batch.Objective.
@@ -410,9 +410,9 @@ func (o *Objective) centre(w []float64) bool {
 		var plus, minus float64
 		for i, m := range o.m {
 			if m != 0 && o.p.Y[i] > 0 {
-				plus += m * math.Exp(h[i]-up)
+				plus += m * loss.Exp(h[i]-up)
 			} else if m != 0 {
-				minus += m * math.Exp(h[i]-down)
+				minus += m * loss.Exp(h[i]-down)
 			}
 		}
 		w[o.columns] = 0.5 * (math.Log(plus/minus) + up - down)

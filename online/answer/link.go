@@ -169,7 +169,7 @@ func (l *Link) fit() *model.Link {
 	return out
 }
 
-func sigmoid(u float64) float64 { return math.Exp(-loss.Softplus(-u)) }
+func sigmoid(u float64) float64 { return loss.Exp(-loss.Softplus(-u)) }
 
 // logit returns the log-odds of a part of a whole.
 func logit(part, whole float64) float64 {

@@ -25,6 +25,7 @@ import (
 	"slices"
 
 	"blankout/internal/coder"
+	"blankout/loss"
 	"blankout/model"
 )
 
@@ -242,7 +243,7 @@ func (s *scores) follow(of *scores) {
 	}
 	// One more score than there are stands for the next one.
 	s.limit = h.quantile((1 - s.level) * (1 + 1/min(n, memory)))
-	s.least = math.Exp(-s.limit)
+	s.least = loss.Exp(-s.limit)
 }
 
 // mixed returns h and, of the given weight, scores as in other.
@@ -395,7 +396,7 @@ func (s *scores) state(to *coder.Coder, moved float64, of *scores) {
 		s.faded.state(to)
 	}
 	to.Failed = to.Failed || !(s.all.held >= 0 && s.all.held <= s.all.told && s.all.told <= s.taken && s.taken <= 1<<53 && s.grown >= 1 && s.grown <= 2*largest && s.limit >= -1)
-	s.least = math.Exp(-s.limit)
+	s.least = loss.Exp(-s.limit)
 	if moved != 0 {
 		s.level += moved
 		s.follow(of)

@@ -288,7 +288,7 @@ func (u *Unit) ExpectedSquare(y, d, b, g, q float64, once []float64) float64 {
 		r := y - u.Value(b+(1-d)*g)
 		return r*r + u.Scale*u.Scale*d*(1-d)*q
 	}
-	first := min(u.Scale*math.Exp(b), maxCount)
+	first := min(u.Scale*loss.Exp(b), maxCount)
 	second := min(first*first, maxCount*maxCount)
 	for _, x := range once {
 		first = min(first*((1-d)*x+d), maxCount)

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"blankout/internal/coder"
+	"blankout/loss"
 )
 
 // temperature finds by how much scores should be multiplied for their log-loss to be least: an
@@ -29,7 +30,7 @@ func (t *temperature) factor() float64 {
 	if t.logarithm == 0 { // with one output it stays so
 		return 1
 	}
-	return math.Exp(t.logarithm)
+	return loss.Exp(t.logarithm)
 }
 
 // learn takes up an event, whose log-loss with the scores multiplied is lost(factor).

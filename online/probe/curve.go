@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"blankout/internal/coder"
+	"blankout/loss"
 )
 
 // Points is the number of deletion rates of a Curve.
@@ -85,7 +86,7 @@ func Normal(point int, g, b, q float64) float64 {
 	mean, sd := (1-d)*g+b, math.Sqrt(d*(1-d)*max(0, q))
 	switch {
 	case sd > 0:
-		return 0.5 * math.Erfc(mean/(sd*math.Sqrt2))
+		return 0.5 * loss.Erfc(mean/(sd*math.Sqrt2))
 	case mean > 0:
 		return 0
 	}

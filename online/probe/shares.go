@@ -121,7 +121,7 @@ func (s *Shares) settle() {
 		}
 		keep := 1 - rate
 		if s.waiting > 1 {
-			keep = math.Pow(keep, s.waiting)
+			keep = loss.Pow(keep, s.waiting)
 		}
 		for i, l := range s.pending {
 			if l == l {

@@ -8,6 +8,7 @@ import (
 
 	"blankout"
 	"blankout/internal/coder"
+	"blankout/loss"
 	"blankout/model"
 )
 
@@ -229,7 +230,7 @@ func (s *Scaling) demote(row []float64, seen uint64) Move {
 	mean := row[model.StatMean] * total / n
 	m2 := max(0, row[model.StatSquares]*total/row[model.StatCount]-mean*mean*n*(total-n)/total)
 	if was.Unit != 0 { // of transformed readings; back to about what they were
-		largest := was.Unit * math.Sinh(min(math.Abs(was.Centre)+3*was.Scale, 100))
+		largest := was.Unit * loss.Sinh(min(math.Abs(was.Centre)+3*was.Scale, 100))
 		mean, m2 = 0, n*min(largest*largest, blankout.MaxMagnitude)/9
 	}
 	row[model.StatCount], row[model.StatMean], row[model.StatSquares] = n, mean, m2

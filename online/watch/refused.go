@@ -3,10 +3,10 @@ package watch
 import (
 	"blankout"
 	"blankout/internal/coder"
+	"blankout/loss"
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -59,7 +59,7 @@ func (m *Refused) latest(events uint64) float64 {
 	if m.lately == 0 {
 		return 0
 	}
-	return m.lately * math.Exp(-float64(events+m.Count-m.at)/refusedMemory)
+	return m.lately * loss.Exp(-float64(events+m.Count-m.at)/refusedMemory)
 }
 
 // FirstBytes returns at most so many of the first bytes of s.
