@@ -11,15 +11,28 @@ import (
 	"slices"
 	"time"
 
+	"blankout"
 	"blankout/stream"
 )
 
 // baseJob writes bases, and knows what others wrote.
 type baseJob struct {
 	topic    *stream.BaseTopic
-	busy     bool                // with one
-	accepted uint64              // commits that the newest one known holds
-	marks    map[int64][2]uint64 // by base: the hash that this member came to, and that of the group's; 0: not known
+	busy     bool             // with one
+	accepted uint64           // commits that the newest one known holds
+	marks    map[int64]claims // by base
+	differs  string           // how the newest base that could be compared differs from the group's, "" if it does not
+}
+
+// claims are the hashes of a base: what this member came to, and the group's; 0: not known.
+type claims struct {
+	own, group uint64
+	cpu        string // that the group's was computed on
+}
+
+// begun forgets what was compared: the member begins with a base of the group, or with nothing.
+func (b *baseJob) begun(accepted uint64) {
+	b.accepted, b.marks, b.differs = accepted, map[int64]claims{}, ""
 }
 
 // beginBase finds the hash of the base that the present fold is. The first member also has a
@@ -66,9 +79,9 @@ func (l *running) endBase(offset int64, s *sum, written bool, err error) {
 	text := fmt.Sprintf("%016x", hash)
 	l.current.BaseOffset, l.current.BaseHash, l.current.BaseAt = offset, text, time.Now()
 	l.log.Info("base", "offset", offset, "hash", text, "bytes", s.bytes, "written", written)
-	l.compare(offset, 0, hash)
+	l.compare(offset, claims{own: hash})
 	if written {
-		l.mark(&Mark{l.id, offset, hash})
+		l.mark(&Mark{l.id, offset, hash, l.machine.cpu})
 	}
 }
 
@@ -97,18 +110,31 @@ func (l *running) mark(m *Mark) {
 
 // compare takes down the hash of a base, this member's or the group's, and compares the two
 // when it knows both.
-func (l *running) compare(base int64, whose int, hash uint64) {
-	both := l.bases.marks[base]
-	both[whose] = hash
+func (l *running) compare(base int64, said claims) {
+	known := l.bases.marks[base]
+	both := claims{cmp.Or(said.own, known.own), cmp.Or(said.group, known.group), cmp.Or(said.cpu, known.cpu)}
 	l.bases.marks[base] = both
 	for len(l.bases.marks) > 16 {
 		delete(l.bases.marks, slices.Min(slices.Collect(maps.Keys(l.bases.marks))))
 	}
-	if both[0] != 0 && both[1] != 0 && both[0] != both[1] {
+	switch {
+	case both.own == 0 || both.group == 0:
+	case both.own == both.group:
+		l.bases.differs = ""
+	default:
 		l.current.Mismatches++
-		l.log.Error("this member's model is not the group's: stop it and start it again, it then begins with the newest base; if that recurs, verify the group (blankout group verify) and look for another version of the program or damaged memory",
-			"base", base, "hash", fmt.Sprintf("%016x", both[0]), "group", fmt.Sprintf("%016x", both[1]))
+		l.bases.differs = fmt.Sprintf("at base %d of the ledger this member's model is not the group's: %s", base, twoCPUs(l.machine.cpu, both.cpu))
+		l.log.Error(l.bases.differs+"; stop it and start it again, it then begins with the newest base; if that recurs, run all members from one build of the program on CPUs of one model, and verify the group (blankout group verify)",
+			"base", base, "hash", fmt.Sprintf("%016x", both.own), "group", fmt.Sprintf("%016x", both.group))
 	}
+}
+
+// twoCPUs says on what two bases were computed that should be one.
+func twoCPUs(own, group string) string {
+	if group = cmp.Or(group, "a CPU that is not known"); own != group {
+		return fmt.Sprintf("it computes on %s, and the group's was computed on %s", blankout.Printable(own), blankout.Printable(group))
+	}
+	return fmt.Sprintf("both were computed on %s, so that one is probably of another build of the program", blankout.Printable(own))
 }
 
 // keeping checks whether the brokers keep the group's topics for ever.

@@ -55,7 +55,9 @@ type ChunkRef struct {
 type Commit struct {
 	Fingerprint uint64 // of the settings that give weights their meaning, see FingerprintHash
 	Member      MemberID
-	Seq         uint64 // counts the member's commits; for people
+	// Architecture is what the author's program is built for: members of another round otherwise.
+	Architecture string
+	Seq          uint64 // counts the member's commits; for people
 	// Base is the ledger's offset up to which, itself included, the author had folded when
 	// it began the delta; -1 for none. Chain is the fold's there.
 	Base  int64
@@ -126,6 +128,7 @@ type Mark struct {
 	Member MemberID // who wrote the base
 	Base   int64    // stream.Base.Offset
 	Hash   uint64   // of its bytes
+	CPU    string   // that it was computed on, for people
 }
 
 // Encode returns the mark's bytes; state has its fields in order.
@@ -152,6 +155,7 @@ func (m *Mark) state(to *coder.Coder) {
 	memberState(to, &m.Member)
 	to.Int64(&m.Base)
 	to.Uint(&m.Hash)
+	text(to, &m.CPU)
 }
 
 // Encode returns the commit's bytes; state has its fields in order.
@@ -177,6 +181,7 @@ func DecodeCommit(data []byte) (*Commit, error) {
 func (c *Commit) state(to *coder.Coder) {
 	to.Uint(&c.Fingerprint)
 	memberState(to, &c.Member)
+	text(to, &c.Architecture)
 	to.Uint(&c.Seq)
 	to.Int64(&c.Base)
 	to.Uint(&c.Chain)

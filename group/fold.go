@@ -26,6 +26,8 @@ type Fold struct {
 	learner     *online.Learner
 	settings    online.Fingerprint // beside the Learner's own
 	fingerprint uint64             // of both
+	// architecture is that of the accepted commits, "" before the first.
+	architecture string
 
 	offset   int64  // of the commit shown last, -1 before the first
 	chain    uint64 // hash of the accepted commits, see link
@@ -49,12 +51,13 @@ const maxHistory = 4096
 type Reason string
 
 const (
-	ReasonSettings Reason = "settings" // of another configuration
-	ReasonBase     Reason = "base"     // its author knew another ledger, or an older one than is remembered
-	ReasonChunks   Reason = "chunks"   // they are not all there, or are others
-	ReasonSpan     Reason = "span"     // a span does not begin where its partition has come to
-	ReasonMoved    Reason = "moved"    // it replaces a state that is no longer the latest
-	ReasonDelta    Reason = "delta"    // its numbers fit no model of these settings
+	ReasonSettings     Reason = "settings"     // of another configuration
+	ReasonArchitecture Reason = "architecture" // its author rounds otherwise than those before
+	ReasonBase         Reason = "base"         // its author knew another ledger, or an older one than is remembered
+	ReasonChunks       Reason = "chunks"       // they are not all there, or are others
+	ReasonSpan         Reason = "span"         // a span does not begin where its partition has come to
+	ReasonMoved        Reason = "moved"        // it replaces a state that is no longer the latest
+	ReasonDelta        Reason = "delta"        // its numbers fit no model of these settings
 )
 
 // Rejection says why a commit was not accepted: nothing of it was added, and its author
@@ -97,7 +100,7 @@ func (f *Fold) Apply(offset int64, c *Commit, chunks []*Chunk) (changed []uint32
 		return nil, err
 	}
 	f.learner.Add(d)
-	f.offsets = offsets
+	f.offsets, f.architecture = offsets, c.Architecture
 	f.accept(c.Encode())
 	return d.Columns, nil
 }
@@ -123,6 +126,9 @@ func (f *Fold) accept(record []byte) {
 func (f *Fold) check(c *Commit, chunks []*Chunk) (*share.Delta, blankout.Offsets, error) {
 	if c.Fingerprint != f.fingerprint {
 		return nil, nil, &Rejection{ReasonSettings, "it was learned under other settings: give all members of the group the same configuration"}
+	}
+	if f.architecture != "" && c.Architecture != f.architecture {
+		return nil, nil, &Rejection{ReasonArchitecture, fmt.Sprintf("it was learned on %s, and the group learns on %s", c.Architecture, f.architecture)}
 	}
 	i := sort.Search(len(f.history), func(i int) bool { return f.history[i].offset > c.Base }) // behind the base's link
 	switch {
@@ -169,6 +175,10 @@ func (f *Fold) Learner() *online.Learner { return f.learner }
 
 // Fingerprint returns what a Commit to this fold must hold.
 func (f *Fold) Fingerprint() uint64 { return f.fingerprint }
+
+// Architecture returns what the programs are built for whose commits were accepted, "" before
+// the first.
+func (f *Fold) Architecture() string { return f.architecture }
 
 // Base returns the ledger's offset that was shown last, -1 for none, and the chain there:
 // those of the next delta that a member begins.
@@ -234,6 +244,7 @@ func (f *Fold) state(c *coder.Coder) {
 	c.Int64(&f.offset)
 	c.Uint(&f.chain)
 	c.Uint(&f.accepted)
+	text(c, &f.architecture)
 	list(c, &f.history, 16, func(l *link) {
 		c.Int64(&l.offset)
 		c.Uint(&l.chain)

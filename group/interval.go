@@ -159,7 +159,7 @@ func (l *running) publish(ctx context.Context) error {
 	l.committing = began
 	defer func() { l.committing = time.Time{} }()
 	c, d := l.work.cut(precision)
-	c.Fingerprint, c.Member = l.replica.fold.Fingerprint(), l.id
+	c.Fingerprint, c.Member, c.Architecture = l.replica.fold.Fingerprint(), l.id, l.machine.architecture
 	chunks, refs := EncodeChunks(l.id, c.Seq, d)
 	c.Chunks = refs
 	for i, data := range chunks {

@@ -52,7 +52,10 @@ func (l *running) loadOnce(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	l.bases.accepted = l.replica.fold.Accepted()
+	if err := l.fits(); err != nil {
+		return err
+	}
+	l.bases.begun(l.replica.fold.Accepted())
 	if l.work.intake.Learner, err = l.replica.fold.Learner().Clone(); err != nil {
 		return err
 	}
@@ -134,7 +137,7 @@ func (l *running) apply(e mixed) error {
 		return e.err
 	}
 	if e.mark != nil {
-		l.compare(e.mark.Base, 1, e.mark.Hash)
+		l.compare(e.mark.Base, claims{group: e.mark.Hash, cpu: e.mark.CPU})
 	}
 	if e.call != nil && e.offset >= l.entries.loaded { // those of before have been answered by others
 		l.answer(e.call)
@@ -162,6 +165,9 @@ func (l *running) apply(e mixed) error {
 		l.entries.moved = time.Now()
 		if e.skip != nil {
 			l.log.Warn("the group passes over records: it was told to", "records", e.skip.Gap, "ledger", e.offset)
+		}
+		if err := l.fits(); err != nil {
+			return err
 		}
 	}
 	if base {

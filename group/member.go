@@ -57,6 +57,7 @@ type Member struct {
 	Log   *slog.Logger // nil logs nothing
 
 	keepEvery  time.Duration // of tests, instead of keepEvery
+	machine    *machine      // of tests, instead of thisMachine
 	crash      func() bool   // of tests: says that Run is to end as a process that is killed does
 	status     atomic.Pointer[Status]
 	asked      atomic.Uint64 // how often somebody has read the Status
@@ -76,8 +77,9 @@ func (m *Member) Validate() error {
 // running is the state of one Run, on its goroutine.
 type running struct {
 	*Member
-	log *slog.Logger
-	id  MemberID
+	log     *slog.Logger
+	id      MemberID
+	machine machine
 
 	ledger  *stream.Ledger
 	entries *entries
@@ -121,7 +123,10 @@ func (m *Member) Check() error {
 
 // newRunning prepares what one Run works with, before it connects.
 func newRunning(m *Member) *running {
-	l := &running{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}}, jobs: make(chan func(), 4), warned: map[string]bool{}, peers: map[MemberID]*Peer{}, bases: baseJob{marks: map[int64][2]uint64{}}}
+	l := &running{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}}, jobs: make(chan func(), 4), warned: map[string]bool{}, peers: map[MemberID]*Peer{}, bases: baseJob{marks: map[int64]claims{}}, machine: thisMachine()}
+	if m.machine != nil {
+		l.machine = *m.machine
+	}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}

@@ -314,6 +314,7 @@ func TestReplicaMismatch(t *testing.T) {
 	var members []*Member
 	for i := range 2 {
 		m := e.member(testLog(t, fmt.Sprint(i)))
+		m.machine = &machine{"amd64", fmt.Sprintf("CPU %d", i)}
 		members = append(members, m)
 		running.Go(func() {
 			if err := m.Run(ctx); err != nil {
@@ -321,13 +322,16 @@ func TestReplicaMismatch(t *testing.T) {
 			}
 		})
 	}
+	more := true // events come
 	await := func(what string, done func(*Status) bool) {
 		t.Helper()
 		for ctx.Err() == nil {
 			if !slices.ContainsFunc(members, func(m *Member) bool { s := m.Status(); return s == nil || !done(s) }) {
 				return
 			}
-			e.produce(50)
+			if more {
+				e.produce(50)
+			}
 			time.Sleep(20 * time.Millisecond)
 		}
 		t.Fatal(what + ": it does not come")
@@ -350,13 +354,27 @@ func TestReplicaMismatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ledger.Close()
+	more = false // so that no base comes that agrees
+	e.complete.Store(true)
+	await("all that was produced", e.all)
 	for _, m := range members {
-		other := Mark{Member: MemberID{1}, Base: m.Status().BaseOffset, Hash: 12345}
+		if s := m.Status(); s.NotReady != "" {
+			t.Errorf("not ready without a mismatch: %s", s.NotReady)
+		}
+		other := Mark{Member: MemberID{1}, Base: m.Status().BaseOffset, Hash: 12345, CPU: "another CPU"}
 		if _, err := ledger.AppendCommit(ctx, other.Encode()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	await("a mismatch", func(s *Status) bool { return s.Mismatches > 0 })
+	for i, m := range members {
+		want := fmt.Sprintf("this member's model is not the group's: it computes on CPU %d, and the group's was computed on another CPU", i)
+		if why := m.Status().NotReady; !strings.HasSuffix(why, want) {
+			t.Errorf("member %d is not ready because of %q, want %q", i, why, want)
+		}
+	}
+	more = true
+	await("the end of the mismatch, with the next base", func(s *Status) bool { return s.NotReady == "" })
 	cancel()
 	running.Wait()
 	if err := e.inspect().Verified(); err != nil {

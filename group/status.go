@@ -3,6 +3,7 @@ package group
 // This file holds the Status that a member publishes.
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -143,7 +144,7 @@ func (l *running) report(notReady string) {
 	}
 	s.At, s.NotReady, s.Pending = time.Now(), notReady, l.work.events
 	if s.NotReady == "" {
-		s.NotReady = l.failing()
+		s.NotReady = cmp.Or(l.failing(), l.bases.differs)
 	}
 	s.Peers = make([]Peer, 0, len(l.peers))
 	for id, p := range l.peers {

@@ -20,13 +20,15 @@ type Report struct {
 	Name string `json:"name"`
 	// From is the base that the ledger was folded from, the offset that follows the last
 	// commit in it; 0 is the ledger's beginning.
-	From     int64             `json:"from"`
-	Offset   int64             `json:"offset"` // that follows the last record
-	Chain    string            `json:"chain"`
-	Accepted uint64            `json:"accepted"`
-	Rejected map[Reason]uint64 `json:"rejected"`
-	Skipped  []Gap             `json:"skipped,omitempty"` // what the group passes over
-	Events   uint64            `json:"events"`
+	From   int64  `json:"from"`
+	Offset int64  `json:"offset"` // that follows the last record
+	Chain  string `json:"chain"`
+	// Architecture is what the members' programs are built for, "" before they have learned.
+	Architecture string            `json:"architecture,omitempty"`
+	Accepted     uint64            `json:"accepted"`
+	Rejected     map[Reason]uint64 `json:"rejected"`
+	Skipped      []Gap             `json:"skipped,omitempty"` // what the group passes over
+	Events       uint64            `json:"events"`
 	// Members are those who have committed since From, by id.
 	Members []MemberReport `json:"members"`
 	// Bases are those behind From that the base topic holds, in order.
@@ -50,6 +52,8 @@ type BaseReport struct {
 	Offset int64 `json:"offset"`
 	Bytes  int   `json:"bytes"`
 	Same   bool  `json:"same"` // as the ledger comes to, to the byte
+	// CPU is what it was computed on, "" where the ledger has no mark of it.
+	CPU string `json:"cpu,omitempty"`
 }
 
 // Verified says whether there was a base to verify and all are what the ledger comes to.
@@ -57,9 +61,13 @@ func (r *Report) Verified() error {
 	if len(r.Bases) == 0 {
 		return errors.New("there is no base behind the one that the ledger was folded from")
 	}
+	here := thisMachine()
 	for _, b := range r.Bases {
+		if !b.Same && r.Architecture != "" && r.Architecture != here.architecture {
+			return fmt.Errorf("base %d cannot be verified here: the group learns on %s, and this program is built for %s, where sums are rounded otherwise; verify the group on %s", b.Offset, r.Architecture, here.architecture, r.Architecture)
+		}
 		if !b.Same {
-			return fmt.Errorf("base %d is not what the ledger comes to: a member runs another program, or its memory or disk is damaged; stop the group, and delete that base", b.Offset)
+			return fmt.Errorf("base %d is not what the ledger comes to: %s, unless somebody else has written to the topic of bases; stop the group, and delete that base", b.Offset, twoCPUs(here.cpu, b.CPU))
 		}
 	}
 	return nil
@@ -116,7 +124,7 @@ func inspect(ctx context.Context, m *Member, bases []stream.Base, oldest bool) (
 		if end, err = readReplica(m.Learner, m.Settings, first, c.BaseEvery); errors.As(err, &settings) {
 			return nil, nil, fmt.Errorf("base %d: %w", first.Offset, err)
 		} else if err != nil {
-			report.Bases = append(report.Bases, BaseReport{first.Offset, len(first.Data), false})
+			report.Bases = append(report.Bases, BaseReport{Offset: first.Offset, Bytes: len(first.Data)})
 			err = fmt.Errorf("base %d: %w, and before it %w", first.Offset, err, trimmed)
 			continue
 		}
@@ -154,12 +162,13 @@ func inspect(ctx context.Context, m *Member, bases []stream.Base, oldest bool) (
 				return nil, nil, err
 			}
 			count(members, m, rejected)
+			report.marked(m.mark)
 			for len(bases) > 0 && bases[0].Offset <= end.read {
 				same, err := end.same(&bases[0])
 				if err != nil {
 					return nil, nil, err
 				}
-				report.Bases = append(report.Bases, BaseReport{bases[0].Offset, len(bases[0].Data), same})
+				report.Bases = append(report.Bases, BaseReport{Offset: bases[0].Offset, Bytes: len(bases[0].Data), Same: same})
 				bases = bases[1:]
 			}
 		}
@@ -178,8 +187,18 @@ func inspect(ctx context.Context, m *Member, bases []stream.Base, oldest bool) (
 	_, chain := end.fold.Base()
 	report.Offset, report.Chain = end.read, fmt.Sprintf("%016x", chain)
 	report.Accepted, report.Rejected, report.Positions = end.fold.Accepted(), end.fold.Rejected(), end.fold.Offsets()
+	report.Architecture = end.fold.Architecture()
 	report.Skipped, report.Events = end.fold.Skipped(), end.fold.Learner().Metrics().Events
 	return report, end, nil
+}
+
+// marked takes down what a mark says of a base; nil says nothing.
+func (r *Report) marked(m *Mark) {
+	for i := range r.Bases {
+		if b := &r.Bases[i]; m != nil && b.Offset == m.Base {
+			b.CPU = m.CPU
+		}
+	}
 }
 
 func count(members map[MemberID]*MemberReport, m mixed, rejected *Rejection) {

@@ -463,6 +463,9 @@ func (p *program) printGroup(r *group.Report, asJSON bool) error {
 	fmt.Fprintf(w, "group\t%s\n", blankout.Printable(r.Name))
 	fmt.Fprintf(w, "ledger\t%d records, folded from %d on\n", r.Offset, r.From)
 	fmt.Fprintf(w, "chain\t%s\n", r.Chain)
+	if r.Architecture != "" {
+		fmt.Fprintf(w, "architecture\t%s\n", blankout.Printable(r.Architecture))
+	}
 	fmt.Fprintf(w, "commits\t%s accepted\n", humanize.Comma(int64(r.Accepted)))
 	for _, reason := range slices.Sorted(maps.Keys(r.Rejected)) {
 		fmt.Fprintf(w, "\t%s rejected: %s\n", humanize.Comma(int64(r.Rejected[reason])), reason)

@@ -219,7 +219,7 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return 0
-	case is[usageError](err), is[*online.MismatchError](err), is[*group.SettingsError](err), is[*group.SkipError](err), is[*online.NumbersError](err), is[*simulate.RequestError](err), is[*record.MissingColumnError](err), is[*stream.AddressError](err), is[*blankout.KeyError](err):
+	case is[usageError](err), is[*online.MismatchError](err), is[*group.SettingsError](err), is[*group.ArchitectureError](err), is[*group.SkipError](err), is[*online.NumbersError](err), is[*simulate.RequestError](err), is[*record.MissingColumnError](err), is[*stream.AddressError](err), is[*blankout.KeyError](err):
 		return 2
 	case is[refusedError](err), is[*run.RefusedError](err), is[*run.FruitlessError](err), is[*blankout.Refusal](err), is[*stream.ParquetError](err), is[*stream.ReplacedError](err),
 		is[*stream.OffsetOutOfRangeError](err), is[*stream.TopicRecreatedError](err), is[*stream.CorruptBatchError](err),
