@@ -341,12 +341,12 @@ func eventCycle(t testing.TB, stage string, config online.Config, events [][]byt
 
 // TestEventAllocatesNothing takes events from a response's bytes to the update. Only what is worked
 // out for the numbers that a mask deletes may take memory, the shares of the rules when others
-// come in force, which models keep, and the models by which older weights are measured.
+// come in force, which models keep, the link when it is found again, and the models by which older weights are measured.
 func TestEventAllocatesNothing(t *testing.T) {
 	for _, c := range []struct {
 		covarianceFields int
 		most             float64
-	}{{0, 450}, {online.DefaultConfig().CovarianceFields, 2500}} {
+	}{{0, 560}, {online.DefaultConfig().CovarianceFields, 2500}} {
 		config := online.DefaultConfig()
 		config.Noise, config.CovarianceFields = "dropout:0.5", c.covarianceFields
 		cycle := eventCycle(t, "learn", config, benchEvents(1500))
