@@ -148,45 +148,43 @@ func (s *Scanner) startsObjects() (objects, decided bool) {
 // scanObject is Scan of a text of objects. What stands between them and is none is a record too,
 // up to the end of its line: it will be refused. The offset of a record is its number.
 func (s *Scanner) scanObject(r *Record) bool {
-	for {
-		if s.skipped {
-			end := s.objectEnd()
-			if end < 0 {
-				s.at, s.seen = s.end, 0
-				return false
-			}
-			s.at, s.skipped, s.search = end, false, search{}
-			s.before = s.mark
-		}
-		for s.seen == 0 && s.at < s.end && between(s.buf[s.at]) {
-			s.at++
-		}
-		if s.at == s.end {
-			return false
-		}
+	if s.skipped {
 		end := s.objectEnd()
 		if end < 0 {
-			if s.end-s.at <= s.c.MaxBytes {
-				return false
-			}
-			*r = Record{Value: s.buf[s.at : s.at+s.c.MaxBytes+1], Offset: s.line, Cut: true}
-			s.at, s.seen, s.skipped = s.end, 0, true
-			s.line++
-			return true
-		}
-		value := bytes.TrimRight(s.buf[s.at:end], " \t\r\n")
-		if s.eof == io.EOF && end == s.end && s.c.Growing && s.unfinished(value) {
-			s.held, s.at = s.line+1, s.end
+			s.at, s.seen = s.end, 0
 			return false
 		}
-		*r = Record{Value: value, Offset: s.line}
-		if end-s.at > s.c.MaxBytes {
-			r.Value, r.Cut = s.buf[s.at:s.at+s.c.MaxBytes+1], true
+		s.at, s.skipped, s.search = end, false, search{}
+		s.before = s.mark
+	}
+	for s.seen == 0 && s.at < s.end && between(s.buf[s.at]) {
+		s.at++
+	}
+	if s.at == s.end {
+		return false
+	}
+	end := s.objectEnd()
+	if end < 0 {
+		if s.end-s.at <= s.c.MaxBytes {
+			return false
 		}
-		s.at, s.search = end, search{}
+		*r = Record{Value: s.buf[s.at : s.at+s.c.MaxBytes+1], Offset: s.line, Cut: true}
+		s.at, s.seen, s.skipped = s.end, 0, true
 		s.line++
 		return true
 	}
+	value := bytes.TrimRight(s.buf[s.at:end], " \t\r\n")
+	if s.eof == io.EOF && end == s.end && s.c.Growing && s.unfinished(value) {
+		s.held, s.at = s.line+1, s.end
+		return false
+	}
+	*r = Record{Value: value, Offset: s.line}
+	if end-s.at > s.c.MaxBytes {
+		r.Value, r.Cut = s.buf[s.at:s.at+s.c.MaxBytes+1], true
+	}
+	s.at, s.search = end, search{}
+	s.line++
+	return true
 }
 
 // unfinished reports whether more of the last record of a file may be to come.
