@@ -123,7 +123,11 @@ func (l *running) compare(base int64, said claims) {
 		l.bases.differs = ""
 	default:
 		l.current.Mismatches++
+		before := l.bases.differs
 		l.bases.differs = fmt.Sprintf("at base %d of the ledger this member's model is not the group's: %s", base, twoCPUs(l.machine.cpu, both.cpu))
+		if before != "" {
+			break // it was told, and lasts
+		}
 		l.log.Error(l.bases.differs+"; stop it and start it again, it then begins with the newest base; if that recurs, run all members from one build of the program on CPUs of one model, and verify the group (blankout group verify)",
 			"base", base, "hash", fmt.Sprintf("%016x", both.own), "group", fmt.Sprintf("%016x", both.group))
 	}

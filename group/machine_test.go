@@ -196,11 +196,17 @@ func TestDifferentStates(t *testing.T) {
 	if !strings.Contains(l.bases.differs, "both were computed on model A with FMA, with AVX2, so that one is probably of another build") {
 		t.Errorf("the same CPU: %q", l.bases.differs)
 	}
+	if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
+		t.Errorf("one mismatch that lasts is told %d times", n)
+	}
 	mark(16, state(70), state(70), "model B")
 	if l.bases.differs != "" || l.current.Mismatches != 2 {
 		t.Errorf("equal again: %q", l.bases.differs)
 	}
 	mark(20, state(80), state(81), "")
+	if n := strings.Count(log.String(), "level=ERROR"); n != 2 {
+		t.Errorf("two mismatches are told %d times", n)
+	}
 	if !strings.Contains(l.bases.differs, "a CPU that is not known") {
 		t.Errorf("a mark without a CPU: %q", l.bases.differs)
 	}
