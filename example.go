@@ -131,6 +131,7 @@ const (
 	ReasonID            Reason = "id"              // no id, or one too long, where events and labels are joined by it
 	ReasonLate          Reason = "late"            // a label that came when its event waited no more
 	ReasonTombstone     Reason = "tombstone"       // a record of a topic without a value, which says that its key is gone
+	ReasonMemory        Reason = "memory"          // new columns or a new class for which the learner has no room
 	ReasonRepeated      Reason = "repeated"        // an event that came before, from a producer that wrote it twice
 )
 

@@ -104,7 +104,7 @@ func (l *bank) setOutputs(k int) {
 	}
 	l.layout = rows.Layout{Outputs: k, N: l.n, Refresh: l.set.rule.Parts}
 	l.refresh.Layout = l.layout
-	width := rows.FirstPart + l.parts()*l.n + l.ownWeights()
+	width := l.width(k)
 	l.rule = l.set.rule.Make(rules.Settings{
 		Layout: l.layout, Loss: l.set.loss, Eta: l.set.eta, Ridge: l.set.ridge, Penalised: l.config.Intercept == "penalised",
 		StartSum: l.config.Start, L1: l.config.L1, Proximal: l.config.Adapt && k == 1, UnscaledNoise: l.set.noiseKind != square,
@@ -140,6 +140,15 @@ func (l *bank) ownWeights() int {
 		return l.k
 	}
 	return 0
+}
+
+// width returns how many values a row has of so many outputs.
+func (l *bank) width(outputs int) int {
+	n := rows.FirstPart + l.parts()*len(l.levels)*outputs
+	if l.set.second {
+		n += outputs
+	}
+	return n
 }
 
 // own returns the weights of the second-order expert in a row.

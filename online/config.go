@@ -15,6 +15,7 @@ import (
 	"blankout"
 	"blankout/loss"
 	"blankout/model"
+	"blankout/online/memory"
 	"blankout/online/newton"
 	"blankout/online/refresh"
 	"blankout/online/rules"
@@ -98,6 +99,9 @@ type Config struct {
 	// Horizon is the age, in events, of the weights by whose answers the shares of levels and experts, and of
 	// averages, are judged; 0: the newest weights. It is not part of the Fingerprint.
 	Horizon int `toml:"horizon"`
+	// MaxMemory is the most bytes of rows, see Learner.Refusal; 0 bounds nothing. It is kept in the Fingerprint, for
+	// those who go on with nothing but a checkpoint, and may change from run to run.
+	MaxMemory int `toml:"max_memory"`
 }
 
 // DefaultConfig returns the settings that need no tuning.
@@ -121,6 +125,7 @@ func DefaultConfig() Config {
 		Calibrate:        "auto",
 		Threshold:        0.5,
 		Coverage:         0.9,
+		MaxMemory:        int(memory.Default),
 	}
 }
 
@@ -309,6 +314,9 @@ func (s *settings) parseClasses(c Config) error {
 	if c.Horizon != 0 && (c.Horizon < leastHorizon || c.Horizon > mostHorizon) {
 		return blankout.KeyErrorf("horizon", "horizon = %d: must lie in %d to %d events, or be 0 for weights as new as they are", c.Horizon, leastHorizon, mostHorizon)
 	}
+	if c.MaxMemory != 0 && c.MaxMemory < int(memory.Least) {
+		return blankout.KeyErrorf("max_memory", "max_memory = %d: must be at least %d bytes, or 0 for no bound", c.MaxMemory, memory.Least)
+	}
 	return nil
 }
 
@@ -483,6 +491,9 @@ type Fingerprint map[string]string
 // one is in the Fingerprint. (What levels say is said by noise.)
 var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_fields", "publish_levels", "suspect", "threshold", "coverage", "horizon", "calibrate"}
 
+// keyMaxMemory is in the Fingerprint and may differ all the same: no weight depends on it.
+const keyMaxMemory = "max_memory"
+
 // keyOf returns the name of a field of Config in a Fingerprint.
 func keyOf(f reflect.StructField) string {
 	if name := f.Tag.Get("fixed"); name != "" {
@@ -537,6 +548,9 @@ func (c Config) fingerprint() Fingerprint {
 		if key := keyOf(v.Type().Field(i)); !slices.Contains(mayChange, key) {
 			f[key] = fmt.Sprint(v.Field(i).Interface()) // a map in the order of its keys
 		}
+	}
+	if c.MaxMemory == DefaultConfig().MaxMemory {
+		delete(f, keyMaxMemory) // which is what a Fingerprint without it says
 	}
 	// As in the files of programs that knew none.
 	if c.Curves == 0 {
@@ -650,7 +664,7 @@ func (f Fingerprint) Diff(was Fingerprint) []string {
 	maps.Copy(keys, was)
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		if f[key] != was[key] {
+		if f[key] != was[key] && key != keyMaxMemory {
 			out = append(out, fmt.Sprintf("%s: was %q, is %q", key, valueOf(was, key), valueOf(f, key)))
 		}
 	}

@@ -48,6 +48,9 @@ func TestFingerprintHoldsEveryKey(t *testing.T) {
 			t.Fatalf("a key of kind %v: tell this test how to change it", field.Kind())
 		}
 		key := keyOf(reflect.TypeFor[Config]().Field(i))
+		if key == keyMaxMemory {
+			continue // it is in the Fingerprint where it is not the default, and may change, see TestBoundIsKept
+		}
 		changed := len(FingerprintOf(c, s).Diff(was)) > 0
 		if operational := slices.Contains(mayChange, key); changed == operational {
 			t.Errorf("%s: changes the fingerprint: %v; may change from run to run: %v", key, changed, operational)

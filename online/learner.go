@@ -148,9 +148,9 @@ func (l *Learner) Config() Config { return l.config }
 // has it. It counts as at most 32 times the average weight so far (pace.Importance).
 //
 // An unlabelled event moves no weight; it updates the Scaler and adds
-// Config.Alpha of its expected curvature to the preconditioner. A refused event, and
-// one whose values are not finite or beyond 1e30, is counted, not learned, and
-// gives nil.
+// Config.Alpha of its expected curvature to the preconditioner. A refused event,
+// one whose values are not finite or beyond 1e30, and one for which there is no room
+// (Refusal), is counted, not learned, and gives nil.
 func (l *Learner) Learn(e *blankout.Example) []float64 {
 	if p := l.teller(); p != l {
 		a := &l.arrived
@@ -180,6 +180,10 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 	}
 	if e.Weight == 0 {
 		return l.Score(e, l.now.scores)
+	}
+	if r := l.Refusal(e); r != nil {
+		l.watch.Refused.Take(&blankout.Example{Refused: r}, l.events)
+		return nil
 	}
 	l.begin(e)
 	l.heed()

@@ -89,9 +89,10 @@ func (c Config) CheckSharedAfter(warm uint64) error {
 }
 
 // Shared returns the settings as several learners of one model have them: without the
-// covariance to fill in by and the link over scores, which have no place in their commits.
+// covariance to fill in by and the link over scores, which have no place in their commits,
+// and without a bound of their own, which none of them heeds.
 func (c Config) Shared() Config {
-	c.CovarianceFields, c.Calibrate = 0, "off"
+	c.CovarianceFields, c.Calibrate, c.MaxMemory = 0, "off", DefaultConfig().MaxMemory
 	if c.Rule == "auto" { // the second-order expert learns alone
 		c.Rule = "adagrad"
 	}

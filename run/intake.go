@@ -55,10 +55,12 @@ type Intake struct {
 	// The present batch lends these: labels that came late, and the suspects that HandOn has
 	// not given away yet.
 	late     []blankout.Example
+	declined []blankout.Example // refused by the Learner, to be stored
 	suspects []suspect
 
 	handedOn uint64 // suspects
 	broken   error  // a record is half counted in: what is in memory must not be saved
+	unsafe   bool   // nor where a dead letter that it has passed could not be stored before the end
 }
 
 // Progress counts the records of a partition in: a blankout.Position, or a group's Span.
@@ -186,7 +188,7 @@ func (in *Intake) Admit(ctx context.Context, b *blankout.Batch) (n int, failed *
 			n, failed = i, &RefusedError{b.Topic, b.Partition, b.Examples[i].Offset, refusal}
 		}
 	case PolicyDeadLetter:
-		if err := in.storeRefused(ctx, b); err != nil {
+		if err := in.storeRefused(ctx, b, b.Examples); err != nil {
 			return 0, nil, err
 		}
 	}
@@ -201,9 +203,9 @@ func (in *Intake) Admit(ctx context.Context, b *blankout.Batch) (n int, failed *
 	return n, failed, nil
 }
 
-// storeRefused stores the refused examples of a batch.
-func (in *Intake) storeRefused(ctx context.Context, b *blankout.Batch) error {
-	first := firstUnusable(b.Examples)
+// storeRefused stores the refused ones among examples of a batch.
+func (in *Intake) storeRefused(ctx context.Context, b *blankout.Batch, list []blankout.Example) error {
+	first := firstUnusable(list)
 	if first < 0 {
 		return nil
 	}
@@ -212,8 +214,8 @@ func (in *Intake) storeRefused(ctx context.Context, b *blankout.Batch) error {
 		if err := failpoint.Here("run.deadletters"); err != nil {
 			return err
 		}
-		for ; added < len(b.Examples); added++ {
-			e := &b.Examples[added]
+		for ; added < len(list); added++ {
+			e := &list[added]
 			if !unusable(e) {
 				continue
 			}
@@ -224,7 +226,7 @@ func (in *Intake) storeRefused(ctx context.Context, b *blankout.Batch) error {
 		}
 		return in.DeadLetters.Flush(ctx)
 	}
-	if err := in.store(ctx, in.deadLetters(), try, "topic", b.Topic, "partition", b.Partition, "offset", b.Examples[first].Offset); err != nil {
+	if err := in.store(ctx, in.deadLetters(), try, "topic", b.Topic, "partition", b.Partition, "offset", list[first].Offset); err != nil {
 		return err
 	}
 	for reason, count := range stored {
@@ -247,6 +249,9 @@ func (in *Intake) Learn(ctx context.Context, b *blankout.Batch, n int, p Progres
 		return err
 	}
 	if err := in.storeLate(ctx, b); err != nil {
+		return err
+	}
+	if err := in.storeDeclined(ctx, b); err != nil {
 		return err
 	}
 	now := time.Now()
@@ -329,6 +334,9 @@ func (in *Intake) examples(b *blankout.Batch, n int, p Progress) (err error) {
 		if i+1 < n {
 			in.Learner.Prefetch(&b.Examples[i+1])
 		}
+		if err := in.refusal(b, e); err != nil {
+			return err
+		}
 		if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
 			return fmt.Errorf("counting events in: %w", err)
 		}
@@ -356,6 +364,8 @@ func (in *Intake) example(b *blankout.Batch, i int) {
 	case validate.HeldOut(b.Partition, e.Offset, in.Holdout):
 		in.keep(b, e)
 		in.holdOut(e)
+		return
+	case in.decline(b, e):
 		return
 	case e.Label == blankout.Unlabelled:
 		in.counts.Unlabelled++

@@ -24,7 +24,9 @@ func (in *Intake) join(b *blankout.Batch, e *blankout.Example) error {
 		if w == nil {
 			break
 		}
-		in.learnExpired(w)
+		if err := in.learnExpired(b, w); err != nil {
+			return err
+		}
 	}
 	if e.Refused != nil {
 		in.refuse(b, e)
@@ -46,32 +48,39 @@ func (in *Intake) join(b *blankout.Batch, e *blankout.Example) error {
 		in.late = append(in.late, *e)
 	}
 	if w != nil {
-		in.learnWaited(w)
+		return in.learnWaited(b, w)
 	}
 	return nil
 }
 
 // learnExpired takes up an event that waited in vain.
-func (in *Intake) learnExpired(w *labels.Waited) {
+func (in *Intake) learnExpired(b *blankout.Batch, w *labels.Waited) error {
 	in.Labels.SetDefault(w.Example, in.Learner.Schema())
-	in.learnWaited(w)
+	return in.learnWaited(b, w)
 }
 
-func (in *Intake) learnWaited(w *labels.Waited) {
+// learnWaited learns an event that has waited, at a record of the batch. Of one that the Learner refuses there is no
+// dead letter: its bytes were not kept.
+func (in *Intake) learnWaited(b *blankout.Batch, w *labels.Waited) error {
 	var fresh measure.Classes
 	switch {
 	case validate.HeldOut(w.Partition, w.Offset, in.Holdout):
 		in.holdOut(w.Example)
-		return
+		return nil
+	case in.Refused == PolicyFail && in.Learner.Refusal(w.Example) != nil:
+		return refusedError(b, w.Example, in.Learner.Refusal(w.Example))
+	case in.decline(b, w.Example):
+		return nil
 	case w.Label == blankout.Unlabelled:
 		in.counts.Unlabelled++
 		in.Learner.Learn(w.Example)
-		return
+		return nil
 	}
 	in.counts.Learned++
 	in.recent.offer(w.Example)
 	in.Learner.LearnLater(w.Example, w.Scores, &fresh)
 	in.Labels.Learned(fresh.Weight, fresh.Wrong, fresh.LogLoss)
+	return nil
 }
 
 // atLearning measures the answers that a reader would have got when the events were learned.

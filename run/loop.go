@@ -235,7 +235,11 @@ func (l *loop) part(ctx context.Context, b *blankout.Batch) error {
 	}
 	before, found := l.Offsets.Lookup(b.Topic, b.Partition)
 	position := l.position(b, found)
-	if err := l.intake.Learn(ctx, b, n, position); err != nil {
+	err = l.intake.Learn(ctx, b, n, position)
+	if err != nil {
+		if failed := (*RefusedError)(nil); errors.As(err, &failed) {
+			l.saver.moved = l.saver.moved || !found || *position != before // what came before it is saved
+		}
 		l.saver.final = cmp.Or(l.intake.broken, l.saver.final)
 		return err
 	}

@@ -192,7 +192,7 @@ func (l *loop) saveAtEnd(deadline context.Context) error {
 			err = l.saver.err
 		case l.saver.final != nil:
 			return l.saver.final
-		case l.Save == nil || !l.saver.moved:
+		case l.Save == nil || !l.saver.moved || l.intake.unsafe:
 			return nil
 		case tried:
 			return fmt.Errorf("the last checkpoint could not be saved, a restart continues from the one before: %w", err)

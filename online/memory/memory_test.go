@@ -1,0 +1,40 @@
+package memory
+
+import (
+	"testing"
+
+	"blankout/model"
+)
+
+// A column that is there takes no room, and the first that finds none is named, wherever it stands.
+func TestFirst(t *testing.T) {
+	table := model.NewTable(10)
+	for column := range uint32(5) {
+		table.Touch(10 * column)
+	}
+	for _, c := range []struct {
+		rows    int // for which there is room
+		columns []uint32
+		width   int
+		i, n    int
+	}{
+		{8, []uint32{0, 1, 2, 3}, 10, -1, 8},
+		{7, []uint32{0, 1, 2, 3}, 10, 3, 8},
+		{6, []uint32{0, 1, 10, 20, 21}, 10, 4, 7},
+		{5, []uint32{0, 10, 20, 30, 40}, 10, -1, 5},
+		{5, []uint32{0, 10, 20, 30, 41}, 10, 4, 6},
+		{4, []uint32{0, 10, 20}, 10, -1, 5}, // too many already
+		{8, []uint32{1, 2, 3}, 11, 2, 8},
+	} {
+		i, n := Bound(80*c.rows).First(table, c.columns, c.width)
+		if i != c.i || i >= 0 && n != c.n {
+			t.Errorf("room for %d rows, columns %v of %d numbers: entry %d, row %d, want %d, %d", c.rows, c.columns, c.width, i, n, c.i, c.n)
+		}
+	}
+	if i, _ := Bound(0).First(table, []uint32{1}, 1<<15); i >= 0 {
+		t.Error("no bound refuses")
+	}
+	if !Bound(80).Fits(1, 10) || Bound(79).Fits(1, 10) || Bound(1<<40).Fits(1<<31, 1<<14) {
+		t.Error("bytes are not rows times width times 8")
+	}
+}

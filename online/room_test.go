@@ -1,0 +1,216 @@
+package online_test
+
+import (
+	"bytes"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout"
+	"blankout/online"
+	"blankout/online/memory"
+)
+
+// crowd makes a Learner of events with 100 columns each, of which event n brings those from 100n on.
+func crowd(t *testing.T, change func(*online.Config), classes ...string) *online.Learner {
+	t.Helper()
+	c := online.DefaultConfig()
+	c.MaxMemory = int(memory.Least)
+	if change != nil {
+		change(&c)
+	}
+	s := blankout.NewSchema(20, nil, 40)
+	s.Classes = classes
+	s.NumericIndices = true
+	s.AddField(blankout.Field{Name: "words", Kind: blankout.Words})
+	l, err := online.New(c, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func crowded(n, label int) *blankout.Example {
+	e := &blankout.Example{Label: label, Weight: 1, Offset: int64(n)}
+	for i := range 100 {
+		e.Features.Index = append(e.Features.Index, uint32(100*n+i))
+		e.Features.Value, e.Field = append(e.Features.Value, 1), append(e.Field, 1)
+	}
+	return e
+}
+
+// fill learns events of the first two classes until one is refused, and returns its number.
+func fill(t *testing.T, l *online.Learner) int {
+	t.Helper()
+	for n := range 1000 {
+		if r := l.Refusal(crowded(n, n%2)); r != nil {
+			return n
+		}
+		if l.Learn(crowded(n, n%2)) == nil {
+			t.Fatalf("event %d is refused", n)
+		}
+	}
+	t.Fatal("none is refused")
+	return 0
+}
+
+func width(t *testing.T, l *online.Learner) int {
+	t.Helper()
+	return l.Snapshot().Model().Layout.Width
+}
+
+func encoded(t *testing.T, l *online.Learner) []blankout.Block {
+	t.Helper()
+	blocks, err := l.Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return blocks
+}
+
+func same(a, b []blankout.Block) bool {
+	return slices.EqualFunc(a, b, func(a, b blankout.Block) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) })
+}
+
+// Columns beyond the bound are refused at the row that the formula says, by name, and counted; labelled or not. Known ones
+// are learned on, and what was refused leaves nothing behind.
+func TestColumnRefused(t *testing.T) {
+	l := crowd(t, nil, "no", "yes")
+	last := fill(t, l)
+	rows := int(memory.Least) / 8 / width(t, l)
+	if last != rows/100 || l.Metrics().Features != 100*last {
+		t.Fatalf("event %d with %d rows is refused, of %d", last, l.Metrics().Features, rows)
+	}
+	other := crowd(t, nil, "no", "yes")
+	fill(t, other)
+	e := crowded(last, 1)
+	for i, label := range []int{1, blankout.Unlabelled} {
+		e.Label = label
+		if l.Learn(e) != nil || e.Refused != nil {
+			t.Errorf("event %d is learned", i)
+		}
+	}
+	m := l.Metrics()
+	by := m.RefusedBy[blankout.ReasonMemory]
+	if m.Refused != 2 || by.Count != 2 || !strings.HasPrefix(by.First, `field "words", feature "`) || !strings.Contains(by.First, "raise learner.max_memory = 1048576") {
+		t.Errorf("refused %d: %+v", m.Refused, m.RefusedBy)
+	}
+	e.Weight = 0
+	if l.Refusal(e) != nil || l.Learn(e) == nil {
+		t.Error("an event of no weight, which is not learned, is refused")
+	}
+	known := crowded(0, 0)
+	if got, want := l.Learn(known), other.Learn(known); got == nil || !slices.Equal(got, want) || l.Metrics().Events != other.Metrics().Events {
+		t.Errorf("known columns are told %v, want %v", got, want)
+	}
+	fits := crowded(last, 0)
+	n := rows - 100*last
+	fits.Features.Index, fits.Features.Value, fits.Field = fits.Features.Index[:n], fits.Features.Value[:n], fits.Field[:n]
+	if l.Learn(fits) == nil || l.Metrics().Features != rows {
+		t.Errorf("%d rows, where there is room for %d", l.Metrics().Features, rows)
+	}
+}
+
+// A class that would widen the rows beyond the bound is refused by name, of two classes and of several; those that there are
+// are learned, a restart does the same to the bit, and a larger bound takes the class.
+func TestClassRefused(t *testing.T) {
+	for _, classes := range [][]string{{"no", "yes"}, {"no", "yes", "perhaps"}} {
+		l := crowd(t, nil, classes...)
+		last := fill(t, l)
+		k := l.Outputs()
+		l.Schema().Classes = append(l.Schema().Classes, "again", "fire")
+		e := crowded(0, len(l.Schema().Classes)-1)
+		r := l.Refusal(e)
+		if r == nil || r.Reason != blankout.ReasonMemory || !strings.HasPrefix(r.Detail, `class "fire": `) {
+			t.Fatalf("of %d classes: %v", len(classes), r)
+		}
+		again, err := online.Restore(l.Config(), encoded(t, l))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, e := range []*blankout.Example{e, crowded(1, 1), crowded(last, 0), crowded(2, 0), e} {
+			if a, b := l.Learn(e), again.Learn(e); !slices.Equal(a, b) || (a == nil) != (i%4 == 0 || i == 2) {
+				t.Errorf("of %d classes, event %d: %v, after a restart %v", len(classes), i, a, b)
+			}
+		}
+		if l.Outputs() != k || l.Metrics().RefusedBy[blankout.ReasonMemory].Count != 3 || !same(encoded(t, l), encoded(t, again)) {
+			t.Errorf("of %d classes: %d outputs, refused %+v", len(classes), l.Outputs(), l.Metrics().RefusedBy)
+		}
+		c := l.Config()
+		c.MaxMemory *= 20
+		if again, err = online.Restore(c, encoded(t, l)); err != nil {
+			t.Fatal(err)
+		}
+		if again.Learn(e) == nil || again.Outputs() != len(l.Schema().Classes) {
+			t.Errorf("of %d classes: refused under a larger bound", len(classes))
+		}
+	}
+}
+
+// Far from the bound nothing is other than without one.
+func TestFarFromBound(t *testing.T) {
+	near, far, none := crowd(t, nil, "no", "yes"), crowd(t, func(c *online.Config) { c.MaxMemory = 4 << 30 }, "no", "yes"), crowd(t, func(c *online.Config) { c.MaxMemory = 0 }, "no", "yes")
+	last := fill(t, near)
+	for n := range last {
+		far.Learn(crowded(n, n%2))
+		none.Learn(crowded(n, n%2))
+	}
+	rest := func(l *online.Learner) []blankout.Block { // but for the setting
+		return slices.DeleteFunc(encoded(t, l), func(b blankout.Block) bool { return b.Name == "learner" })
+	}
+	if !same(rest(near), rest(far)) || !same(rest(near), rest(none)) {
+		t.Error("a bound that nothing reaches changes what is learned")
+	}
+	if none.Learn(crowded(last, 0)) == nil || far.Learn(crowded(last, 0)) == nil {
+		t.Error("refused without need")
+	}
+	e := crowded(0, 0)
+	if n := testing.AllocsPerRun(100, func() { far.Refusal(e) }); n > 0 {
+		t.Errorf("the question allocates %v times", n)
+	}
+}
+
+// Several learners of one model refuse nothing, nor does the one that learns before the others begin; so members
+// whose settings differ in the bound are of one group.
+func TestSharedRefusesNothing(t *testing.T) {
+	a, b := online.DefaultConfig(), online.DefaultConfig()
+	b.MaxMemory = 1 << 21
+	s := blankout.NewSchema(20, nil, 2)
+	if a, b := online.FingerprintOf(a.Shared(), s), online.FingerprintOf(b.Shared(), s); !maps.Equal(a, b) {
+		t.Errorf("members have %v and %v", a, b)
+	}
+	for peers := range 2 {
+		l := crowd(t, nil, "no", "yes")
+		last := fill(t, l)
+		if err := l.Share(peers+1, 100); err != nil {
+			t.Fatal(err)
+		}
+		if l.Refusal(crowded(last, 0)) != nil || l.Learn(crowded(last, 0)) == nil {
+			t.Errorf("one of %d refuses", peers+1)
+		}
+	}
+}
+
+// The bound is in the checkpoint for those who have nothing else, may change from run to run, and is checked.
+func TestBoundIsKept(t *testing.T) {
+	for _, bound := range []int{0, int(memory.Least), int(memory.Default), 1 << 33} {
+		l := crowd(t, func(c *online.Config) { c.MaxMemory = bound }, "no", "yes")
+		l.Learn(crowded(0, 0))
+		blocks := encoded(t, l)
+		if c, err := online.ReadConfig(blocks); err != nil || c.MaxMemory != bound {
+			t.Errorf("kept %d of %d: %v", c.MaxMemory, bound, err)
+		}
+		if _, err := online.Restore(online.DefaultConfig(), blocks); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, bound := range []int{-1, 1, int(memory.Least) - 1, math.MinInt} {
+		c := online.DefaultConfig()
+		c.MaxMemory = bound
+		if err := c.Check(); err == nil || !strings.HasPrefix(err.Error(), "max_memory") {
+			t.Errorf("max_memory = %d: %v", bound, err)
+		}
+	}
+}
