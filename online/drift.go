@@ -3,15 +3,20 @@ package online
 // This file makes the metric forget: by a half-life, and when the drift detector raises an alarm, which also starts a
 // fresh expert.
 
-// drifted acts on an alarm of the drift detector as the configuration says.
+// drifted acts on an alarm of the drift detector as the configuration says. After the first pass over a finite set
+// nothing follows: every pass is the same.
 func (l *Learner) drifted() {
-	if l.config.OnDrift == "log" {
+	if l.config.OnDrift == "log" || l.period > 0 {
 		return
 	}
-	l.forget(driftKeep)
-	l.filling.Forget(driftKeep)
+	keep := expertKeep
 	if l.config.OnDrift == "forget" {
-		l.forgetSecond(driftKeep)
+		keep = driftKeep
+	}
+	l.forget(keep)
+	l.filling.Forget(keep)
+	if l.config.OnDrift == "forget" {
+		l.forgetSecond(keep)
 		return
 	}
 	l.startFresh()
@@ -19,8 +24,8 @@ func (l *Learner) drifted() {
 }
 
 const (
-	// driftKeep is the fraction of the metric that an alarm leaves.
-	driftKeep = 0.1
+	// driftKeep is the fraction of the metric that an alarm leaves, expertKeep where on_drift is expert.
+	driftKeep, expertKeep = 0.1, 0.3
 	// After an alarm mixture weights come into force at every hurriedEvery-th of so many events.
 	hurried, hurriedEvery = 1024, 16
 )
