@@ -134,7 +134,7 @@ func TestPageInBrowser(t *testing.T) {
 			}
 			covered := `(() => { measures.coverage_by_class = [{class: "a", events: 1200, recent: .912}, {class: "b", events: 30, recent: .87}, {class: "c", events: 0, recent: 0}]; drawClassCoverage();
 				return [...document.querySelectorAll("#class-coverage td")].map(e => e.textContent).join("|"); })()`
-			if got := b.value(t, covered); got != "b|87.0 %|30|a|91.2 %|1\u202f200" {
+			if got := b.value(t, covered); got != "b|87 %|30|a|91 %|1\u202f200" {
 				t.Errorf("sets by class the page shows %q", got)
 			}
 			b.picture(t, "page-"+c.name)
