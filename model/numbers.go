@@ -94,6 +94,9 @@ func (r Residual) Score(t loss.Target, y, value, v float64) float64 {
 // Of returns the residual of a target as a Residual measures it.
 func (Residual) Of(t loss.Target, y, value float64) float64 { return (y - value) / pearson(t, value) }
 
+// Unit returns what a Residual measures residuals in at a value.
+func (Residual) Unit(t loss.Target, value float64) float64 { return pearson(t, value) }
+
 // maxVariance bounds that of the score of a count, whose value grows with its exponential.
 const maxVariance = 10
 

@@ -156,3 +156,20 @@ func TestStates(t *testing.T) {
 		}
 	}
 }
+
+// What an outlier is clipped to is a target: finite, and a count not below 0, wherever the residuals have been.
+func TestClipReturnsTargets(t *testing.T) {
+	for _, of := range []loss.Target{loss.Real, loss.Count} {
+		for _, mean := range []float64{-1e47, 0, 1e47} {
+			r := Residual{samples: 100}
+			r.Mean, r.Deviation = mean, 3
+			for _, value := range []float64{0, 1e-30, 1, 1e100} {
+				for _, y := range []float64{0, 1, 1e30} {
+					if got := r.Clip(of, y, value, 0); math.IsNaN(got) || math.IsInf(got, 0) || of == loss.Count && got < 0 {
+						t.Errorf("%v, mean %v: %v at a prediction of %v counts as %v", of, mean, y, value, got)
+					}
+				}
+			}
+		}
+	}
+}

@@ -74,13 +74,15 @@ func (r *Residual) isOutlier(x, value float64) bool {
 // v is the variance of the value's score, see model.ScoreVariance.
 func (r *Residual) Clip(t loss.Target, y, value, v float64) float64 {
 	low, high := r.bounds(t, value, v)
-	switch x := r.Of(t, y, value); {
-	case x < low:
-		return value + (y-value)*(low/x)
-	case x > high:
-		return value + (y-value)*(high/x)
+	x := r.Of(t, y, value)
+	if x >= low && x <= high {
+		return y
 	}
-	return y
+	bounded := value + min(max(x, low), high)*r.Unit(t, value)
+	if t == loss.Count {
+		bounded = max(bounded, 0)
+	}
+	return bounded
 }
 
 // Take counts in the residual of a value.
