@@ -447,7 +447,7 @@ func (c *Cover) Report() (out []Report) {
 	}
 	for r := range c.ranges {
 		s := &c.ranges[r]
-		if s.faded.told == 0 {
+		if s.faded.told == 0 || s.all.told == 0 { // a damaged state may have one without the other
 			continue
 		}
 		x := Report{index: r, Range: model.RangeName(r), Events: s.all.told, Coverage: s.all.held / s.all.told, Recent: s.faded.held / s.faded.told}
