@@ -82,3 +82,38 @@ func TestAbruptDrift(t *testing.T) {
 		t.Errorf("%% wrong 200 to 500 events after the change: %v", wrong)
 	}
 }
+
+// After the first pass over a finite set an alarm changes nothing.
+func TestDriftAfterThePass(t *testing.T) {
+	var scores [2]float64
+	for i, onDrift := range []string{"forget", "log"} {
+		c := online.DefaultConfig()
+		c.OnDrift = onDrift
+		s := blankout.NewSchema(8, []string{"a", "b"}, 2)
+		for _, name := range []string{"x", "z"} {
+			s.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+		}
+		l, err := online.New(c, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := rand.New(rand.NewPCG(1, 2))
+		for n := range 4000 {
+			if n == 2000 {
+				l.EndPass()
+			}
+			e := labeled(r, 2)
+			if n >= 3000 {
+				e.Label = 1 - e.Label
+			}
+			l.Learn(e)
+		}
+		if l.Metrics().Drift.Alarms == 0 {
+			t.Error("no alarm")
+		}
+		scores[i] = l.Score(labeled(r, 2), make([]float64, 1))[0]
+	}
+	if scores[0] != scores[1] {
+		t.Errorf("scores %v, without what alarms do %v", scores[0], scores[1])
+	}
+}
