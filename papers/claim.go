@@ -24,11 +24,12 @@ type Claim struct {
 	// Most says that the claim is of most parts, as "in most cases" is, and not of all.
 	Most bool   `json:"most,omitempty"`
 	Ours string `json:"ours,omitempty"` // what else there is to say
-	// Verdict is that of the direction. Without Parts the experiment sets it.
+	// Verdict is that of the direction. The experiment sets it if there are no Parts, or if
+	// its set-up is too far from the paper's: NotComparable, for the reason in Why.
 	Verdict Verdict `json:"verdict"`
 	// Printed is the verdict of the size.
 	Printed Printed `json:"printed,omitzero"`
-	Why     string  `json:"why,omitempty"` // where it is not reproduced
+	Why     string  `json:"why,omitempty"` // why it is not reproduced or not comparable
 }
 
 // Part is a difference that a claim is about, and what it says of it.
@@ -101,6 +102,7 @@ const (
 	Reproduced    Verdict = "reproduced"
 	NotReproduced Verdict = "not reproduced"
 	Undecided     Verdict = "undecided"           // the interval holds both, and the printed size
+	NotComparable Verdict = "not comparable"      // the set-up is not the paper's
 	NotDecided    Verdict = "not decided (quick)" // by too few data, as of --quick
 )
 
@@ -121,7 +123,7 @@ type Printed struct {
 
 // conclude decides a claim by the numbers of its parts.
 func (c *Claim) conclude() {
-	if len(c.Parts) == 0 {
+	if len(c.Parts) == 0 || c.Verdict == NotComparable {
 		return
 	}
 	c.Printed = Printed{}
@@ -166,6 +168,7 @@ func (s *Setting) Claim(c Claim) {
 	switch {
 	case !s.Decisive():
 		c.Verdict, c.Printed, c.Why = NotDecided, Printed{}, "too few data to decide: run it with --data and without --quick"
+	case c.Verdict == NotComparable:
 	case c.Verdict == Reproduced:
 		c.Why = ""
 	case c.Verdict == Undecided:

@@ -93,7 +93,8 @@ func TestIndex(t *testing.T) {
 	r := Result{Experiment: "text", Paper: text.Paper + ", table 4", Protocol: protocol, Claims: []Claim{
 		{Claim: "ours", Own: true, Verdict: NotReproduced}, {Claim: "a", Paper: "table 1", Verdict: Reproduced},
 		{Claim: "b", Verdict: Undecided, Parts: []Part{above("", Difference{0.1, -0.1, 0.3}, 0).against(0.9, 0)}},
-		{Claim: "c", Verdict: Reproduced, Parts: []Part{above("x", Difference{1, 0.5, 1.5}, 0).against(1, 0), above("y", Difference{2, 1, 3}, 0).against(2, 0)}}}}
+		{Claim: "c", Verdict: Reproduced, Parts: []Part{above("x", Difference{1, 0.5, 1.5}, 0).against(1, 0), above("y", Difference{2, 1, 3}, 0).against(2, 0)}},
+		{Claim: "d", Verdict: NotComparable, Why: "too few images", Parts: []Part{above("", Difference{1, 0.5, 1.5}, 0).against(2, 0)}}}}
 	data, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
@@ -120,10 +121,11 @@ func TestIndex(t *testing.T) {
 	}
 	papers, own := index(data)
 	for _, want := range []string{
-		"| Wager, Wang & Liang 2013 | 3 | 2 | 1 | 0 | 0 | 2 | 1 |\n", "0 of 1 hold",
+		"| Wager, Wang & Liang 2013 | 4 | 2 | 1 | 0 | 1 | 0 | 2 | 1 |\n", "0 of 1 hold",
 		"| [text](text/results.md) | a | table 1 |  | **reproduced** | – |\n",
 		"|  | b | +0.90 | +0.10 [-0.10, +0.30] | **not reproduced** | outside: 0.11 times it |\n",
 		"|  | c | +1.00 to +2.00 | 2 of 2 hold | **reproduced** | 2 of 2 inside |\n",
+		"|  | d | +2.00 | +1.00 [+0.50, +1.50] | **not comparable** | – |\n",
 	} {
 		if !strings.Contains(papers, want) {
 			t.Errorf("the index lacks %q:\n%s", want, papers)

@@ -83,12 +83,12 @@ func Index(dir string) error {
 	}
 	var b strings.Builder
 	b.WriteString("# Results\n\nWhat the papers claim and what came of it here, written by `go run ./cmd/papers index -o docs/results` from the results of each\nexperiment, whose page names its command, notes and tables. Brackets hold intervals of 95 % of our own chance.\n\n" +
-		"Direction: *reproduced* where the intervals of all parts lie on the claimed side; *not reproduced* where one lies on the other, or\nshows no difference and excludes the size that the paper prints. \"In most cases\" counts sets. Printed size: whether our interval\nholds it, and else how much of it ours is; – where the paper prints none. " +
+		"Direction: *reproduced* where the intervals of all parts lie on the claimed side; *not reproduced* where one lies on the other, or\nshows no difference and excludes the size that the paper prints; *not comparable* if the experiment here is too far from the\npaper's to decide the claim. \"In most cases\" counts sets. Printed size: whether our interval holds it, and else how much of it\nours is; – where the paper prints none. " +
 		fmt.Sprintf("Claims that no paper makes are [on a page of their own](%s): %d of %d hold.\n\n", ownClaims, own.count[Reproduced], own.claims))
-	b.WriteString("| paper | claims | reproduced | not | undecided | quick | sizes printed | inside |\n|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| paper | claims | reproduced | not | undecided | not comparable | quick | sizes printed | inside |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, paper := range papers {
 		t := tables[paper]
-		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %d | %d |\n", paper, t.claims, t.count[Reproduced], t.count[NotReproduced], t.count[Undecided], t.count[NotDecided], t.sizes.Of, t.sizes.Inside)
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %d | %d | %d |\n", paper, t.claims, t.count[Reproduced], t.count[NotReproduced], t.count[Undecided], t.count[NotComparable], t.count[NotDecided], t.sizes.Of, t.sizes.Inside)
 	}
 	b.WriteString(old)
 	for _, paper := range papers {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
@@ -240,6 +241,37 @@ func TestWords(t *testing.T) {
 	for k, m := range first {
 		if math.Abs(m-10*float64(k)) > 0.5 {
 			t.Errorf("centres %v, want 0, 10 and 20", first)
+		}
+	}
+}
+
+// TestFigureOfNightmares: each statement of the figure is one claim of the paper, however many
+// ways there are to show an image.
+func TestFigureOfNightmares(t *testing.T) {
+	c := nightmareConfig{Levels: []float64{0, 0.6}, Test: 3}
+	var methods []tuned
+	for _, m := range append(slices.Clone(nightmarePaper), hingeNormal, logisticL2, copiesLogistic, blankoutPass, adaGradPass) {
+		methods = append(methods, tuned{method: m, wrong: []mistakes{{0, 1, 0}, {1, 1, 0}}})
+	}
+	s := &Setting{Size: Default}
+	for as := range shownAs {
+		s.nightmareClaims(c, as, methods)
+	}
+	count := map[string]int{}
+	for _, claim := range s.result.Claims {
+		if statement, as, _ := strings.Cut(claim.Claim, "; "); !claim.Own {
+			count[statement]++
+			if as != shownAs[asIs] || claim.Paper == "" {
+				t.Errorf("a claim of the paper: %+v", claim)
+			}
+		}
+	}
+	if len(count) != 4 {
+		t.Errorf("claims of the paper, and how often: %v", count)
+	}
+	for statement, n := range count {
+		if n != 1 {
+			t.Errorf("%q is %d claims of the paper", statement, n)
 		}
 	}
 }

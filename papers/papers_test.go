@@ -199,6 +199,7 @@ func TestDecisive(t *testing.T) {
 		s.Claim(Claim{Claim: "one and one are two", Verdict: Holds(true), Why: "never"})
 		s.Claim(Claim{Claim: "one and one are three", Verdict: Holds(false), Why: "they are two"})
 		s.Claim(Claim{Claim: "it rains more", Parts: []Part{above("here", Difference{1, 0.5, 1.5}, 0).against(2, 0.1)}})
+		s.Claim(Claim{Claim: "it snows less", Verdict: NotComparable, Why: "another place", Parts: []Part{above("here", Difference{1, 0.5, 1.5}, 0).against(2, 0.1)}})
 		s.Table(ResultTable{Title: "sums", Columns: []string{"of", "is"}, Rows: [][]any{{"1+1", 2.0}, {"0/0", nil}}, Digits: 1})
 		return nil
 	}}
@@ -206,6 +207,9 @@ func TestDecisive(t *testing.T) {
 		r, err := Run(t.Context(), e, Options{Size: size, Out: out})
 		if err != nil || r.Claims[0].Verdict != want {
 			t.Errorf("%s: %+v, %v", size, r, err)
+		}
+		if c := r.Claims[3]; size != Quick && (c.Verdict != NotComparable || c.Why != "another place" || c.Printed != Printed{}) || size == Quick && c.Verdict != NotDecided {
+			t.Errorf("%s: %+v, of an experiment that is not the paper's", size, c)
 		}
 		if why := [2]string{r.Claims[0].Why, r.Claims[1].Why}; size != Quick && why != [2]string{"", "they are two"} {
 			t.Errorf("%s: why %q", size, why)

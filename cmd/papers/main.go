@@ -130,6 +130,9 @@ func list(stdout io.Writer) error {
 		if needs == "" {
 			needs = "nothing"
 		}
+		if len(e.Takes) > 0 {
+			needs += "; optional " + strings.Join(e.Takes, " ")
+		}
 		fmt.Fprintf(w, "%s\t%s\n\t%s; needs %s\n", e.Name, e.Help, e.Paper+", "+e.Part, needs)
 	}
 	return w.Flush()
@@ -225,6 +228,9 @@ func verdicts(claims []papers.Claim) string {
 		return fmt.Sprintf("claims %s: %d", papers.NotDecided, n)
 	}
 	text := fmt.Sprintf("claims reproduced %d, not %d, undecided %d", count[papers.Reproduced], count[papers.NotReproduced], count[papers.Undecided])
+	if n := count[papers.NotComparable]; n > 0 {
+		text += fmt.Sprintf(", not comparable %d", n)
+	}
 	if printed > 0 {
 		text += fmt.Sprintf("; %d of %d printed sizes in our intervals", inside, printed)
 	}
