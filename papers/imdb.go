@@ -108,7 +108,7 @@ func runIMDB(ctx context.Context, s *Setting) error {
 		p := r.parts()
 		c := c
 		c.Anew = s.Size == Full
-		if scores[i], err = c.scores(ctx, s, features, 0, p, func() (textParts, error) { return p, nil }); err != nil {
+		if scores[i], err = c.scores(ctx, s, features, "", 0, p, func() (textParts, error) { return p, nil }); err != nil {
 			return err
 		}
 		constant = p.constant()

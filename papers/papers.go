@@ -22,6 +22,8 @@ type Experiment struct {
 	Part  string // tables, figures or sections of the paper
 	// Needs lists the folders of the data sets. None means that the data are made.
 	Needs []string
+	// Takes lists the folders of more data sets, which it uses if --data has them.
+	Takes []string
 	Run   func(ctx context.Context, s *Setting) error
 }
 

@@ -325,6 +325,16 @@ func beside(t *testing.T, e Experiment, more func(s *Setting)) *Setting {
 	return s
 }
 
+// cellsOf returns the lines of a setting's cells.
+func cellsOf(t *testing.T, s *Setting) []byte {
+	t.Helper()
+	data, err := os.ReadFile(s.cells.file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
 // TestXGraph: a set that need not be there is in the table once its folder is, with the
 // paper's numbers.
 func TestXGraph(t *testing.T) {
@@ -333,12 +343,30 @@ func TestXGraph(t *testing.T) {
 		if err := os.CopyFS(s.Path("news_xgraph", ""), os.DirFS(s.Path("news_bbcrypt", ""))); err != nil {
 			t.Fatal(err)
 		}
+		if _, err := s.taken(xGraph, "train.svm.gz", vocabulary); err == nil || !strings.Contains(err.Error(), "folder news_xgraph has no vocab.txt.gz: experiment text takes the set if it has train.svm.gz, vocab.txt.gz") {
+			t.Errorf("a set without its vocabulary: %v", err)
+		}
 		writeVocabulary(t, s.Path("news_xgraph", "vocab.txt.gz"), strings.Repeat("word\n", 21512)+"a_pair\n")
 	})
 	rows := s.result.Tables[0].Rows
 	at := slices.IndexFunc(rows, func(row []any) bool { return row[0] == "XGraph" })
 	if at < 0 || !slices.Contains(rows[at], any(83.10)) {
 		t.Errorf("the table has no XGraph, or not the paper's: %v", rows)
+	}
+	if strings.Contains(strings.Join(s.result.Notes, "\n"), "XGraph") {
+		t.Error("a set that is there is called unavailable")
+	}
+	// Another copy of the set has other cells.
+	before, err := s.taken(xGraph)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeVocabulary(t, s.Path(xGraph, vocabulary), strings.Repeat("word\n", 21511)+"a_pair\n")
+	if after, err := s.taken(xGraph); err != nil || after == before {
+		t.Errorf("fingerprints %q and %q, %v", before, after, err)
+	}
+	if !strings.Contains(string(cellsOf(t, s)), `"Set":"XGraph","Split":0,"Method":"L2","Data":"`+before) {
+		t.Error("the cells of the set do not depend on its data")
 	}
 }
 
@@ -364,6 +392,15 @@ func TestKitchen(t *testing.T) {
 	}
 	if levels := s.result.Tables[2]; levels.Title != "Test error (%) by dropout level, kitchen" || !reflect.DeepEqual(levels.Rows, s.result.Tables[0].Rows) {
 		t.Errorf("equal reviews have other errors: %q %v", levels.Title, levels.Rows)
+	}
+	if notes := strings.Join(s.result.Notes, "\n"); strings.Contains(notes, "not available") {
+		t.Errorf("a set that is there is called unavailable: %s", notes)
+	}
+	if err := os.Remove(s.Path("amazon_kitchen", "test.svm.gz")); err != nil {
+		t.Fatal(err)
+	}
+	if err := amazon.Run(t.Context(), s); err == nil || !strings.Contains(err.Error(), "folder amazon_kitchen has no test.svm.gz: experiment amazon takes the set if it has train.svm.gz, test.svm.gz") {
+		t.Errorf("half a set: %v", err)
 	}
 }
 

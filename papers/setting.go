@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -91,7 +92,7 @@ func Run(ctx context.Context, e Experiment, o Options) (_ *Result, err error) {
 			return nil, err
 		}
 	}
-	if s.data, err = s.fingerprint(); err != nil {
+	if s.data, err = s.fingerprint(e.Needs); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(o.Out, 0o777); err != nil {
@@ -178,11 +179,27 @@ func (s *Setting) unpack(folders []string) error {
 	return nil
 }
 
-// fingerprint returns a hash of the names and sizes of the data files.
-// It returns an error where a folder is missing.
-func (s *Setting) fingerprint() (string, error) {
+// taken returns the fingerprint of a folder of Experiment.Takes, which must have the given
+// files, or "" if the folder does not exist.
+func (s *Setting) taken(folder string, files ...string) (string, error) {
+	if _, err := os.Stat(s.Path(folder, "")); errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	for _, file := range files {
+		if _, err := os.Stat(s.Path(folder, file)); errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("%s: folder %s has no %s: experiment %s takes the set if it has %s", s.dir, folder, file, s.experiment.Name, strings.Join(files, ", "))
+		} else if err != nil {
+			return "", err
+		}
+	}
+	return s.fingerprint([]string{folder})
+}
+
+// fingerprint returns a hash of the names and sizes of the files in folders of data sets.
+// It returns an error if a folder is missing.
+func (s *Setting) fingerprint(folders []string) (string, error) {
 	h := fnv.New64a()
-	for _, folder := range s.experiment.Needs {
+	for _, folder := range folders {
 		files, err := os.ReadDir(filepath.Join(s.dir, folder))
 		if errors.Is(err, fs.ErrNotExist) {
 			return "", fmt.Errorf("%s: there is no folder %s, which experiment %s needs (go run ./tools/fetch-data gets the public sets)", s.dir, folder, s.experiment.Name)

@@ -55,6 +55,7 @@ var sets = []set{
 	{"rt_polarity", "sentence polarity v1.0", []string{pang + "rt-polaritydata.tar.gz"}, sentences("rt-polarity.neg", "rt-polarity.pos")},
 	{"news_athr", "20 newsgroups by date: atheism, religion", []string{news}, newsgroups("talk.religion.misc", "alt.atheism")},
 	{"news_bbcrypt", "20 newsgroups by date: cryptography, baseball", []string{news}, newsgroups("sci.crypt", "rec.sport.baseball")},
+	{"news_xgraph", "20 newsgroups by date: computer graphics, the X window system", []string{news}, newsgroups("comp.graphics", "comp.windows.x")},
 	{"amazon_books", "Amazon reviews of books", []string{amazon}, reviews("books")},
 	{"amazon_kitchen", "of kitchen and housewares", []string{amazon}, reviews("kitchen_&_housewares")},
 	{"amazon_dvd", "of DVDs", []string{amazon}, reviews("dvd")},
