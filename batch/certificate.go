@@ -358,13 +358,8 @@ func (o *Expected) SmoothingGap() float64 { return o.kink }
 // OwnRounding returns the noise's root mean square in the scores of the last Gap
 // and whether it is larger than the smoothing in almost every row.
 func (o *Expected) OwnRounding() (spread float64, unscaled bool) {
-	sharp, variance, all := o.roundingSums()
-	return math.Sqrt(variance / all), sharp < 0.01*all
-}
-
-// roundingSums returns the weight of the rows with less variance than smoothing, the sum
-// of the variances and that of the weights.
-func (o *Expected) roundingSums() (sharp, variance, all float64) {
+	// sharp is the weight of the rows with less variance than smoothing.
+	sharp, variance, all := 0.0, 0.0, 0.0
 	for i, m := range o.m {
 		all += m
 		variance += m * o.v[i]
@@ -372,7 +367,7 @@ func (o *Expected) roundingSums() (sharp, variance, all float64) {
 			sharp += m
 		}
 	}
-	return sharp, variance, all
+	return math.Sqrt(variance / all), sharp < 0.01*all
 }
 
 // Line returns J along w + t d as a function of t with its first two

@@ -467,7 +467,7 @@ func (c Config) objective(noise loss.Noise) (build func(*Data, Subproblem, Confi
 			return own.New(c.Problem(d, b, nil, noise), level, c)
 		}, name, nil
 	}
-	l, err := c.Expectation()
+	l, err := c.expectation()
 	if err != nil {
 		return nil, "", err
 	}
@@ -491,7 +491,7 @@ func (c Config) exact(noise loss.Noise) (build func(*Data, Subproblem, Config) (
 	} else if own != nil {
 		return nil, "", fmt.Errorf("loss %s has no bound %s", c.Loss, ExactBound)
 	}
-	l, err := c.Expectation()
+	l, err := c.expectation()
 	if err != nil {
 		return nil, "", err
 	}
@@ -511,9 +511,9 @@ func (c Config) exact(noise loss.Noise) (build func(*Data, Subproblem, Config) (
 	}, name, nil
 }
 
-// Expectation returns the loss whose expectation c minimises. It returns an error where the
+// expectation returns the loss whose expectation c minimises. It returns an error where the
 // loss is an Estimator.
-func (c Config) Expectation() (loss.Loss, error) {
+func (c Config) expectation() (loss.Loss, error) {
 	own, _, err := c.estimator()
 	if err != nil {
 		return nil, err

@@ -497,27 +497,6 @@ func (v *Evidence) Exact(ctx context.Context, live *model.Linear, c ValidateConf
 	return e, nil
 }
 
-// ExactOf solves the exact problem of the live model over columns, in ascending order, whose
-// events somebody else has: objective returns that of an output, nil where there is nothing to
-// tell apart. Errors are as of Exact.
-func (v *Evidence) ExactOf(ctx context.Context, columns []uint32, c ValidateConfig, objective func(output int) (Objective, error)) (*Exact, error) {
-	l, err := c.Expectation()
-	if err != nil {
-		return nil, err
-	}
-	level := cmp.Or(c.Level, v.live)
-	d := &Data{columns: columns, Schema: v.live.Schema}
-	now := v.weights(d, level, c.Config)
-	e, err := solveOutputs(ctx, d, now, nil, c, objective)
-	if err != nil {
-		return nil, err
-	}
-	e.live, e.loss = now, l.String()
-	e.Live += v.outside(d, level, c.Config)
-	e.Linear = v.model(d, level, e.weights, c.Noise, e.loss)
-	return e, nil
-}
-
 // solveOutputs solves the problem of every output, from its weights now or, where those are
 // better, from earlier ones, which may be nil.
 func solveOutputs(ctx context.Context, d *Data, now, earlier linear, c ValidateConfig, objective func(k int) (Objective, error)) (*Exact, error) {

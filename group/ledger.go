@@ -67,7 +67,6 @@ func (l *running) loadOnce(ctx context.Context) (err error) {
 	if l.entries, err = readEntries(context.WithoutCancel(ctx), config, l.replica); err != nil {
 		return err
 	}
-	l.entries.loaded = end
 	began := time.Now()
 	for l.replica.read < end {
 		select {
@@ -87,7 +86,7 @@ func (l *running) loadOnce(ctx context.Context) (err error) {
 	}
 	l.entries.moved = time.Now()
 	if l.Validator != nil {
-		l.validator.schedule = validate.NewSchedule(l.Validator.Config, recordsOf(l.replica.fold.Offsets()))
+		l.validator.schedule = validate.NewSchedule(l.Validator.Config, l.replica.records())
 	}
 	l.log.Info("folded the ledger", "base", base != nil, "offset", l.replica.read, "accepted", l.replica.fold.Accepted(),
 		"events", l.replica.fold.Learner().Metrics().Events, "took", time.Since(began))
@@ -138,9 +137,6 @@ func (l *running) apply(e mixed) error {
 	}
 	if e.mark != nil {
 		l.compare(e.mark.Base, claims{group: e.mark.Hash, cpu: e.mark.CPU})
-	}
-	if e.call != nil && e.offset >= l.entries.loaded { // those of before have been answered by others
-		l.answer(e.call)
 	}
 	changed, base, err := l.replica.apply(e)
 	var rejected *Rejection
@@ -211,7 +207,6 @@ type mixed struct {
 	offset  int64
 	commit  *Commit  // nil: it is none
 	mark    *Mark    // nil: it is none
-	call    *Call    // nil: it is none
 	skip    *Skip    // nil: it is none
 	chunks  []*Chunk // nil for one that is not there, and never will be
 	trimmed []bool   // for one that was trimmed
@@ -223,9 +218,7 @@ type entries struct {
 	next   chan mixed
 	stop   func()
 	reader *stream.LedgerReader
-	// Kept by the one that takes them.
-	loaded int64     // the ledger's end when the fold was loaded
-	moved  time.Time // when the fold was last changed by one
+	moved  time.Time // when the receiver last changed the fold
 }
 
 func (e *entries) lag() int64 { return e.reader.Lag() + int64(len(e.next)) }
@@ -275,9 +268,6 @@ func readMixed(ctx context.Context, reader *stream.LedgerReader, offset int64, v
 	if err != nil {
 		if m, err := DecodeMark(value); err == nil {
 			e.mark = m
-		}
-		if c, err := DecodeCall(value); err == nil {
-			e.call = c
 		}
 		if s, err := DecodeSkip(value); err == nil {
 			e.skip = s

@@ -93,9 +93,8 @@ type running struct {
 	// committing is when the commit began that publish waits for, zero if it does not.
 	committing time.Time
 
-	jobs      chan func() // what jobs come back with: a base, a validation, an answered call
+	jobs      chan func() // what jobs come back with: a base, a validation
 	validator validator
-	solving   solving
 
 	current  Status
 	reported time.Time
@@ -208,12 +207,9 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	}
 	l.work.close()
 	l.joins.stop()
-	for _, cancel := range []context.CancelFunc{l.validator.cancel, l.solving.cancel} {
-		if cancel != nil {
-			cancel()
-		}
+	if l.validator.cancel != nil {
+		l.validator.cancel()
 	}
-	l.solving.next = nil
 	leaving, cancel := context.WithTimeout(context.Background(), connect.RequestTimeout)
 	defer cancel()
 	if crashed {
@@ -225,7 +221,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	if l.kept.cancel != nil {
 		l.kept.cancel()
 	}
-	for l.bases.busy || l.kept.cancel != nil || l.validator.cancel != nil || l.solving.cancel != nil {
+	for l.bases.busy || l.kept.cancel != nil || l.validator.cancel != nil {
 		(<-l.jobs)()
 	}
 	l.report("stopped")

@@ -163,6 +163,14 @@ func (r *replica) apply(e mixed) (changed []uint32, base bool, err error) {
 	return changed, r.due(), nil
 }
 
+// records returns how many records the fold has counted.
+func (r *replica) records() (n uint64) {
+	for _, p := range r.fold.Offsets() {
+		n += p.Records
+	}
+	return n
+}
+
 // due says after an accepted commit whether a base is due, and if so prepares for it.
 func (r *replica) due() bool {
 	if r.fold.Accepted()%r.every != 0 {

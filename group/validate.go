@@ -23,7 +23,7 @@ func (l *running) validateIfDue() {
 	if l.Validator == nil || l.validator.cancel != nil {
 		return
 	}
-	records := recordsOf(l.replica.fold.Offsets())
+	records := l.replica.records()
 	due := l.validator.schedule.Due(records)
 	if due {
 		l.validator.schedule.Begun(records)
@@ -32,7 +32,7 @@ func (l *running) validateIfDue() {
 		return
 	}
 	l.validation.Store(false)
-	subject := requestOf(l.replica)
+	subject := validate.RequestOf(l.replica.fold.Learner().Snapshot(), l.replica.fold.Offsets())
 	subject.Earlier = l.validator.exact
 	l.current.Validation.Running = true
 	ctx, cancel := context.WithCancel(context.Background())

@@ -30,8 +30,6 @@ type LedgerConfig struct {
 	// leader elections, and with min.insync.replicas = 2 where the brokers keep three
 	// copies or more of it.
 	Create bool
-	// Retention is how long a created topic keeps records; 0 is for ever.
-	Retention time.Duration
 	// Partitions of a created topic that hold chunks.
 	Partitions int
 	// DeliveryTimeout bounds the tries for one record.
@@ -77,11 +75,7 @@ func OpenLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 	config := DefaultProducerConfig()
 	config.ConnectConfig, config.Topic, config.Log, config.DeliveryTimeout = c.ConnectConfig, c.Topic, c.Log, c.DeliveryTimeout
 	config.CreateTopics, config.CreatePartitions, config.TwoCopies = c.Create, 1+c.Partitions, true
-	retention := int64(-1)
-	if c.Retention > 0 {
-		retention = c.Retention.Milliseconds()
-	}
-	config.TopicSettings = []string{fmt.Sprintf("retention.ms=%d", retention), "retention.bytes=-1", "unclean.leader.election.enable=false"}
+	config.TopicSettings = []string{"retention.ms=-1", "retention.bytes=-1", "unclean.leader.election.enable=false"}
 	p, err := NewProducer(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("opening the ledger: %w", err)

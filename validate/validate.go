@@ -14,7 +14,6 @@ import (
 
 	"blankout"
 	"blankout/batch"
-	"blankout/batch/joint"
 	"blankout/measure"
 	"blankout/model"
 	"blankout/online"
@@ -419,29 +418,6 @@ func (t *throttle) rest() {
 type readError struct{ error }
 
 func (e readError) Unwrap() error { return e.error }
-
-// Part gathers the events of s.At, some partitions of a stream of so many records in all,
-// as a part of the exact problem of the whole stream (joint.Solve). It returns how
-// many records were read, and whether they are those that were counted in.
-func (v *Validator) Part(ctx context.Context, s Request, records uint64) (p *joint.Part, read uint64, verified bool, err error) {
-	own := *v
-	own.Config.HoldoutTopic, own.OpenHoldout = "", nil
-	if w := v.Config.Window; w > 0 {
-		here := uint64(0)
-		for _, at := range s.At {
-			here += at.Records
-		}
-		if own.Config.Window = 0; records > w { // each partition gives in proportion
-			own.Config.Window = max(1, uint64(math.Ceil(float64(here)/float64(records)*float64(w))))
-		}
-	}
-	got, err := own.gather(ctx, s, &throttle{ctx: ctx, share: v.Config.CPU, since: time.Now()})
-	if err != nil {
-		return nil, 0, false, err
-	}
-	p, err = joint.NewPart(got.evidence, v.Problem(s))
-	return p, got.read, got.verified, err
-}
 
 // Problem returns the exact problem of what a Learner's model minimises.
 func (v *Validator) Problem(s Request) batch.ValidateConfig {

@@ -24,8 +24,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"blankout"
-	"blankout/batch"
-	"blankout/client"
 	"blankout/config"
 	"blankout/group"
 	"blankout/record"
@@ -248,11 +246,11 @@ func (p *program) groupCommand() *cobra.Command {
 		Use:     "group",
 		Short:   "Look after a group of learners",
 		Long:    `group holds what is done with a group of learners, which run --group makes, from outside.`,
-		Example: "  blankout group verify fraud -f blankout.toml\n  blankout group solve fraud -f blankout.toml\n  blankout group skip fraud events/0 150 -f blankout.toml",
+		Example: "  blankout group verify fraud -f blankout.toml\n  blankout group skip fraud events/0 150 -f blankout.toml",
 		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(p.groupVerify(), p.groupSolve(), p.groupSkip())
+	c.AddCommand(p.groupVerify(), p.groupSkip())
 	return c
 }
 
@@ -305,88 +303,6 @@ ended are to be started again.`,
 	settings.add(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object on standard output")
 	return c
-}
-
-func (p *program) groupSolve() *cobra.Command {
-	var settings configFlags
-	var output string
-	var asJSON bool
-	c := &cobra.Command{
-		Use:   "solve [NAME]",
-		Short: "Have the members solve the exact problem together",
-		Long: `solve asks the members of the group, which go on learning, for the exact solution of
-the problem that the model in the group's newest base solves: each reads the records of its
-partitions again, up to where the base has come to, keeps them in memory, and answers with
-sums over them, in the topic NAME-solve. No machine needs room for all. The result is that
-of validate on one machine, with its certificate. [validate] window and tol hold. Without
-NAME it is the group of group.name.`,
-		Example: "  blankout group solve fraud -f blankout.toml\n" +
-			"  blankout group solve fraud -f blankout.toml -o exact.blankout --json",
-		Args: oneGroup,
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := p.solveGroup(c.Context(), args, &settings, output, asJSON); err != nil {
-				return fmt.Errorf("group solve: %w", err)
-			}
-			return nil
-		},
-	}
-	settings.add(c)
-	c.Flags().StringVarP(&output, "output", "o", "", "write the exact solution as a model to `FILE`")
-	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object on standard output")
-	return c
-}
-
-func (p *program) solveGroup(ctx context.Context, name []string, settings *configFlags, output string, asJSON bool) error {
-	if err := modelTarget(output); err != nil {
-		return err
-	}
-	l, err := settings.loadGroup(name)
-	if err != nil {
-		return err
-	}
-	log := slog.New(slog.DiscardHandler)
-	if err := l.OpenRegistry(log); err != nil {
-		return usageError{err}
-	}
-	screen := p.newScreen(2 * time.Second)
-	r, exact, err := group.Solve(ctx, newMember(&l.Config, log), func(g batch.Progress) {
-		if screen.due() {
-			screen.progress(fmt.Sprintf("iteration %d: objective %.6g, certified gap %.1e", g.Iteration, g.Objective, g.Gap))
-		}
-	}, func(parts, of int) {
-		if screen.due() {
-			screen.progress(fmt.Sprintf("%d of %d partitions have been read again", parts, of))
-		}
-	})
-	if errors.Is(err, batch.ErrOneClass) {
-		return refusedError{err}
-	}
-	if err != nil {
-		return err
-	}
-	if output != "" {
-		if err := client.New(exact, l.Record).WriteFile(output); err != nil {
-			return err
-		}
-	}
-	if !r.Converged {
-		fmt.Fprintf(p.stderr, "warning: the tolerance %g was not reached, see the certificate\n", l.Validate.Tol)
-	}
-	if asJSON {
-		return json.NewEncoder(p.stdout).Encode(r)
-	}
-	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "group\t%s, base %d\n", blankout.Printable(r.Name), r.Base)
-	which := "exactly those that were counted"
-	if !r.Verified {
-		which = "not all that were counted (validate.window, or the log has lost some)"
-	}
-	fmt.Fprintf(w, "members\t%d\npartitions\t%d\n", r.Members, r.Partitions)
-	fmt.Fprintf(w, "records\t%s of %s read again, %s\n", humanize.Comma(int64(r.Read)), humanize.Comma(int64(r.Records)), which)
-	fmt.Fprintf(w, "problem\tloss %s, noise %s, %s events, %s features\n", r.Loss, r.Noise, humanize.Comma(int64(r.Events)), humanize.Comma(int64(r.Features)))
-	fmt.Fprintf(w, "objective\t%.8g live, %.8g exact (within %.2g of the minimum): the live one is %.3g %% above\n", r.LiveObjective, r.Objective, r.Certificate, 100*r.RelativeGap)
-	fmt.Fprintf(w, "solved\tin %d iterations and %d questions, %s exchanged, %.1f s\n", r.Iterations, r.Rounds, humanize.IBytes(r.Bytes), r.Seconds)
-	return w.Flush()
 }
 
 func (p *program) groupVerify() *cobra.Command {
