@@ -1,10 +1,8 @@
 // Command sizes prints how large the product is, by room: a line for each package of the
-// module that ./cmd/blankout is made of. With -check it compares the table with that of a
-// file and fails where a number differs by more than 1 %. With -shape it prints instead
-// which structs have more than 20 fields and which functions more than 100 lines.
+// module that ./cmd/blankout is made of. With -shape it prints instead which structs have
+// more than 20 fields and which functions more than 100 lines.
 //
-//	go run ./tools/sizes > .ci/sizes
-//	go run ./tools/sizes -check .ci/sizes
+//	go run ./tools/sizes
 //	go run ./tools/sizes -shape
 //
 // Code is lines that are neither blank nor a comment, of Go, assembly and the page; exported
@@ -26,21 +24,19 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 )
 
 func main() {
-	check := flag.String("check", "", "the `FILE` to compare with")
 	shape := flag.Bool("shape", false, "print what is too wide or too long")
 	flag.Parse()
-	if err := run(os.Stdout, *check, *shape); err != nil {
+	if err := run(os.Stdout, *shape); err != nil {
 		fmt.Fprintln(os.Stderr, "sizes:", err)
 		os.Exit(1)
 	}
 }
 
-func run(out io.Writer, check string, shape bool) error {
+func run(out io.Writer, shape bool) error {
 	packages, err := product()
 	if err != nil {
 		return err
@@ -52,19 +48,8 @@ func run(out io.Writer, check string, shape bool) error {
 	if err != nil {
 		return err
 	}
-	if check == "" {
-		_, err := io.WriteString(out, table)
-		return err
-	}
-	recorded, err := os.ReadFile(check)
-	if err != nil {
-		return err
-	}
-	if differences := compare(string(recorded), table); len(differences) > 0 {
-		return fmt.Errorf("%s is not what the product is; go run ./tools/sizes > %s, and say in the commit what it grew for and what was deleted instead:\n%s",
-			check, check, strings.Join(differences, "\n"))
-	}
-	return nil
+	_, err = io.WriteString(out, table)
+	return err
 }
 
 // listed is what go list says of a package.
@@ -237,46 +222,6 @@ func receiver(t ast.Expr) string {
 		return t.Name
 	}
 	return ""
-}
-
-// compare returns the lines in which a number differs by more than 1 %.
-func compare(recorded, now string) (differences []string) {
-	of := func(table string) (order []string, rows map[string][]string) {
-		rows = map[string][]string{}
-		for line := range strings.Lines(table) {
-			if f := strings.Fields(line); len(f) > 1 {
-				order, rows[f[0]] = append(order, f[0]), f[1:]
-			}
-		}
-		return order, rows
-	}
-	order, was := of(recorded)
-	nowOrder, is := of(now)
-	for _, room := range nowOrder {
-		if was[room] == nil {
-			order = append(order, room)
-		}
-	}
-	for _, room := range order {
-		if !near(was[room], is[room]) {
-			differences = append(differences, fmt.Sprintf("%s: recorded %s, now %s", room, strings.Join(was[room], " "), strings.Join(is[room], " ")))
-		}
-	}
-	return differences
-}
-
-func near(was, is []string) bool {
-	if len(was) != len(is) {
-		return false
-	}
-	for i := range was {
-		a, errA := strconv.ParseFloat(was[i], 64)
-		b, errB := strconv.ParseFloat(is[i], 64)
-		if was[i] != is[i] && (errA != nil || errB != nil || max(a-b, b-a) > a/100) {
-			return false
-		}
-	}
-	return true
 }
 
 const (

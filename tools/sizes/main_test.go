@@ -37,22 +37,6 @@ const X, y = 1, 2
 	}
 }
 
-func TestCompare(t *testing.T) {
-	const was = "room code exported\na 1000 7\nb 50 1\nall 1050\n"
-	for now, want := range map[string]string{
-		was: "",
-		"room code exported\na 1010 7\nb 50 1\nall 1060\n":        "",
-		"room code exported\na 1011 7\nb 50 1\nall 1050\n":        "a: recorded 1000 7, now 1011 7",
-		"room code exported\na 990 8\nb 50 1\nall 1050\n":         "a: recorded 1000 7, now 990 8",
-		"room code exported\na 1000 7\nall 1050\n":                "b: recorded 50 1, now ",
-		"room code exported\na 1000 7\nb 50 1\nc 1 1\nall 1050\n": "c: recorded , now 1 1",
-	} {
-		if got := strings.Join(compare(was, now), "\n"); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}
-
 func TestShapes(t *testing.T) {
 	text := "package p\n\ntype wide struct{ " + strings.Repeat("a, ", mostFields) + "b int }\n\ntype fits struct{ " + strings.Repeat("a, ", mostFields-1) + "b int }\n\n" +
 		"func long() {\n" + strings.Repeat("\n", mostLines-1) + "}\n\nfunc fits2() {\n" + strings.Repeat("\n", mostLines-2) + "}\n"
