@@ -48,7 +48,7 @@ func TestBounds(t *testing.T) {
 		{"learner.c", []string{"1e-30", "1e30", "inf"}, []string{"0.0", "5e-324", "1e31", "nan"}},
 		{"learner.eta", []string{"0.0", "1e-12", "1e6"}, []string{"1e-13", "1.1e6", "1e200", "inf", "nan"}},
 		{"learner.l1", []string{"0.0"}, []string{"inf", "nan", "0.1"}},
-		{"learner.refresh", []string{"0", "100000"}, []string{"100001"}},
+		{"learner.refresh", []string{"0"}, []string{"100000", "100001"}},
 		{"learner.refresh_window", []string{"0"}, []string{"100"}},
 		{"learner.alpha", []string{"0.0", "1.0"}, []string{"1.01", "nan"}},
 		{"learner.half_life", []string{"0.0", "1.0"}, []string{"0.5", "inf", "nan"}},

@@ -520,8 +520,8 @@ func (l *Loaded) override(s Source, known []key) error {
 	for _, name := range strange {
 		switch section := sectionOfVariable(name, known); {
 		case section == "" || slices.Contains(l.secretVariables(), name):
-		case fixedVariable(name) != "":
-			errs = append(errs, fmt.Errorf("%s: %s", name, fixedVariable(name)))
+		case formerVariable(name) != "":
+			errs = append(errs, fmt.Errorf("%s: %s", name, formerVariable(name)))
 		default:
 			errs = append(errs, fmt.Errorf("%s: unknown key of [%s]%s", name, section, suggestVariable(name, known)))
 		}

@@ -107,10 +107,10 @@ func TestErrorsNameThePlace(t *testing.T) {
 		{"a field twice", "[record]\nlabel = 'y'\nid = 'y'", nil, nil, `FILE:3: [record] id: field "y" is named for two`},
 		{"element of a map", "[learner]\nloss = 'hinge'\nfield_curves = {a = 1}", nil, nil, `FILE:3: [learner] field_curves of "a": `},
 		{"secret", "[http]\ntoken_file = '/nowhere'", nil, nil, `FILE:2: [http] token_file: `},
-		{"a setting that is fixed", "[learner]\naverage = 0.15\nfield_transform = {a = 'asinh'}\n[kafka]\nprefetch = 2", nil, nil,
-			"FILE:2: learner.average: no key any more: it is 0.15\nFILE:3: learner.field_transform: no key any more: it is \"auto\" for every field\nFILE:5: kafka.prefetch: no key any more: it is 2"},
-		{"a flag that is fixed", "", nil, []string{"learner.average=0.15"}, "--set learner.average: no key any more: it is 0.15"},
-		{"a variable that is fixed", "", []string{"BLANKOUT_HTTP_TOKEN_ENV=X"}, nil, "BLANKOUT_HTTP_TOKEN_ENV: no key any more: the variable is BLANKOUT_HTTP_TOKEN"},
+		{"a key that was renamed", "[record]\nlabel = 'y'\nknown = true\n[learner]\nnosie = 'x'", nil, nil,
+			"FILE:3: record.known: renamed to record.absent\nFILE:5: unknown key learner.nosie, did you mean learner.noise?"},
+		{"a flag of a key that was renamed", "", nil, []string{"record.known=true"}, "--set record.known: renamed to record.absent"},
+		{"a variable of a key that was renamed", "", []string{"BLANKOUT_RECORD_KNOWN=X"}, nil, "BLANKOUT_RECORD_KNOWN: renamed to BLANKOUT_RECORD_ABSENT"},
 		{"auto or a number", "[validate]\nevents = 'often'", nil, nil, `FILE:2: validate.events: often: want "auto", or a number of records, 0 for never`},
 		{"auto or a whole number", "[validate]\nevents = 2.5", nil, nil, `FILE:2: validate.events: 2.5: want "auto"`},
 		{"no negative number", "[validate]\nevents = -1", nil, nil, `FILE:2: validate.events`},
@@ -273,12 +273,19 @@ func TestAddressesAreHidden(t *testing.T) {
 	}
 }
 
-// No key is told to be fixed.
-func TestFixedAreNoKeys(t *testing.T) {
+// No former name is a key, and each present name is one.
+func TestFormerNames(t *testing.T) {
 	c := Default()
+	known := map[string]bool{}
 	for _, k := range keys(&c) {
-		if now, ok := fixed[k.String()]; ok {
-			t.Errorf("%s is a key and said to be none: %s", k, now)
+		known[k.String()] = true
+		if explanation, ok := former(k.String()); ok {
+			t.Errorf("%s is a key, and former says: %s", k, explanation)
+		}
+	}
+	for was, now := range renamed {
+		if !known[now] {
+			t.Errorf("%s was renamed to %s, which is no key", was, now)
 		}
 	}
 }

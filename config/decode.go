@@ -109,7 +109,7 @@ func decodeFile(name, text string, config any) error {
 			continue // the table that holds it is reported
 		}
 		told = k
-		if _, ok := fixed[k.String()]; ok {
+		if _, ok := former(k.String()); ok {
 			problems = append(problems, positioned{lineOf(text, k), k.String() + ": " + unknownKey(k.String(), known)})
 			continue
 		}

@@ -317,11 +317,7 @@ func (s *store) goBack(tick, sum, first uint64) error {
 		return err
 	}
 	if len(firsts) == 0 {
-		why := "there are none"
-		if _, err := os.Stat(filepath.Join(s.directory, "CURRENT")); err == nil {
-			why = "an older blankout wrote them, into a Pebble store: let that version match what waits"
-		}
-		return &StateError{s.directory, why}
+		return &StateError{s.directory, "there are none"}
 	}
 	s.expired = math.MaxUint64
 	cut := "" // why the log ends in the last segment

@@ -168,40 +168,16 @@ func setOf(ids []uint16) FieldSet {
 	return s
 }
 
-// UnmarshalJSON reads a Missing and checks it. Older files name one rule for each of five
-// ranges, the last of which is now two; what they say of fields that are left out they say of
-// null ones too.
+// UnmarshalJSON reads a Missing and checks it.
 func (m *Missing) UnmarshalJSON(data []byte) error {
 	type plain Missing
-	older := struct {
-		*plain
-		Rules *MissingRules `json:"rules"`
-		Null  []MissingRule `json:"null"`
-	}{plain: (*plain)(m)}
-	if err := json.Unmarshal(data, &older); err != nil {
+	if err := json.Unmarshal(data, (*plain)(m)); err != nil {
 		return err
-	}
-	switch {
-	case older.Rules != nil:
-		m.Rules = *older.Rules
-	case len(older.Null) != olderBins:
-		return fmt.Errorf("missing: rules for %d ranges", len(older.Null))
-	default:
-		for bin := range m.Rules {
-			rule := older.Null[min(bin, olderBins-1)]
-			if !slices.Contains(missingRules[:], rule) {
-				return fmt.Errorf("missing: rule %q: want as-is, rescale or fill", rule)
-			}
-			m.Rules[bin] = OneRule(rule)
-		}
 	}
 	for _, shares := range m.Rules {
 		if !shares.valid() {
 			return fmt.Errorf("missing: %v are no shares of the rules", shares)
 		}
-	}
-	if len(m.Levels) == olderBins && older.Rules == nil {
-		m.Levels = append(m.Levels, m.Levels[olderBins-1])
 	}
 	if m.Levels != nil && len(m.Levels) != MissingBins {
 		return fmt.Errorf("missing: %d levels for %d ranges", len(m.Levels), MissingBins)
@@ -212,9 +188,6 @@ func (m *Missing) UnmarshalJSON(data []byte) error {
 	m.index()
 	return nil
 }
-
-// olderBins is the number of ranges in files that name one rule for each.
-const olderBins = 5
 
 // WithRules returns m with other rules.
 func (m *Missing) WithRules(rules MissingRules) *Missing {

@@ -140,8 +140,8 @@ func TestParseMissingRule(t *testing.T) {
 			t.Errorf("%q: no error", s)
 		}
 	}
-	if err := json.Unmarshal([]byte(`{"null":["guess","","","",""]}`), new(Missing)); err == nil {
-		t.Error("a file's unknown rule: no error")
+	if err := json.Unmarshal([]byte(`{"rules":[[1,0,0]]}`), new(Missing)); err == nil {
+		t.Error("rules of one range: no error")
 	}
 }
 

@@ -347,15 +347,9 @@ func (s *settings) parseRefresh(c Config) error {
 			return blankout.KeyErrorf("refresh", "refresh: noise %q is not one it knows; use dropout, auto or none", c.Noise)
 		case c.Rule == "ftrl" || c.Rule == "arow":
 			return blankout.KeyErrorf("refresh", "refresh: the state of rule %s cannot follow it; use adagrad, dropout-descent, sgd or irls", c.Rule)
+		case (c.Rule == "adagrad" || c.Rule == "auto") && c.RefreshWindow <= c.Refresh:
+			return blankout.KeyErrorf("refresh", "refresh = %d without a window makes what AdaGrad has learned worse; set refresh_window to a multiple of it, as %d, or rule = \"irls\", which only refreshes", c.Refresh, 10*c.Refresh)
 		}
-	}
-	return nil
-}
-
-// checkFresh refuses what only a learner that has begun under an older program goes on with.
-func (c Config) checkFresh() error {
-	if (c.Rule == "adagrad" || c.Rule == "auto") && c.Refresh > 0 && c.RefreshWindow <= c.Refresh {
-		return blankout.KeyErrorf("refresh", "refresh = %d without a window makes what AdaGrad has learned worse; set refresh_window to a multiple of it, as %d, or rule = \"irls\", which only refreshes", c.Refresh, 10*c.Refresh)
 	}
 	return nil
 }
@@ -552,7 +546,6 @@ func (c Config) fingerprint() Fingerprint {
 	if c.MaxMemory == DefaultConfig().MaxMemory {
 		delete(f, keyMaxMemory) // which is what a Fingerprint without it says
 	}
-	// As in the files of programs that knew none.
 	if c.Curves == 0 {
 		delete(f, "curves")
 	}
@@ -653,13 +646,8 @@ func parseInto(v reflect.Value, text string) (err error) {
 var mapEntry = regexp.MustCompile(`^(?s)(.*?):(auto|none|asinh|[-+.0-9e]+)(?: |$)`)
 
 // Diff names what differs, in the order of names, as sentences for a person: was is the
-// other Fingerprint's value. Empty means that weights carry over. A key that was lacks,
-// because an older program wrote it, had its default then.
+// other Fingerprint's value. Empty means that weights carry over.
 func (f Fingerprint) Diff(was Fingerprint) []string {
-	older := DefaultConfig().fingerprint()
-	maps.DeleteFunc(older, func(key, _ string) bool { _, there := f[key]; return !there })
-	maps.Copy(older, was)
-	was = older
 	keys := maps.Clone(f)
 	maps.Copy(keys, was)
 	var out []string

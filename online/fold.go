@@ -109,13 +109,8 @@ type stateHead struct {
 func (l *Learner) withState(data []byte) (*Learner, error) {
 	var state, refused, head, watched, sets []byte
 	c := coder.Read(data)
-	for _, p := range []*[]byte{&state, &refused, &head} {
+	for _, p := range []*[]byte{&state, &refused, &head, &watched, &sets} {
 		c.Bytes(p)
-	}
-	for _, p := range []*[]byte{&watched, &sets} {
-		if len(c.In) > 0 { // older ones end here
-			c.Bytes(p)
-		}
 	}
 	n, err := newLearner(l.config, l.set, l.schema, l.k)
 	if err != nil {

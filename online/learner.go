@@ -46,9 +46,6 @@ type Learner struct {
 // SetSchema).
 func New(c Config, s *blankout.Schema) (*Learner, error) {
 	set, err := c.parse()
-	if err == nil {
-		err = c.checkFresh()
-	}
 	if err != nil {
 		return nil, fmt.Errorf("learner: %w", err)
 	}

@@ -28,7 +28,7 @@ func (e *NumbersError) Error() string {
 // targetMismatch says that a loss and a Schema disagree about what labels are.
 func targetMismatch(lossName string, of loss.Target) error {
 	if of == loss.Sign {
-		return blankout.KeyErrorf("loss", "loss %s: its labels are numbers, and the state is one of classes, as an older program made of it: "+
+		return blankout.KeyErrorf("loss", "loss %s: its labels are numbers, and the state is one of classes: "+
 			"start afresh with --reset, which sets the checkpoints aside, or go on with another loss of classes, such as quadratic", lossName)
 	}
 	return blankout.KeyErrorf("loss", "loss %s: its labels are classes, and the state is one of numbers: set loss to squared, absolute, quantile:T, huber:D or poisson, "+

@@ -1,7 +1,6 @@
 package online
 
 import (
-	"bytes"
 	"math"
 	"slices"
 	"testing"
@@ -106,45 +105,6 @@ func TestSecondHelpsUnderGroups(t *testing.T) {
 		if !(lost["auto"] < 0.9*lost["adagrad"]) {
 			t.Errorf("%d classes: %v", classes, lost)
 		}
-	}
-}
-
-// A state of groups that was begun without an expert goes on without.
-func TestSecondOfOlderGroups(t *testing.T) {
-	s := newTides(7, 2, 0)
-	c := DefaultConfig()
-	c.Noise = "group:0.3"
-	set, err := c.parse()
-	if err != nil {
-		t.Fatal(err)
-	}
-	set.second = false
-	l, err := newLearner(c, set, s.schema(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 300 {
-		l.Learn(s.next())
-	}
-	for range 2 {
-		blocks, err := l.Blocks()
-		if err != nil {
-			t.Fatal(err)
-		}
-		other, err := Restore(c, blocks)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range 100 {
-			e := s.next()
-			if a := slices.Clone(l.Learn(e)); !slices.Equal(a, other.Learn(e)) {
-				t.Fatal("another score after a restart")
-			}
-		}
-		if !bytes.Equal(stateOf(t, l), stateOf(t, other)) {
-			t.Fatal("another state after a restart")
-		}
-		l = other
 	}
 }
 

@@ -371,10 +371,6 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 		return nil, fmt.Errorf("learner: %w", err)
 	}
 	l, err := newLearner(c, set, m.Schema, m.Outputs)
-	if err == nil && set.second && m.Rows.Width() == len(l.bias)-l.ownWeights() {
-		set.second = false // begun by a program that had no expert under this noise
-		l, err = newLearner(c, set, m.Schema, m.Outputs)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -414,12 +410,9 @@ func (c Config) asBegun(data []byte) Config {
 // restoreLearner takes up the block "learner", what was refused, and the rows.
 func (l *Learner) restoreLearner(m *model.Linear, data []byte, blocks []blankout.Block) error {
 	d := coder.Read(data)
-	switch d.Version = d.Uint32(); {
-	case d.Version < stateVersion:
-		return fmt.Errorf("restoring the learner: block learner has version %d, which an earlier program wrote, and this one reads version %d: start afresh with --reset, "+
-			"which sets the checkpoints aside; predict and the other readers of models still take them", d.Version, stateVersion)
-	case d.Version > stateVersion:
-		return fmt.Errorf("restoring the learner: block learner has version %d, which a newer program has written; this one reads up to %d", d.Version, stateVersion)
+	if d.Version = d.Uint32(); d.Version != stateVersion {
+		return fmt.Errorf("restoring the learner: block learner has version %d, and this program reads version %d: start again with --reset, which keeps the old checkpoints in a folder of their own, "+
+			"or use the program that wrote it", d.Version, stateVersion)
 	}
 	was, err := readFingerprint(d)
 	if err != nil {

@@ -224,7 +224,7 @@ func TestOtherVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := slices.IndexFunc(blocks, func(b blankout.Block) bool { return b.Name == "learner" })
-	for version, want := range map[uint32]string{0: "start afresh with --reset", 3: "start afresh with --reset", stateVersion + 1: "a newer program"} {
+	for version, want := range map[uint32]string{0: "has version 0", 3: "start again with --reset", stateVersion + 1: "this program reads version"} {
 		binary.LittleEndian.PutUint32(blocks[at].Data, version)
 		if _, err := Restore(c, blocks); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("version %d: %v, want %q", version, err, want)

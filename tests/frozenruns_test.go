@@ -197,8 +197,8 @@ func frozenRuns(f *frozen) {
 	checkpoint := f.learned(two, nil, base)
 	validate := runProgram(t, filepath.Dir(two), f.program, "validate", "--json", "-q", "-m", checkpoint, "-d", filepath.Base(two))
 	f.got["validate"] = f.hash("validate", stable(t, validate, "time", "seconds", "read_seconds", "pause_seconds"))
-	audit := runProgram(t, filepath.Dir(two), f.program, "audit", "--json", "-q", "-m", checkpoint, "-d", filepath.Base(two), "--max-events", "60")
-	f.got["audit"] = f.hash("audit", audit)
+	explained := runProgram(t, filepath.Dir(two), f.program, "predict", "--explain=json", "-q", "-m", checkpoint, "-d", filepath.Base(two), "--max-events", "60")
+	f.got["explain"] = f.hash("explain", explained)
 	for _, format := range []string{"json", "text"} {
 		f.got["export "+format] = f.hash("export "+format, runProgram(t, "", f.program, "export", "--format", format, "-m", checkpoint))
 	}

@@ -18,6 +18,13 @@ import (
 	"blankout/model"
 )
 
+// answerWriter writes something for each example, which has these scores and probabilities. place
+// says where the example is.
+type answerWriter interface {
+	add(e *blankout.Example, scores, probabilities []float64, place func() string) error
+	flush() error
+}
+
 // answers writes an answer for every example: to a file named .jsonl the JSON of the HTTP
 // server, to one named .csv a row of id, class and probabilities, else a line of class and
 // scores.

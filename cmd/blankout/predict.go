@@ -23,6 +23,7 @@ import (
 	"blankout/loss"
 	"blankout/measure"
 	"blankout/model"
+	"blankout/online/watch"
 )
 
 type predictFlags struct {
@@ -36,6 +37,8 @@ type predictFlags struct {
 	missing    string
 	unknown    string // refuse or answer
 	unlabelled bool
+	maxEvents  int
+	explain    explainFlags
 	seed       uint64
 	json       bool
 }
@@ -61,11 +64,18 @@ The model's file tells how events are read (label, id, categorical and dropped f
 --refused skip counts records that cannot be used and goes on. An example of which the
 model has met no feature is one of them, unless --unknown answer is given.
 
+--explain writes instead, for each feature of an example: its name, its value after
+standardizing, its weight, what it adds to the score, and its share of the score's
+variance under the model's noise. The score would lose what a feature adds if the
+feature were missing. Features that share a column are one line with all their names.
+--explain=json writes an object a line.
+
 --delete D sets each feature of each example to zero with probability D, after
 standardising, --delete-groups D each group of features; --rescale multiplies the
 survivors by 1/(1-D). With --declared the deleted ones are declared missing, and the rule of
 --missing, or the model's own, answers.`,
 		Example: "  blankout predict -m model -d test.svm\n" +
+			"  blankout predict -m checkpoints -d events.jsonl --explain --max-events 3\n" +
 			"  blankout predict -m model -d test.svm --delete 0.5 --rescale --seed 7 --json\n" +
 			"  blankout predict -m model -d test.svm --groups every:8 --delete-groups 0.5 --declared --missing fill\n" +
 			"  blankout predict -m model -d new.svm --unlabelled -o scores.txt\n" +
@@ -85,6 +95,21 @@ survivors by 1/(1-D). With --declared the deleted ones are declared missing, and
 			if o.declared && o.rescale {
 				return usageError{errors.New("predict: --declared lets the model's rule answer, --rescale does not: give one of them, or --missing rescale")}
 			}
+			if o.maxEvents < 0 {
+				return usageError{fmt.Errorf("predict: --max-events %d: want a number that is not negative", o.maxEvents)}
+			}
+			if err := o.explain.check(); err != nil {
+				return fmt.Errorf("predict: %w", err)
+			}
+			if o.explain.form != "" {
+				if o.remove > 0 || o.groups > 0 {
+					return usageError{errors.New("predict: --explain is of the examples as they are: give it without --delete and --delete-groups")}
+				}
+				o.out = cmp.Or(o.out, "-")
+				if !c.Flags().Changed("unknown") {
+					o.unknown = "answer"
+				}
+			}
 			if err := p.runPredict(c.Context(), &o); err != nil {
 				return fmt.Errorf("predict: %w", err)
 			}
@@ -102,6 +127,8 @@ survivors by 1/(1-D). With --declared the deleted ones are declared missing, and
 	addMissingFlag(c, &o.missing)
 	f.StringVar(&o.unknown, "unknown", "refuse", "an example of which the model has met no feature: refuse, or answer\nanswer scores it as one without features")
 	f.BoolVar(&o.unlabelled, "unlabelled", false, "the examples have no labels")
+	f.IntVar(&o.maxEvents, "max-events", 0, "stop after `N` examples; 0 is all")
+	o.explain.add(c)
 	f.Uint64Var(&o.seed, "seed", 0, "of the deletions")
 	f.BoolVar(&o.json, "json", false, "the measures as one JSON object on standard output")
 	return c
@@ -174,13 +201,22 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	}
 	scores, probabilities := make([]float64, head.Outputs), make([]float64, max(head.Outputs, 2))
 	seen := examined{model: read, known: known, zero: -1, refuse: o.unknown == "refuse"}
-	unmet := unseen{model: read}
-	write, err := newAnswers(out, o.out, read, schema, &o.data)
+	unmet, oddTime := unseen{model: read}, false
+	write, err := o.newWriter(out, read, schema)
 	if err != nil {
 		return errors.Join(err, out.Close())
 	}
 	err = o.data.eachPlaced(ctx, o.data.paths, schema, func(in *packedBatch, i int, place func() string) error {
+		if o.maxEvents > 0 && seen.n == o.maxEvents {
+			return errEnough
+		}
 		e := &in.Examples[i]
+		if field := o.data.record.Time; field != "" && !oddTime {
+			if text := watch.OddTime(e.Time, field); text != "" {
+				oddTime = true
+				p.warn(place() + ": " + text)
+			}
+		}
 		if err := seen.take(e, in.Schema); err != nil {
 			return err
 		}
@@ -203,8 +239,14 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		}
 		return write.add(e, s, probabilities, place)
 	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
 	if err = errors.Join(err, write.flush(), out.Close()); err != nil {
 		return err
+	}
+	if o.explain.form != "" {
+		p.sayNames(read.Schema)
 	}
 	if seen.strangers > 0 && seen.familiar == 0 {
 		p.warn(fmt.Sprintf("no feature of the model occurs in any of %s: is it the data of another model?", plural(seen.strangers, "example")))
@@ -238,6 +280,33 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		}{r, unmetReport, o.data.tally.refused})
 	}
 	return nil
+}
+
+// errEnough ends the reading of examples without an error.
+var errEnough = errors.New("enough examples")
+
+// newWriter returns what writes predictions, or explanations, to out.
+func (o *predictFlags) newWriter(out io.Writer, m *client.Model, s *blankout.Schema) (answerWriter, error) {
+	if o.explain.form == "" {
+		return newAnswers(out, o.out, m, s, &o.data)
+	}
+	x, err := newExplainer(out, m, s, &o.data, &o.explain)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.model, err)
+	}
+	return x, nil
+}
+
+// sayNames reports how many names the model's dictionary holds.
+func (p *program) sayNames(s *blankout.Schema) {
+	if p.quiet || s.Names.Len() == 0 {
+		return
+	}
+	full := ""
+	if s.Names.Full() {
+		full = ", and has room for no more"
+	}
+	fmt.Fprintf(p.stderr, "the model's dictionary holds %s names, of which %s share a column%s\n", humanize.Comma(int64(s.Names.Len())), humanize.Comma(int64(s.Collisions())), full)
 }
 
 // measureClasses measures the answer a to an example, with these scores and probabilities.

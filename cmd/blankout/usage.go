@@ -41,10 +41,9 @@ var briefs = map[string]brief{
 		"reset", "until-end", "max-events", "serve", "keep-serving", "predict-only", "json", "help", helpAll}},
 	"train": {1, 5, []string{"config", "data", "set", "format", "label", "drop", "unlabelled", "output", "loss", "noise", "cost", "standardise", "expected-missing", "missing",
 		"solver", "tol", "passes", "folds", "grid", "seed", "json", "help", helpAll}},
-	"predict": {1, 4, []string{"config", "data", "model", "set", "unlabelled", "format", "label", "drop", "refused", "missing", "output", "delete", "delete-groups", "declared", "rescale",
+	"predict": {1, 4, []string{"config", "data", "model", "set", "unlabelled", "format", "label", "drop", "refused", "missing", "output", "explain", "delete", "delete-groups", "declared", "rescale",
 		"seed", "json", "help", helpAll}},
 	"simulate": {2, 3, []string{"config", "data", "model", "set", "label", "groups", "nightmare", "delete", "dead", "repeat", "seed", "learn", "output", "json", "help", helpAll}},
-	"audit":    {1, 3, []string{"config", "data", "model", "set", "label", "class", "top", "max-events", "missing", "json", "help", helpAll}},
 	"corrupt":  {1, 3, []string{"config", "data", "model", "set", "label", "noise", "copies", "rescale", "seed", "output", "json", "help", helpAll}},
 }
 
@@ -99,7 +98,7 @@ var groups = []struct {
 	{"Deletion", []string{"delete", "delete-groups", "declared", "rescale", "nightmare", "dead", "repeat", "bins", "label-delay"}},
 	{"Selection", []string{"grid", "folds", "validation", "hold-out"}},
 	{"Service", []string{"reset", "serve", "keep-serving", "predict-only"}},
-	{"Output", []string{"output", "json", "class", "top", "plot", "influences", "help", helpAll}},
+	{"Output", []string{"output", "json", "explain", "class", "top", "plot", "influences", "help", helpAll}},
 }
 
 // flagGroup is a group of a command's own flags; its Title is empty where there is one.

@@ -157,7 +157,7 @@ func TestHelp(t *testing.T) {
 // that write a file or a page for people, or serve until they are stopped.
 func TestJSON(t *testing.T) {
 	others := map[string]string{
-		"blankout ui": "serves a page", "blankout broker": "prints its address", "blankout export": "--format json", "blankout config init": "writes TOML",
+		"blankout serve": "serves a page", "blankout broker": "prints its address", "blankout export": "--format json", "blankout config init": "writes TOML",
 		"blankout completion": "writes a script", "blankout help": "writes help",
 	}
 	var visit func(c *cobra.Command)
@@ -180,7 +180,7 @@ func TestJSON(t *testing.T) {
 	if len(others) > 0 {
 		t.Errorf("there is no %v", others)
 	}
-	for _, name := range []string{"run", "train", "predict", "simulate", "audit", "corrupt"} {
+	for _, name := range []string{"run", "train", "predict", "simulate", "corrupt"} {
 		c, _, err := root.Find([]string{name})
 		if err != nil || !strings.Contains(c.UsageString(), "\nInput Flags:\n") {
 			t.Errorf("%s: its flags are in no groups: %v", name, err)

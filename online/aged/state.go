@@ -43,7 +43,7 @@ func (a *Aged) Report(numbers bool) (out []measure.Aged) {
 }
 
 // Block is the block of a checkpoint that holds the sums, and says which of the frozen models, in
-// blocks whose names begin with it, serve which age. Older checkpoints have none.
+// blocks whose names begin with it, serve which age.
 const Block = "aged"
 
 // prefix begins the names of the blocks of a frozen model.

@@ -249,8 +249,8 @@ func apart(a, b []float64) (most float64) {
 	return most
 }
 
-// Restart makes the table begin with these shares of levels, and with rules by range: as an older
-// program chose them, or where levels have new weights.
+// Restart makes the table begin with these shares of levels, and with rules by range, because levels
+// have new weights.
 func (t *Table) Restart(levels []float64, rules model.MissingRules) {
 	levels = t.spread(levels)
 	for r := range Ranges {

@@ -21,7 +21,6 @@ from .schema import Field, Schema, strict
 AS_IS, RESCALE, FILL = "as-is", "rescale", "fill"
 RULES = (AS_IS, RESCALE, FILL)
 RANGES = 6  # of the share missing
-OLDER = 5  # in files that name one rule for each range, the last of which is now two
 EDGES = (0.1, 0.3, 0.5, 0.7, 0.85)  # between the ranges of the share missing
 
 
@@ -112,18 +111,9 @@ class Missing:
         """
         if data is None:
             return cls()
-        strict("missing", data, "rules", "null", "absent", "usual", "usually_null", "also", "known", "columns", "levels")
+        strict("missing", data, "rules", "absent", "usual", "usually_null", "also", "known", "columns", "levels")
         rules, levels = data.get("rules"), tuple(data.get("levels") or (0,) * RANGES)
-        if rules is None:
-            older = data.get("null")
-            if not isinstance(older, list) or len(older) != OLDER or any(r not in RULES for r in older):
-                raise NewerError(
-                    f"the model answers events with missing fields by null = {older}; "
-                    f"this package knows the rules {' and '.join(RULES)}: use a newer one"
-                )
-            rules = [_one(r) for r in older + older[-1:]]
-            levels = levels if len(levels) == RANGES else levels + levels[-1:]
-        if len(rules) != RANGES or any(len(shares) != len(RULES) for shares in rules):
+        if not isinstance(rules, list) or len(rules) != RANGES or any(len(shares) != len(RULES) for shares in rules):
             raise NewerError(f"the model answers events with missing fields by the shares {rules}, which this package does not know: use a newer one")
         return cls(
             tuple(tuple(shares) for shares in rules),

@@ -1,6 +1,6 @@
 package main
 
-// The command ui serves the page over what is on disk.
+// The command serve shows the page over what is on disk.
 
 import (
 	"cmp"
@@ -24,31 +24,31 @@ import (
 	"blankout/validate"
 )
 
-func (p *program) ui() *cobra.Command {
+func (p *program) serve() *cobra.Command {
 	var address, reports string
 	c := &cobra.Command{
-		Use:   "ui DIR|MODEL|REPORT",
+		Use:   "serve DIR|MODEL|REPORT",
 		Short: "Show a checkpoint, model or validation report on the page",
-		Long: `ui serves the page of run over what is on disk, until it is interrupted: the newest
+		Long: `serve shows the page of run over what is on disk, until it is interrupted: the newest
 checkpoint of a directory with its measures and curves, a model file, which can be tried
 with events, or one report of a validation. It changes nothing there. Without --address it listens at the
 address in the variable BLANKOUT_HTTP_ADDRESS, else on a free port, which it names.`,
-		Example: "  blankout ui checkpoints\n  blankout ui model.blankout --address 127.0.0.1:0",
+		Example: "  blankout serve checkpoints\n  blankout serve model.blankout --address 127.0.0.1:0",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError{errors.New("ui wants one checkpoint directory, model or report")}
+				return usageError{errors.New("serve wants one checkpoint directory, model or report")}
 			}
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			shown, err := onDisk(args[0], reports)
 			if err != nil {
-				return fmt.Errorf("ui: %w", err)
+				return fmt.Errorf("serve: %w", err)
 			}
 			config := serve.DefaultConfig()
 			config.Address, config.Name = cmp.Or(address, os.Getenv("BLANKOUT_HTTP_ADDRESS"), "127.0.0.1:0"), filepath.Base(args[0])
 			if err := p.showUntil(c.Context(), config, shown); err != nil {
-				return fmt.Errorf("ui: %w", err)
+				return fmt.Errorf("serve: %w", err)
 			}
 			return nil
 		},

@@ -1,10 +1,9 @@
 package main
 
-// The command audit takes the scores of events apart, feature by feature.
+// This file explains the scores of events for predict, feature by feature.
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,62 +20,39 @@ import (
 	"blankout/client"
 	"blankout/loss"
 	"blankout/model"
-	"blankout/online/watch"
 	"blankout/record"
 )
 
-type auditFlags struct {
-	data      dataFlags
-	model     string
-	class     string
-	missing   string
-	top       int
-	maxEvents int
-	json      bool
+// explainFlags are the flags of predict that explain scores.
+type explainFlags struct {
+	form  string // "text" or "json", "" for no explanations
+	class string
+	top   int
 }
 
-func (p *program) audit() *cobra.Command {
-	var o auditFlags
-	c := &cobra.Command{
-		Use:   "audit -m MODEL -d EVENTS",
-		Short: "Explain scores feature by feature",
-		Long: `audit takes the score of every event apart: for each feature its name, its value
-after standardising, its weight, what it adds to the score, and its share of the
-score's variance under the model's noise (how much hangs on this one feature).
-What a feature adds is what the score would lose if the feature were missing.
-
-Of two classes it explains the score of the positive one, of more that of the
-class predicted; --class names another; of a model whose labels are numbers the
-number it predicts. The events are read as those were
-that a checkpoint was learned from; flags override that. Features of the event that share a column share its weight: they
-have one line, with all of their names.`,
-		Example: "  blankout audit -m checkpoints -d events.jsonl\n" +
-			"  blankout audit -m checkpoints -d events.jsonl --missing rescale\n" +
-			"  blankout audit -m model -d test.svm --top 5 --max-events 3 --json",
-		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if o.top < 0 || o.maxEvents < 0 {
-				return usageError{errors.New("audit: --top and --max-events want a number that is not negative")}
-			}
-			if err := p.runAudit(c, &o); err != nil {
-				return fmt.Errorf("audit: %w", err)
-			}
-			return nil
-		},
-	}
-	o.data.addForModel(c)
+func (o *explainFlags) add(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
-	f.StringVar(&o.class, "class", "", "explain the score of the class `NAME`")
-	addMissingFlag(c, &o.missing)
-	f.IntVar(&o.top, "top", 20, "list so many features, those that count most; 0 is all")
-	f.IntVar(&o.maxEvents, "max-events", 0, "explain so many events; 0 is all")
-	f.BoolVar(&o.json, "json", false, "a JSON object for each event, a line each")
-	return c
+	f.StringVar(&o.form, "explain", "", "write what each feature adds to the score, as text or json")
+	f.Lookup("explain").NoOptDefVal = "text"
+	f.StringVar(&o.class, "class", "", "explain the score of the class `NAME` [the positive one of two, else the one predicted]")
+	f.IntVar(&o.top, "top", 20, "list so many features of an explanation, those that count most; 0 is all")
+	_ = c.RegisterFlagCompletionFunc("explain", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// audited is the explanation of one event.
-type audited struct {
+func (o *explainFlags) check() error {
+	switch {
+	case o.form != "" && o.form != "text" && o.form != "json":
+		return usageError{fmt.Errorf("--explain=%q: want text or json", o.form)}
+	case o.top < 0:
+		return usageError{fmt.Errorf("--top %d: want a number that is not negative", o.top)}
+	case o.class != "" && o.form == "":
+		return usageError{errors.New("--class names the class of --explain: give both")}
+	}
+	return nil
+}
+
+// explanation is what the features of one event add to its score.
+type explanation struct {
 	Event     string   `json:"event"` // where it is: FILE:LINE or TOPIC/PARTITION: offset N
 	Key       string   `json:"key,omitempty"`
 	Label     *string  `json:"label"`               // null without one
@@ -97,12 +73,12 @@ type audited struct {
 	Factor float64           `json:"factor,omitempty"`
 	Why    string            `json:"why,omitempty"`
 	// Filled is what filling in adds, beside the weights of the features it is told from.
-	Filled float64       `json:"filled,omitempty"`
-	Terms  []auditedTerm `json:"terms"`
-	Rest   float64       `json:"rest"` // what the features that are not listed add
+	Filled float64         `json:"filled,omitempty"`
+	Terms  []explainedTerm `json:"terms"`
+	Rest   float64         `json:"rest"` // what the features that are not listed add
 }
 
-type auditedTerm struct {
+type explainedTerm struct {
 	Name         string   `json:"name"`
 	Names        []string `json:"names,omitempty"` // all in the event that share the column, if several do
 	Field        string   `json:"field,omitempty"`
@@ -115,71 +91,52 @@ type auditedTerm struct {
 	Known        bool     `json:"known"`
 }
 
-var errEnough = errors.New("enough events")
+// explainer writes the explanation of each example: a JSON object a line, or text.
+type explainer struct {
+	flags  *explainFlags
+	model  *model.Linear
+	schema *blankout.Schema // of the examples
+	class  int              // the one to explain, -1 to choose by example
+	names  namer
+	out    *bufio.Writer
+	json   *json.Encoder // nil for text
+}
 
-func (p *program) runAudit(c *cobra.Command, o *auditFlags) error {
-	rule, err := model.ParseMissingRule(o.missing)
-	if err != nil {
-		return usageError{fmt.Errorf("--%w", err)}
-	}
-	m, err := readModel(o.model)
-	if err != nil {
-		return err
-	}
-	if err := forceMissing(m, rule); err != nil {
-		return err
-	}
+func newExplainer(out io.Writer, m *client.Model, s *blankout.Schema, d *dataFlags, o *explainFlags) (*explainer, error) {
 	linear, ok := m.Model.(*model.Linear)
 	if !ok {
-		return fmt.Errorf("%s: %w", o.model, m.Explains())
+		return nil, m.Explains()
 	}
-	if err := o.data.resolve(m); err != nil {
-		return err
-	}
-	if o.data.settings.file == "" {
-		p.sayReadAs(m)
-	}
-	o.data.record.KeepValue = true // for its names
-	schema := m.Schema.Clone()
-	schema.Names = nil
-	// A label that the model does not know is shown, not refused.
-	schema.MaxClasses = max(schema.MaxClasses, 1<<16)
-	a := &auditor{flags: o, model: linear, schema: schema, names: namer{model: m, data: &o.data}}
+	x := &explainer{flags: o, model: linear, schema: s, class: -1, names: namer{model: m, data: d}, out: bufio.NewWriter(out)}
 	if o.class != "" {
 		if loss.IsRegression(m.Loss) {
-			return usageError{fmt.Errorf("--class %q: the model's labels are numbers, no classes", o.class)}
+			return nil, usageError{fmt.Errorf("--class %q: the model is of regression and has no classes", o.class)}
 		}
-		if a.class = m.Schema.FindClass(o.class); a.class < 0 {
-			return usageError{fmt.Errorf("--class %q: the model's classes are %s", o.class, blankout.ClassList(m.Schema.Classes))}
+		if x.class = m.Schema.FindClass(o.class); x.class < 0 {
+			return nil, usageError{fmt.Errorf("--class %q: the model's classes are %s", o.class, blankout.ClassList(m.Schema.Classes))}
 		}
 	}
-	out := bufio.NewWriter(p.stdout)
-	a.warn = p.warn
-	err = a.run(c.Context(), out)
-	if err = errors.Join(err, out.Flush()); err != nil {
+	if o.form == "json" {
+		x.json = json.NewEncoder(x.out)
+	}
+	d.record.KeepValue = true // for the names of its features
+	return x, nil
+}
+
+func (x *explainer) add(e *blankout.Example, scores, probabilities []float64, place func() string) error {
+	why, err := x.explain(e, scores, probabilities)
+	if err != nil {
 		return err
 	}
-	if names := m.Schema.Names; !p.quiet && names.Len() > 0 {
-		full := ""
-		if names.Full() {
-			full = ", and has room for no more"
-		}
-		fmt.Fprintf(p.stderr, "the model's dictionary holds %s names, of which %s share a column%s\n",
-			humanize.Comma(int64(names.Len())), humanize.Comma(int64(m.Schema.Collisions())), full)
+	why.Event = place()
+	if x.json != nil {
+		return x.json.Encode(why)
 	}
+	why.print(x.out)
 	return nil
 }
 
-type auditor struct {
-	flags  *auditFlags
-	model  *model.Linear
-	schema *blankout.Schema // the events'
-	class  int
-	names  namer
-	events int
-	warn   func(string)
-	odd    bool // an odd time was told
-}
+func (x *explainer) flush() error { return x.out.Flush() }
 
 // namer names the features of events as those have them.
 type namer struct {
@@ -198,60 +155,21 @@ func (n *namer) in() (_ *client.EventNames, err error) {
 	return n.names, err
 }
 
-func (a *auditor) run(ctx context.Context, out *bufio.Writer) error {
-	print := func(x *audited) error { x.print(out); return nil }
-	if a.flags.json {
-		encode := json.NewEncoder(out)
-		print = func(x *audited) error { return encode.Encode(x) }
-	}
-	if len(a.flags.data.paths) == 0 {
-		return usageError{errors.New("name a file of examples with -d (- is standard input)")}
-	}
-	for _, path := range a.flags.data.paths {
-		err := a.flags.data.eachOf(ctx, path, a.schema, func(b *packedBatch, i int, place func() string) error {
-			if a.events++; a.flags.maxEvents > 0 && a.events > a.flags.maxEvents {
-				return errEnough
-			}
-			if field := a.flags.data.record.Time; field != "" && !a.odd {
-				if text := watch.OddTime(b.Examples[i].Time, field); text != "" {
-					a.odd = true
-					a.warn(place() + ": " + text)
-				}
-			}
-			x, err := a.explain(&b.Examples[i])
-			if err != nil {
-				return err
-			}
-			x.Event = place()
-			return print(x)
-		})
-		if errors.Is(err, errEnough) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-	a.flags.data.tell()
-	return nil
-}
-
-func (a *auditor) explain(e *blankout.Example) (*audited, error) {
+func (a *explainer) explain(e *blankout.Example, scores, probabilities []float64) (*explanation, error) {
 	m, classes := a.model, a.model.Schema.Classes
-	scores := m.Score(e, make([]float64, m.Outputs))
 	predicted := m.Predict(scores)
 	class := a.class
-	if a.flags.class == "" {
+	if class < 0 {
 		if class = predicted; m.Outputs == 1 {
 			class = 1
 		}
 	}
 	why := m.Explain(e, class)
-	x := &audited{Key: string(e.Key),
-		Score: why.Score, Intercept: why.Intercept, Noise: m.NoiseOf(m.Answer(e)), Variance: why.Variance, Features: len(why.Terms), Terms: []auditedTerm{}}
+	x := &explanation{Key: string(e.Key),
+		Score: why.Score, Intercept: why.Intercept, Noise: m.NoiseOf(m.Answer(e)), Variance: why.Variance, Features: len(why.Terms), Terms: []explainedTerm{}}
 	if !loss.IsRegression(m.Loss) {
 		x.Predicted, x.Class = className(classes, predicted), className(classes, class)
-		x.Prob = &m.Probabilities(scores, make([]float64, max(m.Outputs, 2)))[class]
+		x.Prob = new(probabilities[class])
 	}
 	if e.Label >= 0 {
 		label := ""
@@ -286,7 +204,7 @@ func (a *auditor) explain(e *blankout.Example) (*audited, error) {
 	}
 	for i, names := range named {
 		t := why.Terms[i]
-		out := auditedTerm{Name: strings.Join(names, " | "), Field: a.schema.Fields[t.Field].Name, Column: t.Column, Raw: t.Raw,
+		out := explainedTerm{Name: strings.Join(names, " | "), Field: a.schema.Fields[t.Field].Name, Column: t.Column, Raw: t.Raw,
 			Value: t.Value, Weight: t.Weight, Contribution: t.Contribution, Share: t.Share, Known: t.Known}
 		if len(names) > 1 {
 			out.Names = names
@@ -336,7 +254,7 @@ func className(classes []string, class int) string {
 	return classes[class]
 }
 
-func (x *audited) print(w io.Writer) {
+func (x *explanation) print(w io.Writer) {
 	fmt.Fprint(w, blankout.Printable(x.Event))
 	if x.Key != "" {
 		fmt.Fprintf(w, " key %q", x.Key)
