@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// Unlabelled is the Label of an event whose class is not known.
-const Unlabelled = -1
+// Unlabeled is the Label of an event whose class is not known.
+const Unlabeled = -1
 
 // Example is one event as the learner sees it. Its slices are borrowed from
 // the Source that filled it and are valid until that Source's next call.
@@ -28,8 +28,8 @@ type Example struct {
 	// a caller may that knows which features it took away.
 	MissingColumns []uint32
 
-	Label  int     // class, an index of Schema.Classes, or Unlabelled
-	Target float64 // the label that is a number, by Schema.Target; Label is then 0, or Unlabelled
+	Label  int     // class, an index of Schema.Classes, or Unlabeled
+	Target float64 // the label that is a number, by Schema.Target; Label is then 0, or Unlabeled
 	Weight float64 // importance, >= 0; the decoder sets 1 where the event says nothing
 	Key    []byte  // the record's key, or the id field where one is configured
 	Time   int64   // event time, milliseconds since the Unix epoch; 0 if unknown

@@ -154,7 +154,7 @@ func TestNamer(t *testing.T) {
 	for _, n := range []struct {
 		hash uint64
 		name string
-	}{{3, "age"}, {3 + 1<<bits, "colour=red"}, {5, "size"}, {3 + 5<<bits, "x"}} {
+	}{{3, "age"}, {3 + 1<<bits, "color=red"}, {5, "size"}, {3 + 5<<bits, "x"}} {
 		if s.Names.Full() {
 			t.Fatalf("full before %q", n.name)
 		}
@@ -169,7 +169,7 @@ func TestNamer(t *testing.T) {
 	}{{false, false, "#7"}, {true, false, "8"}, {true, true, "7"}} {
 		s.NumericIndices, s.ZeroBased = tt.numeric, tt.zeroBased
 		name := s.Namer()
-		if a, b, c := name(3), name(5), name(7); a != "age | colour=red | x" || b != "size" || c != tt.want {
+		if a, b, c := name(3), name(5), name(7); a != "age | color=red | x" || b != "size" || c != tt.want {
 			t.Errorf("%+v: columns are called %q, %q and %q", tt, a, b, c)
 		}
 	}

@@ -323,7 +323,7 @@ func (t *TakenColumns) Of(hash, mask uint64) uint32 {
 	return column
 }
 
-// Mix is the finaliser of MurmurHash3 (fmix64): every bit of x moves every bit.
+// Mix is the finalizer of MurmurHash3 (fmix64): every bit of x moves every bit.
 func Mix(x uint64) uint64 {
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd

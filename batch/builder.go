@@ -108,7 +108,7 @@ func check(e *blankout.Example) error {
 		return unusable(e, fmt.Errorf("weight %v", e.Weight))
 	case math.IsNaN(e.Target) || math.IsInf(e.Target, 0):
 		return unusable(e, fmt.Errorf("target %v", e.Target))
-	case e.Label < blankout.Unlabelled || e.Label > math.MaxInt32:
+	case e.Label < blankout.Unlabeled || e.Label > math.MaxInt32:
 		return unusable(e, fmt.Errorf("label %d", e.Label))
 	}
 	return nil
@@ -152,7 +152,7 @@ func (b *Builder) add(e *blankout.Example, row rowRef) {
 }
 
 // add appends a row, widening the values of the chunk as they need it. It reports
-// whether x fulfils its contract; if not, the row is not there.
+// whether x fulfills its contract; if not, the row is not there.
 func (c *chunk) add(x blankout.Vec) bool {
 	at, n := len(c.index), len(x.Index)
 	if len(x.Value) != n {

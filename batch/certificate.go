@@ -48,7 +48,7 @@ func (o *Expected) Gap(w []float64) float64 {
 // anyway.
 func (o *Expected) gapAtScores(w []float64) float64 {
 	if o.FreeIntercept() {
-		w[o.columns] += o.centre()
+		w[o.columns] += o.center()
 	}
 	value := o.dualPoint()
 	gap := o.dualGap(w, o.smoothedSlack)
@@ -220,17 +220,17 @@ func (o *Expected) move(t float64) bool {
 	n := len(o.f)
 	o.cached, o.curved = false, false
 	a, p, q := o.along[:n], o.along[n:2*n], o.along[2*n:]
-	cancelled := make([]bool, len(o.sum.partial))
+	canceled := make([]bool, len(o.sum.partial))
 	o.sum.Each(func(g, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			if o.m[i] != 0 {
 				v := o.v[i] + t*(2*p[i]+t*q[i])
-				cancelled[g] = cancelled[g] || !(v >= 1e-3*o.v[i])
+				canceled[g] = canceled[g] || !(v >= 1e-3*o.v[i])
 				o.f[i], o.v[i] = o.f[i]+t*a[i], v
 			}
 		}
 	})
-	return !slices.Contains(cancelled, true)
+	return !slices.Contains(canceled, true)
 }
 
 // GradientGap implements GradientGapper.
@@ -239,7 +239,7 @@ func (o *Expected) GradientGap(r []float64) float64 {
 }
 
 // GradientGap returns (1/2)|R^-1/2 r|^2, the part that the gradient r has in the
-// duality gap: +Inf where nothing penalises a parameter that r asks to move, but
+// duality gap: +Inf where nothing penalizes a parameter that r asks to move, but
 // for a free intercept, the last one.
 func (p Penalty) GradientGap(r []float64, freeIntercept bool) float64 {
 	gap := 0.0
@@ -260,9 +260,9 @@ func (o *Expected) FreeIntercept() bool {
 	return o.dim > o.columns && o.p.Penalty.R[o.columns] == 0
 }
 
-// centre returns the shift of all scores that minimises the losses, found by
+// center returns the shift of all scores that minimizes the losses, found by
 // Newton's method kept inside a bracket of the slope's zero.
-func (o *Expected) centre() float64 {
+func (o *Expected) center() float64 {
 	return o.shift(zeroOf(o.slope, o.slopeSize()))
 }
 
@@ -430,8 +430,8 @@ type Polynomial [3]float64
 func (p Penalty) Along(w, d []float64) (out Polynomial) {
 	for i, r := range p.R {
 		u := w[i]
-		if p.Centre != nil {
-			u -= p.Centre[i]
+		if p.Center != nil {
+			u -= p.Center[i]
 		}
 		out[0] += 0.5 * r * u * u
 		out[1] += r * u * d[i]

@@ -11,19 +11,19 @@ import (
 	"blankout/loss"
 )
 
-// coordinate minimises the hinge loss without noise by dual coordinate descent
+// coordinate minimizes the hinge loss without noise by dual coordinate descent
 // (Hsieh et al. 2008, algorithm 3): with p_n = alpha_n/m_n in [0, 1] it keeps
 //
 //	w = c + R^-1 sum alpha_n y_n x_n
 //
-// and visits the rows in random order, minimising the dual in one alpha_n at a time. Rows
+// and visits the rows in random order, minimizing the dual in one alpha_n at a time. Rows
 // whose alpha_n stays at a bound are set aside until the others are done. Nothing is
 // quicker to a few digits. (Merging equal rows into one does not help: an epoch is shorter,
 // but three times as many are needed on a9a and w8a.) A free intercept is held by a
-// proximal term rho/2 (b - b_k)^2 whose centre b_k follows b, the method of multipliers for
+// proximal term rho/2 (b - b_k)^2 whose center b_k follows b, the method of multipliers for
 // sum alpha y = 0.
 //
-// It returns false, and w as far as it came, where a weight is not penalised, after the
+// It returns false, and w as far as it came, where a weight is not penalized, after the
 // given number of epochs, or as soon as it is clear that these are too few.
 func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epochs int) (done bool, err error) {
 	// With a tenth or a hundredth of that the intercept swings (measured on text).
@@ -98,7 +98,7 @@ func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epoch
 		copy(s.w, w)
 		o.scores(s.w)
 		if free {
-			s.w[bias] += o.centreHinge(ell)
+			s.w[bias] += o.centerHinge(ell)
 		}
 		for i, n := range rows {
 			if n.m != 0 {
@@ -137,8 +137,8 @@ type descent struct {
 	free   bool
 }
 
-// newDescent returns the descent's start, nil where a weight is not penalised. A
-// free intercept is held as if it were penalised stiff times as much as a column of
+// newDescent returns the descent's start, nil where a weight is not penalized. A
+// free intercept is held as if it were penalized stiff times as much as a column of
 // the rows' mean square.
 func (o *Expected) newDescent(stiff float64) *descent {
 	columns, pen := o.columns, o.p.Penalty
@@ -169,7 +169,7 @@ func (o *Expected) newDescent(stiff float64) *descent {
 	}
 	switch {
 	case d.free:
-		// The centre moves after every epoch.
+		// The center moves after every epoch.
 		d.rho = stiff * float64(len(d.active)) / max(total, 1e-300)
 	case o.dim > columns:
 		d.rho = pen.R[columns]
@@ -179,8 +179,8 @@ func (o *Expected) newDescent(stiff float64) *descent {
 			d.q[i] += 1 / d.rho
 		}
 	}
-	if pen.Centre != nil {
-		copy(d.w, pen.Centre)
+	if pen.Center != nil {
+		copy(d.w, pen.Center)
 	}
 	return d
 }
@@ -207,7 +207,7 @@ func (d *descent) step(o *Expected, i int, a float64) {
 	}
 }
 
-// balance moves the centre that holds a free intercept to it, and the intercept
+// balance moves the center that holds a free intercept to it, and the intercept
 // on with it.
 func (d *descent) balance(o *Expected, alpha func(i int) float64) {
 	if !d.free {
@@ -276,7 +276,7 @@ func (s *solver) logistic(ctx context.Context, o *Expected) (done bool, err erro
 		copy(s.w, d.w)
 		o.scores(s.w)
 		if d.free {
-			s.w[o.columns] += o.centre()
+			s.w[o.columns] += o.center()
 		}
 		for i, n := range rows {
 			if n.m != 0 {
@@ -335,11 +335,11 @@ func (o *Expected) lossAtScores() float64 {
 	})
 }
 
-// centreHinge is centre for the hinge without noise, whose sum over the rows is
+// centerHinge is center for the hinge without noise, whose sum over the rows is
 // piecewise linear in the shift b of the scores: row i has its kink at
 // b_i = ell y_i - f_i and the slope grows by m_i there, from minus the weight of the
 // positive rows. The zero is a weighted quantile of the kinks.
-func (o *Expected) centreHinge(ell float64) float64 {
+func (o *Expected) centerHinge(ell float64) float64 {
 	type kink struct{ at, m float64 }
 	kinks := make([]kink, 0, len(o.m))
 	below := 0.0 // weight that must lie below the zero

@@ -228,7 +228,7 @@ func (d *Data) Split(share float64, seed uint64) (first, second *Data) {
 	return d.Subset(a), d.Subset(b)
 }
 
-// byClass returns the rows of every class in a random order, unlabelled ones last.
+// byClass returns the rows of every class in a random order, unlabeled ones last.
 func (d *Data) byClass(seed uint64) [][]int {
 	out := make([][]int, len(d.Schema.Classes)+1)
 	for i := range d.rows {

@@ -10,7 +10,7 @@ import (
 	"blankout/model"
 )
 
-// Masks of neighbouring examples, copies and seeds have nothing to do with each
+// Masks of neighboring examples, copies and seeds have nothing to do with each
 // other, whichever entries are compared; nor do sums over copies vary less or
 // more than those of independent draws.
 func TestCorrupterDrawsIndependently(t *testing.T) {

@@ -33,7 +33,7 @@ func (p *Presence) Covariance(m model.Model, d *Data, columns int) *model.Covari
 	}
 	v.findWild()
 	whole := newMoments(n) // of the complete rows, the same in every round
-	whole.centre = v.mean
+	whole.center = v.mean
 	var lacking []int
 	for _, i := range v.rows {
 		if v.read(i) {
@@ -90,7 +90,7 @@ type numericRows struct {
 	fields       []uint16 // by place, see model.Covariance
 	own          []uint16 // by place, the numeric field itself
 	place        []int    // by compact column, -1 for others
-	standardised bool
+	standardized bool
 	mean, reach  []float64 // by place: a value farther than reach from mean is an outlier
 
 	x     []float64
@@ -101,7 +101,7 @@ type numericRows struct {
 func newNumericRows(p *Presence, m model.Model, d *Data, most int) *numericRows {
 	v := &numericRows{Data: d, p: p, kinds: p.kinds(), place: make([]int, d.Columns())}
 	mode := m.About().Scaler.Mode
-	v.standardised = mode != "" && mode != model.StandardiseNone
+	v.standardized = mode != "" && mode != model.StandardizeNone
 	var all []int
 	for i := range d.Rows() {
 		if d.Weight(i) > 0 {
@@ -186,7 +186,7 @@ func (v *numericRows) read(i int) (whole bool) {
 }
 
 func (v *numericRows) isWild(at int, x float64) bool {
-	return v.reach != nil && !(math.Abs(x-v.mean[at]) <= v.reach[at]) || v.standardised && model.IsWild(x)
+	return v.reach != nil && !(math.Abs(x-v.mean[at]) <= v.reach[at]) || v.standardized && model.IsWild(x)
 }
 
 // findWild sets reach, the distance from the mean beyond which a value is an outlier, by the
@@ -198,7 +198,7 @@ func (v *numericRows) findWild() {
 		for at := range reach {
 			reach[at] = model.ScalerClip * math.Sqrt(m.squares[at*(len(reach)+1)])
 		}
-		v.mean, v.reach = m.centre, reach
+		v.mean, v.reach = m.center, reach
 	}
 }
 
@@ -220,7 +220,7 @@ func (v *numericRows) apart() *moments {
 		}
 	}
 	m := newMoments(n)
-	m.weight, m.centre = 1, mean
+	m.weight, m.center = 1, mean
 	for at := range n {
 		if weight[at] > 0 {
 			m.squares[at*(n+1)] = squares[at] / weight[at]
@@ -229,26 +229,26 @@ func (v *numericRows) apart() *moments {
 	return m
 }
 
-// moments are the weighted sums of rows and of their products, all less a centre.
+// moments are the weighted sums of rows and of their products, all less a center.
 type moments struct {
 	weight               float64
-	centre, sum, squares []float64 // squares is the lower triangle, row by row
+	center, sum, squares []float64 // squares is the lower triangle, row by row
 	off                  []float64
 }
 
 func newMoments(n int) *moments {
-	return &moments{centre: make([]float64, n), sum: make([]float64, n), squares: make([]float64, n*n), off: make([]float64, n)}
+	return &moments{center: make([]float64, n), sum: make([]float64, n), squares: make([]float64, n*n), off: make([]float64, n)}
 }
 
 func (m *moments) clone() *moments {
-	return &moments{m.weight, m.centre, slices.Clone(m.sum), slices.Clone(m.squares), make([]float64, len(m.sum))}
+	return &moments{m.weight, m.center, slices.Clone(m.sum), slices.Clone(m.squares), make([]float64, len(m.sum))}
 }
 
 func (m *moments) add(weight float64, x []float64) {
 	n := len(x)
 	m.weight += weight
 	for i, x := range x {
-		m.off[i] = x - m.centre[i]
+		m.off[i] = x - m.center[i]
 		m.sum[i] += weight * m.off[i]
 	}
 	for i, a := range m.off {
@@ -268,7 +268,7 @@ func (m *moments) covariance(v *numericRows) *model.Covariance {
 	}
 	mean, matrix := make([]float64, n), make([]float64, n*n)
 	for i := range n {
-		mean[i] = m.centre[i] + m.sum[i]/m.weight
+		mean[i] = m.center[i] + m.sum[i]/m.weight
 		for j := range i + 1 {
 			x := m.squares[i*n+j]/m.weight - m.sum[i]/m.weight*m.sum[j]/m.weight
 			if i == j {

@@ -45,7 +45,7 @@ func correlated(n int, null, wild float64, seed uint64) (*blankout.Schema, []bla
 // although no pair of columns is left whole; readings that mean nothing do not move it.
 func TestCovarianceOfLackingRows(t *testing.T) {
 	s, events := correlated(4000, 0, 0, 1)
-	m, d, p := trainLacking(t, s, events, model.StandardiseAuto, model.MissingAuto, "none")
+	m, d, p := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, "none")
 	whole := m.Covariance
 	n := len(whole.Columns)
 	if n != 5 || !slices.Equal(whole.Fields, []uint16{1, 2, 3, 4, 5}) {
@@ -67,14 +67,14 @@ func TestCovarianceOfLackingRows(t *testing.T) {
 	}
 	for _, c := range []struct{ null, wild float64 }{{0.3, 0}, {0, 0.003}, {0.3, 0.003}} {
 		s, events := correlated(4000, c.null, c.wild, 1)
-		m, d, p := trainLacking(t, s, events, model.StandardiseNone, model.MissingAsIs, "none")
+		m, d, p := trainLacking(t, s, events, model.StandardizeNone, model.MissingAsIs, "none")
 		got := m.Covariance
 		if c.wild > 0 {
 			got = p.Covariance(m, d, 5)
 		}
 		for i := range n {
 			for j := range n {
-				// These are of raw values, the others of standardised ones.
+				// These are of raw values, the others of standardized ones.
 				scale := math.Sqrt(got.Matrix[i*n+i] * got.Matrix[j*n+j])
 				if a, b := got.Matrix[i*n+j]/scale, whole.Matrix[i*n+j]; math.Abs(a-b) > 0.04 {
 					t.Errorf("%+v: correlation of columns %d and %d is %v, want about %v", c, i, j, a, b)
@@ -110,7 +110,7 @@ func TestFillIsChosen(t *testing.T) {
 				}
 			}
 		}
-		m, _, _ := trainLacking(t, s, events, model.StandardiseAuto, model.MissingAuto, "none")
+		m, _, _ := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, "none")
 		for b, shares := range m.Missing.Rules {
 			rule := shares.Largest()
 			if rule != model.MissingFill && b >= 1 && b < 4 { // of five columns none is less than a tenth
@@ -119,7 +119,7 @@ func TestFillIsChosen(t *testing.T) {
 		}
 		wrong := map[model.MissingRule]int{}
 		for i := range fresh {
-			x := m.Standardised(&fresh[i], blankout.Vec{})
+			x := m.Standardized(&fresh[i], blankout.Vec{})
 			var field []uint16
 			if !sparse {
 				field = fresh[i].Field

@@ -64,7 +64,7 @@ func TestCurvesAreOneFeature(t *testing.T) {
 				y[i] = float64(2*d.Label(i) - 1)
 			}
 			o, err := NewExpected(Problem{Data: d, Y: y, Loss: loss.LogisticGaussian{}, Noise: noise, Kappa: 1, Intercept: FreeIntercept,
-				Penalty: Penalty{R: make([]float64, d.Columns()+1), Centre: make([]float64, d.Columns()+1)}, Threads: 2})
+				Penalty: Penalty{R: make([]float64, d.Columns()+1), Center: make([]float64, d.Columns()+1)}, Threads: 2})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -67,7 +67,7 @@ func (d *Data) Entries() int { return d.entries }
 // Curved reports whether numbers have curves.
 func (d *Data) Curved() bool { return d.curves != nil }
 
-// Label returns the class of example i or blankout.Unlabelled.
+// Label returns the class of example i or blankout.Unlabeled.
 func (d *Data) Label(i int) int { return int(d.labels[i]) }
 
 // Target returns the label of example i that is a number, 0 for one without.

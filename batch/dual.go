@@ -43,7 +43,7 @@ const maxDual = 32
 
 // dual returns the inverse at the point of the last gradient, nil where it does not pay,
 // because there are as many rows as parameters, or does not exist, because a parameter is
-// neither penalised nor noisy.
+// neither penalized nor noisy.
 func (o *Expected) dual() *dual {
 	if n := o.p.Data.Rows(); n >= o.dim || n > maxDual || o.c0 != 0 {
 		return nil

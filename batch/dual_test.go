@@ -11,7 +11,7 @@ import (
 )
 
 // windowProblem is a window of events against a quadratic: rows of entries among
-// columns, every parameter penalised and centred somewhere.
+// columns, every parameter penalized and centered somewhere.
 func windowProblem(t testing.TB, loss loss.Loss, noise loss.Noise, rows, columns, entries int) Problem {
 	r := rand.New(rand.NewPCG(uint64(rows), uint64(columns)))
 	var b Builder
@@ -29,10 +29,10 @@ func windowProblem(t testing.TB, loss loss.Loss, noise loss.Noise, rows, columns
 		y = append(y, float64(2*r.IntN(2)-1))
 	}
 	d := b.Data(blankout.NewSchema(20, nil, 2))
-	p := Problem{Data: d, Y: y, Loss: loss, Noise: noise, Kappa: 1, Intercept: PenalisedIntercept, Threads: 1}
+	p := Problem{Data: d, Y: y, Loss: loss, Noise: noise, Kappa: 1, Intercept: PenalizedIntercept, Threads: 1}
 	for range d.Columns() + 1 {
 		p.Penalty.R = append(p.Penalty.R, 0.05+2*r.Float64())
-		p.Penalty.Centre = append(p.Penalty.Centre, 0.1*r.NormFloat64())
+		p.Penalty.Center = append(p.Penalty.Center, 0.1*r.NormFloat64())
 	}
 	return p
 }

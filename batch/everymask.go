@@ -131,7 +131,7 @@ func (c Config) exactObjective(d *Data, b Subproblem, l loss.Loss, q float64) (O
 	y := make([]float64, len(of))
 	for i, row := range of {
 		if y[i] = b.Y[row]; math.IsNaN(y[i]) && c.Alpha > 0 {
-			return nil, fmt.Errorf("example %d: %w", row, ErrUnlabelled)
+			return nil, fmt.Errorf("example %d: %w", row, ErrUnlabeled)
 		}
 	}
 	b.Y, b.Weight, c.Alpha = y, weights, 0

@@ -12,15 +12,15 @@ import (
 	"blankout/model"
 )
 
-// maskedData returns examples of a few columns, with weights, some of them unlabelled, and their targets.
-func maskedData(t *testing.T, n, columns int, unlabelled bool) (*Data, []float64) {
+// maskedData returns examples of a few columns, with weights, some of them unlabeled, and their targets.
+func maskedData(t *testing.T, n, columns int, unlabeled bool) (*Data, []float64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(12, 12))
 	var b Builder
 	for i := range n {
 		e := blankout.Example{Label: r.IntN(2), Weight: 1 + float64(r.IntN(2))}
-		if unlabelled && i%7 == 3 {
-			e.Label = blankout.Unlabelled
+		if unlabeled && i%7 == 3 {
+			e.Label = blankout.Unlabeled
 		}
 		for c := range columns {
 			if r.IntN(3) > 0 {
@@ -144,7 +144,7 @@ func TestExactRefuses(t *testing.T) {
 		{func(c *Config) { c.Noise = "group:0.5" }, small, "knows no noise group"},
 		{func(c *Config) { c.Copies = 3 }, small, "leave out the copies"},
 		{func(c *Config) { c.Loss = "t-logistic:1.5" }, small, "no bound exact"},
-		{func(*Config) {}, small, "unlabelled examples say nothing"},
+		{func(*Config) {}, small, "unlabeled examples say nothing"},
 		{func(*Config) {}, large, "at most 16"},
 		{func(*Config) {}, many, "fewer or smaller events"},
 	} {
@@ -158,8 +158,8 @@ func TestExactRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%v, want %q", err, x.want)
 		}
-		if x.want == "unlabelled examples say nothing" && !errors.Is(err, ErrUnlabelled) {
-			t.Errorf("%v is no ErrUnlabelled", err)
+		if x.want == "unlabeled examples say nothing" && !errors.Is(err, ErrUnlabeled) {
+			t.Errorf("%v is no ErrUnlabeled", err)
 		}
 	}
 	c := DefaultConfig()
@@ -175,7 +175,7 @@ func TestExactWithCurves(t *testing.T) {
 	r := rand.New(rand.NewPCG(14, 14))
 	schema := blankout.NewSchema(8, []string{"a", "b"}, 2)
 	schema.AddField(blankout.Field{Name: "x", Kind: blankout.Numeric})
-	fit, events := Standardiser{Curves: 4}, []blankout.Example{}
+	fit, events := Standardizer{Curves: 4}, []blankout.Example{}
 	for range 60 {
 		x := r.NormFloat64()
 		e := blankout.Example{Weight: 1, Features: blankout.Vec{Index: []uint32{3, 7}, Value: []float64{1, x}}, Field: []uint16{0, 1}}
@@ -191,7 +191,7 @@ func TestExactWithCurves(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d, _, err := fit.Fit(b.Data(schema), model.StandardiseAll)
+	d, _, err := fit.Fit(b.Data(schema), model.StandardizeAll)
 	if err != nil || !d.Curved() {
 		t.Fatal(err, d.Curved())
 	}

@@ -1,6 +1,6 @@
 package batch
 
-// This file holds the objective that most models minimise: the regularised expected
+// This file holds the objective that most models minimize: the regularized expected
 // loss of a linear score.
 
 import (
@@ -15,7 +15,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Expected is the regularised expected loss of a linear score under feature
+// Expected is the regularized expected loss of a linear score under feature
 // noise,
 //
 //	J(w) = (1/2) (w-c)'R(w-c) + kappa sum_n m_n loss(y_n, f_n, v_n),
@@ -29,7 +29,7 @@ import (
 // the certificate from At and At2 alone.
 type Expected struct {
 	p          Problem
-	loss, free loss.Loss // of labelled and of unlabelled rows; free is nil if those are left out
+	loss, free loss.Loss // of labeled and of unlabeled rows; free is nil if those are left out
 	facts      loss.Facts
 	convex     bool // under the noise at hand
 	columns    int
@@ -123,8 +123,8 @@ type Problem struct {
 	Intercept Intercept
 	Penalty   Penalty
 	// Alpha in [0, 1] is the weight of the noising penalty of rows without a
-	// label (Wager et al. 2013, section 6): with n labelled and m unlabelled
-	// examples the penalty is n/(n + alpha m) (R + alpha R_unlabelled).
+	// label (Wager et al. 2013, section 6): with n labeled and m unlabeled
+	// examples the penalty is n/(n + alpha m) (R + alpha R_unlabeled).
 	Alpha   float64
 	Threads int
 	// Pause is called between passes over the data. May be nil.
@@ -139,12 +139,12 @@ func (o *Expected) pass() {
 	}
 }
 
-// ErrUnlabelled says that a loss can make nothing of unlabelled examples.
-var ErrUnlabelled = errors.New("unlabelled examples say nothing under this loss: leave them out (--alpha 0), or take --loss logistic with --bound gaussian, chen or quadratic-noising")
+// ErrUnlabeled says that a loss can make nothing of unlabeled examples.
+var ErrUnlabeled = errors.New("unlabeled examples say nothing under this loss: leave them out (--alpha 0), or take --loss logistic with --bound gaussian, chen or quadratic-noising")
 
 // BinaryWeights returns Kappa times the importance of every row, 0 for rows without a label, for
 // objectives whose targets are -1 or +1 and that have no use for these: unless Alpha is 0 they are
-// refused with ErrUnlabelled.
+// refused with ErrUnlabeled.
 func (p *Problem) BinaryWeights() ([]float64, error) {
 	out := make([]float64, p.Data.Rows())
 	total := 0.0
@@ -157,7 +157,7 @@ func (p *Problem) BinaryWeights() ([]float64, error) {
 		case m == 0 || math.IsNaN(y) && p.Alpha == 0:
 			continue
 		case math.IsNaN(y):
-			return nil, fmt.Errorf("example %d: %w", i, ErrUnlabelled)
+			return nil, fmt.Errorf("example %d: %w", i, ErrUnlabeled)
 		}
 		if y != 1 && y != -1 {
 			return nil, fmt.Errorf("example %d: target %v is not -1 or +1", i, y)
@@ -166,7 +166,7 @@ func (p *Problem) BinaryWeights() ([]float64, error) {
 		total += out[i]
 	}
 	if !(total > 0) || math.IsInf(total, 0) {
-		return nil, fmt.Errorf("no labelled example of positive weight")
+		return nil, fmt.Errorf("no labeled example of positive weight")
 	}
 	return out, nil
 }
@@ -177,12 +177,12 @@ type Intercept string
 // The kinds of intercept.
 const (
 	FreeIntercept      Intercept = "free"      // a parameter that no penalty holds
-	PenalisedIntercept Intercept = "penalised" // penalised like a weight
+	PenalizedIntercept Intercept = "penalized" // penalized like a weight
 	NoIntercept        Intercept = "none"      // there is none
 )
 
-// Penalty is (1/2)(w-c)'R(w-c) with R diagonal, by parameter. A nil Centre is 0.
-type Penalty struct{ R, Centre []float64 }
+// Penalty is (1/2)(w-c)'R(w-c) with R diagonal, by parameter. A nil Center is 0.
+type Penalty struct{ R, Center []float64 }
 
 // Ridge returns the penalty l2 |w|^2 on columns weights and, according to its
 // kind, the intercept: R = 2 l2. The objectives of Chen et al. have l2 = 1.
@@ -206,8 +206,8 @@ func (p Penalty) ValueGrad(w, grad []float64) float64 {
 	sum := 0.0
 	for i, r := range p.R {
 		u := w[i]
-		if p.Centre != nil {
-			u -= p.Centre[i]
+		if p.Center != nil {
+			u -= p.Center[i]
 		}
 		sum += 0.5 * r * u * u
 		if grad != nil {
@@ -254,7 +254,7 @@ func NewExpected(p Problem) (*Expected, error) {
 		}
 	}
 	o.m = make([]float64, d.Rows())
-	labelled, unlabelled := 0.0, 0.0
+	labeled, unlabeled := 0.0, 0.0
 	for i, y := range p.Y {
 		m := d.Weight(i)
 		if p.Weight != nil {
@@ -265,23 +265,23 @@ func NewExpected(p Problem) (*Expected, error) {
 		case math.IsNaN(y) && p.Alpha == 0:
 			m = 0
 		case math.IsNaN(y):
-			unlabelled += m
+			unlabeled += m
 		default:
-			labelled += m
+			labeled += m
 			if err := o.facts.Target.Check(y); err != nil {
 				return nil, fmt.Errorf("example %d: %w", i, err)
 			}
 		}
 		o.m[i] = p.Kappa * m
 	}
-	if labelled == 0 {
-		return nil, fmt.Errorf("no labelled example of positive weight")
+	if labeled == 0 {
+		return nil, fmt.Errorf("no labeled example of positive weight")
 	}
-	if unlabelled > 0 {
+	if unlabeled > 0 {
 		if !o.facts.LabelFree {
-			return nil, fmt.Errorf("loss %v: its noising penalty depends on the label, so unlabelled examples say nothing (that of logistic does not)", o.loss)
+			return nil, fmt.Errorf("loss %v: its noising penalty depends on the label, so unlabeled examples say nothing (that of logistic does not)", o.loss)
 		}
-		s := labelled / (labelled + p.Alpha*unlabelled)
+		s := labeled / (labeled + p.Alpha*unlabeled)
 		o.free = penaltyOnly{o.loss, s * p.Alpha}
 		o.loss = penaltyScaled{o.loss, s}
 		o.convex = false

@@ -57,8 +57,8 @@ func expectedOf(t testing.TB, g *problems.Golden, c *problems.Case) *Expected {
 	case "quadratic-noising-logistic":
 		p.Loss = loss.LogisticQuadratic{}
 		l2 = c.Params.Lam / 2
-		if c.Params.Unlabelled {
-			x = append(append([][]float64(nil), g.X...), g.Unlabelled...)
+		if c.Params.Unlabeled {
+			x = append(append([][]float64(nil), g.X...), g.Unlabeled...)
 			p.Alpha = c.Params.Alpha
 		}
 	default:
@@ -140,7 +140,7 @@ func TestGoldenRefresh(t *testing.T) {
 				weight[i] = 1
 			}
 			o, err := NewExpected(Problem{Data: d, Y: g.Y, Weight: weight, Loss: l, Noise: loss.Dropout{Q: c.Params.Level},
-				Kappa: loss.Cost(l, c.Params.C), Intercept: PenalisedIntercept, Penalty: Penalty{R: c.Metric, Centre: c.StartWeights}})
+				Kappa: loss.Cost(l, c.Params.C), Intercept: PenalizedIntercept, Penalty: Penalty{R: c.Metric, Center: c.StartWeights}})
 			if err != nil {
 				t.Fatal(err)
 			}

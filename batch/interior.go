@@ -11,7 +11,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// interior minimises the hinge loss without noise, the ordinary support vector
+// interior minimizes the hinge loss without noise, the ordinary support vector
 // machine, by a primal-dual interior-point method. Its objective has kinks
 // everywhere, so smoothing it for Newton's method converges badly beyond a few
 // digits; here every row carries its dual variable p in (0, 1) and slacks
@@ -23,9 +23,9 @@ import (
 //	R (w - c) = sum m p y x,  p s = mu,  (1 - p) xi = mu,  mu -> 0.
 //
 // Eliminating all but w leaves the matrix R + sum m theta x x' with
-// theta = 1/(xi/(1-p) + s/p), which is formed and factorised: the method is for few
+// theta = 1/(xi/(1-p) + s/p), which is formed and factorized: the method is for few
 // columns. mu and the second-order terms are chosen by Mehrotra's predictor and
-// corrector (1992), two right-hand sides for one factorisation. p is dual feasible
+// corrector (1992), two right-hand sides for one factorization. p is dual feasible
 // all the time and gives the certificate.
 func (s *solver) interior(ctx context.Context, o *Expected, ell float64) error {
 	n := len(o.f)
@@ -170,7 +170,7 @@ func (t *interior) iterate() (now float64, err error) {
 	})
 	o.curved, o.majorise = true, false
 	copy(o.w, t.s.w)
-	if t.factor, err = factorise(o.dense()); err != nil {
+	if t.factor, err = factorize(o.dense()); err != nil {
 		return 0, err
 	}
 	// Predictor: the pure Newton step, and how far it gets.

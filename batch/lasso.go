@@ -11,7 +11,7 @@ import (
 	"blankout/loss"
 )
 
-// lasso is a smooth Objective with l1 |w|_1 beside it, the intercept left out. It is minimised
+// lasso is a smooth Objective with l1 |w|_1 beside it, the intercept left out. It is minimized
 // by L-BFGS within one orthant after the other (Andrew & Gao 2007).
 type lasso struct {
 	Objective
@@ -41,7 +41,7 @@ func newLasso(o Objective, d *Data, b Subproblem, c Config, noise loss.Noise) (*
 	if e, ok := o.(*Expected); ok {
 		factor = e.facts.Cost
 	}
-	kappa, _ := c.Penalisation(factor)
+	kappa, _ := c.Penalization(factor)
 	// The importance of the heaviest row of either label.
 	var heaviest [2]float64
 	for i, y := range b.Y {
@@ -114,8 +114,8 @@ func (o *lasso) gap(w, grad []float64, value float64) float64 {
 	return max(value-o.lowest, 0)
 }
 
-// Minimise implements Minimiser.
-func (o *lasso) Minimise(ctx context.Context, opt Options) (*Result, error) {
+// Minimize implements Minimizer.
+func (o *lasso) Minimize(ctx context.Context, opt Options) (*Result, error) {
 	if opt.MaxIterations == 0 {
 		opt.MaxIterations = 10_000
 	}

@@ -10,7 +10,7 @@ import (
 	"blankout/loss"
 )
 
-// coordinateLasso is the slow and obvious minimiser: one parameter after the other by golden
+// coordinateLasso is the slow and obvious minimizer: one parameter after the other by golden
 // section, until none moves the value.
 func coordinateLasso(value func(w []float64) float64, n int) []float64 {
 	w := make([]float64, n)
@@ -58,7 +58,7 @@ func TestLasso(t *testing.T) {
 		{Loss: "logistic", Noise: "dropout:0.4", L2: 0, L1: 1},
 		{Loss: "logistic", Noise: "dropout:0.4", L2: 0.5, L1: 3, Intercept: NoIntercept},
 		{Loss: "hinge", Noise: "gaussian:0.3", L2: 0, L1: 2},
-		{Loss: "hinge", Bound: "chen", Noise: "dropout:0.4", Cost: 0.7, L2: -1, L1: 2, Intercept: PenalisedIntercept},
+		{Loss: "hinge", Bound: "chen", Noise: "dropout:0.4", Cost: 0.7, L2: -1, L1: 2, Intercept: PenalizedIntercept},
 		{Loss: "squared-hinge", Noise: "none", L2: 0, L1: 4},
 		{Loss: "quadratic", Noise: "laplace:0.2", L2: 0, L1: 8},
 	} {

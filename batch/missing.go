@@ -211,7 +211,7 @@ func newMasker(p *Presence, m model.Model, d *Data, missing *model.Missing) *mas
 			t.own[c] = groups.Hash(groups.Of(0, column))
 		}
 	}
-	dense := m.Standardised(&blankout.Example{}, blankout.Vec{})
+	dense := m.Standardized(&blankout.Example{}, blankout.Vec{})
 	for i, column := range dense.Index {
 		t.absent[column] = dense.Value[i]
 	}
@@ -350,13 +350,13 @@ func (t *masker) better(now model.MissingRules) model.MissingRules {
 		}
 		return lacks[t.of[i]]
 	}
-	var labelled, lacking []int
+	var labeled, lacking []int
 	var own [model.MissingBins]int
 	for i := range t.Rows() {
 		if t.Label(i) < 0 || t.Weight(i) == 0 {
 			continue
 		}
-		labelled = append(labelled, i)
+		labeled = append(labeled, i)
 		if b, ok := bin(lack(i)); ok {
 			lacking = append(lacking, i)
 			own[b]++
@@ -385,7 +385,7 @@ func (t *masker) better(now model.MissingRules) model.MissingRules {
 			compare(i, b, k)
 		}
 	}
-	sample := evenly(labelled, missingSample)
+	sample := evenly(labeled, missingSample)
 	for first := range min(masks, len(sample)) { // event by event of one mask
 		for n := first; n < len(sample); n += masks {
 			for at, chance := range missingShares {
@@ -410,15 +410,15 @@ func (p *Presence) Residual(m *model.Linear, d *Data) *model.Residual {
 		return nil
 	}
 	t := newMasker(p, m, d, m.Missing)
-	var labelled []int
+	var labeled []int
 	for i := range d.Rows() {
 		if d.Label(i) >= 0 && d.Weight(i) > 0 {
-			labelled = append(labelled, i)
+			labeled = append(labeled, i)
 		}
 	}
 	var r residuals
 	target := m.Target()
-	for _, i := range evenly(labelled, covarianceRows) {
+	for _, i := range evenly(labeled, covarianceRows) {
 		t.delete(i, mask{})
 		value := m.Value(m.ScoreLacking(t.x, &t.left, t.scores)[0])
 		v := 0.0

@@ -51,11 +51,11 @@ func lackingEvents(n int, null, gone float64, seed uint64) (*blankout.Schema, []
 
 // trainLacking trains on events through a Scaler and returns the model with the rule
 // for missing fields.
-func trainLacking(t *testing.T, s *blankout.Schema, events []blankout.Example, mode model.Standardise, rule model.MissingRule, noise string) (*model.Linear, *Data, *Presence) {
+func trainLacking(t *testing.T, s *blankout.Schema, events []blankout.Example, mode model.Standardize, rule model.MissingRule, noise string) (*model.Linear, *Data, *Presence) {
 	t.Helper()
 	var b Builder
 	var p Presence
-	var fit Standardiser
+	var fit Standardizer
 	for i := range events {
 		p.Add(&events[i])
 		fit.Observe(&events[i], s)
@@ -97,7 +97,7 @@ func kill(e *blankout.Example, dead func(id uint16) bool) *blankout.Example {
 // What the rule is measured by is what the model answers to the same events with the
 // same fields deleted, whatever the Scaler makes of what they leave out.
 func TestMissingIsMeasuredAsAnswered(t *testing.T) {
-	for _, mode := range []model.Standardise{model.StandardiseAuto, model.StandardiseAll} {
+	for _, mode := range []model.Standardize{model.StandardizeAuto, model.StandardizeAll} {
 		s, events := lackingEvents(400, 0.1, 0.05, 1)
 		m, d, p := trainLacking(t, s, events, mode, model.MissingAuto, "none")
 		rule := *m.Missing
@@ -143,7 +143,7 @@ func TestMissingRuleOfExactTraining(t *testing.T) {
 		absent     bool    // new events lack fields silently
 	}{{"none", 0, 0, false}, {"none", 0, 0, true}, {"dropout:0.5", 0, 0, false}, {"none", 0.5, 0, false}, {"none", 0, 0.4, true}} {
 		s, events := lackingEvents(3000, c.null, c.gone, 3)
-		m, _, _ := trainLacking(t, s, events, model.StandardiseAuto, model.MissingAuto, c.noise)
+		m, _, _ := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, c.noise)
 		rule := m.Missing
 		if len(rule.Usual) != 10 && c.null < 0.5 {
 			t.Errorf("%+v: usual fields %v", c, rule.Usual)
@@ -208,15 +208,15 @@ func TestMissingRuleOfColumns(t *testing.T) {
 		bin   int // of most of the features
 		want  model.MissingRule
 	}{{"none", 4, model.MissingFill}, {"dropout:0.5", 3, model.MissingRescale}} {
-		m, _, _ := trainLacking(t, s, events, model.StandardiseAuto, model.MissingAuto, c.noise)
+		m, _, _ := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, c.noise)
 		if !m.Missing.Known || len(m.Missing.Columns) != 6 || m.Missing.Rules[c.bin] != model.OneRule(c.want) {
 			t.Errorf("noise %s: %+v", c.noise, m.Missing)
 		}
-		if x := m.Standardised(&events[0], blankout.Vec{}); x.Len() != events[0].Features.Len() || len(m.Scaler.Dense) > 0 {
+		if x := m.Standardized(&events[0], blankout.Vec{}); x.Len() != events[0].Features.Len() || len(m.Scaler.Dense) > 0 {
 			t.Errorf("%d features of %d", x.Len(), events[0].Features.Len())
 		}
-		if mean := m.Stats(m.Rows.Row(0))[model.StatCentre]; math.Abs(mean-50.5) > 0.3 {
-			t.Errorf("the centre is %v", mean)
+		if mean := m.Stats(m.Rows.Row(0))[model.StatCenter]; math.Abs(mean-50.5) > 0.3 {
+			t.Errorf("the center is %v", mean)
 		}
 	}
 }

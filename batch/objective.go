@@ -1,15 +1,15 @@
-// Package batch computes exact solutions: the minimum of a regularised
+// Package batch computes exact solutions: the minimum of a regularized
 // expected loss over a whole training set, with a certificate of how exact it is.
 //
-// [Data] is the training set, an [Objective] what is minimised over it, and
-// [Solve] minimises it without knowing which it is: it sees the interfaces of this file
+// [Data] is the training set, an [Objective] what is minimized over it, and
+// [Solve] minimizes it without knowing which it is: it sees the interfaces of this file
 // alone. [Train] does all of it from a [Config] to a [model.Linear]. No goroutine outlives a call, and every
 // result is the same to the bit for any number of threads.
 package batch
 
 import "context"
 
-// Objective is a function of the parameters that a solver minimises. Its
+// Objective is a function of the parameters that a solver minimizes. Its
 // methods use buffers of their own and are not safe for concurrent use.
 type Objective interface {
 	// Dim returns the number of parameters. An intercept is the last of them.
@@ -72,11 +72,11 @@ type (
 		// is one minimum.
 		StartSize() float64
 	}
-	// Minimiser is an Objective with a method of its own.
-	Minimiser interface {
-		// Minimise returns what that method found, or nil where it has none for opt: then
+	// Minimizer is an Objective with a method of its own.
+	Minimizer interface {
+		// Minimize returns what that method found, or nil where it has none for opt: then
 		// Solve takes one of its own.
-		Minimise(ctx context.Context, opt Options) (*Result, error)
+		Minimize(ctx context.Context, opt Options) (*Result, error)
 	}
 )
 

@@ -11,9 +11,9 @@ import (
 	"blankout/loss"
 )
 
-// Penalties is what the noise adds to the log-loss of a generalised linear
+// Penalties is what the noise adds to the log-loss of a generalized linear
 // model at its weights, three ways (Wager et al. 2013, section 2), summed over
-// the labelled examples, by importance, and the outputs. Where Quadratic is far
+// the labeled examples, by importance, and the outputs. Where Quadratic is far
 // from the others the expansion to second order does not hold.
 type Penalties struct {
 	Quadratic float64 `json:"quadratic"` // R_q = (1/2) sum A''(f) v

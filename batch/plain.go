@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// Minimise implements Minimiser: the hinge and, where it is well conditioned, the logistic
-// loss without noise are minimised in the dual, and what learns numbers starts from the best
+// Minimize implements Minimizer: the hinge and, where it is well conditioned, the logistic
+// loss without noise are minimized in the dual, and what learns numbers starts from the best
 // constant, because far from all targets a loss of Huber has no curvature.
-func (o *Expected) Minimise(ctx context.Context, opt Options) (*Result, error) {
+func (o *Expected) Minimize(ctx context.Context, opt Options) (*Result, error) {
 	newton := opt.Solver == Newton || opt.Solver == ""
 	switch {
 	case opt.Solver == SMO:
@@ -33,7 +33,7 @@ func (o *Expected) Minimise(ctx context.Context, opt Options) (*Result, error) {
 	case o.facts.Regression && o.FreeIntercept():
 		opt.Start = make([]float64, o.dim)
 		o.scores(opt.Start)
-		opt.Start[o.columns] = o.centre()
+		opt.Start[o.columns] = o.center()
 		return newSolver(o, opt).solve(ctx)
 	case opt.Solver == "" && o.plainLogistic():
 		s := newSolver(o, opt)
@@ -49,7 +49,7 @@ func (o *Expected) Minimise(ctx context.Context, opt Options) (*Result, error) {
 	return nil, nil
 }
 
-// hinge minimises the hinge loss without noise: by coordinate descent and, where
+// hinge minimizes the hinge loss without noise: by coordinate descent and, where
 // the columns are few and that does not get close enough, by the interior point.
 func (s *solver) hinge(ctx context.Context, o *Expected, ell float64) error {
 	epochs := s.opt.MaxIterations

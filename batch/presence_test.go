@@ -14,13 +14,13 @@ import (
 // Of a number that many examples leave out the exact solution learns that it is there, of
 // one that is null or seldom left out it does not, as a Learner of the same events does. A
 // number with a curve keeps it.
-func TestStandardiserPresence(t *testing.T) {
+func TestStandardizerPresence(t *testing.T) {
 	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
 	for _, name := range []string{"always", "seldom", "null", "mostly"} {
 		schema.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
 	}
 	r := rand.New(rand.NewPCG(3, 4))
-	fitOf := func(fit Standardiser, mode model.Standardise) (*model.Curves, float64) {
+	fitOf := func(fit Standardizer, mode model.Standardize) (*model.Curves, float64) {
 		var b Builder
 		for i := range 1000 {
 			e := blankout.Example{Label: i % 2, Weight: 1}
@@ -57,21 +57,21 @@ func TestStandardiserPresence(t *testing.T) {
 		}
 		return m.Scaler.Curves, trained.TrainError(d)
 	}
-	curves, with := fitOf(Standardiser{Presence: true}, model.StandardiseAuto)
+	curves, with := fitOf(Standardizer{Presence: true}, model.StandardizeAuto)
 	if curves == nil || !slices.Equal(curves.Columns, []uint32{20}) || !slices.Equal(curves.Knots[0], model.Present()) {
 		t.Fatalf("%+v, want the presence of column 20", curves)
 	}
-	curves, without := fitOf(Standardiser{}, model.StandardiseAuto)
+	curves, without := fitOf(Standardizer{}, model.StandardizeAuto)
 	if curves != nil {
 		t.Errorf("not asked for: %+v", curves)
 	}
 	if with > 0.13 || without < 0.3 { // Bayes' error is .1
 		t.Errorf("training errors %.3f, without %.3f", with, without)
 	}
-	if curves, _ = fitOf(Standardiser{Presence: true}, model.StandardiseScale); curves != nil {
-		t.Errorf("nothing is centred: %+v", curves)
+	if curves, _ = fitOf(Standardizer{Presence: true}, model.StandardizeScale); curves != nil {
+		t.Errorf("nothing is centered: %+v", curves)
 	}
-	curves, _ = fitOf(Standardiser{Presence: true, Curves: 5}, model.StandardiseAuto)
+	curves, _ = fitOf(Standardizer{Presence: true, Curves: 5}, model.StandardizeAuto)
 	if curves == nil || !slices.Equal(curves.Columns, []uint32{10, 20, 30, 40}) || len(curves.Knots[1]) != 5 {
 		t.Errorf("with curves: %+v", curves)
 	}
@@ -84,7 +84,7 @@ func TestFieldCurves(t *testing.T) {
 	for _, name := range []string{"x", "y", "z"} {
 		schema.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
 	}
-	fit := Standardiser{Curves: 5, FieldCurves: map[string]int{"x": 0, "z": 12}}
+	fit := Standardizer{Curves: 5, FieldCurves: map[string]int{"x": 0, "z": 12}}
 	var b Builder
 	for i := range 40 {
 		e := blankout.Example{Features: blankout.Vec{Index: []uint32{7, 8, 9}, Value: []float64{r.NormFloat64(), r.NormFloat64(), r.NormFloat64()}}, Field: []uint16{1, 2, 3}, Label: i % 2, Weight: 1}
@@ -96,7 +96,7 @@ func TestFieldCurves(t *testing.T) {
 	d := b.Data(schema)
 	for _, all := range []int{5, 0} {
 		fit.Curves = all
-		_, m, err := fit.Fit(d, model.StandardiseAuto)
+		_, m, err := fit.Fit(d, model.StandardizeAuto)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +112,7 @@ func TestFieldCurves(t *testing.T) {
 		}
 	}
 	fit.FieldCurves["hour"] = 4
-	if _, _, err := fit.Fit(d, model.StandardiseAuto); err == nil || !strings.Contains(err.Error(), `"hour"`) {
+	if _, _, err := fit.Fit(d, model.StandardizeAuto); err == nil || !strings.Contains(err.Error(), `"hour"`) {
 		t.Errorf("a field that is not there: %v", err)
 	}
 }

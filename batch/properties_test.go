@@ -14,16 +14,16 @@ import (
 	"blankout/loss"
 )
 
-// problem draws a training set of two overlapping classes. Uncentred features
+// problem draws a training set of two overlapping classes. Uncentered features
 // have a mean far from zero, where strong noise makes w = 0 the optimum.
-func drawProblem(t testing.TB, seed uint64, rows, columns int, uncentred bool) (x [][]float64, y []float64) {
+func drawProblem(t testing.TB, seed uint64, rows, columns int, uncentered bool) (x [][]float64, y []float64) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for range rows {
 		label := float64(2*r.IntN(2) - 1)
 		row := make([]float64, columns)
 		for d := range row {
 			switch {
-			case uncentred:
+			case uncentered:
 				row[d] = 3 + 0.3*label + r.NormFloat64()
 			case r.IntN(3) == 0:
 				row[d] = 0.4*label + r.NormFloat64()
@@ -54,7 +54,7 @@ var everyNoise = []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}, loss.Gaussia
 // ownRates are of the groups of denseData.
 var ownRates = map[string]float64{"g": 0.5, "h": 0.1}
 
-var everyIntercept = []Intercept{FreeIntercept, PenalisedIntercept, NoIntercept}
+var everyIntercept = []Intercept{FreeIntercept, PenalizedIntercept, NoIntercept}
 
 func newExpected(t testing.TB, d *Data, y []float64, l loss.Loss, n loss.Noise, kappa float64, it Intercept) *Expected {
 	o, err := NewExpected(Problem{Data: d, Y: y, Loss: l, Noise: n, Kappa: kappa, Intercept: it,
@@ -81,7 +81,7 @@ func slowValue(x [][]float64, y, w []float64, l loss.Loss, n loss.Noise, kappa f
 	if it != NoIntercept {
 		b = w[d]
 	}
-	if it == PenalisedIntercept {
+	if it == PenalizedIntercept {
 		value += b * b
 	}
 	for i, row := range x {
@@ -276,7 +276,7 @@ func TestSolversAgree(t *testing.T) {
 	}
 }
 
-// Every IRLS step of a bound of Chen et al. minimises a quadratic that lies
+// Every IRLS step of a bound of Chen et al. minimizes a quadratic that lies
 // above J, so J falls.
 func TestIRLSFalls(t *testing.T) {
 	x, y := drawProblem(t, 4, 100, 6, false)
@@ -300,17 +300,17 @@ func TestIRLSFalls(t *testing.T) {
 
 // The certificate must not lie below the true gap, anywhere: at random points,
 // at points near the optimum, with every kind of intercept, and where strong noise
-// on uncentred features makes w = 0, a kink, the optimum.
+// on uncentered features makes w = 0, a kink, the optimum.
 func TestCertificateIsABound(t *testing.T) {
 	longtest.NotRaced(t)
 	r := rand.New(rand.NewPCG(5, 5))
-	for _, uncentred := range []bool{false, true} {
-		x, y := drawProblem(t, 6, 60, 5, uncentred)
+	for _, uncentered := range []bool{false, true} {
+		x, y := drawProblem(t, 6, 60, 5, uncentered)
 		data := denseData(t, x, y)
 		for _, l := range everyLoss {
 			for _, n := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.95}, loss.Gaussian{SD: 2}, loss.GroupDropout{Groups: 0.4}, loss.GroupDropout{Q: 0.1, Groups: 0.9}, loss.GroupDropout{Rates: ownRates}} {
 				for _, it := range everyIntercept {
-					name := fmt.Sprintf("%v %v %v uncentred=%v", l, n, it, uncentred)
+					name := fmt.Sprintf("%v %v %v uncentered=%v", l, n, it, uncentered)
 					o := newExpected(t, data, y, l, n, 1, it)
 					best := solve(t, o, Options{Tol: 1e-8})
 					if !o.IsConvex() {
@@ -558,14 +558,14 @@ func TestCancel(t *testing.T) {
 				Options{Solver: s, Progress: func(Progress) { cancel() }})
 			cancel()
 			if err != context.Canceled {
-				t.Errorf("%v %s: %v after cancelling", l, s, err)
+				t.Errorf("%v %s: %v after canceling", l, s, err)
 			}
 		}
 	}
 }
 
-// The shift of the scores that centreHinge finds, against all of its kinks.
-func TestCentreHinge(t *testing.T) {
+// The shift of the scores that centerHinge finds, against all of its kinks.
+func TestCenterHinge(t *testing.T) {
 	longtest.NotRaced(t)
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -590,7 +590,7 @@ func TestCentreHinge(t *testing.T) {
 			continue
 		}
 		before := append([]float64(nil), o.f...)
-		by := o.centreHinge(1)
+		by := o.centerHinge(1)
 		for i, f := range o.f {
 			if f != before[i]+by {
 				t.Fatalf("seed %d: the scores moved by %v, not %v", seed, f-before[i], by)

@@ -54,7 +54,7 @@ func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 				}
 				var b Builder
 				var p Presence
-				var fit Standardiser
+				var fit Standardizer
 				for i := range events {
 					e := blank(&events[i], lacked)
 					e.Target = events[i].Target
@@ -64,7 +64,7 @@ func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				d, scaler, err := fit.Fit(b.Data(s), model.StandardiseAll)
+				d, scaler, err := fit.Fit(b.Data(s), model.StandardizeAll)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -332,7 +332,7 @@ func (Config) Chain(d *Data, _ int) func(context.Context, Config) (model.Model, 
 }
 
 // folds cuts d into k parts, each with its share of every class, and returns
-// for each part the others, to train on, and the part itself. Unlabelled examples
+// for each part the others, to train on, and the part itself. Unlabeled examples
 // are always trained on.
 func (d *Data) folds(k int, seed uint64) (train, test []*Data, err error) {
 	fold := make([]int, d.Rows())
@@ -393,7 +393,7 @@ func (v *Data) Like(d *Data) (*Data, error) {
 	s := *v
 	s.Schema, s.labels = d.Schema, make([]int32, len(v.labels))
 	for i, l := range v.labels {
-		s.labels[i] = blankout.Unlabelled
+		s.labels[i] = blankout.Unlabeled
 		if l >= 0 {
 			k := slices.Index(d.Schema.Classes, v.Schema.Classes[l])
 			if k < 0 {

@@ -19,10 +19,10 @@ type GramRows interface {
 	Diagonal() []float64
 }
 
-// DualProblem is the quadratic programme behind every support vector machine
+// DualProblem is the quadratic program behind every support vector machine
 // here, in the signed variables beta_i = y_i alpha_i:
 //
-//	maximise P.beta - beta'K beta/2  subject to  Lo <= beta <= Hi, sum beta = 0.
+//	maximize P.beta - beta'K beta/2  subject to  Lo <= beta <= Hi, sum beta = 0.
 //
 // The hinge loss has P = y, (Lo, Hi) = (0, C_i) for y_i = 1 and (-C_i, 0) for
 // y_i = -1; the primal is then |w|^2/2 + sum C_i max(0, 1 - y_i f_i) with
@@ -76,7 +76,7 @@ type DualResult struct {
 	Converged  bool
 }
 
-// Solve runs sequential minimal optimisation: two variables at a time, chosen
+// Solve runs sequential minimal optimization: two variables at a time, chosen
 // by second-order information (Fan, Chen & Lin 2005, WSS 2), with variables that
 // rest at a bound taken out of the problem (shrinking, Chang & Lin 2011, section
 // 4.2). The result is checked on the whole problem with scores computed afresh.
@@ -498,7 +498,7 @@ func (s *smo) finish(r *DualResult) {
 }
 
 // SolveHinge solves |w|^2/2 + sum C_i max(0, ell - y_i f_i) over the feature space
-// of k. A penalised intercept is one more feature, of value 1.
+// of k. A penalized intercept is one more feature, of value 1.
 func SolveHinge(ctx context.Context, k GramRows, y, cost []float64, ell float64, intercept Intercept, tol float64) (*DualResult, error) {
 	p := HingeDual(k, y, cost)
 	p.GapTol = tol
@@ -509,11 +509,11 @@ func SolveHinge(ctx context.Context, k GramRows, y, cost []float64, ell float64,
 		}
 	}
 	p.Intercept = intercept == FreeIntercept
-	if intercept == PenalisedIntercept {
+	if intercept == PenalizedIntercept {
 		p.K = &plusOne{GramRows: k}
 	}
 	r, err := p.Solve(ctx)
-	if err == nil && intercept == PenalisedIntercept {
+	if err == nil && intercept == PenalizedIntercept {
 		for _, b := range r.Beta {
 			r.Intercept += b
 		}
@@ -554,13 +554,13 @@ func (s *solver) smo(ctx context.Context, o *Expected) error {
 		r = o.p.Penalty.R[0]
 	}
 	for d, v := range o.p.Penalty.R {
-		if d < o.columns || o.p.Intercept == PenalisedIntercept {
+		if d < o.columns || o.p.Intercept == PenalizedIntercept {
 			if v != r {
 				r = 0
 			}
 		}
 	}
-	if !(ell > 0) || !(r > 0) || o.p.Penalty.Centre != nil || o.free != nil {
+	if !(ell > 0) || !(r > 0) || o.p.Penalty.Center != nil || o.free != nil {
 		return fmt.Errorf("solver smo: it is for the hinge loss without noise and the penalty |w|^2")
 	}
 	var rows []int

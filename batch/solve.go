@@ -1,6 +1,6 @@
 package batch
 
-// This file holds the solvers that minimise an Objective (Newton, IRLS and L-BFGS) and
+// This file holds the solvers that minimize an Objective (Newton, IRLS and L-BFGS) and
 // decides which of them fits.
 
 import (
@@ -14,7 +14,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Solver names a way to minimise an Objective.
+// Solver names a way to minimize an Objective.
 type Solver string
 
 // The solvers. The empty one means Newton where the objective is convex and has
@@ -26,7 +26,7 @@ const (
 	SMO    Solver = "smo" // on the dual of the plain hinge
 )
 
-// Options say how Solve minimises.
+// Options say how Solve minimizes.
 type Options struct {
 	Solver Solver
 	// Tol stops the solver when the certified gap is at most Tol times the objective
@@ -36,7 +36,7 @@ type Options struct {
 	MaxIterations int // 0 means 1000
 	// Dual solves the linear systems of newton and irls in the dual, of the size of
 	// the rows, where those are fewer than the parameters and all of these are
-	// penalised: for a window of events against a quadratic.
+	// penalized: for a window of events against a quadratic.
 	Dual  bool
 	Start []float64 // nil means 0; not changed
 	// Starts is how many more starts, drawn at random from Seed, are tried where the
@@ -59,7 +59,7 @@ type Result struct {
 	W         []float64
 	Objective float64 // J(W), unsmoothed
 	// Gap bounds Objective - min J from above; +Inf where there is no
-	// certificate (the objective is not convex, or a weight is not penalised).
+	// certificate (the objective is not convex, or a weight is not penalized).
 	Gap float64
 	// Converged says that the gap is within the tolerance or, without a certificate, that the
 	// gradient has fallen by it or rounding hides what is left to gain.
@@ -69,7 +69,7 @@ type Result struct {
 	Seconds    float64
 }
 
-// Solve minimises o. It returns an error where the value at the start is not
+// Solve minimizes o. It returns an error where the value at the start is not
 // finite, a linear system is singular or ctx ends; a tolerance that was not
 // reached is not an error: Converged is then false.
 func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
@@ -81,8 +81,8 @@ func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
 	begin := time.Now()
 	var r *Result
 	var err error
-	if m, ok := o.(Minimiser); ok {
-		r, err = m.Minimise(ctx, opt)
+	if m, ok := o.(Minimizer); ok {
+		r, err = m.Minimize(ctx, opt)
 	}
 	if r == nil && err == nil {
 		r, err = newSolver(o, opt).solve(ctx)
@@ -113,7 +113,7 @@ func newSolver(o Objective, opt Options) *solver {
 	return s
 }
 
-// solve minimises with the solver that the options name, or the one that fits.
+// solve minimizes with the solver that the options name, or the one that fits.
 func (s *solver) solve(ctx context.Context) (*Result, error) {
 	var err error
 	switch hv, ok := s.o.(HessianVector); {
@@ -155,7 +155,7 @@ func (s *solver) result() *Result {
 	r := &Result{W: s.w, Gap: s.gap, Converged: s.converged, Iterations: s.iterations, Passes: s.evaluations}
 	r.Objective = s.o.ValueGrad(s.w, nil)
 	if f, ok := s.o.(floored); ok && r.Objective == f.floor() {
-		r.Gap, r.Converged = 0, true // nothing is below, penalised or not
+		r.Gap, r.Converged = 0, true // nothing is below, penalized or not
 	}
 	r.Gap += 1e-15 * math.Abs(r.Objective) // the objective's own rounding
 	if p, ok := s.o.(interface{ Passes() int }); ok {
@@ -303,7 +303,7 @@ func (s *solver) stop(ctx context.Context) (bool, error) {
 }
 
 func errNotFinite(value, norm float64) error {
-	return fmt.Errorf("the objective is %v with a gradient of norm %v: scale the features down or penalise more", value, norm)
+	return fmt.Errorf("the objective is %v with a gradient of norm %v: scale the features down or penalize more", value, norm)
 }
 
 // newton is truncated Newton: conjugate gradients on H p = -grad, preconditioned
@@ -610,18 +610,18 @@ func (c *cg) solve(ctx context.Context, h HessianVector, grad, diag, p []float64
 
 // solveDense solves a p = -grad by Cholesky's method.
 func solveDense(a *mat.SymDense, grad, p []float64) error {
-	c, err := factorise(a)
+	c, err := factorize(a)
 	if err != nil {
 		return err
 	}
 	return solveFactored(c, grad, p)
 }
 
-// factorise returns Cholesky's factor of a, which it may nudge.
-func factorise(a *mat.SymDense) (*mat.Cholesky, error) {
+// factorize returns Cholesky's factor of a, which it may nudge.
+func factorize(a *mat.SymDense) (*mat.Cholesky, error) {
 	var c mat.Cholesky
 	if !c.Factorize(a) && !(nudge(a) && c.Factorize(a)) {
-		return nil, fmt.Errorf("the linear system of %d unknowns is singular: a feature is constant or repeats others and nothing penalises it, or values differ too much in size", a.SymmetricDim())
+		return nil, fmt.Errorf("the linear system of %d unknowns is singular: a feature is constant or repeats others and nothing penalizes it, or values differ too much in size", a.SymmetricDim())
 	}
 	return &c, nil
 }
@@ -669,7 +669,7 @@ func (s *solver) lbfgs(ctx context.Context) error {
 	}
 	eval()
 	if !finite(s.value) || !finite(norm2(s.grad)) {
-		return fmt.Errorf("the objective is %v at the start: scale the features down or penalise more", s.value)
+		return fmt.Errorf("the objective is %v at the start: scale the features down or penalize more", s.value)
 	}
 	s.first = norm2(s.grad)
 	curvature := curvature{diag: slices.Repeat([]float64{1}, s.dim)}

@@ -13,9 +13,9 @@ import (
 	"blankout/model"
 )
 
-// Standardiser fits a model.Scaler to a whole training set. The Scaler of an exact solution
+// Standardizer fits a model.Scaler to a whole training set. The Scaler of an exact solution
 // does not move afterwards. The zero value is ready for use.
-type Standardiser struct {
+type Standardizer struct {
 	// Transform is the transform of numeric fields, "" standing for auto; FieldTransform
 	// overrides it by the field's name.
 	Transform      model.Transform
@@ -35,7 +35,7 @@ type Standardiser struct {
 
 // Observe notes the fields of an example's columns, and those that are null in it.
 // Examples without fields need not be observed.
-func (s *Standardiser) Observe(e *blankout.Example, schema *blankout.Schema) {
+func (s *Standardizer) Observe(e *blankout.Example, schema *blankout.Schema) {
 	for _, field := range e.Missing {
 		for int(field) >= len(s.nulls) {
 			s.nulls = append(s.nulls, 0)
@@ -54,7 +54,7 @@ func (s *Standardiser) Observe(e *blankout.Example, schema *blankout.Schema) {
 }
 
 // curved reports whether any column is to have a curve.
-func (s *Standardiser) curved() bool {
+func (s *Standardizer) curved() bool {
 	for _, most := range s.FieldCurves {
 		if most > 0 {
 			return true
@@ -64,7 +64,7 @@ func (s *Standardiser) curved() bool {
 }
 
 // checkFieldCurves refuses names that no numeric field has.
-func (s *Standardiser) checkFieldCurves(schema *blankout.Schema) error {
+func (s *Standardizer) checkFieldCurves(schema *blankout.Schema) error {
 	for _, name := range slices.Sorted(maps.Keys(s.FieldCurves)) {
 		if !slices.ContainsFunc(schema.Fields, func(f blankout.Field) bool { return f.Name == name && f.Kind == blankout.Numeric }) {
 			return fmt.Errorf("curves of single fields: no field of numbers is called %q", name)
@@ -74,7 +74,7 @@ func (s *Standardiser) checkFieldCurves(schema *blankout.Schema) error {
 }
 
 // transformOf is the Transform of a field.
-func (s *Standardiser) transformOf(f blankout.Field) model.Transform {
+func (s *Standardizer) transformOf(f blankout.Field) model.Transform {
 	if t, ok := s.FieldTransform[f.Name]; ok {
 		return t
 	}
@@ -86,8 +86,8 @@ const transformSample = 4096
 
 // begin returns two numbers for each compact column: the divisor in the transform of a numeric
 // field, 0 where there is no transform; and, of a column that may be
-// centred, the distance beyond which a reading is an outlier. n holds the counts of readings.
-func (s *Standardiser) begin(d *Data, scaler *model.Scaler, n []float64) (units []float64, reach reaches) {
+// centered, the distance beyond which a reading is an outlier. n holds the counts of readings.
+func (s *Standardizer) begin(d *Data, scaler *model.Scaler, n []float64) (units []float64, reach reaches) {
 	units, reach = make([]float64, len(n)), reaches{make([]float64, len(n)), make([]float64, len(n))}
 	transforms, samples, met := make([]model.Transform, len(n)), make([][]float64, len(n)), make([]int, len(n))
 	for c := range n {
@@ -95,7 +95,7 @@ func (s *Standardiser) begin(d *Data, scaler *model.Scaler, n []float64) (units 
 		switch {
 		case named && d.Schema.Fields[field].Kind == blankout.Numeric:
 			transforms[c] = s.transformOf(d.Schema.Fields[field])
-		case scaler.Mode == model.StandardiseAll || !named && 10*n[c] >= 9*float64(d.Rows()):
+		case scaler.Mode == model.StandardizeAll || !named && 10*n[c] >= 9*float64(d.Rows()):
 			transforms[c] = model.TransformNone
 		}
 	}
@@ -123,7 +123,7 @@ func (s *Standardiser) begin(d *Data, scaler *model.Scaler, n []float64) (units 
 				}
 			}
 			if len(readings) >= model.FirstReadings {
-				reach.centre[c], reach.far[c] = model.Fence(readings)
+				reach.center[c], reach.far[c] = model.Fence(readings)
 			}
 		}
 	}
@@ -135,12 +135,12 @@ const maxFilled = 1 << 28
 
 // Fit returns d as the Scaler makes it, and the Scaler with its statistics as a
 // model without outputs. The treatment of columns is that of the streaming
-// learner in the end (see model.StandardiseAuto and the modes beside it), with
+// learner in the end (see model.StandardizeAuto and the modes beside it), with
 // the statistics of all of d: numeric ones over the examples that have them, of the
 // transformed readings without outliers (see reaches),
-// dense columns of sparse formats with absent values as 0. StandardiseAll takes
+// dense columns of sparse formats with absent values as 0. StandardizeAll takes
 // every column that is not numeric as dense.
-func (s *Standardiser) Fit(d *Data, mode model.Standardise) (*Data, *model.Linear, error) {
+func (s *Standardizer) Fit(d *Data, mode model.Standardize) (*Data, *model.Linear, error) {
 	n := make([]float64, d.Columns())
 	for i := range d.Rows() {
 		for _, c := range d.Row(i).Index {
@@ -150,7 +150,7 @@ func (s *Standardiser) Fit(d *Data, mode model.Standardise) (*Data, *model.Linea
 	m := &model.Linear{Head: model.Head{Schema: d.Schema, Scaler: model.Scaler{Mode: mode},
 		Layout: model.Layout{Width: model.ScalerWidth}}, Rows: model.NewTable(model.ScalerWidth)}
 	units, reach := make([]float64, len(n)), reaches{make([]float64, len(n)), make([]float64, len(n))}
-	if mode != model.StandardiseScale {
+	if mode != model.StandardizeScale {
 		units, reach = s.begin(d, &m.Scaler, n)
 	}
 	reach.grow(d, units)
@@ -169,7 +169,7 @@ func (s *Standardiser) Fit(d *Data, mode model.Standardise) (*Data, *model.Linea
 	var raw, x blankout.Vec
 	for i := range d.Rows() {
 		raw = d.Vec(i, raw)
-		x = m.Standardised(&blankout.Example{Features: raw}, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
+		x = m.Standardized(&blankout.Example{Features: raw}, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
 		if err := b.Add(&blankout.Example{Features: x, Label: d.Label(i), Target: d.Target(i), Weight: d.Weight(i)}); err != nil {
 			return nil, nil, err
 		}
@@ -206,7 +206,7 @@ func readingsOf(d *Data, units []float64, reach reaches) *readings {
 			if units[c] != 0 {
 				x = math.Asinh(x / units[c])
 			}
-			if z := x - reach.centre[c]; z < -reach.far[c] {
+			if z := x - reach.center[c]; z < -reach.far[c] {
 				wild[c][0]++
 				continue
 			} else if z > reach.far[c] {
@@ -219,8 +219,8 @@ func readingsOf(d *Data, units []float64, reach reaches) *readings {
 		}
 	}
 	for c, w := range wild {
-		centre, far := r.mean[c], model.WildAt*math.Sqrt(r.m2[c]/r.n[c])
-		for side, x := range [2]float64{centre - far, centre + far} {
+		center, far := r.mean[c], model.WildAt*math.Sqrt(r.m2[c]/r.n[c])
+		for side, x := range [2]float64{center - far, center + far} {
 			for range w[side] {
 				r.add(c, x)
 				r.ones[c] = false
@@ -232,7 +232,7 @@ func readingsOf(d *Data, units []float64, reach reaches) *readings {
 
 // treat decides how each column is treated and writes its statistics to m. It returns which
 // columns are numeric.
-func (s *Standardiser) treat(d *Data, m *model.Linear, r *readings, units []float64) (numeric []bool, err error) {
+func (s *Standardizer) treat(d *Data, m *model.Linear, r *readings, units []float64) (numeric []bool, err error) {
 	mode := m.Scaler.Mode
 	total := float64(d.Rows())
 	m.Scaler.Unfilled = d.Schema.ColumnsGoMissing()
@@ -240,11 +240,11 @@ func (s *Standardiser) treat(d *Data, m *model.Linear, r *readings, units []floa
 	for c := range r.n {
 		column := d.Column(c)
 		kind := d.Schema.Fields[s.fields[column]].Kind
-		dense := mode == model.StandardiseAll && kind != blankout.Numeric ||
-			mode == model.StandardiseAuto && kind == blankout.Sparse && 10*r.n[c] >= 9*total && !r.ones[c]
+		dense := mode == model.StandardizeAll && kind != blankout.Numeric ||
+			mode == model.StandardizeAuto && kind == blankout.Sparse && 10*r.n[c] >= 9*total && !r.ones[c]
 		stats := m.Rows.Touch(column)
 		switch {
-		case dense || kind == blankout.Numeric && mode != model.StandardiseScale:
+		case dense || kind == blankout.Numeric && mode != model.StandardizeScale:
 			numeric[c] = true
 			if dense && !m.Scaler.Unfilled {
 				m.Scaler.Dense = append(m.Scaler.Dense, column)
@@ -254,21 +254,21 @@ func (s *Standardiser) treat(d *Data, m *model.Linear, r *readings, units []floa
 				r.n[c] = total
 			}
 			m.Scaler.Set(stats, r.n[c], r.mean[c], r.m2[c], units[c])
-		case kind == blankout.Sparse || kind == blankout.Cross || mode == model.StandardiseScale:
+		case kind == blankout.Sparse || kind == blankout.Cross || mode == model.StandardizeScale:
 			stats[model.StatCount], stats[model.StatInverse] = r.n[c], 1/max(1, r.largest[c])
 		default:
 			stats[model.StatCount], stats[model.StatInverse] = r.n[c], 1
 		}
 	}
 	if len(m.Scaler.Dense)*d.Rows() > maxFilled {
-		return nil, fmt.Errorf("standardising %d columns of %d examples would fill in every zero, %d numbers: take auto or scale", len(m.Scaler.Dense), d.Rows(), len(m.Scaler.Dense)*d.Rows())
+		return nil, fmt.Errorf("standardizing %d columns of %d examples would fill in every zero, %d numbers: take auto or scale", len(m.Scaler.Dense), d.Rows(), len(m.Scaler.Dense)*d.Rows())
 	}
 	slices.Sort(m.Scaler.Dense)
 	return numeric, nil
 }
 
 // seldom reports whether many examples omit the numeric column c, which n of them hold.
-func (s *Standardiser) seldom(d *Data, c int, n float64) bool {
+func (s *Standardizer) seldom(d *Data, c int, n float64) bool {
 	there := uint64(n)
 	if field := int(s.fields[d.Column(c)]); field < len(s.nulls) {
 		there += s.nulls[field]
@@ -279,7 +279,7 @@ func (s *Standardiser) seldom(d *Data, c int, n float64) bool {
 // bend gives the Scaler of m the curves of the numeric columns of d; n holds the counts of
 // readings. The knots are quantiles of an even sample of the readings without outliers. A
 // column that many examples omit has those of its presence (model.Present) instead.
-func (s *Standardiser) bend(d *Data, m *model.Linear, n []float64, numeric []bool) {
+func (s *Standardizer) bend(d *Data, m *model.Linear, n []float64, numeric []bool) {
 	readings, met, most := make([][]float64, len(n)), make([]int, len(n)), make([]int, len(n))
 	for c := range most {
 		most[c] = s.Curves

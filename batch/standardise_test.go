@@ -13,7 +13,7 @@ import (
 
 // What Fit makes of each kind of column, against the definition, and that the model
 // which it returns makes the same of a raw example.
-func TestStandardiserFit(t *testing.T) {
+func TestStandardizerFit(t *testing.T) {
 	const n = 200
 	kinds := []blankout.Kind{blankout.Sparse, blankout.Numeric, blankout.Categorical, blankout.Cross}
 	schema := blankout.NewSchema(10, []string{"a", "b"}, 2)
@@ -26,20 +26,20 @@ func TestStandardiserFit(t *testing.T) {
 		field uint16
 		share float64 // of the events that have it
 		draw  func(r *rand.Rand) float64
-		as    map[model.Standardise]string // alone, scaled, centred over those that have it, or over all
+		as    map[model.Standardize]string // alone, scaled, centered over those that have it, or over all
 	}{
-		{"numeric", 1, 0.6, func(r *rand.Rand) float64 { return 50 + 7*r.NormFloat64() }, map[model.Standardise]string{"auto": "centred", "scale": "scaled", "all": "centred"}},
-		{"constant", 1, 1, func(*rand.Rand) float64 { return 3.7 }, map[model.Standardise]string{"auto": "zero", "scale": "scaled", "all": "zero"}},
-		{"category", 2, 0.3, func(*rand.Rand) float64 { return 1 }, map[model.Standardise]string{"auto": "alone", "scale": "scaled", "all": "filled"}},
-		{"cross", 3, 0.5, func(r *rand.Rand) float64 { return 4 * r.Float64() }, map[model.Standardise]string{"auto": "scaled", "scale": "scaled", "all": "filled"}},
-		{"dense", 0, 0.95, func(r *rand.Rand) float64 { return 5 + r.NormFloat64() }, map[model.Standardise]string{"auto": "filled", "scale": "scaled", "all": "filled"}},
-		{"present", 0, 0.95, func(*rand.Rand) float64 { return 1 }, map[model.Standardise]string{"auto": "scaled", "scale": "scaled", "all": "filled"}},
-		{"rare", 0, 0.2, func(r *rand.Rand) float64 { return 9*r.Float64() - 6 }, map[model.Standardise]string{"auto": "scaled", "scale": "scaled", "all": "filled"}},
-		{"small", 0, 0.2, func(r *rand.Rand) float64 { return 0.5 * r.Float64() }, map[model.Standardise]string{"auto": "scaled", "scale": "scaled", "all": "filled"}},
+		{"numeric", 1, 0.6, func(r *rand.Rand) float64 { return 50 + 7*r.NormFloat64() }, map[model.Standardize]string{"auto": "centered", "scale": "scaled", "all": "centered"}},
+		{"constant", 1, 1, func(*rand.Rand) float64 { return 3.7 }, map[model.Standardize]string{"auto": "zero", "scale": "scaled", "all": "zero"}},
+		{"category", 2, 0.3, func(*rand.Rand) float64 { return 1 }, map[model.Standardize]string{"auto": "alone", "scale": "scaled", "all": "filled"}},
+		{"cross", 3, 0.5, func(r *rand.Rand) float64 { return 4 * r.Float64() }, map[model.Standardize]string{"auto": "scaled", "scale": "scaled", "all": "filled"}},
+		{"dense", 0, 0.95, func(r *rand.Rand) float64 { return 5 + r.NormFloat64() }, map[model.Standardize]string{"auto": "filled", "scale": "scaled", "all": "filled"}},
+		{"present", 0, 0.95, func(*rand.Rand) float64 { return 1 }, map[model.Standardize]string{"auto": "scaled", "scale": "scaled", "all": "filled"}},
+		{"rare", 0, 0.2, func(r *rand.Rand) float64 { return 9*r.Float64() - 6 }, map[model.Standardize]string{"auto": "scaled", "scale": "scaled", "all": "filled"}},
+		{"small", 0, 0.2, func(r *rand.Rand) float64 { return 0.5 * r.Float64() }, map[model.Standardize]string{"auto": "scaled", "scale": "scaled", "all": "filled"}},
 	}
 	r := rand.New(rand.NewPCG(7, 8))
 	var b Builder
-	var fit Standardiser
+	var fit Standardizer
 	var raw []blankout.Example
 	readings := make([][]float64, len(columns)) // without the absent ones
 	for i := range n {
@@ -67,7 +67,7 @@ func TestStandardiserFit(t *testing.T) {
 		}
 		return mean, math.Sqrt(sd + (n-float64(len(x)))*mean*mean/n)
 	}
-	for _, mode := range []model.Standardise{"auto", "scale", "all"} {
+	for _, mode := range []model.Standardize{"auto", "scale", "all"} {
 		fitted, m, err := fit.Fit(d, mode)
 		if err != nil {
 			t.Fatal(err)
@@ -86,14 +86,14 @@ func TestStandardiserFit(t *testing.T) {
 					want = 0
 				case as == "scaled":
 					want = x / max(1, slices.Max(readings[c]), -slices.Min(readings[c]))
-				case as == "centred":
+				case as == "centered":
 					want = (x - mean) / sd
 				}
 				if y, _ := valueOf(got, uint32(10*c)); math.Abs(y-want) > 1e-9 {
 					t.Fatalf("%s, row %d: %s %v becomes %v, want %v", mode, i, column.name, x, y, want)
 				}
 			}
-			again := m.Standardised(&e, blankout.Vec{})
+			again := m.Standardized(&e, blankout.Vec{})
 			if fitted.Label(i) != e.Label || fitted.Weight(i) != e.Weight {
 				t.Fatalf("%s: row %d has another label or weight", mode, i)
 			}
@@ -141,13 +141,13 @@ func heavyTails(seed uint64, n int, sigma float64) (*blankout.Schema, []blankout
 
 // Heavy tails are transformed in an exact solution as they are in a stream, as its
 // settings have it, and the model keeps the transforms.
-func TestStandardiserTransforms(t *testing.T) {
+func TestStandardizerTransforms(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, sigma := range []float64{1, 3} {
 		for seed := range uint64(3) {
 			s, events := heavyTails(seed, 4000, sigma)
 			trained, tested := events[:2000], events[2000:]
-			logLoss := func(fit Standardiser) (loss float64, transforms []model.Transform) {
+			logLoss := func(fit Standardizer) (loss float64, transforms []model.Transform) {
 				var b Builder
 				for i := range trained {
 					fit.Observe(&trained[i], s)
@@ -155,7 +155,7 @@ func TestStandardiserTransforms(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				d, scaler, err := fit.Fit(b.Data(s), model.StandardiseAuto)
+				d, scaler, err := fit.Fit(b.Data(s), model.StandardizeAuto)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -165,7 +165,7 @@ func TestStandardiserTransforms(t *testing.T) {
 				}
 				m := f.Model.WithScaler(scaler)
 				for i, e := range trained[:100] {
-					want, got := d.Vec(i, blankout.Vec{}), m.Standardised(&e, blankout.Vec{})
+					want, got := d.Vec(i, blankout.Vec{}), m.Standardized(&e, blankout.Vec{})
 					for c := range uint32(5) {
 						if x, _ := valueOf(want, c); x != got.Value[c] {
 							t.Fatalf("column %d: the model makes %v of it, Fit %v", c, got.Value[c], x)
@@ -177,13 +177,13 @@ func TestStandardiserTransforms(t *testing.T) {
 					loss -= math.Log(p[tested[i].Label]) / float64(len(tested))
 				}
 				for c := range uint32(5) {
-					transforms = append(transforms, m.Scaler.Standardisation(m.Stats(m.Rows.Row(c))).Transform)
+					transforms = append(transforms, m.Scaler.Standardization(m.Stats(m.Rows.Row(c))).Transform)
 				}
 				return loss, transforms
 			}
-			loss, transforms := logLoss(Standardiser{})
-			plain, none := logLoss(Standardiser{Transform: model.TransformNone})
-			_, single := logLoss(Standardiser{FieldTransform: map[string]model.Transform{"d": "none", "a": "asinh"}})
+			loss, transforms := logLoss(Standardizer{})
+			plain, none := logLoss(Standardizer{Transform: model.TransformNone})
+			_, single := logLoss(Standardizer{FieldTransform: map[string]model.Transform{"d": "none", "a": "asinh"}})
 			want := []model.Transform{"", "", "", "", ""}
 			if !slices.Equal(none, want) {
 				t.Errorf("sigma %v, none: %q", sigma, none)

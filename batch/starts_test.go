@@ -10,7 +10,7 @@ import (
 )
 
 // The problem of Long and Servedio (2010): examples with a large margin, pullers and
-// penalisers. A tenth of the labels is wrong; no convex loss separates the others, and
+// penalizers. A tenth of the labels is wrong; no convex loss separates the others, and
 // the erf loss and t-logistic regression do (Ding & Vishwanathan 2010, section 6).
 func TestErfResistsWrongLabels(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 1))
@@ -31,7 +31,7 @@ func TestErfResistsWrongLabels(t *testing.T) {
 					row[d] = -label
 				}
 			}
-		default: // penalisers: five of the first eleven agree, six of the others
+		default: // penalizers: five of the first eleven agree, six of the others
 			for d := range row {
 				row[d] = -label
 			}

@@ -15,7 +15,7 @@ import (
 //	J(w) = kappa sum m_n log(l_n)/(t-1) + prior(w),
 //
 // l_n as in [loss.TLogistic], under feature noise too. J is not convex.
-// Solve minimises it by their majorise-minimise scheme: the logarithms are
+// Solve minimizes it by their majorise-minimize scheme: the logarithms are
 // replaced by their tangents, that is every example weighted by its influence
 // xi_n = 1/l_n, and the convex theta-step solved; L-BFGS ends what that begins.
 // The point found depends on the start.
@@ -100,7 +100,7 @@ func (p *tPrior) at(w float64) (value, slope, curvature float64) {
 
 // held returns the number of parameters that the prior is about.
 func (o *TLogistic) held() int {
-	if o.data.p.Intercept == PenalisedIntercept {
+	if o.data.p.Intercept == PenalizedIntercept {
 		return o.data.dim
 	}
 	return o.data.columns
@@ -173,10 +173,10 @@ func (f *Fit) Influences(d *Data, c Config) ([][]float64, error) {
 // StartSize implements Restarter.
 func (o *TLogistic) StartSize() float64 { return o.data.WeightSize() }
 
-// Minimise implements Minimiser. It runs the majorise-minimise scheme, which converges
+// Minimize implements Minimizer. It runs the majorise-minimize scheme, which converges
 // at a linear rate; from the point where a step gains less than a millionth, L-BFGS is
 // faster.
-func (o *TLogistic) Minimise(ctx context.Context, opt Options) (*Result, error) {
+func (o *TLogistic) Minimize(ctx context.Context, opt Options) (*Result, error) {
 	if opt.Solver != "" {
 		return nil, nil
 	}
@@ -189,7 +189,7 @@ func (o *TLogistic) Minimise(ctx context.Context, opt Options) (*Result, error) 
 	last := o.ValueGrad(w, grad)
 	first := norm2(grad)
 	if !finite(last) {
-		return nil, fmt.Errorf("the objective is %v at the start: scale the features down or penalise more", last)
+		return nil, fmt.Errorf("the objective is %v at the start: scale the features down or penalize more", last)
 	}
 	for range 50 {
 		o.majorise(w)

@@ -47,7 +47,7 @@ func TestTLogisticDerivatives(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, prior := range []Prior{StudentPrior, L2Prior} {
 		for _, noise := range []loss.Noise{nil, loss.Dropout{Q: 0.5}, loss.Gaussian{SD: 1}} {
-			for _, intercept := range []Intercept{FreeIntercept, PenalisedIntercept, NoIntercept} {
+			for _, intercept := range []Intercept{FreeIntercept, PenalizedIntercept, NoIntercept} {
 				o := tLogistic(t, 1.7, Problem{Data: d, Y: y, Kappa: 0.6, Noise: noise, Intercept: intercept}, prior, 0.3)
 				w := make([]float64, o.Dim())
 				for i := range w {

@@ -43,7 +43,7 @@ type Config struct {
 	Multiclass string
 	Solver     Solver
 	Tol        float64
-	// Alpha weighs the noising penalty of unlabelled examples, see Problem.
+	// Alpha weighs the noising penalty of unlabeled examples, see Problem.
 	Alpha float64
 	// Copies replaces the expectation by that many corrupted copies of every
 	// example; 0 means the expectation.
@@ -194,7 +194,7 @@ func (c Config) Check() error {
 	return err
 }
 
-// MeasureNumbers measures the values of the model for the labelled examples, whose labels
+// MeasureNumbers measures the values of the model for the labeled examples, whose labels
 // are numbers, and has the model know its residuals. The intervals are those of these.
 func (f *Fit) MeasureNumbers(d *Data) (sums measure.Numbers, err error) {
 	l, err := loss.Parse(f.Model.Loss)
@@ -218,7 +218,7 @@ func (f *Fit) MeasureNumbers(d *Data) (sums measure.Numbers, err error) {
 	return sums, nil
 }
 
-// values yields the labelled examples, and what the model predicts for them.
+// values yields the labeled examples, and what the model predicts for them.
 func (f *Fit) values(d *Data) iter.Seq2[int, float64] {
 	r := f.Problems[0]
 	return func(yield func(int, float64) bool) {
@@ -302,7 +302,7 @@ func (r *residuals) spread() *model.Spread {
 	return model.NewSpread(at, size)
 }
 
-// TrainError returns the share of the labelled examples, by weight, that the
+// TrainError returns the share of the labeled examples, by weight, that the
 // model gets wrong.
 func (f *Fit) TrainError(d *Data) float64 {
 	scores := make([]float64, len(f.Problems))
@@ -326,9 +326,9 @@ func (f *Fit) TrainError(d *Data) float64 {
 	return wrong / total
 }
 
-// Penalisation returns the factor of the losses and the weight of |w|^2: the one place
+// Penalization returns the factor of the losses and the weight of |w|^2: the one place
 // where the conventions of the papers meet. factor is loss.Facts.Cost.
-func (c Config) Penalisation(factor float64) (kappa, l2 float64) {
+func (c Config) Penalization(factor float64) (kappa, l2 float64) {
 	if c.L2 >= 0 {
 		return 1, c.L2
 	}
@@ -358,7 +358,7 @@ var tLogisticLoss = Estimator{Name: "t-logistic", Level: true, Bounds: []string{
 		return nil, err
 	}
 	p.Loss = l
-	_, l2 := c.Penalisation(1)
+	_, l2 := c.Penalization(1)
 	return NewTLogistic(p, Prior(c.Prior), 2*l2)
 }}
 
@@ -447,9 +447,9 @@ func (c Config) objective(noise loss.Noise) (build func(*Data, Subproblem, Confi
 		return nil, "", fmt.Errorf("alpha = %v: want a number in [0, 1]", c.Alpha)
 	}
 	switch c.Intercept {
-	case FreeIntercept, PenalisedIntercept, NoIntercept:
+	case FreeIntercept, PenalizedIntercept, NoIntercept:
 	default:
-		return nil, "", fmt.Errorf("intercept %q: want free, penalised or none", c.Intercept)
+		return nil, "", fmt.Errorf("intercept %q: want free, penalized or none", c.Intercept)
 	}
 	if c.Bound == ExactBound {
 		return c.exact(noise)
@@ -511,7 +511,7 @@ func (c Config) exact(noise loss.Noise) (build func(*Data, Subproblem, Config) (
 	}, name, nil
 }
 
-// expectation returns the loss whose expectation c minimises. It returns an error where the
+// expectation returns the loss whose expectation c minimizes. It returns an error where the
 // loss is an Estimator.
 func (c Config) expectation() (loss.Loss, error) {
 	own, _, err := c.estimator()
@@ -534,13 +534,13 @@ func (c Config) Problem(d *Data, b Subproblem, l loss.Loss, noise loss.Noise) Pr
 	if l != nil {
 		factor = l.Facts().Cost
 	}
-	kappa, l2 := c.Penalisation(factor)
+	kappa, l2 := c.Penalization(factor)
 	return Problem{Data: d, Y: b.Y, Weight: b.Weight, Loss: l, Noise: noise, Kappa: kappa,
 		Intercept: c.Intercept, Penalty: Ridge(d.Columns(), l2, c.Intercept), Alpha: c.Alpha, Threads: c.Threads, Pause: c.Pause}
 }
 
 // ErrNothing says that no example has a label and a weight.
-var ErrNothing = errors.New("no labelled example of positive weight: nothing to learn from")
+var ErrNothing = errors.New("no labeled example of positive weight: nothing to learn from")
 
 // Subproblems cuts the task into binary problems.
 func (c Config) Subproblems(d *Data) ([]Subproblem, error) {
@@ -575,7 +575,7 @@ func (c Config) Subproblems(d *Data) ([]Subproblem, error) {
 	case len(present) == 0:
 		return nil, ErrNothing
 	case len(present) == 1:
-		return nil, fmt.Errorf("every labelled example is of class %s: nothing to tell apart", classes[present[0]])
+		return nil, fmt.Errorf("every labeled example is of class %s: nothing to tell apart", classes[present[0]])
 	}
 	one := func(positive, negative int) Subproblem {
 		b := Subproblem{Positive: positive, Negative: negative, Y: d.signs(positive)}
@@ -616,7 +616,7 @@ func (c Config) Subproblems(d *Data) ([]Subproblem, error) {
 }
 
 // signs returns 1 for the examples of a class, -1 for those of others and NaN for
-// the unlabelled.
+// the unlabeled.
 func (d *Data) signs(positive int) []float64 {
 	y := make([]float64, d.Rows())
 	for i := range y {
@@ -702,7 +702,7 @@ func (d *Data) SortClasses() *Data {
 	s.Schema.MaxClasses = max(len(order), 2)
 	s.labels = make([]int32, len(d.labels))
 	for i, l := range d.labels {
-		s.labels[i] = blankout.Unlabelled
+		s.labels[i] = blankout.Unlabeled
 		if l >= 0 {
 			s.labels[i] = to[l]
 		}
@@ -710,7 +710,7 @@ func (d *Data) SortClasses() *Data {
 	return &s
 }
 
-// Rarer returns the first of two classes if it is the rarer one of the first n labelled
+// Rarer returns the first of two classes if it is the rarer one of the first n labeled
 // examples and they are no usual pair, whose larger one is positive; else "".
 func (d *Data) Rarer(n int) string {
 	classes, count := d.Schema.Classes, [2]int{}
@@ -728,15 +728,15 @@ func (d *Data) Rarer(n int) string {
 	return ""
 }
 
-// Unlabel returns d with no example labelled.
+// Unlabel returns d with no example labeled.
 func (d *Data) Unlabel() *Data { return d.UnlabelFrom(0) }
 
-// UnlabelFrom returns d with no example labelled from the given row on.
+// UnlabelFrom returns d with no example labeled from the given row on.
 func (d *Data) UnlabelFrom(row int) *Data {
 	s := *d
 	s.labels = slices.Clone(d.labels)
 	for i := range s.labels[row:] {
-		s.labels[row+i] = blankout.Unlabelled
+		s.labels[row+i] = blankout.Unlabeled
 	}
 	return &s
 }

@@ -150,7 +150,7 @@ func TestTrainRefuses(t *testing.T) {
 		want   string
 	}{
 		{"one class", one, func(*Config) {}, "nothing to tell apart"},
-		{"no label", two.Unlabel(), func(*Config) {}, "no labelled example"},
+		{"no label", two.Unlabel(), func(*Config) {}, "no labeled example"},
 		{"noise", two, func(c *Config) { c.Noise = "dropout:1" }, "must lie in [0, 1)"},
 		{"poisson noise", two, func(c *Config) { c.Noise = "poisson" }, "negative feature"},
 		{"loss", two, func(c *Config) { c.Loss = "hing" }, "want one of"},

@@ -31,7 +31,7 @@ type Validation struct {
 	// except for Time, Events and Seconds.
 	ID       string    `json:"id,omitempty"`
 	Time     time.Time `json:"time"`
-	Events   int       `json:"events"`       // labelled, in the exact problem
+	Events   int       `json:"events"`       // labeled, in the exact problem
 	Records  uint64    `json:"records"`      // the live model's place in the stream
 	Read     uint64    `json:"records_read"` // records of those that were read again
 	Coverage float64   `json:"coverage"`     // Read / Records
@@ -288,10 +288,10 @@ type ValidateConfig struct {
 }
 
 // Unit is what targets that are numbers are measured in while they are learned: real ones as
-// (y - Centre)/Scale, counts as y/Scale. Those beyond Low and High, in their own unit, are
+// (y - Center)/Scale, counts as y/Scale. Those beyond Low and High, in their own unit, are
 // learned as those. The zero value is their own unit, without bounds.
 type Unit struct {
-	Centre, Scale float64
+	Center, Scale float64
 	Low, High     float64
 }
 
@@ -327,7 +327,7 @@ func NewEvidence(live *model.Linear) *Evidence {
 }
 
 // Learned copies in an event that the live model has learned, importance being
-// its weight times that of its class. Unlabelled and refused events must not
+// its weight times that of its class. Unlabeled and refused events must not
 // come here.
 func (v *Evidence) Learned(e *blankout.Example, importance float64) error {
 	v.learned = append(v.learned, v.rows)
@@ -346,12 +346,12 @@ func (v *Evidence) Aside(e *blankout.Example) error {
 	return v.HeldOut(e)
 }
 
-// Unlabelled copies in an event without a label that the live model has met.
+// Unlabeled copies in an event without a label that the live model has met.
 // Only EachLearned has a use for it.
-func (v *Evidence) Unlabelled(e *blankout.Example) error { return v.add(e, e.Weight) }
+func (v *Evidence) Unlabeled(e *blankout.Example) error { return v.add(e, e.Weight) }
 
 func (v *Evidence) add(e *blankout.Example, importance float64) error {
-	v.x = v.live.Standardised(e, blankout.Vec{Index: v.x.Index[:0], Value: v.x.Value[:0]})
+	v.x = v.live.Standardized(e, blankout.Vec{Index: v.x.Index[:0], Value: v.x.Value[:0]})
 	v.builder.Fields(e)
 	v.lacks.add(v.live.Lack(e))
 	answer := v.live.Answer(e)
@@ -402,8 +402,8 @@ func (v *Evidence) alone(level *model.Linear, foreign func(column uint32) bool) 
 		aside: v.aside, times: v.times, lacks: v.lacks, parts: v.parts, levels: v.levels}
 }
 
-// EachLearned calls f with the events learned, the unlabelled ones included, in
-// the order in which they came: class, importance as their weight, and standardised
+// EachLearned calls f with the events learned, the unlabeled ones included, in
+// the order in which they came: class, importance as their weight, and standardized
 // features with their fields, which are valid during the call.
 // There can be no more events from here on.
 func (v *Evidence) EachLearned(f func(e *blankout.Example)) {
@@ -704,7 +704,7 @@ func defined(x float64) *float64 {
 func (v *Evidence) weights(d *Data, m *model.Linear, c Config) linear {
 	w := make(linear, m.Outputs)
 	n := d.Columns()
-	if c.Intercept != NoIntercept || m.Target() != loss.Sign { // a unit of numbers has a centre
+	if c.Intercept != NoIntercept || m.Target() != loss.Sign { // a unit of numbers has a center
 		n++
 	}
 	for k := range w {
@@ -1084,7 +1084,7 @@ func (w linear) without(d measured, parts int, of func(column int) [2]int, rest 
 				if p < 0 || side == 1 && p == belongs[0] {
 					continue
 				}
-				if !slices.Contains(seen[max(0, len(seen)-1):], p) { // neighbours mostly
+				if !slices.Contains(seen[max(0, len(seen)-1):], p) { // neighbors mostly
 					seen = append(seen, p)
 				}
 				for o := range w {

@@ -70,7 +70,7 @@ func TestValidateIsTrain(t *testing.T) {
 			var b batch.Builder
 			for i := range tt.all {
 				if e := tt.all[i]; i%10 > 0 {
-					e.Features = live.Standardised(&e, blankout.Vec{})
+					e.Features = live.Standardized(&e, blankout.Vec{})
 					if err := b.Add(&e); err != nil {
 						t.Fatal(err)
 					}
@@ -218,7 +218,7 @@ func TestForecastIsSimulation(t *testing.T) {
 				kinds[f.Kind]++
 				wrong := 0
 				for i := range held {
-					x := live.Standardised(&held[i], blankout.Vec{})
+					x := live.Standardized(&held[i], blankout.Vec{})
 					for j, column := range x.Index {
 						field := tt.schema.Fields[0]
 						if held[i].Field != nil {

@@ -55,7 +55,7 @@ func (u *unit) shift() float64 {
 	if u.target == loss.Count {
 		return math.Log(u.Scale)
 	}
-	return u.Centre
+	return u.Center
 }
 
 // problem returns the targets in the unit; ok is false if all are equal.
@@ -72,7 +72,7 @@ func (u *unit) problem(d *Data) (p Subproblem, ok bool) {
 			least, most = min(least, y), max(most, y)
 		}
 		if u.target != loss.Count {
-			y -= u.Centre
+			y -= u.Center
 		}
 		p.Y[i] = y / u.Scale
 	}
@@ -97,7 +97,7 @@ func (u *unit) standard(d *Data, own linear, c Config) linear {
 	return out
 }
 
-// own is the inverse of standard. The result has an intercept, for the unit has a centre.
+// own is the inverse of standard. The result has an intercept, for the unit has a center.
 func (u *unit) own(d *Data, standard linear) linear {
 	out := make(linear, len(standard))
 	for k, w := range standard {

@@ -91,7 +91,7 @@ func (o *oneBatch) Next(_ context.Context, b *blankout.Batch) error {
 func TestValidateNumbers(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, lossName := range []string{"linear", "absolute", "quantile:0.9", "huber:0.7", "poisson"} {
-		for _, intercept := range []string{"free", "penalised", "none"} {
+		for _, intercept := range []string{"free", "penalized", "none"} {
 			t.Run(lossName+" "+intercept, func(t *testing.T) {
 				r, live, exact, learner, all := validatedNumbers(t, lossName, func(c *online.Config) { c.Intercept, c.C = intercept, 0.01 })
 				var learned []blankout.Example
@@ -149,8 +149,8 @@ func TestValidateNumbersIsTrain(t *testing.T) {
 	var b batch.Builder
 	for i := range all {
 		if e := all[i]; i%10 > 0 {
-			e.Features = live.Standardised(&e, blankout.Vec{})
-			e.Target = (e.Target - u.Centre) / u.Scale
+			e.Features = live.Standardized(&e, blankout.Vec{})
+			e.Target = (e.Target - u.Center) / u.Scale
 			if err := b.Add(&e); err != nil {
 				t.Fatal(err)
 			}
@@ -170,7 +170,7 @@ func TestValidateNumbersIsTrain(t *testing.T) {
 			t.Errorf("weight %d: %v, train says %v", column, got, want)
 		}
 	}
-	if got, want := exact.Intercept[0], u.Centre+u.Scale*fit.Model.Intercept[0]; math.Abs(got-want) > 1e-4*math.Abs(want) {
+	if got, want := exact.Intercept[0], u.Center+u.Scale*fit.Model.Intercept[0]; math.Abs(got-want) > 1e-4*math.Abs(want) {
 		t.Errorf("intercept %v, train says %v", got, want)
 	}
 }
@@ -202,7 +202,7 @@ func TestValidateNumbersClips(t *testing.T) {
 	}
 }
 
-// Weights of columns that no event holds any more are penalised, in the learner's unit.
+// Weights of columns that no event holds any more are penalized, in the learner's unit.
 func TestValidateNumbersOutside(t *testing.T) {
 	_, live, _, learner, all := validatedNumbers(t, "linear", func(c *online.Config) { c.Noise, c.C, c.Rule = "none", 0.01, "adagrad" })
 	u := learner.Snapshot().Unit()
@@ -219,8 +219,8 @@ func TestValidateNumbersOutside(t *testing.T) {
 		if err := v.Learned(e, e.Weight); err != nil {
 			t.Fatal(err)
 		}
-		f := live.ScoreVec(live.Standardised(e, blankout.Vec{}), make([]float64, 1))[0]
-		value, _, _ := l.At((e.Target-u.Centre)/u.Scale, (f-u.Centre)/u.Scale, 0)
+		f := live.ScoreVec(live.Standardized(e, blankout.Vec{}), make([]float64, 1))[0]
+		value, _, _ := l.At((e.Target-u.Center)/u.Scale, (f-u.Center)/u.Scale, 0)
 		want += loss.Cost(l, 0.01) * e.Weight * value
 	}
 	for column := range uint32(6) {
@@ -256,7 +256,7 @@ func TestForecastOfNumbersIsAllMasks(t *testing.T) {
 			return math.Sqrt(squares / weight)
 		}
 		off := func(e *blankout.Example, dead uint32) float64 {
-			x := live.Standardised(e, blankout.Vec{})
+			x := live.Standardized(e, blankout.Vec{})
 			for j, column := range x.Index {
 				if dead>>live.Scaler.Curves.Source(column)&1 == 1 { // hats die with their number
 					x.Value[j] = 0

@@ -19,9 +19,9 @@ const unknownReach = model.ScalerClip * model.ScalerClip
 // beyond a gap, the gap belongs to the distribution.
 const mostWild = 0.05
 
-// reaches holds, by compact column, the centre of the transformed readings and the distance from
+// reaches holds, by compact column, the center of the transformed readings and the distance from
 // it beyond which a reading is an outlier. far is 0 until that is known.
-type reaches struct{ centre, far []float64 }
+type reaches struct{ center, far []float64 }
 
 // grow extends far to the farthest reading within model.ScalerClip times far, until no
 // reading is left there. A long tail has no gap of that size. Readings beyond such a gap are
@@ -37,7 +37,7 @@ func (r reaches) grow(d *Data, units []float64) {
 				if units[c] != 0 {
 					x = math.Asinh(x / units[c])
 				}
-				f(int(c), math.Abs(x-r.centre[c]))
+				f(int(c), math.Abs(x-r.center[c]))
 			}
 		}
 	}
@@ -93,7 +93,7 @@ const wildest = 1e4
 
 // Wildest names the column whose largest |x| is the most times its usual one, which is the
 // geometric mean of those that are not 0; ok says that it is more than ten thousand times
-// that. Such readings decide what is learned of data that is not standardised.
+// that. Such readings decide what is learned of data that is not standardized.
 func (d *Data) Wildest() (column uint32, largest, usual float64, ok bool) {
 	most, least := make([]float64, d.Columns()), make([]float64, d.Columns())
 	for i := range d.Rows() {

@@ -25,8 +25,8 @@ func TestWildReadings(t *testing.T) {
 		"counts":    func() float64 { return math.Floor(math.Exp(2 * math.Abs(r.NormFloat64()))) },
 		"bimodal":   func() float64 { return []float64{1, 1e6}[r.IntN(2)] * (1 + r.Float64()) },
 	}
-	fitOf := func(readings []float64, mode model.Standardise, field uint16) []float64 {
-		fit := Standardiser{Transform: model.TransformNone}
+	fitOf := func(readings []float64, mode model.Standardize, field uint16) []float64 {
+		fit := Standardizer{Transform: model.TransformNone}
 		var b Builder
 		for i, x := range readings {
 			e := blankout.Example{Label: i % 2, Weight: 1, Features: blankout.Vec{Index: []uint32{3}, Value: []float64{x}}}
@@ -56,11 +56,11 @@ func TestWildReadings(t *testing.T) {
 		}
 		deviation := math.Sqrt(m2 / 5000)
 		for _, field := range []uint16{1, 0} { // a number, and a dense column of a sparse format
-			if stats := fitOf(clean, model.StandardiseAuto, field); stats[model.StatCentre] != mean || math.Abs(stats[model.StatInverse]*deviation-1) > 1e-12 {
-				t.Errorf("%s: centre %v, inverse %v, want %v, %v", name, stats[model.StatCentre], stats[model.StatInverse], mean, 1/deviation)
+			if stats := fitOf(clean, model.StandardizeAuto, field); stats[model.StatCenter] != mean || math.Abs(stats[model.StatInverse]*deviation-1) > 1e-12 {
+				t.Errorf("%s: center %v, inverse %v, want %v, %v", name, stats[model.StatCenter], stats[model.StatInverse], mean, 1/deviation)
 			}
 		}
-		if stats := fitOf(clean, model.StandardiseScale, 0); stats[model.StatInverse] != 1/max(1, largest) {
+		if stats := fitOf(clean, model.StandardizeScale, 0); stats[model.StatInverse] != 1/max(1, largest) {
 			t.Errorf("%s: scale %v, want %v", name, 1/stats[model.StatInverse], largest)
 		}
 		for _, size := range []float64{1e12, -1e30, 1e300} {
@@ -72,13 +72,13 @@ func TestWildReadings(t *testing.T) {
 					wild++
 				}
 			}
-			stats := fitOf(dirty, model.StandardiseAuto, 1)
+			stats := fitOf(dirty, model.StandardizeAuto, 1)
 			share := float64(wild) / 5000
-			centre, inverse := stats[model.StatCentre], stats[model.StatInverse]
-			if math.Abs(centre-mean) > deviation*(4*share+0.3) || !(inverse*deviation > 1/math.Sqrt(1+16*share)-0.5) || inverse*deviation > 2 {
-				t.Errorf("%s with %d wild ones of size %g: centre %v, deviation %v, without them %v, %v", name, wild, size, centre, 1/inverse, mean, deviation)
+			center, inverse := stats[model.StatCenter], stats[model.StatInverse]
+			if math.Abs(center-mean) > deviation*(4*share+0.3) || !(inverse*deviation > 1/math.Sqrt(1+16*share)-0.5) || inverse*deviation > 2 {
+				t.Errorf("%s with %d wild ones of size %g: center %v, deviation %v, without them %v, %v", name, wild, size, center, 1/inverse, mean, deviation)
 			}
-			if stats := fitOf(dirty, model.StandardiseScale, 0); !(stats[model.StatInverse]*max(1, largest) >= 1-1e-9) {
+			if stats := fitOf(dirty, model.StandardizeScale, 0); !(stats[model.StatInverse]*max(1, largest) >= 1-1e-9) {
 				t.Errorf("%s with wild ones of size %g: scale %v, without them %v", name, size, 1/stats[model.StatInverse], largest)
 			}
 		}
@@ -88,7 +88,7 @@ func TestWildReadings(t *testing.T) {
 		few = append(few, 1e-4*float64(1+i%5))
 	}
 	few[7] = 1
-	if stats := fitOf(few, model.StandardiseAll, 0); !(stats[model.StatInverse] > 1e3) {
+	if stats := fitOf(few, model.StandardizeAll, 0); !(stats[model.StatInverse] > 1e3) {
 		t.Errorf("a wild one of 24: deviation %v", 1/stats[model.StatInverse])
 	}
 	two := []float64{}
@@ -96,9 +96,9 @@ func TestWildReadings(t *testing.T) {
 		two = append(two, float64(i%2))
 	}
 	two[3], two[500] = 1e9, 1e20
-	stats := fitOf(two, model.StandardiseAuto, 1)
-	if want := (499.0*0 + 499*1 + 2*(0.5+4*0.5)) / 1000; math.Abs(stats[model.StatCentre]-want) > 2e-3 {
-		t.Errorf("centre %v, want %v", stats[model.StatCentre], want)
+	stats := fitOf(two, model.StandardizeAuto, 1)
+	if want := (499.0*0 + 499*1 + 2*(0.5+4*0.5)) / 1000; math.Abs(stats[model.StatCenter]-want) > 2e-3 {
+		t.Errorf("center %v, want %v", stats[model.StatCenter], want)
 	}
 }
 

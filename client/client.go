@@ -212,7 +212,7 @@ type Prediction struct {
 }
 
 // Contribution is the part of a score that is due to one feature: its value,
-// standardised, times its weight.
+// standardized, times its weight.
 type Contribution struct {
 	Feature string  `json:"feature"` // as the event has it, or InterceptName
 	Value   float64 `json:"value"`
@@ -337,7 +337,7 @@ func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int)
 func (m *Model) newDecoder(c record.Config) (record.Decoder, *blankout.Schema, error) {
 	schema := m.Schema.Clone()
 	schema.Names = nil // for people, not for predictions
-	c.Unlabelled = true
+	c.Unlabeled = true
 	inner, err := newEventDecoder(c, schema)
 	if err != nil {
 		return nil, nil, fmt.Errorf("decoding events: %w", err)

@@ -76,7 +76,7 @@ func TestExplainNames(t *testing.T) {
 	for _, bits := range []uint{2, 20} {
 		recordConfig := record.DefaultConfig()
 		recordConfig.Format, recordConfig.Classes, recordConfig.Bits = "json", []string{"no", "yes"}, bits
-		recordConfig.Crosses = [][2]string{{"colour", "words"}, {"colour", "size"}}
+		recordConfig.Crosses = [][2]string{{"color", "words"}, {"color", "size"}}
 		schema := recordConfig.Schema()
 		decoder, err := record.NewDecoder(recordConfig, schema)
 		if err != nil {
@@ -88,14 +88,14 @@ func TestExplainNames(t *testing.T) {
 		}
 		var e blankout.Example
 		for i := range 200 {
-			if err := decoder.Decode(context.Background(), record.Record{Value: fmt.Appendf(nil, `{"label":"%s","words":["short","w%d"],"colour":"red","size":%d}`, recordConfig.Classes[i%2], i%2, i%5)}, &e); err != nil {
+			if err := decoder.Decode(context.Background(), record.Record{Value: fmt.Appendf(nil, `{"label":"%s","words":["short","w%d"],"color":"red","size":%d}`, recordConfig.Classes[i%2], i%2, i%5)}, &e); err != nil {
 				t.Fatal(err)
 			}
 			learner.Learn(&e)
 		}
 		m := client.New(learner.Published(), recordConfig)
-		event := []byte(`{"words":["a","fine","day"],"colour":"red","size":3}`)
-		inEvent := []string{"words=a", "words=fine", "words=day", "colour=red", "size", "colour=red ^ size", "colour=red ^ words=a", "colour=red ^ words=fine", "colour=red ^ words=day"}
+		event := []byte(`{"words":["a","fine","day"],"color":"red","size":3}`)
+		inEvent := []string{"words=a", "words=fine", "words=day", "color=red", "size", "color=red ^ size", "color=red ^ words=a", "color=red ^ words=fine", "color=red ^ words=day"}
 		p, err := m.Predict(event, 100)
 		if err != nil {
 			t.Fatal(err)
@@ -119,7 +119,7 @@ func TestExplainNames(t *testing.T) {
 			continue // every column has been met
 		}
 		slices.Sort(p.Unknown)
-		want := []string{"colour=red ^ words=a", "colour=red ^ words=day", "colour=red ^ words=fine", "words=a", "words=day", "words=fine"}
+		want := []string{"color=red ^ words=a", "color=red ^ words=day", "color=red ^ words=fine", "words=a", "words=day", "words=fine"}
 		if !slices.Equal(p.Unknown, want) {
 			t.Errorf("unknown %q, want %q", p.Unknown, want)
 		}
@@ -133,13 +133,13 @@ func TestExplainNames(t *testing.T) {
 				t.Errorf("an event of nothing known scores %v, the intercept is %v", p.Scores, m.Intercept)
 			}
 		}
-		if p, err := m.Predict([]byte(`{"words":["short"],"colour":"red","size":1}`), 0); err != nil || p.Unknown != nil {
+		if p, err := m.Predict([]byte(`{"words":["short"],"color":"red","size":1}`), 0); err != nil || p.Unknown != nil {
 			t.Errorf("unknown %q: %v", p.Unknown, err)
 		}
 		// A number's name goes into crosses in every event.
 		for range 3 {
-			p, err := m.Predict([]byte(`{"colour":"red","size":3}`), 100)
-			if err != nil || !slices.ContainsFunc(p.Explanation, func(c client.Contribution) bool { return c.Feature == "colour=red ^ size" }) {
+			p, err := m.Predict([]byte(`{"color":"red","size":3}`), 100)
+			if err != nil || !slices.ContainsFunc(p.Explanation, func(c client.Contribution) bool { return c.Feature == "color=red ^ size" }) {
 				t.Errorf("%+v, %v", p.Explanation, err)
 			}
 		}

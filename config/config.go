@@ -217,8 +217,8 @@ func (c *Config) CheckJoin() error {
 	switch {
 	case c.Checkpoint.Objects() && c.Labels.Directory == "":
 		return blankout.KeyErrorf("directory", "directory: events that wait for labels are kept on a disk, and the checkpoints of %s are on none: name a directory on a disk that follows the learner from machine to machine", c.Checkpoint.Directory)
-	case len(c.Kafka.UnlabelledTopics) > 0:
-		return blankout.KeyErrorf("topics", "topics: with labels that come later kafka.unlabelled_topics must be empty: an event without a label is one whose label never comes")
+	case len(c.Kafka.UnlabeledTopics) > 0:
+		return blankout.KeyErrorf("topics", "topics: with labels that come later kafka.unlabeled_topics must be empty: an event without a label is one whose label never comes")
 	case c.Suspect.DeadLetterConfig != stream.DeadLetterConfig{}:
 		return blankout.KeyErrorf("topics", "topics: with labels that come later [suspect] keeps no events: leave its topic and file empty")
 	case loss.IsRegression(c.Learner.Loss) && c.Labels.Default != "" && !isNumber(c.Labels.Default):
@@ -237,7 +237,7 @@ func (c *Config) CheckJoin() error {
 
 func (c *Config) checkValidate() error {
 	v := &c.Validate
-	if v.HoldoutTopic != "" && (slices.Contains(c.Kafka.Topics, v.HoldoutTopic) || slices.Contains(c.Kafka.UnlabelledTopics, v.HoldoutTopic)) {
+	if v.HoldoutTopic != "" && (slices.Contains(c.Kafka.Topics, v.HoldoutTopic) || slices.Contains(c.Kafka.UnlabeledTopics, v.HoldoutTopic)) {
 		return blankout.KeyErrorf("holdout_topic", "holdout_topic %q is learned from: name another one", v.HoldoutTopic)
 	}
 	if err := v.Config.Check(); err != nil || v.Policy != "adopt" {
@@ -296,7 +296,7 @@ func (c *Config) writes(topic, key, what string) error {
 	use := ""
 	switch {
 	case topic == "":
-	case slices.Contains(c.Kafka.Topics, topic) || slices.Contains(c.Kafka.UnlabelledTopics, topic) || slices.Contains(c.Labels.Topics, topic):
+	case slices.Contains(c.Kafka.Topics, topic) || slices.Contains(c.Kafka.UnlabeledTopics, topic) || slices.Contains(c.Labels.Topics, topic):
 		use = "learned from"
 	case topic == c.Predict.Topic:
 		use = "scored"

@@ -400,7 +400,7 @@ func suggest(name string, known []key) string {
 }
 
 // distance is the edit distance of two names (insert, delete, replace, swap of
-// neighbours), the plain dynamic programme.
+// neighbors), the plain dynamic program.
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {

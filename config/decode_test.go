@@ -31,7 +31,7 @@ type sample struct {
 
 func TestDecodeReportsPlaceAndNearestName(t *testing.T) {
 	tests := []struct{ name, text, want string }{
-		{"misspelt", "[learner]\nnosie = 'x'", "f.toml:2: unknown key learner.nosie, did you mean learner.noise?"},
+		{"misspelled", "[learner]\nnosie = 'x'", "f.toml:2: unknown key learner.nosie, did you mean learner.noise?"},
 		{"section", "[lerner]\nnoise = 'x'", "f.toml:1: unknown key lerner, did you mean learner?"},
 		{"wrong section", "[kafka]\n\neta = 1.0", "f.toml:3: unknown key kafka.eta, did you mean learner.eta?"},
 		{"no section", "eta = 1.0", "f.toml:1: unknown key eta, did you mean learner.eta?"},

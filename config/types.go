@@ -135,7 +135,7 @@ func example(t reflect.Type) string {
 	return "2"
 }
 
-// Nearest returns the name nearest to a misspelt one as ", did you mean NAME?", "" if none
+// Nearest returns the name nearest to a misspelled one as ", did you mean NAME?", "" if none
 // is near.
 func Nearest(name string, names []string) string {
 	best, at := "", 3

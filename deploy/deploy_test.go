@@ -194,7 +194,7 @@ func TestExamples(t *testing.T) {
 		n := 0
 		for err = source.Next(context.Background(), &b); err == nil; err = source.Next(context.Background(), &b) {
 			for i := range b.Examples {
-				if e := &b.Examples[i]; e.Refused != nil || e.Label == blankout.Unlabelled || e.Features.Len() == 0 {
+				if e := &b.Examples[i]; e.Refused != nil || e.Label == blankout.Unlabeled || e.Features.Len() == 0 {
 					t.Errorf("%s: event %d: %+v", file, e.Offset, e)
 				}
 				n++

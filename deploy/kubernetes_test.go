@@ -179,7 +179,7 @@ func TestKubernetes(t *testing.T) {
 	}
 }
 
-// The schemas refuse a field that is misspelt and a value of the wrong type.
+// The schemas refuse a field that is misspelled and a value of the wrong type.
 func TestKubernetesSchemas(t *testing.T) {
 	text, err := os.ReadFile("kubernetes/learner.yaml")
 	if err != nil {

@@ -229,7 +229,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 }
 
 func (m *Member) topics() []string {
-	return slices.Concat(m.Kafka.Topics, m.Kafka.UnlabelledTopics)
+	return slices.Concat(m.Kafka.Topics, m.Kafka.UnlabeledTopics)
 }
 
 var errStop = errors.New("enough")

@@ -119,17 +119,17 @@ func (m *Model) Kind() string { return "kernel" }
 func (m *Model) Score(e *blankout.Example, out []float64) []float64 {
 	x := e.Features
 	if m.Rows != nil {
-		x = m.Standardised(e, blankout.Vec{})
+		x = m.Standardized(e, blankout.Vec{})
 	}
 	return m.ScoreLacking(x, e, out)
 }
 
-// Standardised is that of model.Model.
-func (m *Model) Standardised(e *blankout.Example, out blankout.Vec) blankout.Vec {
+// Standardized is that of model.Model.
+func (m *Model) Standardized(e *blankout.Example, out blankout.Vec) blankout.Vec {
 	if m.Rows == nil {
 		return blankout.Vec{Index: append(out.Index, e.Features.Index...), Value: append(out.Value, e.Features.Value...)}
 	}
-	return (&model.Linear{Head: m.Head, Rows: m.Rows}).Standardised(e, out)
+	return (&model.Linear{Head: m.Head, Rows: m.Rows}).Standardized(e, out)
 }
 
 // ScoreVec is that of model.Model.

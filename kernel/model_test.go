@@ -152,13 +152,13 @@ func TestReadModelRefuses(t *testing.T) {
 }
 
 // The statistics of a Scaler travel with the model.
-func TestModelStandardises(t *testing.T) {
+func TestModelStandardizes(t *testing.T) {
 	m, _, _ := testModel(t, RBF{1.5})
-	m.Scaler.Mode = model.StandardiseAll
+	m.Scaler.Mode = model.StandardizeAll
 	m.Layout = model.Layout{Width: model.ScalerWidth}
 	m.Rows = model.NewTable(model.ScalerWidth)
 	for c := range uint32(6) {
-		copy(m.Rows.Touch(c), []float64{10, 0, 1, 3, 0.25}) // centre 3, scale 4
+		copy(m.Rows.Touch(c), []float64{10, 0, 1, 3, 0.25}) // center 3, scale 4
 	}
 	each, err := m.EachBlock()
 	if err != nil {
@@ -173,7 +173,7 @@ func TestModelStandardises(t *testing.T) {
 	want := m.ScoreVec(blankout.Vec{Index: []uint32{0, 2}, Value: []float64{1, -0.5}}, make([]float64, 2))
 	for _, k := range []*Model{m, again} {
 		if got := k.Score(&e, make([]float64, 2)); !slices.Equal(got, want) {
-			t.Errorf("scores %v, of the standardised features %v", got, want)
+			t.Errorf("scores %v, of the standardized features %v", got, want)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func BenchmarkJoin(b *testing.B) {
 	}
 	defer j.Close()
 	r := rand.New(rand.NewPCG(1, 2))
-	e := &blankout.Example{Key: make([]byte, 16), Weight: 1, Label: blankout.Unlabelled,
+	e := &blankout.Example{Key: make([]byte, 16), Weight: 1, Label: blankout.Unlabeled,
 		Features: blankout.Vec{Index: make([]uint32, 10), Value: make([]float64, 10)}, Field: make([]uint16, 10)}
 	id := func(r *rand.Rand) {
 		binary.BigEndian.PutUint64(e.Key, r.Uint64())

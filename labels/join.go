@@ -158,11 +158,11 @@ func (j *Join) Counts() Counts {
 	return c
 }
 
-// Labelled returns how many events have got a label so far, or Config.Default for one.
-func (j *Join) Labelled() uint64 { return j.config.Labelled(&j.state.Counts) }
+// Labeled returns how many events have got a label so far, or Config.Default for one.
+func (j *Join) Labeled() uint64 { return j.config.Labeled(&j.state.Counts) }
 
-// Labelled is Join.Labelled of such counts.
-func (c *Config) Labelled(of *Counts) uint64 {
+// Labeled is Join.Labeled of such counts.
+func (c *Config) Labeled(of *Counts) uint64 {
 	if c.Default != "" {
 		return of.Matched + of.TimedOut
 	}
@@ -197,7 +197,7 @@ func (j *Join) KeepsLate() bool { return j.config.Late == LateDeadLetter }
 // SetDefault gives an event without a label what it is learned as, if anything is
 // configured, and that is one of the classes or, where labels are numbers, a number.
 func (j *Join) SetDefault(e *blankout.Example, s *blankout.Schema) {
-	if j.config.Default == "" || e.Label != blankout.Unlabelled {
+	if j.config.Default == "" || e.Label != blankout.Unlabeled {
 		return
 	}
 	if s.Target == loss.Sign {
@@ -252,7 +252,7 @@ func (j *Join) Advance(topic string, partition int32, e *blankout.Example) {
 
 // Expired returns the next event whose wait is over and that has no label, nil if there
 // is none. It must be called after Advance until it returns nil. Its Label is
-// blankout.Unlabelled.
+// blankout.Unlabeled.
 func (j *Join) Expired() (*Waited, error) {
 	s := &j.state
 	for {
@@ -283,20 +283,20 @@ func (j *Join) Expired() (*Waited, error) {
 			continue
 		}
 		s.Held--
-		if st.labelled && !j.settles || j.over && !st.labelled { // of the latter nothing is known yet
+		if st.labeled && !j.settles || j.over && !st.labeled { // of the latter nothing is known yet
 			continue
 		}
 		w, err := j.waited(oldest.number)
 		switch {
 		case err != nil:
 			return nil, err
-		case w == nil && !st.labelled:
+		case w == nil && !st.labeled:
 			s.Pending--
 			s.Forgotten++
 			continue
 		case w == nil:
 			continue
-		case st.labelled:
+		case st.labeled:
 			return w.as(&st.standing), nil
 		}
 		s.Pending--
@@ -323,7 +323,7 @@ func (j *Join) Event(e *blankout.Example, partition int32, scores []float64) (Ou
 		s.Tick++
 		return Repeats, nil, nil
 	case ok && was.event == 0 && was.tick >= s.First: // an early label
-		st.labelled, st.class, st.target, st.weight = true, was.class, was.target, was.weight
+		st.labeled, st.class, st.target, st.weight = true, was.class, was.target, was.weight
 		s.Held--
 	}
 	next := entry{time: s.Now, id: of, standing: st}
@@ -331,7 +331,7 @@ func (j *Join) Event(e *blankout.Example, partition int32, scores []float64) (Ou
 		return 0, nil, err
 	}
 	s.Held++
-	if !st.labelled {
+	if !st.labeled {
 		s.Pending++
 		return Waits, nil, nil
 	}
@@ -364,13 +364,13 @@ func (j *Join) Label(e *blankout.Example) (Outcome, *Waited, error) {
 	default:
 		st = standing{}
 	}
-	if st.labelled && st.class == e.Label && st.target == e.Target && st.weight == e.Weight {
+	if st.labeled && st.class == e.Label && st.target == e.Target && st.weight == e.Weight {
 		s.Repeated++
 		s.Tick++
 		return Repeats, nil, nil
 	}
 	outcome := Matches
-	if st.labelled {
+	if st.labeled {
 		outcome = Corrects
 	}
 	var w *Waited
@@ -379,7 +379,7 @@ func (j *Join) Label(e *blankout.Example) (Outcome, *Waited, error) {
 			return 0, nil, err
 		}
 	}
-	st.labelled, st.class, st.target, st.weight = true, e.Label, e.Target, e.Weight
+	st.labeled, st.class, st.target, st.weight = true, e.Label, e.Target, e.Weight
 	if err := j.put(&entry{label: true, time: s.Now, id: of, standing: st}, nil, &was, ok); err != nil {
 		return 0, nil, err
 	}
@@ -496,7 +496,7 @@ func encodeEvent(e *blankout.Example, partition int32, scores []float64) []byte 
 // decodeEvent reads what encodeEvent wrote. The partition is -1 if that is not possible.
 func decodeEvent(body []byte, e *blankout.Example, scores []float64) (partition int32, _ []float64) {
 	c := coder.Read(body)
-	*e = blankout.Example{Label: blankout.Unlabelled}
+	*e = blankout.Example{Label: blankout.Unlabeled}
 	codeEvent(c, e, &partition, &scores)
 	if !c.Done() || len(e.Features.Index) != len(e.Features.Value) || e.Field != nil && len(e.Field) != len(e.Features.Index) {
 		return -1, nil

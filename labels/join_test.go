@@ -17,12 +17,12 @@ import (
 
 // told is what a test learns: in this order.
 type told struct {
-	ID         string
-	X          float64 // of the event, as it was
-	Class      int
-	Weight     float64
-	Score      float64
-	Unlabelled bool
+	ID        string
+	X         float64 // of the event, as it was
+	Class     int
+	Weight    float64
+	Score     float64
+	Unlabeled bool
 }
 
 // arrived is a record of one of the logs of a test.
@@ -70,10 +70,10 @@ func slowJoin(records []arrived, wait int64, score func(n int) float64) (out []t
 	})
 	type event struct {
 		arrived
-		score    float64
-		labelled bool
-		over     bool
-		class    int
+		score   float64
+		labeled bool
+		over    bool
+		class   int
 	}
 	var events []*event
 	type early struct {
@@ -85,9 +85,9 @@ func slowJoin(records []arrived, wait int64, score func(n int) float64) (out []t
 		for _, e := range events {
 			if !e.over && e.time+wait < r.time {
 				e.over = true
-				if !e.labelled {
+				if !e.labeled {
 					c.TimedOut++
-					out = append(out, told{ID: e.id, X: e.x, Weight: 1, Score: e.score, Unlabelled: true})
+					out = append(out, told{ID: e.id, X: e.x, Weight: 1, Score: e.score, Unlabeled: true})
 				}
 			}
 		}
@@ -118,19 +118,19 @@ func slowJoin(records []arrived, wait int64, score func(n int) float64) (out []t
 			e := &event{arrived: r, score: score(n)}
 			events = append(events, e)
 			if before != nil {
-				before.used, e.labelled, e.class = true, true, before.class
+				before.used, e.labeled, e.class = true, true, before.class
 				c.Matched++
 				out = append(out, told{ID: e.id, X: e.x, Class: e.class, Weight: 1, Score: e.score})
 			}
-		case waiting != nil && waiting.labelled && waiting.class == r.class:
+		case waiting != nil && waiting.labeled && waiting.class == r.class:
 			c.Repeated++
 		case waiting != nil:
-			if waiting.labelled {
+			if waiting.labeled {
 				c.Corrected++
 			} else {
 				c.Matched++
 			}
-			waiting.labelled, waiting.class = true, r.class
+			waiting.labeled, waiting.class = true, r.class
 			out = append(out, told{ID: r.id, X: waiting.x, Class: r.class, Weight: 1, Score: waiting.score})
 		case before != nil && before.class == r.class:
 			c.Repeated++
@@ -145,7 +145,7 @@ func slowJoin(records []arrived, wait int64, score func(n int) float64) (out []t
 		}
 	}
 	for _, e := range events {
-		if !e.labelled && !e.over {
+		if !e.labeled && !e.over {
 			c.Pending++
 		}
 	}
@@ -181,7 +181,7 @@ func (m *memory) next(_ context.Context, b *blankout.Batch) error {
 func testLanes(t *testing.T, schema *blankout.Schema, records []arrived, offsets blankout.Offsets, size func() int) []Lane {
 	t.Helper()
 	c := record.DefaultConfig()
-	c.Unlabelled = true
+	c.Unlabeled = true
 	decoder, err := record.NewDecoder(c, schema)
 	if err != nil {
 		t.Fatal(err)
@@ -235,8 +235,8 @@ func (j *joined) try(t *testing.T, records []arrived, size func() int, stop func
 	m := NewMerge(j.schema, testLanes(t, j.schema, records, j.offsets, size), j.join)
 	var b blankout.Batch
 	take := func(w *Waited) {
-		o := told{ID: string(w.Key), Class: w.Label, Weight: w.Weight, Score: w.Scores[0], Unlabelled: w.Label == blankout.Unlabelled}
-		if o.Unlabelled {
+		o := told{ID: string(w.Key), Class: w.Label, Weight: w.Weight, Score: w.Scores[0], Unlabeled: w.Label == blankout.Unlabeled}
+		if o.Unlabeled {
 			o.Class = 0
 		}
 		for i, id := range w.Field {
@@ -244,7 +244,7 @@ func (j *joined) try(t *testing.T, records []arrived, size func() int, stop func
 				o.X = w.Features.Value[i]
 			}
 		}
-		if !o.Unlabelled {
+		if !o.Unlabeled {
 			var class int
 			fmt.Sscanf(j.schema.Classes[o.Class], "c%d", &class)
 			o.Class = class

@@ -110,7 +110,7 @@ func (s *Joined) take(b *blankout.Batch, e *blankout.Example) error {
 	if e.Refused != nil {
 		refused := *e.Refused // which of the logs it is of nobody else will say
 		refused.Detail = fmt.Sprintf("%s: record %d: %s", b.Topic, e.Offset+1, refused.Detail)
-		s.queue = append(s.queue, settled{Example: blankout.Example{Label: blankout.Unlabelled, Offset: e.Offset, Refused: &refused}, topic: b.Topic, partition: b.Partition})
+		s.queue = append(s.queue, settled{Example: blankout.Example{Label: blankout.Unlabeled, Offset: e.Offset, Refused: &refused}, topic: b.Topic, partition: b.Partition})
 		return nil
 	}
 	var err error

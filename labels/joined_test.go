@@ -93,8 +93,8 @@ func TestJoinedHasEveryEventOnceWithItsLastLabel(t *testing.T) {
 			}
 			for i := range b.Examples {
 				e := &b.Examples[i]
-				o := told{ID: string(e.Key), Weight: e.Weight, Unlabelled: e.Label == blankout.Unlabelled}
-				if !o.Unlabelled {
+				o := told{ID: string(e.Key), Weight: e.Weight, Unlabeled: e.Label == blankout.Unlabeled}
+				if !o.Unlabeled {
 					fmt.Sscanf(schema.Classes[e.Label], "c%d", &o.Class)
 				}
 				for k, id := range e.Field {
@@ -106,17 +106,17 @@ func TestJoinedHasEveryEventOnceWithItsLastLabel(t *testing.T) {
 			}
 		}
 		want := slowJoined(records, wait)
-		unlabelled := 0
+		unlabeled := 0
 		for i := range want {
-			if want[i].Unlabelled {
-				unlabelled++
+			if want[i].Unlabeled {
+				unlabeled++
 				if c.Default != "" {
-					want[i].Unlabelled, want[i].Class = false, 1
+					want[i].Unlabeled, want[i].Class = false, 1
 				}
 			}
 		}
-		if wait < 1_000_000 && unlabelled == 0 || len(want) < 50 {
-			t.Fatalf("%d events of which %d have no label test little", len(want), unlabelled)
+		if wait < 1_000_000 && unlabeled == 0 || len(want) < 50 {
+			t.Fatalf("%d events of which %d have no label test little", len(want), unlabeled)
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("seed %d: %d events, want %d", seed, len(got), len(want))
@@ -126,8 +126,8 @@ func TestJoinedHasEveryEventOnceWithItsLastLabel(t *testing.T) {
 				}
 			}
 		}
-		if n := join.Counts(); n.TimedOut != uint64(unlabelled) || int(n.Matched+n.TimedOut) != len(want) {
-			t.Errorf("counts %+v of %d events, %d without a label", n, len(want), unlabelled)
+		if n := join.Counts(); n.TimedOut != uint64(unlabeled) || int(n.Matched+n.TimedOut) != len(want) {
+			t.Errorf("counts %+v of %d events, %d without a label", n, len(want), unlabeled)
 		}
 	}
 }

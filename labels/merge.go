@@ -120,17 +120,17 @@ func (l *lane) pass() {
 	l.index++
 }
 
-// neighbours is how many records behind a record say whether its time is in line.
-const neighbours = 16
+// neighbors is how many records behind a record say whether its time is in line.
+const neighbors = 16
 
 // decide finds the time of the present record; now is the latest time that other lanes
 // know. One that is not far ahead, by what is near, of now and of the partition's clock
-// is taken at its word. Else the next neighbours are asked: if at least half of them are about
+// is taken at its word. Else the next neighbors are asked: if at least half of them are about
 // as late or later, the partition's clock was put forward, or nothing came for a while. If
 // not, the record is out of line and takes the time of the one before it. So one bad clock
 // among many producers, or one bad record, moves nothing.
 //
-// It returns false if it needs more neighbours than have been read. At the end of a
+// It returns false if it needs more neighbors than have been read. At the end of a
 // partition it does with those that there are. Without any it believes a record that is
 // ahead by no more than most.
 func (l *lane) decide(now, near, most int64) bool {
@@ -140,7 +140,7 @@ func (l *lane) decide(now, near, most int64) bool {
 	if latest != math.MinInt64 && says-latest <= near {
 		return true
 	}
-	later, times := 0, make([]int64, 0, neighbours)
+	later, times := 0, make([]int64, 0, neighbors)
 	for e := range l.behind() {
 		if e.Time <= 0 { // unknown
 			continue
@@ -149,9 +149,9 @@ func (l *lane) decide(now, near, most int64) bool {
 			later++
 		}
 		switch earlier := len(times) - later; {
-		case 2*later >= neighbours:
+		case 2*later >= neighbors:
 			return true
-		case 2*earlier > neighbours:
+		case 2*earlier > neighbors:
 			l.outOfLine(times)
 			return true
 		}
@@ -512,7 +512,7 @@ func (m *Merge) isFirst(l *lane) bool {
 func (m *Merge) decode(ctx context.Context, l *lane, from, e *blankout.Example) error {
 	key, value := e.Key[:0], e.Value[:0]
 	if from.Refused != nil {
-		*e = blankout.Example{Features: e.Features, Label: blankout.Unlabelled, Offset: from.Offset, Time: from.Time, Refused: from.Refused}
+		*e = blankout.Example{Features: e.Features, Label: blankout.Unlabeled, Offset: from.Offset, Time: from.Time, Refused: from.Refused}
 		e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 		e.Key = append(key, from.Key...)
 	} else {
@@ -541,7 +541,7 @@ const maxID = 1024
 // check refuses an event or a label that cannot be joined.
 func (m *Merge) check(l *lane, from, e *blankout.Example) {
 	refuse := func(reason blankout.Reason, detail string) {
-		*e = blankout.Example{Label: blankout.Unlabelled, Key: e.Key, Offset: e.Offset, Time: e.Time,
+		*e = blankout.Example{Label: blankout.Unlabeled, Key: e.Key, Offset: e.Offset, Time: e.Time,
 			Refused: &blankout.Refusal{Reason: reason, Detail: detail, Value: from.Value}}
 	}
 	switch {
@@ -549,7 +549,7 @@ func (m *Merge) check(l *lane, from, e *blankout.Example) {
 		refuse(blankout.ReasonID, "there is no id to join events and labels by: name the field that holds it with record.id and labels.id (--id)")
 	case len(e.Key) > maxID:
 		refuse(blankout.ReasonID, fmt.Sprintf("an id of %d bytes: the most is %d", len(e.Key), maxID))
-	case l.Labels && e.Label == blankout.Unlabelled:
+	case l.Labels && e.Label == blankout.Unlabeled:
 		refuse(blankout.ReasonLabel, "there is no label in the record of a label")
 	}
 }
@@ -564,7 +564,7 @@ type Deferred struct {
 
 // Decode passes r on.
 func (d *Deferred) Decode(ctx context.Context, r record.Record, e *blankout.Example) error {
-	*e = blankout.Example{Features: e.Features, Label: blankout.Unlabelled, Offset: r.Offset, Time: r.Time, Key: r.Key, Value: r.Value}
+	*e = blankout.Example{Features: e.Features, Label: blankout.Unlabeled, Offset: r.Offset, Time: r.Time, Key: r.Key, Value: r.Value}
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	if r.Cut {
 		e.Value, e.Refused = nil, &blankout.Refusal{Reason: blankout.ReasonOversize, Detail: "a line of more than max_bytes; " + record.RestSkipped, Value: r.Value}
@@ -618,6 +618,6 @@ func (c *Config) LabelRecord(events record.Config) record.Config {
 	r := events
 	r.Label, r.ID, r.Weight = cmp.Or(c.Label, events.Label), cmp.Or(c.ID, events.ID), c.Weight
 	r.Drop, r.Categorical, r.Text, r.Ngrams, r.Groups, r.GroupEvery, r.Crosses = nil, nil, nil, 1, nil, 0, nil
-	r.Unlabelled, r.Absent, r.MaxNames, r.MaxFields = false, blankout.AbsentAuto, 0, 1
+	r.Unlabeled, r.Absent, r.MaxNames, r.MaxFields = false, blankout.AbsentAuto, 0, 1
 	return r
 }

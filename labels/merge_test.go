@@ -208,7 +208,7 @@ func TestOpenForeignStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &blankout.Example{Key: []byte("z"), Weight: 1, Label: blankout.Unlabelled}
+	e := &blankout.Example{Key: []byte("z"), Weight: 1, Label: blankout.Unlabeled}
 	for _, id := range []string{"z", "a"} {
 		e.Key = []byte(id)
 		if _, _, err := j.Event(e, 0, []float64{1}); err != nil {
@@ -353,7 +353,7 @@ func TestNumberLabels(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.Advance("events", 0, &blankout.Example{Arrival: 1})
-	if _, _, err := j.Event(&blankout.Example{Key: []byte("a"), Label: blankout.Unlabelled, Weight: 1}, 0, []float64{7}); err != nil {
+	if _, _, err := j.Event(&blankout.Example{Key: []byte("a"), Label: blankout.Unlabeled, Weight: 1}, 0, []float64{7}); err != nil {
 		t.Fatal(err)
 	}
 	say := func(target float64) (Outcome, float64) {
@@ -388,7 +388,7 @@ func TestNumberLabels(t *testing.T) {
 	}
 	s := blankout.NewSchema(1, nil, 2)
 	s.Target = loss.Real
-	e := blankout.Example{Label: blankout.Unlabelled}
+	e := blankout.Example{Label: blankout.Unlabeled}
 	if j.SetDefault(&e, s); e.Label != 0 || e.Target != 2.5 {
 		t.Errorf("the default is %v", e.Target)
 	}

@@ -111,12 +111,12 @@ type entry struct {
 type standing struct {
 	event uint64 // 1 + the tick at which the event came, 0 before that
 	// entry is the number of the event's entry, came when the event came.
-	entry    uint64
-	came     int64
-	labelled bool
-	class    int
-	target   float64 // instead of a class, where labels are numbers
-	weight   float64
+	entry   uint64
+	came    int64
+	labeled bool
+	class   int
+	target  float64 // instead of a class, where labels are numbers
+	weight  float64
 }
 
 const headSize = 96
@@ -124,7 +124,7 @@ const headSize = 96
 // The kinds of heads are bits.
 const (
 	isLabel = 1 << iota
-	isLabelled
+	isLabeled
 	isNumber // the label is one
 )
 
@@ -134,8 +134,8 @@ func (e *entry) encode(out []byte) []byte {
 	if e.label {
 		kind |= isLabel
 	}
-	if e.labelled {
-		kind |= isLabelled
+	if e.labeled {
+		kind |= isLabeled
 	}
 	if e.target != 0 {
 		kind, value = kind|isNumber, math.Float64bits(e.target)
@@ -167,7 +167,7 @@ func (e *entry) decode(head []byte) bool {
 	kind := le.Uint32(head[4:])
 	*e = entry{
 		number: e.number, tick: le.Uint64(head[8:]), label: kind&isLabel != 0, time: int64(le.Uint64(head[16:])), id: id(head[24:40]),
-		standing: standing{event: le.Uint64(head[40:]), came: int64(le.Uint64(head[48:])), labelled: kind&isLabelled != 0,
+		standing: standing{event: le.Uint64(head[40:]), came: int64(le.Uint64(head[48:])), labeled: kind&isLabeled != 0,
 			weight: math.Float64frombits(le.Uint64(head[64:])), entry: le.Uint64(head[72:])},
 		length: int(le.Uint32(head[80:])), body: 8 * int64(le.Uint32(head[84:])), sum: le.Uint64(head[88:]),
 	}

@@ -174,7 +174,7 @@ func TestOddTimeOfTheLastRecord(t *testing.T) {
 
 // Nine records that contradict one, or eight that agree with it, are enough, without a wait
 // for more.
-func TestNeighboursThatDecide(t *testing.T) {
+func TestNeighborsThatDecide(t *testing.T) {
 	for _, c := range []struct {
 		behind int
 		ahead  int64

@@ -110,7 +110,7 @@ func (t Target) Check(y float64) error {
 }
 
 // Cost returns the factor kappa of a loss for the cost c, see Facts. Online, where
-// J/kappa is minimised, the ridge of one event is 2/kappa.
+// J/kappa is minimized, the ridge of one event is 2/kappa.
 func Cost(l Loss, c float64) float64 { return l.Facts().Cost * c }
 
 // A Conjugate loss knows its convex conjugate at v = 0, phi*(a) = sup_f a f - loss(f).

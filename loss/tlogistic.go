@@ -9,7 +9,7 @@ import (
 
 // TLogistic is the loss of t-logistic regression (Ding & Vishwanathan 2010),
 // -log_t-like and not convex: past a point a wrong label costs hardly more the
-// further it is off, so that mislabelled events lose their pull. With
+// further it is off, so that mislabeled events lose their pull. With
 //
 //	exp_t(x) = max(1 + (1-t) x, 0)^(1/(1-t)),  1 < t < 2,
 //	exp_t(u/2 - g(u)) + exp_t(-u/2 - g(u)) = 1,
@@ -47,7 +47,7 @@ func (l TLogistic) Influence(y, f, v float64) float64 {
 }
 
 // Theta returns the convex part of the loss, (l - 1)/(t-1) = g(s) - y f/2,
-// which the theta-step minimises with every example weighted by its Influence.
+// which the theta-step minimizes with every example weighted by its Influence.
 func (l TLogistic) Theta() Loss { return tTheta(l) }
 
 func (l TLogistic) At(y, f, v float64) (value, df, dv float64) {

@@ -36,7 +36,7 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// Labelled examples that are predicted worse than by their own class fractions are told.
+// Labeled examples that are predicted worse than by their own class fractions are told.
 func TestWorseThanConstant(t *testing.T) {
 	r := ClassesReport{Examples: 100, Confusion: [][]float64{{60, 0}, {39, 1}}, Error: number(39), LogLoss: number(0.68)}
 	if got := -0.6*math.Log(0.6) - 0.4*math.Log(0.4); !(got < 0.68) || !strings.Contains(r.WorseThanConstant(true), "log-loss 0.68 nats, that of the shares 0.673") {

@@ -132,7 +132,7 @@ type Evaluation struct {
 // ClassesReport holds the measures of scored examples, with the names of the predict
 // command's JSON. A measure that is undefined is nil.
 type ClassesReport struct {
-	Examples int `json:"examples"` // labelled or not
+	Examples int `json:"examples"` // labeled or not
 	// Error is the share of wrong classes in percent.
 	Error *float64 `json:"error"`
 	// LogLoss is the mean of -log P(label), in nats.

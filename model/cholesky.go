@@ -1,6 +1,6 @@
 package model
 
-// This file factorises positive matrices. It is our own so that programs that only read a
+// This file factorizes positive matrices. It is our own so that programs that only read a
 // model need no library of linear algebra. Its sums run in a fixed order.
 
 import "math"
@@ -15,10 +15,10 @@ type triangle struct {
 // row returns row i from its column j on.
 func (u triangle) row(i, j int) []float64 { return u.data[i*u.n+j : (i+1)*u.n] }
 
-// factorise returns the factor of a matrix, whose memory it takes. ok is false where
+// factorize returns the factor of a matrix, whose memory it takes. ok is false where
 // rounding has made the matrix indefinite. There is no estimate of the condition: the
 // shrinkage of a Covariance bounds that.
-func factorise(n int, matrix []float64) (u triangle, positive bool) {
+func factorize(n int, matrix []float64) (u triangle, positive bool) {
 	u = triangle{n, matrix}
 	for k := 0; k < n; k += 4 {
 		end := min(k+4, n)

@@ -14,7 +14,7 @@ func TestCholesky(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for _, n := range []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 64, 130} {
 		matrix := randomPositive(n, r)
-		u, positive := factorise(n, slices.Clone(matrix))
+		u, positive := factorize(n, slices.Clone(matrix))
 		if !positive {
 			t.Fatalf("%d columns: not positive", n)
 		}
@@ -61,7 +61,7 @@ func TestCholesky(t *testing.T) {
 		for _, bad := range []float64{0, -1, math.NaN()} {
 			spoilt := slices.Clone(matrix)
 			spoilt[len(spoilt)-1] = bad
-			if _, positive := factorise(n, spoilt); positive {
+			if _, positive := factorize(n, spoilt); positive {
 				t.Errorf("%d columns: the matrix with %v on its diagonal is called positive", n, bad)
 			}
 		}
@@ -88,13 +88,13 @@ func BenchmarkCholesky(b *testing.B) {
 	r := rand.New(rand.NewPCG(7, 7))
 	const n = 256
 	matrix, work := randomPositive(n, r), make([]float64, n*n)
-	b.Run("factorise", func(b *testing.B) {
+	b.Run("factorize", func(b *testing.B) {
 		for b.Loop() {
 			copy(work, matrix)
-			factorise(n, work)
+			factorize(n, work)
 		}
 	})
-	u, _ := factorise(n, slices.Clone(matrix))
+	u, _ := factorize(n, slices.Clone(matrix))
 	b.Run("solve", func(b *testing.B) {
 		x := make([]float64, n)
 		for b.Loop() {

@@ -62,7 +62,7 @@ func NewCovariance(columns []uint32, fields []uint16, mean, matrix []float64) (*
 	}
 	c := &Covariance{Columns: columns, Fields: fields, Mean: mean, Matrix: matrix}
 	c.shrink()
-	if _, positive := factorise(n, slices.Clone(c.shrunk)); !positive {
+	if _, positive := factorize(n, slices.Clone(c.shrunk)); !positive {
 		return nil, fmt.Errorf("covariance: it is not positive")
 	}
 	return c, nil
@@ -175,11 +175,11 @@ func (p Parts) Places(part byte, at []int) []int {
 //
 // and their covariance R = C_mm - C_mo B. With the inverse P of C, and u for all that is
 // not observed, the same is B' = -P_uu^-1 P_uo and R = P_uu^-1, of both the part of m.
-// Either needs one matrix to be factorised: the smaller one is.
+// Either needs one matrix to be factorized: the smaller one is.
 type Fill struct {
 	c                *Covariance
 	observed, filled []int // places
-	unobserved       []int // u where P_uu is factorised, else nil
+	unobserved       []int // u where P_uu is factorized, else nil
 	factor           triangle
 }
 
@@ -204,11 +204,11 @@ func (c *Covariance) Fill(p Parts) *Fill {
 			}
 		}
 		f.unobserved = places[from:]
-		if !f.factorise(c.precision, f.unobserved) {
+		if !f.factorize(c.precision, f.unobserved) {
 			f.unobserved = nil
 		}
 	}
-	if f.unobserved == nil && len(f.observed) > 0 && !f.factorise(c.shrunk, f.observed) {
+	if f.unobserved == nil && len(f.observed) > 0 && !f.factorize(c.shrunk, f.observed) {
 		f.observed = nil
 	}
 	return c.fills.add(string(p), f, len(p)*len(p))
@@ -218,7 +218,7 @@ func (c *Covariance) Fill(p Parts) *Fill {
 func (c *Covariance) inverse() []float64 {
 	c.invert.Do(func() {
 		n := len(c.Columns)
-		u, positive := factorise(n, slices.Clone(c.shrunk))
+		u, positive := factorize(n, slices.Clone(c.shrunk))
 		if !positive {
 			return // then nothing is filled in by it
 		}
@@ -232,9 +232,9 @@ func (c *Covariance) inverse() []float64 {
 	return c.precision
 }
 
-// factorise factorises the part of a positive matrix that has these places, and says
+// factorize factorizes the part of a positive matrix that has these places, and says
 // whether rounding has let it.
-func (f *Fill) factorise(matrix []float64, places []int) (positive bool) {
+func (f *Fill) factorize(matrix []float64, places []int) (positive bool) {
 	n := len(f.c.Columns)
 	part := make([]float64, 0, len(places)*len(places))
 	for _, i := range places {
@@ -242,7 +242,7 @@ func (f *Fill) factorise(matrix []float64, places []int) (positive bool) {
 			part = append(part, matrix[i*n+j])
 		}
 	}
-	f.factor, positive = factorise(len(places), part)
+	f.factor, positive = factorize(len(places), part)
 	return positive
 }
 

@@ -404,11 +404,11 @@ func TestWild(t *testing.T) {
 	far := 2 + 1.01*ScalerClip*c.deviation(0)
 	for _, w := range []struct {
 		value        float64
-		standardised bool
+		standardized bool
 		want         bool
 	}{{WildAt, true, true}, {-WildAt, true, true}, {WildAt, false, false}, {2, true, false}, {far, false, true}, {far, true, true}, {4 - far, true, true}} {
-		if got := c.wild(0, w.value, w.standardised); got != w.want {
-			t.Errorf("%v, standardised %t: %t", w.value, w.standardised, got)
+		if got := c.wild(0, w.value, w.standardized); got != w.want {
+			t.Errorf("%v, standardized %t: %t", w.value, w.standardized, got)
 		}
 	}
 }

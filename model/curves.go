@@ -238,7 +238,7 @@ func (m *Linear) DrawnCurves() iter.Seq[DrawnCurve] {
 			}
 			places := 1
 			if row := m.Rows.Row(column); row != nil {
-				if stats := m.Stats(row); stats != nil && m.Scaler.Standardisation(stats).Unit != 0 {
+				if stats := m.Stats(row); stats != nil && m.Scaler.Standardization(stats).Unit != 0 {
 					places = bentPlaces
 				}
 			}

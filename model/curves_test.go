@@ -118,13 +118,13 @@ func TestCurvesInScores(t *testing.T) {
 		if math.Abs(got-want) > 1e-9*max(1, math.Abs(want)) {
 			t.Errorf("at %v the score is %v, want %v", x, got, want)
 		}
-		std := m.Standardised(e, blankout.Vec{})
+		std := m.Standardized(e, blankout.Vec{})
 		if again := m.ScoreVec(std, make([]float64, 2))[0]; again != got {
 			t.Errorf("at %v ScoreVec gives %v, Score %v", x, again, got)
 		}
 		// Hats that are there already are not doubled.
-		if twice := m.Standardised(&blankout.Example{Features: std}, blankout.Vec{}); !slices.Equal(twice.Index, std.Index) {
-			t.Errorf("standardised twice: columns %v, once %v", twice.Index, std.Index)
+		if twice := m.Standardized(&blankout.Example{Features: std}, blankout.Vec{}); !slices.Equal(twice.Index, std.Index) {
+			t.Errorf("standardized twice: columns %v, once %v", twice.Index, std.Index)
 		}
 		if fields := m.Scaler.FieldsOf(e, std.Index, nil); fields[len(fields)-1] != 1 || fields[0] != 1 || fields[1] != 2 {
 			t.Errorf("fields %v of columns %v", fields, std.Index)
@@ -206,7 +206,7 @@ func TestDrawnCurvesAreTheScores(t *testing.T) {
 			m := NewLinear(s, "logistic", "dropout:0.3", weights[:outputs], make([]float64, outputs))
 			m.Rows = NewTable(outputs + ScalerWidth)
 			m.Layout = Layout{Width: outputs + ScalerWidth, Stats: outputs}
-			m.Scaler = Scaler{Mode: StandardiseAuto, Curves: &Curves{Columns: []uint32{5, 7}, Knots: [][]float64{{-1, 0.3, 2, 10}, Present()}}}
+			m.Scaler = Scaler{Mode: StandardizeAuto, Curves: &Curves{Columns: []uint32{5, 7}, Knots: [][]float64{{-1, 0.3, 2, 10}, Present()}}}
 			r := rand.New(rand.NewPCG(3, 4))
 			for _, column := range []uint32{5, 7, 8, FirstHat, FirstHat + 1, FirstHat + 2, FirstHat + 3, FirstHat + MaxKnots} {
 				row := m.Rows.Touch(column)
@@ -215,7 +215,7 @@ func TestDrawnCurvesAreTheScores(t *testing.T) {
 				}
 				row[outputs+StatInverse] = 1
 				if column == 5 {
-					row[outputs+StatCentre], row[outputs+StatInverse] = 0.7, inverse
+					row[outputs+StatCenter], row[outputs+StatInverse] = 0.7, inverse
 				}
 			}
 			drawn := func() DrawnCurve {

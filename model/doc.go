@@ -1,4 +1,4 @@
-// Package model is what answers, frozen: a linear model and how it standardises features,
+// Package model is what answers, frozen: a linear model and how it standardizes features,
 // bends them into curves, fills in what is missing and puts its answers apart.
 //
 // A [Linear] is a [Head], which says how scores are made, and the rows of a [Table]. The

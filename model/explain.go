@@ -72,7 +72,7 @@ func (m *Linear) Explain(e *blankout.Example, class int) Explanation {
 	x.Score += x.Intercept
 	if a.Parts != nil {
 		score := 0.0
-		for k, f := range m.outputs(m.Standardised(e, blankout.Vec{}), a, make([]float64, m.Outputs)) {
+		for k, f := range m.outputs(m.Standardized(e, blankout.Vec{}), a, make([]float64, m.Outputs)) {
 			score += side[k] * f
 		}
 		x.Filled, x.Score = score-x.Score, score
@@ -120,7 +120,7 @@ func (m *Linear) Terms(e *blankout.Example, class int) iter.Seq[Term] {
 		var r *repair
 		var columns []uint32 // of r that are still to come
 		if a.Parts != nil {
-			r, columns = m.repaired(m.Standardised(e, blankout.Vec{}), a.Parts), m.Covariance.Columns
+			r, columns = m.repaired(m.Standardized(e, blankout.Vec{}), a.Parts), m.Covariance.Columns
 		}
 		at := 0 // in the event
 		for column, raw := range m.Scaler.numbers(e.Features) {
@@ -178,7 +178,7 @@ func (m *Linear) Curve(side []float64, curve int, x float64) (sum float64) {
 }
 
 // Number returns what a numeric column adds to a score for a Side where it has the value x:
-// its weight times the standardised value, and its curve.
+// its weight times the standardized value, and its curve.
 func (m *Linear) Number(side []float64, column uint32, x float64) (sum float64) {
 	if row := m.Rows.Row(column); row != nil {
 		z := x

@@ -18,26 +18,26 @@ func TestExplain(t *testing.T) {
 		name, noise string
 		outputs     int
 		pairs       bool
-		mode        Standardise
+		mode        Standardize
 	}{
-		{"two classes", "dropout:0.3", 1, false, StandardiseNone},
-		{"no noise", "none", 1, false, StandardiseNone},
-		{"constant noise", "gaussian:0.5", 1, false, StandardiseNone},
-		{"noise of counts", "poisson", 1, false, StandardiseNone},
-		{"three classes", "dropout:0.5", 3, false, StandardiseNone},
-		{"pairs", "dropout:0.5", 3, true, StandardiseNone},
-		{"standardised", "dropout:0.5", 1, false, StandardiseAuto},
+		{"two classes", "dropout:0.3", 1, false, StandardizeNone},
+		{"no noise", "none", 1, false, StandardizeNone},
+		{"constant noise", "gaussian:0.5", 1, false, StandardizeNone},
+		{"noise of counts", "poisson", 1, false, StandardizeNone},
+		{"three classes", "dropout:0.5", 3, false, StandardizeNone},
+		{"pairs", "dropout:0.5", 3, true, StandardizeNone},
+		{"standardized", "dropout:0.5", 1, false, StandardizeAuto},
 	} {
 		schema := blankout.NewSchema(4, []string{"a", "b", "c"}[:max(2, c.outputs)], 0)
 		m := &Linear{Head: Head{Schema: schema, Noise: c.noise, Outputs: c.outputs, Pairs: c.pairs, Layout: Layout{Width: ScalerWidth + c.outputs, Weight: ScalerWidth}}}
 		m.Scaler = Scaler{Mode: c.mode}
-		if c.mode != StandardiseNone {
+		if c.mode != StandardizeNone {
 			m.Scaler.Dense = []uint32{3}
 		}
 		m.Rows = NewTable(m.Layout.Width)
 		for d := range uint32(columns - 1) { // the last one is not known
 			row := m.Rows.Touch(d)
-			row[StatCentre], row[StatInverse] = random.NormFloat64(), 1+random.Float64()
+			row[StatCenter], row[StatInverse] = random.NormFloat64(), 1+random.Float64()
 			for k := range c.outputs {
 				row[ScalerWidth+k] = random.NormFloat64()
 			}

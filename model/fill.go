@@ -122,7 +122,7 @@ func (m *Linear) ScoreLacking(x blankout.Vec, e *blankout.Example, out []float64
 	return m.scoreAnswer(x, m.Answer(e), out)
 }
 
-// scoreAnswer scores features as Standardised returns them as the answer says.
+// scoreAnswer scores features as Standardized returns them as the answer says.
 func (m *Linear) scoreAnswer(x blankout.Vec, a Answer, out []float64) []float64 {
 	return m.ClassScores(m.outputs(x, a, out))
 }
@@ -131,13 +131,13 @@ func (m *Linear) scoreAnswer(x blankout.Vec, a Answer, out []float64) []float64 
 // in x tell nothing: wild ones.
 func (m *Linear) TellParts(x blankout.Vec, parts Parts) {
 	for place, value := range m.Covariance.each(x) {
-		if parts[place] == Observed && m.Covariance.wild(place, value, m.standardises()) {
+		if parts[place] == Observed && m.Covariance.wild(place, value, m.standardizes()) {
 			parts[place] = Apart
 		}
 	}
 }
 
-// AnswerOutputs writes to out what the outputs say to features as Standardised returns them,
+// AnswerOutputs writes to out what the outputs say to features as Standardized returns them,
 // answered as a says: of one output, and of one for each class, the scores.
 func (m *Linear) AnswerOutputs(x blankout.Vec, a Answer, out []float64) []float64 {
 	return m.outputs(x, a, out)
@@ -194,7 +194,7 @@ func (m *Linear) ChanceInterval(e *blankout.Example) (low, high float64, known b
 	if a.Parts == nil || m.Outputs != 1 || m.Target() != loss.Sign {
 		return 0, 0, false
 	}
-	low, high = m.chanceInterval(m.At(a).Standardised(e, blankout.Vec{}), a)
+	low, high = m.chanceInterval(m.At(a).Standardized(e, blankout.Vec{}), a)
 	return low, high, true
 }
 
@@ -243,8 +243,8 @@ func (c *Covariance) each(x blankout.Vec) func(yield func(int, float64) bool) {
 
 // wild says whether a value is so unusual that no other may be told from it: it is far from
 // all that the column has had, or lies where Scaler.Clip puts such values.
-func (c *Covariance) wild(place int, value float64, standardised bool) bool {
-	if standardised && IsWild(value) {
+func (c *Covariance) wild(place int, value float64, standardized bool) bool {
+	if standardized && IsWild(value) {
 		return true
 	}
 	return math.Abs(value-c.Mean[place]) > ScalerClip*max(c.deviation(place), 1e-200)

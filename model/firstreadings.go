@@ -1,6 +1,6 @@
 package model
 
-// This file decides how a numeric column is centred, scaled and transformed at first,
+// This file decides how a numeric column is centered, scaled and transformed at first,
 // by its first readings.
 
 import (
@@ -10,7 +10,7 @@ import (
 )
 
 // Transform is what a Scaler does to the readings of a numeric column before it
-// centres and scales them.
+// centers and scales them.
 type Transform string
 
 // The transforms of a Scaler.
@@ -56,7 +56,7 @@ const (
 
 // Begin sets the statistics of a numeric column from its first readings, at most
 // FirstReadings of n; the others of the n lie at the median of those. A minority
-// of wild readings has no say in the centre, the scale and the choice of a
+// of wild readings has no say in the center, the scale and the choice of a
 // transform: they are counted as if they lay near the others. Where FirstReadings
 // are all but the same the column has no scale: more must come.
 func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transform) {
@@ -98,12 +98,12 @@ func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transfo
 	s.Set(stats, n, mean, m2, unit)
 }
 
-// Set puts the statistics of a column in force that is centred and scaled: the count of
+// Set puts the statistics of a column in force that is centered and scaled: the count of
 // readings, their mean and the sum of squared deviations from it, of readings x
 // themselves, or where unit is not 0 of asinh(x/unit).
 func (s *Scaler) Set(stats []float64, n, mean, squares, unit float64) {
 	stats[StatCount], stats[StatMean], stats[StatSquares] = n, mean, squares
-	stats[StatCentre], stats[StatInverse] = mean, packUnit(inverseScale(mean, squares/n), unit)
+	stats[StatCenter], stats[StatInverse] = mean, packUnit(inverseScale(mean, squares/n), unit)
 }
 
 // Unit returns what a transform divides the readings of a column by, and 0 where it is

@@ -24,15 +24,15 @@ func TestBegin(t *testing.T) {
 		deviation := math.Sqrt(squares/float64(n) - mean*mean)
 		stats := make([]float64, ScalerWidth)
 		s.Begin(stats, float64(n), x, TransformAuto)
-		got := s.Standardisation(stats)
-		if math.Abs(got.Centre-mean) > 1e-9*mean || math.Abs(got.Scale/deviation-1) > 1e-9 || got.Transform != "" {
+		got := s.Standardization(stats)
+		if math.Abs(got.Center-mean) > 1e-9*mean || math.Abs(got.Scale/deviation-1) > 1e-9 || got.Transform != "" {
 			t.Fatalf("%v: %+v, want %v and %v", x, got, mean, deviation)
 		}
 		for i := range n / 8 {
 			x[i*5] = []float64{1e30, -1e12, 9e18, 1e6}[i%4]
 		}
 		s.Begin(stats, float64(n), x, TransformNone)
-		if got := s.Standardisation(stats); math.Abs(got.Centre-mean) > 2.5*deviation || got.Scale > 4*deviation || got.Scale < deviation/4 {
+		if got := s.Standardization(stats); math.Abs(got.Center-mean) > 2.5*deviation || got.Scale > 4*deviation || got.Scale < deviation/4 {
 			t.Fatalf("with wild ones %v: %+v, without %v and %v", x, got, mean, deviation)
 		}
 	}
@@ -54,7 +54,7 @@ func TestPackUnit(t *testing.T) {
 	}
 }
 
-// Whatever the readings, the statistics are finite and a standardised value is
+// Whatever the readings, the statistics are finite and a standardized value is
 // within its bounds.
 func FuzzBegin(f *testing.F) {
 	f.Add(1.0, 2.0, 1e30, uint8(9), uint8(0))

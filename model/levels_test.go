@@ -86,7 +86,7 @@ func TestLevelsAnswer(t *testing.T) {
 				}
 				score := want.Score(e, make([]float64, 1))[0]
 				same("score", m.Score(e, make([]float64, 1))[0], score)
-				x := m.Standardised(e, blankout.Vec{})
+				x := m.Standardized(e, blankout.Vec{})
 				same("score of what is left", m.ScoreLacking(x, e, make([]float64, 1))[0], score)
 				same("output", m.AnswerOutputs(x, answer, make([]float64, 1))[0], score)
 				same("variance", model.ScoreVariance(m, e).Variance, model.ScoreVariance(want, e).Variance)

@@ -123,7 +123,7 @@ func (m *Linear) Norm() float64 {
 func (m *Linear) Score(e *blankout.Example, out []float64) []float64 {
 	a := m.Answer(e)
 	if a.Parts != nil {
-		return m.scoreAnswer(m.Standardised(e, blankout.Vec{}), a, out)
+		return m.scoreAnswer(m.Standardized(e, blankout.Vec{}), a, out)
 	}
 	return m.At(a).ScoreRescaled(e, a.Scale, out)
 }
@@ -151,7 +151,7 @@ func (m *Linear) ScoreRescaled(e *blankout.Example, scale float64, out []float64
 	return m.ClassScores(out)
 }
 
-// ScoreVec scores features as Standardised returns them.
+// ScoreVec scores features as Standardized returns them.
 func (m *Linear) ScoreVec(x blankout.Vec, out []float64) []float64 {
 	out = out[:m.Outputs]
 	clear(out)

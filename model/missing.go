@@ -21,7 +21,7 @@ const (
 	// MissingAuto mixes the others by the shares that the model has measured.
 	MissingAuto MissingRule = "auto"
 	// MissingAsIs lets the fields that are left count as they always do. What is
-	// missing adds nothing to a score: a standardised number is then its mean.
+	// missing adds nothing to a score: a standardized number is then its mean.
 	MissingAsIs MissingRule = "as-is"
 	// MissingRescale multiplies what is left by 1/(1 - share missing), so that it
 	// keeps its weight against the intercept.

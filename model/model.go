@@ -21,10 +21,10 @@ type Model interface {
 	// for a score of each class, and returns those. Where fields are known to be
 	// missing, Head.Missing decides.
 	Score(e *blankout.Example, out []float64) []float64
-	// Standardised appends to out the features of an event as they are scored: through
+	// Standardized appends to out the features of an event as they are scored: through
 	// the Scaler, with the dense columns that the event leaves out as the number 0.
-	Standardised(e *blankout.Example, out blankout.Vec) blankout.Vec
-	// ScoreVec is Score for features as Standardised returns them. It takes them as they
+	Standardized(e *blankout.Example, out blankout.Vec) blankout.Vec
+	// ScoreVec is Score for features as Standardized returns them. It takes them as they
 	// are, whatever is missing.
 	ScoreVec(x blankout.Vec, out []float64) []float64
 	// ScoreLacking is ScoreVec for the features of an event of which the Field, Missing

@@ -82,7 +82,7 @@ func BenchmarkScore(b *testing.B) {
 					m.Rows.Touch(d)[ScalerWidth] = 1
 				}
 				for d := range dense {
-					m.Scaler.Mode, m.Scaler.Dense = StandardiseAuto, append(m.Scaler.Dense, uint32(2000*d))
+					m.Scaler.Mode, m.Scaler.Dense = StandardizeAuto, append(m.Scaler.Dense, uint32(2000*d))
 				}
 				events := make([]blankout.Example, 100)
 				for i := range events {

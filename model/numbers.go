@@ -118,7 +118,7 @@ func ScoreVariance(m Model, e *blankout.Example) Lacked {
 	if r := m.About().Answer(e).Range; r == 0 || !ok || linear.Covariance == nil {
 		return Lacked{Range: r}
 	}
-	return linear.VarianceLacking(linear.Standardised(e, blankout.Vec{}), e)
+	return linear.VarianceLacking(linear.Standardized(e, blankout.Vec{}), e)
 }
 
 // VarianceLacking is ScoreVariance for what ScoreLacking takes.

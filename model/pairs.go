@@ -8,7 +8,7 @@ import "math"
 // is that of class i given that it is i or j, r(j, i) the rest of 1. It is the
 // second method of Wu, Lin and Weng, Probability Estimates for Multi-class
 // Classification by Pairwise Coupling (2004, section 4): of all p that sum to one
-// the one that minimises the sum over all pairs of (r(j,i) p_i - r(i,j) p_j)^2,
+// the one that minimizes the sum over all pairs of (r(j,i) p_i - r(i,j) p_j)^2,
 // which is p'Qp with Q_ii the sum of r(j,i)^2 and Q_ij = -r(j,i) r(i,j), by their
 // algorithm 2. At the minimum every (Qp)_i is p'Qp.
 func couple(k int, r func(i, j int) float64) []float64 {

@@ -1,6 +1,6 @@
 package model
 
-// This file holds the standardisation of features.
+// This file holds the standardization of features.
 
 import (
 	"fmt"
@@ -11,19 +11,19 @@ import (
 	"blankout"
 )
 
-// Scaler standardises features before they meet the weights. Dropout noise on a
+// Scaler standardizes features before they meet the weights. Dropout noise on a
 // feature whose mean is far from zero destroys the signal (docs/mathematics.md),
-// so numeric columns are centred and scaled by their running mean and deviation,
+// so numeric columns are centered and scaled by their running mean and deviation,
 // those with heavy tails after a Transform; one-hot and word columns are left
-// alone. A standardised value is bounded, see Clip, so that one wild reading cannot
+// alone. A standardized value is bounded, see Clip, so that one wild reading cannot
 // throw the weights.
 //
 // The running statistics of a column are ScalerWidth values of its row, from
 // Layout.Stats on, so they travel with the model. Their places are StatCount to
-// StatInverse. The centre and scale in force trail the mean and deviation: they
+// StatInverse. The center and scale in force trail the mean and deviation: they
 // are renewed when the count has grown by a sixteenth.
 type Scaler struct {
-	Mode Standardise `json:"mode,omitempty"`
+	Mode Standardize `json:"mode,omitempty"`
 	// Dense lists in ascending order the columns of sparse text formats that
 	// count as numeric. An event without one of them has the number 0 there, unless
 	// Unfilled says that it is missing then.
@@ -38,45 +38,45 @@ const (
 	StatCount   = iota // the number of observations
 	StatMean           // their mean
 	StatSquares        // the sum of their squared deviations from the mean
-	StatCentre         // what is in force: it is subtracted from a value
+	StatCenter         // what is in force: it is subtracted from a value
 	StatInverse        // 1/scale in force, negative with a Transform; 0 while there is no scale
 	ScalerWidth        // how many there are
 )
 
-// ScalerClip bounds a standardised value.
+// ScalerClip bounds a standardized value.
 const ScalerClip = 10
 
-// Standardise says which columns a Scaler changes.
-type Standardise string
+// Standardize says which columns a Scaler changes.
+type Standardize string
 
 // The modes of a Scaler.
 const (
-	// StandardiseNone leaves every feature as it is.
-	StandardiseNone Standardise = "none"
-	// StandardiseAuto centres and scales Numeric fields, and of sparse text
+	// StandardizeNone leaves every feature as it is.
+	StandardizeNone Standardize = "none"
+	// StandardizeAuto centers and scales Numeric fields, and of sparse text
 	// formats the columns that are present in nine events of ten; other columns
 	// of such formats are divided by the largest |x| seen where that exceeds 1.
 	// One-hot and word columns are left alone.
-	StandardiseAuto Standardise = "auto"
-	// StandardiseScale only divides, by the largest |x| seen, every column.
-	StandardiseScale Standardise = "scale"
-	// StandardiseAll does so with every column. Numeric fields and columns present
+	StandardizeAuto Standardize = "auto"
+	// StandardizeScale only divides, by the largest |x| seen, every column.
+	StandardizeScale Standardize = "scale"
+	// StandardizeAll does so with every column. Numeric fields and columns present
 	// in nine events of ten are as in auto. Another one is the number 0 in the
 	// events that leave it out: it is divided by its deviation over all events, and
-	// what centring it would add to a score, a constant, is left to the intercept.
+	// what centering it would add to a score, a constant, is left to the intercept.
 	// No event is ever filled up.
-	StandardiseAll Standardise = "all"
+	StandardizeAll Standardize = "all"
 )
 
-// ParseStandardise reads auto, all, scale or none; "" is none.
-func ParseStandardise(s string) (Standardise, error) {
-	switch m := Standardise(s); m {
-	case StandardiseNone, StandardiseAuto, StandardiseScale, StandardiseAll:
+// ParseStandardize reads auto, all, scale or none; "" is none.
+func ParseStandardize(s string) (Standardize, error) {
+	switch m := Standardize(s); m {
+	case StandardizeNone, StandardizeAuto, StandardizeScale, StandardizeAll:
 		return m, nil
 	case "":
-		return StandardiseNone, nil
+		return StandardizeNone, nil
 	}
-	return "", fmt.Errorf("standardise %q: want one of auto, all, scale, none", s)
+	return "", fmt.Errorf("standardize %q: want one of auto, all, scale, none", s)
 }
 
 // Each yields the columns and values of x, 0 for the dense columns that x leaves
@@ -166,7 +166,7 @@ func (s *Scaler) numbers(x blankout.Vec) iter.Seq2[uint32, float64] {
 	}
 }
 
-// Apply returns the standardised value of x given its column's statistics, the
+// Apply returns the standardized value of x given its column's statistics, the
 // first ScalerWidth values of the row.
 func (s *Scaler) Apply(stats []float64, x float64) float64 {
 	return s.Clip(stats, s.Deviations(stats, x))
@@ -175,17 +175,17 @@ func (s *Scaler) Apply(stats []float64, x float64) float64 {
 // Deviations is Apply without the clip.
 func (s *Scaler) Deviations(stats []float64, x float64) float64 {
 	if stats[StatInverse] >= 0 {
-		return (x - stats[StatCentre]) * stats[StatInverse]
+		return (x - stats[StatCenter]) * stats[StatInverse]
 	}
 	return transformedDeviations(stats, x)
 }
 
 func transformedDeviations(stats []float64, x float64) float64 {
-	return (math.Asinh(x/unitOf(stats[StatInverse])) - stats[StatCentre]) * -stats[StatInverse]
+	return (math.Asinh(x/unitOf(stats[StatInverse])) - stats[StatCenter]) * -stats[StatInverse]
 }
 
 // Clip bounds Deviations. What lies beyond +-ScalerClip is a wild reading of a
-// centred column, and counts as one at +-WildAt for a score as for the statistics;
+// centered column, and counts as one at +-WildAt for a score as for the statistics;
 // of a column that is only divided it counts as the largest one.
 func (s *Scaler) Clip(stats []float64, z float64) float64 {
 	if z >= -ScalerClip && z <= ScalerClip {
@@ -194,34 +194,34 @@ func (s *Scaler) Clip(stats []float64, z float64) float64 {
 	return math.Copysign(s.beyond(stats), z)
 }
 
-// IsWild says whether a standardised value lies where Clip puts the wild readings of a
-// centred column.
+// IsWild says whether a standardized value lies where Clip puts the wild readings of a
+// centered column.
 func IsWild(value float64) bool { return math.Abs(value) == WildAt }
 
 func (s *Scaler) beyond(stats []float64) float64 {
 	switch {
-	case stats[StatCentre] != 0:
+	case stats[StatCenter] != 0:
 		return WildAt
-	case s.Mode == StandardiseAll:
+	case s.Mode == StandardizeAll:
 		return ScalerClip // where it is rare its usual value lies there
 	}
 	return 1
 }
 
-// Standardisation says in numbers what Apply does: with t = x, or asinh(x/Unit) if Unit is not
-// 0, it returns z = (t - Centre)/Scale, or where that lies beyond +-ScalerClip
+// Standardization says in numbers what Apply does: with t = x, or asinh(x/Unit) if Unit is not
+// 0, it returns z = (t - Center)/Scale, or where that lies beyond +-ScalerClip
 // +-Beyond. Scale is 0 for a column that has no scale yet, of which Apply makes 0.
-type Standardisation struct {
+type Standardization struct {
 	Transform Transform `json:"transform,omitempty"` // asinh where Unit is not 0
 	Unit      float64   `json:"unit,omitempty"`
-	Centre    float64   `json:"centre"`
+	Center    float64   `json:"center"`
 	Scale     float64   `json:"scale"`
 	Beyond    float64   `json:"beyond,omitempty"`
 }
 
-// Standardisation returns that of a column with such statistics.
-func (s *Scaler) Standardisation(stats []float64) Standardisation {
-	f := Standardisation{Centre: stats[StatCentre], Unit: unitOf(stats[StatInverse]), Beyond: s.beyond(stats)}
+// Standardization returns that of a column with such statistics.
+func (s *Scaler) Standardization(stats []float64) Standardization {
+	f := Standardization{Center: stats[StatCenter], Unit: unitOf(stats[StatInverse]), Beyond: s.beyond(stats)}
 	if stats[StatInverse] != 0 {
 		f.Scale = 1 / math.Abs(stats[StatInverse])
 	}
@@ -231,9 +231,9 @@ func (s *Scaler) Standardisation(stats []float64) Standardisation {
 	return f
 }
 
-// Observe counts x, which is z Deviations from the centre, into the statistics of a
-// column that is centred and scaled.
-// When that renews the centre mu and scale s in force it returns the ratio s'/s
+// Observe counts x, which is z Deviations from the center, into the statistics of a
+// column that is centered and scaled.
+// When that renews the center mu and scale s in force it returns the ratio s'/s
 // and the shift (mu'-mu)/s. The score w (x-mu)/s + b stays what it was if then
 //
 //	b += w shift  and  w *= ratio;
@@ -260,9 +260,9 @@ func (s *Scaler) Gather(stats []float64, x, z float64) (wild bool) {
 	wild = z > ScalerClip || z < -ScalerClip
 	switch {
 	case wild && inverse != 0:
-		x = stats[StatCentre] + math.Copysign(WildAt, z)/math.Abs(inverse)
+		x = stats[StatCenter] + math.Copysign(WildAt, z)/math.Abs(inverse)
 	case inverse < 0:
-		x = stats[StatCentre] - z/inverse
+		x = stats[StatCenter] - z/inverse
 	}
 	AddReading((*[ScalerWidth]float64)(stats), n, x)
 	return wild
@@ -290,17 +290,17 @@ func Renew(stats []float64) (ratio, shift float64) { return renew(stats, false) 
 
 // renew puts the mean and deviation in force.
 func renew(stats []float64, wild bool) (ratio, shift float64) {
-	n, mean, centre, inverse := stats[StatCount], stats[StatMean], stats[StatCentre], stats[StatInverse]
+	n, mean, center, inverse := stats[StatCount], stats[StatMean], stats[StatCenter], stats[StatInverse]
 	renewed := packUnit(inverseScale(mean, stats[StatSquares]/n), unitOf(inverse))
 	if inverse < 0 && renewed == 0 {
 		return 1, 0 // the unit would be lost
 	}
-	stats[StatCentre], stats[StatInverse] = mean, renewed
+	stats[StatCenter], stats[StatInverse] = mean, renewed
 	if wild || inverse == 0 || renewed == 0 {
 		// Either w is 0 still, or its slope means nothing where x has gone.
 		return 1, 0
 	}
-	return inverse / renewed, (mean - centre) * math.Abs(inverse)
+	return inverse / renewed, (mean - center) * math.Abs(inverse)
 }
 
 // Two of the statistics mean something else for a column that is only divided. It is watched
@@ -427,16 +427,16 @@ func SpreadInverse(stats []float64, total float64) float64 {
 	return 0
 }
 
-// Standardised appends to out the features of an event as the weights see them:
+// Standardized appends to out the features of an event as the weights see them:
 // every column that has a row, through the Scaler, and the dense columns that
 // the event leaves out as the number 0.
-func (m *Linear) Standardised(e *blankout.Example, out blankout.Vec) blankout.Vec {
-	standardises := m.standardises()
+func (m *Linear) Standardized(e *blankout.Example, out blankout.Vec) blankout.Vec {
+	standardizes := m.standardizes()
 	for column, x := range m.Scaler.Each(e.Features) {
 		if e.LacksColumn(m.Scaler.Curves.Source(column)) {
 			continue
 		}
-		if standardises {
+		if standardizes {
 			row := m.Rows.Row(column)
 			if row == nil {
 				continue
@@ -449,14 +449,14 @@ func (m *Linear) Standardised(e *blankout.Example, out blankout.Vec) blankout.Ve
 	return out
 }
 
-func (h *Head) standardises() bool {
-	return h.Layout.Stats >= 0 && h.Scaler.Mode != StandardiseNone && h.Scaler.Mode != ""
+func (h *Head) standardizes() bool {
+	return h.Layout.Stats >= 0 && h.Scaler.Mode != StandardizeNone && h.Scaler.Mode != ""
 }
 
 // Stats returns the column's statistics that a row holds, for the Scaler's Apply;
-// nil where nothing is standardised.
+// nil where nothing is standardized.
 func (h *Head) Stats(row []float64) []float64 {
-	if !h.standardises() {
+	if !h.standardizes() {
 		return nil
 	}
 	return row[h.Layout.Stats:][:ScalerWidth]

@@ -115,7 +115,7 @@ func TestScalerEach(t *testing.T) {
 // A wild reading at which the scale of a column is renewed that is 0 elsewhere moves no
 // weights.
 func TestWildSpreadAtRenewal(t *testing.T) {
-	s := Scaler{Mode: StandardiseAll}
+	s := Scaler{Mode: StandardizeAll}
 	stats := make([]float64, ScalerWidth)
 	for n := 1; n < 64; n++ {
 		s.ObserveSpread(stats, float64(n%2)+1, float64(2*n))
@@ -129,7 +129,7 @@ func TestWildSpreadAtRenewal(t *testing.T) {
 // What Clip has put where wild readings go is wild, and nothing else.
 func TestIsWild(t *testing.T) {
 	stats := make([]float64, ScalerWidth)
-	stats[StatCentre], stats[StatInverse] = 2, 1
+	stats[StatCenter], stats[StatInverse] = 2, 1
 	var s Scaler
 	for _, z := range []float64{0, 1, -3, 5, -7.5, 1.01 * ScalerClip, -100, 1e30} {
 		if got, want := IsWild(s.Clip(stats, z)), math.Abs(z) > ScalerClip; got != want {

@@ -76,7 +76,7 @@ const (
 
 // index finds the slots of columns: of the first ones, as a file numbers its
 // features, in an array; of the others, as names hash to, in an open-addressed
-// hash table at most three quarters full, in which eight neighbours share a line
+// hash table at most three quarters full, in which eight neighbors share a line
 // of the cache.
 type index struct {
 	low     []uint32 // by column: slot+1, 0 is none

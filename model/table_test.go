@@ -259,7 +259,7 @@ func BenchmarkTableRow(b *testing.B) {
 	_ = sum
 }
 
-// BenchmarkTouchAll touches the columns of events: neighbouring columns of which
+// BenchmarkTouchAll touches the columns of events: neighboring columns of which
 // some are frequent, as of a text's words by number, and hashed ones.
 func BenchmarkTouchAll(b *testing.B) {
 	for _, spread := range []uint32{1, 2654435761} {

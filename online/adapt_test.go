@@ -13,7 +13,7 @@ import (
 // anew; once that has caught up it is published again.
 func TestAverageOrIterate(t *testing.T) {
 	c := DefaultConfig()
-	c.Noise, c.Standardise = "none", "none"
+	c.Noise, c.Standardize = "none", "none"
 	l := mustNew(t, c, 2)
 	r := rand.New(rand.NewPCG(1, 2))
 	const d = 200
@@ -59,7 +59,7 @@ func TestAverageOrIterate(t *testing.T) {
 func TestProximalStep(t *testing.T) {
 	for _, adapt := range []bool{false, true} {
 		c := DefaultConfig()
-		c.Noise, c.Standardise, c.Adapt = "none", "none", adapt
+		c.Noise, c.Standardize, c.Adapt = "none", "none", adapt
 		l := mustNew(t, c, 2)
 		e := blankout.Example{Label: 1, Weight: 1}
 		for i := range uint32(500) {

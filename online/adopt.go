@@ -29,7 +29,7 @@ func (l *Learner) Models() (models []*model.Linear, published int) {
 // the largest share.
 func (l *Learner) Evaluate(ctx context.Context, s blankout.Source, threads int) (objective, wrong float64, numbers *measure.NumbersReport, err error) {
 	m := evaluate.Model{
-		Linear: l.Published(), Noise: l.levels[l.chosen].noise, Loss: l.set.loss, C: l.config.C, Penalised: l.config.Intercept == "penalised",
+		Linear: l.Published(), Noise: l.levels[l.chosen].noise, Loss: l.set.loss, C: l.config.C, Penalized: l.config.Intercept == "penalized",
 		Bound: l.groups != nil || l.scaling.Scaler.Curves != nil, Classes: l.classes, Active: l.active, Decision: l.decision(),
 	}
 	if l.set.numbers {
@@ -50,7 +50,7 @@ func (l *Learner) Evaluate(ctx context.Context, s blankout.Source, threads int) 
 // the average over the stream reaches back over a share 1/(1+p) (pace.Average), and
 // so it goes on as if it had seen 1+p times as many.
 //
-// each presents the events learned from, standardised and with the weights of their
+// each presents the events learned from, standardized and with the weights of their
 // classes, to the function it gets. rest is called between events, now and then.
 func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Example)), rest func()) {
 	slope := 1.0 // of scores in the targets' unit, where they are real numbers
@@ -64,7 +64,7 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Exampl
 			w[j] = weight(j/l.k, j%l.k)
 		}
 		l.rule.Start(row)
-		copy(l.refresh.CentreOf(row), w)
+		copy(l.refresh.CenterOf(row), w)
 	}
 	own := l.scaling.OwnHats()
 	for slot := range l.table.Len() {
@@ -117,7 +117,7 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Exampl
 	l.adoptSecond(func(column uint32, v, k int) float64 { return exact[v].Weight(column, k) / slope })
 }
 
-// remeasure adds an event, standardised, to the metrics and moves no weight.
+// remeasure adds an event, standardized, to the metrics and moves no weight.
 func (l *bank) remeasure(e *blankout.Example) {
 	now := &l.now
 	s := &now.step
@@ -131,15 +131,15 @@ func (l *bank) remeasure(e *blankout.Example) {
 	l.arrange(e, e.Features.Index)
 	if l.set.intercept {
 		ridge := 0.0
-		if l.config.Intercept == "penalised" {
+		if l.config.Intercept == "penalized" {
 			ridge = l.ridgeOf(float64(l.steps))
 		}
 		now.step.AddIntercepts(l.bias, ridge)
 	}
 	l.sum(0)
 	label, weight := e.Label, l.importance.Bound(e.Weight)
-	if label == blankout.Unlabelled {
-		l.unlabelled(weight)
+	if label == blankout.Unlabeled {
+		l.unlabeled(weight)
 		return
 	}
 	repeats := min(math.Ceil(weight), pace.MostImportance) // as Learn

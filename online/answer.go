@@ -81,7 +81,7 @@ func (l *answering) publish(e *blankout.Example) {
 func (l *answering) lack(e *blankout.Example) {
 	second := l.second.on()
 	l.second.attend(l.events)
-	l.filling.gathers, l.filling.answers = e.Label != blankout.Unlabelled && l.fillsIn() && l.events%l.filling.Every() == 0, false
+	l.filling.gathers, l.filling.answers = e.Label != blankout.Unlabeled && l.fillsIn() && l.events%l.filling.Every() == 0, false
 	l.scaling.Read.Notes, l.scaling.Read.Follows = l.filling.gathers || second, len(l.filling.Columns) > 0 || second
 	l.scaling.Read.Hats = !l.second.away
 	fields := l.schema.Fields

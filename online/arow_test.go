@@ -8,7 +8,7 @@ import (
 	"blankout/model"
 )
 
-// When a centre moves, the intercept takes up a weight times the shift, and with it
+// When a center moves, the intercept takes up a weight times the shift, and with it
 // that weight's variance. Without the latter AROW would hold what it has taken up
 // for certain and hardly learn it again.
 func TestArowShift(t *testing.T) {

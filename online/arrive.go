@@ -55,7 +55,7 @@ func (l *Learner) Arrive(e *blankout.Example, out []float64) []float64 {
 func (l *Learner) say(e *blankout.Example, out []float64) []float64 {
 	m := model.Linear{Head: model.Head{Scaler: l.scaling.Scaler, Layout: model.Layout{Width: l.table.Width()}}, Rows: l.table}
 	a := &l.arrived
-	a.features = m.Standardised(e, blankout.Vec{Index: a.features.Index[:0], Value: a.features.Value[:0]})
+	a.features = m.Standardized(e, blankout.Vec{Index: a.features.Index[:0], Value: a.features.Value[:0]})
 	out = append(out, float64(l.events))
 	at := len(out)
 	out = l.sayLevels(out)

@@ -35,7 +35,7 @@ func TestAverageAgainstItsDefinition(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c := DefaultConfig()
-			c.Noise, c.Standardise, c.Average, c.Adapt, c.Eta = "none", "none", tt.share, tt.adapt, 1
+			c.Noise, c.Standardize, c.Average, c.Adapt, c.Eta = "none", "none", tt.share, tt.adapt, 1
 			if c.Rule = tt.rule; c.Rule == "dropout-descent" { // which needs a noise
 				c.Noise = "dropout:0.3"
 			}

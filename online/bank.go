@@ -50,7 +50,7 @@ type bank struct {
 
 // progress is how far a bank is.
 type progress struct {
-	events uint64 // met, labelled or not, with a weight above 0
+	events uint64 // met, labeled or not, with a weight above 0
 	steps  uint64 // updates made
 	period uint64 // steps of the first pass, 0 while in it
 	// How often all rows have been written at once; no part of the state. A Learner that
@@ -106,7 +106,7 @@ func (l *bank) setOutputs(k int) {
 	l.refresh.Layout = l.layout
 	width := l.width(k)
 	l.rule = l.set.rule.Make(rules.Settings{
-		Layout: l.layout, Loss: l.set.loss, Eta: l.set.eta, Ridge: l.set.ridge, Penalised: l.config.Intercept == "penalised",
+		Layout: l.layout, Loss: l.set.loss, Eta: l.set.eta, Ridge: l.set.ridge, Penalized: l.config.Intercept == "penalized",
 		StartSum: l.config.Start, L1: l.config.L1, Proximal: l.config.Adapt && k == 1, UnscaledNoise: l.set.noiseKind != square,
 	})
 	l.table, l.snapshot = model.NewTable(width), nil
@@ -217,7 +217,7 @@ func (l *bank) setIntercept(k int, b float64) {
 	}
 	for i := k; i < l.n; i += l.k {
 		l.rule.Set(l.bias, i, b)
-		l.refresh.CentreOf(l.bias)[i] = b
+		l.refresh.CenterOf(l.bias)[i] = b
 		l.lags(l.bias)[i] = 0
 	}
 }
@@ -292,7 +292,7 @@ func (l *bank) gather(e *blankout.Example) {
 	now.hasMoved = false
 	l.scaling.Read.Clear()
 	switch {
-	case l.scaling.Scaler.Mode == model.StandardiseNone:
+	case l.scaling.Scaler.Mode == model.StandardizeNone:
 		l.touch(e.Features.Index)
 		for i, row := range now.step.Rows {
 			row[model.StatCount]++
@@ -301,14 +301,14 @@ func (l *bank) gather(e *blankout.Example) {
 		now.columns = e.Features.Index
 		l.arrange(e, e.Features.Index)
 		l.sum(0)
-	case e.Label == blankout.Unlabelled:
+	case e.Label == blankout.Unlabeled:
 		l.gatherUnlabeled(e)
 	default:
-		l.gatherStandardised(e)
+		l.gatherStandardized(e)
 	}
 	if l.set.intercept {
 		ridge := 0.0
-		if l.config.Intercept == "penalised" {
+		if l.config.Intercept == "penalized" {
 			ridge = l.ridgeOf(float64(l.steps + 1))
 		}
 		now.step.AddIntercepts(l.bias, ridge)
@@ -602,9 +602,9 @@ func (l *bank) features() [][]float64 {
 	return l.now.step.Rows[:l.now.step.Features()]
 }
 
-// unlabelled adds an event's expected curvature to the preconditioner: that of the loss
+// unlabeled adds an event's expected curvature to the preconditioner: that of the loss
 // averaged over both labels by the probability the iterate gives them.
-func (l *bank) unlabelled(weight float64) {
+func (l *bank) unlabeled(weight float64) {
 	if l.config.Alpha == 0 {
 		return
 	}
@@ -622,7 +622,7 @@ func (l *bank) unlabelled(weight float64) {
 	}
 	now.step.Growth = l.fade.Growth
 	l.segment()
-	l.rule.Unlabelled(&now.step)
+	l.rule.Unlabeled(&now.step)
 }
 
 // targetOf returns the y of output k for the event at hand, of the given label.

@@ -68,8 +68,8 @@ type Config struct {
 	// Adapt also makes an event's step of AdaGrad proximal, so that it does not
 	// overshoot (one output only).
 	Adapt bool `toml:"-" fixed:"adapt"`
-	// Standardise is as model.ParseStandardise reads it.
-	Standardise string `toml:"standardise"`
+	// Standardize is as model.ParseStandardize reads it.
+	Standardize string `toml:"standardize"`
 	// Transform and the values of FieldTransform are as blankout.ParseTransform reads
 	// them; the keys of FieldTransform are names of fields.
 	Transform      string            `toml:"-" fixed:"transform"`
@@ -118,7 +118,7 @@ func DefaultConfig() Config {
 		Intercept:        "free",
 		Average:          0.15,
 		Adapt:            true,
-		Standardise:      "auto",
+		Standardize:      "auto",
 		Presence:         "auto",
 		Transform:        "auto",
 		OnDrift:          "expert",
@@ -142,7 +142,7 @@ type settings struct {
 	noiseKind   noiseKind
 	observed    bool // the noise's rates are those at which groups are missing
 	rule        rules.Entry
-	standardise model.Standardise
+	standardize model.Standardize
 	bends       bool // numbers may have curves
 	curves      bool // numbers of some or all fields have
 	fills       bool // the covariance of numbers is gathered
@@ -189,8 +189,8 @@ func (s *settings) parseParts(c Config) error {
 		return blankout.KeyErrorf("rule", "rule %q: want one of %s", c.Rule, strings.Join(rules.Names(), ", "))
 	}
 	s.rule = rules.Table[i]
-	if s.standardise, err = model.ParseStandardise(c.Standardise); err != nil {
-		return &blankout.KeyError{Key: "standardise", Err: err}
+	if s.standardize, err = model.ParseStandardize(c.Standardize); err != nil {
+		return &blankout.KeyError{Key: "standardize", Err: err}
 	}
 	if s.missingRule, err = model.ParseMissingRule(c.Missing); err != nil {
 		return &blankout.KeyError{Key: "missing", Err: err}
@@ -199,9 +199,9 @@ func (s *settings) parseParts(c Config) error {
 	if c.CovarianceFields < 0 || c.CovarianceFields > model.MaxCovariance {
 		return blankout.KeyErrorf("covariance_fields", "covariance_fields = %d: must lie in 0 to %d", c.CovarianceFields, model.MaxCovariance)
 	}
-	s.fills = c.CovarianceFields > 0 && (s.standardise == model.StandardiseAuto || s.standardise == model.StandardiseAll)
+	s.fills = c.CovarianceFields > 0 && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll)
 	if s.missingRule == model.MissingFill && !s.fills {
-		return blankout.KeyErrorf("missing", "missing %q: filling in needs covariance_fields above 0 and standardise = \"auto\" or \"all\"; use auto, as-is or rescale", c.Missing)
+		return blankout.KeyErrorf("missing", "missing %q: filling in needs covariance_fields above 0 and standardize = \"auto\" or \"all\"; use auto, as-is or rescale", c.Missing)
 	}
 	if _, err := model.ParseTransform(c.Transform); err != nil {
 		return &blankout.KeyError{Key: "transform", Err: err}
@@ -232,12 +232,12 @@ func (s *settings) parseSteps(c Config) error {
 	if s.firstRidge = s.ridge; s.rule.Ridges && math.Sqrt(c.Start) >= (1-1e-9)*s.eta*s.ridge {
 		s.firstRidge = 0
 	}
-	if !slices.Contains([]string{"free", "penalised", "none"}, c.Intercept) {
-		return blankout.KeyErrorf("intercept", "intercept %q: want free, penalised or none", c.Intercept)
+	if !slices.Contains([]string{"free", "penalized", "none"}, c.Intercept) {
+		return blankout.KeyErrorf("intercept", "intercept %q: want free, penalized or none", c.Intercept)
 	}
 	s.intercept = c.Intercept != "none"
-	if c.Intercept == "none" && s.standardise == model.StandardiseAll {
-		return blankout.KeyErrorf("intercept", "intercept none: standardise = \"all\" leaves the columns' centres to the intercept; set intercept = \"free\"")
+	if c.Intercept == "none" && s.standardize == model.StandardizeAll {
+		return blankout.KeyErrorf("intercept", "intercept none: standardize = \"all\" leaves the columns' centers to the intercept; set intercept = \"free\"")
 	}
 	if !(c.Average >= 0 && c.Average <= 1) {
 		return blankout.KeyErrorf("average", "average = %v: must lie in [0, 1]", c.Average)
@@ -252,7 +252,7 @@ func (s *settings) parseSteps(c Config) error {
 		return blankout.KeyErrorf("rule", "rule dropout-descent: loss %s gives no curvature for its metric; set rule = \"adagrad\"", c.Loss)
 	}
 	if c.Alpha > 0 && !s.rule.Sums {
-		return blankout.KeyErrorf("alpha", "alpha = %v: rule %s keeps no metric that unlabelled events could add to; set alpha = 0", c.Alpha, c.Rule)
+		return blankout.KeyErrorf("alpha", "alpha = %v: rule %s keeps no metric that unlabeled events could add to; set alpha = 0", c.Alpha, c.Rule)
 	}
 	return nil
 }
@@ -359,7 +359,7 @@ func (s *settings) parseCurves(c Config) error {
 	if c.Presence != "auto" && c.Presence != "none" {
 		return blankout.KeyErrorf("presence", "presence = %q: want auto or none", c.Presence)
 	}
-	s.bends = (s.standardise == model.StandardiseAuto || s.standardise == model.StandardiseAll) && s.noiseKind == square
+	s.bends = (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll) && s.noiseKind == square
 	if err := model.CheckKnots("curves", c.Curves); err != nil {
 		return err
 	}
@@ -372,8 +372,8 @@ func (s *settings) parseCurves(c Config) error {
 	s.curves = key != ""
 	switch {
 	case !s.curves:
-	case s.standardise != model.StandardiseAuto && s.standardise != model.StandardiseAll:
-		return blankout.KeyErrorf(key, "%s: standardise = %q does not find out which columns are numbers; set standardise = \"auto\" or learn no curves", setting, c.Standardise)
+	case s.standardize != model.StandardizeAuto && s.standardize != model.StandardizeAll:
+		return blankout.KeyErrorf(key, "%s: standardize = %q does not find out which columns are numbers; set standardize = \"auto\" or learn no curves", setting, c.Standardize)
 	case s.noiseKind != square:
 		return blankout.KeyErrorf(key, "%s: noise %q does not delete numbers, and what it does to curves is not known; use dropout, group, auto or none, or learn no curves", setting, c.Noise)
 	}
@@ -397,8 +397,8 @@ func (s *settings) parseTogether(c Config) error {
 			return err
 		}
 	}
-	if s.noiseKind == linear && (s.standardise == model.StandardiseAuto || s.standardise == model.StandardiseAll) {
-		return blankout.KeyErrorf("noise", "noise poisson is for counts, which standardise = %q would centre; set standardise = \"none\"", c.Standardise)
+	if s.noiseKind == linear && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll) {
+		return blankout.KeyErrorf("noise", "noise poisson is for counts, which standardize = %q would center; set standardize = \"none\"", c.Standardize)
 	}
 	return nil
 }
@@ -530,8 +530,8 @@ func (c Config) fingerprint() Fingerprint {
 	if c.Rule == "dropout-descent" {
 		c.NoisyGradient = NoisyGradient(strconv.FormatBool(c.noisy()))
 	}
-	if m, err := model.ParseStandardise(c.Standardise); err == nil {
-		c.Standardise = string(m)
+	if m, err := model.ParseStandardize(c.Standardize); err == nil {
+		c.Standardize = string(m)
 	}
 	if c.RefreshWindow <= c.Refresh {
 		c.RefreshWindow = 0 // the same

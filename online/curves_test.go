@@ -164,7 +164,7 @@ func TestCurvesLearnWhatLinesCannot(t *testing.T) {
 		died, events := 0.0, 0.0
 		for range 4000 {
 			bent(r, &e)
-			x := m.Standardised(&e, blankout.Vec{})
+			x := m.Standardized(&e, blankout.Vec{})
 			field := m.Scaler.FieldsOf(&e, x.Index, nil)
 			dead := make([]bool, x.Len())
 			dead[0], dead[1] = r.IntN(2) == 0, r.IntN(2) == 0

@@ -91,7 +91,7 @@ func objectiveByHand(l *Learner, s *stream, n int) (objective, wrong float64) {
 	weight, scores := 0.0, make([]float64, m.Outputs)
 	for range n {
 		e := s.next()
-		x := m.Standardised(e, blankout.Vec{})
+		x := m.Standardized(e, blankout.Vec{})
 		for k, f := range m.ScoreRescaled(e, 1, scores) {
 			v := c0 * sumsq[k]
 			var parts []float64

@@ -62,9 +62,9 @@ func TestNothingOverflows(t *testing.T) {
 	for i, rule := range rules.Table {
 		for j, name := range []string{"hinge", "squared-hinge", "logistic", "logistic:quadratic-noising", "quadratic", "probit", "erf", "t-logistic:1.5", "squared", "absolute", "quantile:0.9", "huber:1", "poisson", "poisson:quadratic-noising"} {
 			for k, noise := range noises {
-				for m, standardise := range scalings {
+				for m, standardize := range scalings {
 					c := DefaultConfig()
-					c.Rule, c.Loss, c.Noise, c.Standardise = rule.Name, name, noise, standardise
+					c.Rule, c.Loss, c.Noise, c.Standardize = rule.Name, name, noise, standardize
 					if rule.Name == "irls" {
 						c.Refresh = 40
 					}
@@ -72,7 +72,7 @@ func TestNothingOverflows(t *testing.T) {
 					if err != nil || (i+j+k+m)%2 > 0 { // a rule and a loss meet each noise and each scaling
 						continue
 					}
-					t.Run(fmt.Sprint(rule.Name, "/", name, "/", noise, "/", standardise), func(t *testing.T) {
+					t.Run(fmt.Sprint(rule.Name, "/", name, "/", noise, "/", standardize), func(t *testing.T) {
 						t.Parallel()
 						schema := fieldsSchema(6)
 						if s.numbers {

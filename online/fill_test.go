@@ -46,7 +46,7 @@ func fillConfig() Config {
 	return c
 }
 
-// The covariance gathered is that of the standardised values, in the units in force at the
+// The covariance gathered is that of the standardized values, in the units in force at the
 // end, whatever they were when a value came.
 func TestGatheredCovariance(t *testing.T) {
 	longtest.NotRaced(t)
@@ -60,13 +60,13 @@ func TestGatheredCovariance(t *testing.T) {
 		if c == nil || len(c.Columns) != 10 || l.filling.Gathered < 2900 {
 			t.Fatalf("%+v after %d events", c, l.filling.Gathered)
 		}
-		// Slowly: of complete events of the same kind, as the model standardises them.
+		// Slowly: of complete events of the same kind, as the model standardizes them.
 		m, n := l.modelOf(l.mixed(0)), 20_000
 		s = &alikeStream{r: rand.New(rand.NewPCG(3, 4)), fields: 10}
 		var mean [10]float64
 		var matrix [10][10]float64
 		for range n {
-			x := m.Standardised(s.next(), blankout.Vec{}).Value[:10] // hats come behind
+			x := m.Standardized(s.next(), blankout.Vec{}).Value[:10] // hats come behind
 			for i := range x {
 				mean[i] += x[i] / float64(n)
 				for j := range x {
@@ -283,7 +283,7 @@ func TestFillRefused(t *testing.T) {
 		"covariance_fields = -1: must lie in 0 to 1024":   func(c *Config) { c.CovarianceFields = -1 },
 		"covariance_fields = 1025: must lie in 0 to 1024": func(c *Config) { c.CovarianceFields = 1025 },
 		"missing \"fill\": filling in needs":              func(c *Config) { c.Missing, c.CovarianceFields = "fill", 0 },
-		"filling in needs covariance_fields":              func(c *Config) { c.Missing, c.Standardise = "fill", "none" },
+		"filling in needs covariance_fields":              func(c *Config) { c.Missing, c.Standardize = "fill", "none" },
 	} {
 		c := DefaultConfig()
 		if change(&c); c.Check() == nil || !strings.Contains(c.Check().Error(), want) {

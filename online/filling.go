@@ -17,7 +17,7 @@ type filling struct {
 	answers  bool      // it is answered by what follows
 	answer   []float64 // its scores
 	parts    model.Parts
-	features blankout.Vec // of it, standardised: those that others are told from
+	features blankout.Vec // of it, standardized: those that others are told from
 	// By place in the Covariance: what the event has, the weights that it lacks, and what Repair adds.
 	values, w, extra []float64
 }

@@ -267,7 +267,7 @@ func (l *Learner) addSums(base, now *sums) {
 	steps := now.steps - base.steps
 	l.scaling.Events += now.dense - base.dense
 	l.events += now.events - base.events
-	labelled := l.watch.Merge(base.measured, now.measured)
+	labeled := l.watch.Merge(base.measured, now.measured)
 	for i, n := range l.watch.Measures.Classes {
 		if n > 0 {
 			l.weighClass(i)
@@ -277,9 +277,9 @@ func (l *Learner) addSums(base, now *sums) {
 	for v := range l.levels {
 		l.levels[v].Merge(&base.levels[v], &now.levels[v], steps, compared)
 	}
-	if labelled > 0 {
+	if labeled > 0 {
 		was, is := &base.measured.Measures.Total, &now.measured.Measures.Total
-		if l.watch.Drift.Take((is.LogLoss-was.LogLoss)/(is.Weight-was.Weight), labelled, l.events) {
+		if l.watch.Drift.Take((is.LogLoss-was.LogLoss)/(is.Weight-was.Weight), labeled, l.events) {
 			l.drifted()
 		}
 	}

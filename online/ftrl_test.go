@@ -9,12 +9,12 @@ import (
 
 // FTRL-Proximal against algorithm 1 of its paper, written down coordinate by
 // coordinate. Features have both penalties, the intercept the ridge if it is
-// penalised and otherwise none.
+// penalized and otherwise none.
 func TestFTRLAgainstItsDefinition(t *testing.T) {
 	const l1, eta, columns = 0.4, 0.3, 60
-	for _, intercept := range []string{"free", "penalised", "none"} {
+	for _, intercept := range []string{"free", "penalized", "none"} {
 		c := DefaultConfig()
-		c.Rule, c.Loss, c.Noise, c.Standardise, c.Average = "ftrl", "logistic", "none", "none", 0
+		c.Rule, c.Loss, c.Noise, c.Standardize, c.Average = "ftrl", "logistic", "none", "none", 0
 		c.C, c.L1, c.Eta, c.Intercept = 0.02, l1, eta, intercept
 		l := mustNew(t, c, 2)
 		h0 := 2 / loss.Cost(l.set.loss, c.C)

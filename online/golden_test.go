@@ -71,12 +71,12 @@ func (g golden) example(i int) *blankout.Example {
 	return e
 }
 
-// plainConfig is a rule as the papers have it: no average, no standardising, no
+// plainConfig is a rule as the papers have it: no average, no standardizing, no
 // ridge but h0, no intercept of its own.
 func plainConfig(rule string) Config {
 	c := DefaultConfig()
 	c.Loss, c.Rule = "logistic:quadratic-noising", rule
-	c.Adapt, c.Average, c.Standardise, c.Intercept = false, 0, "none", "none"
+	c.Adapt, c.Average, c.Standardize, c.Intercept = false, 0, "none", "none"
 	c.Start, c.Noise = 0, "none"
 	return c
 }
@@ -141,7 +141,7 @@ func TestGoldenRefresh(t *testing.T) {
 		config := plainConfig("irls")
 		config.Loss = c.Params.Loss + ":chen"
 		config.Noise, config.C = fmt.Sprintf("dropout:%v", c.Params.Level), math.Inf(1)
-		config.Refresh, config.Intercept = len(g.X)-c.Params.FromRow, "penalised"
+		config.Refresh, config.Intercept = len(g.X)-c.Params.FromRow, "penalized"
 		l, err := New(config, blankout.NewSchema(8, []string{"-1", "1"}, 2))
 		if err != nil {
 			t.Fatal(err)

@@ -270,7 +270,7 @@ func checkAgainstBatch(t *testing.T, l *Learner, e *blankout.Example, columns []
 	}
 	d := b.Data(l.schema)
 	o, err := batch.NewExpected(batch.Problem{Data: d, Y: []float64{y}, Weight: []float64{1}, Loss: loss.Quadratic{}, Noise: l.levels[0].noise, Kappa: 1,
-		Intercept: batch.FreeIntercept, Penalty: batch.Penalty{R: make([]float64, d.Columns()+1), Centre: make([]float64, d.Columns()+1)}, Threads: 1})
+		Intercept: batch.FreeIntercept, Penalty: batch.Penalty{R: make([]float64, d.Columns()+1), Center: make([]float64, d.Columns()+1)}, Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +295,7 @@ func TestGroupsOfOneAreDropout(t *testing.T) {
 		}
 		learn := func(noise string) []byte {
 			c := DefaultConfig()
-			c.Rule, c.Noise, c.Standardise = rule, noise, "scale"
+			c.Rule, c.Noise, c.Standardize = rule, noise, "scale"
 			c.Adapt = false // the first steps are shorter under noise of groups
 			schema := blankout.NewSchema(6, []string{"0", "1", "2"}, 3)
 			schema.NumericIndices, schema.ColumnGroups = true, &blankout.ColumnGroups{Every: 1}
@@ -452,7 +452,7 @@ func TestForecastOfGroups(t *testing.T) {
 	longtest.NotRaced(t)
 	schema, next := sensorEvents(1)
 	c := DefaultConfig()
-	c.ExpectedMissingGroups, c.Standardise = 0.5, "none"
+	c.ExpectedMissingGroups, c.Standardize = 0.5, "none"
 	l, err := New(c, schema)
 	if err != nil {
 		t.Fatal(err)

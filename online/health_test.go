@@ -314,7 +314,7 @@ func TestHealthIsBounded(t *testing.T) {
 		s.AddField(blankout.Field{Name: fmt.Sprint("f", i), Kind: blankout.Boolean})
 	}
 	c := DefaultConfig()
-	c.Noise, c.Standardise = "none", "none"
+	c.Noise, c.Standardize = "none", "none"
 	l, err := New(c, s)
 	if err != nil {
 		t.Fatal(err)

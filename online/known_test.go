@@ -66,7 +66,7 @@ func TestKnown(t *testing.T) {
 			if model.Predict(last.Score(e, make([]float64, 1))) != e.Label {
 				wrong++
 			}
-			x := last.Standardised(e, blankout.Vec{})
+			x := last.Standardized(e, blankout.Vec{})
 			for x.Len() > 0 && x.Index[x.Len()-1] >= model.FirstHat {
 				x.Index = x.Index[:x.Len()-1]
 			}
@@ -98,7 +98,7 @@ func TestKnownForecast(t *testing.T) {
 		schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
 		schema.NumericIndices, schema.Absent = true, map[bool]string{true: blankout.AbsentMissing}[known]
 		c := DefaultConfig()
-		c.Noise, c.Standardise = "none", "none"
+		c.Noise, c.Standardize = "none", "none"
 		l, err := New(c, schema)
 		if err != nil {
 			t.Fatal(err)
@@ -122,7 +122,7 @@ func TestKnownForecast(t *testing.T) {
 		wrong, asked := 0, 4000
 		for range asked {
 			e := event()
-			dead, x := make([]bool, e.Features.Len()), m.Standardised(e, blankout.Vec{})
+			dead, x := make([]bool, e.Features.Len()), m.Standardized(e, blankout.Vec{})
 			for i := range dead {
 				dead[i] = r.Float64() < 0.5
 			}
@@ -142,8 +142,8 @@ func TestKnownForecast(t *testing.T) {
 	}
 }
 
-// A column that becomes dense is centred over the events that hold it alone.
-func TestKnownCentre(t *testing.T) {
+// A column that becomes dense is centered over the events that hold it alone.
+func TestKnownCenter(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		l, s := gaugesLearner(t, known), &gauges{rand.New(rand.NewPCG(5, 4)), 0}
 		sum := 0.0
@@ -160,8 +160,8 @@ func TestKnownCentre(t *testing.T) {
 		if known {
 			mean = sum / 9
 		}
-		if got := l.scaling.Scaler.Standardisation(l.table.Row(0)).Centre; math.Abs(got-mean) > 1e-9 {
-			t.Errorf("known %v: centre %v, want %v", known, got, mean)
+		if got := l.scaling.Scaler.Standardization(l.table.Row(0)).Center; math.Abs(got-mean) > 1e-9 {
+			t.Errorf("known %v: center %v, want %v", known, got, mean)
 		}
 	}
 }

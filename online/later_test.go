@@ -25,7 +25,7 @@ func TestLearnLater(t *testing.T) {
 		return &blankout.Example{Features: blankout.Vec{Index: []uint32{1}, Value: []float64{x}}, Label: label, Weight: 1}
 	}
 	later, plain := learner(), learner()
-	arrival := slices.Clone(later.Score(event(1, blankout.Unlabelled), make([]float64, 1)))
+	arrival := slices.Clone(later.Score(event(1, blankout.Unlabeled), make([]float64, 1)))
 	for i := range 50 {
 		for _, l := range []*Learner{later, plain} {
 			l.Learn(event(float64(1-2*(i%2)), 1-i%2))

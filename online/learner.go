@@ -77,10 +77,10 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 	w := watch.New()
 	b := &bank{config: c, set: set, schema: s, unit: numbers.NewUnit(s.Target, c.HalfLife), progress: progress{fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}}
 	l := &Learner{answering: &answering{bank: b, measured: &w.Measures}, watch: w}
-	l.scaling = scaling.New(set.scaling(c), set.standardise, s.ColumnsGoMissing())
+	l.scaling = scaling.New(set.scaling(c), set.standardize, s.ColumnsGoMissing())
 	l.refresh.Settings = refresh.Settings{
 		Size: c.Refresh, Reach: max(c.Refresh, c.RefreshWindow), Loss: set.loss, Ridge: set.ridge,
-		Intercept: set.intercept, Penalised: c.Intercept == "penalised", Marginalised: c.noisy(), Only: c.Rule == "irls",
+		Intercept: set.intercept, Penalized: c.Intercept == "penalized", Marginalized: c.noisy(), Only: c.Rule == "irls",
 	}
 	for _, n := range set.noises {
 		c0, c1, c2 := n.Coefficients()
@@ -144,7 +144,7 @@ func (l *Learner) Config() Config { return l.config }
 // the event twice (but for the counts of events and of the Scaler); a larger one as pace.Parts
 // has it. It counts as at most 32 times the average weight so far (pace.Importance).
 //
-// An unlabelled event moves no weight; it updates the Scaler and adds
+// An unlabeled event moves no weight; it updates the Scaler and adds
 // Config.Alpha of its expected curvature to the preconditioner. A refused event,
 // one whose values are not finite or beyond 1e30, and one for which there is no room
 // (Refusal), is counted, not learned, and gives nil.
@@ -189,9 +189,9 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 	l.gather(e)
 	l.publish(e)
 	switch {
-	case e.Label == blankout.Unlabelled:
-		l.watch.Measures.Unlabelled++
-		l.unlabelled(l.now.weight)
+	case e.Label == blankout.Unlabeled:
+		l.watch.Measures.Unlabeled++
+		l.unlabeled(l.now.weight)
 		if l.set.numbers {
 			l.now.scores[0] = l.unit.Score(l.now.scores[0])
 		}
@@ -219,12 +219,12 @@ func (l *Learner) begin(e *blankout.Example) {
 	}
 	l.events++
 	l.age(e.Time)
-	if l.now.weight = l.importance.Bound(e.Weight); e.Label != blankout.Unlabelled && !l.shared() {
+	if l.now.weight = l.importance.Bound(e.Weight); e.Label != blankout.Unlabeled && !l.shared() {
 		l.now.weight = l.importance.Observe(e.Weight)
 	}
 }
 
-// tell measures what a labelled event was answered: now, or when it came.
+// tell measures what a labeled event was answered: now, or when it came.
 func (l *Learner) tell(e *blankout.Example, earlier []float64, fresh *measure.Classes) {
 	l.takeAged(e)
 	told := l.now.scores

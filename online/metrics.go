@@ -20,7 +20,7 @@ import (
 // by importance.
 type Metrics struct {
 	watch.Measures
-	Events    uint64 // met with a weight above 0, unlabelled ones included
+	Events    uint64 // met with a weight above 0, unlabeled ones included
 	Refused   uint64
 	RefusedBy map[blankout.Reason]watch.Refusals
 	Suspects  uint64 // of very small influence, see Config.Suspect
@@ -186,7 +186,7 @@ func (l *Learner) measure(scores []float64, e *blankout.Example) {
 	}
 	l.learnLink(scores, e)
 	alarm := l.watch.Told(t)
-	if l.k == 1 && l.labelled() == positiveAfter {
+	if l.k == 1 && l.labeled() == positiveAfter {
 		l.positive = l.positiveName()
 	}
 	if alarm {
@@ -194,10 +194,10 @@ func (l *Learner) measure(scores []float64, e *blankout.Example) {
 	}
 }
 
-// positiveAfter labelled events say which of two classes is the rarer.
+// positiveAfter labeled events say which of two classes is the rarer.
 const positiveAfter = 1000
 
-func (l *answering) labelled() uint64 { return l.measured.Labelled() }
+func (l *answering) labeled() uint64 { return l.measured.Labeled() }
 
 // SetPositive names the positive one of two classes; "" leaves it as it is, which of two
 // classes that are no usual pair is the rarer so far, and from a fixed number of events on
@@ -211,7 +211,7 @@ func (l *Learner) SetPositive(name string) {
 // positiveName returns the name of the positive one of two classes, "" for the second.
 func (l *answering) positiveName() string {
 	classes, events := l.schema.Classes, l.measured.Classes
-	if l.positive == "" && !l.shared() && l.labelled() <= positiveAfter && len(classes) == 2 && len(events) == 2 && events[0] < events[1] && !blankout.UsualPair(classes[0], classes[1]) {
+	if l.positive == "" && !l.shared() && l.labeled() <= positiveAfter && len(classes) == 2 && len(events) == 2 && events[0] < events[1] && !blankout.UsualPair(classes[0], classes[1]) {
 		return classes[0]
 	}
 	return l.positive
@@ -229,7 +229,7 @@ func (l *answering) threshold() float64 {
 	return l.config.Threshold
 }
 
-// AnyLabel reports whether a labelled event has been learned. Numbers that are predicted before
+// AnyLabel reports whether a labeled event has been learned. Numbers that are predicted before
 // say nothing of the model.
 func (l *Learner) AnyLabel() bool { return l.watch.Baselines.First > 0 }
 
@@ -260,7 +260,7 @@ func (l *answering) linked() *model.Link {
 	return link
 }
 
-// Assess adds to p what the published weights answer to a labelled event that is not
+// Assess adds to p what the published weights answer to a labeled event that is not
 // learned.
 func (l *Learner) Assess(e *blankout.Example, p *measure.Classes) {
 	l.assess(l.Score(e, make([]float64, l.k)), e, p)

@@ -174,7 +174,7 @@ func TestMoveUnit(t *testing.T) {
 					next := moved.unit
 					next.Scale *= 1.7
 					if next.Target == loss.Real {
-						next.Centre += 13
+						next.Center += 13
 					}
 					moved.moveTo(next)
 				}
@@ -217,7 +217,7 @@ func TestNumbersForecast(t *testing.T) {
 			l.shares.Features = probe.Curve{}
 			l.events = 0 // every event is a sample
 			l.forecastExactly()
-			x := m.Standardised(e, blankout.Vec{})
+			x := m.Standardized(e, blankout.Vec{})
 			for i := range forecast {
 				forecast[i] += l.shares.Features.At(i)
 				const draws = 40

@@ -158,10 +158,10 @@ func TestPresenceIsKept(t *testing.T) {
 	if c, err := (Fingerprint{}).Config(); err != nil || c.Presence != "none" {
 		t.Errorf("a file that does not say: %q %v", c.Presence, err)
 	}
-	for key, c := range map[string]Config{"scale": {Standardise: "scale"}, "gaussian": {Noise: "gaussian:0.1"}, "refresh": {Refresh: 200}} {
+	for key, c := range map[string]Config{"scale": {Standardize: "scale"}, "gaussian": {Noise: "gaussian:0.1"}, "refresh": {Refresh: 200}} {
 		d := DefaultConfig()
-		if c.Standardise != "" {
-			d.Standardise = c.Standardise
+		if c.Standardize != "" {
+			d.Standardize = c.Standardize
 		}
 		if c.Noise != "" {
 			d.Noise = c.Noise
@@ -244,9 +244,9 @@ func TestFieldCurves(t *testing.T) {
 		if err := other.Check(); err == nil || !strings.Contains(err.Error(), `field_curves of "x": field_curves = 2: must be 0 or lie in 3 to 64`) {
 			t.Errorf("two knots: %v", err)
 		}
-		other.FieldCurves, other.Standardise = map[string]int{"x": 3}, "none"
-		if err := other.Check(); err == nil || !strings.Contains(err.Error(), "standardise") {
-			t.Errorf("not standardised: %v", err)
+		other.FieldCurves, other.Standardize = map[string]int{"x": 3}, "none"
+		if err := other.Check(); err == nil || !strings.Contains(err.Error(), "standardize") {
+			t.Errorf("not standardized: %v", err)
 		}
 	}
 }

@@ -121,7 +121,7 @@ func shifted(n, v, r int) []float64 {
 // that die before a point, and what is left of it.
 func (l *Learner) slowAnswer(e *blankout.Example, point int) (float64, *blankout.Example) {
 	m := model.Linear{Head: l.head(l.schema), Rows: l.table}
-	x := m.Standardised(e, blankout.Vec{})
+	x := m.Standardized(e, blankout.Vec{})
 	field := l.scaling.Scaler.FieldsOf(e, x.Index, nil)
 	dead := make([]bool, len(x.Index))
 	for i := range dead {

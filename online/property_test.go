@@ -101,10 +101,10 @@ func eachConfig(t *testing.T, all bool, f func(t *testing.T, c Config, classes i
 					c := DefaultConfig()
 					c.Rule, c.Loss, c.Noise = rule.Name, loss, noise
 					if noise == "poisson" {
-						c.Standardise = "scale"
+						c.Standardize = "scale"
 					}
 					if loss == "logistic:chen" && noise != "poisson" {
-						c.Standardise = "all"
+						c.Standardize = "all"
 					}
 					if rule.Name == "irls" {
 						c.Refresh = 40
@@ -236,7 +236,7 @@ func TestEveryRule(t *testing.T) {
 }
 
 // A weight of 2 is the same as meeting the event twice, to the bit, where the
-// Scaler does not count events: standardise = none, no ridge, no constant noise.
+// Scaler does not count events: standardize = none, no ridge, no constant noise.
 func TestWeightTwo(t *testing.T) {
 	for _, rule := range rules.Table {
 		for _, loss := range []string{"logistic", "hinge"} {
@@ -244,7 +244,7 @@ func TestWeightTwo(t *testing.T) {
 			if rule.Name == "irls" {
 				continue // 2 counts as one event of weight 2 in its window
 			}
-			c.Rule, c.Loss, c.Noise, c.Standardise = rule.Name, loss, "dropout:0.3", "none"
+			c.Rule, c.Loss, c.Noise, c.Standardize = rule.Name, loss, "dropout:0.3", "none"
 			if rule.Name != "dropout-descent" && rule.Name != "ftrl" { // their ridge counts no events
 				c.C = math.Inf(1)
 			}
@@ -436,7 +436,7 @@ func TestMillionFeatures(t *testing.T) {
 	wrong, calmWrong := 0, 0
 	for i := range 1000 {
 		if i == 300 || i == 301 {
-			many.Label = []int{blankout.Unlabelled, 1}[i-300]
+			many.Label = []int{blankout.Unlabeled, 1}[i-300]
 			l.Learn(many)
 		}
 		e := s.next()
@@ -508,7 +508,7 @@ func TestLateClass(t *testing.T) {
 	}
 }
 
-// TestFixedPoint holds many passes of the marginalised rules to the optimum of
+// TestFixedPoint holds many passes of the marginalized rules to the optimum of
 // the batch objective |w|^2 + kappa sum loss, found by a slow descent.
 func TestFixedPoint(t *testing.T) {
 	longtest.NotRaced(t)
@@ -528,7 +528,7 @@ func TestFixedPoint(t *testing.T) {
 	for _, name := range []string{"logistic", "hinge", "logistic:chen", "quadratic"} {
 		for _, noise := range []string{"none", "dropout:0.4", "gaussian:0.7", "dropout:0.1+group:0.4"} {
 			c := DefaultConfig()
-			c.Loss, c.Noise, c.C, c.Standardise, c.Average = name, noise, 0.5, "none", 0.3
+			c.Loss, c.Noise, c.C, c.Standardize, c.Average = name, noise, 0.5, "none", 0.3
 			best := math.NaN()
 			for _, rule := range []string{"adagrad", "sgd"} {
 				c.Rule = rule
@@ -567,7 +567,7 @@ func TestFixedPoint(t *testing.T) {
 					return norm + loss.Cost(l.set.loss, c.C)*j
 				}
 				if rule == "adagrad" { // the objective knows no rule
-					best = minimise(objective, dim)
+					best = minimize(objective, dim)
 				}
 				const passes = 200
 				for range passes {
@@ -589,9 +589,9 @@ func TestFixedPoint(t *testing.T) {
 	}
 }
 
-// minimise returns the minimum of a convex function of dim weights and an
+// minimize returns the minimum of a convex function of dim weights and an
 // intercept, by cyclic golden-section searches.
-func minimise(f func(w []float64, b float64) float64, dim int) float64 {
+func minimize(f func(w []float64, b float64) float64, dim int) float64 {
 	p := make([]float64, dim+1)
 	at := func() float64 { return f(p[:dim], p[dim]) }
 	best := at()

@@ -14,7 +14,7 @@ import (
 func refreshing(t *testing.T, loss, noise string, size, reach, classes int) *Learner {
 	t.Helper()
 	c := DefaultConfig()
-	c.Rule, c.Loss, c.Noise, c.Standardise = "irls", loss, noise, "scale"
+	c.Rule, c.Loss, c.Noise, c.Standardize = "irls", loss, noise, "scale"
 	c.Refresh, c.RefreshWindow, c.Average, c.Adapt = size, reach, 0, false
 	return mustNew(t, c, classes)
 }

@@ -74,7 +74,7 @@ func same(a, b []blankout.Block) bool {
 	return slices.EqualFunc(a, b, func(a, b blankout.Block) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) })
 }
 
-// Columns beyond the bound are refused at the row that the formula says, by name, and counted; labelled or not. Known ones
+// Columns beyond the bound are refused at the row that the formula says, by name, and counted; labeled or not. Known ones
 // are learned on, and what was refused leaves nothing behind.
 func TestColumnRefused(t *testing.T) {
 	l := crowd(t, nil, "no", "yes")
@@ -86,7 +86,7 @@ func TestColumnRefused(t *testing.T) {
 	other := crowd(t, nil, "no", "yes")
 	fill(t, other)
 	e := crowded(last, 1)
-	for i, label := range []int{1, blankout.Unlabelled} {
+	for i, label := range []int{1, blankout.Unlabeled} {
 		e.Label = label
 		if l.Learn(e) != nil || e.Refused != nil {
 			t.Errorf("event %d is learned", i)

@@ -36,15 +36,15 @@ type second struct {
 	pair               [2][]float64 // see secondPair
 	summed             bool
 	sums               []float64 // see terms
-	shares             []float64 // see centreSecond
+	shares             []float64 // see centerSecond
 	groups             newton.Groups
 }
 
 const (
 	// secondShare is the share that the expert begins with.
 	secondShare = 0.5
-	// centreEvery is at every how many events a curve is centred.
-	centreEvery = 32
+	// centerEvery is at every how many events a curve is centered.
+	centerEvery = 32
 	// secondHalfLife is that of what it knows where none is configured, in events.
 	secondHalfLife = 2000
 )
@@ -264,18 +264,18 @@ func (l *answering) learnSecond(e *blankout.Example) {
 	if s.expert.Learn(s.targets, l.active, l.now.weight*l.classes[e.Label]) {
 		s.changed()
 	}
-	l.centreSecond()
+	l.centerSecond()
 }
 
-// centreSecond has one of the curves, whose turn it is, add nothing in the mean. The hats of a number add
+// centerSecond has one of the curves, whose turn it is, add nothing in the mean. The hats of a number add
 // up to 1 wherever it is there, so events that have it do not tell what is the curve's and what the
 // intercept's; where it goes missing, that decides.
-func (l *answering) centreSecond() {
+func (l *answering) centerSecond() {
 	c := l.scaling.Scaler.Curves
-	if c == nil || l.events%centreEvery != 0 {
+	if c == nil || l.events%centerEvery != 0 {
 		return
 	}
-	curve := int(l.events/centreEvery) % len(c.Columns)
+	curve := int(l.events/centerEvery) % len(c.Columns)
 	knots := len(c.Knots[curve])
 	if knots < 2 {
 		return

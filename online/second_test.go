@@ -257,7 +257,7 @@ func TestSecondLeftOut(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"observed": func(c *Config) { c.Noise = "observed" },
 		"gaussian": func(c *Config) { c.Noise = "gaussian:0.3" },
-		"scale":    func(c *Config) { c.Standardise = "scale" },
+		"scale":    func(c *Config) { c.Standardize = "scale" },
 		"loss":     func(c *Config) { c.Loss = "t-logistic:1.5" },
 		"shared":   func(c *Config) { *c = c.Shared() },
 	} {
@@ -378,7 +378,7 @@ func TestSecondLeavesPresence(t *testing.T) {
 
 // A number's curve adds nothing in the mean, so that an event that has lost it is answered as an event
 // of which it tells nothing: whole events alone would leave that open.
-func TestSecondCentres(t *testing.T) {
+func TestSecondCenters(t *testing.T) {
 	s := newTides(4, 2, 0)
 	l := s.learner(t, func(c *Config) { c.Noise = "none" })
 	for range 20_000 {
@@ -419,7 +419,7 @@ func TestSecondFollowsTheUnit(t *testing.T) {
 		t.Fatalf("the expert's share is %v", l.second.share(&l.shares.InForce[0]))
 	}
 	before, next := answer(), l.unit
-	next.Centre, next.Scale = next.Centre+30, 2.5*next.Scale
+	next.Center, next.Scale = next.Center+30, 2.5*next.Scale
 	l.rescaleSecond(l.moveTo(next))
 	if after := answer(); math.Abs(after-before) > 1e-9*math.Abs(before) {
 		t.Errorf("the answer was %v, and is %v", before, after)

@@ -113,9 +113,9 @@ func TestSecondHelpsUnderGroups(t *testing.T) {
 func TestFirstStepsOfGroups(t *testing.T) {
 	schema := blankout.NewSchema(10, []string{"a", "b", "c"}, 3)
 	schema.NumericIndices, schema.ColumnGroups = true, &blankout.ColumnGroups{Every: 4}
-	for _, standardise := range []string{"all", "auto"} {
+	for _, standardize := range []string{"all", "auto"} {
 		c := DefaultConfig()
-		c.Noise, c.Standardise, c.Rule = loss.GroupDropout{Groups: 0.5}.String(), standardise, "adagrad"
+		c.Noise, c.Standardize, c.Rule = loss.GroupDropout{Groups: 0.5}.String(), standardize, "adagrad"
 		l, err := New(c, schema)
 		if err != nil {
 			t.Fatal(err)
@@ -132,8 +132,8 @@ func TestFirstStepsOfGroups(t *testing.T) {
 				farthest = max(farthest, math.Abs(f))
 			}
 		}
-		if farthest > map[string]float64{"all": 20, "auto": 4}[standardise] {
-			t.Errorf("%s: an iterate says %v", standardise, farthest)
+		if farthest > map[string]float64{"all": 20, "auto": 4}[standardize] {
+			t.Errorf("%s: an iterate says %v", standardize, farthest)
 		}
 	}
 }

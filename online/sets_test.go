@@ -276,7 +276,7 @@ func TestMaskedVariance(t *testing.T) {
 			l.sumLeft()
 			own := slices.Clone(l.probing.part)
 			m := model.Linear{Head: l.head(l.schema), Rows: l.table}
-			x := m.Standardised(e, blankout.Vec{})
+			x := m.Standardized(e, blankout.Vec{})
 			for _, point := range []int{3, 6} {
 				dead := make([]bool, len(x.Index))
 				copy(l.probing.part, own)

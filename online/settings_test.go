@@ -19,7 +19,7 @@ func TestFingerprintConfig(t *testing.T) {
 	c.FieldCurves = map[string]int{"hour of": 16, "a:b": 0}
 	c.Refresh, c.RefreshWindow = 0, 0
 	for _, c := range []Config{DefaultConfig(), c, {Loss: "hinge:gaussian", Noise: "dropout:0.2", Rule: "ftrl", NoisyGradient: AutoGradient, L1: 0.5, C: 1,
-		Intercept: "none", Standardise: "none", Transform: "none", Missing: "rescale", CovarianceFields: DefaultConfig().CovarianceFields, Presence: "none", OnDrift: "forget", Threshold: 0.5, Coverage: 0.9, Calibrate: "auto"}} {
+		Intercept: "none", Standardize: "none", Transform: "none", Missing: "rescale", CovarianceFields: DefaultConfig().CovarianceFields, Presence: "none", OnDrift: "forget", Threshold: 0.5, Coverage: 0.9, Calibrate: "auto"}} {
 		got, err := c.fingerprint().Config()
 		if c.Noise == "auto" {
 			c.Levels, c.GroupLevels = c.bank() // it names them

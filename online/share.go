@@ -20,7 +20,7 @@ import (
 // fold that its Delta will be added to.
 //
 // Between others less is decided by a Learner itself: the level and the average or iterate
-// that is published, the centres and scales of columns that the fold knows, the columns
+// that is published, the centers and scales of columns that the fold knows, the columns
 // that are dense, the rules for missing fields and the alarms are the fold's, the last
 // three what they were when sharing began.
 func (l *Learner) Share(peers int, events uint64) error {
@@ -63,8 +63,8 @@ func (c Config) checkShared(s settings) error {
 		return blankout.KeyErrorf("noise", "noise %q: several learners of one model know dropout, group, poisson, auto and none", c.Noise)
 	case s.observed:
 		return blankout.KeyErrorf("noise", "noise %q: several learners of one model would each observe rates of their own; name the rates, as in group:engine=0.1,wheels=0.3, or use auto", c.Noise)
-	case s.standardise == model.StandardiseAll:
-		return blankout.KeyErrorf("standardise", "standardise = \"all\": several learners of one model know auto, scale and none")
+	case s.standardize == model.StandardizeAll:
+		return blankout.KeyErrorf("standardize", "standardize = \"all\": several learners of one model know auto, scale and none")
 	case c.HalfLifeTime > 0:
 		return blankout.KeyErrorf("half_life_time", "half_life_time = %v: several learners of one model have no clock in common; set half_life, in events, instead", c.HalfLifeTime)
 	case loss.IsRegression(c.Loss):

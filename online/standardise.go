@@ -1,6 +1,6 @@
 package online
 
-// This file observes and standardises the features of an event, and moves
+// This file observes and standardizes the features of an event, and moves
 // weights along.
 
 import (
@@ -13,8 +13,8 @@ import (
 	"blankout/online/scaling"
 )
 
-// gatherStandardised is gather's loop over the features where a Scaler is on.
-func (l *bank) gatherStandardised(e *blankout.Example) {
+// gatherStandardized is gather's loop over the features where a Scaler is on.
+func (l *bank) gatherStandardized(e *blankout.Example) {
 	now := &l.now
 	shared := l.shared()
 	if !shared && l.scaling.Bend(e) {
@@ -26,10 +26,10 @@ func (l *bank) gatherStandardised(e *blankout.Example) {
 	// Once it is settled which columns are dense, all but the numeric ones are
 	// only divided by a number that seldom changes.
 	decided := l.scaling.Settled() || shared
-	settled := l.scaling.Scaler.Mode == model.StandardiseScale || l.scaling.Scaler.Mode == model.StandardiseAuto && decided
+	settled := l.scaling.Scaler.Mode == model.StandardizeScale || l.scaling.Scaler.Mode == model.StandardizeAuto && decided
 	read := &l.scaling.Read
 	kind, field, stored := l.scaling.Kinds[0], uint16(0), 0
-	steady := e.Field != nil && len(dense) == 0 && l.scaling.Scaler.Mode == model.StandardiseAuto && !shared
+	steady := e.Field != nil && len(dense) == 0 && l.scaling.Scaler.Mode == model.StandardizeAuto && !shared
 	for i := 0; i < numbers; i++ {
 		if steady {
 			if i = l.putSteady(i, e, raw); i == numbers {
@@ -53,7 +53,7 @@ func (l *bank) gatherStandardised(e *blankout.Example) {
 			kind = l.scaling.Kinds[field]
 			stored++
 		}
-		if settled && !isDense && !isSpread && (kind != blankout.Numeric || l.scaling.Scaler.Mode == model.StandardiseScale) {
+		if settled && !isDense && !isSpread && (kind != blankout.Numeric || l.scaling.Scaler.Mode == model.StandardizeScale) {
 			end := i + 1
 			if e.Field == nil {
 				end = numbers
@@ -99,7 +99,7 @@ func (l *bank) gatherStandardised(e *blankout.Example) {
 	}
 }
 
-// gatherUnlabeled is gatherStandardised for an event without label: it observes nothing, so that the event moves no
+// gatherUnlabeled is gatherStandardized for an event without label: it observes nothing, so that the event moves no
 // scale and no weight. A feature that no labeled event had is 0.
 func (l *bank) gatherUnlabeled(e *blankout.Example) {
 	columns, raw, numbers := l.scaling.Columns(e.Features)
@@ -141,7 +141,7 @@ func (l *bank) putSteady(i int, e *blankout.Example, raw []float64) int {
 	xs, basis, ridge := now.step.X[:len(fields)], now.step.Basis[:len(fields)], now.step.Ridge[:len(fields)]
 	for ; i < len(fields); i++ {
 		stats, kind := (*[model.ScalerWidth]float64)(rows[i]), kinds[fields[i]]
-		n, x := stats[model.StatCount]+1, (raw[i]-stats[model.StatCentre])*stats[model.StatInverse]
+		n, x := stats[model.StatCount]+1, (raw[i]-stats[model.StatCenter])*stats[model.StatInverse]
 		if !(x >= -model.ScalerClip && x <= model.ScalerClip) {
 			break
 		}
@@ -157,7 +157,7 @@ func (l *bank) putSteady(i int, e *blankout.Example, raw []float64) int {
 		case blankout.Cross, blankout.Sparse:
 			return i
 		default:
-			if stats[model.StatInverse] != 1 || stats[model.StatCentre] != 0 {
+			if stats[model.StatInverse] != 1 || stats[model.StatCenter] != 0 {
 				return i
 			}
 			stats[model.StatCount] = n
@@ -206,10 +206,10 @@ func (l *bank) putDivided(i, end int, raw []float64) int {
 }
 
 // observed counts a feature into its column's statistics, moves its weights if that
-// has changed what they are measured in, and returns its standardised value.
+// has changed what they are measured in, and returns its standardized value.
 func (l *bank) observed(row []float64, column uint32, raw float64, t scaling.Treatment, field uint16) float64 {
 	stats := row[:model.ScalerWidth:model.ScalerWidth]
-	z, centre, inverse := l.scaling.Scaler.Deviations(stats, raw), stats[model.StatCentre], stats[model.StatInverse]
+	z, center, inverse := l.scaling.Scaler.Deviations(stats, raw), stats[model.StatCenter], stats[model.StatInverse]
 	x := l.scaling.Scaler.Clip(stats, z)
 	if t == scaling.Numeric && !l.shared() {
 		l.scaling.Reading(column, field, raw, z)
@@ -218,9 +218,9 @@ func (l *bank) observed(row []float64, column uint32, raw float64, t scaling.Tre
 	if m.Keep != 1 {
 		l.rule.Forget(row, false, m.Keep)
 	}
-	if stats[model.StatCentre] != centre || stats[model.StatInverse] != inverse { // seldom
+	if stats[model.StatCenter] != center || stats[model.StatInverse] != inverse { // seldom
 		if t == scaling.Numeric {
-			l.scaling.Follow(scaling.Moved{Column: column, X: x, Move: m}, centre, inverse, stats)
+			l.scaling.Follow(scaling.Moved{Column: column, X: x, Move: m}, center, inverse, stats)
 		}
 		l.addMoved(row, x, 1)
 		if m.Moves() {
@@ -252,13 +252,13 @@ func (l *bank) addMoved(row []float64, x, sign float64) {
 	}
 }
 
-// move rewrites a feature's weights for a new centre and scale so that no score
+// move rewrites a feature's weights for a new center and scale so that no score
 // changes: w *= ratio, and the intercept takes up w shift. A gradient by w
 // shrinks as w grows, so a metric that sums its squares goes with 1/ratio^2.
 //
 // It leaves them as they are where that would extrapolate too far: where an
 // intercept, which all events share, or the score of a reading one deviation from
-// the centre would change by more than maxMove.
+// the center would change by more than maxMove.
 func (l *bank) move(row []float64, ratio, shift float64) {
 	if l.set.intercept && shift != 0 && !l.now.hasMoved {
 		l.addMoved(l.bias, 0, 1) // takes note of the intercepts

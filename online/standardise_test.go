@@ -9,14 +9,14 @@ import (
 	"blankout/model"
 )
 
-// standardise = "all" against the dense computation: the same events with every
-// zero written out, so that every column is centred and scaled for real. Without
+// standardize = "all" against the dense computation: the same events with every
+// zero written out, so that every column is centered and scaled for real. Without
 // noise both solve the same problem, one exact refresh at the end. The sparse
 // events are never filled up with more than the columns of nine events in ten.
-func TestStandardiseAll(t *testing.T) {
+func TestStandardizeAll(t *testing.T) {
 	const n, columns = 1200, 12
 	c := DefaultConfig()
-	c.Rule, c.Refresh, c.Noise, c.Standardise = "irls", n, "none", "all"
+	c.Rule, c.Refresh, c.Noise, c.Standardize = "irls", n, "none", "all"
 	c.Average, c.Adapt = 0, false
 	newLearner := func() *Learner {
 		l, err := New(c, blankout.NewSchema(10, []string{"-", "+"}, 2))
@@ -134,10 +134,10 @@ func TestSettledFeatures(t *testing.T) {
 }
 
 // A column that is no longer present often enough is divided again by what bounds
-// its readings, their mean and three deviations, as if it had never been centred.
+// its readings, their mean and three deviations, as if it had never been centered.
 func TestColumnThatIsDenseNoMore(t *testing.T) {
 	c := DefaultConfig()
-	c.Standardise = "auto"
+	c.Standardize = "auto"
 	l, err := New(c, blankout.NewSchema(10, []string{"-", "+"}, 2))
 	if err != nil {
 		t.Fatal(err)
@@ -172,12 +172,12 @@ func TestColumnThatIsDenseNoMore(t *testing.T) {
 	if got := row[model.StatInverse]; math.Abs(got-want) > 1e-6*want {
 		t.Errorf("divided by %v, want %v", 1/got, 1/want)
 	}
-	if got := row[model.StatCentre]; got != 0 {
-		t.Errorf("centre %v", got)
+	if got := row[model.StatCenter]; got != 0 {
+		t.Errorf("center %v", got)
 	}
 }
 
-// When a column's centre and scale move, iterates and averages of every level give an event the score that they gave
+// When a column's center and scale move, iterates and averages of every level give an event the score that they gave
 // it before.
 func TestMoveKeepsScores(t *testing.T) {
 	for _, classes := range []int{2, 3} {

@@ -428,7 +428,7 @@ func (l *Learner) restoreLearner(m *model.Linear, data []byte, blocks []blankout
 	}
 	l.scaling.Scaler = m.Scaler
 	l.state(d)
-	if l.labelled() >= positiveAfter {
+	if l.labeled() >= positiveAfter {
 		l.positive = m.Positive
 	}
 	refused, err := blankout.FindBlock(blocks, "refused")

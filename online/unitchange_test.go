@@ -50,7 +50,7 @@ func TestScalesComeDown(t *testing.T) {
 			e := sensors(r, 1)
 			if i < start.events {
 				if e = sensors(r, start.unit); start.unlabeled {
-					e.Label = blankout.Unlabelled
+					e.Label = blankout.Unlabeled
 				}
 			}
 			l.Learn(e)
@@ -87,7 +87,7 @@ func TestUnlabeledEventsMoveNothing(t *testing.T) {
 	before := l.Score(e, make([]float64, 1))[0]
 	for range 3000 {
 		wild := sensors(r, 1e9)
-		wild.Label = blankout.Unlabelled
+		wild.Label = blankout.Unlabeled
 		l.Learn(wild)
 	}
 	if after := l.Score(e, make([]float64, 1))[0]; math.Abs(after-before) > 0.01 {

@@ -38,7 +38,7 @@ func TestPriorWarning(t *testing.T) {
 	source := rand.NewPCG(1, 1)
 	r := rand.New(source)
 	c := DefaultConfig()
-	c.Standardise, c.Eta, c.Noise = "none", 1, "none"
+	c.Standardize, c.Eta, c.Noise = "none", 1, "none"
 	l := mustNew(t, c, 2)
 	learn := func(n int, size float64) {
 		for range n {
@@ -119,8 +119,8 @@ func TestPriorNoFalseAlarm(t *testing.T) {
 
 func TestStreamWarnings(t *testing.T) {
 	longtest.NotRaced(t)
-	unlabelled := func(*rand.Rand, int) *blankout.Example {
-		return &blankout.Example{Weight: 1, Label: blankout.Unlabelled}
+	unlabeled := func(*rand.Rand, int) *blankout.Example {
+		return &blankout.Example{Weight: 1, Label: blankout.Unlabeled}
 	}
 	refused := func(reason blankout.Reason) *blankout.Example {
 		return &blankout.Example{Refused: &blankout.Refusal{Reason: reason, Detail: `label "7` + "\x1b" + `" is none of them`}}
@@ -155,14 +155,14 @@ func TestStreamWarnings(t *testing.T) {
 			e.Label = 0
 			return e
 		}, 2, true, []string{watch.WarnOneClass}, "every label of 2 events is"},
-		{"no labels", unlabelled, 1000, false, []string{watch.WarnUnlabelled}, `none of 1000 events has had a label, so nothing has been learned: record.label = "target" names no field that they have`},
-		{"not yet", unlabelled, 999, false, nil, ""},
-		{"at the end", unlabelled, 3, true, []string{watch.WarnUnlabelled}, "none of 3 events"},
+		{"no labels", unlabeled, 1000, false, []string{watch.WarnUnlabeled}, `none of 1000 events has had a label, so nothing has been learned: record.label = "target" names no field that they have`},
+		{"not yet", unlabeled, 999, false, nil, ""},
+		{"at the end", unlabeled, 3, true, []string{watch.WarnUnlabeled}, "none of 3 events"},
 		{"one label", func(r *rand.Rand, i int) *blankout.Example {
 			if i == 500 {
 				return drawn(r)
 			}
-			return unlabelled(r, i)
+			return unlabeled(r, i)
 		}, 1000, true, nil, ""},
 		{"refused", func(r *rand.Rand, i int) *blankout.Example {
 			if i%10 == 0 {

@@ -99,7 +99,7 @@ type (
 type outcome struct{ error, loss float64 } // percent; nats
 
 // follow learns n events, each spoilt first, and returns the measures of those from
-// an event on as it was labelled before it was spoilt. Events have named fields or,
+// an event on as it was labeled before it was spoilt. Events have named fields or,
 // as sparse text, none.
 func follow(t *testing.T, seed uint64, sparse bool, draw draw, n, from int, spoil spoil) (o outcome) {
 	t.Helper()
@@ -301,7 +301,7 @@ func TestTransform(t *testing.T) {
 		l.Learn(s.next())
 	}
 	for d, want := range []model.Transform{"asinh", "", "", "", "asinh"} {
-		if got := l.scaling.Scaler.Standardisation(l.table.Row(uint32(d + 1))).Transform; got != want {
+		if got := l.scaling.Scaler.Standardization(l.table.Row(uint32(d + 1))).Transform; got != want {
 			t.Errorf("field f%d: transform %q, want %q", d, got, want)
 		}
 	}
@@ -345,10 +345,10 @@ func TestWildReadingAtRenewal(t *testing.T) {
 		}
 		probe := &blankout.Example{Weight: 1, Features: blankout.Vec{Index: e.Features.Index, Value: []float64{1, -1, 2, 0.5, -2}}, Field: e.Field}
 		row := l.table.Row(3)
-		before, centre := slices.Clone(row), l.scaling.Scaler.Standardisation(row)
+		before, center := slices.Clone(row), l.scaling.Scaler.Standardization(row)
 		bias, score := slices.Clone(l.weights(l.bias)), l.Score(probe, make([]float64, 1))[0]
 		l.Learn(e)
-		if l.scaling.Scaler.Standardisation(l.table.Row(3)) == centre {
+		if l.scaling.Scaler.Standardization(l.table.Row(3)) == center {
 			t.Fatal("nothing was renewed")
 		}
 		row = l.table.Row(3)
@@ -425,8 +425,8 @@ func TestReadingsAreState(t *testing.T) {
 				t.Fatalf("%s, event %d: the states differ", kind, i)
 			}
 		}
-		if row := learners[0].table.Row(2); learners[0].scaling.Scaler.Standardisation(row).Scale < 1e5 {
-			t.Errorf("%s: a change that lasts is not let through: %+v", kind, learners[0].scaling.Scaler.Standardisation(row))
+		if row := learners[0].table.Row(2); learners[0].scaling.Scaler.Standardization(row).Scale < 1e5 {
+			t.Errorf("%s: a change that lasts is not let through: %+v", kind, learners[0].scaling.Scaler.Standardization(row))
 		}
 		finite(t, learners[0])
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // fewColumns makes reproducible events of columns of which each is in half of them
-// only, so that they are divided and never centred: as sparse text, or as products
+// only, so that they are divided and never centered: as sparse text, or as products
 // of fields.
 type fewColumns struct {
 	r    *rand.Rand
@@ -56,7 +56,7 @@ func change(e *blankout.Example, to func(x float64) float64) {
 }
 
 // follow learns n events, each spoilt first, and returns the measures of those from
-// an event on as it was labelled before it was spoilt.
+// an event on as it was labeled before it was spoilt.
 func (f *fewColumns) follow(t *testing.T, mode string, n, from int, spoil spoil) (o outcome) {
 	t.Helper()
 	schema := blankout.NewSchema(10, []string{"0", "1"}, 2)
@@ -66,7 +66,7 @@ func (f *fewColumns) follow(t *testing.T, mode string, n, from int, spoil spoil)
 		}
 	}
 	c := DefaultConfig()
-	c.Standardise = mode
+	c.Standardize = mode
 	l, err := New(c, schema)
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +195,7 @@ func TestWildShareDivided(t *testing.T) {
 func TestDividedAreState(t *testing.T) {
 	for _, mode := range []string{"auto", "scale", "all"} {
 		c := DefaultConfig()
-		c.Standardise, c.Noise = mode, "dropout:0.3"
+		c.Standardize, c.Noise = mode, "dropout:0.3"
 		var learners [2]*Learner
 		var streams [2]*fewColumns
 		for k := range learners {

@@ -128,7 +128,7 @@ func runAmazon(ctx context.Context, s *Setting) error {
 	if err := s.amazonCopies(ctx, c, books.train, books.test, books.folds); err != nil {
 		return err
 	}
-	s.Note("%d training and %d test reviews of books, words and pairs of neighbouring words by presence. The paper's list of 20,000 features is not public: this one is our own, the most frequent in all reviews.", c.Train, c.Test)
+	s.Note("%d training and %d test reviews of books, words and pairs of neighboring words by presence. The paper's list of 20,000 features is not public: this one is our own, the most frequent in all reviews.", c.Train, c.Test)
 	if len(left) > 0 {
 		s.Note("The paper's other set was not available: it is used if DIR of --data has a folder %s with %s.", strings.Join(left, ", "), strings.Join(reviewFiles[:], " and "))
 	}

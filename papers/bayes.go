@@ -9,7 +9,7 @@ import (
 )
 
 // bayes returns the test mistakes of multinomial naive Bayes on
-// presence with add-one smoothing. With unlabelled rows the frequencies of words
+// presence with add-one smoothing. With unlabeled rows the frequencies of words
 // are those of all documents and only the share of a class in a word is learned
 // from the labels (Su, Sayyad-Shirab & Matwin 2011):
 //

@@ -20,7 +20,7 @@ import (
 	"blankout/simulate"
 )
 
-// Small colour images, as counts of visual words that are learned from patches:
+// Small color images, as counts of visual words that are learned from patches:
 // no corruption in training, Poisson noise, dropout.
 var cifar = Experiment{
 	Name:  "cifar",
@@ -36,7 +36,7 @@ type cifarConfig struct {
 	Validation int `json:"validation"`
 	Test       int `json:"test"`
 	// Visual words: patches of Side by Side pixels, Stride apart, each counted
-	// for the nearest of Words centres in its quarter of the image and in the whole.
+	// for the nearest of Words centers in its quarter of the image and in the whole.
 	Side       int                 `json:"side"`
 	Stride     int                 `json:"stride"`
 	Words      int                 `json:"words"`
@@ -246,7 +246,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 	s.Table(settings)
 	s.Figure("noise", figure)
 	s.Note("%d images are learned from, %d choose the settings, %d measure: a sixth of the public set was at hand. The paper's table is of the whole one, with a larger set of words, so neither its errors nor its differences are comparable with these.", c.Train, c.Validation, c.Test)
-	s.Note("Words: patches of %d by %d pixels, normalised and whitened, and %d centres of them by k-means; counted in each quarter of an image and in the whole, %d features.", c.Side, c.Side, c.Words, 5*c.Words)
+	s.Note("Words: patches of %d by %d pixels, normalized and whitened, and %d centers of them by k-means; counted in each quarter of an image and in the whole, %d features.", c.Side, c.Side, c.Words, 5*c.Words)
 	if stopped > 0 {
 		s.Note("%d of %d solutions were stopped after %d iterations, before a certified gap (or gradient) of %g was reached.", stopped, len(cells), c.Iterations, c.Tol)
 	}
@@ -291,7 +291,7 @@ func (s *Setting) images(n int, file string) (_ [][]byte, err error) {
 }
 
 // words tells the visual word of a patch (Coates, Lee & Ng 2011, section 3): the
-// nearest centre of whitened patches. For a patch x, normalised, that is the
+// nearest center of whitened patches. For a patch x, normalized, that is the
 // word k with the largest filter[k].x - half[k].
 type words struct {
 	c      cifarConfig
@@ -299,7 +299,7 @@ type words struct {
 	half   []float64
 }
 
-// patch writes the normalised pixels of a patch to out.
+// patch writes the normalized pixels of a patch to out.
 func (c *cifarConfig) patch(image []byte, row, column int, out []float64) {
 	at, sum := 0, 0.0
 	for plane := range 3 {
@@ -350,39 +350,39 @@ func learnWords(ctx context.Context, s *Setting, c cifarConfig, images [][]byte)
 	scaled.Apply(func(_, j int, a float64) float64 { return a / math.Sqrt(max(values[j], 0)+0.1) }, &v)
 	whiten.Mul(&scaled, v.T())
 	white.Mul(x, &whiten)
-	centres, err := kMeans(ctx, s, &white, c.Words, c.Rounds, r)
+	centers, err := kMeans(ctx, s, &white, c.Words, c.Rounds, r)
 	if err != nil {
 		return nil, err
 	}
-	// |W (p - mean) - centre|^2 = const - 2 ((W centre).p - (W centre).mean - |centre|^2/2)
+	// |W (p - mean) - center|^2 = const - 2 ((W center).p - (W center).mean - |center|^2/2)
 	w := &words{c: c, half: make([]float64, c.Words)}
-	for k, centre := range centres {
+	for k, center := range centers {
 		var f mat.VecDense
-		f.MulVec(&whiten, mat.NewVecDense(size, centre))
+		f.MulVec(&whiten, mat.NewVecDense(size, center))
 		w.filter = append(w.filter, f.RawVector().Data)
-		w.half[k] = floats.Dot(w.filter[k], mean) + floats.Dot(centre, centre)/2
+		w.half[k] = floats.Dot(w.filter[k], mean) + floats.Dot(center, center)/2
 	}
 	return w, nil
 }
 
-// kMeans returns k centres of the rows of x, found by Lloyd's method from rows
-// drawn at random; a centre that loses all rows is drawn anew.
+// kMeans returns k centers of the rows of x, found by Lloyd's method from rows
+// drawn at random; a center that loses all rows is drawn anew.
 func kMeans(ctx context.Context, s *Setting, x *mat.Dense, k, rounds int, r *rand.Rand) ([][]float64, error) {
 	n, size := x.Dims()
-	centres := make([][]float64, k)
+	centers := make([][]float64, k)
 	for i, at := range r.Perm(n)[:k] {
-		centres[i] = slices.Clone(x.RawRowView(at))
+		centers[i] = slices.Clone(x.RawRowView(at))
 	}
 	nearest := make([]int, n)
 	const chunk = 1000
 	for range rounds {
 		half := make([]float64, k)
-		for i, c := range centres {
+		for i, c := range centers {
 			half[i] = floats.Dot(c, c) / 2
 		}
 		err := s.Parallel(ctx, (n+chunk-1)/chunk, func(_ context.Context, part int) error {
 			for i := part * chunk; i < min(n, (part+1)*chunk); i++ {
-				nearest[i] = closest(centres, half, x.RawRowView(i))
+				nearest[i] = closest(centers, half, x.RawRowView(i))
 			}
 			return nil
 		})
@@ -390,22 +390,22 @@ func kMeans(ctx context.Context, s *Setting, x *mat.Dense, k, rounds int, r *ran
 			return nil, err
 		}
 		count := make([]float64, k)
-		for i := range centres {
-			centres[i] = make([]float64, size)
+		for i := range centers {
+			centers[i] = make([]float64, size)
 		}
 		for i, at := range nearest {
-			floats.Add(centres[at], x.RawRowView(i))
+			floats.Add(centers[at], x.RawRowView(i))
 			count[at]++
 		}
 		for i, m := range count {
 			if m == 0 {
-				copy(centres[i], x.RawRowView(r.IntN(n)))
+				copy(centers[i], x.RawRowView(r.IntN(n)))
 				continue
 			}
-			floats.Scale(1/m, centres[i])
+			floats.Scale(1/m, centers[i])
 		}
 	}
-	return centres, nil
+	return centers, nil
 }
 
 func closest(filters [][]float64, half, x []float64) int {

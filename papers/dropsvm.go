@@ -241,7 +241,7 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 			return err
 		}
 	}
-	s.Note("The thesis's grid: c and q in 10^-3 … 10^3, p in 0.1 … 0.9; RBF kernel, its width the mean distance of two training examples; stratified folds, drawn %d times (the thesis: five times). Features are standardised over the whole set, which uses no labels; the thesis does not say. Several classes one against the rest.", c.Rounds)
+	s.Note("The thesis's grid: c and q in 10^-3 … 10^3, p in 0.1 … 0.9; RBF kernel, its width the mean distance of two training examples; stratified folds, drawn %d times (the thesis: five times). Features are standardized over the whole set, which uses no labels; the thesis does not say. Several classes one against the rest.", c.Rounds)
 	s.Note("The thesis seems to choose the settings on the folds that it measures on, which flatters what has more settings. Beside that stand the settings that do best on the other folds; their difference decides, by Student's test with the variance that overlapping training sets have (Nadeau & Bengio 2003).")
 	slices.Sort(ratio)
 	s.Note("The thesis's shares of support vectors of the plain machine at c_best are %.2f of ours in the median over the sets (%.2f to %.2f), while the accuracies agree. Our guess is that the shares of the two classes were averaged and not added. If so, its table 2 has DropSVM gain %+.1f points and not %+.1f.",
@@ -552,7 +552,7 @@ func (c dropConfig) fitHistograms(ctx context.Context, s *Setting, train, test *
 	return f, nil
 }
 
-// loadSmall reads a set and standardises it.
+// loadSmall reads a set and standardizes it.
 func (s *Setting) loadSmall(ctx context.Context, name string, classes int) (*batch.Data, error) {
 	file := name + ".svm.gz"
 	if _, err := os.Stat(s.Path("uci", file)); err != nil {
@@ -570,8 +570,8 @@ func (s *Setting) loadSmall(ctx context.Context, name string, classes int) (*bat
 	if err != nil {
 		return nil, err
 	}
-	var fit batch.Standardiser
-	d, _, err = fit.Fit(d, model.StandardiseAll)
+	var fit batch.Standardizer
+	d, _, err = fit.Fit(d, model.StandardizeAll)
 	return d, err
 }
 

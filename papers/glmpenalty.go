@@ -13,7 +13,7 @@ import (
 )
 
 // The quadratic noising penalty R_q against the penalty R of dropout that it approximates,
-// for the three generalised linear models that the paper names, on the same features.
+// for the three generalized linear models that the paper names, on the same features.
 var glmPenalty = Experiment{
 	Name:  "glm-penalty",
 	Help:  "the quadratic noising penalty of linear, logistic and Poisson regression",

@@ -10,10 +10,10 @@ import (
 	"blankout/simulate"
 )
 
-// The IMDB reviews with all of their unlabelled part.
+// The IMDB reviews with all of their unlabeled part.
 var imdb = Experiment{
 	Name:  "imdb",
-	Help:  "IMDB with 50,000 unlabelled reviews: dropout beside naive Bayes and NBSVM",
+	Help:  "IMDB with 50,000 unlabeled reviews: dropout beside naive Bayes and NBSVM",
 	Paper: "Wager, Wang & Liang 2013",
 	Part:  "table 4b",
 	Needs: []string{"imdb"},
@@ -24,7 +24,7 @@ var imdb = Experiment{
 const imdbUnigrams = 47123
 
 // reviews are the IMDB set: the rows for training, those for the test and the
-// unlabelled ones, in this order.
+// unlabeled ones, in this order.
 type reviews struct {
 	all         *batch.Data
 	train, test int
@@ -58,15 +58,15 @@ func (s *Setting) loadReviews(ctx context.Context, pairs, free bool) (*reviews, 
 	r := &reviews{}
 	schema := Binary()
 	files := []struct {
-		name       string
-		unlabelled bool
-		rows       *int
+		name      string
+		unlabeled bool
+		rows      *int
 	}{{"train.svm.gz", false, &r.train}, {"test.svm.gz", false, &r.test}, {"unlabeled.svm.gz", true, new(int)}}
 	if !free {
 		files = files[:2]
 	}
 	for _, f := range files {
-		err := s.EachExample(ctx, schema, "imdb", f.name, f.unlabelled, func(_ int, e *blankout.Example) error {
+		err := s.EachExample(ctx, schema, "imdb", f.name, f.unlabeled, func(_ int, e *blankout.Example) error {
 			presence(e, columns)
 			*f.rows++
 			return b.Add(e)
@@ -113,12 +113,12 @@ func runIMDB(ctx context.Context, s *Setting) error {
 		}
 		constant = p.constant()
 	}
-	// The paper's accuracies with labels only and with unlabelled reviews.
+	// The paper's accuracies with labels only and with unlabeled reviews.
 	rows := []struct {
-		name           string
-		features       int
-		labelled, free int // methods; -1 is none
-		paper          [2]any
+		name          string
+		features      int
+		labeled, free int // methods; -1 is none
+		paper         [2]any
 	}{
 		{"MNB, unigrams", 0, textMNB, textMNBFree, [2]any{83.62, 84.13}},
 		{"MNB, bigrams", 1, textMNB, textMNBFree, [2]any{86.63, 86.98}},
@@ -132,19 +132,19 @@ func runIMDB(ctx context.Context, s *Setting) error {
 		{"dropout by the normal expectation, unigrams", 0, textGaussian, textGaussianFree, [2]any{}},
 		{"dropout by the normal expectation, bigrams", 1, textGaussian, textGaussianFree, [2]any{}},
 	}
-	t := ResultTable{Title: "Test accuracy on IMDB, %", Digits: 2, Columns: []string{"method", "labelled", "paper", "+ unlabelled", "paper", "chosen"}}
+	t := ResultTable{Title: "Test accuracy on IMDB, %", Digits: 2, Columns: []string{"method", "labeled", "paper", "+ unlabeled", "paper", "chosen"}}
 	bars := make([]simulate.Series, 2)
-	bars[0].Name, bars[1].Name = "labelled only", "and unlabelled"
+	bars[0].Name, bars[1].Name = "labeled only", "and unlabeled"
 	var names []string
 	t.Rows = append(t.Rows, []any{"constant answer", constant, nil, nil, nil, ""})
 	for _, row := range rows {
-		if row.labelled < 0 {
+		if row.labeled < 0 {
 			t.Rows = append(t.Rows, []any{row.name, nil, row.paper[0], nil, row.paper[1], ""})
 			continue
 		}
 		score := scores[row.features]
-		line := []any{row.name, score[row.labelled].accuracy(), row.paper[0], nil, row.paper[1], ""}
-		model := score[row.labelled].Model
+		line := []any{row.name, score[row.labeled].accuracy(), row.paper[0], nil, row.paper[1], ""}
+		model := score[row.labeled].Model
 		if row.free >= 0 {
 			line[3] = score[row.free].accuracy()
 			model = score[row.free].Model
@@ -155,7 +155,7 @@ func runIMDB(ctx context.Context, s *Setting) error {
 		t.Rows = append(t.Rows, line)
 		if row.features == 1 {
 			names = append(names, []string{"MNB", "NBSVM", "L2", "dropout", "dropout, normal"}[len(names)])
-			score[row.labelled].Wrong.show(&bars[0])
+			score[row.labeled].Wrong.show(&bars[0])
 			if row.free >= 0 {
 				score[row.free].Wrong.show(&bars[1])
 			} else {
@@ -179,15 +179,15 @@ func runIMDB(ctx context.Context, s *Setting) error {
 		c.Parts = []Part{part}
 		s.Claim(c)
 	}
-	claim("unlabelled reviews help dropout, unigrams", [2]float64{87.78, 89.52}, 0, textDropout, textFree)
-	claim("unlabelled reviews help dropout, bigrams", [2]float64{91.31, 91.98}, 1, textDropout, textFree)
-	claim("unlabelled reviews help dropout by the normal expectation, unigrams", [2]float64{}, 0, textGaussian, textGaussianFree)
-	claim("unlabelled reviews help dropout by the normal expectation, bigrams", [2]float64{}, 1, textGaussian, textGaussianFree)
-	claim("dropout with unlabelled reviews is more accurate than NBSVM, bigrams", [2]float64{91.22, 91.98}, 1, textNBSVM, textFree)
+	claim("unlabeled reviews help dropout, unigrams", [2]float64{87.78, 89.52}, 0, textDropout, textFree)
+	claim("unlabeled reviews help dropout, bigrams", [2]float64{91.31, 91.98}, 1, textDropout, textFree)
+	claim("unlabeled reviews help dropout by the normal expectation, unigrams", [2]float64{}, 0, textGaussian, textGaussianFree)
+	claim("unlabeled reviews help dropout by the normal expectation, bigrams", [2]float64{}, 1, textGaussian, textGaussianFree)
+	claim("dropout with unlabeled reviews is more accurate than NBSVM, bigrams", [2]float64{91.22, 91.98}, 1, textNBSVM, textFree)
 	claim("dropout is more accurate than L2, bigrams", [2]float64{}, 1, textL2, textDropout)
-	claim("unlabelled reviews help naive Bayes, unigrams", [2]float64{83.62, 84.13}, 0, textMNB, textMNBFree)
-	claim("unlabelled reviews help naive Bayes, bigrams", [2]float64{86.63, 86.98}, 1, textMNB, textMNBFree)
+	claim("unlabeled reviews help naive Bayes, unigrams", [2]float64{83.62, 84.13}, 0, textMNB, textMNBFree)
+	claim("unlabeled reviews help naive Bayes, bigrams", [2]float64{86.63, 86.98}, 1, textMNB, textMNBFree)
 	s.Note("Verdicts are McNemar's test of the same test reviews. Vect.Sent are word vectors that are learned with the labels (Maas et al. 2011), no linear classifier of words: the row holds the paper's numbers only. NBSVM has its published loss and settings, but not its vocabulary of all pairs of the training reviews.")
-	s.Note("Presence of words; the vocabulary is that of the training and the unlabelled reviews: unigrams in 5 of them or more, bigrams in 20. Settings are chosen by accuracy on %d of five fifths of the training part, held out in turn; dropout with unlabelled reviews keeps those of dropout, but in the size full, and alpha is 1. The test part is used once.", c.Folds)
+	s.Note("Presence of words; the vocabulary is that of the training and the unlabeled reviews: unigrams in 5 of them or more, bigrams in 20. Settings are chosen by accuracy on %d of five fifths of the training part, held out in turn; dropout with unlabeled reviews keeps those of dropout, but in the size full, and alpha is 1. The test part is used once.", c.Folds)
 	return nil
 }

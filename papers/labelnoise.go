@@ -289,7 +289,7 @@ func reportInfluences(s *Setting, at func(set, flipped, method int) *noiseFit) {
 
 // spikes returns the values that a twentieth of the numbers share to six digits, in ascending
 // order, as one where less than 0.03 is between them. Examples of Long-Servedio of a large
-// margin are all alike but for their sign, as are the pullers; penalisers differ.
+// margin are all alike but for their sign, as are the pullers; penalizers differ.
 func spikes(xi []float64) (at []float64) {
 	count := map[float64]int{}
 	for _, x := range xi {

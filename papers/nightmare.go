@@ -123,7 +123,7 @@ func nightmareContenders(s *Setting, c *nightmareConfig) ([]contender, error) {
 	}
 	add := func(name, setting string, change func(o *online.Config)) {
 		o := online.DefaultConfig()
-		o.Standardise = "none"
+		o.Standardize = "none"
 		change(&o)
 		all = append(all, contender{method: name, setting: setting, online: &o})
 	}
@@ -278,7 +278,7 @@ func (c nightmareConfig) corruptedMistakes(m *model.Linear, means []float64, ima
 					wrong[as][level][n] = 1
 				}
 			}
-			x = m.Standardised(&images[n], blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
+			x = m.Standardized(&images[n], blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
 			copy(all.Value, means)
 			dead = corrupter.Dead(all.Index, nil, n, 1, dead)
 			for pixel, dead := range dead {

@@ -113,7 +113,7 @@ func TestMeet(t *testing.T) {
 	}
 }
 
-// TestChains: contenders of neighbouring levels and equal costs follow each other, and only
+// TestChains: contenders of neighboring levels and equal costs follow each other, and only
 // what follows starts from the weights of the one before.
 func TestChains(t *testing.T) {
 	contenders, err := nightmareContenders(&Setting{Size: Default}, &nightmareConfig{Tol: 1e-6})
@@ -170,7 +170,7 @@ func TestChains(t *testing.T) {
 
 // TestWords: the words do not depend on the number of threads, an image has as many
 // as patches, in the quarters as in the whole; k-means finds clouds, and the nearest
-// centre is the one found the slow way.
+// center is the one found the slow way.
 func TestWords(t *testing.T) {
 	s := &Setting{Seed: 1, Threads: 2}
 	c := cifarConfig{Side: 3, Stride: 4, Words: 7, Patches: 400, Rounds: 4}
@@ -216,31 +216,31 @@ func TestWords(t *testing.T) {
 	for i := range 300 {
 		x.SetRow(i, []float64{float64(i%3)*10 + r.NormFloat64(), r.NormFloat64()})
 	}
-	centres, err := kMeans(t.Context(), s, x, 3, 20, rand.New(rand.NewPCG(5, 6)))
+	centers, err := kMeans(t.Context(), s, x, 3, 20, rand.New(rand.NewPCG(5, 6)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var first []float64
 	half := make([]float64, 3)
-	for k, c := range centres {
+	for k, c := range centers {
 		first = append(first, c[0])
 		half[k] = (c[0]*c[0] + c[1]*c[1]) / 2
 	}
 	for i := range 300 {
 		p, best := x.RawRowView(i), 0
-		for k, c := range centres {
-			if math.Hypot(p[0]-c[0], p[1]-c[1]) < math.Hypot(p[0]-centres[best][0], p[1]-centres[best][1]) {
+		for k, c := range centers {
+			if math.Hypot(p[0]-c[0], p[1]-c[1]) < math.Hypot(p[0]-centers[best][0], p[1]-centers[best][1]) {
 				best = k
 			}
 		}
-		if got := closest(centres, half, p); got != best {
-			t.Fatalf("point %v: centre %d, want %d", p, got, best)
+		if got := closest(centers, half, p); got != best {
+			t.Fatalf("point %v: center %d, want %d", p, got, best)
 		}
 	}
 	slices.Sort(first)
 	for k, m := range first {
 		if math.Abs(m-10*float64(k)) > 0.5 {
-			t.Errorf("centres %v, want 0, 10 and 20", first)
+			t.Errorf("centers %v, want 0, 10 and 20", first)
 		}
 	}
 }

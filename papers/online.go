@@ -62,10 +62,10 @@ var comparedRules = []onlineRule{
 	{"dropout descent", true, true, false, func(c *online.Config, q float64) {
 		c.Rule, c.Noise, c.NoisyGradient = "dropout-descent", loss.Dropout{Q: q}.String(), "false"
 	}},
-	{"dropout descent, marginalised", true, true, false, func(c *online.Config, q float64) {
+	{"dropout descent, marginalized", true, true, false, func(c *online.Config, q float64) {
 		c.Rule, c.Noise, c.NoisyGradient = "dropout-descent", loss.Dropout{Q: q}.String(), "true"
 	}},
-	{"AdaGrad, marginalised", true, true, false, func(c *online.Config, q float64) {
+	{"AdaGrad, marginalized", true, true, false, func(c *online.Config, q float64) {
 		c.Rule, c.Noise = "adagrad", loss.Dropout{Q: q}.String()
 	}},
 	{"refresh of 200", false, true, false, func(c *online.Config, q float64) {
@@ -273,7 +273,7 @@ type fisherMatch struct {
 
 func matchFisher(schema *blankout.Schema, examples []blankout.Example) (fisherMatch, error) {
 	config := online.DefaultConfig()
-	config.Noise, config.Average, config.Adapt, config.Standardise = "none", 0, false, "none"
+	config.Noise, config.Average, config.Adapt, config.Standardize = "none", 0, false, "none"
 	l, err := online.New(config, schema)
 	if err != nil {
 		return fisherMatch{}, err
@@ -353,5 +353,5 @@ func (c onlineConfig) claims(s *Setting, passed [][]onlinePass, information []fi
 		}
 		s.Claim(Claim{Own: true, Claim: x.name + " beats plain SGD on every stream", Parts: parts, Unit: "points of error", Why: "it does worse on one of them"})
 	}
-	s.Note("The paper derives the rules and shows no experiment. Features are standardised as the learner does by default (the comparison with the Fisher information takes them raw). Learning rate and dropout level have the lowest progressive log-loss over the first %.0f %% of a stream, AROW's r the lowest error; that part is in the results as well. The rules show their last iterate; default is the learner as it is configured without being told anything, averaged and adaptive. Verdicts are McNemar's test of the same events, each predicted before it is learned.", 100*c.Part)
+	s.Note("The paper derives the rules and shows no experiment. Features are standardized as the learner does by default (the comparison with the Fisher information takes them raw). Learning rate and dropout level have the lowest progressive log-loss over the first %.0f %% of a stream, AROW's r the lowest error; that part is in the results as well. The rules show their last iterate; default is the learner as it is configured without being told anything, averaged and adaptive. Verdicts are McNemar's test of the same events, each predicted before it is learned.", 100*c.Part)
 }

@@ -79,7 +79,7 @@ func runQuadraticPenalty(ctx context.Context, s *Setting) error {
 	s.Table(equal)
 	s.Note("Unigrams of AthR by presence, the part by date that is for training: %d examples, %d features (the paper: 1000 and 22,000). The paper does not tell its noise level: two are shown.", d.Rows(), d.Columns())
 	s.Note("Training here is at a negative log-likelihood of 10, the least number on the axis of figure 1b, after a dozen of 150 steps. Claims about figure 1b compare at equal negative log-likelihood, on the logarithmic scale of that axis, from n log 2 to 10.")
-	s.Note("Dropout is exact: training minimises the expected loss over all masks, and R is that expectation less the loss, both by the integral of the characteristic function of the noisy scores, which is exact to eight digits. %d copies of every example, drawn from the noise, measure R once more.", c.Sampled)
+	s.Note("Dropout is exact: training minimizes the expected loss over all masks, and R is that expectation less the loss, both by the integral of the characteristic function of the noisy scores, which is exact to eight digits. %d copies of every example, drawn from the noise, measure R once more.", c.Sampled)
 	s.Note("Normal scores, for which R has a closed form too, are shown beside it: with half a hundred words in a document the tails of the noisy scores are not normal where most words are dropped.")
 	return nil
 }
@@ -175,8 +175,8 @@ func (s *Setting) penaltyOfScores(c penaltyConfig) {
 	var ratio []float64 // at sd 1
 	for i, p := range c.Means {
 		f := math.Log(p / (1 - p))
-		exact := simulate.Series{Name: fmt.Sprintf("p = %.2f", p), Form: simulate.BareLine, Colour: i + 1}
-		quadratic := simulate.Series{Form: simulate.BareLine, Colour: i + 1, Dashed: true}
+		exact := simulate.Series{Name: fmt.Sprintf("p = %.2f", p), Form: simulate.BareLine, Color: i + 1}
+		quadratic := simulate.Series{Form: simulate.BareLine, Color: i + 1, Dashed: true}
 		for k := range 31 {
 			sd := c.LargestSD * float64(k) / 30
 			r, q := noisingPenalty(f, sd)

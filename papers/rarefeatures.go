@@ -218,7 +218,7 @@ func (c rareConfig) report(s *Setting, how string, reading int, runs [][][]rareS
 		if m == 0 {
 			name, papers = "lambda", rareLambda
 		}
-		line := simulate.Series{Name: method.name, X: c.at(m), Colour: m + 1}
+		line := simulate.Series{Name: method.name, X: c.at(m), Color: m + 1}
 		for i, x := range c.at(m) {
 			d := pairedT(accuracies(runs, m, i, 0))
 			line.Y, line.Low, line.High = append(line.Y, d.Mean), append(line.Low, d.Low), append(line.High, d.High)
@@ -241,7 +241,7 @@ func (c rareConfig) report(s *Setting, how string, reading int, runs [][][]rareS
 	s.Table(short)
 	s.Table(long)
 	l2 := stat.Mean(accuracies(runs, 0, best(runs, 0), 0), nil)
-	figures[0].Series = append(figures[0].Series, simulate.Series{Name: "best L2", Form: simulate.BareLine, Dashed: true, Colour: 1, X: []float64{c.Levels[0], c.Levels[len(c.Levels)-1]}, Y: []float64{l2, l2}})
+	figures[0].Series = append(figures[0].Series, simulate.Series{Name: "best L2", Form: simulate.BareLine, Dashed: true, Color: 1, X: []float64{c.Levels[0], c.Levels[len(c.Levels)-1]}, Y: []float64{l2, l2}})
 	s.Figure([]string{"dropout", "dropout-each"}[reading], &figures[0])
 	s.Figure([]string{"l2", "l2-each"}[reading], &figures[1])
 

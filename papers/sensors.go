@@ -236,7 +236,7 @@ func runSensors(ctx context.Context, s *Setting) error {
 	if boosting != nil {
 		s.Note("Gradient boosting is scikit-learn's with its defaults, from tools/quality/sensors.py: it has seen the training events and three copies of each with groups or features missing. Told, it takes missing values as they are; its masks are draws of its own, on all test events.")
 	}
-	s.Note("Exact solutions of the logistic loss with standardised columns. Each row chose its cost and its level of noise by its mean error at shares from .3 to .7 on the last quarter of the training events, and learned all of them again. Corrupted copies: %d of each training event, with groups or features deleted. One pass, default: the learner with its defaults and expected_missing_groups or expected_missing .5, which learned the training events once.", c.Copies)
+	s.Note("Exact solutions of the logistic loss with standardized columns. Each row chose its cost and its level of noise by its mean error at shares from .3 to .7 on the last quarter of the training events, and learned all of them again. Corrupted copies: %d of each training event, with groups or features deleted. One pass, default: the learner with its defaults and expected_missing_groups or expected_missing .5, which learned the training events once.", c.Copies)
 	return nil
 }
 
@@ -431,14 +431,14 @@ func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSet
 	}
 	var b batch.Builder
 	var presence batch.Presence
-	var fit batch.Standardiser
+	var fit batch.Standardizer
 	for i := range examples {
 		presence.Add(&examples[i])
 		if err := b.Add(&examples[i]); err != nil {
 			return nil, err
 		}
 	}
-	d, scaler, err := fit.Fit(b.Data(schema), model.StandardiseAll)
+	d, scaler, err := fit.Fit(b.Data(schema), model.StandardizeAll)
 	if err != nil {
 		return nil, err
 	}

@@ -247,10 +247,10 @@ func Classes(names ...string) *blankout.Schema {
 
 // EachExample calls f for every example of a file, with its number from 0. The
 // example is borrowed. A label that is no class of the Schema is an error, except in
-// a file of unlabelled examples, whose labels are ignored.
-func (s *Setting) EachExample(ctx context.Context, schema *blankout.Schema, folder, file string, unlabelled bool, f func(i int, e *blankout.Example) error) (err error) {
+// a file of unlabeled examples, whose labels are ignored.
+func (s *Setting) EachExample(ctx context.Context, schema *blankout.Schema, folder, file string, unlabeled bool, f func(i int, e *blankout.Example) error) (err error) {
 	c := record.DefaultConfig()
-	c.Classes, c.MaxClasses, c.Unlabelled = schema.Classes, schema.MaxClasses, unlabelled
+	c.Classes, c.MaxClasses, c.Unlabeled = schema.Classes, schema.MaxClasses, unlabeled
 	path := s.Path(folder, file)
 	src, err := stream.OpenFile(path, c, schema)
 	if err != nil {

@@ -21,12 +21,12 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// Document classification with a third of each set labelled for training, a third
-// unlabelled and a third for the test, and the curves over the numbers of labelled
-// and of unlabelled reviews.
+// Document classification with a third of each set labeled for training, a third
+// unlabeled and a third for the test, and the curves over the numbers of labeled
+// and of unlabeled reviews.
 var text = Experiment{
 	Name:  "text",
-	Help:  "dropout and unlabelled documents on six text sets; curves over their numbers",
+	Help:  "dropout and unlabeled documents on six text sets; curves over their numbers",
 	Paper: "Wager, Wang & Liang 2013",
 	Part:  "table 4a and figure 2",
 	Needs: []string{"subj", "rt_polarity", "imdb_2k", "news_bbcrypt", "news_athr", "imdb"},
@@ -35,7 +35,7 @@ var text = Experiment{
 }
 
 // textSet is a set of documents with the accuracies of table 4a: of L2, dropout, and
-// dropout with unlabelled documents. unigrams is their number in the embedded samples.
+// dropout with unlabeled documents. unigrams is their number in the embedded samples.
 type textSet struct {
 	name, folder string
 	files        []string
@@ -61,7 +61,7 @@ type textConfig struct {
 	Plain  []textModel `json:"plain"`
 	Noisy  []textModel `json:"noisy"`
 	Alphas []float64   `json:"alphas"`
-	// Anew chooses level and penalty with unlabelled documents anew, not alpha alone.
+	// Anew chooses level and penalty with unlabeled documents anew, not alpha alone.
 	Anew bool `json:"anew,omitempty"`
 }
 
@@ -70,7 +70,7 @@ type textModel struct {
 	Bound string  `json:"bound"`
 	Noise string  `json:"noise"`
 	L2    float64 `json:"l2"`
-	Alpha float64 `json:"alpha"` // 0: without unlabelled documents
+	Alpha float64 `json:"alpha"` // 0: without unlabeled documents
 }
 
 func (m textModel) String() string {
@@ -120,13 +120,13 @@ type textParts struct {
 	private []int
 }
 
-// with returns the training rows, the given part of them, and the unlabelled ones.
+// with returns the training rows, the given part of them, and the unlabeled ones.
 func (p textParts) with(train, free []int) *batch.Data {
 	d := p.all.Subset(append(slices.Clone(train), free...))
 	if len(free) == 0 {
 		return d
 	}
-	// A row is unlabelled because it is of that part, whatever is known of it.
+	// A row is unlabeled because it is of that part, whatever is known of it.
 	return d.UnlabelFrom(len(train))
 }
 
@@ -199,7 +199,7 @@ const (
 	textMethods
 )
 
-var textNames = [textMethods]string{"L2", "dropout", "dropout + unlabelled", "dropout, normal expectation", "the same + unlabelled", "MNB", "MNB + unlabelled", "NBSVM (bigrams)"}
+var textNames = [textMethods]string{"L2", "dropout", "dropout + unlabeled", "dropout, normal expectation", "the same + unlabeled", "MNB", "MNB + unlabeled", "NBSVM (bigrams)"}
 
 // textKey names a cell: a method on a division of a set.
 type textKey struct {
@@ -239,8 +239,8 @@ func (c textConfig) scores(ctx context.Context, s *Setting, set, data string, sp
 		return nil, err
 	}
 	for _, bound := range []struct {
-		name          string
-		labelled, all int
+		name         string
+		labeled, all int
 	}{{"quadratic-noising", textDropout, textFree}, {"gaussian", textGaussian, textGaussianFree}} {
 		var grid, alphas []textModel
 		for _, m := range c.Noisy {
@@ -248,11 +248,11 @@ func (c textConfig) scores(ctx context.Context, s *Setting, set, data string, sp
 				grid = append(grid, m)
 			}
 		}
-		if err := cell(bound.labelled, func() (textScore, error) { return tuned(grid) }); err != nil {
+		if err := cell(bound.labeled, func() (textScore, error) { return tuned(grid) }); err != nil {
 			return nil, err
 		}
 		if !c.Anew {
-			grid = []textModel{out[bound.labelled].Model}
+			grid = []textModel{out[bound.labeled].Model}
 		}
 		for _, m := range grid {
 			for _, m.Alpha = range c.Alphas {
@@ -318,11 +318,11 @@ func runText(ctx context.Context, s *Setting) error {
 	if s.Size != Quick {
 		reviews = imdbGrid(s)
 	}
-	curves := curveConfig{Labelled: Pick(s, []int{20, 40}, []int{3000, 6000, 9000, 12000, 15000}, []int{3000, 5000, 7000, 9000, 11000, 13000, 15000}), Beside: Pick(s, 40, 25000, 25000),
-		Fixed: Pick(s, 40, 10000, 10000), Unlabelled: Pick(s, []int{20, 40}, []int{2500, 5000, 10000, 20000, 40000}, []int{1000, 2500, 5000, 10000, 15000, 20000, 30000, 40000})}
+	curves := curveConfig{Labeled: Pick(s, []int{20, 40}, []int{3000, 6000, 9000, 12000, 15000}, []int{3000, 5000, 7000, 9000, 11000, 13000, 15000}), Beside: Pick(s, 40, 25000, 25000),
+		Fixed: Pick(s, 40, 10000, 10000), Unlabeled: Pick(s, []int{20, 40}, []int{2500, 5000, 10000, 20000, 40000}, []int{1000, 2500, 5000, 10000, 15000, 20000, 30000, 40000})}
 	s.Configure(map[string]any{"sets": c, "imdb": reviews, "curves": curves})
 
-	s.Expect((len(textSets)*c.Splits+1)*textMethods + len(curves.Labelled) + len(curves.Unlabelled))
+	s.Expect((len(textSets)*c.Splits+1)*textMethods + len(curves.Labeled) + len(curves.Unlabeled))
 	all := map[string][][]textScore{} // by set and division
 	tested := map[string][][]int{}    // the test documents
 	constant := map[string]float64{}  // accuracy, %, of a constant answer
@@ -356,7 +356,7 @@ func runText(ctx context.Context, s *Setting) error {
 			constant[set.name] += p.constant() / float64(c.Splits)
 		}
 	}
-	// IMDB's own parts, of which as many unlabelled as labelled reviews.
+	// IMDB's own parts, of which as many unlabeled as labeled reviews.
 	r, err := s.loadReviews(ctx, false, true)
 	if err != nil {
 		return err
@@ -376,12 +376,12 @@ func runText(ctx context.Context, s *Setting) error {
 	all["IMDB"], tested["IMDB"], constant["IMDB"] = [][]textScore{score}, [][]int{p.test}, p.constant()
 	names = append(names, "IMDB")
 	s.reportTexts(names, all, tested, constant)
-	s.Note("Presence of unigrams; each of the first five sets is divided at random, by class, into three equal parts (%d divisions, means over them), IMDB as it comes: its 25,000 for training, the first 25,000 of the unlabelled ones, its 25,000 for the test. News are both parts by date together, with the vocabulary of the earlier one. AthR is not in the paper's table and does not enter its claims.", c.Splits)
+	s.Note("Presence of unigrams; each of the first five sets is divided at random, by class, into three equal parts (%d divisions, means over them), IMDB as it comes: its 25,000 for training, the first 25,000 of the unlabeled ones, its 25,000 for the test. News are both parts by date together, with the vocabulary of the earlier one. AthR is not in the paper's table and does not enter its claims.", c.Splits)
 	if graph == "" {
 		s.Note("The paper's XGraph was not available: it is used if DIR of --data has a folder %s with train.svm.gz, test.svm.gz and %s.", xGraph, vocabulary)
 	}
 	s.Note("Brackets after an accuracy hold its standard error over the divisions. Verdicts are Student's test of the differences by document, averaged over the divisions that test it.")
-	s.Note("Level, penalty and then alpha are chosen by accuracy on %d of five fifths of the training part, held out in turn, of IMDB on %d. Dropout is the quadratic penalty as in the paper; beside it stands the expectation for normal scores. MNB: multinomial naive Bayes on presence, unlabelled documents by the frequency estimate of Su et al.; NBSVM of Wang & Manning with its published loss and settings (squared hinge, C = 1, beta = 1/4). Its vocabulary is all pairs of the training documents. Subj, RT and IMDB-2k leave out the pairs of a single document, which are counted and learned as columns of that document alone; IMDB leaves out those of fewer than 20, the news those of fewer than two of their earlier part, and what these are cannot be told.", c.Folds, reviews.Folds)
+	s.Note("Level, penalty and then alpha are chosen by accuracy on %d of five fifths of the training part, held out in turn, of IMDB on %d. Dropout is the quadratic penalty as in the paper; beside it stands the expectation for normal scores. MNB: multinomial naive Bayes on presence, unlabeled documents by the frequency estimate of Su et al.; NBSVM of Wang & Manning with its published loss and settings (squared hinge, C = 1, beta = 1/4). Its vocabulary is all pairs of the training documents. Subj, RT and IMDB-2k leave out the pairs of a single document, which are counted and learned as columns of that document alone; IMDB leaves out those of fewer than 20, the news those of fewer than two of their earlier part, and what these are cannot be told.", c.Folds, reviews.Folds)
 	return curves.run(ctx, s, r, [3]textModel{score[textL2].Model, score[textDropout].Model, score[textFree].Model})
 }
 
@@ -444,7 +444,7 @@ func (s *Setting) loadTexts(ctx context.Context, set textSet) (words, pairs *bat
 	return a.Data(schema), b.Data(schema), private, nil
 }
 
-// privatePairs returns how many pairs of neighbouring words are not among the columns of a
+// privatePairs returns how many pairs of neighboring words are not among the columns of a
 // document whose words all are: a document of n words has n-1 pairs.
 func privatePairs(counts blankout.Vec, unigrams uint32) int {
 	left := -1.0
@@ -466,7 +466,7 @@ func (s *Setting) reportTexts(names []string, all map[string][][]textScore, test
 			t.Columns = append(t.Columns, "paper")
 		}
 	}
-	chosen := ResultTable{Title: "What was chosen, first division", Columns: []string{"set", "L2", "dropout", "dropout + unlabelled", "dropout, normal expectation", "the same + unlabelled"}}
+	chosen := ResultTable{Title: "What was chosen, first division", Columns: []string{"set", "L2", "dropout", "dropout + unlabeled", "dropout, normal expectation", "the same + unlabeled"}}
 	paper := map[string][3]any{"IMDB": {87.14, 88.70, 89.21}}
 	for _, set := range textSets {
 		paper[set.name] = set.paper
@@ -509,8 +509,8 @@ func (s *Setting) reportTexts(names []string, all map[string][][]textScore, test
 		from, to   int
 	}{
 		{"dropout is more accurate than L2", "table 4a: on all of its six sets", textL2, textDropout},
-		{"unlabelled documents help dropout", "table 4a: on five of its six sets", textDropout, textFree},
-		{"unlabelled documents help dropout by the normal expectation", "", textGaussian, textGaussianFree},
+		{"unlabeled documents help dropout", "table 4a: on five of its six sets", textDropout, textFree},
+		{"unlabeled documents help dropout by the normal expectation", "", textGaussian, textGaussianFree},
 	} {
 		var parts []Part
 		var each []Difference
@@ -583,36 +583,36 @@ func averageOf(each []Difference) Difference {
 	return Difference{mean, mean - math.Sqrt(square), mean + math.Sqrt(square)}
 }
 
-// curveConfig is figure 2: accuracy on IMDB over the number of unlabelled reviews
-// beside Fixed labelled ones, and over that of labelled ones beside Beside
-// unlabelled ones.
+// curveConfig is figure 2: accuracy on IMDB over the number of unlabeled reviews
+// beside Fixed labeled ones, and over that of labeled ones beside Beside
+// unlabeled ones.
 type curveConfig struct {
-	Fixed      int   `json:"fixed"`
-	Unlabelled []int `json:"unlabelled"`
-	Labelled   []int `json:"labelled"`
-	Beside     int   `json:"beside"`
+	Fixed     int   `json:"fixed"`
+	Unlabeled []int `json:"unlabeled"`
+	Labeled   []int `json:"labeled"`
+	Beside    int   `json:"beside"`
 }
 
-// curvePoint holds the mistakes of L2, dropout, and dropout with unlabelled reviews.
+// curvePoint holds the mistakes of L2, dropout, and dropout with unlabeled reviews.
 type curvePoint [3]mistakes
 
 func (c curveConfig) run(ctx context.Context, s *Setting, r *reviews, models [3]textModel) error {
 	p := r.parts()
-	point := func(labelled, unlabelled int) (curvePoint, error) {
-		labelled, unlabelled = min(labelled, len(p.train)), min(unlabelled, len(p.free))
+	point := func(labeled, unlabeled int) (curvePoint, error) {
+		labeled, unlabeled = min(labeled, len(p.train)), min(unlabeled, len(p.free))
 		key := struct {
-			Labelled, Unlabelled int
-			Models               [3]textModel
-		}{labelled, unlabelled, models}
+			Labeled, Unlabeled int
+			Models             [3]textModel
+		}{labeled, unlabeled, models}
 		return Cell(ctx, s, key, func() (curvePoint, error) {
-			s.Say("figure 2, %d labelled and %d unlabelled reviews", labelled, unlabelled)
+			s.Say("figure 2, %d labeled and %d unlabeled reviews", labeled, unlabeled)
 			var out curvePoint
 			for i, m := range models {
 				var free []int
 				if m.Alpha > 0 {
-					free = p.free[:unlabelled]
+					free = p.free[:unlabeled]
 				}
-				f, err := m.fit(ctx, p.with(p.train[:labelled], free), s.Threads)
+				f, err := m.fit(ctx, p.with(p.train[:labeled], free), s.Threads)
 				if err != nil {
 					return out, err
 				}
@@ -627,12 +627,12 @@ func (c curveConfig) run(ctx context.Context, s *Setting, r *reviews, models [3]
 		point          func(n int) (curvePoint, error)
 		points         []curvePoint
 	}{
-		{title: fmt.Sprintf("IMDB, %d labelled reviews", c.Fixed), name: "unlabelled", x: "unlabelled reviews", at: c.Unlabelled, point: func(n int) (curvePoint, error) { return point(c.Fixed, n) }},
-		{title: fmt.Sprintf("IMDB, %d unlabelled reviews", c.Beside), name: "labelled", x: "labelled reviews", at: c.Labelled, point: func(n int) (curvePoint, error) { return point(n, c.Beside) }},
+		{title: fmt.Sprintf("IMDB, %d labeled reviews", c.Fixed), name: "unlabeled", x: "unlabeled reviews", at: c.Unlabeled, point: func(n int) (curvePoint, error) { return point(c.Fixed, n) }},
+		{title: fmt.Sprintf("IMDB, %d unlabeled reviews", c.Beside), name: "labeled", x: "labeled reviews", at: c.Labeled, point: func(n int) (curvePoint, error) { return point(n, c.Beside) }},
 	}
 	for i := range curves {
 		curve := &curves[i]
-		t := ResultTable{Title: curve.title + ": test accuracy, %", Digits: 2, Columns: []string{curve.x, "L2", "dropout", "dropout + unlabelled"}}
+		t := ResultTable{Title: curve.title + ": test accuracy, %", Digits: 2, Columns: []string{curve.x, "L2", "dropout", "dropout + unlabeled"}}
 		lines := make([]simulate.Series, 3)
 		for _, n := range curve.at {
 			y, err := curve.point(n)
@@ -644,7 +644,7 @@ func (c curveConfig) run(ctx context.Context, s *Setting, r *reviews, models [3]
 			for m := range lines {
 				row = append(row, 100-y[m].error())
 				l := &lines[m]
-				l.Name, l.Colour, l.X = textNames[m], m+1, append(l.X, float64(n))
+				l.Name, l.Color, l.X = textNames[m], m+1, append(l.X, float64(n))
 				y[m].show(l)
 			}
 			t.Rows = append(t.Rows, row)
@@ -654,14 +654,14 @@ func (c curveConfig) run(ctx context.Context, s *Setting, r *reviews, models [3]
 	}
 	left, right := curves[0].points, curves[1].points
 	first, last := left[0], left[len(left)-1]
-	most := c.Unlabelled[len(c.Unlabelled)-1]
-	s.Claim(Claim{Claim: "more unlabelled reviews help more", Paper: "figure 2, left", Why: "the difference has the other sign", Unit: "points of accuracy",
-		Parts: []Part{above(fmt.Sprintf("%d less %d unlabelled reviews", most, c.Unlabelled[0]), mcNemar(first[2], last[2]), 0), above(fmt.Sprintf("%d less none", most), mcNemar(last[1], last[2]), 0)}})
+	most := c.Unlabeled[len(c.Unlabeled)-1]
+	s.Claim(Claim{Claim: "more unlabeled reviews help more", Paper: "figure 2, left", Why: "the difference has the other sign", Unit: "points of accuracy",
+		Parts: []Part{above(fmt.Sprintf("%d less %d unlabeled reviews", most, c.Unlabeled[0]), mcNemar(first[2], last[2]), 0), above(fmt.Sprintf("%d less none", most), mcNemar(last[1], last[2]), 0)}})
 	var parts []Part
 	for i, y := range right {
-		parts = append(parts, above(fmt.Sprintf("%d: the former", c.Labelled[i]), mcNemar(y[1], y[2]), 0), above("the latter", mcNemar(y[0], y[1]), 0))
+		parts = append(parts, above(fmt.Sprintf("%d: the former", c.Labeled[i]), mcNemar(y[1], y[2]), 0), above("the latter", mcNemar(y[0], y[1]), 0))
 	}
-	s.Claim(Claim{Claim: "with any number of labelled reviews dropout + unlabelled > dropout > L2", Paper: "figure 2, right: at all points", Parts: parts, Unit: "points of accuracy",
+	s.Claim(Claim{Claim: "with any number of labeled reviews dropout + unlabeled > dropout > L2", Paper: "figure 2, right: at all points", Parts: parts, Unit: "points of accuracy",
 		Why: "at one of them the difference has the other sign; the settings are those chosen with 25,000 labels, at every point"})
 	s.Note("Figure 2 takes the first so many reviews, in the shuffled order of the set, and the settings chosen for IMDB in table 4a at every point.")
 	return nil

@@ -14,7 +14,7 @@ import (
 func decodeAll(t *testing.T, s *blankout.Schema, records ...string) (columns [][]uint32) {
 	t.Helper()
 	c := DefaultConfig()
-	c.Unlabelled = true
+	c.Unlabeled = true
 	d, err := NewDecoder(c, s)
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestColumnsOfAModelStay(t *testing.T) {
 		t.Errorf("columns %v, before the numbers came %v", after[1:], before)
 	}
 	c := DefaultConfig()
-	c.Unlabelled = true
+	c.Unlabeled = true
 	d, err := NewDecoder(c, s)
 	if err != nil {
 		t.Fatal(err)

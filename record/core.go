@@ -51,7 +51,7 @@ type core struct {
 // event is what a record says of itself beside its features.
 type event struct {
 	class     []byte // the label as it is written
-	labelled  bool
+	labeled   bool
 	weight    float64
 	id        []byte
 	time      int64
@@ -109,7 +109,7 @@ const (
 func (d *core) reset(r *Record, e *blankout.Example) {
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
-	e.Label, e.Target, e.Weight, e.Key, e.Time, e.Offset, e.Refused = blankout.Unlabelled, 0, 1, r.Key, r.Time, r.Offset, nil
+	e.Label, e.Target, e.Weight, e.Key, e.Time, e.Offset, e.Refused = blankout.Unlabeled, 0, 1, r.Key, r.Time, r.Offset, nil
 	e.NotFinite = 0
 	if e.Value = nil; d.c.KeepValue {
 		e.Value = r.Value
@@ -118,7 +118,7 @@ func (d *core) reset(r *Record, e *blankout.Example) {
 	d.entryList.reset()
 	d.nulls.begin(e.Missing)
 	d.times.met = d.times.met[:0]
-	d.labelled, d.weight, d.id, d.time, d.notFinite = false, 1, r.Key, r.Time, 0
+	d.labeled, d.weight, d.id, d.time, d.notFinite = false, 1, r.Key, r.Time, 0
 }
 
 // begin empties e and reports whether the record can be a record at all.
@@ -154,7 +154,7 @@ func (d *core) refuseEmpty(r *Record, e *blankout.Example) {
 func (d *core) refuse(r *Record, e *blankout.Example, reason blankout.Reason, detail string, args ...any) {
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
-	e.Label, e.Target, e.Weight, e.Key, e.Time, e.Value = blankout.Unlabelled, 0, 0, r.Key, r.Time, nil
+	e.Label, e.Target, e.Weight, e.Key, e.Time, e.Value = blankout.Unlabeled, 0, 0, r.Key, r.Time, nil
 	e.Refused = &blankout.Refusal{Reason: reason, Detail: cutDetail(fmt.Sprintf(detail, args...)), Value: r.Value}
 	if d.known > d.before || len(d.names) > 0 {
 		d.dropFields()
@@ -185,7 +185,7 @@ func cutDetail(detail string) string {
 // label sets e.Label. It is called last: a record that is refused for something
 // else must not name a class.
 func (d *core) label(r *Record, e *blankout.Example, text []byte) bool {
-	if d.c.Unlabelled || r.Unlabelled {
+	if d.c.Unlabeled || r.Unlabeled {
 		return true
 	}
 	if d.s.Target != loss.Sign {
@@ -372,7 +372,7 @@ func (d *core) addNumber(n *named, x float64) {
 func (d *core) special(role fieldRole, text []byte, inPlace bool) (reason blankout.Reason, detail string) {
 	switch role {
 	case isLabel:
-		d.class, d.labelled = append(d.class[:0], text...), true
+		d.class, d.labeled = append(d.class[:0], text...), true
 	case isID:
 		if d.id = text; !inPlace {
 			d.id = slices.Clone(text)
@@ -458,7 +458,7 @@ func (d *core) complete(r *Record, e *blankout.Example) {
 	d.addTimes()
 	d.addZeros()
 	e.Missing = d.missing
-	if !d.finish(r, e) || d.labelled && !d.label(r, e, d.class) {
+	if !d.finish(r, e) || d.labeled && !d.label(r, e, d.class) {
 		return
 	}
 	d.accept(d.s.Names)

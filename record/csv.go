@@ -45,9 +45,9 @@ func newCSV(c core) (Decoder, error) {
 		}
 		d.columns = append(d.columns, d.named(name))
 	}
-	// A wrong name would make every event unlabelled, unweighted or anonymous.
+	// A wrong name would make every event unlabeled, unweighted or anonymous.
 	for role, name := range c.c.special() {
-		if name != "" && !met[name] && !(c.c.Unlabelled && fieldRole(role) == isLabel) {
+		if name != "" && !met[name] && !(c.c.Unlabeled && fieldRole(role) == isLabel) {
 			return nil, &MissingColumnError{name, names}
 		}
 	}
@@ -66,7 +66,7 @@ func (e *MissingColumnError) Error() string {
 	if more := len(e.Columns) - 20; more > 1 {
 		among = fmt.Sprintf("%.40q and %d more", e.Columns[:20], more)
 	}
-	return fmt.Sprintf("no column %q among %s: name the label's with label, or set unlabelled", e.Column, among)
+	return fmt.Sprintf("no column %q among %s: name the label's with label, or set unlabeled", e.Column, among)
 }
 
 func (d *csvDecoder) Decode(_ context.Context, r Record, e *blankout.Example) error {

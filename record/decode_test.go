@@ -122,7 +122,7 @@ func TestDecode(t *testing.T) {
 			{`1 2:1e31`, `out-of-range: byte 3: "2:1e31" is beyond 1e30`},
 			{`1 2:1e30 2:1e30`, `out-of-range: the features that meet in column 1 sum to 2e+30`},
 		}},
-		{"svmlight", func(c *Config) { c.ZeroBased, c.Unlabelled, c.MaxFeatures = true, true, 2 }, []line{
+		{"svmlight", func(c *Config) { c.ZeroBased, c.Unlabeled, c.MaxFeatures = true, true, 2 }, []line{
 			{`0 0:1 7:2`, `? 0:1 7:2`},
 			{`0 0:1 7:2 8:1`, `too-many: more features than max_features, 2`},
 		}},

@@ -43,11 +43,11 @@ func foundSeparator(line []byte, c Config) string {
 // are no labels.
 func (c Config) names(columns []string) bool {
 	for role, name := range c.special() {
-		if name != "" && !(c.Unlabelled && fieldRole(role) == isLabel) && !slices.Contains(columns, name) {
+		if name != "" && !(c.Unlabeled && fieldRole(role) == isLabel) && !slices.Contains(columns, name) {
 			return false
 		}
 	}
-	return !c.Unlabelled && c.Label != ""
+	return !c.Unlabeled && c.Label != ""
 }
 
 // checkEncoding refuses a text of UTF-16, which no format is written in.

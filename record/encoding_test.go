@@ -31,7 +31,7 @@ func TestSeparatorIsFound(t *testing.T) {
 		{"x;y\n", nil, ";", 2},
 		{"label\n", nil, ",", 1},
 		{"label;a\n", func(c *Config) { c.Separator = "\t" }, "\t", 1},
-		{"when;a\n", func(c *Config) { c.Unlabelled, c.Time = true, "when" }, ";", 2},
+		{"when;a\n", func(c *Config) { c.Unlabeled, c.Time = true, "when" }, ";", 2},
 		{"1;2;3\n", func(c *Config) { c.Columns = []string{"label", "a", "b"} }, ";", 3},
 		{"1,5;2,5;3,5\n", func(c *Config) { c.Columns = []string{"label", "a", "b"} }, ";", 3},
 		{"1,2;3\n", func(c *Config) { c.Columns = []string{"label", "a"} }, ",", 2},

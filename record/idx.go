@@ -38,7 +38,7 @@ func NewIdxScanner(name string, images io.Reader, c Config, labels func() (io.Re
 	if err != nil {
 		return nil, err
 	}
-	if !c.Unlabelled {
+	if !c.Unlabeled {
 		if err := x.readLabels(labels); err != nil {
 			return nil, fmt.Errorf("labels: %w", err)
 		}

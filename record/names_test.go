@@ -195,8 +195,8 @@ func TestRefusalTeachesNothing(t *testing.T) {
 // the next record, whether the refused one brought a new field or only a new value.
 func TestRefusedNamesAreForgotten(t *testing.T) {
 	for format, records := range map[string][3]string{
-		"json": {`{"label":1,"colour":"red","x":1}`, `{"colour":"blue","x":oops}`, `{"colour":"green","new":1,"x":oops}`},
-		"vw":   {"1 |colour red |x y:1", "1 |colour blue |x y:oops", "1 |new a |colour green |x y:oops"},
+		"json": {`{"label":1,"color":"red","x":1}`, `{"color":"blue","x":oops}`, `{"color":"green","new":1,"x":oops}`},
+		"vw":   {"1 |color red |x y:1", "1 |color blue |x y:oops", "1 |new a |color green |x y:oops"},
 	} {
 		names := func(records ...string) (names []string) {
 			config := DefaultConfig()

@@ -106,7 +106,7 @@ func notDigits(w uint64) uint64 {
 // firstDigits returns the number that the first n of eight digits make, 1 to 8.
 func firstDigits(w uint64, n int) uint64 {
 	w = (w ^ 0x3030303030303030) << (-8 * n & 63) // zeros in front
-	// Neighbours become numbers of two digits, then of four, then one of eight.
+	// Neighbors become numbers of two digits, then of four, then one of eight.
 	w = 10*w + w>>8
 	high, low := w&0x000000ff000000ff, w>>16&0x000000ff000000ff
 	return (high*(100+1000000<<32) + low*(1+10000<<32)) >> 32

@@ -35,7 +35,7 @@ type Record struct {
 	Key, Value []byte
 	Offset     int64
 	Time       int64 // milliseconds since the Unix epoch, 0 if unknown
-	Unlabelled bool  // whatever the record says of its label is passed over
+	Unlabeled  bool  // whatever the record says of its label is passed over
 	Cut        bool  // Value is the start of a line that is longer than max_bytes
 	// Headers are those of a record of a topic as they came, not taken apart; nil of a file.
 	Headers []byte
@@ -84,8 +84,8 @@ type Config struct {
 	// GroupEvery makes groups of so many columns of a sparse text format, from its first
 	// index on; 0 does not.
 	GroupEvery uint32 `toml:"-"`
-	// Unlabelled ignores the labels.
-	Unlabelled bool `toml:"-"`
+	// Unlabeled ignores the labels.
+	Unlabeled bool `toml:"-"`
 
 	// The settings that decide which column a name gets, and the classes, go
 	// into the Schema of a new model; that of an existing one overrules it.
@@ -502,7 +502,7 @@ func (c Config) Settings() map[string]string {
 	settings := map[string]string{
 		"format": c.Format, "label": c.Label, "weight": c.Weight, "id": c.ID, "time": c.Time,
 		"drop": joinList(c.Drop), "categorical": joinList(c.Categorical), "columns": joinList(c.Columns),
-		"missing": joinList(c.Missing), "separator": c.Separator, "unlabelled": strconv.FormatBool(c.Unlabelled),
+		"missing": joinList(c.Missing), "separator": c.Separator, "unlabeled": strconv.FormatBool(c.Unlabeled),
 	}
 	if len(c.Text) > 0 { // which checkpoints from before there were texts do not have
 		settings["text"], settings["ngrams"] = joinList(c.Text), strconv.Itoa(c.Ngrams)
@@ -552,7 +552,7 @@ func ParseSettings(settings map[string]string) (Config, error) {
 		}
 		*to = list
 	}
-	c.Unlabelled = settings["unlabelled"] == "true"
+	c.Unlabeled = settings["unlabeled"] == "true"
 	c.Decimal, c.Thousands = cmp.Or(settings["decimal"], c.Decimal), settings["thousands"]
 	c.Timezone = cmp.Or(settings["timezone"], utc)
 	if text := settings["ngrams"]; text != "" {

@@ -414,7 +414,7 @@ func (r *reference) compare(s *blankout.Schema, e *blankout.Example, key []byte,
 		} else if e.Refused == nil && (e.Label < 0 || s.Classes[e.Label] != want) {
 			return fmt.Errorf("class %d of %q, want %q", e.Label, s.Classes, want)
 		}
-	} else if e.Label != blankout.Unlabelled {
+	} else if e.Label != blankout.Unlabeled {
 		return fmt.Errorf("class %d, want none", e.Label)
 	}
 	if (e.Refused != nil) != (r.refused != "") {

@@ -46,7 +46,7 @@ func TestEventTime(t *testing.T) {
 // that has fields.
 func TestTimeFeatures(t *testing.T) {
 	base := DefaultConfig()
-	base.Label, base.Unlabelled, base.Time, base.TimeFeatures, base.Columns = "", true, "at", []string{"at", "user.born"}, []string{"user.born", "at", "x"}
+	base.Label, base.Unlabeled, base.Time, base.TimeFeatures, base.Columns = "", true, "at", []string{"at", "user.born"}, []string{"user.born", "at", "x"}
 	const want = "? time=1774765200000 user.born.age:86400:n x:1:n at.hour=6:1:c at.weekday=Sunday:1:c user.born.hour=6:1:c user.born.weekday=Saturday:1:c"
 	for format, values := range map[string][]string{
 		"json": {

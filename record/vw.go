@@ -16,7 +16,7 @@ import (
 //
 // A namespace is a field, a name in it the feature namespace=name; a bar and a
 // blank start the anonymous field. The tag is the event's key. A line without a
-// label is unlabelled.
+// label is unlabeled.
 type vwDecoder struct {
 	core
 	namespaces map[string]*named

@@ -98,7 +98,7 @@ func sameWords(a, b string) bool {
 // CSV, where numbers are texts, the zeros that pandas adds to whole numbers.
 func TestCategoriesAsNumbers(t *testing.T) {
 	base := DefaultConfig()
-	base.Categorical, base.Columns, base.Label, base.Unlabelled = []string{"zip"}, []string{"zip"}, "", true
+	base.Categorical, base.Columns, base.Label, base.Unlabeled = []string{"zip"}, []string{"zip"}, "", true
 	for format, values := range map[string]map[string]string{
 		"json": {"20095": "20095", "20095.0": "20095", "2.0095e4": "20095", "1234567.0": "1234567", "-0.50": "-0.5", "1e2": "100",
 			`"00123"`: "00123", `"20095.0"`: "20095.0", "12345678901234567890": "12345678901234567890"},

@@ -155,7 +155,7 @@ func BenchmarkValidating(b *testing.B) {
 	schema, made := benchBatches(batches, size)
 	const events = 200_000
 	var took [2]time.Duration
-	var ratios []float64 // of neighbours: the machine may be busy with other things
+	var ratios []float64 // of neighbors: the machine may be busy with other things
 	validated := uint64(0)
 	for b.Loop() {
 		var now [2]time.Duration

@@ -37,7 +37,7 @@ func (in *Intake) decline(b *blankout.Batch, e *blankout.Example) bool {
 		return false
 	}
 	r.Value = e.Value
-	refused := blankout.Example{Label: blankout.Unlabelled, Key: e.Key, Time: e.Time, Offset: e.Offset, Fingerprint: e.Fingerprint, Refused: r}
+	refused := blankout.Example{Label: blankout.Unlabeled, Key: e.Key, Time: e.Time, Offset: e.Offset, Fingerprint: e.Fingerprint, Refused: r}
 	in.refuse(b, &refused)
 	if in.Refused == PolicyDeadLetter && in.Labels == nil {
 		in.declined = append(in.declined, refused)

@@ -60,7 +60,7 @@ func TestDeclinedIsDeadLetter(t *testing.T) {
 		}
 		status := s.Status()
 		if status.Refused != 57 || status.RefusedBy[blankout.ReasonMemory] != 57 || status.DeadLetters[blankout.ReasonMemory] != 57 || len(letters.stored) != 57 ||
-			status.Learned+status.Unlabelled != 343 || status.Metrics.Events != 343 || status.Metrics.RefusedBy[blankout.ReasonMemory].Count != 57 {
+			status.Learned+status.Unlabeled != 343 || status.Metrics.Events != 343 || status.Metrics.RefusedBy[blankout.ReasonMemory].Count != 57 {
 			t.Errorf("%+v, stored %v", status, letters.stored)
 		}
 	})

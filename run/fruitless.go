@@ -83,12 +83,12 @@ func (l *loop) fruitless() error {
 		c := l.Labels.Counts()
 		waiting, joined = c.Pending, c.Matched > 0
 	}
-	if l.Config.Unlabelled || joined {
-		e.Learned += s.Unlabelled
+	if l.Config.Unlabeled || joined {
+		e.Learned += s.Unlabeled
 	} else {
-		e.Unlabeled = s.Unlabelled
+		e.Unlabeled = s.Unlabeled
 	}
-	e.Read = s.Learned + s.HeldOut + s.Unlabelled + refused
+	e.Read = s.Learned + s.HeldOut + s.Unlabeled + refused
 	records := uint64(0) // those that are neither learned nor at fault, as tombstones, too
 	for _, p := range l.Offsets {
 		records += p.Records

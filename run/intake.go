@@ -70,17 +70,17 @@ type Progress interface {
 
 // Counts says what became of the records that an Intake has taken in.
 type Counts struct {
-	Learned, Unlabelled, Refused uint64
-	HeldOut                      uint64          // and not learned
-	Holdout                      measure.Classes // their scores as they came
-	HoldoutNumbers               measure.Numbers // instead, where labels are numbers
-	NotFinite                    uint64          // values that were NaN or infinite, and counted as missing
-	RefusedBy                    map[blankout.Reason]uint64
-	DeadLetters                  map[blankout.Reason]uint64 // those stored
-	DeadLetterFailures           uint64                     // attempts to store that failed
-	Suspects, SuspectFailures    uint64                     // those stored, and attempts to that failed
-	WaitingFailures              uint64                     // attempts to write down what waits for labels that failed
-	LearnTime                    time.Duration              // spent in the Learner
+	Learned, Unlabeled, Refused uint64
+	HeldOut                     uint64          // and not learned
+	Holdout                     measure.Classes // their scores as they came
+	HoldoutNumbers              measure.Numbers // instead, where labels are numbers
+	NotFinite                   uint64          // values that were NaN or infinite, and counted as missing
+	RefusedBy                   map[blankout.Reason]uint64
+	DeadLetters                 map[blankout.Reason]uint64 // those stored
+	DeadLetterFailures          uint64                     // attempts to store that failed
+	Suspects, SuspectFailures   uint64                     // those stored, and attempts to that failed
+	WaitingFailures             uint64                     // attempts to write down what waits for labels that failed
+	LearnTime                   time.Duration              // spent in the Learner
 	// NewestTime is the largest event time learned, NewestAge how old the newest
 	// event of the last batch was when it had been learned. Zero if events have no time.
 	NewestTime time.Time
@@ -367,8 +367,8 @@ func (in *Intake) example(b *blankout.Batch, i int) {
 		return
 	case in.decline(b, e):
 		return
-	case e.Label == blankout.Unlabelled:
-		in.counts.Unlabelled++
+	case e.Label == blankout.Unlabeled:
+		in.counts.Unlabeled++
 	default:
 		in.counts.Learned++
 		in.keep(b, e)
@@ -400,7 +400,7 @@ func (in *Intake) refuse(b *blankout.Batch, e *blankout.Example) (scores []float
 // holdOut measures an event that is not learned.
 func (in *Intake) holdOut(e *blankout.Example) {
 	in.counts.HeldOut++
-	if e.Label == blankout.Unlabelled || !e.Usable() {
+	if e.Label == blankout.Unlabeled || !e.Usable() {
 		return
 	}
 	in.recent.offer(e)

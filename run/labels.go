@@ -71,8 +71,8 @@ func (in *Intake) learnWaited(b *blankout.Batch, w *labels.Waited) error {
 		return refusedError(b, w.Example, in.Learner.Refusal(w.Example))
 	case in.decline(b, w.Example):
 		return nil
-	case w.Label == blankout.Unlabelled:
-		in.counts.Unlabelled++
+	case w.Label == blankout.Unlabeled:
+		in.counts.Unlabeled++
 		in.Learner.Learn(w.Example)
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// The ring keeps recentEvents of the newest labelled events, in a long stream one in
+	// The ring keeps recentEvents of the newest labeled events, in a long stream one in
 	// recentEvery of them, and none of more than recentFeatures features.
 	recentEvents, recentEvery = 512, 8
 	recentFeatures            = 2048
@@ -27,7 +27,7 @@ type recentRing struct {
 
 // offer presents an event, which is copied if it is kept.
 func (r *recentRing) offer(e *blankout.Example) {
-	if r == nil || e.Label == blankout.Unlabelled || !e.Usable() {
+	if r == nil || e.Label == blankout.Unlabeled || !e.Usable() {
 		return
 	}
 	r.offered++

@@ -18,7 +18,7 @@ func TestRecent(t *testing.T) {
 		if i == 99 && len(r.Recent()) != 100 {
 			t.Errorf("of 100 events %d are kept", len(r.Recent()))
 		}
-		e.Label = blankout.Unlabelled
+		e.Label = blankout.Unlabeled
 		r.recent.offer(&e)
 	}
 	got := r.Recent()

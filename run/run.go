@@ -110,10 +110,10 @@ type Config struct {
 	// than a twentieth of the time: a large model is published less often.
 	PublishEvents   uint64
 	PublishInterval time.Duration
-	// Unlabelled says that events without a label are meant to have none: they count as
+	// Unlabeled says that events without a label are meant to have none: they count as
 	// learned. Fruitless lets a run end well however little it has learned, see
 	// FruitlessError.
-	Unlabelled, Fruitless bool
+	Unlabeled, Fruitless bool
 	// MaxEvents ends the run after that many records, 0 for no end.
 	MaxEvents uint64
 	// KeepServing says that the model is served on when the events have ended.

@@ -111,7 +111,7 @@ func (s *testStream) record(n int) blankout.Example {
 	}
 	e.Label, _ = s.schema.Class([]byte(label))
 	if n%17 == 3 {
-		e.Label = blankout.Unlabelled
+		e.Label = blankout.Unlabeled
 	}
 	if s.spoil != nil {
 		s.spoil(&e)
@@ -341,7 +341,7 @@ func TestDeadLetters(t *testing.T) {
 		if !slices.Contains(reasons, "dead letters cannot be stored: no acknowledgement") || !slices.Contains(reasons, "") {
 			t.Errorf("readiness: %q", reasons)
 		}
-		if n := status.Learned + status.Unlabelled + status.Refused; n != 400 {
+		if n := status.Learned + status.Unlabeled + status.Refused; n != 400 {
 			t.Errorf("%d records counted", n)
 		}
 	})
@@ -474,7 +474,7 @@ func TestStopWithoutSuspects(t *testing.T) {
 func TestDriftIsLogged(t *testing.T) {
 	s := start(t, t.TempDir(), 5000, 1)
 	s.source.spoil = func(e *blankout.Example) {
-		if e.Label == blankout.Unlabelled {
+		if e.Label == blankout.Unlabeled {
 			return
 		}
 		// The feature tells the class for 3000 events, and nothing after.
@@ -544,7 +544,7 @@ func TestRefusedFails(t *testing.T) {
 // A run that has read all there is and learned none of it, or refused more than half, ends
 // with an error that counts the reasons, and saves nothing over what was there.
 func TestFruitless(t *testing.T) {
-	unlabelled := func(e *blankout.Example) { e.Label = blankout.Unlabelled }
+	unlabeled := func(e *blankout.Example) { e.Label = blankout.Unlabeled }
 	repeated := func(e *blankout.Example) {
 		*e = blankout.Example{Offset: e.Offset, Fingerprint: e.Fingerprint, Refused: &blankout.Refusal{Reason: blankout.ReasonRepeated}}
 	}
@@ -554,8 +554,8 @@ func TestFruitless(t *testing.T) {
 	}{
 		"half refused":       {func(s *service) { s.source.refuse = func(n int) bool { return n%2 == 0 } }, ""},
 		"more refused":       {func(s *service) { s.source.refuse = func(n int) bool { return n%2 == 0 || n == 101 } }, "of 40 records 19 were learned, 21 were refused (syntax 21); no checkpoint was saved at the end\none that was refused: t/3 offset 101: syntax: spoilt"},
-		"no labels":          {func(s *service) { s.source.spoil = unlabelled }, "of 40 records 0 were learned, 40 had no label; no checkpoint was saved at the end"},
-		"no labels, as said": {func(s *service) { s.source.spoil, s.Config.Unlabelled = unlabelled, true }, ""},
+		"no labels":          {func(s *service) { s.source.spoil = unlabeled }, "of 40 records 0 were learned, 40 had no label; no checkpoint was saved at the end"},
+		"no labels, as said": {func(s *service) { s.source.spoil, s.Config.Unlabeled = unlabeled, true }, ""},
 		"all repeated":       {func(s *service) { s.source.spoil = repeated }, ""},
 		"nothing new":        {func(s *service) { s.source.n = 100 }, ""},
 		"a few refused":      {func(s *service) { s.source.n, s.source.refuse = 109, func(int) bool { return true } }, ""},
@@ -883,7 +883,7 @@ func TestWarningsAreLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	s := start(t, t.TempDir(), 6000, 0)
 	s.Config.Fruitless = true
-	s.source.spoil = func(e *blankout.Example) { e.Label = blankout.Unlabelled }
+	s.source.spoil = func(e *blankout.Example) { e.Label = blankout.Unlabeled }
 	s.Log = slog.New(slog.NewTextHandler(&log, nil))
 	if err := s.Run(t.Context()); err != nil {
 		t.Fatal(err)
@@ -900,7 +900,7 @@ func TestNoWarningsAtTheStart(t *testing.T) {
 	for life, n := range []int{20, 40} {
 		s := start(t, dir, n, 0)
 		s.Config.Fruitless = true
-		s.source.spoil = func(e *blankout.Example) { e.Label = blankout.Unlabelled }
+		s.source.spoil = func(e *blankout.Example) { e.Label = blankout.Unlabeled }
 		s.source.passing = func(int) {
 			if w := s.Status().Warnings; len(w) > 0 {
 				t.Errorf("life %d: warnings while it begins: %v", life, w)

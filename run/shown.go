@@ -40,7 +40,7 @@ func refusedSample(b *blankout.Batch, e *blankout.Example) Sample {
 
 // suspectSample is the Sample of an event whose label is doubted.
 func suspectSample(b *blankout.Batch, e *blankout.Example, class string, s watch.Suspicion) Sample {
-	return sample(b, e, fmt.Sprintf("labelled %s, scored %.3g for it: counts for %.2g of an event", class, s.Score, s.Influence), e.Value)
+	return sample(b, e, fmt.Sprintf("labeled %s, scored %.3g for it: counts for %.2g of an event", class, s.Score, s.Influence), e.Value)
 }
 
 func sample(b *blankout.Batch, e *blankout.Example, why string, value []byte) Sample {

@@ -43,10 +43,10 @@ type Training struct {
 
 // Trained is what a Training came to.
 type Trained struct {
-	Progressive         measure.Classes // of the first pass: every event scored before it was learned
-	Learned, Unlabelled uint64
-	Refused             map[blankout.Reason]uint64
-	Passes              int
+	Progressive        measure.Classes // of the first pass: every event scored before it was learned
+	Learned, Unlabeled uint64
+	Refused            map[blankout.Reason]uint64
+	Passes             int
 	// Objective is that of the batch solvers at the published weights,
 	// |w|^2 + kappa sum loss (sum loss without a ridge), summed over the
 	// outputs; Error is the share of training events that the published weights
@@ -80,7 +80,7 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 		if pass == 0 {
 			m := t.Learner.Metrics()
 			result.Progressive, result.ProgressiveNumbers, result.Baselines = m.Total, m.Numbers, m.Baselines
-			result.Learned, result.Unlabelled, result.Refused = status.Learned, status.Unlabelled, status.RefusedBy
+			result.Learned, result.Unlabeled, result.Refused = status.Learned, status.Unlabeled, status.RefusedBy
 		}
 		// The first pass has reported what is wrong with the records, and counted each once.
 		first := slices.DeleteFunc(result.Warnings, func(w watch.Warning) bool { return !w.OfRecords() })

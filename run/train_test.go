@@ -58,7 +58,7 @@ func TestTraining(t *testing.T) {
 			if want := map[bool]int{true: 1, false: 3}[memory == 1<<30]; opened != want {
 				t.Errorf("memory %d: opened %d times, want %d", memory, opened, want)
 			}
-			if got.Passes != 2 || got.Learned+got.Unlabelled != n || got.Progressive.Weight >= slow.Metrics().Total.Weight {
+			if got.Passes != 2 || got.Learned+got.Unlabeled != n || got.Progressive.Weight >= slow.Metrics().Total.Weight {
 				t.Errorf("%d passes, %d learned, progressive %+v", got.Passes, got.Learned, got.Progressive)
 			}
 			if want := l.Level(); got.Level != want || want == 0 {

@@ -145,7 +145,7 @@ func (l *loop) subject() subject {
 	s := subject{state, validate.RequestOf(state.Snapshot, state.offsets)}
 	s.Reservoir = l.intake.kept.Encode()
 	if l.Labels != nil {
-		s.Labelled = l.Labels.Labelled()
+		s.Labeled = l.Labels.Labeled()
 	}
 	return s
 }

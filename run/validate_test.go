@@ -53,8 +53,8 @@ func TestValidateChangesNothing(t *testing.T) {
 		}
 	}
 	status := s.Status()
-	if p.Records != n || int(status.HeldOut) != held || held < n/10 || status.Learned+status.Unlabelled != uint64(n-held) {
-		t.Errorf("of %d records %d should be held out; %d are, learned are %d", p.Records, held, status.HeldOut, status.Learned+status.Unlabelled)
+	if p.Records != n || int(status.HeldOut) != held || held < n/10 || status.Learned+status.Unlabeled != uint64(n-held) {
+		t.Errorf("of %d records %d should be held out; %d are, learned are %d", p.Records, held, status.HeldOut, status.Learned+status.Unlabeled)
 	}
 	if w := status.Holdout.Weight; !(w > float64(held)*0.8 && w <= float64(held)) || !(status.Holdout.MeanLogLoss() > 0) {
 		t.Errorf("holdout %+v of %d events", status.Holdout, held)

@@ -73,7 +73,7 @@ func TestConfusionAndSamples(t *testing.T) {
 	if len(m.Samples) != 3 || m.Samples[0].Text != "{spoilt <b>607</b>" || m.Samples[2].Text != "{spoilt <b>7</b>" || !strings.HasPrefix(m.Samples[0].Why, "syntax: ") || m.Samples[0].Offset != 610 {
 		t.Errorf("samples: %+v", m.Samples)
 	}
-	if n := runner.Status().Metrics.Suspects; n == 0 || len(m.Suspects) != int(min(n, 20)) || !strings.HasPrefix(m.Suspects[0].Why, "labelled ") || !strings.Contains(m.Suspects[0].Text, `"label"`) {
+	if n := runner.Status().Metrics.Suspects; n == 0 || len(m.Suspects) != int(min(n, 20)) || !strings.HasPrefix(m.Suspects[0].Why, "labeled ") || !strings.Contains(m.Suspects[0].Text, `"label"`) {
 		t.Errorf("%d suspects: %+v", n, m.Suspects)
 	}
 }

@@ -74,7 +74,7 @@ func TestCurvesAreServed(t *testing.T) {
 	}
 }
 
-// looks are the sizes and colours that the page is tried in.
+// looks are the sizes and colors that the page is tried in.
 var looks = []struct {
 	name, scheme string
 	width        int

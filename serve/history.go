@@ -132,7 +132,7 @@ func (h *history) note(s *run.Status) {
 		h.Marks = append(h.Marks, mark{time.Now().UnixMilli(), kind, fmt.Sprintf(format, args...)})
 	}
 	if now.started && !before.started {
-		add("start", "started, with %d events learned before", s.Metrics.Events-s.Learned-s.Unlabelled)
+		add("start", "started, with %d events learned before", s.Metrics.Events-s.Learned-s.Unlabeled)
 	}
 	if now.drifts > before.drifts {
 		d := s.Metrics.Drift

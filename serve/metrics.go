@@ -73,7 +73,7 @@ type view struct {
 var metrics = slices.Concat(mainMetrics, fieldMetrics)
 
 var mainMetrics = []metric{
-	{"blankout_build_info", gauge, []string{"version", "go"}, "1, labelled with the version of the program and of Go.",
+	{"blankout_build_info", gauge, []string{"version", "go"}, "1, labeled with the version of the program and of Go.",
 		func(v *view, emit func(float64, ...string)) { emit(1, v.version, runtime.Version()) }},
 	{"blankout_ready", gauge, nil, "1 if events are being consumed, 0 if not (/readyz says why).",
 		one(func(v *view) float64 {
@@ -82,10 +82,10 @@ var mainMetrics = []metric{
 			}
 			return 1
 		})},
-	{"blankout_events_total", counter, []string{"outcome"}, "Records counted in by what became of them: learned, unlabelled, held-out, refused, or passed over (tombstones, and events that came before).",
+	{"blankout_events_total", counter, []string{"outcome"}, "Records counted in by what became of them: learned, unlabeled, held-out, refused, or passed over (tombstones, and events that came before).",
 		func(v *view, emit func(float64, ...string)) {
 			emit(float64(v.status.Learned), "learned")
-			emit(float64(v.status.Unlabelled), "unlabelled")
+			emit(float64(v.status.Unlabeled), "unlabeled")
 			emit(float64(v.status.HeldOut), "held-out")
 			passed := uint64(0)
 			for reason, n := range v.status.RefusedBy {
@@ -250,7 +250,7 @@ var mainMetrics = []metric{
 				emit(*last)
 			}
 		}},
-	{"blankout_progressive_last_label_error_ratio", gauge, nil, "Share of the labelled events whose class is not that of the one before; classes.",
+	{"blankout_progressive_last_label_error_ratio", gauge, nil, "Share of the labeled events whose class is not that of the one before; classes.",
 		func(v *view, emit func(float64, ...string)) {
 			if last := v.status.Metrics.Baselines.Report(false).LastError; v.status.Metrics.Numbers == nil && last != nil {
 				emit(*last / 100)

@@ -182,7 +182,7 @@ type column struct {
 	Column  uint32    `json:"column"`
 	Feature string    `json:"feature"`
 	Weights []float64 `json:"weights"`
-	model.Standardisation
+	model.Standardization
 }
 
 // writeJSON writes the model as one JSON object, with the curves of a linear one, and if asked
@@ -222,7 +222,7 @@ func writeJSON(w io.Writer, m *client.Model, linear *model.Linear, weights bool)
 		separator := ""
 		for c := range linear.Columns() {
 			out.WriteString(separator)
-			data, err := json.Marshal(column{c.Number, name(c.Number), c.Weights, c.Standardisation})
+			data, err := json.Marshal(column{c.Number, name(c.Number), c.Weights, c.Standardization})
 			if err != nil {
 				return err
 			}
@@ -248,7 +248,7 @@ const (
 // weight is one of the largest weights.
 type weight struct {
 	Feature string  `json:"feature"`
-	Weight  float64 `json:"weight"` // of the standardised feature
+	Weight  float64 `json:"weight"` // of the standardized feature
 }
 
 // largest answers GET /v1/model/largest: by output the weights that are farthest from 0,

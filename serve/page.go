@@ -83,7 +83,7 @@ type Point struct {
 func pointOf(v *view) Point {
 	s := v.status
 	p := Point{
-		Time: time.Now().UnixMilli(), Records: s.Learned + s.Unlabelled + s.Refused, Lag: lag(v),
+		Time: time.Now().UnixMilli(), Records: s.Learned + s.Unlabeled + s.Refused, Lag: lag(v),
 		Error: measure.Defined(s.Metrics.Window.Error()), Total: measure.Defined(s.Metrics.Total.Error()),
 		Loss: measure.Defined(s.Metrics.Window.MeanLogLoss()), Refused: s.Refused,
 	}
@@ -121,7 +121,7 @@ type Report struct {
 	CanOmit    bool                       `json:"without"`         // GET /v1/without is there
 	Started    *int64                     `json:"started"`
 	Learned    uint64                     `json:"learned"`
-	Unlabelled uint64                     `json:"unlabelled"`
+	Unlabeled  uint64                     `json:"unlabeled"`
 	Events     uint64                     `json:"events"` // the state was learned from
 	Partitions []partition                `json:"partitions"`
 	TotalLoss  *float64                   `json:"loss_total"`
@@ -215,7 +215,7 @@ type modelReport struct {
 func reportOf(v *view) Report {
 	s, m := v.status, v.status.Metrics
 	r := Report{
-		Point: pointOf(v), Version: v.version, NotReady: v.notReady, Ended: s.NotReady == run.Ended, Started: milli(s.Started), Learned: s.Learned, Unlabelled: s.Unlabelled,
+		Point: pointOf(v), Version: v.version, NotReady: v.notReady, Ended: s.NotReady == run.Ended, Started: milli(s.Started), Learned: s.Learned, Unlabeled: s.Unlabeled,
 		Events: m.Events, Baselines: m.Baselines.Report(m.Numbers != nil), TotalLoss: measure.Defined(m.Total.MeanLogLoss()), Features: m.Features, Level: m.Level, Drift: m.Drift, Warnings: s.Warnings, Figures: m.Figures,
 		Labels: s.Labels, RefusedBy: s.RefusedBy, Letters: s.DeadLetters, Failures: s.DeadLetterFailures,
 		Checkpoint: saved{s.Save.Name, s.Save.Bytes, milli(s.Save.At), s.Save.Took.Seconds(), s.Save.Pause.Seconds(), s.Save.Saved, s.Save.Failed},

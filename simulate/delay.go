@@ -63,7 +63,7 @@ func DelayUsage() string { return delayUsage }
 type Delayed struct {
 	Delay string  `json:"delay"`
 	Mean  float64 `json:"mean"` // of the distribution, in events
-	// Events are the labelled ones, AtEnd those of them whose label came after the last
+	// Events are the labeled ones, AtEnd those of them whose label came after the last
 	// event: no event was scored by weights that had learned them.
 	Events          uint64 `json:"events"`
 	AtEnd           uint64 `json:"at_end"`
@@ -139,7 +139,7 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *blankout.Schema, e
 			return nil, ctx.Err()
 		}
 		e := &events[i]
-		if e.Label == blankout.Unlabelled || e.Weight == 0 {
+		if e.Label == blankout.Unlabeled || e.Weight == 0 {
 			l.Learn(e)
 			continue
 		}

@@ -26,7 +26,7 @@ func delayEvents(n int) (*blankout.Schema, []blankout.Example) {
 			label = 1
 		}
 		if i%29 == 7 {
-			label = blankout.Unlabelled
+			label = blankout.Unlabeled
 		}
 		events = append(events, blankout.Example{Features: blankout.Vec{Index: []uint32{1, 2}, Value: []float64{x, y}}, Label: label, Weight: 1 + float64(i%3), Offset: int64(i)})
 	}
@@ -60,7 +60,7 @@ func slowDelay(t *testing.T, d Delay, c online.Config, s *blankout.Schema, event
 		}
 	}
 	for i := range events {
-		if events[i].Label == blankout.Unlabelled {
+		if events[i].Label == blankout.Unlabeled {
 			l.Learn(&events[i])
 			continue
 		}
@@ -98,7 +98,7 @@ func TestDelayIsTheSlowOne(t *testing.T) {
 		for bin, e := range got.Over {
 			var w float64
 			for i := range events {
-				if i*12/len(events) == bin && events[i].Label != blankout.Unlabelled {
+				if i*12/len(events) == bin && events[i].Label != blankout.Unlabeled {
 					w += events[i].Weight
 				}
 			}
@@ -146,7 +146,7 @@ func TestDelayOfNumbers(t *testing.T) {
 		}
 		skipped := -want.Weight // of what came before any label was known, all of it in the first bin
 		for i := range events {
-			if events[i].Label != blankout.Unlabelled {
+			if events[i].Label != blankout.Unlabeled {
 				skipped += events[i].Weight
 			}
 		}
@@ -154,7 +154,7 @@ func TestDelayOfNumbers(t *testing.T) {
 		for bin, mae := range got.Over {
 			var w float64
 			for i := range events {
-				if i*12/len(events) == bin && events[i].Label != blankout.Unlabelled {
+				if i*12/len(events) == bin && events[i].Label != blankout.Unlabeled {
 					w += events[i].Weight
 				}
 			}

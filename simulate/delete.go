@@ -253,7 +253,7 @@ func (m *members) holds(e *Event, i int, column uint32) bool {
 
 // Block lets a rectangle of a square image die: Size by Size pixels at a place
 // of its own in every event, or, where Size is 0, Height by Width from Row and
-// Column on. Pixels are columns row by row; an image of several colours is one
+// Column on. Pixels are columns row by row; an image of several colors is one
 // plane after the other.
 type Block struct {
 	deletion

@@ -35,7 +35,7 @@ type Figure struct {
 	// YMin and YMax bound the Y axis; where both are 0 the data do.
 	YMin, YMax float64
 	Marks      []Mark
-	// Width and Height are in centimetres; 0 is 18 and 11.
+	// Width and Height are in centimeters; 0 is 18 and 11.
 	Width, Height float64
 }
 
@@ -50,9 +50,9 @@ type Series struct {
 	Low, High []float64
 	// Dashed sets a line apart as a reference, a limit or the paper's.
 	Dashed bool
-	// Colour counts in the palette from 1; 0 is the next that this Figure has not
-	// used. Series of one colour belong together.
-	Colour int
+	// Color counts in the palette from 1; 0 is the next that this Figure has not
+	// used. Series of one color belong together.
+	Color int
 }
 
 // Form is how a Series is drawn.
@@ -73,7 +73,7 @@ type Mark struct {
 }
 
 // palette is that of Okabe & Ito, who chose it to be told apart by people with
-// any kind of colour vision, without its yellow, which is faint on white.
+// any kind of color vision, without its yellow, which is faint on white.
 var palette = []color.NRGBA{
 	{0x00, 0x72, 0xb2, 0xff}, // blue
 	{0xd5, 0x5e, 0x00, 0xff}, // vermilion
@@ -84,7 +84,7 @@ var palette = []color.NRGBA{
 	{0x00, 0x00, 0x00, 0xff}, // black
 }
 
-// glyphs tell series apart on paper without colours, too.
+// glyphs tell series apart on paper without colors, too.
 var glyphs = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{}, draw.PyramidGlyph{}, draw.PlusGlyph{}, draw.RingGlyph{}}
 
 var dashes = []vg.Length{vg.Points(5), vg.Points(3)}
@@ -183,7 +183,7 @@ func (f *Figure) draw(c draw.Canvas) error {
 				if err != nil {
 					return err
 				}
-				shade := f.colour(i)
+				shade := f.color(i)
 				shade.A = 40
 				area.Color, area.LineStyle.Width = shade, 0
 				p.Add(area)
@@ -222,13 +222,13 @@ func (f *Figure) draw(c draw.Canvas) error {
 	return nil
 }
 
-// colour returns the colour of Series i.
-func (f *Figure) colour(i int) color.NRGBA {
-	n := f.Series[i].Colour - 1
+// color returns the color of Series i.
+func (f *Figure) color(i int) color.NRGBA {
+	n := f.Series[i].Color - 1
 	if n < 0 {
 		n = i
 		for _, s := range f.Series[:i] {
-			if s.Colour > 0 {
+			if s.Color > 0 {
 				n--
 			}
 		}
@@ -237,10 +237,10 @@ func (f *Figure) colour(i int) color.NRGBA {
 }
 
 func (f *Figure) add(p *plot.Plot, legend *plot.Legend, i int) error {
-	s, shade := &f.Series[i], f.colour(i)
+	s, shade := &f.Series[i], f.color(i)
 	glyph := draw.GlyphStyle{Color: shade, Radius: vg.Points(2.6), Shape: glyphs[i%len(glyphs)]}
 	stroke := draw.LineStyle{Color: shade, Width: vg.Points(1.4)}
-	if s.Dashed || i >= len(palette) && s.Colour == 0 {
+	if s.Dashed || i >= len(palette) && s.Color == 0 {
 		stroke.Dashes = dashes
 	}
 	var thumbs []plot.Thumbnailer

@@ -30,7 +30,7 @@ var figures = map[string]Figure{
 	}},
 }
 
-// TestFigure draws every kind twice to the same bytes, finds the colours of the
+// TestFigure draws every kind twice to the same bytes, finds the colors of the
 // palette in the picture, and every text in the SVG.
 func TestFigure(t *testing.T) {
 	for name, f := range figures {
@@ -65,8 +65,8 @@ func TestFigure(t *testing.T) {
 				}
 			}
 			for i, s := range f.Series {
-				if c := f.colour(i); found[c] < 40 {
-					t.Errorf("series %q: %d pixels of its colour", s.Name, found[c])
+				if c := f.color(i); found[c] < 40 {
+					t.Errorf("series %q: %d pixels of its color", s.Name, found[c])
 				}
 			}
 			words := texts(t, files[0][".svg"])

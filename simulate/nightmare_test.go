@@ -176,7 +176,7 @@ func TestKill(t *testing.T) {
 		{nightmare: "block:0,0,2,2", dead: "x..x.."},
 		{nightmare: "block:2,0,2,4", dead: "....xx"},
 		{nightmare: "block:4", dead: "xxxxxx"},
-		{nightmare: "block:0,0,1,3/3", dead: "xx...."}, // 3 by 3, of several colours
+		{nightmare: "block:0,0,1,3/3", dead: "xx...."}, // 3 by 3, of several colors
 		{nightmare: "burst:1@5-7", number: 4, dead: "......"},
 		{nightmare: "burst:1@5-7", number: 5, dead: "x....."},
 		{nightmare: "burst:1@5-7", number: 6, dead: "x....."},

@@ -49,10 +49,10 @@ type Dead string
 
 const (
 	// Null is known to be missing: it contributes nothing, which after a Scaler
-	// that centres is the mean. A learner is told which fields are missing.
+	// that centers is the mean. A learner is told which fields are missing.
 	Null Dead = "null"
 	// Zero is silently the number 0, as from a sensor without power. It differs
-	// from Null for columns that the Scaler centres.
+	// from Null for columns that the Scaler centers.
 	Zero Dead = "zero"
 )
 
@@ -167,7 +167,7 @@ func (m measured) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(m))
 }
 
-// numbers are null in JSON where they are not finite: no labelled event was there, or a
+// numbers are null in JSON where they are not finite: no labeled event was there, or a
 // prediction is infinite.
 type numbers []float64
 
@@ -202,7 +202,7 @@ type outcome struct {
 	untouched      string // a group that no event had
 }
 
-// sums are over labelled events, weighted by importance: of classes or of numbers.
+// sums are over labeled events, weighted by importance: of classes or of numbers.
 type sums struct {
 	weight, wrong, logLoss float64
 	numbers                measure.Numbers
@@ -564,7 +564,7 @@ func (f *fixed) predict(u *run, event *Event, e *blankout.Example) (model.Decisi
 	event.Model, event.X, event.Field = f.linear, f.raw.Features, f.raw.Field
 	u.nightmare.Distort(event)
 	f.raw.Features, f.raw.Field = event.X, event.Field
-	f.x = f.model.Standardised(&f.raw, blankout.Vec{Index: f.x.Index[:0], Value: f.x.Value[:0]})
+	f.x = f.model.Standardized(&f.raw, blankout.Vec{Index: f.x.Index[:0], Value: f.x.Value[:0]})
 	scaler := &f.model.About().Scaler
 	f.field = scaler.FieldsOf(&f.raw, f.x.Index, f.field) // what the Scaler filled in is of no field
 	event.X, event.Field = f.x, f.field
@@ -578,7 +578,7 @@ func (f *fixed) predict(u *run, event *Event, e *blankout.Example) (model.Decisi
 		if scaler.Curves != nil {
 			f.moveHats(event)
 		} else {
-			f.zeros = f.standardisedZeros(f.zeros)
+			f.zeros = f.standardizedZeros(f.zeros)
 		}
 	}
 	head := f.model.About()
@@ -613,21 +613,21 @@ func (f *fixed) moveHats(event *Event) {
 			f.raw.Features.Value[i] = 0
 		}
 	}
-	f.x = f.model.Standardised(&f.raw, blankout.Vec{Index: f.x.Index[:0], Value: f.x.Value[:0]})
+	f.x = f.model.Standardized(&f.raw, blankout.Vec{Index: f.x.Index[:0], Value: f.x.Value[:0]})
 	event.Dead = event.Dead[:0]
 	for _, column := range f.x.Index {
 		event.Dead = append(event.Dead, died[f.model.About().Scaler.Curves.Source(column)])
 	}
 }
 
-// standardisedZeros returns what the Scaler makes of the number 0 in each column of f.x,
+// standardizedZeros returns what the Scaler makes of the number 0 in each column of f.x,
 // in the memory of out.
-func (f *fixed) standardisedZeros(out blankout.Vec) blankout.Vec {
+func (f *fixed) standardizedZeros(out blankout.Vec) blankout.Vec {
 	if len(f.none) < f.x.Len() {
 		f.none = make([]float64, f.x.Len())
 	}
 	e := blankout.Example{Features: blankout.Vec{Index: f.x.Index, Value: f.none[:f.x.Len()]}}
-	return f.model.Standardised(&e, blankout.Vec{Index: out.Index[:0], Value: out.Value[:0]})
+	return f.model.Standardized(&e, blankout.Vec{Index: out.Index[:0], Value: out.Value[:0]})
 }
 
 // base returns what a During confines, or n itself.
@@ -654,9 +654,9 @@ func share(dead []bool, columns []uint32) float64 {
 	return float64(n) / float64(of)
 }
 
-// Error returns the share of the labelled examples, by importance, that a model
+// Error returns the share of the labeled examples, by importance, that a model
 // gets wrong in a nightmare as it answers, what is dead known to be missing where
-// that can be known, the first draw with seed 0. It is NaN without a labelled example,
+// that can be known, the first draw with seed 0. It is NaN without a labeled example,
 // and for a model of numbers.
 func Error(m *model.Linear, examples []blankout.Example, nightmare Nightmare) float64 {
 	o, err := once(context.Background(), &run{nightmare: nightmare, treatment: Treatment{Dead: Null}}, m, examples, 0)

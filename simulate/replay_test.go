@@ -112,11 +112,11 @@ func TestDead(t *testing.T) {
 	m, examples := stream(2, 400, 5)
 	schema := m.Schema
 	shifted := &model.Linear{Head: m.Head, Rows: model.NewTable(1 + model.ScalerWidth)}
-	shifted.Scaler = model.Scaler{Mode: model.StandardiseAll}
+	shifted.Scaler = model.Scaler{Mode: model.StandardizeAll}
 	shifted.Layout = model.Layout{Width: 1 + model.ScalerWidth, Stats: 1}
 	for i := range m.Rows.Len() {
 		column, row := m.Rows.Column(i)
-		copy(shifted.Rows.Touch(column), []float64{row[0], 100, 0, 0, 100, 0.5}) // centre 100, scale 2
+		copy(shifted.Rows.Touch(column), []float64{row[0], 100, 0, 0, 100, 0.5}) // center 100, scale 2
 	}
 	for i := range examples {
 		x := examples[i].Features.Value

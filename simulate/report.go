@@ -231,7 +231,7 @@ func (r *Result) Figures() []Named {
 				s.Low, s.High = nil, nil
 			}
 			if len(s.X) < len(s.Y) || len(points) == 1 {
-				s.X, s.Form, s.Colour = nil, Bars, 0
+				s.X, s.Form, s.Color = nil, Bars, 0
 				f.Categories, f.X = nil, "nightmare"
 				for _, p := range points {
 					name := p.Nightmare
@@ -255,12 +255,12 @@ func (r *Result) Figures() []Named {
 	return out
 }
 
-// style gives the curves of a subject one colour, of which those treated in
+// style gives the curves of a subject one color, of which those treated in
 // another way than the first one are dashed.
 func (r *Result) style(c, first *Curve, form Form) Series {
-	s := Series{Form: form, Colour: 1 + slices.Index(r.subjects(), c.Subject), Dashed: c.Treatment != first.Treatment}
+	s := Series{Form: form, Color: 1 + slices.Index(r.subjects(), c.Subject), Dashed: c.Treatment != first.Treatment}
 	if len(r.treatments()) > 2 {
-		s.Colour, s.Dashed = 0, false
+		s.Color, s.Dashed = 0, false
 	}
 	return s
 }

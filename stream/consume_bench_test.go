@@ -27,7 +27,7 @@ const benchRecord = `{"label":1,"age":39,"hours_per_week":40,"capital_gain":2174
 type nothing struct{ records int }
 
 func (d *nothing) Decode(_ context.Context, r record.Record, e *blankout.Example) error {
-	*e = blankout.Example{Label: blankout.Unlabelled, Weight: 1, Key: r.Key, Time: r.Time, Offset: r.Offset}
+	*e = blankout.Example{Label: blankout.Unlabeled, Weight: 1, Key: r.Key, Time: r.Time, Offset: r.Offset}
 	d.records++
 	return nil
 }

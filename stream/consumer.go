@@ -32,9 +32,9 @@ import (
 // comments here say what a program needs beyond that.
 type ConsumerConfig struct {
 	ConnectConfig
-	Topics           []string `toml:"topics"`
-	UnlabelledTopics []string `toml:"unlabelled_topics"`
-	Partitions       []int32  `toml:"partitions"` // of every topic; none means all, new ones included
+	Topics          []string `toml:"topics"`
+	UnlabeledTopics []string `toml:"unlabeled_topics"`
+	Partitions      []int32  `toml:"partitions"` // of every topic; none means all, new ones included
 	// Only names the partitions that are read, of any of the topics, where it is not nil;
 	// Partitions does not count then.
 	Only []TopicPartition `toml:"-"`
@@ -96,10 +96,10 @@ func (c *ConsumerConfig) Check() error {
 		return blankout.KeyErrorf("topics", "topics: none given")
 	case slices.Contains(c.Topics, ""):
 		return blankout.KeyErrorf("topics", "topics: an empty name")
-	case slices.Contains(c.UnlabelledTopics, ""):
-		return blankout.KeyErrorf("unlabelled_topics", "unlabelled_topics: an empty name")
-	case slices.ContainsFunc(c.UnlabelledTopics, func(t string) bool { return slices.Contains(c.Topics, t) }):
-		return blankout.KeyErrorf("unlabelled_topics", "unlabelled_topics %q: one of them is among topics %q too", c.UnlabelledTopics, c.Topics)
+	case slices.Contains(c.UnlabeledTopics, ""):
+		return blankout.KeyErrorf("unlabeled_topics", "unlabeled_topics: an empty name")
+	case slices.ContainsFunc(c.UnlabeledTopics, func(t string) bool { return slices.Contains(c.Topics, t) }):
+		return blankout.KeyErrorf("unlabeled_topics", "unlabeled_topics %q: one of them is among topics %q too", c.UnlabeledTopics, c.Topics)
 	case c.OutOfRange != "fail" && c.OutOfRange != "earliest" && c.OutOfRange != "latest":
 		return blankout.KeyErrorf("out_of_range", "out_of_range %q, want fail, earliest or latest", c.OutOfRange)
 	case c.Before < 0 || c.Before > 0 && !c.UntilEnd:
@@ -133,9 +133,9 @@ func (c *ConsumerConfig) startOffset() (n int64, ok bool) {
 	return n, err == nil && n >= 0
 }
 
-// allTopics returns the topics, unlabelled ones included, in order.
+// allTopics returns the topics, unlabeled ones included, in order.
 func (c *ConsumerConfig) allTopics() []string {
-	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.Topics, c.UnlabelledTopics))))
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.Topics, c.UnlabeledTopics))))
 }
 
 // startTime returns Start as ListOffsets takes it, the earliest for an offset.
@@ -171,7 +171,7 @@ func (c *ConsumerConfig) startTime() (int64, error) {
 // the policy "fail"), a *CorruptBatchError, missing permission.
 type Consumer struct {
 	config  ConsumerConfig
-	topics  []string          // unlabelled ones included, in order
+	topics  []string          // unlabeled ones included, in order
 	ids     map[string]string // of topics, as they were at first
 	cluster *cluster
 	schema  *blankout.Schema
@@ -338,7 +338,7 @@ func (c *Consumer) start(ctx context.Context, topic string, from blankout.Offset
 }
 
 func (c *Consumer) newFetcher(topic, id string, partition int32, next, end, highWater int64) *fetcher {
-	f := &fetcher{consumer: c, unlabelled: slices.Contains(c.config.UnlabelledTopics, topic), topic: topic, topicID: id, partition: partition, next: next, wanted: next, end: end, maxBytes: c.config.MaxBytes}
+	f := &fetcher{consumer: c, unlabeled: slices.Contains(c.config.UnlabeledTopics, topic), topic: topic, topicID: id, partition: partition, next: next, wanted: next, end: end, maxBytes: c.config.MaxBytes}
 	if c.config.Duplicates > 0 {
 		f.repeated = &repeated{window: c.config.Duplicates}
 	}

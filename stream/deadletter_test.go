@@ -28,7 +28,7 @@ import (
 )
 
 func refused(offset int64, value string) *blankout.Example {
-	return &blankout.Example{Offset: offset, Time: 1000 + offset, Key: []byte("k"), Label: blankout.Unlabelled,
+	return &blankout.Example{Offset: offset, Time: 1000 + offset, Key: []byte("k"), Label: blankout.Unlabeled,
 		Refused: &blankout.Refusal{Reason: blankout.ReasonNotFinite, Detail: "field x: NaN", Value: []byte(value)}}
 }
 
@@ -208,7 +208,7 @@ func TestDeadLetterFileCannotBeMade(t *testing.T) {
 }
 
 // A letter that its topic does not take for its size is cut, and says so; one that
-// packs well is whole, and so are its neighbours.
+// packs well is whole, and so are its neighbors.
 func TestDeadLetterTooLarge(t *testing.T) {
 	b := startCluster(t, 1, 1, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "10000"}))
 	connection := DefaultConnectConfig()

@@ -68,7 +68,7 @@ func (d *decoding) read(ctx context.Context, b *blankout.Batch, cur *fetched) (n
 			if offset >= cur.next { // beyond the end asked for
 				break
 			}
-			r := record.Record{Key: raw.key, Value: raw.value, Offset: offset, Time: batch.firstTime + raw.timeDelta, Unlabelled: cur.from.unlabelled, Headers: raw.headers}
+			r := record.Record{Key: raw.key, Value: raw.value, Offset: offset, Time: batch.firstTime + raw.timeDelta, Unlabeled: cur.from.unlabeled, Headers: raw.headers}
 			if batch.attributes&flagLogAppendTime != 0 {
 				r.Time = batch.maxTime
 			}
@@ -143,7 +143,7 @@ func (d *decoding) refuse(b *blankout.Batch, cur *fetched, batch *recordBatch, o
 	}
 	e := extend(b)
 	value := slices.Clone(batch.records)
-	*e = blankout.Example{Label: blankout.Unlabelled, Offset: offset, Time: batch.maxTime, Fingerprint: record.Fingerprint(offset, nil, value), Refused: &blankout.Refusal{
+	*e = blankout.Example{Label: blankout.Unlabeled, Offset: offset, Time: batch.maxTime, Fingerprint: record.Fingerprint(offset, nil, value), Refused: &blankout.Refusal{
 		Reason: reason,
 		Detail: fmt.Sprintf(packedBatch+" [%d, %d) of %d records, codec %d, from offset %d on: %v", batch.base, batch.next, batch.count, batch.codec(), offset, cause),
 		Value:  value,

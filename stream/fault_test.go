@@ -667,7 +667,7 @@ func TestFirstCommit(t *testing.T) {
 	if info := b.cluster.GroupInfo("g"); len(refusals) > 0 || info == nil || info.Commits["t"][0].Offset != 17 {
 		t.Errorf("%v, %+v", refusals, info)
 	}
-	refusals = []int16{30} // not authorised: no wait mends it
+	refusals = []int16{30} // not authorized: no wait mends it
 	if err := c.Commit(t.Context(), "g", o); err == nil || !strings.Contains(err.Error(), "committing offset of group g for t/0: ") {
 		t.Errorf("%v", err)
 	}

@@ -263,17 +263,17 @@ const corruptTries = 3
 
 // fetcher reads one partition, in a goroutine of its Consumer.
 type fetcher struct {
-	consumer   *Consumer
-	unlabelled bool // whatever the records say
-	topic      string
-	topicID    string // of the topic that next belongs to, "" if unknown
-	partition  int32
-	next       int64 // offset to fetch
-	wanted     int64 // offset to deliver from; those before are for repeated
-	end        int64 // stop here; -1: never
-	maxBytes   int32
-	moved      bool          // by policy, away from the stored offset
-	free       chan *fetched // its buffers that nobody reads
+	consumer  *Consumer
+	unlabeled bool // whatever the records say
+	topic     string
+	topicID   string // of the topic that next belongs to, "" if unknown
+	partition int32
+	next      int64 // offset to fetch
+	wanted    int64 // offset to deliver from; those before are for repeated
+	end       int64 // stop here; -1: never
+	maxBytes  int32
+	moved     bool          // by policy, away from the stored offset
+	free      chan *fetched // its buffers that nobody reads
 
 	repeated *repeated // of Next's caller; nil finds none
 
@@ -437,7 +437,7 @@ func (f *fetcher) fetch(ctx context.Context, buf *fetched) error {
 	defer cancel()
 	if _, err := c.cluster.transport.RoundTrip(ctx, c.cluster.addr, x); err != nil {
 		// The connection may still be writing into the exchange's buffer, and
-		// after a cancelled context it does: never touch it again.
+		// after a canceled context it does: never touch it again.
 		buf.exchange = nil
 		return err
 	}

@@ -366,7 +366,7 @@ func openLabels(images string) (io.ReadCloser, error) {
 		}
 		return labels{in, file, unzip}, nil
 	}
-	return nil, fmt.Errorf("%s: there is none (plain, .gz or .zst); without labels use unlabelled", plain)
+	return nil, fmt.Errorf("%s: there is none (plain, .gz or .zst); without labels use unlabeled", plain)
 }
 
 // labels are the labels of an idx pair.

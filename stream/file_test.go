@@ -124,15 +124,15 @@ func TestFile(t *testing.T) {
 			"0: 1 1:1\n1: oversize: a.svm:2: a line of more than max_bytes, 20; its rest is skipped\n2: 1 2:1"},
 		{"a-images-idx3-ubyte", images, nil, "0: 7 2:1 4:0.2\n1: 0\n2: 7 1:0.00392156862745098"},
 		{"a-images.idx3-ubyte.gz", gz(images), nil, "0: 7 2:1 4:0.2\n1: 0\n2: 7 1:0.00392156862745098"},
-		{"b-images-idx3-ubyte", images, func(c *record.Config) { c.Unlabelled = true }, "0: ? 2:1 4:0.2\n1: ?\n2: ? 1:0.00392156862745098"},
+		{"b-images-idx3-ubyte", images, func(c *record.Config) { c.Unlabeled = true }, "0: ? 2:1 4:0.2\n1: ?\n2: ? 1:0.00392156862745098"},
 		{"a.svm", "", nil, ""},
 
 		{"a.txt", "1 1:1\n", nil, "error a.txt: its name does not tell the format; give one of json, svmlight, vw, csv"},
 		{"a.csv", "", nil, "error a.csv: no header line"},
-		{"a.csv", "y,x\n", nil, `error a.csv: no column "label" among ["y" "x"]: name the label's with label, or set unlabelled`},
+		{"a.csv", "y,x\n", nil, `error a.csv: no column "label" among ["y" "x"]: name the label's with label, or set unlabeled`},
 		{"a.csv", "label,x,x\n", nil, `error a.csv: two columns are named "x"`},
 		{"a.svm.gz", gz(strings.Repeat("1 1:2\n", 3))[:25], nil, "0: 1 1:2\nerror a.svm.gz:1: the compressed file ends early: unexpected EOF"},
-		{"b-images-idx3-ubyte", images, nil, "error b-images-idx3-ubyte: labels: b-labels-idx1-ubyte: there is none (plain, .gz or .zst); without labels use unlabelled"},
+		{"b-images-idx3-ubyte", images, nil, "error b-images-idx3-ubyte: labels: b-labels-idx1-ubyte: there is none (plain, .gz or .zst); without labels use unlabeled"},
 		{"a-labels-idx1-ubyte", labels, nil, "error a-labels-idx1-ubyte: it has labels; give the file of the images, as in train-images-idx3-ubyte"},
 		{"a-images-idx3-ubyte", images[:25], nil, "0: 7 2:1 4:0.2\n1: 0\nerror a-images-idx3-ubyte: it ends in image 3 of 3"},
 		{"a-images-idx3-ubyte", images[:10], nil, "error a-images-idx3-ubyte: idx header: unexpected EOF"},
@@ -286,7 +286,7 @@ func TestStandardInput(t *testing.T) {
 		}
 		time.AfterFunc(10*time.Millisecond, cancel)
 		if err := f.Next(ctx, &b); !errors.Is(err, context.Canceled) {
-			t.Fatal("cancelled:", err)
+			t.Fatal("canceled:", err)
 		}
 		out.Close()
 		if err := f.Close(); err != nil {

@@ -411,16 +411,16 @@ func TestTwoTopics(t *testing.T) {
 
 // noLeaks checks at the end of the test, after everything registered later has
 // been closed, that no goroutine is left.
-// The labels of an unlabelled topic are passed over: they are neither classes nor
+// The labels of an unlabeled topic are passed over: they are neither classes nor
 // refused. Its partitions have positions of their own, and go on from them.
-func TestUnlabelledTopic(t *testing.T) {
+func TestUnlabeledTopic(t *testing.T) {
 	b := startBroker(t, map[string]int32{"told": 1, "untold": 2})
 	for i := range 30 {
 		produce(t, b, "told", nil, Message{Value: fmt.Appendf(nil, `{"label":%q,"x":%d,"a":1}`, []string{"good", "bad"}[i%2], i)})
 		produce(t, b, "untold", nil, Message{Value: fmt.Appendf(nil, `{"label":"stranger %d","x":%d,"b":2}`, i, i)})
 	}
 	config := DefaultConsumerConfig()
-	config.Brokers, config.Topics, config.UnlabelledTopics, config.UntilEnd = b.Brokers(), []string{"told"}, []string{"untold"}, true
+	config.Brokers, config.Topics, config.UnlabeledTopics, config.UntilEnd = b.Brokers(), []string{"told"}, []string{"untold"}, true
 	config.MaxWait, config.BatchRecords = 50*time.Millisecond, 7
 	recordConfig := record.DefaultConfig()
 	schema := recordConfig.Schema()
@@ -444,7 +444,7 @@ func TestUnlabelledTopic(t *testing.T) {
 			p := offsets.At(batch.Topic, batch.Partition, batch.Next)
 			for i := range batch.Examples {
 				e := &batch.Examples[i]
-				if e.Refused != nil || (e.Label == blankout.Unlabelled) != (batch.Topic == "untold") || e.Features.Len() != 2 {
+				if e.Refused != nil || (e.Label == blankout.Unlabeled) != (batch.Topic == "untold") || e.Features.Len() != 2 {
 					t.Errorf("%s: %+v", batch.Topic, e)
 				}
 				if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
@@ -468,8 +468,8 @@ func TestUnlabelledTopic(t *testing.T) {
 	if got := fmt.Sprint(schema.Classes); got != "[good bad]" {
 		t.Errorf("classes %s", got)
 	}
-	config.UnlabelledTopics = []string{"told"}
-	if err := config.Check(); err == nil || !strings.Contains(err.Error(), "unlabelled_topics") {
+	config.UnlabeledTopics = []string{"told"}
+	if err := config.Check(); err == nil || !strings.Contains(err.Error(), "unlabeled_topics") {
 		t.Errorf("error %v", err)
 	}
 }

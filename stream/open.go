@@ -173,7 +173,7 @@ func (in Input) partitions(ctx context.Context, c ConsumerConfig, k *cluster) ([
 			}
 			one := in
 			one.Where, one.Kafka = "", c
-			one.Kafka.Topics, one.Kafka.UnlabelledTopics, one.Kafka.Partitions = []string{topic}, nil, []int32{number}
+			one.Kafka.Topics, one.Kafka.UnlabeledTopics, one.Kafka.Partitions = []string{topic}, nil, []int32{number}
 			all = append(all, Partition{one, topic, number})
 		}
 	}
@@ -189,7 +189,7 @@ func (in Input) Holds(topic string) bool {
 		return SourceName(topic) == SourceName(in.Where)
 	}
 	kafka, err := in.consumer()
-	return err == nil && (slices.Contains(kafka.Topics, topic) || slices.Contains(kafka.UnlabelledTopics, topic))
+	return err == nil && (slices.Contains(kafka.Topics, topic) || slices.Contains(kafka.UnlabeledTopics, topic))
 }
 
 // consumer returns how the topic of the address is read, or those of Kafka.
@@ -208,7 +208,7 @@ func (in Input) consumer() (ConsumerConfig, error) {
 		return bad("no broker or no topic")
 	}
 	c.Brokers, c.Topics, c.UntilEnd = []string{u.Host}, []string{topic}, true
-	c.UnlabelledTopics, c.Partitions, c.Before = nil, nil, 0
+	c.UnlabeledTopics, c.Partitions, c.Before = nil, nil, 0
 	for key, values := range u.Query() {
 		value := values[len(values)-1]
 		switch key {

@@ -217,7 +217,7 @@ func TestRateAndProgress(t *testing.T) {
 	cancel()
 	p.config.Rate = 0.001
 	if err := p.Write(ctx, Message{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("Write after cancelling: %v", err)
+		t.Errorf("Write after canceling: %v", err)
 	}
 }
 

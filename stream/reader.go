@@ -71,7 +71,7 @@ type raw struct {
 }
 
 func (d *raw) Decode(_ context.Context, r record.Record, e *blankout.Example) error {
-	*e = blankout.Example{Features: e.Features, Label: blankout.Unlabelled, Weight: 1, Offset: r.Offset, Time: r.Time}
+	*e = blankout.Example{Features: e.Features, Label: blankout.Unlabeled, Weight: 1, Offset: r.Offset, Time: r.Time}
 	r.Key, r.Value, r.Headers = d.keep(r.Key), d.keep(r.Value), d.keep(r.Headers)
 	d.records = append(d.records, r)
 	return nil

@@ -57,6 +57,6 @@ func (r *repeated) of(key []byte, offset int64) int64 {
 func refuseRepeated(e *blankout.Example, detail string) {
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing, e.Value = e.Field[:0], e.Missing[:0], nil
-	e.Label, e.Weight = blankout.Unlabelled, 0
+	e.Label, e.Weight = blankout.Unlabeled, 0
 	e.Refused = &blankout.Refusal{Reason: blankout.ReasonRepeated, Detail: detail}
 }

@@ -67,7 +67,7 @@ func TestRepeated(t *testing.T) {
 					first = e.Offset
 				}
 				if e.Refused != nil {
-					if e.Refused.Reason != blankout.ReasonRepeated || len(e.Key) == 0 || e.Features.Len() > 0 || e.Label != blankout.Unlabelled || e.Weight != 0 || e.Fingerprint == 0 {
+					if e.Refused.Reason != blankout.ReasonRepeated || len(e.Key) == 0 || e.Features.Len() > 0 || e.Label != blankout.Unlabeled || e.Weight != 0 || e.Fingerprint == 0 {
 						t.Fatalf("%+v", e)
 					}
 					repeats = append(repeats, e.Offset)

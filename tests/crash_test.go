@@ -387,7 +387,7 @@ func TestCrashBeside(t *testing.T) {
 	program := buildProgram(t, "-tags=failpoint")
 	broker := crashBroker(t, "short", "three")
 	t.Run("suspects", func(t *testing.T) { crashWithSuspects(t, program, broker) })
-	t.Run("unlabelled topic", func(t *testing.T) { crashWithUnlabelled(t, program, broker) })
+	t.Run("unlabeled topic", func(t *testing.T) { crashWithUnlabeled(t, program, broker) })
 	t.Run("snapshots", func(t *testing.T) { crashPublishing(t, program, broker) })
 	t.Run("refresh", func(t *testing.T) { crashRefreshing(t, program, broker) })
 }
@@ -458,11 +458,11 @@ func crashRefreshing(t *testing.T, program string, broker *stream.Embedded) {
 	l.check(t, "short", reference)
 }
 
-// The partitions of an unlabelled topic have positions in the same checkpoint.
-func crashWithUnlabelled(t *testing.T, program string, broker *stream.Embedded) {
+// The partitions of an unlabeled topic have positions in the same checkpoint.
+func crashWithUnlabeled(t *testing.T, program string, broker *stream.Embedded) {
 	both := func() *learner {
 		l := newLearner(t, program, broker.Brokers()[0], "short")
-		l.flags = append(l.flags, "--set=kafka.unlabelled_topics=three", "--set=learner.alpha=0.3")
+		l.flags = append(l.flags, "--set=kafka.unlabeled_topics=three", "--set=learner.alpha=0.3")
 		return l
 	}
 	reference := both()

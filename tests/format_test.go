@@ -84,7 +84,7 @@ func writeFormat(t *testing.T, dir string) {
 	}
 	program := buildProgram(t)
 	for name, args := range map[string][]string{
-		"linear": {"--loss", "logistic", "--noise", "dropout:0.3", "--standardise", "auto"},
+		"linear": {"--loss", "logistic", "--noise", "dropout:0.3", "--standardize", "auto"},
 		"kernel": {"--loss", "dropsvm", "--kernel", "rbf:1"},
 	} {
 		args = append([]string{"train", "-q", "-d", events, "-m", filepath.Join(dir, name+".blankout")}, args...)

@@ -184,7 +184,7 @@ func frozenModels(f *frozen) {
 		train("many dropout "+bound, many[0], many[1], "--loss", loss, "--bound", form, "--noise", "dropout:0.3")
 	}
 	train("pairs", many[0], many[1], "--multiclass", "ovo", "--noise", "gaussian:0.1")
-	train("standardised", "elec2/stream.svm.gz", "elec2/stream.svm.gz", "--standardise", "auto", "--noise", "dropout:0.1")
+	train("standardized", "elec2/stream.svm.gz", "elec2/stream.svm.gz", "--standardize", "auto", "--noise", "dropout:0.1")
 	train("dropsvm", "uci/heart.svm.gz", "uci/heart.svm.gz", "--loss", "dropsvm")
 	train("linear", "uci/heart.svm.gz", "uci/heart.svm.gz", "--loss", "linear", "--noise", "laplace:0.1")
 	for _, rule := range []string{"adagrad", "dropout-descent", "sgd", "arow", "ftrl", "irls"} {

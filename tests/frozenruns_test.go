@@ -75,7 +75,7 @@ func quoted(v any) string {
 	return string(b)
 }
 
-// laterLabels divides labelled events into events and labels that come up to a minute later.
+// laterLabels divides labeled events into events and labels that come up to a minute later.
 func laterLabels(t *testing.T, file string) (events, labels string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -144,7 +144,7 @@ func frozenRuns(f *frozen) {
 		{"two irls", two, nil, of("learner.rule=irls", "learner.refresh=50", "learner.noise=dropout:0.3")},
 		{"two refresh window", two, nil, of("learner.refresh=50", "learner.refresh_window=200", "learner.noise=dropout:0.3")},
 		{"two gaussian", two, nil, of("learner.noise=gaussian:0.2")},
-		{"two poisson", two, nil, of("learner.noise=poisson", "learner.standardise=none", "record.drop=rpm")},
+		{"two poisson", two, nil, of("learner.noise=poisson", "learner.standardize=none", "record.drop=rpm")},
 		{"two groups", two, nil, of("learner.noise=dropout:0.1+group:0.3")},
 		{"two groups by name", two, nil, of("learner.noise=group:engine=0.3,cabin=0.1")},
 		{"two groups auto", two, nil, of("learner.expected_missing_groups=0.3")},
@@ -159,8 +159,8 @@ func frozenRuns(f *frozen) {
 		{"two t-logistic", two, nil, of("learner.loss=t-logistic:1.6", "learner.suspect=0.3")},
 		{"two class weight", two, nil, of("learner.class_weight={c1 = 3.0}", "record.positive=c0")},
 		{"two eta", two, nil, of("learner.eta=0.2")},
-		{"two standardise all", two, nil, of("learner.standardise=all")},
-		{"two standardise scale", two, nil, of("learner.standardise=scale", "learner.noise=dropout:0.3")},
+		{"two standardize all", two, nil, of("learner.standardize=all")},
+		{"two standardize scale", two, nil, of("learner.standardize=scale", "learner.noise=dropout:0.3")},
 		{"two validated", two, nil, of("validate.events=1000", "validate.holdout=10", "validate.policy=adopt", "validate.window=0", "validate.directory=", "learner.noise=dropout:0.3")},
 		{"late", events, []string{"--labels", labels}, of("labels.wait=40s")},
 		{"late numbers", events, []string{"--labels", labels}, of("labels.wait=1m", "learner.noise=none", "learner.curves=4")},

@@ -80,22 +80,22 @@ var hostile = map[string][]struct {
 
 // goodRecord makes the records between them.
 func goodRecord(format string, i int, r *rand.Rand) string {
-	label, x, colour := i%2, r.NormFloat64(), []string{"red", "green", "blue"}[r.IntN(3)]
+	label, x, color := i%2, r.NormFloat64(), []string{"red", "green", "blue"}[r.IntN(3)]
 	x += float64(label)
 	word := r.IntN(200)
 	class := []string{"bad", "good"}[label]
 	switch format {
 	case "json":
 		if r.IntN(10) == 0 {
-			return fmt.Sprintf(`{"label":%q,"x":null,"colour":%q,"words":["w%d","v%d"]}`, class, colour, word, word/3)
+			return fmt.Sprintf(`{"label":%q,"x":null,"color":%q,"words":["w%d","v%d"]}`, class, color, word, word/3)
 		}
-		return fmt.Sprintf(`{"label":%q,"x":%.3f,"colour":%q,"words":["w%d"],"weight":%d}`, class, x, colour, word, r.IntN(3))
+		return fmt.Sprintf(`{"label":%q,"x":%.3f,"color":%q,"words":["w%d"],"weight":%d}`, class, x, color, word, r.IntN(3))
 	case "svmlight":
 		return fmt.Sprintf(`%d 1:%.3f %d:1`, label, x, 10+word)
 	case "vw":
-		return fmt.Sprintf(`%d %d |f x:%.3f colour_%s |words w%d`, 2*label-1, 1+r.IntN(2), x, colour, word)
+		return fmt.Sprintf(`%d %d |f x:%.3f color_%s |words w%d`, 2*label-1, 1+r.IntN(2), x, color, word)
 	}
-	return fmt.Sprintf(`%s,%.3f,%s,%d`, class, x, colour, r.IntN(3))
+	return fmt.Sprintf(`%s,%.3f,%s,%d`, class, x, color, r.IntN(3))
 }
 
 // records is a Source of records as a partition has them. An empty one stands
@@ -116,7 +116,7 @@ func (s *records) Next(ctx context.Context, b *blankout.Batch) error {
 		value := []byte(s.left[0])
 		var e blankout.Example
 		if len(value) == 0 {
-			e = blankout.Example{Label: blankout.Unlabelled, Offset: s.offset, Refused: &blankout.Refusal{Reason: blankout.ReasonDecompression, Value: []byte("bomb")}}
+			e = blankout.Example{Label: blankout.Unlabeled, Offset: s.offset, Refused: &blankout.Refusal{Reason: blankout.ReasonDecompression, Value: []byte("bomb")}}
 		} else {
 			if err := s.decoder.Decode(ctx, record.Record{Value: value, Offset: s.offset}, &e); err != nil {
 				return err
@@ -193,10 +193,10 @@ func testHostile(t *testing.T, named bool) {
 				}
 			}
 			if format == "json" {
-				c.Crosses = [][2]string{{"colour", "words"}}
+				c.Crosses = [][2]string{{"color", "words"}}
 			}
 			if format == "csv" {
-				c.Columns = []string{"label", "x", "colour", "weight"}
+				c.Columns = []string{"label", "x", "color", "weight"}
 			}
 			r := rand.New(rand.NewPCG(5, 6))
 			var good, mixed []string

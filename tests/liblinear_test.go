@@ -26,7 +26,7 @@ import (
 // LIBLINEAR (Fan et al. 2008, package liblinear-tools) and LIBSVM are oracles for
 // the losses without noise: their weights, put into our objective, must reach
 // our minimum to 1e-4, and never lie below our certified lower bound. LIBLINEAR
-// penalises the intercept (-B 1); LIBSVM leaves it free. LIBLINEAR's
+// penalizes the intercept (-B 1); LIBSVM leaves it free. LIBLINEAR's
 // |w|^2/2 + C sum loss is half of ours for c = C (hinge) and c = 2C (squared hinge, logistic).
 //
 // a9a is here; make oracle DATA=DIR adds w8a and the unigrams of imdb, from
@@ -55,7 +55,7 @@ func TestLIBLINEARFindsTheSameOptimum(t *testing.T) {
 			}
 			d := set.data
 			theirs := liblinearWeights(t, model, d)
-			compareOptimum(t, set.name+" "+c.name+" "+c.args, d, c.loss, c.cost, batch.PenalisedIntercept, theirs)
+			compareOptimum(t, set.name+" "+c.name+" "+c.args, d, c.loss, c.cost, batch.PenalizedIntercept, theirs)
 		}
 	}
 }

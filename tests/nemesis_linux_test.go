@@ -134,7 +134,7 @@ type nemesis struct {
 	lost  atomic.Int64       // shared: records whose fate the client does not know
 }
 
-// lane is one kind of misbehaviour: a fault, a pause, a fault, …, drawn from a
+// lane is one kind of misbehavior: a fault, a pause, a fault, …, drawn from a
 // generator of its own.
 type lane struct {
 	name        string

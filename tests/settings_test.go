@@ -71,7 +71,7 @@ func drawSettings(r *rand.Rand, kind string) map[string]string {
 	s := map[string]string{
 		"record.id": "id", "record.time": "at", "checkpoint.events": pick("0", "500"), "checkpoint.interval": "0s", "validate.holdout": pick("0", "10"),
 		"learner.rule":  pick("adagrad", "adagrad", "adagrad", "dropout-descent", "sgd", "arow", "ftrl"),
-		"learner.noise": pick("none", "dropout:0.3", "dropout:0"), "learner.standardise": pick("auto", "auto", "all", "scale", "none"),
+		"learner.noise": pick("none", "dropout:0.3", "dropout:0"), "learner.standardize": pick("auto", "auto", "all", "scale", "none"),
 		"learner.covariance_fields": pick("256", "0"), "learner.on_drift": pick("expert", "forget", "log"), "learner.c": pick("1", "100", "0.01"),
 	}
 	switch kind {
@@ -91,7 +91,7 @@ func drawSettings(r *rand.Rand, kind string) map[string]string {
 			s["learner.noise"] = pick("observed", "group:0.3", "dropout:0.1+group:0.3")
 		}
 	}
-	if adagrad && !numbers && s["learner.standardise"] != "scale" && r.IntN(2) == 0 {
+	if adagrad && !numbers && s["learner.standardize"] != "scale" && r.IntN(2) == 0 {
 		s["learner.curves"] = pick("3", "8")
 	}
 	if adagrad && r.IntN(4) == 0 {

@@ -260,7 +260,7 @@ func soakMetrics(t *testing.T, url string) (s soakSample) {
 	defer response.Body.Close()
 	to := map[string][]*float64{
 		"process_resident_memory_bytes": {&s.memory}, "process_open_fds": {&s.fds}, "go_goroutines": {&s.goroutines},
-		`blankout_events_total{outcome="learned"}`: {&s.counted}, `blankout_events_total{outcome="unlabelled"}`: {&s.counted},
+		`blankout_events_total{outcome="learned"}`: {&s.counted}, `blankout_events_total{outcome="unlabeled"}`: {&s.counted},
 		`blankout_events_total{outcome="held-out"}`: {&s.counted}, `blankout_events_total{outcome="refused"}`: {&s.counted, &s.refused},
 		`blankout_predictions_total{outcome="scored"}`: {&s.predicted}, `blankout_predictions_total{outcome="refused"}`: {&s.predicted},
 		`blankout_checkpoints_total{outcome="saved"}`: {&s.checkpoints}, `blankout_validations_total{outcome="done"}`: {&s.validations},

@@ -104,7 +104,7 @@ func learned(t *testing.T, c online.Config, k int, events int) (*online.Learner,
 			}
 		}
 		if i%11 == 5 {
-			e.Label = blankout.Unlabelled
+			e.Label = blankout.Unlabeled
 		}
 		l.Learn(&e)
 		if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
@@ -127,8 +127,8 @@ func TestAdoptRules(t *testing.T) {
 		"dropout-descent":       func(c *online.Config) { c.Rule = "dropout-descent" },
 		"sgd":                   func(c *online.Config) { c.Rule = "sgd" }, "ftrl": func(c *online.Config) { c.Rule = "ftrl" },
 		"irls": func(c *online.Config) { c.Rule, c.Refresh = "irls", 50 }, "refresh": func(c *online.Config) { c.Refresh, c.RefreshWindow = 50, 100 },
-		"gaussian noise": func(c *online.Config) { c.Noise = "gaussian:0.5" }, "unlabelled": func(c *online.Config) { c.Alpha = 0.5 },
-		"hinge": func(c *online.Config) { c.Loss = "hinge" }, "penalised": func(c *online.Config) { c.Intercept = "penalised" },
+		"gaussian noise": func(c *online.Config) { c.Noise = "gaussian:0.5" }, "unlabeled": func(c *online.Config) { c.Alpha = 0.5 },
+		"hinge": func(c *online.Config) { c.Loss = "hinge" }, "penalized": func(c *online.Config) { c.Intercept = "penalized" },
 		"no intercept": func(c *online.Config) { c.Intercept = "none" }, "clean": func(c *online.Config) { c.Noise = "none" },
 		"no average": func(c *online.Config) { c.Average = 0 },
 	} {
@@ -398,10 +398,10 @@ func TestAdoptMetric(t *testing.T) {
 	want := make([]float64, 8)
 	for i := range all {
 		e := &all[i]
-		if e.Label == blankout.Unlabelled {
+		if e.Label == blankout.Unlabeled {
 			continue
 		}
-		x := m.Standardised(e, blankout.Vec{})
+		x := m.Standardized(e, blankout.Vec{})
 		f, v := m.Intercept[0], 0.0
 		for j, d := range x.Index {
 			w := m.Weight(d, 0)
@@ -458,7 +458,7 @@ func TestAdoptMetricOfNumbers(t *testing.T) {
 	own := make([]float64, 8)
 	for i := range all {
 		e := &all[i]
-		x := m.Standardised(e, blankout.Vec{})
+		x := m.Standardized(e, blankout.Vec{})
 		off := m.Score(e, make([]float64, 1))[0] - e.Target
 		repeats := math.Ceil(e.Weight)
 		for j, d := range x.Index {
@@ -567,14 +567,14 @@ func TestAdoptUnderDrift(t *testing.T) {
 	}
 }
 
-// Going on from an adopted solution counts the unlabelled events where they count
+// Going on from an adopted solution counts the unlabeled events where they count
 // while learning, and nowhere else.
-func TestAdoptCountsUnlabelled(t *testing.T) {
+func TestAdoptCountsUnlabeled(t *testing.T) {
 	for _, alpha := range []float64{0, 0.5} {
 		c := online.DefaultConfig()
 		c.Noise, c.Alpha = "dropout:0.3", alpha
 		l, _, all := learnSome(t, c, 2, 407)
-		adopted := func(unlabelled float64) []blankout.Block {
+		adopted := func(unlabeled float64) []blankout.Block {
 			var at blankout.Offsets
 			p := at.At("x", 0, 0)
 			events := slices.Clone(all)
@@ -583,8 +583,8 @@ func TestAdoptCountsUnlabelled(t *testing.T) {
 				if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
 					t.Fatal(err)
 				}
-				if e.Label == blankout.Unlabelled {
-					e.Weight = unlabelled
+				if e.Label == blankout.Unlabeled {
+					e.Weight = unlabeled
 				}
 			}
 			v := validate.Validator{Config: validate.DefaultConfig(), Learner: c,
@@ -606,7 +606,7 @@ func TestAdoptCountsUnlabelled(t *testing.T) {
 		with, without := adopted(1), adopted(0)
 		same := slices.EqualFunc(with, without, func(a, b blankout.Block) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) })
 		if same != (alpha == 0) {
-			t.Errorf("alpha %g: without the unlabelled events the state is the same: %v", alpha, same)
+			t.Errorf("alpha %g: without the unlabeled events the state is the same: %v", alpha, same)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"blankout/internal/coder"
 )
 
-// Reservoir is a uniform sample of the labelled events met, for validations when
+// Reservoir is a uniform sample of the labeled events met, for validations when
 // the log no longer holds them: those whose place in the stream has the smallest
 // hash. So it depends on which events there were and on nothing else, neither
 // their order nor restarts; every event has the same chance, held-out ones too.
@@ -26,7 +26,7 @@ type Reservoir struct {
 	limit  int
 	events kept   // a heap, the largest hash first
 	bytes  int    // of their features
-	met    uint64 // labelled events offered
+	met    uint64 // labeled events offered
 	below  uint64 // the smallest hash of an event that had to go; none from there on is kept
 }
 
@@ -58,7 +58,7 @@ func (k *keptEvent) bytes() int { return 12*len(k.Features.Index) + 2*len(k.Fiel
 
 // Offer presents an event, which is copied if it is kept. A nil Reservoir keeps none.
 func (r *Reservoir) Offer(topic string, partition int32, e *blankout.Example) {
-	if r == nil || r.size == 0 || e.Label == blankout.Unlabelled || !e.Usable() {
+	if r == nil || r.size == 0 || e.Label == blankout.Unlabeled || !e.Usable() {
 		return
 	}
 	r.met++
@@ -201,7 +201,7 @@ func ReadReservoir(blocks []blankout.Block) []byte {
 	return data
 }
 
-// mix is the finaliser of Steele, Lea and Flood's SplitMix64.
+// mix is the finalizer of Steele, Lea and Flood's SplitMix64.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

@@ -10,7 +10,7 @@ import (
 	"blankout"
 )
 
-// Sample is a uniform sample of the labelled events that it was offered: those whose place in
+// Sample is a uniform sample of the labeled events that it was offered: those whose place in
 // the stream has a hash below a threshold, which falls so that they fit into its bytes. It
 // lives in memory alone and begins anew with every program. Its events lie packed in chunks,
 // which are only appended to: a copy that Freeze has made goes on to see what there was.
@@ -42,7 +42,7 @@ func (s *Sample) Len() int {
 
 // Offer presents an event, which is copied if it is kept. A nil Sample keeps none.
 func (s *Sample) Offer(topic string, partition int32, e *blankout.Example) {
-	if s == nil || e.Label == blankout.Unlabelled || !e.Usable() || e.Weight == 0 {
+	if s == nil || e.Label == blankout.Unlabeled || !e.Usable() || e.Weight == 0 {
 		return
 	}
 	hash, size := placeHash(topic, partition, e.Offset), packedBytes(e)

@@ -68,7 +68,7 @@ type Request struct {
 	Unit      batch.Unit               // online.Snapshot.Unit of the same state
 	ByAge     []measure.Aged           // online.Snapshot.ByAge, for the report
 	At        blankout.Offsets         // its place in the stream
-	Labelled  uint64                   // events that got a label by there, where labels come later
+	Labeled   uint64                   // events that got a label by there, where labels come later
 	Reservoir []byte                   // as of ReadReservoir; may be nil
 	Earlier   *model.Linear            // the exact solution of the time before; may be nil
 	// Sample takes the place of the log and of Reservoir, with about Most of its events. Half of
@@ -231,7 +231,7 @@ func (v *Validator) readHoldout(ctx context.Context, schema *blankout.Schema, ev
 		}
 		for i := range b.Examples {
 			e := &b.Examples[i]
-			if e.Label == blankout.Unlabelled || !e.Usable() || e.Weight == 0 || e.Label >= max(2, evidence.Outputs()) {
+			if e.Label == blankout.Unlabeled || !e.Usable() || e.Weight == 0 || e.Label >= max(2, evidence.Outputs()) {
 				continue
 			}
 			if err := evidence.Aside(e); err != nil {
@@ -243,7 +243,7 @@ func (v *Validator) readHoldout(ctx context.Context, schema *blankout.Schema, ev
 	return nil
 }
 
-// problem returns the batch problem of what a model of the Learner minimises.
+// problem returns the batch problem of what a model of the Learner minimizes.
 func (v *Validator) problem(h *model.Head) batch.ValidateConfig {
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise, c.Tol, c.Top, c.Prior = h.Loss, h.Noise, v.Config.Tol, reported, "l2"
@@ -266,8 +266,8 @@ func (v *Validator) read(ctx context.Context, s Request, schema *blankout.Schema
 	got.window = v.Config.Window > 0 && total > v.Config.Window
 	skip := uint64(0) // events whose label came later: of these all are read, for labels to meet them
 	if v.OpenJoined != nil {
-		if got.window = v.Config.Window > 0 && s.Labelled > v.Config.Window; got.window {
-			skip = s.Labelled - v.Config.Window
+		if got.window = v.Config.Window > 0 && s.Labeled > v.Config.Window; got.window {
+			skip = s.Labeled - v.Config.Window
 		}
 	}
 	whole := !got.window || v.OpenJoined != nil
@@ -296,7 +296,7 @@ func (v *Validator) read(ctx context.Context, s Request, schema *blankout.Schema
 		defer func() { err = errors.Join(err, closer.Close()) }()
 	}
 	take := func(partition int32, e *blankout.Example) error {
-		if skip > 0 && e.Label != blankout.Unlabelled {
+		if skip > 0 && e.Label != blankout.Unlabeled {
 			skip--
 			return nil
 		}
@@ -368,9 +368,9 @@ func (v *Validator) present(evidence *batch.Evidence, s *blankout.Schema, held b
 	switch {
 	case !e.Usable() || e.Weight == 0:
 		return nil
-	case e.Label != blankout.Unlabelled:
+	case e.Label != blankout.Unlabeled:
 	case v.Learner.Alpha > 0 && !held:
-		return evidence.Unlabelled(e)
+		return evidence.Unlabeled(e)
 	default:
 		return nil
 	}
@@ -419,7 +419,7 @@ type readError struct{ error }
 
 func (e readError) Unwrap() error { return e.error }
 
-// Problem returns the exact problem of what a Learner's model minimises.
+// Problem returns the exact problem of what a Learner's model minimizes.
 func (v *Validator) Problem(s Request) batch.ValidateConfig {
 	c := v.problem(&s.Live.Head)
 	c.Level, c.Foreign, c.Start, c.Unit = s.Level, s.Foreign, s.Earlier, s.Unit

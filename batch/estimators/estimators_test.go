@@ -16,7 +16,7 @@ func TestBends(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.AddField(blankout.Field{Name: "x", Kind: blankout.Numeric})
-	var fit batch.Standardiser
+	var fit batch.Standardizer
 	fit.Presence = true
 	var b batch.Builder
 	for i := range 40 {
@@ -30,7 +30,7 @@ func TestBends(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d, _, err := fit.Fit(b.Data(schema), model.StandardiseAuto)
+	d, _, err := fit.Fit(b.Data(schema), model.StandardizeAuto)
 	if err != nil {
 		t.Fatal(err)
 	}

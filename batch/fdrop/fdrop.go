@@ -21,7 +21,7 @@ import (
 //	J(w) = (1/2) w'Rw + kappa sum m_n max over |S| <= K of [1 - y_n f_n(x_n without S)]_+,
 //
 // where the worst S holds the K largest positive y w_d x_d. J is convex and
-// piecewise quadratic. Solve maximises the dual: every example is as many
+// piecewise quadratic. Solve maximizes the dual: every example is as many
 // examples as it has deletions, and those deletions share a cost,
 //
 //	D(alpha) = sum alpha_nS - (1/2) g'R^-1 g,  g = sum alpha_nS y_n (x_n without S),
@@ -30,7 +30,7 @@ import (
 // It visits the examples in turn and moves weight from the deletion that costs
 // least to the one that costs most (a pairwise step with exact length; few
 // deletions of an example ever have weight). The free intercept is held by a
-// proximal term whose centre follows it, the method of multipliers for its
+// proximal term whose center follows it, the method of multipliers for its
 // constraint. J - D, with alpha balanced between the classes, is the certificate.
 type Objective struct {
 	p       batch.Problem
@@ -43,7 +43,7 @@ type Objective struct {
 }
 
 // New returns the objective of a problem for K >= 0 deletions; its Loss is
-// not used. Every weight must be penalised; the noise must be none.
+// not used. Every weight must be penalized; the noise must be none.
 func New(p batch.Problem, k int) (*Objective, error) {
 	d := p.Data
 	o := &Objective{p: p, k: k, columns: d.Columns(), dim: d.Columns()}
@@ -63,7 +63,7 @@ func New(p batch.Problem, k int) (*Objective, error) {
 		return nil, fmt.Errorf("fdrop: deletions are its noise; it knows no noise %v beside them", p.Noise)
 	}
 	for c, r := range p.Penalty.R {
-		if !(r > 0) && (c < o.columns || p.Intercept != batch.FreeIntercept) || p.Penalty.Centre != nil {
+		if !(r > 0) && (c < o.columns || p.Intercept != batch.FreeIntercept) || p.Penalty.Center != nil {
 			return nil, fmt.Errorf("fdrop: every weight needs a penalty around zero, column %d has %v", c, r)
 		}
 	}
@@ -198,15 +198,15 @@ type dual struct {
 	*Objective
 	w        []float64
 	rho      float64 // strength of the intercept's penalty; 0 if there is no intercept
-	centre   float64
+	center   float64
 	free     bool
 	variants [][]variant // by example: those with weight
 	used     []float64   // by example: their sum
 	coef     []float64   // by entry of the row at work
 }
 
-// Minimise implements batch.Minimiser. An iteration is a visit of every example.
-func (o *Objective) Minimise(ctx context.Context, opt batch.Options) (*batch.Result, error) {
+// Minimize implements batch.Minimizer. An iteration is a visit of every example.
+func (o *Objective) Minimize(ctx context.Context, opt batch.Options) (*batch.Result, error) {
 	if opt.Solver != "" {
 		return nil, nil
 	}
@@ -260,14 +260,14 @@ func (o *Objective) Minimise(ctx context.Context, opt batch.Options) (*batch.Res
 			gain += s.visit(i)
 		}
 		if gain-gain != 0 {
-			return nil, fmt.Errorf("fdrop: the scores are not finite: scale the features down or penalise more")
+			return nil, fmt.Errorf("fdrop: the scores are not finite: scale the features down or penalize more")
 		}
 		o.passes++
 		r.Iterations++
 		if s.free {
 			b := s.w[o.columns]
-			s.w[o.columns] += b - s.centre
-			s.centre = b
+			s.w[o.columns] += b - s.center
+			s.center = b
 		}
 		// The certificate costs three passes. The first epochs do without.
 		if r.Iterations > 8 && r.Iterations%4 != 0 && r.Iterations < limit && gain > 0 {
@@ -291,7 +291,7 @@ func (o *Objective) Minimise(ctx context.Context, opt batch.Options) (*batch.Res
 			r.Converged = true
 			break
 		}
-		if gain == 0 && (!s.free || s.w[o.columns] == s.centre) {
+		if gain == 0 && (!s.free || s.w[o.columns] == s.center) {
 			break // rounding keeps the step from succeeding
 		}
 	}
@@ -438,7 +438,7 @@ func (s *dual) refresh() {
 		s.w[d] = (up[d] - down[d]) / s.p.Penalty.R[d]
 	}
 	if s.rho > 0 {
-		s.w[s.columns] = s.centre + (up[s.columns]-down[s.columns])/s.rho
+		s.w[s.columns] = s.center + (up[s.columns]-down[s.columns])/s.rho
 		if s.free { // keep the multiplier's step that was just made
 			s.w[s.columns] = b
 		}

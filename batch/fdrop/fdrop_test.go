@@ -62,7 +62,7 @@ func TestValue(t *testing.T) {
 // Where J is smooth the gradient is exact.
 func checkKinkFree(t *testing.T, d *batch.Data, y []float64) {
 	t.Helper()
-	o, err := New(fdropProblem(d, y, 0.7, batch.PenalisedIntercept), 2)
+	o, err := New(fdropProblem(d, y, 0.7, batch.PenalizedIntercept), 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestReachesTheOptimum(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, intercept := range []batch.Intercept{batch.FreeIntercept, batch.PenalisedIntercept, batch.NoIntercept} {
+	for _, intercept := range []batch.Intercept{batch.FreeIntercept, batch.PenalizedIntercept, batch.NoIntercept} {
 		for _, k := range []int{0, 1, 3} {
 			for _, c := range []float64{0.05, 1, 4} {
 				what := fmt.Sprintf("%s K=%d C=%v", intercept, k, c)
@@ -122,7 +122,7 @@ func TestReachesTheOptimum(t *testing.T) {
 				if !r.Converged || r.Gap > 1e-6*r.Objective || r.Objective != o.ValueGrad(r.W, nil) {
 					t.Errorf("%s: J %v, gap %v after %d iterations", what, r.Objective, r.Gap, r.Iterations)
 				}
-				if k == 0 && intercept != batch.PenalisedIntercept {
+				if k == 0 && intercept != batch.PenalizedIntercept {
 					p := batch.HingeDual(gram, y, slices.Repeat([]float64{c}, len(y)))
 					p.Intercept = intercept == batch.FreeIntercept
 					svm, err := p.Solve(context.Background())

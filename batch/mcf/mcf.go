@@ -1,4 +1,4 @@
-// Package mcf holds the exponential and the logistic loss of marginalised corrupted
+// Package mcf holds the exponential and the logistic loss of marginalized corrupted
 // features (van der Maaten et al. 2013).
 package mcf
 
@@ -369,20 +369,20 @@ func (o *Objective) Diagonal(out []float64) {
 }
 
 // Gap bounds J(w) - min J: J is strongly convex with modulus R_d in every
-// penalised parameter, so with the free intercept at its optimum
-// J - J* <= sum g_d^2/(2 R_d). It is +Inf where a weight is not penalised, or
+// penalized parameter, so with the free intercept at its optimum
+// J - J* <= sum g_d^2/(2 R_d). It is +Inf where a weight is not penalized, or
 // where all labels are equal and there is no best intercept.
 func (o *Objective) Gap(w []float64) float64 {
 	free := o.dim > o.columns && o.p.Penalty.R[o.columns] == 0
-	if free && !o.centre(w) {
+	if free && !o.center(w) {
 		return math.Inf(1)
 	}
 	o.ValueGrad(w, o.grad)
 	return o.p.Penalty.GradientGap(o.grad, free)
 }
 
-// centre moves the intercept to its optimum.
-func (o *Objective) centre(w []float64) bool {
+// center moves the intercept to its optimum.
+func (o *Objective) center(w []float64) bool {
 	n := len(o.m)
 	h := make([]float64, n)
 	base, b := o.base(w), w[o.columns]

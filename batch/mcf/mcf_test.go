@@ -46,7 +46,7 @@ func TestDerivatives(t *testing.T) {
 	}
 	for _, kind := range []Loss{Exponential, Logistic} {
 		for _, noise := range []loss.Noise{nil, loss.Dropout{Q: 0.3}, loss.Poisson{}, loss.Gaussian{SD: 0.5}, loss.Laplace{B: 0.3}} {
-			for _, intercept := range []batch.Intercept{batch.FreeIntercept, batch.PenalisedIntercept, batch.NoIntercept} {
+			for _, intercept := range []batch.Intercept{batch.FreeIntercept, batch.PenalizedIntercept, batch.NoIntercept} {
 				o, err := New(batch.Problem{Data: d, Y: y, Weight: weight, Noise: noise, Kappa: 0.7, Intercept: intercept,
 					Penalty: batch.Ridge(d.Columns(), 0.2, intercept), Threads: 2}, kind)
 				if err != nil {

@@ -1,4 +1,4 @@
-// Package ramp holds the ramp loss (Collobert et al. 2006), minimised by a sequence of
+// Package ramp holds the ramp loss (Collobert et al. 2006), minimized by a sequence of
 // convex problems.
 package ramp
 
@@ -104,8 +104,8 @@ func (o *Objective) split(w []float64) (flat float64, count int) {
 	return flat, count
 }
 
-// Minimise implements batch.Minimiser.
-func (o *Objective) Minimise(ctx context.Context, opt batch.Options) (*batch.Result, error) {
+// Minimize implements batch.Minimizer.
+func (o *Objective) Minimize(ctx context.Context, opt batch.Options) (*batch.Result, error) {
 	if opt.Solver != "" {
 		return nil, nil
 	}

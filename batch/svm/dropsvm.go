@@ -15,10 +15,10 @@ import (
 	"gonum.org/v1/gonum/lapack/lapack64"
 )
 
-// DropSVM is the regulariser of Tran 2016: a support vector machine whose
+// DropSVM is the regularizer of Tran 2016: a support vector machine whose
 // kernel expansion f = sum gamma_i k(x_i, .) is to survive the loss of samples.
 // Column i of K loses each entry with probability 1 - Keep in each of Epochs
-// rounds; what was lost, Khat_j, is penalised by
+// rounds; what was lost, Khat_j, is penalized by
 //
 //	2 Q gamma'M gamma,  M = 1/Epochs sum_j Khat_j Khat_j'.
 type DropSVM struct {
@@ -32,7 +32,7 @@ type DropSVM struct {
 
 // DropKernel is the kernel Kbar = K (K + 2q M)^-1 K of the training examples
 // that takes the place of K in the dual of the support vector machine (Tran
-// 2016, section 3). Solved once, it serves any number of labellings of the
+// 2016, section 3). Solved once, it serves any number of labelings of the
 // same examples.
 type DropKernel struct {
 	Kbar *Gram
@@ -61,7 +61,7 @@ func (s DropSVM) Kernel(k *Gram) (*DropKernel, error) {
 	}
 	var err error
 	if d.a, d.Jitter, err = cholesky(a, n); err != nil {
-		return nil, fmt.Errorf("dropsvm: factorising K + 2q M: %w", err)
+		return nil, fmt.Errorf("dropsvm: factorizing K + 2q M: %w", err)
 	}
 	// Kbar = (L^-1 K)'(L^-1 K), symmetric and positive semidefinite to the bit.
 	half := append([]float64(nil), k.data...)
@@ -140,7 +140,7 @@ func (d *DropKernel) Expansion(beta []float64) []float64 {
 	return gamma
 }
 
-// Square is the square-loss form: it minimises
+// Square is the square-loss form: it minimizes
 //
 //	sum s_n (y_n - f_n)^2 + ridge gamma'K gamma + 2q gamma'M gamma,
 //
@@ -162,7 +162,7 @@ func (d DropSVM) Square(k *Gram, y, s []float64, ridge float64, intercept bool) 
 	plain := ridge > 0 && !(d.Q > 0 && d.Keep < 1) && !slices.Contains(s, 0)
 	l, _, err := cholesky(d.square(k, s, ridge, plain), n)
 	if err != nil {
-		return nil, 0, fmt.Errorf("dropsvm: factorising the matrix of the square loss: %w", err)
+		return nil, 0, fmt.Errorf("dropsvm: factorizing the matrix of the square loss: %w", err)
 	}
 	solve := func(v []float64) []float64 { // the solution for y - b = v
 		sv, out := make([]float64, n), make([]float64, n)

@@ -193,7 +193,7 @@ func TestDropSVMAgainstInversion(t *testing.T) {
 	}
 }
 
-func TestDropSVMSquareMinimisesItsObjective(t *testing.T) {
+func TestDropSVMSquareMinimizesItsObjective(t *testing.T) {
 	x, y := problems.Gaussian(10, 30, 4, false)
 	gram, err := NewGram(kernel.RBF{Sigma: 2}, denseData(t, x, y, nil), 1)
 	if err != nil {

@@ -111,12 +111,12 @@ type KeptGram struct {
 	kept   *Gram
 }
 
-// gram returns the matrix of the labelled examples of data. The kernel must be resolved.
-func (g *KeptGram) gram(k kernel.Kernel, data, labelled *batch.Data, threads int) (*Gram, error) {
+// gram returns the matrix of the labeled examples of data. The kernel must be resolved.
+func (g *KeptGram) gram(k kernel.Kernel, data, labeled *batch.Data, threads int) (*Gram, error) {
 	if g.data == data && g.kernel == k.String() {
 		return g.kept, nil
 	}
-	gram, err := NewGram(k, labelled, threads)
+	gram, err := NewGram(k, labeled, threads)
 	if err != nil {
 		return nil, err
 	}

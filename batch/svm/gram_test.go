@@ -243,9 +243,9 @@ func TestSMODegenerate(t *testing.T) {
 	if r, err := batch.HingeDual(empty, nil, nil).Solve(ctx); err != nil || r.Gap != 0 {
 		t.Errorf("no example: %+v, %v", r, err)
 	}
-	cancelled, cancel := context.WithCancel(ctx)
+	canceled, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := batch.HingeDual(g, y, constant(1, 4)).Solve(cancelled); err == nil {
-		t.Error("a cancelled search gave an answer")
+	if _, err := batch.HingeDual(g, y, constant(1, 4)).Solve(canceled); err == nil {
+		t.Error("a canceled search gave an answer")
 	}
 }

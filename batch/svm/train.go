@@ -58,7 +58,7 @@ type Fit struct {
 }
 
 // Train solves the support vector machine of a kernel, or DropSVM, on the
-// labelled examples of d. From c it takes Cost or L2, Ell, Intercept, Multiclass,
+// labeled examples of d. From c it takes Cost or L2, Ell, Intercept, Multiclass,
 // Tol, Threads and Progress (once for every problem solved). In the notation of
 // Chen et al.
 //
@@ -105,7 +105,7 @@ func (k Config) Check(c batch.Config) error {
 	if err := drop.Check(); err != nil {
 		return err
 	}
-	kappa, l2 := c.Penalisation(loss.HingeChen{}.Facts().Cost)
+	kappa, l2 := c.Penalization(loss.HingeChen{}.Facts().Cost)
 	switch {
 	case !(kappa > 0) || math.IsInf(kappa, 0):
 		return fmt.Errorf("cost c = %v: want a positive number", c.Cost)
@@ -113,7 +113,7 @@ func (k Config) Check(c batch.Config) error {
 		return fmt.Errorf("a kernel machine needs a penalty: --l2 %v must be positive", l2)
 	case !(c.Ell > 0) || math.IsInf(c.Ell, 0):
 		return fmt.Errorf("margin ell = %v: want a positive number", c.Ell)
-	case k.Square && c.Intercept == batch.PenalisedIntercept:
+	case k.Square && c.Intercept == batch.PenalizedIntercept:
 		return fmt.Errorf("the square loss of DropSVM has its intercept free or none")
 	case c.Multiclass != "ovr" && c.Multiclass != "ovo":
 		return fmt.Errorf("multiclass %q: want ovr or ovo", c.Multiclass)
@@ -128,26 +128,26 @@ func newTrainer(d *batch.Data, c batch.Config, k Config, like *trainer) (*traine
 		return nil, err
 	}
 	t := &trainer{c: c, k: k}
-	t.kappa, t.l2 = c.Penalisation(loss.HingeChen{}.Facts().Cost)
+	t.kappa, t.l2 = c.Penalization(loss.HingeChen{}.Facts().Cost)
 	if k.Square {
-		t.kappa, t.l2 = c.Penalisation(loss.Quadratic{}.Facts().Cost)
+		t.kappa, t.l2 = c.Penalization(loss.Quadratic{}.Facts().Cost)
 	}
 	t.c.Threads = max(c.Threads, 1)
 	if like != nil {
 		t.data, t.kernel, t.problems, t.workers, t.shared = like.data, like.kernel, like.problems, like.workers, like.shared
 		return t, nil
 	}
-	var labelled []int
+	var labeled []int
 	for i := range d.Rows() {
 		switch {
 		case d.Weight(i) == 0:
 		case d.Label(i) >= 0:
-			labelled = append(labelled, i)
+			labeled = append(labeled, i)
 		case c.Alpha > 0:
-			return nil, fmt.Errorf("dropsvm: example %d: %w", i, batch.ErrUnlabelled)
+			return nil, fmt.Errorf("dropsvm: example %d: %w", i, batch.ErrUnlabeled)
 		}
 	}
-	t.from, t.data = d, d.Subset(labelled)
+	t.from, t.data = d, d.Subset(labeled)
 	var err error
 	if t.problems, err = c.Subproblems(t.data); err != nil {
 		return nil, err
@@ -363,7 +363,7 @@ func (t *trainer) square(r *result, k *Gram, y, weight []float64) error {
 	return nil
 }
 
-// TrainError returns the share of the labelled examples of d, by weight, that
+// TrainError returns the share of the labeled examples of d, by weight, that
 // the model gets wrong; d as it was trained on.
 func (f *Fit) TrainError(d *batch.Data) float64 {
 	const block = 256

@@ -26,7 +26,7 @@ func TestTrainIsThatOfBatchForTheLinearKernel(t *testing.T) {
 		weights[i] = float64(r.IntN(3))
 	}
 	d := denseData(t, x, y, weights)
-	for _, intercept := range []batch.Intercept{batch.FreeIntercept, batch.PenalisedIntercept, batch.NoIntercept} {
+	for _, intercept := range []batch.Intercept{batch.FreeIntercept, batch.PenalizedIntercept, batch.NoIntercept} {
 		for _, set := range []func(c *batch.Config){
 			func(c *batch.Config) {},
 			func(c *batch.Config) { c.Cost, c.Ell = 0.2, 0.5 },
@@ -81,7 +81,7 @@ func TestTrainManyClasses(t *testing.T) {
 		radius := float64(1+i%3) + 0.1*r.NormFloat64()
 		e := blankout.Example{Label: i % 3, Weight: 1, Features: blankout.Vec{Index: []uint32{4, 9}, Value: []float64{radius * math.Cos(angle), radius * math.Sin(angle)}}}
 		if i%10 == 9 {
-			e.Label = blankout.Unlabelled
+			e.Label = blankout.Unlabeled
 		}
 		if err := b.Add(&e); err != nil {
 			t.Fatal(err)
@@ -132,7 +132,7 @@ func TestTrainRefuses(t *testing.T) {
 		"no penalty":       func(c *batch.Config, _ *Config) { c.L2 = 0 },
 		"cost":             func(c *batch.Config, _ *Config) { c.Cost = math.NaN() },
 		"ell":              func(c *batch.Config, _ *Config) { c.Ell = 0 },
-		"square intercept": func(c *batch.Config, k *Config) { k.Square, c.Intercept = true, batch.PenalisedIntercept },
+		"square intercept": func(c *batch.Config, k *Config) { k.Square, c.Intercept = true, batch.PenalizedIntercept },
 	} {
 		c, k := batch.DefaultConfig(), DefaultConfig()
 		set(&c, &k)
@@ -144,10 +144,10 @@ func TestTrainRefuses(t *testing.T) {
 	if _, err := Train(ctx, one, batch.DefaultConfig(), DefaultConfig()); err == nil {
 		t.Error("one class passed")
 	}
-	cancelled, cancel := context.WithCancel(ctx)
+	canceled, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := Train(cancelled, d, batch.DefaultConfig(), DefaultConfig()); err == nil {
-		t.Error("a cancelled training gave a model")
+	if _, err := Train(canceled, d, batch.DefaultConfig(), DefaultConfig()); err == nil {
+		t.Error("a canceled training gave a model")
 	}
 }
 

@@ -29,7 +29,7 @@ func unsayable(format string, args ...any) error {
 	return &UnsayableError{fmt.Sprintf(format, args...)}
 }
 
-// Encode returns the bytes of an ONNX model that scores, classifies and standardises as m does.
+// Encode returns the bytes of an ONNX model that scores, classifies and standardizes as m does.
 //
 // Inputs: of a model of columns by number one, "x", double, shape (n, columns), where 0 is left
 // out. Otherwise one for each field under its name, shape (n, 1): a number is double and NaN is
@@ -137,31 +137,31 @@ func (w *writer) dense(column uint32) bool {
 	return ok
 }
 
-// standardise returns what a column makes of x, as the graph of standardised does.
-func (w *writer) standardise(c model.Column, x float64) float64 {
+// standardize returns what a column makes of x, as the graph of standardized does.
+func (w *writer) standardize(c model.Column, x float64) float64 {
 	if c.Unit != 0 {
 		x = math.Asinh(x / c.Unit)
 	}
 	if c.Scale == 0 {
 		return 0
 	}
-	z := (x - c.Centre) / c.Scale
+	z := (x - c.Center) / c.Scale
 	if clip := w.Clip(); clip > 0 && math.Abs(z) > clip {
 		z = math.Copysign(c.Beyond, z)
 	}
 	return z
 }
 
-// standardised returns the standardised values of x, shape (n, len(columns)), without NaN.
-func (w *writer) standardised(x string, columns []model.Column) string {
+// standardized returns the standardized values of x, shape (n, len(columns)), without NaN.
+func (w *writer) standardized(x string, columns []model.Column) string {
 	clip := w.Clip()
 	if clip == 0 {
 		return x
 	}
 	n := len(columns)
-	unit, curved, centre, inverse, beyond := make([]float64, n), make([]bool, n), make([]float64, n), make([]float64, n), make([]float64, n)
+	unit, curved, center, inverse, beyond := make([]float64, n), make([]bool, n), make([]float64, n), make([]float64, n), make([]float64, n)
 	for i, c := range columns {
-		unit[i], curved[i], centre[i], beyond[i] = 1, c.Unit != 0, c.Centre, c.Beyond
+		unit[i], curved[i], center[i], beyond[i] = 1, c.Unit != 0, c.Center, c.Beyond
 		if curved[i] {
 			unit[i] = c.Unit
 		}
@@ -177,7 +177,7 @@ func (w *writer) standardised(x string, columns []model.Column) string {
 		asinh := w.add("Mul", []string{w.add("Sign", []string{t}), w.add("Log", []string{w.add("Add", []string{size, root})})})
 		x = w.add("Where", []string{w.bools(curved), asinh, x})
 	}
-	z := w.add("Mul", []string{w.add("Sub", []string{x, w.doubles(n, centre...)}), w.doubles(n, inverse...)})
+	z := w.add("Mul", []string{w.add("Sub", []string{x, w.doubles(n, center...)}), w.doubles(n, inverse...)})
 	wild := w.add("Greater", []string{w.add("Abs", []string{z}), w.doubles(0, clip)})
 	most := w.add("Mul", []string{w.add("Sign", []string{z}), w.doubles(n, beyond...)})
 	return w.add("Where", []string{wild, most, z})
@@ -203,7 +203,7 @@ func (w *writer) curved(columns []model.Column, x, there string) []string {
 	}
 	at := func(curve, knot int) []float64 {
 		hat := w.weights[curves.Hat(curve, knot)]
-		z, out := w.standardise(hat, 1), make([]float64, w.width)
+		z, out := w.standardize(hat, 1), make([]float64, w.width)
 		for k, weight := range hat.Weights {
 			out[k] = z * weight
 		}
@@ -269,7 +269,7 @@ func (w *writer) byNumber() (string, error) {
 	// What is left out adds nothing, but for the dense columns, which are then 0.
 	holds := w.add("Not", []string{w.add("Equal", []string{x, w.doubles(0, 0)})})
 	there := w.add("Or", []string{holds, w.bools(dense)})
-	z := w.add("Where", []string{there, w.standardised(x, columns), w.doubles(0, 0)})
+	z := w.add("Where", []string{there, w.standardized(x, columns), w.doubles(0, 0)})
 	total := w.add("MatMul", []string{z, w.matrix(columns)})
 	for _, part := range w.curved(columns, x, there) {
 		total = w.add("Add", []string{total, part})
@@ -357,7 +357,7 @@ func (w *writer) byName(how record.Config) (total, level string, err error) {
 		x = w.add("Gather", []string{x, w.ints(take...)}, attribute{"axis", 1})
 		gone := w.add("IsNaN", []string{x})
 		x = w.add("Where", []string{gone, w.doubles(0, 0), x})
-		z := w.standardised(x, columns)
+		z := w.standardized(x, columns)
 		// A dense column that an event leaves out is the number 0, others add nothing.
 		sparse := make([]bool, len(columns))
 		for i, c := range columns {
@@ -503,7 +503,7 @@ func newTable(w *writer, how record.Config) (*table, error) {
 	if w.Schema.Names == nil || w.Schema.Names.Full() {
 		return nil, unsayable("strings whose names the model does not keep: train with a larger record.max_names")
 	}
-	how.Format, how.Unlabelled = "json", true
+	how.Format, how.Unlabeled = "json", true
 	decoder, err := record.NewDecoder(how, w.Schema.Clone())
 	if err != nil {
 		return nil, fmt.Errorf("decoding fields: %w", err)
@@ -586,9 +586,9 @@ func (t *table) adds(field string, value any) ([]float64, error) {
 	}
 	without := 0.0
 	if t.dense(column) {
-		without = t.standardise(c, 0)
+		without = t.standardize(c, 0)
 	}
-	z := t.standardise(c, 1)
+	z := t.standardize(c, 1)
 	for k, weight := range c.Weights {
 		t.base[k] += without * weight
 		out[k] = (z - without) * weight

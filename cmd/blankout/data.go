@@ -62,9 +62,9 @@ type dataFlags struct {
 
 // tally counts the records that a command has read.
 type tally struct {
-	read, labelled, refused int
-	first                   string // refused: where and why
-	warned                  bool   // that there are no labels
+	read, labeled, refused int
+	first                  string // refused: where and why
+	warned                 bool   // that there are no labels
 }
 
 func (d *dataFlags) add(c *cobra.Command) {
@@ -343,8 +343,8 @@ func errNoRecord(paths []string) error {
 }
 
 // errNoLabel returns an error if records were read and none had a label.
-func (d *dataFlags) errNoLabel(read, labelled int) error {
-	if read == 0 || labelled > 0 || d.record.Unlabelled || d.join.labels != "" || !slices.ContainsFunc(d.paths, func(path string) bool { return namesLabel(d.record, path) }) {
+func (d *dataFlags) errNoLabel(read, labeled int) error {
+	if read == 0 || labeled > 0 || d.record.Unlabeled || d.join.labels != "" || !slices.ContainsFunc(d.paths, func(path string) bool { return namesLabel(d.record, path) }) {
 		return nil
 	}
 	return usageError{fmt.Errorf("none of %s has a label: is %q the field that holds it (--label)?", plural(read, "record"), d.record.Label)}
@@ -393,10 +393,10 @@ func (d *dataFlags) eachOf(ctx context.Context, path string, s *blankout.Schema,
 				d.tally.refuse(err)
 				continue
 			}
-			if e.Label != blankout.Unlabelled {
-				d.tally.labelled++
+			if e.Label != blankout.Unlabeled {
+				d.tally.labeled++
 			}
-			if t := d.tally; t.read-t.refused >= 1000 && t.labelled == 0 && !t.warned && !d.record.Unlabelled {
+			if t := d.tally; t.read-t.refused >= 1000 && t.labeled == 0 && !t.warned && !d.record.Unlabeled {
 				t.warned = true
 				d.warn(fmt.Sprintf("none of the first %s has a label: is %q the field that holds it (--label)?", plural(t.read-t.refused, "record"), d.record.Label))
 			}

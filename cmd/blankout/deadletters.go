@@ -126,7 +126,7 @@ func (o *deadLetterFlags) each(ctx context.Context, p *program, c *config.Config
 	n.ByReason = map[string]int{}
 	in := stream.Input{Where: cmp.Or(o.data, c.DeadLetters().File), Kafka: c.Kafka.ConsumerConfig}
 	if o.data == "" && c.DeadLetter.Topic != "" {
-		in.Where, in.Kafka.Topics, in.Kafka.UnlabelledTopics, in.Kafka.Partitions = "", []string{c.DeadLetter.Topic}, nil, nil
+		in.Where, in.Kafka.Topics, in.Kafka.UnlabeledTopics, in.Kafka.Partitions = "", []string{c.DeadLetter.Topic}, nil, nil
 	}
 	// Every letter there is counts, whatever the configuration says of the events.
 	in.Kafka.Start, in.Kafka.Duplicates, in.Kafka.CreateTopics = "earliest", 0, false

@@ -42,7 +42,7 @@ func (p *program) demo() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Learn from real events in an embedded broker, and see what happens when features go missing",
-		Long: `demo starts a Kafka broker inside the process, produces 8,000 labelled sentences
+		Long: `demo starts a Kafka broker inside the process, produces 8,000 labeled sentences
 about films into a topic, learns from them event by event, stops half way and
 goes on from its checkpoint, and then deletes words from 2,000 others. It needs
 nothing and leaves nothing behind, unless --keep says so.`,

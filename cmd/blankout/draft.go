@@ -96,8 +96,8 @@ func draftRecord(line func(text string, args ...any), c *record.Config, format s
 	line("[record]")
 	line("format = %s", quote(format))
 	switch {
-	case c.Unlabelled || format == "svmlight" || format == "vw":
-	case s.labelled == 0:
+	case c.Unlabeled || format == "svmlight" || format == "vw":
+	case s.labeled == 0:
 		line("label = %s  # NO EVENT HAS IT: name the field that holds the class%s", quote(c.Label), s.labelFields("; it could be "))
 	default:
 		line("label = %s", quote(c.Label))

@@ -265,7 +265,7 @@ func (x *explanation) print(w io.Writer) {
 		separator = ", "
 	}
 	if x.Label != nil {
-		fmt.Fprintf(w, "%slabelled %s", separator, blankout.Printable(*x.Label))
+		fmt.Fprintf(w, "%slabeled %s", separator, blankout.Printable(*x.Label))
 	}
 	fmt.Fprint(w, "\n  score ")
 	if x.Class != "" {

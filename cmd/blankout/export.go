@@ -34,8 +34,8 @@ func (p *program) export() *cobra.Command {
 		Short: "Write a linear model as JSON, as text or as an ONNX graph",
 		Long: `export writes every weight of a linear model, checkpoint or snapshot. As text it
 is a line for each feature: its name, or its column, the weight of each output,
-centre and scale; as JSON one object that holds everything a score is made of. In
-both a feature's part of a score is weight (x - centre)/scale. As onnx it is a
+center and scale; as JSON one object that holds everything a score is made of. In
+both a feature's part of a score is weight (x - center)/scale. As onnx it is a
 graph for ONNX runtimes, with an input for each field, or one array of columns by
 number. What such a graph cannot say, such as fields of words, is refused by name; of a
 model that fills in missing numbers it answers as is and rescaled alone, with a
@@ -73,7 +73,7 @@ var exportFormats = []string{"json", "text", "onnx"}
 // exported is the JSON form of a model: its head and its features.
 type exported struct {
 	model.Head
-	Clip     float64           `json:"clip,omitempty"` // beyond which a standardised value is wild, none if it is left out
+	Clip     float64           `json:"clip,omitempty"` // beyond which a standardized value is wild, none if it is left out
 	Features []exportedFeature `json:"features"`
 }
 
@@ -82,7 +82,7 @@ type exportedFeature struct {
 	Column  uint32    `json:"column"`
 	Name    string    `json:"name"` // its index, or its column, where no name is known
 	Weights []float64 `json:"weights"`
-	model.Standardisation
+	model.Standardization
 }
 
 func (p *program) runExport(modelFile, format string, rule model.MissingRule, out string) error {
@@ -112,7 +112,7 @@ func (p *program) runExport(modelFile, format string, rule model.MissingRule, ou
 	x := exported{Head: m.Head, Clip: m.Clip(), Features: []exportedFeature{}}
 	name := m.Namer()
 	for c := range m.Columns() {
-		x.Features = append(x.Features, exportedFeature{c.Number, name(c.Number), c.Weights, c.Standardisation})
+		x.Features = append(x.Features, exportedFeature{c.Number, name(c.Number), c.Weights, c.Standardization})
 	}
 	slices.SortFunc(x.Features, func(a, b exportedFeature) int { return cmp.Compare(a.Column, b.Column) })
 	if format == "json" {
@@ -147,13 +147,13 @@ func (p *program) exportONNX(name string, m *client.Model, out string) error {
 // each feature. Numbers have all their digits.
 func (x *exported) print(w io.Writer) {
 	fmt.Fprintf(w, "# loss %s, noise %s, %d events, classes %q\n", x.Loss, x.Noise, x.Events, x.Schema.Classes)
-	fmt.Fprintln(w, "# A score is the sum over the features of an event of weight z, plus the intercept's weight: z = (value - centre)/scale, and 0 where scale is 0.")
+	fmt.Fprintln(w, "# A score is the sum over the features of an event of weight z, plus the intercept's weight: z = (value - center)/scale, and 0 where scale is 0.")
 	if x.Clip > 0 {
 		fmt.Fprintln(w, "# Where unit is not 0, asinh(value/unit) stands for the value.")
 		fmt.Fprintf(w, "# A z beyond +-%v counts as one at +-beyond.\n", x.Clip)
 	}
 	if c := x.Scaler.Curves; c != nil {
-		fmt.Fprintln(w, "# A feature NAME@KNOT is the hat function of NAME at this knot: 1 there, 0 at the neighbouring knots and beyond, linear between; the first and the last hat stay 1 outside. NAME@present is 1 where there is a NAME.")
+		fmt.Fprintln(w, "# A feature NAME@KNOT is the hat function of NAME at this knot: 1 there, 0 at the neighboring knots and beyond, linear between; the first and the last hat stay 1 outside. NAME@present is 1 where there is a NAME.")
 		name := x.Schema.Namer()
 		for i, column := range c.Columns {
 			if len(c.Knots[i]) > 1 {
@@ -175,10 +175,10 @@ func (x *exported) print(w io.Writer) {
 	if len(names) == 0 {
 		names = []string{"weight"}
 	}
-	fmt.Fprintf(w, "# feature\t%s\tcentre\tscale\tunit\tbeyond%s\n", strings.Join(printable(names), "\t"), absent)
-	line := func(name string, weights []float64, s model.Standardisation, always bool) {
+	fmt.Fprintf(w, "# feature\t%s\tcenter\tscale\tunit\tbeyond%s\n", strings.Join(printable(names), "\t"), absent)
+	line := func(name string, weights []float64, s model.Standardization, always bool) {
 		text := []byte(blankout.Printable(name))
-		for _, v := range append(slices.Clone(weights), s.Centre, s.Scale, s.Unit, s.Beyond) {
+		for _, v := range append(slices.Clone(weights), s.Center, s.Scale, s.Unit, s.Beyond) {
 			text = strconv.AppendFloat(append(text, '\t'), v, 'g', -1, 64)
 		}
 		if absent != "" {
@@ -189,10 +189,10 @@ func (x *exported) print(w io.Writer) {
 		}
 		w.Write(append(text, '\n'))
 	}
-	line("(intercept)", x.Intercept, model.Standardisation{Scale: 1}, false)
+	line("(intercept)", x.Intercept, model.Standardization{Scale: 1}, false)
 	for _, f := range x.Features {
 		_, always := slices.BinarySearch(dense, f.Column)
-		line(f.Name, f.Weights, f.Standardisation, always)
+		line(f.Name, f.Weights, f.Standardization, always)
 	}
 }
 

@@ -34,7 +34,7 @@ func TestExportsScore(t *testing.T) {
 			x, note = 1e6, "rare" // beyond the clip
 		}
 		label := "abc"[min(2, max(0, int(1.5+x+random.NormFloat64())))]
-		return fmt.Sprintf(`{"label":"%c","temp":%v,"price":%v,"tail":%v,"same":7,"colour":"%s","words":["%s","w%d"],"on":%t}`,
+		return fmt.Sprintf(`{"label":"%c","temp":%v,"price":%v,"tail":%v,"same":7,"color":"%s","words":["%s","w%d"],"on":%t}`,
 			label, 290+5*x, 1e6*math.Exp(min(x, 9)/2), math.Exp(5*random.NormFloat64()), []string{"red", "green"}[i%2], note, random.IntN(5), i%3 == 0)
 	}
 	two := func(i int) string { return strings.Replace(mixed(i), `"label":"c"`, `"label":"b"`, 1) }
@@ -51,7 +51,7 @@ func TestExportsScore(t *testing.T) {
 		return line
 	}
 	for _, c := range []struct {
-		name, format, standardise string
+		name, format, standardize string
 		classes                   []string
 		event                     func(int) string
 		exact                     bool
@@ -59,9 +59,9 @@ func TestExportsScore(t *testing.T) {
 		{"two classes", "json", "auto", []string{"a", "b"}, two, false},
 		{"solved exactly", "json", "auto", []string{"a", "b"}, two, true},
 		{"three classes", "json", "auto", []string{"a", "b", "c"}, mixed, false},
-		{"nothing standardised", "json", "none", []string{"a", "b"}, two, false},
+		{"nothing standardized", "json", "none", []string{"a", "b"}, two, false},
 		{"only scaled", "json", "scale", []string{"a", "b"}, two, false},
-		{"everything standardised", "svmlight", "all", nil, dense, false},
+		{"everything standardized", "svmlight", "all", nil, dense, false},
 		{"dense columns", "svmlight", "auto", nil, dense, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestExportsScore(t *testing.T) {
 			recordConfig.Format, recordConfig.Classes = c.format, c.classes
 			schema := recordConfig.Schema()
 			config := online.DefaultConfig()
-			config.Standardise = c.standardise
+			config.Standardize = c.standardize
 			learner, err := online.New(config, schema)
 			if err != nil {
 				t.Fatal(err)
@@ -89,7 +89,7 @@ func TestExportsScore(t *testing.T) {
 				return &e
 			}
 			var b batch.Builder
-			var fit batch.Standardiser
+			var fit batch.Standardizer
 			for i := range 1500 {
 				e := next(i)
 				if c.exact {
@@ -102,7 +102,7 @@ func TestExportsScore(t *testing.T) {
 			}
 			m := learner.Published()
 			if c.exact {
-				d, scaler, err := fit.Fit(b.Data(schema), model.Standardise(c.standardise))
+				d, scaler, err := fit.Fit(b.Data(schema), model.Standardize(c.standardize))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -148,13 +148,13 @@ func TestExportsScore(t *testing.T) {
 					clipped, filled, transformed, bent = clipped || f.clipped, filled || f.filled, transformed || f.transformed, bent || f.bent
 				}
 			}
-			if want := !c.exact && (c.standardise == "auto" || c.standardise == "all"); bent != want {
+			if want := !c.exact && (c.standardize == "auto" || c.standardize == "all"); bent != want {
 				t.Errorf("numbers that are bent: %v, want %v", bent, want)
 			}
-			if want := c.standardise != "none"; clipped != want {
+			if want := c.standardize != "none"; clipped != want {
 				t.Errorf("values beyond the clip: %v, want %v", clipped, want)
 			}
-			if want := c.format == "json" && c.standardise == "auto"; transformed != want {
+			if want := c.format == "json" && c.standardize == "auto"; transformed != want {
 				t.Errorf("transformed values: %v, want %v", transformed, want)
 			}
 			if want := len(m.Scaler.Dense) > 0; filled != want || want != (c.format == "svmlight") {
@@ -176,7 +176,7 @@ type formula struct {
 
 type formulaTerm struct {
 	weights []float64
-	model.Standardisation
+	model.Standardization
 	always bool // 0 where the event leaves it out
 }
 
@@ -220,7 +220,7 @@ func (f *formula) score(event map[string]float64) []float64 {
 		if term.Unit != 0 {
 			x, f.transformed = math.Asinh(x/term.Unit), true
 		}
-		z := (x - term.Centre) / term.Scale
+		z := (x - term.Center) / term.Scale
 		if f.clip > 0 && math.Abs(z) > f.clip {
 			z, f.clipped = math.Copysign(term.Beyond, z), true
 		}
@@ -236,7 +236,7 @@ type exportedColumn struct {
 	Column        uint32
 	Name, Feature string
 	Weights       []float64
-	Centre, Scale *float64
+	Center, Scale *float64
 	Unit, Beyond  float64
 }
 
@@ -249,7 +249,7 @@ func newFormula(t *testing.T, h *model.Head, clip float64, columns []exportedCol
 	names := map[uint32]string{}
 	for _, c := range columns {
 		names[c.Column] = c.Name + c.Feature
-		f.terms[c.Name+c.Feature] = formulaTerm{c.Weights, model.Standardisation{Centre: *c.Centre, Scale: *c.Scale, Unit: c.Unit, Beyond: c.Beyond}, dense[c.Column]}
+		f.terms[c.Name+c.Feature] = formulaTerm{c.Weights, model.Standardization{Center: *c.Center, Scale: *c.Scale, Unit: c.Unit, Beyond: c.Beyond}, dense[c.Column]}
 	}
 	if c := h.Scaler.Curves; c != nil {
 		for i, column := range c.Columns {
@@ -346,8 +346,8 @@ func textFormula(t *testing.T, path string, m *model.Linear) formula {
 				t.Fatal(err)
 			}
 			switch heads[i+1] {
-			case "centre":
-				term.Centre = x
+			case "center":
+				term.Center = x
 			case "scale":
 				term.Scale = x
 			case "unit":

@@ -132,7 +132,7 @@ type inspection struct {
 	Loss        string           `json:"loss"`
 	Noise       string           `json:"noise"`
 	Trained     string           `json:"trained"`
-	Standardise string           `json:"standardise"`
+	Standardize string           `json:"standardize"`
 	Intercept   []float64        `json:"intercept"`
 	Kernel      string           `json:"kernel,omitempty"`
 	Vectors     int              `json:"support_vectors,omitempty"` // of the dual, alpha > 0
@@ -182,7 +182,7 @@ func inspectFile(path string, weights int) (*inspection, error) {
 	head, s := trained.Head, trained.Schema
 	i.Events, i.Classes, i.Fields, i.Columns = head.Events, s.Classes, len(s.Fields), s.Columns()
 	i.Names, i.Collisions = s.Names.Len(), s.Collisions()
-	i.Loss, i.Noise, i.Trained, i.Standardise, i.Intercept = head.Loss, head.Noise, head.Trained, string(head.Scaler.Mode), head.Intercept
+	i.Loss, i.Noise, i.Trained, i.Standardize, i.Intercept = head.Loss, head.Noise, head.Trained, string(head.Scaler.Mode), head.Intercept
 	if k, ok := trained.Model.(*kernel.Model); ok {
 		i.Kernel, i.Vectors, i.Expansion = k.Kernel.String(), k.Vectors, k.Support()
 	}

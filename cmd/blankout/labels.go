@@ -83,7 +83,7 @@ func (s *service) openJoined(ctx context.Context, c *config.Config, o runFlags, 
 		log.Warn("files do not say when a record came: all events come before all labels, and none waits too long. Name the field that holds the time with record.time")
 	}
 	events := inputOf(c, o.data)
-	events.Record.Unlabelled, events.Record.Growing = true, true // the next run goes on where this one ends
+	events.Record.Unlabeled, events.Record.Growing = true, true // the next run goes on where this one ends
 	later := events
 	later.Where, later.Record, later.Kafka.Topics = o.labels, c.Labels.LabelRecord(c.Record), c.Labels.Topics
 	if err := later.Record.Check(); err != nil {
@@ -293,7 +293,7 @@ func (d *dataFlags) openJoined(ctx context.Context, path string, s *blankout.Sch
 		d.say("files do not say when a record came: all events come before all labels, and none waits too long. Name the field that holds the time with --set record.time=FIELD")
 	}
 	events := stream.Input{Where: path, Record: d.record, Format: d.format, Kafka: stream.DefaultConsumerConfig()}
-	events.Record.Unlabelled = true
+	events.Record.Unlabeled = true
 	later := events
 	later.Where, later.Record = d.join.labels, c.LabelRecord(d.record)
 	if err := later.Record.Check(); err != nil {
@@ -320,7 +320,7 @@ func (d *dataFlags) openJoined(ctx context.Context, path string, s *blankout.Sch
 	d.reading.Format = cmp.Or(d.record.Format, d.format, "json")
 	if f, ok := j.opened[0].(*stream.File); ok {
 		d.reading = f.Record()
-		d.reading.Unlabelled = d.record.Unlabelled
+		d.reading.Unlabeled = d.record.Unlabeled
 	}
 	j.Joined = labels.NewJoined(labels.NewMerge(s, lanes, j.join), j.join, lanes[0].Topic)
 	return j, nil
@@ -400,7 +400,7 @@ type labelSummary struct {
 	LearningMAE     *float64 `json:"learning_mae,omitempty"` // where labels are numbers, instead
 }
 
-func summariseLabels(s *run.Status) *labelSummary {
+func summarizeLabels(s *run.Status) *labelSummary {
 	if s.Labels == nil {
 		return nil
 	}

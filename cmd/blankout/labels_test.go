@@ -59,7 +59,7 @@ func testAddedPartitions(t *testing.T, late bool) {
 	one.Kafka.UntilEnd = false
 	inputs := func(c stream.Input) (events, later stream.Input) {
 		events, later = c, c
-		events.Record.Unlabelled = true
+		events.Record.Unlabeled = true
 		events.Kafka.Topics, later.Kafka.Topics = []string{"clicks"}, []string{"answers"}
 		return events, later
 	}

@@ -21,7 +21,7 @@ import (
 // numberMeasures measures the values predicted for examples whose labels are numbers.
 type numberMeasures struct {
 	loss     loss.Loss
-	examples int // labelled or not
+	examples int // labeled or not
 	sums     measure.Numbers
 }
 

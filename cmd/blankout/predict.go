@@ -27,20 +27,20 @@ import (
 )
 
 type predictFlags struct {
-	data       dataFlags
-	model      string
-	out        string
-	remove     float64
-	groups     float64 // share of the groups to delete
-	rescale    bool
-	declared   bool
-	missing    string
-	unknown    string // refuse or answer
-	unlabelled bool
-	maxEvents  int
-	explain    explainFlags
-	seed       uint64
-	json       bool
+	data      dataFlags
+	model     string
+	out       string
+	remove    float64
+	groups    float64 // share of the groups to delete
+	rescale   bool
+	declared  bool
+	missing   string
+	unknown   string // refuse or answer
+	unlabeled bool
+	maxEvents int
+	explain   explainFlags
+	seed      uint64
+	json      bool
 }
 
 func (p *program) predict() *cobra.Command {
@@ -71,14 +71,14 @@ feature were missing. Features that share a column are one line with all their n
 --explain=json writes an object a line.
 
 --delete D sets each feature of each example to zero with probability D, after
-standardising, --delete-groups D each group of features; --rescale multiplies the
+standardizing, --delete-groups D each group of features; --rescale multiplies the
 survivors by 1/(1-D). With --declared the deleted ones are declared missing, and the rule of
 --missing, or the model's own, answers.`,
 		Example: "  blankout predict -m model -d test.svm\n" +
 			"  blankout predict -m checkpoints -d events.jsonl --explain --max-events 3\n" +
 			"  blankout predict -m model -d test.svm --delete 0.5 --rescale --seed 7 --json\n" +
 			"  blankout predict -m model -d test.svm --groups every:8 --delete-groups 0.5 --declared --missing fill\n" +
-			"  blankout predict -m model -d new.svm --unlabelled -o scores.txt\n" +
+			"  blankout predict -m model -d new.svm --unlabeled -o scores.txt\n" +
 			"  blankout predict -m model -d mails.jsonl --refused skip -o answers.csv\n" +
 			"  blankout predict -m s3://models/fraud.blankout -d events.jsonl --json",
 		Args: noArgs,
@@ -126,7 +126,7 @@ survivors by 1/(1-D). With --declared the deleted ones are declared missing, and
 	f.BoolVar(&o.rescale, "rescale", false, "multiply the surviving features by 1/(1-D)")
 	addMissingFlag(c, &o.missing)
 	f.StringVar(&o.unknown, "unknown", "refuse", "an example of which the model has met no feature: refuse, or answer\nanswer scores it as one without features")
-	f.BoolVar(&o.unlabelled, "unlabelled", false, "the examples have no labels")
+	f.BoolVar(&o.unlabeled, "unlabeled", false, "the examples have no labels")
 	f.IntVar(&o.maxEvents, "max-events", 0, "stop after `N` examples; 0 is all")
 	o.explain.add(c)
 	f.Uint64Var(&o.seed, "seed", 0, "of the deletions")
@@ -172,7 +172,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	head := read.Head
 	schema := head.Schema
 	o.data.regroup(schema)
-	o.data.record.Unlabelled = o.unlabelled
+	o.data.record.Unlabeled = o.unlabeled
 	// Labels that are none of the model's classes come as further ones.
 	known := len(schema.Classes)
 	schema = schema.Clone()
@@ -264,7 +264,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		return nil
 	}
 	r := measures.Report()
-	p.sayUnlabelled(&seen, o)
+	p.sayUnlabeled(&seen, o)
 	if text := r.WorseThanConstant(strings.HasPrefix(head.Loss, "logistic")); text != "" {
 		p.warn(text)
 	}
@@ -318,13 +318,13 @@ func measureClasses(to *measure.Evaluation, h *model.Head, e *blankout.Example, 
 	}
 }
 
-// sayUnlabelled tells a person of examples that had no label.
-func (p *program) sayUnlabelled(seen *examined, o *predictFlags) {
+// sayUnlabeled tells a person of examples that had no label.
+func (p *program) sayUnlabeled(seen *examined, o *predictFlags) {
 	if seen.zeros > 0 && !p.quiet {
-		fmt.Fprintln(p.stderr, "every label is 0, which is none of the model's classes: the examples are taken as unlabelled")
+		fmt.Fprintln(p.stderr, "every label is 0, which is none of the model's classes: the examples are taken as unlabeled")
 	}
-	if seen.n > 0 && seen.zeros+seen.labelled == 0 && !o.data.record.Unlabelled {
-		fmt.Fprintf(p.stderr, "warning: none of %s has a label (--label is %q), so nothing can be measured; --unlabelled says that this is meant\n", plural(seen.n, "example"), o.data.record.Label)
+	if seen.n > 0 && seen.zeros+seen.labeled == 0 && !o.data.record.Unlabeled {
+		fmt.Fprintf(p.stderr, "warning: none of %s has a label (--label is %q), so nothing can be measured; --unlabeled says that this is meant\n", plural(seen.n, "example"), o.data.record.Label)
 	}
 }
 
@@ -334,10 +334,10 @@ type examined struct {
 	known  int  // classes
 	refuse bool // examples of which the model has met no feature
 
-	n, zeros, labelled  int
+	n, zeros, labeled   int
 	strangers, familiar int
 	// zero is the class 0 where the model has none, -1 before it was seen: it is a label in a
-	// file of nothing but 0, which is unlabelled.
+	// file of nothing but 0, which is unlabeled.
 	zero int
 }
 
@@ -347,18 +347,18 @@ func (x *examined) take(e *blankout.Example, schema *blankout.Schema) error {
 	case e.Label >= x.known && e.Label != x.zero:
 		name := schema.Classes[e.Label]
 		if !blankout.IsZero(name) {
-			return unusable{fmt.Errorf("label %.40q is none of the model's classes %s (--unlabelled passes over every label)", name, blankout.ClassList(classes))}
+			return unusable{fmt.Errorf("label %.40q is none of the model's classes %s (--unlabeled passes over every label)", name, blankout.ClassList(classes))}
 		}
 		x.zero = e.Label
 		fallthrough
 	case e.Label == x.zero && x.zero >= 0:
-		e.Label = blankout.Unlabelled
+		e.Label = blankout.Unlabeled
 		x.zeros++
 	case e.Label >= 0:
-		x.labelled++
+		x.labeled++
 	}
-	if x.zeros > 0 && x.labelled > 0 {
-		return fmt.Errorf("label 0 is none of the model's classes %s, and examples have labels: only files of nothing but 0 are unlabelled (--unlabelled passes over every label)", blankout.ClassList(classes))
+	if x.zeros > 0 && x.labeled > 0 {
+		return fmt.Errorf("label 0 is none of the model's classes %s, and examples have labels: only files of nothing but 0 are unlabeled (--unlabeled passes over every label)", blankout.ClassList(classes))
 	}
 	if err := x.model.Stranger(e, schema); err == nil {
 		x.familiar++
@@ -404,7 +404,7 @@ func deleting(m model.Model, o *predictFlags, schema *blankout.Schema, rules map
 		}
 	}
 	return func(e *blankout.Example, out []float64) []float64 {
-		x = m.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
+		x = m.Standardized(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
 		field = m.About().Scaler.FieldsOf(e, x.Index, field)
 		if !o.declared {
 			c.Vec(x, field, n, 0)

@@ -56,7 +56,7 @@ func newPredictor(c *config.Config, model func() *client.Model, log *slog.Logger
 	}
 	kafka := c.Kafka.ConsumerConfig
 	// These are of the topics that are learned.
-	kafka.UnlabelledTopics, kafka.Partitions, kafka.Before, kafka.Duplicates = nil, nil, 0, 0
+	kafka.UnlabeledTopics, kafka.Partitions, kafka.Before, kafka.Duplicates = nil, nil, 0, 0
 	return &predict.Predictor{Config: c.Predict, Kafka: kafka, Model: model, Log: log}
 }
 

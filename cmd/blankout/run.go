@@ -82,7 +82,7 @@ topics, NAME-mix and NAME-base; every member serves the model of all. With --fro
 new group begins with the newest base of a stopped one, whose settings may change as those
 of a checkpoint may.
 
-With predict.topic it also scores the events of that topic, labelled or not, and writes
+With predict.topic it also scores the events of that topic, labeled or not, and writes
 predictions to predict.output. With --predict-only it does nothing else, by a model that
 it follows: the learner's own over HTTP, or from its snapshots. Without predict.topic it
 then only answers requests for predictions.`,
@@ -131,7 +131,7 @@ var settingFlags = []struct{ name, key, usage string }{
 	{"missing", "learner.missing", "`RULE` for missing fields: auto, as-is, rescale or fill"},
 	{"rule", "learner.rule", "update `RULE`\n" + valuesUsage(rules.Names())},
 	{"eta", "learner.eta", "learning `RATE`, 0 for the rule's own"},
-	{"standardise", "learner.standardise", "`MODE`: auto, all, scale or none"},
+	{"standardize", "learner.standardize", "`MODE`: auto, all, scale or none"},
 	{"format", "record.format", "`FORMAT` of the records"},
 	{"label", "record.label", "`FIELD` that holds the class"},
 	{"weight", "record.weight", "`FIELD` that holds the importance"},
@@ -295,7 +295,7 @@ type runSummary struct {
 
 func summary(s *run.Status, offsets blankout.Offsets) runSummary {
 	out := runSummary{
-		Events: s.Learned + s.Unlabelled, Refused: s.Refused, Total: s.Metrics.Events, Features: s.Metrics.Features,
+		Events: s.Learned + s.Unlabeled, Refused: s.Refused, Total: s.Metrics.Events, Features: s.Metrics.Features,
 		Summary: s.Metrics.Summary(), Positive: s.Metrics.Positive,
 		Seconds: time.Since(s.Started).Seconds(), Checkpoint: s.Save.Name, Checkpoints: s.Save.Saved,
 		Offsets: offsets, RefusedBy: map[string]uint64{},
@@ -305,7 +305,7 @@ func summary(s *run.Status, offsets blankout.Offsets) runSummary {
 	if n := out.NumbersSummary; n != nil {
 		out.MAE, out.RMSE = n.MAE, n.RMSE
 	}
-	out.labelSummary = summariseLabels(s)
+	out.labelSummary = summarizeLabels(s)
 	for reason, n := range s.RefusedBy {
 		out.RefusedBy[string(reason)] = n
 	}

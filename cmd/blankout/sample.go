@@ -32,14 +32,14 @@ const (
 
 // A sample is what the first records of a file or topic hold, read as a configuration says.
 type sample struct {
-	time                       int64 // of the first record that has one
-	schema                     *blankout.Schema
-	fields                     sampled
-	records, labelled, refused int
-	first                      string // what was wrong with the first record refused
-	counts                     []int  // of events, by class
-	separator                  string // of CSV, as it was found
-	written                    []notation.Found
+	time                      int64 // of the first record that has one
+	schema                    *blankout.Schema
+	fields                    sampled
+	records, labeled, refused int
+	first                     string // what was wrong with the first record refused
+	counts                    []int  // of events, by class
+	separator                 string // of CSV, as it was found
+	written                   []notation.Found
 }
 
 // readSample reads the first records of a file or topic. Classes that nobody has named are
@@ -70,8 +70,8 @@ func readSample(ctx context.Context, in stream.Input) (_ *sample, err error) {
 				}
 				continue
 			}
-			if e.Label != blankout.Unlabelled {
-				out.labelled++
+			if e.Label != blankout.Unlabeled {
+				out.labeled++
 				for len(out.counts) <= e.Label {
 					out.counts = append(out.counts, 0)
 				}
@@ -111,14 +111,14 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 		return nil, err
 	}
 	p.note(fmt.Sprintf("%s: %s", path, s))
-	result := &sampleResult{Records: s.records, Labelled: s.labelled, Refused: s.refused, Classes: s.schema.Classes, Warnings: []string{}}
+	result := &sampleResult{Records: s.records, Labeled: s.labeled, Refused: s.refused, Classes: s.schema.Classes, Warnings: []string{}}
 	if s.records == 0 {
 		result.Warnings = append(result.Warnings, path+": there is no record in it")
 	}
 	if s.refused > 0 {
 		result.Warnings = append(result.Warnings, "the first record refused: "+blankout.Printable(s.first))
 	}
-	if s.records > s.refused && s.labelled == 0 && !c.Unlabelled {
+	if s.records > s.refused && s.labeled == 0 && !c.Unlabeled {
 		result.Warnings = append(result.Warnings, fmt.Sprintf("no record has a label: is record.label = %q the field that holds it?%s", c.Label, s.labelFields(" It could be ")))
 	}
 	switch names := s.classes(); {
@@ -132,8 +132,8 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 		result.Warnings = append(result.Warnings, text)
 	}
 	result.Warnings = append(result.Warnings, s.schema.LabelSpellings()...)
-	if names := s.classes(); len(names) == 1 && s.labelled > 1 {
-		result.Warnings = append(result.Warnings, fmt.Sprintf("every label of %s is %q: there is nothing to tell it from", plural(s.labelled, "record"), names[0]))
+	if names := s.classes(); len(names) == 1 && s.labeled > 1 {
+		result.Warnings = append(result.Warnings, fmt.Sprintf("every label of %s is %q: there is nothing to tell it from", plural(s.labeled, "record"), names[0]))
 	}
 	for _, f := range s.written {
 		result.Warnings = append(result.Warnings, f.String())
@@ -231,7 +231,7 @@ func adviseOn(ctx context.Context, in stream.Input) string {
 	switch {
 	case err != nil: // the run has just read them, and said what it could
 		return ""
-	case s.labelled == 0:
+	case s.labeled == 0:
 		return s.labelFields("fields that could be the label, which are in every event and have few values: ")
 	case len(in.Record.Classes) == 0 && len(s.schema.Classes) > in.Record.MaxClasses:
 		return s.classAdvice(in.Record)
@@ -242,7 +242,7 @@ func adviseOn(ctx context.Context, in stream.Input) string {
 // sampleResult is what config check --json says of a sample.
 type sampleResult struct {
 	Records  int      `json:"records"`
-	Labelled int      `json:"labelled"`
+	Labeled  int      `json:"labeled"`
 	Refused  int      `json:"refused"`
 	Classes  []string `json:"classes"`
 	Warnings []string `json:"warnings"`
@@ -251,10 +251,10 @@ type sampleResult struct {
 // String counts the records, for people.
 func (s *sample) String() string {
 	classes := ""
-	if n := len(s.schema.Classes); s.labelled > 0 {
+	if n := len(s.schema.Classes); s.labeled > 0 {
 		classes = fmt.Sprintf(" of %s", plural(n, "class"))
 	}
-	return fmt.Sprintf("%s, %s labelled%s, %s refused", plural(s.records, "record"), humanize.Comma(int64(s.labelled)), classes, humanize.Comma(int64(s.refused)))
+	return fmt.Sprintf("%s, %s labeled%s, %s refused", plural(s.records, "record"), humanize.Comma(int64(s.labeled)), classes, humanize.Comma(int64(s.refused)))
 }
 
 // warn tells a person that something is probably wrong.

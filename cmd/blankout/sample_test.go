@@ -60,7 +60,7 @@ func TestSample(t *testing.T) {
 	for _, want := range []string{
 		`field "seconds" looks like a time in seconds since 1970 (1763000000 to 1763000166)`, `field "ms" looks like a time in milliseconds since 1970`,
 		`field "ns" looks like a time in nanoseconds`, `field "serial" looks like a counter or an id (500 of 500 readings are different`,
-		`field "user" looks like an id (`, "500 records, 500 labelled of 2 classes, 0 refused",
+		`field "user" looks like an id (`, "500 records, 500 labeled of 2 classes, 0 refused",
 	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is not said:\n%s", want, said)

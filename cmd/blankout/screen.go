@@ -129,7 +129,7 @@ type learning struct {
 // progress is a look at a run.
 type progress struct {
 	events, rate  int64
-	error, lately float64                // progressive, in percent; NaN without labelled events
+	error, lately float64                // progressive, in percent; NaN without labeled events
 	lag           int64                  // -1 if unknown
 	refused       int64                  // records that cannot be used
 	passedOver    int64                  // those that are no events, or came before
@@ -143,7 +143,7 @@ func (l *learning) look(s *run.Status) progress {
 	if l.at.IsZero() {
 		l.at = s.Started
 	}
-	events, now := s.Learned+s.Unlabelled, time.Now()
+	events, now := s.Learned+s.Unlabeled, time.Now()
 	p := progress{
 		events: int64(events), rate: int64(float64(events-l.events) / max(now.Sub(l.at).Seconds(), 1e-3)),
 		error: 100 * s.Metrics.Total.Error(), lately: 100 * s.Metrics.Window.Error(),

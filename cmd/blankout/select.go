@@ -141,7 +141,7 @@ func (p *program) loadValidation(ctx context.Context, o *trainFlags, d *batch.Da
 			return fmt.Errorf("label %.40q is none of the training classes %q", in.Schema.Classes[e.Label], d.Schema.Classes)
 		}
 		if scaler != nil {
-			x = scaler.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
+			x = scaler.Standardized(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
 			e.Features, x = x, e.Features
 		}
 		return b.Add(e)

@@ -301,7 +301,7 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 	r.Config.Refused = c.DeadLetter.Policy
 	r.Config.Unnamed = len(c.Record.Classes) == 0
 	r.Config.MaxEvents = o.maxEvents
-	r.Config.Unlabelled = c.Record.Unlabelled || c.Learner.Alpha > 0 || len(c.Kafka.UnlabelledTopics) > 0
+	r.Config.Unlabeled = c.Record.Unlabeled || c.Learner.Alpha > 0 || len(c.Kafka.UnlabeledTopics) > 0
 	r.Config.Fruitless = o.refused == "skip"
 	r.Config.PublishInterval = c.HTTP.PublishInterval
 	r.Validator = newValidator(c, o.data, log)

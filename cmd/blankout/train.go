@@ -33,14 +33,14 @@ import (
 )
 
 type trainFlags struct {
-	online     onlineFlags
-	data       dataFlags
-	config     batch.Config
-	model      string
-	unlabelled []string
-	scaler     string
-	// standardise is the mode of an exact solver.
-	standardise string
+	online    onlineFlags
+	data      dataFlags
+	config    batch.Config
+	model     string
+	unlabeled []string
+	scaler    string
+	// standardize is the mode of an exact solver.
+	standardize string
 	json        bool
 	folds       int
 	validation  []string
@@ -62,7 +62,7 @@ func (p *program) train() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "train -d FILE [-m MODEL]",
 		Short: "Compute the exact solution from a file or a topic",
-		Long: `train minimises the regularised expected loss of a linear model under feature noise,
+		Long: `train minimizes the regularized expected loss of a linear model under feature noise,
 and says how far from the minimum it may be: the certificate is an upper bound.
 
 The objective is |w|^2 + 2c sum loss for the hinge and |w|^2 + c sum loss for the
@@ -72,13 +72,13 @@ certificate bounds objective - minimum.
 --solver online makes passes of the online learner instead. It predicts every example
 before it learns it, which gives the progressive error. With --json, or after several
 passes, it looks at all of them once more for the objective and the training error.
-There --noise and --standardise are auto unless given.`,
+There --noise and --standardize are auto unless given.`,
 		Example: "  blankout train -d train.svm -o model\n" +
 			"  blankout train -d train.svm --loss hinge --noise dropout:0.5 -c 0.1 -o model --json\n" +
 			"  blankout train -d train.csv --label class --folds 5 --grid c=0.1,1,10 --grid noise=none,dropout:0.5\n" +
 			"  blankout train -d train.svm --loss dropsvm --folds 5 --grid c=1,10 --grid drop-q=0,auto -o model\n" +
-			"  blankout train -d train.svm --noise group:0.3 --groups every:8 --standardise all -o model\n" +
-			"  blankout train -d train.svm --groups every:8 --standardise all --covariance-fields 256 -o model\n" +
+			"  blankout train -d train.svm --noise group:0.3 --groups every:8 --standardize all -o model\n" +
+			"  blankout train -d train.svm --groups every:8 --standardize all --covariance-fields 256 -o model\n" +
 			"  blankout train -d train.svm --solver online --passes 2 -o model\n" +
 			"  blankout train -d events.jsonl --labels labels.jsonl --id order --set record.time=at -o model",
 		Args: noArgs,
@@ -116,15 +116,15 @@ There --noise and --standardise are auto unless given.`,
 	t.L2 = -1
 	f.Float64Var(&t.L1, "l1", 0, "penalty `X`|w|_1 as well, which leaves weights at 0")
 	f.Float64Var(&t.Ell, "ell", t.Ell, "margin of the hinge and the squared hinge")
-	f.StringVar((*string)(&t.Intercept), "intercept", string(t.Intercept), "free, penalised or none")
+	f.StringVar((*string)(&t.Intercept), "intercept", string(t.Intercept), "free, penalized or none")
 	f.StringVar(&t.Multiclass, "multiclass", t.Multiclass, "ovr: each class against the rest; ovo: each pair of classes")
 	f.StringVar((*string)(&t.Solver), "solver", "", "newton, irls, lbfgs, smo or online (default: the exact one that fits)")
 	f.Float64Var(&t.Tol, "tol", t.Tol, "stop at a certified gap of `R` times the objective")
 	f.IntVar(&t.Copies, "copies", 0, "`M` explicitly corrupted copies of every example instead of the expectation")
 	f.StringVar(&t.Prior, "prior", t.Prior, "of t-logistic: student or l2")
-	f.StringArrayVar(&o.unlabelled, "unlabelled", nil, "`FILE` of examples without labels")
-	f.Float64Var(&t.Alpha, "alpha", 0.4, "weight of the unlabelled examples in the noising penalty, online in the metric")
-	f.StringVar(&o.scaler, "scaler", "", "standardise the features as the `MODEL` does")
+	f.StringArrayVar(&o.unlabeled, "unlabeled", nil, "`FILE` of examples without labels")
+	f.Float64Var(&t.Alpha, "alpha", 0.4, "weight of the unlabeled examples in the noising penalty, online in the metric")
+	f.StringVar(&o.scaler, "scaler", "", "standardize the features as the `MODEL` does")
 	f.Uint64Var(&t.Seed, "seed", 0, "of the corrupted copies, the folds, random starts and epochs")
 	f.IntVar(&t.Threads, "threads", t.Threads, "at most `N` threads; the result does not depend on it")
 	f.IntVar(&o.folds, "folds", 0, "choose among --grid by cross validation with `K` folds")
@@ -155,8 +155,8 @@ func (o *trainFlags) check(c *cobra.Command) error {
 			return fmt.Errorf("--l2 %v: want a number that is not negative", o.config.L2)
 		}
 	}
-	if len(o.unlabelled) > 0 && o.config.Solver != "online" && o.noiseless() {
-		return errors.New("--unlabelled: such examples say nothing without the expectation under a noise: name one with --noise, as dropout:0.3, without --copies")
+	if len(o.unlabeled) > 0 && o.config.Solver != "online" && o.noiseless() {
+		return errors.New("--unlabeled: such examples say nothing without the expectation under a noise: name one with --noise, as dropout:0.3, without --copies")
 	}
 	if o.config.Solver == "online" {
 		return o.checkOnline(c)
@@ -173,16 +173,16 @@ func (o *trainFlags) check(c *cobra.Command) error {
 	if o.online.config.Missing == string(model.MissingFill) && (o.covariance == 0 || svm.IsLoss(o.config.Loss)) {
 		return fmt.Errorf("--missing fill: only a linear model with a covariance fills in: add --covariance-fields 256")
 	}
-	o.standardise = string(model.StandardiseNone)
-	if c.Flags().Changed("standardise") {
-		mode, err := model.ParseStandardise(o.online.config.Standardise)
+	o.standardize = string(model.StandardizeNone)
+	if c.Flags().Changed("standardize") {
+		mode, err := model.ParseStandardize(o.online.config.Standardize)
 		if err != nil {
 			return fmt.Errorf("--%w", err)
 		}
 		if o.scaler != "" {
-			return fmt.Errorf("--scaler and --standardise both say how to standardise: give one of them")
+			return fmt.Errorf("--scaler and --standardize both say how to standardize: give one of them")
 		}
-		o.standardise = string(mode)
+		o.standardize = string(mode)
 	}
 	if err := o.checkCurves(c); err != nil {
 		return err
@@ -232,7 +232,7 @@ type trainResult struct {
 	Selection *batch.Ranking    `json:"selection,omitempty"`
 	Chosen    map[string]string `json:"chosen,omitempty"`
 
-	unpenalised bool   // --l2 0
+	unpenalized bool   // --l2 0
 	wild        string // what readings the solution may hang on
 	unfilled    string // why the model cannot fill in, though it was to
 }
@@ -276,7 +276,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		return refusedError{err}
 	}
 	r := trainResult{Objective: fit.Objective, Converged: fit.Converged, Tol: o.config.Tol, Seconds: fit.Seconds, LoadSeconds: load,
-		Iterations: fit.Iterations, Passes: fit.Passes, Examples: d.Rows(), Features: d.Columns(), Classes: len(d.Schema.Classes), Refused: o.data.tally.refused, unpenalised: o.config.L2 == 0}
+		Iterations: fit.Iterations, Passes: fit.Passes, Examples: d.Rows(), Features: d.Columns(), Classes: len(d.Schema.Classes), Refused: o.data.tally.refused, unpenalized: o.config.L2 == 0}
 	if o.observed {
 		r.Noise = o.config.Noise
 	}
@@ -293,11 +293,11 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 	r.TrainError, r.NumbersReport, r.Counts = fit.trainError, fit.numbers, o.data.join.counts
 	r.BaselineReport, r.SupportVectors = baselinesOf(d), fit.vectors
 	if o.covariance > 0 && fit.linear != nil && fit.linear.Model.Covariance == nil {
-		r.unfilled = "--covariance-fields: fewer than two columns are numbers that enough of the examples hold, so that nothing can be filled in; fields of JSON and CSV, and columns of svmlight that nine of ten examples hold or that --standardise all makes dense, can be"
+		r.unfilled = "--covariance-fields: fewer than two columns are numbers that enough of the examples hold, so that nothing can be filled in; fields of JSON and CSV, and columns of svmlight that nine of ten examples hold or that --standardize all makes dense, can be"
 	}
 	if scaler == nil && !svm.IsLoss(o.config.Loss) {
 		if column, largest, usual, ok := d.Wildest(); ok {
-			r.wild = fmt.Sprintf("%s reaches %.3g, where it is usually near %.3g: such readings decide what is learned of the others; --standardise auto bounds them", d.Schema.Namer()(column), largest, usual)
+			r.wild = fmt.Sprintf("%s reaches %.3g, where it is usually near %.3g: such readings decide what is learned of the others; --standardize auto bounds them", d.Schema.Namer()(column), largest, usual)
 		}
 	}
 	var suspects []string
@@ -351,7 +351,7 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 	}
 	if !r.Converged {
 		advice := "a larger --tol may help"
-		if r.unpenalised && r.Certificate == nil {
+		if r.unpenalized && r.Certificate == nil {
 			advice = "without a penalty there is no certificate to stop at; a small one may help, such as --l2 1e-6"
 		}
 		fmt.Fprintf(p.stderr, "warning: the tolerance %g was not reached; %s\n", r.Tol, advice)
@@ -461,11 +461,11 @@ func (o *trainFlags) checkCurves(c *cobra.Command) error {
 	if err := o.setLearner(func(key string) bool { return key == "learner.field_curves" }, "is for --solver online"); err != nil {
 		return err
 	}
-	if o.standardise == string(model.StandardiseNone) || o.standardise == string(model.StandardiseScale) {
+	if o.standardize == string(model.StandardizeNone) || o.standardize == string(model.StandardizeScale) {
 		if len(o.online.config.FieldCurves) > 0 {
-			return errors.New("learner.field_curves goes with --standardise auto or all")
+			return errors.New("learner.field_curves goes with --standardize auto or all")
 		}
-		return refuseFlags(c, []string{"curves"}, "goes with --standardise auto or all")
+		return refuseFlags(c, []string{"curves"}, "goes with --standardize auto or all")
 	}
 	if err := model.CheckKnots("curves", o.online.config.Curves); err != nil {
 		return fmt.Errorf("--%w", err)
@@ -530,13 +530,13 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		}
 		o.data.regroup(schema)
 	}
-	mode := model.Standardise(o.standardise)
+	mode := model.Standardize(o.standardize)
 	axes, err := o.axes()
 	if err != nil {
 		return nil, nil, err
 	}
 	var x blankout.Vec
-	fit := batch.Standardiser{Transform: model.Transform(o.online.config.Transform), FieldTransform: map[string]model.Transform{}, Curves: o.online.config.Curves, FieldCurves: o.online.config.FieldCurves}
+	fit := batch.Standardizer{Transform: model.Transform(o.online.config.Transform), FieldTransform: map[string]model.Transform{}, Curves: o.online.config.Curves, FieldCurves: o.online.config.FieldCurves}
 	fit.Presence = o.online.config.Presence == "auto" && !svm.IsLoss(o.config.Loss) && o.config.Bends(axes)
 	for name, t := range o.online.config.FieldTransform {
 		fit.FieldTransform[name] = model.Transform(t)
@@ -553,10 +553,10 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		o.presence.Add(e)
 		if scaler != nil {
 			b.Fields(e)
-			x = scaler.Standardised(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
+			x = scaler.Standardized(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
 			e.Features, x = x, e.Features
 		}
-		if mode != model.StandardiseNone {
+		if mode != model.StandardizeNone {
 			fit.Observe(e, schema)
 		}
 		if p, ok := in.packed.(*batch.Packed); ok {
@@ -565,7 +565,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		return b.Add(e)
 	}
 	data := o.data
-	if scaler == nil && mode == model.StandardiseNone {
+	if scaler == nil && mode == model.StandardizeNone {
 		data.ahead = max(o.config.Threads, 1)
 		data.pack = func(examples []blankout.Example) any { return b.Pack(examples) }
 	}
@@ -575,13 +575,13 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		}
 		return nil, nil, err
 	}
-	if err := data.errNoLabel(data.tally.read-data.tally.refused, data.tally.labelled); err != nil {
+	if err := data.errNoLabel(data.tally.read-data.tally.refused, data.tally.labeled); err != nil {
 		return nil, nil, err
 	}
-	if len(o.unlabelled) > 0 {
+	if len(o.unlabeled) > 0 {
 		free := data
-		free.record.Unlabelled = true
-		if err := free.eachPlaced(ctx, o.unlabelled, schema, add); err != nil {
+		free.record.Unlabeled = true
+		if err := free.eachPlaced(ctx, o.unlabeled, schema, add); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -593,7 +593,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	if len(schema.Classes) == 1 && blankout.IsZero(schema.Classes[0]) {
 		d = d.Unlabel()
 	}
-	if d = d.SortClasses(); mode == model.StandardiseNone {
+	if d = d.SortClasses(); mode == model.StandardizeNone {
 		return d, nil, nil
 	}
 	d, scaler, err = fit.Fit(d, mode)

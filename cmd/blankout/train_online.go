@@ -50,8 +50,8 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	f.IntVar(&t.Refresh, "refresh", 0, "online: solve every `N` examples exactly, against a summary of those before: with --refresh-window\nbeside the rule, with --rule irls instead of it")
 	f.IntVar(&t.RefreshWindow, "refresh-window", 0, "online: solve the latest `N` examples each time, a multiple of --refresh")
 	f.Float64Var(&t.Eta, "eta", t.Eta, "online: learning rate, 0 for the rule's own")
-	f.StringVar(&t.Standardise, "standardise", t.Standardise, "auto, all, scale or none (default none, online auto)")
-	f.Lookup("standardise").DefValue = ""
+	f.StringVar(&t.Standardize, "standardize", t.Standardize, "auto, all, scale or none (default none, online auto)")
+	f.Lookup("standardize").DefValue = ""
 	f.IntVar(&t.Curves, "curves", t.Curves, "learn a piecewise linear curve of every number, with at most `N` knots; 0 is none")
 }
 
@@ -109,7 +109,7 @@ type onlineResult struct {
 	ProgressiveRMSE *float64 `json:"progressive_rmse,omitempty"`
 	Level           float64  `json:"level"`
 	Noise           string   `json:"noise"` // the level by name
-	Unlabelled      uint64   `json:"unlabelled"`
+	Unlabeled       uint64   `json:"unlabeled"`
 	// Progressive is everything measured before it was learned, all passes.
 	Progressive online.Summary `json:"progressive"`
 	// Warnings say what is probably not as the examples' owner believes.
@@ -156,19 +156,19 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	if trained.Learned+trained.Unlabelled == 0 && len(trained.Refused) == 0 && o.data.refused == "fail" {
+	if trained.Learned+trained.Unlabeled == 0 && len(trained.Refused) == 0 && o.data.refused == "fail" {
 		return errNoRecord(o.data.paths)
 	}
-	if trained.Learned+trained.Unlabelled == 0 {
+	if trained.Learned+trained.Unlabeled == 0 {
 		return refusedError{batch.ErrNothing}
 	}
-	if err := o.data.errNoLabel(int(trained.Unlabelled), int(trained.Learned)); err != nil {
+	if err := o.data.errNoLabel(int(trained.Unlabeled), int(trained.Learned)); err != nil {
 		return err
 	}
 	m := learner.Metrics()
-	r := onlineResult{Level: trained.Level, Noise: learner.Noise(), Unlabelled: trained.Unlabelled, Progressive: m.Summary(), Warnings: append([]watch.Warning{}, trained.Warnings...)}
+	r := onlineResult{Level: trained.Level, Noise: learner.Noise(), Unlabeled: trained.Unlabeled, Progressive: m.Summary(), Warnings: append([]watch.Warning{}, trained.Warnings...)}
 	r.trainResult = trainResult{Objective: o.online.scale * trained.Objective, Tol: o.config.Tol, Seconds: time.Since(begin).Seconds(),
-		Iterations: trained.Passes, Passes: trained.Passes, Examples: int(trained.Learned + trained.Unlabelled),
+		Iterations: trained.Passes, Passes: trained.Passes, Examples: int(trained.Learned + trained.Unlabeled),
 		Features: m.Features, Classes: len(learner.Schema().Classes)}
 	r.TrainError, r.NumbersReport, r.Counts = inPercent(trained.Error), trained.Numbers, o.data.join.counts
 	r.BaselineReport = trained.Baselines.Report(trained.ProgressiveNumbers != nil)
@@ -249,7 +249,7 @@ func (o *trainFlags) checkOnline(c *cobra.Command) (err error) {
 	if t.Loss, err = o.config.LossName(); err != nil {
 		return err
 	}
-	if len(o.unlabelled) > 0 || given("alpha") {
+	if len(o.unlabeled) > 0 || given("alpha") {
 		t.Alpha = o.config.Alpha
 	}
 	if given("noise") {
@@ -299,7 +299,7 @@ func (o *trainFlags) findClasses(ctx context.Context, batches int) ([]string, er
 					return err
 				}
 				for i := range b.Examples {
-					if e := &b.Examples[i]; e.Refused == nil && e.Label != blankout.Unlabelled {
+					if e := &b.Examples[i]; e.Refused == nil && e.Label != blankout.Unlabeled {
 						if err := labels.Add(&blankout.Example{Label: e.Label}); err != nil {
 							return err
 						}
@@ -337,12 +337,12 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 		Threads:     o.config.Threads, Evaluate: o.json || o.online.passes > 1 && !p.quiet,
 		Open: func() (blankout.Source, error) {
 			all := &paths{data: &data, schema: schema, left: data.paths}
-			if len(o.unlabelled) == 0 {
+			if len(o.unlabeled) == 0 {
 				return all, nil
 			}
 			free := data
-			free.record.Unlabelled = true
-			return &turns{sources: []*paths{all, {data: &free, schema: schema, left: o.unlabelled}}}, nil
+			free.record.Unlabeled = true
+			return &turns{sources: []*paths{all, {data: &free, schema: schema, left: o.unlabeled}}}, nil
 		},
 		Observe: func(pass int, s *run.Status) {
 			if screen.due() {

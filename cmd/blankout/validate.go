@@ -52,7 +52,7 @@ func (p *program) validate() *cobra.Command {
 		Use:   "validate -m CHECKPOINT [-f CONFIG]",
 		Short: "Compare live weights with the exact solution on the same events",
 		Long: `validate reads the events that a checkpoint was learned from once more, up to its
-offsets, solves the same problem exactly (loss, noise, penalty, standardising as
+offsets, solves the same problem exactly (loss, noise, penalty, standardizing as
 frozen in the checkpoint) and says how far the live weights are from it, how both
 do on the events held out ([validate] holdout), what random deletion would do to
 them, and which single features, fields or groups would hurt most if they died.
@@ -151,7 +151,7 @@ func newValidator(c *config.Config, data string, log *slog.Logger) *validate.Val
 	if topic := c.Validate.HoldoutTopic; topic != "" {
 		heldOut := events
 		heldOut.Where = ""
-		heldOut.Kafka.Topics, heldOut.Kafka.UnlabelledTopics, heldOut.Kafka.Partitions = []string{topic}, nil, nil
+		heldOut.Kafka.Topics, heldOut.Kafka.UnlabeledTopics, heldOut.Kafka.Partitions = []string{topic}, nil, nil
 		v.OpenHoldout = func(ctx context.Context, s *blankout.Schema) (blankout.Source, error) {
 			return heldOut.Open(ctx, s, nil)
 		}
@@ -180,7 +180,7 @@ func joinedValidator(v *validate.Validator, c *config.Config, data, later string
 			return nil, err
 		}
 		events := inputOf(c, data)
-		events.Record.Unlabelled, events.Record.Growing = true, true
+		events.Record.Unlabeled, events.Record.Growing = true, true
 		events.Kafka.UntilEnd, events.Kafka.CreateTopics, events.Kafka.Start, events.Kafka.OutOfRange = true, false, "earliest", "earliest"
 		of := events
 		of.Where, of.Record, of.Kafka.Topics = later, c.Labels.LabelRecord(c.Record), c.Labels.Topics
@@ -297,7 +297,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 		}
 	}
 	request := validate.RequestOf(state.Learner.Snapshot(), offsets)
-	request.Live, request.Labelled, request.Reservoir = live, c.Labels.Labelled(&waiting.Counts), state.Reservoir
+	request.Live, request.Labeled, request.Reservoir = live, c.Labels.Labeled(&waiting.Counts), state.Reservoir
 	r, exact, err := v.Validate(ctx, request)
 	if errors.Is(err, batch.ErrOneClass) {
 		return refusedError{fmt.Errorf("%s: %w", path, err)}
@@ -376,7 +376,7 @@ func printValidation(out io.Writer, r *batch.Validation, draw bool) {
 	default:
 		fmt.Fprint(out, ", not all of the ones that were counted: the log has lost some")
 	}
-	fmt.Fprintf(out, "; %s labelled events, %s held out\n", humanize.Comma(int64(r.Events)), humanize.Comma(int64(r.Holdout)))
+	fmt.Fprintf(out, "; %s labeled events, %s held out\n", humanize.Comma(int64(r.Events)), humanize.Comma(int64(r.Holdout)))
 	gap := "-"
 	if r.RelativeGap != nil {
 		gap = fmt.Sprintf("%.3g %%", 100**r.RelativeGap)

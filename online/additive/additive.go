@@ -1,4 +1,4 @@
-// Package additive learns curves of numbers beside a base learner: a generalised additive model
+// Package additive learns curves of numbers beside a base learner: a generalized additive model
 // (Hastie & Tibshirani 1986) over numbers and the hats of their curves, by AdaGrad at several
 // learning rates side by side. It keeps no matrix of its columns, so it has room for hats where
 // the numbers are many.
@@ -20,7 +20,7 @@ import (
 )
 
 // Rates are the learning rates: that of the base learner, and one that follows a stream whose
-// neighbouring events resemble each other.
+// neighboring events resemble each other.
 var Rates = []float64{0.3, 10}
 
 const (

@@ -22,7 +22,7 @@ type Model struct {
 	Noise         loss.Noise    // of the level whose objective it is
 	Loss          loss.Loss     // in Unit
 	C             float64       // of the losses against the ridge, see loss.Cost
-	Penalised     bool          // the intercepts have the ridge too
+	Penalized     bool          // the intercepts have the ridge too
 	Bound         bool          // what dies together is summed, with curves too
 	Unit          *numbers.Unit // nil where labels are classes
 	Classes       []float64     // weights of classes
@@ -76,7 +76,7 @@ func (e *evaluation) penalty() float64 {
 			sum += w * w
 		}
 	}
-	if e.Penalised {
+	if e.Penalized {
 		for _, b := range e.Intercept[:e.Active] {
 			if e.Unit != nil {
 				b = e.Unit.Own(b)
@@ -168,7 +168,7 @@ func (e *evaluation) worker() *evaluator {
 	return w
 }
 
-// gather takes up an event's features that have rows, standardised.
+// gather takes up an event's features that have rows, standardized.
 func (w *evaluator) gather(e *blankout.Example) {
 	s, x := &w.rows, w.scaler.Columns(e.Features, &w.filled)
 	s.Reset(x.Len())
@@ -180,7 +180,7 @@ func (w *evaluator) gather(e *blankout.Example) {
 			continue
 		}
 		value := x.Value[i]
-		if w.scaler.Mode != model.StandardiseNone {
+		if w.scaler.Mode != model.StandardizeNone {
 			value = w.scaler.Apply(row[:model.ScalerWidth], value)
 		}
 		s.Rows[n], s.X[n], s.Ridge[n] = row, value, 0
@@ -196,7 +196,7 @@ func (w *evaluator) gather(e *blankout.Example) {
 func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 	for i := range b.Examples {
 		e := &b.Examples[i]
-		if e.Label == blankout.Unlabelled || e.Weight == 0 || !e.Usable() {
+		if e.Label == blankout.Unlabeled || e.Weight == 0 || !e.Usable() {
 			continue
 		}
 		s := &w.rows

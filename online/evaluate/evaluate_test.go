@@ -34,9 +34,9 @@ func TestObjective(t *testing.T) {
 func testObjective(t *testing.T, hat float64) {
 	r := rand.New(rand.NewPCG(1, 2))
 	m := Model{
-		Linear: &model.Linear{Head: model.Head{Schema: &blankout.Schema{NumericIndices: true}, Outputs: 1, Intercept: []float64{0.4}, Layout: model.Layout{Width: model.ScalerWidth + 1, Weight: model.ScalerWidth}, Scaler: model.Scaler{Mode: model.StandardiseNone}},
+		Linear: &model.Linear{Head: model.Head{Schema: &blankout.Schema{NumericIndices: true}, Outputs: 1, Intercept: []float64{0.4}, Layout: model.Layout{Width: model.ScalerWidth + 1, Weight: model.ScalerWidth}, Scaler: model.Scaler{Mode: model.StandardizeNone}},
 			Rows: model.NewTable(model.ScalerWidth + 1)},
-		Noise: loss.Dropout{Q: 0.2}, Loss: loss.LogisticGaussian{}, C: 3, Penalised: true, Classes: []float64{1, 5}, Active: 1,
+		Noise: loss.Dropout{Q: 0.2}, Loss: loss.LogisticGaussian{}, C: 3, Penalized: true, Classes: []float64{1, 5}, Active: 1,
 		Decision: model.Decision{},
 	}
 	row := m.Rows.Touch(2)

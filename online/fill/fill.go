@@ -58,7 +58,7 @@ const (
 	// (k^2/gatherLacking)-th event at most, and until there are gatherFirst times as many
 	// events as columns at every (k^2/gatherLackingFirst)-th.
 	gatherLacking, gatherLackingFirst = 80, 640
-	// movedFar is by how much the centre or scale of a column may move, in its deviations,
+	// movedFar is by how much the center or scale of a column may move, in its deviations,
 	// before the Covariance in force no longer fits it.
 	movedFar = 0.1
 	// covarianceRidge is how many events without any covariance are added for each column:
@@ -225,7 +225,7 @@ func (f *Gatherer) Forget(keep float64) {
 }
 
 // insert gives a column its place: as if it had been met in one event, with the
-// deviation 1 that standardised values have.
+// deviation 1 that standardized values have.
 func (f *Gatherer) insert(at int, column uint32, field uint16) {
 	n := len(f.Columns)
 	if n == 0 {
@@ -273,7 +273,7 @@ func (f *Gatherer) remove(column uint32) {
 
 // moved takes up that what is in force of a column's statistics is no longer what it was:
 // a value z is now (z - shift)/ratio.
-func (f *Gatherer) moved(column uint32, was, is model.Standardisation) {
+func (f *Gatherer) moved(column uint32, was, is model.Standardization) {
 	at, known := slices.BinarySearch(f.Columns, column)
 	if !known {
 		return
@@ -288,7 +288,7 @@ func (f *Gatherer) moved(column uint32, was, is model.Standardisation) {
 		f.due = true
 		return
 	}
-	ratio, shift := is.Scale/was.Scale, (is.Centre-was.Centre)/was.Scale
+	ratio, shift := is.Scale/was.Scale, (is.Center-was.Center)/was.Scale
 	f.mean[at] = (f.mean[at] - shift) / ratio
 	f.each(at, func(x *float64, own bool) {
 		if *x /= ratio; own {

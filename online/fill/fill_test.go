@@ -93,7 +93,7 @@ func TestMoments(t *testing.T) {
 	}
 	check("gathered", []int{0, 1, 2, 3}, []float64{1, 1, 1, 1}, make([]float64, 4))
 	f.due = false
-	f.moved(2, model.Standardisation{Centre: 5, Scale: 2}, model.Standardisation{Centre: 6, Scale: 3})
+	f.moved(2, model.Standardization{Center: 5, Scale: 2}, model.Standardization{Center: 6, Scale: 3})
 	check("moved", []int{0, 1, 2, 3}, []float64{1, 1.5, 1, 1}, []float64{0, 0.5, 0, 0})
 	if !f.due {
 		t.Error("a column has moved far, and nothing is due")
@@ -108,7 +108,7 @@ func TestMoments(t *testing.T) {
 	}
 	f.remove(3)
 	check("there and back", []int{0, 1, 3}, []float64{1, 1.5, 1}, []float64{0, 0.5, 0})
-	f.moved(2, model.Standardisation{Centre: 5, Scale: 2}, model.Standardisation{Centre: 5, Scale: 2, Unit: 1})
+	f.moved(2, model.Standardization{Center: 5, Scale: 2}, model.Standardization{Center: 5, Scale: 2, Unit: 1})
 	if f.squares[1*3+1] != f.weight || f.squares[1*3] != 0 || f.squares[2*3+1] != 0 || f.mean[1] != 0 {
 		t.Errorf("a column of other values begins with %v, %v", f.mean, f.squares)
 	}
@@ -163,7 +163,7 @@ func TestWildIsNotGathered(t *testing.T) {
 	gatherAll(&a, rows)
 	wild := slices.Clone(rows)
 	stats := []float64{100, 1, 100, 1, 1}
-	beyond := model.Scaler{Mode: model.StandardiseAuto}
+	beyond := model.Scaler{Mode: model.StandardizeAuto}
 	at := beyond.Clip(stats, 1e9)
 	if !model.IsWild(at) {
 		t.Fatal(at)

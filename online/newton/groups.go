@@ -212,7 +212,7 @@ func (e *Expert) takeGroup() {
 			return
 		}
 		d.turn = (d.turn + 1) % len(d.blocks)
-		e.factorise(&d.blocks[d.turn])
+		e.factorize(&d.blocks[d.turn])
 	}
 	j, n := d.column, len(d.places)
 	d.column++
@@ -230,8 +230,8 @@ func (e *Expert) takeGroup() {
 	}
 }
 
-// factorise makes the factor of a block, which begins anew, and what its columns are to come to.
-func (e *Expert) factorise(b *block) {
+// factorize makes the factor of a block, which begins anew, and what its columns are to come to.
+func (e *Expert) factorize(b *block) {
 	d := &e.deaths
 	n := len(b.places)
 	d.column, d.places = 0, append(d.places[:0], b.places...)

@@ -192,7 +192,7 @@ func inverse(t *testing.T, p *covariance) *mat.SymDense {
 
 // Where nothing is forgotten an expert comes to where the expected loss under the deaths of groups is least: of
 // the slope that there is at the beginning a small part is left.
-func TestGroupNoiseIsMinimised(t *testing.T) {
+func TestGroupNoiseIsMinimized(t *testing.T) {
 	for _, l := range []loss.Loss{loss.LogisticGaussian{}, squared(t)} {
 		for _, outputs := range []int{1, 3} {
 			if outputs > 1 && l.Facts().Target != loss.Sign {

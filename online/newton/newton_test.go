@@ -403,7 +403,7 @@ func TestForgetsAlongEvents(t *testing.T) {
 }
 
 // A column's values may be told in other units at any time: no score is another one for that, now
-// or later. (The noise of dropout is another one from another centre, and so not moved here.)
+// or later. (The noise of dropout is another one from another center, and so not moved here.)
 func TestMoveChangesNoScore(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
 		for _, strength := range []float64{0, 0.25} {

@@ -30,12 +30,12 @@ func TestUnit(t *testing.T) {
 				moves++
 			}
 		}
-		centre, scale := 50.0, 10.0
+		center, scale := 50.0, 10.0
 		if of == loss.Count {
-			centre, scale = 0, 50
+			center, scale = 0, 50
 		}
-		if math.Abs(u.Centre-centre) > 1 || math.Abs(u.Scale-scale) > 0.15*scale || moves > 20 {
-			t.Errorf("%v: centre %v, scale %v after %d moves", of, u.Centre, u.Scale, moves)
+		if math.Abs(u.Center-center) > 1 || math.Abs(u.Scale-scale) > 0.15*scale || moves > 20 {
+			t.Errorf("%v: center %v, scale %v after %d moves", of, u.Center, u.Scale, moves)
 		}
 		if got := u.Score(u.Own(3)); math.Abs(got-3) > 1e-12 {
 			t.Errorf("%v: 3 has become %v", of, got)
@@ -55,7 +55,7 @@ func TestMove(t *testing.T) {
 		}
 		next, f := u, 0.3
 		if next.Scale = 3; of == loss.Real {
-			next.Centre = 5
+			next.Center = 5
 		}
 		was := u.Value(f)
 		factor, shift, _ := u.Move(next, loss.Linear{}, false)

@@ -12,7 +12,7 @@ import (
 )
 
 // Unit is what targets are measured in, so that neither steps nor the ridge depend on
-// what the stream counts in: real targets as deviations from a centre, (y - centre)/scale,
+// what the stream counts in: real targets as deviations from a center, (y - center)/scale,
 // counts as multiples of scale. What is published is given back in the target's own unit.
 //
 // While there are fewer than targetWarmup targets, the median of all of them and a robust measure of their spread
@@ -24,7 +24,7 @@ type Unit struct {
 	Target  loss.Target // not part of the state
 	Scale   float64
 	Mean    float64 // of the targets
-	Centre  float64
+	Center  float64
 	known   bool    // two targets differed; of counts, one was above 0
 	keep    float64 // decay factor by target; not part of the state
 	count   uint64  // targets
@@ -61,7 +61,7 @@ func NewUnit(t loss.Target, halfLife float64) Unit {
 // unknownCount is the scale of counts while all are 0: so is the prediction.
 const unknownCount = 1e-300
 
-// Known says whether there is a unit: whether targets have differed. Before, nothing can be learned of them but the centre.
+// Known says whether there is a unit: whether targets have differed. Before, nothing can be learned of them but the center.
 func (u *Unit) Known() bool { return u.known }
 
 func (u *Unit) Deviation() float64 { return math.Sqrt(u.scatter / max(u.weight, 1e-300)) }
@@ -72,7 +72,7 @@ func (u *Unit) Inflated() bool { return u.recent.inflated() }
 // Batch returns the unit, with the bounds at which a target would be clipped now, for
 // exact solutions.
 func (u *Unit) Batch() batch.Unit {
-	return batch.Unit{Centre: u.Centre, Scale: u.Scale, Low: u.Clip(math.Inf(-1)), High: u.Clip(math.Inf(1))}
+	return batch.Unit{Center: u.Center, Scale: u.Scale, Low: u.Clip(math.Inf(-1)), High: u.Clip(math.Inf(1))}
 }
 
 // Clip keeps a target within the bounds beyond which it is an outlier.
@@ -99,7 +99,7 @@ func (u *Unit) Standard(y float64) float64 {
 	if u.Target == loss.Count {
 		return y / u.Scale
 	}
-	return (y - u.Centre) / u.Scale
+	return (y - u.Center) / u.Scale
 }
 
 // Score returns in the target's own unit what is a score in this one.
@@ -107,7 +107,7 @@ func (u *Unit) Score(f float64) float64 {
 	if u.Target == loss.Count {
 		return f + math.Log(u.Scale)
 	}
-	return u.Centre + u.Scale*f
+	return u.Center + u.Scale*f
 }
 
 // Own is the inverse of Score.
@@ -115,7 +115,7 @@ func (u *Unit) Own(score float64) float64 {
 	if u.Target == loss.Count {
 		return score - math.Log(u.Scale)
 	}
-	return (score - u.Centre) / u.Scale
+	return (score - u.Center) / u.Scale
 }
 
 // Value returns the number that a score in the unit predicts.
@@ -161,9 +161,9 @@ func (u *Unit) Observe(y, weight float64) (next Unit, change Change) {
 		next.known = u.Mean > 0
 		next.Scale = u.Mean
 	case u.count < targetWarmup:
-		next.known, next.Centre, next.Scale = u.recent.scale() > 0, u.recent.median, u.recent.scale()
+		next.known, next.Center, next.Scale = u.recent.scale() > 0, u.recent.median, u.recent.scale()
 	default:
-		next.known, next.Centre, next.Scale = deviation > 0, u.Mean, deviation
+		next.known, next.Center, next.Scale = deviation > 0, u.Mean, deviation
 	}
 	if !next.known { // all targets are equal
 		if next.known = u.known; next.known {
@@ -174,13 +174,13 @@ func (u *Unit) Observe(y, weight float64) (next Unit, change Change) {
 	}
 	ratio := next.Scale / u.Scale
 	switch {
-	case !u.known || ratio > unitRestarts || ratio < 1/unitRestarts || restart && math.Abs(next.Centre-u.Centre) > unitRestarts*next.Scale:
+	case !u.known || ratio > unitRestarts || ratio < 1/unitRestarts || restart && math.Abs(next.Center-u.Center) > unitRestarts*next.Scale:
 		return next, Follows
 	case ratio > unitBreaks || ratio < 1/unitBreaks:
 		return next, Moves
 	case u.count&(u.count-1) != 0:
 		return *u, Same
-	case math.Abs(ratio-1) > unitDrifts || math.Abs(next.Centre-u.Centre) > unitDrifts*next.Scale:
+	case math.Abs(ratio-1) > unitDrifts || math.Abs(next.Center-u.Center) > unitDrifts*next.Scale:
 		return next, Moves
 	}
 	return *u, Same
@@ -256,7 +256,7 @@ func (u *Unit) Move(next Unit, l loss.Loss, curvature bool) (factor, shift, keep
 	*u = next
 	ratio := was.Scale / next.Scale
 	keep = was.gradientRatio(l, ratio)
-	factor, shift = ratio, (was.Centre-next.Centre)/next.Scale
+	factor, shift = ratio, (was.Center-next.Center)/next.Scale
 	if next.Target == loss.Count {
 		factor, shift = 1, math.Log(ratio)
 	}
@@ -301,7 +301,7 @@ func (u *Unit) ExpectedSquare(y, d, b, g, q float64, once []float64) float64 {
 func (u *Unit) State(c *coder.Coder) (ok bool) {
 	c.Uint(&u.count)
 	c.Bool(&u.known)
-	c.Each(&u.Centre, &u.Scale, &u.weight, &u.Mean, &u.scatter)
+	c.Each(&u.Center, &u.Scale, &u.weight, &u.Mean, &u.scatter)
 	c.Floats(&u.sample)
 	u.recent = spreadOf(u.sample)
 	return u.Scale > 0 && len(u.sample) <= sampleSize

@@ -18,7 +18,7 @@ import (
 // loss, each with its own variance under the noise. The sum of the differences since the
 // average began is compared with the root of their sum of squares, its deviation if nothing
 // but chance were at work. It is a choice and no mixture, although a mixture scores the
-// next event better on nearly every stream: where neighbouring events resemble each other
+// next event better on nearly every stream: where neighboring events resemble each other
 // (digits written by one hand), a share of the latest steps helps with the next event and
 // with no other. The iterate alone is better only where its noise costs less than the
 // average's lag, and then the stream has moved for good.

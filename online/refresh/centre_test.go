@@ -12,17 +12,17 @@ import (
 	"blankout/online/rows"
 )
 
-// Where all that a window holds leaves it, the centre of what stands for the past is the solution: there the gradient
-// of the events that leave, noise included, and the pull of the centre before are each other's opposite. With
+// Where all that a window holds leaves it, the center of what stands for the past is the solution: there the gradient
+// of the events that leave, noise included, and the pull of the center before are each other's opposite. With
 // curves a number dies with its hats, of which some are not the levels' to learn.
-func TestCentreOfAllIsTheSolution(t *testing.T) {
+func TestCenterOfAllIsTheSolution(t *testing.T) {
 	for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.5}} {
 		for _, curved := range []bool{false, true} {
 			t.Run(fmt.Sprint(noise, "/", curved), func(t *testing.T) {
 				const n = 120
-				r := Refresh{Settings: Settings{Size: n, Reach: n + 1, Loss: loss.LogisticGaussian{}, Ridge: 0.5, Intercept: true, Penalised: true, Marginalised: true},
+				r := Refresh{Settings: Settings{Size: n, Reach: n + 1, Loss: loss.LogisticGaussian{}, Ridge: 0.5, Intercept: true, Penalized: true, Marginalized: true},
 					Layout: rows.Layout{Outputs: 1, N: 1, Refresh: 3}}
-				scaler := model.Scaler{Mode: model.StandardiseNone}
+				scaler := model.Scaler{Mode: model.StandardizeNone}
 				if curved {
 					curves, err := model.NewCurves([]uint32{0, 2}, [][]float64{{-1, 0, 1}, {-2, 0, 0.5, 2}})
 					if err != nil {
@@ -57,9 +57,9 @@ func TestCentreOfAllIsTheSolution(t *testing.T) {
 				}
 				hats := 0
 				check := func(name string, row []float64) {
-					got, want := r.Centre(row)[0], r.Weights(row)[0]
+					got, want := r.Center(row)[0], r.Weights(row)[0]
 					if !(math.Abs(got-want) <= 1e-5) {
-						t.Errorf("%s: the centre is %v, the solution %v", name, got, want)
+						t.Errorf("%s: the center is %v, the solution %v", name, got, want)
 					}
 				}
 				check("the intercept", bias)

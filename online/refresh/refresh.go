@@ -21,7 +21,7 @@ import (
 //	D = R + sum_{before the window} 2 dv (x^2 + Var[x~]),
 //
 // R being the ridge of the objective. It is the proximal step of dropout descent
-// with the loss kept exact instead of linearised (docs/mathematics.md). D's sums
+// with the loss kept exact instead of linearized (docs/mathematics.md). D's sums
 // are a further value of a row for each level and output, after the rule's own.
 // Only columns that occur in the window take part.
 //
@@ -47,8 +47,8 @@ type Settings struct {
 	Loss         loss.Loss
 	Ridge        float64 // h0
 	Intercept    bool    // there is one
-	Penalised    bool    // it has the ridge
-	Marginalised bool    // the noise is in the loss
+	Penalized    bool    // it has the ridge
+	Marginalized bool    // the noise is in the loss
 	Only         bool    // nothing else moves a weight
 }
 
@@ -65,12 +65,12 @@ func (r *Refresh) Parts() int {
 	return 1
 }
 
-// CentreOf returns the c of a row, the iterate where the window does not slide.
-func (r *Refresh) CentreOf(row []float64) []float64 {
+// CenterOf returns the c of a row, the iterate where the window does not slide.
+func (r *Refresh) CenterOf(row []float64) []float64 {
 	if !r.sliding() {
 		return r.Weights(row)
 	}
-	return r.Centre(row)
+	return r.Center(row)
 }
 
 // Rescale makes the refresh's parts of a row fit weights at from <= j < to that have become ratio times
@@ -84,9 +84,9 @@ func (r *Refresh) Rescale(row []float64, from, to int, ratio float64) {
 		d[k] /= ratio * ratio
 	}
 	if r.sliding() {
-		centre := r.Centre(row)[from:to]
-		for k := range centre {
-			centre[k] *= ratio
+		center := r.Center(row)[from:to]
+		for k := range center {
+			center[k] *= ratio
 		}
 	}
 }
@@ -96,9 +96,9 @@ func (r *Refresh) Shifted(intercepts, row []float64, from, to int, shift float64
 	if !r.sliding() {
 		return
 	}
-	centre := r.Centre(intercepts)[from:to]
-	for k, c := range r.Centre(row)[from:to] {
-		centre[k] += c * shift
+	center := r.Center(intercepts)[from:to]
+	for k, c := range r.Center(row)[from:to] {
+		center[k] += c * shift
 	}
 }
 
@@ -160,7 +160,7 @@ func Solvable(l loss.Loss) bool {
 type Weights struct {
 	Table *model.Table
 	Bias  []float64     // the intercepts' row
-	Model *model.Linear // standardises events as they are learned
+	Model *model.Linear // standardizes events as they are learned
 	// Foreign says whether the weight of a hat is not one of these; nil where there are no curves.
 	Foreign func(hat uint32) bool
 	Levels  []Level
@@ -192,7 +192,7 @@ func (r *Refresh) Solve(w Weights) {
 	b := batch.Builder{Curves: w.curves()}
 	for _, end := range r.window.ends {
 		e := blankout.Example{Features: blankout.Vec{Index: r.window.column[start:end], Value: r.window.value[start:end]}, Weight: 1}
-		vec = w.Model.Standardised(&e, blankout.Vec{Index: vec.Index[:0], Value: vec.Value[:0]})
+		vec = w.Model.Standardized(&e, blankout.Vec{Index: vec.Index[:0], Value: vec.Value[:0]})
 		e.Features = w.own(vec)
 		if err := b.Add(&e); err != nil {
 			panic(err) // whoever adds events has checked them
@@ -245,22 +245,22 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 		return
 	}
 	p := batch.Problem{Data: d, Y: y, Weight: r.window.weights, Loss: r.Loss, Noise: lv.Noise, Kappa: 1, Intercept: batch.NoIntercept, Threads: 1}
-	if !r.Marginalised {
+	if !r.Marginalized {
 		p.Noise = loss.NoNoise{}
 	}
 	if r.Intercept {
-		p.Intercept = batch.PenalisedIntercept
+		p.Intercept = batch.PenalizedIntercept
 	}
-	centre, metric := make([]float64, len(rows)), make([]float64, len(rows))
+	center, metric := make([]float64, len(rows)), make([]float64, len(rows))
 	for c, row := range rows {
-		centre[c] = r.CentreOf(row)[j]
+		center[c] = r.CenterOf(row)[j]
 		metric[c] = r.Curvature(row)[j]/w.Growth + r.Ridge
 	}
-	if r.Intercept && !r.Penalised {
+	if r.Intercept && !r.Penalized {
 		// The intercept gets a small penalty, for a window of one class would send it to infinity.
 		metric[len(rows)-1] = max(r.Curvature(w.Bias)[j]/w.Growth, 0.01)
 	}
-	p.Penalty = batch.Penalty{R: metric, Centre: centre}
+	p.Penalty = batch.Penalty{R: metric, Center: center}
 
 	found := make([]float64, len(rows))
 	for c, row := range rows {
@@ -333,7 +333,7 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 	for c, row := range rows {
 		h := curvature[c]
 		if r.sliding() && h > 0 {
-			r.CentreOf(row)[j] = (metric[c]*centre[c] + h*found[c] - gradient[c]) / (metric[c] + h)
+			r.CenterOf(row)[j] = (metric[c]*center[c] + h*found[c] - gradient[c]) / (metric[c] + h)
 		}
 		r.Curvature(row)[j] += h * w.Growth
 	}
@@ -347,7 +347,7 @@ const LeastVariance = 0.01
 // with its own: sums has by feature of the event what all columns of the number add to the score, else it is nil.
 func (r *Refresh) eachOf(w *Weights, d *batch.Data, lv *Level, weights []float64, f func(i int, score, variance float64, sums []float64)) {
 	_, c1, c2 := lv.Noise.Coefficients()
-	if !r.Marginalised {
+	if !r.Marginalized {
 		c1, c2 = 0, 0
 	}
 	units := unitsOf(w.curves(), d)

@@ -18,21 +18,21 @@ import (
 func TestRefresh(t *testing.T) {
 	for _, c := range []struct {
 		reach        int
-		marginalised bool
+		marginalized bool
 	}{{40, true}, {80, true}, {80, false}} {
 		reach, r := c.reach, rand.New(rand.NewPCG(1, 2))
 		layout := rows.Layout{Outputs: 1, N: 1, Refresh: 3}
 		l, noise := loss.Loss(loss.LogisticGaussian{}), loss.Dropout{Q: 0.3}
 		_, _, c2 := noise.Coefficients()
-		if !c.marginalised {
+		if !c.marginalized {
 			c2 = 0
 		}
-		x := Refresh{Settings: Settings{Size: 40, Reach: reach, Loss: l, Ridge: 0.5, Intercept: true, Penalised: true, Marginalised: c.marginalised}, Layout: layout}
+		x := Refresh{Settings: Settings{Size: 40, Reach: reach, Loss: l, Ridge: 0.5, Intercept: true, Penalized: true, Marginalized: c.marginalized}, Layout: layout}
 		width := rows.FirstPart + 3 + x.Parts()
 		table, bias := model.NewTable(width), make([]float64, width)
 		s := &blankout.Schema{NumericIndices: true}
 		w := Weights{Table: table, Bias: bias, Active: 1, Growth: 2, Levels: []Level{{noise, 4}},
-			Model: &model.Linear{Head: model.Head{Schema: s, Scaler: model.Scaler{Mode: model.StandardiseNone}, Layout: model.Layout{Width: width}}, Rows: table}}
+			Model: &model.Linear{Head: model.Head{Schema: s, Scaler: model.Scaler{Mode: model.StandardizeNone}, Layout: model.Layout{Width: width}}, Rows: table}}
 		var window []blankout.Example
 		for n := range 200 {
 			e := blankout.Example{Weight: 1 + r.Float64(), Label: r.IntN(2)}
@@ -44,9 +44,9 @@ func TestRefresh(t *testing.T) {
 				continue
 			}
 			all := [][]float64{table.Row(0), table.Row(1), table.Row(2), table.Row(3), bias}
-			var centre, metric, average, d []float64
+			var center, metric, average, d []float64
 			for _, row := range all {
-				centre = append(centre, x.CentreOf(row)[0])
+				center = append(center, x.CenterOf(row)[0])
 				metric = append(metric, x.Curvature(row)[0]/w.Growth+x.Ridge)
 				average = append(average, x.Weights(row)[0]+x.Lags(row)[0]/4)
 				d = append(d, x.Curvature(row)[0])
@@ -62,7 +62,7 @@ func TestRefresh(t *testing.T) {
 			}
 			objective := func() (sum float64) {
 				for i, row := range all {
-					off := x.Weights(row)[0] - centre[i]
+					off := x.Weights(row)[0] - center[i]
 					sum += metric[i] * off * off / 2
 				}
 				for _, e := range window {
@@ -131,15 +131,15 @@ func TestRescaleShiftForget(t *testing.T) {
 		copy(x.Weights(row), []float64{1, 2})
 		copy(x.Curvature(row), []float64{3, 5})
 		if x.sliding() {
-			copy(x.Centre(row), []float64{4, -1})
-			copy(x.Centre(bias), []float64{7, 8})
+			copy(x.Center(row), []float64{4, -1})
+			copy(x.Center(bias), []float64{7, 8})
 		}
 		const ratio, shift = 2.0, 0.5
 		cost := func(j int) float64 {
-			off := x.Weights(row)[j] - x.CentreOf(row)[j]
+			off := x.Weights(row)[j] - x.CenterOf(row)[j]
 			return x.Curvature(row)[j] * off * off
 		}
-		score := func(j int, feature float64) float64 { return x.CentreOf(bias)[j] + feature*x.CentreOf(row)[j] }
+		score := func(j int, feature float64) float64 { return x.CenterOf(bias)[j] + feature*x.CenterOf(row)[j] }
 		before, alone, at := cost(1), x.Curvature(row)[0], score(1, 3)
 		x.Weights(row)[1] *= ratio
 		x.Rescale(row, 1, 2, ratio)
@@ -147,8 +147,8 @@ func TestRescaleShiftForget(t *testing.T) {
 			t.Errorf("reach %d: rescaled it costs %v, before %v; D %v", reach, cost(1), before, x.Curvature(row))
 		}
 		x.Shifted(bias, row, 1, 2, shift)
-		if x.sliding() && (score(1, 3/ratio-shift) != at || x.Centre(bias)[0] != 7) {
-			t.Errorf("the centre says %v of what it said %v of; intercepts %v", score(1, 3/ratio-shift), at, x.Centre(bias))
+		if x.sliding() && (score(1, 3/ratio-shift) != at || x.Center(bias)[0] != 7) {
+			t.Errorf("the center says %v of what it said %v of; intercepts %v", score(1, 3/ratio-shift), at, x.Center(bias))
 		}
 		x.Forget(row, 0.5)
 		if x.Curvature(row)[0] != alone/2 {
@@ -157,13 +157,13 @@ func TestRescaleShiftForget(t *testing.T) {
 	}
 }
 
-// A window of one class, but for events without weight, leaves an intercept that is not penalised finite.
+// A window of one class, but for events without weight, leaves an intercept that is not penalized finite.
 func TestRefreshOfOneClass(t *testing.T) {
 	x := Refresh{Settings: Settings{Size: 40, Reach: 40, Loss: loss.LogisticGaussian{}, Ridge: 0.5, Intercept: true}, Layout: rows.Layout{Outputs: 1, N: 1, Refresh: 3}}
 	width := rows.FirstPart + 4
 	table, bias := model.NewTable(width), make([]float64, width)
 	w := Weights{Table: table, Bias: bias, Active: 1, Growth: 1, Levels: []Level{{loss.NoNoise{}, 1}},
-		Model: &model.Linear{Head: model.Head{Schema: &blankout.Schema{NumericIndices: true}, Scaler: model.Scaler{Mode: model.StandardiseNone}, Layout: model.Layout{Width: width}}, Rows: table}}
+		Model: &model.Linear{Head: model.Head{Schema: &blankout.Schema{NumericIndices: true}, Scaler: model.Scaler{Mode: model.StandardizeNone}, Layout: model.Layout{Width: width}}, Rows: table}}
 	for i := range 2 * 40 {
 		e := blankout.Example{Features: blankout.Vec{Index: []uint32{1}, Value: []float64{1}}, Label: i % 2, Weight: float64(i % 2)}
 		if due := x.Add(&e, e.Weight); due != (i == 2*40-1) {

@@ -28,7 +28,7 @@ import (
 //
 // The first term is one more part of df, the same for all features of a unit: rules step
 // over the features unit by unit, in segments. A feature that is alone in its group needs
-// no sum: its variance is that of a dropout of its own, and neighbours of this kind share
+// no sum: its variance is that of a dropout of its own, and neighbors of this kind share
 // a segment. A bank has the rates r_g and own of each level; a level without noise of
 // groups has the rate 0.
 //

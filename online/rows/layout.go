@@ -53,8 +53,8 @@ func (y Layout) Own(row []float64) []float64 { return y.Part(row, 3) }
 // second derivatives.
 func (y Layout) Curvature(row []float64) []float64 { return y.Part(row, y.Refresh) }
 
-// Centre returns the refresh's c of a row, of a window that slides.
-func (y Layout) Centre(row []float64) []float64 { return y.Part(row, y.Refresh+1) }
+// Center returns the refresh's c of a row, of a window that slides.
+func (y Layout) Center(row []float64) []float64 { return y.Part(row, y.Refresh+1) }
 
 // Gather adds the curvature s.H[j] times the features to the sums of D.
 func (y Layout) Gather(s *Step) {

@@ -12,7 +12,7 @@ type Event struct {
 	Rows       [][]float64
 	Intercepts bool // the last row is theirs
 
-	X     []float64 // standardised values
+	X     []float64 // standardized values
 	Ridge []float64 // factor of w in the ridge's gradient
 	// What the variance of their noise is proportional to: x^2, x, or 1 for constant
 	// noise. That acts on absent features too, which is made up for where they are

@@ -221,8 +221,8 @@ func (r *adagrad) shareOf(s *rows.Step, j int, df, kappa float64) float64 {
 	return a
 }
 
-// unlabelled adds h x^2, the expected square of a gradient.
-func (r *adagrad) Unlabelled(s *rows.Step) {
+// unlabeled adds h x^2, the expected square of a gradient.
+func (r *adagrad) Unlabeled(s *rows.Step) {
 	for i, row := range s.Rows {
 		m := r.Preconditioner(row)
 		for j, h := range s.H {

@@ -12,7 +12,7 @@ import "blankout/online/rows"
 // the clean gradient, which is the rule of the paper, dL/dv is taken without noise, so that 2 dL/dv is
 // A”(f); with the noisy one it is the expectation of A” under the noise.
 // The ridge is the preconditioner at the start. With the clean gradient it approaches
-// the maximum likelihood, with the marginalised one the dropout-regularised
+// the maximum likelihood, with the marginalized one the dropout-regularized
 // optimum. The rule is for one fixed noise.
 type descent struct{ plain }
 
@@ -51,7 +51,7 @@ func (r *descent) variance(s *rows.Step, i int, strength float64) float64 {
 	return strength * basis
 }
 
-func (r *descent) Unlabelled(s *rows.Step) {
+func (r *descent) Unlabeled(s *rows.Step) {
 	for _, part := range s.Segments {
 		for i := part.From; i < part.To; i++ {
 			m, c := r.Preconditioner(s.Rows[i]), r.variance(s, i, part.Strength[0])

@@ -15,7 +15,7 @@ import (
 //	w = 0 where |z| <= l1, else -(z - sign(z) l1)/((1 + sqrt(N))/eta + ridge),
 //
 // with the ridge of one pass. The intercept has neither penalty unless it is
-// "penalised", which gives it the ridge. The preconditioner is N; z is the rule's own
+// "penalized", which gives it the ridge. The preconditioner is N; z is the rule's own
 // part of a row.
 type ftrl struct{ plain }
 
@@ -60,7 +60,7 @@ func (r *ftrl) penalties(intercept bool) (l1, ridge float64) {
 	switch {
 	case !intercept:
 		return r.L1, r.Ridge
-	case r.Penalised:
+	case r.Penalized:
 		return 0, r.Ridge
 	}
 	return 0, 0

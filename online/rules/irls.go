@@ -9,4 +9,4 @@ func newIRLS(c Settings) Rule { return &irls{plain{c}} }
 
 func (*irls) Step(*rows.Step) {}
 
-func (r *irls) Unlabelled(s *rows.Step) { r.Gather(s) }
+func (r *irls) Unlabeled(s *rows.Step) { r.Gather(s) }

@@ -24,8 +24,8 @@ type Rule interface {
 	// DF and Shrink being those of the segment that the row is in. They and MinusEta are
 	// made for one step: a rule may change them.
 	Step(s *rows.Step)
-	// Unlabelled adds the curvature s.H[j] times the features to the preconditioner.
-	Unlabelled(s *rows.Step)
+	// Unlabeled adds the curvature s.H[j] times the features to the preconditioner.
+	Unlabeled(s *rows.Step)
 	// Rescale multiplies the weights at from <= j < to by ratio because the scale of
 	// the feature has grown by it; gradients shrink by it.
 	Rescale(row []float64, from, to int, ratio float64)
@@ -44,7 +44,7 @@ type Settings struct {
 	Loss          loss.Loss
 	Eta           float64 // the rate; AROW's r
 	Ridge         float64 // h0 of one pass
-	Penalised     bool    // the intercepts have a ridge
+	Penalized     bool    // the intercepts have a ridge
 	StartSum      float64 // what sums of squared gradients start from
 	L1            float64 // FTRL's penalty
 	Proximal      bool    // steps are not to overshoot
@@ -56,7 +56,7 @@ type Entry struct {
 	Name   string
 	Eta    float64 // the default
 	Parts  int     // of a row that are the rule's: weights, preconditioner, lags, and at most one of its own
-	Sums   bool    // its preconditioner is a sum over events that unlabelled ones add to and that may fade
+	Sums   bool    // its preconditioner is a sum over events that unlabeled ones add to and that may fade
 	Starts bool    // Start does something
 	// About targets that are numbers: Curvature says that the preconditioner sums curvatures,
 	// not squared gradients; ClassesOnly that the rule cannot learn them.
@@ -93,7 +93,7 @@ type plain struct{ Settings }
 
 func (*plain) Start([]float64)                             {}
 func (*plain) Shifted(_, _ []float64, _, _ int, _ float64) {}
-func (*plain) Unlabelled(*rows.Step)                       {}
+func (*plain) Unlabeled(*rows.Step)                        {}
 func (r *plain) Set(row []float64, j int, b float64)       { r.Weights(row)[j] = b }
 func (r *plain) Forget(row []float64, _ bool, keep float64) {
 	m := r.Preconditioner(row)

@@ -13,7 +13,7 @@ import (
 
 // A step changes the lags by what it changes the weights by, so that an average stays where
 // it is, and no part of a row that is not the rule's; at a rate of 0 no weight moves. What is
-// unlabelled moves no weight.
+// unlabeled moves no weight.
 func TestRulesKeepTheAverage(t *testing.T) {
 	for _, entry := range Table {
 		for _, levels := range []int{1, 2} {
@@ -74,9 +74,9 @@ func testStep(t *testing.T, entry Entry, levels, outputs int, weighed bool) {
 		for i, row := range table {
 			was[i] = slices.Clone(row)
 		}
-		unlabelled := event%5 == 4
-		if unlabelled {
-			rule.Unlabelled(&s)
+		unlabeled := event%5 == 4
+		if unlabeled {
+			rule.Unlabeled(&s)
 		} else {
 			rule.Step(&s)
 		}
@@ -89,7 +89,7 @@ func testStep(t *testing.T, entry Entry, levels, outputs int, weighed bool) {
 			}
 			for j, w := range y.Weights(row) {
 				delta := w - y.Weights(was[i])[j]
-				if (rest || unlabelled) && delta != 0 {
+				if (rest || unlabeled) && delta != 0 {
 					t.Fatalf("event %d: the weight of row %d at %d has moved by %v", event, i, j, delta)
 				}
 				if got, want := y.Lags(row)[j], y.Lags(was[i])[j]-delta*s.Inverse[j]; !(math.Abs(got-want) <= 1e-12*(1+math.Abs(want))) {

@@ -116,7 +116,7 @@ func (s *Scaling) most(field uint16) int {
 	return s.Expert(len(s.curves.columns))
 }
 
-// Reading takes a reading of a numeric column, z deviations from its centre, for the knots.
+// Reading takes a reading of a numeric column, z deviations from its center, for the knots.
 func (s *Scaling) Reading(column uint32, field uint16, x, z float64) {
 	if s.Bending() {
 		s.curves.add(column, field, x, s.most(field) > 0 && math.Abs(z) <= model.ScalerClip)

@@ -15,7 +15,7 @@ import (
 // denseFinder finds the columns of sparse text formats that count as numeric:
 // those present in at least nine of ten of the first denseEvents events, and
 // ever after, unless they only say that they are present by a 1. It looks after 10, 20, 40, … events already, so that a stream of
-// readings is standardised almost from the start.
+// readings is standardized almost from the start.
 //
 // Where events hold a tenth of all columns or more, as rows of a table do and texts do not, it also finds columns to be
 // divided by their deviation over all events, and not by their largest value, which would leave little of most readings:
@@ -100,7 +100,7 @@ func (d *denseFinder) restartCandidate(column uint32) {
 // whether it is time for a Review.
 func (s *Scaling) Count(x blankout.Vec) (due bool) {
 	s.Events++
-	if s.Scaler.Mode == model.StandardiseScale {
+	if s.Scaler.Mode == model.StandardizeScale {
 		return false
 	}
 	if s.Events <= denseEvents {
@@ -157,13 +157,13 @@ func (s *Scaling) Review(row func(column uint32) []float64, move func(row []floa
 	if s.Events > denseEvents {
 		return gone
 	}
-	table := s.Scaler.Mode == model.StandardiseAuto && s.isTable()
+	table := s.Scaler.Mode == model.StandardizeAuto && s.isTable()
 	for i, column := range s.candidates {
 		if _, already := slices.BinarySearch(was, column); already {
 			continue
 		}
 		mean, m2 := s.moments[3*i+1], s.moments[3*i+2]
-		if mean == 1 && m2 == 0 && s.Scaler.Mode != model.StandardiseAll {
+		if mean == 1 && m2 == 0 && s.Scaler.Mode != model.StandardizeAll {
 			continue // never anything but 1: one-hot, or a constant
 		}
 		row := row(column)
@@ -187,7 +187,7 @@ func (s *Scaling) Review(row func(column uint32) []float64, move func(row []floa
 }
 
 // promote turns a column that was divided by its largest value into one that
-// is centred and scaled, counting the events without it as the number 0. Its
+// is centered and scaled, counting the events without it as the number 0. Its
 // readings have the mean and sum of squared deviations given.
 func (s *Scaling) promote(row []float64, mean, m2 float64) Move {
 	n, total := row[model.StatCount], float64(s.Events)
@@ -198,7 +198,7 @@ func (s *Scaling) promote(row []float64, mean, m2 float64) Move {
 	mean *= n / total
 	was := row[model.StatInverse]
 	row[model.StatCount], row[model.StatMean], row[model.StatSquares] = total, mean, m2
-	row[model.StatCentre], row[model.StatInverse] = mean, 0
+	row[model.StatCenter], row[model.StatInverse] = mean, 0
 	switch sd := math.Sqrt(m2 / total); {
 	case !(sd > 1e-10*math.Abs(mean)):
 		return Move{1, mean * was, 1}
@@ -226,22 +226,22 @@ func (s *Scaling) divideByDeviation(row []float64, mean, variance float64) Move 
 // demote is the way back, for a column that is no longer present often enough.
 func (s *Scaling) demote(row []float64, seen uint64) Move {
 	n, total := float64(seen), float64(s.Events)
-	was := s.Scaler.Standardisation(row)
+	was := s.Scaler.Standardization(row)
 	mean := row[model.StatMean] * total / n
 	m2 := max(0, row[model.StatSquares]*total/row[model.StatCount]-mean*mean*n*(total-n)/total)
 	if was.Unit != 0 { // of transformed readings; back to about what they were
-		largest := was.Unit * loss.Sinh(min(math.Abs(was.Centre)+3*was.Scale, 100))
+		largest := was.Unit * loss.Sinh(min(math.Abs(was.Center)+3*was.Scale, 100))
 		mean, m2 = 0, n*min(largest*largest, blankout.MaxMagnitude)/9
 	}
 	row[model.StatCount], row[model.StatMean], row[model.StatSquares] = n, mean, m2
-	row[model.StatCentre], row[model.StatInverse] = 0, 1/max(1, math.Abs(mean)+3*math.Sqrt(m2/n))
-	if s.Scaler.Mode == model.StandardiseAll {
+	row[model.StatCenter], row[model.StatInverse] = 0, 1/max(1, math.Abs(mean)+3*math.Sqrt(m2/n))
+	if s.Scaler.Mode == model.StandardizeAll {
 		row[model.StatInverse] = model.SpreadInverse(row, total)
 	} else {
 		model.Unwatch(row)
 	}
 	if was.Scale > 0 && was.Unit == 0 && row[model.StatInverse] > 0 {
-		return Move{1 / (was.Scale * row[model.StatInverse]), -was.Centre / was.Scale, 1}
+		return Move{1 / (was.Scale * row[model.StatInverse]), -was.Center / was.Scale, 1}
 	}
 	return still
 }

@@ -106,8 +106,8 @@ func (r *readings) addWild(n, x float64) bool {
 	return changes >= len(r.values)/changesEvery
 }
 
-// observeNumeric counts a reading that is z deviations from the centre into the
-// statistics of a column that is centred and scaled, as model.Scaler.Observe does,
+// observeNumeric counts a reading that is z deviations from the center into the
+// statistics of a column that is centered and scaled, as model.Scaler.Observe does,
 // and sees to where they begin. Where that moves them the weights stay as they are.
 func (s *Scaling) observeNumeric(column uint32, stats []float64, x, z float64, field uint16) Move {
 	if Sampled(stats[model.StatCount]+1) && stats[model.StatInverse] != 0 {
@@ -130,7 +130,7 @@ func Steady(stats *[model.ScalerWidth]float64, n float64) bool {
 
 func (s *Scaling) observeWatched(column uint32, stats []float64, x, z float64, t model.Transform) Move {
 	n := stats[model.StatCount] + 1
-	wild := z > model.ScalerClip || z < -model.ScalerClip || stats[model.StatInverse] == 0 && x != stats[model.StatCentre]
+	wild := z > model.ScalerClip || z < -model.ScalerClip || stats[model.StatInverse] == 0 && x != stats[model.StatCenter]
 	if n <= model.FirstReadings {
 		if r := s.recent.columns[column]; n == 1 || r != nil && r.at == n-1 {
 			r = s.recent.of(column)
@@ -188,7 +188,7 @@ const smallAt = 0.03
 
 // differs counts a reading of a column in which none differed from the others before.
 func (s *Scaling) differs(column uint32, stats []float64, x float64, t model.Transform) {
-	n, usual := stats[model.StatCount]+1, stats[model.StatCentre]
+	n, usual := stats[model.StatCount]+1, stats[model.StatCenter]
 	r := s.recent.of(column)
 	if r.wild > 0 {
 		r.values, r.wild = r.values[:0], 0
@@ -213,13 +213,13 @@ func (s *Scaling) differs(column uint32, stats []float64, x float64, t model.Tra
 // ones lie together in a small part of its scale, or call for a transform.
 func (s *Scaling) misled(stats, readings []float64, t model.Transform) bool {
 	var now [model.ScalerWidth]float64
-	was := s.Scaler.Standardisation(stats)
+	was := s.Scaler.Standardization(stats)
 	if was.Scale == 0 {
 		return false
 	}
 	if was.Unit == 0 && t == model.TransformAuto {
 		s.Scaler.Begin(now[:], model.FirstReadings, readings, t)
-		if s.Scaler.Standardisation(now[:]).Unit != 0 {
+		if s.Scaler.Standardization(now[:]).Unit != 0 {
 			return true
 		}
 	}
@@ -227,9 +227,9 @@ func (s *Scaling) misled(stats, readings []float64, t model.Transform) bool {
 	return scale > 0 && scale < misledBy/stats[model.StatCount]*was.Scale
 }
 
-// scaleOf returns the centre and the scale of at most model.FirstReadings readings as they are, or transformed with the given unit if
+// scaleOf returns the center and the scale of at most model.FirstReadings readings as they are, or transformed with the given unit if
 // that is not 0.
-func (s *Scaling) scaleOf(readings []float64, unit float64) model.Standardisation {
+func (s *Scaling) scaleOf(readings []float64, unit float64) model.Standardization {
 	var stats [model.ScalerWidth]float64
 	var room [model.FirstReadings]float64
 	values := append(room[:0], readings...)
@@ -239,7 +239,7 @@ func (s *Scaling) scaleOf(readings []float64, unit float64) model.Standardisatio
 		}
 	}
 	s.Scaler.Begin(stats[:], model.FirstReadings, values, model.TransformNone)
-	return s.Scaler.Standardisation(stats[:])
+	return s.Scaler.Standardization(stats[:])
 }
 
 // restart begins a column anew with its latest readings. The metric was gathered in other

@@ -27,7 +27,7 @@ func (s *Scaling) findKnotsAgain(column uint32) {
 	s.again[column] = make([]float64, 0, knotReadings)
 }
 
-// readAgain takes a reading, z deviations from its column's centre, of a column whose knots are being found again.
+// readAgain takes a reading, z deviations from its column's center, of a column whose knots are being found again.
 func (s *Scaling) readAgain(column uint32, x, z float64) {
 	readings, wanted := s.again[column]
 	if !wanted || math.Abs(z) > model.ScalerClip {

@@ -10,7 +10,7 @@ import (
 
 // Where a column begins again its curve gets new knots, as many as it had, and an old snapshot keeps its own.
 func TestKnotsAgain(t *testing.T) {
-	s, r := New(Settings{Expert: func(int) int { return 5 }}, model.StandardiseAuto, false), rand.New(rand.NewPCG(1, 2))
+	s, r := New(Settings{Expert: func(int) int { return 5 }}, model.StandardizeAuto, false), rand.New(rand.NewPCG(1, 2))
 	s.AddField(blankout.Numeric, model.TransformNone, 0)
 	stats := make([]float64, model.ScalerWidth)
 	read := func(x float64) {
@@ -33,7 +33,7 @@ func TestKnotsAgain(t *testing.T) {
 	if now := s.Scaler.Curves; len(now.Knots[0]) != 5 || now.Knots[0][4] > 10 || now.Knots[0][4] < 1 || was.Knots[0][4] < 1000 {
 		t.Errorf("knots %v have become %v", was.Knots, now.Knots)
 	}
-	if scale := s.Scaler.Standardisation(stats).Scale; scale > 1.2 || scale < 0.8 {
+	if scale := s.Scaler.Standardization(stats).Scale; scale > 1.2 || scale < 0.8 {
 		t.Errorf("the scale is %v", scale)
 	}
 	for i := range 6000 { // a few values: the curve keeps its number of knots

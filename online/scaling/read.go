@@ -8,7 +8,7 @@ import (
 )
 
 // Read is what was read of an event's numeric columns, in the order in which it
-// comes about: of some columns the centre or scale moved; the values, as scores take them;
+// comes about: of some columns the center or scale moved; the values, as scores take them;
 // columns that ceased to be numeric.
 type Read struct {
 	// Notes says that the values are wanted, Follows that moves are, Hats that also those hats are that
@@ -19,10 +19,10 @@ type Read struct {
 	Gone                 []uint32
 }
 
-// Moved says that a column's centre and scale in force are no longer what they were.
+// Moved says that a column's center and scale in force are no longer what they were.
 type Moved struct {
 	Column  uint32
-	Was, Is model.Standardisation
+	Was, Is model.Standardization
 	X       float64 // the event's value as it was
 	Move            // by what the weights have been moved
 }
@@ -45,13 +45,13 @@ func (r *Read) Note(column uint32, kind blankout.Kind, field uint16, x float64) 
 	r.Values = append(r.Values, Value{column, field, x})
 }
 
-// Follow takes down, if it is wanted, that a column's centre and scale were others.
-func (s *Scaling) Follow(m Moved, centre, inverse float64, stats []float64) {
+// Follow takes down, if it is wanted, that a column's center and scale were others.
+func (s *Scaling) Follow(m Moved, center, inverse float64, stats []float64) {
 	if !s.Read.Follows {
 		return
 	}
 	var was [model.ScalerWidth]float64
-	was[model.StatCentre], was[model.StatInverse] = centre, inverse
-	m.Was, m.Is = s.Scaler.Standardisation(was[:]), s.Scaler.Standardisation(stats)
+	was[model.StatCenter], was[model.StatInverse] = center, inverse
+	m.Was, m.Is = s.Scaler.Standardization(was[:]), s.Scaler.Standardization(stats)
 	s.Read.Moved = append(s.Read.Moved, m)
 }

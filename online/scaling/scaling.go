@@ -41,7 +41,7 @@ type Settings struct {
 }
 
 // New returns the Scaling of a stream that begins.
-func New(s Settings, mode model.Standardise, unfilled bool) Scaling {
+func New(s Settings, mode model.Standardize, unfilled bool) Scaling {
 	return Scaling{Settings: s, Scaler: model.Scaler{Mode: mode, Unfilled: unfilled}}
 }
 
@@ -57,9 +57,9 @@ const (
 	Alone     Treatment = iota // as it is
 	Divided                    // divided by the largest |x|
 	Candidate                  // the same, while it is open whether the column is dense
-	Numeric                    // centred and scaled
+	Numeric                    // centered and scaled
 	Spread                     // scaled by its deviation over all events
-	Gathered                   // centred and scaled by what the fold has put in force
+	Gathered                   // centered and scaled by what the fold has put in force
 )
 
 // SpreadColumns returns the columns of a sparse text format that are treated as Spread though not all are, ascending.
@@ -69,11 +69,11 @@ func (s *Scaling) SpreadColumns() []uint32 { return s.spread }
 // settled which columns are dense.
 func (s *Scaling) Treat(k blankout.Kind, dense, spread, settled bool) Treatment {
 	switch {
-	case s.Scaler.Mode == model.StandardiseScale:
+	case s.Scaler.Mode == model.StandardizeScale:
 		return Divided
 	case dense || k == blankout.Numeric:
 		return Numeric
-	case s.Scaler.Mode == model.StandardiseAll || spread:
+	case s.Scaler.Mode == model.StandardizeAll || spread:
 		return Spread
 	case k == blankout.Cross:
 		return Divided
@@ -100,7 +100,7 @@ var still = Move{1, 0, 1}
 // Moves says whether weights move.
 func (m Move) Moves() bool { return m.Ratio != 1 || m.Shift != 0 }
 
-// Observe counts a feature, which is z deviations from its column's centre, into the
+// Observe counts a feature, which is z deviations from its column's center, into the
 // column's statistics.
 func (s *Scaling) Observe(column uint32, stats []float64, x, z float64, t Treatment, field uint16) (m Move) {
 	m = still

@@ -14,9 +14,9 @@ import (
 // As readings come, what Move says keeps every score, but where a column begins anew.
 func TestMoveKeepsScores(t *testing.T) {
 	for _, treatment := range []Treatment{Numeric, Divided, Spread} {
-		mode := model.StandardiseAuto
+		mode := model.StandardizeAuto
 		if treatment == Spread {
-			mode = model.StandardiseAll
+			mode = model.StandardizeAll
 		}
 		s, r := New(Settings{}, mode, false), rand.New(rand.NewPCG(1, 2))
 		s.AddField(blankout.Numeric, model.TransformNone, 0)
@@ -51,7 +51,7 @@ func TestMoveKeepsScores(t *testing.T) {
 // A column that nearly all events hold is dense, one that says only that it is there is not, nor is one of half of
 // them; a dense column that goes missing is one no longer. Scores stay, and so does the state.
 func TestDense(t *testing.T) {
-	s, r := New(Settings{}, model.StandardiseAuto, false), rand.New(rand.NewPCG(1, 2))
+	s, r := New(Settings{}, model.StandardizeAuto, false), rand.New(rand.NewPCG(1, 2))
 	rows, weights, intercept := map[uint32][]float64{}, map[uint32]float64{}, 0.0
 	row := func(column uint32) []float64 {
 		if rows[column] == nil {
@@ -94,7 +94,7 @@ func TestDense(t *testing.T) {
 	if len(s.Scaler.Dense) != 1 || s.Scaler.Dense[0] != 1 || len(gone) > 0 {
 		t.Fatalf("dense columns %v, gone %v, want 1 alone", s.Scaler.Dense, gone)
 	}
-	again, was := New(Settings{}, model.StandardiseAuto, false), &coder.Coder{}
+	again, was := New(Settings{}, model.StandardizeAuto, false), &coder.Coder{}
 	s.DenseState(was)
 	c := coder.Read(was.Out)
 	again.Scaler = s.Scaler
@@ -122,7 +122,7 @@ func find(list []uint32, x uint32) (int, bool) {
 // there. What has been gathered of them is state.
 func TestKnots(t *testing.T) {
 	set := Settings{Presence: true, Expert: func(numbers int) int { return 7 - 2*numbers }}
-	s, r := New(set, model.StandardiseAuto, false), rand.New(rand.NewPCG(1, 2))
+	s, r := New(set, model.StandardizeAuto, false), rand.New(rand.NewPCG(1, 2))
 	for range 3 {
 		s.AddField(blankout.Numeric, model.TransformNone, 0)
 	}
@@ -142,7 +142,7 @@ func TestKnots(t *testing.T) {
 		if n == 500 { // stopped and resumed
 			var a, b coder.Coder
 			s.CurvesState(&a, false)
-			s = New(set, model.StandardiseAuto, false)
+			s = New(set, model.StandardizeAuto, false)
 			s.Events = n
 			for range 3 {
 				s.AddField(blankout.Numeric, model.TransformNone, 0)
@@ -168,7 +168,7 @@ func TestKnots(t *testing.T) {
 
 // What Steady says changes nothing but the moments changes nothing else, and is most of what comes.
 func TestSteady(t *testing.T) {
-	s, r := New(Settings{}, model.StandardiseAuto, false), rand.New(rand.NewPCG(3, 4))
+	s, r := New(Settings{}, model.StandardizeAuto, false), rand.New(rand.NewPCG(3, 4))
 	s.AddField(blankout.Numeric, model.TransformNone, 0)
 	stats, want, steady := [model.ScalerWidth]float64{}, [model.ScalerWidth]float64{}, 0
 	for i := range 10000 {

@@ -49,18 +49,18 @@ func (s *Scaling) sample(column uint32, stats []float64, x float64) []float64 {
 	if r.values = append(r.values, x); len(r.values) < model.FirstReadings {
 		return nil
 	}
-	was := s.Scaler.Standardisation(stats)
+	was := s.Scaler.Standardization(stats)
 	now := s.scaleOf(r.values, was.Unit)
 	full := r.values
 	switch r.values = r.values[:0]; {
 	case now.Scale == 0: // a dead sensor says nothing about the scale
 	case now.Scale*model.ScalerClip < was.Scale && !isCounter(full):
 		if r.small == 0 {
-			r.low, r.high = now.Centre, now.Centre
+			r.low, r.high = now.Center, now.Center
 		}
-		r.low, r.high = min(r.low, now.Centre), max(r.high, now.Centre)
+		r.low, r.high = min(r.low, now.Center), max(r.high, now.Center)
 		if r.high-r.low > mostDrift*now.Scale {
-			r.small, r.low, r.high = 0, now.Centre, now.Centre
+			r.small, r.low, r.high = 0, now.Center, now.Center
 		}
 		if r.small += model.FirstReadings * sampleEvery; r.small >= max(leastShrink, min(stats[model.StatCount]/4, longestShrink)) {
 			r.small = 0

@@ -20,7 +20,7 @@ func TestCounterDoesNotShrink(t *testing.T) {
 		{"descending", func(_ *rand.Rand, i int) float64 { return -float64(i%model.FirstReadings) / model.FirstReadings }, false},
 		{"drifting", func(r *rand.Rand, i int) float64 { return r.Float64() + float64(i)/8 }, false},
 	} {
-		s, r := New(Settings{}, model.StandardiseAuto, false), rand.New(rand.NewPCG(1, 2))
+		s, r := New(Settings{}, model.StandardizeAuto, false), rand.New(rand.NewPCG(1, 2))
 		stats, shrinks := make([]float64, model.ScalerWidth), false
 		s.Scaler.Set(stats, 2100, 0, 2100*1e6, 0)
 		for i := range 20 * model.FirstReadings {

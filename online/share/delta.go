@@ -16,7 +16,7 @@ import (
 type Delta struct {
 	Kind      Kind
 	Precision int    // bits of a weight's change when it is written: 32 or 64
-	Events    uint64 // learned, unlabelled ones included
+	Events    uint64 // learned, unlabeled ones included
 	// State holds the sums that are measured, and of a Full one everything that is not in a row.
 	State   []byte
 	Width   int // values of a row
@@ -24,10 +24,10 @@ type Delta struct {
 	// Values holds Width values for each column: of a Full one the Learner's row, of a
 	// Shared one
 	//
-	//	[events] [flags] [mean, sum of squares] [centre, 1/scale] [u] [ΔG],
+	//	[events] [flags] [mean, sum of squares] [center, 1/scale] [u] [ΔG],
 	//
 	// the events of the interval that held the column, the moments of its readings, what was
-	// in force where the column is centred or new or its scale has grown, and by level and output
+	// in force where the column is centered or new or its scale has grown, and by level and output
 	// the change of the weight and of AdaGrad's sum.
 	Values []float64
 }
@@ -52,15 +52,15 @@ const (
 	flags
 	mean
 	squares
-	centre
+	center
 	inverse
 	Parts // where u begins
 )
 
 // Flags of a row of a Shared one.
 const (
-	hasMoments = 1 << iota // of a column that is centred
-	hasForce               // centre and 1/scale
+	hasMoments = 1 << iota // of a column that is centered
+	hasForce               // center and 1/scale
 	isAsIs                 // they are 0 and 1
 	flagBits   = iota
 )
@@ -93,10 +93,10 @@ func (d *Delta) AppendRow(data []byte, i int) []byte {
 	bits := uint64(v[flags])
 	data = binary.AppendUvarint(data, uint64(v[Count])<<flagBits|bits)
 	if bits&hasMoments != 0 {
-		put(v[mean:centre])
+		put(v[mean:center])
 	}
 	if bits&hasForce != 0 {
-		put(v[centre:Parts])
+		put(v[center:Parts])
 	}
 	if d.Precision == 64 {
 		put(v[Parts:])
@@ -194,7 +194,7 @@ type Merged struct {
 }
 
 // Merge merges the statistics of a row of a Shared Delta into those of its column, exactly (Chan, Golub &
-// LeVeque 1983). The centre and scale in force are renewed when the count has grown by a
+// LeVeque 1983). The center and scale in force are renewed when the count has grown by a
 // sixteenth, as by model.Scaler.Observe.
 func Merge(stats, v []float64, s *model.Scaler) (m Merged) {
 	bits, before := int(v[flags]), stats[model.StatCount]
@@ -203,7 +203,7 @@ func Merge(stats, v []float64, s *model.Scaler) (m Merged) {
 	switch {
 	case bits&(hasForce|isAsIs) == 0:
 	case before == 0:
-		stats[model.StatCentre], stats[model.StatInverse] = v[centre], v[inverse]
+		stats[model.StatCenter], stats[model.StatInverse] = v[center], v[inverse]
 	case bits&hasMoments == 0 && v[inverse] < stats[model.StatInverse] && v[inverse] > 0:
 		// Someone has met a larger value.
 		m.Move.Ratio = stats[model.StatInverse] / v[inverse]
@@ -222,19 +222,19 @@ func Merge(stats, v []float64, s *model.Scaler) (m Merged) {
 }
 
 // convert makes the changes of a column fit what is in force here, where at their author
-// it was another centre and scale: it returns the factor of the weights, and by what times them the
-// intercepts take up the difference of the centres, so that scores change as they did there.
+// it was another center and scale: it returns the factor of the weights, and by what times them the
+// intercepts take up the difference of the centers, so that scores change as they did there.
 func convert(stats, v []float64, s *model.Scaler) (factor, shift float64) {
-	if stats[model.StatCentre] == v[centre] && stats[model.StatInverse] == v[inverse] {
+	if stats[model.StatCenter] == v[center] && stats[model.StatInverse] == v[inverse] {
 		return 1, 0
 	}
 	var theirs [model.ScalerWidth]float64
-	theirs[model.StatCentre], theirs[model.StatInverse] = v[centre], v[inverse]
-	here, there := s.Standardisation(stats), s.Standardisation(theirs[:])
+	theirs[model.StatCenter], theirs[model.StatInverse] = v[center], v[inverse]
+	here, there := s.Standardization(stats), s.Standardization(theirs[:])
 	if here.Scale == 0 || there.Scale == 0 || here.Unit != there.Unit {
 		return 0, 0 // the slope means nothing here
 	}
-	return here.Scale / there.Scale, (here.Centre - there.Centre) / there.Scale
+	return here.Scale / there.Scale, (here.Center - there.Center) / there.Scale
 }
 
 // mergeMoments merges the moments of readings into those of a row of so many before. It says whether

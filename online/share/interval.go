@@ -52,15 +52,15 @@ type Interval struct {
 
 	// The columns of the interval, in the order in which they were met first, and by
 	// place what they then were. A place is one more where 0 is none.
-	begun   uint64   // t: the learner's own events, then
-	places  []uint32 // by slot
-	slots   []uint32
-	columns []uint32
-	refs    []float64 // rows
-	roots   []float64 // sqrt(c)
-	centred []bool    // the statistics are moments
-	Bias    []float64 // the intercepts
-	root    float64   // of them
+	begun    uint64   // t: the learner's own events, then
+	places   []uint32 // by slot
+	slots    []uint32
+	columns  []uint32
+	refs     []float64 // rows
+	roots    []float64 // sqrt(c)
+	centered []bool    // the statistics are moments
+	Bias     []float64 // the intercepts
+	root     float64   // of them
 
 	Compared uint64 // comparisons of averages
 
@@ -87,7 +87,7 @@ func (sh *Interval) Begin(s Settings, peers int, own, events uint64, bias []floa
 	for _, slot := range sh.slots {
 		sh.places[slot] = 0
 	}
-	sh.slots, sh.columns, sh.refs, sh.roots, sh.centred = sh.slots[:0], sh.columns[:0], sh.refs[:0], sh.roots[:0], sh.centred[:0]
+	sh.slots, sh.columns, sh.refs, sh.roots, sh.centered = sh.slots[:0], sh.columns[:0], sh.refs[:0], sh.roots[:0], sh.centered[:0]
 	sh.Settings, sh.peers, sh.own, sh.Alone, sh.everything = s, float64(peers), float64(own), peers == 1, false
 	if sh.begun = events; sh.Alone {
 		return
@@ -134,7 +134,7 @@ func (sh *Interval) Note(table *model.Table, columns []uint32, rows [][]float64,
 			if !sh.Alone {
 				sh.refs = append(sh.refs, rows[i]...)
 				sh.roots = append(sh.roots, math.Sqrt(sh.importance(rows[i], rows[i][model.StatCount], len(rows), growth)))
-				sh.centred = append(sh.centred, false)
+				sh.centered = append(sh.centered, false)
 			}
 		}
 		sh.at[i] = place - 1
@@ -170,7 +170,7 @@ func (sh *Interval) ref(i, width int) []float64 {
 func (sh *Interval) Treat(i int, t scaling.Treatment, row []float64) scaling.Treatment {
 	switch t {
 	case scaling.Numeric:
-		sh.centred[sh.at[i]] = true
+		sh.centered[sh.at[i]] = true
 		if sh.ref(i, len(row))[model.StatCount] > 0 {
 			return scaling.Gathered
 		}
@@ -215,7 +215,7 @@ func (sh *Interval) Cut(table *model.Table, events uint64, precision int, growth
 		d.Columns, d.Values = append(d.Columns, column), slices.Grow(d.Values, d.Width)[:at+d.Width]
 		v := d.Values[at:]
 		clear(v)
-		cutStatistics(v, ref, row, sh.centred[place])
+		cutStatistics(v, ref, row, sh.centered[place])
 		alpha := 1.0
 		if sh.begun > 0 {
 			others := (sh.peers - 1) * sh.own * ref[model.StatCount] / float64(sh.begun)
@@ -257,12 +257,12 @@ func (sh *Interval) cutFull(table *model.Table, events uint64) *Delta {
 }
 
 // cutStatistics writes what the interval has added to statistics.
-func cutStatistics(v, ref, row []float64, centred bool) {
+func cutStatistics(v, ref, row []float64, centered bool) {
 	n0, n := ref[model.StatCount], row[model.StatCount]
 	added := n - n0
 	v[Count] = added
 	bits := 0
-	if centred && added > 0 {
+	if centered && added > 0 {
 		bits |= hasMoments
 		if v[mean], v[squares] = row[model.StatMean], row[model.StatSquares]; n0 > 0 {
 			// The other way round of merging.
@@ -271,8 +271,8 @@ func cutStatistics(v, ref, row []float64, centred bool) {
 			v[squares] = max(0, row[model.StatSquares]-ref[model.StatSquares]-d*d*n0*added/n)
 		}
 	}
-	if c, s := row[model.StatCentre], row[model.StatInverse]; centred || c != ref[model.StatCentre] || s != ref[model.StatInverse] {
-		if v[centre], v[inverse] = c, s; c == 0 && s == 1 {
+	if c, s := row[model.StatCenter], row[model.StatInverse]; centered || c != ref[model.StatCenter] || s != ref[model.StatInverse] {
+		if v[center], v[inverse] = c, s; c == 0 && s == 1 {
 			bits |= isAsIs
 		} else {
 			bits |= hasForce

@@ -10,14 +10,14 @@ import (
 	"blankout/online/rows"
 )
 
-// Changes that were made under another centre and scale change every score as they did there; one
+// Changes that were made under another center and scale change every score as they did there; one
 // without a scale, or with a transform, has no slope to add to.
 func TestMergeConverts(t *testing.T) {
-	s := model.Scaler{Mode: model.StandardiseAuto}
+	s := model.Scaler{Mode: model.StandardizeAuto}
 	stats := []float64{40, 21, 300, 20, 0.5}[:model.ScalerWidth]
 	const there, scale, u = 18.0, 5.0, 0.3
 	v := make([]float64, Parts+2)
-	v[flags], v[centre], v[inverse], v[Parts], v[mean] = hasForce|hasMoments, there, 1/scale, u, 20
+	v[flags], v[center], v[inverse], v[Parts], v[mean] = hasForce|hasMoments, there, 1/scale, u, 20
 	m := Merge(stats, v, &s)
 	for _, x := range []float64{15, 20, 23} {
 		if want, got := u*(x-there)/scale, m.Factor*u*s.Apply(stats, x)+m.Shift*u; math.Abs(got-want) > 1e-12 {
@@ -32,7 +32,7 @@ func TestMergeConverts(t *testing.T) {
 // Statistics of two come to those of all readings, and what is in force follows with a Move; of a
 // larger value that another has met, too.
 func TestMergeMoments(t *testing.T) {
-	s, r := model.Scaler{Mode: model.StandardiseAuto}, rand.New(rand.NewPCG(1, 2))
+	s, r := model.Scaler{Mode: model.StandardizeAuto}, rand.New(rand.NewPCG(1, 2))
 	var all []float64
 	stats, w, b, moved := make([]float64, model.ScalerWidth), 0.4, 0.0, false
 	for part := range 30 {
@@ -46,7 +46,7 @@ func TestMergeMoments(t *testing.T) {
 		mu, m2 := model.Moments(own)
 		v[Count], v[flags], v[mean], v[squares] = float64(n), hasMoments, mu, m2
 		if part == 0 {
-			v[flags], v[centre], v[inverse] = hasMoments|hasForce, mu, 1/math.Sqrt(m2/float64(n))
+			v[flags], v[center], v[inverse] = hasMoments|hasForce, mu, 1/math.Sqrt(m2/float64(n))
 		}
 		before := w*s.Apply(stats, 6) + b
 		m := Merge(stats, v, &s)

@@ -14,10 +14,10 @@ import (
 // measure none, since each has seen other labels.
 type Baselines struct {
 	Idle
-	First         uint64       // the number of the first labelled event, 0 before it
-	total         baselineSums // since the second labelled event
+	First         uint64       // the number of the first labeled event, 0 before it
+	total         baselineSums // since the second labeled event
 	block, before baselineSums // of the block of baselineBlock events at hand, and of the one before it
-	labelled      uint64       // events that were measured
+	labeled       uint64       // events that were measured
 	mean, weight  float64
 	last          float64 // the target, or the number of the class
 }
@@ -26,7 +26,7 @@ const (
 	// The latest events are those of a block and of the one before, so that nothing that an
 	// event has lost stays for long.
 	baselineBlock = 1000
-	// baselineLeast is the number of labelled events from which on baselines are compared.
+	// baselineLeast is the number of labeled events from which on baselines are compared.
 	baselineLeast = 100
 )
 
@@ -61,10 +61,10 @@ func (b *Baselines) Tell(t *Told) {
 		} else {
 			own, last = differ(t.Predicted, t.Label), differ(int(b.last), t.Label)
 		}
-		if b.labelled%baselineBlock == 0 {
+		if b.labeled%baselineBlock == 0 {
 			b.before, b.block = b.block, baselineSums{}
 		}
-		b.labelled++
+		b.labeled++
 		b.total.add(t.Weight, own, mean, last)
 		b.block.add(t.Weight, own, mean, last)
 	}
@@ -89,14 +89,14 @@ func (b *Baselines) Copy(from Watcher) { *b = *from.(*Baselines) }
 // State codes the measures.
 func (b *Baselines) State(c *coder.Coder) {
 	c.Uint(&b.First)
-	c.Uint(&b.labelled)
+	c.Uint(&b.labeled)
 	c.Each(b.total.sums()...)
 	c.Each(b.block.sums()...)
 	c.Each(b.before.sums()...)
 	c.Each(&b.mean, &b.weight, &b.last)
 }
 
-// BaselineReport holds what the baselines have lost since the second labelled event: where labels
+// BaselineReport holds what the baselines have lost since the second labeled event: where labels
 // are numbers mean absolute errors, else an error in percent. What is undefined is nil.
 type BaselineReport struct {
 	MeanMAE   *float64 `json:"baseline_mean_mae,omitempty"`   // the mean of the targets before
@@ -127,11 +127,11 @@ func (b *Baselines) latest() baselineSums {
 // better reports whether an error of the latest events is below the model's by more than chance,
 // of which deviation is that of one event.
 func (b *Baselines) better(own, baseline, deviation float64) (Better, bool) {
-	n := float64(b.labelled)
-	if b.labelled > baselineBlock {
-		n = float64(baselineBlock + (b.labelled-1)%baselineBlock + 1)
+	n := float64(b.labeled)
+	if b.labeled > baselineBlock {
+		n = float64(baselineBlock + (b.labeled-1)%baselineBlock + 1)
 	}
-	return Better{own, baseline}, b.labelled >= baselineLeast && own-baseline > .01*own+deviation/math.Sqrt(n)
+	return Better{own, baseline}, b.labeled >= baselineLeast && own-baseline > .01*own+deviation/math.Sqrt(n)
 }
 
 // BetterMean compares the mean of the targets with the model.

@@ -11,7 +11,7 @@ import (
 	"blankout/loss"
 )
 
-// Both baselines against their definition, event by event, from the second labelled event on.
+// Both baselines against their definition, event by event, from the second labeled event on.
 func TestBaselines(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var b Baselines
@@ -75,7 +75,7 @@ func TestMeasuresBeginWithALabel(t *testing.T) {
 		w.ToldNumber(e)
 	}
 	n := w.Measures.Numbers
-	if n.Total.Weight != 2 || n.Total.MAE() != .5 || n.Window.Absolute != .999 || w.Measures.Labelled() != 4 {
+	if n.Total.Weight != 2 || n.Total.MAE() != .5 || n.Window.Absolute != .999 || w.Measures.Labeled() != 4 {
 		t.Errorf("%+v", n.Total)
 	}
 	if r := w.Baselines.Report(true); *r.LastMAE != .5 {

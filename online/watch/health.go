@@ -54,10 +54,10 @@ type fieldHealth struct {
 	// The latest run of events without the field: its first and its last event.
 	run  Moment
 	last uint64
-	// A number x counts as u = (x - centre) inverse, between -healthClip and
+	// A number x counts as u = (x - center) inverse, between -healthClip and
 	// healthClip. The reference comes from the first values: their number, mean and
 	// sum of squared deviations. inverse is 0 until then.
-	centre, inverse float64
+	center, inverse float64
 	first           [3]float64
 	measures        [fieldMeasures]fieldMeasure
 	cost            fieldCost
@@ -348,7 +348,7 @@ func (f *fieldHealth) number(x float64) {
 		f.refer(x)
 		return
 	}
-	u := max(-healthClip, min(healthClip, (x-f.centre)*f.inverse))
+	u := max(-healthClip, min(healthClip, (x-f.center)*f.inverse))
 	v := u * u
 	f.seen++
 	f.sum += u
@@ -368,7 +368,7 @@ func (f *fieldHealth) refer(x float64) {
 	}
 	// Values that never differ get the smallest scale in which one that does is far away.
 	deviation := math.Sqrt(r[2] / r[0])
-	f.centre, f.inverse = r[1], 1/max(deviation, 1e-9*math.Abs(r[1]), 1e-30)
+	f.center, f.inverse = r[1], 1/max(deviation, 1e-9*math.Abs(r[1]), 1e-30)
 	*r = [3]float64{}
 }
 
@@ -632,7 +632,7 @@ func (f *fieldHealth) state(c *coder.Coder) {
 	f.run.state(c)
 	c.Uint(&f.last)
 	c.Each(
-		&f.missing, &f.seen, &f.fresh, &f.sum, &f.square, &f.fourth, &f.centre, &f.inverse, &f.first[0], &f.first[1], &f.first[2],
+		&f.missing, &f.seen, &f.fresh, &f.sum, &f.square, &f.fourth, &f.center, &f.inverse, &f.first[0], &f.first[1], &f.first[2],
 		&f.cost.n, &f.cost.with, &f.cost.without)
 	for _, kind := range measuresOf(f.kind) {
 		f.measures[kind].state(c)

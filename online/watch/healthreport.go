@@ -263,7 +263,7 @@ func (f *fieldHealth) condition(kind int) Condition {
 	u, v := mean.sum/mean.n, mean.square/mean.n
 	deviation := math.Sqrt(max(v-u*u, 0))
 	if kind == measureMean {
-		return Condition{f.centre + now/f.inverse, f.centre + u/f.inverse, (now - u) / max(deviation, 0.1)}
+		return Condition{f.center + now/f.inverse, f.center + u/f.inverse, (now - u) / max(deviation, 0.1)}
 	}
 	center := mean.recentSum / max(mean.recentN, 1)
 	recent := math.Sqrt(max(square.recentSum/square.recentN-center*center, 0))

@@ -10,8 +10,8 @@ import (
 // Measures are the progressive measures: every event is scored before it is learned, by the
 // weights that are published. Sums are weighted by importance.
 type Measures struct {
-	Unlabelled uint64
-	Classes    []uint64 // labelled events by class
+	Unlabeled uint64
+	Classes   []uint64 // labeled events by class
 
 	Total  measure.Classes // since the beginning
 	Window measure.Classes // recently: an event's weight halves every 700 events or so
@@ -24,8 +24,8 @@ type Measures struct {
 // windowKeep is what an event leaves of Measures.Window.
 const windowKeep = 0.999
 
-// Labelled returns the number of labelled events.
-func (m *Measures) Labelled() (n uint64) {
+// Labeled returns the number of labeled events.
+func (m *Measures) Labeled() (n uint64) {
 	for _, events := range m.Classes {
 		n += events
 	}
@@ -75,9 +75,9 @@ func (m *Measures) takeNumber(t *Told, told bool) {
 
 // Merge adds what was measured of classes between two states. Sums that fade keep their
 // place: what an interval adds to one is now - base k, k being what the interval leaves of
-// its base. It returns how many labelled events there were.
-func (m *Measures) Merge(base, now *Measures) (labelled uint64) {
-	m.Unlabelled += now.Unlabelled - base.Unlabelled
+// its base. It returns how many labeled events there were.
+func (m *Measures) Merge(base, now *Measures) (labeled uint64) {
+	m.Unlabeled += now.Unlabeled - base.Unlabeled
 	for i, n := range now.Classes {
 		if i < len(base.Classes) {
 			n -= base.Classes[i]
@@ -86,14 +86,14 @@ func (m *Measures) Merge(base, now *Measures) (labelled uint64) {
 			m.Classes = append(m.Classes, 0)
 		}
 		m.Classes[i] += n
-		labelled += n
+		labeled += n
 	}
 	measure.Merge(m.Total.Sums(), base.Total.Sums(), now.Total.Sums(), 1)
-	measure.Merge(m.Window.Sums(), base.Window.Sums(), now.Window.Sums(), measure.Power(windowKeep, labelled))
+	measure.Merge(m.Window.Sums(), base.Window.Sums(), now.Window.Sums(), measure.Power(windowKeep, labeled))
 	if m.Binary != nil {
 		measure.Merge(m.Binary.Sums(), base.Binary.Sums(), now.Binary.Sums(), 1)
 	}
-	return labelled
+	return labeled
 }
 
 // Clone returns a copy that shares nothing.

@@ -8,12 +8,12 @@ import (
 	"blankout/internal/coder"
 )
 
-// priorBlock is the number of labelled events over which the log-loss is
+// priorBlock is the number of labeled events over which the log-loss is
 // compared with that of the class shares.
 const priorBlock = 2000
 
 // Prior compares the progressive log-loss with that of the class shares, over one
-// block of priorBlock labelled events after the other. Both are weighted by
+// block of priorBlock labeled events after the other. Both are weighted by
 // importance, as learning is.
 type Prior struct {
 	// Exceeded says that the last complete block's log-loss was above that of the
@@ -24,7 +24,7 @@ type Prior struct {
 	Shares   float64 // log-loss of its class shares
 	Size     float64 // of its scores, on average
 
-	events uint64 // labelled, of the block at hand
+	events uint64 // labeled, of the block at hand
 	loss   float64
 	size   float64
 	weight []float64 // by class

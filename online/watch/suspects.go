@@ -7,7 +7,7 @@ import "blankout/internal/coder"
 // Suspicion says why the label of an event is probably wrong: t-logistic
 // regression gives it little influence on the weights.
 type Suspicion struct {
-	Class     int     // that it is labelled with
+	Class     int     // that it is labeled with
 	Score     float64 // of its output, before the event was learned
 	Influence float64 // in (0, 1]
 }

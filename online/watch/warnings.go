@@ -22,7 +22,7 @@ type Warning struct {
 }
 
 // WarningKinds lists the kinds of Warnings.
-var WarningKinds = []string{WarnUnlabelled, WarnRefused, WarnStrayLabel, WarnSpelling, WarnKinds, WarnText, WarnOneClass, WarnNoCurve, WarnNoRate, WarnCoverage, WarnTime, WarnStale, WarnPrior, WarnLast}
+var WarningKinds = []string{WarnUnlabeled, WarnRefused, WarnStrayLabel, WarnSpelling, WarnKinds, WarnText, WarnOneClass, WarnNoCurve, WarnNoRate, WarnCoverage, WarnTime, WarnStale, WarnPrior, WarnLast}
 
 // OfRecords says whether a Warning is about the records that came, and not about what has
 // been made of them: when the same come again it tells nothing new, and counts them twice.
@@ -31,7 +31,7 @@ func (w Warning) OfRecords() bool {
 }
 
 const (
-	WarnUnlabelled = "no-labels"        // no event has had a label
+	WarnUnlabeled  = "no-labels"        // no event has had a label
 	WarnRefused    = "refused"          // more than maxRefused of the records were refused
 	WarnStrayLabel = "stray-label"      // a label that hardly ever comes has taken the place of a class
 	WarnSpelling   = "label-spelling"   // labels are one number in several spellings
@@ -56,10 +56,10 @@ const (
 	maxRefused    = 0.05
 	refusedMemory = 1000
 	// A class is a stray one if its events, where there are more than one, are fewer
-	// than this share of all labelled ones and of those refused for their label.
+	// than this share of all labeled ones and of those refused for their label.
 	strayShare = 0.05
 	strayLeast = 10 // of either
-	// A class of one event is a stray one, too, once singleAfter events are labelled (in a
+	// A class of one event is a stray one, too, once singleAfter events are labeled (in a
 	// stream that goes on, ten times WarnAfter) and there are at most singleOf classes, so that
 	// none is expected to be rare.
 	singleAfter, singleOf = 100, 20
@@ -81,14 +81,14 @@ func (w *Watch) Warnings(s Stream) (out []Warning) {
 	if events+w.Refused.Count == 0 || events+w.Refused.Count < WarnAfter && !final {
 		return nil
 	}
-	labelled := events - m.Unlabelled
+	labeled := events - m.Unlabeled
 	add := func(kind, format string, args ...any) { out = append(out, Warning{kind, fmt.Sprintf(format, args...)}) }
-	if labelled == 0 && events > 0 && settings["unlabelled"] != "true" {
+	if labeled == 0 && events > 0 && settings["unlabeled"] != "true" {
 		field := ""
 		if name := settings["label"]; name != "" && (settings["format"] == "" || settings["format"] == "json" || settings["format"] == "csv") {
 			field = fmt.Sprintf(": record.label = %q names no field that they have", name)
 		}
-		add(WarnUnlabelled, "none of %d events has had a label, so nothing has been learned%s", events, field)
+		add(WarnUnlabeled, "none of %d events has had a label, so nothing has been learned%s", events, field)
 	}
 	refused := w.Refused.Count
 	for reason, r := range w.Refused.By {
@@ -106,11 +106,11 @@ func (w *Watch) Warnings(s Stream) (out []Warning) {
 		}
 		add(WarnRefused, "%d of %d records (%.3g %%)%s were refused: %s", refused, records, 100*all, recent, w.Refused.reasons())
 	}
-	if others := w.Refused.By[blankout.ReasonLabel]; min(others.Count, labelled) >= strayLeast {
+	if others := w.Refused.By[blankout.ReasonLabel]; min(others.Count, labeled) >= strayLeast {
 		for label, n := range m.Classes {
-			if n > 0 && float64(n) < max(2, strayShare*float64(min(others.Count, labelled))) && label < len(classes) {
+			if n > 0 && float64(n) < max(2, strayShare*float64(min(others.Count, labeled))) && label < len(classes) {
 				add(WarnStrayLabel, "the label %s of %d of %d events has taken one of %d classes, and %d records were refused for a label that is none of them (the first: %s); "+
-					"name the classes in record.classes and start afresh with --reset", strconv.Quote(classes[label]), n, labelled, len(classes), others.Count, blankout.Printable(others.First))
+					"name the classes in record.classes and start afresh with --reset", strconv.Quote(classes[label]), n, labeled, len(classes), others.Count, blankout.Printable(others.First))
 				break
 			}
 		}
@@ -119,7 +119,7 @@ func (w *Watch) Warnings(s Stream) (out []Warning) {
 	if final {
 		least = singleAfter
 	}
-	if strays := slices.ContainsFunc(out, func(w Warning) bool { return w.Kind == WarnStrayLabel }); !strays && labelled >= least && len(classes) <= singleOf {
+	if strays := slices.ContainsFunc(out, func(w Warning) bool { return w.Kind == WarnStrayLabel }); !strays && labeled >= least && len(classes) <= singleOf {
 		var single []string
 		for label, n := range m.Classes {
 			if n == 1 && label < len(classes) {
@@ -129,34 +129,34 @@ func (w *Watch) Warnings(s Stream) (out []Warning) {
 		switch len(single) {
 		case 0:
 		case 1:
-			add(WarnStrayLabel, "class %s has one example of %d: is it a class? (record.classes leaves others out)", single[0], labelled)
+			add(WarnStrayLabel, "class %s has one example of %d: is it a class? (record.classes leaves others out)", single[0], labeled)
 		default:
-			add(WarnStrayLabel, "classes %s have one example each of %d: are they classes? (record.classes leaves others out)", strings.Join(single, ", "), labelled)
+			add(WarnStrayLabel, "classes %s have one example each of %d: are they classes? (record.classes leaves others out)", strings.Join(single, ", "), labeled)
 		}
 	}
 	for _, text := range s.Spelled {
 		add(WarnSpelling, "%s", text)
 	}
-	if class := m.only(); m.Numbers == nil && class >= 0 && class < len(classes) && (final && labelled >= 2 || labelled >= WarnAfter) {
-		add(WarnOneClass, "every label of %d events is %s: there is nothing to tell it from, and any prediction of it is right", labelled, strconv.Quote(classes[class]))
+	if class := m.only(); m.Numbers == nil && class >= 0 && class < len(classes) && (final && labeled >= 2 || labeled >= WarnAfter) {
+		add(WarnOneClass, "every label of %d events is %s: there is nothing to tell it from, and any prediction of it is right", labeled, strconv.Quote(classes[class]))
 	}
 	if b, better := w.Baselines.BetterMean(); better && m.Numbers != nil {
-		add(WarnPrior, "the predictions are worse than the mean of the targets alone: the mean absolute error of the latest labelled events is %.4g, that of the mean %.4g; "+
+		add(WarnPrior, "the predictions are worse than the mean of the targets alone: the mean absolute error of the latest labeled events is %.4g, that of the mean %.4g; "+
 			"a field that grows without end, such as a time or an id, is a usual cause (blankout config check --sample FILE names such fields), or values of very different sizes", b.Own, b.Baseline)
 	}
 	if p := &w.Prior; p.Diverged() {
-		add(WarnPrior, "learning has diverged: the scores of the %d labelled events up to event %d are %.3g on average, which as log-odds mean nothing, and their mean log-loss is %.4g nats, that of the class shares %.4g; "+
-			"steps are too long for the values: a smaller learner.eta, rule = \"adagrad\" or, of rule dropout-descent, noisy_gradient = false makes them shorter, and so does standardise = \"auto\" where values are of very different sizes", priorBlock, p.Event, p.Size, p.LogLoss, p.Shares)
+		add(WarnPrior, "learning has diverged: the scores of the %d labeled events up to event %d are %.3g on average, which as log-odds mean nothing, and their mean log-loss is %.4g nats, that of the class shares %.4g; "+
+			"steps are too long for the values: a smaller learner.eta, rule = \"adagrad\" or, of rule dropout-descent, noisy_gradient = false makes them shorter, and so does standardize = \"auto\" where values are of very different sizes", priorBlock, p.Event, p.Size, p.LogLoss, p.Shares)
 	} else if p.Exceeded {
-		add(WarnPrior, "the predictions are worse than the class shares alone: the mean log-loss of the %d labelled events up to event %d was %.4g nats, that of the shares %.4g; "+
+		add(WarnPrior, "the predictions are worse than the class shares alone: the mean log-loss of the %d labeled events up to event %d was %.4g nats, that of the shares %.4g; "+
 			"a field that grows without end, such as a time or an id, is a usual cause (blankout config check --sample FILE names such fields), or values of very different sizes", priorBlock, p.Event, p.LogLoss, p.Shares)
 	}
 	if b, better := w.Baselines.BetterLast(m.Numbers != nil); better {
 		const cause = "labels that change slowly are best predicted from the label before: add it, or earlier values, as a field of each event"
 		if m.Numbers != nil {
-			add(WarnLast, "the predictions are worse than the last label repeated: the mean absolute error of the latest labelled events is %.4g, that of the last label %.4g; "+cause, b.Own, b.Baseline)
+			add(WarnLast, "the predictions are worse than the last label repeated: the mean absolute error of the latest labeled events is %.4g, that of the last label %.4g; "+cause, b.Own, b.Baseline)
 		} else {
-			add(WarnLast, "the predictions are worse than the last label repeated: the error of the latest labelled events is %.3g %%, that of the last label %.3g %%; "+cause, 100*b.Own, 100*b.Baseline)
+			add(WarnLast, "the predictions are worse than the last label repeated: the error of the latest labeled events is %.3g %%, that of the last label %.3g %%; "+cause, 100*b.Own, 100*b.Baseline)
 		}
 	}
 	return out

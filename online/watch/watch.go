@@ -50,7 +50,7 @@ type Met struct {
 	Error   float64          // the error that is forecast for whole events, a share; -1 before there is one
 }
 
-// Told is a labelled event and what was answered to it, before it is learned.
+// Told is a labeled event and what was answered to it, before it is learned.
 type Told struct {
 	Number uint64 // of the event
 	After  uint64 // how many events had been met when it was answered
@@ -116,7 +116,7 @@ func (w *Watch) ToldNumber(told Told) (drifted bool) {
 
 // Merge adds what was counted of an interval between two states to what ends with the event
 // of the given number, and says whether the stream has drifted.
-func (w *Watch) Merge(base, now *Watch) (labelled uint64) {
+func (w *Watch) Merge(base, now *Watch) (labeled uint64) {
 	for i, x := range w.list {
 		x.Merge(base.list[i], now.list[i])
 	}
@@ -127,7 +127,7 @@ func (w *Watch) Merge(base, now *Watch) (labelled uint64) {
 // State codes counts and measures. What watches the stream as a whole has a state of its own.
 func (w *Watch) State(c *coder.Coder) {
 	m := &w.Measures
-	c.Uint(&m.Unlabelled)
+	c.Uint(&m.Unlabeled)
 	c.Uint(&w.Suspects.Count)
 	c.Uints(&m.Classes)
 	c.Each(m.Total.Sums()...)
@@ -141,7 +141,7 @@ func (w *Watch) State(c *coder.Coder) {
 // SumsState codes what Merge merges.
 func (w *Watch) SumsState(c *coder.Coder) {
 	m := &w.Measures
-	c.Uint(&m.Unlabelled)
+	c.Uint(&m.Unlabeled)
 	for _, x := range w.list {
 		x.Sums(c)
 	}

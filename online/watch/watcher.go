@@ -9,7 +9,7 @@ type Watcher interface {
 	Name() string
 	// Take takes up an event as it came. None comes to one of several learners of one model.
 	Take(m *Met)
-	// Tell takes up a labelled event and what it was answered.
+	// Tell takes up a labeled event and what it was answered.
 	Tell(t *Told)
 	// Copy takes over from another of its kind what Merge needs, and shares nothing with it.
 	Copy(from Watcher)

@@ -38,7 +38,7 @@ class Program:
     def answers(self, model: Path, data: Path, *args: str) -> list[dict[str, Any]]:
         """Return what predict says about every event of a file."""
         out = self.home / "answers.jsonl"
-        self("predict", "-q", "-m", model, "-d", data, "-o", out, "--unlabelled", "--unknown", "answer", *args)
+        self("predict", "-q", "-m", model, "-d", data, "-o", out, "--unlabeled", "--unknown", "answer", *args)
         return [json.loads(line) for line in out.read_text().split("\n") if line]
 
 

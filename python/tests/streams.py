@@ -23,7 +23,7 @@ def event(r: random.Random, classes: int = 2, label: Any = None, nulls: float = 
         "heavy": perhaps(r.lognormvariate(k, 3)),
         "signed": perhaps(r.choice([-1, 1]) * r.lognormvariate(2 + k, 2.5)),
         "count": perhaps(r.randrange(4) + k),
-        "colour": perhaps(r.choice(COLOURS[k : k + 5])),
+        "color": perhaps(r.choice(COLOURS[k : k + 5])),
         "zip": perhaps(r.choice([80331, 80333, 1000 + k, 7.5])),
         "new": perhaps(r.random() < 0.3 + 0.3 * k),
         "words": perhaps([r.choice(WORDS) for _ in range(r.randrange(5))]),

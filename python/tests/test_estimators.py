@@ -21,7 +21,7 @@ def on_path(binary, monkeypatch):
 
 
 # Checks that do not apply as the estimators are by default, and why.
-WHY = "standardising counts an event once, whatever its weight; with standardise='none' the check passes, see below"
+WHY = "standardizing counts an event once, whatever its weight; with standardize='none' the check passes, see below"
 NOT_APPLIED = {f"check_sample_weight_equivalence_on_{kind}_data": WHY for kind in ("dense", "sparse")}
 
 
@@ -33,7 +33,7 @@ def test_sklearn_conventions(estimator, check):
 @pytest.mark.parametrize("check", NOT_APPLIED)
 @pytest.mark.parametrize("estimator", [DropoutClassifier, DropoutRegressor])
 def test_weights_are_repetitions(estimator, check):
-    getattr(estimator_checks, check)(estimator.__name__, estimator(standardise="none", tol=1e-13))
+    getattr(estimator_checks, check)(estimator.__name__, estimator(standardize="none", tol=1e-13))
 
 
 def test_missing_values():
@@ -52,14 +52,14 @@ def test_frames_of_every_kind():
     y = np.array(["stay", "go"])[r.integers(2, size=n)]
     frame = pd.DataFrame({
         "age": np.where(r.random(n) < 0.2, np.nan, r.normal(size=n)),
-        "colour": [None if r.random() < 0.1 else "red" if (k == "go") != (r.random() < 0.1) else "blue" for k in y],
+        "color": [None if r.random() < 0.1 else "red" if (k == "go") != (r.random() < 0.1) else "blue" for k in y],
         "code": r.integers(100, 105, size=n),
         "new": r.random(n) < 0.5,
     })
     fitted = DropoutClassifier(categorical=["code"]).fit(frame, y)
     assert fitted.score(frame, y) > 0.8 and fitted.classes_.tolist() == ["go", "stay"]
-    assert {"colour", "code", "new", "age"} == set(fitted.model_.fields)
-    assert any(p.feature == "colour=red" for p in fitted.model_.explain([{"colour": "red"}])[0])
+    assert {"color", "code", "new", "age"} == set(fitted.model_.fields)
+    assert any(p.feature == "color=red" for p in fitted.model_.explain([{"color": "red"}])[0])
     with pytest.raises(ValueError, match="feature names should match"):
         fitted.predict(frame.rename(columns={"age": "years"}))
     import polars as pl

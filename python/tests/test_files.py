@@ -92,7 +92,7 @@ def test_refused(tmp_path):
         (lambda h: (h["missing"].pop("rules"), h["missing"].update(null=["dream"] * 5)), "answers events with missing fields by null"),
         (lambda h: h["missing"].update(ranges=[1]), "says ranges in missing"),
         (lambda h: h.update(curves=3), "says curves in the model"),
-        (lambda h: h["scaler"].update(mode="rank"), 'standardises by "rank"'),
+        (lambda h: h["scaler"].update(mode="rank"), 'standardizes by "rank"'),
         (lambda h: h["schema"].update(hash="md5"), "says hash in schema"),
         (lambda h: h["schema"]["fields"].append({"name": "t", "kind": "time"}), 'the kind "time"'),
         (lambda h: h.update(loss="wild:3"), 'the loss "wild:3"'),

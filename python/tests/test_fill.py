@@ -25,11 +25,11 @@ def program_fills(binary):
 @pytest.mark.parametrize(
     "args, classes",
     [
-        (["--standardise", "all"], 2),
-        (["--standardise", "auto", "--noise", "dropout:0.3"], 2),
-        (["--standardise", "auto"], 3),
-        (["--standardise", "auto", "--multiclass", "ovo"], 3),
-        (["--standardise", "none", "--loss", "hinge"], 2),
+        (["--standardize", "all"], 2),
+        (["--standardize", "auto", "--noise", "dropout:0.3"], 2),
+        (["--standardize", "auto"], 3),
+        (["--standardize", "auto", "--multiclass", "ovo"], 3),
+        (["--standardize", "none", "--loss", "hinge"], 2),
         (["--solver", "online"], 2),
         (["--solver", "online"], 3),
     ],
@@ -95,7 +95,7 @@ def test_numbers_filled_in(program, loss, missing):
 
 def test_known_columns_filled_in(program):
     x, y = rows(400, 1)
-    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", "--absent", "missing", "--missing", "fill", "--covariance-fields", "256", "--standardise", "auto")
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", "--absent", "missing", "--missing", "fill", "--covariance-fields", "256", "--standardize", "auto")
     asked, _ = rows(100, 2)
     asked[::3, 1:3] = 0
     want = program.answers(program.home / "m", program.write("a.svm", svmlight(asked, np.zeros(100, int))), "--missing", "fill")

@@ -11,7 +11,7 @@ import blankout
 from streams import events
 from test_scores import rows, svmlight
 
-KEPT = ("near", "heavy", "colour", "zip", "new", "words")
+KEPT = ("near", "heavy", "color", "zip", "new", "words")
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_frames(model, tmp_path):
     assert pandas["zip"].dtype == np.float64 and pandas["near"].isna().any()
     polars = pl.DataFrame(asked)
     polars.drop("words").write_parquet(tmp_path / "x.parquet")
-    for frame in (pandas, pandas.convert_dtypes(), pandas.astype({"colour": "category"}), polars, pl.from_pandas(pandas)):
+    for frame in (pandas, pandas.convert_dtypes(), pandas.astype({"color": "category"}), polars, pl.from_pandas(pandas)):
         np.testing.assert_array_equal(model.decision_function(frame), want)
     without = model.decision_function([{k: v for k, v in e.items() if k != "words"} for e in asked])
     np.testing.assert_array_equal(model.decision_function(pd.read_parquet(tmp_path / "x.parquet")), without)

@@ -14,7 +14,7 @@ import blankout
 from streams import events
 from test_scores import RECORD, same
 
-CROSSES = ("colour^near", "words^words", "user.age^new")
+CROSSES = ("color^near", "words^words", "user.age^new")
 
 
 @pytest.fixture

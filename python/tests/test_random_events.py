@@ -14,8 +14,8 @@ from test_scores import RECORD, same
 TEXT = st.characters(max_codepoint=0x2FFF, exclude_categories=["Cs", "Cn"])
 # Names that the model knows, in places where it does not, and strange ones.
 NAMES = st.sampled_from(
-    ["near", "far", "colour", "zip", "body", "words", "user", "user.age", "age", "at", "home", "vector", "vector[1]",
-     "label", "", "a.b", "[0]", "colour^near", "é\n"]
+    ["near", "far", "color", "zip", "body", "words", "user", "user.age", "age", "at", "home", "vector", "vector[1]",
+     "label", "", "a.b", "[0]", "color^near", "é\n"]
 ) | st.text(TEXT, max_size=5)
 NUMBERS = st.integers(-(10**18), 10**18) | st.floats(-1e29, 1e29, allow_nan=False)
 LEAVES = st.none() | st.booleans() | NUMBERS | st.text(TEXT, max_size=12) | st.sampled_from(["red", "fine", "Fine DULL\u0130\u03a3 n42", "80331"])
@@ -76,7 +76,7 @@ def test_no_numbers_are_null(learned, x):
     "event, reason",
     [
         ({"near": 1e31}, "out-of-range"),
-        ({"near": 1e30, "colour": "red", "user": {"x" * 5000: 1}}, "oversize"),
+        ({"near": 1e30, "color": "red", "user": {"x" * 5000: 1}}, "oversize"),
         ({"words": ["w"] * 100_001}, "too-many"),
         ({"near": {1, 2}}, "syntax"),
         ({3: 4}, "syntax"),

@@ -24,12 +24,12 @@ categorical = ["zip"]
 text = ["body"]
 ngrams = 3
 drop = ["vector"]
-crosses = [["colour", "near"], ["words", "words"], ["user.age", "new"]]
+crosses = [["color", "near"], ["words", "words"], ["user.age", "new"]]
 max_classes = 5
 """
 PLAIN = '[record]\nmax_classes = 5\n'
 EXACT = ["--tol", "1e-3"]
-NO_TEXT = {"words", "body", "user", "vector", "colour"}
+NO_TEXT = {"words", "body", "user", "vector", "color"}
 
 
 def same(got: blankout.Answer, want: dict, tol: float = 1e-12) -> None:
@@ -71,21 +71,21 @@ def compare(program, model_path, asked, *args: str, missing: str = "auto", tol: 
 # Arguments of train, the record settings, and the number of classes.
 MODELS = {
     "exact": (["--noise", "dropout:0.5", *EXACT], RECORD, 2),
-    "exact-all": (["--standardise", "all", "--noise", "dropout:0.3", *EXACT], RECORD, 2),
-    "exact-auto": (["--standardise", "auto", "--noise", "dropout:0.3", *EXACT], RECORD, 2),
-    "exact-scale": (["--standardise", "scale", *EXACT], RECORD, 2),
-    "hinge-as-is": (["--loss", "hinge", "--standardise", "all", "--missing", "as-is", *EXACT], RECORD, 2),
-    "rescale": (["--standardise", "auto", "--missing", "rescale", *EXACT], RECORD, 2),
-    "quadratic": (["--loss", "quadratic", "--standardise", "auto", *EXACT], PLAIN, 2),
-    "curves": (["--standardise", "auto", "--noise", "dropout:0.3", "--curves", "8", *EXACT], RECORD, 2),
-    "ovr": (["--standardise", "auto", "--noise", "dropout:0.4", *EXACT], RECORD, 5),
-    "ovo": (["--standardise", "auto", "--noise", "dropout:0.4", "--multiclass", "ovo", *EXACT], RECORD, 5),
+    "exact-all": (["--standardize", "all", "--noise", "dropout:0.3", *EXACT], RECORD, 2),
+    "exact-auto": (["--standardize", "auto", "--noise", "dropout:0.3", *EXACT], RECORD, 2),
+    "exact-scale": (["--standardize", "scale", *EXACT], RECORD, 2),
+    "hinge-as-is": (["--loss", "hinge", "--standardize", "all", "--missing", "as-is", *EXACT], RECORD, 2),
+    "rescale": (["--standardize", "auto", "--missing", "rescale", *EXACT], RECORD, 2),
+    "quadratic": (["--loss", "quadratic", "--standardize", "auto", *EXACT], PLAIN, 2),
+    "curves": (["--standardize", "auto", "--noise", "dropout:0.3", "--curves", "8", *EXACT], RECORD, 2),
+    "ovr": (["--standardize", "auto", "--noise", "dropout:0.4", *EXACT], RECORD, 5),
+    "ovo": (["--standardize", "auto", "--noise", "dropout:0.4", "--multiclass", "ovo", *EXACT], RECORD, 5),
     "online": (["--solver", "online"], RECORD, 2),
-    "online-all": (["--solver", "online", "--standardise", "all"], RECORD, 2),
-    "online-scale": (["--solver", "online", "--standardise", "scale", "--noise", "dropout:0.2"], RECORD, 2),
-    "online-none": (["--solver", "online", "--standardise", "none", "--noise", "dropout:0.2"], PLAIN, 2),
+    "online-all": (["--solver", "online", "--standardize", "all"], RECORD, 2),
+    "online-scale": (["--solver", "online", "--standardize", "scale", "--noise", "dropout:0.2"], RECORD, 2),
+    "online-none": (["--solver", "online", "--standardize", "none", "--noise", "dropout:0.2"], PLAIN, 2),
     "online-five": (["--solver", "online", "--passes", "2"], RECORD, 5),
-    "zeros": (["--standardise", "auto", "--absent", "zero", *EXACT], RECORD, 2),
+    "zeros": (["--standardize", "auto", "--absent", "zero", *EXACT], RECORD, 2),
     "online-zeros": (["--solver", "online", "--absent", "zero"], PLAIN, 2),
     "weighted": (["--solver", "online", "--set", "learner.class_weight={c1=4}", "--set", "learner.threshold=0.7"], RECORD, 2),
 }
@@ -178,16 +178,16 @@ def svmlight(x: np.ndarray, y: np.ndarray, first: int = 1) -> str:
 
 COLUMNS = {
     "exact": ([], ""),
-    "auto": (["--standardise", "auto"], ""),
-    "all": (["--standardise", "all"], ""),
-    "scale": (["--standardise", "scale"], ""),
+    "auto": (["--standardize", "auto"], ""),
+    "all": (["--standardize", "all"], ""),
+    "scale": (["--standardize", "scale"], ""),
     "online": (["--solver", "online"], ""),
     "chi2": (["--loss", "dropsvm", "--kernel", "chi2"], ""),
     "rbf": (["--loss", "dropsvm", "--kernel", "rbf"], ""),
-    "zero-based": (["--zero-based", "--standardise", "auto"], ""),
-    "hashed": (["--standardise", "auto"], "[record]\nnumeric_indices = false\nbits = 3\n"),
+    "zero-based": (["--zero-based", "--standardize", "auto"], ""),
+    "hashed": (["--standardize", "auto"], "[record]\nnumeric_indices = false\nbits = 3\n"),
     "ovo": (["--multiclass", "ovo"], ""),
-    "known": (["--absent", "missing", "--standardise", "auto"], ""),
+    "known": (["--absent", "missing", "--standardize", "auto"], ""),
     "known-online": (["--absent", "missing", "--solver", "online"], ""),
 }
 
@@ -224,11 +224,11 @@ def test_numbers(program, loss):
     def label(k, r):
         return k + r.randrange(3) if loss == "poisson" else 10 + 2 * k + r.random()
 
-    keep = ("label", "near", "colour", "new", "words")
+    keep = ("label", "near", "color", "new", "words")
     data = [{k: v for k, v in e.items() if k in keep} for e in events(300, 7, label=label)]
     asked = [{k: v for k, v in e.items() if k in keep} for e in events(100, 8, nulls=0.3, label=label)]
     model_path = program.home / "model"
-    program("train", "-q", "-d", program.events("t.jsonl", data), "-m", model_path, "--loss", loss, "--standardise", "auto")
+    program("train", "-q", "-d", program.events("t.jsonl", data), "-m", model_path, "--loss", loss, "--standardize", "auto")
     model = compare(program, model_path, asked)
     scores = model.decision_function(asked)
     np.testing.assert_array_equal(model.predict(asked), np.exp(scores) if loss == "poisson" else scores)
@@ -241,8 +241,8 @@ def test_numbers(program, loss):
 
 def test_csv(program):
     """Values of CSV say themselves what they are; the program's -o .csv is compared too."""
-    data = [{k: v for k, v in e.items() if k in ("label", "near", "heavy", "colour", "zip", "new")} for e in events(400, 9)]
-    names = ["label", "near", "heavy", "colour", "zip", "new"]
+    data = [{k: v for k, v in e.items() if k in ("label", "near", "heavy", "color", "zip", "new")} for e in events(400, 9)]
+    names = ["label", "near", "heavy", "color", "zip", "new"]
 
     def text(e):
         return ",".join({None: "NA", True: "true", False: "false"}.get(v, str(v)) for v in (e.get(n) for n in names))
@@ -278,7 +278,7 @@ def test_explanations(program):
     """What features add sums to the score, the largest first, under the names that the event gives them."""
     config = program.write("c.toml", RECORD)
     model_path = program.home / "model"
-    program("train", "-q", "-f", config, "-d", program.events("t.jsonl", events(400, 12)), "-m", model_path, "--standardise", "auto", *EXACT)
+    program("train", "-q", "-f", config, "-d", program.events("t.jsonl", events(400, 12)), "-m", model_path, "--standardize", "auto", *EXACT)
     model = blankout.load(model_path)
     asked = events(40, 13, nulls=0.2)
     scores = model.decision_function(asked)

@@ -13,7 +13,7 @@ import blankout
 from streams import events
 from test_scores import EXACT, RECORD, rows, svmlight
 
-KEPT = ("near", "far", "heavy", "count", "colour", "zip", "new")
+KEPT = ("near", "far", "heavy", "count", "color", "zip", "new")
 
 
 def compare(program, model, feeds, x, *args):
@@ -41,7 +41,7 @@ def compare_graph(graph, model, feeds, x):
 @pytest.mark.parametrize("classes, solver", [(2, []), (4, []), (2, ["--solver", "online"])])
 def test_columns_by_number(program, mode, classes, solver):
     x, y = rows(300, 1, classes=classes)
-    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", "--standardise", mode, *solver)
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", "--standardize", mode, *solver)
     model = blankout.load(program.home / "m")
     asked, _ = rows(100, 2, classes=classes)
     asked[0, 1] = 1e9  # a wild reading
@@ -73,11 +73,11 @@ def test_link(program, classes):
 @pytest.mark.parametrize(
     "args, classes",
     [
-        (["--standardise", "auto", *EXACT], 2),
-        (["--standardise", "all", "--missing", "rescale", *EXACT], 4),
+        (["--standardize", "auto", *EXACT], 2),
+        (["--standardize", "all", "--missing", "rescale", *EXACT], 4),
         (["--solver", "online", "--set", "learner.threshold=0.6", "--covariance-fields", "0"], 2),
         (["--solver", "online", "--missing", "as-is"], 2),
-        (["--loss", "poisson", "--standardise", "auto"], 2),
+        (["--loss", "poisson", "--standardize", "auto"], 2),
     ],
 )
 def test_fields(program, args, classes):
@@ -85,18 +85,18 @@ def test_fields(program, args, classes):
         e = {k: e.get(k) for k in ("label", *KEPT)}
         if "poisson" in args:
             e["label"] = int(e["label"][1:])
-        e["colour"] = e["colour"] or None
+        e["color"] = e["color"] or None
         e["zip"] = None if e["zip"] is None else str(e["zip"])
         return e
 
     data, asked = ([one(e) for e in events(500, seed, classes, nulls=0.25)] for seed in (60, 61))
     program("train", "-q", "-d", program.events("t.jsonl", data), "-m", "m", *args)
     model = blankout.load(program.home / "m")
-    asked[0] |= {"near": None, "colour": "never seen", "far": 1e25}
+    asked[0] |= {"near": None, "color": "never seen", "far": 1e25}
     asked[1] = dict.fromkeys(KEPT)
     feeds = {}
     for name in model.fields:
-        if name in ("colour", "zip"):
+        if name in ("color", "zip"):
             feeds[name] = np.array([[e[name] or ""] for e in asked], dtype=object)
         else:
             feeds[name] = np.array([[np.nan if e[name] is None else float(e[name])] for e in asked])
@@ -136,7 +136,7 @@ def test_presence(program, solver):
     for i in range(1500):
         e = {"label": int(r.integers(2)), "near": float(r.normal()), "far": float(r.normal())}
         data.append(e | ({"heavy": 5 + float(r.normal())} if r.random() < 0.2 + 0.6 * e["label"] else {}))
-    program("train", "-q", "-d", program.events("t.jsonl", data), "-m", "m", "--standardise", "auto", *solver)
+    program("train", "-q", "-d", program.events("t.jsonl", data), "-m", "m", "--standardize", "auto", *solver)
     model = blankout.load(program.home / "m", missing="rescale")  # and not fill, which is refused
     assert 1 in [len(k) for k in model._curves.knots]
     asked = [{k: e.get(k) for k in ("near", "far", "heavy")} for e in data[:100]] + [dict.fromkeys(("near", "far", "heavy"))]
@@ -156,7 +156,7 @@ def test_presence_by_number(program):
     compare(program, model, {"x": x[-100:]}, x[-100:])
 
 
-@pytest.mark.parametrize("args", [["--solver", "online"], ["--solver", "online", "--curves", "5"], ["--curves", "5", "--standardise", "auto", *EXACT]])
+@pytest.mark.parametrize("args", [["--solver", "online"], ["--solver", "online", "--curves", "5"], ["--curves", "5", "--standardize", "auto", *EXACT]])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_curves(program, args, classes):
     """Numbers that do not act linearly, also beyond their knots and left out."""
@@ -199,9 +199,9 @@ def test_refused_by_name(program, args, said):
 @pytest.mark.parametrize(
     "args, kept, said",
     [
-        (["-f", "c.toml"], ("near", "colour"), "crosses"),
+        (["-f", "c.toml"], ("near", "color"), "crosses"),
         ([], ("near", "words"), 'the field "words" of words'),
-        (["--set", "record.max_names=2"], ("near", "colour"), "max_names"),
+        (["--set", "record.max_names=2"], ("near", "color"), "max_names"),
         (["--set", "record.bits=2"], ("near", "far", "count", "heavy", "new", "signed"), "share a column"),
     ],
 )

@@ -15,7 +15,7 @@ from test_scores import rows, svmlight
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-@pytest.mark.parametrize("args", [[], ["--solver", "online", "--standardise", "none", "--noise", "dropout:0.2"]])
+@pytest.mark.parametrize("args", [[], ["--solver", "online", "--standardize", "none", "--noise", "dropout:0.2"]])
 def test_columns_by_number(program, classes, args):
     x, y = rows(300, 1, classes=classes)
     program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", *args)
@@ -31,7 +31,7 @@ def test_columns_by_number(program, classes, args):
 
 def test_names(program):
     data = [{k: v for k, v in e.items() if k in ("label", "near", "count")} for e in events(500, 50, nulls=0)]
-    args = ["--solver", "online", "--standardise", "none"]
+    args = ["--solver", "online", "--standardize", "none"]
     program("train", "-q", "-d", program.events("t.jsonl", data), "-m", "m", *args)
     model = blankout.load(program.home / "m")
     same = model.to_sklearn()
@@ -45,7 +45,7 @@ def test_names(program):
 def test_standardized(program, mode, classes):
     """A model that standardizes is a pipeline, which can be pickled; values far out are bounded, and zeros left out, as by the model."""
     x, y = rows(300, 1, classes=classes)
-    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", "--standardise", mode)
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", "--standardize", mode)
     model = blankout.load(program.home / "m")
     same = pickle.loads(pickle.dumps(model.to_sklearn()))
     asked, _ = rows(200, 2, classes=classes)
@@ -83,12 +83,12 @@ def test_numbers(program):
 @pytest.mark.parametrize(
     "args, said",
     [
-        (["--curves", "5", "--standardise", "auto"], "curves, which are no lines"),
+        (["--curves", "5", "--standardize", "auto"], "curves, which are no lines"),
         (["--loss", "dropsvm"], "kernel machine"),
         (["--loss", "poisson"], "poisson"),
         (["--multiclass", "ovo"], "one-against-one"),
         (["--absent", "missing"], "go missing"),
-        (["--solver", "online", "--standardise", "none", "--set", "learner.threshold=0.9"], "threshold 0.9"),
+        (["--solver", "online", "--standardize", "none", "--set", "learner.threshold=0.9"], "threshold 0.9"),
     ],
 )
 def test_refused_by_name(program, args, said):

@@ -34,8 +34,8 @@ const clock = t => new Date(t).toLocaleTimeString([], {hour: "2-digit", minute: 
 // Charts are drawn by uPlot. Those over time share the time that they show.
 const plots = {};
 let shown = 0, zoom = null; // seconds back from now, 0 for all; or [from, to] in milliseconds
-const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const markColours = {start: "--c", stop: "--faint", drift: "--warn", field: "--bad", adopted: "--a"};
+const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const markColors = {start: "--c", stop: "--faint", drift: "--warn", field: "--bad", adopted: "--a"};
 
 // span of time that the charts over time show, null for all of it.
 function timeShown() {
@@ -44,7 +44,7 @@ function timeShown() {
   return shown ? [last - 1000 * shown, last] : null;
 }
 
-// chart draws lines over x. o: series [{name, colour, dash, faint, width, points [[x, y]]}], x, y and tip write a value.
+// chart draws lines over x. o: series [{name, color, dash, faint, width, points [[x, y]]}], x, y and tip write a value.
 function chart(id, o) {
   const box = $(id);
   if (!o.series.some(s => s.points.filter(p => p[1] != null).length > 1)) {
@@ -56,7 +56,7 @@ function chart(id, o) {
   const xs = [...new Set(o.series.flatMap(s => s.points.map(p => p[0])))].sort((a, b) => a - b);
   const data = [xs, ...o.series.map(s => { const m = new Map(s.points); return xs.map(x => m.has(x) ? m.get(x) : o.join ? undefined : null); })];
   const height = o.height || (innerWidth <= 760 ? 180 : 200), width = box.clientWidth || 500;
-  const key = JSON.stringify([o.series.map(s => [s.name, s.colour, s.dash, s.faint, s.width]), height, matchMedia("(prefers-color-scheme: dark)").matches]);
+  const key = JSON.stringify([o.series.map(s => [s.name, s.color, s.dash, s.faint, s.width]), height, matchMedia("(prefers-color-scheme: dark)").matches]);
   box.dataset.series = o.series.length;
   box.dataset.points = xs.length;
   if (plots[id] && plots[id].key === key) {
@@ -71,7 +71,7 @@ function chart(id, o) {
   box.replaceChildren(tip);
   box.setAttribute("role", "img");
   box.setAttribute("aria-label", o.label);
-  const axis = {stroke: colour("--soft"), grid: {stroke: colour("--grid"), width: 1}, ticks: {show: false}, font: "11.5px system-ui, sans-serif"};
+  const axis = {stroke: color("--soft"), grid: {stroke: color("--grid"), width: 1}, ticks: {show: false}, font: "11.5px system-ui, sans-serif"};
   held.plot = new uPlot({
     width, height, padding: [8, 8, 0, 0], legend: {show: false},
     cursor: {points: {size: 6}, drag: {x: true, y: false, setScale: false}, y: false, bind: {dblclick: () => () => { if (held.o.time) look(0, null); }}},
@@ -83,7 +83,7 @@ function chart(id, o) {
       {...axis, size: 24, space: height < 150 ? 50 : 90, grid: {show: false}, values: (u, values) => values.map(held.o.x), splits: o.time ? (u, i, low, high) => timeMarks(low, high, u.width < 420 ? 3 : 5) : o.marks ? () => o.marks : undefined},
       {...axis, size: 52, space: height < 150 ? 22 : 36, values: (u, values) => values.map(held.o.y)},
     ],
-    series: [{}, ...o.series.map(s => ({stroke: s.faint ? colour("--faint") : colour(s.colour), width: s.width || 2, dash: s.dash ? [6, 4] : undefined, alpha: s.faint ? .6 : 1, points: {show: false}, spanGaps: !!o.join}))],
+    series: [{}, ...o.series.map(s => ({stroke: s.faint ? color("--faint") : color(s.color), width: s.width || 2, dash: s.dash ? [6, 4] : undefined, alpha: s.faint ? .6 : 1, points: {show: false}, spanGaps: !!o.join}))],
     hooks: {
       drawClear: [u => { if (held.o.time) drawMarks(u); }],
       setSelect: [u => {
@@ -121,7 +121,7 @@ function drawMarks(u) {
   for (const m of marks) {
     const x = u.valToPos(m.t, "x", true);
     if (!(x >= u.bbox.left && x <= u.bbox.left + u.bbox.width)) continue;
-    u.ctx.fillStyle = colour(markColours[m.kind] || "--faint");
+    u.ctx.fillStyle = color(markColors[m.kind] || "--faint");
     u.ctx.globalAlpha = .7;
     u.ctx.fillRect(x - devicePixelRatio, u.bbox.top, 2 * devicePixelRatio, u.bbox.height);
     u.ctx.globalAlpha = 1;
@@ -145,7 +145,7 @@ function timeMarks(a, b, n) {
 }
 function legend(id, series) {
   $(id).replaceChildren(...series.map(s => el("span", {}, el("i", {class: s.dash ? "dash" : "", style: ""}), s.name)));
-  [...$(id).querySelectorAll("i")].forEach((e, i) => { e.style.borderColor = `var(${series[i].colour})`; e.style.opacity = series[i].faint ? .45 : 1; });
+  [...$(id).querySelectorAll("i")].forEach((e, i) => { e.style.borderColor = `var(${series[i].color})`; e.style.opacity = series[i].faint ? .45 : 1; });
 }
 
 // What has come so far.
@@ -171,7 +171,7 @@ function draw() {
   const ready = !s.not_ready;
   const state = $("state"), plain = ["stopped", "stopping", "not started", "on disk"].includes(s.not_ready);
   state.className = "state " + (ready ? "on" : plain ? "wait" : "off");
-  text("state", ready ? s.ended ? "ended, serving" : s.started == null ? "predicting" : s.learned + s.unlabelled + s.refused ? "learning" : "waiting for events" : plain ? s.not_ready : "not ready");
+  text("state", ready ? s.ended ? "ended, serving" : s.started == null ? "predicting" : s.learned + s.unlabeled + s.refused ? "learning" : "waiting for events" : plain ? s.not_ready : "not ready");
   text("why", ready || plain ? s.not_ready === "not started" && s.events ? `A checkpoint with ${whole(s.events)} events is loaded; the source is being opened.` : "" : s.not_ready);
   const title = s.name || [...new Set((s.partitions || []).map(p => p.topic.split("/").pop()))].slice(0, 3).join(", ");
   text("name", title || "blankout");
@@ -189,7 +189,7 @@ function draw() {
   document.title = (ready || plain ? "" : "! ") + (title ? printable(title) + " · blankout" : "blankout") + (s.error == null ? "" : " · " + errorOf(s)(s.error));
   text("about", s.model ? `${s.model.loss}, noise ${s.level || s.model.noise} · ${s.model.trained} · model ${whole(s.model.events)}` + (s.model.published ? `, published ${span((s.t - s.model.published) / 1000)}${s.t - s.model.published < 1000 ? "" : " ago"}` : "") : "");
   text("events", whole(s.events));
-  text("events-note", `${whole(s.features)} features` + (s.unlabelled ? ` · ${whole(s.unlabelled)} unlabelled` : "") +
+  text("events-note", `${whole(s.features)} features` + (s.unlabeled ? ` · ${whole(s.unlabeled)} unlabeled` : "") +
     (s.labels ? ` · ${whole(s.labels.pending)} wait for a label, ${whole(s.labels.timed_out)} got none, ${whole(s.labels.late)} labels late` : ""));
   text("rate", short(last));
   text("rate-note", s.started ? "up " + span((s.t - s.started) / 1000) : "");
@@ -216,7 +216,7 @@ function draw() {
   text("refused", whole(refused));
   text("refused-note", s.dead_letter_failures ? `dead letters failed ${s.dead_letter_failures} times` : refused ? reasons.map(([reason, n]) => `${reason} ${whole(n)}`).join(", ") + ` · ${whole(letters)} kept since the start` : "no dead letters");
 
-  const recent = {name: "recent", colour: "--a"}, total = {name: "since the beginning", colour: "--b", dash: true};
+  const recent = {name: "recent", color: "--a"}, total = {name: "since the beginning", color: "--b", dash: true};
   legend("legend-error", [recent, total]);
   if (s.numbers) {
     text("title-error", "Mean absolute error over time");
@@ -226,8 +226,8 @@ function draw() {
   chart("chart-error", {time: true, label: s.numbers ? "Mean absolute error over time" : "Error over time", x: clock, y: s.numbers ? v => +v.toPrecision(3) : v => +(100 * v).toPrecision(3) + " %", tip: errorOf(s), series: [
     {...recent, points: points.map(p => [p.t, p.error])}, {...total, points: points.map(p => [p.t, p.error_total])}]});
   chart("chart-loss", {time: true, label: s.numbers ? "Root mean squared error over time" : "Log-loss over time", x: clock, y: v => +v.toPrecision(3), tip: lossOf, series: [{...recent, points: points.map(p => [p.t, p.loss])}]});
-  chart("chart-rate", {time: true, label: "Events per second", x: clock, y: short, tip: v => whole(v) + " /s", least: 1, series: [{name: "events", colour: "--a", points: rate}]});
-  chart("chart-lag", {time: true, label: "Lag", x: clock, y: short, tip: whole, least: 1, empty: "The source does not say where it ends.", series: [{name: "records behind", colour: "--a", points: points.map(p => [p.t, p.lag])}]});
+  chart("chart-rate", {time: true, label: "Events per second", x: clock, y: short, tip: v => whole(v) + " /s", least: 1, series: [{name: "events", color: "--a", points: rate}]});
+  chart("chart-lag", {time: true, label: "Lag", x: clock, y: short, tip: whole, least: 1, empty: "The source does not say where it ends.", series: [{name: "records behind", color: "--a", points: points.map(p => [p.t, p.lag])}]});
   drawForecast(s);
   drawAdoption();
   drawHealth(s.health);
@@ -239,12 +239,12 @@ function drawForecast(s) {
   const report = reports[0], measured = report && report.live && report.live.robustness;
   // Live and exact are compared by one method: the report's, if there is one.
   const series = measured
-    ? [["live", report.live, "--a", false], ["exact", report.exact, "--b", true]].map(([name, side, colour, dash]) =>
-      ({name, colour, dash, width: 2.5, points: report.deletions.map((d, i) => [d, side.robustness[i] == null ? null : side.robustness[i] / (s.numbers ? 1 : 100)])}))
+    ? [["live", report.live, "--a", false], ["exact", report.exact, "--b", true]].map(([name, side, color, dash]) =>
+      ({name, color, dash, width: 2.5, points: report.deletions.map((d, i) => [d, side.robustness[i] == null ? null : side.robustness[i] / (s.numbers ? 1 : 100)])}))
     : [];
   if (s.served) {
     const points = s.served.map((e, i) => [s.deletions[i], e]);
-    series.unshift(measured ? {name: "while learning", colour: "--faint", faint: true, width: 1.25, points} : {name: "live", colour: "--a", width: 2.5, points});
+    series.unshift(measured ? {name: "while learning", color: "--faint", faint: true, width: 1.25, points} : {name: "live", color: "--a", width: 2.5, points});
   }
   legend("legend-forecast", series);
   chart("chart-forecast", {label: "Expected error when features go missing", x: v => Math.round(100 * v) + " %", y: s.numbers ? v => +v.toPrecision(3) : v => fixed(100 * v, 0) + " %", tip: errorOf(s), range: [0, .9], height: report && innerWidth > 760 ? 330 : 0, marks: [0, .2, .4, .6, .8], join: true, series});
@@ -345,7 +345,7 @@ function drawReport() {
   // Of a whole report, where two are compared: the number stands under its first side.
   const both = (name, get, write) => other ? [[name, write(get(r)), "", write(get(other)), ""]] : [];
   box.replaceChildren(
-    el("div", {class: "gap"}, relative == null ? precise(r.gap) : own(100 * Math.abs(relative)) + " %", el("small", {}, (relative < 0 ? " below the " : " above the "), explained("exact objective", "The objective is what training minimises: the losses of the events, in expectation under the noise, plus the penalty of large weights. The exact one is its minimum, found by a batch solver over the same events."), (r.adopted ? ", before that was adopted" : ""))),
+    el("div", {class: "gap"}, relative == null ? precise(r.gap) : own(100 * Math.abs(relative)) + " %", el("small", {}, (relative < 0 ? " below the " : " above the "), explained("exact objective", "The objective is what training minimizes: the losses of the events, in expectation under the noise, plus the penalty of large weights. The exact one is its minimum, found by a batch solver over the same events."), (r.adopted ? ", before that was adopted" : ""))),
     el("div", {class: "scroll"}, rows(["", "live", "exact", ...(other ? [`live, ${clock(other.time)}`, `exact, ${clock(other.time)}`] : [])], [
       line("objective", s => s.objective, precise),
       ...(numbers ? [line("RMSE, " + (r.measured_on || "holdout"), s => s.rmse, own), line("MAE", s => s.mae, own), line("R²", s => s.r2, x => fixed(x, 4))] :
@@ -358,7 +358,7 @@ function drawReport() {
   const trend = reports.filter(x => x.relative_gap != null).map(x => [Date.parse(x.time), x.relative_gap]).reverse();
   if (trend.length > 1) {
     box.append(el("p", {class: "note"}, "The objective above the exact one, validation by validation:"), el("div", {class: "chart", id: "chart-gap"}));
-    chart("chart-gap", {time: true, label: "Gap over time", height: 130, x: clock, y: v => +(100 * v).toPrecision(2) + " %", tip: percent, series: [{name: "gap", colour: "--a", points: trend}]});
+    chart("chart-gap", {time: true, label: "Gap over time", height: 130, x: clock, y: v => +(100 * v).toPrecision(2) + " %", tip: percent, series: [{name: "gap", color: "--a", points: trend}]});
   }
   if (now) drawForecast(now);
   drawAdoption();
@@ -409,7 +409,7 @@ function drawWithout() {
   const a = gone.answer, numbers = now && now.numbers, scale = numbers ? 1 : 100, tip = numbers ? precise : percent;
   text("without-name", `If the ${gone.kind} ${gone.name} dies`);
   text("without-note", gone.error || (a ? `${tip(a.with / scale)} → ${tip(a.without / scale)} on ${whole(a.events)} ${now && now.not_ready === "on disk" ? "events of the checkpoint’s sample" : "of the newest events"}, of which ${whole(a.held)} hold it. It is declared missing, and the current model answers by its rule for that; most of these events it has learned.` : "Working it out."));
-  const now_ = {name: "as it is", colour: "--b", dash: true}, without = {name: "without it", colour: "--a"};
+  const now_ = {name: "as it is", color: "--b", dash: true}, without = {name: "without it", color: "--a"};
   legend("legend-without", [now_, without]);
   let count = 0;
   const spans = a ? a.recent.map(s => [count += s.events, s]) : [], y = numbers ? v => +v.toPrecision(3) : v => fixed(100 * v, 0) + " %";
@@ -462,7 +462,7 @@ async function readMeasures() {
   drawAside();
   $("calibration").hidden = r.length < 2;
   if (r.length > 1) chart("chart-calibration", {label: "Share that came true by probability given", join: true, range: [0, 1], marks: [0, .2, .4, .6, .8, 1], x: v => Math.round(100 * v) + " %", y: v => Math.round(100 * v) + " %", tip: percent,
-    series: [{name: "came true", colour: "--a", points: r.map(b => [b.probability, b.positive])}, {name: "if right", colour: "--b", dash: true, points: [[0, 0], [1, 1]]}]});
+    series: [{name: "came true", color: "--a", points: r.map(b => [b.probability, b.positive])}, {name: "if right", color: "--b", dash: true, points: [[0, 0], [1, 1]]}]});
   $("threshold").hidden = t.length < 2;
   if (t.length < 2) return;
   const all = t[t.length - 1], slide = $("threshold-at");
@@ -473,7 +473,7 @@ async function readMeasures() {
   }
   text("threshold-class", measures.classes[measures.classes.length - 1] || "positive");
   chart("chart-threshold", {label: "Precision by recall", join: true, range: [0, 1], marks: [0, .2, .4, .6, .8, 1], x: v => Math.round(100 * v) + " %", y: v => Math.round(100 * v) + " %", tip: percent,
-    series: [{name: "precision", colour: "--a", points: t.map(x => [x.positives / all.positives, x.positives / (x.positives + x.negatives)])}]});
+    series: [{name: "precision", color: "--a", points: t.map(x => [x.positives / all.positives, x.positives / (x.positives + x.negatives)])}]});
   drawThreshold();
 }
 // Errors by the age of the weights, beside those of the newest weights at the same events.
@@ -564,7 +564,7 @@ function drawLargest() {
   }
   const o = list[+choose.value || 0], most = Math.max(...o.weights.map(w => Math.abs(w.weight)), 1e-300);
   $("largest-table").replaceChildren(rows(["feature", "weight", ""], o.weights.map(w => [w.feature, precise(w.weight), el("td", {class: "bars"}, signed(w.weight / most))])));
-  text("largest-note", `Of ${whole(largest.columns)} columns${o.class ? `, for ${o.class}: what speaks for it` : ": what raises the prediction"} is positive. Numbers are standardised.`);
+  text("largest-note", `Of ${whole(largest.columns)} columns${o.class ? `, for ${o.class}: what speaks for it` : ": what raises the prediction"} is positive. Numbers are standardized.`);
 }
 $("largest-class").addEventListener("change", drawLargest);
 // The curves of numbers, those that move the score most first: so many unless all are asked for.
@@ -595,7 +595,7 @@ function drawCurves() {
     $("curves-charts").replaceChildren(...list.map((c, i) => el("div", {}, el("h3", {}, c.feature), el("div", {class: "chart", id: "curve-" + i}))));
   }
   list.forEach((c, i) => chart("curve-" + i, {label: "What " + c.feature + " adds to the score, by its value", join: true, height: 110, signed: [low - room, high + room], range: [c.x[0], c.x[c.x.length - 1]],
-    x: v => +v.toPrecision(4) + "", y: v => +v.toPrecision(2), tip: v => (v < 0 ? "−" : "+") + Math.abs(v).toPrecision(3), series: [{name: "adds", colour: "--a", points: c.x.map((x, j) => [x, c.added[k].score[j]])}]}));
+    x: v => +v.toPrecision(4) + "", y: v => +v.toPrecision(2), tip: v => (v < 0 ? "−" : "+") + Math.abs(v).toPrecision(3), series: [{name: "adds", color: "--a", points: c.x.map((x, j) => [x, c.added[k].score[j]])}]}));
   text("curves-note", `What each number adds to the score${classes[k] ? " for " + classes[k] : ""}, by its value; all on one scale, those that move it most first.`);
   $("curves-all").hidden = curves.length <= fewCurves;
   text("curves-all", allCurves ? `Show the first ${fewCurves}` : `Show all ${curves.length}`);
@@ -716,7 +716,7 @@ $("try-curl").addEventListener("click", async () => {
 
 $("marks-legend").replaceChildren(...[["start", "start"], ["drift", "drift"], ["field", "a field's alarm"], ["adopted", "adopted"]].flatMap(([kind, name]) => {
   const swatch = el("i", {class: "swatch"});
-  swatch.style.background = `var(${markColours[kind]})`;
+  swatch.style.background = `var(${markColors[kind]})`;
   return [swatch, name];
 }));
 

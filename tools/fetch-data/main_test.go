@@ -101,7 +101,7 @@ func TestConvert(t *testing.T) {
 		}
 	}
 	if n := len(content(t, filepath.Join(dir, "imdb/unlabeled.svm.gz"))); n != 4 {
-		t.Errorf("%d unlabelled reviews", n)
+		t.Errorf("%d unlabeled reviews", n)
 	}
 	z, err := os.Open(filepath.Join(dir, "cifar10_subset/train.bin.gz"))
 	if err != nil {

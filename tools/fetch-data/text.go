@@ -32,7 +32,7 @@ func tokens(text string) []string {
 	return token.FindAllString(strings.ToLower(text), -1)
 }
 
-// terms calls f for every word of a document and for every pair of neighbours,
+// terms calls f for every word of a document and for every pair of neighbors,
 // written a_b.
 func (d document) terms(f func(term string, pair bool)) {
 	for i, t := range d.tokens {

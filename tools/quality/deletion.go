@@ -25,7 +25,7 @@ func (c *comparison) exact() error {
 		classes           int
 		passes            []int
 		noises            []string
-		standardise       string
+		standardize       string
 	}{
 		{"a9a", "train.svm.gz", "test.svm.gz", 2, []int{1, 10}, []string{"none", "dropout:0.5"}, "none"},
 		{"imdb", "train.svm.gz", "test.svm.gz", 2, []int{1}, []string{"none", "dropout:0.5"}, "none"},
@@ -46,7 +46,7 @@ func (c *comparison) exact() error {
 		for _, noise := range d.noises {
 			config := online.DefaultConfig()
 			// Experts of curves beside the level would have no part in the exact problem.
-			config.Rule, config.Noise, config.Standardise = "adagrad", noise, d.standardise
+			config.Rule, config.Noise, config.Standardize = "adagrad", noise, d.standardize
 			// After an alarm it would no longer be the optimum of all events that is approached.
 			config.OnDrift = "log"
 			b := batch.DefaultConfig()
@@ -58,7 +58,7 @@ func (c *comparison) exact() error {
 					return err
 				}
 				m := l.Published()
-				if fit == nil || d.standardise != "none" { // the features are the learner's
+				if fit == nil || d.standardize != "none" { // the features are the learner's
 					if fit, err = exactModel(train, m, b); err != nil {
 						return err
 					}
@@ -96,7 +96,7 @@ func objective(m *model.Linear, s *set, c online.Config) float64 {
 	scores := make([]float64, m.Outputs)
 	for i := range s.examples {
 		e := &s.examples[i]
-		x := m.Standardised(e, blankout.Vec{})
+		x := m.Standardized(e, blankout.Vec{})
 		for k, f := range scoreVec(m, x, scores) {
 			v := 0.0
 			for j, d := range x.Index {
@@ -146,7 +146,7 @@ func (c *comparison) deletion() error {
 		return nil
 	}
 	config := online.DefaultConfig()
-	config.Standardise = "none"
+	config.Standardize = "none"
 	known := *train // the pixels that go missing are known to
 	known.schema = train.schema.Clone()
 	known.schema.Absent = blankout.AbsentMissing

@@ -224,7 +224,7 @@ func testError(m *model.Linear, s *set, d float64) float64 {
 	corrupt := batch.Corrupter{Noise: loss.Dropout{Q: d}}
 	for i := range s.examples {
 		e := s.examples[i]
-		e.Features = m.Standardised(&e, blankout.Vec{})
+		e.Features = m.Standardized(&e, blankout.Vec{})
 		if d > 0 {
 			corrupt.Vec(e.Features, nil, i, 0)
 		}
@@ -243,13 +243,13 @@ func knownError(m *model.Linear, s *set, d float64) float64 {
 	corrupt := batch.Corrupter{Noise: loss.Dropout{Q: d}, Keep: true}
 	for i := range s.examples {
 		e := s.examples[i]
-		x := m.Standardised(&e, blankout.Vec{})
+		x := m.Standardized(&e, blankout.Vec{})
 		corrupt.Vec(x, nil, i, 0)
 		dead := make([]bool, x.Len())
 		for j, v := range x.Value {
 			dead[j] = v == 0
 		}
-		m.Delete(&e, m.Standardised(&e, blankout.Vec{}), nil, dead, true, &left)
+		m.Delete(&e, m.Standardized(&e, blankout.Vec{}), nil, dead, true, &left)
 		if m.Head.Predict(m.ScoreLacking(left.Features, &left, scores)) != e.Label {
 			wrong++
 		}
@@ -257,7 +257,7 @@ func knownError(m *model.Linear, s *set, d float64) float64 {
 	return float64(wrong) / float64(len(s.examples))
 }
 
-// scoreVec scores standardised features.
+// scoreVec scores standardized features.
 func scoreVec(m *model.Linear, x blankout.Vec, out []float64) []float64 {
 	copy(out, m.Intercept)
 	for i, d := range x.Index {
@@ -274,7 +274,7 @@ func exactModel(s *set, from *model.Linear, c batch.Config) (*batch.Fit, error) 
 	var b batch.Builder
 	for i := range s.examples {
 		e := s.examples[i]
-		e.Features = from.Standardised(&e, blankout.Vec{})
+		e.Features = from.Standardized(&e, blankout.Vec{})
 		if err := b.Add(&e); err != nil {
 			return nil, err
 		}
@@ -284,14 +284,14 @@ func exactModel(s *set, from *model.Linear, c batch.Config) (*batch.Fit, error) 
 }
 
 // withScaler scores raw features with an exact solution found on those that from
-// had standardised.
+// had standardized.
 type withScaler struct{ from, exact *model.Linear }
 
 func (w withScaler) testError(s *set, d float64) float64 {
 	t := &set{name: s.name, schema: s.schema, examples: slices.Clone(s.examples)}
 	for i := range t.examples {
 		e := &t.examples[i]
-		e.Features = w.from.Standardised(e, blankout.Vec{})
+		e.Features = w.from.Standardized(e, blankout.Vec{})
 	}
 	return testError(w.exact, t, d)
 }

@@ -147,7 +147,7 @@ func expected(m *model.Linear, e *blankout.Example) blankout.Example {
 		return *e
 	}
 	c, x := m.Covariance, make([]float64, len(parts))
-	known := m.Standardised(e, blankout.Vec{})
+	known := m.Standardized(e, blankout.Vec{})
 	for i, column := range known.Index {
 		if at, ok := slices.BinarySearch(c.Columns, column); ok {
 			x[at] = known.Value[i]
@@ -173,8 +173,8 @@ func expected(m *model.Linear, e *blankout.Example) blankout.Example {
 			out.Missing = append(out.Missing, id)
 			continue
 		}
-		s := m.Scaler.Standardisation(row[m.Layout.Stats:])
-		raw := s.Centre + s.Scale*x[place]
+		s := m.Scaler.Standardization(row[m.Layout.Stats:])
+		raw := s.Center + s.Scale*x[place]
 		if s.Unit != 0 {
 			raw = s.Unit * math.Sinh(raw)
 		}

@@ -79,7 +79,7 @@ func (c *comparison) matchedGap(file, title string, s *set, loss string, solvers
 	if err != nil {
 		return err
 	}
-	// What the certificate leaves open is in LIBLINEAR's favour.
+	// What the certificate leaves open is in LIBLINEAR's favor.
 	exact, err := batch.Solve(context.Background(), o.Expected, batch.Options{Tol: matched / 5})
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func (c *comparison) matchedGap(file, title string, s *set, loss string, solvers
 	}
 	ours := []string{c.binary, "train", "-d", file, "--loss", loss, "-c", fmt.Sprint(cost), "--tol", fmt.Sprint(matched), "--quiet", "-m", filepath.Join(c.work, "ours")}
 	all := []*contestant{
-		{name: "blankout, --intercept penalised", args: append(slices.Clone(ours), "--intercept", "penalised")},
+		{name: "blankout, --intercept penalized", args: append(slices.Clone(ours), "--intercept", "penalized")},
 		{name: "blankout, free intercept", args: ours},
 	}
 	for _, solver := range solvers {
@@ -195,7 +195,7 @@ func plainObjective(s *set, name string, cost float64) (*indexed, error) {
 	if name == "logistic" {
 		l = loss.LogisticGaussian{}
 	}
-	it := batch.PenalisedIntercept
+	it := batch.PenalizedIntercept
 	o, err := batch.NewExpected(batch.Problem{Data: d, Y: y, Loss: l, Kappa: 2 * cost, Intercept: it,
 		Penalty: batch.Ridge(d.Columns(), 1, it), Threads: runtime.GOMAXPROCS(0)})
 	return &indexed{o, d}, err

@@ -29,7 +29,7 @@ type contest struct {
 }
 
 var contests = []contest{
-	{"mnist", "train-images-idx3-ubyte.gz", "MNIST, 10 classes, 784 columns", 10, 784, []string{"--standardise", "none"}, nil},
+	{"mnist", "train-images-idx3-ubyte.gz", "MNIST, 10 classes, 784 columns", 10, 784, []string{"--standardize", "none"}, nil},
 	{"imdb", "train.svm.gz", "IMDB, unigrams", 2, imdbUnigrams, nil, []string{"-b", "22"}},
 	{"imdb", "train.svm.gz", "IMDB, uni- and bigrams", 2, 1 << 31, nil, []string{"-b", "22"}},
 	{"json", "", "JSON, 11 features", 2, 0, []string{"--label", "_label"}, []string{"--json"}},

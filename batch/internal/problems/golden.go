@@ -14,11 +14,11 @@ import (
 // docs/mathematics.md in Python. A case of another package is not run here.
 // Golden is a problem with the solutions of several algorithms.
 type Golden struct {
-	Problem    string
-	X          [][]float64
-	Y          []float64
-	Unlabelled [][]float64
-	Cases      []Case
+	Problem   string
+	X         [][]float64
+	Y         []float64
+	Unlabeled [][]float64
+	Cases     []Case
 }
 
 // Case is what an algorithm makes of a Golden.
@@ -29,7 +29,7 @@ type Case struct {
 		Level       float64
 		C, Ell, Lam float64
 		Alpha       float64
-		Unlabelled  bool
+		Unlabeled   bool
 		T           float64
 		Q, Keep     float64
 		Sigma       float64

@@ -28,11 +28,11 @@ func Gaussian(seed uint64, n, columns int, positive bool) (x [][]float64, y []fl
 }
 
 // Dense makes examples of a matrix, with every column in the first, and their Schema. Labels are class 1
-// for y > 0, else 0; rows beyond len(y) are unlabelled.
+// for y > 0, else 0; rows beyond len(y) are unlabeled.
 func Dense(x [][]float64, y []float64) ([]blankout.Example, *blankout.Schema) {
 	var out []blankout.Example
 	for i, row := range x {
-		e := blankout.Example{Weight: 1, Label: blankout.Unlabelled, Offset: int64(i)}
+		e := blankout.Example{Weight: 1, Label: blankout.Unlabeled, Offset: int64(i)}
 		if i < len(y) {
 			e.Label = 0
 			if y[i] > 0 {

@@ -36,10 +36,10 @@ class _Dropout(BaseEstimator):
     """What both estimators share: the way of the data to the program and back."""
 
     def __init__(
-        self, noise: str, c: float, loss: str, standardise: str, solver: str, tol: float, seed: int,
+        self, noise: str, c: float, loss: str, standardize: str, solver: str, tol: float, seed: int,
         categorical: Sequence[str], options: Sequence[str], program: str | None,
     ):
-        self.noise, self.c, self.loss, self.standardise, self.solver = noise, c, loss, standardise, solver
+        self.noise, self.c, self.loss, self.standardize, self.solver = noise, c, loss, standardize, solver
         self.tol, self.seed, self.categorical, self.options, self.program = tol, seed, categorical, options, program
 
     def __sklearn_tags__(self):
@@ -78,7 +78,7 @@ class _Dropout(BaseEstimator):
         """Have the program fit a model, model_, to labels, a JSON value for each row."""
         args = [
             _program(self.program), "train", "-q", "--noise", self.noise, "-c", repr(float(self.c)), "--loss", self.loss,
-            "--standardise", self.standardise, "--seed", str(self.seed),
+            "--standardize", self.standardize, "--seed", str(self.seed),
         ]
         if self.solver == "online":
             args += ["--solver", "online"]
@@ -142,7 +142,7 @@ class DropoutClassifier(ClassifierMixin, _Dropout):
             "group:0.3", "none" …
         c: cost of the losses against the size of the weights.
         loss: "logistic", "hinge", "quadratic" …
-        standardise: "auto", "all", "scale" or "none".
+        standardize: "auto", "all", "scale" or "none".
         solver: "auto" takes the exact one that fits the loss, "online" learns in one pass.
         tol: of the exact solvers, the certified gap relative to the objective.
         categorical: columns whose numbers are names.
@@ -155,10 +155,10 @@ class DropoutClassifier(ClassifierMixin, _Dropout):
     """
 
     def __init__(
-        self, noise: str = "dropout:0.3", c: float = 1.0, loss: str = "logistic", standardise: str = "auto", solver: str = "auto",
+        self, noise: str = "dropout:0.3", c: float = 1.0, loss: str = "logistic", standardize: str = "auto", solver: str = "auto",
         tol: float = 1e-6, seed: int = 0, categorical: Sequence[str] = (), options: Sequence[str] = (), program: str | None = None,
     ):
-        super().__init__(noise, c, loss, standardise, solver, tol, seed, categorical, options, program)
+        super().__init__(noise, c, loss, standardize, solver, tol, seed, categorical, options, program)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "DropoutClassifier":
         """Fit to X, shape (n, columns), and labels y, shape (n,). FitError if the program does not."""
@@ -206,10 +206,10 @@ class DropoutRegressor(RegressorMixin, _Dropout):
     """
 
     def __init__(
-        self, noise: str = "dropout:0.1", c: float = 1.0, loss: str = "linear", standardise: str = "auto", solver: str = "auto",
+        self, noise: str = "dropout:0.1", c: float = 1.0, loss: str = "linear", standardize: str = "auto", solver: str = "auto",
         tol: float = 1e-6, seed: int = 0, categorical: Sequence[str] = (), options: Sequence[str] = (), program: str | None = None,
     ):
-        super().__init__(noise, c, loss, standardise, solver, tol, seed, categorical, options, program)
+        super().__init__(noise, c, loss, standardize, solver, tol, seed, categorical, options, program)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "DropoutRegressor":
         """Fit to X, shape (n, columns), and numbers y, shape (n,). FitError if the program does not."""

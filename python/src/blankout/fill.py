@@ -10,7 +10,7 @@ from typing import Any, Iterable
 import numpy as np
 
 from .errors import DamagedError
-from .standardise import CLIP, WILD
+from .standardize import CLIP, WILD
 
 APART, OBSERVED, FILLED = 0, 1, 2  # what a column can be in an event
 SHRINKAGE = 0.001  # the share of its own variance that is added to that of each column
@@ -33,7 +33,7 @@ class Repair:
 
 
 class Covariance:
-    """That of the numeric columns, standardised.
+    """That of the numeric columns, standardized.
 
     Attributes:
         columns: ascending, shape (n,).
@@ -69,10 +69,10 @@ class Covariance:
         here[here] = self.columns[at[here]] == columns[here]
         return here, at[here]
 
-    def wild(self, places: np.ndarray, x: np.ndarray, standardised: bool) -> np.ndarray:
+    def wild(self, places: np.ndarray, x: np.ndarray, standardized: bool) -> np.ndarray:
         """Say which values are no readings to tell others from."""
         far = np.abs(x - self.mean[places]) > CLIP * np.maximum(self._deviation[places], 1e-200)
-        return far | (standardised & (np.abs(x) == WILD))
+        return far | (standardized & (np.abs(x) == WILD))
 
     def repair(self, parts: np.ndarray, weights: np.ndarray, level: int = 0) -> Repair:
         """Return the repair of weights, shape (columns, outputs), for a pattern of parts.

@@ -20,7 +20,7 @@ from .missing import RANGES, RULES, Missing, Verdict
 from .pairs import couple
 from .record import Record
 from .schema import Schema, strict
-from .standardise import FIRST_HAT, STATISTICS, Curves, Scaler
+from .standardize import FIRST_HAT, STATISTICS, Curves, Scaler
 
 CLASS_LOSSES = (
     "hinge", "squared-hinge", "logistic", "quadratic", "probit", "erf", "t-logistic", "exponential",
@@ -36,7 +36,7 @@ MOST_UNKNOWN = 20  # features that an answer names as unknown
 
 @dataclass(frozen=True)
 class Contribution:
-    """What one feature adds to a score: its value, standardised, times its weight, times the
+    """What one feature adds to a score: its value, standardized, times its weight, times the
     factor of the rule for missing features."""
 
     feature: str
@@ -167,7 +167,7 @@ class Model:
         classes_: the names of the classes, shape (K,); of two classes scores are those of the
             second. Empty where labels are numbers.
         positive: the name of the positive one of two classes, "" of more or of numbers.
-        loss, noise: what was minimised, as the program's flags have it.
+        loss, noise: what was minimized, as the program's flags have it.
         version: of a snapshot, larger means published later; 0 otherwise.
         published: when, None for a model that was not.
         events: how many were learned from.
@@ -194,7 +194,7 @@ class Model:
         scaler = head.get("scaler") or {}
         strict("scaler", scaler, "mode", "dense", "unfilled", "curves")
         if scaler.get("mode", "") not in ("", "none", "auto", "all", "scale"):
-            raise NewerError(f'the model standardises by "{scaler["mode"]}", which this package does not know')
+            raise NewerError(f'the model standardizes by "{scaler["mode"]}", which this package does not know')
         self._schema = Schema.parse(head["schema"], file)
         dense = () if scaler.get("unfilled") else scaler.get("dense") or ()
         self._scaler = Scaler(scaler.get("mode") or "none", np.array(dense, np.int64))
@@ -419,7 +419,7 @@ class Model:
         out = [0.0] * len(batch)
         if self._covariance is None or batch.present is None and not self._missing.known:
             return out
-        rows, columns, x, _ = self._standardised(batch)
+        rows, columns, x, _ = self._standardized(batch)
         ends = np.searchsorted(rows, np.arange(len(batch) + 1))
         for i in range(len(batch)):
             verdict = self._verdict(batch, i)
@@ -446,7 +446,7 @@ class Model:
         verdict = self._verdict(one, 0)
         if verdict.parts is None:
             return {}
-        _, columns, x, slots = self._standardised(one)
+        _, columns, x, slots = self._standardized(one)
         level, r = self._levels[verdict.level], self._repair(columns, x, verdict)
         here, places = self._covariance.places(columns)
         filled = verdict.fill * float(x[here] @ r.extra[places, 0] + r.shift[0])
@@ -527,7 +527,7 @@ class Model:
                 scale[i], level[i] = verdict.scale, verdict.level
                 if verdict.parts is not None:
                     filled[i] = verdict
-        rows, columns, x, slots = self._standardised(batch)
+        rows, columns, x, slots = self._standardized(batch)
         scaled = scale[rows] * x
         ends = np.searchsorted(rows, np.arange(len(batch) + 1))
         if self._support is not None:
@@ -566,10 +566,10 @@ class Model:
         parts[places[wild & (parts[places] == OBSERVED)]] = APART
         return covariance.repair(parts, self._levels[verdict.level].covered, verdict.level)
 
-    def _standardised(self, batch: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def _standardized(self, batch: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return event, column, value and slot of every feature as the weights see it.
 
-        Features without a row are left out, but for a kernel machine that does not standardise,
+        Features without a row are left out, but for a kernel machine that does not standardize,
         which has no rows at all.
         """
         rows, columns, x = batch.rows, batch.columns, batch.values
@@ -631,7 +631,7 @@ class Model:
     def _explain(self, batch: Batch, i: int, chosen: int, most: int) -> list[Contribution]:
         output = 0 if self._outputs == 1 else chosen
         one = _one(batch, i)
-        rows, columns, x, slots = self._standardised(one)
+        rows, columns, x, slots = self._standardized(one)
         verdict = self._verdict(one, 0)
         scale = verdict.scale
         weights = self._levels[verdict.level].weights[slots, output]

@@ -10,7 +10,7 @@ from .errors import NewerError
 
 SETTINGS = (
     "format", "label", "weight", "id", "time", "drop", "categorical", "columns", "missing",
-    "separator", "unlabelled", "text", "ngrams", "groups",
+    "separator", "unlabeled", "text", "ngrams", "groups",
 )
 
 

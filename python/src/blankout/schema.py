@@ -35,7 +35,7 @@ REHASHES = 16  # at most, until a column is found that no numeric field has
 
 
 def mix(x: int) -> int:
-    """Return the finaliser of MurmurHash3 (fmix64) of x modulo 2^64."""
+    """Return the finalizer of MurmurHash3 (fmix64) of x modulo 2^64."""
     x &= MASK64
     x ^= x >> 33
     x = x * 0xFF51AFD7ED558CCD & MASK64

@@ -1,6 +1,6 @@
-"""Standardising: what the statistics of a column make of its values.
+"""Standardizing: what the statistics of a column make of its values.
 
-The names follow the file: of the five statistics of a column only the centre and the
+The names follow the file: of the five statistics of a column only the center and the
 inverse scale in force matter to a score.
 """
 
@@ -13,10 +13,10 @@ import numpy as np
 from .errors import FileError
 from .schema import strict
 
-CLIP = 10.0  # a standardised value lies within +-CLIP
-WILD = 4.0  # where a wild reading of a centred column counts
+CLIP = 10.0  # a standardized value lies within +-CLIP
+WILD = 4.0  # where a wild reading of a centered column counts
 STATISTICS = 5
-CENTRE, INVERSE = 3, 4  # their places among the statistics
+CENTER, INVERSE = 3, 4  # their places among the statistics
 
 
 def unit_of(inverse: np.ndarray) -> np.ndarray:
@@ -31,7 +31,7 @@ def unit_of(inverse: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Scaler:
-    """Which columns are standardised, and how.
+    """Which columns are standardized, and how.
 
     Attributes:
         mode: "auto", "all", "scale" or "none".
@@ -41,26 +41,26 @@ class Scaler:
     mode: str = "none"
     dense: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
-    def beyond(self, centre: np.ndarray) -> np.ndarray:
+    def beyond(self, center: np.ndarray) -> np.ndarray:
         """Return what values beyond +-CLIP count as, by column."""
-        return np.where(centre != 0, WILD, CLIP if self.mode == "all" else 1.0)
+        return np.where(center != 0, WILD, CLIP if self.mode == "all" else 1.0)
 
     def apply(self, statistics: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """Return the standardised values of x.
+        """Return the standardized values of x.
 
         Args:
             statistics: shape (n, 5), those of the column of each value.
             x: shape (n,).
         """
-        centre, inverse = statistics[:, CENTRE], statistics[:, INVERSE]
-        z = (x - centre) * inverse
+        center, inverse = statistics[:, CENTER], statistics[:, INVERSE]
+        z = (x - center) * inverse
         transformed = inverse < 0
         if transformed.any():
-            c, i = centre[transformed], inverse[transformed]
+            c, i = center[transformed], inverse[transformed]
             z[transformed] = (np.arcsinh(x[transformed] / unit_of(i)) - c) * -i
         wild = ~(np.abs(z) <= CLIP)
         if wild.any():
-            z[wild] = np.copysign(self.beyond(centre[wild]), z[wild])
+            z[wild] = np.copysign(self.beyond(center[wild]), z[wild])
         return z
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from .standardise import Scaler
+from .standardize import Scaler
 
 
 class Standardizer(TransformerMixin, BaseEstimator):

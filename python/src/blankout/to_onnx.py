@@ -9,7 +9,7 @@ import numpy as np
 
 from .errors import Unsayable
 from .missing import EDGES, plain
-from .standardise import CENTRE, CLIP, FIRST_HAT, INVERSE, MAX_KNOTS, unit_of
+from .standardize import CENTER, CLIP, FIRST_HAT, INVERSE, MAX_KNOTS, unit_of
 
 if TYPE_CHECKING:
     from .model import Model
@@ -50,7 +50,7 @@ class _Graph:
 
 
 def to_onnx(model: "Model") -> Any:
-    """Return an onnx.ModelProto that scores, classifies and standardises as the model does.
+    """Return an onnx.ModelProto that scores, classifies and standardizes as the model does.
 
     Inputs: of a model of columns by number one, "x", double, shape (n, columns), where 0 is
     left out. Otherwise one for each field under its name, shape (n, 1): a number is double and
@@ -124,21 +124,21 @@ def _check(model: "Model") -> None:
             raise Unsayable(f'the field "{name}" of several kinds: an input of ONNX has one type')
 
 
-def _standardised(g: _Graph, model: "Model", x: str, slots: np.ndarray) -> str:
-    """Return the standardised values of x, shape (n, len(slots)), which holds no NaN."""
+def _standardized(g: _Graph, model: "Model", x: str, slots: np.ndarray) -> str:
+    """Return the standardized values of x, shape (n, len(slots)), which holds no NaN."""
     if model._statistics is None:
         return x
     statistics = model._statistics[slots]
-    centre, inverse = statistics[:, CENTRE], statistics[:, INVERSE]
+    center, inverse = statistics[:, CENTER], statistics[:, INVERSE]
     unit = unit_of(inverse)
     if (unit > 0).any():  # asinh(t) = sign(t) log(|t| + sqrt(t^2 + 1)), which runtimes have for doubles
         t = g("Div", x, np.where(unit > 0, unit, 1)[None, :])
         size = g("Abs", t)
         asinh = g("Mul", g("Sign", t), g("Log", g("Add", size, g("Sqrt", g("Add", g("Mul", t, t), [1.0])))))
         x = g("Where", g.constant((unit > 0)[None, :], bool), asinh, x)
-    z = g("Mul", g("Sub", x, centre[None, :]), np.abs(inverse)[None, :])
+    z = g("Mul", g("Sub", x, center[None, :]), np.abs(inverse)[None, :])
     wild = g("Greater", g("Abs", z), [CLIP])
-    return g("Where", wild, g("Mul", g("Sign", z), model._scaler.beyond(centre)[None, :]), z)
+    return g("Where", wild, g("Mul", g("Sign", z), model._scaler.beyond(center)[None, :]), z)
 
 
 def _by_number(g: _Graph, model: "Model") -> tuple[list[Any], str]:
@@ -151,7 +151,7 @@ def _by_number(g: _Graph, model: "Model") -> tuple[list[Any], str]:
     if width > 1 << 20:
         raise Unsayable(f"{width} columns in one array")
     columns = g("Gather", "x", g.constant(own, np.int64), axis=1)
-    z = _standardised(g, model, columns, slots)
+    z = _standardized(g, model, columns, slots)
     # What is left out adds nothing, but for the dense columns, which are then 0.
     dense = np.isin(own, model._scaler.dense)
     there = g("Or", g("Not", g("Equal", columns, [0.0])), g.constant(dense[None, :], bool))
@@ -245,7 +245,7 @@ def _by_name(g: _Graph, model: "Model", weights: np.ndarray) -> tuple[list[Any],
             take = g.constant(place, np.int64)
             x, gone = g("Gather", x, take, axis=1), g("Gather", gone, take, axis=1)
             x = g("Where", gone, [0.0], x)
-            z = _standardised(g, model, x, slots)
+            z = _standardized(g, model, x, slots)
             # A dense column that an event leaves out is the number 0, others add nothing.
             sparse = ~np.isin(wanted[known], model._scaler.dense)
             nothing = g("And", gone, g.constant(sparse[None, :], bool))

@@ -475,7 +475,7 @@ func (w *world) measure(test []blankout.Example) error {
 	r.ProgressiveError, r.ProgressiveLogLoss = 100*m.Total.Error(), m.Total.MeanLogLoss()
 	var held measure.Classes
 	for i := range test {
-		if e := &test[i]; e.Label != blankout.Unlabelled && e.Usable() {
+		if e := &test[i]; e.Label != blankout.Unlabeled && e.Usable() {
 			l.Assess(e, &held)
 		}
 	}
