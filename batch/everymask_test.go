@@ -9,7 +9,6 @@ import (
 
 	"blankout"
 	"blankout/loss"
-	"blankout/model"
 )
 
 // maskedData returns examples of a few columns, with weights, some of them unlabeled, and their targets.
@@ -172,29 +171,7 @@ func TestExactRefuses(t *testing.T) {
 // A number dies with the hats of its curve: the quadratic loss, which the approximation has exactly, says
 // the same of both.
 func TestExactWithCurves(t *testing.T) {
-	r := rand.New(rand.NewPCG(14, 14))
-	schema := blankout.NewSchema(8, []string{"a", "b"}, 2)
-	schema.AddField(blankout.Field{Name: "x", Kind: blankout.Numeric})
-	fit, events := Standardizer{Curves: 4}, []blankout.Example{}
-	for range 60 {
-		x := r.NormFloat64()
-		e := blankout.Example{Weight: 1, Features: blankout.Vec{Index: []uint32{3, 7}, Value: []float64{1, x}}, Field: []uint16{0, 1}}
-		if math.Abs(x) > .7 {
-			e.Label = 1
-		}
-		fit.Observe(&e, schema)
-		events = append(events, e)
-	}
-	var b Builder
-	for i := range events {
-		if err := b.Add(&events[i]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	d, _, err := fit.Fit(b.Data(schema), model.StandardizeAll)
-	if err != nil || !d.Curved() {
-		t.Fatal(err, d.Curved())
-	}
+	d, _ := curvedData(t, 60, curvedWeight)
 	var told [2]float64
 	for i, bound := range []string{"", ExactBound} {
 		c := DefaultConfig()

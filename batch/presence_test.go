@@ -1,10 +1,8 @@
 package batch
 
 import (
-	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"blankout"
@@ -70,49 +68,5 @@ func TestStandardizerPresence(t *testing.T) {
 	}
 	if curves, _ = fitOf(Standardizer{Presence: true}, model.StandardizeScale); curves != nil {
 		t.Errorf("nothing is centered: %+v", curves)
-	}
-	curves, _ = fitOf(Standardizer{Presence: true, Curves: 5}, model.StandardizeAuto)
-	if curves == nil || !slices.Equal(curves.Columns, []uint32{10, 20, 30, 40}) || len(curves.Knots[1]) != 5 {
-		t.Errorf("with curves: %+v", curves)
-	}
-}
-
-// Fields may have curves of their own knots, or none; a name that no field has is refused.
-func TestFieldCurves(t *testing.T) {
-	r := rand.New(rand.NewPCG(5, 6))
-	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
-	for _, name := range []string{"x", "y", "z"} {
-		schema.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
-	}
-	fit := Standardizer{Curves: 5, FieldCurves: map[string]int{"x": 0, "z": 12}}
-	var b Builder
-	for i := range 40 {
-		e := blankout.Example{Features: blankout.Vec{Index: []uint32{7, 8, 9}, Value: []float64{r.NormFloat64(), r.NormFloat64(), r.NormFloat64()}}, Field: []uint16{1, 2, 3}, Label: i % 2, Weight: 1}
-		fit.Observe(&e, schema)
-		if err := b.Add(&e); err != nil {
-			t.Fatal(err)
-		}
-	}
-	d := b.Data(schema)
-	for _, all := range []int{5, 0} {
-		fit.Curves = all
-		_, m, err := fit.Fit(d, model.StandardizeAuto)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, want := map[uint32]int{}, map[uint32]int{9: 12}
-		if all > 0 {
-			want[8] = all
-		}
-		for i, column := range m.Scaler.Curves.Columns {
-			got[column] = len(m.Scaler.Curves.Knots[i])
-		}
-		if !maps.Equal(got, want) {
-			t.Errorf("curves %d: knots by column %v, want %v", all, got, want)
-		}
-	}
-	fit.FieldCurves["hour"] = 4
-	if _, _, err := fit.Fit(d, model.StandardizeAuto); err == nil || !strings.Contains(err.Error(), `"hour"`) {
-		t.Errorf("a field that is not there: %v", err)
 	}
 }

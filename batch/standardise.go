@@ -5,7 +5,6 @@ package batch
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 
@@ -20,13 +19,9 @@ type Standardizer struct {
 	// overrides it by the field's name.
 	Transform      model.Transform
 	FieldTransform map[string]model.Transform
-	// Curves bounds the knots of a numeric column's curve; 0 makes no curves. FieldCurves
-	// overrides it by the field's name.
-	Curves      int
-	FieldCurves map[string]int
 	// Presence gives a numeric column that more than one in ten of the examples leave
 	// out, null not counted as left out, one hat that is 1 wherever the number is there
-	// (model.Present), unless it has a curve.
+	// (model.Present).
 	Presence bool
 
 	fields map[uint32]uint16 // of columns that are not Sparse
@@ -51,26 +46,6 @@ func (s *Standardizer) Observe(e *blankout.Example, schema *blankout.Schema) {
 		}
 		s.fields[e.Features.Index[i]] = field
 	}
-}
-
-// curved reports whether any column is to have a curve.
-func (s *Standardizer) curved() bool {
-	for _, most := range s.FieldCurves {
-		if most > 0 {
-			return true
-		}
-	}
-	return s.Curves > 0
-}
-
-// checkFieldCurves refuses names that no numeric field has.
-func (s *Standardizer) checkFieldCurves(schema *blankout.Schema) error {
-	for _, name := range slices.Sorted(maps.Keys(s.FieldCurves)) {
-		if !slices.ContainsFunc(schema.Fields, func(f blankout.Field) bool { return f.Name == name && f.Kind == blankout.Numeric }) {
-			return fmt.Errorf("curves of single fields: no field of numbers is called %q", name)
-		}
-	}
-	return nil
 }
 
 // transformOf is the Transform of a field.
@@ -159,11 +134,8 @@ func (s *Standardizer) Fit(d *Data, mode model.Standardize) (*Data, *model.Linea
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := s.checkFieldCurves(d.Schema); err != nil {
-		return nil, nil, err
-	}
-	if s.curved() || s.Presence {
-		s.bend(d, m, r.n, numeric)
+	if s.Presence {
+		s.findPresence(d, m, r.n, numeric)
 	}
 	b := Builder{Curves: m.Scaler.Curves}
 	var raw, x blankout.Vec
@@ -276,64 +248,20 @@ func (s *Standardizer) seldom(d *Data, c int, n float64) bool {
 	return model.Seldom(there, uint64(d.Rows()))
 }
 
-// bend gives the Scaler of m the curves of the numeric columns of d; n holds the counts of
-// readings. The knots are quantiles of an even sample of the readings without outliers. A
-// column that many examples omit has those of its presence (model.Present) instead.
-func (s *Standardizer) bend(d *Data, m *model.Linear, n []float64, numeric []bool) {
-	readings, met, most := make([][]float64, len(n)), make([]int, len(n)), make([]int, len(n))
-	for c := range most {
-		most[c] = s.Curves
-		if id, named := s.fields[d.Column(c)]; named {
-			if own, ok := s.FieldCurves[d.Schema.Fields[id].Name]; ok {
-				most[c] = own
-			}
-		}
-	}
-	add := func(c int, x float64) {
-		if most[c] == 0 {
-			return
-		}
-		if every := 1 + int(n[c])/transformSample; met[c]%every == 0 {
-			if z := m.Scaler.Deviations(m.Rows.Row(d.Column(c)), x); math.Abs(z) <= model.ScalerClip {
-				readings[c] = append(readings[c], x)
-			}
-		}
-		met[c]++
-	}
-	for i := range d.Rows() {
-		row := d.Row(i)
-		for j, c := range row.Index {
-			if numeric[c] {
-				add(int(c), row.At(j))
-			}
-		}
-	}
+// findPresence gives the Scaler of m a hat of presence (model.Present) for each numeric column that
+// many examples omit; n holds the counts of readings.
+func (s *Standardizer) findPresence(d *Data, m *model.Linear, n []float64, numeric []bool) {
 	curves := &model.Curves{}
 	for c := range n {
-		if _, dense := slices.BinarySearch(m.Scaler.Dense, d.Column(c)); dense {
-			for range d.Rows() - met[c] { // it is 0 where it is left out
-				add(c, 0)
-			}
-		}
-		slices.Sort(readings[c])
-		var knots []float64
-		if most[c] > 0 {
-			knots = model.KnotsOf(readings[c], most[c])
-		}
-		if knots == nil && s.Presence && numeric[c] && s.seldom(d, c, n[c]) {
-			knots = model.Present()
-		}
-		if knots != nil && len(curves.Columns) < model.MaxCurves {
-			curves.Columns, curves.Knots = append(curves.Columns, d.Column(c)), append(curves.Knots, knots)
+		if numeric[c] && s.seldom(d, c, n[c]) && len(curves.Columns) < model.MaxCurves {
+			curves.Columns, curves.Knots = append(curves.Columns, d.Column(c)), append(curves.Knots, model.Present())
 		}
 	}
-	if len(curves.Columns) == 0 && !s.curved() {
+	if len(curves.Columns) == 0 {
 		return
 	}
 	m.Scaler.Curves = curves
-	for i, knots := range curves.Knots {
-		for knot := range knots {
-			m.Rows.Touch(curves.Hat(i, knot))[model.StatInverse] = 1
-		}
+	for i := range curves.Columns {
+		m.Rows.Touch(curves.Hat(i, 0))[model.StatInverse] = 1
 	}
 }

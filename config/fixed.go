@@ -8,7 +8,10 @@ var renamed = map[string]string{
 }
 
 // removed says what to do instead of setting a key that has left.
-var removed = map[string]string{}
+var removed = map[string]string{
+	"learner.curves":       `learner.rule = "auto" learns splines of numbers`,
+	"learner.field_curves": `learner.rule = "auto" learns splines of numbers`,
+}
 
 // former explains a name that was a key once; ok is false for any other name.
 func former(name string) (explanation string, ok bool) {

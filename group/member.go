@@ -108,7 +108,7 @@ func (m *Member) Check() error {
 	if err := m.Config.Check(); err != nil {
 		return err
 	}
-	if err := m.Learner.CheckSharedAfter(m.Config.Warm); err != nil {
+	if err := m.Learner.CheckShared(); err != nil {
 		return err
 	}
 	if m.Config.Name == "" {

@@ -67,14 +67,6 @@ func (c *Curves) check() error {
 	return nil
 }
 
-// CheckKnots reports a bound of the knots of a curve, under this key, that is none.
-func CheckKnots(key string, most int) error {
-	if most != 0 && (most < leastKnots || most > MaxKnots) {
-		return blankout.KeyErrorf(key, "%s = %d: must be 0 or lie in %d to %d", key, most, leastKnots, MaxKnots)
-	}
-	return nil
-}
-
 // Present are the knots of a number whose presence matters beside its weight: one hat,
 // which is 1 for any value. An event that leaves the number out has neither, so that the
 // two together tell what the number's mean does not.

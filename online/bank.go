@@ -122,7 +122,7 @@ func (l *bank) setOutputs(k int) {
 	if noises = l.config.learned(noises); l.groups != nil {
 		l.groups = l.groups.Widen(l.schema, noises, k)
 	} else {
-		l.groups = rows.NewGroups(l.schema, noises, k, l.set.curves)
+		l.groups = rows.NewGroups(l.schema, noises, k, false)
 	}
 	e := &l.now
 	e.step = rows.NewStep(strength, k)
@@ -275,11 +275,7 @@ func (l *bank) growFields() {
 	if !ok {
 		t = l.config.Transform
 	}
-	knots, ok := l.config.FieldCurves[field.Name]
-	if !ok {
-		knots = l.config.Curves
-	}
-	l.scaling.AddField(field.Kind, model.Transform(t), knots)
+	l.scaling.AddField(field.Kind, model.Transform(t))
 }
 
 // gather looks up the rows of an event's features, updates their statistics
@@ -655,9 +651,6 @@ func (l *bank) solve() {
 	w := refresh.Weights{
 		Table: l.table, Bias: l.bias, Active: l.active, Growth: l.fade.Growth,
 		Model: &model.Linear{Head: model.Head{Schema: l.schema, Scaler: l.scaling.Scaler, Layout: model.Layout{Width: l.table.Width()}}, Rows: l.table},
-	}
-	if l.scaling.Scaler.Curves != nil {
-		w.Foreign = l.scaling.OwnHats()
 	}
 	for v := range l.levels {
 		w.Levels = append(w.Levels, refresh.Level{Noise: l.levels[v].noise, Inverse: l.levels[v].Inverse})

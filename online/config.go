@@ -74,10 +74,6 @@ type Config struct {
 	// them; the keys of FieldTransform are names of fields.
 	Transform      string            `toml:"-" fixed:"transform"`
 	FieldTransform map[string]string `toml:"-" fixed:"field_transform"`
-	// Curves is the most knots of a curve, see model.Curves; 0 learns none. FieldCurves
-	// is that of single fields, by their names.
-	Curves      int            `toml:"curves"`
-	FieldCurves map[string]int `toml:"field_curves"`
 	// Presence is auto or none. Under auto a number that many events leave out gets a
 	// second weight, for being there (blankout.Present). A Learner keeps what it began
 	// with.
@@ -144,7 +140,6 @@ type settings struct {
 	rule        rules.Entry
 	standardize model.Standardize
 	bends       bool // numbers may have curves
-	curves      bool // numbers of some or all fields have
 	fills       bool // the covariance of numbers is gathered
 	eta         float64
 	ridge       float64 // h0 of one pass
@@ -167,7 +162,7 @@ const (
 
 func (c Config) parse() (settings, error) {
 	var s settings
-	for _, part := range []func(Config) error{s.parseParts, s.parseSteps, s.parseForgetting, s.parseClasses, s.parseRefresh, s.parseCurves, s.parseTogether, s.parseSecond} {
+	for _, part := range []func(Config) error{s.parseParts, s.parseSteps, s.parseForgetting, s.parseClasses, s.parseRefresh, s.parsePresence, s.parseTogether, s.parseSecond} {
 		if err := part(c); err != nil {
 			return s, err
 		}
@@ -354,29 +349,12 @@ func (s *settings) parseRefresh(c Config) error {
 	return nil
 }
 
-// parseCurves finds and checks presence and curves.
-func (s *settings) parseCurves(c Config) error {
+// parsePresence finds and checks presence, and whether numbers may have curves.
+func (s *settings) parsePresence(c Config) error {
 	if c.Presence != "auto" && c.Presence != "none" {
 		return blankout.KeyErrorf("presence", "presence = %q: want auto or none", c.Presence)
 	}
 	s.bends = (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll) && s.noiseKind == square
-	if err := model.CheckKnots("curves", c.Curves); err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.FieldCurves)) {
-		if err := model.CheckKnots("field_curves", c.FieldCurves[name]); err != nil {
-			return blankout.KeyErrorf("field_curves", "field_curves of %q: %w", name, err)
-		}
-	}
-	key, setting := c.curved()
-	s.curves = key != ""
-	switch {
-	case !s.curves:
-	case s.standardize != model.StandardizeAuto && s.standardize != model.StandardizeAll:
-		return blankout.KeyErrorf(key, "%s: standardize = %q does not find out which columns are numbers; set standardize = \"auto\" or learn no curves", setting, c.Standardize)
-	case s.noiseKind != square:
-		return blankout.KeyErrorf(key, "%s: noise %q does not delete numbers, and what it does to curves is not known; use dropout, group, auto or none, or learn no curves", setting, c.Noise)
-	}
 	return nil
 }
 
@@ -411,7 +389,7 @@ func (s *settings) parseSecond(c Config) error {
 
 // scaling returns the settings of what observes features.
 func (s *settings) scaling(c Config) scaling.Settings {
-	out := scaling.Settings{Constant: s.noiseKind == constant, Curves: s.curves, Presence: c.Presence == "auto" && s.bends && c.Refresh == 0}
+	out := scaling.Settings{Constant: s.noiseKind == constant, Presence: c.Presence == "auto" && s.bends && c.Refresh == 0}
 	if s.second {
 		out.Expert = secondKnots
 	}
@@ -546,12 +524,6 @@ func (c Config) fingerprint() Fingerprint {
 	if c.MaxMemory == DefaultConfig().MaxMemory {
 		delete(f, keyMaxMemory) // which is what a Fingerprint without it says
 	}
-	if c.Curves == 0 {
-		delete(f, "curves")
-	}
-	if len(c.FieldCurves) == 0 {
-		delete(f, "field_curves")
-	}
 	return f
 }
 
@@ -659,33 +631,12 @@ func (f Fingerprint) Diff(was Fingerprint) []string {
 	return out
 }
 
-// valueOf is f[key]; a Fingerprint of before there were curves does not say so.
+// valueOf is f[key]; a Fingerprint of before there was presence does not say so.
 func valueOf(f Fingerprint, key string) string {
-	if _, ok := f[key]; !ok {
-		switch key {
-		case "curves":
-			return "0"
-		case "field_curves":
-			return "map[]"
-		case "presence":
-			return "none"
-		}
+	if _, ok := f[key]; !ok && key == "presence" {
+		return "none"
 	}
 	return f[key]
-}
-
-// curved returns a setting that has numbers learn curves, its key and as it reads; "" where
-// there is none.
-func (c Config) curved() (key, setting string) {
-	if c.Curves > 0 {
-		return "curves", fmt.Sprintf("curves = %d", c.Curves)
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.FieldCurves)) {
-		if n := c.FieldCurves[name]; n > 0 {
-			return "field_curves", fmt.Sprintf("field_curves of %q = %d", name, n)
-		}
-	}
-	return "", ""
 }
 
 // Check reports the first setting that cannot be used, with its name in front.

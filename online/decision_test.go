@@ -70,8 +70,7 @@ func TestAnswersAsPublished(t *testing.T) {
 		{"quadratic", "none", func(c *Config) { c.Calibrate, c.Threshold = "on", 0.2 }},
 		{"t-logistic:1.5", "dropout:0.5", func(c *Config) { c.Threshold = 0.8 }},
 		{"logistic", "group:0.4", nil},
-		{"logistic", "dropout:0.2+group:0.4", func(c *Config) { c.Curves = 6 }},
-		{"logistic", "auto", func(c *Config) { c.Curves, c.Calibrate = 6, "on" }},
+		{"logistic", "dropout:0.2+group:0.4", nil},
 		{"logistic", "auto", func(c *Config) { c.Missing = "as-is" }},
 		{"logistic", "dropout:0.5", func(c *Config) { c.Rule = "ftrl" }},
 		{"logistic", "dropout:0.5", func(c *Config) { c.Rule, c.Threshold = "arow", 0.4 }},
@@ -87,7 +86,7 @@ func TestAnswersAsPublished(t *testing.T) {
 				if c.Check() != nil || positive != "" && !decided || classes > 2 && decided {
 					continue
 				}
-				t.Run(fmt.Sprint(x.loss, "/", x.noise, "/", c.Calibrate, c.Threshold, c.Curves, c.Rule, c.Missing, "/", classes, positive), func(t *testing.T) {
+				t.Run(fmt.Sprint(x.loss, "/", x.noise, "/", c.Calibrate, c.Threshold, c.Rule, c.Missing, "/", classes, positive), func(t *testing.T) {
 					l, s := mustNew(t, c, classes), newStream(7, classes)
 					l.SetPositive(positive)
 					s.lacks = true

@@ -54,17 +54,11 @@ func (l *answering) served() Forecast {
 // grouped says whether some level has noise of groups.
 func (l *bank) grouped() bool { return l.groups != nil && l.groups.Grouped }
 
-// bent says whether numbers have curves: a score is then far from normal where they die.
-func (l *bank) bent() bool {
-	c := l.scaling.Scaler.Curves
-	return l.set.curves && c != nil && len(c.Columns) > 0
-}
-
 // sampled says whether masks forecast the error at a point of the event at hand, which then lacks
-// k: where there are more than two classes, or curves, or so few features that a score is far from
+// k: where there are more than two classes, or so few features that a score is far from
 // normal, or something may be filled in.
 func (l *answering) sampled(k model.Lack) bool {
-	if l.k > 1 || l.bent() || !l.set.numbers && l.fields.Named && len(l.features()) <= fewFeatures {
+	if l.k > 1 || !l.set.numbers && l.fields.Named && len(l.features()) <= fewFeatures {
 		return true
 	}
 	return l.filling.Covariance != nil && k.Some() && l.shares.InForce[probe.Range(k)].Rules[2] > 0

@@ -1,20 +1,15 @@
 package online
 
 import (
-	"bytes"
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"blankout"
 	"blankout/internal/longtest"
 	"blankout/model"
-	"blankout/online/scaling"
-	"blankout/online/watch"
 )
 
 // absences is a stream of JSON-like events of numeric fields: the first is always there,
@@ -177,76 +172,6 @@ func TestPresenceIsKept(t *testing.T) {
 		}
 		if c := l.scaling.Scaler.Curves; c != nil && slices.ContainsFunc(c.Knots, func(knots []float64) bool { return len(knots) == 1 }) {
 			t.Errorf("%s: presence where it cannot be", key)
-		}
-	}
-}
-
-// Fields have curves of their own knots, or none, whatever the others have; a name that no
-// field of numbers has is told of, and the state goes on to the bit.
-func TestFieldCurves(t *testing.T) {
-	longtest.NotRaced(t)
-	for _, all := range []int{0, 5} {
-		a, b := newAbsences(3), newAbsences(3)
-		c := DefaultConfig()
-		c.Presence, c.Curves, c.FieldCurves = "none", all, map[string]int{"n0": 9, "n1": 0, "n7": 4}
-		l, err := New(c, a.schema)
-		if err != nil {
-			t.Fatal(err)
-		}
-		restored, err := New(c, b.schema)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range scaling.CurveEvents + 200 {
-			if i == 500 || i == scaling.CurveEvents+100 {
-				blocks, err := restored.Blocks()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if restored, err = Restore(c, blocks); err != nil {
-					t.Fatal(err)
-				}
-			}
-			l.Learn(a.next())
-			restored.Learn(b.next())
-		}
-		if !bytes.Equal(stateOf(t, l), stateOf(t, restored)) {
-			t.Error("saved and restored on the way, the state is another")
-		}
-		want := map[uint32]int{10: 9}
-		if all > 0 {
-			want[30], want[40] = all, all
-		}
-		got := map[uint32]int{}
-		for i, column := range l.scaling.Scaler.Curves.Columns {
-			got[column] = len(l.scaling.Scaler.Curves.Knots[i])
-		}
-		if !maps.Equal(got, want) {
-			t.Errorf("curves = %d: knots by column %v, want %v", all, got, want)
-		}
-		i := slices.IndexFunc(l.Warnings(nil, true), func(w watch.Warning) bool { return w.Kind == watch.WarnNoCurve })
-		if i < 0 {
-			t.Fatalf("warnings %v", l.Warnings(nil, true))
-		}
-		if text := l.Warnings(nil, true)[i].Text; !strings.Contains(text, `names "n7", and`) {
-			t.Errorf("warning %q", text)
-		}
-		other := c
-		other.FieldCurves = map[string]int{"n0": 8, "n1": 0, "n7": 4}
-		blocks, err := l.Blocks()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Restore(other, blocks); err == nil || !strings.Contains(err.Error(), "field_curves: was") {
-			t.Errorf("other knots: %v", err)
-		}
-		other.FieldCurves = map[string]int{"x": 2}
-		if err := other.Check(); err == nil || !strings.Contains(err.Error(), `field_curves of "x": field_curves = 2: must be 0 or lie in 3 to 64`) {
-			t.Errorf("two knots: %v", err)
-		}
-		other.FieldCurves, other.Standardize = map[string]int{"x": 3}, "none"
-		if err := other.Check(); err == nil || !strings.Contains(err.Error(), "standardize") {
-			t.Errorf("not standardized: %v", err)
 		}
 	}
 }

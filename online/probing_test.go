@@ -28,16 +28,15 @@ func (l *Learner) atHand(e *blankout.Example) {
 }
 
 // What a probe makes of an event is what the published model answers to the event with these
-// fields null: with curves, groups, several classes and columns that are declared, where an event
+// fields null: with groups, several classes and columns that are declared, where an event
 // lacks fields by itself, and where ranges have shares of their own.
 func TestProbesAsAnswered(t *testing.T) {
 	longtest.NotRaced(t)
 	for name, change := range map[string]func(*Config){
 		"one level":  func(c *Config) {},
 		"auto":       func(c *Config) { c.Noise, c.ExpectedMissing = "auto", 0.44 },
-		"curves":     func(c *Config) { c.Curves, c.Noise = 5, "auto" },
 		"groups":     func(c *Config) { c.Noise = "dropout:0.1+group:0.3" },
-		"rescale":    func(c *Config) { c.Missing = "rescale"; c.Curves = 5 },
+		"rescale":    func(c *Config) { c.Missing = "rescale" },
 		"calibrated": func(c *Config) { c.Noise, c.Calibrate = "auto", "on" },
 		"threshold":  func(c *Config) { c.Noise, c.Threshold = "auto", 0.7 },
 	} {
@@ -137,62 +136,61 @@ func (l *Learner) slowAnswer(e *blankout.Example, point int) (float64, *blankout
 // its curve, and features besides where they are expected to.
 func TestGroupsInMasks(t *testing.T) {
 	longtest.NotRaced(t)
-	for _, curves := range []int{0, 6} {
-		c := DefaultConfig()
-		c.ExpectedMissingGroups, c.ExpectedMissing, c.Curves = 0.5, 0.25, curves
-		l, s := mustNew(t, c, 2), newStream(5, 2)
-		var died, features, bent float64
-		for range 3000 {
-			e := s.next()
-			l.Learn(e)
-			l.atHand(e)
-			columns := l.now.columns[:len(l.features())]
-			l.drawMask(e, true)
-			last := l.probing.mask.Last
-			point, source := map[string]int8{}, map[uint32]int8{}
-			var sources []uint32
-			for _, column := range columns {
-				sources = append(sources, l.scaling.Scaler.Curves.Source(column))
+	c := DefaultConfig()
+	c.ExpectedMissingGroups, c.ExpectedMissing = 0.5, 0.25
+	l, s := mustNew(t, c, 2), newStream(5, 2)
+	s.omits = true
+	var died, features, hats float64
+	for range 3000 {
+		e := s.next()
+		l.Learn(e)
+		l.atHand(e)
+		columns := l.now.columns[:len(l.features())]
+		l.drawMask(e, true)
+		last := l.probing.mask.Last
+		point, source := map[string]int8{}, map[uint32]int8{}
+		var sources []uint32
+		for _, column := range columns {
+			sources = append(sources, l.scaling.Scaler.Curves.Source(column))
+		}
+		groups := slowGroups(e, sources)
+		for i, g := range groups {
+			if features++; last[i] < 0 {
+				died++
+				continue
 			}
-			groups := slowGroups(e, sources)
-			for i, g := range groups {
-				if features++; last[i] < 0 {
-					died++
-					continue
-				}
-				if was, ok := point[g[0]]; len(g) == 1 && ok && was != last[i] {
-					t.Fatalf("features of group %s survive %d and %d points", g[0], was, last[i])
-				} else if len(g) == 1 {
-					point[g[0]] = last[i]
-				}
-			}
-			for i, g := range groups {
-				if len(g) == 1 || last[i] < 0 {
-					continue
-				}
-				for _, name := range g {
-					if p, ok := point[name]; ok && last[i] > p {
-						t.Fatalf("a product survives %d points, its group %s %d", last[i], name, p)
-					}
-				}
-			}
-			l.drawMask(e, false)
-			for i, column := range columns {
-				from := l.scaling.Scaler.Curves.Source(column)
-				if was, ok := source[from]; ok && was != l.probing.mask.Last[i] {
-					t.Fatalf("a number survives %d points, its curve %d", was, l.probing.mask.Last[i])
-				} else if ok {
-					bent++
-				}
-				source[from] = l.probing.mask.Last[i]
+			if was, ok := point[g[0]]; len(g) == 1 && ok && was != last[i] {
+				t.Fatalf("features of group %s survive %d and %d points", g[0], was, last[i])
+			} else if len(g) == 1 {
+				point[g[0]] = last[i]
 			}
 		}
-		if share := died / features; curves == 0 && math.Abs(share-0.25) > 0.01 {
-			t.Errorf("%v of the features die alone, want 0.25", share)
+		for i, g := range groups {
+			if len(g) == 1 || last[i] < 0 {
+				continue
+			}
+			for _, name := range g {
+				if p, ok := point[name]; ok && last[i] > p {
+					t.Fatalf("a product survives %d points, its group %s %d", last[i], name, p)
+				}
+			}
 		}
-		if curves > 0 && bent == 0 {
-			t.Error("no curve was met")
+		l.drawMask(e, false)
+		for i, column := range columns {
+			from := l.scaling.Scaler.Curves.Source(column)
+			if was, ok := source[from]; ok && was != l.probing.mask.Last[i] {
+				t.Fatalf("a number survives %d points, its curve %d", was, l.probing.mask.Last[i])
+			} else if ok {
+				hats++
+			}
+			source[from] = l.probing.mask.Last[i]
 		}
+	}
+	if share := died / features; math.Abs(share-0.25) > 0.01 {
+		t.Errorf("%v of the features die alone, want 0.25", share)
+	}
+	if hats == 0 {
+		t.Error("no hat was met")
 	}
 }
 

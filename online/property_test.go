@@ -23,6 +23,7 @@ type stream struct {
 	classes int
 	lacks   bool // the category is missing from every fourth event
 	e       blankout.Example
+	omits   bool // leaves a number out of one event in four, so that its presence counts
 }
 
 func newStream(seed uint64, classes int) *stream {
@@ -58,7 +59,9 @@ func (s *stream) next() *blankout.Example {
 		add(2, 0, 3*r.Float64())
 	}
 	add(3, 1, 300+20*shift+40*r.NormFloat64())
-	add(4, 1, -1e-3*(1+r.Float64()))
+	if !s.omits || r.IntN(4) > 0 {
+		add(4, 1, -1e-3*(1+r.Float64()))
+	}
 	e.Missing = e.Missing[:0]
 	missing := 2
 	if s.lacks {

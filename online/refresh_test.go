@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"blankout/internal/longtest"
-	"blankout/model"
 )
 
 // refreshing returns a learner that only refreshes.
@@ -76,47 +75,6 @@ func TestSlidingWindow(t *testing.T) {
 				})
 			}
 		}
-	}
-}
-
-// Refreshes know curves: a window that slides over all events ends where one refresh of all does, and one that
-// events have left nearer to it than windows of their own.
-func TestRefreshWithCurves(t *testing.T) {
-	for _, noise := range []string{"none", "dropout:0.5"} {
-		t.Run(noise, func(t *testing.T) {
-			const n = 1600
-			s := newTides(5, 2, 0)
-			of := func(size, reach int) *Learner {
-				return s.learner(t, func(c *Config) {
-					c.Rule, c.Noise, c.Curves, c.Refresh, c.RefreshWindow, c.Average, c.Adapt = "irls", noise, 5, size, reach, 0, false
-				})
-			}
-			all := []*Learner{of(n, 0), of(200, n), of(200, 800), of(200, 0)}
-			for range n {
-				e := s.next()
-				for _, l := range all {
-					l.Learn(e)
-				}
-			}
-			var off [4]float64
-			for range 300 {
-				e := s.next()
-				want := all[0].Score(e, make([]float64, 1))[0]
-				for i, l := range all {
-					d := l.Score(e, make([]float64, 1))[0] - want
-					off[i] += d * d
-				}
-			}
-			bent := 0
-			for slot := range all[0].table.Len() {
-				if column, row := all[0].table.Column(slot); column >= model.FirstHat && math.Abs(all[0].weights(row)[0]) > 0.01 {
-					bent++
-				}
-			}
-			if bent == 0 || !(off[1] < 1e-3*off[2]) || !(off[2] < off[3]) {
-				t.Errorf("%d hats have weights; windows of %d, 800 and 200 are off by %.3g", bent, n, off[1:])
-			}
-		})
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"blankout/internal/coder"
 	"blankout/loss"
 	"blankout/model"
-	"blankout/online/scaling"
 	"blankout/online/share"
 )
 
@@ -71,19 +70,6 @@ func (c Config) checkShared(s settings) error {
 		return blankout.KeyErrorf("loss", "loss %s: several learners of one model learn classes so far, and its labels are numbers; learn it with one learner", c.Loss)
 	case s.missingRule == model.MissingFill:
 		return blankout.KeyErrorf("missing", "missing = \"fill\": several learners of one model do not gather a covariance yet; use auto, as-is or rescale")
-	}
-	return nil
-}
-
-// CheckSharedAfter is CheckShared of learners one of which learns warm events alone before
-// the others begin. The knots of curves come from the first events, and so does which numbers
-// are often left out (presence), which is looked for only if warm is large enough.
-func (c Config) CheckSharedAfter(warm uint64) error {
-	if err := c.CheckShared(); err != nil {
-		return err
-	}
-	if key, curves := c.curved(); curves != "" && warm <= scaling.CurveEvents {
-		return blankout.KeyErrorf(key, "%s: one learner finds the knots in %d events, and learns %d before the others begin; let it learn more alone, or learn no curves", curves, scaling.CurveEvents+1, warm)
 	}
 	return nil
 }

@@ -5,14 +5,12 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"blankout"
 	"blankout/internal/longtest"
 	"blankout/model"
 	"blankout/online/aged"
-	"blankout/online/scaling"
 	"blankout/online/share"
 )
 
@@ -92,11 +90,8 @@ func TestShareAlone(t *testing.T) {
 	for _, noise := range []string{"auto", "dropout:0.3", "none"} {
 		t.Run(noise, func(t *testing.T) {
 			set := func(c *Config) {
-				switch c.Noise = noise; noise {
-				case "auto":
+				if c.Noise = noise; noise == "auto" {
 					c.Rule = "auto"
-				case "none":
-					c.Curves = 8
 				}
 			}
 			s, events := shareStream(5000, 1)
@@ -523,22 +518,15 @@ func TestShareRebase(t *testing.T) {
 	}
 }
 
-// Knots, and which numbers are often left out, are what one alone has found; curves of several
-// learners are then as good as of one, and learners that begin too early have none.
-func TestShareCurves(t *testing.T) {
+// Which numbers are often left out is what one alone has found; the weights of their presence are
+// then as good of several learners as of one, and learners that begin too early have none.
+func TestSharePresence(t *testing.T) {
 	a := newAbsences(5)
 	events := make([]blankout.Example, 9000)
 	for i := range events {
 		events[i] = *a.next()
-		if i%3 > 0 { // in the others presence tells
-			x := events[i].Features.Value[0]
-			events[i].Label = 0
-			if math.Abs(x-300) > 0.7 {
-				events[i].Label = 1
-			}
-		}
 	}
-	set := func(c *Config) { c.Curves, c.Noise = 8, "dropout:0.1" }
+	set := func(c *Config) { c.Noise = "dropout:0.1" }
 	alone, fold := shareLearner(t, a.schema, set), shareLearner(t, a.schema, set)
 	for i := range events {
 		alone.Learn(&events[i])
@@ -549,24 +537,16 @@ func TestShareCurves(t *testing.T) {
 		t.Errorf("curves %v, alone %v", curves, want)
 	}
 	one, several := alone.Metrics().Window.MeanLogLoss(), fold.Metrics().Window.MeanLogLoss()
-	straight := shareLearner(t, a.schema, func(c *Config) { c.Noise = "dropout:0.1" })
+	absent := shareLearner(t, a.schema, func(c *Config) { c.Noise, c.Presence = "dropout:0.1", "none" })
 	for i := range events {
-		straight.Learn(&events[i])
+		absent.Learn(&events[i])
 	}
-	if without := straight.Metrics().Window.MeanLogLoss(); several > one+0.05 || several > without-0.1 {
-		t.Errorf("log-loss %.4f, alone %.4f, without curves %.4f", several, one, without)
+	if without := absent.Metrics().Window.MeanLogLoss(); several > one+0.05 || several > without-0.1 {
+		t.Errorf("log-loss %.4f, alone %.4f, without presence %.4f", several, one, without)
 	}
 	early := shareLearner(t, a.schema, func(c *Config) { c.Noise = "dropout:0.1" })
 	rounds(t, early, events, 500, 4, 50, 32)
 	if early.scaling.Scaler.Curves != nil {
 		t.Error("learners that shared from event 500 on have found out what is often left out")
-	}
-	c := DefaultConfig()
-	c.Curves = 8
-	if err := c.CheckSharedAfter(scaling.CurveEvents); err == nil || !strings.Contains(err.Error(), "1001") {
-		t.Errorf("error %v", err)
-	}
-	if err := c.CheckSharedAfter(scaling.CurveEvents + 1); err != nil {
-		t.Error(err)
 	}
 }

@@ -117,7 +117,6 @@ func (l *Learner) numbersState(c *coder.Coder) (ok bool) {
 
 // checkNumbers refuses what is for classes where a loss is of numbers.
 func (c Config) checkNumbers(s settings) error {
-	key, curves := c.curved()
 	for _, x := range []struct {
 		key   string
 		wrong bool
@@ -126,7 +125,6 @@ func (c Config) checkNumbers(s settings) error {
 		{"rule", s.rule.ClassesOnly, fmt.Sprintf("rule %s: it is for classes, and the labels of loss %s are numbers; use adagrad, dropout-descent, sgd or ftrl", c.Rule, c.Loss)},
 		{"refresh", c.Refresh > 0, fmt.Sprintf("refresh = %d: it is for classes, and the labels of loss %s are numbers; set refresh = 0", c.Refresh, c.Loss)},
 		{"noise", s.grouped(), fmt.Sprintf("noise %q: of groups is for classes so far, and the labels of loss %s are numbers; use auto, dropout:Q or none", c.Noise, c.Loss)},
-		{key, s.curves, fmt.Sprintf("%s: of classes so far, and the labels of loss %s are numbers; learn no curves", curves, c.Loss)},
 		{"class_weight", len(c.ClassWeight) > 0, fmt.Sprintf("class_weight: the labels of loss %s are numbers, no classes", c.Loss)},
 		{"calibrate", c.Calibrate == "on", fmt.Sprintf("calibrate: the labels of loss %s are numbers, without probabilities", c.Loss)},
 		{"threshold", c.Threshold != 0.5, fmt.Sprintf("threshold = %v: the labels of loss %s are numbers, without probabilities", c.Threshold, c.Loss)},

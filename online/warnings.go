@@ -9,10 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"blankout"
 	"blankout/loss"
 	"blankout/measure"
-	"blankout/online/scaling"
 	"blankout/online/watch"
 )
 
@@ -28,25 +26,7 @@ func (l *Learner) Warnings(settings Fingerprint, final bool) []watch.Warning {
 	if at < 0 {
 		at = len(out)
 	}
-	return slices.Insert(out, at, slices.Concat(watch.MixedKinds(&l.fields.Kinds, l.schema.Fields), l.watch.Texts.Warnings(l.schema), l.noCurve(), l.noRate(), l.noCover(), watch.OddTimes(l.watch.Health.Start().Time, settings), staleWarnings(l.aged.Report(l.set.numbers), l.targetLoss().String()))...)
-}
-
-// noCurve warns of names in field_curves that no number has come by.
-func (l *Learner) noCurve() []watch.Warning {
-	if !l.scaling.Bent {
-		return nil
-	}
-	var unknown []string
-	for _, name := range slices.Sorted(maps.Keys(l.config.FieldCurves)) {
-		if !slices.ContainsFunc(l.schema.Fields, func(f blankout.Field) bool { return f.Name == name && f.Kind == blankout.Numeric }) {
-			unknown = append(unknown, strconv.Quote(name))
-		}
-	}
-	if unknown == nil {
-		return nil
-	}
-	return []watch.Warning{{Kind: watch.WarnNoCurve, Text: fmt.Sprintf("field_curves names %s, and no event has had a number of that name; curves are found once, after %d events: mend the name and start afresh with --reset",
-		strings.Join(unknown, ", "), scaling.CurveEvents)}}
+	return slices.Insert(out, at, slices.Concat(watch.MixedKinds(&l.fields.Kinds, l.schema.Fields), l.watch.Texts.Warnings(l.schema), l.noRate(), l.noCover(), watch.OddTimes(l.watch.Health.Start().Time, settings), staleWarnings(l.aged.Report(l.set.numbers), l.targetLoss().String()))...)
 }
 
 // noRate warns of noise with rates by group of which some are of no group that any event

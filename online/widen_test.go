@@ -30,9 +30,9 @@ func grownClasses() map[string]Config {
 		all[r.Name] = c
 	}
 	bank, groups, scaled := DefaultConfig(), DefaultConfig(), DefaultConfig()
-	groups.Noise, groups.Curves = "dropout:0.1+group:0.3", 4
+	groups.Noise = "dropout:0.1+group:0.3"
 	scaled.Noise, scaled.HalfLife, scaled.OnDrift = "gaussian:0.1", 300, "forget"
-	all["bank"], all["groups and curves"], all["gaussian"] = bank, groups, scaled
+	all["bank"], all["groups"], all["gaussian"] = bank, groups, scaled
 	return all
 }
 

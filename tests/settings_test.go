@@ -91,9 +91,6 @@ func drawSettings(r *rand.Rand, kind string) map[string]string {
 			s["learner.noise"] = pick("observed", "group:0.3", "dropout:0.1+group:0.3")
 		}
 	}
-	if adagrad && !numbers && s["learner.standardize"] != "scale" && r.IntN(2) == 0 {
-		s["learner.curves"] = pick("3", "8")
-	}
 	if adagrad && r.IntN(4) == 0 {
 		s["learner.half_life_time"] = "60000"
 	}

@@ -22,7 +22,6 @@ import (
 	"blankout/batch"
 	"blankout/batch/estimators"
 	"blankout/batch/svm"
-	"blankout/config"
 	"blankout/labels"
 	"blankout/loss"
 	"blankout/measure"
@@ -184,8 +183,13 @@ func (o *trainFlags) check(c *cobra.Command) error {
 		}
 		o.standardize = string(mode)
 	}
-	if err := o.checkCurves(c); err != nil {
+	sets, err := o.learnerSets()
+	if err != nil {
 		return err
+	}
+	if len(sets) > 0 {
+		key, _, _ := strings.Cut(sets[0], "=")
+		return fmt.Errorf("--set %s: it is for --solver online", key)
 	}
 	if err := o.checkSelection(); err != nil {
 		return err
@@ -456,49 +460,18 @@ func largestClass(d *batch.Data) (name string, percent float64) {
 	return d.Schema.Classes[best], 100 * (1 - weight[best]/total)
 }
 
-// checkCurves refuses curves that an exact solver would not know, or pass over.
-func (o *trainFlags) checkCurves(c *cobra.Command) error {
-	if err := o.setLearner(func(key string) bool { return key == "learner.field_curves" }, "is for --solver online"); err != nil {
-		return err
-	}
-	if o.standardize == string(model.StandardizeNone) || o.standardize == string(model.StandardizeScale) {
-		if len(o.online.config.FieldCurves) > 0 {
-			return errors.New("learner.field_curves goes with --standardize auto or all")
-		}
-		return refuseFlags(c, []string{"curves"}, "goes with --standardize auto or all")
-	}
-	if err := model.CheckKnots("curves", o.online.config.Curves); err != nil {
-		return fmt.Errorf("--%w", err)
-	}
-	return nil
-}
-
-// setLearner takes over what --set says of [learner], of the keys that are taken.
-func (o *trainFlags) setLearner(taken func(key string) bool, why string) error {
-	var sets []string
+// learnerSets returns what --set gives of [learner].
+func (o *trainFlags) learnerSets() (sets []string, err error) {
 	for _, set := range o.data.settings.set {
-		key, _, _ := strings.Cut(set, "=")
-		if !strings.HasPrefix(key, "learner.") {
+		if !strings.HasPrefix(set, "learner.") {
 			continue
 		}
 		if flag := o.data.flagFor(set); flag != "" {
-			return fmt.Errorf("--set %s: there is a flag for it%s", set, flag)
-		}
-		if !taken(key) {
-			return fmt.Errorf("--set %s: it %s", key, why)
+			return nil, fmt.Errorf("--set %s: there is a flag for it%s", set, flag)
 		}
 		sets = append(sets, set)
 	}
-	if len(sets) == 0 {
-		return nil
-	}
-	base := config.Default()
-	base.Learner = o.online.config
-	l, err := config.Load(config.Source{Base: &base, Flags: sets})
-	if err == nil {
-		o.online.config = l.Learner
-	}
-	return err
+	return sets, nil
 }
 
 // loadTraining reads the training set, through the Scaler of a model where one
@@ -536,7 +509,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		return nil, nil, err
 	}
 	var x blankout.Vec
-	fit := batch.Standardizer{Transform: model.Transform(o.online.config.Transform), FieldTransform: map[string]model.Transform{}, Curves: o.online.config.Curves, FieldCurves: o.online.config.FieldCurves}
+	fit := batch.Standardizer{Transform: model.Transform(o.online.config.Transform), FieldTransform: map[string]model.Transform{}}
 	fit.Presence = o.online.config.Presence == "auto" && !svm.IsLoss(o.config.Loss) && o.config.Bends(axes)
 	for name, t := range o.online.config.FieldTransform {
 		fit.FieldTransform[name] = model.Transform(t)

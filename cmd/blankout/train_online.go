@@ -52,7 +52,6 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	f.Float64Var(&t.Eta, "eta", t.Eta, "online: learning rate, 0 for the rule's own")
 	f.StringVar(&t.Standardize, "standardize", t.Standardize, "auto, all, scale or none (default none, online auto)")
 	f.Lookup("standardize").DefValue = ""
-	f.IntVar(&t.Curves, "curves", t.Curves, "learn a piecewise linear curve of every number, with at most `N` knots; 0 is none")
 }
 
 // onlineOnly lists the flags above, which an exact solver refuses, exactOnly the
@@ -86,7 +85,6 @@ func (o *trainFlags) refuseUnused(c *cobra.Command) error {
 		{false, onlineOnly, "is for --solver online"},
 		{len(o.grid) > 0, []string{"expected-missing"}, "goes with --grid, or with --solver online"},
 		{svm.IsLoss(lossName), []string{"kernel", "drop-q", "keep", "epochs"}, "is for --loss dropsvm"},
-		{!svm.IsLoss(lossName), []string{"curves"}, "is of linear models"},
 		{!loss.IsRegression(lossName) || o.online.config.Missing != string(model.MissingRescale), []string{"missing"}, "rescale is for classes: a number is predicted of what is left as it is, or filled in"},
 		{losses || lossName == "t-logistic" || o.config.Prior == string(batch.L2Prior), []string{"prior"}, "is for --loss t-logistic:T; the prior of other losses is l2"},
 	} {
@@ -268,8 +266,18 @@ func (o *trainFlags) checkOnline(c *cobra.Command) (err error) {
 		// X |w|^2 + sum loss is X times |w|^2 + kappa sum loss with kappa = 1/X.
 		t.C, o.online.scale = 1/(o.config.L2*loss.Cost(l, 1)), cmp.Or(o.config.L2, 1)
 	}
-	if err := o.setLearner(func(string) bool { return true }, ""); err != nil {
+	sets, err := o.learnerSets()
+	if err != nil {
 		return err
+	}
+	if len(sets) > 0 {
+		base := config.Default()
+		base.Learner = *t
+		l, err := config.Load(config.Source{Base: &base, Flags: sets})
+		if err != nil {
+			return err
+		}
+		*t = l.Learner
 	}
 	if o.online.passes < 1 {
 		return fmt.Errorf("--passes %d: want at least 1", o.online.passes)

@@ -91,7 +91,7 @@ var groups = []struct {
 	{"Input", []string{"data", "labels", "unlabeled", "train", "test", "model", "config", "set", "brokers", "topic", "from", "from-group", "max-events", "until-end"}},
 	{"Record", []string{"format", "label", "weight", "id", "drop", "zero-based", "refused", "unknown", "group", "groups", "absent"}},
 	{"Learning", []string{"loss", "bound", "noise", "cost", "l2", "l1", "ell", "intercept", "multiclass", "prior", "alpha", "copies", "missing", "expected-missing",
-		"expected-missing-groups", "covariance-fields", "standardize", "scaler", "curves", "learn"}},
+		"expected-missing-groups", "covariance-fields", "standardize", "scaler", "learn"}},
 	{"Solver", []string{"solver", "tol", "threads", "seed"}},
 	{"Online learning", []string{"passes", "rule", "eta", "refresh", "refresh-window"}},
 	{"Kernel", []string{"kernel", "drop-q", "keep", "epochs"}},

@@ -13,8 +13,8 @@ import (
 )
 
 // Where all that a window holds leaves it, the center of what stands for the past is the solution: there the gradient
-// of the events that leave, noise included, and the pull of the center before are each other's opposite. With
-// curves a number dies with its hats, of which some are not the levels' to learn.
+// of the events that leave, noise included, and the pull of the center before are each other's opposite. The hats of
+// curves, which are the second-order expert's, get no weight.
 func TestCenterOfAllIsTheSolution(t *testing.T) {
 	for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.5}} {
 		for _, curved := range []bool{false, true} {
@@ -34,8 +34,7 @@ func TestCenterOfAllIsTheSolution(t *testing.T) {
 				table := model.NewTable(width)
 				bias := make([]float64, width)
 				w := Weights{Table: table, Bias: bias, Active: 1, Growth: 1, Levels: []Level{{noise, 1}},
-					Foreign: func(uint32) bool { return false },
-					Model:   &model.Linear{Head: model.Head{Schema: blankout.NewSchema(4, []string{"a", "b"}, 2), Scaler: scaler, Layout: model.Layout{Width: width}}, Rows: table}}
+					Model: &model.Linear{Head: model.Head{Schema: blankout.NewSchema(4, []string{"a", "b"}, 2), Scaler: scaler, Layout: model.Layout{Width: width}}, Rows: table}}
 				draw := rand.New(rand.NewPCG(1, 2))
 				for i := range n {
 					x := []float64{draw.NormFloat64(), draw.NormFloat64(), draw.NormFloat64()}
@@ -70,8 +69,8 @@ func TestCenterOfAllIsTheSolution(t *testing.T) {
 						hats++
 					}
 				}
-				if want := map[bool]int{true: 7}[curved]; hats != want {
-					t.Errorf("%d hats have weights, want %d", hats, want)
+				if hats > 0 {
+					t.Errorf("%d hats have weights", hats)
 				}
 			})
 		}

@@ -158,14 +158,12 @@ func Solvable(l loss.Loss) bool {
 
 // Weights are the weights that a refresh moves, in rows as the Layout has them.
 type Weights struct {
-	Table *model.Table
-	Bias  []float64     // the intercepts' row
-	Model *model.Linear // standardizes events as they are learned
-	// Foreign says whether the weight of a hat is not one of these; nil where there are no curves.
-	Foreign func(hat uint32) bool
-	Levels  []Level
-	Active  int     // outputs in use
-	Growth  float64 // what is added to D counts so often
+	Table  *model.Table
+	Bias   []float64     // the intercepts' row
+	Model  *model.Linear // standardizes events as they are learned
+	Levels []Level
+	Active int     // outputs in use
+	Growth float64 // what is added to D counts so often
 }
 
 // Level is a level of noise.
@@ -189,11 +187,11 @@ func (r *Refresh) Solve(w Weights) {
 	leaving := max(0, len(r.window.ends)-(r.Reach-r.Size)) // the first events are about to leave
 	var vec blankout.Vec
 	start := uint32(0)
-	b := batch.Builder{Curves: w.curves()}
+	var b batch.Builder
 	for _, end := range r.window.ends {
 		e := blankout.Example{Features: blankout.Vec{Index: r.window.column[start:end], Value: r.window.value[start:end]}, Weight: 1}
 		vec = w.Model.Standardized(&e, blankout.Vec{Index: vec.Index[:0], Value: vec.Value[:0]})
-		e.Features = w.own(vec)
+		e.Features = withoutHats(vec)
 		if err := b.Add(&e); err != nil {
 			panic(err) // whoever adds events has checked them
 		}
@@ -219,19 +217,10 @@ func (r *Refresh) Solve(w Weights) {
 	r.window.drop(leaving)
 }
 
-// curves returns those whose hats are among the weights, nil for none.
-func (w *Weights) curves() *model.Curves {
-	c := w.Model.Scaler.Curves
-	if c == nil || len(c.Columns) == 0 || w.Foreign(c.Hat(0, 0)) {
-		return nil
-	}
-	return c
-}
-
-// own leaves the hats out that are foreign: they are behind all other columns, and all or none are.
-func (w *Weights) own(x blankout.Vec) blankout.Vec {
+// withoutHats leaves out the hats, behind all other columns, which are the second-order expert's.
+func withoutHats(x blankout.Vec) blankout.Vec {
 	n := len(x.Index)
-	for n > 0 && x.Index[n-1] >= model.FirstHat && w.Foreign(x.Index[n-1]) {
+	for n > 0 && x.Index[n-1] >= model.FirstHat {
 		n--
 	}
 	return blankout.Vec{Index: x.Index[:n], Value: x.Value[:n]}
@@ -275,7 +264,7 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 	}
 	for range steps {
 		if isRobust {
-			r.eachOf(w, d, lv, found, func(i int, f, variance float64, _ []float64) {
+			r.eachOf(d, lv, found, func(i int, f, variance float64) {
 				p.Weight[i] = r.window.weights[i] * robust.Influence(y[i], f, variance)
 			})
 		}
@@ -302,7 +291,7 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 	}
 	_, c1, c2 := p.Noise.Coefficients()
 	curvature, gradient := make([]float64, len(rows)), make([]float64, len(rows))
-	r.eachOf(w, d, lv, found, func(i int, f, variance float64, sums []float64) {
+	r.eachOf(d, lv, found, func(i int, f, variance float64) {
 		if i >= leaving {
 			return
 		}
@@ -317,11 +306,7 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 			noise := c1*x + c2*x*x
 			curvature[c] += h * (x*x + noise)
 			gradient[c] += df * x
-			switch {
-			case noise == 0:
-			case sums != nil:
-				gradient[c] += shrink * c2 * x * sums[n]
-			default:
+			if noise != 0 {
 				gradient[c] += shrink * noise * found[c]
 			}
 		}
@@ -343,17 +328,11 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 // least: without noise the hinge has no curvature that could be summed.
 const LeastVariance = 0.01
 
-// eachOf calls f with the score of every event and its variance under weights. Where there are hats, a number dies
-// with its own: sums has by feature of the event what all columns of the number add to the score, else it is nil.
-func (r *Refresh) eachOf(w *Weights, d *batch.Data, lv *Level, weights []float64, f func(i int, score, variance float64, sums []float64)) {
+// eachOf calls f with the score of every event and its variance under weights.
+func (r *Refresh) eachOf(d *batch.Data, lv *Level, weights []float64, f func(i int, score, variance float64)) {
 	_, c1, c2 := lv.Noise.Coefficients()
 	if !r.Marginalized {
 		c1, c2 = 0, 0
-	}
-	units := unitsOf(w.curves(), d)
-	var sums, total []float64
-	if units != nil {
-		total = make([]float64, len(units))
 	}
 	for i := range d.Rows() {
 		score, variance := 0.0, 0.0
@@ -361,44 +340,13 @@ func (r *Refresh) eachOf(w *Weights, d *batch.Data, lv *Level, weights []float64
 		for n, c := range row.Index {
 			x := row.At(n)
 			score += weights[c] * x
-			if units == nil {
-				variance += weights[c] * weights[c] * (c1*x + c2*x*x)
-			} else {
-				total[units[c]] += weights[c] * x
-			}
-		}
-		if units != nil {
-			sums = sums[:0]
-			for n, c := range row.Index {
-				sums = append(sums, total[units[c]])
-				variance += c2 * weights[c] * row.At(n) * sums[n] // sum_u c2 (sum_{c in u} w_c x_c)^2
-			}
-			for _, c := range row.Index {
-				total[units[c]] = 0
-			}
+			variance += weights[c] * weights[c] * (c1*x + c2*x*x)
 		}
 		if r.Intercept {
 			score += weights[d.Columns()]
 		}
-		f(i, score, variance, sums)
+		f(i, score, variance)
 	}
-}
-
-// unitsOf returns by column of the data the first one of the same number, a number and its hats being one; nil
-// without curves.
-func unitsOf(curves *model.Curves, d *batch.Data) []int {
-	if curves == nil {
-		return nil
-	}
-	first, of := map[uint32]int{}, make([]int, d.Columns())
-	for c := range of {
-		source := curves.Source(d.Column(c))
-		if _, ok := first[source]; !ok {
-			first[source] = c
-		}
-		of[c] = first[source]
-	}
-	return of
 }
 
 // State codes the state.

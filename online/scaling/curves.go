@@ -74,10 +74,9 @@ func (c *curveReadings) seldom(i int) bool {
 	return model.Seldom(there, c.events)
 }
 
-// fix returns the Curves of the columns that have varied, of at most as many knots as their
-// fields are given, and under presence those of one knot of the columns that are often left
-// out, and forgets the readings. presenceFirst says that these have no curve of more.
-func (c *curveReadings) fix(most []int, presence, presenceFirst bool) *model.Curves {
+// fix returns the Curves of the columns that have varied, of at most so many knots, but under
+// presence those of one knot of the columns that are often left out, and forgets the readings.
+func (c *curveReadings) fix(most int, presence bool) *model.Curves {
 	out := &model.Curves{}
 	for _, column := range slices.Sorted(slices.Values(c.columns)) {
 		i := slices.Index(c.columns, column)
@@ -85,11 +84,11 @@ func (c *curveReadings) fix(most []int, presence, presenceFirst bool) *model.Cur
 		slices.Sort(readings)
 		var knots []float64
 		present := presence && c.seldom(i)
-		if n := most[c.fields[i]]; n > 0 && !(present && presenceFirst) {
-			knots = model.KnotsOf(readings, n)
-		}
-		if knots == nil && present {
+		switch {
+		case present:
 			knots = model.Present()
+		case most > 0:
+			knots = model.KnotsOf(readings, most)
 		}
 		if knots != nil {
 			out.Columns, out.Knots = append(out.Columns, column), append(out.Knots, knots)
@@ -105,13 +104,12 @@ func (s *Scaling) Bending() bool {
 }
 
 // bends says whether curves are looked for.
-func (s *Scaling) bends() bool { return s.Curves || s.Presence || s.Expert != nil }
+func (s *Scaling) bends() bool { return s.Presence || s.Expert != nil }
 
-// most returns the most knots of a curve of a field: where the levels learn none, of that which the
-// second-order expert does.
-func (s *Scaling) most(field uint16) int {
-	if n := s.knots[field]; n > 0 || s.Curves || s.Expert == nil {
-		return n
+// most returns the most knots of a curve, 0 without an expert of curves.
+func (s *Scaling) most() int {
+	if s.Expert == nil {
+		return 0
 	}
 	return s.Expert(len(s.curves.columns))
 }
@@ -119,7 +117,7 @@ func (s *Scaling) most(field uint16) int {
 // Reading takes a reading of a numeric column, z deviations from its center, for the knots.
 func (s *Scaling) Reading(column uint32, field uint16, x, z float64) {
 	if s.Bending() {
-		s.curves.add(column, field, x, s.most(field) > 0 && math.Abs(z) <= model.ScalerClip)
+		s.curves.add(column, field, x, s.most() > 0 && math.Abs(z) <= model.ScalerClip)
 	}
 	if len(s.again) > 0 {
 		s.readAgain(column, x, z)
@@ -142,33 +140,28 @@ func (s *Scaling) Bend(e *blankout.Example) (found bool) {
 // FindKnots finds the knots by the readings so far.
 func (s *Scaling) FindKnots() (found bool) {
 	s.Bent = true
-	knots := make([]int, len(s.knots))
-	for field := range knots {
-		knots[field] = s.most(uint16(field))
-	}
-	curves := s.curves.fix(knots, s.Presence, !s.Curves)
-	if len(curves.Columns) == 0 && !s.Curves {
+	curves := s.curves.fix(s.most(), s.Presence)
+	if len(curves.Columns) == 0 {
 		return false
 	}
 	s.Scaler.Curves = curves
 	return true
 }
 
-// isPresence says whether knots are those of model.Present. The levels learn these hats; others only
-// where curves are configured.
+// isPresence says whether knots are those of model.Present. The levels learn these hats and no others.
 func isPresence(knots []float64) bool { return len(knots) == 1 }
 
 // Learned says whether there are hats that the levels learn.
 func (s *Scaling) Learned() bool {
-	return s.Curves || slices.ContainsFunc(s.Scaler.Curves.Knots, isPresence)
+	return slices.ContainsFunc(s.Scaler.Curves.Knots, isPresence)
 }
 
 // OwnHats returns a function that says whether a column is a hat that the second-order expert has
 // alone. It is about the hats of now and stays valid while the Scaling goes on.
 func (s *Scaling) OwnHats() func(column uint32) bool {
-	c, none := s.Scaler.Curves, s.Curves
+	c := s.Scaler.Curves
 	return func(column uint32) bool {
-		return column >= model.FirstHat && !none && !isPresence(c.Knots[c.Of(column)])
+		return column >= model.FirstHat && !isPresence(c.Knots[c.Of(column)])
 	}
 }
 
@@ -180,18 +173,16 @@ func (s *Scaling) withHats(x blankout.Vec) blankout.Vec {
 		return x
 	}
 	s.Hats = c.Append(blankout.Vec{Index: s.Hats.Index[:0], Value: s.Hats.Value[:0]}, x, nil)
-	first := 0
-	if !s.Curves {
-		if first = slices.IndexFunc(s.Hats.Index, func(hat uint32) bool { return isPresence(c.Knots[c.Of(hat)]) }); first < 0 {
-			return x
-		}
+	first := slices.IndexFunc(s.Hats.Index, func(hat uint32) bool { return isPresence(c.Knots[c.Of(hat)]) })
+	if first < 0 {
+		return x
 	}
 	f := &s.Filled
 	if f.Len() == 0 {
 		f.Index, f.Value = append(f.Index, x.Index...), append(f.Value, x.Value...)
 	}
 	for i, hat := range s.Hats.Index[first:] {
-		if s.Curves || isPresence(c.Knots[c.Of(hat)]) {
+		if isPresence(c.Knots[c.Of(hat)]) {
 			f.Index, f.Value = append(f.Index, hat), append(f.Value, s.Hats.Value[first+i])
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // sparse has a Scaling read events of a sparse text format, and returns its columns of numbers: "dense", or "spread".
 func sparse(t *testing.T, events int, next func(i int) blankout.Vec) map[uint32]string {
 	s, rows := New(Settings{}, model.StandardizeAuto, false), map[uint32][]float64{}
-	s.AddField(blankout.Sparse, model.TransformAuto, 0)
+	s.AddField(blankout.Sparse, model.TransformAuto)
 	row := func(column uint32) []float64 {
 		if rows[column] == nil {
 			rows[column] = make([]float64, model.ScalerWidth)

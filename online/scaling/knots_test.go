@@ -11,7 +11,7 @@ import (
 // Where a column begins again its curve gets new knots, as many as it had, and an old snapshot keeps its own.
 func TestKnotsAgain(t *testing.T) {
 	s, r := New(Settings{Expert: func(int) int { return 5 }}, model.StandardizeAuto, false), rand.New(rand.NewPCG(1, 2))
-	s.AddField(blankout.Numeric, model.TransformNone, 0)
+	s.AddField(blankout.Numeric, model.TransformNone)
 	stats := make([]float64, model.ScalerWidth)
 	read := func(x float64) {
 		s.Bend(&blankout.Example{})

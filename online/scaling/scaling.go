@@ -23,7 +23,6 @@ type Scaling struct {
 	// By field of the Schema, for the fields met so far.
 	Kinds      []blankout.Kind
 	transforms []model.Transform
-	knots      []int // the most of a curve
 	// The columns and values of an event that leaves dense columns out, or has hats.
 	Filled blankout.Vec
 	Hats   blankout.Vec // of the event at hand
@@ -33,7 +32,6 @@ type Scaling struct {
 // Settings say what is looked for.
 type Settings struct {
 	Constant bool // the noise is constant, see rows.Event.Basis
-	Curves   bool // numbers of some or all fields have curves
 	Presence bool // numbers that are often left out are looked for
 	// Expert returns the most knots of a curve that the second-order expert has, of so many numbers;
 	// nil where there is no expert.
@@ -45,9 +43,9 @@ func New(s Settings, mode model.Standardize, unfilled bool) Scaling {
 	return Scaling{Settings: s, Scaler: model.Scaler{Mode: mode, Unfilled: unfilled}}
 }
 
-// AddField takes up a field: how its numbers are transformed, and the most knots of their curves.
-func (s *Scaling) AddField(k blankout.Kind, t model.Transform, knots int) {
-	s.Kinds, s.transforms, s.knots = append(s.Kinds, k), append(s.transforms, t), append(s.knots, knots)
+// AddField takes up a field: how its numbers are transformed.
+func (s *Scaling) AddField(k blankout.Kind, t model.Transform) {
+	s.Kinds, s.transforms = append(s.Kinds, k), append(s.transforms, t)
 }
 
 // Treatment is what the Scaler does with a feature of the event at hand.

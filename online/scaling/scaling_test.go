@@ -19,7 +19,7 @@ func TestMoveKeepsScores(t *testing.T) {
 			mode = model.StandardizeAll
 		}
 		s, r := New(Settings{}, mode, false), rand.New(rand.NewPCG(1, 2))
-		s.AddField(blankout.Numeric, model.TransformNone, 0)
+		s.AddField(blankout.Numeric, model.TransformNone)
 		stats, w, b, moves, anew := make([]float64, model.ScalerWidth), 0.3, -0.1, 0, 0
 		score := func(x float64) float64 { return w*s.Scaler.Apply(stats, x) + b }
 		for i := range 5000 {
@@ -83,7 +83,7 @@ func TestDense(t *testing.T) {
 			}
 		}
 	}
-	s.AddField(blankout.Sparse, model.TransformAuto, 0)
+	s.AddField(blankout.Sparse, model.TransformAuto)
 	for i := range 1500 {
 		x := blankout.Vec{Index: []uint32{1, 2}, Value: []float64{5 + r.NormFloat64(), 1}}
 		if i%2 == 0 {
@@ -124,7 +124,7 @@ func TestKnots(t *testing.T) {
 	set := Settings{Presence: true, Expert: func(numbers int) int { return 7 - 2*numbers }}
 	s, r := New(set, model.StandardizeAuto, false), rand.New(rand.NewPCG(1, 2))
 	for range 3 {
-		s.AddField(blankout.Numeric, model.TransformNone, 0)
+		s.AddField(blankout.Numeric, model.TransformNone)
 	}
 	for n := uint64(1); ; n++ {
 		if s.Bend(&blankout.Example{}) {
@@ -145,7 +145,7 @@ func TestKnots(t *testing.T) {
 			s = New(set, model.StandardizeAuto, false)
 			s.Events = n
 			for range 3 {
-				s.AddField(blankout.Numeric, model.TransformNone, 0)
+				s.AddField(blankout.Numeric, model.TransformNone)
 			}
 			s.CurvesState(coder.Read(a.Out), false)
 			if s.CurvesState(&b, false); !bytes.Equal(a.Out, b.Out) {
@@ -169,7 +169,7 @@ func TestKnots(t *testing.T) {
 // What Steady says changes nothing but the moments changes nothing else, and is most of what comes.
 func TestSteady(t *testing.T) {
 	s, r := New(Settings{}, model.StandardizeAuto, false), rand.New(rand.NewPCG(3, 4))
-	s.AddField(blankout.Numeric, model.TransformNone, 0)
+	s.AddField(blankout.Numeric, model.TransformNone)
 	stats, want, steady := [model.ScalerWidth]float64{}, [model.ScalerWidth]float64{}, 0
 	for i := range 10000 {
 		x := 7 + 2*r.NormFloat64()

@@ -77,7 +77,6 @@ MODELS = {
     "hinge-as-is": (["--loss", "hinge", "--standardize", "all", "--missing", "as-is", *EXACT], RECORD, 2),
     "rescale": (["--standardize", "auto", "--missing", "rescale", *EXACT], RECORD, 2),
     "quadratic": (["--loss", "quadratic", "--standardize", "auto", *EXACT], PLAIN, 2),
-    "curves": (["--standardize", "auto", "--noise", "dropout:0.3", "--curves", "8", *EXACT], RECORD, 2),
     "ovr": (["--standardize", "auto", "--noise", "dropout:0.4", *EXACT], RECORD, 5),
     "ovo": (["--standardize", "auto", "--noise", "dropout:0.4", "--multiclass", "ovo", *EXACT], RECORD, 5),
     "online": (["--solver", "online"], RECORD, 2),

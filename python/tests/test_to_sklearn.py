@@ -83,7 +83,6 @@ def test_numbers(program):
 @pytest.mark.parametrize(
     "args, said",
     [
-        (["--curves", "5", "--standardize", "auto"], "curves, which are no lines"),
         (["--loss", "dropsvm"], "kernel machine"),
         (["--loss", "poisson"], "poisson"),
         (["--multiclass", "ovo"], "one-against-one"),
@@ -95,6 +94,13 @@ def test_refused_by_name(program, args, said):
     x, y = rows(100, 4, classes=3 if "ovo" in args else 2)
     program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", *args)
     with pytest.raises(blankout.Unsayable, match=said):
+        blankout.load(program.home / "m").to_sklearn()
+
+
+def test_curves_are_refused(program):
+    x = np.random.default_rng(4).normal(size=(1200, 4))
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, 1 * (x[:, 0] > 0))), "-m", "m", "--solver", "online", "--set", "learner.calibrate=off")
+    with pytest.raises(blankout.Unsayable, match="curves, which are no lines"):
         blankout.load(program.home / "m").to_sklearn()
 
 

@@ -95,7 +95,7 @@ def _columns(model: "Model") -> tuple[np.ndarray, list[str] | None]:
     if model.loss.startswith("poisson"):
         raise Unsayable("the loss poisson: what it expects is the exponential of its score")
     if model._curves is not None:
-        raise Unsayable("curves, which are no lines, and that a number is there (train without --curves and with --standardize none)")
+        raise Unsayable("curves, which are no lines, and that a number is there (train with --standardize none)")
     schema, rows = model._schema, model._rows
     assert rows is not None  # of a linear model
     if schema.known:

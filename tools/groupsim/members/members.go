@@ -149,7 +149,7 @@ func (m *Members) Run(ctx context.Context, c online.Config, s *blankout.Schema, 
 	if err := m.Check(); err != nil {
 		return nil, err
 	}
-	if err := c.CheckSharedAfter(m.Warm); err != nil && m.N > 1 {
+	if err := c.CheckShared(); err != nil && m.N > 1 {
 		return nil, err
 	}
 	w := &world{Members: m, events: events, random: rand.New(rand.NewPCG(m.Seed, 0x67726f7570)), config: c, result: &MembersResult{Members: m.N, Interval: m.Interval, Events: uint64(len(events))}}

@@ -1,0 +1,106 @@
+package online
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"blankout/internal/longtest"
+	"blankout/loss"
+	"blankout/online/rules"
+	"blankout/online/scaling"
+)
+
+// The variance of a score with presence, the gradient of its expected loss and with the
+// quadratic loss the gradient of the exact solvers, as in TestGroupsAgainstTheSlowSum: a
+// number and the hat of its presence are one feature.
+func TestPresenceAgainstTheSlowSum(t *testing.T) {
+	longtest.NotRaced(t)
+	for _, classes := range []int{2, 3} {
+		for _, noise := range []string{"dropout:0.3", "group:0.4", "dropout:0.3+group:0.2"} {
+			for _, name := range []string{"quadratic", "logistic", "hinge:chen:0.5"} {
+				c := DefaultConfig()
+				c.Loss, c.Noise, c.Eta, c.Rule = name, noise, 0.05, "adagrad"
+				l, s := mustNew(t, c, classes), newStream(3, classes)
+				s.lacks, s.omits = true, true
+				seen := &spy{Rule: l.rule}
+				l.rule = seen
+				for i := range 140 {
+					e := s.next()
+					e.Weight = 1
+					if i == 60 { // in place of scaling.CurveEvents
+						l.scaling.FindKnots()
+						l.bindCurves()
+						if c := l.scaling.Scaler.Curves; c == nil || !slices.Equal(c.Columns, []uint32{1, 2, 4}) {
+							t.Fatalf("hats of %+v, want those of columns 1, 2 and 4", c)
+						}
+					}
+					if i < 120 {
+						l.Learn(e)
+						continue
+					}
+					checkGroupStep(t, l, e, seen, loss.AsGroups(l.levels[0].noise), i == 120 && classes == 2 && name == "logistic")
+				}
+			}
+		}
+	}
+}
+
+// Every rule with presence: the snapshot scores as Learn does, what is restored before or
+// after presence is found goes on to the bit, and all numbers are finite.
+func TestPresenceInEveryRule(t *testing.T) {
+	longtest.NotRaced(t)
+	for i, rule := range rules.Table {
+		for j, noise := range []string{"auto", "none", "dropout:0.4", "dropout:0.2+group:0.4"} {
+			for k, classes := range []int{2, 3} {
+				c := DefaultConfig()
+				c.Rule, c.Noise = rule.Name, noise
+				if c.Check() != nil || (i+j+k)%2 > 0 { // every two of them meet
+					continue
+				}
+				t.Run(fmt.Sprint(rule.Name, "/", noise, "/", classes), func(t *testing.T) { restoredWithPresence(t, c, classes) })
+			}
+		}
+	}
+}
+
+func restoredWithPresence(t *testing.T, c Config, classes int) {
+	l, s := mustNew(t, c, classes), newStream(7, classes)
+	other, s2 := mustNew(t, c, classes), newStream(7, classes)
+	s.lacks, s2.lacks, s.omits, s2.omits = true, true, true, true
+	cuts := []int{400, scaling.CurveEvents, scaling.CurveEvents + 60}
+	for i := range scaling.CurveEvents + 120 {
+		e := s.next()
+		if slices.Contains(cuts, i) {
+			want := slices.Clone(l.Snapshot().Model().Score(e, make([]float64, l.k)))
+			got := l.Learn(e)
+			if i == scaling.CurveEvents { // hats are new, and weigh nothing
+				want = want[:0]
+			}
+			for k := range want {
+				if math.Abs(got[k]-want[k]) > 1e-9*(1+math.Abs(want[k])) {
+					t.Errorf("event %d, output %d: Learn scored %v, the snapshot scores %v", i, k, got[k], want[k])
+				}
+			}
+			blocks, err := other.Blocks()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if other, err = Restore(c, blocks); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			l.Learn(e)
+		}
+		other.Learn(s2.next())
+	}
+	if l.scaling.Scaler.Curves == nil || !l.scaling.Learned() {
+		t.Fatal("no presence was found")
+	}
+	if !bytes.Equal(stateOf(t, l), stateOf(t, other)) {
+		t.Error("saved and restored on the way, the state is another")
+	}
+	finite(t, l)
+}
