@@ -65,6 +65,18 @@ func openCells(path string) (*cells, error) {
 	return c, nil
 }
 
+// has reports whether a cell is known.
+func (c *cells) has(key any) (bool, error) {
+	k, err := json.Marshal(key)
+	if err != nil {
+		return false, fmt.Errorf("key of a cell: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.known[string(k)]
+	return ok, nil
+}
+
 // find reads the value of a cell if it is known.
 func (c *cells) find(key, value any) (bool, error) {
 	k, err := json.Marshal(key)

@@ -40,9 +40,9 @@ type labelNoiseConfig struct {
 	Folds      int       `json:"folds"`
 	Lambdas    []float64 `json:"lambdas"` // of lambda/2 |w|^2 + sum of losses
 	Tolerance  float64   `json:"tolerance"`
-	Examples   int       `json:"examples"`             // of a set at most
+	Examples   int       `json:"examples"`             // of a set at most, unless it has whole cells
 	Starts     int       `json:"starts"`               // of figure 5
-	StartRows  int       `json:"start_rows,omitempty"` // that figure 5 trains on at most
+	StartRows  int       `json:"start_rows,omitempty"` // that figure 5 trains on at most, unless it has whole cells
 	Methods    []string  `json:"methods"`
 	More       []float64 `json:"more,omitempty"` // shares of wrong labels on Long-Servedio beside Flipped
 }
@@ -86,7 +86,18 @@ type noiseFit struct {
 	// AUC says by fold how well small influences tell wrong labels, 1 is perfectly.
 	// Influences are those of the first fold, of right and of wrong labels.
 	AUC        []float64
-	Influences [2][]float64
+	Influences [2][]float64 // to four digits
+}
+
+// noiseSet is a set of figure 3 and how much of it is used. The size default cuts sets for time,
+// but a set is used whole if the store has all its cells: those that the size full computes.
+type noiseSet struct {
+	name     string
+	examples []blankout.Example // all of them
+	used     int                // the first examples, for figures 3 and 4
+	rows     int                // that figure 5 trains on at most
+
+	seed, stream uint64 // of the order and the wrong labels
 }
 
 func runLabelNoise(ctx context.Context, s *Setting) error {
@@ -106,19 +117,28 @@ func runLabelNoise(ctx context.Context, s *Setting) error {
 	n := len(noiseMethods)
 	fits := make([]noiseFit, len(sets)*2*n)
 	at := func(set, flipped, method int) *noiseFit { return &fits[(set*2+flipped)*n+method] }
+	fitKey := func(i, examples int) any {
+		return []any{"fit", noiseSets[i/(2*n)], i / n % 2, noiseMethods[i%n].name, c.key(examples)}
+	}
+	for set := range sets {
+		x := &sets[set]
+		if err := takeWhole(s, &x.used, len(x.examples), 2*n, func(i int) any { return fitKey(2*n*set+i, len(x.examples)) }); err != nil {
+			return err
+		}
+	}
 	s.Expect(len(fits))
 	err = s.Parallel(ctx, len(fits), func(ctx context.Context, i int) (err error) {
-		set, flipped, m := i/(2*n), i/n%2, noiseMethods[i%n]
-		fits[i], err = Cell(ctx, s, []any{"fit", noiseSets[set], flipped, m.name, c.key()}, func() (noiseFit, error) {
-			s.Say("%s on %s", m.name, noiseSets[set])
-			d, err := sets[set](c.Flipped * float64(flipped))
+		set, flipped, m := &sets[i/(2*n)], i/n%2, noiseMethods[i%n]
+		fits[i], err = Cell(ctx, s, fitKey(i, set.used), func() (noiseFit, error) {
+			s.Say("%s on %s", m.name, set.name)
+			d, err := set.draw(c, c.Flipped*float64(flipped))
 			if err != nil {
 				return noiseFit{}, err
 			}
 			return d.fit(ctx, m, c)
 		})
 		if err != nil {
-			return fmt.Errorf("%s on %s: %w", m.name, noiseSets[set], err)
+			return fmt.Errorf("%s on %s: %w", m.name, set.name, err)
 		}
 		return nil
 	})
@@ -130,7 +150,7 @@ func runLabelNoise(ctx context.Context, s *Setting) error {
 	}
 	claimResistance(s, at)
 	reportInfluences(s, at)
-	if err := moreNoise(ctx, s, c, sets[0], at); err != nil {
+	if err := moreNoise(ctx, s, c, &sets[0], at); err != nil {
 		return err
 	}
 	if err := onlineNoise(ctx, s, c, sets); err != nil {
@@ -142,21 +162,66 @@ func runLabelNoise(ctx context.Context, s *Setting) error {
 	s.Note("%.0f %% of each set choose lambda in 2^-7 … 2^7 (C = 1/lambda of the support vector machines), the rest is for cross validation in %d folds, as in the paper. One label in ten is wrong in what is trained on and in what chooses; labels that measure are right. The intercept is free: without one no linear rule has less than some 17 %% error on Mease-Wyner, whose bars in the paper are below 6 %%. Test items are the same for all methods and for right and wrong labels; verdicts are McNemar's test of them.", 100*c.Validation, c.Folds)
 	s.Note("probit is the paper's loss 1 - erf(2u), which is not convex; -log Phi is the convex loss of probit regression and not in the paper, as is dropout. t-logistic regression has the paper's Student-t prior, the others lambda/2 |w|^2.")
 	s.Note("Work is counted in passes over the data, which repeat exactly; the paper's table of seconds is in a supplement that was not at hand.")
-	if s.Size == Default {
-		s.Note("Cut for time: the first %d examples of a set; figure 5 trains on %d of them. --full takes all.", c.Examples, c.StartRows)
-	}
+	reportSizes(s, c, sets)
 	s.Note("Web is another part of the public set than the paper's. USPS-N is the digit 9 against the others.")
 	return nil
 }
 
-// key is what cells depend on beside the method and the set.
-func (c labelNoiseConfig) key() any {
-	c.Methods, c.Starts, c.StartRows, c.More = nil, 0, 0, nil
+// key is what cells depend on beside the method and the set, of which examples are used.
+func (c labelNoiseConfig) key(examples int) any {
+	c.Methods, c.Starts, c.StartRows, c.More, c.Examples = nil, 0, 0, nil, examples
 	return c
 }
 
+// takeWhole raises used, a number of rows, to whole if the store has all n cells of that many.
+func takeWhole(s *Setting, used *int, whole, n int, key func(i int) any) error {
+	for i := range n {
+		if known, err := s.known(key(i)); err != nil || !known {
+			return err
+		}
+	}
+	*used = whole
+	return nil
+}
+
+// folds returns the number of rows that do not choose lambda.
+func (set *noiseSet) folds(c labelNoiseConfig) int {
+	return set.used - int(c.Validation*float64(set.used))
+}
+
+// trained returns the number of rows that figure 5 trains on.
+func (set *noiseSet) trained(c labelNoiseConfig) int { return min(set.rows, set.folds(c)) }
+
+// reportSizes shows how much of each set is used.
+func reportSizes(s *Setting, c labelNoiseConfig, sets []noiseSet) {
+	t := ResultTable{Title: "Examples used", Columns: []string{"figure", "rows"}}
+	all, fits, starts := []any{"", "of the set"}, []any{"3 and 4", "used"}, []any{"5", "to train on"}
+	var cut, cutStarts []string
+	for i := range sets {
+		set := &sets[i]
+		t.Columns = append(t.Columns, set.name)
+		all, fits, starts = append(all, len(set.examples)), append(fits, set.used), append(starts, set.trained(c))
+		if set.used < len(set.examples) {
+			cut = append(cut, set.name)
+		} else if set.trained(c) < set.folds(c) {
+			cutStarts = append(cutStarts, set.name)
+		}
+	}
+	t.Rows = [][]any{all, fits, starts}
+	s.Table(t)
+	if len(cut)+len(cutStarts) == 0 {
+		s.Note("All sets are whole.")
+		return
+	}
+	text := "The table of examples used says which sets are whole."
+	if len(cut) > 0 {
+		text += fmt.Sprintf(" Cut for time: %s to the first %d examples.", strings.Join(cut, ", "), c.Examples)
+	}
+	s.Note("%s Figure 5 trains on %d examples where it is not whole. --full computes whole cells, and can be stopped and continued; a run without it uses those of cells.jsonl, of a set that has all of them.", text, c.StartRows)
+}
+
 // reportErrors is figure 3, a picture for each set.
-func reportErrors(s *Setting, c labelNoiseConfig, sets []noiseDraw, at func(set, flipped, method int) *noiseFit) error {
+func reportErrors(s *Setting, c labelNoiseConfig, sets []noiseSet, at func(set, flipped, method int) *noiseFit) error {
 	var figures []*simulate.Figure
 	for _, name := range noiseSets {
 		figures = append(figures, &simulate.Figure{Title: name, X: "loss", Y: "test error (%), mean and interval over the folds", Categories: c.Methods, Width: 22})
@@ -166,7 +231,7 @@ func reportErrors(s *Setting, c labelNoiseConfig, sets []noiseDraw, at func(set,
 		t := ResultTable{Title: "Test error, %, after training on " + what + " (and lambda)", Columns: append([]string{"loss"}, noiseSets...)}
 		constant := []any{"constant answer"}
 		for set := range sets {
-			d, err := sets[set](0)
+			d, err := sets[set].draw(c, 0)
 			if err != nil {
 				return err
 			}
@@ -215,7 +280,7 @@ func claimResistance(s *Setting, at func(set, flipped, method int) *noiseFit) {
 				c.Parts = append(c.Parts, below("less "+m, d, 0))
 			}
 		}
-		c.Ours, c.Unit = fmt.Sprintf("error %.2f %%", at(set, 1, t19).Wrong.error()), "points"
+		c.Ours, c.Unit = fmt.Sprintf("error %.2f %% of %d", at(set, 1, t19).Wrong.error(), len(at(set, 1, t19).Wrong)), "points"
 		s.Claim(c)
 	}
 	c := Claim{Claim: "right labels: t = 1.9 is within a point of logistic and SVM on every set", Paper: "figure 3: very similar", Unit: "points", Why: "the difference is more than a point on one set"}
@@ -309,7 +374,7 @@ func spikes(xi []float64) (at []float64) {
 }
 
 // moreNoise is what the paper's last section warns of: more wrong labels on Long-Servedio.
-func moreNoise(ctx context.Context, s *Setting, c labelNoiseConfig, set noiseDraw, at func(set, flipped, method int) *noiseFit) error {
+func moreNoise(ctx context.Context, s *Setting, c labelNoiseConfig, set *noiseSet, at func(set, flipped, method int) *noiseFit) error {
 	methods := []string{"logistic", "t = 1.6", "t = 1.9", "probit"}
 	const t19, probit = 2, 3
 	n := len(methods)
@@ -317,9 +382,9 @@ func moreNoise(ctx context.Context, s *Setting, c labelNoiseConfig, set noiseDra
 	s.Expect(len(fits))
 	err := s.Parallel(ctx, len(fits), func(ctx context.Context, i int) (err error) {
 		share, m := c.More[i/n], noiseMethods[noiseMethodAt(methods[i%n])]
-		fits[i], err = Cell(ctx, s, []any{"more wrong labels", share, m.name, c.key()}, func() (noiseFit, error) {
+		fits[i], err = Cell(ctx, s, []any{"more wrong labels", share, m.name, c.key(set.used)}, func() (noiseFit, error) {
 			s.Say("%s on Long-Servedio, %g %% wrong labels", m.name, 100*share)
-			d, err := set(share)
+			d, err := set.draw(c, share)
 			if err != nil {
 				return noiseFit{}, err
 			}
@@ -358,14 +423,14 @@ func moreNoise(ctx context.Context, s *Setting, c labelNoiseConfig, set noiseDra
 }
 
 // onlineNoise makes one pass of the streaming learner over the same sets.
-func onlineNoise(ctx context.Context, s *Setting, c labelNoiseConfig, sets []noiseDraw) error {
+func onlineNoise(ctx context.Context, s *Setting, c labelNoiseConfig, sets []noiseSet) error {
 	losses := []string{"logistic", "t-logistic:1.6"}
 	wrong := make([]mistakes, len(sets)*4)
 	s.Expect(len(wrong))
 	err := s.Parallel(ctx, len(wrong), func(ctx context.Context, i int) (err error) {
-		set, flipped, loss := i/4, i/2%2, losses[i%2]
-		wrong[i], err = Cell(ctx, s, []any{"online", loss, noiseSets[set], flipped, c.key()}, func() (mistakes, error) {
-			d, err := sets[set](c.Flipped * float64(flipped))
+		set, flipped, loss := &sets[i/4], i/2%2, losses[i%2]
+		wrong[i], err = Cell(ctx, s, []any{"online", loss, set.name, flipped, c.key(set.used)}, func() (mistakes, error) {
+			d, err := set.draw(c, c.Flipped*float64(flipped))
 			if err != nil {
 				return nil, err
 			}
@@ -400,7 +465,7 @@ func onlineNoise(ctx context.Context, s *Setting, c labelNoiseConfig, sets []noi
 	}
 	constant := []any{"constant answer", ""}
 	for set := range sets {
-		d, err := sets[set](0)
+		d, err := sets[set].draw(c, 0)
 		if err != nil {
 			return err
 		}
@@ -415,16 +480,25 @@ func onlineNoise(ctx context.Context, s *Setting, c labelNoiseConfig, sets []noi
 
 // randomStarts is figure 5: what is trained on is of what was for cross validation, and
 // the items that chose lambda measure, with their right labels.
-func randomStarts(ctx context.Context, s *Setting, c labelNoiseConfig, sets []noiseDraw, at func(set, flipped, method int) *noiseFit) error {
+func randomStarts(ctx context.Context, s *Setting, c labelNoiseConfig, sets []noiseSet, at func(set, flipped, method int) *noiseFit) error {
 	n := len(startMethods)
+	lambda := func(i int) float64 { return at(i/n, 1, noiseMethodAt(startMethods[i%n])).Lambda }
+	startKey := func(i, rows int) any {
+		return []any{"starts", c.Starts, rows, noiseSets[i/n], startMethods[i%n], lambda(i), c.key(sets[i/n].used)}
+	}
+	for set := range sets {
+		x := &sets[set]
+		if err := takeWhole(s, &x.rows, x.folds(c), n, func(i int) any { return startKey(n*set+i, x.folds(c)) }); err != nil {
+			return err
+		}
+	}
 	ends := make([][]float64, len(sets)*n) // test errors, %
 	s.Expect(len(ends))
 	err := s.Parallel(ctx, len(ends), func(ctx context.Context, i int) (err error) {
-		set, m := i/n, noiseMethods[noiseMethodAt(startMethods[i%n])]
-		lambda := at(set, 1, noiseMethodAt(m.name)).Lambda
-		ends[i], err = Cell(ctx, s, []any{"starts", c.Starts, c.StartRows, noiseSets[set], m.name, lambda, c.key()}, func() ([]float64, error) {
-			s.Say("%d starts of %s on %s", c.Starts, m.name, noiseSets[set])
-			d, err := sets[set](c.Flipped)
+		set, m := &sets[i/n], noiseMethods[noiseMethodAt(startMethods[i%n])]
+		ends[i], err = Cell(ctx, s, startKey(i, set.trained(c)), func() ([]float64, error) {
+			s.Say("%d starts of %s on %s", c.Starts, m.name, set.name)
+			d, err := set.draw(c, c.Flipped)
 			if err != nil {
 				return nil, err
 			}
@@ -435,7 +509,7 @@ func randomStarts(ctx context.Context, s *Setting, c labelNoiseConfig, sets []no
 				for j := range start {
 					start[j] = r.Float64() - 0.5
 				}
-				w, _, err := d.train(ctx, m, lambda, c, d.rows(d.held, min(len(d.truth), d.held+c.StartRows)), start)
+				w, _, err := d.train(ctx, m, lambda(i), c, d.rows(d.held, d.held+set.trained(c)), start)
 				if err != nil {
 					return nil, err
 				}
@@ -471,7 +545,7 @@ func randomStarts(ctx context.Context, s *Setting, c labelNoiseConfig, sets []no
 			}
 			away = append(away, from)
 		}
-		d, err := sets[set](0)
+		d, err := sets[set].draw(c, 0)
 		if err != nil {
 			return err
 		}
@@ -497,25 +571,25 @@ type noisyData struct {
 	held     int
 }
 
-// noiseDraw makes a set of whose labels a share is wrong, always in the same order.
-type noiseDraw func(share float64) (*noisyData, error)
+// draw makes the examples used of which a share of the labels is wrong, always in the same order.
+func (set *noiseSet) draw(c labelNoiseConfig, share float64) (*noisyData, error) {
+	return newNoisyData(slices.Clone(set.examples[:set.used]), c, share, rand.New(rand.NewPCG(set.seed, set.stream)))
+}
 
-func loadNoiseSets(ctx context.Context, s *Setting, c labelNoiseConfig) ([]noiseDraw, error) {
-	draw := func(name string, examples []blankout.Example) noiseDraw {
-		return func(share float64) (*noisyData, error) {
-			h := fnv.New64a()
-			fmt.Fprint(h, name)
-			return newNoisyData(slices.Clone(examples), c, share, rand.New(rand.NewPCG(s.Seed, h.Sum64())))
-		}
+func loadNoiseSets(ctx context.Context, s *Setting, c labelNoiseConfig) ([]noiseSet, error) {
+	var sets []noiseSet
+	add := func(source string, examples []blankout.Example) {
+		h := fnv.New64a()
+		fmt.Fprint(h, source)
+		sets = append(sets, noiseSet{noiseSets[len(sets)], examples, min(c.Examples, len(examples)), c.StartRows, s.Seed, h.Sum64()})
 	}
-	var sets []noiseDraw
 	for i, made := range []func(r *rand.Rand) blankout.Example{longServedio, measeWyner} {
 		r := rand.New(rand.NewPCG(s.Seed, uint64(i)))
-		examples := make([]blankout.Example, min(c.Examples, 2000)) // 2000 in the papers that they are from
+		examples := make([]blankout.Example, 2000) // as many as in the papers that they are from
 		for i := range examples {
 			examples[i] = made(r)
 		}
-		sets = append(sets, draw(noiseSets[i], examples))
+		add(noiseSets[i], examples)
 	}
 	for _, f := range []struct {
 		folder string
@@ -530,19 +604,18 @@ func loadNoiseSets(ctx context.Context, s *Setting, c labelNoiseConfig) ([]noise
 		var examples []blankout.Example
 		for _, file := range []string{"train.svm.gz", "test.svm.gz"} {
 			err := s.EachExample(ctx, f.schema, f.folder, file, false, func(_ int, e *blankout.Example) error {
-				if len(examples) < c.Examples {
-					examples = append(examples, blankout.Example{Label: e.Label, Weight: 1, Features: e.Features.Clone()})
-					if x := &examples[len(examples)-1]; f.label != nil {
-						x.Label = f.label(x.Label)
-					}
+				x := blankout.Example{Label: e.Label, Weight: 1, Features: e.Features.Clone()}
+				if f.label != nil {
+					x.Label = f.label(x.Label)
 				}
+				examples = append(examples, x)
 				return nil
 			})
 			if err != nil {
 				return nil, err
 			}
 		}
-		sets = append(sets, draw(f.folder, examples))
+		add(f.folder, examples)
 	}
 	return sets, nil
 }
@@ -674,6 +747,11 @@ func (d *noisyData) fit(ctx context.Context, m noiseMethod, c labelNoiseConfig) 
 			continue
 		}
 		if f.AUC = append(f.AUC, smaller(xi[1], xi[0])); k == 0 {
+			for label := range xi {
+				for i, x := range xi[label] {
+					xi[label][i] = math.Round(1e4*x) / 1e4
+				}
+			}
 			f.Influences = xi
 		}
 	}

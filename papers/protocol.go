@@ -7,9 +7,12 @@ package papers
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"blankout"
 	"blankout/batch"
@@ -62,6 +65,37 @@ func choose[S any](ctx context.Context, threads int, settings []S, try func(ctx 
 
 // mistakes holds 1 for each test item that a method got wrong, else 0.
 type mistakes []byte
+
+// MarshalText returns the number of items, a colon, and a bit for each item in base64: cells hold
+// most of their bytes in mistakes.
+func (m mistakes) MarshalText() ([]byte, error) {
+	bits := make([]byte, (len(m)+7)/8)
+	for i, x := range m {
+		bits[i/8] |= x << (i % 8)
+	}
+	return fmt.Appendf(nil, "%d:%s", len(m), base64.RawStdEncoding.EncodeToString(bits)), nil
+}
+
+// UnmarshalText reads what MarshalText returns.
+func (m *mistakes) UnmarshalText(text []byte) error {
+	length, code, _ := strings.Cut(string(text), ":")
+	n, err := strconv.Atoi(length)
+	if err != nil {
+		return err
+	}
+	bits, err := base64.RawStdEncoding.DecodeString(code)
+	if err != nil {
+		return err
+	}
+	if n < 0 || len(bits) != (n+7)/8 {
+		return fmt.Errorf("%d items in %d bytes", n, len(bits))
+	}
+	*m = make(mistakes, n)
+	for i := range *m {
+		(*m)[i] = bits[i/8] >> (i % 8) & 1
+	}
+	return nil
+}
 
 // error returns the share of mistakes, %.
 func (m mistakes) error() float64 {

@@ -583,3 +583,94 @@ func TestSpikes(t *testing.T) {
 		t.Errorf("spikes at %v", got)
 	}
 }
+
+// TestWholeSets: a set is used whole once the store has all its cells of that size, for figures 3
+// and 4 and for figure 5, and the page says so; a set that lacks one is cut.
+func TestWholeSets(t *testing.T) {
+	longtest.NotRaced(t)
+	out := t.TempDir()
+	run := func() (used, trained []any, notes string) {
+		t.Helper()
+		if _, err := Run(t.Context(), labelNoise, Options{Size: Quick, Out: out, Seed: 1}); err != nil {
+			t.Fatal(err)
+		}
+		r, err := readResult(filepath.Join(out, "results.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := slices.IndexFunc(r.Tables, func(t ResultTable) bool { return t.Title == "Examples used" })
+		return r.Tables[at].Rows[1][2:], r.Tables[at].Rows[2][2:], strings.Join(r.Notes, "\n")
+	}
+	// rename makes cells of USPS-N, of 60 examples, those of all 80, but for the last skip of them.
+	rename := func(kind, from, to string, skip int) {
+		t.Helper()
+		name := filepath.Join(out, "cells.jsonl")
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.SplitAfter(string(data), "\n")
+		var at []int
+		for i, line := range lines {
+			if strings.Contains(line, `"cell":["`+kind+`",`) && strings.Contains(line, `"USPS-N"`) && strings.Contains(line, from) {
+				at = append(at, i)
+			}
+		}
+		if len(at) <= skip {
+			t.Fatalf("%d cells of kind %s with %s", len(at), kind, from)
+		}
+		for _, i := range at[:len(at)-skip] {
+			lines[i] = strings.Replace(lines[i], from, to, 1)
+		}
+		if err := os.WriteFile(name, []byte(strings.Join(lines, "")), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cut, cutRows := []any{60., 60., 60., 60., 60., 60.}, []any{40., 40., 40., 40., 40., 40.}
+	whole, wholeRows := slices.Clone(cut), slices.Clone(cutRows)
+	whole[3], wholeRows[3] = 80., 56. // of which 24 choose lambda
+	for _, c := range []struct {
+		kind, from, to string
+		skip           int
+		used, trained  []any
+		says           string
+	}{
+		{used: cut, trained: cutRows, says: "Long-Servedio, Mease-Wyner, Mushrooms, USPS-N, Adult, Web to the first 60"},
+		{"fit", `"examples":60`, `"examples":80`, 1, cut, cutRows, "USPS-N"},
+		{"fit", `"examples":60`, `"examples":80`, 0, whole, cutRows, "Mushrooms, Adult, Web to the first 60 examples. Figure 5 trains on 40"},
+		{"starts", `["starts",5,40,"USPS-N"`, `["starts",5,56,"USPS-N"`, 0, whole, wholeRows, "Mushrooms, Adult, Web to"},
+	} {
+		if c.kind != "" {
+			rename(c.kind, c.from, c.to, c.skip)
+		}
+		used, trained, notes := run()
+		if !slices.Equal(used, c.used) || !slices.Equal(trained, c.trained) || !strings.Contains(notes, c.says) {
+			t.Errorf("all but %d cells of kind %q are whole: %v used, want %v; figure 5 trains on %v, want %v; notes %s", c.skip, c.kind, used, c.used, trained, c.trained, notes)
+		}
+	}
+}
+
+// TestMistakesText: mistakes read themselves back, and refuse what is cut.
+func TestMistakesText(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 4))
+	for n := range 40 {
+		m := make(mistakes, n)
+		for i := range m {
+			m[i] = byte(r.IntN(2))
+		}
+		var back mistakes
+		data, err := json.Marshal(m)
+		if err == nil {
+			err = json.Unmarshal(data, &back)
+		}
+		if err != nil || !slices.Equal(back, m) {
+			t.Fatalf("%v is %s, and back %v, %v", m, data, back, err)
+		}
+	}
+	var m mistakes
+	for _, text := range []string{"", "8:", "9:AA", "x:AA", "-1:", "8:A?"} {
+		if err := m.UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q is read as %v", text, m)
+		}
+	}
+}

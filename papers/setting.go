@@ -322,7 +322,7 @@ func Cell[T any](ctx context.Context, s *Setting, key any, compute func() (T, er
 	if err := ctx.Err(); err != nil {
 		return value, err
 	}
-	full := cellKey{s.experiment.Name, s.data, s.Seed, key}
+	full := s.fullKey(key)
 	found, err := s.cells.find(full, &value)
 	if err == nil && !found {
 		err = s.cells.compute(full, func() (any, error) {
@@ -342,6 +342,12 @@ func Cell[T any](ctx context.Context, s *Setting, key any, compute func() (T, er
 	}
 	return value, err
 }
+
+// fullKey returns the key of a cell as it is stored.
+func (s *Setting) fullKey(key any) cellKey { return cellKey{s.experiment.Name, s.data, s.Seed, key} }
+
+// known reports whether an earlier run has stored a cell.
+func (s *Setting) known(key any) (bool, error) { return s.cells.has(s.fullKey(key)) }
 
 // Parallel calls f(0) … f(n-1) on the threads of the setting and returns the
 // first error, in the order of the numbers, after which no more are begun.
