@@ -584,6 +584,82 @@ func TestSpikes(t *testing.T) {
 	}
 }
 
+// TestChosenWithUnlabeled: with unlabeled documents, level and penalty are chosen again, among
+// all of the grid.
+func TestChosenWithUnlabeled(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 9))
+	var documents []blankout.Example
+	for i := range 240 {
+		e := blankout.Example{Label: i % 2, Weight: 1}
+		for word := range uint32(40) {
+			p := 0.15
+			if word < 16 && int(word)%2 == e.Label {
+				p = 0.3
+			}
+			if r.Float64() < p {
+				e.Features.Index, e.Features.Value = append(e.Features.Index, word), append(e.Features.Value, 1)
+			}
+		}
+		documents = append(documents, e)
+	}
+	d, err := dataOf(Binary(), documents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Setting{Size: Default, Seed: 1, Threads: 2}
+	if s.cells, err = openCells(filepath.Join(t.TempDir(), "cells.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	defer s.cells.close()
+	c := textConfig{Folds: 5, Alphas: []float64{0.4, 1}, Plain: []textModel{{Bound: "gaussian", Noise: "none", L2: 1}},
+		Noisy: append(textGrid("quadratic-noising", []float64{0.3, 0.9}, []float64{0.01, 1}), textGrid("gaussian", []float64{0.5}, []float64{0.1})...)}
+	other := 0 // divisions in which they are other ones
+	for split := range 6 {
+		p := thirds(d, rand.New(rand.NewPCG(1, uint64(split))))
+		got, err := c.scores(t.Context(), s, "made", "", split, p, func() (textParts, error) { return p, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		without, with := got[textDropout].Model, got[textFree].Model
+		if without.Alpha != 0 || !slices.Contains(c.Alphas, with.Alpha) || with.Bound != without.Bound {
+			t.Fatalf("division %d: %v without unlabeled documents, %v with them", split, without, with)
+		}
+		if with.Noise != without.Noise || with.L2 != without.L2 {
+			other++
+		}
+	}
+	if other == 0 {
+		t.Error("level and penalty with unlabeled documents are always those without")
+	}
+}
+
+// TestDivisions: a gain has the standard error of its differences by division, and a document
+// counts once in a verdict, however many divisions test it.
+func TestDivisions(t *testing.T) {
+	score := func(from, to mistakes) []textScore {
+		s := make([]textScore, textMethods)
+		s[textDropout].Wrong, s[textFree].Wrong = from, to
+		return s
+	}
+	// Gains of 50, 0 and 50 points; the accuracies vary more than their difference does.
+	scores := [][]textScore{score(mistakes{1, 1}, mistakes{1, 0}), score(mistakes{0, 0}, mistakes{0, 0}), score(mistakes{1, 0}, mistakes{0, 0})}
+	if got := byDivision(scores, textDropout, textFree); got != "+33.33 (16.67)" {
+		t.Errorf("gain %s", got)
+	}
+	if got := byDivision(scores[:1], textDropout, textFree); got != "+50.00" {
+		t.Errorf("gain of one division %s", got)
+	}
+	// Document 7 is tested in all three, and better in two of them.
+	d := byDocument(scores, [][]int{{3, 7}, {7, 4}, {7, 5}}, textDropout, textFree)
+	if want := 100 * (0 + 2./3 + 0 + 0) / 4; math.Abs(d.Mean-want) > 1e-9 || d.Low >= d.Mean {
+		t.Errorf("difference by document %v, want %g", d, want)
+	}
+	table := gains([]string{"made"}, map[string][][]textScore{"made": scores})
+	if row := table.Rows[0]; len(row) != len(table.Columns) || row[1] != 3 || row[3] != "+33.33 (16.67)" {
+		t.Errorf("row %v", row)
+	}
+}
+
 // TestWholeSets: a set is used whole once the store has all its cells of that size, for figures 3
 // and 4 and for figure 5, and the page says so; a set that lacks one is cut.
 func TestWholeSets(t *testing.T) {
