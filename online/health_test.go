@@ -199,10 +199,10 @@ func TestHealthUsuallyMissing(t *testing.T) {
 	s.usual = 0.5
 	s.feed(l, 6*healthBlock)
 	h := l.Health()
-	if h.Notes != 1 || h.Noted != 1 || h.Alarms != 0 || h.Raised != 0 || h.Fields[0].Field != "a" {
+	if h.Alarms != 1 || h.Raised != 1 || h.Fields[0].Field != "a" {
 		t.Fatalf("%+v %q", h, texts(l))
 	}
-	if a := h.Fields[0].Alarms[0]; a.Severity != watch.SeverityNote || math.Abs(a.Now-0.5) > 0.07 || math.Abs(a.Usual-0.3) > 0.02 || a.SinceEvent < 60_800-2*healthBlock || a.SinceEvent > 60_800+2*healthBlock {
+	if a := h.Fields[0].Alarms[0]; math.Abs(a.Now-0.5) > 0.07 || math.Abs(a.Usual-0.3) > 0.02 || a.SinceEvent < 60_800-2*healthBlock || a.SinceEvent > 60_800+2*healthBlock {
 		t.Errorf("%+v", a)
 	}
 }

@@ -302,7 +302,7 @@ func (l *Learner) Level() float64 {
 }
 
 // stateVersion counts the layouts of the block "learner". No number is ever used again.
-const stateVersion = 7
+const stateVersion = 8
 
 // encode writes the block "learner".
 func (l *Learner) encode() []byte {

@@ -8,7 +8,7 @@ import "blankout"
 const loggedAlarms = 10
 
 // reportHealth logs the alarms about fields that a part of a batch has raised and
-// ended, at WARN those alone that are warnings and have just been raised. Those of before the
+// ended, at WARN those alone that have just been raised. Those of before the
 // run were logged then.
 func (l *loop) reportHealth(b *blankout.Batch) {
 	changes, all := l.Learner.HealthChanges(l.logged.fieldChanges)
@@ -18,10 +18,10 @@ func (l *loop) reportHealth(b *blankout.Batch) {
 	}
 	for _, a := range changes[:min(len(changes), loggedAlarms)] {
 		log := l.log.Info
-		if !a.Note() && (a.State == "raised" || a.State == "grown") {
+		if a.State == "raised" {
 			log = l.log.Warn
 		}
-		log(a.Text, "alarm", a.Kind, "severity", a.Severity, "field", a.Field, "state", a.State, "event", a.Event, "topic", b.Topic, "partition", b.Partition, "before_offset", b.Next)
+		log(a.Text, "alarm", a.Kind, "field", a.Field, "state", a.State, "event", a.Event, "topic", b.Topic, "partition", b.Partition, "before_offset", b.Next)
 	}
 	if n > loggedAlarms {
 		l.log.Warn("more alarms about fields, at the same time: GET /v1/features and the page tell which", "more", n-loggedAlarms)

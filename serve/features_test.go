@@ -69,7 +69,7 @@ func TestFeatures(t *testing.T) {
 	for _, want := range []string{
 		`blankout_field_alarms{kind="missing"} 1`, `blankout_field_alarms{kind="new-values"} 0`, `blankout_field_alarms{kind="mean"} 0`, `blankout_field_alarms{kind="deviation"} 0`,
 		`blankout_field_alarms_total 1`, `blankout_field_missing_ratio{field="vibration",span="now"} 1`, fmt.Sprintf(`blankout_field_alarm_error_ratio{field="vibration",side="after"} %v`, *a.ErrorAfter/100),
-		"# HELP blankout_field_missing_ratio Share of the events in which the field is null or left out",
+		"# HELP blankout_field_missing_ratio Share of the events in which the field is null, left out or of another kind than usual",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the metrics lack %s", want)
@@ -80,12 +80,11 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// What a Watcher tells is among the metrics, notes apart from alarms, and what costs little has no
-// series of its own.
-func TestNotesAndFiguresAreMetrics(t *testing.T) {
-	h := &watch.Health{Alarms: 1, Notes: 1, Fields: []watch.FieldHealth{
-		{Field: "dear", Missing: &watch.Condition{Now: 1}, Alarms: []watch.FieldAlarm{{Field: "dear", Kind: "missing", Severity: watch.SeverityWarning}}},
-		{Field: "cheap", Missing: &watch.Condition{Now: 1}, Alarms: []watch.FieldAlarm{{Field: "cheap", Kind: "missing", Severity: watch.SeverityNote}}},
+// What a Watcher tells is among the metrics, and a field without an alarm has no series of its own.
+func TestFiguresAreMetrics(t *testing.T) {
+	h := &watch.Health{Alarms: 1, Fields: []watch.FieldHealth{
+		{Field: "gone", Missing: &watch.Condition{Now: 1}, Alarms: []watch.FieldAlarm{{Field: "gone", Kind: "missing"}}},
+		{Field: "there", Missing: &watch.Condition{Now: 0.1}},
 	}}
 	_, service := learned(t)
 	status := &run.Status{Health: h}
@@ -93,14 +92,14 @@ func TestNotesAndFiguresAreMetrics(t *testing.T) {
 	service.Status = func() *run.Status { return status }
 	url := start(t, serve.DefaultConfig(), service)
 	_, text, _ := call(t, "GET", url+"/metrics", "")
-	for _, want := range []string{`blankout_field_alarms{kind="missing"} 1`, `blankout_field_notes{kind="missing"} 1`, `blankout_field_alarms{kind="vanished"} 0`,
-		`blankout_field_missing_ratio{field="dear",span="now"} 1`, `blankout_figure{of="3",watcher="hours"} 1.5`} {
+	for _, want := range []string{`blankout_field_alarms{kind="missing"} 1`, `blankout_field_alarms{kind="mean"} 0`,
+		`blankout_field_missing_ratio{field="gone",span="now"} 1`, `blankout_figure{of="3",watcher="hours"} 1.5`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)
 		}
 	}
-	if strings.Contains(text, `field="cheap"`) {
-		t.Error("a note has a series of its own")
+	if strings.Contains(text, `field="there"`) {
+		t.Error("a field without an alarm has a series of its own")
 	}
 }
 

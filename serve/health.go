@@ -12,18 +12,14 @@ import (
 )
 
 var fieldMetrics = []metric{
-	{"blankout_field_alarms", gauge, []string{"kind"}, "Alarms about fields that are on, without notes, by kind: missing, new-values, mean, deviation, kind or vanished; /v1/features says which fields.",
-		alarmsOf(false)},
-	{"blankout_field_alarms_total", counter, nil, "Alarms about fields raised, without notes.",
+	{"blankout_field_alarms", gauge, []string{"kind"}, "Alarms about fields that are on, by kind: missing, new-values, mean or deviation; /v1/features says which fields.",
+		alarmsByKind},
+	{"blankout_field_alarms_total", counter, nil, "Alarms about fields raised.",
 		one(func(v *view) float64 { return float64(v.status.FieldAlarms) })},
-	{"blankout_field_notes", gauge, []string{"kind"}, "Alarms about fields that are on and raise the error forecast by less than half a percentage point, by kind.",
-		alarmsOf(true)},
-	{"blankout_field_missing_ratio", gauge, []string{"field", "span"}, "Share of the events in which the field is null or left out: now or usual.",
+	{"blankout_field_missing_ratio", gauge, []string{"field", "span"}, "Share of the events in which the field is null, left out or of another kind than usual: now or usual.",
 		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) { spans(f.Missing, emit) })},
 	{"blankout_field_new_values_ratio", gauge, []string{"field", "span"}, "Share of the field's values that were never or hardly seen before: now or usual.",
 		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) { spans(f.NewValues, emit) })},
-	{"blankout_field_other_kinds_ratio", gauge, []string{"field", "span"}, "Share of the field's values that are of another kind than it usually has, such as text of a number: now or usual.",
-		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) { spans(f.OtherKinds, emit) })},
 	{"blankout_field_mean_shift_deviations", gauge, []string{"field"}, "By how many of its usual deviations the mean of the field differs from the usual one.",
 		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) {
 			if f.Mean != nil {
@@ -72,7 +68,6 @@ func (t *site) features(w http.ResponseWriter, r *http.Request) {
 // healthReport is what the page shows of the condition of the fields.
 type healthReport struct {
 	Alarms  int                 `json:"alarms"`
-	Notes   int                 `json:"notes"`
 	Watched int                 `json:"watched"`
 	Fields  []watch.FieldHealth `json:"fields"` // the pageFields worst
 }
@@ -85,24 +80,19 @@ func healthOf(s *run.Status) *healthReport {
 	if h == nil || len(h.Fields) == 0 {
 		return nil
 	}
-	return &healthReport{h.Alarms, h.Notes, len(h.Fields), h.Fields[:min(len(h.Fields), pageFields)]}
+	return &healthReport{h.Alarms, len(h.Fields), h.Fields[:min(len(h.Fields), pageFields)]}
 }
 
 // worstAlarm returns the text of an alarm about the worst field, "" if none is on.
 func worstAlarm(h *watch.Health) string {
-	if h == nil || len(h.Fields) == 0 {
+	if h == nil || len(h.Fields) == 0 || len(h.Fields[0].Alarms) == 0 {
 		return ""
 	}
-	for _, a := range h.Fields[0].Alarms {
-		if !a.Note() {
-			return a.Text
-		}
-	}
-	return ""
+	return h.Fields[0].Alarms[0].Text
 }
 
 // metricFields is how many fields have metrics of their own: the worst ones of those with
-// an alarm that is no note. It bounds the number of time series.
+// an alarm. It bounds the number of time series.
 const metricFields = 10
 
 // worstFields calls f with the fields that have metrics, and the names that these have.
@@ -114,7 +104,7 @@ func worstFields(v *view, f func(name string, field *watch.FieldHealth)) {
 	seen := map[string]bool{}
 	for i := range h.Fields {
 		field := &h.Fields[i]
-		if !field.Warns() || len(seen) == metricFields {
+		if len(field.Alarms) == 0 || len(seen) == metricFields {
 			return // the others have none either
 		}
 		name := strings.ToValidUTF8(field.Field, "\uFFFD")
@@ -128,23 +118,19 @@ func worstFields(v *view, f func(name string, field *watch.FieldHealth)) {
 	}
 }
 
-// alarmsOf counts by kind the alarms about fields that are notes, or those that are none.
-func alarmsOf(notes bool) func(*view, func(float64, ...string)) {
-	return func(v *view, emit func(float64, ...string)) {
-		if v.status.Health == nil {
-			return
+// alarmsByKind counts by kind the alarms about fields.
+func alarmsByKind(v *view, emit func(float64, ...string)) {
+	if v.status.Health == nil {
+		return
+	}
+	on := map[string]float64{}
+	for _, f := range v.status.Health.Fields {
+		for _, a := range f.Alarms {
+			on[a.Kind]++
 		}
-		on := map[string]float64{}
-		for _, f := range v.status.Health.Fields {
-			for _, a := range f.Alarms {
-				if a.Note() == notes {
-					on[a.Kind]++
-				}
-			}
-		}
-		for _, kind := range watch.FieldAlarmKinds {
-			emit(on[kind], kind)
-		}
+	}
+	for _, kind := range watch.FieldAlarmKinds {
+		emit(on[kind], kind)
 	}
 }
 

@@ -345,16 +345,13 @@ func TestHealthInBrowser(t *testing.T) {
 	}
 }
 
-// Of two alarms that are on the one that costs little is a note in a real browser: it is told
-// where the fields are, and is no alarm of the whole.
-func TestNotesInBrowser(t *testing.T) {
+// The alarm of a field in a real browser, beside a field that has none.
+func TestAlarmsInBrowser(t *testing.T) {
 	b := browse(t)
 	_, service := learned(t)
-	alarm := func(field, severity string) watch.FieldHealth {
-		return watch.FieldHealth{Field: field, Missing: &watch.Condition{Now: 1}, Alarms: []watch.FieldAlarm{{Field: field, Kind: "missing", Severity: severity, Text: field + " is missing"}}}
-	}
+	gone := watch.FieldHealth{Field: "gone", Missing: &watch.Condition{Now: 1}, Alarms: []watch.FieldAlarm{{Field: "gone", Kind: "missing", Text: "gone is missing"}}}
 	status := *service.Status()
-	status.Health = &watch.Health{Alarms: 1, Notes: 1, Fields: []watch.FieldHealth{alarm("dear", watch.SeverityWarning), alarm("cheap", watch.SeverityNote)}}
+	status.Health = &watch.Health{Alarms: 1, Fields: []watch.FieldHealth{gone, {Field: "there", Missing: &watch.Condition{}}}}
 	status.Metrics.Figures = map[string][]watch.Figure{"hours": {{Of: "3", Value: 1.23456}}}
 	service.Status = func() *run.Status { return &status }
 	url := start(t, serve.DefaultConfig(), service)
@@ -366,15 +363,14 @@ func TestNotesInBrowser(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	for expression, want := range map[string]any{
-		"document.querySelector('#alarms').innerText":                      "dear is missing",
+		"document.querySelector('#alarms').innerText":                      "gone is missing",
 		"document.querySelector('#field-alarms').innerText":                "1",
-		"document.querySelectorAll('#health-alarms li').length":            2.0,
-		"document.querySelector('#health-alarms li.note').innerText":       "cheap is missing",
+		"document.querySelectorAll('#health-alarms li').length":            1.0,
 		"document.querySelectorAll('#health-table td.bad').length":         1.0,
 		"document.querySelector('#counts').innerText.includes('hours')":    true,
 		"/3\\s+1\\.235/.test(document.querySelector('#counts').innerText)": true,
 		// What nothing is known of is a dash in a table, and not a figure.
-		"/dear\\s+100.0 %\\s+0.00 %(\\s+–){5}\\s/.test(document.querySelector('#health-table').innerText)": true,
+		"/gone\\s+100.0 %\\s+0.00 %(\\s+–){5}\\s/.test(document.querySelector('#health-table').innerText)": true,
 		// The line since the beginning is dashed where the legend says what it is, the recent one is not.
 		"[...document.querySelectorAll('#legend-error span')].map(s => s.innerText + getComputedStyle(s.firstChild).borderTopStyle).join()": "recentsolid,since the beginningdashed",
 	} {

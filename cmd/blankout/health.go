@@ -20,12 +20,8 @@ func printAlarms(out *bufio.Writer, h *watch.Health) {
 	n := 0
 	for _, f := range h.Fields {
 		for _, a := range f.Alarms {
-			what := "alarm"
-			if a.Note() {
-				what = "note"
-			}
 			if n++; n <= most {
-				fmt.Fprintf(out, "%-13s %s\n", what, a.Text)
+				fmt.Fprintf(out, "%-13s %s\n", "alarm", a.Text)
 			}
 		}
 	}
@@ -37,7 +33,7 @@ func printAlarms(out *bufio.Writer, h *watch.Health) {
 // printFeatures tells the condition of every field that is watched.
 func printFeatures(out *bufio.Writer, h *watch.Health) {
 	printAlarms(out, h)
-	if h.Alarms+h.Notes > 0 {
+	if h.Alarms > 0 {
 		fmt.Fprintln(out)
 	}
 	if len(h.Fields) == 0 {

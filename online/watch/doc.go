@@ -7,8 +7,7 @@
 //
 // A [Watcher] is a file and a line in [New]: it owns what it counts, takes up events, merges,
 // codes its state and tells figures. The health of fields is one ([Fields]). It has four
-// measures of each field, and watchers of its own, a file each with take, review, report and
-// State: [Kinds] sees a field come as another kind of value, [Rare] a rare one come no more.
-// All show what they find to [Alarms] at the end of each block of events, which knows from
-// [Spells] what comes every night, and what costs too little for a warning.
+// measures of each field: its presence as its usual kind of value, new values, and the mean and
+// deviation of a number. Each raises an alarm where it is out of the usual, unless it has been so
+// at that hour of another day.
 package watch

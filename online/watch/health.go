@@ -1,7 +1,7 @@
 package watch
 
-// This file watches the health of fields: whether one is missing, has values that nobody
-// has seen before, or whether its mean or deviation has moved.
+// This file watches the health of fields: whether one is missing or comes as another kind of
+// value, has values that nobody has seen before, or whether its mean or deviation has moved.
 
 import (
 	"math"
@@ -22,38 +22,51 @@ import (
 // e^healthLimit blocks, whatever the distribution is. docs/mathematics.md has the
 // derivation, TestHealthFalseAlarms the simulation.
 //
-// What is null or left out is counted in every event, and costs nothing where nothing
-// is missing. Values are looked at in about one of eight events, drawn by the number of the
-// event.
+// Presence is one measure: the share of events that do not hold the field as its usual kind of
+// value. Of a field that events usually hold it is counted in every event, and costs nothing
+// where nothing is missing; of another one it is the share of stretches of events without it. At
+// hours of the day at which an alarm has come and gone, a change like that is expected.
+// Values are looked at in about one of eight events, drawn by the number of the event.
 type Fields struct {
 	Idle
-	events uint64 // of the block at hand
-	start  Moment // its first event
+	events uint64  // of the block at hand
+	named  float64 // those of them whose missing fields are known
+	start  Moment  // its first event
 	// The fields whose absence is counted: all that were usual at the end of some block.
 	// They stay in the set, because a field that has died soon ceases to be usual. See
 	// model.Missing.
 	watched model.FieldSet
 	fields  []fieldHealth // by id
 	alarms  Alarms
-	kinds   Kinds
-	rare    Rare
 
-	seen  *model.Missing // the model whose usual fields have been taken up
-	words []uint16       // the fields that are bags of words
+	seen *model.Missing // the model whose usual fields have been taken up
+
+	// Fields of the Schema that have one name, as different kinds of value.
+	linked int            // fields of the Schema that have been looked at
+	names  map[string]int // the first field of each name
+	alike  [][]uint16     // of each name of several fields
+	there  model.FieldSet // scratch: the fields of an event
 }
 
 // fieldHealth is about one field.
 type fieldHealth struct {
 	kind    blankout.Kind
+	leader  int  // the first field of its name
+	name    int  // its place in Fields.alike plus 1, 0 if it is alone
 	watched bool // it is in Fields.watched
-	// Counts of the current block: events that lacked the field; and, for the sampled events
-	// that held it, their number, new values, and sums of powers of the value in units of
-	// the reference.
-	missing, seen, fresh float64
-	sum, square, fourth  float64
-	// The latest run of events without the field: its first and its last event.
-	run  Moment
-	last uint64
+	// Counts of the current block: events that lacked the field, of one that is not watched
+	// those that held it and in how many stretches; sampled events in which it is null; and,
+	// for the sampled events that held it, their number, new values, and sums of powers of the
+	// value in units of the reference.
+	missing, held, stretches, null float64
+	seen, fresh                    float64
+	sum, square, fourth            float64
+	// The latest run of events without the field: its first and its last event. Of one that is
+	// not watched, the latest event with it.
+	run   Moment
+	last  uint64
+	usual float64 // events that held it, over some usualEvents
+	comes form    // of the alarm about its presence
 	// A number x counts as u = (x - center) inverse, between -healthClip and
 	// healthClip. The reference comes from the first values: their number, mean and
 	// sum of squared deviations. inverse is 0 until then.
@@ -65,7 +78,7 @@ type fieldHealth struct {
 
 // The measures of a field.
 const (
-	measureMissing   = iota // share of the events that lack it
+	measureMissing   = iota // share of the events that lack it as its usual kind
 	measureNew              // share of its values that are new
 	measureMean             // mean of its u
 	measureDeviation        // mean of its u^2
@@ -93,6 +106,9 @@ const (
 	// checked.
 	referenceFirst, referenceCheck = 64, 1000
 	healthClip                     = 3
+	// The presence of a field that is not watched is counted by stretches of so many events, as
+	// one that comes in bursts is not there by chance in each event.
+	stretchBits, blockStretches = 6, healthBlock >> 6
 	// An alarm ends after calmBlocks blocks in a row that would not have raised it, or after
 	// alarmEvents events, when what it was about has become usual.
 	calmBlocks, alarmEvents = 4, 10_000_000
@@ -104,10 +120,9 @@ const (
 
 // allowances say from which change on a measure is worth an alarm: by how much the mean
 // must exceed its usual value, or fall below it. They depend on the usual mean
-// and variance.
+// and variance. That of fields that are not watched is in rareAllowance.
 var allowances = [...]func(mean, variance float64) (above, below float64){
 	measureMissing:   func(_, _ float64) (float64, float64) { return 0.05, 0 },
-	alarmKindOf:      func(_, _ float64) (float64, float64) { return 0.05, 0 },
 	measureNew:       func(_, _ float64) (float64, float64) { return 0.1, 0 },
 	measureMean:      func(_, v float64) (float64, float64) { d := 0.75 * math.Sqrt(max(v, 0.01)); return d, d },
 	measureDeviation: func(m, _ float64) (float64, float64) { m = max(m, 0.01); return m, 0.4 * m },
@@ -115,8 +130,11 @@ var allowances = [...]func(mean, variance float64) (above, below float64){
 
 // ranges are the least and the largest value that a measure averages.
 var ranges = [...][2]float64{
-	measureMissing: {0, 1}, measureNew: {0, 1}, alarmKindOf: {0, 1}, measureMean: {-healthClip, healthClip}, measureDeviation: {0, healthClip * healthClip},
+	measureMissing: {0, 1}, measureNew: {0, 1}, measureMean: {-healthClip, healthClip}, measureDeviation: {0, healthClip * healthClip},
 }
+
+// rareAllowance is half of the share of stretches that a field is in, as far as that is known.
+func rareAllowance(mean, off float64) float64 { return (1 - mean - off) / 2 }
 
 // fieldMeasure watches the mean of something bounded.
 type fieldMeasure struct {
@@ -135,7 +153,10 @@ type fieldMeasure struct {
 	alarm        float64 // 1 or -1 by the direction, 0 for none
 	calm         float64 // blocks in a row that would not have raised the alarm
 	until        Moment  // the first event of these
+	found        uint64  // the event at which the alarm was raised
+	worst        float64 // the mean of the block of the alarm that is farthest from the usual one
 	before       float64 // error that was forecast when the alarm was raised, -1 for none
+	hours        *hours  // nil before an alarm has ended
 }
 
 // observed is what a block holds of a measure. moved is the part of the sum, not below 0,
@@ -176,10 +197,10 @@ func (o observed) step(mean, variance, reach, allowance float64) float64 {
 	return 2 * allowance / (variance + 2*allowance*reach/3) * (o.sum - o.n*(mean+allowance))
 }
 
-// compare takes up a block that began at start, and says whether that has raised an alarm
-// or ended one. moved says that the mean of the field has an alarm: its squares then tell
-// of that and of nothing else.
-func (m *fieldMeasure) compare(kind int, o observed, start Moment, moved bool) (change changeKind) {
+// compare takes up a block, and says whether that has raised an alarm or ended one. moved says
+// that the mean of the field has an alarm: its squares then tell of that and of nothing else.
+// rare says that the field is not watched.
+func (m *fieldMeasure) compare(kind int, o observed, at span, moved, rare bool) (change changeKind) {
 	const recent = 1 - float64(healthBlock)/recentEvents
 	m.recentN, m.recentSum = m.recentN*recent+o.n, m.recentSum*recent+o.sum
 	switch {
@@ -195,6 +216,12 @@ func (m *fieldMeasure) compare(kind int, o observed, start Moment, moved bool) (
 		low, high := ranges[kind][0], ranges[kind][1]
 		mean, off, variance := m.usual(low, high)
 		above, below := allowances[kind](mean, variance)
+		if rare {
+			if above = rareAllowance(mean, off); above <= 0 {
+				above = high // it is hardly ever there: nothing tells
+			}
+		}
+		now := o.sum / o.n
 		up := risen.step(mean+off, variance, high-mean, above)
 		down := 0.0
 		if below > 0 {
@@ -203,19 +230,22 @@ func (m *fieldMeasure) compare(kind int, o observed, start Moment, moved bool) (
 		switch {
 		case m.alarm != 0:
 			if m.alarm > 0 && up > 0 || m.alarm < 0 && down > 0 {
-				m.calm = 0
+				m.calm, m.worst = 0, m.alarm*max(m.alarm*m.worst, m.alarm*now)
 				break
 			}
 			if m.calm == 0 {
-				m.until, m.recentN, m.recentSum = start, o.n, o.sum
+				m.until, m.recentN, m.recentSum = at.start, o.n, o.sum
 			}
 			if m.calm++; m.calm == calmBlocks {
 				m.end()
 				change = alarmEnded
 			}
+		case (up > 0 && m.hours.expects(at, now, true, above) || down > 0 && m.hours.expects(at, now, false, below)) && m.above+m.below < healthStep:
+			m.above, m.below, m.pending = 0, 0, observed{} // what is usual at other hours stands still
+			return 0
 		default:
 			if m.above == 0 && m.below == 0 {
-				m.since, m.sinceN, m.sinceSum = start, 0, 0
+				m.since, m.sinceN, m.sinceSum, m.worst = at.start, 0, 0, now
 			}
 			m.above, m.below = max(0, m.above+min(up, healthStep)), max(0, m.below+min(down, healthStep))
 			m.sinceN, m.sinceSum = m.sinceN*recent+o.n, m.sinceSum*recent+o.sum
@@ -224,6 +254,7 @@ func (m *fieldMeasure) compare(kind int, o observed, start Moment, moved bool) (
 				if m.below > m.above {
 					m.alarm = -1
 				}
+				m.worst = now
 				m.above, m.below, m.calm, m.pending = 0, 0, 0, observed{}
 				m.recentN, m.recentSum = m.sinceN, m.sinceSum
 				return alarmRaised
@@ -244,61 +275,94 @@ func (m *fieldMeasure) compare(kind int, o observed, start Moment, moved bool) (
 	return change
 }
 
-// end ends an alarm.
-func (m *fieldMeasure) end() { m.alarm, m.calm, m.above, m.below = 0, 0, 0, 0 }
+// end ends an alarm, which is expected at its hours from here on.
+func (m *fieldMeasure) end() {
+	if m.hours == nil {
+		m.hours = &hours{}
+	}
+	m.hours.learn(m.since, m.until, m.worst, m.alarm > 0)
+	m.alarm, m.calm, m.above, m.below = 0, 0, 0, 0
+}
 
 // grow takes up new fields.
 func (h *Fields) grow(fields []blankout.Field) {
-	for id := len(h.fields); id < min(len(fields), MostFields); id++ {
-		h.fields = append(h.fields, fieldHealth{kind: fields[id].Kind})
+	if h.names == nil {
+		h.names = map[string]int{}
 	}
-	h.words = h.words[:0]
-	for id := range h.fields {
-		if h.fields[id].kind == blankout.Words {
-			h.words = append(h.words, uint16(id))
-		}
+	for id := len(h.fields); id < len(fields); id++ {
+		h.fields = append(h.fields, fieldHealth{kind: fields[id].Kind, leader: id})
 	}
 	if n := (len(h.fields) + 63) / 64; n > len(h.watched) {
 		h.watched = append(h.watched, make(model.FieldSet, n-len(h.watched))...)
 	}
+	for ; h.linked < len(fields); h.linked++ {
+		id, f := h.linked, &h.fields[h.linked]
+		if f.kind == blankout.Sparse || f.kind == blankout.Cross {
+			continue
+		}
+		first, known := h.names[fields[id].Name]
+		switch {
+		case !known:
+			h.names[fields[id].Name] = id
+		case f.name == 0: // else a file says so
+			h.link(id, first)
+			if h.fields[first].watched {
+				h.watch(id)
+			}
+		}
+	}
+}
+
+// link says that a field has the name of another one, which came first.
+func (h *Fields) link(id, first int) {
+	one := &h.fields[first]
+	if one.name == 0 {
+		h.alike = append(h.alike, []uint16{uint16(first)})
+		one.name = len(h.alike)
+	}
+	h.fields[id].leader, h.fields[id].name = first, one.name
+	h.alike[one.name-1] = append(h.alike[one.name-1], uint16(id))
 }
 
 // Take counts in an event.
 func (h *Fields) Take(m *Met) {
 	e := m.Event
-	if len(h.fields) < min(len(m.Fields), MostFields) {
-		h.grow(m.Fields)
+	if fields := m.Fields[:min(len(m.Fields), MostFields)]; h.linked < len(fields) {
+		h.grow(fields)
 	}
-	h.kinds.take(m)
-	m.Present = h.kinds.byName(m.Present)
-	h.rare.take(m)
 	if h.events == 0 {
 		h.start = Moment{m.Number, e.Time}
 	}
 	h.events++
 	switch {
 	case m.Named:
-		for i, word := range h.watched {
-			if i < len(m.Present) {
-				word &^= m.Present[i]
-			}
-			if word != 0 {
-				h.lack(word, i, m.Number, e.Time)
-			}
+		h.named++
+		present := m.Present // the first field of a name stands for all
+		if len(h.alike) > 0 {
+			h.there = h.there.Room(len(h.fields))
+			clear(h.there)
+			h.there.Add(e.Field)
+			present = h.there
 		}
-		for _, id := range h.words {
-			if f := &h.fields[id]; f.watched {
-				continue // counted above
-			} else if m.Present.Has(id) {
-				f.seen++
-			} else if slices.Contains(e.Missing, id) {
-				f.lack(m.Number, e.Time)
+		for i, watched := range h.watched {
+			word := uint64(0)
+			if i < len(present) {
+				word = present[i]
+			}
+			if absent := watched &^ word; absent != 0 {
+				h.lack(absent, i, m.Number, e.Time)
+			}
+			for word &^= watched; word != 0; word &= word - 1 {
+				if id := i<<6 | bits.TrailingZeros64(word); id < len(h.fields) {
+					h.fields[id].come(m.Number, e.Time)
+				}
 			}
 		}
 		if Sampled(m.Number, sampledBits) {
 			h.sampleValues(e, m.Rows)
 		}
 	case e.Features.Len() == 0: // an event without any field
+		h.named++
 		for i, word := range h.watched {
 			h.lack(word, i, m.Number, e.Time)
 		}
@@ -323,9 +387,23 @@ func (f *fieldHealth) lack(event uint64, time int64) {
 	f.last = event
 }
 
+// come counts an event with a field that is not watched.
+func (f *fieldHealth) come(event uint64, time int64) {
+	if f.held == 0 || f.last>>stretchBits != event>>stretchBits {
+		f.stretches++
+	}
+	f.held++
+	f.run, f.last = Moment{event, time}, event
+}
+
 // sampleValues looks at the values of an event that the rows do not count yet.
 func (h *Fields) sampleValues(e *blankout.Example, rows *model.Table) {
 	fields := h.fields
+	for _, id := range e.Missing {
+		if int(id) < len(fields) {
+			fields[id].null++
+		}
+	}
 	for i, id := range e.Field {
 		if int(id) >= len(fields) {
 			continue
@@ -379,33 +457,38 @@ func (h *Fields) review(met *Met) {
 		if f.kind == blankout.Sparse || f.kind == blankout.Cross {
 			continue
 		}
-		if f.watched || f.kind == blankout.Words {
-			h.reviewMeasure(met, id, measureMissing, observed{n: healthBlock, sum: f.missing, square: f.missing})
+		if h.usualKind(id) {
+			h.reviewPresence(met, id)
 		}
 		switch f.kind {
 		case blankout.Categorical:
-			h.reviewMeasure(met, id, measureNew, observed{n: f.seen, sum: f.fresh, square: f.fresh})
+			h.reviewMeasure(met, id, measureNew, observed{n: f.seen, sum: f.fresh, square: f.fresh}, run{})
 		case blankout.Numeric:
 			mean, deviation := f.numbers()
-			h.reviewMeasure(met, id, measureMean, mean)
-			h.reviewMeasure(met, id, measureDeviation, deviation)
+			h.reviewMeasure(met, id, measureMean, mean, run{})
+			h.reviewMeasure(met, id, measureDeviation, deviation, run{})
 			f.checkReference()
 		}
-		if f.kind == blankout.Words && !f.watched && met.Usual != nil && f.seen > healthBlock/2 {
-			// Most events hold it: from here on it counts as missing where it is left out, too,
-			// and how often that is has to be found out.
-			h.watch(id)
-			f.measures[measureMissing] = fieldMeasure{}
-		}
-		f.missing, f.seen, f.fresh, f.sum, f.square, f.fourth = 0, 0, 0, 0, 0, 0
 	}
-	h.kinds.review(met, h)
-	h.rare.review(met, h)
-	h.events = 0
+	h.countKinds()
+	for id := range h.fields {
+		f := &h.fields[id]
+		if f.kind == blankout.Words && met.Usual != nil && f.held > healthBlock/2 {
+			// Most events hold it: from here on it counts as missing where it is left out, and
+			// how often that is has to be found out.
+			h.watch(id)
+		}
+		f.missing, f.held, f.stretches, f.null, f.seen, f.fresh, f.sum, f.square, f.fourth = 0, 0, 0, 0, 0, 0, 0, 0, 0
+	}
+	h.events, h.named = 0, 0
 	if m := met.Usual; m != nil && m != h.seen {
 		h.seen = m
 		for _, id := range m.Usual {
-			if _, null := slices.BinarySearch(m.UsuallyNull, id); int(id) < len(h.fields) && !null && !h.kinds.later.Has(id) {
+			if _, null := slices.BinarySearch(m.UsuallyNull, id); int(id) >= len(h.fields) || null {
+				continue
+			}
+			h.watch(int(id))
+			for _, id := range h.kindsOf(int(id)) {
 				h.watch(int(id))
 			}
 		}
@@ -414,8 +497,94 @@ func (h *Fields) review(met *Met) {
 
 // watch has the absence of a field counted in every event.
 func (h *Fields) watch(id int) {
-	h.fields[id].watched = true
+	f := &h.fields[id]
+	if !f.watched {
+		f.watched, f.usual, f.measures[measureMissing] = true, 0, fieldMeasure{}
+	}
 	h.watched[id>>6] |= 1 << (id & 63)
+}
+
+// kindsOf returns the fields of the name of one, nil if it is alone.
+func (h *Fields) kindsOf(id int) []uint16 {
+	if name := h.fields[id].name; name > 0 {
+		return h.alike[name-1]
+	}
+	return nil
+}
+
+// present returns in how many events of the block a field was.
+func (h *Fields) present(id int) float64 {
+	if f := &h.fields[id]; !f.watched {
+		return f.held
+	}
+	return h.named - h.fields[id].missing
+}
+
+// usualKind says whether no other field of the name of one has come in more events.
+func (h *Fields) usualKind(id int) bool {
+	for _, other := range h.kindsOf(id) {
+		if h.fields[other].usual > h.fields[id].usual {
+			return false
+		}
+	}
+	return true
+}
+
+// countKinds takes up in how many events each field was, which stands still while its presence, or
+// that of another field of its name, is out of the usual.
+func (h *Fields) countKinds() {
+	const keep = 1 - float64(healthBlock)/usualEvents
+	out := func(id uint16) bool {
+		m := &h.fields[id].measures[measureMissing]
+		return m.alarm != 0 || m.above > 0
+	}
+	for id := range h.fields {
+		if !out(uint16(id)) && !slices.ContainsFunc(h.kindsOf(id), out) {
+			h.fields[id].usual = h.fields[id].usual*keep + h.present(id)
+		}
+	}
+}
+
+// reviewPresence compares in how many events a field was as its usual kind.
+func (h *Fields) reviewPresence(met *Met, id int) {
+	f := &h.fields[id]
+	m := &f.measures[measureMissing]
+	if h.named == 0 {
+		return // nothing tells what these events lack
+	}
+	o, r := observed{n: h.named, sum: f.missing, square: f.missing}, run{}
+	switch {
+	case !f.watched:
+		gone := blockStretches - min(f.stretches, blockStretches)
+		o, r = observed{n: blockStretches, sum: gone, square: gone}, run{since: f.run}
+	case f.last == met.Number:
+		r = run{f.run, float64(met.Number - f.run.Event + 1)}
+	}
+	if m.alarm == 0 || m.calm == 0 { // else it may be on its way back
+		f.comes = h.comes(id)
+	}
+	h.reviewMeasure(met, id, measureMissing, o, r)
+}
+
+// comes says as what a field came that was missing in the block.
+func (h *Fields) comes(id int) form {
+	f := &h.fields[id]
+	if !f.watched {
+		return comesNoMore
+	}
+	other, most := id, 0.0
+	for _, of := range h.kindsOf(id) {
+		if n := h.present(int(of)); int(of) != id && n > most {
+			other, most = int(of), n
+		}
+	}
+	switch {
+	case most > 0 && most >= f.missing/2:
+		return comesAs + form(h.fields[other].kind)
+	case h.fields[f.leader].null > 0:
+		return comesNull
+	}
+	return comesNot
 }
 
 // numbers returns what the block holds of the values of a number. A mean that moves takes
@@ -444,56 +613,57 @@ func (f *fieldHealth) anew() {
 	f.inverse, f.measures[measureMean], f.measures[measureDeviation] = 0, fieldMeasure{}, fieldMeasure{}
 }
 
-// reviewMeasure compares one measure of a field.
-func (h *Fields) reviewMeasure(met *Met, id, kind int, o observed) {
-	f := &h.fields[id]
-	x := fieldChange{field: id, kind: kind}
-	if kind == measureMissing {
-		x.comes = h.kinds.absent(id)
-	}
-	moved := kind == measureDeviation && f.measures[measureMean].alarm != 0
-	var r run
-	if kind == measureMissing && f.last == met.Number {
-		r = run{f.run, float64(met.Number - f.run.Event + 1)}
-	}
-	if h.compare(met, &f.measures[kind], x, o, r, moved) == alarmAccepted && f.kind == blankout.Numeric && kind != measureMissing {
-		f.anew()
-	}
-}
-
-// run is a run of events, up to now, that are all as they should not be.
+// run is a run of events, up to now, that are all as they should not be. n is 0 for a field that
+// is not watched, which was last there at since.
 type run struct {
 	since Moment
 	n     float64
 }
 
-// compare compares a measure of a field with what is usual, and shows its alarm, if there is
-// one. x says of what it is. An alarm that may have begun with the run has.
-func (h *Fields) compare(met *Met, m *fieldMeasure, x fieldChange, o observed, r run, moved bool) changeKind {
-	event := met.Number
-	x.what = m.compare(x.kind, o, h.start, moved)
+// reviewMeasure compares a measure of a field with what is usual, and tells of its alarm. An alarm
+// that may have begun with the run has.
+func (h *Fields) reviewMeasure(met *Met, id, kind int, o observed, r run) {
+	f := &h.fields[id]
+	m := &f.measures[kind]
+	rare := kind == measureMissing && !f.watched
+	moved := kind == measureDeviation && f.measures[measureMean].alarm != 0
+	what := m.compare(kind, o, span{h.start, Moment{met.Number, met.Event.Time}}, moved, rare)
 	switch {
-	case x.what == alarmRaised:
-		m.before, m.until = -1, Moment{}
-		if x.kind == measureMissing || x.kind == alarmKindOf {
+	case what == alarmRaised:
+		m.found, m.before, m.until = met.Number, -1, Moment{}
+		switch {
+		case rare:
+			m.since = r.since
+		case kind == measureMissing:
 			m.before = met.Error
+			if r.n > 0 && r.since.Event >= m.since.Event && r.since.Event < m.since.Event+2*healthBlock {
+				m.since, m.recentN, m.recentSum = r.since, r.n, r.n
+			}
 		}
-		if r.n > 0 && r.since.Event >= m.since.Event && r.since.Event < m.since.Event+2*healthBlock {
-			m.since, m.recentN, m.recentSum = r.since, r.n, r.n
-		}
-	case m.alarm != 0 && event-m.since.Event >= alarmEvents:
-		x.what = alarmAccepted
-	case m.alarm != 0:
-		x.what = alarmOn
-	case x.what == 0:
-		return 0
+	case m.alarm != 0 && met.Number-m.since.Event >= alarmEvents:
+		what = alarmAccepted
+	case what == 0:
+		return
 	}
-	x.event, x.since, x.until, x.value = event, m.since, m.until, h.value(m, &x)
-	h.alarms.take(x, m.calm > 0, met.Event.Time)
-	if x.what == alarmAccepted {
-		*m = fieldMeasure{}
+	x := h.alarm(id, kind)
+	x.what, x.event = what, met.Number
+	if h.alarms.add(x); what != alarmAccepted {
+		return
 	}
-	return x.what
+	if *m = (fieldMeasure{}); f.kind == blankout.Numeric && kind != measureMissing {
+		f.anew()
+	}
+}
+
+// alarm returns the alarm of a measure as it is now.
+func (h *Fields) alarm(id, kind int) fieldChange {
+	f := &h.fields[id]
+	m := &f.measures[kind]
+	x := fieldChange{field: id, kind: kind, what: alarmRaised, event: m.found, since: m.since, until: m.until, value: h.value(id, kind)}
+	if kind == measureMissing {
+		x.comes = f.comes
+	}
+	return x
 }
 
 // fieldCost compares how often events are answered wrongly with how often they would be
@@ -518,51 +688,26 @@ func (h *Fields) Start() Moment { return h.start }
 // known says whether enough samples have come for rise to mean something.
 func (c *fieldCost) known() bool { return c.n >= costLeast }
 
-// rise returns by how much the error rises where all events lose the field, once that is known,
-// and the deviation of that. Of a mean difference of few samples much is chance: it is shrunk by
-// the share of its square that its variance explains.
-func (c *fieldCost) rise() (rise, off float64) {
+// rise returns by how much the error rises where all events lose the field, once that is known. Of
+// a mean difference of few samples much is chance: it is shrunk by the share of its square that its
+// variance explains.
+func (c *fieldCost) rise() float64 {
 	d := (c.without - c.with) / c.n
+	if d == 0 {
+		return 0
+	}
 	variance := max(0, c.square/c.n-d*d) / c.n
-	if d != 0 {
-		rise = d * max(0, 1-variance/(d*d))
-	}
-	return rise, math.Sqrt(variance + 1/(c.n*c.n)) // one sample more that would differ
-}
-
-// costsState codes what the costs of fields have that State does not.
-func (h *Fields) costsState(c *coder.Coder) {
-	squares := make([]float64, len(h.fields))
-	for id := range h.fields {
-		squares[id] = h.fields[id].cost.square
-	}
-	if c.Floats(&squares); len(squares) != len(h.fields) {
-		c.Failed = true
-		return
-	}
-	for id := range h.fields {
-		h.fields[id].cost.square = squares[id]
-	}
+	return d * max(0, 1-variance/(d*d))
 }
 
 // Name names the Watcher.
 func (h *Fields) Name() string { return "health" }
 
-// State codes what MeasuresState does not.
-func (h *Fields) State(c *coder.Coder) {
-	codeParts(c, []part{
-		{"alarms", func(c *coder.Coder) { h.alarms.State(c, len(h.fields)) }},
-		{"costs", h.costsState},
-		{"kinds", func(c *coder.Coder) { h.kinds.State(c, len(h.fields)) }},
-		{"rare", func(c *coder.Coder) { h.rare.State(c, len(h.fields)) }},
-	})
-}
-
-// MeasuresState codes the measures of the fields, which have a place in the learner's own block.
+// MeasuresState codes the state, which has a place in the learner's own block.
 func (h *Fields) MeasuresState(c *coder.Coder) {
 	c.Uint(&h.events)
+	c.Float(&h.named)
 	h.start.state(c)
-	c.Uint(&h.alarms.raised)
 	n := uint64(len(h.fields))
 	c.Uint(&n)
 	if c.Decode {
@@ -575,75 +720,59 @@ func (h *Fields) MeasuresState(c *coder.Coder) {
 	}
 	for id := range h.fields {
 		f := &h.fields[id]
-		if f.state(c); !c.Decode {
+		if !f.state(c) {
 			continue
 		}
 		if f.watched {
 			h.watch(id)
 		}
-		if f.kind == blankout.Words {
-			h.words = append(h.words, uint16(id))
-		}
-	}
-	h.oldAlarms(c)
-}
-
-// oldAlarms codes what files without Alarms hold of them, and else nothing.
-func (h *Fields) oldAlarms(c *coder.Coder) {
-	a, n := &h.alarms, uint64(0)
-	c.Uint(&a.changed)
-	if c.Uint(&n); !c.Decode {
-		return
-	}
-	if n > healthChanges {
-		c.Failed = true
-		return
-	}
-	for range n {
-		var x fieldChange
-		if x.oldState(c); x.field < 0 || x.field >= len(h.fields) || x.kind < 0 || x.kind >= fieldMeasures {
+		switch {
+		case f.leader < 0 || f.leader > id:
 			c.Failed = true
 			return
-		}
-		a.changes = append(a.changes, x)
-	}
-	for id := range h.fields {
-		for _, kind := range measuresOf(h.fields[id].kind) {
-			if m := &h.fields[id].measures[kind]; m.alarm != 0 {
-				x := fieldChange{field: id, kind: kind, what: alarmRaised, event: m.since.Event, since: m.since}
-				x.value = h.value(m, &x)
-				a.resume(x)
-			}
+		case f.leader < id:
+			h.link(id, f.leader)
 		}
 	}
+	h.alarms.state(c, len(h.fields))
 }
 
-func (f *fieldHealth) state(c *coder.Coder) {
-	kind, watched := uint64(f.kind), uint64(0)
-	if f.watched {
-		watched = 1
-	}
+// state codes a field, and says whether it was read.
+func (f *fieldHealth) state(c *coder.Coder) (read bool) {
+	kind := uint64(f.kind)
 	c.Uint(&kind)
-	c.Uint(&watched)
-	f.kind, f.watched = blankout.Kind(kind), watched != 0
-	if kind > uint64(blankout.Cross) {
+	c.Bool(&f.watched)
+	c.Int(&f.leader)
+	f.kind = blankout.Kind(kind)
+	c.Uint((*uint64)(&f.comes))
+	if kind > uint64(blankout.Cross) || f.comes > comesAs+form(blankout.Cross) {
 		c.Failed = true
 	}
 	f.run.state(c)
 	c.Uint(&f.last)
 	c.Each(
-		&f.missing, &f.seen, &f.fresh, &f.sum, &f.square, &f.fourth, &f.center, &f.inverse, &f.first[0], &f.first[1], &f.first[2],
-		&f.cost.n, &f.cost.with, &f.cost.without)
+		&f.missing, &f.held, &f.stretches, &f.null, &f.usual, &f.seen, &f.fresh, &f.sum, &f.square, &f.fourth, &f.center, &f.inverse, &f.first[0], &f.first[1], &f.first[2],
+		&f.cost.n, &f.cost.with, &f.cost.without, &f.cost.square)
 	for _, kind := range measuresOf(f.kind) {
 		f.measures[kind].state(c)
 	}
+	return c.Decode
 }
 
 func (m *fieldMeasure) state(c *coder.Coder) {
 	c.Each(
-		&m.n, &m.sum, &m.square, &m.pending.n, &m.pending.sum, &m.pending.square, &m.recentN, &m.recentSum, &m.above, &m.below, &m.sinceN, &m.sinceSum, &m.alarm, &m.calm, &m.before)
+		&m.n, &m.sum, &m.square, &m.pending.n, &m.pending.sum, &m.pending.square, &m.recentN, &m.recentSum, &m.above, &m.below, &m.sinceN, &m.sinceSum, &m.alarm, &m.calm, &m.worst, &m.before)
+	c.Uint(&m.found)
 	m.since.state(c)
 	m.until.state(c)
+	has := m.hours != nil
+	if c.Bool(&has); !has {
+		return
+	}
+	if m.hours == nil {
+		m.hours = &hours{}
+	}
+	m.hours.state(c)
 }
 
 // measuresOf lists the measures that a field of this kind has.

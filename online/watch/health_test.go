@@ -78,7 +78,7 @@ func TestHealthFalseAlarms(t *testing.T) {
 				mean, deviation := f.numbers()
 				o := [fieldMeasures]observed{{n: healthBlock, sum: f.missing, square: f.missing}, {n: f.seen, sum: f.fresh, square: f.fresh}, mean, deviation}[kind]
 				m := &f.measures[kind]
-				if m.compare(kind, o, Moment{Event: uint64(b)}, false) == alarmRaised {
+				if m.compare(kind, o, span{start: Moment{Event: uint64(b)}}, false, false) == alarmRaised {
 					alarms++
 				}
 				for side, sum := range []float64{m.above, m.below} {
@@ -164,14 +164,12 @@ func TestHealthWords(t *testing.T) {
 	}
 }
 
-// What a field costs is off by chance: a note needs samples enough that say so, and a difference
-// that chance explains is none.
+// What a field costs is off by chance: a difference that chance explains is none.
 func TestCostOfAField(t *testing.T) {
 	for _, c := range []struct {
 		samples, worse, better int
 		rise                   float64
-		note                   bool
-	}{{70, 0, 0, 0, false}, {200, 0, 0, 0, true}, {1000, 6, 4, 0, true}, {1000, 60, 40, 0.015, false}, {1000, 100, 0, 0.099, false}, {1000, 0, 100, -0.099, true}, {100, 9, 8, 0, false}, {12_000, 84, 0, 0.0067, false}} {
+	}{{70, 0, 0, 0}, {1000, 6, 4, 0}, {1000, 60, 40, 0.015}, {1000, 100, 0, 0.099}, {1000, 0, 100, -0.099}, {100, 9, 8, 0}, {12_000, 84, 0, 0.0067}} {
 		h := &Fields{fields: make([]fieldHealth, 1)}
 		for i := range c.samples {
 			switch {
@@ -183,12 +181,13 @@ func TestCostOfAField(t *testing.T) {
 				h.Cost(0, 1, 1)
 			}
 		}
-		rise, _ := h.fields[0].cost.rise()
-		v := h.priced(0, Condition{}, 0.3, 1)
-		if math.Abs(rise-c.rise) > 0.004 || v.cheap != c.note || math.Abs(v.after-30-100*rise) > 1e-9 {
+		m := &h.fields[0].measures[measureMissing]
+		m.n, m.recentN, m.recentSum, m.before = 1, 1, 1, 0.3 // all events lack it, which none did
+		if v, rise := h.value(0, measureMissing), h.fields[0].cost.rise(); math.Abs(rise-c.rise) > 0.004 || v.before != 30 || math.Abs(v.after-30-100*rise) > 1e-9 {
 			t.Errorf("%+v: rise %v, %+v", c, rise, v)
 		}
-		if v := h.priced(0, Condition{}, -1, 1); v.cheap || v.before != -1 {
+		m.before = -1
+		if v := h.value(0, measureMissing); v.before != -1 || v.after != -1 {
 			t.Errorf("%+v: without a forecast %+v", c, v)
 		}
 	}

@@ -20,13 +20,10 @@ type Health struct {
 	// Error is the forecast of the error with nothing more missing, in percent; nil
 	// before the first.
 	Error *float64 `json:"error"`
-	// Alarms are those that are on, and Raised those raised so far; Notes and Noted are of
-	// those that cost too little for a warning, which the others leave out.
+	// Alarms are those that are on, and Raised those raised so far.
 	Alarms int    `json:"alarms"`
 	Raised uint64 `json:"raised"`
-	Notes  int    `json:"notes"`
-	Noted  uint64 `json:"noted"`
-	// Fields has those with an alarm first, the worst of them first, then those with a note.
+	// Fields has those with an alarm first, the worst of them first.
 	Fields []FieldHealth `json:"fields"`
 	// Changes are the latest alarms raised and ended, oldest first.
 	Changes []FieldAlarm `json:"changes,omitempty"`
@@ -37,8 +34,9 @@ type FieldHealth struct {
 	Field string        `json:"field"`
 	Kind  blankout.Kind `json:"kind"`
 	Group string        `json:"group,omitempty"`
-	// Missing is about the share of the events in which the field is null or left out;
-	// nil of one that is not usual.
+	// Missing is about the share of the events in which the field is null, left out, or of
+	// another kind than usual. Of one that events do not usually hold it is nil, and where it
+	// comes no more about the share of stretches of 64 events without it.
 	Missing *Condition `json:"missing,omitempty"`
 	// NewValues is about the share of a categorical field's values that fewer than 100
 	// events have had before.
@@ -47,16 +45,10 @@ type FieldHealth struct {
 	// than three deviations off counts as three.
 	Mean      *Condition `json:"mean,omitempty"`
 	Deviation *Condition `json:"deviation,omitempty"`
-	// OtherKinds is about the share of a field's values that are of another kind than it
-	// usually has: strings of a number. nil of one that has always been of one kind.
-	OtherKinds *Condition `json:"other_kinds,omitempty"`
 	// ErrorWithout is the forecast of the error, in percent, if no event had the field; nil
 	// until enough events have told what its death would cost.
 	ErrorWithout *float64     `json:"error_without,omitempty"`
-	Alarms       []FieldAlarm `json:"alarms,omitempty"` // that are on, and notes
-	// ExpectedUntil is the time by which the field should be as usual again, where it is not
-	// as usual as often at this hour.
-	ExpectedUntil *time.Time `json:"expected_until,omitempty"`
+	Alarms       []FieldAlarm `json:"alarms,omitempty"` // that are on
 
 	// The strength of the largest change: a change that lasts raises an alarm at 1.
 	strength float64
@@ -76,12 +68,9 @@ type Condition struct {
 type FieldAlarm struct {
 	Field string `json:"field"`
 	Kind  string `json:"kind"`  // one of FieldAlarmKinds
-	State string `json:"state"` // raised; of a change also ended, accepted, grown
-	// Severity is warning, or note: where the forecast of the error rises by less than half a
-	// percentage point. A note that comes to cost more has grown and is a warning then.
-	Severity string `json:"severity"`
-	// Comes says as what the field comes now: null, left out, or as one of the kinds of
-	// fields; "" where that is not the matter.
+	State string `json:"state"` // raised; of a change also ended, accepted
+	// Comes says as what a field comes now that is missing: null, left out, no more (of one that
+	// most events leave out), or as one of the kinds of fields; "" of other alarms.
 	Comes string `json:"comes,omitempty"`
 	// Event is the number of the event at which the state was found out. SinceEvent
 	// and UntilEvent are those from which on the field was out of the usual and as
@@ -99,25 +88,15 @@ type FieldAlarm struct {
 	Text        string   `json:"text"` // a sentence with all of this
 }
 
-// Note says that an alarm costs too little for a warning.
-func (a *FieldAlarm) Note() bool { return a.Severity == SeverityNote }
-
 // FieldAlarmKinds lists the kinds of a FieldAlarm.
-var FieldAlarmKinds = [alarmKinds]string{"missing", "new-values", "mean", "deviation", "kind", "vanished"}
+var FieldAlarmKinds = [fieldMeasures]string{"missing", "new-values", "mean", "deviation"}
 
-// The values of FieldAlarm.Severity.
-const (
-	SeverityWarning = "warning"
-	SeverityNote    = "note"
-)
-
-var alarmStates = map[changeKind]string{alarmRaised: "raised", alarmEnded: "ended", alarmAccepted: "accepted", alarmGrown: "grown"}
+var alarmStates = map[changeKind]string{alarmRaised: "raised", alarmEnded: "ended", alarmAccepted: "accepted"}
 
 // alarmValue is what is remembered of an alarm.
 type alarmValue struct {
 	Condition
 	before, after float64 // errors in percent, -1 for none
-	cheap         bool    // that costs too little for a warning; no file holds it
 }
 
 // Changes returns the alarms raised and ended after the first n of them, oldest
@@ -160,20 +139,19 @@ func (r *report) field(id int) *FieldHealth {
 // Report returns the condition of the fields after so many events; forecast is that of the
 // error for whole events, a share, -1 before there is one.
 func (h *Fields) Report(events uint64, fields []blankout.Field, forecast float64) *Health {
-	out := &Health{Events: events, Raised: h.alarms.raised, Noted: h.alarms.noted, Error: percent(forecast)}
+	out := &Health{Events: events, Raised: h.alarms.raised, Error: percent(forecast)}
 	r := &report{fields: fields}
 	for id := range h.fields {
 		h.report(r, id, forecast)
 	}
-	h.kinds.report(r)
-	h.alarms.report(r, out)
 	for _, field := range r.of {
 		if field != nil {
+			out.Alarms += len(field.Alarms)
 			out.Fields = append(out.Fields, *field)
 		}
 	}
 	slices.SortStableFunc(out.Fields, func(a, b FieldHealth) int {
-		return cmp.Or(cmp.Compare(b.severity(), a.severity()), cmp.Compare(b.rise(), a.rise()), cmp.Compare(b.strength, a.strength))
+		return cmp.Or(cmp.Compare(min(len(b.Alarms), 1), min(len(a.Alarms), 1)), cmp.Compare(b.rise(), a.rise()), cmp.Compare(b.strength, a.strength))
 	})
 	out.Changes, _ = h.Changes(0, fields)
 	return out
@@ -186,19 +164,26 @@ func (h *Fields) report(r *report, id int, forecast float64) {
 		if !f.measures[kind].known() || kind == measureDeviation && f.measures[kind].alarm == 0 && f.measures[measureMean].alarm != 0 {
 			continue // the latter is of values about another mean
 		}
+		on := f.measures[kind].alarm != 0
+		if kind == measureMissing && !f.watched && !on {
+			continue // that it is missing tells nothing
+		}
 		field := r.field(id)
 		if field == nil {
 			return
 		}
+		if on {
+			x := h.alarm(id, kind)
+			field.Alarms = append(field.Alarms, alarmOf(r.fields, &x))
+		}
 		c := f.condition(kind)
 		*field.place(kind) = &c
 		field.strength = max(field.strength, strength(kind, c))
-		if now := forecast; kind == measureMissing && now >= 0 && f.cost.known() {
+		if now := forecast; kind == measureMissing && f.watched && now >= 0 && f.cost.known() {
 			if m := &f.measures[measureMissing]; m.alarm != 0 && m.before >= 0 {
 				now = m.before // when events still had it
 			}
-			rise, _ := f.cost.rise()
-			field.ErrorWithout = percent(max(0, now+(1-c.Usual)*rise))
+			field.ErrorWithout = percent(max(0, now+(1-c.Usual)*f.cost.rise()))
 		}
 	}
 }
@@ -214,22 +199,6 @@ func percent(share float64) *float64 {
 
 func (f *FieldHealth) place(kind int) **Condition {
 	return [...]**Condition{&f.Missing, &f.NewValues, &f.Mean, &f.Deviation}[kind]
-}
-
-// Warns says whether a field has an alarm that is no note.
-func (f *FieldHealth) Warns() bool {
-	return slices.ContainsFunc(f.Alarms, func(a FieldAlarm) bool { return !a.Note() })
-}
-
-// severity is 2 of a field that warns, 1 of one with a note, else 0.
-func (f *FieldHealth) severity() int {
-	switch {
-	case f.Warns():
-		return 2
-	case len(f.Alarms) > 0:
-		return 1
-	}
-	return 0
 }
 
 // rise is what the alarms of a field cost, in percentage points.
@@ -277,8 +246,6 @@ func (f *fieldHealth) condition(kind int) Condition {
 // strength returns how large a change is beside the least that is worth an alarm.
 func strength(kind int, c Condition) float64 {
 	switch kind {
-	case alarmVanished:
-		return 1
 	case measureMean:
 		c.Change = math.Abs(c.Change)
 	case measureDeviation:
@@ -291,38 +258,21 @@ func strength(kind int, c Condition) float64 {
 	return c.Change / above
 }
 
-// value returns what there is to say of the alarm of a measure.
-func (h *Fields) value(m *fieldMeasure, x *fieldChange) alarmValue {
-	c := m.share()
-	if x.kind < fieldMeasures {
-		c = h.fields[x.field].condition(x.kind)
-	}
-	if x.kind != measureMissing && x.kind != alarmKindOf {
-		return alarmValue{Condition: c, before: -1, after: -1}
-	}
-	return h.priced(x.field, c, m.before, c.Change)
-}
-
-// priced adds to a condition what it costs that this share of the events loses the field, if that
-// is known. before is the error that was forecast before, -1 for none.
-func (h *Fields) priced(id int, c Condition, before, share float64) alarmValue {
-	v := alarmValue{Condition: c, before: -1, after: -1}
-	if cost := &h.fields[id].cost; before >= 0 && cost.known() {
-		rise, off := cost.rise()
-		v.before, v.after = 100*before, 100*max(0, min(1, before+share*rise))
-		costs := v.after - v.before
-		v.cheap = costs < noteBelow && costs+100*math.Abs(share)*off < noteMost
+// value returns what there is to say of the alarm of a measure, with what the change costs if that
+// is known.
+func (h *Fields) value(id, kind int) alarmValue {
+	f := &h.fields[id]
+	v := alarmValue{Condition: f.condition(kind), before: -1, after: -1}
+	if m := &f.measures[kind]; kind == measureMissing && m.before >= 0 && f.cost.known() {
+		v.before, v.after = 100*m.before, 100*max(0, min(1, m.before+v.Change*f.cost.rise()))
 	}
 	return v
 }
 
 func alarmOf(fields []blankout.Field, x *fieldChange) FieldAlarm {
 	a := FieldAlarm{
-		Field: fields[x.field].Name, Kind: FieldAlarmKinds[x.kind], State: alarmStates[x.what], Severity: SeverityWarning, Comes: x.comes.String(), Event: x.event,
+		Field: fields[x.field].Name, Kind: FieldAlarmKinds[x.kind], State: alarmStates[x.what], Comes: x.comes.String(), Event: x.event,
 		SinceEvent: x.since.Event, Since: x.since.when(), Condition: x.value.Condition,
-	}
-	if x.note {
-		a.Severity = SeverityNote
 	}
 	if x.what == alarmEnded {
 		a.UntilEvent, a.Until = x.until.Event, x.until.when()
@@ -343,23 +293,25 @@ func (x *fieldChange) text(field string, kind blankout.Kind) string {
 	text := ""
 	switch x.kind {
 	case measureMissing:
-		text = fmt.Sprintf("%s missing in %s since %s (usually %s)", field, share(v.Now), since, share(v.Usual))
+		switch {
+		case x.comes >= comesAs && x.what != alarmEnded:
+			text = fmt.Sprintf("%s comes as %s and is missing as %s in %s of the events since %s (usually %s)", field, plain(blankout.Kind(x.comes-comesAs)), plain(kind), share(v.Now), since, share(v.Usual))
+		case x.comes == comesNoMore && x.what == alarmEnded:
+			text = fmt.Sprintf("%s comes since %s", field, since)
+		case x.comes == comesNoMore:
+			text = fmt.Sprintf("%s comes no more since %s (usually in %s of stretches of %d events)", field, since, share(1-v.Usual), 1<<stretchBits)
+		default:
+			text = fmt.Sprintf("%s missing in %s since %s (usually %s)", field, share(v.Now), since, share(v.Usual))
+		}
 	case measureNew:
 		text = fmt.Sprintf("%s has values never or hardly seen before in %s of its events since %s (usually %s)", field, share(v.Now), since, share(v.Usual))
 	case measureMean:
 		text = fmt.Sprintf("mean of %s is %.4g since %s (usually %.4g): %+.2g of its deviations", field, v.Now, since, v.Usual, v.Change)
-	case alarmKindOf:
-		text = fmt.Sprintf("%s comes as %s in %s of its events since %s (usually %s in all but %s)", field, plain(blankout.Kind(x.comes-comesAs)), share(v.Now), since, plain(kind), share(v.Usual))
-	case alarmVanished:
-		text = fmt.Sprintf("%s comes no more since %s (usually in %s)", field, since, share(v.Usual))
 	case measureDeviation:
 		text = fmt.Sprintf("deviation of %s is %.3g since %s (usually %.3g): %.2g times that", field, v.Now, since, v.Usual, v.Change)
 	}
 	switch {
 	case x.what == alarmEnded:
-		if x.kind == alarmVanished {
-			text = fmt.Sprintf("%s comes since %s (usually in %s)", field, since, share(v.Usual))
-		}
 		text = fmt.Sprintf("as usual again: %s; there was an alarm since %v", text, x.since)
 	case x.what == alarmAccepted:
 		text += fmt.Sprintf("; after %d events that counts as usual, and the alarm has ended", alarmEvents)
@@ -367,7 +319,7 @@ func (x *fieldChange) text(field string, kind blankout.Kind) string {
 		if v.before >= 0 {
 			text += fmt.Sprintf("; error forecast %.1f -> %.1f %%", v.before, v.after)
 		}
-		if x.kind == measureMissing && x.comes != 0 {
+		if x.comes == comesNull || x.comes == comesNot {
 			text += "; it is " + x.comes.String()
 		}
 	}

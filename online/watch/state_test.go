@@ -5,7 +5,9 @@ import (
 	"testing"
 	"unsafe"
 
+	"blankout"
 	"blankout/internal/coder"
+	"blankout/model"
 )
 
 // fill gives every number, truth value and kind within v another value that n counts, but for
@@ -30,70 +32,58 @@ func fill(v reflect.Value, n *int, but map[string]bool) {
 	}
 }
 
-// Every part of what is kept of a field, a kind, an alarm and a spell is in the state.
+// Every part of what is kept of a field and of a change is in the state.
 func TestStateHoldsEverything(t *testing.T) {
 	n := 0
 	w := New()
 	h := &w.Health
-	h.fields = make([]fieldHealth, 5)
-	h.kinds.fields, h.kinds.mixed, h.rare.fields = make([]kindCount, 5), make([]mixedName, 2), make([]rareField, 5)
-	for i := range h.kinds.fields {
-		fill(reflect.ValueOf(&h.kinds.fields[i]).Elem(), &n, nil)
-		fill(reflect.ValueOf(&h.rare.fields[i]).Elem(), &n, nil)
-		fill(reflect.ValueOf(&h.fields[i].cost.square).Elem(), &n, nil)
-	}
-	h.rare.events = 7
-	h.rare.watch = h.rare.watch.Room(5)
-	h.rare.watch.Add([]uint16{0, 1, 2, 3, 4})
-	for i := range h.kinds.mixed {
-		fill(reflect.ValueOf(&h.kinds.mixed[i]).Elem(), &n, map[string]bool{"moved": true})
-		h.kinds.mixed[i].ids = []uint16{uint16(i), uint16(i + 2)}
-		h.kinds.mixed[i].usual = uint16(i + 2)
-		h.kinds.link(uint16(i+2), uint16(i))
-	}
-	h.alarms = Alarms{on: map[alarmKey]*alarm{}, raised: 3, noted: 4, changed: 5, changes: make([]fieldChange, 3), spells: Spells{make([]spell, 3)}}
-	unsaved := map[string]bool{"cheap": true, "field": true}
-	for i := range 3 {
-		on := &alarm{}
-		fill(reflect.ValueOf(on).Elem(), &n, unsaved)
-		on.field = i
-		h.alarms.on[alarmKey{i, on.kind}] = on
-		fill(reflect.ValueOf(&h.alarms.changes[i]).Elem(), &n, unsaved)
-		fill(reflect.ValueOf(&h.alarms.spells.list[i]).Elem(), &n, unsaved)
-		h.alarms.spells.list[i].field = i
-	}
-	c := &coder.Coder{}
-	w.Block(c)
-	again := New()
-	again.Health.fields = make([]fieldHealth, 5)
-	d := coder.Read(c.Out)
-	if again.Block(d); !d.Done() {
-		t.Fatal("what is written cannot be read")
-	}
-	got := &again.Health
-	for _, x := range []struct {
-		name      string
-		got, want any
-	}{{"alarms", got.alarms, h.alarms}, {"kinds", got.kinds, h.kinds}, {"rare", got.rare, h.rare}, {"costs", got.fields, h.fields}} {
-		if !reflect.DeepEqual(x.got, x.want) {
-			t.Errorf("%s: %+v\nwant %+v", x.name, x.got, x.want)
-		}
-	}
-	// A state that is cut short or holds what cannot be is refused, and is no panic.
-	for n := range c.Out {
-		short := New()
-		short.Health.fields = make([]fieldHealth, 5)
-		if d := coder.Read(c.Out[:n]); n < len(c.Out) {
-			if short.Block(d); d.Done() {
-				t.Fatalf("%d of %d bytes are read as a state", n, len(c.Out))
+	h.events, h.named, h.start = 7, 6, Moment{5, 4}
+	h.fields, h.watched = make([]fieldHealth, 5), model.NewFieldSet(5)
+	for i := range h.fields {
+		f := &h.fields[i]
+		fill(reflect.ValueOf(f).Elem(), &n, map[string]bool{"kind": true, "leader": true, "name": true, "measures": true})
+		h.watched.Add([]uint16{uint16(i)})
+		f.leader = i
+		f.kind = []blankout.Kind{blankout.Numeric, blankout.Categorical, blankout.Boolean}[i%3]
+		for _, kind := range measuresOf(f.kind) {
+			m := &f.measures[kind]
+			if fill(reflect.ValueOf(m).Elem(), &n, map[string]bool{"moved": true}); i > 1 {
+				continue
+			}
+			m.hours = &hours{}
+			for j := range m.hours {
+				fill(reflect.ValueOf(&m.hours[j]).Elem(), &n, nil)
 			}
 		}
 	}
-	few := New()
-	few.Health.fields = make([]fieldHealth, 2)
-	if d := coder.Read(c.Out); d != nil {
-		if few.Block(d); d.Done() {
-			t.Error("a state about more fields than there are is read")
+	h.link(3, 1)
+	h.link(4, 1)
+	h.alarms = Alarms{raised: 3, changed: 5, changes: make([]fieldChange, 3)}
+	for i := range h.alarms.changes {
+		fill(reflect.ValueOf(&h.alarms.changes[i]).Elem(), &n, nil)
+	}
+	c := &coder.Coder{}
+	h.MeasuresState(c)
+	var got Fields
+	d := coder.Read(c.Out)
+	if got.MeasuresState(d); !d.Done() {
+		t.Fatal("what is written cannot be read")
+	}
+	if !reflect.DeepEqual(&got, h) {
+		t.Errorf("%+v\nwant %+v", &got, h)
+	}
+	// A state that is cut short or holds what cannot be is refused, and is no panic.
+	for n := range c.Out {
+		d := coder.Read(c.Out[:n])
+		if new(Fields).MeasuresState(d); d.Done() {
+			t.Fatalf("%d of %d bytes are read as a state", n, len(c.Out))
 		}
+	}
+	h.alarms.changes[0].field = 5
+	c = &coder.Coder{}
+	h.MeasuresState(c)
+	d = coder.Read(c.Out)
+	if new(Fields).MeasuresState(d); d.Done() {
+		t.Error("a state about more fields than there are is read")
 	}
 }

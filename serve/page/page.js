@@ -177,12 +177,12 @@ function draw() {
   text("name", title || "blankout");
   document.body.classList.remove("stale");
   const alarmed = s.health ? s.health.fields.filter(f => (f.alarms || []).length) : [];
-  const loud = alarmed.flatMap(f => f.alarms).filter(a => a.severity !== "note");
+  const loud = alarmed.flatMap(f => f.alarms);
   $("alarms").replaceChildren(...loud.map(a => el("li", {"data-kind": a.kind}, a.text)).slice(0, 5));
   $("field-alarms").className = "v" + (s.health && s.health.alarms ? " bad" : "");
   text("field-alarms", s.health ? whole(s.health.alarms) : none);
   const worst = loud.map(a => ({field: a.field, price: a.error_after == null ? null : a.error_after - a.error_before})).sort((a, b) => (b.price || 0) - (a.price || 0))[0];
-  text("field-alarms-note", worst ? worst.field + (worst.price == null ? "" : ` costs ${worst.price.toFixed(1)} points of error`) : s.health && s.health.notes ? s.health.notes + (s.health.notes > 1 ? " notes: they cost" : " note: it costs") + " little" : s.health ? `${whole(s.health.watched)} fields are as usual` : "");
+  text("field-alarms-note", worst ? worst.field + (worst.price == null ? "" : ` costs ${worst.price.toFixed(1)} points of error`) : s.health ? `${whole(s.health.watched)} fields are as usual` : "");
   const warnings = s.warnings || [];
   if (warnings.map(w => w.text).join("\n") !== [...$("warnings").children].map(e => e.textContent.replace(/^Warning: /, "")).join("\n"))
     $("warnings").replaceChildren(...warnings.map(w => el("li", {"data-kind": w.kind}, "Warning: " + w.text)));
@@ -287,10 +287,10 @@ function drawHealth(h) {
   $("health").hidden = !h;
   if (!h) return;
   const alarms = h.fields.flatMap(f => f.alarms || []);
-  $("health-alarms").replaceChildren(...alarms.map(a => el("li", {"data-kind": a.kind, class: a.severity === "note" ? "note" : ""}, a.text)));
+  $("health-alarms").replaceChildren(...alarms.map(a => el("li", {"data-kind": a.kind}, a.text)));
   $("health-alarms").style.marginBottom = alarms.length ? "8px" : "0";
   const two = (f, kind, c) => [cell(f, kind, c && percent(c.now)), c ? percent(c.usual) : none];
-  const cell = (f, kind, text) => el("td", (f.alarms || []).some(a => a.kind === kind && a.severity !== "note") ? {class: "bad"} : {}, text || none);
+  const cell = (f, kind, text) => el("td", (f.alarms || []).some(a => a.kind === kind) ? {class: "bad"} : {}, text || none);
   $("health-table").replaceChildren(rows(["field", "missing", "usually", "new values", "usually", "mean moved by", "deviation", "error without"], h.fields.map(f => [
     f.field, ...two(f, "missing", f.missing), ...two(f, "new-values", f.new_values),
     cell(f, "mean", f.mean && (f.mean.change < 0 ? "−" : "+") + Math.abs(f.mean.change).toFixed(2)),
