@@ -35,7 +35,7 @@ func (s *Schema) Class(label []byte) (class int, ok bool) {
 			return i, true
 		}
 	}
-	if len(s.Classes) >= s.MaxClasses {
+	if len(s.Classes) >= s.MaxClasses+s.MoreClasses {
 		return 0, false
 	}
 	if len(s.Classes) == 0 && (unit(name) == "1" || name == "true") {

@@ -43,6 +43,8 @@ type Schema struct {
 	Target     loss.Target `json:"target,omitzero"`
 	Classes    []string    `json:"classes"`     // by class
 	MaxClasses int         `json:"max_classes"` // Classes may grow to this many; at least 2
+	// MoreClasses is to how many more Classes may grow, for a learner that has classes of few events share an output.
+	MoreClasses int `json:"-"`
 	// Joined holds, for each class that was spelled in several ways, its name and the first
 	// other spelling: -1, 0 and 1 alone are joined.
 	Joined [][2]string `json:"joined,omitempty"`

@@ -592,7 +592,7 @@ type LabelDecoder struct {
 // NewLabelDecoder returns a LabelDecoder whose decoder is made by of, for a Schema of its own.
 func NewLabelDecoder(of func(*blankout.Schema) (record.Decoder, error), events *blankout.Schema) (*LabelDecoder, error) {
 	own := blankout.NewSchema(1, nil, events.MaxClasses)
-	own.Target = events.Target
+	own.Target, own.MoreClasses = events.Target, events.MoreClasses
 	decoder, err := of(own)
 	if err != nil {
 		return nil, err

@@ -93,6 +93,11 @@ func (m *Linear) Weight(column uint32, k int) float64 {
 
 func (m *Linear) weight(row []float64, k int) float64 {
 	w := 0.0
+	if of := m.Layout.Outputs; of != nil {
+		if k = of[k]; k < 0 {
+			return 0
+		}
+	}
 	if l := &m.Layout; l.Mix == nil {
 		if w = row[l.Weight+k]; l.Average != 0 {
 			w += l.Average * row[l.Lag+k]
@@ -104,6 +109,40 @@ func (m *Linear) weight(row []float64, k int) float64 {
 		w *= m.Layout.Scale
 	}
 	return w
+}
+
+// Apart returns a model in which each score has weights of its own, m itself if they are.
+func (m *Linear) Apart() *Linear {
+	if m.Layout.Outputs == nil {
+		return m
+	}
+	out := m.level(Level{Noise: m.Noise, Intercept: m.Intercept})
+	out.Levels = slices.Clone(m.Levels)
+	parts := []*Linear{m}
+	for _, l := range m.Levels {
+		parts = append(parts, m.level(l))
+	}
+	stats := 0
+	if m.Layout.Stats >= 0 {
+		stats = ScalerWidth
+	}
+	width, k := stats+len(parts)*m.Outputs, m.Outputs
+	out.Rows = m.Rows.Derive(width, func(to, row []float64) {
+		if stats > 0 {
+			copy(to, row[m.Layout.Stats:][:stats])
+		}
+		for i, part := range parts {
+			for j := range k {
+				to[stats+i*k+j] = part.weight(row, j)
+			}
+		}
+	})
+	layout := func(i int) Layout { return Layout{Width: width, Weight: stats + i*k, Stats: min(m.Layout.Stats, 0)} }
+	out.Layout = layout(0)
+	for i := range out.Levels {
+		out.Levels[i].Layout = layout(1 + i)
+	}
+	return out.WithCovariance(m.Covariance)
 }
 
 // Norm returns the Euclidean norm of the published weights of all outputs.

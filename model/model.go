@@ -5,6 +5,7 @@ package model
 import (
 	"iter"
 	"math"
+	"slices"
 
 	"blankout"
 )
@@ -120,6 +121,9 @@ type Layout struct {
 	// Stats is where the column's running statistics start (see Scaler), -1 if
 	// rows hold none.
 	Stats int `json:"stats"`
+	// Outputs lists for each score where its weight is from Weight and Lag on, where several classes share one: -1 for a
+	// class without. nil is each score's own number.
+	Outputs []int `json:"outputs,omitempty"`
 	// Mix lists the weights that the published ones are mixed of, instead of Weight, Lag and
 	// Average: w = sum Share (row[Weight+k] + Average row[Lag+k]).
 	Mix []Part `json:"mix,omitempty"`
@@ -147,6 +151,12 @@ func (l *Layout) mixed(row []float64, k int) (w float64) {
 
 // fits says whether the rows of a Layout have room for what it says is in them.
 func (l Layout) fits(outputs int) bool {
+	if l.Outputs != nil {
+		if len(l.Outputs) != outputs || slices.Min(l.Outputs) < -1 {
+			return false
+		}
+		outputs = max(1, slices.Max(l.Outputs)+1)
+	}
 	last := l.Width - outputs // where a column's weights may begin
 	fits := func(weight, lag int, average float64) bool {
 		return weight >= 0 && weight <= last && lag >= 0 && lag <= last && !math.IsNaN(average)

@@ -5,6 +5,7 @@ package online
 import (
 	"context"
 	"math"
+	"slices"
 
 	"blankout"
 	"blankout/loss"
@@ -29,8 +30,8 @@ func (l *Learner) Models() (models []*model.Linear, published int) {
 // the largest share.
 func (l *Learner) Evaluate(ctx context.Context, s blankout.Source, threads int) (objective, wrong float64, numbers *measure.NumbersReport, err error) {
 	m := evaluate.Model{
-		Linear: l.Published(), Noise: l.levels[l.chosen].noise, Loss: l.set.loss, C: l.config.C, Penalized: l.config.Intercept == "penalized",
-		Bound: l.groups != nil || l.scaling.Scaler.Curves != nil, Classes: l.classes, Active: l.active, Decision: l.decision(),
+		Linear: l.Published().Apart(), Noise: l.levels[l.chosen].noise, Loss: l.set.loss, C: l.config.C, Penalized: l.config.Intercept == "penalized",
+		Bound: l.groups != nil || l.scaling.Scaler.Curves != nil, Classes: l.classes, Active: l.activeScores(), Decision: l.decision(),
 	}
 	if l.set.numbers {
 		m.Unit = &l.unit
@@ -57,11 +58,15 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Exampl
 	if l.set.numbers && l.unit.Target != loss.Count {
 		slope = l.unit.Scale
 	}
-	place := func(row []float64, weight func(v, k int) float64) {
-		clear(row[rows.FirstPart:])
+	place := func(row []float64, weight func(v, class int) float64) {
 		w := l.weights(row)
+		was := slices.Clone(w)
+		clear(row[rows.FirstPart:])
 		for j := range w {
-			w[j] = weight(j/l.k, j%l.k)
+			class := l.young.Class(j % l.k)
+			if w[j] = was[j]; class >= 0 { // no solution has the output that classes share
+				w[j] = weight(j/l.k, class)
+			}
 		}
 		l.rule.Start(row)
 		copy(l.refresh.CenterOf(row), w)
@@ -77,14 +82,14 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Exampl
 	}
 	if l.set.intercept {
 		was := append([]float64(nil), l.weights(l.bias)...)
-		place(l.bias, func(v, k int) float64 {
-			if k >= l.active {
-				return was[v*l.k+k]
+		place(l.bias, func(v, class int) float64 {
+			if class >= l.activeScores() {
+				return was[v*l.k+class]
 			}
 			if l.set.numbers {
-				return l.unit.Own(exact[v].Intercept[k])
+				return l.unit.Own(exact[v].Intercept[class])
 			}
-			return exact[v].Intercept[k]
+			return exact[v].Intercept[class]
 		})
 	}
 	l.shares.Restart(l.one(l.chosen), l.shares.Rules())
@@ -114,7 +119,12 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Exampl
 	})
 	// A rule that keeps its weights in another form makes that fit.
 	l.forget(1)
-	l.adoptSecond(func(column uint32, v, k int) float64 { return exact[v].Weight(column, k) / slope })
+	l.adoptSecond(func(column uint32, v, k int) float64 {
+		if k = l.young.Class(k); k < 0 {
+			return 0
+		}
+		return exact[v].Weight(column, k) / slope
+	})
 }
 
 // remeasure adds an event, standardized, to the metrics and moves no weight.
@@ -137,8 +147,8 @@ func (l *bank) remeasure(e *blankout.Example) {
 		now.step.AddIntercepts(l.bias, ridge)
 	}
 	l.sum(0)
-	label, weight := e.Label, l.importance.Bound(e.Weight)
-	if label == blankout.Unlabeled {
+	label, weight := l.young.Output(e.Label), l.importance.Bound(e.Weight)
+	if e.Label == blankout.Unlabeled {
 		l.unlabeled(weight)
 		return
 	}

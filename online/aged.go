@@ -30,7 +30,7 @@ func (l *Learner) takeAged(e *blankout.Example) {
 			continue
 		}
 		if !some {
-			some, fresh = true, l.lost(e, l.now.scores, l.decision(), l.unit.Value)
+			some, fresh = true, l.lost(e, l.byClass(l.now.scores), l.decision(), l.unit.Value)
 			l.aged.Fresh(e.Weight, fresh)
 		}
 		l.old.Linear = *due
@@ -80,7 +80,7 @@ func (l *Learner) constantLost(e *blankout.Example) (x aged.Lost) {
 	if own < most {
 		x.Error = 1
 	}
-	x.Loss = -math.Log((own + 1) / (all + float64(max(2, l.active))))
+	x.Loss = -math.Log((own + 1) / (all + float64(max(2, l.activeScores()))))
 	return x
 }
 

@@ -34,20 +34,22 @@ type answering struct {
 	hurriedUntil uint64
 	sets         *cover.Cover // nil where Config.Coverage is 0
 	// positive names the positive one of two classes, "" where nothing does: see positiveName.
-	positive string
-	measured *watch.Measures // which classes have come, for the positive one
+	positive    string
+	measured    *watch.Measures // which classes have come, for the positive one
+	classScores []float64       // see byClass
 }
 
 // widened returns the scores of an event from before there were as many classes as now.
 func (l *answering) widened(scores []float64) []float64 {
-	if len(scores) == l.k {
+	n := l.young.Scores(l.k)
+	if len(scores) == n {
 		return scores
 	}
 	out := slices.Clone(scores)
 	if len(out) == 1 {
 		out = []float64{-scores[0], scores[0]}
 	}
-	for len(out) < l.k {
+	for len(out) < n {
 		out = append(out, rows.Unseen)
 	}
 	return out

@@ -20,7 +20,7 @@ const scoresEnd = math.MaxFloat64
 // arrival is what was said of an event before the moment at which it is learned.
 type arrival struct {
 	own     []float64 // see say: of the event at hand; nil where what is said now counts
-	outputs int       // of own
+	scores  int       // of the event at that moment
 	experts []float64 // the part of own that is the experts'
 	// after is how many events had been learned when an event that comes with its label later was
 	// answered, -1 where it is answered now.
@@ -39,7 +39,7 @@ type arrival struct {
 // Score gives it, scoresEnd, and what say appends. It learns nothing.
 func (l *Learner) Arrive(e *blankout.Example, out []float64) []float64 {
 	at := len(out)
-	out = slices.Grow(out, l.k)[:at+l.k]
+	out = slices.Grow(out, l.Outputs())[:at+l.Outputs()]
 	l.Score(e, out[at:])
 	if l.shared() || len(l.levels) == 1 && !l.second.knows() {
 		if l.set.numbers {
@@ -116,7 +116,7 @@ func (l *Learner) LearnLater(e *blankout.Example, told []float64, fresh *measure
 			l.arrived.after = told[i+1]
 		}
 		if len(told) > i+1 && told[i+1] != float64(l.events) {
-			l.arrived.own, l.arrived.outputs = told[i+2:], i
+			l.arrived.own, l.arrived.scores = told[i+2:], i
 		}
 	}
 	return l.learnAs(e, scores, fresh)
@@ -130,12 +130,12 @@ func (l *answering) answeredAfter() uint64 {
 	return l.events - 1
 }
 
-// heed has what was said of the event at hand count, if it was of as many outputs as there are: an
+// heed has what was said of the event at hand count, if it was of the outputs that there are: an
 // event from before there were as many classes counts as one that came now.
 func (l *answering) heed() {
 	a, n := &l.arrived, 2*l.n
 	l.now.told, a.experts = nil, nil
-	if a.outputs != l.k || len(a.own) != n && !(l.second.knows() && len(a.own) == n+l.second.expert.Count()*l.k) {
+	if a.scores != l.young.Scores(l.k) || len(a.own) != n && !(l.second.knows() && len(a.own) == n+l.second.expert.Count()*l.k) {
 		return
 	}
 	if l.set.numbers {

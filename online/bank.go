@@ -15,6 +15,7 @@ import (
 	"blankout/online/rules"
 	"blankout/online/scaling"
 	"blankout/online/share"
+	"blankout/online/young"
 	"math"
 )
 
@@ -27,15 +28,17 @@ type bank struct {
 	classes []float64 // weight of a class, NaN until met
 
 	// The model.
-	layout   rows.Layout
-	rule     rules.Rule
-	k        int // outputs
-	n        int // levels times outputs
-	active   int // outputs in use: classes that have appeared
-	levels   []level
-	table    *model.Table
-	bias     []float64    // the intercepts, laid out as a row
-	snapshot *model.Table // the latest, to share its blocks
+	layout     rows.Layout
+	rule       rules.Rule
+	k          int           // outputs
+	young      young.Classes // which output learns which class
+	youngBytes int64         // the constant, but for tests
+	n          int           // levels times outputs
+	active     int           // outputs in use: until classes share one, the classes that have appeared
+	levels     []level
+	table      *model.Table
+	bias       []float64    // the intercepts, laid out as a row
+	snapshot   *model.Table // the latest, to share its blocks
 
 	progress
 
@@ -83,6 +86,7 @@ type event struct {
 	published []float64
 	columns   []uint32 // of its features, in their order before they were brought together in groups
 	target    float64  // the number that the label is, in the Learner's unit
+	output    int      // which learns the label's class
 	weight    float64  // that the event is learned with, see pace.Importance
 	// By level and output: sum x lag, sum basis w^2, and by how much the published score
 	// was larger before the Scaler moved.
@@ -239,10 +243,18 @@ func (l *bank) grow(e *blankout.Example) {
 		l.growFields()
 	}
 	l.weighClass(e.Label)
+	if l.now.output = l.young.Output(e.Label); l.young.On() {
+		return
+	}
 	if e.Label >= max(l.k, 2) {
 		l.widen(e.Label + 1)
 	}
-	for l.k > 1 && e.Label >= l.active {
+	l.activate(e.Label + 1)
+}
+
+// activate puts the first n outputs in use, where there are several.
+func (l *bank) activate(n int) {
+	for l.k > 1 && l.active < n {
 		// Everything before was an event of another class: start from there.
 		l.setIntercept(l.active, -math.Log(float64(l.steps+1)))
 		if l.shared() { // as the fold will
@@ -400,8 +412,8 @@ func (l *bank) EndPass() {
 	}
 }
 
-// step makes one update with the given importance.
-func (l *bank) step(label int, importance float64) {
+// step makes one update with the given importance, for the class of an output.
+func (l *bank) step(output int, importance float64) {
 	now := &l.now
 	s := &now.step
 	for v := range l.levels {
@@ -409,7 +421,7 @@ func (l *bank) step(label int, importance float64) {
 		corr := 0.0
 		for k := range l.active {
 			j := v*l.k + k
-			s.Y[j], s.Variance[j] = l.targetOf(label, k), l.variance(lv, j, k)
+			s.Y[j], s.Variance[j] = l.targetOf(output, k), l.variance(lv, j, k)
 			value, df, dv := l.set.loss.At(s.Y[j], s.F[j], s.Variance[j])
 			now.value[j] = value
 			corr += df * lv.Coefficient * now.lag[j]
@@ -621,12 +633,12 @@ func (l *bank) unlabeled(weight float64) {
 	l.rule.Unlabeled(&now.step)
 }
 
-// targetOf returns the y of output k for the event at hand, of the given label.
-func (l *bank) targetOf(label, k int) float64 {
+// targetOf returns the y of output k for the event at hand, whose class the given output learns.
+func (l *bank) targetOf(output, k int) float64 {
 	if l.set.numbers {
 		return l.now.target
 	}
-	return rows.Y(label, k, l.k)
+	return rows.Y(output, k, l.k)
 }
 
 // learnFrom makes the steps of an event that has been scored, as often as its weight says, and
@@ -639,7 +651,7 @@ func (l *bank) learnFrom(e *blankout.Example) {
 			l.resum()
 		}
 		first = false
-		l.step(e.Label, part)
+		l.step(l.now.output, part)
 	})
 	if l.refresh.Add(e, weight) {
 		l.solve()
@@ -649,7 +661,7 @@ func (l *bank) learnFrom(e *blankout.Example) {
 // solve refreshes.
 func (l *bank) solve() {
 	w := refresh.Weights{
-		Table: l.table, Bias: l.bias, Active: l.active, Growth: l.fade.Growth,
+		Table: l.table, Bias: l.bias, Active: l.active, Growth: l.fade.Growth, Output: l.young.Output,
 		Model: &model.Linear{Head: model.Head{Schema: l.schema, Scaler: l.scaling.Scaler, Layout: model.Layout{Width: l.table.Width()}}, Rows: l.table},
 	}
 	for v := range l.levels {

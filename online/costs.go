@@ -89,7 +89,7 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 				s.out[k] = base[k] + scale*g
 			}
 		}
-		if l.decision().Predict(s.out) != label {
+		if l.decision().Predict(l.byClass(s.out)) != label {
 			return 1
 		}
 		return 0

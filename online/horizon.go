@@ -44,7 +44,7 @@ func (l *answering) cautious(link *model.Link) *model.Link {
 	if l.link.Age == uint64(l.config.Horizon) {
 		seen = l.link.Taken() / float64(l.config.Horizon)
 	}
-	center, bound := -math.Log(float64(max(1, l.active-1))), cautionFirst*max(1, seen/cautionModels)
+	center, bound := -math.Log(float64(max(1, l.activeScores()-1))), cautionFirst*max(1, seen/cautionModels)
 	if n := l.measured.Classes; l.k == 1 && len(n) > 1 {
 		center = math.Log(float64(n[1]+1) / float64(n[0]+1))
 	}
@@ -66,7 +66,7 @@ func (l *Learner) teller() *Learner {
 func (l *Learner) oldEnough() *past {
 	for i := len(l.horizon.pasts) - 1; i >= 0; i-- {
 		p := &l.horizon.pasts[i]
-		if p.Learner == nil || p.k != l.k || 2*(l.events-p.events) < uint64(l.config.Horizon) {
+		if p.Learner == nil || p.k != l.k || p.young.Changed != l.young.Changed || 2*(l.events-p.events) < uint64(l.config.Horizon) {
 			continue
 		}
 		return p
@@ -114,7 +114,7 @@ func (l *Learner) learnLink(scores []float64, e *blankout.Example) {
 	if !l.calibrates() || l.period > 0 {
 		return
 	}
-	active := l.active
+	active := l.activeScores()
 	if l.config.Horizon > 0 {
 		p := l.oldEnough()
 		if p == nil {
@@ -127,7 +127,7 @@ func (l *Learner) learnLink(scores []float64, e *blankout.Example) {
 		m := *p.model
 		m.Schema = l.schema // the stream's own, which only grows
 		l.old.scores = slices.Grow(l.old.scores[:0], m.Outputs)
-		scores, active = m.Score(e, l.old.scores[:m.Outputs]), p.active
+		scores, active = m.Score(e, l.old.scores[:m.Outputs]), p.activeScores()
 	}
 	l.link.Take(scores, active, e.Label, e.Weight)
 }

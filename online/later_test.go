@@ -129,7 +129,7 @@ func TestArriveTellsNumbers(t *testing.T) {
 			if want := l.Score(e, make([]float64, 1))[0]; math.Abs(mixed-want) > 1e-9*math.Abs(want) {
 				t.Fatalf("event %d: levels that say %v are mixed to %v, want %v", i, told, mixed, want)
 			}
-			l.arrived.own, l.arrived.outputs = told, 1
+			l.arrived.own, l.arrived.scores = told, 1
 			if l.heed(); math.Abs(l.unit.Score(l.now.told[l.n])-told[l.n]) > 1e-9*math.Abs(told[l.n]) {
 				t.Fatalf("event %d: told %v it heeds %v", i, told, l.now.told)
 			}
@@ -197,7 +197,7 @@ func TestLaterAtOnce(t *testing.T) {
 	}
 	sameShares(t, later, plain, true)
 	for _, outputs := range []int{later.k, later.k + 1} {
-		later.arrived.own, later.arrived.outputs = make([]float64, 2*later.n), outputs
+		later.arrived.own, later.arrived.scores = make([]float64, 2*later.n), outputs
 		if later.heed(); (later.now.told != nil) != (outputs == later.k) {
 			t.Errorf("of %d outputs, of %d, it heeds %v", outputs, later.k, later.now.told)
 		}

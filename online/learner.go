@@ -75,7 +75,7 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 		return nil, fmt.Errorf("learner: %w", targetMismatch(c.Loss, s.Target))
 	}
 	w := watch.New()
-	b := &bank{config: c, set: set, schema: s, unit: numbers.NewUnit(s.Target, c.HalfLife), progress: progress{fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}}
+	b := &bank{youngBytes: youngBytes, config: c, set: set, schema: s, unit: numbers.NewUnit(s.Target, c.HalfLife), progress: progress{fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}}
 	l := &Learner{answering: &answering{bank: b, measured: &w.Measures}, watch: w}
 	l.scaling = scaling.New(set.scaling(c), set.standardize, s.ColumnsGoMissing())
 	l.refresh.Settings = refresh.Settings{
@@ -152,7 +152,7 @@ func (l *Learner) Learn(e *blankout.Example) []float64 {
 	if p := l.teller(); p != l {
 		a := &l.arrived
 		a.buffer = p.say(e, a.buffer[:0])
-		a.own, a.outputs = a.buffer[1:], p.k
+		a.own, a.scores = a.buffer[1:], l.Outputs()
 	}
 	l.arrived.after = -1
 	return l.learnAs(e, nil, nil)
@@ -176,7 +176,8 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 		return nil
 	}
 	if e.Weight == 0 {
-		return l.Score(e, l.now.scores)
+		l.classScores = slices.Grow(l.classScores[:0], l.Outputs())
+		return l.Score(e, l.classScores[:l.Outputs()])
 	}
 	if r := l.Refusal(e); r != nil {
 		l.watch.Refused.Take(&blankout.Example{Refused: r}, l.events)
@@ -195,7 +196,7 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 		if l.set.numbers {
 			l.now.scores[0] = l.unit.Score(l.now.scores[0])
 		}
-		return l.now.scores
+		return l.byClass(l.now.scores)
 	case l.set.numbers:
 		l.measureTarget(e, earlier, fresh)
 	default:
@@ -208,13 +209,16 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 	}
 	l.learnFrom(e)
 	l.learnSecond(e)
-	return l.now.scores
+	scores := l.byClass(l.now.scores)
+	l.young.Take(e.Label)
+	return scores
 }
 
 // begin takes up fields and classes that come with an event, and lets its time go by.
 func (l *Learner) begin(e *blankout.Example) {
 	k := l.k
-	if l.grow(e); l.k > k {
+	l.shareOutputs(e)
+	if l.grow(e); l.k > k && !l.young.On() {
 		l.setAnswerOutputs()
 	}
 	l.events++
@@ -227,7 +231,7 @@ func (l *Learner) begin(e *blankout.Example) {
 // tell measures what a labeled event was answered: now, or when it came.
 func (l *Learner) tell(e *blankout.Example, earlier []float64, fresh *measure.Classes) {
 	l.takeAged(e)
-	told := l.now.scores
+	told := l.byClass(l.now.scores)
 	if earlier != nil {
 		l.assess(told, e, fresh)
 		told = l.widened(earlier)
@@ -248,7 +252,7 @@ func (l *Learner) probeAll(e *blankout.Example) {
 
 // Outputs returns how many scores an event has now: one of two classes or of a number, else one
 // for each class that has come or that the Schema names.
-func (l *Learner) Outputs() int { return l.k }
+func (l *Learner) Outputs() int { return l.young.Scores(l.k) }
 
 // Suspicion says whether the event last learned is a suspect: whether its
 // influence was below Config.Suspect.
@@ -263,12 +267,12 @@ func (l *Learner) suspect(label int) {
 		return
 	}
 	// The output of the event's own class: the others only say "not this one".
-	k := 0
+	k, output := 0, l.now.output
 	if l.k > 1 {
-		k = label
+		k = output
 	}
 	level := l.shares.InForce[l.fields.Range].Largest()
-	influence := loss.Influence(rows.Y(label, k, l.k), l.now.scores[k], l.variance(&l.levels[level], level*l.k+k, k))
+	influence := loss.Influence(rows.Y(output, k, l.k), l.now.scores[k], l.variance(&l.levels[level], level*l.k+k, k))
 	l.watch.Suspects.Weigh(watch.Suspicion{Class: label, Score: l.now.scores[k], Influence: influence}, l.config.Suspect)
 }
 

@@ -263,7 +263,7 @@ func (l *answering) linked() *model.Link {
 // Assess adds to p what the published weights answer to a labeled event that is not
 // learned.
 func (l *Learner) Assess(e *blankout.Example, p *measure.Classes) {
-	l.assess(l.Score(e, make([]float64, l.k)), e, p)
+	l.assess(l.Score(e, make([]float64, l.Outputs())), e, p)
 }
 
 // AssessNumber is Assess for a label that is a number.
@@ -271,7 +271,7 @@ func (l *Learner) AssessNumber(e *blankout.Example, p *measure.Numbers) {
 	if !l.AnyLabel() {
 		return
 	}
-	value := l.unit.Told(l.Score(e, make([]float64, l.k))[0])
+	value := l.unit.Told(l.Score(e, make([]float64, l.Outputs()))[0])
 	trained := model.Linear{Head: l.head(l.schema), Rows: l.table}
 	low, high := l.interval(value, model.ScoreVariance(&trained, e))
 	p.Add(l.targetLoss(), e.Target, e.Weight, value, low, high, 1)

@@ -104,7 +104,7 @@ func (l *answering) expectsSilence() bool {
 // judging makes the event at hand the one that scores are judged by.
 func (l *answering) judging(e *blankout.Example) {
 	j := &l.judge
-	j.Label, j.Active = e.Label, l.active
+	j.Label, j.Class, j.Active, j.Classes = l.now.output, e.Label, l.active, &l.young
 	if l.set.numbers {
 		j.Unit, j.Raw, j.Target = l.unit, e.Target, l.now.target
 	} else {

@@ -21,8 +21,8 @@ func (l *Learner) Refusal(e *blankout.Example) *blankout.Refusal {
 		return nil
 	}
 	width := l.table.Width()
-	if e.Label >= max(l.k, 2) {
-		if width = l.width(e.Label + 1); !bound.Fits(l.table.Len(), width) {
+	if outputs, _ := l.outputsAfter(e); outputs != l.k {
+		if width = l.width(outputs); outputs > l.k && !bound.Fits(l.table.Len(), width) {
 			return l.noRoom("class "+quoted(l.schema.Classes[e.Label]), l.table.Len(), width)
 		}
 	}

@@ -259,7 +259,7 @@ func (l *answering) learnSecond(e *blankout.Example) {
 		return
 	}
 	for k := range l.active {
-		s.targets[k] = l.targetOf(e.Label, k)
+		s.targets[k] = l.targetOf(l.now.output, k)
 	}
 	if s.expert.Learn(s.targets, l.active, l.now.weight*l.classes[e.Label]) {
 		s.changed()

@@ -18,7 +18,7 @@ func (l *answering) covers() bool { return l.sets != nil && l.period == 0 }
 func (l *answering) takeTold(scores []float64, label int, d model.Decision, j model.Judged) {
 	if l.covers() {
 		l.sets.TakeClasses(cover.Answer{
-			Range: l.fields.Range, Scores: scores, Label: label, Decision: d, Judged: j, Active: l.active,
+			Range: l.fields.Range, Scores: scores, Label: label, Decision: d, Judged: j, Active: l.activeScores(),
 			Sized: l.k == 1 || l.events%sizeEvery == 0, Came: true, Shared: l.shared(),
 		})
 	}
@@ -32,9 +32,10 @@ func (l *answering) takeMasked(r int, scores []float64, filled bool) {
 	}
 	if !l.set.numbers {
 		l.judge.Silence(scores)
-		d, label := l.judge.Decision, l.judge.Label
+		d, label := l.judge.Decision, l.judge.Class
+		scores := l.byClass(scores)
 		l.sets.TakeClasses(cover.Answer{
-			Range: r, Scores: scores, Label: label, Decision: d, Judged: d.Judge(scores, label), Active: l.active, Sized: true, Shared: l.shared(),
+			Range: r, Scores: scores, Label: label, Decision: d, Judged: d.Judge(scores, label), Active: l.activeScores(), Sized: true, Shared: l.shared(),
 		})
 		return
 	}

@@ -20,6 +20,7 @@ import (
 	"blankout/online/probe"
 	"blankout/online/rows"
 	"blankout/online/watch"
+	"blankout/online/young"
 )
 
 // Snapshot is a Learner's state at one instant. It is immutable: encoding it,
@@ -36,6 +37,7 @@ type Snapshot struct {
 	unit    batch.Unit
 	fill    []byte // likewise, where numbers may be filled in
 	sets    []byte // likewise, where answers have sets
+	young   []byte // likewise, where classes share an output
 	aged    aged.Aged
 	pasts   [][]blankout.Block // see horizon
 	watch   *watch.Watch
@@ -79,6 +81,11 @@ func (l *Learner) stateOver(table *model.Table) *Snapshot {
 		fill := &coder.Coder{}
 		l.filling.State(fill)
 		s.fill = fill.Out
+	}
+	if l.young.On() {
+		classes := &coder.Coder{}
+		l.young.State(classes)
+		s.young = classes.Out
 	}
 	s.pasts = l.horizon.blocks()
 	return s
@@ -143,6 +150,9 @@ func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 		if s.sets != nil && !yield(blankout.Block{Name: blockSets, Data: s.sets}) {
 			return
 		}
+		if s.young != nil && !yield(blankout.Block{Name: blockYoung, Data: s.young}) {
+			return
+		}
 		if yield(blankout.Block{Name: "learner", Data: s.learner}) && yield(blankout.Block{Name: "refused", Data: s.refused}) && yield(blankout.Block{Name: watch.BlockWatch, Data: s.watched}) &&
 			yield(blankout.Block{Name: "summary", Data: s.summary}) && yield(blankout.Block{Name: watch.BlockHealth, Data: health}) {
 			for b := range old {
@@ -164,7 +174,7 @@ func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 
 // Warnings is Learner.Warnings of the state, with nothing more to come.
 func (s *Snapshot) Warnings(settings Fingerprint) []watch.Warning {
-	w := s.watch.Warnings(watch.Stream{Events: s.model.Events, Classes: s.model.Schema.Classes, Spelled: s.model.Schema.LabelSpellings(), Settings: settings, Final: true})
+	w := s.watch.Warnings(watch.Stream{Events: s.model.Events, Classes: s.model.Schema.Classes, Outputs: s.model.Layout.Outputs, Spelled: s.model.Schema.LabelSpellings(), Settings: settings, Final: true})
 	return slices.Concat(w, new(watch.Texts).Warnings(s.model.Schema), watch.OddTimes(s.start.Time, settings), staleWarnings(s.aged.Report(s.numbers != nil), s.model.Loss))
 }
 
@@ -213,6 +223,9 @@ func (l *answering) headOf(s *blankout.Schema, mix []float64) model.Head {
 	for k := l.active; k < l.k; k++ {
 		h.Intercept[k] = rows.Unseen
 	}
+	if l.young.On() {
+		h.Outputs, h.Intercept = l.young.Scores(l.k), l.young.Expand(h.Intercept, rows.Unseen, nil)
+	}
 	if l.set.numbers {
 		h.Intercept[0] = l.unit.Score(h.Intercept[0])
 		if h.Layout.Scale = l.unit.Scale; l.unit.Target == loss.Count {
@@ -225,7 +238,7 @@ func (l *answering) headOf(s *blankout.Schema, mix []float64) model.Head {
 
 // mixedLayout returns where in a row the weights of mixed levels are.
 func (l *bank) mixedLayout(mix []float64) model.Layout {
-	out := model.Layout{Width: l.table.Width(), Stats: 0}
+	out := model.Layout{Width: l.table.Width(), Stats: 0, Outputs: l.young.Outputs()}
 	for v, share := range mix {
 		if share == 0 {
 			continue
@@ -272,7 +285,7 @@ func (l *Learner) Published() *model.Linear {
 	}
 	m := model.Linear{Head: l.head(l.schema.View()), Rows: l.publishedRows(mixes)}
 	m.Stale = staleText(l.aged.Report(l.set.numbers), m.Loss)
-	layout := model.Layout{Width: m.Rows.Width(), Weight: model.ScalerWidth, Stats: 0, Scale: m.Layout.Scale}
+	layout := model.Layout{Width: m.Rows.Width(), Weight: model.ScalerWidth, Stats: 0, Scale: m.Layout.Scale, Outputs: m.Layout.Outputs}
 	m.Layout = layout
 	for i := range m.Levels {
 		layout.Weight += l.k
@@ -370,10 +383,19 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("learner: %w", err)
 	}
-	l, err := newLearner(c, set, m.Schema, m.Outputs)
+	outputs, shared := m.Outputs, young.Classes{}
+	if data, err := blankout.FindBlock(blocks, blockYoung); err == nil { // it is optional
+		classes := coder.Read(data)
+		if shared.State(classes); !classes.Done() || !slices.Equal(shared.Outputs(), m.Layout.Outputs) {
+			return nil, fmt.Errorf("restoring the learner: block %s: %d bytes do not fit its format", blockYoung, len(data))
+		}
+		outputs = shared.Count()
+	}
+	l, err := newLearner(c, set, m.Schema, outputs)
 	if err != nil {
 		return nil, err
 	}
+	l.young = shared
 	if err := l.restoreLearner(m, data, blocks); err != nil {
 		return nil, err
 	}
@@ -496,7 +518,7 @@ func (l *Learner) restoreOthers(m *model.Linear, blocks []blankout.Block) error 
 	if sets, err := blankout.FindBlock(blocks, blockSets); err == nil && !l.sets.Decode(sets) { // it is optional
 		return fmt.Errorf("restoring the learner: block %s: %d bytes do not fit its format", blockSets, len(sets))
 	}
-	if err := l.aged.Restore(blocks, l.k); err != nil {
+	if err := l.aged.Restore(blocks, l.Outputs()); err != nil {
 		return err
 	}
 	if err := l.restorePasts(blocks); err != nil {

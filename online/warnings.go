@@ -18,7 +18,7 @@ import (
 // WarningKinds. settings say how records are read; final
 // says that no more is to come, so that few records are no excuse.
 func (l *Learner) Warnings(settings Fingerprint, final bool) []watch.Warning {
-	out := l.watch.Warnings(watch.Stream{Events: l.events, Classes: l.schema.Classes, Spelled: l.schema.LabelSpellings(), Settings: settings, Final: final})
+	out := l.watch.Warnings(watch.Stream{Events: l.events, Classes: l.schema.Classes, Outputs: l.young.Outputs(), Spelled: l.schema.LabelSpellings(), Settings: settings, Final: final})
 	if l.events < watch.WarnAfter && !final {
 		return out
 	}

@@ -198,7 +198,11 @@ func (d *core) label(r *Record, e *blankout.Example, text []byte) bool {
 			return false
 		}
 		if class, ok = d.s.Class(text); !ok {
-			d.refuse(r, e, blankout.ReasonLabel, "label %.40q is none of the classes %s and there is room for no other (max_classes %d)", text, blankout.ClassList(d.s.Classes), d.s.MaxClasses)
+			bound := fmt.Sprintf("max_classes %d", d.s.MaxClasses)
+			if d.s.MoreClasses > 0 {
+				bound += fmt.Sprintf(", and %d of few events", d.s.MoreClasses)
+			}
+			d.refuse(r, e, blankout.ReasonLabel, "label %.40q is none of the classes %s and there is room for no other (%s)", text, blankout.ClassList(d.s.Classes), bound)
 			return false
 		}
 		if len(d.labels) < 1<<12 {

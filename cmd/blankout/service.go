@@ -98,6 +98,9 @@ func newRunner(c online.Config, recordConfig record.Config, v validate.Config, j
 		log.Info("going on from a checkpoint", "name", file.Name, "events", r.Learner.Metrics().Events)
 	}
 	r.Learner.SetPositive(recordConfig.PositiveName())
+	if len(recordConfig.Classes) == 0 {
+		r.Learner.TakeMoreClasses()
+	}
 	if join != nil {
 		r.Labels, err = join.open(waiting)
 	}

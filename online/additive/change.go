@@ -52,6 +52,22 @@ func (e *Expert) Widen(outputs int) {
 	}
 }
 
+// Regroup gives the expert as many outputs as there are lists: each begins as the mean of those former ones.
+func (e *Expert) Regroup(from [][]int) {
+	was := *e
+	e.begin(len(from))
+	e.Follow(was.columns)
+	regroup := func(to, of []float64) {
+		for part := range parts {
+			rows.Regroup(e.layout.Part(to, part), was.layout.Part(of, part), from, was.outputs)
+		}
+	}
+	regroup(e.bias, was.bias)
+	for i, row := range was.table {
+		regroup(e.table[i], row)
+	}
+}
+
 func (e *Expert) widenRow(to, from []float64, was rows.Layout) {
 	for part := range parts {
 		for r := range Rates {

@@ -8,6 +8,7 @@ import (
 	"blankout/model"
 	"blankout/online/numbers"
 	"blankout/online/rows"
+	"blankout/online/young"
 )
 
 // Classes are judged by the outputs in use, at each scale; numbers by the loss in their unit, and their
@@ -43,3 +44,22 @@ func TestJudge(t *testing.T) {
 		}
 	}
 }
+
+// Of classes that share an output the one that is most likely is predicted, if it is more likely than any with its own.
+func TestJudgeOfSharedOutput(t *testing.T) {
+	var classes young.Classes
+	from := classes.Begin(12, 12, func(class int) uint64 { return uint64(class % 10) }) // 10 and 11 share, 1 to 2
+	j := Judge{Scales: oneScale, Active: len(from), Classes: &classes}
+	scores := make([]float64, len(from))
+	for shared, class := range map[float64]int{2: 11, 0.1: 0} {
+		scores[classes.Shared()] = shared
+		for label := range 12 {
+			j.Label, j.Class = classes.Output(label), label
+			if got := j.Wrong(scores); (got == 0) != (label == class) {
+				t.Errorf("the shared output scores %v: class %d is wrong: %v", shared, label, got)
+			}
+		}
+	}
+}
+
+var oneScale = []float64{1}

@@ -9,17 +9,21 @@ import (
 	"blankout/model"
 	"blankout/online/numbers"
 	"blankout/online/rows"
+	"blankout/online/young"
 )
 
 // Judge says what scores of an event lose. It may change the scores of outputs that are not in use.
 type Judge struct {
-	Loss   loss.Loss // of numbers, nil where labels are classes
-	Scales []float64 // at which the scores of single levels are judged
-	scaled []float64
+	Loss    loss.Loss // of numbers, nil where labels are classes
+	Scales  []float64 // at which the scores of single levels are judged
+	scaled  []float64
+	byClass []float64
 
-	// The event: of classes its label, the outputs in use and what scores mean; of numbers the label in
-	// its own unit and in that of the scores.
+	// The event: of classes its label's output and class, the outputs in use, which class each learns and what scores
+	// mean; of numbers the label in its own unit and in that of the scores.
 	Label       int
+	Class       int
+	Classes     *young.Classes
 	Active      int
 	Decision    model.Decision
 	Raw, Target float64
@@ -90,7 +94,12 @@ func (j *Judge) Wrong(scores []float64) float64 {
 		r := j.Raw - j.Unit.Value(scores[0])
 		return r * r
 	}
-	if j.Silence(scores); j.Decision.Predict(scores) != j.Label {
+	label := j.Label
+	if j.Silence(scores); j.Classes != nil && j.Classes.On() {
+		j.byClass = j.Classes.Expand(scores, rows.Unseen, j.byClass[:0])
+		scores, label = j.byClass, j.Class
+	}
+	if j.Decision.Predict(scores) != label {
 		return 1
 	}
 	return 0

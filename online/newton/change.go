@@ -138,6 +138,27 @@ func (e *Expert) Widen(outputs int) (coefficient float64) {
 	return coefficient
 }
 
+// Regroup gives an expert of several outputs as many as there are lists: each begins as the mean of those former ones.
+func (e *Expert) Regroup(from [][]int) {
+	was := e.u
+	e.outputs, e.u = len(from), nil
+	for _, list := range from {
+		u := slices.Clone(was[list[0]])
+		for i := range u {
+			if len(list) == 1 {
+				break
+			}
+			u[i] = 0
+			for _, k := range list {
+				u[i] += was[k][i] / float64(len(list))
+			}
+		}
+		e.u = append(e.u, u)
+	}
+	e.event = newEvent(len(from))
+	e.deaths.reset()
+}
+
 // leastCoefficient is the least that another is divided by.
 const leastCoefficient = 0.1
 

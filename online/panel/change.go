@@ -54,6 +54,16 @@ func (p *Panel) Widen(outputs int) {
 	p.Follow(p.columns)
 }
 
+// Regroup gives the experts as many outputs as there are lists: each begins as the mean of those former ones.
+func (p *Panel) Regroup(from [][]int) {
+	p.newton.Regroup(from)
+	if p.curves != nil {
+		p.curves.Regroup(from)
+	}
+	p.room(len(from))
+	p.Follow(p.columns)
+}
+
 // Restart forgets everything but which columns there are.
 func (p *Panel) Restart() {
 	p.newton.Restart()

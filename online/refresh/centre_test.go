@@ -33,7 +33,7 @@ func TestCenterOfAllIsTheSolution(t *testing.T) {
 				width := rows.FirstPart + 5
 				table := model.NewTable(width)
 				bias := make([]float64, width)
-				w := Weights{Table: table, Bias: bias, Active: 1, Growth: 1, Levels: []Level{{noise, 1}},
+				w := Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, Growth: 1, Levels: []Level{{noise, 1}},
 					Model: &model.Linear{Head: model.Head{Schema: blankout.NewSchema(4, []string{"a", "b"}, 2), Scaler: scaler, Layout: model.Layout{Width: width}}, Rows: table}}
 				draw := rand.New(rand.NewPCG(1, 2))
 				for i := range n {

@@ -162,8 +162,9 @@ type Weights struct {
 	Bias   []float64     // the intercepts' row
 	Model  *model.Linear // standardizes events as they are learned
 	Levels []Level
-	Active int     // outputs in use
-	Growth float64 // what is added to D counts so often
+	Active int                 // outputs in use
+	Output func(class int) int // returns the output that learns a class
+	Growth float64             // what is added to D counts so often
 }
 
 // Level is a level of noise.
@@ -209,7 +210,7 @@ func (r *Refresh) Solve(w Weights) {
 	for v := range w.Levels {
 		for k := range w.Active {
 			for i, label := range r.window.labels {
-				y[i] = rows.Y(int(label), k, r.Outputs)
+				y[i] = rows.Y(w.Output(int(label)), k, r.Outputs)
 			}
 			r.solveOutput(&w, &w.Levels[v], v*r.Outputs+k, d, y, list, leaving)
 		}

@@ -31,7 +31,7 @@ func TestRefresh(t *testing.T) {
 		width := rows.FirstPart + 3 + x.Parts()
 		table, bias := model.NewTable(width), make([]float64, width)
 		s := &blankout.Schema{NumericIndices: true}
-		w := Weights{Table: table, Bias: bias, Active: 1, Growth: 2, Levels: []Level{{noise, 4}},
+		w := Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, Growth: 2, Levels: []Level{{noise, 4}},
 			Model: &model.Linear{Head: model.Head{Schema: s, Scaler: model.Scaler{Mode: model.StandardizeNone}, Layout: model.Layout{Width: width}}, Rows: table}}
 		var window []blankout.Example
 		for n := range 200 {
@@ -162,7 +162,7 @@ func TestRefreshOfOneClass(t *testing.T) {
 	x := Refresh{Settings: Settings{Size: 40, Reach: 40, Loss: loss.LogisticGaussian{}, Ridge: 0.5, Intercept: true}, Layout: rows.Layout{Outputs: 1, N: 1, Refresh: 3}}
 	width := rows.FirstPart + 4
 	table, bias := model.NewTable(width), make([]float64, width)
-	w := Weights{Table: table, Bias: bias, Active: 1, Growth: 1, Levels: []Level{{loss.NoNoise{}, 1}},
+	w := Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, Growth: 1, Levels: []Level{{loss.NoNoise{}, 1}},
 		Model: &model.Linear{Head: model.Head{Schema: &blankout.Schema{NumericIndices: true}, Scaler: model.Scaler{Mode: model.StandardizeNone}, Layout: model.Layout{Width: width}}, Rows: table}}
 	for i := range 2 * 40 {
 		e := blankout.Example{Features: blankout.Vec{Index: []uint32{1}, Value: []float64{1}}, Label: i % 2, Weight: float64(i % 2)}

@@ -68,3 +68,21 @@ func (y Layout) Gather(s *Step) {
 		}
 	}
 }
+
+// Regroup fills to, by level and output, with as many outputs as there are lists: each is the mean of those of its list
+// in of, which has so many outputs.
+func Regroup(to, of []float64, from [][]int, outputs int) {
+	for at := 0; at < len(of); at += outputs {
+		for _, list := range from {
+			to[0] = of[at+list[0]]
+			if len(list) > 1 {
+				sum := 0.0
+				for _, k := range list {
+					sum += of[at+k]
+				}
+				to[0] = sum / float64(len(list))
+			}
+			to = to[1:]
+		}
+	}
+}

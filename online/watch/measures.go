@@ -2,6 +2,7 @@ package watch
 
 import (
 	"blankout/measure"
+	"blankout/online/young"
 	"slices"
 )
 
@@ -30,6 +31,22 @@ func (m *Measures) Labeled() (n uint64) {
 		n += events
 	}
 	return n
+}
+
+// crowded returns the class with the most events of those that share an output although they have enough events for one
+// of their own, and with how many others it does.
+func (m *Measures) crowded(outputs []int) (class, others int) {
+	count := map[int]int{}
+	for _, o := range outputs {
+		count[o]++
+	}
+	most := uint64(young.Ripe - 1)
+	for i, n := range m.Classes[:min(len(m.Classes), len(outputs))] {
+		if n > most && outputs[i] >= 0 && count[outputs[i]] > 1 {
+			class, most, others = i, n, count[outputs[i]]-1
+		}
+	}
+	return class, others
 }
 
 // only returns the class that all labels are of, -1 if there are several or none.

@@ -68,6 +68,7 @@ const (
 type Stream struct {
 	Events   uint64
 	Classes  []string
+	Outputs  []int             // by class, where classes share one, see model.Layout
 	Spelled  []string          // what Schema.LabelSpellings has to say
 	Settings map[string]string // how records are read
 	Final    bool              // no more is to come, so that few records are no excuse
@@ -132,6 +133,10 @@ func (w *Watch) Warnings(s Stream) (out []Warning) {
 		default:
 			add(WarnStrayLabel, "classes %s have one example each of %d: are they classes? (record.classes leaves others out)", strings.Join(single, ", "), labeled)
 		}
+	}
+	if class, others := m.crowded(s.Outputs); others > 0 && class < len(classes) {
+		add(WarnStrayLabel, "class %s has had %d events and shares an output with %d more: record.max_classes and learner.max_memory leave no room for one of its own, so the model hardly tells them apart; "+
+			"name the classes in record.classes, or raise the bound, and start afresh with --reset", strconv.Quote(classes[class]), m.Classes[class], others)
 	}
 	for _, text := range s.Spelled {
 		add(WarnSpelling, "%s", text)

@@ -141,6 +141,17 @@ def test_rules_answer(program):
     assert {a.rule for a in blankout.load(model_path, missing="as-is").answers(asked)} <= {"", "as-is"}
 
 
+def test_classes_share_an_output(program):
+    """Classes of few events, which come when there are as many as may be, share an output."""
+    several = [{**e, "label": f"c{i % (10 if i < 500 else 15 if i < 650 else 30)}"} for i, e in enumerate(events(750, 7, nulls=0.1))]
+    data, store = program.events("t.jsonl", several), program.home / "store"
+    program("run", "-d", data, "--label", "label", "--set", "record.max_classes=20", "--set", f"checkpoint.directory={store}", "--set", "http.address=", "--set", "learner.calibrate=off")
+    (model_path,) = store.glob("checkpoint-*")
+    model = compare(program, model_path, events(200, 8, nulls=0.3), tol=1e-11)
+    shared = blankout.model._json(blankout.container.decode(model_path.read_bytes()), "model")["layout"]["outputs"]
+    assert len(shared) == len(model.classes_) == 30 and len(set(shared)) < 30
+
+
 @pytest.mark.parametrize("kernel", ["linear", "rbf", "rbf:2.5", "poly:3"])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_kernels(program, kernel, classes):

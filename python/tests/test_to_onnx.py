@@ -48,6 +48,21 @@ def test_columns_by_number(program, mode, classes, solver):
     compare(program, model, {"x": asked}, asked)
 
 
+def test_classes_share_an_output(program):
+    """A graph has weights for each class, whose output others may share."""
+    x, y = rows(750, 1, classes=30)
+    y = np.where(np.arange(750) < 500, y % 10, np.where(np.arange(750) < 650, y % 15, y))
+    store = program.home / "store"
+    settings = {"record.max_classes": 20, "checkpoint.directory": store, "http.address": "", "learner.calibrate": "off", "learner.missing": "as-is"}
+    program("run", "-d", program.write("t.svm", svmlight(x, y)), *(a for k, v in settings.items() for a in ("--set", f"{k}={v}")))
+    (path,) = store.glob("checkpoint-*")
+    path.rename(program.home / "m")
+    model = blankout.load(program.home / "m")
+    assert 20 < len(model.classes_) and np.unique(model._weights, axis=1).shape[1] < len(model.classes_)
+    asked, _ = rows(100, 2, classes=30)
+    compare(program, model, {"x": asked}, asked)
+
+
 @pytest.mark.parametrize("classes", [2, 4])
 def test_link(program, classes):
     """A model with a link is refused by name; its graph says what the program says."""

@@ -154,8 +154,14 @@ def _limits(sets: dict | None) -> tuple[tuple[float, ...], list[tuple[float, ...
     return common, classes
 
 
-def _fits(layout: dict, last: int) -> bool:
-    """Say whether all weights of a layout begin within a row, at last at the latest."""
+def _fits(layout: dict, width: int, outputs: int) -> bool:
+    """Say whether rows of a width have room for all weights of a layout."""
+    shared = layout.get("outputs")
+    if shared is not None:
+        if len(shared) != outputs or min(shared) < -1:
+            return False
+        outputs = max(1, max(shared) + 1)
+    last = width - outputs
     return all(0 <= part["weight"] <= last and 0 <= part.get("lag", 0) <= last for part in (layout, *(layout.get("mix") or ())))
 
 
@@ -190,7 +196,7 @@ class Model:
                 'ask the program, by predict or POST /v1/predict, export it as ONNX, or learn with learner.calibrate = "off"'
             )
         layout = head["layout"]
-        strict("layout", layout, "width", "weight", "lag", "average", "stats", "scale", "mix")
+        strict("layout", layout, "width", "weight", "lag", "average", "stats", "scale", "outputs", "mix")
         scaler = head.get("scaler") or {}
         strict("scaler", scaler, "mode", "dense", "unfilled", "curves")
         if scaler.get("mode", "") not in ("", "none", "auto", "all", "scale"):
@@ -275,10 +281,9 @@ class Model:
             self._support = Support(file, Kernel.parse(kernel), k)
             if width == 0:
                 return
-        last = width - k
         fits = stats < 0 or stats <= width - STATISTICS
         if self.kind == "linear":
-            fits = fits and _fits(layout, last)
+            fits = fits and _fits(layout, width, k)
         if not fits:
             raise FileError(f"block model: the layout {layout} does not fit {k} outputs")
         self._rows = rows = _Rows.parse(file, width)
@@ -292,9 +297,10 @@ class Model:
     def _weights_at(self, layout: dict) -> np.ndarray:
         """Return the weights that a layout says are in the rows, shape (rows, outputs).
 
-        They are a mixture of several where it lists parts.
+        They are a mixture of several where it lists parts. Several classes may share an output.
         """
-        values, k = self._rows.values, self._outputs
+        values, shared = self._rows.values, layout.get("outputs")
+        k = self._outputs if shared is None else max(1, max(shared) + 1)
         weights: np.ndarray | None = None
         for part in layout.get("mix") or (layout | {"share": 1.0},):
             at, average = part["weight"], part.get("average", 0)
@@ -305,14 +311,16 @@ class Model:
             if layout.get("mix"):
                 w = part["share"] * w
             weights = w if weights is None else weights + w
+        if shared is not None:
+            weights = np.where(np.array(shared) < 0, 0.0, weights[:, shared])
         return weights * layout["scale"] if layout.get("scale", 0) != 0 else weights
 
     def _read_level(self, level: dict) -> "_Level":
         """Return the weights of a further noise level, which answer events that lack fields."""
         strict("levels", level, "noise", "intercept", "layout")
-        layout, last = level["layout"], self._rows.values.shape[1] - self._outputs
-        strict("layout", layout, "width", "weight", "lag", "average", "stats", "scale", "mix")
-        if len(level["intercept"]) != self._outputs or not _fits(layout, last):
+        layout = level["layout"]
+        strict("layout", layout, "width", "weight", "lag", "average", "stats", "scale", "outputs", "mix")
+        if len(level["intercept"]) != self._outputs or not _fits(layout, self._rows.values.shape[1], self._outputs):
             raise FileError(f"block model: the level {level['noise']} does not fit {self._outputs} outputs")
         return self._level(level["noise"], np.array(level["intercept"], np.float64), self._weights_at(layout))
 
