@@ -67,7 +67,7 @@ func TestCovarianceOfLackingRows(t *testing.T) {
 	}
 	for _, c := range []struct{ null, wild float64 }{{0.3, 0}, {0, 0.003}, {0.3, 0.003}} {
 		s, events := correlated(4000, c.null, c.wild, 1)
-		m, d, p := trainLacking(t, s, events, model.StandardizeNone, model.MissingAsIs, "none")
+		m, d, p := trainLacking(t, s, events, model.StandardizeNone, model.MissingNone, "none")
 		got := m.Covariance
 		if c.wild > 0 {
 			got = p.Covariance(m, d, 5)
@@ -111,13 +111,13 @@ func TestFillIsChosen(t *testing.T) {
 			}
 		}
 		m, _, _ := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, "none")
-		for b, shares := range m.Missing.Rules {
+		for b, shares := range m.Missing.Policies {
 			rule := shares.Largest()
-			if rule != model.MissingFill && b >= 1 && b < 4 { // of five columns none is less than a tenth
-				t.Errorf("sparse %v: rules %v", sparse, m.Missing.Rules)
+			if rule != model.MissingImpute && b >= 1 && b < 4 { // of five columns none is less than a tenth
+				t.Errorf("sparse %v: rules %v", sparse, m.Missing.Policies)
 			}
 		}
-		wrong := map[model.MissingRule]int{}
+		wrong := map[model.MissingPolicy]int{}
 		for i := range fresh {
 			x := m.Standardized(&fresh[i], blankout.Vec{})
 			var field []uint16
@@ -127,14 +127,14 @@ func TestFillIsChosen(t *testing.T) {
 			dead := []bool{i%2 == 0, i%3 == 0, false, false, true}
 			var left blankout.Example
 			m.Delete(&fresh[i], x, field, dead, true, &left)
-			for _, rule := range []model.MissingRule{model.MissingAuto, model.MissingAsIs, model.MissingRescale} {
+			for _, rule := range []model.MissingPolicy{model.MissingAuto, model.MissingNone, model.MissingRescale} {
 				as := m.WithMissing(m.Missing.Forced(rule))
 				if as.Predict(as.ScoreLacking(left.Features, &left, make([]float64, 1))) != fresh[i].Label {
 					wrong[rule]++
 				}
 			}
 		}
-		if most := wrong[model.MissingAuto] * 3 / 2; wrong[model.MissingAsIs] < most || wrong[model.MissingRescale] < most {
+		if most := wrong[model.MissingAuto] * 3 / 2; wrong[model.MissingNone] < most || wrong[model.MissingRescale] < most {
 			t.Errorf("sparse %v: wrong by rule %v of %d", sparse, wrong, len(fresh))
 		}
 	}

@@ -166,7 +166,7 @@ func TestCurvesDieTogether(t *testing.T) {
 			}
 		}
 		rest := func(int) {}
-		rules := model.NewMissing(model.DefaultMissingRules(), nil, nil, nil)
+		rules := model.NewMissing(model.DefaultMissingPolicies(), nil, nil, nil)
 		lacks := slices.Repeat([]model.Lack{{Named: 3}}, curved.Rows())
 		a := w.robustness(measured{Data: curved, lacks: lacks, parts: make([]string, len(lacks)), level: make([]int, len(lacks)), rules: rules}, deletions, rest)
 		b := plain.robustness(measured{Data: summed, lacks: lacks, parts: make([]string, len(lacks)), level: make([]int, len(lacks)), rules: rules}, deletions, rest)

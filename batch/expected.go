@@ -140,7 +140,7 @@ func (o *Expected) pass() {
 }
 
 // ErrUnlabeled says that a loss can make nothing of unlabeled examples.
-var ErrUnlabeled = errors.New("unlabeled examples say nothing under this loss: leave them out (--alpha 0), or take --loss logistic with --bound gaussian, chen or quadratic-noising")
+var ErrUnlabeled = errors.New("unlabeled examples say nothing under this loss: leave them out (--unlabeled-weight 0), or take --loss logistic with --bound gaussian, chen or quadratic-noising")
 
 // BinaryWeights returns Kappa times the importance of every row, 0 for rows without a label, for
 // objectives whose targets are -1 or +1 and that have no use for these: unless Alpha is 0 they are

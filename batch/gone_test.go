@@ -21,7 +21,7 @@ func goneModel() (*model.Linear, []blankout.Example) {
 	}
 	s.Fields[1].Group, s.Fields[2].Group = "pair", "pair"
 	m := model.NewLinear(s, "logistic", "none", [][]float64{{0, 4, 1, 0.25, 0.5}}, []float64{0})
-	m.Missing = model.NewMissing(model.DefaultMissingRules(), nil, nil, nil)
+	m.Missing = model.NewMissing(model.DefaultMissingPolicies(), nil, nil, nil)
 	r := rand.New(rand.NewPCG(1, 1))
 	var events []blankout.Example
 	for i := range 300 {

@@ -36,7 +36,7 @@ func TestHalvesAreFair(t *testing.T) {
 		return e
 	}
 	config := online.DefaultConfig()
-	config.Noise, config.Rule = "none", "adagrad" // no hats: as many weights as columns
+	config.Noise, config.Optimizer = "none", "adagrad" // no hats: as many weights as columns
 	l, err := online.New(config, blankout.NewSchema(18, []string{"no", "yes"}, 2))
 	if err != nil {
 		t.Fatal(err)

@@ -90,7 +90,7 @@ func (v *Evidence) measured(rows []int) measured {
 
 // fills reports whether numbers of dead fields are filled in at some share.
 func (m measured) fills() bool {
-	return m.covariance != nil && m.rules != nil && slices.ContainsFunc(m.rules.Rules[:], func(s model.RuleShares) bool { return s[2] > 0 })
+	return m.covariance != nil && m.rules != nil && slices.ContainsFunc(m.rules.Policies[:], func(s model.PolicyWeights) bool { return s[2] > 0 })
 }
 
 // answer returns how event i is answered.

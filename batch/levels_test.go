@@ -37,7 +37,7 @@ func TestValidateByLevel(t *testing.T) {
 			*e = *without(r, e, 0.6)
 		}
 	}
-	report, live, exact := validated(t, s, all, func(c *online.Config) { c.Noise, c.Missing = "auto", "as-is" }, batch.DefaultValidateConfig())
+	report, live, exact := validated(t, s, all, func(c *online.Config) { c.Noise, c.MissingPolicy = "auto", "none" }, batch.DefaultValidateConfig())
 	if len(live.Levels) == 0 || live.Missing.Levels[3] == 0 || exact.Levels != nil {
 		t.Fatalf("levels %v, %d of the exact solution", live.Missing.Levels, len(exact.Levels))
 	}

@@ -95,11 +95,11 @@ func parseFields(key string) (f fieldsOf) {
 // columns that a caller may declare missing. The best rule has the least log-loss
 // or, where labels are numbers, the least of the model's loss without noise; models of numbers
 // are never rescaled.
-func (p *Presence) Missing(m model.Model, d *Data, rule model.MissingRule) *model.Missing {
+func (p *Presence) Missing(m model.Model, d *Data, rule model.MissingPolicy) *model.Missing {
 	fields := d.Schema.Fields
-	rules := model.DefaultMissingRules()
+	rules := model.DefaultMissingPolicies()
 	if m.About().Target() != loss.Sign {
-		rules = model.EveryRange(model.MissingAsIs)
+		rules = model.EveryRange(model.MissingNone)
 	}
 	missing := model.NewMissing(rules, nil, nil, nil)
 	switch {
@@ -126,7 +126,7 @@ func (p *Presence) Missing(m model.Model, d *Data, rule model.MissingRule) *mode
 		return missing.Forced(rule)
 	}
 	t := newMasker(p, m, d, missing)
-	return missing.WithRules(t.better(rules))
+	return missing.WithPolicies(t.better(rules))
 }
 
 // use counts in how many examples the fields are present, and null.
@@ -331,7 +331,7 @@ const masks = 64
 // better returns rules that give each range of the share missing to the one that is best there,
 // and leave it what it has in now where none is. Masks are drawn for the ranges in which too few
 // events are by themselves.
-func (t *masker) better(now model.MissingRules) model.MissingRules {
+func (t *masker) better(now model.MissingPolicies) model.MissingPolicies {
 	bin := func(k model.Lack) (bin int, ok bool) {
 		if !k.Some() || k.Named+k.Silent == 0 {
 			return 0, false // it lacks nothing, or everything
@@ -363,10 +363,10 @@ func (t *masker) better(now model.MissingRules) model.MissingRules {
 		}
 	}
 	missing := t.head.Missing
-	rescaled, asIs := missing.Forced(model.MissingRescale), missing.Forced(model.MissingAsIs)
+	rescaled, asIs := missing.Forced(model.MissingRescale), missing.Forced(model.MissingNone)
 	var filled *model.Linear
 	if linear, ok := t.m.(*model.Linear); ok && linear.Covariance != nil {
-		filled = linear.WithMissing(missing.Forced(model.MissingFill))
+		filled = linear.WithMissing(missing.Forced(model.MissingImpute))
 	}
 	var sums [model.MissingBins]ruleComparison
 	compare := func(i, b int, k model.Lack) {
@@ -397,7 +397,7 @@ func (t *masker) better(now model.MissingRules) model.MissingRules {
 		}
 	}
 	for b := range now {
-		now[b] = model.OneRule(sums[b].better(now[b].Largest()))
+		now[b] = model.OnePolicy(sums[b].better(now[b].Largest()))
 	}
 	return now
 }
@@ -431,7 +431,7 @@ func (p *Presence) Residual(m *model.Linear, d *Data) *model.Residual {
 }
 
 // missingRules are the rules, in the order of model.RuleShares.
-var missingRules = [len(model.RuleShares{})]model.MissingRule{model.MissingAsIs, model.MissingRescale, model.MissingFill}
+var missingRules = [len(model.PolicyWeights{})]model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute}
 
 // missingSure is by how many standard errors another rule must be better.
 const missingSure = 2
@@ -459,7 +459,7 @@ func (c *ruleComparison) add(weight float64, loss ruleLosses) {
 
 // better returns the rule that has proved better than now, the best of them; now itself
 // in doubt.
-func (c *ruleComparison) better(now model.MissingRule) model.MissingRule {
+func (c *ruleComparison) better(now model.MissingPolicy) model.MissingPolicy {
 	at := slices.Index(missingRules[:], now)
 	best := at
 	for i := range missingRules {

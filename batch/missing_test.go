@@ -51,7 +51,7 @@ func lackingEvents(n int, null, gone float64, seed uint64) (*blankout.Schema, []
 
 // trainLacking trains on events through a Scaler and returns the model with the rule
 // for missing fields.
-func trainLacking(t *testing.T, s *blankout.Schema, events []blankout.Example, mode model.Standardize, rule model.MissingRule, noise string) (*model.Linear, *Data, *Presence) {
+func trainLacking(t *testing.T, s *blankout.Schema, events []blankout.Example, mode model.Standardize, rule model.MissingPolicy, noise string) (*model.Linear, *Data, *Presence) {
 	t.Helper()
 	var b Builder
 	var p Presence
@@ -101,7 +101,7 @@ func TestMissingIsMeasuredAsAnswered(t *testing.T) {
 		s, events := lackingEvents(400, 0.1, 0.05, 1)
 		m, d, p := trainLacking(t, s, events, mode, model.MissingAuto, "none")
 		rule := *m.Missing
-		for _, r := range []model.MissingRule{model.MissingAsIs, model.MissingRescale, model.MissingFill, model.MissingAuto} {
+		for _, r := range []model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute, model.MissingAuto} {
 			m.Missing = rule.Forced(r)
 			k := newMasker(p, m, d, m.Missing)
 			scaled, fallback := 0, 0 // events whose missing fields are no numbers
@@ -112,9 +112,9 @@ func TestMissingIsMeasuredAsAnswered(t *testing.T) {
 					scaled++
 				}
 				forecast := k.loss(i, scale)
-				if filled := m.Answer(&k.left).Rule() == model.MissingFill; filled {
+				if filled := m.Answer(&k.left).Policy() == model.MissingImpute; filled {
 					forecast = k.lossOf(i, m.ScoreLacking(k.x, &k.left, k.scores))
-				} else if r == model.MissingFill && lack.Null > 0 {
+				} else if r == model.MissingImpute && lack.Null > 0 {
 					fallback++
 				}
 				e := kill(&events[i], func(id uint16) bool { return k.dead[id] })
@@ -149,21 +149,21 @@ func TestMissingRuleOfExactTraining(t *testing.T) {
 			t.Errorf("%+v: usual fields %v", c, rule.Usual)
 		}
 		_, fresh := lackingEvents(6000, 0, 0, 4)
-		loss := map[model.MissingRule]float64{}
+		loss := map[model.MissingPolicy]float64{}
 		r := rand.New(rand.NewPCG(5, 6))
 		for i := range fresh {
 			e := kill(&fresh[i], func(uint16) bool { return r.Float64() < 0.5 })
 			if c.absent {
 				e.Missing = nil
 			}
-			for _, way := range []model.MissingRule{model.MissingAuto, model.MissingAsIs, model.MissingRescale, model.MissingFill} {
+			for _, way := range []model.MissingPolicy{model.MissingAuto, model.MissingNone, model.MissingRescale, model.MissingImpute} {
 				m.Missing = rule.Forced(way)
 				p := m.Probabilities(m.Score(e, make([]float64, 1)), make([]float64, 2))
 				loss[way] -= math.Log(max(p[e.Label], 1e-15)) / float64(len(fresh))
 			}
 		}
 		t.Logf("%+v: %v, log-loss %v", c, *rule, loss)
-		if best := min(loss[model.MissingAsIs], loss[model.MissingRescale], loss[model.MissingFill]); !(loss[model.MissingAuto] < best+0.002) {
+		if best := min(loss[model.MissingNone], loss[model.MissingRescale], loss[model.MissingImpute]); !(loss[model.MissingAuto] < best+0.002) {
 			t.Errorf("%+v: log-loss by rule %v with %+v", c, loss, rule)
 		}
 	}
@@ -180,7 +180,7 @@ func TestNoMissingRuleWithoutNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := model.NewLinear(s, "logistic", "none", [][]float64{{0, 1}}, []float64{0})
-	for _, rule := range []model.MissingRule{model.MissingAuto, model.MissingRescale} {
+	for _, rule := range []model.MissingPolicy{model.MissingAuto, model.MissingRescale} {
 		if got := p.Missing(m, b.Data(s), rule); got != nil {
 			t.Errorf("%s: %+v", rule, got)
 		}
@@ -206,10 +206,10 @@ func TestMissingRuleOfColumns(t *testing.T) {
 	for _, c := range []struct {
 		noise string
 		bin   int // of most of the features
-		want  model.MissingRule
-	}{{"none", 4, model.MissingFill}, {"dropout:0.5", 3, model.MissingRescale}} {
+		want  model.MissingPolicy
+	}{{"none", 4, model.MissingImpute}, {"dropout:0.5", 3, model.MissingRescale}} {
 		m, _, _ := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, c.noise)
-		if !m.Missing.Known || len(m.Missing.Columns) != 6 || m.Missing.Rules[c.bin] != model.OneRule(c.want) {
+		if !m.Missing.Known || len(m.Missing.Columns) != 6 || m.Missing.Policies[c.bin] != model.OnePolicy(c.want) {
 			t.Errorf("noise %s: %+v", c.noise, m.Missing)
 		}
 		if x := m.Standardized(&events[0], blankout.Vec{}); x.Len() != events[0].Features.Len() || len(m.Scaler.Dense) > 0 {

@@ -46,7 +46,7 @@ func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, lossName := range []string{"linear", "absolute", "poisson"} {
 		for _, lacked := range []float64{0, 0.3} {
-			for _, rule := range []model.MissingRule{model.MissingAuto, model.MissingAsIs} {
+			for _, rule := range []model.MissingPolicy{model.MissingAuto, model.MissingNone} {
 				s, events := numberEvents(4000, loss.LabelsOf(lossName), 5)
 				r := rand.New(rand.NewPCG(1, 8))
 				blank := func(e *blankout.Example, share float64) *blankout.Example {
@@ -78,7 +78,7 @@ func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 				m = m.WithCovariance(p.Covariance(m, d, 256))
 				m.Missing = p.Missing(m, d, rule)
 				m.Residual = p.Residual(m, d)
-				if got := m.Missing.Rules[2].Largest(); rule == model.MissingAuto && lacked == 0 && got != model.MissingFill {
+				if got := m.Missing.Policies[2].Largest(); rule == model.MissingAuto && lacked == 0 && got != model.MissingImpute {
 					t.Errorf("%s: events that lack three tenths are answered by %s", lossName, got)
 				}
 				_, fresh := numberEvents(3000, s.Target, 6)

@@ -50,7 +50,7 @@ type Validation struct {
 
 	// ByAge has what answers lose by the age of the weights, of the whole stream: errors in percent, or
 	// mean absolute. The caller has it.
-	ByAge []measure.Aged `json:"by_age,omitempty"`
+	ByAge []measure.Aged `json:"by_staleness,omitempty"`
 
 	// Summary says for people how far live is from exact, and what adopting that would change.
 	Summary string `json:"summary"`

@@ -187,7 +187,7 @@ func TestForecastIsSimulation(t *testing.T) {
 		all    []blankout.Example
 	}{{"adult", adultSchema, adult}, {"four classes", severalSchema, more}, {"two classes", binarySchema, binary}} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, live, _ := validated(t, tt.schema, tt.all, func(c *online.Config) { c.Rule = "adagrad" }, batch.DefaultValidateConfig()) // no hats
+			r, live, _ := validated(t, tt.schema, tt.all, func(c *online.Config) { c.Optimizer = "adagrad" }, batch.DefaultValidateConfig()) // no hats
 			var held []blankout.Example
 			for i := 0; i < len(tt.all); i += 10 {
 				held = append(held, tt.all[i])
@@ -311,7 +311,7 @@ func TestFailureOfCross(t *testing.T) {
 // Events that lack fields already are measured as the model answers them, by the rule
 // that it has.
 func TestValidateMissing(t *testing.T) {
-	for _, rule := range []model.MissingRule{model.MissingAsIs, model.MissingRescale} {
+	for _, rule := range []model.MissingPolicy{model.MissingNone, model.MissingRescale} {
 		schema, all := problems.Several(2, 3000)
 		r := rand.New(rand.NewPCG(5, 5))
 		weights := make([]float64, 1<<schema.Bits)

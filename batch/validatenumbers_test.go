@@ -47,7 +47,7 @@ func numbers(target loss.Target, n int) (*blankout.Schema, []blankout.Example) {
 func validatedNumbers(t *testing.T, lossName string, change func(*online.Config)) (r *batch.Validation, live, exact *model.Linear, learner *online.Learner, all []blankout.Example) {
 	t.Helper()
 	config := online.DefaultConfig()
-	config.Loss, config.Noise, config.Missing = lossName, "dropout:0.3", "as-is"
+	config.Loss, config.Noise, config.MissingPolicy = lossName, "dropout:0.3", "none"
 	change(&config)
 	var schema *blankout.Schema
 	schema, all = numbers(loss.LabelsOf(lossName), 3000)
@@ -144,7 +144,7 @@ func TestValidateNumbers(t *testing.T) {
 
 // The exact side is what Train finds on the same targets in the unit.
 func TestValidateNumbersIsTrain(t *testing.T) {
-	r, live, exact, learner, all := validatedNumbers(t, "linear", func(c *online.Config) { c.C, c.Rule = 0.01, "adagrad" })
+	r, live, exact, learner, all := validatedNumbers(t, "linear", func(c *online.Config) { c.C, c.Optimizer = 0.01, "adagrad" })
 	u := learner.Snapshot().Unit()
 	var b batch.Builder
 	for i := range all {
@@ -204,7 +204,7 @@ func TestValidateNumbersClips(t *testing.T) {
 
 // Weights of columns that no event holds any more are penalized, in the learner's unit.
 func TestValidateNumbersOutside(t *testing.T) {
-	_, live, _, learner, all := validatedNumbers(t, "linear", func(c *online.Config) { c.Noise, c.C, c.Rule = "none", 0.01, "adagrad" })
+	_, live, _, learner, all := validatedNumbers(t, "linear", func(c *online.Config) { c.Noise, c.C, c.Optimizer = "none", 0.01, "adagrad" })
 	u := learner.Snapshot().Unit()
 	v := batch.NewEvidence(live)
 	l, err := loss.Parse("linear")

@@ -191,21 +191,21 @@ type Prediction struct {
 	Scores []float64 `json:"scores"`
 	// Missing names the fields that are known to be missing: null, or left out
 	// although usual. Rule is what the scores were made by because of that.
-	Missing []string          `json:"missing,omitempty"`
-	Rule    model.MissingRule `json:"rule,omitempty"`
+	Missing       []string            `json:"missing,omitempty"`
+	MissingPolicy model.MissingPolicy `json:"missing_policy,omitempty"`
 	// Shares are those of the rules in the scores, of which Rule has the largest, where an
 	// explanation was asked for and fields are missing.
-	Shares map[model.MissingRule]float64 `json:"shares,omitempty"`
+	MixtureWeights map[model.MissingPolicy]float64 `json:"mixture_weights,omitempty"`
 	// Level is the noise that the weights were learned with, as loss.ParseNoise reads
 	// it but for rates of single groups, which are left out (blankout.ShortNoise): of a learner with noise auto the level that it had chosen.
-	Level   string `json:"level,omitempty"`
-	Version uint64 `json:"version,omitempty"` // of the Model
+	NoiseLevel string `json:"noise_level,omitempty"`
+	Version    uint64 `json:"version,omitempty"` // of the Model
 	// Unknown names features of the event that the model has never met, the first
 	// twenty of them: they count for nothing. An event of nothing else scores the
 	// intercept.
-	Unknown []string `json:"unknown,omitempty"`
+	Unseen []string `json:"unseen,omitempty"`
 	// Stranger says that the event has features and the model has met none of them.
-	Stranger bool `json:"-"`
+	OnlyUnseen bool `json:"-"`
 	// Explanation holds what adds most to the score of Class (of two classes the
 	// positive one's), the largest first, if that was asked for.
 	Explanation []Contribution `json:"explanation,omitempty"`
@@ -292,12 +292,12 @@ func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int)
 	scores := m.Score(e, d.scores)
 	p, class := m.prediction(e, scores, d.chances)
 	unknown, known := m.unknown(e)
-	p.Stranger = len(unknown) > 0 && !known
+	p.OnlyUnseen = len(unknown) > 0 && !known
 	var why []contribution
 	if explain > 0 {
 		answer := m.Answer(e)
-		if p.Rule != "" {
-			p.Shares = answer.ByRule()
+		if p.MissingPolicy != "" {
+			p.MixtureWeights = answer.ByPolicy()
 		}
 		why = explained(m.Model.(*model.Linear).At(answer), e, class, explain, answer.Parts != nil)
 	}
@@ -321,7 +321,7 @@ func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int)
 		return Prediction{}, err
 	}
 	for i := range unknown {
-		p.Unknown = append(p.Unknown, joinNames(names[i]))
+		p.Unseen = append(p.Unseen, joinNames(names[i]))
 	}
 	names = names[len(unknown):]
 	for _, c := range why {
@@ -419,20 +419,20 @@ func (m *Model) EachUnseen(e *blankout.Example, f func(Feature)) (known bool) {
 
 // StrangerError says that the model has met no feature of an event, whose score is then
 // that of no event at all.
-type StrangerError struct{ Features []string } // by name
+type UnseenFeaturesError struct{ Features []string } // by name
 
-func (e *StrangerError) Error() string {
+func (e *UnseenFeaturesError) Error() string {
 	return "the model has met no feature of the event: " + strings.Join(e.Features, ", ")
 }
 
 // Stranger returns a *StrangerError if that is so of an event of the Schema s, with its
 // fields or columns for names. An event without features is none.
-func (m *Model) Stranger(e *blankout.Example, s *blankout.Schema) error {
+func (m *Model) OnlyUnseen(e *blankout.Example, s *blankout.Schema) error {
 	unknown, known := m.unknown(e)
 	if known || len(unknown) == 0 {
 		return nil
 	}
-	out := &StrangerError{}
+	out := &UnseenFeaturesError{}
 	for _, f := range unknown {
 		name := s.Fields[f.Field].Name
 		if name == "" {
@@ -526,13 +526,13 @@ func joinNames(names []string) string { return strings.Join(names, " | ") }
 func (m *Model) PredictionOf(e *blankout.Example, s *blankout.Schema, scores []float64, names *EventNames) (Prediction, error) {
 	p, _ := m.prediction(e, scores, make([]float64, max(2, m.Outputs, len(m.Schema.Classes))))
 	if unknown, known := m.unknown(e); len(unknown) > 0 {
-		p.Stranger = !known
+		p.OnlyUnseen = !known
 		named, err := names.Of(e.Value, s, unknown)
 		if err != nil {
 			return p, err
 		}
 		for _, own := range named {
-			p.Unknown = append(p.Unknown, joinNames(own))
+			p.Unseen = append(p.Unseen, joinNames(own))
 		}
 	}
 	return p, nil
@@ -540,8 +540,8 @@ func (m *Model) PredictionOf(e *blankout.Example, s *blankout.Schema, scores []f
 
 func (m *Model) prediction(e *blankout.Example, scores, chances []float64) (p Prediction, class int) {
 	answer := m.Answer(e)
-	p = Prediction{ID: string(e.Key), Scores: slices.Clone(scores), Level: loss.ShortNoise(m.NoiseOf(answer)), Version: m.Version}
-	if p.Rule = answer.Rule(); p.Rule != "" {
+	p = Prediction{ID: string(e.Key), Scores: slices.Clone(scores), NoiseLevel: loss.ShortNoise(m.NoiseOf(answer)), Version: m.Version}
+	if p.MissingPolicy = answer.Policy(); p.MissingPolicy != "" {
 		p.Missing = m.MissingFields(e)
 	}
 	class = m.Head.Predict(scores)

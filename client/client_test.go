@@ -154,8 +154,8 @@ func TestRegression(t *testing.T) {
 	recordConfig.Format, recordConfig.Bits = "svmlight", 4
 	schema := recordConfig.Schema()
 	for loss, want := range map[string]string{
-		"linear:gaussian":   `{"value":2.5,"score":2.5,"scores":[2.5],"level":"none","explanation":[{"feature":"1","value":1,"weight":2,"score":2},{"feature":"(intercept)","value":1,"weight":0.5,"score":0.5}]}`,
-		"logistic:gaussian": `{"class":"1","probability":0.9241418199787566,"probabilities":{"0":0.07585818002124345,"1":0.9241418199787566},"score":2.5,"scores":[2.5],"level":"none","explanation":[{"feature":"1","value":1,"weight":2,"score":2},{"feature":"(intercept)","value":1,"weight":0.5,"score":0.5}]}`,
+		"linear:gaussian":   `{"value":2.5,"score":2.5,"scores":[2.5],"noise_level":"none","explanation":[{"feature":"1","value":1,"weight":2,"score":2},{"feature":"(intercept)","value":1,"weight":0.5,"score":0.5}]}`,
+		"logistic:gaussian": `{"class":"1","probability":0.9241418199787566,"probabilities":{"0":0.07585818002124345,"1":0.9241418199787566},"score":2.5,"scores":[2.5],"noise_level":"none","explanation":[{"feature":"1","value":1,"weight":2,"score":2},{"feature":"(intercept)","value":1,"weight":0.5,"score":0.5}]}`,
 	} {
 		m := client.New(model.NewLinear(schema, loss, "none", [][]float64{{2, 0, 0, 0}}, []float64{0.5}), recordConfig)
 		p, err := m.Predict([]byte("0 1:1"), 3)

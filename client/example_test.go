@@ -48,7 +48,7 @@ func ExampleModel_PredictValue() {
 			fmt.Println(err)
 			return
 		}
-		fmt.Println(p.Class, p.Scores, p.Unknown)
+		fmt.Println(p.Class, p.Scores, p.Unseen)
 	}
 	// Output:
 	// yes [1] [words=a words=day]

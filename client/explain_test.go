@@ -118,23 +118,23 @@ func TestExplainNames(t *testing.T) {
 		if bits == 2 {
 			continue // every column has been met
 		}
-		slices.Sort(p.Unknown)
+		slices.Sort(p.Unseen)
 		want := []string{"color=red ^ words=a", "color=red ^ words=day", "color=red ^ words=fine", "words=a", "words=day", "words=fine"}
-		if !slices.Equal(p.Unknown, want) {
-			t.Errorf("unknown %q, want %q", p.Unknown, want)
+		if !slices.Equal(p.Unseen, want) {
+			t.Errorf("unknown %q, want %q", p.Unseen, want)
 		}
 		// Without an explanation too, and again and again by one decoder; of numbers as well.
 		for range 2 {
 			p, err = m.Predict([]byte(`{"words":"never","number":5,"flag":true}`), 0)
-			if want := []string{"flag=true", "number", "words=never"}; err != nil || !slices.Equal(slices.Sorted(slices.Values(p.Unknown)), want) {
-				t.Errorf("unknown %q, want %q: %v", p.Unknown, want, err)
+			if want := []string{"flag=true", "number", "words=never"}; err != nil || !slices.Equal(slices.Sorted(slices.Values(p.Unseen)), want) {
+				t.Errorf("unknown %q, want %q: %v", p.Unseen, want, err)
 			}
 			if p.Scores[0] != m.Intercept[0] {
 				t.Errorf("an event of nothing known scores %v, the intercept is %v", p.Scores, m.Intercept)
 			}
 		}
-		if p, err := m.Predict([]byte(`{"words":["short"],"color":"red","size":1}`), 0); err != nil || p.Unknown != nil {
-			t.Errorf("unknown %q: %v", p.Unknown, err)
+		if p, err := m.Predict([]byte(`{"words":["short"],"color":"red","size":1}`), 0); err != nil || p.Unseen != nil {
+			t.Errorf("unknown %q: %v", p.Unseen, err)
 		}
 		// A number's name goes into crosses in every event.
 		for range 3 {
@@ -148,8 +148,8 @@ func TestExplainNames(t *testing.T) {
 		for i := range 1000 {
 			many = fmt.Appendf(many, `,"x%d"`, i)
 		}
-		if p, err := m.Predict(append(many, `]}`...), 0); err != nil || len(p.Unknown) != 20 {
-			t.Errorf("%d unknown: %v", len(p.Unknown), err)
+		if p, err := m.Predict(append(many, `]}`...), 0); err != nil || len(p.Unseen) != 20 {
+			t.Errorf("%d unknown: %v", len(p.Unseen), err)
 		}
 	}
 }
@@ -191,17 +191,17 @@ func TestExplainMissing(t *testing.T) {
 		for _, c := range p.Explanation {
 			sum += c.Score
 		}
-		for _, share := range p.Shares {
+		for _, share := range p.MixtureWeights {
 			shares += share
 		}
 		if math.Abs(sum-p.Score) > 1e-12 {
 			t.Errorf("%s: the parts add up to %v, the score is %v", event, sum, p.Score)
 		}
-		if lacks := strings.Contains(event, "null"); lacks != (math.Abs(shares-1) < 1e-12) || lacks && p.Shares[p.Rule] < 1/3. {
-			t.Errorf("%s: answered by %s, shares %v", event, p.Rule, p.Shares)
+		if lacks := strings.Contains(event, "null"); lacks != (math.Abs(shares-1) < 1e-12) || lacks && p.MixtureWeights[p.MissingPolicy] < 1/3. {
+			t.Errorf("%s: answered by %s, shares %v", event, p.MissingPolicy, p.MixtureWeights)
 		}
-		if p, err := m.Predict([]byte(event), 0); err != nil || p.Shares != nil {
-			t.Errorf("%s: shares %v without an explanation, %v", event, p.Shares, err)
+		if p, err := m.Predict([]byte(event), 0); err != nil || p.MixtureWeights != nil {
+			t.Errorf("%s: shares %v without an explanation, %v", event, p.MixtureWeights, err)
 		}
 	}
 }

@@ -38,7 +38,7 @@ type Options struct {
 	Record *record.Config
 	// Missing is the rule for missing fields that takes the place of the model's
 	// own; "" and model.MissingAuto leave it that.
-	Missing model.MissingRule
+	Missing model.MissingPolicy
 	// Wait lets Follow begin where there is no model yet, or where nobody answers.
 	Wait bool
 	// Updated is called with every newer model that a Follower takes up after the first
@@ -112,7 +112,7 @@ func Open(ctx context.Context, where string, o Options) (*Model, error) {
 // forced is a source whose models answer by another rule for missing fields.
 type forced struct {
 	Source
-	rule model.MissingRule
+	rule model.MissingPolicy
 }
 
 func (f forced) Look(ctx context.Context) (*Model, error) {

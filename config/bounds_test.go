@@ -46,14 +46,14 @@ func TestBounds(t *testing.T) {
 		{"learner.expected_missing", []string{"0.0", "0.9"}, []string{"0.91", "nan"}},
 		{"learner.expected_missing_groups", []string{"0.0", "0.9"}, []string{"0.91", "nan"}},
 		{"learner.c", []string{"1e-30", "1e30", "inf"}, []string{"0.0", "5e-324", "1e31", "nan"}},
-		{"learner.eta", []string{"0.0", "1e-12", "1e6"}, []string{"1e-13", "1.1e6", "1e200", "inf", "nan"}},
+		{"learner.learning_rate", []string{"0.0", "1e-12", "1e6"}, []string{"1e-13", "1.1e6", "1e200", "inf", "nan"}},
 		{"learner.l1", []string{"0.0"}, []string{"inf", "nan", "0.1"}},
-		{"learner.refresh", []string{"0"}, []string{"100000", "100001"}},
-		{"learner.refresh_window", []string{"0"}, []string{"100"}},
-		{"learner.alpha", []string{"0.0", "1.0"}, []string{"1.01", "nan"}},
+		{"learner.irls_batch", []string{"0"}, []string{"100000", "100001"}},
+		{"learner.irls_window", []string{"0"}, []string{"100"}},
+		{"learner.unlabeled_weight", []string{"0.0", "1.0"}, []string{"1.01", "nan"}},
 		{"learner.half_life", []string{"0.0", "1.0"}, []string{"0.5", "inf", "nan"}},
 		{"learner.half_life_time", []string{"0.0", "1.0"}, []string{"0.5", "inf", "nan"}},
-		{"learner.suspect", []string{"0.0"}, []string{"0.1", "1.0", "nan"}},
+		{"learner.mislabeled_below", []string{"0.0"}, []string{"0.1", "1.0", "nan"}},
 		{"learner.threshold", []string{"0.001", "0.999"}, []string{"0.0", "1.0", "nan"}},
 		{"checkpoint.keep", []string{"1"}, []string{"0"}},
 		{"checkpoint.min_free", []string{"0"}, nil},
@@ -117,7 +117,7 @@ func TestFilesThatAreNone(t *testing.T) {
 	if err := loadWith("record.crosses=" + strings.Repeat("[", n)); err == nil || !strings.Contains(err.Error(), "nested deeper than 16") {
 		t.Errorf("--set: %.200v", err)
 	}
-	for set, want := range map[string]string{"learner.eta=1e200": "1e-12 to 1e+06", "learner.c=5e-324": "1e-30 to 1e+30"} {
+	for set, want := range map[string]string{"learner.learning_rate=1e200": "1e-12 to 1e+06", "learner.c=5e-324": "1e-30 to 1e+30"} {
 		if err := loadWith(set); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", set, err, want)
 		}

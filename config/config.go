@@ -52,7 +52,7 @@ type Config struct {
 	Checkpoint Checkpoint           `toml:"checkpoint"`
 	HTTP       HTTP                 `toml:"http"`
 	DeadLetter DeadLetter           `toml:"dead_letter"`
-	Suspect    Suspect              `toml:"suspect"`
+	Mislabeled Mislabeled           `toml:"mislabeled"`
 	Validate   Validate             `toml:"validate"`
 	Snapshot   serve.SnapshotConfig `toml:"snapshot"`
 	Predict    predict.Config       `toml:"predict"`
@@ -158,19 +158,19 @@ func (c *Config) DeadLetters() stream.DeadLetterConfig {
 
 // Suspect says where events are kept that were learned although their label is
 // probably wrong; nowhere if it names neither a topic nor a file.
-type Suspect struct{ stream.DeadLetterConfig }
+type Mislabeled struct{ stream.DeadLetterConfig }
 
-func (c *Config) checkSuspect() error {
+func (c *Config) checkMislabeled() error {
 	l := &c.Learner
-	switch c := c.Suspect; {
+	switch c := c.Mislabeled; {
 	case c.Topic != "" && c.File != "":
 		return blankout.KeyErrorf("file", "file %q: there is a topic already, %q; give either", c.File, c.Topic)
-	case c.Topic != "" && l.Suspect == 0:
-		return blankout.KeyErrorf("topic", "topic: no event is a suspect while suspect of [learner] is 0")
-	case c.File != "" && l.Suspect == 0:
-		return blankout.KeyErrorf("file", "file: no event is a suspect while suspect of [learner] is 0")
+	case c.Topic != "" && l.MislabeledBelow == 0:
+		return blankout.KeyErrorf("topic", "topic: no event counts as mislabeled while mislabeled_below of [learner] is 0")
+	case c.File != "" && l.MislabeledBelow == 0:
+		return blankout.KeyErrorf("file", "file: no event counts as mislabeled while mislabeled_below of [learner] is 0")
 	}
-	return c.writes(c.Suspect.Topic, "topic", "suspects")
+	return c.writes(c.Mislabeled.Topic, "topic", "suspects")
 }
 
 // Validate says how live weights are compared with the exact solution.
@@ -219,18 +219,18 @@ func (c *Config) CheckJoin() error {
 		return blankout.KeyErrorf("directory", "directory: events that wait for labels are kept on a disk, and the checkpoints of %s are on none: name a directory on a disk that follows the learner from machine to machine", c.Checkpoint.Directory)
 	case len(c.Kafka.UnlabeledTopics) > 0:
 		return blankout.KeyErrorf("topics", "topics: with labels that come later kafka.unlabeled_topics must be empty: an event without a label is one whose label never comes")
-	case c.Suspect.DeadLetterConfig != stream.DeadLetterConfig{}:
-		return blankout.KeyErrorf("topics", "topics: with labels that come later [suspect] keeps no events: leave its topic and file empty")
-	case loss.IsRegression(c.Learner.Loss) && c.Labels.Default != "" && !isNumber(c.Labels.Default):
-		return blankout.KeyErrorf("default", "default %q: the labels of loss %s are numbers; name one, or leave default empty", c.Labels.Default, c.Learner.Loss)
+	case c.Mislabeled.DeadLetterConfig != stream.DeadLetterConfig{}:
+		return blankout.KeyErrorf("topics", "topics: with labels that come later [mislabeled] keeps no events: leave its topic and file empty")
+	case loss.IsRegression(c.Learner.Loss) && c.Labels.TimeoutLabel != "" && !isNumber(c.Labels.TimeoutLabel):
+		return blankout.KeyErrorf("timeout_label", "timeout_label %q: the labels of loss %s are numbers; name one, or leave timeout_label empty", c.Labels.TimeoutLabel, c.Learner.Loss)
 	case c.Validate.Policy == "adopt":
 		return blankout.KeyErrorf("topics", "topics: with labels that come later validate.policy cannot be adopt: an exact solution learns no event twice, as a corrected label does")
 	case c.Validate.HoldoutTopic != "":
 		return blankout.KeyErrorf("topics", "topics: with labels that come later validate.holdout_topic must be empty: its events would have to wait for labels too; set validate.holdout")
-	case c.Labels.Late == labels.LateDeadLetter && c.DeadLetter.Policy != run.PolicyDeadLetter:
-		return blankout.KeyErrorf("late", "late %s: dead_letter.policy must be dead-letter too", c.Labels.Late)
-	case c.Labels.Default != "" && len(c.Record.Classes) > 0 && blankout.FindClass(c.Record.Classes, c.Labels.Default) < 0:
-		return blankout.KeyErrorf("default", "default %q is none of record.classes %q", c.Labels.Default, c.Record.Classes)
+	case c.Labels.LatePolicy == labels.LateDeadLetter && c.DeadLetter.Policy != run.PolicyDeadLetter:
+		return blankout.KeyErrorf("late_policy", "late_policy %s: dead_letter.policy must be dead-letter too", c.Labels.LatePolicy)
+	case c.Labels.TimeoutLabel != "" && len(c.Record.Classes) > 0 && blankout.FindClass(c.Record.Classes, c.Labels.TimeoutLabel) < 0:
+		return blankout.KeyErrorf("timeout_label", "timeout_label %q is none of record.classes %q", c.Labels.TimeoutLabel, c.Record.Classes)
 	}
 	return nil
 }
@@ -281,7 +281,7 @@ func (c *Config) sections() []section {
 		{"checkpoint", c.Checkpoint.check},
 		{"http", c.HTTP.check},
 		{"dead_letter", c.checkDeadLetter},
-		{"suspect", c.checkSuspect},
+		{"mislabeled", c.checkMislabeled},
 		{"validate", c.checkValidate},
 		{"snapshot", c.checkSnapshot},
 		{"predict", c.checkPredict},

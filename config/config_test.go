@@ -40,22 +40,22 @@ func TestPrecedence(t *testing.T) {
 	write(t, file, "[learner]\nnoise = 'dropout:0.1'\neta = 0.5\nloss = 'hinge'\n")
 	l, err := Load(Source{
 		File:  file,
-		Env:   []string{"BLANKOUT_LEARNER_NOISE=dropout:0.2", "BLANKOUT_LEARNER_ETA=0.25", "BLANKOUT_REQUIRE_SOMETHING=1", "HOME=/"},
+		Env:   []string{"BLANKOUT_LEARNER_NOISE=dropout:0.2", "BLANKOUT_LEARNER_LEARNING_RATE=0.25", "BLANKOUT_REQUIRE_SOMETHING=1", "HOME=/"},
 		Flags: []string{"learner.noise=dropout:0.3"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := l.Learner
-	if c.Noise != "dropout:0.3" || c.Eta != 0.25 || c.Loss != "hinge" || c.Rule != Default().Learner.Rule {
-		t.Errorf("got noise %s, eta %v, loss %s, rule %s", c.Noise, c.Eta, c.Loss, c.Rule)
+	if c.Noise != "dropout:0.3" || c.LearningRate != 0.25 || c.Loss != "hinge" || c.Optimizer != Default().Learner.Optimizer {
+		t.Errorf("got noise %s, eta %v, loss %s, rule %s", c.Noise, c.LearningRate, c.Loss, c.Optimizer)
 	}
 	var b strings.Builder
 	if err := l.Show(&b); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"[learner]", `noise = "dropout:0.3" # --set`, "eta = 0.25 # BLANKOUT_LEARNER_ETA", `loss = "hinge" # ` + file + ":4", "rule = \"auto\"\n",
+		"[learner]", `noise = "dropout:0.3" # --set`, "eta = 0.25 # BLANKOUT_LEARNER_LEARNING_RATE", `loss = "hinge" # ` + file + ":4", "optimizer = \"auto\"\n",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("show does not say %s", want)
@@ -82,7 +82,7 @@ func TestErrorsNameThePlace(t *testing.T) {
 	}{
 		{"value", "\n[learner]\nnoise = 'dropout:1.5'", nil, nil, `FILE:3: [learner] noise "dropout:1.5": `},
 		{"value of the environment", "", []string{"BLANKOUT_LEARNER_NOISE=dropot"}, nil, `BLANKOUT_LEARNER_NOISE: [learner] noise "dropot": `},
-		{"value of a flag", "[learner]\neta = 1.0", nil, []string{"learner.eta=-1"}, `--set: [learner] eta `},
+		{"value of a flag", "[learner]\neta = 1.0", nil, []string{"learner.learning_rate=-1"}, `--set: [learner] eta `},
 		{"two sections", "[record]\nbits = 40\n[checkpoint]\nkeep = 0", nil, nil, "FILE:2: [record] bits 40: want 1 to 31\nFILE:4: [checkpoint] keep 0: want at least 1"},
 		{"unknown variable", "", []string{"BLANKOUT_LEARNER_NOSE=x"}, nil, "BLANKOUT_LEARNER_NOSE: unknown key of [learner], did you mean BLANKOUT_LEARNER_NOISE?"},
 		{"type of a variable", "", []string{"BLANKOUT_CHECKPOINT_KEEP=many"}, nil, `BLANKOUT_CHECKPOINT_KEEP: checkpoint.keep is "many", and should be a whole number`},
@@ -90,7 +90,7 @@ func TestErrorsNameThePlace(t *testing.T) {
 		{"no key", "", nil, []string{"noise"}, "--set noise: want section.key=value"},
 		{"policy", "[dead_letter]\npolicy = 'drop'", nil, nil, `FILE:2: [dead_letter] policy "drop": want dead-letter, skip or fail`},
 		{"dead letters come back", "[dead_letter]\ntopic = 'events'", nil, nil, `FILE:2: [dead_letter] topic: "events" is learned from, dead letters need a topic of their own`},
-		{"suspects come back", "[learner]\nloss = 't-logistic:1.5'\nsuspect = 0.1\n[suspect]\ntopic = 'held'\n[validate]\nholdout_topic = 'held'", nil, nil, `FILE:5: [suspect] topic: "held" is measured on`},
+		{"suspects come back", "[learner]\nloss = 't-logistic:1.5'\nsuspect = 0.1\n[mislabeled]\ntopic = 'held'\n[validate]\nholdout_topic = 'held'", nil, nil, `FILE:5: [mislabeled] topic: "held" is measured on`},
 		{"snapshots are scored", "[snapshot]\ntopic = 'more'\n[predict]\ntopic = 'more'\noutput = 'out'", nil, nil, `FILE:2: [snapshot] topic: "more" is scored`},
 		{"key of a table", "[kafka]\ngroup = 'g'\n[kafka.sasl]\nusername = 'u'\nmechanism = 'NTLM'", nil, nil, `FILE:5: [kafka] sasl: mechanism "NTLM"`},
 		{"key that a table lacks", "[kafka]\ngroup = 'g'\n[kafka.sasl]\nmechanism = 'PLAIN'", nil, nil, `FILE:3: [kafka] sasl: no username`},
@@ -106,7 +106,7 @@ func TestErrorsNameThePlace(t *testing.T) {
 		{"no table", "log.level = 'info'\nlearner = 3", nil, nil, "FILE:2: learner is a whole number, and should be a table, as in [learner]"},
 		{"a field twice", "[record]\nlabel = 'y'\nid = 'y'", nil, nil, `FILE:3: [record] id: field "y" is named for two`},
 		{"element of a map", "[learner]\nloss = 'hinge'\nclass_weight = {a = -1}", nil, nil, `FILE:3: [learner] class_weight of "a" = -1: `},
-		{"curves of the levels", "learner.curves = 5", nil, nil, `FILE:1: learner.curves: removed: learner.rule = "auto" learns splines of numbers`},
+		{"curves of the levels", "learner.curves = 5", nil, nil, `FILE:1: learner.curves: removed: learner.optimizer = "auto" learns splines of numbers`},
 		{"secret", "[http]\ntoken_file = '/nowhere'", nil, nil, `FILE:2: [http] token_file: `},
 		{"a key that was renamed", "[record]\nlabel = 'y'\nknown = true\n[learner]\nnosie = 'x'", nil, nil,
 			"FILE:3: record.known: renamed to record.absent\nFILE:5: unknown key learner.nosie, did you mean learner.noise?"},

@@ -224,7 +224,7 @@ func valueOf(all map[string]any, path toml.Key) (value any) {
 func fileError(name string, err error, known []key) error {
 	e, ok := errors.AsType[toml.ParseError](err)
 	if !ok {
-		// A value of a wrong type: `toml: line 3 (last key "learner.eta"): what`.
+		// A value of a wrong type: `toml: line 3 (last key "learner.learning_rate"): what`.
 		message := strings.TrimPrefix(err.Error(), "toml: ")
 		var line int
 		if _, scanErr := fmt.Sscanf(message, "line %d", &line); scanErr == nil {

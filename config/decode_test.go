@@ -33,17 +33,17 @@ func TestDecodeReportsPlaceAndNearestName(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{"misspelled", "[learner]\nnosie = 'x'", "f.toml:2: unknown key learner.nosie, did you mean learner.noise?"},
 		{"section", "[lerner]\nnoise = 'x'", "f.toml:1: unknown key lerner, did you mean learner?"},
-		{"wrong section", "[kafka]\n\neta = 1.0", "f.toml:3: unknown key kafka.eta, did you mean learner.eta?"},
-		{"no section", "eta = 1.0", "f.toml:1: unknown key eta, did you mean learner.eta?"},
+		{"wrong section", "[kafka]\n\neta = 1.0", "f.toml:3: unknown key kafka.eta, did you mean learner.learning_rate?"},
+		{"no section", "eta = 1.0", "f.toml:1: unknown key eta, did you mean learner.learning_rate?"},
 		{"nothing near", "[learner]\nxylophone = 1", "f.toml:2: unknown key learner.xylophone"},
 		{"nested", "[kafka.tls]\nca = 'a'\ncq = 'b'", "f.toml:3: unknown key kafka.tls.cq, did you mean kafka.tls.ca?"},
-		{"dotted", "learner.eta = 1.0\nlearner.ete = 1.0", "f.toml:2: unknown key learner.ete, did you mean learner.eta?"},
+		{"dotted", "learner.learning_rate = 1.0\nlearner.ete = 1.0", "f.toml:2: unknown key learner.ete, did you mean learner.learning_rate?"},
 		{"two", "[learner]\neto = 1\n[kafka]\nbroker = ['x']",
-			"f.toml:2: unknown key learner.eto, did you mean learner.eta?\nf.toml:4: unknown key kafka.broker, did you mean kafka.brokers?"},
-		{"type", "[learner]\neta = 'fast'", "f.toml:2: learner.eta is a text, and should be a number"},
+			"f.toml:2: unknown key learner.eto, did you mean learner.learning_rate?\nf.toml:4: unknown key kafka.broker, did you mean kafka.brokers?"},
+		{"type", "[learner]\neta = 'fast'", "f.toml:2: learner.learning_rate is a text, and should be a number"},
 		{"range", "[learner]\nbits = -1", "f.toml:2: learner.bits: "},
 		{"duration", "[learner]\nwait = 'soon'", "f.toml:2: learner.wait: "},
-		{"syntax", "[learner]\neta = ", "f.toml:2: learner.eta: "},
+		{"syntax", "[learner]\neta = ", "f.toml:2: learner.learning_rate: "},
 		{"twice", "[learner]\neta = 1.0\neta = 2.0", "f.toml:3: "},
 		{"secret, no quotes", "[kafka]\npassword = QZXJWV", "f.toml:2: kafka.password: unknown key, did you mean kafka.password_file?"},
 		{"secret, a quote in it", "[kafka]\npassword = \"a\"QZXJWV\"", "f.toml:2: kafka: expected a top-level item to end with a newline, comment, or EOF"},
@@ -60,7 +60,7 @@ func TestDecodeReportsPlaceAndNearestName(t *testing.T) {
 		{"secret in a section's place", "[kafka]\n[QZXJWV", "f.toml:2: "},
 		{"secret after a value", "[learner]\neta = 1.0 QZXJWV", "f.toml:2: "},
 		{"text twice", "[learner]\nnoise = 'a'\nnoise = 'QZXJWV'", "f.toml:3: learner.noise: Key 'learner.noise' has already been defined."},
-		{"number", "[learner]\neta = 0.1.2", "f.toml:2: learner.eta: "},
+		{"number", "[learner]\neta = 0.1.2", "f.toml:2: learner.learning_rate: "},
 		{"secret", "[kafka]\npassword = 'x'", "f.toml:2: unknown key kafka.password, did you mean kafka.password_file?"},
 	}
 	for _, tt := range tests {
@@ -94,8 +94,8 @@ func TestSet(t *testing.T) {
 	tests := []struct{ key, text, want string }{
 		{"learner.noise", "dropout:0.5", `learner.noise = "dropout:0.5"`},
 		{"learner.noise", `a"b\` + "\t", `learner.noise = "a\"b\\\t"`},
-		{"learner.eta", "0.25", "learner.eta = 0.25"},
-		{"learner.eta", "1", "learner.eta = 1.0"},
+		{"learner.learning_rate", "0.25", "learner.learning_rate = 0.25"},
+		{"learner.learning_rate", "1", "learner.learning_rate = 1.0"},
 		{"learner.wait", "90s", `learner.wait = "1m30s"`},
 		{"learner.flag", "true", "learner.flag = true"},
 		{"learner.partitions", "1,2", "learner.partitions = [1, 2]"},
@@ -106,7 +106,7 @@ func TestSet(t *testing.T) {
 		{"kafka.brokers", "a:1, b:2", `kafka.brokers = ["a:1", "b:2"]`},
 		{"kafka.brokers", `["a:1"]`, `kafka.brokers = ["a:1"]`},
 		{"kafka.tls.ca", "ca.pem", `kafka.tls.ca = "ca.pem"`},
-		{"learner.eta", "fast", `error: flag: learner.eta is "fast", and should be a number`},
+		{"learner.learning_rate", "fast", `error: flag: learner.learning_rate is "fast", and should be a number`},
 		{"learner.bits", "-1", "error: flag: learner.bits: "},
 		{"learner.wait", "soon", "error: flag: learner.wait: "},
 	}
@@ -154,7 +154,7 @@ func TestKeysAndEnvironment(t *testing.T) {
 	}
 	got := strings.Join(names, " ")
 	want := "BLANKOUT_KAFKA_BROKERS BLANKOUT_KAFKA_PASSWORD_FILE BLANKOUT_KAFKA_TLS_CA BLANKOUT_LEARNER_NOISE " +
-		"BLANKOUT_LEARNER_ETA BLANKOUT_LEARNER_BITS BLANKOUT_LEARNER_WAIT BLANKOUT_LEARNER_FLAG BLANKOUT_LEARNER_PARTITIONS " +
+		"BLANKOUT_LEARNER_LEARNING_RATE BLANKOUT_LEARNER_BITS BLANKOUT_LEARNER_WAIT BLANKOUT_LEARNER_FLAG BLANKOUT_LEARNER_PARTITIONS " +
 		"BLANKOUT_LEARNER_PAIRS BLANKOUT_LEARNER_GROUPS"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

@@ -27,7 +27,7 @@ type Config struct {
 	IntervalMax time.Duration `toml:"interval_max"`
 	// Warm is how many events one member learns alone before the others begin.
 	Warm           uint64        `toml:"warm"`
-	BaseEvery      uint64        `toml:"base_every"` // accepted commits from base to base
+	SnapshotEvery  uint64        `toml:"snapshot_every"` // accepted commits from base to base
 	SessionTimeout time.Duration `toml:"session_timeout"`
 }
 
@@ -35,7 +35,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Partitions: 8, IntervalMin: 1000, IntervalMax: 2 * time.Second, Warm: 10_000,
-		BaseEvery: 64, SessionTimeout: 10 * time.Second,
+		SnapshotEvery: 64, SessionTimeout: 10 * time.Second,
 	}
 }
 
@@ -56,8 +56,8 @@ func (c *Config) Check() error {
 		return blankout.KeyErrorf("interval_min", "interval_min %d, want 1 to %d", c.IntervalMin, intervalMost)
 	case c.IntervalMax < 10*time.Millisecond:
 		return blankout.KeyErrorf("interval_max", "interval_max %v, want at least 10ms", c.IntervalMax)
-	case c.BaseEvery < 1 || c.BaseEvery > maxHistory/2:
-		return blankout.KeyErrorf("base_every", "base_every %d, want 1 to %d", c.BaseEvery, maxHistory/2)
+	case c.SnapshotEvery < 1 || c.SnapshotEvery > maxHistory/2:
+		return blankout.KeyErrorf("snapshot_every", "snapshot_every %d, want 1 to %d", c.SnapshotEvery, maxHistory/2)
 	case c.SessionTimeout < 100*time.Millisecond:
 		return blankout.KeyErrorf("session_timeout", "session_timeout %v, want at least 100ms", c.SessionTimeout)
 	}

@@ -463,7 +463,7 @@ func TestManyPartitions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := again.learner.Config().CovarianceFields, f.learner.Config().CovarianceFields; got != want {
+	if got, want := again.learner.Config().CovarianceMaxFields, f.learner.Config().CovarianceMaxFields; got != want {
 		t.Errorf("the fold of a base gathers the covariance of %d columns, the fold itself of %d", got, want)
 	}
 	if !bytes.Equal(foldBytes(t, f), foldBytes(t, again)) {

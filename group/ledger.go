@@ -48,7 +48,7 @@ func (l *running) loadOnce(ctx context.Context) (err error) {
 		}
 	}
 	if l.replica = replica; base == nil {
-		if l.replica, err = newReplica(l.Learner, l.Settings, l.Schema(), l.ledger.ID(), l.Config.BaseEvery); err != nil {
+		if l.replica, err = newReplica(l.Learner, l.Settings, l.Schema(), l.ledger.ID(), l.Config.SnapshotEvery); err != nil {
 			return err
 		}
 	}

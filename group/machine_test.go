@@ -75,7 +75,7 @@ func TestMemberOfOtherArchitecture(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 			defer cancel()
 			first := e.member(testLog(t, "first"))
-			first.machine, first.Config.BaseEvery = &machine{"arm64", "A"}, bases
+			first.machine, first.Config.SnapshotEvery = &machine{"arm64", "A"}, bases
 			first.Until = e.all
 			if bases > 4 {
 				first.crash = func() bool { return true } // so that it writes no base when it leaves
@@ -84,7 +84,7 @@ func TestMemberOfOtherArchitecture(t *testing.T) {
 				t.Fatal(err)
 			}
 			other := e.member(testLog(t, "other"))
-			other.machine, other.Config.BaseEvery = &machine{"amd64", "B"}, bases
+			other.machine, other.Config.SnapshotEvery = &machine{"amd64", "B"}, bases
 			var refused *ArchitectureError
 			err := other.Run(ctx)
 			if !errors.As(err, &refused) || *refused != (ArchitectureError{"g", "arm64", "amd64"}) {

@@ -95,7 +95,7 @@ func (e *events) produce(each int) {
 // member returns a member whose intervals are short.
 func (e *events) member(log *slog.Logger) *Member {
 	c := DefaultConfig()
-	c.Name, c.Partitions, c.Warm, c.IntervalMin, c.IntervalMax, c.BaseEvery = "g", 2, 300, 100, 100*time.Millisecond, 4
+	c.Name, c.Partitions, c.Warm, c.IntervalMin, c.IntervalMax, c.SnapshotEvery = "g", 2, 300, 100, 100*time.Millisecond, 4
 	c.SessionTimeout = 2 * time.Second
 	kafka := stream.DefaultConsumerConfig()
 	kafka.ConnectConfig, kafka.Topics, kafka.MaxWait, kafka.BatchRecords = e.connect(), []string{"events"}, 50*time.Millisecond, 50
@@ -261,7 +261,7 @@ func TestMembersForgetAndSuspect(t *testing.T) {
 		m := e.member(testLog(t, fmt.Sprint(i)))
 		m.Observe, m.Until = seen.observe, e.all
 		m.Learner.HalfLife, m.Learner.OnDrift = 300, "forget"
-		m.Learner.Loss, m.Learner.Suspect = "t-logistic:1.9", 0.5
+		m.Learner.Loss, m.Learner.MislabeledBelow = "t-logistic:1.9", 0.5
 		files[i] = filepath.Join(t.TempDir(), "suspects.jsonl")
 		suspects, err := stream.OpenSuspects(ctx, stream.DeadLetterConfig{File: files[i]}, e.connect(), m.Log)
 		if err != nil {
@@ -494,12 +494,12 @@ func TestMemberStops(t *testing.T) {
 	e.check(m.Status())
 
 	other := e.member(testLog(t, "other"))
-	other.Learner.Eta = 0.25
+	other.Learner.LearningRate = 0.25
 	if err := other.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "other settings") {
 		t.Errorf("other settings: %v", err)
 	}
 	other.Learner = online.DefaultConfig()
-	other.Learner.Rule = "arow"
+	other.Learner.Optimizer = "arow"
 	if err := other.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "adagrad") {
 		t.Errorf("another rule: %v", err)
 	}
@@ -514,7 +514,7 @@ func TestConfigCheck(t *testing.T) {
 	for key, edit := range map[string]func(*Config){
 		"interval_min":    func(c *Config) { c.IntervalMin = 0 },
 		"interval_max":    func(c *Config) { c.IntervalMax = 0 },
-		"base_every":      func(c *Config) { c.BaseEvery = 0 },
+		"snapshot_every":  func(c *Config) { c.SnapshotEvery = 0 },
 		"session_timeout": func(c *Config) { c.SessionTimeout = 0 },
 	} {
 		c := DefaultConfig()
@@ -614,14 +614,14 @@ func inspectUnderOtherSettings(t *testing.T, bases bool) {
 	e.complete.Store(true)
 	m := e.member(testLog(t, "learns"))
 	if !bases {
-		m.Config.BaseEvery, m.crash = 1000, func() bool { return true }
+		m.Config.SnapshotEvery, m.crash = 1000, func() bool { return true }
 	}
 	m.Until = func(s *Status) bool { return e.all(s) && (s.BaseOffset > 0) == bases }
 	if err := m.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	other := e.member(testLog(t, "looks"))
-	other.Learner.Eta = 0.25
+	other.Learner.LearningRate = 0.25
 	var settings *SettingsError
 	_, err := Inspect(t.Context(), other)
 	if !errors.As(err, &settings) {
@@ -666,7 +666,7 @@ func TestMemberRefusesRetention(t *testing.T) {
 		}
 	}
 	m := e.member(testLog(t, "learns"))
-	m.Config.BaseEvery, m.keepEvery = 1000, 20*time.Millisecond
+	m.Config.SnapshotEvery, m.keepEvery = 1000, 20*time.Millisecond
 	m.Config.IntervalMin, m.Config.IntervalMax, m.Config.Warm = 1000, time.Hour, 0
 	altered := false
 	m.Observe = func(s *Status) {

@@ -80,7 +80,7 @@ func newReplica(c online.Config, settings online.Fingerprint, s *blankout.Schema
 func newestReplica(ctx context.Context, bases *stream.BaseTopic, m *Member) (base *stream.Base, r *replica, err error) {
 	var settings *SettingsError
 	base, err = bases.Newest(ctx, func(b *stream.Base) (err error) {
-		if r, err = readReplica(m.Learner, m.Settings, b, m.Config.BaseEvery); errors.As(err, &settings) {
+		if r, err = readReplica(m.Learner, m.Settings, b, m.Config.SnapshotEvery); errors.As(err, &settings) {
 			return nil
 		}
 		return err

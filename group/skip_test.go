@@ -281,11 +281,11 @@ func TestBeginFromGroup(t *testing.T) {
 	from := func(name string) *Member {
 		m := e.member(testLog(t, name))
 		m.Config.Name, m.From = "new", "g"
-		m.Config.BaseEvery, m.Config.Partitions, m.Learner.Missing = 3, 3, "rescale"
+		m.Config.SnapshotEvery, m.Config.Partitions, m.Learner.MissingPolicy = 3, 3, "rescale"
 		return m
 	}
 	other := from("other settings")
-	other.Learner.Eta = 0.25
+	other.Learner.LearningRate = 0.25
 	var settings *SettingsError
 	if err := other.Run(ctx); !errors.As(err, &settings) || !strings.Contains(err.Error(), `eta: was "0", is "0.25"`) {
 		t.Errorf("other settings: %v", err)
@@ -374,12 +374,12 @@ func TestFromGroupWithoutItsBase(t *testing.T) {
 	}
 	e.produce(200)
 	m := e.member(testLog(t, "new"))
-	m.Config.Name, m.From, m.Config.BaseEvery, m.Until, m.crash = "new", "g", 1000, e.all, func() bool { return true }
+	m.Config.Name, m.From, m.Config.SnapshotEvery, m.Until, m.crash = "new", "g", 1000, e.all, func() bool { return true }
 	if err := m.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
 	inspected := e.member(testLog(t, "inspect"))
-	inspected.Config.Name, inspected.Config.BaseEvery = "new", 1000
+	inspected.Config.Name, inspected.Config.SnapshotEvery = "new", 1000
 	if r, err := Inspect(ctx, inspected); err != nil || r.Accepted != m.Status().Accepted || r.Rejected[ReasonBase] > 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -391,7 +391,7 @@ func TestFromGroupWithoutItsBase(t *testing.T) {
 	// With another base instead, its ledger is looked at from there.
 	e.produce(200)
 	next := e.member(testLog(t, "next"))
-	next.Config.Name, next.Config.BaseEvery, next.Until = "new", 1000, e.all
+	next.Config.Name, next.Config.SnapshotEvery, next.Until = "new", 1000, e.all
 	if err := next.Run(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -181,7 +181,7 @@ func TestMemberOfOtherSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := readReplica(m.Learner, m.Settings, base, m.Config.BaseEvery)
+	r, err := readReplica(m.Learner, m.Settings, base, m.Config.SnapshotEvery)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestMemberOfOtherSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readReplica(m.Learner, m.Settings, &stream.Base{Offset: base.Offset, Data: old}, m.Config.BaseEvery); err != nil {
+	if _, err := readReplica(m.Learner, m.Settings, &stream.Base{Offset: base.Offset, Data: old}, m.Config.SnapshotEvery); err != nil {
 		t.Errorf("a base without settings: %v", err)
 	}
 	if want := xxhash.Sum64(old); s.Sum64() != want || s.bytes != len(old) {

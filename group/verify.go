@@ -121,7 +121,7 @@ func inspect(ctx context.Context, m *Member, bases []stream.Base, oldest bool) (
 		first := &bases[0]
 		bases = bases[1:]
 		var settings *SettingsError
-		if end, err = readReplica(m.Learner, m.Settings, first, c.BaseEvery); errors.As(err, &settings) {
+		if end, err = readReplica(m.Learner, m.Settings, first, c.SnapshotEvery); errors.As(err, &settings) {
 			return nil, nil, fmt.Errorf("base %d: %w", first.Offset, err)
 		} else if err != nil {
 			report.Bases = append(report.Bases, BaseReport{Offset: first.Offset, Bytes: len(first.Data)})
@@ -137,7 +137,7 @@ func inspect(ctx context.Context, m *Member, bases []stream.Base, oldest bool) (
 	}
 	defer reader.Close()
 	if end == nil {
-		if end, err = newReplica(m.Learner, m.Settings, m.Schema(), reader.ID(), c.BaseEvery); err != nil {
+		if end, err = newReplica(m.Learner, m.Settings, m.Schema(), reader.ID(), c.SnapshotEvery); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -175,7 +175,7 @@ func inspect(ctx context.Context, m *Member, bases []stream.Base, oldest bool) (
 	}
 	if end.fold.Accepted() == 0 && end.fold.Rejected()[ReasonSettings] > 0 {
 		if len(all) > 0 {
-			if _, err := readReplica(m.Learner, m.Settings, &all[len(all)-1], c.BaseEvery); err != nil {
+			if _, err := readReplica(m.Learner, m.Settings, &all[len(all)-1], c.SnapshotEvery); err != nil {
 				return nil, nil, err
 			}
 		}

@@ -111,7 +111,7 @@ func TestCutIsSynced(t *testing.T) {
 func TestFirstRecordOutOfLine(t *testing.T) {
 	schema := record.DefaultConfig().Schema()
 	config := testConfig(1000)
-	config.Idle = 20 * time.Millisecond
+	config.IdleTimeout = 20 * time.Millisecond
 	join, err := Open(config, t.TempDir(), State{})
 	if err != nil {
 		t.Fatal(err)

@@ -87,13 +87,13 @@ type Counts struct {
 	Repeated       uint64 `json:"repeated"`  // labels that said what an earlier one had said
 	Late           uint64 `json:"late"`      // labels that came after the wait
 	// Unknown are early labels whose event did not come within the wait.
-	Unknown uint64 `json:"unknown"`
+	Unknown uint64 `json:"unmatched"`
 	// Forgotten are events that Forget took away and that would else have been matched or
 	// timed out.
 	Forgotten uint64 `json:"forgotten,omitempty"`
 	// OddTimes are records of events and labels whose time is out of line with that of the
 	// records around them. See Merge.
-	OddTimes uint64 `json:"odd_times"`
+	OddTimes uint64 `json:"out_of_order"`
 	// Idle counts the times that a silent partition was passed over, since Open.
 	Idle uint64 `json:"-"`
 	// LatePartitions are those that were added to a topic and whose first record came before
@@ -135,7 +135,7 @@ func Open(c Config, directory string, from State) (*Join, error) {
 		return nil, err
 	}
 	from.Clocks, from.Delays = slices.Clone(from.Clocks), slices.Clone(from.Delays)
-	return &Join{config: c, wait: c.Wait.Milliseconds(), remembered: uint64(c.PendingMemory / bytesPerID), store: s, state: from}, nil
+	return &Join{config: c, wait: c.MaxDelay.Milliseconds(), remembered: uint64(c.PendingMemory / bytesPerID), store: s, state: from}, nil
 }
 
 // Close closes the store.
@@ -163,7 +163,7 @@ func (j *Join) Labeled() uint64 { return j.config.Labeled(&j.state.Counts) }
 
 // Labeled is Join.Labeled of such counts.
 func (c *Config) Labeled(of *Counts) uint64 {
-	if c.Default != "" {
+	if c.TimeoutLabel != "" {
 		return of.Matched + of.TimedOut
 	}
 	return of.Matched
@@ -192,19 +192,19 @@ func (c *Counts) Delay(q float64) float64 {
 func (j *Join) SetLog(log *slog.Logger) { j.store.log = log }
 
 // KeepsLate says whether late labels go to the dead letters.
-func (j *Join) KeepsLate() bool { return j.config.Late == LateDeadLetter }
+func (j *Join) KeepsLate() bool { return j.config.LatePolicy == LateDeadLetter }
 
 // SetDefault gives an event without a label what it is learned as, if anything is
 // configured, and that is one of the classes or, where labels are numbers, a number.
 func (j *Join) SetDefault(e *blankout.Example, s *blankout.Schema) {
-	if j.config.Default == "" || e.Label != blankout.Unlabeled {
+	if j.config.TimeoutLabel == "" || e.Label != blankout.Unlabeled {
 		return
 	}
 	if s.Target == loss.Sign {
-		e.Label = s.FindClass(j.config.Default)
+		e.Label = s.FindClass(j.config.TimeoutLabel)
 		return
 	}
-	if x, err := strconv.ParseFloat(j.config.Default, 64); err == nil {
+	if x, err := strconv.ParseFloat(j.config.TimeoutLabel, 64); err == nil {
 		e.Label, e.Target = 0, x
 	}
 }

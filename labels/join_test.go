@@ -356,7 +356,7 @@ func newJoined(t *testing.T, c Config, directory string) *joined {
 
 func testConfig(wait int64) Config {
 	c := DefaultConfig()
-	c.Wait, c.PendingMemory = time.Duration(wait)*time.Millisecond, minMemory
+	c.MaxDelay, c.PendingMemory = time.Duration(wait)*time.Millisecond, minMemory
 	return c
 }
 

@@ -66,9 +66,9 @@ func TestJoinedHasEveryEventOnceWithItsLastLabel(t *testing.T) {
 		records := someRecords(r, 400)
 		wait := []int64{100, 400, 1_000_000}[seed%3]
 		c := DefaultConfig()
-		c.Wait, c.Idle, c.PendingMemory = time.Duration(wait)*time.Millisecond, 0, minMemory
+		c.MaxDelay, c.IdleTimeout, c.PendingMemory = time.Duration(wait)*time.Millisecond, 0, minMemory
 		if seed >= 3 {
-			c.Default = "c1"
+			c.TimeoutLabel = "c1"
 		}
 		join, err := Open(c, t.TempDir(), State{})
 		if err != nil {
@@ -110,7 +110,7 @@ func TestJoinedHasEveryEventOnceWithItsLastLabel(t *testing.T) {
 		for i := range want {
 			if want[i].Unlabeled {
 				unlabeled++
-				if c.Default != "" {
+				if c.TimeoutLabel != "" {
 					want[i].Unlabeled, want[i].Class = false, 1
 				}
 			}

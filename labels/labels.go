@@ -25,11 +25,11 @@ type Config struct {
 	Label  string `toml:"label"`
 	Weight string `toml:"weight"`
 	// Wait is how long an event waits, by the time of the logs.
-	Wait time.Duration `toml:"wait"`
-	Late Late          `toml:"late"`
+	MaxDelay   time.Duration `toml:"max_delay"`
+	LatePolicy LatePolicy    `toml:"late_policy"`
 	// Default is the class, or the number, of an event that got no label; "" passes it on
 	// without one.
-	Default string `toml:"default"`
+	TimeoutLabel string `toml:"timeout_label"`
 	// MaxPending bounds the events within Wait and the labels that wait for their event.
 	MaxPending uint64 `toml:"max_pending"`
 	// PendingMemory is the bytes of RAM for the ids whose wait is over. Those that wait take
@@ -38,22 +38,22 @@ type Config struct {
 	// Directory is where they wait; "" is a directory beside the checkpoints.
 	Directory string `toml:"directory"`
 	// Idle is after how long a silent partition holds the others up no more; 0 is never.
-	Idle time.Duration `toml:"idle"`
+	IdleTimeout time.Duration `toml:"idle_timeout"`
 }
 
 // Late says what becomes of a label that comes too late.
-type Late string
+type LatePolicy string
 
 // The policies for a label that comes too late. It is counted under each.
 const (
-	LateDrop       Late = "drop"
-	LateDeadLetter Late = "dead-letter"
+	LateDrop       LatePolicy = "drop"
+	LateDeadLetter LatePolicy = "dead-letter"
 )
 
 // DefaultConfig returns the defaults. There are no labels that come later unless topics
 // are named.
 func DefaultConfig() Config {
-	return Config{Wait: 48 * time.Hour, Late: LateDrop, MaxPending: 10_000_000, PendingMemory: 256 << 20, Idle: 30 * time.Second}
+	return Config{MaxDelay: 48 * time.Hour, LatePolicy: LateDrop, MaxPending: 10_000_000, PendingMemory: 256 << 20, IdleTimeout: 30 * time.Second}
 }
 
 const (
@@ -66,16 +66,16 @@ func (c *Config) Check() error {
 	switch {
 	case slices.Contains(c.Topics, ""):
 		return blankout.KeyErrorf("topics", "topics: an empty name")
-	case c.Wait < time.Millisecond:
-		return blankout.KeyErrorf("wait", "wait %v: want at least 1ms", c.Wait)
-	case c.Late != LateDrop && c.Late != LateDeadLetter:
-		return blankout.KeyErrorf("late", "late %q: want %s or %s", c.Late, LateDrop, LateDeadLetter)
+	case c.MaxDelay < time.Millisecond:
+		return blankout.KeyErrorf("max_delay", "max_delay %v: want at least 1ms", c.MaxDelay)
+	case c.LatePolicy != LateDrop && c.LatePolicy != LateDeadLetter:
+		return blankout.KeyErrorf("late_policy", "late_policy %q: want %s or %s", c.LatePolicy, LateDrop, LateDeadLetter)
 	case c.MaxPending < 1:
 		return blankout.KeyErrorf("max_pending", "max_pending %d: want at least 1", c.MaxPending)
 	case c.PendingMemory < minMemory:
 		return blankout.KeyErrorf("pending_memory", "pending_memory %d: want at least %d bytes", c.PendingMemory, minMemory)
-	case c.Idle < 0:
-		return blankout.KeyErrorf("idle", "idle %v is negative", c.Idle)
+	case c.IdleTimeout < 0:
+		return blankout.KeyErrorf("idle_timeout", "idle_timeout %v is negative", c.IdleTimeout)
 	}
 	return nil
 }
@@ -85,20 +85,20 @@ func (c *Config) Check() error {
 func (c *Config) Settings() map[string]string {
 	return map[string]string{
 		"labels.id": c.ID, "labels.label": c.Label, "labels.weight": c.Weight,
-		"labels.wait": c.Wait.String(), "labels.default": c.Default,
+		"labels.max_delay": c.MaxDelay.String(), "labels.timeout_label": c.TimeoutLabel,
 	}
 }
 
 // As returns c with what a checkpoint keeps of Settings, if it keeps any.
 func (c Config) As(settings map[string]string) (Config, error) {
-	wait, ok := settings["labels.wait"]
+	wait, ok := settings["labels.max_delay"]
 	if !ok {
 		return c, nil
 	}
 	var err error
-	if c.Wait, err = time.ParseDuration(wait); err != nil {
-		return c, fmt.Errorf("labels.wait: %w", err)
+	if c.MaxDelay, err = time.ParseDuration(wait); err != nil {
+		return c, fmt.Errorf("labels.max_delay: %w", err)
 	}
-	c.ID, c.Label, c.Weight, c.Default = settings["labels.id"], settings["labels.label"], settings["labels.weight"], settings["labels.default"]
+	c.ID, c.Label, c.Weight, c.TimeoutLabel = settings["labels.id"], settings["labels.label"], settings["labels.weight"], settings["labels.timeout_label"]
 	return c, nil
 }

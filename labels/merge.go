@@ -266,9 +266,9 @@ const batchExamples = 512
 // NewMerge returns the Source of the lanes for a Join. Their decoders add to the Schema, to
 // which NewMerge first adds the default class.
 func NewMerge(schema *blankout.Schema, lanes []Lane, join *Join) *Merge {
-	m := &Merge{schema: schema, join: join, idle: join.config.Idle, now: math.MinInt64}
-	if join.config.Default != "" && schema.Target == loss.Sign { // in a stream of clicks no label may ever name it
-		schema.Class([]byte(join.config.Default))
+	m := &Merge{schema: schema, join: join, idle: join.config.IdleTimeout, now: math.MinInt64}
+	if join.config.TimeoutLabel != "" && schema.Target == loss.Sign { // in a stream of clicks no label may ever name it
+		schema.Class([]byte(join.config.TimeoutLabel))
 	}
 	clocks := join.state.Clocks
 	for _, l := range lanes {

@@ -50,7 +50,7 @@ func TestMergePassesOverSilence(t *testing.T) {
 	}
 	open := func(idle time.Duration) (*Merge, *Join, [2]*slow) {
 		config := testConfig(1000)
-		config.Idle = idle
+		config.IdleTimeout = idle
 		join, err := Open(config, t.TempDir(), State{})
 		if err != nil {
 			t.Fatal(err)
@@ -117,7 +117,7 @@ func TestMergeCountsLatePartitions(t *testing.T) {
 	} {
 		schema := record.DefaultConfig().Schema()
 		config := testConfig(1000)
-		config.Idle = 0
+		config.IdleTimeout = 0
 		join, err := Open(config, t.TempDir(), State{})
 		if err != nil {
 			t.Fatal(err)
@@ -347,7 +347,7 @@ func TestLaneEnds(t *testing.T) {
 // again says nothing new, another one corrects it.
 func TestNumberLabels(t *testing.T) {
 	c, directory := testConfig(1000), t.TempDir()
-	c.Default = "2.5"
+	c.TimeoutLabel = "2.5"
 	j, err := Open(c, directory, State{})
 	if err != nil {
 		t.Fatal(err)

@@ -138,7 +138,7 @@ func TestOddTimeOfTheLastRecord(t *testing.T) {
 		odd   uint64
 	}{{-(5 * time.Hour).Milliseconds(), 0}, {(5 * time.Hour).Milliseconds(), 1}} {
 		config := testConfig((30 * time.Minute).Milliseconds())
-		config.Idle = 20 * time.Millisecond
+		config.IdleTimeout = 20 * time.Millisecond
 		join, err := Open(config, t.TempDir(), State{})
 		if err != nil {
 			t.Fatal(err)
@@ -181,7 +181,7 @@ func TestNeighborsThatDecide(t *testing.T) {
 		odd    bool
 	}{{9, 0, true}, {8, 1 << 40, false}} {
 		config := testConfig((30 * time.Minute).Milliseconds())
-		config.Idle = 0
+		config.IdleTimeout = 0
 		join, err := Open(config, t.TempDir(), State{})
 		if err != nil {
 			t.Fatal(err)

@@ -47,7 +47,7 @@ func Stale(reports []Aged, nats bool) string {
 		return ""
 	}
 	return "older weights of this stream predict worse than the class shares alone: " + strings.Join(parts, "; ") +
-		". An export or a snapshot of that age is of no use: publish more often, or set learner.horizon to the age that is read"
+		". An export or a snapshot of that age is of no use: publish more often, or set learner.serving_staleness to the age that is read"
 }
 
 // AgedPercent returns reports whose errors are in percent.

@@ -240,7 +240,7 @@ func filledModel(t testing.TB, n int) *Linear {
 	}
 	s := blankout.NewSchema(10, []string{"a", "b"}, 2)
 	m := NewLinear(s, "logistic:gaussian", "none", weights, []float64{0.5, -0.5})
-	m.Missing = (*Missing)(nil).Forced(MissingFill)
+	m.Missing = (*Missing)(nil).Forced(MissingImpute)
 	return m.WithCovariance(c)
 }
 
@@ -289,7 +289,7 @@ func TestScoreFilled(t *testing.T) {
 				t.Fatalf("trial %d: output %d of %v is %v, want %v: mean %v, variance %v", trial, k, p, scores[k], want, f, v)
 			}
 		}
-		if a := m.Answer(e); a.Rule() != MissingFill || a.Scale != 1 {
+		if a := m.Answer(e); a.Policy() != MissingImpute || a.Scale != 1 {
 			t.Fatalf("answer %+v", a)
 		}
 		for class := range 2 {
@@ -306,7 +306,7 @@ func TestScoreFilled(t *testing.T) {
 	// As it is without a covariance, and where the rule is another.
 	e := partly(c, Parts{Filled, Observed, Observed, Observed, Observed, Observed, Observed, Observed}, r)
 	as := m.ScoreVec(e.Features, make([]float64, 2))
-	if got := m.WithMissing(m.Missing.Forced(MissingAsIs)).Score(e, make([]float64, 2)); !slices.Equal(got, as) {
+	if got := m.WithMissing(m.Missing.Forced(MissingNone)).Score(e, make([]float64, 2)); !slices.Equal(got, as) {
 		t.Errorf("as it is: %v, want %v", got, as)
 	}
 	without := m.WithMissing(m.Missing)
@@ -360,7 +360,7 @@ func TestScoreFilledAndScaled(t *testing.T) {
 		}
 		share := []float64{1, 0.6, 0.1}[trial%3] // of filling in
 		f, v = 0.5+scale*plain+share*(f-plain), share*share*v
-		a := Answer{Shares: RuleShares{1 - share, 0, share}, Scale: scale, Parts: p}
+		a := Answer{Shares: PolicyWeights{1 - share, 0, share}, Scale: scale, Parts: p}
 		if got, want := two.outputs(e.Features, a, make([]float64, 2))[0], two.widen(f, v); math.Abs(got-want) > 1e-9*max(1, math.Abs(want)) {
 			t.Fatalf("trial %d: scaled by %v the score is %v, want %v", trial, scale, got, want)
 		}

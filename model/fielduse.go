@@ -85,7 +85,7 @@ func (u *FieldUse) Review(was *Missing, fields []blankout.Field) *Missing {
 	if slices.Equal(u.usually, was.Usual) && slices.Equal(u.usuallyNull, was.UsuallyNull) && slices.Equal(u.also, was.Also) {
 		return was
 	}
-	m := NewMissing(was.Rules, slices.Clone(u.usually), slices.Clone(u.usuallyNull), slices.Clone(u.also))
+	m := NewMissing(was.Policies, slices.Clone(u.usually), slices.Clone(u.usuallyNull), slices.Clone(u.also))
 	m.Known, m.Columns = was.Known, was.Columns
 	return m
 }

@@ -18,7 +18,7 @@ func sparseEvent(columns ...uint32) *blankout.Example {
 // The columns that nine of ten events hold are usual, while they do.
 func TestColumnUse(t *testing.T) {
 	u := ColumnUse{Memory: 50}
-	none := NewMissing(DefaultMissingRules(), nil, nil, nil)
+	none := NewMissing(DefaultMissingPolicies(), nil, nil, nil)
 	for i := range 40 {
 		columns := []uint32{2, 7}
 		if i%10 == 0 {
@@ -54,12 +54,12 @@ func TestColumnUse(t *testing.T) {
 
 // What an event of a sparse text format scores that is known to lack columns.
 func TestKnownColumns(t *testing.T) {
-	rescale, asIs := EveryRange(MissingRescale), EveryRange(MissingAsIs)
+	rescale, asIs := EveryRange(MissingRescale), EveryRange(MissingNone)
 	half := rescale
 	for bin := range half {
-		half[bin] = RuleShares{0.5, 0.5, 0}
+		half[bin] = PolicyWeights{0.5, 0.5, 0}
 	}
-	head := func(known bool, rules MissingRules) *Head {
+	head := func(known bool, rules MissingPolicies) *Head {
 		m := NewMissing(rules, nil, nil, nil)
 		m.Known = known
 		if known {
@@ -73,17 +73,17 @@ func TestKnownColumns(t *testing.T) {
 		head  *Head
 		event *blankout.Example
 		scale float64
-		rule  MissingRule
+		rule  MissingPolicy
 		names []string
 	}{
 		{head(true, rescale), sparseEvent(1, 3, 4, 6), 1, "", nil},
 		{head(true, rescale), sparseEvent(3, 6), 2, MissingRescale, []string{"2", "5"}},
-		{head(true, half), sparseEvent(3, 6), 1.5, MissingAsIs, []string{"2", "5"}},
-		{head(true, asIs), sparseEvent(3, 6), 1, MissingAsIs, []string{"2", "5"}},
+		{head(true, half), sparseEvent(3, 6), 1.5, MissingNone, []string{"2", "5"}},
+		{head(true, asIs), sparseEvent(3, 6), 1, MissingNone, []string{"2", "5"}},
 		{head(false, rescale), sparseEvent(3, 6), 1, "", nil},
 	} {
 		a := c.head.Answer(c.event)
-		scale, rule := a.Scale, a.Rule()
+		scale, rule := a.Scale, a.Policy()
 		if names := c.head.MissingFields(c.event); scale != c.scale || rule != c.rule || !slices.Equal(names, c.names) {
 			t.Errorf("%v: %v %q %q, want %+v", c.event.Features.Index, scale, rule, names, c)
 		}

@@ -15,7 +15,7 @@ import (
 
 // twoLevels returns a model of three numbers with the weights of two levels, and the models
 // that either would be alone. Events that lack more than three tenths are answered by the second.
-func twoLevels(t *testing.T, rule model.MissingRule) (both, first, second *model.Linear) {
+func twoLevels(t *testing.T, rule model.MissingPolicy) (both, first, second *model.Linear) {
 	t.Helper()
 	s := blankout.NewSchema(8, []string{"no", "yes"}, 2)
 	for _, name := range []string{"a", "b", "c"} {
@@ -50,7 +50,7 @@ func twoLevels(t *testing.T, rule model.MissingRule) (both, first, second *model
 // also after the model has been written and read.
 func TestLevelsAnswer(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, rule := range []model.MissingRule{model.MissingAsIs, model.MissingRescale, model.MissingFill} {
+	for _, rule := range []model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute} {
 		both, first, second := twoLevels(t, rule)
 		blocks, err := both.EachBlock()
 		if err != nil {
@@ -108,7 +108,7 @@ func TestLevelsAreChecked(t *testing.T) {
 		"level dropout:0.5: 1 outputs, 0 intercepts":    func(m *model.Linear) { m.Levels[0].Intercept = nil },
 		"level dropout:0.5: 1 outputs, 1 intercepts":    func(m *model.Linear) { m.Levels[0].Layout.Weight = 2 },
 	} {
-		m, _, _ := twoLevels(t, model.MissingFill)
+		m, _, _ := twoLevels(t, model.MissingImpute)
 		spoil(m)
 		blocks, err := m.EachBlock()
 		if err != nil {
@@ -122,7 +122,7 @@ func TestLevelsAreChecked(t *testing.T) {
 
 // A model of one level is written without a word of levels, as it was before there were any.
 func TestOneLevelIsSilent(t *testing.T) {
-	_, m, _ := twoLevels(t, model.MissingFill)
+	_, m, _ := twoLevels(t, model.MissingImpute)
 	blocks, err := m.EachBlock()
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func TestOneLevelIsSilent(t *testing.T) {
 // The probability that an event would get if what is missing were known lies in nine of ten
 // cases within the interval.
 func TestChanceInterval(t *testing.T) {
-	both, first, second := twoLevels(t, model.MissingFill)
+	both, first, second := twoLevels(t, model.MissingImpute)
 	e := &blankout.Example{Weight: 1, Field: []uint16{1, 3}, Missing: []uint16{2}, Features: blankout.Vec{Index: []uint32{0, 2}, Value: []float64{0.7, -0.5}}}
 	// b given a and c, of the covariance of twoLevels: C_bo C_oo^-1, solved by hand.
 	mean, of, with := []float64{0.1, -0.2, 0.3}, [2]float64{0.8, 0.4}, [3]float64{1, 0.5, 0.7}
@@ -164,7 +164,7 @@ func TestChanceInterval(t *testing.T) {
 	if low, high, known := first.ChanceInterval(&blankout.Example{Weight: 1, Field: []uint16{1, 2, 3}, Features: blankout.Vec{Index: []uint32{0, 1, 2}, Value: []float64{1, 1, 1}}}); known {
 		t.Errorf("with nothing missing: %v to %v", low, high)
 	}
-	if _, _, known := first.WithMissing(first.Missing.Forced(model.MissingAsIs)).ChanceInterval(e); known {
+	if _, _, known := first.WithMissing(first.Missing.Forced(model.MissingNone)).ChanceInterval(e); known {
 		t.Error("an interval where nothing is filled in")
 	}
 }

@@ -15,67 +15,67 @@ import (
 
 // MissingRule says what counts for how much in an event that is known to lack
 // some of its fields.
-type MissingRule string
+type MissingPolicy string
 
 const (
 	// MissingAuto mixes the others by the shares that the model has measured.
-	MissingAuto MissingRule = "auto"
+	MissingAuto MissingPolicy = "auto"
 	// MissingAsIs lets the fields that are left count as they always do. What is
 	// missing adds nothing to a score: a standardized number is then its mean.
-	MissingAsIs MissingRule = "as-is"
+	MissingNone MissingPolicy = "none"
 	// MissingRescale multiplies what is left by 1/(1 - share missing), so that it
 	// keeps its weight against the intercept.
-	MissingRescale MissingRule = "rescale"
+	MissingRescale MissingPolicy = "rescale"
 	// MissingFill tells the numbers that are missing from those that are left, by the
 	// model's Covariance. It leaves missing fields of other kinds as they are.
-	MissingFill MissingRule = "fill"
+	MissingImpute MissingPolicy = "impute"
 )
 
 // missingRules are those that a model mixes.
-var missingRules = [3]MissingRule{MissingAsIs, MissingRescale, MissingFill}
+var missingPolicies = [3]MissingPolicy{MissingNone, MissingRescale, MissingImpute}
 
 // MissingRuleNames lists what ParseMissingRule reads.
-func MissingRuleNames() []string { return []string{"auto", "as-is", "rescale", "fill"} }
+func MissingPolicyNames() []string { return []string{"auto", "none", "rescale", "impute"} }
 
 // ParseMissingRule reads one of MissingRuleNames.
-func ParseMissingRule(s string) (MissingRule, error) {
-	if r := MissingRule(s); r == MissingAuto || slices.Contains(missingRules[:], r) {
+func ParseMissingPolicy(s string) (MissingPolicy, error) {
+	if r := MissingPolicy(s); r == MissingAuto || slices.Contains(missingPolicies[:], r) {
 		return r, nil
 	}
-	return "", fmt.Errorf("missing %q: want one of %s", s, strings.Join(MissingRuleNames(), ", "))
+	return "", fmt.Errorf("missing %q: want one of %s", s, strings.Join(MissingPolicyNames(), ", "))
 }
 
 // RuleShares holds by rule, in the order as is, rescale, fill, what share of a score it has.
-type RuleShares [3]float64
+type PolicyWeights [3]float64
 
 // OneRule returns the shares that give a rule everything.
-func OneRule(rule MissingRule) (s RuleShares) {
-	s[slices.Index(missingRules[:], rule)] = 1
+func OnePolicy(rule MissingPolicy) (s PolicyWeights) {
+	s[slices.Index(missingPolicies[:], rule)] = 1
 	return s
 }
 
 // Largest returns the rule with the largest share, the first of equal ones.
-func (s RuleShares) Largest() MissingRule {
+func (s PolicyWeights) Largest() MissingPolicy {
 	best := 0
 	for i := range s {
 		if s[i] > s[best] {
 			best = i
 		}
 	}
-	return missingRules[best]
+	return missingPolicies[best]
 }
 
 // Plain returns the shares where there is nothing to fill in: as is and rescale then count in
 // proportion to their own.
-func (s RuleShares) Plain() RuleShares {
+func (s PolicyWeights) Plain() PolicyWeights {
 	if plain := s[0] + s[1]; plain > 0 {
-		return RuleShares{s[0] / plain, s[1] / plain, 0}
+		return PolicyWeights{s[0] / plain, s[1] / plain, 0}
 	}
-	return RuleShares{1, 0, 0}
+	return PolicyWeights{1, 0, 0}
 }
 
 // valid says whether s are shares.
-func (s RuleShares) valid() bool {
+func (s PolicyWeights) valid() bool {
 	for _, x := range s {
 		if !(x >= 0 && x <= 1) {
 			return false
@@ -103,12 +103,12 @@ func MissingBin(share float64) int {
 }
 
 // MissingRules holds the shares of the rules for each range of the share that is missing.
-type MissingRules [MissingBins]RuleShares
+type MissingPolicies [MissingBins]PolicyWeights
 
 // EveryRange returns the MissingRules that are the same at every share.
-func EveryRange(rule MissingRule) (r MissingRules) {
+func EveryRange(rule MissingPolicy) (r MissingPolicies) {
 	for bin := range r {
-		r[bin] = OneRule(rule)
+		r[bin] = OnePolicy(rule)
 	}
 	return r
 }
@@ -127,7 +127,7 @@ func EveryRange(rule MissingRule) (r MissingRules) {
 type Missing struct {
 	// Rules says by the share of the event's fields that is missing, null or left out, what
 	// share of the score each rule has.
-	Rules MissingRules `json:"rules"`
+	Policies MissingPolicies `json:"rules"`
 	// Usual lists, in ascending order, the fields that are missing where they are
 	// left out; UsuallyNull those that are not missing where they are null.
 	Usual       []uint16 `json:"usual,omitempty"`
@@ -148,11 +148,11 @@ type Missing struct {
 
 // DefaultMissingRules rescales at every share: that is right for weights that
 // were learned as if features went missing, until there is evidence.
-func DefaultMissingRules() MissingRules { return EveryRange(MissingRescale) }
+func DefaultMissingPolicies() MissingPolicies { return EveryRange(MissingRescale) }
 
 // NewMissing returns a Missing that owns its arguments.
-func NewMissing(rules MissingRules, usual, usuallyNull []uint16, also [][2]uint16) *Missing {
-	m := &Missing{Rules: rules, Usual: usual, UsuallyNull: usuallyNull, Also: also}
+func NewMissing(rules MissingPolicies, usual, usuallyNull []uint16, also [][2]uint16) *Missing {
+	m := &Missing{Policies: rules, Usual: usual, UsuallyNull: usuallyNull, Also: also}
 	m.index()
 	return m
 }
@@ -174,7 +174,7 @@ func (m *Missing) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, (*plain)(m)); err != nil {
 		return err
 	}
-	for _, shares := range m.Rules {
+	for _, shares := range m.Policies {
 		if !shares.valid() {
 			return fmt.Errorf("missing: %v are no shares of the rules", shares)
 		}
@@ -190,15 +190,15 @@ func (m *Missing) UnmarshalJSON(data []byte) error {
 }
 
 // WithRules returns m with other rules.
-func (m *Missing) WithRules(rules MissingRules) *Missing {
+func (m *Missing) WithPolicies(rules MissingPolicies) *Missing {
 	if m == nil {
 		return NewMissing(rules, nil, nil, nil)
 	}
-	if m.Rules == rules {
+	if m.Policies == rules {
 		return m
 	}
 	with := *m
-	with.Rules = rules
+	with.Policies = rules
 	return &with
 }
 
@@ -211,11 +211,11 @@ func (m *Missing) WithLevels(levels []int) *Missing {
 
 // Forced returns m with one rule for everything, m itself for MissingAuto. The Levels stay
 // what they are.
-func (m *Missing) Forced(rule MissingRule) *Missing {
+func (m *Missing) Forced(rule MissingPolicy) *Missing {
 	if rule == MissingAuto || rule == "" {
 		return m
 	}
-	return m.WithRules(EveryRange(rule))
+	return m.WithPolicies(EveryRange(rule))
 }
 
 // Lack counts the fields of an event, without products of fields.
@@ -241,25 +241,25 @@ func (k Lack) Deleted(share float64) Lack {
 }
 
 // shares returns what share of the score each rule has for an event that lacks k.
-func (m *Missing) shares(k Lack) RuleShares {
+func (m *Missing) shares(k Lack) PolicyWeights {
 	if m == nil || !k.Some() {
-		return RuleShares{1, 0, 0}
+		return PolicyWeights{1, 0, 0}
 	}
-	return m.Rules[MissingBin(k.Share())]
+	return m.Policies[MissingBin(k.Share())]
 }
 
 // Fill says whether numbers are filled in at some share.
 func (m *Missing) Fill() bool {
-	return slices.ContainsFunc(m.Rules[:], func(s RuleShares) bool { return s[2] > 0 })
+	return slices.ContainsFunc(m.Policies[:], func(s PolicyWeights) bool { return s[2] > 0 })
 }
 
 // Plain returns m without filling in: the other rules then count in proportion to their shares.
 func (m *Missing) Plain() *Missing {
-	rules := m.Rules
+	rules := m.Policies
 	for bin := range rules {
 		rules[bin] = rules[bin].Plain()
 	}
-	return m.WithRules(rules)
+	return m.WithPolicies(rules)
 }
 
 // Fills returns what share of the score filling in has for an event that lacks k.
@@ -271,7 +271,7 @@ func (m *Missing) Scale(k Lack) float64 {
 	return scale(m.shares(k).Plain(), k)
 }
 
-func scale(s RuleShares, k Lack) float64 {
+func scale(s PolicyWeights, k Lack) float64 {
 	if present := k.Named + k.Silent; present > 0 { // without fields it is the intercept alone
 		return 1 + s[1]*(k.Null+k.Absent)/present
 	}
@@ -338,7 +338,7 @@ func (m *Missing) Lack(fields []blankout.Field, e *blankout.Example, present Fie
 // Answer says how an event is answered that is known to lack fields.
 type Answer struct {
 	// Shares are those of the rules, all 0 if nothing is known to be missing.
-	Shares RuleShares
+	Shares PolicyWeights
 	// Scale is by what the features that the event holds are multiplied, over all rules.
 	Scale float64
 	// Parts says which columns of the model's Covariance are filled in; nil if none is. What
@@ -352,19 +352,19 @@ type Answer struct {
 }
 
 // Rule returns the rule with the largest share; "" if nothing is known to be missing.
-func (a Answer) Rule() MissingRule {
-	if a.Shares == (RuleShares{}) {
+func (a Answer) Policy() MissingPolicy {
+	if a.Shares == (PolicyWeights{}) {
 		return ""
 	}
 	return a.Shares.Largest()
 }
 
 // ByRule returns the shares above 0 by rule.
-func (a Answer) ByRule() map[MissingRule]float64 {
-	shares := make(map[MissingRule]float64)
+func (a Answer) ByPolicy() map[MissingPolicy]float64 {
+	shares := make(map[MissingPolicy]float64)
 	for i, share := range a.Shares {
 		if share > 0 {
-			shares[missingRules[i]] = share
+			shares[missingPolicies[i]] = share
 		}
 	}
 	return shares
@@ -393,12 +393,12 @@ func (m *Missing) Answer(k Lack, parts Parts) Answer {
 	a := Answer{Shares: m.shares(k), Parts: parts}
 	if parts == nil {
 		if a.Shares = a.Shares.Plain(); k.Named+k.Silent <= 0 { // there is nothing to rescale
-			a.Shares = RuleShares{1, 0, 0}
+			a.Shares = PolicyWeights{1, 0, 0}
 		}
 	}
 	a.Scale = scale(a.Shares, k)
 	if !k.Some() {
-		a.Shares = RuleShares{}
+		a.Shares = PolicyWeights{}
 		return a
 	}
 	if a.Range = 1 + MissingBin(k.Share()); m != nil && m.Levels != nil {

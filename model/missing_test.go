@@ -32,16 +32,16 @@ func missingEvent(null []uint16, fields ...uint16) *blankout.Example {
 }
 
 func TestMissing(t *testing.T) {
-	asIs, rescale := MissingAsIs, MissingRescale
+	asIs, rescale := MissingNone, MissingRescale
 	usual := []uint16{1, 2, 3, 4}
-	plain := NewMissing(DefaultMissingRules(), nil, nil, nil)
+	plain := NewMissing(DefaultMissingPolicies(), nil, nil, nil)
 	low := EveryRange(rescale) // above 0.3
-	low[0], low[1] = OneRule(asIs), OneRule(asIs)
+	low[0], low[1] = OnePolicy(asIs), OnePolicy(asIs)
 	for i, c := range []struct {
 		m     *Missing
 		e     *blankout.Example
 		score float64
-		rule  MissingRule
+		rule  MissingPolicy
 		names []string
 	}{
 		{plain, missingEvent(nil, 1, 2, 3, 4), 14, "", nil},
@@ -55,11 +55,11 @@ func TestMissing(t *testing.T) {
 			49*1.5 - 1, rescale, []string{"c"}},
 		{plain, missingEvent([]uint16{1, 2, 3, 4}), -1, asIs, []string{"a", "b", "c", "d"}}, // all there is
 		// Left out although usual, a null that is usual too, and both.
-		{NewMissing(DefaultMissingRules(), usual, nil, nil), missingEvent(nil, 1, 2, 4), 11*4.0/3 - 1, rescale, []string{"c"}},
-		{NewMissing(DefaultMissingRules(), usual, nil, nil), missingEvent([]uint16{3}, 1, 4), 9*2 - 1, rescale, []string{"b", "c"}},
-		{NewMissing(DefaultMissingRules(), nil, []uint16{3}, nil), missingEvent([]uint16{3}, 1, 2, 4), 10, "", nil},
+		{NewMissing(DefaultMissingPolicies(), usual, nil, nil), missingEvent(nil, 1, 2, 4), 11*4.0/3 - 1, rescale, []string{"c"}},
+		{NewMissing(DefaultMissingPolicies(), usual, nil, nil), missingEvent([]uint16{3}, 1, 4), 9*2 - 1, rescale, []string{"b", "c"}},
+		{NewMissing(DefaultMissingPolicies(), nil, []uint16{3}, nil), missingEvent([]uint16{3}, 1, 2, 4), 10, "", nil},
 		// A sparse text format leaves out zeros.
-		{NewMissing(DefaultMissingRules(), usual, nil, nil), &blankout.Example{Features: blankout.Vec{Index: []uint32{0, 1}, Value: []float64{1, 1}}}, 2, "", nil},
+		{NewMissing(DefaultMissingPolicies(), usual, nil, nil), &blankout.Example{Features: blankout.Vec{Index: []uint32{0, 1}, Value: []float64{1, 1}}}, 2, "", nil},
 		// The rule depends on the share, null and left out together.
 		{NewMissing(low, usual, nil, nil), missingEvent([]uint16{3}, 1, 2, 4), 10, asIs, []string{"c"}},
 		{NewMissing(low, usual, nil, nil), missingEvent([]uint16{2, 3}, 1, 4), 9*2 - 1, rescale, []string{"b", "c"}},
@@ -71,7 +71,7 @@ func TestMissing(t *testing.T) {
 		m := missingModel()
 		m.Missing = c.m
 		a := m.Answer(c.e)
-		scale, rule := a.Scale, a.Rule()
+		scale, rule := a.Scale, a.Policy()
 		if got := m.Score(c.e, make([]float64, 1))[0]; math.Abs(got-c.score) > 1e-12 || rule != c.rule {
 			t.Errorf("case %d: score %v by %q (%v), want %v by %q", i, got, rule, scale, c.score, c.rule)
 		}
@@ -97,14 +97,14 @@ func TestMissing(t *testing.T) {
 // An explanation's contributions are parts of the score that is answered.
 func TestMissingExplained(t *testing.T) {
 	m := missingModel()
-	m.Missing = NewMissing(DefaultMissingRules(), nil, nil, nil)
+	m.Missing = NewMissing(DefaultMissingPolicies(), nil, nil, nil)
 	x := m.Explain(missingEvent([]uint16{3}, 1, 2, 4), 1)
 	if want := 11*4.0/3 - 1; math.Abs(x.Score-want) > 1e-12 || math.Abs(x.Terms[0].Contribution-8*4.0/3) > 1e-12 {
 		t.Errorf("score %v, want %v; %+v", x.Score, want, x.Terms)
 	}
 	for _, m.Noise = range []string{"dropout:0.5", "gaussian:0.5"} {
 		as, rescaled := *m, m.Explain(missingEvent([]uint16{3}, 1, 2, 4), 1)
-		as.Missing = as.Missing.Forced(MissingAsIs)
+		as.Missing = as.Missing.Forced(MissingNone)
 		if is := as.Explain(missingEvent([]uint16{3}, 1, 2, 4), 1); is.Variance == 0 || math.Abs(rescaled.Variance/is.Variance-16./9) > 1e-12 {
 			t.Errorf("%s: variance %v, as is %v", m.Noise, rescaled.Variance, is.Variance)
 		} else {
@@ -120,7 +120,7 @@ func TestMissingExplained(t *testing.T) {
 // Fields beyond what the model knows, as a decoder may meet, change nothing.
 func TestMissingUnknownField(t *testing.T) {
 	m := missingModel()
-	m.Missing = NewMissing(DefaultMissingRules(), nil, nil, nil)
+	m.Missing = NewMissing(DefaultMissingPolicies(), nil, nil, nil)
 	e := missingEvent([]uint16{3}, 1, 2, 4)
 	e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, 9), append(e.Features.Value, 1), append(e.Field, 7)
 	e.Missing = append(e.Missing, 2000)
@@ -130,13 +130,13 @@ func TestMissingUnknownField(t *testing.T) {
 }
 
 func TestParseMissingRule(t *testing.T) {
-	for _, s := range MissingRuleNames() {
-		if r, err := ParseMissingRule(s); err != nil || string(r) != s {
+	for _, s := range MissingPolicyNames() {
+		if r, err := ParseMissingPolicy(s); err != nil || string(r) != s {
 			t.Errorf("%s: %v, %v", s, r, err)
 		}
 	}
 	for _, s := range []string{"guess", "", "zero"} {
-		if _, err := ParseMissingRule(s); err == nil {
+		if _, err := ParseMissingPolicy(s); err == nil {
 			t.Errorf("%q: no error", s)
 		}
 	}
@@ -147,9 +147,9 @@ func TestParseMissingRule(t *testing.T) {
 
 func ExampleHead_Answer() {
 	m := missingModel()
-	m.Missing = NewMissing(DefaultMissingRules(), nil, nil, nil)
+	m.Missing = NewMissing(DefaultMissingPolicies(), nil, nil, nil)
 	a := m.Answer(missingEvent([]uint16{2, 3}, 1, 4)) // b and c are null
-	fmt.Println(a.Scale, a.Rule())
+	fmt.Println(a.Scale, a.Policy())
 	// Output: 2 rescale
 }
 
@@ -173,7 +173,7 @@ func TestLackByDefinition(t *testing.T) {
 		n := len(fields)
 		var m *Missing
 		if r.IntN(5) > 0 {
-			m = NewMissing(DefaultMissingRules(), draw(1, n, 0.5), draw(1, n, 0.3), nil)
+			m = NewMissing(DefaultMissingPolicies(), draw(1, n, 0.5), draw(1, n, 0.3), nil)
 		}
 		e := &blankout.Example{Field: draw(1, n, 0.6), Missing: draw(1, n+5, 0.4)}
 		usual, usuallyNull := func(id uint16) bool { return m != nil && slices.Contains(m.Usual, id) }, func(id uint16) bool { return m != nil && slices.Contains(m.UsuallyNull, id) }

@@ -105,7 +105,7 @@ func (h *Head) About() *Head { return h }
 // say, mixed so: theirs are shares of the answer, of which the rest is not corrected.
 type Expert struct {
 	Name     string  `json:"name"`
-	Share    float64 `json:"share"`
+	Share    float64 `json:"weight"`
 	Corrects bool    `json:"corrects,omitempty"` // it is a correction, and no level
 }
 

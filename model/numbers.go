@@ -133,7 +133,7 @@ func (m *Linear) VarianceLacking(x blankout.Vec, e *blankout.Example) Lacked {
 		fill = a.Shares[2]
 	} else if m.Covariance != nil {
 		asFilled := m.Head
-		asFilled.Missing = m.Missing.Forced(MissingFill)
+		asFilled.Missing = m.Missing.Forced(MissingImpute)
 		a.Parts = asFilled.Answer(e).Parts
 	}
 	if a.Parts == nil {

@@ -19,7 +19,7 @@ func TestSharedOutputs(t *testing.T) {
 	m := sharing()
 	level := Level{Noise: "none", Intercept: []float64{1, 1, 2, -30}, Layout: Layout{Width: 2, Stats: -1, Outputs: []int{1, 0, 0, -1}}}
 	m.Levels = []Level{level}
-	m.Missing = NewMissing(EveryRange(MissingAsIs), nil, nil, nil).WithLevels([]int{0, 0, 1, 1, 1, 1})
+	m.Missing = NewMissing(EveryRange(MissingNone), nil, nil, nil).WithLevels([]int{0, 0, 1, 1, 1, 1})
 	data, err := m.EachBlock()
 	if err != nil {
 		t.Fatal(err)

@@ -46,7 +46,7 @@ func agedCases(n int) []agedCase {
 		e.Target, e.Label = 100+20*float64(e.Label)+e.Features.Value[0], 0
 	}
 	plain := of(2)
-	plain.name, plain.config = "2 classes, nothing filled in", func(c *Config) { c.CovarianceFields = 0 }
+	plain.name, plain.config = "2 classes, nothing filled in", func(c *Config) { c.CovarianceMaxFields = 0 }
 	return []agedCase{of(2), of(4), plain, numbers}
 }
 
@@ -119,7 +119,7 @@ func (m *mean) add(l *Learner, p *model.Linear, e *blankout.Example) {
 			d, scores = model.Decision{Threshold: l.threshold()}, []float64{-scores[0], scores[0]}
 		}
 		for len(scores) < l.k {
-			scores = append(scores, rows.Unseen)
+			scores = append(scores, rows.NoClass)
 		}
 	}
 	if d.Predict(scores) != e.Label {

@@ -50,7 +50,7 @@ func (l *answering) widened(scores []float64) []float64 {
 		out = []float64{-scores[0], scores[0]}
 	}
 	for len(out) < n {
-		out = append(out, rows.Unseen)
+		out = append(out, rows.NoClass)
 	}
 	return out
 }
@@ -74,7 +74,7 @@ func (l *answering) publish(e *blankout.Example) {
 	}
 	l.filling.Follow(&l.scaling.Read, l.filling.gathers, l.events, l.fade.Growth, l.schema.Fields)
 	for k := l.active; k < l.k; k++ {
-		now.scores[k] = rows.Unseen
+		now.scores[k] = rows.NoClass
 	}
 }
 

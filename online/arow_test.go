@@ -13,7 +13,7 @@ import (
 // for certain and hardly learn it again.
 func TestArowShift(t *testing.T) {
 	c := DefaultConfig()
-	c.Rule, c.Loss, c.Noise = "arow", "hinge", "none"
+	c.Optimizer, c.Loss, c.Noise = "arow", "hinge", "none"
 	l, err := New(c, blankout.NewSchema(10, []string{"-", "+"}, 2))
 	if err != nil {
 		t.Fatal(err)

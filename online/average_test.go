@@ -35,8 +35,8 @@ func TestAverageAgainstItsDefinition(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c := DefaultConfig()
-			c.Noise, c.Standardize, c.Average, c.Adapt, c.Eta = "none", "none", tt.share, tt.adapt, 1
-			if c.Rule = tt.rule; c.Rule == "dropout-descent" { // which needs a noise
+			c.Noise, c.Standardize, c.Average, c.Adapt, c.LearningRate = "none", "none", tt.share, tt.adapt, 1
+			if c.Optimizer = tt.rule; c.Optimizer == "dropout-descent" { // which needs a noise
 				c.Noise = "dropout:0.3"
 			}
 			l := mustNew(t, c, 2)

@@ -186,7 +186,7 @@ func (l *bank) widen(outputs int) {
 	}
 	l.active = max(l.active, 2)
 	for k := l.active; k < l.k; k++ {
-		l.setIntercept(k, rows.Unseen)
+		l.setIntercept(k, rows.NoClass)
 	}
 	l.wrote()
 }
@@ -613,7 +613,7 @@ func (l *bank) features() [][]float64 {
 // unlabeled adds an event's expected curvature to the preconditioner: that of the loss
 // averaged over both labels by the probability the iterate gives them.
 func (l *bank) unlabeled(weight float64) {
-	if l.config.Alpha == 0 {
+	if l.config.UnlabeledWeight == 0 {
 		return
 	}
 	now := &l.now
@@ -625,7 +625,7 @@ func (l *bank) unlabeled(weight float64) {
 			variance := l.variance(lv, j, k)
 			_, _, up := l.set.loss.At(1, now.step.F[j], variance)
 			_, _, down := l.set.loss.At(-1, now.step.F[j], variance)
-			now.step.H[j] = 2 * weight * l.config.Alpha * (p*up + (1-p)*down)
+			now.step.H[j] = 2 * weight * l.config.UnlabeledWeight * (p*up + (1-p)*down)
 		}
 	}
 	now.step.Growth = l.fade.Growth

@@ -41,28 +41,28 @@ type Config struct {
 	GroupLevels           []float64 `toml:"-" fixed:"group_levels"`
 	// Missing is as model.ParseMissingRule reads it. It is not part of the
 	// Fingerprint.
-	Missing string `toml:"missing"`
+	MissingPolicy string `toml:"missing_policy"`
 	// CovarianceFields is the largest number of numeric columns whose covariance is
 	// gathered, so that missing numbers can be filled in: at most blankout.MaxCovariance, 0
 	// for none. It is not part of the Fingerprint.
-	CovarianceFields int `toml:"covariance_fields"`
+	CovarianceMaxFields int `toml:"covariance_max_fields"`
 	// C is the weight of the losses against the ridge in the batch objective
 	// |w|^2 + kappa sum loss (loss.Cost); +Inf is no ridge.
 	C float64 `toml:"c"`
 	// Rule is a name of rules.Table.
-	Rule string `toml:"rule"`
+	Optimizer string `toml:"optimizer"`
 	// NoisyGradient is of the rule dropout-descent alone.
 	NoisyGradient NoisyGradient `toml:"noisy_gradient"`
-	Eta           float64       `toml:"eta"`
+	LearningRate  float64       `toml:"learning_rate"`
 	// Start also decides about the ridge in the first pass. If the metric starts,
 	// with sqrt(start)/eta, at no less than the ridge h0, and there is one output, the
 	// first pass leaves the ridge's gradient out: it would count the ridge again, and by
 	// h0/n at the n-th event of a feature take away most of what rare features say.
-	Start         float64 `toml:"-" fixed:"start"`
-	L1            float64 `toml:"l1"`
-	Refresh       int     `toml:"refresh"`
-	RefreshWindow int     `toml:"refresh_window"`
-	Intercept     string  `toml:"-" fixed:"intercept"`
+	Start      float64 `toml:"-" fixed:"start"`
+	L1         float64 `toml:"l1"`
+	IRLSBatch  int     `toml:"irls_batch"`
+	IRLSWindow int     `toml:"irls_window"`
+	Intercept  string  `toml:"-" fixed:"intercept"`
 	// Average is in [0, 1].
 	Average float64 `toml:"-" fixed:"average"`
 	// Adapt also makes an event's step of AdaGrad proximal, so that it does not
@@ -77,9 +77,9 @@ type Config struct {
 	// Presence is auto or none. Under auto a number that many events leave out gets a
 	// second weight, for being there (blankout.Present). A Learner keeps what it began
 	// with.
-	Presence    string             `toml:"-" fixed:"presence"`
-	Alpha       float64            `toml:"alpha"`
-	ClassWeight map[string]float64 `toml:"class_weight"`
+	Presence        string             `toml:"-" fixed:"presence"`
+	UnlabeledWeight float64            `toml:"unlabeled_weight"`
+	ClassWeight     map[string]float64 `toml:"class_weight"`
 	// HalfLife counts events, HalfLifeTime and HalfLifeStep seconds of event time.
 	HalfLife     float64 `toml:"half_life"`
 	HalfLifeTime float64 `toml:"half_life_time"`
@@ -88,13 +88,13 @@ type Config struct {
 	// Calibrate is auto, on or off. It is not part of the Fingerprint.
 	Calibrate string `toml:"calibrate"`
 	// Suspect is in [0, 1).
-	Suspect   float64 `toml:"suspect"`
-	Threshold float64 `toml:"threshold"`
+	MislabeledBelow float64 `toml:"mislabeled_below"`
+	Threshold       float64 `toml:"threshold"`
 	// Coverage is not part of the Fingerprint.
 	Coverage float64 `toml:"coverage"`
 	// Horizon is the age, in events, of the weights by whose answers the shares of levels and experts, and of
 	// averages, are judged; 0: the newest weights. It is not part of the Fingerprint.
-	Horizon int `toml:"horizon"`
+	ServingStaleness int `toml:"serving_staleness"`
 	// MaxMemory is the most bytes of rows, see Learner.Refusal; 0 bounds nothing. It is kept in the Fingerprint, for
 	// those who go on with nothing but a checkpoint, and may change from run to run.
 	MaxMemory int `toml:"max_memory"`
@@ -103,25 +103,25 @@ type Config struct {
 // DefaultConfig returns the settings that need no tuning.
 func DefaultConfig() Config {
 	return Config{
-		Loss:             "logistic:gaussian",
-		Noise:            "auto",
-		Missing:          "auto",
-		CovarianceFields: 256,
-		C:                1,
-		Rule:             "auto",
-		NoisyGradient:    AutoGradient,
-		Start:            1,
-		Intercept:        "free",
-		Average:          0.15,
-		Adapt:            true,
-		Standardize:      "auto",
-		Presence:         "auto",
-		Transform:        "auto",
-		OnDrift:          "expert",
-		Calibrate:        "auto",
-		Threshold:        0.5,
-		Coverage:         0.9,
-		MaxMemory:        int(memory.Default),
+		Loss:                "logistic:gaussian",
+		Noise:               "auto",
+		MissingPolicy:       "auto",
+		CovarianceMaxFields: 256,
+		C:                   1,
+		Optimizer:           "auto",
+		NoisyGradient:       AutoGradient,
+		Start:               1,
+		Intercept:           "free",
+		Average:             0.15,
+		Adapt:               true,
+		Standardize:         "auto",
+		Presence:            "auto",
+		Transform:           "auto",
+		OnDrift:             "expert",
+		Calibrate:           "auto",
+		Threshold:           0.5,
+		Coverage:            0.9,
+		MaxMemory:           int(memory.Default),
 	}
 }
 
@@ -146,7 +146,7 @@ type settings struct {
 	firstRidge  float64 // of the first pass with one output: 0 where the preconditioner's start is the ridge
 	intercept   bool
 	numbers     bool // labels are numbers
-	missingRule model.MissingRule
+	missingRule model.MissingPolicy
 	second      bool // a second-order expert learns beside the levels
 	noisy       bool // see Config.noisy
 }
@@ -179,24 +179,24 @@ func (s *settings) parseParts(c Config) error {
 	if err := s.parseNoise(c); err != nil {
 		return err
 	}
-	i := slices.IndexFunc(rules.Table, func(r rules.Entry) bool { return r.Name == c.Rule })
+	i := slices.IndexFunc(rules.Table, func(r rules.Entry) bool { return r.Name == c.Optimizer })
 	if i < 0 {
-		return blankout.KeyErrorf("rule", "rule %q: want one of %s", c.Rule, strings.Join(rules.Names(), ", "))
+		return blankout.KeyErrorf("optimizer", "optimizer %q: want one of %s", c.Optimizer, strings.Join(rules.Names(), ", "))
 	}
 	s.rule = rules.Table[i]
 	if s.standardize, err = model.ParseStandardize(c.Standardize); err != nil {
 		return &blankout.KeyError{Key: "standardize", Err: err}
 	}
-	if s.missingRule, err = model.ParseMissingRule(c.Missing); err != nil {
-		return &blankout.KeyError{Key: "missing", Err: err}
+	if s.missingRule, err = model.ParseMissingPolicy(c.MissingPolicy); err != nil {
+		return &blankout.KeyError{Key: "missing_policy", Err: err}
 	}
 	s.numbers = s.loss.Facts().Regression
-	if c.CovarianceFields < 0 || c.CovarianceFields > model.MaxCovariance {
-		return blankout.KeyErrorf("covariance_fields", "covariance_fields = %d: must lie in 0 to %d", c.CovarianceFields, model.MaxCovariance)
+	if c.CovarianceMaxFields < 0 || c.CovarianceMaxFields > model.MaxCovariance {
+		return blankout.KeyErrorf("covariance_max_fields", "covariance_max_fields = %d: must lie in 0 to %d", c.CovarianceMaxFields, model.MaxCovariance)
 	}
-	s.fills = c.CovarianceFields > 0 && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll)
-	if s.missingRule == model.MissingFill && !s.fills {
-		return blankout.KeyErrorf("missing", "missing %q: filling in needs covariance_fields above 0 and standardize = \"auto\" or \"all\"; use auto, as-is or rescale", c.Missing)
+	s.fills = c.CovarianceMaxFields > 0 && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll)
+	if s.missingRule == model.MissingImpute && !s.fills {
+		return blankout.KeyErrorf("missing_policy", "missing_policy %q: filling in needs covariance_max_fields above 0 and standardize = \"auto\" or \"all\"; use auto, none or rescale", c.MissingPolicy)
 	}
 	if _, err := model.ParseTransform(c.Transform); err != nil {
 		return &blankout.KeyError{Key: "transform", Err: err}
@@ -215,10 +215,10 @@ func (s *settings) parseSteps(c Config) error {
 		return blankout.KeyErrorf("c", "c = %v: must lie in %v to %v, or be inf for no ridge", c.C, leastC, mostC)
 	}
 	s.ridge = 2 / loss.Cost(s.loss, c.C)
-	if c.Eta != 0 && !(c.Eta >= leastEta && c.Eta <= mostEta) {
-		return blankout.KeyErrorf("eta", "eta = %v: must lie in %v to %v, or be 0 for the rule's own", c.Eta, leastEta, mostEta)
+	if c.LearningRate != 0 && !(c.LearningRate >= leastEta && c.LearningRate <= mostEta) {
+		return blankout.KeyErrorf("learning_rate", "learning_rate = %v: must lie in %v to %v, or be 0 for the rule's own", c.LearningRate, leastEta, mostEta)
 	}
-	if s.eta = c.Eta; s.eta == 0 {
+	if s.eta = c.LearningRate; s.eta == 0 {
 		s.eta = s.rule.Eta
 	}
 	if !(c.Start >= 0) || math.IsInf(c.Start, 0) {
@@ -237,17 +237,17 @@ func (s *settings) parseSteps(c Config) error {
 	if !(c.Average >= 0 && c.Average <= 1) {
 		return blankout.KeyErrorf("average", "average = %v: must lie in [0, 1]", c.Average)
 	}
-	if !(c.Alpha >= 0 && c.Alpha <= 1) {
-		return blankout.KeyErrorf("alpha", "alpha = %v: must lie in [0, 1]", c.Alpha)
+	if !(c.UnlabeledWeight >= 0 && c.UnlabeledWeight <= 1) {
+		return blankout.KeyErrorf("unlabeled_weight", "unlabeled_weight = %v: must lie in [0, 1]", c.UnlabeledWeight)
 	}
-	if facts := s.loss.Facts(); c.Alpha > 0 && !facts.LabelFree && !facts.Probability {
-		return blankout.KeyErrorf("alpha", "alpha = %v: the curvature of loss %s needs a label; set alpha = 0 or loss = \"logistic\"", c.Alpha, c.Loss)
+	if facts := s.loss.Facts(); c.UnlabeledWeight > 0 && !facts.LabelFree && !facts.Probability {
+		return blankout.KeyErrorf("unlabeled_weight", "unlabeled_weight = %v: the curvature of loss %s needs a label; set unlabeled_weight = 0 or loss = \"logistic\"", c.UnlabeledWeight, c.Loss)
 	}
-	if s.loss.Facts().Falls && c.Rule == "dropout-descent" {
-		return blankout.KeyErrorf("rule", "rule dropout-descent: loss %s gives no curvature for its metric; set rule = \"adagrad\"", c.Loss)
+	if s.loss.Facts().Falls && c.Optimizer == "dropout-descent" {
+		return blankout.KeyErrorf("optimizer", "optimizer dropout-descent: loss %s gives no curvature for its metric; set optimizer = \"adagrad\"", c.Loss)
 	}
-	if c.Alpha > 0 && !s.rule.Sums {
-		return blankout.KeyErrorf("alpha", "alpha = %v: rule %s keeps no metric that unlabeled events could add to; set alpha = 0", c.Alpha, c.Rule)
+	if c.UnlabeledWeight > 0 && !s.rule.Sums {
+		return blankout.KeyErrorf("unlabeled_weight", "unlabeled_weight = %v: optimizer %s keeps no metric that unlabeled events could add to; set unlabeled_weight = 0", c.UnlabeledWeight, c.Optimizer)
 	}
 	return nil
 }
@@ -259,7 +259,7 @@ func (s *settings) parseForgetting(c Config) error {
 			return blankout.KeyErrorf(name, "%s = %v: must be at least 1, or 0 for never", name, x)
 		}
 		if x > 0 && !s.rule.Sums {
-			return blankout.KeyErrorf(name, "%s = %v: rule %s keeps no metric that could fade; use adagrad or dropout-descent", name, x, c.Rule)
+			return blankout.KeyErrorf(name, "%s = %v: optimizer %s keeps no metric that could fade; use adagrad or dropout-descent", name, x, c.Optimizer)
 		}
 	}
 	if !(c.HalfLifeStep >= 0) || math.IsInf(c.HalfLifeStep, 0) || c.HalfLifeStep > 0 && c.HalfLifeTime == 0 {
@@ -286,11 +286,11 @@ func (c *Config) WeightOf(class string) float64 {
 
 // parseClasses finds and checks what is about classes and suspects.
 func (s *settings) parseClasses(c Config) error {
-	if !(c.Suspect >= 0 && c.Suspect < 1) {
-		return blankout.KeyErrorf("suspect", "suspect = %v: must lie in [0, 1)", c.Suspect)
+	if !(c.MislabeledBelow >= 0 && c.MislabeledBelow < 1) {
+		return blankout.KeyErrorf("mislabeled_below", "mislabeled_below = %v: must lie in [0, 1)", c.MislabeledBelow)
 	}
-	if _, ok := s.loss.(loss.TLogistic); c.Suspect > 0 && !ok {
-		return blankout.KeyErrorf("suspect", "suspect = %v: only loss = \"t-logistic:T\" gives events an influence", c.Suspect)
+	if _, ok := s.loss.(loss.TLogistic); c.MislabeledBelow > 0 && !ok {
+		return blankout.KeyErrorf("mislabeled_below", "mislabeled_below = %v: only loss = \"t-logistic:T\" gives events an influence", c.MislabeledBelow)
 	}
 	for name, w := range c.ClassWeight {
 		if !(w >= 0 && w <= blankout.MaxMagnitude) {
@@ -306,8 +306,8 @@ func (s *settings) parseClasses(c Config) error {
 	if c.Coverage != 0 && !(c.Coverage >= 0.5 && c.Coverage < 1) {
 		return blankout.KeyErrorf("coverage", "coverage = %v: must lie in [0.5, 1), or be 0 for no sets", c.Coverage)
 	}
-	if c.Horizon != 0 && (c.Horizon < leastHorizon || c.Horizon > mostHorizon) {
-		return blankout.KeyErrorf("horizon", "horizon = %d: must lie in %d to %d events, or be 0 for weights as new as they are", c.Horizon, leastHorizon, mostHorizon)
+	if c.ServingStaleness != 0 && (c.ServingStaleness < leastHorizon || c.ServingStaleness > mostHorizon) {
+		return blankout.KeyErrorf("serving_staleness", "serving_staleness = %d: must lie in %d to %d events, or be 0 for weights as new as they are", c.ServingStaleness, leastHorizon, mostHorizon)
 	}
 	if c.MaxMemory != 0 && c.MaxMemory < int(memory.Least) {
 		return blankout.KeyErrorf("max_memory", "max_memory = %d: must be at least %d bytes, or 0 for no bound", c.MaxMemory, memory.Least)
@@ -320,30 +320,30 @@ func (s *settings) parseRefresh(c Config) error {
 	if !(c.L1 >= 0) || math.IsInf(c.L1, 0) {
 		return blankout.KeyErrorf("l1", "l1 = %v: must be a number, at least 0", c.L1)
 	}
-	if c.L1 > 0 && c.Rule != "ftrl" {
-		return blankout.KeyErrorf("l1", "l1 = %v: only rule = \"ftrl\" knows an L1 penalty", c.L1)
+	if c.L1 > 0 && c.Optimizer != "ftrl" {
+		return blankout.KeyErrorf("l1", "l1 = %v: only optimizer = \"ftrl\" knows an L1 penalty", c.L1)
 	}
-	if c.Refresh < 0 || c.Refresh > 100_000 {
-		return blankout.KeyErrorf("refresh", "refresh = %d: must lie in 0 to 100000", c.Refresh)
+	if c.IRLSBatch < 0 || c.IRLSBatch > 100_000 {
+		return blankout.KeyErrorf("irls_batch", "irls_batch = %d: must lie in 0 to 100000", c.IRLSBatch)
 	}
-	if n := c.RefreshWindow; n != 0 && (c.Refresh == 0 || n < 0 || n > 100_000 || n%c.Refresh != 0) {
-		return blankout.KeyErrorf("refresh_window", "refresh_window = %d: must be a multiple of refresh (%d), at most 100000, or 0", n, c.Refresh)
+	if n := c.IRLSWindow; n != 0 && (c.IRLSBatch == 0 || n < 0 || n > 100_000 || n%c.IRLSBatch != 0) {
+		return blankout.KeyErrorf("irls_window", "irls_window = %d: must be a multiple of irls_batch (%d), at most 100000, or 0", n, c.IRLSBatch)
 	}
-	if c.Rule == "irls" && c.Refresh == 0 {
-		return blankout.KeyErrorf("rule", "rule irls: it only refreshes; set refresh to a number of events, as 200")
+	if c.Optimizer == "irls" && c.IRLSBatch == 0 {
+		return blankout.KeyErrorf("optimizer", "optimizer irls: it only refreshes; set irls_batch to a number of events, as 200")
 	}
-	if c.Refresh > 0 {
+	if c.IRLSBatch > 0 {
 		switch {
 		case !refresh.Solvable(s.loss):
-			return blankout.KeyErrorf("refresh", "refresh: loss %q is not convex", c.Loss)
+			return blankout.KeyErrorf("irls_batch", "irls_batch: loss %q is not convex", c.Loss)
 		case s.grouped():
-			return blankout.KeyErrorf("refresh", "refresh: noise %q is of groups, which it does not know; use dropout, auto or none", c.Noise)
+			return blankout.KeyErrorf("irls_batch", "irls_batch: noise %q is of groups, which it does not know; use dropout, auto or none", c.Noise)
 		case s.noiseKind != square:
-			return blankout.KeyErrorf("refresh", "refresh: noise %q is not one it knows; use dropout, auto or none", c.Noise)
-		case c.Rule == "ftrl" || c.Rule == "arow":
-			return blankout.KeyErrorf("refresh", "refresh: the state of rule %s cannot follow it; use adagrad, dropout-descent, sgd or irls", c.Rule)
-		case (c.Rule == "adagrad" || c.Rule == "auto") && c.RefreshWindow <= c.Refresh:
-			return blankout.KeyErrorf("refresh", "refresh = %d without a window makes what AdaGrad has learned worse; set refresh_window to a multiple of it, as %d, or rule = \"irls\", which only refreshes", c.Refresh, 10*c.Refresh)
+			return blankout.KeyErrorf("irls_batch", "irls_batch: noise %q is not one it knows; use dropout, auto or none", c.Noise)
+		case c.Optimizer == "ftrl" || c.Optimizer == "arow":
+			return blankout.KeyErrorf("irls_batch", "irls_batch: the state of optimizer %s cannot follow it; use adagrad, dropout-descent, sgd or irls", c.Optimizer)
+		case (c.Optimizer == "adagrad" || c.Optimizer == "auto") && c.IRLSWindow <= c.IRLSBatch:
+			return blankout.KeyErrorf("irls_batch", "irls_batch = %d without a window makes what AdaGrad has learned worse; set irls_window to a multiple of it, as %d, or optimizer = \"irls\", which only refreshes", c.IRLSBatch, 10*c.IRLSBatch)
 		}
 	}
 	return nil
@@ -364,11 +364,11 @@ func (s *settings) parseTogether(c Config) error {
 		return err
 	}
 	s.noisy = c.noisy()
-	if c.Rule == "dropout-descent" && (len(s.noises) > 1 || s.observed || s.noises[0] == loss.Noise(loss.NoNoise{})) {
-		return blankout.KeyErrorf("noise", "noise %q: the metric of rule dropout-descent is made of one fixed noise; set it, or rule = \"adagrad\"", c.Noise)
+	if c.Optimizer == "dropout-descent" && (len(s.noises) > 1 || s.observed || s.noises[0] == loss.Noise(loss.NoNoise{})) {
+		return blankout.KeyErrorf("noise", "noise %q: the metric of optimizer dropout-descent is made of one fixed noise; set it, or optimizer = \"adagrad\"", c.Noise)
 	}
-	if c.Rule == "dropout-descent" && s.ridge == 0 {
-		return blankout.KeyErrorf("c", "c = %v: the metric of rule dropout-descent starts at the ridge, which must not be 0", c.C)
+	if c.Optimizer == "dropout-descent" && s.ridge == 0 {
+		return blankout.KeyErrorf("c", "c = %v: the metric of optimizer dropout-descent starts at the ridge, which must not be 0", c.C)
 	}
 	if s.numbers {
 		if err := c.checkNumbers(*s); err != nil {
@@ -389,7 +389,7 @@ func (s *settings) parseSecond(c Config) error {
 
 // scaling returns the settings of what observes features.
 func (s *settings) scaling(c Config) scaling.Settings {
-	out := scaling.Settings{Constant: s.noiseKind == constant, Presence: c.Presence == "auto" && s.bends && c.Refresh == 0}
+	out := scaling.Settings{Constant: s.noiseKind == constant, Presence: c.Presence == "auto" && s.bends && c.IRLSBatch == 0}
 	if s.second {
 		out.Expert = secondKnots
 	}
@@ -461,7 +461,7 @@ type Fingerprint map[string]string
 
 // mayChange lists the keys of a Config that may differ from run to run. Every other
 // one is in the Fingerprint. (What levels say is said by noise.)
-var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_fields", "publish_levels", "suspect", "threshold", "coverage", "horizon", "calibrate"}
+var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_max_fields", "publish_levels", "mislabeled_below", "threshold", "coverage", "horizon", "calibrate"}
 
 // keyMaxMemory is in the Fingerprint and may differ all the same: no weight depends on it.
 const keyMaxMemory = "max_memory"
@@ -505,14 +505,14 @@ func (c Config) fingerprint() Fingerprint {
 	} else if n, err := loss.ParseNoise(c.Noise); err == nil {
 		c.Noise = n.String()
 	}
-	if c.Rule == "dropout-descent" {
+	if c.Optimizer == "dropout-descent" {
 		c.NoisyGradient = NoisyGradient(strconv.FormatBool(c.noisy()))
 	}
 	if m, err := model.ParseStandardize(c.Standardize); err == nil {
 		c.Standardize = string(m)
 	}
-	if c.RefreshWindow <= c.Refresh {
-		c.RefreshWindow = 0 // the same
+	if c.IRLSWindow <= c.IRLSBatch {
+		c.IRLSWindow = 0 // the same
 	}
 	f := Fingerprint{}
 	v := reflect.ValueOf(c)

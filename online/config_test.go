@@ -19,13 +19,13 @@ func TestFingerprintHoldsEveryKey(t *testing.T) {
 	base := FingerprintOf(DefaultConfig(), s)
 	for i := range reflect.TypeFor[Config]().NumField() {
 		c := DefaultConfig()
-		c.Refresh, c.Noise = 100, "dropout:0.5" // so that refresh_window says something and levels nothing
+		c.IRLSBatch, c.Noise = 100, "dropout:0.5" // so that irls_window says something and levels nothing
 		was := FingerprintOf(c, s)
 		field := reflect.ValueOf(&c).Elem().Field(i)
 		switch field.Kind() {
 		case reflect.String:
 			if field.SetString("other"); field.Type() == reflect.TypeFor[NoisyGradient]() {
-				c.Rule, c.NoisyGradient = "dropout-descent", "true"
+				c.Optimizer, c.NoisyGradient = "dropout-descent", "true"
 				was = FingerprintOf(c, s)
 				c.NoisyGradient = "false"
 			}
@@ -33,8 +33,8 @@ func TestFingerprintHoldsEveryKey(t *testing.T) {
 			field.SetFloat(field.Float() + 0.125)
 		case reflect.Int:
 			field.SetInt(field.Int() + 100)
-			if c.Refresh != 100 || c.RefreshWindow != 0 {
-				c.RefreshWindow += 1000
+			if c.IRLSBatch != 100 || c.IRLSWindow != 0 {
+				c.IRLSWindow += 1000
 			}
 		case reflect.Bool:
 			field.SetBool(!field.Bool())
@@ -78,11 +78,11 @@ func TestFingerprintInOtherWords(t *testing.T) {
 	c := DefaultConfig()
 	s := blankout.NewSchema(4, nil, 2)
 	was := FingerprintOf(c, s)
-	c.Loss, c.RefreshWindow = "logistic", 0
+	c.Loss, c.IRLSWindow = "logistic", 0
 	if diff := FingerprintOf(c, s).Diff(was); len(diff) > 0 {
 		t.Errorf("in other words: %q", diff)
 	}
-	c.Eta = math.Pi
+	c.LearningRate = math.Pi
 	if diff := FingerprintOf(c, s).Diff(was); len(diff) != 1 {
 		t.Errorf("another rate: %q", diff)
 	}
@@ -103,7 +103,7 @@ func TestBounds(t *testing.T) {
 		{0, 5e-324, "1e-30"}, {0, 1e300, "1e+30"}, {0, 0, "1e-30"}, {0, -1, "1e-30"}, {0, math.NaN(), "1e-30"}}
 	for _, x := range refused {
 		c := DefaultConfig()
-		c.Eta, c.C = x.eta, x.c
+		c.LearningRate, c.C = x.eta, x.c
 		if err := c.Check(); err == nil || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("eta %v, c %v: %v, want the bound %s", x.eta, x.c, err, x.want)
 		}
@@ -117,12 +117,12 @@ func TestBounds(t *testing.T) {
 							continue
 						}
 						c := DefaultConfig()
-						c.Rule, c.Eta, c.C, c.Intercept, c.Loss = rule, eta, cost, intercept, name
-						if c.Rule == "dropout-descent" {
+						c.Optimizer, c.LearningRate, c.C, c.Intercept, c.Loss = rule, eta, cost, intercept, name
+						if c.Optimizer == "dropout-descent" {
 							c.Noise = "dropout:0.3"
 						}
-						if c.Rule == "irls" {
-							c.Refresh = 20
+						if c.Optimizer == "irls" {
+							c.IRLSBatch = 20
 						}
 						if c.Check() != nil {
 							continue

@@ -81,7 +81,7 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 	l.mixOf(mix, now.published, s.rest)
 	answer := func(part []float64, scale float64) float64 {
 		for k := range s.out {
-			if s.out[k] = rows.Unseen; k < l.active {
+			if s.out[k] = rows.NoClass; k < l.active {
 				g := s.rest[k] - base[k]
 				if part != nil {
 					g -= part[k]

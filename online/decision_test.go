@@ -71,9 +71,9 @@ func TestAnswersAsPublished(t *testing.T) {
 		{"t-logistic:1.5", "dropout:0.5", func(c *Config) { c.Threshold = 0.8 }},
 		{"logistic", "group:0.4", nil},
 		{"logistic", "dropout:0.2+group:0.4", nil},
-		{"logistic", "auto", func(c *Config) { c.Missing = "as-is" }},
-		{"logistic", "dropout:0.5", func(c *Config) { c.Rule = "ftrl" }},
-		{"logistic", "dropout:0.5", func(c *Config) { c.Rule, c.Threshold = "arow", 0.4 }},
+		{"logistic", "auto", func(c *Config) { c.MissingPolicy = "none" }},
+		{"logistic", "dropout:0.5", func(c *Config) { c.Optimizer = "ftrl" }},
+		{"logistic", "dropout:0.5", func(c *Config) { c.Optimizer, c.Threshold = "arow", 0.4 }},
 	} {
 		for _, classes := range []int{2, 3} {
 			for _, positive := range []string{"", "c0"} {
@@ -86,7 +86,7 @@ func TestAnswersAsPublished(t *testing.T) {
 				if c.Check() != nil || positive != "" && !decided || classes > 2 && decided {
 					continue
 				}
-				t.Run(fmt.Sprint(x.loss, "/", x.noise, "/", c.Calibrate, c.Threshold, c.Rule, c.Missing, "/", classes, positive), func(t *testing.T) {
+				t.Run(fmt.Sprint(x.loss, "/", x.noise, "/", c.Calibrate, c.Threshold, c.Optimizer, c.MissingPolicy, "/", classes, positive), func(t *testing.T) {
 					l, s := mustNew(t, c, classes), newStream(7, classes)
 					l.SetPositive(positive)
 					s.lacks = true
@@ -105,7 +105,7 @@ func TestAnswersAsPublished(t *testing.T) {
 		t.Run(fmt.Sprint("fill/", calibrate), func(t *testing.T) {
 			c := fillConfig()
 			c.Noise, c.Calibrate = "auto", calibrate
-			c.Missing = "fill"
+			c.MissingPolicy = "impute"
 			l := lackingLearner(t, c)
 			s := &alikeStream{r: rand.New(rand.NewPCG(1, 2)), fields: 10, null: 0.3}
 			filled := 0

@@ -15,9 +15,9 @@ func TestForgetting(t *testing.T) {
 	for _, rule := range rules.Table {
 		t.Run(rule.Name, func(t *testing.T) {
 			c := DefaultConfig()
-			c.Rule, c.Loss, c.Noise, c.Average, c.Adapt = rule.Name, "logistic", "dropout:0.3", 0, false
+			c.Optimizer, c.Loss, c.Noise, c.Average, c.Adapt = rule.Name, "logistic", "dropout:0.3", 0, false
 			if rule.Name == "irls" {
-				c.Refresh = 50
+				c.IRLSBatch = 50
 			}
 			forgets, goesOn := mustNew(t, c, 2), mustNew(t, c, 2)
 			s := newStream(17, 2)

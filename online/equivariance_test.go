@@ -17,7 +17,7 @@ import (
 func regression(t *testing.T, lossName, rule string) *online.Learner {
 	t.Helper()
 	c := online.DefaultConfig()
-	c.Loss, c.Rule = lossName, rule
+	c.Loss, c.Optimizer = lossName, rule
 	s := blankout.NewSchema(8, nil, 2)
 	s.Target = loss.LabelsOf(lossName)
 	for _, name := range []string{"x", "z"} {

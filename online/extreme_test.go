@@ -64,9 +64,9 @@ func TestNothingOverflows(t *testing.T) {
 			for k, noise := range noises {
 				for m, standardize := range scalings {
 					c := DefaultConfig()
-					c.Rule, c.Loss, c.Noise, c.Standardize = rule.Name, name, noise, standardize
+					c.Optimizer, c.Loss, c.Noise, c.Standardize = rule.Name, name, noise, standardize
 					if rule.Name == "irls" {
-						c.Refresh = 40
+						c.IRLSBatch = 40
 					}
 					s, err := c.parse()
 					if err != nil || (i+j+k+m)%2 > 0 { // a rule and a loss meet each noise and each scaling

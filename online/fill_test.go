@@ -156,10 +156,10 @@ func TestFillIsMeasured(t *testing.T) {
 		if i >= 2000 {
 			served += reference.decision().LogLoss(told, e.Label)
 			m := reference.modelOf(reference.mixed(0))
-			for j, rule := range []model.MissingRule{model.MissingAsIs, model.MissingRescale} {
+			for j, rule := range []model.MissingPolicy{model.MissingNone, model.MissingRescale} {
 				plain[j] += reference.decision().LogLoss(m.WithMissing(m.Missing.Forced(rule)).Score(e, make([]float64, 1)), e.Label)
 			}
-			if m.Answer(e).Rule() == model.MissingFill {
+			if m.Answer(e).Policy() == model.MissingImpute {
 				filled++
 			}
 		}
@@ -193,7 +193,7 @@ func TestCompleteStreamsLearnTheSame(t *testing.T) {
 		c := DefaultConfig()
 		c.Noise = noise
 		gathers := lackingLearner(t, c)
-		c.CovarianceFields = 0
+		c.CovarianceMaxFields = 0
 		plain := lackingLearner(t, c)
 		s := &alikeStream{r: rand.New(rand.NewPCG(9, 2)), fields: 10}
 		for i := range 8000 {
@@ -203,7 +203,7 @@ func TestCompleteStreamsLearnTheSame(t *testing.T) {
 			}
 		}
 		if m := gathers.fields.Missing; !m.Fill() || plain.fields.Missing.Fill() {
-			t.Errorf("%s: the rules are %v, without a covariance %v", noise, m.Rules, plain.fields.Missing.Rules)
+			t.Errorf("%s: the rules are %v, without a covariance %v", noise, m.Policies, plain.fields.Missing.Policies)
 		}
 		if noise != "none" {
 			continue
@@ -252,7 +252,7 @@ func TestFillState(t *testing.T) {
 	}
 	for _, fields := range []int{0, 5} { // fewer than there are
 		c := c
-		c.CovarianceFields = fields
+		c.CovarianceMaxFields = fields
 		less, err := Restore(c, blocks)
 		if err != nil {
 			t.Fatal(err)
@@ -280,10 +280,10 @@ func TestFillState(t *testing.T) {
 // What cannot be filled in is refused by the name of its key, several learners among it.
 func TestFillRefused(t *testing.T) {
 	for want, change := range map[string]func(c *Config){
-		"covariance_fields = -1: must lie in 0 to 1024":   func(c *Config) { c.CovarianceFields = -1 },
-		"covariance_fields = 1025: must lie in 0 to 1024": func(c *Config) { c.CovarianceFields = 1025 },
-		"missing \"fill\": filling in needs":              func(c *Config) { c.Missing, c.CovarianceFields = "fill", 0 },
-		"filling in needs covariance_fields":              func(c *Config) { c.Missing, c.Standardize = "fill", "none" },
+		"covariance_max_fields = -1: must lie in 0 to 1024":   func(c *Config) { c.CovarianceMaxFields = -1 },
+		"covariance_max_fields = 1025: must lie in 0 to 1024": func(c *Config) { c.CovarianceMaxFields = 1025 },
+		"missing \"impute\": filling in needs":                func(c *Config) { c.MissingPolicy, c.CovarianceMaxFields = "impute", 0 },
+		"filling in needs covariance_max_fields":              func(c *Config) { c.MissingPolicy, c.Standardize = "impute", "none" },
 	} {
 		c := DefaultConfig()
 		if change(&c); c.Check() == nil || !strings.Contains(c.Check().Error(), want) {
@@ -291,15 +291,15 @@ func TestFillRefused(t *testing.T) {
 		}
 	}
 	c := DefaultConfig()
-	c.Missing = "fill"
+	c.MissingPolicy = "impute"
 	if err := c.CheckShared(); err == nil || !strings.Contains(err.Error(), "do not gather a covariance") {
 		t.Error(err)
 	}
 	l := lackingLearner(t, c)
-	if l.fields.Missing.Rules[0] != model.OneRule(model.MissingFill) {
+	if l.fields.Missing.Policies[0] != model.OnePolicy(model.MissingImpute) {
 		t.Error(l.fields.Missing)
 	}
-	c.Missing = "auto"
+	c.MissingPolicy = "auto"
 	l = lackingLearner(t, c)
 	s := &alikeStream{r: rand.New(rand.NewPCG(1, 2)), fields: 10, null: 0.4}
 	for range 3000 {

@@ -30,7 +30,7 @@ func (l *answering) fillsIn() bool { return l.set.fills && l.share == nil }
 // scores are those of what it has. Nothing of the event is learned yet but where numbers are measured from.
 func (l *answering) fillAnswer(e *blankout.Example, scores []float64) {
 	f, c := &l.filling, l.filling.Covariance
-	if c == nil || l.fields.Missing.Rules[l.fields.Range-1][2] == 0 {
+	if c == nil || l.fields.Missing.Policies[l.fields.Range-1][2] == 0 {
 		return
 	}
 	m := model.Linear{Head: model.Head{Schema: l.schema, Scaler: l.scaling.Scaler, Missing: l.fields.Missing, Covariance: c}}

@@ -22,7 +22,7 @@ func ForecastMissing(i int) float64 { return probe.Missing(i) }
 // ForecastMissing, of targets that are numbers its root mean square; NaN before the first
 // sample.
 type Forecast struct {
-	Level string                  `json:"level"`
+	Level string                  `json:"noise_level"`
 	Error [ForecastPoints]float64 `json:"error"`
 	// Groups is the same by the share of groups that die, where groups are named or the noise is
 	// of groups.

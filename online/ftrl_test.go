@@ -14,8 +14,8 @@ func TestFTRLAgainstItsDefinition(t *testing.T) {
 	const l1, eta, columns = 0.4, 0.3, 60
 	for _, intercept := range []string{"free", "penalized", "none"} {
 		c := DefaultConfig()
-		c.Rule, c.Loss, c.Noise, c.Standardize, c.Average = "ftrl", "logistic", "none", "none", 0
-		c.C, c.L1, c.Eta, c.Intercept = 0.02, l1, eta, intercept
+		c.Optimizer, c.Loss, c.Noise, c.Standardize, c.Average = "ftrl", "logistic", "none", "none", 0
+		c.C, c.L1, c.LearningRate, c.Intercept = 0.02, l1, eta, intercept
 		l := mustNew(t, c, 2)
 		h0 := 2 / loss.Cost(l.set.loss, c.C)
 		var z, squares [columns + 1]float64 // the intercept comes last

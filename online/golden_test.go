@@ -75,7 +75,7 @@ func (g golden) example(i int) *blankout.Example {
 // ridge but h0, no intercept of its own.
 func plainConfig(rule string) Config {
 	c := DefaultConfig()
-	c.Loss, c.Rule = "logistic:quadratic-noising", rule
+	c.Loss, c.Optimizer = "logistic:quadratic-noising", rule
 	c.Adapt, c.Average, c.Standardize, c.Intercept = false, 0, "none", "none"
 	c.Start, c.Noise = 0, "none"
 	return c
@@ -113,7 +113,7 @@ func TestGoldenDropoutDescent(t *testing.T) {
 	eachGolden(t, "dropout-descent", func(t *testing.T, g golden, c goldenCase) {
 		config := plainConfig("dropout-descent")
 		config.Noise = fmt.Sprintf("dropout:%v", c.Params.Delta)
-		config.Eta, config.C = c.Params.Eta, 2/c.Params.H0
+		config.LearningRate, config.C = c.Params.Eta, 2/c.Params.H0
 		testGolden(t, g, c, config, c.H, c.Params.Delta/(1-c.Params.Delta))
 	})
 }
@@ -121,7 +121,7 @@ func TestGoldenDropoutDescent(t *testing.T) {
 func TestGoldenAdaGrad(t *testing.T) {
 	eachGolden(t, "adagrad", func(t *testing.T, g golden, c goldenCase) {
 		config := plainConfig("adagrad")
-		config.Eta, config.C = c.Params.Eta, math.Inf(1)
+		config.LearningRate, config.C = c.Params.Eta, math.Inf(1)
 		testGolden(t, g, c, config, nil, 1)
 	})
 }
@@ -129,7 +129,7 @@ func TestGoldenAdaGrad(t *testing.T) {
 func TestGoldenAROW(t *testing.T) {
 	eachGolden(t, "arow", func(t *testing.T, g golden, c goldenCase) {
 		config := plainConfig("arow")
-		config.Eta = c.Params.R
+		config.LearningRate = c.Params.R
 		testGolden(t, g, c, config, c.Sigma, 1)
 	})
 }
@@ -141,7 +141,7 @@ func TestGoldenRefresh(t *testing.T) {
 		config := plainConfig("irls")
 		config.Loss = c.Params.Loss + ":chen"
 		config.Noise, config.C = fmt.Sprintf("dropout:%v", c.Params.Level), math.Inf(1)
-		config.Refresh, config.Intercept = len(g.X)-c.Params.FromRow, "penalized"
+		config.IRLSBatch, config.Intercept = len(g.X)-c.Params.FromRow, "penalized"
 		l, err := New(config, blankout.NewSchema(8, []string{"-1", "1"}, 2))
 		if err != nil {
 			t.Fatal(err)

@@ -43,7 +43,7 @@ func (n *NoisyGradient) UnmarshalTOML(value any) error {
 // the noisy gradient grows with the weights faster than that preconditioner, and diverges.
 func (c *Config) noisy() bool {
 	switch {
-	case c.Rule != "dropout-descent":
+	case c.Optimizer != "dropout-descent":
 		return true
 	case c.NoisyGradient != AutoGradient:
 		return c.NoisyGradient == "true"
@@ -58,10 +58,10 @@ func (c *Config) checkGradient() error {
 	case AutoGradient:
 		return nil
 	case "true", "false":
-		if c.Rule == "dropout-descent" {
+		if c.Optimizer == "dropout-descent" {
 			return nil
 		}
-		return blankout.KeyErrorf("noisy_gradient", "noisy_gradient = %s: it is for rule dropout-descent; rule %s learns the loss's expectation under the noise (noise = \"none\" for the clean loss)", c.NoisyGradient, c.Rule)
+		return blankout.KeyErrorf("noisy_gradient", "noisy_gradient = %s: it is for rule dropout-descent; rule %s learns the loss's expectation under the noise (noise = \"none\" for the clean loss)", c.NoisyGradient, c.Optimizer)
 	}
 	return blankout.KeyErrorf("noisy_gradient", "noisy_gradient = %q: want \"auto\", true or false", c.NoisyGradient)
 }

@@ -13,7 +13,7 @@ import (
 func TestNoisyGradientByBound(t *testing.T) {
 	scores := func(bound string, n NoisyGradient) (out []float64) {
 		c := DefaultConfig()
-		c.Loss, c.Rule, c.Noise, c.NoisyGradient, c.Calibrate = "logistic:"+bound, "dropout-descent", "dropout:0.3", n, "off"
+		c.Loss, c.Optimizer, c.Noise, c.NoisyGradient, c.Calibrate = "logistic:"+bound, "dropout-descent", "dropout:0.3", n, "off"
 		l, r := mustNew(t, c, 2), rand.New(rand.NewPCG(8, 8))
 		for range 300 {
 			out = append(out, l.Learn(drawn(r))[0])
@@ -43,7 +43,7 @@ func TestNoisyGradientByBound(t *testing.T) {
 func TestNoisyGradientOfCounts(t *testing.T) {
 	for bound, want := range map[string]bool{"gaussian": true, "quadratic-noising": false} {
 		c := DefaultConfig()
-		c.Loss, c.Rule, c.Noise = "poisson:"+bound, "dropout-descent", "dropout:0.3"
+		c.Loss, c.Optimizer, c.Noise = "poisson:"+bound, "dropout-descent", "dropout:0.3"
 		if got := c.noisy(); got != want {
 			t.Errorf("%s: noisy %v", bound, got)
 		}
@@ -58,7 +58,7 @@ func TestNoisyGradientIsOfOneRule(t *testing.T) {
 		ok   bool
 	}{{"dropout-descent", "true", true}, {"dropout-descent", "false", true}, {"dropout-descent", "maybe", false}, {"adagrad", "true", false}, {"auto", "false", false}, {"sgd", "auto", true}, {"auto", "auto", true}} {
 		config := DefaultConfig()
-		config.Rule, config.NoisyGradient, config.Noise = c.rule, c.n, "dropout:0.3"
+		config.Optimizer, config.NoisyGradient, config.Noise = c.rule, c.n, "dropout:0.3"
 		var key *blankout.KeyError
 		if err := config.Check(); (err == nil) != c.ok || err != nil && (!errors.As(err, &key) || key.Key != "noisy_gradient") {
 			t.Errorf("%s, %s: %v", c.rule, c.n, err)

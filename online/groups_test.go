@@ -142,7 +142,7 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 		for _, noise := range groupNoises {
 			for _, name := range []string{"quadratic", "logistic", "hinge", "hinge:chen:0.5", "logistic:chen", "logistic:quadratic-noising", "t-logistic:1.5"} {
 				c := DefaultConfig()
-				c.Loss, c.Noise, c.Eta = name, noise.String(), 0.05
+				c.Loss, c.Noise, c.LearningRate = name, noise.String(), 0.05
 				l, s := mustNew(t, c, classes), newStream(3, classes)
 				s.lacks = true
 				seen := &spy{Rule: l.rule}
@@ -295,7 +295,7 @@ func TestGroupsOfOneAreDropout(t *testing.T) {
 		}
 		learn := func(noise string) []byte {
 			c := DefaultConfig()
-			c.Rule, c.Noise, c.Standardize = rule, noise, "scale"
+			c.Optimizer, c.Noise, c.Standardize = rule, noise, "scale"
 			c.Adapt = false // the first steps are shorter under noise of groups
 			schema := blankout.NewSchema(6, []string{"0", "1", "2"}, 3)
 			schema.NumericIndices, schema.ColumnGroups = true, &blankout.ColumnGroups{Every: 1}

@@ -41,8 +41,8 @@ func pastPrefix(i int) string { return fmt.Sprintf("%s%d/", blockPast, i) }
 // time loses .05 nats more than the shares; from the fourth such model on the bound grows with their number.
 func (l *answering) cautious(link *model.Link) *model.Link {
 	seen := 0.0
-	if l.link.Age == uint64(l.config.Horizon) {
-		seen = l.link.Taken() / float64(l.config.Horizon)
+	if l.link.Age == uint64(l.config.ServingStaleness) {
+		seen = l.link.Taken() / float64(l.config.ServingStaleness)
 	}
 	center, bound := -math.Log(float64(max(1, l.activeScores()-1))), cautionFirst*max(1, seen/cautionModels)
 	if n := l.measured.Classes; l.k == 1 && len(n) > 1 {
@@ -66,7 +66,7 @@ func (l *Learner) teller() *Learner {
 func (l *Learner) oldEnough() *past {
 	for i := len(l.horizon.pasts) - 1; i >= 0; i-- {
 		p := &l.horizon.pasts[i]
-		if p.Learner == nil || p.k != l.k || p.young.Changed != l.young.Changed || 2*(l.events-p.events) < uint64(l.config.Horizon) {
+		if p.Learner == nil || p.k != l.k || p.young.Changed != l.young.Changed || 2*(l.events-p.events) < uint64(l.config.ServingStaleness) {
 			continue
 		}
 		return p
@@ -77,11 +77,11 @@ func (l *Learner) oldEnough() *past {
 // keepPast keeps what the Learner is when it is time.
 func (l *Learner) keepPast() {
 	h := &l.horizon
-	if l.config.Horizon == 0 || !l.ages() {
+	if l.config.ServingStaleness == 0 || !l.ages() {
 		*h = horizon{}
 		return
 	}
-	if newest := h.pasts[1].Learner; l.events == 0 || newest != nil && l.events-newest.events < uint64(l.config.Horizon) {
+	if newest := h.pasts[1].Learner; l.events == 0 || newest != nil && l.events-newest.events < uint64(l.config.ServingStaleness) {
 		return
 	}
 	state, err := l.Snapshot().Blocks()
@@ -100,7 +100,7 @@ func (l *Learner) keepPast() {
 // recall makes a past of its blocks.
 func (l *Learner) recall(blocks []blankout.Block) (past, error) {
 	c := l.config
-	c.Horizon = 0
+	c.ServingStaleness = 0
 	p, err := Restore(c, blocks)
 	if err != nil {
 		return past{}, err
@@ -115,14 +115,14 @@ func (l *Learner) learnLink(scores []float64, e *blankout.Example) {
 		return
 	}
 	active := l.activeScores()
-	if l.config.Horizon > 0 {
+	if l.config.ServingStaleness > 0 {
 		p := l.oldEnough()
 		if p == nil {
 			return
 		}
-		if l.link.Age != uint64(l.config.Horizon) {
+		if l.link.Age != uint64(l.config.ServingStaleness) {
 			l.link = answer.NewLink()
-			l.link.Age = uint64(l.config.Horizon)
+			l.link.Age = uint64(l.config.ServingStaleness)
 		}
 		m := *p.model
 		m.Schema = l.schema // the stream's own, which only grows
@@ -142,7 +142,7 @@ func (h *horizon) blocks() (out [][]blankout.Block) {
 
 // restorePasts reads the pasts from the blocks of the Learner's state. Without a horizon it passes over them.
 func (l *Learner) restorePasts(blocks []blankout.Block) error {
-	if l.config.Horizon == 0 {
+	if l.config.ServingStaleness == 0 {
 		return nil
 	}
 	for i := range l.horizon.pasts {

@@ -37,7 +37,7 @@ func TestHorizonSuitsItsAge(t *testing.T) {
 		s, _ := numberFields(2)
 		s.Classes = []string{"a", "b"}
 		c := DefaultConfig()
-		c.Horizon = horizon
+		c.ServingStaleness = horizon
 		l, err := New(c, s)
 		if err != nil {
 			t.Fatal(err)
@@ -66,7 +66,7 @@ func TestHorizonBegins(t *testing.T) {
 	for _, c := range agedCases(1700) {
 		t.Run(c.name, func(t *testing.T) {
 			plain, ahead := c.learner(t), c.learner(t)
-			ahead.config.Horizon = 400
+			ahead.config.ServingStaleness = 400
 			for i, e := range c.events {
 				learnGrowing(plain, e)
 				learnGrowing(ahead, e)
@@ -123,7 +123,7 @@ func TestHorizonMeetsNewFields(t *testing.T) {
 	s, _ := numberFields(4)
 	s.Fields, s.Classes = s.Fields[:len(s.Fields)-1], []string{"0", "1"}
 	c := DefaultConfig()
-	c.Horizon = 300
+	c.ServingStaleness = 300
 	l, err := New(c, s)
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func TestHorizonResumes(t *testing.T) {
 	for _, c := range agedCases(3000) {
 		t.Run(c.name, func(t *testing.T) {
 			l := c.learner(t)
-			l.config.Horizon = 300
+			l.config.ServingStaleness = 300
 			c.resumes(t, l, 1, 350, 1450, 1700)
 		})
 	}
@@ -163,7 +163,7 @@ func TestHorizonResumes(t *testing.T) {
 func TestHorizonBlocks(t *testing.T) {
 	c := agedCases(1000)[0]
 	l := c.learner(t)
-	l.config.Horizon = 300
+	l.config.ServingStaleness = 300
 	for _, e := range c.events {
 		l.Learn(e)
 	}
@@ -185,7 +185,7 @@ func TestHorizonBlocks(t *testing.T) {
 		t.Errorf("what it was has learned more than it: %v", err)
 	}
 	none := l.config
-	none.Horizon = 0
+	none.ServingStaleness = 0
 	restored, err := Restore(none, blocks)
 	if err != nil {
 		t.Fatal(err)
@@ -217,7 +217,7 @@ func TestHorizonBlocks(t *testing.T) {
 	}
 	for _, n := range []int{-1, 99, 20_000_000} {
 		c := DefaultConfig()
-		c.Horizon = n
+		c.ServingStaleness = n
 		if _, err := c.parse(); err == nil || !strings.Contains(err.Error(), "horizon") {
 			t.Errorf("horizon = %d: %v", n, err)
 		}
@@ -228,7 +228,7 @@ func TestHorizonBlocks(t *testing.T) {
 func TestHorizonEndsWithAdoption(t *testing.T) {
 	c := agedCases(700)[2]
 	l := c.learner(t)
-	l.config.Horizon = 200
+	l.config.ServingStaleness = 200
 	for _, e := range c.events[:600] {
 		l.Learn(e)
 	}

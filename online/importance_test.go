@@ -12,8 +12,8 @@ import (
 func classifier(t *testing.T, rule string, classes int) *online.Learner {
 	t.Helper()
 	c := online.DefaultConfig()
-	if c.Rule = rule; rule == "irls" {
-		c.Refresh = 200
+	if c.Optimizer = rule; rule == "irls" {
+		c.IRLSBatch = 200
 	}
 	if rule == "dropout-descent" || rule == "arow" || rule == "irls" {
 		c.Noise = "dropout:0.3"

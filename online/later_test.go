@@ -114,7 +114,7 @@ func TestArriveTellsNumbers(t *testing.T) {
 	c := agedCases(700)[3]
 	config := DefaultConfig()
 	c.config(&config)
-	config.Rule = "adagrad"
+	config.Optimizer = "adagrad"
 	l, err := New(config, c.schema())
 	if err != nil {
 		t.Fatal(err)

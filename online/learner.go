@@ -79,8 +79,8 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 	l := &Learner{answering: &answering{bank: b, measured: &w.Measures}, watch: w}
 	l.scaling = scaling.New(set.scaling(c), set.standardize, s.ColumnsGoMissing())
 	l.refresh.Settings = refresh.Settings{
-		Size: c.Refresh, Reach: max(c.Refresh, c.RefreshWindow), Loss: set.loss, Ridge: set.ridge,
-		Intercept: set.intercept, Penalized: c.Intercept == "penalized", Marginalized: c.noisy(), Only: c.Rule == "irls",
+		Size: c.IRLSBatch, Reach: max(c.IRLSBatch, c.IRLSWindow), Loss: set.loss, Ridge: set.ridge,
+		Intercept: set.intercept, Penalized: c.Intercept == "penalized", Marginalized: c.noisy(), Only: c.Optimizer == "irls",
 	}
 	for _, n := range set.noises {
 		c0, c1, c2 := n.Coefficients()
@@ -102,7 +102,7 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 	}
 	l.beginSecond()
 	l.fields = fields.New(l.shares.Rules(), s.Absent)
-	l.filling.Gatherer, l.filling.grouping = fill.New(c.CovarianceFields), model.NewGrouping(s)
+	l.filling.Gatherer, l.filling.grouping = fill.New(c.CovarianceMaxFields), model.NewGrouping(s)
 	l.setAnswerOutputs()
 	if set.numbers {
 		l.watch.Measures.Numbers = &watch.Numbers{Loss: set.loss}
@@ -113,7 +113,7 @@ func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learn
 		return l, nil
 	}
 	for k := range l.k {
-		l.setIntercept(k, rows.Unseen)
+		l.setIntercept(k, rows.NoClass)
 	}
 	return l, nil
 }
@@ -263,7 +263,7 @@ func (l *Learner) suspect(label int) {
 	loss, ok := l.set.loss.(interface {
 		Influence(y, f, v float64) float64
 	})
-	if !ok || l.config.Suspect == 0 {
+	if !ok || l.config.MislabeledBelow == 0 {
 		return
 	}
 	// The output of the event's own class: the others only say "not this one".
@@ -273,7 +273,7 @@ func (l *Learner) suspect(label int) {
 	}
 	level := l.shares.InForce[l.fields.Range].Largest()
 	influence := loss.Influence(rows.Y(output, k, l.k), l.now.scores[k], l.variance(&l.levels[level], level*l.k+k, k))
-	l.watch.Suspects.Weigh(watch.Suspicion{Class: label, Score: l.now.scores[k], Influence: influence}, l.config.Suspect)
+	l.watch.Suspects.Weigh(watch.Suspicion{Class: label, Score: l.now.scores[k], Influence: influence}, l.config.MislabeledBelow)
 }
 
 // Score writes the published scores of an event to out, which must have room

@@ -65,17 +65,17 @@ type Summary struct {
 	CalibrationError *float64 `json:"calibration_error"`
 	// Reliability is the diagram of the probabilities given to the positive class.
 	Reliability []SummaryBin   `json:"reliability,omitempty"`
-	Level       string         `json:"level"`
+	Level       string         `json:"noise_level"`
 	Experts     []model.Expert `json:"experts,omitempty"`
 	// Served, LevelsByShare, Sets and ByAge are those of Metrics; Served is left out before the first event.
 	Served        *Forecast      `json:"served,omitempty"`
-	LevelsByShare []string       `json:"levels_by_share,omitempty"`
+	LevelsByShare []string       `json:"noise_levels_by_missing,omitempty"`
 	Sets          []cover.Report `json:"sets,omitempty"`
-	ByAge         []measure.Aged `json:"by_age,omitempty"`
+	ByAge         []measure.Aged `json:"by_staleness,omitempty"`
 	// CoverageByClass is that of Metrics.
 	CoverageByClass []cover.ClassReport `json:"coverage_by_class,omitempty"`
 	Drift           watch.Drift         `json:"drift"`
-	Suspects        uint64              `json:"suspects"` // events whose label is probably wrong
+	Suspects        uint64              `json:"mislabeled"` // events whose label is probably wrong
 	// Figures are those of Metrics.
 	Figures map[string][]watch.Figure `json:"figures,omitempty"`
 	// Where labels are numbers; errors are then in the targets' own unit, and Served
@@ -169,7 +169,7 @@ func ReadSummary(blocks []blankout.Block) (*Summary, error) {
 // likelihood says that scores are meant as log-odds. Those of other losses give
 // no probabilities that the class shares could be compared with.
 func (c *Config) likelihood(set settings) bool {
-	return strings.HasPrefix(set.loss.String(), "logistic") && c.Rule != "arow" || c.Calibrate == "on"
+	return strings.HasPrefix(set.loss.String(), "logistic") && c.Optimizer != "arow" || c.Calibrate == "on"
 }
 
 // measure counts in the scores that an event was given before it is learned.
@@ -254,7 +254,7 @@ func (l *answering) linked() *model.Link {
 	if l.config.Calibrate == "auto" && !l.link.Helps() {
 		link = nil
 	}
-	if l.config.Horizon > 0 {
+	if l.config.ServingStaleness > 0 {
 		return l.cautious(link)
 	}
 	return link

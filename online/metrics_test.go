@@ -14,9 +14,9 @@ import (
 func TestHalfLife(t *testing.T) {
 	for _, rule := range []string{"adagrad", "dropout-descent", "irls"} {
 		c := DefaultConfig()
-		c.Rule, c.Noise, c.HalfLife = rule, "dropout:0.3", 20
+		c.Optimizer, c.Noise, c.HalfLife = rule, "dropout:0.3", 20
 		if rule == "irls" {
-			c.Refresh = 30
+			c.IRLSBatch = 30
 		}
 		lazy := mustNew(t, c, 2)
 		eager := c
@@ -43,7 +43,7 @@ func TestHalfLife(t *testing.T) {
 func TestHalfLifeTime(t *testing.T) {
 	for _, rule := range []string{"adagrad", "dropout-descent"} {
 		c := DefaultConfig()
-		c.Rule, c.Noise, c.HalfLifeTime, c.HalfLifeStep = rule, "dropout:0.3", 60, 4000
+		c.Optimizer, c.Noise, c.HalfLifeTime, c.HalfLifeStep = rule, "dropout:0.3", 60, 4000
 		lazy := mustNew(t, c, 2)
 		eager := c
 		eager.HalfLifeTime, eager.HalfLifeStep = 0, 0
@@ -79,7 +79,7 @@ func TestHalfLifeTime(t *testing.T) {
 // The detector keeps quiet while nothing changes and sees the classes exchanged.
 func TestDrift(t *testing.T) {
 	c := DefaultConfig()
-	c.Rule, c.Noise, c.Adapt, c.Average = "adagrad", "dropout:0.3", false, 0 // the rest would adapt by itself
+	c.Optimizer, c.Noise, c.Adapt, c.Average = "adagrad", "dropout:0.3", false, 0 // the rest would adapt by itself
 	final := map[string]float64{}
 	for _, c.OnDrift = range []string{"log", "forget", "expert"} {
 		l, s := mustNew(t, c, 2), newStream(21, 2)
@@ -108,7 +108,7 @@ func TestDrift(t *testing.T) {
 // With t-logistic regression wrong labels have little influence.
 func TestSuspects(t *testing.T) {
 	c := DefaultConfig()
-	c.Loss, c.Noise, c.Suspect = "t-logistic:1.7", "none", 0.3
+	c.Loss, c.Noise, c.MislabeledBelow = "t-logistic:1.7", "none", 0.3
 	l, s, r := mustNew(t, c, 2), newStream(2, 2), rand.New(rand.NewPCG(1, 1))
 	found, wrong, suspects := 0, 0, 0
 	for i := range 6000 {

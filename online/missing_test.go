@@ -85,12 +85,12 @@ func TestMissingRuleIsMeasured(t *testing.T) {
 	if !(asIs < rescaled) || !(served < asIs+0.02*(rescaled-asIs)) {
 		t.Errorf("log-loss as is %v, rescaled %v, served %v", asIs, rescaled, served)
 	}
-	c.Missing = "rescale"
+	c.MissingPolicy = "rescale"
 	forced := lackingLearner(t, c)
 	for range 2000 {
 		forced.Learn(s.next())
 	}
-	if forced.fields.Missing.Rules != model.DefaultMissingRules() {
-		t.Errorf("forced: %v", forced.fields.Missing.Rules)
+	if forced.fields.Missing.Policies != model.DefaultMissingPolicies() {
+		t.Errorf("forced: %v", forced.fields.Missing.Policies)
 	}
 }

@@ -42,13 +42,13 @@ func (l *answering) scales() []float64 {
 }
 
 // firstRules returns the shares of the rules that a stream begins with.
-func (l *answering) firstRules() model.RuleShares {
-	plain := model.RuleShares{0.1, 0.9, 0}
+func (l *answering) firstRules() model.PolicyWeights {
+	plain := model.PolicyWeights{0.1, 0.9, 0}
 	switch {
 	case l.set.missingRule != model.MissingAuto:
-		return model.OneRule(l.set.missingRule)
+		return model.OnePolicy(l.set.missingRule)
 	case l.set.numbers: // rescaling is for classes
-		plain = model.RuleShares{1, 0, 0}
+		plain = model.PolicyWeights{1, 0, 0}
 	}
 	if l.set.fills {
 		for i := range plain {
@@ -88,14 +88,14 @@ func (l *answering) takeForce() {
 		rules := &l.shares.InForce[r].Rules
 		switch {
 		case l.set.missingRule != model.MissingAuto:
-			*rules = model.OneRule(l.set.missingRule)
+			*rules = model.OnePolicy(l.set.missingRule)
 		case !l.set.fills:
 			*rules = rules.Plain()
 		}
 	}
 	l.chosen = l.shares.InForce[0].Largest()
 	l.second.made = [probe.Ranges]bool{}
-	l.fields.Missing = l.fields.Missing.WithRules(l.shares.Rules())
+	l.fields.Missing = l.fields.Missing.WithPolicies(l.shares.Rules())
 }
 
 // experts returns the levels, with their shares of the mixture that answers whole events, and the

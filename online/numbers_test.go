@@ -63,7 +63,7 @@ func TestNumbersLearned(t *testing.T) {
 				}
 				t.Run(lossName+"/"+rule+"/"+noise, func(t *testing.T) {
 					c := DefaultConfig()
-					c.Loss, c.Rule, c.Noise = lossName, rule, noise
+					c.Loss, c.Optimizer, c.Noise = lossName, rule, noise
 					l := numberLearner(t, c)
 					events := numbersOf(3000, l.unit.Target, 1)
 					var half []blankout.Block
@@ -146,7 +146,7 @@ func TestNumbersUnit(t *testing.T) {
 	for _, lossName := range []string{"squared", "absolute", "huber:0.5"} {
 		for _, rule := range []string{"adagrad", "sgd", "ftrl"} {
 			c := DefaultConfig()
-			c.Loss, c.Rule = lossName, rule
+			c.Loss, c.Optimizer = lossName, rule
 			small, large := numberLearner(t, c), numberLearner(t, c)
 			events, larger := numbersOf(600, loss.Real, 1), numbersOf(600, loss.Real, 1<<20)
 			for i := range events {
@@ -166,7 +166,7 @@ func TestMoveUnit(t *testing.T) {
 	for _, lossName := range numberLosses {
 		for _, rule := range []string{"adagrad", "dropout-descent", "sgd", "ftrl"} {
 			c := DefaultConfig()
-			c.Loss, c.Rule, c.Noise = lossName, rule, "dropout:0.2"
+			c.Loss, c.Optimizer, c.Noise = lossName, rule, "dropout:0.2"
 			l, moved := numberLearner(t, c), numberLearner(t, c)
 			events := numbersOf(300, l.unit.Target, 1)
 			for i, e := range events {
@@ -283,9 +283,9 @@ func TestNumbersRefuse(t *testing.T) {
 		t.Error("classes with a schema of numbers")
 	}
 	for _, change := range []func(*Config){
-		func(c *Config) { c.Rule = "arow" }, func(c *Config) { c.Rule, c.Refresh = "irls", 100 }, func(c *Config) { c.Refresh = 100 },
+		func(c *Config) { c.Optimizer = "arow" }, func(c *Config) { c.Optimizer, c.IRLSBatch = "irls", 100 }, func(c *Config) { c.IRLSBatch = 100 },
 		func(c *Config) { c.Noise = "group:0.3" }, func(c *Config) { c.ClassWeight = map[string]float64{"1": 2} },
-		func(c *Config) { c.Calibrate = "on" }, func(c *Config) { c.Threshold = 0.4 }, func(c *Config) { c.Missing = "rescale" },
+		func(c *Config) { c.Calibrate = "on" }, func(c *Config) { c.Threshold = 0.4 }, func(c *Config) { c.MissingPolicy = "rescale" },
 	} {
 		c := DefaultConfig()
 		c.Loss = "squared"

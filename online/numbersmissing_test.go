@@ -65,9 +65,9 @@ func TestIntervalCoversWhatIsMissing(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, lossName := range []string{"squared", "absolute", "poisson"} {
 		for _, learned := range []float64{0, 0.3} {
-			for _, missing := range []model.MissingRule{"auto", "as-is"} {
+			for _, missing := range []model.MissingPolicy{"auto", "none"} {
 				c := DefaultConfig()
-				c.Loss, c.Missing = lossName, string(missing)
+				c.Loss, c.MissingPolicy = lossName, string(missing)
 				s := blankout.NewSchema(8, nil, 2)
 				s.Target = loss.LabelsOf(lossName)
 				for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -82,7 +82,7 @@ func TestIntervalCoversWhatIsMissing(t *testing.T) {
 					l.Learn(e)
 				}
 				m := l.Published()
-				if got := m.Missing.Rules[2].Largest(); missing == "auto" && got != model.MissingFill {
+				if got := m.Missing.Policies[2].Largest(); missing == "auto" && got != model.MissingImpute {
 					t.Errorf("%s: events that lack three tenths are answered by %s, where filling in halves the error", lossName, got)
 				}
 				for _, share := range []float64{0, 0.1, 0.3} {

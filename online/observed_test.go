@@ -135,9 +135,9 @@ func TestObserved(t *testing.T) {
 // no event has, and streams in which nothing is missing, are warned of.
 func TestObservedIsRefused(t *testing.T) {
 	for name, change := range map[string]func(*Config){
-		"dropout-descent":      func(c *Config) { c.Rule = "dropout-descent" },
+		"dropout-descent":      func(c *Config) { c.Optimizer = "dropout-descent" },
 		"of groups is for":     func(c *Config) { c.Loss = "squared" },
-		"is of groups":         func(c *Config) { c.Refresh = 200 },
+		"is of groups":         func(c *Config) { c.IRLSBatch = 200 },
 		"the exact solvers":    func(c *Config) { c.Noise = "dropout:0.1+group:a=0.3" },
 		"\"a\" has no rate":    func(c *Config) { c.Noise = "group:b=0.1,a" },
 		"observed\": want one": func(c *Config) { c.Noise = "not observed" },

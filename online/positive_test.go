@@ -13,7 +13,7 @@ import (
 // neither weights nor scores.
 func TestPositive(t *testing.T) {
 	c := DefaultConfig()
-	c.Noise, c.Threshold, c.CovarianceFields = "none", 0.8, 0
+	c.Noise, c.Threshold, c.CovarianceMaxFields = "none", 0.8, 0
 	teach := func(name string, restart int) *Learner {
 		var counts [2]int
 		l, err := New(c, blankout.NewSchema(10, []string{"rare", "usual"}, 2))

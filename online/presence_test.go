@@ -60,7 +60,7 @@ func TestPresence(t *testing.T) {
 	for _, presence := range []string{"auto", "none"} {
 		a := newAbsences(1)
 		c := DefaultConfig()
-		c.Presence, c.Rule = presence, "adagrad" // the second-order expert has curves of its own
+		c.Presence, c.Optimizer = presence, "adagrad" // the second-order expert has curves of its own
 		l, err := New(c, a.schema)
 		if err != nil {
 			t.Fatal(err)
@@ -153,7 +153,7 @@ func TestPresenceIsKept(t *testing.T) {
 	if c, err := (Fingerprint{}).Config(); err != nil || c.Presence != "none" {
 		t.Errorf("a file that does not say: %q %v", c.Presence, err)
 	}
-	for key, c := range map[string]Config{"scale": {Standardize: "scale"}, "gaussian": {Noise: "gaussian:0.1"}, "refresh": {Refresh: 200}} {
+	for key, c := range map[string]Config{"scale": {Standardize: "scale"}, "gaussian": {Noise: "gaussian:0.1"}, "refresh": {IRLSBatch: 200}} {
 		d := DefaultConfig()
 		if c.Standardize != "" {
 			d.Standardize = c.Standardize
@@ -161,7 +161,7 @@ func TestPresenceIsKept(t *testing.T) {
 		if c.Noise != "" {
 			d.Noise = c.Noise
 		}
-		d.Refresh, d.RefreshWindow = c.Refresh, 5*c.Refresh
+		d.IRLSBatch, d.IRLSWindow = c.IRLSBatch, 5*c.IRLSBatch
 		l, err := New(d, newAbsences(1).schema)
 		if err != nil {
 			t.Fatal(err)

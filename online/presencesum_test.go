@@ -22,7 +22,7 @@ func TestPresenceAgainstTheSlowSum(t *testing.T) {
 		for _, noise := range []string{"dropout:0.3", "group:0.4", "dropout:0.3+group:0.2"} {
 			for _, name := range []string{"quadratic", "logistic", "hinge:chen:0.5"} {
 				c := DefaultConfig()
-				c.Loss, c.Noise, c.Eta, c.Rule = name, noise, 0.05, "adagrad"
+				c.Loss, c.Noise, c.LearningRate, c.Optimizer = name, noise, 0.05, "adagrad"
 				l, s := mustNew(t, c, classes), newStream(3, classes)
 				s.lacks, s.omits = true, true
 				seen := &spy{Rule: l.rule}
@@ -56,7 +56,7 @@ func TestPresenceInEveryRule(t *testing.T) {
 		for j, noise := range []string{"auto", "none", "dropout:0.4", "dropout:0.2+group:0.4"} {
 			for k, classes := range []int{2, 3} {
 				c := DefaultConfig()
-				c.Rule, c.Noise = rule.Name, noise
+				c.Optimizer, c.Noise = rule.Name, noise
 				if c.Check() != nil || (i+j+k)%2 > 0 { // every two of them meet
 					continue
 				}

@@ -375,7 +375,7 @@ func (l *answering) weigh(r int, k model.Lack, left []float64, filled, moves boo
 	p := &l.probing
 	mix, rules := l.mixed(r), l.shares.InForce[r].Rules
 	if r == 0 {
-		rules = model.RuleShares{1, 0, 0}
+		rules = model.PolicyWeights{1, 0, 0}
 	}
 	rescaled := 1.0
 	if present := k.Named + k.Silent; present > 0 {
@@ -414,7 +414,7 @@ func (l *answering) weigh(r int, k model.Lack, left []float64, filled, moves boo
 	}
 	base, rest, add = l.sumsOf(mix, left, filled)
 	if moves && l.set.missingRule == model.MissingAuto {
-		losses := model.RuleShares{l.judge.Lost(answer(1, 0)), math.NaN(), math.NaN()}
+		losses := model.PolicyWeights{l.judge.Lost(answer(1, 0)), math.NaN(), math.NaN()}
 		if !l.set.numbers {
 			losses[1] = l.judge.Lost(answer(rescaled, 0))
 		}

@@ -36,7 +36,7 @@ func TestProbesAsAnswered(t *testing.T) {
 		"one level":  func(c *Config) {},
 		"auto":       func(c *Config) { c.Noise, c.ExpectedMissing = "auto", 0.44 },
 		"groups":     func(c *Config) { c.Noise = "dropout:0.1+group:0.3" },
-		"rescale":    func(c *Config) { c.Missing = "rescale" },
+		"rescale":    func(c *Config) { c.MissingPolicy = "rescale" },
 		"calibrated": func(c *Config) { c.Noise, c.Calibrate = "auto", "on" },
 		"threshold":  func(c *Config) { c.Noise, c.Threshold = "auto", 0.7 },
 	} {
@@ -235,7 +235,7 @@ func TestLevelsByShare(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, learned := range []float64{0, 0.5} {
 		c := DefaultConfig()
-		c.Missing = "as-is"
+		c.MissingPolicy = "none"
 		l, err := New(c, oneStrongSchema())
 		if err != nil {
 			t.Fatal(err)
@@ -280,9 +280,9 @@ func TestLevelsByShare(t *testing.T) {
 // learner that was saved and restored goes on to the bit.
 func TestSharesAreServedAndKept(t *testing.T) {
 	longtest.NotRaced(t)
-	for _, missing := range []string{"as-is", "auto"} {
+	for _, missing := range []string{"none", "auto"} {
 		c := DefaultConfig()
-		c.Missing = missing
+		c.MissingPolicy = missing
 		l, err := New(c, oneStrongSchema())
 		if err != nil {
 			t.Fatal(err)

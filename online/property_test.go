@@ -102,7 +102,7 @@ func eachConfig(t *testing.T, all bool, f func(t *testing.T, c Config, classes i
 						continue
 					}
 					c := DefaultConfig()
-					c.Rule, c.Loss, c.Noise = rule.Name, loss, noise
+					c.Optimizer, c.Loss, c.Noise = rule.Name, loss, noise
 					if noise == "poisson" {
 						c.Standardize = "scale"
 					}
@@ -110,9 +110,9 @@ func eachConfig(t *testing.T, all bool, f func(t *testing.T, c Config, classes i
 						c.Standardize = "all"
 					}
 					if rule.Name == "irls" {
-						c.Refresh = 40
+						c.IRLSBatch = 40
 						if loss == "logistic" || loss == "t-logistic:1.5" {
-							c.RefreshWindow = 120
+							c.IRLSWindow = 120
 						}
 					}
 					if _, err := c.parse(); err == nil {
@@ -146,7 +146,7 @@ func eachConfig(t *testing.T, all bool, f func(t *testing.T, c Config, classes i
 		for _, p := range s.pairs {
 			paired[p] = true
 		}
-		t.Run(fmt.Sprint(s.c.Rule, "/", s.c.Loss, "/", s.c.Noise, "/", s.classes), func(t *testing.T) { f(t, s.c, s.classes) })
+		t.Run(fmt.Sprint(s.c.Optimizer, "/", s.c.Loss, "/", s.c.Noise, "/", s.classes), func(t *testing.T) { f(t, s.c, s.classes) })
 	}
 }
 
@@ -247,7 +247,7 @@ func TestWeightTwo(t *testing.T) {
 			if rule.Name == "irls" {
 				continue // 2 counts as one event of weight 2 in its window
 			}
-			c.Rule, c.Loss, c.Noise, c.Standardize = rule.Name, loss, "dropout:0.3", "none"
+			c.Optimizer, c.Loss, c.Noise, c.Standardize = rule.Name, loss, "dropout:0.3", "none"
 			if rule.Name != "dropout-descent" && rule.Name != "ftrl" { // their ridge counts no events
 				c.C = math.Inf(1)
 			}
@@ -428,7 +428,7 @@ func finite(t *testing.T, l *Learner) {
 func TestMillionFeatures(t *testing.T) {
 	longtest.NotRaced(t)
 	c := DefaultConfig()
-	c.Noise, c.Alpha = "dropout:0.3", 0.1
+	c.Noise, c.UnlabeledWeight = "dropout:0.3", 0.1
 	l, calm := mustNew(t, c, 2), mustNew(t, c, 2)
 	s, s2 := newStream(3, 2), newStream(3, 2)
 	const million = 1_000_000
@@ -534,7 +534,7 @@ func TestFixedPoint(t *testing.T) {
 			c.Loss, c.Noise, c.C, c.Standardize, c.Average = name, noise, 0.5, "none", 0.3
 			best := math.NaN()
 			for _, rule := range []string{"adagrad", "sgd"} {
-				c.Rule = rule
+				c.Optimizer = rule
 				schema := blankout.NewSchema(4, []string{"0", "1"}, 2)
 				schema.NumericIndices, schema.ColumnGroups = true, &blankout.ColumnGroups{Every: 2}
 				l, err := New(c, schema)

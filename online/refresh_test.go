@@ -13,8 +13,8 @@ import (
 func refreshing(t *testing.T, loss, noise string, size, reach, classes int) *Learner {
 	t.Helper()
 	c := DefaultConfig()
-	c.Rule, c.Loss, c.Noise, c.Standardize = "irls", loss, noise, "scale"
-	c.Refresh, c.RefreshWindow, c.Average, c.Adapt = size, reach, 0, false
+	c.Optimizer, c.Loss, c.Noise, c.Standardize = "irls", loss, noise, "scale"
+	c.IRLSBatch, c.IRLSWindow, c.Average, c.Adapt = size, reach, 0, false
 	return mustNew(t, c, classes)
 }
 
@@ -81,7 +81,7 @@ func TestSlidingWindow(t *testing.T) {
 // Beside the second-order expert a refresh leaves the hats alone that are no level's.
 func TestRefreshBesideExpert(t *testing.T) {
 	s := newTides(5, 2, 0)
-	l := s.learner(t, func(c *Config) { c.Refresh, c.RefreshWindow = 100, 400 })
+	l := s.learner(t, func(c *Config) { c.IRLSBatch, c.IRLSWindow = 100, 400 })
 	for range 2000 {
 		l.Learn(s.next())
 	}
@@ -111,7 +111,7 @@ func TestRefreshBesideExpert(t *testing.T) {
 func TestFirstRefreshIsPublished(t *testing.T) {
 	for _, classes := range []int{2, 3} {
 		c := DefaultConfig()
-		c.Rule, c.Refresh, c.Noise = "irls", 40, "dropout:0.3"
+		c.Optimizer, c.IRLSBatch, c.Noise = "irls", 40, "dropout:0.3"
 		l, s := mustNew(t, c, classes), newStream(6, classes)
 		for i := range 41 {
 			e := s.next()

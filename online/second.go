@@ -235,7 +235,7 @@ func (l *answering) leaveSecond() {
 // withoutSecond makes the Learner one whose settings know no expert: what the levels have learned
 // stays.
 func (l *Learner) withoutSecond() {
-	l.config.Rule = "adagrad"
+	l.config.Optimizer = "adagrad"
 	if l.second.expert == nil {
 		return
 	}

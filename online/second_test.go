@@ -177,7 +177,7 @@ func TestSecondHelps(t *testing.T) {
 		lost := map[string]float64{}
 		for _, rule := range []string{"adagrad", "auto"} {
 			s := newTides(2, classes, 0)
-			l := s.learner(t, func(c *Config) { c.Rule = rule })
+			l := s.learner(t, func(c *Config) { c.Optimizer = rule })
 			for range 5000 {
 				l.Learn(s.next())
 			}
@@ -200,7 +200,7 @@ func TestSecondHelps(t *testing.T) {
 // one go on alone, as they would have.
 func TestSecondAndOlderRules(t *testing.T) {
 	s := newTides(3, 2, 0.05)
-	levels := s.learner(t, func(c *Config) { c.Rule = "adagrad" })
+	levels := s.learner(t, func(c *Config) { c.Optimizer = "adagrad" })
 	both := s.learner(t, nil)
 	for range 1500 {
 		e := s.next()
@@ -213,7 +213,7 @@ func TestSecondAndOlderRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := l.Config()
-		c.Rule = rule
+		c.Optimizer = rule
 		other, err := Restore(c, blocks)
 		if err != nil {
 			t.Fatal(err)
@@ -221,8 +221,8 @@ func TestSecondAndOlderRules(t *testing.T) {
 		return other
 	}
 	older, alone := restore(levels, "auto"), restore(both, "adagrad")
-	if older.Config().Rule != "adagrad" || older.second.on() || alone.Config().Rule != "adagrad" || alone.second.on() || alone.table.Width() != levels.table.Width() {
-		t.Fatalf("they go on under %q and %q", older.Config().Rule, alone.Config().Rule)
+	if older.Config().Optimizer != "adagrad" || older.second.on() || alone.Config().Optimizer != "adagrad" || alone.second.on() || alone.table.Width() != levels.table.Width() {
+		t.Fatalf("they go on under %q and %q", older.Config().Optimizer, alone.Config().Optimizer)
 	}
 	again := restore(alone, "auto")
 	for n := range 500 {
@@ -240,7 +240,7 @@ func TestSecondAndOlderRules(t *testing.T) {
 		}
 	}
 	c := both.Config()
-	c.Rule = "sgd"
+	c.Optimizer = "sgd"
 	blocks, err := both.Blocks()
 	if err != nil {
 		t.Fatal(err)
@@ -262,7 +262,7 @@ func TestSecondLeftOut(t *testing.T) {
 		"shared":   func(c *Config) { *c = c.Shared() },
 	} {
 		s := newTides(4, 2, 0)
-		auto, plain := s.learner(t, change), s.learner(t, func(c *Config) { change(c); c.Rule = "adagrad" })
+		auto, plain := s.learner(t, change), s.learner(t, func(c *Config) { change(c); c.Optimizer = "adagrad" })
 		for range 300 {
 			e := s.next()
 			if a, b := slices.Clone(auto.Learn(e)), plain.Learn(e); !slices.Equal(a, b) {
@@ -281,7 +281,7 @@ func TestSecondLeftOut(t *testing.T) {
 	learners := map[string]*Learner{}
 	for _, rule := range []string{"auto", "adagrad"} {
 		c := DefaultConfig()
-		c.Rule, c.CovarianceFields = rule, 0
+		c.Optimizer, c.CovarianceMaxFields = rule, 0
 		l, err := New(c, schema)
 		if err != nil {
 			t.Fatal(err)
@@ -455,7 +455,7 @@ func TestSecondWithoutNumbers(t *testing.T) {
 	var answers [2][]float64
 	for i, rule := range []string{"auto", "adagrad"} {
 		s := newTides(8, 2, 0)
-		l := s.learner(t, func(c *Config) { c.Rule = rule })
+		l := s.learner(t, func(c *Config) { c.Optimizer = rule })
 		for range 3000 {
 			e := s.next()
 			last := len(e.Field) - 1

@@ -16,7 +16,7 @@ import (
 func (s *tides) paired(t *testing.T, rule, noise string) *Learner {
 	t.Helper()
 	c := DefaultConfig()
-	if c.Rule, c.Noise = rule, noise; noise == "auto" {
+	if c.Optimizer, c.Noise = rule, noise; noise == "auto" {
 		c.ExpectedMissingGroups = 0.3
 	}
 	schema := s.schema()
@@ -115,7 +115,7 @@ func TestFirstStepsOfGroups(t *testing.T) {
 	schema.NumericIndices, schema.ColumnGroups = true, &blankout.ColumnGroups{Every: 4}
 	for _, standardize := range []string{"all", "auto"} {
 		c := DefaultConfig()
-		c.Noise, c.Standardize, c.Rule = loss.GroupDropout{Groups: 0.5}.String(), standardize, "adagrad"
+		c.Noise, c.Standardize, c.Optimizer = loss.GroupDropout{Groups: 0.5}.String(), standardize, "adagrad"
 		l, err := New(c, schema)
 		if err != nil {
 			t.Fatal(err)

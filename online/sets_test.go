@@ -95,9 +95,9 @@ func TestSetsCoverWhatIsMissing(t *testing.T) {
 		"many, seldom":     {5, 0, 0.7, 0.03, func(c *Config) { c.Coverage = 0.7 }},
 		"hinge":            {2, 0, 0.9, 0.02, func(c *Config) { c.Loss = "hinge" }},
 		"many, hinge":      {5, 0.1, 0.9, 0.025, func(c *Config) { c.Loss = "hinge" }},
-		"arow":             {5, 0, 0.9, 0.03, func(c *Config) { c.Rule, c.Noise = "arow", "none" }},
+		"arow":             {5, 0, 0.9, 0.03, func(c *Config) { c.Optimizer, c.Noise = "arow", "none" }},
 		"two, threshold":   {2, 0, 0.9, 0.05, func(c *Config) { c.Threshold = 0.8 }},
-		"many, as it is":   {5, 0, 0.9, 0.03, func(c *Config) { c.Missing = "as-is" }},
+		"many, as it is":   {5, 0, 0.9, 0.03, func(c *Config) { c.MissingPolicy = "none" }},
 		"two, calibration": {2, 0, 0.9, 0.02, func(c *Config) { c.Calibrate = "on" }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -378,7 +378,7 @@ func TestSetsRestored(t *testing.T) {
 
 // Several learners' sets hold what they should, with limits that all have from the fold.
 func TestSetsShared(t *testing.T) {
-	l := kindsLearner(t, 4, func(c *Config) { c.CovarianceFields = 0 })
+	l := kindsLearner(t, 4, func(c *Config) { c.CovarianceMaxFields = 0 })
 	s := &classStream{rand.New(rand.NewPCG(13, 14)), 4, 0.05}
 	events := make([]blankout.Example, 9000)
 	for i := range events {

@@ -52,12 +52,12 @@ func (c Config) CheckShared() error {
 // checkShared is CheckShared with what parse has made of the settings.
 func (c Config) checkShared(s settings) error {
 	switch {
-	case c.Rule != "adagrad" && c.Rule != "auto":
-		return blankout.KeyErrorf("rule", "rule %s: several learners of one model need rule = \"adagrad\"", c.Rule)
-	case c.Horizon > 0:
-		return blankout.KeyErrorf("horizon", "horizon = %d: several learners of one model judge shares as events come; set horizon = 0", c.Horizon)
-	case c.Refresh > 0:
-		return blankout.KeyErrorf("refresh", "refresh = %d: several learners of one model cannot refresh; set refresh = 0", c.Refresh)
+	case c.Optimizer != "adagrad" && c.Optimizer != "auto":
+		return blankout.KeyErrorf("optimizer", "optimizer %s: several learners of one model need optimizer = \"adagrad\"", c.Optimizer)
+	case c.ServingStaleness > 0:
+		return blankout.KeyErrorf("serving_staleness", "serving_staleness = %d: several learners of one model judge shares as events come; set serving_staleness = 0", c.ServingStaleness)
+	case c.IRLSBatch > 0:
+		return blankout.KeyErrorf("irls_batch", "irls_batch = %d: several learners of one model cannot refresh; set irls_batch = 0", c.IRLSBatch)
 	case s.noiseKind == constant:
 		return blankout.KeyErrorf("noise", "noise %q: several learners of one model know dropout, group, poisson, auto and none", c.Noise)
 	case s.observed:
@@ -68,8 +68,8 @@ func (c Config) checkShared(s settings) error {
 		return blankout.KeyErrorf("half_life_time", "half_life_time = %v: several learners of one model have no clock in common; set half_life, in events, instead", c.HalfLifeTime)
 	case loss.IsRegression(c.Loss):
 		return blankout.KeyErrorf("loss", "loss %s: several learners of one model learn classes so far, and its labels are numbers; learn it with one learner", c.Loss)
-	case s.missingRule == model.MissingFill:
-		return blankout.KeyErrorf("missing", "missing = \"fill\": several learners of one model do not gather a covariance yet; use auto, as-is or rescale")
+	case s.missingRule == model.MissingImpute:
+		return blankout.KeyErrorf("missing_policy", "missing_policy = \"fill\": several learners of one model do not gather a covariance yet; use auto, none or rescale")
 	}
 	return nil
 }
@@ -78,9 +78,9 @@ func (c Config) checkShared(s settings) error {
 // covariance to fill in by and the link over scores, which have no place in their commits,
 // and without a bound of their own, which none of them heeds.
 func (c Config) Shared() Config {
-	c.CovarianceFields, c.Calibrate, c.MaxMemory = 0, "off", DefaultConfig().MaxMemory
-	if c.Rule == "auto" { // the second-order expert learns alone
-		c.Rule = "adagrad"
+	c.CovarianceMaxFields, c.Calibrate, c.MaxMemory = 0, "off", DefaultConfig().MaxMemory
+	if c.Optimizer == "auto" { // the second-order expert learns alone
+		c.Optimizer = "adagrad"
 	}
 	return c
 }

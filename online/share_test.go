@@ -91,7 +91,7 @@ func TestShareAlone(t *testing.T) {
 		t.Run(noise, func(t *testing.T) {
 			set := func(c *Config) {
 				if c.Noise = noise; noise == "auto" {
-					c.Rule = "auto"
+					c.Optimizer = "auto"
 				}
 			}
 			s, events := shareStream(5000, 1)

@@ -74,14 +74,14 @@ func TestStaleWeights(t *testing.T) {
 	if math.Abs(*r.ConstantLogLoss-math.Log(2)) > 0.02 || math.Abs(*r.ConstantError-0.5) > 0.15 {
 		t.Errorf("the shares lose %v and err %v", *r.ConstantLogLoss, *r.ConstantError)
 	}
-	ahead := learnTurning(t, 1000, func(c *Config) { c.Horizon = 1000 })
+	ahead := learnTurning(t, 1000, func(c *Config) { c.ServingStaleness = 1000 })
 	if r := ofAge(t, ahead, 1000); *r.LogLoss > *r.ConstantLogLoss+0.05 {
 		t.Errorf("with a horizon log-loss at age 1000: %v, of the shares %v", *r.LogLoss, *r.ConstantLogLoss)
 	}
 	if still := learnTurning(t, 1e6, nil); stale(still) {
 		t.Error("a stream that stays as it is has useless weights")
 	}
-	off := learnTurning(t, 1000, func(c *Config) { c.Horizon, c.Calibrate = 1000, "off" })
+	off := learnTurning(t, 1000, func(c *Config) { c.ServingStaleness, c.Calibrate = 1000, "off" })
 	if off.Published().Link != nil || ahead.Published().Link == nil {
 		t.Error("with a horizon there is a link, unless calibrate is off")
 	}
@@ -105,7 +105,7 @@ func TestConstantLost(t *testing.T) {
 // have been seen; what was learned at another age does not count.
 func TestCautiousLink(t *testing.T) {
 	c := DefaultConfig()
-	c.Horizon = 100
+	c.ServingStaleness = 100
 	l, err := New(c, blankout.NewSchema(8, []string{"a", "b"}, 2))
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 func TestStandardizeAll(t *testing.T) {
 	const n, columns = 1200, 12
 	c := DefaultConfig()
-	c.Rule, c.Refresh, c.Noise, c.Standardize = "irls", n, "none", "all"
+	c.Optimizer, c.IRLSBatch, c.Noise, c.Standardize = "irls", n, "none", "all"
 	c.Average, c.Adapt = 0, false
 	newLearner := func() *Learner {
 		l, err := New(c, blankout.NewSchema(10, []string{"-", "+"}, 2))
@@ -87,7 +87,7 @@ func TestStandardizeAll(t *testing.T) {
 		t.Errorf("scores are off by %.3g of their size", relative)
 	}
 	// Event by event too: the error of either is alike.
-	c.Rule, c.Refresh, c.Noise = "adagrad", 0, "auto"
+	c.Optimizer, c.IRLSBatch, c.Noise = "adagrad", 0, "auto"
 	sparse, dense = newLearner(), newLearner()
 	for range 4000 {
 		few, all := event()

@@ -221,10 +221,10 @@ func (l *answering) headOf(s *blankout.Schema, mix []float64) model.Head {
 	h.Sets = l.sets.Sets()
 	l.interceptsOf(mix, h.Intercept)
 	for k := l.active; k < l.k; k++ {
-		h.Intercept[k] = rows.Unseen
+		h.Intercept[k] = rows.NoClass
 	}
 	if l.young.On() {
-		h.Outputs, h.Intercept = l.young.Scores(l.k), l.young.Expand(h.Intercept, rows.Unseen, nil)
+		h.Outputs, h.Intercept = l.young.Scores(l.k), l.young.Expand(h.Intercept, rows.NoClass, nil)
 	}
 	if l.set.numbers {
 		h.Intercept[0] = l.unit.Score(h.Intercept[0])
@@ -377,7 +377,7 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 		return nil, fmt.Errorf("restoring the learner: %w: this is a model, not a checkpoint", err)
 	}
 	m.Schema.Closed = 0
-	wanted := c.Rule
+	wanted := c.Optimizer
 	c = c.asBegun(data)
 	set, err := c.parse()
 	if err != nil {
@@ -402,7 +402,7 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 	if err := l.restoreOthers(m, blocks); err != nil {
 		return nil, err
 	}
-	if wanted == "adagrad" && c.Rule == "auto" {
+	if wanted == "adagrad" && c.Optimizer == "auto" {
 		l.withoutSecond()
 	}
 	return l, nil
@@ -418,8 +418,8 @@ func (c Config) asBegun(data []byte) Config {
 	if err != nil {
 		return c // see restoreLearner
 	}
-	if (c.Rule == "auto" || c.Rule == "adagrad") && (was["rule"] == "auto" || was["rule"] == "adagrad") {
-		c.Rule = was["rule"]
+	if (c.Optimizer == "auto" || c.Optimizer == "adagrad") && (was["optimizer"] == "auto" || was["optimizer"] == "adagrad") {
+		c.Optimizer = was["optimizer"]
 	}
 	if features, groups, ok := was.levels(); ok && c.Noise == "auto" {
 		if _, wanted := c.bank(); slices.Equal(wanted, groups) && c.Levels == nil {
@@ -441,8 +441,8 @@ func (l *Learner) restoreLearner(m *model.Linear, data []byte, blocks []blankout
 		return fmt.Errorf("restoring the learner: %w", err)
 	}
 	now, width := l.Fingerprint(), len(l.bias)
-	was["missing"] = now["missing"]              // no weight depends on it
-	l.config.Presence = valueOf(was, "presence") // as it was when the learner began
+	was["missing_policy"] = now["missing_policy"] // no weight depends on it
+	l.config.Presence = valueOf(was, "presence")  // as it was when the learner began
 	now["presence"], was["presence"] = l.config.Presence, l.config.Presence
 	l.scaling.Settings = l.set.scaling(l.config)
 	if diff := now.Diff(was); len(diff) > 0 {
@@ -469,7 +469,7 @@ func (l *Learner) restoreLearner(m *model.Linear, data []byte, blocks []blankout
 	}
 	switch {
 	case m.Rows.Width() != width:
-		return &MismatchError{[]string{fmt.Sprintf("refresh: the saved rows hold %d numbers each, those of refresh = %d, refresh_window = %d hold %d", m.Rows.Width(), l.config.Refresh, l.config.RefreshWindow, width)}}
+		return &MismatchError{[]string{fmt.Sprintf("irls_batch: the saved rows hold %d numbers each, those of irls_batch = %d, irls_window = %d hold %d", m.Rows.Width(), l.config.IRLSBatch, l.config.IRLSWindow, width)}}
 	case !d.Done():
 		return fmt.Errorf("restoring the learner: block learner: %d bytes do not fit its format", len(data))
 	case !l.refresh.Consistent():
@@ -539,13 +539,13 @@ func (l *answering) restoreFilling(m *model.Linear, blocks []blankout.Block) err
 	if err != nil {
 		return nil // it is optional
 	}
-	f := fill.New(l.config.CovarianceFields)
+	f := fill.New(l.config.CovarianceMaxFields)
 	c := coder.Read(data)
 	if f.State(c); !c.Done() {
 		return fmt.Errorf("restoring the learner: block %s: %d bytes do not fit its format", blockFill, len(data))
 	}
 	f.Covariance = m.Covariance
-	if l.set.fills && len(f.Columns) <= l.config.CovarianceFields {
+	if l.set.fills && len(f.Columns) <= l.config.CovarianceMaxFields {
 		l.filling.Gatherer = f
 	}
 	return nil

@@ -83,7 +83,7 @@ func TestLevelsAsBegun(t *testing.T) {
 
 func TestRestoreRefuses(t *testing.T) {
 	c := DefaultConfig()
-	c.Refresh, c.RefreshWindow = 7, 14
+	c.IRLSBatch, c.IRLSWindow = 7, 14
 	l, s := mustNew(t, c, 3), newStream(4, 3)
 	for range 40 {
 		l.Learn(s.next())
@@ -120,15 +120,15 @@ func TestRestoreRefuses(t *testing.T) {
 		t.Errorf("a model: %v", err)
 	}
 	other := c
-	other.Loss, other.Eta = "hinge", 0.7
+	other.Loss, other.LearningRate = "hinge", 0.7
 	var mismatch *MismatchError
 	if _, err := Restore(other, blocks); !errors.As(err, &mismatch) || !slices.Equal(mismatch.Differences, []string{
 		`eta: was "0", is "0.7"`, `loss: was "logistic:gaussian", is "hinge:gaussian"`}) {
 		t.Errorf("%v", err)
 	}
 	other = c
-	other.RefreshWindow = 21
-	if _, err := Restore(other, blocks); !errors.As(err, &mismatch) || !slices.Equal(mismatch.Differences, []string{`refresh_window: was "14", is "21"`}) {
+	other.IRLSWindow = 21
+	if _, err := Restore(other, blocks); !errors.As(err, &mismatch) || !slices.Equal(mismatch.Differences, []string{`irls_window: was "14", is "21"`}) {
 		t.Errorf("%v", err)
 	}
 	// What only says how the weights are used may change.
@@ -143,7 +143,7 @@ func TestRestoreRefuses(t *testing.T) {
 // says anything: refused, or a Learner that can be saved again.
 func FuzzRestore(f *testing.F) {
 	c := DefaultConfig()
-	c.Refresh, c.RefreshWindow, c.Noise = 7, 14, "dropout:0.3"
+	c.IRLSBatch, c.IRLSWindow, c.Noise = 7, 14, "dropout:0.3"
 	l, s := mustNew(f, c, 2), newStream(4, 2)
 	for range 40 {
 		l.Learn(s.next())

@@ -122,13 +122,13 @@ func (c Config) checkNumbers(s settings) error {
 		wrong bool
 		why   string
 	}{
-		{"rule", s.rule.ClassesOnly, fmt.Sprintf("rule %s: it is for classes, and the labels of loss %s are numbers; use adagrad, dropout-descent, sgd or ftrl", c.Rule, c.Loss)},
-		{"refresh", c.Refresh > 0, fmt.Sprintf("refresh = %d: it is for classes, and the labels of loss %s are numbers; set refresh = 0", c.Refresh, c.Loss)},
+		{"optimizer", s.rule.ClassesOnly, fmt.Sprintf("optimizer %s: it is for classes, and the labels of loss %s are numbers; use adagrad, dropout-descent, sgd or ftrl", c.Optimizer, c.Loss)},
+		{"irls_batch", c.IRLSBatch > 0, fmt.Sprintf("irls_batch = %d: it is for classes, and the labels of loss %s are numbers; set irls_batch = 0", c.IRLSBatch, c.Loss)},
 		{"noise", s.grouped(), fmt.Sprintf("noise %q: of groups is for classes so far, and the labels of loss %s are numbers; use auto, dropout:Q or none", c.Noise, c.Loss)},
 		{"class_weight", len(c.ClassWeight) > 0, fmt.Sprintf("class_weight: the labels of loss %s are numbers, no classes", c.Loss)},
 		{"calibrate", c.Calibrate == "on", fmt.Sprintf("calibrate: the labels of loss %s are numbers, without probabilities", c.Loss)},
 		{"threshold", c.Threshold != 0.5, fmt.Sprintf("threshold = %v: the labels of loss %s are numbers, without probabilities", c.Threshold, c.Loss)},
-		{"missing", s.missingRule == model.MissingRescale, fmt.Sprintf("missing %q: is for classes; a number is predicted of what is left as it is", c.Missing)},
+		{"missing_policy", s.missingRule == model.MissingRescale, fmt.Sprintf("missing_policy %q: is for classes; a number is predicted of what is left as it is", c.MissingPolicy)},
 	} {
 		if x.wrong {
 			return blankout.KeyErrorf(x.key, "%s", x.why)

@@ -38,7 +38,7 @@ func TestPriorWarning(t *testing.T) {
 	source := rand.NewPCG(1, 1)
 	r := rand.New(source)
 	c := DefaultConfig()
-	c.Standardize, c.Eta, c.Noise = "none", 1, "none"
+	c.Standardize, c.LearningRate, c.Noise = "none", 1, "none"
 	l := mustNew(t, c, 2)
 	learn := func(n int, size float64) {
 		for range n {
@@ -97,7 +97,7 @@ func TestPriorNoFalseAlarm(t *testing.T) {
 	for _, set := range []func(*Config){
 		func(c *Config) { c.Loss = "hinge" },
 		func(c *Config) { c.ClassWeight = map[string]float64{"c1": 30} },
-		func(c *Config) { c.Rule = "arow" },
+		func(c *Config) { c.Optimizer = "arow" },
 		func(c *Config) {},
 	} {
 		r := rand.New(rand.NewPCG(2, 2))
@@ -112,7 +112,7 @@ func TestPriorNoFalseAlarm(t *testing.T) {
 			l.Learn(e)
 		}
 		if w := l.Warnings(nil, true); len(w) > 0 {
-			t.Errorf("%s %s %v: %v", c.Loss, c.Rule, c.ClassWeight, w)
+			t.Errorf("%s %s %v: %v", c.Loss, c.Optimizer, c.ClassWeight, w)
 		}
 	}
 }

@@ -18,14 +18,14 @@ func grownClasses() map[string]Config {
 	all := map[string]Config{}
 	for _, r := range rules.Table {
 		c := DefaultConfig()
-		c.Rule, c.Noise = r.Name, "dropout:0.3"
+		c.Optimizer, c.Noise = r.Name, "dropout:0.3"
 		switch r.Name {
 		case "arow":
 			c.Loss, c.Noise = "hinge", "none"
 		case "irls":
-			c.Refresh = 20
+			c.IRLSBatch = 20
 		case "adagrad":
-			c.Refresh, c.RefreshWindow = 20, 60
+			c.IRLSBatch, c.IRLSWindow = 20, 60
 		}
 		all[r.Name] = c
 	}
@@ -136,7 +136,7 @@ func TestWidenLater(t *testing.T) {
 	if after.Total.Wrong != before.Wrong+1 || len(after.Classes) != 3 || after.Binary != nil {
 		t.Errorf("%+v", after)
 	}
-	if wide := l.widened(told); len(wide) != 3 || wide[0] != -told[0] || wide[1] != told[0] || wide[2] != rows.Unseen {
+	if wide := l.widened(told); len(wide) != 3 || wide[0] != -told[0] || wide[1] != told[0] || wide[2] != rows.NoClass {
 		t.Errorf("%v of %v", wide, told)
 	}
 }

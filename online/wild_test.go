@@ -318,7 +318,7 @@ func TestTransform(t *testing.T) {
 // renewal returns a learner of steep at an event before its columns are renewed.
 func renewal(t *testing.T, seed uint64) (*Learner, *fieldStream) {
 	c := DefaultConfig()
-	c.Rule, c.Average = "adagrad", 0 // mixture weights and averages move at every event
+	c.Optimizer, c.Average = "adagrad", 0 // mixture weights and averages move at every event
 	l, err := New(c, fieldsSchema(5))
 	if err != nil {
 		t.Fatal(err)

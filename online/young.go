@@ -215,6 +215,6 @@ func (l *answering) byClass(scores []float64) []float64 {
 	if !l.young.On() {
 		return scores
 	}
-	l.classScores = l.young.Expand(scores, rows.Unseen, l.classScores[:0])
+	l.classScores = l.young.Expand(scores, rows.NoClass, l.classScores[:0])
 	return l.classScores
 }

@@ -191,8 +191,8 @@ func TestYoungScoresStay(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, name := range []string{"adagrad", "ftrl", "sgd", "irls"} {
 		c := DefaultConfig()
-		if c.Rule, c.Noise = name, "dropout:0.3"; name == "irls" {
-			c.Refresh = 20
+		if c.Optimizer, c.Noise = name, "dropout:0.3"; name == "irls" {
+			c.IRLSBatch = 20
 		}
 		l, s := comingLearner(t, c, 24), newComingStream(2)
 		grown, joined := 0, 0
@@ -235,15 +235,15 @@ func TestYoungScoresStay(t *testing.T) {
 func TestYoungRestart(t *testing.T) {
 	longtest.NotRaced(t)
 	all := map[string]Config{"auto": DefaultConfig()}
-	all["auto"] = func() Config { c := DefaultConfig(); c.Horizon = 100; return c }()
+	all["auto"] = func() Config { c := DefaultConfig(); c.ServingStaleness = 100; return c }()
 	for _, r := range rules.Table {
 		c := DefaultConfig()
-		c.Rule, c.Noise = r.Name, "dropout:0.3"
+		c.Optimizer, c.Noise = r.Name, "dropout:0.3"
 		switch r.Name {
 		case "arow":
 			c.Loss, c.Noise = "hinge", "none"
 		case "irls":
-			c.Refresh = 20
+			c.IRLSBatch = 20
 		}
 		all[r.Name+" alone"] = c
 	}
@@ -449,7 +449,7 @@ func TestYoungLater(t *testing.T) {
 // An exact solution is taken over for the classes that have an output, and the shared one stays.
 func TestYoungAdopt(t *testing.T) {
 	c := DefaultConfig()
-	c.Rule, c.Noise = "adagrad", "dropout:0.3"
+	c.Optimizer, c.Noise = "adagrad", "dropout:0.3"
 	l, s := comingLearner(t, c, 100), newComingStream(8)
 	for range 300 {
 		l.Learn(s.next())
@@ -507,7 +507,7 @@ func TestYoungStateFits(t *testing.T) {
 	if _, err := Restore(DefaultConfig(), slices.Delete(slices.Clone(blocks), at, at+1)); err == nil {
 		t.Error("it goes on without the block")
 	}
-	if rows.Unseen >= 0 {
+	if rows.NoClass >= 0 {
 		t.Error("a class that has not come is likely")
 	}
 }
@@ -558,7 +558,7 @@ func TestMergeYoung(t *testing.T) {
 // A past whose outputs meant something else tells nothing, even if there are as many.
 func TestYoungHorizon(t *testing.T) {
 	c := DefaultConfig()
-	c.Horizon = 100
+	c.ServingStaleness = 100
 	l, s := comingLearner(t, c, 13), newComingStream(11)
 	for i := range 160 {
 		label := i % 10

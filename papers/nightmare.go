@@ -132,7 +132,7 @@ func nightmareContenders(s *Setting, c *nightmareConfig) ([]contender, error) {
 	}
 	for _, level := range q {
 		add("dropout descent, one pass", "q = "+level, func(o *online.Config) {
-			o.Noise, o.Rule, o.NoisyGradient = "dropout:"+level, "dropout-descent", "false"
+			o.Noise, o.Optimizer, o.NoisyGradient = "dropout:"+level, "dropout-descent", "false"
 		})
 	}
 	add(adaGradPass, "", func(o *online.Config) { o.Noise = "none" })
@@ -379,7 +379,7 @@ func (s *Setting) reportNightmare(c nightmareConfig, as int, methods []tuned) {
 	}
 	s.Table(errors)
 	s.Table(chosen)
-	name := [ways]string{divided: "divided", asIs: "as-is", atMeans: "means"}[as]
+	name := [ways]string{divided: "divided", asIs: "none", atMeans: "means"}[as]
 	if as != atMeans { // which is not in the paper
 		s.Figure(name, paper)
 	}

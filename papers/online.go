@@ -56,20 +56,20 @@ type onlineRule struct {
 }
 
 var comparedRules = []onlineRule{
-	{"SGD", true, false, false, func(c *online.Config, _ float64) { c.Rule, c.Noise = "sgd", "none" }},
-	{"AdaGrad", true, false, false, func(c *online.Config, _ float64) { c.Rule, c.Noise = "adagrad", "none" }},
-	{"AROW", false, false, true, func(c *online.Config, _ float64) { c.Rule, c.Noise, c.Loss = "arow", "none", "hinge" }},
+	{"SGD", true, false, false, func(c *online.Config, _ float64) { c.Optimizer, c.Noise = "sgd", "none" }},
+	{"AdaGrad", true, false, false, func(c *online.Config, _ float64) { c.Optimizer, c.Noise = "adagrad", "none" }},
+	{"AROW", false, false, true, func(c *online.Config, _ float64) { c.Optimizer, c.Noise, c.Loss = "arow", "none", "hinge" }},
 	{"dropout descent", true, true, false, func(c *online.Config, q float64) {
-		c.Rule, c.Noise, c.NoisyGradient = "dropout-descent", loss.Dropout{Q: q}.String(), "false"
+		c.Optimizer, c.Noise, c.NoisyGradient = "dropout-descent", loss.Dropout{Q: q}.String(), "false"
 	}},
 	{"dropout descent, marginalized", true, true, false, func(c *online.Config, q float64) {
-		c.Rule, c.Noise, c.NoisyGradient = "dropout-descent", loss.Dropout{Q: q}.String(), "true"
+		c.Optimizer, c.Noise, c.NoisyGradient = "dropout-descent", loss.Dropout{Q: q}.String(), "true"
 	}},
 	{"AdaGrad, marginalized", true, true, false, func(c *online.Config, q float64) {
-		c.Rule, c.Noise = "adagrad", loss.Dropout{Q: q}.String()
+		c.Optimizer, c.Noise = "adagrad", loss.Dropout{Q: q}.String()
 	}},
 	{"refresh of 200", false, true, false, func(c *online.Config, q float64) {
-		c.Rule, c.Noise, c.Refresh = "irls", loss.Dropout{Q: q}.String(), 200
+		c.Optimizer, c.Noise, c.IRLSBatch = "irls", loss.Dropout{Q: q}.String(), 200
 	}},
 	{"default", false, false, false, func(c *online.Config, _ float64) {
 		d := online.DefaultConfig()
@@ -240,7 +240,7 @@ func (c onlineConfig) pass(ctx context.Context, r onlineRule, x onlineSetting, s
 	config := online.DefaultConfig()
 	config.Average, config.Adapt = 0, false
 	r.set(&config, x.Level)
-	config.Eta = x.Eta
+	config.LearningRate = x.Eta
 	l, err := online.New(config, schema)
 	if err != nil {
 		return p, err

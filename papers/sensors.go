@@ -94,16 +94,16 @@ type answering struct {
 	known bool // it is told what is missing
 	// rule is that of a model that is told; rescale is for one that knows how many died and not
 	// which.
-	rule    model.MissingRule
+	rule    model.MissingPolicy
 	rescale bool
 }
 
 var (
 	untold       = answering{name: "untold"}
 	toldHowMany  = answering{name: "told how many", rescale: true}
-	withMeans    = answering{name: "means", known: true, rule: model.MissingAsIs}
+	withMeans    = answering{name: "means", known: true, rule: model.MissingNone}
 	withRescaled = answering{name: "rescaled", known: true, rule: model.MissingRescale}
-	withFill     = answering{name: "filled in", known: true, rule: model.MissingFill}
+	withFill     = answering{name: "filled in", known: true, rule: model.MissingImpute}
 	asServed     = answering{name: "as blankout answers", known: true, rule: model.MissingAuto}
 )
 

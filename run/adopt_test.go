@@ -391,7 +391,7 @@ func TestAdoptRefused(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	for name, edit := range map[string]func(*online.Config){
-		"arow": func(c *online.Config) { c.Rule = "arow" }, "L1": func(c *online.Config) { c.Rule, c.L1 = "ftrl", 0.1 },
+		"arow": func(c *online.Config) { c.Optimizer = "arow" }, "L1": func(c *online.Config) { c.Optimizer, c.L1 = "ftrl", 0.1 },
 		"half_life": func(c *online.Config) { c.HalfLife = 100 }, "convex": func(c *online.Config) { c.Loss = "t-logistic:1.5" },
 	} {
 		c := online.DefaultConfig()

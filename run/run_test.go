@@ -138,7 +138,7 @@ func start(t *testing.T, dir string, n int, seed uint64) *service {
 // event of a testStream has another pattern of its 540 columns.
 func learnerConfig() online.Config {
 	c := online.DefaultConfig()
-	c.CovarianceFields = 8
+	c.CovarianceMaxFields = 8
 	return c
 }
 
@@ -389,7 +389,7 @@ const suspicious = 0.65
 func startSuspecting(t *testing.T, dir string, n int, d *suspectSink) (s *service, suspects []int64) {
 	s = start(t, dir, n, 1)
 	c := learnerConfig()
-	c.Loss, c.Suspect = "t-logistic:1.5", suspicious
+	c.Loss, c.MislabeledBelow = "t-logistic:1.5", suspicious
 	learner := func(schema *blankout.Schema) *online.Learner {
 		l, err := online.New(c, schema)
 		if err != nil {

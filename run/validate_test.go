@@ -334,7 +334,7 @@ func TestNewestTimeIsOfLearnedEvents(t *testing.T) {
 func TestCountersBeginAtTheStart(t *testing.T) {
 	dir := t.TempDir()
 	c := learnerConfig()
-	c.Loss, c.Suspect = "t-logistic:1.5", 0.7
+	c.Loss, c.MislabeledBelow = "t-logistic:1.5", 0.7
 	var before *run.Status
 	for life := range 2 {
 		s := startAs(t, dir, 4000*(life+1), 1, c)

@@ -221,7 +221,7 @@ func (b *browser) until(t *testing.T, expression string, want any) {
 // suspicious is a learner that doubts labels.
 func suspicious() online.Config {
 	c := online.DefaultConfig()
-	c.Loss, c.Suspect = "t-logistic:1.6", 0.8
+	c.Loss, c.MislabeledBelow = "t-logistic:1.6", 0.8
 	return c
 }
 

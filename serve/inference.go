@@ -340,7 +340,7 @@ func outputsOf(m *client.Model, predictions []client.Prediction) []tensor {
 		return tensor{name, "BYTES", []int{n}, data}
 	}
 	scores := numbers("scores", m.Outputs, func(p client.Prediction, to []float64) { copy(to, p.Scores) })
-	rule := texts("rule", func(p client.Prediction) string { return string(p.Rule) })
+	rule := texts("missing_policy", func(p client.Prediction) string { return string(p.MissingPolicy) })
 	missing := texts("missing", func(p client.Prediction) string { return strings.Join(p.Missing, ",") })
 	if loss.IsRegression(m.Loss) {
 		outputs := []tensor{numbers("value", 0, func(p client.Prediction, to []float64) { to[0] = orNaN(p.Value) }), scores, rule, missing}

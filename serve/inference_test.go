@@ -76,13 +76,13 @@ func TestInference(t *testing.T) {
 			if p.Class == "yes" {
 				positive = 1
 			}
-			if a.data("class")[i] != p.Class || a.data("probability")[i] != p.Probability || a.data("scores")[i] != p.Scores[0] || a.data("rule")[i] != string(p.Rule) ||
+			if a.data("class")[i] != p.Class || a.data("probability")[i] != p.Probability || a.data("scores")[i] != p.Scores[0] || a.data("rule")[i] != string(p.MissingPolicy) ||
 				a.data("missing")[i] != strings.Join(p.Missing, ",") || chances[positive] != p.Probability || math.Abs(chances[0].(float64)+chances[1].(float64)-1) > 1e-15 {
 				t.Errorf("event %d: %s, want %+v", i, text, p)
 			}
 		}
 	}
-	if !strings.Contains(text, `"rule":"`) {
+	if !strings.Contains(text, `"missing_policy":"`) {
 		t.Errorf("%s: no event is answered by a rule", text)
 	}
 	// Several values of a field are a bag.

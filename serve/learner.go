@@ -58,13 +58,13 @@ type measured struct {
 	// CoverageByClass says how often the sets of each class's events have held that class.
 	CoverageByClass []cover.ClassReport `json:"coverage_by_class,omitempty"`
 	// ByAge has the error, of classes in percent, and the loss by the age of the weights.
-	ByAge []measure.Aged `json:"by_age,omitempty"`
+	ByAge []measure.Aged `json:"by_staleness,omitempty"`
 	// Refused has by reason how many records were refused since the learner's beginning,
 	// and what was wrong with the first of them.
 	Refused map[blankout.Reason]watch.Refusals `json:"refused,omitempty"`
 	// Samples are some of the newest records refused, Suspects events whose label is doubted.
 	Samples  []run.Sample `json:"samples,omitempty"`
-	Suspects []run.Sample `json:"suspects,omitempty"`
+	Suspects []run.Sample `json:"mislabeled,omitempty"`
 }
 
 type reliability struct {

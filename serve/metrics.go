@@ -104,11 +104,11 @@ var mainMetrics = []metric{
 		byReason(func(v *view) map[blankout.Reason]uint64 { return v.status.DeadLetters })},
 	{"blankout_dead_letter_failures_total", counter, nil, "Attempts to store dead letters that failed; learning waits for them.",
 		one(func(v *view) float64 { return float64(v.status.DeadLetterFailures) })},
-	{"blankout_suspects_total", counter, nil, "Events learned whose label is probably wrong (learner.suspect).",
+	{"blankout_mislabeled_total", counter, nil, "Events learned whose label is probably wrong (learner.mislabeled_below).",
 		one(func(v *view) float64 { return float64(v.status.Suspected) })},
-	{"blankout_suspects_stored_total", counter, nil, "Suspects stored in their topic or file.",
+	{"blankout_mislabeled_stored_total", counter, nil, "Suspects stored in their topic or file.",
 		one(func(v *view) float64 { return float64(v.status.Suspects) })},
-	{"blankout_suspect_failures_total", counter, nil, "Attempts to store suspects that failed; learning waits for them.",
+	{"blankout_mislabeled_failures_total", counter, nil, "Attempts to store suspects that failed; learning waits for them.",
 		one(func(v *view) float64 { return float64(v.status.SuspectFailures) })},
 	{"blankout_labels_pending_events", gauge, nil, "Events that wait for a label that comes later ([labels]).",
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.Pending)) })},
@@ -128,7 +128,7 @@ var mainMetrics = []metric{
 			emit(float64(c.Corrected), "corrected")
 			emit(float64(c.Repeated), "repeated")
 			emit(float64(c.Late), "late")
-			emit(float64(c.Unknown), "unknown")
+			emit(float64(c.Unknown), "unmatched")
 		})},
 	{"blankout_labels_delay_seconds", gauge, []string{"quantile"}, "By how much labels come later than their events: a bound on the quantile, within a factor of two.",
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) {
@@ -140,7 +140,7 @@ var mainMetrics = []metric{
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.Idle)) })},
 	{"blankout_labels_late_partitions_total", counter, nil, "Partitions added to a topic of events or labels whose first record came before one that had been taken by then: the order in which such a run learns is not that of the logs.",
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.LatePartitions)) })},
-	{"blankout_labels_odd_times_total", counter, nil, "Records of events and labels, those before a restart included, whose time is out of line with the records around them: they take the time of the one before.",
+	{"blankout_labels_out_of_order_total", counter, nil, "Records of events and labels, those before a restart included, whose time is out of line with the records around them: they take the time of the one before.",
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.OddTimes)) })},
 	{"blankout_labels_store_failures_total", counter, nil, "Attempts to write down the events that wait for labels that failed; learning waits meanwhile.",
 		one(func(v *view) float64 { return float64(v.status.WaitingFailures) })},
@@ -210,11 +210,11 @@ var mainMetrics = []metric{
 		bySpan(measure.Classes.MeanLogLoss)},
 	{"blankout_progressive_error_ratio", gauge, []string{"span"}, "Share of events predicted wrongly before they were learned: total or over the recent window.",
 		bySpan(measure.Classes.Error)},
-	{"blankout_aged_error_ratio", gauge, []string{"age", "weights"}, "Share of sampled events predicted wrongly by aged weights, that many events old to a tenth, and at the same events by fresh ones, no event old.",
+	{"blankout_stale_error_ratio", gauge, []string{"age", "weights"}, "Share of sampled events predicted wrongly by aged weights, that many events old to a tenth, and at the same events by fresh ones, no event old.",
 		byAge(false, func(r measure.Aged) (old, fresh *float64) { return r.Error, r.FreshError })},
-	{"blankout_aged_log_loss_nats", gauge, []string{"age", "weights"}, "Mean log-loss of these answers.",
+	{"blankout_stale_log_loss_nats", gauge, []string{"age", "weights"}, "Mean log-loss of these answers.",
 		byAge(false, func(r measure.Aged) (old, fresh *float64) { return r.LogLoss, r.FreshLogLoss })},
-	{"blankout_aged_absolute_error", gauge, []string{"age", "weights"}, "Mean absolute error of these answers, in the target's own unit; targets that are numbers.",
+	{"blankout_stale_absolute_error", gauge, []string{"age", "weights"}, "Mean absolute error of these answers, in the target's own unit; targets that are numbers.",
 		byAge(true, func(r measure.Aged) (old, fresh *float64) { return r.Error, r.FreshError })},
 	{"blankout_stale_excess_nats", gauge, []string{"age"}, "How much more than the class shares the weights lose that are that many events old: above 0 they are of no use to their readers.",
 		func(v *view, emit func(float64, ...string)) {
@@ -343,7 +343,7 @@ var mainMetrics = []metric{
 				emit(time.Since(p.when).Seconds(), p.name)
 			}
 		})},
-	{"blankout_expert_share", gauge, []string{"expert"}, "Share of the answers to events that lack nothing: of noise levels, which sum to 1, and of the corrections of their mixture.",
+	{"blankout_expert_weight", gauge, []string{"expert"}, "Share of the answers to events that lack nothing: of noise levels, which sum to 1, and of the corrections of their mixture.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, e := range v.status.Metrics.Experts {
 				emit(e.Share, e.Name)
@@ -390,7 +390,7 @@ var mainMetrics = []metric{
 			emit(d.Before, "before")
 			emit(d.After, "after")
 		})},
-	{"blankout_figure", gauge, []string{"watcher", "of"}, "What else is counted of the stream, by who counts it.",
+	{"blankout_monitor_value", gauge, []string{"monitor", "key"}, "What else is counted of the stream, by who counts it.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, watcher := range slices.Sorted(maps.Keys(v.status.Metrics.Figures)) {
 				for _, f := range v.status.Metrics.Figures[watcher] {

@@ -202,14 +202,14 @@ func TestMissingAnswered(t *testing.T) {
 	for i := range s.labels {
 		s.write(&lines, i, 0)
 	}
-	scores := map[model.MissingRule]float64{}
-	for _, rule := range []model.MissingRule{model.MissingAsIs, model.MissingRescale} {
+	scores := map[model.MissingPolicy]float64{}
+	for _, rule := range []model.MissingPolicy{model.MissingNone, model.MissingRescale} {
 		config := online.DefaultConfig()
-		config.Missing = string(rule)
+		config.MissingPolicy = string(rule)
 		_, service := learnedFrom(t, config, 2, lines.Bytes())
 		url := start(t, serve.DefaultConfig(), service)
 		_, body, _ := call(t, "POST", url+"/v1/predict", `{"sensor0":21,"sensor1":24,"sensor2":null}`)
-		for _, want := range []string{`"missing":["sensor2","sensor3"]`, fmt.Sprintf(`"rule":%q`, rule)} {
+		for _, want := range []string{`"missing":["sensor2","sensor3"]`, fmt.Sprintf(`"missing_policy":%q`, rule)} {
 			if !strings.Contains(body, want) {
 				t.Errorf("%s: want %s in %s", rule, want, body)
 			}
@@ -223,7 +223,7 @@ func TestMissingAnswered(t *testing.T) {
 			t.Errorf("nothing is missing: %s", body)
 		}
 	}
-	if scores[model.MissingAsIs] == scores[model.MissingRescale] {
+	if scores[model.MissingNone] == scores[model.MissingRescale] {
 		t.Error("both rules score the same")
 	}
 }

@@ -129,11 +129,11 @@ type Report struct {
 	Baselines  watch.BaselineReport       `json:"baselines"` // errors in percent where labels are classes
 	Features   int                        `json:"features"`
 	Classes    []class                    `json:"classes"`
-	Level      string                     `json:"level"`
+	Level      string                     `json:"noise_level"`
 	Experts    []model.Expert             `json:"experts,omitempty"`
 	Sets       []cover.Report             `json:"sets,omitempty"`
 	Served     []*float64                 `json:"served,omitempty"` // the forecast of what is answered
-	ByShare    []string                   `json:"levels_by_share,omitempty"`
+	ByShare    []string                   `json:"noise_levels_by_missing,omitempty"`
 	Deletions  []float64                  `json:"deletions"` // of the forecasts
 	Drift      watch.Drift                `json:"drift"`
 	Warnings   []watch.Warning            `json:"warnings,omitempty"`

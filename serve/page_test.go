@@ -127,7 +127,7 @@ func TestPageInBrowser(t *testing.T) {
 					t.Errorf("%s: %v, want %v", expression, got, want)
 				}
 			}
-			aged := `(() => { measures.by_age = [{age: 0, events: 9, error: 8, log_loss: .2}, {age: 1000, events: 5, error: 25.48, log_loss: .9566, fresh_error: 5.767, fresh_log_loss: .1836}]; drawAged();
+			aged := `(() => { measures.by_staleness = [{age: 0, events: 9, error: 8, log_loss: .2}, {age: 1000, events: 5, error: 25.48, log_loss: .9566, fresh_error: 5.767, fresh_log_loss: .1836}]; drawAged();
 				return [...document.querySelectorAll("#by-age td")].map(e => e.textContent).join("|"); })()`
 			if got := b.value(t, aged); got != "1\u202f000|25.5 %|5.77 %|0.9566|0.1836" {
 				t.Errorf("by age the page shows %q", got)

@@ -142,8 +142,8 @@ func failLate(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
 // Unknown says answer.
 func (c Config) predict(m *client.Model, event []byte, explain int) (client.Prediction, error) {
 	p, err := m.Predict(event, explain)
-	if err == nil && p.Stranger && c.Unknown == unknownRefuse {
-		err = &client.StrangerError{Features: p.Unknown}
+	if err == nil && p.OnlyUnseen && c.Unseen == unknownRefuse {
+		err = &client.UnseenFeaturesError{Features: p.Unseen}
 	}
 	return p, err
 }

@@ -61,7 +61,7 @@ type Config struct {
 	AnswerTimeout  time.Duration `toml:"-"`
 	MaxConnections int           `toml:"-"`
 	Name           string        `toml:"name"` // of this learner, for people
-	Unknown        string        `toml:"unknown"`
+	Unseen         string        `toml:"unseen"`
 }
 
 // The values of Config.Unknown.
@@ -69,13 +69,13 @@ const unknownRefuse, unknownAnswer = "refuse", "answer"
 
 // DefaultConfig returns the values of an empty section.
 func DefaultConfig() Config {
-	return Config{Address: "127.0.0.1:8642", TokenEnv: "BLANKOUT_HTTP_TOKEN", MaxBody: 8 << 20, MaxPredicting: 16, ClientTimeout: 10 * time.Second, AnswerTimeout: 30 * time.Second, MaxConnections: 1024, Unknown: unknownRefuse}
+	return Config{Address: "127.0.0.1:8642", TokenEnv: "BLANKOUT_HTTP_TOKEN", MaxBody: 8 << 20, MaxPredicting: 16, ClientTimeout: 10 * time.Second, AnswerTimeout: 30 * time.Second, MaxConnections: 1024, Unseen: unknownRefuse}
 }
 
 // Check returns the first thing wrong with the configuration; it names the key.
 func (c Config) Check() error {
-	if c.Unknown != unknownRefuse && c.Unknown != unknownAnswer {
-		return blankout.KeyErrorf("unknown", "unknown: %q, want %s or %s", c.Unknown, unknownRefuse, unknownAnswer)
+	if c.Unseen != unknownRefuse && c.Unseen != unknownAnswer {
+		return blankout.KeyErrorf("unseen", "unseen: %q, want %s or %s", c.Unseen, unknownRefuse, unknownAnswer)
 	}
 	if c.Address == "" {
 		return nil

@@ -113,7 +113,7 @@ type Curve struct {
 // (NumberErrors.RMSE); Deleted is in percent. All are means over the repetitions.
 type Point struct {
 	Nightmare     string   `json:"nightmare"`
-	Level         *float64 `json:"level"` // null without one
+	Level         *float64 `json:"severity"` // null without one
 	Repeats       int      `json:"repeats"`
 	*ClassErrors           // nil where labels are numbers
 	*NumberErrors          // nil where they are classes

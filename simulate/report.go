@@ -74,7 +74,7 @@ func (r *Result) WriteCSV(w io.Writer) error {
 	if r.Numbers {
 		first, second = "rmse", "mae"
 	}
-	rows := [][]string{{"model", "nightmare", "level", "dead", "rescale", "repeats", first, "low", "high", second, "deleted", "settings"}}
+	rows := [][]string{{"model", "nightmare", "severity", "dead", "rescale", "repeats", first, "low", "high", second, "deleted", "settings"}}
 	for _, curve := range r.Curves {
 		for _, p := range curve.Points {
 			first, second := p.errors()
@@ -320,7 +320,7 @@ func axis(family string) string {
 	case "block":
 		return "side of the block (pixels)"
 	}
-	return "level"
+	return "severity"
 }
 
 // fileName makes a name of letters, digits and hyphens.

@@ -237,7 +237,7 @@ func BenchmarkConsume(b *testing.B) {
 // fixedLevel learns one level of noise by one rule.
 func fixedLevel() online.Config {
 	c := online.DefaultConfig()
-	c.Rule, c.Noise = "adagrad", "dropout:0.5"
+	c.Optimizer, c.Noise = "adagrad", "dropout:0.5"
 	return c
 }
 
@@ -346,9 +346,9 @@ func TestEventAllocatesNothing(t *testing.T) {
 	for _, c := range []struct {
 		covarianceFields int
 		most             float64
-	}{{0, 560}, {online.DefaultConfig().CovarianceFields, 2500}} {
+	}{{0, 560}, {online.DefaultConfig().CovarianceMaxFields, 2500}} {
 		config := online.DefaultConfig()
-		config.Noise, config.CovarianceFields = "dropout:0.5", c.covarianceFields
+		config.Noise, config.CovarianceMaxFields = "dropout:0.5", c.covarianceFields
 		cycle := eventCycle(t, "learn", config, benchEvents(1500))
 		for range 6 {
 			cycle()

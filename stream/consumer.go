@@ -54,7 +54,7 @@ type ConsumerConfig struct {
 	Prefetch     int           `toml:"-"` // fetches of a partition that may wait to be read
 	BatchRecords int           `toml:"-"` // at most this many in one Batch
 	// Duplicates is the window of repeated, in offsets.
-	Duplicates       int64 `toml:"duplicates"`
+	DedupWindow      int64 `toml:"dedup_window"`
 	CreateTopics     bool  `toml:"create_topics"`
 	CreatePartitions int   `toml:"-"` // of a created topic
 	// UntilEnd ends the stream where each partition ended when the Consumer
@@ -104,8 +104,8 @@ func (c *ConsumerConfig) Check() error {
 		return blankout.KeyErrorf("out_of_range", "out_of_range %q, want fail, earliest or latest", c.OutOfRange)
 	case c.Before < 0 || c.Before > 0 && !c.UntilEnd:
 		return blankout.KeyErrorf("before", "before offset %d: want a positive number, with until_end", c.Before)
-	case c.Duplicates < 0:
-		return blankout.KeyErrorf("duplicates", "duplicates %d, want a number of offsets, or 0", c.Duplicates)
+	case c.DedupWindow < 0:
+		return blankout.KeyErrorf("dedup_window", "dedup_window %d, want a number of offsets, or 0", c.DedupWindow)
 	}
 	return nil
 }
@@ -330,7 +330,7 @@ func (c *Consumer) start(ctx context.Context, topic string, from blankout.Offset
 		f := c.newFetcher(topic, id, p, next, end, ends[p])
 		f.moved = anew || ok && next != stored.Next
 		if ok && !f.moved {
-			f.next = max(next-c.config.Duplicates, stored.First, starts[p])
+			f.next = max(next-c.config.DedupWindow, stored.First, starts[p])
 		}
 		fetchers = append(fetchers, f)
 	}
@@ -339,8 +339,8 @@ func (c *Consumer) start(ctx context.Context, topic string, from blankout.Offset
 
 func (c *Consumer) newFetcher(topic, id string, partition int32, next, end, highWater int64) *fetcher {
 	f := &fetcher{consumer: c, unlabeled: slices.Contains(c.config.UnlabeledTopics, topic), topic: topic, topicID: id, partition: partition, next: next, wanted: next, end: end, maxBytes: c.config.MaxBytes}
-	if c.config.Duplicates > 0 {
-		f.repeated = &repeated{window: c.config.Duplicates}
+	if c.config.DedupWindow > 0 {
+		f.repeated = &repeated{window: c.config.DedupWindow}
 	}
 	f.free = make(chan *fetched, c.config.Prefetch)
 	for range c.config.Prefetch {

@@ -80,7 +80,7 @@ func TestRepeated(t *testing.T) {
 		if start > 0 {
 			from.At("t", 0, 0).Next = start
 		}
-		c := consume(t, b, "t", from, func(c *ConsumerConfig) { c.Duplicates, c.BatchRecords = window, 37 })
+		c := consume(t, b, "t", from, func(c *ConsumerConfig) { c.DedupWindow, c.BatchRecords = window, 37 })
 		got, _, next, _ := read(c, start)
 		i, _ := slices.BinarySearch(want, start)
 		if !slices.Equal(got, want[i:]) || next != n {
@@ -105,7 +105,7 @@ func TestRepeated(t *testing.T) {
 	}
 	var from blankout.Offsets
 	from.At("t", 0, 0).Next = 1234
-	got, first, _, _ := read(consume(t, b, "t", from, func(c *ConsumerConfig) { c.Duplicates = window }), 1234)
+	got, first, _, _ := read(consume(t, b, "t", from, func(c *ConsumerConfig) { c.DedupWindow = window }), 1234)
 	if first != 1234 || len(got) == 0 || !slices.Equal(got[len(got)-1:], want[len(want)-1:]) {
 		t.Errorf("with a log that starts at 1200: from %d: %v", first, got)
 	}

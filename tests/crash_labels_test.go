@@ -136,7 +136,7 @@ func crashJoin(t *testing.T, program, broker string, kills int) {
 		reference[kind] = newJoiner(t, program, broker, kind)
 		reference[kind].finish(t)
 		state, _, _ := reference[kind].state(t)
-		for _, block := range []string{`"matched":`, `"timed_out":`, `"late":`, `"early":`, `"corrected":`, `"repeated":`, `"odd_times":`} {
+		for _, block := range []string{`"matched":`, `"timed_out":`, `"late":`, `"early":`, `"corrected":`, `"repeated":`, `"out_of_order":`} {
 			if i := bytes.Index(state, []byte(block)); i < 0 || state[i+len(block)] == '0' {
 				t.Errorf("%s: the records of the test leave out %s", joinKinds[kind].loss, block)
 			}

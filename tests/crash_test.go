@@ -441,7 +441,7 @@ func crashPublishing(t *testing.T, program string, broker *stream.Embedded) {
 func crashRefreshing(t *testing.T, program string, broker *stream.Embedded) {
 	refreshing := func() *learner {
 		l := newLearner(t, program, broker.Brokers()[0], "short")
-		l.flags = append(l.flags, "--set=learner.refresh=100", "--set=learner.refresh_window=200")
+		l.flags = append(l.flags, "--set=learner.irls_batch=100", "--set=learner.irls_window=200")
 		return l
 	}
 	reference := refreshing()
@@ -462,7 +462,7 @@ func crashRefreshing(t *testing.T, program string, broker *stream.Embedded) {
 func crashWithUnlabeled(t *testing.T, program string, broker *stream.Embedded) {
 	both := func() *learner {
 		l := newLearner(t, program, broker.Brokers()[0], "short")
-		l.flags = append(l.flags, "--set=kafka.unlabeled_topics=three", "--set=learner.alpha=0.3")
+		l.flags = append(l.flags, "--set=kafka.unlabeled_topics=three", "--set=learner.unlabeled_weight=0.3")
 		return l
 	}
 	reference := both()
@@ -492,7 +492,7 @@ func crashWithUnlabeled(t *testing.T, program string, broker *stream.Embedded) {
 func crashWithSuspects(t *testing.T, program string, broker *stream.Embedded) {
 	suspecting := func() *learner {
 		l := newLearner(t, program, broker.Brokers()[0], "short")
-		l.flags = append(l.flags, "--set=learner.loss=t-logistic:1.5", "--set=learner.suspect=0.6", "--set=suspect.file="+filepath.Join(l.dir, "suspects.jsonl"))
+		l.flags = append(l.flags, "--set=learner.loss=t-logistic:1.5", "--set=learner.mislabeled_below=0.6", "--set=mislabeled.file="+filepath.Join(l.dir, "suspects.jsonl"))
 		return l
 	}
 	suspects := func(l *learner) (places []string) {

@@ -149,7 +149,7 @@ name = "g"
 interval_min = 50
 interval_max = "100ms"
 warm = 200
-base_every = 8
+snapshot_every = 8
 session_timeout = "1s"
 `, strings.Join(brokers, `", "`)), 0o600); err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ var formatEvents = []string{
 // formatConfig is of the learners of testdata/format*: its checkpoint holds a quadratic for the past, too.
 func formatConfig() online.Config {
 	config := online.DefaultConfig()
-	config.Refresh, config.RefreshWindow = 100, 200
+	config.IRLSBatch, config.IRLSWindow = 100, 200
 	return config
 }
 

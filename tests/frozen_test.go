@@ -59,7 +59,7 @@ func TestFrozen(t *testing.T) {
 		f.run(name, data, nil, []string{`record.crosses=[["word", "place"]]`})
 	}
 	f.run("svmlight", f.sample("elec2/stream.svm.gz"), nil, nil)
-	f.run("refresh", f.sample("elec2/stream.svm.gz"), nil, []string{"learner.refresh=100", "learner.refresh_window=300"})
+	f.run("refresh", f.sample("elec2/stream.svm.gz"), nil, []string{"learner.irls_batch=100", "learner.irls_window=300"})
 	f.run("drift", f.sample("elec2/stream.svm.gz"), nil, []string{"learner.half_life=500", "learner.on_drift=forget"})
 	frozenRuns(f)
 	frozenFold(f)
@@ -79,7 +79,7 @@ func (f *frozen) train(name, data, test string, args ...string) {
 	model := filepath.Join(f.t.TempDir(), "model")
 	out := runProgram(f.t, "", f.program, append([]string{"train", "--json", "-q", "-m", model, "-d", f.sample(data)}, args...)...)
 	predicted := runProgram(f.t, "", f.program, "predict", "--json", "-q", "-m", model, "-d", f.sample(test), "-o", model+".scores")
-	line := measuresOf(f.t, out, "objective", "train_error", "progressive_error", "progressive_log_loss", "level", "converged")
+	line := measuresOf(f.t, out, "objective", "train_error", "progressive_error", "progressive_log_loss", "noise_level", "converged")
 	if was, ok := f.got["train "+name]; ok && was != line {
 		f.t.Errorf("train %s %v: %s, and before %s", name, args, line, was)
 	}
@@ -119,7 +119,7 @@ func (f *frozen) run(name, data string, args, settings []string) {
 	line += part("inspect", stable(f.t, runProgram(f.t, "", f.program, "inspect", "--json", "--weights", "1000", dir), "file", "bytes", "blocks"))
 	answer := func(what string, args ...string) string {
 		answers := filepath.Join(dir, what+".jsonl")
-		runProgram(f.t, "", f.program, append([]string{"predict", "--json", "-q", "-m", dir, "-d", data, "-o", answers, "--unknown", "answer", "--refused", "skip"}, args...)...)
+		runProgram(f.t, "", f.program, append([]string{"predict", "--json", "-q", "-m", dir, "-d", data, "-o", answers, "--unseen", "answer", "--refused", "skip"}, args...)...)
 		return part(what, fileBytes(f.t, answers))
 	}
 	deletion := "--delete-groups"
@@ -188,14 +188,14 @@ func frozenModels(f *frozen) {
 	train("dropsvm", "uci/heart.svm.gz", "uci/heart.svm.gz", "--loss", "dropsvm")
 	train("linear", "uci/heart.svm.gz", "uci/heart.svm.gz", "--loss", "linear", "--noise", "laplace:0.1")
 	for _, rule := range []string{"adagrad", "dropout-descent", "sgd", "arow", "ftrl", "irls"} {
-		args := []string{"--solver", "online", "--rule", rule}
+		args := []string{"--solver", "online", "--optimizer", rule}
 		switch rule {
 		case "dropout-descent":
 			args = append(args, "--noise", "dropout:0.3")
 		case "arow":
 			args = append(args, "--loss", "hinge", "--noise", "none")
 		case "irls":
-			args = append(args, "--refresh", "50")
+			args = append(args, "--irls-batch", "50")
 		}
 		train("online "+rule, "elec2/stream.svm.gz", "elec2/stream.svm.gz", args...)
 		train("online text "+rule, binary[0], binary[1], args...)

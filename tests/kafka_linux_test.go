@@ -817,7 +817,7 @@ func (k *kafkaTest) repeated(t *testing.T) {
 		if start > 0 {
 			from.At(topic, 0, 0).Next = start
 		}
-		c, d, err := k.consumer(t, topic, from, func(c *stream.ConsumerConfig) { c.Duplicates = 10 })
+		c, d, err := k.consumer(t, topic, from, func(c *stream.ConsumerConfig) { c.DedupWindow = 10 })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -82,7 +82,7 @@ name = "g"
 interval_min = 50
 interval_max = "100ms"
 warm = 100
-base_every = 4
+snapshot_every = 4
 session_timeout = "1s"
 `, k.plain), 0o600); err != nil {
 		t.Fatal(err)

@@ -70,9 +70,9 @@ func drawSettings(r *rand.Rand, kind string) map[string]string {
 	numbers := kind == "number" || kind == "count"
 	s := map[string]string{
 		"record.id": "id", "record.time": "at", "checkpoint.events": pick("0", "500"), "checkpoint.interval": "0s", "validate.holdout": pick("0", "10"),
-		"learner.rule":  pick("adagrad", "adagrad", "adagrad", "dropout-descent", "sgd", "arow", "ftrl"),
-		"learner.noise": pick("none", "dropout:0.3", "dropout:0"), "learner.standardize": pick("auto", "auto", "all", "scale", "none"),
-		"learner.covariance_fields": pick("256", "0"), "learner.on_drift": pick("expert", "forget", "log"), "learner.c": pick("1", "100", "0.01"),
+		"learner.optimizer": pick("adagrad", "adagrad", "adagrad", "dropout-descent", "sgd", "arow", "ftrl"),
+		"learner.noise":     pick("none", "dropout:0.3", "dropout:0"), "learner.standardize": pick("auto", "auto", "all", "scale", "none"),
+		"learner.covariance_max_fields": pick("256", "0"), "learner.on_drift": pick("expert", "forget", "log"), "learner.c": pick("1", "100", "0.01"),
 	}
 	switch kind {
 	case "two":
@@ -84,7 +84,7 @@ func drawSettings(r *rand.Rand, kind string) map[string]string {
 	case "count":
 		s["learner.loss"] = "poisson"
 	}
-	adagrad := s["learner.rule"] == "adagrad"
+	adagrad := s["learner.optimizer"] == "adagrad"
 	if adagrad && r.IntN(2) == 0 {
 		s["learner.noise"] = "auto"
 		if !numbers && r.IntN(2) == 0 {
@@ -95,7 +95,7 @@ func drawSettings(r *rand.Rand, kind string) map[string]string {
 		s["learner.half_life_time"] = "60000"
 	}
 	if !numbers {
-		s["learner.missing"] = pick("auto", "as-is", "rescale")
+		s["learner.missing_policy"] = pick("auto", "none", "rescale")
 	}
 	if r.IntN(2) == 0 {
 		s["record.text"] = `["text"]`

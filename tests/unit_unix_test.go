@@ -93,7 +93,7 @@ func TestUnitRestarts(t *testing.T) {
 		l.check(t, "short", reference)
 	}
 	l := newLearner(t, program, broker.Brokers()[0], "short")
-	l.flags = append(l.flags, "--set=learner.eta=-1")
+	l.flags = append(l.flags, "--set=learner.learning_rate=-1")
 	if status := died(l); status.ExitStatus() != 2 || unit.restarts(status) {
 		t.Errorf("a wrong configuration: exit code %d, started again %v", status.ExitStatus(), unit.restarts(status))
 	}

@@ -24,7 +24,7 @@ func CheckAdopt(c online.Config) error {
 		return nil // the learner's own check says so
 	}
 	switch {
-	case c.Rule == "arow":
+	case c.Optimizer == "arow":
 		return blankout.KeyErrorf("policy", "policy adopt: rule arow has a loss of its own, of which there is no exact solution")
 	case c.L1 > 0:
 		return blankout.KeyErrorf("policy", "policy adopt: the exact solution has no L1 penalty; set learner.l1 = 0")

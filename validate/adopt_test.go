@@ -124,10 +124,10 @@ func TestAdoptRules(t *testing.T) {
 		"adagrad":               func(*online.Config) {},
 		"margin":                func(c *online.Config) { c.Loss = "hinge:gaussian:0.5" },
 		"squared hinge, margin": func(c *online.Config) { c.Loss = "squared-hinge:gaussian:0.5" },
-		"dropout-descent":       func(c *online.Config) { c.Rule = "dropout-descent" },
-		"sgd":                   func(c *online.Config) { c.Rule = "sgd" }, "ftrl": func(c *online.Config) { c.Rule = "ftrl" },
-		"irls": func(c *online.Config) { c.Rule, c.Refresh = "irls", 50 }, "refresh": func(c *online.Config) { c.Refresh, c.RefreshWindow = 50, 100 },
-		"gaussian noise": func(c *online.Config) { c.Noise = "gaussian:0.5" }, "unlabeled": func(c *online.Config) { c.Alpha = 0.5 },
+		"dropout-descent":       func(c *online.Config) { c.Optimizer = "dropout-descent" },
+		"sgd":                   func(c *online.Config) { c.Optimizer = "sgd" }, "ftrl": func(c *online.Config) { c.Optimizer = "ftrl" },
+		"irls": func(c *online.Config) { c.Optimizer, c.IRLSBatch = "irls", 50 }, "refresh": func(c *online.Config) { c.IRLSBatch, c.IRLSWindow = 50, 100 },
+		"gaussian noise": func(c *online.Config) { c.Noise = "gaussian:0.5" }, "unlabeled": func(c *online.Config) { c.UnlabeledWeight = 0.5 },
 		"hinge": func(c *online.Config) { c.Loss = "hinge" }, "penalized": func(c *online.Config) { c.Intercept = "penalized" },
 		"no intercept": func(c *online.Config) { c.Intercept = "none" }, "clean": func(c *online.Config) { c.Noise = "none" },
 		"no average": func(c *online.Config) { c.Average = 0 },
@@ -180,7 +180,7 @@ func TestAdoptRules(t *testing.T) {
 // begins at the mixture there. A second-order expert would be part of both mixtures.
 func TestAdoptBank(t *testing.T) {
 	c := online.DefaultConfig()
-	c.Rule, c.Adapt = "adagrad", true
+	c.Optimizer, c.Adapt = "adagrad", true
 	for _, k := range []int{2, 3} {
 		_, bank, _ := learnSome(t, c, k, 407)
 		outputs, levels := 1, len(c.Levels)
@@ -273,7 +273,7 @@ func TestGapOfTheLevelAlone(t *testing.T) {
 			var exact [2]*model.Linear
 			for i, rule := range []string{"auto", "adagrad"} {
 				c := online.DefaultConfig()
-				c.Noise, c.Rule = of.noise, rule
+				c.Noise, c.Optimizer = of.noise, rule
 				l, all, at, _ := bent(t, c, classes, true)
 				request := validate.RequestOf(l.Snapshot(), at)
 				if of.halves {
@@ -309,7 +309,7 @@ func TestGapOfTheLevelAlone(t *testing.T) {
 // A validation begins at the solution of the one before, which is then soon found again.
 func TestBeginsAtTheEarlierSolution(t *testing.T) {
 	c := online.DefaultConfig()
-	c.Rule = "adagrad"
+	c.Optimizer = "adagrad"
 	l, all, at, _ := bent(t, c, 2, false)
 	v, request := validator(c, all), validate.RequestOf(l.Snapshot(), at)
 	for round := range 2 {
@@ -485,9 +485,9 @@ func TestAdoptUnderDrift(t *testing.T) {
 	const n, flip, after, holdout = 3000, 2000, 1000, 5
 	for _, drifts := range []bool{true, false} {
 		c := online.DefaultConfig()
-		c.Noise, c.Eta = "none", 0.02 // slow, so that one pass leaves something to gain
+		c.Noise, c.LearningRate = "none", 0.02 // slow, so that one pass leaves something to gain
 		if drifts {
-			c.Eta = 0
+			c.LearningRate = 0
 		}
 		schema := blankout.NewSchema(12, []string{"no", "yes"}, 2)
 		learner, err := online.New(c, schema)
@@ -572,7 +572,7 @@ func TestAdoptUnderDrift(t *testing.T) {
 func TestAdoptCountsUnlabeled(t *testing.T) {
 	for _, alpha := range []float64{0, 0.5} {
 		c := online.DefaultConfig()
-		c.Noise, c.Alpha = "dropout:0.3", alpha
+		c.Noise, c.UnlabeledWeight = "dropout:0.3", alpha
 		l, _, all := learnSome(t, c, 2, 407)
 		adopted := func(unlabeled float64) []blankout.Block {
 			var at blankout.Offsets

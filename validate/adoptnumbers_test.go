@@ -21,7 +21,7 @@ func TestAdoptNumbers(t *testing.T) {
 		for _, rule := range []string{"adagrad", "ftrl", "sgd"} {
 			t.Run(lossName+" "+rule, func(t *testing.T) {
 				c := online.DefaultConfig()
-				c.Loss, c.Rule, c.Noise = lossName, rule, "auto"
+				c.Loss, c.Optimizer, c.Noise = lossName, rule, "auto"
 				schema := blankout.NewSchema(12, nil, 2)
 				schema.Target = loss.LabelsOf(lossName)
 				l, err := online.New(c, schema)

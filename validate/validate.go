@@ -369,7 +369,7 @@ func (v *Validator) present(evidence *batch.Evidence, s *blankout.Schema, held b
 	case !e.Usable() || e.Weight == 0:
 		return nil
 	case e.Label != blankout.Unlabeled:
-	case v.Learner.Alpha > 0 && !held:
+	case v.Learner.UnlabeledWeight > 0 && !held:
 		return evidence.Unlabeled(e)
 	default:
 		return nil

@@ -99,7 +99,7 @@ func sayable(m *client.Model) (*model.Linear, error) {
 		return nil, unsayable("one-against-one: the coupling of pairs repeats until it converges")
 	}
 	if k := m.Missing; len(s.Fields) > 1 && k != nil && m.Covariance != nil && k.Fill() {
-		return nil, unsayable("missing values that are filled in (the rule fill): export with --missing rescale, or train with it")
+		return nil, unsayable("missing values that are filled in (the policy impute): export with --missing-policy rescale, or train with it")
 	}
 	if s.ColumnsGoMissing() {
 		return nil, unsayable("columns that go missing (--absent missing): zero and missing are one in an array")
@@ -379,13 +379,13 @@ func (w *writer) byName(how record.Config) (total, level string, err error) {
 // fields that are null where nulls, one for each field, are 1. Of a model of several levels, level has
 // a 1 for the one that answers, shape (n, levels), and else 0.
 func (w *writer) factor(nulls []string) (factor, level string) {
-	rules, counts := model.MissingRules{}, make([]float64, len(nulls))
+	rules, counts := model.MissingPolicies{}, make([]float64, len(nulls))
 	levels := make([]int, len(rules))
 	for i := range counts {
 		counts[i] = 1
 	}
 	if m := w.Missing; m != nil {
-		rules = m.Rules
+		rules = m.Policies
 		copy(levels, m.Levels)
 		for _, id := range m.UsuallyNull {
 			counts[id-1] = 0

@@ -56,13 +56,13 @@ func newAnswers(out io.Writer, path string, m *client.Model, s *blankout.Schema,
 
 func (a *answers) header() []string {
 	if a.regression {
-		return []string{"id", "value", "low", "high", "missing", "rule"}
+		return []string{"id", "value", "low", "high", "missing", "missing_policy"}
 	}
 	row := []string{"id", "class", "probability"}
 	for _, k := range a.shown() {
 		row = append(row, "P("+a.model.Schema.Classes[k]+")")
 	}
-	return append(row, "missing", "rule", "set")
+	return append(row, "missing", "missing_policy", "set")
 }
 
 // shown returns the classes whose probabilities have a column: of two the positive one.
@@ -144,10 +144,10 @@ func (a *answers) rowOf(e *blankout.Example, scores, probabilities []float64, pl
 		}
 	}
 	missing, answer := "", a.model.Answer(e)
-	if answer.Rule() != "" {
+	if answer.Policy() != "" {
 		missing = strings.Join(a.model.MissingFields(e), " ")
 	}
-	if a.row = append(a.row, missing, string(answer.Rule())); a.regression {
+	if a.row = append(a.row, missing, string(answer.Policy())); a.regression {
 		return a.row
 	}
 	var names []string

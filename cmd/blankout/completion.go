@@ -30,7 +30,7 @@ var flagValues = map[string][]string{
 	"drop-q":      {"auto", "0"},
 	"epochs":      {"inf"},
 	"standardize": {"auto", "all", "scale", "none"},
-	"rule":        rules.Names(),
+	"optimizer":   rules.Names(),
 	"refused":     {"fail", "skip"},
 	"compression": {"none", "gzip", "snappy", "lz4", "zstd"},
 }

@@ -264,16 +264,16 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, stor
 // demoResult is what demo prints with --json.
 type demoResult struct {
 	Events uint64  `json:"events"`
-	Error  float64 `json:"error"` // %, each event judged before it was learned from
-	Level  string  `json:"level"` // of noise, chosen
-	Words  int     `json:"words"` // with a weight
+	Error  float64 `json:"error"`       // %, each event judged before it was learned from
+	Level  string  `json:"noise_level"` // of noise, chosen
+	Words  int     `json:"words"`       // with a weight
 	// Deleted has the error with a share of the words deleted, for each way to learn.
 	Deleted []demoDeleted `json:"deleted"`
 }
 
 type demoDeleted struct {
 	Learned string  `json:"learned"`
-	Share   float64 `json:"share"`
+	Share   float64 `json:"weight"`
 	Error   float64 `json:"error"` // %
 }
 

@@ -64,14 +64,14 @@ type explanation struct {
 	Noise     string   `json:"noise"`
 	Variance  float64  `json:"variance"` // of the score under Noise
 	Features  int      `json:"features"` // of the event
-	// Unknown counts the features that the model has never met.
-	Unknown int      `json:"unknown"`
+	// Unseen counts the features that the model has never met.
+	Unseen  int      `json:"unseen"`
 	Missing []string `json:"missing,omitempty"` // fields known to be missing
-	// Rule is the rule that answered the event because of that, Factor what its features
+	// MissingPolicy is the policy that answered the event because of that, Factor what its features
 	// were multiplied by, and Why the share of its fields that chose the rule.
-	Rule   model.MissingRule `json:"rule,omitempty"`
-	Factor float64           `json:"factor,omitempty"`
-	Why    string            `json:"why,omitempty"`
+	MissingPolicy model.MissingPolicy `json:"missing_policy,omitempty"`
+	Factor        float64             `json:"factor,omitempty"`
+	Why           string              `json:"why,omitempty"`
 	// Filled is what filling in adds, beside the weights of the features it is told from.
 	Filled float64         `json:"filled,omitempty"`
 	Terms  []explainedTerm `json:"terms"`
@@ -180,13 +180,13 @@ func (a *explainer) explain(e *blankout.Example, scores, probabilities []float64
 		}
 		x.Label = &label
 	}
-	if a := m.Answer(e); a.Rule() != "" {
-		x.Missing, x.Rule, x.Factor, x.Why, x.Filled = m.MissingFields(e), a.Rule(), a.Scale, whyRule(&m.Head, e), why.Filled
+	if a := m.Answer(e); a.Policy() != "" {
+		x.Missing, x.MissingPolicy, x.Factor, x.Why, x.Filled = m.MissingFields(e), a.Policy(), a.Scale, whyRule(&m.Head, e), why.Filled
 	}
 	var listed []client.Feature
 	for i, t := range why.Terms {
 		if !t.Known {
-			x.Unknown++
+			x.Unseen++
 		}
 		if a.flags.top > 0 && i >= a.flags.top {
 			x.Rest += t.Contribution
@@ -232,7 +232,7 @@ func whyRule(h *model.Head, e *blankout.Example) string {
 		}
 	}
 	var shares []string
-	for i, rule := range []model.MissingRule{model.MissingAsIs, model.MissingRescale, model.MissingFill} {
+	for i, rule := range []model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute} {
 		if a.Shares[i] > 0 {
 			shares = append(shares, fmt.Sprintf("%s %.3g %%", rule, 100*a.Shares[i]))
 		}
@@ -305,7 +305,7 @@ func (x *explanation) print(w io.Writer) {
 		if x.Features == 0 && x.Filled == 0 {
 			fmt.Fprintln(w, "  nothing of the event is left that the model knows: the intercept alone answers")
 		} else {
-			fmt.Fprintf(w, "  answered by %s, %s: %s\n", x.Rule, how, x.Why)
+			fmt.Fprintf(w, "  answered by %s, %s: %s\n", x.MissingPolicy, how, x.Why)
 		}
 	}
 	fmt.Fprintln(w)

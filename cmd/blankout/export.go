@@ -40,14 +40,14 @@ graph for ONNX runtimes, with an input for each field, or one array of columns b
 number. What such a graph cannot say, such as fields of words, is refused by name; of a
 model that fills in missing numbers it answers as is and rescaled alone, with a
 warning.`,
-		Example: "  blankout export -m model --format text\n  blankout export -m model --format json -o model.json\n  blankout export -m model --format onnx --missing rescale -o model.onnx",
+		Example: "  blankout export -m model --format text\n  blankout export -m model --format json -o model.json\n  blankout export -m model --format onnx --missing-policy rescale -o model.onnx",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			rule, err := model.ParseMissingRule(missing)
+			rule, err := model.ParseMissingPolicy(missing)
 			if !slices.Contains(exportFormats, format) {
 				err = fmt.Errorf("--format %q: want one of %s", format, strings.Join(exportFormats, ", "))
 			} else if err == nil && rule != model.MissingAuto && format != "onnx" {
-				err = fmt.Errorf("--missing %s: %s holds weights, and no answers; only onnx does", rule, format)
+				err = fmt.Errorf("--missing-policy %s: %s holds weights, and no answers; only onnx does", rule, format)
 			}
 			if err != nil {
 				return usageError{fmt.Errorf("export: %w", err)}
@@ -61,10 +61,10 @@ warning.`,
 	f := c.Flags()
 	f.StringVarP(&modelFile, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
 	f.StringVar(&format, "format", "text", "json, text or onnx")
-	f.StringVar(&missing, "missing", "auto", "of onnx, the `RULE` for missing fields: as-is, rescale or auto")
+	f.StringVar(&missing, "missing-policy", "auto", "of onnx, the `RULE` for missing fields: none, rescale or auto")
 	f.StringVarP(&out, "output", "o", "-", "`FILE` to write (- is standard output)")
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(exportFormats, cobra.ShellCompDirectiveNoFileComp))
-	_ = c.RegisterFlagCompletionFunc("missing", cobra.FixedCompletions([]string{"auto", "as-is", "rescale"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("missing-policy", cobra.FixedCompletions([]string{"auto", "none", "rescale"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
@@ -85,7 +85,7 @@ type exportedFeature struct {
 	model.Standardization
 }
 
-func (p *program) runExport(modelFile, format string, rule model.MissingRule, out string) error {
+func (p *program) runExport(modelFile, format string, rule model.MissingPolicy, out string) error {
 	read, err := p.readServed(modelFile)
 	if err != nil {
 		return err
@@ -97,8 +97,8 @@ func (p *program) runExport(modelFile, format string, rule model.MissingRule, ou
 	if format == "onnx" {
 		missing := m.Missing.Forced(rule)
 		if missing != nil && len(m.Schema.Fields) > 1 && m.Covariance != nil && missing.Fill() {
-			if rule == model.MissingFill {
-				return usageError{errors.New("--missing fill: a graph cannot fill in what is missing; want as-is, rescale or auto")}
+			if rule == model.MissingImpute {
+				return usageError{errors.New("--missing-policy impute: a graph cannot fill in what is missing; want none, rescale or auto")}
 			}
 			missing = missing.Plain()
 			fmt.Fprintln(p.stderr, "warning: the program fills in missing numbers, which a graph cannot: it answers events that lack fields as is and rescaled alone")

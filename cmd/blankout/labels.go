@@ -168,7 +168,7 @@ func sayOdd(log *slog.Logger, p stream.Partition) func(offset, time int64) {
 	return func(offset, at int64) {
 		if n++; n&(n-1) == 0 {
 			log.Warn("a record's time is out of line with the records around it: it takes the time of the one before; look at the clock of who wrote it",
-				"topic", p.Topic, "partition", p.Number, "offset", offset, "time", time.UnixMilli(at).UTC(), "odd_times", n)
+				"topic", p.Topic, "partition", p.Number, "offset", offset, "time", time.UnixMilli(at).UTC(), "out_of_order", n)
 		}
 	}
 }

@@ -96,7 +96,7 @@ func (p *program) forget(settings *configFlags, ids []string, asJSON bool) (err 
 		}
 	}
 	if asJSON {
-		if err := json.NewEncoder(p.stdout).Encode(map[string][]string{"forgotten": done, "unknown": unknown}); err != nil {
+		if err := json.NewEncoder(p.stdout).Encode(map[string][]string{"forgotten": done, "not_waiting": unknown}); err != nil {
 			return err
 		}
 	}

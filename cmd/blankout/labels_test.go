@@ -67,7 +67,7 @@ func testAddedPartitions(t *testing.T, late bool) {
 	open := func(in stream.Input) (*labels.Merge, *labels.Join, []labels.Lane, consumers, *blankout.Schema) {
 		s := one.Record.Schema()
 		c := labels.DefaultConfig()
-		c.Idle = 0
+		c.IdleTimeout = 0
 		j, err := labels.Open(c, t.TempDir(), labels.State{})
 		if err != nil {
 			t.Fatal(err)

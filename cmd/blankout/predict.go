@@ -62,7 +62,7 @@ of numbers MAE, RMSE, R2, deviance and how many lie between low and high.
 The model's file tells how events are read (label, id, categorical and dropped fields);
 -f replaces that by [record] of a configuration, and --set and flags override either.
 --refused skip counts records that cannot be used and goes on. An example of which the
-model has met no feature is one of them, unless --unknown answer is given.
+model has met no feature is one of them, unless --unseen answer is given.
 
 --explain writes instead, for each feature of an example: its name, its value after
 standardizing, its weight, what it adds to the score, and its share of the score's
@@ -73,11 +73,11 @@ feature were missing. Features that share a column are one line with all their n
 --delete D sets each feature of each example to zero with probability D, after
 standardizing, --delete-groups D each group of features; --rescale multiplies the
 survivors by 1/(1-D). With --declared the deleted ones are declared missing, and the rule of
---missing, or the model's own, answers.`,
+--missing-policy, or the model's own, answers.`,
 		Example: "  blankout predict -m model -d test.svm\n" +
 			"  blankout predict -m checkpoints -d events.jsonl --explain --max-events 3\n" +
 			"  blankout predict -m model -d test.svm --delete 0.5 --rescale --seed 7 --json\n" +
-			"  blankout predict -m model -d test.svm --groups every:8 --delete-groups 0.5 --declared --missing fill\n" +
+			"  blankout predict -m model -d test.svm --groups every:8 --delete-groups 0.5 --declared --missing-policy impute\n" +
 			"  blankout predict -m model -d new.svm --unlabeled -o scores.txt\n" +
 			"  blankout predict -m model -d mails.jsonl --refused skip -o answers.csv\n" +
 			"  blankout predict -m s3://models/fraud.blankout -d events.jsonl --json",
@@ -90,10 +90,10 @@ survivors by 1/(1-D). With --declared the deleted ones are declared missing, and
 				return usageError{fmt.Errorf("predict: --delete %v: want a probability in [0, 1), or 1 without --rescale", o.remove)}
 			}
 			if !slices.Contains([]string{"refuse", "answer"}, o.unknown) {
-				return usageError{fmt.Errorf("predict: --unknown %q: want refuse or answer", o.unknown)}
+				return usageError{fmt.Errorf("predict: --unseen %q: want refuse or answer", o.unknown)}
 			}
 			if o.declared && o.rescale {
-				return usageError{errors.New("predict: --declared lets the model's rule answer, --rescale does not: give one of them, or --missing rescale")}
+				return usageError{errors.New("predict: --declared lets the model's rule answer, --rescale does not: give one of them, or --missing-policy rescale")}
 			}
 			if o.maxEvents < 0 {
 				return usageError{fmt.Errorf("predict: --max-events %d: want a number that is not negative", o.maxEvents)}
@@ -106,7 +106,7 @@ survivors by 1/(1-D). With --declared the deleted ones are declared missing, and
 					return usageError{errors.New("predict: --explain is of the examples as they are: give it without --delete and --delete-groups")}
 				}
 				o.out = cmp.Or(o.out, "-")
-				if !c.Flags().Changed("unknown") {
+				if !c.Flags().Changed("unseen") {
 					o.unknown = "answer"
 				}
 			}
@@ -122,10 +122,10 @@ survivors by 1/(1-D). With --declared the deleted ones are declared missing, and
 	f.StringVarP(&o.out, "output", "o", "", "write classes and scores to `FILE`; - is standard output\nto .csv and .jsonl with probabilities")
 	f.Float64Var(&o.remove, "delete", 0, "set each feature to zero with probability `D`")
 	f.Float64Var(&o.groups, "delete-groups", 0, "set each group of features to zero with probability `D`")
-	f.BoolVar(&o.declared, "declared", false, "declare what is deleted missing: the model's rule of --missing answers")
+	f.BoolVar(&o.declared, "declared", false, "declare what is deleted missing: the model's rule of --missing-policy answers")
 	f.BoolVar(&o.rescale, "rescale", false, "multiply the surviving features by 1/(1-D)")
 	addMissingFlag(c, &o.missing)
-	f.StringVar(&o.unknown, "unknown", "refuse", "an example of which the model has met no feature: refuse, or answer\nanswer scores it as one without features")
+	f.StringVar(&o.unknown, "unseen", "refuse", "an example of which the model has met no feature: refuse, or answer\nanswer scores it as one without features")
 	f.BoolVar(&o.unlabeled, "unlabeled", false, "the examples have no labels")
 	f.IntVar(&o.maxEvents, "max-events", 0, "stop after `N` examples; 0 is all")
 	o.explain.add(c)
@@ -135,16 +135,16 @@ survivors by 1/(1-D). With --declared the deleted ones are declared missing, and
 }
 
 // sayLacking tells a person how the examples that are known to lack fields were answered.
-func (p *program) sayLacking(rules map[model.MissingRule]int) {
-	if lacking := rules[model.MissingAsIs] + rules[model.MissingRescale] + rules[model.MissingFill]; lacking > 0 {
+func (p *program) sayLacking(rules map[model.MissingPolicy]int) {
+	if lacking := rules[model.MissingNone] + rules[model.MissingRescale] + rules[model.MissingImpute]; lacking > 0 {
 		fmt.Fprintf(p.stderr, "%-20s %s of them %s known to lack fields; %s rescaled, %s filled in\n", "missing", humanize.Comma(int64(lacking)), map[bool]string{true: "is", false: "are"}[lacking == 1],
-			humanize.Comma(int64(rules[model.MissingRescale])), humanize.Comma(int64(rules[model.MissingFill])))
+			humanize.Comma(int64(rules[model.MissingRescale])), humanize.Comma(int64(rules[model.MissingImpute])))
 	}
 }
 
 // openModel reads the model, and has the data read as it was learned.
 func (o *predictFlags) openModel(p *program) (*client.Model, error) {
-	rule, err := model.ParseMissingRule(o.missing)
+	rule, err := model.ParseMissingPolicy(o.missing)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--%w", err)}
 	}
@@ -192,7 +192,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	screen := p.newScreen(10 * time.Second)
 	measures := measure.NewEvaluation(len(head.Schema.Classes))
 	measures.Positive = schema.PositiveClass(head.Positive)
-	score, rules := read.Score, map[model.MissingRule]int{} // examples known to lack fields by rule
+	score, rules := read.Score, map[model.MissingPolicy]int{} // examples known to lack fields by rule
 	lacks := lacking{answer: head.Answer, by: func(e *blankout.Example) model.Lacked { return model.ScoreVariance(read.Model, e) }}
 	if o.remove > 0 || o.groups > 0 {
 		if score, lacks, err = deleting(read.Model, o, schema, rules); err != nil {
@@ -225,7 +225,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 			screen.progress(humanize.Comma(int64(seen.n)) + " examples scored")
 		}
 		s := score(e, scores)
-		if rule := head.Answer(e).Rule(); rule != "" && o.remove == 0 && o.groups == 0 {
+		if rule := head.Answer(e).Policy(); rule != "" && o.remove == 0 && o.groups == 0 {
 			rules[rule]++
 		}
 		if numbers != nil {
@@ -360,14 +360,14 @@ func (x *examined) take(e *blankout.Example, schema *blankout.Schema) error {
 	if x.zeros > 0 && x.labeled > 0 {
 		return fmt.Errorf("label 0 is none of the model's classes %s, and examples have labels: only files of nothing but 0 are unlabeled (--unlabeled passes over every label)", blankout.ClassList(classes))
 	}
-	if err := x.model.Stranger(e, schema); err == nil {
+	if err := x.model.OnlyUnseen(e, schema); err == nil {
 		x.familiar++
 	} else {
 		if x.strangers++; x.familiar == 0 {
 			err = fmt.Errorf("%w; no feature of the model occurs in the data so far: is it of another model?", err)
 		}
 		if x.refuse {
-			return unusable{fmt.Errorf("%w (--unknown answer scores it as an event of no features)", err)}
+			return unusable{fmt.Errorf("%w (--unseen answer scores it as an event of no features)", err)}
 		}
 	}
 	x.n++
@@ -383,7 +383,7 @@ type lacking struct {
 // deleting returns Score with features deleted at random. The masks depend on
 // the seed and the number of the example alone and are those of the corrupt
 // command's first copies. Where what was deleted is known, rules counts the answers.
-func deleting(m model.Model, o *predictFlags, schema *blankout.Schema, rules map[model.MissingRule]int) (func(*blankout.Example, []float64) []float64, lacking, error) {
+func deleting(m model.Model, o *predictFlags, schema *blankout.Schema, rules map[model.MissingPolicy]int) (func(*blankout.Example, []float64) []float64, lacking, error) {
 	c := batch.Corrupter{Noise: loss.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale, Grouping: model.NewGrouping(schema), Curves: m.About().Scaler.Curves}
 	if o.groups > 0 {
 		c.Noise = loss.GroupDropout{Q: o.remove, Groups: o.groups}
@@ -414,7 +414,7 @@ func deleting(m model.Model, o *predictFlags, schema *blankout.Schema, rules map
 		dead = c.Dead(x.Index, field, n, 0, dead)
 		n++
 		m.About().Delete(e, x, field, dead, true, &left)
-		if rule := m.About().Answer(&left).Rule(); rule != "" {
+		if rule := m.About().Answer(&left).Policy(); rule != "" {
 			rules[rule]++
 		}
 		return m.ScoreLacking(left.Features, &left, out)
@@ -462,16 +462,16 @@ func printReport(w io.Writer, classes []string, r measure.ClassesReport) {
 	t.Flush()
 }
 
-// addMissingFlag adds --missing, which says in every command the same.
+// addMissingFlag adds --missing-policy, which says in every command the same.
 func addMissingFlag(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "missing", cmp.Or(*to, string(model.MissingAuto)), "rule for missing fields: as-is, rescale, fill or auto\nas-is counts what is left, rescale multiplies it by 1/(1 - share missing),\nfill tells numbers from the others, auto is what proved best")
-	_ = c.RegisterFlagCompletionFunc("missing", cobra.FixedCompletions(model.MissingRuleNames(), cobra.ShellCompDirectiveNoFileComp))
+	c.Flags().StringVar(to, "missing-policy", cmp.Or(*to, string(model.MissingAuto)), "rule for missing fields: none, rescale, impute or auto\nas-is counts what is left, rescale multiplies it by 1/(1 - share missing),\nfill tells numbers from the others, auto is what proved best")
+	_ = c.RegisterFlagCompletionFunc("missing-policy", cobra.FixedCompletions(model.MissingPolicyNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
 // forceMissing has a model answer events that lack fields by a rule, but for auto.
-func forceMissing(m *client.Model, rule model.MissingRule) error {
-	if rule == model.MissingFill && m.Head.Covariance == nil {
-		return usageError{errors.New("--missing fill: the model has no covariance of numeric columns to fill in from")}
+func forceMissing(m *client.Model, rule model.MissingPolicy) error {
+	if rule == model.MissingImpute && m.Head.Covariance == nil {
+		return usageError{errors.New("--missing-policy impute: the model has no covariance of numeric columns to fill in from")}
 	}
 	m.Missing = m.Missing.Forced(rule)
 	return nil

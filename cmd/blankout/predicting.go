@@ -56,7 +56,7 @@ func newPredictor(c *config.Config, model func() *client.Model, log *slog.Logger
 	}
 	kafka := c.Kafka.ConsumerConfig
 	// These are of the topics that are learned.
-	kafka.UnlabeledTopics, kafka.Partitions, kafka.Before, kafka.Duplicates = nil, nil, 0, 0
+	kafka.UnlabeledTopics, kafka.Partitions, kafka.Before, kafka.DedupWindow = nil, nil, 0, 0
 	return &predict.Predictor{Config: c.Predict, Kafka: kafka, Model: model, Log: log}
 }
 
@@ -105,7 +105,7 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 	}
 	follower, err := c.Predict.Follow(client.Options{
 		Schemes: schemes(c),
-		Record:  &c.Record, Missing: model.MissingRule(c.Learner.Missing), Log: log,
+		Record:  &c.Record, Missing: model.MissingPolicy(c.Learner.MissingPolicy), Log: log,
 	})
 	if err != nil {
 		return fmt.Errorf("run: predict: %w", err)

@@ -304,7 +304,7 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 	r.Config.Refused = c.DeadLetter.Policy
 	r.Config.Unnamed = len(c.Record.Classes) == 0
 	r.Config.MaxEvents = o.maxEvents
-	r.Config.Unlabeled = c.Record.Unlabeled || c.Learner.Alpha > 0 || len(c.Kafka.UnlabeledTopics) > 0
+	r.Config.Unlabeled = c.Record.Unlabeled || c.Learner.UnlabeledWeight > 0 || len(c.Kafka.UnlabeledTopics) > 0
 	r.Config.Fruitless = o.refused == "skip"
 	r.Config.PublishInterval = c.HTTP.PublishInterval
 	r.Validator = newValidator(c, o.data, log)
@@ -373,7 +373,7 @@ func (s *service) openLetters(ctx context.Context, c *config.Config, log *slog.L
 		})
 		refused = d
 	}
-	if where := c.Suspect.DeadLetterConfig; where != (stream.DeadLetterConfig{}) {
+	if where := c.Mislabeled.DeadLetterConfig; where != (stream.DeadLetterConfig{}) {
 		d, err := stream.OpenSuspects(ctx, where, c.Kafka.ConnectConfig, log)
 		if err != nil {
 			return nil, nil, err

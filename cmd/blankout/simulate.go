@@ -174,7 +174,7 @@ func (o *simulateFlags) check(c *cobra.Command) error {
 	if c.Flags().Changed("rescale") {
 		rescales = []bool{o.rescale}
 	}
-	if _, err := model.ParseMissingRule(o.missing); err != nil {
+	if _, err := model.ParseMissingPolicy(o.missing); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
 	if slices.Equal(o.dead, []string{"both"}) {
@@ -342,7 +342,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 		if err != nil {
 			return nil, err
 		}
-		if err := forceMissing(m, model.MissingRule(o.missing)); err != nil {
+		if err := forceMissing(m, model.MissingPolicy(o.missing)); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		s.Model = m.Model

@@ -19,7 +19,7 @@ import (
 
 // checkDelays returns the first thing that does not go with --label-delay.
 func (o *simulateFlags) checkDelays(c *cobra.Command) error {
-	for _, name := range []string{"nightmare", "delete", "delete-groups", "group", "dead", "rescale", "missing", "repeat", "train", "loss", "grid", "hold-out", "tol"} {
+	for _, name := range []string{"nightmare", "delete", "delete-groups", "group", "dead", "rescale", "missing-policy", "repeat", "train", "loss", "grid", "hold-out", "tol"} {
 		if c.Flags().Changed(name) {
 			return fmt.Errorf("--%s does not go with --label-delay: features do not die there", name)
 		}

@@ -50,7 +50,7 @@ type trainFlags struct {
 	places      []place // of the examples, for influences
 	kernel      kernelFlags
 	covariance  int            // of so many numeric columns at most
-	presence    batch.Presence // of the fields in the examples, for the rule of --missing
+	presence    batch.Presence // of the fields in the examples, for the rule of --missing-policy
 	observed    bool           // the noise is loss.ObservedNoise; its rates are found once the examples have been read
 }
 
@@ -77,7 +77,7 @@ There --noise and --standardize are auto unless given.`,
 			"  blankout train -d train.csv --label class --folds 5 --grid c=0.1,1,10 --grid noise=none,dropout:0.5\n" +
 			"  blankout train -d train.svm --loss dropsvm --folds 5 --grid c=1,10 --grid drop-q=0,auto -o model\n" +
 			"  blankout train -d train.svm --noise group:0.3 --groups every:8 --standardize all -o model\n" +
-			"  blankout train -d train.svm --groups every:8 --standardize all --covariance-fields 256 -o model\n" +
+			"  blankout train -d train.svm --groups every:8 --standardize all --covariance-max-fields 256 -o model\n" +
 			"  blankout train -d train.svm --solver online --passes 2 -o model\n" +
 			"  blankout train -d events.jsonl --labels labels.jsonl --id order --set record.time=at -o model",
 		Args: noArgs,
@@ -122,7 +122,7 @@ There --noise and --standardize are auto unless given.`,
 	f.IntVar(&t.Copies, "copies", 0, "`M` explicitly corrupted copies of every example instead of the expectation")
 	f.StringVar(&t.Prior, "prior", t.Prior, "of t-logistic: student or l2")
 	f.StringArrayVar(&o.unlabeled, "unlabeled", nil, "`FILE` of examples without labels")
-	f.Float64Var(&t.Alpha, "alpha", 0.4, "weight of the unlabeled examples in the noising penalty, online in the metric")
+	f.Float64Var(&t.Alpha, "unlabeled-weight", 0.4, "weight of the unlabeled examples in the noising penalty, online in the metric")
 	f.StringVar(&o.scaler, "scaler", "", "standardize the features as the `MODEL` does")
 	f.Uint64Var(&t.Seed, "seed", 0, "of the corrupted copies, the folds, random starts and epochs")
 	f.IntVar(&t.Threads, "threads", t.Threads, "at most `N` threads; the result does not depend on it")
@@ -130,8 +130,8 @@ There --noise and --standardize are auto unless given.`,
 	f.StringArrayVar(&o.validation, "validation", nil, "choose among --grid on the examples of `FILE`")
 	f.StringArrayVar(&o.grid, "grid", nil, "`KEY=VALUE,…` to choose from, as c=0.1,1,10; several make a grid\nc, l2, l1, ell, alpha, loss, bound, noise, level, q, group, t, k, intercept, multiclass, prior; of\ndropsvm also kernel, sigma, degree, drop-q, keep, epochs")
 	f.Float64Var(&o.missing, "expected-missing", 0, "choose for a share `D` of the features deleted at random")
-	addMissingFlag(c, &o.online.config.Missing)
-	f.IntVar(&o.covariance, "covariance-fields", 0, "let the model fill in missing numbers from the others: of the first `N` columns\n256 is a good bound, and that of --solver online; 0 is none")
+	addMissingFlag(c, &o.online.config.MissingPolicy)
+	f.IntVar(&o.covariance, "covariance-max-fields", 0, "let the model fill in missing numbers from the others: of the first `N` columns\n256 is a good bound, and that of --solver online; 0 is none")
 	f.StringVar(&o.plot, "plot", "", "draw the grid's errors by deletion into `FILE`, .svg or .png\nand by each setting of numbers into FILE-KEY")
 	f.StringVar(&o.influences, "influences", "", "of t-logistic: write every example's influence to `FILE`\na small one marks a label that is probably wrong")
 	o.kernel.add(f)
@@ -163,14 +163,14 @@ func (o *trainFlags) check(c *cobra.Command) error {
 	if err := o.refuseUnused(c); err != nil {
 		return err
 	}
-	if _, err := model.ParseMissingRule(o.online.config.Missing); err != nil {
+	if _, err := model.ParseMissingPolicy(o.online.config.MissingPolicy); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
 	if n := o.covariance; n < 0 || n > model.MaxCovariance {
-		return fmt.Errorf("--covariance-fields %d: want 0 to %d", n, model.MaxCovariance)
+		return fmt.Errorf("--covariance-max-fields %d: want 0 to %d", n, model.MaxCovariance)
 	}
-	if o.online.config.Missing == string(model.MissingFill) && (o.covariance == 0 || svm.IsLoss(o.config.Loss)) {
-		return fmt.Errorf("--missing fill: only a linear model with a covariance fills in: add --covariance-fields 256")
+	if o.online.config.MissingPolicy == string(model.MissingImpute) && (o.covariance == 0 || svm.IsLoss(o.config.Loss)) {
+		return fmt.Errorf("--missing-policy impute: only a linear model with a covariance fills in: add --covariance-max-fields 256")
 	}
 	o.standardize = string(model.StandardizeNone)
 	if c.Flags().Changed("standardize") {
@@ -297,7 +297,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 	r.TrainError, r.NumbersReport, r.Counts = fit.trainError, fit.numbers, o.data.join.counts
 	r.BaselineReport, r.SupportVectors = baselinesOf(d), fit.vectors
 	if o.covariance > 0 && fit.linear != nil && fit.linear.Model.Covariance == nil {
-		r.unfilled = "--covariance-fields: fewer than two columns are numbers that enough of the examples hold, so that nothing can be filled in; fields of JSON and CSV, and columns of svmlight that nine of ten examples hold or that --standardize all makes dense, can be"
+		r.unfilled = "--covariance-max-fields: fewer than two columns are numbers that enough of the examples hold, so that nothing can be filled in; fields of JSON and CSV, and columns of svmlight that nine of ten examples hold or that --standardize all makes dense, can be"
 	}
 	if scaler == nil && !svm.IsLoss(o.config.Loss) {
 		if column, largest, usual, ok := d.Wildest(); ok {
@@ -397,7 +397,7 @@ func (o *trainFlags) unused(d *batch.Data) string {
 	case n == 0:
 		return ""
 	case o.config.Alpha == 0:
-		return fmt.Sprintf("%s had no label and, since --alpha is 0, counted for nothing", plural(n, "example"))
+		return fmt.Sprintf("%s had no label and, since --unlabeled-weight is 0, counted for nothing", plural(n, "example"))
 	case o.noiseless():
 		return fmt.Sprintf("%s had no label and count for nothing: without the expectation under a noise (--noise dropout:Q) they say nothing", plural(n, "example"))
 	}

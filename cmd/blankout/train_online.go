@@ -45,11 +45,11 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	o.config = online.DefaultConfig()
 	f, t := c.Flags(), &o.config
 	f.IntVar(&o.passes, "passes", 1, "online: `N` passes over the examples")
-	f.StringVar(&t.Rule, "rule", t.Rule, "online: update rule, "+valuesUsage(rules.Names()))
+	f.StringVar(&t.Optimizer, "optimizer", t.Optimizer, "online: update rule, "+valuesUsage(rules.Names()))
 	f.Float64Var(&t.ExpectedMissingGroups, "expected-missing-groups", 0, "online: choose for a share `D` of the groups deleted at random\n--noise auto then learns levels of groups as well")
-	f.IntVar(&t.Refresh, "refresh", 0, "online: solve every `N` examples exactly, against a summary of those before: with --refresh-window\nbeside the rule, with --rule irls instead of it")
-	f.IntVar(&t.RefreshWindow, "refresh-window", 0, "online: solve the latest `N` examples each time, a multiple of --refresh")
-	f.Float64Var(&t.Eta, "eta", t.Eta, "online: learning rate, 0 for the rule's own")
+	f.IntVar(&t.IRLSBatch, "irls-batch", 0, "online: solve every `N` examples exactly, against a summary of those before: with --irls-window\nbeside the rule, with --optimizer irls instead of it")
+	f.IntVar(&t.IRLSWindow, "irls-window", 0, "online: solve the latest `N` examples each time, a multiple of --irls-batch")
+	f.Float64Var(&t.LearningRate, "learning-rate", t.LearningRate, "online: learning rate, 0 for the rule's own")
 	f.StringVar(&t.Standardize, "standardize", t.Standardize, "auto, all, scale or none (default none, online auto)")
 	f.Lookup("standardize").DefValue = ""
 }
@@ -57,7 +57,7 @@ func (o *onlineFlags) add(c *cobra.Command) {
 // onlineOnly lists the flags above, which an exact solver refuses, exactOnly the
 // ones that --solver online refuses.
 var (
-	onlineOnly = []string{"passes", "expected-missing-groups", "rule", "eta", "refresh", "refresh-window"}
+	onlineOnly = []string{"passes", "expected-missing-groups", "optimizer", "learning-rate", "irls-batch", "irls-window"}
 	exactOnly  = []string{"l1", "tol", "copies", "prior", "scaler", "multiclass", "folds", "validation", "grid", "plot", "influences",
 		"kernel", "drop-q", "keep", "epochs"}
 )
@@ -85,7 +85,7 @@ func (o *trainFlags) refuseUnused(c *cobra.Command) error {
 		{false, onlineOnly, "is for --solver online"},
 		{len(o.grid) > 0, []string{"expected-missing"}, "goes with --grid, or with --solver online"},
 		{svm.IsLoss(lossName), []string{"kernel", "drop-q", "keep", "epochs"}, "is for --loss dropsvm"},
-		{!loss.IsRegression(lossName) || o.online.config.Missing != string(model.MissingRescale), []string{"missing"}, "rescale is for classes: a number is predicted of what is left as it is, or filled in"},
+		{!loss.IsRegression(lossName) || o.online.config.MissingPolicy != string(model.MissingRescale), []string{"missing-policy"}, "rescale is for classes: a number is predicted of what is left as it is, or filled in"},
 		{losses || lossName == "t-logistic" || o.config.Prior == string(batch.L2Prior), []string{"prior"}, "is for --loss t-logistic:T; the prior of other losses is l2"},
 	} {
 		if !f.used {
@@ -105,7 +105,7 @@ type onlineResult struct {
 	// Where labels are numbers.
 	ProgressiveMAE  *float64 `json:"progressive_mae,omitempty"`
 	ProgressiveRMSE *float64 `json:"progressive_rmse,omitempty"`
-	Level           float64  `json:"level"`
+	Level           float64  `json:"noise_level"`
 	Noise           string   `json:"noise"` // the level by name
 	Unlabeled       uint64   `json:"unlabeled"`
 	// Progressive is everything measured before it was learned, all passes.
@@ -247,14 +247,14 @@ func (o *trainFlags) checkOnline(c *cobra.Command) (err error) {
 	if t.Loss, err = o.config.LossName(); err != nil {
 		return err
 	}
-	if len(o.unlabeled) > 0 || given("alpha") {
-		t.Alpha = o.config.Alpha
+	if len(o.unlabeled) > 0 || given("unlabeled-weight") {
+		t.UnlabeledWeight = o.config.Alpha
 	}
 	if given("noise") {
 		t.Noise = o.config.Noise
 	}
-	if given("covariance-fields") {
-		t.CovarianceFields = o.covariance
+	if given("covariance-max-fields") {
+		t.CovarianceMaxFields = o.covariance
 	}
 	t.Intercept, t.ExpectedMissing = string(o.config.Intercept), o.missing
 	t.C, o.online.scale = o.config.Cost, 1

@@ -90,7 +90,7 @@ func (o *trainFlags) trainLinear(ctx context.Context, d *batch.Data, scaler *mod
 		fit.Model = fit.Model.WithScaler(scaler)
 	}
 	fit.Model = fit.Model.WithCovariance(o.presence.Covariance(fit.Model, d, o.covariance))
-	fit.Model.Missing = o.presence.Missing(fit.Model, d, model.MissingRule(o.online.config.Missing))
+	fit.Model.Missing = o.presence.Missing(fit.Model, d, model.MissingPolicy(o.online.config.MissingPolicy))
 	if fit.Model.Residual != nil {
 		if r := o.presence.Residual(fit.Model, d); r != nil {
 			fit.Model.Residual = r
@@ -113,6 +113,6 @@ func (o *trainFlags) trainKernel(ctx context.Context, d *batch.Data, scaler *mod
 	if scaler != nil {
 		fit.Model = fit.Model.WithScaler(scaler)
 	}
-	fit.Model.Missing = o.presence.Missing(fit.Model, d, model.MissingRule(o.online.config.Missing))
+	fit.Model.Missing = o.presence.Missing(fit.Model, d, model.MissingPolicy(o.online.config.MissingPolicy))
 	return &trained{Solution: fit.Solution, model: fit.Model, trainError: &wrong, vectors: fit.Vectors}, nil
 }

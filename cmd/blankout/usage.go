@@ -39,9 +39,9 @@ type brief struct {
 var briefs = map[string]brief{
 	"run": {1, 5, []string{"config", "data", "set", "brokers", "topic", "format", "label", "drop", "labels", "id", "loss", "noise", "expected-missing", "group",
 		"reset", "until-end", "max-events", "serve", "keep-serving", "predict-only", "json", "help", helpAll}},
-	"train": {1, 5, []string{"config", "data", "set", "format", "label", "drop", "unlabeled", "output", "loss", "noise", "cost", "standardize", "expected-missing", "missing",
+	"train": {1, 5, []string{"config", "data", "set", "format", "label", "drop", "unlabeled", "output", "loss", "noise", "cost", "standardize", "expected-missing", "missing-policy",
 		"solver", "tol", "passes", "folds", "grid", "seed", "json", "help", helpAll}},
-	"predict": {1, 4, []string{"config", "data", "model", "set", "unlabeled", "format", "label", "drop", "refused", "missing", "output", "explain", "delete", "delete-groups", "declared", "rescale",
+	"predict": {1, 4, []string{"config", "data", "model", "set", "unlabeled", "format", "label", "drop", "refused", "missing-policy", "output", "explain", "delete", "delete-groups", "declared", "rescale",
 		"seed", "json", "help", helpAll}},
 	"simulate": {2, 3, []string{"config", "data", "model", "set", "label", "groups", "nightmare", "delete", "dead", "repeat", "seed", "learn", "output", "json", "help", helpAll}},
 	"corrupt":  {1, 3, []string{"config", "data", "model", "set", "label", "noise", "copies", "rescale", "seed", "output", "json", "help", helpAll}},
@@ -89,11 +89,11 @@ var groups = []struct {
 	names []string
 }{
 	{"Input", []string{"data", "labels", "unlabeled", "train", "test", "model", "config", "set", "brokers", "topic", "from", "from-group", "max-events", "until-end"}},
-	{"Record", []string{"format", "label", "weight", "id", "drop", "zero-based", "refused", "unknown", "group", "groups", "absent"}},
-	{"Learning", []string{"loss", "bound", "noise", "cost", "l2", "l1", "ell", "intercept", "multiclass", "prior", "alpha", "copies", "missing", "expected-missing",
-		"expected-missing-groups", "covariance-fields", "standardize", "scaler", "learn"}},
+	{"Record", []string{"format", "label", "weight", "id", "drop", "zero-based", "refused", "unseen", "group", "groups", "absent"}},
+	{"Learning", []string{"loss", "bound", "noise", "cost", "l2", "l1", "ell", "intercept", "multiclass", "prior", "unlabeled-weight", "copies", "missing-policy", "expected-missing",
+		"expected-missing-groups", "covariance-max-fields", "standardize", "scaler", "learn"}},
 	{"Solver", []string{"solver", "tol", "threads", "seed"}},
-	{"Online learning", []string{"passes", "rule", "eta", "refresh", "refresh-window"}},
+	{"Online learning", []string{"passes", "optimizer", "learning-rate", "irls-batch", "irls-window"}},
 	{"Kernel", []string{"kernel", "drop-q", "keep", "epochs"}},
 	{"Deletion", []string{"delete", "delete-groups", "declared", "rescale", "nightmare", "dead", "repeat", "bins", "label-delay"}},
 	{"Selection", []string{"grid", "folds", "validation", "hold-out"}},

@@ -114,7 +114,7 @@ func TestHelp(t *testing.T) {
 		t.Fatal(err)
 	}
 	for flag, values := range map[string][]string{
-		"loss": loss.Names(), "noise": append(loss.NoiseNames(), "auto", loss.ObservedNoise), "rule": rules.Names(),
+		"loss": loss.Names(), "noise": append(loss.NoiseNames(), "auto", loss.ObservedNoise), "optimizer": rules.Names(),
 	} {
 		_, list, _ := strings.Cut(run.Flags().Lookup(flag).Usage, "\n")
 		words := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' })
@@ -143,7 +143,7 @@ func TestHelp(t *testing.T) {
 			case "noise":
 				config.Noise = word
 			case "rule":
-				config.Rule = word
+				config.Optimizer = word
 			}
 			// Another setting may not go with it.
 			if err := config.Check(); err != nil && strings.Contains(err.Error(), "want one of") {

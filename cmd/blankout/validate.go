@@ -63,11 +63,11 @@ file wants the same file with -d; one whose labels came later that of the labels
 		Example: "  blankout validate -m checkpoints -f blankout.toml\n" +
 			"  blankout validate -m checkpoints -f blankout.toml --json\n" +
 			"  blankout validate -m checkpoints -f blankout.toml -d events.jsonl --set validate.holdout=0 -o exact.blankout\n" +
-			"  blankout validate -m checkpoints -d events.jsonl --missing as-is\n" +
+			"  blankout validate -m checkpoints -d events.jsonl --missing-policy none\n" +
 			"  blankout validate -m checkpoints -d events.jsonl --labels labels.jsonl",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			rule, err := model.ParseMissingRule(o.missing)
+			rule, err := model.ParseMissingPolicy(o.missing)
 			if err != nil {
 				return usageError{fmt.Errorf("validate: --%w", err)}
 			}
@@ -175,7 +175,7 @@ func joinedValidator(v *validate.Validator, c *config.Config, data, later string
 			}
 		}()
 		settings := c.Labels
-		settings.Idle = 0 // all ends are known
+		settings.IdleTimeout = 0 // all ends are known
 		if j.join, err = labels.Open(settings, directory, labels.State{}); err != nil {
 			return nil, err
 		}

@@ -58,7 +58,7 @@ func TestExitCode(t *testing.T) {
 		"quadratic-penalty":                       2,
 		"quadratic-penalty --quick --full -o out": 2,
 		"one two -o out":                          2,
-		"--unknown":                               2,
+		"--unseen":                                2,
 		"quadratic-penalty --data testdata -o " + t.TempDir(): 1,
 		"index -o testdata": 1,
 	} {

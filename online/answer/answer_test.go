@@ -17,10 +17,10 @@ func TestJudge(t *testing.T) {
 	j := Judge{Scales: []float64{1, 2}, Label: 1, Active: 2, Decision: model.Decision{}}
 	scores := []float64{0.5, 1, 7}
 	if got := j.AddLosses([]float64{9}, scores, 3); len(got) != 3 || got[0] != 9 || !slices.Equal(scores, []float64{0.5, 1, 7}) ||
-		got[1] != j.Decision.LogLoss([]float64{0.5, 1, rows.Unseen}, 1) || got[2] != j.Decision.LogLoss([]float64{1, 2, rows.Unseen}, 1) {
+		got[1] != j.Decision.LogLoss([]float64{0.5, 1, rows.NoClass}, 1) || got[2] != j.Decision.LogLoss([]float64{1, 2, rows.NoClass}, 1) {
 		t.Errorf("losses %v of %v", got, scores)
 	}
-	if j.Wrong(scores) != 0 || scores[2] != rows.Unseen || j.Wrong([]float64{3, 1, 7}) != 1 {
+	if j.Wrong(scores) != 0 || scores[2] != rows.NoClass || j.Wrong([]float64{3, 1, 7}) != 1 {
 		t.Error("what is right is wrong")
 	}
 	for label := range 2 { // levels of one output

@@ -44,7 +44,7 @@ func (j *Judge) Lost(scores []float64) float64 {
 // Silence gives the outputs that are not in use the score of a class that has not come.
 func (j *Judge) Silence(scores []float64) {
 	for k := j.Active; k < len(scores); k++ {
-		scores[k] = rows.Unseen
+		scores[k] = rows.NoClass
 	}
 }
 
@@ -96,7 +96,7 @@ func (j *Judge) Wrong(scores []float64) float64 {
 	}
 	label := j.Label
 	if j.Silence(scores); j.Classes != nil && j.Classes.On() {
-		j.byClass = j.Classes.Expand(scores, rows.Unseen, j.byClass[:0])
+		j.byClass = j.Classes.Expand(scores, rows.NoClass, j.byClass[:0])
 		scores, label = j.byClass, j.Class
 	}
 	if j.Decision.Predict(scores) != label {

@@ -232,14 +232,14 @@ func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
 		sum.weight += e.Weight
 		if w.Unit != nil {
 			value, v := w.Unit.Value(w.f[0]), model.Lacked{}
-			if w.Answer(e).Rule() != "" {
+			if w.Answer(e).Policy() != "" {
 				value, v = w.Value(w.Score(e, w.f)[0]), model.ScoreVariance(w.Linear, e)
 			}
 			low, high := w.Interval(value, v)
 			sum.numbers.Add(w.own, e.Target, e.Weight, value, low, high, 1)
 			continue
 		}
-		if w.Answer(e).Rule() != "" {
+		if w.Answer(e).Policy() != "" {
 			w.Score(e, w.f)
 		}
 		if w.Decision.Predict(w.f) != e.Label {

@@ -40,7 +40,7 @@ const (
 
 // New returns the Fields of a stream that begins.
 // absent is that of the Schema.
-func New(rules model.MissingRules, absent string) Fields {
+func New(rules model.MissingPolicies, absent string) Fields {
 	m := model.NewMissing(rules, nil, nil, nil)
 	m.Known = absent == blankout.AbsentMissing
 	return Fields{

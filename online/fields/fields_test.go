@@ -18,7 +18,7 @@ func TestUsualFields(t *testing.T) {
 	for i := range 10 {
 		schema.AddField(blankout.Field{Name: string(rune('a' + i)), Kind: blankout.Numeric})
 	}
-	f, r, number := New(model.DefaultMissingRules(), ""), rand.New(rand.NewPCG(1, 2)), uint64(0)
+	f, r, number := New(model.DefaultMissingPolicies(), ""), rand.New(rand.NewPCG(1, 2)), uint64(0)
 	next := func() *blankout.Example {
 		e := &blankout.Example{}
 		for id := uint16(1); id <= 10; id++ {
@@ -75,7 +75,7 @@ func TestUsualFields(t *testing.T) {
 	}
 	var a, b coder.Coder
 	f.State(&a)
-	again := New(model.DefaultMissingRules(), "")
+	again := New(model.DefaultMissingPolicies(), "")
 	c := coder.Read(a.Out)
 	again.State(c)
 	same := slices.Equal(again.usual.Null, f.usual.Null) && slices.Equal(again.usual.Present, f.usual.Present) && slices.Equal(again.Kinds.Present, f.Kinds.Present)

@@ -129,7 +129,7 @@ func TestSharesRegret(t *testing.T) {
 // written, and one that does not fit is refused.
 func TestTableMergesAndRestores(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
-	rules := model.RuleShares{0.01, 0.09, 0.9}
+	rules := model.PolicyWeights{0.01, 0.09, 0.9}
 	fold, together := NewTable(prior, scales, rules), NewTable(prior, scales, rules)
 	base := fold.Sums()
 	part := [2]*Table{NewTable(prior, scales, rules), NewTable(prior, scales, rules)}
@@ -160,7 +160,7 @@ func TestTableMergesAndRestores(t *testing.T) {
 	}
 	for range 100 {
 		fold.TakeLevels(3, []float64{1, 1, 1, 1, 0, 1, 1, 1, 1})
-		fold.TakeRules(3, model.RuleShares{0, 1, math.NaN()})
+		fold.TakeRules(3, model.PolicyWeights{0, 1, math.NaN()})
 	}
 	fold.Apply()
 	if m := fold.InForce[3]; m.Largest() != 1 || m.Rules[0] < 0.05 || m.Rules[2] < 0.5 || &fold.InForce[2].Levels[0] != &fold.InForce[0].Levels[0] {
@@ -209,7 +209,7 @@ func TestTableMergesAndRestores(t *testing.T) {
 func TestTableScales(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	for _, right := range []float64{0.7, 1, 1.4} {
-		table := NewTable([]float64{0.5, 0.5}, scales, model.RuleShares{1, 0, 0})
+		table := NewTable([]float64{0.5, 0.5}, scales, model.PolicyWeights{1, 0, 0})
 		if sum := table.InForce[0].Levels[0] + table.InForce[0].Levels[1]; math.Abs(sum-(0.8+0.1*(0.7+1.4))) > 1e-12 {
 			t.Errorf("levels begin with %v in all", sum)
 		}
@@ -267,7 +267,7 @@ func TestNormal(t *testing.T) {
 // A second-order expert has its share against the levels as they are mixed: by range, which begins with
 // that of whole events; alone where it is said to; and it is kept.
 func TestTableSecond(t *testing.T) {
-	rules := model.RuleShares{0.01, 0.09, 0.9}
+	rules := model.PolicyWeights{0.01, 0.09, 0.9}
 	make := func() *Table {
 		t := NewTable(prior, scales, rules)
 		t.AddSecond(0.3)

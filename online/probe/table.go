@@ -24,9 +24,9 @@ func Range(k model.Lack) int {
 // Mix is what an event of a range is answered by: the weights of the levels mixed by their
 // shares, and scores of the rules by theirs.
 type Mix struct {
-	Levels []float64        // shares times scales: they need not sum to 1
-	Second float64          // the share of the second-order expert against the levels as they are mixed
-	Rules  model.RuleShares // of whole events none
+	Levels []float64           // shares times scales: they need not sum to 1
+	Second float64             // the share of the second-order expert against the levels as they are mixed
+	Rules  model.PolicyWeights // of whole events none
 }
 
 // Largest returns the level with the largest share.
@@ -79,7 +79,7 @@ const middleShare = 0.8
 // NewTable returns a table that begins with these shares of levels and of rules. Each level is
 // compared with its scores multiplied by each of the scales, an odd number of them: one that is too
 // sure of itself then counts for less (temperatures; Guo et al. 2017).
-func NewTable(levels, scales []float64, rules model.RuleShares) *Table {
+func NewTable(levels, scales []float64, rules model.PolicyWeights) *Table {
 	t := &Table{scales: scales}
 	levels = t.spread(levels)
 	for r := range Ranges {
@@ -192,7 +192,7 @@ func (t *Table) AddLevels(losses []float64) { t.levels[0].Add(losses) }
 
 // TakeRules takes up what the rules have lost at an event of a range, those that were not to be
 // had NaN.
-func (t *Table) TakeRules(r int, losses model.RuleShares) { t.rules[r].Take(losses[:]) }
+func (t *Table) TakeRules(r int, losses model.PolicyWeights) { t.rules[r].Take(losses[:]) }
 
 const (
 	// ownEnough is how many events that lack fields by themselves tell enough of a range, and
@@ -251,7 +251,7 @@ func apart(a, b []float64) (most float64) {
 
 // Restart makes the table begin with these shares of levels, and with rules by range, because levels
 // have new weights.
-func (t *Table) Restart(levels []float64, rules model.MissingRules) {
+func (t *Table) Restart(levels []float64, rules model.MissingPolicies) {
 	levels = t.spread(levels)
 	for r := range Ranges {
 		t.levels[r].Begin(levels)
@@ -263,7 +263,7 @@ func (t *Table) Restart(levels []float64, rules model.MissingRules) {
 }
 
 // Rules returns the shares of the rules in force.
-func (t *Table) Rules() (rules model.MissingRules) {
+func (t *Table) Rules() (rules model.MissingPolicies) {
 	for bin := range rules {
 		rules[bin] = t.InForce[1+bin].Rules
 	}

@@ -76,7 +76,7 @@ func Y(label, k, outputs int) float64 {
 }
 
 // Unseen is the published intercept of a class that has not come.
-const Unseen = -30
+const NoClass = -30
 
 // Ungroup makes all of the rows one segment.
 func (s *Step) Ungroup() {

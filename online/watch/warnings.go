@@ -150,7 +150,7 @@ func (w *Watch) Warnings(s Stream) (out []Warning) {
 	}
 	if p := &w.Prior; p.Diverged() {
 		add(WarnPrior, "learning has diverged: the scores of the %d labeled events up to event %d are %.3g on average, which as log-odds mean nothing, and their mean log-loss is %.4g nats, that of the class shares %.4g; "+
-			"steps are too long for the values: a smaller learner.eta, rule = \"adagrad\" or, of rule dropout-descent, noisy_gradient = false makes them shorter, and so does standardize = \"auto\" where values are of very different sizes", priorBlock, p.Event, p.Size, p.LogLoss, p.Shares)
+			"steps are too long for the values: a smaller learner.learning_rate, optimizer = \"adagrad\" or, of optimizer dropout-descent, noisy_gradient = false makes them shorter, and so does standardize = \"auto\" where values are of very different sizes", priorBlock, p.Event, p.Size, p.LogLoss, p.Shares)
 	} else if p.Exceeded {
 		add(WarnPrior, "the predictions are worse than the class shares alone: the mean log-loss of the %d labeled events up to event %d was %.4g nats, that of the shares %.4g; "+
 			"a field that grows without end, such as a time or an id, is a usual cause (blankout config check --sample FILE names such fields), or values of very different sizes", priorBlock, p.Event, p.LogLoss, p.Shares)

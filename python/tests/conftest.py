@@ -38,14 +38,14 @@ class Program:
     def answers(self, model: Path, data: Path, *args: str) -> list[dict[str, Any]]:
         """Return what predict says about every event of a file."""
         out = self.home / "answers.jsonl"
-        self("predict", "-q", "-m", model, "-d", data, "-o", out, "--unlabeled", "--unknown", "answer", *args)
+        self("predict", "-q", "-m", model, "-d", data, "-o", out, "--unlabeled", "--unseen", "answer", *args)
         return [json.loads(line) for line in out.read_text().split("\n") if line]
 
 
 @pytest.fixture(autouse=True)
 def answered(monkeypatch):
     """Have models answer events of which they know nothing, as Program.answers does."""
-    monkeypatch.setattr(blankout.model.Model, "unknown", "answer")
+    monkeypatch.setattr(blankout.model.Model, "unseen", "answer")
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ TOL = 1e-9  # systems of equations are solved, whose last digits are the library
 @pytest.fixture(autouse=True)
 def program_fills(binary):
     said = subprocess.run([binary, "train", "--help"], capture_output=True, text=True).stdout
-    if "--covariance-fields" not in said:
+    if "--covariance-max-fields" not in said:
         pytest.skip("the program fills nothing in yet")
 
 
@@ -37,21 +37,21 @@ def program_fills(binary):
 def test_filled_in(program, args, classes):
     config = program.write("c.toml", RECORD)
     data = program.events("t.jsonl", events(600, 70, classes, nulls=0.02))
-    program("train", "-q", "-f", config, "-d", data, "-m", "m", "--missing", "fill", "--covariance-fields", "256", *args, *(() if "online" in args else EXACT))
+    program("train", "-q", "-f", config, "-d", data, "-m", "m", "--missing-policy", "impute", "--covariance-max-fields", "256", *args, *(() if "online" in args else EXACT))
     asked = events(200, 71, classes, nulls=0.4)
     asked[0]["near"] = 1e9  # wild: nothing is told from it
-    model = compare(program, program.home / "m", asked, missing="fill", tol=TOL)
-    assert "fill" in {a.rule for a in model.answers(asked)}
+    model = compare(program, program.home / "m", asked, missing="impute", tol=TOL)
+    assert "impute" in {a.missing_policy for a in model.answers(asked)}
     if "ovo" not in args:
         for a, score in zip(model.answers(asked, explain=1000), model.decision_function(asked)):
             total = sum(c.score for c in a.explanation)
             want = score if classes == 2 else score[model.classes_.tolist().index(a.class_)]
             assert abs(total - want) < 1e-9 * max(1, abs(want))
-            assert ("(filled in)" in {c.feature for c in a.explanation}) == (a.rule == "fill")
+            assert ("(filled in)" in {c.feature for c in a.explanation}) == (a.missing_policy == "impute")
 
 
-@pytest.mark.parametrize("missing", ["as-is", "rescale", "auto"])
-def test_levels_by_share(program, missing):
+@pytest.mark.parametrize("missing", ["none", "rescale", "auto"])
+def test_noise_levels_by_missing(program, missing):
     """Events that lack much are answered by other weights, as the program answers them."""
     r = np.random.default_rng(5)
 
@@ -66,17 +66,17 @@ def test_levels_by_share(program, missing):
 
     config = program.write("c.toml", '[record]\nlabel = "label"\n')
     data = program.events("t.jsonl", stream(12_000, 0))
-    program("train", "-q", "-f", config, "-d", data, "-m", "m", "--solver", "online", *(["--missing", missing] if missing != "auto" else []))
+    program("train", "-q", "-f", config, "-d", data, "-m", "m", "--solver", "online", *(["--missing-policy", missing] if missing != "auto" else []))
     asked = stream(300, 0.6)
     model = compare(program, program.home / "m", asked, tol=TOL)
     answers = model.answers(asked, explain=100)
-    assert len({a.level for a in answers}) > 1 or missing != "as-is"
+    assert len({a.noise_level for a in answers}) > 1 or missing != "none"
     for a, score in zip(answers, model.decision_function(asked)):
         assert abs(sum(c.score for c in a.explanation) - score) < 1e-9
 
 
 @pytest.mark.parametrize("loss", ["squared", "poisson"])
-@pytest.mark.parametrize("missing", ["fill", "as-is", "auto"])
+@pytest.mark.parametrize("missing", ["impute", "none", "auto"])
 def test_numbers_filled_in(program, loss, missing):
     """What an event lacks widens its interval, whether it is filled in or not."""
 
@@ -89,18 +89,18 @@ def test_numbers_filled_in(program, loss, missing):
     answers = compare(program, program.home / "m", asked, missing=missing, tol=TOL).answers(asked)
     widths = [(a.high - a.low) / (max(a.value, 1e-9) ** 0.5 if loss == "poisson" else 1) for a in answers if a.low > 0]
     assert max(widths) > (1.001 if loss == "poisson" else 1.02) * min(widths)
-    if missing == "fill":
-        assert "fill" in {a.rule for a in answers}
+    if missing == "impute":
+        assert "impute" in {a.missing_policy for a in answers}
 
 
 def test_known_columns_filled_in(program):
     x, y = rows(400, 1)
-    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", "--absent", "missing", "--missing", "fill", "--covariance-fields", "256", "--standardize", "auto")
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", "--absent", "missing", "--missing-policy", "impute", "--covariance-max-fields", "256", "--standardize", "auto")
     asked, _ = rows(100, 2)
     asked[::3, 1:3] = 0
-    want = program.answers(program.home / "m", program.write("a.svm", svmlight(asked, np.zeros(100, int))), "--missing", "fill")
-    model = blankout.load(program.home / "m", missing="fill")
+    want = program.answers(program.home / "m", program.write("a.svm", svmlight(asked, np.zeros(100, int))), "--missing-policy", "impute")
+    model = blankout.load(program.home / "m", missing="impute")
     for got, w in zip(model.answers(asked), want, strict=True):
         w.pop("id", None)
         same(got, w, TOL)
-    assert any(a.rule == "fill" for a in model.answers(asked))
+    assert any(a.missing_policy == "impute" for a in model.answers(asked))

@@ -49,11 +49,11 @@ def test_wrong_inputs(model, program):
         model.predict([{"near": 1}, 3])
     with pytest.raises(ValueError, match='missing "most"'):
         blankout.load(program.home / "model", missing="most")
-    assert blankout.load(program.home / "model", missing="fill").predict([{"near": None}]).shape == (1,)
+    assert blankout.load(program.home / "model", missing="impute").predict([{"near": None}]).shape == (1,)
     x, y = rows(50, 1)
     program("train", "-q", "-d", program.write("plain.svm", svmlight(x, y)), "-m", "plain")
     with pytest.raises(ValueError, match="no covariance"):
-        blankout.load(program.home / "plain", missing="fill")
+        blankout.load(program.home / "plain", missing="impute")
     assert model.predict([]).shape == (0,) and model.predict_proba([]).shape == (0, 2)
 
 

@@ -85,7 +85,7 @@ def test_a_live_learner(learner):
         assert not by_hand.refresh() and by_hand.model.version == first.version
         learn(events(500, 42))
         until(process, live, 1500)
-        assert live.model.version > first.version and live.trouble is None
+        assert live.model.version > first.version and live.last_error is None
         assert by_hand.refresh() and by_hand.model.events == 1500
         assert first.events == 1000  # a model never changes
     assert not live._thread.is_alive()
@@ -93,7 +93,7 @@ def test_a_live_learner(learner):
     process.wait()
     with pytest.raises(OSError):
         by_hand.refresh()
-    assert isinstance(by_hand.trouble, OSError) and by_hand.model.events == 1500
+    assert isinstance(by_hand.last_error, OSError) and by_hand.model.events == 1500
     with pytest.raises(OSError):
         blankout.load(address)
 

@@ -54,15 +54,15 @@ def test_random_events(learned, asked):
 def test_what_nothing_is_known_of_is_refused(learned):
     program, model = learned
     asked = [{"near": 1.5}, {}, {"near": None}, {"nobody": 1, "knows": "it"}]
-    model.unknown = "refuse"
+    model.unseen = "refuse"
     for ask in (model.predict, model.answers, model.decision_function):
         with pytest.raises(blankout.RefusedEvent, match="the model has met no feature of the event: nobody, knows=it") as e:
             ask(asked)
-        assert e.value.reason == "unknown" and e.value.row == 3
+        assert e.value.reason == "unseen" and e.value.row == 3
     model.predict(asked[:3])
-    model.unknown = "answer"
+    model.unseen = "answer"
     assert len(model.predict(asked)) == 4
-    want = program.answers(program.home / "model", program.events("a.jsonl", asked), "--unknown", "refuse", "--refused", "skip")
+    want = program.answers(program.home / "model", program.events("a.jsonl", asked), "--unseen", "refuse", "--refused", "skip")
     assert len(want) == 3
 
 

@@ -48,8 +48,8 @@ def same(got: blankout.Answer, want: dict, tol: float = 1e-12) -> None:
     for name, p in got.probabilities.items():
         near(p, want["probabilities"][name])
     assert got.set == want.get("set", [])
-    assert (got.missing, got.rule) == (want.get("missing", []), want.get("rule", ""))
-    assert (got.level, got.unknown) == (want.get("level", ""), want.get("unknown", []))
+    assert (got.missing, got.missing_policy) == (want.get("missing", []), want.get("missing_policy", ""))
+    assert (got.noise_level, got.unseen) == (want.get("noise_level", ""), want.get("unseen", []))
     for name in ("value", "low", "high"):
         a, b = getattr(got, name), want.get(name)
         assert (a is None) == (b is None), (name, a, b)
@@ -60,7 +60,7 @@ def same(got: blankout.Answer, want: dict, tol: float = 1e-12) -> None:
 def compare(program, model_path, asked, *args: str, missing: str = "auto", tol: float = 1e-12) -> blankout.Model:
     """Compare what the package and the program say about events; return the package's model."""
     model = blankout.load(model_path, missing=missing)
-    want = program.answers(model_path, program.events("asked.jsonl", asked), "--missing", missing, *args)
+    want = program.answers(model_path, program.events("asked.jsonl", asked), "--missing-policy", missing, *args)
     got = model.answers(asked)
     assert len(got) == len(want) == len(asked)
     for a, w in zip(got, want):
@@ -74,8 +74,8 @@ MODELS = {
     "exact-all": (["--standardize", "all", "--noise", "dropout:0.3", *EXACT], RECORD, 2),
     "exact-auto": (["--standardize", "auto", "--noise", "dropout:0.3", *EXACT], RECORD, 2),
     "exact-scale": (["--standardize", "scale", *EXACT], RECORD, 2),
-    "hinge-as-is": (["--loss", "hinge", "--standardize", "all", "--missing", "as-is", *EXACT], RECORD, 2),
-    "rescale": (["--standardize", "auto", "--missing", "rescale", *EXACT], RECORD, 2),
+    "hinge-none": (["--loss", "hinge", "--standardize", "all", "--missing-policy", "none", *EXACT], RECORD, 2),
+    "rescale": (["--standardize", "auto", "--missing-policy", "rescale", *EXACT], RECORD, 2),
     "quadratic": (["--loss", "quadratic", "--standardize", "auto", *EXACT], PLAIN, 2),
     "ovr": (["--standardize", "auto", "--noise", "dropout:0.4", *EXACT], RECORD, 5),
     "ovo": (["--standardize", "auto", "--noise", "dropout:0.4", "--multiclass", "ovo", *EXACT], RECORD, 5),
@@ -99,7 +99,7 @@ def test_every_model(program, name):
     asked = events(300, 2, classes, nulls=0.3) + [{}, {"user": None, "near": None}, {"words": ["nobody", "knows"]}]
     model = compare(program, model_path, asked)
     assert len(model.classes_) == classes
-    for rule in ("as-is", "rescale"):
+    for rule in ("none", "rescale"):
         compare(program, model_path, asked[:50], missing=rule)
     proba = model.predict_proba(asked)
     assert proba.shape == (len(asked), classes) and np.allclose(proba.sum(axis=1), 1)
@@ -127,7 +127,7 @@ def test_presence(program):
     asked = [{**e, "x": 2.5} if i % 2 else e for i, e in enumerate(events(100, 6))]
     model = compare(program, model_path, asked)
     assert any(len(k) == 1 for k in model._curves.knots)
-    with pytest.raises(blankout.Unsayable, match="that a number is there"):
+    with pytest.raises(blankout.UnsupportedError, match="that a number is there"):
         model.to_sklearn()
 
 
@@ -137,8 +137,8 @@ def test_rules_answer(program):
     program("train", "-q", "--solver", "online", "-d", program.events("t.jsonl", events(2000, 3)), "-m", model_path)
     asked = events(300, 4, nulls=0.5)
     model = compare(program, model_path, asked)
-    assert "fill" in {a.rule for a in model.answers(asked)}
-    assert {a.rule for a in blankout.load(model_path, missing="as-is").answers(asked)} <= {"", "as-is"}
+    assert "impute" in {a.missing_policy for a in model.answers(asked)}
+    assert {a.missing_policy for a in blankout.load(model_path, missing="none").answers(asked)} <= {"", "none"}
 
 
 def test_classes_share_an_output(program):
@@ -226,7 +226,7 @@ def test_columns_by_number(program, name):
             same(got, w)
     if name.startswith("known"):  # NaN is left out
         gone = np.where(asked == 0, np.nan, asked)
-        assert {a.rule for a in model.answers(gone)} > {""} and model.answers(gone) == model.answers(asked)
+        assert {a.missing_policy for a in model.answers(gone)} > {""} and model.answers(gone) == model.answers(asked)
 
 
 @pytest.mark.parametrize("loss", ["linear", "poisson", "huber:1", "quantile:0.8"])

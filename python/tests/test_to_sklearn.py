@@ -93,18 +93,18 @@ def test_numbers(program):
 def test_refused_by_name(program, args, said):
     x, y = rows(100, 4, classes=3 if "ovo" in args else 2)
     program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", *args)
-    with pytest.raises(blankout.Unsayable, match=said):
+    with pytest.raises(blankout.UnsupportedError, match=said):
         blankout.load(program.home / "m").to_sklearn()
 
 
 def test_curves_are_refused(program):
     x = np.random.default_rng(4).normal(size=(1200, 4))
     program("train", "-q", "-d", program.write("t.svm", svmlight(x, 1 * (x[:, 0] > 0))), "-m", "m", "--solver", "online", "--set", "learner.calibrate=off")
-    with pytest.raises(blankout.Unsayable, match="curves, which are no lines"):
+    with pytest.raises(blankout.UnsupportedError, match="curves, which are no lines"):
         blankout.load(program.home / "m").to_sklearn()
 
 
 def test_strings_are_refused(program):
     program("train", "-q", "-d", program.events("t.jsonl", events(60, 5)), "-m", "m", "--tol", "1e-2")
-    with pytest.raises(blankout.Unsayable, match="boolean, categorical, words"):
+    with pytest.raises(blankout.UnsupportedError, match="boolean, categorical, words"):
         blankout.load(program.home / "m").to_sklearn()

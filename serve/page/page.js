@@ -187,10 +187,10 @@ function draw() {
   if (warnings.map(w => w.text).join("\n") !== [...$("warnings").children].map(e => e.textContent.replace(/^Warning: /, "")).join("\n"))
     $("warnings").replaceChildren(...warnings.map(w => el("li", {"data-kind": w.kind}, "Warning: " + w.text)));
   document.title = (ready || plain ? "" : "! ") + (title ? printable(title) + " · blankout" : "blankout") + (s.error == null ? "" : " · " + errorOf(s)(s.error));
-  text("about", s.model ? `${s.model.loss}, noise ${s.level || s.model.noise} · ${s.model.trained} · model ${whole(s.model.events)}` + (s.model.published ? `, published ${span((s.t - s.model.published) / 1000)}${s.t - s.model.published < 1000 ? "" : " ago"}` : "") : "");
+  text("about", s.model ? `${s.model.loss}, noise ${s.noise_level || s.model.noise} · ${s.model.trained} · model ${whole(s.model.events)}` + (s.model.published ? `, published ${span((s.t - s.model.published) / 1000)}${s.t - s.model.published < 1000 ? "" : " ago"}` : "") : "");
   text("events", whole(s.events));
   text("events-note", `${whole(s.features)} features` + (s.unlabeled ? ` · ${whole(s.unlabeled)} unlabeled` : "") +
-    (s.labels ? ` · ${whole(s.labels.pending)} wait for a label, ${whole(s.labels.timed_out)} got none, ${whole(s.labels.late)} labels late` : ""));
+    (s.labels ? ` · ${whole(s.labels.pending)} wait for a label, ${whole(s.labels.timed_out)} got none, ${whole(s.labels.late_policy)} labels late` : ""));
   text("rate", short(last));
   text("rate-note", s.started ? "up " + span((s.t - s.started) / 1000) : "");
   text("lag", short(s.lag));
@@ -251,8 +251,8 @@ function drawForecast(s) {
   text("forecast-note", "Expected error when that share of an event’s features is missing" + (measured ? "; live and exact as of the last validation." : ", as answered while learning."));
   const experts = (s.experts || []).length > 1 ? s.experts : [];
   $("experts").replaceChildren(...experts.length ? [el("p", {class: "note"}, explained("Who answers", "Every noise level has weights of its own. Each has a share of the answer, by what it has lost on recent events that lack nothing.")),
-    rows(["weights of", "share", ""], experts.filter(e => !e.corrects).map(e => [e.name, share(e.share), bars(e.share)])),
-    ...experts.some(e => e.corrects) ? [rows(["their mixture is corrected by", "share", ""], experts.filter(e => e.corrects).map(e => [e.name, share(e.share), bars(e.share)]))] : []] : []);
+    rows(["weights of", "share", ""], experts.filter(e => !e.corrects).map(e => [e.name, share(e.weight), bars(e.weight)])),
+    ...experts.some(e => e.corrects) ? [rows(["their mixture is corrected by", "share", ""], experts.filter(e => e.corrects).map(e => [e.name, share(e.weight), bars(e.weight)]))] : []] : []);
   const sets = s.sets || [], size = s.numbers ? "width" : "classes";
   $("sets").replaceChildren(...sets.length ? [el("p", {class: "note"}, explained(s.numbers ? "Intervals" : "Sets", "How often the latest answers left the truth open, by the share of an event’s fields that is missing, and how much they left open.")),
     rows(["missing", "held", size], sets.map(x => [x.missing.split("-").map(d => Math.round(100 * d)).join("–") + " %", share(x.recent), Number(x.size.toPrecision(3)).toString()]))] : []);
@@ -478,7 +478,7 @@ async function readMeasures() {
 }
 // Errors by the age of the weights, beside those of the newest weights at the same events.
 function drawAged() {
-  const list = (measures.by_age || []).filter(x => x.age), numbers = list.some(x => x.log_loss == null);
+  const list = (measures.by_staleness || []).filter(x => x.age), numbers = list.some(x => x.log_loss == null);
   const error = x => numbers ? own(x) : percent(x == null ? null : x / 100), loss = (x, y) => numbers ? own(x ?? null) : fixed(y ?? null, 4);
   $("by-age").replaceChildren(...list.length ? [el("p", {class: "note"}, explained("By older weights", "Some events are also answered by a model frozen about that many events before, as by an export or a snapshot; the newest weights answered the same events.")),
     rows(["events old", "error", "newest", numbers ? "deviance" : "log-loss", "newest"], list.map(x => [whole(x.age), error(x.error), error(x.fresh_error), loss(x.deviance, x.log_loss), loss(x.fresh_deviance, x.fresh_log_loss)]))] : []);
@@ -509,7 +509,7 @@ function drawConfusion() {
 function drawAside() {
   const groups = new Map();
   for (const s of measures.samples || []) { const reason = s.why.split(":")[0]; groups.set(reason, [...groups.get(reason) || [], s]); }
-  if ((measures.suspects || []).length) groups.set("labels that are doubted", measures.suspects);
+  if ((measures.mislabeled || []).length) groups.set("labels that are doubted", measures.mislabeled);
   $("aside").hidden = !groups.size;
   $("aside-tables").replaceChildren(...[...groups].map(([reason, list]) => {
     const all = ((measures.refused || {})[reason] || {}).count;
@@ -696,8 +696,8 @@ async function ask() {
   const says = [];
   const alone = (p.explanation || []).length && p.explanation.every(c => c.feature === "(intercept)");
   if ((p.missing || []).length && alone) says.push(`Missing: ${p.missing.join(", ")}. Nothing is left that the model knows: the intercept alone answers.`);
-  else if ((p.missing || []).length) says.push(`Missing: ${p.missing.join(", ")}; answered by the rule “${p.rule || "as-is"}”${p.level ? ", level " + p.level : ""}.`);
-  if ((p.unknown || []).length) says.push(`Never met: ${p.unknown.join(", ")}. They count for nothing.`);
+  else if ((p.missing || []).length) says.push(`Missing: ${p.missing.join(", ")}; answered by the rule “${p.missing_policy || "none"}”${p.noise_level ? ", level " + p.noise_level : ""}.`);
+  if ((p.unseen || []).length) says.push(`Never met: ${p.unseen.join(", ")}. They count for nothing.`);
   box.replaceChildren(
     p.value != null ? el("div", {class: "bigclass"}, precise(p.value), el("small", {}, p.low == null ? "" : ` between ${precise(p.low)} and ${precise(p.high)}`)) :
     el("div", {class: "bigclass"}, p.class == null ? fixed(p.scores[0], 3) : p.class, el("small", {}, p.probability == null ? "" : " with probability " + percent(p.probability) + (p.low == null ? "" : `, between ${percent(p.low)} and ${percent(p.high)} if what is missing were known`))),

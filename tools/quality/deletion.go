@@ -46,7 +46,7 @@ func (c *comparison) exact() error {
 		for _, noise := range d.noises {
 			config := online.DefaultConfig()
 			// Experts of curves beside the level would have no part in the exact problem.
-			config.Rule, config.Noise, config.Standardize = "adagrad", noise, d.standardize
+			config.Optimizer, config.Noise, config.Standardize = "adagrad", noise, d.standardize
 			// After an alarm it would no longer be the optimum of all events that is approached.
 			config.OnDrift = "log"
 			b := batch.DefaultConfig()

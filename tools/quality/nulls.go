@@ -141,7 +141,7 @@ func without(e *blankout.Example, columns, group int, dead []bool) blankout.Exam
 
 // expected returns the event with what the model expects in place of the nulls.
 func expected(m *model.Linear, e *blankout.Example) blankout.Example {
-	m = m.WithMissing(m.Missing.Forced(model.MissingFill))
+	m = m.WithMissing(m.Missing.Forced(model.MissingImpute))
 	parts := m.Answer(e).Parts
 	if parts == nil {
 		return *e

@@ -49,7 +49,7 @@ const rounds = 5
 
 // fixedLevel are the options of one level of noise and one rule; without them train learns
 // three levels and three experts side by side.
-var fixedLevel = []string{"--rule", "adagrad", "--noise", "dropout:0.5"}
+var fixedLevel = []string{"--optimizer", "adagrad", "--noise", "dropout:0.5"}
 
 // speed measures blankout train --solver online and vw on the same events. The
 // progressive errors say that both learn.
@@ -97,7 +97,7 @@ In seconds, with the share of events that are wrong when they are met:
 | one pass over | learner | wall | processor | progressive error, %% |
 |---|---|---|---|---|
 %[9]s
-`, "`make speed DATA=DIR VW=vw`", int(time.Since(begin).Minutes()+1), runtime.NumCPU(), processor(), rounds, "`vw --loss_function logistic`", "`--rule adagrad --noise dropout:0.5`", short.String(), long.String())
+`, "`make speed DATA=DIR VW=vw`", int(time.Since(begin).Minutes()+1), runtime.NumCPU(), processor(), rounds, "`vw --loss_function logistic`", "`--optimizer adagrad --noise dropout:0.5`", short.String(), long.String())
 	writeWorks(c.w, m, rates)
 	return nil
 }

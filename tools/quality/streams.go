@@ -94,11 +94,11 @@ func (c *comparison) rules() error {
 		{"no noise", func(c *online.Config) { c.Noise = "none" }},
 		{"dropout .1", func(c *online.Config) { c.Noise = "dropout:0.1" }},
 		{"dropout .5", func(c *online.Config) { c.Noise = "dropout:0.5" }},
-		{"AdaGrad, plain", func(c *online.Config) { c.Rule, c.Noise, c.Average, c.Adapt = "adagrad", "none", 0, false }},
-		{"dropout descent, noisy gradient", func(c *online.Config) { c.Rule, c.Noise = "dropout-descent", "dropout:0.1" }},
-		{"SGD", func(c *online.Config) { c.Rule, c.Noise = "sgd", "none" }},
-		{"AROW", func(c *online.Config) { c.Rule, c.Noise, c.Loss = "arow", "none", "hinge" }},
-		{"FTRL", func(c *online.Config) { c.Rule, c.Noise = "ftrl", "none" }},
+		{"AdaGrad, plain", func(c *online.Config) { c.Optimizer, c.Noise, c.Average, c.Adapt = "adagrad", "none", 0, false }},
+		{"dropout descent, noisy gradient", func(c *online.Config) { c.Optimizer, c.Noise = "dropout-descent", "dropout:0.1" }},
+		{"SGD", func(c *online.Config) { c.Optimizer, c.Noise = "sgd", "none" }},
+		{"AROW", func(c *online.Config) { c.Optimizer, c.Noise, c.Loss = "arow", "none", "hinge" }},
+		{"FTRL", func(c *online.Config) { c.Optimizer, c.Noise = "ftrl", "none" }},
 	}
 	fmt.Fprint(c.w, "## Our own rules, progressive error of one pass, %\n\n| stream |")
 	for _, x := range configs {

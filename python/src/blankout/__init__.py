@@ -6,7 +6,7 @@
 
 from typing import TYPE_CHECKING
 
-from .errors import DamagedError, FileError, ForeignError, NewerError, RefusedEvent, Unsayable
+from .errors import DamagedError, FileError, ForeignError, NewerError, RefusedEvent, UnsupportedError
 from .model import Answer, Contribution, Model
 from .follow import Follower, follow
 from .places import load
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer", "Contribution", "DamagedError", "DropoutClassifier", "DropoutRegressor", "FileError", "Follower", "ForeignError", "Model", "NewerError", "RefusedEvent",
-    "Unsayable", "follow", "load",
+    "UnsupportedError", "follow", "load",
 ]
 
 

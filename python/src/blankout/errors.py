@@ -31,5 +31,5 @@ class RefusedEvent(ValueError):
         self.reason, self.detail, self.row = reason, detail, row
 
 
-class Unsayable(ValueError):
+class UnsupportedError(ValueError):
     """Another form of model (scikit-learn's, ONNX) cannot say what this model says."""

@@ -21,7 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, _check_n_features, _check_sample_weight, check_is_fitted, validate_data
 
 from . import inputs
-from .errors import Unsayable
+from .errors import UnsupportedError
 from .model import Model
 from .places import load
 
@@ -107,7 +107,7 @@ class _Dropout(BaseEstimator):
             if done.returncode != 0:
                 raise FitError(f"{' '.join(args[1:2])}: {done.stderr.strip()}")
             self.model_: Model = load(model)
-            self.model_.unknown = "answer"  # an estimator predicts every row
+            self.model_.unseen = "answer"  # an estimator predicts every row
 
     def _ask(self, method: str, X: Any) -> np.ndarray:
         """Return what a method of the model says about X."""
@@ -127,7 +127,7 @@ def _line(event: dict[str, Any]) -> str:
             try:
                 json.dumps(value)
             except TypeError:
-                raise Unsayable(
+                raise UnsupportedError(
                     f"column {name!r} holds a {type(value).__name__}: give numbers, strings or booleans, "
                     "a time as its hour, its weekday or its seconds"
                 ) from None

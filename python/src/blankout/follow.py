@@ -20,7 +20,7 @@ class Follower:
             live.model.predict(events)
 
     Attributes:
-        trouble: the error of the latest look, None if it went well. The model is then still
+        last_error: the error of the latest look, None if it went well. The model is then still
             the one from before.
     """
 
@@ -31,7 +31,7 @@ class Follower:
         self._lock = threading.Lock()  # one look at a time
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
-        self.trouble: Exception | None = None
+        self.last_error: Exception | None = None
         try:
             model = self._place.look()
         except BaseException:
@@ -54,9 +54,9 @@ class Follower:
             try:
                 newer = self._place.look()
             except Exception as e:
-                self.trouble = e
+                self.last_error = e
                 raise
-            self.trouble = None
+            self.last_error = None
             if newer is None or not _follows(newer, self._model):
                 return False
             self._model = newer

@@ -18,7 +18,7 @@ from .events import Batch
 from .fill import APART, FILLED, OBSERVED, Covariance
 from .schema import Field, Schema, strict
 
-AS_IS, RESCALE, FILL = "as-is", "rescale", "fill"
+AS_IS, RESCALE, FILL = "none", "rescale", "impute"
 RULES = (AS_IS, RESCALE, FILL)
 RANGES = 6  # of the share missing
 EDGES = (0.1, 0.3, 0.5, 0.7, 0.85)  # between the ranges of the share missing

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import inputs
 from .container import File, decode
-from .errors import DamagedError, FileError, NewerError, RefusedEvent, Unsayable
+from .errors import DamagedError, FileError, NewerError, RefusedEvent, UnsupportedError
 from .events import Batch, Decoder
 from .kernels import Kernel, Support
 from .fill import APART, OBSERVED, Covariance, Repair, widen
@@ -61,13 +61,13 @@ class Answer:
         score: that of the class, or of the value; of two classes the second's.
         scores: as decision_function has them.
         missing: names of the fields that are known to be missing.
-        rule: what the scores were made by because of that, "" if nothing is missing; of several the
+        missing_policy: what the scores were made by because of that, "" if nothing is missing; of several the
             one with the largest share.
-        shares: those of the rules in the scores, by rule, if an explanation was asked for and
+        mixture_weights: those of the policies in the scores, by policy, if an explanation was asked for and
             something is missing.
-        level: the noise that the weights were learned with.
+        noise_level: the noise that the weights were learned with.
         version: of the model, 0 of one that was not published.
-        unknown: names of features that the model has never met, the first twenty of them.
+        unseen: names of features that the model has never met, the first twenty of them.
         explanation: what adds most to the score of the class (of two classes the second's).
     """
 
@@ -82,11 +82,11 @@ class Answer:
     low: float | None = None
     high: float | None = None
     missing: list[str] = field(default_factory=list)
-    shares: dict[str, float] = field(default_factory=dict)
-    rule: str = ""
-    level: str = ""
+    mixture_weights: dict[str, float] = field(default_factory=dict)
+    missing_policy: str = ""
+    noise_level: str = ""
     version: int = 0
-    unknown: list[str] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
     explanation: list[Contribution] = field(default_factory=list)
 
 
@@ -177,11 +177,11 @@ class Model:
         version: of a snapshot, larger means published later; 0 otherwise.
         published: when, None for a model that was not.
         events: how many were learned from.
-        unknown: what becomes of an event of which the model has met no feature: "refuse", or
+        unseen: what becomes of an event of which the model has met no feature: "refuse", or
             "answer", as if it had none. It may be set.
     """
 
-    unknown = "refuse"
+    unseen = "refuse"
 
     def __init__(self, file: File, missing: str = "auto"):
         self.kind = file.kind
@@ -241,8 +241,8 @@ class Model:
         self._levels += [self._read_level(level) for level in head.get("levels") or ()]
         if not all(0 <= level < len(self._levels) for level in self._missing.levels) or len(self._missing.levels) != RANGES:
             raise FileError(f"block model: levels {self._missing.levels} for missing fields, of {len(self._levels) - 1}")
-        if missing == "fill" and self._covariance is None:
-            raise ValueError('missing "fill": the model has no covariance of numeric columns to fill in from')
+        if missing == "impute" and self._covariance is None:
+            raise ValueError('missing "impute": the model has no covariance of numeric columns to fill in from')
         snapshot = _json(file, "snapshot") if "snapshot" in file.blocks else {}
         self.version: int = snapshot.get("version", 0)
         self.published = _time(snapshot.get("published"))
@@ -253,7 +253,7 @@ class Model:
         """Read a model from the bytes of a checkpoint, snapshot or model file.
 
         Args:
-            missing: the rule for missing features: "auto" (the model's own), "as-is", "rescale" or "fill".
+            missing: the rule for missing features: "auto" (the model's own), "none", "rescale" or "impute".
 
         Raises:
             FileError: the data cannot be used; the sentence says why.
@@ -395,8 +395,8 @@ class Model:
             a: dict[str, Any] = {"id": batch.ids[i] if batch.ids else "", "scores": scores[i].tolist(), "version": self.version}
             a["score"] = float(scores[i, min(chosen[i], scores.shape[1] - 1)])
             verdict = self._verdict(batch, i)
-            a["rule"], a["level"] = verdict.rule, self._levels[verdict.level].noise
-            if a["rule"]:
+            a["missing_policy"], a["noise_level"] = verdict.rule, self._levels[verdict.level].noise
+            if a["missing_policy"]:
                 a["missing"] = self._missing.names(self._schema, batch, i)
             if chances is not None:
                 a["class_"] = str(self.classes_[chosen[i]])
@@ -407,10 +407,10 @@ class Model:
                 a.update(self._chance_interval(batch, i, int(chosen[i]), a["probability"]))
             if self._numbers:
                 a.update(self._interval(self._value(scores[i, 0]), variances[i], verdict))
-            a["unknown"] = self._unknown(batch, i)
+            a["unseen"] = self._unknown(batch, i)
             if explain > 0:
                 a["explanation"] = self._explain(batch, i, int(chosen[i]), explain)
-                a["shares"] = {rule: share for rule, share in zip(RULES, verdict.shares) if share > 0}
+                a["mixture_weights"] = {rule: share for rule, share in zip(RULES, verdict.shares) if share > 0}
             out.append(Answer(**a))
         return out
 
@@ -433,7 +433,7 @@ class Model:
             verdict = self._verdict(batch, i)
             fill = verdict.fill
             if verdict.parts is None and verdict.rule:  # what would be filled in is open, all of it
-                verdict = self._missing.forced("fill").answer(self._schema.fields, batch, i, self._covariance)
+                verdict = self._missing.forced("impute").answer(self._schema.fields, batch, i, self._covariance)
             if verdict.parts is None:
                 continue
             own = slice(ends[i], ends[i + 1])
@@ -515,14 +515,14 @@ class Model:
     def _read(self, x: Any, names: bool = False) -> Batch:
         """Read events; one of which the model has met no feature is refused, unless they are answered."""
         batch = inputs.read(x, self._decoder, names=names)
-        if self.unknown == "answer" or self._rows is None or self._support is not None:
+        if self.unseen == "answer" or self._rows is None or self._support is not None:
             return batch
         met = np.concatenate([[0], np.cumsum(self._rows.find(batch.columns)[0])])
         strangers = np.flatnonzero((np.diff(batch.starts) > 0) & (np.diff(met[batch.starts]) == 0))
         if strangers.size > 0:
             i = int(strangers[0])
             unknown = self._unknown(batch if names else inputs.read(x, self._decoder, names=True), i)
-            raise RefusedEvent("unknown", f"the model has met no feature of the event: {', '.join(unknown)}", i)
+            raise RefusedEvent("unseen", f"the model has met no feature of the event: {', '.join(unknown)}", i)
         return batch
 
     def _score(self, batch: Batch) -> np.ndarray:
@@ -632,9 +632,9 @@ class Model:
 
     def _explainable(self) -> None:
         if self.kind != "linear":
-            raise Unsayable("a kernel model cannot say what a feature adds to a score")
+            raise UnsupportedError("a kernel model cannot say what a feature adds to a score")
         if self._pairs:
-            raise Unsayable("a one-against-one model cannot say what a feature adds to the score of a class")
+            raise UnsupportedError("a one-against-one model cannot say what a feature adds to the score of a class")
 
     def _explain(self, batch: Batch, i: int, chosen: int, most: int) -> list[Contribution]:
         output = 0 if self._outputs == 1 else chosen

@@ -57,7 +57,7 @@ def load(
             newest sound one counts; the address of a learner, http://HOST:PORT; or its topic
             of snapshots, kafka://HOST:PORT/TOPIC.
         token: what the server wants, if it wants any.
-        missing: the rule for missing features: "auto" (the model's own), "as-is", "rescale" or "fill".
+        missing: the rule for missing features: "auto" (the model's own), "none", "rescale" or "impute".
         kafka: further settings of the KafkaConsumer of kafka-python, security_protocol for instance.
 
     Raises:
@@ -86,7 +86,7 @@ class OnDisk:
         names = [(int(m[1]), p) for p in self._path.iterdir() if (m := _CHECKPOINT.fullmatch(p.name))]
         if not names:
             raise FileNotFoundError(f"{self._path}: no checkpoint in this directory")
-        trouble: FileError | None = None
+        last: FileError | None = None
         for _, path in sorted(names, reverse=True):
             try:
                 return self._read(path)
@@ -95,9 +95,9 @@ class OnDisk:
             except FileNotFoundError:
                 continue  # removed meanwhile, as older ones are
             except FileError as e:
-                trouble = e
+                last = e
                 warnings.warn(f"passed over: {e}", RuntimeWarning, stacklevel=4)
-        raise trouble or FileNotFoundError(f"{self._path}: no checkpoint in this directory")
+        raise last or FileNotFoundError(f"{self._path}: no checkpoint in this directory")
 
     def _read(self, path: Path) -> Model | None:
         info = path.stat()

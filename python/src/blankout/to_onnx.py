@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import Unsayable
+from .errors import UnsupportedError
 from .missing import EDGES, plain
 from .standardize import CENTER, CLIP, FIRST_HAT, INVERSE, MAX_KNOTS, unit_of
 
@@ -63,7 +63,7 @@ def to_onnx(model: "Model") -> Any:
     numbers "value", double, shape (n,).
 
     Raises:
-        Unsayable: names what this graph cannot say.
+        UnsupportedError: names what this graph cannot say.
     """
     import onnx
     from onnx import TensorProto, helper
@@ -105,23 +105,23 @@ def to_onnx(model: "Model") -> Any:
 
 def _check(model: "Model") -> None:
     if model.kind != "linear":
-        raise Unsayable("a kernel machine: its support vectors are not exported")
+        raise UnsupportedError("a kernel machine: its support vectors are not exported")
     if model._pairs:
-        raise Unsayable("one-against-one: the coupling of pairs repeats until it converges")
+        raise UnsupportedError("one-against-one: the coupling of pairs repeats until it converges")
     schema = model._schema
     if model.fields and model._fills():
         warnings.warn("the model fills in missing numbers, which a graph cannot: it answers events that lack fields as is and rescaled alone", stacklevel=3)
     if schema.known:
-        raise Unsayable("columns that go missing (--absent missing): zero and missing are one in an array")
+        raise UnsupportedError("columns that go missing (--absent missing): zero and missing are one in an array")
     if schema.crosses:
-        raise Unsayable(f"crosses {list(schema.crosses)}: their columns are hashes of pairs of values")
+        raise UnsupportedError(f"crosses {list(schema.crosses)}: their columns are hashes of pairs of values")
     for f in schema.fields[1:]:
         if f.kind in ("words", "sparse"):
-            raise Unsayable(f'the field "{f.name}" of {"words" if f.kind == "words" else "a sparse text format"}')
+            raise UnsupportedError(f'the field "{f.name}" of {"words" if f.kind == "words" else "a sparse text format"}')
     names = [f.name for f in schema.fields[1:]]
     for name in names:
         if names.count(name) > 1:
-            raise Unsayable(f'the field "{name}" of several kinds: an input of ONNX has one type')
+            raise UnsupportedError(f'the field "{name}" of several kinds: an input of ONNX has one type')
 
 
 def _standardized(g: _Graph, model: "Model", x: str, slots: np.ndarray) -> str:
@@ -144,12 +144,12 @@ def _standardized(g: _Graph, model: "Model", x: str, slots: np.ndarray) -> str:
 def _by_number(g: _Graph, model: "Model") -> tuple[list[Any], str]:
     schema, rows = model._schema, model._rows
     if not schema.numeric_indices:
-        raise Unsayable("columns that are hashed: train with numeric_indices")
+        raise UnsupportedError("columns that are hashed: train with numeric_indices")
     ordinary = rows.columns < FIRST_HAT
     own, slots = rows.columns[ordinary], rows.slots[ordinary]
     width = int(own.max(initial=0)) + 1
     if width > 1 << 20:
-        raise Unsayable(f"{width} columns in one array")
+        raise UnsupportedError(f"{width} columns in one array")
     columns = g("Gather", "x", g.constant(own, np.int64), axis=1)
     z = _standardized(g, model, columns, slots)
     # What is left out adds nothing, but for the dense columns, which are then 0.
@@ -302,7 +302,7 @@ class _Table:
     def __init__(self, model: "Model", weights: np.ndarray):
         schema = model._schema
         if schema.names is None or schema.full:
-            raise Unsayable("strings whose names the model does not keep: train with a larger record.max_names")
+            raise UnsupportedError("strings whose names the model does not keep: train with a larger record.max_names")
         self._model, self._weights = model, weights
         self._names = {h: name for h, name in schema.names}
         self._columns: dict[int, str] = {}
@@ -313,7 +313,7 @@ class _Table:
 
     def _take(self, column: int, name: str) -> int:
         if self._columns.setdefault(column, name) != name:
-            raise Unsayable(f'"{name}" and "{self._columns[column]}" share a column: train with more record.bits')
+            raise UnsupportedError(f'"{name}" and "{self._columns[column]}" share a column: train with more record.bits')
         return column
 
     def _hash(self, field: str, value: str) -> int:
@@ -346,7 +346,7 @@ class _Table:
             if self._model._curves is not None:
                 column = self._model._curves.source(column)
             if column not in self._columns:
-                raise Unsayable(f'the feature "{self._model._schema.name_of(column)}", whose field the model does not keep')
+                raise UnsupportedError(f'the feature "{self._model._schema.name_of(column)}", whose field the model does not keep')
 
 
 def _label(g: _Graph, model: "Model", score: str, names: np.ndarray) -> str:

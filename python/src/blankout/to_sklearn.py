@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import Unsayable
+from .errors import UnsupportedError
 
 if TYPE_CHECKING:
     from .model import Model
@@ -21,7 +21,7 @@ def to_sklearn(model: "Model") -> Any:
     a LinearRegression. Of a model that standardizes it is a Pipeline, whose first step does that.
 
     Raises:
-        Unsayable: names what scikit-learn's linear models cannot say.
+        UnsupportedError: names what scikit-learn's linear models cannot say.
     """
     weights, names = _columns(model)
     if model._statistics is None:
@@ -43,7 +43,7 @@ def _linear(model: "Model", weights: np.ndarray, names: list[str] | None) -> Any
         out.coef_, out.intercept_ = weights[:, 0], float(model._intercept[0])
         return _named(out, weights, names)
     if model._threshold not in (0, 0.5):
-        raise Unsayable(f"the threshold {model._threshold}: scikit-learn's predict decides at 0.5")
+        raise UnsupportedError(f"the threshold {model._threshold}: scikit-learn's predict decides at 0.5")
 
     def binary(k: int, classes: Any) -> Any:
         part = LogisticRegression()
@@ -89,31 +89,31 @@ def _named(estimator: Any, weights: np.ndarray, names: list[str] | None) -> Any:
 def _columns(model: "Model") -> tuple[np.ndarray, list[str] | None]:
     """Return the weights, shape (columns, outputs), and the columns' names, None if they go by number."""
     if model.kind != "linear":
-        raise Unsayable("a kernel machine is no linear model")
+        raise UnsupportedError("a kernel machine is no linear model")
     if model._pairs:
-        raise Unsayable("one-against-one: its coupled probabilities are no linear model's")
+        raise UnsupportedError("one-against-one: its coupled probabilities are no linear model's")
     if model.loss.startswith("poisson"):
-        raise Unsayable("the loss poisson: what it expects is the exponential of its score")
+        raise UnsupportedError("the loss poisson: what it expects is the exponential of its score")
     if model._curves is not None:
-        raise Unsayable("curves, which are no lines, and that a number is there (train with --standardize none)")
+        raise UnsupportedError("curves, which are no lines, and that a number is there (train with --standardize none)")
     schema, rows = model._schema, model._rows
     assert rows is not None  # of a linear model
     if schema.known:
-        raise Unsayable("columns that go missing (--absent missing): what is left rescales the rest")
+        raise UnsupportedError("columns that go missing (--absent missing): what is left rescales the rest")
     others = sorted({f.kind for f in schema.fields[1:]} - {"numeric"})
     if others:
-        raise Unsayable(f"fields of the kinds {', '.join(others)}: an array has numbers only")
+        raise UnsupportedError(f"fields of the kinds {', '.join(others)}: an array has numbers only")
     if len(schema.fields) > 1:
         names = [f.name for f in schema.fields[1:]]
         wanted = np.array([schema.number_column(n) for n in names])
         if len(set(wanted.tolist())) < len(wanted):
-            raise Unsayable("fields that share a column: train with more record.bits")
+            raise UnsupportedError("fields that share a column: train with more record.bits")
         weights = np.zeros((len(names), model._outputs))
         known, slots = rows.find(wanted)
         weights[known] = model._weights[slots]
         return weights, names
     if not schema.numeric_indices:
-        raise Unsayable("columns that are hashed: train with numeric_indices")
+        raise UnsupportedError("columns that are hashed: train with numeric_indices")
     weights = np.zeros((int(rows.columns.max(initial=0)) + 1, model._outputs))
     weights[rows.columns] = model._weights[rows.slots]
     return weights, None
