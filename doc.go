@@ -4,6 +4,7 @@
 // hash to ([Schema], [Names]), why a record was refused ([Refusal]), and a named piece of
 // a file ([Block]).
 //
+
 // Everything rests on one idea: the expected loss of an example under
 // independent, unbiased feature noise depends on three numbers only, the
 // label y, the score f = w.x and the variance of the noisy score
@@ -11,6 +12,7 @@
 // gradients, IRLS weights and online metrics are derived from it. What has been learned
 // is in package model.
 //
+
 // The package does no arithmetic of models and no I/O; every other package points at it,
 // and it points at loss alone, for the kind of the labels.
 package blankout

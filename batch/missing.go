@@ -430,7 +430,7 @@ func (p *Presence) Residual(m *model.Linear, d *Data) *model.Residual {
 	return r.all()
 }
 
-// missingRules are the rules, in the order of model.RuleShares.
+// missingRules are the rules, in the order of model.PolicyWeights.
 var missingRules = [len(model.PolicyWeights{})]model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute}
 
 // missingSure is by how many standard errors another rule must be better.

@@ -3,8 +3,9 @@
 // (client/kafka). A prediction asks nothing of a server; [Follow] keeps up with a learner
 // that goes on. Without those packages no client of Kafka becomes part of your program.
 //
-//	m, err := client.Open(ctx, "http://127.0.0.1:8642", client.Options{})
-//	p, err := m.Predict([]byte(`{"words": ["a", "fine", "day"]}`), 0)
+
+// m, err := client.Open(ctx, "http://127.0.0.1:8642", client.Options{})
+// p, err := m.Predict([]byte(`{"words": ["a", "fine", "day"]}`), 0)
 package client
 
 import (
@@ -417,7 +418,7 @@ func (m *Model) EachUnseen(e *blankout.Example, f func(Feature)) (known bool) {
 	return known
 }
 
-// StrangerError says that the model has met no feature of an event, whose score is then
+// UnseenFeaturesError says that the model has met no feature of an event, whose score is then
 // that of no event at all.
 type UnseenFeaturesError struct{ Features []string } // by name
 
@@ -425,7 +426,7 @@ func (e *UnseenFeaturesError) Error() string {
 	return "the model has met no feature of the event: " + strings.Join(e.Features, ", ")
 }
 
-// Stranger returns a *StrangerError if that is so of an event of the Schema s, with its
+// Stranger returns a *UnseenFeaturesError if that is so of an event of the Schema s, with its
 // fields or columns for names. An event without features is none.
 func (m *Model) OnlyUnseen(e *blankout.Example, s *blankout.Schema) error {
 	unknown, known := m.unknown(e)

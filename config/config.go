@@ -2,6 +2,7 @@
 // sections of one TOML file, each decoded over the Default of the package that
 // owns it, then overridden by the environment and by flags.
 //
+
 // An unknown key is an error that names its line and the nearest known name. A
 // key's environment variable is BLANKOUT_SECTION_KEY: BLANKOUT_LEARNER_NOISE
 // for noise of [learner].
@@ -156,7 +157,7 @@ func (c *Config) DeadLetters() stream.DeadLetterConfig {
 	return where
 }
 
-// Suspect says where events are kept that were learned although their label is
+// Mislabeled says where events are kept that were learned although their label is
 // probably wrong; nowhere if it names neither a topic nor a file.
 type Mislabeled struct{ stream.DeadLetterConfig }
 
@@ -170,7 +171,7 @@ func (c *Config) checkMislabeled() error {
 	case c.File != "" && l.MislabeledBelow == 0:
 		return blankout.KeyErrorf("file", "file: no event counts as mislabeled while mislabeled_below of [learner] is 0")
 	}
-	return c.writes(c.Mislabeled.Topic, "topic", "suspects")
+	return c.writes(c.Mislabeled.Topic, "topic", "mislabeled events")
 }
 
 // Validate says how live weights are compared with the exact solution.
@@ -409,6 +410,7 @@ type Source struct {
 // means. It is what blankout config init writes, and the only place that explains the
 // keys to users; a test holds its values to Default.
 //
+
 //go:embed blankout.toml
 var Template string
 

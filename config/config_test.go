@@ -37,7 +37,7 @@ func TestTemplateIsTheDefault(t *testing.T) {
 
 func TestPrecedence(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "f.toml")
-	write(t, file, "[learner]\nnoise = 'dropout:0.1'\neta = 0.5\nloss = 'hinge'\n")
+	write(t, file, "[learner]\nnoise = 'dropout:0.1'\nlearning_rate = 0.5\nloss = 'hinge'\n")
 	l, err := Load(Source{
 		File:  file,
 		Env:   []string{"BLANKOUT_LEARNER_NOISE=dropout:0.2", "BLANKOUT_LEARNER_LEARNING_RATE=0.25", "BLANKOUT_REQUIRE_SOMETHING=1", "HOME=/"},
@@ -55,7 +55,7 @@ func TestPrecedence(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"[learner]", `noise = "dropout:0.3" # --set`, "eta = 0.25 # BLANKOUT_LEARNER_LEARNING_RATE", `loss = "hinge" # ` + file + ":4", "optimizer = \"auto\"\n",
+		"[learner]", `noise = "dropout:0.3" # --set`, "learning_rate = 0.25 # BLANKOUT_LEARNER_LEARNING_RATE", `loss = "hinge" # ` + file + ":4", "optimizer = \"auto\"\n",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("show does not say %s", want)
@@ -82,7 +82,7 @@ func TestErrorsNameThePlace(t *testing.T) {
 	}{
 		{"value", "\n[learner]\nnoise = 'dropout:1.5'", nil, nil, `FILE:3: [learner] noise "dropout:1.5": `},
 		{"value of the environment", "", []string{"BLANKOUT_LEARNER_NOISE=dropot"}, nil, `BLANKOUT_LEARNER_NOISE: [learner] noise "dropot": `},
-		{"value of a flag", "[learner]\neta = 1.0", nil, []string{"learner.learning_rate=-1"}, `--set: [learner] eta `},
+		{"value of a flag", "[learner]\nlearning_rate = 1.0", nil, []string{"learner.learning_rate=-1"}, `--set: [learner] learning_rate `},
 		{"two sections", "[record]\nbits = 40\n[checkpoint]\nkeep = 0", nil, nil, "FILE:2: [record] bits 40: want 1 to 31\nFILE:4: [checkpoint] keep 0: want at least 1"},
 		{"unknown variable", "", []string{"BLANKOUT_LEARNER_NOSE=x"}, nil, "BLANKOUT_LEARNER_NOSE: unknown key of [learner], did you mean BLANKOUT_LEARNER_NOISE?"},
 		{"type of a variable", "", []string{"BLANKOUT_CHECKPOINT_KEEP=many"}, nil, `BLANKOUT_CHECKPOINT_KEEP: checkpoint.keep is "many", and should be a whole number`},
@@ -90,7 +90,7 @@ func TestErrorsNameThePlace(t *testing.T) {
 		{"no key", "", nil, []string{"noise"}, "--set noise: want section.key=value"},
 		{"policy", "[dead_letter]\npolicy = 'drop'", nil, nil, `FILE:2: [dead_letter] policy "drop": want dead-letter, skip or fail`},
 		{"dead letters come back", "[dead_letter]\ntopic = 'events'", nil, nil, `FILE:2: [dead_letter] topic: "events" is learned from, dead letters need a topic of their own`},
-		{"suspects come back", "[learner]\nloss = 't-logistic:1.5'\nsuspect = 0.1\n[mislabeled]\ntopic = 'held'\n[validate]\nholdout_topic = 'held'", nil, nil, `FILE:5: [mislabeled] topic: "held" is measured on`},
+		{"mislabeled events come back", "[learner]\nloss = 't-logistic:1.5'\nmislabeled_below = 0.1\n[mislabeled]\ntopic = 'held'\n[validate]\nholdout_topic = 'held'", nil, nil, `FILE:5: [mislabeled] topic: "held" is measured on`},
 		{"snapshots are scored", "[snapshot]\ntopic = 'more'\n[predict]\ntopic = 'more'\noutput = 'out'", nil, nil, `FILE:2: [snapshot] topic: "more" is scored`},
 		{"key of a table", "[kafka]\ngroup = 'g'\n[kafka.sasl]\nusername = 'u'\nmechanism = 'NTLM'", nil, nil, `FILE:5: [kafka] sasl: mechanism "NTLM"`},
 		{"key that a table lacks", "[kafka]\ngroup = 'g'\n[kafka.sasl]\nmechanism = 'PLAIN'", nil, nil, `FILE:3: [kafka] sasl: no username`},
@@ -170,7 +170,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 
 func FuzzDecodeFile(f *testing.F) {
 	f.Add(Template)
-	f.Add("[learner]\neta = 'x'")
+	f.Add("[learner]\nlearning_rate = 'x'")
 	f.Add("a.b.c = {d = [1, {e = 2}]}")
 	f.Fuzz(func(t *testing.T, text string) {
 		c := Default()

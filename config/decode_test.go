@@ -19,7 +19,7 @@ type sample struct {
 	} `toml:"kafka"`
 	Learner struct {
 		Noise  string              `toml:"noise"`
-		Eta    float64             `toml:"eta"`
+		Eta    float64             `toml:"learning_rate"`
 		Bits   uint                `toml:"bits"`
 		Wait   time.Duration       `toml:"wait"`
 		Flag   bool                `toml:"flag"`
@@ -33,18 +33,18 @@ func TestDecodeReportsPlaceAndNearestName(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{"misspelled", "[learner]\nnosie = 'x'", "f.toml:2: unknown key learner.nosie, did you mean learner.noise?"},
 		{"section", "[lerner]\nnoise = 'x'", "f.toml:1: unknown key lerner, did you mean learner?"},
-		{"wrong section", "[kafka]\n\neta = 1.0", "f.toml:3: unknown key kafka.eta, did you mean learner.learning_rate?"},
-		{"no section", "eta = 1.0", "f.toml:1: unknown key eta, did you mean learner.learning_rate?"},
+		{"wrong section", "[kafka]\n\nlearning_rate = 1.0", "f.toml:3: unknown key kafka.learning_rate, did you mean learner.learning_rate?"},
+		{"no section", "learning_rate = 1.0", "f.toml:1: unknown key learning_rate, did you mean learner.learning_rate?"},
 		{"nothing near", "[learner]\nxylophone = 1", "f.toml:2: unknown key learner.xylophone"},
 		{"nested", "[kafka.tls]\nca = 'a'\ncq = 'b'", "f.toml:3: unknown key kafka.tls.cq, did you mean kafka.tls.ca?"},
-		{"dotted", "learner.learning_rate = 1.0\nlearner.ete = 1.0", "f.toml:2: unknown key learner.ete, did you mean learner.learning_rate?"},
-		{"two", "[learner]\neto = 1\n[kafka]\nbroker = ['x']",
-			"f.toml:2: unknown key learner.eto, did you mean learner.learning_rate?\nf.toml:4: unknown key kafka.broker, did you mean kafka.brokers?"},
-		{"type", "[learner]\neta = 'fast'", "f.toml:2: learner.learning_rate is a text, and should be a number"},
+		{"dotted", "learner.learning_rate = 1.0\nlearner.learning_rat = 1.0", "f.toml:2: unknown key learner.learning_rat, did you mean learner.learning_rate?"},
+		{"two", "[learner]\nlearning_rato = 1\n[kafka]\nbroker = ['x']",
+			"f.toml:2: unknown key learner.learning_rato, did you mean learner.learning_rate?\nf.toml:4: unknown key kafka.broker, did you mean kafka.brokers?"},
+		{"type", "[learner]\nlearning_rate = 'fast'", "f.toml:2: learner.learning_rate is a text, and should be a number"},
 		{"range", "[learner]\nbits = -1", "f.toml:2: learner.bits: "},
 		{"duration", "[learner]\nwait = 'soon'", "f.toml:2: learner.wait: "},
-		{"syntax", "[learner]\neta = ", "f.toml:2: learner.learning_rate: "},
-		{"twice", "[learner]\neta = 1.0\neta = 2.0", "f.toml:3: "},
+		{"syntax", "[learner]\nlearning_rate = ", "f.toml:2: learner.learning_rate: "},
+		{"twice", "[learner]\nlearning_rate = 1.0\nlearning_rate = 2.0", "f.toml:3: "},
 		{"secret, no quotes", "[kafka]\npassword = QZXJWV", "f.toml:2: kafka.password: unknown key, did you mean kafka.password_file?"},
 		{"secret, a quote in it", "[kafka]\npassword = \"a\"QZXJWV\"", "f.toml:2: kafka: expected a top-level item to end with a newline, comment, or EOF"},
 		{"secret, a backslash in it", "[kafka]\npassword = \"a\\QZXJWV\"", "f.toml:2: kafka.password: unknown key, did you mean kafka.password_file?"},
@@ -58,9 +58,9 @@ func TestDecodeReportsPlaceAndNearestName(t *testing.T) {
 		{"secret of digits for a file name", "[kafka]\npassword_file = 12345678901234567890", "f.toml:2: kafka.password_file: not a text: one stands in quotes, \"like this\", on one line, with \\\" for a quote in it and \\\\ for a backslash"},
 		{"secret alone", "QZXJWV", "f.toml:1: "},
 		{"secret in a section's place", "[kafka]\n[QZXJWV", "f.toml:2: "},
-		{"secret after a value", "[learner]\neta = 1.0 QZXJWV", "f.toml:2: "},
+		{"secret after a value", "[learner]\nlearning_rate = 1.0 QZXJWV", "f.toml:2: "},
 		{"text twice", "[learner]\nnoise = 'a'\nnoise = 'QZXJWV'", "f.toml:3: learner.noise: Key 'learner.noise' has already been defined."},
-		{"number", "[learner]\neta = 0.1.2", "f.toml:2: learner.learning_rate: "},
+		{"number", "[learner]\nlearning_rate = 0.1.2", "f.toml:2: learner.learning_rate: "},
 		{"secret", "[kafka]\npassword = 'x'", "f.toml:2: unknown key kafka.password, did you mean kafka.password_file?"},
 	}
 	for _, tt := range tests {
@@ -82,7 +82,7 @@ func TestDecodeReportsPlaceAndNearestName(t *testing.T) {
 func TestDecodeKeepsWhatIsNotNamed(t *testing.T) {
 	var c sample
 	c.Learner.Noise, c.Learner.Eta = "auto", 0.1
-	if err := decodeFile("f.toml", "[learner]\neta = 0.0\nwait = '2s'", &c); err != nil {
+	if err := decodeFile("f.toml", "[learner]\nlearning_rate = 0.0\nwait = '2s'", &c); err != nil {
 		t.Fatal(err)
 	}
 	if c.Learner.Noise != "auto" || c.Learner.Eta != 0 || c.Learner.Wait != 2*time.Second {

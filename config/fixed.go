@@ -4,8 +4,45 @@ import "strings"
 
 // renamed gives the present name of each key that had another one.
 var renamed = map[string]string{
-	"record.known": "record.absent",
+	"group.base_every":          "group.snapshot_every",
+	"http.unknown":              "http.unseen",
+	"kafka.duplicates":          "kafka.dedup_window",
+	"kafka.unlabelled_topics":   "kafka.unlabeled_topics",
+	"labels.default":            "labels.timeout_label",
+	"labels.idle":               "labels.idle_timeout",
+	"labels.late":               "labels.late_policy",
+	"labels.wait":               "labels.max_delay",
+	"learner.alpha":             "learner.unlabeled_weight",
+	"learner.covariance_fields": "learner.covariance_max_fields",
+	"learner.eta":               "learner.learning_rate",
+	"learner.horizon":           "learner.serving_staleness",
+	"learner.missing":           "learner.missing_policy",
+	"learner.refresh":           "learner.irls_batch",
+	"learner.refresh_window":    "learner.irls_window",
+	"learner.rule":              "learner.optimizer",
+	"learner.standardise":       "learner.standardize",
+	"learner.suspect":           "learner.mislabeled_below",
+	"record.known":              "record.absent",
+	"suspect.file":              "mislabeled.file",
+	"suspect.topic":             "mislabeled.topic",
 }
+
+// renamedFlags gives the present name of each flag that had another one.
+var renamedFlags = map[string]string{
+	"alpha":             "unlabeled-weight",
+	"covariance-fields": "covariance-max-fields",
+	"eta":               "learning-rate",
+	"missing":           "missing-policy",
+	"refresh":           "irls-batch",
+	"refresh-window":    "irls-window",
+	"rule":              "optimizer",
+	"standardise":       "standardize",
+	"unknown":           "unseen",
+	"unlabelled":        "unlabeled",
+}
+
+// RenamedFlag returns the present name of a flag that had another one, or "".
+func RenamedFlag(name string) string { return renamedFlags[name] }
 
 // removed says what to do instead of setting a key that has left.
 var removed = map[string]string{

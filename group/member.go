@@ -47,9 +47,9 @@ type Member struct {
 	// DeadLetters takes the records that cannot be used, before they are counted in;
 	// nil: they are only counted.
 	DeadLetters run.DeadLetters
-	// Suspects takes the events whose label is probably wrong, see online.Config.Suspect,
+	// Mislabeled takes the events whose label is probably wrong, see online.Config.MislabeledBelow,
 	// before a commit counts them; nil: they are only counted.
-	Suspects run.Suspects
+	Mislabeled run.Mislabeled
 	// Observe gets every new Status, on the goroutine of Run. May be nil.
 	Observe func(*Status)
 	// Until ends Run, as a stop does, when it says so of a Status. May be nil.
@@ -129,7 +129,7 @@ func newRunning(m *Member) *running {
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
-	l.work.intake = run.Intake{DeadLetters: m.DeadLetters, Suspects: m.Suspects, Log: l.log, Turns: run.Turns{Asked: &m.asked}}
+	l.work.intake = run.Intake{DeadLetters: m.DeadLetters, Mislabeled: m.Mislabeled, Log: l.log, Turns: run.Turns{Asked: &m.asked}}
 	if m.DeadLetters != nil {
 		l.work.intake.Refused = run.PolicyDeadLetter
 	}

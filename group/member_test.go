@@ -243,10 +243,10 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// A half-life, alarms that make the model forget, and suspects, in a group: all members hold the
-// same bytes, and every suspect that the model has counted is in
-// the file of one of them.
-func TestMembersForgetAndSuspect(t *testing.T) {
+// A half-life, alarms that make the model forget, and mislabeled events, in a group: all members
+// hold the same bytes, and every mislabeled event that the model has counted is in the file of one
+// of them.
+func TestMembersForgetAndMislabeled(t *testing.T) {
 	e := newEvents(t, 4, 600)
 	e.complete.Store(true)
 	var seen bases
@@ -262,12 +262,12 @@ func TestMembersForgetAndSuspect(t *testing.T) {
 		m.Observe, m.Until = seen.observe, e.all
 		m.Learner.HalfLife, m.Learner.OnDrift = 300, "forget"
 		m.Learner.Loss, m.Learner.MislabeledBelow = "t-logistic:1.9", 0.5
-		files[i] = filepath.Join(t.TempDir(), "suspects.jsonl")
-		suspects, err := stream.OpenSuspects(ctx, stream.DeadLetterConfig{File: files[i]}, e.connect(), m.Log)
+		files[i] = filepath.Join(t.TempDir(), "mislabeled.jsonl")
+		suspects, err := stream.OpenMislabeled(ctx, stream.DeadLetterConfig{File: files[i]}, e.connect(), m.Log)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.Suspects, members[i] = suspects, m
+		m.Mislabeled, members[i] = suspects, m
 		running.Go(func() {
 			if err := errors.Join(m.Run(ctx), suspects.Close()); err != nil {
 				t.Errorf("member %d: %v", i, err)
@@ -295,8 +295,8 @@ func TestMembersForgetAndSuspect(t *testing.T) {
 		}
 		kept += bytes.Count(data, []byte("\n"))
 	}
-	if n := s.Metrics.Suspects; n < 10 || uint64(kept) < n {
-		t.Errorf("%d suspects in the files, and the model has counted %d", kept, n)
+	if n := s.Metrics.Mislabeled; n < 10 || uint64(kept) < n {
+		t.Errorf("%d mislabeled events in the files, and the model has counted %d", kept, n)
 	}
 }
 
@@ -629,7 +629,7 @@ func inspectUnderOtherSettings(t *testing.T, bases bool) {
 	}
 	which := "no base yet"
 	if bases {
-		which = `eta: was "0", is "0.25"`
+		which = `learning_rate: was "0", is "0.25"`
 	}
 	if !strings.Contains(err.Error(), which) {
 		t.Errorf("%v, want %s", err, which)

@@ -287,7 +287,7 @@ func TestBeginFromGroup(t *testing.T) {
 	other := from("other settings")
 	other.Learner.LearningRate = 0.25
 	var settings *SettingsError
-	if err := other.Run(ctx); !errors.As(err, &settings) || !strings.Contains(err.Error(), `eta: was "0", is "0.25"`) {
+	if err := other.Run(ctx); !errors.As(err, &settings) || !strings.Contains(err.Error(), `learning_rate: was "0", is "0.25"`) {
 		t.Errorf("other settings: %v", err)
 	}
 	nobody := from("nobody")

@@ -18,14 +18,15 @@ import (
 // over support vectors x_j. It is a model.Model. In a file of
 // kind "kernel" it is these blocks, little-endian:
 //
-//	model                   JSON: the Head of a model, and the kernel
-//	support/columns         uint32 by compact column: the Schema's column
-//	support/ends            uint32 by support vector: the end of its entries
-//	support/index           uint32 by entry: its compact column
-//	support/values          float64 by entry
-//	support/coefficients    float64 by support vector and output
-//	names …                 the Schema's dictionary, if it has one
-//	columns, rows/0000 …    the Scaler's statistics, if it has any
+
+// model                   JSON: the Head of a model, and the kernel
+// support/columns         uint32 by compact column: the Schema's column
+// support/ends            uint32 by support vector: the end of its entries
+// support/index           uint32 by entry: its compact column
+// support/values          float64 by entry
+// support/coefficients    float64 by support vector and output
+// names …                 the Schema's dictionary, if it has one
+// columns, rows/0000 …    the Scaler's statistics, if it has any
 type Model struct {
 	model.Head
 	Kernel Kernel

@@ -13,20 +13,20 @@ import (
 	"blankout"
 )
 
-// MissingRule says what counts for how much in an event that is known to lack
+// MissingPolicy says what counts for how much in an event that is known to lack
 // some of its fields.
 type MissingPolicy string
 
 const (
 	// MissingAuto mixes the others by the shares that the model has measured.
 	MissingAuto MissingPolicy = "auto"
-	// MissingAsIs lets the fields that are left count as they always do. What is
+	// MissingNone lets the fields that are left count as they always do. What is
 	// missing adds nothing to a score: a standardized number is then its mean.
 	MissingNone MissingPolicy = "none"
 	// MissingRescale multiplies what is left by 1/(1 - share missing), so that it
 	// keeps its weight against the intercept.
 	MissingRescale MissingPolicy = "rescale"
-	// MissingFill tells the numbers that are missing from those that are left, by the
+	// MissingImpute tells the numbers that are missing from those that are left, by the
 	// model's Covariance. It leaves missing fields of other kinds as they are.
 	MissingImpute MissingPolicy = "impute"
 )
@@ -34,21 +34,21 @@ const (
 // missingRules are those that a model mixes.
 var missingPolicies = [3]MissingPolicy{MissingNone, MissingRescale, MissingImpute}
 
-// MissingRuleNames lists what ParseMissingRule reads.
+// MissingPolicyNames lists what ParseMissingPolicy reads.
 func MissingPolicyNames() []string { return []string{"auto", "none", "rescale", "impute"} }
 
-// ParseMissingRule reads one of MissingRuleNames.
+// ParseMissingPolicy reads one of MissingPolicyNames.
 func ParseMissingPolicy(s string) (MissingPolicy, error) {
 	if r := MissingPolicy(s); r == MissingAuto || slices.Contains(missingPolicies[:], r) {
 		return r, nil
 	}
-	return "", fmt.Errorf("missing %q: want one of %s", s, strings.Join(MissingPolicyNames(), ", "))
+	return "", fmt.Errorf("%q: want one of %s", s, strings.Join(MissingPolicyNames(), ", "))
 }
 
-// RuleShares holds by rule, in the order as is, rescale, fill, what share of a score it has.
+// PolicyWeights holds by rule, in the order as is, rescale, fill, what share of a score it has.
 type PolicyWeights [3]float64
 
-// OneRule returns the shares that give a rule everything.
+// OnePolicy returns the shares that give a rule everything.
 func OnePolicy(rule MissingPolicy) (s PolicyWeights) {
 	s[slices.Index(missingPolicies[:], rule)] = 1
 	return s
@@ -102,10 +102,10 @@ func MissingBin(share float64) int {
 	return bin
 }
 
-// MissingRules holds the shares of the rules for each range of the share that is missing.
+// MissingPolicies holds the shares of the rules for each range of the share that is missing.
 type MissingPolicies [MissingBins]PolicyWeights
 
-// EveryRange returns the MissingRules that are the same at every share.
+// EveryRange returns the MissingPolicies that are the same at every share.
 func EveryRange(rule MissingPolicy) (r MissingPolicies) {
 	for bin := range r {
 		r[bin] = OnePolicy(rule)
@@ -117,11 +117,13 @@ func EveryRange(rule MissingPolicy) (r MissingPolicies) {
 // score then is. It is the one place that decides this, for learning,
 // forecasts, validations and predictions alike.
 //
+
 // A field is known to be missing where it is null, or where it is a named field
 // that is left out, unless that is what it usually is. In bags of words and in the
 // sparse text formats what is left out is not said, or 0: that is never missing, but
 // where the Schema says that columns go missing (blankout.AbsentMissing).
 //
+
 // The nil Missing, of models whose file says nothing, takes every null as missing
 // and nothing else, and scores as is. A Missing is immutable.
 type Missing struct {
@@ -146,7 +148,7 @@ type Missing struct {
 	usual, usuallyNull FieldSet // the same as Usual and UsuallyNull
 }
 
-// DefaultMissingRules rescales at every share: that is right for weights that
+// DefaultMissingPolicies rescales at every share: that is right for weights that
 // were learned as if features went missing, until there is evidence.
 func DefaultMissingPolicies() MissingPolicies { return EveryRange(MissingRescale) }
 
@@ -189,7 +191,7 @@ func (m *Missing) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// WithRules returns m with other rules.
+// WithPolicies returns m with other rules.
 func (m *Missing) WithPolicies(rules MissingPolicies) *Missing {
 	if m == nil {
 		return NewMissing(rules, nil, nil, nil)

@@ -104,6 +104,7 @@ func (x *index) slot(column uint32) uint32 {
 // hashed is slot for columns that are not in x.low. It is not for slot to take in,
 // which is small enough itself to be taken in by loops.
 //
+
 //go:noinline
 func (x *index) hashed(column uint32) uint32 {
 	if len(x.entries) == 0 {

@@ -39,10 +39,10 @@ type Config struct {
 	// decides about the levels where GroupLevels is empty, see bank.
 	ExpectedMissingGroups float64   `toml:"expected_missing_groups"`
 	GroupLevels           []float64 `toml:"-" fixed:"group_levels"`
-	// Missing is as model.ParseMissingRule reads it. It is not part of the
+	// Missing is as model.ParseMissingPolicy reads it. It is not part of the
 	// Fingerprint.
 	MissingPolicy string `toml:"missing_policy"`
-	// CovarianceFields is the largest number of numeric columns whose covariance is
+	// CovarianceMaxFields is the largest number of numeric columns whose covariance is
 	// gathered, so that missing numbers can be filled in: at most blankout.MaxCovariance, 0
 	// for none. It is not part of the Fingerprint.
 	CovarianceMaxFields int `toml:"covariance_max_fields"`
@@ -87,7 +87,7 @@ type Config struct {
 	OnDrift      string  `toml:"on_drift"`
 	// Calibrate is auto, on or off. It is not part of the Fingerprint.
 	Calibrate string `toml:"calibrate"`
-	// Suspect is in [0, 1).
+	// Mislabeled is in [0, 1).
 	MislabeledBelow float64 `toml:"mislabeled_below"`
 	Threshold       float64 `toml:"threshold"`
 	// Coverage is not part of the Fingerprint.
@@ -188,7 +188,7 @@ func (s *settings) parseParts(c Config) error {
 		return &blankout.KeyError{Key: "standardize", Err: err}
 	}
 	if s.missingRule, err = model.ParseMissingPolicy(c.MissingPolicy); err != nil {
-		return &blankout.KeyError{Key: "missing_policy", Err: err}
+		return blankout.KeyErrorf("missing_policy", "missing_policy %w", err)
 	}
 	s.numbers = s.loss.Facts().Regression
 	if c.CovarianceMaxFields < 0 || c.CovarianceMaxFields > model.MaxCovariance {
@@ -284,7 +284,7 @@ func (c *Config) WeightOf(class string) float64 {
 	return 1
 }
 
-// parseClasses finds and checks what is about classes and suspects.
+// parseClasses finds and checks what is about classes and mislabeled events.
 func (s *settings) parseClasses(c Config) error {
 	if !(c.MislabeledBelow >= 0 && c.MislabeledBelow < 1) {
 		return blankout.KeyErrorf("mislabeled_below", "mislabeled_below = %v: must lie in [0, 1)", c.MislabeledBelow)

@@ -1,9 +1,11 @@
 // Package online learns a linear model event by event under feature noise that is
 // integrated out: each event is scored first (progressive validation), then learned from.
 //
+
 // A [Learner] is single-threaded and does no I/O. Learn takes an event through these stages.
 // A stage sees what it is handed and those before it, never those after it:
 //
+
 //  0. rows (package rows): how the row of a feature is laid out, and the arithmetic over
 //     rows: sums of scores, steps, groups of features. It owns nothing.
 //  1. fields (package fields): what the event lacks of the fields that are usual, which it counts.
@@ -22,10 +24,11 @@
 //     whose base are the mixed levels and which nothing in the bank
 //     depends on: each level learns to the bit as it would without.
 //  4. watch (package watch): what is counted and measured of the event as it was met and of
-//     the answer to it: measures, drift, health of fields, suspects, warnings. Backwards goes
+//     the answer to it: measures, drift, health of fields, mislabeled events, warnings. Backwards goes
 //     one bit, that the stream has drifted, and the Learner may make the bank forget.
 //     Beside it frozen models answer some of the events (package aged, aged.go).
 //
+
 // Several Learners may learn one model: a [share.Delta] is what one has learned in an interval
 // (package share, share.go), and is added to their fold (fold.go). What is saved and restored is in state.go.
 package online

@@ -14,7 +14,7 @@ import (
 	"blankout/online/answer"
 )
 
-// horizon holds what the Learner was at two earlier events, Config.Horizon events apart. The levels and the
+// horizon holds what the Learner was at two earlier events, Config.ServingStaleness events apart. The levels and the
 // experts of one of them, half to three halves of the horizon old, answer each event (see teller).
 type horizon struct {
 	pasts [2]past // the older first; blocks are nil for none
@@ -28,7 +28,7 @@ type past struct {
 	model  *model.Linear
 }
 
-// Config.Horizon lies between these, or is 0.
+// Config.ServingStaleness lies between these, or is 0.
 const leastHorizon, mostHorizon = 100, 10_000_000
 
 // blockPast begins the names of the blocks of what the Learner was.

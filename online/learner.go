@@ -30,6 +30,7 @@ import (
 // the drift detector, which watches the published scores: unless OnDrift is log, an
 // alarm is one for all levels. A Learner is not safe for concurrent use.
 //
+
 // What it knows about a feature is the feature's row in its Table, see rows.Layout.
 type Learner struct {
 	*answering
@@ -139,13 +140,15 @@ func (l *Learner) Config() Config { return l.config }
 // Learn scores an event, learns from it, and returns the scores made before:
 // one for each output, borrowed until the next call.
 //
+
 // An importance weight of 0 leaves everything as it was. A whole weight up to 16
 // is learned that often in a row, so that 2 is the same, to the bit, as meeting
 // the event twice (but for the counts of events and of the Scaler); a larger one as pace.Parts
 // has it. It counts as at most 32 times the average weight so far (pace.Importance).
 //
+
 // An unlabeled event moves no weight; it updates the Scaler and adds
-// Config.Alpha of its expected curvature to the preconditioner. A refused event,
+// Config.UnlabeledWeight of its expected curvature to the preconditioner. A refused event,
 // one whose values are not finite or beyond 1e30, and one for which there is no room
 // (Refusal), is counted, not learned, and gives nil.
 func (l *Learner) Learn(e *blankout.Example) []float64 {
@@ -170,7 +173,7 @@ func (l *Learner) learnAs(e *blankout.Example, earlier []float64, fresh *measure
 
 // learn takes an event through the stages, see the package's comment.
 func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.Classes) []float64 {
-	l.watch.Suspects.Clear()
+	l.watch.Mislabeled.Clear()
 	if !e.Usable() {
 		l.watch.Refused.Take(e, l.events)
 		return nil
@@ -202,7 +205,7 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 	default:
 		l.tell(e, earlier, fresh)
 		l.probeAll(e)
-		l.suspect(e.Label)
+		l.weighLabel(e.Label)
 	}
 	if l.set.numbers && !l.unit.Known() {
 		return l.now.scores
@@ -254,12 +257,14 @@ func (l *Learner) probeAll(e *blankout.Example) {
 // for each class that has come or that the Schema names.
 func (l *Learner) Outputs() int { return l.young.Scores(l.k) }
 
-// Suspicion says whether the event last learned is a suspect: whether its
-// influence was below Config.Suspect.
-func (l *Learner) Suspicion() (s watch.Suspicion, suspect bool) { return l.watch.Suspects.Latest() }
+// MislabeledEvent says whether the event last learned is a mislabeled event: whether its
+// influence was below Config.MislabeledBelow.
+func (l *Learner) MislabeledEvent() (s watch.MislabeledEvent, suspect bool) {
+	return l.watch.Mislabeled.Latest()
+}
 
-// suspect finds out whether the event at hand is a suspect.
-func (l *Learner) suspect(label int) {
+// weighLabel finds out whether the current event is a mislabeled event.
+func (l *Learner) weighLabel(label int) {
 	loss, ok := l.set.loss.(interface {
 		Influence(y, f, v float64) float64
 	})
@@ -273,7 +278,7 @@ func (l *Learner) suspect(label int) {
 	}
 	level := l.shares.InForce[l.fields.Range].Largest()
 	influence := loss.Influence(rows.Y(output, k, l.k), l.now.scores[k], l.variance(&l.levels[level], level*l.k+k, k))
-	l.watch.Suspects.Weigh(watch.Suspicion{Class: label, Score: l.now.scores[k], Influence: influence}, l.config.MislabeledBelow)
+	l.watch.Mislabeled.Weigh(watch.MislabeledEvent{Class: label, Score: l.now.scores[k], Influence: influence}, l.config.MislabeledBelow)
 }
 
 // Score writes the published scores of an event to out, which must have room
@@ -322,7 +327,7 @@ func (l *Learner) Drift() watch.Drift { return l.watch.Drift.Report() }
 func (l *Learner) Metrics() Metrics {
 	w := l.watch.Clone()
 	m := Metrics{
-		Measures: w.Measures, Refused: w.Refused.Count, RefusedBy: w.Refused.By, Suspects: w.Suspects.Count,
+		Measures: w.Measures, Refused: w.Refused.Count, RefusedBy: w.Refused.By, Mislabeled: w.Mislabeled.Count,
 		Drift: w.Drift.Report(), Prior: w.Prior, Baselines: l.watch.Baselines, Figures: l.watch.Figures(), RefreshFailures: l.refresh.Failures,
 	}
 	if m.Binary != nil {

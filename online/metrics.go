@@ -20,14 +20,14 @@ import (
 // by importance.
 type Metrics struct {
 	watch.Measures
-	Events    uint64 // met with a weight above 0, unlabeled ones included
-	Refused   uint64
-	RefusedBy map[blankout.Reason]watch.Refusals
-	Suspects  uint64 // of very small influence, see Config.Suspect
-	Drift     watch.Drift
-	Prior     watch.Prior
-	Baselines watch.Baselines
-	Figures   map[string][]watch.Figure // of other Watchers, by their names
+	Events     uint64 // met with a weight above 0, unlabeled ones included
+	Refused    uint64
+	RefusedBy  map[blankout.Reason]watch.Refusals
+	Mislabeled uint64 // of very small influence, see Config.MislabeledBelow
+	Drift      watch.Drift
+	Prior      watch.Prior
+	Baselines  watch.Baselines
+	Figures    map[string][]watch.Figure // of other Watchers, by their names
 	// RefreshFailures counts refreshes that found no solution and changed nothing.
 	RefreshFailures uint64
 	Features        int // columns seen
@@ -75,7 +75,7 @@ type Summary struct {
 	// CoverageByClass is that of Metrics.
 	CoverageByClass []cover.ClassReport `json:"coverage_by_class,omitempty"`
 	Drift           watch.Drift         `json:"drift"`
-	Suspects        uint64              `json:"mislabeled"` // events whose label is probably wrong
+	Mislabeled      uint64              `json:"mislabeled"` // events whose label is probably wrong
 	// Figures are those of Metrics.
 	Figures map[string][]watch.Figure `json:"figures,omitempty"`
 	// Where labels are numbers; errors are then in the targets' own unit, and Served
@@ -109,7 +109,7 @@ func (m *Metrics) Summary() Summary {
 		Error: number(100 * m.Total.Error()), LogLoss: number(m.Total.MeanLogLoss()),
 		RecentError: number(100 * m.Window.Error()), RecentLogLoss: number(m.Window.MeanLogLoss()),
 		BaselineReport: m.Baselines.Report(m.Numbers != nil),
-		Level:          m.Level, Experts: m.Experts, LevelsByShare: m.LevelsByShare, Sets: m.Sets, CoverageByClass: m.CoverageByClass, ByAge: m.ByAge, Drift: m.Drift, Suspects: m.Suspects, Figures: m.Figures,
+		Level:          m.Level, Experts: m.Experts, LevelsByShare: m.LevelsByShare, Sets: m.Sets, CoverageByClass: m.CoverageByClass, ByAge: m.ByAge, Drift: m.Drift, Mislabeled: m.Mislabeled, Figures: m.Figures,
 	}
 	if m.Binary != nil {
 		b := m.Binary

@@ -106,7 +106,7 @@ func TestDrift(t *testing.T) {
 }
 
 // With t-logistic regression wrong labels have little influence.
-func TestSuspects(t *testing.T) {
+func TestMislabeled(t *testing.T) {
 	c := DefaultConfig()
 	c.Loss, c.Noise, c.MislabeledBelow = "t-logistic:1.7", "none", 0.3
 	l, s, r := mustNew(t, c, 2), newStream(2, 2), rand.New(rand.NewPCG(1, 1))
@@ -126,7 +126,7 @@ func TestSuspects(t *testing.T) {
 		if flipped {
 			wrong++
 		}
-		if _, ok := l.Suspicion(); ok {
+		if _, ok := l.MislabeledEvent(); ok {
 			suspects++
 			if flipped {
 				found++
@@ -134,7 +134,7 @@ func TestSuspects(t *testing.T) {
 		}
 	}
 	if found < wrong*8/10 || suspects > wrong*12/10 {
-		t.Errorf("%d suspects, %d of the %d wrong labels among them", suspects, found, wrong)
+		t.Errorf("%d mislabeled events, %d of the %d wrong labels among them", suspects, found, wrong)
 	}
 }
 

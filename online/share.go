@@ -18,6 +18,7 @@ import (
 // its own is to have. With one peer its deltas are exact. The Learner must now equal the
 // fold that its Delta will be added to.
 //
+
 // Between others less is decided by a Learner itself: the level and the average or iterate
 // that is published, the centers and scales of columns that the fold knows, the columns
 // that are dense, the rules for missing fields and the alarms are the fold's, the last

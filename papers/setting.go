@@ -26,6 +26,7 @@ import (
 // samples has a folder for each data set with a few of its examples, in files of
 // the same names.
 //
+
 //go:embed samples
 var samples embed.FS
 

@@ -18,12 +18,13 @@ import (
 // a byte for each as the label. Pixel j of an image, row by row, has column j
 // (svmlight index j+1) and value byte/255; a black one is absent.
 //
-//	offset  size  of either file
-//	0       2     0
-//	2       1     8: unsigned bytes
-//	3       1     number of dimensions: 1 for labels, 3 (or 2) for images
-//	4       4     big-endian size of each dimension, the first is the count
-//	...           the bytes
+
+// offset  size  of either file
+// 0       2     0
+// 2       1     8: unsigned bytes
+// 3       1     number of dimensions: 1 for labels, 3 (or 2) for images
+// 4       4     big-endian size of each dimension, the first is the count
+// ...           the bytes
 type idx struct {
 	count  int64
 	pixels int // of an image

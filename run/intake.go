@@ -26,17 +26,19 @@ import (
 
 // Intake takes in the batches of a stream. For each, in this order:
 //
+
 //  1. Admit stores the records that cannot be used.
 //  2. Learn counts all in, and learns them, or measures those that are held out.
-//  3. HandOn gives the suspects among them to Suspects; Flush returns once they are safe.
+//  3. HandOn gives the mislabeled events among them to Mislabeled; Flush returns once they are safe.
 //
+
 // A part of a batch counts as one. An Intake belongs to one goroutine. Its exported fields
 // are set before the first batch; only Learner is needed, and may be replaced between two.
 type Intake struct {
 	Learner     *online.Learner
 	Refused     Policy // "" is PolicySkip
 	DeadLetters DeadLetters
-	Suspects    Suspects
+	Mislabeled  Mislabeled
 	Holdout     uint64       // see validate.HeldOut
 	Labels      *labels.Join // see Runner.Labels
 	Unnamed     bool         // see Config.Unnamed
@@ -52,13 +54,13 @@ type Intake struct {
 	confusion [][]float64 // see Counts
 	scores    []float64   // scores of the present event, which will wait for its label
 
-	// The present batch lends these: labels that came late, and the suspects that HandOn has
+	// The present batch lends these: labels that came late, and the mislabeled events that HandOn has
 	// not given away yet.
-	late     []blankout.Example
-	declined []blankout.Example // refused by the Learner, to be stored
-	suspects []suspect
+	late       []blankout.Example
+	declined   []blankout.Example // refused by the Learner, to be stored
+	mislabeled []mislabeledEvent
 
-	handedOn uint64 // suspects
+	handedOn uint64 // mislabeled events
 	broken   error  // a record is half counted in: what is in memory must not be saved
 	unsafe   bool   // nor where a dead letter that it has passed could not be stored before the end
 }
@@ -70,17 +72,17 @@ type Progress interface {
 
 // Counts says what became of the records that an Intake has taken in.
 type Counts struct {
-	Learned, Unlabeled, Refused uint64
-	HeldOut                     uint64          // and not learned
-	Holdout                     measure.Classes // their scores as they came
-	HoldoutNumbers              measure.Numbers // instead, where labels are numbers
-	NotFinite                   uint64          // values that were NaN or infinite, and counted as missing
-	RefusedBy                   map[blankout.Reason]uint64
-	DeadLetters                 map[blankout.Reason]uint64 // those stored
-	DeadLetterFailures          uint64                     // attempts to store that failed
-	Suspects, SuspectFailures   uint64                     // those stored, and attempts to that failed
-	WaitingFailures             uint64                     // attempts to write down what waits for labels that failed
-	LearnTime                   time.Duration              // spent in the Learner
+	Learned, Unlabeled, Refused    uint64
+	HeldOut                        uint64          // and not learned
+	Holdout                        measure.Classes // their scores as they came
+	HoldoutNumbers                 measure.Numbers // instead, where labels are numbers
+	NotFinite                      uint64          // values that were NaN or infinite, and counted as missing
+	RefusedBy                      map[blankout.Reason]uint64
+	DeadLetters                    map[blankout.Reason]uint64 // those stored
+	DeadLetterFailures             uint64                     // attempts to store that failed
+	Mislabeled, MislabeledFailures uint64                     // those stored, and attempts to that failed
+	WaitingFailures                uint64                     // attempts to write down what waits for labels that failed
+	LearnTime                      time.Duration              // spent in the Learner
 	// NewestTime is the largest event time learned, NewestAge how old the newest
 	// event of the last batch was when it had been learned. Zero if events have no time.
 	NewestTime time.Time
@@ -88,8 +90,8 @@ type Counts struct {
 	// Newest is the newest usable record as it came, nil where records are not kept
 	// (record.Config.KeepValue) and where it is larger than maxNewest.
 	Newest []byte
-	// RefusedSamples and SuspectSamples are some of the newest refused records and suspects.
-	RefusedSamples, SuspectSamples []Sample
+	// RefusedSamples and MislabeledSamples are some of the newest refused records and mislabeled events.
+	RefusedSamples, MislabeledSamples []Sample
 	// Confusion counts the events learned by their class and by the one that was predicted,
 	// where there may be more than two classes.
 	Confusion [][]float64
@@ -108,22 +110,22 @@ type DeadLetters interface {
 	Flush(ctx context.Context) error
 }
 
-// Suspects takes the events whose label is probably wrong, see online.Config.Suspect.
+// Mislabeled takes the events whose label is probably wrong, see online.Config.MislabeledBelow.
 // They are learned like all others.
-type Suspects interface {
-	// AddSuspect takes up an example: the name of its class, its score for that and its
-	// influence, see watch.Suspicion. After an error it was not taken, and AddSuspect may be
+type Mislabeled interface {
+	// AddMislabeled takes up an example: the name of its class, its score for that and its
+	// influence, see watch.MislabeledEvent. After an error it was not taken, and AddMislabeled may be
 	// called again with it.
-	AddSuspect(ctx context.Context, topic string, partition int32, e *blankout.Example, label string, score, influence float64) error
+	AddMislabeled(ctx context.Context, topic string, partition int32, e *blankout.Example, label string, score, influence float64) error
 	// Flush returns nil once everything added is safe. After an error it may be
 	// called again.
 	Flush(ctx context.Context) error
 }
 
-// suspect names a suspect among the examples of the present batch.
-type suspect struct {
+// suspect names a mislabeled event among the examples of the present batch.
+type mislabeledEvent struct {
 	index int
-	watch.Suspicion
+	watch.MislabeledEvent
 }
 
 // retry calls try, which stores records, until it succeeds or ctx ends. about goes into the
@@ -144,7 +146,9 @@ func (in *Intake) waiting() store {
 	return store{"events that wait for labels", &in.counts.WaitingFailures}
 }
 
-func (in *Intake) suspectStore() store { return store{"suspects", &in.counts.SuspectFailures} }
+func (in *Intake) mislabeledStore() store {
+	return store{"mislabeled events", &in.counts.MislabeledFailures}
+}
 
 func (in *Intake) store(ctx context.Context, where store, try func() error, about ...any) error {
 	if in.retry != nil {
@@ -375,10 +379,10 @@ func (in *Intake) example(b *blankout.Batch, i int) {
 		in.recent.offer(e)
 	}
 	in.confuse(e, in.Learner.Learn(e))
-	if s, ok := in.Learner.Suspicion(); ok {
-		in.counts.SuspectSamples = withSample(in.counts.SuspectSamples, suspectSample(b, e, in.Learner.Schema().Classes[s.Class], s))
-		if in.Suspects != nil {
-			in.suspects = append(in.suspects, suspect{i, s})
+	if s, ok := in.Learner.MislabeledEvent(); ok {
+		in.counts.MislabeledSamples = withSample(in.counts.MislabeledSamples, mislabeledSample(b, e, in.Learner.Schema().Classes[s.Class], s))
+		if in.Mislabeled != nil {
+			in.mislabeled = append(in.mislabeled, mislabeledEvent{i, s})
 		}
 	}
 }
@@ -411,44 +415,44 @@ func (in *Intake) holdOut(e *blankout.Example) {
 	in.Learner.Assess(e, &in.counts.Holdout)
 }
 
-// HandOn gives the suspects of a batch to Suspects. After an error they are kept.
+// HandOn gives the mislabeled events of a batch to Mislabeled. After an error they are kept.
 func (in *Intake) HandOn(ctx context.Context, b *blankout.Batch) error {
-	if len(in.suspects) == 0 {
+	if len(in.mislabeled) == 0 {
 		return nil
 	}
 	classes := in.Learner.Schema().Classes
-	return in.store(ctx, in.suspectStore(), func() error {
-		for ; len(in.suspects) > 0; in.suspects = in.suspects[1:] {
-			s := in.suspects[0]
-			if err := in.Suspects.AddSuspect(ctx, b.Topic, b.Partition, &b.Examples[s.index], classes[s.Class], s.Score, s.Influence); err != nil {
+	return in.store(ctx, in.mislabeledStore(), func() error {
+		for ; len(in.mislabeled) > 0; in.mislabeled = in.mislabeled[1:] {
+			s := in.mislabeled[0]
+			if err := in.Mislabeled.AddMislabeled(ctx, b.Topic, b.Partition, &b.Examples[s.index], classes[s.Class], s.Score, s.Influence); err != nil {
 				return err
 			}
 			in.handedOn++
 		}
-		in.suspects = nil
+		in.mislabeled = nil
 		return nil
 	})
 }
 
-// Flush returns nil once all suspects so far are safe.
+// Flush returns nil once all mislabeled events so far are safe.
 func (in *Intake) Flush(ctx context.Context) error {
-	return in.store(ctx, in.suspectStore(), func() error { return in.tryFlush(ctx) })
+	return in.store(ctx, in.mislabeledStore(), func() error { return in.tryFlush(ctx) })
 }
 
 func (in *Intake) tryFlush(ctx context.Context) error {
-	if n := len(in.suspects); n > 0 {
-		return fmt.Errorf("%d suspects could not be handed on", n)
+	if n := len(in.mislabeled); n > 0 {
+		return fmt.Errorf("%d mislabeled events could not be handed on", n)
 	}
-	if in.handedOn == in.counts.Suspects {
+	if in.handedOn == in.counts.Mislabeled {
 		return nil
 	}
-	if err := failpoint.Here("run.suspects"); err != nil {
+	if err := failpoint.Here("run.mislabeled"); err != nil {
 		return err
 	}
-	if err := in.Suspects.Flush(ctx); err != nil {
+	if err := in.Mislabeled.Flush(ctx); err != nil {
 		return err
 	}
-	in.counts.Suspects = in.handedOn
+	in.counts.Mislabeled = in.handedOn
 	return nil
 }
 

@@ -52,7 +52,7 @@ type alarms struct {
 
 func alarmsOf(l *online.Learner) (a alarms) {
 	m := l.Metrics()
-	a.suspects, a.drifts, a.fields = m.Suspects, m.Drift.Alarms, l.Health().Raised
+	a.suspects, a.drifts, a.fields = m.Mislabeled, m.Drift.Alarms, l.Health().Raised
 	_, a.fieldChanges = l.HealthChanges(math.MaxUint64)
 	return a
 }
@@ -68,7 +68,7 @@ func newLoop(r *Runner) *loop {
 		l.log = slog.New(slog.DiscardHandler)
 	}
 	l.intake = Intake{
-		Learner: r.Learner, Refused: r.Config.Refused, DeadLetters: r.DeadLetters, Suspects: r.Suspects, Labels: r.Labels, Unnamed: r.Config.Unnamed, Log: l.log,
+		Learner: r.Learner, Refused: r.Config.Refused, DeadLetters: r.DeadLetters, Mislabeled: r.Mislabeled, Labels: r.Labels, Unnamed: r.Config.Unnamed, Log: l.log,
 		retry: l.retry,
 	}
 	if !r.unread {
@@ -379,7 +379,7 @@ func (l *loop) report(notReady string) {
 	}
 	s.Metrics, s.Health = l.Learner.Metrics(), l.Learner.Health()
 	s.FieldAlarms = s.Health.Raised - l.first.fields
-	s.Suspected, s.DriftAlarms = s.Metrics.Suspects-l.first.suspects, s.Metrics.Drift.Alarms-l.first.drifts
+	s.Suspected, s.DriftAlarms = s.Metrics.Mislabeled-l.first.suspects, s.Metrics.Drift.Alarms-l.first.drifts
 	l.reported, l.unreported = time.Now(), false
 	l.status.Store(&s)
 	if l.Observe != nil {

@@ -1,5 +1,6 @@
 // Package run is the loop that learns from a stream, and its jobs.
 //
+
 // The loop (loop.go) takes batches that are read ahead (ahead.go). What is done for each
 // record of them, and around it, is an [Intake] (intake.go), which the members of a group
 // use too. Beside it work the jobs: saving checkpoints
@@ -28,10 +29,12 @@ import (
 // Runner learns from a Source until it ends or is told to stop, and keeps the
 // Learner's state and its place in the stream together in checkpoints.
 //
+
 // Two goroutines do it: one reads and decodes ahead, the caller of Run learns. A
 // third encodes and writes a checkpoint while learning goes on, a fourth validates
 // or solves; they work on copies. All are Run's and end before it returns.
 //
+
 // The state after a number of events depends on those events alone: neither
 // saves, nor publishing, nor where a batch ends changes a weight. A run that is
 // killed and started again from its last checkpoint therefore ends in the same
@@ -57,9 +60,9 @@ type Runner struct {
 	Commit func(context.Context, blankout.Offsets) error
 	// DeadLetters is needed under the policy dead-letter.
 	DeadLetters DeadLetters
-	// Suspects keeps the suspects, and a checkpoint passes none that is not safe
+	// Mislabeled keeps the mislabeled events, and a checkpoint passes none that is not safe
 	// there. May be nil: they are then only counted.
-	Suspects Suspects
+	Mislabeled Mislabeled
 	// Observe sees every new Status, on the goroutine of Run. May be nil.
 	Observe func(*Status)
 	// Validator compares the live weights with the exact solution beside learning,
@@ -68,7 +71,7 @@ type Runner struct {
 	Validator *validate.Validator
 	// Labels is set where the Source is a labels.Merge: the events wait in it for their labels.
 	// Runner does not close it. With Labels the run can neither validate by Open nor adopt, and
-	// it keeps no Suspects: all of these read events again or need their bytes.
+	// it keeps no Mislabeled: all of these read events again or need their bytes.
 	Labels *labels.Join
 	// Saved describes the checkpoint that the run goes on from: name, bytes and time.
 	Saved SaveStatus
@@ -197,8 +200,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	if r.Config.Refused == PolicyDeadLetter && r.DeadLetters == nil {
 		return errors.New("the policy for refused records is dead-letter, but there is no place for dead letters")
 	}
-	if r.Labels != nil && (r.Suspects != nil || r.Validator != nil && (r.Validator.Open != nil || r.Validator.Config.Policy == "adopt")) {
-		return errors.New("events that wait for labels cannot be adopted from or kept as suspects, and are read again by OpenJoined")
+	if r.Labels != nil && (r.Mislabeled != nil || r.Validator != nil && (r.Validator.Open != nil || r.Validator.Config.Policy == "adopt")) {
+		return errors.New("events that wait for labels cannot be adopted from or kept as mislabeled, and are read again by OpenJoined")
 	}
 	l := newLoop(r)
 	if err := l.startValidating(); err != nil {

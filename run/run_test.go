@@ -365,13 +365,13 @@ func TestStopWithoutDeadLetters(t *testing.T) {
 	})
 }
 
-// suspectSink is a place for suspects that fails so many times first.
+// suspectSink is a place for mislabeled events that fails so many times first.
 type suspectSink struct {
 	sink
 	classes []string
 }
 
-func (d *suspectSink) AddSuspect(ctx context.Context, topic string, partition int32, e *blankout.Example, label string, score, influence float64) error {
+func (d *suspectSink) AddMislabeled(ctx context.Context, topic string, partition int32, e *blankout.Example, label string, score, influence float64) error {
 	if topic != "t" || partition != 3 || label != d.classes[e.Label] || !(influence < suspicious) {
 		panic(fmt.Sprintf("%s/%d: %+v of %s: score %v, influence %v", topic, partition, e, label, score, influence))
 	}
@@ -385,8 +385,8 @@ func (d *suspectSink) AddSuspect(ctx context.Context, topic string, partition in
 
 const suspicious = 0.65
 
-// startSuspecting is start with a loss that has suspects, and says which they are.
-func startSuspecting(t *testing.T, dir string, n int, d *suspectSink) (s *service, suspects []int64) {
+// startSuspecting is start with a loss that has mislabeled events, and says which they are.
+func startSuspecting(t *testing.T, dir string, n int, d *suspectSink) (s *service, mislabeled []int64) {
 	s = start(t, dir, n, 1)
 	c := learnerConfig()
 	c.Loss, c.MislabeledBelow = "t-logistic:1.5", suspicious
@@ -399,26 +399,26 @@ func startSuspecting(t *testing.T, dir string, n int, d *suspectSink) (s *servic
 	}
 	s.Learner = learner(s.Schema)
 	d.classes = []string{"-1", "1"}
-	s.Suspects = d
+	s.Mislabeled = d
 	reference := newStream(blankout.NewSchema(18, nil, 2), nil, n, 1)
 	l := learner(reference.schema)
 	for i := range n {
 		e := reference.record(i)
 		l.Learn(&e)
-		if _, ok := l.Suspicion(); ok {
-			suspects = append(suspects, int64(i))
+		if _, ok := l.MislabeledEvent(); ok {
+			mislabeled = append(mislabeled, int64(i))
 		}
 	}
-	return s, suspects
+	return s, mislabeled
 }
 
-// A checkpoint passes no suspect that is not safe.
+// A checkpoint passes no mislabeled event that is not safe.
 func TestSuspectsAreSafe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &suspectSink{sink: sink{fail: 5}}
 		s, want := startSuspecting(t, t.TempDir(), 400, d)
 		if len(want) < 20 {
-			t.Fatalf("only %d suspects", len(want))
+			t.Fatalf("only %d mislabeled events", len(want))
 		}
 		s.Config.SaveEvents = 1
 		save := s.Save
@@ -439,20 +439,20 @@ func TestSuspectsAreSafe(t *testing.T) {
 		if err := s.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if status := s.Status(); status.Suspects != uint64(len(want)) || status.SuspectFailures != 5 || status.Metrics.Suspects != uint64(len(want)) {
-			t.Errorf("%d suspects, %d failures, want %d and 5", status.Suspects, status.SuspectFailures, len(want))
+		if status := s.Status(); status.Mislabeled != uint64(len(want)) || status.MislabeledFailures != 5 || status.Metrics.Mislabeled != uint64(len(want)) {
+			t.Errorf("%d mislabeled events, %d failures, want %d and 5", status.Mislabeled, status.MislabeledFailures, len(want))
 		}
 		if !slices.Equal(d.stored, want) {
 			t.Errorf("stored %v\nwant %v", d.stored, want)
 		}
-		if !slices.Contains(reasons, "suspects cannot be stored: no acknowledgement") {
+		if !slices.Contains(reasons, "mislabeled events cannot be stored: no acknowledgement") {
 			t.Errorf("readiness: %q", reasons)
 		}
 	})
 }
 
-// A stop while suspects cannot be stored saves nothing that passes one.
-func TestStopWithoutSuspects(t *testing.T) {
+// A stop while mislabeled events cannot be stored saves nothing that passes one.
+func TestStopWithoutMislabeled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		s, want := startSuspecting(t, dir, 400, &suspectSink{sink: sink{fail: 1e9}})

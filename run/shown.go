@@ -1,7 +1,7 @@
 package run
 
 // This file keeps what the page shows of single records: samples of refused records and of
-// suspects, and how often each class was predicted as which.
+// mislabeled events, and how often each class was predicted as which.
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"blankout/online/watch"
 )
 
-// Sample shows one of the newest refused records or suspects.
+// Sample shows one of the newest refused records or mislabeled events.
 type Sample struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
@@ -38,8 +38,8 @@ func refusedSample(b *blankout.Batch, e *blankout.Example) Sample {
 	return sample(b, e, e.Refused.Error(), value)
 }
 
-// suspectSample is the Sample of an event whose label is doubted.
-func suspectSample(b *blankout.Batch, e *blankout.Example, class string, s watch.Suspicion) Sample {
+// mislabeledSample is the Sample of an event whose label is doubted.
+func mislabeledSample(b *blankout.Batch, e *blankout.Example, class string, s watch.MislabeledEvent) Sample {
 	return sample(b, e, fmt.Sprintf("labeled %s, scored %.3g for it: counts for %.2g of an event", class, s.Score, s.Influence), e.Value)
 }
 

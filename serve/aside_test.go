@@ -47,10 +47,10 @@ func TestConfusionAndSamples(t *testing.T) {
 	}
 	status, text, _ := call(t, "GET", url+"/v1/measures", "")
 	var m struct {
-		Classes           []string
-		Confusion         [][]float64
-		Since             int64
-		Samples, Suspects []run.Sample
+		Classes             []string
+		Confusion           [][]float64
+		Since               int64
+		Samples, Mislabeled []run.Sample
 	}
 	if err := json.Unmarshal([]byte(text), &m); status != 200 || err != nil {
 		t.Fatalf("%d %v %s", status, err, text)
@@ -73,8 +73,8 @@ func TestConfusionAndSamples(t *testing.T) {
 	if len(m.Samples) != 3 || m.Samples[0].Text != "{spoilt <b>607</b>" || m.Samples[2].Text != "{spoilt <b>7</b>" || !strings.HasPrefix(m.Samples[0].Why, "syntax: ") || m.Samples[0].Offset != 610 {
 		t.Errorf("samples: %+v", m.Samples)
 	}
-	if n := runner.Status().Metrics.Suspects; n == 0 || len(m.Suspects) != int(min(n, 20)) || !strings.HasPrefix(m.Suspects[0].Why, "labeled ") || !strings.Contains(m.Suspects[0].Text, `"label"`) {
-		t.Errorf("%d suspects: %+v", n, m.Suspects)
+	if n := runner.Status().Metrics.Mislabeled; n == 0 || len(m.Mislabeled) != int(min(n, 20)) || !strings.HasPrefix(m.Mislabeled[0].Why, "labeled ") || !strings.Contains(m.Mislabeled[0].Text, `"label"`) {
+		t.Errorf("%d mislabeled events: %+v", n, m.Mislabeled)
 	}
 }
 

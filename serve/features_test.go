@@ -93,7 +93,7 @@ func TestFiguresAreMetrics(t *testing.T) {
 	url := start(t, serve.DefaultConfig(), service)
 	_, text, _ := call(t, "GET", url+"/metrics", "")
 	for _, want := range []string{`blankout_field_alarms{kind="missing"} 1`, `blankout_field_alarms{kind="mean"} 0`,
-		`blankout_field_missing_ratio{field="gone",span="now"} 1`, `blankout_monitor_value{of="3",watcher="hours"} 1.5`} {
+		`blankout_field_missing_ratio{field="gone",span="now"} 1`, `blankout_monitor_value{key="3",monitor="hours"} 1.5`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)
 		}

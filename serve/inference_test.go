@@ -76,7 +76,7 @@ func TestInference(t *testing.T) {
 			if p.Class == "yes" {
 				positive = 1
 			}
-			if a.data("class")[i] != p.Class || a.data("probability")[i] != p.Probability || a.data("scores")[i] != p.Scores[0] || a.data("rule")[i] != string(p.MissingPolicy) ||
+			if a.data("class")[i] != p.Class || a.data("probability")[i] != p.Probability || a.data("scores")[i] != p.Scores[0] || a.data("missing_policy")[i] != string(p.MissingPolicy) ||
 				a.data("missing")[i] != strings.Join(p.Missing, ",") || chances[positive] != p.Probability || math.Abs(chances[0].(float64)+chances[1].(float64)-1) > 1e-15 {
 				t.Errorf("event %d: %s, want %+v", i, text, p)
 			}

@@ -62,9 +62,9 @@ type measured struct {
 	// Refused has by reason how many records were refused since the learner's beginning,
 	// and what was wrong with the first of them.
 	Refused map[blankout.Reason]watch.Refusals `json:"refused,omitempty"`
-	// Samples are some of the newest records refused, Suspects events whose label is doubted.
-	Samples  []run.Sample `json:"samples,omitempty"`
-	Suspects []run.Sample `json:"mislabeled,omitempty"`
+	// Samples are some of the newest records refused, Mislabeled events whose label is doubted.
+	Samples    []run.Sample `json:"samples,omitempty"`
+	Mislabeled []run.Sample `json:"mislabeled,omitempty"`
 }
 
 type reliability struct {
@@ -82,7 +82,7 @@ func (t *site) measures(w http.ResponseWriter, r *http.Request) {
 	metrics := status.Metrics
 	answer := measured{
 		Classes: m.Schema.Classes, CoverageByClass: metrics.CoverageByClass, ByAge: metrics.Summary().ByAge, Refused: metrics.RefusedBy,
-		Samples: status.RefusedSamples, Suspects: status.SuspectSamples,
+		Samples: status.RefusedSamples, Mislabeled: status.MislabeledSamples,
 	}
 	if b := metrics.Binary; b != nil {
 		if n := len(answer.Classes); n == 2 && answer.Classes[0] == metrics.Positive {

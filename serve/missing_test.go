@@ -176,7 +176,7 @@ func servedError(t *testing.T, url string, s *telemetry, n int, missing float64)
 			Predictions []struct {
 				Class   string
 				Missing []string
-				Rule    string
+				Rule    string `json:"missing_policy"`
 			}
 		}
 		if err := json.Unmarshal([]byte(body), &answer); status != 200 || err != nil || len(answer.Predictions) != 1000 {
@@ -219,7 +219,7 @@ func TestMissingAnswered(t *testing.T) {
 			t.Fatal(err)
 		}
 		scores[rule] = answer.Predictions[0].Scores[0]
-		if _, body, _ = call(t, "POST", url+"/v1/predict", `{"sensor0":21,"sensor1":24,"sensor2":24,"sensor3":23}`); strings.Contains(body, `"rule"`) || strings.Contains(body, `"missing"`) {
+		if _, body, _ = call(t, "POST", url+"/v1/predict", `{"sensor0":21,"sensor1":24,"sensor2":24,"sensor3":23}`); strings.Contains(body, `"missing_policy"`) || strings.Contains(body, `"missing"`) {
 			t.Errorf("nothing is missing: %s", body)
 		}
 	}

@@ -27,6 +27,7 @@ import (
 // pages is what / and /page/ serve: the page, its script, and uPlot, which draws its
 // charts. They ask for nothing but this server's own endpoints.
 //
+
 //go:embed page
 var pages embed.FS
 

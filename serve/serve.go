@@ -1,6 +1,7 @@
 // Package serve shows a running learner over HTTP: a page for people, metrics for
 // Prometheus, health and readiness, the current model, and predictions by it.
 //
+
 // A [Server] only reads what the run publishes, immutable values behind atomic
 // pointers: however many ask, learning is not held up. It listens on loopback
 // unless told otherwise.
@@ -411,6 +412,7 @@ func (t *site) handler() http.Handler {
 
 // openAPI is an OpenAPI 3.1 document of every request that a Server answers, but profiles.
 //
+
 //go:embed openapi.json
 var openAPI []byte
 

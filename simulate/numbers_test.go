@@ -215,7 +215,7 @@ func TestNumbersFiles(t *testing.T) {
 	if err := first.WriteCSV(&table); err != nil {
 		t.Fatal(err)
 	}
-	if header, _, _ := strings.Cut(table.String(), "\n"); header != "model,nightmare,level,dead,rescale,repeats,rmse,low,high,mae,deleted,settings" {
+	if header, _, _ := strings.Cut(table.String(), "\n"); header != "model,nightmare,severity,dead,rescale,repeats,rmse,low,high,mae,deleted,settings" {
 		t.Error(header)
 	}
 	if err := first.Markdown(&text); err != nil {

@@ -4,10 +4,12 @@ package stream
 // reader need not begin at the ledger's beginning and what lies before can be deleted.
 // The topic has one partition and these records:
 //
+
 //	key                  value
 //	base/OFFSET/NUMBER   a piece of the base
 //	base/OFFSET          JSON of baseHead, after all its pieces
 //
+
 // OFFSET is the ledger's offset that follows the last commit in the base, as 20 digits.
 // Every writer writes the same bytes under the same keys, for a base depends on the
 // ledger alone: two that write at a time do no harm. One that is late writes an old base,

@@ -47,10 +47,11 @@ type ConnectConfig struct {
 
 // TLSConfig says whether and how connections are encrypted. File names are of PEM files.
 type TLSConfig struct {
-	Enabled    bool   `toml:"enabled"`
-	CAFile     string `toml:"ca_file"`     // who may sign the brokers' certificates; "": the system's authorities
-	CertFile   string `toml:"cert_file"`   // the client's own certificate, with KeyFile
-	KeyFile    string `toml:"key_file"`    //
+	Enabled  bool   `toml:"enabled"`
+	CAFile   string `toml:"ca_file"`   // who may sign the brokers' certificates; "": the system's authorities
+	CertFile string `toml:"cert_file"` // the client's own certificate, with KeyFile
+	KeyFile  string `toml:"key_file"`  //
+
 	ServerName string `toml:"server_name"` // name expected in the certificate; "": the address dialled
 }
 

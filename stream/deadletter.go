@@ -1,6 +1,6 @@
 package stream
 
-// This file keeps refused records and suspects in a topic or a file.
+// This file keeps refused records and mislabeled events in a topic or a file.
 
 import (
 	"cmp"
@@ -31,22 +31,27 @@ type DeadLetterConfig struct {
 // added before a Flush that returned nil is stored; what was added after it may
 // be added again by a restarted program. It belongs to one goroutine.
 //
+
 // In a topic a dead letter is the record's value as it came, keyed
 // topic/partition/offset, with the headers reason, detail, topic, partition,
 // offset, time (ms) and, if the record had one, key. Its own timestamp is the
 // present, so that a retention time counts from here. Batches are packed by gzip,
 // which leaves some ten bytes of all that. In a file it is a line
 //
+
 //	{"topic":"t","partition":0,"offset":7,"time":1700000000000,"reason":"syntax","detail":"…","key":"…","value":"…"}
 //
+
 // with key and value in base64.
 //
+
 // Where a letter is too large for its topic, or larger than 32 MiB anywhere, the longer
 // of value and key is cut until the letter is taken. Then the header (in a file the
 // number) truncated says how many bytes the value had, and truncated_key the same of the
 // key.
 //
-// Suspects, events that were learned although their label is probably wrong, are
+
+// Mislabeled, events that were learned although their label is probably wrong, are
 // kept in the same way in a place of their own: label, score and influence
 // stand where a dead letter has reason and detail.
 type DeadLetters struct {
@@ -61,9 +66,9 @@ type DeadLetters struct {
 	log     *slog.Logger
 }
 
-// OpenSuspects is OpenDeadLetters for suspects.
-func OpenSuspects(ctx context.Context, c DeadLetterConfig, connection ConnectConfig, log *slog.Logger) (*DeadLetters, error) {
-	return openLetters(ctx, "suspects", c, connection, log)
+// OpenMislabeled is OpenDeadLetters for mislabeled events.
+func OpenMislabeled(ctx context.Context, c DeadLetterConfig, connection ConnectConfig, log *slog.Logger) (*DeadLetters, error) {
+	return openLetters(ctx, "mislabeled events", c, connection, log)
 }
 
 // OpenDeadLetters connects to the topic, which must exist, or opens the file,
@@ -116,7 +121,7 @@ type Letter struct {
 	Time      int64           `json:"time"`   // of the record, in milliseconds since the Unix epoch; 0 if unknown
 	Reason    blankout.Reason `json:"reason,omitempty"`
 	Detail    string          `json:"detail,omitempty"`
-	*Suspicion
+	*MislabeledEvent
 	Truncated    int    `json:"truncated,omitempty"`     // bytes that Value had before it was cut
 	TruncatedKey int    `json:"truncated_key,omitempty"` // the same of Key
 	Key          []byte `json:"key,omitempty"`
@@ -127,8 +132,8 @@ type Letter struct {
 // may have 100 MB.
 const maxLetterBytes = 32 << 20
 
-// Suspicion is what a letter says of an event whose label is probably wrong.
-type Suspicion struct {
+// MislabeledEvent is what a letter says of an event whose label is probably wrong.
+type MislabeledEvent struct {
 	Label     string  `json:"label"`
 	Score     float64 `json:"score"`
 	Influence float64 `json:"influence"`
@@ -145,11 +150,11 @@ func (d *DeadLetters) Add(ctx context.Context, topic string, partition int32, e 
 	return d.add(ctx, &Letter{Topic: topic, Partition: partition, Offset: e.Offset, Time: e.Time, Reason: r.Reason, Detail: r.Detail, Key: e.Key, Value: r.Value})
 }
 
-// AddSuspect takes up an event that was learned but whose label is probably
+// AddMislabeled takes up an event that was learned but whose label is probably
 // wrong, as Add does a refused one: with that label, its score before it was
 // learned and its influence instead of a reason and a detail.
-func (d *DeadLetters) AddSuspect(ctx context.Context, topic string, partition int32, e *blankout.Example, label string, score, influence float64) error {
-	return d.add(ctx, &Letter{Topic: topic, Partition: partition, Offset: e.Offset, Time: e.Time, Suspicion: &Suspicion{label, score, influence}, Key: e.Key, Value: e.Value})
+func (d *DeadLetters) AddMislabeled(ctx context.Context, topic string, partition int32, e *blankout.Example, label string, score, influence float64) error {
+	return d.add(ctx, &Letter{Topic: topic, Partition: partition, Offset: e.Offset, Time: e.Time, MislabeledEvent: &MislabeledEvent{label, score, influence}, Key: e.Key, Value: e.Value})
 }
 
 func (d *DeadLetters) add(ctx context.Context, l *Letter) error {
@@ -182,7 +187,7 @@ func (d *DeadLetters) add(ctx context.Context, l *Letter) error {
 func (l *Letter) message() Message {
 	m := Message{Key: fmt.Appendf(nil, "%s/%d/%d", l.Topic, l.Partition, l.Offset), Value: l.Value}
 	header := func(key string, value []byte) { m.Headers = append(m.Headers, Header{key, value}) }
-	if s := l.Suspicion; s != nil {
+	if s := l.MislabeledEvent; s != nil {
 		header("label", []byte(s.Label))
 		header("score", strconv.AppendFloat(nil, s.Score, 'g', -1, 64))
 		header("influence", strconv.AppendFloat(nil, s.Influence, 'g', -1, 64))

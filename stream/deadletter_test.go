@@ -324,18 +324,18 @@ func TestDeadLettersAreSmall(t *testing.T) {
 }
 
 // A suspect is kept with what was made of it, in a topic and in a file.
-func TestSuspects(t *testing.T) {
+func TestMislabeled(t *testing.T) {
 	b := startBroker(t, map[string]int32{"suspects": 1})
 	connection := DefaultConnectConfig()
 	connection.Brokers = b.Brokers()
-	name := filepath.Join(t.TempDir(), "suspects.jsonl")
+	name := filepath.Join(t.TempDir(), "mislabeled.jsonl")
 	e := &blankout.Example{Offset: 7, Time: 1007, Key: []byte("k"), Label: 1, Value: []byte(`{"x":1}`)}
 	for _, c := range []DeadLetterConfig{{Topic: "suspects"}, {File: name}} {
-		d, err := OpenSuspects(t.Context(), c, connection, testLog(t))
+		d, err := OpenMislabeled(t.Context(), c, connection, testLog(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := d.AddSuspect(t.Context(), "t", 4, e, "fraud", -2.5, 0.125); err != nil {
+		if err := d.AddMislabeled(t.Context(), "t", 4, e, "fraud", -2.5, 0.125); err != nil {
 			t.Fatal(err)
 		}
 		if err := d.Flush(t.Context()); err != nil {
@@ -365,7 +365,7 @@ func TestSuspects(t *testing.T) {
 	if want := `{"topic":"t","partition":4,"offset":7,"time":1007,"label":"fraud","score":-2.5,"influence":0.125,"key":"aw==","value":"eyJ4IjoxfQ=="}` + "\n"; string(line) != want {
 		t.Errorf("got  %swant %s", line, want)
 	}
-	if _, err := OpenSuspects(t.Context(), DeadLetterConfig{}, connection, nil); err == nil || !strings.HasPrefix(err.Error(), "suspects: ") {
+	if _, err := OpenMislabeled(t.Context(), DeadLetterConfig{}, connection, nil); err == nil || !strings.HasPrefix(err.Error(), "mislabeled events: ") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -436,7 +436,7 @@ func TestLetters(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := d.AddSuspect(t.Context(), "t", 3, refused(9, "s"), "yes", -0.5, 2.5); err != nil {
+		if err := d.AddMislabeled(t.Context(), "t", 3, refused(9, "s"), "yes", -0.5, 2.5); err != nil {
 			t.Fatal(err)
 		}
 		if err := errors.Join(d.Flush(t.Context()), d.Close()); err != nil {
@@ -482,7 +482,7 @@ func TestLetters(t *testing.T) {
 				t.Errorf("%v letter %d: %.200v, want %.200v", c, i, got[i], want)
 			}
 		}
-		if s := got[len(examples)]; s.Suspicion == nil || *s.Suspicion != (Suspicion{"yes", -0.5, 2.5}) || s.Partition != 3 || s.Reason != "" {
+		if s := got[len(examples)]; s.MislabeledEvent == nil || *s.MislabeledEvent != (MislabeledEvent{"yes", -0.5, 2.5}) || s.Partition != 3 || s.Reason != "" {
 			t.Errorf("suspect %+v", s)
 		}
 	}

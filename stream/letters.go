@@ -88,7 +88,7 @@ func (l *Letters) Next(ctx context.Context) (*Letter, error) {
 		if err := json.Unmarshal(l.lines.Bytes(), letter); err != nil {
 			return nil, &LetterError{fmt.Sprintf("%s:%d", l.name, l.line), "no letter: " + err.Error()}
 		}
-		if letter.Topic == "" || letter.Reason == "" && letter.Suspicion == nil {
+		if letter.Topic == "" || letter.Reason == "" && letter.MislabeledEvent == nil {
 			return nil, &LetterError{fmt.Sprintf("%s:%d", l.name, l.line), "no letter: it names no topic or no reason"}
 		}
 		return letter, nil
@@ -127,7 +127,7 @@ func letterOf(r record.Record) (*Letter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, s := &Letter{Value: clone(r.Value)}, &Suspicion{}
+	l, s := &Letter{Value: clone(r.Value)}, &MislabeledEvent{}
 	given := map[string]bool{}
 	for _, h := range headers {
 		given[h.Key] = true
@@ -172,7 +172,7 @@ func letterOf(r record.Record) (*Letter, error) {
 	}
 	switch {
 	case given["score"]:
-		l.Suspicion = s
+		l.MislabeledEvent = s
 	case !given["reason"]:
 		return nil, errors.New("no header reason")
 	}

@@ -386,7 +386,7 @@ func TestCrashBeside(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
 	broker := crashBroker(t, "short", "three")
-	t.Run("suspects", func(t *testing.T) { crashWithSuspects(t, program, broker) })
+	t.Run("suspects", func(t *testing.T) { crashWithMislabeled(t, program, broker) })
 	t.Run("unlabeled topic", func(t *testing.T) { crashWithUnlabeled(t, program, broker) })
 	t.Run("snapshots", func(t *testing.T) { crashPublishing(t, program, broker) })
 	t.Run("refresh", func(t *testing.T) { crashRefreshing(t, program, broker) })
@@ -488,15 +488,15 @@ func crashWithUnlabeled(t *testing.T, program string, broker *stream.Embedded) {
 	}
 }
 
-// Suspects that cannot be stored, or a kill on the way there, lose none.
-func crashWithSuspects(t *testing.T, program string, broker *stream.Embedded) {
+// Mislabeled that cannot be stored, or a kill on the way there, lose none.
+func crashWithMislabeled(t *testing.T, program string, broker *stream.Embedded) {
 	suspecting := func() *learner {
 		l := newLearner(t, program, broker.Brokers()[0], "short")
-		l.flags = append(l.flags, "--set=learner.loss=t-logistic:1.5", "--set=learner.mislabeled_below=0.6", "--set=mislabeled.file="+filepath.Join(l.dir, "suspects.jsonl"))
+		l.flags = append(l.flags, "--set=learner.loss=t-logistic:1.5", "--set=learner.mislabeled_below=0.6", "--set=mislabeled.file="+filepath.Join(l.dir, "mislabeled.jsonl"))
 		return l
 	}
 	suspects := func(l *learner) (places []string) {
-		text, err := os.ReadFile(filepath.Join(l.dir, "suspects.jsonl"))
+		text, err := os.ReadFile(filepath.Join(l.dir, "mislabeled.jsonl"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -522,9 +522,9 @@ func crashWithSuspects(t *testing.T, program string, broker *stream.Embedded) {
 	reference.finish(t)
 	want := suspects(reference)
 	if len(want) < 100 {
-		t.Fatalf("%d suspects", len(want))
+		t.Fatalf("%d mislabeled events", len(want))
 	}
-	for _, what := range []string{"run.suspects=kill@3", "run.suspects=error@2"} {
+	for _, what := range []string{"run.mislabeled=kill@3", "run.mislabeled=error@2"} {
 		l := suspecting()
 		l.env = []string{"BLANKOUT_FAILPOINTS=" + what}
 		err := l.live(t, 0, nil)
@@ -535,7 +535,7 @@ func crashWithSuspects(t *testing.T, program string, broker *stream.Embedded) {
 		l.finish(t)
 		l.check(t, "short", reference)
 		if got := suspects(l); !slices.Equal(got, want) {
-			t.Errorf("%s: %d suspects at %d places, want %d", what, len(got), len(slices.Compact(got)), len(want))
+			t.Errorf("%s: %d mislabeled events at %d places, want %d", what, len(got), len(slices.Compact(got)), len(want))
 		}
 	}
 }

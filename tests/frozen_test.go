@@ -42,9 +42,10 @@ type frozen struct {
 // and why. To find out where a line comes from, build the program of the older commit and
 // compare what is hashed:
 //
-//	go test ./tests -run Frozen -args -dump-frozen /tmp/new
-//	go test ./tests -run Frozen -args -dump-frozen /tmp/old -frozen-program OLDER
-//	diff -r /tmp/old /tmp/new
+
+// go test ./tests -run Frozen -args -dump-frozen /tmp/new
+// go test ./tests -run Frozen -args -dump-frozen /tmp/old -frozen-program OLDER
+// diff -r /tmp/old /tmp/new
 func TestFrozen(t *testing.T) {
 	longtest.NotRaced(t)
 	if runtime.GOARCH != "amd64" {

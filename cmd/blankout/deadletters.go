@@ -61,7 +61,7 @@ func (p *program) deadLettersList() *cobra.Command {
 		Short: "List dead letters, counted by reason",
 		Long: `list counts the dead letters of [dead_letter] by their reasons, and shows the newest
 records of them, with their places, times and bytes. A letter that a
-crash had stored twice is counted once. Suspects are listed in the same way with -d.`,
+crash had stored twice is counted once. Mislabeled are listed in the same way with -d.`,
 		Example: "  blankout dead-letters list\n  blankout dead-letters list -d checkpoints/dead-letters.jsonl --reason syntax -n 5\n  blankout dead-letters list --json",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -157,8 +157,8 @@ func (o *deadLetterFlags) each(ctx context.Context, p *program, c *config.Config
 			return n, err
 		}
 		reason := string(l.Reason)
-		if l.Suspicion != nil {
-			reason = "suspect"
+		if l.MislabeledEvent != nil {
+			reason = "mislabeled"
 		}
 		if len(o.reasons) > 0 && !slices.Contains(o.reasons, reason) {
 			continue
@@ -217,8 +217,8 @@ func (p *program) listDeadLetters(ctx context.Context, o *deadLetterFlags, most 
 			at = time.UnixMilli(l.Time).UTC().Format(time.RFC3339)
 		}
 		why := string(l.Reason) + ": " + l.Detail
-		if s := l.Suspicion; s != nil {
-			why = fmt.Sprintf("suspect: label %s, score %.4g, influence %.4g", s.Label, s.Score, s.Influence)
+		if s := l.MislabeledEvent; s != nil {
+			why = fmt.Sprintf("mislabeled: label %s, score %.4g, influence %.4g", s.Label, s.Score, s.Influence)
 		}
 		fmt.Fprintf(p.stdout, "\n%s/%d/%d  %s\n  %s\n", blankout.Printable(l.Topic), l.Partition, l.Offset, at, blankout.Printable(why))
 		const shown = 200
@@ -290,8 +290,8 @@ func (p *program) replayDeadLetters(ctx context.Context, o *deadLetterFlags, to,
 	}
 	n.letterCount, err = o.each(ctx, p, &l.Config, func(l *stream.Letter) error {
 		why := l.Partial()
-		if l.Suspicion != nil {
-			why = "it is a suspect, which was learned"
+		if l.MislabeledEvent != nil {
+			why = "it may be mislabeled, and was learned"
 		}
 		line := l.Value
 		if why == "" && file != nil {

@@ -34,6 +34,7 @@ import (
 
 // sentences is the data set that the demo learns from, see demodata/README.md.
 //
+
 //go:embed demodata/sentences.jsonl.gz
 var sentences []byte
 
@@ -273,7 +274,7 @@ type demoResult struct {
 
 type demoDeleted struct {
 	Learned string  `json:"learned"`
-	Share   float64 `json:"weight"`
+	Share   float64 `json:"fraction"`
 	Error   float64 `json:"error"` // %
 }
 

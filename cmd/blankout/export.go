@@ -44,6 +44,9 @@ warning.`,
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			rule, err := model.ParseMissingPolicy(missing)
+			if err != nil {
+				err = fmt.Errorf("--missing-policy %w", err)
+			}
 			if !slices.Contains(exportFormats, format) {
 				err = fmt.Errorf("--format %q: want one of %s", format, strings.Join(exportFormats, ", "))
 			} else if err == nil && rule != model.MissingAuto && format != "onnx" {

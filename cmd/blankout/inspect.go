@@ -306,8 +306,8 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 		}
 		fmt.Fprintf(out, "%-13s %s\n", name, ageLine(r))
 	}
-	if s.Suspects > 0 {
-		fmt.Fprintf(out, "suspects      %s events whose label is probably wrong\n", humanize.Comma(int64(s.Suspects)))
+	if s.Mislabeled > 0 {
+		fmt.Fprintf(out, "mislabeled    %s events whose label is probably wrong\n", humanize.Comma(int64(s.Mislabeled)))
 	}
 	for _, watcher := range slices.Sorted(maps.Keys(s.Figures)) {
 		fmt.Fprintf(out, "%-13s", watcher)

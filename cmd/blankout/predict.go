@@ -122,7 +122,7 @@ survivors by 1/(1-D). With --declared the deleted ones are declared missing, and
 	f.StringVarP(&o.out, "output", "o", "", "write classes and scores to `FILE`; - is standard output\nto .csv and .jsonl with probabilities")
 	f.Float64Var(&o.remove, "delete", 0, "set each feature to zero with probability `D`")
 	f.Float64Var(&o.groups, "delete-groups", 0, "set each group of features to zero with probability `D`")
-	f.BoolVar(&o.declared, "declared", false, "declare what is deleted missing: the model's rule of --missing-policy answers")
+	f.BoolVar(&o.declared, "declared", false, "declare what is deleted missing, for --missing-policy")
 	f.BoolVar(&o.rescale, "rescale", false, "multiply the surviving features by 1/(1-D)")
 	addMissingFlag(c, &o.missing)
 	f.StringVar(&o.unknown, "unseen", "refuse", "an example of which the model has met no feature: refuse, or answer\nanswer scores it as one without features")
@@ -146,7 +146,7 @@ func (p *program) sayLacking(rules map[model.MissingPolicy]int) {
 func (o *predictFlags) openModel(p *program) (*client.Model, error) {
 	rule, err := model.ParseMissingPolicy(o.missing)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--%w", err)}
+		return nil, usageError{fmt.Errorf("--missing-policy %w", err)}
 	}
 	read, err := p.readServed(o.model)
 	if err != nil {

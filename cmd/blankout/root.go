@@ -99,11 +99,15 @@ What it learns keeps working when features die.`,
 		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
 			var names []string
 			c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
-			if hint = config.Nearest("--"+unknown.GetSpecifiedName(), names); unknown.GetSpecifiedName() == "known" {
-				hint = ": it is --absent missing"
-				if c.Flags().Lookup("declared") != nil {
-					hint = ": it is --declared"
+			name := unknown.GetSpecifiedName()
+			now := config.RenamedFlag(name)
+			if name == "known" { // two flags had this name
+				if now = "absent"; c.Flags().Lookup("declared") != nil {
+					now = "declared"
 				}
+			}
+			if hint = config.Nearest("--"+name, names); now != "" && c.Flags().Lookup(now) != nil {
+				hint = ": renamed to --" + now
 			}
 		}
 		return usageError{fmt.Errorf("%w%s (see %s --help)", err, hint, c.CommandPath())}

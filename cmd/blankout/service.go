@@ -172,10 +172,10 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 		return nil, err
 	}
 	places.Store(snapshots)
-	if s.runner.DeadLetters, s.runner.Suspects, err = s.openLetters(ctx, c, log); err != nil {
+	if s.runner.DeadLetters, s.runner.Mislabeled, err = s.openLetters(ctx, c, log); err != nil {
 		return nil, err
 	}
-	c.Record.KeepValue = true // for suspects and for the page
+	c.Record.KeepValue = true // for mislabeled events and for the page
 	open := func() error { return s.openSource(ctx, c, o.data, &consuming, &asked, log) }
 	if s.runner.Labels != nil {
 		open = func() error { return s.openJoined(ctx, c, o, &consuming, &asked, log) }
@@ -356,8 +356,8 @@ func (s *service) startServer(c serve.Config, shown serve.Service, log *slog.Log
 	return nil
 }
 
-// openLetters opens where refused events and suspects go; nil where they go nowhere.
-func (s *service) openLetters(ctx context.Context, c *config.Config, log *slog.Logger) (refused run.DeadLetters, suspects run.Suspects, err error) {
+// openLetters opens where refused events and mislabeled events go; nil where they go nowhere.
+func (s *service) openLetters(ctx context.Context, c *config.Config, log *slog.Logger) (refused run.DeadLetters, suspects run.Mislabeled, err error) {
 	if c.DeadLetter.Policy == run.PolicyDeadLetter {
 		d, err := stream.OpenDeadLetters(ctx, c.DeadLetters(), c.Kafka.ConnectConfig, log)
 		if err != nil {
@@ -374,7 +374,7 @@ func (s *service) openLetters(ctx context.Context, c *config.Config, log *slog.L
 		refused = d
 	}
 	if where := c.Mislabeled.DeadLetterConfig; where != (stream.DeadLetterConfig{}) {
-		d, err := stream.OpenSuspects(ctx, where, c.Kafka.ConnectConfig, log)
+		d, err := stream.OpenMislabeled(ctx, where, c.Kafka.ConnectConfig, log)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -175,7 +175,7 @@ func (o *simulateFlags) check(c *cobra.Command) error {
 		rescales = []bool{o.rescale}
 	}
 	if _, err := model.ParseMissingPolicy(o.missing); err != nil {
-		return fmt.Errorf("--%w", err)
+		return fmt.Errorf("--missing-policy %w", err)
 	}
 	if slices.Equal(o.dead, []string{"both"}) {
 		o.dead = []string{string(simulate.Null), string(simulate.Zero)}

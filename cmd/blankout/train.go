@@ -164,7 +164,7 @@ func (o *trainFlags) check(c *cobra.Command) error {
 		return err
 	}
 	if _, err := model.ParseMissingPolicy(o.online.config.MissingPolicy); err != nil {
-		return fmt.Errorf("--%w", err)
+		return fmt.Errorf("--missing-policy %w", err)
 	}
 	if n := o.covariance; n < 0 || n > model.MaxCovariance {
 		return fmt.Errorf("--covariance-max-fields %d: want 0 to %d", n, model.MaxCovariance)

@@ -69,7 +69,7 @@ file wants the same file with -d; one whose labels came later that of the labels
 		RunE: func(c *cobra.Command, _ []string) error {
 			rule, err := model.ParseMissingPolicy(o.missing)
 			if err != nil {
-				return usageError{fmt.Errorf("validate: --%w", err)}
+				return usageError{fmt.Errorf("validate: --missing-policy %w", err)}
 			}
 			if o.bound != "" && o.bound != batch.ExactBound {
 				return usageError{fmt.Errorf("validate: --bound %s: want exact, or none for that of the learner", o.bound)}

@@ -10,13 +10,13 @@ import (
 
 // Watch is all who watch a stream. New makes one.
 type Watch struct {
-	Measures Measures
-	Drift    Detector
-	Prior    Prior
-	Refused  Refused
-	Texts    Texts
-	Suspects Suspects
-	Health   Fields
+	Measures   Measures
+	Drift      Detector
+	Prior      Prior
+	Refused    Refused
+	Texts      Texts
+	Mislabeled Mislabeled
+	Health     Fields
 	// Baselines are predictors that know the labels alone.
 	Baselines Baselines
 	list      []Watcher
@@ -29,7 +29,7 @@ type Watch struct {
 func New() *Watch {
 	w := &Watch{}
 	w.list = []Watcher{
-		&w.Suspects,
+		&w.Mislabeled,
 		&w.Health,
 		&w.Baselines,
 	}
@@ -128,7 +128,7 @@ func (w *Watch) Merge(base, now *Watch) (labeled uint64) {
 func (w *Watch) State(c *coder.Coder) {
 	m := &w.Measures
 	c.Uint(&m.Unlabeled)
-	c.Uint(&w.Suspects.Count)
+	c.Uint(&w.Mislabeled.Count)
 	c.Uints(&m.Classes)
 	c.Each(m.Total.Sums()...)
 	c.Each(m.Window.Sums()...)

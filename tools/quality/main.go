@@ -2,8 +2,10 @@
 // LIBLINEAR and the exact solvers on the reference data sets and writes the
 // tables of docs/quality.md:
 //
+
 //	go run ./tools/quality -data DIR -vw vw -python python -liblinear liblinear-train
 //
+
 // DIR has a folder for each data set with gzipped svmlight files (stream, or
 // train and test) or MNIST's idx files. Peers that are not given are left out.
 // With -only it makes some of the sections: streams, rules, exact, deletion, speed,
