@@ -145,11 +145,12 @@ func (c Config) Bends(axes []Axis) bool {
 		}
 	}
 	d := b.Data(blankout.NewSchema(1, []string{"0", "1"}, 2))
-	_, all, err := grid(c, axes)
+	points, err := Grid(c, axes)
 	if err != nil {
 		return false
 	}
-	for _, c := range all {
+	for _, p := range points {
+		c := p.Settings
 		c.MaxIterations, c.Progress, c.Pause = 1, nil, nil
 		if _, err := Train(context.Background(), d, c); errors.Is(err, ErrCurves) {
 			return false

@@ -70,7 +70,6 @@ type Candidate struct {
 	Error     []float64 `json:"error"`
 	Deviation []float64 `json:"deviation"`
 	LogLoss   []float64 `json:"log_loss"`
-	chain     string    // candidates of one chain differ in their cost alone
 }
 
 // Ranking is a finished search.
@@ -83,11 +82,13 @@ type Ranking struct {
 	Best []int `json:"best"`
 }
 
-// Name says which candidate i is, for people.
-func (t *Ranking) Name(i int) string {
+// Name names candidate i for people.
+func (t *Ranking) Name(i int) string { return nameOf(t.Keys, t.Candidates[i].Values) }
+
+func nameOf(keys, values []string) string {
 	var parts []string
-	for k, v := range t.Candidates[i].Values {
-		parts = append(parts, t.Keys[k]+" = "+v)
+	for k, v := range values {
+		parts = append(parts, keys[k]+" = "+v)
 	}
 	return strings.Join(parts, ", ")
 }
@@ -165,37 +166,61 @@ func (c *Config) Set(key, value string) error {
 	return nil
 }
 
-// grid lists the points of the grid, the last axis the fastest, and the settings
-// of each.
-func grid[S Settings[S]](first S, axes []Axis) ([]Candidate, []S, error) {
-	list, settings := []Candidate{{}}, []S{first}
-	for _, axis := range axes {
-		var next []Candidate
-		var nextSettings []S
-		for i, old := range list {
+// Point is a point of a grid of settings.
+type Point[S any] struct {
+	Name     string   // as in "c = 0.1, q = 0.5"
+	Values   []string // by axis
+	Settings S
+}
+
+// Grid returns the points of a grid, the last axis the fastest, which differ from the settings
+// first in the axes alone. The error is that of the first setting that cannot be used.
+func Grid[S Settings[S]](first S, axes []Axis) ([]Point[S], error) {
+	keys, points := make([]string, len(axes)), []Point[S]{{Settings: first}}
+	for i, axis := range axes {
+		keys[i] = axis.Key
+		var next []Point[S]
+		for _, p := range points {
 			for _, v := range axis.Values {
-				n := old
-				n.Values = append(slices.Clone(old.Values), v)
-				s, err := settings[i].With(axis.Key, v)
+				s, err := p.Settings.With(axis.Key, v)
 				if err != nil {
-					return nil, nil, err
+					return nil, err
 				}
-				switch axis.Key {
-				case "c", "cost", "l2":
-				default:
-					n.chain += v + "\x00"
-				}
-				next, nextSettings = append(next, n), append(nextSettings, s)
+				next = append(next, Point[S]{Values: append(slices.Clone(p.Values), v), Settings: s})
 			}
 		}
-		list, settings = next, nextSettings
+		points = next
 	}
-	for _, s := range settings {
-		if err := s.Check(); err != nil {
-			return nil, nil, err
+	for i := range points {
+		p := &points[i]
+		p.Name = nameOf(keys, p.Values)
+		if err := p.Settings.Check(); err != nil {
+			return nil, err
 		}
 	}
-	return list, settings, nil
+	return points, nil
+}
+
+// Held is the loss of a setting on held-out examples. Tie decides between settings of equal Loss.
+type Held struct{ Loss, Tie float64 }
+
+// Least returns the index of the setting with the least loss, the first of equal ones, of those
+// that want accepts; want may be nil. It returns -1 if want accepts none.
+func Least(n int, want func(i int) bool, of func(i int) Held) int {
+	best := -1
+	for i := range n {
+		if want != nil && !want(i) {
+			continue
+		}
+		if best >= 0 {
+			a, b := of(i), of(best)
+			if better := a.Loss < b.Loss || a.Loss == b.Loss && a.Tie < b.Tie; !better && !math.IsNaN(b.Loss) {
+				continue
+			}
+		}
+		best = i
+	}
+	return best
 }
 
 // Select tries every point of the grid, from the settings first, on d. It returns
@@ -219,10 +244,14 @@ func Select[S Settings[S]](ctx context.Context, d *Data, first S, s Selection) (
 	for _, axis := range s.Grid {
 		t.Keys = append(t.Keys, axis.Key)
 	}
-	var err error
-	var settings []S
-	if t.Candidates, settings, err = grid(first, s.Grid); err != nil {
+	points, err := Grid(first, s.Grid)
+	if err != nil {
 		return nil, nil, err
+	}
+	settings := make([]S, len(points))
+	for i, p := range points {
+		settings[i] = p.Settings
+		t.Candidates = append(t.Candidates, Candidate{Values: p.Values})
 	}
 	train, test := []*Data{d}, []*Data{s.Validation}
 	if s.Validation == nil {
@@ -272,8 +301,16 @@ type cell struct{ err, logLoss []float64 }
 
 // chains returns the candidates that differ in their cost alone together.
 func (t *Ranking) chains() (chains [][]int) {
+	alike := func(a, b []string) bool {
+		for k, key := range t.Keys {
+			if key != "c" && key != "cost" && key != "l2" && a[k] != b[k] {
+				return false
+			}
+		}
+		return true
+	}
 	for i := range t.Candidates {
-		at := slices.IndexFunc(chains, func(chain []int) bool { return t.Candidates[chain[0]].chain == t.Candidates[i].chain })
+		at := slices.IndexFunc(chains, func(chain []int) bool { return alike(t.Candidates[chain[0]].Values, t.Candidates[i].Values) })
 		if at < 0 {
 			at, chains = len(chains), append(chains, nil)
 		}
@@ -300,14 +337,7 @@ func (t *Ranking) measured(cells []cell, folds int) {
 		}
 	}
 	for j := range t.Deletions {
-		best := 0
-		for i := range t.Candidates {
-			a, b := &t.Candidates[i], &t.Candidates[best]
-			if a.Error[j] < b.Error[j] || a.Error[j] == b.Error[j] && a.LogLoss[j] < b.LogLoss[j] {
-				best = i
-			}
-		}
-		t.Best = append(t.Best, best)
+		t.Best = append(t.Best, Least(len(t.Candidates), nil, func(i int) Held { return Held{t.Candidates[i].Error[j], t.Candidates[i].LogLoss[j]} }))
 	}
 }
 

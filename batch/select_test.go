@@ -71,6 +71,44 @@ func TestSelectStartsWhereTheLastOneEnded(t *testing.T) {
 	}
 }
 
+// The least loss counts, of equal ones the lower tie, then the first; a loss that is no number is
+// never chosen over a number.
+func TestLeast(t *testing.T) {
+	settings := []Held{{math.NaN(), 0}, {3, 1}, {2, 5}, {2, 4}, {2, 4}, {9, 0}}
+	of := func(i int) Held { return settings[i] }
+	if got := Least(len(settings), nil, of); got != 3 {
+		t.Errorf("%d is the least", got)
+	}
+	if got := Least(len(settings), func(i int) bool { return i == 5 }, of); got != 5 {
+		t.Errorf("%d is the least of those wanted", got)
+	}
+	if got := Least(len(settings), func(i int) bool { return false }, of); got != -1 {
+		t.Errorf("%d of none", got)
+	}
+}
+
+// The points of a grid are in the order of the last axis, with their names and settings.
+func TestGrid(t *testing.T) {
+	points, err := Grid(DefaultConfig(), []Axis{{"c", []string{"1", "10"}}, {"q", []string{"0.3", "0.5"}}})
+	if err != nil || len(points) != 4 {
+		t.Fatal(len(points), err)
+	}
+	for i, want := range []string{"c = 1, q = 0.3", "c = 1, q = 0.5", "c = 10, q = 0.3", "c = 10, q = 0.5"} {
+		p := points[i]
+		if p.Name != want || len(p.Values) != 2 || fmt.Sprintf("c = %g, q = %s", p.Settings.Cost, strings.TrimPrefix(p.Settings.Noise, "dropout:")) != want {
+			t.Errorf("%+v, want %s", p, want)
+		}
+	}
+	if points, err := Grid(DefaultConfig(), nil); err != nil || len(points) != 1 || points[0].Name != "" {
+		t.Errorf("without axes: %+v, %v", points, err)
+	}
+	for _, axis := range []Axis{{"c", []string{"-1"}}, {"c", []string{"x"}}, {"colour", []string{"1"}}} {
+		if _, err := Grid(DefaultConfig(), []Axis{axis}); err == nil {
+			t.Errorf("%+v is taken", axis)
+		}
+	}
+}
+
 func TestFoldsAreStratified(t *testing.T) {
 	d := classData(t, 200, 3, "a", "b", "c")
 	train, test, err := d.folds(4, 1)

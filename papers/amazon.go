@@ -258,9 +258,9 @@ func (s *Setting) reportLevels(c amazonConfig, set *amazonReviews, points []amaz
 	chosen := make([]int, len(amazonMethods)) // the level that cross validation takes
 	for m := range amazonMethods {
 		for level := range c.Levels {
-			best[m] = append(best[m], least(len(points), func(i int) bool { return points[i].method == m && points[i].level == level }, func(i int) validation { return validation{Loss: cells[i].Validation} }))
+			best[m] = append(best[m], batch.Least(len(points), func(i int) bool { return points[i].method == m && points[i].level == level }, func(i int) batch.Held { return batch.Held{Loss: cells[i].Validation} }))
 		}
-		chosen[m] = least(len(c.Levels), nil, func(level int) validation { return validation{Loss: cells[best[m][level]].Validation} })
+		chosen[m] = batch.Least(len(c.Levels), nil, func(level int) batch.Held { return batch.Held{Loss: cells[best[m][level]].Validation} })
 	}
 	columns := []string{"method"}
 	for _, q := range c.Levels {
@@ -356,7 +356,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 	}
 	// crossValidated chooses the settings of what fit learns.
 	crossValidated := func(ctx context.Context, threads int, fit func(ctx context.Context, examples []blankout.Example, x setting) (*model.Linear, error)) (setting, error) {
-		return choose(ctx, threads, settings, func(ctx context.Context, x setting) (v validation, err error) {
+		return choose(ctx, threads, settings, func(ctx context.Context, x setting) (v batch.Held, err error) {
 			for f := range folds {
 				m, err := fit(ctx, pick(train, folds.others(f)), x)
 				if err != nil {

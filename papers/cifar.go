@@ -99,7 +99,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 	})
 	type point struct {
 		method, noise int
-		setting       simulate.Setting
+		setting       batch.Point[batch.Config]
 	}
 	var points []point
 	for m, method := range amazonMethods {
@@ -112,7 +112,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 			} else {
 				base.Noise = noise
 			}
-			settings, err := simulate.Method{Name: method.name, Config: base, Grid: grid}.Settings()
+			settings, err := simulate.Method{Name: method.name, Config: base, Grid: grid}.Points()
 			if err != nil {
 				return err
 			}
@@ -136,14 +136,14 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 	}
 	err := s.Parallel(ctx, len(points), func(ctx context.Context, i int) (err error) {
 		p := points[i]
-		key := []any{amazonMethods[p.method].name, p.setting.Config.Noise, p.setting.Name, c.Train, c.Validation, c.Side, c.Stride, c.Words, c.Patches, c.Rounds, c.Tol, c.Iterations}
+		key := []any{amazonMethods[p.method].name, p.setting.Settings.Noise, p.setting.Name, c.Train, c.Validation, c.Side, c.Stride, c.Words, c.Patches, c.Rounds, c.Tol, c.Iterations}
 		cells[i], err = Cell(ctx, s, key, func() (cifarCell, error) {
 			d, examples, err := data()
 			if err != nil {
 				return cifarCell{}, err
 			}
 			s.Say("%s, %s, %s", amazonMethods[p.method].name, cifarNoises[p.noise], p.setting.Name)
-			fit, err := batch.Train(ctx, d, p.setting.Config)
+			fit, err := batch.Train(ctx, d, p.setting.Settings)
 			if err != nil {
 				return cifarCell{}, err
 			}
@@ -164,24 +164,24 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 	// The best setting by method and noise, and which test images its model gets wrong.
 	chosen := make([]int, len(amazonMethods)*len(cifarNoises))
 	for at := range chosen {
-		best := least(len(points), func(i int) bool {
+		best := batch.Least(len(points), func(i int) bool {
 			return points[i].method == at/len(cifarNoises) && points[i].noise == at%len(cifarNoises)
 		},
-			func(i int) validation { return validation{cells[i].Validation, cells[i].LogLoss} })
+			func(i int) batch.Held { return batch.Held{Loss: cells[i].Validation, Tie: cells[i].LogLoss} })
 		chosen[at] = best
 	}
 	bad := make([]mistakes, len(chosen))
 	s.Expect(len(chosen))
 	err = s.Parallel(ctx, len(chosen), func(ctx context.Context, at int) (err error) {
 		p := points[chosen[at]]
-		key := []any{"measure", amazonMethods[p.method].name, p.setting.Config.Noise, p.setting.Name, c.Train, c.Test, c.Side, c.Stride, c.Words, c.Patches, c.Rounds, c.Tol, c.Iterations}
+		key := []any{"measure", amazonMethods[p.method].name, p.setting.Settings.Noise, p.setting.Name, c.Train, c.Test, c.Side, c.Stride, c.Words, c.Patches, c.Rounds, c.Tol, c.Iterations}
 		bad[at], err = Cell(ctx, s, key, func() (mistakes, error) {
 			d, examples, err := data()
 			if err != nil {
 				return nil, err
 			}
 			s.Say("%s, %s, %s, again", amazonMethods[p.method].name, cifarNoises[p.noise], p.setting.Name)
-			fit, err := batch.Train(ctx, d, p.setting.Config)
+			fit, err := batch.Train(ctx, d, p.setting.Settings)
 			if err != nil {
 				return nil, err
 			}

@@ -278,10 +278,10 @@ func bestOfFolds(all []dropFold, folds int, of func(f *dropFold) []float64) (bes
 		return sum / n
 	}
 	settings := len(of(&all[0]))
-	best = least(settings, nil, func(i int) validation { return validation{Loss: -mean(i, all, -1)} })
+	best = batch.Least(settings, nil, func(i int) batch.Held { return batch.Held{Loss: -mean(i, all, -1)} })
 	for i := range all {
 		round := all[i/folds*folds : (i/folds+1)*folds]
-		chosen := least(settings, nil, func(k int) validation { return validation{Loss: -mean(k, round, i%folds)} })
+		chosen := batch.Least(settings, nil, func(k int) batch.Held { return batch.Held{Loss: -mean(k, round, i%folds)} })
 		each = append(each, of(&all[i])[chosen])
 	}
 	return best, mean(best, all, -1), each
@@ -393,7 +393,7 @@ func (c dropConfig) tryEpochs(ctx context.Context, d *batch.Data, cost, q string
 		}
 		floats.AddScaled(mean, 1/float64(c.Folds), accuracy)
 	}
-	best := least(len(mean), func(i int) bool { return i%n < n-1 }, func(i int) validation { return validation{Loss: -mean[i]} })
+	best := batch.Least(len(mean), func(i int) bool { return i%n < n-1 }, func(i int) batch.Held { return batch.Held{Loss: -mean[i]} })
 	out.Sampled, out.Closed = mean[best/n*n+n-2], mean[best/n*n+n-1]
 	if out.P, err = strconv.ParseFloat(c.Dropped[best/n], 64); err != nil {
 		return out, err

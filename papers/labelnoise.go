@@ -705,12 +705,12 @@ func (d *noisyData) fit(ctx context.Context, m noiseMethod, c labelNoiseConfig) 
 	var f noiseFit
 	held := d.all.Subset(d.rows(0, d.held))
 	var err error
-	f.Lambda, err = choose(ctx, 1, c.Lambdas, func(ctx context.Context, lambda float64) (validation, error) {
+	f.Lambda, err = choose(ctx, 1, c.Lambdas, func(ctx context.Context, lambda float64) (batch.Held, error) {
 		_, fit, err := d.train(ctx, m, lambda, c, d.rows(d.held, len(d.truth)), nil)
 		if err != nil {
-			return validation{}, err
+			return batch.Held{}, err
 		}
-		return validation{Loss: fit.TrainError(held)}, nil
+		return batch.Held{Loss: fit.TrainError(held)}, nil
 	})
 	if err != nil {
 		return f, err

@@ -111,14 +111,14 @@ func nightmareContenders(s *Setting, c *nightmareConfig) ([]contender, error) {
 		method(logisticL2, "logistic", "", costs("0.0001", "0.001", "0.01", "0.1", "1", "10")),
 		method(hingeNormal, "hinge", "gaussian", costs("0.01", "0.1", "1"), levels),
 	} {
-		settings, err := m.Settings()
+		points, err := m.Points()
 		if err != nil {
 			return nil, err
 		}
 		last := m.Grid[len(m.Grid)-1] // the one that changes from setting to setting
-		for i, p := range settings {
-			p.Config.Threads = 1
-			all = append(all, contender{method: m.Name, setting: p.Name, batch: &p.Config, follows: last.Key == "q" && i%len(last.Values) > 0})
+		for i, p := range points {
+			p.Settings.Threads = 1
+			all = append(all, contender{method: m.Name, setting: p.Name, batch: &p.Settings, follows: last.Key == "q" && i%len(last.Values) > 0})
 		}
 	}
 	add := func(name, setting string, change func(o *online.Config)) {
@@ -337,8 +337,8 @@ func tune(c nightmareConfig, as int, contenders []contender, cells []nightmareCe
 	}
 	for t := range all {
 		for level := range c.Levels {
-			best := least(len(contenders), func(i int) bool { return contenders[i].method == all[t].method }, func(i int) validation {
-				return validation{Loss: cells[i].Validation[as][level]}
+			best := batch.Least(len(contenders), func(i int) bool { return contenders[i].method == all[t].method }, func(i int) batch.Held {
+				return batch.Held{Loss: cells[i].Validation[as][level]}
 			})
 			all[t].settings, all[t].wrong = append(all[t].settings, contenders[best].setting), append(all[t].wrong, cells[best].Wrong[as][level])
 		}

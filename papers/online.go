@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"blankout"
+	"blankout/batch"
 	"blankout/loss"
 	"blankout/model"
 	"blankout/online"
@@ -218,16 +219,16 @@ func (c onlineConfig) best(ctx context.Context, r onlineRule, schema *blankout.S
 			settings = append(settings, onlineSetting{eta, level})
 		}
 	}
-	chosen, err := choose(ctx, 1, settings, func(ctx context.Context, x onlineSetting) (validation, error) {
+	chosen, err := choose(ctx, 1, settings, func(ctx context.Context, x onlineSetting) (batch.Held, error) {
 		p, err := c.pass(ctx, r, x, schema, examples[:int(c.Part*float64(len(examples)))])
 		if err != nil {
-			return validation{}, err
+			return batch.Held{}, err
 		}
 		wrong, logLoss := p.last()
 		if r.r { // scores of AROW are not logarithms of odds
-			return validation{Loss: wrong}, nil
+			return batch.Held{Loss: wrong}, nil
 		}
-		return validation{Loss: logLoss}, nil
+		return batch.Held{Loss: logLoss}, nil
 	})
 	if err != nil {
 		return onlinePass{}, err

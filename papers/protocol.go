@@ -23,44 +23,18 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// validation is the loss of a setting on validation items. Tie decides between settings of
-// equal Loss.
-type validation struct {
-	Loss float64 `json:"loss"`
-	Tie  float64 `json:"tie,omitempty"`
-}
-
-// least returns the place of the least validation loss, the first of equal ones; -1 if
-// want, which may be nil, accepts none.
-func least(n int, want func(i int) bool, of func(i int) validation) int {
-	best := -1
-	for i := range n {
-		if want != nil && !want(i) {
-			continue
-		}
-		if best >= 0 {
-			a, b := of(i), of(best)
-			if better := a.Loss < b.Loss || a.Loss == b.Loss && a.Tie < b.Tie; !better && !math.IsNaN(b.Loss) {
-				continue
-			}
-		}
-		best = i
-	}
-	return best
-}
-
 // choose returns the setting of the least validation loss. It tries the settings on the
 // given number of threads; a single setting is not tried.
-func choose[S any](ctx context.Context, threads int, settings []S, try func(ctx context.Context, x S) (validation, error)) (S, error) {
+func choose[S any](ctx context.Context, threads int, settings []S, try func(ctx context.Context, x S) (batch.Held, error)) (S, error) {
 	if len(settings) == 1 {
 		return settings[0], nil
 	}
-	tried := make([]validation, len(settings))
+	tried := make([]batch.Held, len(settings))
 	err := batch.Each(ctx, threads, len(settings), func(ctx context.Context, i int) (err error) {
 		tried[i], err = try(ctx, settings[i])
 		return err
 	})
-	return settings[least(len(settings), nil, func(i int) validation { return tried[i] })], err
+	return settings[batch.Least(len(settings), nil, func(i int) batch.Held { return tried[i] })], err
 }
 
 // mistakes holds 1 for each test item that a method got wrong, else 0.

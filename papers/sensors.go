@@ -384,9 +384,9 @@ func (s *Setting) sensorsRows(ctx context.Context, set *sensorsSet, c sensorsCon
 	for i := range methods {
 		m := &methods[i]
 		for way := range m.answers {
-			best := least(len(settings), func(i int) bool { return settings[i].Method == m.name }, func(i int) validation {
+			best := batch.Least(len(settings), func(i int) bool { return settings[i].Method == m.name }, func(i int) batch.Held {
 				r := sensorsRow{method: m, way: way, outcome: &tried[i]}
-				return validation{Loss: r.mean(shares)}
+				return batch.Held{Loss: r.mean(shares)}
 			})
 			rows = append(rows, &sensorsRow{method: m, way: way, setting: settings[best]})
 			if !slices.Contains(chosen, settings[best]) {

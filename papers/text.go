@@ -156,7 +156,7 @@ func (p textParts) constant() float64 {
 // rows that are held out in turn.
 func (p textParts) choose(ctx context.Context, s *Setting, grid []textModel, folds int) (textModel, error) {
 	const k = 5
-	return choose(ctx, s.Threads, grid, func(ctx context.Context, m textModel) (v validation, err error) {
+	return choose(ctx, s.Threads, grid, func(ctx context.Context, m textModel) (v batch.Held, err error) {
 		for fold := range folds {
 			var in, out []int
 			for j, row := range p.train {

@@ -3,11 +3,12 @@ package simulate
 // This file trains a grid and chooses a model for each nightmare.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
-	"strings"
 
 	"blankout"
 	"blankout/batch"
@@ -21,33 +22,11 @@ type Method struct {
 	Grid   []batch.Axis
 }
 
-// Setting is a point of a Method's grid.
-type Setting struct {
-	Name   string // as in "c = 0.1, q = 0.5"
-	Config batch.Config
-}
-
-// Settings returns the points of the grid, the last axis fastest.
-func (m Method) Settings() ([]Setting, error) {
-	points := []Setting{{"", m.Config}}
-	for _, axis := range m.Grid {
-		var next []Setting
-		for _, p := range points {
-			for _, v := range axis.Values {
-				n := p
-				if err := n.Config.Set(axis.Key, v); err != nil {
-					return nil, fmt.Errorf("%s: %w", m.Name, err)
-				}
-				n.Name = strings.TrimPrefix(p.Name+", "+axis.Key+" = "+v, ", ")
-				next = append(next, n)
-			}
-		}
-		points = next
-	}
-	for _, p := range points {
-		if err := p.Config.Check(); err != nil {
-			return nil, fmt.Errorf("%s, %s: %w", m.Name, p.Name, err)
-		}
+// Points returns the points of the grid.
+func (m Method) Points() ([]batch.Point[batch.Config], error) {
+	points, err := batch.Grid(m.Config, m.Grid)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", m.Name, err)
 	}
 	return points, nil
 }
@@ -55,44 +34,41 @@ func (m Method) Settings() ([]Setting, error) {
 // TrainedModel is a trained model that its Method may choose.
 type TrainedModel struct {
 	Method   string
-	Settings string // the Setting's name
+	Settings string // the point's name
 	Model    *model.Linear
 	Seconds  float64 // of training
 }
 
-// TrainGrid trains every Setting of every method on d, in their order. progress
+// TrainGrid trains every point of every method on d, in their order. progress
 // may be nil.
 func TrainGrid(ctx context.Context, d *batch.Data, methods []Method, threads int, progress func(done, all int)) ([]TrainedModel, error) {
 	var candidates []TrainedModel
 	var configs []batch.Config
 	for _, m := range methods {
-		settings, err := m.Settings()
+		points, err := m.Points()
 		if err != nil {
 			return nil, err
 		}
-		for _, s := range settings {
-			s.Config.Threads, s.Config.Progress = 1, nil
-			candidates, configs = append(candidates, TrainedModel{Method: m.Name, Settings: s.Name}), append(configs, s.Config)
+		for _, p := range points {
+			p.Settings.Threads, p.Settings.Progress = 1, nil
+			candidates, configs = append(candidates, TrainedModel{Method: m.Name, Settings: p.Name}), append(configs, p.Settings)
 		}
 	}
-	errs := make([]error, len(configs))
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	each(threads, len(configs), progress, func(i int) {
+	tell := counted(len(configs), progress)
+	err := batch.Each(ctx, cmp.Or(max(threads, 0), runtime.GOMAXPROCS(0)), len(configs), func(ctx context.Context, i int) error {
+		c := &candidates[i]
 		fit, err := batch.Train(ctx, d, configs[i])
 		if err != nil {
-			errs[i] = fmt.Errorf("%s, %s: %w", candidates[i].Method, candidates[i].Settings, err)
-			cancel()
-			return
+			return fmt.Errorf("%s, %s: %w", c.Method, c.Settings, err)
 		}
-		candidates[i].Model, candidates[i].Seconds = fit.Model, fit.Seconds
+		c.Model, c.Seconds = fit.Model, fit.Seconds
+		tell()
+		return nil
 	})
-	for _, err := range errs {
-		if err != nil && !errors.Is(err, context.Canceled) {
-			return nil, err
-		}
+	if err != nil {
+		return nil, err
 	}
-	return candidates, errors.Join(errs...)
+	return candidates, nil
 }
 
 // Choice is what a method chose for a nightmare. Errors are those of a Point.
@@ -140,18 +116,11 @@ func (r *Replay) Choose(ctx context.Context, candidates []TrainedModel, validati
 			for t, treatment := range r.Treatments {
 				curve := Curve{Subject: method, Nightmare: family.Name, Treatment: treatment}
 				for l, level := range family.Levels {
-					best := -1
-					var least, leastSecond float64
-					for i, c := range candidates {
-						if c.Method != method {
-							continue
-						}
-						p := curves[i*len(r.Treatments)+t].Points[l]
-						first, second := p.errors()
-						if best < 0 || first < least || first == least && second < leastSecond {
-							best, least, leastSecond = i, first, second
-						}
+					held := func(i int) (h batch.Held) {
+						h.Loss, h.Tie = curves[i*len(r.Treatments)+t].Points[l].errors()
+						return h
 					}
+					best := batch.Least(len(candidates), func(i int) bool { return candidates[i].Method == method }, held)
 					one := *r
 					one.Families, one.Treatments, one.Progress = []Family{{family.Name, []Level{level}}}, []Treatment{treatment}, nil
 					tested, err := one.Run(ctx, []*Subject{subject(candidates[best], test)})
@@ -162,7 +131,7 @@ func (r *Replay) Choose(ctx context.Context, candidates []TrainedModel, validati
 					p.Settings = candidates[best].Settings
 					curve.Points = append(curve.Points, p)
 					test, _ := p.errors()
-					choices = append(choices, Choice{method, p.Nightmare, treatment, candidates[best].Settings, least, test, best})
+					choices = append(choices, Choice{method, p.Nightmare, treatment, candidates[best].Settings, held(best).Loss, test, best})
 					out.Seed, out.Repeat, out.Events, out.Numbers, out.BinEvents = tested.Seed, tested.Repeat, tested.Events, tested.Numbers, tested.BinEvents
 				}
 				out.Curves = append(out.Curves, curve)

@@ -3,6 +3,7 @@ package simulate
 // This file runs subjects through nightmares and sums up their errors.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"blankout"
+	"blankout/batch"
 	"blankout/loss"
 	"blankout/measure"
 	"blankout/model"
@@ -339,34 +341,26 @@ func isRandom(n Nightmare) bool {
 	return false
 }
 
-// each calls f for 0 … n-1 on several goroutines and returns when all are done.
+// each calls f(0) … f(n-1) on so many threads, on all there are for 0. progress may be nil.
 func each(threads, n int, progress func(done, all int), f func(i int)) {
-	if threads <= 0 {
-		threads = runtime.GOMAXPROCS(0)
-	}
-	var group sync.WaitGroup
+	tell := counted(n, progress)
+	batch.Parallel(cmp.Or(max(threads, 0), runtime.GOMAXPROCS(0)), n, func(i int) {
+		f(i)
+		tell()
+	})
+}
+
+// counted returns what tells progress, which may be nil, that one more of n is done.
+func counted(n int, progress func(done, all int)) func() {
 	var mu sync.Mutex
-	next, done := 0, 0
-	for range min(threads, n) {
-		group.Go(func() {
-			for {
-				mu.Lock()
-				i := next
-				next++
-				mu.Unlock()
-				if i >= n {
-					return
-				}
-				f(i)
-				mu.Lock()
-				if done++; progress != nil {
-					progress(done, n)
-				}
-				mu.Unlock()
-			}
-		})
+	done := 0
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if done++; progress != nil {
+			progress(done, n)
+		}
 	}
-	group.Wait()
 }
 
 // addTo counts a repetition into its Point.

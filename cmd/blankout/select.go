@@ -43,9 +43,9 @@ func (o *trainFlags) checkSelection() error {
 // people to compare.
 var deletions = []float64{0, 0.1, 0.3, 0.5, 0.7, 0.9}
 
-// axes returns what --grid varies.
-func (o *trainFlags) axes() (axes []batch.Axis, err error) {
-	for _, g := range o.grid {
+// parseGrid returns what --grid varies.
+func parseGrid(grid []string) (axes []batch.Axis, err error) {
+	for _, g := range grid {
 		axis, err := batch.ParseAxis(g)
 		if err != nil {
 			return nil, usageError{fmt.Errorf("--grid %w", err)}
@@ -59,7 +59,7 @@ func (o *trainFlags) axes() (axes []batch.Axis, err error) {
 // o. The first deletion level of the table is the expected one; the others are for
 // people to compare.
 func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Data, scaler *model.Linear, screen *screen) (*batch.Ranking, error) {
-	axes, err := o.axes()
+	axes, err := parseGrid(o.grid)
 	if err != nil {
 		return nil, err
 	}

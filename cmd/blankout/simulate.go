@@ -510,21 +510,18 @@ func (p *program) chooseAndReplay(ctx context.Context, o *simulateFlags, screen 
 			return nil, nil, refusedError{err}
 		}
 	}
+	axes, err := parseGrid(o.grid)
+	if err != nil {
+		return nil, nil, err
+	}
 	var methods []simulate.Method
 	for _, loss := range o.losses {
-		m := simulate.Method{Name: loss, Config: o.fit}
+		m := simulate.Method{Name: loss, Config: o.fit, Grid: axes}
 		m.Config.Loss = loss
 		for _, bound := range []string{"gaussian", "chen", "quadratic-noising", "mcf"} {
 			if name, ok := strings.CutSuffix(loss, ":"+bound); ok {
 				m.Config.Loss, m.Config.Bound = name, bound
 			}
-		}
-		for _, g := range o.grid {
-			axis, err := batch.ParseAxis(g)
-			if err != nil {
-				return nil, nil, usageError{fmt.Errorf("--grid %w", err)}
-			}
-			m.Grid = append(m.Grid, axis)
 		}
 		methods = append(methods, m)
 	}

@@ -504,7 +504,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		o.data.regroup(schema)
 	}
 	mode := model.Standardize(o.standardize)
-	axes, err := o.axes()
+	axes, err := parseGrid(o.grid)
 	if err != nil {
 		return nil, nil, err
 	}
