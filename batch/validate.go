@@ -464,7 +464,7 @@ func (v *Evidence) Exact(ctx context.Context, live *model.Linear, c ValidateConf
 		earlier = u.standard(all, v.weights(all, c.Start, c.Config), c.Config)
 	}
 	objective := func(d *Data, k int) (Objective, error) {
-		problem, ok := d.AgainstTheRest(k, len(now))
+		problem, ok := d.againstTheRest(k, len(now))
 		if u != nil {
 			problem, ok = u.problem(d)
 		}
@@ -743,9 +743,9 @@ func eachOutside(live *model.Linear, d *Data, f func(w float64)) {
 	}
 }
 
-// AgainstTheRest returns the problem of output k of a model with so many of
+// againstTheRest returns the problem of output k of a model with so many of
 // them; ok is false if the labels do not have both sides.
-func (d *Data) AgainstTheRest(k, outputs int) (p Subproblem, ok bool) {
+func (d *Data) againstTheRest(k, outputs int) (p Subproblem, ok bool) {
 	positive := k
 	if outputs == 1 {
 		positive = 1

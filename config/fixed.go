@@ -46,8 +46,8 @@ func RenamedFlag(name string) string { return renamedFlags[name] }
 
 // removed says what to do instead of setting a key that has left.
 var removed = map[string]string{
-	"learner.curves":       `learner.rule = "auto" learns splines of numbers`,
-	"learner.field_curves": `learner.rule = "auto" learns splines of numbers`,
+	"learner.curves":       `learner.optimizer = "auto" learns splines of numbers`,
+	"learner.field_curves": `learner.optimizer = "auto" learns splines of numbers`,
 }
 
 // former explains a name that was a key once; ok is false for any other name.
