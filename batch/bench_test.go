@@ -4,8 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
-	"blankout/loss"
+	"blankout/internal/event"
+	"blankout/internal/loss"
 )
 
 // A training set like images: 20 % of 784 pixels are there.
@@ -14,7 +14,7 @@ func benchmarkData(b *testing.B, binary bool) (*Data, []float64) {
 	var builder Builder
 	var y []float64
 	for i := range 5000 {
-		e := blankout.Example{Weight: 1}
+		e := event.Example{Weight: 1}
 		for d := range 784 {
 			if r.IntN(5) == 0 {
 				v := 1.0
@@ -30,7 +30,7 @@ func benchmarkData(b *testing.B, binary bool) (*Data, []float64) {
 		}
 		y = append(y, float64(2*(i%2)-1))
 	}
-	return builder.Data(blankout.NewSchema(20, []string{"-1", "1"}, 2)), y
+	return builder.Data(event.NewSchema(20, []string{"-1", "1"}, 2)), y
 }
 
 // The time of a pass over the data, per entry.

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // A Builder gathers examples into Data, one by one with Add or, where they are
@@ -42,7 +42,7 @@ type Packed struct {
 // Pack copies the features of examples in and checks them, without Labels, Weights or what
 // has been refused. Many goroutines may call it at the same time. What is to be added of
 // its results must be added before Data is called.
-func (b *Builder) Pack(examples []blankout.Example) *Packed {
+func (b *Builder) Pack(examples []event.Example) *Packed {
 	n := 0
 	for i := range examples {
 		n += examples[i].Features.Len()
@@ -59,7 +59,7 @@ func (b *Builder) Pack(examples []blankout.Example) *Packed {
 
 // AddPacked adds e, the example whose features are row i of p. The rows of p must come in
 // their order; any may be left out. Its errors are Add's.
-func (b *Builder) AddPacked(p *Packed, i int, e *blankout.Example) error {
+func (b *Builder) AddPacked(p *Packed, i int, e *event.Example) error {
 	if err := check(e); err != nil {
 		return err
 	}
@@ -79,8 +79,8 @@ func (b *Builder) AddPacked(p *Packed, i int, e *blankout.Example) error {
 }
 
 // Add copies an example in. It returns an error for an example that breaks
-// the contract of blankout.Example; a refused one must not come here.
-func (b *Builder) Add(e *blankout.Example) error {
+// the contract of event.Example; a refused one must not come here.
+func (b *Builder) Add(e *event.Example) error {
 	if err := check(e); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (b *Builder) Add(e *blankout.Example) error {
 }
 
 // check returns what is wrong with an example besides its features.
-func check(e *blankout.Example) error {
+func check(e *event.Example) error {
 	switch {
 	case e.Refused != nil:
 		return unusable(e, e.Refused)
@@ -108,19 +108,19 @@ func check(e *blankout.Example) error {
 		return unusable(e, fmt.Errorf("weight %v", e.Weight))
 	case math.IsNaN(e.Target) || math.IsInf(e.Target, 0):
 		return unusable(e, fmt.Errorf("target %v", e.Target))
-	case e.Label < blankout.Unlabeled || e.Label > math.MaxInt32:
+	case e.Label < event.Unlabeled || e.Label > math.MaxInt32:
 		return unusable(e, fmt.Errorf("label %d", e.Label))
 	}
 	return nil
 }
 
-func unusable(e *blankout.Example, why error) error {
+func unusable(e *event.Example, why error) error {
 	return fmt.Errorf("example at offset %d: %w", e.Offset, why)
 }
 
 // take appends the features of an example to c, which has the room, and notes
 // their columns.
-func (b *Builder) take(c *chunk, x blankout.Vec) error {
+func (b *Builder) take(c *chunk, x event.Vec) error {
 	if !c.add(x) {
 		return x.Check()
 	}
@@ -129,7 +129,7 @@ func (b *Builder) take(c *chunk, x blankout.Vec) error {
 }
 
 // add adds the row of an example.
-func (b *Builder) add(e *blankout.Example, row rowRef) {
+func (b *Builder) add(e *event.Example, row rowRef) {
 	d := &b.d
 	if len(e.Field) == e.Features.Len() {
 		b.Fields(e)
@@ -153,7 +153,7 @@ func (b *Builder) add(e *blankout.Example, row rowRef) {
 
 // add appends a row, widening the values of the chunk as they need it. It reports
 // whether x fulfills its contract; if not, the row is not there.
-func (c *chunk) add(x blankout.Vec) bool {
+func (c *chunk) add(x event.Vec) bool {
 	at, n := len(c.index), len(x.Index)
 	if len(x.Value) != n {
 		return false
@@ -225,7 +225,7 @@ func narrow(to []float32, x []float64) bool {
 }
 
 // Data returns the examples added so far and leaves the Builder empty.
-func (b *Builder) Data(schema *blankout.Schema) *Data {
+func (b *Builder) Data(schema *event.Schema) *Data {
 	d := b.d
 	d.Schema, d.curves = schema, b.Curves
 	pages := b.seen.all()

@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 // Gap returns the duality gap of w, a bound on J(w) - min J that holds at any

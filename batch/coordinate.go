@@ -8,7 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 // coordinate minimizes the hinge loss without noise by dual coordinate descent

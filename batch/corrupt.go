@@ -8,9 +8,9 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // Corrupter draws noisy copies of examples. What it draws depends on the
@@ -38,12 +38,12 @@ type Corrupter struct {
 // Vec replaces the values of x, example number n's, by those of a noisy copy.
 // Entries may become zero; columns that x does not hold stay zero. field holds the ids
 // of the entries' fields, as Example.Field does; only a GroupDropout looks at it.
-func (c *Corrupter) Vec(x blankout.Vec, field []uint16, n, copy int) {
+func (c *Corrupter) Vec(x event.Vec, field []uint16, n, copy int) {
 	if c.Curves == nil {
 		c.vec(x, field, n, copy)
 		return
 	}
-	factor := blankout.Vec{Index: x.Index, Value: slices.Repeat([]float64{1}, x.Len())}
+	factor := event.Vec{Index: x.Index, Value: slices.Repeat([]float64{1}, x.Len())}
 	c.vec(factor, field, n, copy)
 	for i, column := range x.Index {
 		if at, ok := slices.BinarySearch(x.Index, c.Curves.Source(column)); ok {
@@ -52,7 +52,7 @@ func (c *Corrupter) Vec(x blankout.Vec, field []uint16, n, copy int) {
 	}
 }
 
-func (c *Corrupter) vec(x blankout.Vec, field []uint16, n, copy int) {
+func (c *Corrupter) vec(x event.Vec, field []uint16, n, copy int) {
 	r := c.at(n, copy)
 	noise, groups := c.Noise.(loss.GroupDropout)
 	if !groups {
@@ -87,7 +87,7 @@ func (c *Corrupter) Dead(columns []uint32, field []uint16, n, copy int, out []bo
 	for range columns {
 		c.ones = append(c.ones, 1)
 	}
-	c.Vec(blankout.Vec{Index: columns, Value: c.ones}, field, n, copy)
+	c.Vec(event.Vec{Index: columns, Value: c.ones}, field, n, copy)
 	out = out[:0]
 	for _, v := range c.ones {
 		out = append(out, v == 0)

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // Masks of neighboring examples, copies and seeds have nothing to do with each
@@ -19,7 +19,7 @@ func TestCorrupterDrawsIndependently(t *testing.T) {
 		c := Corrupter{Noise: loss.Dropout{Q: q}, Seed: seed, Keep: true}
 		out := make([][]float64, n)
 		for i := range out {
-			x := blankout.Vec{Index: make([]uint32, entries), Value: make([]float64, entries)}
+			x := event.Vec{Index: make([]uint32, entries), Value: make([]float64, entries)}
 			for j := range x.Value {
 				x.Index[j], x.Value[j] = uint32(j), 1
 			}
@@ -90,7 +90,7 @@ func TestCorrupterDrawsAsCorruptedData(t *testing.T) {
 		c := Corrupter{Noise: noise, Seed: 7, Grouping: model.NewGrouping(d.Schema)}
 		changed := 0
 		for i := range d.Rows() {
-			e := d.Vec(i, blankout.Vec{})
+			e := d.Vec(i, event.Vec{})
 			var fields []uint16
 			for _, column := range e.Index {
 				fields = append(fields, d.fields.of(column))

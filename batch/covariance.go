@@ -7,8 +7,8 @@ import (
 	"math"
 	"slices"
 
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 const (
@@ -128,7 +128,7 @@ func newNumericRows(p *Presence, m model.Model, d *Data, most int) *numericRows 
 		id := d.fields.of(column)
 		numeric := id == 0 && 10*held[c] >= 9*len(v.rows) && ones[c] < held[c]
 		if id != 0 {
-			numeric = d.Schema.Fields[id].Kind == blankout.Numeric
+			numeric = d.Schema.Fields[id].Kind == event.Numeric
 		}
 		if numeric && len(v.columns) < most {
 			v.place[c] = len(v.columns)
@@ -146,7 +146,7 @@ func newNumericRows(p *Presence, m model.Model, d *Data, most int) *numericRows 
 }
 
 // firstFields returns by field the first one of its name.
-func firstFields(fields []blankout.Field) (out []int) {
+func firstFields(fields []event.Field) (out []int) {
 	first := map[string]int{}
 	for id, f := range fields {
 		if _, ok := first[f.Name]; !ok {

@@ -6,23 +6,23 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // correlated returns events of five numbers of which the last three follow nearly from
 // the first two; some values are null and some wild. The class is told by the last one.
-func correlated(n int, null, wild float64, seed uint64) (*blankout.Schema, []blankout.Example) {
-	s := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+func correlated(n int, null, wild float64, seed uint64) (*event.Schema, []event.Example) {
+	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	for i := range 5 {
-		s.AddField(blankout.Field{Name: string(rune('a' + i)), Kind: blankout.Numeric})
+		s.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric})
 	}
 	r := rand.New(rand.NewPCG(seed, 2))
-	var out []blankout.Example
+	var out []event.Example
 	for range n {
 		a, b := 3+2*r.NormFloat64(), r.NormFloat64()
 		x := []float64{a, b, a + b + 0.3*r.NormFloat64(), a - b + 0.3*r.NormFloat64(), 2*b - a + 0.3*r.NormFloat64()}
-		e := blankout.Example{Weight: 1}
+		e := event.Example{Weight: 1}
 		if x[4]+3+0.5*r.NormFloat64() > 0 {
 			e.Label = 1
 		}
@@ -103,8 +103,8 @@ func TestFillIsChosen(t *testing.T) {
 		s, events := correlated(2000, 0, 0, 3)
 		_, fresh := correlated(2000, 0, 0, 4)
 		if sparse {
-			s = blankout.NewSchema(8, []string{"no", "yes"}, 2)
-			for _, list := range [][]blankout.Example{events, fresh} {
+			s = event.NewSchema(8, []string{"no", "yes"}, 2)
+			for _, list := range [][]event.Example{events, fresh} {
 				for i := range list {
 					list[i].Field = nil
 				}
@@ -119,13 +119,13 @@ func TestFillIsChosen(t *testing.T) {
 		}
 		wrong := map[model.MissingPolicy]int{}
 		for i := range fresh {
-			x := m.Standardized(&fresh[i], blankout.Vec{})
+			x := m.Standardized(&fresh[i], event.Vec{})
 			var field []uint16
 			if !sparse {
 				field = fresh[i].Field
 			}
 			dead := []bool{i%2 == 0, i%3 == 0, false, false, true}
-			var left blankout.Example
+			var left event.Example
 			m.Delete(&fresh[i], x, field, dead, true, &left)
 			for _, rule := range []model.MissingPolicy{model.MissingAuto, model.MissingNone, model.MissingRescale} {
 				as := m.WithMissing(m.Missing.Forced(rule))

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // curvedData returns events of three numbers, two of them of one group, with curves, and
@@ -17,9 +17,9 @@ import (
 // weights w, in one column.
 func curvedData(t *testing.T, n int, w func(column uint32) float64) (curved, summed *Data) {
 	t.Helper()
-	s := blankout.NewSchema(10, []string{"a", "b"}, 2)
+	s := event.NewSchema(10, []string{"a", "b"}, 2)
 	for i := range 3 {
-		s.AddField(blankout.Field{Name: fmt.Sprint("f", i), Kind: blankout.Numeric})
+		s.AddField(event.Field{Name: fmt.Sprint("f", i), Kind: event.Numeric})
 	}
 	s.Fields[1].Group, s.Fields[2].Group = "g", "g"
 	c, err := model.NewCurves([]uint32{1, 3}, [][]float64{{-1, 0, 1}, {-2, -1, 0, 2}})
@@ -30,8 +30,8 @@ func curvedData(t *testing.T, n int, w func(column uint32) float64) (curved, sum
 	r := rand.New(rand.NewPCG(1, 2))
 	b, flat := Builder{Curves: c}, Builder{}
 	for range n {
-		e := &blankout.Example{Features: blankout.Vec{Index: []uint32{1, 2, 3}, Value: []float64{r.NormFloat64(), r.NormFloat64(), r.NormFloat64()}}, Field: []uint16{1, 2, 3}, Label: r.IntN(2), Weight: 1}
-		var x blankout.Vec
+		e := &event.Example{Features: event.Vec{Index: []uint32{1, 2, 3}, Value: []float64{r.NormFloat64(), r.NormFloat64(), r.NormFloat64()}}, Field: []uint16{1, 2, 3}, Label: r.IntN(2), Weight: 1}
+		var x event.Vec
 		sums := make([]float64, 4)
 		for column, value := range scaler.Each(e.Features) {
 			x.Index, x.Value = append(x.Index, column), append(x.Value, value)
@@ -39,10 +39,10 @@ func curvedData(t *testing.T, n int, w func(column uint32) float64) (curved, sum
 		}
 		b.Fields(e)
 		flat.Fields(e)
-		if err := b.Add(&blankout.Example{Features: x, Label: e.Label, Weight: 1}); err != nil {
+		if err := b.Add(&event.Example{Features: x, Label: e.Label, Weight: 1}); err != nil {
 			t.Fatal(err)
 		}
-		if err := flat.Add(&blankout.Example{Features: blankout.Vec{Index: e.Features.Index, Value: sums[1:]}, Label: e.Label, Weight: 1}); err != nil {
+		if err := flat.Add(&event.Example{Features: event.Vec{Index: e.Features.Index, Value: sums[1:]}, Label: e.Label, Weight: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -185,9 +185,9 @@ func TestCurvesAreDeletedTogether(t *testing.T) {
 	c := Corrupter{Noise: loss.Dropout{Q: 0.5}, Seed: 3, Curves: curved.curves}
 	plain := Corrupter{Noise: loss.Dropout{Q: 0.5}, Seed: 3}
 	for i := range curved.Rows() {
-		x, clean := curved.Vec(i, blankout.Vec{}), curved.Vec(i, blankout.Vec{})
+		x, clean := curved.Vec(i, event.Vec{}), curved.Vec(i, event.Vec{})
 		c.Vec(x, nil, i, 0)
-		dead := plain.Dead(summed.Vec(i, blankout.Vec{}).Index, nil, i, 0, nil)
+		dead := plain.Dead(summed.Vec(i, event.Vec{}).Index, nil, i, 0, nil)
 		for j, column := range x.Index {
 			want := 2 * clean.Value[j]
 			if dead[curved.curves.Source(column)-1] {
@@ -202,8 +202,8 @@ func TestCurvesAreDeletedTogether(t *testing.T) {
 
 // A hat dies with the group of its number, and is of no group of its own.
 func TestHatsDieWithTheGroupOfTheirNumber(t *testing.T) {
-	s := blankout.NewSchema(0, nil, 2)
-	s.ColumnGroups = &blankout.ColumnGroups{Named: []blankout.NamedColumns{{Name: "g", Spans: []blankout.Span{{From: 2, To: 4}}}}}
+	s := event.NewSchema(0, nil, 2)
+	s.ColumnGroups = &event.ColumnGroups{Named: []event.NamedColumns{{Name: "g", Spans: []event.Span{{From: 2, To: 4}}}}}
 	curves, err := model.NewCurves([]uint32{1, 3}, [][]float64{{-1, 0, 1}, {-2, -1, 0, 2}})
 	if err != nil {
 		t.Fatal(err)

@@ -3,9 +3,9 @@ package batch
 // This file holds the training set that every solver reads.
 
 import (
-	"blankout"
+	"blankout/internal/event"
 
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 // Data is a training set in compressed sparse rows. Its columns are compact:
@@ -18,7 +18,7 @@ import (
 // exact as float32 and 12 elsewhere.
 type Data struct {
 	// Schema is the one the examples were decoded under.
-	Schema *blankout.Schema
+	Schema *event.Schema
 
 	rows    []rowRef
 	chunks  []*chunk
@@ -68,7 +68,7 @@ func (d *Data) Entries() int { return d.entries }
 // Curved reports whether numbers have curves.
 func (d *Data) Curved() bool { return d.curves != nil }
 
-// Label returns the class of example i or blankout.Unlabeled.
+// Label returns the class of example i or event.Unlabeled.
 func (d *Data) Label(i int) int { return int(d.labels[i]) }
 
 // Target returns the label of example i that is a number, 0 for one without.
@@ -106,9 +106,9 @@ func (d *Data) Row(i int) Row {
 }
 
 // Vec returns row i in the Schema's columns, in the memory of x.
-func (d *Data) Vec(i int, x blankout.Vec) blankout.Vec {
+func (d *Data) Vec(i int, x event.Vec) event.Vec {
 	row := d.Row(i)
-	x = blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]}
+	x = event.Vec{Index: x.Index[:0], Value: x.Value[:0]}
 	for j, c := range row.Index {
 		x.Index, x.Value = append(x.Index, d.columns[c]), append(x.Value, row.At(j))
 	}
@@ -189,7 +189,7 @@ func (r Row) AddTo(w []float64, a float64) {
 // without returns a copy of d that lacks some of the columns.
 func (d *Data) without(column func(uint32) bool) *Data {
 	var b Builder
-	var x blankout.Vec
+	var x event.Vec
 	for i := range d.Rows() {
 		x = d.Vec(i, x)
 		n := 0
@@ -201,7 +201,7 @@ func (d *Data) without(column func(uint32) bool) *Data {
 			n++
 		}
 		x.Index, x.Value = x.Index[:n], x.Value[:n]
-		if err := b.Add(&blankout.Example{Features: x, Label: d.Label(i), Target: d.Target(i), Weight: d.Weight(i)}); err != nil {
+		if err := b.Add(&event.Example{Features: x, Label: d.Label(i), Target: d.Target(i), Weight: d.Weight(i)}); err != nil {
 			panic(err) // d was built of the same
 		}
 	}

@@ -9,14 +9,14 @@ import (
 	"sync"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 )
 
 // randomExamples draws n examples of up to columns features each.
-func randomExamples(r *rand.Rand, n, columns int, value func(i int) float64) []blankout.Example {
-	es := make([]blankout.Example, n)
+func randomExamples(r *rand.Rand, n, columns int, value func(i int) float64) []event.Example {
+	es := make([]event.Example, n)
 	for i := range es {
-		es[i] = blankout.Example{Label: r.IntN(3) - 1, Weight: 1, Offset: int64(i)}
+		es[i] = event.Example{Label: r.IntN(3) - 1, Weight: 1, Offset: int64(i)}
 		for d := range columns {
 			if r.IntN(4) == 0 {
 				es[i].Features.Index = append(es[i].Features.Index, uint32(d*d*d*7))
@@ -29,7 +29,7 @@ func randomExamples(r *rand.Rand, n, columns int, value func(i int) float64) []b
 
 // gather adds examples, packed by so many goroutines at the same time or, if none,
 // one by one.
-func gather(es []blankout.Example, goroutines int) (*Data, error) {
+func gather(es []event.Example, goroutines int) (*Data, error) {
 	b := Builder{Threads: goroutines}
 	if goroutines == 0 {
 		for i := range es {
@@ -104,16 +104,16 @@ func TestDataKeepsWhatWasAdded(t *testing.T) {
 }
 
 func TestBuilderRefusesBadExamples(t *testing.T) {
-	one := blankout.Vec{Index: []uint32{3}, Value: []float64{1}}
-	for name, e := range map[string]blankout.Example{
-		"refused":    {Weight: 1, Refused: &blankout.Refusal{Reason: blankout.ReasonSyntax}},
+	one := event.Vec{Index: []uint32{3}, Value: []float64{1}}
+	for name, e := range map[string]event.Example{
+		"refused":    {Weight: 1, Refused: &event.Refusal{Reason: event.ReasonSyntax}},
 		"weight":     {Features: one, Weight: -1},
-		"not finite": {Features: blankout.Vec{Index: []uint32{3}, Value: []float64{math.Inf(1)}}, Weight: 1},
-		"order":      {Features: blankout.Vec{Index: []uint32{3, 3}, Value: []float64{1, 1}}, Weight: 1},
+		"not finite": {Features: event.Vec{Index: []uint32{3}, Value: []float64{math.Inf(1)}}, Weight: 1},
+		"order":      {Features: event.Vec{Index: []uint32{3, 3}, Value: []float64{1, 1}}, Weight: 1},
 		"label":      {Features: one, Weight: 1, Label: -2},
 	} {
 		e.Offset = 7
-		es := []blankout.Example{{Features: one, Weight: 1}, e, {Features: one, Weight: 1}}
+		es := []event.Example{{Features: one, Weight: 1}, e, {Features: one, Weight: 1}}
 		_, err := gather(es, 0)
 		_, packed := gather(es, 1)
 		if err == nil || packed == nil || err.Error() != packed.Error() || !strings.Contains(err.Error(), "offset 7:") {
@@ -190,7 +190,7 @@ func TestPackedRowsPassedOver(t *testing.T) {
 			t.Fatalf("%d rows, want %d", got.Rows(), want.Rows())
 		}
 		for i := range got.Rows() {
-			a, b := got.Vec(i, blankout.Vec{}), want.Vec(i, blankout.Vec{})
+			a, b := got.Vec(i, event.Vec{}), want.Vec(i, event.Vec{})
 			if !slices.Equal(a.Index, b.Index) || !slices.Equal(a.Value, b.Value) || got.Label(i) != want.Label(i) {
 				t.Fatalf("parts of %d: row %d is %v, want %v", part, i, a, b)
 			}

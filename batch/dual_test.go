@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
-	"blankout/loss"
+	"blankout/internal/event"
+	"blankout/internal/loss"
 )
 
 // windowProblem is a window of events against a quadratic: rows of entries among
@@ -17,7 +17,7 @@ func windowProblem(t testing.TB, loss loss.Loss, noise loss.Noise, rows, columns
 	var b Builder
 	var y []float64
 	for range rows {
-		e := blankout.Example{Weight: 1}
+		e := event.Example{Weight: 1}
 		step := columns / entries
 		for k := range entries {
 			e.Features.Index = append(e.Features.Index, uint32(k*step+r.IntN(step)))
@@ -28,7 +28,7 @@ func windowProblem(t testing.TB, loss loss.Loss, noise loss.Noise, rows, columns
 		}
 		y = append(y, float64(2*r.IntN(2)-1))
 	}
-	d := b.Data(blankout.NewSchema(20, nil, 2))
+	d := b.Data(event.NewSchema(20, nil, 2))
 	p := Problem{Data: d, Y: y, Loss: loss, Noise: noise, Kappa: 1, Intercept: PenalizedIntercept, Threads: 1}
 	for range d.Columns() + 1 {
 		p.Penalty.R = append(p.Penalty.R, 0.05+2*r.Float64())

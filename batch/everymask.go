@@ -8,7 +8,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 // ExactBound is the Bound of the exact expectation over all masks of dropout.

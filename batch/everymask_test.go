@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
-	"blankout/loss"
+	"blankout/internal/event"
+	"blankout/internal/loss"
 )
 
 // maskedData returns examples of a few columns, with weights, some of them unlabeled, and their targets.
@@ -17,9 +17,9 @@ func maskedData(t *testing.T, n, columns int, unlabeled bool) (*Data, []float64)
 	r := rand.New(rand.NewPCG(12, 12))
 	var b Builder
 	for i := range n {
-		e := blankout.Example{Label: r.IntN(2), Weight: 1 + float64(r.IntN(2))}
+		e := event.Example{Label: r.IntN(2), Weight: 1 + float64(r.IntN(2))}
 		if unlabeled && i%7 == 3 {
-			e.Label = blankout.Unlabeled
+			e.Label = event.Unlabeled
 		}
 		for c := range columns {
 			if r.IntN(3) > 0 {
@@ -30,7 +30,7 @@ func maskedData(t *testing.T, n, columns int, unlabeled bool) (*Data, []float64)
 			t.Fatal(err)
 		}
 	}
-	d := b.Data(blankout.NewSchema(8, []string{"a", "b"}, 2))
+	d := b.Data(event.NewSchema(8, []string{"a", "b"}, 2))
 	return d, d.signs(1)
 }
 

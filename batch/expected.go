@@ -10,7 +10,7 @@ import (
 	"math"
 	"slices"
 
-	"blankout/loss"
+	"blankout/internal/loss"
 
 	"gonum.org/v1/gonum/mat"
 )

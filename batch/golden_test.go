@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"blankout/batch/internal/problems"
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 const goldenData = "testdata"

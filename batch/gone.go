@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // Gone is a model's error on some events with and without a part of them: a group, a field or a
@@ -57,13 +57,13 @@ func (e *UnknownPartError) Error() string {
 // WithoutPart measures m's error on events with and without a part. The events have labels and
 // are in the order of the stream. The error is an *UnknownPartError where no event
 // holds the part.
-func WithoutPart(m *model.Linear, events []blankout.Example, kind, name string, deletions []float64) (*Gone, error) {
+func WithoutPart(m *model.Linear, events []event.Example, kind, name string, deletions []float64) (*Gone, error) {
 	dies, err := diesWith(&m.Head, kind, name)
 	if err != nil {
 		return nil, err
 	}
 	g := &Gone{Kind: kind, Name: name, Events: len(events), Deletions: deletions}
-	left := make([]blankout.Example, len(events))
+	left := make([]event.Example, len(events))
 	var dead []bool
 	for i := range events {
 		e := &events[i]
@@ -92,7 +92,7 @@ func WithoutPart(m *model.Linear, events []blankout.Example, kind, name string, 
 		g.Recent = append(g.Recent, GoneSpan{to - from, events[to-1].Time, servedError(m, events[from:to]), servedError(m, left[from:to])})
 	}
 	for _, side := range []struct {
-		events []blankout.Example
+		events []event.Example
 		to     *[]*float64
 	}{{events, &g.ForecastWith}, {left, &g.ForecastWithout}} {
 		v := NewEvidence(m)
@@ -148,7 +148,7 @@ func diesWith(h *model.Head, kind, name string) (func(field uint16, column uint3
 }
 
 // servedError returns the error of m's answers to events.
-func servedError(m *model.Linear, events []blankout.Example) float64 {
+func servedError(m *model.Linear, events []event.Example) float64 {
 	d := measured{target: m.Target()}
 	scores, cost, weight := make([]float64, max(2, m.Outputs, len(m.Schema.Classes))), 0.0, 0.0
 	for i := range events {

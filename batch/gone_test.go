@@ -7,28 +7,28 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // goneModel is a model of the numbers a and b, of the group pair, of c and of the product
 // a^c, and events that it answers rightly by a alone.
-func goneModel() (*model.Linear, []blankout.Example) {
-	s := blankout.NewSchema(6, []string{"no", "yes"}, 2)
+func goneModel() (*model.Linear, []event.Example) {
+	s := event.NewSchema(6, []string{"no", "yes"}, 2)
 	s.Crosses = [][2]string{{"a", "c"}}
 	for i, name := range []string{"a", "b", "c", "a^c"} {
-		s.AddField(blankout.Field{Name: name, Kind: []blankout.Kind{blankout.Numeric, blankout.Numeric, blankout.Numeric, blankout.Cross}[i]})
+		s.AddField(event.Field{Name: name, Kind: []event.Kind{event.Numeric, event.Numeric, event.Numeric, event.Cross}[i]})
 	}
 	s.Fields[1].Group, s.Fields[2].Group = "pair", "pair"
 	m := model.NewLinear(s, "logistic", "none", [][]float64{{0, 4, 1, 0.25, 0.5}}, []float64{0})
 	m.Missing = model.NewMissing(model.DefaultMissingPolicies(), nil, nil, nil)
 	r := rand.New(rand.NewPCG(1, 1))
-	var events []blankout.Example
+	var events []event.Example
 	for i := range 300 {
 		label := r.IntN(2)
 		a := float64(2*label-1) * (1 + r.Float64())
 		b, c := r.NormFloat64(), r.NormFloat64()
-		events = append(events, blankout.Example{Features: blankout.Vec{Index: []uint32{1, 2, 3, 4}, Value: []float64{a, b, c, a * c / 100}}, Field: []uint16{1, 2, 3, 4}, Label: label, Weight: 1, Time: int64(1000 + i)})
+		events = append(events, event.Example{Features: event.Vec{Index: []uint32{1, 2, 3, 4}, Value: []float64{a, b, c, a * c / 100}}, Field: []uint16{1, 2, 3, 4}, Label: label, Weight: 1, Time: int64(1000 + i)})
 	}
 	return m, events
 }
@@ -49,7 +49,7 @@ func TestWithoutPart(t *testing.T) {
 		with, without, perSpan := 0.0, 0.0, 0.0
 		for i := range events {
 			e := &events[i]
-			left := blankout.Example{Missing: c.null, Label: e.Label, Weight: 1}
+			left := event.Example{Missing: c.null, Label: e.Label, Weight: 1}
 			for j, id := range e.Field {
 				if !slices.Contains(c.dead, id) {
 					left.Features.Index, left.Features.Value = append(left.Features.Index, e.Features.Index[j]), append(left.Features.Value, e.Features.Value[j])

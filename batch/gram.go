@@ -5,7 +5,7 @@ package batch
 import (
 	"fmt"
 
-	"blankout/kernel"
+	"blankout/internal/kernel"
 )
 
 // KernelRows computes k(x_i, x_j) of one row of a Data and all others, in parallel.

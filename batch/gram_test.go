@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"blankout/batch/internal/problems"
-	"blankout/kernel"
+	"blankout/internal/kernel"
 )
 
 func TestManyRowsAreIndexedByShards(t *testing.T) {

@@ -28,9 +28,9 @@ import (
 	"math/rand/v2"
 	"sort"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // columnFields tells which field a column of the Schema is of: one number, 0 for the
@@ -51,7 +51,7 @@ func (f columnFields) of(column uint32) uint16 {
 // example whose Field is set. A Scaler may add columns, so an example that has passed one
 // must be noted here as it was before. A column in which two fields meet is of the one of
 // the lower id.
-func (b *Builder) Fields(e *blankout.Example) {
+func (b *Builder) Fields(e *event.Example) {
 	for i, id := range e.Field {
 		if id == 0 {
 			continue
@@ -79,7 +79,7 @@ type units struct {
 }
 
 // units returns the units of the columns under the Schema's groups, or
-// blankout.ErrNoGroups.
+// event.ErrNoGroups.
 func (d *Data) units() (*units, error) {
 	g := model.NewGrouping(d.Schema)
 	if err := g.Check(); err != nil {
@@ -139,12 +139,12 @@ func (c Config) Bends(axes []Axis) bool {
 	}
 	b := Builder{Curves: curves}
 	for label := range 2 {
-		x := blankout.Vec{Index: []uint32{0, curves.Hat(0, 0)}, Value: []float64{1, 1}}
-		if err := b.Add(&blankout.Example{Features: x, Label: label, Weight: 1}); err != nil {
+		x := event.Vec{Index: []uint32{0, curves.Hat(0, 0)}, Value: []float64{1, 1}}
+		if err := b.Add(&event.Example{Features: x, Label: label, Weight: 1}); err != nil {
 			panic(err)
 		}
 	}
-	d := b.Data(blankout.NewSchema(1, []string{"0", "1"}, 2))
+	d := b.Data(event.NewSchema(1, []string{"0", "1"}, 2))
 	points, err := Grid(c, axes)
 	if err != nil {
 		return false

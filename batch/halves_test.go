@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
 	"blankout/batch"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/online"
 )
@@ -22,8 +22,8 @@ func TestHalvesAreFair(t *testing.T) {
 	for j := range w {
 		w[j] = r.NormFloat64() / 3
 	}
-	made := func() *blankout.Example {
-		e := &blankout.Example{Weight: 1}
+	made := func() *event.Example {
+		e := &event.Example{Weight: 1}
 		z := 0.0
 		for j := range columns {
 			x := r.NormFloat64()
@@ -37,7 +37,7 @@ func TestHalvesAreFair(t *testing.T) {
 	}
 	config := online.DefaultConfig()
 	config.Noise, config.Optimizer = "none", "adagrad" // no hats: as many weights as columns
-	l, err := online.New(config, blankout.NewSchema(18, []string{"no", "yes"}, 2))
+	l, err := online.New(config, event.NewSchema(18, []string{"no", "yes"}, 2))
 	if err != nil {
 		t.Fatal(err)
 	}

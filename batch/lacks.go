@@ -7,8 +7,8 @@ import (
 	"math"
 	"slices"
 
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // interned holds a value for each row and stores equal values once. Few are distinct.

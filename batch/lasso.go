@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"math"
 
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 // lasso is a smooth Objective with l1 |w|_1 beside it, the intercept left out. It is minimized

@@ -7,7 +7,7 @@ import (
 
 	"blankout/batch/internal/problems"
 	"blankout/internal/longtest"
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 // coordinateLasso is the slow and obvious minimizer: one parameter after the other by golden

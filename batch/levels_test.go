@@ -5,25 +5,25 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 	"blankout/online"
 )
 
 // Events that a live model answers by the weights of several levels are measured as it answers
 // them, and the error by share deleted is that of the level for the share.
 func TestValidateByLevel(t *testing.T) {
-	s := blankout.NewSchema(8, []string{"a", "b"}, 2)
+	s := event.NewSchema(8, []string{"a", "b"}, 2)
 	for j := range 13 {
-		s.AddField(blankout.Field{Name: string(rune('a' + j)), Kind: blankout.Numeric})
+		s.AddField(event.Field{Name: string(rune('a' + j)), Kind: event.Numeric})
 	}
 	// One reading tells the class; the others are copies of it with much noise.
 	r := rand.New(rand.NewPCG(1, 2))
-	all := make([]blankout.Example, 20_000)
+	all := make([]event.Example, 20_000)
 	for i := range all {
 		e := &all[i]
-		*e = blankout.Example{Label: r.IntN(2), Weight: 1, Offset: int64(i)}
+		*e = event.Example{Label: r.IntN(2), Weight: 1, Offset: int64(i)}
 		strong := float64(2*e.Label-1) + 0.5*r.NormFloat64()
 		for j := range uint16(13) {
 			x := strong

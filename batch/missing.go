@@ -11,10 +11,10 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 )
 
 const (
@@ -38,7 +38,7 @@ type Presence struct {
 }
 
 // Add takes up the next example. Every row of the Data must have been added, or none.
-func (p *Presence) Add(e *blankout.Example) {
+func (p *Presence) Add(e *event.Example) {
 	most := uint16(0)
 	for _, id := range e.Field {
 		most = max(most, id)
@@ -103,17 +103,17 @@ func (p *Presence) Missing(m model.Model, d *Data, rule model.MissingPolicy) *mo
 	}
 	missing := model.NewMissing(rules, nil, nil, nil)
 	switch {
-	case slices.ContainsFunc(fields, func(f blankout.Field) bool { return f.Kind.Named() }):
+	case slices.ContainsFunc(fields, func(f event.Field) bool { return f.Kind.Named() }):
 		if len(p.rows.of) != d.Rows() {
 			return nil
 		}
 		use := p.use(fields)
-		use.AbsentIsZero = d.Schema.Absent == blankout.AbsentZero
+		use.AbsentIsZero = d.Schema.Absent == event.AbsentZero
 		missing = use.Review(missing, fields)
 	case d.Schema.ColumnsGoMissing():
 		missing.Known = true
 		var use model.ColumnUse
-		var e blankout.Example
+		var e event.Example
 		for i := range d.Rows() {
 			e.Features = d.Vec(i, e.Features)
 			use.Count(fields, &e)
@@ -130,7 +130,7 @@ func (p *Presence) Missing(m model.Model, d *Data, rule model.MissingPolicy) *mo
 }
 
 // use counts in how many examples the fields are present, and null.
-func (p *Presence) use(fields []blankout.Field) (use model.FieldUse) {
+func (p *Presence) use(fields []event.Field) (use model.FieldUse) {
 	kinds := p.kinds()
 	set := model.NewFieldSet(len(fields))
 	for _, at := range p.rows.of {
@@ -142,9 +142,9 @@ func (p *Presence) use(fields []blankout.Field) (use model.FieldUse) {
 }
 
 // Observed returns the noise loss.ObservedNoise: of groups, at the rates at which they
-// are missing from the examples of a Schema. It returns blankout.ErrNoRates where no field
+// are missing from the examples of a Schema. It returns event.ErrNoRates where no field
 // can be known to be missing.
-func (p *Presence) Observed(s *blankout.Schema) (loss.Noise, error) {
+func (p *Presence) Observed(s *event.Schema) (loss.Noise, error) {
 	if err := s.CheckRates(); err != nil {
 		return nil, fmt.Errorf("noise %s: %w", loss.ObservedNoise, err)
 	}
@@ -168,8 +168,8 @@ type masker struct {
 	absent map[uint32]float64 // the scaled zero of each dense column that an event omits
 
 	dead           []bool // by first field
-	left           blankout.Example
-	x, scaled      blankout.Vec
+	left           event.Example
+	x, scaled      event.Vec
 	scores, chance []float64
 	ofNumbers      loss.Loss // nil where labels are classes
 }
@@ -211,7 +211,7 @@ func newMasker(p *Presence, m model.Model, d *Data, missing *model.Missing) *mas
 			t.own[c] = groups.Hash(groups.Of(0, column))
 		}
 	}
-	dense := m.Standardized(&blankout.Example{}, blankout.Vec{})
+	dense := m.Standardized(&event.Example{}, event.Vec{})
 	for i, column := range dense.Index {
 		t.absent[column] = dense.Value[i]
 	}
@@ -341,7 +341,7 @@ func (t *masker) better(now model.MissingPolicies) model.MissingPolicies {
 	lacks := make([]model.Lack, len(t.kinds))
 	for at, kind := range t.kinds {
 		if len(kind.present)+len(kind.null) > 0 {
-			lacks[at] = t.head.Lack(&blankout.Example{Field: kind.present, Missing: kind.null})
+			lacks[at] = t.head.Lack(&event.Example{Field: kind.present, Missing: kind.null})
 		}
 	}
 	lack := func(i int) model.Lack {

@@ -7,25 +7,25 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // lackingEvents returns events of two classes with eight numbers, a truth value and one
 // of three strings, some of which are null, and others left out.
-func lackingEvents(n int, null, gone float64, seed uint64) (*blankout.Schema, []blankout.Example) {
-	s := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+func lackingEvents(n int, null, gone float64, seed uint64) (*event.Schema, []event.Example) {
+	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	for i := range 8 {
-		s.AddField(blankout.Field{Name: string(rune('a' + i)), Kind: blankout.Numeric})
+		s.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric})
 	}
-	s.AddField(blankout.Field{Name: "i", Kind: blankout.Boolean})
-	s.AddField(blankout.Field{Name: "j", Kind: blankout.Categorical})
+	s.AddField(event.Field{Name: "i", Kind: event.Boolean})
+	s.AddField(event.Field{Name: "j", Kind: event.Categorical})
 	r := rand.New(rand.NewPCG(seed, 2))
-	var out []blankout.Example
+	var out []event.Example
 	for range n {
-		e := blankout.Example{Weight: 1, Label: r.IntN(2)}
+		e := event.Example{Weight: 1, Label: r.IntN(2)}
 		for id := uint16(1); id <= 10; id++ {
 			column, x := uint32(10*id), 1.0
 			switch {
@@ -51,7 +51,7 @@ func lackingEvents(n int, null, gone float64, seed uint64) (*blankout.Schema, []
 
 // trainLacking trains on events through a Scaler and returns the model with the rule
 // for missing fields.
-func trainLacking(t *testing.T, s *blankout.Schema, events []blankout.Example, mode model.Standardize, rule model.MissingPolicy, noise string) (*model.Linear, *Data, *Presence) {
+func trainLacking(t *testing.T, s *event.Schema, events []event.Example, mode model.Standardize, rule model.MissingPolicy, noise string) (*model.Linear, *Data, *Presence) {
 	t.Helper()
 	var b Builder
 	var p Presence
@@ -80,8 +80,8 @@ func trainLacking(t *testing.T, s *blankout.Schema, events []blankout.Example, m
 }
 
 // kill returns e after the named fields have become null.
-func kill(e *blankout.Example, dead func(id uint16) bool) *blankout.Example {
-	out := &blankout.Example{Label: e.Label, Weight: e.Weight, Missing: slices.Clone(e.Missing), Field: []uint16{}}
+func kill(e *event.Example, dead func(id uint16) bool) *event.Example {
+	out := &event.Example{Label: e.Label, Weight: e.Weight, Missing: slices.Clone(e.Missing), Field: []uint16{}}
 	for i, id := range e.Field {
 		if dead(id) {
 			out.Missing = append(out.Missing, id)
@@ -171,8 +171,8 @@ func TestMissingRuleOfExactTraining(t *testing.T) {
 
 // Events without named fields have no rule.
 func TestNoMissingRuleWithoutNames(t *testing.T) {
-	s := blankout.NewSchema(8, []string{"0", "1"}, 2)
-	e := blankout.Example{Weight: 1, Features: blankout.Vec{Index: []uint32{1}, Value: []float64{1}}}
+	s := event.NewSchema(8, []string{"0", "1"}, 2)
+	e := event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1}, Value: []float64{1}}}
 	var b Builder
 	var p Presence
 	p.Add(&e)
@@ -190,12 +190,12 @@ func TestNoMissingRuleWithoutNames(t *testing.T) {
 // Of a sparse format the rule is for columns, where the Schema declares that they go
 // missing; those are then left out of the Scaler's statistics, and not filled in.
 func TestMissingRuleOfColumns(t *testing.T) {
-	s := blankout.NewSchema(8, []string{"0", "1"}, 2)
-	s.Absent = blankout.AbsentMissing
+	s := event.NewSchema(8, []string{"0", "1"}, 2)
+	s.Absent = event.AbsentMissing
 	r := rand.New(rand.NewPCG(1, 2))
-	var events []blankout.Example
+	var events []event.Example
 	for i := range 600 {
-		e := blankout.Example{Label: i % 2, Weight: 1}
+		e := event.Example{Label: i % 2, Weight: 1}
 		for c := range uint32(6) {
 			if r.Float64() < 0.95 {
 				e.Features.Index, e.Features.Value = append(e.Features.Index, c), append(e.Features.Value, 50+float64(e.Label)+r.NormFloat64())
@@ -212,7 +212,7 @@ func TestMissingRuleOfColumns(t *testing.T) {
 		if !m.Missing.Known || len(m.Missing.Columns) != 6 || m.Missing.Policies[c.bin] != model.OnePolicy(c.want) {
 			t.Errorf("noise %s: %+v", c.noise, m.Missing)
 		}
-		if x := m.Standardized(&events[0], blankout.Vec{}); x.Len() != events[0].Features.Len() || len(m.Scaler.Dense) > 0 {
+		if x := m.Standardized(&events[0], event.Vec{}); x.Len() != events[0].Features.Len() || len(m.Scaler.Dense) > 0 {
 			t.Errorf("%d features of %d", x.Len(), events[0].Features.Len())
 		}
 		if mean := m.Stats(m.Rows.Row(0))[model.StatCenter]; math.Abs(mean-50.5) > 0.3 {
@@ -254,7 +254,7 @@ func TestObserved(t *testing.T) {
 			t.Errorf("the rate of %s is %v, and it is missing from %v", name, got, want)
 		}
 	}
-	_, err = p.Observed(blankout.NewSchema(8, []string{"no", "yes"}, 2))
+	_, err = p.Observed(event.NewSchema(8, []string{"no", "yes"}, 2))
 	if err == nil {
 		t.Error("rates of examples without fields")
 	}

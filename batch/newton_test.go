@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"blankout/batch/internal/problems"
-	"blankout/loss"
+	"blankout/internal/loss"
 
 	"gonum.org/v1/gonum/mat"
 )

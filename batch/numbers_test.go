@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"testing"
 
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 // numbersOf draws targets that depend on the features, with heavy tails, or counts.

@@ -8,7 +8,7 @@ import (
 	"math"
 	"strings"
 
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 // Penalties is what the noise adds to the log-loss of a generalized linear

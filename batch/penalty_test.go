@@ -4,11 +4,11 @@ import (
 	"math"
 	"testing"
 
-	"blankout"
 	"blankout/batch"
 	"blankout/batch/internal/problems"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 // The closed form is the sampled penalty within its error where scores are sums
@@ -73,11 +73,11 @@ func TestPenalties(t *testing.T) {
 // For Poisson regression E A(f~) - A(f) = exp(f) (exp(v/2) - 1) with normal noise
 // exactly, and under dropout with one feature it is a sum of two terms.
 func TestPenaltiesOfPoissonRegression(t *testing.T) {
-	schema := blankout.NewSchema(8, nil, 8)
+	schema := event.NewSchema(8, nil, 8)
 	schema.Target = loss.Count
 	var b batch.Builder
 	for i := range 60 {
-		if err := b.Add(&blankout.Example{Target: float64(i % 7), Weight: 1 + float64(i%2), Features: blankout.Vec{Index: []uint32{3}, Value: []float64{float64(i%7) / 2}}}); err != nil {
+		if err := b.Add(&event.Example{Target: float64(i % 7), Weight: 1 + float64(i%2), Features: event.Vec{Index: []uint32{3}, Value: []float64{float64(i%7) / 2}}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -5,23 +5,23 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // Of a number that many examples leave out the exact solution learns that it is there, of
 // one that is null or seldom left out it does not, as a Learner of the same events does. A
 // number with a curve keeps it.
 func TestStandardizerPresence(t *testing.T) {
-	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	for _, name := range []string{"always", "seldom", "null", "mostly"} {
-		schema.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+		schema.AddField(event.Field{Name: name, Kind: event.Numeric})
 	}
 	r := rand.New(rand.NewPCG(3, 4))
 	fitOf := func(fit Standardizer, mode model.Standardize) (*model.Curves, float64) {
 		var b Builder
 		for i := range 1000 {
-			e := blankout.Example{Label: i % 2, Weight: 1}
+			e := event.Example{Label: i % 2, Weight: 1}
 			put := func(field uint16, x float64) {
 				e.Features.Index, e.Features.Value = append(e.Features.Index, 10*uint32(field)), append(e.Features.Value, x)
 				e.Field = append(e.Field, field)

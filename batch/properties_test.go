@@ -8,10 +8,10 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
 	"blankout/batch/internal/problems"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 // problem draws a training set of two overlapping classes. Uncentered features
@@ -436,7 +436,7 @@ func TestImportanceWeights(t *testing.T) {
 	var two, weighted Builder
 	var y2, yw []float64
 	for i := range x {
-		e := blankout.Example{Weight: float64(i % 3), Features: blankout.Vec{Index: []uint32{0, 1, 2, 3}, Value: x[i]}}
+		e := event.Example{Weight: float64(i % 3), Features: event.Vec{Index: []uint32{0, 1, 2, 3}, Value: x[i]}}
 		if err := weighted.Add(&e); err != nil {
 			t.Fatal(err)
 		}

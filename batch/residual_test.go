@@ -6,28 +6,28 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // numberEvents returns events of which five fields go together, and whose targets follow
 // from them.
-func numberEvents(n int, target loss.Target, seed uint64) (*blankout.Schema, []blankout.Example) {
-	s := blankout.NewSchema(8, nil, 2)
+func numberEvents(n int, target loss.Target, seed uint64) (*event.Schema, []event.Example) {
+	s := event.NewSchema(8, nil, 2)
 	s.Target = target
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
-		s.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+		s.AddField(event.Field{Name: name, Kind: event.Numeric})
 	}
 	r := rand.New(rand.NewPCG(seed, 6))
-	out := make([]blankout.Example, n)
+	out := make([]event.Example, n)
 	for i := range out {
 		a, b := r.NormFloat64(), r.NormFloat64()
 		x := []float64{a + 0.5*r.NormFloat64(), 3 + 2*a + b, b + 0.5*r.NormFloat64(), 100 * (a - b + 0.5*r.NormFloat64()), r.NormFloat64()}
 		f := x[0] - x[1]/2 + x[2] + x[3]/200 + x[4]
-		e := blankout.Example{Target: 1000 + 50*(f+0.4*r.NormFloat64()), Weight: 1, Field: []uint16{1, 2, 3, 4, 5},
-			Features: blankout.Vec{Index: []uint32{1, 2, 3, 4, 5}, Value: x}}
+		e := event.Example{Target: 1000 + 50*(f+0.4*r.NormFloat64()), Weight: 1, Field: []uint16{1, 2, 3, 4, 5},
+			Features: event.Vec{Index: []uint32{1, 2, 3, 4, 5}, Value: x}}
 		if target == loss.Count {
 			e.Target = 0
 			for at := r.ExpFloat64(); at < 20*math.Exp(f/4); at += r.ExpFloat64() {
@@ -49,7 +49,7 @@ func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 			for _, rule := range []model.MissingPolicy{model.MissingAuto, model.MissingNone} {
 				s, events := numberEvents(4000, loss.LabelsOf(lossName), 5)
 				r := rand.New(rand.NewPCG(1, 8))
-				blank := func(e *blankout.Example, share float64) *blankout.Example {
+				blank := func(e *event.Example, share float64) *event.Example {
 					return kill(e, func(uint16) bool { return r.Float64() < share })
 				}
 				var b Builder

@@ -9,8 +9,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 const (

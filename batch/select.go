@@ -11,10 +11,10 @@ import (
 	"strings"
 	"sync"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 )
 
 // Selection is a search for the settings that predict best, by k-fold cross
@@ -399,7 +399,7 @@ func measureDeleted(trained model.Model, d *Data, q float64, seed uint64) (err, 
 	m := measure.NewEvaluation(len(d.Schema.Classes))
 	c := Corrupter{Noise: loss.Dropout{Q: q}, Seed: seed}
 	scores, probabilities := make([]float64, max(trained.About().Outputs, len(d.Schema.Classes))), make([]float64, max(len(d.Schema.Classes), 2))
-	var x blankout.Vec
+	var x event.Vec
 	for i := range d.Rows() {
 		x = d.Vec(i, x)
 		if q > 0 {
@@ -423,7 +423,7 @@ func (v *Data) Like(d *Data) (*Data, error) {
 	s := *v
 	s.Schema, s.labels = d.Schema, make([]int32, len(v.labels))
 	for i, l := range v.labels {
-		s.labels[i] = blankout.Unlabeled
+		s.labels[i] = event.Unlabeled
 		if l >= 0 {
 			k := slices.Index(d.Schema.Classes, v.Schema.Classes[l])
 			if k < 0 {

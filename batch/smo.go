@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"math"
 
-	"blankout/kernel"
+	"blankout/internal/kernel"
 )
 
 // GramRows is a symmetric positive semidefinite matrix that is read row by row:

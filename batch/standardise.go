@@ -8,8 +8,8 @@ import (
 	"math"
 	"slices"
 
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // Standardizer fits a model.Scaler to a whole training set. The Scaler of an exact solution
@@ -30,7 +30,7 @@ type Standardizer struct {
 
 // Observe notes the fields of an example's columns, and those that are null in it.
 // Examples without fields need not be observed.
-func (s *Standardizer) Observe(e *blankout.Example, schema *blankout.Schema) {
+func (s *Standardizer) Observe(e *event.Example, schema *event.Schema) {
 	for _, field := range e.Missing {
 		for int(field) >= len(s.nulls) {
 			s.nulls = append(s.nulls, 0)
@@ -38,7 +38,7 @@ func (s *Standardizer) Observe(e *blankout.Example, schema *blankout.Schema) {
 		s.nulls[field]++
 	}
 	for i, field := range e.Field {
-		if schema.Fields[field].Kind == blankout.Sparse {
+		if schema.Fields[field].Kind == event.Sparse {
 			continue
 		}
 		if s.fields == nil {
@@ -49,7 +49,7 @@ func (s *Standardizer) Observe(e *blankout.Example, schema *blankout.Schema) {
 }
 
 // transformOf is the Transform of a field.
-func (s *Standardizer) transformOf(f blankout.Field) model.Transform {
+func (s *Standardizer) transformOf(f event.Field) model.Transform {
 	if t, ok := s.FieldTransform[f.Name]; ok {
 		return t
 	}
@@ -68,7 +68,7 @@ func (s *Standardizer) begin(d *Data, scaler *model.Scaler, n []float64) (units 
 	for c := range n {
 		field, named := s.fields[d.Column(c)]
 		switch {
-		case named && d.Schema.Fields[field].Kind == blankout.Numeric:
+		case named && d.Schema.Fields[field].Kind == event.Numeric:
 			transforms[c] = s.transformOf(d.Schema.Fields[field])
 		case scaler.Mode == model.StandardizeAll || !named && 10*n[c] >= 9*float64(d.Rows()):
 			transforms[c] = model.TransformNone
@@ -138,11 +138,11 @@ func (s *Standardizer) Fit(d *Data, mode model.Standardize) (*Data, *model.Linea
 		s.findPresence(d, m, r.n, numeric)
 	}
 	b := Builder{Curves: m.Scaler.Curves}
-	var raw, x blankout.Vec
+	var raw, x event.Vec
 	for i := range d.Rows() {
 		raw = d.Vec(i, raw)
-		x = m.Standardized(&blankout.Example{Features: raw}, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
-		if err := b.Add(&blankout.Example{Features: x, Label: d.Label(i), Target: d.Target(i), Weight: d.Weight(i)}); err != nil {
+		x = m.Standardized(&event.Example{Features: raw}, event.Vec{Index: x.Index[:0], Value: x.Value[:0]})
+		if err := b.Add(&event.Example{Features: x, Label: d.Label(i), Target: d.Target(i), Weight: d.Weight(i)}); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -212,11 +212,11 @@ func (s *Standardizer) treat(d *Data, m *model.Linear, r *readings, units []floa
 	for c := range r.n {
 		column := d.Column(c)
 		kind := d.Schema.Fields[s.fields[column]].Kind
-		dense := mode == model.StandardizeAll && kind != blankout.Numeric ||
-			mode == model.StandardizeAuto && kind == blankout.Sparse && 10*r.n[c] >= 9*total && !r.ones[c]
+		dense := mode == model.StandardizeAll && kind != event.Numeric ||
+			mode == model.StandardizeAuto && kind == event.Sparse && 10*r.n[c] >= 9*total && !r.ones[c]
 		stats := m.Rows.Touch(column)
 		switch {
-		case dense || kind == blankout.Numeric && mode != model.StandardizeScale:
+		case dense || kind == event.Numeric && mode != model.StandardizeScale:
 			numeric[c] = true
 			if dense && !m.Scaler.Unfilled {
 				m.Scaler.Dense = append(m.Scaler.Dense, column)
@@ -226,7 +226,7 @@ func (s *Standardizer) treat(d *Data, m *model.Linear, r *readings, units []floa
 				r.n[c] = total
 			}
 			m.Scaler.Set(stats, r.n[c], r.mean[c], r.m2[c], units[c])
-		case kind == blankout.Sparse || kind == blankout.Cross || mode == model.StandardizeScale:
+		case kind == event.Sparse || kind == event.Cross || mode == model.StandardizeScale:
 			stats[model.StatCount], stats[model.StatInverse] = r.n[c], 1/max(1, r.largest[c])
 		default:
 			stats[model.StatCount], stats[model.StatInverse] = r.n[c], 1

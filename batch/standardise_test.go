@@ -6,20 +6,20 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 // What Fit makes of each kind of column, against the definition, and that the model
 // which it returns makes the same of a raw example.
 func TestStandardizerFit(t *testing.T) {
 	const n = 200
-	kinds := []blankout.Kind{blankout.Sparse, blankout.Numeric, blankout.Categorical, blankout.Cross}
-	schema := blankout.NewSchema(10, []string{"a", "b"}, 2)
+	kinds := []event.Kind{event.Sparse, event.Numeric, event.Categorical, event.Cross}
+	schema := event.NewSchema(10, []string{"a", "b"}, 2)
 	schema.Fields = nil
 	for _, k := range kinds {
-		schema.Fields = append(schema.Fields, blankout.Field{Name: k.String(), Kind: k})
+		schema.Fields = append(schema.Fields, event.Field{Name: k.String(), Kind: k})
 	}
 	columns := []struct {
 		name  string
@@ -40,10 +40,10 @@ func TestStandardizerFit(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	var b Builder
 	var fit Standardizer
-	var raw []blankout.Example
+	var raw []event.Example
 	readings := make([][]float64, len(columns)) // without the absent ones
 	for i := range n {
-		e := blankout.Example{Label: i % 2, Weight: 1}
+		e := event.Example{Label: i % 2, Weight: 1}
 		for c, column := range columns {
 			if i == 0 || r.Float64() < column.share {
 				x := column.draw(r)
@@ -73,7 +73,7 @@ func TestStandardizerFit(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, e := range raw {
-			got := fitted.Vec(i, blankout.Vec{})
+			got := fitted.Vec(i, event.Vec{})
 			for c, column := range columns {
 				x, present := valueOf(e.Features, uint32(10*c))
 				mean, sd := moments(readings[c], float64(len(readings[c])))
@@ -93,7 +93,7 @@ func TestStandardizerFit(t *testing.T) {
 					t.Fatalf("%s, row %d: %s %v becomes %v, want %v", mode, i, column.name, x, y, want)
 				}
 			}
-			again := m.Standardized(&e, blankout.Vec{})
+			again := m.Standardized(&e, event.Vec{})
 			if fitted.Label(i) != e.Label || fitted.Weight(i) != e.Weight {
 				t.Fatalf("%s: row %d has another label or weight", mode, i)
 			}
@@ -107,7 +107,7 @@ func TestStandardizerFit(t *testing.T) {
 }
 
 // valueOf returns the value of a column, and whether it is there.
-func valueOf(x blankout.Vec, column uint32) (float64, bool) {
+func valueOf(x event.Vec, column uint32) (float64, bool) {
 	if i, ok := slices.BinarySearch(x.Index, column); ok {
 		return x.Value[i], true
 	}
@@ -116,13 +116,13 @@ func valueOf(x blankout.Vec, column uint32) (float64, bool) {
 
 // heavyTails makes events of two classes with three normal and two lognormal fields,
 // whose logarithms have the deviation sigma. Classes alone have a log-loss of .54.
-func heavyTails(seed uint64, n int, sigma float64) (*blankout.Schema, []blankout.Example) {
-	s := blankout.NewSchema(8, []string{"0", "1"}, 2)
+func heavyTails(seed uint64, n int, sigma float64) (*event.Schema, []event.Example) {
+	s := event.NewSchema(8, []string{"0", "1"}, 2)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
-		s.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+		s.AddField(event.Field{Name: name, Kind: event.Numeric})
 	}
 	r := rand.New(rand.NewPCG(seed, 17))
-	var out []blankout.Example
+	var out []event.Example
 	for range n {
 		x := make([]float64, 5)
 		for d := range x {
@@ -130,7 +130,7 @@ func heavyTails(seed uint64, n int, sigma float64) (*blankout.Schema, []blankout
 		}
 		odds := -1.3 + 0.3*(x[0]-x[1]+x[2]+x[3])
 		x[3], x[4] = math.Exp(sigma*x[3]), math.Exp(sigma*x[4])
-		e := blankout.Example{Weight: 1, Features: blankout.Vec{Index: []uint32{0, 1, 2, 3, 4}, Value: x}, Field: []uint16{1, 2, 3, 4, 5}}
+		e := event.Example{Weight: 1, Features: event.Vec{Index: []uint32{0, 1, 2, 3, 4}, Value: x}, Field: []uint16{1, 2, 3, 4, 5}}
 		if r.Float64() < 1/(1+math.Exp(-odds)) {
 			e.Label = 1
 		}
@@ -165,7 +165,7 @@ func TestStandardizerTransforms(t *testing.T) {
 				}
 				m := f.Model.WithScaler(scaler)
 				for i, e := range trained[:100] {
-					want, got := d.Vec(i, blankout.Vec{}), m.Standardized(&e, blankout.Vec{})
+					want, got := d.Vec(i, event.Vec{}), m.Standardized(&e, event.Vec{})
 					for c := range uint32(5) {
 						if x, _ := valueOf(want, c); x != got.Value[c] {
 							t.Fatalf("column %d: the model makes %v of it, Fit %v", c, got.Value[c], x)

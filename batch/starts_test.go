@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 // The problem of Long and Servedio (2010): examples with a large margin, pullers and

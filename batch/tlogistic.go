@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"math"
 
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 // TLogistic is t-logistic regression (Ding & Vishwanathan 2010, section 4),

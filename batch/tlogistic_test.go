@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"blankout/batch/internal/problems"
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 func tLogistic(t *testing.T, tt float64, p Problem, prior Prior, lam float64) *TLogistic {

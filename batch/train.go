@@ -16,10 +16,10 @@ import (
 	"sync"
 	"time"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 )
 
 // Config says what Train solves. Flags and the configuration file carry the same names.
@@ -702,7 +702,7 @@ func (d *Data) SortClasses() *Data {
 	s.Schema.MaxClasses = max(len(order), 2)
 	s.labels = make([]int32, len(d.labels))
 	for i, l := range d.labels {
-		s.labels[i] = blankout.Unlabeled
+		s.labels[i] = event.Unlabeled
 		if l >= 0 {
 			s.labels[i] = to[l]
 		}
@@ -714,7 +714,7 @@ func (d *Data) SortClasses() *Data {
 // examples and they are no usual pair, whose larger one is positive; else "".
 func (d *Data) Rarer(n int) string {
 	classes, count := d.Schema.Classes, [2]int{}
-	if len(classes) != 2 || blankout.UsualPair(classes[0], classes[1]) {
+	if len(classes) != 2 || event.UsualPair(classes[0], classes[1]) {
 		return ""
 	}
 	for i := 0; i < d.Rows() && count[0]+count[1] < n; i++ {
@@ -736,7 +736,7 @@ func (d *Data) UnlabelFrom(row int) *Data {
 	s := *d
 	s.labels = slices.Clone(d.labels)
 	for i := range s.labels[row:] {
-		s.labels[row+i] = blankout.Unlabeled
+		s.labels[row+i] = event.Unlabeled
 	}
 	return &s
 }

@@ -9,16 +9,16 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // classData draws n examples of k classes in a plane of 6 features.
 func classData(t testing.TB, n, k int, names ...string) *Data {
 	r := rand.New(rand.NewPCG(uint64(n), uint64(k)))
-	s := blankout.NewSchema(20, nil, 10)
+	s := event.NewSchema(20, nil, 10)
 	var b Builder
 	for range n {
 		c := r.IntN(k)
@@ -26,7 +26,7 @@ func classData(t testing.TB, n, k int, names ...string) *Data {
 		if !ok {
 			t.Fatal(names[c])
 		}
-		e := blankout.Example{Weight: 1, Label: class}
+		e := event.Example{Weight: 1, Label: class}
 		for d := range 6 {
 			x := r.NormFloat64()
 			if d%k == c {
@@ -46,7 +46,7 @@ func classData(t testing.TB, n, k int, names ...string) *Data {
 func trainError(d *Data, m *model.Linear) float64 {
 	wrong := 0
 	for i := range d.Rows() {
-		e := blankout.Example{Features: d.Vec(i, blankout.Vec{})}
+		e := event.Example{Features: d.Vec(i, event.Vec{})}
 		if model.Predict(m.Score(&e, make([]float64, m.Outputs))) != d.Label(i) {
 			wrong++
 		}
@@ -217,12 +217,12 @@ func TestTrainNeverGivesNaN(t *testing.T) {
 				if !constant {
 					x *= r.NormFloat64() + float64(i%2)
 				}
-				e := blankout.Example{Weight: 1, Label: i % 2, Features: blankout.Vec{Index: []uint32{0, 1, 2}, Value: []float64{x, x, 1}}}
+				e := event.Example{Weight: 1, Label: i % 2, Features: event.Vec{Index: []uint32{0, 1, 2}, Value: []float64{x, x, 1}}}
 				if err := b.Add(&e); err != nil {
 					t.Fatal(err)
 				}
 			}
-			classes := b.Data(blankout.NewSchema(4, []string{"-1", "1"}, 2))
+			classes := b.Data(event.NewSchema(4, []string{"-1", "1"}, 2))
 			for _, loss := range []string{"hinge", "logistic", "quadratic", "linear"} {
 				d := numbered(t, classes, loss)
 				for _, noise := range []string{"none", "dropout:0.5", "gaussian:1"} {
@@ -251,12 +251,12 @@ func TestTrainNeverGivesNaN(t *testing.T) {
 
 func ExampleTrain() {
 	// Ten events of which one word decides, and another repeats it.
-	schema := blankout.NewSchema(4, []string{"ham", "spam"}, 2)
+	schema := event.NewSchema(4, []string{"ham", "spam"}, 2)
 	var b Builder
 	for i := range 10 {
-		e := blankout.Example{Label: i % 2, Weight: 1}
+		e := event.Example{Label: i % 2, Weight: 1}
 		if i%2 == 1 {
-			e.Features = blankout.Vec{Index: []uint32{1, 2}, Value: []float64{1, 1}}
+			e.Features = event.Vec{Index: []uint32{1, 2}, Value: []float64{1, 1}}
 		}
 		if err := b.Add(&e); err != nil {
 			fmt.Println(err)

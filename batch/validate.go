@@ -14,10 +14,10 @@ import (
 	"strings"
 	"time"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 )
 
 // Validation says how far a live model is from the exact solution of the
@@ -41,12 +41,12 @@ type Validation struct {
 	// Window says that the exact problem was meant to be about the last events
 	// only, Verified that it holds exactly the events that were learned: counts
 	// and sums of fingerprints agree.
-	Window   bool             `json:"window"`
-	Verified bool             `json:"verified"`
-	Offsets  blankout.Offsets `json:"offsets,omitempty"`
-	Seconds  float64          `json:"seconds"`       // solving and measuring
-	Reading  float64          `json:"read_seconds"`  // reading the events again
-	Pause    float64          `json:"pause_seconds"` // waiting, to leave the processor to others
+	Window   bool          `json:"window"`
+	Verified bool          `json:"verified"`
+	Offsets  event.Offsets `json:"offsets,omitempty"`
+	Seconds  float64       `json:"seconds"`       // solving and measuring
+	Reading  float64       `json:"read_seconds"`  // reading the events again
+	Pause    float64       `json:"pause_seconds"` // waiting, to leave the processor to others
 
 	// ByAge has what answers lose by the age of the weights, of the whole stream: errors in percent, or
 	// mean absolute. The caller has it.
@@ -315,7 +315,7 @@ type Evidence struct {
 	heldOut []int // includes aside
 	aside   []int
 	times   []int64 // by row, milliseconds
-	x       blankout.Vec
+	x       event.Vec
 	lacks   interned[model.Lack]
 	parts   interned[string] // model.Parts of the events that are filled in
 	levels  []int            // that answer, by row: see model.Answer
@@ -329,29 +329,29 @@ func NewEvidence(live *model.Linear) *Evidence {
 // Learned copies in an event that the live model has learned, importance being
 // its weight times that of its class. Unlabeled and refused events must not
 // come here.
-func (v *Evidence) Learned(e *blankout.Example, importance float64) error {
+func (v *Evidence) Learned(e *event.Example, importance float64) error {
 	v.learned = append(v.learned, v.rows)
 	return v.add(e, importance)
 }
 
 // HeldOut copies in an event that the live model has not learned.
-func (v *Evidence) HeldOut(e *blankout.Example) error {
+func (v *Evidence) HeldOut(e *event.Example) error {
 	v.heldOut = append(v.heldOut, v.rows)
 	return v.add(e, e.Weight)
 }
 
 // Aside copies in an event that is no part of the live model's stream.
-func (v *Evidence) Aside(e *blankout.Example) error {
+func (v *Evidence) Aside(e *event.Example) error {
 	v.aside = append(v.aside, v.rows)
 	return v.HeldOut(e)
 }
 
 // Unlabeled copies in an event without a label that the live model has met.
 // Only EachLearned has a use for it.
-func (v *Evidence) Unlabeled(e *blankout.Example) error { return v.add(e, e.Weight) }
+func (v *Evidence) Unlabeled(e *event.Example) error { return v.add(e, e.Weight) }
 
-func (v *Evidence) add(e *blankout.Example, importance float64) error {
-	v.x = v.live.Standardized(e, blankout.Vec{Index: v.x.Index[:0], Value: v.x.Value[:0]})
+func (v *Evidence) add(e *event.Example, importance float64) error {
+	v.x = v.live.Standardized(e, event.Vec{Index: v.x.Index[:0], Value: v.x.Value[:0]})
 	v.builder.Fields(e)
 	v.lacks.add(v.live.Lack(e))
 	answer := v.live.Answer(e)
@@ -362,7 +362,7 @@ func (v *Evidence) add(e *blankout.Example, importance float64) error {
 	v.levels = append(v.levels, answer.Level)
 	v.rows++
 	v.times = append(v.times, e.Time)
-	return v.builder.Add(&blankout.Example{Features: v.x, Label: e.Label, Target: e.Target, Weight: importance, Offset: e.Offset})
+	return v.builder.Add(&event.Example{Features: v.x, Label: e.Label, Target: e.Target, Weight: importance, Offset: e.Offset})
 }
 
 // linear is a linear scorer of Data: by output the weights of the compact
@@ -406,9 +406,9 @@ func (v *Evidence) alone(level *model.Linear, foreign func(column uint32) bool) 
 // the order in which they came: class, importance as their weight, and standardized
 // features with their fields, which are valid during the call.
 // There can be no more events from here on.
-func (v *Evidence) EachLearned(f func(e *blankout.Example)) {
+func (v *Evidence) EachLearned(f func(e *event.Example)) {
 	d := v.all()
-	var e blankout.Example
+	var e event.Example
 	held := v.heldOut
 	for i := range v.rows {
 		if len(held) > 0 && held[0] == i {
@@ -661,7 +661,7 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 // lack a share of their fields by another level, what of gives for the weights of that.
 func (v *Evidence) byLevel(w linear, m *model.Linear, c ValidateConfig, of func(w linear) []float64) (out []*float64) {
 	d := v.all()
-	known := m.Missing != nil && (m.Missing.Known || slices.ContainsFunc(m.Schema.Fields, func(f blankout.Field) bool { return f.Kind.Named() }))
+	known := m.Missing != nil && (m.Missing.Known || slices.ContainsFunc(m.Schema.Fields, func(f event.Field) bool { return f.Kind.Named() }))
 	made := [][]float64{of(w)}
 	for i := range m.Levels {
 		made = append(made, nil)
@@ -851,7 +851,7 @@ func (w linear) answers(d measured, i int, m *model.Linear, out []float64) []flo
 		return w.scores(d, i, out)
 	}
 	row := d.Row(i)
-	var x blankout.Vec
+	var x event.Vec
 	for j, c := range row.Index {
 		x.Index, x.Value = append(x.Index, d.Column(int(c))), append(x.Value, row.At(j))
 	}

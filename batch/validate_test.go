@@ -8,16 +8,16 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
 	"blankout/batch"
 	"blankout/batch/internal/problems"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/model"
+	"blankout/internal/model"
 	"blankout/online"
 )
 
 // validated learns every event but each tenth and validates.
-func validated(t *testing.T, schema *blankout.Schema, all []blankout.Example, change func(*online.Config), c batch.ValidateConfig) (r *batch.Validation, live, exact *model.Linear) {
+func validated(t *testing.T, schema *event.Schema, all []event.Example, change func(*online.Config), c batch.ValidateConfig) (r *batch.Validation, live, exact *model.Linear) {
 	t.Helper()
 	config := online.DefaultConfig()
 	config.Noise = "dropout:0.3"
@@ -49,8 +49,8 @@ func TestValidateIsTrain(t *testing.T) {
 	severalSchema, more := problems.Several(4, 800)
 	tests := []struct {
 		name   string
-		schema *blankout.Schema
-		all    []blankout.Example
+		schema *event.Schema
+		all    []event.Example
 		change func(*online.Config)
 		loss   string
 	}{
@@ -70,7 +70,7 @@ func TestValidateIsTrain(t *testing.T) {
 			var b batch.Builder
 			for i := range tt.all {
 				if e := tt.all[i]; i%10 > 0 {
-					e.Features = live.Standardized(&e, blankout.Vec{})
+					e.Features = live.Standardized(&e, event.Vec{})
 					if err := b.Add(&e); err != nil {
 						t.Fatal(err)
 					}
@@ -105,8 +105,8 @@ func TestValidateIsTrain(t *testing.T) {
 
 // without returns an event that each feature has left with probability d: null where
 // it has a field.
-func without(r *rand.Rand, e *blankout.Example, d float64) *blankout.Example {
-	left := &blankout.Example{Label: e.Label, Weight: e.Weight, Missing: slices.Clone(e.Missing)}
+func without(r *rand.Rand, e *event.Example, d float64) *event.Example {
+	left := &event.Example{Label: e.Label, Weight: e.Weight, Missing: slices.Clone(e.Missing)}
 	for j, column := range e.Features.Index {
 		if r.Float64() < d {
 			if e.Field != nil {
@@ -147,7 +147,7 @@ func TestGroupForecastIsSimulation(t *testing.T) {
 			for i := 0; i < len(all); i += 10 {
 				for range copies {
 					dead := map[uint32]bool{}
-					left := blankout.Example{Weight: 1}
+					left := event.Example{Weight: 1}
 					for j, column := range all[i].Features.Index {
 						group := column / every
 						if _, drawn := dead[group]; !drawn {
@@ -183,12 +183,12 @@ func TestForecastIsSimulation(t *testing.T) {
 	binarySchema, binary := problems.Several(2, 4000) // 20 features: the normal approximation
 	for _, tt := range []struct {
 		name   string
-		schema *blankout.Schema
-		all    []blankout.Example
+		schema *event.Schema
+		all    []event.Example
 	}{{"adult", adultSchema, adult}, {"four classes", severalSchema, more}, {"two classes", binarySchema, binary}} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, live, _ := validated(t, tt.schema, tt.all, func(c *online.Config) { c.Optimizer = "adagrad" }, batch.DefaultValidateConfig()) // no hats
-			var held []blankout.Example
+			var held []event.Example
 			for i := 0; i < len(tt.all); i += 10 {
 				held = append(held, tt.all[i])
 			}
@@ -218,7 +218,7 @@ func TestForecastIsSimulation(t *testing.T) {
 				kinds[f.Kind]++
 				wrong := 0
 				for i := range held {
-					x := live.Standardized(&held[i], blankout.Vec{})
+					x := live.Standardized(&held[i], event.Vec{})
 					for j, column := range x.Index {
 						field := tt.schema.Fields[0]
 						if held[i].Field != nil {
@@ -246,23 +246,23 @@ func TestForecastIsSimulation(t *testing.T) {
 // A field takes its products with other fields along when it dies; what is
 // predicted then is by the model's threshold and calibration.
 func TestFailureOfCross(t *testing.T) {
-	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.Crosses = [][2]string{{"a", "b"}}
-	for _, f := range []blankout.Field{{Name: "a", Kind: blankout.Numeric, Group: "left"}, {Name: "b", Kind: blankout.Numeric, Group: "right"}, {Name: "a^b", Kind: blankout.Cross}} {
+	for _, f := range []event.Field{{Name: "a", Kind: event.Numeric, Group: "left"}, {Name: "b", Kind: event.Numeric, Group: "right"}, {Name: "a^b", Kind: event.Cross}} {
 		schema.AddField(f)
 	}
 	live := model.NewLinear(schema, "logistic", "none", [][]float64{{0, 0.5, -0.3, 2}}, []float64{0.1})
 	live.Threshold, live.Link = 0.3, &model.Link{Scores: []float64{-4, 4}, LogOdds: []float64{-6.2, 5.8}}
 	v := batch.NewEvidence(live)
-	var all []blankout.Example
+	var all []event.Example
 	r := rand.New(rand.NewPCG(1, 5))
 	for i := range 200 {
 		a, b := r.NormFloat64(), r.NormFloat64()
-		e := blankout.Example{Label: r.IntN(2), Weight: 1, Field: []uint16{1, 2, 3}}
+		e := event.Example{Label: r.IntN(2), Weight: 1, Field: []uint16{1, 2, 3}}
 		if a*b > 0 {
 			e.Label = i / 100
 		}
-		e.Features = blankout.Vec{Index: []uint32{1, 2, 3}, Value: []float64{a, b, a * b}}
+		e.Features = event.Vec{Index: []uint32{1, 2, 3}, Value: []float64{a, b, a * b}}
 		all = append(all, e)
 		if err := v.Learned(&e, 1); err != nil {
 			t.Fatal(err)
@@ -295,7 +295,7 @@ func TestFailureOfCross(t *testing.T) {
 			for _, j := range lost {
 				x[j] = 0
 			}
-			if live.Predict(live.ScoreVec(blankout.Vec{Index: e.Features.Index, Value: x}, make([]float64, 1))) != e.Label {
+			if live.Predict(live.ScoreVec(event.Vec{Index: e.Features.Index, Value: x}, make([]float64, 1))) != e.Label {
 				wrong++
 			}
 		}
@@ -361,7 +361,7 @@ func TestValidateMissing(t *testing.T) {
 }
 
 // heldOutTenth is the evidence of a model that has learned all of the events but every tenth.
-func heldOutTenth(t *testing.T, live *model.Linear, all []blankout.Example) *batch.Evidence {
+func heldOutTenth(t *testing.T, live *model.Linear, all []event.Example) *batch.Evidence {
 	t.Helper()
 	v := batch.NewEvidence(live)
 	for i := range all {

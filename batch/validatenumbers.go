@@ -5,9 +5,9 @@ package batch
 import (
 	"math"
 
-	"blankout/loss"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 )
 
 // unit is a Unit for targets of a kind.

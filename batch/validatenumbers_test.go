@@ -7,26 +7,26 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
 	"blankout/batch"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online"
 )
 
 // numbers returns events whose labels are numbers far from 0, or counts.
-func numbers(target loss.Target, n int) (*blankout.Schema, []blankout.Example) {
+func numbers(target loss.Target, n int) (*event.Schema, []event.Example) {
 	r := rand.New(rand.NewPCG(7, 8))
-	schema := blankout.NewSchema(10, nil, 2)
+	schema := event.NewSchema(10, nil, 2)
 	schema.Target = target
 	const features = 6
 	for i := range features {
-		schema.AddField(blankout.Field{Name: string(rune('a' + i)), Kind: blankout.Numeric, Group: []string{"left", "right"}[i%2]})
+		schema.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric, Group: []string{"left", "right"}[i%2]})
 	}
-	var all []blankout.Example
+	var all []event.Example
 	for i := range n {
-		e := blankout.Example{Weight: []float64{1, 2, 0.5}[i%3], Offset: int64(i)}
+		e := event.Example{Weight: []float64{1, 2, 0.5}[i%3], Offset: int64(i)}
 		f := 0.3
 		for j := range features {
 			x := r.NormFloat64()
@@ -44,12 +44,12 @@ func numbers(target loss.Target, n int) (*blankout.Schema, []blankout.Example) {
 }
 
 // validatedNumbers learns every event but each tenth and validates.
-func validatedNumbers(t *testing.T, lossName string, change func(*online.Config)) (r *batch.Validation, live, exact *model.Linear, learner *online.Learner, all []blankout.Example) {
+func validatedNumbers(t *testing.T, lossName string, change func(*online.Config)) (r *batch.Validation, live, exact *model.Linear, learner *online.Learner, all []event.Example) {
 	t.Helper()
 	config := online.DefaultConfig()
 	config.Loss, config.Noise, config.MissingPolicy = lossName, "dropout:0.3", "none"
 	change(&config)
-	var schema *blankout.Schema
+	var schema *event.Schema
 	schema, all = numbers(loss.LabelsOf(lossName), 3000)
 	learner, err := online.New(config, schema)
 	if err != nil {
@@ -74,13 +74,13 @@ func validatedNumbers(t *testing.T, lossName string, change func(*online.Config)
 }
 
 // oneBatch is a Source of one batch.
-type oneBatch []blankout.Example
+type oneBatch []event.Example
 
-func (o *oneBatch) Next(_ context.Context, b *blankout.Batch) error {
+func (o *oneBatch) Next(_ context.Context, b *event.Batch) error {
 	if len(*o) == 0 {
 		return io.EOF
 	}
-	*b = blankout.Batch{Topic: "x", Examples: *o}
+	*b = event.Batch{Topic: "x", Examples: *o}
 	*o = nil
 	return nil
 }
@@ -94,7 +94,7 @@ func TestValidateNumbers(t *testing.T) {
 		for _, intercept := range []string{"free", "penalized", "none"} {
 			t.Run(lossName+" "+intercept, func(t *testing.T) {
 				r, live, exact, learner, all := validatedNumbers(t, lossName, func(c *online.Config) { c.Intercept, c.C = intercept, 0.01 })
-				var learned []blankout.Example
+				var learned []event.Example
 				for i := range all {
 					if i%10 > 0 {
 						learned = append(learned, all[i])
@@ -149,7 +149,7 @@ func TestValidateNumbersIsTrain(t *testing.T) {
 	var b batch.Builder
 	for i := range all {
 		if e := all[i]; i%10 > 0 {
-			e.Features = live.Standardized(&e, blankout.Vec{})
+			e.Features = live.Standardized(&e, event.Vec{})
 			e.Target = (e.Target - u.Center) / u.Scale
 			if err := b.Add(&e); err != nil {
 				t.Fatal(err)
@@ -219,7 +219,7 @@ func TestValidateNumbersOutside(t *testing.T) {
 		if err := v.Learned(e, e.Weight); err != nil {
 			t.Fatal(err)
 		}
-		f := live.ScoreVec(live.Standardized(e, blankout.Vec{}), make([]float64, 1))[0]
+		f := live.ScoreVec(live.Standardized(e, event.Vec{}), make([]float64, 1))[0]
 		value, _, _ := l.At((e.Target-u.Center)/u.Scale, (f-u.Center)/u.Scale, 0)
 		want += loss.Cost(l, 0.01) * e.Weight * value
 	}
@@ -243,7 +243,7 @@ func TestForecastOfNumbersIsAllMasks(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, lossName := range []string{"linear", "poisson"} {
 		r, live, _, _, all := validatedNumbers(t, lossName, func(*online.Config) {})
-		sum := func(error func(e *blankout.Example, dead uint32) float64, chance func(dead uint32) float64) float64 {
+		sum := func(error func(e *event.Example, dead uint32) float64, chance func(dead uint32) float64) float64 {
 			squares, weight := 0.0, 0.0
 			for i := 0; i < len(all); i += 10 {
 				weight += all[i].Weight
@@ -255,8 +255,8 @@ func TestForecastOfNumbersIsAllMasks(t *testing.T) {
 			}
 			return math.Sqrt(squares / weight)
 		}
-		off := func(e *blankout.Example, dead uint32) float64 {
-			x := live.Standardized(e, blankout.Vec{})
+		off := func(e *event.Example, dead uint32) float64 {
+			x := live.Standardized(e, event.Vec{})
 			for j, column := range x.Index {
 				if dead>>live.Scaler.Curves.Source(column)&1 == 1 { // hats die with their number
 					x.Value[j] = 0

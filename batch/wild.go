@@ -6,8 +6,8 @@ package batch
 import (
 	"math"
 
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // unknownReach is the multiple of a column's geometric mean beyond which a reading is an

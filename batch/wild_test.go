@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 // A few wild readings, of whatever size, leave the statistics of a column what they are
@@ -15,8 +15,8 @@ import (
 // are not wild: the statistics are to the bit those of the definition.
 func TestWildReadings(t *testing.T) {
 	longtest.NotRaced(t)
-	schema := blankout.NewSchema(4, []string{"a", "b"}, 2)
-	schema.AddField(blankout.Field{Name: "x", Kind: blankout.Numeric})
+	schema := event.NewSchema(4, []string{"a", "b"}, 2)
+	schema.AddField(event.Field{Name: "x", Kind: event.Numeric})
 	r := rand.New(rand.NewPCG(1, 9))
 	draws := map[string]func() float64{
 		"normal":    func() float64 { return 12 + 5*r.NormFloat64() },
@@ -29,7 +29,7 @@ func TestWildReadings(t *testing.T) {
 		fit := Standardizer{Transform: model.TransformNone}
 		var b Builder
 		for i, x := range readings {
-			e := blankout.Example{Label: i % 2, Weight: 1, Features: blankout.Vec{Index: []uint32{3}, Value: []float64{x}}}
+			e := event.Example{Label: i % 2, Weight: 1, Features: event.Vec{Index: []uint32{3}, Value: []float64{x}}}
 			if field > 0 {
 				e.Field = []uint16{field}
 			}
@@ -114,11 +114,11 @@ func TestWildest(t *testing.T) {
 				x[2] = 1e5
 				x[3] = wild
 			}
-			if err := b.Add(&blankout.Example{Label: i % 2, Weight: 1, Features: blankout.Vec{Index: []uint32{1, 2, 5, 9}, Value: x}}); err != nil {
+			if err := b.Add(&event.Example{Label: i % 2, Weight: 1, Features: event.Vec{Index: []uint32{1, 2, 5, 9}, Value: x}}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		return b.Data(blankout.NewSchema(4, []string{"a", "b"}, 2))
+		return b.Data(event.NewSchema(4, []string{"a", "b"}, 2))
 	}
 	if column, _, _, ok := build(2).Wildest(); ok {
 		t.Errorf("column %d is wild", column)

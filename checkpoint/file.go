@@ -24,7 +24,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/pages"
 
 	"github.com/cespare/xxhash/v2"
@@ -58,12 +58,12 @@ var (
 type File struct {
 	Name   string // base name, for messages; "" if decoded from memory
 	Kind   Kind
-	Blocks []blankout.Block // in the order written; the data alias what was decoded
+	Blocks []event.Block // in the order written; the data alias what was decoded
 }
 
 // Block returns the data of a block.
 func (f *File) Block(name string) ([]byte, error) {
-	data, err := blankout.FindBlock(f.Blocks, name)
+	data, err := event.FindBlock(f.Blocks, name)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
@@ -83,7 +83,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Write writes a file. The blocks are asked for one after another and not kept,
 // so a caller that encodes on demand holds one encoded block at a time. Equal
 // blocks give equal bytes: there is no time, name or counter in a file.
-func Write(w io.Writer, kind Kind, blocks iter.Seq[blankout.Block]) error {
+func Write(w io.Writer, kind Kind, blocks iter.Seq[event.Block]) error {
 	if kind != Linear && kind != Kernel {
 		return fmt.Errorf("writing a file of unknown kind %q", kind)
 	}
@@ -232,7 +232,7 @@ func (d *decoder) file() (*File, error) {
 		}
 		if d.err == nil {
 			seen[name] = true
-			f.Blocks = append(f.Blocks, blankout.Block{Name: name, Data: body[:length:length]})
+			f.Blocks = append(f.Blocks, event.Block{Name: name, Data: body[:length:length]})
 		}
 	}
 	return nil, d.err
@@ -346,7 +346,7 @@ func readFile(fsys fileSystem, path string, check bool) (*File, error) {
 //
 
 // It replaces regular files only, see Target.
-func WriteFile(path string, kind Kind, blocks iter.Seq[blankout.Block]) error {
+func WriteFile(path string, kind Kind, blocks iter.Seq[event.Block]) error {
 	path, err := Target(path)
 	if err != nil {
 		return err
@@ -378,7 +378,7 @@ func Target(path string) (string, error) {
 	return target, nil
 }
 
-func writeFile(fsys fileSystem, path string, kind Kind, blocks iter.Seq[blankout.Block]) (size int64, err error) {
+func writeFile(fsys fileSystem, path string, kind Kind, blocks iter.Seq[event.Block]) (size int64, err error) {
 	return replaceFile(fsys, path, shared, func(w io.Writer) error { return Write(w, kind, blocks) })
 }
 

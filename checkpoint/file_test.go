@@ -20,13 +20,13 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata")
 
-func encode(t testing.TB, kind Kind, blocks ...blankout.Block) []byte {
+func encode(t testing.TB, kind Kind, blocks ...event.Block) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	if err := Write(&b, kind, slices.Values(blocks)); err != nil {
@@ -35,20 +35,20 @@ func encode(t testing.TB, kind Kind, blocks ...blankout.Block) []byte {
 	return b.Bytes()
 }
 
-var sample = []blankout.Block{
+var sample = []event.Block{
 	{Name: "model", Data: []byte(`{"outputs":1}`)},
 	{Name: "empty", Data: nil},
 	{Name: "rows/0000", Data: []byte{0, 1, 2, 3, 4, 5, 6, 7}},
 }
 
-func sameBlocks(a, b []blankout.Block) bool {
-	return slices.EqualFunc(a, b, func(a, b blankout.Block) bool {
+func sameBlocks(a, b []event.Block) bool {
+	return slices.EqualFunc(a, b, func(a, b event.Block) bool {
 		return a.Name == b.Name && bytes.Equal(a.Data, b.Data)
 	})
 }
 
 func TestRoundTrip(t *testing.T) {
-	for _, blocks := range [][]blankout.Block{nil, sample, {{Name: "big", Data: make([]byte, 1<<20)}}} {
+	for _, blocks := range [][]event.Block{nil, sample, {{Name: "big", Data: make([]byte, 1<<20)}}} {
 		f, err := Decode(encode(t, Kernel, blocks...))
 		if err != nil || f.Kind != Kernel || !sameBlocks(f.Blocks, blocks) {
 			t.Errorf("%d blocks: %+v, %v", len(blocks), f, err)
@@ -80,9 +80,9 @@ func TestGoldenFile(t *testing.T) {
 func TestWriteRefuses(t *testing.T) {
 	for name, write := range map[string]func() error{
 		"kind":  func() error { return Write(&bytes.Buffer{}, "round", slices.Values(sample)) },
-		"empty": func() error { return Write(&bytes.Buffer{}, Linear, slices.Values([]blankout.Block{{}})) },
+		"empty": func() error { return Write(&bytes.Buffer{}, Linear, slices.Values([]event.Block{{}})) },
 		"twice": func() error {
-			return Write(&bytes.Buffer{}, Linear, slices.Values([]blankout.Block{{Name: "a"}, {Name: "a"}}))
+			return Write(&bytes.Buffer{}, Linear, slices.Values([]event.Block{{Name: "a"}, {Name: "a"}}))
 		},
 		"writer": func() error { return Write(failingWriter{}, Linear, slices.Values(sample)) },
 	} {
@@ -100,17 +100,17 @@ func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("full") }
 func TestWriteStreams(t *testing.T) {
 	var written countingWriter
 	written.w = &bytes.Buffer{}
-	blocks := func(yield func(blankout.Block) bool) {
+	blocks := func(yield func(event.Block) bool) {
 		for i := range 4 {
 			if int64(i)<<20 > written.n+1<<17 {
 				t.Errorf("block %d asked for after %d bytes", i, written.n)
 			}
-			if !yield(blankout.Block{Name: fmt.Sprint(i), Data: make([]byte, 1<<20)}) {
+			if !yield(event.Block{Name: fmt.Sprint(i), Data: make([]byte, 1<<20)}) {
 				return
 			}
 		}
 	}
-	if err := Write(&written, Linear, iter.Seq[blankout.Block](blocks)); err != nil {
+	if err := Write(&written, Linear, iter.Seq[event.Block](blocks)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -133,10 +133,10 @@ func decode(t *testing.T, data []byte) (*File, error) {
 // A file of blocks of every size that memory is taken for in another way is read whole, and none
 // of it is read if it has become shorter meanwhile.
 func TestReadLarge(t *testing.T) {
-	var blocks []blankout.Block
+	var blocks []event.Block
 	r := rand.New(rand.NewPCG(1, 2))
 	for i, size := range []int{0, 1, 1<<16 - 5, 1<<16 - 4, 1 << 16, 1<<19 + 8, 1 << 19, 4<<20 - 4, 5 << 20, 1 << 19} {
-		b := blankout.Block{Name: fmt.Sprint(i), Data: make([]byte, size)}
+		b := event.Block{Name: fmt.Sprint(i), Data: make([]byte, size)}
 		for j := range b.Data {
 			b.Data[j] = byte(r.Uint32())
 		}
@@ -286,9 +286,9 @@ func FuzzDecode(f *testing.F) {
 }
 
 func BenchmarkWrite(b *testing.B) {
-	blocks := make([]blankout.Block, 32)
+	blocks := make([]event.Block, 32)
 	for i := range blocks {
-		blocks[i] = blankout.Block{Name: fmt.Sprintf("rows/%04d", i), Data: make([]byte, 1<<19)}
+		blocks[i] = event.Block{Name: fmt.Sprintf("rows/%04d", i), Data: make([]byte, 1<<19)}
 	}
 	b.SetBytes(32 << 19)
 	for b.Loop() {
@@ -304,7 +304,7 @@ func ExampleWriteFile() {
 	dir, _ := os.MkdirTemp("", "")
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "model.blankout")
-	m := model.NewLinear(blankout.NewSchema(18, []string{"no", "yes"}, 2), "logistic", "dropout:0.5",
+	m := model.NewLinear(event.NewSchema(18, []string{"no", "yes"}, 2), "logistic", "dropout:0.5",
 		[][]float64{{0, 0.5, -0.25}}, []float64{0.125})
 
 	blocks, _ := m.EachBlock()
@@ -325,7 +325,7 @@ func ExampleWriteFile() {
 // WriteFile replaces nothing but regular files, and a symbolic link stays one.
 func TestWriteFileTarget(t *testing.T) {
 	dir := t.TempDir()
-	blocks := slices.Values([]blankout.Block{{Name: "a", Data: []byte("x")}})
+	blocks := slices.Values([]event.Block{{Name: "a", Data: []byte("x")}})
 	link, model := filepath.Join(dir, "link"), filepath.Join(dir, "model")
 	if err := WriteFile(model, Linear, blocks); err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	"strconv"
 	"strings"
 
-	"blankout"
+	"blankout/internal/event"
 
 	"github.com/gofrs/flock"
 )
@@ -379,7 +379,7 @@ func (s *Store) nextSequence() (uint64, error) {
 // returned without error the checkpoint survives a loss of power; if it fails, or the
 // process dies in it, the checkpoints before are as they were. After ErrLost every
 // later call fails too, and nothing was changed in whatever is now at the path.
-func (s *Store) Save(kind Kind, blocks iter.Seq[blankout.Block]) (Saved, error) {
+func (s *Store) Save(kind Kind, blocks iter.Seq[event.Block]) (Saved, error) {
 	names, err := list(s.fs, s.dir)
 	if err != nil {
 		return Saved{}, err

@@ -19,12 +19,12 @@ import (
 	"syscall"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 )
 
 // content is the n-th state in these tests.
-func content(n int) []blankout.Block {
-	return []blankout.Block{{Name: "n", Data: fmt.Append(nil, n)}, {Name: "rows", Data: make([]byte, 100+n)}}
+func content(n int) []event.Block {
+	return []event.Block{{Name: "n", Data: fmt.Append(nil, n)}, {Name: "rows", Data: make([]byte, 100+n)}}
 }
 
 func save(s *Store, n int) error {
@@ -627,9 +627,9 @@ func TestMinFree(t *testing.T) {
 	}
 	s.MinFree = 10 << 20
 	save := func(size int) error {
-		_, err := s.Save(Linear, func(yield func(blankout.Block) bool) {
+		_, err := s.Save(Linear, func(yield func(event.Block) bool) {
 			for i := range size >> 20 {
-				if !yield(blankout.Block{Name: fmt.Sprint(i), Data: make([]byte, 1<<20)}) {
+				if !yield(event.Block{Name: fmt.Sprint(i), Data: make([]byte, 1<<20)}) {
 					return
 				}
 			}
@@ -687,9 +687,9 @@ func TestMinFreeAsksSeldom(t *testing.T) {
 	}
 	s.MinFree = 1
 	megabyte := make([]byte, 1<<20)
-	if _, err := s.Save(Linear, func(yield func(blankout.Block) bool) {
+	if _, err := s.Save(Linear, func(yield func(event.Block) bool) {
 		for i := range 20 {
-			if !yield(blankout.Block{Name: fmt.Sprint(i), Data: megabyte}) {
+			if !yield(event.Block{Name: fmt.Sprint(i), Data: megabyte}) {
 				return
 			}
 		}
@@ -811,10 +811,10 @@ func TestLostDirectory(t *testing.T) {
 				}
 				var err error
 				if midway {
-					_, err = s.Save(Linear, func(yield func(blankout.Block) bool) {
-						yield(blankout.Block{Name: "a", Data: make([]byte, 1<<17)})
+					_, err = s.Save(Linear, func(yield func(event.Block) bool) {
+						yield(event.Block{Name: "a", Data: make([]byte, 1<<17)})
 						act()
-						yield(blankout.Block{Name: "b", Data: make([]byte, 1<<17)})
+						yield(event.Block{Name: "b", Data: make([]byte, 1<<17)})
 					})
 				} else {
 					act()

@@ -26,20 +26,20 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"blankout"
-	"blankout/client/s3"
-	"blankout/group"
-	"blankout/labels"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/batch/validate"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/internal/run"
+	"blankout/internal/served/s3"
 	"blankout/online"
-	"blankout/predict"
-	"blankout/record"
-	"blankout/registry"
-	"blankout/run"
+	"blankout/online/group"
 	"blankout/serve"
+	"blankout/serve/predict"
 	"blankout/stream"
-	"blankout/validate"
+	"blankout/stream/labels"
+	"blankout/stream/record"
+	"blankout/stream/registry"
 )
 
 // Config is the configuration of a service: one field for each section of the
@@ -78,8 +78,8 @@ type Kafka struct {
 
 // Checkpoint says where the state is kept and when it is saved.
 type Checkpoint struct {
-	Directory blankout.Address `toml:"directory"`
-	Keep      int              `toml:"keep"` // so many of the newest checkpoints
+	Directory event.Address `toml:"directory"`
+	Keep      int           `toml:"keep"` // so many of the newest checkpoints
 	// Events and Interval say when a checkpoint is due, whichever comes first; 0
 	// switches either off.
 	Events   uint64        `toml:"events"`
@@ -96,19 +96,19 @@ func (c *Checkpoint) Objects() bool { return strings.HasPrefix(string(c.Director
 func (c *Checkpoint) check() error {
 	switch {
 	case c.Directory == "":
-		return blankout.KeyErrorf("directory", "directory: none given")
+		return event.KeyErrorf("directory", "directory: none given")
 	case c.Objects() && s3.CheckAddress(string(c.Directory)) != nil:
-		return blankout.KeyErrorf("directory", "directory: %w", s3.CheckAddress(string(c.Directory)))
+		return event.KeyErrorf("directory", "directory: %w", s3.CheckAddress(string(c.Directory)))
 	case !c.Objects() && strings.Contains(string(c.Directory), "://"):
-		return blankout.KeyErrorf("directory", "directory: %q, want a directory or s3://BUCKET/PREFIX", c.Directory)
+		return event.KeyErrorf("directory", "directory: %q, want a directory or s3://BUCKET/PREFIX", c.Directory)
 	case c.Keep < 1:
-		return blankout.KeyErrorf("keep", "keep %d: want at least 1", c.Keep)
+		return event.KeyErrorf("keep", "keep %d: want at least 1", c.Keep)
 	case c.Interval < 0:
-		return blankout.KeyErrorf("interval", "interval %v is negative", c.Interval)
+		return event.KeyErrorf("interval", "interval %v is negative", c.Interval)
 	case c.MinFree < 0:
-		return blankout.KeyErrorf("min_free", "min_free %d is negative", c.MinFree)
+		return event.KeyErrorf("min_free", "min_free %d is negative", c.MinFree)
 	case c.ShutdownTimeout <= 0:
-		return blankout.KeyErrorf("shutdown_timeout", "shutdown_timeout %v: want a positive time", c.ShutdownTimeout)
+		return event.KeyErrorf("shutdown_timeout", "shutdown_timeout %v: want a positive time", c.ShutdownTimeout)
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ type HTTP struct {
 
 func (c *HTTP) check() error {
 	if c.PublishInterval < 0 {
-		return blankout.KeyErrorf("publish_interval", "publish_interval %v is negative", c.PublishInterval)
+		return event.KeyErrorf("publish_interval", "publish_interval %v is negative", c.PublishInterval)
 	}
 	return c.Config.Check()
 }
@@ -137,7 +137,7 @@ type DeadLetter struct {
 func (c *Config) checkDeadLetter() error {
 	switch c := c.DeadLetter; {
 	case !slices.Contains([]run.Policy{run.PolicyDeadLetter, run.PolicySkip, run.PolicyFail}, c.Policy):
-		return blankout.KeyErrorf("policy", "policy %q: want %s, %s or %s", c.Policy, run.PolicyDeadLetter, run.PolicySkip, run.PolicyFail)
+		return event.KeyErrorf("policy", "policy %q: want %s, %s or %s", c.Policy, run.PolicyDeadLetter, run.PolicySkip, run.PolicyFail)
 	}
 	return c.writes(c.DeadLetter.Topic, "topic", "dead letters")
 }
@@ -165,11 +165,11 @@ func (c *Config) checkMislabeled() error {
 	l := &c.Learner
 	switch c := c.Mislabeled; {
 	case c.Topic != "" && c.File != "":
-		return blankout.KeyErrorf("file", "file %q: there is a topic already, %q; give either", c.File, c.Topic)
+		return event.KeyErrorf("file", "file %q: there is a topic already, %q; give either", c.File, c.Topic)
 	case c.Topic != "" && l.MislabeledBelow == 0:
-		return blankout.KeyErrorf("topic", "topic: no event counts as mislabeled while mislabeled_below of [learner] is 0")
+		return event.KeyErrorf("topic", "topic: no event counts as mislabeled while mislabeled_below of [learner] is 0")
 	case c.File != "" && l.MislabeledBelow == 0:
-		return blankout.KeyErrorf("file", "file: no event counts as mislabeled while mislabeled_below of [learner] is 0")
+		return event.KeyErrorf("file", "file: no event counts as mislabeled while mislabeled_below of [learner] is 0")
 	}
 	return c.writes(c.Mislabeled.Topic, "topic", "mislabeled events")
 }
@@ -187,10 +187,10 @@ func (c *Config) checkLearner() error {
 		return err
 	}
 	if f := c.Record.Format; c.Learner.Noise == loss.ObservedNoise && (f == "svmlight" || f == "vw") {
-		return blankout.KeyErrorf("noise", "noise %s: %w", c.Learner.Noise, blankout.ErrNoRates)
+		return event.KeyErrorf("noise", "noise %s: %w", c.Learner.Noise, event.ErrNoRates)
 	}
 	if c.Learner.Grouped() && c.Record.Format == "svmlight" && c.Record.Schema().ColumnGroups == nil {
-		return blankout.KeyErrorf("noise", "noise %s: %w", c.Learner.Noise, model.ErrNoGroups)
+		return event.KeyErrorf("noise", "noise %s: %w", c.Learner.Noise, model.ErrNoGroups)
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ func (c *Config) checkLabels() error {
 	}
 	for _, topic := range c.Labels.Topics {
 		if slices.Contains(c.Kafka.Topics, topic) {
-			return blankout.KeyErrorf("topics", "topics: %q is a topic of events, labels need one of their own", topic)
+			return event.KeyErrorf("topics", "topics: %q is a topic of events, labels need one of their own", topic)
 		}
 	}
 	return c.CheckJoin()
@@ -217,21 +217,21 @@ func (c *Config) LabelsDirectory() string {
 func (c *Config) CheckJoin() error {
 	switch {
 	case c.Checkpoint.Objects() && c.Labels.Directory == "":
-		return blankout.KeyErrorf("directory", "directory: events that wait for labels are kept on a disk, and the checkpoints of %s are on none: name a directory on a disk that follows the learner from machine to machine", c.Checkpoint.Directory)
+		return event.KeyErrorf("directory", "directory: events that wait for labels are kept on a disk, and the checkpoints of %s are on none: name a directory on a disk that follows the learner from machine to machine", c.Checkpoint.Directory)
 	case len(c.Kafka.UnlabeledTopics) > 0:
-		return blankout.KeyErrorf("topics", "topics: with labels that come later kafka.unlabeled_topics must be empty: an event without a label is one whose label never comes")
+		return event.KeyErrorf("topics", "topics: with labels that come later kafka.unlabeled_topics must be empty: an event without a label is one whose label never comes")
 	case c.Mislabeled.DeadLetterConfig != stream.DeadLetterConfig{}:
-		return blankout.KeyErrorf("topics", "topics: with labels that come later [mislabeled] keeps no events: leave its topic and file empty")
+		return event.KeyErrorf("topics", "topics: with labels that come later [mislabeled] keeps no events: leave its topic and file empty")
 	case loss.IsRegression(c.Learner.Loss) && c.Labels.TimeoutLabel != "" && !isNumber(c.Labels.TimeoutLabel):
-		return blankout.KeyErrorf("timeout_label", "timeout_label %q: the labels of loss %s are numbers; name one, or leave timeout_label empty", c.Labels.TimeoutLabel, c.Learner.Loss)
+		return event.KeyErrorf("timeout_label", "timeout_label %q: the labels of loss %s are numbers; name one, or leave timeout_label empty", c.Labels.TimeoutLabel, c.Learner.Loss)
 	case c.Validate.Policy == "adopt":
-		return blankout.KeyErrorf("topics", "topics: with labels that come later validate.policy cannot be adopt: an exact solution learns no event twice, as a corrected label does")
+		return event.KeyErrorf("topics", "topics: with labels that come later validate.policy cannot be adopt: an exact solution learns no event twice, as a corrected label does")
 	case c.Validate.HoldoutTopic != "":
-		return blankout.KeyErrorf("topics", "topics: with labels that come later validate.holdout_topic must be empty: its events would have to wait for labels too; set validate.holdout")
+		return event.KeyErrorf("topics", "topics: with labels that come later validate.holdout_topic must be empty: its events would have to wait for labels too; set validate.holdout")
 	case c.Labels.LatePolicy == labels.LateDeadLetter && c.DeadLetter.Policy != run.PolicyDeadLetter:
-		return blankout.KeyErrorf("late_policy", "late_policy %s: dead_letter.policy must be dead-letter too", c.Labels.LatePolicy)
-	case c.Labels.TimeoutLabel != "" && len(c.Record.Classes) > 0 && blankout.FindClass(c.Record.Classes, c.Labels.TimeoutLabel) < 0:
-		return blankout.KeyErrorf("timeout_label", "timeout_label %q is none of record.classes %q", c.Labels.TimeoutLabel, c.Record.Classes)
+		return event.KeyErrorf("late_policy", "late_policy %s: dead_letter.policy must be dead-letter too", c.Labels.LatePolicy)
+	case c.Labels.TimeoutLabel != "" && len(c.Record.Classes) > 0 && event.FindClass(c.Record.Classes, c.Labels.TimeoutLabel) < 0:
+		return event.KeyErrorf("timeout_label", "timeout_label %q is none of record.classes %q", c.Labels.TimeoutLabel, c.Record.Classes)
 	}
 	return nil
 }
@@ -239,7 +239,7 @@ func (c *Config) CheckJoin() error {
 func (c *Config) checkValidate() error {
 	v := &c.Validate
 	if v.HoldoutTopic != "" && (slices.Contains(c.Kafka.Topics, v.HoldoutTopic) || slices.Contains(c.Kafka.UnlabeledTopics, v.HoldoutTopic)) {
-		return blankout.KeyErrorf("holdout_topic", "holdout_topic %q is learned from: name another one", v.HoldoutTopic)
+		return event.KeyErrorf("holdout_topic", "holdout_topic %q is learned from: name another one", v.HoldoutTopic)
 	}
 	if err := v.Config.Check(); err != nil || v.Policy != "adopt" {
 		return err
@@ -307,7 +307,7 @@ func (c *Config) writes(topic, key, what string) error {
 	if use == "" {
 		return nil
 	}
-	return blankout.KeyErrorf(key, "%s: %q is %s, %s need a topic of their own", key, topic, use, what)
+	return event.KeyErrorf(key, "%s: %q is %s, %s need a topic of their own", key, topic, use, what)
 }
 
 func (c *Config) checkSnapshot() error {
@@ -323,7 +323,7 @@ func (c *Config) checkPredict() error {
 	}
 	out := c.Predict.Output
 	if out != "" && out == c.Snapshot.Topic {
-		return blankout.KeyErrorf("output", "output: %q is the topic of snapshots", out)
+		return event.KeyErrorf("output", "output: %q is the topic of snapshots", out)
 	}
 	return c.writes(out, "output", "predictions")
 }
@@ -361,7 +361,7 @@ func (c *Config) checkGroup() error {
 		why = "predict.topic: a member scores no topic; let run --predict-only follow one"
 	}
 	if why != "" {
-		return blankout.KeyErrorf("name", "name %q: %s", c.Group.Name, why)
+		return event.KeyErrorf("name", "name %q: %s", c.Group.Name, why)
 	}
 	return nil
 }
@@ -573,7 +573,7 @@ func (l *Loaded) check() error {
 // of a KeyError was given, or else where its table or section begins.
 func (l *Loaded) locate(section string, err error) error {
 	path := toml.Key{section}
-	if e, ok := errors.AsType[*blankout.KeyError](err); ok {
+	if e, ok := errors.AsType[*event.KeyError](err); ok {
 		path = append(path, strings.Split(e.Key, ".")...)
 	}
 	origin := l.origin(path)

@@ -13,8 +13,8 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"blankout"
-	"blankout/validate"
+	"blankout/batch/validate"
+	"blankout/internal/event"
 )
 
 // The template names every key once with its true default: decoded over an
@@ -143,7 +143,7 @@ func TestDeadLetters(t *testing.T) {
 		{"", "", "s3://bucket/prefix", "/dead-letters.jsonl"},
 	} {
 		c := Default()
-		c.DeadLetter.Topic, c.DeadLetter.File, c.Checkpoint.Directory = test.topic, test.file, blankout.Address(test.directory)
+		c.DeadLetter.Topic, c.DeadLetter.File, c.Checkpoint.Directory = test.topic, test.file, event.Address(test.directory)
 		if got := c.DeadLetters(); got.Topic+"/"+filepath.ToSlash(got.File) != test.want {
 			t.Errorf("%+v: %+v", test, got)
 		}
@@ -210,7 +210,7 @@ func TestStartConfiguration(t *testing.T) {
 	}
 }
 
-// Every key that may hold a URL is a blankout.Address, and hides what stands in one, be it
+// Every key that may hold a URL is a event.Address, and hides what stands in one, be it
 // refused or shown. A new key is tested without a line here.
 func TestAddressesAreHidden(t *testing.T) {
 	const secret = "s3cr3t"
@@ -232,9 +232,9 @@ func TestAddressesAreHidden(t *testing.T) {
 		}
 	}
 	for _, k := range keys(&c) {
-		if k.value.Type() != reflect.TypeFor[blankout.Address]() {
+		if k.value.Type() != reflect.TypeFor[event.Address]() {
 			if said[k.String()] || strings.HasSuffix(k.String(), "url") {
-				t.Errorf("%s may hold a URL: let it be a blankout.Address", k)
+				t.Errorf("%s may hold a URL: let it be a event.Address", k)
 			}
 			continue
 		}

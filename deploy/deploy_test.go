@@ -18,11 +18,11 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"blankout"
 	"blankout/config"
-	"blankout/record"
+	"blankout/internal/event"
 	"blankout/serve"
 	"blankout/stream"
+	"blankout/stream/record"
 )
 
 // Dashboards and alerts ask only for metrics that there are.
@@ -190,11 +190,11 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var b blankout.Batch
+		var b event.Batch
 		n := 0
 		for err = source.Next(context.Background(), &b); err == nil; err = source.Next(context.Background(), &b) {
 			for i := range b.Examples {
-				if e := &b.Examples[i]; e.Refused != nil || e.Label == blankout.Unlabeled || e.Features.Len() == 0 {
+				if e := &b.Examples[i]; e.Refused != nil || e.Label == event.Unlabeled || e.Features.Len() == 0 {
 					t.Errorf("%s: event %d: %+v", file, e.Offset, e)
 				}
 				n++

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/online"
 )
@@ -19,10 +19,10 @@ func flipped(t *testing.T, seed uint64, onDrift string, restarts bool) (wrong fl
 	if onDrift != "" {
 		c.OnDrift = onDrift
 	}
-	s := blankout.NewSchema(8, []string{"a", "b"}, 2)
+	s := event.NewSchema(8, []string{"a", "b"}, 2)
 	index, field := make([]uint32, features), make([]uint16, features)
 	for i := range features {
-		s.AddField(blankout.Field{Name: string(rune('a' + i)), Kind: blankout.Numeric})
+		s.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric})
 		index[i], field[i] = uint32(i+1), uint16(i+1)
 	}
 	l, err := online.New(c, s)
@@ -35,7 +35,7 @@ func flipped(t *testing.T, seed uint64, onDrift string, restarts bool) (wrong fl
 		w[i] = r.NormFloat64()
 	}
 	for i := range 10_500 {
-		e, f := &blankout.Example{Weight: 1, Features: blankout.Vec{Index: index}, Field: field}, 0.0
+		e, f := &event.Example{Weight: 1, Features: event.Vec{Index: index}, Field: field}, 0.0
 		for j := range w {
 			x := r.NormFloat64()
 			e.Features.Value, f = append(e.Features.Value, x), f+2*w[j]*x
@@ -73,7 +73,7 @@ func TestAbruptDrift(t *testing.T) {
 		}
 		once, a := flipped(t, seed, "", false)
 		again, b := flipped(t, seed, "", true)
-		e := &blankout.Example{Weight: 1, Features: blankout.Vec{Index: []uint32{1, 2}, Value: []float64{1, -1}}, Field: []uint16{1, 2}}
+		e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{1, -1}}, Field: []uint16{1, 2}}
 		if once != again || a.Score(e, make([]float64, 1))[0] != b.Score(e, make([]float64, 1))[0] {
 			t.Errorf("seed %d: %v %% wrong, over restarts %v", seed, once, again)
 		}
@@ -89,9 +89,9 @@ func TestDriftAfterThePass(t *testing.T) {
 	for i, onDrift := range []string{"forget", "log"} {
 		c := online.DefaultConfig()
 		c.OnDrift = onDrift
-		s := blankout.NewSchema(8, []string{"a", "b"}, 2)
+		s := event.NewSchema(8, []string{"a", "b"}, 2)
 		for _, name := range []string{"x", "z"} {
-			s.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+			s.AddField(event.Field{Name: name, Kind: event.Numeric})
 		}
 		l, err := online.New(c, s)
 		if err != nil {

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 )
 
 // On a stream that stays what it is the average is published. When what the
@@ -23,7 +23,7 @@ func TestAverageOrIterate(t *testing.T) {
 	}
 	learn := func(events int) {
 		for range events {
-			e := blankout.Example{Weight: 1}
+			e := event.Example{Weight: 1}
 			f := 0.0
 			for i := range uint32(d) {
 				x := r.NormFloat64()
@@ -61,7 +61,7 @@ func TestProximalStep(t *testing.T) {
 		c := DefaultConfig()
 		c.Noise, c.Standardize, c.Adapt = "none", "none", adapt
 		l := mustNew(t, c, 2)
-		e := blankout.Example{Label: 1, Weight: 1}
+		e := event.Example{Label: 1, Weight: 1}
 		for i := range uint32(500) {
 			e.Features.Index, e.Features.Value = append(e.Features.Index, i), append(e.Features.Value, 1)
 		}

@@ -7,10 +7,10 @@ import (
 	"math"
 	"slices"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 	"blankout/online/evaluate"
 	"blankout/online/pace"
 	"blankout/online/refresh"
@@ -28,7 +28,7 @@ func (l *Learner) Models() (models []*model.Linear, published int) {
 
 // Evaluate returns what evaluate.Objective does of the published model. The level whose objective it is has
 // the largest share.
-func (l *Learner) Evaluate(ctx context.Context, s blankout.Source, threads int) (objective, wrong float64, numbers *measure.NumbersReport, err error) {
+func (l *Learner) Evaluate(ctx context.Context, s event.Source, threads int) (objective, wrong float64, numbers *measure.NumbersReport, err error) {
 	m := evaluate.Model{
 		Linear: l.Published().Apart(), Noise: l.levels[l.chosen].noise, Loss: l.set.loss, C: l.config.C, Penalized: l.config.Intercept == "penalized",
 		Bound: l.groups != nil || l.scaling.Scaler.Curves != nil, Classes: l.classes, Active: l.activeScores(), Decision: l.decision(),
@@ -55,7 +55,7 @@ func (l *Learner) Evaluate(ctx context.Context, s blankout.Source, threads int) 
 
 // each presents the events learned from, standardized and with the weights of their
 // classes, to the function it gets. rest is called between events, now and then.
-func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Example)), rest func()) {
+func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *event.Example)), rest func()) {
 	slope := 1.0 // of scores in the targets' unit, where they are real numbers
 	if l.set.numbers && l.unit.Target != loss.Count {
 		slope = l.unit.Scale
@@ -113,7 +113,7 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Exampl
 		}
 	}
 	count := 0
-	each(func(e *blankout.Example) {
+	each(func(e *event.Example) {
 		if count++; count%256 == 0 {
 			rest()
 		}
@@ -130,7 +130,7 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *blankout.Exampl
 }
 
 // remeasure adds an event, standardized, to the metrics and moves no weight.
-func (l *bank) remeasure(e *blankout.Example) {
+func (l *bank) remeasure(e *event.Example) {
 	now := &l.now
 	s := &now.step
 	clear(s.F)
@@ -150,7 +150,7 @@ func (l *bank) remeasure(e *blankout.Example) {
 	}
 	l.sum(0)
 	label, weight := l.young.Output(e.Label), l.importance.Bound(e.Weight)
-	if e.Label == blankout.Unlabeled {
+	if e.Label == event.Unlabeled {
 		l.unlabeled(weight)
 		return
 	}

@@ -6,9 +6,9 @@ import (
 	"math"
 	"slices"
 
-	"blankout"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 	"blankout/online/aged"
 )
 
@@ -19,7 +19,7 @@ func (l *Learner) ages() bool { return l.share == nil && l.period == 0 }
 // takeAged measures what older weights answer to the event at hand, before it changes anything. fresh
 // is what the weights of the moment lose; where the label has come later these are not those
 // of the event's arrival.
-func (l *Learner) takeAged(e *blankout.Example) {
+func (l *Learner) takeAged(e *event.Example) {
 	if !l.ages() {
 		return
 	}
@@ -53,7 +53,7 @@ type older struct {
 }
 
 // lost returns what scores lose at an event, which mean what d, or value, says.
-func (l *Learner) lost(e *blankout.Example, scores []float64, d model.Decision, value func(score float64) float64) (x aged.Lost) {
+func (l *Learner) lost(e *event.Example, scores []float64, d model.Decision, value func(score float64) float64) (x aged.Lost) {
 	if l.set.numbers {
 		at := value(scores[0])
 		return aged.Lost{Error: math.Abs(e.Target - at), Loss: measure.Deviance(l.targetLoss(), e.Target, at)}
@@ -66,7 +66,7 @@ func (l *Learner) lost(e *blankout.Example, scores []float64, d model.Decision, 
 }
 
 // constantLost returns what the class shares up to an event lose at it; of numbers nothing.
-func (l *Learner) constantLost(e *blankout.Example) (x aged.Lost) {
+func (l *Learner) constantLost(e *event.Example) (x aged.Lost) {
 	if l.set.numbers {
 		return x
 	}
@@ -102,7 +102,7 @@ func (l *Learner) frozenWidth() int { return model.ScalerWidth + l.n + l.ownWeig
 // frozen returns the published model with rows of its own: of each level what it publishes, for the
 // layouts to mix. It has no Schema: that of the stream is its own.
 func (l *Learner) frozen() *model.Linear {
-	h := l.head(&blankout.Schema{})
+	h := l.head(&event.Schema{})
 	h.Experts, h.Sets, h.Residual = nil, nil, nil
 	place := func(weight int) int { // of weights that begin there in a row of the Learner
 		if own := weight - (l.table.Width() - l.ownWeights()); own >= 0 {

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/loss"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 	"blankout/online/aged"
 	"blankout/online/rows"
 )
@@ -22,14 +22,14 @@ import (
 type agedCase struct {
 	name   string
 	config func(*Config)
-	schema func() *blankout.Schema
-	events []*blankout.Example
+	schema func() *event.Schema
+	events []*event.Example
 }
 
 func agedCases(n int) []agedCase {
 	of := func(k int) agedCase {
 		return agedCase{name: fmt.Sprint(k, " classes"), config: func(c *Config) { c.Calibrate, c.Threshold = "on", .4 },
-			schema: func() *blankout.Schema {
+			schema: func() *event.Schema {
 				s, _ := numberFields(4)
 				s.Classes, s.MaxClasses = []string{"0", "1"}, k // further ones come
 				return s
@@ -37,7 +37,7 @@ func agedCases(n int) []agedCase {
 			events: agedEvents(n, k)}
 	}
 	numbers := agedCase{name: "numbers", config: func(c *Config) { c.Loss = "squared" }, events: agedEvents(n, 2),
-		schema: func() *blankout.Schema {
+		schema: func() *event.Schema {
 			s, _ := numberFields(4)
 			s.Classes, s.Target = nil, loss.Real
 			return s
@@ -52,7 +52,7 @@ func agedCases(n int) []agedCase {
 
 // agedEvents returns events of four numbers that go together and tell the class, in a way that turns.
 // Of more than two classes the third and fourth do not come before the 1,500th event.
-func agedEvents(n, classes int) (out []*blankout.Example) {
+func agedEvents(n, classes int) (out []*event.Example) {
 	_, ids := numberFields(4)
 	r := rand.New(rand.NewPCG(7, uint64(classes)))
 	for i := range n {
@@ -75,7 +75,7 @@ func agedEvents(n, classes int) (out []*blankout.Example) {
 			e.Weight = 2.5
 		}
 		if i%3 == 0 {
-			e = &blankout.Example{Label: e.Label, Weight: e.Weight, Field: ids[:3], Missing: ids[3:], Features: blankout.Vec{Index: e.Features.Index[:3], Value: e.Features.Value[:3]}}
+			e = &event.Example{Label: e.Label, Weight: e.Weight, Field: ids[:3], Missing: ids[3:], Features: event.Vec{Index: e.Features.Index[:3], Value: e.Features.Value[:3]}}
 		}
 		out = append(out, e)
 	}
@@ -94,7 +94,7 @@ func (c agedCase) learner(t testing.TB) *Learner {
 }
 
 // learnGrowing learns an event whose class the Schema may not know yet.
-func learnGrowing(l *Learner, e *blankout.Example) {
+func learnGrowing(l *Learner, e *event.Example) {
 	s := l.Schema()
 	for !l.set.numbers && e.Label >= len(s.Classes) {
 		s.Classes = append(s.Classes, fmt.Sprint(len(s.Classes)))
@@ -105,7 +105,7 @@ func learnGrowing(l *Learner, e *blankout.Example) {
 // mean is what answers lose, summed by hand.
 type mean struct{ weight, wrong, loss float64 }
 
-func (m *mean) add(l *Learner, p *model.Linear, e *blankout.Example) {
+func (m *mean) add(l *Learner, p *model.Linear, e *event.Example) {
 	scores := p.Score(e, make([]float64, p.Outputs))
 	m.weight += e.Weight
 	if l.set.numbers {

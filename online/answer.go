@@ -3,7 +3,7 @@ package online
 // This file makes of the scores of the bank what a reader of the model is told.
 
 import (
-	"blankout"
+	"blankout/internal/event"
 	"blankout/online/answer"
 	"blankout/online/cover"
 	"blankout/online/fields"
@@ -57,7 +57,7 @@ func (l *answering) widened(scores []float64) []float64 {
 
 // publish makes of the sums what the model answers to the event, and takes up how its numbers
 // go together.
-func (l *answering) publish(e *blankout.Example) {
+func (l *answering) publish(e *event.Example) {
 	now := &l.now
 	l.followRead()
 	for j := range l.n {
@@ -80,10 +80,10 @@ func (l *answering) publish(e *blankout.Example) {
 
 // lack finds out what the event at hand lacks and how that is answered, and counts its fields. It comes
 // before anything of the event is learned.
-func (l *answering) lack(e *blankout.Example) {
+func (l *answering) lack(e *event.Example) {
 	second := l.second.on()
 	l.second.attend(l.events)
-	l.filling.gathers, l.filling.answers = e.Label != blankout.Unlabeled && l.fillsIn() && l.events%l.filling.Every() == 0, false
+	l.filling.gathers, l.filling.answers = e.Label != event.Unlabeled && l.fillsIn() && l.events%l.filling.Every() == 0, false
 	l.scaling.Read.Notes, l.scaling.Read.Follows = l.filling.gathers || second, len(l.filling.Columns) > 0 || second
 	l.scaling.Read.Hats = !l.second.away
 	fields := l.schema.Fields

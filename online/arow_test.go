@@ -4,8 +4,8 @@ import (
 	"math"
 	"testing"
 
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // When a center moves, the intercept takes up a weight times the shift, and with it
@@ -14,7 +14,7 @@ import (
 func TestArowShift(t *testing.T) {
 	c := DefaultConfig()
 	c.Optimizer, c.Loss, c.Noise = "arow", "hinge", "none"
-	l, err := New(c, blankout.NewSchema(10, []string{"-", "+"}, 2))
+	l, err := New(c, event.NewSchema(10, []string{"-", "+"}, 2))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,9 +8,9 @@ import (
 	"math"
 	"slices"
 
-	"blankout"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 	"blankout/online/rows"
 )
 
@@ -27,7 +27,7 @@ type arrival struct {
 	after float64
 
 	// Room.
-	features         blankout.Vec
+	features         event.Vec
 	rows             [][]float64
 	x, noBasis       []float64
 	iterate, lag, q  []float64
@@ -37,7 +37,7 @@ type arrival struct {
 
 // Arrive appends to out what LearnLater takes of an event whose label will come later: the scores that
 // Score gives it, scoresEnd, and what say appends. It learns nothing.
-func (l *Learner) Arrive(e *blankout.Example, out []float64) []float64 {
+func (l *Learner) Arrive(e *event.Example, out []float64) []float64 {
 	at := len(out)
 	out = slices.Grow(out, l.Outputs())[:at+l.Outputs()]
 	l.Score(e, out[at:])
@@ -52,10 +52,10 @@ func (l *Learner) Arrive(e *blankout.Example, out []float64) []float64 {
 
 // say appends how many events have been learned, and what iterates, averages and experts say of an event: by
 // level and output, and by expert and output. Numbers are in the unit of the labels.
-func (l *Learner) say(e *blankout.Example, out []float64) []float64 {
+func (l *Learner) say(e *event.Example, out []float64) []float64 {
 	m := model.Linear{Head: model.Head{Scaler: l.scaling.Scaler, Layout: model.Layout{Width: l.table.Width()}}, Rows: l.table}
 	a := &l.arrived
-	a.features = m.Standardized(e, blankout.Vec{Index: a.features.Index[:0], Value: a.features.Value[:0]})
+	a.features = m.Standardized(e, event.Vec{Index: a.features.Index[:0], Value: a.features.Value[:0]})
 	out = append(out, float64(l.events))
 	at := len(out)
 	out = l.sayLevels(out)
@@ -107,7 +107,7 @@ func (l *answering) averaged(said []float64) []float64 {
 // when the event came, or its scores alone: those are what the progressive measures count, and what
 // moves the shares and decides between averages and iterates. What the weights say now is added to fresh; where
 // labels are numbers its Wrong takes the absolute error.
-func (l *Learner) LearnLater(e *blankout.Example, told []float64, fresh *measure.Classes) []float64 {
+func (l *Learner) LearnLater(e *event.Example, told []float64, fresh *measure.Classes) []float64 {
 	scores := told
 	l.arrived.after = -1
 	if i := slices.Index(told, scoresEnd); i >= 0 {

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/online/rules"
 )
@@ -47,7 +47,7 @@ func TestAverageAgainstItsDefinition(t *testing.T) {
 			var a [d + 1]float64 // the intercept comes last
 			restarts, lazily, steady, began := 0, 0.0, 0, uint64(0)
 			for n := range uint64(tt.events) {
-				e := blankout.Example{Weight: 1}
+				e := event.Example{Weight: 1}
 				f := 0.5
 				for i := range uint32(d) {
 					x := r.NormFloat64()

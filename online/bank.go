@@ -4,10 +4,10 @@ package online
 // learn from it.
 
 import (
-	"blankout"
 	"blankout/internal/coder"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online/numbers"
 	"blankout/online/pace"
 	"blankout/online/refresh"
@@ -24,7 +24,7 @@ import (
 type bank struct {
 	config  Config
 	set     settings
-	schema  *blankout.Schema
+	schema  *event.Schema
 	classes []float64 // weight of a class, NaN until met
 
 	// The model.
@@ -48,7 +48,7 @@ type bank struct {
 	refresh refresh.Refresh
 	share   *share.Interval // nil where it learns alone
 
-	now event // the one that is being learned
+	now current // the one that is being learned
 }
 
 // progress is how far a bank is.
@@ -78,7 +78,7 @@ func (lv *level) state(c *coder.Coder) {
 }
 
 // event is what the event at hand has come to.
-type event struct {
+type current struct {
 	step   rows.Step
 	scores []float64 // published scores, by output
 	// published is what each level would publish, by level and output, and behind these what the
@@ -228,10 +228,10 @@ func (l *bank) setIntercept(k int, b float64) {
 
 // Prefetch says that an event is about to be learned: its features are fetched from
 // memory while the one before it is being learned. It changes nothing.
-func (l *bank) Prefetch(e *blankout.Example) { l.table.Prefetch(e.Features) }
+func (l *bank) Prefetch(e *event.Example) { l.table.Prefetch(e.Features) }
 
 // grow takes up fields and classes that the Schema has learned.
-func (l *bank) grow(e *blankout.Example) {
+func (l *bank) grow(e *event.Example) {
 	if len(l.scaling.Kinds) < len(l.schema.Fields) {
 		for _, id := range e.Field {
 			for int(id) >= len(l.scaling.Kinds) {
@@ -292,7 +292,7 @@ func (l *bank) growFields() {
 
 // gather looks up the rows of an event's features, updates their statistics
 // and sums the scores as they were before.
-func (l *bank) gather(e *blankout.Example) {
+func (l *bank) gather(e *event.Example) {
 	now := &l.now
 	clear(now.step.F)
 	clear(now.lag)
@@ -309,7 +309,7 @@ func (l *bank) gather(e *blankout.Example) {
 		now.columns = e.Features.Index
 		l.arrange(e, e.Features.Index)
 		l.sum(0)
-	case e.Label == blankout.Unlabeled:
+	case e.Label == event.Unlabeled:
 		l.gatherUnlabeled(e)
 	default:
 		l.gatherStandardized(e)
@@ -357,7 +357,7 @@ func (l *bank) put(i int, row []float64, x float64) {
 
 // arrange groups the rows of an event's features, which are those of the columns, if the
 // noise needs that.
-func (l *bank) arrange(e *blankout.Example, columns []uint32) {
+func (l *bank) arrange(e *event.Example, columns []uint32) {
 	if l.groups != nil {
 		l.groups.Arrange(&l.now.step.Event, e, columns, &l.scaling.Scaler)
 	}
@@ -644,7 +644,7 @@ func (l *bank) targetOf(output, k int) float64 {
 
 // learnFrom makes the steps of an event that has been scored, as often as its weight says, and
 // refreshes when it is time.
-func (l *bank) learnFrom(e *blankout.Example) {
+func (l *bank) learnFrom(e *event.Example) {
 	weight := l.now.weight * l.classes[e.Label]
 	first := true
 	pace.Parts(weight, l.set.rule.Proximal, func(part float64) {

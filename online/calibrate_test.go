@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
 )
 
@@ -30,9 +30,9 @@ func TestForecastOfCalibrated(t *testing.T) {
 }
 
 // flipped draws an event of a clear class, whose label is turned over with a probability.
-func flipped(r *rand.Rand, share float64) *blankout.Example {
+func flipped(r *rand.Rand, share float64) *event.Example {
 	x, y := 6*r.Float64()-3, 6*r.Float64()-3
-	e := &blankout.Example{Weight: 1, Features: blankout.Vec{Index: []uint32{1, 2}, Value: []float64{x, y}}}
+	e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{x, y}}}
 	if (x+y > 0) != (r.Float64() < share) {
 		e.Label = 1
 	}
@@ -48,7 +48,7 @@ func TestLinkOfWrongLabels(t *testing.T) {
 	for _, calibrate := range []string{"off", "auto", "on"} {
 		c := DefaultConfig()
 		c.Calibrate = calibrate
-		l, err := New(c, blankout.NewSchema(8, []string{"a", "b"}, 2))
+		l, err := New(c, event.NewSchema(8, []string{"a", "b"}, 2))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestLinkOfWrongLabels(t *testing.T) {
 		t.Errorf("with calibrate off there is a link (%v)", err)
 	}
 	c.Calibrate, c.ClassWeight = "auto", map[string]float64{"b": 8}
-	if weighted, err := New(c, blankout.NewSchema(8, []string{"a", "b"}, 2)); err != nil || weighted.calibrates() {
+	if weighted, err := New(c, event.NewSchema(8, []string{"a", "b"}, 2)); err != nil || weighted.calibrates() {
 		t.Errorf("with class weights auto calibrates (%v)", err)
 	}
 	c.ClassWeight = nil
@@ -110,7 +110,7 @@ func TestLinkOfWrongLabels(t *testing.T) {
 		t.Errorf("in a group calibrate is %q, %v", c.Calibrate, c.CheckShared())
 	}
 	c.Calibrate = "sometimes"
-	if _, err := New(c, blankout.NewSchema(8, nil, 2)); err == nil || !strings.Contains(err.Error(), "auto, on or off") {
+	if _, err := New(c, event.NewSchema(8, nil, 2)); err == nil || !strings.Contains(err.Error(), "auto, on or off") {
 		t.Errorf("a calibrate that is none: %v", err)
 	}
 }

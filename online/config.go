@@ -12,9 +12,9 @@ import (
 	"strconv"
 	"strings"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online/memory"
 	"blankout/online/newton"
 	"blankout/online/refresh"
@@ -43,7 +43,7 @@ type Config struct {
 	// Fingerprint.
 	MissingPolicy string `toml:"missing_policy"`
 	// CovarianceMaxFields is the largest number of numeric columns whose covariance is
-	// gathered, so that missing numbers can be filled in: at most blankout.MaxCovariance, 0
+	// gathered, so that missing numbers can be filled in: at most event.MaxCovariance, 0
 	// for none. It is not part of the Fingerprint.
 	CovarianceMaxFields int `toml:"covariance_max_fields"`
 	// C is the weight of the losses against the ridge in the batch objective
@@ -70,12 +70,12 @@ type Config struct {
 	Adapt bool `toml:"-" fixed:"adapt"`
 	// Standardize is as model.ParseStandardize reads it.
 	Standardize string `toml:"standardize"`
-	// Transform and the values of FieldTransform are as blankout.ParseTransform reads
+	// Transform and the values of FieldTransform are as event.ParseTransform reads
 	// them; the keys of FieldTransform are names of fields.
 	Transform      string            `toml:"-" fixed:"transform"`
 	FieldTransform map[string]string `toml:"-" fixed:"field_transform"`
 	// Presence is auto or none. Under auto a number that many events leave out gets a
-	// second weight, for being there (blankout.Present). A Learner keeps what it began
+	// second weight, for being there (event.Present). A Learner keeps what it began
 	// with.
 	Presence        string             `toml:"-" fixed:"presence"`
 	UnlabeledWeight float64            `toml:"unlabeled_weight"`
@@ -174,36 +174,36 @@ func (c Config) parse() (settings, error) {
 func (s *settings) parseParts(c Config) error {
 	var err error
 	if s.loss, err = loss.Parse(c.Loss); err != nil {
-		return &blankout.KeyError{Key: "loss", Err: err}
+		return &event.KeyError{Key: "loss", Err: err}
 	}
 	if err := s.parseNoise(c); err != nil {
 		return err
 	}
 	i := slices.IndexFunc(rules.Table, func(r rules.Entry) bool { return r.Name == c.Optimizer })
 	if i < 0 {
-		return blankout.KeyErrorf("optimizer", "optimizer %q: want one of %s", c.Optimizer, strings.Join(rules.Names(), ", "))
+		return event.KeyErrorf("optimizer", "optimizer %q: want one of %s", c.Optimizer, strings.Join(rules.Names(), ", "))
 	}
 	s.rule = rules.Table[i]
 	if s.standardize, err = model.ParseStandardize(c.Standardize); err != nil {
-		return &blankout.KeyError{Key: "standardize", Err: err}
+		return &event.KeyError{Key: "standardize", Err: err}
 	}
 	if s.missingRule, err = model.ParseMissingPolicy(c.MissingPolicy); err != nil {
-		return blankout.KeyErrorf("missing_policy", "missing_policy %w", err)
+		return event.KeyErrorf("missing_policy", "missing_policy %w", err)
 	}
 	s.numbers = s.loss.Facts().Regression
 	if c.CovarianceMaxFields < 0 || c.CovarianceMaxFields > model.MaxCovariance {
-		return blankout.KeyErrorf("covariance_max_fields", "covariance_max_fields = %d: must lie in 0 to %d", c.CovarianceMaxFields, model.MaxCovariance)
+		return event.KeyErrorf("covariance_max_fields", "covariance_max_fields = %d: must lie in 0 to %d", c.CovarianceMaxFields, model.MaxCovariance)
 	}
 	s.fills = c.CovarianceMaxFields > 0 && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll)
 	if s.missingRule == model.MissingImpute && !s.fills {
-		return blankout.KeyErrorf("missing_policy", "missing_policy %q: filling in needs covariance_max_fields above 0 and standardize = \"auto\" or \"all\"; use auto, none or rescale", c.MissingPolicy)
+		return event.KeyErrorf("missing_policy", "missing_policy %q: filling in needs covariance_max_fields above 0 and standardize = \"auto\" or \"all\"; use auto, none or rescale", c.MissingPolicy)
 	}
 	if _, err := model.ParseTransform(c.Transform); err != nil {
-		return &blankout.KeyError{Key: "transform", Err: err}
+		return &event.KeyError{Key: "transform", Err: err}
 	}
 	for name, t := range c.FieldTransform {
 		if _, err := model.ParseTransform(t); err != nil {
-			return blankout.KeyErrorf("field_transform", "field_transform of %q: %w", name, err)
+			return event.KeyErrorf("field_transform", "field_transform of %q: %w", name, err)
 		}
 	}
 	return nil
@@ -212,42 +212,42 @@ func (s *settings) parseParts(c Config) error {
 // parseSteps finds and checks how large steps are, and what holds weights back.
 func (s *settings) parseSteps(c Config) error {
 	if !(c.C >= leastC && c.C <= mostC) && !math.IsInf(c.C, 1) {
-		return blankout.KeyErrorf("c", "c = %v: must lie in %v to %v, or be inf for no ridge", c.C, leastC, mostC)
+		return event.KeyErrorf("c", "c = %v: must lie in %v to %v, or be inf for no ridge", c.C, leastC, mostC)
 	}
 	s.ridge = 2 / loss.Cost(s.loss, c.C)
 	if c.LearningRate != 0 && !(c.LearningRate >= leastEta && c.LearningRate <= mostEta) {
-		return blankout.KeyErrorf("learning_rate", "learning_rate = %v: must lie in %v to %v, or be 0 for the rule's own", c.LearningRate, leastEta, mostEta)
+		return event.KeyErrorf("learning_rate", "learning_rate = %v: must lie in %v to %v, or be 0 for the rule's own", c.LearningRate, leastEta, mostEta)
 	}
 	if s.eta = c.LearningRate; s.eta == 0 {
 		s.eta = s.rule.Eta
 	}
 	if !(c.Start >= 0) || math.IsInf(c.Start, 0) {
-		return blankout.KeyErrorf("start", "start = %v: must be a number, at least 0", c.Start)
+		return event.KeyErrorf("start", "start = %v: must be a number, at least 0", c.Start)
 	}
 	if s.firstRidge = s.ridge; s.rule.Ridges && math.Sqrt(c.Start) >= (1-1e-9)*s.eta*s.ridge {
 		s.firstRidge = 0
 	}
 	if !slices.Contains([]string{"free", "penalized", "none"}, c.Intercept) {
-		return blankout.KeyErrorf("intercept", "intercept %q: want free, penalized or none", c.Intercept)
+		return event.KeyErrorf("intercept", "intercept %q: want free, penalized or none", c.Intercept)
 	}
 	s.intercept = c.Intercept != "none"
 	if c.Intercept == "none" && s.standardize == model.StandardizeAll {
-		return blankout.KeyErrorf("intercept", "intercept none: standardize = \"all\" leaves the columns' centers to the intercept; set intercept = \"free\"")
+		return event.KeyErrorf("intercept", "intercept none: standardize = \"all\" leaves the columns' centers to the intercept; set intercept = \"free\"")
 	}
 	if !(c.Average >= 0 && c.Average <= 1) {
-		return blankout.KeyErrorf("average", "average = %v: must lie in [0, 1]", c.Average)
+		return event.KeyErrorf("average", "average = %v: must lie in [0, 1]", c.Average)
 	}
 	if !(c.UnlabeledWeight >= 0 && c.UnlabeledWeight <= 1) {
-		return blankout.KeyErrorf("unlabeled_weight", "unlabeled_weight = %v: must lie in [0, 1]", c.UnlabeledWeight)
+		return event.KeyErrorf("unlabeled_weight", "unlabeled_weight = %v: must lie in [0, 1]", c.UnlabeledWeight)
 	}
 	if facts := s.loss.Facts(); c.UnlabeledWeight > 0 && !facts.LabelFree && !facts.Probability {
-		return blankout.KeyErrorf("unlabeled_weight", "unlabeled_weight = %v: the curvature of loss %s needs a label; set unlabeled_weight = 0 or loss = \"logistic\"", c.UnlabeledWeight, c.Loss)
+		return event.KeyErrorf("unlabeled_weight", "unlabeled_weight = %v: the curvature of loss %s needs a label; set unlabeled_weight = 0 or loss = \"logistic\"", c.UnlabeledWeight, c.Loss)
 	}
 	if s.loss.Facts().Falls && c.Optimizer == "dropout-descent" {
-		return blankout.KeyErrorf("optimizer", "optimizer dropout-descent: loss %s gives no curvature for its metric; set optimizer = \"adagrad\"", c.Loss)
+		return event.KeyErrorf("optimizer", "optimizer dropout-descent: loss %s gives no curvature for its metric; set optimizer = \"adagrad\"", c.Loss)
 	}
 	if c.UnlabeledWeight > 0 && !s.rule.Sums {
-		return blankout.KeyErrorf("unlabeled_weight", "unlabeled_weight = %v: optimizer %s keeps no metric that unlabeled events could add to; set unlabeled_weight = 0", c.UnlabeledWeight, c.Optimizer)
+		return event.KeyErrorf("unlabeled_weight", "unlabeled_weight = %v: optimizer %s keeps no metric that unlabeled events could add to; set unlabeled_weight = 0", c.UnlabeledWeight, c.Optimizer)
 	}
 	return nil
 }
@@ -256,17 +256,17 @@ func (s *settings) parseSteps(c Config) error {
 func (s *settings) parseForgetting(c Config) error {
 	for name, x := range map[string]float64{"half_life": c.HalfLife, "half_life_time": c.HalfLifeTime} {
 		if !(x >= 0) || math.IsInf(x, 0) || x > 0 && x < 1 {
-			return blankout.KeyErrorf(name, "%s = %v: must be at least 1, or 0 for never", name, x)
+			return event.KeyErrorf(name, "%s = %v: must be at least 1, or 0 for never", name, x)
 		}
 		if x > 0 && !s.rule.Sums {
-			return blankout.KeyErrorf(name, "%s = %v: optimizer %s keeps no metric that could fade; use adagrad or dropout-descent", name, x, c.Optimizer)
+			return event.KeyErrorf(name, "%s = %v: optimizer %s keeps no metric that could fade; use adagrad or dropout-descent", name, x, c.Optimizer)
 		}
 	}
 	if !(c.HalfLifeStep >= 0) || math.IsInf(c.HalfLifeStep, 0) || c.HalfLifeStep > 0 && c.HalfLifeTime == 0 {
-		return blankout.KeyErrorf("half_life_step", "half_life_step = %v: must be a number of seconds, or 0 for ten times half_life_time, and needs half_life_time", c.HalfLifeStep)
+		return event.KeyErrorf("half_life_step", "half_life_step = %v: must be a number of seconds, or 0 for ten times half_life_time, and needs half_life_time", c.HalfLifeStep)
 	}
 	if c.OnDrift != "expert" && c.OnDrift != "log" && c.OnDrift != "forget" {
-		return blankout.KeyErrorf("on_drift", "on_drift %q: want expert, forget or log", c.OnDrift)
+		return event.KeyErrorf("on_drift", "on_drift %q: want expert, forget or log", c.OnDrift)
 	}
 	return nil
 }
@@ -277,7 +277,7 @@ func (c *Config) WeightOf(class string) float64 {
 		return w
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.ClassWeight)) {
-		if blankout.SameLabel(name, class) {
+		if event.SameLabel(name, class) {
 			return c.ClassWeight[name]
 		}
 	}
@@ -287,30 +287,30 @@ func (c *Config) WeightOf(class string) float64 {
 // parseClasses finds and checks what is about classes and mislabeled events.
 func (s *settings) parseClasses(c Config) error {
 	if !(c.MislabeledBelow >= 0 && c.MislabeledBelow < 1) {
-		return blankout.KeyErrorf("mislabeled_below", "mislabeled_below = %v: must lie in [0, 1)", c.MislabeledBelow)
+		return event.KeyErrorf("mislabeled_below", "mislabeled_below = %v: must lie in [0, 1)", c.MislabeledBelow)
 	}
 	if _, ok := s.loss.(loss.TLogistic); c.MislabeledBelow > 0 && !ok {
-		return blankout.KeyErrorf("mislabeled_below", "mislabeled_below = %v: only loss = \"t-logistic:T\" gives events an influence", c.MislabeledBelow)
+		return event.KeyErrorf("mislabeled_below", "mislabeled_below = %v: only loss = \"t-logistic:T\" gives events an influence", c.MislabeledBelow)
 	}
 	for name, w := range c.ClassWeight {
-		if !(w >= 0 && w <= blankout.MaxMagnitude) {
-			return blankout.KeyErrorf("class_weight", "class_weight of %q = %v: must be a number from 0 to 1e30", name, w)
+		if !(w >= 0 && w <= event.MaxMagnitude) {
+			return event.KeyErrorf("class_weight", "class_weight of %q = %v: must be a number from 0 to 1e30", name, w)
 		}
 	}
 	if !(c.Threshold > 0 && c.Threshold < 1) {
-		return blankout.KeyErrorf("threshold", "threshold = %v: must lie between 0 and 1", c.Threshold)
+		return event.KeyErrorf("threshold", "threshold = %v: must lie between 0 and 1", c.Threshold)
 	}
 	if c.Calibrate != "auto" && c.Calibrate != "on" && c.Calibrate != "off" {
-		return blankout.KeyErrorf("calibrate", "calibrate %q: want auto, on or off", c.Calibrate)
+		return event.KeyErrorf("calibrate", "calibrate %q: want auto, on or off", c.Calibrate)
 	}
 	if c.Coverage != 0 && !(c.Coverage >= 0.5 && c.Coverage < 1) {
-		return blankout.KeyErrorf("coverage", "coverage = %v: must lie in [0.5, 1), or be 0 for no sets", c.Coverage)
+		return event.KeyErrorf("coverage", "coverage = %v: must lie in [0.5, 1), or be 0 for no sets", c.Coverage)
 	}
 	if c.ServingStaleness != 0 && (c.ServingStaleness < leastHorizon || c.ServingStaleness > mostHorizon) {
-		return blankout.KeyErrorf("serving_staleness", "serving_staleness = %d: must lie in %d to %d events, or be 0 for weights as new as they are", c.ServingStaleness, leastHorizon, mostHorizon)
+		return event.KeyErrorf("serving_staleness", "serving_staleness = %d: must lie in %d to %d events, or be 0 for weights as new as they are", c.ServingStaleness, leastHorizon, mostHorizon)
 	}
 	if c.MaxMemory != 0 && c.MaxMemory < int(memory.Least) {
-		return blankout.KeyErrorf("max_memory", "max_memory = %d: must be at least %d bytes, or 0 for no bound", c.MaxMemory, memory.Least)
+		return event.KeyErrorf("max_memory", "max_memory = %d: must be at least %d bytes, or 0 for no bound", c.MaxMemory, memory.Least)
 	}
 	return nil
 }
@@ -318,32 +318,32 @@ func (s *settings) parseClasses(c Config) error {
 // parseRefresh finds and checks the penalty |w| and the refreshes.
 func (s *settings) parseRefresh(c Config) error {
 	if !(c.L1 >= 0) || math.IsInf(c.L1, 0) {
-		return blankout.KeyErrorf("l1", "l1 = %v: must be a number, at least 0", c.L1)
+		return event.KeyErrorf("l1", "l1 = %v: must be a number, at least 0", c.L1)
 	}
 	if c.L1 > 0 && c.Optimizer != "ftrl" {
-		return blankout.KeyErrorf("l1", "l1 = %v: only optimizer = \"ftrl\" knows an L1 penalty", c.L1)
+		return event.KeyErrorf("l1", "l1 = %v: only optimizer = \"ftrl\" knows an L1 penalty", c.L1)
 	}
 	if c.IRLSBatch < 0 || c.IRLSBatch > 100_000 {
-		return blankout.KeyErrorf("irls_batch", "irls_batch = %d: must lie in 0 to 100000", c.IRLSBatch)
+		return event.KeyErrorf("irls_batch", "irls_batch = %d: must lie in 0 to 100000", c.IRLSBatch)
 	}
 	if n := c.IRLSWindow; n != 0 && (c.IRLSBatch == 0 || n < 0 || n > 100_000 || n%c.IRLSBatch != 0) {
-		return blankout.KeyErrorf("irls_window", "irls_window = %d: must be a multiple of irls_batch (%d), at most 100000, or 0", n, c.IRLSBatch)
+		return event.KeyErrorf("irls_window", "irls_window = %d: must be a multiple of irls_batch (%d), at most 100000, or 0", n, c.IRLSBatch)
 	}
 	if c.Optimizer == "irls" && c.IRLSBatch == 0 {
-		return blankout.KeyErrorf("optimizer", "optimizer irls: it only refreshes; set irls_batch to a number of events, as 200")
+		return event.KeyErrorf("optimizer", "optimizer irls: it only refreshes; set irls_batch to a number of events, as 200")
 	}
 	if c.IRLSBatch > 0 {
 		switch {
 		case !refresh.Solvable(s.loss):
-			return blankout.KeyErrorf("irls_batch", "irls_batch: loss %q is not convex", c.Loss)
+			return event.KeyErrorf("irls_batch", "irls_batch: loss %q is not convex", c.Loss)
 		case s.grouped():
-			return blankout.KeyErrorf("irls_batch", "irls_batch: noise %q is of groups, which it does not know; use dropout, auto or none", c.Noise)
+			return event.KeyErrorf("irls_batch", "irls_batch: noise %q is of groups, which it does not know; use dropout, auto or none", c.Noise)
 		case s.noiseKind != square:
-			return blankout.KeyErrorf("irls_batch", "irls_batch: noise %q is not one it knows; use dropout, auto or none", c.Noise)
+			return event.KeyErrorf("irls_batch", "irls_batch: noise %q is not one it knows; use dropout, auto or none", c.Noise)
 		case c.Optimizer == "ftrl" || c.Optimizer == "arow":
-			return blankout.KeyErrorf("irls_batch", "irls_batch: the state of optimizer %s cannot follow it; use adagrad, dropout-descent, sgd or irls", c.Optimizer)
+			return event.KeyErrorf("irls_batch", "irls_batch: the state of optimizer %s cannot follow it; use adagrad, dropout-descent, sgd or irls", c.Optimizer)
 		case (c.Optimizer == "adagrad" || c.Optimizer == "auto") && c.IRLSWindow <= c.IRLSBatch:
-			return blankout.KeyErrorf("irls_batch", "irls_batch = %d without a window makes what AdaGrad has learned worse; set irls_window to a multiple of it, as %d, or optimizer = \"irls\", which only refreshes", c.IRLSBatch, 10*c.IRLSBatch)
+			return event.KeyErrorf("irls_batch", "irls_batch = %d without a window makes what AdaGrad has learned worse; set irls_window to a multiple of it, as %d, or optimizer = \"irls\", which only refreshes", c.IRLSBatch, 10*c.IRLSBatch)
 		}
 	}
 	return nil
@@ -352,7 +352,7 @@ func (s *settings) parseRefresh(c Config) error {
 // parsePresence finds and checks presence, and whether numbers may have curves.
 func (s *settings) parsePresence(c Config) error {
 	if c.Presence != "auto" && c.Presence != "none" {
-		return blankout.KeyErrorf("presence", "presence = %q: want auto or none", c.Presence)
+		return event.KeyErrorf("presence", "presence = %q: want auto or none", c.Presence)
 	}
 	s.bends = (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll) && s.noiseKind == square
 	return nil
@@ -365,10 +365,10 @@ func (s *settings) parseTogether(c Config) error {
 	}
 	s.noisy = c.noisy()
 	if c.Optimizer == "dropout-descent" && (len(s.noises) > 1 || s.observed || s.noises[0] == loss.Noise(loss.NoNoise{})) {
-		return blankout.KeyErrorf("noise", "noise %q: the metric of optimizer dropout-descent is made of one fixed noise; set it, or optimizer = \"adagrad\"", c.Noise)
+		return event.KeyErrorf("noise", "noise %q: the metric of optimizer dropout-descent is made of one fixed noise; set it, or optimizer = \"adagrad\"", c.Noise)
 	}
 	if c.Optimizer == "dropout-descent" && s.ridge == 0 {
-		return blankout.KeyErrorf("c", "c = %v: the metric of optimizer dropout-descent starts at the ridge, which must not be 0", c.C)
+		return event.KeyErrorf("c", "c = %v: the metric of optimizer dropout-descent starts at the ridge, which must not be 0", c.C)
 	}
 	if s.numbers {
 		if err := c.checkNumbers(*s); err != nil {
@@ -376,7 +376,7 @@ func (s *settings) parseTogether(c Config) error {
 		}
 	}
 	if s.noiseKind == linear && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll) {
-		return blankout.KeyErrorf("noise", "noise poisson is for counts, which standardize = %q would center; set standardize = \"none\"", c.Standardize)
+		return event.KeyErrorf("noise", "noise poisson is for counts, which standardize = %q would center; set standardize = \"none\"", c.Standardize)
 	}
 	return nil
 }
@@ -415,7 +415,7 @@ func (s *settings) ownRates() bool {
 func (s *settings) parseNoise(c Config) error {
 	for key, d := range map[string]float64{"expected_missing": c.ExpectedMissing, "expected_missing_groups": c.ExpectedMissingGroups} {
 		if !(d >= 0 && d <= 0.9) {
-			return blankout.KeyErrorf(key, "%s = %v: must lie in [0, 0.9]", key, d)
+			return event.KeyErrorf(key, "%s = %v: must lie in [0, 0.9]", key, d)
 		}
 	}
 	if c.Noise == loss.ObservedNoise {
@@ -425,10 +425,10 @@ func (s *settings) parseNoise(c Config) error {
 	if c.Noise != "auto" {
 		n, err := loss.ParseNoise(c.Noise)
 		if err != nil {
-			return &blankout.KeyError{Key: "noise", Err: err}
+			return &event.KeyError{Key: "noise", Err: err}
 		}
 		if g, ok := n.(loss.GroupDropout); ok && g.Rates != nil && g.Q > 0 {
-			return blankout.KeyErrorf("noise", "noise %q: dropout of features beside groups with rates of their own is for the exact solvers; give one of the two", c.Noise)
+			return event.KeyErrorf("noise", "noise %q: dropout of features beside groups with rates of their own is for the exact solvers; give one of the two", c.Noise)
 		}
 		s.noises = []loss.Noise{n}
 		switch c0, c1, _ := n.Coefficients(); {
@@ -442,13 +442,13 @@ func (s *settings) parseNoise(c Config) error {
 	features, groups := c.bank()
 	for i, q := range features {
 		if !(q >= 0 && q < 1) || i > 0 && q <= features[i-1] {
-			return blankout.KeyErrorf("levels", "levels = %v: must be ascending probabilities in [0, 1)", features)
+			return event.KeyErrorf("levels", "levels = %v: must be ascending probabilities in [0, 1)", features)
 		}
 		s.noises = append(s.noises, loss.Dropout{Q: q})
 	}
 	for i, q := range groups {
 		if !(q > 0 && q < 1) || i > 0 && q <= groups[i-1] {
-			return blankout.KeyErrorf("group_levels", "group_levels = %v: must be ascending probabilities between 0 and 1", groups)
+			return event.KeyErrorf("group_levels", "group_levels = %v: must be ascending probabilities between 0 and 1", groups)
 		}
 		s.noises = append(s.noises, loss.GroupDropout{Groups: q})
 	}
@@ -475,7 +475,7 @@ func keyOf(f reflect.StructField) string {
 }
 
 // FingerprintOf returns the Fingerprint of a Learner that New would make.
-func FingerprintOf(c Config, s *blankout.Schema) Fingerprint {
+func FingerprintOf(c Config, s *event.Schema) Fingerprint {
 	f := c.fingerprint()
 	for key, value := range map[string]any{
 		"zero_based": s.ZeroBased, "bits": s.Bits, "seed": s.Seed, "numeric_indices": s.NumericIndices,

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/online/rules"
 )
@@ -15,7 +15,7 @@ import (
 // Every key of Config changes the Fingerprint, or is one that may change from run to
 // run; nothing is in neither.
 func TestFingerprintHoldsEveryKey(t *testing.T) {
-	s := blankout.NewSchema(4, nil, 2)
+	s := event.NewSchema(4, nil, 2)
 	base := FingerprintOf(DefaultConfig(), s)
 	for i := range reflect.TypeFor[Config]().NumField() {
 		c := DefaultConfig()
@@ -58,14 +58,14 @@ func TestFingerprintHoldsEveryKey(t *testing.T) {
 			t.Errorf("%s: in the fingerprint: %v", key, there)
 		}
 	}
-	for key, change := range map[string]func(*blankout.Schema){
-		"bits": func(s *blankout.Schema) { s.Bits++ }, "seed": func(s *blankout.Schema) { s.Seed++ },
-		"zero_based":      func(s *blankout.Schema) { s.ZeroBased = true },
-		"numeric_indices": func(s *blankout.Schema) { s.NumericIndices = true },
-		"crosses":         func(s *blankout.Schema) { s.Crosses = [][2]string{{"a", "b"}} },
-		"max_classes":     func(s *blankout.Schema) { s.MaxClasses++ },
+	for key, change := range map[string]func(*event.Schema){
+		"bits": func(s *event.Schema) { s.Bits++ }, "seed": func(s *event.Schema) { s.Seed++ },
+		"zero_based":      func(s *event.Schema) { s.ZeroBased = true },
+		"numeric_indices": func(s *event.Schema) { s.NumericIndices = true },
+		"crosses":         func(s *event.Schema) { s.Crosses = [][2]string{{"a", "b"}} },
+		"max_classes":     func(s *event.Schema) { s.MaxClasses++ },
 	} {
-		other := blankout.NewSchema(4, nil, 2)
+		other := event.NewSchema(4, nil, 2)
 		change(other)
 		if diff := FingerprintOf(DefaultConfig(), other).Diff(base); len(diff) != 1 {
 			t.Errorf("%s: differences %q", key, diff)
@@ -76,7 +76,7 @@ func TestFingerprintHoldsEveryKey(t *testing.T) {
 // What two configurations say in other words is the same; a difference names the key.
 func TestFingerprintInOtherWords(t *testing.T) {
 	c := DefaultConfig()
-	s := blankout.NewSchema(4, nil, 2)
+	s := event.NewSchema(4, nil, 2)
 	was := FingerprintOf(c, s)
 	c.Loss, c.IRLSWindow = "logistic", 0
 	if diff := FingerprintOf(c, s).Diff(was); len(diff) > 0 {

@@ -3,8 +3,8 @@ package online
 // This file finds out what the death of each field would cost.
 
 import (
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 	"blankout/online/rows"
 	"blankout/online/watch"
 )
@@ -17,10 +17,10 @@ type deleting struct {
 	at    []int32   // by field, 1 + its place in list
 	list  []uint16  // of the fields of the event
 	part  []float64 // by place and output, their parts of the scores
-	field []uint16  // see blankout.Example.FieldsOf
+	field []uint16  // see event.Example.FieldsOf
 	out   []float64
 	rest  []float64 // the scores with everything
-	// factors are those of fields, see blankout.Schema.Factors.
+	// factors are those of fields, see event.Schema.Factors.
 	factors [][2]int
 	found   []fieldCost
 }
@@ -33,7 +33,7 @@ type fieldCost struct {
 
 // costs finds out, for each field of the event at hand, what the event would be answered
 // without it: what the model answers to an event in which the field is null.
-func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
+func (l *answering) costs(e *event.Example, label int) []fieldCost {
 	if !l.fields.Named || !watch.Sampled(l.events, costBits) {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (l *answering) costs(e *blankout.Example, label int) []fieldCost {
 		if int(id) >= fields {
 			continue
 		}
-		if kind := l.scaling.Kinds[id]; kind != blankout.Cross {
+		if kind := l.scaling.Kinds[id]; kind != event.Cross {
 			if id != 0 {
 				l.deleteFeature(id, i, mix)
 			}

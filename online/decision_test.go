@@ -6,16 +6,16 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/loss"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 )
 
 // answered has a Learner learn an event, and fails where its own scores and what it makes of
 // them are not those of the model that it would have published before.
-func answered(t *testing.T, l *Learner, e *blankout.Example) {
+func answered(t *testing.T, l *Learner, e *event.Example) {
 	t.Helper()
 	m, d := l.Snapshot().Model(), l.Decision()
 	want := m.Score(e, make([]float64, max(2, l.k)))

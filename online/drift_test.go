@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"blankout/model"
+	"blankout/internal/model"
 	"blankout/online/rules"
 )
 

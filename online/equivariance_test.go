@@ -6,10 +6,10 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online"
 )
 
@@ -18,10 +18,10 @@ func regression(t *testing.T, lossName, rule string) *online.Learner {
 	t.Helper()
 	c := online.DefaultConfig()
 	c.Loss, c.Optimizer = lossName, rule
-	s := blankout.NewSchema(8, nil, 2)
+	s := event.NewSchema(8, nil, 2)
 	s.Target = loss.LabelsOf(lossName)
 	for _, name := range []string{"x", "z"} {
-		s.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+		s.AddField(event.Field{Name: name, Kind: event.Numeric})
 	}
 	l, err := online.New(c, s)
 	if err != nil {
@@ -31,13 +31,13 @@ func regression(t *testing.T, lossName, rule string) *online.Learner {
 }
 
 // numberEvent returns an event; its target is 3 + 2x - z + noise.
-func numberEvent(r *rand.Rand) *blankout.Example {
+func numberEvent(r *rand.Rand) *event.Example {
 	x, z := r.NormFloat64(), r.NormFloat64()
-	return &blankout.Example{Target: 3 + 2*x - z + 0.3*r.NormFloat64(), Weight: 1, Features: blankout.Vec{Index: []uint32{1, 2}, Value: []float64{x, z}}, Field: []uint16{1, 2}}
+	return &event.Example{Target: 3 + 2*x - z + 0.3*r.NormFloat64(), Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{x, z}}, Field: []uint16{1, 2}}
 }
 
 // predicted returns what the published model predicts for an event.
-func predicted(l *online.Learner, e *blankout.Example) float64 {
+func predicted(l *online.Learner, e *event.Example) float64 {
 	m := l.Published()
 	return m.Value(m.Score(e, make([]float64, 1))[0])
 }
@@ -144,7 +144,7 @@ func TestOutliersAmongTargets(t *testing.T) {
 				l, r := regression(t, lossName, "auto"), rand.New(rand.NewPCG(7, 8))
 				for i := range 12000 {
 					for _, y := range extra(i) {
-						l.Learn(&blankout.Example{Target: y, Weight: 1, Features: blankout.Vec{Index: []uint32{1, 2}, Value: []float64{0.1, 0.1}}, Field: []uint16{1, 2}})
+						l.Learn(&event.Example{Target: y, Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{0.1, 0.1}}, Field: []uint16{1, 2}})
 					}
 					l.Learn(numberEvent(r))
 				}

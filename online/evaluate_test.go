@@ -6,9 +6,9 @@ import (
 	"math"
 	"testing"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online/rows"
 )
 
@@ -19,7 +19,7 @@ type fileOf struct {
 	offset int64
 }
 
-func (f *fileOf) Next(_ context.Context, b *blankout.Batch) error {
+func (f *fileOf) Next(_ context.Context, b *event.Batch) error {
 	if f.n == 0 {
 		return io.EOF
 	}
@@ -91,7 +91,7 @@ func objectiveByHand(l *Learner, s *stream, n int) (objective, wrong float64) {
 	weight, scores := 0.0, make([]float64, m.Outputs)
 	for range n {
 		e := s.next()
-		x := m.Standardized(e, blankout.Vec{})
+		x := m.Standardized(e, event.Vec{})
 		for k, f := range m.ScoreRescaled(e, 1, scores) {
 			v := c0 * sumsq[k]
 			var parts []float64

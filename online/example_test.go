@@ -3,15 +3,15 @@ package online_test
 import (
 	"fmt"
 
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 	"blankout/online"
 )
 
 // A Learner for two classes, fed by hand. The first two columns say the same;
 // the third says a little less.
 func Example() {
-	schema := blankout.NewSchema(4, []string{"fine", "broken"}, 2)
+	schema := event.NewSchema(4, []string{"fine", "broken"}, 2)
 	config := online.DefaultConfig()
 	config.Noise = "dropout:0.5" // as if half of the sensors might fail
 	learner, err := online.New(config, schema)
@@ -20,7 +20,7 @@ func Example() {
 		return
 	}
 	for i := range 1000 {
-		e := blankout.Example{Weight: 1, Label: i % 2}
+		e := event.Example{Weight: 1, Label: i % 2}
 		third := e.Label
 		if i%10 == 0 {
 			third = 1 - third
@@ -32,7 +32,7 @@ func Example() {
 	fmt.Printf("progressive error %.1f %%\n", 100*learner.Metrics().Total.Error())
 
 	m := learner.Snapshot().Model() // immutable, for other goroutines
-	only := blankout.Example{Features: blankout.Vec{Index: []uint32{5}, Value: []float64{1}}}
+	only := event.Example{Features: event.Vec{Index: []uint32{5}, Value: []float64{1}}}
 	class := model.Predict(m.Score(&only, make([]float64, 1)))
 	fmt.Println("with the first two sensors gone:", schema.Classes[class])
 	// Output:

@@ -7,9 +7,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/loss"
+	"blankout/internal/loss"
 	"blankout/online/rules"
 )
 
@@ -17,7 +17,7 @@ import (
 type extremes struct {
 	r     *rand.Rand
 	wild  float64 // share of the numbers that are of any size
-	event blankout.Example
+	event event.Example
 }
 
 func (x *extremes) number() float64 {
@@ -25,21 +25,21 @@ func (x *extremes) number() float64 {
 	case x.r.Float64() >= x.wild:
 		return math.Exp(3 + 2*x.r.NormFloat64()) // as amounts are
 	case x.r.IntN(2) == 0:
-		return math.Copysign(blankout.MaxMagnitude, x.r.NormFloat64())
+		return math.Copysign(event.MaxMagnitude, x.r.NormFloat64())
 	}
 	return x.r.NormFloat64() * math.Pow(10, float64(x.r.IntN(60)-30))
 }
 
-func (x *extremes) next(classes int, counts bool) *blankout.Example {
+func (x *extremes) next(classes int, counts bool) *event.Example {
 	e := &x.event
-	*e = blankout.Example{Features: blankout.Vec{Index: e.Features.Index[:0], Value: e.Features.Value[:0]}, Field: e.Field[:0], Weight: 1, Label: x.r.IntN(classes)}
+	*e = event.Example{Features: event.Vec{Index: e.Features.Index[:0], Value: e.Features.Value[:0]}, Field: e.Field[:0], Weight: 1, Label: x.r.IntN(classes)}
 	for c := range uint32(6) {
 		if x.r.IntN(5) > 0 {
 			e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, c), append(e.Features.Value, x.number()), append(e.Field, uint16(c))
 		}
 	}
 	if x.r.IntN(20) == 0 {
-		e.Weight = []float64{1e-30, 0.3, 7, 1e6, blankout.MaxMagnitude}[x.r.IntN(5)]
+		e.Weight = []float64{1e-30, 0.3, 7, 1e6, event.MaxMagnitude}[x.r.IntN(5)]
 	}
 	e.Target = x.number()
 	if counts {

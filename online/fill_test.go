@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 // alikeStream makes events of two classes with numbers that read the same few things, in
@@ -19,12 +19,12 @@ type alikeStream struct {
 	r      *rand.Rand
 	fields int
 	null   float64
-	e      blankout.Example
+	e      event.Example
 }
 
-func (s *alikeStream) next() *blankout.Example {
+func (s *alikeStream) next() *event.Example {
 	e := &s.e
-	*e = blankout.Example{Weight: 1, Label: s.r.IntN(2), Field: []uint16{}}
+	*e = event.Example{Weight: 1, Label: s.r.IntN(2), Field: []uint16{}}
 	var things [3]float64
 	for i := range things {
 		things[i] = s.r.NormFloat64() + 0.9*float64(2*e.Label-1)
@@ -66,7 +66,7 @@ func TestGatheredCovariance(t *testing.T) {
 		var mean [10]float64
 		var matrix [10][10]float64
 		for range n {
-			x := m.Standardized(s.next(), blankout.Vec{}).Value[:10] // hats come behind
+			x := m.Standardized(s.next(), event.Vec{}).Value[:10] // hats come behind
 			for i := range x {
 				mean[i] += x[i] / float64(n)
 				for j := range x {
@@ -102,8 +102,8 @@ func TestCovarianceFollowsTheHalfLife(t *testing.T) {
 				sign = -1
 			}
 			a := r.NormFloat64()
-			l.Learn(&blankout.Example{Weight: 1, Label: r.IntN(2), Field: []uint16{1, 2},
-				Features: blankout.Vec{Index: []uint32{1, 2}, Value: []float64{a, sign*a + 0.3*r.NormFloat64()}}})
+			l.Learn(&event.Example{Weight: 1, Label: r.IntN(2), Field: []uint16{1, 2},
+				Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{a, sign*a + 0.3*r.NormFloat64()}}})
 		}
 		if x := l.filling.Covariance.Matrix[1]; halfLife > 0 && x > -0.5 || halfLife == 0 && math.Abs(x) > 0.4 {
 			t.Errorf("half-life %v: the covariance is %v", halfLife, x)
@@ -114,9 +114,9 @@ func TestCovarianceFollowsTheHalfLife(t *testing.T) {
 // An event that lacks many columns is gathered less often than one that lacks none.
 func TestLackingIsGatheredLessOften(t *testing.T) {
 	longtest.NotRaced(t)
-	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	for i := range 100 {
-		schema.AddField(blankout.Field{Name: string([]byte{byte('a' + i/10), byte('a' + i%10)}), Kind: blankout.Numeric})
+		schema.AddField(event.Field{Name: string([]byte{byte('a' + i/10), byte('a' + i%10)}), Kind: event.Numeric})
 	}
 	l, err := New(fillConfig(), schema)
 	if err != nil {
@@ -236,7 +236,7 @@ func TestFillState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	older := slices.DeleteFunc(slices.Clone(blocks), func(b blankout.Block) bool { return b.Name == blockFill || b.Name == "covariance" })
+	older := slices.DeleteFunc(slices.Clone(blocks), func(b event.Block) bool { return b.Name == blockFill || b.Name == "covariance" })
 	if len(older) != len(blocks)-2 {
 		t.Fatalf("%d of %d blocks", len(older), len(blocks))
 	}
@@ -267,7 +267,7 @@ func TestFillState(t *testing.T) {
 			t.Errorf("nothing can be filled in, and the rules are %v", less.fields.Missing)
 		}
 	}
-	at := slices.IndexFunc(blocks, func(b blankout.Block) bool { return b.Name == blockFill })
+	at := slices.IndexFunc(blocks, func(b event.Block) bool { return b.Name == blockFill })
 	for cut := 0; cut < len(blocks[at].Data); cut += 7 {
 		damaged := slices.Clone(blocks)
 		damaged[at].Data = blocks[at].Data[:cut]

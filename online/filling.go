@@ -3,8 +3,8 @@ package online
 // This file fills in numbers that an event lacks.
 
 import (
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 	"blankout/online/answer"
 	"blankout/online/fill"
 )
@@ -17,7 +17,7 @@ type filling struct {
 	answers  bool      // it is answered by what follows
 	answer   []float64 // its scores
 	parts    model.Parts
-	features blankout.Vec // of it, standardized: those that others are told from
+	features event.Vec // of it, standardized: those that others are told from
 	// By place in the Covariance: what the event has, the weights that it lacks, and what Repair adds.
 	values, w, extra []float64
 }
@@ -28,7 +28,7 @@ func (l *answering) fillsIn() bool { return l.set.fills && l.share == nil }
 
 // fillAnswer finds the scores that filling in gives the event at hand, if the model answers it so:
 // scores are those of what it has. Nothing of the event is learned yet but where numbers are measured from.
-func (l *answering) fillAnswer(e *blankout.Example, scores []float64) {
+func (l *answering) fillAnswer(e *event.Example, scores []float64) {
 	f, c := &l.filling, l.filling.Covariance
 	if c == nil || l.fields.Missing.Policies[l.fields.Range-1][2] == 0 {
 		return
@@ -65,7 +65,7 @@ func (l *answering) fillAnswer(e *blankout.Example, scores []float64) {
 func (l *answering) findValues() {
 	f, c := &l.filling, l.filling.Covariance
 	f.values = zeros(f.values, len(c.Columns))
-	f.features = blankout.Vec{Index: f.features.Index[:0], Value: f.features.Value[:0]}
+	f.features = event.Vec{Index: f.features.Index[:0], Value: f.features.Value[:0]}
 	place := 0
 	for i, column := range l.now.columns {
 		for place < len(c.Columns) && c.Columns[place] < column {

@@ -8,7 +8,7 @@ import (
 	"math"
 
 	"blankout/internal/coder"
-	"blankout/model"
+	"blankout/internal/model"
 	"blankout/online/aged"
 	"blankout/online/cover"
 	"blankout/online/pace"

@@ -6,8 +6,8 @@ package online
 import (
 	"math"
 
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online/probe"
 	"blankout/online/rows"
 )

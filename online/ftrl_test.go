@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 // FTRL-Proximal against algorithm 1 of its paper, written down coordinate by

@@ -7,9 +7,9 @@ import (
 	"os"
 	"testing"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // The files testdata/golden_*.json hold problems and the weights that an
@@ -57,8 +57,8 @@ func eachGolden(t *testing.T, algo string, f func(t *testing.T, g golden, c gold
 }
 
 // example returns row i with the intercept as an ordinary last coordinate.
-func (g golden) example(i int) *blankout.Example {
-	e := &blankout.Example{Weight: 1}
+func (g golden) example(i int) *event.Example {
+	e := &event.Example{Weight: 1}
 	for d, x := range append(g.X[i : i+1 : i+1][0], 1) {
 		if x != 0 {
 			e.Features.Index = append(e.Features.Index, uint32(d))
@@ -83,7 +83,7 @@ func plainConfig(rule string) Config {
 
 func testGolden(t *testing.T, g golden, c goldenCase, config Config, metric []float64, scale float64) {
 	t.Helper()
-	l, err := New(config, blankout.NewSchema(8, []string{"-1", "1"}, 2))
+	l, err := New(config, event.NewSchema(8, []string{"-1", "1"}, 2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestGoldenRefresh(t *testing.T) {
 		config.Loss = c.Params.Loss + ":chen"
 		config.Noise, config.C = fmt.Sprintf("dropout:%v", c.Params.Level), math.Inf(1)
 		config.IRLSBatch, config.Intercept = len(g.X)-c.Params.FromRow, "penalized"
-		l, err := New(config, blankout.NewSchema(8, []string{"-1", "1"}, 2))
+		l, err := New(config, event.NewSchema(8, []string{"-1", "1"}, 2))
 		if err != nil {
 			t.Fatal(err)
 		}

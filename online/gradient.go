@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strconv"
 
-	"blankout"
-	"blankout/loss"
+	"blankout/internal/event"
+	"blankout/internal/loss"
 )
 
 // NoisyGradient says which gradient the rule dropout-descent takes: "auto", "true" or "false".
@@ -61,7 +61,7 @@ func (c *Config) checkGradient() error {
 		if c.Optimizer == "dropout-descent" {
 			return nil
 		}
-		return blankout.KeyErrorf("noisy_gradient", "noisy_gradient = %s: it is for rule dropout-descent; rule %s learns the loss's expectation under the noise (noise = \"none\" for the clean loss)", c.NoisyGradient, c.Optimizer)
+		return event.KeyErrorf("noisy_gradient", "noisy_gradient = %s: it is for rule dropout-descent; rule %s learns the loss's expectation under the noise (noise = \"none\" for the clean loss)", c.NoisyGradient, c.Optimizer)
 	}
-	return blankout.KeyErrorf("noisy_gradient", "noisy_gradient = %q: want \"auto\", true or false", c.NoisyGradient)
+	return event.KeyErrorf("noisy_gradient", "noisy_gradient = %q: want \"auto\", true or false", c.NoisyGradient)
 }

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 )
 
 // By default dropout-descent takes the clean gradient under the quadratic noising penalty, and the noisy
@@ -59,7 +59,7 @@ func TestNoisyGradientIsOfOneRule(t *testing.T) {
 	}{{"dropout-descent", "true", true}, {"dropout-descent", "false", true}, {"dropout-descent", "maybe", false}, {"adagrad", "true", false}, {"auto", "false", false}, {"sgd", "auto", true}, {"auto", "auto", true}} {
 		config := DefaultConfig()
 		config.Optimizer, config.NoisyGradient, config.Noise = c.rule, c.n, "dropout:0.3"
-		var key *blankout.KeyError
+		var key *event.KeyError
 		if err := config.Check(); (err == nil) != c.ok || err != nil && (!errors.As(err, &key) || key.Key != "noisy_gradient") {
 			t.Errorf("%s, %s: %v", c.rule, c.n, err)
 		}

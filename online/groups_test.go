@@ -9,18 +9,18 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
 	"blankout/batch"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online/rows"
 	"blankout/online/rules"
 )
 
 // slowGroups returns by column of an event of streamSchema the groups that the feature
 // dies with.
-func slowGroups(e *blankout.Example, columns []uint32) [][]string {
+func slowGroups(e *event.Example, columns []uint32) [][]string {
 	out := make([][]string, len(columns))
 	for i, column := range columns {
 		out[i] = []string{""}
@@ -161,7 +161,7 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 	}
 }
 
-func checkGroupStep(t *testing.T, l *Learner, e *blankout.Example, seen *spy, noise loss.GroupDropout, everyMask bool) {
+func checkGroupStep(t *testing.T, l *Learner, e *event.Example, seen *spy, noise loss.GroupDropout, everyMask bool) {
 	t.Helper()
 	l.grow(e)
 	l.events++
@@ -251,14 +251,14 @@ func checkGroupStep(t *testing.T, l *Learner, e *blankout.Example, seen *spy, no
 }
 
 // checkAgainstBatch compares the gradients of output k with those of the exact solver.
-func checkAgainstBatch(t *testing.T, l *Learner, e *blankout.Example, columns []uint32, x []float64, y, f float64, w []float64, gradients [][]float64, k int, noise loss.GroupDropout) {
+func checkAgainstBatch(t *testing.T, l *Learner, e *event.Example, columns []uint32, x []float64, y, f float64, w []float64, gradients [][]float64, k int, noise loss.GroupDropout) {
 	t.Helper()
 	order := make([]int, len(columns))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(columns[a], columns[b]) })
-	var one blankout.Example
+	var one event.Example
 	b := batch.Builder{Curves: l.scaling.Scaler.Curves}
 	for _, i := range order {
 		one.Features.Index, one.Features.Value = append(one.Features.Index, columns[i]), append(one.Features.Value, x[i])
@@ -297,15 +297,15 @@ func TestGroupsOfOneAreDropout(t *testing.T) {
 			c := DefaultConfig()
 			c.Optimizer, c.Noise, c.Standardize = rule, noise, "scale"
 			c.Adapt = false // the first steps are shorter under noise of groups
-			schema := blankout.NewSchema(6, []string{"0", "1", "2"}, 3)
-			schema.NumericIndices, schema.ColumnGroups = true, &blankout.ColumnGroups{Every: 1}
+			schema := event.NewSchema(6, []string{"0", "1", "2"}, 3)
+			schema.NumericIndices, schema.ColumnGroups = true, &event.ColumnGroups{Every: 1}
 			l, err := New(c, schema)
 			if err != nil {
 				t.Fatal(err)
 			}
 			r := rand.New(rand.NewPCG(1, 2))
 			for range 300 {
-				e := blankout.Example{Weight: 1, Label: r.IntN(3)}
+				e := event.Example{Weight: 1, Label: r.IntN(3)}
 				for column := range uint32(12) {
 					if r.IntN(2) == 0 {
 						e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, r.NormFloat64()+float64(e.Label))
@@ -333,9 +333,9 @@ func TestGroupsInAnyOrder(t *testing.T) {
 	run := func(column func(sensor, i int) uint32) *Learner {
 		c := DefaultConfig()
 		c.Noise = "dropout:0.1+group:0.4"
-		schema := blankout.NewSchema(6, []string{"0", "1"}, 2)
+		schema := event.NewSchema(6, []string{"0", "1"}, 2)
 		for sensor := range sensors {
-			schema.Fields = append(schema.Fields, blankout.Field{Name: fmt.Sprint("s", sensor), Kind: blankout.Numeric})
+			schema.Fields = append(schema.Fields, event.Field{Name: fmt.Sprint("s", sensor), Kind: event.Numeric})
 		}
 		l, err := New(c, schema)
 		if err != nil {
@@ -343,9 +343,9 @@ func TestGroupsInAnyOrder(t *testing.T) {
 		}
 		r := rand.New(rand.NewPCG(4, 4))
 		for range 500 {
-			e := blankout.Example{Weight: 1, Label: r.IntN(2)}
+			e := event.Example{Weight: 1, Label: r.IntN(2)}
 			n := sensors * width
-			e.Features = blankout.Vec{Index: make([]uint32, n), Value: make([]float64, n)}
+			e.Features = event.Vec{Index: make([]uint32, n), Value: make([]float64, n)}
 			e.Field = make([]uint16, n)
 			for sensor := range sensors {
 				for i := range width {
@@ -390,16 +390,16 @@ func BenchmarkLearnGroups(b *testing.B) {
 					for k := range classes {
 						names = append(names, fmt.Sprint(k))
 					}
-					schema := blankout.NewSchema(8, names, classes)
+					schema := event.NewSchema(8, names, classes)
 					for sensor := range sensors {
-						schema.Fields = append(schema.Fields, blankout.Field{Name: fmt.Sprint("s", sensor), Kind: blankout.Numeric})
+						schema.Fields = append(schema.Fields, event.Field{Name: fmt.Sprint("s", sensor), Kind: event.Numeric})
 					}
 					l, err := New(c, schema)
 					if err != nil {
 						b.Fatal(err)
 					}
 					r := rand.New(rand.NewPCG(1, 1))
-					events := make([]blankout.Example, 500)
+					events := make([]event.Example, 500)
 					for i := range events {
 						e := &events[i]
 						e.Weight, e.Label = 1, r.IntN(classes)
@@ -427,17 +427,17 @@ func BenchmarkLearnGroups(b *testing.B) {
 
 // sensorEvents makes events of four sensors of three readings each that say the same of
 // the class, and two more readings of which each is a group of its own.
-func sensorEvents(seed uint64) (*blankout.Schema, func() *blankout.Example) {
+func sensorEvents(seed uint64) (*event.Schema, func() *event.Example) {
 	const sensors, width = 4, 3
-	schema := blankout.NewSchema(6, []string{"0", "1"}, 2)
+	schema := event.NewSchema(6, []string{"0", "1"}, 2)
 	schema.NumericIndices = true
-	schema.ColumnGroups = &blankout.ColumnGroups{}
+	schema.ColumnGroups = &event.ColumnGroups{}
 	for i := range uint32(sensors) {
-		schema.ColumnGroups.Named = append(schema.ColumnGroups.Named, blankout.NamedColumns{Name: fmt.Sprint("s", i), Spans: []blankout.Span{{From: i * width, To: (i + 1) * width}}})
+		schema.ColumnGroups.Named = append(schema.ColumnGroups.Named, event.NamedColumns{Name: fmt.Sprint("s", i), Spans: []event.Span{{From: i * width, To: (i + 1) * width}}})
 	}
 	r := rand.New(rand.NewPCG(seed, 9))
-	return schema, func() *blankout.Example {
-		e := &blankout.Example{Weight: 1, Label: r.IntN(2)}
+	return schema, func() *event.Example {
+		e := &event.Example{Weight: 1, Label: r.IntN(2)}
 		for column := range uint32(sensors*width + 2) {
 			e.Features.Index = append(e.Features.Index, column)
 			e.Features.Value = append(e.Features.Value, float64(2*e.Label-1)*0.4+r.NormFloat64())
@@ -458,12 +458,12 @@ func TestForecastOfGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := rand.New(rand.NewPCG(2, 2))
-	dead := func(e *blankout.Example, d float64) *blankout.Example {
+	dead := func(e *event.Example, d float64) *event.Example {
 		var gone [6]bool
 		for i := range gone {
 			gone[i] = r.Float64() < d
 		}
-		out := &blankout.Example{Weight: 1, Label: e.Label}
+		out := &event.Example{Weight: 1, Label: e.Label}
 		for i, column := range e.Features.Index {
 			if group := min(column/3, 4) + column/13; !gone[group] {
 				out.Features.Index, out.Features.Value = append(out.Features.Index, column), append(out.Features.Value, e.Features.Value[i])

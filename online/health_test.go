@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/model"
+	"blankout/internal/model"
 	"blankout/online/watch"
 )
 
@@ -20,7 +20,7 @@ import (
 type sensors struct {
 	r *rand.Rand
 	n int64
-	e blankout.Example
+	e event.Example
 	// What is wrong now.
 	lost         float64 // share of the events without b
 	absent       bool    // left out instead of null
@@ -44,8 +44,8 @@ func newSensors(seed uint64) *sensors { return &sensors{r: rand.New(rand.NewPCG(
 
 func sensorLearner(t testing.TB, c Config) *Learner {
 	t.Helper()
-	s := blankout.NewSchema(12, []string{"no", "yes"}, 2)
-	for _, f := range []blankout.Field{{Name: "a", Kind: blankout.Numeric}, {Name: "b", Kind: blankout.Numeric}, {Name: "c", Kind: blankout.Numeric}, {Name: "word", Kind: blankout.Categorical}, {Name: "flag", Kind: blankout.Boolean}} {
+	s := event.NewSchema(12, []string{"no", "yes"}, 2)
+	for _, f := range []event.Field{{Name: "a", Kind: event.Numeric}, {Name: "b", Kind: event.Numeric}, {Name: "c", Kind: event.Numeric}, {Name: "word", Kind: event.Categorical}, {Name: "flag", Kind: event.Boolean}} {
 		s.AddField(f)
 	}
 	l, err := New(c, s)
@@ -55,7 +55,7 @@ func sensorLearner(t testing.TB, c Config) *Learner {
 	return l
 }
 
-func (s *sensors) next() *blankout.Example {
+func (s *sensors) next() *event.Example {
 	e := &s.e
 	e.Features.Index, e.Features.Value, e.Field, e.Missing = e.Features.Index[:0], e.Features.Value[:0], e.Field[:0], e.Missing[:0]
 	e.Weight, e.Label, e.Time = 1, s.r.IntN(2), sensorStart+1000*s.n
@@ -309,9 +309,9 @@ func TestHealthRestored(t *testing.T) {
 // healthFields of them, and healthChanges remembered.
 func TestHealthIsBounded(t *testing.T) {
 	longtest.NotRaced(t)
-	s := blankout.NewSchema(14, []string{"no", "yes"}, 2)
+	s := event.NewSchema(14, []string{"no", "yes"}, 2)
 	for i := range 5000 {
-		s.AddField(blankout.Field{Name: fmt.Sprint("f", i), Kind: blankout.Boolean})
+		s.AddField(event.Field{Name: fmt.Sprint("f", i), Kind: event.Boolean})
 	}
 	c := DefaultConfig()
 	c.Noise, c.Standardize = "none", "none"
@@ -319,7 +319,7 @@ func TestHealthIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	full, empty := &blankout.Example{Weight: 1}, &blankout.Example{Weight: 1, Label: 1}
+	full, empty := &event.Example{Weight: 1}, &event.Example{Weight: 1, Label: 1}
 	for id := uint16(1); id <= 5000; id++ {
 		full.Features.Index, full.Features.Value, full.Field = append(full.Features.Index, uint32(id)), append(full.Features.Value, float64(id)), append(full.Field, id)
 	}

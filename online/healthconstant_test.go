@@ -4,14 +4,14 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 )
 
 // A number that is always the same has not changed, and does not lead the fields of which nothing is wrong.
 func TestConstantFieldIsNotTheWorst(t *testing.T) {
-	schema := blankout.NewSchema(8, []string{"a", "b"}, 2)
+	schema := event.NewSchema(8, []string{"a", "b"}, 2)
 	for _, name := range []string{"x", "constant", "y"} {
-		schema.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+		schema.AddField(event.Field{Name: name, Kind: event.Numeric})
 	}
 	l, err := New(DefaultConfig(), schema)
 	if err != nil {
@@ -20,7 +20,7 @@ func TestConstantFieldIsNotTheWorst(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 6000 {
 		x, y := r.NormFloat64(), r.NormFloat64()
-		e := &blankout.Example{Weight: 1, Field: []uint16{1, 2, 3}, Features: blankout.Vec{Index: []uint32{1, 2, 3}, Value: []float64{x, 0.1, y}}}
+		e := &event.Example{Weight: 1, Field: []uint16{1, 2, 3}, Features: event.Vec{Index: []uint32{1, 2, 3}, Value: []float64{x, 0.1, y}}}
 		if x+0.5*y > 0 {
 			e.Label = 1
 		}

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 	"blankout/online/aged"
 	"blankout/online/answer"
 )
@@ -24,7 +24,7 @@ type horizon struct {
 // published.
 type past struct {
 	*Learner
-	blocks []blankout.Block
+	blocks []event.Block
 	model  *model.Linear
 }
 
@@ -86,7 +86,7 @@ func (l *Learner) keepPast() {
 	}
 	state, err := l.Snapshot().Blocks()
 	if err == nil {
-		state = slices.DeleteFunc(state, func(b blankout.Block) bool { // it needs neither its own ages nor its own past
+		state = slices.DeleteFunc(state, func(b event.Block) bool { // it needs neither its own ages nor its own past
 			return strings.HasPrefix(b.Name, aged.Block) || strings.HasPrefix(b.Name, blockPast)
 		})
 		h.pasts[0] = h.pasts[1]
@@ -98,7 +98,7 @@ func (l *Learner) keepPast() {
 }
 
 // recall makes a past of its blocks.
-func (l *Learner) recall(blocks []blankout.Block) (past, error) {
+func (l *Learner) recall(blocks []event.Block) (past, error) {
 	c := l.config
 	c.ServingStaleness = 0
 	p, err := Restore(c, blocks)
@@ -110,7 +110,7 @@ func (l *Learner) recall(blocks []blankout.Block) (past, error) {
 
 // learnLink has the Link learn from what an event was answered with: with a horizon from what readers of a model that
 // old have, whose scores may be far too sure, and before there is such a model from nothing.
-func (l *Learner) learnLink(scores []float64, e *blankout.Example) {
+func (l *Learner) learnLink(scores []float64, e *event.Example) {
 	if !l.calibrates() || l.period > 0 {
 		return
 	}
@@ -133,7 +133,7 @@ func (l *Learner) learnLink(scores []float64, e *blankout.Example) {
 }
 
 // blocks returns those of each past.
-func (h *horizon) blocks() (out [][]blankout.Block) {
+func (h *horizon) blocks() (out [][]event.Block) {
 	for _, p := range h.pasts {
 		out = append(out, p.blocks)
 	}
@@ -141,12 +141,12 @@ func (h *horizon) blocks() (out [][]blankout.Block) {
 }
 
 // restorePasts reads the pasts from the blocks of the Learner's state. Without a horizon it passes over them.
-func (l *Learner) restorePasts(blocks []blankout.Block) error {
+func (l *Learner) restorePasts(blocks []event.Block) error {
 	if l.config.ServingStaleness == 0 {
 		return nil
 	}
 	for i := range l.horizon.pasts {
-		own := blankout.BlocksUnder(blocks, pastPrefix(i))
+		own := event.BlocksUnder(blocks, pastPrefix(i))
 		if own == nil {
 			continue
 		}

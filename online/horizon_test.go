@@ -7,15 +7,15 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 )
 
 // spells returns events whose class stays as it is for some fifty of them: whoever has just learned the class knows
 // the next, and older weights know what the numbers say.
-func spells(n int) (out []*blankout.Example) {
+func spells(n int) (out []*event.Example) {
 	_, ids := numberFields(2)
 	r := rand.New(rand.NewPCG(3, 0x5be11))
 	label := 0
@@ -180,7 +180,7 @@ func TestHorizonBlocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ahead = append(youngBlocks, slices.DeleteFunc(ahead, func(b blankout.Block) bool { return !strings.HasPrefix(b.Name, blockPast) })...)
+	ahead = append(youngBlocks, slices.DeleteFunc(ahead, func(b event.Block) bool { return !strings.HasPrefix(b.Name, blockPast) })...)
 	if _, err := Restore(l.config, ahead); err == nil || !strings.Contains(err.Error(), "of 100") {
 		t.Errorf("what it was has learned more than it: %v", err)
 	}
@@ -206,7 +206,7 @@ func TestHorizonBlocks(t *testing.T) {
 		if b.Name != pastPrefix(1)+"learner" {
 			continue
 		}
-		broken := append([]blankout.Block(nil), blocks...)
+		broken := append([]event.Block(nil), blocks...)
 		broken[i].Data = b.Data[:len(b.Data)/2]
 		if _, err := Restore(l.config, broken); err == nil || !strings.Contains(err.Error(), "past/1/") {
 			t.Errorf("half a past: %v", err)
@@ -236,7 +236,7 @@ func TestHorizonEndsWithAdoption(t *testing.T) {
 		t.Fatal("nothing older tells")
 	}
 	level := l.Snapshot().Level()
-	l.Adopt(slices.Repeat([]*model.Linear{level}, len(l.levels)), func(func(*blankout.Example)) {}, func() {})
+	l.Adopt(slices.Repeat([]*model.Linear{level}, len(l.levels)), func(func(*event.Example)) {}, func() {})
 	if l.Learn(c.events[600]); l.teller() != l {
 		t.Errorf("weights that were adopted are judged by what there was %d events ago", l.events-l.teller().events)
 	}

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/online"
 	"blankout/online/rules"
 )
@@ -18,9 +18,9 @@ func classifier(t *testing.T, rule string, classes int) *online.Learner {
 	if rule == "dropout-descent" || rule == "arow" || rule == "irls" {
 		c.Noise = "dropout:0.3"
 	}
-	s := blankout.NewSchema(8, []string{"a", "b", "c"}[:classes], classes)
+	s := event.NewSchema(8, []string{"a", "b", "c"}[:classes], classes)
 	for _, name := range []string{"x", "z"} {
-		s.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+		s.AddField(event.Field{Name: name, Kind: event.Numeric})
 	}
 	l, err := online.New(c, s)
 	if err != nil {
@@ -29,7 +29,7 @@ func classifier(t *testing.T, rule string, classes int) *online.Learner {
 	return l
 }
 
-func labeled(r *rand.Rand, classes int) *blankout.Example {
+func labeled(r *rand.Rand, classes int) *event.Example {
 	x, z := r.NormFloat64(), r.NormFloat64()
 	label := 0
 	if x > 0 {
@@ -38,7 +38,7 @@ func labeled(r *rand.Rand, classes int) *blankout.Example {
 	if classes == 3 && z > 1 {
 		label = 2
 	}
-	return &blankout.Example{Label: label, Weight: 1, Features: blankout.Vec{Index: []uint32{1, 2}, Value: []float64{x, z}}, Field: []uint16{1, 2}}
+	return &event.Example{Label: label, Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{x, z}}, Field: []uint16{1, 2}}
 }
 
 // One wrong event of a great weight, wherever it comes, is forgiven.

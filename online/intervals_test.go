@@ -6,17 +6,17 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 // priced draws an event whose target grows with the exponential of what is known, and its noise with the target, as
 // prices do.
-func priced(r *rand.Rand) *blankout.Example {
+func priced(r *rand.Rand) *event.Example {
 	x, z := r.NormFloat64(), r.NormFloat64()
 	y := math.Exp(0.5*x + 0.3*z)
-	return &blankout.Example{Target: 1000 * y * (1 + 0.2*r.NormFloat64()), Weight: 1, Features: blankout.Vec{Index: []uint32{1, 2}, Value: []float64{y, z}}, Field: []uint16{1, 2}}
+	return &event.Example{Target: 1000 * y * (1 + 0.2*r.NormFloat64()), Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{y, z}}, Field: []uint16{1, 2}}
 }
 
 // Nine of ten targets lie in their intervals, small predictions and large ones, and every interval contains its value.
@@ -70,7 +70,7 @@ func TestIntervalContainsItsValue(t *testing.T) {
 	for _, lossName := range []string{"squared", "absolute", "quantile:0.9", "huber:1", "poisson"} {
 		l := regression(t, lossName, "auto")
 		for i := range 400 {
-			e := &blankout.Example{Target: float64(3 * i), Weight: 1, Features: blankout.Vec{Index: []uint32{1, 2}, Value: []float64{float64(i), 1}}, Field: []uint16{1, 2}}
+			e := &event.Example{Target: float64(3 * i), Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{float64(i), 1}}, Field: []uint16{1, 2}}
 			m := l.Published()
 			value := m.Value(m.Score(e, make([]float64, 1))[0])
 			if low, high := m.Interval(value, model.Lacked{}); i > 1 && !(low <= value && value <= high) {

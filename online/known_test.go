@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 // gauges is a stream of two classes with twelve readings far from 0, each of which is
@@ -19,8 +19,8 @@ type gauges struct {
 	gone float64
 }
 
-func (s *gauges) next() *blankout.Example {
-	e := &blankout.Example{Weight: 1, Label: s.r.IntN(2)}
+func (s *gauges) next() *event.Example {
+	e := &event.Example{Weight: 1, Label: s.r.IntN(2)}
 	for c := range uint32(12) {
 		x := 20 + 0.5*float64(2*e.Label-1) + s.r.NormFloat64()
 		if s.r.Float64() >= s.gone {
@@ -32,8 +32,8 @@ func (s *gauges) next() *blankout.Example {
 
 func gaugesLearner(t *testing.T, known bool) *Learner {
 	t.Helper()
-	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
-	schema.NumericIndices, schema.Absent = true, map[bool]string{true: blankout.AbsentMissing}[known]
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
+	schema.NumericIndices, schema.Absent = true, map[bool]string{true: event.AbsentMissing}[known]
 	l, err := New(DefaultConfig(), schema)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestKnown(t *testing.T) {
 			if model.Predict(last.Score(e, make([]float64, 1))) != e.Label {
 				wrong++
 			}
-			x := last.Standardized(e, blankout.Vec{})
+			x := last.Standardized(e, event.Vec{})
 			for x.Len() > 0 && x.Index[x.Len()-1] >= model.FirstHat {
 				x.Index = x.Index[:x.Len()-1]
 			}
@@ -95,8 +95,8 @@ func TestKnown(t *testing.T) {
 func TestKnownForecast(t *testing.T) {
 	forecast := map[bool]float64{}
 	for _, known := range []bool{false, true} {
-		schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
-		schema.NumericIndices, schema.Absent = true, map[bool]string{true: blankout.AbsentMissing}[known]
+		schema := event.NewSchema(8, []string{"no", "yes"}, 2)
+		schema.NumericIndices, schema.Absent = true, map[bool]string{true: event.AbsentMissing}[known]
 		c := DefaultConfig()
 		c.Noise, c.Standardize = "none", "none"
 		l, err := New(c, schema)
@@ -105,8 +105,8 @@ func TestKnownForecast(t *testing.T) {
 		}
 		// Counts of words, more of them for yes: the intercept stands against them.
 		r := rand.New(rand.NewPCG(5, 6))
-		event := func() *blankout.Example {
-			e := &blankout.Example{Weight: 1, Label: r.IntN(2)}
+		ev := func() *event.Example {
+			e := &event.Example{Weight: 1, Label: r.IntN(2)}
 			for c := range uint32(60) {
 				if r.Float64() < 0.3+0.2*float64(e.Label) {
 					e.Features.Index, e.Features.Value = append(e.Features.Index, c), append(e.Features.Value, 1)
@@ -115,14 +115,14 @@ func TestKnownForecast(t *testing.T) {
 			return e
 		}
 		for range 12_000 {
-			l.Learn(event())
+			l.Learn(ev())
 		}
 		m := l.Published()
-		var left blankout.Example
+		var left event.Example
 		wrong, asked := 0, 4000
 		for range asked {
-			e := event()
-			dead, x := make([]bool, e.Features.Len()), m.Standardized(e, blankout.Vec{})
+			e := ev()
+			dead, x := make([]bool, e.Features.Len()), m.Standardized(e, event.Vec{})
 			for i := range dead {
 				dead[i] = r.Float64() < 0.5
 			}

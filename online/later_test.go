@@ -6,35 +6,35 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 )
 
 // An event whose label comes later is measured by the scores of its arrival and learned as
 // any other; what it would have been told at last is measured apart.
 func TestLearnLater(t *testing.T) {
 	learner := func() *Learner {
-		l, err := New(DefaultConfig(), blankout.NewSchema(4, []string{"no", "yes"}, 2))
+		l, err := New(DefaultConfig(), event.NewSchema(4, []string{"no", "yes"}, 2))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return l
 	}
-	event := func(x float64, label int) *blankout.Example {
-		return &blankout.Example{Features: blankout.Vec{Index: []uint32{1}, Value: []float64{x}}, Label: label, Weight: 1}
+	ev := func(x float64, label int) *event.Example {
+		return &event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{x}}, Label: label, Weight: 1}
 	}
 	later, plain := learner(), learner()
-	arrival := slices.Clone(later.Score(event(1, blankout.Unlabeled), make([]float64, 1)))
+	arrival := slices.Clone(later.Score(ev(1, event.Unlabeled), make([]float64, 1)))
 	for i := range 50 {
 		for _, l := range []*Learner{later, plain} {
-			l.Learn(event(float64(1-2*(i%2)), 1-i%2))
+			l.Learn(ev(float64(1-2*(i%2)), 1-i%2))
 		}
 	}
 	before := later.Metrics().Total
 	var fresh measure.Classes
-	later.LearnLater(event(1, 1), arrival, &fresh)
-	told := slices.Clone(plain.Learn(event(1, 1)))
+	later.LearnLater(ev(1, 1), arrival, &fresh)
+	told := slices.Clone(plain.Learn(ev(1, 1)))
 	total := later.Metrics().Total
 	if got, want := total.LogLoss-before.LogLoss, math.Log1p(math.Exp(-arrival[0])); math.Abs(got-want) > 1e-12 {
 		t.Errorf("the progressive log-loss grew by %v, want %v, that of the arrival", got, want)
@@ -42,7 +42,7 @@ func TestLearnLater(t *testing.T) {
 	if want := math.Log1p(math.Exp(-told[0])); math.Abs(fresh.LogLoss-want) > 1e-12 || fresh.Weight != 1 || fresh.LogLoss >= total.LogLoss-before.LogLoss {
 		t.Errorf("at learning %+v, want a log-loss of %v", fresh, want)
 	}
-	if a, b := later.Score(event(1, 1), make([]float64, 1))[0], plain.Score(event(1, 1), make([]float64, 1))[0]; a != b {
+	if a, b := later.Score(ev(1, 1), make([]float64, 1))[0], plain.Score(ev(1, 1), make([]float64, 1))[0]; a != b {
 		t.Errorf("learned later it scores %v, at once %v", a, b)
 	}
 }
@@ -142,7 +142,7 @@ func TestArriveTellsNumbers(t *testing.T) {
 // Shares follow what was said when an event came, not what is known when its label has come; scores alone, as
 // an older program stored them, count too.
 func TestLaterMovesSharesByWhatWasSaid(t *testing.T) {
-	share := func(change func(k int, e *blankout.Example, told []float64) []float64) []model.Expert {
+	share := func(change func(k int, e *event.Example, told []float64) []float64) []model.Expert {
 		s := newTides(3, 2, 0)
 		l := s.learner(t, nil)
 		for range 2000 {
@@ -152,10 +152,10 @@ func TestLaterMovesSharesByWhatWasSaid(t *testing.T) {
 		}
 		return l.Metrics().Experts
 	}
-	as := share(func(_ int, _ *blankout.Example, told []float64) []float64 { return told })
-	alone := share(func(k int, _ *blankout.Example, told []float64) []float64 { return told[:k] })
+	as := share(func(_ int, _ *event.Example, told []float64) []float64 { return told })
+	alone := share(func(k int, _ *event.Example, told []float64) []float64 { return told[:k] })
 	// The level of .7 has known all, and the others the contrary.
-	prophet := share(func(k int, e *blankout.Example, told []float64) []float64 {
+	prophet := share(func(k int, e *event.Example, told []float64) []float64 {
 		for i := range told[k+2:] {
 			told[k+2+i] = float64(1-2*e.Label) * 3
 		}
@@ -164,7 +164,7 @@ func TestLaterMovesSharesByWhatWasSaid(t *testing.T) {
 		told[k+1] = -1 // it came earlier
 		return told
 	})
-	fools := share(func(k int, e *blankout.Example, told []float64) []float64 {
+	fools := share(func(k int, e *event.Example, told []float64) []float64 {
 		for i := k + 2 + 6*k; i < len(told); i++ {
 			told[i] = float64(1-2*e.Label) * 3
 		}

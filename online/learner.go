@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"slices"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 	"blankout/online/aged"
 	"blankout/online/answer"
 	"blankout/online/cover"
@@ -45,7 +45,7 @@ type Learner struct {
 // New returns a Learner for events of the Schema, which stays the decoder's: it
 // may grow, but only before the Learn of an event that needs the growth (or see
 // SetSchema).
-func New(c Config, s *blankout.Schema) (*Learner, error) {
+func New(c Config, s *event.Schema) (*Learner, error) {
 	set, err := c.parse()
 	if err != nil {
 		return nil, fmt.Errorf("learner: %w", err)
@@ -56,7 +56,7 @@ func New(c Config, s *blankout.Schema) (*Learner, error) {
 // NewShared returns a Learner with the settings c.Shared, which will be one of several that
 // learn one model: it has an output for each class that there may be, for they cannot grow
 // at the same event.
-func NewShared(c Config, s *blankout.Schema) (*Learner, error) {
+func NewShared(c Config, s *event.Schema) (*Learner, error) {
 	c = c.Shared()
 	set, err := c.parse()
 	if err != nil {
@@ -71,7 +71,7 @@ func NewShared(c Config, s *blankout.Schema) (*Learner, error) {
 
 // newLearner is New with so many outputs, and with what parse has made of the settings, which
 // takes milliseconds for some losses.
-func newLearner(c Config, set settings, s *blankout.Schema, outputs int) (*Learner, error) {
+func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner, error) {
 	if want := loss.LabelsOf(c.Loss); s.Target != want {
 		return nil, fmt.Errorf("learner: %w", targetMismatch(c.Loss, s.Target))
 	}
@@ -151,7 +151,7 @@ func (l *Learner) Config() Config { return l.config }
 // Config.UnlabeledWeight of its expected curvature to the preconditioner. A refused event,
 // one whose values are not finite or beyond 1e30, and one for which there is no room
 // (Refusal), is counted, not learned, and gives nil.
-func (l *Learner) Learn(e *blankout.Example) []float64 {
+func (l *Learner) Learn(e *event.Example) []float64 {
 	if p := l.teller(); p != l {
 		a := &l.arrived
 		a.buffer = p.say(e, a.buffer[:0])
@@ -162,7 +162,7 @@ func (l *Learner) Learn(e *blankout.Example) []float64 {
 }
 
 // learnAs learns an event, of which arrival.own was said earlier, and what an event is followed by.
-func (l *Learner) learnAs(e *blankout.Example, earlier []float64, fresh *measure.Classes) []float64 {
+func (l *Learner) learnAs(e *event.Example, earlier []float64, fresh *measure.Classes) []float64 {
 	scores := l.learn(e, earlier, fresh)
 	l.arrived.own = nil
 	l.settle()
@@ -172,7 +172,7 @@ func (l *Learner) learnAs(e *blankout.Example, earlier []float64, fresh *measure
 }
 
 // learn takes an event through the stages, see the package's comment.
-func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.Classes) []float64 {
+func (l *Learner) learn(e *event.Example, earlier []float64, fresh *measure.Classes) []float64 {
 	l.watch.Mislabeled.Clear()
 	if !e.Usable() {
 		l.watch.Refused.Take(e, l.events)
@@ -183,7 +183,7 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 		return l.Score(e, l.classScores[:l.Outputs()])
 	}
 	if r := l.Refusal(e); r != nil {
-		l.watch.Refused.Take(&blankout.Example{Refused: r}, l.events)
+		l.watch.Refused.Take(&event.Example{Refused: r}, l.events)
 		return nil
 	}
 	l.begin(e)
@@ -193,7 +193,7 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 	l.gather(e)
 	l.publish(e)
 	switch {
-	case e.Label == blankout.Unlabeled:
+	case e.Label == event.Unlabeled:
 		l.watch.Measures.Unlabeled++
 		l.unlabeled(l.now.weight)
 		if l.set.numbers {
@@ -218,7 +218,7 @@ func (l *Learner) learn(e *blankout.Example, earlier []float64, fresh *measure.C
 }
 
 // begin takes up fields and classes that come with an event, and lets its time go by.
-func (l *Learner) begin(e *blankout.Example) {
+func (l *Learner) begin(e *event.Example) {
 	k := l.k
 	l.shareOutputs(e)
 	if l.grow(e); l.k > k && !l.young.On() {
@@ -226,13 +226,13 @@ func (l *Learner) begin(e *blankout.Example) {
 	}
 	l.events++
 	l.age(e.Time)
-	if l.now.weight = l.importance.Bound(e.Weight); e.Label != blankout.Unlabeled && !l.shared() {
+	if l.now.weight = l.importance.Bound(e.Weight); e.Label != event.Unlabeled && !l.shared() {
 		l.now.weight = l.importance.Observe(e.Weight)
 	}
 }
 
 // tell measures what a labeled event was answered: now, or when it came.
-func (l *Learner) tell(e *blankout.Example, earlier []float64, fresh *measure.Classes) {
+func (l *Learner) tell(e *event.Example, earlier []float64, fresh *measure.Classes) {
 	l.takeAged(e)
 	told := l.byClass(l.now.scores)
 	if earlier != nil {
@@ -244,7 +244,7 @@ func (l *Learner) tell(e *blankout.Example, earlier []float64, fresh *measure.Cl
 
 // probeAll takes up how the answers to the event do, and finds out what the death of each field
 // would cost.
-func (l *Learner) probeAll(e *blankout.Example) {
+func (l *Learner) probeAll(e *event.Example) {
 	l.probe(e)
 	if !l.shared() {
 		for _, c := range l.costs(e, e.Label) {
@@ -283,7 +283,7 @@ func (l *Learner) weighLabel(label int) {
 
 // Score writes the published scores of an event to out, which must have room
 // for K values, and learns nothing.
-func (l *Learner) Score(e *blankout.Example, out []float64) []float64 {
+func (l *Learner) Score(e *event.Example, out []float64) []float64 {
 	m := model.Linear{Head: l.head(l.schema), Rows: l.table}
 	return m.Score(e, out)
 }
@@ -300,7 +300,7 @@ func (c Config) learned(noises []loss.Noise) []loss.Noise {
 // with more fields, classes and names. A caller that decodes on another goroutine must
 // pass the Schema of each Batch before its events. A caller that decodes and learns in
 // turn need not call it: the Learner reads the Schema that the decoder adds to.
-func (l *Learner) SetSchema(s *blankout.Schema) {
+func (l *Learner) SetSchema(s *event.Schema) {
 	l.schema = s
 	l.filling.grouping.Follow(s)
 	if l.groups != nil {
@@ -309,7 +309,7 @@ func (l *Learner) SetSchema(s *blankout.Schema) {
 }
 
 // Schema returns the Schema that the Learner was made with, or was given last.
-func (l *Learner) Schema() *blankout.Schema { return l.schema }
+func (l *Learner) Schema() *event.Schema { return l.schema }
 
 // Fingerprint returns what gives the weights their meaning.
 func (l *Learner) Fingerprint() Fingerprint { return FingerprintOf(l.config, l.schema) }
@@ -361,7 +361,7 @@ func (l *Learner) Metrics() Metrics {
 }
 
 // meet hands on an event that has come.
-func (l *Learner) meet(e *blankout.Example) {
+func (l *Learner) meet(e *event.Example) {
 	if l.shared() {
 		return // the fold's
 	}

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"blankout"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 	"blankout/online/cover"
 	"blankout/online/watch"
 )
@@ -22,7 +22,7 @@ type Metrics struct {
 	watch.Measures
 	Events     uint64 // met with a weight above 0, unlabeled ones included
 	Refused    uint64
-	RefusedBy  map[blankout.Reason]watch.Refusals
+	RefusedBy  map[event.Reason]watch.Refusals
 	Mislabeled uint64 // of very small influence, see Config.MislabeledBelow
 	Drift      watch.Drift
 	Prior      watch.Prior
@@ -154,8 +154,8 @@ func (m *Metrics) summed(f Forecast) (Forecast, bool) {
 }
 
 // ReadSummary returns the Summary that a checkpoint holds.
-func ReadSummary(blocks []blankout.Block) (*Summary, error) {
-	data, err := blankout.FindBlock(blocks, "summary")
+func ReadSummary(blocks []event.Block) (*Summary, error) {
+	data, err := event.FindBlock(blocks, "summary")
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func (c *Config) likelihood(set settings) bool {
 }
 
 // measure counts in the scores that an event was given before it is learned.
-func (l *Learner) measure(scores []float64, e *blankout.Example) {
+func (l *Learner) measure(scores []float64, e *event.Example) {
 	d, label, weight := l.decision(), e.Label, e.Weight
 	j := d.Judge(scores, label)
 	l.takeTold(scores, label, d, j)
@@ -211,7 +211,7 @@ func (l *Learner) SetPositive(name string) {
 // positiveName returns the name of the positive one of two classes, "" for the second.
 func (l *answering) positiveName() string {
 	classes, events := l.schema.Classes, l.measured.Classes
-	if l.positive == "" && !l.shared() && l.labeled() <= positiveAfter && len(classes) == 2 && len(events) == 2 && events[0] < events[1] && !blankout.UsualPair(classes[0], classes[1]) {
+	if l.positive == "" && !l.shared() && l.labeled() <= positiveAfter && len(classes) == 2 && len(events) == 2 && events[0] < events[1] && !event.UsualPair(classes[0], classes[1]) {
 		return classes[0]
 	}
 	return l.positive
@@ -262,12 +262,12 @@ func (l *answering) linked() *model.Link {
 
 // Assess adds to p what the published weights answer to a labeled event that is not
 // learned.
-func (l *Learner) Assess(e *blankout.Example, p *measure.Classes) {
+func (l *Learner) Assess(e *event.Example, p *measure.Classes) {
 	l.assess(l.Score(e, make([]float64, l.Outputs())), e, p)
 }
 
 // AssessNumber is Assess for a label that is a number.
-func (l *Learner) AssessNumber(e *blankout.Example, p *measure.Numbers) {
+func (l *Learner) AssessNumber(e *event.Example, p *measure.Numbers) {
 	if !l.AnyLabel() {
 		return
 	}
@@ -277,7 +277,7 @@ func (l *Learner) AssessNumber(e *blankout.Example, p *measure.Numbers) {
 	p.Add(l.targetLoss(), e.Target, e.Weight, value, low, high, 1)
 }
 
-func (l *answering) assess(scores []float64, e *blankout.Example, p *measure.Classes) {
+func (l *answering) assess(scores []float64, e *event.Example, p *measure.Classes) {
 	j := l.decision().Judge(scores, e.Label)
 	p.Add(j.Class == e.Label, e.Weight, j.LogLoss, 1)
 }

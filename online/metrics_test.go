@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // The lazy half-life against a metric that shrinks at every event.
@@ -146,7 +146,7 @@ func TestForecast(t *testing.T) {
 		l, r := mustNew(t, c, classes), rand.New(rand.NewPCG(6, 6))
 		var actual [ForecastPoints]float64
 		const warm, n = 2000, 6000
-		e := &blankout.Example{Weight: 1}
+		e := &event.Example{Weight: 1}
 		for i := range warm + n {
 			e.Label = r.IntN(classes)
 			e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
@@ -159,7 +159,7 @@ func TestForecast(t *testing.T) {
 				m := model.Linear{Head: l.head(l.schema), Rows: l.table}
 				for point := range actual {
 					d := ForecastMissing(point)
-					kept := blankout.Example{}
+					kept := event.Example{}
 					for j, column := range e.Features.Index {
 						if r.Float64() >= d {
 							kept.Features.Index = append(kept.Features.Index, column)

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 // lackingStream makes events of two classes with ten numbers, some of them null or
@@ -16,14 +16,14 @@ import (
 type lackingStream struct {
 	r          *rand.Rand
 	null, gone float64
-	e          blankout.Example
+	e          event.Example
 }
 
 func lackingLearner(t *testing.T, c Config) *Learner {
 	t.Helper()
-	s := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	for i := range 10 {
-		s.AddField(blankout.Field{Name: string(rune('a' + i)), Kind: blankout.Numeric})
+		s.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric})
 	}
 	l, err := New(c, s)
 	if err != nil {
@@ -32,9 +32,9 @@ func lackingLearner(t *testing.T, c Config) *Learner {
 	return l
 }
 
-func (s *lackingStream) next() *blankout.Example {
+func (s *lackingStream) next() *event.Example {
 	e := &s.e
-	*e = blankout.Example{Weight: 1, Label: s.r.IntN(2)}
+	*e = event.Example{Weight: 1, Label: s.r.IntN(2)}
 	for id := uint16(1); id <= 10; id++ {
 		x := s.r.NormFloat64() + 0.6*float64(2*e.Label-1)
 		switch u := s.r.Float64(); {

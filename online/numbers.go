@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strconv"
 
-	"blankout"
-	"blankout/loss"
+	"blankout/internal/event"
+	"blankout/internal/loss"
 	"blankout/online/watch"
 )
 
@@ -28,10 +28,10 @@ func (e *NumbersError) Error() string {
 // targetMismatch says that a loss and a Schema disagree about what labels are.
 func targetMismatch(lossName string, of loss.Target) error {
 	if of == loss.Sign {
-		return blankout.KeyErrorf("loss", "loss %s: its labels are numbers, and the state is one of classes: "+
+		return event.KeyErrorf("loss", "loss %s: its labels are numbers, and the state is one of classes: "+
 			"start afresh with --reset, which sets the checkpoints aside, or go on with another loss of classes, such as quadratic", lossName)
 	}
-	return blankout.KeyErrorf("loss", "loss %s: its labels are classes, and the state is one of numbers: set loss to squared, absolute, quantile:T, huber:D or poisson, "+
+	return event.KeyErrorf("loss", "loss %s: its labels are classes, and the state is one of numbers: set loss to squared, absolute, quantile:T, huber:D or poisson, "+
 		"or start afresh with --reset, which sets the checkpoints aside", lossName)
 }
 
@@ -41,13 +41,13 @@ func ofNumbers(l loss.Loss) bool { return l == loss.Loss(loss.Quadratic{}) }
 // CheckNumbers returns a *NumbersError if one of the first events has another number
 // for a label than those that were taken for classes, which nobody has named. Later
 // events cannot be what the stream is about. The events are the first n of b.
-func (l *Learner) CheckNumbers(b *blankout.Batch, n int) error {
+func (l *Learner) CheckNumbers(b *event.Batch, n int) error {
 	if l.events >= watch.WarnAfter {
 		return nil
 	}
 	classes := b.Schema.Classes
 	for i := range b.Examples[:n] {
-		if r := b.Examples[i].Refused; ofNumbers(l.set.loss) && r != nil && r.Reason == blankout.ReasonLabel && AreNumbers(classes) {
+		if r := b.Examples[i].Refused; ofNumbers(l.set.loss) && r != nil && r.Reason == event.ReasonLabel && AreNumbers(classes) {
 			return &NumbersError{l.config.Loss, watch.FirstBytes(r.Detail, watch.MaxFirst)}
 		}
 	}
@@ -75,5 +75,5 @@ func CheckLabels(lossName string, labels []string) error {
 
 // AreNumbers says whether all labels are finite decimal numbers.
 func AreNumbers(labels []string) bool {
-	return !slices.ContainsFunc(labels, func(s string) bool { return blankout.PlainNumber([]byte(s)) == nil })
+	return !slices.ContainsFunc(labels, func(s string) bool { return event.PlainNumber([]byte(s)) == nil })
 }

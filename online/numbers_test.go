@@ -6,18 +6,18 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online/probe"
 )
 
 // numbersOf draws events with three numeric fields, one of which matters more than the
 // others and one little, and their targets: 1000 + 50 (2 a - b) + noise, or counts.
-func numbersOf(n int, target loss.Target, unit float64) []*blankout.Example {
+func numbersOf(n int, target loss.Target, unit float64) []*event.Example {
 	r := rand.New(rand.NewPCG(3, 4))
-	out := make([]*blankout.Example, n)
+	out := make([]*event.Example, n)
 	for i := range out {
 		x := []float64{r.NormFloat64(), 3 + 2*r.NormFloat64(), r.NormFloat64()}
 		f := 2*x[0] - (x[1]-3)/2
@@ -25,16 +25,16 @@ func numbersOf(n int, target loss.Target, unit float64) []*blankout.Example {
 		if target == loss.Count {
 			y = math.Floor(math.Exp(0.3*f+1) + r.Float64())
 		}
-		out[i] = &blankout.Example{Target: y, Weight: 1, Features: blankout.Vec{Index: []uint32{1, 2, 3}, Value: x}, Field: []uint16{1, 2, 3}}
+		out[i] = &event.Example{Target: y, Weight: 1, Features: event.Vec{Index: []uint32{1, 2, 3}, Value: x}, Field: []uint16{1, 2, 3}}
 	}
 	return out
 }
 
-func numberSchema(target loss.Target) *blankout.Schema {
-	s := blankout.NewSchema(8, nil, 2)
+func numberSchema(target loss.Target) *event.Schema {
+	s := event.NewSchema(8, nil, 2)
 	s.Target = target
 	for _, name := range []string{"a", "b", "c"} {
-		s.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+		s.AddField(event.Field{Name: name, Kind: event.Numeric})
 	}
 	return s
 }
@@ -66,7 +66,7 @@ func TestNumbersLearned(t *testing.T) {
 					c.Loss, c.Optimizer, c.Noise = lossName, rule, noise
 					l := numberLearner(t, c)
 					events := numbersOf(3000, l.unit.Target, 1)
-					var half []blankout.Block
+					var half []event.Block
 					for i, e := range events {
 						if i == len(events)/2 {
 							var err error
@@ -116,7 +116,7 @@ func TestNumbersLearned(t *testing.T) {
 					for _, e := range events[len(events)/2:] {
 						again.Learn(e)
 					}
-					if !slices.EqualFunc(must(again.Blocks()), must(l.Blocks()), func(a, b blankout.Block) bool { return a.Name == b.Name && string(a.Data) == string(b.Data) }) {
+					if !slices.EqualFunc(must(again.Blocks()), must(l.Blocks()), func(a, b event.Block) bool { return a.Name == b.Name && string(a.Data) == string(b.Data) }) {
 						t.Error("restored in the middle it ends elsewhere")
 					}
 				})
@@ -125,14 +125,14 @@ func TestNumbersLearned(t *testing.T) {
 	}
 }
 
-func cloneBlocks(blocks []blankout.Block) (out []blankout.Block) {
+func cloneBlocks(blocks []event.Block) (out []event.Block) {
 	for _, b := range blocks {
-		out = append(out, blankout.Block{Name: b.Name, Data: slices.Clone(b.Data)})
+		out = append(out, event.Block{Name: b.Name, Data: slices.Clone(b.Data)})
 	}
 	return out
 }
 
-func must(blocks []blankout.Block, err error) []blankout.Block {
+func must(blocks []event.Block, err error) []event.Block {
 	if err != nil {
 		panic(err)
 	}
@@ -217,12 +217,12 @@ func TestNumbersForecast(t *testing.T) {
 			l.shares.Features = probe.Curve{}
 			l.events = 0 // every event is a sample
 			l.forecastExactly()
-			x := m.Standardized(e, blankout.Vec{})
+			x := m.Standardized(e, event.Vec{})
 			for i := range forecast {
 				forecast[i] += l.shares.Features.At(i)
 				const draws = 40
 				for range draws {
-					kept := blankout.Vec{}
+					kept := event.Vec{}
 					for j := range x.Index {
 						if r.Float64() >= ForecastMissing(i) {
 							kept.Index, kept.Value = append(kept.Index, x.Index[j]), append(kept.Value, x.Value[j])
@@ -276,7 +276,7 @@ func TestNumbersWild(t *testing.T) {
 func TestNumbersRefuse(t *testing.T) {
 	c := DefaultConfig()
 	c.Loss = "squared"
-	if _, err := New(c, blankout.NewSchema(8, nil, 2)); err == nil {
+	if _, err := New(c, event.NewSchema(8, nil, 2)); err == nil {
 		t.Error("numbers with a schema of classes")
 	}
 	if _, err := New(DefaultConfig(), numberSchema(loss.Real)); err == nil {
@@ -294,7 +294,7 @@ func TestNumbersRefuse(t *testing.T) {
 		}
 	}
 	l := numberLearner(t, c)
-	if l.Learn(&blankout.Example{Target: math.NaN(), Weight: 1}) != nil || l.Learn(&blankout.Example{Target: 1e31, Weight: 1}) != nil || l.Metrics().Refused != 2 {
+	if l.Learn(&event.Example{Target: math.NaN(), Weight: 1}) != nil || l.Learn(&event.Example{Target: 1e31, Weight: 1}) != nil || l.Metrics().Refused != 2 {
 		t.Error("a target that is not finite, or beyond 1e30, is learned")
 	}
 }

@@ -6,22 +6,22 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // correlated draws events with five fields that go together, and their targets.
-func correlated(n int, target loss.Target) []*blankout.Example {
+func correlated(n int, target loss.Target) []*event.Example {
 	r := rand.New(rand.NewPCG(5, 6))
-	out := make([]*blankout.Example, n)
+	out := make([]*event.Example, n)
 	for i := range out {
 		a, b := r.NormFloat64(), r.NormFloat64()
 		x := []float64{a + 0.5*r.NormFloat64(), 3 + 2*a + b, b + 0.5*r.NormFloat64(), 100 * (a - b + 0.5*r.NormFloat64()), r.NormFloat64()}
 		f := x[0] - x[1]/2 + x[2] + x[3]/200 + x[4]
-		e := &blankout.Example{Target: 1000 + 50*(f+0.4*r.NormFloat64()), Weight: 1, Field: []uint16{1, 2, 3, 4, 5},
-			Features: blankout.Vec{Index: []uint32{1, 2, 3, 4, 5}, Value: x}}
+		e := &event.Example{Target: 1000 + 50*(f+0.4*r.NormFloat64()), Weight: 1, Field: []uint16{1, 2, 3, 4, 5},
+			Features: event.Vec{Index: []uint32{1, 2, 3, 4, 5}, Value: x}}
 		if target == loss.Count {
 			e.Target = poissonDraw(r, 20, f/4)
 		}
@@ -39,12 +39,12 @@ func poissonDraw(r *rand.Rand, mean, f float64) (count float64) {
 }
 
 // blanked returns copies of events of which each field is null with the given chance.
-func blanked(events []*blankout.Example, chance float64, seed uint64) []*blankout.Example {
+func blanked(events []*event.Example, chance float64, seed uint64) []*event.Example {
 	r := rand.New(rand.NewPCG(seed, 8))
-	out := make([]*blankout.Example, len(events))
+	out := make([]*event.Example, len(events))
 	for i, e := range events {
 		c := *e
-		c.Field, c.Features = nil, blankout.Vec{}
+		c.Field, c.Features = nil, event.Vec{}
 		for j, id := range e.Field {
 			if r.Float64() < chance {
 				c.Missing = append(c.Missing, id)
@@ -68,10 +68,10 @@ func TestIntervalCoversWhatIsMissing(t *testing.T) {
 			for _, missing := range []model.MissingPolicy{"auto", "none"} {
 				c := DefaultConfig()
 				c.Loss, c.MissingPolicy = lossName, string(missing)
-				s := blankout.NewSchema(8, nil, 2)
+				s := event.NewSchema(8, nil, 2)
 				s.Target = loss.LabelsOf(lossName)
 				for _, name := range []string{"a", "b", "c", "d", "e"} {
-					s.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+					s.AddField(event.Field{Name: name, Kind: event.Numeric})
 				}
 				l, err := New(c, s)
 				if err != nil {

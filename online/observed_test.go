@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/loss"
+	"blankout/internal/loss"
 	"blankout/online/watch"
 )
 
@@ -20,18 +20,18 @@ type mortalSensors struct {
 	rates [3]float64
 }
 
-func sensorSchema() *blankout.Schema {
-	s := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+func sensorSchema() *event.Schema {
+	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	for _, name := range []string{"a", "b", "c"} {
 		for i := range 3 {
-			s.AddField(blankout.Field{Name: name + string(rune('1'+i)), Kind: blankout.Numeric, Group: name})
+			s.AddField(event.Field{Name: name + string(rune('1'+i)), Kind: event.Numeric, Group: name})
 		}
 	}
 	return s
 }
 
-func (s *mortalSensors) next() *blankout.Example {
-	e := &blankout.Example{Weight: 1, Label: s.r.IntN(2)}
+func (s *mortalSensors) next() *event.Example {
+	e := &event.Example{Weight: 1, Label: s.r.IntN(2)}
 	for sensor, rate := range s.rates {
 		dead := s.r.Float64() < rate
 		for i := range 3 {

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 )
 
 // Of two classes that are no usual pair the rarer of the first 1,000 is the positive one, a
@@ -16,7 +16,7 @@ func TestPositive(t *testing.T) {
 	c.Noise, c.Threshold, c.CovarianceMaxFields = "none", 0.8, 0
 	teach := func(name string, restart int) *Learner {
 		var counts [2]int
-		l, err := New(c, blankout.NewSchema(10, []string{"rare", "usual"}, 2))
+		l, err := New(c, event.NewSchema(10, []string{"rare", "usual"}, 2))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +35,7 @@ func TestPositive(t *testing.T) {
 			if got := l.Metrics().Positive; name == "" && (got == "rare") != (i >= 1000 || counts[0] < counts[1]) {
 				t.Fatalf("positive before event %d: %q", i, got)
 			}
-			e := &blankout.Example{Label: 1, Weight: 1, Features: blankout.Vec{Index: []uint32{1, 2}, Value: []float64{r.NormFloat64(), 1}}}
+			e := &event.Example{Label: 1, Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{r.NormFloat64(), 1}}}
 			if r.Float64() < .2 {
 				e.Label, e.Features.Value[0] = 0, e.Features.Value[0]+1
 			}
@@ -49,7 +49,7 @@ func TestPositive(t *testing.T) {
 	if *a != *b {
 		t.Error("a restart changes the measures")
 	}
-	e := &blankout.Example{Label: 1, Weight: 1, Features: blankout.Vec{Index: []uint32{1, 2}, Value: []float64{.7, 1}}}
+	e := &event.Example{Label: 1, Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{.7, 1}}}
 	for _, l := range []*Learner{again, usual, rare} {
 		if x, y := found.Score(e, make([]float64, 1)), l.Score(e, make([]float64, 1)); x[0] != y[0] {
 			t.Errorf("score %v, want %v", y, x)

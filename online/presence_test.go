@@ -7,30 +7,30 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 // absences is a stream of JSON-like events of numeric fields: the first is always there,
 // the second is left out of two events of five, more often in class 0, the third is null as
 // often, the fourth is left out of one event of twenty.
 type absences struct {
-	schema *blankout.Schema
+	schema *event.Schema
 	r      *rand.Rand
 	n      int
 }
 
 func newAbsences(seed uint64) *absences {
-	s := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	for i := range 4 {
-		s.Fields = append(s.Fields, blankout.Field{Name: fmt.Sprint("n", i), Kind: blankout.Numeric})
+		s.Fields = append(s.Fields, event.Field{Name: fmt.Sprint("n", i), Kind: event.Numeric})
 	}
 	return &absences{schema: s, r: rand.New(rand.NewPCG(seed, 1))}
 }
 
-func (a *absences) next() *blankout.Example {
-	e := &blankout.Example{Label: a.r.IntN(2), Weight: 1}
+func (a *absences) next() *event.Example {
+	e := &event.Example{Label: a.r.IntN(2), Weight: 1}
 	a.n++
 	put := func(field uint16) {
 		e.Features.Index = append(e.Features.Index, uint32(10*field))
@@ -109,7 +109,7 @@ func TestPresenceIsKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var events []*blankout.Example
+		var events []*event.Example
 		for range 2000 {
 			events = append(events, a.next())
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/longtest"
-	"blankout/loss"
+	"blankout/internal/loss"
 	"blankout/online/rules"
 	"blankout/online/scaling"
 )

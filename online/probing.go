@@ -9,8 +9,8 @@ import (
 	"math"
 	"slices"
 
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 	"blankout/online/probe"
 )
 
@@ -19,8 +19,8 @@ type probing struct {
 	coefficient []float64   // by level and output, of lags
 	base        []float64   // by level and output: the published intercepts
 	bins, left  [][]float64 // by point, of level and output: what dies there, and what is left
-	field       []uint16    // by feature, see blankout.Example.FieldsOf
-	factors     [][2]int    // see blankout.Schema.Factors
+	field       []uint16    // by feature, see event.Example.FieldsOf
+	factors     [][2]int    // see event.Schema.Factors
 	mask        probe.Mask
 	places      []int // by feature: its place in the Covariance, -1 for none
 	part, own   model.Parts
@@ -44,7 +44,7 @@ type patternMix struct {
 const applyEvery = 256
 
 // probe takes up what the answers to the event at hand lose.
-func (l *answering) probe(e *blankout.Example) {
+func (l *answering) probe(e *event.Example) {
 	l.judging(e)
 	often := probe.AsCame(l.events, l.second.share(&l.shares.InForce[0]) == 0)
 	if !l.fields.Lack.Some() && l.period == 0 && often {
@@ -102,7 +102,7 @@ func (l *answering) expectsSilence() bool {
 }
 
 // judging makes the event at hand the one that scores are judged by.
-func (l *answering) judging(e *blankout.Example) {
+func (l *answering) judging(e *event.Example) {
 	j := &l.judge
 	j.Label, j.Class, j.Active, j.Classes = l.now.output, e.Label, l.active, &l.young
 	if l.set.numbers {
@@ -113,7 +113,7 @@ func (l *answering) judging(e *blankout.Example) {
 }
 
 // prepare finds the intercepts and the features' fields and places of the event at hand.
-func (l *answering) prepare(e *blankout.Example) {
+func (l *answering) prepare(e *event.Example) {
 	p, now := &l.probing, &l.now
 	p.filled.pattern, p.base, p.coefficient = p.filled.pattern[:0], p.base[:0], p.coefficient[:0]
 	w, u := l.weights(l.bias), l.lags(l.bias)
@@ -177,7 +177,7 @@ func (l *answering) lacksOwn() bool {
 }
 
 // probeOwn takes up the answers to the event at hand, which lacks fields by itself.
-func (l *answering) probeOwn(e *blankout.Example) {
+func (l *answering) probeOwn(e *event.Example) {
 	k, p := l.fields.Lack, &l.probing
 	p.left = grown(p.left, probe.Points, len(p.base))
 	left := p.left[0]
@@ -197,7 +197,7 @@ func (l *answering) probeOwn(e *blankout.Example) {
 // probeMasked takes up the answers to the event at hand with features, or groups of them, deleted by
 // a mask: the forecasts, and what the ranges learn if moves is set. A nested mask has for each
 // feature the last point that it survives.
-func (l *answering) probeMasked(e *blankout.Example, groups, moves bool) {
+func (l *answering) probeMasked(e *event.Example, groups, moves bool) {
 	p := &l.probing
 	lack := l.fields.All(l.schema.Fields)
 	named := l.drawMask(e, groups)
@@ -279,7 +279,7 @@ func (l *answering) fills(point int) bool {
 
 // drawMask draws for each feature of the event at hand, or each group of them, the last point that it
 // survives. It says whether anything of the event is known to be missing when it dies.
-func (l *answering) drawMask(e *blankout.Example, groups bool) (named bool) {
+func (l *answering) drawMask(e *event.Example, groups bool) (named bool) {
 	p := &l.probing
 	x := probe.Features{
 		Columns: l.now.columns[:len(l.features())], Field: p.field, Schema: l.schema, Factors: p.factors,

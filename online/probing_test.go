@@ -10,15 +10,15 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
 	"blankout/internal/coder"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/model"
+	"blankout/internal/model"
 	"blankout/online/probe"
 )
 
 // atHand takes an event through the stages up to its probes.
-func (l *Learner) atHand(e *blankout.Example) {
+func (l *Learner) atHand(e *event.Example) {
 	l.begin(e)
 	l.lack(e)
 	l.gather(e)
@@ -118,16 +118,16 @@ func shifted(n, v, r int) []float64 {
 
 // slowAnswer returns what the published model answers to the event at hand with the features null
 // that die before a point, and what is left of it.
-func (l *Learner) slowAnswer(e *blankout.Example, point int) (float64, *blankout.Example) {
+func (l *Learner) slowAnswer(e *event.Example, point int) (float64, *event.Example) {
 	m := model.Linear{Head: l.head(l.schema), Rows: l.table}
-	x := m.Standardized(e, blankout.Vec{})
+	x := m.Standardized(e, event.Vec{})
 	field := l.scaling.Scaler.FieldsOf(e, x.Index, nil)
 	dead := make([]bool, len(x.Index))
 	for i := range dead {
 		dead[i] = i < len(l.probing.mask.Last) && int(l.probing.mask.Last[i]) < point
 	}
 	m.Scaler.Curves.Follow(x.Index, dead)
-	var left blankout.Example
+	var left event.Example
 	m.Delete(e, x, field, dead, false, &left)
 	return m.ScoreLacking(left.Features, &left, make([]float64, 1))[0], &left
 }
@@ -197,11 +197,11 @@ func TestGroupsInMasks(t *testing.T) {
 // oneStrong returns events of two classes that one reading tells nearly always, if it is there.
 // Twelve others are copies of it with much noise, which nobody needs who has that one. Each is
 // null with the given chance.
-func oneStrong(n int, chance float64, seed uint64) []*blankout.Example {
+func oneStrong(n int, chance float64, seed uint64) []*event.Example {
 	r := rand.New(rand.NewPCG(seed, 3))
-	events := make([]*blankout.Example, n)
+	events := make([]*event.Example, n)
 	for i := range events {
-		e := &blankout.Example{Label: r.IntN(2), Weight: 1, Field: []uint16{}, Offset: int64(i)}
+		e := &event.Example{Label: r.IntN(2), Weight: 1, Field: []uint16{}, Offset: int64(i)}
 		y := float64(2*e.Label - 1)
 		strong := y + 0.5*r.NormFloat64()
 		for j := range uint16(13) {
@@ -221,10 +221,10 @@ func oneStrong(n int, chance float64, seed uint64) []*blankout.Example {
 	return events
 }
 
-func oneStrongSchema() *blankout.Schema {
-	s := blankout.NewSchema(8, []string{"a", "b"}, 2)
+func oneStrongSchema() *event.Schema {
+	s := event.NewSchema(8, []string{"a", "b"}, 2)
 	for j := range 13 {
-		s.AddField(blankout.Field{Name: string(rune('a' + j)), Kind: blankout.Numeric})
+		s.AddField(event.Field{Name: string(rune('a' + j)), Kind: event.Numeric})
 	}
 	return s
 }
@@ -354,10 +354,10 @@ func TestObjectiveOfWholeEvents(t *testing.T) {
 
 // exampleSource yields examples in one batch.
 type exampleSource struct {
-	examples []*blankout.Example
+	examples []*event.Example
 }
 
-func (s *exampleSource) Next(_ context.Context, b *blankout.Batch) error {
+func (s *exampleSource) Next(_ context.Context, b *event.Batch) error {
 	if s.examples == nil {
 		return io.EOF
 	}
@@ -374,16 +374,16 @@ func (s *exampleSource) Next(_ context.Context, b *blankout.Batch) error {
 // forecasts on masks and filling in take.
 func BenchmarkLearnNumbers(b *testing.B) {
 	const n = 24
-	schema := blankout.NewSchema(8, []string{"0", "1"}, 2)
+	schema := event.NewSchema(8, []string{"0", "1"}, 2)
 	for i := range n {
-		schema.Fields = append(schema.Fields, blankout.Field{Name: fmt.Sprint("f", i), Kind: blankout.Numeric})
+		schema.Fields = append(schema.Fields, event.Field{Name: fmt.Sprint("f", i), Kind: event.Numeric})
 	}
 	l, err := New(DefaultConfig(), schema)
 	if err != nil {
 		b.Fatal(err)
 	}
 	r := rand.New(rand.NewPCG(1, 1))
-	events := make([]blankout.Example, 4000)
+	events := make([]event.Example, 4000)
 	for i := range events {
 		e := &events[i]
 		e.Weight, e.Label = 1, r.IntN(2)
@@ -475,17 +475,17 @@ func TestOwnEventsOutweighMasks(t *testing.T) {
 }
 
 // numberFields returns a Schema of so many numbers, in the columns from 0 on, and their ids.
-func numberFields(n int) (*blankout.Schema, []uint16) {
-	schema := blankout.NewSchema(12, []string{"no", "yes"}, 2)
+func numberFields(n int) (*event.Schema, []uint16) {
+	schema := event.NewSchema(12, []string{"no", "yes"}, 2)
 	var ids []uint16
 	for i := range n {
-		ids = append(ids, schema.AddField(blankout.Field{Name: fmt.Sprint(i), Kind: blankout.Numeric, Column: uint32(i)}))
+		ids = append(ids, schema.AddField(event.Field{Name: fmt.Sprint(i), Kind: event.Numeric, Column: uint32(i)}))
 	}
 	return schema, ids
 }
 
-func numbersEvent(fields []uint16, label int, x []float64) *blankout.Example {
-	e := &blankout.Example{Label: label, Weight: 1, Field: fields}
+func numbersEvent(fields []uint16, label int, x []float64) *event.Example {
+	e := &event.Example{Label: label, Weight: 1, Field: fields}
 	for i, x := range x {
 		e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(i)), append(e.Features.Value, x)
 	}
@@ -493,7 +493,7 @@ func numbersEvent(fields []uint16, label int, x []float64) *blankout.Example {
 }
 
 // without returns e with its first field, of this id, null.
-func without(e *blankout.Example, id uint16) *blankout.Example {
-	return &blankout.Example{Label: e.Label, Weight: e.Weight, Field: e.Field[1:], Missing: []uint16{id},
-		Features: blankout.Vec{Index: e.Features.Index[1:], Value: e.Features.Value[1:]}}
+func without(e *event.Example, id uint16) *event.Example {
+	return &event.Example{Label: e.Label, Weight: e.Weight, Field: e.Field[1:], Missing: []uint16{id},
+		Features: event.Vec{Index: e.Features.Index[1:], Value: e.Features.Value[1:]}}
 }

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online/rows"
 	"blankout/online/rules"
 )
@@ -22,7 +22,7 @@ type stream struct {
 	r       *rand.Rand
 	classes int
 	lacks   bool // the category is missing from every fourth event
-	e       blankout.Example
+	e       event.Example
 	omits   bool // leaves a number out of one event in four, so that its presence counts
 }
 
@@ -30,21 +30,21 @@ func newStream(seed uint64, classes int) *stream {
 	return &stream{r: rand.New(rand.NewPCG(seed, 1)), classes: classes}
 }
 
-func streamSchema(classes int) *blankout.Schema {
+func streamSchema(classes int) *event.Schema {
 	var names []string
 	for c := range classes {
 		names = append(names, fmt.Sprint("c", c))
 	}
-	s := blankout.NewSchema(10, names, classes)
-	for _, k := range []blankout.Kind{blankout.Numeric, blankout.Categorical, blankout.Words, blankout.Cross} {
-		s.Fields = append(s.Fields, blankout.Field{Name: k.String(), Kind: k})
+	s := event.NewSchema(10, names, classes)
+	for _, k := range []event.Kind{event.Numeric, event.Categorical, event.Words, event.Cross} {
+		s.Fields = append(s.Fields, event.Field{Name: k.String(), Kind: k})
 	}
 	s.Fields[1].Group, s.Fields[2].Group = "sensor", "sensor"
 	s.Crosses, s.Fields[4].Name = [][2]string{{s.Fields[1].Name, s.Fields[3].Name}}, s.Fields[1].Name+"^"+s.Fields[3].Name
 	return s
 }
 
-func (s *stream) next() *blankout.Example {
+func (s *stream) next() *event.Example {
 	e, r := &s.e, s.r
 	e.Features.Index, e.Features.Value, e.Field = e.Features.Index[:0], e.Features.Value[:0], e.Field[:0]
 	add := func(column uint32, field uint16, x float64) {
@@ -369,7 +369,7 @@ func TestPoison(t *testing.T) {
 			label := e.Label
 			switch i {
 			case 530:
-				many := &blankout.Example{Weight: 1, Features: blankout.Vec{Index: make([]uint32, 5000), Value: make([]float64, 5000)}}
+				many := &event.Example{Weight: 1, Features: event.Vec{Index: make([]uint32, 5000), Value: make([]float64, 5000)}}
 				for j := range many.Features.Index {
 					many.Features.Index[j], many.Features.Value[j] = 2000+uint32(j), 1
 				}
@@ -432,14 +432,14 @@ func TestMillionFeatures(t *testing.T) {
 	l, calm := mustNew(t, c, 2), mustNew(t, c, 2)
 	s, s2 := newStream(3, 2), newStream(3, 2)
 	const million = 1_000_000
-	many := &blankout.Example{Weight: 1, Features: blankout.Vec{Index: make([]uint32, million), Value: make([]float64, million)}}
+	many := &event.Example{Weight: 1, Features: event.Vec{Index: make([]uint32, million), Value: make([]float64, million)}}
 	for j := range many.Features.Index {
 		many.Features.Index[j], many.Features.Value[j] = 100+uint32(j), 1+float64(j%7)
 	}
 	wrong, calmWrong := 0, 0
 	for i := range 1000 {
 		if i == 300 || i == 301 {
-			many.Label = []int{blankout.Unlabeled, 1}[i-300]
+			many.Label = []int{event.Unlabeled, 1}[i-300]
 			l.Learn(many)
 		}
 		e := s.next()
@@ -481,7 +481,7 @@ func TestRefused(t *testing.T) {
 func TestLateClass(t *testing.T) {
 	c := DefaultConfig()
 	c.Noise = "dropout:0.3"
-	schema := blankout.NewSchema(10, nil, 20)
+	schema := event.NewSchema(10, nil, 20)
 	schema.Classes = []string{"a", "b"}
 	l, err := New(c, schema)
 	if err != nil {
@@ -496,7 +496,7 @@ func TestLateClass(t *testing.T) {
 		if i == 1000 {
 			schema.Classes = append(schema.Classes, "c")
 		}
-		e := &blankout.Example{Weight: 1, Label: label, Features: blankout.Vec{Index: []uint32{uint32(label), 7}, Value: []float64{1, float64(i % 5)}}}
+		e := &event.Example{Weight: 1, Label: label, Features: event.Vec{Index: []uint32{uint32(label), 7}, Value: []float64{1, float64(i % 5)}}}
 		if got := model.Predict(l.Learn(e)); got != label {
 			if i < 1000 && got > 1 {
 				t.Fatalf("event %d: class %d has not appeared", i, got)
@@ -517,9 +517,9 @@ func TestFixedPoint(t *testing.T) {
 	longtest.NotRaced(t)
 	const dim = 5
 	r := rand.New(rand.NewPCG(2, 3))
-	var events []blankout.Example
+	var events []event.Example
 	for range 60 {
-		e := blankout.Example{Weight: 1, Label: r.IntN(2)}
+		e := event.Example{Weight: 1, Label: r.IntN(2)}
 		for d := range uint32(dim) {
 			if r.IntN(3) > 0 {
 				e.Features.Index = append(e.Features.Index, d)
@@ -535,8 +535,8 @@ func TestFixedPoint(t *testing.T) {
 			best := math.NaN()
 			for _, rule := range []string{"adagrad", "sgd"} {
 				c.Optimizer = rule
-				schema := blankout.NewSchema(4, []string{"0", "1"}, 2)
-				schema.NumericIndices, schema.ColumnGroups = true, &blankout.ColumnGroups{Every: 2}
+				schema := event.NewSchema(4, []string{"0", "1"}, 2)
+				schema.NumericIndices, schema.ColumnGroups = true, &event.ColumnGroups{Every: 2}
 				l, err := New(c, schema)
 				if err != nil {
 					t.Fatal(err)
@@ -629,7 +629,7 @@ func BenchmarkLearn(b *testing.B) {
 				c := DefaultConfig()
 				c.Noise = noise
 				l, s := mustNew(b, c, classes), newStream(1, classes)
-				var events []blankout.Example
+				var events []event.Example
 				features := 0
 				for range 4000 {
 					e := *s.next()

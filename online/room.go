@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strconv"
 
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 	"blankout/online/memory"
 	"blankout/online/watch"
 )
@@ -15,7 +15,7 @@ import (
 // Refusal says why the Learner will not learn an event that its decoder has not refused: a class or columns that
 // come with it would make its rows larger than Config.MaxMemory. It is nil where it will. Nothing is refused for
 // columns and classes that are there, nor among several learners of one model. Learn counts such an event as refused.
-func (l *Learner) Refusal(e *blankout.Example) *blankout.Refusal {
+func (l *Learner) Refusal(e *event.Example) *event.Refusal {
 	bound := memory.Bound(l.config.MaxMemory)
 	if bound == 0 || e.Refused != nil || e.Weight == 0 || l.share != nil {
 		return nil
@@ -34,18 +34,18 @@ func (l *Learner) Refusal(e *blankout.Example) *blankout.Refusal {
 }
 
 // noRoom returns the refusal of what would make so many rows of so many numbers.
-func (l *Learner) noRoom(what string, rows, width int) *blankout.Refusal {
-	return &blankout.Refusal{Reason: blankout.ReasonMemory, Detail: fmt.Sprintf("%s: %d rows of %d numbers are %d bytes; raise learner.max_memory = %d",
+func (l *Learner) noRoom(what string, rows, width int) *event.Refusal {
+	return &event.Refusal{Reason: event.ReasonMemory, Detail: fmt.Sprintf("%s: %d rows of %d numbers are %d bytes; raise learner.max_memory = %d",
 		what, rows, width, memory.Bytes(rows, width), l.config.MaxMemory)}
 }
 
 // nameFeature names the feature of an entry of an event, and its field. A name is looked for among all names, which takes
 // its time: for the first refusal alone, which is the one that is shown.
-func (l *Learner) nameFeature(e *blankout.Example, i int) string {
+func (l *Learner) nameFeature(e *event.Example, i int) string {
 	column := e.Features.Index[i]
 	var name string
 	switch {
-	case l.watch.Refused.By[blankout.ReasonMemory].Count == 0 || l.schema.NumericIndices && l.schema.Names.Len() == 0:
+	case l.watch.Refused.By[event.ReasonMemory].Count == 0 || l.schema.NumericIndices && l.schema.Names.Len() == 0:
 		name = (&model.Head{Schema: l.schema, Scaler: l.scaling.Scaler}).Namer()(column)
 	default:
 		name = "#" + strconv.FormatUint(uint64(column), 10)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/online"
 	"blankout/online/memory"
 )
@@ -21,10 +21,10 @@ func crowd(t *testing.T, change func(*online.Config), classes ...string) *online
 	if change != nil {
 		change(&c)
 	}
-	s := blankout.NewSchema(20, nil, 40)
+	s := event.NewSchema(20, nil, 40)
 	s.Classes = classes
 	s.NumericIndices = true
-	s.AddField(blankout.Field{Name: "words", Kind: blankout.Words})
+	s.AddField(event.Field{Name: "words", Kind: event.Words})
 	l, err := online.New(c, s)
 	if err != nil {
 		t.Fatal(err)
@@ -32,8 +32,8 @@ func crowd(t *testing.T, change func(*online.Config), classes ...string) *online
 	return l
 }
 
-func crowded(n, label int) *blankout.Example {
-	e := &blankout.Example{Label: label, Weight: 1, Offset: int64(n)}
+func crowded(n, label int) *event.Example {
+	e := &event.Example{Label: label, Weight: 1, Offset: int64(n)}
 	for i := range 100 {
 		e.Features.Index = append(e.Features.Index, uint32(100*n+i))
 		e.Features.Value, e.Field = append(e.Features.Value, 1), append(e.Field, 1)
@@ -61,7 +61,7 @@ func width(t *testing.T, l *online.Learner) int {
 	return l.Snapshot().Model().Layout.Width
 }
 
-func encoded(t *testing.T, l *online.Learner) []blankout.Block {
+func encoded(t *testing.T, l *online.Learner) []event.Block {
 	t.Helper()
 	blocks, err := l.Blocks()
 	if err != nil {
@@ -70,8 +70,8 @@ func encoded(t *testing.T, l *online.Learner) []blankout.Block {
 	return blocks
 }
 
-func same(a, b []blankout.Block) bool {
-	return slices.EqualFunc(a, b, func(a, b blankout.Block) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) })
+func same(a, b []event.Block) bool {
+	return slices.EqualFunc(a, b, func(a, b event.Block) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) })
 }
 
 // Columns beyond the bound are refused at the row that the formula says, by name, and counted; labeled or not. Known ones
@@ -86,14 +86,14 @@ func TestColumnRefused(t *testing.T) {
 	other := crowd(t, nil, "no", "yes")
 	fill(t, other)
 	e := crowded(last, 1)
-	for i, label := range []int{1, blankout.Unlabeled} {
+	for i, label := range []int{1, event.Unlabeled} {
 		e.Label = label
 		if l.Learn(e) != nil || e.Refused != nil {
 			t.Errorf("event %d is learned", i)
 		}
 	}
 	m := l.Metrics()
-	by := m.RefusedBy[blankout.ReasonMemory]
+	by := m.RefusedBy[event.ReasonMemory]
 	if m.Refused != 2 || by.Count != 2 || !strings.HasPrefix(by.First, `field "words", feature "`) || !strings.Contains(by.First, "raise learner.max_memory = 1048576") {
 		t.Errorf("refused %d: %+v", m.Refused, m.RefusedBy)
 	}
@@ -123,19 +123,19 @@ func TestClassRefused(t *testing.T) {
 		l.Schema().Classes = append(l.Schema().Classes, "again", "fire")
 		e := crowded(0, len(l.Schema().Classes)-1)
 		r := l.Refusal(e)
-		if r == nil || r.Reason != blankout.ReasonMemory || !strings.HasPrefix(r.Detail, `class "fire": `) {
+		if r == nil || r.Reason != event.ReasonMemory || !strings.HasPrefix(r.Detail, `class "fire": `) {
 			t.Fatalf("of %d classes: %v", len(classes), r)
 		}
 		again, err := online.Restore(l.Config(), encoded(t, l))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, e := range []*blankout.Example{e, crowded(1, 1), crowded(last, 0), crowded(2, 0), e} {
+		for i, e := range []*event.Example{e, crowded(1, 1), crowded(last, 0), crowded(2, 0), e} {
 			if a, b := l.Learn(e), again.Learn(e); !slices.Equal(a, b) || (a == nil) != (i%4 == 0 || i == 2) {
 				t.Errorf("of %d classes, event %d: %v, after a restart %v", len(classes), i, a, b)
 			}
 		}
-		if l.Outputs() != k || l.Metrics().RefusedBy[blankout.ReasonMemory].Count != 3 || !same(encoded(t, l), encoded(t, again)) {
+		if l.Outputs() != k || l.Metrics().RefusedBy[event.ReasonMemory].Count != 3 || !same(encoded(t, l), encoded(t, again)) {
 			t.Errorf("of %d classes: %d outputs, refused %+v", len(classes), l.Outputs(), l.Metrics().RefusedBy)
 		}
 		c := l.Config()
@@ -157,8 +157,8 @@ func TestFarFromBound(t *testing.T) {
 		far.Learn(crowded(n, n%2))
 		none.Learn(crowded(n, n%2))
 	}
-	rest := func(l *online.Learner) []blankout.Block { // but for the setting
-		return slices.DeleteFunc(encoded(t, l), func(b blankout.Block) bool { return b.Name == "learner" })
+	rest := func(l *online.Learner) []event.Block { // but for the setting
+		return slices.DeleteFunc(encoded(t, l), func(b event.Block) bool { return b.Name == "learner" })
 	}
 	if !same(rest(near), rest(far)) || !same(rest(near), rest(none)) {
 		t.Error("a bound that nothing reaches changes what is learned")
@@ -177,7 +177,7 @@ func TestFarFromBound(t *testing.T) {
 func TestSharedRefusesNothing(t *testing.T) {
 	a, b := online.DefaultConfig(), online.DefaultConfig()
 	b.MaxMemory = 1 << 21
-	s := blankout.NewSchema(20, nil, 2)
+	s := event.NewSchema(20, nil, 2)
 	if a, b := online.FingerprintOf(a.Shared(), s), online.FingerprintOf(b.Shared(), s); !maps.Equal(a, b) {
 		t.Errorf("members have %v and %v", a, b)
 	}

@@ -6,10 +6,10 @@ package online
 import (
 	"slices"
 
-	"blankout"
 	"blankout/internal/coder"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online/newton"
 	"blankout/online/panel"
 	"blankout/online/probe"
@@ -253,7 +253,7 @@ func (l *Learner) withoutSecond() {
 }
 
 // learnSecond has the expert learn the event at hand.
-func (l *answering) learnSecond(e *blankout.Example) {
+func (l *answering) learnSecond(e *event.Example) {
 	s := &l.second
 	if !s.knows() || s.away {
 		return

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // tides draws events with three numbers, which go together and do not act linearly, and a word.
@@ -20,26 +20,26 @@ type tides struct {
 	r       *rand.Rand
 	classes int // 0 for numbers
 	null    float64
-	e       blankout.Example
+	e       event.Example
 }
 
-func (s *tides) schema() *blankout.Schema {
+func (s *tides) schema() *event.Schema {
 	names := []string{"ebb", "flow", "slack"}[:max(s.classes, 2)]
-	schema := blankout.NewSchema(8, names, s.classes)
+	schema := event.NewSchema(8, names, s.classes)
 	if s.classes == 0 {
-		schema = blankout.NewSchema(8, nil, 0)
+		schema = event.NewSchema(8, nil, 0)
 		schema.Target = loss.Real
 	}
 	for _, name := range []string{"a", "b", "c"} {
-		schema.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+		schema.AddField(event.Field{Name: name, Kind: event.Numeric})
 	}
-	schema.AddField(blankout.Field{Name: "word", Kind: blankout.Categorical})
+	schema.AddField(event.Field{Name: "word", Kind: event.Categorical})
 	return schema
 }
 
-func (s *tides) next() *blankout.Example {
+func (s *tides) next() *event.Example {
 	e := &s.e
-	*e = blankout.Example{Weight: 1, Features: blankout.Vec{Index: e.Features.Index[:0], Value: e.Features.Value[:0]}, Field: e.Field[:0], Missing: e.Missing[:0]}
+	*e = event.Example{Weight: 1, Features: event.Vec{Index: e.Features.Index[:0], Value: e.Features.Value[:0]}, Field: e.Field[:0], Missing: e.Missing[:0]}
 	a := s.r.NormFloat64()
 	x := []float64{a, 0.9*a + 0.5*s.r.NormFloat64(), 10 + 3*s.r.NormFloat64()}
 	for i, x := range x {
@@ -273,9 +273,9 @@ func TestSecondLeftOut(t *testing.T) {
 			t.Errorf("%s: there is an expert", name)
 		}
 	}
-	schema := blankout.NewSchema(15, []string{"no", "yes"}, 2)
+	schema := event.NewSchema(15, []string{"no", "yes"}, 2)
 	for i := range 20_001 {
-		schema.AddField(blankout.Field{Name: strconv.Itoa(i), Kind: blankout.Numeric})
+		schema.AddField(event.Field{Name: strconv.Itoa(i), Kind: event.Numeric})
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	learners := map[string]*Learner{}
@@ -289,7 +289,7 @@ func TestSecondLeftOut(t *testing.T) {
 		learners[rule] = l
 	}
 	for n := range 16 {
-		e := &blankout.Example{Weight: 1, Label: r.IntN(2)}
+		e := &event.Example{Weight: 1, Label: r.IntN(2)}
 		for i := range uint32(1250 * (n + 1)) {
 			e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, i), append(e.Features.Value, r.NormFloat64()+float64(e.Label)), append(e.Field, uint16(i+1))
 		}
@@ -480,7 +480,7 @@ func TestSecondRests(t *testing.T) {
 	for _, of := range []struct{ null, silent float64 }{{0, 0}, {0.4, 0}, {0, 0.3}} {
 		s := newTides(9, 2, of.null)
 		l := s.learner(t, nil)
-		straight := func() *blankout.Example {
+		straight := func() *event.Example {
 			e := s.next()
 			f := 0.0
 			for i, x := range e.Features.Value[:len(e.Features.Value)-1] {

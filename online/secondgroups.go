@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"blankout/loss"
+	"blankout/internal/loss"
 	"blankout/online/rows"
 )
 

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
 	"blankout/internal/coder"
-	"blankout/loss"
+	"blankout/internal/event"
+	"blankout/internal/loss"
 	"blankout/online/newton"
 	"blankout/online/panel"
 )
@@ -111,8 +111,8 @@ func TestSecondHelpsUnderGroups(t *testing.T) {
 // Among the first events of several classes nobody knows yet how large values are: under noise of groups no
 // step takes a score far past what its label calls for.
 func TestFirstStepsOfGroups(t *testing.T) {
-	schema := blankout.NewSchema(10, []string{"a", "b", "c"}, 3)
-	schema.NumericIndices, schema.ColumnGroups = true, &blankout.ColumnGroups{Every: 4}
+	schema := event.NewSchema(10, []string{"a", "b", "c"}, 3)
+	schema.NumericIndices, schema.ColumnGroups = true, &event.ColumnGroups{Every: 4}
 	for _, standardize := range []string{"all", "auto"} {
 		c := DefaultConfig()
 		c.Noise, c.Standardize, c.Optimizer = loss.GroupDropout{Groups: 0.5}.String(), standardize, "adagrad"
@@ -122,7 +122,7 @@ func TestFirstStepsOfGroups(t *testing.T) {
 		}
 		farthest := 0.0
 		for n := range 40 {
-			e := &blankout.Example{Weight: 1, Label: n % 3}
+			e := &event.Example{Weight: 1, Label: n % 3}
 			for column := range uint32(40) {
 				e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, 100+float64(column%7)+float64(n*int(column)%5))
 			}

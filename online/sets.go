@@ -4,7 +4,7 @@ package online
 // truth as often as Config.Coverage says.
 
 import (
-	"blankout/model"
+	"blankout/internal/model"
 	"blankout/online/cover"
 )
 

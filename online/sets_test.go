@@ -7,12 +7,12 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
 	"blankout/internal/coder"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/loss"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 	"blankout/online/cover"
 	"blankout/online/watch"
 )
@@ -24,8 +24,8 @@ type classStream struct {
 	null    float64
 }
 
-func (s *classStream) next() *blankout.Example {
-	e := &blankout.Example{Weight: 1, Label: s.r.IntN(s.classes), Field: []uint16{}}
+func (s *classStream) next() *event.Example {
+	e := &event.Example{Weight: 1, Label: s.r.IntN(s.classes), Field: []uint16{}}
 	shared := s.r.NormFloat64()
 	for id := uint16(1); id <= 12; id++ {
 		x := math.Sin(float64(int(id)*(e.Label+1))) + 0.7*shared + s.r.NormFloat64()
@@ -41,9 +41,9 @@ func (s *classStream) next() *blankout.Example {
 func kindsLearner(t *testing.T, classes int, change func(*Config)) *Learner {
 	t.Helper()
 	names := []string{"a", "b", "c", "d", "e", "f"}[:classes]
-	s := blankout.NewSchema(8, names, classes)
+	s := event.NewSchema(8, names, classes)
 	for id := range 12 {
-		s.AddField(blankout.Field{Name: string(rune('k' + id)), Kind: blankout.Numeric})
+		s.AddField(event.Field{Name: string(rune('k' + id)), Kind: event.Numeric})
 	}
 	c := DefaultConfig()
 	if change != nil {
@@ -220,9 +220,9 @@ func TestIntervalsCover(t *testing.T) {
 		c.Loss, c.Coverage = "squared", coverage
 		l := numberLearner(t, c)
 		r := rand.New(rand.NewPCG(9, 10))
-		draw := func() *blankout.Example {
+		draw := func() *event.Example {
 			x, noise := r.NormFloat64(), math.Copysign(math.Exp(1.3*r.NormFloat64()), r.NormFloat64())
-			return &blankout.Example{Weight: 1, Target: 40 + 5*x + noise, Features: blankout.Vec{Index: []uint32{1}, Value: []float64{x}}}
+			return &event.Example{Weight: 1, Target: 40 + 5*x + noise, Features: event.Vec{Index: []uint32{1}, Value: []float64{x}}}
 		}
 		for range 8000 {
 			l.Learn(draw())
@@ -248,10 +248,10 @@ func TestMaskedVariance(t *testing.T) {
 	for _, lossName := range []string{"squared", "poisson"} {
 		c := DefaultConfig()
 		c.Loss = lossName
-		schema := blankout.NewSchema(8, nil, 2)
+		schema := event.NewSchema(8, nil, 2)
 		schema.Target = loss.LabelsOf(lossName)
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
-			schema.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+			schema.AddField(event.Field{Name: name, Kind: event.Numeric})
 		}
 		l, err := New(c, schema)
 		if err != nil {
@@ -276,7 +276,7 @@ func TestMaskedVariance(t *testing.T) {
 			l.sumLeft()
 			own := slices.Clone(l.probing.part)
 			m := model.Linear{Head: l.head(l.schema), Rows: l.table}
-			x := m.Standardized(e, blankout.Vec{})
+			x := m.Standardized(e, event.Vec{})
 			for _, point := range []int{3, 6} {
 				dead := make([]bool, len(x.Index))
 				copy(l.probing.part, own)
@@ -294,7 +294,7 @@ func TestMaskedVariance(t *testing.T) {
 						dead[i] = dead[source]
 					}
 				}
-				var left blankout.Example
+				var left event.Example
 				m.Delete(e, x, l.scaling.Scaler.FieldsOf(e, x.Index, nil), dead, false, &left)
 				want := m.VarianceLacking(left.Features, &left)
 				if want.Range == 0 {
@@ -331,7 +331,7 @@ func TestSetsRestored(t *testing.T) {
 	restore := func(coverage float64, without string) *Learner {
 		c := DefaultConfig()
 		c.Coverage = coverage
-		kept := slices.DeleteFunc(slices.Clone(blocks), func(b blankout.Block) bool { return b.Name == without })
+		kept := slices.DeleteFunc(slices.Clone(blocks), func(b event.Block) bool { return b.Name == without })
 		l, err := Restore(c, kept)
 		if err != nil {
 			t.Fatal(err)
@@ -361,7 +361,7 @@ func TestSetsRestored(t *testing.T) {
 	for _, coverage := range []float64{-0.1, 0.3, 1, math.NaN()} {
 		c := DefaultConfig()
 		c.Coverage = coverage
-		if _, err := New(c, blankout.NewSchema(4, nil, 2)); err == nil {
+		if _, err := New(c, event.NewSchema(4, nil, 2)); err == nil {
 			t.Errorf("coverage %v is taken", coverage)
 		}
 	}
@@ -380,7 +380,7 @@ func TestSetsRestored(t *testing.T) {
 func TestSetsShared(t *testing.T) {
 	l := kindsLearner(t, 4, func(c *Config) { c.CovarianceMaxFields = 0 })
 	s := &classStream{rand.New(rand.NewPCG(13, 14)), 4, 0.05}
-	events := make([]blankout.Example, 9000)
+	events := make([]event.Example, 9000)
 	for i := range events {
 		events[i] = *s.next()
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 )
 
 // The settings that a fingerprint tells are those that it was made of.
@@ -44,7 +44,7 @@ func TestHalfLivesAreChecked(t *testing.T) {
 		} {
 			c := DefaultConfig()
 			set(&c)
-			if _, err := New(c, blankout.NewSchema(8, nil, 2)); err == nil || !strings.Contains(err.Error(), key+" = ") {
+			if _, err := New(c, event.NewSchema(8, nil, 2)); err == nil || !strings.Contains(err.Error(), key+" = ") {
 				t.Errorf("%s = %v: %v", key, x, err)
 			}
 		}

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 
-	"blankout"
 	"blankout/internal/coder"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online/share"
 )
 
@@ -54,23 +54,23 @@ func (c Config) CheckShared() error {
 func (c Config) checkShared(s settings) error {
 	switch {
 	case c.Optimizer != "adagrad" && c.Optimizer != "auto":
-		return blankout.KeyErrorf("optimizer", "optimizer %s: several learners of one model need optimizer = \"adagrad\"", c.Optimizer)
+		return event.KeyErrorf("optimizer", "optimizer %s: several learners of one model need optimizer = \"adagrad\"", c.Optimizer)
 	case c.ServingStaleness > 0:
-		return blankout.KeyErrorf("serving_staleness", "serving_staleness = %d: several learners of one model judge shares as events come; set serving_staleness = 0", c.ServingStaleness)
+		return event.KeyErrorf("serving_staleness", "serving_staleness = %d: several learners of one model judge shares as events come; set serving_staleness = 0", c.ServingStaleness)
 	case c.IRLSBatch > 0:
-		return blankout.KeyErrorf("irls_batch", "irls_batch = %d: several learners of one model cannot refresh; set irls_batch = 0", c.IRLSBatch)
+		return event.KeyErrorf("irls_batch", "irls_batch = %d: several learners of one model cannot refresh; set irls_batch = 0", c.IRLSBatch)
 	case s.noiseKind == constant:
-		return blankout.KeyErrorf("noise", "noise %q: several learners of one model know dropout, group, poisson, auto and none", c.Noise)
+		return event.KeyErrorf("noise", "noise %q: several learners of one model know dropout, group, poisson, auto and none", c.Noise)
 	case s.observed:
-		return blankout.KeyErrorf("noise", "noise %q: several learners of one model would each observe rates of their own; name the rates, as in group:engine=0.1,wheels=0.3, or use auto", c.Noise)
+		return event.KeyErrorf("noise", "noise %q: several learners of one model would each observe rates of their own; name the rates, as in group:engine=0.1,wheels=0.3, or use auto", c.Noise)
 	case s.standardize == model.StandardizeAll:
-		return blankout.KeyErrorf("standardize", "standardize = \"all\": several learners of one model know auto, scale and none")
+		return event.KeyErrorf("standardize", "standardize = \"all\": several learners of one model know auto, scale and none")
 	case c.HalfLifeTime > 0:
-		return blankout.KeyErrorf("half_life_time", "half_life_time = %v: several learners of one model have no clock in common; set half_life, in events, instead", c.HalfLifeTime)
+		return event.KeyErrorf("half_life_time", "half_life_time = %v: several learners of one model have no clock in common; set half_life, in events, instead", c.HalfLifeTime)
 	case loss.IsRegression(c.Loss):
-		return blankout.KeyErrorf("loss", "loss %s: several learners of one model learn classes so far, and its labels are numbers; learn it with one learner", c.Loss)
+		return event.KeyErrorf("loss", "loss %s: several learners of one model learn classes so far, and its labels are numbers; learn it with one learner", c.Loss)
 	case s.missingRule == model.MissingImpute:
-		return blankout.KeyErrorf("missing_policy", "missing_policy = \"fill\": several learners of one model do not gather a covariance yet; use auto, none or rescale")
+		return event.KeyErrorf("missing_policy", "missing_policy = \"fill\": several learners of one model do not gather a covariance yet; use auto, none or rescale")
 	}
 	return nil
 }

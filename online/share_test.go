@@ -7,23 +7,23 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/model"
+	"blankout/internal/model"
 	"blankout/online/aged"
 	"blankout/online/share"
 )
 
 // stream makes events of numbers, words and one-hot columns, some of which appear late.
-func shareStream(n int, seed uint64) (*blankout.Schema, []blankout.Example) {
-	s := blankout.NewSchema(18, []string{"no", "yes"}, 2)
-	s.Fields = append(s.Fields, blankout.Field{Name: "x", Kind: blankout.Numeric}, blankout.Field{Name: "words", Kind: blankout.Words}, blankout.Field{Name: "y", Kind: blankout.Numeric})
+func shareStream(n int, seed uint64) (*event.Schema, []event.Example) {
+	s := event.NewSchema(18, []string{"no", "yes"}, 2)
+	s.Fields = append(s.Fields, event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "words", Kind: event.Words}, event.Field{Name: "y", Kind: event.Numeric})
 	r := rand.New(rand.NewPCG(seed, 1))
 	weight := make([]float64, 3000)
 	for i := range weight {
 		weight[i] = r.NormFloat64()
 	}
-	events := make([]blankout.Example, n)
+	events := make([]event.Example, n)
 	for i := range events {
 		e := &events[i]
 		e.Weight, e.Offset, e.Fingerprint = 1, int64(i), r.Uint64()
@@ -51,7 +51,7 @@ func shareStream(n int, seed uint64) (*blankout.Schema, []blankout.Example) {
 	return s, events
 }
 
-func shareLearner(t testing.TB, s *blankout.Schema, change func(*Config)) *Learner {
+func shareLearner(t testing.TB, s *event.Schema, change func(*Config)) *Learner {
 	t.Helper()
 	c := DefaultConfig().Shared()
 	if change != nil {
@@ -132,7 +132,7 @@ func TestShareAlone(t *testing.T) {
 }
 
 // rounds has n learners learn the events in rounds, each its part, and returns the fold.
-func rounds(t testing.TB, fold *Learner, events []blankout.Example, warm, n, interval, precision int) {
+func rounds(t testing.TB, fold *Learner, events []event.Example, warm, n, interval, precision int) {
 	for i := range events[:warm] {
 		fold.Learn(&events[i])
 	}
@@ -522,7 +522,7 @@ func TestShareRebase(t *testing.T) {
 // then as good of several learners as of one, and learners that begin too early have none.
 func TestSharePresence(t *testing.T) {
 	a := newAbsences(5)
-	events := make([]blankout.Example, 9000)
+	events := make([]event.Example, 9000)
 	for i := range events {
 		events[i] = *a.next()
 	}

@@ -6,19 +6,19 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/measure"
+	"blankout/internal/measure"
 	"blankout/online/watch"
 )
 
 // turning draws events of which a number tells the class for turn events, then the opposite, and so on: whoever has just
 // learned knows the next class, and weights that are turn events old are sure of the wrong one.
-func turning(n, turn int) (out []*blankout.Example) {
+func turning(n, turn int) (out []*event.Example) {
 	r := rand.New(rand.NewPCG(3, 5))
 	for i := range n {
 		x := r.NormFloat64()
-		e := &blankout.Example{Weight: 1, Features: blankout.Vec{Index: []uint32{1}, Value: []float64{3 * x}}}
+		e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1}, Value: []float64{3 * x}}}
 		if (x > 0) != (i/turn%2 == 1) != (r.Float64() < 0.05) {
 			e.Label = 1
 		}
@@ -33,7 +33,7 @@ func learnTurning(t *testing.T, turn int, change func(*Config)) *Learner {
 	if change != nil {
 		change(&c)
 	}
-	l, err := New(c, blankout.NewSchema(8, []string{"a", "b"}, 2))
+	l, err := New(c, event.NewSchema(8, []string{"a", "b"}, 2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,13 +89,13 @@ func TestStaleWeights(t *testing.T) {
 
 // What a constant loses are the class fractions of the events before, by hand.
 func TestConstantLost(t *testing.T) {
-	l, err := New(DefaultConfig(), blankout.NewSchema(8, []string{"a", "b"}, 2))
+	l, err := New(DefaultConfig(), event.NewSchema(8, []string{"a", "b"}, 2))
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.watch.Measures.Classes = []uint64{3, 1}
 	for label, want := range [][2]float64{{0, -math.Log(4.0 / 6)}, {1, -math.Log(2.0 / 6)}} {
-		if got := l.constantLost(&blankout.Example{Label: label}); got.Error != want[0] || math.Abs(got.Loss-want[1]) > 1e-15 {
+		if got := l.constantLost(&event.Example{Label: label}); got.Error != want[0] || math.Abs(got.Loss-want[1]) > 1e-15 {
 			t.Errorf("class %d: %+v, want %v", label, got, want)
 		}
 	}
@@ -106,7 +106,7 @@ func TestConstantLost(t *testing.T) {
 func TestCautiousLink(t *testing.T) {
 	c := DefaultConfig()
 	c.ServingStaleness = 100
-	l, err := New(c, blankout.NewSchema(8, []string{"a", "b"}, 2))
+	l, err := New(c, event.NewSchema(8, []string{"a", "b"}, 2))
 	if err != nil {
 		t.Fatal(err)
 	}

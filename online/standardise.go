@@ -7,14 +7,14 @@ import (
 	"math"
 	"slices"
 
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 	"blankout/online/rows"
 	"blankout/online/scaling"
 )
 
 // gatherStandardized is gather's loop over the features where a Scaler is on.
-func (l *bank) gatherStandardized(e *blankout.Example) {
+func (l *bank) gatherStandardized(e *event.Example) {
 	now := &l.now
 	shared := l.shared()
 	if !shared && l.scaling.Bend(e) {
@@ -53,7 +53,7 @@ func (l *bank) gatherStandardized(e *blankout.Example) {
 			kind = l.scaling.Kinds[field]
 			stored++
 		}
-		if settled && !isDense && !isSpread && (kind != blankout.Numeric || l.scaling.Scaler.Mode == model.StandardizeScale) {
+		if settled && !isDense && !isSpread && (kind != event.Numeric || l.scaling.Scaler.Mode == model.StandardizeScale) {
 			end := i + 1
 			if e.Field == nil {
 				end = numbers
@@ -101,7 +101,7 @@ func (l *bank) gatherStandardized(e *blankout.Example) {
 
 // gatherUnlabeled is gatherStandardized for an event without label: it observes nothing, so that the event moves no
 // scale and no weight. A feature that no labeled event had is 0.
-func (l *bank) gatherUnlabeled(e *blankout.Example) {
+func (l *bank) gatherUnlabeled(e *event.Example) {
 	columns, raw, numbers := l.scaling.Columns(e.Features)
 	l.touch(columns)
 	kind, field, stored := l.scaling.Kinds[0], uint16(0), 0
@@ -120,7 +120,7 @@ func (l *bank) gatherUnlabeled(e *blankout.Example) {
 		x := 0.0
 		if stats[model.StatCount] > 0 {
 			x = l.scaling.Scaler.Apply(stats, raw[i])
-			if read := &l.scaling.Read; read.Notes && (isDense || kind == blankout.Numeric) {
+			if read := &l.scaling.Read; read.Notes && (isDense || kind == event.Numeric) {
 				read.Note(columns[i], kind, field, x)
 			}
 		}
@@ -133,7 +133,7 @@ func (l *bank) gatherUnlabeled(e *blankout.Example) {
 
 // putSteady observes and puts the features from i on, of an event with fields, that change no scale: names that
 // stand alone, and numbers of columns that scaling.Steady says keep theirs. It returns the first other one.
-func (l *bank) putSteady(i int, e *blankout.Example, raw []float64) int {
+func (l *bank) putSteady(i int, e *event.Example, raw []float64) int {
 	now, kinds, read := &l.now, l.scaling.Kinds, &l.scaling.Read
 	plain, bending := l.set.noiseKind == square && l.period == 0, l.scaling.Bending()
 	fields := e.Field
@@ -146,7 +146,7 @@ func (l *bank) putSteady(i int, e *blankout.Example, raw []float64) int {
 			break
 		}
 		switch kind {
-		case blankout.Numeric:
+		case event.Numeric:
 			if bending || !scaling.Steady(stats, n) {
 				return i
 			}
@@ -154,7 +154,7 @@ func (l *bank) putSteady(i int, e *blankout.Example, raw []float64) int {
 			if read.Notes {
 				read.Note(e.Features.Index[i], kind, fields[i], x)
 			}
-		case blankout.Cross, blankout.Sparse:
+		case event.Cross, event.Sparse:
 			return i
 		default:
 			if stats[model.StatInverse] != 1 || stats[model.StatCenter] != 0 {

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // standardize = "all" against the dense computation: the same events with every
@@ -19,7 +19,7 @@ func TestStandardizeAll(t *testing.T) {
 	c.Optimizer, c.IRLSBatch, c.Noise, c.Standardize = "irls", n, "none", "all"
 	c.Average, c.Adapt = 0, false
 	newLearner := func() *Learner {
-		l, err := New(c, blankout.NewSchema(10, []string{"-", "+"}, 2))
+		l, err := New(c, event.NewSchema(10, []string{"-", "+"}, 2))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,8 +28,8 @@ func TestStandardizeAll(t *testing.T) {
 	sparse, dense := newLearner(), newLearner()
 	r := rand.New(rand.NewPCG(8, 8))
 	present := func(d int) float64 { return []float64{0.05, 0.3, 0.6, 0.8, 0.97, 1}[d%6] }
-	event := func() (few, all *blankout.Example) {
-		few, all = &blankout.Example{Weight: 1}, &blankout.Example{Weight: 1}
+	event := func() (few, all *event.Example) {
+		few, all = &event.Example{Weight: 1}, &event.Example{Weight: 1}
 		f := 0.0
 		for d := range columns {
 			x := 0.0
@@ -138,7 +138,7 @@ func TestSettledFeatures(t *testing.T) {
 func TestColumnThatIsDenseNoMore(t *testing.T) {
 	c := DefaultConfig()
 	c.Standardize = "auto"
-	l, err := New(c, blankout.NewSchema(10, []string{"-", "+"}, 2))
+	l, err := New(c, event.NewSchema(10, []string{"-", "+"}, 2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestColumnThatIsDenseNoMore(t *testing.T) {
 	const column = 3
 	var readings []float64
 	for i := range 20 {
-		e := &blankout.Example{Weight: 1, Label: i % 2, Features: blankout.Vec{Index: []uint32{0}, Value: []float64{1}}}
+		e := &event.Example{Weight: 1, Label: i % 2, Features: event.Vec{Index: []uint32{0}, Value: []float64{1}}}
 		if i < 10 {
 			x := 2 + r.NormFloat64() // 0 is none of the wild readings
 			readings = append(readings, x)

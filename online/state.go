@@ -9,12 +9,12 @@ import (
 	"iter"
 	"slices"
 
-	"blankout"
 	"blankout/batch"
 	"blankout/internal/coder"
-	"blankout/loss"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 	"blankout/online/aged"
 	"blankout/online/fill"
 	"blankout/online/probe"
@@ -39,7 +39,7 @@ type Snapshot struct {
 	sets    []byte // likewise, where answers have sets
 	young   []byte // likewise, where classes share an output
 	aged    aged.Aged
-	pasts   [][]blankout.Block // see horizon
+	pasts   [][]event.Block // see horizon
 	watch   *watch.Watch
 	health  *watch.Health
 	start   watch.Moment // of the block of events whose health is being found
@@ -118,7 +118,7 @@ func (s *Snapshot) Foreign(column uint32) bool { return s.foreign(column) }
 // Blocks encodes the state: the published model as model.ReadLinear reads it,
 // the block "learner", which makes a Learner of it again, and for people who look at
 // the file the block "summary". docs/checkpoint-format.md lists the blocks.
-func (s *Snapshot) Blocks() ([]blankout.Block, error) {
+func (s *Snapshot) Blocks() ([]event.Block, error) {
 	each, err := s.EachBlock()
 	if err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func (s *Snapshot) Blocks() ([]blankout.Block, error) {
 }
 
 // EachBlock yields what Blocks returns, the rows in the memory of the Snapshot.
-func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
+func (s *Snapshot) EachBlock() (iter.Seq[event.Block], error) {
 	model, err := s.model.EachBlock()
 	if err != nil {
 		return nil, err
@@ -140,21 +140,21 @@ func (s *Snapshot) EachBlock() (iter.Seq[blankout.Block], error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(yield func(blankout.Block) bool) {
-		if s.numbers != nil && !yield(blankout.Block{Name: "numbers", Data: s.numbers}) {
+	return func(yield func(event.Block) bool) {
+		if s.numbers != nil && !yield(event.Block{Name: "numbers", Data: s.numbers}) {
 			return
 		}
-		if s.fill != nil && !yield(blankout.Block{Name: blockFill, Data: s.fill}) {
+		if s.fill != nil && !yield(event.Block{Name: blockFill, Data: s.fill}) {
 			return
 		}
-		if s.sets != nil && !yield(blankout.Block{Name: blockSets, Data: s.sets}) {
+		if s.sets != nil && !yield(event.Block{Name: blockSets, Data: s.sets}) {
 			return
 		}
-		if s.young != nil && !yield(blankout.Block{Name: blockYoung, Data: s.young}) {
+		if s.young != nil && !yield(event.Block{Name: blockYoung, Data: s.young}) {
 			return
 		}
-		if yield(blankout.Block{Name: "learner", Data: s.learner}) && yield(blankout.Block{Name: "refused", Data: s.refused}) && yield(blankout.Block{Name: watch.BlockWatch, Data: s.watched}) &&
-			yield(blankout.Block{Name: "summary", Data: s.summary}) && yield(blankout.Block{Name: watch.BlockHealth, Data: health}) {
+		if yield(event.Block{Name: "learner", Data: s.learner}) && yield(event.Block{Name: "refused", Data: s.refused}) && yield(event.Block{Name: watch.BlockWatch, Data: s.watched}) &&
+			yield(event.Block{Name: "summary", Data: s.summary}) && yield(event.Block{Name: watch.BlockHealth, Data: health}) {
 			for b := range old {
 				if !yield(b) {
 					return
@@ -179,11 +179,11 @@ func (s *Snapshot) Warnings(settings Fingerprint) []watch.Warning {
 }
 
 // Blocks is Snapshot().Blocks().
-func (l *Learner) Blocks() ([]blankout.Block, error) { return l.Snapshot().Blocks() }
+func (l *Learner) Blocks() ([]event.Block, error) { return l.Snapshot().Blocks() }
 
 // head returns the head of the published model over the given copy of the
 // Schema (or the Schema itself, for use before the next Learn).
-func (l *answering) head(s *blankout.Schema) model.Head {
+func (l *answering) head(s *event.Schema) model.Head {
 	h := l.headOf(s, l.mixed(0))
 	byRange, ranges := l.byRange()
 	if byRange != nil {
@@ -204,7 +204,7 @@ func (l *answering) modelOf(mix []float64) *model.Linear {
 
 // headOf returns the head of a model whose weights are mixed of the levels. It names the noise of
 // the one with the largest share.
-func (l *answering) headOf(s *blankout.Schema, mix []float64) model.Head {
+func (l *answering) headOf(s *event.Schema, mix []float64) model.Head {
 	l.publishSecond()
 	most := (&probe.Mix{Levels: mix[:len(l.levels)]}).Largest()
 	h := model.Head{
@@ -368,12 +368,12 @@ func (l *Learner) state(c *coder.Coder) {
 
 // The Schema is the saved one; the decoder must take it up: Learner.Schema. Rows stay in the
 // memory of their blocks until they are written: nobody may change those.
-func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
+func Restore(c Config, blocks []event.Block) (*Learner, error) {
 	m, err := model.ReadLinear(blocks)
 	if err != nil {
 		return nil, fmt.Errorf("restoring the learner: %w", err)
 	}
-	data, err := blankout.FindBlock(blocks, "learner")
+	data, err := event.FindBlock(blocks, "learner")
 	if err != nil {
 		return nil, fmt.Errorf("restoring the learner: %w: this is a model, not a checkpoint", err)
 	}
@@ -385,7 +385,7 @@ func Restore(c Config, blocks []blankout.Block) (*Learner, error) {
 		return nil, fmt.Errorf("learner: %w", err)
 	}
 	outputs, shared := m.Outputs, young.Classes{}
-	if data, err := blankout.FindBlock(blocks, blockYoung); err == nil { // it is optional
+	if data, err := event.FindBlock(blocks, blockYoung); err == nil { // it is optional
 		classes := coder.Read(data)
 		if shared.State(classes); !classes.Done() || !slices.Equal(shared.Outputs(), m.Layout.Outputs) {
 			return nil, fmt.Errorf("restoring the learner: block %s: %d bytes do not fit its format", blockYoung, len(data))
@@ -431,7 +431,7 @@ func (c Config) asBegun(data []byte) Config {
 }
 
 // restoreLearner takes up the block "learner", what was refused, and the rows.
-func (l *Learner) restoreLearner(m *model.Linear, data []byte, blocks []blankout.Block) error {
+func (l *Learner) restoreLearner(m *model.Linear, data []byte, blocks []event.Block) error {
 	d := coder.Read(data)
 	if d.Version = d.Uint32(); d.Version != stateVersion {
 		return fmt.Errorf("restoring the learner: block learner has version %d, and this program reads version %d: start again with --reset, which keeps the old checkpoints in a folder of their own, "+
@@ -454,7 +454,7 @@ func (l *Learner) restoreLearner(m *model.Linear, data []byte, blocks []blankout
 	if l.labeled() >= positiveAfter {
 		l.positive = m.Positive
 	}
-	refused, err := blankout.FindBlock(blocks, "refused")
+	refused, err := event.FindBlock(blocks, "refused")
 	if err != nil {
 		return fmt.Errorf("restoring the learner: %w", err)
 	}
@@ -462,7 +462,7 @@ func (l *Learner) restoreLearner(m *model.Linear, data []byte, blocks []blankout
 	if l.watch.Refused.State(r); !r.Done() {
 		return fmt.Errorf("restoring the learner: block refused: %d bytes do not fit its format", len(refused))
 	}
-	if data, err := blankout.FindBlock(blocks, watch.BlockWatch); err == nil { // it is optional
+	if data, err := event.FindBlock(blocks, watch.BlockWatch); err == nil { // it is optional
 		w := coder.Read(data)
 		if l.watch.Block(w); !w.Done() {
 			return fmt.Errorf("restoring the learner: block %s: %d bytes do not fit its format", watch.BlockWatch, len(data))
@@ -499,9 +499,9 @@ func (l *Learner) restoreLearner(m *model.Linear, data []byte, blocks []blankout
 
 // restoreOthers takes up what has a block of its own: numbers, what is filled in, and the levels
 // that answer.
-func (l *Learner) restoreOthers(m *model.Linear, blocks []blankout.Block) error {
+func (l *Learner) restoreOthers(m *model.Linear, blocks []event.Block) error {
 	if l.set.numbers {
-		numbers, err := blankout.FindBlock(blocks, "numbers")
+		numbers, err := event.FindBlock(blocks, "numbers")
 		if err != nil {
 			return fmt.Errorf("restoring the learner: %w", err)
 		}
@@ -516,7 +516,7 @@ func (l *Learner) restoreOthers(m *model.Linear, blocks []blankout.Block) error 
 	if err := l.restoreFilling(m, blocks); err != nil {
 		return err
 	}
-	if sets, err := blankout.FindBlock(blocks, blockSets); err == nil && !l.sets.Decode(sets) { // it is optional
+	if sets, err := event.FindBlock(blocks, blockSets); err == nil && !l.sets.Decode(sets) { // it is optional
 		return fmt.Errorf("restoring the learner: block %s: %d bytes do not fit its format", blockSets, len(sets))
 	}
 	if err := l.aged.Restore(blocks, l.Outputs()); err != nil {
@@ -535,8 +535,8 @@ func (l *Learner) restoreOthers(m *model.Linear, blocks []blankout.Block) error 
 // restoreFilling takes up what has been gathered to fill in by. Files written before this
 // block existed have none. One of more columns than are now wanted is not taken up:
 // gathering begins anew.
-func (l *answering) restoreFilling(m *model.Linear, blocks []blankout.Block) error {
-	data, err := blankout.FindBlock(blocks, blockFill)
+func (l *answering) restoreFilling(m *model.Linear, blocks []event.Block) error {
+	data, err := event.FindBlock(blocks, blockFill)
 	if err != nil {
 		return nil // it is optional
 	}
@@ -576,8 +576,8 @@ func readFingerprint(d *coder.Coder) (f Fingerprint, err error) {
 
 // ReadConfig returns the Config that a checkpoint was learned under; for what may
 // change from run to run it has the defaults.
-func ReadConfig(blocks []blankout.Block) (Config, error) {
-	data, err := blankout.FindBlock(blocks, "learner")
+func ReadConfig(blocks []event.Block) (Config, error) {
+	data, err := event.FindBlock(blocks, "learner")
 	if err != nil {
 		return Config{}, fmt.Errorf("%w: this is a model, not a checkpoint", err)
 	}

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
-	"blankout/loss"
+	"blankout/internal/event"
+	"blankout/internal/loss"
 )
 
 // A learner goes on with the levels that it has begun with, to the bit, though another program begins with others.
@@ -72,7 +72,7 @@ func TestLevelsAsBegun(t *testing.T) {
 	for v := range many.Levels {
 		many.Levels[v] = float64(v) / 40_000
 	}
-	if _, err := New(many, &blankout.Schema{NumericIndices: true, Target: loss.Real}); err == nil || !strings.Contains(err.Error(), "40000 noise levels") {
+	if _, err := New(many, &event.Schema{NumericIndices: true, Target: loss.Real}); err == nil || !strings.Contains(err.Error(), "40000 noise levels") {
 		t.Errorf("40,000 levels: %v", err)
 	}
 	var mismatch *MismatchError
@@ -95,11 +95,11 @@ func TestRestoreRefuses(t *testing.T) {
 	if _, err := Restore(c, blocks); err != nil {
 		t.Fatal(err)
 	}
-	state, _ := blankout.FindBlock(blocks, "learner")
-	with := func(data []byte) []blankout.Block {
-		other := slices.DeleteFunc(slices.Clone(blocks), func(b blankout.Block) bool { return b.Name == "learner" })
+	state, _ := event.FindBlock(blocks, "learner")
+	with := func(data []byte) []event.Block {
+		other := slices.DeleteFunc(slices.Clone(blocks), func(b event.Block) bool { return b.Name == "learner" })
 		if data != nil {
-			other = append(other, blankout.Block{Name: "learner", Data: data})
+			other = append(other, event.Block{Name: "learner", Data: data})
 		}
 		return other
 	}
@@ -194,7 +194,7 @@ func TestSnapshotIsImmutable(t *testing.T) {
 		t.Errorf("a View has other blocks than a Snapshot (%v)", err)
 	}
 	done := make(chan error)
-	var got []blankout.Block
+	var got []event.Block
 	go func() {
 		var err error
 		got, err = snapshot.Blocks()
@@ -207,7 +207,7 @@ func TestSnapshotIsImmutable(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if !slices.EqualFunc(got, want, func(a, b blankout.Block) bool { return a.Name == b.Name && string(a.Data) == string(b.Data) }) {
+	if !slices.EqualFunc(got, want, func(a, b event.Block) bool { return a.Name == b.Name && string(a.Data) == string(b.Data) }) {
 		t.Error("the snapshot changed")
 	}
 }
@@ -223,7 +223,7 @@ func TestOtherVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := slices.IndexFunc(blocks, func(b blankout.Block) bool { return b.Name == "learner" })
+	at := slices.IndexFunc(blocks, func(b event.Block) bool { return b.Name == "learner" })
 	for version, want := range map[uint32]string{0: "has version 0", 3: "start again with --reset", stateVersion + 1: "this program reads version"} {
 		binary.LittleEndian.PutUint32(blocks[at].Data, version)
 		if _, err := Restore(c, blocks); err == nil || !strings.Contains(err.Error(), want) {

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"math"
 
-	"blankout"
 	"blankout/internal/coder"
-	"blankout/loss"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 	"blankout/online/numbers"
 	"blankout/online/watch"
 )
@@ -46,7 +46,7 @@ func (l *bank) moveTo(next numbers.Unit) (factor, shift float64) {
 func (l *bank) targetLoss() loss.Loss { return l.unit.Loss(l.set.loss) }
 
 // measureNumber counts in the published value at hand for a target; by is its model.ScoreVariance.
-func (l *Learner) measureNumber(e *blankout.Example, y, value float64, by model.Lacked) {
+func (l *Learner) measureNumber(e *event.Example, y, value float64, by model.Lacked) {
 	told := watch.Told{Number: l.events, After: l.answeredAfter(), Time: e.Time, Weight: e.Weight, Target: y, Value: value, Low: math.NaN(), High: math.NaN()}
 	told.Low, told.High = l.interval(value, by)
 	l.takeNumber(y, value, by)
@@ -63,7 +63,7 @@ func (l *Learner) measureNumber(e *blankout.Example, y, value float64, by model.
 }
 
 // varianceOf returns the variance of the published score of an event for what it lacks.
-func (l *answering) varianceOf(e *blankout.Example) model.Lacked {
+func (l *answering) varianceOf(e *event.Example) model.Lacked {
 	if l.filling.Covariance == nil || !l.fields.Lack.Some() {
 		return model.Lacked{Range: l.fields.Range}
 	}
@@ -73,7 +73,7 @@ func (l *answering) varianceOf(e *blankout.Example) model.Lacked {
 // measureTarget measures and forecasts the event at hand, whose label is the number y, and
 // then takes it into the unit. earlier is what the event was told when it came, if its label
 // comes later; what it would be told now is added to fresh.
-func (l *Learner) measureTarget(e *blankout.Example, earlier []float64, fresh *measure.Classes) {
+func (l *Learner) measureTarget(e *event.Example, earlier []float64, fresh *measure.Classes) {
 	f, y, weight := l.now.scores[0], e.Target, e.Weight
 	l.takeAged(e)
 	told := l.unit.Value(f)
@@ -131,7 +131,7 @@ func (c Config) checkNumbers(s settings) error {
 		{"missing_policy", s.missingRule == model.MissingRescale, fmt.Sprintf("missing_policy %q: is for classes; a number is predicted of what is left as it is", c.MissingPolicy)},
 	} {
 		if x.wrong {
-			return blankout.KeyErrorf(x.key, "%s", x.why)
+			return event.KeyErrorf(x.key, "%s", x.why)
 		}
 	}
 	return nil

@@ -6,27 +6,27 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/online"
 )
 
 // sensors draws events of three numbers in very different units and a class that depends on them; every reading is
 // multiplied by unit.
-func sensors(r *rand.Rand, unit float64) *blankout.Example {
+func sensors(r *rand.Rand, unit float64) *event.Example {
 	x, z, q := 50+3*r.NormFloat64(), 0.002*r.NormFloat64(), r.NormFloat64()
 	label := 0
 	if r.Float64() < 1/(1+math.Exp(-0.8*(x-50)-900*z+1.2*math.Abs(q)-1)) {
 		label = 1
 	}
-	return &blankout.Example{Label: label, Weight: 1, Features: blankout.Vec{Index: []uint32{1, 2, 3}, Value: []float64{x * unit, z * unit, q * unit}}, Field: []uint16{1, 2, 3}}
+	return &event.Example{Label: label, Weight: 1, Features: event.Vec{Index: []uint32{1, 2, 3}, Value: []float64{x * unit, z * unit, q * unit}}, Field: []uint16{1, 2, 3}}
 }
 
 func sensorLearner(t *testing.T) *online.Learner {
 	t.Helper()
-	s := blankout.NewSchema(8, []string{"a", "b"}, 2)
+	s := event.NewSchema(8, []string{"a", "b"}, 2)
 	for _, name := range []string{"x", "z", "q"} {
-		s.AddField(blankout.Field{Name: name, Kind: blankout.Numeric})
+		s.AddField(event.Field{Name: name, Kind: event.Numeric})
 	}
 	l, err := online.New(online.DefaultConfig(), s)
 	if err != nil {
@@ -50,7 +50,7 @@ func TestScalesComeDown(t *testing.T) {
 			e := sensors(r, 1)
 			if i < start.events {
 				if e = sensors(r, start.unit); start.unlabeled {
-					e.Label = blankout.Unlabeled
+					e.Label = event.Unlabeled
 				}
 			}
 			l.Learn(e)
@@ -87,7 +87,7 @@ func TestUnlabeledEventsMoveNothing(t *testing.T) {
 	before := l.Score(e, make([]float64, 1))[0]
 	for range 3000 {
 		wild := sensors(r, 1e9)
-		wild.Label = blankout.Unlabeled
+		wild.Label = event.Unlabeled
 		l.Learn(wild)
 	}
 	if after := l.Score(e, make([]float64, 1))[0]; math.Abs(after-before) > 0.01 {

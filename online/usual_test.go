@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/online"
 	"blankout/online/watch"
-	"blankout/record"
+	"blankout/stream/record"
 )
 
 // payments are JSON events of two classes, one every few seconds, as a decoder reads them: a
@@ -23,11 +23,11 @@ type payments struct {
 	t        testing.TB
 	learners []*online.Learner
 	decoder  record.Decoder
-	schema   *blankout.Schema
+	schema   *event.Schema
 	r        *rand.Rand
 	n, every int64 // events, and seconds from one to the next
 	line     bytes.Buffer
-	e        blankout.Example
+	e        event.Example
 	// amount and extra write the value of a field, "" for one that is left out.
 	amount   func(x float64) string
 	temper   func(x float64, at int64) string
@@ -315,7 +315,7 @@ func blockOf(t *testing.T, l *online.Learner, name string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := blankout.FindBlock(blocks, name)
+	data, err := event.FindBlock(blocks, name)
 	if err != nil {
 		t.Fatal(err)
 	}

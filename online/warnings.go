@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"blankout/loss"
-	"blankout/measure"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
 	"blankout/online/watch"
 )
 

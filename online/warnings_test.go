@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 )
 
 func kinds(warnings []watch.Warning) (out []string) {
@@ -23,8 +23,8 @@ func kinds(warnings []watch.Warning) (out []string) {
 
 // drawn returns an event of two classes whose one feature is x; the label follows
 // its sign.
-func drawn(r *rand.Rand) *blankout.Example {
-	e := &blankout.Example{Weight: 1, Features: blankout.Vec{Index: []uint32{0}, Value: []float64{r.NormFloat64()}}}
+func drawn(r *rand.Rand) *event.Example {
+	e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{0}, Value: []float64{r.NormFloat64()}}}
 	if e.Features.Value[0] > 0 {
 		e.Label = 1
 	}
@@ -119,13 +119,13 @@ func TestPriorNoFalseAlarm(t *testing.T) {
 
 func TestStreamWarnings(t *testing.T) {
 	longtest.NotRaced(t)
-	unlabeled := func(*rand.Rand, int) *blankout.Example {
-		return &blankout.Example{Weight: 1, Label: blankout.Unlabeled}
+	unlabeled := func(*rand.Rand, int) *event.Example {
+		return &event.Example{Weight: 1, Label: event.Unlabeled}
 	}
-	refused := func(reason blankout.Reason) *blankout.Example {
-		return &blankout.Example{Refused: &blankout.Refusal{Reason: reason, Detail: `label "7` + "\x1b" + `" is none of them`}}
+	refused := func(reason event.Reason) *event.Example {
+		return &event.Example{Refused: &event.Refusal{Reason: reason, Detail: `label "7` + "\x1b" + `" is none of them`}}
 	}
-	one := func(r *rand.Rand, i int) *blankout.Example {
+	one := func(r *rand.Rand, i int) *event.Example {
 		e := drawn(r)
 		if e.Label = 1; i == 0 {
 			e.Label = 0
@@ -134,23 +134,23 @@ func TestStreamWarnings(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name   string
-		next   func(r *rand.Rand, i int) *blankout.Example
+		next   func(r *rand.Rand, i int) *event.Example
 		n      int
 		final  bool
 		want   []string
 		saying string
 	}{
-		{"one class", func(r *rand.Rand, i int) *blankout.Example {
+		{"one class", func(r *rand.Rand, i int) *event.Example {
 			e := drawn(r)
 			e.Label = 1
 			return e
 		}, 1000, false, []string{watch.WarnOneClass}, `every label of 1000 events is "`},
-		{"one class, not yet", func(r *rand.Rand, i int) *blankout.Example {
+		{"one class, not yet", func(r *rand.Rand, i int) *event.Example {
 			e := drawn(r)
 			e.Label = 1
 			return e
 		}, 999, false, nil, ""},
-		{"one class at the end", func(r *rand.Rand, i int) *blankout.Example {
+		{"one class at the end", func(r *rand.Rand, i int) *event.Example {
 			e := drawn(r)
 			e.Label = 0
 			return e
@@ -158,46 +158,46 @@ func TestStreamWarnings(t *testing.T) {
 		{"no labels", unlabeled, 1000, false, []string{watch.WarnUnlabeled}, `none of 1000 events has had a label, so nothing has been learned: record.label = "target" names no field that they have`},
 		{"not yet", unlabeled, 999, false, nil, ""},
 		{"at the end", unlabeled, 3, true, []string{watch.WarnUnlabeled}, "none of 3 events"},
-		{"one label", func(r *rand.Rand, i int) *blankout.Example {
+		{"one label", func(r *rand.Rand, i int) *event.Example {
 			if i == 500 {
 				return drawn(r)
 			}
 			return unlabeled(r, i)
 		}, 1000, true, nil, ""},
-		{"refused", func(r *rand.Rand, i int) *blankout.Example {
+		{"refused", func(r *rand.Rand, i int) *event.Example {
 			if i%10 == 0 {
-				return refused(blankout.ReasonSyntax)
+				return refused(event.ReasonSyntax)
 			}
 			return drawn(r)
 		}, 2000, false, []string{watch.WarnRefused}, `200 of 2000 records (10 %) were refused: syntax 200 (the first: label "7\x1b" is none of them)`},
-		{"few refused", func(r *rand.Rand, i int) *blankout.Example {
+		{"few refused", func(r *rand.Rand, i int) *event.Example {
 			if i%25 == 0 {
-				return refused(blankout.ReasonSyntax)
+				return refused(event.ReasonSyntax)
 			}
 			return drawn(r)
 		}, 2000, true, nil, ""},
-		{"repeated", func(r *rand.Rand, i int) *blankout.Example {
+		{"repeated", func(r *rand.Rand, i int) *event.Example {
 			if i%2 == 0 {
-				return refused(blankout.ReasonRepeated)
+				return refused(event.ReasonRepeated)
 			}
 			return drawn(r)
 		}, 2000, true, nil, ""},
-		{"lately refused", func(r *rand.Rand, i int) *blankout.Example {
+		{"lately refused", func(r *rand.Rand, i int) *event.Example {
 			if i >= 20000 {
-				return refused(blankout.ReasonWeight)
+				return refused(event.ReasonWeight)
 			}
 			return drawn(r)
 		}, 20500, false, []string{watch.WarnRefused}, "500 of 20500 records (2.44 %), and about 39 % of the latest 1000 were refused: weight 500"},
-		{"refused long ago", func(r *rand.Rand, i int) *blankout.Example {
+		{"refused long ago", func(r *rand.Rand, i int) *event.Example {
 			if i < 500 {
-				return refused(blankout.ReasonWeight)
+				return refused(event.ReasonWeight)
 			}
 			return drawn(r)
 		}, 20500, false, nil, ""},
-		{"stray", func(r *rand.Rand, i int) *blankout.Example {
+		{"stray", func(r *rand.Rand, i int) *event.Example {
 			e := drawn(r)
 			if i > 0 && e.Label == 0 {
-				e = refused(blankout.ReasonLabel)
+				e = refused(event.ReasonLabel)
 			} else if i == 0 {
 				e.Label = 0
 			}
@@ -207,10 +207,10 @@ func TestStreamWarnings(t *testing.T) {
 		{"one event of few", one, 99, true, nil, ""},
 		{"one event, and more to come", one, 9999, false, nil, ""},
 		{"one event of many", one, 10000, false, []string{watch.WarnStrayLabel}, `class "c0" has one example of 10000`},
-		{"a rare class", func(r *rand.Rand, i int) *blankout.Example {
+		{"a rare class", func(r *rand.Rand, i int) *event.Example {
 			e := drawn(r)
 			if i == 0 {
-				return refused(blankout.ReasonLabel)
+				return refused(event.ReasonLabel)
 			} else if i%200 != 1 {
 				e.Label = 1
 			}
@@ -257,10 +257,10 @@ func TestStreamWarnings(t *testing.T) {
 // A field whose texts are numbers is named with an example and the key that reads them, also by
 // what a checkpoint says; codes are no numbers.
 func TestNumbersAsText(t *testing.T) {
-	s := blankout.NewSchema(10, []string{"a", "b"}, 2)
-	s.Names = blankout.NewNames(100)
-	field := s.AddField(blankout.Field{Name: "price", Kind: blankout.Categorical})
-	s.AddField(blankout.Field{Name: "zip", Kind: blankout.Categorical})
+	s := event.NewSchema(10, []string{"a", "b"}, 2)
+	s.Names = event.NewNames(100)
+	field := s.AddField(event.Field{Name: "price", Kind: event.Categorical})
+	s.AddField(event.Field{Name: "zip", Kind: event.Categorical})
 	l, err := New(DefaultConfig(), s)
 	if err != nil {
 		t.Fatal(err)
@@ -297,11 +297,11 @@ func TestNumbersAsText(t *testing.T) {
 // often it is which; seven in a thousand are no reason, and neither are fields of one kind.
 func TestMixedKinds(t *testing.T) {
 	c := DefaultConfig()
-	s := blankout.NewSchema(10, []string{"a", "b"}, 2)
-	number := s.AddField(blankout.Field{Name: "amount\x1b", Kind: blankout.Numeric})
-	name := s.AddField(blankout.Field{Name: "amount\x1b", Kind: blankout.Categorical})
-	other := s.AddField(blankout.Field{Name: "country", Kind: blankout.Categorical})
-	rare := s.AddField(blankout.Field{Name: "country", Kind: blankout.Boolean})
+	s := event.NewSchema(10, []string{"a", "b"}, 2)
+	number := s.AddField(event.Field{Name: "amount\x1b", Kind: event.Numeric})
+	name := s.AddField(event.Field{Name: "amount\x1b", Kind: event.Categorical})
+	other := s.AddField(event.Field{Name: "country", Kind: event.Categorical})
+	rare := s.AddField(event.Field{Name: "country", Kind: event.Boolean})
 	l, err := New(c, s)
 	if err != nil {
 		t.Fatal(err)
@@ -309,7 +309,7 @@ func TestMixedKinds(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for i := range 3000 {
 		e := drawn(r)
-		e.Features = blankout.Vec{Index: []uint32{0, 5}, Value: []float64{e.Features.Value[0], 1}}
+		e.Features = event.Vec{Index: []uint32{0, 5}, Value: []float64{e.Features.Value[0], 1}}
 		e.Field = []uint16{number, other}
 		if r.IntN(20) == 0 {
 			e.Features.Index[0], e.Features.Value[0], e.Field[0] = 1, 1, name
@@ -344,7 +344,7 @@ func TestOddTime(t *testing.T) {
 	}{{1_767_225_600, true}, {1_767_225_600_000, false}, {1_767_225_600_000_000, true}, {0, false}, {-1, false}} {
 		l := mustNew(t, DefaultConfig(), 2)
 		for i := range 1200 {
-			e := &blankout.Example{Label: i % 2, Weight: 1, Time: c.time, Features: blankout.Vec{Index: []uint32{1}, Value: []float64{float64(i % 2)}}}
+			e := &event.Example{Label: i % 2, Weight: 1, Time: c.time, Features: event.Vec{Index: []uint32{1}, Value: []float64{float64(i % 2)}}}
 			l.Learn(e)
 		}
 		restored, err := Restore(DefaultConfig(), must(l.Blocks()))

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/measure"
+	"blankout/internal/measure"
 	"blankout/online/rows"
 	"blankout/online/rules"
 )
@@ -50,7 +50,7 @@ func TestWiden(t *testing.T) {
 		for v := range sumsq {
 			sumsq[v] = l.levels[v].sumsq[0]
 		}
-		l.grow(&blankout.Example{Label: 3})
+		l.grow(&event.Example{Label: 3})
 		l.setAnswerOutputs()
 		got := l.Score(e, make([]float64, l.Outputs()))
 		if len(got) != 4 || math.Abs(got[0]+f) > 1e-12 || math.Abs(got[1]-f) > 1e-12 {
@@ -70,7 +70,7 @@ func TestWiden(t *testing.T) {
 			l.Learn(e)
 		}
 		again := slices.Clone(l.Score(e, make([]float64, 4)))
-		l.grow(&blankout.Example{Label: 6})
+		l.grow(&event.Example{Label: 6})
 		l.setAnswerOutputs()
 		if got := l.Score(e, make([]float64, 7)); !slices.Equal(got[:4], again) {
 			t.Errorf("%s: %v after growing from four classes, %v before", name, got, again)

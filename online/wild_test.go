@@ -8,16 +8,16 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 // fieldStream makes reproducible events of numeric fields, as JSON gives them.
 type fieldStream struct {
 	r *rand.Rand
 	x []float64
-	e blankout.Example
+	e event.Example
 	// draw fills x and returns the logarithm of the odds of class 1.
 	draw func(r *rand.Rand, x []float64) float64
 }
@@ -33,7 +33,7 @@ func newFields(seed uint64, n int, draw func(*rand.Rand, []float64) float64) *fi
 }
 
 // next makes an event. It borrows x, which may be spoilt until the next call.
-func (f *fieldStream) next() *blankout.Example {
+func (f *fieldStream) next() *event.Example {
 	odds := f.draw(f.r, f.x)
 	f.e.Label = 0
 	if f.r.Float64() < 1/(1+math.Exp(-odds)) {
@@ -44,10 +44,10 @@ func (f *fieldStream) next() *blankout.Example {
 	return &f.e
 }
 
-func fieldsSchema(n int) *blankout.Schema {
-	s := blankout.NewSchema(10, []string{"0", "1"}, 2)
+func fieldsSchema(n int) *event.Schema {
+	s := event.NewSchema(10, []string{"0", "1"}, 2)
 	for d := range n {
-		s.Fields = append(s.Fields, blankout.Field{Name: fmt.Sprint("f", d), Kind: blankout.Numeric})
+		s.Fields = append(s.Fields, event.Field{Name: fmt.Sprint("f", d), Kind: event.Numeric})
 	}
 	return s
 }
@@ -93,7 +93,7 @@ func heavy(sigma float64) draw {
 
 type (
 	draw  func(r *rand.Rand, x []float64) (odds float64)
-	spoil func(i int, e *blankout.Example)
+	spoil func(i int, e *event.Example)
 )
 
 type outcome struct{ error, loss float64 } // percent; nats
@@ -106,7 +106,7 @@ func follow(t *testing.T, seed uint64, sparse bool, draw draw, n, from int, spoi
 	const width = 5
 	schema := fieldsSchema(width + 1)
 	if sparse {
-		schema = blankout.NewSchema(10, []string{"0", "1"}, 2)
+		schema = event.NewSchema(10, []string{"0", "1"}, 2)
 	}
 	l, err := New(DefaultConfig(), schema)
 	if err != nil {
@@ -177,7 +177,7 @@ func TestOneWildValue(t *testing.T) {
 					if (i+j)%2 > 0 != sparse && !longtest.Asked() {
 						continue // at each place either is met named or sparse
 					}
-					got := follow(t, 1, sparse, c.draw, 2000, 0, func(i int, e *blankout.Example) {
+					got := follow(t, 1, sparse, c.draw, 2000, 0, func(i int, e *event.Example) {
 						if i == at {
 							e.Features.Value[c.field] = wild
 						}
@@ -196,7 +196,7 @@ func TestWildSequences(t *testing.T) {
 	longtest.NotRaced(t)
 	const at = 1500
 	values := func(n int, value func(k int) float64) spoil { // of a sixth field
-		return func(i int, e *blankout.Example) {
+		return func(i int, e *event.Example) {
 			if k := i - at; k >= 0 && k < n {
 				e.Features.Index = append(e.Features.Index, 6)
 				e.Features.Value = append(e.Features.Value, value(k))
@@ -206,14 +206,14 @@ func TestWildSequences(t *testing.T) {
 	}
 	list := func(x ...float64) spoil { return values(len(x), func(k int) float64 { return x[k] }) }
 	until := func(n int, wild float64) spoil {
-		return func(i int, e *blankout.Example) {
+		return func(i int, e *event.Example) {
 			if i < n {
 				e.Features.Value[2] = wild
 			}
 		}
 	}
 	lasting := func(factor, offset float64) spoil {
-		return func(i int, e *blankout.Example) {
+		return func(i int, e *event.Example) {
 			if i >= at {
 				e.Features.Value[2] = e.Features.Value[2]*factor + offset
 			}
@@ -252,7 +252,7 @@ func TestWildShare(t *testing.T) {
 			for _, flip := range []bool{false, true} {
 				for _, wild := range []float64{1e30, -1000} {
 					r := rand.New(rand.NewPCG(3, 3))
-					got := follow(t, 1, sparse, steep, n, 0, func(_ int, e *blankout.Example) {
+					got := follow(t, 1, sparse, steep, n, 0, func(_ int, e *event.Example) {
 						if r.Float64() < share {
 							if e.Features.Value[2] = wild; flip {
 								e.Label = 1 - e.Label
@@ -343,7 +343,7 @@ func TestWildReadingAtRenewal(t *testing.T) {
 				e.Features.Value[d] = 1e5
 			}
 		}
-		probe := &blankout.Example{Weight: 1, Features: blankout.Vec{Index: e.Features.Index, Value: []float64{1, -1, 2, 0.5, -2}}, Field: e.Field}
+		probe := &event.Example{Weight: 1, Features: event.Vec{Index: e.Features.Index, Value: []float64{1, -1, 2, 0.5, -2}}, Field: e.Field}
 		row := l.table.Row(3)
 		before, center := slices.Clone(row), l.scaling.Scaler.Standardization(row)
 		bias, score := slices.Clone(l.weights(l.bias)), l.Score(probe, make([]float64, 1))[0]
@@ -385,7 +385,7 @@ func TestNoMoveExtrapolates(t *testing.T) {
 
 // Saved and restored at any place, the bits are those of a learner that went on.
 func TestReadingsAreState(t *testing.T) {
-	sequence := func(s *fieldStream, i int) *blankout.Example {
+	sequence := func(s *fieldStream, i int) *event.Example {
 		e := s.next()
 		if i > 600 {
 			e.Features.Value[1] *= 1e6 // lasts

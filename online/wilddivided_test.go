@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 )
 
 // fewColumns makes reproducible events of columns of which each is in half of them
@@ -14,7 +14,7 @@ import (
 // of fields.
 type fewColumns struct {
 	r    *rand.Rand
-	kind blankout.Kind
+	kind event.Kind
 }
 
 const fewWidth = 8
@@ -22,8 +22,8 @@ const fewWidth = 8
 // wildColumns are those that the tests spoil, all at once.
 const wildColumns = fewWidth / 2
 
-func (f *fewColumns) next() *blankout.Example {
-	e := &blankout.Example{Weight: 1}
+func (f *fewColumns) next() *event.Example {
+	e := &event.Example{Weight: 1}
 	odds := -0.5
 	for d := range fewWidth {
 		x := math.Ceil(1.2 * f.r.ExpFloat64())
@@ -38,16 +38,16 @@ func (f *fewColumns) next() *blankout.Example {
 	return e
 }
 
-func (f *fewColumns) add(e *blankout.Example, column int, x float64) {
+func (f *fewColumns) add(e *event.Example, column int, x float64) {
 	e.Features.Index = append(e.Features.Index, uint32(column))
 	e.Features.Value = append(e.Features.Value, x)
-	if f.kind != blankout.Sparse {
+	if f.kind != event.Sparse {
 		e.Field = append(e.Field, uint16(column))
 	}
 }
 
 // change changes the values of the wildColumns that an event has.
-func change(e *blankout.Example, to func(x float64) float64) {
+func change(e *event.Example, to func(x float64) float64) {
 	for i, c := range e.Features.Index {
 		if c <= wildColumns {
 			e.Features.Value[i] = to(e.Features.Value[i])
@@ -59,10 +59,10 @@ func change(e *blankout.Example, to func(x float64) float64) {
 // an event on as it was labeled before it was spoilt.
 func (f *fewColumns) follow(t *testing.T, mode string, n, from int, spoil spoil) (o outcome) {
 	t.Helper()
-	schema := blankout.NewSchema(10, []string{"0", "1"}, 2)
-	if f.kind != blankout.Sparse {
+	schema := event.NewSchema(10, []string{"0", "1"}, 2)
+	if f.kind != event.Sparse {
 		for range fewWidth + 1 {
-			schema.Fields = append(schema.Fields, blankout.Field{Name: "a*b", Kind: f.kind})
+			schema.Fields = append(schema.Fields, event.Field{Name: "a*b", Kind: f.kind})
 		}
 	}
 	c := DefaultConfig()
@@ -94,8 +94,8 @@ func (f *fewColumns) follow(t *testing.T, mode string, n, from int, spoil spoil)
 func divided(t *testing.T, f func(t *testing.T, run func(n, from int, s spoil) outcome)) {
 	for _, c := range []struct {
 		name, mode string
-		kind       blankout.Kind
-	}{{"sparse", "auto", blankout.Sparse}, {"cross", "auto", blankout.Cross}, {"all", "all", blankout.Sparse}} {
+		kind       event.Kind
+	}{{"sparse", "auto", event.Sparse}, {"cross", "auto", event.Cross}, {"all", "all", event.Sparse}} {
 		t.Run(c.name, func(t *testing.T) {
 			f(t, func(n, from int, s spoil) outcome {
 				few := &fewColumns{rand.New(rand.NewPCG(1, 15)), c.kind}
@@ -111,7 +111,7 @@ func TestOneWildDivided(t *testing.T) {
 		clean := run(2000, 0, nil).loss
 		for _, at := range []int{0, 1, 3, 9, 32, 64, 500, 1100} {
 			for _, wild := range []float64{-1e4, 1e30} {
-				got := run(2000, 0, func(i int, e *blankout.Example) {
+				got := run(2000, 0, func(i int, e *event.Example) {
 					if i == at {
 						change(e, func(float64) float64 { return wild })
 					}
@@ -129,7 +129,7 @@ func TestOneWildDivided(t *testing.T) {
 func TestWildSequencesDivided(t *testing.T) {
 	const at, n, from = 1500, 5000, 1500 + 90 + 2000
 	added := func(x ...float64) spoil { // a ninth column
-		return func(i int, e *blankout.Example) {
+		return func(i int, e *event.Example) {
 			if k := i - at; k >= 0 && k < len(x) {
 				e.Features.Index = append(e.Features.Index, fewWidth+1)
 				e.Features.Value = append(e.Features.Value, x[k])
@@ -140,7 +140,7 @@ func TestWildSequencesDivided(t *testing.T) {
 		}
 	}
 	spoilt := func(first, events int, to func(k int, x float64) float64) spoil {
-		return func(i int, e *blankout.Example) {
+		return func(i int, e *event.Example) {
 			if k := i - first; k >= 0 && k < events {
 				change(e, func(x float64) float64 { return to(k, x) })
 			}
@@ -175,7 +175,7 @@ func TestWildShareDivided(t *testing.T) {
 			for _, wild := range []float64{1e30, -1000} {
 				for _, flip := range []bool{false, true} {
 					r := rand.New(rand.NewPCG(3, 3))
-					got := run(n, 0, func(_ int, e *blankout.Example) {
+					got := run(n, 0, func(_ int, e *event.Example) {
 						if r.Float64() < share {
 							if change(e, func(float64) float64 { return wild }); flip {
 								e.Label = 1 - e.Label
@@ -199,11 +199,11 @@ func TestDividedAreState(t *testing.T) {
 		var learners [2]*Learner
 		var streams [2]*fewColumns
 		for k := range learners {
-			l, err := New(c, blankout.NewSchema(10, []string{"0", "1"}, 2))
+			l, err := New(c, event.NewSchema(10, []string{"0", "1"}, 2))
 			if err != nil {
 				t.Fatal(err)
 			}
-			learners[k], streams[k] = l, &fewColumns{rand.New(rand.NewPCG(1, 15)), blankout.Sparse}
+			learners[k], streams[k] = l, &fewColumns{rand.New(rand.NewPCG(1, 15)), event.Sparse}
 		}
 		for i := range 1200 {
 			for k := range learners {

@@ -5,8 +5,8 @@ package online
 import (
 	"math"
 
-	"blankout"
-	"blankout/loss"
+	"blankout/internal/event"
+	"blankout/internal/loss"
 	"blankout/online/memory"
 	"blankout/online/rows"
 	"blankout/online/young"
@@ -31,7 +31,7 @@ func (l *Learner) TakeMoreClasses() {
 
 // outputsAfter returns how many outputs there will be after an event, at most, and whether young classes begin to share
 // one with it.
-func (l *answering) outputsAfter(e *blankout.Example) (outputs int, begins bool) {
+func (l *answering) outputsAfter(e *event.Example) (outputs int, begins bool) {
 	label := e.Label
 	switch {
 	case l.young.On():
@@ -91,7 +91,7 @@ func (l *bank) fits(outputs int) bool {
 }
 
 // shareOutputs changes which output learns which class as an event needs it, before it is scored.
-func (l *Learner) shareOutputs(e *blankout.Example) {
+func (l *Learner) shareOutputs(e *event.Example) {
 	_, begins := l.outputsAfter(e)
 	switch {
 	case begins:

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 	"blankout/online/memory"
 	"blankout/online/rows"
 	"blankout/online/rules"
@@ -36,8 +36,8 @@ func newComingStream(seed uint64) *comingStream {
 
 func comingLearner(t testing.TB, c Config, maxClasses int) *Learner {
 	t.Helper()
-	s := blankout.NewSchema(20, nil, maxClasses)
-	for _, f := range []blankout.Field{{Name: "a", Kind: blankout.Numeric}, {Name: "b", Kind: blankout.Numeric}, {Name: "words", Kind: blankout.Words}} {
+	s := event.NewSchema(20, nil, maxClasses)
+	for _, f := range []event.Field{{Name: "a", Kind: event.Numeric}, {Name: "b", Kind: event.Numeric}, {Name: "words", Kind: event.Words}} {
 		s.AddField(f)
 	}
 	s.NumericIndices = true
@@ -62,8 +62,8 @@ func mustParse(t testing.TB, c Config) settings {
 }
 
 // of returns an event of a class, with so many columns that no event has had.
-func (s *comingStream) of(class, columns int) *blankout.Example {
-	e := &blankout.Example{Label: class, Weight: 1, Offset: int64(s.n), Time: sensorStart + int64(s.n)}
+func (s *comingStream) of(class, columns int) *event.Example {
+	e := &event.Example{Label: class, Weight: 1, Offset: int64(s.n), Time: sensorStart + int64(s.n)}
 	add := func(field uint16, column uint32, x float64) {
 		e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, column), append(e.Features.Value, x), append(e.Field, field)
 	}
@@ -78,7 +78,7 @@ func (s *comingStream) of(class, columns int) *blankout.Example {
 	return e
 }
 
-func (s *comingStream) next() *blankout.Example {
+func (s *comingStream) next() *event.Example {
 	columns := 0
 	if s.n == crowdedAt {
 		columns = wideColumns
@@ -86,7 +86,7 @@ func (s *comingStream) next() *blankout.Example {
 	return s.of(s.r.IntN(min(s.most, 8+s.n/8)), columns)
 }
 
-func mustBlocks(t testing.TB, l *Learner) []blankout.Block {
+func mustBlocks(t testing.TB, l *Learner) []event.Block {
 	t.Helper()
 	blocks, err := l.Blocks()
 	if err != nil {
@@ -327,7 +327,7 @@ func warned(warnings []watch.Warning) (out []string) {
 // Labels beyond max_classes are named where nobody has named the classes, for a learner that is alone.
 func TestMoreClasses(t *testing.T) {
 	for maxClasses, want := range map[int]int{10: 10, 12: 120} {
-		s := blankout.NewSchema(10, nil, maxClasses)
+		s := event.NewSchema(10, nil, maxClasses)
 		l, err := New(DefaultConfig(), s)
 		if err != nil {
 			t.Fatal(err)
@@ -378,7 +378,7 @@ func TestYoungMemory(t *testing.T) {
 	small.Learn(s.of(0, 2000))
 	small.config.MaxMemory = int(memory.Bytes(small.table.Len(), small.width(10)))
 	e.Label = 10
-	if r := small.Refusal(e); r == nil || r.Reason != blankout.ReasonMemory || !strings.HasPrefix(r.Detail, `class "c10": `) {
+	if r := small.Refusal(e); r == nil || r.Reason != event.ReasonMemory || !strings.HasPrefix(r.Detail, `class "c10": `) {
 		t.Errorf("refusal %v", r)
 	}
 }
@@ -408,7 +408,7 @@ func TestYoungAmongSeveral(t *testing.T) {
 func TestYoungLater(t *testing.T) {
 	l, s := comingLearner(t, DefaultConfig(), 100), newComingStream(7)
 	type waiting struct {
-		e    *blankout.Example
+		e    *event.Example
 		told []float64
 	}
 	var queue []waiting
@@ -462,8 +462,8 @@ func TestYoungAdopt(t *testing.T) {
 	}
 	exact := model.NewLinear(l.schema, "logistic", "dropout:0.3", weights, intercept)
 	shared := l.weights(l.table.Row(1))[l.young.Shared()]
-	l.Adopt([]*model.Linear{exact}, func(take func(*blankout.Example)) {
-		take(&blankout.Example{Label: 12, Weight: 1, Features: blankout.Vec{Index: []uint32{1}, Value: []float64{1}}})
+	l.Adopt([]*model.Linear{exact}, func(take func(*event.Example)) {
+		take(&event.Example{Label: 12, Weight: 1, Features: event.Vec{Index: []uint32{1}, Value: []float64{1}}})
 	}, func() {})
 	m := l.Published()
 	for class := range weights {
@@ -487,7 +487,7 @@ func TestYoungStateFits(t *testing.T) {
 		l.Learn(s.next())
 	}
 	blocks := mustBlocks(t, l)
-	at := slices.IndexFunc(blocks, func(b blankout.Block) bool { return b.Name == blockYoung })
+	at := slices.IndexFunc(blocks, func(b event.Block) bool { return b.Name == blockYoung })
 	if at < 0 {
 		t.Fatal("no block")
 	}

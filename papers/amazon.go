@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/simulate"
 
 	"gonum.org/v1/gonum/stat"
@@ -46,7 +46,7 @@ type amazonReviews struct {
 	name        string
 	paper       bool
 	data        string // fingerprint of its folder, unless that is one that every run needs
-	train, test []blankout.Example
+	train, test []event.Example
 	folds       amazonFolds // of train
 }
 
@@ -146,10 +146,10 @@ var reviewFiles = [...]string{"train.svm.gz", "test.svm.gz"}
 // loadReviewsOf reads the reviews of a folder and draws the folds.
 func (s *Setting) loadReviewsOf(ctx context.Context, folder string, folds int) (*amazonReviews, error) {
 	r := &amazonReviews{folds: make(amazonFolds, folds)}
-	for i, to := range []*[]blankout.Example{&r.train, &r.test} {
-		err := s.EachExample(ctx, Binary(), folder, reviewFiles[i], false, func(_ int, e *blankout.Example) error {
+	for i, to := range []*[]event.Example{&r.train, &r.test} {
+		err := s.EachExample(ctx, Binary(), folder, reviewFiles[i], false, func(_ int, e *event.Example) error {
 			presence(e, math.MaxUint32)
-			*to = append(*to, blankout.Example{Features: e.Features.Clone(), Label: e.Label, Weight: 1})
+			*to = append(*to, event.Example{Features: e.Features.Clone(), Label: e.Label, Weight: 1})
 			return nil
 		})
 		if err != nil {
@@ -180,8 +180,8 @@ func (folds amazonFolds) others(f int) (rows []int) {
 }
 
 // pick returns the examples in some rows.
-func pick(examples []blankout.Example, rows []int) []blankout.Example {
-	out := make([]blankout.Example, len(rows))
+func pick(examples []event.Example, rows []int) []event.Example {
+	out := make([]event.Example, len(rows))
 	for i, row := range rows {
 		out[i] = examples[row]
 	}
@@ -322,7 +322,7 @@ type copiesFit struct {
 }
 
 // amazonCopies is figure 2.
-func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test []blankout.Example, folds amazonFolds) error {
+func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test []event.Example, folds amazonFolds) error {
 	type setting struct {
 		level float64
 		cost  string
@@ -339,7 +339,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 		return b, b.Set("c", cost)
 	}
 	// fit trains on copies of examples, and on the examples in plain if there are any.
-	fit := func(ctx context.Context, plain, copied []blankout.Example, copies int, x setting, seed uint64) (*model.Linear, error) {
+	fit := func(ctx context.Context, plain, copied []event.Example, copies int, x setting, seed uint64) (*model.Linear, error) {
 		b, err := config(x.cost, "none", "")
 		if err != nil {
 			return nil, err
@@ -355,7 +355,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 		return f.Model, nil
 	}
 	// crossValidated chooses the settings of what fit learns.
-	crossValidated := func(ctx context.Context, threads int, fit func(ctx context.Context, examples []blankout.Example, x setting) (*model.Linear, error)) (setting, error) {
+	crossValidated := func(ctx context.Context, threads int, fit func(ctx context.Context, examples []event.Example, x setting) (*model.Linear, error)) (setting, error) {
 		return choose(ctx, threads, settings, func(ctx context.Context, x setting) (v batch.Held, err error) {
 			for f := range folds {
 				m, err := fit(ctx, pick(train, folds.others(f)), x)
@@ -375,7 +375,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 		copies := c.Copies[i]
 		fits[i], err = Cell(ctx, s, []any{"copies", copies, c.Draws, c.CopiesLevels, c.CopiesCosts, c.Folds, c.Tol}, func() (f copiesFit, err error) {
 			s.Say("%d corrupted copies", copies)
-			x, err := crossValidated(ctx, 1, func(ctx context.Context, examples []blankout.Example, x setting) (*model.Linear, error) {
+			x, err := crossValidated(ctx, 1, func(ctx context.Context, examples []event.Example, x setting) (*model.Linear, error) {
 				return fit(ctx, nil, examples, copies, x, s.Seed)
 			})
 			if err != nil {
@@ -386,7 +386,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 			if err != nil {
 				return f, err
 			}
-			var vectors []blankout.Example // of the support vector machine without noise
+			var vectors []event.Example // of the support vector machine without noise
 			score := make([]float64, clean.Outputs)
 			for k := range train {
 				if y := float64(2*train[k].Label - 1); y*clean.Score(&train[k], score)[0] < 1+1e-2 {
@@ -422,7 +422,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 	limits, err := Cell(ctx, s, []any{"limits", c.CopiesLevels, c.CopiesCosts, c.Folds, c.Tol}, func() (l limit, err error) {
 		for _, bound := range []string{"gaussian", "chen"} {
 			s.Say("the limit %s", bound)
-			limitOf := func(ctx context.Context, examples []blankout.Example, x setting) (*model.Linear, error) {
+			limitOf := func(ctx context.Context, examples []event.Example, x setting) (*model.Linear, error) {
 				b, err := config(x.cost, loss.Dropout{Q: x.level}.String(), bound)
 				if err != nil {
 					return nil, err
@@ -509,7 +509,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 // corruptedCopies returns the plain examples and copies noisy copies of the others, of
 // weight 1/copies (Chen et al., eq. 2). They are those of Data.Corrupted, without the zeros,
 // of which there are many.
-func corruptedCopies(plain, examples []blankout.Example, noise loss.Noise, copies int, seed uint64) (*batch.Data, error) {
+func corruptedCopies(plain, examples []event.Example, noise loss.Noise, copies int, seed uint64) (*batch.Data, error) {
 	corrupter := batch.Corrupter{Noise: noise, Seed: seed}
 	var b batch.Builder
 	for i := range plain {
@@ -517,14 +517,14 @@ func corruptedCopies(plain, examples []blankout.Example, noise loss.Noise, copie
 			return nil, err
 		}
 	}
-	var x blankout.Vec
+	var x event.Vec
 	for i := range examples {
 		e := examples[i]
 		e.Weight /= float64(copies)
 		for j := range copies {
 			x.Index, x.Value = append(x.Index[:0], e.Features.Index...), append(x.Value[:0], e.Features.Value...)
 			corrupter.Vec(x, nil, i, j)
-			e.Features = blankout.Vec{}
+			e.Features = event.Vec{}
 			for k, v := range x.Value {
 				if v != 0 {
 					e.Features.Index, e.Features.Value = append(e.Features.Index, x.Index[k]), append(e.Features.Value, v)

@@ -4,8 +4,8 @@ import (
 	"context"
 	"math"
 
-	"blankout"
 	"blankout/batch"
+	"blankout/internal/event"
 )
 
 // bayes returns the test mistakes of multinomial naive Bayes on
@@ -134,7 +134,7 @@ func (p textParts) nbsvm(ctx context.Context, threads int, tol float64) ([]float
 	}
 	// A column of ratio 0 must stay, so that columns stay what they are.
 	var b batch.Builder
-	var x blankout.Vec
+	var x event.Vec
 	many := map[uint32]float64{} // square roots of the numbers of private pairs, by column
 	for n, i := range p.train {
 		row := d.Row(i)
@@ -147,7 +147,7 @@ func (p textParts) nbsvm(ctx context.Context, threads int, tol float64) ([]float
 			many[column] = root
 			x.Index, x.Value = append(x.Index, column), append(x.Value, root*private[d.Label(i)])
 		}
-		if err := b.Add(&blankout.Example{Features: x, Label: d.Label(i), Weight: 1}); err != nil {
+		if err := b.Add(&event.Example{Features: x, Label: d.Label(i), Weight: 1}); err != nil {
 			return nil, err
 		}
 	}

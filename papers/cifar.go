@@ -15,8 +15,8 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
-	"blankout"
 	"blankout/batch"
+	"blankout/internal/event"
 	"blankout/simulate"
 )
 
@@ -75,7 +75,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 	}
 	s.Configure(c)
 	// The words are learned only if a cell has to be computed.
-	type parts struct{ train, validation, test []blankout.Example }
+	type parts struct{ train, validation, test []event.Example }
 	features := sync.OnceValues(func() (parts, error) {
 		train, err := s.images(c.Train+c.Validation, "train.bin.gz")
 		if err != nil {
@@ -256,7 +256,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 	return nil
 }
 
-func cifarSchema() *blankout.Schema {
+func cifarSchema() *event.Schema {
 	return Classes("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
 }
 
@@ -419,8 +419,8 @@ func closest(filters [][]float64, half, x []float64) int {
 }
 
 // countAll returns the images as counts of words.
-func (w *words) countAll(ctx context.Context, s *Setting, images [][]byte) ([]blankout.Example, error) {
-	out := make([]blankout.Example, len(images))
+func (w *words) countAll(ctx context.Context, s *Setting, images [][]byte) ([]event.Example, error) {
+	out := make([]event.Example, len(images))
 	const chunk = 50
 	err := s.Parallel(ctx, (len(images)+chunk-1)/chunk, func(ctx context.Context, part int) error {
 		s.Say("looking for visual words in image %d of %d", part*chunk, len(images))
@@ -428,7 +428,7 @@ func (w *words) countAll(ctx context.Context, s *Setting, images [][]byte) ([]bl
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			out[i] = blankout.Example{Features: w.count(images[i]), Label: int(images[i][0]), Weight: 1}
+			out[i] = event.Example{Features: w.count(images[i]), Label: int(images[i][0]), Weight: 1}
 		}
 		return nil
 	})
@@ -437,7 +437,7 @@ func (w *words) countAll(ctx context.Context, s *Setting, images [][]byte) ([]bl
 
 // count returns how often each word occurs in the quarters of an image, one
 // after the other, and in the whole.
-func (w *words) count(image []byte) blankout.Vec {
+func (w *words) count(image []byte) event.Vec {
 	k := w.c.Words
 	counts := make([]float64, 5*k)
 	x := make([]float64, 3*w.c.Side*w.c.Side)
@@ -457,7 +457,7 @@ func (w *words) count(image []byte) blankout.Vec {
 			counts[4*k+word]++
 		}
 	}
-	var v blankout.Vec
+	var v event.Vec
 	for i, n := range counts {
 		if n > 0 {
 			v.Index, v.Value = append(v.Index, uint32(i)), append(v.Value, n)

@@ -11,12 +11,12 @@ import (
 	"slices"
 	"strconv"
 
-	"blankout"
 	"blankout/batch"
 	"blankout/batch/svm"
-	"blankout/kernel"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/kernel"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 	"blankout/simulate"
 
 	"gonum.org/v1/gonum/floats"
@@ -532,7 +532,7 @@ func (c dropConfig) fitHistograms(ctx context.Context, s *Setting, train, test *
 		}
 		measures := measure.NewEvaluation(2)
 		scores, chances := make([]float64, 2), make([]float64, 2)
-		var x blankout.Vec
+		var x event.Vec
 		for i := range test.Rows() {
 			x = test.Vec(i, x)
 			out := trained.Model.ScoreVec(x, scores)

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 	"testing"
 
-	"blankout"
 	"blankout/batch"
+	"blankout/internal/event"
 )
 
 // The exact expectation is that over all masks, enumerated, and its gradient that of
@@ -15,11 +15,11 @@ func TestExactDropout(t *testing.T) {
 	rows := [][]uint32{{0, 1, 2, 5}, {1, 3}, {4}, {0, 2, 3, 4, 5, 6}, {}}
 	var b batch.Builder
 	for i, index := range rows {
-		x := blankout.Vec{Index: index}
+		x := event.Vec{Index: index}
 		for range index {
 			x.Value = append(x.Value, 1)
 		}
-		if err := b.Add(&blankout.Example{Features: x, Label: i % 2, Weight: 1}); err != nil {
+		if err := b.Add(&event.Example{Features: x, Label: i % 2, Weight: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/loss"
+	"blankout/internal/event"
+	"blankout/internal/loss"
 	"blankout/simulate"
 )
 
@@ -136,7 +136,7 @@ func poissonPenalty(d *batch.Data, w []float64, q float64) (r float64) {
 
 // draw draws the examples. The features are the same whatever the response.
 func (c glmConfig) draw(seed uint64, target loss.Target) (*batch.Data, error) {
-	schema := blankout.NewSchema(8, []string{"0", "1"}, 2)
+	schema := event.NewSchema(8, []string{"0", "1"}, 2)
 	if schema.Target = target; target != loss.Sign {
 		schema.Classes = nil
 	}
@@ -147,7 +147,7 @@ func (c glmConfig) draw(seed uint64, target loss.Target) (*batch.Data, error) {
 	}
 	var b batch.Builder
 	for range c.Examples {
-		e, f := blankout.Example{Weight: 1}, 0.5
+		e, f := event.Example{Weight: 1}, 0.5
 		for j := range w {
 			if r.Float64() < 1/(2+float64(j)/5) {
 				e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(j)), append(e.Features.Value, 1)

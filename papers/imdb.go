@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math"
 
-	"blankout"
 	"blankout/batch"
+	"blankout/internal/event"
 	"blankout/simulate"
 )
 
@@ -66,7 +66,7 @@ func (s *Setting) loadReviews(ctx context.Context, pairs, free bool) (*reviews, 
 		files = files[:2]
 	}
 	for _, f := range files {
-		err := s.EachExample(ctx, schema, "imdb", f.name, f.unlabeled, func(_ int, e *blankout.Example) error {
+		err := s.EachExample(ctx, schema, "imdb", f.name, f.unlabeled, func(_ int, e *event.Example) error {
 			presence(e, columns)
 			*f.rows++
 			return b.Add(e)

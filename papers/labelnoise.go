@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 	"blankout/online"
 	"blankout/simulate"
 
@@ -93,9 +93,9 @@ type noiseFit struct {
 // but a set is used whole if the store has all its cells: those that the size full computes.
 type noiseSet struct {
 	name     string
-	examples []blankout.Example // all of them
-	used     int                // the first examples, for figures 3 and 4
-	rows     int                // that figure 5 trains on at most
+	examples []event.Example // all of them
+	used     int             // the first examples, for figures 3 and 4
+	rows     int             // that figure 5 trains on at most
 
 	seed, stream uint64 // of the order and the wrong labels
 }
@@ -566,7 +566,7 @@ func randomStarts(ctx context.Context, s *Setting, c labelNoiseConfig, sets []no
 // choose settings, the others are for cross validation.
 type noisyData struct {
 	all      *batch.Data
-	examples []blankout.Example // as all
+	examples []event.Example // as all
 	truth    []int
 	held     int
 }
@@ -578,14 +578,14 @@ func (set *noiseSet) draw(c labelNoiseConfig, share float64) (*noisyData, error)
 
 func loadNoiseSets(ctx context.Context, s *Setting, c labelNoiseConfig) ([]noiseSet, error) {
 	var sets []noiseSet
-	add := func(source string, examples []blankout.Example) {
+	add := func(source string, examples []event.Example) {
 		h := fnv.New64a()
 		fmt.Fprint(h, source)
 		sets = append(sets, noiseSet{noiseSets[len(sets)], examples, min(c.Examples, len(examples)), c.StartRows, s.Seed, h.Sum64()})
 	}
-	for i, made := range []func(r *rand.Rand) blankout.Example{longServedio, measeWyner} {
+	for i, made := range []func(r *rand.Rand) event.Example{longServedio, measeWyner} {
 		r := rand.New(rand.NewPCG(s.Seed, uint64(i)))
-		examples := make([]blankout.Example, 2000) // as many as in the papers that they are from
+		examples := make([]event.Example, 2000) // as many as in the papers that they are from
 		for i := range examples {
 			examples[i] = made(r)
 		}
@@ -593,7 +593,7 @@ func loadNoiseSets(ctx context.Context, s *Setting, c labelNoiseConfig) ([]noise
 	}
 	for _, f := range []struct {
 		folder string
-		schema *blankout.Schema
+		schema *event.Schema
 		label  func(label int) int
 	}{
 		{"mushrooms", Binary(), nil},
@@ -601,10 +601,10 @@ func loadNoiseSets(ctx context.Context, s *Setting, c labelNoiseConfig) ([]noise
 		{"a9a", Binary(), nil},
 		{"w8a", Binary(), nil},
 	} {
-		var examples []blankout.Example
+		var examples []event.Example
 		for _, file := range []string{"train.svm.gz", "test.svm.gz"} {
-			err := s.EachExample(ctx, f.schema, f.folder, file, false, func(_ int, e *blankout.Example) error {
-				x := blankout.Example{Label: e.Label, Weight: 1, Features: e.Features.Clone()}
+			err := s.EachExample(ctx, f.schema, f.folder, file, false, func(_ int, e *event.Example) error {
+				x := event.Example{Label: e.Label, Weight: 1, Features: e.Features.Clone()}
 				if f.label != nil {
 					x.Label = f.label(x.Label)
 				}
@@ -622,7 +622,7 @@ func loadNoiseSets(ctx context.Context, s *Setting, c labelNoiseConfig) ([]noise
 
 // newNoisyData shuffles the examples and then makes labels wrong, so that the order does
 // not depend on their share.
-func newNoisyData(examples []blankout.Example, c labelNoiseConfig, flipped float64, r *rand.Rand) (*noisyData, error) {
+func newNoisyData(examples []event.Example, c labelNoiseConfig, flipped float64, r *rand.Rand) (*noisyData, error) {
 	r.Shuffle(len(examples), func(i, j int) { examples[i], examples[j] = examples[j], examples[i] })
 	d := &noisyData{examples: examples, held: int(c.Validation * float64(len(examples)))}
 	var b batch.Builder
@@ -799,7 +799,7 @@ func (d *noisyData) online(loss string) (mistakes, error) {
 // margin (a quarter: every coordinate is y), a puller (a quarter: the first 11 are
 // y, the others -y) or a penalizer (half: five of the first 11 and six of the
 // others are y, the rest -y).
-func longServedio(r *rand.Rand) blankout.Example {
+func longServedio(r *rand.Rand) event.Example {
 	label := r.IntN(2)
 	y := float64(2*label - 1)
 	x := make([]float64, 21)
@@ -828,7 +828,7 @@ func longServedio(r *rand.Rand) blankout.Example {
 
 // measeWyner draws an example of Mease & Wyner 2008: 20 coordinates uniform in
 // [0, 1], the first five of which decide by their sum.
-func measeWyner(r *rand.Rand) blankout.Example {
+func measeWyner(r *rand.Rand) event.Example {
 	x := make([]float64, 20)
 	sum := 0.0
 	for i := range x {
@@ -843,10 +843,10 @@ func measeWyner(r *rand.Rand) blankout.Example {
 	return denseExample(x, label)
 }
 
-func denseExample(x []float64, label int) blankout.Example {
+func denseExample(x []float64, label int) event.Example {
 	index := make([]uint32, len(x))
 	for i := range index {
 		index[i] = uint32(i)
 	}
-	return blankout.Example{Label: label, Weight: 1, Features: blankout.Vec{Index: index, Value: x}}
+	return event.Example{Label: label, Weight: 1, Features: event.Vec{Index: index, Value: x}}
 }

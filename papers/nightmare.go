@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strconv"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online"
 	"blankout/simulate"
 
@@ -145,7 +145,7 @@ func nightmareContenders(s *Setting, c *nightmareConfig) ([]contender, error) {
 
 // train returns the contender's model of the examples. w holds the weights of the contender
 // before it, and its own afterwards.
-func (x *contender) train(ctx context.Context, schema *blankout.Schema, d *batch.Data, examples []blankout.Example, w *[][]float64) (m *model.Linear, converged bool, err error) {
+func (x *contender) train(ctx context.Context, schema *event.Schema, d *batch.Data, examples []event.Example, w *[][]float64) (m *model.Linear, converged bool, err error) {
 	if x.batch != nil {
 		if !x.follows {
 			*w = nil
@@ -245,7 +245,7 @@ func runMNISTNightmare(ctx context.Context, s *Setting) error {
 }
 
 // pixelMeans returns the mean of each pixel over the images.
-func pixelMeans(images []blankout.Example) []float64 {
+func pixelMeans(images []event.Example) []float64 {
 	means := make([]float64, mnistPixels)
 	for _, e := range images {
 		for i, pixel := range e.Features.Index {
@@ -258,10 +258,10 @@ func pixelMeans(images []blankout.Example) []float64 {
 
 // corruptedMistakes returns what the model gets wrong, by way to show an image and level,
 // when pixels die, whose means over the training images are means.
-func (c nightmareConfig) corruptedMistakes(m *model.Linear, means []float64, images []blankout.Example, seed uint64) (wrong [ways][]mistakes) {
+func (c nightmareConfig) corruptedMistakes(m *model.Linear, means []float64, images []event.Example, seed uint64) (wrong [ways][]mistakes) {
 	scores := make([]float64, m.Outputs)
-	var x blankout.Vec
-	all := blankout.Vec{Value: make([]float64, len(means))}
+	var x event.Vec
+	all := event.Vec{Value: make([]float64, len(means))}
 	for pixel := range means {
 		all.Index = append(all.Index, uint32(pixel))
 	}
@@ -273,12 +273,12 @@ func (c nightmareConfig) corruptedMistakes(m *model.Linear, means []float64, ima
 		}
 		level := len(wrong[0]) - 1
 		for n := range images {
-			ask := func(as int, x blankout.Vec) {
+			ask := func(as int, x event.Vec) {
 				if m.Predict(m.ScoreVec(x, scores)) != images[n].Label {
 					wrong[as][level][n] = 1
 				}
 			}
-			x = m.Standardized(&images[n], blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
+			x = m.Standardized(&images[n], event.Vec{Index: x.Index[:0], Value: x.Value[:0]})
 			copy(all.Value, means)
 			dead = corrupter.Dead(all.Index, nil, n, 1, dead)
 			for pixel, dead := range dead {
@@ -450,11 +450,11 @@ func (s *Setting) nightmareClaims(c nightmareConfig, as int, methods []tuned) {
 }
 
 // examples returns copies of the first n examples of a file.
-func (s *Setting) examples(ctx context.Context, schema *blankout.Schema, folder, file string, n int) ([]blankout.Example, error) {
-	var all []blankout.Example
-	err := s.EachExample(ctx, schema, folder, file, false, func(i int, e *blankout.Example) error {
+func (s *Setting) examples(ctx context.Context, schema *event.Schema, folder, file string, n int) ([]event.Example, error) {
+	var all []event.Example
+	err := s.EachExample(ctx, schema, folder, file, false, func(i int, e *event.Example) error {
 		if i < n {
-			all = append(all, blankout.Example{Features: e.Features.Clone(), Field: slices.Clone(e.Field), Label: e.Label, Weight: e.Weight})
+			all = append(all, event.Example{Features: e.Features.Clone(), Field: slices.Clone(e.Field), Label: e.Label, Weight: e.Weight})
 		}
 		return nil
 	})
@@ -464,7 +464,7 @@ func (s *Setting) examples(ctx context.Context, schema *blankout.Schema, folder,
 	return all, err
 }
 
-func dataOf(schema *blankout.Schema, examples []blankout.Example) (*batch.Data, error) {
+func dataOf(schema *event.Schema, examples []event.Example) (*batch.Data, error) {
 	var b batch.Builder
 	for i := range examples {
 		if err := b.Add(&examples[i]); err != nil {

@@ -9,18 +9,18 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // TestCorruptedCopies: the copies without their zeros are those that batch draws.
 func TestCorruptedCopies(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	var examples []blankout.Example
+	var examples []event.Example
 	for i := range 20 {
-		e := blankout.Example{Label: i % 2, Weight: 2}
+		e := event.Example{Label: i % 2, Weight: 2}
 		for d := range uint32(30) {
 			if r.IntN(2) == 0 {
 				e.Features.Index, e.Features.Value = append(e.Features.Index, d), append(e.Features.Value, 1+float64(d))
@@ -90,8 +90,8 @@ func TestTune(t *testing.T) {
 func TestMeet(t *testing.T) {
 	c := nightmareConfig{Levels: []float64{0, 0.5}}
 	m := model.NewLinear(Binary(), "hinge", "none", [][]float64{{1.5, 1.5}}, []float64{-2})
-	image := blankout.Example{Features: blankout.Vec{Index: []uint32{0}, Value: []float64{1}}, Label: 0}
-	images := make([]blankout.Example, 400)
+	image := event.Example{Features: event.Vec{Index: []uint32{0}, Value: []float64{1}}, Label: 0}
+	images := make([]event.Example, 400)
 	for i := range images {
 		images[i] = image
 	}
@@ -133,9 +133,9 @@ func TestChains(t *testing.T) {
 		t.Errorf("%d contenders start from others' weights, want %d", follows, want)
 	}
 	r := rand.New(rand.NewPCG(7, 8))
-	var examples []blankout.Example
+	var examples []event.Example
 	for i := range 60 {
-		e := blankout.Example{Label: i % 2, Weight: 1}
+		e := event.Example{Label: i % 2, Weight: 1}
 		for d := range uint32(8) {
 			e.Features.Index, e.Features.Value = append(e.Features.Index, d), append(e.Features.Value, r.Float64()+float64(i%2)*0.3)
 		}

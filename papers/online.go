@@ -6,10 +6,10 @@ import (
 	"math"
 	"slices"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online"
 	"blankout/simulate"
 )
@@ -120,8 +120,8 @@ func runOnline(ctx context.Context, s *Setting) error {
 	var information []fisherMatch
 	for _, set := range streamSets {
 		schema := Classes(set.classes...)
-		var examples []blankout.Example
-		err := s.EachExample(ctx, schema, set.name, "stream.svm.gz", false, func(_ int, e *blankout.Example) error {
+		var examples []event.Example
+		err := s.EachExample(ctx, schema, set.name, "stream.svm.gz", false, func(_ int, e *event.Example) error {
 			k := *e
 			k.Features, k.Key = e.Features.Clone(), nil
 			k.Field = slices.Clone(e.Field)
@@ -202,7 +202,7 @@ func runOnline(ctx context.Context, s *Setting) error {
 
 // best chooses the settings of a rule by the log-loss on the first part of a stream, of
 // AROW by the error, and learns all of it.
-func (c onlineConfig) best(ctx context.Context, r onlineRule, schema *blankout.Schema, examples []blankout.Example) (onlinePass, error) {
+func (c onlineConfig) best(ctx context.Context, r onlineRule, schema *event.Schema, examples []event.Example) (onlinePass, error) {
 	etas, levels := []float64{0}, []float64{0}
 	switch {
 	case r.eta:
@@ -236,7 +236,7 @@ func (c onlineConfig) best(ctx context.Context, r onlineRule, schema *blankout.S
 	return c.pass(ctx, r, chosen, schema, examples)
 }
 
-func (c onlineConfig) pass(ctx context.Context, r onlineRule, x onlineSetting, schema *blankout.Schema, examples []blankout.Example) (onlinePass, error) {
+func (c onlineConfig) pass(ctx context.Context, r onlineRule, x onlineSetting, schema *event.Schema, examples []event.Example) (onlinePass, error) {
 	p := onlinePass{onlineSetting: x, Wrong: make(mistakes, len(examples))}
 	config := online.DefaultConfig()
 	config.Average, config.Adapt = 0, false
@@ -272,7 +272,7 @@ type fisherMatch struct {
 	Ratios      [3]float64 // squared gradients to information: tenth percentile, median, ninetieth
 }
 
-func matchFisher(schema *blankout.Schema, examples []blankout.Example) (fisherMatch, error) {
+func matchFisher(schema *event.Schema, examples []event.Example) (fisherMatch, error) {
 	config := online.DefaultConfig()
 	config.Noise, config.Average, config.Adapt, config.Standardize = "none", 0, false, "none"
 	l, err := online.New(config, schema)

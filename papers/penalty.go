@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"math"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/simulate"
 )
 
@@ -52,7 +52,7 @@ func runQuadraticPenalty(ctx context.Context, s *Setting) error {
 	if err != nil {
 		return err
 	}
-	d, err := s.Load(ctx, Binary(), "news_athr", "train.svm.gz", func(_ int, e *blankout.Example) bool {
+	d, err := s.Load(ctx, Binary(), "news_athr", "train.svm.gz", func(_ int, e *event.Example) bool {
 		presence(e, unigrams)
 		return true
 	})
@@ -157,7 +157,7 @@ const newsAthRUnigrams = 17547
 
 // presence turns counts of words into 1 and drops what lies beyond the first
 // columns, those of the unigrams.
-func presence(e *blankout.Example, columns uint32) {
+func presence(e *event.Example, columns uint32) {
 	x := &e.Features
 	n := 0
 	for n < len(x.Index) && x.Index[n] < columns {

@@ -14,9 +14,9 @@ import (
 	"strconv"
 	"strings"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 	"blankout/simulate"
 
 	"gonum.org/v1/gonum/stat"
@@ -98,7 +98,7 @@ func constantError(n int, label func(i int) int) float64 {
 }
 
 // linearMistakes are those of a linear model with two classes or more.
-func linearMistakes(m *model.Linear, examples []blankout.Example) mistakes {
+func linearMistakes(m *model.Linear, examples []event.Example) mistakes {
 	out, scores := make(mistakes, len(examples)), make([]float64, m.Outputs)
 	for i := range examples {
 		if m.Predict(m.Score(&examples[i], scores)) != examples[i].Label {

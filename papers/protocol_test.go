@@ -15,8 +15,8 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
 	"blankout/batch"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
 
 	"github.com/klauspost/compress/gzip"
@@ -255,7 +255,7 @@ func TestAmazonFolds(t *testing.T) {
 			t.Errorf("without fold %d: %v, want %v", f, got, want)
 		}
 	}
-	examples := []blankout.Example{{Label: 5}, {Label: 6}, {Label: 7}}
+	examples := []event.Example{{Label: 5}, {Label: 6}, {Label: 7}}
 	if got := pick(examples, []int{2, 0}); len(got) != 2 || got[0].Label != 7 || got[1].Label != 5 {
 		t.Errorf("picked %v", got)
 	}
@@ -451,7 +451,7 @@ func TestPrivatePairs(t *testing.T) {
 		var b batch.Builder
 		var p textParts
 		for i, document := range counts {
-			e := blankout.Example{Label: i % 2, Weight: 1}
+			e := event.Example{Label: i % 2, Weight: 1}
 			for _, column := range slices.Sorted(maps.Keys(document)) {
 				if all || column < words || in[column] > 1 {
 					e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, document[column])
@@ -499,7 +499,7 @@ func TestPrivatePairs(t *testing.T) {
 func TestNoisyData(t *testing.T) {
 	c := labelNoiseConfig{Validation: 0.3}
 	draw := func(share float64) *noisyData {
-		var examples []blankout.Example
+		var examples []event.Example
 		r := rand.New(rand.NewPCG(3, 3))
 		for range 500 {
 			examples = append(examples, longServedio(r))
@@ -580,9 +580,9 @@ func TestSpikes(t *testing.T) {
 // all of the grid.
 func TestChosenWithUnlabeled(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 9))
-	var documents []blankout.Example
+	var documents []event.Example
 	for i := range 240 {
-		e := blankout.Example{Label: i % 2, Weight: 1}
+		e := event.Example{Label: i % 2, Weight: 1}
 		for word := range uint32(40) {
 			p := 0.15
 			if word < 16 && int(word)%2 == e.Label {

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/loss"
+	"blankout/internal/event"
+	"blankout/internal/loss"
 	"blankout/simulate"
 
 	"gonum.org/v1/gonum/stat"
@@ -161,7 +161,7 @@ func (c rareConfig) draw(r *rand.Rand, n int, shared bool) (*batch.Data, []bool)
 	scale := math.Sqrt(float64(c.Kinds) / 2)
 	useful := c.Groups * c.Group
 	for i := range n {
-		var x blankout.Vec
+		var x event.Vec
 		kind, sign := i%c.Kinds, float64(2*r.IntN(2)-1)
 		f := 0.0
 		if active[i] = kind < c.Groups; active[i] {
@@ -177,7 +177,7 @@ func (c rareConfig) draw(r *rand.Rand, n int, shared bool) (*batch.Data, []bool)
 		for j := range c.Nuisance {
 			x.Index, x.Value = append(x.Index, uint32(useful+j)), append(x.Value, r.NormFloat64())
 		}
-		e := blankout.Example{Features: x, Weight: 1, Offset: int64(i)}
+		e := event.Example{Features: x, Weight: 1, Offset: int64(i)}
 		if r.Float64() < 1/(1+math.Exp(-f)) {
 			e.Label = 1
 		}

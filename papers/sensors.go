@@ -14,10 +14,10 @@ import (
 	"slices"
 	"strings"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online"
 	"blankout/simulate"
 
@@ -52,17 +52,17 @@ type sensorsSet struct {
 	shuffled    bool
 	columns     int
 	classes     []string
-	groups      *blankout.ColumnGroups // nil: features are all that can die
+	groups      *event.ColumnGroups // nil: features are all that can die
 }
 
 // patches are the 4 x 4 patches of images of 16 x 16 pixels.
-func patches() *blankout.ColumnGroups {
-	g := &blankout.ColumnGroups{}
+func patches() *event.ColumnGroups {
+	g := &event.ColumnGroups{}
 	for patch := range uint32(16) {
-		named := blankout.NamedColumns{Name: fmt.Sprintf("patch %d", patch+1)}
+		named := event.NamedColumns{Name: fmt.Sprintf("patch %d", patch+1)}
 		for row := range uint32(4) {
 			from := (patch/4*4+row)*16 + patch%4*4
-			named.Spans = append(named.Spans, blankout.Span{From: from, To: from + 4})
+			named.Spans = append(named.Spans, event.Span{From: from, To: from + 4})
 		}
 		g.Named = append(g.Named, named)
 	}
@@ -71,11 +71,11 @@ func patches() *blankout.ColumnGroups {
 
 func sensorsSets() []sensorsSet {
 	digits := strings.Fields("0 1 2 3 4 5 6 7 8 9")
-	areas := &blankout.ColumnGroups{Named: []blankout.NamedColumns{
-		{Name: "wilderness", Spans: []blankout.Span{{From: 10, To: 14}}}, {Name: "soil", Spans: []blankout.Span{{From: 14, To: 54}}},
+	areas := &event.ColumnGroups{Named: []event.NamedColumns{
+		{Name: "wilderness", Spans: []event.Span{{From: 10, To: 14}}}, {Name: "soil", Spans: []event.Span{{From: 14, To: 54}}},
 	}}
 	return []sensorsSet{
-		{Name: "gas_drift, in order", folder: "gas_drift", train: "stream.svm.gz", columns: 128, classes: digits[:6], groups: &blankout.ColumnGroups{Every: 8}},
+		{Name: "gas_drift, in order", folder: "gas_drift", train: "stream.svm.gz", columns: 128, classes: digits[:6], groups: &event.ColumnGroups{Every: 8}},
 		{Name: "usps", folder: "usps", train: "train.svm.gz", test: "test.svm.gz", columns: 256, classes: digits, groups: patches()},
 		{Name: "elec2, in order", folder: "elec2", train: "stream.svm.gz", columns: 8, classes: []string{"-1", "1"}},
 		{Name: "covtype_10k", folder: "covtype_10k", train: "train.svm.gz", test: "test.svm.gz", columns: 54, classes: digits[:7], groups: areas},
@@ -282,18 +282,18 @@ func (b boostingRow) at(share float64) any {
 }
 
 // sensorsData reads a set: training and test events, all of whose columns are there.
-func (s *Setting) sensorsData(ctx context.Context, set *sensorsSet, c sensorsConfig) (train, test []blankout.Example, err error) {
-	read := func(file string) (all []blankout.Example, err error) {
+func (s *Setting) sensorsData(ctx context.Context, set *sensorsSet, c sensorsConfig) (train, test []event.Example, err error) {
+	read := func(file string) (all []event.Example, err error) {
 		schema := Classes(set.classes...)
-		err = s.EachExample(ctx, schema, set.folder, file, false, func(_ int, e *blankout.Example) error {
-			x := blankout.Vec{Index: make([]uint32, set.columns), Value: make([]float64, set.columns)}
+		err = s.EachExample(ctx, schema, set.folder, file, false, func(_ int, e *event.Example) error {
+			x := event.Vec{Index: make([]uint32, set.columns), Value: make([]float64, set.columns)}
 			for d := range x.Index {
 				x.Index[d] = uint32(d)
 			}
 			for i, d := range e.Features.Index {
 				x.Value[d] = e.Features.Value[i]
 			}
-			all = append(all, blankout.Example{Features: x, Label: e.Label, Weight: e.Weight})
+			all = append(all, event.Example{Features: x, Label: e.Label, Weight: e.Weight})
 			return nil
 		})
 		return all, err
@@ -317,11 +317,11 @@ func (s *Setting) sensorsData(ctx context.Context, set *sensorsSet, c sensorsCon
 }
 
 // evenly returns n of the examples, all for 0.
-func evenly(all []blankout.Example, n int) []blankout.Example {
+func evenly(all []event.Example, n int) []event.Example {
 	if n == 0 || n >= len(all) {
 		return all
 	}
-	out := make([]blankout.Example, n)
+	out := make([]event.Example, n)
 	for i := range out {
 		out[i] = all[i*len(all)/n]
 	}
@@ -330,7 +330,7 @@ func evenly(all []blankout.Example, n int) []blankout.Example {
 
 // sensorsRows tries every setting of every method on validation events, and has what each
 // row chose meet the test events.
-func (s *Setting) sensorsRows(ctx context.Context, set *sensorsSet, c sensorsConfig, dead string, train, test []blankout.Example) ([]*sensorsRow, error) {
+func (s *Setting) sensorsRows(ctx context.Context, set *sensorsSet, c sensorsConfig, dead string, train, test []event.Example) ([]*sensorsRow, error) {
 	at := len(train) * 3 / 4
 	learned, held := train[:at], evenly(train[at:], 600)
 	shares := slices.DeleteFunc(slices.Clone(c.Shares), func(q float64) bool { return !middle(q) })
@@ -357,7 +357,7 @@ func (s *Setting) sensorsRows(ctx context.Context, set *sensorsSet, c sensorsCon
 		return &methods[slices.IndexFunc(methods, func(m sensorsMethod) bool { return m.name == name })]
 	}
 	// cells computes settings on a part of the events.
-	cells := func(part string, settings []sensorsSetting, from, on []blankout.Example, shares []float64, masks int) ([]sensorsOutcome, error) {
+	cells := func(part string, settings []sensorsSetting, from, on []event.Example, shares []float64, masks int) ([]sensorsOutcome, error) {
 		s.Expect(len(settings))
 		out := make([]sensorsOutcome, len(settings))
 		return out, s.Parallel(ctx, len(settings), func(ctx context.Context, i int) (err error) {
@@ -405,13 +405,13 @@ func (s *Setting) sensorsRows(ctx context.Context, set *sensorsSet, c sensorsCon
 }
 
 // learn returns a method's model of the examples.
-func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSetting, c sensorsConfig, examples []blankout.Example) (*model.Linear, error) {
+func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSetting, c sensorsConfig, examples []event.Example) (*model.Linear, error) {
 	schema := Classes(set.classes...)
-	schema.Absent = blankout.AbsentMissing
+	schema.Absent = event.AbsentMissing
 	if x.Dead == deadGroups {
 		schema.ColumnGroups = set.groups
 	} else {
-		schema.ColumnGroups = &blankout.ColumnGroups{Every: 1}
+		schema.ColumnGroups = &event.ColumnGroups{Every: 1}
 	}
 	if m.online {
 		o := online.DefaultConfig()
@@ -461,7 +461,7 @@ func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSet
 }
 
 // outcome has a model answer events of which shares have died.
-func (m *sensorsMethod) outcome(ctx context.Context, trained *model.Linear, dead string, events []blankout.Example, shares []float64, masks int, seed uint64) (o sensorsOutcome, err error) {
+func (m *sensorsMethod) outcome(ctx context.Context, trained *model.Linear, dead string, events []event.Example, shares []float64, masks int, seed uint64) (o sensorsOutcome, err error) {
 	for _, way := range m.answers {
 		told := trained
 		switch {
@@ -500,7 +500,7 @@ func (m *sensorsMethod) outcome(ctx context.Context, trained *model.Linear, dead
 }
 
 // reportSensors reports the table, the figure and the claims of a set.
-func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, rows []*sensorsRow, boosting []boostingRow, test []blankout.Example) {
+func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, rows []*sensorsRow, boosting []boostingRow, test []event.Example) {
 	table := ResultTable{Title: fmt.Sprintf("%s, %s dead: test error, %%", set.Name, dead), Columns: []string{"learned with", "answers", "cost", "level"}}
 	for _, share := range c.Shares {
 		table.Columns = append(table.Columns, fmt.Sprintf("%g %%", 100*share))

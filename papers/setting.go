@@ -16,11 +16,11 @@ import (
 	"sync"
 	"time"
 
-	"blankout"
 	"blankout/batch"
 	"blankout/batch/estimators"
-	"blankout/record"
+	"blankout/internal/event"
 	"blankout/stream"
+	"blankout/stream/record"
 )
 
 // samples has a folder for each data set with a few of its examples, in files of
@@ -237,10 +237,10 @@ func Pick[T any](s *Setting, quick, standard, full T) T {
 func (s *Setting) Path(folder, file string) string { return filepath.Join(s.dir, folder, file) }
 
 // Binary returns the Schema of sets with the labels -1 and 1.
-func Binary() *blankout.Schema { return Classes("-1", "1") }
+func Binary() *event.Schema { return Classes("-1", "1") }
 
 // Classes returns a Schema with the given classes.
-func Classes(names ...string) *blankout.Schema {
+func Classes(names ...string) *event.Schema {
 	c := record.DefaultConfig()
 	c.Classes, c.MaxNames = names, 0
 	return c.Schema()
@@ -249,7 +249,7 @@ func Classes(names ...string) *blankout.Schema {
 // EachExample calls f for every example of a file, with its number from 0. The
 // example is borrowed. A label that is no class of the Schema is an error, except in
 // a file of unlabeled examples, whose labels are ignored.
-func (s *Setting) EachExample(ctx context.Context, schema *blankout.Schema, folder, file string, unlabeled bool, f func(i int, e *blankout.Example) error) (err error) {
+func (s *Setting) EachExample(ctx context.Context, schema *event.Schema, folder, file string, unlabeled bool, f func(i int, e *event.Example) error) (err error) {
 	c := record.DefaultConfig()
 	c.Classes, c.MaxClasses, c.Unlabeled = schema.Classes, schema.MaxClasses, unlabeled
 	path := s.Path(folder, file)
@@ -259,7 +259,7 @@ func (s *Setting) EachExample(ctx context.Context, schema *blankout.Schema, fold
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	s.Say("reading %s/%s", folder, file)
-	var b blankout.Batch
+	var b event.Batch
 	for i := 0; ; {
 		if err := src.Next(ctx, &b); errors.Is(err, io.EOF) {
 			return nil
@@ -288,9 +288,9 @@ func trainConfig() batch.Config {
 
 // Load reads a file into Data. keep, which may be nil, says which examples are
 // wanted and may change them.
-func (s *Setting) Load(ctx context.Context, schema *blankout.Schema, folder, file string, keep func(i int, e *blankout.Example) bool) (*batch.Data, error) {
+func (s *Setting) Load(ctx context.Context, schema *event.Schema, folder, file string, keep func(i int, e *event.Example) bool) (*batch.Data, error) {
 	var b batch.Builder
-	err := s.EachExample(ctx, schema, folder, file, false, func(i int, e *blankout.Example) error {
+	err := s.EachExample(ctx, schema, folder, file, false, func(i int, e *event.Example) error {
 		if keep != nil && !keep(i, e) {
 			return nil
 		}

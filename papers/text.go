@@ -13,9 +13,9 @@ import (
 	"slices"
 	"strings"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/loss"
+	"blankout/internal/event"
+	"blankout/internal/loss"
 	"blankout/simulate"
 
 	"github.com/klauspost/compress/gzip"
@@ -425,7 +425,7 @@ func (s *Setting) loadTexts(ctx context.Context, set textSet) (words, pairs *bat
 		return nil, nil, nil, err
 	}
 	for _, file := range set.files {
-		err := s.EachExample(ctx, schema, set.folder, file, false, func(_ int, e *blankout.Example) error {
+		err := s.EachExample(ctx, schema, set.folder, file, false, func(_ int, e *event.Example) error {
 			if set.singles {
 				private = append(private, privatePairs(e.Features, unigrams))
 			}
@@ -445,7 +445,7 @@ func (s *Setting) loadTexts(ctx context.Context, set textSet) (words, pairs *bat
 
 // privatePairs returns how many pairs of neighboring words are not among the columns of a
 // document whose words all are: a document of n words has n-1 pairs.
-func privatePairs(counts blankout.Vec, unigrams uint32) int {
+func privatePairs(counts event.Vec, unigrams uint32) int {
 	left := -1.0
 	for i, column := range counts.Index {
 		if column < unigrams {

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"blankout"
+	"blankout/internal/event"
+	"blankout/internal/run"
 	"blankout/online"
-	"blankout/run"
 	"blankout/serve"
 )
 
@@ -226,7 +226,7 @@ func suspicious() online.Config {
 }
 
 // manyClasses has the events of a runner be of up to five classes.
-func manyClasses(r *run.Runner) *blankout.Schema {
+func manyClasses(r *run.Runner) *event.Schema {
 	r.Schema.MaxClasses = 5
 	return r.Schema
 }

@@ -12,25 +12,25 @@ import (
 	"testing"
 	"time"
 
-	"blankout"
+	"blankout/internal/event"
+	"blankout/internal/run"
 	"blankout/online"
-	"blankout/record"
-	"blankout/run"
 	"blankout/serve"
+	"blankout/stream/record"
 )
 
 // endless is a Source that has the same events again and again.
 type endless struct {
-	schema  *blankout.Schema
+	schema  *event.Schema
 	decoder record.Decoder
 	values  [][]byte
 	next    int64
 }
 
-func (s *endless) Next(ctx context.Context, b *blankout.Batch) error {
+func (s *endless) Next(ctx context.Context, b *event.Batch) error {
 	const batch = 512
 	if len(b.Examples) == 0 {
-		b.Examples = make([]blankout.Example, batch)
+		b.Examples = make([]event.Example, batch)
 	}
 	b.Topic, b.Schema = "endless", s.schema
 	for i := range b.Examples {

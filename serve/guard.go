@@ -13,7 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/secret"
 )
 
@@ -21,7 +21,7 @@ import (
 func (c Config) token() (string, error) {
 	token, err := secret.Read(c.TokenFile, c.TokenEnv)
 	if err != nil {
-		return "", blankout.KeyErrorf("token_file", "token_file: %w", err)
+		return "", event.KeyErrorf("token_file", "token_file: %w", err)
 	}
 	what := ""
 	switch {
@@ -37,9 +37,9 @@ func (c Config) token() (string, error) {
 	case what == "":
 		return token, nil
 	case c.TokenFile != "":
-		return "", blankout.KeyErrorf("token_file", "token_file: the token in %s %s", c.TokenFile, what)
+		return "", event.KeyErrorf("token_file", "token_file: the token in %s %s", c.TokenFile, what)
 	}
-	return "", blankout.KeyErrorf("token_file", "token: the token in the variable %s %s", c.TokenEnv, what)
+	return "", event.KeyErrorf("token_file", "token: the token in the variable %s %s", c.TokenEnv, what)
 }
 
 // minToken is how many characters a token has at least.
@@ -49,14 +49,14 @@ const minToken = 8
 // a token and TLS hides it on the way, or the user has said that this is intended.
 func (c Config) checkAccess(host string) error {
 	if (c.CertFile == "") != (c.KeyFile == "") {
-		return blankout.KeyErrorf("cert_file", "cert_file: TLS needs both cert_file and key_file")
+		return event.KeyErrorf("cert_file", "cert_file: TLS needs both cert_file and key_file")
 	}
 	if c.ClientCAFile != "" && c.CertFile == "" {
-		return blankout.KeyErrorf("client_ca_file", "client_ca_file: clients show certificates over TLS only: give cert_file and key_file too")
+		return event.KeyErrorf("client_ca_file", "client_ca_file: clients show certificates over TLS only: give cert_file and key_file too")
 	}
 	for _, name := range c.Hosts {
 		if strings.ContainsAny(name, "/[] ") || strings.Contains(name, ":") && net.ParseIP(name) == nil {
-			return blankout.KeyErrorf("hosts", "hosts: %q, want a name without a scheme and a port", name)
+			return event.KeyErrorf("hosts", "hosts: %q, want a name without a scheme and a port", name)
 		}
 	}
 	token, err := c.token()
@@ -73,7 +73,7 @@ func (c Config) checkAccess(host string) error {
 	if c.CertFile == "" {
 		missing = append(missing, "TLS (cert_file, key_file)")
 	}
-	return blankout.KeyErrorf("address", "address: %q can be reached from other machines and lacks %s; provide that, listen on 127.0.0.1, or set public = true if it is meant",
+	return event.KeyErrorf("address", "address: %q can be reached from other machines and lacks %s; provide that, listen on 127.0.0.1, or set public = true if it is meant",
 		c.Address, strings.Join(missing, " and "))
 }
 

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"strings"
 
+	"blankout/internal/run"
 	"blankout/online/watch"
-	"blankout/run"
 )
 
 var fieldMetrics = []metric{

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"blankout/run"
+	"blankout/internal/run"
 )
 
 // history remembers runs at even intervals. When it is full it forgets every other point

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"blankout/run"
+	"blankout/internal/run"
 )
 
 // A run that has stopped is marked once, however often the page looks at it afterwards.

@@ -17,9 +17,9 @@ import (
 	"strconv"
 	"strings"
 
-	"blankout/client"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/internal/served"
 )
 
 // inference answers the paths under /v2.
@@ -49,7 +49,7 @@ func (s inference) server(w http.ResponseWriter, r *http.Request) {
 
 // named returns the model that a path names, which is there. Where it returns nil it has
 // answered with an error.
-func (s inference) named(w http.ResponseWriter, r *http.Request) *client.Model {
+func (s inference) named(w http.ResponseWriter, r *http.Request) *served.Model {
 	m := s.current(w, r)
 	if m == nil || !s.means(w, r, m) {
 		return nil
@@ -58,7 +58,7 @@ func (s inference) named(w http.ResponseWriter, r *http.Request) *client.Model {
 }
 
 // means says whether a path is about m, and answers with an error if it is not.
-func (s inference) means(w http.ResponseWriter, r *http.Request, m *client.Model) bool {
+func (s inference) means(w http.ResponseWriter, r *http.Request, m *served.Model) bool {
 	name, version := r.PathValue("model"), r.PathValue("version")
 	switch {
 	case name != "" && name != s.name():
@@ -71,7 +71,7 @@ func (s inference) means(w http.ResponseWriter, r *http.Request, m *client.Model
 	return false
 }
 
-func versionOf(m *client.Model) string { return strconv.FormatUint(m.Version, 10) }
+func versionOf(m *served.Model) string { return strconv.FormatUint(m.Version, 10) }
 
 // ready answers whether the server, or a model, can predict.
 func (s inference) ready(w http.ResponseWriter, r *http.Request) {
@@ -154,7 +154,7 @@ func (s inference) infer(w http.ResponseWriter, r *http.Request) (ok bool) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.config.AnswerTimeout)
 	defer cancel()
-	predictions := make([]client.Prediction, len(events))
+	predictions := make([]served.Prediction, len(events))
 	for i, event := range events {
 		if ctx.Err() != nil {
 			failLate(w, r, s.config.AnswerTimeout)
@@ -193,7 +193,7 @@ func (s inference) infer(w http.ResponseWriter, r *http.Request) (ok bool) {
 // events returns the events of a question, errTooMany if there are more than most. They
 // come as one input of texts called events, or as one input for each field, which is put
 // together as JSON.
-func (q *inferRequest) events(m *client.Model, most int) ([][]byte, error) {
+func (q *inferRequest) events(m *served.Model, most int) ([][]byte, error) {
 	if len(q.Inputs) == 0 {
 		return nil, fmt.Errorf("no inputs: want one named %q, or one for each field", wholeEvents)
 	}
@@ -318,9 +318,9 @@ func isOf(datatype string, value []byte) bool {
 
 // outputsOf returns the predictions as tensors, by value of a Prediction. With two classes
 // or more "probabilities" has a column for each, in the model's order of classes.
-func outputsOf(m *client.Model, predictions []client.Prediction) []tensor {
+func outputsOf(m *served.Model, predictions []served.Prediction) []tensor {
 	n, classes := len(predictions), m.Schema.Classes
-	numbers := func(name string, each int, of func(p client.Prediction, to []float64)) tensor {
+	numbers := func(name string, each int, of func(p served.Prediction, to []float64)) tensor {
 		t := tensor{Name: name, Datatype: "FP64", Shape: []int{n, each}}
 		if each == 0 {
 			t.Shape, each = t.Shape[:1], 1
@@ -332,28 +332,28 @@ func outputsOf(m *client.Model, predictions []client.Prediction) []tensor {
 		t.Data = data
 		return t
 	}
-	texts := func(name string, of func(p client.Prediction) string) tensor {
+	texts := func(name string, of func(p served.Prediction) string) tensor {
 		data := make([]string, n)
 		for i, p := range predictions {
 			data[i] = of(p)
 		}
 		return tensor{name, "BYTES", []int{n}, data}
 	}
-	scores := numbers("scores", m.Outputs, func(p client.Prediction, to []float64) { copy(to, p.Scores) })
-	rule := texts("missing_policy", func(p client.Prediction) string { return string(p.MissingPolicy) })
-	missing := texts("missing", func(p client.Prediction) string { return strings.Join(p.Missing, ",") })
+	scores := numbers("scores", m.Outputs, func(p served.Prediction, to []float64) { copy(to, p.Scores) })
+	rule := texts("missing_policy", func(p served.Prediction) string { return string(p.MissingPolicy) })
+	missing := texts("missing", func(p served.Prediction) string { return strings.Join(p.Missing, ",") })
 	if loss.IsRegression(m.Loss) {
-		outputs := []tensor{numbers("value", 0, func(p client.Prediction, to []float64) { to[0] = orNaN(p.Value) }), scores, rule, missing}
+		outputs := []tensor{numbers("value", 0, func(p served.Prediction, to []float64) { to[0] = orNaN(p.Value) }), scores, rule, missing}
 		if low, high := m.Interval(0, model.Lacked{}); low <= high {
-			outputs = append(outputs, numbers("low", 0, func(p client.Prediction, to []float64) { to[0] = orNaN(p.Low) }),
-				numbers("high", 0, func(p client.Prediction, to []float64) { to[0] = orNaN(p.High) }))
+			outputs = append(outputs, numbers("low", 0, func(p served.Prediction, to []float64) { to[0] = orNaN(p.Low) }),
+				numbers("high", 0, func(p served.Prediction, to []float64) { to[0] = orNaN(p.High) }))
 		}
 		return outputs
 	}
-	outputs := []tensor{texts("class", func(p client.Prediction) string { return p.Class }),
-		numbers("probability", 0, func(p client.Prediction, to []float64) { to[0] = p.Probability })}
+	outputs := []tensor{texts("class", func(p served.Prediction) string { return p.Class }),
+		numbers("probability", 0, func(p served.Prediction, to []float64) { to[0] = p.Probability })}
 	if len(classes) > 1 {
-		outputs = append(outputs, numbers("probabilities", len(classes), func(p client.Prediction, to []float64) {
+		outputs = append(outputs, numbers("probabilities", len(classes), func(p served.Prediction, to []float64) {
 			for k, class := range classes {
 				switch {
 				case p.Probabilities != nil:
@@ -367,7 +367,7 @@ func outputsOf(m *client.Model, predictions []client.Prediction) []tensor {
 		}))
 	}
 	if _, ok := m.Set(model.Answer{}, nil, 0); ok {
-		outputs = append(outputs, texts("set", func(p client.Prediction) string { return strings.Join(p.Set, ",") }))
+		outputs = append(outputs, texts("set", func(p served.Prediction) string { return strings.Join(p.Set, ",") }))
 	}
 	return append(outputs, scores, rule, missing)
 }

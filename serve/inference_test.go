@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
-	"blankout/client"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/internal/served"
 	"blankout/serve"
 )
 
@@ -52,7 +52,7 @@ func TestInference(t *testing.T) {
 	_, text, _ := call(t, "POST", url+"/v1/predict", `{"word":"yes1","x":1}`+"\n"+`{"word":null,"x":2}`+"\n"+`{"word":"no2","x":0}`)
 	var want struct {
 		Version     uint64
-		Predictions []client.Prediction
+		Predictions []served.Prediction
 	}
 	if err := json.Unmarshal([]byte(text), &want); err != nil || len(want.Predictions) != 3 {
 		t.Fatal(text, err)
@@ -144,12 +144,12 @@ func TestInference(t *testing.T) {
 
 // What only answers is ready as soon as it has a model.
 func TestAnsweringAlone(t *testing.T) {
-	var m *client.Model
-	url := start(t, serve.DefaultConfig(), serve.Service{Model: func() *client.Model { return m }})
+	var m *served.Model
+	url := start(t, serve.DefaultConfig(), serve.Service{Model: func() *served.Model { return m }})
 	if status, text, _ := call(t, "GET", url+"/readyz", ""); status != 503 || !strings.Contains(text, "not ready: there is no model yet") {
 		t.Errorf("%d %s", status, text)
 	}
-	m = client.New(model.NewLinear(blankout.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), written())
+	m = served.New(model.NewLinear(event.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), written())
 	if status, text, _ := call(t, "GET", url+"/readyz", ""); status != 200 {
 		t.Errorf("%d %s", status, text)
 	}
@@ -163,7 +163,7 @@ func TestFormatIsNamed(t *testing.T) {
 	}
 	model := service.Model
 	format := ""
-	service.Model = func() *client.Model { m := *model(); m.Record.Format = format; return &m }
+	service.Model = func() *served.Model { m := *model(); m.Record.Format = format; return &m }
 	url := start(t, serve.DefaultConfig(), service)
 	fields := `{"inputs":[{"name":"x","datatype":"INT64","shape":[1],"data":[1]}]}`
 	for _, c := range []struct {
@@ -185,14 +185,14 @@ func TestFormatIsNamed(t *testing.T) {
 
 // Events that are not JSON come whole, and numbers are answered as numbers.
 func TestInferenceOfNumbers(t *testing.T) {
-	schema := blankout.NewSchema(8, nil, 2)
+	schema := event.NewSchema(8, nil, 2)
 	schema.NumericIndices = true
-	m := client.New(model.NewLinear(schema, "squared", "none", [][]float64{{2, 4}}, []float64{0.5}), written())
+	m := served.New(model.NewLinear(schema, "squared", "none", [][]float64{{2, 4}}, []float64{0.5}), written())
 	m.Record.Format = "svmlight"
 	m.Residual = &model.Residual{Deviation: 1}
-	url := start(t, serve.DefaultConfig(), serve.Service{Model: func() *client.Model { return m }})
+	url := start(t, serve.DefaultConfig(), serve.Service{Model: func() *served.Model { return m }})
 	_, text, _ := call(t, "POST", url+"/v1/predict", "0 1:1 2:3")
-	var p struct{ Predictions []client.Prediction }
+	var p struct{ Predictions []served.Prediction }
 	if err := json.Unmarshal([]byte(text), &p); err != nil || len(p.Predictions) != 1 || p.Predictions[0].Value == nil || p.Predictions[0].Low == nil {
 		t.Fatal(text, err)
 	}

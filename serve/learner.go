@@ -9,13 +9,13 @@ import (
 	"net/http"
 	"unicode/utf8"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/measure"
+	"blankout/internal/model"
+	"blankout/internal/run"
 	"blankout/online/cover"
 	"blankout/online/watch"
-	"blankout/run"
 )
 
 // newestEvent is the answer of GET /v1/newest.
@@ -61,7 +61,7 @@ type measured struct {
 	ByAge []measure.Aged `json:"by_staleness,omitempty"`
 	// Refused has by reason how many records were refused since the learner's beginning,
 	// and what was wrong with the first of them.
-	Refused map[blankout.Reason]watch.Refusals `json:"refused,omitempty"`
+	Refused map[event.Reason]watch.Refusals `json:"refused,omitempty"`
 	// Samples are some of the newest records refused, Mislabeled events whose label is doubted.
 	Samples    []run.Sample `json:"samples,omitempty"`
 	Mislabeled []run.Sample `json:"mislabeled,omitempty"`

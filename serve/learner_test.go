@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"blankout/client"
-	"blankout/measure"
+	"blankout/internal/measure"
+	"blankout/internal/served"
 	"blankout/online/watch"
 	"blankout/serve"
 )
@@ -224,7 +224,7 @@ func TestTouchInBrowser(t *testing.T) {
 		}
 	}
 	predicted := func(event string) string {
-		m := client.New(runner.Model(), written())
+		m := served.New(runner.Model(), written())
 		p, err := m.Predict([]byte(event), 0)
 		if err != nil {
 			t.Fatal(err)

@@ -20,12 +20,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"blankout"
-	"blankout/client"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/model"
-	"blankout/record"
+	"blankout/internal/model"
+	"blankout/internal/served"
 	"blankout/serve"
+	"blankout/stream/record"
 )
 
 // following returns a Service that follows a model of so many classes and
@@ -36,7 +36,7 @@ func following(t testing.TB, classes, columns int) serve.Service {
 	for i := range names {
 		names[i] = fmt.Sprintf("class %d", i)
 	}
-	schema := blankout.NewSchema(20, names, classes)
+	schema := event.NewSchema(20, names, classes)
 	schema.NumericIndices = true
 	weights := make([][]float64, schema.Outputs())
 	for k := range weights {
@@ -51,9 +51,9 @@ func following(t testing.TB, classes, columns int) serve.Service {
 	}
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "json"
-	m := client.New(model, recordConfig)
+	m := served.New(model, recordConfig)
 	m.Version, m.At = 1, time.Now()
-	return serve.Service{Model: func() *client.Model { return m }}
+	return serve.Service{Model: func() *served.Model { return m }}
 }
 
 // recorder is a ResponseWriter that keeps the first part of an answer, counts
@@ -268,7 +268,7 @@ func TestUnreadModels(t *testing.T) {
 	if failed := metric(t, url, `blankout_model_requests_total{outcome="failed"}`); failed != "4" {
 		t.Errorf("%s failed", failed)
 	}
-	if m, err := client.Open(t.Context(), url, client.Options{}); err != nil || m.Model.(*model.Linear).Rows.Len() < 10_000 {
+	if m, err := served.Open(t.Context(), url, served.Options{}); err != nil || m.Model.(*model.Linear).Rows.Len() < 10_000 {
 		t.Errorf("%+v, %v", m, err)
 	}
 }

@@ -12,20 +12,20 @@ import (
 	"sync"
 	"time"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/client"
-	"blankout/group"
-	"blankout/labels"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/measure"
+	"blankout/internal/model"
+	"blankout/internal/run"
+	"blankout/internal/served"
 	"blankout/online"
 	"blankout/online/cover"
+	"blankout/online/group"
 	"blankout/online/watch"
-	"blankout/predict"
-	"blankout/registry"
-	"blankout/run"
+	"blankout/serve/predict"
 	"blankout/stream"
+	"blankout/stream/labels"
+	"blankout/stream/registry"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -54,7 +54,7 @@ type view struct {
 	source     *stream.ConsumerStats // nil if the source is no topic
 	group      *group.Status         // nil for a learner that is alone
 	registry   *registry.Client      // nil if records need no schemas
-	model      *client.Model         // that readers get, nil before the first
+	model      *served.Model         // that readers get, nil before the first
 	predicting *predict.Stats        // nil if no topic is scored
 	places     []destinationView     // of snapshots
 	requests   requests              // for predictions
@@ -99,9 +99,9 @@ var mainMetrics = []metric{
 	{"blankout_not_finite_values_total", counter, nil, "Values of records that were NaN or infinite; they count as missing (record.nan).",
 		one(func(v *view) float64 { return float64(v.status.NotFinite) })},
 	{"blankout_refused_total", counter, []string{"reason"}, "Records that could not be used or were passed over, by reason.",
-		byReason(func(v *view) map[blankout.Reason]uint64 { return v.status.RefusedBy })},
+		byReason(func(v *view) map[event.Reason]uint64 { return v.status.RefusedBy })},
 	{"blankout_dead_letters_total", counter, []string{"reason"}, "Refused records stored as dead letters, by reason.",
-		byReason(func(v *view) map[blankout.Reason]uint64 { return v.status.DeadLetters })},
+		byReason(func(v *view) map[event.Reason]uint64 { return v.status.DeadLetters })},
 	{"blankout_dead_letter_failures_total", counter, nil, "Attempts to store dead letters that failed; learning waits for them.",
 		one(func(v *view) float64 { return float64(v.status.DeadLetterFailures) })},
 	{"blankout_mislabeled_total", counter, nil, "Events learned whose label is probably wrong (learner.mislabeled_below).",
@@ -625,7 +625,7 @@ func one(read func(*view) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) { emit(read(v)) }
 }
 
-func byReason(read func(*view) map[blankout.Reason]uint64) func(*view, func(float64, ...string)) {
+func byReason(read func(*view) map[event.Reason]uint64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		for reason, n := range read(v) {
 			emit(float64(n), string(reason))
@@ -720,7 +720,7 @@ type collector struct {
 	descs       []*prometheus.Desc
 
 	mu    sync.Mutex // of the norm, which costs a walk over the model
-	model *client.Model
+	model *served.Model
 	norm  float64
 }
 

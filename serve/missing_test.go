@@ -13,12 +13,12 @@ import (
 	"testing"
 
 	"blankout/internal/longtest"
-	"blankout/model"
+	"blankout/internal/model"
+	"blankout/internal/run"
 	"blankout/online"
-	"blankout/record"
-	"blankout/run"
 	"blankout/serve"
 	"blankout/stream"
+	"blankout/stream/record"
 )
 
 // telemetry is a fixed list of events of so many classes and numeric fields, or

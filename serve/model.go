@@ -17,32 +17,32 @@ import (
 	"sync"
 	"time"
 
-	"blankout"
-	"blankout/client"
-	"blankout/kernel"
-	"blankout/model"
-	"blankout/record"
-	"blankout/run"
+	"blankout/internal/event"
+	"blankout/internal/kernel"
+	"blankout/internal/model"
+	"blankout/internal/run"
+	"blankout/internal/served"
+	"blankout/stream/record"
 )
 
 // Latest returns a function that gives the model which a Runner has published last as
 // its readers get it, nil before the first. Many goroutines may call it.
-func Latest(published func() *run.Published, recordConfig record.Config) func() *client.Model {
+func Latest(published func() *run.Published, recordConfig record.Config) func() *served.Model {
 	return LatestAs(published, func() *record.Config { return &recordConfig })
 }
 
 // LatestAs is Latest where how events are written may be found out later: asked returns another
 // Config then.
-func LatestAs(published func() *run.Published, asked func() *record.Config) func() *client.Model {
+func LatestAs(published func() *run.Published, asked func() *record.Config) func() *served.Model {
 	var mu sync.Mutex
 	var last *run.Published
 	var as *record.Config
-	var model *client.Model
-	return func() *client.Model {
+	var model *served.Model
+	return func() *served.Model {
 		mu.Lock()
 		defer mu.Unlock()
 		if p, how := published(), asked(); p != last || how != as && p != nil {
-			model = client.New(p.Linear, *how)
+			model = served.New(p.Linear, *how)
 			model.Version, model.Offsets, model.At = p.Version, p.Offsets, p.At
 			last, as = p, how
 		}
@@ -54,7 +54,7 @@ func LatestAs(published func() *run.Published, asked func() *record.Config) func
 // clients of the model predict.
 type models struct {
 	config Config
-	take   func() *client.Model // the current model, or nil
+	take   func() *served.Model // the current model, or nil
 
 	predicting gate
 	sending    gate // the model as a file or with its weights
@@ -70,7 +70,7 @@ func newModels(c Config, s Service) *models {
 }
 
 // current returns the current model. Where it returns nil it has answered with an error.
-func (s *models) current(w http.ResponseWriter, r *http.Request) *client.Model {
+func (s *models) current(w http.ResponseWriter, r *http.Request) *served.Model {
 	m := s.take()
 	if m == nil {
 		fail(w, http.StatusServiceUnavailable, "there is no model yet", r.URL.Path)
@@ -80,7 +80,7 @@ func (s *models) current(w http.ResponseWriter, r *http.Request) *client.Model {
 
 // tag is the ETag of a model. The time is in it for the case that a learner
 // begins anew in another directory, and its versions with it.
-func tag(m *client.Model, form string) string {
+func tag(m *served.Model, form string) string {
 	return fmt.Sprintf(`"%x-%x%s"`, m.Version, m.At.UnixNano(), form)
 }
 
@@ -158,14 +158,14 @@ func matches(header, etag string) bool {
 // place is where a model belongs in the stream: the answer to
 // GET /v1/model/offsets and the beginning of the model in JSON.
 type place struct {
-	Version uint64           `json:"version"`
-	At      time.Time        `json:"published"`
-	Age     float64          `json:"age_seconds"`
-	Events  uint64           `json:"events"`
-	Offsets blankout.Offsets `json:"offsets"`
+	Version uint64        `json:"version"`
+	At      time.Time     `json:"published"`
+	Age     float64       `json:"age_seconds"`
+	Events  uint64        `json:"events"`
+	Offsets event.Offsets `json:"offsets"`
 }
 
-func placeOf(m *client.Model) place {
+func placeOf(m *served.Model) place {
 	return place{m.Version, m.At, time.Since(m.At).Seconds(), m.Events, m.Offsets}
 }
 
@@ -177,7 +177,7 @@ func (s *models) offsets(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, placeOf(m))
 }
 
-// column is a blankout.Column in JSON.
+// column is a event.Column in JSON.
 type column struct {
 	Column  uint32    `json:"column"`
 	Feature string    `json:"feature"`
@@ -187,7 +187,7 @@ type column struct {
 
 // writeJSON writes the model as one JSON object, with the curves of a linear one, and if asked
 // with its weights, one column at a time.
-func writeJSON(w io.Writer, m *client.Model, linear *model.Linear, weights bool) error {
+func writeJSON(w io.Writer, m *served.Model, linear *model.Linear, weights bool) error {
 	where, err := json.Marshal(placeOf(m))
 	if err != nil {
 		return err
@@ -293,7 +293,7 @@ func (s *models) largest(w http.ResponseWriter, r *http.Request) {
 }
 
 // outputName is the class that output k speaks for.
-func outputName(m *client.Model, k int) string {
+func outputName(m *served.Model, k int) string {
 	if m.Outputs == 1 {
 		k = len(m.Schema.Classes) - 1
 	}
@@ -306,7 +306,7 @@ func outputName(m *client.Model, k int) string {
 // largestWeights remembers the largest weights of the model it was asked about last.
 type largestWeights struct {
 	mu      sync.Mutex
-	model   *client.Model
+	model   *served.Model
 	columns int
 	largest [][]columnWeight // by output, the largest first
 }
@@ -317,7 +317,7 @@ type columnWeight struct {
 }
 
 // of returns those of a model. What it returns is shared.
-func (l *largestWeights) of(m *client.Model, linear *model.Linear) (columns int, largest [][]columnWeight) {
+func (l *largestWeights) of(m *served.Model, linear *model.Linear) (columns int, largest [][]columnWeight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.model != m {

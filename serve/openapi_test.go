@@ -17,8 +17,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"blankout/batch"
-	"blankout/client"
-	"blankout/group"
+	"blankout/internal/served"
+	"blankout/online/group"
 	"blankout/serve"
 )
 
@@ -266,7 +266,7 @@ func TestAnswersAreDocumented(t *testing.T) {
 	}
 }
 
-func versionOf(model func() *client.Model) string {
+func versionOf(model func() *served.Model) string {
 	if m := model(); m != nil {
 		return fmt.Sprint(m.Version)
 	}

@@ -14,14 +14,14 @@ import (
 	"strings"
 	"time"
 
-	"blankout"
-	"blankout/labels"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/measure"
+	"blankout/internal/model"
+	"blankout/internal/run"
 	"blankout/online"
 	"blankout/online/cover"
 	"blankout/online/watch"
-	"blankout/run"
+	"blankout/stream/labels"
 )
 
 // pages is what / and /page/ serve: the page, its script, and uPlot, which draws its
@@ -113,43 +113,43 @@ func lag(v *view) *float64 {
 // the moment.
 type Report struct {
 	Point
-	Name       string                     `json:"name,omitempty"` // see Config.Name
-	Version    string                     `json:"version"`
-	NotReady   string                     `json:"not_ready"`
-	Ended      bool                       `json:"ended,omitempty"` // there is no more to learn from
-	Reporting  bool                       `json:"reporting"`       // GET /v1/reports is there
-	Group      bool                       `json:"group"`           // GET /v1/group is there
-	CanOmit    bool                       `json:"without"`         // GET /v1/without is there
-	Started    *int64                     `json:"started"`
-	Learned    uint64                     `json:"learned"`
-	Unlabeled  uint64                     `json:"unlabeled"`
-	Events     uint64                     `json:"events"` // the state was learned from
-	Partitions []partition                `json:"partitions"`
-	TotalLoss  *float64                   `json:"loss_total"`
-	AUC        *float64                   `json:"auc"`
-	Baselines  watch.BaselineReport       `json:"baselines"` // errors in percent where labels are classes
-	Features   int                        `json:"features"`
-	Classes    []class                    `json:"classes"`
-	Level      string                     `json:"noise_level"`
-	Experts    []model.Expert             `json:"experts,omitempty"`
-	Sets       []cover.Report             `json:"sets,omitempty"`
-	Served     []*float64                 `json:"served,omitempty"` // the forecast of what is answered
-	ByShare    []string                   `json:"noise_levels_by_missing,omitempty"`
-	Deletions  []float64                  `json:"deletions"` // of the forecasts
-	Drift      watch.Drift                `json:"drift"`
-	Warnings   []watch.Warning            `json:"warnings,omitempty"`
-	Health     *healthReport              `json:"health,omitempty"`
-	Figures    map[string][]watch.Figure  `json:"figures,omitempty"` // by who tells them
-	RefusedBy  map[blankout.Reason]uint64 `json:"refused_by"`
-	Letters    map[blankout.Reason]uint64 `json:"dead_letters"`
-	Failures   uint64                     `json:"dead_letter_failures"`
-	Checkpoint saved                      `json:"checkpoint"`
-	Adoption   *adoption                  `json:"adoption,omitempty"` // under validate.policy adopt
-	Model      *modelReport               `json:"model"`
-	Age        *float64                   `json:"newest_age_seconds"`
-	Predicting *predicting                `json:"predictions,omitempty"`
-	Places     []placeReport              `json:"snapshots,omitempty"`
-	Labels     *labels.Counts             `json:"labels,omitempty"` // that come later
+	Name       string                    `json:"name,omitempty"` // see Config.Name
+	Version    string                    `json:"version"`
+	NotReady   string                    `json:"not_ready"`
+	Ended      bool                      `json:"ended,omitempty"` // there is no more to learn from
+	Reporting  bool                      `json:"reporting"`       // GET /v1/reports is there
+	Group      bool                      `json:"group"`           // GET /v1/group is there
+	CanOmit    bool                      `json:"without"`         // GET /v1/without is there
+	Started    *int64                    `json:"started"`
+	Learned    uint64                    `json:"learned"`
+	Unlabeled  uint64                    `json:"unlabeled"`
+	Events     uint64                    `json:"events"` // the state was learned from
+	Partitions []partition               `json:"partitions"`
+	TotalLoss  *float64                  `json:"loss_total"`
+	AUC        *float64                  `json:"auc"`
+	Baselines  watch.BaselineReport      `json:"baselines"` // errors in percent where labels are classes
+	Features   int                       `json:"features"`
+	Classes    []class                   `json:"classes"`
+	Level      string                    `json:"noise_level"`
+	Experts    []model.Expert            `json:"experts,omitempty"`
+	Sets       []cover.Report            `json:"sets,omitempty"`
+	Served     []*float64                `json:"served,omitempty"` // the forecast of what is answered
+	ByShare    []string                  `json:"noise_levels_by_missing,omitempty"`
+	Deletions  []float64                 `json:"deletions"` // of the forecasts
+	Drift      watch.Drift               `json:"drift"`
+	Warnings   []watch.Warning           `json:"warnings,omitempty"`
+	Health     *healthReport             `json:"health,omitempty"`
+	Figures    map[string][]watch.Figure `json:"figures,omitempty"` // by who tells them
+	RefusedBy  map[event.Reason]uint64   `json:"refused_by"`
+	Letters    map[event.Reason]uint64   `json:"dead_letters"`
+	Failures   uint64                    `json:"dead_letter_failures"`
+	Checkpoint saved                     `json:"checkpoint"`
+	Adoption   *adoption                 `json:"adoption,omitempty"` // under validate.policy adopt
+	Model      *modelReport              `json:"model"`
+	Age        *float64                  `json:"newest_age_seconds"`
+	Predicting *predicting               `json:"predictions,omitempty"`
+	Places     []placeReport             `json:"snapshots,omitempty"`
+	Labels     *labels.Counts            `json:"labels,omitempty"` // that come later
 }
 
 // predicting is about the topic of predictions.
@@ -222,7 +222,7 @@ func reportOf(v *view) Report {
 		Checkpoint: saved{s.Save.Name, s.Save.Bytes, milli(s.Save.At), s.Save.Took.Seconds(), s.Save.Pause.Seconds(), s.Save.Saved, s.Save.Failed},
 	}
 	if len(m.RefusedBy) > 0 { // since the learner's beginning
-		r.RefusedBy = map[blankout.Reason]uint64{}
+		r.RefusedBy = map[event.Reason]uint64{}
 		for reason, n := range m.RefusedBy {
 			r.RefusedBy[reason] = n.Count
 		}

@@ -19,18 +19,18 @@ import (
 	"testing"
 	"time"
 
-	"blankout"
-	"blankout/client"
-	"blankout/client/s3"
-	"blankout/group"
-	"blankout/loss"
+	"blankout/batch/validate"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/run"
+	"blankout/internal/served"
+	"blankout/internal/served/s3"
 	"blankout/online"
+	"blankout/online/group"
 	"blankout/online/watch"
-	"blankout/predict"
-	"blankout/run"
 	"blankout/serve"
+	"blankout/serve/predict"
 	"blankout/stream"
-	"blankout/validate"
 )
 
 // The page in a real browser: it shows what the server says, in light and dark
@@ -49,8 +49,8 @@ func TestPageInBrowser(t *testing.T) {
 	}
 	snapshot := serve.DefaultSnapshotConfig()
 	snapshot.File = filepath.Join(t.TempDir(), "model.blankout")
-	snapshots, err := serve.OpenSnapshots(t.Context(), snapshot, stream.DefaultConnectConfig(), false, s3.DefaultConfig(), func() *client.Model {
-		m := client.New(runner.Model(), written())
+	snapshots, err := serve.OpenSnapshots(t.Context(), snapshot, stream.DefaultConnectConfig(), false, s3.DefaultConfig(), func() *served.Model {
+		m := served.New(runner.Model(), written())
 		m.Version, m.At = runner.Published().Version, runner.Published().At
 		return m
 	}, slog.New(slog.DiscardHandler))
@@ -60,7 +60,7 @@ func TestPageInBrowser(t *testing.T) {
 	service.Snapshots = func() *serve.Snapshots { return snapshots }
 	runner.Report = service.Reports.Add
 	runner.Validator = &validate.Validator{Config: validate.DefaultConfig(), Learner: online.DefaultConfig(),
-		Open: func(_ context.Context, s *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
+		Open: func(_ context.Context, s *event.Schema, from event.Offsets) (event.Source, error) {
 			return stream.OpenFile(from[0].Topic, written(), s)
 		}}
 	runner.Validator.Config.Policy, runner.Validator.Config.AdoptMargin, runner.Validator.Config.Events = "adopt", math.Inf(-1), 200 // of 404: two make a line
@@ -71,7 +71,7 @@ func TestPageInBrowser(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	snapshots.Run(ended) // hands the last one on
-	if m, err := client.ReadFile(snapshot.File); err != nil || m.Version != runner.Published().Version {
+	if m, err := served.ReadFile(snapshot.File); err != nil || m.Version != runner.Published().Version {
 		t.Fatalf("the snapshot: %v", err)
 	}
 	for _, c := range []struct {
@@ -183,7 +183,7 @@ func TestNumbersInBrowser(t *testing.T) {
 	recordConfig := written()
 	recordConfig.Target = loss.Real
 	runner.Validator = &validate.Validator{Config: validate.DefaultConfig(), Learner: c,
-		Open: func(_ context.Context, s *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
+		Open: func(_ context.Context, s *event.Schema, from event.Offsets) (event.Source, error) {
 			return stream.OpenFile(from[0].Topic, recordConfig, s)
 		}}
 	runner.Validator.Config.Events, runner.Validator.Config.Holdout = 900, 5

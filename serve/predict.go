@@ -16,13 +16,13 @@ import (
 	"strings"
 	"time"
 
-	"blankout/client"
-	"blankout/record"
+	"blankout/internal/served"
+	"blankout/stream/record"
 )
 
 // answer holds the prediction of one event, or why it has none.
 type answer struct {
-	*client.Prediction
+	*served.Prediction
 	Error string `json:"error,omitempty"`
 	Where string `json:"where,omitempty"`
 }
@@ -53,7 +53,7 @@ func (s *models) limited(answer func(http.ResponseWriter, *http.Request) (ok boo
 
 // question reads what a request for predictions brings: the current model and the body.
 // Where it returns false it has answered with an error.
-func (s *models) question(w http.ResponseWriter, r *http.Request) (m *client.Model, body []byte, ok bool) {
+func (s *models) question(w http.ResponseWriter, r *http.Request) (m *served.Model, body []byte, ok bool) {
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		w.Header().Set("Accept-Encoding", "identity")
 		fail(w, http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Encoding: %.20q: events are taken as they are, without compression", coding), "Content-Encoding")
@@ -76,7 +76,7 @@ func (s *models) question(w http.ResponseWriter, r *http.Request) (m *client.Mod
 
 // mostEvents is how many events a request may bring, where each has explain features
 // named, and of how many numbers the answer to one of them is.
-func mostEvents(m *client.Model, explain int) (most, each int) {
+func mostEvents(m *served.Model, explain int) (most, each int) {
 	each = max(m.Outputs, len(m.Schema.Classes)) + explain
 	return min(maxEvents, max(1, maxNumbers/max(1, each))), each
 }
@@ -140,16 +140,16 @@ func failLate(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
 
 // predict predicts an event. It refuses one of which the model knows no feature, unless
 // Unknown says answer.
-func (c Config) predict(m *client.Model, event []byte, explain int) (client.Prediction, error) {
+func (c Config) predict(m *served.Model, event []byte, explain int) (served.Prediction, error) {
 	p, err := m.Predict(event, explain)
 	if err == nil && p.OnlyUnseen && c.Unseen == unknownRefuse {
-		err = &client.UnseenFeaturesError{Features: p.Unseen}
+		err = &served.UnseenFeaturesError{Features: p.Unseen}
 	}
 	return p, err
 }
 
 // writePredictions writes the answer, one event after the other, until ctx ends.
-func writePredictions(ctx context.Context, w io.Writer, m *client.Model, events [][]byte, explain int, c Config) error {
+func writePredictions(ctx context.Context, w io.Writer, m *served.Model, events [][]byte, explain int, c Config) error {
 	// Most requests bring one event: 64 KB for each would be most of what the program allocates.
 	out := bufio.NewWriterSize(w, min(1<<16, len(events)<<10))
 	fmt.Fprintf(out, `{"version":%d,"events":%d,"predictions":[`, m.Version, m.Events)

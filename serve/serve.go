@@ -26,13 +26,13 @@ import (
 	"sync"
 	"time"
 
-	"blankout"
-	"blankout/client"
-	"blankout/group"
-	"blankout/predict"
-	"blankout/registry"
-	"blankout/run"
+	"blankout/internal/event"
+	"blankout/internal/run"
+	"blankout/internal/served"
+	"blankout/online/group"
+	"blankout/serve/predict"
 	"blankout/stream"
+	"blankout/stream/registry"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -76,17 +76,17 @@ func DefaultConfig() Config {
 // Check returns the first thing wrong with the configuration; it names the key.
 func (c Config) Check() error {
 	if c.Unseen != unknownRefuse && c.Unseen != unknownAnswer {
-		return blankout.KeyErrorf("unseen", "unseen: %q, want %s or %s", c.Unseen, unknownRefuse, unknownAnswer)
+		return event.KeyErrorf("unseen", "unseen: %q, want %s or %s", c.Unseen, unknownRefuse, unknownAnswer)
 	}
 	if c.Address == "" {
 		return nil
 	}
 	host, port, err := net.SplitHostPort(c.Address)
 	if err != nil {
-		return blankout.KeyErrorf("address", "address: %q, want host:port: %w", c.Address, err)
+		return event.KeyErrorf("address", "address: %q, want host:port: %w", c.Address, err)
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		return blankout.KeyErrorf("address", "address: %q, want a port from 0 to 65535", c.Address)
+		return event.KeyErrorf("address", "address: %q, want a port from 0 to 65535", c.Address)
 	}
 	return c.checkAccess(host)
 }
@@ -98,7 +98,7 @@ type Service struct {
 	Status func() *run.Status
 	// Model returns the newest model, nil before the first: the Latest of a Runner, or
 	// the one of a learner elsewhere that is followed. The function itself may be nil.
-	Model func() *client.Model
+	Model func() *served.Model
 	// Source returns the counters of the Consumer, or nil before it is open. The
 	// function itself may be nil.
 	Source func() *stream.ConsumerStats
@@ -119,7 +119,7 @@ type Service struct {
 	Reports *Reports
 	// Recent returns some of the newest events that had a label, the oldest first, for
 	// questions about what the model would make of them; nil answers none.
-	Recent func() []blankout.Example
+	Recent func() []event.Example
 	// Validate asks for a validation; nil takes no such requests.
 	Validate func() error
 	// Group returns the Status of a member of a group, nil before the first; nil for a
@@ -191,7 +191,7 @@ func (s Service) failing() string {
 	return source.Failing()
 }
 
-func (s Service) model() *client.Model {
+func (s Service) model() *served.Model {
 	if s.Model == nil {
 		return nil
 	}

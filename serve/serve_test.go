@@ -30,21 +30,21 @@ import (
 	"testing/synctest"
 	"time"
 
-	"blankout"
 	"blankout/batch"
 	"blankout/batch/svm"
 	"blankout/checkpoint"
-	"blankout/client"
-	"blankout/kernel"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/kernel"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/internal/run"
+	"blankout/internal/served"
 	"blankout/online"
-	"blankout/predict"
-	"blankout/record"
-	"blankout/registry"
-	"blankout/run"
 	"blankout/serve"
+	"blankout/serve/predict"
 	"blankout/stream"
+	"blankout/stream/record"
+	"blankout/stream/registry"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"go.uber.org/goleak"
@@ -210,10 +210,10 @@ func TestEndpoints(t *testing.T) {
 // Held-out records are learned from by no model: they count as well in how far the
 // model that readers get lies behind.
 func TestStaleness(t *testing.T) {
-	m := client.New(model.NewLinear(blankout.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), record.DefaultConfig())
-	m.Offsets = blankout.Offsets{{Topic: "t", Next: 12, Records: 12}}
-	status := run.Status{Counts: run.Counts{Learned: 10, HeldOut: 5}, Partitions: []run.PartitionStatus{{Position: blankout.Position{Topic: "t", Next: 15, Records: 15}}}}
-	url := start(t, serve.DefaultConfig(), serve.Service{Status: func() *run.Status { return &status }, Model: func() *client.Model { return m }})
+	m := served.New(model.NewLinear(event.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), record.DefaultConfig())
+	m.Offsets = event.Offsets{{Topic: "t", Next: 12, Records: 12}}
+	status := run.Status{Counts: run.Counts{Learned: 10, HeldOut: 5}, Partitions: []run.PartitionStatus{{Position: event.Position{Topic: "t", Next: 15, Records: 15}}}}
+	url := start(t, serve.DefaultConfig(), serve.Service{Status: func() *run.Status { return &status }, Model: func() *served.Model { return m }})
 	if _, text, _ := call(t, "GET", url+"/metrics", ""); !strings.Contains(text, "\nblankout_model_staleness_records 3\n") {
 		t.Error(text)
 	}
@@ -486,11 +486,11 @@ func TestTooManyRequests(t *testing.T) {
 
 // A service that follows a model serves and predicts with it, a kernel model too.
 func TestFollowedKernelModel(t *testing.T) {
-	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true
 	var b batch.Builder
 	for _, x := range []float64{-1, 1} {
-		if err := b.Add(&blankout.Example{Features: blankout.Vec{Index: []uint32{0}, Value: []float64{x}}, Weight: 1}); err != nil {
+		if err := b.Add(&event.Example{Features: event.Vec{Index: []uint32{0}, Value: []float64{x}}, Weight: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -501,10 +501,10 @@ func TestFollowedKernelModel(t *testing.T) {
 	}
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
-	model := client.New(machine, recordConfig)
+	model := served.New(machine, recordConfig)
 	model.Version = 7
 	stats := &predict.Stats{Trouble: "there is no model yet"}
-	url := start(t, serve.DefaultConfig(), serve.Service{Model: func() *client.Model { return model }, Predictions: func() *predict.Stats { return stats }})
+	url := start(t, serve.DefaultConfig(), serve.Service{Model: func() *served.Model { return model }, Predictions: func() *predict.Stats { return stats }})
 	if status, text, _ := call(t, "GET", url+"/readyz", ""); status != 503 || !strings.Contains(text, "predictions: there is no model yet") {
 		t.Errorf("%d %s", status, text)
 	}
@@ -525,7 +525,7 @@ func TestFollowedKernelModel(t *testing.T) {
 	if status, text, _ := call(t, "GET", url+"/v1/model?weights=1", "", "Accept", "application/json"); status != 400 || !strings.Contains(text, "no weight of a feature") {
 		t.Errorf("%d %s", status, text)
 	}
-	read, err := client.Open(t.Context(), url, client.Options{})
+	read, err := served.Open(t.Context(), url, served.Options{})
 	if err != nil || read.Kind() != "kernel" || read.Version != 7 {
 		t.Errorf("%+v, %v", read, err)
 	}
@@ -548,7 +548,7 @@ func TestModelJSON(t *testing.T) {
 	}
 	var where, whole struct {
 		Version, Events uint64
-		Offsets         blankout.Offsets
+		Offsets         event.Offsets
 		Model           *model.Head
 		Weights         []struct {
 			Column  uint32

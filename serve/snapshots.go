@@ -11,20 +11,20 @@ import (
 	"sync/atomic"
 	"time"
 
-	"blankout"
 	"blankout/checkpoint"
-	"blankout/client"
-	"blankout/client/kafka"
-	"blankout/client/s3"
+	"blankout/internal/event"
+	"blankout/internal/served"
+	"blankout/internal/served/kafka"
+	"blankout/internal/served/s3"
 	"blankout/stream"
 )
 
 // SnapshotConfig is the section [snapshot] of the configuration.
 type SnapshotConfig struct {
-	Topic    string           `toml:"topic"`    // compacted; "" is none
-	File     string           `toml:"file"`     // replaced by every snapshot; "" is none
-	Object   blankout.Address `toml:"object"`   // s3://BUCKET/KEY, replaced likewise; "" is none
-	Interval time.Duration    `toml:"interval"` // between two snapshots, if there is a newer model
+	Topic    string        `toml:"topic"`    // compacted; "" is none
+	File     string        `toml:"file"`     // replaced by every snapshot; "" is none
+	Object   event.Address `toml:"object"`   // s3://BUCKET/KEY, replaced likewise; "" is none
+	Interval time.Duration `toml:"interval"` // between two snapshots, if there is a newer model
 }
 
 // DefaultSnapshotConfig returns the values of an empty section.
@@ -33,11 +33,11 @@ func DefaultSnapshotConfig() SnapshotConfig { return SnapshotConfig{Interval: 10
 // Check returns the first thing wrong with the configuration; it names the key.
 func (c SnapshotConfig) Check() error {
 	if c.Interval <= 0 {
-		return blankout.KeyErrorf("interval", "interval: %v, want a positive time", c.Interval)
+		return event.KeyErrorf("interval", "interval: %v, want a positive time", c.Interval)
 	}
 	if c.Object != "" {
 		if err := s3.CheckAddress(string(c.Object)); err != nil {
-			return blankout.KeyErrorf("object", "object: %w", err)
+			return event.KeyErrorf("object", "object: %w", err)
 		}
 	}
 	return nil
@@ -48,7 +48,7 @@ func (c SnapshotConfig) Check() error {
 // model later.
 type Snapshots struct {
 	config       SnapshotConfig
-	model        func() *client.Model
+	model        func() *served.Model
 	topic        *kafka.Publisher // nil without a topic
 	log          *slog.Logger
 	destinations []*snapshotDestination
@@ -57,7 +57,7 @@ type Snapshots struct {
 // snapshotDestination is a destination of snapshots and its status.
 type snapshotDestination struct {
 	name  string // topic, file or object
-	write func(context.Context, *client.Model) error
+	write func(context.Context, *served.Model) error
 	stats atomic.Pointer[destinationStats]
 }
 
@@ -70,7 +70,7 @@ type destinationStats struct {
 
 // OpenSnapshots prepares the destinations. It connects to the topic and to the store and
 // reads what they hold.
-func OpenSnapshots(ctx context.Context, c SnapshotConfig, connect stream.ConnectConfig, create bool, store s3.Config, model func() *client.Model, log *slog.Logger) (*Snapshots, error) {
+func OpenSnapshots(ctx context.Context, c SnapshotConfig, connect stream.ConnectConfig, create bool, store s3.Config, model func() *served.Model, log *slog.Logger) (*Snapshots, error) {
 	s := &Snapshots{config: c, model: model, log: log}
 	if c.Topic != "" {
 		p, err := kafka.NewPublisher(ctx, kafka.PublisherConfig{ConnectConfig: connect, Topic: c.Topic, Create: create, Log: log})
@@ -86,13 +86,13 @@ func OpenSnapshots(ctx context.Context, c SnapshotConfig, connect stream.Connect
 			return nil, errors.Join(fmt.Errorf("snapshots: %w", err), s.Close())
 		}
 		if _, err := os.Stat(c.File); err == nil {
-			there, err := client.ReadFile(c.File)
+			there, err := served.ReadFile(c.File)
 			if err != nil { // also: whatever it is, it is not ours to replace
 				return nil, errors.Join(fmt.Errorf("snapshots: %w", err), s.Close())
 			}
 			version = there.Version
 		}
-		s.add("file", version, func(_ context.Context, m *client.Model) error { return m.WriteFile(c.File) })
+		s.add("file", version, func(_ context.Context, m *served.Model) error { return m.WriteFile(c.File) })
 	}
 	if c.Object != "" {
 		p, err := s3.NewPublisher(ctx, store, string(c.Object))
@@ -104,7 +104,7 @@ func OpenSnapshots(ctx context.Context, c SnapshotConfig, connect stream.Connect
 	return s, nil
 }
 
-func (s *Snapshots) add(name string, version uint64, write func(context.Context, *client.Model) error) {
+func (s *Snapshots) add(name string, version uint64, write func(context.Context, *served.Model) error) {
 	p := &snapshotDestination{name: name, write: write}
 	p.stats.Store(&destinationStats{version: version})
 	s.destinations = append(s.destinations, p)

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"blankout/internal/run"
 	"blankout/online/watch"
-	"blankout/run"
 	"blankout/serve"
 )
 

@@ -8,12 +8,12 @@ import (
 	"net/url"
 	"testing"
 
-	"blankout"
 	"blankout/batch"
+	"blankout/batch/validate"
+	"blankout/internal/event"
 	"blankout/online"
 	"blankout/serve"
 	"blankout/stream"
-	"blankout/validate"
 )
 
 // GET /v1/without says what /v1/predict answers where a field is null.
@@ -70,7 +70,7 @@ func TestFailuresAndReportsInBrowser(t *testing.T) {
 	}
 	runner.Report = service.Reports.Add
 	runner.Validator = &validate.Validator{Config: validate.DefaultConfig(), Learner: online.DefaultConfig(),
-		Open: func(_ context.Context, s *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
+		Open: func(_ context.Context, s *event.Schema, from event.Offsets) (event.Source, error) {
 			return stream.OpenFile(from[0].Topic, written(), s)
 		}}
 	// Of 404 records: two reports, for learning waits for the first.

@@ -10,9 +10,9 @@ import (
 	"runtime"
 	"slices"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // Method is a way to train a model, and the settings to choose from.
@@ -88,11 +88,11 @@ type Choice struct {
 // log-loss, of numbers the lower MAE, then the first), which is then measured on the test events. The
 // Result has a Curve for each method. All candidates share one Schema, under
 // which the events have been decoded.
-func (r *Replay) Choose(ctx context.Context, candidates []TrainedModel, validation, test []blankout.Example) (*Result, []Choice, error) {
+func (r *Replay) Choose(ctx context.Context, candidates []TrainedModel, validation, test []event.Example) (*Result, []Choice, error) {
 	if len(candidates) == 0 {
 		return nil, nil, errors.New("no candidates to choose from")
 	}
-	subject := func(c TrainedModel, examples []blankout.Example) *Subject {
+	subject := func(c TrainedModel, examples []event.Example) *Subject {
 		return &Subject{Name: c.Method, Examples: examples, Schema: c.Model.Schema, Model: c.Model}
 	}
 	var all []*Subject

@@ -12,10 +12,10 @@ import (
 	"strconv"
 	"strings"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 	"blankout/online"
 )
 
@@ -118,7 +118,7 @@ func (d *dues) Pop() any {
 // that come at once the one of the earlier event first. It is the order in which the
 // package labels has events learned. Labels that come after the last event are learned
 // at the end. The stream is cut into bins for Delayed.Over.
-func (d Delay) Learn(ctx context.Context, c online.Config, s *blankout.Schema, events []blankout.Example, seed uint64, bins int) (*Delayed, error) {
+func (d Delay) Learn(ctx context.Context, c online.Config, s *event.Schema, events []event.Example, seed uint64, bins int) (*Delayed, error) {
 	s = s.Clone()
 	l, err := online.New(c, s)
 	if err != nil {
@@ -139,7 +139,7 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *blankout.Schema, e
 			return nil, ctx.Err()
 		}
 		e := &events[i]
-		if e.Label == blankout.Unlabeled || e.Weight == 0 {
+		if e.Label == event.Unlabeled || e.Weight == 0 {
 			l.Learn(e)
 			continue
 		}

@@ -7,18 +7,18 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/measure"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
 	"blankout/online"
 )
 
 // delayEvents is a stream of two classes whose meaning turns round in the middle, with
 // some events that have no label.
-func delayEvents(n int) (*blankout.Schema, []blankout.Example) {
-	s := blankout.NewSchema(10, []string{"no", "yes"}, 2)
+func delayEvents(n int) (*event.Schema, []event.Example) {
+	s := event.NewSchema(10, []string{"no", "yes"}, 2)
 	r := rand.New(rand.NewPCG(3, 3))
-	var events []blankout.Example
+	var events []event.Example
 	for i := range n {
 		x, y := r.NormFloat64(), r.NormFloat64()
 		label := 0
@@ -26,15 +26,15 @@ func delayEvents(n int) (*blankout.Schema, []blankout.Example) {
 			label = 1
 		}
 		if i%29 == 7 {
-			label = blankout.Unlabeled
+			label = event.Unlabeled
 		}
-		events = append(events, blankout.Example{Features: blankout.Vec{Index: []uint32{1, 2}, Value: []float64{x, y}}, Label: label, Weight: 1 + float64(i%3), Offset: int64(i)})
+		events = append(events, event.Example{Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{x, y}}, Label: label, Weight: 1 + float64(i%3), Offset: int64(i)})
 	}
 	return s, events
 }
 
 // slowDelay looks through all labels that have not come after each event.
-func slowDelay(t *testing.T, d Delay, c online.Config, s *blankout.Schema, events []blankout.Example, seed uint64) (m online.Metrics, fresh measure.Classes, atEnd uint64) {
+func slowDelay(t *testing.T, d Delay, c online.Config, s *event.Schema, events []event.Example, seed uint64) (m online.Metrics, fresh measure.Classes, atEnd uint64) {
 	t.Helper()
 	l, err := online.New(c, s.Clone())
 	if err != nil {
@@ -60,7 +60,7 @@ func slowDelay(t *testing.T, d Delay, c online.Config, s *blankout.Schema, event
 		}
 	}
 	for i := range events {
-		if events[i].Label == blankout.Unlabeled {
+		if events[i].Label == event.Unlabeled {
 			l.Learn(&events[i])
 			continue
 		}
@@ -98,7 +98,7 @@ func TestDelayIsTheSlowOne(t *testing.T) {
 		for bin, e := range got.Over {
 			var w float64
 			for i := range events {
-				if i*12/len(events) == bin && events[i].Label != blankout.Unlabeled {
+				if i*12/len(events) == bin && events[i].Label != event.Unlabeled {
 					w += events[i].Weight
 				}
 			}
@@ -120,7 +120,7 @@ func TestDelayIsTheSlowOne(t *testing.T) {
 // Of labels that are numbers the MAE and RMSE of the values told as the events came.
 func TestDelayOfNumbers(t *testing.T) {
 	_, events := delayEvents(1200)
-	s := blankout.NewSchema(10, nil, 2)
+	s := event.NewSchema(10, nil, 2)
 	s.Target = loss.Real
 	for i := range events {
 		if e := &events[i]; e.Label >= 0 {
@@ -146,7 +146,7 @@ func TestDelayOfNumbers(t *testing.T) {
 		}
 		skipped := -want.Weight // of what came before any label was known, all of it in the first bin
 		for i := range events {
-			if events[i].Label != blankout.Unlabeled {
+			if events[i].Label != event.Unlabeled {
 				skipped += events[i].Weight
 			}
 		}
@@ -154,7 +154,7 @@ func TestDelayOfNumbers(t *testing.T) {
 		for bin, mae := range got.Over {
 			var w float64
 			for i := range events {
-				if i*12/len(events) == bin && events[i].Label != blankout.Unlabeled {
+				if i*12/len(events) == bin && events[i].Label != event.Unlabeled {
 					w += events[i].Weight
 				}
 			}

@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // Random lets every feature die with probability Share in [0, 1), independently.
@@ -206,7 +206,7 @@ func parseGroup(name string) (Nightmare, error) {
 // members is what a group's name stands for under a Schema.
 type members struct {
 	field   []bool // by id, of the fields looked at so far
-	spans   []blankout.Span
+	spans   []event.Span
 	touched bool // some event had one of them
 }
 
@@ -219,12 +219,12 @@ func (s *Stage) group(name string) *members {
 			s.members = map[string]*members{}
 		}
 		s.members[name] = m
-		named := slices.ContainsFunc(s.Schema.Fields, func(f blankout.Field) bool { return f.Name == name || f.Group == name })
+		named := slices.ContainsFunc(s.Schema.Fields, func(f event.Field) bool { return f.Name == name || f.Group == name })
 		if spans, ok := s.Groups[name]; ok {
 			m.spans = spans
 		} else if spans, ok := s.Schema.ColumnGroups.Find(name); ok {
 			m.spans = spans
-		} else if spans, ok := blankout.ParseSpans(name, s.Schema.ZeroBased); ok && !named && s.Schema.NumericIndices {
+		} else if spans, ok := event.ParseSpans(name, s.Schema.ZeroBased); ok && !named && s.Schema.NumericIndices {
 			m.spans = spans
 		}
 	}

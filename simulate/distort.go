@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"blankout"
+	"blankout/internal/event"
 )
 
 // Linear replaces every value x of a group by A x + B, in the units in which it
@@ -34,7 +34,7 @@ func (l Linear) Distort(e *Event) {
 }
 
 // fill adds the columns of spans that an event of a sparse format leaves out.
-func (e *Event) fill(spans []blankout.Span) {
+func (e *Event) fill(spans []event.Span) {
 	for _, s := range spans {
 		for column := s.From; column < min(s.To, uint32(e.Columns)); column++ {
 			at, found := slices.BinarySearch(e.X.Index, column)
@@ -117,7 +117,7 @@ func parseAdditive(argument string) (Nightmare, error) {
 var nan = math.NaN()
 
 // clone returns a copy of an event's features for its caller to change.
-func clone(e *blankout.Example, x blankout.Vec, field []uint16) (blankout.Vec, []uint16) {
+func clone(e *event.Example, x event.Vec, field []uint16) (event.Vec, []uint16) {
 	x.Index, x.Value = append(x.Index[:0], e.Features.Index...), append(x.Value[:0], e.Features.Value...)
 	if e.Field == nil {
 		return x, nil

@@ -20,7 +20,7 @@ import (
 	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
 
-	"blankout"
+	"blankout/internal/event"
 )
 
 // Figure is a picture of measurements: one pair of axes and a legend beside it.
@@ -133,7 +133,7 @@ func (f *Figure) SaveAs(path string) (err error) {
 func (f *Figure) draw(c draw.Canvas) error {
 	p := plot.New()
 	p.BackgroundColor = color.White
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = blankout.Printable(f.Title), f.X, f.Y
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = event.Printable(f.Title), f.X, f.Y
 	p.Title.Padding = vg.Points(6)
 	p.X.Label.Padding, p.Y.Label.Padding = vg.Points(4), vg.Points(4)
 	legend := plot.NewLegend()
@@ -155,7 +155,7 @@ func (f *Figure) draw(c draw.Canvas) error {
 	if f.Categories != nil {
 		categories := slices.Clone(f.Categories)
 		for i, name := range categories {
-			categories[i] = blankout.Printable(name)
+			categories[i] = event.Printable(name)
 		}
 		p.NominalX(categories...)
 		p.X.Min, p.X.Max = -0.5, float64(len(f.Categories))-0.5
@@ -296,7 +296,7 @@ func (f *Figure) add(p *plot.Plot, legend *plot.Legend, i int) error {
 		}
 	}
 	if s.Name != "" && len(thumbs) > 0 {
-		legend.Add(blankout.Printable(s.Name), thumbs...)
+		legend.Add(event.Printable(s.Name), thumbs...)
 	}
 	return nil
 }

@@ -5,8 +5,8 @@ package simulate
 import (
 	"slices"
 
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 	"blankout/online"
 )
 
@@ -33,25 +33,25 @@ func newLearning(s *Subject, stage *Stage) (*learning, error) {
 // predictAndLearn predicts an event as fixed.predict does and then learns from it. Worst
 // attacks the weights as they were at the last multiple of 500 events. An event that is
 // so distorted that the learner refuses it has no scores.
-func (l *learning) predictAndLearn(u *run, event *Event, e *blankout.Example) (model.Decision, []float64) {
-	if _, worst := base(u.nightmare).(Worst); worst && event.Number%l.every == 0 {
+func (l *learning) predictAndLearn(u *run, ev *Event, e *event.Example) (model.Decision, []float64) {
+	if _, worst := base(u.nightmare).(Worst); worst && ev.Number%l.every == 0 {
 		l.published = l.learner.Published()
 	}
-	x, field := clone(e, blankout.Vec{}, nil)
-	event.Model, event.X, event.Field = l.published, x, field
-	u.nightmare.Distort(event)
-	u.markDead(event)
+	x, field := clone(e, event.Vec{}, nil)
+	ev.Model, ev.X, ev.Field = l.published, x, field
+	u.nightmare.Distort(ev)
+	u.markDead(ev)
 	damaged := *e
 	damaged.Missing = e.Missing
 	if u.treatment.Dead == Zero {
-		for i, dead := range event.Dead {
+		for i, dead := range ev.Dead {
 			if dead {
-				event.X.Value[i] = 0
+				ev.X.Value[i] = 0
 			}
 		}
-		damaged.Features, damaged.Field = event.X, event.Field
+		damaged.Features, damaged.Field = ev.X, ev.Field
 	} else {
-		l.remove(event, &damaged)
+		l.remove(ev, &damaged)
 	}
 	decision := l.learner.Decision() // as it is when the scores are made
 	return decision, l.learner.Learn(&damaged)
@@ -59,13 +59,13 @@ func (l *learning) predictAndLearn(u *run, event *Event, e *blankout.Example) (m
 
 // remove takes the dead out of an event. A field that loses everything is
 // declared missing.
-func (l *learning) remove(event *Event, e *blankout.Example) {
-	x, field := event.X, event.Field
-	l.alive = slices.Grow(l.alive[:0], len(event.Schema.Fields))[:len(event.Schema.Fields)]
+func (l *learning) remove(ev *Event, e *event.Example) {
+	x, field := ev.X, ev.Field
+	l.alive = slices.Grow(l.alive[:0], len(ev.Schema.Fields))[:len(ev.Schema.Fields)]
 	clear(l.alive)
 	l.missing = append(l.missing[:0], e.Missing...)
 	kept := 0
-	for i, dead := range event.Dead {
+	for i, dead := range ev.Dead {
 		if dead {
 			if field != nil && field[i] != 0 {
 				l.missing = append(l.missing, field[i])
@@ -79,7 +79,7 @@ func (l *learning) remove(event *Event, e *blankout.Example) {
 		}
 		kept++
 	}
-	e.Features = blankout.Vec{Index: x.Index[:kept], Value: x.Value[:kept]}
+	e.Features = event.Vec{Index: x.Index[:kept], Value: x.Value[:kept]}
 	if field != nil {
 		e.Field = field[:kept]
 		l.missing = slices.DeleteFunc(l.missing, func(id uint16) bool { return l.alive[id] })

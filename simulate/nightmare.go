@@ -12,9 +12,9 @@ import (
 	"strconv"
 	"strings"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // Nightmare is a way for features to fail. What it does to an event depends on
@@ -39,7 +39,7 @@ type Event struct {
 	Class  int           // the true one, negative if unknown
 	Target float64       // the true number where labels are numbers; Class is then 0, or negative
 	Model  *model.Linear // that is about to score it, nil where there is no linear one
-	X      blankout.Vec
+	X      event.Vec
 	Field  []uint16 // ids of the fields of X's entries, nil: all anonymous
 	Dead   []bool   // by entry of X, to be set by Kill
 	// Left is the share of the features that a rescaling takes as left over; 0
@@ -49,13 +49,13 @@ type Event struct {
 
 // Stage is what the events of a replay have in common.
 type Stage struct {
-	Schema  *blankout.Schema
+	Schema  *event.Schema
 	Events  int // how many there are
 	Columns int // one more than the highest column that occurs
 	Seed    uint64
 	Repeat  int
 	// Groups are named columns beside the fields and groups of the Schema.
-	Groups map[string][]blankout.Span
+	Groups map[string][]event.Span
 
 	members   map[string]*members
 	pcg       rand.PCG

@@ -7,15 +7,15 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // stream returns examples of informative and useless features, and the model of
 // the weights that made the labels.
-func stream(classes, n int, seed uint64) (*model.Linear, []blankout.Example) {
+func stream(classes, n int, seed uint64) (*model.Linear, []event.Example) {
 	const columns = 12
 	r := rand.New(rand.NewPCG(seed, 1))
 	outputs := classes
@@ -33,8 +33,8 @@ func stream(classes, n int, seed uint64) (*model.Linear, []blankout.Example) {
 	for k := range classes {
 		names = append(names, fmt.Sprint("class ", k))
 	}
-	m := model.NewLinear(blankout.NewSchema(10, names, 0), "logistic:gaussian", "none", weights, make([]float64, outputs))
-	examples := make([]blankout.Example, n)
+	m := model.NewLinear(event.NewSchema(10, names, 0), "logistic:gaussian", "none", weights, make([]float64, outputs))
+	examples := make([]event.Example, n)
 	for i := range examples {
 		e := &examples[i]
 		e.Weight = 1
@@ -67,7 +67,7 @@ func TestWorst(t *testing.T) {
 		m, examples := stream(classes, 60, 3)
 		m.Pairs = classes == 3
 		scores := make([]float64, m.Outputs)
-		margin := func(x blankout.Vec, class int) float64 {
+		margin := func(x event.Vec, class int) float64 {
 			s := m.ScoreVec(x, scores)
 			if m.Pairs { // of the pairs (1,0), (2,0), (2,1) the sums of the margins
 				o := slices.Clone(m.Intercept)
@@ -149,14 +149,14 @@ func TestRandom(t *testing.T) {
 
 // TestKill holds what dies and what changes of one event against what was meant.
 func TestKill(t *testing.T) {
-	numbered := blankout.NewSchema(10, []string{"0", "1"}, 0)
+	numbered := event.NewSchema(10, []string{"0", "1"}, 0)
 	numbered.NumericIndices = true
-	named := blankout.NewSchema(10, []string{"0", "1"}, 0)
-	named.AddField(blankout.Field{Name: "speed", Kind: blankout.Numeric, Group: "front"})
-	named.AddField(blankout.Field{Name: "heat", Kind: blankout.Numeric, Group: "front"})
-	named.AddField(blankout.Field{Name: "noise", Kind: blankout.Numeric})
-	sparse := blankout.Vec{Index: []uint32{0, 2, 3, 5, 8, 15}, Value: []float64{1, 1, 1, 1, 1, 1}}
-	fields := blankout.Vec{Index: []uint32{0, 2, 3, 5}, Value: []float64{1, 2, 3, 4}}
+	named := event.NewSchema(10, []string{"0", "1"}, 0)
+	named.AddField(event.Field{Name: "speed", Kind: event.Numeric, Group: "front"})
+	named.AddField(event.Field{Name: "heat", Kind: event.Numeric, Group: "front"})
+	named.AddField(event.Field{Name: "noise", Kind: event.Numeric})
+	sparse := event.Vec{Index: []uint32{0, 2, 3, 5, 8, 15}, Value: []float64{1, 1, 1, 1, 1, 1}}
+	fields := event.Vec{Index: []uint32{0, 2, 3, 5}, Value: []float64{1, 2, 3, 4}}
 	for _, c := range []struct {
 		nightmare string
 		number    int
@@ -195,7 +195,7 @@ func TestKill(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stage := &Stage{Schema: numbered, Events: 100, Columns: 16, Groups: map[string][]blankout.Span{"mine": {{From: 8, To: 16}}}}
+		stage := &Stage{Schema: numbered, Events: 100, Columns: 16, Groups: map[string][]event.Span{"mine": {{From: 8, To: 16}}}}
 		e := &Event{Stage: stage, Number: c.number, X: sparse.Clone()}
 		if c.named {
 			stage.Schema, e.X, e.Field = named, fields.Clone(), []uint16{1, 2, 3, 3}
@@ -225,9 +225,9 @@ func TestGroupsWithCurves(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := &model.Linear{Head: model.Head{Scaler: model.Scaler{Curves: curves}}}
-	s := blankout.NewSchema(0, nil, 2)
-	s.ColumnGroups = &blankout.ColumnGroups{Named: []blankout.NamedColumns{{Name: "g", Spans: []blankout.Span{{From: 0, To: 2}}}}}
-	e := Event{Stage: &Stage{Schema: s, Seed: 3}, Model: m, X: blankout.Vec{Index: []uint32{1, 2, curves.Hat(0, 1)}, Value: []float64{0, 1, 1}}}
+	s := event.NewSchema(0, nil, 2)
+	s.ColumnGroups = &event.ColumnGroups{Named: []event.NamedColumns{{Name: "g", Spans: []event.Span{{From: 0, To: 2}}}}}
+	e := Event{Stage: &Stage{Schema: s, Seed: 3}, Model: m, X: event.Vec{Index: []uint32{1, 2, curves.Hat(0, 1)}, Value: []float64{0, 1, 1}}}
 	for e.Number = range 50 {
 		Groups{Share: 0.5}.Kill(&e)
 		if e.Dead[2] != e.Dead[0] {
@@ -243,7 +243,7 @@ func TestAdditive(t *testing.T) {
 	m, examples := stream(2, 3000, 9)
 	sum, square, all := 0.0, 0.0, 0.0
 	for n := range examples {
-		var x [2]blankout.Vec
+		var x [2]event.Vec
 		for i := range x {
 			e := Event{Stage: &Stage{Schema: m.Schema, Seed: 3}, Number: n, X: examples[n].Features.Clone()}
 			Additive{SD: 0.7}.Distort(&e)

@@ -12,22 +12,22 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online"
 )
 
 // numberStream returns examples whose labels are numbers, of importances that differ, and
 // the model of the weights that made them, noise apart.
-func numberStream(lossName string, n int, seed uint64) (*model.Linear, []blankout.Example) {
+func numberStream(lossName string, n int, seed uint64) (*model.Linear, []event.Example) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	weights := []float64{1, -2, 0.5, 0, 1.5, -0.3, 0.2, 0.1}
-	s := blankout.NewSchema(10, nil, 0)
+	s := event.NewSchema(10, nil, 0)
 	s.Target = loss.LabelsOf(lossName)
 	m := model.NewLinear(s, lossName, "none", [][]float64{weights}, []float64{1})
-	examples := make([]blankout.Example, n)
+	examples := make([]event.Example, n)
 	for i := range examples {
 		e := &examples[i]
 		e.Weight = float64(1 + i%3)
@@ -197,7 +197,7 @@ func TestNumbersFiles(t *testing.T) {
 	m, examples := numberStream("poisson", 60, 4)
 	subject := &Subject{Name: "m", Examples: examples, Schema: m.Schema, Model: m}
 	r := &Replay{Families: []Family{family(t, "drift:all:1,1e4"), family(t, "random:0,0.5@30-60")}, Treatments: []Treatment{{Dead: Null}}, Repeat: 2, Bins: 2,
-		Groups: map[string][]blankout.Span{"all": {{From: 0, To: 100}}}}
+		Groups: map[string][]event.Span{"all": {{From: 0, To: 100}}}}
 	var first *Result
 	for _, threads := range []int{1, 2} {
 		r.Threads = threads

@@ -17,11 +17,11 @@ import (
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/loss"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 	"blankout/online"
 )
 
@@ -31,8 +31,8 @@ type Subject struct {
 	Name string
 	// Examples are the recorded events as decoded under Schema. Subjects of one
 	// Schema may share them; nobody writes to them.
-	Examples []blankout.Example
-	Schema   *blankout.Schema
+	Examples []event.Example
+	Schema   *event.Schema
 	// One of these.
 	Model model.Model
 	Learn *online.Config
@@ -80,7 +80,7 @@ type Replay struct {
 	Treatments []Treatment
 	Repeat     int // draws of what is random, at least 1
 	Seed       uint64
-	Groups     map[string][]blankout.Span
+	Groups     map[string][]event.Span
 	// Bins is into how many stretches of equal length the stream is cut for the
 	// error over time; 0 is 50.
 	Bins    int
@@ -315,7 +315,7 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 }
 
 // columnsOf is one more than the highest column that occurs.
-func columnsOf(examples []blankout.Example) (columns int) {
+func columnsOf(examples []event.Example) (columns int) {
 	for i := range examples {
 		if x := examples[i].Features.Index; len(x) > 0 {
 			columns = max(columns, int(x[len(x)-1])+1)
@@ -382,7 +382,7 @@ func (o *outcome) addTo(p *Point, n Nightmare, s *Subject) error {
 }
 
 // knownGroups tells what a group may be.
-func knownGroups(s *blankout.Schema) string {
+func knownGroups(s *event.Schema) string {
 	var names []string
 	for _, f := range s.Fields[1:] {
 		for _, name := range []string{f.Group, f.Name} {
@@ -451,7 +451,7 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 			return o, err
 		}
 	}
-	var predict func(*run, *Event, *blankout.Example) (model.Decision, []float64)
+	var predict func(*run, *Event, *event.Example) (model.Decision, []float64)
 	if u.subject.Learn == nil {
 		predict = newFixed(u.subject.Model).predict
 	} else if learner, err := newLearning(u.subject, stage); err != nil {
@@ -532,13 +532,13 @@ type fixed struct {
 	model  model.Model
 	linear *model.Linear // the model, if it is one
 
-	raw    blankout.Example // as distorted
-	x      blankout.Vec
+	raw    event.Example // as distorted
+	x      event.Vec
 	field  []uint16
-	none   []float64    // zeros
-	zeros  blankout.Vec // what the Scaler makes of them in the columns of x
+	none   []float64 // zeros
+	zeros  event.Vec // what the Scaler makes of them in the columns of x
 	scores []float64
-	left   blankout.Example // what is left of an event
+	left   event.Example // what is left of an event
 }
 
 func newFixed(m model.Model) *fixed {
@@ -553,24 +553,24 @@ func linearOf(m model.Model) *model.Linear {
 
 // predict returns the scores of an event in a nightmare, until it is called again, and what
 // they mean.
-func (f *fixed) predict(u *run, event *Event, e *blankout.Example) (model.Decision, []float64) {
+func (f *fixed) predict(u *run, ev *Event, e *event.Example) (model.Decision, []float64) {
 	f.raw.Features, f.raw.Field = clone(e, f.raw.Features, f.raw.Field)
-	event.Model, event.X, event.Field = f.linear, f.raw.Features, f.raw.Field
-	u.nightmare.Distort(event)
-	f.raw.Features, f.raw.Field = event.X, event.Field
-	f.x = f.model.Standardized(&f.raw, blankout.Vec{Index: f.x.Index[:0], Value: f.x.Value[:0]})
+	ev.Model, ev.X, ev.Field = f.linear, f.raw.Features, f.raw.Field
+	u.nightmare.Distort(ev)
+	f.raw.Features, f.raw.Field = ev.X, ev.Field
+	f.x = f.model.Standardized(&f.raw, event.Vec{Index: f.x.Index[:0], Value: f.x.Value[:0]})
 	scaler := &f.model.About().Scaler
 	f.field = scaler.FieldsOf(&f.raw, f.x.Index, f.field) // what the Scaler filled in is of no field
-	event.X, event.Field = f.x, f.field
-	u.markDead(event)
-	left := event.Left
+	ev.X, ev.Field = f.x, f.field
+	u.markDead(ev)
+	left := ev.Left
 	if left == 0 {
-		left = 1 - share(event.Dead, event.X.Index)
+		left = 1 - share(ev.Dead, ev.X.Index)
 	}
-	scaler.Curves.Follow(event.X.Index, event.Dead)
+	scaler.Curves.Follow(ev.X.Index, ev.Dead)
 	if u.treatment.Dead == Zero {
 		if scaler.Curves != nil {
-			f.moveHats(event)
+			f.moveHats(ev)
 		} else {
 			f.zeros = f.standardizedZeros(f.zeros)
 		}
@@ -578,10 +578,10 @@ func (f *fixed) predict(u *run, event *Event, e *blankout.Example) (model.Decisi
 	head := f.model.About()
 	if u.treatment.Dead == Null && !u.treatment.Rescale {
 		left := &f.left
-		head.Delete(e, f.x, f.field, event.Dead, head.Schema.ColumnsGoMissing(), left)
+		head.Delete(e, f.x, f.field, ev.Dead, head.Schema.ColumnsGoMissing(), left)
 		return head.Decision(), f.model.ScoreLacking(left.Features, left, f.scores)
 	}
-	for i, dead := range event.Dead {
+	for i, dead := range ev.Dead {
 		switch {
 		case dead && u.treatment.Dead == Null:
 			f.x.Value[i] = 0
@@ -597,31 +597,31 @@ func (f *fixed) predict(u *run, event *Event, e *blankout.Example) (model.Decisi
 
 // moveHats puts into f.x the hats of the event whose dead numbers are 0, and marks as dead
 // what was so among its columns, and their hats.
-func (f *fixed) moveHats(event *Event) {
+func (f *fixed) moveHats(ev *Event) {
 	died := map[uint32]bool{}
 	for i, column := range f.x.Index {
-		died[column] = event.Dead[i]
+		died[column] = ev.Dead[i]
 	}
 	for i, column := range f.raw.Features.Index {
 		if died[column] {
 			f.raw.Features.Value[i] = 0
 		}
 	}
-	f.x = f.model.Standardized(&f.raw, blankout.Vec{Index: f.x.Index[:0], Value: f.x.Value[:0]})
-	event.Dead = event.Dead[:0]
+	f.x = f.model.Standardized(&f.raw, event.Vec{Index: f.x.Index[:0], Value: f.x.Value[:0]})
+	ev.Dead = ev.Dead[:0]
 	for _, column := range f.x.Index {
-		event.Dead = append(event.Dead, died[f.model.About().Scaler.Curves.Source(column)])
+		ev.Dead = append(ev.Dead, died[f.model.About().Scaler.Curves.Source(column)])
 	}
 }
 
 // standardizedZeros returns what the Scaler makes of the number 0 in each column of f.x,
 // in the memory of out.
-func (f *fixed) standardizedZeros(out blankout.Vec) blankout.Vec {
+func (f *fixed) standardizedZeros(out event.Vec) event.Vec {
 	if len(f.none) < f.x.Len() {
 		f.none = make([]float64, f.x.Len())
 	}
-	e := blankout.Example{Features: blankout.Vec{Index: f.x.Index, Value: f.none[:f.x.Len()]}}
-	return f.model.Standardized(&e, blankout.Vec{Index: out.Index[:0], Value: out.Value[:0]})
+	e := event.Example{Features: event.Vec{Index: f.x.Index, Value: f.none[:f.x.Len()]}}
+	return f.model.Standardized(&e, event.Vec{Index: out.Index[:0], Value: out.Value[:0]})
 }
 
 // base returns what a During confines, or n itself.
@@ -652,7 +652,7 @@ func share(dead []bool, columns []uint32) float64 {
 // gets wrong in a nightmare as it answers, what is dead known to be missing where
 // that can be known, the first draw with seed 0. It is NaN without a labeled example,
 // and for a model of numbers.
-func Error(m *model.Linear, examples []blankout.Example, nightmare Nightmare) float64 {
+func Error(m *model.Linear, examples []event.Example, nightmare Nightmare) float64 {
 	o, err := once(context.Background(), &run{nightmare: nightmare, treatment: Treatment{Dead: Null}}, m, examples, 0)
 	if err != nil {
 		return math.NaN()
@@ -663,7 +663,7 @@ func Error(m *model.Linear, examples []blankout.Example, nightmare Nightmare) fl
 // Mistakes says of each example, by a 1, whether a model gets it wrong in a nightmare, in
 // the repetition of a seed that is asked for. It fails as a Replay does, and for a model
 // of numbers.
-func Mistakes(ctx context.Context, m model.Model, examples []blankout.Example, nightmare Nightmare, t Treatment, seed uint64, repeat int) ([]byte, error) {
+func Mistakes(ctx context.Context, m model.Model, examples []event.Example, nightmare Nightmare, t Treatment, seed uint64, repeat int) ([]byte, error) {
 	if loss.IsRegression(m.About().Loss) {
 		return nil, &RequestError{errors.New("mistakes are those of classes, and the model predicts numbers")}
 	}
@@ -673,7 +673,7 @@ func Mistakes(ctx context.Context, m model.Model, examples []blankout.Example, n
 }
 
 // once is a run of a model on its own.
-func once(ctx context.Context, u *run, m model.Model, examples []blankout.Example, seed uint64) (outcome, error) {
+func once(ctx context.Context, u *run, m model.Model, examples []event.Example, seed uint64) (outcome, error) {
 	schema := m.About().Schema
 	u.subject = &Subject{Examples: examples, Schema: schema, Model: m}
 	stage := Stage{Schema: schema, Events: len(examples), Columns: columnsOf(examples), Seed: seed, Repeat: u.repeat}

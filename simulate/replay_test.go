@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online"
 )
 
@@ -124,7 +124,7 @@ func TestDead(t *testing.T) {
 			x[j] = 100 + 2*x[j]
 		}
 	}
-	groups := map[string][]blankout.Span{"half": {{From: 0, To: 6}}}
+	groups := map[string][]event.Span{"half": {{From: 0, To: 6}}}
 	r := &Replay{Families: []Family{{"", []Level{{Group{Name: "half"}, nan}, {None{}, nan}}}}, Treatments: []Treatment{{Dead: Null}, {Dead: Zero}}, Repeat: 1, Groups: groups}
 	result, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Model: shifted}})
 	if err != nil {
@@ -171,7 +171,7 @@ func TestLearning(t *testing.T) {
 		}
 	}
 	r := &Replay{Families: []Family{{"", []Level{{None{}, nan}, {During{Linear{Group: "best", A: -1}, 50, 100, true}, nan}}}},
-		Treatments: []Treatment{{Dead: Null, Rescale: true}, {Dead: Zero, Rescale: true}}, Repeat: 1, Bins: 4, Groups: map[string][]blankout.Span{"best": {{From: best, To: best + 1}}}}
+		Treatments: []Treatment{{Dead: Null, Rescale: true}, {Dead: Zero, Rescale: true}}, Repeat: 1, Bins: 4, Groups: map[string][]event.Span{"best": {{From: best, To: best + 1}}}}
 	result, err := r.Run(context.Background(), []*Subject{s, {Name: "fixed", Examples: examples, Schema: m.Schema, Model: m}})
 	if err != nil {
 		t.Fatal(err)

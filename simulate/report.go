@@ -15,7 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"blankout"
+	"blankout/internal/event"
 )
 
 // Save writes a Result into a directory, which it makes: results.json,
@@ -78,7 +78,7 @@ func (r *Result) WriteCSV(w io.Writer) error {
 	for _, curve := range r.Curves {
 		for _, p := range curve.Points {
 			first, second := p.errors()
-			rows = append(rows, []string{blankout.Printable(curve.Subject), blankout.Printable(p.Nightmare), optional(p.Level), string(curve.Dead), fmt.Sprint(curve.Rescale), fmt.Sprint(p.Repeats),
+			rows = append(rows, []string{event.Printable(curve.Subject), event.Printable(p.Nightmare), optional(p.Level), string(curve.Dead), fmt.Sprint(curve.Rescale), fmt.Sprint(p.Repeats),
 				number(first), optional(p.Low), optional(p.High), number(second), number(p.Deleted), p.Settings})
 		}
 	}
@@ -115,7 +115,7 @@ func (r *Result) writeMarkdown(w io.Writer, figures []Named) error {
 	}
 	for _, family := range r.families() {
 		curves := r.of(family)
-		fmt.Fprintf(&b, "\n## %s\n\n", blankout.Printable(family))
+		fmt.Fprintf(&b, "\n## %s\n\n", event.Printable(family))
 		table(curves, func(p *Point) string {
 			first, _ := p.errors()
 			if p.High == nil {
@@ -133,7 +133,7 @@ func (r *Result) writeMarkdown(w io.Writer, figures []Named) error {
 		}
 		for _, f := range figures {
 			if f.family == family {
-				fmt.Fprintf(&b, "\n![%s](%s.png)\n", blankout.Printable(f.Figure.Title), f.Name)
+				fmt.Fprintf(&b, "\n![%s](%s.png)\n", event.Printable(f.Figure.Title), f.Name)
 			}
 		}
 	}
@@ -143,7 +143,7 @@ func (r *Result) writeMarkdown(w io.Writer, figures []Named) error {
 
 // inTable returns a name for a cell of a table.
 func inTable(name string) string {
-	return strings.ReplaceAll(blankout.Printable(name), "|", `\|`)
+	return strings.ReplaceAll(event.Printable(name), "|", `\|`)
 }
 
 // families returns the names of the families in order.

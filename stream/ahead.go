@@ -7,8 +7,8 @@ import (
 	"slices"
 	"sync"
 
-	"blankout"
-	"blankout/record"
+	"blankout/internal/event"
+	"blankout/stream/record"
 )
 
 // pipeline reads and decodes a File in goroutines of its own: one reads, and where
@@ -27,7 +27,7 @@ type pipeline struct {
 
 // block is a Batch with the memory that its examples borrow.
 type block struct {
-	batch blankout.Batch
+	batch event.Batch
 	bytes []byte
 	err   error
 
@@ -54,7 +54,7 @@ const blockLines = 1 << 10
 // A pack that is not nil is called in those goroutines, several at the same time, with
 // the Examples of each Batch; Packed returns what it has returned. The Examples have no
 // Labels yet, and one whose Label cannot be used is refused afterwards.
-func (f *File) Ahead(threads int, pack func([]blankout.Example) any) {
+func (f *File) Ahead(threads int, pack func([]event.Example) any) {
 	threads = max(threads, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	f.records.readUntil(ctx)
@@ -65,7 +65,7 @@ func (f *File) Ahead(threads int, pack func([]blankout.Example) any) {
 	}
 	f.pipeline = a
 	if pack == nil {
-		pack = func([]blankout.Example) any { return nil }
+		pack = func([]event.Example) any { return nil }
 	}
 	fill := func(k *block) {
 		if f.fill(ctx, k, false); k.err == nil {
@@ -111,7 +111,7 @@ func (f *File) Ahead(threads int, pack func([]blankout.Example) any) {
 	})
 }
 
-func (a *pipeline) next(ctx context.Context, f *File, b *blankout.Batch) error {
+func (a *pipeline) next(ctx context.Context, f *File, b *event.Batch) error {
 	if a.err != nil {
 		return a.err
 	}
@@ -149,10 +149,10 @@ func (f *File) decode(k *block, d *record.Svmlight, s *record.Scanner) {
 		examples = examples[:len(examples)+1]
 		e := &examples[len(examples)-1]
 		place := len(k.index)
-		e.Features = blankout.Vec{Index: k.index[place:], Value: k.value[place:]}
+		e.Features = event.Vec{Index: k.index[place:], Value: k.value[place:]}
 		label, _ := d.DecodeFeatures(&r, e)
 		n := e.Features.Len()
-		e.Features = blankout.Vec{Index: e.Features.Index[:n:n], Value: e.Features.Value[:n:n]}
+		e.Features = event.Vec{Index: e.Features.Index[:n:n], Value: e.Features.Value[:n:n]}
 		k.index, k.value = k.index[:place+n], k.value[:place+n]
 		k.records, k.labels = append(k.records, r), append(k.labels, label)
 		f.seal(&r, e)

@@ -29,7 +29,7 @@ import (
 	"strconv"
 	"strings"
 
-	"blankout/record"
+	"blankout/stream/record"
 )
 
 // maxBasePiece bounds a record of a base: brokers refuse more than 1 MB by default.

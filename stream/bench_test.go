@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
-	"blankout/record"
+	"blankout/internal/event"
+	"blankout/stream/record"
 )
 
 // Reading a file of svmlight through to its examples, as train does.
@@ -41,7 +41,7 @@ func BenchmarkFile(b *testing.B) {
 					b.Fatal(err)
 				}
 				f.Ahead(threads, nil)
-				var batch blankout.Batch
+				var batch event.Batch
 				for err == nil {
 					err = f.Next(b.Context(), &batch)
 				}

@@ -21,7 +21,7 @@ import (
 	"sync"
 	"time"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/secret"
 
 	"github.com/segmentio/kafka-go"
@@ -64,7 +64,7 @@ type SASLConfig struct {
 	PasswordFile string `toml:"password_file"` // a file; a newline at its end is dropped
 	// For OAUTHBEARER: who gives tokens, by whom its certificate may be signed ("": the
 	// system's authorities), what the tokens are for, and what the broker is told beside.
-	TokenURL    blankout.Address  `toml:"token_url"`
+	TokenURL    event.Address     `toml:"token_url"`
 	TokenCAFile string            `toml:"token_ca_file"`
 	Scopes      []string          `toml:"scopes"`
 	Extensions  map[string]string `toml:"extensions"`
@@ -85,21 +85,21 @@ func DefaultConnectConfig() ConnectConfig {
 // a secret: a configuration may be checked where those are not.
 func (c *ConnectConfig) check() error {
 	if len(c.Brokers) == 0 {
-		return blankout.KeyErrorf("brokers", "brokers: none given")
+		return event.KeyErrorf("brokers", "brokers: none given")
 	}
 	for _, b := range c.Brokers {
 		if strings.Contains(b, "@") {
-			return blankout.KeyErrorf("brokers", "brokers: an address holds a user or password, want host:port: they belong in [kafka.sasl]")
+			return event.KeyErrorf("brokers", "brokers: an address holds a user or password, want host:port: they belong in [kafka.sasl]")
 		}
 		if _, _, err := net.SplitHostPort(b); err != nil || strings.ContainsAny(b, "/?#") {
-			return blankout.KeyErrorf("brokers", "brokers: %q: want host:port", blankout.Address(b))
+			return event.KeyErrorf("brokers", "brokers: %q: want host:port", event.Address(b))
 		}
 	}
 	switch {
 	case c.RequestTimeout <= 0:
-		return blankout.KeyErrorf("request_timeout", "request_timeout %v: want a positive time", c.RequestTimeout)
+		return event.KeyErrorf("request_timeout", "request_timeout %v: want a positive time", c.RequestTimeout)
 	case c.ConnectTimeout <= 0:
-		return blankout.KeyErrorf("connect_timeout", "connect_timeout %v: want a positive time", c.ConnectTimeout)
+		return event.KeyErrorf("connect_timeout", "connect_timeout %v: want a positive time", c.ConnectTimeout)
 	}
 	if err := c.TLS.check(); err != nil {
 		return err
@@ -120,9 +120,9 @@ func (c *ConnectConfig) CheckSecrets() error {
 func (c *TLSConfig) check() error {
 	switch {
 	case !c.Enabled && (c.CAFile != "" || c.CertFile != "" || c.KeyFile != ""):
-		return blankout.KeyErrorf("tls.enabled", "tls: files are given but enabled is false")
+		return event.KeyErrorf("tls.enabled", "tls: files are given but enabled is false")
 	case (c.CertFile == "") != (c.KeyFile == ""):
-		return blankout.KeyErrorf("tls.cert_file", "tls: cert_file and key_file go together")
+		return event.KeyErrorf("tls.cert_file", "tls: cert_file and key_file go together")
 	}
 	return nil
 }
@@ -130,12 +130,12 @@ func (c *TLSConfig) check() error {
 func (c *SASLConfig) check() error {
 	switch {
 	case c.Mechanism == "" && c.Username != "":
-		return blankout.KeyErrorf("sasl.mechanism", "sasl: a username is given but no mechanism")
+		return event.KeyErrorf("sasl.mechanism", "sasl: a username is given but no mechanism")
 	case c.Mechanism == "":
 	case !slices.Contains([]string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", oauthBearer}, c.Mechanism):
-		return blankout.KeyErrorf("sasl.mechanism", "sasl: mechanism %q, want PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER", c.Mechanism)
+		return event.KeyErrorf("sasl.mechanism", "sasl: mechanism %q, want PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER", c.Mechanism)
 	case c.Username == "":
-		return blankout.KeyErrorf("sasl.username", "sasl: no username")
+		return event.KeyErrorf("sasl.username", "sasl: no username")
 	}
 	return c.checkOAuth()
 }
@@ -147,9 +147,9 @@ func (c *TLSConfig) Load() (*tls.Config, error) {
 	}
 	t, err := secret.TLS(c.CAFile, c.CertFile, c.KeyFile)
 	if err != nil {
-		var key *blankout.KeyError
+		var key *event.KeyError
 		errors.As(err, &key)
-		return nil, blankout.KeyErrorf("tls."+key.Key, "tls: %w", key.Err)
+		return nil, event.KeyErrorf("tls."+key.Key, "tls: %w", key.Err)
 	}
 	t.ServerName = c.ServerName
 	return t, nil
@@ -167,10 +167,10 @@ func (c *SASLConfig) load() (sasl.Mechanism, error) {
 	}
 	password, err := secret.Read(c.PasswordFile, c.PasswordEnv)
 	if err != nil {
-		return nil, blankout.KeyErrorf("sasl.password_file", "sasl: password_file: %w", err)
+		return nil, event.KeyErrorf("sasl.password_file", "sasl: password_file: %w", err)
 	}
 	if password == "" {
-		return nil, blankout.KeyErrorf("sasl.password_file", "sasl: no password for %s: set the environment variable %s or name a password_file", c.Username, c.PasswordEnv)
+		return nil, event.KeyErrorf("sasl.password_file", "sasl: no password for %s: set the environment variable %s or name a password_file", c.Username, c.PasswordEnv)
 	}
 	if c.Mechanism == oauthBearer {
 		return c.loadOAuth(password)

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"blankout"
+	"blankout/internal/event"
+	"blankout/internal/run"
 	"blankout/online"
-	"blankout/record"
-	"blankout/run"
+	"blankout/stream/record"
 
 	"github.com/segmentio/kafka-go"
 )
@@ -26,8 +26,8 @@ const benchRecord = `{"label":1,"age":39,"hours_per_week":40,"capital_gain":2174
 // nothing decodes a record into an event without features.
 type nothing struct{ records int }
 
-func (d *nothing) Decode(_ context.Context, r record.Record, e *blankout.Example) error {
-	*e = blankout.Example{Label: blankout.Unlabeled, Weight: 1, Key: r.Key, Time: r.Time, Offset: r.Offset}
+func (d *nothing) Decode(_ context.Context, r record.Record, e *event.Example) error {
+	*e = event.Example{Label: event.Unlabeled, Weight: 1, Key: r.Key, Time: r.Time, Offset: r.Offset}
 	d.records++
 	return nil
 }
@@ -54,13 +54,13 @@ func readBenchmark(t testing.TB, codec int16, keys bool, decoder record.Decoder)
 		base += int64(w.count)
 	}
 	config := DefaultConsumerConfig()
-	c := &Consumer{config: config, schema: blankout.NewSchema(8, nil, 2), decoding: decoding{decoder: decoder, most: config.BatchRecords, unpack: unpacker{limit: maxUnpacked}}}
+	c := &Consumer{config: config, schema: event.NewSchema(8, nil, 2), decoding: decoding{decoder: decoder, most: config.BatchRecords, unpack: unpacker{limit: maxUnpacked}}}
 	f := &fetcher{consumer: c, topic: "t", end: -1}
 	return c, f, &fetched{from: f, response: fetchResponse{records: response}}, records
 }
 
 // consumerOf is readBenchmark with records of one's own.
-func consumerOf(t testing.TB, values [][]byte, codec int16, decoder record.Decoder, s *blankout.Schema) (*Consumer, *fetcher, *fetched) {
+func consumerOf(t testing.TB, values [][]byte, codec int16, decoder record.Decoder, s *event.Schema) (*Consumer, *fetcher, *fetched) {
 	var response []byte
 	for at := 0; at < len(values); {
 		var w batchWriter
@@ -80,7 +80,7 @@ func consumerOf(t testing.TB, values [][]byte, codec int16, decoder record.Decod
 }
 
 // readOnce scans and reads the response.
-func readOnce(t testing.TB, c *Consumer, f *fetcher, buf *fetched, b *blankout.Batch) {
+func readOnce(t testing.TB, c *Consumer, f *fetcher, buf *fetched, b *event.Batch) {
 	f.next, buf.batches, c.decoding.index = 0, buf.batches[:0], 0
 	if _, err := f.scan(buf); err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func BenchmarkRead(b *testing.B) {
 	for codec, name := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
 		b.Run(name, func(b *testing.B) {
 			c, f, buf, records := readBenchmark(b, int16(codec), false, &nothing{})
-			var batch blankout.Batch
+			var batch event.Batch
 			readOnce(b, c, f, buf, &batch)
 			b.ReportAllocs()
 			for b.Loop() {
@@ -115,7 +115,7 @@ func BenchmarkRead(b *testing.B) {
 func TestReadAllocatesNothing(t *testing.T) {
 	for _, codec := range []int16{0, 2, 4} { // gzip and lz4 allocate a reader for each batch
 		c, f, buf, records := readBenchmark(t, codec, true, &nothing{})
-		var b blankout.Batch
+		var b event.Batch
 		readOnce(t, c, f, buf, &b)
 		n := testing.AllocsPerRun(5, func() { readOnce(t, c, f, buf, &b) })
 		if n > float64(records)/50 { // zstd pools memory, and the race detector empties pools
@@ -199,7 +199,7 @@ func BenchmarkConsume(b *testing.B) {
 	ways := []func() (int, error){
 		func() (int, error) { return countFetch(ctx, address, events) },
 		func() (int, error) { return countRaw(ctx, address, events) },
-		func() (int, error) { return countConsumer(ctx, address, &nothing{}, blankout.NewSchema(8, nil, 2)) },
+		func() (int, error) { return countConsumer(ctx, address, &nothing{}, event.NewSchema(8, nil, 2)) },
 		func() (int, error) {
 			c := record.DefaultConfig()
 			s := c.Schema()
@@ -320,7 +320,7 @@ func eventCycle(t testing.TB, stage string, config online.Config, events [][]byt
 		t.Fatal(err)
 	}
 	c, f, buf := consumerOf(t, events, 0, decoder, s)
-	var batch blankout.Batch
+	var batch event.Batch
 	return func() {
 		f.next, buf.batches, c.decoding.index = 0, buf.batches[:0], 0
 		if _, err := f.scan(buf); err != nil {
@@ -437,20 +437,20 @@ func countRaw(ctx context.Context, address string, events int) (int, error) {
 	return n, nil
 }
 
-func benchConsumer(ctx context.Context, address string, d record.Decoder, s *blankout.Schema) (*Consumer, error) {
+func benchConsumer(ctx context.Context, address string, d record.Decoder, s *event.Schema) (*Consumer, error) {
 	config := DefaultConsumerConfig()
 	config.Brokers, config.Topics, config.UntilEnd = []string{address}, []string{"t"}, true
 	return NewConsumer(ctx, config, d, s, nil)
 }
 
-func countConsumer(ctx context.Context, address string, d record.Decoder, s *blankout.Schema) (int, error) {
+func countConsumer(ctx context.Context, address string, d record.Decoder, s *event.Schema) (int, error) {
 	c, err := benchConsumer(ctx, address, d, s)
 	if err != nil {
 		return 0, err
 	}
 	defer c.Close()
 	n := 0
-	for b := (blankout.Batch{}); ; {
+	for b := (event.Batch{}); ; {
 		switch err := c.Next(ctx, &b); err {
 		case nil:
 			n += len(b.Examples)

@@ -2,7 +2,7 @@
 // and reads them from files, produces them to topics, and keeps those that were refused.
 //
 
-// A source ([File], [Consumer]) fills a blankout.Batch through a record.Decoder, which
+// A source ([File], [Consumer]) fills a event.Batch through a record.Decoder, which
 // knows the format. A record that cannot be used is data, not an error: it travels in
 // the Batch as an Example with Refused set.
 package stream
@@ -21,9 +21,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/failpoint"
-	"blankout/record"
+	"blankout/stream/record"
 
 	"github.com/segmentio/kafka-go"
 )
@@ -94,19 +94,19 @@ func (c *ConsumerConfig) Check() error {
 	}
 	switch {
 	case len(c.Topics) == 0:
-		return blankout.KeyErrorf("topics", "topics: none given")
+		return event.KeyErrorf("topics", "topics: none given")
 	case slices.Contains(c.Topics, ""):
-		return blankout.KeyErrorf("topics", "topics: an empty name")
+		return event.KeyErrorf("topics", "topics: an empty name")
 	case slices.Contains(c.UnlabeledTopics, ""):
-		return blankout.KeyErrorf("unlabeled_topics", "unlabeled_topics: an empty name")
+		return event.KeyErrorf("unlabeled_topics", "unlabeled_topics: an empty name")
 	case slices.ContainsFunc(c.UnlabeledTopics, func(t string) bool { return slices.Contains(c.Topics, t) }):
-		return blankout.KeyErrorf("unlabeled_topics", "unlabeled_topics %q: one of them is among topics %q too", c.UnlabeledTopics, c.Topics)
+		return event.KeyErrorf("unlabeled_topics", "unlabeled_topics %q: one of them is among topics %q too", c.UnlabeledTopics, c.Topics)
 	case c.OutOfRange != "fail" && c.OutOfRange != "earliest" && c.OutOfRange != "latest":
-		return blankout.KeyErrorf("out_of_range", "out_of_range %q, want fail, earliest or latest", c.OutOfRange)
+		return event.KeyErrorf("out_of_range", "out_of_range %q, want fail, earliest or latest", c.OutOfRange)
 	case c.Before < 0 || c.Before > 0 && !c.UntilEnd:
-		return blankout.KeyErrorf("before", "before offset %d: want a positive number, with until_end", c.Before)
+		return event.KeyErrorf("before", "before offset %d: want a positive number, with until_end", c.Before)
 	case c.DedupWindow < 0:
-		return blankout.KeyErrorf("dedup_window", "dedup_window %d, want a number of offsets, or 0", c.DedupWindow)
+		return event.KeyErrorf("dedup_window", "dedup_window %d, want a number of offsets, or 0", c.DedupWindow)
 	}
 	return nil
 }
@@ -153,11 +153,11 @@ func (c *ConsumerConfig) startTime() (int64, error) {
 	if text, ok := strings.CutPrefix(c.Start, "timestamp:"); ok {
 		t, err := time.Parse(time.RFC3339, text)
 		if err != nil {
-			return 0, blankout.KeyErrorf("start", "start %q: %w", c.Start, err)
+			return 0, event.KeyErrorf("start", "start %q: %w", c.Start, err)
 		}
 		return t.UnixMilli(), nil
 	}
-	return 0, blankout.KeyErrorf("start", "start %q, want earliest, latest, timestamp:2006-01-02T15:04:05Z or offset:N", c.Start)
+	return 0, event.KeyErrorf("start", "start %q, want earliest, latest, timestamp:2006-01-02T15:04:05Z or offset:N", c.Start)
 }
 
 // Consumer is a Source of events from Kafka topics. Its goroutines, one for each
@@ -176,7 +176,7 @@ type Consumer struct {
 	topics  []string          // unlabeled ones included, in order
 	ids     map[string]string // of topics, as they were at first
 	cluster *cluster
-	schema  *blankout.Schema
+	schema  *event.Schema
 	log     *slog.Logger
 
 	cancel   context.CancelFunc
@@ -199,7 +199,7 @@ type Consumer struct {
 // NewConsumer connects, finds the topics' partitions, and starts reading: at
 // from where it has a Position, else at config.Start. decoder runs on the
 // goroutine that calls Next; schema is the one it was made with.
-func NewConsumer(ctx context.Context, config ConsumerConfig, decoder record.Decoder, schema *blankout.Schema, from blankout.Offsets) (*Consumer, error) {
+func NewConsumer(ctx context.Context, config ConsumerConfig, decoder record.Decoder, schema *event.Schema, from event.Offsets) (*Consumer, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
 	}
@@ -245,7 +245,7 @@ func NewConsumer(ctx context.Context, config ConsumerConfig, decoder record.Deco
 }
 
 // start makes the fetchers of a topic's partitions, each at its first offset.
-func (c *Consumer) start(ctx context.Context, topic string, from blankout.Offsets) ([]*fetcher, error) {
+func (c *Consumer) start(ctx context.Context, topic string, from event.Offsets) ([]*fetcher, error) {
 	k := c.cluster
 	partitions, err := k.ensureTopic(ctx, topic, c.config.CreateTopics, c.config.CreatePartitions)
 	if err != nil {
@@ -290,7 +290,7 @@ func (c *Consumer) start(ctx context.Context, topic string, from blankout.Offset
 	}
 	// A topic that was read before may have got partitions since: those are
 	// read from their beginning, or records would be lost under "latest".
-	begun := slices.ContainsFunc(from, func(p blankout.Position) bool { return p.Topic == topic })
+	begun := slices.ContainsFunc(from, func(p event.Position) bool { return p.Topic == topic })
 	var fetchers []*fetcher
 	for _, p := range partitions {
 		next := starts[p]
@@ -520,7 +520,7 @@ func (c *Consumer) findEnds(ctx context.Context) {
 // Under UntilEnd Next returns io.EOF after the last record. It returns the
 // context's error when that ends first, and nothing is lost then. Any other error
 // is final and is returned again.
-func (c *Consumer) Next(ctx context.Context, b *blankout.Batch) error {
+func (c *Consumer) Next(ctx context.Context, b *event.Batch) error {
 	d := &c.decoding
 	for d.current == nil {
 		if c.ended != nil {
@@ -625,7 +625,7 @@ func (c *Consumer) Stats() ConsumerStats {
 
 // Commit stores offsets with the brokers under a group's name, where lag
 // displays look for them. The Consumer itself never reads them.
-func (c *Consumer) Commit(ctx context.Context, group string, offsets blankout.Offsets) error {
+func (c *Consumer) Commit(ctx context.Context, group string, offsets event.Offsets) error {
 	if len(offsets) == 0 {
 		return nil
 	}

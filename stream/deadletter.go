@@ -17,7 +17,7 @@ import (
 	"slices"
 	"strconv"
 
-	"blankout"
+	"blankout/internal/event"
 )
 
 // DeadLetterConfig says where records are kept: in a topic or in a file.
@@ -115,12 +115,12 @@ func openLetterFile(what, name string, log *slog.Logger) (*DeadLetters, error) {
 
 // Letter is a record that is kept, and why.
 type Letter struct {
-	Topic     string          `json:"topic"` // or the file's name
-	Partition int32           `json:"partition"`
-	Offset    int64           `json:"offset"` // in a file the number of the line, from 0
-	Time      int64           `json:"time"`   // of the record, in milliseconds since the Unix epoch; 0 if unknown
-	Reason    blankout.Reason `json:"reason,omitempty"`
-	Detail    string          `json:"detail,omitempty"`
+	Topic     string       `json:"topic"` // or the file's name
+	Partition int32        `json:"partition"`
+	Offset    int64        `json:"offset"` // in a file the number of the line, from 0
+	Time      int64        `json:"time"`   // of the record, in milliseconds since the Unix epoch; 0 if unknown
+	Reason    event.Reason `json:"reason,omitempty"`
+	Detail    string       `json:"detail,omitempty"`
 	*MislabeledEvent
 	Truncated    int    `json:"truncated,omitempty"`     // bytes that Value had before it was cut
 	TruncatedKey int    `json:"truncated_key,omitempty"` // the same of Key
@@ -142,7 +142,7 @@ type MislabeledEvent struct {
 // Add takes up a refused example of a partition (or of a file: its name and 0).
 // An error says that the dead letters cannot be stored for now; e was then not
 // taken, and Add may be tried again.
-func (d *DeadLetters) Add(ctx context.Context, topic string, partition int32, e *blankout.Example) error {
+func (d *DeadLetters) Add(ctx context.Context, topic string, partition int32, e *event.Example) error {
 	r := e.Refused
 	if r == nil {
 		panic("stream: a dead letter that was not refused")
@@ -153,7 +153,7 @@ func (d *DeadLetters) Add(ctx context.Context, topic string, partition int32, e 
 // AddMislabeled takes up an event that was learned but whose label is probably
 // wrong, as Add does a refused one: with that label, its score before it was
 // learned and its influence instead of a reason and a detail.
-func (d *DeadLetters) AddMislabeled(ctx context.Context, topic string, partition int32, e *blankout.Example, label string, score, influence float64) error {
+func (d *DeadLetters) AddMislabeled(ctx context.Context, topic string, partition int32, e *event.Example, label string, score, influence float64) error {
 	return d.add(ctx, &Letter{Topic: topic, Partition: partition, Offset: e.Offset, Time: e.Time, MislabeledEvent: &MislabeledEvent{label, score, influence}, Key: e.Key, Value: e.Value})
 }
 

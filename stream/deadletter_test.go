@@ -19,17 +19,17 @@ import (
 	"testing"
 	"time"
 
-	"blankout"
-	"blankout/record"
+	"blankout/internal/event"
+	"blankout/stream/record"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-func refused(offset int64, value string) *blankout.Example {
-	return &blankout.Example{Offset: offset, Time: 1000 + offset, Key: []byte("k"), Label: blankout.Unlabeled,
-		Refused: &blankout.Refusal{Reason: blankout.ReasonNotFinite, Detail: "field x: NaN", Value: []byte(value)}}
+func refused(offset int64, value string) *event.Example {
+	return &event.Example{Offset: offset, Time: 1000 + offset, Key: []byte("k"), Label: event.Unlabeled,
+		Refused: &event.Refusal{Reason: event.ReasonNotFinite, Detail: "field x: NaN", Value: []byte(value)}}
 }
 
 func TestDeadLetterTopic(t *testing.T) {
@@ -223,7 +223,7 @@ func TestDeadLetterTooLarge(t *testing.T) {
 	blanks := strings.Repeat(" ", 3_000_000)
 	long := refused(3, string(noise[:3000]))
 	long.Key = noise[:50_000]
-	letters := []*blankout.Example{refused(0, "small"), refused(1, blanks), refused(2, string(noise)), long, refused(4, "last")}
+	letters := []*event.Example{refused(0, "small"), refused(1, blanks), refused(2, string(noise)), long, refused(4, "last")}
 	for _, e := range letters {
 		if err := d.Add(t.Context(), "t", 0, e); err != nil {
 			t.Fatal(err)
@@ -302,7 +302,7 @@ func TestDeadLettersAreSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	const n = 50_000
-	var e blankout.Example
+	var e event.Example
 	for i := range n {
 		r := record.Record{Offset: int64(i), Time: 1767225600000 + int64(i)}
 		if i%2 == 1 {
@@ -329,7 +329,7 @@ func TestMislabeled(t *testing.T) {
 	connection := DefaultConnectConfig()
 	connection.Brokers = b.Brokers()
 	name := filepath.Join(t.TempDir(), "mislabeled.jsonl")
-	e := &blankout.Example{Offset: 7, Time: 1007, Key: []byte("k"), Label: 1, Value: []byte(`{"x":1}`)}
+	e := &event.Example{Offset: 7, Time: 1007, Key: []byte("k"), Label: 1, Value: []byte(`{"x":1}`)}
 	for _, c := range []DeadLetterConfig{{Topic: "suspects"}, {File: name}} {
 		d, err := OpenMislabeled(t.Context(), c, connection, testLog(t))
 		if err != nil {
@@ -405,7 +405,7 @@ func TestLetters(t *testing.T) {
 	b := startBroker(t, map[string]int32{"dead": 1})
 	connection := DefaultConnectConfig()
 	connection.Brokers = b.Brokers()
-	examples := []*blankout.Example{refused(0, "plain"), refused(1, ""), refused(2, "\x00\xff\n"), refused(3, strings.Repeat("x", maxLetterBytes+1)), refused(4, "last")}
+	examples := []*event.Example{refused(0, "plain"), refused(1, ""), refused(2, "\x00\xff\n"), refused(3, strings.Repeat("x", maxLetterBytes+1)), refused(4, "last")}
 	examples[1].Refused.Value, examples[1].Key = nil, nil
 	examples[2].Time = 0
 	for _, c := range []DeadLetterConfig{{Topic: "dead"}, {File: filepath.Join(t.TempDir(), "dead.jsonl")}} {

@@ -9,8 +9,8 @@ import (
 	"log/slog"
 	"slices"
 
-	"blankout"
-	"blankout/record"
+	"blankout/internal/event"
+	"blankout/stream/record"
 )
 
 // decoding makes Examples of what fetchers bring, and remembers where it is in that. It
@@ -31,7 +31,7 @@ type decoding struct {
 // read decodes records of cur into b until one of them ends, and returns the
 // offset that follows. An error is the decoder's: the record at that offset comes
 // again the next time.
-func (d *decoding) read(ctx context.Context, b *blankout.Batch, cur *fetched) (next int64, err error) {
+func (d *decoding) read(ctx context.Context, b *event.Batch, cur *fetched) (next int64, err error) {
 	for ; d.index < len(cur.batches); d.index++ {
 		batch := &cur.batches[d.index]
 		if !d.open {
@@ -92,17 +92,17 @@ func (d *decoding) read(ctx context.Context, b *blankout.Batch, cur *fetched) (n
 }
 
 // extend adds an example to b, keeping the memory of the one that was there.
-func extend(b *blankout.Batch) *blankout.Example {
+func extend(b *event.Batch) *event.Example {
 	n := len(b.Examples)
 	if n < cap(b.Examples) {
 		b.Examples = b.Examples[:n+1]
 	} else {
-		b.Examples = append(b.Examples, blankout.Example{})
+		b.Examples = append(b.Examples, event.Example{})
 	}
 	return &b.Examples[n]
 }
 
-func (d *decoding) decode(ctx context.Context, b *blankout.Batch, r record.Record) (*blankout.Example, error) {
+func (d *decoding) decode(ctx context.Context, b *event.Batch, r record.Record) (*event.Example, error) {
 	e := extend(b)
 	key, value := e.Key[:0], e.Value[:0]
 	if err := d.decoder.Decode(ctx, r, e); err != nil {
@@ -128,7 +128,7 @@ const packedBatch = "record batch"
 
 // refuse hands on a batch, or what is left of it, that cannot be taken apart. It becomes
 // one refused example at offset, with the bytes as they came.
-func (d *decoding) refuse(b *blankout.Batch, cur *fetched, batch *recordBatch, offset int64, cause error) {
+func (d *decoding) refuse(b *event.Batch, cur *fetched, batch *recordBatch, offset int64, cause error) {
 	if offset = max(offset, cur.wanted); batch.next <= cur.wanted {
 		return // read for the window of duplicates only
 	}
@@ -137,13 +137,13 @@ func (d *decoding) refuse(b *blankout.Batch, cur *fetched, batch *recordBatch, o
 			"base", batch.base, "next", batch.next, "err", cause)
 		return
 	}
-	reason := blankout.ReasonDecompression
+	reason := event.ReasonDecompression
 	if errors.Is(cause, errUnpacked) {
-		reason = blankout.ReasonOversize
+		reason = event.ReasonOversize
 	}
 	e := extend(b)
 	value := slices.Clone(batch.records)
-	*e = blankout.Example{Label: blankout.Unlabeled, Offset: offset, Time: batch.maxTime, Fingerprint: record.Fingerprint(offset, nil, value), Refused: &blankout.Refusal{
+	*e = event.Example{Label: event.Unlabeled, Offset: offset, Time: batch.maxTime, Fingerprint: record.Fingerprint(offset, nil, value), Refused: &event.Refusal{
 		Reason: reason,
 		Detail: fmt.Sprintf(packedBatch+" [%d, %d) of %d records, codec %d, from offset %d on: %v", batch.base, batch.next, batch.count, batch.codec(), offset, cause),
 		Value:  value,

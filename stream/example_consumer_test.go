@@ -6,9 +6,9 @@ import (
 	"io"
 	"log"
 
-	"blankout"
-	"blankout/record"
+	"blankout/internal/event"
 	"blankout/stream"
+	"blankout/stream/record"
 )
 
 // A broker inside the process, three events written to it, and the events as a
@@ -49,14 +49,14 @@ func ExampleNewConsumer() {
 	}
 	read := stream.DefaultConsumerConfig()
 	read.Brokers, read.Topics, read.UntilEnd = broker.Brokers(), []string{"events"}, true
-	var learned blankout.Offsets // from a checkpoint; empty: from the beginning
+	var learned event.Offsets // from a checkpoint; empty: from the beginning
 	consumer, err := stream.NewConsumer(ctx, read, decoder, schema, learned)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer consumer.Close()
 
-	var batch blankout.Batch
+	var batch event.Batch
 	for {
 		err := consumer.Next(ctx, &batch)
 		if err == io.EOF {

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"blankout"
+	"blankout/internal/event"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -185,7 +185,7 @@ func TestHandMadeResponses(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			noLeaks(t)
 			b := test.log.serve(t)
-			var from blankout.Offsets
+			var from event.Offsets
 			from.At("t", 0, test.from)
 			c := consume(t, b, "t", from, func(c *ConsumerConfig) {
 				c.MaxBytes, c.BatchRecords = 1000, 2
@@ -289,7 +289,7 @@ func TestStaleEnd(t *testing.T) {
 		if !late {
 			log.end = 4
 		}
-		var from blankout.Offsets
+		var from event.Offsets
 		from.At("t", 0, 7)
 		c, err := tryConsume(t, b, "t", from, func(c *ConsumerConfig) {
 			c.OutOfRange, c.UntilEnd = "earliest", false
@@ -345,7 +345,7 @@ func TestOutOfRange(t *testing.T) {
 			if test.late {
 				log.start, log.end = 0, 20
 			}
-			var from blankout.Offsets
+			var from event.Offsets
 			from.At("t", 0, test.from)
 			c, err := tryConsume(t, b, "t", from, func(c *ConsumerConfig) {
 				c.OutOfRange, c.UntilEnd, c.RequestTimeout = test.policy, false, 300*time.Millisecond
@@ -360,7 +360,7 @@ func TestOutOfRange(t *testing.T) {
 			var resets int
 			want := strings.Fields(test.want)
 			for err == nil && (resets == 0 || len(records) < len(want)) {
-				var batch blankout.Batch
+				var batch event.Batch
 				if err = c.Next(t.Context(), &batch); err != nil {
 					break
 				}
@@ -620,7 +620,7 @@ func TestNewPartitions(t *testing.T) {
 	}
 
 	// The same when the partition came while nobody consumed.
-	var from blankout.Offsets
+	var from event.Offsets
 	from.At("t", 0, c.position["t/0"])
 	later := consume(t, b, "t", from, func(c *ConsumerConfig) { c.Start = "latest" })
 	if records, want := len(later.all()), int(c.position["t/1"]+c.position["t/2"]); records != want {
@@ -631,7 +631,7 @@ func TestNewPartitions(t *testing.T) {
 func TestCommit(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 2})
 	c := consume(t, b, "t", nil, nil)
-	var o blankout.Offsets
+	var o event.Offsets
 	o.At("t", 0, 17)
 	o.At("t", 1, 4)
 	if err := c.Commit(t.Context(), "g", o); err != nil {
@@ -659,7 +659,7 @@ func TestFirstCommit(t *testing.T) {
 		answer.Topics = append(answer.Topics, kmsg.OffsetCommitResponseTopic{Topic: "t", Partitions: []kmsg.OffsetCommitResponseTopicPartition{p}})
 		return answer, nil, true
 	})
-	var o blankout.Offsets
+	var o event.Offsets
 	o.At("t", 0, 17)
 	if err := c.Commit(t.Context(), "g", o); err != nil {
 		t.Fatal(err)
@@ -700,9 +700,9 @@ func TestReadAhead(t *testing.T) {
 	}
 	produce(t, b, "t", func(c *ProducerConfig) { c.Compression, c.BatchBytes = "lz4", 3000 }, messages...)
 	c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.MaxBytes, c.BatchRecords = 2000, 64 })
-	var ring [3]blankout.Batch
+	var ring [3]event.Batch
 	var copies [3]string
-	print := func(b *blankout.Batch) string {
+	print := func(b *event.Batch) string {
 		var s strings.Builder
 		for _, e := range b.Examples {
 			fmt.Fprintf(&s, "%d %s %x", e.Offset, e.Key, e.Fingerprint)

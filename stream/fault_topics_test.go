@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"blankout"
+	"blankout/internal/event"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -119,8 +119,8 @@ func TestRecreatedTopic(t *testing.T) {
 	behind := consume(t, b, "t", nil, func(c *ConsumerConfig) {
 		c.UntilEnd, c.Prefetch, c.MaxBytes, c.MetadataInterval = false, 1, 300, 100*time.Millisecond
 	})
-	var from blankout.Offsets
-	var batch blankout.Batch
+	var from event.Offsets
+	var batch event.Batch
 	whole := consume(t, b, "t", nil, nil)
 	for err := error(nil); err == nil; err = whole.Next(t.Context(), &batch) {
 		p := from.At("t", 0, 0)
@@ -175,7 +175,7 @@ func TestNoTopicIDs(t *testing.T) {
 		return response, nil, true
 	})
 	produce(t, b, "t", nil, numbered(10)...)
-	c := consume(t, b, "t", blankout.Offsets{{Topic: "t", Next: 3, TopicID: "griTZtIoWYRHZHic5o9I9A"}}, nil)
+	c := consume(t, b, "t", event.Offsets{{Topic: "t", Next: 3, TopicID: "griTZtIoWYRHZHic5o9I9A"}}, nil)
 	if got := c.all(); len(got) != 7 {
 		t.Errorf("%d records", len(got))
 	}

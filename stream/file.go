@@ -15,8 +15,8 @@ import (
 	"sync/atomic"
 	"unicode/utf8"
 
-	"blankout"
-	"blankout/record"
+	"blankout/internal/event"
+	"blankout/stream/record"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -31,7 +31,7 @@ type File struct {
 	records *Records
 	scanner *record.Scanner // of records
 	decoder record.Decoder
-	schema  *blankout.Schema
+	schema  *event.Schema
 
 	block    block // without reading ahead
 	pipeline *pipeline
@@ -44,13 +44,13 @@ const batchExamples = 512
 // zstd, "-" for standard input. The format is c.Format or told by the name; that
 // of a name with images-idx3 is the MNIST pair of that file and the one with
 // labels-idx1. Decoding adds to s.
-func OpenFile(path string, c record.Config, s *blankout.Schema) (*File, error) {
+func OpenFile(path string, c record.Config, s *event.Schema) (*File, error) {
 	return OpenFileContext(context.Background(), path, c, s)
 }
 
 // OpenFileContext opens a file as OpenFile does. It waits for the first bytes of
 // standard input until ctx ends.
-func OpenFileContext(ctx context.Context, path string, c record.Config, s *blankout.Schema) (*File, error) {
+func OpenFileContext(ctx context.Context, path string, c record.Config, s *event.Schema) (*File, error) {
 	records, err := openRecords(ctx, path, c)
 	if err != nil {
 		return nil, err
@@ -86,8 +86,8 @@ func (e *ReplacedError) Error() string {
 // there is one. A Position under another spelling of the file's name, ./g of g,
 // is the file's as well; the furthest counts, and its spelling stays the name of
 // the Batches. It must come before Next.
-func (f *File) Resume(from blankout.Offsets) error {
-	var found *blankout.Position
+func (f *File) Resume(from event.Offsets) error {
+	var found *event.Position
 	for i, p := range from {
 		if SourceName(p.Topic) == SourceName(f.records.path) && (found == nil || p.Next > found.Next) {
 			found = &from[i]
@@ -115,7 +115,7 @@ func (f *File) Held() int64 { return f.scanner.Held() }
 // errors name file and line; what was read before them has been returned. b
 // shares no memory with the File: a caller that uses several Batches in turn may
 // read ahead while it learns. After Ahead it is borrowed until the next call.
-func (f *File) Next(ctx context.Context, b *blankout.Batch) error {
+func (f *File) Next(ctx context.Context, b *event.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -179,14 +179,14 @@ func (f *File) fill(ctx context.Context, k *block, copied bool) {
 
 // complete says of a batch, whose records end before line next, where it is from
 // and what the Schema knows.
-func (f *File) complete(b *blankout.Batch, next int64) {
-	*b = blankout.Batch{
+func (f *File) complete(b *event.Batch, next int64) {
+	*b = event.Batch{
 		Topic: f.scanner.Name, Examples: b.Examples, Next: next, HighWater: -1, Schema: f.schema.View(),
 	}
 }
 
 // seal completes the example of a record.
-func (f *File) seal(r *record.Record, e *blankout.Example) {
+func (f *File) seal(r *record.Record, e *event.Example) {
 	e.Fingerprint = record.Fingerprint(r.Offset, r.Key, r.Value)
 	if e.Refused != nil {
 		f.place(e)
@@ -194,7 +194,7 @@ func (f *File) seal(r *record.Record, e *blankout.Example) {
 }
 
 // place adds file and line to a refusal.
-func (f *File) place(e *blankout.Example) {
+func (f *File) place(e *event.Example) {
 	e.Refused.Detail = fmt.Sprintf("%s: %s", f.Place(e.Offset), e.Refused.Detail)
 }
 

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"blankout"
-	"blankout/record"
-	"blankout/record/recordtest"
+	"blankout/internal/event"
+	"blankout/stream/record"
+	"blankout/stream/record/recordtest"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -57,16 +57,16 @@ func readAll(path string, c record.Config, threads int, from int64) (lines []str
 		return nil, 0, err
 	}
 	if threads > 0 {
-		f.Ahead(threads, func(examples []blankout.Example) any {
-			var copies []blankout.Vec
+		f.Ahead(threads, func(examples []event.Example) any {
+			var copies []event.Vec
 			for i := range examples {
 				copies = append(copies, examples[i].Features.Clone())
 			}
 			return copies
 		})
 	}
-	position := blankout.Position{Next: from}
-	var b blankout.Batch
+	position := event.Position{Next: from}
+	var b event.Batch
 	for {
 		if err := f.Next(context.Background(), &b); err != nil {
 			if err == io.EOF {
@@ -78,7 +78,7 @@ func readAll(path string, c record.Config, threads int, from int64) (lines []str
 		for i := range b.Examples {
 			e := &b.Examples[i]
 			if threads > 0 && e.Refused == nil {
-				if packed := f.Packed().([]blankout.Vec)[i]; !slices.Equal(packed.Index, e.Features.Index) || !slices.Equal(packed.Value, e.Features.Value) {
+				if packed := f.Packed().([]event.Vec)[i]; !slices.Equal(packed.Index, e.Features.Index) || !slices.Equal(packed.Value, e.Features.Value) {
 					return nil, 0, fmt.Errorf("offset %d: packed as %v", e.Offset, packed)
 				}
 			}
@@ -275,7 +275,7 @@ func TestStandardInput(t *testing.T) {
 		if ahead > 0 {
 			f.Ahead(ahead, nil)
 		}
-		var b blankout.Batch
+		var b event.Batch
 		ctx, cancel := context.WithCancel(context.Background())
 		if err := f.Next(ctx, &b); err != nil || len(b.Examples) != 2 || b.Topic != "stdin" {
 			t.Fatalf("%v, %d examples of %s", err, len(b.Examples), b.Topic)
@@ -368,7 +368,7 @@ func TestNextSharesNoMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	show := func(b *blankout.Batch) string {
+	show := func(b *event.Batch) string {
 		var s strings.Builder
 		for _, e := range b.Examples {
 			fmt.Fprintf(&s, "%d %s %v", e.Offset, e.Key, e.Features.Value)
@@ -378,7 +378,7 @@ func TestNextSharesNoMemory(t *testing.T) {
 		}
 		return s.String()
 	}
-	var first, second blankout.Batch
+	var first, second event.Batch
 	if err := f.Next(t.Context(), &first); err != nil {
 		t.Fatal(err)
 	}
@@ -397,7 +397,7 @@ type away struct {
 	asked int64 // the highest offset that was asked about
 }
 
-func (d *away) Decode(ctx context.Context, r record.Record, e *blankout.Example) error {
+func (d *away) Decode(ctx context.Context, r record.Record, e *event.Example) error {
 	if d.asked < r.Offset {
 		d.asked = r.Offset
 		e.Label = 1 // not to be used
@@ -408,8 +408,8 @@ func (d *away) Decode(ctx context.Context, r record.Record, e *blankout.Example)
 
 // offsetsOf returns the offsets of all records that a source hands out, and how often
 // it was broken off.
-func offsetsOf(t *testing.T, next func(context.Context, *blankout.Batch) error) (offsets []int64, broken int) {
-	var b blankout.Batch
+func offsetsOf(t *testing.T, next func(context.Context, *event.Batch) error) (offsets []int64, broken int) {
+	var b event.Batch
 	for {
 		err := next(t.Context(), &b)
 		switch {
@@ -497,12 +497,12 @@ func TestFileResumes(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		var to blankout.Offsets
+		var to event.Offsets
 		to.At(path, 0, from)
 		if err := f.Resume(to); err != nil {
 			t.Fatal(err)
 		}
-		var b blankout.Batch
+		var b event.Batch
 		n, first := 0, int64(-1)
 		for n < 600 {
 			if err := f.Next(t.Context(), &b); err == io.EOF {
@@ -552,7 +552,7 @@ func FuzzFile(f *testing.F) {
 		}
 		defer file.Close()
 		last := int64(-1)
-		var b blankout.Batch
+		var b event.Batch
 		for n := 0; n < 10_000; n += len(b.Examples) { // a bomb may have more: they are not all looked at
 			if file.Next(t.Context(), &b) != nil {
 				return
@@ -585,7 +585,7 @@ func TestEndlessFile(t *testing.T) {
 			if threads > 0 {
 				f.Ahead(threads, nil)
 			}
-			var b blankout.Batch
+			var b event.Batch
 			for n := 0; err == nil; n++ {
 				if err = f.Next(ctx, &b); n == 0 {
 					time.AfterFunc(10*time.Millisecond, cancel)
@@ -602,7 +602,7 @@ func TestEndlessFile(t *testing.T) {
 		c := record.DefaultConfig()
 		c.Format, c.Columns, c.MaxBytes = format, []string{"label"}, 1<<16
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		if _, err := (Input{Where: "/dev/zero", Record: c}).Open(ctx, c.Schema(), blankout.Offsets{{Topic: "/dev/zero", Next: 7}}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := (Input{Where: "/dev/zero", Record: c}).Open(ctx, c.Schema(), event.Offsets{{Topic: "/dev/zero", Next: 7}}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s, stepping over what was learned: %v", format, err)
 		}
 		cancel()

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"blankout"
-	"blankout/record"
+	"blankout/internal/event"
+	"blankout/stream/record"
 
 	"go.uber.org/goleak"
 )
@@ -38,11 +38,11 @@ func testLog(t testing.TB) *slog.Logger {
 // key, and the value as the Example's only class name. A value "bad" is refused.
 type textDecoder struct{ values []string }
 
-func (d *textDecoder) Decode(_ context.Context, r record.Record, e *blankout.Example) error {
+func (d *textDecoder) Decode(_ context.Context, r record.Record, e *event.Example) error {
 	e.Label, e.Weight, e.Key, e.Time, e.Offset, e.Refused = len(d.values), 1, r.Key, r.Time, r.Offset, nil
 	d.values = append(d.values, string(r.Value))
 	if string(r.Value) == "bad" {
-		e.Refused = &blankout.Refusal{Reason: blankout.ReasonSyntax, Detail: "bad", Value: r.Value}
+		e.Refused = &event.Refusal{Reason: event.ReasonSyntax, Detail: "bad", Value: r.Value}
 	}
 	return nil
 }
@@ -55,7 +55,7 @@ type testConsumer struct {
 	position map[string]int64 // next offset by topic/partition
 }
 
-func consume(t testing.TB, b *Embedded, topic string, from blankout.Offsets, edit func(*ConsumerConfig)) *testConsumer {
+func consume(t testing.TB, b *Embedded, topic string, from event.Offsets, edit func(*ConsumerConfig)) *testConsumer {
 	t.Helper()
 	c, err := tryConsume(t, b, topic, from, edit)
 	if err != nil {
@@ -64,7 +64,7 @@ func consume(t testing.TB, b *Embedded, topic string, from blankout.Offsets, edi
 	return c
 }
 
-func tryConsume(t testing.TB, b *Embedded, topic string, from blankout.Offsets, edit func(*ConsumerConfig)) (*testConsumer, error) {
+func tryConsume(t testing.TB, b *Embedded, topic string, from event.Offsets, edit func(*ConsumerConfig)) (*testConsumer, error) {
 	t.Helper()
 	config := DefaultConsumerConfig()
 	config.Brokers, config.Topics, config.Log = b.Brokers(), []string{topic}, testLog(t)
@@ -74,7 +74,7 @@ func tryConsume(t testing.TB, b *Embedded, topic string, from blankout.Offsets, 
 		edit(&config)
 	}
 	d := &textDecoder{}
-	c, err := NewConsumer(t.Context(), config, d, blankout.NewSchema(8, nil, 2), from)
+	c, err := NewConsumer(t.Context(), config, d, event.NewSchema(8, nil, 2), from)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ type got struct {
 	key       string
 	value     string
 	time      int64
-	refused   *blankout.Refusal
+	refused   *event.Refusal
 }
 
 // until reads until n records are there or the stream ends, checking every
@@ -100,7 +100,7 @@ func (c *testConsumer) until(n int) ([]got, error) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
 	defer cancel()
 	var out []got
-	var b blankout.Batch
+	var b event.Batch
 	for len(out) < n {
 		if err := c.Next(ctx, &b); err != nil {
 			return out, err
@@ -254,7 +254,7 @@ func TestConsumeFrom(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			var from blankout.Offsets
+			var from event.Offsets
 			if test.from >= 0 {
 				from.At("t", 0, test.from)
 			}
@@ -334,7 +334,7 @@ func TestConsumeTail(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	var batch blankout.Batch
+	var batch event.Batch
 	if err := c.Next(ctx, &batch); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Next at the end: %v", err)
 	}
@@ -424,7 +424,7 @@ func TestUnlabeledTopic(t *testing.T) {
 	config.MaxWait, config.BatchRecords = 50*time.Millisecond, 7
 	recordConfig := record.DefaultConfig()
 	schema := recordConfig.Schema()
-	var offsets blankout.Offsets
+	var offsets event.Offsets
 	counted := map[string]int{}
 	for stop := 20; ; stop = 1000 { // broken off once
 		decoder, err := record.NewDecoder(recordConfig, schema)
@@ -435,7 +435,7 @@ func TestUnlabeledTopic(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var batch blankout.Batch
+		var batch event.Batch
 		n := 0
 		for n < stop {
 			if err = c.Next(t.Context(), &batch); err != nil {
@@ -444,7 +444,7 @@ func TestUnlabeledTopic(t *testing.T) {
 			p := offsets.At(batch.Topic, batch.Partition, batch.Next)
 			for i := range batch.Examples {
 				e := &batch.Examples[i]
-				if e.Refused != nil || (e.Label == blankout.Unlabeled) != (batch.Topic == "untold") || e.Features.Len() != 2 {
+				if e.Refused != nil || (e.Label == event.Unlabeled) != (batch.Topic == "untold") || e.Features.Len() != 2 {
 					t.Errorf("%s: %+v", batch.Topic, e)
 				}
 				if err := p.Advance(e.Offset, e.Fingerprint); err != nil {

@@ -15,8 +15,8 @@ import (
 	"slices"
 	"time"
 
-	"blankout"
-	"blankout/record"
+	"blankout/internal/event"
+	"blankout/stream/record"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -70,7 +70,7 @@ func (e *TrimmedError) Error() string {
 // OpenLedger connects, and makes the topic where that is allowed.
 func OpenLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 	if c.Partitions < 1 {
-		return nil, blankout.KeyErrorf("partitions", "partitions %d, want at least 1 for chunks", c.Partitions)
+		return nil, event.KeyErrorf("partitions", "partitions %d, want at least 1 for chunks", c.Partitions)
 	}
 	config := DefaultProducerConfig()
 	config.ConnectConfig, config.Topic, config.Log, config.DeliveryTimeout = c.ConnectConfig, c.Topic, c.Log, c.DeliveryTimeout
@@ -220,7 +220,7 @@ func ReadLedger(ctx context.Context, c LedgerConfig, id string, from int64, toEn
 	config := DefaultConsumerConfig()
 	config.ConnectConfig, config.Topics, config.Partitions, config.Log = c.ConnectConfig, []string{c.Topic}, []int32{0}, c.Log
 	config.UntilEnd, config.MaxWait = toEnd, 100*time.Millisecond
-	var at blankout.Offsets
+	var at event.Offsets
 	at.At(c.Topic, 0, from).TopicID = id
 	r, err := NewReader(ctx, config, at)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"strconv"
 	"strings"
 
-	"blankout"
-	"blankout/record"
+	"blankout/internal/event"
+	"blankout/stream/record"
 )
 
 // Letters reads the letters of a topic, to its present end, or of a file. It belongs to
@@ -135,7 +135,7 @@ func letterOf(r record.Record) (*Letter, error) {
 		var err error
 		switch h.Key {
 		case "reason":
-			l.Reason = blankout.Reason(value)
+			l.Reason = event.Reason(value)
 		case "detail":
 			l.Detail = value
 		case "topic":

@@ -1,9 +1,9 @@
 package stream
 
 import (
-	"blankout"
-	"blankout/record"
-	"blankout/record/recordtest"
+	"blankout/internal/event"
+	"blankout/stream/record"
+	"blankout/stream/record/recordtest"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,7 +67,7 @@ func TestGrowingFile(t *testing.T) {
 			c := record.DefaultConfig()
 			c.Growing = true
 			s, held := c.Schema(), test.held
-			var offsets blankout.Offsets
+			var offsets event.Offsets
 			read := func() (values []string) {
 				f, err := OpenFile(path, c, s)
 				if err != nil {
@@ -79,7 +79,7 @@ func TestGrowingFile(t *testing.T) {
 				if threads > 0 {
 					f.Ahead(threads, nil)
 				}
-				var b blankout.Batch
+				var b event.Batch
 				for {
 					if err := f.Next(t.Context(), &b); err == io.EOF {
 						f.Close()
@@ -136,7 +136,7 @@ func TestSourceName(t *testing.T) {
 			t.Skip(err) // a file system of UTF-8 names
 		}
 		for _, known := range []string{"", "./" + name, "x/..//" + name} {
-			var offsets blankout.Offsets
+			var offsets event.Offsets
 			if known != "" && utf8.ValidString(known) {
 				offsets.At(known, 0, 0).Next = 1 // as an older program wrote it
 			}
@@ -146,7 +146,7 @@ func TestSourceName(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				var b blankout.Batch
+				var b event.Batch
 				if err := f.Resume(offsets); err != nil {
 					t.Fatal(err)
 				}
@@ -190,7 +190,7 @@ func TestReplacedFile(t *testing.T) {
 		path := write(t, test.name, test.first)
 		c := record.DefaultConfig()
 		c.Growing = true
-		var offsets blankout.Offsets
+		var offsets event.Offsets
 		read := func() (n int, err error) {
 			f, err := OpenFile(path, c, c.Schema())
 			if err != nil {
@@ -200,7 +200,7 @@ func TestReplacedFile(t *testing.T) {
 			if err := f.Resume(offsets); err != nil {
 				return 0, err
 			}
-			var b blankout.Batch
+			var b event.Batch
 			for f.Next(t.Context(), &b) == nil {
 				for i := range b.Examples {
 					e := &b.Examples[i]

@@ -26,7 +26,7 @@ import (
 	"sync"
 	"time"
 
-	"blankout"
+	"blankout/internal/event"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -64,13 +64,13 @@ func (c *MembershipConfig) Check() error {
 	case c.Group == "":
 		return errors.New("group: no name")
 	case len(c.Topics) == 0:
-		return blankout.KeyErrorf("topics", "topics: none given")
+		return event.KeyErrorf("topics", "topics: none given")
 	case c.CreateTopics && c.CreatePartitions < 1:
-		return blankout.KeyErrorf("create_partitions", "create_partitions %d, want at least 1", c.CreatePartitions)
+		return event.KeyErrorf("create_partitions", "create_partitions %d, want at least 1", c.CreatePartitions)
 	case c.SessionTimeout < 100*time.Millisecond:
-		return blankout.KeyErrorf("session_timeout", "session_timeout %v, want at least 100ms", c.SessionTimeout)
+		return event.KeyErrorf("session_timeout", "session_timeout %v, want at least 100ms", c.SessionTimeout)
 	case c.RebalanceTimeout < c.SessionTimeout:
-		return blankout.KeyErrorf("rebalance_timeout", "rebalance_timeout %v, want at least session_timeout, %v", c.RebalanceTimeout, c.SessionTimeout)
+		return event.KeyErrorf("rebalance_timeout", "rebalance_timeout %v, want at least session_timeout, %v", c.RebalanceTimeout, c.SessionTimeout)
 	}
 	return nil
 }

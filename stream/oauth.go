@@ -19,7 +19,7 @@ import (
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/secret"
 )
 
@@ -30,30 +30,30 @@ func (c *SASLConfig) checkOAuth() error {
 	if c.Mechanism != oauthBearer {
 		switch {
 		case c.TokenURL != "":
-			return blankout.KeyErrorf("sasl.token_url", "sasl: token_url is of the mechanism OAUTHBEARER")
+			return event.KeyErrorf("sasl.token_url", "sasl: token_url is of the mechanism OAUTHBEARER")
 		case len(c.Scopes) > 0:
-			return blankout.KeyErrorf("sasl.scopes", "sasl: scopes are of the mechanism OAUTHBEARER")
+			return event.KeyErrorf("sasl.scopes", "sasl: scopes are of the mechanism OAUTHBEARER")
 		case len(c.Extensions) > 0:
-			return blankout.KeyErrorf("sasl.extensions", "sasl: extensions are of the mechanism OAUTHBEARER")
+			return event.KeyErrorf("sasl.extensions", "sasl: extensions are of the mechanism OAUTHBEARER")
 		case c.TokenCAFile != "":
-			return blankout.KeyErrorf("sasl.token_ca_file", "sasl: token_ca_file is of the mechanism OAUTHBEARER")
+			return event.KeyErrorf("sasl.token_ca_file", "sasl: token_ca_file is of the mechanism OAUTHBEARER")
 		}
 		return nil
 	}
 	u, err := url.Parse(string(c.TokenURL))
 	switch {
 	case c.TokenURL == "":
-		return blankout.KeyErrorf("sasl.token_url", "sasl: no token_url: OAUTHBEARER needs the address that gives tokens")
+		return event.KeyErrorf("sasl.token_url", "sasl: no token_url: OAUTHBEARER needs the address that gives tokens")
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-		return blankout.KeyErrorf("sasl.token_url", "sasl: token_url: want https://HOST/PATH")
+		return event.KeyErrorf("sasl.token_url", "sasl: token_url: want https://HOST/PATH")
 	case u.User != nil:
-		return blankout.KeyErrorf("sasl.token_url", "sasl: token_url holds a user or password: they belong in username and password_file")
+		return event.KeyErrorf("sasl.token_url", "sasl: token_url holds a user or password: they belong in username and password_file")
 	case u.Scheme == "http" && !loopback(u.Hostname()):
-		return blankout.KeyErrorf("sasl.token_url", "sasl: token_url: the secret would go to %s unencrypted: want https", u.Host)
+		return event.KeyErrorf("sasl.token_url", "sasl: token_url: the secret would go to %s unencrypted: want https", u.Host)
 	}
 	for key, value := range c.Extensions {
 		if !extensionKey.MatchString(key) || key == "auth" || strings.ContainsFunc(value, func(r rune) bool { return r == 1 || r == 0 }) {
-			return blankout.KeyErrorf("sasl.extensions", "sasl: extensions: %q = %q: want a name of letters other than auth, and a value without control characters", key, value)
+			return event.KeyErrorf("sasl.extensions", "sasl: extensions: %q = %q: want a name of letters other than auth, and a value without control characters", key, value)
 		}
 	}
 	return nil
@@ -81,9 +81,9 @@ type oauth struct {
 func (c *SASLConfig) loadOAuth(password string) (sasl.Mechanism, error) {
 	t, err := secret.TLS(c.TokenCAFile, "", "")
 	if err != nil {
-		var key *blankout.KeyError
+		var key *event.KeyError
 		errors.As(err, &key)
-		return nil, blankout.KeyErrorf("sasl.token_ca_file", "sasl: token_ca_file: %w", key.Err)
+		return nil, event.KeyErrorf("sasl.token_ca_file", "sasl: token_ca_file: %w", key.Err)
 	}
 	asks := secret.Client(t)
 	asks.Transport.(*http.Transport).DisableKeepAlives = true // tokens are asked for once in a while
@@ -111,10 +111,10 @@ func (o *oauth) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
 	if !o.token.Valid() {
 		token, err := o.config.Token(context.WithValue(ctx, oauth2.HTTPClient, o.client))
 		if err != nil {
-			return nil, nil, fmt.Errorf("asking %s for a token (sasl.token_url): %w", blankout.Address(o.config.TokenURL), blankout.HideAddresses(err))
+			return nil, nil, fmt.Errorf("asking %s for a token (sasl.token_url): %w", event.Address(o.config.TokenURL), event.HideAddresses(err))
 		}
 		if strings.ContainsAny(token.AccessToken, "\x00\x01") {
-			return nil, nil, fmt.Errorf("asking %s for a token (sasl.token_url): the token holds control characters", blankout.Address(o.config.TokenURL))
+			return nil, nil, fmt.Errorf("asking %s for a token (sasl.token_url): the token holds control characters", event.Address(o.config.TokenURL))
 		}
 		o.token = token
 	}
@@ -138,7 +138,7 @@ func (s *oauthSession) Next(_ context.Context, challenge []byte) (bool, []byte, 
 	if s.refused != "" {
 		return false, nil, fmt.Errorf("the broker refuses the token: %s", s.refused)
 	}
-	s.refused = blankout.Printable(string(challenge))
+	s.refused = event.Printable(string(challenge))
 	s.mechanism.mu.Lock()
 	if s.mechanism.token == s.token { // it may have been taken back before its time
 		s.mechanism.token = nil

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 )
 
 // tokens is an authority that gives tokens, and counts them.
@@ -52,7 +52,7 @@ func (a *tokens) config(t *testing.T) SASLConfig {
 		t.Fatal(err)
 	}
 	t.Setenv("OAUTH_SECRET", "secret")
-	return SASLConfig{Mechanism: "OAUTHBEARER", Username: "learner", PasswordEnv: "OAUTH_SECRET", TokenURL: blankout.Address(a.URL + "/token"),
+	return SASLConfig{Mechanism: "OAUTHBEARER", Username: "learner", PasswordEnv: "OAUTH_SECRET", TokenURL: event.Address(a.URL + "/token"),
 		TokenCAFile: ca, Scopes: []string{"read", "write"}, Extensions: map[string]string{"logicalCluster": "lkc-1", "identityPoolId": "pool-2"}}
 }
 
@@ -112,7 +112,7 @@ func TestOAuth(t *testing.T) {
 		err  string
 	}{
 		"secret":    {func(c *SASLConfig) { c.PasswordEnv = "HOME" }, "invalid_client"},
-		"address":   {func(c *SASLConfig) { c.TokenURL = blankout.Address(elsewhere.URL) }, "307"},
+		"address":   {func(c *SASLConfig) { c.TokenURL = event.Address(elsewhere.URL) }, "307"},
 		"authority": {func(c *SASLConfig) { c.TokenCAFile = "" }, "certificate"},
 	} {
 		c := a.config(t)

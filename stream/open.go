@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"blankout"
-	"blankout/record"
+	"blankout/internal/event"
+	"blankout/stream/record"
 )
 
 // Input says where events are and how they are read.
@@ -30,7 +30,7 @@ type Input struct {
 	Format string
 	// Defer, if it is set, makes the decoder of a function that makes that of the records
 	// for a Schema: for a caller that decodes them later.
-	Defer func(of func(*blankout.Schema) (record.Decoder, error)) (record.Decoder, error)
+	Defer func(of func(*event.Schema) (record.Decoder, error)) (record.Decoder, error)
 	// Kafka says how topics are read. For an address it gives everything but the broker and which
 	// records of which topic.
 	Kafka ConsumerConfig
@@ -38,7 +38,7 @@ type Input struct {
 
 // Opened is a Source that was opened: a File, or a Consumer.
 type Opened interface {
-	blankout.Source
+	event.Source
 	Close() error
 }
 
@@ -46,13 +46,13 @@ type Opened interface {
 type AddressError struct{ Address, Why string }
 
 func (e *AddressError) Error() string {
-	return fmt.Sprintf("%s: %s (want kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET)", blankout.Address(e.Address), e.Why)
+	return fmt.Sprintf("%s: %s (want kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET)", event.Address(e.Address), e.Why)
 }
 
 // Open opens the events, from where the Positions say that learning goes on; nil is
 // the beginning. Standard input always begins with what comes next. Open waits for its
 // first bytes until ctx ends. Decoding adds to s.
-func (in Input) Open(ctx context.Context, s *blankout.Schema, from blankout.Offsets) (Opened, error) {
+func (in Input) Open(ctx context.Context, s *event.Schema, from event.Offsets) (Opened, error) {
 	if !in.isTopic() {
 		if record.FormatOf(in.Where) == "" {
 			in.Record.Format = cmp.Or(in.Record.Format, in.Format)
@@ -77,7 +77,7 @@ func (in Input) Open(ctx context.Context, s *blankout.Schema, from blankout.Offs
 		return nil, err
 	}
 	in.Record.Format = cmp.Or(in.Record.Format, in.Format, "json")
-	of := func(s *blankout.Schema) (record.Decoder, error) { return record.NewDecoder(in.Record, s) }
+	of := func(s *event.Schema) (record.Decoder, error) { return record.NewDecoder(in.Record, s) }
 	decoder, err := of(s)
 	if in.Defer != nil && err == nil {
 		decoder, err = in.Defer(of)

@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/record"
+	"blankout/stream/record"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress"
@@ -103,7 +103,7 @@ func parquetConfig() record.Config {
 	return c
 }
 
-func readParquet(t *testing.T, path string, from blankout.Offsets) (all []blankout.Example, s *blankout.Schema, err error) {
+func readParquet(t *testing.T, path string, from event.Offsets) (all []event.Example, s *event.Schema, err error) {
 	t.Helper()
 	c := parquetConfig()
 	s = c.Schema()
@@ -113,7 +113,7 @@ func readParquet(t *testing.T, path string, from blankout.Offsets) (all []blanko
 	}
 	defer in.Close()
 	for {
-		var b blankout.Batch
+		var b event.Batch
 		if err := in.Next(context.Background(), &b); errors.Is(err, io.EOF) {
 			return all, s, nil
 		} else if err != nil {
@@ -126,14 +126,14 @@ func readParquet(t *testing.T, path string, from blankout.Offsets) (all []blanko
 // A Parquet file is read as events: nulls are missing, strings categories, the position is
 // the row, and reading goes on from there. One without the name is known by its first bytes.
 func TestParquetFile(t *testing.T) {
-	type event struct {
+	type ev struct {
 		Label string   `parquet:"label"`
 		X     *float64 `parquet:"x,optional"`
 		Shop  string   `parquet:"shop"`
 	}
-	var rows []event
+	var rows []ev
 	for i := range 1000 {
-		e := event{Label: []string{"no", "yes"}[i%2], Shop: []string{"a", "b", "c"}[i%3]}
+		e := ev{Label: []string{"no", "yes"}[i%2], Shop: []string{"a", "b", "c"}[i%3]}
 		if i%5 != 4 {
 			e.X = number(float64(i))
 		}
@@ -157,10 +157,10 @@ func TestParquetFile(t *testing.T) {
 				t.Fatalf("event %d: %+v", i, e)
 			}
 		}
-		if i := slices.IndexFunc(s.Fields, func(f blankout.Field) bool { return f.Name == "shop" && f.Kind == blankout.Categorical }); i < 0 {
+		if i := slices.IndexFunc(s.Fields, func(f event.Field) bool { return f.Name == "shop" && f.Kind == event.Categorical }); i < 0 {
 			t.Errorf("fields %+v", s.Fields)
 		}
-		rest, _, err := readParquet(t, path, blankout.Offsets{{Topic: path, Next: 777}})
+		rest, _, err := readParquet(t, path, event.Offsets{{Topic: path, Next: 777}})
 		if err != nil || len(rest) != 223 || rest[0].Offset != 777 || rest[0].Fingerprint != all[777].Fingerprint {
 			t.Errorf("going on: %d events, %v", len(rest), err)
 		}
@@ -375,7 +375,7 @@ func TestParquetLabels(t *testing.T) {
 		}
 		defer in.Close()
 		for {
-			var b blankout.Batch
+			var b event.Batch
 			if err := in.Next(t.Context(), &b); errors.Is(err, io.EOF) {
 				return s.Classes
 			} else if err != nil {

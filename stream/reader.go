@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 
-	"blankout"
-	"blankout/record"
+	"blankout/internal/event"
+	"blankout/stream/record"
 
 	"github.com/segmentio/kafka-go"
 )
@@ -19,13 +19,13 @@ import (
 type Reader struct {
 	*Consumer
 	raw   raw
-	batch blankout.Batch
+	batch event.Batch
 }
 
 // NewReader starts reading as NewConsumer does.
-func NewReader(ctx context.Context, config ConsumerConfig, from blankout.Offsets) (*Reader, error) {
+func NewReader(ctx context.Context, config ConsumerConfig, from event.Offsets) (*Reader, error) {
 	r := &Reader{}
-	schema := blankout.NewSchema(1, nil, 2)
+	schema := event.NewSchema(1, nil, 2)
 	consumer, err := NewConsumer(ctx, config, &r.raw, schema, from)
 	if err != nil {
 		return nil, err
@@ -42,10 +42,10 @@ type RawBatch struct {
 	Records   []record.Record
 	// Refused are batches, or what is left of them, that cannot be taken apart:
 	// an Example with the offset and the cause for each. Their records are lost.
-	Refused   []blankout.Example
+	Refused   []event.Example
 	Next      int64 // the offset that follows
 	HighWater int64 // the partition's end
-	Reset     bool  // what came before is from another place, see blankout.Batch
+	Reset     bool  // what came before is from another place, see event.Batch
 }
 
 // Next returns the next records, as Consumer.Next does.
@@ -70,8 +70,8 @@ type raw struct {
 	bytes   []byte // that their keys and values are in; append-only until reset
 }
 
-func (d *raw) Decode(_ context.Context, r record.Record, e *blankout.Example) error {
-	*e = blankout.Example{Features: e.Features, Label: blankout.Unlabeled, Weight: 1, Offset: r.Offset, Time: r.Time}
+func (d *raw) Decode(_ context.Context, r record.Record, e *event.Example) error {
+	*e = event.Example{Features: e.Features, Label: event.Unlabeled, Weight: 1, Offset: r.Offset, Time: r.Time}
 	r.Key, r.Value, r.Headers = d.keep(r.Key), d.keep(r.Value), d.keep(r.Headers)
 	d.records = append(d.records, r)
 	return nil
@@ -88,13 +88,13 @@ func (d *raw) keep(b []byte) []byte {
 
 // Committed returns the offsets that Consumer.Commit has stored for a group with
 // the brokers, of the partitions that have one.
-func Committed(ctx context.Context, c ConnectConfig, group string, topics []string, log *slog.Logger) (blankout.Offsets, error) {
+func Committed(ctx context.Context, c ConnectConfig, group string, topics []string, log *slog.Logger) (event.Offsets, error) {
 	k, err := connect(ctx, c, topics, log)
 	if err != nil {
 		return nil, err
 	}
 	defer k.close()
-	var offsets blankout.Offsets
+	var offsets event.Offsets
 	for _, topic := range topics {
 		partitions, err := k.partitions(ctx, topic)
 		if err != nil {

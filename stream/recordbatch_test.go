@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 
 	"github.com/klauspost/compress/snappy"
 	"github.com/segmentio/kafka-go/compress"
@@ -180,7 +180,7 @@ func TestUnpack(t *testing.T) {
 func readResponse(t testing.TB, next int64, records []byte, aborted []abortedTransaction) ([]got, error) {
 	config := DefaultConsumerConfig()
 	d := &textDecoder{}
-	c := &Consumer{config: config, schema: blankout.NewSchema(8, nil, 2), log: testLog(t), retries: map[string]uint64{}, decoding: decoding{decoder: d, most: config.BatchRecords, log: testLog(t), unpack: unpacker{limit: 8 << 20}}}
+	c := &Consumer{config: config, schema: event.NewSchema(8, nil, 2), log: testLog(t), retries: map[string]uint64{}, decoding: decoding{decoder: d, most: config.BatchRecords, log: testLog(t), unpack: unpacker{limit: 8 << 20}}}
 	f := &fetcher{consumer: c, topic: "t", next: next, end: -1, maxBytes: 1 << 20, free: make(chan *fetched, 1)}
 	buf := &fetched{from: f, response: fetchResponse{highWater: next + 10, records: records, aborted: aborted}}
 	moved, err := f.scan(buf)
@@ -191,7 +191,7 @@ func readResponse(t testing.TB, next int64, records []byte, aborted []abortedTra
 		t.Fatalf("from %d to %d, moved %v", next, f.next, moved)
 	}
 	var out []got
-	var b blankout.Batch
+	var b event.Batch
 	for last := next; ; {
 		b.Examples = b.Examples[:0]
 		to, err := c.decoding.read(t.Context(), &b, buf)

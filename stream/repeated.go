@@ -3,7 +3,7 @@ package stream
 // This file finds events that a producer wrote twice.
 
 import (
-	"blankout"
+	"blankout/internal/event"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -55,9 +55,9 @@ func (r *repeated) of(key []byte, offset int64) int64 {
 }
 
 // refuseRepeated makes a refused example of an example, which keeps its key.
-func refuseRepeated(e *blankout.Example, detail string) {
+func refuseRepeated(e *event.Example, detail string) {
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing, e.Value = e.Field[:0], e.Missing[:0], nil
-	e.Label, e.Weight = blankout.Unlabeled, 0
-	e.Refused = &blankout.Refusal{Reason: blankout.ReasonRepeated, Detail: detail}
+	e.Label, e.Weight = event.Unlabeled, 0
+	e.Refused = &event.Refusal{Reason: event.ReasonRepeated, Detail: detail}
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -51,7 +51,7 @@ func TestRepeated(t *testing.T) {
 	read := func(c *testConsumer, from int64) (repeats []int64, first, next int64, err error) {
 		first, next = -1, from
 		for {
-			var batch blankout.Batch
+			var batch event.Batch
 			if err := c.Next(t.Context(), &batch); err != nil {
 				return repeats, first, next, err
 			}
@@ -67,7 +67,7 @@ func TestRepeated(t *testing.T) {
 					first = e.Offset
 				}
 				if e.Refused != nil {
-					if e.Refused.Reason != blankout.ReasonRepeated || len(e.Key) == 0 || e.Features.Len() > 0 || e.Label != blankout.Unlabeled || e.Weight != 0 || e.Fingerprint == 0 {
+					if e.Refused.Reason != event.ReasonRepeated || len(e.Key) == 0 || e.Features.Len() > 0 || e.Label != event.Unlabeled || e.Weight != 0 || e.Fingerprint == 0 {
 						t.Fatalf("%+v", e)
 					}
 					repeats = append(repeats, e.Offset)
@@ -76,7 +76,7 @@ func TestRepeated(t *testing.T) {
 		}
 	}
 	for _, start := range []int64{0, 1, 299, 300, 301, 1234, n - 1, n} {
-		var from blankout.Offsets
+		var from event.Offsets
 		if start > 0 {
 			from.At("t", 0, 0).Next = start
 		}
@@ -103,7 +103,7 @@ func TestRepeated(t *testing.T) {
 	if _, err := kadm.NewClient(client).DeleteRecords(t.Context(), to); err != nil {
 		t.Fatal(err)
 	}
-	var from blankout.Offsets
+	var from event.Offsets
 	from.At("t", 0, 0).Next = 1234
 	got, first, _, _ := read(consume(t, b, "t", from, func(c *ConsumerConfig) { c.DedupWindow = window }), 1234)
 	if first != 1234 || len(got) == 0 || !slices.Equal(got[len(got)-1:], want[len(want)-1:]) {

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"blankout"
 	"blankout/checkpoint"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/run"
+	"blankout/internal/run"
 )
 
 // adoptEvery is after how many of the topic's records a solution is adopted.
@@ -192,7 +192,7 @@ func TestCrashAfterWaiting(t *testing.T) {
 }
 
 // newest returns what the newest checkpoint says of adoptions and its place.
-func (l *learner) newest() (a run.Adoptions, offsets blankout.Offsets, err error) {
+func (l *learner) newest() (a run.Adoptions, offsets event.Offsets, err error) {
 	names, err := checkpoint.List(l.checkpoints())
 	if err != nil || len(names) == 0 {
 		return a, nil, err

@@ -20,10 +20,10 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/record"
-	"blankout/registry"
+	"blankout/stream/record"
+	"blankout/stream/registry"
 )
 
 // amplifier is a small input that asks for much memory.
@@ -258,7 +258,7 @@ func TestDecodeAmplifier(t *testing.T) {
 		"protobuf":    {Type: sr.TypeProtobuf, Schema: `syntax = "proto3"; message E { repeated E list = 1; repeated bool bools = 2; repeated string words = 3; }`},
 		"json-schema": {Type: sr.TypeJSON, Schema: `{}`},
 	}[format])
-	client, err := registry.New(registry.Config{URL: blankout.Address(fake.URL())}, nil)
+	client, err := registry.New(registry.Config{URL: event.Address(fake.URL())}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestDecodeAmplifier(t *testing.T) {
 	if _, err := data.ReadFrom(os.Stdin); err != nil {
 		t.Fatal(err)
 	}
-	var e blankout.Example
+	var e event.Example
 	if err := d.Decode(t.Context(), record.Record{Value: data.Bytes()}, &e); err != nil {
 		t.Fatal(err)
 	}

@@ -18,13 +18,13 @@ import (
 	"testing"
 	"time"
 
-	"blankout"
 	"blankout/checkpoint"
-	"blankout/client"
-	"blankout/client/kafka"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/model"
-	"blankout/run"
+	"blankout/internal/model"
+	"blankout/internal/run"
+	"blankout/internal/served"
+	"blankout/internal/served/kafka"
 	"blankout/stream"
 )
 
@@ -175,7 +175,7 @@ func (l *learner) log() string {
 }
 
 // state returns the newest checkpoint's bytes, offsets and number of events.
-func (l *learner) state(t *testing.T) ([]byte, blankout.Offsets, uint64) {
+func (l *learner) state(t *testing.T) ([]byte, event.Offsets, uint64) {
 	t.Helper()
 	names, err := checkpoint.List(l.checkpoints())
 	if err != nil || len(names) == 0 {
@@ -405,7 +405,7 @@ func crashPublishing(t *testing.T, program string, broker *stream.Embedded) {
 	versions := map[string]uint64{}
 	look := func(what string) (events uint64) {
 		for place, where := range places {
-			m, err := client.Open(t.Context(), where, client.Options{Schemes: map[string]client.Opener{"kafka": kafka.Opener(stream.DefaultConnectConfig())}})
+			m, err := served.Open(t.Context(), where, served.Options{Schemes: map[string]served.Opener{"kafka": kafka.Opener(stream.DefaultConnectConfig())}})
 			switch {
 			case err == nil && m.Version >= versions[place]:
 				versions[place], events = m.Version, m.Events

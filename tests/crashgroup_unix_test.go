@@ -23,12 +23,12 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"blankout"
 	"blankout/config"
-	"blankout/group"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/record"
+	"blankout/online/group"
 	"blankout/stream"
+	"blankout/stream/record"
 )
 
 // groupKills is how often a member is killed, paused or stopped: BLANKOUT_CRASH_GROUP, or
@@ -54,7 +54,7 @@ type written struct {
 
 // check compares positions with what was produced, and says whether they have come to the
 // end of it.
-func (w *written) check(t *testing.T, positions blankout.Offsets) (all bool) {
+func (w *written) check(t *testing.T, positions event.Offsets) (all bool) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()

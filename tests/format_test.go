@@ -16,15 +16,15 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
 	"blankout/checkpoint"
-	"blankout/client"
+	"blankout/internal/event"
+	"blankout/internal/kernel"
 	"blankout/internal/longtest"
-	"blankout/kernel"
+	"blankout/internal/run"
+	"blankout/internal/served"
 	"blankout/online"
-	"blankout/record"
-	"blankout/run"
 	"blankout/stream"
+	"blankout/stream/record"
 )
 
 var updateFormat = flag.Bool("update-format", false, "write the files of the current format version anew; only before it has been released")
@@ -71,13 +71,13 @@ func writeFormat(t *testing.T, dir string) {
 	}
 	r := &run.Runner{Config: run.DefaultConfig(), Source: source, State: run.State{Learner: l}, Schema: schema, Fingerprint: recordConfig.Settings(), FirstVersion: 7 << 32}
 	r.Config.Refused, r.Config.MaxEvents = run.PolicySkip, 250
-	r.Save = func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
+	r.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
 		return "", 0, checkpoint.WriteFile(filepath.Join(dir, "checkpoint.blankout"), checkpoint.Linear, blocks)
 	}
 	if err := r.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	snapshot := client.New(r.Model(), recordConfig)
+	snapshot := served.New(r.Model(), recordConfig)
 	snapshot.Version, snapshot.Offsets, snapshot.At = r.Published().Version, r.Published().Offsets, r.Published().At
 	if err := snapshot.WriteFile(filepath.Join(dir, "snapshot.blankout")); err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func readScores(t *testing.T, dir string) (scores map[string][][]float64) {
 
 func formatScores(t *testing.T, path string) (scores [][]float64) {
 	t.Helper()
-	m, err := client.ReadFile(path)
+	m, err := served.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestFormats(t *testing.T) {
 			at := len(checkpoint.Magic)
 			binary.LittleEndian.PutUint32(newer[at:], checkpoint.Version+1)
 			binary.LittleEndian.PutUint32(newer[at+4:], crc32.Checksum(newer[:at+4], crc32.MakeTable(crc32.Castagnoli)))
-			if _, err := client.Decode(newer); !errors.Is(err, checkpoint.ErrNewer) || !strings.Contains(err.Error(), "written by a newer blankout program: format version 2, this program reads up to 1") {
+			if _, err := served.Decode(newer); !errors.Is(err, checkpoint.ErrNewer) || !strings.Contains(err.Error(), "written by a newer blankout program: format version 2, this program reads up to 1") {
 				t.Errorf("%s of a newer version: %v", path, err)
 			}
 		}
@@ -198,7 +198,7 @@ func goOn(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var e blankout.Example
+	var e event.Example
 	if err := decoder.Decode(context.Background(), record.Record{Value: []byte(`{"label":"good","word":"fine","x":1}`)}, &e); err != nil {
 		t.Fatal(err)
 	}

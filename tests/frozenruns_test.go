@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/online"
 	"blankout/tools/groupsim/members"
 )
@@ -213,12 +213,12 @@ func frozenRuns(f *frozen) {
 // frozenFold learns a stream by three members of a group, one of which dies now and then,
 // and hashes what their fold came to, measured on events held apart.
 func frozenFold(f *frozen) {
-	schema := blankout.NewSchema(20, []string{"no", "yes"}, 2)
+	schema := event.NewSchema(20, []string{"no", "yes"}, 2)
 	for i := range 20 {
-		schema.AddField(blankout.Field{Name: fmt.Sprintf("f%d", i), Kind: blankout.Numeric})
+		schema.AddField(event.Field{Name: fmt.Sprintf("f%d", i), Kind: event.Numeric})
 	}
 	r := rand.New(rand.NewPCG(3, 5))
-	events := make([]blankout.Example, 6000)
+	events := make([]event.Example, 6000)
 	for i := range events {
 		e := &events[i]
 		e.Weight = 1

@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"blankout/config"
-	"blankout/group"
+	"blankout/online/group"
 	"blankout/stream"
 )
 

@@ -14,67 +14,67 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
+	"blankout/internal/run"
 	"blankout/online"
-	"blankout/record"
-	"blankout/run"
 	"blankout/stream"
+	"blankout/stream/record"
 )
 
 // hostile are the records that the documented limits refuse, by format. They
 // bring fields, words and classes that no good record has: nothing of that may stay.
 var hostile = map[string][]struct {
-	reason blankout.Reason
+	reason event.Reason
 	record string
 }{
 	"json": {
-		{blankout.ReasonSyntax, `{"label":"good","evil":1,"words":["evil"],"x":`},
-		{blankout.ReasonWeight, `{"label":"good","evil":1,"x":NaN,"weight":-1}`},
-		{blankout.ReasonOutOfRange, `{"label":"good","evil":"much","x":1e308}`},
-		{blankout.ReasonTooMany, `{"label":"good","words":[` + strings.Repeat(`"evil","more","of it",`, 40) + `"x"]}`},
-		{blankout.ReasonOversize, `{"label":"good","evil":"` + strings.Repeat("x", 4000) + `"}`},
-		{blankout.ReasonLabel, `{"label":"evil","evil":1,"x":5,"words":["evil"]}`},
-		{blankout.ReasonWeight, `{"evil":1,"label":"good","x":1,"weight":-1}`},
-		{blankout.ReasonSchemaFormat, "\x00\x00\x00\x00\x07{\"label\":\"good\"}"},
-		{blankout.ReasonDuplicate, `{"label":"good","evil":1,"x":1,"x":2}`},
-		{blankout.ReasonDecompression, ""},
-		{blankout.ReasonSyntax, `{"label":"good","a":` + strings.Repeat(`{"evil":`, 100) + `1` + strings.Repeat("}", 101)},
-		{blankout.ReasonSyntax, "not JSON at all \xff\xfe"},
-		{blankout.ReasonSyntax, `{"label":"good","x":-Infinite}`},
+		{event.ReasonSyntax, `{"label":"good","evil":1,"words":["evil"],"x":`},
+		{event.ReasonWeight, `{"label":"good","evil":1,"x":NaN,"weight":-1}`},
+		{event.ReasonOutOfRange, `{"label":"good","evil":"much","x":1e308}`},
+		{event.ReasonTooMany, `{"label":"good","words":[` + strings.Repeat(`"evil","more","of it",`, 40) + `"x"]}`},
+		{event.ReasonOversize, `{"label":"good","evil":"` + strings.Repeat("x", 4000) + `"}`},
+		{event.ReasonLabel, `{"label":"evil","evil":1,"x":5,"words":["evil"]}`},
+		{event.ReasonWeight, `{"evil":1,"label":"good","x":1,"weight":-1}`},
+		{event.ReasonSchemaFormat, "\x00\x00\x00\x00\x07{\"label\":\"good\"}"},
+		{event.ReasonDuplicate, `{"label":"good","evil":1,"x":1,"x":2}`},
+		{event.ReasonDecompression, ""},
+		{event.ReasonSyntax, `{"label":"good","a":` + strings.Repeat(`{"evil":`, 100) + `1` + strings.Repeat("}", 101)},
+		{event.ReasonSyntax, "not JSON at all \xff\xfe"},
+		{event.ReasonSyntax, `{"label":"good","x":-Infinite}`},
 	},
 	"svmlight": {
-		{blankout.ReasonSyntax, `1 1:1 evil`},
-		{blankout.ReasonNotFinite, `1 3:nan`},
-		{blankout.ReasonNotFinite, `inf 3:1`},
-		{blankout.ReasonOutOfRange, `1 7:1e308`},
-		{blankout.ReasonOutOfRange, `1 4000000000:1`},
-		{blankout.ReasonTooMany, `1` + strings.Repeat(" 5:1", 110)},
-		{blankout.ReasonOversize, `1 1:` + strings.Repeat("1", 4000)},
-		{blankout.ReasonLabel, `3 1:1 900:1`},
-		{blankout.ReasonSchemaFormat, "\x00\x00\x00\x00\x07 1"},
-		{blankout.ReasonDecompression, ""},
+		{event.ReasonSyntax, `1 1:1 evil`},
+		{event.ReasonNotFinite, `1 3:nan`},
+		{event.ReasonNotFinite, `inf 3:1`},
+		{event.ReasonOutOfRange, `1 7:1e308`},
+		{event.ReasonOutOfRange, `1 4000000000:1`},
+		{event.ReasonTooMany, `1` + strings.Repeat(" 5:1", 110)},
+		{event.ReasonOversize, `1 1:` + strings.Repeat("1", 4000)},
+		{event.ReasonLabel, `3 1:1 900:1`},
+		{event.ReasonSchemaFormat, "\x00\x00\x00\x00\x07 1"},
+		{event.ReasonDecompression, ""},
 	},
 	"vw": {
-		{blankout.ReasonSyntax, `1 |a evil:one x:2`},
-		{blankout.ReasonNotFinite, `1 |evil more x:nan`},
-		{blankout.ReasonOutOfRange, `1 |evil x:1e308`},
-		{blankout.ReasonTooMany, `1 |evil` + strings.Repeat(" a b c d", 30)},
-		{blankout.ReasonOversize, `1 |a ` + strings.Repeat("e", 4000)},
-		{blankout.ReasonLabel, `7 |evil a b c`},
-		{blankout.ReasonWeight, `1 -2 |evil a b c`},
-		{blankout.ReasonSchemaFormat, "\x00\x00\x00\x00\x07 | a"},
-		{blankout.ReasonDecompression, ""},
+		{event.ReasonSyntax, `1 |a evil:one x:2`},
+		{event.ReasonNotFinite, `1 |evil more x:nan`},
+		{event.ReasonOutOfRange, `1 |evil x:1e308`},
+		{event.ReasonTooMany, `1 |evil` + strings.Repeat(" a b c d", 30)},
+		{event.ReasonOversize, `1 |a ` + strings.Repeat("e", 4000)},
+		{event.ReasonLabel, `7 |evil a b c`},
+		{event.ReasonWeight, `1 -2 |evil a b c`},
+		{event.ReasonSchemaFormat, "\x00\x00\x00\x00\x07 | a"},
+		{event.ReasonDecompression, ""},
 	},
 	"csv": {
-		{blankout.ReasonSyntax, `good,1,"evil`},
-		{blankout.ReasonSyntax, `good,1,evil,1,1,1,1`},
-		{blankout.ReasonOutOfRange, `good,-1e31,evil,1`},
-		{blankout.ReasonOutOfRange, `good,1e308,evil,1`},
-		{blankout.ReasonOversize, `good,1,` + strings.Repeat("e", 4000) + `,1`},
-		{blankout.ReasonLabel, `evil,1,evil,1`},
-		{blankout.ReasonWeight, `good,1,evil,-1`},
-		{blankout.ReasonSchemaFormat, "\x00\x00\x00\x00\x07 | a"},
-		{blankout.ReasonDecompression, ""},
+		{event.ReasonSyntax, `good,1,"evil`},
+		{event.ReasonSyntax, `good,1,evil,1,1,1,1`},
+		{event.ReasonOutOfRange, `good,-1e31,evil,1`},
+		{event.ReasonOutOfRange, `good,1e308,evil,1`},
+		{event.ReasonOversize, `good,1,` + strings.Repeat("e", 4000) + `,1`},
+		{event.ReasonLabel, `evil,1,evil,1`},
+		{event.ReasonWeight, `good,1,evil,-1`},
+		{event.ReasonSchemaFormat, "\x00\x00\x00\x00\x07 | a"},
+		{event.ReasonDecompression, ""},
 	},
 }
 
@@ -102,21 +102,21 @@ func goodRecord(format string, i int, r *rand.Rand) string {
 // for a compressed batch that does not unpack, as a Consumer hands it on.
 type records struct {
 	decoder record.Decoder
-	schema  *blankout.Schema
+	schema  *event.Schema
 	left    []string
 	offset  int64
 }
 
-func (s *records) Next(ctx context.Context, b *blankout.Batch) error {
+func (s *records) Next(ctx context.Context, b *event.Batch) error {
 	if len(s.left) == 0 {
 		return io.EOF
 	}
 	b.Topic, b.HighWater, b.Examples = "t", -1, b.Examples[:0]
 	for ; len(s.left) > 0 && len(b.Examples) < 64; s.left = s.left[1:] {
 		value := []byte(s.left[0])
-		var e blankout.Example
+		var e event.Example
 		if len(value) == 0 {
-			e = blankout.Example{Label: blankout.Unlabeled, Offset: s.offset, Refused: &blankout.Refusal{Reason: blankout.ReasonDecompression, Value: []byte("bomb")}}
+			e = event.Example{Label: event.Unlabeled, Offset: s.offset, Refused: &event.Refusal{Reason: event.ReasonDecompression, Value: []byte("bomb")}}
 		} else {
 			if err := s.decoder.Decode(ctx, record.Record{Value: value, Offset: s.offset}, &e); err != nil {
 				return err
@@ -132,7 +132,7 @@ func (s *records) Next(ctx context.Context, b *blankout.Batch) error {
 
 // learnRecords learns them and returns the state, what was refused, and the
 // dead letters.
-func learnRecords(t *testing.T, c record.Config, all []string) (map[string][]byte, map[blankout.Reason]uint64, []byte) {
+func learnRecords(t *testing.T, c record.Config, all []string) (map[string][]byte, map[event.Reason]uint64, []byte) {
 	t.Helper()
 	schema := c.Schema()
 	decoder, err := record.NewDecoder(c, schema)
@@ -180,7 +180,7 @@ func TestHostileRecords(t *testing.T) {
 }
 
 func testHostile(t *testing.T, named bool) {
-	reasons := map[blankout.Reason]bool{}
+	reasons := map[event.Reason]bool{}
 	for format, kinds := range hostile {
 		t.Run(format, func(t *testing.T) {
 			c := record.DefaultConfig()
@@ -200,14 +200,14 @@ func testHostile(t *testing.T, named bool) {
 			}
 			r := rand.New(rand.NewPCG(5, 6))
 			var good, mixed []string
-			want := map[blankout.Reason]uint64{}
+			want := map[event.Reason]uint64{}
 			n := 0
 			first := 0 // good records come before a strange label that is all there is wrong
 			add := func() {
 				kind := kinds[n%len(kinds)]
 				n++
 				if !named {
-					if kind.reason == blankout.ReasonLabel && len(good) < 2 {
+					if kind.reason == event.ReasonLabel && len(good) < 2 {
 						first++
 						return
 					}
@@ -258,7 +258,7 @@ func testHostile(t *testing.T, named bool) {
 			}
 			lines := 0
 			for line := range bytes.Lines(dead) {
-				var letter struct{ Reason blankout.Reason }
+				var letter struct{ Reason event.Reason }
 				if err := json.Unmarshal(line, &letter); err != nil {
 					t.Fatal(err)
 				}

@@ -16,14 +16,14 @@ import (
 	"testing"
 	"time"
 
-	"blankout"
 	"blankout/checkpoint"
-	"blankout/client"
-	"blankout/client/kafka"
-	"blankout/model"
-	"blankout/predict"
-	"blankout/record"
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/internal/served"
+	"blankout/internal/served/kafka"
+	"blankout/serve/predict"
 	"blankout/stream"
+	"blankout/stream/record"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -81,8 +81,8 @@ func (k *kafkaTest) topic(t *testing.T, partitions int32, configs ...string) str
 // valueDecoder keeps the values; an Example's Label is the index of its own.
 type valueDecoder struct{ values []string }
 
-func (d *valueDecoder) Decode(_ context.Context, r record.Record, e *blankout.Example) error {
-	*e = blankout.Example{Label: len(d.values), Weight: 1, Key: r.Key, Time: r.Time, Offset: r.Offset}
+func (d *valueDecoder) Decode(_ context.Context, r record.Record, e *event.Example) error {
+	*e = event.Example{Label: len(d.values), Weight: 1, Key: r.Key, Time: r.Time, Offset: r.Offset}
 	d.values = append(d.values, string(r.Value))
 	return nil
 }
@@ -91,7 +91,7 @@ func kafkaLog(t *testing.T) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), nil))
 }
 
-func (k *kafkaTest) consumer(t *testing.T, topic string, from blankout.Offsets, edit func(*stream.ConsumerConfig)) (*stream.Consumer, *valueDecoder, error) {
+func (k *kafkaTest) consumer(t *testing.T, topic string, from event.Offsets, edit func(*stream.ConsumerConfig)) (*stream.Consumer, *valueDecoder, error) {
 	t.Helper()
 	c := stream.DefaultConsumerConfig()
 	c.Brokers, c.Topics, c.UntilEnd, c.Log = []string{k.plain}, []string{topic}, true, kafkaLog(t)
@@ -99,7 +99,7 @@ func (k *kafkaTest) consumer(t *testing.T, topic string, from blankout.Offsets, 
 		edit(&c)
 	}
 	d := &valueDecoder{}
-	consumer, err := stream.NewConsumer(t.Context(), c, d, blankout.NewSchema(8, nil, 2), from)
+	consumer, err := stream.NewConsumer(t.Context(), c, d, event.NewSchema(8, nil, 2), from)
 	if err == nil {
 		t.Cleanup(func() { consumer.Close() })
 	}
@@ -113,7 +113,7 @@ func read(t *testing.T, c *stream.Consumer, d *valueDecoder, n int) ([]string, e
 	defer cancel()
 	var out []string
 	next := map[int32]int64{}
-	var b blankout.Batch
+	var b event.Batch
 	for len(out) < n {
 		if err := c.Next(ctx, &b); err != nil {
 			return out, err
@@ -130,7 +130,7 @@ func read(t *testing.T, c *stream.Consumer, d *valueDecoder, n int) ([]string, e
 	return out, nil
 }
 
-func (k *kafkaTest) readAll(t *testing.T, topic string, from blankout.Offsets, edit func(*stream.ConsumerConfig)) []string {
+func (k *kafkaTest) readAll(t *testing.T, topic string, from event.Offsets, edit func(*stream.ConsumerConfig)) []string {
 	t.Helper()
 	c, d, err := k.consumer(t, topic, from, edit)
 	if err != nil {
@@ -234,7 +234,7 @@ func (k *kafkaTest) transactions(t *testing.T) {
 	expect(t, k.readAll(t, topic, nil, nil), "0/0:one", "0/1:two", "0/6:plain", "0/9:three")
 	expect(t, k.readAll(t, topic, nil, func(c *stream.ConsumerConfig) { c.ReadUncommitted = true }),
 		"0/0:one", "0/1:two", "0/3:bad", "0/4:bad", "0/6:plain", "0/7:bad", "0/9:three", "0/11:bad", "0/12:last")
-	var from blankout.Offsets
+	var from event.Offsets
 	from.At(topic, 0, 4)
 	expect(t, k.readAll(t, topic, from, nil), "0/6:plain", "0/9:three")
 }
@@ -309,7 +309,7 @@ func (k *kafkaTest) compaction(t *testing.T) {
 	}
 	// From every offset, and one batch in a fetch.
 	for next := range int64(17) {
-		var from blankout.Offsets
+		var from event.Offsets
 		from.At(topic, 0, next)
 		i := slices.IndexFunc(want, func(s string) bool {
 			var offset int64
@@ -336,7 +336,7 @@ func (k *kafkaTest) logStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, k.readAll(t, topic, nil, nil), "0/3:d", "0/4:e")
-	var from blankout.Offsets
+	var from event.Offsets
 	from.At(topic, 0, 1)
 	var out *stream.OffsetOutOfRangeError
 	if _, _, err := k.consumer(t, topic, from, nil); !errors.As(err, &out) || out.Offset != 1 || out.Start != 3 || out.End != 5 {
@@ -421,7 +421,7 @@ func (k *kafkaTest) oauth(t *testing.T) {
 	config := func(secret string) func(*stream.ConnectConfig) {
 		return func(c *stream.ConnectConfig) {
 			c.Brokers = []string{k.sasl}
-			c.SASL = stream.SASLConfig{Mechanism: "OAUTHBEARER", Username: "alice", PasswordEnv: secret, TokenURL: blankout.Address(authority.URL)}
+			c.SASL = stream.SASLConfig{Mechanism: "OAUTHBEARER", Username: "alice", PasswordEnv: secret, TokenURL: event.Address(authority.URL)}
 		}
 	}
 	edit := config("ALICES_SECRET")
@@ -487,7 +487,7 @@ func (k *kafkaTest) commit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var offsets blankout.Offsets
+	var offsets event.Offsets
 	offsets.At(topic, 0, 2)
 	if err := c.Commit(t.Context(), "lag", offsets); err != nil {
 		t.Fatal(err)
@@ -507,7 +507,7 @@ func (k *kafkaTest) deadLetters(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	e := blankout.Example{Offset: 3, Refused: &blankout.Refusal{Reason: blankout.ReasonSyntax, Detail: "no brace", Value: []byte("{")}}
+	e := event.Example{Offset: 3, Refused: &event.Refusal{Reason: event.ReasonSyntax, Detail: "no brace", Value: []byte("{")}}
 	if err := errors.Join(d.Add(t.Context(), "events", 1, &e), d.Flush(t.Context())); err != nil {
 		t.Fatal(err)
 	}
@@ -666,22 +666,22 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
 	where := "kafka://" + k.plain + "/" + topic
-	options := client.Options{Interval: 10 * time.Millisecond, Schemes: map[string]client.Opener{"kafka": kafka.Opener(connect)}}
-	f := (*client.Follower)(nil)
+	options := served.Options{Interval: 10 * time.Millisecond, Schemes: map[string]served.Opener{"kafka": kafka.Opener(connect)}}
+	f := (*served.Follower)(nil)
 	for version := range uint64(12) {
 		weights := make([]float64, 1000)
 		for d := range weights {
 			weights[d] = float64(d/100*int(version)%7) + 0.5
 		}
-		schema := blankout.NewSchema(12, []string{"no", "yes"}, 2)
+		schema := event.NewSchema(12, []string{"no", "yes"}, 2)
 		schema.NumericIndices = true
-		m := client.New(model.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{0}), recordConfig)
+		m := served.New(model.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{0}), recordConfig)
 		m.Version, m.At = version, time.Now()
 		if err := p.Publish(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(150 * time.Millisecond) // the broker may roll and compact
-		read, err := client.Open(t.Context(), where, options)
+		read, err := served.Open(t.Context(), where, options)
 		if err != nil {
 			t.Fatalf("version %d: %v", version, err)
 		}
@@ -689,7 +689,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 			t.Errorf("read version %d after %d", read.Version, version)
 		}
 		if f == nil {
-			if f, err = client.Follow(t.Context(), where, options); err != nil {
+			if f, err = served.Follow(t.Context(), where, options); err != nil {
 				t.Fatal(err)
 			}
 			defer f.Close()
@@ -716,12 +716,12 @@ func (k *kafkaTest) predictions(t *testing.T) {
 	if _, err := k.admin.CreateTopic(t.Context(), 1, 1, nil, topic+"-out"); err != nil {
 		t.Fatal(err)
 	}
-	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
-	m := client.New(model.NewLinear(schema, "logistic", "none", [][]float64{{1, 1}}, []float64{0}), recordConfig)
-	p := &predict.Predictor{Config: predict.DefaultConfig(), Kafka: stream.DefaultConsumerConfig(), Model: func() *client.Model { return m }, Log: kafkaLog(t)}
+	m := served.New(model.NewLinear(schema, "logistic", "none", [][]float64{{1, 1}}, []float64{0}), recordConfig)
+	p := &predict.Predictor{Config: predict.DefaultConfig(), Kafka: stream.DefaultConsumerConfig(), Model: func() *served.Model { return m }, Log: kafkaLog(t)}
 	p.Config.Topic, p.Config.Output, p.Config.Group = topic, topic+"-out", t.Name()
 	p.Kafka.Brokers, p.Kafka.UntilEnd = []string{k.plain}, true
 	producer := k.producer(t, topic, nil)
@@ -791,7 +791,7 @@ func (k *kafkaTest) deletedTopic(t *testing.T) {
 	if is := base64.RawURLEncoding.EncodeToString(id[:]); err != nil || is != anew.Is {
 		t.Errorf("id %s, the broker's admin says %s, %v", anew.Is, is, err)
 	}
-	var from blankout.Offsets
+	var from event.Offsets
 	from.At(topic, 0, 4).TopicID = anew.Was
 	if _, _, err := k.consumer(t, topic, from, nil); !errors.As(err, &anew) {
 		t.Error(err)
@@ -813,7 +813,7 @@ func (k *kafkaTest) repeated(t *testing.T) {
 		t.Fatal(err)
 	}
 	for start, want := range map[int64]string{0: "0a 1b 2c 3- 4d 5- 6e", 4: "4d 5- 6e"} {
-		var from blankout.Offsets
+		var from event.Offsets
 		if start > 0 {
 			from.At(topic, 0, 0).Next = start
 		}
@@ -822,7 +822,7 @@ func (k *kafkaTest) repeated(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		var b blankout.Batch
+		var b event.Batch
 		for err == nil {
 			if err = c.Next(t.Context(), &b); err == nil {
 				for _, e := range b.Examples {

@@ -17,7 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"blankout/config"
-	"blankout/group"
+	"blankout/online/group"
 	"blankout/stream"
 )
 

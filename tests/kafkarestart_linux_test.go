@@ -17,8 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"blankout/config"
-	"blankout/group"
 	"blankout/internal/longtest"
+	"blankout/online/group"
 	"blankout/stream"
 )
 

@@ -15,12 +15,12 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
 	"blankout/batch"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/loss"
-	"blankout/record"
+	"blankout/internal/loss"
 	"blankout/stream"
+	"blankout/stream/record"
 )
 
 // LIBLINEAR (Fan et al. 2008, package liblinear-tools) and LIBSVM are oracles for
@@ -174,7 +174,7 @@ func readOracleSet(t *testing.T, name, path string, columns uint32) oracleSet {
 	}
 	defer src.Close()
 	var b batch.Builder
-	var events blankout.Batch
+	var events event.Batch
 	for {
 		if err := src.Next(context.Background(), &events); errors.Is(err, io.EOF) {
 			break

@@ -13,11 +13,11 @@ import (
 	"strconv"
 	"testing"
 
-	"blankout"
 	"blankout/batch"
 	"blankout/batch/svm"
+	"blankout/internal/event"
+	"blankout/internal/kernel"
 	"blankout/internal/longtest"
-	"blankout/kernel"
 )
 
 // Our solver and LIBSVM's (Chang & Lin 2011, package libsvm-tools) must find the
@@ -131,7 +131,7 @@ func goldenProblem(t *testing.T, name string) (x [][]float64, y []float64, d *ba
 	}
 	var b batch.Builder
 	for i, row := range g.X {
-		e := blankout.Example{Weight: 1}
+		e := event.Example{Weight: 1}
 		if g.Y[i] > 0 {
 			e.Label = 1
 		}
@@ -145,5 +145,5 @@ func goldenProblem(t *testing.T, name string) (x [][]float64, y []float64, d *ba
 			t.Fatal(err)
 		}
 	}
-	return g.X, g.Y, b.Data(blankout.NewSchema(10, []string{"-1", "1"}, 2))
+	return g.X, g.Y, b.Data(event.NewSchema(10, []string{"-1", "1"}, 2))
 }

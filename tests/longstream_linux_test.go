@@ -18,10 +18,10 @@ import (
 	"testing"
 	"time"
 
-	"blankout"
-	"blankout/record"
+	"blankout/internal/event"
 	"blankout/simulate"
 	"blankout/stream"
+	"blankout/stream/record"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -140,7 +140,7 @@ func TestLongStream(t *testing.T) {
 var driftSwap, driftDeath = [2]float64{0.5, 0.6}, [2]float64{0.75, 0.85}
 
 // drifting are the events that a stream is drawn from.
-type drifting struct{ events []blankout.Example }
+type drifting struct{ events []event.Example }
 
 func readDrifting(t *testing.T, path string) (d drifting) {
 	t.Helper()
@@ -151,13 +151,13 @@ func readDrifting(t *testing.T, path string) (d drifting) {
 		t.Fatal(err)
 	}
 	defer src.Close()
-	var b blankout.Batch
+	var b event.Batch
 	for src.Next(t.Context(), &b) == nil {
 		for i := range b.Examples {
 			if b.Examples[i].Refused != nil {
 				t.Fatal(b.Examples[i].Refused)
 			}
-			d.events = append(d.events, blankout.Example{Features: b.Examples[i].Features.Clone(), Label: b.Examples[i].Label})
+			d.events = append(d.events, event.Example{Features: b.Examples[i].Features.Clone(), Label: b.Examples[i].Label})
 		}
 	}
 	if len(d.events) == 0 {

@@ -23,9 +23,9 @@ import (
 	"testing"
 	"time"
 
-	"blankout"
 	"blankout/checkpoint"
-	"blankout/record"
+	"blankout/internal/event"
+	"blankout/stream/record"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -862,7 +862,7 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 	// What was acknowledged is in the log, once.
 	keys := map[string]bool{}
 	spoilt := map[string]bool{}
-	var want blankout.Offsets
+	var want event.Offsets
 	for _, r := range records {
 		if keys[string(r.Key)] && n.lost.Load() == 0 {
 			t.Errorf("record %s was written twice", r.Key)
@@ -945,7 +945,7 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 }
 
 // state is the learner's, of the disk it has here.
-func (n *nemesis) state(t *testing.T) ([]byte, blankout.Offsets, uint64) {
+func (n *nemesis) state(t *testing.T) ([]byte, event.Offsets, uint64) {
 	l := &learner{dir: n.disk}
 	if names, err := checkpoint.List(n.checkpoints()); err != nil || len(names) == 0 {
 		t.Fatalf("checkpoints %v: %v", names, err)

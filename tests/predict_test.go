@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"blankout/predict"
+	"blankout/serve/predict"
 	"blankout/stream"
 )
 

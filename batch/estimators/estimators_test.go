@@ -5,24 +5,24 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
 	"blankout/batch"
 	"blankout/batch/estimators"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // Bends says of every loss and noise what Train says of Data with curves.
 func TestBends(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
-	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
-	schema.AddField(blankout.Field{Name: "x", Kind: blankout.Numeric})
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
+	schema.AddField(event.Field{Name: "x", Kind: event.Numeric})
 	var fit batch.Standardizer
 	fit.Presence = true
 	var b batch.Builder
 	for i := range 40 {
-		e := blankout.Example{Label: i % 2, Weight: 1}
+		e := event.Example{Label: i % 2, Weight: 1}
 		if i%3 > 0 {
-			e.Features = blankout.Vec{Index: []uint32{7}, Value: []float64{r.NormFloat64()}}
+			e.Features = event.Vec{Index: []uint32{7}, Value: []float64{r.NormFloat64()}}
 			e.Field = []uint16{1}
 		}
 		fit.Observe(&e, schema)
@@ -77,12 +77,12 @@ func TestBends(t *testing.T) {
 func TestBounds(t *testing.T) {
 	var b batch.Builder
 	for i := range 30 {
-		x := blankout.Vec{Index: []uint32{uint32(1 + i%2), uint32(3 + i%3)}, Value: []float64{1, 0.5}}
-		if err := b.Add(&blankout.Example{Features: x, Label: i % 2, Weight: 1}); err != nil {
+		x := event.Vec{Index: []uint32{uint32(1 + i%2), uint32(3 + i%3)}, Value: []float64{1, 0.5}}
+		if err := b.Add(&event.Example{Features: x, Label: i % 2, Weight: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	d := b.Data(blankout.NewSchema(8, []string{"3", "5"}, 2))
+	d := b.Data(event.NewSchema(8, []string{"3", "5"}, 2))
 	train := func(loss, bound string) (*batch.Fit, error) {
 		c := batch.DefaultConfig()
 		c.Estimators, c.Loss, c.Bound = estimators.All(), loss, bound

@@ -12,7 +12,7 @@ import (
 	"strconv"
 
 	"blankout/batch"
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 // Objective is that of the classifier that is best against the worst deletion of at most K

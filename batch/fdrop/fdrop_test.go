@@ -10,8 +10,8 @@ import (
 
 	"blankout/batch"
 	"blankout/batch/internal/problems"
-	"blankout/kernel"
-	"blankout/loss"
+	"blankout/internal/kernel"
+	"blankout/internal/loss"
 )
 
 func fdropProblem(d *batch.Data, y []float64, c float64, intercept batch.Intercept) batch.Problem {

@@ -7,7 +7,7 @@ import (
 	"math"
 
 	"blankout/batch"
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 // Objective is the expected exponential loss of van der Maaten et al. 2013 (section

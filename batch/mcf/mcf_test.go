@@ -10,7 +10,7 @@ import (
 
 	"blankout/batch"
 	"blankout/batch/internal/problems"
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 func TestGolden(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"strconv"
 
 	"blankout/batch"
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 // Objective is that of the support vector machine with the ramp loss (Collobert et al.

@@ -7,7 +7,7 @@ import (
 
 	"blankout/batch"
 	"blankout/batch/internal/problems"
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 func rampProblem(d *batch.Data, y []float64, noise loss.Noise) batch.Problem {

@@ -15,7 +15,7 @@ import (
 
 	"blankout/batch"
 	"blankout/batch/internal/problems"
-	"blankout/kernel"
+	"blankout/internal/kernel"
 )
 
 func TestDropSVMGolden(t *testing.T) {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"blankout"
 	"blankout/batch"
 	"blankout/batch/svm"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // A circle within a ring: no line parts them, a kernel machine does.
@@ -15,13 +15,13 @@ func ExampleTrain() {
 	var b batch.Builder
 	points := [][2]float64{{1, 0}, {0, 1}, {-1, 0}, {0, -1}, {3, 0}, {0, 3}, {-3, 0}, {0, -3}}
 	for i, p := range points {
-		e := blankout.Example{Label: i / 4, Weight: 1, Features: blankout.Vec{Index: []uint32{0, 1}, Value: p[:]}}
+		e := event.Example{Label: i / 4, Weight: 1, Features: event.Vec{Index: []uint32{0, 1}, Value: p[:]}}
 		if err := b.Add(&e); err != nil {
 			fmt.Println(err)
 			return
 		}
 	}
-	data := b.Data(blankout.NewSchema(1, []string{"circle", "ring"}, 2))
+	data := b.Data(event.NewSchema(1, []string{"circle", "ring"}, 2))
 
 	config, machine := batch.DefaultConfig(), svm.DefaultConfig()
 	config.Cost, machine.Kernel = 10, "poly:2"
@@ -30,7 +30,7 @@ func ExampleTrain() {
 		fmt.Println(err)
 		return
 	}
-	event := blankout.Example{Features: blankout.Vec{Index: []uint32{0, 1}, Value: []float64{-2, 2}}}
+	event := event.Example{Features: event.Vec{Index: []uint32{0, 1}, Value: []float64{-2, 2}}}
 	class := model.Predict(fit.Model.Score(&event, make([]float64, 1)))
 	fmt.Println(data.Schema.Classes[class], fit.Converged, fit.Gap < 1e-6*fit.Objective)
 	// Output: ring true true

@@ -9,10 +9,10 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/kernel"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/kernel"
+	"blankout/internal/model"
 )
 
 // Resolve checks that k can be computed on d and fills a width that is
@@ -174,12 +174,12 @@ func NewModel(head model.Head, k kernel.Kernel, d *batch.Data, coef []float64) (
 	if len(coef) != d.Rows()*n || len(head.Intercept) != n {
 		panic(fmt.Sprintf("svm: %d coefficients and %d intercepts for %d rows and %d outputs", len(coef), len(head.Intercept), d.Rows(), n))
 	}
-	var vectors []blankout.Vec
+	var vectors []event.Vec
 	var kept []float64
 	for i := range d.Rows() {
 		c := coef[i*n : (i+1)*n]
 		if slices.ContainsFunc(c, func(v float64) bool { return v != 0 }) {
-			vectors, kept = append(vectors, d.Vec(i, blankout.Vec{})), append(kept, c...)
+			vectors, kept = append(vectors, d.Vec(i, event.Vec{})), append(kept, c...)
 		}
 	}
 	head.Schema = d.Schema

@@ -10,7 +10,7 @@ import (
 
 	"blankout/batch"
 	"blankout/batch/internal/problems"
-	"blankout/kernel"
+	"blankout/internal/kernel"
 )
 
 var testKernels = []string{"linear", "rbf", "rbf:2", "poly:2", "poly:3", "chi2", "chi2:0.7"}

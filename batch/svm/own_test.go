@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
 	"blankout/batch"
+	"blankout/internal/event"
 )
 
 // denseData makes Data of a matrix, every column present: class 1 for y > 0, else 0,
@@ -14,7 +14,7 @@ func denseData(t testing.TB, x [][]float64, y, weights []float64) *batch.Data {
 	t.Helper()
 	var b batch.Builder
 	for i, row := range x {
-		e := blankout.Example{Weight: 1}
+		e := event.Example{Weight: 1}
 		if y[i] > 0 {
 			e.Label = 1
 		}
@@ -30,7 +30,7 @@ func denseData(t testing.TB, x [][]float64, y, weights []float64) *batch.Data {
 			t.Fatal(err)
 		}
 	}
-	return b.Data(blankout.NewSchema(20, []string{"-1", "1"}, 2))
+	return b.Data(event.NewSchema(20, []string{"-1", "1"}, 2))
 }
 
 func constant(v float64, n int) []float64 { return slices.Repeat([]float64{v}, n) }

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"blankout/batch"
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 // Machine is the settings of a kernel machine, which batch.Select can vary: it

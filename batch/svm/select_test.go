@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
 	"blankout/batch"
 	"blankout/batch/internal/problems"
+	"blankout/internal/event"
 )
 
 func TestSelect(t *testing.T) {
@@ -17,12 +17,12 @@ func TestSelect(t *testing.T) {
 	var b batch.Builder
 	for i := range 120 { // two rings
 		angle, radius := 2*math.Pi*r.Float64(), float64(1+i%2)+0.2*r.NormFloat64()
-		e := blankout.Example{Label: i % 2, Weight: 1, Features: blankout.Vec{Index: []uint32{0, 1}, Value: []float64{radius * math.Cos(angle), radius * math.Sin(angle)}}}
+		e := event.Example{Label: i % 2, Weight: 1, Features: event.Vec{Index: []uint32{0, 1}, Value: []float64{radius * math.Cos(angle), radius * math.Sin(angle)}}}
 		if err := b.Add(&e); err != nil {
 			t.Fatal(err)
 		}
 	}
-	d := b.Data(blankout.NewSchema(8, []string{"-1", "1"}, 2))
+	d := b.Data(event.NewSchema(8, []string{"-1", "1"}, 2))
 	s := batch.Selection{Folds: 4, Seed: 1, Grid: []batch.Axis{{Key: "kernel", Values: []string{"linear", "rbf:0.5"}}, {Key: "drop-q", Values: []string{"0", "auto", "0.3"}},
 		{Key: "keep", Values: []string{"0.5"}}, {Key: "epochs", Values: []string{"2", "inf"}}, {Key: "c", Values: []string{"0.1", "10"}}, {Key: "loss", Values: []string{"dropsvm", "dropsvm:square"}}}}
 	s.Threads = 1

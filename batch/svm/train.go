@@ -10,11 +10,11 @@ import (
 	"sync"
 	"time"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/kernel"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/kernel"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // Config says what Train solves, beside the batch.Config.
@@ -374,7 +374,7 @@ func (f *Fit) TrainError(d *batch.Data) float64 {
 	wrong, total := make([]float64, n/block+1), make([]float64, n/block+1)
 	batch.Parallel(f.threads, len(wrong), func(g int) {
 		scores := make([]float64, max(f.Model.Outputs, len(d.Schema.Classes)))
-		var x blankout.Vec
+		var x event.Vec
 		for i := g * block; i < min((g+1)*block, n); i++ {
 			if d.Label(i) < 0 {
 				continue

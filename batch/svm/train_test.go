@@ -8,11 +8,11 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
 	"blankout/batch"
 	"blankout/batch/internal/problems"
-	"blankout/kernel"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/kernel"
+	"blankout/internal/model"
 )
 
 // With the linear kernel and no dropping it is the linear machine of Train,
@@ -63,7 +63,7 @@ func TestTrainIsThatOfBatchForTheLinearKernel(t *testing.T) {
 					t.Errorf("%s: %v with less memory, %v with more", what, f.Objective, kernel[0].Objective)
 				}
 			}
-			e := blankout.Example{Features: blankout.Vec{Index: []uint32{0, 3}, Value: []float64{0.5, 1.5}}}
+			e := event.Example{Features: event.Vec{Index: []uint32{0, 3}, Value: []float64{0.5, 1.5}}}
 			a, b := linear.Model.Score(&e, make([]float64, 1))[0], kernel[0].Model.Score(&e, make([]float64, 1))[0]
 			if math.Abs(a-b) > 1e-2 {
 				t.Errorf("%s: the kernel model scores %v, the linear one %v", what, b, a)
@@ -79,15 +79,15 @@ func TestTrainManyClasses(t *testing.T) {
 	for i := range 150 { // three rings, which no linear model can tell apart
 		angle := 2 * math.Pi * r.Float64()
 		radius := float64(1+i%3) + 0.1*r.NormFloat64()
-		e := blankout.Example{Label: i % 3, Weight: 1, Features: blankout.Vec{Index: []uint32{4, 9}, Value: []float64{radius * math.Cos(angle), radius * math.Sin(angle)}}}
+		e := event.Example{Label: i % 3, Weight: 1, Features: event.Vec{Index: []uint32{4, 9}, Value: []float64{radius * math.Cos(angle), radius * math.Sin(angle)}}}
 		if i%10 == 9 {
-			e.Label = blankout.Unlabeled
+			e.Label = event.Unlabeled
 		}
 		if err := b.Add(&e); err != nil {
 			t.Fatal(err)
 		}
 	}
-	d := b.Data(blankout.NewSchema(8, []string{"a", "b", "c"}, 3))
+	d := b.Data(event.NewSchema(8, []string{"a", "b", "c"}, 3))
 	for _, multiclass := range []string{"ovr", "ovo"} {
 		for _, k := range []Config{
 			{Kernel: "rbf:0.5", Memory: 1 << 30},
@@ -154,7 +154,7 @@ func TestTrainRefuses(t *testing.T) {
 // scoresOf returns the scores of all rows.
 func scoresOf(f *Fit, d *batch.Data) (all []float64) {
 	for i := range d.Rows() {
-		all = append(all, f.Model.ScoreVec(d.Vec(i, blankout.Vec{}), make([]float64, max(f.Model.Outputs, len(d.Schema.Classes))))...)
+		all = append(all, f.Model.ScoreVec(d.Vec(i, event.Vec{}), make([]float64, max(f.Model.Outputs, len(d.Schema.Classes))))...)
 	}
 	return all
 }
@@ -180,7 +180,7 @@ func TestNewModelLeavesOut(t *testing.T) {
 	}
 	for i := range x {
 		want := 1 + batch.Dot(gram.Row(i), coef)
-		if got := m.ScoreVec(d.Vec(i, blankout.Vec{}), make([]float64, 2))[0]; math.Abs(got-want) > 1e-12 {
+		if got := m.ScoreVec(d.Vec(i, event.Vec{}), make([]float64, 2))[0]; math.Abs(got-want) > 1e-12 {
 			t.Errorf("score of row %d is %v, want %v", i, got, want)
 		}
 	}

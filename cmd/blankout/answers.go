@@ -12,16 +12,16 @@ import (
 	"strconv"
 	"strings"
 
-	"blankout"
-	"blankout/client"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/internal/served"
 )
 
 // answerWriter writes something for each example, which has these scores and probabilities. place
 // says where the example is.
 type answerWriter interface {
-	add(e *blankout.Example, scores, probabilities []float64, place func() string) error
+	add(e *event.Example, scores, probabilities []float64, place func() string) error
 	flush() error
 }
 
@@ -29,8 +29,8 @@ type answerWriter interface {
 // server, to one named .csv a row of id, class and probabilities, else a line of class and
 // scores.
 type answers struct {
-	model      *client.Model
-	schema     *blankout.Schema // of the examples
+	model      *served.Model
+	schema     *event.Schema // of the examples
 	names      namer
 	regression bool
 	out        io.Writer
@@ -41,7 +41,7 @@ type answers struct {
 	row        []string
 }
 
-func newAnswers(out io.Writer, path string, m *client.Model, s *blankout.Schema, d *dataFlags) (*answers, error) {
+func newAnswers(out io.Writer, path string, m *served.Model, s *event.Schema, d *dataFlags) (*answers, error) {
 	a := &answers{model: m, schema: s, names: namer{model: m, data: d}, regression: loss.IsRegression(m.Loss), out: out, classes: printable(m.Schema.Classes)}
 	switch filepath.Ext(path) {
 	case ".jsonl", ".ndjson":
@@ -80,7 +80,7 @@ func (a *answers) shown() []int {
 
 // add writes the answer to e, which has these scores and probabilities. place says where
 // e is, for an example without an id.
-func (a *answers) add(e *blankout.Example, scores, probabilities []float64, place func() string) error {
+func (a *answers) add(e *event.Example, scores, probabilities []float64, place func() string) error {
 	switch {
 	case a.json != nil:
 		own, err := a.names.in()
@@ -116,7 +116,7 @@ func (a *answers) add(e *blankout.Example, scores, probabilities []float64, plac
 
 // number returns the value that a score predicts and, where the model knows its
 // residuals, the bounds of its interval.
-func (a *answers) number(e *blankout.Example, score float64) []string {
+func (a *answers) number(e *event.Example, score float64) []string {
 	value := a.model.Value(score)
 	row := []string{strconv.FormatFloat(value, 'g', -1, 64), "", ""}
 	if low, high := a.model.Interval(value, model.ScoreVariance(a.model.Model, e)); low <= high {
@@ -127,7 +127,7 @@ func (a *answers) number(e *blankout.Example, score float64) []string {
 	return row
 }
 
-func (a *answers) rowOf(e *blankout.Example, scores, probabilities []float64, place func() string) []string {
+func (a *answers) rowOf(e *event.Example, scores, probabilities []float64, place func() string) []string {
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 	id := string(e.Key)
 	if id == "" {

@@ -10,9 +10,9 @@ import (
 
 	"blankout/batch"
 	"blankout/batch/estimators"
-	"blankout/loss"
+	"blankout/internal/loss"
 	"blankout/online/rules"
-	"blankout/record"
+	"blankout/stream/record"
 )
 
 // flagValues are what a shell offers for flags that are neither files nor

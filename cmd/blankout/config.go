@@ -14,13 +14,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blankout"
-	"blankout/client"
 	"blankout/config"
-	"blankout/loss"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/run"
+	"blankout/internal/served"
 	"blankout/online"
-	"blankout/record"
-	"blankout/run"
+	"blankout/stream/record"
 )
 
 // configFlags are the flags of commands that take a configuration.
@@ -65,7 +65,7 @@ func (f *configFlags) load(flags ...string) (*config.Loaded, error) {
 // loadFor is load for a command about a model: without a file, the record settings
 // that the model's own file tells stand in the place of the defaults, and so do the
 // settings that the blocks of its checkpoint tell, if they are given.
-func (f *configFlags) loadFor(m *client.Model, saved []blankout.Block, flags ...string) (*config.Loaded, error) {
+func (f *configFlags) loadFor(m *served.Model, saved []event.Block, flags ...string) (*config.Loaded, error) {
 	base := config.Default()
 	if saved != nil && f.file == "" {
 		read := func() (err error) {
@@ -89,7 +89,7 @@ func (f *configFlags) loadFor(m *client.Model, saved []blankout.Block, flags ...
 		base.Record = m.Record
 		s := m.Schema
 		base.Record.Bits, base.Record.Seed, base.Record.NumericIndices, base.Record.ZeroBased = s.Bits, s.Seed, s.NumericIndices, s.ZeroBased
-		base.Record.Crosses, base.Record.MaxClasses, base.Record.Absent = s.Crosses, s.MaxClasses, cmp.Or(s.Absent, blankout.AbsentAuto)
+		base.Record.Crosses, base.Record.MaxClasses, base.Record.Absent = s.Crosses, s.MaxClasses, cmp.Or(s.Absent, event.AbsentAuto)
 	}
 	l, err := config.Load(config.Source{Base: &base, File: f.file, Env: os.Environ(), Flags: append(f.set[:len(f.set):len(f.set)], flags...)})
 	if err != nil {

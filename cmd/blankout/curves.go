@@ -9,8 +9,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 	"blankout/simulate"
 )
 
@@ -24,13 +24,13 @@ func drawCurves(m *model.Linear, dir string) (n int, err error) {
 				return 0, err
 			}
 		}
-		title := blankout.Printable(c.Feature)
+		title := event.Printable(c.Feature)
 		f := simulate.Figure{Title: title, X: title, Y: "added to the score"}
 		for _, of := range c.Added {
 			if of.Class == "" && len(c.Added) > 1 {
 				continue // a class that has not appeared
 			}
-			f.Series = append(f.Series, simulate.Series{Form: simulate.BareLine, Name: blankout.Printable(of.Class), X: c.X, Y: of.Score})
+			f.Series = append(f.Series, simulate.Series{Form: simulate.BareLine, Name: event.Printable(of.Class), X: c.X, Y: of.Score})
 		}
 		file := url.PathEscape(c.Feature)
 		if err := f.SaveAs(filepath.Join(dir, fmt.Sprintf("%d-%s.svg", c.Column, file[:min(len(file), 100)]))); err != nil {

@@ -19,13 +19,13 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"blankout"
 	"blankout/checkpoint"
-	"blankout/client"
-	"blankout/labels"
-	"blankout/model"
-	"blankout/record"
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/internal/served"
 	"blankout/stream"
+	"blankout/stream/labels"
+	"blankout/stream/record"
 )
 
 // dataFlags are the flags of a command that reads examples: files, standard
@@ -46,7 +46,7 @@ type dataFlags struct {
 	// ahead is the number of threads that decode a file ahead of its use; 0 decodes nothing
 	// ahead. With it the caller must not look at the schema meanwhile.
 	ahead int
-	pack  func([]blankout.Example) any // of stream.File.Ahead
+	pack  func([]event.Example) any // of stream.File.Ahead
 	// reading is how the records of the path opened last are written, as its name and
 	// header tell.
 	reading record.Config
@@ -89,7 +89,7 @@ func (d *dataFlags) add(c *cobra.Command) {
 	f.StringSliceVar(&d.flags.Drop, "drop", nil, "`FIELD,…` that are not features")
 	f.BoolVar(&d.flags.ZeroBased, "zero-based", false, "svmlight indices count from 0")
 	f.StringVar(&d.flags.Absent, "absent", d.flags.Absent, "what an example means by a field that it leaves out: auto, zero or missing\nauto: of JSON a usual field is missing, an index of svmlight, VW or images is 0; zero: a number of\nJSON is 0; missing: an index that examples usually hold is missing, and the rule of --missing-policy answers")
-	_ = c.RegisterFlagCompletionFunc("absent", cobra.FixedCompletions([]string{blankout.AbsentAuto, blankout.AbsentZero, blankout.AbsentMissing}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("absent", cobra.FixedCompletions([]string{event.AbsentAuto, event.AbsentZero, event.AbsentMissing}, cobra.ShellCompDirectiveNoFileComp))
 	f.Var(groupsFlag{&d.flags}, "groups", "the features that fail together: every:N, or `FILE` with a line for each group\nevery:N takes columns 1 to N, N+1 to 2N and so on of svmlight and images; a line is a name,\nthen fields or columns, as in sensor1 1-8,17")
 	f.StringVar(&d.refused, "refused", "fail", "a record that cannot be used: fail, or skip and count it")
 	d.settings.add(c)
@@ -185,7 +185,7 @@ const maxClasses = 1000
 // resolve decides how records are read: by [record] of the configuration, without a
 // file as the events of m were, if its file tells; the environment, --set and flags
 // override either. m may be nil.
-func (d *dataFlags) resolve(m *client.Model) error {
+func (d *dataFlags) resolve(m *served.Model) error {
 	if !slices.Contains([]string{"fail", "skip"}, d.refused) {
 		return usageError{fmt.Errorf("--refused %q: want fail or skip", d.refused)}
 	}
@@ -238,15 +238,15 @@ func (d *dataFlags) resolve(m *client.Model) error {
 	if how := said("zero-based"); how != "" && d.record.ZeroBased != m.Schema.ZeroBased {
 		return usageError{fmt.Errorf("%s=%t: the model's indices count from %d", how, d.record.ZeroBased, map[bool]int{false: 1}[m.Schema.ZeroBased])}
 	}
-	if how := said("absent"); how != "" && d.record.Absent != cmp.Or(m.Schema.Absent, blankout.AbsentAuto) {
-		return usageError{fmt.Errorf("%s %s: the model has learned %s", how, d.record.Absent, cmp.Or(m.Schema.Absent, blankout.AbsentAuto))}
+	if how := said("absent"); how != "" && d.record.Absent != cmp.Or(m.Schema.Absent, event.AbsentAuto) {
+		return usageError{fmt.Errorf("%s %s: the model has learned %s", how, d.record.Absent, cmp.Or(m.Schema.Absent, event.AbsentAuto))}
 	}
 	return nil
 }
 
 // regroup gives a model's Schema the groups of --groups or the configuration, if there
 // are any.
-func (d *dataFlags) regroup(s *blankout.Schema) {
+func (d *dataFlags) regroup(s *event.Schema) {
 	if len(d.record.Groups) > 0 || d.record.GroupEvery > 0 {
 		d.record.Regroup(s)
 	}
@@ -254,7 +254,7 @@ func (d *dataFlags) regroup(s *blankout.Schema) {
 
 // sayReadAs tells a person how a model's file has it that events are read, and which
 // of its further settings are in force.
-func (p *program) sayReadAs(m *client.Model, further ...string) {
+func (p *program) sayReadAs(m *served.Model, further ...string) {
 	if p.quiet || !m.Recorded {
 		return
 	}
@@ -278,7 +278,7 @@ func (p *program) sayReadAs(m *client.Model, further ...string) {
 }
 
 // open opens one path.
-func (d *dataFlags) open(ctx context.Context, path string, s *blankout.Schema) (stream.Opened, error) {
+func (d *dataFlags) open(ctx context.Context, path string, s *event.Schema) (stream.Opened, error) {
 	if d.join.labels != "" {
 		return d.openJoined(ctx, path, s)
 	}
@@ -309,19 +309,19 @@ func unnamedColumns(numbers []int) string {
 
 // each calls f for every example of the paths. A record that cannot be used is
 // an error that names its place.
-func (d *dataFlags) each(ctx context.Context, paths []string, s *blankout.Schema, f func(e *blankout.Example) error) error {
+func (d *dataFlags) each(ctx context.Context, paths []string, s *event.Schema, f func(e *event.Example) error) error {
 	return d.eachPlaced(ctx, paths, s, func(in *packedBatch, i int, _ func() string) error { return f(&in.Examples[i]) })
 }
 
 // packedBatch is a batch of a source and what dataFlags.pack has made of its examples.
 type packedBatch struct {
-	blankout.Batch
+	event.Batch
 	packed any
 }
 
 // eachPlaced is each for an f that may want the batch that the example is in, and
 // the example's place: file and line, or topic, partition and offset.
-func (d *dataFlags) eachPlaced(ctx context.Context, paths []string, s *blankout.Schema, f func(in *packedBatch, i int, place func() string) error) error {
+func (d *dataFlags) eachPlaced(ctx context.Context, paths []string, s *event.Schema, f func(in *packedBatch, i int, place func() string) error) error {
 	if len(paths) == 0 {
 		return usageError{errors.New("name a file of examples with -d (- is standard input)")}
 	}
@@ -350,7 +350,7 @@ func (d *dataFlags) errNoLabel(read, labeled int) error {
 	return usageError{fmt.Errorf("none of %s has a label: is %q the field that holds it (--label)?", plural(read, "record"), d.record.Label)}
 }
 
-func (d *dataFlags) eachOf(ctx context.Context, path string, s *blankout.Schema, f func(in *packedBatch, i int, place func() string) error) (err error) {
+func (d *dataFlags) eachOf(ctx context.Context, path string, s *event.Schema, f func(in *packedBatch, i int, place func() string) error) (err error) {
 	src, err := d.open(ctx, path, s)
 	if err != nil {
 		return err
@@ -393,7 +393,7 @@ func (d *dataFlags) eachOf(ctx context.Context, path string, s *blankout.Schema,
 				d.tally.refuse(err)
 				continue
 			}
-			if e.Label != blankout.Unlabeled {
+			if e.Label != event.Unlabeled {
 				d.tally.labeled++
 			}
 			if t := d.tally; t.read-t.refused >= 1000 && t.labeled == 0 && !t.warned && !d.record.Unlabeled {
@@ -427,7 +427,7 @@ func (d *dataFlags) tell() {
 	if t.refused == 0 {
 		return
 	}
-	text := fmt.Sprintf("%s of %s refused and skipped (%.3g %%), the first: %s", humanize.Comma(int64(t.refused)), plural(t.read, "record"), 100*float64(t.refused)/float64(t.read), blankout.Printable(t.first))
+	text := fmt.Sprintf("%s of %s refused and skipped (%.3g %%), the first: %s", humanize.Comma(int64(t.refused)), plural(t.read, "record"), 100*float64(t.refused)/float64(t.read), event.Printable(t.first))
 	if 20*t.refused > t.read {
 		d.warn(text)
 	} else {
@@ -436,14 +436,14 @@ func (d *dataFlags) tell() {
 }
 
 // placedRefusal is the refusal of a record of a file: its detail begins with the place.
-type placedRefusal struct{ *blankout.Refusal }
+type placedRefusal struct{ *event.Refusal }
 
 func (r placedRefusal) Error() string { return fmt.Sprintf("%s (%s)", r.Detail, r.Reason) }
 func (r placedRefusal) Unwrap() error { return r.Refusal }
 
 // readModel reads a model, a checkpoint (of a directory the newest) or a snapshot, of a file
-// or from an address as client.Open takes it.
-func readModel(path string) (*client.Model, error) {
+// or from an address as served.Open takes it.
+func readModel(path string) (*served.Model, error) {
 	if path == "" {
 		return nil, usageError{errors.New("name a model file with -m")}
 	}
@@ -458,7 +458,7 @@ func readModel(path string) (*client.Model, error) {
 }
 
 // readServed is readModel for who serves the answers of a model, and says if these get worse than useless with its age.
-func (p *program) readServed(path string) (*client.Model, error) {
+func (p *program) readServed(path string) (*served.Model, error) {
 	m, err := readModel(path)
 	if err == nil && m.Head.Stale != "" {
 		p.warn(m.Head.Stale)
@@ -470,12 +470,12 @@ func (p *program) readServed(path string) (*client.Model, error) {
 func (d *dataFlags) write(path string, m model.Model) error {
 	read := d.reading
 	read.Columns = d.record.Columns // another file has a header of its own
-	return client.New(m, read).WriteFile(path)
+	return served.New(m, read).WriteFile(path)
 }
 
 // modelOf reads the model of a file.
-func modelOf(file *checkpoint.File, path string) (*client.Model, error) {
-	m, err := client.FromFile(file, nil)
+func modelOf(file *checkpoint.File, path string) (*served.Model, error) {
+	m, err := served.FromFile(file, nil)
 	if err != nil {
 		return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
 	}

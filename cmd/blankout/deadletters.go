@@ -19,10 +19,10 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"blankout"
 	"blankout/config"
-	"blankout/record"
+	"blankout/internal/event"
 	"blankout/stream"
+	"blankout/stream/record"
 )
 
 // deadLetterFlags say which dead letters there are.
@@ -150,7 +150,7 @@ func (o *deadLetterFlags) each(ctx context.Context, p *program, c *config.Config
 		}
 		if is[*stream.LetterError](err) {
 			n.Damaged++
-			fmt.Fprintln(p.stderr, "warning: "+blankout.Printable(err.Error()))
+			fmt.Fprintln(p.stderr, "warning: "+event.Printable(err.Error()))
 			continue
 		}
 		if err != nil {
@@ -209,7 +209,7 @@ func (p *program) listDeadLetters(ctx context.Context, o *deadLetterFlags, most 
 		return cmp.Or(cmp.Compare(n.ByReason[b], n.ByReason[a]), cmp.Compare(a, b))
 	}
 	for _, reason := range slices.SortedFunc(maps.Keys(n.ByReason), byCount) {
-		fmt.Fprintf(p.stdout, "%-16s %s\n", blankout.Printable(reason), humanize.Comma(int64(n.ByReason[reason])))
+		fmt.Fprintf(p.stdout, "%-16s %s\n", event.Printable(reason), humanize.Comma(int64(n.ByReason[reason])))
 	}
 	for _, l := range latest {
 		at := "no time"
@@ -220,13 +220,13 @@ func (p *program) listDeadLetters(ctx context.Context, o *deadLetterFlags, most 
 		if s := l.MislabeledEvent; s != nil {
 			why = fmt.Sprintf("mislabeled: label %s, score %.4g, influence %.4g", s.Label, s.Score, s.Influence)
 		}
-		fmt.Fprintf(p.stdout, "\n%s/%d/%d  %s\n  %s\n", blankout.Printable(l.Topic), l.Partition, l.Offset, at, blankout.Printable(why))
+		fmt.Fprintf(p.stdout, "\n%s/%d/%d  %s\n  %s\n", event.Printable(l.Topic), l.Partition, l.Offset, at, event.Printable(why))
 		const shown = 200
 		value, rest := l.Value, ""
 		if len(value) > shown {
 			value, rest = value[:shown], fmt.Sprintf("… (%s in all)", plural(len(l.Value), "byte"))
 		}
-		fmt.Fprintf(p.stdout, "  %s%s\n", blankout.Printable(string(value)), rest)
+		fmt.Fprintf(p.stdout, "  %s%s\n", event.Printable(string(value)), rest)
 	}
 	return nil
 }
@@ -300,7 +300,7 @@ func (p *program) replayDeadLetters(ctx context.Context, o *deadLetterFlags, to,
 		switch {
 		case why != "":
 			n.LeftOut[why]++
-			fmt.Fprintf(p.stderr, "warning: %s/%d offset %d is left out: %s\n", blankout.Printable(l.Topic), l.Partition, l.Offset, why)
+			fmt.Fprintf(p.stderr, "warning: %s/%d offset %d is left out: %s\n", event.Printable(l.Topic), l.Partition, l.Offset, why)
 			return nil
 		case file == nil:
 			return produce(l)
@@ -317,7 +317,7 @@ func (p *program) replayDeadLetters(ctx context.Context, o *deadLetterFlags, to,
 	}
 	if !p.quiet {
 		for _, where := range slices.Sorted(maps.Keys(n.Replayed)) {
-			fmt.Fprintf(p.stderr, "wrote %s to %s\n", plural(n.Replayed[where], "record"), blankout.Printable(where))
+			fmt.Fprintf(p.stderr, "wrote %s to %s\n", plural(n.Replayed[where], "record"), event.Printable(where))
 		}
 		if len(n.Replayed) == 0 {
 			fmt.Fprintln(p.stderr, "wrote no record")

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/stream"
 )
 
@@ -27,7 +27,7 @@ func TestReplay(t *testing.T) {
 	}
 	var want []string
 	for i := range 9 {
-		e := &blankout.Example{Offset: int64(i), Time: 1_700_000_000_000 + int64(i), Key: []byte("k"), Refused: &blankout.Refusal{Reason: blankout.ReasonLabel, Detail: "d", Value: fmt.Appendf(nil, "v%d", i)}}
+		e := &event.Example{Offset: int64(i), Time: 1_700_000_000_000 + int64(i), Key: []byte("k"), Refused: &event.Refusal{Reason: event.ReasonLabel, Detail: "d", Value: fmt.Appendf(nil, "v%d", i)}}
 		if i%2 == 1 {
 			e.Key = nil
 		}

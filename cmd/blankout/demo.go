@@ -21,15 +21,15 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"blankout"
+	"blankout/batch/validate"
 	"blankout/checkpoint"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/internal/run"
 	"blankout/online"
-	"blankout/record"
-	"blankout/run"
 	"blankout/simulate"
 	"blankout/stream"
-	"blankout/validate"
+	"blankout/stream/record"
 )
 
 // sentences is the data set that the demo learns from, see demodata/README.md.
@@ -301,12 +301,12 @@ func (d *demo) withoutNoise(ctx context.Context, c online.Config) (*model.Linear
 }
 
 // decode decodes events into examples that share no memory.
-func (d *demo) decode(ctx context.Context, events [][]byte, schema *blankout.Schema) ([]blankout.Example, error) {
+func (d *demo) decode(ctx context.Context, events [][]byte, schema *event.Schema) ([]event.Example, error) {
 	decoder, err := record.NewDecoder(d.record, schema)
 	if err != nil {
 		return nil, err
 	}
-	examples := make([]blankout.Example, len(events))
+	examples := make([]event.Example, len(events))
 	for i, event := range events {
 		if err := decoder.Decode(ctx, record.Record{Value: event, Offset: int64(i)}, &examples[i]); err != nil {
 			return nil, err

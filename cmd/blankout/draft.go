@@ -14,11 +14,11 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"blankout"
 	"blankout/config"
-	"blankout/record"
-	"blankout/record/notation"
+	"blankout/internal/event"
 	"blankout/stream"
+	"blankout/stream/record"
+	"blankout/stream/record/notation"
 )
 
 // draftFields is how many fields a draft names one by one.
@@ -52,7 +52,7 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 	if s.records == s.refused {
 		why := "there is none"
 		if s.refused > 0 {
-			why = "all are refused, the first because of " + blankout.Printable(s.first)
+			why = "all are refused, the first because of " + event.Printable(s.first)
 		}
 		return nil, refusedError{fmt.Errorf("%s: no event can be read: %s; --set record.format=FORMAT says how they are written", name, why)}
 	}
@@ -62,7 +62,7 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 	}
 	var out bytes.Buffer
 	line := func(text string, args ...any) { fmt.Fprintf(&out, text+"\n", args...) }
-	line("# A draft from the first events of %s: %s.", blankout.Printable(name), s)
+	line("# A draft from the first events of %s: %s.", event.Printable(name), s)
 	line("# Every other key is explained by: blankout config init -")
 	line("")
 	line("[kafka]")
@@ -124,9 +124,9 @@ func draftRecord(line func(text string, args ...any), c *record.Config, format s
 		line("decimal = %s", quote(n.Decimal))
 		line("thousands = %s", quote(n.Thousands))
 	}
-	if text := s.fields.leftOut(s.schema, s.records-s.refused); text != "" || c.Absent == blankout.AbsentZero {
+	if text := s.fields.leftOut(s.schema, s.records-s.refused); text != "" || c.Absent == event.AbsentZero {
 		line("# %s", cmp.Or(text, "numbers that are left out are 0"))
-		line("absent = %s", quote(blankout.AbsentZero))
+		line("absent = %s", quote(event.AbsentZero))
 	}
 	drop, notes := s.fieldNotes()
 	if drop = append(slices.Clone(c.Drop), drop...); len(drop) > 0 {
@@ -152,7 +152,7 @@ func (s *sample) fieldNotes() (drop, notes []string) {
 			continue
 		}
 		r, field := s.fields[key], s.schema.Fields[key.field]
-		note := fmt.Sprintf("%s: %s", blankout.Printable(field.Name), field.Kind)
+		note := fmt.Sprintf("%s: %s", event.Printable(field.Name), field.Kind)
 		if missing := events - r.events; missing > 0 {
 			note += fmt.Sprintf(", missing in %.3g %%", 100*float64(missing)/float64(events))
 		}

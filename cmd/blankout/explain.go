@@ -16,11 +16,11 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"blankout"
-	"blankout/client"
-	"blankout/loss"
-	"blankout/model"
-	"blankout/record"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/internal/served"
+	"blankout/stream/record"
 )
 
 // explainFlags are the flags of predict that explain scores.
@@ -95,14 +95,14 @@ type explainedTerm struct {
 type explainer struct {
 	flags  *explainFlags
 	model  *model.Linear
-	schema *blankout.Schema // of the examples
-	class  int              // the one to explain, -1 to choose by example
+	schema *event.Schema // of the examples
+	class  int           // the one to explain, -1 to choose by example
 	names  namer
 	out    *bufio.Writer
 	json   *json.Encoder // nil for text
 }
 
-func newExplainer(out io.Writer, m *client.Model, s *blankout.Schema, d *dataFlags, o *explainFlags) (*explainer, error) {
+func newExplainer(out io.Writer, m *served.Model, s *event.Schema, d *dataFlags, o *explainFlags) (*explainer, error) {
 	linear, ok := m.Model.(*model.Linear)
 	if !ok {
 		return nil, m.Explains()
@@ -113,7 +113,7 @@ func newExplainer(out io.Writer, m *client.Model, s *blankout.Schema, d *dataFla
 			return nil, usageError{fmt.Errorf("--class %q: the model is of regression and has no classes", o.class)}
 		}
 		if x.class = m.Schema.FindClass(o.class); x.class < 0 {
-			return nil, usageError{fmt.Errorf("--class %q: the model's classes are %s", o.class, blankout.ClassList(m.Schema.Classes))}
+			return nil, usageError{fmt.Errorf("--class %q: the model's classes are %s", o.class, event.ClassList(m.Schema.Classes))}
 		}
 	}
 	if o.form == "json" {
@@ -123,7 +123,7 @@ func newExplainer(out io.Writer, m *client.Model, s *blankout.Schema, d *dataFla
 	return x, nil
 }
 
-func (x *explainer) add(e *blankout.Example, scores, probabilities []float64, place func() string) error {
+func (x *explainer) add(e *event.Example, scores, probabilities []float64, place func() string) error {
 	why, err := x.explain(e, scores, probabilities)
 	if err != nil {
 		return err
@@ -140,14 +140,14 @@ func (x *explainer) flush() error { return x.out.Flush() }
 
 // namer names the features of events as those have them.
 type namer struct {
-	model   *client.Model
+	model   *served.Model
 	data    *dataFlags // that the events are read by
 	reading record.Config
-	names   *client.EventNames // of records written as reading says
+	names   *served.EventNames // of records written as reading says
 }
 
 // in returns the names in the events of the path that is being read.
-func (n *namer) in() (_ *client.EventNames, err error) {
+func (n *namer) in() (_ *served.EventNames, err error) {
 	if n.names == nil || !reflect.DeepEqual(n.reading, n.data.reading) {
 		n.reading = n.data.reading
 		n.names, err = n.model.NewEventNames(n.reading)
@@ -155,7 +155,7 @@ func (n *namer) in() (_ *client.EventNames, err error) {
 	return n.names, err
 }
 
-func (a *explainer) explain(e *blankout.Example, scores, probabilities []float64) (*explanation, error) {
+func (a *explainer) explain(e *event.Example, scores, probabilities []float64) (*explanation, error) {
 	m, classes := a.model, a.model.Schema.Classes
 	predicted := m.Predict(scores)
 	class := a.class
@@ -183,7 +183,7 @@ func (a *explainer) explain(e *blankout.Example, scores, probabilities []float64
 	if a := m.Answer(e); a.Policy() != "" {
 		x.Missing, x.MissingPolicy, x.Factor, x.Why, x.Filled = m.MissingFields(e), a.Policy(), a.Scale, whyRule(&m.Head, e), why.Filled
 	}
-	var listed []client.Feature
+	var listed []served.Feature
 	for i, t := range why.Terms {
 		if !t.Known {
 			x.Unseen++
@@ -192,7 +192,7 @@ func (a *explainer) explain(e *blankout.Example, scores, probabilities []float64
 			x.Rest += t.Contribution
 			continue
 		}
-		listed = append(listed, client.Feature{Column: t.Column, Field: t.Field, Known: t.Known})
+		listed = append(listed, served.Feature{Column: t.Column, Field: t.Field, Known: t.Known})
 	}
 	own, err := a.names.in()
 	if err != nil {
@@ -216,7 +216,7 @@ func (a *explainer) explain(e *blankout.Example, scores, probabilities []float64
 
 // whyRule says which of a model's rules an event that lacks fields was answered by,
 // and which shares of its fields chose them.
-func whyRule(h *model.Head, e *blankout.Example) string {
+func whyRule(h *model.Head, e *event.Example) string {
 	k, m, a := h.Lack(e), h.Missing, h.Answer(e)
 	if m == nil {
 		return "the model's file has no rule for missing fields"
@@ -255,21 +255,21 @@ func className(classes []string, class int) string {
 }
 
 func (x *explanation) print(w io.Writer) {
-	fmt.Fprint(w, blankout.Printable(x.Event))
+	fmt.Fprint(w, event.Printable(x.Event))
 	if x.Key != "" {
 		fmt.Fprintf(w, " key %q", x.Key)
 	}
 	separator := ": "
 	if x.Predicted != "" {
-		fmt.Fprintf(w, ": %s predicted", blankout.Printable(x.Predicted))
+		fmt.Fprintf(w, ": %s predicted", event.Printable(x.Predicted))
 		separator = ", "
 	}
 	if x.Label != nil {
-		fmt.Fprintf(w, "%slabeled %s", separator, blankout.Printable(*x.Label))
+		fmt.Fprintf(w, "%slabeled %s", separator, event.Printable(*x.Label))
 	}
 	fmt.Fprint(w, "\n  score ")
 	if x.Class != "" {
-		fmt.Fprintf(w, "of %s ", blankout.Printable(x.Class))
+		fmt.Fprintf(w, "of %s ", event.Printable(x.Class))
 	}
 	fmt.Fprintf(w, "%.4g", x.Score)
 	if x.Prob != nil {
@@ -282,7 +282,7 @@ func (x *explanation) print(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "  adds\tweight\tvalue\tas given\tvariance\t  feature")
 	for _, f := range x.Terms {
-		name := blankout.Printable(f.Name)
+		name := event.Printable(f.Name)
 		if !f.Known {
 			name += " (never met)"
 		}
@@ -301,7 +301,7 @@ func (x *explanation) print(w io.Writer) {
 		if x.Filled != 0 {
 			how += ", and for the numbers that follow from it"
 		}
-		fmt.Fprintf(w, "  missing: %s\n", blankout.Printable(strings.Join(x.Missing, ", ")))
+		fmt.Fprintf(w, "  missing: %s\n", event.Printable(strings.Join(x.Missing, ", ")))
 		if x.Features == 0 && x.Filled == 0 {
 			fmt.Fprintln(w, "  nothing of the event is left that the model knows: the intercept alone answers")
 		} else {

@@ -19,12 +19,12 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/client"
-	"blankout/client/onnx"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/internal/served"
+	"blankout/internal/served/onnx"
 )
 
 func (p *program) export() *cobra.Command {
@@ -80,7 +80,7 @@ type exported struct {
 	Features []exportedFeature `json:"features"`
 }
 
-// exportedFeature is a blankout.Column with its name.
+// exportedFeature is a event.Column with its name.
 type exportedFeature struct {
 	Column  uint32    `json:"column"`
 	Name    string    `json:"name"` // its index, or its column, where no name is known
@@ -106,7 +106,7 @@ func (p *program) runExport(modelFile, format string, rule model.MissingPolicy, 
 			missing = missing.Plain()
 			fmt.Fprintln(p.stderr, "warning: the program fills in missing numbers, which a graph cannot: it answers events that lack fields as is and rescaled alone")
 		}
-		return p.exportONNX(modelFile, client.New(m.WithMissing(missing), read.Record), out)
+		return p.exportONNX(modelFile, served.New(m.WithMissing(missing), read.Record), out)
 	}
 	w, err := p.create(out)
 	if err != nil {
@@ -126,7 +126,7 @@ func (p *program) runExport(modelFile, format string, rule model.MissingPolicy, 
 	return errors.Join(err, w.Close())
 }
 
-func (p *program) exportONNX(name string, m *client.Model, out string) error {
+func (p *program) exportONNX(name string, m *served.Model, out string) error {
 	data, err := onnx.Encode(m)
 	if err != nil {
 		if unsayable := (*onnx.UnsayableError)(nil); errors.As(err, &unsayable) {
@@ -160,7 +160,7 @@ func (x *exported) print(w io.Writer) {
 		name := x.Schema.Namer()
 		for i, column := range c.Columns {
 			if len(c.Knots[i]) > 1 {
-				fmt.Fprintf(w, "# knots of %s: %s\n", blankout.Printable(name(column)), strings.Trim(fmt.Sprint(c.Knots[i]), "[]"))
+				fmt.Fprintf(w, "# knots of %s: %s\n", event.Printable(name(column)), strings.Trim(fmt.Sprint(c.Knots[i]), "[]"))
 			}
 		}
 	}
@@ -180,7 +180,7 @@ func (x *exported) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "# feature\t%s\tcenter\tscale\tunit\tbeyond%s\n", strings.Join(printable(names), "\t"), absent)
 	line := func(name string, weights []float64, s model.Standardization, always bool) {
-		text := []byte(blankout.Printable(name))
+		text := []byte(event.Printable(name))
 		for _, v := range append(slices.Clone(weights), s.Center, s.Scale, s.Unit, s.Beyond) {
 			text = strconv.AppendFloat(append(text, '\t'), v, 'g', -1, 64)
 		}
@@ -287,7 +287,7 @@ func coefficients(n loss.Noise) (c0, c1, c2 float64) {
 
 // corruptSchema decides how examples are read, and returns the model's Schema, or where
 // none is named a new one.
-func (p *program) corruptSchema(o *corruptFlags) (*blankout.Schema, error) {
+func (p *program) corruptSchema(o *corruptFlags) (*event.Schema, error) {
 	if o.model == "" {
 		if err := o.data.resolve(nil); err != nil {
 			return nil, err
@@ -333,11 +333,11 @@ func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise loss.Noise
 	corrupter := batch.Corrupter{Noise: noise, Seed: o.seed, Keep: !o.scale, Grouping: model.NewGrouping(schema)}
 	_, grouped := noise.(loss.GroupDropout)
 	_, c1, _ := noise.Coefficients()
-	var x blankout.Vec
+	var x event.Vec
 	var line []byte
 	screen := p.newScreen(10 * time.Second)
 	n := 0
-	err = o.data.each(c.Context(), o.data.paths, schema, func(e *blankout.Example) error {
+	err = o.data.each(c.Context(), o.data.paths, schema, func(e *event.Example) error {
 		if e.Weight != 1 {
 			return fmt.Errorf("the importance %v of an example has no place in svmlight", e.Weight)
 		}

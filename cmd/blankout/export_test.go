@@ -15,13 +15,13 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/client"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/internal/served"
 	"blankout/online"
-	"blankout/record"
 	"blankout/serve"
+	"blankout/stream/record"
 )
 
 // TestExportsScore scores events from each form in which weights leave the program,
@@ -78,8 +78,8 @@ func TestExportsScore(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var e blankout.Example
-			next := func(i int) *blankout.Example {
+			var e event.Example
+			next := func(i int) *event.Example {
 				if err := decoder.Decode(context.Background(), record.Record{Value: []byte(c.event(i)), Offset: int64(i)}, &e); err != nil {
 					t.Fatal(err)
 				}
@@ -113,14 +113,14 @@ func TestExportsScore(t *testing.T) {
 				m = solved.Model.WithScaler(scaler)
 				// Every training event scores what it did while it was solved.
 				for i := range d.Rows() {
-					x := d.Vec(i, blankout.Vec{})
-					if f := m.ScoreVec(x, make([]float64, 1)); math.IsNaN(f[0]) || math.Abs(f[0]-solved.Model.Score(&blankout.Example{Features: x}, make([]float64, 1))[0]) > 1e-12 {
+					x := d.Vec(i, event.Vec{})
+					if f := m.ScoreVec(x, make([]float64, 1)); math.IsNaN(f[0]) || math.Abs(f[0]-solved.Model.Score(&event.Example{Features: x}, make([]float64, 1))[0]) > 1e-12 {
 						t.Fatalf("event %d: %v", i, f)
 					}
 				}
 			}
 			path := filepath.Join(t.TempDir(), "model")
-			if err := client.New(m, recordConfig).WriteFile(path); err != nil {
+			if err := served.New(m, recordConfig).WriteFile(path); err != nil {
 				t.Fatal(err)
 			}
 			if m, err := readModel(path); err != nil || m.Model.(*model.Linear).Rows.Len() == 0 {
@@ -128,7 +128,7 @@ func TestExportsScore(t *testing.T) {
 			}
 			name := m.Schema.Namer()
 			forms := map[string]formula{
-				"JSON": jsonFormula(t, path), "text": textFormula(t, path, m), "HTTP": servedFormula(t, client.New(m, recordConfig)),
+				"JSON": jsonFormula(t, path), "text": textFormula(t, path, m), "HTTP": servedFormula(t, served.New(m, recordConfig)),
 			}
 			clipped, filled, transformed, bent := false, false, false, false
 			for i := range 200 {
@@ -279,10 +279,10 @@ func jsonFormula(t *testing.T, path string) formula {
 	return newFormula(t, &x.Head, x.Clip, x.Features)
 }
 
-func servedFormula(t *testing.T, m *client.Model) formula {
+func servedFormula(t *testing.T, m *served.Model) formula {
 	config := serve.DefaultConfig()
 	config.Address = "127.0.0.1:0"
-	server, err := serve.Start(config, serve.Service{Model: func() *client.Model { return m }}, slog.New(slog.DiscardHandler))
+	server, err := serve.Start(config, serve.Service{Model: func() *served.Model { return m }}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,13 +23,13 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"blankout"
 	"blankout/config"
-	"blankout/group"
-	"blankout/record"
-	"blankout/run"
+	"blankout/internal/event"
+	"blankout/internal/run"
+	"blankout/online/group"
 	"blankout/serve"
 	"blankout/stream"
+	"blankout/stream/record"
 )
 
 // newMember returns the member that a configuration describes.
@@ -40,7 +40,7 @@ func newMember(c *config.Config, log *slog.Logger) *group.Member {
 	return &group.Member{
 		Config: c.Group, Kafka: c.Kafka.ConsumerConfig, Learner: c.Learner, Schema: c.Record.Schema, Log: log,
 		Settings: config.Fingerprint(c.Learner, c.Record, c.Validate.Config), Validator: newValidator(c, "", log),
-		Open: func(ctx context.Context, kafka stream.ConsumerConfig, s *blankout.Schema, from blankout.Offsets) (stream.Opened, error) {
+		Open: func(ctx context.Context, kafka stream.ConsumerConfig, s *event.Schema, from event.Offsets) (stream.Opened, error) {
 			return stream.Input{Record: c.Record, Kafka: kafka}.Open(ctx, s, from)
 		},
 	}
@@ -111,7 +111,7 @@ func (p *program) learnInGroup(ctx context.Context, o runFlags, c *config.Config
 	if status == nil { // stopped before anything was folded
 		return nil
 	}
-	by := map[blankout.Reason]uint64{}
+	by := map[event.Reason]uint64{}
 	for reason, r := range status.Metrics.RefusedBy {
 		by[reason] = r.Count
 	}
@@ -140,7 +140,7 @@ func memberStatus(m *group.Member, started time.Time) func() *run.Status {
 			at := slices.IndexFunc(out.Partitions, func(p run.PartitionStatus) bool { return p.Topic == end.Topic && p.Partition == end.Partition })
 			if at < 0 { // nothing of it is learned yet
 				at = len(out.Partitions)
-				out.Partitions = append(out.Partitions, run.PartitionStatus{Position: blankout.Position{Topic: end.Topic, Partition: end.Partition, Next: end.HighWater - end.Lag}})
+				out.Partitions = append(out.Partitions, run.PartitionStatus{Position: event.Position{Topic: end.Topic, Partition: end.Partition, Next: end.HighWater - end.Lag}})
 			}
 			out.Partitions[at].HighWater = end.HighWater
 		}
@@ -296,7 +296,7 @@ ended are to be started again.`,
 			if asJSON {
 				return json.NewEncoder(p.stdout).Encode(gap)
 			}
-			_, err = fmt.Fprintf(p.stdout, "group %s passes over %s: %s records at most are not learned\n", blankout.Printable(args[0]), blankout.Printable(gap.String()), humanize.Comma(gap.To-gap.From))
+			_, err = fmt.Fprintf(p.stdout, "group %s passes over %s: %s records at most are not learned\n", event.Printable(args[0]), event.Printable(gap.String()), humanize.Comma(gap.To-gap.From))
 			return err
 		},
 	}
@@ -376,11 +376,11 @@ func (p *program) printGroup(r *group.Report, asJSON bool) error {
 		return json.NewEncoder(p.stdout).Encode(r)
 	}
 	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "group\t%s\n", blankout.Printable(r.Name))
+	fmt.Fprintf(w, "group\t%s\n", event.Printable(r.Name))
 	fmt.Fprintf(w, "ledger\t%d records, folded from %d on\n", r.Offset, r.From)
 	fmt.Fprintf(w, "chain\t%s\n", r.Chain)
 	if r.Architecture != "" {
-		fmt.Fprintf(w, "architecture\t%s\n", blankout.Printable(r.Architecture))
+		fmt.Fprintf(w, "architecture\t%s\n", event.Printable(r.Architecture))
 	}
 	fmt.Fprintf(w, "commits\t%s accepted\n", humanize.Comma(int64(r.Accepted)))
 	for _, reason := range slices.Sorted(maps.Keys(r.Rejected)) {
@@ -405,10 +405,10 @@ func (p *program) printGroup(r *group.Report, asJSON bool) error {
 		fmt.Fprintf(w, "base\t%d: %s, %s\n", b.Offset, humanize.IBytes(uint64(b.Bytes)), same)
 	}
 	for _, g := range r.Skipped {
-		fmt.Fprintf(w, "passed over\t%s: %s records at most, not learned\n", blankout.Printable(g.String()), humanize.Comma(g.To-g.From))
+		fmt.Fprintf(w, "passed over\t%s: %s records at most, not learned\n", event.Printable(g.String()), humanize.Comma(g.To-g.From))
 	}
 	for _, at := range r.Positions {
-		fmt.Fprintf(w, "partition\t%s/%d: %s records up to offset %d, fingerprints %016x\n", blankout.Printable(at.Topic), at.Partition, humanize.Comma(int64(at.Records)), at.Next, at.Sum)
+		fmt.Fprintf(w, "partition\t%s/%d: %s records up to offset %d, fingerprints %016x\n", event.Printable(at.Topic), at.Partition, humanize.Comma(int64(at.Records)), at.Next, at.Sum)
 	}
 	return w.Flush()
 }

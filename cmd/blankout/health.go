@@ -10,7 +10,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/online/watch"
 )
 
@@ -53,7 +53,7 @@ func printFeatures(out *bufio.Writer, h *watch.Health) {
 		if f.ErrorWithout != nil {
 			without = fmt.Sprintf("%.1f", *f.ErrorWithout)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", blankout.Printable(f.Field), f.Kind, two(f.Missing, 100), two(f.NewValues, 100), two(f.Mean, 1), two(f.Deviation, 1), without)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", event.Printable(f.Field), f.Kind, two(f.Missing, 100), two(f.NewValues, 100), two(f.Mean, 1), two(f.Deviation, 1), without)
 	}
 	t.Flush()
 	if len(h.Changes) > 0 {

@@ -19,15 +19,15 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"blankout"
 	"blankout/checkpoint"
-	"blankout/kernel"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/kernel"
+	"blankout/internal/measure"
+	"blankout/internal/model"
+	"blankout/internal/run"
 	"blankout/online"
 	"blankout/online/cover"
 	"blankout/online/watch"
-	"blankout/run"
 )
 
 func (p *program) inspect() *cobra.Command {
@@ -117,34 +117,34 @@ group has come, who has committed what, and what was refused.`,
 
 // inspection is what a file holds. Errors are in percent.
 type inspection struct {
-	File        string           `json:"file"`
-	Kind        checkpoint.Kind  `json:"kind"`
-	Bytes       int64            `json:"bytes"`
-	Events      uint64           `json:"events"`
-	Classes     []string         `json:"classes"`
-	Fields      int              `json:"fields"`
-	Features    int              `json:"features"` // columns that have a row
-	Knots       int              `json:"knots"`    // further rows, of the knots of splines
-	Columns     uint64           `json:"columns"`
-	Names       int              `json:"names"`
-	Collisions  int              `json:"name_collisions"`
-	Memory      int              `json:"memory_bytes"` // of the rows
-	Loss        string           `json:"loss"`
-	Noise       string           `json:"noise"`
-	Trained     string           `json:"trained"`
-	Standardize string           `json:"standardize"`
-	Intercept   []float64        `json:"intercept"`
-	Kernel      string           `json:"kernel,omitempty"`
-	Vectors     int              `json:"support_vectors,omitempty"` // of the dual, alpha > 0
-	Expansion   int              `json:"expansion,omitempty"`       // examples that score
-	Norm        float64          `json:"weight_norm"`
-	Offsets     blankout.Offsets `json:"offsets,omitempty"`
-	Progress    *online.Summary  `json:"progress,omitempty"` // of a checkpoint
-	Warnings    []watch.Warning  `json:"warnings,omitempty"` // of a checkpoint
-	Health      *watch.Health    `json:"health,omitempty"`   // of the fields, of a checkpoint
-	Snapshot    *snapshotID      `json:"snapshot,omitempty"`
-	Largest     [][]namedWeight  `json:"largest_weights"`
-	Blocks      []blockSize      `json:"blocks"`
+	File        string          `json:"file"`
+	Kind        checkpoint.Kind `json:"kind"`
+	Bytes       int64           `json:"bytes"`
+	Events      uint64          `json:"events"`
+	Classes     []string        `json:"classes"`
+	Fields      int             `json:"fields"`
+	Features    int             `json:"features"` // columns that have a row
+	Knots       int             `json:"knots"`    // further rows, of the knots of splines
+	Columns     uint64          `json:"columns"`
+	Names       int             `json:"names"`
+	Collisions  int             `json:"name_collisions"`
+	Memory      int             `json:"memory_bytes"` // of the rows
+	Loss        string          `json:"loss"`
+	Noise       string          `json:"noise"`
+	Trained     string          `json:"trained"`
+	Standardize string          `json:"standardize"`
+	Intercept   []float64       `json:"intercept"`
+	Kernel      string          `json:"kernel,omitempty"`
+	Vectors     int             `json:"support_vectors,omitempty"` // of the dual, alpha > 0
+	Expansion   int             `json:"expansion,omitempty"`       // examples that score
+	Norm        float64         `json:"weight_norm"`
+	Offsets     event.Offsets   `json:"offsets,omitempty"`
+	Progress    *online.Summary `json:"progress,omitempty"` // of a checkpoint
+	Warnings    []watch.Warning `json:"warnings,omitempty"` // of a checkpoint
+	Health      *watch.Health   `json:"health,omitempty"`   // of the fields, of a checkpoint
+	Snapshot    *snapshotID     `json:"snapshot,omitempty"`
+	Largest     [][]namedWeight `json:"largest_weights"`
+	Blocks      []blockSize     `json:"blocks"`
 
 	model *model.Linear // nil of another kind
 }
@@ -200,12 +200,12 @@ func inspectFile(path string, weights int) (*inspection, error) {
 		}
 	}
 	// A model has no place in a stream, and a snapshot no history.
-	if _, err := blankout.FindBlock(file.Blocks, "offsets"); err == nil {
+	if _, err := event.FindBlock(file.Blocks, "offsets"); err == nil {
 		if i.Offsets, err = run.ReadOffsets(file.Blocks); err != nil {
 			return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
 		}
 	}
-	if _, err := blankout.FindBlock(file.Blocks, "summary"); err == nil {
+	if _, err := event.FindBlock(file.Blocks, "summary"); err == nil {
 		if i.Progress, err = online.ReadSummary(file.Blocks); err != nil {
 			return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
 		}
@@ -216,7 +216,7 @@ func inspectFile(path string, weights int) (*inspection, error) {
 	if i.Health, err = watch.ReadHealth(file.Blocks); err != nil {
 		return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
 	}
-	if data, err := blankout.FindBlock(file.Blocks, "snapshot"); err == nil {
+	if data, err := event.FindBlock(file.Blocks, "snapshot"); err == nil {
 		i.Snapshot = &snapshotID{}
 		if err := json.Unmarshal(data, i.Snapshot); err != nil {
 			return nil, refusedError{fmt.Errorf("%s: block snapshot: %w", path, err)}
@@ -272,10 +272,10 @@ func (i *inspection) print(out *bufio.Writer, draw bool) {
 		if len(list) == 0 {
 			continue
 		}
-		fmt.Fprintf(out, "\nfor %s\n", blankout.Printable(list[0].Class))
+		fmt.Fprintf(out, "\nfor %s\n", event.Printable(list[0].Class))
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 		for _, w := range list {
-			fmt.Fprintf(t, "  %.4f\t  %s\n", w.Weight, blankout.Printable(w.Feature))
+			fmt.Fprintf(t, "  %.4f\t  %s\n", w.Weight, event.Printable(w.Feature))
 		}
 		t.Flush()
 	}

@@ -20,13 +20,13 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"blankout"
 	"blankout/config"
-	"blankout/labels"
-	"blankout/measure"
-	"blankout/record"
-	"blankout/run"
+	"blankout/internal/event"
+	"blankout/internal/measure"
+	"blankout/internal/run"
 	"blankout/stream"
+	"blankout/stream/labels"
+	"blankout/stream/record"
 )
 
 // joining is how labels that come later are joined with their events.
@@ -119,14 +119,14 @@ func (s *service) openJoined(ctx context.Context, c *config.Config, o runFlags, 
 		s.close = append(s.close, a.watch(events, later))
 	}
 	if group := c.Kafka.Group; group != "" && o.data == "" {
-		r.Commit = func(ctx context.Context, offsets blankout.Offsets) error { return all[0].Commit(ctx, group, offsets) }
+		r.Commit = func(ctx context.Context, offsets event.Offsets) error { return all[0].Commit(ctx, group, offsets) }
 	}
 	return nil
 }
 
 // openLanes opens all partitions of events and of labels, from where learning goes on. The
 // caller closes what was opened, a thing for each lane.
-func openLanes(ctx context.Context, s *blankout.Schema, from blankout.Offsets, events, later stream.Input, log *slog.Logger) (lanes []labels.Lane, all []stream.Opened, err error) {
+func openLanes(ctx context.Context, s *event.Schema, from event.Offsets, events, later stream.Input, log *slog.Logger) (lanes []labels.Lane, all []stream.Opened, err error) {
 	defer func() {
 		if err != nil {
 			for _, o := range all {
@@ -174,10 +174,10 @@ func sayOdd(log *slog.Logger, p stream.Partition) func(offset, time int64) {
 }
 
 // openLane opens a partition whose records are decoded as Merge wants it.
-func openLane(ctx context.Context, s *blankout.Schema, from blankout.Offsets, p stream.Partition, isLabels bool) (*labels.Lane, stream.Opened, error) {
+func openLane(ctx context.Context, s *event.Schema, from event.Offsets, p stream.Partition, isLabels bool) (*labels.Lane, stream.Opened, error) {
 	lane := &labels.Lane{Topic: p.Topic, Partition: p.Number, Labels: isLabels}
 	file := p.Where != "" && !strings.HasPrefix(p.Where, "kafka://")
-	p.Defer = func(of func(*blankout.Schema) (record.Decoder, error)) (_ record.Decoder, err error) {
+	p.Defer = func(of func(*event.Schema) (record.Decoder, error)) (_ record.Decoder, err error) {
 		if isLabels {
 			lane.Decoder, err = labels.NewLabelDecoder(of, s)
 		} else {
@@ -186,7 +186,7 @@ func openLane(ctx context.Context, s *blankout.Schema, from blankout.Offsets, p 
 		if err != nil || !file {
 			return &labels.Deferred{}, err
 		}
-		read := blankout.NewSchema(1, nil, max(2, s.MaxClasses)) // a record that it refuses has no time
+		read := event.NewSchema(1, nil, max(2, s.MaxClasses)) // a record that it refuses has no time
 		read.Target = s.Target
 		clock, err := of(read)
 		return &labels.Deferred{Clock: clock}, err
@@ -202,7 +202,7 @@ func openLane(ctx context.Context, s *blankout.Schema, from blankout.Offsets, p 
 // addedPartitions opens the partitions that are added to the topics while events and labels
 // are joined.
 type addedPartitions struct {
-	schema    *blankout.Schema
+	schema    *event.Schema
 	found     [2]atomic.Pointer[[]stream.Partition] // of events and of labels
 	known     map[string]bool                       // by laneName
 	consuming *atomic.Pointer[consumers]
@@ -278,7 +278,7 @@ func (j *joinFlags) add(c *cobra.Command) {
 }
 
 // openJoined opens events and their labels, joined.
-func (d *dataFlags) openJoined(ctx context.Context, path string, s *blankout.Schema) (_ stream.Opened, err error) {
+func (d *dataFlags) openJoined(ctx context.Context, path string, s *event.Schema) (_ stream.Opened, err error) {
 	c := d.joined
 	switch {
 	case len(d.paths) > 1:

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blankout/checkpoint"
-	"blankout/labels"
+	"blankout/stream/labels"
 )
 
 func (p *program) labelsCommand() *cobra.Command {

@@ -14,10 +14,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"blankout"
-	"blankout/labels"
-	"blankout/record"
+	"blankout/internal/event"
 	"blankout/stream"
+	"blankout/stream/labels"
+	"blankout/stream/record"
 )
 
 // Partitions added while events and labels are joined are read from their beginning. Where
@@ -64,7 +64,7 @@ func testAddedPartitions(t *testing.T, late bool) {
 		return events, later
 	}
 	log := slog.New(slog.DiscardHandler)
-	open := func(in stream.Input) (*labels.Merge, *labels.Join, []labels.Lane, consumers, *blankout.Schema) {
+	open := func(in stream.Input) (*labels.Merge, *labels.Join, []labels.Lane, consumers, *event.Schema) {
 		s := one.Record.Schema()
 		c := labels.DefaultConfig()
 		c.IdleTimeout = 0
@@ -89,7 +89,7 @@ func testAddedPartitions(t *testing.T, late bool) {
 	read := func(m *labels.Merge, most time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), most)
 		defer cancel()
-		var b blankout.Batch
+		var b event.Batch
 		err := m.Next(ctx, &b)
 		if err == nil {
 			for _, e := range b.Examples {

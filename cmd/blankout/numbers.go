@@ -10,10 +10,10 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 	"blankout/online"
 	"blankout/online/watch"
 )
@@ -31,7 +31,7 @@ func newNumberMeasures(lossName string) (*numberMeasures, error) {
 }
 
 // add counts in an example that has a score; by is its model.ScoreVariance.
-func (m *numberMeasures) add(e *blankout.Example, h *model.Head, score float64, by model.Lacked) {
+func (m *numberMeasures) add(e *event.Example, h *model.Head, score float64, by model.Lacked) {
 	m.examples++
 	if e.Label >= 0 {
 		value := h.Value(score)

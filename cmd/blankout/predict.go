@@ -17,12 +17,12 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/client"
-	"blankout/loss"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/internal/model"
+	"blankout/internal/served"
 	"blankout/online/watch"
 )
 
@@ -143,7 +143,7 @@ func (p *program) sayLacking(rules map[model.MissingPolicy]int) {
 }
 
 // openModel reads the model, and has the data read as it was learned.
-func (o *predictFlags) openModel(p *program) (*client.Model, error) {
+func (o *predictFlags) openModel(p *program) (*served.Model, error) {
 	rule, err := model.ParseMissingPolicy(o.missing)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--missing-policy %w", err)}
@@ -193,7 +193,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	measures := measure.NewEvaluation(len(head.Schema.Classes))
 	measures.Positive = schema.PositiveClass(head.Positive)
 	score, rules := read.Score, map[model.MissingPolicy]int{} // examples known to lack fields by rule
-	lacks := lacking{answer: head.Answer, by: func(e *blankout.Example) model.Lacked { return model.ScoreVariance(read.Model, e) }}
+	lacks := lacking{answer: head.Answer, by: func(e *event.Example) model.Lacked { return model.ScoreVariance(read.Model, e) }}
 	if o.remove > 0 || o.groups > 0 {
 		if score, lacks, err = deleting(read.Model, o, schema, rules); err != nil {
 			return err
@@ -286,7 +286,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 var errEnough = errors.New("enough examples")
 
 // newWriter returns what writes predictions, or explanations, to out.
-func (o *predictFlags) newWriter(out io.Writer, m *client.Model, s *blankout.Schema) (answerWriter, error) {
+func (o *predictFlags) newWriter(out io.Writer, m *served.Model, s *event.Schema) (answerWriter, error) {
 	if o.explain.form == "" {
 		return newAnswers(out, o.out, m, s, &o.data)
 	}
@@ -298,7 +298,7 @@ func (o *predictFlags) newWriter(out io.Writer, m *client.Model, s *blankout.Sch
 }
 
 // sayNames reports how many names the model's dictionary holds.
-func (p *program) sayNames(s *blankout.Schema) {
+func (p *program) sayNames(s *event.Schema) {
 	if p.quiet || s.Names.Len() == 0 {
 		return
 	}
@@ -310,7 +310,7 @@ func (p *program) sayNames(s *blankout.Schema) {
 }
 
 // measureClasses measures the answer a to an example, with these scores and probabilities.
-func measureClasses(to *measure.Evaluation, h *model.Head, e *blankout.Example, a model.Answer, scores, probabilities []float64) {
+func measureClasses(to *measure.Evaluation, h *model.Head, e *event.Example, a model.Answer, scores, probabilities []float64) {
 	class := h.Predict(scores)
 	to.Add(e.Label, e.Weight, scores, class, probabilities)
 	if set, ok := h.Set(a, probabilities[:max(2, min(len(probabilities), len(h.Schema.Classes)))], class); ok {
@@ -330,7 +330,7 @@ func (p *program) sayUnlabeled(seen *examined, o *predictFlags) {
 
 // examined checks the examples against the model, and counts them.
 type examined struct {
-	model  *client.Model
+	model  *served.Model
 	known  int  // classes
 	refuse bool // examples of which the model has met no feature
 
@@ -341,24 +341,24 @@ type examined struct {
 	zero int
 }
 
-func (x *examined) take(e *blankout.Example, schema *blankout.Schema) error {
+func (x *examined) take(e *event.Example, schema *event.Schema) error {
 	classes := x.model.Schema.Classes
 	switch {
 	case e.Label >= x.known && e.Label != x.zero:
 		name := schema.Classes[e.Label]
-		if !blankout.IsZero(name) {
-			return unusable{fmt.Errorf("label %.40q is none of the model's classes %s (--unlabeled passes over every label)", name, blankout.ClassList(classes))}
+		if !event.IsZero(name) {
+			return unusable{fmt.Errorf("label %.40q is none of the model's classes %s (--unlabeled passes over every label)", name, event.ClassList(classes))}
 		}
 		x.zero = e.Label
 		fallthrough
 	case e.Label == x.zero && x.zero >= 0:
-		e.Label = blankout.Unlabeled
+		e.Label = event.Unlabeled
 		x.zeros++
 	case e.Label >= 0:
 		x.labeled++
 	}
 	if x.zeros > 0 && x.labeled > 0 {
-		return fmt.Errorf("label 0 is none of the model's classes %s, and examples have labels: only files of nothing but 0 are unlabeled (--unlabeled passes over every label)", blankout.ClassList(classes))
+		return fmt.Errorf("label 0 is none of the model's classes %s, and examples have labels: only files of nothing but 0 are unlabeled (--unlabeled passes over every label)", event.ClassList(classes))
 	}
 	if err := x.model.OnlyUnseen(e, schema); err == nil {
 		x.familiar++
@@ -376,14 +376,14 @@ func (x *examined) take(e *blankout.Example, schema *blankout.Schema) error {
 
 // lacking tells of the example that was scored last how it was answered, and its model.ScoreVariance.
 type lacking struct {
-	answer func(*blankout.Example) model.Answer
-	by     func(*blankout.Example) model.Lacked
+	answer func(*event.Example) model.Answer
+	by     func(*event.Example) model.Lacked
 }
 
 // deleting returns Score with features deleted at random. The masks depend on
 // the seed and the number of the example alone and are those of the corrupt
 // command's first copies. Where what was deleted is known, rules counts the answers.
-func deleting(m model.Model, o *predictFlags, schema *blankout.Schema, rules map[model.MissingPolicy]int) (func(*blankout.Example, []float64) []float64, lacking, error) {
+func deleting(m model.Model, o *predictFlags, schema *event.Schema, rules map[model.MissingPolicy]int) (func(*event.Example, []float64) []float64, lacking, error) {
 	c := batch.Corrupter{Noise: loss.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale, Grouping: model.NewGrouping(schema), Curves: m.About().Scaler.Curves}
 	if o.groups > 0 {
 		c.Noise = loss.GroupDropout{Q: o.remove, Groups: o.groups}
@@ -392,19 +392,19 @@ func deleting(m model.Model, o *predictFlags, schema *blankout.Schema, rules map
 		}
 	}
 	n := 0
-	var x blankout.Vec
+	var x event.Vec
 	var field []uint16
-	var left blankout.Example
+	var left event.Example
 	var dead []bool
-	lacks := lacking{answer: m.About().Answer, by: func(e *blankout.Example) model.Lacked { return model.ScoreVariance(m, e) }}
+	lacks := lacking{answer: m.About().Answer, by: func(e *event.Example) model.Lacked { return model.ScoreVariance(m, e) }}
 	if o.declared {
-		lacks.answer = func(*blankout.Example) model.Answer { return m.About().Answer(&left) }
+		lacks.answer = func(*event.Example) model.Answer { return m.About().Answer(&left) }
 		if linear, ok := m.(*model.Linear); ok {
-			lacks.by = func(*blankout.Example) model.Lacked { return linear.VarianceLacking(left.Features, &left) }
+			lacks.by = func(*event.Example) model.Lacked { return linear.VarianceLacking(left.Features, &left) }
 		}
 	}
-	return func(e *blankout.Example, out []float64) []float64 {
-		x = m.Standardized(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
+	return func(e *event.Example, out []float64) []float64 {
+		x = m.Standardized(e, event.Vec{Index: x.Index[:0], Value: x.Value[:0]})
 		field = m.About().Scaler.FieldsOf(e, x.Index, field)
 		if !o.declared {
 			c.Vec(x, field, n, 0)
@@ -424,7 +424,7 @@ func deleting(m model.Model, o *predictFlags, schema *blankout.Schema, rules map
 // printable returns names as they are shown.
 func printable(names []string) (out []string) {
 	for _, name := range names {
-		out = append(out, blankout.Printable(name))
+		out = append(out, event.Printable(name))
 	}
 	return out
 }
@@ -469,7 +469,7 @@ func addMissingFlag(c *cobra.Command, to *string) {
 }
 
 // forceMissing has a model answer events that lack fields by a rule, but for auto.
-func forceMissing(m *client.Model, rule model.MissingPolicy) error {
+func forceMissing(m *served.Model, rule model.MissingPolicy) error {
 	if rule == model.MissingImpute && m.Head.Covariance == nil {
 		return usageError{errors.New("--missing-policy impute: the model has no covariance of numeric columns to fill in from")}
 	}

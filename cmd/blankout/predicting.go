@@ -15,21 +15,21 @@ import (
 	"sync"
 	"time"
 
-	"blankout"
 	"blankout/checkpoint"
-	"blankout/client"
-	"blankout/client/kafka"
-	"blankout/client/s3"
 	"blankout/config"
-	"blankout/model"
-	"blankout/predict"
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/internal/served"
+	"blankout/internal/served/kafka"
+	"blankout/internal/served/s3"
 	"blankout/serve"
+	"blankout/serve/predict"
 )
 
 // openSnapshots prepares the places that models are handed on to, nil if there
 // are none, and sees to it that this run's versions lie above theirs: they may
 // come from another checkpoint directory.
-func (s *service) openSnapshots(ctx context.Context, c *config.Config, model func() *client.Model, log *slog.Logger) (*serve.Snapshots, error) {
+func (s *service) openSnapshots(ctx context.Context, c *config.Config, model func() *served.Model, log *slog.Logger) (*serve.Snapshots, error) {
 	if c.Snapshot.Topic == "" && c.Snapshot.File == "" && c.Snapshot.Object == "" {
 		return nil, nil
 	}
@@ -50,7 +50,7 @@ func (s *service) openSnapshots(ctx context.Context, c *config.Config, model fun
 
 // newPredictor returns what scores the topic of the configuration, nil if none is
 // named.
-func newPredictor(c *config.Config, model func() *client.Model, log *slog.Logger) *predict.Predictor {
+func newPredictor(c *config.Config, model func() *served.Model, log *slog.Logger) *predict.Predictor {
 	if c.Predict.Topic == "" {
 		return nil
 	}
@@ -103,7 +103,7 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 	if err := c.OpenRegistry(log); err != nil {
 		return usageError{err}
 	}
-	follower, err := c.Predict.Follow(client.Options{
+	follower, err := c.Predict.Follow(served.Options{
 		Schemes: schemes(c),
 		Record:  &c.Record, Missing: model.MissingPolicy(c.Learner.MissingPolicy), Log: log,
 	})
@@ -111,7 +111,7 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 		return fmt.Errorf("run: predict: %w", err)
 	}
 	defer follower.Close()
-	model := func() *client.Model {
+	model := func() *served.Model {
 		m, _ := follower.Model() // the log is told what is wrong
 		return m
 	}
@@ -146,8 +146,8 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 
 // learned gives a model only once it has learned something: before that it says
 // nothing about any event.
-func learned(model func() *client.Model) func() *client.Model {
-	return func() *client.Model {
+func learned(model func() *served.Model) func() *served.Model {
+	return func() *served.Model {
 		if m := model(); m != nil && m.Events > 0 {
 			return m
 		}
@@ -156,13 +156,13 @@ func learned(model func() *client.Model) func() *client.Model {
 }
 
 // schemes opens models in topics and stores that are reached as the configuration says.
-func schemes(c *config.Config) map[string]client.Opener {
-	return map[string]client.Opener{"kafka": kafka.Opener(c.Kafka.ConnectConfig), "s3": s3.Opener(c.S3)}
+func schemes(c *config.Config) map[string]served.Opener {
+	return map[string]served.Opener{"kafka": kafka.Opener(c.Kafka.ConnectConfig), "s3": s3.Opener(c.S3)}
 }
 
 // openModel reads the model at an address, as a service does whose configuration is the
 // defaults and the environment.
-func openModel(where string) (*client.Model, error) {
+func openModel(where string) (*served.Model, error) {
 	l, err := config.Load(config.Source{Env: os.Environ()})
 	if err != nil {
 		return nil, usageError{err}
@@ -173,7 +173,7 @@ func openModel(where string) (*client.Model, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	m, err := client.Open(ctx, where, client.Options{Token: token, Schemes: schemes(&l.Config)})
+	m, err := served.Open(ctx, where, served.Options{Token: token, Schemes: schemes(&l.Config)})
 	if err != nil {
 		return nil, fmt.Errorf("reading the model: %w", err)
 	}
@@ -197,7 +197,7 @@ func readCheckpoint(path string) (file *checkpoint.File, at string, bytes int, e
 		}
 	} else {
 		if at, err = checkpoint.Newest(path); err != nil {
-			return nil, path, 0, blankout.HideAddresses(err)
+			return nil, path, 0, event.HideAddresses(err)
 		}
 		if data, err = os.ReadFile(at); err != nil {
 			return nil, at, 0, err

@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"blankout/config"
-	"blankout/record"
-	"blankout/registry"
 	"blankout/stream"
+	"blankout/stream/record"
+	"blankout/stream/registry"
 )
 
 type produceFlags struct {

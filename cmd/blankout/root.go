@@ -18,16 +18,16 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
-	"blankout"
 	"blankout/checkpoint"
 	"blankout/config"
-	"blankout/group"
-	"blankout/labels"
+	"blankout/internal/event"
+	"blankout/internal/run"
 	"blankout/online"
-	"blankout/record"
-	"blankout/run"
+	"blankout/online/group"
 	"blankout/simulate"
 	"blankout/stream"
+	"blankout/stream/labels"
+	"blankout/stream/record"
 )
 
 // program is what every command works with: the streams of the process, or of
@@ -61,7 +61,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 		err = fmt.Errorf("interrupted: %w", err)
 	}
 	for line := range strings.Lines(err.Error()) {
-		fmt.Fprintln(stderr, "blankout:", blankout.Printable(strings.TrimRight(line, "\n")))
+		fmt.Fprintln(stderr, "blankout:", event.Printable(strings.TrimRight(line, "\n")))
 	}
 	return exitCode(err)
 }
@@ -222,9 +222,9 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return 0
-	case is[usageError](err), is[*online.MismatchError](err), is[*group.SettingsError](err), is[*group.ArchitectureError](err), is[*group.SkipError](err), is[*online.NumbersError](err), is[*simulate.RequestError](err), is[*record.MissingColumnError](err), is[*stream.AddressError](err), is[*blankout.KeyError](err):
+	case is[usageError](err), is[*online.MismatchError](err), is[*group.SettingsError](err), is[*group.ArchitectureError](err), is[*group.SkipError](err), is[*online.NumbersError](err), is[*simulate.RequestError](err), is[*record.MissingColumnError](err), is[*stream.AddressError](err), is[*event.KeyError](err):
 		return 2
-	case is[refusedError](err), is[*run.RefusedError](err), is[*run.FruitlessError](err), is[*blankout.Refusal](err), is[*stream.ParquetError](err), is[*stream.ReplacedError](err),
+	case is[refusedError](err), is[*run.RefusedError](err), is[*run.FruitlessError](err), is[*event.Refusal](err), is[*stream.ParquetError](err), is[*stream.ReplacedError](err),
 		is[*stream.OffsetOutOfRangeError](err), is[*stream.TopicRecreatedError](err), is[*stream.CorruptBatchError](err),
 		is[*labels.StateError](err), is[*labels.DamageError](err), errors.Is(err, checkpoint.ErrDamaged), errors.Is(err, checkpoint.ErrForeign), errors.Is(err, checkpoint.ErrNewer), errors.Is(err, checkpoint.ErrLost):
 		return 3

@@ -15,15 +15,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blankout"
 	"blankout/config"
-	"blankout/loss"
-	"blankout/measure"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/internal/run"
 	"blankout/online"
 	"blankout/online/rules"
 	"blankout/online/watch"
-	"blankout/record"
-	"blankout/run"
+	"blankout/stream/record"
 )
 
 // runFlags are the flags of run, beside those of the configuration.
@@ -278,7 +278,7 @@ type runSummary struct {
 	Seconds     float64           `json:"seconds"`
 	Checkpoint  string            `json:"checkpoint"`
 	Checkpoints uint64            `json:"checkpoints"`
-	Offsets     blankout.Offsets  `json:"offsets"`
+	Offsets     event.Offsets     `json:"offsets"`
 	RefusedBy   map[string]uint64 `json:"refused_by"`
 	NotFinite   uint64            `json:"not_finite"` // values that were NaN or infinite, and counted as missing
 	HeldOut     uint64            `json:"held_out"`
@@ -293,7 +293,7 @@ type runSummary struct {
 	*labelSummary
 }
 
-func summary(s *run.Status, offsets blankout.Offsets) runSummary {
+func summary(s *run.Status, offsets event.Offsets) runSummary {
 	out := runSummary{
 		Events: s.Learned + s.Unlabeled, Refused: s.Refused, Total: s.Metrics.Events, Features: s.Metrics.Features,
 		Summary: s.Metrics.Summary(), Positive: s.Metrics.Positive,

@@ -16,12 +16,12 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/online"
 	"blankout/online/watch"
-	"blankout/record"
-	"blankout/record/notation"
 	"blankout/stream"
+	"blankout/stream/record"
+	"blankout/stream/record/notation"
 )
 
 const (
@@ -33,7 +33,7 @@ const (
 // A sample is what the first records of a file or topic hold, read as a configuration says.
 type sample struct {
 	time                      int64 // of the first record that has one
-	schema                    *blankout.Schema
+	schema                    *event.Schema
 	fields                    sampled
 	records, labeled, refused int
 	first                     string // what was wrong with the first record refused
@@ -55,7 +55,7 @@ func readSample(ctx context.Context, in stream.Input) (_ *sample, err error) {
 	if f, ok := file.(*stream.File); ok {
 		out.separator = f.Record().Separator
 	}
-	var b blankout.Batch
+	var b event.Batch
 	for values := 0; out.records < sampleRecords && values < sampleValues; {
 		if err := file.Next(ctx, &b); errors.Is(err, io.EOF) {
 			break
@@ -70,7 +70,7 @@ func readSample(ctx context.Context, in stream.Input) (_ *sample, err error) {
 				}
 				continue
 			}
-			if e.Label != blankout.Unlabeled {
+			if e.Label != event.Unlabeled {
 				out.labeled++
 				for len(out.counts) <= e.Label {
 					out.counts = append(out.counts, 0)
@@ -116,7 +116,7 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 		result.Warnings = append(result.Warnings, path+": there is no record in it")
 	}
 	if s.refused > 0 {
-		result.Warnings = append(result.Warnings, "the first record refused: "+blankout.Printable(s.first))
+		result.Warnings = append(result.Warnings, "the first record refused: "+event.Printable(s.first))
 	}
 	if s.records > s.refused && s.labeled == 0 && !c.Unlabeled {
 		result.Warnings = append(result.Warnings, fmt.Sprintf("no record has a label: is record.label = %q the field that holds it?%s", c.Label, s.labelFields(" It could be ")))
@@ -139,7 +139,7 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 		result.Warnings = append(result.Warnings, f.String())
 	}
 	result.Warnings = append(result.Warnings, s.suspicious()...)
-	if text := s.fields.leftOut(s.schema, s.records-s.refused); text != "" && c.Absent != blankout.AbsentZero {
+	if text := s.fields.leftOut(s.schema, s.records-s.refused); text != "" && c.Absent != event.AbsentZero {
 		result.Warnings = append(result.Warnings, text)
 	}
 	for _, text := range result.Warnings {
@@ -161,7 +161,7 @@ func (s *sample) classes() []string {
 		}
 		return cmp.Or(rarer, strings.Compare(a, b))
 	})
-	if len(names) == 2 && blankout.UsualPair(names[1], names[0]) {
+	if len(names) == 2 && event.UsualPair(names[1], names[0]) {
 		slices.Reverse(names)
 	}
 	return names
@@ -212,7 +212,7 @@ func (s *sample) labelFields(text string) string {
 	slices.SortStableFunc(found, func(a, b candidate) int { return cmp.Compare(a.n, b.n) })
 	var parts []string
 	for _, c := range found[:min(len(found), shown)] {
-		parts = append(parts, fmt.Sprintf("%s (%d values)", quote(blankout.Printable(c.name)), c.n))
+		parts = append(parts, fmt.Sprintf("%s (%d values)", quote(event.Printable(c.name)), c.n))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -282,7 +282,7 @@ type readings struct {
 }
 
 // add counts an event in, the record of this number from 1 on.
-func (f *sampled) add(e *blankout.Example, s *blankout.Schema, number int) {
+func (f *sampled) add(e *event.Example, s *event.Schema, number int) {
 	if *f == nil {
 		*f = sampled{}
 	}
@@ -300,7 +300,7 @@ func (f *sampled) add(e *blankout.Example, s *blankout.Schema, number int) {
 			r.events, r.newest = r.events+1, number
 		}
 		switch x := e.Features.Value[i]; s.Fields[key.field].Kind {
-		case blankout.Numeric, blankout.Sparse:
+		case event.Numeric, event.Sparse:
 			r.n++
 			r.low, r.high, r.whole = min(r.low, x), max(r.high, x), r.whole && x == math.Trunc(x)
 			if x > r.last {
@@ -308,7 +308,7 @@ func (f *sampled) add(e *blankout.Example, s *blankout.Schema, number int) {
 			}
 			r.last = x
 			r.numbers[x] = struct{}{}
-		case blankout.Categorical, blankout.Boolean:
+		case event.Categorical, event.Boolean:
 			r.n++
 			r.columns[column] = struct{}{}
 		}
@@ -348,10 +348,10 @@ func (s *sample) suspicious() (out []string) {
 
 // leftOut tells that numeric fields are left out by a third or more of so many events and are
 // never 0 in the others, so that 0 is probably what is left out; "" if most such fields are not.
-func (f sampled) leftOut(s *blankout.Schema, events int) string {
+func (f sampled) leftOut(s *event.Schema, events int) string {
 	left, zero := 0, 0 // fields that are left out, and those of them that are sometimes 0
 	for key, r := range f {
-		if s.Fields[key.field].Kind == blankout.Numeric && events >= sampleLeast && 3*(events-r.n) >= events {
+		if s.Fields[key.field].Kind == event.Numeric && events >= sampleLeast && 3*(events-r.n) >= events {
 			left++
 			if _, is := r.numbers[0]; is {
 				zero++

@@ -14,10 +14,10 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"golang.org/x/term"
 
-	"blankout"
-	"blankout/measure"
+	"blankout/internal/event"
+	"blankout/internal/measure"
+	"blankout/internal/run"
 	"blankout/online/watch"
-	"blankout/run"
 )
 
 // screen is standard error with one line at the bottom that is written over and
@@ -91,7 +91,7 @@ func (s *screen) done(line string) {
 }
 
 func (s *screen) show(line string) {
-	line = blankout.Printable(line)
+	line = event.Printable(line)
 	if !s.terminal {
 		fmt.Fprintln(s.w, line)
 		return
@@ -174,7 +174,7 @@ func progressOf(s *run.Status) progress {
 }
 
 // passedOver counts what is no event, or came before, among what was not taken.
-func passedOver(by map[blankout.Reason]uint64) (n uint64) {
+func passedOver(by map[event.Reason]uint64) (n uint64) {
 	for reason, count := range by {
 		if !reason.Faulty() {
 			n += count

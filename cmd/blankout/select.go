@@ -13,11 +13,11 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"blankout"
 	"blankout/batch"
 	"blankout/batch/svm"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/simulate"
 )
 
@@ -134,14 +134,14 @@ func (p *program) loadValidation(ctx context.Context, o *trainFlags, d *batch.Da
 	known := len(schema.Classes)
 	schema.MaxClasses = known + 1 // room for a strange one, to name it
 	var b batch.Builder
-	var x blankout.Vec
+	var x event.Vec
 	err := o.data.eachPlaced(ctx, o.validation, schema, func(in *packedBatch, i int, _ func() string) error {
 		e := &in.Examples[i]
 		if e.Label >= known {
 			return fmt.Errorf("label %.40q is none of the training classes %q", in.Schema.Classes[e.Label], d.Schema.Classes)
 		}
 		if scaler != nil {
-			x = scaler.Standardized(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
+			x = scaler.Standardized(e, event.Vec{Index: x.Index[:0], Value: x.Value[:0]})
 			e.Features, x = x, e.Features
 		}
 		return b.Add(e)
@@ -257,7 +257,7 @@ func (o *trainFlags) writeInfluences(fit *batch.Fit, d *batch.Data) (suspects []
 		fmt.Fprint(w, "\tinfluence")
 	}
 	for _, name := range outputNames(&fit.Model.Head) {
-		fmt.Fprintf(w, "\tinfluence:%s", blankout.Printable(name))
+		fmt.Fprintf(w, "\tinfluence:%s", event.Printable(name))
 	}
 	fmt.Fprintln(w)
 	type suspect struct {
@@ -271,7 +271,7 @@ func (o *trainFlags) writeInfluences(fit *batch.Fit, d *batch.Data) (suspects []
 			key = strconv.QuoteToGraphic(at.key) // it may hold tabs
 		}
 		if k := d.Label(i); k >= 0 {
-			class = blankout.Printable(classes[k])
+			class = event.Printable(classes[k])
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s", at.at, key, class)
 		least := math.Inf(1)
@@ -292,7 +292,7 @@ func (o *trainFlags) writeInfluences(fit *batch.Fit, d *batch.Data) (suspects []
 	}
 	slices.SortStableFunc(all, func(a, b suspect) int { return cmp.Compare(a.least, b.least) })
 	for _, s := range all[:min(len(all), 5)] {
-		suspects = append(suspects, fmt.Sprintf("%s (class %s) %.2g", o.places[s.row].at, blankout.Printable(classes[max(d.Label(s.row), 0)]), s.least))
+		suspects = append(suspects, fmt.Sprintf("%s (class %s) %.2g", o.places[s.row].at, event.Printable(classes[max(d.Label(s.row), 0)]), s.least))
 	}
 	return suspects, nil
 }

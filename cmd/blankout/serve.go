@@ -14,14 +14,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/client"
+	"blankout/batch/validate"
+	"blankout/internal/event"
+	"blankout/internal/run"
+	"blankout/internal/served"
 	"blankout/online"
 	"blankout/online/watch"
-	"blankout/run"
 	"blankout/serve"
-	"blankout/validate"
 )
 
 func (p *program) serve() *cobra.Command {
@@ -80,17 +80,17 @@ func onDisk(path, reports string) (s serve.Service, err error) {
 	if err != nil {
 		return s, err
 	}
-	model, err := client.FromFile(opened, nil)
+	model, err := served.FromFile(opened, nil)
 	if err != nil {
 		return s, refusedError{fmt.Errorf("%s: %w", file, err)}
 	}
 	if info, err := os.Stat(file); err == nil && model.At.IsZero() {
 		model.At = info.ModTime()
 	}
-	s.Model = func() *client.Model { return model }
+	s.Model = func() *served.Model { return model }
 	status := &run.Status{NotReady: "on disk"}
 	status.Metrics.Events, status.Metrics.Level = model.Events, model.Noise
-	if _, err := blankout.FindBlock(opened.Blocks, "learner"); err == nil {
+	if _, err := event.FindBlock(opened.Blocks, "learner"); err == nil {
 		if status, err = statusOnDisk(opened.Blocks); err != nil {
 			return s, refusedError{fmt.Errorf("%s: %w", file, err)}
 		}
@@ -100,7 +100,7 @@ func onDisk(path, reports string) (s serve.Service, err error) {
 			return s, refusedError{fmt.Errorf("%s: %w", file, err)}
 		}
 		events := sample.Events()
-		s.Recent = func() []blankout.Example { return events }
+		s.Recent = func() []event.Example { return events }
 	}
 	s.Status = func() *run.Status { return status }
 	if reports == "" {
@@ -118,7 +118,7 @@ func onDisk(path, reports string) (s serve.Service, err error) {
 }
 
 // statusOnDisk is what the learner of a checkpoint knew.
-func statusOnDisk(blocks []blankout.Block) (*run.Status, error) {
+func statusOnDisk(blocks []event.Block) (*run.Status, error) {
 	c, err := online.ReadConfig(blocks)
 	if err != nil {
 		return nil, err

@@ -19,19 +19,19 @@ import (
 	"sync/atomic"
 	"time"
 
-	"blankout"
+	"blankout/batch/validate"
 	"blankout/checkpoint"
-	"blankout/client"
-	"blankout/client/s3"
 	"blankout/config"
-	"blankout/labels"
+	"blankout/internal/event"
+	"blankout/internal/run"
+	"blankout/internal/served"
+	"blankout/internal/served/s3"
 	"blankout/online"
-	"blankout/predict"
-	"blankout/record"
-	"blankout/run"
 	"blankout/serve"
+	"blankout/serve/predict"
 	"blankout/stream"
-	"blankout/validate"
+	"blankout/stream/labels"
+	"blankout/stream/record"
 )
 
 // newRunner returns a Runner that keeps its checkpoints in store and whose
@@ -42,7 +42,7 @@ func newRunner(c online.Config, recordConfig record.Config, v validate.Config, j
 	r := &run.Runner{
 		Config:      run.DefaultConfig(),
 		Fingerprint: config.Fingerprint(c, recordConfig, v),
-		Save: func(blocks iter.Seq[blankout.Block]) (string, int64, error) {
+		Save: func(blocks iter.Seq[event.Block]) (string, int64, error) {
 			saved, err := store.Save(checkpoint.Linear, blocks)
 			if errors.Is(err, checkpoint.ErrLost) {
 				err = run.FinalError{Err: err}
@@ -321,7 +321,7 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 }
 
 // serve starts the HTTP server.
-func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() *client.Model, consuming *atomic.Pointer[consumers], reports *serve.Reports, places *atomic.Pointer[serve.Snapshots], predictor *predict.Predictor, log *slog.Logger) error {
+func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() *served.Model, consuming *atomic.Pointer[consumers], reports *serve.Reports, places *atomic.Pointer[serve.Snapshots], predictor *predict.Predictor, log *slog.Logger) error {
 	shown := serve.Service{
 		Status: s.runner.Status,
 		Model:  model,
@@ -422,7 +422,7 @@ func (s *service) openSource(ctx context.Context, c *config.Config, data string,
 	if consumer, ok := events.(*stream.Consumer); ok {
 		consuming.Store(&consumers{consumer})
 		if group := c.Kafka.Group; group != "" && data == "" {
-			r.Commit = func(ctx context.Context, offsets blankout.Offsets) error { return consumer.Commit(ctx, group, offsets) }
+			r.Commit = func(ctx context.Context, offsets event.Offsets) error { return consumer.Commit(ctx, group, offsets) }
 		}
 	}
 	return nil
@@ -436,7 +436,7 @@ type laterInput struct {
 	opened stream.Opened
 }
 
-func (l *laterInput) Next(ctx context.Context, b *blankout.Batch) (err error) {
+func (l *laterInput) Next(ctx context.Context, b *event.Batch) (err error) {
 	if l.opened == nil {
 		if l.opened, err = l.open(ctx); err != nil {
 			return err

@@ -20,15 +20,15 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"blankout"
 	"blankout/batch"
 	"blankout/batch/estimators"
-	"blankout/client"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/internal/served"
 	"blankout/online"
-	"blankout/record"
 	"blankout/simulate"
+	"blankout/stream/record"
 )
 
 type simulateFlags struct {
@@ -188,10 +188,10 @@ func (o *simulateFlags) check(c *cobra.Command) error {
 			r.Treatments = append(r.Treatments, simulate.Treatment{Dead: simulate.Dead(dead), Rescale: rescale})
 		}
 	}
-	r.Groups = map[string][]blankout.Span{}
+	r.Groups = map[string][]event.Span{}
 	for _, g := range o.groups {
 		name, columns, ok := strings.Cut(g, "=")
-		spans, good := blankout.ParseSpans(columns, o.data.flags.ZeroBased)
+		spans, good := event.ParseSpans(columns, o.data.flags.ZeroBased)
 		if !ok || name == "" || !good {
 			return fmt.Errorf("--group %q: want NAME=COLUMNS, as in sensor1=1-8,17", g)
 		}
@@ -284,13 +284,13 @@ func (p *program) runSimulate(ctx context.Context, o *simulateFlags) error {
 
 // dataFor returns how the events for a model, or for learners if that is nil, are
 // read.
-func (o *simulateFlags) dataFor(m *client.Model) (*dataFlags, error) {
+func (o *simulateFlags) dataFor(m *served.Model) (*dataFlags, error) {
 	data := o.data
 	return &data, data.resolve(m)
 }
 
 // eachGroup gives the families of group:* their levels.
-func (o *simulateFlags) eachGroup(s *blankout.Schema) {
+func (o *simulateFlags) eachGroup(s *event.Schema) {
 	for i := range o.replay.Families {
 		f := &o.replay.Families[i]
 		if f.Levels != nil {
@@ -330,7 +330,7 @@ func (o *simulateFlags) eachGroup(s *blankout.Schema) {
 func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen) ([]*simulate.Subject, error) {
 	var subjects []*simulate.Subject
 	shared := map[string]*simulate.Subject{} // by Schema and how records are read
-	var taught *client.Model                 // the first that knows how its events are read
+	var taught *served.Model                 // the first that knows how its events are read
 	for _, path := range o.models {
 		name, file, named := strings.Cut(path, "=")
 		if !named {
@@ -356,7 +356,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 		}
 		data.regroup(m.Schema)
 		if o.declared && m.Schema.Absent == "" {
-			m.Schema.Absent = blankout.AbsentMissing
+			m.Schema.Absent = event.AbsentMissing
 		}
 		if o.data.settings.file == "" {
 			p.sayReadAs(m)
@@ -431,7 +431,7 @@ func (o *simulateFlags) learner(changes []string) (*online.Config, error) {
 
 // findSchema returns the Schema of a learner of these events: where the labels of the
 // loss are classes it knows every class that occurs, in ascending order.
-func findSchema(ctx context.Context, data *dataFlags, paths []string, lossName string) (*blankout.Schema, error) {
+func findSchema(ctx context.Context, data *dataFlags, paths []string, lossName string) (*event.Schema, error) {
 	data.record.Target = loss.LabelsOf(lossName)
 	records := data.record
 	if records.Target == loss.Sign && len(records.Classes) == 0 {
@@ -454,14 +454,14 @@ func findSchema(ctx context.Context, data *dataFlags, paths []string, lossName s
 }
 
 // examples reads copies of all events, at most --max-events.
-func (o *simulateFlags) examples(ctx context.Context, data *dataFlags, paths []string, s *blankout.Schema, screen *screen) ([]blankout.Example, error) {
+func (o *simulateFlags) examples(ctx context.Context, data *dataFlags, paths []string, s *event.Schema, screen *screen) ([]event.Example, error) {
 	enough := errors.New("enough")
-	var out []blankout.Example
-	err := data.each(ctx, paths, s, func(e *blankout.Example) error {
+	var out []event.Example
+	err := data.each(ctx, paths, s, func(e *event.Example) error {
 		if o.maxEvents > 0 && len(out) == o.maxEvents {
 			return enough
 		}
-		out = append(out, blankout.Example{Features: e.Features.Clone(), Field: slices.Clone(e.Field), Missing: slices.Clone(e.Missing),
+		out = append(out, event.Example{Features: e.Features.Clone(), Field: slices.Clone(e.Field), Missing: slices.Clone(e.Missing),
 			Label: e.Label, Target: e.Target, Weight: e.Weight, Time: e.Time, Offset: e.Offset})
 		if len(out)%4096 == 0 && screen.due() {
 			screen.progress(humanize.Comma(int64(len(out))) + " events read")
@@ -502,7 +502,7 @@ func (p *program) chooseAndReplay(ctx context.Context, o *simulateFlags, screen 
 	}
 	o.eachGroup(schema)
 	var b batch.Builder
-	var validation []blankout.Example
+	var validation []event.Example
 	for i := range known {
 		if rand.New(rand.NewPCG(o.replay.Seed, uint64(i))).Float64() < o.holdOut {
 			validation = append(validation, known[i])
@@ -551,7 +551,7 @@ func drawResult(out io.Writer, r *simulate.Result) {
 		}
 		if len(values) > 1 {
 			fmt.Fprintf(out, "%s  %.4g to %.4g  %s, the dead are %s: %s\n", sparkline(values), values[0], values[len(values)-1],
-				blankout.Printable(c.Subject), c.Treatment, blankout.Printable(c.Nightmare))
+				event.Printable(c.Subject), c.Treatment, event.Printable(c.Nightmare))
 		}
 	}
 }

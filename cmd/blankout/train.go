@@ -18,17 +18,17 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"blankout"
 	"blankout/batch"
 	"blankout/batch/estimators"
 	"blankout/batch/svm"
-	"blankout/labels"
-	"blankout/loss"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 	"blankout/online"
 	"blankout/online/watch"
-	"blankout/record/notation"
+	"blankout/stream/labels"
+	"blankout/stream/record/notation"
 )
 
 type trainFlags struct {
@@ -508,7 +508,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	if err != nil {
 		return nil, nil, err
 	}
-	var x blankout.Vec
+	var x event.Vec
 	fit := batch.Standardizer{Transform: model.Transform(o.online.config.Transform), FieldTransform: map[string]model.Transform{}}
 	fit.Presence = o.online.config.Presence == "auto" && !svm.IsLoss(o.config.Loss) && o.config.Bends(axes)
 	for name, t := range o.online.config.FieldTransform {
@@ -526,7 +526,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		o.presence.Add(e)
 		if scaler != nil {
 			b.Fields(e)
-			x = scaler.Standardized(e, blankout.Vec{Index: x.Index[:0], Value: x.Value[:0]})
+			x = scaler.Standardized(e, event.Vec{Index: x.Index[:0], Value: x.Value[:0]})
 			e.Features, x = x, e.Features
 		}
 		if mode != model.StandardizeNone {
@@ -540,7 +540,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	data := o.data
 	if scaler == nil && mode == model.StandardizeNone {
 		data.ahead = max(o.config.Threads, 1)
-		data.pack = func(examples []blankout.Example) any { return b.Pack(examples) }
+		data.pack = func(examples []event.Example) any { return b.Pack(examples) }
 	}
 	if err := data.eachPlaced(ctx, data.paths, schema, add); err != nil {
 		if len(schema.Classes) == maxClasses && online.AreNumbers(schema.Classes) {
@@ -563,7 +563,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	if scaler != nil {
 		return d, scaler, nil
 	}
-	if len(schema.Classes) == 1 && blankout.IsZero(schema.Classes[0]) {
+	if len(schema.Classes) == 1 && event.IsZero(schema.Classes[0]) {
 		d = d.Unlabel()
 	}
 	if d = d.SortClasses(); mode == model.StandardizeNone {

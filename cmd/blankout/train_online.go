@@ -18,19 +18,19 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"blankout"
 	"blankout/batch"
 	"blankout/batch/svm"
+	"blankout/batch/validate"
 	"blankout/config"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/internal/run"
 	"blankout/online"
 	"blankout/online/rules"
 	"blankout/online/watch"
-	"blankout/record"
-	"blankout/run"
 	"blankout/stream"
-	"blankout/validate"
+	"blankout/stream/record"
 )
 
 // onlineFlags are the flags of train that only --solver online takes.
@@ -140,7 +140,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	}
 	learner, trained, err := p.passOnline(ctx, o, classes, unnamed, screen)
 	var refused *run.RefusedError
-	strange := errors.As(err, &refused) && refused.Refusal.Reason == blankout.ReasonLabel || err == nil && trained.Refused[blankout.ReasonLabel] > 0
+	strange := errors.As(err, &refused) && refused.Refusal.Reason == event.ReasonLabel || err == nil && trained.Refused[event.ReasonLabel] > 0
 	if strange && unnamed && !slices.Contains(o.data.paths, "-") {
 		// A class that the first examples did not show: look at all of them.
 		if classes, err = o.findClasses(ctx, math.MaxInt); err != nil {
@@ -219,7 +219,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 }
 
 // reasons says how many records were refused for which reason.
-func reasons(by map[blankout.Reason]uint64) string {
+func reasons(by map[event.Reason]uint64) string {
 	var parts []string
 	for _, reason := range slices.Sorted(maps.Keys(by)) {
 		parts = append(parts, fmt.Sprintf("%s %s", reason, humanize.Comma(int64(by[reason]))))
@@ -299,7 +299,7 @@ func (o *trainFlags) findClasses(ctx context.Context, batches int) ([]string, er
 				return err
 			}
 			defer func() { err = errors.Join(err, s.Close()) }()
-			var b blankout.Batch
+			var b event.Batch
 			for range batches {
 				if err := s.Next(ctx, &b); err == io.EOF {
 					return nil
@@ -307,8 +307,8 @@ func (o *trainFlags) findClasses(ctx context.Context, batches int) ([]string, er
 					return err
 				}
 				for i := range b.Examples {
-					if e := &b.Examples[i]; e.Refused == nil && e.Label != blankout.Unlabeled {
-						if err := labels.Add(&blankout.Example{Label: e.Label}); err != nil {
+					if e := &b.Examples[i]; e.Refused == nil && e.Label != event.Unlabeled {
+						if err := labels.Add(&event.Example{Label: e.Label}); err != nil {
 							return err
 						}
 					}
@@ -343,7 +343,7 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 		Learner: learner, Schema: schema, Unnamed: unnamed && slices.Contains(o.data.paths, "-"), Passes: o.online.passes, Memory: 1 << 30, Refused: run.Policy(o.data.refused),
 		Fingerprint: config.Fingerprint(o.online.config, data.record, validate.Config{}),
 		Threads:     o.config.Threads, Evaluate: o.json || o.online.passes > 1 && !p.quiet,
-		Open: func() (blankout.Source, error) {
+		Open: func() (event.Source, error) {
 			all := &paths{data: &data, schema: schema, left: data.paths}
 			if len(o.unlabeled) == 0 {
 				return all, nil
@@ -379,7 +379,7 @@ type turns struct {
 	next    int
 }
 
-func (t *turns) Next(ctx context.Context, b *blankout.Batch) error {
+func (t *turns) Next(ctx context.Context, b *event.Batch) error {
 	for len(t.sources) > 0 {
 		t.next %= len(t.sources)
 		err := t.sources[t.next].Next(ctx, b)
@@ -403,12 +403,12 @@ func (t *turns) Close() error {
 // paths is the source of all examples of several paths, one after the other.
 type paths struct {
 	data   *dataFlags
-	schema *blankout.Schema
+	schema *event.Schema
 	left   []string
 	now    stream.Opened
 }
 
-func (p *paths) Next(ctx context.Context, b *blankout.Batch) error {
+func (p *paths) Next(ctx context.Context, b *event.Batch) error {
 	for {
 		if p.now == nil {
 			if len(p.left) == 0 {

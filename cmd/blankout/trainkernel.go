@@ -11,9 +11,9 @@ import (
 
 	"blankout/batch"
 	"blankout/batch/svm"
-	"blankout/loss"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 )
 
 // kernelFlags are those of --loss dropsvm.

@@ -7,15 +7,15 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"blankout"
-	"blankout/client"
+	"blankout/internal/event"
+	"blankout/internal/served"
 )
 
 // This file counts the features of examples that a model has not met.
 
 // unseen counts the examples with features that a model has not met, by field.
 type unseen struct {
-	model    *client.Model
+	model    *served.Model
 	examples int // all
 	with     int // those with such a feature
 	byField  map[uint16]*unseenField
@@ -37,16 +37,16 @@ type fieldUnseen struct {
 	Field    string `json:"field"` // "" for the columns of a sparse text format
 	Examples int    `json:"examples"`
 	Example  string `json:"example"` // the first such feature
-	kind     blankout.Kind
+	kind     event.Kind
 }
 
 // unseenShown bounds the fields of a report.
 const unseenShown = 20
 
-func (u *unseen) add(e *blankout.Example) {
+func (u *unseen) add(e *event.Example) {
 	u.examples++
 	some := false
-	u.model.EachUnseen(e, func(f client.Feature) {
+	u.model.EachUnseen(e, func(f served.Feature) {
 		some = true
 		if u.byField == nil {
 			u.byField = map[uint16]*unseenField{}
@@ -67,7 +67,7 @@ func (u *unseen) add(e *blankout.Example) {
 }
 
 // report returns what was counted; s is the Schema of the examples.
-func (u *unseen) report(s *blankout.Schema) unseenReport {
+func (u *unseen) report(s *event.Schema) unseenReport {
 	r := unseenReport{Examples: u.with, Fields: []fieldUnseen{}}
 	if u.with == 0 {
 		return r
@@ -87,8 +87,8 @@ func (u *unseen) report(s *blankout.Schema) unseenReport {
 // and in five at least. Words and columns of sparse text are often new.
 func (p *program) warnOfUnseen(r unseenReport, examples int) {
 	for _, f := range r.Fields {
-		if f.Field != "" && f.kind != blankout.Words && f.kind != blankout.Cross && f.Examples >= 5 && 10*f.Examples > examples {
-			p.warn(fmt.Sprintf("field %q has a value that the model has not met in %s of %s, such as %s", f.Field, humanize.Comma(int64(f.Examples)), plural(examples, "example"), quote(blankout.Printable(f.Example))))
+		if f.Field != "" && f.kind != event.Words && f.kind != event.Cross && f.Examples >= 5 && 10*f.Examples > examples {
+			p.warn(fmt.Sprintf("field %q has a value that the model has not met in %s of %s, such as %s", f.Field, humanize.Comma(int64(f.Examples)), plural(examples, "example"), quote(event.Printable(f.Example))))
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"blankout/loss"
+	"blankout/internal/loss"
 	"blankout/online"
 	"blankout/online/rules"
 )

@@ -20,17 +20,17 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"blankout"
 	"blankout/batch"
+	"blankout/batch/validate"
 	"blankout/checkpoint"
-	"blankout/client"
 	"blankout/config"
-	"blankout/labels"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/internal/run"
+	"blankout/internal/served"
 	"blankout/online"
-	"blankout/run"
 	"blankout/stream"
-	"blankout/validate"
+	"blankout/stream/labels"
 )
 
 type validateFlags struct {
@@ -124,7 +124,7 @@ file wants the same file with -d; one whose labels came later that of the labels
 
 // learnedAs names the settings of a learner, and of its holdout and adoptions, that are
 // not the defaults.
-func learnedAs(c *config.Config, s *blankout.Schema) (own []string) {
+func learnedAs(c *config.Config, s *event.Schema) (own []string) {
 	defaults := online.FingerprintOf(online.DefaultConfig(), s)
 	for section, f := range map[string]online.Fingerprint{"learner": online.FingerprintOf(c.Learner, s), "validate": c.Validate.Fingerprint()} {
 		for key, value := range f {
@@ -145,14 +145,14 @@ func newValidator(c *config.Config, data string, log *slog.Logger) *validate.Val
 	// says so.
 	events.Kafka.Log = log
 	events.Kafka.UntilEnd, events.Kafka.CreateTopics, events.Kafka.Start, events.Kafka.OutOfRange = true, false, "earliest", "earliest"
-	v.Open = func(ctx context.Context, s *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
+	v.Open = func(ctx context.Context, s *event.Schema, from event.Offsets) (event.Source, error) {
 		return events.Open(ctx, s, from)
 	}
 	if topic := c.Validate.HoldoutTopic; topic != "" {
 		heldOut := events
 		heldOut.Where = ""
 		heldOut.Kafka.Topics, heldOut.Kafka.UnlabeledTopics, heldOut.Kafka.Partitions = []string{topic}, nil, nil
-		v.OpenHoldout = func(ctx context.Context, s *blankout.Schema) (blankout.Source, error) {
+		v.OpenHoldout = func(ctx context.Context, s *event.Schema) (event.Source, error) {
 			return heldOut.Open(ctx, s, nil)
 		}
 	}
@@ -163,7 +163,7 @@ func newValidator(c *config.Config, data string, log *slog.Logger) *validate.Val
 // data and later or, if those are "", from the topics of the configuration.
 func joinedValidator(v *validate.Validator, c *config.Config, data, later string) {
 	v.Open, v.OpenHoldout = nil, nil
-	v.OpenJoined = func(ctx context.Context, s *blankout.Schema, from, to blankout.Offsets) (_ validate.Joined, err error) {
+	v.OpenJoined = func(ctx context.Context, s *event.Schema, from, to event.Offsets) (_ validate.Joined, err error) {
 		directory, err := os.MkdirTemp("", "blankout-labels-")
 		if err != nil {
 			return nil, err
@@ -217,7 +217,7 @@ func inputOf(c *config.Config, data string) stream.Input {
 type saved struct {
 	path  string
 	file  *checkpoint.File
-	model *client.Model
+	model *served.Model
 }
 
 func readSaved(path string) (*saved, error) {
@@ -264,7 +264,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	offsets := state.Offsets
 	events := offsets
 	if joined {
-		events = slices.DeleteFunc(slices.Clone(offsets), func(p blankout.Position) bool {
+		events = slices.DeleteFunc(slices.Clone(offsets), func(p event.Position) bool {
 			return slices.Contains(c.Labels.Topics, p.Topic) || o.labels != "" && (stream.Input{Where: o.labels}).Holds(p.Topic)
 		})
 	}
@@ -281,7 +281,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 			screen.progress(humanize.Comma(int64(read)) + " records read again")
 		}
 	}
-	v.Open = func(ctx context.Context, s *blankout.Schema, from blankout.Offsets) (blankout.Source, error) {
+	v.Open = func(ctx context.Context, s *event.Schema, from event.Offsets) (event.Source, error) {
 		events, err := open(ctx, s, from)
 		if err != nil {
 			return nil, err
@@ -306,7 +306,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 		return err
 	}
 	if o.output != "" {
-		if err := client.New(exact, c.Record).WriteFile(o.output); err != nil {
+		if err := served.New(exact, c.Record).WriteFile(o.output); err != nil {
 			return err
 		}
 	}
@@ -332,7 +332,7 @@ type watched struct {
 	saw func(n int)
 }
 
-func (w watched) Next(ctx context.Context, b *blankout.Batch) error {
+func (w watched) Next(ctx context.Context, b *event.Batch) error {
 	err := w.Opened.Next(ctx, b)
 	if err == nil {
 		w.saw(len(b.Examples))
@@ -341,7 +341,7 @@ func (w watched) Next(ctx context.Context, b *blankout.Batch) error {
 }
 
 // checkTopics makes sure that the checkpoint's events are where they are looked for.
-func checkTopics(offsets blankout.Offsets, c *config.Config, o *validateFlags) error {
+func checkTopics(offsets event.Offsets, c *config.Config, o *validateFlags) error {
 	if len(offsets) == 0 {
 		return errors.New("it was learned from no event")
 	}
@@ -437,7 +437,7 @@ func printValidation(out io.Writer, r *batch.Validation, draw bool) {
 		kinds := map[string]int{}
 		for _, f := range r.Failures {
 			if kinds[f.Kind]++; kinds[f.Kind] <= 5 {
-				fmt.Fprintf(w, "  %s\t%s\t%.4g\t%.4g\t%+.3g\t%.4g\t\n", f.Kind, blankout.Printable(f.Name), 100*f.Share, f.Live, f.Rise, f.Exact)
+				fmt.Fprintf(w, "  %s\t%s\t%.4g\t%.4g\t%+.3g\t%.4g\t\n", f.Kind, event.Printable(f.Name), 100*f.Share, f.Live, f.Rise, f.Exact)
 			}
 		}
 		w.Flush()
@@ -447,7 +447,7 @@ func printValidation(out io.Writer, r *batch.Validation, draw bool) {
 		w = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "  feature\tclass\tlive\texact\t")
 		for _, d := range r.Differences[:min(5, len(r.Differences))] {
-			fmt.Fprintf(w, "  %s\t%s\t%.4g\t%.4g\t\n", blankout.Printable(d.Feature), blankout.Printable(d.Class), d.Live, d.Exact)
+			fmt.Fprintf(w, "  %s\t%s\t%.4g\t%.4g\t\n", event.Printable(d.Feature), event.Printable(d.Class), d.Live, d.Exact)
 		}
 		w.Flush()
 	}

@@ -6,8 +6,8 @@ import (
 	"cmp"
 	"slices"
 
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // namedWeight is a feature's published weight for one class: positive speaks

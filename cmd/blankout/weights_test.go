@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // What speaks for a class is summed over the outputs that are about it.
@@ -23,7 +23,7 @@ func TestLargestWeights(t *testing.T) {
 		{"pairs b:a, c:a, c:b", []string{"a", "b", "c"}, "logistic:gaussian", true, [][]float64{{-1, 0}, {-2, 1}, {0, 4}}, "a #0 3, c #1 5"},
 		{"numbers", []string{"3", "5", "8"}, "linear", false, [][]float64{{2, -1}}, "smaller numbers #1 1, larger numbers #0 2"},
 	} {
-		m := model.NewLinear(blankout.NewSchema(4, c.classes, 0), c.loss, "none", c.weights, make([]float64, len(c.weights)))
+		m := model.NewLinear(event.NewSchema(4, c.classes, 0), c.loss, "none", c.weights, make([]float64, len(c.weights)))
 		m.Pairs = c.pairs
 		got := ""
 		for _, list := range largestWeights(m, 1) {

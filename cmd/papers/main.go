@@ -23,7 +23,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/papers"
 )
 
@@ -53,7 +53,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if _, ok := errors.AsType[usageError](err); ok {
 		return 2
 	}
-	if _, ok := errors.AsType[*blankout.Refusal](err); ok {
+	if _, ok := errors.AsType[*event.Refusal](err); ok {
 		return 3
 	}
 	return 1

@@ -66,7 +66,7 @@ func TestOneClient(t *testing.T) {
 			return nil
 		}
 		text, err := os.ReadFile(name)
-		if found := other.FindString(string(text)); found != "" && !strings.Contains(name, "client/s3/") {
+		if found := other.FindString(string(text)); found != "" && !strings.Contains(name, "served/s3/") {
 			t.Errorf("%s: %s: ask by secret.Client", name, found)
 		}
 		return err

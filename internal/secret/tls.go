@@ -5,28 +5,28 @@ import (
 	"crypto/x509"
 	"os"
 
-	"blankout"
+	"blankout/internal/event"
 )
 
 // TLS returns a configuration that trusts the authorities of the PEM file ca and shows the
 // certificate of the files cert and key; an empty name leaves Go's default. An error is a
-// *blankout.KeyError of ca_file or cert_file.
+// *event.KeyError of ca_file or cert_file.
 func TLS(ca, cert, key string) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if ca != "" {
 		pem, err := os.ReadFile(ca)
 		if err != nil {
-			return nil, blankout.KeyErrorf("ca_file", "reading ca_file: %w", err)
+			return nil, event.KeyErrorf("ca_file", "reading ca_file: %w", err)
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, blankout.KeyErrorf("ca_file", "ca_file %s holds no PEM certificate", ca)
+			return nil, event.KeyErrorf("ca_file", "ca_file %s holds no PEM certificate", ca)
 		}
 	}
 	if cert != "" {
 		pair, err := tls.LoadX509KeyPair(cert, key)
 		if err != nil {
-			return nil, blankout.KeyErrorf("cert_file", "reading cert_file and key_file: %w", err)
+			return nil, event.KeyErrorf("cert_file", "reading cert_file and key_file: %w", err)
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}

@@ -17,7 +17,7 @@ package additive
 import (
 	"slices"
 
-	"blankout/loss"
+	"blankout/internal/loss"
 	"blankout/online/rows"
 	"blankout/online/rules"
 )

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/coder"
-	"blankout/loss"
+	"blankout/internal/loss"
 	"blankout/online/newton"
 )
 

@@ -15,7 +15,7 @@ package aged
 import (
 	"math/rand/v2"
 
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 // Ages are how many events old the weights are that answer, to a tenth.

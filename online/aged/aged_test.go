@@ -6,14 +6,14 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 )
 
 // linear returns a model that says the score.
 func linear(score float64) *model.Linear {
-	return model.NewLinear(&blankout.Schema{}, "logistic", "none", [][]float64{{1, 0, 2}}, []float64{score})
+	return model.NewLinear(&event.Schema{}, "logistic", "none", [][]float64{{1, 0, 2}}, []float64{score})
 }
 
 // learn has events learned up to the given number, each answered as the schedule says, and calls
@@ -142,14 +142,14 @@ func TestNotLearned(t *testing.T) {
 	}
 }
 
-func blocksOf(t *testing.T, a *Aged) (blocks []blankout.Block) {
+func blocksOf(t *testing.T, a *Aged) (blocks []event.Block) {
 	t.Helper()
 	each, err := a.EachBlock()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for b := range each {
-		blocks = append(blocks, blankout.Block{Name: b.Name, Data: bytes.Clone(b.Data)})
+		blocks = append(blocks, event.Block{Name: b.Name, Data: bytes.Clone(b.Data)})
 	}
 	return blocks
 }
@@ -176,14 +176,14 @@ func TestRestore(t *testing.T) {
 		if heads != len(distinct) {
 			t.Errorf("at %d: %d models for %d", at, heads, len(distinct))
 		}
-		other := append([]blankout.Block{{Name: "model", Data: []byte("another's")}, {Name: "columns"}}, blocks...)
+		other := append([]event.Block{{Name: "model", Data: []byte("another's")}, {Name: "columns"}}, blocks...)
 		if err := b.Restore(other, 1); err != nil {
 			t.Fatal(err)
 		}
 		for _, x := range []*Aged{&a, &b} {
 			learn(x, at+1, at+15000, 10, 50, func(uint64) {})
 		}
-		if x, y := blocksOf(t, &a), blocksOf(t, &b); !slices.EqualFunc(x, y, func(a, b blankout.Block) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }) {
+		if x, y := blocksOf(t, &a), blocksOf(t, &b); !slices.EqualFunc(x, y, func(a, b event.Block) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }) {
 			t.Errorf("restored at %d it has come to another state", at)
 		}
 	}
@@ -207,7 +207,7 @@ func TestDamaged(t *testing.T) {
 		}
 	}
 	two := Aged{seen: a.seen}
-	two.Freeze(10, model.NewLinear(&blankout.Schema{}, "logistic", "none", [][]float64{{1}, {2}}, []float64{0, 0}))
+	two.Freeze(10, model.NewLinear(&event.Schema{}, "logistic", "none", [][]float64{{1}, {2}}, []float64{0, 0}))
 	var b Aged
 	if b.Restore(blocksOf(t, &two), 1) == nil {
 		t.Error("a model with more outputs than the learner is taken")

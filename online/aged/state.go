@@ -5,10 +5,10 @@ import (
 	"iter"
 	"slices"
 
-	"blankout"
 	"blankout/internal/coder"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 )
 
 // This file saves, restores and reports.
@@ -81,9 +81,9 @@ func (s *sums) state(c *coder.Coder) {
 }
 
 // EachBlock yields the blocks, none where no event has been taken.
-func (a *Aged) EachBlock() (iter.Seq[blankout.Block], error) {
+func (a *Aged) EachBlock() (iter.Seq[event.Block], error) {
 	var models []*model.Linear
-	var each []iter.Seq[blankout.Block]
+	var each []iter.Seq[event.Block]
 	for i := range a.ages {
 		m := a.ages[i].model
 		if m == nil || slices.Contains(models, m) {
@@ -98,8 +98,8 @@ func (a *Aged) EachBlock() (iter.Seq[blankout.Block], error) {
 	own := *a
 	c := &coder.Coder{}
 	own.state(c, models)
-	return func(yield func(blankout.Block) bool) {
-		if own.seen == 0 || !yield(blankout.Block{Name: Block, Data: c.Out}) {
+	return func(yield func(event.Block) bool) {
+		if own.seen == 0 || !yield(event.Block{Name: Block, Data: c.Out}) {
 			return
 		}
 		for i, blocks := range each {
@@ -113,14 +113,14 @@ func (a *Aged) EachBlock() (iter.Seq[blankout.Block], error) {
 }
 
 // Restore takes up the blocks, which may be among others. Models have at most so many outputs.
-func (a *Aged) Restore(blocks []blankout.Block, outputs int) error {
-	data, err := blankout.FindBlock(blocks, Block)
+func (a *Aged) Restore(blocks []event.Block, outputs int) error {
+	data, err := event.FindBlock(blocks, Block)
 	if err != nil {
 		return nil // it is optional
 	}
 	var models []*model.Linear
 	for i := range Ages {
-		own := blankout.BlocksUnder(blocks, prefix(i))
+		own := event.BlocksUnder(blocks, prefix(i))
 		if own == nil {
 			break
 		}

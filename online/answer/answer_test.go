@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online/numbers"
 	"blankout/online/rows"
 	"blankout/online/young"

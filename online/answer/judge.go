@@ -5,8 +5,8 @@ package answer
 import (
 	"math"
 
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online/numbers"
 	"blankout/online/rows"
 	"blankout/online/young"

@@ -6,8 +6,8 @@ import (
 	"math"
 
 	"blankout/internal/coder"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // Link learns a monotone function from the scores that events were answered with to log-odds: by bins of the score the

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/coder"
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 // drawn gives events of two classes whose scores are f and whose second class has the probability p(f).

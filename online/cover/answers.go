@@ -7,8 +7,8 @@ import (
 	"math"
 
 	"blankout/internal/coder"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // Answer is what an event of a class was answered.

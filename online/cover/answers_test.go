@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // Sets of three classes hold the class as often as asked for and have the size that is counted, by the

@@ -4,7 +4,7 @@ package cover
 
 import (
 	"blankout/internal/coder"
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 // class holds the scores of the events of one class.

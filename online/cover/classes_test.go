@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"blankout/internal/coder"
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 // rare draws scores: those of class 2, one of ten, are far larger than class 1's.

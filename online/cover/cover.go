@@ -30,8 +30,8 @@ import (
 	"slices"
 
 	"blankout/internal/coder"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // Ranges is the number of ranges of what events lack, as model.Sets has them.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/coder"
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 // met counts, against the definition of a set, the truths that a Cover misses from where its sets begin,

@@ -8,10 +8,10 @@ import (
 	"math"
 	"sync"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/internal/model"
 	"blankout/online/numbers"
 	"blankout/online/rows"
 )
@@ -35,7 +35,7 @@ type Model struct {
 // events of a Source, and the share of them that the Model gets wrong or, where
 // labels are numbers, their measures. The objective is then in the unit in which the
 // targets are learned. The result does not depend on the number of threads.
-func Objective(ctx context.Context, m Model, s blankout.Source, threads int) (objective, wrong float64, numbers *measure.NumbersReport, err error) {
+func Objective(ctx context.Context, m Model, s event.Source, threads int) (objective, wrong float64, numbers *measure.NumbersReport, err error) {
 	e := &evaluation{Model: m, kappa: loss.Cost(m.Loss, m.C)}
 	if math.IsInf(e.kappa, 1) {
 		e.kappa = 1
@@ -89,14 +89,14 @@ func (e *evaluation) penalty() float64 {
 
 // run evaluates the events of a Source on several goroutines. Batches are summed
 // one by one and the sums added in order.
-func (e *evaluation) run(ctx context.Context, s blankout.Source, threads int) error {
+func (e *evaluation) run(ctx context.Context, s event.Source, threads int) error {
 	type work struct {
-		batch *blankout.Batch
+		batch *event.Batch
 		sum   *evaluated
 	}
-	todo, free := make(chan work, 2*threads), make(chan *blankout.Batch, 2*threads)
+	todo, free := make(chan work, 2*threads), make(chan *event.Batch, 2*threads)
 	for range cap(free) {
-		free <- &blankout.Batch{}
+		free <- &event.Batch{}
 	}
 	var workers sync.WaitGroup
 	for range threads {
@@ -140,7 +140,7 @@ type evaluator struct {
 	own        loss.Loss // in the targets' own unit
 	scaler     model.Scaler
 	rows       rows.Event
-	filled     blankout.Vec
+	filled     event.Vec
 	columns    []uint32
 	places     []uint32
 	groups     *rows.Groups // nil where nothing that dies together is summed
@@ -169,7 +169,7 @@ func (e *evaluation) worker() *evaluator {
 }
 
 // gather takes up an event's features that have rows, standardized.
-func (w *evaluator) gather(e *blankout.Example) {
+func (w *evaluator) gather(e *event.Example) {
 	s, x := &w.rows, w.scaler.Columns(e.Features, &w.filled)
 	s.Reset(x.Len())
 	s.Rows = w.Rows.Find(x.Index, &w.places, s.Rows)
@@ -193,10 +193,10 @@ func (w *evaluator) gather(e *blankout.Example) {
 	s.Rows, s.X, s.Basis, s.Ridge = s.Rows[:n], s.X[:n], s.Basis[:n], s.Ridge[:n]
 }
 
-func (w *evaluator) batch(b *blankout.Batch) (sum evaluated) {
+func (w *evaluator) batch(b *event.Batch) (sum evaluated) {
 	for i := range b.Examples {
 		e := &b.Examples[i]
-		if e.Label == blankout.Unlabeled || e.Weight == 0 || !e.Usable() {
+		if e.Label == event.Unlabeled || e.Weight == 0 || !e.Usable() {
 			continue
 		}
 		s := &w.rows

@@ -7,14 +7,14 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
-type source struct{ batches []blankout.Batch }
+type source struct{ batches []event.Batch }
 
-func (s *source) Next(_ context.Context, b *blankout.Batch) error {
+func (s *source) Next(_ context.Context, b *event.Batch) error {
 	if len(s.batches) == 0 {
 		return io.EOF
 	}
@@ -34,7 +34,7 @@ func TestObjective(t *testing.T) {
 func testObjective(t *testing.T, hat float64) {
 	r := rand.New(rand.NewPCG(1, 2))
 	m := Model{
-		Linear: &model.Linear{Head: model.Head{Schema: &blankout.Schema{NumericIndices: true}, Outputs: 1, Intercept: []float64{0.4}, Layout: model.Layout{Width: model.ScalerWidth + 1, Weight: model.ScalerWidth}, Scaler: model.Scaler{Mode: model.StandardizeNone}},
+		Linear: &model.Linear{Head: model.Head{Schema: &event.Schema{NumericIndices: true}, Outputs: 1, Intercept: []float64{0.4}, Layout: model.Layout{Width: model.ScalerWidth + 1, Weight: model.ScalerWidth}, Scaler: model.Scaler{Mode: model.StandardizeNone}},
 			Rows: model.NewTable(model.ScalerWidth + 1)},
 		Noise: loss.Dropout{Q: 0.2}, Loss: loss.LogisticGaussian{}, C: 3, Penalized: true, Classes: []float64{1, 5}, Active: 1,
 		Decision: model.Decision{},
@@ -47,16 +47,16 @@ func testObjective(t *testing.T, hat float64) {
 		row[model.StatInverse], row[model.ScalerWidth] = 1, hat
 	}
 	_, _, c2 := m.Noise.Coefficients()
-	var events []blankout.Batch
+	var events []event.Batch
 	want, wrong, weight := 0.4*0.4+0.7*0.7+hat*hat, 0.0, 0.0
 	kappa := loss.Cost(m.Loss, m.C)
 	for i := range 30 {
-		b := blankout.Batch{}
+		b := event.Batch{}
 		for range 20 {
 			x := r.NormFloat64()
-			e := blankout.Example{Label: r.IntN(2), Weight: r.Float64(), Features: blankout.Vec{Index: []uint32{1, 2}, Value: []float64{9, x}}}
+			e := event.Example{Label: r.IntN(2), Weight: r.Float64(), Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{9, x}}}
 			if b.Examples = append(b.Examples, e); i == 7 {
-				b.Examples[len(b.Examples)-1].Refused = &blankout.Refusal{}
+				b.Examples[len(b.Examples)-1].Refused = &event.Refusal{}
 				continue
 			}
 			of := 0.7*x + hat

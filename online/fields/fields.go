@@ -3,9 +3,9 @@
 package fields
 
 import (
-	"blankout"
 	"blankout/internal/coder"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 	"blankout/online/probe"
 )
 
@@ -42,10 +42,10 @@ const (
 // absent is that of the Schema.
 func New(rules model.MissingPolicies, absent string) Fields {
 	m := model.NewMissing(rules, nil, nil, nil)
-	m.Known = absent == blankout.AbsentMissing
+	m.Known = absent == event.AbsentMissing
 	return Fields{
 		Missing: m,
-		usual:   model.FieldUse{Memory: usualMemory, AbsentIsZero: absent == blankout.AbsentZero},
+		usual:   model.FieldUse{Memory: usualMemory, AbsentIsZero: absent == event.AbsentZero},
 		Kinds:   model.FieldUse{Memory: usualMemory},
 		columns: model.ColumnUse{Memory: usualMemory},
 		Lacking: Lacking{Scale: 1},
@@ -53,7 +53,7 @@ func New(rules model.MissingPolicies, absent string) Fields {
 }
 
 // Take finds out what an event lacks. It says whether Count has something to count.
-func (f *Fields) Take(e *blankout.Example, fields []blankout.Field) (counts bool) {
+func (f *Fields) Take(e *event.Example, fields []event.Field) (counts bool) {
 	f.Lack, f.Range, f.Scale, f.Named = model.Lack{}, 0, 1, false
 	if len(e.Field) == 0 && len(e.Missing) == 0 && !f.Missing.Known {
 		return false // nothing, or a sparse text format without fields
@@ -68,13 +68,13 @@ func (f *Fields) Take(e *blankout.Example, fields []blankout.Field) (counts bool
 	return true
 }
 
-func (f *Fields) sparse(e *blankout.Example, fields []blankout.Field) bool {
+func (f *Fields) sparse(e *event.Example, fields []event.Field) bool {
 	return f.Missing.Known && e.IsSparse(fields)
 }
 
 // Count counts the fields of the event that was taken, which is of the given number, if it is its turn.
 // It says whether the rates at which named fields are missing are known anew.
-func (f *Fields) Count(e *blankout.Example, fields []blankout.Field, number uint64) (rates bool) {
+func (f *Fields) Count(e *event.Example, fields []event.Field, number uint64) (rates bool) {
 	if number > usualFirst && number%usualEvery != 0 {
 		return false
 	}
@@ -96,7 +96,7 @@ func (f *Fields) Count(e *blankout.Example, fields []blankout.Field, number uint
 }
 
 // Rates returns at which rates groups, or fields of none, have been missing.
-func (f *Fields) Rates(fields []blankout.Field) map[string]float64 { return f.usual.Rates(fields) }
+func (f *Fields) Rates(fields []event.Field) map[string]float64 { return f.usual.Rates(fields) }
 
 // Usual returns which fields are usual after so many events, nil while that is not known.
 func (f *Fields) Usual(number uint64) *model.Missing {
@@ -107,7 +107,7 @@ func (f *Fields) Usual(number uint64) *model.Missing {
 }
 
 // All returns what the event at hand lacks, all of its fields counted.
-func (f *Fields) All(fields []blankout.Field) model.Lack {
+func (f *Fields) All(fields []event.Field) model.Lack {
 	k := f.Lack
 	if f.Named && !k.Some() {
 		k.Named, k.Silent = f.Present.Count(fields)

@@ -6,21 +6,21 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
 	"blankout/internal/coder"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 	"blankout/online/probe"
 )
 
 // The fields that most events hold are usual, while they do.
 func TestUsualFields(t *testing.T) {
-	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	for i := range 10 {
-		schema.AddField(blankout.Field{Name: string(rune('a' + i)), Kind: blankout.Numeric})
+		schema.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric})
 	}
 	f, r, number := New(model.DefaultMissingPolicies(), ""), rand.New(rand.NewPCG(1, 2)), uint64(0)
-	next := func() *blankout.Example {
-		e := &blankout.Example{}
+	next := func() *event.Example {
+		e := &event.Example{}
 		for id := uint16(1); id <= 10; id++ {
 			if r.Float64() > 0.3 {
 				e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, uint32(id)), append(e.Features.Value, 5), append(e.Field, id)
@@ -28,7 +28,7 @@ func TestUsualFields(t *testing.T) {
 		}
 		return e
 	}
-	take := func(e *blankout.Example) {
+	take := func(e *event.Example) {
 		number++
 		f.Take(e, schema.Fields)
 		if lacks := 10 - len(e.Field); number > 1024 && len(f.Missing.Usual) == 10 && (f.Lack.Some() != (lacks > 0) || lacks > 0 && f.Range != probe.Range(f.Lack) || !f.Named) {

@@ -10,9 +10,9 @@ import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 
-	"blankout"
 	"blankout/internal/coder"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 	"blankout/online/scaling"
 )
 
@@ -92,7 +92,7 @@ func (f *Gatherer) passesOver(number uint64, lacks int) bool {
 
 // Follow takes up what is read of the event of the given number, of fields: its values if gathers says
 // so. growth is that of the half-life, see pace.Fade.
-func (f *Gatherer) Follow(r *scaling.Read, gathers bool, number uint64, growth float64, fields []blankout.Field) {
+func (f *Gatherer) Follow(r *scaling.Read, gathers bool, number uint64, growth float64, fields []event.Field) {
 	for _, m := range r.Moved {
 		f.moved(m.Column, m.Was, m.Is)
 	}
@@ -105,12 +105,12 @@ func (f *Gatherer) Follow(r *scaling.Read, gathers bool, number uint64, growth f
 }
 
 // gather takes up the numeric values of an event.
-func (f *Gatherer) gather(values []scaling.Value, number uint64, growth float64, fields []blankout.Field) {
+func (f *Gatherer) gather(values []scaling.Value, number uint64, growth float64, fields []event.Field) {
 	if len(f.Columns) < f.most {
 		for _, v := range values {
 			if at, known := slices.BinarySearch(f.Columns, v.Column); !known && len(f.Columns) < f.most {
 				name := fields[v.Field].Name
-				f.insert(at, v.Column, uint16(slices.IndexFunc(fields, func(f blankout.Field) bool { return f.Name == name })))
+				f.insert(at, v.Column, uint16(slices.IndexFunc(fields, func(f event.Field) bool { return f.Name == name })))
 			}
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
 	"blankout/internal/coder"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 	"blankout/online/scaling"
 )
 
@@ -30,11 +30,11 @@ func TestCovariancesShrink(t *testing.T) {
 
 // gatherAll takes up complete events of the columns of f as Follow does.
 func gatherAll(f *Gatherer, rows [][]float64) {
-	fields := []blankout.Field{{}, {Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}
+	fields := []event.Field{{}, {Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}
 	for i, x := range rows {
 		var read scaling.Read
 		for i, x := range x {
-			read.Note(uint32(i+1), blankout.Numeric, uint16(i+1), x)
+			read.Note(uint32(i+1), event.Numeric, uint16(i+1), x)
 		}
 		f.Follow(&read, true, uint64(i), 1, fields)
 	}

@@ -2,7 +2,7 @@
 // machine and after a restart, whatever the program has allocated.
 package memory
 
-import "blankout/model"
+import "blankout/internal/model"
 
 // Bound is the most bytes that rows may take; 0 bounds nothing.
 type Bound int64

@@ -3,7 +3,7 @@ package memory
 import (
 	"testing"
 
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 // A column that is there takes no room, and the first that finds none is named, wherever it stands.

@@ -2,7 +2,7 @@ package newton
 
 // This file holds A^-1.
 
-import "blankout/model"
+import "blankout/internal/model"
 
 // covariance is a positive matrix P = U D U', U being an upper triangle with 1 on its diagonal
 // and D diagonal (Bierman 1977): an update in this form leaves it positive whatever is rounded. Row

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"blankout/internal/coder"
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 // Groups is what there is to know of the groups of an event's columns, each of which dies as a whole.

@@ -7,8 +7,8 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // groups returns those of the event at hand: columns 3 and 8 die together, 20 and 31 do, and column 9 alone; what the base

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 // Where what is known of the columns is no covariance any more, the expert forgets it and begins again: it does not learn

@@ -36,8 +36,8 @@ import (
 	"math"
 	"slices"
 
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // Settings is what an Expert is made from.

@@ -11,7 +11,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"blankout/internal/coder"
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 // stream makes events of a few columns, some of which are often left out, and a base score that

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/coder"
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 // The unit is the mean and deviation of the targets so far, or the mean of counts, within a tenth; it moves

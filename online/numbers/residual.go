@@ -6,8 +6,8 @@ import (
 	"math"
 
 	"blankout/internal/coder"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 const (

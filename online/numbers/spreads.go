@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"blankout/internal/coder"
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 
 	"blankout/batch"
 	"blankout/internal/coder"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // Unit is what targets are measured in, so that neither steps nor the ridge depend on

@@ -7,7 +7,7 @@ import (
 	"math"
 
 	"blankout/internal/coder"
-	"blankout/measure"
+	"blankout/internal/measure"
 )
 
 // adaptation tunes two things while learning, by what would have been better for the

@@ -11,7 +11,7 @@ import (
 	"math"
 	"slices"
 
-	"blankout/model"
+	"blankout/internal/model"
 	"blankout/online/additive"
 	"blankout/online/newton"
 	"blankout/online/probe"

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"blankout/internal/coder"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online/newton"
 )
 

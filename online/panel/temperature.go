@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"blankout/internal/coder"
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 // temperature finds by how much scores should be multiplied for their log-loss to be least: an

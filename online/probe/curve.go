@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"blankout/internal/coder"
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 // Points is the number of deletion rates of a Curve.

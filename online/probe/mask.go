@@ -6,8 +6,8 @@ import (
 	"math/bits"
 	"math/rand/v2"
 
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 const (
@@ -76,9 +76,9 @@ func Fills(event uint64, point, columns int) bool {
 // Features are those of an event.
 type Features struct {
 	Columns []uint32
-	Field   []uint16 // of each, see blankout.Example.FieldsOf; empty for a sparse text format
-	Schema  *blankout.Schema
-	Factors [][2]int      // see blankout.Schema.Factors
+	Field   []uint16 // of each, see event.Example.FieldsOf; empty for a sparse text format
+	Schema  *event.Schema
+	Factors [][2]int      // see event.Schema.Factors
 	Curves  *model.Curves // whose hats die with their number
 	Known   bool          // it is sparse, and its Schema says what is known to be missing
 }
@@ -93,10 +93,10 @@ type Mask struct {
 // Draw draws the mask of the event of a number, where so many columns may be filled in: groups die as a whole
 // where they are given, else each feature by itself. It says whether anything of the event is known to
 // be missing when it dies.
-func (m *Mask) Draw(x Features, event uint64, columns int, groups *model.Grouping) (named bool) {
+func (m *Mask) Draw(x Features, ev uint64, columns int, groups *model.Grouping) (named bool) {
 	fields := x.Schema.Fields
 	length := 1 + uint64(columns)/masksAlike
-	number := Number(event) / length
+	number := Number(ev) / length
 	point := func(key uint64) int8 {
 		var r rand.PCG
 		// Eight masks in a row take each key to each eighth of the rates once, so that their mean
@@ -130,7 +130,7 @@ func (m *Mask) Draw(x Features, event uint64, columns int, groups *model.Groupin
 				a = groups.Hash(unit)
 				b = a
 			}
-		case id != 0 && fields[id].Kind == blankout.Cross:
+		case id != 0 && fields[id].Kind == event.Cross:
 			f := x.Factors[id]
 			a, b = key(uint16(f[0]), source), key(uint16(f[1]), source)
 		default:

@@ -6,16 +6,16 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 )
 
 // Every field dies at a point with the chance that the point stands for, whatever the others do,
 // and eight masks in a row take each to each eighth of the rates once.
 func TestMask(t *testing.T) {
-	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	x := Features{Schema: schema}
 	for i := range 10 {
-		schema.AddField(blankout.Field{Name: string(rune('a' + i)), Kind: blankout.Numeric})
+		schema.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric})
 		x.Columns, x.Field = append(x.Columns, uint32(i+1)), append(x.Field, uint16(i+1))
 	}
 	var m Mask
@@ -124,10 +124,10 @@ func TestAsCame(t *testing.T) {
 // Masks that serve for several probes in a row are others than those that serve for one, and of other keys than the
 // columns themselves: a mask of one stream tells nothing of another's.
 func TestMasksOfLengths(t *testing.T) {
-	schema := blankout.NewSchema(8, []string{"no", "yes"}, 2)
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	x := Features{Schema: schema}
 	for i := range 10 {
-		schema.AddField(blankout.Field{Name: string(rune('a' + i)), Kind: blankout.Numeric})
+		schema.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric})
 		x.Columns, x.Field = append(x.Columns, uint32(i+1)), append(x.Field, uint16(i+1))
 	}
 	same := 0

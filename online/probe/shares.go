@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"blankout/internal/coder"
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 // Shares are the shares of a score that N answers have. After an event with the losses l_i

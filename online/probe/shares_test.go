@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/coder"
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 var prior, scales = []float64{0.8, 0.1, 0.1}, []float64{0.7, 1, 1.4}

@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"blankout/internal/coder"
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 // Ranges is the number of ranges of the share of an event's fields that is missing: that of

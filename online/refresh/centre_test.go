@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online/rows"
 )
 
@@ -34,7 +34,7 @@ func TestCenterOfAllIsTheSolution(t *testing.T) {
 				table := model.NewTable(width)
 				bias := make([]float64, width)
 				w := Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, Growth: 1, Levels: []Level{{noise, 1}},
-					Model: &model.Linear{Head: model.Head{Schema: blankout.NewSchema(4, []string{"a", "b"}, 2), Scaler: scaler, Layout: model.Layout{Width: width}}, Rows: table}}
+					Model: &model.Linear{Head: model.Head{Schema: event.NewSchema(4, []string{"a", "b"}, 2), Scaler: scaler, Layout: model.Layout{Width: width}}, Rows: table}}
 				draw := rand.New(rand.NewPCG(1, 2))
 				for i := range n {
 					x := []float64{draw.NormFloat64(), draw.NormFloat64(), draw.NormFloat64()}
@@ -46,7 +46,7 @@ func TestCenterOfAllIsTheSolution(t *testing.T) {
 					if i == n-1 {
 						weight = 1e-12 // it stays
 					}
-					if due := r.Add(&blankout.Example{Features: blankout.Vec{Index: []uint32{0, 1, 2}, Value: x}, Label: label, Weight: 1}, weight); due != (i == n-1) {
+					if due := r.Add(&event.Example{Features: event.Vec{Index: []uint32{0, 1, 2}, Value: x}, Label: label, Weight: 1}, weight); due != (i == n-1) {
 						t.Fatalf("after %d events it is due: %v", i+1, due)
 					}
 				}

@@ -5,12 +5,12 @@ import (
 	"context"
 	"slices"
 
-	"blankout"
 	"blankout/batch"
 	"blankout/internal/coder"
+	"blankout/internal/event"
 	"blankout/internal/failpoint"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online/rows"
 )
 
@@ -130,7 +130,7 @@ type window struct {
 	weights []float64
 }
 
-func (w *window) add(e *blankout.Example, weight float64) {
+func (w *window) add(e *event.Example, weight float64) {
 	w.column = append(w.column, e.Features.Index...)
 	w.value = append(w.value, e.Features.Value...)
 	w.ends = append(w.ends, uint32(len(w.column)))
@@ -179,7 +179,7 @@ type Level struct {
 }
 
 // Add takes an event that has been learned into the window, and says whether it is time to Solve.
-func (r *Refresh) Add(e *blankout.Example, weight float64) (due bool) {
+func (r *Refresh) Add(e *event.Example, weight float64) (due bool) {
 	if r.Size == 0 || weight == 0 {
 		return false
 	}
@@ -191,12 +191,12 @@ func (r *Refresh) Add(e *blankout.Example, weight float64) (due bool) {
 // Solve refreshes.
 func (r *Refresh) Solve(w Weights) {
 	leaving := max(0, len(r.window.ends)-(r.Reach-r.Size)) // the first events are about to leave
-	var vec blankout.Vec
+	var vec event.Vec
 	start := uint32(0)
 	var b batch.Builder
 	for _, end := range r.window.ends {
-		e := blankout.Example{Features: blankout.Vec{Index: r.window.column[start:end], Value: r.window.value[start:end]}, Weight: 1}
-		vec = w.Model.Standardized(&e, blankout.Vec{Index: vec.Index[:0], Value: vec.Value[:0]})
+		e := event.Example{Features: event.Vec{Index: r.window.column[start:end], Value: r.window.value[start:end]}, Weight: 1}
+		vec = w.Model.Standardized(&e, event.Vec{Index: vec.Index[:0], Value: vec.Value[:0]})
 		e.Features = withoutHats(vec)
 		if err := b.Add(&e); err != nil {
 			panic(err) // whoever adds events has checked them
@@ -224,12 +224,12 @@ func (r *Refresh) Solve(w Weights) {
 }
 
 // withoutHats leaves out the hats, behind all other columns, which are the second-order expert's.
-func withoutHats(x blankout.Vec) blankout.Vec {
+func withoutHats(x event.Vec) event.Vec {
 	n := len(x.Index)
 	for n > 0 && x.Index[n-1] >= model.FirstHat {
 		n--
 	}
-	return blankout.Vec{Index: x.Index[:n], Value: x.Value[:n]}
+	return event.Vec{Index: x.Index[:n], Value: x.Value[:n]}
 }
 
 // solveOutput refreshes index j of the rows, which are those of the data's

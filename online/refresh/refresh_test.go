@@ -6,10 +6,10 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
 	"blankout/internal/coder"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online/rows"
 )
 
@@ -30,12 +30,12 @@ func TestRefresh(t *testing.T) {
 		x := Refresh{Settings: Settings{Size: 40, Reach: reach, Loss: l, Ridge: 0.5, Intercept: true, Penalized: true, Marginalized: c.marginalized}, Layout: layout}
 		width := rows.FirstPart + 3 + x.Parts()
 		table, bias := model.NewTable(width), make([]float64, width)
-		s := &blankout.Schema{NumericIndices: true}
+		s := &event.Schema{NumericIndices: true}
 		w := Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, Growth: 2, Levels: []Level{{noise, 4}},
 			Model: &model.Linear{Head: model.Head{Schema: s, Scaler: model.Scaler{Mode: model.StandardizeNone}, Layout: model.Layout{Width: width}}, Rows: table}}
-		var window []blankout.Example
+		var window []event.Example
 		for n := range 200 {
-			e := blankout.Example{Weight: 1 + r.Float64(), Label: r.IntN(2)}
+			e := event.Example{Weight: 1 + r.Float64(), Label: r.IntN(2)}
 			for c := range uint32(4) {
 				e.Features.Index, e.Features.Value = append(e.Features.Index, c), append(e.Features.Value, float64(2*e.Label-1)*0.3+r.NormFloat64())
 				table.Touch(c)
@@ -52,7 +52,7 @@ func TestRefresh(t *testing.T) {
 				d = append(d, x.Curvature(row)[0])
 			}
 			x.Solve(w)
-			scored := func(e *blankout.Example) (y, f, v float64) {
+			scored := func(e *event.Example) (y, f, v float64) {
 				f = x.Weights(bias)[0]
 				for i, value := range e.Features.Value {
 					part := x.Weights(all[i])[0] * value
@@ -111,7 +111,7 @@ func TestRefresh(t *testing.T) {
 
 func comesBack(t *testing.T, x *Refresh) {
 	t.Helper()
-	x.Add(&blankout.Example{Features: blankout.Vec{Index: []uint32{1}, Value: []float64{2}}}, 1)
+	x.Add(&event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{2}}}, 1)
 	var a, b coder.Coder
 	x.State(&a)
 	again := Refresh{}
@@ -163,9 +163,9 @@ func TestRefreshOfOneClass(t *testing.T) {
 	width := rows.FirstPart + 4
 	table, bias := model.NewTable(width), make([]float64, width)
 	w := Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, Growth: 1, Levels: []Level{{loss.NoNoise{}, 1}},
-		Model: &model.Linear{Head: model.Head{Schema: &blankout.Schema{NumericIndices: true}, Scaler: model.Scaler{Mode: model.StandardizeNone}, Layout: model.Layout{Width: width}}, Rows: table}}
+		Model: &model.Linear{Head: model.Head{Schema: &event.Schema{NumericIndices: true}, Scaler: model.Scaler{Mode: model.StandardizeNone}, Layout: model.Layout{Width: width}}, Rows: table}}
 	for i := range 2 * 40 {
-		e := blankout.Example{Features: blankout.Vec{Index: []uint32{1}, Value: []float64{1}}, Label: i % 2, Weight: float64(i % 2)}
+		e := event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{1}}, Label: i % 2, Weight: float64(i % 2)}
 		if due := x.Add(&e, e.Weight); due != (i == 2*40-1) {
 			t.Fatalf("after %d events, half of them without weight, it is due: %v", i+1, due)
 		}

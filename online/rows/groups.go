@@ -6,9 +6,9 @@ package rows
 import (
 	"slices"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // Groups sums over the units of an event what GroupDropout needs to know of it. A
@@ -73,7 +73,7 @@ type noiseRates struct {
 
 // NewGroups returns the sums for the noises of the levels, nil if none of them is of
 // groups and there are no curves.
-func NewGroups(s *blankout.Schema, noises []loss.Noise, outputs int, curves bool) *Groups {
+func NewGroups(s *event.Schema, noises []loss.Noise, outputs int, curves bool) *Groups {
 	groups := slices.ContainsFunc(noises, loss.IsGrouped)
 	if !groups && !curves {
 		return nil
@@ -112,7 +112,7 @@ func NewGroups(s *blankout.Schema, noises []loss.Noise, outputs int, curves bool
 
 // Widen returns the sums for so many outputs, of the groups that g has met and with the rates
 // that they have.
-func (g *Groups) Widen(s *blankout.Schema, noises []loss.Noise, outputs int) *Groups {
+func (g *Groups) Widen(s *event.Schema, noises []loss.Noise, outputs int) *Groups {
 	wide := NewGroups(s, noises, outputs, true)
 	wide.grouping, wide.byGroup, wide.keys = g.grouping, g.byGroup, g.keys
 	return wide
@@ -126,7 +126,7 @@ func (g *Groups) SetRates(n loss.GroupDropout) {
 }
 
 // Follow takes up a later state of the Schema.
-func (g *Groups) Follow(s *blankout.Schema) { g.grouping.Follow(s) }
+func (g *Groups) Follow(s *event.Schema) { g.grouping.Follow(s) }
 
 // Met says whether a feature of a group of this name has been met.
 func (g *Groups) Met(name string) bool { return g.grouping.Met(name) }
@@ -184,7 +184,7 @@ func (o *groupOdds) arrange(g *Groups) {
 // Arrange finds the units of the features of s, which are of these columns of e, in
 // ascending order; a column that e does not hold is the anonymous field's. It brings the
 // features of a unit together where they are apart.
-func (g *Groups) Arrange(s *Event, e *blankout.Example, columns []uint32, scaler *model.Scaler) {
+func (g *Groups) Arrange(s *Event, e *event.Example, columns []uint32, scaler *model.Scaler) {
 	g.arrangement.arrange(s, e, columns, scaler)
 	if g.byGroup != nil {
 		g.byGroup.arrange(g)

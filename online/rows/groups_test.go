@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // slowVariance is that of the noisy score whose features, of these groups, have these parts
@@ -45,10 +45,10 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 		{loss.Dropout{Q: 0.5}, loss.GroupDropout{Q: 0.3, Groups: 0.2}, loss.NoNoise{}, loss.GroupDropout{Q: 0.2, Groups: 0.7}},
 		{own(0.6, 0.15)},
 	} {
-		schema := blankout.NewSchema(10, []string{"a", "b"}, outputs)
+		schema := event.NewSchema(10, []string{"a", "b"}, outputs)
 		schema.Fields = append(schema.Fields,
-			blankout.Field{Name: "heat", Kind: blankout.Numeric, Group: "sensor"}, blankout.Field{Name: "state", Kind: blankout.Categorical, Group: "sensor"},
-			blankout.Field{Name: "words", Kind: blankout.Words}, blankout.Field{Name: "state^words", Kind: blankout.Cross})
+			event.Field{Name: "heat", Kind: event.Numeric, Group: "sensor"}, event.Field{Name: "state", Kind: event.Categorical, Group: "sensor"},
+			event.Field{Name: "words", Kind: event.Words}, event.Field{Name: "state^words", Kind: event.Cross})
 		schema.Crosses = [][2]string{{"state", "words"}}
 		names := [][]string{{""}, {"sensor"}, {"sensor"}, {"words"}, {"sensor", "words"}} // by field
 
@@ -68,8 +68,8 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 			}
 			return x
 		}
-		for event := range 200 {
-			var e blankout.Example
+		for ev := range 200 {
+			var e event.Example
 			var groups [][]string
 			s.Reset(0)
 			for column := range uint32(14) {
@@ -88,7 +88,7 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 			g.Arrange(&s.Event, &e, e.Features.Index, &model.Scaler{})
 			for i, row := range features {
 				if to := g.Row(i); &s.Rows[to][0] != &row[0] || s.X[to] != x[i] {
-					t.Fatalf("event %d: feature %d is not in row %d", event, i, to)
+					t.Fatalf("event %d: feature %d is not in row %d", ev, i, to)
 				}
 			}
 			s.AddIntercepts(random(FirstPart+3*y.N), 0)
@@ -117,7 +117,7 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 					average[i] = parts[i] + coefficients[j]*x[i]*y.Lags(row)[j]
 					f += parts[i]
 				}
-				where := fmt.Sprintf("%v, event %d, index %d", noise, event, j)
+				where := fmt.Sprintf("%v, event %d, index %d", noise, ev, j)
 				near := func(what string, got, want, tolerance float64) {
 					if !(math.Abs(got-want) <= tolerance*(1+math.Abs(want))) {
 						t.Fatalf("%s: %s %v, want %v", where, what, got, want)
@@ -165,7 +165,7 @@ func TestArrangeAroundCurves(t *testing.T) {
 		t.Fatal(err)
 	}
 	scaler := &model.Scaler{Curves: curves}
-	g := NewGroups(blankout.NewSchema(16, []string{"a", "b"}, 2), []loss.Noise{loss.Dropout{Q: 0.5}}, 1, true)
+	g := NewGroups(event.NewSchema(16, []string{"a", "b"}, 2), []loss.Noise{loss.Dropout{Q: 0.5}}, 1, true)
 	for _, c := range []struct {
 		columns []uint32
 		want    []int // the row of each feature
@@ -178,7 +178,7 @@ func TestArrangeAroundCurves(t *testing.T) {
 	} {
 		var s Event
 		s.Reset(len(c.columns))
-		e := &blankout.Example{Features: blankout.Vec{Index: c.columns, Value: make([]float64, len(c.columns))}}
+		e := &event.Example{Features: event.Vec{Index: c.columns, Value: make([]float64, len(c.columns))}}
 		for i := range c.columns {
 			s.Rows = append(s.Rows, []float64{float64(i)})
 			s.X[i], s.Basis[i], s.Ridge[i] = float64(i), float64(10*i), float64(100*i)

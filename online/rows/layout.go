@@ -9,7 +9,7 @@
 // v and output k at index v outputs + k.
 package rows
 
-import "blankout/model"
+import "blankout/internal/model"
 
 // Layout says where the parts of a feature's row are:
 //

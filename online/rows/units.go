@@ -5,8 +5,8 @@ package rows
 import (
 	"slices"
 
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // arrangement is the units of an event, and the order of its rows: those of a unit lie
@@ -69,7 +69,7 @@ type unitRun struct {
 func (u *unitPart) parented() bool { return u.kind == paired || u.kind == curved }
 
 // arrange is the search of Groups.Arrange for the units.
-func (g *arrangement) arrange(s *Event, e *blankout.Example, columns []uint32, scaler *model.Scaler) {
+func (g *arrangement) arrange(s *Event, e *event.Example, columns []uint32, scaler *model.Scaler) {
 	g.units, g.spans = g.units[:0], g.spans[:0]
 	fields := e.Field
 	if len(fields) > 0 && len(columns) > 0 && &columns[0] != &e.Features.Index[0] {

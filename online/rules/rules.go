@@ -4,7 +4,7 @@
 package rules
 
 import (
-	"blankout/loss"
+	"blankout/internal/loss"
 	"blankout/online/rows"
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"blankout/loss"
+	"blankout/internal/loss"
 	"blankout/online/rows"
 )
 

@@ -7,9 +7,9 @@ import (
 	"math"
 	"slices"
 
-	"blankout"
 	"blankout/internal/coder"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // CurveEvents is the number of events whose readings the knots are the quantiles of. The
@@ -54,7 +54,7 @@ func (c *curveReadings) add(column uint32, field uint16, x float64, curve bool) 
 }
 
 // count takes up an event.
-func (c *curveReadings) count(e *blankout.Example) {
+func (c *curveReadings) count(e *event.Example) {
 	c.events++
 	for _, id := range e.Missing {
 		for int(id) >= len(c.nulls) {
@@ -126,7 +126,7 @@ func (s *Scaling) Reading(column uint32, field uint16, x, z float64) {
 
 // Bend counts an observed event, and finds the knots once enough have come. It returns whether there are curves from
 // here on.
-func (s *Scaling) Bend(e *blankout.Example) (found bool) {
+func (s *Scaling) Bend(e *event.Example) (found bool) {
 	if !s.Bending() {
 		return false
 	}
@@ -166,13 +166,13 @@ func (s *Scaling) OwnHats() func(column uint32) bool {
 }
 
 // withHats returns x with the hats behind its columns that the levels learn, valid until the next event.
-func (s *Scaling) withHats(x blankout.Vec) blankout.Vec {
+func (s *Scaling) withHats(x event.Vec) event.Vec {
 	c := s.Scaler.Curves
 	if !s.Read.Hats && !s.Learned() {
 		s.Hats.Index, s.Hats.Value = s.Hats.Index[:0], s.Hats.Value[:0]
 		return x
 	}
-	s.Hats = c.Append(blankout.Vec{Index: s.Hats.Index[:0], Value: s.Hats.Value[:0]}, x, nil)
+	s.Hats = c.Append(event.Vec{Index: s.Hats.Index[:0], Value: s.Hats.Value[:0]}, x, nil)
 	first := slices.IndexFunc(s.Hats.Index, func(hat uint32) bool { return isPresence(c.Knots[c.Of(hat)]) })
 	if first < 0 {
 		return x

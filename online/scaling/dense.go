@@ -6,10 +6,10 @@ import (
 	"math"
 	"slices"
 
-	"blankout"
 	"blankout/internal/coder"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // denseFinder finds the columns of sparse text formats that count as numeric:
@@ -99,7 +99,7 @@ func (d *denseFinder) restartCandidate(column uint32) {
 
 // Count counts an event in that one learns alone, after its features have been observed. It says
 // whether it is time for a Review.
-func (s *Scaling) Count(x blankout.Vec) (due bool) {
+func (s *Scaling) Count(x event.Vec) (due bool) {
 	s.Events++
 	if s.Scaler.Mode == model.StandardizeScale {
 		return false
@@ -232,7 +232,7 @@ func (s *Scaling) demote(row []float64, seen uint64) Move {
 	m2 := max(0, row[model.StatSquares]*total/row[model.StatCount]-mean*mean*n*(total-n)/total)
 	if was.Unit != 0 { // of transformed readings; back to about what they were
 		largest := was.Unit * loss.Sinh(min(math.Abs(was.Center)+3*was.Scale, 100))
-		mean, m2 = 0, n*min(largest*largest, blankout.MaxMagnitude)/9
+		mean, m2 = 0, n*min(largest*largest, event.MaxMagnitude)/9
 	}
 	row[model.StatCount], row[model.StatMean], row[model.StatSquares] = n, mean, m2
 	row[model.StatCenter], row[model.StatInverse] = 0, 1/max(1, math.Abs(mean)+3*math.Sqrt(m2/n))

@@ -6,14 +6,14 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // sparse has a Scaling read events of a sparse text format, and returns its columns of numbers: "dense", or "spread".
-func sparse(t *testing.T, events int, next func(i int) blankout.Vec) map[uint32]string {
+func sparse(t *testing.T, events int, next func(i int) event.Vec) map[uint32]string {
 	s, rows := New(Settings{}, model.StandardizeAuto, false), map[uint32][]float64{}
-	s.AddField(blankout.Sparse, model.TransformAuto)
+	s.AddField(event.Sparse, model.TransformAuto)
 	row := func(column uint32) []float64 {
 		if rows[column] == nil {
 			rows[column] = make([]float64, model.ScalerWidth)
@@ -26,7 +26,7 @@ func sparse(t *testing.T, events int, next func(i int) blankout.Vec) map[uint32]
 		for j, column := range columns {
 			_, dense := find(s.Scaler.Dense, column)
 			stats := row(column)
-			s.Observe(column, stats, raw[j], s.Scaler.Deviations(stats, raw[j]), s.Treat(blankout.Sparse, dense, slices.Contains(s.SpreadColumns(), column), s.Settled()), 0)
+			s.Observe(column, stats, raw[j], s.Scaler.Deviations(stats, raw[j]), s.Treat(event.Sparse, dense, slices.Contains(s.SpreadColumns(), column), s.Settled()), 0)
 		}
 		if s.Count(x) {
 			s.Review(row, func([]float64, float64, float64) {})
@@ -49,7 +49,7 @@ func sparse(t *testing.T, events int, next func(i int) blankout.Vec) map[uint32]
 // their largest value, or that are rarely there are none. In texts no word is one.
 func TestTable(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	numbers := sparse(t, 3000, func(int) (x blankout.Vec) {
+	numbers := sparse(t, 3000, func(int) (x event.Vec) {
 		for column, often := range []float64{1: 0.7, 2: 0.2, 3: 0.2, 4: 0.5, 5: 0.01, 6: 0.95} {
 			if r.Float64() < often {
 				value := []float64{1: r.NormFloat64(), 2: 100 * r.ExpFloat64() * r.ExpFloat64(), 3: 5 + r.Float64(), 4: 1, 5: r.Float64(), 6: r.NormFloat64()}[column]
@@ -63,7 +63,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("column %d is %q, want %q", column, numbers[column], want)
 		}
 	}
-	words := sparse(t, 1500, func(int) (x blankout.Vec) {
+	words := sparse(t, 1500, func(int) (x event.Vec) {
 		for column := range uint32(2000) {
 			if p := 5 / float64(column+10); r.Float64() < p {
 				x.Index, x.Value = append(x.Index, column), append(x.Value, float64(1+r.IntN(3)))

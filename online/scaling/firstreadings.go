@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"blankout/internal/coder"
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 // recentReadings keeps readings of numeric columns while they decide where a column's
@@ -22,7 +22,7 @@ type recentReadings struct {
 }
 
 type readings struct {
-	values []float64 // the latest, at most blankout.FirstReadings
+	values []float64 // the latest, at most event.FirstReadings
 	at     float64   // the number of the last one in its column
 	// One for each reading beyond the clip, less three for each other one, at least 0.
 	wild float64
@@ -163,7 +163,7 @@ func (s *Scaling) observeWatched(column uint32, stats []float64, x, z float64, t
 }
 
 // observeSpread counts a reading that is z deviations large into the statistics of a
-// column that is divided by its deviation. Where blankout.FirstReadings in a row are
+// column that is divided by its deviation. Where event.FirstReadings in a row are
 // less than smallAt of that, earlier ones were wild, and the column begins anew with
 // these; the weights then stay as they are.
 func (s *Scaling) observeSpread(column uint32, stats []float64, x, z float64) Move {

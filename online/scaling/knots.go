@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"blankout/internal/coder"
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 // knotReadings is the number of readings that new knots of a column are the quantiles of.

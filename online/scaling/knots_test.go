@@ -4,17 +4,17 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // Where a column begins again its curve gets new knots, as many as it had, and an old snapshot keeps its own.
 func TestKnotsAgain(t *testing.T) {
 	s, r := New(Settings{Expert: func(int) int { return 5 }}, model.StandardizeAuto, false), rand.New(rand.NewPCG(1, 2))
-	s.AddField(blankout.Numeric, model.TransformNone)
+	s.AddField(event.Numeric, model.TransformNone)
 	stats := make([]float64, model.ScalerWidth)
 	read := func(x float64) {
-		s.Bend(&blankout.Example{})
+		s.Bend(&event.Example{})
 		z := s.Scaler.Deviations(stats, x)
 		s.Reading(5, 0, x, z)
 		s.Observe(5, stats, x, z, Numeric, 0)

@@ -3,8 +3,8 @@ package scaling
 // This file holds what was read of an event's numbers.
 
 import (
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // Read is what was read of an event's numeric columns, in the order in which it
@@ -38,8 +38,8 @@ type Value struct {
 func (r *Read) Clear() { r.Moved, r.Values, r.Gone = r.Moved[:0], r.Values[:0], r.Gone[:0] }
 
 // Note takes down a value.
-func (r *Read) Note(column uint32, kind blankout.Kind, field uint16, x float64) {
-	if kind != blankout.Numeric {
+func (r *Read) Note(column uint32, kind event.Kind, field uint16, x float64) {
+	if kind != event.Numeric {
 		field = 0
 	}
 	r.Values = append(r.Values, Value{column, field, x})

@@ -4,9 +4,9 @@
 package scaling
 
 import (
-	"blankout"
 	"blankout/internal/coder"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // Scaling is what a learner knows of its columns: the Scaler that is published, and
@@ -21,12 +21,12 @@ type Scaling struct {
 	curves  curveReadings
 	Bent    bool // the knots have been looked for
 	// By field of the Schema, for the fields met so far.
-	Kinds      []blankout.Kind
+	Kinds      []event.Kind
 	transforms []model.Transform
 	// The columns and values of an event that leaves dense columns out, or has hats.
-	Filled blankout.Vec
-	Hats   blankout.Vec // of the event at hand
-	Read   Read         // of it
+	Filled event.Vec
+	Hats   event.Vec // of the event at hand
+	Read   Read      // of it
 }
 
 // Settings say what is looked for.
@@ -44,7 +44,7 @@ func New(s Settings, mode model.Standardize, unfilled bool) Scaling {
 }
 
 // AddField takes up a field: how its numbers are transformed.
-func (s *Scaling) AddField(k blankout.Kind, t model.Transform) {
+func (s *Scaling) AddField(k event.Kind, t model.Transform) {
 	s.Kinds, s.transforms = append(s.Kinds, k), append(s.transforms, t)
 }
 
@@ -65,17 +65,17 @@ func (s *Scaling) SpreadColumns() []uint32 { return s.spread }
 
 // Treat returns the treatment of a feature; spread says that its column is one of SpreadColumns, settled that it is
 // settled which columns are dense.
-func (s *Scaling) Treat(k blankout.Kind, dense, spread, settled bool) Treatment {
+func (s *Scaling) Treat(k event.Kind, dense, spread, settled bool) Treatment {
 	switch {
 	case s.Scaler.Mode == model.StandardizeScale:
 		return Divided
-	case dense || k == blankout.Numeric:
+	case dense || k == event.Numeric:
 		return Numeric
 	case s.Scaler.Mode == model.StandardizeAll || spread:
 		return Spread
-	case k == blankout.Cross:
+	case k == event.Cross:
 		return Divided
-	case k == blankout.Sparse:
+	case k == event.Sparse:
 		if !settled {
 			return Candidate
 		}
@@ -129,7 +129,7 @@ func (s *Scaling) Observe(column uint32, stats []float64, x, z float64, t Treatm
 // Columns returns the columns and values of an event's features as they are learned: with dense
 // columns that it leaves out, and behind the first numbers, with hats. They are valid until the next
 // event.
-func (s *Scaling) Columns(x blankout.Vec) (columns []uint32, raw []float64, numbers int) {
+func (s *Scaling) Columns(x event.Vec) (columns []uint32, raw []float64, numbers int) {
 	x = s.Scaler.Fill(x, &s.Filled)
 	if numbers = x.Len(); s.Scaler.Curves != nil {
 		x = s.withHats(x)

@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
 	"blankout/internal/coder"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // As readings come, what Move says keeps every score, but where a column begins anew.
@@ -19,7 +19,7 @@ func TestMoveKeepsScores(t *testing.T) {
 			mode = model.StandardizeAll
 		}
 		s, r := New(Settings{}, mode, false), rand.New(rand.NewPCG(1, 2))
-		s.AddField(blankout.Numeric, model.TransformNone)
+		s.AddField(event.Numeric, model.TransformNone)
 		stats, w, b, moves, anew := make([]float64, model.ScalerWidth), 0.3, -0.1, 0, 0
 		score := func(x float64) float64 { return w*s.Scaler.Apply(stats, x) + b }
 		for i := range 5000 {
@@ -68,12 +68,12 @@ func TestDense(t *testing.T) {
 	}
 	score := func() float64 { return intercept + weights[1]*s.Scaler.Apply(row(1), 5) }
 	var gone []uint32
-	learn := func(x blankout.Vec) {
+	learn := func(x event.Vec) {
 		columns, raw, _ := s.Columns(x)
 		for i, column := range columns {
 			stats := row(column)[:model.ScalerWidth]
 			_, dense := find(s.Scaler.Dense, column)
-			m := s.Observe(column, stats, raw[i], s.Scaler.Deviations(stats, raw[i]), s.Treat(blankout.Sparse, dense, false, s.Settled()), 0)
+			m := s.Observe(column, stats, raw[i], s.Scaler.Deviations(stats, raw[i]), s.Treat(event.Sparse, dense, false, s.Settled()), 0)
 			move(row(column), m.Ratio, m.Shift)
 		}
 		if before := score(); s.Count(x) {
@@ -83,9 +83,9 @@ func TestDense(t *testing.T) {
 			}
 		}
 	}
-	s.AddField(blankout.Sparse, model.TransformAuto)
+	s.AddField(event.Sparse, model.TransformAuto)
 	for i := range 1500 {
-		x := blankout.Vec{Index: []uint32{1, 2}, Value: []float64{5 + r.NormFloat64(), 1}}
+		x := event.Vec{Index: []uint32{1, 2}, Value: []float64{5 + r.NormFloat64(), 1}}
 		if i%2 == 0 {
 			x.Index, x.Value = append(x.Index, 3), append(x.Value, r.Float64())
 		}
@@ -102,7 +102,7 @@ func TestDense(t *testing.T) {
 		t.Error("the state does not come back")
 	}
 	for range 600 {
-		learn(blankout.Vec{Index: []uint32{2}, Value: []float64{1}})
+		learn(event.Vec{Index: []uint32{2}, Value: []float64{1}})
 	}
 	if len(s.Scaler.Dense) != 0 || len(gone) != 1 {
 		t.Errorf("dense columns %v, gone %v, want none and 1", s.Scaler.Dense, gone)
@@ -124,10 +124,10 @@ func TestKnots(t *testing.T) {
 	set := Settings{Presence: true, Expert: func(numbers int) int { return 7 - 2*numbers }}
 	s, r := New(set, model.StandardizeAuto, false), rand.New(rand.NewPCG(1, 2))
 	for range 3 {
-		s.AddField(blankout.Numeric, model.TransformNone)
+		s.AddField(event.Numeric, model.TransformNone)
 	}
 	for n := uint64(1); ; n++ {
-		if s.Bend(&blankout.Example{}) {
+		if s.Bend(&event.Example{}) {
 			if n != CurveEvents+1 {
 				t.Errorf("knots after %d events", n)
 			}
@@ -145,7 +145,7 @@ func TestKnots(t *testing.T) {
 			s = New(set, model.StandardizeAuto, false)
 			s.Events = n
 			for range 3 {
-				s.AddField(blankout.Numeric, model.TransformNone)
+				s.AddField(event.Numeric, model.TransformNone)
 			}
 			s.CurvesState(coder.Read(a.Out), false)
 			if s.CurvesState(&b, false); !bytes.Equal(a.Out, b.Out) {
@@ -160,7 +160,7 @@ func TestKnots(t *testing.T) {
 	if hat := s.Scaler.Curves.Hat(0, 0); !s.OwnHats()(hat) || s.OwnHats()(s.Scaler.Curves.Hat(1, 0)) {
 		t.Error("whose hats are whose is confused")
 	}
-	columns, _, numbers := s.Columns(blankout.Vec{Index: []uint32{0, 1}, Value: []float64{0.3, 0.4}})
+	columns, _, numbers := s.Columns(event.Vec{Index: []uint32{0, 1}, Value: []float64{0.3, 0.4}})
 	if numbers != 2 || len(columns) != 3 || columns[2] != s.Scaler.Curves.Hat(1, 0) {
 		t.Errorf("columns %v, of which %d are numbers", columns, numbers)
 	}
@@ -169,7 +169,7 @@ func TestKnots(t *testing.T) {
 // What Steady says changes nothing but the moments changes nothing else, and is most of what comes.
 func TestSteady(t *testing.T) {
 	s, r := New(Settings{}, model.StandardizeAuto, false), rand.New(rand.NewPCG(3, 4))
-	s.AddField(blankout.Numeric, model.TransformNone)
+	s.AddField(event.Numeric, model.TransformNone)
 	stats, want, steady := [model.ScalerWidth]float64{}, [model.ScalerWidth]float64{}, 0
 	for i := range 10000 {
 		x := 7 + 2*r.NormFloat64()

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"blankout/internal/coder"
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 const (

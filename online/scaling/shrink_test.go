@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 // Samples that span a thousandth of a column's scale have it begin again, unless they ascend or descend, as those of a

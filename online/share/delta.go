@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"blankout/model"
+	"blankout/internal/model"
 	"blankout/online/scaling"
 )
 

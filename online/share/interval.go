@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"blankout/model"
+	"blankout/internal/model"
 	"blankout/online/rows"
 	"blankout/online/scaling"
 )

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"blankout/model"
+	"blankout/internal/model"
 	"blankout/online/rows"
 )
 

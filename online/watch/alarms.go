@@ -3,8 +3,8 @@ package watch
 // This file remembers the latest alarms about fields that were raised and have ended.
 
 import (
-	"blankout"
 	"blankout/internal/coder"
+	"blankout/internal/event"
 )
 
 // Alarms holds what became of the latest alarms.
@@ -37,7 +37,7 @@ type fieldChange struct {
 }
 
 // form is as what a field comes: comesNull, comesNot, comesNoMore, or comesAs plus a
-// blankout.Kind; 0 if that is not the matter.
+// event.Kind; 0 if that is not the matter.
 type form uint64
 
 const (
@@ -58,7 +58,7 @@ func (f form) String() string {
 	case comesNoMore:
 		return "no more"
 	}
-	return blankout.Kind(f - comesAs).String()
+	return event.Kind(f - comesAs).String()
 }
 
 // add remembers a change.
@@ -100,7 +100,7 @@ func (x *fieldChange) state(c *coder.Coder, fields int) {
 	x.until.state(c)
 	c.Each(&x.value.Now, &x.value.Usual, &x.value.Change, &x.value.before, &x.value.after)
 	c.Uint((*uint64)(&x.comes))
-	if x.field < 0 || x.field >= fields || x.kind < 0 || x.kind >= fieldMeasures || x.comes > comesAs+form(blankout.Cross) {
+	if x.field < 0 || x.field >= fields || x.kind < 0 || x.kind >= fieldMeasures || x.comes > comesAs+form(event.Cross) {
 		c.Failed = true
 	}
 }

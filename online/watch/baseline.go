@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"blankout/internal/coder"
-	"blankout/measure"
+	"blankout/internal/measure"
 )
 
 // Baselines measures two predictors that know the labels alone, beside the model: of targets the

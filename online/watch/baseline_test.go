@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/coder"
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 // Both baselines against their definition, event by event, from the second labeled event on.

@@ -8,9 +8,9 @@ import (
 	"math/bits"
 	"slices"
 
-	"blankout"
 	"blankout/internal/coder"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // Fields watches the condition of each field.
@@ -50,7 +50,7 @@ type Fields struct {
 
 // fieldHealth is about one field.
 type fieldHealth struct {
-	kind    blankout.Kind
+	kind    event.Kind
 	leader  int  // the first field of its name
 	name    int  // its place in Fields.alike plus 1, 0 if it is alone
 	watched bool // it is in Fields.watched
@@ -285,7 +285,7 @@ func (m *fieldMeasure) end() {
 }
 
 // grow takes up new fields.
-func (h *Fields) grow(fields []blankout.Field) {
+func (h *Fields) grow(fields []event.Field) {
 	if h.names == nil {
 		h.names = map[string]int{}
 	}
@@ -297,7 +297,7 @@ func (h *Fields) grow(fields []blankout.Field) {
 	}
 	for ; h.linked < len(fields); h.linked++ {
 		id, f := h.linked, &h.fields[h.linked]
-		if f.kind == blankout.Sparse || f.kind == blankout.Cross {
+		if f.kind == event.Sparse || f.kind == event.Cross {
 			continue
 		}
 		first, known := h.names[fields[id].Name]
@@ -397,7 +397,7 @@ func (f *fieldHealth) come(event uint64, time int64) {
 }
 
 // sampleValues looks at the values of an event that the rows do not count yet.
-func (h *Fields) sampleValues(e *blankout.Example, rows *model.Table) {
+func (h *Fields) sampleValues(e *event.Example, rows *model.Table) {
 	fields := h.fields
 	for _, id := range e.Missing {
 		if int(id) < len(fields) {
@@ -410,9 +410,9 @@ func (h *Fields) sampleValues(e *blankout.Example, rows *model.Table) {
 		}
 		f := &fields[id]
 		switch f.kind {
-		case blankout.Numeric:
+		case event.Numeric:
 			f.number(e.Features.Value[i])
-		case blankout.Categorical:
+		case event.Categorical:
 			f.seen++
 			if row := rows.Row(e.Features.Index[i]); row == nil || row[model.StatCount] < newValues {
 				f.fresh++
@@ -454,16 +454,16 @@ func (f *fieldHealth) refer(x float64) {
 func (h *Fields) review(met *Met) {
 	for id := range h.fields {
 		f := &h.fields[id]
-		if f.kind == blankout.Sparse || f.kind == blankout.Cross {
+		if f.kind == event.Sparse || f.kind == event.Cross {
 			continue
 		}
 		if h.usualKind(id) {
 			h.reviewPresence(met, id)
 		}
 		switch f.kind {
-		case blankout.Categorical:
+		case event.Categorical:
 			h.reviewMeasure(met, id, measureNew, observed{n: f.seen, sum: f.fresh, square: f.fresh}, run{})
-		case blankout.Numeric:
+		case event.Numeric:
 			mean, deviation := f.numbers()
 			h.reviewMeasure(met, id, measureMean, mean, run{})
 			h.reviewMeasure(met, id, measureDeviation, deviation, run{})
@@ -473,7 +473,7 @@ func (h *Fields) review(met *Met) {
 	h.countKinds()
 	for id := range h.fields {
 		f := &h.fields[id]
-		if f.kind == blankout.Words && met.Usual != nil && f.held > healthBlock/2 {
+		if f.kind == event.Words && met.Usual != nil && f.held > healthBlock/2 {
 			// Most events hold it: from here on it counts as missing where it is left out, and
 			// how often that is has to be found out.
 			h.watch(id)
@@ -650,7 +650,7 @@ func (h *Fields) reviewMeasure(met *Met, id, kind int, o observed, r run) {
 	if h.alarms.add(x); what != alarmAccepted {
 		return
 	}
-	if *m = (fieldMeasure{}); f.kind == blankout.Numeric && kind != measureMissing {
+	if *m = (fieldMeasure{}); f.kind == event.Numeric && kind != measureMissing {
 		f.anew()
 	}
 }
@@ -743,9 +743,9 @@ func (f *fieldHealth) state(c *coder.Coder) (read bool) {
 	c.Uint(&kind)
 	c.Bool(&f.watched)
 	c.Int(&f.leader)
-	f.kind = blankout.Kind(kind)
+	f.kind = event.Kind(kind)
 	c.Uint((*uint64)(&f.comes))
-	if kind > uint64(blankout.Cross) || f.comes > comesAs+form(blankout.Cross) {
+	if kind > uint64(event.Cross) || f.comes > comesAs+form(event.Cross) {
 		c.Failed = true
 	}
 	f.run.state(c)
@@ -776,13 +776,13 @@ func (m *fieldMeasure) state(c *coder.Coder) {
 }
 
 // measuresOf lists the measures that a field of this kind has.
-func measuresOf(kind blankout.Kind) []int {
+func measuresOf(kind event.Kind) []int {
 	switch kind {
-	case blankout.Numeric:
+	case event.Numeric:
 		return []int{measureMissing, measureMean, measureDeviation}
-	case blankout.Categorical:
+	case event.Categorical:
 		return []int{measureMissing, measureNew}
-	case blankout.Boolean, blankout.Words:
+	case event.Boolean, event.Words:
 		return []int{measureMissing}
 	}
 	return nil

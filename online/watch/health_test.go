@@ -1,10 +1,10 @@
 package watch
 
 import (
-	"blankout"
 	"blankout/internal/coder"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/model"
+	"blankout/internal/model"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -68,7 +68,7 @@ func TestHealthFalseAlarms(t *testing.T) {
 		{"two values, one rare", []int{measureMean, measureDeviation}, number(flip(0.01, 0, 1))},
 		{"one value and seldom 1e30", []int{measureMean, measureDeviation}, number(flip(0.0001, 1e30, 1))},
 	} {
-		f := &fieldHealth{kind: blankout.Numeric}
+		f := &fieldHealth{kind: event.Numeric}
 		alarms, highest := 0, 0.0
 		var reached [12]int // excursions of a sum that have come to 2, 4, ...
 		top := [fieldMeasures][2]float64{}
@@ -94,7 +94,7 @@ func TestHealthFalseAlarms(t *testing.T) {
 					top[kind][side] = 0
 				}
 			}
-			if f.kind == blankout.Numeric && c.kinds[0] == measureMean {
+			if f.kind == event.Numeric && c.kinds[0] == measureMean {
 				f.checkReference()
 			}
 			f.missing, f.seen, f.fresh, f.sum, f.square, f.fourth = 0, 0, 0, 0, 0, 0
@@ -126,12 +126,12 @@ func TestHealthWords(t *testing.T) {
 		w := New()
 		h := &w.Health
 		rows, usual := model.NewTable(model.ScalerWidth), &model.Missing{}
-		fields := []blankout.Field{{}, {Name: "x", Kind: blankout.Numeric}, {Name: "words", Kind: blankout.Words}}
+		fields := []event.Field{{}, {Name: "x", Kind: event.Numeric}, {Name: "words", Kind: event.Words}}
 		number, both := uint64(0), &Fields{}
 		feed := func(n int, share float64) {
 			for range n {
 				number++
-				e := &blankout.Example{Field: []uint16{1}, Features: blankout.Vec{Index: []uint32{1}, Value: []float64{r.NormFloat64()}}}
+				e := &event.Example{Field: []uint16{1}, Features: event.Vec{Index: []uint32{1}, Value: []float64{r.NormFloat64()}}}
 				present := model.NewFieldSet(len(fields))
 				if present.Add([]uint16{1}); r.Float64() < share {
 					present.Add([]uint16{2})

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"blankout"
+	"blankout/internal/event"
 )
 
 // Health is the condition of the fields of a stream at one instant. It is immutable.
@@ -31,9 +31,9 @@ type Health struct {
 
 // FieldHealth is about one field. What is not known yet is nil.
 type FieldHealth struct {
-	Field string        `json:"field"`
-	Kind  blankout.Kind `json:"kind"`
-	Group string        `json:"group,omitempty"`
+	Field string     `json:"field"`
+	Kind  event.Kind `json:"kind"`
+	Group string     `json:"group,omitempty"`
 	// Missing is about the share of the events in which the field is null, left out, or of
 	// another kind than usual. Of one that events do not usually hold it is nil, and where it
 	// comes no more about the share of stretches of 64 events without it.
@@ -101,7 +101,7 @@ type alarmValue struct {
 
 // Changes returns the alarms raised and ended after the first n of them, oldest
 // first, and how many there have been. Only the latest are kept.
-func (h *Fields) Changes(n uint64, fields []blankout.Field) (changes []FieldAlarm, all uint64) {
+func (h *Fields) Changes(n uint64, fields []event.Field) (changes []FieldAlarm, all uint64) {
 	a := &h.alarms
 	if n >= a.changed {
 		return nil, a.changed
@@ -117,7 +117,7 @@ func (h *Fields) Changes(n uint64, fields []blankout.Field) (changes []FieldAlar
 
 // report is a Health that is being made.
 type report struct {
-	fields []blankout.Field
+	fields []event.Field
 	of     []*FieldHealth // by id, nil of those of which nothing is known
 }
 
@@ -138,7 +138,7 @@ func (r *report) field(id int) *FieldHealth {
 
 // Report returns the condition of the fields after so many events; forecast is that of the
 // error for whole events, a share, -1 before there is one.
-func (h *Fields) Report(events uint64, fields []blankout.Field, forecast float64) *Health {
+func (h *Fields) Report(events uint64, fields []event.Field, forecast float64) *Health {
 	out := &Health{Events: events, Raised: h.alarms.raised, Error: percent(forecast)}
 	r := &report{fields: fields}
 	for id := range h.fields {
@@ -269,7 +269,7 @@ func (h *Fields) value(id, kind int) alarmValue {
 	return v
 }
 
-func alarmOf(fields []blankout.Field, x *fieldChange) FieldAlarm {
+func alarmOf(fields []event.Field, x *fieldChange) FieldAlarm {
 	a := FieldAlarm{
 		Field: fields[x.field].Name, Kind: FieldAlarmKinds[x.kind], State: alarmStates[x.what], Comes: x.comes.String(), Event: x.event,
 		SinceEvent: x.since.Event, Since: x.since.when(), Condition: x.value.Condition,
@@ -280,12 +280,12 @@ func alarmOf(fields []blankout.Field, x *fieldChange) FieldAlarm {
 	if x.value.before >= 0 {
 		a.ErrorBefore, a.ErrorAfter = &x.value.before, &x.value.after
 	}
-	a.Text = x.text(blankout.Printable(a.Field), fields[x.field].Kind)
+	a.Text = x.text(event.Printable(a.Field), fields[x.field].Kind)
 	return a
 }
 
 // text is a sentence about an alarm.
-func (x *fieldChange) text(field string, kind blankout.Kind) string {
+func (x *fieldChange) text(field string, kind event.Kind) string {
 	v, since := x.value, x.since.String()
 	if x.what == alarmEnded {
 		since = x.until.String()
@@ -295,7 +295,7 @@ func (x *fieldChange) text(field string, kind blankout.Kind) string {
 	case measureMissing:
 		switch {
 		case x.comes >= comesAs && x.what != alarmEnded:
-			text = fmt.Sprintf("%s comes as %s and is missing as %s in %s of the events since %s (usually %s)", field, plain(blankout.Kind(x.comes-comesAs)), plain(kind), share(v.Now), since, share(v.Usual))
+			text = fmt.Sprintf("%s comes as %s and is missing as %s in %s of the events since %s (usually %s)", field, plain(event.Kind(x.comes-comesAs)), plain(kind), share(v.Now), since, share(v.Usual))
 		case x.comes == comesNoMore && x.what == alarmEnded:
 			text = fmt.Sprintf("%s comes since %s", field, since)
 		case x.comes == comesNoMore:
@@ -327,8 +327,8 @@ func (x *fieldChange) text(field string, kind blankout.Kind) string {
 }
 
 // plain names what values of a kind are, for people.
-func plain(k blankout.Kind) string {
-	return map[blankout.Kind]string{blankout.Numeric: "a number", blankout.Categorical: "text", blankout.Words: "an array of words", blankout.Boolean: "true or false"}[k]
+func plain(k event.Kind) string {
+	return map[event.Kind]string{event.Numeric: "a number", event.Categorical: "text", event.Words: "an array of words", event.Boolean: "true or false"}[k]
 }
 
 // share writes a share in percent.
@@ -348,8 +348,8 @@ func share(x float64) string {
 const BlockHealth = "health" // JSON
 
 // ReadHealth returns the Health that a checkpoint holds, nil if it holds none.
-func ReadHealth(blocks []blankout.Block) (*Health, error) {
-	data, err := blankout.FindBlock(blocks, BlockHealth)
+func ReadHealth(blocks []event.Block) (*Health, error) {
+	data, err := event.FindBlock(blocks, BlockHealth)
 	if err != nil {
 		return nil, nil
 	}

@@ -1,7 +1,7 @@
 package watch
 
 import (
-	"blankout/measure"
+	"blankout/internal/measure"
 	"blankout/online/young"
 	"slices"
 )

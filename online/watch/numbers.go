@@ -2,8 +2,8 @@ package watch
 
 import (
 	"blankout/internal/coder"
-	"blankout/loss"
-	"blankout/measure"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
 )
 
 // This file measures predictions of numbers.

@@ -1,9 +1,9 @@
 package watch
 
 import (
-	"blankout"
 	"blankout/internal/coder"
-	"blankout/loss"
+	"blankout/internal/event"
+	"blankout/internal/loss"
 	"cmp"
 	"fmt"
 	"maps"
@@ -17,7 +17,7 @@ import (
 // Refused counts the records that could not be used.
 type Refused struct {
 	Count uint64
-	By    map[blankout.Reason]Refusals
+	By    map[event.Reason]Refusals
 
 	// Of late, see latest, and the record after which that was.
 	lately float64
@@ -34,13 +34,13 @@ type Refusals struct {
 const MaxFirst = 160
 
 // Take counts a record that was refused after so many events.
-func (m *Refused) Take(e *blankout.Example, events uint64) {
-	reason, detail := blankout.ReasonOutOfRange, "a value or a weight that is not finite, or is beyond 1e30"
+func (m *Refused) Take(e *event.Example, events uint64) {
+	reason, detail := event.ReasonOutOfRange, "a value or a weight that is not finite, or is beyond 1e30"
 	if e.Refused != nil {
 		reason, detail = e.Refused.Reason, e.Refused.Detail
 	}
 	if m.By == nil {
-		m.By = map[blankout.Reason]Refusals{}
+		m.By = map[event.Reason]Refusals{}
 	}
 	r := m.By[reason]
 	if r.Count++; r.Count == 1 {
@@ -82,7 +82,7 @@ func (m *Refused) Merge(base, now *Refused) {
 			continue
 		}
 		if m.By == nil {
-			m.By = map[blankout.Reason]Refusals{}
+			m.By = map[event.Reason]Refusals{}
 		}
 		sum := m.By[reason]
 		if sum.Count == 0 {
@@ -96,13 +96,13 @@ func (m *Refused) Merge(base, now *Refused) {
 
 // reasons lists the reasons with their counts, the most frequent first.
 func (m *Refused) reasons() string {
-	all := slices.SortedFunc(maps.Keys(m.By), func(a, b blankout.Reason) int {
+	all := slices.SortedFunc(maps.Keys(m.By), func(a, b event.Reason) int {
 		return cmp.Or(-cmp.Compare(m.By[a].Count, m.By[b].Count), cmp.Compare(a, b))
 	})
 	var parts []string
 	for _, reason := range all {
 		if r := m.By[reason]; reason.Faulty() {
-			parts = append(parts, fmt.Sprintf("%s %d (the first: %s)", reason, r.Count, blankout.Printable(r.First)))
+			parts = append(parts, fmt.Sprintf("%s %d (the first: %s)", reason, r.Count, event.Printable(r.First)))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -130,9 +130,9 @@ func (m *Refused) State(c *coder.Coder) {
 		}
 		if c.Decode {
 			if m.By == nil {
-				m.By = map[blankout.Reason]Refusals{}
+				m.By = map[event.Reason]Refusals{}
 			}
-			m.By[blankout.Reason(reason)] = Refusals{count, string(first)}
+			m.By[event.Reason(reason)] = Refusals{count, string(first)}
 		}
 	}
 	c.Float(&m.lately)

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"unsafe"
 
-	"blankout"
 	"blankout/internal/coder"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // fill gives every number, truth value and kind within v another value that n counts, but for
@@ -44,7 +44,7 @@ func TestStateHoldsEverything(t *testing.T) {
 		fill(reflect.ValueOf(f).Elem(), &n, map[string]bool{"kind": true, "leader": true, "name": true, "measures": true})
 		h.watched.Add([]uint16{uint16(i)})
 		f.leader = i
-		f.kind = []blankout.Kind{blankout.Numeric, blankout.Categorical, blankout.Boolean}[i%3]
+		f.kind = []event.Kind{event.Numeric, event.Categorical, event.Boolean}[i%3]
 		for _, kind := range measuresOf(f.kind) {
 			m := &f.measures[kind]
 			if fill(reflect.ValueOf(m).Elem(), &n, map[string]bool{"moved": true}); i > 1 {

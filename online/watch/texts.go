@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"blankout"
-	"blankout/record/notation"
+	"blankout/internal/event"
+	"blankout/stream/record/notation"
 )
 
 // This file warns of numbers that are written as text.
@@ -21,7 +21,7 @@ type Texts struct {
 const textsNamed = 5
 
 // Warnings returns the Warnings that the names of a Schema give rise to.
-func (t *Texts) Warnings(s *blankout.Schema) []Warning {
+func (t *Texts) Warnings(s *event.Schema) []Warning {
 	if n := notation.Looked(s); n != t.looked {
 		t.looked, t.found = n, nil
 		if found := notation.Find(s); len(found) > 0 {

@@ -6,15 +6,15 @@ import (
 	"slices"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/model"
+	"blankout/internal/model"
 )
 
 // events shows events to who watches fields. A field is shown as the kind that it has now: 0 if
 // it is left out, and minus the first kind of its name if it is null.
 type events struct {
-	fields []blankout.Field
+	fields []event.Field
 	usual  *model.Missing
 	rows   *model.Table
 	number uint64
@@ -23,10 +23,10 @@ type events struct {
 	rise   float64
 }
 
-func newEvents(fields ...blankout.Field) *events {
-	v := &events{fields: append([]blankout.Field{{}}, fields...), usual: &model.Missing{}, rows: model.NewTable(model.ScalerWidth), time: 1_767_225_600_000, every: 1000}
+func newEvents(fields ...event.Field) *events {
+	v := &events{fields: append([]event.Field{{}}, fields...), usual: &model.Missing{}, rows: model.NewTable(model.ScalerWidth), time: 1_767_225_600_000, every: 1000}
 	for id := 1; id < len(v.fields); id++ {
-		if !slices.ContainsFunc(v.fields[:id], func(f blankout.Field) bool { return f.Name == v.fields[id].Name }) {
+		if !slices.ContainsFunc(v.fields[:id], func(f event.Field) bool { return f.Name == v.fields[id].Name }) {
 			v.usual.Usual = append(v.usual.Usual, uint16(id))
 		}
 	}
@@ -36,7 +36,7 @@ func newEvents(fields ...blankout.Field) *events {
 // show shows an event that holds the fields of these ids, and where others are null.
 func (v *events) show(x float64, holds, null []uint16, to ...*Watch) {
 	v.number++
-	e := &blankout.Example{Time: v.time, Missing: null}
+	e := &event.Example{Time: v.time, Missing: null}
 	v.time += v.every
 	for _, id := range holds {
 		e.Field, e.Features.Index, e.Features.Value = append(e.Field, id), append(e.Features.Index, uint32(id)), append(e.Features.Value, x)
@@ -60,8 +60,8 @@ func (v *events) report(w *Watch) *Health { return w.Health.Report(v.number, v.f
 func TestHealthStateIsWhole(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	v := newEvents(
-		blankout.Field{Name: "x", Kind: blankout.Numeric}, blankout.Field{Name: "word", Kind: blankout.Categorical}, blankout.Field{Name: "rare", Kind: blankout.Boolean},
-		blankout.Field{Name: "x", Kind: blankout.Categorical}, blankout.Field{Name: "words", Kind: blankout.Words}, blankout.Field{Name: "night", Kind: blankout.Numeric})
+		event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "word", Kind: event.Categorical}, event.Field{Name: "rare", Kind: event.Boolean},
+		event.Field{Name: "x", Kind: event.Categorical}, event.Field{Name: "words", Kind: event.Words}, event.Field{Name: "night", Kind: event.Numeric})
 	v.every, v.rise, v.usual.Usual = 20_000, 1, []uint16{1, 2, 6}
 	w, again := New(), New()
 	seen := map[string]bool{}
@@ -130,13 +130,13 @@ func TestUsualFalseAlarms(t *testing.T) {
 	shares := []float64{0.0003, 0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.48}
 	for seed := range seeds {
 		r := rand.New(rand.NewPCG(uint64(seed), 3))
-		var fields []blankout.Field
+		var fields []event.Field
 		for i := range 2 * len(shares) {
-			fields = append(fields, blankout.Field{Name: string(rune('a' + i)), Kind: blankout.Boolean})
+			fields = append(fields, event.Field{Name: string(rune('a' + i)), Kind: event.Boolean})
 		}
-		for _, kind := range []blankout.Kind{blankout.Numeric, blankout.Categorical} {
+		for _, kind := range []event.Kind{event.Numeric, event.Categorical} {
 			for i := range shares {
-				fields = append(fields, blankout.Field{Name: string(rune('A' + i)), Kind: kind})
+				fields = append(fields, event.Field{Name: string(rune('A' + i)), Kind: kind})
 			}
 		}
 		v, w := newEvents(fields...), New()
@@ -184,7 +184,7 @@ func TestUsualFalseAlarms(t *testing.T) {
 // Where a number is text now and then, it is no loss when it is always a number.
 func TestKindThatVanishesIsNoLoss(t *testing.T) {
 	for _, every := range []int{20, 3} {
-		v, w := newEvents(blankout.Field{Name: "x", Kind: blankout.Numeric}, blankout.Field{Name: "x", Kind: blankout.Categorical}), New()
+		v, w := newEvents(event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "x", Kind: event.Categorical}), New()
 		v.usual.Usual = []uint16{1, 2}
 		for n := range 200_000 {
 			holds := []uint16{1}
@@ -203,7 +203,7 @@ func TestKindThatVanishesIsNoLoss(t *testing.T) {
 // events is, after some 2,100 events without it.
 func TestRareFieldIsMissedInTime(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 4))
-	v, w := newEvents(blankout.Field{Name: "x", Kind: blankout.Boolean}, blankout.Field{Name: "few", Kind: blankout.Boolean}, blankout.Field{Name: "many", Kind: blankout.Boolean}), New()
+	v, w := newEvents(event.Field{Name: "x", Kind: event.Boolean}, event.Field{Name: "few", Kind: event.Boolean}, event.Field{Name: "many", Kind: event.Boolean}), New()
 	v.usual.Usual, v.rise = []uint16{1}, -1
 	feed := func(n int, few, many float64) {
 		for range n {
@@ -232,7 +232,7 @@ func TestRareFieldIsMissedInTime(t *testing.T) {
 // has stayed away for several times as long as ever.
 func TestRareFieldComesAndGoes(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
-	v, w := newEvents(blankout.Field{Name: "x", Kind: blankout.Boolean}, blankout.Field{Name: "y", Kind: blankout.Boolean}), New()
+	v, w := newEvents(event.Field{Name: "x", Kind: event.Boolean}, event.Field{Name: "y", Kind: event.Boolean}), New()
 	v.usual.Usual, v.rise = []uint16{1}, -1
 	longest := 0
 	for range 200 {
@@ -262,9 +262,9 @@ func TestRareFieldComesAndGoes(t *testing.T) {
 
 // Memory is bounded, however many fields there are of however many kinds.
 func TestUsualIsBounded(t *testing.T) {
-	var fields []blankout.Field
+	var fields []event.Field
 	for i := range 6000 {
-		fields = append(fields, blankout.Field{Name: string(rune('a' + i%2500)), Kind: blankout.Kind(1 + i/2500)})
+		fields = append(fields, event.Field{Name: string(rune('a' + i%2500)), Kind: event.Kind(1 + i/2500)})
 	}
 	v, w := newEvents(fields...), New()
 	v.usual.Usual, v.rise = nil, -1

@@ -1,8 +1,8 @@
 package watch
 
 import (
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -106,11 +106,11 @@ func (w *Watch) Warnings(s Stream) (out []Warning) {
 		}
 		add(WarnRefused, "%d of %d records (%.3g %%)%s were refused: %s", refused, records, 100*all, recent, w.Refused.reasons())
 	}
-	if others := w.Refused.By[blankout.ReasonLabel]; min(others.Count, labeled) >= strayLeast {
+	if others := w.Refused.By[event.ReasonLabel]; min(others.Count, labeled) >= strayLeast {
 		for label, n := range m.Classes {
 			if n > 0 && float64(n) < max(2, strayShare*float64(min(others.Count, labeled))) && label < len(classes) {
 				add(WarnStrayLabel, "the label %s of %d of %d events has taken one of %d classes, and %d records were refused for a label that is none of them (the first: %s); "+
-					"name the classes in record.classes and start afresh with --reset", strconv.Quote(classes[label]), n, labeled, len(classes), others.Count, blankout.Printable(others.First))
+					"name the classes in record.classes and start afresh with --reset", strconv.Quote(classes[label]), n, labeled, len(classes), others.Count, event.Printable(others.First))
 				break
 			}
 		}
@@ -212,16 +212,16 @@ const (
 )
 
 // MixedKinds warns of fields whose values are now of one kind and now of another.
-func MixedKinds(use *model.FieldUse, fields []blankout.Field) []Warning {
+func MixedKinds(use *model.FieldUse, fields []event.Field) []Warning {
 	type of struct {
-		kind  blankout.Kind
+		kind  event.Kind
 		count uint64
 	}
 	var names []string // in the order of the fields
 	byName := map[string][]of{}
 	for id := 1; id < min(len(use.Present), len(fields)); id++ {
 		f := fields[id]
-		if f.Kind == blankout.Cross || use.Present[id] < mixedLeast {
+		if f.Kind == event.Cross || use.Present[id] < mixedLeast {
 			continue
 		}
 		if byName[f.Name] == nil {
@@ -260,8 +260,8 @@ func MixedKinds(use *model.FieldUse, fields []blankout.Field) []Warning {
 const BlockWarnings = "warnings" // JSON
 
 // ReadWarnings returns the Warnings that a checkpoint holds.
-func ReadWarnings(blocks []blankout.Block) (out []Warning, err error) {
-	data, err := blankout.FindBlock(blocks, BlockWarnings)
+func ReadWarnings(blocks []event.Block) (out []Warning, err error) {
+	data, err := event.FindBlock(blocks, BlockWarnings)
 	if err != nil {
 		return nil, nil
 	}

@@ -1,9 +1,9 @@
 package watch
 
 import (
-	"blankout"
 	"blankout/internal/coder"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // This file shows events to all who watch.
@@ -38,16 +38,16 @@ func New() *Watch {
 
 // Met is an event as it came, before anything has been learned from it.
 type Met struct {
-	Event  *blankout.Example
+	Event  *event.Example
 	Number uint64 // of the event
 	// Named says that it has fields whose names tell what is missing; Present are those that
 	// it holds.
 	Named   bool
 	Present model.FieldSet
-	Fields  []blankout.Field // of the stream so far, by id
-	Rows    *model.Table     // counts by column, without this event
-	Usual   *model.Missing   // which fields are usual, nil until that is known
-	Error   float64          // the error that is forecast for whole events, a share; -1 before there is one
+	Fields  []event.Field  // of the stream so far, by id
+	Rows    *model.Table   // counts by column, without this event
+	Usual   *model.Missing // which fields are usual, nil until that is known
+	Error   float64        // the error that is forecast for whole events, a share; -1 before there is one
 }
 
 // Told is a labeled event and what was answered to it, before it is learned.

@@ -31,11 +31,11 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"blankout"
-	"blankout/loss"
+	"blankout/internal/event"
+	"blankout/internal/loss"
 	"blankout/online"
-	"blankout/record"
 	"blankout/stream"
+	"blankout/stream/record"
 	"blankout/tools/groupsim/members"
 )
 
@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var tested []blankout.Example
+	var tested []event.Example
 	if *test != "" {
 		if tested, err = read(ctx, *test, records, schema); err != nil {
 			return err
@@ -122,14 +122,14 @@ func row(r *members.MembersResult) string {
 }
 
 // read returns copies of the events of a file.
-func read(ctx context.Context, path string, c record.Config, s *blankout.Schema) (events []blankout.Example, err error) {
+func read(ctx context.Context, path string, c record.Config, s *event.Schema) (events []event.Example, err error) {
 	in, err := stream.Input{Where: path, Record: c, Kafka: stream.DefaultConsumerConfig()}.Open(ctx, s, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	for {
-		var b blankout.Batch
+		var b event.Batch
 		if err := in.Next(ctx, &b); errors.Is(err, io.EOF) {
 			return events, nil
 		} else if err != nil {
@@ -140,7 +140,7 @@ func read(ctx context.Context, path string, c record.Config, s *blankout.Schema)
 			if e.Refused != nil {
 				return nil, fmt.Errorf("%s:%d: %w", path, e.Offset+1, e.Refused)
 			}
-			c := blankout.Example{Label: e.Label, Weight: e.Weight, Time: e.Time}
+			c := event.Example{Label: e.Label, Weight: e.Weight, Time: e.Time}
 			c.Features.Index, c.Features.Value = slices.Clone(e.Features.Index), slices.Clone(e.Features.Value)
 			c.Field, c.Missing = slices.Clone(e.Field), slices.Clone(e.Missing)
 			events = append(events, c)

@@ -10,10 +10,10 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online"
 )
 
@@ -96,7 +96,7 @@ func objective(m *model.Linear, s *set, c online.Config) float64 {
 	scores := make([]float64, m.Outputs)
 	for i := range s.examples {
 		e := &s.examples[i]
-		x := m.Standardized(e, blankout.Vec{})
+		x := m.Standardized(e, event.Vec{})
 		for k, f := range scoreVec(m, x, scores) {
 			v := 0.0
 			for j, d := range x.Index {
@@ -149,7 +149,7 @@ func (c *comparison) deletion() error {
 	config.Standardize = "none"
 	known := *train // the pixels that go missing are known to
 	known.schema = train.schema.Clone()
-	known.schema.Absent = blankout.AbsentMissing
+	known.schema.Absent = event.AbsentMissing
 	if err := row("online, noise auto, expected_missing = d, known", func(d float64) (float64, error) {
 		config.ExpectedMissing = d
 		l, err := learn(&known, config, 1)
@@ -199,9 +199,9 @@ func (c *comparison) deletion() error {
 
 // corruptedPeers trains the peers on copies with deleted pixels.
 func (c *comparison) corruptedPeers(train, test *set, row func(string, func(float64) (float64, error)) error) error {
-	deleted := func(q float64, seed uint64, copy int) func(int, blankout.Vec) blankout.Vec {
+	deleted := func(q float64, seed uint64, copy int) func(int, event.Vec) event.Vec {
 		x := batch.Corrupter{Noise: loss.Dropout{Q: q}, Seed: seed}
-		return func(i int, v blankout.Vec) blankout.Vec {
+		return func(i int, v event.Vec) event.Vec {
 			if q > 0 {
 				x.Vec(v, nil, i, copy)
 			}

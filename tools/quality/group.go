@@ -12,7 +12,7 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/online"
 	"blankout/tools/groupsim/members"
 )
@@ -69,14 +69,14 @@ func more(a, b [zipfStreams]float64, digits int) string {
 
 // zipfStream draws events of distinct columns, each as frequent as its rank says, whose label
 // follows from independent weights of the columns through the logistic function.
-func zipfStream(seed uint64) (schema *blankout.Schema, events, test []blankout.Example) {
+func zipfStream(seed uint64) (schema *event.Schema, events, test []event.Example) {
 	r := rand.New(rand.NewPCG(1, seed))
 	zipf := rand.NewZipf(r, 1.1, 10, zipfColumns-1)
 	weights := make([]float64, zipfColumns)
 	for i := range weights {
 		weights[i] = 0.6 * r.NormFloat64()
 	}
-	all := make([]blankout.Example, zipfEvents+zipfTest)
+	all := make([]event.Example, zipfEvents+zipfTest)
 	ones := slices.Repeat([]float64{1}, zipfFeatures)
 	for i := range all {
 		columns := make([]uint32, 0, zipfFeatures)
@@ -88,12 +88,12 @@ func zipfStream(seed uint64) (schema *blankout.Schema, events, test []blankout.E
 				score += weights[column]
 			}
 		}
-		all[i] = blankout.Example{Features: blankout.Vec{Index: columns, Value: ones}, Weight: 1}
+		all[i] = event.Example{Features: event.Vec{Index: columns, Value: ones}, Weight: 1}
 		if r.Float64() < 1/(1+math.Exp(-score)) {
 			all[i].Label = 1
 		}
 	}
-	schema = blankout.NewSchema(17, []string{"-1", "1"}, 2)
+	schema = event.NewSchema(17, []string{"-1", "1"}, 2)
 	schema.NumericIndices = true
 	return schema, all[:zipfEvents], all[zipfEvents:]
 }

@@ -25,13 +25,13 @@ import (
 	"slices"
 	"strings"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online"
-	"blankout/record"
 	"blankout/stream"
+	"blankout/stream/record"
 )
 
 // comparison is what the sections share.
@@ -97,8 +97,8 @@ func (c *comparison) build() error {
 // set is a data set in memory.
 type set struct {
 	name     string
-	schema   *blankout.Schema
-	examples []blankout.Example
+	schema   *event.Schema
+	examples []event.Example
 }
 
 // load reads a file; classes are in ascending order.
@@ -132,7 +132,7 @@ func read(path string, c record.Config) (*set, error) {
 	}
 	defer f.Close()
 	for {
-		var b blankout.Batch // a fresh one: its examples are kept
+		var b event.Batch // a fresh one: its examples are kept
 		if err := f.Next(context.Background(), &b); err == io.EOF {
 			return s, nil
 		} else if err != nil {
@@ -226,7 +226,7 @@ func testError(m *model.Linear, s *set, d float64) float64 {
 	corrupt := batch.Corrupter{Noise: loss.Dropout{Q: d}}
 	for i := range s.examples {
 		e := s.examples[i]
-		e.Features = m.Standardized(&e, blankout.Vec{})
+		e.Features = m.Standardized(&e, event.Vec{})
 		if d > 0 {
 			corrupt.Vec(e.Features, nil, i, 0)
 		}
@@ -241,17 +241,17 @@ func testError(m *model.Linear, s *set, d float64) float64 {
 func knownError(m *model.Linear, s *set, d float64) float64 {
 	scores := make([]float64, m.Outputs)
 	wrong := 0
-	var left blankout.Example
+	var left event.Example
 	corrupt := batch.Corrupter{Noise: loss.Dropout{Q: d}, Keep: true}
 	for i := range s.examples {
 		e := s.examples[i]
-		x := m.Standardized(&e, blankout.Vec{})
+		x := m.Standardized(&e, event.Vec{})
 		corrupt.Vec(x, nil, i, 0)
 		dead := make([]bool, x.Len())
 		for j, v := range x.Value {
 			dead[j] = v == 0
 		}
-		m.Delete(&e, m.Standardized(&e, blankout.Vec{}), nil, dead, true, &left)
+		m.Delete(&e, m.Standardized(&e, event.Vec{}), nil, dead, true, &left)
 		if m.Head.Predict(m.ScoreLacking(left.Features, &left, scores)) != e.Label {
 			wrong++
 		}
@@ -260,7 +260,7 @@ func knownError(m *model.Linear, s *set, d float64) float64 {
 }
 
 // scoreVec scores standardized features.
-func scoreVec(m *model.Linear, x blankout.Vec, out []float64) []float64 {
+func scoreVec(m *model.Linear, x event.Vec, out []float64) []float64 {
 	copy(out, m.Intercept)
 	for i, d := range x.Index {
 		for k := range out {
@@ -276,7 +276,7 @@ func exactModel(s *set, from *model.Linear, c batch.Config) (*batch.Fit, error) 
 	var b batch.Builder
 	for i := range s.examples {
 		e := s.examples[i]
-		e.Features = from.Standardized(&e, blankout.Vec{})
+		e.Features = from.Standardized(&e, event.Vec{})
 		if err := b.Add(&e); err != nil {
 			return nil, err
 		}
@@ -293,7 +293,7 @@ func (w withScaler) testError(s *set, d float64) float64 {
 	t := &set{name: s.name, schema: s.schema, examples: slices.Clone(s.examples)}
 	for i := range t.examples {
 		e := &t.examples[i]
-		e.Features = w.from.Standardized(e, blankout.Vec{})
+		e.Features = w.from.Standardized(e, event.Vec{})
 	}
 	return testError(w.exact, t, d)
 }

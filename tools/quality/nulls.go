@@ -12,9 +12,9 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
-	"blankout"
-	sums "blankout/measure"
-	"blankout/model"
+	"blankout/internal/event"
+	sums "blankout/internal/measure"
+	"blankout/internal/model"
 	"blankout/online"
 )
 
@@ -99,10 +99,10 @@ func learnNulls(s *set, columns, group int, share float64, seed uint64, fill boo
 }
 
 // fieldSchema returns the schema of a set whose columns become fields, in groups of so many.
-func fieldSchema(s *set, columns, group int) *blankout.Schema {
-	schema := blankout.NewSchema(s.schema.Bits, s.schema.Classes, s.schema.MaxClasses)
+func fieldSchema(s *set, columns, group int) *event.Schema {
+	schema := event.NewSchema(s.schema.Bits, s.schema.Classes, s.schema.MaxClasses)
 	for i := range columns {
-		f := blankout.Field{Name: strconv.Itoa(i + 1), Kind: blankout.Numeric}
+		f := event.Field{Name: strconv.Itoa(i + 1), Kind: event.Numeric}
 		if group > 1 {
 			f.Group = strconv.Itoa(i / group)
 		}
@@ -112,7 +112,7 @@ func fieldSchema(s *set, columns, group int) *blankout.Schema {
 }
 
 // nulled returns an event of fields, some of which are null.
-func nulled(e *blankout.Example, columns, group int, share float64, r *rand.Rand) blankout.Example {
+func nulled(e *event.Example, columns, group int, share float64, r *rand.Rand) event.Example {
 	dead := make([]bool, (columns+group-1)/group)
 	for i := range dead {
 		dead[i] = r.Float64() < share
@@ -121,8 +121,8 @@ func nulled(e *blankout.Example, columns, group int, share float64, r *rand.Rand
 }
 
 // without returns an event of fields, of which those of dead groups are null.
-func without(e *blankout.Example, columns, group int, dead []bool) blankout.Example {
-	out, at := blankout.Example{Label: e.Label, Weight: e.Weight, Field: []uint16{}}, 0
+func without(e *event.Example, columns, group int, dead []bool) event.Example {
+	out, at := event.Example{Label: e.Label, Weight: e.Weight, Field: []uint16{}}, 0
 	for column := range uint32(columns) {
 		x := 0.0
 		if at < e.Features.Len() && e.Features.Index[at] == column {
@@ -140,14 +140,14 @@ func without(e *blankout.Example, columns, group int, dead []bool) blankout.Exam
 }
 
 // expected returns the event with what the model expects in place of the nulls.
-func expected(m *model.Linear, e *blankout.Example) blankout.Example {
+func expected(m *model.Linear, e *event.Example) event.Example {
 	m = m.WithMissing(m.Missing.Forced(model.MissingImpute))
 	parts := m.Answer(e).Parts
 	if parts == nil {
 		return *e
 	}
 	c, x := m.Covariance, make([]float64, len(parts))
-	known := m.Standardized(e, blankout.Vec{})
+	known := m.Standardized(e, event.Vec{})
 	for i, column := range known.Index {
 		if at, ok := slices.BinarySearch(c.Columns, column); ok {
 			x[at] = known.Value[i]
@@ -156,7 +156,7 @@ func expected(m *model.Linear, e *blankout.Example) blankout.Example {
 	m.TellParts(known, parts)
 	c.Fill(parts).Expect(x)
 	out := *e
-	out.Field, out.Missing, out.Features = nil, nil, blankout.Vec{}
+	out.Field, out.Missing, out.Features = nil, nil, event.Vec{}
 	at := 0
 	add := func(column uint32, value float64) {
 		out.Field = append(out.Field, uint16(column+1))

@@ -10,9 +10,9 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
-	"blankout"
-	"blankout/loss"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online"
 )
 
@@ -120,8 +120,8 @@ func learnObserved(s *set, columns, group int, noise string, seed uint64) (told,
 }
 
 // meant returns an event of fields whose nulls read the mean of their column.
-func meant(e *blankout.Example, columns int, sum, count []float64) blankout.Example {
-	out, at := blankout.Example{Label: e.Label, Weight: e.Weight, Field: []uint16{}}, 0
+func meant(e *event.Example, columns int, sum, count []float64) event.Example {
+	out, at := event.Example{Label: e.Label, Weight: e.Weight, Field: []uint16{}}, 0
 	for column := range uint32(columns) {
 		x := sum[column] / max(count[column], 1)
 		if at < e.Features.Len() && e.Features.Index[at] == column {

@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 
-	"blankout"
+	"blankout/internal/event"
 )
 
 // streamPeer is a learner of others and how it makes one pass.
@@ -137,7 +137,7 @@ func predicted(name string, s *set, vw bool) (progressive, error) {
 
 // writeText writes a set in VW's text format or LIBLINEAR's. change may alter
 // the features of example number i; it may be nil.
-func writeText(name string, s *set, vw bool, change func(i int, x blankout.Vec) blankout.Vec) (err error) {
+func writeText(name string, s *set, vw bool, change func(i int, x event.Vec) event.Vec) (err error) {
 	f, err := os.Create(name)
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func writeText(name string, s *set, vw bool, change func(i int, x blankout.Vec) 
 	return w.Flush()
 }
 
-func appendText(w io.Writer, s *set, vw bool, change func(i int, x blankout.Vec) blankout.Vec) error {
+func appendText(w io.Writer, s *set, vw bool, change func(i int, x event.Vec) event.Vec) error {
 	var line []byte
 	for i := range s.examples {
 		e := &s.examples[i]

@@ -8,8 +8,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"blankout"
-	"blankout/model"
+	"blankout/internal/event"
+	"blankout/internal/model"
 	"blankout/online"
 )
 
@@ -150,7 +150,7 @@ func askSets(s, asked *set, columns, group int, shares []float64, learned bool, 
 }
 
 // ask adds what a model answers to an event.
-func (x *setSums) ask(m *model.Linear, e *blankout.Example) {
+func (x *setSums) ask(m *model.Linear, e *event.Example) {
 	scores := m.Score(e, make([]float64, m.Outputs))
 	class := m.Predict(scores)
 	set, ok := m.Set(m.Answer(e), m.Probabilities(scores, make([]float64, max(2, m.Outputs))), class)

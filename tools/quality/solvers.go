@@ -15,9 +15,9 @@ import (
 	"strings"
 	"time"
 
-	"blankout"
 	"blankout/batch"
-	"blankout/loss"
+	"blankout/internal/event"
+	"blankout/internal/loss"
 )
 
 // matched is the relative gap to the minimum that both programs have to reach.
@@ -52,9 +52,9 @@ func (c *comparison) solvers() error {
 			return err
 		}
 		file := filepath.Join(c.work, name+".svm")
-		if err := writeText(file, s, false, func(_ int, x blankout.Vec) blankout.Vec {
+		if err := writeText(file, s, false, func(_ int, x event.Vec) event.Vec {
 			n, _ := slices.BinarySearch(x.Index, columns)
-			return blankout.Vec{Index: x.Index[:n], Value: x.Value[:n]}
+			return event.Vec{Index: x.Index[:n], Value: x.Value[:n]}
 		}); err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"blankout"
+	"blankout/internal/event"
 )
 
 // contest is events that blankout and vw learn in turn.
@@ -152,9 +152,9 @@ func (c *comparison) contestFiles(d contest) (ours, theirs string, s *set, err e
 	if s, err = load(c.path(d.name, d.file), d.classes); err != nil {
 		return "", "", nil, err
 	}
-	kept := func(_ int, x blankout.Vec) blankout.Vec {
+	kept := func(_ int, x event.Vec) event.Vec {
 		n, _ := slices.BinarySearch(x.Index, d.columns)
-		return blankout.Vec{Index: x.Index[:n], Value: x.Value[:n]}
+		return event.Vec{Index: x.Index[:n], Value: x.Value[:n]}
 	}
 	return ours, theirs, s, errors.Join(writeText(ours, s, false, kept), writeText(theirs, s, true, kept))
 }

@@ -8,13 +8,13 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout"
-	"blankout/record"
+	"blankout/internal/event"
 	"blankout/stream"
+	"blankout/stream/record"
 )
 
 // Events returns events that a test can present again and again.
-func Events(t *testing.T, path string) (*blankout.Schema, []blankout.Example) {
+func Events(t *testing.T, path string) (*event.Schema, []event.Example) {
 	t.Helper()
 	c := record.DefaultConfig()
 	c.Classes = []string{"-1", "1"}
@@ -24,9 +24,9 @@ func Events(t *testing.T, path string) (*blankout.Schema, []blankout.Example) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	var all []blankout.Example
+	var all []event.Example
 	for {
-		var b blankout.Batch
+		var b event.Batch
 		if err := file.Next(context.Background(), &b); errors.Is(err, io.EOF) {
 			return schema, all
 		} else if err != nil {
@@ -41,19 +41,19 @@ func Events(t *testing.T, path string) (*blankout.Schema, []blankout.Example) {
 
 // Several returns events of k classes with numeric features of which class c
 // shows in feature j if j%k == c.
-func Several(k, n int) (*blankout.Schema, []blankout.Example) {
+func Several(k, n int) (*event.Schema, []event.Example) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var classes []string
 	for c := range k {
 		classes = append(classes, fmt.Sprint("c", c))
 	}
-	schema := blankout.NewSchema(10, classes, k)
+	schema := event.NewSchema(10, classes, k)
 	for i := range 20 {
-		schema.AddField(blankout.Field{Name: fmt.Sprint("f", i), Kind: blankout.Numeric, Group: []string{"left", "right"}[i/10]})
+		schema.AddField(event.Field{Name: fmt.Sprint("f", i), Kind: event.Numeric, Group: []string{"left", "right"}[i/10]})
 	}
-	var all []blankout.Example
+	var all []event.Example
 	for i := range n {
-		e := blankout.Example{Label: i % k, Weight: 1, Offset: int64(i)}
+		e := event.Example{Label: i % k, Weight: 1, Offset: int64(i)}
 		for j := range 20 {
 			x := 3 + 2*r.NormFloat64()
 			if j%k == e.Label {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"blankout/loss"
+	"blankout/internal/loss"
 )
 
 // The vectors of testdata/golden were made by an independent implementation of

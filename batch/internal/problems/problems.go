@@ -5,7 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"blankout"
+	"blankout/internal/event"
 )
 
 // Gaussian draws two overlapping classes of n examples in all.
@@ -29,10 +29,10 @@ func Gaussian(seed uint64, n, columns int, positive bool) (x [][]float64, y []fl
 
 // Dense makes examples of a matrix, with every column in the first, and their Schema. Labels are class 1
 // for y > 0, else 0; rows beyond len(y) are unlabeled.
-func Dense(x [][]float64, y []float64) ([]blankout.Example, *blankout.Schema) {
-	var out []blankout.Example
+func Dense(x [][]float64, y []float64) ([]event.Example, *event.Schema) {
+	var out []event.Example
 	for i, row := range x {
-		e := blankout.Example{Weight: 1, Label: blankout.Unlabeled, Offset: int64(i)}
+		e := event.Example{Weight: 1, Label: event.Unlabeled, Offset: int64(i)}
 		if i < len(y) {
 			e.Label = 0
 			if y[i] > 0 {
@@ -48,7 +48,7 @@ func Dense(x [][]float64, y []float64) ([]blankout.Example, *blankout.Schema) {
 		}
 		out = append(out, e)
 	}
-	schema := blankout.NewSchema(20, []string{"-1", "1"}, 2)
+	schema := event.NewSchema(20, []string{"-1", "1"}, 2)
 	schema.Crosses = [][2]string{{"a", "b"}}
 	for _, f := range denseFields {
 		schema.AddField(f)
@@ -58,10 +58,10 @@ func Dense(x [][]float64, y []float64) ([]blankout.Example, *blankout.Schema) {
 
 // denseFields are the fields of Dense, column after column and again from the first
 // on: of the groups g, h, c, of both g and h, and of g.
-var denseFields = []blankout.Field{
-	{Name: "a", Kind: blankout.Numeric, Group: "g"},
-	{Name: "b", Kind: blankout.Numeric, Group: "h"},
-	{Name: "c", Kind: blankout.Numeric},
-	{Name: "a^b", Kind: blankout.Cross},
-	{Name: "d", Kind: blankout.Numeric, Group: "g"},
+var denseFields = []event.Field{
+	{Name: "a", Kind: event.Numeric, Group: "g"},
+	{Name: "b", Kind: event.Numeric, Group: "h"},
+	{Name: "c", Kind: event.Numeric},
+	{Name: "a^b", Kind: event.Cross},
+	{Name: "d", Kind: event.Numeric, Group: "g"},
 }

@@ -14,10 +14,10 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"blankout"
-	"blankout/group"
-	"blankout/measure"
+	"blankout/internal/event"
+	"blankout/internal/measure"
 	"blankout/online"
+	"blankout/online/group"
 	"blankout/online/share"
 )
 
@@ -122,7 +122,7 @@ func (h *happenings) Pop() any {
 // world is a run of the simulation.
 type world struct {
 	*Members
-	events  []blankout.Example
+	events  []event.Example
 	random  *rand.Rand
 	now     float64
 	queue   happenings
@@ -145,7 +145,7 @@ type world struct {
 
 // Run simulates a group that learns the events, whose slices it keeps to itself; test are
 // events to measure the model by. The same settings and events give the same result.
-func (m *Members) Run(ctx context.Context, c online.Config, s *blankout.Schema, events, test []blankout.Example) (*MembersResult, error) {
+func (m *Members) Run(ctx context.Context, c online.Config, s *event.Schema, events, test []event.Example) (*MembersResult, error) {
 	if err := m.Check(); err != nil {
 		return nil, err
 	}
@@ -212,7 +212,7 @@ func (w *world) records(p int) int64 {
 	return int64((len(w.events) - p + w.Partitions - 1) / w.Partitions)
 }
 
-func (w *world) event(p int, offset int64) *blankout.Example {
+func (w *world) event(p int, offset int64) *event.Example {
 	return &w.events[int(offset)*w.Partitions+p]
 }
 
@@ -438,7 +438,7 @@ func again(c online.Config, f *group.Fold) (*group.Fold, error) {
 }
 
 // measure fills in what the model and the accepted records have come to.
-func (w *world) measure(test []blankout.Example) error {
+func (w *world) measure(test []event.Example) error {
 	r := w.result
 	r.Accepted, r.Rejected = w.fold.Accepted(), w.fold.Rejected()
 	for p := range w.Partitions {
@@ -475,7 +475,7 @@ func (w *world) measure(test []blankout.Example) error {
 	r.ProgressiveError, r.ProgressiveLogLoss = 100*m.Total.Error(), m.Total.MeanLogLoss()
 	var held measure.Classes
 	for i := range test {
-		if e := &test[i]; e.Label != blankout.Unlabeled && e.Usable() {
+		if e := &test[i]; e.Label != event.Unlabeled && e.Usable() {
 			l.Assess(e, &held)
 		}
 	}

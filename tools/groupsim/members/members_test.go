@@ -6,16 +6,16 @@ import (
 	"strings"
 	"testing"
 
-	"blankout"
+	"blankout/internal/event"
 	"blankout/online"
 )
 
 // groupEvents returns events of words and a number of two classes.
-func groupEvents(n int) (*blankout.Schema, []blankout.Example) {
-	s := blankout.NewSchema(16, []string{"no", "yes"}, 2)
-	s.Fields = append(s.Fields, blankout.Field{Name: "x", Kind: blankout.Numeric}, blankout.Field{Name: "words", Kind: blankout.Words})
+func groupEvents(n int) (*event.Schema, []event.Example) {
+	s := event.NewSchema(16, []string{"no", "yes"}, 2)
+	s.Fields = append(s.Fields, event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "words", Kind: event.Words})
 	r := rand.New(rand.NewPCG(1, 2))
-	events := make([]blankout.Example, n)
+	events := make([]event.Example, n)
 	for i := range events {
 		e := &events[i]
 		x := r.NormFloat64()

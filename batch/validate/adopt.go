@@ -1,0 +1,114 @@
+package validate
+
+// This file computes exact solutions for the policy adopt.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"blankout/batch"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/online"
+)
+
+// CheckAdopt reports why a Learner of this configuration cannot adopt exact
+// solutions, nil if it can.
+func CheckAdopt(c online.Config) error {
+	l, err := loss.Parse(c.Loss)
+	if err != nil {
+		return nil // the learner's own check says so
+	}
+	switch {
+	case c.Optimizer == "arow":
+		return event.KeyErrorf("policy", "policy adopt: rule arow has a loss of its own, of which there is no exact solution")
+	case c.L1 > 0:
+		return event.KeyErrorf("policy", "policy adopt: the exact solution has no L1 penalty; set learner.l1 = 0")
+	case c.HalfLife > 0 || c.HalfLifeTime > 0:
+		return event.KeyErrorf("policy", "policy adopt: the exact solution forgets nothing; set learner.half_life and half_life_time to 0")
+	case !l.Facts().Convex:
+		return event.KeyErrorf("policy", "policy adopt: loss %q is not convex, so no solution of it is certified", c.Loss)
+	}
+	return nil
+}
+
+// Adoption is the outcome of Validator.Adopt.
+type Adoption struct {
+	// Learner is at the place that was asked for, with the exact solution as its
+	// iterate and its average. Nil if it cannot be: Report.NotAdopted says why.
+	Learner *online.Learner
+	Report  *batch.Validation // nil if there is nothing to compare with
+	Exact   *model.Linear     // of the level that is published
+	Reason  string            // as Report.NotAdopted
+	Kept    bool              // the live weights are as good: nothing went wrong
+}
+
+// Adopt solves the exact problem of a Learner frozen at the given place of its
+// stream, that of each noise level, and makes a Learner of the solutions. An
+// error is of reading the events again, or of ctx.
+func (v *Validator) Adopt(ctx context.Context, s *online.Snapshot, at event.Offsets) (*Adoption, error) {
+	pace := &throttle{ctx: ctx, share: v.Config.CPU, since: time.Now()}
+	r, exact, evidence, err := v.validate(ctx, RequestOf(s, at), pace)
+	switch {
+	case err != nil && (ctx.Err() != nil || errors.As(err, new(readError))):
+		return nil, err
+	case err != nil:
+		return &Adoption{Reason: err.Error()}, nil
+	}
+	a := &Adoption{Report: r, Exact: exact.Linear}
+	refuse := func(format string, args ...any) (*Adoption, error) {
+		a.Reason = fmt.Sprintf(format, args...)
+		r.NotAdopted = a.Reason
+		return a, nil
+	}
+	if !r.Verified {
+		return refuse("%d of the %d records learned could be read again", r.Read, r.Records)
+	}
+	// What is best over the whole stream may be worse for what comes, if it drifts.
+	switch n := r.Newest; {
+	case math.IsInf(v.Config.AdoptMargin, -1):
+	case n == nil:
+		return refuse("there are no events to compare it on")
+	case !(n.Gain > v.Config.AdoptMargin*n.StandardError):
+		a.Kept = true
+		return refuse("it is not better by more than %g standard errors: %s", v.Config.AdoptMargin, n)
+	}
+	blocks, err := s.Blocks()
+	if err != nil {
+		return nil, err
+	}
+	l, err := online.Restore(v.Learner, blocks)
+	if err != nil {
+		return nil, err
+	}
+	models, published := l.Models()
+	solutions := make([]*model.Linear, len(models))
+	for i, live := range models {
+		solution := exact
+		if i != published {
+			c := v.problem(&live.Head)
+			c.Unit = s.Unit()
+			c.Progress, c.Pause = v.Progress, pace.rest
+			if solution, err = evidence.Exact(ctx, live, c); ctx.Err() != nil {
+				return nil, ctx.Err()
+			} else if err != nil {
+				return refuse("noise %s: %v", live.Noise, err)
+			}
+		}
+		if !solution.Converged || !(solution.Gap < math.Inf(1)) {
+			return refuse("the solution for noise %s is not certified to the tolerance %g", live.Noise, v.Config.Tol)
+		}
+		solutions[i] = solution.Linear
+	}
+	l.Adopt(solutions, evidence.EachLearned, pace.rest)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	a.Learner, r.Adopted = l, true
+	r.Pause = pace.waited.Seconds()
+	return a, nil
+}

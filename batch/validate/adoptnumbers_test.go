@@ -1,0 +1,129 @@
+package validate_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout/batch/validate"
+	"blankout/internal/event"
+	"blankout/internal/longtest"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/online"
+)
+
+// Where labels are numbers the adopted state predicts what the exact solution does, at each
+// level, and learning goes on from it; what it gathered of gradients is of the solution.
+func TestAdoptNumbers(t *testing.T) {
+	longtest.NotRaced(t)
+	for _, lossName := range []string{"squared", "huber:1", "poisson"} {
+		for _, rule := range []string{"adagrad", "ftrl", "sgd"} {
+			t.Run(lossName+" "+rule, func(t *testing.T) {
+				c := online.DefaultConfig()
+				c.Loss, c.Optimizer, c.Noise = lossName, rule, "auto"
+				schema := event.NewSchema(12, nil, 2)
+				schema.Target = loss.LabelsOf(lossName)
+				l, err := online.New(c, schema)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r := rand.New(rand.NewPCG(3, 4))
+				var all []event.Example
+				var at event.Offsets
+				p := at.At("x", 0, 0)
+				for i := range 600 {
+					e := event.Example{Offset: int64(i), Weight: []float64{1, 1, 2.5}[i%3], Fingerprint: r.Uint64()}
+					f := 0.0
+					for j := range uint32(6) {
+						x := r.NormFloat64()
+						f += x * float64(j) / 10
+						e.Features.Index, e.Features.Value = append(e.Features.Index, j), append(e.Features.Value, x)
+					}
+					if e.Target = 700 + 30*(f+r.NormFloat64()/3); lossName == "poisson" {
+						e.Target = math.Floor(9 * math.Exp(f))
+					}
+					l.Learn(&e)
+					if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
+						t.Fatal(err)
+					}
+					all = append(all, e)
+				}
+				v, a := adopt(t, c, l, all, at)
+				value := func(m *model.Linear, i int) float64 { return m.Value(m.Score(&all[i], make([]float64, 1))[0]) }
+				adopted := a.Learner.Snapshot()
+				for i := range 50 {
+					if got, want := value(adopted.Model(), i), value(a.Exact, i); math.Abs(got-want) > 1e-9*math.Abs(want) {
+						t.Fatalf("event %d: the adopted state says %v, the exact solution %v", i, got, want)
+					}
+				}
+				// It is at its own minimum, to the tolerance.
+				again, _, err := v.Validate(t.Context(), validate.Request{Live: adopted.Model(), Unit: adopted.Unit(), At: at})
+				if err != nil || !(math.Abs(*again.RelativeGap) < 1e-5) || !again.Verified {
+					t.Errorf("validated again: gap %v, %v", *again.RelativeGap, err)
+				}
+				// Learning on does not undo it: the same events once more, from the state as saved.
+				blocks, err := adopted.Blocks()
+				if err != nil {
+					t.Fatal(err)
+				}
+				next, err := online.Restore(c, blocks)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range all {
+					next.Learn(&all[i])
+				}
+				spread := map[bool]float64{true: 6, false: 24}[lossName == "poisson"] // of the targets
+				rmse := func(m *model.Linear) float64 {
+					sum := 0.0
+					for i := range all {
+						sum += math.Pow(value(m, i)-all[i].Target, 2)
+					}
+					return math.Sqrt(sum / float64(len(all)))
+				}
+				if before, after := rmse(adopted.Model()), rmse(next.Snapshot().Model()); !(after < before+spread/20) {
+					t.Errorf("RMSE %v as adopted, %v after learning on", before, after)
+				}
+			})
+		}
+	}
+}
+
+// A reservoir keeps the labels that are numbers, and one of an older program is read.
+func TestReservoirOfNumbers(t *testing.T) {
+	r, err := validate.NewReservoir(5, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	event := func(i int64) *event.Example {
+		return &event.Example{Offset: i, Weight: 1, Target: 0.5 + float64(i), Features: event.Vec{Index: []uint32{1}, Value: []float64{2}}}
+	}
+	for i := range int64(20) {
+		r.Offer("x", 0, event(i))
+	}
+	data := r.Encode()
+	again, err := validate.NewReservoir(5, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(again.Encode()) != string(data) {
+		t.Error("what was read is not what was written")
+	}
+	classes, _ := validate.NewReservoir(5, nil)
+	for i := range int64(20) {
+		e := event(i)
+		e.Target = 0
+		classes.Offer("x", 0, e)
+	}
+	if old := classes.Encode(); len(data) != len(old)+5*8 {
+		t.Errorf("%d bytes with numbers, %d without", len(data), len(old))
+	} else if _, err := validate.NewReservoir(5, old); err != nil {
+		t.Error(err)
+	}
+	for cut := range data[:len(data)-1] {
+		if _, err := validate.NewReservoir(5, data[:cut]); err == nil && cut != len(data)-5*8 {
+			t.Fatalf("cut to %d of %d bytes and read", cut, len(data))
+		}
+	}
+}

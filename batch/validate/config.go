@@ -1,0 +1,141 @@
+package validate
+
+// This file holds the settings of validations.
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"blankout/internal/event"
+	"blankout/internal/failpoint"
+	"blankout/online"
+)
+
+// Config is the section [validate] of the configuration: how a run
+// compares its live model with the exact solution. config/blankout.toml says what each
+// key means; the comments here say what a program needs beyond that.
+type Config struct {
+	// Holdout is k of HeldOut.
+	Holdout      uint64 `toml:"holdout"`
+	Events       Events `toml:"events"`
+	HoldoutTopic string `toml:"holdout_topic"`
+	Window       uint64 `toml:"window"`
+	// Reservoir is the size of a Reservoir: so many events are kept for when the log holds less
+	// than half of what is to be read; 0 keeps none.
+	Reservoir int `toml:"-"`
+	// CPU is the share of one processor that validating beside learning may take, in (0, 1].
+	CPU float64 `toml:"-"`
+	// Policy is observe, alarm or adopt.
+	Policy string  `toml:"policy"`
+	MaxGap float64 `toml:"max_gap"`
+	// AdoptMargin is by how many standard errors the log-loss of an exact solution must be
+	// lower on the newest events (batch.Newest) to be adopted; -Inf adopts always.
+	AdoptMargin float64       `toml:"-"`
+	AdoptWait   time.Duration `toml:"adopt_wait"`
+	Tol         float64       `toml:"-"`
+}
+
+// Events says when a learner validates: after every so many records, 0 never, or as Auto
+// decides.
+type Events uint64
+
+// AutoEvents is "auto".
+const AutoEvents Events = math.MaxUint64
+
+// MarshalTOML writes "auto" or the number, as TOML has them.
+func (n Events) MarshalTOML() ([]byte, error) {
+	if n == AutoEvents {
+		return []byte(`"auto"`), nil
+	}
+	return strconv.AppendUint(nil, uint64(n), 10), nil
+}
+
+// UnmarshalTOML reads what MarshalTOML writes.
+func (n *Events) UnmarshalTOML(value any) error {
+	switch v := value.(type) {
+	case int64:
+		if v >= 0 {
+			*n = Events(v)
+			return nil
+		}
+	case string:
+		if v == "auto" {
+			*n = AutoEvents
+			return nil
+		}
+	}
+	return fmt.Errorf(`%v: want "auto", or a number of records, 0 for never`, value)
+}
+
+// reported is how many features a report lists.
+const reported = 20
+
+// DefaultConfig returns the values of an empty section.
+func DefaultConfig() Config {
+	return Config{Events: AutoEvents, Window: 1_000_000, Reservoir: 1000, CPU: failpoint.Number("validate.cpu", 0.5), Policy: "observe", MaxGap: 0.1, AdoptMargin: failpoint.Number("validate.adopt_margin", 1), AdoptWait: 10 * time.Minute, Tol: failpoint.Number("validate.tol", 1e-6)}
+}
+
+// Check reports the first value that makes no sense, with its name in front.
+func (c Config) Check() error {
+	switch {
+	case c.Holdout == 1:
+		return event.KeyErrorf("holdout", "holdout 1: nothing would be learned; want 0 (none) or at least 2")
+	case c.Policy != "observe" && c.Policy != "alarm" && c.Policy != "adopt":
+		return event.KeyErrorf("policy", "policy %q: want observe, alarm or adopt", c.Policy)
+	case c.Policy == "adopt" && (c.Events == 0 || c.Events == AutoEvents):
+		return event.KeyErrorf("policy", "policy adopt: set events to the number of records after which each exact solution is adopted")
+	case c.Policy == "adopt" && c.Window > 0:
+		return event.KeyErrorf("policy", "policy adopt: only a solution over all records is adopted, window %d leaves some out; set window = 0", c.Window)
+	case !(c.MaxGap >= 0):
+		return event.KeyErrorf("max_gap", "max_gap %v: want a number, at least 0", c.MaxGap)
+	case c.AdoptWait < 0:
+		return event.KeyErrorf("adopt_wait", "adopt_wait %v is negative", c.AdoptWait)
+	}
+	return nil
+}
+
+// Fingerprint returns what of c gives weights their meaning: which records are
+// held out, and which exact solutions are adopted.
+func (c Config) Fingerprint() online.Fingerprint {
+	f := online.Fingerprint{}
+	if c.Holdout > 0 {
+		f["holdout"] = fmt.Sprint(c.Holdout)
+	}
+	if c.Policy == "adopt" {
+		f["adopt"] = fmt.Sprintf(adoptText, uint64(c.Events), c.Tol)
+		if c.AdoptMargin != 1 {
+			f["adopt_margin"] = fmt.Sprint(c.AdoptMargin)
+		}
+	}
+	return f
+}
+
+// As returns c with what a Fingerprint says of such settings. Other settings are made
+// to fit them.
+func (c Config) As(f online.Fingerprint) (Config, error) {
+	if text := f["holdout"]; text != "" {
+		var err error
+		if c.Holdout, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return c, fmt.Errorf("holdout: %w", err)
+		}
+	}
+	if text := f["adopt"]; text != "" {
+		if _, err := fmt.Sscanf(text, adoptText, &c.Events, &c.Tol); err != nil {
+			return c, fmt.Errorf("adopt %q: %w", text, err)
+		}
+		c.Policy, c.Window = "adopt", 0
+	}
+	if text := f["adopt_margin"]; text != "" {
+		var err error
+		if c.AdoptMargin, err = strconv.ParseFloat(text, 64); err != nil {
+			return c, fmt.Errorf("adopt_margin: %w", err)
+		}
+	}
+	return c, c.Check()
+}
+
+// adoptText is how a Fingerprint tells after how many records, and to which gap,
+// solutions are adopted.
+const adoptText = "after every %d records, to %g"

@@ -1,0 +1,211 @@
+package validate
+
+// This file holds the sample of events that checkpoints carry.
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"math"
+	"slices"
+
+	"blankout/internal/coder"
+	"blankout/internal/event"
+)
+
+// Reservoir is a uniform sample of the labeled events met, for validations when
+// the log no longer holds them: those whose place in the stream has the smallest
+// hash. So it depends on which events there were and on nothing else, neither
+// their order nor restarts; every event has the same chance, held-out ones too.
+//
+
+// It takes up at most limit bytes, but for their slices: where the events are too large for that
+// those of the largest hashes go, as they do where there are too many, and a single one of more
+// than a sixteenth is not kept.
+type Reservoir struct {
+	size   int
+	limit  int
+	events kept   // a heap, the largest hash first
+	bytes  int    // of their features
+	met    uint64 // labeled events offered
+	below  uint64 // the smallest hash of an event that had to go; none from there on is kept
+}
+
+// ReservoirBytes bounds a Reservoir.
+const ReservoirBytes = 24 << 20
+
+type keptEvent struct {
+	hash      uint64
+	partition int32
+	event.Example
+}
+
+type kept []keptEvent
+
+func (k kept) Len() int           { return len(k) }
+func (k kept) Less(i, j int) bool { return k[i].hash > k[j].hash }
+func (k kept) Swap(i, j int)      { k[i], k[j] = k[j], k[i] }
+func (k *kept) Push(x any)        { *k = append(*k, x.(keptEvent)) }
+func (k *kept) Pop() any {
+	last := len(*k) - 1
+	x := (*k)[last]
+	(*k)[last] = keptEvent{}
+	*k = (*k)[:last]
+	return x
+}
+
+// bytes is what the features of an event take up.
+func (k *keptEvent) bytes() int { return 12*len(k.Features.Index) + 2*len(k.Field) }
+
+// Offer presents an event, which is copied if it is kept. A nil Reservoir keeps none.
+func (r *Reservoir) Offer(topic string, partition int32, e *event.Example) {
+	if r == nil || r.size == 0 || e.Label == event.Unlabeled || !e.Usable() {
+		return
+	}
+	r.met++
+	k := keptEvent{hash: placeHash(topic, partition, e.Offset), partition: partition, Example: *e}
+	switch {
+	case k.hash >= r.below || 16*k.bytes() > r.limit:
+		return
+	case len(r.events) == r.size && k.hash >= r.events[0].hash:
+		r.below = k.hash
+		return
+	}
+	k.Example = event.Example{
+		Features: event.Vec{Index: slices.Clone(e.Features.Index), Value: slices.Clone(e.Features.Value)},
+		Field:    slices.Clone(e.Field), Label: e.Label, Target: e.Target, Weight: e.Weight, Time: e.Time, Offset: e.Offset,
+	}
+	heap.Push(&r.events, k)
+	r.bytes += k.bytes()
+	r.shrink()
+}
+
+// shrink takes out events until the others fit.
+func (r *Reservoir) shrink() {
+	for len(r.events) > r.size || r.bytes > r.limit {
+		k := heap.Pop(&r.events).(keptEvent)
+		r.bytes -= k.bytes()
+		r.below = k.hash
+	}
+}
+
+// Events returns the events of the sample in the order of time. They are shared.
+func (r *Reservoir) Events() []event.Example {
+	out := make([]event.Example, len(r.events))
+	for i := range out {
+		out[i] = r.events[i].Example
+	}
+	slices.SortFunc(out, func(a, b event.Example) int {
+		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Offset, b.Offset))
+	})
+	return out
+}
+
+// Encode returns the block "reservoir": the same for the same events in any order, nil
+// where none is to be kept.
+func (r *Reservoir) Encode() []byte {
+	if r == nil || r.size == 0 {
+		return nil
+	}
+	sorted := slices.Clone(r.events)
+	slices.SortFunc(sorted, func(a, b keptEvent) int { return cmp.Compare(a.hash, b.hash) })
+	c := &coder.Coder{}
+	n := len(sorted)
+	c.Uint(&r.met)
+	c.Uint(&r.below)
+	c.Int(&n)
+	numbers := false
+	for i := range sorted {
+		sorted[i].code(c)
+		numbers = numbers || sorted[i].Target != 0
+	}
+	if numbers { // older programs kept none of them
+		for i := range sorted {
+			c.Float(&sorted[i].Target)
+		}
+	}
+	return c.Out
+}
+
+func (k *keptEvent) code(c *coder.Coder) {
+	partition, time, offset := int(k.partition), int(k.Time), int(k.Offset)
+	c.Uint(&k.hash)
+	c.Int(&partition)
+	c.Int(&k.Label)
+	c.Float(&k.Weight)
+	c.Int(&time)
+	c.Int(&offset)
+	c.Uint32s(&k.Features.Index)
+	c.Floats(&k.Features.Value)
+	fields := make([]uint32, len(k.Field))
+	for i, id := range k.Field {
+		fields[i] = uint32(id)
+	}
+	c.Uint32s(&fields)
+	if !c.Decode {
+		return
+	}
+	k.partition, k.Time, k.Offset = int32(partition), int64(time), int64(offset)
+	k.Field = nil
+	for _, id := range fields {
+		k.Field = append(k.Field, uint16(id))
+	}
+}
+
+// NewReservoir returns a Reservoir of at most size events that goes on with what
+// Encode has written, nil for nothing. What it has turned away is lost: it keeps no event of a
+// larger hash from then on.
+func NewReservoir(size int, data []byte) (*Reservoir, error) {
+	r := &Reservoir{size: size, limit: ReservoirBytes, below: math.MaxUint64}
+	if data == nil || size == 0 {
+		return r, nil
+	}
+	c := coder.Read(data)
+	n := 0
+	c.Uint(&r.met)
+	c.Uint(&r.below)
+	c.Int(&n)
+	for i := 0; i < n && !c.Failed; i++ {
+		var k keptEvent
+		k.code(c)
+		if !c.Failed && (len(k.Features.Index) != len(k.Features.Value) || len(k.Field) > 0 && len(k.Field) != len(k.Features.Index)) {
+			c.Failed = true
+		}
+		r.events = append(r.events, k)
+		r.bytes += k.bytes()
+	}
+	if !c.Failed && len(c.In) > 0 { // labels that are numbers
+		for i := 0; i < n && !c.Failed; i++ {
+			var target float64
+			if c.Float(&target); i < len(r.events) {
+				r.events[i].Target = target
+			}
+		}
+	}
+	if !c.Done() {
+		return nil, fmt.Errorf("block %s: %d bytes do not fit its format", BlockReservoir, len(data))
+	}
+	heap.Init(&r.events)
+	r.shrink()
+	return r, nil
+}
+
+// BlockReservoir is the block of a checkpoint that holds the reservoir.
+const BlockReservoir = "reservoir"
+
+// ReadReservoir returns what Encode wrote into a checkpoint, nil if it has none.
+func ReadReservoir(blocks []event.Block) []byte {
+	data, err := event.FindBlock(blocks, BlockReservoir)
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+// mix is the finalizer of Steele, Lea and Flood's SplitMix64.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

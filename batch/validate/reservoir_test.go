@@ -1,0 +1,144 @@
+package validate
+
+import (
+	"bytes"
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout/internal/event"
+)
+
+// The reservoir holds the events with the smallest hashes, whatever order they
+// come in and wherever it is saved and restored on the way.
+func TestReservoirKeepsTheSmallestHashes(t *testing.T) {
+	const n, size = 5000, 200
+	event := func(offset int) *event.Example {
+		return &event.Example{Label: offset % 2, Weight: 1, Offset: int64(offset),
+			Features: event.Vec{Index: []uint32{uint32(offset % 7)}, Value: []float64{float64(offset)}}}
+	}
+	// One that has room for every event knows every hash.
+	all := newReservoir(t, n)
+	for i := range n {
+		all.Offer("t", 0, event(i))
+	}
+	slices.SortFunc(all.events, func(a, b keptEvent) int { return cmp.Compare(a.hash, b.hash) })
+	want := &Reservoir{size: size, events: all.events[:size], met: n, below: all.events[size].hash}
+
+	forwards, backwards := make([]int, n), make([]int, n)
+	for i := range n {
+		forwards[i], backwards[i] = i, n-1-i
+	}
+	for name, order := range map[string][]int{
+		"forwards": forwards, "backwards": backwards, "shuffled": rand.New(rand.NewPCG(1, 2)).Perm(n),
+	} {
+		r, err := NewReservoir(size, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, offset := range order {
+			if i == size/2 || i == size || i == n/2 {
+				met := r.met
+				if r, err = NewReservoir(size, r.Encode()); err != nil || r.met != met {
+					t.Fatalf("restored after %d events: %v", i, err)
+				}
+			}
+			r.Offer("t", 0, event(offset))
+		}
+		if !bytes.Equal(r.Encode(), want.Encode()) {
+			t.Errorf("%s: other events than the %d with the smallest hashes", name, size)
+		}
+	}
+	// The hash knows nothing of an event's place, so the sample is spread evenly:
+	// its mean offset has a deviation of n/sqrt(12 size), which is 102.
+	mean := 0.0
+	for _, k := range want.events {
+		mean += float64(k.Offset) / size
+	}
+	if mean < n/2-410 || mean > n/2+410 {
+		t.Errorf("the mean offset of the sample is %v of %d", mean, n)
+	}
+}
+
+func newReservoir(t *testing.T, size int) *Reservoir {
+	t.Helper()
+	r, err := NewReservoir(size, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A reservoir that was full and is opened as a larger one keeps all events below the smallest
+// hash that it has let go, and no other: without those that are lost more would not be even.
+func TestReservoirOpenedAsLarger(t *testing.T) {
+	event := func(offset int) *event.Example {
+		return &event.Example{Weight: 1, Offset: int64(offset)}
+	}
+	const small, large, n = 20, 60, 500
+	for _, at := range []int{small - 1, small, small + 1, n / 2} {
+		r := newReservoir(t, small)
+		for i := range at {
+			r.Offer("t", 0, event(i))
+		}
+		r, err := NewReservoir(large, r.Encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		below := r.below
+		if lost := at > small; lost != (below != math.MaxUint64) {
+			t.Errorf("after %d events the smallest hash let go is %d", at, below)
+		}
+		for i := at; i < n; i++ {
+			r.Offer("t", 0, event(i))
+		}
+		want := 0
+		for i := range n {
+			if placeHash("t", 0, int64(i)) < below {
+				want++
+			}
+		}
+		if len(r.events) != min(want, large) {
+			t.Errorf("opened as a larger one after %d events: it keeps %d, want %d of %d", at, len(r.events), large, want)
+		}
+	}
+}
+
+// Large events are bounded by their bytes: those of the smallest hashes that fit are kept, in any
+// order and over restarts, and a few that are much larger than others displace none.
+func TestReservoirOfLargeEvents(t *testing.T) {
+	const n, limit = 400, 64 << 10
+	event := func(offset int) *event.Example {
+		size := 20 + 80*(offset%3)
+		if offset%50 == 0 {
+			size = 1000
+		}
+		return &event.Example{Weight: 1, Offset: int64(offset), Features: event.Vec{Index: make([]uint32, size), Value: make([]float64, size)}}
+	}
+	var want []byte
+	for seed := range uint64(5) {
+		r := newReservoir(t, n)
+		r.limit = limit
+		for i, offset := range rand.New(rand.NewPCG(seed, 1)).Perm(n) {
+			if i%150 == 100 {
+				again, err := NewReservoir(n, r.Encode())
+				if err != nil {
+					t.Fatal(err)
+				}
+				again.limit = limit
+				r = again
+			}
+			if r.Offer("t", 0, event(offset)); r.bytes > limit {
+				t.Fatalf("%d bytes", r.bytes)
+			}
+		}
+		if want == nil {
+			want = r.Encode()
+		}
+		if !bytes.Equal(r.Encode(), want) || len(r.events) < 30 || len(r.events) > 100 {
+			t.Errorf("order %d: %d events of %d bytes", seed, len(r.events), r.bytes)
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package validate
+
+// This file holds the sample of events that validations by "auto" are over.
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"blankout/internal/event"
+)
+
+// Sample is a uniform sample of the labeled events that it was offered: those whose place in
+// the stream has a hash below a threshold, which falls so that they fit into its bytes. It
+// lives in memory alone and begins anew with every program. Its events lie packed in chunks,
+// which are only appended to: a copy that Freeze has made goes on to see what there was.
+type Sample struct {
+	limit     int // bytes of all chunks
+	bytes     int
+	threshold uint64
+	chunks    [][]byte
+	kept      int
+}
+
+// SampleBytes bounds a Sample of a learner. While a validation works on a copy, what has been
+// let go since, and what a smaller threshold leaves of it, are in memory too: 64 MiB in all.
+const SampleBytes = 24 << 20
+
+const chunkBytes = 256 << 10
+
+// NewSample returns an empty Sample that takes up at most so many bytes. It keeps one event in
+// four at most: more than autoShare pays for.
+func NewSample(limit int) *Sample { return &Sample{limit: limit, threshold: math.MaxUint64 / 4} }
+
+// Len returns the number of events kept.
+func (s *Sample) Len() int {
+	if s == nil {
+		return 0
+	}
+	return s.kept
+}
+
+// Offer presents an event, which is copied if it is kept. A nil Sample keeps none.
+func (s *Sample) Offer(topic string, partition int32, e *event.Example) {
+	if s == nil || e.Label == event.Unlabeled || !e.Usable() || e.Weight == 0 {
+		return
+	}
+	hash, size := placeHash(topic, partition, e.Offset), packedBytes(e)
+	if size > s.limit {
+		return
+	}
+	for hash < s.threshold && !s.room(size) {
+		s.halve()
+	}
+	if hash >= s.threshold {
+		return
+	}
+	last := &s.chunks[len(s.chunks)-1]
+	*last = pack(*last, hash, partition, e)
+	s.kept++
+}
+
+// room makes sure that the last chunk has room for so many bytes, if there may be one.
+func (s *Sample) room(size int) bool {
+	if n := len(s.chunks); n > 0 && cap(s.chunks[n-1])-len(s.chunks[n-1]) >= size {
+		return true
+	}
+	need := max(size, min(chunkBytes, s.limit/8))
+	if s.bytes+need > s.limit {
+		return false
+	}
+	s.chunks, s.bytes = append(s.chunks, make([]byte, 0, need)), s.bytes+need
+	return true
+}
+
+// halve lets go of the upper half of the hashes.
+func (s *Sample) halve() {
+	old := s.chunks
+	s.threshold, s.chunks, s.bytes, s.kept = s.threshold/2, nil, 0, 0
+	for i, chunk := range old {
+		old[i] = nil
+		for len(chunk) > 0 {
+			size := packedSize(chunk)
+			if packedHash(chunk) < s.threshold && s.room(size) {
+				last := &s.chunks[len(s.chunks)-1]
+				*last = append(*last, chunk[:size]...)
+				s.kept++
+			}
+			chunk = chunk[size:]
+		}
+	}
+}
+
+// Freeze returns a copy that shares the events.
+func (s *Sample) Freeze() *Sample {
+	c := *s
+	c.chunks = slices.Clone(s.chunks)
+	return &c
+}
+
+// draw returns about n of the events, packed, in the order in which they came.
+func (s *Sample) draw(n int) (events [][]byte) {
+	below := s.threshold
+	if n < s.kept {
+		below = uint64(float64(s.threshold) * float64(n) / float64(s.kept))
+	}
+	for _, chunk := range s.chunks {
+		for len(chunk) > 0 {
+			size := packedSize(chunk)
+			if packedHash(chunk) < below {
+				events = append(events, chunk[:size])
+			}
+			chunk = chunk[size:]
+		}
+	}
+	return events
+}
+
+// A packed event is its size, its hash, six numbers, four lengths and its lists.
+const packedHead = 4 + 8 + 4 + 5*8 + 4*4
+
+func packedBytes(e *event.Example) int {
+	return packedHead + 12*e.Features.Len() + 2*len(e.Field) + 2*len(e.Missing) + 4*len(e.MissingColumns)
+}
+
+func packedSize(b []byte) int { return int(binary.LittleEndian.Uint32(b)) }
+
+func packedHash(b []byte) uint64 { return binary.LittleEndian.Uint64(b[4:]) }
+
+func pack(b []byte, hash uint64, partition int32, e *event.Example) []byte {
+	le := binary.LittleEndian
+	b = le.AppendUint32(b, uint32(packedBytes(e)))
+	b = le.AppendUint64(b, hash)
+	b = le.AppendUint32(b, uint32(partition))
+	for _, x := range [5]uint64{uint64(e.Label), math.Float64bits(e.Target), math.Float64bits(e.Weight), uint64(e.Time), uint64(e.Offset)} {
+		b = le.AppendUint64(b, x)
+	}
+	for _, n := range [4]int{e.Features.Len(), len(e.Field), len(e.Missing), len(e.MissingColumns)} {
+		b = le.AppendUint32(b, uint32(n))
+	}
+	for _, index := range e.Features.Index {
+		b = le.AppendUint32(b, index)
+	}
+	for _, value := range e.Features.Value {
+		b = le.AppendUint64(b, math.Float64bits(value))
+	}
+	for _, list := range [2][]uint16{e.Field, e.Missing} {
+		for _, id := range list {
+			b = le.AppendUint16(b, id)
+		}
+	}
+	for _, column := range e.MissingColumns {
+		b = le.AppendUint32(b, column)
+	}
+	return b
+}
+
+// packedPlace returns the partition and the offset of a packed event.
+func packedPlace(b []byte) (partition int32, offset int64) {
+	return int32(binary.LittleEndian.Uint32(b[12:])), int64(binary.LittleEndian.Uint64(b[48:]))
+}
+
+// unpack makes e the event that pack wrote, in e's own lists.
+func unpack(b []byte, e *event.Example) {
+	le := binary.LittleEndian
+	number := func(i int) uint64 { return le.Uint64(b[16+8*i:]) }
+	length := func(i int) int { return int(le.Uint32(b[56+4*i:])) }
+	*e = event.Example{Label: int(number(0)), Target: math.Float64frombits(number(1)), Weight: math.Float64frombits(number(2)), Time: int64(number(3)), Offset: int64(number(4)),
+		Features: event.Vec{Index: e.Features.Index[:0], Value: e.Features.Value[:0]}, Field: e.Field[:0], Missing: e.Missing[:0], MissingColumns: e.MissingColumns[:0]}
+	features, fields, missing, columns := length(0), length(1), length(2), length(3)
+	b = b[packedHead:]
+	for i := range features {
+		e.Features.Index = append(e.Features.Index, le.Uint32(b[4*i:]))
+		e.Features.Value = append(e.Features.Value, math.Float64frombits(le.Uint64(b[4*features+8*i:])))
+	}
+	b = b[12*features:]
+	for i := range fields {
+		e.Field = append(e.Field, le.Uint16(b[2*i:]))
+	}
+	b = b[2*fields:]
+	for i := range missing {
+		e.Missing = append(e.Missing, le.Uint16(b[2*i:]))
+	}
+	b = b[2*missing:]
+	for i := range columns {
+		e.MissingColumns = append(e.MissingColumns, le.Uint32(b[4*i:]))
+	}
+	if fields == 0 {
+		e.Field = nil // the anonymous field throughout
+	}
+}
+
+// placeHash is the hash of an event's place in the stream.
+func placeHash(topic string, partition int32, offset int64) uint64 {
+	hash := uint64(14695981039346656037) // FNV-1a of the topic
+	for i := range len(topic) {
+		hash = (hash ^ uint64(topic[i])) * 1099511628211
+	}
+	return mix(mix(hash^uint64(partition)<<32) + uint64(offset))
+}

@@ -1,0 +1,427 @@
+// Package validate computes the exact solution of a Learner's problem over the same
+// events, read again or kept in a reservoir, and says how far the live model is from
+// it. It gets a frozen state and never touches the Learner.
+package validate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"blankout/batch"
+	"blankout/internal/event"
+	"blankout/internal/measure"
+	"blankout/internal/model"
+	"blankout/online"
+)
+
+// HeldOut says whether a record belongs to the holdout of one in k. It depends
+// on where the record lies alone, so everybody agrees on it at any time.
+func HeldOut(partition int32, offset int64, k uint64) bool {
+	if k == 0 {
+		return false
+	}
+	return mix(uint64(offset)+uint64(partition)<<48)%k == 0
+}
+
+// Validator solves the problem that a Learner works on exactly, over the events
+// that it has learned, read again.
+type Validator struct {
+	Config  Config
+	Learner online.Config // of the Learner
+	// Exact takes the exact expectation over all masks of dropout (batch.ExactBound) in place of
+	// the bound that was learned under.
+	Exact bool
+	// Open opens the Learner's stream once more, each partition at its Position.
+	// Events decode under s, which is the caller's. Validate closes the Source if
+	// it is an io.Closer.
+	Open func(ctx context.Context, s *event.Schema, from event.Offsets) (event.Source, error)
+	// OpenJoined does it where labels come later than their events, with each partition's end
+	// at its Position of to. Open is nil then.
+	OpenJoined func(ctx context.Context, s *event.Schema, from, to event.Offsets) (Joined, error)
+	// OpenHoldout opens Config.HoldoutTopic, to its present end, as Open does. Nil
+	// where there is none.
+	OpenHoldout func(ctx context.Context, s *event.Schema) (event.Source, error)
+	// Reports are those of earlier runs, the newest first: Auto goes on from them.
+	Reports []*batch.Validation
+	// Progress may be nil.
+	Progress func(batch.Progress)
+}
+
+// Joined is events with their labels, and the records that they are made of. It is a
+// *labels.Joined; Validate closes it.
+type Joined interface {
+	Records(context.Context, *event.Batch) error
+	Settled(f func(partition int32, e *event.Example) error) error
+	io.Closer
+}
+
+// Request says what is validated.
+type Request struct {
+	Live      *model.Linear
+	Level     *model.Linear            // online.Snapshot.Level, whose distance to the exact solution is told; nil is Live
+	Foreign   func(column uint32) bool // online.Snapshot.Foreign; may be nil
+	Unit      batch.Unit               // online.Snapshot.Unit of the same state
+	ByAge     []measure.Aged           // online.Snapshot.ByAge, for the report
+	At        event.Offsets            // its place in the stream
+	Labeled   uint64                   // events that got a label by there, where labels come later
+	Reservoir []byte                   // as of ReadReservoir; may be nil
+	Earlier   *model.Linear            // the exact solution of the time before; may be nil
+	// Sample takes the place of the log and of Reservoir, with about Most of its events. Half of
+	// them are solved for, the rest measured on. May be nil.
+	Sample *Sample
+	Most   int
+}
+
+// RequestOf returns a request to validate a state, which is at that place in the stream.
+func RequestOf(s *online.Snapshot, at event.Offsets) Request {
+	return Request{Live: s.Model(), Level: s.Level(), Foreign: s.Foreign, Unit: s.Unit(), ByAge: s.ByAge(), At: at}
+}
+
+// Validate compares a live model with the exact solution, which it returns too.
+func (v *Validator) Validate(ctx context.Context, s Request) (*batch.Validation, *model.Linear, error) {
+	pace := &throttle{ctx: ctx, share: v.Config.CPU, since: time.Now()}
+	r, exact, _, err := v.validate(ctx, s, pace)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r, exact.Linear, nil
+}
+
+func (v *Validator) validate(ctx context.Context, s Request, pace *throttle) (*batch.Validation, *batch.Exact, *batch.Evidence, error) {
+	c := v.Problem(s)
+	c.Progress, c.Pause = v.Progress, pace.rest
+	c.OwnHoldout = v.Config.Policy == "adopt" // that topic ends where it ends today
+	if s.Sample != nil {
+		c.Halves, c.Deletions, c.Sample = true, nil, 1000
+	}
+	begin := time.Now()
+	got, err := v.gather(ctx, s, pace)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	reading := time.Since(begin)
+	r, exact, err := got.evidence.Validate(ctx, c)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	r.ByAge = s.ByAge
+	r.Offsets, r.Source, r.Window, r.Read, r.Verified = s.At, got.source, got.window, got.read, got.verified
+	for _, p := range s.At {
+		r.Records += p.Records
+	}
+	r.Coverage = float64(r.Read) / float64(r.Records)
+	r.Reading, r.Pause = reading.Seconds(), pace.waited.Seconds()
+	return r, exact, got.evidence, nil
+}
+
+// gathered is the evidence of a validation and where it comes from.
+type gathered struct {
+	evidence *batch.Evidence
+	source   string // log or reservoir
+	window   bool   // records were left out on purpose
+	read     uint64 // records
+	verified bool   // they are those that were counted in
+}
+
+// gather reads the records that were learned, from the log or, if that holds
+// less than half of those that it is to give, from the reservoir, and those of
+// the holdout topic.
+func (v *Validator) gather(ctx context.Context, s Request, pace *throttle) (*gathered, error) {
+	schema := s.Live.Schema.Clone()
+	if s.Sample != nil {
+		return v.gatherSample(ctx, s, schema, pace)
+	}
+	sample, err := NewReservoir(math.MaxInt, s.Reservoir)
+	if err != nil {
+		return nil, err
+	}
+	got := &gathered{evidence: batch.NewEvidence(s.Live), source: "log"}
+	wanted := uint64(0)
+	if v.CanRead() {
+		if wanted, err = v.read(ctx, s, schema, got, pace); err != nil {
+			return nil, err
+		}
+	}
+	if n := len(sample.events); n > 0 && (!v.CanRead() || 2*got.read < wanted) {
+		got = &gathered{evidence: batch.NewEvidence(s.Live), source: "reservoir", read: uint64(n)}
+		for i := range sample.events {
+			k := &sample.events[i]
+			k.Fingerprint = 0
+			if len(k.Field) == 0 {
+				k.Field = nil
+			}
+			e := k.Example
+			if !HeldOut(k.partition, e.Offset, v.Config.Holdout) {
+				e.Weight *= float64(sample.met) / float64(n) // each stands for so many
+			}
+			if err := v.present(got.evidence, schema, HeldOut(k.partition, e.Offset, v.Config.Holdout), &e); err != nil {
+				return nil, fmt.Errorf("the reservoir: %w", err)
+			}
+			if i%256 == 0 {
+				pace.rest()
+			}
+		}
+	} else if !v.CanRead() {
+		return nil, errors.New("these events cannot be read again, and no reservoir of them is kept")
+	}
+	if v.OpenHoldout != nil {
+		if err := v.readHoldout(ctx, schema, got.evidence, pace); err != nil {
+			return nil, err
+		}
+	}
+	return got, ctx.Err()
+}
+
+// gatherSample takes the events from the sample. Each stands for as many as make up the events
+// learned. Those held out are in the half that is measured on.
+func (v *Validator) gatherSample(ctx context.Context, s Request, schema *event.Schema, pace *throttle) (*gathered, error) {
+	got := &gathered{evidence: batch.NewEvidence(s.Live), source: fromSample}
+	events := s.Sample.draw(s.Most)
+	got.read = uint64(len(events))
+	var e event.Example
+	aside := make([]bool, len(events))
+	counts := map[bool]float64{}
+	for i, packed := range events {
+		partition, offset := packedPlace(packed)
+		aside[i] = packedHash(packed)&1 == 1 || HeldOut(partition, offset, v.Config.Holdout)
+		counts[aside[i]]++
+	}
+	for i, packed := range events {
+		if i%256 == 0 {
+			pace.rest()
+		}
+		unpack(packed, &e)
+		e.Weight *= v.importance(schema, &e) * float64(s.Live.Events) / counts[aside[i]]
+		var err error
+		if aside[i] {
+			err = got.evidence.HeldOut(&e)
+		} else {
+			err = got.evidence.Learned(&e, e.Weight)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the sample: offset %d: %w", e.Offset, err)
+		}
+	}
+	return got, ctx.Err()
+}
+
+// CanRead says whether events can be read again.
+func (v *Validator) CanRead() bool { return v.Open != nil || v.OpenJoined != nil }
+
+// readHoldout presents the holdout topic's events, at most Window of them.
+func (v *Validator) readHoldout(ctx context.Context, schema *event.Schema, evidence *batch.Evidence, pace *throttle) (err error) {
+	source, err := v.OpenHoldout(ctx, schema)
+	if err != nil {
+		return readError{fmt.Errorf("reading the holdout topic: %w", err)}
+	}
+	if c, ok := source.(io.Closer); ok {
+		defer func() { err = errors.Join(err, c.Close()) }()
+	}
+	var b event.Batch
+	for n := uint64(0); v.Config.Window == 0 || n < v.Config.Window; n += uint64(len(b.Examples)) {
+		if err := source.Next(ctx, &b); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return readError{fmt.Errorf("reading the holdout topic: %w", err)}
+		}
+		for i := range b.Examples {
+			e := &b.Examples[i]
+			if e.Label == event.Unlabeled || !e.Usable() || e.Weight == 0 || e.Label >= max(2, evidence.Outputs()) {
+				continue
+			}
+			if err := evidence.Aside(e); err != nil {
+				return fmt.Errorf("%s/%d offset %d: %w", b.Topic, b.Partition, e.Offset, err)
+			}
+		}
+		pace.rest()
+	}
+	return nil
+}
+
+// problem returns the batch problem of what a model of the Learner minimizes.
+func (v *Validator) problem(h *model.Head) batch.ValidateConfig {
+	c := batch.DefaultValidateConfig()
+	c.Loss, c.Noise, c.Tol, c.Top, c.Prior = h.Loss, h.Noise, v.Config.Tol, reported, "l2"
+	if c.Intercept = batch.Intercept(v.Learner.Intercept); v.Exact {
+		c.Bound = batch.ExactBound
+	}
+	if c.Cost = v.Learner.C; math.IsInf(c.Cost, 1) {
+		c.Cost, c.L2 = 1, 0
+	}
+	return c
+}
+
+// read presents the records before the subject's place to the evidence. It
+// returns how many it was to find.
+func (v *Validator) read(ctx context.Context, s Request, schema *event.Schema, got *gathered, pace *throttle) (wanted uint64, err error) {
+	at, total := s.At, uint64(0)
+	for _, p := range at {
+		total += p.Records
+	}
+	got.window = v.Config.Window > 0 && total > v.Config.Window
+	skip := uint64(0) // events whose label came later: of these all are read, for labels to meet them
+	if v.OpenJoined != nil {
+		if got.window = v.Config.Window > 0 && s.Labeled > v.Config.Window; got.window {
+			skip = s.Labeled - v.Config.Window
+		}
+	}
+	whole := !got.window || v.OpenJoined != nil
+	if wanted = total; !whole {
+		wanted = v.Config.Window
+	}
+	counted := at.Clone()
+	left := 0
+	for i := range counted {
+		p := &counted[i]
+		if p.Next = p.First; !whole {
+			// Each partition gives in proportion.
+			last := float64(at[i].Records) / float64(total) * float64(v.Config.Window)
+			p.Next = max(p.First, at[i].Next-int64(math.Ceil(last)))
+		}
+		p.First, p.Records, p.Sum = p.Next, 0, 0
+		if p.Next < at[i].Next {
+			left++
+		}
+	}
+	next, closer, settled, err := v.open(ctx, schema, counted.Clone(), at)
+	if err != nil {
+		return 0, readError{fmt.Errorf("reading the events again: %w", err)}
+	}
+	if closer != nil {
+		defer func() { err = errors.Join(err, closer.Close()) }()
+	}
+	take := func(partition int32, e *event.Example) error {
+		if skip > 0 && e.Label != event.Unlabeled {
+			skip--
+			return nil
+		}
+		return v.present(got.evidence, schema, HeldOut(partition, e.Offset, v.Config.Holdout), e)
+	}
+	var b event.Batch
+	for left > 0 || settled != nil {
+		err := next(ctx, &b)
+		if settled != nil && (err == nil || errors.Is(err, io.EOF)) {
+			if err := settled(take); err != nil {
+				return 0, err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			break // the log is shorter than it was: the coverage says so
+		} else if err != nil {
+			return 0, readError{fmt.Errorf("reading the events again: %w", err)}
+		}
+		i := slices.IndexFunc(counted, func(p event.Position) bool { return p.Topic == b.Topic && p.Partition == b.Partition })
+		if i < 0 || counted[i].Next >= at[i].Next {
+			continue
+		}
+		for j := range b.Examples {
+			e := &b.Examples[j]
+			if e.Offset < counted[i].First || e.Offset >= at[i].Next {
+				continue
+			}
+			counted[i].Records++
+			counted[i].Sum += e.Fingerprint
+			if settled != nil {
+				continue
+			}
+			if err := v.present(got.evidence, schema, HeldOut(b.Partition, e.Offset, v.Config.Holdout), e); err != nil {
+				return 0, fmt.Errorf("%s/%d offset %d: %w", b.Topic, b.Partition, e.Offset, err)
+			}
+		}
+		if counted[i].Next = b.Next; b.Next >= at[i].Next {
+			left--
+		}
+		pace.rest()
+	}
+	got.verified = !got.window
+	for i, p := range at {
+		got.read += counted[i].Records
+		got.verified = got.verified && p.Records == counted[i].Records && p.Sum == counted[i].Sum
+	}
+	return wanted, ctx.Err()
+}
+
+// open opens the records to read again; settled is nil where labels come with their events.
+func (v *Validator) open(ctx context.Context, s *event.Schema, from, to event.Offsets) (next func(context.Context, *event.Batch) error,
+	closer io.Closer, settled func(func(int32, *event.Example) error) error, err error) {
+	if v.OpenJoined != nil {
+		joined, err := v.OpenJoined(ctx, s, from, to)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		return joined.Records, joined, joined.Settled, nil
+	}
+	source, err := v.Open(ctx, s, from)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	closer, _ = source.(io.Closer)
+	return source.Next, closer, nil, nil
+}
+
+func (v *Validator) present(evidence *batch.Evidence, s *event.Schema, held bool, e *event.Example) error {
+	switch {
+	case !e.Usable() || e.Weight == 0:
+		return nil
+	case e.Label != event.Unlabeled:
+	case v.Learner.UnlabeledWeight > 0 && !held:
+		return evidence.Unlabeled(e)
+	default:
+		return nil
+	}
+	if held {
+		return evidence.HeldOut(e)
+	}
+	return evidence.Learned(e, e.Weight*v.importance(s, e))
+}
+
+// importance returns the weight of an event's class.
+func (v *Validator) importance(s *event.Schema, e *event.Example) float64 {
+	if len(v.Learner.ClassWeight) > 0 { // labels are classes
+		return v.Learner.WeightOf(s.Classes[e.Label])
+	}
+	return 1
+}
+
+// throttle holds a goroutine to a share of a processor's time.
+type throttle struct {
+	ctx    context.Context
+	share  float64
+	since  time.Time // working since
+	waited time.Duration
+}
+
+// rest waits as long as the work since the last rest demands.
+func (t *throttle) rest() {
+	const least = 2 * time.Millisecond // shorter waits are inexact
+	busy := time.Since(t.since)
+	if t.share >= 1 || busy < least || t.ctx.Err() != nil {
+		return
+	}
+	timer := time.NewTimer(time.Duration(float64(busy) * (1/t.share - 1)))
+	defer timer.Stop()
+	begin := time.Now()
+	select {
+	case <-timer.C:
+	case <-t.ctx.Done():
+	}
+	t.since = time.Now()
+	t.waited += t.since.Sub(begin)
+}
+
+// readError is one of reading the events again.
+type readError struct{ error }
+
+func (e readError) Unwrap() error { return e.error }
+
+// Problem returns the exact problem of what a Learner's model minimizes.
+func (v *Validator) Problem(s Request) batch.ValidateConfig {
+	c := v.problem(&s.Live.Head)
+	c.Level, c.Foreign, c.Start, c.Unit = s.Level, s.Foreign, s.Earlier, s.Unit
+	return c
+}

@@ -1,0 +1,61 @@
+package event
+
+// This file holds what stands where a URL is meant, which may hold a secret.
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Address is a URL, a path, or what somebody wrote in the place of either. Printed,
+// logged and marshalled it hides the user and the query of a URL, which may be secrets;
+// string(a) is the whole.
+type Address string
+
+const hidden = "***"
+
+// String hides too much rather than too little where it is no valid URL.
+func (a Address) String() string {
+	scheme, rest := "", string(a)
+	if i := strings.Index(rest, "://"); i >= 0 {
+		scheme, rest = rest[:i+3], rest[i+3:]
+	}
+	query := ""
+	if i := strings.IndexAny(rest, "?#"); i >= 0 && (scheme != "" || strings.Contains(rest[i:], "=")) {
+		rest, query = rest[:i], rest[i:]
+	}
+	if i := strings.LastIndexByte(rest, '@'); i >= 0 && (scheme != "" || strings.IndexByte(rest[:i], ':') > 1) { // not C:\a@b
+		rest = hidden + rest[i:]
+	} else if strings.Contains(query, "@") { // a password with a question mark
+		rest = hidden
+	}
+	if query != "" {
+		query = query[:1] + hidden
+	}
+	return scheme + rest + query
+}
+
+// GoString is String, for %#v.
+func (a Address) GoString() string { return a.String() }
+
+// MarshalText has logs, JSON and TOML show what String does.
+func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// HideAddresses returns an error with the text of err in which every URL is hidden as an
+// Address is. It is nil if err is.
+func HideAddresses(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &hiddenError{err}
+}
+
+type hiddenError struct{ error }
+
+var anyURL = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"]+`)
+
+func (e *hiddenError) Unwrap() error { return e.error }
+
+func (e *hiddenError) Error() string {
+	return anyURL.ReplaceAllStringFunc(e.error.Error(), func(u string) string { return Address(u).String() })
+}

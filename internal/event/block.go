@@ -1,0 +1,33 @@
+package event
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Block is a named piece of a model or checkpoint file. Its writer decides
+// what the bytes mean; the container (package checkpoint) only guards them.
+type Block struct {
+	Name string
+	Data []byte
+}
+
+// FindBlock returns the data of the block of that name.
+func FindBlock(blocks []Block, name string) ([]byte, error) {
+	for _, b := range blocks {
+		if b.Name == name {
+			return b.Data, nil
+		}
+	}
+	return nil, fmt.Errorf("no block %q", name)
+}
+
+// BlocksUnder returns the blocks whose names begin with prefix, named without it.
+func BlocksUnder(blocks []Block, prefix string) (under []Block) {
+	for _, b := range blocks {
+		if name, ok := strings.CutPrefix(b.Name, prefix); ok {
+			under = append(under, Block{Name: name, Data: b.Data})
+		}
+	}
+	return under
+}

@@ -1,0 +1,196 @@
+package event
+
+// This file says which labels are one class.
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Class returns the class of a label, adding it if the Schema may still grow.
+// ok is false for a label that is not a class.
+//
+
+// A class is named by its text as first seen. Other texts are other classes, except for the
+// spellings of -1, 0 and 1 (SameLabel), of which Joined holds the first.
+//
+
+// Of two classes the second is the positive one: a first label that is the larger of its usual
+// pair (1 of -1/1 or 0/1, true) therefore takes the second place and leaves the first for the
+// one to come, named "" until then.
+func (s *Schema) Class(label []byte) (class int, ok bool) {
+	if len(label) == 0 {
+		return 0, false
+	}
+	if i := s.FindClass(string(label)); i >= 0 {
+		s.join(i, label)
+		return i, true
+	}
+	name := string(label)
+	for i, c := range s.Classes {
+		if c == "" {
+			s.Classes = append([]string(nil), s.Classes...) // a View keeps the old ones
+			s.Classes[i] = name
+			return i, true
+		}
+	}
+	if len(s.Classes) >= s.MaxClasses+s.MoreClasses {
+		return 0, false
+	}
+	if len(s.Classes) == 0 && (unit(name) == "1" || name == "true") {
+		s.Classes = append(s.Classes, "")
+	}
+	s.Classes = append(s.Classes, name)
+	return len(s.Classes) - 1, true
+}
+
+// FindClass returns the class of a label, -1 if the Schema has none for it.
+func (s *Schema) FindClass(label string) int { return FindClass(s.Classes, label) }
+
+// FindClass returns the index of the class of a label, -1 if classes has none for it.
+func FindClass(classes []string, label string) int {
+	alike := -1
+	for i, c := range classes {
+		if c == label && c != "" {
+			return i
+		}
+		if alike < 0 && SameLabel(c, label) {
+			alike = i
+		}
+	}
+	return alike
+}
+
+// SameLabel reports whether two labels are one class: they are the same text, or spell -1, 0 or
+// 1 as 1, +1 or 1.0.
+func SameLabel(a, b string) bool {
+	if a == b {
+		return true
+	}
+	number := unit(a)
+	return number != "" && number == unit(b)
+}
+
+// IsZero reports whether a label spells the number 0.
+func IsZero(label string) bool { return unit(label) == "0" }
+
+// unit returns "-1", "0" or "1" if text is a sign, one digit and a fraction of zeros that spell
+// this number, and "" otherwise.
+func unit(text string) string {
+	digits := strings.TrimLeft(text, "+-")
+	if len(text)-len(digits) > 1 || digits == "" || digits[0] != '0' && digits[0] != '1' {
+		return ""
+	}
+	if rest := digits[1:]; rest != "" && (rest[0] != '.' || strings.Trim(rest[1:], "0") != "") {
+		return ""
+	}
+	if text[0] == '-' && digits[0] == '1' {
+		return "-1"
+	}
+	return digits[:1]
+}
+
+// join notes that a label which is spelled otherwise than its class belongs to it: the first one
+// of each class, for a warning.
+func (s *Schema) join(class int, label []byte) {
+	if s.Classes[class] == string(label) {
+		return
+	}
+	for _, pair := range s.Joined {
+		if pair[0] == s.Classes[class] {
+			return
+		}
+	}
+	s.Joined = append(s.Joined[:len(s.Joined):len(s.Joined)], [2]string{s.Classes[class], string(label)})
+}
+
+// LabelSpellings returns sentences for a warning: labels that were joined because they are
+// spellings of one number, and classes that are one number but stay apart.
+func (s *Schema) LabelSpellings() (out []string) {
+	if len(s.Joined) > 0 {
+		var pairs []string
+		for _, pair := range s.Joined {
+			pairs = append(pairs, fmt.Sprintf("%.40q and %.40q", pair[0], pair[1]))
+		}
+		out = append(out, fmt.Sprintf("labels that spell one number are one class: %s", strings.Join(pairs, ", ")))
+	}
+	first := map[string]string{}
+	var pairs []string
+	for _, c := range s.Classes {
+		number := PlainNumber([]byte(c))
+		if x, err := strconv.ParseFloat(c, 64); err == nil && math.IsInf(x, 0) && number == nil {
+			number = strconv.AppendFloat(nil, x, 'g', -1, 64) // inf and Infinity
+		}
+		if number == nil {
+			continue
+		}
+		if before, ok := first[string(number)]; ok {
+			pairs = append(pairs, fmt.Sprintf("%.40q and %.40q", before, c))
+			continue
+		}
+		first[string(number)] = c
+	}
+	if len(pairs) > 0 {
+		more := ""
+		if n := len(pairs) - 3; n > 0 {
+			pairs, more = pairs[:3], fmt.Sprintf(" and %d more", n)
+		}
+		out = append(out, fmt.Sprintf("different classes are one number: %s%s; a label keeps its own text, so write each number in one way if they should be one class", strings.Join(pairs, ", "), more))
+	}
+	return out
+}
+
+// PlainNumber returns the one spelling of the decimal number that text is, exactly: an integer as
+// an integer, another without an exponent and without zeros at its end. A number of more than
+// plainDigits digits keeps an exponent. It returns nil if text is no finite number, or its exponent is beyond a million.
+func PlainNumber(text []byte) []byte {
+	rest := text
+	negative := len(rest) > 0 && rest[0] == '-'
+	if negative || len(rest) > 0 && rest[0] == '+' {
+		rest = rest[1:]
+	}
+	exponent := 0
+	if at := bytes.IndexAny(rest, "eE"); at >= 0 {
+		var err error
+		if exponent, err = strconv.Atoi(string(rest[at+1:])); err != nil || exponent > 1e6 || exponent < -1e6 {
+			return nil
+		}
+		rest = rest[:at]
+	}
+	whole, fraction, _ := bytes.Cut(rest, []byte{'.'})
+	digits := append(append(make([]byte, 0, len(rest)), whole...), fraction...)
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return nil
+		}
+	}
+	if len(digits) == 0 {
+		return nil
+	}
+	exponent -= len(fraction)
+	trimmed := bytes.TrimRight(digits, "0")
+	exponent += len(digits) - len(trimmed)
+	if digits = bytes.TrimLeft(trimmed, "0"); len(digits) == 0 {
+		return []byte{'0'}
+	}
+	out := make([]byte, 0, len(digits)+8)
+	if negative {
+		out = append(out, '-')
+	}
+	switch point := len(digits) + exponent; { // digits before the point
+	case exponent >= 0 && point <= plainDigits:
+		return append(append(out, digits...), bytes.Repeat([]byte{'0'}, exponent)...)
+	case exponent >= 0 || point > plainDigits || -exponent > plainDigits:
+		return strconv.AppendInt(append(append(out, digits...), 'e'), int64(exponent), 10)
+	case point > 0:
+		return append(append(append(out, digits[:point]...), '.'), digits[point:]...)
+	default:
+		return append(append(append(out, '0', '.'), bytes.Repeat([]byte{'0'}, -point)...), digits...)
+	}
+}
+
+// plainDigits is the most digits that PlainNumber writes before a point, or behind one.
+const plainDigits = 40

@@ -1,0 +1,82 @@
+package event
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// This file names groups of columns of sparse formats.
+
+// ColumnGroups says which columns of a sparse text format die together: those of a
+// sensor, say. Such a format has no fields that could say it. A column that is in no
+// group dies alone.
+type ColumnGroups struct {
+	// Every cuts the columns into runs of so many, from column 0 on; 0 does not.
+	Every uint32 `json:"every,omitempty"`
+	// Named lists groups by name. Where two hold the same column it belongs to the first.
+	Named []NamedColumns `json:"named,omitempty"`
+}
+
+// NamedColumns is a group of columns with a name.
+type NamedColumns struct {
+	Name  string `json:"name"`
+	Spans []Span `json:"spans"`
+}
+
+// Span is the columns From <= c < To.
+type Span struct {
+	From uint32 `json:"from"`
+	To   uint32 `json:"to"`
+}
+
+// ParseSpans reads columns by their numbers in a sparse text format, as in
+// 1-8,12; zeroBased says whether these count from 0.
+func ParseSpans(s string, zeroBased bool) ([]Span, bool) {
+	base := uint64(1)
+	if zeroBased {
+		base = 0
+	}
+	var spans []Span
+	for part := range strings.SplitSeq(s, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		from, err1 := strconv.ParseUint(first, 10, 32)
+		to, err2 := strconv.ParseUint(last, 10, 32)
+		if err1 != nil || err2 != nil || from < base || to < from || to-base+1 > math.MaxUint32 {
+			return nil, false
+		}
+		spans = append(spans, Span{uint32(from - base), uint32(to - base + 1)})
+	}
+	return spans, true
+}
+
+// Find returns the spans of a group by its name.
+func (g *ColumnGroups) Find(name string) ([]Span, bool) {
+	if g == nil {
+		return nil, false
+	}
+	if i := slices.IndexFunc(g.Named, func(n NamedColumns) bool { return n.Name == name }); i >= 0 {
+		return g.Named[i].Spans, true
+	}
+	return nil, false
+}
+
+// String returns a form that is equal for equal groups only.
+func (g *ColumnGroups) String() string {
+	if g == nil {
+		return ""
+	}
+	var s strings.Builder
+	if g.Every > 0 {
+		fmt.Fprintf(&s, "every:%d", g.Every)
+	}
+	for _, n := range g.Named {
+		fmt.Fprintf(&s, "%q%v", n.Name, n.Spans)
+	}
+	return s.String()
+}

@@ -1,0 +1,24 @@
+package event
+
+import (
+	"syscall"
+	"testing"
+)
+
+// More than 4 GiB of names are told apart. The first are zeros in memory that is
+// reserved and never touched.
+func TestNamesBeyond32Bits(t *testing.T) {
+	const first = 1<<32 + 5
+	text, err := syscall.Mmap(-1, 0, first+100, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Munmap(text)
+	n := NewNames(3)
+	n.text, n.ends, n.hashes = text[:first], []int{first}, []uint64{1}
+	n.Add(2, []byte("second"))
+	n.Add(3, []byte("third"))
+	if got := n.Find(2) + n.View().Find(2) + n.Find(3); got != "secondsecondthird" {
+		t.Errorf("found %q", got)
+	}
+}

@@ -1,0 +1,176 @@
+package event
+
+import (
+	"fmt"
+	"testing"
+)
+
+// A dictionary read back from its block, and every prefix of it, grows on to
+// the same bytes: what a restart from a checkpoint needs.
+func TestNamesPrefix(t *testing.T) {
+	const max = 3000
+	hash := func(i int) uint64 { return uint64(i+1) * 0x9e3779b97f4a7c15 }
+	add := func(n *Names, from, to int) {
+		for i := from; i < to; i++ {
+			if name := fmt.Sprint("name", i); n.Wants(hash(i)) {
+				n.Add(hash(i), []byte(name))
+			}
+			if n.Wants(hash(i)) {
+				t.Fatalf("wants name %d again", i)
+			}
+		}
+	}
+	whole := NewNames(max)
+	add(whole, 0, max+10) // the last ten find it full
+	if a, b := whole.Find(hash(7)), whole.Find(hash(max)); a != "name7" || b != "" {
+		t.Errorf("found %q and %q", a, b)
+	}
+	if whole.Len() != max {
+		t.Fatalf("%d names, want %d", whole.Len(), max)
+	}
+	want := string(whole.Blocks()[0].Data)
+	for _, count := range []int{0, 1, 511, 1024, max} {
+		part := NewNames(max)
+		add(part, 0, count)
+		view := part.View()
+		read, err := ReadNames(view.Blocks())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []*Names{part, read} {
+			add(n, 0, max+10)
+			if got := string(n.Blocks()[0].Data); got != want {
+				t.Errorf("from %d names: another dictionary", count)
+			}
+		}
+		add(view, 100, 200) // must not write over the names behind its own
+		if got := string(part.Blocks()[0].Data); got != want {
+			t.Error("adding to a view changed the whole")
+		}
+	}
+	for cut := range 40 {
+		if _, err := ReadNames([]Block{{"names", []byte(want[:cut])}}); err == nil {
+			t.Errorf("read a block cut to %d bytes", cut)
+		}
+	}
+	columns := map[uint64]bool{}
+	for i := range max {
+		columns[hash(i)&(1<<10-1)] = true
+	}
+	s := NewSchema(10, nil, 2)
+	s.Names = whole
+	if got, want := s.Collisions(), max-len(columns); got != want {
+		t.Errorf("%d collisions, want %d", got, want)
+	}
+}
+
+// A View stays as it is, whatever the Schema learns or takes back afterwards, and a
+// Schema that has learned nothing has the same View.
+func TestSchemaView(t *testing.T) {
+	for _, labels := range [][]string{{"1", "0"}, {"0", "1"}, {"true", "false"}, {"a", "b"}, {"1", "-1", "5"}} {
+		s := NewSchema(10, nil, 2)
+		s.Names = NewNames(10)
+		var views []*Schema
+		var want []string
+		for i, label := range append([]string{""}, labels...) {
+			s.Class([]byte(label))
+			s.AddField(Field{Name: label})
+			s.Names.Add(uint64(i+1), []byte("name "+label))
+			v := s.View()
+			if v.View() != v || s.View() != v {
+				t.Errorf("%v: another View of the same Schema", labels)
+			}
+			views, want = append(views, v), append(want, fmt.Sprintf("%q %v %s", s.Classes, s.Fields, s.Names.Blocks()[0].Data))
+			n := len(s.Fields)
+			s.AddField(Field{Name: "of a record that is refused"})
+			s.DropFields(n)
+			own := v.Clone()
+			own.AddField(Field{Name: "of a copy"})
+			own.Class([]byte("a copy's"))
+			own.Names.Add(77, []byte("a copy's"))
+		}
+		for i, v := range views {
+			if got := fmt.Sprintf("%q %v %s", v.Classes, v.Fields, v.Names.Blocks()[0].Data); got != want[i] {
+				t.Errorf("%v: after %d labels %s, want %s", labels, i, got, want[i])
+			}
+		}
+	}
+}
+
+// What a View shares with a Schema that grows on can be read meanwhile: the race
+// detector finds nothing.
+func TestSchemaViewWhileGrowing(t *testing.T) {
+	s := NewSchema(10, nil, 2)
+	s.Names = NewNames(1000)
+	s.Class([]byte("1"))
+	views := make(chan *Schema)
+	done := make(chan int)
+	go func() {
+		n := 0
+		for v := range views {
+			for _, f := range v.Fields {
+				n += len(f.Name)
+			}
+			n += len(v.Classes[0]) + len(v.Clone().Names.Blocks()[0].Data)
+		}
+		done <- n
+	}()
+	for i := range 500 {
+		views <- s.View()
+		s.AddField(Field{Name: fmt.Sprint("refused ", i)})
+		s.DropFields(len(s.Fields) - 1)
+		s.AddField(Field{Name: fmt.Sprint("field ", i)})
+		s.Names.Add(uint64(i+1), []byte("name"))
+		if i == 250 {
+			s.Class([]byte("0"))
+		}
+	}
+	close(views)
+	<-done
+}
+
+func TestPrintable(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                       "",
+		"words=a fine day":       "words=a fine day",
+		`C:\new "x" ü 漢 😀`:       `C:\new "x" ü 漢 😀`,
+		"\x1b[2J":                `\x1b[2J`,
+		"a\nb\tc\rd\x00":         `a\nb\tc\rd\x00`,
+		"\u202ekcab\u009b\u2028": `\u202ekcab\u009b\u2028`,
+		"\xff\xc3x\ufffd":        `\xff\xc3x` + "\ufffd",
+	} {
+		got := Printable(text)
+		if got != want || Printable(got) != want {
+			t.Errorf("%q: %q, twice %q, want %q", text, got, Printable(got), want)
+		}
+	}
+}
+
+// A column is called by all names that met in it, or by its number.
+func TestNamer(t *testing.T) {
+	const bits = 4
+	s := NewSchema(bits, nil, 2)
+	s.Names = NewNames(4)
+	for _, n := range []struct {
+		hash uint64
+		name string
+	}{{3, "age"}, {3 + 1<<bits, "color=red"}, {5, "size"}, {3 + 5<<bits, "x"}} {
+		if s.Names.Full() {
+			t.Fatalf("full before %q", n.name)
+		}
+		s.Names.Add(n.hash, []byte(n.name))
+	}
+	if !s.Names.Full() || (*Names)(nil).Full() {
+		t.Error("four of four names are not full, or none are")
+	}
+	for _, tt := range []struct {
+		numeric, zeroBased bool
+		want               string // of column 7
+	}{{false, false, "#7"}, {true, false, "8"}, {true, true, "7"}} {
+		s.NumericIndices, s.ZeroBased = tt.numeric, tt.zeroBased
+		name := s.Namer()
+		if a, b, c := name(3), name(5), name(7); a != "age | color=red | x" || b != "size" || c != tt.want {
+			t.Errorf("%+v: columns are called %q, %q and %q", tt, a, b, c)
+		}
+	}
+}

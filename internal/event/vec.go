@@ -1,0 +1,41 @@
+package event
+
+// This file holds sparse vectors.
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Vec is a sparse feature vector: Value[i] sits in column Index[i]. Columns
+// ascend strictly and absent columns are zero. A Vec borrows its slices from
+// the caller that filled it; Clone it to keep it.
+type Vec struct {
+	Index []uint32
+	Value []float64
+}
+
+// Len returns the number of stored entries.
+func (x Vec) Len() int { return len(x.Index) }
+
+// Clone returns a copy that shares no memory with x.
+func (x Vec) Clone() Vec {
+	return Vec{slices.Clone(x.Index), slices.Clone(x.Value)}
+}
+
+// Check reports the first violation of Vec's contract: slices of different
+// length, columns that do not ascend, or a value that is not finite.
+func (x Vec) Check() error {
+	if len(x.Index) != len(x.Value) {
+		return fmt.Errorf("%d columns but %d values", len(x.Index), len(x.Value))
+	}
+	for i, d := range x.Index {
+		if i > 0 && x.Index[i-1] >= d {
+			return fmt.Errorf("column %d follows column %d", d, x.Index[i-1])
+		}
+		if v := x.Value[i]; v-v != 0 {
+			return fmt.Errorf("column %d holds %v", d, v)
+		}
+	}
+	return nil
+}

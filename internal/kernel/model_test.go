@@ -1,0 +1,179 @@
+package kernel
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/model"
+)
+
+// testModel returns a model of two outputs of 20 random vectors.
+func testModel(t *testing.T, k Kernel) (m *Model, vectors []event.Vec, coef []float64) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(1, 1))
+	for range 20 {
+		var x event.Vec
+		for c := range uint32(6) {
+			if r.IntN(3) > 0 {
+				x.Index, x.Value = append(x.Index, c), append(x.Value, math.Abs(r.NormFloat64()))
+			}
+		}
+		vectors, coef = append(vectors, x), append(coef, r.NormFloat64(), r.NormFloat64())
+	}
+	head := model.Head{Schema: event.NewSchema(20, []string{"-1", "1"}, 2), Loss: "dropsvm", Noise: "none", Outputs: 2, Intercept: []float64{0.5, -1}}
+	m, err := NewModel(head, k, vectors, coef)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, vectors, coef
+}
+
+// slow is the kernel of two vectors by its definition, column by column.
+func slow(k Kernel, x, y event.Vec) float64 {
+	sum := func(x, y event.Vec) (s float64) {
+		for i, c := range x.Index {
+			if j := slices.Index(y.Index, c); j >= 0 {
+				s += k.Pair(x.Value[i], y.Value[j])
+			}
+		}
+		return s
+	}
+	return k.Of(sum(x, y), sum(x, x), sum(y, y))
+}
+
+func TestModelScores(t *testing.T) {
+	for _, k := range []Kernel{Linear{}, RBF{1.5}, Polynomial{3}, Chi2{1.2}} {
+		m, vectors, coef := testModel(t, k)
+		if m.Support() != 20 {
+			t.Fatalf("%d support vectors, want 20", m.Support())
+		}
+		each, err := m.EachBlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks := slices.Collect(each)
+		again, err := ReadModel(blocks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, x := range vectors {
+			e := event.Example{Features: x}
+			want := []float64{0.5, -1}
+			for j, y := range vectors {
+				v := slow(k, x, y)
+				want[0] += coef[2*j] * v
+				want[1] += coef[2*j+1] * v
+			}
+			got := m.Score(&e, make([]float64, 2))
+			for o := range want {
+				if math.Abs(got[o]-want[o]) > 1e-12*(1+math.Abs(want[o])) {
+					t.Fatalf("%s: score %d of example %d is %v, want %v", k, o, i, got[o], want[o])
+				}
+			}
+			if read := again.Score(&e, make([]float64, 2)); !slices.Equal(read, got) {
+				t.Fatalf("%s: scores %v after reading, %v before", k, read, got)
+			}
+			// A column that no support vector has counts in |x|, and nowhere else.
+			other := e
+			other.Features = e.Features.Clone()
+			other.Features.Index = append(other.Features.Index, 9999)
+			other.Features.Value = append(other.Features.Value, 2)
+			far := m.Score(&other, make([]float64, 2))
+			switch k.(type) {
+			case Linear, Polynomial:
+				if !slices.Equal(far, got) {
+					t.Fatalf("%s: an unknown column moves the score from %v to %v", k, got, far)
+				}
+			default:
+				shrink := k.Of(0, 0, map[bool]float64{true: 2, false: 4}[k.String()[0] == 'c'])
+				if math.Abs(far[0]-0.5-shrink*(got[0]-0.5)) > 1e-12 {
+					t.Fatalf("%s: an unknown column moves the score from %v to %v", k, got, far)
+				}
+			}
+			// Half the features missing: the survivors count double.
+			half := e
+			half.Features = e.Features.Clone()
+			for j := range half.Features.Value {
+				half.Features.Value[j] /= 2
+			}
+			double := m.score(half.Features, 2, make([]float64, 2))
+			for o := range double {
+				if math.Abs(double[o]-got[o]) > 1e-11 {
+					t.Fatalf("%s: rescaled %v, want %v", k, double, got)
+				}
+			}
+		}
+	}
+}
+
+func TestReadModelRefuses(t *testing.T) {
+	m, _, _ := testModel(t, RBF{1.5})
+	each, err := m.EachBlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := slices.Collect(each)
+	for i := range blocks {
+		if _, err := ReadModel(slices.Delete(slices.Clone(blocks), i, i+1)); err == nil {
+			t.Errorf("read without the block %s", blocks[i].Name)
+		}
+		for _, n := range []int{1, 4, 8} {
+			cut := slices.Clone(blocks)
+			cut[i].Data = cut[i].Data[:len(cut[i].Data)-n]
+			if _, err := ReadModel(cut); err == nil {
+				t.Errorf("read with the last %d bytes of %s cut off", n, blocks[i].Name)
+			}
+		}
+	}
+	nan := slices.Clone(blocks)
+	last := &nan[len(nan)-1]
+	last.Data = slices.Repeat([]byte{0xff}, len(last.Data))
+	if _, err := ReadModel(nan); err == nil {
+		t.Error("read coefficients that are not numbers")
+	}
+	nan = slices.Clone(blocks)
+	nan[3].Data = slices.Repeat([]byte{0xff}, len(nan[3].Data))
+	if _, err := ReadModel(nan); err == nil {
+		t.Error("read columns out of range")
+	}
+	for i, name := range []string{1: "columns", 2: "ends", 3: "index"} {
+		if name == "" {
+			continue
+		}
+		turned := slices.Clone(blocks) // the first two numbers the other way round
+		turned[i].Data = slices.Concat(turned[i].Data[4:8], turned[i].Data[:4], turned[i].Data[8:])
+		if _, err := ReadModel(turned); err == nil {
+			t.Errorf("read support/%s out of order", name)
+		}
+	}
+}
+
+// The statistics of a Scaler travel with the model.
+func TestModelStandardizes(t *testing.T) {
+	m, _, _ := testModel(t, RBF{1.5})
+	m.Scaler.Mode = model.StandardizeAll
+	m.Layout = model.Layout{Width: model.ScalerWidth}
+	m.Rows = model.NewTable(model.ScalerWidth)
+	for c := range uint32(6) {
+		copy(m.Rows.Touch(c), []float64{10, 0, 1, 3, 0.25}) // center 3, scale 4
+	}
+	each, err := m.EachBlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := slices.Collect(each)
+	again, err := ReadModel(blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := event.Example{Features: event.Vec{Index: []uint32{0, 2}, Value: []float64{7, 1}}}
+	want := m.ScoreVec(event.Vec{Index: []uint32{0, 2}, Value: []float64{1, -0.5}}, make([]float64, 2))
+	for _, k := range []*Model{m, again} {
+		if got := k.Score(&e, make([]float64, 2)); !slices.Equal(got, want) {
+			t.Errorf("scores %v, of the standardized features %v", got, want)
+		}
+	}
+}

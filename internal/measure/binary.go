@@ -1,0 +1,159 @@
+package measure
+
+// This file holds the measures of rare positives, over bins of scores.
+
+import (
+	"math"
+
+	"blankout/internal/loss"
+)
+
+// Binary are measures of two classes, for positives that are rare. The zero value is ready
+// for use.
+type Binary struct {
+	// Confusion holds the weight of the events by true and predicted class.
+	Confusion [2][2]float64
+	// Scores holds the weight of the events of each class by score, in bins that
+	// are about 1/48 wide at 0 and grow with the score.
+	Scores [2][scoreBins]float64
+	// Reliability groups the events by the probability of the positive class.
+	Reliability [10]Bar
+}
+
+const scoreBins = 256
+
+// scoreBin returns the bin of a score f, floor(scoreBins/2 + 24 asinh(2f)) kept
+// within the bins. Its edges are known as values of exp(asinh(2|f|)), to be found
+// by the exponent and the five leading bits of the mantissa: no interval of
+// those holds two edges.
+func scoreBin(f float64) int {
+	z := 2 * math.Abs(f)
+	t := z + math.Sqrt(z*z+1)
+	key := math.Float64bits(t)>>47 - 1023<<5
+	i := scoreBins/2 - 1 // beyond all edges
+	if key < uint64(len(scoreBinAt)) {
+		i = int(scoreBinAt[key])
+		if t >= scoreEdges[i+1] {
+			i++
+		}
+		i = min(i, scoreBins/2-1)
+	}
+	if f < 0 {
+		return scoreBins/2 - 1 - i
+	}
+	return scoreBins/2 + i
+}
+
+// scoreEdges holds exp(i/24), scoreBinAt the last edge, but never edge 128, up to
+// the smallest number of each key.
+var scoreEdges, scoreBinAt = func() (edges [scoreBins/2 + 1]float64, at [8 << 5]uint8) {
+	for i := range edges {
+		edges[i] = loss.Exp(float64(i) / 24)
+	}
+	i := 0
+	for key := range at {
+		for t := math.Float64frombits(uint64(key+1023<<5) << 47); i+2 < len(edges) && edges[i+1] <= t; {
+			i++
+		}
+		at[key] = uint8(i)
+	}
+	return edges, at
+}()
+
+// Add counts in an event's label and predicted class, its score and the probability of the
+// positive class.
+func (b *Binary) Add(label, predicted int, weight, score, probability float64) {
+	b.Confusion[label][predicted] += weight
+	b.Scores[label][scoreBin(score)] += weight
+	Bars(b.Reliability[:]).add(probability, weight, label == 1)
+}
+
+// Sums returns where every sum is.
+func (b *Binary) Sums() (all []*float64) {
+	for label := range 2 {
+		for i := range b.Confusion[label] {
+			all = append(all, &b.Confusion[label][i])
+		}
+		for i := range b.Scores[label] {
+			all = append(all, &b.Scores[label][i])
+		}
+	}
+	for i := range b.Reliability {
+		bar := &b.Reliability[i]
+		all = append(all, &bar.Weight, &bar.Probability, &bar.Right)
+	}
+	return all
+}
+
+// Flipped returns the measures with the other class for the positive one.
+func (b *Binary) Flipped() *Binary {
+	out := &Binary{}
+	for k := range 2 {
+		for j := range 2 {
+			out.Confusion[1-k][1-j] = b.Confusion[k][j]
+		}
+		for i, x := range b.Scores[k] {
+			out.Scores[1-k][scoreBins-1-i] = x
+		}
+	}
+	last := len(b.Reliability) - 1
+	for i, bar := range b.Reliability {
+		out.Reliability[last-i] = Bar{Weight: bar.Weight, Probability: bar.Weight - bar.Probability, Right: bar.Weight - bar.Right}
+	}
+	return out
+}
+
+// Precision returns the share of the events predicted positive that are, NaN if
+// there are none.
+func (b *Binary) Precision() float64 {
+	return b.Confusion[1][1] / (b.Confusion[0][1] + b.Confusion[1][1])
+}
+
+// Recall returns the share of the positive events predicted so, NaN if there
+// are none.
+func (b *Binary) Recall() float64 {
+	return b.Confusion[1][1] / (b.Confusion[1][0] + b.Confusion[1][1])
+}
+
+// ranking ranks the bins, calling each, if not nil, after a bin that holds events.
+func (b *Binary) ranking(each func(bin int, r *ranking)) (r ranking) {
+	for i := scoreBins - 1; i >= 0; i-- {
+		if n, p := b.Scores[0][i], b.Scores[1][i]; n+p > 0 {
+			r.step(p, n)
+			if each != nil {
+				each(i, &r)
+			}
+		}
+	}
+	return r
+}
+
+// AUC returns the area under the ROC curve, events of one bin counting as equal;
+// NaN without events of both classes.
+func (b *Binary) AUC() float64 { r := b.ranking(nil); return r.auc() }
+
+// AveragePrecision returns the area under the precision-recall curve, events of
+// one bin counting as equal; NaN without positive events.
+func (b *Binary) AveragePrecision() float64 { r := b.ranking(nil); return r.averagePrecision() }
+
+// CalibrationError is that of the probabilities given to the positive class.
+func (b *Binary) CalibrationError() float64 { return Bars(b.Reliability[:]).CalibrationError() }
+
+// Diagram is the reliability diagram of the probabilities given to the positive class.
+func (b *Binary) Diagram() []Bin { return Bars(b.Reliability[:]).Diagram() }
+
+// Threshold is what predicting the positive class from a score on would have meant.
+type Threshold struct {
+	Score     float64 `json:"score"`
+	Positives float64 `json:"positives"` // events of the positive class at or above it
+	Negatives float64 `json:"negatives"` // events of the other class at or above it
+}
+
+// Thresholds returns one Threshold for the lower edge of each bin that holds events, the
+// highest score first. The last holds all events.
+func (b *Binary) Thresholds() (all []Threshold) {
+	b.ranking(func(bin int, r *ranking) {
+		all = append(all, Threshold{loss.Sinh(float64(bin-scoreBins/2)/24) / 2, r.positives, r.negatives})
+	})
+	return all
+}

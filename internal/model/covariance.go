@@ -1,0 +1,484 @@
+package model
+
+// This file holds the covariance of numeric columns, by which the values of those that
+// are known to be missing are told from the others.
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"blankout/internal/coder"
+	"blankout/internal/event"
+)
+
+// Covariance is that of the numeric columns of events, of their values as a score takes
+// them: through the Scaler, clipped. It is immutable and safe for concurrent use.
+type Covariance struct {
+	Columns []uint32 // ascending
+	// Fields holds for each column the first field of its field's name, which an event
+	// names where it is null; 0 for a column of a sparse text format.
+	Fields []uint16
+	Mean   []float64
+	Matrix []float64 // of the deviations from Mean, row by row
+
+	shrunk []float64 // Matrix with more on its diagonal, see shrink
+
+	invert    sync.Once
+	precision []float64 // the inverse of shrunk, nil where that is not to be had
+	fills     recent[*Fill]
+}
+
+// MaxCovariance bounds the columns of a Covariance. Its memory, and the time of filling
+// in for a pattern of missing columns not met before, grow with their square and cube.
+const MaxCovariance = 1024
+
+// shrinkCovariance is the share of its own variance that is added to that of each
+// column, as if noise of that size were on it. It bounds what a column that nearly
+// follows from the others can weigh.
+const shrinkCovariance = 0.001
+
+// NewCovariance returns a Covariance that owns its arguments, or an error where they are
+// not the covariance of any columns.
+func NewCovariance(columns []uint32, fields []uint16, mean, matrix []float64) (*Covariance, error) {
+	n := len(columns)
+	if n == 0 || n > MaxCovariance || len(fields) != n || len(mean) != n || len(matrix) != n*n {
+		return nil, fmt.Errorf("covariance: %d columns, %d fields, %d means and %d values do not fit each other, or are more than %d", n, len(fields), len(mean), len(matrix), MaxCovariance)
+	}
+	for i := range n {
+		if i > 0 && columns[i] <= columns[i-1] {
+			return nil, fmt.Errorf("covariance: column %d after %d", columns[i], columns[i-1])
+		}
+		for j, x := range matrix[i*n : i*n+i+1] {
+			if !(math.Abs(x) <= 1e60) || matrix[j*n+i] != x {
+				return nil, fmt.Errorf("covariance: entry %d, %d is %v, and %v across the diagonal", i, j, x, matrix[j*n+i])
+			}
+		}
+		if !(math.Abs(mean[i]) <= 1e30) || matrix[i*n+i] < 0 {
+			return nil, fmt.Errorf("covariance: column %d has the mean %v and the variance %v", columns[i], mean[i], matrix[i*n+i])
+		}
+	}
+	c := &Covariance{Columns: columns, Fields: fields, Mean: mean, Matrix: matrix}
+	c.shrink()
+	if _, positive := factorize(n, slices.Clone(c.shrunk)); !positive {
+		return nil, fmt.Errorf("covariance: it is not positive")
+	}
+	return c, nil
+}
+
+// shrink sets shrunk to C + lambda diag(C), where a column that does not vary has the
+// variance 1: it then tells nothing, and follows from nothing.
+func (c *Covariance) shrink() {
+	n := len(c.Columns)
+	c.shrunk = slices.Clone(c.Matrix)
+	for i := range n {
+		v := &c.shrunk[i*n+i]
+		if *v *= 1 + shrinkCovariance; *v == 0 {
+			*v = 1
+		}
+	}
+}
+
+// row returns a row of shrunk.
+func (c *Covariance) row(i int) []float64 { return c.shrunk[i*len(c.Columns):][:len(c.Columns)] }
+
+// deviation returns the deviation of a column by its place, 0 where it does not vary.
+func (c *Covariance) deviation(i int) float64 { return math.Sqrt(c.Matrix[i*(len(c.Columns)+1)]) }
+
+// Block returns the Covariance as a block of a model's file.
+func (c *Covariance) Block() event.Block {
+	w := coder.Coder{}
+	c.state(&w)
+	return event.Block{Name: blockCovariance, Data: w.Out}
+}
+
+const blockCovariance = "covariance"
+
+// state walks the numbers of the block: columns, fields, means, and the lower triangle
+// of the matrix, row by row.
+func (c *Covariance) state(w *coder.Coder) {
+	w.Uint32s(&c.Columns)
+	fields := make([]uint32, len(c.Fields))
+	for i, f := range c.Fields {
+		fields[i] = uint32(f)
+	}
+	w.Uint32s(&fields)
+	w.Floats(&c.Mean)
+	n := len(c.Columns)
+	var triangle []float64
+	if !w.Decode {
+		for i := range n {
+			triangle = append(triangle, c.Matrix[i*n:i*n+i+1]...)
+		}
+	}
+	w.Floats(&triangle)
+	if !w.Decode || n > MaxCovariance || len(triangle) != n*(n+1)/2 {
+		return
+	}
+	c.Fields = make([]uint16, len(fields))
+	for i, f := range fields {
+		c.Fields[i] = uint16(min(f, event.MaxFields-1))
+	}
+	c.Matrix = make([]float64, n*n)
+	for i := range n {
+		for j := range i + 1 {
+			c.Matrix[i*n+j], c.Matrix[j*n+i] = triangle[0], triangle[0]
+			triangle = triangle[1:]
+		}
+	}
+}
+
+// readCovariance reads the Covariance of a model's file, nil if it has none.
+func readCovariance(blocks []event.Block) (*Covariance, error) {
+	data, err := event.FindBlock(blocks, blockCovariance)
+	if err != nil {
+		return nil, nil // it is optional
+	}
+	r := coder.Read(data)
+	var c Covariance
+	if c.state(r); !r.Done() {
+		return nil, fmt.Errorf("block covariance: %d bytes do not fit its format", len(data))
+	}
+	out, err := NewCovariance(c.Columns, c.Fields, c.Mean, c.Matrix)
+	if err != nil {
+		return nil, fmt.Errorf("block %w", err)
+	}
+	return out, nil
+}
+
+// Parts says by place what a Covariance's columns are in an event.
+type Parts []byte
+
+// The parts that a column can have.
+const (
+	Apart    = iota // it says nothing: left out although that is not unusual, or wild
+	Observed        // what is missing is told from it
+	Filled          // it is missing
+)
+
+// Places appends to at where those of a part are, in ascending order.
+func (p Parts) Places(part byte, at []int) []int {
+	for i, q := range p {
+		if q == part {
+			at = append(at, i)
+		}
+	}
+	return at
+}
+
+// Fill is how the missing columns m of an event follow from the observed ones o. Their
+// expectation, were the values normal, is
+//
+
+//	mu_m + B'(x_o - mu_o),  B = C_oo^-1 C_om,
+//
+
+// and their covariance R = C_mm - C_mo B. With the inverse P of C, and u for all that is
+// not observed, the same is B' = -P_uu^-1 P_uo and R = P_uu^-1, of both the part of m.
+// Either needs one matrix to be factorized: the smaller one is.
+type Fill struct {
+	c                *Covariance
+	observed, filled []int // places
+	unobserved       []int // u where P_uu is factorized, else nil
+	factor           triangle
+}
+
+// Fill returns how what is missing follows, nil where nothing is missing. The Fills of the
+// patterns asked for last are kept. It may be used from several goroutines at once.
+func (c *Covariance) Fill(p Parts) *Fill {
+	if f, ok := c.fills.get(string(p)); ok {
+		return f
+	}
+	if bytes.IndexByte(p, Filled) < 0 {
+		return nil
+	}
+	places := p.Places(Observed, make([]int, 0, 2*len(p)))
+	observed := len(places)
+	places = p.Places(Filled, places)
+	f := &Fill{c: c, observed: places[:observed:observed], filled: slices.Clip(places[observed:])}
+	if n := len(p) - observed; n < observed && c.inverse() != nil {
+		from := len(places)
+		for i, part := range p {
+			if part != Observed {
+				places = append(places, i)
+			}
+		}
+		f.unobserved = places[from:]
+		if !f.factorize(c.precision, f.unobserved) {
+			f.unobserved = nil
+		}
+	}
+	if f.unobserved == nil && len(f.observed) > 0 && !f.factorize(c.shrunk, f.observed) {
+		f.observed = nil
+	}
+	return c.fills.add(string(p), f, len(p)*len(p))
+}
+
+// inverse returns that of shrunk.
+func (c *Covariance) inverse() []float64 {
+	c.invert.Do(func() {
+		n := len(c.Columns)
+		u, positive := factorize(n, slices.Clone(c.shrunk))
+		if !positive {
+			return // then nothing is filled in by it
+		}
+		c.precision = u.inverse()
+		for i := range n {
+			for j := range i {
+				c.precision[i*n+j] = c.precision[j*n+i]
+			}
+		}
+	})
+	return c.precision
+}
+
+// factorize factorizes the part of a positive matrix that has these places, and says
+// whether rounding has let it.
+func (f *Fill) factorize(matrix []float64, places []int) (positive bool) {
+	n := len(f.c.Columns)
+	part := make([]float64, 0, len(places)*len(places))
+	for _, i := range places {
+		for _, j := range places {
+			part = append(part, matrix[i*n+j])
+		}
+	}
+	f.factor, positive = factorize(len(places), part)
+	return positive
+}
+
+// Repair turns the weights w of all columns by place into those by which the observed
+// ones stand for the missing ones as well: given what is observed, the expectation of
+// the sum of w x over both is
+//
+
+//	sum (w_o + extra_o) x_o + shift,
+//
+
+// and its variance w_m' R w_m. extra is 0 for columns that are not observed.
+func (f *Fill) Repair(w, extra []float64) (shift, variance float64) {
+	clear(extra)
+	if f.unobserved != nil && len(f.observed) > 0 {
+		return f.repairPrecise(w, extra)
+	}
+	return f.repairPlain(w, extra)
+}
+
+// repairPlain is Repair by C itself.
+func (f *Fill) repairPlain(w, extra []float64) (shift, variance float64) {
+	c := f.c
+	var few [4][fewPlaces]float64
+	missing := few[0][:0]
+	for _, i := range f.filled {
+		missing = append(missing, w[i])
+	}
+	for a, sum := range f.products(few[1][:0], c.shrunk, f.filled, f.filled, missing) {
+		shift += missing[a] * c.Mean[f.filled[a]]
+		variance += missing[a] * sum
+	}
+	if len(f.observed) == 0 {
+		return shift, max(0, variance)
+	}
+	right := f.products(few[2][:0], c.shrunk, f.observed, f.filled, missing)
+	solved := append(few[3][:0], right...)
+	f.factor.solve(solved)
+	for a, i := range f.observed {
+		extra[i] = solved[a]
+		shift -= extra[i] * c.Mean[i]
+		variance -= right[a] * extra[i]
+	}
+	return shift, max(0, variance)
+}
+
+// repairPrecise is Repair by the inverse of C: with z = P_uu^-1 w_u, 0 in place of the
+// weights of u that are not missing, extra_o = -P_ou z.
+func (f *Fill) repairPrecise(w, extra []float64) (shift, variance float64) {
+	c := f.c
+	var few [2][fewPlaces]float64
+	z := f.solvePrecise(few[0][:0], func(i int) float64 {
+		if _, filled := slices.BinarySearch(f.filled, i); filled {
+			return w[i]
+		}
+		return 0
+	})
+	for a, sum := range f.products(few[1][:0], c.precision, f.observed, f.unobserved, z) {
+		o := f.observed[a]
+		extra[o] = -sum
+		shift += sum * c.Mean[o]
+	}
+	for a, i := range f.unobserved {
+		if _, filled := slices.BinarySearch(f.filled, i); filled {
+			shift += w[i] * c.Mean[i]
+			variance += w[i] * z[a]
+		}
+	}
+	return shift, max(0, variance)
+}
+
+// fewPlaces is for how many numbers there is room that nobody allocates.
+const fewPlaces = 32
+
+// solvePrecise appends P_uu^-1 times the numbers given by place to out, which is empty.
+func (f *Fill) solvePrecise(out []float64, right func(place int) float64) []float64 {
+	for _, i := range f.unobserved {
+		out = append(out, right(i))
+	}
+	f.factor.solve(out)
+	return out
+}
+
+// products returns the product of each of these rows of a matrix like Covariance.Matrix with x,
+// which has a value for each of these columns, in the memory of out where that is large enough. Each sum runs over the columns in their order;
+// four of them run at a time.
+func (f *Fill) products(out, matrix []float64, rows, columns []int, x []float64) []float64 {
+	n := len(f.c.Columns)
+	out = slices.Grow(out[:0], len(rows))[:len(rows)]
+	row := func(i int) []float64 { return matrix[i*n:][:n] }
+	x = x[:len(columns)]
+	a := 0
+	for ; a+4 <= len(rows); a += 4 {
+		p, q, r, s := row(rows[a]), row(rows[a+1]), row(rows[a+2]), row(rows[a+3])
+		q, r, s = q[:len(p)], r[:len(p)], s[:len(p)]
+		var sp, sq, sr, ss float64
+		for b, j := range columns {
+			sp += p[j] * x[b]
+			sq += q[j] * x[b]
+			sr += r[j] * x[b]
+			ss += s[j] * x[b]
+		}
+		out[a], out[a+1], out[a+2], out[a+3] = sp, sq, sr, ss
+	}
+	for ; a < len(rows); a++ {
+		p, sum := row(rows[a]), 0.0
+		for b, j := range columns {
+			sum += p[j] * x[b]
+		}
+		out[a] = sum
+	}
+	return out
+}
+
+// Expect sets the missing of the values x by place to their expectation given the
+// observed ones.
+func (f *Fill) Expect(x []float64) {
+	c := f.c
+	var few [fewPlaces]float64
+	for _, i := range f.filled {
+		x[i] = c.Mean[i]
+	}
+	if len(f.observed) == 0 {
+		return
+	}
+	if f.unobserved != nil {
+		n := len(x)
+		z := f.solvePrecise(few[:0], func(i int) (sum float64) {
+			row := c.precision[i*n:][:n]
+			for _, o := range f.observed {
+				sum -= row[o] * (x[o] - c.Mean[o])
+			}
+			return sum
+		})
+		for a, i := range f.unobserved {
+			if _, filled := slices.BinarySearch(f.filled, i); filled {
+				x[i] += z[a]
+			}
+		}
+		return
+	}
+	solved := few[:0]
+	for _, i := range f.observed {
+		solved = append(solved, x[i]-c.Mean[i])
+	}
+	f.factor.solve(solved)
+	for _, i := range f.filled {
+		row := c.row(i)
+		for a, j := range f.observed {
+			x[i] += row[j] * solved[a]
+		}
+	}
+}
+
+// From returns by what the deviations of the observed columns from their means are
+// multiplied to give those to be expected of the missing ones: B', row by row, a row for
+// each missing column. It is for the many events of one pattern, for which Expect would
+// solve the same equations again.
+func (f *Fill) From() []float64 {
+	from := make([]float64, len(f.filled)*len(f.observed))
+	if len(from) == 0 {
+		return from
+	}
+	left, right, matrix, sign := f.observed, f.filled, f.c.shrunk, 1.0 // C_oo B = C_om
+	if f.unobserved != nil {
+		left, right, matrix, sign = f.unobserved, f.observed, f.c.precision, -1 // P_uu B' = -P_uo
+	}
+	n, k := len(f.c.Columns), len(right)
+	solved := make([]float64, 0, len(left)*k)
+	for _, i := range left {
+		for _, j := range right {
+			solved = append(solved, sign*matrix[i*n+j])
+		}
+	}
+	f.factor.solveAll(solved, k)
+	for a, i := range left {
+		for b := range right {
+			if f.unobserved == nil {
+				from[b*len(f.observed)+a] = solved[a*k+b]
+			} else if row, filled := slices.BinarySearch(f.filled, i); filled {
+				from[row*len(f.observed)+b] = solved[a*k+b]
+			}
+		}
+	}
+	return from
+}
+
+// AddResidual adds weight times R to a matrix like Covariance.Matrix.
+func (f *Fill) AddResidual(weight float64, to []float64) {
+	c, n := f.c, len(f.c.Columns)
+	add := func(i, j int, r float64) {
+		to[i*n+j] += weight * r
+		if i != j {
+			to[j*n+i] += weight * r
+		}
+	}
+	if f.unobserved != nil {
+		r := f.factor.inverse()
+		var filled []int // their places in unobserved
+		for a, i := range f.unobserved {
+			if _, is := slices.BinarySearch(f.filled, i); is {
+				filled = append(filled, a)
+			}
+		}
+		for b, i := range f.filled {
+			for d, j := range f.filled[:b+1] {
+				add(i, j, r[filled[d]*f.factor.n+filled[b]])
+			}
+		}
+		return
+	}
+	m := len(f.observed)
+	left := make([]float64, 0, len(f.filled)*m) // C_mo
+	for _, i := range f.filled {
+		row := c.row(i)
+		for _, o := range f.observed {
+			left = append(left, row[o])
+		}
+	}
+	k, solved := len(f.filled), slices.Clone(left) // B'
+	if m > 0 {
+		for b := range k {
+			f.factor.solve(solved[b*m:][:m])
+		}
+	}
+	for b, i := range f.filled {
+		row := c.row(i)
+		for d, j := range f.filled[:b+1] {
+			r := row[j]
+			other := solved[d*m:][:m]
+			for a, x := range left[b*m:][:m] {
+				r -= x * other[a]
+			}
+			add(i, j, r)
+		}
+	}
+}

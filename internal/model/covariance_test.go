@@ -1,0 +1,482 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"blankout/internal/event"
+)
+
+// randomCovariance returns that of n columns 2, 5, 8, … that have a few things in common.
+func randomCovariance(t testing.TB, n int, seed uint64) *Covariance {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 1))
+	columns, fields, mean, matrix := make([]uint32, n), make([]uint16, n), make([]float64, n), make([]float64, n*n)
+	common := make([][3]float64, n)
+	for i := range n {
+		columns[i], mean[i] = uint32(3*i+2), r.NormFloat64()
+		for j := range common[i] {
+			common[i][j] = r.NormFloat64()
+		}
+	}
+	for i := range n {
+		for j := range i + 1 {
+			sum := 0.0
+			for k := range common[i] {
+				sum += common[i][k] * common[j][k]
+			}
+			if i == j {
+				sum += 0.1 + r.Float64()
+			}
+			matrix[i*n+j], matrix[j*n+i] = sum, sum
+		}
+	}
+	c, err := NewCovariance(columns, fields, mean, matrix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// slowFill is the reference: it conditions a normal distribution of the shrunk covariance
+// on one observed value after another. It returns the mean and the covariance by place;
+// those of what has been observed are its value and 0.
+func slowFill(c *Covariance, p Parts, x []float64) (mean []float64, matrix [][]float64) {
+	n := len(c.Columns)
+	mean = slices.Clone(c.Mean)
+	for i := range n {
+		matrix = append(matrix, slices.Clone(c.Matrix[i*n:(i+1)*n]))
+		if matrix[i][i] *= 1 + shrinkCovariance; matrix[i][i] == 0 {
+			matrix[i][i] = 1
+		}
+	}
+	for o, part := range p {
+		if part != Observed {
+			continue
+		}
+		gain := make([]float64, n)
+		for i := range n {
+			gain[i] = matrix[i][o] / matrix[o][o]
+		}
+		off, row := x[o]-mean[o], slices.Clone(matrix[o])
+		for i := range n {
+			mean[i] += gain[i] * off
+			for j := range n {
+				matrix[i][j] -= gain[i] * row[j]
+			}
+		}
+	}
+	return mean, matrix
+}
+
+func randomParts(n int, r *rand.Rand) Parts {
+	p := make(Parts, n)
+	for i := range p {
+		p[i] = byte(r.IntN(3))
+	}
+	p[r.IntN(n)] = Filled
+	return p
+}
+
+func close12(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(1, math.Abs(a), math.Abs(b)) }
+
+// What is filled in, its covariance and the repaired weights are those of a normal
+// distribution, conditioned value by value.
+func TestFill(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for trial := range 200 {
+		n := 1 + trial%12
+		c := randomCovariance(t, n, uint64(trial))
+		if trial%5 == 0 { // a column that does not vary
+			for j := range n {
+				c.Matrix[j], c.Matrix[j*n] = 0, 0
+			}
+			c.shrink()
+		}
+		p := randomParts(n, r)
+		if trial == 1 {
+			p = Parts{Filled, Filled}
+		}
+		x, w, extra := make([]float64, n), make([]float64, n), make([]float64, n)
+		for i := range n {
+			x[i], w[i], extra[i] = r.NormFloat64(), r.NormFloat64(), 1
+		}
+		mean, matrix := slowFill(c, p, x)
+		f := c.Fill(p)
+		filled := slices.Clone(x)
+		f.Expect(filled)
+		expected := slices.Clone(x)
+		from, observed := f.From(), p.Places(Observed, nil)
+		for a, i := range p.Places(Filled, nil) {
+			expected[i] = c.Mean[i]
+			for b, j := range observed {
+				expected[i] += from[a*len(observed)+b] * (x[j] - c.Mean[j])
+			}
+		}
+		shift, variance := f.Repair(w, extra)
+		residual := make([]float64, n*n)
+		f.AddResidual(2, residual)
+		direct, repaired, certain := 0.0, shift, 0.0
+		for i := range n {
+			want := x[i]
+			if p[i] == Filled {
+				want = mean[i]
+			}
+			if !close12(filled[i], want) {
+				t.Fatalf("trial %d: column %d of %v is filled with %v, want %v", trial, i, p, filled[i], want)
+			}
+			if !close12(expected[i], want) {
+				t.Fatalf("trial %d: column %d of %v is filled with %v by From, want %v", trial, i, p, expected[i], want)
+			}
+			if p[i] != Apart {
+				direct += w[i] * want
+			}
+			if p[i] == Observed {
+				repaired += (w[i] + extra[i]) * x[i]
+			} else if extra[i] != 0 {
+				t.Fatalf("trial %d: column %d is not observed and has the weight %v", trial, i, extra[i])
+			}
+			for j := range n {
+				want := 0.0
+				if p[i] == Filled && p[j] == Filled {
+					want = matrix[i][j]
+					certain += w[i] * want * w[j]
+				}
+				if !close12(residual[i*n+j], 2*want) {
+					t.Fatalf("trial %d: covariance of columns %d and %d is %v, want %v", trial, i, j, residual[i*n+j]/2, want)
+				}
+			}
+		}
+		if !close12(direct, repaired) || !close12(variance, max(0, certain)) {
+			t.Fatalf("trial %d: repaired weights give %v, variance %v, want %v, %v", trial, repaired, variance, direct, certain)
+		}
+	}
+	if c := randomCovariance(t, 3, 1); c.Fill(Parts{Apart, Observed, Observed}) != nil {
+		t.Error("nothing is missing, and something is filled in")
+	}
+}
+
+// A block says what was written; what is no covariance is refused.
+func TestCovarianceBlock(t *testing.T) {
+	for _, n := range []int{1, 2, 17} {
+		c := randomCovariance(t, n, uint64(n))
+		c.Fields[0] = 7
+		read, err := readCovariance([]event.Block{c.Block()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		numbers := func(c *Covariance) string { return fmt.Sprint(c.Columns, c.Fields, c.Mean, c.Matrix, c.shrunk) }
+		if numbers(read) != numbers(c) {
+			t.Errorf("read %s, want %s", numbers(read), numbers(c))
+		}
+		data := c.Block().Data
+		for cut := range len(data) {
+			if _, err := readCovariance([]event.Block{{Name: blockCovariance, Data: data[:cut]}}); err == nil {
+				t.Fatalf("%d of %d bytes: no error", cut, len(data))
+			}
+		}
+	}
+	for name, damage := range map[string]func(c *Covariance){
+		"columns":    func(c *Covariance) { c.Columns[1] = c.Columns[0] },
+		"fields":     func(c *Covariance) { c.Fields = c.Fields[:1] },
+		"mean":       func(c *Covariance) { c.Mean[0] = math.NaN() },
+		"value":      func(c *Covariance) { c.Matrix[0] = math.Inf(1) },
+		"variance":   func(c *Covariance) { c.Matrix[0] = -1 },
+		"positive":   func(c *Covariance) { c.Matrix[1], c.Matrix[3] = 100, 100 },
+		"symmetric":  func(c *Covariance) { c.Matrix[1]++ },
+		"none":       func(c *Covariance) { c.Columns, c.Fields, c.Mean, c.Matrix = nil, nil, nil, nil },
+		"other size": func(c *Covariance) { c.Columns = append(c.Columns, 100) },
+	} {
+		c := randomCovariance(t, 3, 5)
+		damage(c)
+		if _, err := NewCovariance(c.Columns, c.Fields, c.Mean, c.Matrix); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// FuzzCovariance reads blocks: whatever is taken can be filled in from.
+func FuzzCovariance(f *testing.F) {
+	for _, n := range []int{1, 3, 8} {
+		data := randomCovariance(f, n, uint64(n)).Block().Data
+		f.Add(data)
+		for i := 0; i < len(data); i += 5 {
+			damaged := slices.Clone(data)
+			damaged[i] ^= 0xff
+			f.Add(damaged)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := readCovariance([]event.Block{{Name: blockCovariance, Data: data}})
+		if err != nil {
+			return
+		}
+		n := len(c.Columns)
+		w, extra, p := make([]float64, n), make([]float64, n), make(Parts, n)
+		for i := range n {
+			w[i], p[i] = 1, byte(Observed)
+		}
+		p[0] = Filled
+		if shift, variance := c.Fill(p).Repair(w, extra); math.IsNaN(shift) || !(variance >= 0) {
+			t.Errorf("shift %v, variance %v", shift, variance)
+		}
+	})
+}
+
+// filledModel has two outputs of random weights of the columns of a Covariance, and of
+// column 1, which is not in it.
+func filledModel(t testing.TB, n int) *Linear {
+	c := randomCovariance(t, n, 9)
+	r := rand.New(rand.NewPCG(3, 4))
+	weights := make([][]float64, 2)
+	for k := range weights {
+		for range 3*n + 2 {
+			weights[k] = append(weights[k], r.NormFloat64())
+		}
+	}
+	s := event.NewSchema(10, []string{"a", "b"}, 2)
+	m := NewLinear(s, "logistic:gaussian", "none", weights, []float64{0.5, -0.5})
+	m.Missing = (*Missing)(nil).Forced(MissingImpute)
+	return m.WithCovariance(c)
+}
+
+// partly returns an event that holds column 1 and those of a Covariance that are observed,
+// and declares missing those that are to be filled in.
+func partly(c *Covariance, p Parts, r *rand.Rand) *event.Example {
+	e := &event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{1}}}
+	for i, column := range c.Columns {
+		switch p[i] {
+		case Observed:
+			e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, r.NormFloat64())
+		case Filled:
+			e.MissingColumns = append(e.MissingColumns, column)
+		}
+	}
+	return e
+}
+
+// A score of what is filled in is that of the values that the reference fills in, as
+// uncertain as it says.
+func TestScoreFilled(t *testing.T) {
+	m := filledModel(t, 8)
+	c := m.Covariance
+	r := rand.New(rand.NewPCG(5, 6))
+	for trial := range 50 {
+		p := randomParts(8, r)
+		for i := range p {
+			p[i] = max(p[i], Observed) // a column of a sparse text format is there or missing
+		}
+		e := partly(c, p, r)
+		x := make([]float64, 8)
+		for place, value := range c.each(e.Features) {
+			x[place] = value
+		}
+		mean, matrix := slowFill(c, p, x)
+		scores := m.Score(e, make([]float64, 2))
+		for k := range scores {
+			f, v := m.Intercept[k]+m.Weight(1, k), 0.0
+			for i, column := range c.Columns {
+				f += m.Weight(column, k) * mean[i]
+				for j, other := range c.Columns {
+					v += m.Weight(column, k) * matrix[i][j] * m.Weight(other, k)
+				}
+			}
+			if want := expectedLogit(f, v); math.Abs(scores[k]-want) > 1e-4 {
+				t.Fatalf("trial %d: output %d of %v is %v, want %v: mean %v, variance %v", trial, k, p, scores[k], want, f, v)
+			}
+		}
+		if a := m.Answer(e); a.Policy() != MissingImpute || a.Scale != 1 {
+			t.Fatalf("answer %+v", a)
+		}
+		for class := range 2 {
+			why := m.Explain(e, class)
+			sum := why.Intercept + why.Filled
+			for _, term := range why.Terms {
+				sum += term.Contribution
+			}
+			if !close12(sum, why.Score) || !close12(why.Score, scores[class]) {
+				t.Fatalf("trial %d: the parts of score %v add up to %v, explained is %v", trial, scores[class], sum, why.Score)
+			}
+		}
+	}
+	// As it is without a covariance, and where the rule is another.
+	e := partly(c, Parts{Filled, Observed, Observed, Observed, Observed, Observed, Observed, Observed}, r)
+	as := m.ScoreVec(e.Features, make([]float64, 2))
+	if got := m.WithMissing(m.Missing.Forced(MissingNone)).Score(e, make([]float64, 2)); !slices.Equal(got, as) {
+		t.Errorf("as it is: %v, want %v", got, as)
+	}
+	without := m.WithMissing(m.Missing)
+	without.Covariance = nil
+	if got := without.Score(e, make([]float64, 2)); !slices.Equal(got, as) {
+		t.Errorf("without a covariance: %v, want %v", got, as)
+	}
+	// A wild value tells nothing of the missing one, but counts for what it is.
+	e.Features.Value[1] = 1e6
+	mean, matrix := slowFill(c, Parts{Filled, Apart, Observed, Observed, Observed, Observed, Observed, Observed}, append([]float64{0}, e.Features.Value[1:]...))
+	for k, got := range m.Score(e, make([]float64, 2)) {
+		f := m.Intercept[k] + mean[0]*m.Weight(c.Columns[0], k)
+		for i, column := range e.Features.Index {
+			f += e.Features.Value[i] * m.Weight(column, k)
+		}
+		if want := m.widen(f, matrix[0][0]*m.Weight(2, k)*m.Weight(2, k)); !close12(got, want) {
+			t.Errorf("output %d is %v with a wild value, want %v", k, got, want)
+		}
+	}
+}
+
+// Where rules are mixed, what is there counts for more and what is filled in for its share: in the
+// scores, their variances and the bounds of the probability.
+func TestScoreFilledAndScaled(t *testing.T) {
+	two := filledModel(t, 8)
+	c := two.Covariance
+	one := NewLinear(event.NewSchema(10, []string{"a", "b"}, 2), "logistic:gaussian", "none", [][]float64{weightsOf(two, 0)}, []float64{0.5})
+	one.Missing = two.Missing
+	one = one.WithCovariance(c)
+	r := rand.New(rand.NewPCG(7, 8))
+	inside := 0
+	for trial := range 200 {
+		p := randomParts(8, r)
+		for i := range p {
+			p[i] = max(p[i], Observed)
+		}
+		e := partly(c, p, r)
+		scale := []float64{1, 1.7, 30}[trial%3]
+		x, plain := make([]float64, 8), two.Weight(1, 0)
+		for place, value := range c.each(e.Features) {
+			x[place] = value
+			plain += value * two.Weight(c.Columns[place], 0)
+		}
+		mean, matrix := slowFill(c, p, x)
+		f, v := two.Weight(1, 0), 0.0
+		for i, column := range c.Columns {
+			f += two.Weight(column, 0) * mean[i]
+			for j, other := range c.Columns {
+				v += two.Weight(column, 0) * matrix[i][j] * two.Weight(other, 0)
+			}
+		}
+		share := []float64{1, 0.6, 0.1}[trial%3] // of filling in
+		f, v = 0.5+scale*plain+share*(f-plain), share*share*v
+		a := Answer{Shares: PolicyWeights{1 - share, 0, share}, Scale: scale, Parts: p}
+		if got, want := two.outputs(e.Features, a, make([]float64, 2))[0], two.widen(f, v); math.Abs(got-want) > 1e-9*max(1, math.Abs(want)) {
+			t.Fatalf("trial %d: scaled by %v the score is %v, want %v", trial, scale, got, want)
+		}
+		if v == 0 {
+			continue
+		}
+		low, high := one.chanceInterval(e.Features, a)
+		chance := func(f float64) float64 { return one.Probabilities([]float64{f}, make([]float64, 2))[1] }
+		width := 1.6448536269514722 * math.Sqrt(v)
+		bottom, top, told := chance(f-width), chance(f+width), chance(one.widen(f, v))
+		if math.Abs(low-min(bottom, told)) > 1e-9 || math.Abs(high-max(top, told)) > 1e-9 {
+			t.Fatalf("trial %d: %v to %v, want %v to %v and %v", trial, low, high, bottom, top, told)
+		}
+		if told >= bottom && told <= top {
+			inside++
+		}
+		if answered := chance(one.outputs(e.Features, a, make([]float64, 1))[0]); answered < low || answered > high {
+			t.Fatalf("trial %d: %v is answered, between %v and %v", trial, answered, low, high)
+		}
+	}
+	if inside == 0 || inside > 198 {
+		t.Errorf("in %d of 200 trials the answer lay within nine of ten cases: both should occur", inside)
+	}
+}
+
+// weightsOf returns the weights of an output, by column.
+func weightsOf(m *Linear, output int) (w []float64) {
+	for column := range uint32(30) {
+		w = append(w, m.Weight(column, output))
+	}
+	return w
+}
+
+// A wild value is one that lies where the Scaler puts such values, however wide the column
+// is, or far from its mean.
+func TestWild(t *testing.T) {
+	c, err := NewCovariance([]uint32{1}, []uint16{1}, []float64{2}, []float64{WildAt * WildAt})
+	if err != nil {
+		t.Fatal(err)
+	}
+	far := 2 + 1.01*ScalerClip*c.deviation(0)
+	for _, w := range []struct {
+		value        float64
+		standardized bool
+		want         bool
+	}{{WildAt, true, true}, {-WildAt, true, true}, {WildAt, false, false}, {2, true, false}, {far, false, true}, {far, true, true}, {4 - far, true, true}} {
+		if got := c.wild(0, w.value, w.standardized); got != w.want {
+			t.Errorf("%v, standardized %t: %t", w.value, w.standardized, got)
+		}
+	}
+}
+
+// The expected value of a count whose score is uncertain is exp(f + v/2), to a bound; of a
+// number it is the score.
+func TestWidenNumbers(t *testing.T) {
+	counts, numbers := &Head{Loss: "poisson"}, &Head{Loss: "squared"}
+	for _, v := range []float64{0, 0.5, 4, maxVariance, 1e9} {
+		if got := counts.widen(0.7, v); got != 0.7+min(v, maxVariance)/2 {
+			t.Errorf("variance %v: a count's score is %v", v, got)
+		}
+		if got := numbers.widen(0.7, v); got != 0.7 {
+			t.Errorf("variance %v: a number's score is %v", v, got)
+		}
+	}
+}
+
+// expectedLogit is the logit of the expected probability of a normal score, summed up.
+func expectedLogit(f, v float64) float64 {
+	p, all := 0.0, 0.0
+	for z := -9.0; z <= 9; z += 0.001 {
+		w := math.Exp(-z * z / 2)
+		p += w / (1 + math.Exp(-(f + z*math.Sqrt(v))))
+		all += w
+	}
+	return math.Log(p / (all - p))
+}
+
+// Scores far out stay in order, and finite.
+func TestWiden(t *testing.T) {
+	h := &Head{}
+	for _, v := range []float64{0, 1e-300, 0.1, 1, 100, 1e8} {
+		last := math.Inf(-1)
+		for f := -60.0; f <= 60; f += 0.25 {
+			got := h.widen(f, v)
+			if !(got >= last-1e-3) || math.Abs(got) > math.Abs(f)*(1+1e-6)+1e-3 {
+				t.Fatalf("variance %v: %v becomes %v after %v", v, f, got, last)
+			}
+			last = got
+		}
+	}
+}
+
+// The patterns kept are bounded; readers may come at once, and get equal answers.
+func TestRepairsAreBoundedAndShared(t *testing.T) {
+	m := filledModel(t, 14)
+	kept := m.repairs
+	alone := m.WithMissing(m.Missing)
+	alone.repairs = nil
+	var wait sync.WaitGroup
+	for reader := range 4 {
+		wait.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(reader/2), 8)) // two meet the same
+			for range 4000 {
+				p := randomParts(14, r)
+				for i := range p {
+					p[i] = max(p[i], Observed)
+				}
+				e := partly(m.Covariance, p, r)
+				if a, b := m.Score(e, make([]float64, 2)), alone.Score(e, make([]float64, 2)); !slices.Equal(a, b) {
+					t.Errorf("%v is kept as %v, made anew %v", p, a, b)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	if n := len(kept.byKey); n > mostRecent || n != len(kept.order) || n < mostRecent/2 {
+		t.Errorf("%d patterns are kept in %d places", n, len(kept.order))
+	}
+}

@@ -1,0 +1,260 @@
+package model
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout/internal/event"
+)
+
+// slowHats returns every hat at x: the piecewise linear interpolation of 1 at a knot and 0
+// at the others.
+func slowHats(knots []float64, x float64) []float64 {
+	x = max(knots[0], min(x, knots[len(knots)-1]))
+	out := make([]float64, len(knots))
+	for j, at := range knots {
+		if x == at {
+			out[j] = 1
+		}
+		if j > 0 && x > knots[j-1] && x < at {
+			out[j] = (x - knots[j-1]) / (at - knots[j-1])
+		}
+		if j+1 < len(knots) && x > at && x < knots[j+1] {
+			out[j] = (knots[j+1] - x) / (knots[j+1] - at)
+		}
+	}
+	return out
+}
+
+func TestHats(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		knots := make([]float64, 3+r.IntN(MaxKnots-3))
+		for i := range knots {
+			knots[i] = math.Round(40 * r.NormFloat64())
+		}
+		slices.Sort(knots)
+		if knots = slices.Compact(knots); len(knots) < leastKnots {
+			continue
+		}
+		c, err := NewCurves([]uint32{7}, [][]float64{knots})
+		if err != nil {
+			t.Fatal(err)
+		}
+		xs := append(slices.Clone(knots), knots[0]-1, knots[len(knots)-1]+1e9, 60*r.NormFloat64(), 60*r.NormFloat64())
+		for _, x := range xs {
+			got := make([]float64, len(knots))
+			hats := c.Append(event.Vec{}, event.Vec{Index: []uint32{3, 7}, Value: []float64{5, x}}, nil)
+			if err := hats.Check(); err != nil {
+				t.Fatal(err)
+			}
+			for i, column := range hats.Index {
+				got[column-FirstHat] = hats.Value[i]
+				if hats.Value[i] == 0 || c.Source(column) != 7 || c.Of(column) != 0 {
+					t.Errorf("hat %d of column %d has the value %v", column, c.Source(column), hats.Value[i])
+				}
+			}
+			sum := 0.0
+			for j, want := range slowHats(knots, x) {
+				sum += got[j]
+				if math.Abs(got[j]-want) > 1e-12 {
+					t.Errorf("knots %v: hat %d at %v is %v, want %v", knots, j, x, got[j], want)
+				}
+			}
+			if math.Abs(sum-1) > 1e-12 {
+				t.Errorf("knots %v: the hats at %v sum to %v", knots, x, sum)
+			}
+		}
+	}
+}
+
+// The expected numbers are numpy's: np.quantile([0, 1, 1, 2, 4, 8, 8, 16, 30], np.linspace(0, 1, 5)).
+func TestKnotsOf(t *testing.T) {
+	for _, c := range []struct {
+		readings []float64
+		n        int
+		want     []float64
+	}{
+		{[]float64{0, 1, 1, 2, 4, 8, 8, 16, 30}, 5, []float64{0, 1, 4, 8, 30}},
+		{[]float64{0, 1, 2, 3, 4, 5}, 3, []float64{0, 2.5, 5}},
+		{[]float64{1, 1, 2, 2, 5}, 8, []float64{1, 2, 5}},          // few: all of them
+		{[]float64{0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4}, 4, nil}, // knots 0 and 4: a line
+		{[]float64{0, 1, 0}[:2], 8, nil},                           // no more than a line
+		{nil, 8, nil},
+	} {
+		if got := KnotsOf(c.readings, c.n); !slices.Equal(got, c.want) {
+			t.Errorf("KnotsOf(%v, %d) = %v, want %v", c.readings, c.n, got, c.want)
+		}
+	}
+}
+
+// curvedModel is a model of one number with a curve and of a word beside it.
+func curvedModel() (*Linear, []float64) {
+	s := event.NewSchema(10, []string{"a", "b"}, 2)
+	s.AddField(event.Field{Name: "t", Kind: event.Numeric})
+	s.AddField(event.Field{Name: "w", Kind: event.Words})
+	knots := []float64{-1, 0, 2, 10}
+	m := NewLinear(s, "logistic", "dropout:0.3", [][]float64{{0, 0, 0, 0, 0, 0.25, 0, 0, -2}}, []float64{0.5})
+	m.Scaler.Curves = &Curves{Columns: []uint32{5}, Knots: [][]float64{knots}}
+	heights := []float64{3, -1, 4, 2}
+	for j, h := range heights {
+		m.Rows.Touch(m.Scaler.Curves.Hat(0, j))[0] = h
+	}
+	return m, heights
+}
+
+func TestCurvesInScores(t *testing.T) {
+	m, heights := curvedModel()
+	for _, x := range []float64{-5, -1, -0.25, 0, 1, 9, 10, 1e6} {
+		e := &event.Example{Features: event.Vec{Index: []uint32{5, 8}, Value: []float64{x, 1}}, Field: []uint16{1, 2}, Label: 0, Weight: 1}
+		want := 0.5 + 0.25*x - 2
+		for j, hat := range slowHats(m.Scaler.Curves.Knots[0], x) {
+			want += hat * heights[j]
+		}
+		got := m.Score(e, make([]float64, 2))[0]
+		if math.Abs(got-want) > 1e-9*max(1, math.Abs(want)) {
+			t.Errorf("at %v the score is %v, want %v", x, got, want)
+		}
+		std := m.Standardized(e, event.Vec{})
+		if again := m.ScoreVec(std, make([]float64, 2))[0]; again != got {
+			t.Errorf("at %v ScoreVec gives %v, Score %v", x, again, got)
+		}
+		// Hats that are there already are not doubled.
+		if twice := m.Standardized(&event.Example{Features: std}, event.Vec{}); !slices.Equal(twice.Index, std.Index) {
+			t.Errorf("standardized twice: columns %v, once %v", twice.Index, std.Index)
+		}
+		if fields := m.Scaler.FieldsOf(e, std.Index, nil); fields[len(fields)-1] != 1 || fields[0] != 1 || fields[1] != 2 {
+			t.Errorf("fields %v of columns %v", fields, std.Index)
+		}
+		x1 := m.Explain(e, 1)
+		sum := x1.Intercept
+		for _, term := range x1.Terms {
+			sum += term.Contribution
+			if term.Column >= FirstHat {
+				t.Errorf("a hat is a term of its own: %+v", term)
+			}
+		}
+		if math.Abs(sum-got) > 1e-9*max(1, math.Abs(got)) || len(x1.Terms) != 2 {
+			t.Errorf("at %v the terms %+v sum to %v, want %v", x, x1.Terms, sum, got)
+		}
+		number := want - 0.5 + 2
+		if v := 3.0 / 7 * (number*number + 4); math.Abs(x1.Variance-v) > 1e-9*max(1, v) {
+			t.Errorf("at %v the variance is %v, want %v: number and curve die together", x, x1.Variance, v)
+		}
+		dead := make([]bool, std.Len())
+		dead[0] = true
+		if m.Scaler.Curves.Follow(std.Index, dead); dead[1] || slices.Contains(dead[2:], false) {
+			t.Errorf("dead are %v of %v", dead, std.Index)
+		}
+	}
+	null := &event.Example{Features: event.Vec{Index: []uint32{8}, Value: []float64{1}}, Field: []uint16{2}, Missing: []uint16{1}}
+	if got := m.ScoreRescaled(null, 1, make([]float64, 2))[0]; got != -1.5 {
+		t.Errorf("without the number the score is %v, want -1.5: a curve adds nothing then", got)
+	}
+	if name := m.Namer()(m.Scaler.Curves.Hat(0, 2)); !strings.HasSuffix(name, "@2") {
+		t.Errorf("a hat is called %q", name)
+	}
+}
+
+func TestCurvesInFiles(t *testing.T) {
+	m, _ := curvedModel()
+	blocks := func() []event.Block {
+		each, err := m.EachBlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.Collect(each)
+	}
+	read, err := ReadLinear(blocks())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &event.Example{Features: event.Vec{Index: []uint32{5}, Value: []float64{1.5}}, Field: []uint16{1}}
+	if a, b := m.Score(e, make([]float64, 2))[0], read.Score(e, make([]float64, 2))[0]; a != b {
+		t.Errorf("the score is %v, of the model that was read %v", a, b)
+	}
+	for _, bad := range []Curves{
+		{Columns: []uint32{5, 5}, Knots: [][]float64{{1, 2, 3}, {1, 2, 3}}},
+		{Columns: []uint32{5}, Knots: [][]float64{{1, 2}}},
+		{Columns: []uint32{5}, Knots: [][]float64{{1, 3, 2}}},
+		{Columns: []uint32{5}},
+		{Columns: []uint32{FirstHat}, Knots: [][]float64{{1, 2, 3}}},
+	} {
+		m.Scaler.Curves = &bad
+		if _, err := ReadLinear(blocks()); err == nil {
+			t.Errorf("curves %+v are taken", bad)
+		}
+	}
+}
+
+// What is drawn of a curve is by how much the scores of events differ that are alike but for
+// this number, of one output, of many, and with a Transform; where a weight or knot moves the
+// drawing does.
+func TestDrawnCurvesAreTheScores(t *testing.T) {
+	for _, classes := range []int{2, 3} {
+		for _, inverse := range []float64{0.5, packUnit(0.5, 2)} { // without a Transform, and with asinh
+			names, weights := []string{"a", "b", "c"}[:classes], [][]float64{make([]float64, 9), make([]float64, 9), make([]float64, 9)}
+			outputs := classes
+			if classes == 2 {
+				outputs = 1
+			}
+			s := event.NewSchema(10, names, classes)
+			s.AddField(event.Field{Name: "t", Kind: event.Numeric})
+			m := NewLinear(s, "logistic", "dropout:0.3", weights[:outputs], make([]float64, outputs))
+			m.Rows = NewTable(outputs + ScalerWidth)
+			m.Layout = Layout{Width: outputs + ScalerWidth, Stats: outputs}
+			m.Scaler = Scaler{Mode: StandardizeAuto, Curves: &Curves{Columns: []uint32{5, 7}, Knots: [][]float64{{-1, 0.3, 2, 10}, Present()}}}
+			r := rand.New(rand.NewPCG(3, 4))
+			for _, column := range []uint32{5, 7, 8, FirstHat, FirstHat + 1, FirstHat + 2, FirstHat + 3, FirstHat + MaxKnots} {
+				row := m.Rows.Touch(column)
+				for k := range outputs {
+					row[k] = r.NormFloat64()
+				}
+				row[outputs+StatInverse] = 1
+				if column == 5 {
+					row[outputs+StatCenter], row[outputs+StatInverse] = 0.7, inverse
+				}
+			}
+			drawn := func() DrawnCurve {
+				list := slices.Collect(m.DrawnCurves())
+				if len(list) != 1 || list[0].Column != 5 { // that a number is there is no curve
+					t.Fatalf("drawn are %+v", list)
+				}
+				return list[0]
+			}
+			score := func(x float64) []float64 {
+				out := m.Score(&event.Example{Features: event.Vec{Index: []uint32{5, 7, 8}, Value: []float64{x, 3, 1}}, Field: []uint16{1, 0, 0}}, make([]float64, max(2, outputs)))
+				return slices.Clone(out)
+			}
+			d := drawn()
+			if want := map[bool]int{true: 4, false: 3*bentPlaces + 1}[inverse > 0]; len(d.X) != want || len(d.Added) != outputs {
+				t.Fatalf("%d places of %d classes, want %d of %d", len(d.X), len(d.Added), want, outputs)
+			}
+			for k, of := range d.Added {
+				if want := names[len(names)-outputs+k]; of.Class != want {
+					t.Errorf("output %d is of %q, want %q", k, of.Class, want)
+				}
+				for i, x := range d.X {
+					for j := range i {
+						got, want := of.Score[i]-of.Score[j], score(x)[k]-score(d.X[j])[k]
+						if math.Abs(got-want) > 1e-12 {
+							t.Errorf("output %d from %v to %v: drawn %v, scored %v", k, d.X[j], x, got, want)
+						}
+					}
+				}
+			}
+			m.Rows.Touch(FirstHat + 1)[0] += 0.25
+			moved := drawn()
+			if at := slices.Index(d.X, 0.3); math.Abs(moved.Added[0].Score[at]-d.Added[0].Score[at]-0.25) > 1e-12 || moved.Added[0].Score[0] != d.Added[0].Score[0] {
+				t.Errorf("a weight moved at .3: drawn is %v, was %v", moved.Added[0].Score, d.Added[0].Score)
+			}
+			m.Scaler.Curves.Knots[0][1] = 0.6
+			if now := drawn(); slices.Equal(now.X, moved.X) || slices.Equal(now.Added[0].Score, moved.Added[0].Score) {
+				t.Errorf("a knot moved to .6: drawn is still %v", now)
+			}
+		}
+	}
+}

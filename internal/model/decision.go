@@ -1,0 +1,169 @@
+package model
+
+// This file holds what the scores of classes mean, for models and for whoever is learning one.
+
+import (
+	"math"
+	"slices"
+
+	"blankout/internal/loss"
+)
+
+// Decision says what the scores of an event mean where labels are classes: which class they
+// predict, and with what probabilities. Head.Decision is that of a model.
+type Decision struct {
+	Link      *Link   // that of Head
+	Threshold float64 // that of Head
+	Pairs     bool    // that of Head
+}
+
+// Decision returns what the model's scores mean.
+func (h *Head) Decision() Decision { return Decision{h.Link, h.Threshold, h.Pairs} }
+
+// Predict is Decision.Predict.
+func (h *Head) Predict(scores []float64) (class int) { return h.Decision().Predict(scores) }
+
+// Probabilities is Decision.Probabilities.
+func (h *Head) Probabilities(scores, out []float64) []float64 {
+	return h.Decision().Probabilities(scores, out)
+}
+
+// Predict returns the class of an event given its scores, as the function Predict
+// does, but of two classes with one output the second one only if its
+// probability exceeds Threshold.
+func (d Decision) Predict(scores []float64) (class int) {
+	if len(scores) != 1 {
+		return Predict(scores)
+	}
+	if d.Link.logOdds(scores[0]) > d.Least() {
+		return 1
+	}
+	return 0
+}
+
+// Least returns the log-odds that the second of two classes must exceed for Predict to take it.
+func (d Decision) Least() float64 {
+	if d.Threshold > 0 {
+		return math.Log(d.Threshold / (1 - d.Threshold))
+	}
+	return 0
+}
+
+// Cut returns the score of one output above which Predict takes the second of two classes.
+func (d Decision) Cut() float64 { return d.Link.cut(d.Least()) }
+
+// Probability returns that of the second of two classes given the score of one output: the
+// logistic function of what the Link makes of it.
+func (d Decision) Probability(score float64) float64 { return sigmoid(d.Link.logOdds(score)) }
+
+// Probabilities writes the probability of every class to out, which must have
+// room for max(2, K) values. One output: Probability, and what is left for the first
+// class. More: the one-against-all probabilities divided by their sum.
+func (d Decision) Probabilities(scores, out []float64) []float64 {
+	if d.Pairs {
+		return append(out[:0], scores...)
+	}
+	if len(scores) == 1 {
+		p := d.Probability(scores[0])
+		return append(out[:0], 1-p, p)
+	}
+	out = out[:len(scores)]
+	sum := d.against(scores, out)
+	for k := range out {
+		if sum > 0 {
+			out[k] /= sum
+		} else {
+			out[k] = 1 / float64(len(out))
+		}
+	}
+	return out
+}
+
+// against writes the one-against-all probabilities to out, and returns their sum.
+func (d Decision) against(scores, out []float64) (sum float64) {
+	for k, f := range scores {
+		out[k] = -d.Link.logOdds(f)
+	}
+	loss.Exps(out)
+	for k, z := range out {
+		out[k] = 1 / (1 + z)
+		sum += out[k]
+	}
+	return sum
+}
+
+// LogLoss returns minus the logarithm of the probability of a class, with all its digits
+// however small that is. The scores are not those of Pairs.
+func (d Decision) LogLoss(scores []float64, label int) float64 {
+	if len(scores) == 1 {
+		u := d.Link.logOdds(scores[0])
+		if label == 1 {
+			u = -u
+		}
+		return loss.Softplus(u)
+	}
+	sum := 0.0
+	var room [32]float64
+	for some := range slices.Chunk(scores, len(room)) {
+		sum += d.against(some, room[:len(some)])
+	}
+	// log sigmoid(u) = -Softplus(-u)
+	return math.Log(max(sum, 1e-300)) + loss.Softplus(-d.Link.logOdds(scores[label]))
+}
+
+// Judged is what scores come to at an event of a label.
+type Judged struct {
+	Class       int     // as Predict has it
+	LogLoss     float64 // of the label
+	Probability float64 // of the second of two classes, where there is one output
+}
+
+// Judge returns Predict, LogLoss and Probability, to the bit, with fewer exponentials.
+func (d Decision) Judge(scores []float64, label int) (j Judged) {
+	j.Class = d.Predict(scores)
+	if len(scores) != 1 {
+		j.LogLoss = d.LogLoss(scores, label)
+		return j
+	}
+	u := d.Link.logOdds(scores[0])
+	z := loss.Exp(-math.Abs(u))
+	if j.Probability = 1 / (1 + z); u < 0 {
+		j.Probability = sigmoid(u)
+	}
+	if label == 1 {
+		u = -u
+	}
+	j.LogLoss = max(u, 0) + loss.Log1p(z)
+	return j
+}
+
+// Predict returns the class of an event given its scores: for one output class
+// 1 if the score is positive, else 0; for more the first of the largest.
+func Predict(scores []float64) (class int) {
+	if len(scores) == 1 {
+		if scores[0] > 0 {
+			return 1
+		}
+		return 0
+	}
+	for k, f := range scores {
+		if f > scores[class] {
+			class = k
+		}
+	}
+	return class
+}
+
+// ClassScores turns outputs into the scores that Predict and Probabilities
+// take, in place. They are the same but for Pairs: there the scores are the
+// probabilities of the classes, coupled from those of the pairs.
+func (h *Head) ClassScores(outputs []float64) []float64 {
+	if !h.Pairs {
+		return outputs
+	}
+	k := len(h.Schema.Classes)
+	copy(outputs, couple(k, func(a, b int) float64 { return sigmoid(outputs[a*(a-1)/2+b]) }))
+	return outputs[:k]
+}
+
+func sigmoid(u float64) float64 { return 1 / (1 + loss.Exp(-u)) }

@@ -1,0 +1,248 @@
+package model
+
+// This file says what each feature adds to a score.
+
+import (
+	"cmp"
+	"iter"
+	"math"
+	"slices"
+
+	"blankout/internal/event"
+	"blankout/internal/loss"
+)
+
+// Explanation takes a score apart: Score is Intercept plus Filled plus the
+// Contributions of the Terms.
+type Explanation struct {
+	Score     float64
+	Intercept float64
+	// Filled is what filling in the missing columns adds beside the weights of the
+	// others, less what it takes away that they are not certain (see Head.Covariance).
+	Filled float64
+	// Variance is that of the score under the model's noise.
+	Variance float64
+	Terms    []Term // the largest contribution first, whatever its sign
+}
+
+// Term is the part of a feature in a score.
+type Term struct {
+	Column uint32
+	Field  uint16  // of the event's entry, 0 for one that the event leaves out
+	Raw    float64 // as the event has it
+	Value  float64 // after the Scaler
+	// Weight is the model's, and what the column is worth besides for missing ones that
+	// follow from it.
+	Weight float64
+	// Curve is what the column's curve adds beside Weight times Value.
+	Curve float64
+	// Contribution is Weight times Value plus Curve, times the factor of Head.Answer where
+	// fields are missing.
+	Contribution float64
+	// Share is the feature's share of the score's variance under the model's
+	// noise, its covariance with the score; that is negative for a feature that makes up
+	// for others of its group. Without noise it is that of dropout, which at any level is
+	// the same.
+	Share float64
+	Known bool // the model has met the column
+}
+
+// Explain takes the score of class for an event apart. It is that of the class's
+// output; of two classes with one output the score of class 1, or minus that for
+// class 0; of pairs the sum of the class's margins over the others. The columns
+// that the Scaler fills in are terms too.
+func (m *Linear) Explain(e *event.Example, class int) Explanation {
+	side := m.Side(class)
+	a := m.Answer(e)
+	m = m.At(a)
+	var x Explanation
+	for k, s := range side {
+		x.Intercept += s * m.Intercept[k]
+	}
+	noise, err := loss.ParseNoise(m.Noise)
+	if err != nil {
+		noise = loss.NoNoise{} // a model may name one that is not known
+	}
+	c0, c1, c2 := noise.Coefficients()
+	scale := a.Scale
+	for t := range m.Terms(e, class) {
+		x.Score += t.Contribution
+		x.Terms = append(x.Terms, t)
+	}
+	x.Score += x.Intercept
+	if a.Parts != nil {
+		score := 0.0
+		for k, f := range m.outputs(m.Standardized(e, event.Vec{}), a, make([]float64, m.Outputs)) {
+			score += side[k] * f
+		}
+		x.Filled, x.Score = score-x.Score, score
+	}
+	of := make([]float64, len(x.Terms)) // the terms' parts of the variance
+	if n, ok := noise.(loss.GroupDropout); ok {
+		g := NewGrouping(m.Schema)
+		var units []int32
+		var parts []float64
+		for _, t := range x.Terms {
+			units, parts = append(units, g.Of(t.Field, t.Column)), append(parts, t.Contribution)
+		}
+		of = g.covariances(n, units, parts)
+	} else {
+		for i, t := range x.Terms {
+			of[i] = scale*scale*t.Weight*t.Weight*c1*t.Value + c2*t.Contribution*t.Contribution
+		}
+	}
+	for _, v := range of {
+		x.Variance += v
+	}
+	if c0 > 0 { // acts on every column, those not in the event too
+		for i := range m.Rows.Len() {
+			_, row := m.Rows.Column(i)
+			w := m.SideWeight(side, row)
+			x.Variance += scale * scale * c0 * w * w
+		}
+	}
+	for i, t := range x.Terms {
+		of[i] += scale * scale * c0 * t.Weight * t.Weight
+	}
+	x.shares(of)
+	slices.SortStableFunc(x.Terms, func(a, b Term) int {
+		return cmp.Or(cmp.Compare(math.Abs(b.Contribution), math.Abs(a.Contribution)), cmp.Compare(a.Column, b.Column))
+	})
+	return x
+}
+
+// Terms yields the Terms of Explain in ascending order of columns, without shares.
+func (m *Linear) Terms(e *event.Example, class int) iter.Seq[Term] {
+	return func(yield func(Term) bool) {
+		side := m.Side(class)
+		a := m.Answer(e)
+		m := m.At(a)
+		var r *repair
+		var columns []uint32 // of r that are still to come
+		if a.Parts != nil {
+			r, columns = m.repaired(m.Standardized(e, event.Vec{}), a.Parts), m.Covariance.Columns
+		}
+		at := 0 // in the event
+		for column, raw := range m.Scaler.numbers(e.Features) {
+			if e.LacksColumn(column) {
+				continue
+			}
+			t := Term{Column: column, Raw: raw}
+			if at < len(e.Features.Index) && e.Features.Index[at] == column {
+				if len(e.Field) > 0 {
+					t.Field = e.Field[at]
+				}
+				at++
+			}
+			if row := m.Rows.Row(column); row != nil {
+				t.Known, t.Value = true, raw
+				if stats := m.Stats(row); stats != nil {
+					t.Value = m.Scaler.Apply(stats, raw)
+				}
+				t.Weight = m.SideWeight(side, row)
+				for len(columns) > 0 && columns[0] < column {
+					columns = columns[1:]
+				}
+				if len(columns) > 0 && columns[0] == column {
+					place := len(a.Parts) - len(columns)
+					for k, extra := range r.extra[place*m.Outputs:][:m.Outputs] {
+						t.Weight += side[k] * extra * a.Shares[2] / a.Scale
+					}
+				}
+				if curve := m.Scaler.Curves.Of(column); curve >= 0 {
+					t.Curve = m.Curve(side, curve, raw)
+				}
+				t.Contribution = a.Scale * (t.Weight*t.Value + t.Curve)
+			}
+			if !yield(t) {
+				return
+			}
+		}
+	}
+}
+
+// Curve returns what the curve of this place among the Scaler's adds for a Side where its
+// column has the value x, beside the column's own weight.
+func (m *Linear) Curve(side []float64, curve int, x float64) (sum float64) {
+	c := m.Scaler.Curves
+	knot, first, next := c.Hats(curve, x)
+	for i, hat := range [2]float64{first, next} {
+		if hat == 0 {
+			continue
+		}
+		if row := m.Rows.Row(c.Hat(curve, knot+i)); row != nil {
+			sum += hat * m.SideWeight(side, row)
+		}
+	}
+	return sum
+}
+
+// Number returns what a numeric column adds to a score for a Side where it has the value x:
+// its weight times the standardized value, and its curve.
+func (m *Linear) Number(side []float64, column uint32, x float64) (sum float64) {
+	if row := m.Rows.Row(column); row != nil {
+		z := x
+		if stats := m.Stats(row); stats != nil {
+			z = m.Scaler.Apply(stats, x)
+		}
+		sum = z * m.SideWeight(side, row)
+	}
+	if curve := m.Scaler.Curves.Of(column); curve >= 0 {
+		sum += m.Curve(side, curve, x)
+	}
+	return sum
+}
+
+// SideWeight returns the weight of a row, one of m.Rows, for a Side.
+func (m *Linear) SideWeight(side, row []float64) (w float64) {
+	for k, s := range side {
+		if s != 0 {
+			w += s * m.weight(row, k)
+		}
+	}
+	return w
+}
+
+// shares fills in the terms' shares of the variance, given their parts of it.
+func (x *Explanation) shares(of []float64) {
+	total := x.Variance
+	if total == 0 {
+		for i, t := range x.Terms {
+			of[i] = t.Contribution * t.Contribution
+			total += of[i]
+		}
+	}
+	if total == 0 {
+		return
+	}
+	for i := range x.Terms {
+		x.Terms[i].Share = of[i] / total
+	}
+}
+
+// Side returns by how much each output counts for a class, as Explain says.
+func (m *Linear) Side(class int) []float64 {
+	side := make([]float64, m.Outputs)
+	switch {
+	case m.Pairs:
+		i := 0
+		for a := range m.Schema.Classes {
+			for b := range a {
+				switch class {
+				case a:
+					side[i] = 1
+				case b:
+					side[i] = -1
+				}
+				i++
+			}
+		}
+	case m.Outputs == 1 && class == 0:
+		side[0] = -1
+	case m.Outputs == 1:
+		side[0] = 1
+	default:
+		side[class] = 1
+	}
+	return side
+}

@@ -1,0 +1,166 @@
+package model
+
+// This file finds out which fields events usually hold.
+
+import (
+	"math"
+	"slices"
+
+	"blankout/internal/event"
+)
+
+// FieldUse counts by field id in how many events a field was present, and null, and
+// says which fields are usual. The zero value is ready for use and forgets nothing.
+type FieldUse struct {
+	Events        uint64
+	Present, Null []uint64
+	// Memory is the number of events that are remembered: counts are halved when
+	// Events reaches twice that. 0 remembers all.
+	Memory uint64
+	// AbsentIsZero says that nothing is missing where it is left out, see event.AbsentZero.
+	AbsentIsZero bool
+
+	// Scratch of Review, kept so that it allocates only when something has changed.
+	usually, usuallyNull []uint16
+	also                 [][2]uint16
+	first                map[string]uint16 // by name the first field
+	named                int               // fields in first
+}
+
+// usualFields bounds the ids of the fields that are counted.
+const usualFields = 4096
+
+// Count takes up an event of whose fields present holds those that are there.
+func (u *FieldUse) Count(present FieldSet, null []uint16) {
+	u.Events++
+	present.Each(func(id int) {
+		if id < usualFields {
+			u.Present = atLeast(u.Present, id)
+			u.Present[id]++
+		}
+	})
+	for _, id := range null {
+		if id < usualFields && !present.Has(id) {
+			u.Null = atLeast(u.Null, int(id))
+			u.Null[id]++
+		}
+	}
+	if u.Memory > 0 && u.Events == 2*u.Memory {
+		u.Events /= 2
+		for _, list := range [][]uint64{u.Present, u.Null} {
+			for i := range list {
+				list[i] /= 2
+			}
+		}
+	}
+}
+
+func atLeast(list []uint64, id int) []uint64 {
+	for id >= len(list) {
+		list = append(list, 0)
+	}
+	return list
+}
+
+// Review returns a Missing with the rules of was and with the fields that are usual now.
+// Where nothing has changed it returns was.
+func (u *FieldUse) Review(was *Missing, fields []event.Field) *Missing {
+	u.lists(fields)
+	if u.named > len(fields) { // fields were taken back
+		u.named, u.also = 0, nil
+		clear(u.first)
+	}
+	if u.first == nil {
+		u.first = map[string]uint16{}
+	}
+	for ; u.named < min(len(fields), usualFields); u.named++ {
+		f, id := fields[u.named], uint16(u.named)
+		switch one, known := u.first[f.Name]; {
+		case known && f.Kind != event.Cross:
+			u.also = append(u.also, [2]uint16{id, one})
+		case !known:
+			u.first[f.Name] = id
+		}
+	}
+	if slices.Equal(u.usually, was.Usual) && slices.Equal(u.usuallyNull, was.UsuallyNull) && slices.Equal(u.also, was.Also) {
+		return was
+	}
+	m := NewMissing(was.Policies, slices.Clone(u.usually), slices.Clone(u.usuallyNull), slices.Clone(u.also))
+	m.Known, m.Columns = was.Known, was.Columns
+	return m
+}
+
+// lists sets usually to the fields that are more often present than left out, and
+// usuallyNull to those that are more often null than present.
+func (u *FieldUse) lists(fields []event.Field) {
+	u.usually, u.usuallyNull = u.usually[:0], u.usuallyNull[:0]
+	for id := range min(max(len(u.Present), len(u.Null)), len(fields)) {
+		present, null := uint64(0), uint64(0)
+		if id < len(u.Present) {
+			present = u.Present[id]
+		}
+		if id < len(u.Null) {
+			null = u.Null[id]
+		}
+		if !u.AbsentIsZero && fields[id].Kind.Named() && 2*present > u.Events-min(null, u.Events) {
+			u.usually = append(u.usually, uint16(id))
+		}
+		if null > present {
+			u.usuallyNull = append(u.usuallyNull, uint16(id))
+		}
+	}
+}
+
+// maxRate bounds the rate of a group: what is left is scaled by no more than ten.
+const maxRate = 0.9
+
+// Rates returns by group (Field.Group, else the field's name) in what share of the events it
+// has been missing, at most maxRate: the mean over its fields of how often each was null or,
+// of a usual one, null or left out. A group that has never been missing is left out, and so
+// are fields that are not usual and never null: whether these are missing is not known. The
+// shares are rounded to 1/10,000.
+func (u *FieldUse) Rates(fields []event.Field) map[string]float64 {
+	type count struct {
+		group         string
+		present, null uint64
+		named         bool
+	}
+	var names []string
+	counts := map[string]*count{} // by name: an event names one field of several kinds
+	for id, f := range fields {
+		if f.Kind == event.Cross || f.Kind == event.Sparse {
+			continue
+		}
+		c := counts[f.Name]
+		if c == nil {
+			c = &count{group: f.GroupName()}
+			counts[f.Name] = c
+			names = append(names, f.Name)
+		}
+		c.named = c.named || f.Kind.Named()
+		if id < len(u.Present) {
+			c.present += u.Present[id]
+		}
+		if id < len(u.Null) {
+			c.null += u.Null[id]
+		}
+	}
+	rates, of := map[string]float64{}, map[string]float64{}
+	for _, name := range names {
+		c := counts[name]
+		lost := c.null
+		if !u.AbsentIsZero && c.named && 2*c.present > u.Events-min(c.null, u.Events) {
+			lost = u.Events - min(c.present, u.Events)
+		} else if c.null == 0 {
+			continue
+		}
+		rates[c.group] += float64(lost) / float64(u.Events)
+		of[c.group]++
+	}
+	for group, n := range of {
+		if rates[group] = math.Round(1e4*min(rates[group]/n, maxRate)) / 1e4; rates[group] == 0 {
+			delete(rates, group)
+		}
+	}
+	return rates
+}

@@ -1,0 +1,127 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"testing"
+
+	"blankout/internal/event"
+)
+
+// A feature dies with its group, else with its field, and the product of two fields
+// with either parent's group. Units are numbered as they are met, in any order of
+// asking, and fields that come later are met too.
+func TestGrouping(t *testing.T) {
+	s := event.NewSchema(10, nil, 2)
+	s.Crosses = [][2]string{{"speed", "city"}, {"speed", "heat"}}
+	for _, f := range []event.Field{
+		{Name: "speed", Kind: event.Numeric, Group: "engine"},
+		{Name: "city", Kind: event.Categorical},
+		{Name: "heat", Kind: event.Numeric, Group: "engine"},
+		{Name: "speed^city", Kind: event.Cross},
+		{Name: "speed^heat", Kind: event.Cross},
+	} {
+		s.AddField(f)
+	}
+	g := NewGrouping(s)
+	name := func(field uint16, column uint32) string { return g.Name(g.Of(field, column)) }
+	for field, want := range map[uint16]string{0: "", 1: "engine", 2: "city", 3: "engine", 4: "engine^city", 5: "engine"} {
+		if got := name(field, 7); got != want {
+			t.Errorf("field %d is in %q, want %q", field, got, want)
+		}
+	}
+	pair := g.Of(4, 0)
+	if a, b, ok := g.Pair(pair); !ok || g.Name(a) != "engine" || g.Name(b) != "city" {
+		t.Errorf("the product is of %d, %d, %v", a, b, ok)
+	}
+	if _, _, ok := g.Pair(g.Of(1, 0)); ok {
+		t.Error("a group is a pair")
+	}
+	s.AddField(event.Field{Name: "city", Kind: event.Words}) // of another kind, but the same field to a person
+	s.AddField(event.Field{Name: "late", Kind: event.Numeric})
+	if name(6, 0) != "city" || name(7, 0) != "late" || g.Len() != 5 {
+		t.Errorf("later fields are in %q and %q of %d units", name(6, 0), name(7, 0), g.Len())
+	}
+
+	// A field of a newer Schema is unknown until this one has it.
+	if name(8, 0) != "" || name(9, 0) != "" {
+		t.Errorf("unknown fields are in %q and %q", name(8, 0), name(9, 0))
+	}
+	s.AddField(event.Field{Name: "later", Kind: event.Numeric})
+	if name(8, 0) != "later" || name(9, 0) != "" {
+		t.Errorf("fields 8 and 9 are in %q and %q", name(8, 0), name(9, 0))
+	}
+
+	s = event.NewSchema(10, nil, 2)
+	s.ColumnGroups = &event.ColumnGroups{Every: 8, Named: []event.NamedColumns{{Name: "odd", Spans: []event.Span{{From: 0, To: 1}, {From: 16, To: 20}}}}}
+	g = NewGrouping(s)
+	for column, want := range map[uint32]string{0: "odd", 1: "1-8", 7: "1-8", 8: "9-16", 19: "odd", 20: "17-24"} {
+		if got := name(0, column); got != want {
+			t.Errorf("column %d is in %q, want %q", column, got, want)
+		}
+	}
+	if name(5, 8) != "9-16" {
+		t.Errorf("an unknown field's column 8 is in %q", name(5, 8))
+	}
+	if g.Of(0, 1) != g.Of(0, 7) || g.Of(0, 1) == g.Of(0, 8) {
+		t.Error("columns 1, 7 and 8 are not in two units")
+	}
+	s.ColumnGroups, s.ZeroBased = &event.ColumnGroups{Named: s.ColumnGroups.Named}, true
+	if g = NewGrouping(s); name(0, 5) != "5" || g.Of(0, 5) == g.Of(0, 6) {
+		t.Error("columns of no group do not die alone")
+	}
+	other := NewGrouping(s)
+	if other.Of(0, 9); other.Hash(other.Of(0, 5)) != g.Hash(g.Of(0, 5)) {
+		t.Error("the hash of a unit depends on more than its name")
+	}
+}
+
+// What a Grouping takes follows the columns that it met, not the largest number of one.
+func TestGroupingOfLargeColumns(t *testing.T) {
+	s := event.NewSchema(10, nil, 2)
+	s.ColumnGroups = &event.ColumnGroups{Named: []event.NamedColumns{{Name: "far", Spans: []event.Span{{From: 1 << 30, To: math.MaxUint32}}}}}
+	g := NewGrouping(s)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for _, column := range []uint32{5, denseColumns, 1 << 25, 1 << 30, 1<<31 - 1, 1 << 31, 5} {
+		want := fmt.Sprint(column + 1)
+		if column >= 1<<30 {
+			want = "far"
+		}
+		for range 2 {
+			if got := g.Name(g.Of(0, column)); got != want {
+				t.Errorf("column %d is in %q, want %q", column, got, want)
+			}
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
+		t.Errorf("six columns took %d bytes", took)
+	}
+	if g.Len() != 4 {
+		t.Errorf("%d units, want 4", g.Len())
+	}
+}
+
+func TestParseSpans(t *testing.T) {
+	for _, c := range []struct {
+		text      string
+		zeroBased bool
+		want      []event.Span
+	}{
+		{"1-8,12", false, []event.Span{{From: 0, To: 8}, {From: 11, To: 12}}},
+		{"0", true, []event.Span{{From: 0, To: 1}}},
+		{"0", false, nil}, {"8-1", false, nil}, {"speed", false, nil}, {"1-", false, nil}, {"", false, nil}, {"4294967295", true, nil},
+	} {
+		got, ok := event.ParseSpans(c.text, c.zeroBased)
+		if ok != (c.want != nil) || len(got) != len(c.want) {
+			t.Errorf("%q: %v, %v", c.text, got, ok)
+		}
+		for i := range c.want {
+			if ok && got[i] != c.want[i] {
+				t.Errorf("%q: %v, want %v", c.text, got, c.want)
+			}
+		}
+	}
+}

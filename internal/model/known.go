@@ -1,0 +1,116 @@
+package model
+
+// This file is about records of the sparse text formats, where the Schema declares
+// that their features go missing: it finds out which columns events usually hold, and
+// says what an event lacks.
+
+import (
+	"slices"
+
+	"blankout/internal/event"
+)
+
+// ColumnUse counts in how many events a column was present. The zero value is ready for
+// use and forgets nothing.
+type ColumnUse struct {
+	Events  uint64
+	Columns []uint32 // that are counted, in ascending order
+	Present []uint64 // of each the events that held it
+	// Memory is the number of events that are remembered: counts are halved when
+	// Events reaches twice that. 0 remembers all.
+	Memory uint64
+}
+
+// usualColumns bounds how many columns are counted.
+const usualColumns = 4096
+
+// Count takes up an event of a Schema with these fields.
+func (u *ColumnUse) Count(fields []event.Field, e *event.Example) {
+	u.Events++
+	i := 0
+	for j, column := range e.Features.Index {
+		if isCross(fields, e, j) {
+			continue
+		}
+		for i < len(u.Columns) && u.Columns[i] < column {
+			i++
+		}
+		if i == len(u.Columns) || u.Columns[i] > column {
+			if len(u.Columns) >= usualColumns {
+				continue
+			}
+			u.Columns, u.Present = slices.Insert(u.Columns, i, column), slices.Insert(u.Present, i, 0)
+		}
+		u.Present[i]++
+	}
+	if u.Memory == 0 || u.Events < 2*u.Memory {
+		return
+	}
+	u.Events /= 2
+	kept := 0
+	for i, n := range u.Present {
+		if n /= 2; n > 0 { // else another column may have the place
+			u.Columns[kept], u.Present[kept] = u.Columns[i], n
+			kept++
+		}
+	}
+	u.Columns, u.Present = u.Columns[:kept], u.Present[:kept]
+}
+
+// Review returns a Missing with the rules of was and with the columns that nine of ten
+// events hold. Where nothing has changed it returns was.
+func (u *ColumnUse) Review(was *Missing) *Missing {
+	var usual []uint32
+	for i, n := range u.Present {
+		if 10*n >= 9*u.Events {
+			usual = append(usual, u.Columns[i])
+		}
+	}
+	if slices.Equal(usual, was.Columns) {
+		return was
+	}
+	m := *was
+	m.Columns = usual
+	return &m
+}
+
+// isCross says whether entry j of an event is a product of fields.
+func isCross(fields []event.Field, e *event.Example, j int) bool {
+	return j < len(e.Field) && int(e.Field[j]) < len(fields) && fields[e.Field[j]].Kind == event.Cross
+}
+
+// lackOfColumns is Lack for an event of a sparse text format: it counts features, and
+// those are absent that events usually have.
+func (m *Missing) lackOfColumns(fields []event.Field, e *event.Example) (k Lack) {
+	for j := range e.Features.Index {
+		if !isCross(fields, e, j) {
+			k.Named++
+		}
+	}
+	k.Null = float64(len(e.MissingColumns))
+	m.absentColumns(e, func(uint32) { k.Absent++ })
+	return k
+}
+
+// absentColumns calls f with the usual columns that an event does not hold, but for
+// those that it declares missing.
+func (m *Missing) absentColumns(e *event.Example, f func(column uint32)) {
+	if m == nil {
+		return
+	}
+	i, index := 0, e.Features.Index
+	for _, column := range m.Columns {
+		for i < len(index) && index[i] < column {
+			i++
+		}
+		if (i == len(index) || index[i] > column) && !e.LacksColumn(column) {
+			f(column)
+		}
+	}
+}
+
+// hasColumn says whether an event has a feature in a column.
+func hasColumn(e *event.Example, column uint32) bool {
+	_, holds := slices.BinarySearch(e.Features.Index, column)
+	return holds
+}

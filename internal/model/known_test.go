@@ -1,0 +1,119 @@
+package model
+
+import (
+	"slices"
+	"testing"
+
+	"blankout/internal/event"
+)
+
+func sparseEvent(columns ...uint32) *event.Example {
+	e := &event.Example{Weight: 1}
+	for _, c := range columns {
+		e.Features.Index, e.Features.Value = append(e.Features.Index, c), append(e.Features.Value, 1)
+	}
+	return e
+}
+
+// The columns that nine of ten events hold are usual, while they do.
+func TestColumnUse(t *testing.T) {
+	u := ColumnUse{Memory: 50}
+	none := NewMissing(DefaultMissingPolicies(), nil, nil, nil)
+	for i := range 40 {
+		columns := []uint32{2, 7}
+		if i%10 == 0 {
+			columns = []uint32{uint32(100 + i), 7_000_000} // in any order of appearance
+		} else if i%2 == 0 {
+			columns = []uint32{2, 5, 7}
+		}
+		u.Count(nil, sparseEvent(columns...))
+	}
+	m := u.Review(none)
+	if !slices.Equal(m.Columns, []uint32{2, 7}) || !slices.Equal(u.Columns, []uint32{2, 5, 7, 100, 110, 120, 130, 7_000_000}) {
+		t.Errorf("usual %v of %v", m.Columns, u.Columns)
+	}
+	if u.Review(m) != m {
+		t.Error("nothing has changed, and there is another Missing")
+	}
+	for range 160 { // three halvings later
+		u.Count(nil, sparseEvent(2))
+	}
+	if m = u.Review(m); !slices.Equal(m.Columns, []uint32{2}) || !slices.Equal(u.Columns, []uint32{2, 5, 7}) {
+		t.Errorf("usual %v of %v after 7 has died", m.Columns, u.Columns)
+	}
+	// Products of fields are no columns of their own.
+	crossed := sparseEvent(2, 9)
+	crossed.Field = []uint16{0, 1}
+	fields := []event.Field{{}, {Kind: event.Cross}}
+	u = ColumnUse{}
+	u.Count(fields, crossed)
+	if !slices.Equal(u.Columns, []uint32{2}) || !crossed.IsSparse(fields) || crossed.IsSparse([]event.Field{{}, {Kind: event.Words}}) {
+		t.Error(u.Columns)
+	}
+}
+
+// What an event of a sparse text format scores that is known to lack columns.
+func TestKnownColumns(t *testing.T) {
+	rescale, asIs := EveryRange(MissingRescale), EveryRange(MissingNone)
+	half := rescale
+	for bin := range half {
+		half[bin] = PolicyWeights{0.5, 0.5, 0}
+	}
+	head := func(known bool, rules MissingPolicies) *Head {
+		m := NewMissing(rules, nil, nil, nil)
+		m.Known = known
+		if known {
+			m.Columns = []uint32{1, 4, 6}
+		}
+		s := event.NewSchema(8, nil, 2)
+		s.Absent, s.NumericIndices = map[bool]string{true: event.AbsentMissing}[known], true
+		return &Head{Schema: s, Missing: m, Outputs: 1}
+	}
+	for _, c := range []struct {
+		head  *Head
+		event *event.Example
+		scale float64
+		rule  MissingPolicy
+		names []string
+	}{
+		{head(true, rescale), sparseEvent(1, 3, 4, 6), 1, "", nil},
+		{head(true, rescale), sparseEvent(3, 6), 2, MissingRescale, []string{"2", "5"}},
+		{head(true, half), sparseEvent(3, 6), 1.5, MissingNone, []string{"2", "5"}},
+		{head(true, asIs), sparseEvent(3, 6), 1, MissingNone, []string{"2", "5"}},
+		{head(false, rescale), sparseEvent(3, 6), 1, "", nil},
+	} {
+		a := c.head.Answer(c.event)
+		scale, rule := a.Scale, a.Policy()
+		if names := c.head.MissingFields(c.event); scale != c.scale || rule != c.rule || !slices.Equal(names, c.names) {
+			t.Errorf("%v: %v %q %q, want %+v", c.event.Features.Index, scale, rule, names, c)
+		}
+	}
+	deleted := func(h *Head, e *event.Example, field []uint16, dead []bool) float64 {
+		var left event.Example
+		h.Delete(e, e.Features, field, dead, h.Schema.ColumnsGoMissing(), &left)
+		return h.Answer(&left).Scale
+	}
+	// Of four features two die, and a usual column is left out already.
+	e, dead := sparseEvent(1, 2, 3, 6), []bool{true, false, true, false}
+	for _, c := range []struct {
+		head *Head
+		want float64
+	}{
+		{head(true, rescale), 2.5}, // (2 + 2 + 1) / 2
+		{head(true, half), 1.75},
+		{head(true, asIs), 1},
+		{head(false, rescale), 1},
+	} {
+		if got := deleted(c.head, e, nil, dead); got != c.want {
+			t.Errorf("%+v: %v, want %v", c.head.Missing, got, c.want)
+		}
+	}
+	// A field with a name is null once it has lost everything.
+	named := head(false, rescale)
+	named.Schema.AddField(event.Field{Name: "a", Kind: event.Numeric})
+	named.Schema.AddField(event.Field{Name: "b", Kind: event.Categorical})
+	e = &event.Example{Features: event.Vec{Index: []uint32{1, 2, 3}, Value: []float64{1, 1, 1}}, Field: []uint16{1, 2, 2}}
+	if one, both := deleted(named, e, e.Field, []bool{false, true, false}), deleted(named, e, e.Field, []bool{false, true, true}); one != 1 || both != 2 {
+		t.Error(one, both)
+	}
+}

@@ -1,0 +1,288 @@
+package model
+
+// This file holds the linear model.
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+
+	"blankout/internal/event"
+)
+
+// Linear is a linear model with K outputs: f_k = w_k . scale(x) + b_k. It knows
+// everything a prediction needs, so a file alone gives the same scores as the
+// learner that wrote it. A Linear is immutable and safe for concurrent use.
+type Linear struct {
+	Head
+	// Rows holds the values of every column that has any; the published weight
+	// of output k is row[Layout.Weight+k] + Layout.Average row[Layout.Lag+k].
+	Rows *Table
+
+	repairs *recent[*repair] // see WithCovariance; nil while the weights are being learned
+	levels  []*Linear        // what level makes of Head.Levels; nil while the weights are being learned
+}
+
+// Alone returns m without its further levels: every event is answered by the weights that
+// answer those that lack nothing.
+func (m *Linear) Alone() *Linear {
+	out := *m
+	out.Levels, out.levels = nil, nil
+	if out.Missing != nil && out.Missing.Levels != nil {
+		out.Missing = out.Missing.WithLevels(nil)
+	}
+	return &out
+}
+
+// At returns the model whose weights give an Answer.
+func (m *Linear) At(a Answer) *Linear {
+	switch i := a.Level; {
+	case i == 0 || i > len(m.Levels):
+		return m
+	case m.levels != nil:
+		return m.levels[i-1]
+	default:
+		return m.level(m.Levels[i-1])
+	}
+}
+
+// level returns a model with the weights of a level and none besides.
+func (m *Linear) level(l Level) *Linear {
+	out := *m
+	out.Noise, out.Intercept, out.Layout = l.Noise, l.Intercept, l.Layout
+	out.Levels, out.levels = nil, nil
+	if m.repairs != nil {
+		out.repairs = &recent[*repair]{}
+	}
+	return &out
+}
+
+// NewLinear returns a Linear of dense weights, weights[k][d] for output k and
+// column d, and one intercept for each output. Columns whose weights are all
+// zero get no row.
+func NewLinear(schema *event.Schema, loss, noise string, weights [][]float64, intercept []float64) *Linear {
+	k := len(weights)
+	m := &Linear{Head: Head{Schema: schema, Loss: loss, Noise: noise, Outputs: k, Intercept: intercept,
+		Layout: Layout{Width: k, Stats: -1}}, Rows: NewTable(k)}
+	for d := range weights[0] {
+		zero := true
+		for _, w := range weights {
+			zero = zero && w[d] == 0
+		}
+		if zero {
+			continue
+		}
+		row := m.Rows.Touch(uint32(d))
+		for j, w := range weights {
+			row[j] = w[d]
+		}
+	}
+	return m
+}
+
+// Weight returns the published weight of a column for output k.
+func (m *Linear) Weight(column uint32, k int) float64 {
+	row := m.Rows.Row(column)
+	if row == nil {
+		return 0
+	}
+	return m.weight(row, k)
+}
+
+func (m *Linear) weight(row []float64, k int) float64 {
+	w := 0.0
+	if of := m.Layout.Outputs; of != nil {
+		if k = of[k]; k < 0 {
+			return 0
+		}
+	}
+	if l := &m.Layout; l.Mix == nil {
+		if w = row[l.Weight+k]; l.Average != 0 {
+			w += l.Average * row[l.Lag+k]
+		}
+	} else {
+		w = l.mixed(row, k)
+	}
+	if m.Layout.Scale != 0 {
+		w *= m.Layout.Scale
+	}
+	return w
+}
+
+// Apart returns a model in which each score has weights of its own, m itself if they are.
+func (m *Linear) Apart() *Linear {
+	if m.Layout.Outputs == nil {
+		return m
+	}
+	out := m.level(Level{Noise: m.Noise, Intercept: m.Intercept})
+	out.Levels = slices.Clone(m.Levels)
+	parts := []*Linear{m}
+	for _, l := range m.Levels {
+		parts = append(parts, m.level(l))
+	}
+	stats := 0
+	if m.Layout.Stats >= 0 {
+		stats = ScalerWidth
+	}
+	width, k := stats+len(parts)*m.Outputs, m.Outputs
+	out.Rows = m.Rows.Derive(width, func(to, row []float64) {
+		if stats > 0 {
+			copy(to, row[m.Layout.Stats:][:stats])
+		}
+		for i, part := range parts {
+			for j := range k {
+				to[stats+i*k+j] = part.weight(row, j)
+			}
+		}
+	})
+	layout := func(i int) Layout { return Layout{Width: width, Weight: stats + i*k, Stats: min(m.Layout.Stats, 0)} }
+	out.Layout = layout(0)
+	for i := range out.Levels {
+		out.Levels[i].Layout = layout(1 + i)
+	}
+	return out.WithCovariance(m.Covariance)
+}
+
+// Norm returns the Euclidean norm of the published weights of all outputs.
+func (m *Linear) Norm() float64 {
+	sum := 0.0
+	for i := range m.Rows.Len() {
+		_, row := m.Rows.Column(i)
+		for k := range m.Outputs {
+			w := m.weight(row, k)
+			sum += w * w
+		}
+	}
+	return math.Sqrt(sum)
+}
+
+// Score writes the scores of an event to out and returns them, as Model says.
+func (m *Linear) Score(e *event.Example, out []float64) []float64 {
+	a := m.Answer(e)
+	if a.Parts != nil {
+		return m.scoreAnswer(m.Standardized(e, event.Vec{}), a, out)
+	}
+	return m.At(a).ScoreRescaled(e, a.Scale, out)
+}
+
+// ScoreRescaled writes the scores of what an event holds, every feature, after
+// the Scaler, multiplied by scale.
+func (m *Linear) ScoreRescaled(e *event.Example, scale float64, out []float64) []float64 {
+	out = out[:m.Outputs]
+	clear(out)
+	for column, x := range m.Scaler.Each(e.Features) {
+		row := m.Rows.Row(column)
+		if row == nil || e.LacksColumn(m.Scaler.Curves.Source(column)) {
+			continue
+		}
+		if stats := m.Stats(row); stats != nil {
+			x = m.Scaler.Apply(stats, x)
+		}
+		for k := range out {
+			out[k] += scale * x * m.weight(row, k)
+		}
+	}
+	for k := range out {
+		out[k] += m.Intercept[k]
+	}
+	return m.ClassScores(out)
+}
+
+// ScoreVec scores features as Standardized returns them.
+func (m *Linear) ScoreVec(x event.Vec, out []float64) []float64 {
+	out = out[:m.Outputs]
+	clear(out)
+	for i, d := range x.Index {
+		if row := m.Rows.Row(d); row != nil {
+			for k := range out {
+				out[k] += x.Value[i] * m.weight(row, k)
+			}
+		}
+	}
+	for k := range out {
+		out[k] += m.Intercept[k]
+	}
+	return m.ClassScores(out)
+}
+
+// Kind is "linear".
+func (m *Linear) Kind() string { return "linear" }
+
+// EachBlock yields the blocks of the model's file: the JSON block "model", the names
+// and the rows, in the memory of Rows.
+func (m *Linear) EachBlock() (iter.Seq[event.Block], error) {
+	head, err := json.Marshal(m.Head)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the model: %w", err)
+	}
+	return func(yield func(event.Block) bool) {
+		for _, b := range append([]event.Block{{Name: "model", Data: head}}, m.Schema.Names.Blocks()...) {
+			if !yield(b) {
+				return
+			}
+		}
+		if m.Covariance != nil && !yield(m.Covariance.Block()) {
+			return
+		}
+		m.Rows.EachBlock()(yield)
+	}, nil
+}
+
+// ReadLinear reads a Linear from the blocks of a model file or a learner's
+// checkpoint; blocks it does not know are left alone.
+func ReadLinear(blocks []event.Block) (*Linear, error) {
+	data, err := event.FindBlock(blocks, "model")
+	if err != nil {
+		return nil, err
+	}
+	m := &Linear{}
+	if err := json.Unmarshal(data, &m.Head); err != nil {
+		return nil, fmt.Errorf("block model: %w", err)
+	}
+	h := &m.Head
+	if l := h.Layout; !h.Fits() || !l.fits(h.Outputs) {
+		return nil, fmt.Errorf("block model: %d outputs, %d intercepts and layout %+v do not fit", h.Outputs, len(h.Intercept), l)
+	}
+	for _, l := range h.Levels {
+		if l.Layout.Width != h.Layout.Width || l.Layout.Stats != h.Layout.Stats || !l.Layout.fits(h.Outputs) || len(l.Intercept) != h.Outputs {
+			return nil, fmt.Errorf("block model: level %s: %d outputs, %d intercepts and layout %+v do not fit", l.Noise, h.Outputs, len(l.Intercept), l.Layout)
+		}
+	}
+	if h.Missing != nil && len(h.Missing.Levels) > 0 && (slices.Min(h.Missing.Levels) < 0 || slices.Max(h.Missing.Levels) > len(h.Levels)) {
+		return nil, fmt.Errorf("block model: levels %v for missing fields, of %d", h.Missing.Levels, len(h.Levels))
+	}
+	if h.Sets != nil {
+		if err := h.Sets.check(); err != nil {
+			return nil, fmt.Errorf("block model: %w", err)
+		}
+	}
+	if h.Residual != nil {
+		if err := h.Residual.ByValue.check(); err != nil {
+			return nil, fmt.Errorf("block model: %w", err)
+		}
+	}
+	if h.Link != nil {
+		if err := h.Link.Check(); err != nil {
+			return nil, fmt.Errorf("block model: %w", err)
+		}
+	}
+	if c := h.Scaler.Curves; c != nil {
+		if err := c.check(); err != nil {
+			return nil, fmt.Errorf("block model: %w", err)
+		}
+	}
+	h.Schema.Closed = len(h.Schema.Fields)
+	if h.Schema.Names, err = event.ReadNames(blocks); err != nil {
+		return nil, err
+	}
+	if m.Rows, err = ReadTable(h.Layout.Width, blocks); err != nil {
+		return nil, err
+	}
+	covariance, err := readCovariance(blocks)
+	if err != nil {
+		return nil, err
+	}
+	return m.WithCovariance(covariance), nil
+}

@@ -1,0 +1,218 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout/internal/event"
+)
+
+// missingModel has the numbers a, b, c, d with the weights 1, 2, 4, 8, the words
+// of field w, weight 16, the product a^b, weight 32, and the intercept -1.
+func missingModel() *Linear {
+	s := event.NewSchema(5, nil, 2)
+	for i, name := range []string{"a", "b", "c", "d", "w", "a^b"} {
+		s.AddField(event.Field{Name: name, Kind: []event.Kind{event.Numeric, event.Numeric, event.Numeric, event.Numeric, event.Words, event.Cross}[i]})
+	}
+	return NewLinear(s, "hinge:gaussian", "none", [][]float64{{1, 2, 4, 8, 16, 32}}, []float64{-1})
+}
+
+// missingEvent holds a 1 for each of the fields 1 to 6.
+func missingEvent(null []uint16, fields ...uint16) *event.Example {
+	e := &event.Example{Missing: null}
+	for _, id := range fields {
+		e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(id-1)), append(e.Features.Value, 1)
+		e.Field = append(e.Field, id)
+	}
+	return e
+}
+
+func TestMissing(t *testing.T) {
+	asIs, rescale := MissingNone, MissingRescale
+	usual := []uint16{1, 2, 3, 4}
+	plain := NewMissing(DefaultMissingPolicies(), nil, nil, nil)
+	low := EveryRange(rescale) // above 0.3
+	low[0], low[1] = OnePolicy(asIs), OnePolicy(asIs)
+	for i, c := range []struct {
+		m     *Missing
+		e     *event.Example
+		score float64
+		rule  MissingPolicy
+		names []string
+	}{
+		{plain, missingEvent(nil, 1, 2, 3, 4), 14, "", nil},
+		{plain, missingEvent(nil, 1, 2, 4), 10, "", nil}, // not known to be usual
+		{plain, missingEvent([]uint16{3}, 1, 2, 4), 11*4.0/3 - 1, rescale, []string{"c"}},
+		{nil, missingEvent([]uint16{3}, 1, 2, 4), 10, asIs, []string{"c"}},
+		{(*Missing)(nil).Forced(rescale), missingEvent([]uint16{3}, 1, 2, 4), 11*4.0/3 - 1, rescale, []string{"c"}},
+		{plain.Forced(asIs), missingEvent([]uint16{3}, 1, 2, 4), 10, asIs, []string{"c"}},
+		// Two words of one field are one field, and the product of two is none.
+		{plain, &event.Example{Features: event.Vec{Index: []uint32{0, 4, 5, 7}, Value: []float64{1, 1, 1, 1}}, Field: []uint16{1, 5, 6, 5}, Missing: []uint16{3}},
+			49*1.5 - 1, rescale, []string{"c"}},
+		{plain, missingEvent([]uint16{1, 2, 3, 4}), -1, asIs, []string{"a", "b", "c", "d"}}, // all there is
+		// Left out although usual, a null that is usual too, and both.
+		{NewMissing(DefaultMissingPolicies(), usual, nil, nil), missingEvent(nil, 1, 2, 4), 11*4.0/3 - 1, rescale, []string{"c"}},
+		{NewMissing(DefaultMissingPolicies(), usual, nil, nil), missingEvent([]uint16{3}, 1, 4), 9*2 - 1, rescale, []string{"b", "c"}},
+		{NewMissing(DefaultMissingPolicies(), nil, []uint16{3}, nil), missingEvent([]uint16{3}, 1, 2, 4), 10, "", nil},
+		// A sparse text format leaves out zeros.
+		{NewMissing(DefaultMissingPolicies(), usual, nil, nil), &event.Example{Features: event.Vec{Index: []uint32{0, 1}, Value: []float64{1, 1}}}, 2, "", nil},
+		// The rule depends on the share, null and left out together.
+		{NewMissing(low, usual, nil, nil), missingEvent([]uint16{3}, 1, 2, 4), 10, asIs, []string{"c"}},
+		{NewMissing(low, usual, nil, nil), missingEvent([]uint16{2, 3}, 1, 4), 9*2 - 1, rescale, []string{"b", "c"}},
+		{NewMissing(low, usual, nil, nil), missingEvent(nil, 1, 2, 4), 10, asIs, []string{"c"}},
+		// Field 2 is another kind of field 1: one is there.
+		{NewMissing(low, []uint16{1, 3}, nil, [][2]uint16{{2, 1}}), missingEvent(nil, 2, 3), 5, "", nil},
+		{NewMissing(low, []uint16{1, 3}, nil, [][2]uint16{{2, 1}}), missingEvent(nil, 2), 3, rescale, []string{"c"}},
+	} {
+		m := missingModel()
+		m.Missing = c.m
+		a := m.Answer(c.e)
+		scale, rule := a.Scale, a.Policy()
+		if got := m.Score(c.e, make([]float64, 1))[0]; math.Abs(got-c.score) > 1e-12 || rule != c.rule {
+			t.Errorf("case %d: score %v by %q (%v), want %v by %q", i, got, rule, scale, c.score, c.rule)
+		}
+		if names := m.MissingFields(c.e); !slices.Equal(names, c.names) {
+			t.Errorf("case %d: missing %q, want %q", i, names, c.names)
+		}
+		// A file says the same.
+		each, err := m.EachBlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks := slices.Collect(each)
+		read, err := ReadLinear(blocks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := read.Score(c.e, make([]float64, 1))[0]; math.Abs(got-c.score) > 1e-12 {
+			t.Errorf("case %d: read from a file it scores %v, want %v", i, got, c.score)
+		}
+	}
+}
+
+// An explanation's contributions are parts of the score that is answered.
+func TestMissingExplained(t *testing.T) {
+	m := missingModel()
+	m.Missing = NewMissing(DefaultMissingPolicies(), nil, nil, nil)
+	x := m.Explain(missingEvent([]uint16{3}, 1, 2, 4), 1)
+	if want := 11*4.0/3 - 1; math.Abs(x.Score-want) > 1e-12 || math.Abs(x.Terms[0].Contribution-8*4.0/3) > 1e-12 {
+		t.Errorf("score %v, want %v; %+v", x.Score, want, x.Terms)
+	}
+	for _, m.Noise = range []string{"dropout:0.5", "gaussian:0.5"} {
+		as, rescaled := *m, m.Explain(missingEvent([]uint16{3}, 1, 2, 4), 1)
+		as.Missing = as.Missing.Forced(MissingNone)
+		if is := as.Explain(missingEvent([]uint16{3}, 1, 2, 4), 1); is.Variance == 0 || math.Abs(rescaled.Variance/is.Variance-16./9) > 1e-12 {
+			t.Errorf("%s: variance %v, as is %v", m.Noise, rescaled.Variance, is.Variance)
+		} else {
+			for i, term := range rescaled.Terms {
+				if math.Abs(term.Share-is.Terms[i].Share) > 1e-12 {
+					t.Errorf("%s, column %d: share %v, as is %v", m.Noise, term.Column, term.Share, is.Terms[i].Share)
+				}
+			}
+		}
+	}
+}
+
+// Fields beyond what the model knows, as a decoder may meet, change nothing.
+func TestMissingUnknownField(t *testing.T) {
+	m := missingModel()
+	m.Missing = NewMissing(DefaultMissingPolicies(), nil, nil, nil)
+	e := missingEvent([]uint16{3}, 1, 2, 4)
+	e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, 9), append(e.Features.Value, 1), append(e.Field, 7)
+	e.Missing = append(e.Missing, 2000)
+	if got, want := m.Score(e, make([]float64, 1))[0], 11*4.0/3-1; math.Abs(got-want) > 1e-12 {
+		t.Errorf("score %v, want %v", got, want)
+	}
+}
+
+func TestParseMissingRule(t *testing.T) {
+	for _, s := range MissingPolicyNames() {
+		if r, err := ParseMissingPolicy(s); err != nil || string(r) != s {
+			t.Errorf("%s: %v, %v", s, r, err)
+		}
+	}
+	for _, s := range []string{"guess", "", "zero"} {
+		if _, err := ParseMissingPolicy(s); err == nil {
+			t.Errorf("%q: no error", s)
+		}
+	}
+	if err := json.Unmarshal([]byte(`{"rules":[[1,0,0]]}`), new(Missing)); err == nil {
+		t.Error("rules of one range: no error")
+	}
+}
+
+func ExampleHead_Answer() {
+	m := missingModel()
+	m.Missing = NewMissing(DefaultMissingPolicies(), nil, nil, nil)
+	a := m.Answer(missingEvent([]uint16{2, 3}, 1, 4)) // b and c are null
+	fmt.Println(a.Scale, a.Policy())
+	// Output: 2 rescale
+}
+
+// Lack and Parts say of drawn events what their definitions do, field by field: also of nulls of fields that are
+// there or that nobody knows, and where a set takes more than one word.
+func TestLackByDefinition(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 12))
+	draw := func(from, to int, share float64) (ids []uint16) {
+		for id := from; id < to; id++ {
+			if r.Float64() < share {
+				ids = append(ids, uint16(id))
+			}
+		}
+		return ids
+	}
+	for range 5000 {
+		fields := make([]event.Field, 2+r.IntN(90))
+		for id := range fields[1:] {
+			fields[1+id].Kind = []event.Kind{event.Numeric, event.Categorical, event.Words, event.Cross}[r.IntN(4)]
+		}
+		n := len(fields)
+		var m *Missing
+		if r.IntN(5) > 0 {
+			m = NewMissing(DefaultMissingPolicies(), draw(1, n, 0.5), draw(1, n, 0.3), nil)
+		}
+		e := &event.Example{Field: draw(1, n, 0.6), Missing: draw(1, n+5, 0.4)}
+		usual, usuallyNull := func(id uint16) bool { return m != nil && slices.Contains(m.Usual, id) }, func(id uint16) bool { return m != nil && slices.Contains(m.UsuallyNull, id) }
+		var want Lack
+		c := &Covariance{}
+		var parts Parts
+		for i := range fields[1:] {
+			id := uint16(1 + i)
+			null, there := slices.Contains(e.Missing, id), slices.Contains(e.Field, id)
+			c.Columns, c.Fields, parts = append(c.Columns, uint32(id)), append(c.Fields, id), append(parts, Apart)
+			switch {
+			case there && fields[id].Kind.Named():
+				want.Named++
+			case there && fields[id].Kind != event.Cross:
+				want.Silent++
+			}
+			switch {
+			case there:
+				parts[i] = Observed
+			case null && !usuallyNull(id):
+				want.Null++
+				parts[i] = Filled
+			case !null && usual(id):
+				want.Absent++
+				parts[i] = Filled
+			case usual(id):
+				parts[i] = Filled
+			}
+		}
+		present := NewFieldSet(n)
+		if got := m.Lack(fields, e, present); got != want && (got.Some() || want.Some() || got != Lack{}) {
+			t.Fatalf("an event lacks %+v, want %+v", got, want)
+		}
+		h := &Head{Schema: &event.Schema{Fields: fields}, Covariance: c, Missing: m}
+		if !slices.Contains(parts, Filled) {
+			parts = nil
+		}
+		if got := h.Parts(e, present, nil); !slices.Equal(got, parts) {
+			t.Fatalf("parts %v, want %v", got, parts)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package model
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout/internal/event"
+)
+
+// A column that is divided by the largest |x| seen: what its score was before its
+// scale grows it is after the weight was multiplied by the ratio, and the scale at
+// most doubles at a time.
+func TestObserveScale(t *testing.T) {
+	var s Scaler
+	for _, tt := range []struct {
+		readings, inverse, ratio []float64
+	}{
+		{[]float64{0.5, -1, 0.25}, []float64{1, 1, 1}, []float64{1, 1, 1}},
+		{[]float64{-4, 3, 4}, []float64{1. / 4, 1. / 4, 1. / 4}, []float64{1, 1, 1}},
+		{[]float64{0.5, -1.5, 9, 9}, []float64{1, 1 / 1.5, 1 / 3., 1 / 6.}, []float64{1, 1.5, 2, 2}},
+		{[]float64{2, 1e9, 2, 1e9}, []float64{1 / 2., 1 / 2., 1 / 2., 1 / 2.}, []float64{1, 1, 1, 1}},
+	} {
+		stats := make([]float64, ScalerWidth)
+		for i, x := range tt.readings {
+			ratio, _ := s.ObserveScale(stats, x)
+			if math.Abs(stats[StatInverse]-tt.inverse[i]) > 1e-15 || math.Abs(ratio-tt.ratio[i]) > 1e-15 || stats[StatCount] != float64(i+1) {
+				t.Errorf("%v, reading %d: statistics %v and ratio %v, want 1/scale %v and ratio %v", tt.readings, i, stats, ratio, tt.inverse[i], tt.ratio[i])
+			}
+		}
+	}
+}
+
+// A column that most events leave out is divided by its deviation over all of them.
+func TestObserveSpread(t *testing.T) {
+	var s Scaler
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, share := range []float64{0.1, 0.5, 1} {
+		stats := make([]float64, ScalerWidth)
+		total, sum, squares := 0.0, 0.0, 0.0
+		for n := 0.0; n < 64; { // statistics are renewed at powers of two
+			total++
+			if r.Float64() >= share {
+				continue
+			}
+			x := 3 + r.NormFloat64()
+			n, sum, squares = n+1, sum+x, squares+x*x
+			s.ObserveSpread(stats, x, total)
+		}
+		mean := sum / total
+		sd := math.Sqrt(squares/total - mean*mean)
+		usual := math.Sqrt(squares / 64)
+		if want := 1 / max(sd, usual/ScalerClip); math.Abs(stats[StatInverse]/want-1) > 1e-9 {
+			t.Errorf("in %v of the events: multiplied by %v, want %v", share, stats[StatInverse], want)
+		}
+		if got := SpreadInverse(stats, total); got != stats[StatInverse] {
+			t.Errorf("SpreadInverse %v, statistics %v", got, stats)
+		}
+	}
+	// In so few that its usual value would lie beyond the clip.
+	if got, want := SpreadInverse([]float64{2, 3, 0, 0, 0}, 1e4), ScalerClip/3.; math.Abs(got-want) > 1e-12 {
+		t.Errorf("in two of 10,000 events: multiplied by %v, want %v", got, want)
+	}
+	if got := SpreadInverse(make([]float64, ScalerWidth), 5); got != 0 {
+		t.Errorf("a column that was never met is multiplied by %v", got)
+	}
+	if got := SpreadInverse([]float64{3, 0, 0, 0, 0}, 5); got != 0 {
+		t.Errorf("a column that was only 0 is multiplied by %v", got)
+	}
+}
+
+// Each gives every column of an event once, and the dense ones that it lacks as 0.
+func TestScalerEach(t *testing.T) {
+	for _, tt := range []struct {
+		dense, index, want []uint32
+	}{
+		{nil, []uint32{1, 5}, []uint32{1, 5}},
+		{[]uint32{2}, nil, []uint32{2}},
+		{[]uint32{0, 2, 5, 9}, []uint32{1, 2, 7}, []uint32{0, 1, 2, 5, 7, 9}},
+		{[]uint32{1, 2}, []uint32{1, 2, 3}, []uint32{1, 2, 3}},
+	} {
+		s := Scaler{Dense: tt.dense}
+		x := event.Vec{Index: tt.index}
+		for i := range tt.index {
+			x.Value = append(x.Value, float64(i+1))
+		}
+		var columns []uint32
+		at := 0
+		for column, value := range s.Each(x) {
+			columns = append(columns, column)
+			want := 0.0
+			if at < len(tt.index) && tt.index[at] == column {
+				at++
+				want = float64(at)
+			}
+			if value != want {
+				t.Errorf("%v: column %d is %v, want %v", tt, column, value, want)
+			}
+		}
+		if !slices.Equal(columns, tt.want) || at != len(tt.index) {
+			t.Errorf("%v: columns %v", tt, columns)
+		}
+		for range s.Each(x) { // who has enough may stop
+			break
+		}
+		room := event.Vec{Index: []uint32{9, 9}, Value: []float64{9, 9}}
+		list := s.Columns(x, &room)
+		if !slices.Equal(list.Index, tt.want) || len(list.Value) != len(tt.want) || len(tt.want) == len(tt.index) && room.Len() > 0 {
+			t.Errorf("%v: listed %v, in the room %v", tt, list, room)
+		}
+	}
+}
+
+// A wild reading at which the scale of a column is renewed that is 0 elsewhere moves no
+// weights.
+func TestWildSpreadAtRenewal(t *testing.T) {
+	s := Scaler{Mode: StandardizeAll}
+	stats := make([]float64, ScalerWidth)
+	for n := 1; n < 64; n++ {
+		s.ObserveSpread(stats, float64(n%2)+1, float64(2*n))
+	}
+	was := stats[StatInverse]
+	if ratio := s.ObserveSpread(stats, 1e6, 128); ratio != 1 || stats[StatInverse] >= was {
+		t.Errorf("ratio %v; the inverse scale is %v, was %v", ratio, stats[StatInverse], was)
+	}
+}
+
+// What Clip has put where wild readings go is wild, and nothing else.
+func TestIsWild(t *testing.T) {
+	stats := make([]float64, ScalerWidth)
+	stats[StatCenter], stats[StatInverse] = 2, 1
+	var s Scaler
+	for _, z := range []float64{0, 1, -3, 5, -7.5, 1.01 * ScalerClip, -100, 1e30} {
+		if got, want := IsWild(s.Clip(stats, z)), math.Abs(z) > ScalerClip; got != want {
+			t.Errorf("a reading of %v deviations is wild: %v, want %v", z, got, want)
+		}
+	}
+}

@@ -1,0 +1,581 @@
+package model
+
+// This file holds rows of numbers by column, found fast and copied cheaply.
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"math"
+	"math/bits"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"blankout/internal/event"
+	"blankout/internal/pages"
+)
+
+// Table maps columns to rows of Width float64 values. Rows are given out in
+// slots on first touch, so memory follows the columns seen (8 Width bytes and 15
+// to 26 more for each, the rows in blocks of at most 512 KB), not the columns there
+// could be. A block knows when it was last written, so that a Snapshot copies only
+// what changed. Rows that were read stay where they were read until one of their block is
+// written.
+type Table struct {
+	width   int
+	perBits uint     // log2 of the rows in a block
+	index   index    // slots by column
+	columns []uint32 // by slot
+	blocks  []tableBlock
+	lent    int         // blocks whose memory is another's too
+	chunk   pages.Chunk // memory for blocks to come
+	epoch   uint64      // counts Snapshots, from 1 on
+	lazy    *lazyIndex  // of a Snapshot: stands in for index
+	reading *lazyIndex  // what Snapshots of the columns so far share
+	latest  lookup
+}
+
+type tableBlock struct {
+	rows    []float64 // 1<<perBits of them; of the last block not written those in use
+	written uint64    // the epoch of the last write; 0: the memory is another's too, and not written
+}
+
+// lookup is the columns looked up last, and the slots found, plus one.
+type lookup struct{ columns, slots []uint32 }
+
+// lazyIndex makes the index of a Snapshot when Row is first called. Snapshots, and what is derived,
+// of the same columns share one.
+type lazyIndex struct {
+	once    sync.Once
+	columns int
+	index
+}
+
+// made returns the index of columns.
+func (x *lazyIndex) made(columns []uint32) *index {
+	x.once.Do(func() { x.enterAll(columns) })
+	return &x.index
+}
+
+// readers returns the index for those who read the rows that there are now.
+func (t *Table) readers() *lazyIndex {
+	if t.reading == nil || t.reading.columns != len(t.columns) {
+		t.reading = &lazyIndex{columns: len(t.columns)}
+	}
+	return t.reading
+}
+
+const (
+	// blockBytes bounds a block; the snapshot topic sends one as one message.
+	blockBytes = 1 << 19
+	// A Table of chunkFrom blocks or more allocates many of them at a time.
+	chunkFrom = 4
+)
+
+// index finds the slots of columns: of the first ones, as a file numbers its
+// features, in an array; of the others, as names hash to, in an open-addressed
+// hash table at most three quarters full, in which eight neighbors share a line
+// of the cache.
+type index struct {
+	low     []uint32 // by column: slot+1, 0 is none
+	entries []uint64 // column<<32 | slot+1, 0 is empty
+	shift   uint8    // 64 less the logarithm of the number of lines
+	used    int
+}
+
+const maxLow = 1 << 17 // columns in index.low
+
+// home returns where a column's entry is if no other has taken its place.
+func (x *index) home(column uint32) int {
+	line := uint64(column>>3) * 0x9e3779b97f4a7c15 >> (x.shift & 63) // Fibonacci hashing
+	return int(line<<3 | uint64(column&7))
+}
+
+// slot returns the slot of a column plus one, 0 if it has none.
+func (x *index) slot(column uint32) uint32 {
+	if column < uint32(len(x.low)) {
+		return x.low[column]
+	}
+	return x.hashed(column)
+}
+
+// hashed is slot for columns that are not in x.low. It is not for slot to take in,
+// which is small enough itself to be taken in by loops.
+//
+
+//go:noinline
+func (x *index) hashed(column uint32) uint32 {
+	if len(x.entries) == 0 {
+		return 0
+	}
+	for at := x.home(column); ; at++ {
+		at &= len(x.entries) - 1
+		if e := x.entries[at]; uint32(e>>32) == column || e == 0 {
+			return uint32(e)
+		}
+	}
+}
+
+// enter adds a column that has no slot yet.
+func (x *index) enter(column, slot uint32) {
+	if column < maxLow {
+		if column >= uint32(len(x.low)) {
+			low := make([]uint32, max(64, 1<<bits.Len32(column)))
+			copy(low, x.low)
+			x.low = low
+		}
+		x.low[column] = slot + 1
+		return
+	}
+	if x.used++; 4*x.used > 3*len(x.entries) {
+		x.resize(max(64, 2*len(x.entries)))
+	}
+	x.put(uint64(column)<<32 | uint64(slot+1))
+}
+
+// resize gives the index room for a power of two of entries.
+func (x *index) resize(size int) {
+	old := x.entries
+	x.entries, x.shift = make([]uint64, size), uint8(64-bits.TrailingZeros(uint(size/8)))
+	pages.Large(unsafe.Slice((*byte)(unsafe.Pointer(&x.entries[0])), 8*size))
+	for _, e := range old {
+		if e != 0 {
+			x.put(e)
+		}
+	}
+}
+
+func (x *index) put(entry uint64) {
+	at := x.home(uint32(entry >> 32))
+	for x.entries[at] != 0 {
+		at = (at + 1) & (len(x.entries) - 1)
+	}
+	x.entries[at] = entry
+}
+
+// enterAll adds the columns of slots 0, 1, … to an empty index; ok is false if one is there twice.
+func (x *index) enterAll(columns []uint32) (twice uint32, ok bool) {
+	low, size := uint32(0), 64
+	for _, column := range columns {
+		if column < maxLow {
+			low = max(low, column)
+		} else {
+			x.used++
+		}
+	}
+	if x.used < len(columns) {
+		x.low = make([]uint32, max(64, 1<<bits.Len32(low)))
+	}
+	for 4*x.used > 3*size {
+		size *= 2
+	}
+	if x.used > 0 {
+		x.resize(size)
+	}
+	for slot, column := range columns {
+		if column < maxLow {
+			if x.low[column] != 0 {
+				return column, false
+			}
+			x.low[column] = uint32(slot) + 1
+			continue
+		}
+		at := x.home(column)
+		for ; x.entries[at] != 0; at = (at + 1) & (len(x.entries) - 1) {
+			if uint32(x.entries[at]>>32) == column {
+				return column, false
+			}
+		}
+		x.entries[at] = uint64(column)<<32 | uint64(slot+1)
+	}
+	return 0, true
+}
+
+// NewTable returns an empty Table of rows of the given width.
+func NewTable(width int) *Table {
+	if width <= 0 || width > blockBytes/8 {
+		panic(fmt.Sprintf("blankout: a row of %d values", width))
+	}
+	t := &Table{width: width, epoch: 1}
+	for width*8<<(t.perBits+1) <= blockBytes {
+		t.perBits++
+	}
+	return t
+}
+
+// Width returns the number of values in a row.
+func (t *Table) Width() int { return t.width }
+
+// Len returns the number of rows given out.
+func (t *Table) Len() int { return len(t.columns) }
+
+// Bytes returns the memory that the Table holds, without the memory behind
+// its last block that has not been touched.
+func (t *Table) Bytes() int {
+	n := 4*cap(t.columns) + 4*cap(t.index.low) + 8*cap(t.index.entries) + 32*cap(t.blocks)
+	for _, b := range t.blocks {
+		n += 8 * cap(b.rows)
+	}
+	return n
+}
+
+// Row returns the row of a column for reading, nil if it has none. The slice
+// stays the column's row for the life of the Table.
+func (t *Table) Row(column uint32) []float64 {
+	if slot := t.place(column); slot != 0 {
+		return t.slot(slot - 1)
+	}
+	return nil
+}
+
+// Find appends what Row returns of columns to rows. Memory gets to work on all of them at a time; the places of
+// columns are found in the memory of room.
+func (t *Table) Find(columns []uint32, room *[]uint32, rows [][]float64) [][]float64 {
+	x := &t.index
+	if t.lazy != nil {
+		x = t.lazy.made(t.columns)
+	}
+	*room = x.places(columns, (*room)[:0])
+	t.ahead(*room)
+	for _, place := range *room {
+		if place == 0 {
+			rows = append(rows, nil)
+		} else {
+			rows = append(rows, t.slot(place-1))
+		}
+	}
+	return rows
+}
+
+// place returns 1 + the slot of a column, 0 if it has no row.
+func (t *Table) place(column uint32) uint32 {
+	if t.lazy == nil {
+		return t.index.slot(column)
+	}
+	return t.lazy.made(t.columns).slot(column)
+}
+
+func (t *Table) slot(slot uint32) []float64 {
+	at := int(slot&(1<<t.perBits-1)) * t.width
+	return t.blocks[slot>>t.perBits].rows[at : at+t.width : at+t.width]
+}
+
+// Touch returns the row of a column for writing, giving it a row of zeros if it
+// has none. The row counts as written until the next Snapshot; a row that is
+// kept and written after one must be touched again.
+func (t *Table) Touch(column uint32) []float64 {
+	if slot := t.index.slot(column); slot != 0 {
+		t.write(&t.blocks[(slot-1)>>t.perBits])
+		return t.slot(slot - 1)
+	}
+	return t.add(column)
+}
+
+// write notes that a block is written now. Of memory that is another's too it makes a copy.
+func (t *Table) write(b *tableBlock) {
+	if b.written == 0 {
+		rows := t.blockRows()
+		copy(rows, b.rows)
+		b.rows = rows
+		t.lent--
+	}
+	b.written = t.epoch
+}
+
+// TouchAll appends the rows of columns to rows, as Touch returns them.
+func (t *Table) TouchAll(columns []uint32, rows [][]float64) [][]float64 {
+	at := len(rows)
+	rows = slices.Grow(rows, len(columns))[:at+len(columns)]
+	out := rows[at:]
+	if !slices.Equal(columns, t.latest.columns) {
+		t.find(columns)
+	}
+	if t.lent > 0 {
+		for _, slot := range t.latest.slots {
+			if slot != 0 {
+				t.write(&t.blocks[(slot-1)>>t.perBits])
+			}
+		}
+	}
+	blocks, epoch, width, perBits := t.blocks, t.epoch, t.width, t.perBits&31
+	inBlock := uint32(1)<<perBits - 1
+	for i, slot := range t.latest.slots[:len(out)] {
+		if slot == 0 { // then, at least
+			out[i] = t.Touch(columns[i])
+			blocks = t.blocks
+			continue
+		}
+		slot--
+		b, from := &blocks[slot>>perBits], int(slot&inBlock)*width
+		b.written = epoch
+		out[i] = b.rows[from : from+width : from+width]
+	}
+	return rows
+}
+
+// Slots appends the slots of columns that have rows, as Column counts them; it is
+// fastest for those of the latest TouchAll.
+func (t *Table) Slots(columns, out []uint32) []uint32 {
+	if !slices.Equal(columns, t.latest.columns) {
+		t.find(columns)
+	}
+	for i, slot := range t.latest.slots[:len(columns)] {
+		if slot == 0 { // then, at least
+			slot = t.index.slot(columns[i])
+		}
+		out = append(out, slot-1)
+	}
+	return out
+}
+
+// find looks up the slots of columns.
+func (t *Table) find(columns []uint32) {
+	a := &t.latest
+	a.columns = append(a.columns[:0], columns...)
+	a.slots = t.index.places(columns, a.slots[:0])
+}
+
+// places appends to out, of each column, 1 + its slot, 0 if it has no row. It changes nothing.
+func (x *index) places(columns, out []uint32) []uint32 {
+	at, low := len(out), x.low
+	out = slices.Grow(out, len(columns))[:at+len(columns)]
+	for i, column := range columns {
+		if int(column) < len(low) {
+			out[at+i] = low[column]
+		} else {
+			out[at+i] = x.hashed(column)
+		}
+	}
+	return out
+}
+
+// Prefetch says that the rows of the columns of x, as far as there are any, are about
+// to be touched, and its values read. It changes nothing; memory gets to work on all
+// of them meanwhile. It does nothing for a Table small enough for the nearer caches.
+func (t *Table) Prefetch(x event.Vec) {
+	if t.near() || x.Len() == 0 {
+		return
+	}
+	prefetchLines(&x.Value[0], 8*x.Len())
+	t.find(x.Index)
+	t.ahead(t.latest.slots)
+}
+
+// near says whether the rows fit the nearer caches.
+func (t *Table) near() bool {
+	const small = 1 << 20 // bytes
+	return len(t.columns)*t.width*8 <= small
+}
+
+// ahead asks memory for the rows at places, unless they are near.
+func (t *Table) ahead(places []uint32) {
+	const lines = 4 // of a row; the processor sees by itself where a longer one goes on
+	if !t.near() && len(places) > 0 {
+		prefetch(&places[0], len(places), &t.blocks[0], int(t.perBits), 8*t.width, min(8*t.width, 64*lines))
+	}
+}
+
+// together is how many rows are asked for at a time: what the nearest cache holds of long ones.
+const together = 64
+
+// Update yields the rows of columns for writing, as Touch returns them, by place in columns. Memory
+// gets to work on many at a time. Until it ends nothing else may touch rows.
+func (t *Table) Update(columns []uint32) iter.Seq2[int, []float64] {
+	return func(yield func(int, []float64) bool) {
+		var rows [][]float64
+		for from := 0; from < len(columns); from += together {
+			some := columns[from:min(len(columns), from+together)]
+			t.find(some)
+			t.ahead(t.latest.slots)
+			rows = t.TouchAll(some, rows[:0])
+			for i, row := range rows {
+				if !yield(from+i, row) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Copy makes the rows of columns what they are in another Table of the same width, zeros where they
+// have none there but one here. It passes over those that done says are copied, by slot of the other,
+// and adds to them. Several may copy from one Table at a time.
+func (t *Table) Copy(from *Table, columns []uint32, done []bool) {
+	there, here, left := make([]uint32, 0, together), make([]uint32, 0, together), make([]uint32, 0, together)
+	for some := range slices.Chunk(columns, together) {
+		there, left = from.index.places(some, there[:0]), left[:0]
+		for i, place := range there {
+			if place != 0 {
+				if done[place-1] {
+					continue
+				}
+				done[place-1] = true
+			}
+			there[len(left)], left = place, append(left, some[i])
+		}
+		from.ahead(there[:len(left)])
+		here = t.index.places(left, here[:0])
+		t.ahead(here)
+		for i, column := range left {
+			var row []float64
+			switch {
+			case here[i] != 0:
+				t.write(&t.blocks[(here[i]-1)>>t.perBits])
+				row = t.slot(here[i] - 1)
+			case there[i] != 0:
+				row = t.add(column)
+			}
+			if there[i] != 0 {
+				copy(row, from.slot(there[i]-1))
+			} else {
+				clear(row)
+			}
+		}
+	}
+}
+
+func (t *Table) add(column uint32) []float64 {
+	slot := uint32(len(t.columns))
+	t.columns = append(t.columns, column)
+	t.index.enter(column, slot)
+	if block := int(slot >> t.perBits); block == len(t.blocks) {
+		t.blocks = append(t.blocks, tableBlock{t.blockRows(), t.epoch})
+	} else {
+		t.write(&t.blocks[block])
+	}
+	return t.slot(slot)
+}
+
+// blockRows returns the memory of a new block. Where there are many they lie one
+// behind the other, in large pages, of which the kernel gives what is touched.
+func (t *Table) blockRows() []float64 {
+	n := t.width << t.perBits
+	if len(t.blocks) < chunkFrom {
+		return make([]float64, n)
+	}
+	memory := t.chunk.Bytes(8*n, math.MaxInt)
+	return unsafe.Slice((*float64)(unsafe.Pointer(&memory[0])), n)
+}
+
+// Column returns the column and the row (for reading) of slot i, 0 <= i < Len,
+// in the order of first touch.
+func (t *Table) Column(i int) (column uint32, row []float64) {
+	return t.columns[i], t.slot(uint32(i))
+}
+
+// Snapshot returns an immutable copy of the rows as they are now, safe for
+// concurrent use. prev is the latest earlier Snapshot of the same Table, or nil:
+// blocks not written since, or since they were read, are shared, the others copied. That copying
+// is all it costs; the index that Row needs is made when Row is first called.
+func (t *Table) Snapshot(prev *Table) *Table {
+	s := &Table{width: t.width, perBits: t.perBits, epoch: t.epoch}
+	s.columns, s.lazy = t.columns[:len(t.columns):len(t.columns)], t.readers() // append-only: shared
+	s.blocks = make([]tableBlock, len(t.blocks))
+	for i, b := range t.blocks {
+		switch {
+		case b.written == 0:
+			s.blocks[i] = b
+		case prev != nil && i < len(prev.blocks) && b.written <= prev.epoch:
+			s.blocks[i] = prev.blocks[i]
+		default:
+			s.blocks[i].rows = slices.Clone(b.rows)
+		}
+	}
+	t.epoch++
+	return s
+}
+
+// Derive returns a Table of other rows for the same columns, for reading: fill fills the row to,
+// of the given width and of zeros, by the row of t.
+func (t *Table) Derive(width int, fill func(to, row []float64)) *Table {
+	d := NewTable(width)
+	d.columns, d.lazy = t.columns[:len(t.columns):len(t.columns)], t.readers()
+	for i := range t.columns {
+		if i&(1<<d.perBits-1) == 0 {
+			d.blocks = append(d.blocks, tableBlock{rows: make([]float64, width*min(1<<d.perBits, len(t.columns)-i))})
+		}
+		fill(d.slot(uint32(i)), t.slot(uint32(i)))
+	}
+	return d
+}
+
+// Blocks encodes the Table as named blocks, little-endian: "columns" holds the
+// column (uint32) of each slot, "rows/0000", "rows/0001", … the rows of a fixed
+// number of slots each, the last one cut to the slots in use.
+func (t *Table) Blocks() (blocks []event.Block) {
+	for b := range t.EachBlock() {
+		blocks = append(blocks, event.Block{Name: b.Name, Data: bytes.Clone(b.Data)})
+	}
+	return blocks
+}
+
+// EachBlock yields what Blocks returns: a large Table is written without holding it in memory
+// a second time. The blocks share the memory of the rows, and hold until the next Touch.
+func (t *Table) EachBlock() iter.Seq[event.Block] {
+	return func(yield func(event.Block) bool) {
+		columns := make([]byte, 0, 4*len(t.columns))
+		for _, c := range t.columns {
+			columns = binary.LittleEndian.AppendUint32(columns, c)
+		}
+		if !yield(event.Block{Name: "columns", Data: columns}) {
+			return
+		}
+		for i, b := range t.blocks {
+			used := min(len(b.rows), (len(t.columns)-i<<t.perBits)*t.width)
+			if !yield(event.Block{Name: fmt.Sprintf("rows/%04d", i), Data: pages.Memory(b.rows[:used:used])}) {
+				return
+			}
+		}
+	}
+}
+
+// ReadTable reads what Blocks wrote. The blocks may be among others. Memory is
+// taken only after the rows have been seen to be there for all the columns. The Table shares
+// the memory of rows with their blocks where it can: nobody may change those.
+func ReadTable(width int, blocks []event.Block) (*Table, error) {
+	if width <= 0 || width > blockBytes/8 {
+		return nil, fmt.Errorf("rows of %d values", width)
+	}
+	t := NewTable(width)
+	columns, err := event.FindBlock(blocks, "columns")
+	if err != nil {
+		return nil, err
+	}
+	if len(columns)%4 != 0 {
+		return nil, fmt.Errorf("block columns: %d bytes are not a whole number of columns", len(columns))
+	}
+	var rows [][]byte
+	for left := len(columns) / 4; left > 0; left -= 1 << t.perBits {
+		name := fmt.Sprintf("rows/%04d", len(rows))
+		data, err := event.FindBlock(blocks, name)
+		if err != nil {
+			return nil, err
+		}
+		if want := 8 * width * min(left, 1<<t.perBits); len(data) != want {
+			return nil, fmt.Errorf("block %s: %d bytes, want %d", name, len(data), want)
+		}
+		rows = append(rows, data)
+	}
+	t.columns = make([]uint32, len(columns)/4)
+	for i := range t.columns {
+		t.columns[i] = binary.LittleEndian.Uint32(columns[4*i:])
+	}
+	if column, ok := t.index.enterAll(t.columns); !ok {
+		return nil, fmt.Errorf("block columns: column %d twice", column)
+	}
+	for _, data := range rows {
+		if there, ok := pages.Floats(data); ok {
+			t.blocks = append(t.blocks, tableBlock{rows: there})
+			t.lent++
+			continue
+		}
+		block := tableBlock{t.blockRows(), t.epoch}
+		for j := range len(data) / 8 {
+			block.rows[j] = math.Float64frombits(binary.LittleEndian.Uint64(data[8*j:]))
+		}
+		t.blocks = append(t.blocks, block)
+	}
+	return t, nil
+}

@@ -1,0 +1,404 @@
+package model
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout/internal/event"
+)
+
+// TestTable runs a Table beside the obvious map through random touches,
+// snapshots and a round through its encoding.
+func TestTable(t *testing.T) {
+	for width, rounds := range map[int]int{1: 12, 3: 12, 64: 12, 1000: 3} { // wide rows are slow to compare
+		r := rand.New(rand.NewPCG(uint64(width), 1))
+		table, model := NewTable(width), map[uint32][]float64{}
+		var order, places []uint32
+		var snap *Table
+		check := func(got *Table, want map[uint32][]float64) {
+			t.Helper()
+			if got.Len() != len(want) {
+				t.Fatalf("%d rows, want %d", got.Len(), len(want))
+			}
+			for i := range got.Len() {
+				c, row := got.Column(i)
+				if c != order[i] || !slices.Equal(row, want[c]) || !slices.Equal(got.Row(c), want[c]) {
+					t.Fatalf("slot %d: column %d differs", i, c)
+				}
+			}
+			if got.Row(1<<31-1) != nil {
+				t.Fatal("a row for a column never touched")
+			}
+			found := got.Find(append(order[:len(want):len(want)], 1<<31-1), &places, nil)
+			if len(found) != len(want)+1 || found[len(want)] != nil {
+				t.Fatalf("%d rows found", len(found))
+			}
+			for i, row := range found[:len(want)] {
+				if _, own := got.Column(i); &row[0] != &own[0] {
+					t.Fatalf("slot %d: another row found than its own", i)
+				}
+			}
+		}
+		for round := range rounds {
+			for range 400 {
+				c := uint32(r.IntN(3000))
+				if r.IntN(50) == 0 {
+					c = uint32(r.IntN(1<<31 - 2))
+				}
+				if model[c] == nil {
+					model[c] = make([]float64, width)
+					order = append(order, c)
+				}
+				k, v := r.IntN(width), r.NormFloat64()
+				table.Touch(c)[k] = v
+				model[c][k] = v
+				if r.IntN(100) == 0 { // a block written just after a snapshot
+					snap = table.Snapshot(snap)
+				}
+			}
+			snap = table.Snapshot(snap)
+			frozen := map[uint32][]float64{}
+			for c, row := range model {
+				frozen[c] = slices.Clone(row)
+			}
+			for range 100 {
+				c := order[r.IntN(len(order))]
+				table.Touch(c)[0]++
+				model[c][0]++
+			}
+			check(snap, frozen)
+			check(table, model)
+			if round == rounds-1 {
+				read, err := ReadTable(width, snap.Blocks())
+				if err != nil {
+					t.Fatal(err)
+				}
+				check(read, frozen)
+			}
+		}
+	}
+}
+
+func TestSnapshotShares(t *testing.T) {
+	table := NewTable(64)
+	for c := range uint32(5000) {
+		table.Touch(c)[0] = 1
+	}
+	a := table.Snapshot(nil)
+	table.Touch(0)[0] = 2
+	b := table.Snapshot(a)
+	copied := 0
+	for i := range b.blocks {
+		if &a.blocks[i].rows[0] != &b.blocks[i].rows[0] {
+			copied++
+		}
+	}
+	if copied != 1 || a.Row(0)[0] != 1 || b.Row(0)[0] != 2 {
+		t.Errorf("%d blocks copied after one write; rows %g, %g", copied, a.Row(0)[0], b.Row(0)[0])
+	}
+}
+
+// Tables read of the same blocks, their Snapshots, and the Table that wrote the blocks do not see
+// what the others write, though they share memory.
+func TestReadTableShares(t *testing.T) {
+	const width, columns = 30, 20_000
+	table := NewTable(width)
+	for c := range uint32(columns) {
+		table.Touch(c * 7)[c%width] = float64(c)
+	}
+	snap := table.Snapshot(nil)
+	blocks := slices.Collect(snap.EachBlock())
+	was := snap.Blocks()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	a, err := ReadTable(width, blocks)
+	runtime.ReadMemStats(&after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if grown := int(after.TotalAlloc - before.TotalAlloc); grown > columns*width*8/2 {
+		t.Errorf("%d bytes of memory to read rows of %d", grown, columns*width*8)
+	}
+	b, err := ReadTable(width, blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	early := a.Snapshot(nil)
+	if _, row := a.Column(columns / 2); &row[0] != &early.Row(7 * columns / 2)[0] {
+		t.Error("a Snapshot copies rows that nobody has written")
+	}
+	r := rand.New(rand.NewPCG(3, 4))
+	for i := range 3000 {
+		c := uint32(r.IntN(columns)) * 7
+		switch i % 3 {
+		case 0:
+			a.Touch(c)[0]++
+		case 1:
+			for _, row := range a.TouchAll([]uint32{c, c + 1, (c + 7000) % (7 * columns)}, nil) {
+				row[1]++
+			}
+		case 2:
+			b.Touch(c)[0]--
+			table.Touch(c)[2] = -1
+		}
+	}
+	late := a.Snapshot(early)
+	if !reflect.DeepEqual(late.Blocks(), a.Blocks()) {
+		t.Error("a later Snapshot is not what was written")
+	}
+	for i := range columns {
+		_, row := a.Column(i)
+		c, rowB := b.Column(i)
+		if found := b.Row(c); &found[0] != &rowB[0] || row[0] < 0 || rowB[0] > float64(i) || rowB[1] != early.Row(c)[1] {
+			t.Fatalf("column %d: rows %v and %v", c, row, rowB)
+		}
+	}
+	for name, got := range map[string][]event.Block{"blocks": blocks, "Snapshot": snap.Blocks(), "Snapshot of what was read": early.Blocks()} {
+		if !reflect.DeepEqual(got, was) {
+			t.Errorf("%s: written", name)
+		}
+	}
+	// Where the memory does not fit it is copied.
+	for i := range blocks {
+		blocks[i].Data = append(make([]byte, 1, 1+len(was[i].Data)), was[i].Data...)[1:]
+	}
+	if c, err := ReadTable(width, blocks); err != nil || !reflect.DeepEqual(c.Blocks(), was) {
+		t.Errorf("rows at odd places: %v", err)
+	}
+}
+
+func TestDerive(t *testing.T) {
+	for _, n := range []uint32{0, 1, 5000, 200_000} { // columns in the array and in the hash table
+		table := NewTable(3)
+		for i := range n {
+			table.Touch(i * 3)[1] = float64(i)
+		}
+		want := NewTable(2)
+		for i := range n {
+			want.Touch(i * 3)[0] = 2 * float64(i)
+		}
+		got := table.Derive(2, func(to, row []float64) { to[0] = 2 * row[1] })
+		if !reflect.DeepEqual(got.Blocks(), want.Blocks()) || got.Len() != int(n) {
+			t.Fatalf("%d columns: other rows", n)
+		}
+		for i := range n {
+			if c, row := got.Column(int(i)); c != i*3 || got.Row(c)[0] != row[0] || got.Row(c+1) != nil {
+				t.Fatalf("column %d: %v, %v", c, row, got.Row(c))
+			}
+		}
+	}
+}
+
+func TestReadTableRefuses(t *testing.T) {
+	table := NewTable(2)
+	table.Touch(3)[1] = math.Pi
+	table.Touch(9)
+	good := table.Blocks()
+	for name, damage := range map[string]func(map[string][]byte){
+		"no columns":   func(b map[string][]byte) { delete(b, "columns") },
+		"no rows":      func(b map[string][]byte) { delete(b, "rows/0000") },
+		"half column":  func(b map[string][]byte) { b["columns"] = b["columns"][:6] },
+		"short rows":   func(b map[string][]byte) { b["rows/0000"] = b["rows/0000"][:24] },
+		"column twice": func(b map[string][]byte) { b["columns"] = []byte{3, 0, 0, 0, 3, 0, 0, 0} },
+		"hashed twice": func(b map[string][]byte) { b["columns"] = []byte{3, 0, 0, 3, 3, 0, 0, 3} },
+	} {
+		blocks := map[string][]byte{}
+		for _, b := range good {
+			blocks[b.Name] = b.Data
+		}
+		damage(blocks)
+		var list []event.Block
+		for _, name := range slices.Sorted(maps.Keys(blocks)) {
+			list = append(list, event.Block{Name: name, Data: blocks[name]})
+		}
+		if _, err := ReadTable(2, list); err == nil {
+			t.Errorf("%s: read", name)
+		}
+	}
+	for _, width := range []int{-1, 0, blockBytes/8 + 1, math.MaxInt/8 + 1} { // eight times the last overflows
+		if _, err := ReadTable(width, nil); err == nil || !strings.Contains(err.Error(), "rows of") {
+			t.Errorf("width %d: %v", width, err)
+		}
+	}
+}
+
+// TestReadTableAllocates reads a small file that names a million columns of wide
+// rows and holds none of them: 8 GB, were they made before the rows are looked for.
+func TestReadTableAllocates(t *testing.T) {
+	const width = 1000
+	var columns []byte
+	for c := range uint32(1 << 20) {
+		columns = binary.LittleEndian.AppendUint32(columns, c)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := ReadTable(width, []event.Block{{Name: "columns", Data: columns}, {Name: "rows/0000", Data: make([]byte, 8*width<<NewTable(width).perBits)}})
+	runtime.ReadMemStats(&after)
+	if grown := after.TotalAlloc - before.TotalAlloc; err == nil || grown > 4<<20 {
+		t.Errorf("%v after %d bytes of memory", err, grown)
+	}
+}
+
+func BenchmarkTableRow(b *testing.B) {
+	table := NewTable(30)
+	for c := range uint32(784) {
+		table.Touch(c)
+	}
+	sum := 0.0
+	for i := 0; b.Loop(); i++ {
+		sum += table.Touch(uint32(i) % 784)[0]
+	}
+	_ = sum
+}
+
+// BenchmarkTouchAll touches the columns of events: neighboring columns of which
+// some are frequent, as of a text's words by number, and hashed ones.
+func BenchmarkTouchAll(b *testing.B) {
+	for _, spread := range []uint32{1, 2654435761} {
+		for _, columns := range []uint64{1000, 90_000} {
+			b.Run(fmt.Sprintf("columns=%d/hashed=%v", columns, spread != 1), func(b *testing.B) {
+				table := NewTable(8)
+				zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 10, columns-1)
+				events := make([][]uint32, 5000)
+				for i := range events {
+					for range 100 {
+						column := uint32(zipf.Uint64())
+						if spread != 1 {
+							column = column * spread >> 10
+						}
+						events[i] = append(events[i], column)
+					}
+				}
+				var rows [][]float64
+				for i := 0; b.Loop(); i++ {
+					rows = table.TouchAll(events[i%len(events)], rows[:0])
+				}
+			})
+		}
+	}
+}
+
+// TestTablePrefetch looks at rows that are there and rows that are not, in a Table
+// large enough for it to matter.
+func TestTablePrefetch(t *testing.T) {
+	table := NewTable(70)
+	var columns []uint32
+	for i := range uint32(5000) {
+		columns = append(columns, i*i*7)
+		if i%3 != 0 {
+			table.Touch(i * i * 7)[i%70] = float64(i)
+		}
+	}
+	want, length := table.Blocks(), table.Len()
+	table.Prefetch(event.Vec{})
+	table.Prefetch(event.Vec{Index: columns, Value: make([]float64, len(columns))})
+	if table.Len() != length || !reflect.DeepEqual(table.Blocks(), want) {
+		t.Error("Prefetch changed the Table")
+	}
+	// What was not there then is made where it is touched; other columns in the
+	// same memory are found, too.
+	for range 2 {
+		rows := table.TouchAll(columns, nil)
+		for i, row := range rows {
+			if want := table.Row(columns[i]); &row[0] != &want[0] {
+				t.Fatalf("column %d: another row than its own", columns[i])
+			}
+		}
+		table.Prefetch(event.Vec{Index: columns, Value: make([]float64, len(columns))})
+		slices.Reverse(columns)
+	}
+}
+
+// Rows that are updated and copied many at a time are those that Touch returns one by one: of columns
+// that are new, there twice, in lent memory, and in Tables near and far.
+func TestTableUpdateCopy(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, columns := range []int{150, 30_000} {
+		list := func(n int) (c []uint32) {
+			for range n {
+				c = append(c, uint32(r.IntN(columns))*uint32(1+r.IntN(2)*1000))
+			}
+			return c
+		}
+		from, to, plain := NewTable(9), NewTable(9), NewTable(9)
+		for round := range 4 {
+			c := list(columns)
+			for i, row := range from.Update(c) {
+				row[i%9] += float64(round)
+			}
+			for i, column := range c {
+				plain.Touch(column)[i%9] += float64(round)
+			}
+			if !reflect.DeepEqual(from.Blocks(), plain.Blocks()) {
+				t.Fatalf("%d columns: Update yields other rows than Touch", columns)
+			}
+			own := list(columns / 3)
+			for i, row := range to.Update(own) {
+				row[i%9]++
+			}
+			before, err := ReadTable(9, to.Blocks()) // lends its memory
+			if err != nil {
+				t.Fatal(err)
+			}
+			if round == 2 {
+				to = before
+			}
+			done := make([]bool, from.Len())
+			own = append(own, own[:50]...)
+			earlier := to.Snapshot(nil)
+			to.Copy(from, own, done)
+			to.Copy(from, c[:columns/2], done)
+			if later := to.Snapshot(earlier); !reflect.DeepEqual(later.Blocks(), to.Blocks()) {
+				t.Fatalf("%d columns: a Snapshot misses what Copy has written", columns)
+			}
+			changed := map[uint32]bool{}
+			for _, column := range slices.Concat(own, c[:columns/2]) {
+				changed[column] = true
+			}
+			for slot := range to.Len() {
+				column, row := to.Column(slot)
+				want := before.Row(column)
+				if round == 2 {
+					want = row
+				}
+				if changed[column] {
+					if want = from.Row(column); want == nil {
+						want = make([]float64, 9)
+					}
+				}
+				if !slices.Equal(row, want) {
+					t.Fatalf("%d columns: column %d is %v after Copy, want %v", columns, column, row, want)
+				}
+			}
+			for column := range changed {
+				if to.Row(column) == nil && from.Row(column) != nil {
+					t.Fatalf("%d columns: column %d has not been copied", columns, column)
+				}
+			}
+		}
+	}
+}
+
+// Readers of the same columns share an index; those from before a column do not find it.
+func TestReadersShareAnIndex(t *testing.T) {
+	table := NewTable(2)
+	table.Touch(7)[0] = 1
+	double := func(to, row []float64) { to[0] = 2 * row[0] }
+	a, b := table.Derive(1, double), table.Snapshot(nil)
+	if a.lazy != b.lazy {
+		t.Error("readers of the same columns have an index each")
+	}
+	table.Touch(200_000)[0] = 3
+	c := table.Derive(1, double)
+	if a.Row(200_000) != nil || b.Row(200_000) != nil || c.Row(200_000)[0] != 6 || a.Row(7)[0] != 2 || b.Row(7)[0] != 1 || c.Row(7)[0] != 2 {
+		t.Errorf("rows %v %v %v, %v %v %v", a.Row(200_000), b.Row(200_000), c.Row(200_000), a.Row(7), b.Row(7), c.Row(7))
+	}
+}

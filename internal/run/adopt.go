@@ -1,0 +1,229 @@
+package run
+
+// This file adopts exact solutions as the live state.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"blankout/batch/validate"
+	"blankout/internal/event"
+	"blankout/internal/failpoint"
+)
+
+// Under the policy adopt the exact solution over the first N records becomes the live
+// state after N records, for N every multiple of validate.Config.Events. Learning waits
+// for it, so that the state after a number of records depends on those records alone and
+// not on how long the solver took:
+//
+
+//  1. After exactly N records, wherever a batch ends, the state is frozen. It is saved,
+//     and solved for beside the loop. Meanwhile models are served and checkpoints written.
+//  2. When the solution is there, the Learner made of it takes the place of the live one.
+//     The learned state stays if the solution is not certified, is not over exactly the
+//     records that were counted in, or is not better on the newest of them. It also stays
+//     if there is no solution after validate.Config.AdoptWait.
+//  3. The decision is saved, and learning goes on once it is safe.
+//
+
+// A program that dies before 3 finds the state of 1 and does all of it again. One that
+// dies later goes on from the decision. This is how even a decision that depended on the
+// clock, the one after AdoptWait, is repeated by every restart.
+
+// Adoptions is what has been decided about exact solutions.
+type Adoptions struct {
+	// Decided is the number of records at the latest decision.
+	Decided uint64 `json:"decided"`
+	// TimedOut are those at which there was no solution in time.
+	TimedOut []uint64 `json:"timed_out,omitempty"`
+}
+
+// blockAdoption is the block of a checkpoint that holds Adoptions, under the policy adopt.
+const blockAdoption = "adoption" // JSON
+
+// ReadAdoptions returns State.Adoptions of a checkpoint.
+func ReadAdoptions(blocks []event.Block) (a Adoptions, err error) {
+	if _, err := event.FindBlock(blocks, blockAdoption); err != nil {
+		return a, nil
+	}
+	return a, readJSON(blocks, blockAdoption, &a)
+}
+
+func (a *Adoptions) block() event.Block {
+	data, err := json.Marshal(a)
+	if err != nil {
+		panic(err) // numbers
+	}
+	return event.Block{Name: blockAdoption, Data: data}
+}
+
+// adopter is the part of a loop that adopts exact solutions.
+type adopter struct {
+	job
+	every   uint64        // records; 0: the policy is another one
+	most    time.Duration // that learning waits, 0 for as long as it takes
+	trouble string        // why there is no solution yet, "" while the solver works
+}
+
+func (l *loop) startAdopting() error {
+	v := l.Validator
+	if v == nil || v.Config.Policy != "adopt" {
+		return nil
+	}
+	if v.Open == nil {
+		return errors.New("policy adopt: these events cannot be read again")
+	}
+	l.adopter.every, l.adopter.most = uint64(v.Config.Events), v.Config.AdoptWait
+	return validate.CheckAdopt(v.Learner)
+}
+
+// untilAdoption returns n, or a number of records below it after which an adoption is due.
+func (l *loop) untilAdoption(n int) int {
+	if every := l.adopter.every; every > 0 {
+		return int(min(uint64(n), every-(l.before+l.records)%every))
+	}
+	return n
+}
+
+// adoptIfDue waits, where an adoption is due, until it is decided and the decision is
+// saved. It returns an error if ctx ends before.
+func (l *loop) adoptIfDue(ctx context.Context) error {
+	at := l.before + l.records
+	if l.adopter.every == 0 || at == 0 || at%l.adopter.every > 0 || l.Adoptions.Decided >= at {
+		return nil
+	}
+	if l.validator.running() { // it gives way, and comes afterwards
+		l.validator.cancel()
+		l.validation.Store(true)
+	}
+	s := &l.current.Validation
+	s.Adopting, s.WaitingSince = at, time.Now()
+	l.saver.urgent, l.unreported = true, true
+	defer func() {
+		s.Waited += time.Since(s.WaitingSince)
+		s.Adopting, s.WaitingSince, l.adopter.trouble, l.unreported = 0, time.Time{}, "", true
+	}()
+	solution, err := l.solve(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.decide(at, solution); err != nil {
+		return err
+	}
+	return l.attend(ctx, l.saver.safe)
+}
+
+type solved struct {
+	*validate.Adoption
+	err error
+}
+
+// solve waits for the exact solution of the present state. What fails, such as reading
+// the events again, is tried again. It returns nil if none comes within the time that
+// learning may wait, and an error if ctx ends.
+func (l *loop) solve(ctx context.Context) (*validate.Adoption, error) {
+	limited, cancel := context.WithCancel(ctx)
+	if l.adopter.most > 0 {
+		limited, cancel = context.WithTimeout(ctx, l.adopter.most)
+	}
+	defer cancel()
+	state := l.freeze()
+	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
+		var result *solved
+		l.beginSolving(state, func(r solved) { result = &r })
+		err := l.attend(limited, func() bool { return result != nil })
+		switch {
+		case err != nil:
+		case result.err == nil:
+			return result.Adoption, nil
+		default:
+			l.current.Validation.Failed++
+			l.adopter.trouble = fmt.Sprintf("the exact solution over %d records, for which learning waits, could not be computed: %v", state.records, result.err)
+			l.log.Error("an exact solution to adopt could not be computed; it is tried again", "records", state.records, "retry_in", wait, "err", result.err)
+			retry := time.Now().Add(wait)
+			err = l.attend(limited, func() bool { return !time.Now().Before(retry) })
+		}
+		if err == nil {
+			continue
+		}
+		if l.adopter.running() {
+			l.adopter.cancel()
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err() // endSolving waits for the solver
+		}
+		err = l.attend(ctx, func() bool { return !l.adopter.running() })
+		if err == nil && result != nil && result.err == nil {
+			return result.Adoption, nil // it was there already, and its report says that it is adopted
+		}
+		return nil, err
+	}
+}
+
+// beginSolving has a goroutine find the exact solution.
+func (l *loop) beginSolving(state *frozen, take func(solved)) {
+	validator, keep, log := l.Validator, l.Runner.Report, l.log
+	begin(&l.adopter.job, func(ctx context.Context) (r solved) {
+		if r.err = failpoint.Here("run.solve"); r.err == nil {
+			r.Adoption, r.err = validator.Adopt(ctx, state.Snapshot, state.offsets)
+		}
+		if r.err == nil && r.Report != nil {
+			validate.Keep(r.Report, keep, log)
+		}
+		return r
+	}, take)
+}
+
+// endSolving waits for a solver that was told to stop.
+func (l *loop) endSolving(deadline context.Context) {
+	for l.adopter.running() {
+		select {
+		case take := <-l.finished:
+			take()
+		case <-deadline.Done():
+			l.log.Warn("the solver does not stop; it is left behind", "after", l.Config.ShutdownTimeout)
+			return
+		}
+	}
+}
+
+// decide takes a solution over, or leaves the learned state, nil being none in time.
+func (l *loop) decide(at uint64, a *validate.Adoption) error {
+	s := &l.current.Validation
+	if a != nil && a.Learner != nil {
+		if err := failpoint.Here("run.adopt"); err != nil {
+			return err
+		}
+		a.Learner.SetSchema(l.Learner.Schema())
+		l.Learner, l.intake.Learner = a.Learner, a.Learner
+	}
+	switch {
+	case a == nil:
+		s.TimedOut++
+		l.Adoptions.TimedOut = append(l.Adoptions.TimedOut, at)
+		l.log.Error("there is no exact solution after adopt_wait, the learned state stays", "records", at, "adopt_wait", l.adopter.most)
+	case a.Learner != nil:
+		s.Adopted++
+		l.log.Info("adopted the exact solution", "id", a.Report.ID, "records", at, "relative_gap", a.Report.RelativeGap,
+			"waited", time.Since(s.WaitingSince).Round(time.Millisecond))
+	default:
+		s.NotAdopted++
+		log := l.log.Error
+		if a.Kept {
+			log = l.log.Info
+		}
+		log("an exact solution was not adopted, the learned state stays", "records", at, "reason", a.Reason)
+	}
+	if a != nil && a.Report != nil {
+		l.validator.exact = a.Exact
+		s.Last = a.Report
+		s.Done++
+	}
+	l.Adoptions.Decided, l.adopter.trouble = at, ""
+	l.saver.moved, l.saver.urgent = true, true
+	l.publish()
+	return failpoint.Here("run.adopted")
+}

@@ -1,0 +1,156 @@
+package run_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+
+	"blankout/batch"
+	"blankout/batch/validate"
+	"blankout/internal/event"
+	"blankout/stream/labels"
+)
+
+// few has the events of a testStream in twelve columns, and a class that they tell of.
+func few(e *event.Example) {
+	for i := range e.Features.Index {
+		e.Features.Index[i] = uint32(1000 * (i + 1))
+	}
+	e.Label = 0
+	if e.Features.Value[0] > 0 {
+		e.Label = 1
+	}
+}
+
+// "auto" validates beside learning, over a sample that costs no reading, and goes on from the
+// reports after a restart; what is learned and saved is the same without it.
+func TestValidateAuto(t *testing.T) {
+	const n = 70_000
+	starting := func(dir string, stop uint64) *service {
+		s := start(t, dir, n, 7)
+		s.source.spoil = few
+		s.Config.MaxEvents, s.Config.SaveEvents = stop, 0
+		return s
+	}
+	reference := t.TempDir()
+	s := starting(reference, 0)
+	s.validating(0)
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want, _ := newest(t, reference)
+
+	dir := t.TempDir()
+	var kept []*batch.Validation
+	for life, stop := range []uint64{n - 100, 50, 0} {
+		s := starting(dir, stop)
+		reports := s.validating(0)
+		s.Validator.Config.Events, s.Validator.Reports = validate.AutoEvents, kept
+		s.Validator.Open = func(context.Context, *event.Schema, event.Offsets) (event.Source, error) {
+			t.Error("reads the events again")
+			return nil, context.Canceled
+		}
+		if err := s.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.store.Close()
+		if life > 0 {
+			if len(*reports) > 0 {
+				t.Errorf("life %d: validated twice a day", life)
+			}
+			continue
+		}
+		if kept = *reports; len(kept) != 1 {
+			t.Fatalf("%d reports of %d records", len(kept), n)
+		}
+		r := kept[0]
+		if r.Source != "sample" || r.MeasuredOn != "sample" || r.Records < 10_000 || r.Read < 1500 || r.Read > r.Records/3 || r.Events+r.Holdout != int(r.Read) || r.Verified ||
+			r.Events < r.Holdout/2 || r.Live.Robustness != nil || !(r.GapError > 0) || math.Abs(*r.RelativeGap) > 1 || !strings.Contains(r.Summary, "the exact one") {
+			t.Errorf("%+v", r)
+		}
+		if len(r.ByAge) < 3 || r.ByAge[2].Age != 1000 || !(r.ByAge[2].Events > 100 && *r.ByAge[2].Error < 100) {
+			t.Errorf("by age %+v", r.ByAge)
+		}
+	}
+	if got, p := newest(t, dir); !bytes.Equal(got, want) {
+		t.Errorf("with validations it ends in another state, at %+v", p)
+	}
+}
+
+// Where labels come later, "auto" does nothing and says so once.
+func TestValidateAutoWithLateLabels(t *testing.T) {
+	s := start(t, t.TempDir(), 300, 1)
+	reports := s.validating(0)
+	s.Validator.Config.Events, s.Validator.Open = validate.AutoEvents, nil
+	join, err := labels.Open(labels.DefaultConfig(), t.TempDir(), labels.State{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer join.Close()
+	s.Labels = join
+	var log bytes.Buffer
+	s.Log = slog.New(slog.NewTextHandler(&log, nil))
+	s.Config.Fruitless = true
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if text := log.String(); strings.Count(text, "no validations: with labels that come later") != 1 || len(*reports) > 0 {
+		t.Errorf("%d reports; it says\n%s", len(*reports), text)
+	}
+}
+
+// A number means after every so many records, however long a validation takes: those that are
+// due meanwhile are of the states of their time, and come later.
+func TestValidateEveryTime(t *testing.T) {
+	const n, every = 1000, 200
+	s := start(t, t.TempDir(), n, 5)
+	reports := s.validating(every)
+	open, ended := s.Validator.Open, make(chan struct{})
+	s.source.passing = func(offset int) {
+		if offset == n-1 {
+			close(ended)
+		}
+	}
+	s.Validator.Open = func(ctx context.Context, schema *event.Schema, from event.Offsets) (event.Source, error) {
+		<-ended // the first ends when all records have been read
+		return open(ctx, schema, from)
+	}
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(*reports) != n/every {
+		t.Errorf("%d reports of %d records, want one for each %d", len(*reports), n, every)
+	}
+	for i, r := range *reports {
+		if due := uint64(i+1) * every; r.Records < due || r.Records >= due+50 || !r.Verified {
+			t.Errorf("report %d, due at %d records: of %d, verified %v", i, due, r.Records, r.Verified)
+		}
+	}
+
+	// There is an end to it: more are left out, and that is told.
+	s = start(t, t.TempDir(), n, 5)
+	reports = s.validating(20)
+	open, ended = s.Validator.Open, make(chan struct{})
+	var once sync.Once
+	s.source.passing = func(offset int) {
+		if offset == n-1 {
+			once.Do(func() { close(ended) })
+		}
+	}
+	s.Validator.Open = func(ctx context.Context, schema *event.Schema, from event.Offsets) (event.Source, error) {
+		<-ended
+		return open(ctx, schema, from)
+	}
+	var log bytes.Buffer
+	s.Log = slog.New(slog.NewTextHandler(&log, nil))
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(*reports) < 10 || len(*reports) > 20 || !strings.Contains(log.String(), "a validation that was due is left out") {
+		t.Errorf("%d reports; it says\n%s", len(*reports), log.String())
+	}
+}

@@ -1,0 +1,108 @@
+package run_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"blankout/checkpoint"
+	"blankout/internal/event"
+	"blankout/internal/run"
+	"blankout/online/memory"
+)
+
+// crowding starts a service whose Learner has no room for some of the events, which no decoder has refused.
+func crowding(t *testing.T, dir string, n int, refuse func(offset int) bool) *service {
+	c := learnerConfig()
+	c.MaxMemory = int(memory.Least)
+	s := startAs(t, dir, n, 1, c)
+	s.source.spoil = func(e *event.Example) {
+		e.Value = fmt.Append(nil, e.Offset)
+		if !refuse(int(e.Offset)) {
+			return
+		}
+		e.Features, e.Field, e.Missing = event.Vec{}, nil, nil
+		for column := range uint32(20_000) {
+			e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, 1)
+		}
+	}
+	return s
+}
+
+// What the Learner refuses is a dead letter that no checkpoint passes before it is safe, is counted as refused and not
+// as learned, and changes nothing of what is learned.
+func TestDeclinedIsDeadLetter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := crowding(t, t.TempDir(), 400, everySeventh)
+		letters := &sink{fail: 5}
+		s.Config.Refused, s.DeadLetters = run.PolicyDeadLetter, letters
+		s.Config.SaveEvents = 1
+		save := s.Save
+		s.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
+			all := slices.Collect(blocks)
+			offsets, _ := run.ReadOffsets(all)
+			letters.mu.Lock()
+			defer letters.mu.Unlock()
+			for offset := range offsets[0].Next {
+				if everySeventh(int(offset)) && !slices.Contains(letters.stored, offset) {
+					t.Errorf("saved up to %d, dead letter %d not stored", offsets[0].Next, offset)
+				}
+			}
+			return save(slices.Values(all))
+		}
+		if err := s.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		status := s.Status()
+		if status.Refused != 57 || status.RefusedBy[event.ReasonMemory] != 57 || status.DeadLetters[event.ReasonMemory] != 57 || len(letters.stored) != 57 ||
+			status.Learned+status.Unlabeled != 343 || status.Metrics.Events != 343 || status.Metrics.RefusedBy[event.ReasonMemory].Count != 57 {
+			t.Errorf("%+v, stored %v", status, letters.stored)
+		}
+	})
+}
+
+// A stop while they cannot be stored leaves no checkpoint that passes them.
+func TestStopWithoutDeclined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s := crowding(t, dir, 400, func(offset int) bool { return offset == 300 })
+		s.Config.Refused, s.DeadLetters = run.PolicyDeadLetter, &sink{fail: 1e9}
+		s.Config.SaveEvents, s.Config.SaveInterval = 0, 0
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := s.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if names, err := checkpoint.List(dir); len(names) > 0 || err != nil {
+			t.Errorf("saved %v: %v", names, err)
+		}
+	})
+}
+
+// Under PolicyFail the run ends at such an event with what came before it saved, and goes on with it.
+func TestDeclinedFails(t *testing.T) {
+	dir := t.TempDir()
+	at := func(offset int) bool { return offset == 333 }
+	s := crowding(t, dir, 400, at)
+	s.Config.Refused = run.PolicyFail
+	err := s.Run(t.Context())
+	if refused := (*run.RefusedError)(nil); !errors.As(err, &refused) || refused.Offset != 333 || refused.Refusal.Reason != event.ReasonMemory || string(refused.Refusal.Value) != "333" {
+		t.Errorf("%v", err)
+	}
+	if _, p := newest(t, dir); p.Next != 333 {
+		t.Errorf("saved at %+v", p)
+	}
+	s.store.Close()
+	s = crowding(t, dir, 400, at)
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, p := newest(t, dir); p.Next != 400 || p.Records != 400 || s.Status().Refused != 1 {
+		t.Errorf("saved at %+v, %+v", p, s.Status())
+	}
+}

@@ -1,0 +1,91 @@
+package run_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout/internal/event"
+)
+
+// A field that dies is logged once, however often the run is stopped and started again
+// while it is dead, and once when it is back. The state is that of a run that was
+// never stopped.
+func TestHealthIsLogged(t *testing.T) {
+	var log bytes.Buffer
+	live := func(dir string, until int) *service {
+		s := start(t, dir, until, 1)
+		s.Config.SaveEvents = 0
+		s.source.spoil = func(e *event.Example) {
+			i := slices.Index(e.Field, 3)
+			if e.Label = 0; i >= 0 && e.Features.Value[i] > 0 { // the field that dies decides
+				e.Label = 1
+			}
+			if i >= 0 && e.Offset >= 3000 && e.Offset < 5000 {
+				e.Features.Index, e.Features.Value, e.Field = slices.Delete(e.Features.Index, i, i+1), slices.Delete(e.Features.Value, i, i+1), slices.Delete(e.Field, i, i+1)
+				e.Missing = []uint16{3}
+			}
+		}
+		s.Log = slog.New(slog.NewTextHandler(&log, nil))
+		if err := s.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	reference, parts := t.TempDir(), t.TempDir()
+	live(reference, 8000)
+	log.Reset()
+	for _, until := range []int{2000, 4100, 4200, 4900} {
+		s := live(parts, until)
+		if h := s.Status().Health; h == nil || h.Alarms != min(until/4000, 1) {
+			t.Errorf("until %d: %+v", until, h)
+		}
+	}
+	s := live(parts, 8000)
+	if got := s.Status(); got.FieldAlarms != 0 || got.Health.Raised != 1 || got.Health.Alarms != 0 || len(got.Health.Changes) != 2 {
+		t.Errorf("%d, %+v", got.FieldAlarms, got.Health)
+	}
+	dead := `level=WARN msg="f3 missing in 100 % since 2023-11-14T22:13:23Z (usually 0 %); error forecast `
+	back := `level=INFO msg="as usual again: f3 missing in 0 % since 2023-11-14T22:13:25Z (usually 0 %); there was an alarm since 2023-11-14T22:13:23Z" alarm=missing field=f3 state=ended event=`
+	for _, want := range []string{dead, back} {
+		if n := strings.Count(log.String(), want); n != 1 {
+			t.Errorf("%d times in the log: %s", n, want)
+		}
+	}
+	if strings.Count(log.String(), "alarm=") != 2 {
+		t.Errorf("%s", log.String())
+	}
+	a, _ := newest(t, reference)
+	b, _ := newest(t, parts)
+	if !bytes.Equal(a, b) {
+		t.Error("the state differs from that of a run that was not stopped")
+	}
+}
+
+// When very many fields die at once the log stays readable.
+func TestManyAlarmsAreLogged(t *testing.T) {
+	s := start(t, t.TempDir(), 3000, 1)
+	s.Config.SaveEvents = 0
+	s.source.spoil = func(e *event.Example) {
+		if e.Offset >= 1600 {
+			e.Features.Index, e.Features.Value, e.Field = nil, nil, nil
+		}
+	}
+	var log bytes.Buffer
+	s.Log = slog.New(slog.NewTextHandler(&log, nil))
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if h := s.Status().Health; h.Alarms != fields {
+		t.Fatalf("%+v", h)
+	}
+	if n := strings.Count(log.String(), "alarm=missing"); n != 10 || !strings.Contains(log.String(), fmt.Sprint("more=", fields-10)) {
+		t.Errorf("%s", log.String())
+	}
+}

@@ -1,0 +1,470 @@
+package run
+
+// This file holds what is done for each record of a stream and around it, by the loop of a
+// Runner as by a member of a group.
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"blankout/batch/validate"
+	"blankout/internal/event"
+	"blankout/internal/failpoint"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/online"
+	"blankout/online/watch"
+	"blankout/stream/labels"
+)
+
+// Intake takes in the batches of a stream. For each, in this order:
+//
+
+//  1. Admit stores the records that cannot be used.
+//  2. Learn counts all in, and learns them, or measures those that are held out.
+//  3. HandOn gives the mislabeled events among them to Mislabeled; Flush returns once they are safe.
+//
+
+// A part of a batch counts as one. An Intake belongs to one goroutine. Its exported fields
+// are set before the first batch; only Learner is needed, and may be replaced between two.
+type Intake struct {
+	Learner     *online.Learner
+	Refused     Policy // "" is PolicySkip
+	DeadLetters DeadLetters
+	Mislabeled  Mislabeled
+	Holdout     uint64       // see validate.HeldOut
+	Labels      *labels.Join // see Runner.Labels
+	Unnamed     bool         // see Config.Unnamed
+	Log         *slog.Logger // nil logs nothing
+	Turns       Turns
+
+	retry  retry               // nil tries once
+	kept   *validate.Reservoir // of checkpoints; nil keeps none
+	sample *validate.Sample    // nil keeps none
+	recent *recentRing         // nil keeps none
+
+	counts    Counts
+	confusion [][]float64 // see Counts
+	scores    []float64   // scores of the present event, which will wait for its label
+
+	// The present batch lends these: labels that came late, and the mislabeled events that HandOn has
+	// not given away yet.
+	late       []event.Example
+	declined   []event.Example // refused by the Learner, to be stored
+	mislabeled []mislabeledEvent
+
+	handedOn uint64 // mislabeled events
+	broken   error  // a record is half counted in: what is in memory must not be saved
+	unsafe   bool   // nor where a dead letter that it has passed could not be stored before the end
+}
+
+// Progress counts the records of a partition in: a event.Position, or a group's Span.
+type Progress interface {
+	Advance(offset int64, fingerprint uint64) error
+}
+
+// Counts says what became of the records that an Intake has taken in.
+type Counts struct {
+	Learned, Unlabeled, Refused    uint64
+	HeldOut                        uint64          // and not learned
+	Holdout                        measure.Classes // their scores as they came
+	HoldoutNumbers                 measure.Numbers // instead, where labels are numbers
+	NotFinite                      uint64          // values that were NaN or infinite, and counted as missing
+	RefusedBy                      map[event.Reason]uint64
+	DeadLetters                    map[event.Reason]uint64 // those stored
+	DeadLetterFailures             uint64                  // attempts to store that failed
+	Mislabeled, MislabeledFailures uint64                  // those stored, and attempts to that failed
+	WaitingFailures                uint64                  // attempts to write down what waits for labels that failed
+	LearnTime                      time.Duration           // spent in the Learner
+	// NewestTime is the largest event time learned, NewestAge how old the newest
+	// event of the last batch was when it had been learned. Zero if events have no time.
+	NewestTime time.Time
+	NewestAge  time.Duration
+	// Newest is the newest usable record as it came, nil where records are not kept
+	// (record.Config.KeepValue) and where it is larger than maxNewest.
+	Newest []byte
+	// RefusedSamples and MislabeledSamples are some of the newest refused records and mislabeled events.
+	RefusedSamples, MislabeledSamples []Sample
+	// Confusion counts the events learned by their class and by the one that was predicted,
+	// where there may be more than two classes.
+	Confusion [][]float64
+}
+
+// maxNewest bounds the bytes of Counts.Newest.
+const maxNewest = 1 << 16
+
+// DeadLetters takes the records that cannot be used.
+type DeadLetters interface {
+	// Add takes up a refused example. After an error it was not taken, and Add
+	// may be called again with it.
+	Add(ctx context.Context, topic string, partition int32, e *event.Example) error
+	// Flush returns nil once everything added is safe. After an error it may be
+	// called again.
+	Flush(ctx context.Context) error
+}
+
+// Mislabeled takes the events whose label is probably wrong, see online.Config.MislabeledBelow.
+// They are learned like all others.
+type Mislabeled interface {
+	// AddMislabeled takes up an example: the name of its class, its score for that and its
+	// influence, see watch.MislabeledEvent. After an error it was not taken, and AddMislabeled may be
+	// called again with it.
+	AddMislabeled(ctx context.Context, topic string, partition int32, e *event.Example, label string, score, influence float64) error
+	// Flush returns nil once everything added is safe. After an error it may be
+	// called again.
+	Flush(ctx context.Context) error
+}
+
+// suspect names a mislabeled event among the examples of the present batch.
+type mislabeledEvent struct {
+	index int
+	watch.MislabeledEvent
+}
+
+// retry calls try, which stores records, until it succeeds or ctx ends. about goes into the
+// log.
+type retry func(ctx context.Context, in store, try func() error, about ...any) error
+
+// store is a place where records are kept for a person to look at.
+type store struct {
+	name     string  // of what is kept there
+	failures *uint64 // counts the attempts to store that failed
+}
+
+func (in *Intake) deadLetters() store {
+	return store{"dead letters", &in.counts.DeadLetterFailures}
+}
+
+func (in *Intake) waiting() store {
+	return store{"events that wait for labels", &in.counts.WaitingFailures}
+}
+
+func (in *Intake) mislabeledStore() store {
+	return store{"mislabeled events", &in.counts.MislabeledFailures}
+}
+
+func (in *Intake) store(ctx context.Context, where store, try func() error, about ...any) error {
+	if in.retry != nil {
+		return in.retry(ctx, where, try, about...)
+	}
+	if err := try(); err != nil {
+		return fmt.Errorf("%s cannot be stored: %w", where.name, err)
+	}
+	return nil
+}
+
+// unusable says whether an example is refused for what it is.
+func unusable(e *event.Example) bool { return e.Refused != nil && e.Refused.Reason.Faulty() }
+
+// firstUnusable returns the index of the first that is unusable, -1 if none is.
+func firstUnusable(list []event.Example) int {
+	for i := range list {
+		if unusable(&list[i]) {
+			return i
+		}
+	}
+	return -1
+}
+
+// Admit returns how many examples of a batch are to be learned: all, or those before the
+// refused one that PolicyFail ends a run for. The refused ones among them are stored, and
+// what waits for labels is written down, before the first is learned: no checkpoint or commit
+// passes a record that is not safe.
+func (in *Intake) Admit(ctx context.Context, b *event.Batch) (n int, failed *RefusedError, err error) {
+	n = len(b.Examples)
+	if in.Unnamed {
+		if err := in.Learner.CheckNumbers(b, n); err != nil {
+			return 0, nil, err
+		}
+	}
+	switch in.Refused {
+	case PolicyFail:
+		if i := firstUnusable(b.Examples); i >= 0 {
+			refusal := *b.Examples[i].Refused
+			refusal.Value = slices.Clone(refusal.Value)
+			n, failed = i, &RefusedError{b.Topic, b.Partition, b.Examples[i].Offset, refusal}
+		}
+	case PolicyDeadLetter:
+		if err := in.storeRefused(ctx, b, b.Examples); err != nil {
+			return 0, nil, err
+		}
+	}
+	if in.Labels != nil {
+		if err := in.store(ctx, in.waiting(), in.Labels.Flush); err != nil {
+			return 0, nil, err
+		}
+	}
+	if b.Schema != nil {
+		in.Learner.SetSchema(b.Schema)
+	}
+	return n, failed, nil
+}
+
+// storeRefused stores the refused ones among examples of a batch.
+func (in *Intake) storeRefused(ctx context.Context, b *event.Batch, list []event.Example) error {
+	first := firstUnusable(list)
+	if first < 0 {
+		return nil
+	}
+	added, stored := first, map[event.Reason]uint64{}
+	try := func() error {
+		if err := failpoint.Here("run.deadletters"); err != nil {
+			return err
+		}
+		for ; added < len(list); added++ {
+			e := &list[added]
+			if !unusable(e) {
+				continue
+			}
+			if err := in.DeadLetters.Add(ctx, b.Topic, b.Partition, e); err != nil {
+				return err
+			}
+			stored[e.Refused.Reason]++
+		}
+		return in.DeadLetters.Flush(ctx)
+	}
+	if err := in.store(ctx, in.deadLetters(), try, "topic", b.Topic, "partition", b.Partition, "offset", list[first].Offset); err != nil {
+		return err
+	}
+	for reason, count := range stored {
+		in.count(&in.counts.DeadLetters, reason, count)
+	}
+	return nil
+}
+
+func (in *Intake) count(to *map[event.Reason]uint64, reason event.Reason, n uint64) {
+	if *to == nil {
+		*to = map[event.Reason]uint64{}
+	}
+	(*to)[reason] += n
+}
+
+// Learn counts the first n examples of a batch in, as Admit said, and learns them.
+func (in *Intake) Learn(ctx context.Context, b *event.Batch, n int, p Progress) error {
+	began := time.Now()
+	if err := in.examples(b, n, p); err != nil {
+		return err
+	}
+	if err := in.storeLate(ctx, b); err != nil {
+		return err
+	}
+	if err := in.storeDeclined(ctx, b); err != nil {
+		return err
+	}
+	now := time.Now()
+	in.counts.LearnTime += now.Sub(began)
+	for i := n - 1; i >= 0; i-- {
+		// A refused record's time may be the broker's instead of the event's.
+		if e := &b.Examples[i]; e.Refused == nil {
+			in.newest(e, now)
+			break
+		}
+	}
+	return nil
+}
+
+// newest takes down the newest usable event of a batch.
+func (in *Intake) newest(e *event.Example, now time.Time) {
+	c := &in.counts
+	if len(e.Value) <= maxNewest {
+		c.Newest = slices.Clone(e.Value)
+	}
+	if e.Time > 0 {
+		newest := time.UnixMilli(e.Time)
+		c.NewestAge = now.Sub(newest)
+		if newest.After(c.NewestTime) {
+			c.NewestTime = newest
+		}
+	}
+}
+
+// panicError is a panic while learning.
+type panicError struct {
+	topic     string
+	partition int32
+	offset    int64
+	cause     any
+	stack     []byte
+}
+
+func (e *panicError) Error() string {
+	return fmt.Sprintf("%s/%d offset %d: learning this record panics: %v; nothing is saved past the last checkpoint\n%s", e.topic, e.partition, e.offset, e.cause, e.stack)
+}
+
+// Turns gives other goroutines their turn while a batch is learned: requests may have to wait behind
+// learning, and Go itself interrupts it after 10 ms only. There are none while nobody asks, for each wakes a
+// thread that looks for work: a twentieth of the processor time.
+type Turns struct {
+	Asked *atomic.Uint64 // how often readers have asked for the model; nil where there are none
+	seen  uint64         // of Asked
+	left  int            // turns until there are none
+}
+
+// A turn comes after yieldEvery events, a tenth of a millisecond; turnsAfter of them after the last request that
+// was seen, for the next one may be waiting unseen.
+const yieldEvery, turnsAfter = 64, 64
+
+// due says whether it is time for a turn after i events of a batch.
+func (t *Turns) due(i int) bool {
+	if t.Asked == nil || i%yieldEvery != 0 {
+		return false
+	}
+	if n := t.Asked.Load(); n != t.seen {
+		t.seen, t.left = n, turnsAfter
+	}
+	t.left = max(t.left-1, -1)
+	return t.left >= 0
+}
+
+func (in *Intake) examples(b *event.Batch, n int, p Progress) (err error) {
+	i := 0
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = &panicError{b.Topic, b.Partition, b.Examples[i].Offset, cause, debug.Stack()}
+			if in.Log != nil {
+				in.Log.Error("learning panics", "err", err) // at once: what closes after it may fail, or hang
+			}
+		}
+	}()
+	for ; i < n; i++ {
+		e := &b.Examples[i]
+		if i+1 < n {
+			in.Learner.Prefetch(&b.Examples[i+1])
+		}
+		if err := in.refusal(b, e); err != nil {
+			return err
+		}
+		if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
+			return fmt.Errorf("counting events in: %w", err)
+		}
+		in.counts.NotFinite += uint64(e.NotFinite)
+		if in.Turns.due(i + 1) {
+			runtime.Gosched()
+		}
+		if in.Labels == nil {
+			in.example(b, i)
+		} else if err := in.join(b, e); err != nil {
+			in.broken = err
+			return err
+		}
+	}
+	return nil
+}
+
+// example takes an event in whose label, if it has one, came with it.
+func (in *Intake) example(b *event.Batch, i int) {
+	e := &b.Examples[i]
+	switch {
+	case e.Refused != nil:
+		in.confuse(e, in.refuse(b, e))
+		return
+	case validate.HeldOut(b.Partition, e.Offset, in.Holdout):
+		in.keep(b, e)
+		in.holdOut(e)
+		return
+	case in.decline(b, e):
+		return
+	case e.Label == event.Unlabeled:
+		in.counts.Unlabeled++
+	default:
+		in.counts.Learned++
+		in.keep(b, e)
+		in.recent.offer(e)
+	}
+	in.confuse(e, in.Learner.Learn(e))
+	if s, ok := in.Learner.MislabeledEvent(); ok {
+		in.counts.MislabeledSamples = withSample(in.counts.MislabeledSamples, mislabeledSample(b, e, in.Learner.Schema().Classes[s.Class], s))
+		if in.Mislabeled != nil {
+			in.mislabeled = append(in.mislabeled, mislabeledEvent{i, s})
+		}
+	}
+}
+
+// keep offers an event to the samples for validations.
+func (in *Intake) keep(b *event.Batch, e *event.Example) {
+	in.kept.Offer(b.Topic, b.Partition, e)
+	in.sample.Offer(b.Topic, b.Partition, e)
+}
+
+// refuse counts a refused example.
+func (in *Intake) refuse(b *event.Batch, e *event.Example) (scores []float64) {
+	in.counts.Refused++
+	in.count(&in.counts.RefusedBy, e.Refused.Reason, 1)
+	in.counts.RefusedSamples = withSample(in.counts.RefusedSamples, refusedSample(b, e))
+	return in.Learner.Learn(e) // which counts it
+}
+
+// holdOut measures an event that is not learned.
+func (in *Intake) holdOut(e *event.Example) {
+	in.counts.HeldOut++
+	if e.Label == event.Unlabeled || !e.Usable() {
+		return
+	}
+	in.recent.offer(e)
+	if in.Learner.Schema().Target != loss.Sign {
+		in.Learner.AssessNumber(e, &in.counts.HoldoutNumbers)
+		return
+	}
+	in.Learner.Assess(e, &in.counts.Holdout)
+}
+
+// HandOn gives the mislabeled events of a batch to Mislabeled. After an error they are kept.
+func (in *Intake) HandOn(ctx context.Context, b *event.Batch) error {
+	if len(in.mislabeled) == 0 {
+		return nil
+	}
+	classes := in.Learner.Schema().Classes
+	return in.store(ctx, in.mislabeledStore(), func() error {
+		for ; len(in.mislabeled) > 0; in.mislabeled = in.mislabeled[1:] {
+			s := in.mislabeled[0]
+			if err := in.Mislabeled.AddMislabeled(ctx, b.Topic, b.Partition, &b.Examples[s.index], classes[s.Class], s.Score, s.Influence); err != nil {
+				return err
+			}
+			in.handedOn++
+		}
+		in.mislabeled = nil
+		return nil
+	})
+}
+
+// Flush returns nil once all mislabeled events so far are safe.
+func (in *Intake) Flush(ctx context.Context) error {
+	return in.store(ctx, in.mislabeledStore(), func() error { return in.tryFlush(ctx) })
+}
+
+func (in *Intake) tryFlush(ctx context.Context) error {
+	if n := len(in.mislabeled); n > 0 {
+		return fmt.Errorf("%d mislabeled events could not be handed on", n)
+	}
+	if in.handedOn == in.counts.Mislabeled {
+		return nil
+	}
+	if err := failpoint.Here("run.mislabeled"); err != nil {
+		return err
+	}
+	if err := in.Mislabeled.Flush(ctx); err != nil {
+		return err
+	}
+	in.counts.Mislabeled = in.handedOn
+	return nil
+}
+
+// Counts returns a copy of the counts so far.
+func (in *Intake) Counts() Counts {
+	c := in.counts
+	c.RefusedBy, c.DeadLetters = maps.Collect(maps.All(c.RefusedBy)), maps.Collect(maps.All(c.DeadLetters)) // not nil
+	if in.Learner.Outputs() == 1 {
+		return c // of two classes the Learner's own measures have it
+	}
+	for _, row := range in.confusion {
+		c.Confusion = append(c.Confusion, slices.Clone(row))
+	}
+	return c
+}

@@ -1,0 +1,112 @@
+package run
+
+// This file learns events whose labels come later.
+
+import (
+	"context"
+
+	"blankout/batch/validate"
+	"blankout/internal/event"
+	"blankout/internal/measure"
+	"blankout/stream/labels"
+)
+
+// join takes in an example of a joined stream. An event is scored and waits; a label has
+// its event learned, with the features and scores of when that came.
+func (in *Intake) join(b *event.Batch, e *event.Example) error {
+	j := in.Labels
+	j.Advance(b.Topic, b.Partition, e)
+	for {
+		w, err := j.Expired()
+		if err != nil {
+			return err
+		}
+		if w == nil {
+			break
+		}
+		if err := in.learnExpired(b, w); err != nil {
+			return err
+		}
+	}
+	if e.Refused != nil {
+		in.refuse(b, e)
+		return nil
+	}
+	var outcome labels.Outcome
+	var w *labels.Waited
+	var err error
+	if b.Labels {
+		outcome, w, err = j.Label(e)
+	} else {
+		in.scores = in.Learner.Arrive(e, in.scores[:0])
+		outcome, w, err = j.Event(e, b.Partition, in.scores)
+	}
+	if err != nil {
+		return err
+	}
+	if outcome == labels.IsLate {
+		in.late = append(in.late, *e)
+	}
+	if w != nil {
+		return in.learnWaited(b, w)
+	}
+	return nil
+}
+
+// learnExpired takes up an event that waited in vain.
+func (in *Intake) learnExpired(b *event.Batch, w *labels.Waited) error {
+	in.Labels.SetDefault(w.Example, in.Learner.Schema())
+	return in.learnWaited(b, w)
+}
+
+// learnWaited learns an event that has waited, at a record of the batch. Of one that the Learner refuses there is no
+// dead letter: its bytes were not kept.
+func (in *Intake) learnWaited(b *event.Batch, w *labels.Waited) error {
+	var fresh measure.Classes
+	switch {
+	case validate.HeldOut(w.Partition, w.Offset, in.Holdout):
+		in.holdOut(w.Example)
+		return nil
+	case in.Refused == PolicyFail && in.Learner.Refusal(w.Example) != nil:
+		return refusedError(b, w.Example, in.Learner.Refusal(w.Example))
+	case in.decline(b, w.Example):
+		return nil
+	case w.Label == event.Unlabeled:
+		in.counts.Unlabeled++
+		in.Learner.Learn(w.Example)
+		return nil
+	}
+	in.counts.Learned++
+	in.recent.offer(w.Example)
+	in.Learner.LearnLater(w.Example, w.Scores, &fresh)
+	in.Labels.Learned(fresh.Weight, fresh.Wrong, fresh.LogLoss)
+	return nil
+}
+
+// atLearning measures the answers that a reader would have got when the events were learned.
+func (in *Intake) atLearning() measure.Classes {
+	s := in.Labels.State()
+	return measure.Classes{Weight: s.Weight, Wrong: s.Wrong, LogLoss: s.LogLoss}
+}
+
+// storeLate hands late labels on to the dead letters, and keeps at it for as long as it
+// takes.
+func (in *Intake) storeLate(ctx context.Context, b *event.Batch) error {
+	late := in.late
+	in.late = nil
+	if len(late) == 0 || in.DeadLetters == nil || !in.Labels.KeepsLate() {
+		return nil
+	}
+	try := func() error {
+		for ; len(late) > 0; late = late[1:] {
+			e := late[0]
+			e.Refused = &event.Refusal{Reason: event.ReasonLate, Detail: "a label whose event waits no more", Value: e.Value}
+			if err := in.DeadLetters.Add(ctx, b.Topic, b.Partition, &e); err != nil {
+				return err
+			}
+			in.count(&in.counts.DeadLetters, event.ReasonLate, 1)
+		}
+		return in.DeadLetters.Flush(ctx)
+	}
+	return in.store(ctx, in.deadLetters(), try, "topic", b.Topic, "partition", b.Partition)
+}

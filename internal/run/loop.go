@@ -1,0 +1,388 @@
+package run
+
+// This file holds the loop that learns and decides when its jobs begin.
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"slices"
+	"time"
+
+	"blankout/internal/event"
+	"blankout/online"
+	"blankout/online/watch"
+)
+
+// loop is the state of one Run. It belongs to the goroutine that called it.
+type loop struct {
+	*Runner
+	log       *slog.Logger
+	current   Status
+	highWater map[partition]int64
+	before    uint64 // records counted in before Run began
+	records   uint64 // since then
+
+	reported   time.Time
+	unreported bool
+	first      alarms // as Run began
+	logged     alarms
+	warned     map[string]warned
+
+	ahead    *ahead
+	finished chan func() // what jobs come back with, to be called
+	end      func()      // ends the run, as the caller of Run may
+
+	intake    Intake
+	saver     saver
+	publisher publisher
+	validator validator
+	adopter   adopter
+}
+
+// alarms counts what the Learner has raised.
+type alarms struct {
+	suspects, drifts, fields uint64
+	fieldChanges             uint64 // alarms about fields raised and ended
+}
+
+func alarmsOf(l *online.Learner) (a alarms) {
+	m := l.Metrics()
+	a.suspects, a.drifts, a.fields = m.Mislabeled, m.Drift.Alarms, l.Health().Raised
+	_, a.fieldChanges = l.HealthChanges(math.MaxUint64)
+	return a
+}
+
+func newLoop(r *Runner) *loop {
+	now := time.Now()
+	l := &loop{
+		Runner: r, log: r.Log, highWater: map[partition]int64{}, warned: map[string]warned{},
+		current: Status{Started: now},
+		first:   alarmsOf(r.Learner), finished: make(chan func(), 3), // a place for every job
+	}
+	if l.log == nil {
+		l.log = slog.New(slog.DiscardHandler)
+	}
+	l.intake = Intake{
+		Learner: r.Learner, Refused: r.Config.Refused, DeadLetters: r.DeadLetters, Mislabeled: r.Mislabeled, Labels: r.Labels, Unnamed: r.Config.Unnamed, Log: l.log,
+		retry: l.retry,
+	}
+	if !r.unread {
+		l.intake.recent, l.intake.Turns.Asked = &r.recent, &r.asked
+	}
+	l.logged = l.first
+	for _, p := range r.Offsets {
+		l.before += p.Records
+	}
+	l.saver = saver{status: r.Saved, job: job{finished: l.finished}, log: l.log, config: &r.Config, save: r.Save, commit: r.Commit, keep: r.Config.LabelKeep, fingerprint: r.Fingerprint, last: now, next: r.Config.SaveEvents}
+	l.publisher = publisher{config: &r.Config}
+	l.validator.job.finished, l.adopter.job.finished = l.finished, l.finished
+	return l
+}
+
+// job is work beside learning, on a goroutine of its own, one piece at a time.
+type job struct {
+	finished chan<- func()
+	cancel   context.CancelFunc // of the piece under way, or nil
+}
+
+func (j *job) running() bool { return j.cancel != nil }
+
+// begin has a goroutine work. The result is taken over on the loop's goroutine. There is
+// a place for every job in its channel, so that none ever waits.
+func begin[T any](j *job, work func(context.Context) T, take func(T)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	j.cancel = cancel
+	go func() {
+		result := work(ctx)
+		j.finished <- func() {
+			cancel()
+			j.cancel = nil
+			take(result)
+		}
+	}()
+}
+
+type partition struct {
+	topic  string
+	number int32
+}
+
+var errEnough = errors.New("enough events")
+
+// reportInterval is how old a Status may be while something happens.
+const reportInterval = 200 * time.Millisecond
+
+// learn works through the batches until there are no more, or no more are
+// wanted. A nil error means that, any other is a failure.
+func (l *loop) learn(ctx context.Context) error {
+	tick := time.NewTicker(reportInterval) // saves and reports are due without events too
+	defer tick.Stop()
+	err := l.adoptIfDue(ctx) // at the place where the run before was stopped
+	for err == nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case take := <-l.finished:
+			take()
+			continue
+		case <-tick.C:
+		case b := <-l.ahead.filled:
+			switch {
+			case ctx.Err() != nil:
+				return nil
+			case errors.Is(b.err, io.EOF):
+				return nil
+			case b.err != nil:
+				return fmt.Errorf("reading events: %w", b.err)
+			}
+			err = l.batch(ctx, b.Batch)
+			l.ahead.free <- b.Batch // never blocks: there are as many places as Batches
+		}
+		if err == nil {
+			err = l.doWhatIsDue(ctx)
+		}
+	}
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
+}
+
+// attend waits for a condition, and does meanwhile what is due beside learning. It
+// returns an error only when ctx ends.
+func (l *loop) attend(ctx context.Context, until func() bool) error {
+	tick := time.NewTicker(reportInterval)
+	defer tick.Stop()
+	for !until() {
+		if err := l.doWhatIsDue(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case take := <-l.finished:
+			take()
+		case <-tick.C:
+			l.unreported = true // how far behind it is
+		}
+	}
+	return nil
+}
+
+// doWhatIsDue publishes, saves, validates and reports where that is due. It returns an
+// error only when ctx ends.
+func (l *loop) doWhatIsDue(ctx context.Context) error {
+	now := time.Now()
+	if l.publisher.due(l.records, now) {
+		l.publish()
+	}
+	if l.saver.due(l.records, now) {
+		if err := l.intake.Flush(ctx); err != nil {
+			return err
+		}
+		l.beginSave()
+	}
+	l.validateIfDue()
+	if l.unreported && now.Sub(l.reported) >= reportInterval {
+		l.report("")
+	}
+	return nil
+}
+
+// batch counts a batch in: part by part where an adoption is due within it.
+func (l *loop) batch(ctx context.Context, b *event.Batch) error {
+	for rest := *b; ; {
+		part := rest
+		n := l.untilAdoption(len(rest.Examples))
+		if most := l.Config.MaxEvents; most > 0 && uint64(n) > most-l.records {
+			n = int(most - l.records)
+		}
+		if n < len(rest.Examples) {
+			part.Examples, part.Next = rest.Examples[:n], rest.Examples[n-1].Offset+1
+			rest.Examples, rest.Reset = rest.Examples[n:], false
+		} else {
+			rest.Examples = nil
+		}
+		if err := l.part(ctx, &part); err != nil {
+			return err
+		}
+		if err := l.adoptIfDue(ctx); err != nil {
+			return err
+		}
+		if most := l.Config.MaxEvents; most > 0 && l.records >= most {
+			return errEnough
+		}
+		if len(rest.Examples) == 0 {
+			l.current.Batches++
+			return nil
+		}
+	}
+}
+
+// part takes a batch or a part of one in.
+func (l *loop) part(ctx context.Context, b *event.Batch) error {
+	n, failed, err := l.intake.Admit(ctx, b)
+	if err != nil {
+		return err
+	}
+	before, found := l.Offsets.Lookup(b.Topic, b.Partition)
+	position := l.position(b, found)
+	err = l.intake.Learn(ctx, b, n, position)
+	if err != nil {
+		if failed := (*RefusedError)(nil); errors.As(err, &failed) {
+			l.saver.moved = l.saver.moved || !found || *position != before // what came before it is saved
+		}
+		l.saver.final = cmp.Or(l.intake.broken, l.saver.final)
+		return err
+	}
+	l.records += uint64(n)
+	l.reportDrift(b)
+	l.reportHealth(b)
+	if n == len(b.Examples) {
+		position.Next = max(position.Next, b.Next)
+	}
+	l.highWater[partition{b.Topic, b.Partition}] = b.HighWater
+	l.unreported = true
+	l.publisher.news = l.publisher.news || n > 0
+	l.saver.moved = l.saver.moved || !found || *position != before
+	l.warn(false)
+	if err := l.intake.HandOn(ctx, b); err != nil {
+		return err
+	}
+	if failed != nil {
+		return failed
+	}
+	return nil
+}
+
+// position returns the place in a batch's partition at which the batch begins.
+func (l *loop) position(b *event.Batch, found bool) *event.Position {
+	start := b.Next
+	if len(b.Examples) > 0 {
+		start = b.Examples[0].Offset
+	}
+	position := l.Offsets.At(b.Topic, b.Partition, start)
+	if found && b.Reset {
+		l.log.Warn("the position in a partition was moved, by the policy for offsets out of range",
+			"topic", b.Topic, "partition", b.Partition, "from", position.Next, "to", start)
+		position.Next = start
+		if position.TopicID != b.TopicID {
+			position.First = start // what was before cannot be read again
+		}
+	}
+	position.TopicID = cmp.Or(b.TopicID, position.TopicID)
+	return position
+}
+
+// retry calls try until it succeeds or ctx ends. Meanwhile nothing is learned, and the run
+// is not ready.
+func (l *loop) retry(ctx context.Context, in store, try func() error, about ...any) error {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		*in.failures++
+		l.log.Error(in.name+" cannot be stored; learning waits", append(about, "retry_in", wait, "err", err)...)
+		l.report(fmt.Sprintf("%s cannot be stored: %v", in.name, err))
+		for timer := time.After(wait); timer != nil; {
+			select {
+			case <-timer:
+				timer = nil
+			case take := <-l.finished:
+				take()
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+}
+
+// reportDrift logs an alarm of the drift detector.
+func (l *loop) reportDrift(b *event.Batch) {
+	d := l.Learner.Drift()
+	before := l.logged.drifts
+	if l.logged.drifts = d.Alarms; d.Alarms == before {
+		return
+	}
+	l.log.Warn("the stream drifts: events cost more than before", "alarms", d.Alarms, "event", d.Event,
+		"log_loss_before", d.Before, "log_loss_after", d.After, "topic", b.Topic, "partition", b.Partition, "before_offset", b.Next,
+		"on_drift", l.Learner.Fingerprint()["on_drift"])
+}
+
+// warned is what has been logged about one kind of Warning.
+type warned struct {
+	on      bool   // it was among the latest Warnings
+	records uint64 // records at which it was logged last
+}
+
+// warn logs the Warnings that are new. One that comes and goes is logged again
+// only when twice as many records have been counted in.
+func (l *loop) warn(final bool) {
+	l.current.Warnings = l.Learner.Warnings(l.Fingerprint, final)
+	for kind, w := range l.warned {
+		w.on = slices.ContainsFunc(l.current.Warnings, func(x watch.Warning) bool { return x.Kind == kind })
+		l.warned[kind] = w
+	}
+	for _, x := range l.current.Warnings {
+		w, before := l.warned[x.Kind]
+		if !w.on && (!before || l.records >= 2*w.records) {
+			w.records = l.records
+			l.log.Warn(x.Text, "warning", x.Kind)
+		}
+		w.on = true
+		l.warned[x.Kind] = w
+	}
+}
+
+// freeze copies the state as it is now. Only what was written since the last
+// copy is copied.
+func (l *loop) freeze() *frozen {
+	return &frozen{l.Learner.Snapshot(), l.Offsets.Clone(), l.before + l.records}
+}
+
+// frozen is the state at one instant, which jobs get.
+type frozen struct {
+	*online.Snapshot
+	offsets event.Offsets
+	records uint64 // counted in, those before Run included, and those of a round under way
+}
+
+// report publishes the Status.
+func (l *loop) report(notReady string) {
+	s := l.current
+	s.Counts = l.intake.Counts()
+	s.NotReady = cmp.Or(notReady, l.saver.trouble, l.adopter.trouble)
+	s.Save, s.Published = l.saver.status, l.publisher.count
+	s.Partitions = make([]PartitionStatus, len(l.Offsets))
+	for i, p := range l.Offsets {
+		high, ok := l.highWater[partition{p.Topic, p.Partition}]
+		if !ok {
+			high = -1
+		}
+		s.Partitions[i] = PartitionStatus{p, high}
+	}
+	if l.Labels != nil {
+		counts := l.Labels.Counts()
+		s.Labels, s.AtLearning = &counts, l.intake.atLearning()
+	}
+	s.Metrics, s.Health = l.Learner.Metrics(), l.Learner.Health()
+	s.FieldAlarms = s.Health.Raised - l.first.fields
+	s.Suspected, s.DriftAlarms = s.Metrics.Mislabeled-l.first.suspects, s.Metrics.Drift.Alarms-l.first.drifts
+	l.reported, l.unreported = time.Now(), false
+	l.status.Store(&s)
+	if l.Observe != nil {
+		l.Observe(&s)
+	}
+}

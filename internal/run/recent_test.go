@@ -1,0 +1,66 @@
+package run
+
+import (
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/online"
+)
+
+// The newest events are kept, of a long stream every eighth, in order and as copies; those
+// without a label are not, and none is taken up that cannot be used.
+func TestRecent(t *testing.T) {
+	r := &Runner{}
+	e := event.Example{Features: event.Vec{Index: []uint32{3}, Value: []float64{0}}, Field: []uint16{1}, Missing: []uint16{2}, Weight: 1}
+	for i := range 10_000 {
+		e.Features.Value[0], e.Offset, e.Label = float64(i), int64(i), 1
+		r.recent.offer(&e)
+		if i == 99 && len(r.Recent()) != 100 {
+			t.Errorf("of 100 events %d are kept", len(r.Recent()))
+		}
+		e.Label = event.Unlabeled
+		r.recent.offer(&e)
+	}
+	got := r.Recent()
+	if len(got) != recentEvents {
+		t.Fatalf("%d events are kept", len(got))
+	}
+	for i, e := range got {
+		if want := 10_000 - recentEvery*(recentEvents-i) + recentEvery - 1; e.Offset != int64(want) || e.Features.Value[0] != float64(want) || e.Label != 1 || e.Missing[0] != 2 {
+			t.Fatalf("event %d is %+v, want that of %d", i, e, want)
+		}
+	}
+	got[0].Features.Value[0] = -1
+	if r.Recent()[0].Features.Value[0] == -1 {
+		t.Error("what is handed out is no copy")
+	}
+	e.Features = event.Vec{Index: make([]uint32, recentFeatures+1), Value: make([]float64, recentFeatures+1)}
+	e.Label = 1
+	for range recentEvery {
+		r.recent.offer(&e)
+	}
+	if got := r.Recent(); got[len(got)-1].Features.Len() != 1 {
+		t.Error("a very large event is kept")
+	}
+	e.Features = event.Vec{Index: []uint32{3}, Value: []float64{1}}
+	if n := testing.AllocsPerRun(1000, func() { r.recent.offer(&e) }); n != 0 {
+		t.Errorf("an event allocates %v times", n)
+	}
+}
+
+// Where nobody will ask neither models nor events are copied.
+func TestUnread(t *testing.T) {
+	for _, unread := range []bool{false, true} {
+		schema := event.NewSchema(4, []string{"a", "b"}, 2)
+		learner, err := online.New(online.DefaultConfig(), schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := newLoop(&Runner{State: State{Learner: learner}, unread: unread})
+		l.publish()
+		l.intake.example(&event.Batch{Examples: []event.Example{{Label: 1, Weight: 1, Features: event.Vec{Index: []uint32{3}, Value: []float64{1}}}}}, 0)
+		if published, kept := l.Published() != nil, len(l.Recent()); published == unread || kept != map[bool]int{false: 1}[unread] {
+			t.Errorf("unread %v: published %v, %d events kept", unread, published, kept)
+		}
+	}
+}

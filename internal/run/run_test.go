@@ -1,0 +1,917 @@
+package run_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"blankout/checkpoint"
+	"blankout/internal/event"
+	"blankout/internal/run"
+	"blankout/online"
+	"blankout/online/watch"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// stream is a Source of n made-up records in batches of random sizes. Fields
+// and classes turn up over time, as a decoder finds them, and what a Batch held
+// before is scribbled over when it comes again.
+type testStream struct {
+	schema  *event.Schema
+	n       int
+	refuse  func(offset int) bool
+	sizes   *rand.Rand
+	next    int
+	passing func(offset int) // sees every record that is about to be handed out
+	end     error            // instead of io.EOF
+	spoil   func(e *event.Example)
+}
+
+const fields = 12
+
+func newStream(schema *event.Schema, from event.Offsets, n int, seed uint64) *testStream {
+	s := &testStream{schema: schema, n: n, sizes: rand.New(rand.NewPCG(seed, 1)), end: io.EOF}
+	if p, ok := from.Lookup("t", 3); ok {
+		s.next = int(p.Next)
+	}
+	return s
+}
+
+func (s *testStream) Next(ctx context.Context, b *event.Batch) error {
+	for i := range b.Examples {
+		e := &b.Examples[i]
+		for j := range e.Features.Value {
+			e.Features.Index[j], e.Features.Value[j] = 1<<17, 1e9
+		}
+		e.Key, e.Offset = nil, -1
+	}
+	b.Topic, b.Partition, b.HighWater, b.Reset = "t", 3, int64(s.n), false
+	b.Examples = b.Examples[:0]
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if s.next == s.n {
+		return s.end
+	}
+	for range 1 + s.sizes.IntN(50) {
+		if s.next == s.n {
+			break
+		}
+		if s.passing != nil {
+			s.passing(s.next)
+		}
+		b.Examples = append(b.Examples, s.record(s.next))
+		s.next++
+	}
+	b.Next = int64(s.next)
+	b.Schema = s.schema.View()
+	return nil
+}
+
+// record makes record number n, the same one every time.
+func (s *testStream) record(n int) event.Example {
+	r := rand.New(rand.NewPCG(uint64(n), 2))
+	e := event.Example{Offset: int64(n), Fingerprint: r.Uint64(), Time: 1_700_000_000_000 + int64(n), Weight: 1}
+	if s.refuse != nil && s.refuse(n) {
+		e.Refused = &event.Refusal{Reason: event.ReasonSyntax, Detail: "spoilt", Value: fmt.Append(nil, n)}
+		return e
+	}
+	for f := 1; f <= min(fields, 1+n/40); f++ { // a new field every 40 records
+		name := fmt.Sprintf("f%d", f)
+		if len(s.schema.Fields) == f {
+			s.schema.AddField(event.Field{Name: name, Kind: event.Numeric})
+		}
+		if hash := r.Uint64() | 1; s.schema.Names.Wants(hash) {
+			s.schema.Names.Add(hash, []byte(name))
+		}
+		e.Features.Index = append(e.Features.Index, uint32(f*1000+r.IntN(30)))
+		e.Features.Value = append(e.Features.Value, r.NormFloat64())
+		e.Field = append(e.Field, uint16(f))
+	}
+	label := "1" // the larger of two comes first, its class has number 1
+	if n > 100 && r.IntN(2) == 0 {
+		label = "-1"
+	}
+	e.Label, _ = s.schema.Class([]byte(label))
+	if n%17 == 3 {
+		e.Label = event.Unlabeled
+	}
+	if s.spoil != nil {
+		s.spoil(&e)
+	}
+	return e
+}
+
+var settings = online.Fingerprint{"format": "test"}
+
+// service is one life of a program: it opens the directory, resumes, and is
+// ready to Run until its Close.
+type service struct {
+	*run.Runner
+	store  *checkpoint.Store
+	source *testStream
+}
+
+func start(t *testing.T, dir string, n int, seed uint64) *service {
+	t.Helper()
+	return startAs(t, dir, n, seed, learnerConfig())
+}
+
+// learnerConfig returns the default settings, but for a covariance of few columns: each
+// event of a testStream has another pattern of its 540 columns.
+func learnerConfig() online.Config {
+	c := online.DefaultConfig()
+	c.CovarianceMaxFields = 8
+	return c
+}
+
+func startAs(t *testing.T, dir string, n int, seed uint64, c online.Config) *service {
+	t.Helper()
+	store, err := checkpoint.Open(dir, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	s := &service{&run.Runner{Config: run.DefaultConfig(), Fingerprint: settings}, store, nil}
+	file, refused, err := store.Load()
+	if len(refused) > 0 {
+		t.Fatal(refused)
+	}
+	if errors.Is(err, checkpoint.ErrNone) {
+		schema := event.NewSchema(18, nil, 2)
+		schema.Names = event.NewNames(2000)
+		s.Learner, err = online.New(c, schema)
+	} else if err == nil {
+		s.State, err = run.Resume(c, settings, file.Blocks)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Schema = s.Learner.Schema()
+	s.source = newStream(s.Schema, s.Offsets, n, seed)
+	s.Source = s.source
+	s.Config.Refused = run.PolicySkip
+	s.Config.SaveEvents = 70
+	s.Config.ShutdownTimeout = time.Hour // the deadline is that of the test binary: a loaded machine writes slowly
+	s.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
+		saved, err := store.Save(checkpoint.Linear, blocks)
+		return saved.Name, saved.Bytes, errors.Join(err, saved.Prune)
+	}
+	return s
+}
+
+// newest returns the bytes of the newest checkpoint and its place in the stream.
+func newest(t *testing.T, dir string) ([]byte, event.Position) {
+	t.Helper()
+	names, err := checkpoint.List(dir)
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, names[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := checkpoint.Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	offsets, err := run.ReadOffsets(file.Blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	position, ok := offsets.Lookup("t", 3)
+	if !ok {
+		t.Fatalf("no position in %v", offsets)
+	}
+	return data, position
+}
+
+const records = 1500
+
+// A run that stops at any record, and one that loses what it had not saved, ends
+// in the same bytes as one that does not, whatever the batches are and whenever
+// it saves, publishes and reports.
+func TestStateDependsOnEventsOnly(t *testing.T) {
+	reference := t.TempDir()
+	s := start(t, reference, records, 0)
+	s.Config.SaveEvents, s.Config.PublishInterval = 0, 0
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want, p := newest(t, reference)
+	if p.Next != records || p.Records != records {
+		t.Fatalf("ended at %+v", p)
+	}
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		dir := t.TempDir()
+		lives := 0
+		for done := false; !done; lives++ {
+			s := start(t, dir, records, seed<<32+uint64(lives))
+			ctx, cancel := context.WithCancel(t.Context())
+			stop := s.source.next + 1 + r.IntN(600)
+			s.Config.PublishEvents = uint64(1 + r.IntN(100))
+			switch {
+			case stop >= records:
+				done = true
+			case r.IntN(2) == 0: // told to stop
+				s.source.passing = func(offset int) {
+					if offset == stop {
+						cancel()
+					}
+				}
+			case r.IntN(2) == 0: // breaks off without a last save
+				save := s.Save
+				var dead atomic.Bool
+				s.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
+					if dead.Load() {
+						return "", 0, errors.New("dead")
+					}
+					return save(blocks)
+				}
+				s.source.passing = func(offset int) {
+					if offset == stop {
+						dead.Store(true)
+						cancel()
+					}
+				}
+			default:
+				s.Config.MaxEvents = uint64(stop - s.source.next)
+			}
+			err := s.Run(ctx)
+			cancel()
+			if err != nil && !strings.HasSuffix(err.Error(), "dead") {
+				t.Fatal(err)
+			}
+			if s.Config.MaxEvents > 0 {
+				if _, p := newest(t, dir); p.Next != int64(stop) {
+					t.Errorf("seed %d: %d events from %d on end at %d", seed, s.Config.MaxEvents, stop-int(s.Config.MaxEvents), p.Next)
+				}
+			}
+			s.store.Close()
+		}
+		got, p := newest(t, dir)
+		if !bytes.Equal(got, want) {
+			t.Errorf("seed %d: %d lives end in another state, at %+v", seed, lives, p)
+		}
+		if lives < 2 {
+			t.Errorf("seed %d: only one life", seed)
+		}
+	}
+}
+
+// sink is a place for dead letters that fails so many times first.
+type sink struct {
+	fail          int
+	added, stored []int64
+	mu            sync.Mutex // of stored, which a save looks at
+}
+
+func (s *sink) Add(ctx context.Context, topic string, partition int32, e *event.Example) error {
+	if topic != "t" || partition != 3 || string(e.Refused.Value) != fmt.Sprint(e.Offset) {
+		return fmt.Errorf("%s/%d: %+v", topic, partition, e)
+	}
+	if s.fail%2 == 1 {
+		s.fail--
+		return errors.New("no broker")
+	}
+	s.added = append(s.added, e.Offset)
+	return nil
+}
+
+func (s *sink) Flush(context.Context) error {
+	if s.fail > 0 {
+		s.fail--
+		return errors.New("no acknowledgement")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stored, s.added = append(s.stored, s.added...), nil
+	return nil
+}
+
+func everySeventh(offset int) bool { return offset%7 == 2 }
+
+func TestDeadLetters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, t.TempDir(), 400, 1)
+		s.source.refuse = everySeventh
+		letters := &sink{fail: 5}
+		s.Config.Refused, s.DeadLetters = run.PolicyDeadLetter, letters
+		s.Config.SaveEvents = 1
+		save := s.Save
+		s.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
+			all := slices.Collect(blocks)
+			offsets, _ := run.ReadOffsets(all)
+			letters.mu.Lock()
+			defer letters.mu.Unlock()
+			for offset := range offsets[0].Next {
+				if everySeventh(int(offset)) && !slices.Contains(letters.stored, offset) {
+					t.Errorf("saved up to %d, dead letter %d not stored", offsets[0].Next, offset)
+				}
+			}
+			return save(slices.Values(all))
+		}
+		var reasons []string
+		s.Observe = func(status *run.Status) { reasons = append(reasons, status.NotReady) }
+		if err := s.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		status := s.Status()
+		if status.Refused != 57 || status.DeadLetters[event.ReasonSyntax] != 57 || status.DeadLetterFailures != 5 || len(letters.stored) != 57 {
+			t.Errorf("%+v, stored %v", status, letters.stored)
+		}
+		if !slices.Contains(reasons, "dead letters cannot be stored: no acknowledgement") || !slices.Contains(reasons, "") {
+			t.Errorf("readiness: %q", reasons)
+		}
+		if n := status.Learned + status.Unlabeled + status.Refused; n != 400 {
+			t.Errorf("%d records counted", n)
+		}
+	})
+}
+
+// A stop while dead letters cannot be stored saves the state before them.
+func TestStopWithoutDeadLetters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s := start(t, dir, 400, 1)
+		s.source.refuse = func(offset int) bool { return offset == 300 }
+		s.Config.Refused, s.DeadLetters = run.PolicyDeadLetter, &sink{fail: 1e9}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := s.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, p := newest(t, dir); p.Next > 300 || p.Next < 250 {
+			t.Errorf("saved at %+v", p)
+		}
+	})
+}
+
+// suspectSink is a place for mislabeled events that fails so many times first.
+type suspectSink struct {
+	sink
+	classes []string
+}
+
+func (d *suspectSink) AddMislabeled(ctx context.Context, topic string, partition int32, e *event.Example, label string, score, influence float64) error {
+	if topic != "t" || partition != 3 || label != d.classes[e.Label] || !(influence < suspicious) {
+		panic(fmt.Sprintf("%s/%d: %+v of %s: score %v, influence %v", topic, partition, e, label, score, influence))
+	}
+	if d.fail%2 == 1 {
+		d.fail--
+		return errors.New("no broker")
+	}
+	d.added = append(d.added, e.Offset)
+	return nil
+}
+
+const suspicious = 0.65
+
+// startSuspecting is start with a loss that has mislabeled events, and says which they are.
+func startSuspecting(t *testing.T, dir string, n int, d *suspectSink) (s *service, mislabeled []int64) {
+	s = start(t, dir, n, 1)
+	c := learnerConfig()
+	c.Loss, c.MislabeledBelow = "t-logistic:1.5", suspicious
+	learner := func(schema *event.Schema) *online.Learner {
+		l, err := online.New(c, schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	s.Learner = learner(s.Schema)
+	d.classes = []string{"-1", "1"}
+	s.Mislabeled = d
+	reference := newStream(event.NewSchema(18, nil, 2), nil, n, 1)
+	l := learner(reference.schema)
+	for i := range n {
+		e := reference.record(i)
+		l.Learn(&e)
+		if _, ok := l.MislabeledEvent(); ok {
+			mislabeled = append(mislabeled, int64(i))
+		}
+	}
+	return s, mislabeled
+}
+
+// A checkpoint passes no mislabeled event that is not safe.
+func TestSuspectsAreSafe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &suspectSink{sink: sink{fail: 5}}
+		s, want := startSuspecting(t, t.TempDir(), 400, d)
+		if len(want) < 20 {
+			t.Fatalf("only %d mislabeled events", len(want))
+		}
+		s.Config.SaveEvents = 1
+		save := s.Save
+		s.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
+			all := slices.Collect(blocks)
+			offsets, _ := run.ReadOffsets(all)
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			for _, offset := range want {
+				if offset < offsets[0].Next && !slices.Contains(d.stored, offset) {
+					t.Errorf("saved up to %d, suspect %d not stored", offsets[0].Next, offset)
+				}
+			}
+			return save(slices.Values(all))
+		}
+		var reasons []string
+		s.Observe = func(status *run.Status) { reasons = append(reasons, status.NotReady) }
+		if err := s.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if status := s.Status(); status.Mislabeled != uint64(len(want)) || status.MislabeledFailures != 5 || status.Metrics.Mislabeled != uint64(len(want)) {
+			t.Errorf("%d mislabeled events, %d failures, want %d and 5", status.Mislabeled, status.MislabeledFailures, len(want))
+		}
+		if !slices.Equal(d.stored, want) {
+			t.Errorf("stored %v\nwant %v", d.stored, want)
+		}
+		if !slices.Contains(reasons, "mislabeled events cannot be stored: no acknowledgement") {
+			t.Errorf("readiness: %q", reasons)
+		}
+	})
+}
+
+// A stop while mislabeled events cannot be stored saves nothing that passes one.
+func TestStopWithoutMislabeled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s, want := startSuspecting(t, dir, 400, &suspectSink{sink: sink{fail: 1e9}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		err := s.Run(ctx)
+		if err == nil || !strings.Contains(err.Error(), "the last checkpoint was not written, a restart continues from the one before") {
+			t.Errorf("ended with %v", err)
+		}
+		if names, _ := checkpoint.List(dir); len(names) > 0 {
+			if _, p := newest(t, dir); p.Next > want[0] {
+				t.Errorf("saved at %+v, the first suspect is %d", p, want[0])
+			}
+		}
+	})
+}
+
+// An alarm of the drift detector is in the log with its numbers.
+func TestDriftIsLogged(t *testing.T) {
+	s := start(t, t.TempDir(), 5000, 1)
+	s.source.spoil = func(e *event.Example) {
+		if e.Label == event.Unlabeled {
+			return
+		}
+		// The feature tells the class for 3000 events, and nothing after.
+		if e.Offset <= 3000 {
+			e.Label = int(e.Offset % 2)
+		}
+		e.Features.Index, e.Features.Value, e.Field = []uint32{uint32(e.Offset % 2)}, []float64{1}, nil
+	}
+	var log bytes.Buffer
+	s.Log = slog.New(slog.NewTextHandler(&log, nil))
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d := s.Status().Metrics.Drift
+	if d.Alarms == 0 || d.Event < 3000 || d.Excess < 0 || d.Excess >= watch.DriftAlarm {
+		t.Fatalf("%+v", d)
+	}
+	want := fmt.Sprintf(`level=WARN msg="the stream drifts: events cost more than before" alarms=%d event=%d log_loss_before=%v log_loss_after=%v topic=t partition=3 `, d.Alarms, d.Event, d.Before, d.After)
+	if !strings.Contains(log.String(), want) {
+		t.Errorf("log without %s", want)
+	}
+}
+
+// borrowing remembers the bytes of the last refused record that it lent out.
+type borrowing struct {
+	*testStream
+	refused []byte
+}
+
+func (b *borrowing) Next(ctx context.Context, batch *event.Batch) error {
+	err := b.testStream.Next(ctx, batch)
+	for i := range batch.Examples {
+		if r := batch.Examples[i].Refused; r != nil {
+			b.refused = r.Value
+		}
+	}
+	return err
+}
+
+func TestRefusedFails(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, dir, 400, 1)
+	s.source.refuse = func(offset int) bool { return offset == 333 }
+	s.Config.Refused = run.PolicyFail
+	source := &borrowing{testStream: s.source}
+	s.Source = source
+	err := s.Run(t.Context())
+	clear(source.refused) // as the next read would
+	if refused := (*run.RefusedError)(nil); !errors.As(err, &refused) || refused.Offset != 333 || err.Error() != "t/3 offset 333: record refused (syntax): spoilt" || string(refused.Refusal.Value) != "333" {
+		t.Errorf("%v, %+v", err, refused)
+	}
+	if _, p := newest(t, dir); p.Next != 333 {
+		t.Errorf("saved at %+v", p)
+	}
+	s.store.Close()
+	// Under another policy it goes on from there.
+	s = start(t, dir, 400, 2)
+	s.source.refuse = func(offset int) bool { return offset == 333 }
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, p := newest(t, dir); p.Next != 400 || p.Records != 400 || s.Status().Refused != 1 {
+		t.Errorf("saved at %+v", p)
+	}
+}
+
+// A run that has read all there is and learned none of it, or refused more than half, ends
+// with an error that counts the reasons, and saves nothing over what was there.
+func TestFruitless(t *testing.T) {
+	unlabeled := func(e *event.Example) { e.Label = event.Unlabeled }
+	repeated := func(e *event.Example) {
+		*e = event.Example{Offset: e.Offset, Fingerprint: e.Fingerprint, Refused: &event.Refusal{Reason: event.ReasonRepeated}}
+	}
+	for name, test := range map[string]struct {
+		change func(s *service)
+		want   string // "" if the run is fruitful
+	}{
+		"half refused":       {func(s *service) { s.source.refuse = func(n int) bool { return n%2 == 0 } }, ""},
+		"more refused":       {func(s *service) { s.source.refuse = func(n int) bool { return n%2 == 0 || n == 101 } }, "of 40 records 19 were learned, 21 were refused (syntax 21); no checkpoint was saved at the end\none that was refused: t/3 offset 101: syntax: spoilt"},
+		"no labels":          {func(s *service) { s.source.spoil = unlabeled }, "of 40 records 0 were learned, 40 had no label; no checkpoint was saved at the end"},
+		"no labels, as said": {func(s *service) { s.source.spoil, s.Config.Unlabeled = unlabeled, true }, ""},
+		"all repeated":       {func(s *service) { s.source.spoil = repeated }, ""},
+		"nothing new":        {func(s *service) { s.source.n = 100 }, ""},
+		"a few refused":      {func(s *service) { s.source.n, s.source.refuse = 109, func(int) bool { return true } }, ""},
+		"ten refused":        {func(s *service) { s.source.n, s.source.refuse = 110, func(int) bool { return true } }, "of 10 records 0 were learned, 10 were refused (syntax 10)"},
+		"taken as it is": {func(s *service) {
+			s.source.refuse, s.Config.Fruitless = func(int) bool { return true }, true
+		}, ""},
+	} {
+		dir := t.TempDir()
+		s := start(t, dir, 100, 1)
+		if err := s.Run(t.Context()); err != nil {
+			t.Fatal(name, err)
+		}
+		s.store.Close()
+		s = start(t, dir, 140, 1)
+		s.Config.SaveEvents = 0
+		s.source.spoil = func(e *event.Example) { e.Label = 1 } // all have one
+		test.change(s)
+		err := s.Run(t.Context())
+		_, p := newest(t, dir)
+		switch {
+		case test.want == "" && (err != nil || p.Next != int64(s.source.n)):
+			t.Errorf("%s: saved at %d: %v", name, p.Next, err)
+		case test.want != "" && (err == nil || !strings.HasPrefix(err.Error(), test.want) || p.Next != 100):
+			t.Errorf("%s: saved at %d: %v", name, p.Next, err)
+		}
+		var fruitless *run.FruitlessError
+		if errors.As(err, &fruitless) && fruitless.NoLabels() != (name == "no labels") {
+			t.Errorf("%s: no labels %t", name, fruitless.NoLabels())
+		}
+	}
+	s := start(t, t.TempDir(), 0, 1)
+	if err := s.Run(t.Context()); err == nil || err.Error() != "no event was read; no checkpoint was saved at the end" {
+		t.Errorf("no record at all: %v", err)
+	}
+	s = start(t, t.TempDir(), 40, 1)
+	s.source.spoil = repeated
+	if err := s.Run(t.Context()); err != nil {
+		t.Errorf("records that are not at fault: %v", err)
+	}
+}
+
+func TestSavesThatFail(t *testing.T) {
+	for _, failures := range []int{1, 3, 1000} {
+		dir := t.TempDir()
+		s := start(t, dir, records, 1)
+		save, calls, seen := s.Save, 0, false
+		s.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
+			if calls++; calls <= failures {
+				return "", 0, errors.New("disk full")
+			}
+			return save(blocks)
+		}
+		s.Observe = func(status *run.Status) { seen = seen || strings.Contains(status.NotReady, "disk full") }
+		s.source.passing = func(int) {
+			if s.Status().Save.Failed == 0 { // give saves a chance to end
+				time.Sleep(10 * time.Microsecond)
+			}
+		}
+		err := s.Run(t.Context())
+		if failures == 1000 {
+			if err == nil || !strings.Contains(err.Error(), "disk full") {
+				t.Errorf("the last save failed: %v", err)
+			}
+			continue
+		}
+		if err != nil && calls > failures {
+			t.Errorf("%d failures: %v", failures, err)
+		}
+		if err == nil {
+			if _, p := newest(t, dir); p.Next != records || s.Status().Save.Failed != uint64(failures) {
+				t.Errorf("%d failures: %+v, %+v", failures, p, s.Status().Save)
+			}
+		}
+	}
+}
+
+// A FinalError of a save ends the run, whatever there is still to learn, and no
+// other save is tried.
+func TestFinalError(t *testing.T) {
+	for _, at := range []int{1, 2} {
+		s := start(t, t.TempDir(), records, 1)
+		lost, calls := errors.New("not ours any more"), 0
+		save := s.Save
+		failed := make(chan struct{})
+		s.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
+			if calls++; calls < at {
+				return save(blocks)
+			}
+			defer close(failed) // a second time panics
+			return "", 0, run.FinalError{Err: lost}
+		}
+		s.source.passing = func(n int) {
+			if n == records-1 { // the last record comes when the run has been ended
+				<-failed
+				for !strings.HasPrefix(s.Status().NotReady, "stop") {
+					time.Sleep(time.Millisecond)
+				}
+			}
+		}
+		if err := s.Run(t.Context()); !errors.Is(err, lost) || calls != at {
+			t.Errorf("%d saves, want %d: %v", calls, at, err)
+		}
+		if status := s.Status(); status.Save.Saved != uint64(at-1) || status.Save.Failed != 1 || status.NotReady != "stopped" {
+			t.Errorf("%+v, %s", status.Save, status.NotReady)
+		}
+	}
+}
+
+func TestErrorsNameTheRecord(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(*testStream)
+		want  string
+		saved int64 // at least so far
+	}{
+		"learning panics": {func(s *testStream) {
+			s.spoil = func(e *event.Example) {
+				if e.Offset == 500 {
+					e.Label = 1000 // beyond the classes: a decoder's mistake
+				}
+			}
+		}, "t/3 offset 500: learning this record panics", 0},
+		"reading panics": {func(s *testStream) {
+			s.passing = func(offset int) {
+				if offset == 500 {
+					panic("decoder")
+				}
+			}
+		}, "reading t/3 after offset", 400},
+		"goes back": {func(s *testStream) {
+			s.spoil = func(e *event.Example) {
+				if e.Offset == 500 {
+					e.Offset = 5
+				}
+			}
+		}, "t/3: offset 5 after position 500", 400},
+		"source fails": {func(s *testStream) { s.end = errors.New("broken pipe") }, "reading events: broken pipe", records},
+	} {
+		dir := t.TempDir()
+		s := start(t, dir, records, 1)
+		s.Config.SaveEvents = 0
+		c.spoil(s.source)
+		err := s.Run(t.Context())
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if c.saved == 0 {
+			if names, _ := checkpoint.List(dir); len(names) > 0 {
+				t.Errorf("%s: saved %v", name, names)
+			}
+		} else if _, p := newest(t, dir); p.Next < c.saved {
+			t.Errorf("%s: saved at %+v", name, p)
+		}
+		s.store.Close()
+	}
+}
+
+// A save of what was learned before learning panicked is over when Run returns.
+func TestPanicAwaitsSave(t *testing.T) {
+	s := start(t, t.TempDir(), records, 1)
+	s.Config.SaveEvents = records / 2
+	begun, ended := make(chan bool), false
+	save := s.Save
+	s.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
+		close(begun)
+		time.Sleep(100 * time.Millisecond)
+		defer func() { ended = true }()
+		return save(blocks)
+	}
+	s.source.spoil = func(e *event.Example) {
+		if e.Offset == records-1 {
+			<-begun
+			e.Label = 1000
+		}
+	}
+	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "learning this record panics") || !ended {
+		t.Errorf("the save had ended: %v; %v", ended, err)
+	}
+}
+
+// A save that hangs does not keep the program from ending.
+func TestShutdownTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, t.TempDir(), 100, 1)
+		s.Config.ShutdownTimeout = 10 * time.Second
+		release := make(chan bool)
+		s.Save = func(iter.Seq[event.Block]) (string, int64, error) { <-release; return "", 0, nil }
+		begin := time.Now()
+		err := s.Run(t.Context())
+		if took := time.Since(begin); took != s.Config.ShutdownTimeout {
+			t.Errorf("ended after %v", took)
+		}
+		if err == nil || !strings.Contains(err.Error(), "not written within 10s") {
+			t.Error(err)
+		}
+		close(release)
+	})
+}
+
+// Saves come with time as well as with events, and an idle run saves once.
+func TestSaveInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s := start(t, dir, 400, 1)
+		s.Config.SaveEvents, s.Config.SaveInterval = 0, time.Minute
+		committed := event.Offsets(nil)
+		s.Commit = func(_ context.Context, o event.Offsets) error {
+			committed = o
+			return errors.New("no coordinator") // must not matter
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		s.Source = idle{s.source}
+		done := make(chan error)
+		go func() { done <- s.Run(ctx) }()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if status := s.Status(); status.Save.Saved != 1 || status.Save.CommitFailures != 1 || status.NotReady != "" {
+			t.Errorf("%+v", status)
+		}
+		if p, _ := committed.Lookup("t", 3); p.Next != 400 {
+			t.Errorf("committed %+v", committed)
+		}
+		if m := s.Model(); m == nil || m.Events == 0 {
+			t.Errorf("published %+v", m)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if names, _ := checkpoint.List(dir); len(names) != 1 {
+			t.Errorf("%v: nothing had come since the first", names)
+		}
+	})
+}
+
+// idle waits for ever where a stream ends.
+type idle struct{ *testStream }
+
+func (s idle) Next(ctx context.Context, b *event.Batch) error {
+	err := s.testStream.Next(ctx, b)
+	if errors.Is(err, io.EOF) {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return err
+}
+
+// jumps delivers what a Consumer does at its start and by a policy for offsets
+// out of range: batches that only move the position.
+type jumps []event.Batch
+
+func (j *jumps) Next(_ context.Context, b *event.Batch) error {
+	if len(*j) == 0 {
+		return io.EOF
+	}
+	*b, *j = (*j)[0], (*j)[1:]
+	return nil
+}
+
+func TestBatchesWithoutExamples(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, dir, 0, 1)
+	s.Offsets = event.Offsets{{Topic: "t", Partition: 3, Next: 1000, Records: 10, Sum: 5}}
+	s.Source = &jumps{
+		{Topic: "t", Partition: 3, Next: 1000, HighWater: 2000},
+		{Topic: "t", Partition: 4, Next: 77, HighWater: -1},
+		{Topic: "t", Partition: 3, Next: 500, HighWater: 2000, Reset: true},
+		{Topic: "t", Partition: 3, Next: 600, HighWater: 2000},
+	}
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := event.Offsets{{Topic: "t", Partition: 3, Next: 600, Records: 10, Sum: 5}, {Topic: "t", Partition: 4, Next: 77, First: 77}}
+	if !slices.Equal(s.Offsets, want) {
+		t.Errorf("%+v", s.Offsets)
+	}
+	if p := s.Status().Partitions; p[0].Lag() != 1400 || p[1].Lag() != -1 {
+		t.Errorf("%+v", p)
+	}
+	newest(t, dir)
+}
+
+func TestResumeNamesTheDifference(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, dir, 100, 1)
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	file, _, err := s.store.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := online.DefaultConfig()
+	c.Noise = "none"
+	_, err = run.Resume(c, online.Fingerprint{"format": "csv"}, file.Blocks)
+	mismatch := (*online.MismatchError)(nil)
+	if !errors.As(err, &mismatch) || !slices.Equal(mismatch.Differences, []string{
+		`format: was "test", is "csv"`, `noise: was "auto [0 0.3 0.7]", is "none"`}) {
+		t.Errorf("%v", err)
+	}
+	blocks := slices.DeleteFunc(file.Blocks, func(b event.Block) bool { return b.Name == "offsets" })
+	if _, err := run.Resume(online.DefaultConfig(), settings, blocks); err == nil || !strings.Contains(err.Error(), "not a checkpoint") {
+		t.Errorf("a model: %v", err)
+	}
+}
+
+func TestRunConfig(t *testing.T) {
+	for want, change := range map[string]func(*run.Runner){
+		"refused: ":                func(r *run.Runner) { r.Config.Refused = "burn" },
+		"save_interval: ":          func(r *run.Runner) { r.Config.SaveInterval = -1 },
+		"publish_interval: ":       func(r *run.Runner) { r.Config.PublishInterval = -1 },
+		"shutdown_timeout: ":       func(r *run.Runner) { r.Config.ShutdownTimeout = 0 },
+		"no place for dead letter": func(r *run.Runner) { r.Config.Refused = run.PolicyDeadLetter },
+	} {
+		s := start(t, t.TempDir(), 0, 1)
+		change(s.Runner)
+		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// A warning is logged once, however long it stays.
+func TestWarningsAreLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	s := start(t, t.TempDir(), 6000, 0)
+	s.Config.Fruitless = true
+	s.source.spoil = func(e *event.Example) { e.Label = event.Unlabeled }
+	s.Log = slog.New(slog.NewTextHandler(&log, nil))
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(log.String(), "warning=no-labels"); n != 1 || len(s.Status().Warnings) != 1 {
+		t.Errorf("logged %d times, at the end %v:\n%s", n, s.Status().Warnings, &log)
+	}
+}
+
+// A run that begins has no warnings of the little that was learned before; those are
+// given at the end of a run, when nothing more may come.
+func TestNoWarningsAtTheStart(t *testing.T) {
+	dir := t.TempDir()
+	for life, n := range []int{20, 40} {
+		s := start(t, dir, n, 0)
+		s.Config.Fruitless = true
+		s.source.spoil = func(e *event.Example) { e.Label = event.Unlabeled }
+		s.source.passing = func(int) {
+			if w := s.Status().Warnings; len(w) > 0 {
+				t.Errorf("life %d: warnings while it begins: %v", life, w)
+			}
+		}
+		if err := s.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if w := s.Status().Warnings; len(w) != 1 {
+			t.Errorf("life %d: warnings at the end: %v", life, w)
+		}
+		s.store.Close()
+	}
+}

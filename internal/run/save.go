@@ -1,0 +1,312 @@
+package run
+
+// This file saves checkpoints beside learning.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"time"
+
+	"blankout/batch/validate"
+	"blankout/internal/event"
+	"blankout/internal/failpoint"
+	"blankout/online"
+	"blankout/online/watch"
+	"blankout/stream/labels"
+)
+
+// saver writes checkpoints.
+type saver struct {
+	job
+	log         *slog.Logger
+	config      *Config
+	save        func(iter.Seq[event.Block]) (string, int64, error)
+	commit      func(context.Context, event.Offsets) error
+	fingerprint online.Fingerprint
+
+	status  SaveStatus
+	moved   bool   // there is something to save
+	next    uint64 // records since Run began at which the next checkpoint is due
+	last    time.Time
+	err     error  // the last save's
+	trouble string // what that means for the run, "" if it went well
+	final   error  // a FinalError of a save: nothing more is saved
+	// urgent asks for a checkpoint at once, and after a failure at retry.
+	urgent bool
+	wait   time.Duration
+	retry  time.Time
+	// kept is what waited for labels at the checkpoints of this run that may be kept,
+	// which are keep at most.
+	kept []*labels.Frozen
+	keep int
+}
+
+func (s *saver) due(records uint64, now time.Time) bool {
+	switch {
+	case s.save == nil || !s.moved || s.running():
+		return false
+	case s.urgent && !now.Before(s.retry):
+		return true
+	}
+	return s.config.SaveEvents > 0 && records >= s.next || s.config.SaveInterval > 0 && now.Sub(s.last) >= s.config.SaveInterval
+}
+
+// safe says whether everything that there is to save is in a checkpoint.
+func (s *saver) safe() bool { return s.save == nil || !s.moved && !s.running() }
+
+// saveResult is what the goroutine that writes a checkpoint comes back with.
+type saveResult struct {
+	name   string
+	size   int64
+	took   time.Duration
+	err    error // of the save
+	commit error
+}
+
+// beginSave copies the state and has a goroutine encode and write it. Learning
+// stands still for the copy only.
+func (l *loop) beginSave() {
+	s, began := &l.saver, time.Now()
+	if s.save == nil {
+		return
+	}
+	state := l.freeze()
+	var more []event.Block
+	if l.adopter.every > 0 {
+		more = append(more, l.Adoptions.block())
+	}
+	if sample := l.intake.kept.Encode(); sample != nil {
+		more = append(more, event.Block{Name: validate.BlockReservoir, Data: sample})
+	}
+	var waiting *labels.Frozen
+	if l.Labels != nil {
+		waiting = l.Labels.Freeze()
+	}
+	pause := time.Since(began)
+	s.moved, s.last, s.next = false, began, l.records+s.config.SaveEvents
+	s.status.Pause, s.status.PauseSum, s.status.PauseMax = pause, s.status.PauseSum+pause, max(s.status.PauseMax, pause)
+	begin(&s.job, func(context.Context) saveResult { return s.write(state, more, waiting) }, func(r saveResult) {
+		l.unreported = true
+		if s.finish(r); s.final != nil {
+			l.end()
+		}
+	})
+}
+
+// write makes a checkpoint of a frozen state and then tells the broker.
+// It first makes safe what waits for labels, and frees afterwards what waited.
+func (s *saver) write(state *frozen, more []event.Block, waiting *labels.Frozen) (r saveResult) {
+	began := time.Now()
+	var err error
+	if waiting != nil {
+		var block event.Block
+		block, err = waiting.Block()
+		more = append(more, block)
+		if broken := (*labels.BrokenError)(nil); errors.As(err, &broken) {
+			err = FinalError{err}
+		}
+	}
+	var blocks iter.Seq[event.Block]
+	if err == nil {
+		blocks, err = stateBlocks(state, s.fingerprint, more)
+	}
+	if err == nil {
+		r.name, r.size, err = s.save(blocks)
+	}
+	if err == nil && waiting != nil {
+		s.letGo(waiting)
+	}
+	r.err, r.took = err, time.Since(began)
+	if err == nil && s.commit != nil {
+		// Part of stopping too, of which it may take no more than half.
+		ctx, cancel := context.WithTimeout(context.Background(), min(5*time.Second, s.config.ShutdownTimeout/2))
+		defer cancel()
+		r.commit = firstError(failpoint.Here("run.commit"), func() error { return s.commit(ctx, state.offsets) })
+	}
+	return r
+}
+
+// letGo frees what none of the checkpoints that are kept needs, now that there is one
+// more. If it cannot, the next one tries again.
+func (s *saver) letGo(saved *labels.Frozen) {
+	s.kept = append(s.kept, saved)
+	for len(s.kept) > max(s.keep, 1) {
+		s.kept = s.kept[1:]
+	}
+	if len(s.kept) < max(s.keep, 1) {
+		return
+	}
+	if err := s.kept[0].LetGo(); err != nil {
+		s.log.Warn("events that no longer wait for labels still take up space", "err", err)
+	}
+}
+
+func firstError(err error, then func() error) error {
+	if err != nil {
+		return err
+	}
+	return then()
+}
+
+// finish takes over how a save went.
+func (s *saver) finish(r saveResult) {
+	st := &s.status
+	st.Took, st.TookSum, s.err = r.took, st.TookSum+r.took, r.err
+	if r.err != nil {
+		// Learning goes on: the last checkpoint is sound, and the next attempt
+		// comes when the next one is due.
+		st.Failed++
+		s.moved = true
+		s.wait = max(100*time.Millisecond, min(2*s.wait, 10*time.Second))
+		s.retry = time.Now().Add(s.wait)
+		s.trouble = fmt.Sprintf("the last checkpoint could not be saved: %v", r.err)
+		s.log.Error("a checkpoint could not be saved", "err", r.err)
+		if final := (FinalError{}); errors.As(r.err, &final) {
+			s.final = r.err
+		}
+		return
+	}
+	s.trouble, s.wait, s.urgent = "", 0, s.urgent && s.moved
+	st.Saved++
+	st.Name, st.Bytes, st.At = r.name, r.size, time.Now()
+	s.log.Info("checkpoint saved", "name", r.name, "bytes", r.size, "took", r.took, "pause", st.Pause)
+	if r.commit != nil {
+		st.CommitFailures++
+		s.log.Warn("offsets are saved but not committed to the broker; only its lag displays are affected", "err", r.commit)
+	}
+}
+
+// saveAtEnd waits for a save in flight and saves what has come since.
+func (l *loop) saveAtEnd(deadline context.Context) error {
+	var err error
+	for tried := false; ; {
+		switch {
+		case l.saver.running():
+			if err := l.endSaving(deadline); err != nil {
+				return err
+			}
+			err = l.saver.err
+		case l.saver.final != nil:
+			return l.saver.final
+		case l.Save == nil || !l.saver.moved || l.intake.unsafe:
+			return nil
+		case tried:
+			return fmt.Errorf("the last checkpoint could not be saved, a restart continues from the one before: %w", err)
+		default:
+			if err := l.intake.tryFlush(deadline); err != nil {
+				return fmt.Errorf("the last checkpoint was not written, a restart continues from the one before: %w", err)
+			}
+			tried = true
+			l.beginSave()
+		}
+	}
+}
+
+// endSaving waits for a save in flight.
+func (l *loop) endSaving(deadline context.Context) error {
+	for l.saver.running() {
+		select {
+		case take := <-l.finished:
+			take()
+		case <-deadline.Done():
+			return fmt.Errorf("the last checkpoint was not written within %v; a restart continues from the one before", l.Config.ShutdownTimeout)
+		}
+	}
+	return nil
+}
+
+// The blocks that Run adds to the Learner's.
+const (
+	blockOffsets     = "offsets"     // JSON of event.Offsets
+	blockFingerprint = "fingerprint" // JSON of Runner.Fingerprint
+)
+
+// stateBlocks yields the blocks of a checkpoint. Equal states give equal blocks.
+func stateBlocks(s *frozen, f online.Fingerprint, more []event.Block) (iter.Seq[event.Block], error) {
+	where, err := json.Marshal(s.offsets)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the offsets: %w", err)
+	}
+	settings, err := json.Marshal(f) // in the order of keys
+	if err != nil {
+		return nil, fmt.Errorf("encoding the fingerprint: %w", err)
+	}
+	state, err := s.EachBlock()
+	if err != nil {
+		return nil, err
+	}
+	if warnings := s.Warnings(f); len(warnings) > 0 {
+		data, err := json.Marshal(warnings)
+		if err != nil {
+			return nil, fmt.Errorf("encoding the warnings: %w", err)
+		}
+		more = append(more, event.Block{Name: watch.BlockWarnings, Data: data})
+	}
+	return func(yield func(event.Block) bool) {
+		for _, b := range append([]event.Block{{Name: blockOffsets, Data: where}, {Name: blockFingerprint, Data: settings}}, more...) {
+			if !yield(b) {
+				return
+			}
+		}
+		state(yield)
+	}, nil
+}
+
+// Resume makes a State of the blocks of a checkpoint. It fails with a *online.MismatchError
+// if c, or f beside it (see Runner.Fingerprint), would give the weights another meaning.
+func Resume(c online.Config, f online.Fingerprint, blocks []event.Block) (s State, err error) {
+	was, err := ReadFingerprint(blocks)
+	if err != nil {
+		return s, err
+	}
+	s.Learner, err = online.Restore(c, blocks)
+	mismatch := (*online.MismatchError)(nil)
+	if err != nil && !errors.As(err, &mismatch) {
+		return s, err
+	}
+	if diff := f.Diff(was); len(diff) > 0 {
+		if mismatch != nil {
+			diff = append(diff, mismatch.Differences...)
+		}
+		mismatch = &online.MismatchError{Differences: diff}
+	}
+	if mismatch != nil {
+		return s, mismatch
+	}
+	if s.Offsets, err = ReadOffsets(blocks); err != nil {
+		return s, err
+	}
+	s.Reservoir = validate.ReadReservoir(blocks)
+	s.Adoptions, err = ReadAdoptions(blocks)
+	return s, err
+}
+
+// ReadFingerprint returns the Runner's Fingerprint of a checkpoint.
+func ReadFingerprint(blocks []event.Block) (f online.Fingerprint, err error) {
+	err = readJSON(blocks, blockFingerprint, &f)
+	for _, key := range []string{"learners", "learners_interval"} { // of several threads, whose model one goes on with
+		delete(f, key)
+	}
+	return f, err
+}
+
+// ReadOffsets returns where in the stream a checkpoint belongs.
+func ReadOffsets(blocks []event.Block) (event.Offsets, error) {
+	var offsets event.Offsets
+	return offsets, readJSON(blocks, blockOffsets, &offsets)
+}
+
+func readJSON(blocks []event.Block, name string, to any) error {
+	data, err := event.FindBlock(blocks, name)
+	if err != nil {
+		return fmt.Errorf("%w: this is not a checkpoint", err)
+	}
+	if err := json.Unmarshal(data, to); err != nil {
+		return fmt.Errorf("block %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package run
+
+// This file keeps what the page shows of single records: samples of refused records and of
+// mislabeled events, and how often each class was predicted as which.
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/online/watch"
+)
+
+// Sample shows one of the newest refused records or mislabeled events.
+type Sample struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Offset    int64  `json:"offset"`
+	Why       string `json:"why"`
+	Text      string `json:"text"` // the beginning of the record, where records are kept
+}
+
+const (
+	shownSamples = 20  // of the newest are kept
+	shownText    = 400 // bytes of each
+	// shownClasses bounds the classes of a confusion matrix.
+	shownClasses = 50
+)
+
+// refusedSample is the Sample of a refused record.
+func refusedSample(b *event.Batch, e *event.Example) Sample {
+	value := e.Refused.Value
+	if value == nil {
+		value = e.Value
+	}
+	return sample(b, e, e.Refused.Error(), value)
+}
+
+// mislabeledSample is the Sample of an event whose label is doubted.
+func mislabeledSample(b *event.Batch, e *event.Example, class string, s watch.MislabeledEvent) Sample {
+	return sample(b, e, fmt.Sprintf("labeled %s, scored %.3g for it: counts for %.2g of an event", class, s.Score, s.Influence), e.Value)
+}
+
+func sample(b *event.Batch, e *event.Example, why string, value []byte) Sample {
+	text := value[:min(len(value), shownText)]
+	return Sample{b.Topic, b.Partition, e.Offset, why, string(bytes.ToValidUTF8(text, []byte("\uFFFD")))}
+}
+
+// withSample returns the newest Samples, the newest first, in a list of its own: a Status
+// has the one before.
+func withSample(list []Sample, s Sample) []Sample {
+	return slices.Insert(slices.Clone(list[:min(len(list), shownSamples-1)]), 0, s)
+}
+
+// confuse counts an event by its class and the one that its scores said before it was
+// learned.
+func (in *Intake) confuse(e *event.Example, scores []float64) {
+	classes := min(max(in.Learner.Outputs(), 2), shownClasses)
+	if e.Label < 0 || e.Label >= classes || in.Learner.Schema().Target != loss.Sign || len(scores) == 0 {
+		return
+	}
+	for len(in.confusion) < classes {
+		in.confusion = append(in.confusion, nil)
+	}
+	for k, row := range in.confusion {
+		if len(row) < classes {
+			in.confusion[k] = append(row, make([]float64, classes-len(row))...)
+		}
+	}
+	if predicted := in.Learner.Decision().Predict(scores); predicted < classes {
+		in.confusion[e.Label][predicted] += e.Weight
+	}
+}

@@ -1,0 +1,201 @@
+package run
+
+// This file runs validations beside learning.
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"blankout/batch/validate"
+	"blankout/internal/model"
+)
+
+// Validate asks for a validation. It comes at the end of a batch, unless one is
+// under way, and at once when that ends. Anyone may call it at any time; without
+// a Validator that can read the events again, or a reservoir, it returns an error, and so where
+// Config.KeepServing goes on after the events.
+func (r *Runner) Validate() error {
+	if r.Validator == nil || !r.Validator.CanRead() && r.Validator.Config.Reservoir == 0 {
+		return errors.New("this run cannot read its events again and keeps no reservoir of them, so it cannot validate")
+	}
+	if s := r.status.Load(); s != nil && s.NotReady == Ended {
+		return errors.New("the events have ended, and with them the validations; blankout validate takes a checkpoint")
+	}
+	r.validation.Store(true)
+	return nil
+}
+
+// ValidationStatus is about validations since Run began.
+type ValidationStatus struct {
+	validate.Status
+	// Adopting is the number of records at which learning waits for the exact solution
+	// that is to be adopted, and WaitingSince since when; zero if it does not wait.
+	Adopting     uint64
+	WaitingSince time.Time
+	Waited       time.Duration // in all, without the wait under way
+	Adopted      uint64
+	NotAdopted   uint64 // refused: the learned state stayed
+	TimedOut     uint64 // given up after validate.Config.AdoptWait
+}
+
+// Waiting returns for how long learning has been waiting for an exact solution.
+func (s *ValidationStatus) Waiting() time.Duration {
+	if s.WaitingSince.IsZero() {
+		return 0
+	}
+	return time.Since(s.WaitingSince)
+}
+
+// validator is the part of a loop that validates.
+type validator struct {
+	job
+	schedule validate.Schedule
+	auto     *validate.Auto // nil unless the schedule is "auto"
+	waiting  []subject      // due while another one was under way, the oldest first
+	exact    *model.Linear  // the latest exact solution, or nil
+}
+
+// subject is a state to validate.
+type subject struct {
+	*frozen
+	validate.Request
+}
+
+// mostWaiting bounds the subjects that wait: in number, and by the features that each holds.
+const mostWaiting, mostWaitingFeatures = 16, 500_000
+
+func (l *loop) startValidating() (err error) {
+	if l.Validator == nil {
+		return nil
+	}
+	c := l.Validator.Config
+	if c.Policy != "adopt" {
+		if l.intake.kept, err = validate.NewReservoir(c.Reservoir, l.Reservoir); err != nil {
+			return err
+		}
+	}
+	l.intake.Holdout, l.validator.schedule = c.Holdout, validate.NewSchedule(c, l.before+l.records)
+	switch {
+	case c.Events != validate.AutoEvents:
+	case l.Labels != nil:
+		l.log.Info("no validations: with labels that come later validate.events = \"auto\" makes none; a number of records does")
+	default:
+		l.validator.auto, l.intake.sample = validate.NewAuto(l.before, l.Validator.Reports), validate.NewSample(validate.SampleBytes)
+	}
+	return nil
+}
+
+// validateIfDue begins a validation if one is due or asked for, or has it wait for the one
+// under way. One that is asked for waits without a state, for the next to be due or free.
+func (l *loop) validateIfDue() {
+	v, records := &l.validator, l.before+l.records
+	if l.Validator == nil || records == 0 || l.current.Validation.Adopting > 0 {
+		return
+	}
+	if n := l.autoDue(); n > 0 {
+		next := l.subject()
+		next.Sample, next.Most = l.intake.sample.Freeze(), n
+		l.beginValidation(next)
+		return
+	}
+	if !l.Validator.CanRead() && l.Validator.Config.Reservoir == 0 {
+		return
+	}
+	due := v.schedule.Due(records)
+	switch {
+	case due && v.running():
+		if n := len(v.waiting); n > 0 && (n >= mostWaiting || (n+1)*l.Learner.Metrics().Features > mostWaitingFeatures) {
+			l.log.Warn("a validation that was due is left out: those before it take longer than learning so many records; raise validate.events", "records", records)
+		} else {
+			v.waiting = append(v.waiting, l.subject())
+		}
+	case v.running():
+	case len(v.waiting) > 0:
+		next := v.waiting[0]
+		v.waiting = v.waiting[1:]
+		l.beginValidation(next)
+		return
+	case due || l.validation.Load():
+		l.validation.Store(false)
+		l.beginValidation(l.subject())
+	}
+	if due {
+		v.schedule.Begun(records)
+	}
+}
+
+// autoDue returns over how many events a validation by "auto" is due, 0 for none.
+func (l *loop) autoDue() int {
+	v := &l.validator
+	if v.auto == nil || v.running() {
+		return 0
+	}
+	p := validate.Progress{Records: l.before + l.records, Own: l.records, Learning: l.intake.counts.LearnTime, CPU: max(processTime(), l.intake.counts.LearnTime), Sampled: l.intake.sample.Len(), Now: time.Now()}
+	n := v.auto.Due(p, func() int { return l.Learner.Metrics().Features })
+	if n > 0 {
+		v.auto.Begun(p)
+	}
+	return n
+}
+
+// subject freezes the state.
+func (l *loop) subject() subject {
+	state := l.freeze()
+	s := subject{state, validate.RequestOf(state.Snapshot, state.offsets)}
+	s.Reservoir = l.intake.kept.Encode()
+	if l.Labels != nil {
+		s.Labeled = l.Labels.Labeled()
+	}
+	return s
+}
+
+// beginValidation has a goroutine validate a state.
+func (l *loop) beginValidation(s subject) {
+	s.Earlier = l.validator.exact
+	l.current.Validation.Running, l.unreported = true, true
+	validator, keep, log := l.Validator, l.Report, l.log
+	begin(&l.validator.job, func(ctx context.Context) (r validate.Result) {
+		if r.Report, r.Exact, r.Err = validator.Validate(ctx, s.Request); r.Err == nil {
+			validate.Keep(r.Report, keep, log)
+		}
+		return r
+	}, l.finishValidation)
+}
+
+// finishValidation takes the result over.
+func (l *loop) finishValidation(r validate.Result) {
+	l.unreported = true
+	if r.Report != nil {
+		l.validator.exact = r.Exact
+	}
+	if l.validator.auto != nil {
+		l.validator.auto.Take(r.Report)
+	}
+	l.current.Validation.Take(l.Validator.Config, r, l.log)
+}
+
+// endValidation waits for a validation under way, and makes the one that is due, if the run
+// ends because its events have ended. If the run was stopped or has failed, it gives the
+// validation up.
+func (l *loop) endValidation(ctx context.Context, failed error) {
+	done := ctx.Done()
+	for {
+		if failed == nil && ctx.Err() == nil {
+			l.validateIfDue()
+		}
+		if !l.validator.running() {
+			return
+		}
+		if failed != nil || ctx.Err() != nil {
+			l.validator.waiting = nil
+			l.validator.cancel()
+			done = nil
+		}
+		select {
+		case take := <-l.finished:
+			take()
+		case <-done:
+		}
+	}
+}

@@ -1,0 +1,644 @@
+// Package served predicts with what a learner has learned: a model that it serves or
+// saves, a model file or, by a package beside this one, a topic of snapshots
+// (client/kafka). A prediction asks nothing of a server; [Follow] keeps up with a learner
+// that goes on. Without those packages no client of Kafka becomes part of your program.
+//
+
+// m, err := served.Open(ctx, "http://127.0.0.1:8642", served.Options{})
+// p, err := m.Predict([]byte(`{"words": ["a", "fine", "day"]}`), 0)
+package served
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"blankout/checkpoint"
+	"blankout/internal/event"
+	"blankout/internal/kernel"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/stream/record"
+)
+
+// Model is a model and how its events are written. It is immutable once the
+// first prediction has been made, and safe for concurrent use.
+type Model struct {
+	model.Model
+	*model.Head               // of the Model
+	Version     uint64        // larger means published later; 0 for a file that was not published
+	Offsets     event.Offsets // how far the stream had been learned; nil if there was none
+	At          time.Time     // of publication; zero if it was not published
+	// Record says how events are written. It comes with a snapshot or a
+	// checkpoint; a model trained from files does not know it and has the
+	// defaults. It may be set before the first prediction.
+	Record record.Config
+	// Recorded says that Record came with the model's file.
+	Recorded bool
+
+	idle sync.Pool // of *decoder
+	name func() func(column uint32) string
+}
+
+// Blocks of a published model beside the model's own. The first two are those
+// of a checkpoint.
+const (
+	blockOffsets  = "offsets"     // JSON of event.Offsets
+	blockSettings = "fingerprint" // JSON of record.Config.Settings
+	blockSnapshot = "snapshot"    // JSON of snapshot
+)
+
+type snapshot struct {
+	Version uint64    `json:"version"`
+	At      time.Time `json:"published"`
+}
+
+// New returns a Model of events written as record says.
+func New(m model.Model, recordConfig record.Config) *Model {
+	head := m.About()
+	return &Model{Model: m, Head: head, Record: recordConfig, name: sync.OnceValue(head.Schema.Namer)}
+}
+
+// Decode reads a Model from the bytes of a snapshot, checkpoint or model file.
+func Decode(data []byte) (*Model, error) {
+	file, err := checkpoint.Decode(data)
+	if err != nil {
+		return nil, err
+	}
+	return FromFile(file, nil)
+}
+
+// FromFile reads a Model from a file that has been decoded. Events are written as
+// recordConfig says if the file does not know it; nil is the defaults.
+func FromFile(file *checkpoint.File, recordConfig *record.Config) (*Model, error) {
+	if recordConfig == nil {
+		c := record.DefaultConfig()
+		recordConfig = &c
+	}
+	var trained model.Model
+	var err error
+	if file.Kind == checkpoint.Kernel {
+		trained, err = kernel.ReadModel(file.Blocks)
+	} else {
+		trained, err = model.ReadLinear(file.Blocks)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := New(trained, *recordConfig)
+	var settings map[string]string
+	var s snapshot
+	for name, to := range map[string]any{blockOffsets: &m.Offsets, blockSettings: &settings, blockSnapshot: &s} {
+		block, err := file.Block(name)
+		if err != nil {
+			continue // a model file has none of them, a checkpoint no snapshot
+		}
+		if err := json.Unmarshal(block, to); err != nil {
+			return nil, fmt.Errorf("block %s: %w", name, err)
+		}
+	}
+	m.Version, m.At = s.Version, s.At
+	if settings != nil {
+		if m.Record, err = record.ParseSettings(settings); err != nil {
+			return nil, fmt.Errorf("block %s: %w", blockSettings, err)
+		}
+		m.Record.Registry, m.Recorded = recordConfig.Registry, true
+	}
+	return m, nil
+}
+
+// Encode writes the Model as Decode reads it.
+func (m *Model) Encode(w io.Writer) error {
+	kind, blocks, err := m.Blocks()
+	if err != nil {
+		return err
+	}
+	return checkpoint.Write(w, kind, blocks)
+}
+
+// WriteFile replaces the file at path by the Model, as checkpoint.WriteFile does.
+func (m *Model) WriteFile(path string) error {
+	kind, blocks, err := m.Blocks()
+	if err != nil {
+		return err
+	}
+	return checkpoint.WriteFile(path, kind, blocks)
+}
+
+// Blocks returns the kind and the blocks of the Model's file.
+func (m *Model) Blocks() (checkpoint.Kind, iter.Seq[event.Block], error) {
+	model, err := m.EachBlock()
+	if err != nil {
+		return "", nil, err
+	}
+	var blocks []event.Block
+	add := func(name string, data any) {
+		if err == nil {
+			b := event.Block{Name: name}
+			b.Data, err = json.Marshal(data)
+			blocks = append(blocks, b)
+		}
+	}
+	add(blockSettings, m.Record.Settings())
+	if m.Version > 0 || len(m.Offsets) > 0 { // of a stream
+		add(blockOffsets, m.Offsets)
+		add(blockSnapshot, snapshot{m.Version, m.At})
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	return checkpoint.Kind(m.Kind()), func(yield func(event.Block) bool) {
+		for _, b := range blocks {
+			if !yield(b) {
+				return
+			}
+		}
+		model(yield)
+	}, nil
+}
+
+// Prediction is what a model says about an event.
+type Prediction struct {
+	ID string `json:"id,omitempty"` // of the event, if it has one
+	// Value is the number predicted, where labels are numbers (loss.IsRegression), and Low
+	// and High are the bounds that nine of ten targets, or learner.coverage, lie between, if the
+	// model knows its residuals (model.Head.Interval). Where there are two classes and missing numbers
+	// are filled in, they bound Probability (model.Linear.ChanceInterval).
+	Value *float64 `json:"value,omitempty"`
+	Low   *float64 `json:"low,omitempty"`
+	High  *float64 `json:"high,omitempty"`
+	// Class is what the event is predicted to be and Probability that class's; both
+	// are left out where labels are numbers.
+	Class       string  `json:"class,omitempty"`
+	Probability float64 `json:"probability,omitempty"`
+	// Probabilities are those of all classes.
+	Probabilities map[string]float64 `json:"probabilities,omitempty"`
+	// Set lists the classes that are not excluded (model.Head.Set), the most probable first; nil where
+	// the model does not know what to exclude.
+	Set []string `json:"set,omitempty"`
+	// Score is that of Class, or of Value; of two classes the second's. Scores are those
+	// of all outputs: of two classes and of numbers the same one.
+	Score  float64   `json:"score"`
+	Scores []float64 `json:"scores"`
+	// Missing names the fields that are known to be missing: null, or left out
+	// although usual. Rule is what the scores were made by because of that.
+	Missing       []string            `json:"missing,omitempty"`
+	MissingPolicy model.MissingPolicy `json:"missing_policy,omitempty"`
+	// Shares are those of the rules in the scores, of which Rule has the largest, where an
+	// explanation was asked for and fields are missing.
+	MixtureWeights map[model.MissingPolicy]float64 `json:"mixture_weights,omitempty"`
+	// Level is the noise that the weights were learned with, as loss.ParseNoise reads
+	// it but for rates of single groups, which are left out (event.ShortNoise): of a learner with noise auto the level that it had chosen.
+	NoiseLevel string `json:"noise_level,omitempty"`
+	Version    uint64 `json:"version,omitempty"` // of the Model
+	// Unknown names features of the event that the model has never met, the first
+	// twenty of them: they count for nothing. An event of nothing else scores the
+	// intercept.
+	Unseen []string `json:"unseen,omitempty"`
+	// Stranger says that the event has features and the model has met none of them.
+	OnlyUnseen bool `json:"-"`
+	// Explanation holds what adds most to the score of Class (of two classes the
+	// positive one's), the largest first, if that was asked for.
+	Explanation []Contribution `json:"explanation,omitempty"`
+}
+
+// Contribution is the part of a score that is due to one feature: its value,
+// standardized, times its weight.
+type Contribution struct {
+	Feature string  `json:"feature"` // as the event has it, or InterceptName
+	Value   float64 `json:"value"`
+	Weight  float64 `json:"weight"`
+	Score   float64 `json:"score"`
+}
+
+// InterceptName is what the intercept is called among features, FilledName what filling in
+// missing ones adds to a score (see event.Explanation).
+const InterceptName, FilledName = "(intercept)", "(filled in)"
+
+const maxUnknown = 20 // features that a Prediction names as unknown
+
+// decoder works for one prediction at a time and keeps its memory.
+type decoder struct {
+	record.Decoder
+	schema  *event.Schema
+	example event.Example
+	names   *EventNames // nil until it is needed
+	scores  []float64
+	chances []float64
+}
+
+// Predict decodes an event, one record as the learner's stream has them or, where those
+// are by a registry's schemas or lines of CSV, JSON with the same fields, and scores it; a label in it is
+// ignored. It names the explain features that
+// matter most, if the Model Explains. The error is a *event.Refusal if the
+// event cannot be used.
+func (m *Model) Predict(event []byte, explain int) (Prediction, error) {
+	return m.PredictRecord(context.Background(), record.Record{Value: event}, explain)
+}
+
+// TakesJSON reports whether an event may be a JSON object of its fields.
+func (m *Model) TakesJSON() bool {
+	format := m.Record.FormatName()
+	return format == "json" || format == "csv" || m.Record.HasSchemas()
+}
+
+// PredictValue is Predict for an event that is a map or a struct, as encoding/json writes
+// it. It is for models whose events are JSON, CSV, or written by a registry's schemas.
+func (m *Model) PredictValue(event any, explain int) (Prediction, error) {
+	if !m.TakesJSON() {
+		format := m.Record.Format
+		return Prediction{}, fmt.Errorf("a value cannot be predicted: events of this model are %s, not JSON; give Predict the bytes of a record", format)
+	}
+	data, err := json.Marshal(event)
+	if err != nil {
+		return Prediction{}, fmt.Errorf("an event as JSON: %w", err)
+	}
+	return m.Predict(data, explain)
+}
+
+// PredictRecord is Predict for a record with a key and a time. Where its schema must be
+// had from a registry that cannot be reached it waits until ctx ends.
+func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int) (Prediction, error) {
+	if explain > 0 {
+		if err := m.Explains(); err != nil {
+			return Prediction{}, err
+		}
+	}
+	d, _ := m.idle.Get().(*decoder)
+	if d == nil {
+		inner, schema, err := m.newDecoder(m.Record)
+		if err != nil {
+			return Prediction{}, err
+		}
+		d = &decoder{Decoder: inner, schema: schema, scores: make([]float64, max(m.Outputs, len(m.Schema.Classes))), chances: make([]float64, max(2, m.Outputs, len(m.Schema.Classes)))}
+	}
+	defer m.idle.Put(d)
+	e := &d.example
+	if err := d.Decode(ctx, r, e); err != nil {
+		return Prediction{}, err
+	}
+	if refusal := e.Refused; refusal != nil {
+		return Prediction{}, &event.Refusal{Reason: refusal.Reason, Detail: refusal.Detail, Value: slices.Clone(refusal.Value)}
+	}
+	scores := m.Score(e, d.scores)
+	p, class := m.prediction(e, scores, d.chances)
+	unknown, known := m.unknown(e)
+	p.OnlyUnseen = len(unknown) > 0 && !known
+	var why []contribution
+	if explain > 0 {
+		answer := m.Answer(e)
+		if p.MissingPolicy != "" {
+			p.MixtureWeights = answer.ByPolicy()
+		}
+		why = explained(m.Model.(*model.Linear).At(answer), e, class, explain, answer.Parts != nil)
+	}
+	if len(unknown)+len(why) == 0 {
+		return p, nil
+	}
+	if d.names == nil {
+		var err error
+		if d.names, err = m.NewEventNames(m.Record); err != nil {
+			return Prediction{}, err
+		}
+	}
+	features := unknown
+	for _, c := range why {
+		if c.isFeature {
+			features = append(features, c.feature)
+		}
+	}
+	names, err := d.names.Of(r.Value, d.schema, features)
+	if err != nil {
+		return Prediction{}, err
+	}
+	for i := range unknown {
+		p.Unseen = append(p.Unseen, joinNames(names[i]))
+	}
+	names = names[len(unknown):]
+	for _, c := range why {
+		if c.isFeature {
+			c.Feature, names = joinNames(names[0]), names[1:]
+		}
+		p.Explanation = append(p.Explanation, c.Contribution)
+	}
+	return p, nil
+}
+
+// newDecoder returns a decoder of events and its Schema, to which it adds.
+func (m *Model) newDecoder(c record.Config) (record.Decoder, *event.Schema, error) {
+	schema := m.Schema.Clone()
+	schema.Names = nil // for people, not for predictions
+	c.Unlabeled = true
+	inner, err := newEventDecoder(c, schema)
+	if err != nil {
+		return nil, nil, fmt.Errorf("decoding events: %w", err)
+	}
+	return inner, schema, nil
+}
+
+func newEventDecoder(c record.Config, s *event.Schema) (record.Decoder, error) {
+	if !c.HasSchemas() && c.Format != "csv" {
+		return record.NewDecoder(c, s)
+	}
+	plain := c
+	plain.Format = "json"
+	json, err := record.NewDecoder(plain, s)
+	switch {
+	case err != nil || c.HasSchemas() && c.Registry == nil || !c.HasSchemas() && len(c.Columns) == 0: // that are not known
+		return json, err
+	case c.HasSchemas():
+		wire, err := record.NewDecoder(c, s)
+		return &eventDecoder{json, wire, func(event []byte) bool { return event[0] != 0 }}, err
+	}
+	csv, err := record.NewDecoder(c, s)
+	return &eventDecoder{json, csv, func(event []byte) bool { return event[0] == '{' }}, err
+}
+
+// eventDecoder decodes events as the stream has them, by a registry's schemas or as lines of CSV,
+// and as people and services send them, in JSON.
+type eventDecoder struct {
+	json, stream record.Decoder
+	isJSON       func(event []byte) bool // which is not empty
+}
+
+func (d *eventDecoder) Decode(ctx context.Context, r record.Record, e *event.Example) error {
+	if len(r.Value) > 0 && d.isJSON(r.Value) {
+		return d.json.Decode(ctx, r, e)
+	}
+	return d.stream.Decode(ctx, r, e)
+}
+
+// Feature is a column and the field that an event fills it from, 0 if the event
+// leaves it out.
+type Feature struct {
+	Column uint32
+	Field  uint16
+	Known  bool // the model has met the column
+}
+
+// unknown returns the features of an event that the model has never met, at most
+// maxUnknown, and whether it has met any other.
+func (m *Model) unknown(e *event.Example) (out []Feature, known bool) {
+	known = m.EachUnseen(e, func(f Feature) {
+		if len(out) < maxUnknown {
+			out = append(out, f)
+		}
+	})
+	return out, known
+}
+
+// EachUnseen calls f for every feature of an event that the model has never met, and returns
+// whether it has met any other. A kernel machine does not know what it has met.
+func (m *Model) EachUnseen(e *event.Example, f func(Feature)) (known bool) {
+	linear, ok := m.Model.(*model.Linear)
+	if !ok {
+		return true
+	}
+	for i, column := range e.Features.Index {
+		if linear.Rows.Row(column) != nil {
+			known = true
+			continue
+		}
+		feature := Feature{Column: column}
+		if len(e.Field) > 0 {
+			feature.Field = e.Field[i]
+		}
+		f(feature)
+	}
+	return known
+}
+
+// UnseenFeaturesError says that the model has met no feature of an event, whose score is then
+// that of no event at all.
+type UnseenFeaturesError struct{ Features []string } // by name
+
+func (e *UnseenFeaturesError) Error() string {
+	return "the model has met no feature of the event: " + strings.Join(e.Features, ", ")
+}
+
+// Stranger returns a *UnseenFeaturesError if that is so of an event of the Schema s, with its
+// fields or columns for names. An event without features is none.
+func (m *Model) OnlyUnseen(e *event.Example, s *event.Schema) error {
+	unknown, known := m.unknown(e)
+	if known || len(unknown) == 0 {
+		return nil
+	}
+	out := &UnseenFeaturesError{}
+	for _, f := range unknown {
+		name := s.Fields[f.Field].Name
+		if name == "" {
+			name = m.name()(f.Column)
+		}
+		if !slices.Contains(out.Features, name) {
+			out.Features = append(out.Features, name)
+		}
+	}
+	return out
+}
+
+// EventNames finds the names that features have in one event. A model's dictionary
+// would also know the names of other events that share their columns. It belongs
+// to one goroutine.
+type EventNames struct {
+	model *Model
+	again record.Decoder // decodes an event once more, for its names alone
+	// schema is that decoder's.
+	schema  *event.Schema
+	example event.Example
+}
+
+// NewEventNames returns an EventNames for events that are written as c says.
+func (m *Model) NewEventNames(c record.Config) (*EventNames, error) {
+	n := &EventNames{model: m}
+	if c.Format == "svmlight" && m.Schema.NumericIndices {
+		return n, nil // a column's number is its name
+	}
+	var err error
+	n.again, n.schema, err = m.newDecoder(c)
+	return n, err
+}
+
+// Of returns the names of features of an event, which value holds as a record, and
+// which was decoded by the Schema s: one for each, more where several features of the
+// event share a column, that of the Feature's field first.
+func (n *EventNames) Of(value []byte, s *event.Schema, features []Feature) ([][]string, error) {
+	own := map[uint32][]string{} // by column
+	if n.again != nil {
+		for _, f := range features {
+			own[f.Column] = nil
+		}
+		n.schema.Names = event.NewNames(1 << 16)
+		if err := n.again.Decode(context.Background(), record.Record{Value: value}, &n.example); err != nil {
+			return nil, err
+		}
+		n.schema.EachName(func(column uint32, name string) {
+			if at, wanted := own[column]; wanted {
+				own[column] = append(at, name)
+			}
+		})
+	}
+	names := make([][]string, len(features))
+	for i, f := range features {
+		names[i] = n.model.nameOf(f, own[f.Column], s)
+	}
+	return names, nil
+}
+
+// nameOf returns the names of a feature of an event: its own names in the event, if
+// it has any, else its field's, if that is a number's, or those of the model's
+// dictionary. The Schema is the event's.
+func (m *Model) nameOf(f Feature, own []string, s *event.Schema) []string {
+	field := s.Fields[f.Field]
+	isNumber := field.Kind == event.Numeric
+	switch {
+	case isNumber && !slices.Contains(own, field.Name):
+		return append([]string{field.Name}, own...)
+	case len(own) > 0:
+		other := func(name string) int {
+			if name == field.Name || strings.HasPrefix(name, field.Name+"=") {
+				return 0
+			}
+			return 1
+		}
+		slices.SortStableFunc(own, func(a, b string) int { return other(a) - other(b) })
+		return own
+	case field.Kind == event.Cross:
+		return []string{field.Name}
+	case f.Field > 0 && !f.Known:
+		return []string{field.Name + "=#" + strconv.FormatUint(uint64(f.Column), 10)}
+	}
+	return []string{m.name()(f.Column)}
+}
+
+func joinNames(names []string) string { return strings.Join(names, " | ") }
+
+// PredictionOf returns what is said about an event of a Schema that has these scores.
+// The event's Value must have been kept.
+func (m *Model) PredictionOf(e *event.Example, s *event.Schema, scores []float64, names *EventNames) (Prediction, error) {
+	p, _ := m.prediction(e, scores, make([]float64, max(2, m.Outputs, len(m.Schema.Classes))))
+	if unknown, known := m.unknown(e); len(unknown) > 0 {
+		p.OnlyUnseen = !known
+		named, err := names.Of(e.Value, s, unknown)
+		if err != nil {
+			return p, err
+		}
+		for _, own := range named {
+			p.Unseen = append(p.Unseen, joinNames(own))
+		}
+	}
+	return p, nil
+}
+
+func (m *Model) prediction(e *event.Example, scores, chances []float64) (p Prediction, class int) {
+	answer := m.Answer(e)
+	p = Prediction{ID: string(e.Key), Scores: slices.Clone(scores), NoiseLevel: loss.ShortNoise(m.NoiseOf(answer)), Version: m.Version}
+	if p.MissingPolicy = answer.Policy(); p.MissingPolicy != "" {
+		p.Missing = m.MissingFields(e)
+	}
+	class = m.Head.Predict(scores)
+	p.Score = scores[min(class, len(scores)-1)]
+	if loss.IsRegression(m.Loss) {
+		value := m.Value(scores[0])
+		p.Value = &value
+		if low, high := m.Interval(value, model.ScoreVariance(m.Model, e)); low <= high {
+			p.Low, p.High = &low, &high
+		}
+		return p, class
+	}
+	chances = m.Probabilities(scores, chances)
+	p.Class, p.Probability = m.className(class), chances[class]
+	if l, linear := m.Model.(*model.Linear); linear && answer.Parts != nil {
+		if low, high, known := l.ChanceInterval(e); known {
+			if class == 0 {
+				low, high = 1-high, 1-low
+			}
+			p.Low, p.High = &low, &high
+		}
+	}
+	shown := max(2, min(len(chances), len(m.Schema.Classes)))
+	p.Probabilities = make(map[string]float64, shown)
+	for k, chance := range chances[:shown] {
+		p.Probabilities[m.className(k)] = chance
+	}
+	set, _ := m.Head.Set(answer, chances[:shown], class)
+	for _, k := range set {
+		p.Set = append(p.Set, m.className(k))
+	}
+	return p, class
+}
+
+// Explains returns nil if the Model's scores are sums over features, so that Predict
+// can name the features that matter; else it returns an error that says why they are not.
+func (m *Model) Explains() error {
+	switch _, linear := m.Model.(*model.Linear); {
+	case !linear:
+		return fmt.Errorf("a %v cannot say what a feature adds to a score", m.Model)
+	case m.Pairs:
+		return errors.New("a one-against-one model cannot say what a feature adds to the score of a class")
+	}
+	return nil
+}
+
+// contribution is a Contribution that has no name yet.
+type contribution struct {
+	Contribution
+	feature   Feature
+	isFeature bool
+}
+
+// explained returns what adds most to the score of a class, by the weights m that answer e.
+func explained(m *model.Linear, e *event.Example, class, most int, filled bool) []contribution {
+	intercept := m.Intercept[0]
+	if m.Outputs == 1 {
+		class = 1
+	} else {
+		intercept = m.Intercept[class]
+	}
+	all := []contribution{{Contribution: Contribution{InterceptName, 1, intercept, intercept}}}
+	if filled {
+		x := m.Explain(e, class).Filled
+		all = append(all, contribution{Contribution: Contribution{FilledName, 1, x, x}})
+	}
+	least := 0.0 // what a score must reach to be among the most
+	cut := func() {
+		slices.SortStableFunc(all, func(a, b contribution) int { // equal ones in the order of columns
+			return cmp.Compare(math.Abs(b.Score), math.Abs(a.Score))
+		})
+		all = all[:min(most, len(all))]
+		least = math.Abs(all[len(all)-1].Score)
+	}
+	for t := range m.Terms(e, class) {
+		if size := math.Abs(t.Contribution); size == 0 || size < least {
+			continue
+		}
+		all = append(all, contribution{Contribution{"", t.Value, t.Weight, t.Contribution}, Feature{t.Column, t.Field, t.Known}, true})
+		if len(all) == 2*most+1 { // an event of a million features needs no more memory than one of few
+			cut()
+		}
+	}
+	cut()
+	return all
+}
+
+// className returns a class's name, its number if it has none yet.
+func (m *Model) className(class int) string {
+	if class < len(m.Schema.Classes) && m.Schema.Classes[class] != "" {
+		return m.Schema.Classes[class]
+	}
+	return strconv.Itoa(class)
+}
+
+// IsRefused tells whether an error of Predict is about the event.
+func IsRefused(err error) bool {
+	return errors.As(err, new(*event.Refusal))
+}

@@ -1,0 +1,207 @@
+package served_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/internal/served"
+	"blankout/online"
+	"blankout/stream/record"
+)
+
+// The few features that matter most are the first of all, ties included, and to
+// find them takes no memory for the others.
+func TestExplainFew(t *testing.T) {
+	const columns = 100_000
+	schema := event.NewSchema(20, []string{"no", "yes"}, 2)
+	schema.NumericIndices = true
+	weights := make([]float64, columns)
+	for d := range weights {
+		weights[d] = float64(d*7919%1000-500) / 100 // a hundred columns of each weight
+	}
+	model := model.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{4.995})
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format = "svmlight"
+	m := served.New(model, recordConfig)
+	event := []byte("1")
+	for d := range columns {
+		event = fmt.Appendf(event, " %d:1", d+1)
+	}
+	explain := func(most int) ([]served.Contribution, uint64) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		p, err := m.Predict(event, most)
+		runtime.ReadMemStats(&after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Explanation, after.TotalAlloc - before.TotalAlloc
+	}
+	all, _ := explain(columns + 1)
+	if len(all) < columns/2 {
+		t.Fatal(len(all))
+	}
+	for _, most := range []int{1, 2, 3, 99, 100, 101, 150, 1000} {
+		if few, _ := explain(most); !reflect.DeepEqual(few, all[:most]) {
+			t.Errorf("the first %d: %+v", most, few)
+		}
+	}
+	// The least of a few calls, because a collection between two of them empties the
+	// pool of buffers, which the next call then fills again.
+	least := func(most int) uint64 {
+		_, least := explain(most)
+		for range 4 {
+			_, n := explain(most)
+			least = min(least, n)
+		}
+		return least
+	}
+	if none, some := least(0), least(100); some > none+2<<20 {
+		t.Errorf("%d bytes were allocated to explain an event that takes %d without", some, none)
+	}
+}
+
+// An explanation names what is in the event, whatever else the model knows to share a
+// column with it, and what the model has never met is said to be unknown.
+func TestExplainNames(t *testing.T) {
+	for _, bits := range []uint{2, 20} {
+		recordConfig := record.DefaultConfig()
+		recordConfig.Format, recordConfig.Classes, recordConfig.Bits = "json", []string{"no", "yes"}, bits
+		recordConfig.Crosses = [][2]string{{"color", "words"}, {"color", "size"}}
+		schema := recordConfig.Schema()
+		decoder, err := record.NewDecoder(recordConfig, schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		learner, err := online.New(online.DefaultConfig(), schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e event.Example
+		for i := range 200 {
+			if err := decoder.Decode(context.Background(), record.Record{Value: fmt.Appendf(nil, `{"label":"%s","words":["short","w%d"],"color":"red","size":%d}`, recordConfig.Classes[i%2], i%2, i%5)}, &e); err != nil {
+				t.Fatal(err)
+			}
+			learner.Learn(&e)
+		}
+		m := served.New(learner.Published(), recordConfig)
+		event := []byte(`{"words":["a","fine","day"],"color":"red","size":3}`)
+		inEvent := []string{"words=a", "words=fine", "words=day", "color=red", "size", "color=red ^ size", "color=red ^ words=a", "color=red ^ words=fine", "color=red ^ words=day"}
+		p, err := m.Predict(event, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		intercepts := 0
+		for _, c := range p.Explanation {
+			if c.Feature == served.InterceptName {
+				intercepts++
+				continue
+			}
+			for _, name := range strings.Split(c.Feature, " | ") {
+				if !slices.Contains(inEvent, name) {
+					t.Errorf("%d bits: %q is not in the event", bits, c.Feature)
+				}
+			}
+		}
+		if intercepts != 1 || len(p.Explanation) < 3 {
+			t.Errorf("%d bits: %+v", bits, p.Explanation)
+		}
+		if bits == 2 {
+			continue // every column has been met
+		}
+		slices.Sort(p.Unseen)
+		want := []string{"color=red ^ words=a", "color=red ^ words=day", "color=red ^ words=fine", "words=a", "words=day", "words=fine"}
+		if !slices.Equal(p.Unseen, want) {
+			t.Errorf("unknown %q, want %q", p.Unseen, want)
+		}
+		// Without an explanation too, and again and again by one decoder; of numbers as well.
+		for range 2 {
+			p, err = m.Predict([]byte(`{"words":"never","number":5,"flag":true}`), 0)
+			if want := []string{"flag=true", "number", "words=never"}; err != nil || !slices.Equal(slices.Sorted(slices.Values(p.Unseen)), want) {
+				t.Errorf("unknown %q, want %q: %v", p.Unseen, want, err)
+			}
+			if p.Scores[0] != m.Intercept[0] {
+				t.Errorf("an event of nothing known scores %v, the intercept is %v", p.Scores, m.Intercept)
+			}
+		}
+		if p, err := m.Predict([]byte(`{"words":["short"],"color":"red","size":1}`), 0); err != nil || p.Unseen != nil {
+			t.Errorf("unknown %q: %v", p.Unseen, err)
+		}
+		// A number's name goes into crosses in every event.
+		for range 3 {
+			p, err := m.Predict([]byte(`{"color":"red","size":3}`), 100)
+			if err != nil || !slices.ContainsFunc(p.Explanation, func(c served.Contribution) bool { return c.Feature == "color=red ^ size" }) {
+				t.Errorf("%+v, %v", p.Explanation, err)
+			}
+		}
+		// As many as a word list may have.
+		many := []byte(`{"words":["x"`)
+		for i := range 1000 {
+			many = fmt.Appendf(many, `,"x%d"`, i)
+		}
+		if p, err := m.Predict(append(many, `]}`...), 0); err != nil || len(p.Unseen) != 20 {
+			t.Errorf("%d unknown: %v", len(p.Unseen), err)
+		}
+	}
+}
+
+// Of an event that lacks fields the parts add up to the score, by the weights of its range, and the
+// shares of the rules are told.
+func TestExplainMissing(t *testing.T) {
+	how := record.DefaultConfig()
+	schema := how.Schema()
+	decoder, err := record.NewDecoder(how, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := online.New(online.DefaultConfig(), schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	var e event.Example
+	for range 3000 {
+		a, b := r.NormFloat64(), r.NormFloat64()
+		label := a+b+0.5*r.NormFloat64() > 0
+		event := fmt.Sprintf(`{"label":"%t","a":%g,"b":%g,"c":%g,"d":%g}`, label, a, b, a+0.3*r.NormFloat64(), b+0.3*r.NormFloat64())
+		if err := decoder.Decode(t.Context(), record.Record{Value: []byte(event)}, &e); err != nil || e.Refused != nil {
+			t.Fatal(err, e.Refused)
+		}
+		l.Learn(&e)
+	}
+	m := served.New(l.Published(), how)
+	if len(m.Levels) == 0 {
+		t.Fatal("all ranges have the same weights")
+	}
+	for _, event := range []string{`{"a":1,"b":-2,"c":1,"d":-1}`, `{"a":1,"b":null,"c":1,"d":-1}`, `{"a":null,"b":null,"c":1,"d":-1}`, `{"a":1,"b":null,"c":null,"d":null}`} {
+		p, err := m.Predict([]byte(event), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum, shares := 0.0, 0.0
+		for _, c := range p.Explanation {
+			sum += c.Score
+		}
+		for _, share := range p.MixtureWeights {
+			shares += share
+		}
+		if math.Abs(sum-p.Score) > 1e-12 {
+			t.Errorf("%s: the parts add up to %v, the score is %v", event, sum, p.Score)
+		}
+		if lacks := strings.Contains(event, "null"); lacks != (math.Abs(shares-1) < 1e-12) || lacks && p.MixtureWeights[p.MissingPolicy] < 1/3. {
+			t.Errorf("%s: answered by %s, shares %v", event, p.MissingPolicy, p.MixtureWeights)
+		}
+		if p, err := m.Predict([]byte(event), 0); err != nil || p.MixtureWeights != nil {
+			t.Errorf("%s: shares %v without an explanation, %v", event, p.MixtureWeights, err)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package served_test
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"blankout/checkpoint"
+	"blankout/internal/served"
+)
+
+// A model whose checksums are right but one of whose blocks says something else,
+// as of a hostile server or another program, is refused or predicts; it never
+// takes its reader down.
+func FuzzModel(f *testing.F) {
+	r, record, err := learner(f.TempDir(), 50)
+	if err != nil {
+		f.Fatal(err)
+	}
+	if err := r.Run(f.Context()); err != nil {
+		f.Fatal(err)
+	}
+	var files []*checkpoint.File
+	var kernel bytes.Buffer
+	if err := kernelModel(f).Encode(&kernel); err != nil {
+		f.Fatal(err)
+	}
+	var linear bytes.Buffer
+	if err := served.New(r.Model(), record).Encode(&linear); err != nil {
+		f.Fatal(err)
+	}
+	for i, data := range [][]byte{linear.Bytes(), kernel.Bytes()} {
+		file, err := checkpoint.Decode(data)
+		if err != nil {
+			f.Fatal(err)
+		}
+		files = append(files, file)
+		for _, b := range file.Blocks {
+			if len(b.Data) < 10_000 {
+				f.Add(i == 1, b.Name, b.Data)
+			}
+		}
+	}
+	f.Add(false, "model", []byte(`{"schema":{"bits":8,"classes":["a","b"],"max_classes":2,"fields":[{"name":"","kind":"sparse"}]},"outputs":1,"intercept":[0],"layout":{"width":1,"weight":9223372036854775807,"stats":-1}}`))
+	f.Add(false, "model", []byte(`{"schema":{"bits":8,"classes":[],"max_classes":0,"fields":[]},"outputs":1,"intercept":[0],"layout":{"width":46,"weight":0,"stats":45}}`))
+	f.Fuzz(func(t *testing.T, isKernel bool, name string, data []byte) {
+		file := files[0]
+		if isKernel {
+			file = files[1]
+		}
+		blocks := slices.Clone(file.Blocks)
+		for i := range blocks {
+			if blocks[i].Name == name {
+				blocks[i].Data = data
+			}
+		}
+		var b bytes.Buffer
+		if err := checkpoint.Write(&b, file.Kind, slices.Values(blocks)); err != nil {
+			t.Fatal(err)
+		}
+		m, err := served.Decode(b.Bytes())
+		if err != nil {
+			return
+		}
+		for _, event := range []string{`{"word":"y1","x":1,"none":null}`, "0 1:2 3:4", "", "1 |a b c:2"} {
+			_, _ = m.Predict([]byte(event), 0)
+			_, _ = m.Predict([]byte(event), 3)
+		}
+		var again bytes.Buffer
+		if err := m.Encode(&again); err != nil {
+			t.Errorf("a model that is read but cannot be written: %v", err)
+		}
+	})
+}

@@ -1,0 +1,109 @@
+package served_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/internal/served"
+	"blankout/stream/record"
+)
+
+// An answer that is packed is not unpacked: a megabyte of it may be a gigabyte.
+func TestPackedAnswer(t *testing.T) {
+	var packed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 64 {
+		if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sent := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if got := r.Header.Get("Accept-Encoding"); got != "identity" {
+			t.Errorf("Accept-Encoding: %s", got)
+		}
+		w.Header().Set("Content-Encoding", "gzip")
+		sent++
+		w.WriteHeader([]int{0, http.StatusOK, http.StatusBadGateway}[sent])
+		w.Write(packed.Bytes())
+	}))
+	defer server.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	for range 2 {
+		if _, err := served.Open(t.Context(), server.URL, served.Options{}); err == nil || !strings.Contains(err.Error(), `compressed ("gzip")`) {
+			t.Errorf("got %.200v", err)
+		}
+	}
+	if sent != 2 {
+		t.Error(sent)
+	}
+}
+
+// A token is for the server that was named: not for another port of its host, and
+// not for it without TLS.
+func TestTokenStays(t *testing.T) {
+	var trained bytes.Buffer
+	m := served.New(model.NewLinear(event.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), record.DefaultConfig())
+	if err := m.Encode(&trained); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var got []string
+	answer := func(name, to string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			got = append(got, name+r.URL.Path+" "+r.Header.Get("Authorization"))
+			mu.Unlock()
+			if to != "" && r.URL.Path == "/v1/model" {
+				http.Redirect(w, r, to, http.StatusTemporaryRedirect)
+				return
+			}
+			io.Copy(w, bytes.NewReader(trained.Bytes()))
+		})
+	}
+	other := httptest.NewServer(answer("other", ""))
+	defer other.Close()
+	for _, c := range []struct {
+		name, to string
+		tls      bool
+		want     string
+	}{
+		{"another port", other.URL + "/model", false, "one/v1/model Bearer open sesame, other/model "},
+		{"without TLS", other.URL + "/model", true, "one/v1/model Bearer open sesame, other/model "},
+		{"another path", "/model", false, "one/v1/model Bearer open sesame, one/model Bearer open sesame"},
+	} {
+		got = nil
+		one := httptest.NewUnstartedServer(answer("one", c.to))
+		if c.tls {
+			one.StartTLS()
+		} else {
+			one.Start()
+		}
+		if _, err := served.Open(t.Context(), one.URL, served.Options{Token: "open sesame", Client: one.Client()}); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if asked := strings.Join(got, ", "); asked != c.want {
+			t.Errorf("%s: %q", c.name, asked)
+		}
+		one.Close()
+	}
+	loop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) }))
+	defer loop.Close()
+	if _, err := served.Open(t.Context(), loop.URL, served.Options{Client: loop.Client()}); err == nil || !strings.Contains(err.Error(), "10 redirects") {
+		t.Errorf("a circle: %v", err)
+	}
+}

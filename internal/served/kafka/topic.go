@@ -1,0 +1,462 @@
+// Package kafka hands models on by a topic of snapshots: its Publisher writes them, and the
+// Opener has package client read and follow them.
+package kafka
+
+// A snapshot topic holds the newest model in one partition of a compacted topic.
+// A model is the blocks of a file (docs/checkpoint-format.md), cut into pieces
+// that fit a message:
+//
+
+//	key                  value
+//	piece/HASH           a piece of a block; HASH is the first half of its SHA-256 in hex
+//	manifest             the SHA-256, in hex, of what follows; a newline; JSON of manifest
+//
+
+// A piece is named by what it holds, so a piece that has not changed since the
+// model before is not written again, and no piece is ever written over. The
+// manifest comes last, and only after it the pieces that it no longer names are
+// deleted. So a reader that reads to the end finds the newest complete model, however
+// often a publication broke off.
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"blankout/checkpoint"
+	"blankout/internal/event"
+	"blankout/internal/failpoint"
+	"blankout/internal/served"
+	"blankout/stream"
+	"blankout/stream/record"
+)
+
+const (
+	keyManifest = "manifest"
+	keyPiece    = "piece/"
+	// maxPiece bounds a piece unless told otherwise: brokers refuse messages of
+	// more than 1 MB by default.
+	maxPiece = 900_000
+)
+
+// manifest says which pieces make up a model.
+type manifest struct {
+	Format    int             `json:"format"` // 1
+	Version   uint64          `json:"version"`
+	Published time.Time       `json:"published"`
+	Kind      checkpoint.Kind `json:"kind"`
+	Blocks    []manifestBlock `json:"blocks"`
+}
+
+type manifestBlock struct {
+	Name   string   `json:"name"`
+	Bytes  int      `json:"bytes"`
+	Pieces []string `json:"pieces"` // hashes
+}
+
+func hashOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:16])
+}
+
+func (m *manifest) encode() ([]byte, error) {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(text)
+	return append(append([]byte(hex.EncodeToString(sum[:])), '\n'), text...), nil
+}
+
+func decodeManifest(value []byte) (*manifest, error) {
+	head, text, ok := strings.Cut(string(value), "\n")
+	if sum := sha256.Sum256([]byte(text)); !ok || head != hex.EncodeToString(sum[:]) {
+		return nil, fmt.Errorf("%w: the manifest's checksum does not match", checkpoint.ErrDamaged)
+	}
+	m := &manifest{}
+	if err := json.Unmarshal([]byte(text), m); err != nil {
+		return nil, fmt.Errorf("%w: the manifest: %w", checkpoint.ErrDamaged, err)
+	}
+	if m.Format > 1 {
+		return nil, fmt.Errorf("%w: snapshot format %d, this program reads up to 1", checkpoint.ErrNewer, m.Format)
+	}
+	return m, nil
+}
+
+// contents is what a snapshot topic holds up to an offset.
+type contents struct {
+	pieces   map[string][]byte // by hash; nil data if those are not wanted
+	manifest *manifest         // the newest, nil if there is none
+	offset   int64             // of the manifest
+	bytes    int64             // of the pieces
+	strange  uint64            // records that are none of ours
+}
+
+// add takes up a record. An error is about a manifest; the one before it stays.
+func (c *contents) add(r record.Record, keep bool) error {
+	key := string(r.Key)
+	if hash, ok := strings.CutPrefix(key, keyPiece); ok {
+		c.bytes -= int64(len(c.pieces[hash]))
+		if r.Value == nil {
+			delete(c.pieces, hash)
+			return nil
+		}
+		if hashOf(r.Value) != hash {
+			c.strange++ // not what its name says: as if it were not there
+			delete(c.pieces, hash)
+			return nil
+		}
+		var data []byte
+		if keep {
+			data = append([]byte(nil), r.Value...)
+		}
+		c.pieces[hash] = data
+		c.bytes += int64(len(data))
+		return nil
+	}
+	if key != keyManifest || r.Value == nil {
+		c.strange++
+		return nil
+	}
+	m, err := decodeManifest(r.Value)
+	if err != nil {
+		return fmt.Errorf("offset %d: %w", r.Offset, err)
+	}
+	c.manifest, c.offset = m, r.Offset
+	return nil
+}
+
+// assemble puts the newest model together, of at most limit bytes: a manifest can
+// name a piece many times.
+func (c *contents) assemble(recordConfig *record.Config, limit int64) (*served.Model, error) {
+	f := &checkpoint.File{Kind: c.manifest.Kind}
+	for _, b := range c.manifest.Blocks {
+		for _, hash := range b.Pieces {
+			if limit -= int64(len(c.pieces[hash])); limit < 0 {
+				return nil, fmt.Errorf("%w: version %d: the manifest makes more of the pieces than a model may have bytes", checkpoint.ErrDamaged, c.manifest.Version)
+			}
+		}
+		var data []byte
+		if len(b.Pieces) == 1 {
+			data = c.pieces[b.Pieces[0]]
+		} else {
+			for _, hash := range b.Pieces {
+				data = append(data, c.pieces[hash]...)
+			}
+		}
+		for _, hash := range b.Pieces {
+			if _, ok := c.pieces[hash]; !ok {
+				return nil, fmt.Errorf("version %d: block %s: piece %s is missing", c.manifest.Version, b.Name, hash)
+			}
+		}
+		if len(data) != b.Bytes {
+			return nil, fmt.Errorf("%w: version %d: block %s has %d bytes, the manifest says %d", checkpoint.ErrDamaged, c.manifest.Version, b.Name, len(data), b.Bytes)
+		}
+		f.Blocks = append(f.Blocks, event.Block{Name: b.Name, Data: data})
+	}
+	return served.FromFile(f, recordConfig)
+}
+
+// readTopicConfig says how a snapshot topic is read, from its beginning.
+func readTopicConfig(c stream.ConnectConfig, topic string, log *slog.Logger) stream.ConsumerConfig {
+	config := stream.DefaultConsumerConfig()
+	config.ConnectConfig, config.Topics, config.Partitions, config.Log = c, []string{topic}, []int32{0}, log
+	config.OutOfRange = "earliest" // compaction may move the log's start past us
+	config.MaxWait = 100 * time.Millisecond
+	return config
+}
+
+// Opener returns what opens kafka://HOST:PORT/TOPIC for served.Open and served.Follow, as
+// served.Options{Schemes: map[string]served.Opener{"kafka": kafka.Opener(c)}}. The
+// ConnectConfig says how the brokers are reached; those named in an address take
+// precedence over its own.
+func Opener(c stream.ConnectConfig) served.Opener {
+	return func(where string, o served.Options) (served.Source, error) {
+		brokers, topic, _ := strings.Cut(strings.TrimPrefix(where, "kafka://"), "/")
+		if topic == "" || strings.ContainsAny(topic, "/?#") {
+			return nil, fmt.Errorf("%s: want kafka://HOST:PORT/TOPIC", event.Address(where))
+		}
+		connect := c
+		if brokers != "" {
+			connect.Brokers = strings.Split(brokers, ",")
+		}
+		return &topicSource{topic: topic, connect: connect, options: o}, nil
+	}
+}
+
+// topicSource is a snapshot topic.
+type topicSource struct {
+	topic   string
+	connect stream.ConnectConfig
+	options served.Options
+
+	reader   *stream.Reader
+	contents contents
+	returned int64 // offset of the manifest returned last, -1 for none
+	end      int64 // of the log
+	next     int64
+}
+
+func (s *topicSource) Close() error {
+	if s.reader == nil {
+		return nil
+	}
+	return s.reader.Close()
+}
+
+// Look reads on to the end of the topic. The first look waits for a model until
+// the end has been reached, later ones for what there is.
+func (s *topicSource) Look(ctx context.Context) (*served.Model, error) {
+	if s.reader == nil {
+		r, err := stream.NewReader(ctx, readTopicConfig(s.connect, s.topic, nil), nil)
+		if err != nil {
+			return nil, err
+		}
+		s.reader, s.returned, s.contents = r, -1, contents{pieces: map[string][]byte{}}
+		s.next, s.end = 0, 1
+	}
+	for quiet := false; ; {
+		if s.next >= s.end {
+			if m := s.contents.manifest; m != nil && s.contents.offset != s.returned {
+				model, err := s.contents.assemble(s.options.Record, s.options.MaxBytes)
+				if err == nil {
+					s.returned = s.contents.offset
+					return model, nil
+				}
+				if quiet { // no more to come that could complete it
+					return nil, fmt.Errorf("topic %s: %w", s.topic, err)
+				}
+			} else if quiet && s.returned < 0 {
+				return nil, fmt.Errorf("topic %s holds no complete snapshot yet", s.topic)
+			} else if failing := s.failing(); quiet && failing != "" {
+				return nil, errors.New(failing)
+			} else if quiet {
+				return nil, nil
+			}
+		}
+		wait, cancel := context.WithTimeout(ctx, s.patience())
+		b, err := s.reader.Next(wait)
+		cancel()
+		if err != nil {
+			if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+				if s.next < s.end && s.failing() == "" {
+					continue // on its way
+				}
+				if s.next < s.end {
+					return nil, errors.New(s.failing())
+				}
+				quiet = true
+				continue
+			}
+			return nil, s.fail(err)
+		}
+		quiet = false
+		if s.next, s.end = b.Next, b.HighWater; b.Reset { // read again from the log's beginning, maybe of a topic made anew
+			s.returned, s.contents = -1, contents{pieces: map[string][]byte{}}
+		}
+		for _, r := range b.Records {
+			if err := s.contents.add(r, true); err != nil {
+				return nil, fmt.Errorf("topic %s: %w", s.topic, err)
+			}
+		}
+		if len(b.Refused) > 0 {
+			return nil, fmt.Errorf("topic %s: offset %d: %w", s.topic, b.Refused[0].Offset, b.Refused[0].Refused)
+		}
+		if s.contents.bytes > s.options.MaxBytes {
+			return nil, fmt.Errorf("topic %s: the snapshot has more than %d bytes", s.topic, s.options.MaxBytes)
+		}
+	}
+}
+
+// patience is how long look waits for records at the topic's end.
+func (s *topicSource) patience() time.Duration {
+	if s.returned < 0 {
+		return 500 * time.Millisecond
+	}
+	return min(s.options.Interval, 200*time.Millisecond)
+}
+
+func (s *topicSource) failing() string {
+	source := s.reader.Stats()
+	return source.Failing()
+}
+
+// fail gives up a reader whose stream has ended: the next look begins anew.
+func (s *topicSource) fail(err error) error {
+	if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		s.reader.Close()
+		s.reader = nil
+	}
+	return fmt.Errorf("topic %s: %w", s.topic, err)
+}
+
+// Publisher writes Models to a snapshot topic, of which it is the only writer.
+// It belongs to one goroutine and has none of its own.
+type Publisher struct {
+	producer *stream.Producer
+	timeout  time.Duration // for the topic's id
+	maxPiece int
+	live     map[string]bool // pieces in the topic
+	topicID  string          // of the topic they are in
+	version  uint64
+	wrote    uint64
+}
+
+// PublisherConfig says where snapshots are published.
+type PublisherConfig struct {
+	stream.ConnectConfig
+	Topic  string
+	Create bool // the topic, compacted, if it does not exist
+	// MaxPiece bounds the bytes of a message; 0 is 900,000.
+	MaxPiece int
+	Log      *slog.Logger
+}
+
+// NewPublisher connects and reads what the topic holds.
+func NewPublisher(ctx context.Context, c PublisherConfig) (*Publisher, error) {
+	config := stream.DefaultProducerConfig()
+	if c.MaxPiece == 0 {
+		c.MaxPiece = maxPiece
+	}
+	config.ConnectConfig, config.Topic, config.Log, config.BatchBytes = c.ConnectConfig, c.Topic, c.Log, c.MaxPiece
+	config.CreateTopics, config.TopicSettings = c.Create, []string{"cleanup.policy=compact"}
+	producer, err := stream.NewProducer(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("snapshots: %w", err)
+	}
+	p := &Publisher{producer: producer, timeout: c.RequestTimeout, maxPiece: c.MaxPiece, live: map[string]bool{}}
+	if err := p.read(ctx, c); err != nil {
+		p.Close()
+		return nil, fmt.Errorf("snapshots: topic %s: %w", c.Topic, err)
+	}
+	return p, nil
+}
+
+func (p *Publisher) read(ctx context.Context, c PublisherConfig) error {
+	config := readTopicConfig(c.ConnectConfig, c.Topic, c.Log)
+	config.UntilEnd = true
+	r, err := stream.NewReader(ctx, config, nil)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if p.topicID, err = p.producer.TopicID(ctx); err != nil {
+		return err
+	}
+	there := contents{pieces: map[string][]byte{}}
+	for {
+		b, err := r.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		for _, r := range b.Records {
+			// A manifest that cannot be read is written over by the next one.
+			if err := there.add(r, false); errors.Is(err, checkpoint.ErrNewer) {
+				return err
+			}
+		}
+	}
+	if there.strange > 0 && there.manifest == nil {
+		return fmt.Errorf("it holds %d records that are no snapshot's: give snapshots a topic of their own", there.strange)
+	}
+	for hash := range there.pieces {
+		p.live[hash] = true
+	}
+	if there.manifest != nil {
+		p.version = there.manifest.Version
+	}
+	return nil
+}
+
+// Version returns that of the newest model in the topic, 0 if there is none.
+func (p *Publisher) Version() uint64 { return p.version }
+
+// Written returns the bytes of the pieces written since the Publisher was made.
+func (p *Publisher) Written() uint64 { return p.wrote }
+
+// Publish writes a model, as far as the topic does not hold it already, and
+// returns when it is acknowledged. After an error the topic's newest model is
+// the one before, or this one; Publish may be called again.
+func (p *Publisher) Publish(ctx context.Context, m *served.Model) error {
+	kind, blocks, err := m.Blocks()
+	if err != nil {
+		return err
+	}
+	asking, cancel := context.WithTimeout(ctx, p.timeout) // without brokers the caller's other destinations need not wait
+	defer cancel()
+	if id, err := p.producer.TopicID(asking); err != nil {
+		return fmt.Errorf("snapshots: %w", err)
+	} else if id != p.topicID {
+		p.topicID, p.live = id, map[string]bool{} // made anew: it holds nothing
+	}
+	list := manifest{Format: 1, Version: m.Version, Published: m.At, Kind: kind}
+	used := map[string]bool{}
+	for b := range blocks {
+		entry := manifestBlock{Name: b.Name, Bytes: len(b.Data), Pieces: []string{}}
+		for rest := b.Data; len(rest) > 0; {
+			piece := rest[:min(len(rest), p.maxPiece)]
+			rest = rest[len(piece):]
+			hash := hashOf(piece)
+			entry.Pieces = append(entry.Pieces, hash)
+			used[hash] = true
+			if p.live[hash] {
+				continue
+			}
+			if err := p.write(ctx, "snapshot.piece", stream.Message{Key: []byte(keyPiece + hash), Value: piece}); err != nil {
+				return err
+			}
+			p.live[hash] = true
+			p.wrote += uint64(len(piece))
+		}
+		list.Blocks = append(list.Blocks, entry)
+	}
+	value, err := list.encode()
+	if err != nil {
+		return fmt.Errorf("snapshots: %w", err)
+	}
+	if err := p.write(ctx, "snapshot.manifest", stream.Message{Key: []byte(keyManifest), Value: value}); err != nil {
+		return err
+	}
+	if err := p.producer.Flush(ctx); err != nil {
+		return fmt.Errorf("snapshots: %w", err)
+	}
+	p.version = m.Version
+	for hash := range p.live {
+		if used[hash] {
+			continue
+		}
+		if err := p.write(ctx, "snapshot.prune", stream.Message{Key: []byte(keyPiece + hash)}); err != nil {
+			return err
+		}
+		delete(p.live, hash)
+	}
+	if err := p.producer.Flush(ctx); err != nil {
+		return fmt.Errorf("snapshots: %w", err)
+	}
+	return nil
+}
+
+// write writes a record at a place that crash tests know.
+func (p *Publisher) write(ctx context.Context, place string, m stream.Message) error {
+	err := failpoint.Here(place)
+	if err == nil {
+		err = p.producer.WriteTo(ctx, 0, m)
+	}
+	if err != nil {
+		return fmt.Errorf("snapshots: %w", err)
+	}
+	return nil
+}
+
+// Close ends the connections.
+func (p *Publisher) Close() error { return p.producer.Close() }

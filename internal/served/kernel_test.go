@@ -1,0 +1,68 @@
+package served_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"blankout/batch"
+	"blankout/batch/svm"
+	"blankout/checkpoint"
+	"blankout/internal/event"
+	"blankout/internal/kernel"
+	"blankout/internal/model"
+	"blankout/internal/served"
+	"blankout/stream/record"
+)
+
+// kernelModel says yes to events near (1, 1), no near (-1, -1).
+func kernelModel(t testing.TB) *served.Model {
+	t.Helper()
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
+	schema.NumericIndices = true
+	var b batch.Builder
+	for _, x := range []float32{-1, 1} {
+		if err := b.Add(&event.Example{Features: event.Vec{Index: []uint32{0, 1}, Value: []float64{float64(x), float64(x)}}, Weight: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k, err := kernel.Parse("rbf:0.5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := svm.NewModel(model.Head{Schema: schema, Loss: "dropsvm", Noise: "none", Outputs: 1, Intercept: []float64{0}, Layout: model.Layout{Stats: -1}}, k, b.Data(schema), []float64{-1, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format = "svmlight"
+	return served.New(m, recordConfig)
+}
+
+func TestKernelModel(t *testing.T) {
+	m := kernelModel(t)
+	path := filepath.Join(t.TempDir(), "kernel")
+	if err := m.WriteFile(path); err != nil {
+		t.Fatal(err)
+	}
+	read, err := served.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for event, class := range map[string]string{"0 1:0.9 2:1.1": "yes", "0 1:-2 2:-1": "no"} {
+		want, err := m.Predict([]byte(event), 0)
+		if err != nil || want.Class != class {
+			t.Errorf("%s: %+v, %v", event, want, err)
+		}
+		if got, err := read.Predict([]byte(event), 0); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: %+v, %v, want %+v", event, got, err, want)
+		}
+	}
+	if _, err := read.Predict([]byte("0 1:1"), 3); err == nil || !strings.Contains(err.Error(), "a kernel model (rbf:0.5, 2 support vectors) cannot say") {
+		t.Errorf("an explanation: %v", err)
+	}
+	if f, err := checkpoint.ReadFile(path); err != nil || f.Kind != checkpoint.Kernel {
+		t.Errorf("%+v, %v", f, err)
+	}
+}

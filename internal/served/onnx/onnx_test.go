@@ -1,0 +1,73 @@
+package onnx_test
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/internal/served"
+	"blankout/internal/served/onnx"
+	"blankout/stream/record"
+)
+
+// fields returns what a message holds under a number: strings and messages.
+func fields(t *testing.T, message []byte, number protowire.Number) (found [][]byte) {
+	t.Helper()
+	for len(message) > 0 {
+		n, kind, size := protowire.ConsumeTag(message)
+		if size < 0 {
+			t.Fatal(protowire.ParseError(size))
+		}
+		message = message[size:]
+		size = protowire.ConsumeFieldValue(n, kind, message)
+		if size < 0 {
+			t.Fatal(protowire.ParseError(size))
+		}
+		if n == number {
+			value, _ := protowire.ConsumeBytes(message)
+			found = append(found, value)
+		}
+		message = message[size:]
+	}
+	return found
+}
+
+// What the graph computes is compared with the model in onnxruntime by the tests of the Python
+// package; here are its inputs and outputs, and that the same model gives the same bytes.
+func TestGraph(t *testing.T) {
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
+	schema.NumericIndices = true
+	m := served.New(model.NewLinear(schema, "logistic", "none", [][]float64{{0, 1, 0, -2}}, []float64{0.5}), record.DefaultConfig())
+	data, err := onnx.Encode(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := onnx.Encode(m)
+	if err != nil || !bytes.Equal(data, again) {
+		t.Errorf("the bytes differ from time to time (%v)", err)
+	}
+	graph := fields(t, data, 7)[0]
+	names := func(number protowire.Number) (names []string) {
+		for _, value := range fields(t, graph, number) {
+			names = append(names, string(fields(t, value, 1)[0]))
+		}
+		return names
+	}
+	if got := names(11); !slices.Equal(got, []string{"x"}) {
+		t.Errorf("inputs %q", got)
+	}
+	if got := names(12); !slices.Equal(got, []string{"score", "label", "probabilities"}) {
+		t.Errorf("outputs %q", got)
+	}
+
+	schema.Absent = event.AbsentMissing
+	unsayable := (*onnx.UnsayableError)(nil)
+	if _, err := onnx.Encode(m); !errors.As(err, &unsayable) {
+		t.Errorf("columns that go missing: %v", err)
+	}
+}

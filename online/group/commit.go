@@ -1,0 +1,364 @@
+package group
+
+// This file holds the records of the log: commits and chunks, and their encoding.
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/cespare/xxhash/v2"
+
+	"blankout/internal/coder"
+	"blankout/internal/event"
+	"blankout/online"
+	"blankout/online/share"
+)
+
+// MemberID names a member from start to end: 16 random bytes.
+type MemberID [16]byte
+
+func (m MemberID) String() string { return hex.EncodeToString(m[:]) }
+
+// Span is a run of records of a partition that a commit counts in.
+type Span struct {
+	Topic     string
+	TopicID   string // see event.Position
+	Partition int32
+	From, To  int64  // the offset of the first record, and the one that follows the last
+	Records   uint64 // how many there were between the two
+	Sum       uint64 // of their fingerprints, modulo 2^64
+}
+
+func (s Span) String() string {
+	return fmt.Sprintf("%s/%d offsets %d to %d", s.Topic, s.Partition, s.From, s.To)
+}
+
+// Advance counts the record at an offset in. It is run.Progress, and never fails.
+func (s *Span) Advance(offset int64, fingerprint uint64) error {
+	s.To, s.Records, s.Sum = offset+1, s.Records+1, s.Sum+fingerprint
+	return nil
+}
+
+// ChunkRef says where a chunk is in the log and what its bytes are.
+type ChunkRef struct {
+	Partition int32
+	Offset    int64
+	Rows      uint32
+	Hash      uint64 // chunkHash of the record's value
+}
+
+// Commit is a record of the ledger.
+type Commit struct {
+	Fingerprint uint64 // of the settings that give weights their meaning, see FingerprintHash
+	Member      MemberID
+	// Architecture is what the author's program is built for: members of another round otherwise.
+	Architecture string
+	Seq          uint64 // counts the member's commits; for people
+	// Base is the ledger's offset up to which, itself included, the author had folded when
+	// it began the delta; -1 for none. Chain is the fold's there.
+	Base  int64
+	Chain uint64
+	Spans []Span
+	// Fields are those of the Schema that the author knows and the fold did not when the
+	// delta was cut, in order.
+	Fields []event.Field
+	Kind   share.Kind
+	Events uint64 // of the delta
+	Chunks []ChunkRef
+}
+
+// Chunk is a part of a Delta.
+type Chunk struct {
+	Member MemberID
+	Seq    uint64
+	Index  uint32 // of the delta's chunks, from 0
+	Delta  share.Delta
+	Hash   uint64 // of the bytes that it was decoded from
+}
+
+const (
+	// MaxChunk bounds the bytes of a chunk; brokers take records of 1 MB by default.
+	MaxChunk = 900_000
+
+	// And behind each a byte of version.
+	commitMagic, chunkMagic, markMagic = "bkocomm", "bkochnk", "bkobase"
+
+	formatVersion = 1
+	checksumBytes = 8
+)
+
+// errDamaged says that bytes are no record of this format.
+var errDamaged = errors.New("damaged or foreign: its checksum does not fit")
+
+// chunkHash is what a ChunkRef holds of a chunk's bytes.
+func chunkHash(data []byte) uint64 { return xxhash.Sum64(data) }
+
+// FingerprintHash is a Commit's Fingerprint of settings.
+func FingerprintHash(f online.Fingerprint) uint64 {
+	data, err := json.Marshal(f) // in the order of keys
+	if err != nil {
+		panic(err) // strings only
+	}
+	return xxhash.Sum64(data)
+}
+
+func seal(data []byte) []byte {
+	return binary.LittleEndian.AppendUint64(data, xxhash.Sum64(data))
+}
+
+// unseal checks magic, version and checksum and returns what is between them.
+func unseal(magic string, data []byte) ([]byte, error) {
+	n := len(data) - checksumBytes
+	if n < len(magic)+1 || string(data[:len(magic)]) != magic || binary.LittleEndian.Uint64(data[n:]) != xxhash.Sum64(data[:n]) {
+		return nil, errDamaged
+	}
+	if v := data[len(magic)]; v != formatVersion {
+		return nil, fmt.Errorf("its version is %d, and this program reads %d: all members of a group must run programs of the same version", v, formatVersion)
+	}
+	return data[len(magic)+1 : n], nil
+}
+
+// Mark is a record of the ledger that says which bytes a base has. The fold passes it over;
+// members compare it with what they have come to.
+type Mark struct {
+	Member MemberID // who wrote the base
+	Base   int64    // stream.Base.Offset
+	Hash   uint64   // of its bytes
+	CPU    string   // that it was computed on, for people
+}
+
+// Encode returns the mark's bytes; state has its fields in order.
+func (m *Mark) Encode() []byte {
+	to := &coder.Coder{Out: append([]byte(markMagic), formatVersion)}
+	m.state(to)
+	return seal(to.Out)
+}
+
+// DecodeMark reads what Encode wrote. The error says what is wrong with the bytes.
+func DecodeMark(data []byte) (*Mark, error) {
+	data, err := unseal(markMagic, data)
+	if err != nil {
+		return nil, fmt.Errorf("decoding a base's mark: %w", err)
+	}
+	m, from := &Mark{}, coder.Read(data)
+	if m.state(from); !from.Done() {
+		return nil, fmt.Errorf("decoding a base's mark: %d bytes do not fit its format", len(data))
+	}
+	return m, nil
+}
+
+func (m *Mark) state(to *coder.Coder) {
+	memberState(to, &m.Member)
+	to.Int64(&m.Base)
+	to.Uint(&m.Hash)
+	text(to, &m.CPU)
+}
+
+// Encode returns the commit's bytes; state has its fields in order.
+func (c *Commit) Encode() []byte {
+	to := &coder.Coder{Out: append([]byte(commitMagic), formatVersion)}
+	c.state(to)
+	return seal(to.Out)
+}
+
+// DecodeCommit reads what Encode wrote. The error says what is wrong with the bytes.
+func DecodeCommit(data []byte) (*Commit, error) {
+	data, err := unseal(commitMagic, data)
+	if err != nil {
+		return nil, fmt.Errorf("decoding a commit: %w", err)
+	}
+	c, from := &Commit{}, coder.Read(data)
+	if c.state(from); !from.Done() {
+		return nil, fmt.Errorf("decoding a commit: %d bytes do not fit its format", len(data))
+	}
+	return c, nil
+}
+
+func (c *Commit) state(to *coder.Coder) {
+	to.Uint(&c.Fingerprint)
+	memberState(to, &c.Member)
+	text(to, &c.Architecture)
+	to.Uint(&c.Seq)
+	to.Int64(&c.Base)
+	to.Uint(&c.Chain)
+	kind := uint64(c.Kind)
+	to.Uint(&kind)
+	c.Kind = share.Kind(kind)
+	to.Failed = to.Failed || kind > uint64(share.Shared)
+	to.Uint(&c.Events)
+	list(to, &c.Spans, 48, func(s *Span) {
+		text(to, &s.Topic)
+		text(to, &s.TopicID)
+		number(to, &s.Partition)
+		to.Int64(&s.From)
+		to.Int64(&s.To)
+		to.Uint(&s.Records)
+		to.Uint(&s.Sum)
+	})
+	list(to, &c.Chunks, 32, func(r *ChunkRef) { refState(to, r) })
+	list(to, &c.Fields, 16, func(f *event.Field) {
+		text(to, &f.Name)
+		text(to, &f.Group)
+		kind := int32(f.Kind)
+		number(to, &kind)
+		f.Kind = event.Kind(kind)
+		to.Failed = to.Failed || kind < 0 || kind > int32(event.Cross)
+	})
+}
+
+func refState(to *coder.Coder, r *ChunkRef) {
+	number(to, &r.Partition)
+	to.Int64(&r.Offset)
+	rows := int32(r.Rows)
+	number(to, &rows)
+	r.Rows = uint32(rows)
+	to.Uint(&r.Hash)
+}
+
+func memberState(to *coder.Coder, m *MemberID) {
+	for i := 0; i < len(m); i += 8 {
+		half := binary.LittleEndian.Uint64(m[i:])
+		to.Uint(&half)
+		binary.LittleEndian.PutUint64(m[i:], half)
+	}
+}
+
+// list codes a slice whose elements take at least size bytes each.
+func list[T any](c *coder.Coder, p *[]T, size int, one func(*T)) {
+	n := uint64(len(*p))
+	c.Uint(&n)
+	if c.Decode {
+		if n > uint64(len(c.In)/size) {
+			c.Failed = true
+			return
+		}
+		*p = nil
+		if n > 0 {
+			*p = make([]T, n)
+		}
+	}
+	for i := range *p {
+		one(&(*p)[i])
+	}
+}
+
+func text(c *coder.Coder, s *string) {
+	b := []byte(*s)
+	c.Bytes(&b)
+	*s = string(b)
+}
+
+func number(c *coder.Coder, x *int32) {
+	v := int64(*x)
+	c.Int64(&v)
+	*x = int32(v)
+	c.Failed = c.Failed || v != int64(*x)
+}
+
+// EncodeChunks returns the chunks of a Delta, each at most MaxChunk bytes; at least one.
+// With each comes what a Commit says of it,
+// without the place, which is known when it has been appended.
+func EncodeChunks(member MemberID, seq uint64, d *share.Delta) (chunks [][]byte, refs []ChunkRef) {
+	room := MaxChunk - checksumBytes
+	state, row := d.State, 0
+	for first := true; first || len(state) > 0 || row < len(d.Columns); first = false {
+		most := len(state) + (len(d.Columns)-row)*(d.MinRowBytes()+4) + 256 // unless rows have moments
+		c := &coder.Coder{Out: append(append(make([]byte, 0, min(most, MaxChunk)), chunkMagic...), formatVersion)}
+		memberState(c, &member)
+		index, kind, precision, width := uint64(len(chunks)), uint64(d.Kind), uint64(d.Precision), uint64(d.Width)
+		for _, x := range []*uint64{&seq, &index, &kind, &precision, &width} {
+			c.Uint(x)
+		}
+		part := state[:min(len(state), room-len(c.Out)-16)]
+		state = state[len(part):]
+		c.Bytes(&part)
+		at := len(c.Out) // of the number of rows
+		out, from, column := binary.LittleEndian.AppendUint32(c.Out, 0), row, uint32(0)
+		for rowBytes := d.MaxRowBytes(); row < len(d.Columns) && len(out)+rowBytes <= room; row++ {
+			out = binary.AppendVarint(out, int64(d.Columns[row])-int64(column))
+			column = d.Columns[row]
+			out = d.AppendRow(out, row)
+		}
+		binary.LittleEndian.PutUint32(out[at:], uint32(row-from))
+		data := seal(out)
+		chunks = append(chunks, data)
+		refs = append(refs, ChunkRef{Rows: uint32(row - from), Hash: chunkHash(data)})
+	}
+	return chunks, refs
+}
+
+// DecodeChunk reads one of what EncodeChunks returned. It takes no more memory than a few
+// times the bytes that it is given. The error says what is wrong with the bytes.
+func DecodeChunk(data []byte) (*Chunk, error) {
+	k := &Chunk{Hash: chunkHash(data)}
+	data, err := unseal(chunkMagic, data)
+	if err != nil {
+		return nil, fmt.Errorf("decoding a chunk: %w", err)
+	}
+	misfit := fmt.Errorf("decoding a chunk: %d bytes do not fit its format", len(data))
+	c, d := coder.Read(data), &k.Delta
+	memberState(c, &k.Member)
+	var index, kind, precision, width uint64
+	for _, x := range []*uint64{&k.Seq, &index, &kind, &precision, &width} {
+		c.Uint(x)
+	}
+	c.Bytes(&d.State)
+	rows := c.Uint32()
+	if c.Failed || index > math.MaxUint32 || kind > uint64(share.Shared) || precision != 32 && precision != 64 || width > 1<<18 {
+		return nil, misfit
+	}
+	k.Index, d.Kind, d.Precision, d.Width = uint32(index), share.Kind(kind), int(precision), int(width)
+	if uint64(rows)*uint64(d.MinRowBytes()) > uint64(len(c.In)) {
+		return nil, misfit
+	}
+	in, column := c.In, int64(0)
+	d.Columns, d.Values = make([]uint32, 0, rows), make([]float64, 0, int(rows)*d.Width)
+	for range rows {
+		step, n := binary.Varint(in)
+		column += step
+		if n <= 0 || column < 0 || column > math.MaxUint32 {
+			return nil, misfit
+		}
+		d.Columns = append(d.Columns, uint32(column))
+		if in = d.ReadRow(in[n:]); in == nil {
+			return nil, misfit
+		}
+	}
+	if len(in) > 0 {
+		return nil, misfit
+	}
+	return k, nil
+}
+
+// join puts the Delta of a commit together from its chunks, which are in order. Its error names
+// the chunk that does not belong there.
+func join(c *Commit, chunks []*Chunk) (*share.Delta, error) {
+	if len(chunks) != len(c.Chunks) || len(chunks) == 0 {
+		return nil, fmt.Errorf("%d of its %d chunks are there", len(chunks), len(c.Chunks))
+	}
+	d := &share.Delta{Kind: c.Kind, Events: c.Events}
+	for i, k := range chunks {
+		switch {
+		case k == nil:
+			return nil, fmt.Errorf("chunk %d is not there", i)
+		case k.Hash != c.Chunks[i].Hash || k.Member != c.Member || k.Seq != c.Seq || k.Index != uint32(i) || k.Delta.Kind != c.Kind || uint32(len(k.Delta.Columns)) != c.Chunks[i].Rows:
+			return nil, fmt.Errorf("chunk %d is another one than was committed", i)
+		case i > 0 && (k.Delta.Precision != d.Precision || k.Delta.Width != d.Width):
+			return nil, fmt.Errorf("chunk %d is of another width than the first", i)
+		}
+		if len(chunks) == 1 {
+			joined := k.Delta
+			joined.Events = c.Events
+			return &joined, nil
+		}
+		d.Precision, d.Width = k.Delta.Precision, k.Delta.Width
+		d.State = append(d.State, k.Delta.State...)
+		d.Columns = append(d.Columns, k.Delta.Columns...)
+		d.Values = append(d.Values, k.Delta.Values...)
+	}
+	return d, nil
+}

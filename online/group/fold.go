@@ -1,0 +1,271 @@
+package group
+
+// This file holds the fold: which commits count, and what they come to.
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"sort"
+
+	"github.com/cespare/xxhash/v2"
+
+	"blankout/internal/coder"
+	"blankout/internal/event"
+	"blankout/online"
+	"blankout/online/share"
+)
+
+// Fold is the model that a ledger comes to, up to one of its offsets. It is a pure
+// function of the state that it began with and the commits and chunks shown to it: the
+// same bits on every machine. It is not safe for concurrent use.
+type Fold struct {
+	learner     *online.Learner
+	settings    online.Fingerprint // beside the Learner's own
+	fingerprint uint64             // of both
+	// architecture is that of the accepted commits, "" before the first.
+	architecture string
+
+	offset   int64  // of the commit shown last, -1 before the first
+	chain    uint64 // hash of the accepted commits, see link
+	history  []link // the latest of them, oldest first
+	offsets  event.Offsets
+	accepted uint64
+	rejected map[Reason]uint64
+	skipped  []Gap
+}
+
+// link is the chain after an accepted commit.
+type link struct {
+	offset int64
+	chain  uint64
+}
+
+// maxHistory bounds how many accepted commits may come between a delta's base and it.
+const maxHistory = 4096
+
+// Reason says why a commit was not accepted. The values are those of a metric's label.
+type Reason string
+
+const (
+	ReasonSettings     Reason = "settings"     // of another configuration
+	ReasonArchitecture Reason = "architecture" // its author rounds otherwise than those before
+	ReasonBase         Reason = "base"         // its author knew another ledger, or an older one than is remembered
+	ReasonChunks       Reason = "chunks"       // they are not all there, or are others
+	ReasonSpan         Reason = "span"         // a span does not begin where its partition has come to
+	ReasonMoved        Reason = "moved"        // it replaces a state that is no longer the latest
+	ReasonDelta        Reason = "delta"        // its numbers fit no model of these settings
+)
+
+// Rejection says why a commit was not accepted: nothing of it was added, and its author
+// begins again from the fold.
+type Rejection struct {
+	Reason Reason
+	Detail string // for people
+}
+
+func (r *Rejection) Error() string { return string(r.Reason) + ": " + r.Detail }
+
+// NewFold returns the fold of an empty ledger that begins with the state of a Learner,
+// which it takes over: from now on only the Fold may change it. settings is what gives
+// its weights their meaning beside the Learner's own settings: how records become events,
+// and which are held out; it may be nil. offsets is how far that state has come;
+// partitions not among them may begin anywhere.
+func NewFold(l *online.Learner, settings online.Fingerprint, offsets event.Offsets) *Fold {
+	all := l.Fingerprint()
+	maps.Copy(all, settings)
+	f := &Fold{learner: l, settings: settings, fingerprint: FingerprintHash(all), offset: -1, offsets: offsets.Clone(), rejected: map[Reason]uint64{}}
+	f.history = []link{{-1, f.chain}}
+	return f
+}
+
+// Apply gives the fold the ledger's commit at an offset, with its chunks in their order; a
+// nil chunk is one that could not be read. It returns the columns whose rows have changed,
+// to be followed by members (online.Learner.Follow), or a *Rejection. Offsets must ascend.
+func (f *Fold) Apply(offset int64, c *Commit, chunks []*Chunk) (changed []uint32, err error) {
+	f.advance(offset)
+	d, offsets, err := f.check(c, chunks)
+	if err == nil {
+		if err = f.learner.Check(d); err != nil {
+			err = &Rejection{ReasonDelta, err.Error()}
+		}
+	}
+	if err != nil {
+		var r *Rejection
+		errors.As(err, &r)
+		f.rejected[r.Reason]++
+		return nil, err
+	}
+	f.learner.Add(d)
+	f.offsets, f.architecture = offsets, c.Architecture
+	f.accept(c.Encode())
+	return d.Columns, nil
+}
+
+func (f *Fold) advance(offset int64) {
+	if offset <= f.offset {
+		panic(fmt.Sprintf("group: the ledger's offset %d after %d", offset, f.offset))
+	}
+	f.offset = offset
+}
+
+// accept links an accepted record of the ledger, the one shown last, to the chain.
+func (f *Fold) accept(record []byte) {
+	f.accepted++
+	f.chain = xxhash.Sum64(binary.LittleEndian.AppendUint64(record, f.chain))
+	if len(f.history) == maxHistory {
+		f.history = slices.Delete(f.history, 0, maxHistory/2)
+	}
+	f.history = append(f.history, link{f.offset, f.chain})
+}
+
+// check says what a commit would add, and the offsets after it, or why it is not accepted.
+func (f *Fold) check(c *Commit, chunks []*Chunk) (*share.Delta, event.Offsets, error) {
+	if c.Fingerprint != f.fingerprint {
+		return nil, nil, &Rejection{ReasonSettings, "it was learned under other settings: give all members of the group the same configuration"}
+	}
+	if f.architecture != "" && c.Architecture != f.architecture {
+		return nil, nil, &Rejection{ReasonArchitecture, fmt.Sprintf("it was learned on %s, and the group learns on %s", c.Architecture, f.architecture)}
+	}
+	i := sort.Search(len(f.history), func(i int) bool { return f.history[i].offset > c.Base }) // behind the base's link
+	switch {
+	case i == 0:
+		return nil, nil, &Rejection{ReasonBase, fmt.Sprintf("it builds on offset %d of the ledger, which lies more than %d accepted commits back", c.Base, maxHistory/2)}
+	case c.Base >= f.offset || f.history[i-1].chain != c.Chain:
+		return nil, nil, &Rejection{ReasonBase, fmt.Sprintf("it builds on another ledger up to offset %d than this one", c.Base)}
+	}
+	offsets := f.offsets.Clone()
+	records := uint64(0)
+	for _, s := range c.Spans {
+		before, known := offsets.Lookup(s.Topic, s.Partition)
+		if known && s.From != before.Next {
+			return nil, nil, &Rejection{ReasonSpan, fmt.Sprintf("%s: the accepted records end before offset %d", s, before.Next)}
+		}
+		if s.To < s.From || s.Records > uint64(s.To-s.From) {
+			return nil, nil, &Rejection{ReasonSpan, fmt.Sprintf("%s: it cannot hold %d records", s, s.Records)}
+		}
+		if before.TopicID != "" && s.TopicID != "" && before.TopicID != s.TopicID {
+			return nil, nil, &Rejection{ReasonSpan, fmt.Sprintf("%s: of topic id %s, and the accepted ones are of %s: the topic was made anew", s, s.TopicID, before.TopicID)}
+		}
+		p := offsets.At(s.Topic, s.Partition, s.From)
+		p.Next, p.Records, p.Sum = s.To, p.Records+s.Records, p.Sum+s.Sum
+		if s.TopicID != "" {
+			p.TopicID = s.TopicID
+		}
+		records += s.Records
+	}
+	if c.Events > records {
+		return nil, nil, &Rejection{ReasonSpan, fmt.Sprintf("%d events of %d records", c.Events, records)}
+	}
+	if c.Kind == share.Full && c.Chain != f.chain {
+		return nil, nil, &Rejection{ReasonMoved, "it replaces a state that others have added to since"}
+	}
+	d, err := join(c, chunks)
+	if err != nil {
+		return nil, nil, &Rejection{ReasonChunks, err.Error()}
+	}
+	return d, offsets, nil
+}
+
+// Learner returns the model, which its caller must not change.
+func (f *Fold) Learner() *online.Learner { return f.learner }
+
+// Fingerprint returns what a Commit to this fold must hold.
+func (f *Fold) Fingerprint() uint64 { return f.fingerprint }
+
+// Architecture returns what the programs are built for whose commits were accepted, "" before
+// the first.
+func (f *Fold) Architecture() string { return f.architecture }
+
+// Base returns the ledger's offset that was shown last, -1 for none, and the chain there:
+// those of the next delta that a member begins.
+func (f *Fold) Base() (offset int64, chain uint64) { return f.offset, f.chain }
+
+// Next returns the offset at which the next span of a partition must begin; ok is false
+// for a partition without an accepted span.
+func (f *Fold) Next(topic string, partition int32) (next int64, ok bool) {
+	p, ok := f.offsets.Lookup(topic, partition)
+	return p.Next, ok
+}
+
+// Offsets returns how far the accepted commits have come, a copy.
+func (f *Fold) Offsets() event.Offsets { return f.offsets.Clone() }
+
+// Skipped returns what the group has passed over, a copy.
+func (f *Fold) Skipped() []Gap { return slices.Clone(f.skipped) }
+
+// Accepted returns the number of accepted commits, skips included.
+func (f *Fold) Accepted() uint64 { return f.accepted }
+
+// Rejected returns how many commits were rejected for which reason, a copy.
+func (f *Fold) Rejected() map[Reason]uint64 { return maps.Clone(f.rejected) }
+
+// blockFold is the block that a base has beside the Learner's.
+const blockFold = "fold"
+
+// EachBlock yields the state of the fold: the blocks of the Learner, which make a model file of
+// it, and the block "fold". Folds that are equal yield equal bytes. They hold until the fold changes.
+func (f *Fold) EachBlock() (iter.Seq[event.Block], error) {
+	learner, err := f.learner.View().EachBlock()
+	if err != nil {
+		return nil, err
+	}
+	to := &coder.Coder{}
+	f.state(to)
+	return func(yield func(event.Block) bool) {
+		if yield(event.Block{Name: blockFold, Data: to.Out}) {
+			learner(yield)
+		}
+	}, nil
+}
+
+// ReadFold makes the Fold whose EachBlock yielded the blocks: it goes on as that would,
+// with the commits behind its Base. The settings are those of NewFold.
+func ReadFold(c online.Config, settings online.Fingerprint, blocks []event.Block) (*Fold, error) {
+	data, err := event.FindBlock(blocks, blockFold)
+	if err != nil {
+		return nil, fmt.Errorf("%w: this is no base of a group", err)
+	}
+	l, err := online.Restore(c.Shared(), blocks)
+	if err != nil {
+		return nil, err
+	}
+	f, from := NewFold(l, settings, nil), coder.Read(data)
+	if f.state(from); !from.Done() || len(f.history) == 0 {
+		return nil, fmt.Errorf("block %s: %d bytes do not fit its format", blockFold, len(data))
+	}
+	return f, nil
+}
+
+func (f *Fold) state(c *coder.Coder) {
+	c.Int64(&f.offset)
+	c.Uint(&f.chain)
+	c.Uint(&f.accepted)
+	text(c, &f.architecture)
+	list(c, &f.history, 16, func(l *link) {
+		c.Int64(&l.offset)
+		c.Uint(&l.chain)
+	})
+	list(c, (*[]event.Position)(&f.offsets), 48, func(p *event.Position) {
+		text(c, &p.Topic)
+		text(c, &p.TopicID)
+		number(c, &p.Partition)
+		c.Int64(&p.First)
+		c.Int64(&p.Next)
+		c.Uint(&p.Records)
+		c.Uint(&p.Sum)
+	})
+	reasons := slices.Sorted(maps.Keys(f.rejected))
+	list(c, &reasons, 12, func(r *Reason) {
+		text(c, (*string)(r))
+		n := f.rejected[*r]
+		c.Uint(&n)
+		f.rejected[*r] = n
+	})
+	if c.Decode && len(c.In) > 0 || !c.Decode && len(f.skipped) > 0 { // the block ends here where there are none
+		list(c, &f.skipped, 28, func(g *Gap) { gapState(c, g) })
+	}
+}

@@ -1,0 +1,87 @@
+package group
+
+import (
+	"errors"
+	"testing"
+
+	"blankout/internal/event"
+)
+
+// The fold remembers as many accepted commits as maxHistory, and of more the latest half: a
+// delta that builds on the oldest link remembered is accepted, and one before it is not.
+func TestFoldHistory(t *testing.T) {
+	fold := NewFold(newLearner(t), nil, event.Offsets{{Topic: "t"}})
+	chains := []uint64{fold.chain} // before each offset of the ledger
+	offset := int64(-1)
+	skip := func() {
+		t.Helper()
+		offset++
+		if err := fold.Skip(offset, &Skip{Fingerprint: fold.Fingerprint(), Gap: Gap{"t", 0, offset, offset + 1}}); err != nil {
+			t.Fatal(err)
+		}
+		chains = append(chains, fold.chain)
+	}
+	build := func(base int64) Reason {
+		t.Helper()
+		a := newAuthor(t, fold, 1, 2)
+		a.learn(1, 0, 1)
+		c, chunks := a.commit(fold).decode(t)
+		c.Base, c.Chain = base, chains[base+1]
+		offset++
+		chains = append(chains, fold.chain)
+		_, err := fold.Apply(offset, c, chunks)
+		var r *Rejection
+		if errors.As(err, &r) {
+			return r.Reason
+		}
+		return ""
+	}
+	for range maxHistory - 1 {
+		skip()
+	}
+	if len(fold.history) != maxHistory || fold.history[0].offset != -1 {
+		t.Fatalf("%d links from %d on, want %d from the beginning on", len(fold.history), fold.history[0].offset, maxHistory)
+	}
+	skip()
+	oldest := fold.history[0].offset
+	if len(fold.history) != maxHistory/2+1 || oldest != maxHistory/2-1 {
+		t.Fatalf("%d links from %d on, want %d from %d on", len(fold.history), oldest, maxHistory/2+1, maxHistory/2-1)
+	}
+	if r := build(oldest - 1); r != ReasonBase {
+		t.Errorf("behind what is remembered: %q, want %q", r, ReasonBase)
+	}
+	if r := build(oldest); r != "" {
+		t.Errorf("on the oldest that is remembered: %q", r)
+	}
+}
+
+// A span of a topic that was made anew is not accepted; where either does not say which topic
+// it is of, it is taken for the same.
+func TestFoldTopicID(t *testing.T) {
+	for _, test := range []struct {
+		was, is, then string
+		reason        Reason
+	}{
+		{"a", "a", "a", ""}, {"a", "", "a", ""}, {"", "b", "b", ""}, {"", "", "", ""}, {"a", "b", "a", ReasonSpan},
+	} {
+		fold := NewFold(newLearner(t), nil, nil)
+		for i, id := range []string{test.was, test.is} {
+			a := newAuthor(t, fold, 1, 2)
+			a.learn(0, int64(10*i), int64(10*i+10))
+			a.spans[0].TopicID = id
+			c, chunks := a.commit(fold).decode(t)
+			_, err := fold.Apply(int64(i), c, chunks)
+			var r *Rejection
+			if want := test.reason; i == 1 && want != "" {
+				if !errors.As(err, &r) || r.Reason != want {
+					t.Errorf("%+v: %v, want %s", test, err, want)
+				}
+			} else if err != nil {
+				t.Errorf("%+v: %v", test, err)
+			}
+		}
+		if at, _ := fold.Offsets().Lookup("t", 0); at.TopicID != test.then {
+			t.Errorf("%+v: the id is %q", test, at.TopicID)
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package group
+
+// This file holds an interval of learning: from where the fold has come to, until its commit.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"blankout/internal/event"
+	"blankout/internal/run"
+	"blankout/online/share"
+	"blankout/stream"
+)
+
+// work is what a member learns beside the fold, which it begins from again and again.
+type work struct {
+	intake  run.Intake // its Learner is equal to the fold at the beginning of an interval
+	source  stream.Opened
+	schema  *event.Schema // that the source's decoder adds to
+	batch   event.Batch
+	next    map[stream.TopicPartition]int64 // that the source has come to
+	changed []uint32                        // columns that differ from the fold's, besides those of the interval
+	seq     uint64
+	interval
+}
+
+// interval is what has been learned since the work was equal to the fold.
+type interval struct {
+	spans  []Span
+	began  time.Time
+	size   uint64 // events that it is to have
+	events uint64 // that it has
+	// The fold's at the beginning: Fold.Base, and how many fields it knew.
+	base   int64
+	chain  uint64
+	fields int
+}
+
+// begin makes the work equal to the fold and begins an interval.
+func (l *running) begin() error {
+	began := time.Now()
+	t := l.replica.fold.Learner().Metrics().Events
+	learning := max(1, l.turn.Members-l.turn.Standby)
+	peers := learning
+	if l.first() && l.cold() {
+		peers = 1
+	}
+	size := min(max(uint64(intervalShare*float64(t))/uint64(learning), l.Config.IntervalMin), intervalMost)
+	if err := l.work.begin(l.replica.fold, peers, size); err != nil {
+		return err
+	}
+	l.current.Rebase += time.Since(began).Seconds()
+	return nil
+}
+
+func (w *work) begin(f *Fold, peers int, size uint64) error {
+	if err := w.intake.Learner.Follow(f.Learner(), w.changed, peers, size); err != nil {
+		return err
+	}
+	w.intake.Learner.SetSchema(w.schema)
+	w.changed = w.changed[:0]
+	w.interval = interval{size: size, fields: len(f.Learner().Schema().Fields)}
+	w.base, w.chain = f.Base()
+	return nil
+}
+
+// close ends reading. The interval stays.
+func (w *work) close() {
+	if w.source != nil {
+		w.source.Close()
+		w.source = nil
+	}
+}
+
+// learn takes the next batch of events in, if one comes soon.
+func (l *running) learn(ctx context.Context) error {
+	w, b := &l.work, &l.work.batch
+	wait, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	switch err := w.source.Next(wait, b); {
+	case err == nil:
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case wait.Err() != nil && errors.Is(err, wait.Err()):
+		return nil
+	default:
+		return fmt.Errorf("reading events: %w", l.trimmedError(err))
+	}
+	if b.Reset {
+		return fmt.Errorf("%s/%d: the offset to go on at is out of range, and a group goes on at no other: restore the records, or begin another group", b.Topic, b.Partition)
+	}
+	s := w.span(b)
+	if s == nil {
+		return nil
+	}
+	if w.began.IsZero() {
+		w.began = time.Now()
+	}
+	n, _, err := w.intake.Admit(ctx, b)
+	if err != nil {
+		return err
+	}
+	if err := w.intake.Learn(ctx, b, n, s); err != nil {
+		return err
+	}
+	if err := w.intake.HandOn(ctx, b); err != nil {
+		return err
+	}
+	s.To = b.Next
+	w.next[stream.TopicPartition{Topic: b.Topic, Partition: b.Partition}] = b.Next
+	w.events += uint64(len(b.Examples))
+	return nil
+}
+
+// span returns the interval's span of a batch's partition, nil for a Batch that only says
+// where the partition is gone on from.
+func (w *work) span(b *event.Batch) *Span {
+	for i := range w.spans {
+		if s := &w.spans[i]; s.Topic == b.Topic && s.Partition == b.Partition {
+			return s
+		}
+	}
+	p := stream.TopicPartition{Topic: b.Topic, Partition: b.Partition}
+	from, found := w.next[p]
+	if !found || b.Next == from {
+		w.next[p] = b.Next
+		return nil
+	}
+	w.spans = append(w.spans, Span{Topic: b.Topic, TopicID: b.TopicID, Partition: b.Partition, From: from, To: from})
+	return &w.spans[len(w.spans)-1]
+}
+
+// cut ends the interval with a Commit, which lacks the chunks of its delta.
+func (w *work) cut(precision int) (*Commit, *share.Delta) {
+	d := w.intake.Learner.Cut(precision)
+	c := &Commit{
+		Seq: w.seq, Base: w.base, Chain: w.chain, Kind: d.Kind, Events: d.Events,
+		Spans: slices.DeleteFunc(w.spans, func(s Span) bool { return s.From == s.To }),
+	}
+	if fields := w.intake.Learner.Schema().Fields; len(fields) > w.fields {
+		c.Fields = slices.Clone(fields[w.fields:])
+	}
+	w.seq++
+	return c, d
+}
+
+// publish commits the interval, waits for what the fold says of it, and begins the next.
+func (l *running) publish(ctx context.Context) error {
+	if l.work.events == 0 || l.work.source == nil {
+		return nil
+	}
+	if err := l.work.intake.Flush(ctx); err != nil {
+		return err
+	}
+	began := time.Now()
+	l.committing = began
+	defer func() { l.committing = time.Time{} }()
+	c, d := l.work.cut(precision)
+	c.Fingerprint, c.Member, c.Architecture = l.replica.fold.Fingerprint(), l.id, l.machine.architecture
+	chunks, refs := EncodeChunks(l.id, c.Seq, d)
+	c.Chunks = refs
+	for i, data := range chunks {
+		var at stream.Place
+		err := l.await(func() (err error) {
+			at, err = l.ledger.AppendChunk(ctx, data)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		refs[i].Partition, refs[i].Offset = at.Partition, at.Offset
+		l.current.DeltaBytes += uint64(len(data))
+	}
+	l.current.DeltaRows += uint64(len(d.Columns))
+	var offset int64
+	err := l.await(func() (err error) {
+		if offset, err = l.ledger.AppendCommit(ctx, c.Encode()); err == nil && offset < 0 {
+			var end int64
+			end, err = l.ledger.End(ctx)
+			offset = end - 1
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	l.current.Committed++
+	refused, events := l.current.Refused, l.work.events
+	tick := time.NewTicker(reportEvery)
+	defer tick.Stop()
+	for l.replica.read <= offset {
+		select {
+		case <-tick.C:
+			l.report("")
+		case <-ctx.Done():
+			return ctx.Err()
+		case take := <-l.jobs:
+			take()
+		case e := <-l.entries.next:
+			if err := l.applyOrReload(ctx, e); err != nil {
+				return err
+			}
+		}
+	}
+	l.current.Commit += time.Since(began).Seconds()
+	if l.current.Refused != refused {
+		l.current.Again += events
+		l.work.interval = interval{}
+		return l.reopen(ctx) // from where the fold has come to
+	}
+	if !l.work.follows(l.replica.fold) {
+		return l.reopen(ctx)
+	}
+	return l.begin()
+}
+
+// await returns what call returns, which writes to the ledger. Meanwhile the status is
+// published as ever.
+func (l *running) await(call func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- call() }()
+	tick := time.NewTicker(reportEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-tick.C:
+			l.report("")
+		}
+	}
+}
+
+// follows tells whether the fields that the source's decoder numbers are still those of
+// the fold: another member may have found others first.
+func (w *work) follows(f *Fold) bool {
+	fold, mine := f.Learner().Schema().Fields, w.schema.Fields
+	return len(fold) <= len(mine) && slices.EqualFunc(fold, mine[:len(fold)], func(a, b event.Field) bool { return a.Name == b.Name })
+}
+
+// drop forgets the interval.
+func (l *running) drop() {
+	l.current.Again += l.work.events
+	l.work.interval = interval{}
+}

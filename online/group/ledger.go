@@ -1,0 +1,294 @@
+package group
+
+// This file reads the ledger and folds it.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"blankout/batch/validate"
+	"blankout/stream"
+)
+
+// load takes the newest base, or an empty fold, and reads the ledger to its end.
+func (l *running) load(ctx context.Context) error {
+	if l.entries != nil {
+		l.entries.stop()
+	}
+	for attempt := 1; ; attempt++ {
+		err := l.loadOnce(ctx)
+		var trimmed *stream.TrimmedError
+		if !errors.As(err, &trimmed) {
+			return err
+		}
+		if attempt == loadTries {
+			return fmt.Errorf("no base of the ledger can be gone on from: %w", err)
+		}
+		l.log.Info("a newer base is needed", "err", err) // it came while this one was read
+	}
+}
+
+// loadTries bounds how often load takes a base whose ledger was trimmed before it could be
+// read. A group that is busier than the reader writes a newer base meanwhile.
+const loadTries = 20
+
+func (l *running) loadOnce(ctx context.Context) (err error) {
+	base, replica, err := newestReplica(ctx, l.bases.topic, l.Member)
+	if err != nil {
+		return err
+	}
+	if base == nil && l.From != "" {
+		if base, replica, err = l.beginFrom(ctx); err != nil {
+			return fmt.Errorf("beginning from group %s: %w", l.From, err)
+		}
+	}
+	if l.replica = replica; base == nil {
+		if l.replica, err = newReplica(l.Learner, l.Settings, l.Schema(), l.ledger.ID(), l.Config.SnapshotEvery); err != nil {
+			return err
+		}
+	}
+	if err := l.fits(); err != nil {
+		return err
+	}
+	l.bases.begun(l.replica.fold.Accepted())
+	if l.work.intake.Learner, err = l.replica.fold.Learner().Clone(); err != nil {
+		return err
+	}
+	end, err := l.ledger.End(ctx)
+	if err != nil {
+		return err
+	}
+	config := l.Config.Ledger(l.Kafka.ConnectConfig, l.log)
+	if l.entries, err = readEntries(context.WithoutCancel(ctx), config, l.replica); err != nil {
+		return err
+	}
+	began := time.Now()
+	for l.replica.read < end {
+		select {
+		case e := <-l.entries.next:
+			if err := l.apply(e); err != nil {
+				l.entries.stop()
+				return err
+			}
+		case <-ctx.Done():
+			l.entries.stop()
+			return ctx.Err()
+		}
+	}
+	l.work.changed = nil // the work is made anew
+	if l.work.intake.Learner, err = l.replica.fold.Learner().Clone(); err != nil {
+		return err
+	}
+	l.entries.moved = time.Now()
+	if l.Validator != nil {
+		l.validator.schedule = validate.NewSchedule(l.Validator.Config, l.replica.records())
+	}
+	l.log.Info("folded the ledger", "base", base != nil, "offset", l.replica.read, "accepted", l.replica.fold.Accepted(),
+		"events", l.replica.fold.Learner().Metrics().Events, "took", time.Since(began))
+	l.report("not in the group yet")
+	return nil
+}
+
+// beginFrom writes the base that this group begins with: the state of the newest base of
+// another group, at the beginning of a ledger. Several members that do so at a time write
+// the same one. What may not change is what a base of this group would be refused for.
+func (l *running) beginFrom(ctx context.Context) (*stream.Base, *replica, error) {
+	if end, err := l.ledger.End(ctx); err != nil {
+		return nil, nil, err
+	} else if end > 0 {
+		return nil, nil, fmt.Errorf("group %s has begun already, and has no base: give the new group another name", l.Config.Name)
+	}
+	old := Config{Name: l.From}
+	topic, err := old.openBases(ctx, l.Kafka.ConnectConfig, l.log)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer topic.Close()
+	base, r, err := newestReplica(ctx, topic, l.Member)
+	if err != nil {
+		return nil, nil, err
+	}
+	if base == nil {
+		return nil, nil, errors.New("it has written no base")
+	}
+	fold := NewFold(r.fold.learner, l.Settings, r.fold.offsets)
+	fold.skipped, fold.chain = r.fold.skipped, xxhash.Sum64(base.Data) // so that no commit fits another beginning
+	fold.history[0].chain = fold.chain
+	data, _, err := (&replica{fold: fold, topicID: l.ledger.ID()}).encode()
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := l.bases.topic.Write(ctx, &stream.Base{Data: data}); err != nil {
+		return nil, nil, err
+	}
+	l.log.Info("the group begins with what another has learned", "from", l.From, "base", base.Offset, "events", fold.learner.Metrics().Events)
+	return newestReplica(ctx, l.bases.topic, l.Member)
+}
+
+// apply shows a record of the ledger to the fold.
+func (l *running) apply(e mixed) error {
+	if e.err != nil {
+		return e.err
+	}
+	if e.mark != nil {
+		l.compare(e.mark.Base, claims{group: e.mark.Hash, cpu: e.mark.CPU})
+	}
+	changed, base, err := l.replica.apply(e)
+	var rejected *Rejection
+	own := e.commit != nil && e.commit.Member == l.id
+	if e.commit != nil && (err == nil || errors.As(err, &rejected)) {
+		l.watch(e.offset, e.commit, err == nil)
+	}
+	switch {
+	case errors.As(err, &rejected) && e.commit != nil && rejected.Reason == ReasonSettings && l.replica.fold.Accepted() == 0:
+		return fmt.Errorf("the ledger's commit at offset %d: %w", e.offset, &SettingsError{})
+	case errors.As(err, &rejected) && e.commit != nil && rejected.Reason == ReasonBase && e.commit.Base < 0 && l.replica.fold.Accepted() == 0:
+		return fmt.Errorf("the ledger's commit at offset %d builds on another beginning than this member's: the group began from another one (run --from-group), whose base is lost or was written anew meanwhile; begin another group", e.offset)
+	case errors.As(err, &rejected):
+		if own {
+			l.current.Refused++
+		}
+		l.log.Info("a commit was not accepted", "offset", e.offset, "own", own, "reason", rejected.Reason, "detail", rejected.Detail)
+	case err != nil:
+		return err
+	default:
+		l.work.changed = append(l.work.changed, changed...)
+		l.entries.moved = time.Now()
+		if e.skip != nil {
+			l.log.Warn("the group passes over records: it was told to", "records", e.skip.Gap, "ledger", e.offset)
+		}
+		if err := l.fits(); err != nil {
+			return err
+		}
+	}
+	if base {
+		l.beginBase(2 * time.Minute)
+	}
+	return nil
+}
+
+// applyOrReload is apply; where the ledger has been trimmed before it was read, the
+// member goes on from the newest base, and the interval is lost.
+func (l *running) applyOrReload(ctx context.Context, e mixed) error {
+	err := l.apply(e)
+	var trimmed *stream.TrimmedError
+	if !errors.As(err, &trimmed) {
+		return err
+	}
+	l.log.Warn("this member is behind what is left of the ledger; it goes on from the newest base", "err", err)
+	l.drop()
+	if err := l.load(ctx); err != nil {
+		return err
+	}
+	return l.reopen(ctx)
+}
+
+// watch takes down what a commit says of its author.
+func (l *running) watch(offset int64, c *Commit, accepted bool) {
+	p := l.peers[c.Member]
+	if p == nil {
+		p = &Peer{Member: c.Member.String()}
+		l.peers[c.Member] = p
+	}
+	if p.At, p.Behind = time.Now(), offset-c.Base-1; accepted {
+		p.Accepted, p.Events = p.Accepted+1, p.Events+c.Events
+	} else {
+		p.Rejected++
+	}
+}
+
+// mixed is a record of the ledger with its chunks.
+type mixed struct {
+	offset  int64
+	commit  *Commit  // nil: it is none
+	mark    *Mark    // nil: it is none
+	skip    *Skip    // nil: it is none
+	chunks  []*Chunk // nil for one that is not there, and never will be
+	trimmed []bool   // for one that was trimmed
+	err     error    // final
+}
+
+// entries is the goroutine that reads the ledger.
+type entries struct {
+	next   chan mixed
+	stop   func()
+	reader *stream.LedgerReader
+	moved  time.Time // when the receiver last changed the fold
+}
+
+func (e *entries) lag() int64 { return e.reader.Lag() + int64(len(e.next)) }
+
+// readEntries reads the ledger from where a replica has come to.
+func readEntries(ctx context.Context, c stream.LedgerConfig, r *replica) (*entries, error) {
+	reader, err := stream.ReadLedger(ctx, c, r.topicID, r.read, false)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	e := &entries{next: make(chan mixed, 16), reader: reader}
+	var running sync.WaitGroup
+	running.Go(func() {
+		send := func(x mixed) bool {
+			select {
+			case e.next <- x:
+				return x.err == nil
+			case <-ctx.Done():
+				return false
+			}
+		}
+		for {
+			records, err := reader.Next(ctx)
+			if err != nil {
+				send(mixed{err: err})
+				return
+			}
+			for _, record := range records {
+				if !send(readMixed(ctx, reader, record.Offset, record.Value)) {
+					return
+				}
+			}
+		}
+	})
+	var once sync.Once
+	e.stop = func() {
+		once.Do(func() { cancel(); running.Wait(); reader.Close() })
+	}
+	return e, nil
+}
+
+// readMixed reads the chunks of a commit.
+func readMixed(ctx context.Context, reader *stream.LedgerReader, offset int64, value []byte) mixed {
+	e := mixed{offset: offset}
+	c, err := DecodeCommit(value)
+	if err != nil {
+		if m, err := DecodeMark(value); err == nil {
+			e.mark = m
+		}
+		if s, err := DecodeSkip(value); err == nil {
+			e.skip = s
+		}
+		return e // for all readers the same
+	}
+	e.commit, e.chunks, e.trimmed = c, make([]*Chunk, len(c.Chunks)), make([]bool, len(c.Chunks))
+	for i, ref := range c.Chunks {
+		data, err := reader.Chunk(ctx, stream.Place{Partition: ref.Partition, Offset: ref.Offset})
+		var trimmed *stream.TrimmedError
+		if errors.As(err, &trimmed) {
+			e.trimmed[i] = true // which matters only if the commit may refer to it
+			continue
+		}
+		if err != nil {
+			e.err = err
+			return e
+		}
+		if e.chunks[i], err = DecodeChunk(data); err != nil {
+			e.chunks[i] = nil
+		}
+	}
+	return e
+}

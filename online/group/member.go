@@ -1,0 +1,436 @@
+package group
+
+// This file runs a member. It reads the ledger and folds it, learns the partitions that its
+// consumer group gives it, and commits what it has learned.
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"blankout/batch"
+	"blankout/batch/validate"
+	"blankout/internal/event"
+	"blankout/internal/run"
+	"blankout/online"
+	"blankout/stream"
+)
+
+// Member is one of several learners of one model. Its exported fields are set before Run.
+type Member struct {
+	Config Config
+	Kafka  stream.ConsumerConfig // which topics are learned, and how they are read
+	// Open opens the Source of events; decoding adds to s.
+	Open func(ctx context.Context, c stream.ConsumerConfig, s *event.Schema, from event.Offsets) (stream.Opened, error)
+	// Learner and Schema make the Learner that an empty ledger begins with: the same for
+	// all members.
+	Learner online.Config
+	Schema  func() *event.Schema
+	// Settings is what gives the weights their meaning beside Learner: how records become
+	// events, and which are held out. All members must have the same.
+	Settings online.Fingerprint
+	// From is a stopped group whose newest base this one begins with, if it has not begun;
+	// "" begins with an empty model.
+	From string
+	// Validator compares the model with the exact solution, and says which records are held
+	// out. The member that writes the bases validates when it is due, and any of them when
+	// Validate asks for it. May be nil.
+	Validator *validate.Validator
+	// Report takes a finished validation, on a goroutine of Run's. May be nil.
+	Report func(*batch.Validation) error
+	// DeadLetters takes the records that cannot be used, before they are counted in;
+	// nil: they are only counted.
+	DeadLetters run.DeadLetters
+	// Mislabeled takes the events whose label is probably wrong, see online.Config.MislabeledBelow,
+	// before a commit counts them; nil: they are only counted.
+	Mislabeled run.Mislabeled
+	// Observe gets every new Status, on the goroutine of Run. May be nil.
+	Observe func(*Status)
+	// Until ends Run, as a stop does, when it says so of a Status. May be nil.
+	Until func(*Status) bool
+	Log   *slog.Logger // nil logs nothing
+
+	keepEvery  time.Duration // of tests, instead of keepEvery
+	machine    *machine      // of tests, instead of thisMachine
+	crash      func() bool   // of tests: says that Run is to end as a process that is killed does
+	status     atomic.Pointer[Status]
+	asked      atomic.Uint64 // how often somebody has read the Status
+	validation atomic.Bool   // one is asked for
+}
+
+// Validate asks this member for a validation. It comes when none is under way. Anyone may
+// call it at any time; without a Validator it returns an error.
+func (m *Member) Validate() error {
+	if m.Validator == nil {
+		return errors.New("this member has nothing to validate with")
+	}
+	m.validation.Store(true)
+	return nil
+}
+
+// running is the state of one Run, on its goroutine.
+type running struct {
+	*Member
+	log     *slog.Logger
+	id      MemberID
+	machine machine
+
+	ledger  *stream.Ledger
+	entries *entries
+	replica *replica
+	bases   baseJob
+	kept    keeping
+
+	joins *joins
+	turn  *stream.Generation // nil while the member is in none
+	work  work
+	// committing is when the commit began that publish waits for, zero if it does not.
+	committing time.Time
+
+	jobs      chan func() // what jobs come back with: a base, a validation
+	validator validator
+
+	current  Status
+	reported time.Time
+	served   served
+	peers    map[MemberID]*Peer
+	warned   map[string]bool // kinds of warnings logged
+}
+
+// Check reports the first setting with which no group can learn.
+func (m *Member) Check() error {
+	if err := m.Config.Check(); err != nil {
+		return err
+	}
+	if err := m.Learner.CheckShared(); err != nil {
+		return err
+	}
+	if m.Config.Name == "" {
+		return event.KeyErrorf("name", "name: none given")
+	}
+	if len(m.Schema().Classes) == 0 {
+		return errors.New("record.classes: none given, and several learners of one model must know them from the start")
+	}
+	return nil
+}
+
+// newRunning prepares what one Run works with, before it connects.
+func newRunning(m *Member) *running {
+	l := &running{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}}, jobs: make(chan func(), 4), warned: map[string]bool{}, peers: map[MemberID]*Peer{}, bases: baseJob{marks: map[int64]claims{}}, machine: thisMachine()}
+	if m.machine != nil {
+		l.machine = *m.machine
+	}
+	if l.log == nil {
+		l.log = slog.New(slog.DiscardHandler)
+	}
+	l.work.intake = run.Intake{DeadLetters: m.DeadLetters, Mislabeled: m.Mislabeled, Log: l.log, Turns: run.Turns{Asked: &m.asked}}
+	if m.DeadLetters != nil {
+		l.work.intake.Refused = run.PolicyDeadLetter
+	}
+	if m.Validator != nil {
+		l.work.intake.Holdout = m.Validator.Config.Holdout
+		if m.Validator.Config.Events == validate.AutoEvents {
+			l.log.Info(`no validations: in a group validate.events = "auto" makes none; a number of records does`)
+		}
+	}
+	return l
+}
+
+// Run joins the group, learns until ctx ends and leaves. A stop loses nothing: what is
+// learned is committed first, within rebalanceTimeout. It returns an error that another
+// try does not mend; what of the interval is not committed then is learned again by others.
+func (m *Member) Run(ctx context.Context) (err error) {
+	if err := m.Check(); err != nil {
+		return err
+	}
+	l := newRunning(m)
+	if _, err := rand.Read(l.id[:]); err != nil {
+		return err
+	}
+	l.current.Member = l.id.String()
+	living := false
+	defer func() {
+		if !living && ctx.Err() != nil {
+			err = nil // stopped before it began
+		}
+	}()
+	connect := m.Kafka.ConnectConfig
+	if l.ledger, err = stream.OpenLedger(ctx, m.Config.Ledger(connect, l.log)); err != nil {
+		return err
+	}
+	defer l.ledger.Close()
+	if l.bases.topic, err = stream.OpenBases(ctx, m.Config.Bases(connect, l.log)); err != nil {
+		return err
+	}
+	defer l.bases.topic.Close()
+	l.kept.checked = time.Now()
+	if err := l.keeps(ctx); err != nil {
+		return err
+	}
+	if err := l.load(ctx); err != nil {
+		return err
+	}
+	defer func() { l.entries.stop() }()
+	membership := stream.DefaultMembershipConfig()
+	membership.ConnectConfig, membership.Group, membership.Topics, membership.Log = connect, m.Config.Name, m.topics(), l.log
+	membership.CreateTopics, membership.CreatePartitions = m.Kafka.CreateTopics, m.Kafka.CreatePartitions
+	membership.SessionTimeout, membership.RebalanceTimeout, membership.Instance = m.Config.SessionTimeout, m.Config.rebalanceTimeout(), m.Config.Instance
+	place, err := stream.NewMembership(ctx, membership)
+	if err != nil {
+		return err
+	}
+	living = true
+	l.joins = joining(context.WithoutCancel(ctx), place)
+	err = l.live(ctx)
+	if errors.Is(err, errStop) || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = nil
+	}
+	crashed := m.crash != nil && m.crash()
+	var expires *stream.RetentionError
+	if clean := err == nil || errors.As(err, &expires); clean && l.turn != nil && !crashed { // with what there is
+		leaving, cancel := context.WithTimeout(context.Background(), m.Config.rebalanceTimeout()/2)
+		learned := l.work.events
+		failed := l.publish(leaving)
+		cancel()
+		if failed != nil {
+			failed = fmt.Errorf("the last %d events that this member learned were not committed before it stopped; nothing is lost, the group learns them again: %w", learned, failed)
+		} else {
+			l.leaveBase()
+		}
+		err = errors.Join(err, failed)
+	}
+	l.work.close()
+	l.joins.stop()
+	if l.validator.cancel != nil {
+		l.validator.cancel()
+	}
+	leaving, cancel := context.WithTimeout(context.Background(), connect.RequestTimeout)
+	defer cancel()
+	if crashed {
+		cancel()
+	}
+	if err := place.Leave(leaving); err != nil {
+		l.log.Warn("the group was left without telling it", "err", err)
+	}
+	if l.kept.cancel != nil {
+		l.kept.cancel()
+	}
+	for l.bases.busy || l.kept.cancel != nil || l.validator.cancel != nil {
+		(<-l.jobs)()
+	}
+	l.report("stopped")
+	return err
+}
+
+func (m *Member) topics() []string {
+	return slices.Concat(m.Kafka.Topics, m.Kafka.UnlabeledTopics)
+}
+
+var errStop = errors.New("enough")
+
+// live is the loop. It always returns an error: errStop and ctx's are no failures.
+func (l *running) live(ctx context.Context) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if err := l.fold(ctx); err != nil {
+			return err
+		}
+		now := time.Now()
+		if now.Sub(l.reported) > reportEvery {
+			if l.kept.err != nil {
+				return l.kept.err
+			}
+			l.keepIfDue()
+			l.validateIfDue()
+			l.report("")
+			if l.Until != nil && l.Until(l.Status()) {
+				return errStop
+			}
+		}
+		if l.turn == nil || l.work.source == nil {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case take := <-l.jobs:
+				take()
+			case e := <-l.entries.next:
+				if err := l.applyOrReload(ctx, e); err != nil {
+					return err
+				}
+			case j := <-l.joins.joined:
+				if j.err != nil {
+					return j.err
+				}
+				l.turn = j.generation
+				l.current.Partitions, l.current.Generation, l.current.Members, l.current.Standby = l.turn.Partitions, l.turn.ID, l.turn.Members, l.turn.Standby
+			case <-tick.C:
+			}
+			if l.turn != nil {
+				if over, err := l.over(ctx); over || err != nil {
+					if err != nil {
+						return err
+					}
+					continue
+				}
+				if err := l.open(ctx); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if over, err := l.over(ctx); err != nil {
+			return err
+		} else if over {
+			continue
+		}
+		if err := l.learn(ctx); err != nil {
+			return err
+		}
+		if l.work.events > 0 && (l.work.events >= l.work.size || time.Since(l.work.began) >= l.Config.IntervalMax) {
+			if err := l.publish(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// fold applies the entries of the ledger that were read, and takes the results of jobs.
+func (l *running) fold(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case take := <-l.jobs:
+			take()
+		case e := <-l.entries.next:
+			if err := l.applyOrReload(ctx, e); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// over looks whether the generation has ended, and if so gives it up: with a commit where
+// there is time.
+func (l *running) over(ctx context.Context) (bool, error) {
+	select {
+	case <-l.turn.Done():
+	default:
+		return false, nil
+	}
+	err := l.turn.Err()
+	switch {
+	case errors.Is(err, stream.ErrRebalance):
+		finishing, cancel := context.WithTimeout(ctx, l.Config.rebalanceTimeout()/2)
+		err = l.publish(finishing)
+		cancel()
+		if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			l.log.Warn("what was learned last could not be committed in time; others learn it again", "events", l.work.events, "err", err)
+			l.drop()
+			err = nil
+		}
+	case errors.Is(err, stream.ErrSession):
+		l.log.Warn("this member was given up by its group; what it learned last is dropped, and it joins again", "events", l.work.events)
+		l.drop()
+		err = nil
+	}
+	if err != nil {
+		return false, err
+	}
+	l.work.close()
+	l.turn = nil
+	l.current.Partitions = nil
+	l.joins.again <- struct{}{}
+	return true, nil
+}
+
+// first tells whether this member has the lowest partition: it learns alone first, and
+// writes the bases.
+func (l *running) first() bool {
+	if l.turn == nil || len(l.turn.Partitions) == 0 {
+		return false
+	}
+	p := l.turn.Partitions[0]
+	return p.Topic == slices.Min(l.topics()) && p.Partition == 0
+}
+
+// open begins to read the generation's partitions, from where the fold has come to. A
+// member that stands by reads none, and others wait while the first one learns alone.
+func (l *running) open(ctx context.Context) error {
+	if len(l.turn.Partitions) == 0 || !l.first() && l.cold() {
+		return nil
+	}
+	return l.reopen(ctx)
+}
+
+// cold tells whether the first member still learns alone. When nothing comes of that for
+// a session, nobody waits longer: its partitions may be empty.
+func (l *running) cold() bool {
+	return l.replica.fold.Learner().Metrics().Events < l.Config.Warm && time.Since(l.entries.moved) < l.Config.SessionTimeout
+}
+
+// reopen reads the generation's partitions from where the fold has come to.
+func (l *running) reopen(ctx context.Context) (err error) {
+	l.work.close()
+	if l.turn == nil || len(l.turn.Partitions) == 0 {
+		return nil
+	}
+	c := l.Kafka
+	c.Only, c.Log = l.turn.Partitions, l.log
+	c.UntilEnd = false
+	var from event.Offsets
+	for _, p := range l.replica.fold.Offsets() {
+		if slices.Contains(c.Only, stream.TopicPartition{Topic: p.Topic, Partition: p.Partition}) {
+			*from.At(p.Topic, p.Partition, p.Next) = p
+		}
+	}
+	l.work.next, l.work.interval = map[stream.TopicPartition]int64{}, interval{}
+	l.work.schema = l.replica.fold.Learner().Schema().Clone()
+	if l.work.source, err = l.Open(ctx, c, l.work.schema, from); err != nil {
+		return l.trimmedError(err)
+	}
+	return l.begin()
+}
+
+// joins is the goroutine that joins: it may wait for others.
+type joins struct {
+	joined chan joined
+	again  chan struct{}
+	stop   func()
+}
+
+type joined struct {
+	generation *stream.Generation
+	err        error
+}
+
+func joining(ctx context.Context, place *stream.Membership) *joins {
+	ctx, cancel := context.WithCancel(ctx)
+	j := &joins{joined: make(chan joined, 1), again: make(chan struct{}, 1)}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			generation, err := place.Next(ctx)
+			j.joined <- joined{generation, err} // has room: one is taken before the next is asked for
+			if err != nil {
+				return
+			}
+			select {
+			case <-j.again:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	j.stop = func() { cancel(); running.Wait() }
+	return j
+}

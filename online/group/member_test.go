@@ -1,0 +1,795 @@
+package group
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/goleak"
+
+	"blankout/internal/event"
+	"blankout/online"
+	"blankout/stream"
+	records "blankout/stream/record"
+)
+
+// events is a topic of events on a broker of the tests.
+type events struct {
+	t          testing.TB
+	broker     *kfake.Cluster
+	partitions int32
+	counts     []uint64    // records by partition
+	sums       []uint64    // of their fingerprints
+	complete   atomic.Bool // no more will come
+}
+
+// newEvents produces so many events to each partition.
+func newEvents(t testing.TB, partitions int32, each int, options ...kfake.Opt) *events {
+	t.Helper()
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	broker, err := kfake.NewCluster(append(options, kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events"), kfake.GroupMinSessionTimeout(100*time.Millisecond))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broker.Close)
+	e := &events{t: t, broker: broker, partitions: partitions, counts: make([]uint64, partitions), sums: make([]uint64, partitions)}
+	e.produce(each)
+	return e
+}
+
+func (e *events) connect() stream.ConnectConfig {
+	c := stream.DefaultConnectConfig()
+	c.Brokers = e.broker.ListenAddrs()
+	return c
+}
+
+func (e *events) produce(each int) {
+	e.t.Helper()
+	c := stream.DefaultProducerConfig()
+	c.ConnectConfig, c.Topic = e.connect(), "events"
+	p, err := stream.NewProducer(e.t.Context(), c)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer p.Close()
+	for i := range e.partitions {
+		r := rand.New(rand.NewPCG(uint64(i), e.counts[i]))
+		for range each {
+			x, word := r.NormFloat64(), r.IntN(50)
+			label := "no"
+			if x+float64(word%5)/2-1+r.NormFloat64()/2 > 0 {
+				label = "yes"
+			}
+			value := fmt.Appendf(nil, `{"label":%q,"x":%.4f,"word":"w%d"}`, label, x, word)
+			if r.IntN(500) == 0 {
+				value = []byte(`{"no event`)
+			}
+			if err := p.WriteTo(e.t.Context(), i, stream.Message{Value: value}); err != nil {
+				e.t.Fatal(err)
+			}
+			e.sums[i] += records.Fingerprint(int64(e.counts[i]), nil, value)
+			e.counts[i]++
+		}
+	}
+	if err := p.Flush(e.t.Context()); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// member returns a member whose intervals are short.
+func (e *events) member(log *slog.Logger) *Member {
+	c := DefaultConfig()
+	c.Name, c.Partitions, c.Warm, c.IntervalMin, c.IntervalMax, c.SnapshotEvery = "g", 2, 300, 100, 100*time.Millisecond, 4
+	c.SessionTimeout = 2 * time.Second
+	kafka := stream.DefaultConsumerConfig()
+	kafka.ConnectConfig, kafka.Topics, kafka.MaxWait, kafka.BatchRecords = e.connect(), []string{"events"}, 50*time.Millisecond, 50
+	format := records.DefaultConfig()
+	format.Seed = 1 // else the id of the ledger's topic is it
+	format.Bits, format.Classes = 12, []string{"no", "yes"}
+	return &Member{
+		Config: c, Kafka: kafka, Learner: online.DefaultConfig(), Schema: format.Schema, Log: log,
+		Open: func(ctx context.Context, c stream.ConsumerConfig, s *event.Schema, from event.Offsets) (stream.Opened, error) {
+			return stream.Input{Record: format, Kafka: c}.Open(ctx, s, from)
+		},
+	}
+}
+
+// all tells whether a member has folded every event, and no more will come.
+func (e *events) all(s *Status) bool {
+	if !e.complete.Load() {
+		return false
+	}
+	total, want := uint64(0), uint64(0)
+	for _, p := range s.Positions {
+		total += p.Records
+	}
+	for _, n := range e.counts {
+		want += n
+	}
+	return total >= want
+}
+
+// check compares what the fold has counted with what was produced.
+func (e *events) check(s *Status) {
+	e.t.Helper()
+	for p := range e.partitions {
+		at, _ := s.Positions.Lookup("events", p)
+		if at.First != 0 || at.Next != int64(e.counts[p]) || at.Records != e.counts[p] || at.Sum != e.sums[p] {
+			e.t.Errorf("partition %d: %+v, produced were %d of sum %d", p, at, e.counts[p], e.sums[p])
+		}
+	}
+}
+
+// bases collects the hashes of the bases that members came to.
+type bases struct {
+	mu sync.Mutex
+	at map[int64]map[string]bool
+}
+
+func (b *bases) observe(s *Status) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.at == nil {
+		b.at = map[int64]map[string]bool{}
+	}
+	if s.BaseOffset > 0 {
+		if b.at[s.BaseOffset] == nil {
+			b.at[s.BaseOffset] = map[string]bool{}
+		}
+		b.at[s.BaseOffset][s.BaseHash] = true
+	}
+}
+
+// one checks that there was one state at every base.
+func (b *bases) one(t testing.TB) {
+	t.Helper()
+	if len(b.at) == 0 {
+		t.Error("no base was made")
+	}
+	for offset, hashes := range b.at {
+		if len(hashes) > 1 {
+			t.Errorf("base %d has the hashes %v", offset, hashes)
+		}
+	}
+}
+
+func testLog(t testing.TB, name string) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})).With("m", name)
+}
+
+// A member's readers are counted where its turns look for them.
+func TestMemberCountsReaders(t *testing.T) {
+	m := &Member{}
+	l := newRunning(m)
+	if m.Status(); l.work.intake.Turns.Asked.Load() != 1 {
+		t.Error("a question was not counted")
+	}
+}
+
+func TestMembers(t *testing.T) {
+	e := newEvents(t, 4, 500)
+	var seen bases
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+	defer cancel()
+	var running sync.WaitGroup
+	members := make([]*Member, 3)
+	for i := range members {
+		m := e.member(testLog(t, fmt.Sprint(i)))
+		m.Observe, m.Until = seen.observe, e.all
+		members[i] = m
+		running.Go(func() {
+			if err := m.Run(ctx); err != nil {
+				t.Errorf("member %d: %v", i, err)
+			}
+		})
+	}
+	for !slices.ContainsFunc(members, func(m *Member) bool { s := m.Status(); return s != nil && s.Members == 3 }) {
+		if time.Sleep(10 * time.Millisecond); ctx.Err() != nil {
+			t.Fatal("the members do not find each other")
+		}
+	}
+	for range 10 {
+		e.produce(200)
+		time.Sleep(50 * time.Millisecond)
+	}
+	e.complete.Store(true)
+	running.Wait()
+	learned := 0
+	for i, m := range members {
+		s := m.Status()
+		if s == nil {
+			t.Fatalf("member %d has no status", i)
+		}
+		e.check(s)
+		if s.Committed > s.Refused {
+			learned++
+		}
+		t.Logf("member %d: %d commits, %d refused, %d events again; accepted %d, rejected %v; intercept %.3f", i, s.Committed, s.Refused, s.Again, s.Accepted, s.Rejected, s.Model.Model().Intercept)
+	}
+	if learned < 3 {
+		t.Errorf("%d members have learned", learned)
+	}
+	seen.one(t)
+	e.fresh(members[0].Status())
+	r := e.inspect()
+	if s := members[0].Status(); r.Chain != s.Chain || !slices.Equal(r.Positions, s.Positions) || r.Accepted != s.Accepted {
+		t.Errorf("inspected: %+v, want %+v", r, s)
+	}
+	if len(r.Members) == 0 || r.From == 0 {
+		t.Errorf("%+v", r)
+	}
+	if err := r.Verified(); err != nil {
+		t.Error(err)
+	}
+	e.damage()
+	if err := e.inspect().Verified(); err == nil || !strings.Contains(err.Error(), "not what the ledger comes to") {
+		t.Errorf("another base: %v", err)
+	}
+}
+
+// A half-life, alarms that make the model forget, and mislabeled events, in a group: all members
+// hold the same bytes, and every mislabeled event that the model has counted is in the file of one
+// of them.
+func TestMembersForgetAndMislabeled(t *testing.T) {
+	e := newEvents(t, 4, 600)
+	e.complete.Store(true)
+	var seen bases
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+	defer cancel()
+	var running sync.WaitGroup
+	members, files := make([]*Member, 3), make([]string, 3)
+	for i := range members {
+		if i == 2 { // comes late, and starts from a base
+			running.Wait()
+		}
+		m := e.member(testLog(t, fmt.Sprint(i)))
+		m.Observe, m.Until = seen.observe, e.all
+		m.Learner.HalfLife, m.Learner.OnDrift = 300, "forget"
+		m.Learner.Loss, m.Learner.MislabeledBelow = "t-logistic:1.9", 0.5
+		files[i] = filepath.Join(t.TempDir(), "mislabeled.jsonl")
+		suspects, err := stream.OpenMislabeled(ctx, stream.DeadLetterConfig{File: files[i]}, e.connect(), m.Log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Mislabeled, members[i] = suspects, m
+		running.Go(func() {
+			if err := errors.Join(m.Run(ctx), suspects.Close()); err != nil {
+				t.Errorf("member %d: %v", i, err)
+			}
+		})
+	}
+	running.Wait()
+	s, late := members[0].Status(), members[2].Status()
+	e.check(s)
+	seen.one(t)
+	a, b := s.Model.Model(), late.Model.Model()
+	if late.Chain != s.Chain || !slices.Equal(a.Intercept, b.Intercept) {
+		t.Errorf("chain %s, intercept %v; late %s, %v", s.Chain, a.Intercept, late.Chain, b.Intercept)
+	}
+	for _, f := range a.Schema.Fields { // commits say their names only
+		if f.Kind == event.Numeric && f.Column == 0 {
+			t.Errorf("the fold's field %q has no column", f.Name)
+		}
+	}
+	kept := 0
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		kept += bytes.Count(data, []byte("\n"))
+	}
+	if n := s.Metrics.Mislabeled; n < 10 || uint64(kept) < n {
+		t.Errorf("%d mislabeled events in the files, and the model has counted %d", kept, n)
+	}
+}
+
+// Members whose model is what the group's base says count no mismatch; one whose model is
+// another does, and says so.
+func TestReplicaMismatch(t *testing.T) {
+	e := newEvents(t, 2, 300)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+	defer cancel()
+	var running sync.WaitGroup
+	var members []*Member
+	for i := range 2 {
+		m := e.member(testLog(t, fmt.Sprint(i)))
+		m.machine = &machine{"amd64", fmt.Sprintf("CPU %d", i)}
+		members = append(members, m)
+		running.Go(func() {
+			if err := m.Run(ctx); err != nil {
+				t.Errorf("member %d: %v", i, err)
+			}
+		})
+	}
+	more := true // events come
+	await := func(what string, done func(*Status) bool) {
+		t.Helper()
+		for ctx.Err() == nil {
+			if !slices.ContainsFunc(members, func(m *Member) bool { s := m.Status(); return s == nil || !done(s) }) {
+				return
+			}
+			if more {
+				e.produce(50)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		t.Fatal(what + ": it does not come")
+	}
+	await("a base of both", func(s *Status) bool { return s.BaseOffset > 0 && len(s.Peers) == 2 })
+	for _, m := range members {
+		s := m.Status()
+		for _, p := range s.Peers {
+			if p.Behind < 0 || p.Behind > s.Offset || p.Accepted == 0 || p.Events == 0 || p.At.IsZero() {
+				t.Errorf("%+v", p)
+			}
+		}
+		if s.Mismatches != 0 {
+			t.Errorf("%d mismatches", s.Mismatches)
+		}
+	}
+	c := members[0].Config.Ledger(e.connect(), testLog(t, "other"))
+	ledger, err := stream.OpenLedger(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ledger.Close()
+	more = false // so that no base comes that agrees
+	e.complete.Store(true)
+	await("all that was produced", e.all)
+	for _, m := range members {
+		if s := m.Status(); s.NotReady != "" {
+			t.Errorf("not ready without a mismatch: %s", s.NotReady)
+		}
+		other := Mark{Member: MemberID{1}, Base: m.Status().BaseOffset, Hash: 12345, CPU: "another CPU"}
+		if _, err := ledger.AppendCommit(ctx, other.Encode()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await("a mismatch", func(s *Status) bool { return s.Mismatches > 0 })
+	for i, m := range members {
+		want := fmt.Sprintf("this member's model is not the group's: it computes on CPU %d, and the group's was computed on another CPU", i)
+		if why := m.Status().NotReady; !strings.HasSuffix(why, want) {
+			t.Errorf("member %d is not ready because of %q, want %q", i, why, want)
+		}
+	}
+	more = true
+	await("the end of the mismatch, with the next base", func(s *Status) bool { return s.NotReady == "" })
+	cancel()
+	running.Wait()
+	if err := e.inspect().Verified(); err != nil {
+		t.Errorf("with the marks of bases in the ledger: %v", err)
+	}
+}
+
+func (e *events) inspect() *Report {
+	e.t.Helper()
+	m := e.member(testLog(e.t, "inspect"))
+	r, err := Inspect(e.t.Context(), m)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return r
+}
+
+// damage writes another base over the newest one.
+func (e *events) damage() {
+	e.t.Helper()
+	m := e.member(testLog(e.t, "damage"))
+	topic, err := stream.OpenBases(e.t.Context(), m.Config.Bases(e.connect(), m.Log))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer topic.Close()
+	base, err := topic.Newest(e.t.Context(), nil)
+	if err == nil {
+		base.Data[len(base.Data)/2] ^= 1
+		_, err = topic.Write(e.t.Context(), base)
+	}
+	if err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// fresh folds what is left of the ledger anew, from the newest base, and compares it with
+// what a member has come to.
+func (e *events) fresh(want *Status) {
+	e.t.Helper()
+	m := e.member(testLog(e.t, "fresh"))
+	ctx, cancel := context.WithTimeout(e.t.Context(), time.Minute)
+	defer cancel()
+	m.Config.Name = "reader" // joins no members
+	m.Config.MixTopic, m.Config.BaseTopic = "g-mix", "g-base"
+	m.Until = func(s *Status) bool { return s.Offset >= want.Offset }
+	if err := m.Run(ctx); err != nil {
+		e.t.Error(err)
+	}
+	got := m.Status()
+	if got.Offset == want.Offset && (got.Chain != want.Chain || !slices.Equal(got.Positions, want.Positions)) {
+		e.t.Errorf("folded anew: chain %s at %v, want %s at %v", got.Chain, got.Positions, want.Chain, want.Positions)
+	}
+}
+
+// Members come and go, some without a word, while connections break: every event counts
+// once, and all who fold hold the same.
+func TestMembersThatCrash(t *testing.T) {
+	e := newEvents(t, 4, 1000)
+	var seen bases
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+	defer cancel()
+	random := rand.New(rand.NewPCG(5, 6))
+	var running sync.WaitGroup
+	crash := make([]context.CancelFunc, 3)
+	start := func(i int) {
+		m := e.member(testLog(t, fmt.Sprint(i)))
+		m.Config.SessionTimeout = 300 * time.Millisecond
+		m.Observe = seen.observe
+		alive, die := context.WithCancelCause(ctx)
+		crash[i] = func() { die(errCrash) }
+		m.crash = func() bool { return errors.Is(context.Cause(alive), errCrash) }
+		running.Go(func() {
+			if err := m.Run(alive); err != nil && alive.Err() == nil {
+				t.Errorf("member %d: %v", i, err)
+			}
+		})
+	}
+	for i := range crash {
+		start(i)
+	}
+	for range 6 {
+		time.Sleep(time.Duration(200+random.IntN(400)) * time.Millisecond)
+		i := random.IntN(3)
+		crash[i]()
+		e.produce(200)
+		start(i)
+	}
+	e.complete.Store(true)
+	last := e.member(testLog(t, "last"))
+	last.Observe, last.Until = seen.observe, e.all
+	if err := last.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	e.check(last.Status())
+	cancel()
+	running.Wait()
+	seen.one(t)
+	t.Logf("accepted %d, rejected %v", last.Status().Accepted, last.Status().Rejected)
+}
+
+// A member that is stopped commits what it has learned, and one with other settings is
+// refused before it adds anything.
+func TestMemberStops(t *testing.T) {
+	e := newEvents(t, 2, 700)
+	m := e.member(testLog(t, "stopped"))
+	m.Config.IntervalMin, m.Config.IntervalMax, m.Config.Warm = 100_000, time.Hour, 0
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	m.Observe = func(s *Status) {
+		if s.Pending == 1400 {
+			cancel()
+		}
+	}
+	if err := m.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if s := m.Status(); s.Accepted != 1 || s.Pending != 0 {
+		t.Errorf("%+v", s)
+	}
+	e.check(m.Status())
+
+	other := e.member(testLog(t, "other"))
+	other.Learner.LearningRate = 0.25
+	if err := other.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "other settings") {
+		t.Errorf("other settings: %v", err)
+	}
+	other.Learner = online.DefaultConfig()
+	other.Learner.Optimizer = "arow"
+	if err := other.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "adagrad") {
+		t.Errorf("another rule: %v", err)
+	}
+}
+
+var errCrash = errors.New("crash")
+
+func TestConfigCheck(t *testing.T) {
+	if c := DefaultConfig(); c.Check() != nil {
+		t.Error(c.Check())
+	}
+	for key, edit := range map[string]func(*Config){
+		"interval_min":    func(c *Config) { c.IntervalMin = 0 },
+		"interval_max":    func(c *Config) { c.IntervalMax = 0 },
+		"snapshot_every":  func(c *Config) { c.SnapshotEvery = 0 },
+		"session_timeout": func(c *Config) { c.SessionTimeout = 0 },
+	} {
+		c := DefaultConfig()
+		edit(&c)
+		if err := c.Check(); err == nil || !strings.HasPrefix(err.Error(), key) {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+}
+
+// A member that cannot read the events or the ledger, or that cannot write, says so, also
+// while it commits, and no longer than that.
+func TestMemberSaysWhatIsInTheWay(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		from, fails kmsg.Key // the first request of from makes all of fails fail
+		want        string
+	}{
+		{"reading", kmsg.Fetch, kmsg.Fetch, "cannot be read ("},
+		{"reading while it commits", kmsg.Produce, kmsg.Fetch, "cannot be read ("},
+		{"writing", kmsg.Produce, kmsg.Produce, "a commit has taken "},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := newEvents(t, 2, 300)
+			m := e.member(testLog(t, "cut off"))
+			m.Kafka.RequestTimeout = time.Second
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var learns, away, back atomic.Bool
+			e.broker.Control(func(request kmsg.Request) (kmsg.Response, error, bool) {
+				e.broker.KeepControl()
+				key := kmsg.Key(request.Key())
+				if key == test.from && learns.Load() && !back.Load() {
+					away.Store(true)
+				}
+				if key == test.fails && away.Load() {
+					return nil, errors.New("away"), true // the connection breaks
+				}
+				return nil, nil, false // answered as ever
+			})
+			told := ""
+			m.Observe = func(s *Status) {
+				switch {
+				case s.Generation > 0 && s.NotReady == "" && !learns.Load():
+					e.produce(300)
+					learns.Store(true)
+				case s.NotReady != "" && away.Load():
+					told = s.NotReady
+					back.Store(true)
+					away.Store(false)
+				case told != "" && s.NotReady == "":
+					cancel()
+				}
+			}
+			if err := m.Run(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(told, "taken 0s") {
+				t.Errorf("after less than the time of a request it said %q", told)
+			}
+			if !strings.Contains(told, test.want) || !errors.Is(ctx.Err(), context.Canceled) {
+				t.Errorf("while the broker was away it said %q, and afterwards %q", told, m.Status().NotReady)
+			}
+		})
+	}
+}
+
+// A topic that does not exist is made, as it is for a learner alone.
+func TestMemberCreatesTopics(t *testing.T) {
+	e := newEvents(t, 1, 0)
+	m := e.member(testLog(t, "first"))
+	m.Kafka.Topics = []string{"events", "new"}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := m.Run(ctx)
+	if missing := (*stream.TopicMissingError)(nil); !errors.As(err, &missing) || missing.Topic != "new" {
+		t.Fatal(err)
+	}
+	m.Kafka.CreateTopics, m.Kafka.CreatePartitions = true, 3
+	m.Until = func(s *Status) bool { return len(s.Partitions) == 4 }
+	if err := m.Run(ctx); err != nil || ctx.Err() != nil {
+		t.Error(err, ctx.Err())
+	}
+}
+
+// Whoever looks at a group under other settings is told that they are others, and of a group
+// with a base which; a member with other settings is named in the report of those who look
+// under the group's.
+func TestInspectUnderOtherSettings(t *testing.T) {
+	for _, bases := range []bool{true, false} {
+		t.Run(fmt.Sprint(bases), func(t *testing.T) { inspectUnderOtherSettings(t, bases) })
+	}
+}
+
+func inspectUnderOtherSettings(t *testing.T, bases bool) {
+	e := newEvents(t, 2, 500)
+	e.complete.Store(true)
+	m := e.member(testLog(t, "learns"))
+	if !bases {
+		m.Config.SnapshotEvery, m.crash = 1000, func() bool { return true }
+	}
+	m.Until = func(s *Status) bool { return e.all(s) && (s.BaseOffset > 0) == bases }
+	if err := m.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	other := e.member(testLog(t, "looks"))
+	other.Learner.LearningRate = 0.25
+	var settings *SettingsError
+	_, err := Inspect(t.Context(), other)
+	if !errors.As(err, &settings) {
+		t.Fatalf("%v", err)
+	}
+	which := "no base yet"
+	if bases {
+		which = `learning_rate: was "0", is "0.25"`
+	}
+	if !strings.Contains(err.Error(), which) {
+		t.Errorf("%v, want %s", err, which)
+	}
+	foreign := Commit{Fingerprint: 1, Member: MemberID{7}}
+	ledger, err := stream.OpenLedger(t.Context(), m.Config.Ledger(e.connect(), m.Log))
+	if err == nil {
+		_, err = ledger.AppendCommit(t.Context(), foreign.Encode())
+		ledger.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := e.inspect()
+	if i := slices.IndexFunc(r.Members, func(m MemberReport) bool { return m.Member == foreign.Member.String() }); i < 0 || r.Members[i].RejectedFor[ReasonSettings] != 1 {
+		t.Errorf("%+v", r.Members)
+	}
+}
+
+// Where the brokers would delete the ledger in time, a member does not begin; one that learns
+// already ends when it sees so, and commits what it has learned first. Whoever leaves last
+// writes a base, with which the next one begins.
+func TestMemberRefusesRetention(t *testing.T) {
+	e := newEvents(t, 2, 300)
+	client, err := kgo.NewClient(kgo.SeedBrokers(e.broker.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	retain := func(ms string) {
+		t.Helper()
+		if _, err := kadm.NewClient(client).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: &ms}}, "g-mix"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := e.member(testLog(t, "learns"))
+	m.Config.SnapshotEvery, m.keepEvery = 1000, 20*time.Millisecond
+	m.Config.IntervalMin, m.Config.IntervalMax, m.Config.Warm = 1000, time.Hour, 0
+	altered := false
+	m.Observe = func(s *Status) {
+		if s.Pending == 600 && !altered {
+			altered = true
+			retain("60000")
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var expires *stream.RetentionError
+	if err := m.Run(ctx); !errors.As(err, &expires) || expires.Topic != "g-mix" || expires.Key != "retention.ms" {
+		t.Fatalf("while it learns: %v", err)
+	}
+	e.check(m.Status())
+	if s := m.Status(); s.BaseOffset != 1 || s.Accepted != 1 {
+		t.Errorf("%+v", s)
+	}
+	if err := m.Run(ctx); !errors.As(err, &expires) {
+		t.Errorf("at its start: %v", err)
+	}
+	retain("-1")
+	next := e.member(testLog(t, "next"))
+	next.Until = func(s *Status) bool { return s.Generation > 0 }
+	if err := next.Run(ctx); err != nil || ctx.Err() != nil {
+		t.Fatal(err, ctx.Err())
+	}
+	r := e.inspect()
+	if len(r.Bases) != 1 || !r.Bases[0].Same || r.Accepted != 1 {
+		t.Errorf("%+v", r) // one that has learned nothing writes no base
+	}
+}
+
+// A record among the bases that is none, and a newest base that is no model, are passed over
+// with a warning that says where they are, and members begin with the base before.
+func TestJunkAmongBases(t *testing.T) {
+	for what, data := range map[string]func(sound []byte) []byte{
+		"not a blankout file": func([]byte) []byte { return []byte("no model") },
+		"it is that of":       func(sound []byte) []byte { return sound },
+	} {
+		t.Run(what, func(t *testing.T) { junkAmongBases(t, what, data) })
+	}
+}
+
+func junkAmongBases(t *testing.T, what string, data func(sound []byte) []byte) {
+	e := newEvents(t, 2, 600)
+	e.complete.Store(true)
+	m := e.member(testLog(t, "learns"))
+	m.Until = e.all
+	if err := m.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	where := m.Config.Bases(e.connect(), m.Log)
+	topic, err := stream.OpenBases(t.Context(), where)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sound, err := topic.Newest(t.Context(), nil)
+	if err == nil {
+		_, err = topic.Write(t.Context(), &stream.Base{Offset: sound.Offset + 1, Data: data(sound.Data)})
+	}
+	topic.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := stream.DefaultProducerConfig()
+	c.ConnectConfig, c.Topic = e.connect(), where.Topic
+	p, err := stream.NewProducer(t.Context(), c)
+	if err == nil {
+		_, err = p.Append(t.Context(), 0, stream.Message{Key: []byte("what"), Value: []byte("ever")})
+		p.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told bytes.Buffer
+	next := e.member(slog.New(slog.NewTextHandler(&told, nil)))
+	next.Until = func(s *Status) bool { return s.Generation > 0 }
+	if err := next.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e.check(next.Status())
+	for _, want := range []string{"records=1", "topic g-base offset ", `key \"what\" is no base's`, fmt.Sprintf("topic=g-base base=%d offset=", sound.Offset+1), "base=true", what} {
+		if !strings.Contains(told.String(), want) {
+			t.Errorf("without %s: %s", want, told.String())
+		}
+	}
+	r := e.inspect()
+	if n := len(r.Bases); n == 0 || r.Bases[n-1].Same || r.Verified() == nil {
+		t.Errorf("%+v", r.Bases)
+	}
+}
+
+// A member says where its partitions end, and how much of them the group has not learned yet.
+func TestEnds(t *testing.T) {
+	const each = 20_000
+	e := newEvents(t, 2, each)
+	m := e.member(testLog(t, "ends"))
+	e.complete.Store(true)
+	behind := 0
+	var last []End
+	m.Until = func(s *Status) bool {
+		last = s.Ends
+		return e.all(s)
+	}
+	m.Observe = func(s *Status) {
+		if len(s.Ends) == 0 {
+			return // it reads nothing yet, or no more
+		}
+		for _, end := range s.Ends {
+			at, learned := s.Positions.Lookup("events", end.Partition)
+			if learned && end.Lag != end.HighWater-at.Next || end.HighWater != each || end.Topic != "events" || end.Lag < 0 {
+				t.Errorf("%+v, learned up to %d", end, at.Next)
+			}
+			if end.Lag > 0 {
+				behind++
+			}
+		}
+	}
+	if err := m.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(last) != 2 || last[0].Lag+last[1].Lag != 0 || behind == 0 {
+		t.Errorf("at the end %+v, behind %d times", last, behind)
+	}
+}

@@ -1,0 +1,231 @@
+package group
+
+// This file holds what a reader of the ledger comes to: the fold, and with it what a base holds.
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+
+	"blankout/checkpoint"
+	"blankout/internal/event"
+	"blankout/online"
+	"blankout/stream"
+	records "blankout/stream/record"
+)
+
+// replica is the fold of a ledger, and what else follows from the ledger alone.
+type replica struct {
+	fold    *Fold
+	topicID string
+	every   uint64
+	read    int64 // the offset that follows the last record seen
+	// Offsets of chunks, indexed by partition less one: those behind all that accepted
+	// commits refer to, up to now and up to the latest base. Floors are the same up to the
+	// base before the latest: a commit that refers to something before them is not accepted,
+	// so that a member that begins with the latest base needs nothing before its floors.
+	refs, before, floors []int64
+	floorsAt             map[int64][]int64 // by offset of the latest bases
+}
+
+const blockMix = "mix"
+
+// mixBlock is what a base holds of a replica beside the fold, as JSON.
+type mixBlock struct {
+	TopicID string  `json:"topic_id"`
+	Read    int64   `json:"read"`
+	Refs    []int64 `json:"refs"`
+	Before  []int64 `json:"before"`
+	Floors  []int64 `json:"floors"`
+	// Settings are the Member's. A base of an earlier program has none.
+	Settings online.Fingerprint `json:"settings,omitempty"`
+}
+
+// SettingsError says that a group learns under other settings than those that a member, or
+// who looks at its ledger, was given. No base says of which group without one they are.
+type SettingsError struct{ Differences []string }
+
+func (e *SettingsError) Error() string {
+	which := `it has no base yet that would say which`
+	if len(e.Differences) > 0 {
+		which = strings.Join(e.Differences, "; ") + `; "was" is the group's, "is" is given here`
+	}
+	return fmt.Sprintf("the group learns under other settings than are given here (%s): give its members, and the commands that look at it, the same configuration, or begin another group", which)
+}
+
+// newReplica makes a replica of a group that has learned nothing. Where the Schema has no
+// seed the id of the ledger's topic is it, which the broker draws: all members have the same
+// one, and nobody who writes events knows which names share a column.
+func newReplica(c online.Config, settings online.Fingerprint, s *event.Schema, topicID string, every uint64) (*replica, error) {
+	if s.Seed == 0 {
+		s.Seed = xxhash.Sum64String(topicID)
+	}
+	learner, err := online.NewShared(c, s)
+	if err != nil {
+		return nil, err
+	}
+	return &replica{fold: NewFold(learner, settings, nil), topicID: topicID, every: every, floorsAt: map[int64][]int64{}}, nil
+}
+
+// newestReplica makes a replica of the newest sound base. It returns nil for both where no
+// base exists. A base of other settings is an error, not one to pass over.
+func newestReplica(ctx context.Context, bases *stream.BaseTopic, m *Member) (base *stream.Base, r *replica, err error) {
+	var settings *SettingsError
+	base, err = bases.Newest(ctx, func(b *stream.Base) (err error) {
+		if r, err = readReplica(m.Learner, m.Settings, b, m.Config.SnapshotEvery); errors.As(err, &settings) {
+			return nil
+		}
+		return err
+	})
+	if err == nil && settings != nil {
+		err = fmt.Errorf("base %d: %w", base.Offset, settings)
+	}
+	return base, r, err
+}
+
+// readReplica makes a replica of a base.
+func readReplica(c online.Config, settings online.Fingerprint, base *stream.Base, every uint64) (*replica, error) {
+	file, err := checkpoint.Decode(base.Data)
+	if err != nil {
+		return nil, err
+	}
+	r := &replica{every: every, floorsAt: map[int64][]int64{}}
+	var mismatch *online.MismatchError
+	if r.fold, err = ReadFold(c, settings, file.Blocks); errors.As(err, &mismatch) {
+		return nil, &SettingsError{mismatch.Differences}
+	} else if err != nil {
+		return nil, err
+	}
+	text, err := event.FindBlock(file.Blocks, blockMix)
+	if err != nil {
+		return nil, fmt.Errorf("%w: this is no base of a group", err)
+	}
+	var b mixBlock
+	if err := json.Unmarshal(text, &b); err != nil {
+		return nil, fmt.Errorf("block %s: %w", blockMix, err)
+	}
+	if differences := settings.Diff(b.Settings); len(b.Settings) > 0 && len(differences) > 0 {
+		return nil, &SettingsError{differences}
+	}
+	if b.Read != base.Offset {
+		return nil, fmt.Errorf("it is that of offset %d", b.Read)
+	}
+	r.topicID, r.read, r.refs, r.before, r.floors = b.TopicID, b.Read, b.Refs, b.Before, b.Floors
+	r.floorsAt[r.read] = r.floors
+	return r, nil
+}
+
+// apply shows a record of the ledger to the fold. base says that one is due.
+func (r *replica) apply(e mixed) (changed []uint32, base bool, err error) {
+	r.read = e.offset + 1
+	if e.skip != nil {
+		if err := r.fold.Skip(e.offset, e.skip); err != nil {
+			return nil, false, err
+		}
+		return nil, r.due(), nil
+	}
+	if e.commit == nil {
+		return nil, false, nil
+	}
+	for i, ref := range e.commit.Chunks {
+		p := int(ref.Partition) - 1
+		if p >= 0 && p < len(r.floors) && ref.Offset < r.floors[p] {
+			e.chunks[i] = nil
+		} else if e.trimmed[i] {
+			return nil, false, &stream.TrimmedError{Place: stream.Place{Partition: ref.Partition, Offset: ref.Offset}}
+		}
+	}
+	if changed, err = r.fold.Apply(e.offset, e.commit, e.chunks); err != nil {
+		return nil, false, err
+	}
+	schema := r.fold.Learner().Schema()
+	for _, f := range e.commit.Fields {
+		if !slices.ContainsFunc(schema.Fields, func(g event.Field) bool { return g.Name == f.Name }) {
+			f.Column = records.OwnColumn(schema, f.Name, f.Kind) // which commits do not say
+			schema.AddField(f)
+		}
+	}
+	for _, ref := range e.commit.Chunks {
+		p := int(ref.Partition) - 1
+		for len(r.refs) <= p {
+			r.refs = append(r.refs, 0)
+		}
+		r.refs[p] = max(r.refs[p], ref.Offset+1)
+	}
+	return changed, r.due(), nil
+}
+
+// records returns how many records the fold has counted.
+func (r *replica) records() (n uint64) {
+	for _, p := range r.fold.Offsets() {
+		n += p.Records
+	}
+	return n
+}
+
+// due says after an accepted commit whether a base is due, and if so prepares for it.
+func (r *replica) due() bool {
+	if r.fold.Accepted()%r.every != 0 {
+		return false
+	}
+	r.floors, r.before = r.before, slices.Clone(r.refs)
+	r.floorsAt[r.read] = r.floors
+	for len(r.floorsAt) > 4 {
+		delete(r.floorsAt, slices.Min(slices.Collect(maps.Keys(r.floorsAt))))
+	}
+	return true
+}
+
+// write writes the replica as a base.
+func (r *replica) write(w io.Writer) error {
+	blocks, err := r.fold.EachBlock()
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(mixBlock{r.topicID, r.read, r.refs, r.before, r.floors, r.fold.settings})
+	if err != nil {
+		return err
+	}
+	return checkpoint.Write(w, checkpoint.Linear, func(yield func(event.Block) bool) {
+		if yield(event.Block{Name: blockMix, Data: text}) {
+			blocks(yield)
+		}
+	})
+}
+
+// sum is the hash and the number of bytes.
+type sum struct {
+	xxhash.Digest
+	bytes int
+}
+
+func (s *sum) Write(p []byte) (int, error) {
+	s.bytes += len(p)
+	return s.Digest.Write(p)
+}
+
+// sum returns that of the base that the replica is.
+func (r *replica) sum() (*sum, error) {
+	s := &sum{}
+	s.Reset()
+	return s, r.write(s)
+}
+
+// encode returns the base that the replica is, and its sum.
+func (r *replica) encode() ([]byte, *sum, error) {
+	s, err := r.sum()
+	if err != nil {
+		return nil, nil, err
+	}
+	out := bytes.NewBuffer(make([]byte, 0, s.bytes))
+	err = r.write(out)
+	return out.Bytes(), s, err
+}

@@ -1,0 +1,411 @@
+package group
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"blankout/internal/event"
+	"blankout/online"
+	"blankout/stream"
+)
+
+// A skip counts where it begins where its partition has come to, once, and what builds on the
+// ledger before it is still accepted for other partitions; a base holds it.
+func TestFoldSkips(t *testing.T) {
+	fold := NewFold(newLearner(t), nil, nil)
+	first, other := newAuthor(t, fold, 1, 2), newAuthor(t, fold, 2, 2)
+	first.learn(0, 5, 15)
+	offset := int64(-1)
+	apply := func(a *author) error {
+		offset++
+		c, chunks := a.commit(fold).decode(t)
+		_, err := fold.Apply(offset, c, chunks)
+		return err
+	}
+	if err := apply(first); err != nil {
+		t.Fatal(err)
+	}
+	other.begin(t, fold, 2)
+	other.learn(1, 0, 10)
+	first.begin(t, fold, 2)
+	first.learn(0, 15, 25)
+	before := foldBytes(t, fold)
+	skip := &Skip{Fingerprint: fold.Fingerprint(), Author: MemberID{9}, Gap: Gap{"t", 0, 15, 40}}
+	for _, wrong := range []struct {
+		reason Reason
+		to     func(*Skip)
+	}{
+		{ReasonSettings, func(s *Skip) { s.Fingerprint++ }},
+		{ReasonSpan, func(s *Skip) { s.From = 14 }},
+		{ReasonSpan, func(s *Skip) { s.From = 16 }},
+		{ReasonSpan, func(s *Skip) { s.To = 15 }},
+		{ReasonSpan, func(s *Skip) { s.Partition = 1 }},
+		{ReasonSpan, func(s *Skip) { s.Topic = "other" }},
+	} {
+		bad, err := DecodeSkip(skip.Encode())
+		if err != nil || *bad != *skip {
+			t.Fatal(bad, err)
+		}
+		wrong.to(bad)
+		offset++
+		var r *Rejection
+		if err := fold.Skip(offset, bad); !errors.As(err, &r) || r.Reason != wrong.reason {
+			t.Errorf("%+v: %v, want %s", bad, err, wrong.reason)
+		}
+	}
+	if len(fold.Skipped()) > 0 || fold.Accepted() != 1 || fold.Rejected()[ReasonSpan] != 5 || fold.Rejected()[ReasonSettings] != 1 {
+		t.Errorf("%v, %d accepted, %v", fold.Skipped(), fold.Accepted(), fold.Rejected())
+	}
+	_, chain := fold.Base()
+	offset++
+	if err := fold.Skip(offset, skip); err != nil {
+		t.Fatal(err)
+	}
+	if _, after := fold.Base(); after == chain || fold.Accepted() != 2 || bytes.Equal(before, foldBytes(t, fold)) {
+		t.Error("the skip is not in the chain")
+	}
+	if at, _ := fold.Offsets().Lookup("t", 0); at.First != 5 || at.Next != 40 || at.Records != 10 || !slices.Equal(fold.Skipped(), []Gap{skip.Gap}) {
+		t.Errorf("%+v, %v", at, fold.Skipped())
+	}
+	var r *Rejection
+	if err := apply(first); !errors.As(err, &r) || r.Reason != ReasonSpan {
+		t.Errorf("records that are passed over: %v", err)
+	}
+	if err := apply(other); err != nil {
+		t.Errorf("another partition's: %v", err)
+	}
+	offset++
+	if err := fold.Skip(offset, skip); !errors.As(err, &r) || r.Reason != ReasonSpan {
+		t.Errorf("a second time: %v", err)
+	}
+	blocks, err := fold.EachBlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []event.Block
+	for b := range blocks {
+		b.Data = slices.Clone(b.Data)
+		all = append(all, b)
+	}
+	again, err := ReadFold(online.DefaultConfig().Shared(), nil, all)
+	if err != nil || !bytes.Equal(foldBytes(t, fold), foldBytes(t, again)) || !slices.Equal(again.Skipped(), fold.Skipped()) {
+		t.Errorf("read again: %v", err)
+	}
+	first.begin(t, again, 2)
+	first.learn(0, 40, 50)
+	c, chunks := first.commit(again).decode(t)
+	for _, f := range []*Fold{fold, again} {
+		if _, err := f.Apply(offset+1, c, chunks); err != nil {
+			t.Errorf("behind it: %v", err)
+		}
+	}
+	if !bytes.Equal(foldBytes(t, fold), foldBytes(t, again)) {
+		t.Error("the folds differ")
+	}
+	// A base may be due at a skip, as at every accepted commit.
+	replica := &replica{fold: again, every: fold.Accepted() + 1, floorsAt: map[int64][]int64{}}
+	if _, due, err := replica.apply(mixed{offset: offset + 2, skip: &Skip{Fingerprint: fold.Fingerprint(), Gap: Gap{"t", 0, 50, 60}}}); err != nil || !due || replica.read != offset+3 {
+		t.Errorf("a base is due: %v, at %d, %v", due, replica.read, err)
+	}
+}
+
+// Events that were deleted before they were learned stop every member, with an error that
+// names the command; after it all go on at the same place, those that start later too.
+func TestGroupSkips(t *testing.T) {
+	e := newEvents(t, 2, 400)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+	defer cancel()
+	e.complete.Store(true)
+	m := e.member(testLog(t, "first"))
+	m.Until = e.all
+	if err := m.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	e.produce(300)
+	client, err := kgo.NewClient(kgo.SeedBrokers(e.broker.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	deletes := kadm.Offsets{}
+	deletes.AddOffset("events", 1, 550, -1)
+	if _, err := kadm.NewClient(client).DeleteRecords(ctx, deletes); err != nil {
+		t.Fatal(err)
+	}
+	advice := "blankout group skip g events/1 550"
+	var out *stream.OffsetOutOfRangeError
+	if err := e.member(testLog(t, "stopped")).Run(ctx); !errors.As(err, &out) || !strings.Contains(err.Error(), "events/1: offset 400 is out of range, the log holds 550 to 700: 150 records before it are no longer there; ") || !strings.Contains(err.Error(), advice) {
+		t.Fatal(err)
+	}
+	for _, wrong := range []struct {
+		topic     string
+		partition int32
+		to        int64
+		want      string
+	}{
+		{"events", 1, 400, "has come to offset 400 already"},
+		{"events", 1, 549, "name an offset from 550 to 700"},
+		{"events", 1, 701, "name an offset from 550 to 700"},
+		{"events", 7, 550, "has learned nothing of this partition"},
+		{"else", 1, 550, "has learned nothing of this partition"},
+	} {
+		var refused *SkipError
+		if _, err := SkipTo(ctx, e.member(testLog(t, "skips")), wrong.topic, wrong.partition, wrong.to); !errors.As(err, &refused) || !strings.Contains(err.Error(), wrong.want) {
+			t.Errorf("%+v: %v", wrong, err)
+		}
+	}
+	gap, err := SkipTo(ctx, e.member(testLog(t, "skips")), "events", 1, 550)
+	if want := (Gap{"events", 1, 400, 550}); err != nil || gap != want {
+		t.Fatal(gap, err)
+	}
+	// At two of them and at one that comes when all is learned.
+	all := func(s *Status) bool {
+		a, _ := s.Positions.Lookup("events", 0)
+		b, _ := s.Positions.Lookup("events", 1)
+		return a.Next == 700 && b.Next == 700
+	}
+	var seen bases
+	var running sync.WaitGroup
+	members := make([]*Member, 3)
+	for i := range members {
+		if i == 2 {
+			running.Wait()
+		}
+		m := e.member(testLog(t, fmt.Sprint(i)))
+		m.Observe, m.Until = seen.observe, all
+		members[i] = m
+		running.Go(func() {
+			if err := m.Run(ctx); err != nil {
+				t.Errorf("member %d: %v", i, err)
+			}
+		})
+	}
+	running.Wait()
+	seen.one(t)
+	for i, m := range members {
+		s := m.Status()
+		if s == nil {
+			t.Fatalf("member %d has no status", i)
+		}
+		if at, _ := s.Positions.Lookup("events", 1); at.First != 0 || at.Next != 700 || at.Records != 550 || !slices.Equal(s.Skipped, []Gap{gap}) || s.Chain != members[0].Status().Chain {
+			t.Errorf("member %d: %+v, %v, %s", i, at, s.Skipped, s.Chain)
+		}
+	}
+	e.fresh(members[0].Status())
+	if r := e.inspect(); !slices.Equal(r.Skipped, []Gap{gap}) || r.Verified() != nil {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A skip that comes while members learn is passed at the same place by all: the commit of who
+// has learned records in the gap is refused, and it goes on behind it.
+func TestSkipWhileLearning(t *testing.T) {
+	e := newEvents(t, 2, 500)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+	defer cancel()
+	var seen bases
+	var running sync.WaitGroup
+	members := make([]*Member, 2)
+	member := func(name string) *Member {
+		m := e.member(testLog(t, name))
+		// A skip has to come between two commits of its partition, on a busy machine too.
+		m.Config.IntervalMin, m.Config.IntervalMax = 10_000, 2*time.Second
+		return m
+	}
+	for i := range members {
+		m := member(fmt.Sprint(i))
+		m.Observe = seen.observe
+		m.Until = func(s *Status) bool {
+			at, _ := s.Positions.Lookup("events", 0)
+			other, _ := s.Positions.Lookup("events", 1)
+			return e.complete.Load() && at.Next == int64(e.counts[0]) && other.Next == int64(e.counts[1])
+		}
+		members[i] = m
+		running.Go(func() {
+			if err := m.Run(ctx); err != nil {
+				t.Errorf("member %d: %v", i, err)
+			}
+		})
+	}
+	skipped := []Gap{}
+	for len(skipped) < 3 && ctx.Err() == nil {
+		e.produce(300)
+		to := int64(e.counts[0]) - 20
+		if gap, err := SkipTo(ctx, member("skips"), "events", 0, to); err == nil {
+			skipped = append(skipped, gap)
+		} else {
+			t.Log(err)
+		}
+	}
+	e.complete.Store(true)
+	running.Wait()
+	seen.one(t)
+	lost := int64(0)
+	for _, g := range skipped {
+		lost += g.To - g.From
+	}
+	for i, m := range members {
+		s := m.Status()
+		at, _ := s.Positions.Lookup("events", 0)
+		if int64(at.Records)+lost != int64(e.counts[0]) || !slices.Equal(s.Skipped, skipped) {
+			t.Errorf("member %d: %d learned and %d passed over of %d: %v", i, at.Records, lost, e.counts[0], s.Skipped)
+		}
+		t.Logf("member %d: %d refused, %v", i, s.Refused, s.Rejected)
+	}
+}
+
+// A group that begins from another one goes on where that one's newest base has come to,
+// under other settings of the group, and those that may change under a checkpoint; its
+// ledger is one that a fold of nothing does not fit.
+func TestBeginFromGroup(t *testing.T) {
+	e := newEvents(t, 2, 500)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+	defer cancel()
+	e.complete.Store(true)
+	old := e.member(testLog(t, "old"))
+	old.Until = e.all
+	if err := old.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	events := old.Status().Metrics.Events
+	from := func(name string) *Member {
+		m := e.member(testLog(t, name))
+		m.Config.Name, m.From = "new", "g"
+		m.Config.SnapshotEvery, m.Config.Partitions, m.Learner.MissingPolicy = 3, 3, "rescale"
+		return m
+	}
+	other := from("other settings")
+	other.Learner.LearningRate = 0.25
+	var settings *SettingsError
+	if err := other.Run(ctx); !errors.As(err, &settings) || !strings.Contains(err.Error(), `learning_rate: was "0", is "0.25"`) {
+		t.Errorf("other settings: %v", err)
+	}
+	nobody := from("nobody")
+	nobody.Config.Name, nobody.From = "next", "nobody"
+	var missing *stream.TopicMissingError
+	if err := nobody.Run(ctx); !errors.As(err, &missing) || !strings.Contains(err.Error(), "beginning from group nobody: ") {
+		t.Errorf("no group: %v", err)
+	}
+	e.complete.Store(false)
+	var seen bases
+	var running sync.WaitGroup
+	members := make([]*Member, 2)
+	for i := range members {
+		m := from(fmt.Sprint(i))
+		m.Observe, m.Until = seen.observe, e.all
+		members[i] = m
+		running.Go(func() {
+			if err := m.Run(ctx); err != nil {
+				t.Errorf("member %d: %v", i, err)
+			}
+		})
+	}
+	for _, m := range members {
+		for m.Status() == nil && ctx.Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if s := m.Status(); s == nil || s.Metrics.Events < events {
+			t.Fatalf("it begins with %+v, want %d events", s, events)
+		}
+	}
+	inspected := func() *Report {
+		t.Helper()
+		m := from("inspect")
+		m.From = ""
+		r, err := Inspect(ctx, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	if r := inspected(); r.Events < events {
+		t.Errorf("before its first commit it has %d events, want %d", r.Events, events)
+	}
+	for range 5 {
+		e.produce(200)
+	}
+	e.complete.Store(true)
+	running.Wait()
+	seen.one(t)
+	s := members[0].Status()
+	e.check(s)
+	if got := s.Metrics.Events; got <= events || s.Accepted == 0 || s.Rejected[ReasonBase] > 0 {
+		t.Errorf("%d events after %d, %d accepted, %v", got, events, s.Accepted, s.Rejected)
+	}
+	if r := inspected(); r.Accepted != s.Accepted || r.Verified() != nil {
+		t.Errorf("%+v", r)
+	}
+	// Once it has begun the flag does nothing.
+	again := from("again")
+	again.From = "nobody"
+	again.Until = e.all
+	if err := again.Run(ctx); err != nil || again.Status().Chain != s.Chain {
+		t.Errorf("again: %v", err)
+	}
+	// A group with a ledger and no base has begun otherwise.
+	begun := from("begun")
+	begun.Config.MixTopic, begun.Config.BaseTopic = "new-mix", "none-base"
+	if err := begun.Run(ctx); err == nil || !strings.Contains(err.Error(), "has begun already") {
+		t.Errorf("begun: %v", err)
+	}
+}
+
+// Where the base that a group began with is lost before its members have written another,
+// nobody begins a model of nothing in its place.
+func TestFromGroupWithoutItsBase(t *testing.T) {
+	e := newEvents(t, 2, 500)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+	defer cancel()
+	e.complete.Store(true)
+	old := e.member(testLog(t, "old"))
+	old.Until = e.all
+	if err := old.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	e.produce(200)
+	m := e.member(testLog(t, "new"))
+	m.Config.Name, m.From, m.Config.SnapshotEvery, m.Until, m.crash = "new", "g", 1000, e.all, func() bool { return true }
+	if err := m.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	inspected := e.member(testLog(t, "inspect"))
+	inspected.Config.Name, inspected.Config.SnapshotEvery = "new", 1000
+	if r, err := Inspect(ctx, inspected); err != nil || r.Accepted != m.Status().Accepted || r.Rejected[ReasonBase] > 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	lost := e.member(testLog(t, "lost"))
+	lost.Config.Name, lost.Config.BaseTopic = "new", "none-base"
+	if err := lost.Run(ctx); err == nil || !strings.Contains(err.Error(), "builds on another beginning") {
+		t.Errorf("without the base: %v", err)
+	}
+	// With another base instead, its ledger is looked at from there.
+	e.produce(200)
+	next := e.member(testLog(t, "next"))
+	next.Config.Name, next.Config.SnapshotEvery, next.Until = "new", 1000, e.all
+	if err := next.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	c := stream.DefaultProducerConfig()
+	c.ConnectConfig, c.Topic = e.connect(), "new-base"
+	p, err := stream.NewProducer(ctx, c)
+	if err == nil {
+		_, err = p.Append(ctx, 0, stream.Message{Key: fmt.Appendf(nil, "base/%020d", 0)})
+		p.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := Inspect(ctx, inspected); err != nil || r.From == 0 || r.Accepted != next.Status().Accepted || r.Chain != next.Status().Chain {
+		t.Errorf("%+v, %v", r, err)
+	}
+}

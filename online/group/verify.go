@@ -1,0 +1,230 @@
+package group
+
+// This file folds a ledger for people: to tell what it holds, and to verify its bases.
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"blankout/internal/event"
+	"blankout/stream"
+)
+
+// Report is what a ledger comes to.
+type Report struct {
+	Name string `json:"name"`
+	// From is the base that the ledger was folded from, the offset that follows the last
+	// commit in it; 0 is the ledger's beginning.
+	From   int64  `json:"from"`
+	Offset int64  `json:"offset"` // that follows the last record
+	Chain  string `json:"chain"`
+	// Architecture is what the members' programs are built for, "" before they have learned.
+	Architecture string            `json:"architecture,omitempty"`
+	Accepted     uint64            `json:"accepted"`
+	Rejected     map[Reason]uint64 `json:"rejected"`
+	Skipped      []Gap             `json:"skipped,omitempty"` // what the group passes over
+	Events       uint64            `json:"events"`
+	// Members are those who have committed since From, by id.
+	Members []MemberReport `json:"members"`
+	// Bases are those behind From that the base topic holds, in order.
+	Bases     []BaseReport  `json:"bases"`
+	Positions event.Offsets `json:"positions"`
+}
+
+// MemberReport is about one member.
+type MemberReport struct {
+	Member   string `json:"member"`
+	Accepted uint64 `json:"accepted"` // commits
+	Rejected uint64 `json:"rejected"`
+	// RejectedFor counts the rejected ones by reason.
+	RejectedFor map[Reason]uint64 `json:"rejected_for,omitempty"`
+	Events      uint64            `json:"events"` // of the accepted ones
+	Last        int64             `json:"last"`   // offset of its last commit
+}
+
+// BaseReport is about one base.
+type BaseReport struct {
+	Offset int64 `json:"offset"`
+	Bytes  int   `json:"bytes"`
+	Same   bool  `json:"same"` // as the ledger comes to, to the byte
+	// CPU is what it was computed on, "" where the ledger has no mark of it.
+	CPU string `json:"cpu,omitempty"`
+}
+
+// Verified says whether there was a base to verify and all are what the ledger comes to.
+func (r *Report) Verified() error {
+	if len(r.Bases) == 0 {
+		return errors.New("there is no base behind the one that the ledger was folded from")
+	}
+	here := thisMachine()
+	for _, b := range r.Bases {
+		if !b.Same && r.Architecture != "" && r.Architecture != here.architecture {
+			return fmt.Errorf("base %d cannot be verified here: the group learns on %s, and this program is built for %s, where sums are rounded otherwise; verify the group on %s", b.Offset, r.Architecture, here.architecture, r.Architecture)
+		}
+		if !b.Same {
+			return fmt.Errorf("base %d is not what the ledger comes to: %s, unless somebody else has written to the topic of bases; stop the group, and delete that base", b.Offset, twoCPUs(here.cpu, b.CPU))
+		}
+	}
+	return nil
+}
+
+// Inspect folds the ledger of a member's group as it stands, from its beginning or the oldest base that there
+// is, and compares the bases behind that with what it comes to. It writes nothing.
+func Inspect(ctx context.Context, m *Member) (*Report, error) {
+	r, _, err := inspectGroup(ctx, m)
+	return r, err
+}
+
+// inspectGroup is Inspect, and returns what the ledger comes to.
+func inspectGroup(ctx context.Context, m *Member) (*Report, *replica, error) {
+	topic, err := m.Config.openBases(ctx, m.Kafka.ConnectConfig, m.Log)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer topic.Close()
+	for attempt := 1; ; attempt++ {
+		bases, err := topic.All(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		r, end, err := inspect(ctx, m, bases, false)
+		if err == nil && end.fold.Accepted() == 0 && end.fold.Rejected()[ReasonBase] > 0 && len(bases) > 0 { // it began from another group
+			r, end, err = inspect(ctx, m, bases, true)
+		}
+		var trimmed *stream.TrimmedError
+		if errors.As(err, &trimmed) && attempt < loadTries {
+			continue // a newer base came meanwhile
+		}
+		return r, end, err
+	}
+}
+
+// inspect is one try of inspectGroup, with the bases in the order of offsets. The error is a
+// *SettingsError where nothing of the ledger was learned under the settings of m. It begins
+// with the oldest base, if it is to, or where the ledger's beginning is not there or not empty.
+func inspect(ctx context.Context, m *Member, bases []stream.Base, oldest bool) (*Report, *replica, error) {
+	c := &m.Config
+	report, all := &Report{Name: c.Name}, bases
+	var end *replica
+	where := c.Ledger(m.Kafka.ConnectConfig, m.Log)
+	reader, err := stream.ReadLedger(ctx, where, "", 0, true)
+	var trimmed *stream.TrimmedError
+	if oldest = oldest || len(bases) > 0 && bases[0].Offset == 0; oldest && err == nil {
+		err = errors.Join(reader.Close(), &stream.TrimmedError{Topic: where.Topic})
+	}
+	for errors.As(err, &trimmed) && len(bases) > 0 {
+		first := &bases[0]
+		bases = bases[1:]
+		var settings *SettingsError
+		if end, err = readReplica(m.Learner, m.Settings, first, c.SnapshotEvery); errors.As(err, &settings) {
+			return nil, nil, fmt.Errorf("base %d: %w", first.Offset, err)
+		} else if err != nil {
+			report.Bases = append(report.Bases, BaseReport{Offset: first.Offset, Bytes: len(first.Data)})
+			err = fmt.Errorf("base %d: %w, and before it %w", first.Offset, err, trimmed)
+			continue
+		}
+		report.From = first.Offset
+		reader, err = stream.ReadLedger(ctx, where, end.topicID, end.read, true)
+		break
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	defer reader.Close()
+	if end == nil {
+		if end, err = newReplica(m.Learner, m.Settings, m.Schema(), reader.ID(), c.SnapshotEvery); err != nil {
+			return nil, nil, err
+		}
+	}
+	end.topicID = reader.ID()
+	members := map[MemberID]*MemberReport{}
+	for {
+		records, err := reader.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, record := range records {
+			m := readMixed(ctx, reader, record.Offset, record.Value)
+			if m.err != nil {
+				return nil, nil, m.err
+			}
+			_, _, err := end.apply(m)
+			var rejected *Rejection
+			if err != nil && !errors.As(err, &rejected) {
+				return nil, nil, err
+			}
+			count(members, m, rejected)
+			report.marked(m.mark)
+			for len(bases) > 0 && bases[0].Offset <= end.read {
+				same, err := end.same(&bases[0])
+				if err != nil {
+					return nil, nil, err
+				}
+				report.Bases = append(report.Bases, BaseReport{Offset: bases[0].Offset, Bytes: len(bases[0].Data), Same: same})
+				bases = bases[1:]
+			}
+		}
+	}
+	if end.fold.Accepted() == 0 && end.fold.Rejected()[ReasonSettings] > 0 {
+		if len(all) > 0 {
+			if _, err := readReplica(m.Learner, m.Settings, &all[len(all)-1], c.SnapshotEvery); err != nil {
+				return nil, nil, err
+			}
+		}
+		return nil, nil, &SettingsError{}
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(members), func(a, b MemberID) int { return bytes.Compare(a[:], b[:]) }) {
+		report.Members = append(report.Members, *members[id])
+	}
+	_, chain := end.fold.Base()
+	report.Offset, report.Chain = end.read, fmt.Sprintf("%016x", chain)
+	report.Accepted, report.Rejected, report.Positions = end.fold.Accepted(), end.fold.Rejected(), end.fold.Offsets()
+	report.Architecture = end.fold.Architecture()
+	report.Skipped, report.Events = end.fold.Skipped(), end.fold.Learner().Metrics().Events
+	return report, end, nil
+}
+
+// marked takes down what a mark says of a base; nil says nothing.
+func (r *Report) marked(m *Mark) {
+	for i := range r.Bases {
+		if b := &r.Bases[i]; m != nil && b.Offset == m.Base {
+			b.CPU = m.CPU
+		}
+	}
+}
+
+func count(members map[MemberID]*MemberReport, m mixed, rejected *Rejection) {
+	if m.commit == nil {
+		return
+	}
+	r := members[m.commit.Member]
+	if r == nil {
+		r = &MemberReport{Member: m.commit.Member.String(), RejectedFor: map[Reason]uint64{}}
+		members[m.commit.Member] = r
+	}
+	r.Last = m.offset
+	if rejected != nil {
+		r.Rejected++
+		r.RejectedFor[rejected.Reason]++
+		return
+	}
+	r.Accepted++
+	r.Events += m.commit.Events
+}
+
+// same tells whether a base is what the replica has come to.
+func (r *replica) same(b *stream.Base) (bool, error) {
+	if b.Offset != r.read {
+		return false, nil // none of our members makes a base there
+	}
+	data, _, err := r.encode()
+	return bytes.Equal(data, b.Data), err
+}

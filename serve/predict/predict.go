@@ -1,0 +1,441 @@
+// Package predict scores the events of one topic and writes the predictions to
+// another: beside a learner, with the model it publishes, or in a process of its
+// own, with one that it follows.
+//
+
+// Every event gets its prediction at least once. How far it has got a [Predictor]
+// keeps with the brokers, as the committed offsets of a group, and it commits an
+// offset only when the predictions of all events before it are acknowledged.
+package predict
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"blankout/internal/event"
+	"blankout/internal/served"
+	"blankout/stream"
+)
+
+// Config is the section [predict] of the configuration.
+type Config struct {
+	Topic  string `toml:"topic"`  // of the events to score; "" predicts nothing
+	Output string `toml:"output"` // topic of the predictions
+	// Group is the consumer group under which the brokers keep the offsets.
+	Group string `toml:"group"`
+	// Start is where a partition begins for which the group has no offset, as
+	// stream.ConsumerConfig has it.
+	Start string `toml:"start"`
+	// CommitInterval is how often offsets are committed.
+	CommitInterval time.Duration `toml:"-"`
+	// Model is where a Predictor of its own finds its model, as served.Open takes
+	// it, and ModelInterval how often it looks for a newer one.
+	Model         event.Address `toml:"model"`
+	ModelInterval time.Duration `toml:"-"`
+	// The token of a server, as of serve.Config: the file's, or the variable's.
+	TokenEnv  string `toml:"-"`
+	TokenFile string `toml:"token_file"`
+	// CAFile is a PEM file of the authorities that may sign the server's certificate, ""
+	// for the system's; CertFile and KeyFile hold the certificate that the server wants.
+	CAFile   string `toml:"ca_file"`
+	CertFile string `toml:"cert_file"`
+	KeyFile  string `toml:"key_file"`
+}
+
+// DefaultConfig returns the values of an empty section.
+func DefaultConfig() Config {
+	return Config{
+		Group: "blankout-predict", Start: "earliest", CommitInterval: time.Second,
+		ModelInterval: time.Second, TokenEnv: "BLANKOUT_HTTP_TOKEN",
+	}
+}
+
+// Check returns the first thing wrong with the configuration; it names the key.
+func (c Config) Check() error {
+	if err := checkModel(string(c.Model)); err != nil {
+		return err
+	}
+	switch {
+	case (c.CertFile == "") != (c.KeyFile == ""):
+		return event.KeyErrorf("cert_file", "cert_file: a certificate needs both cert_file and key_file")
+	case c.Topic == "" && c.Output != "":
+		return event.KeyErrorf("topic", "topic: an output is named but no topic of events")
+	case c.Topic == "":
+		return nil
+	case c.Output == "":
+		return event.KeyErrorf("output", "output: no topic for the predictions")
+	case c.Output == c.Topic:
+		return event.KeyErrorf("output", "output: %q is the topic of the events", c.Output)
+	case c.Group == "":
+		return event.KeyErrorf("group", "group: none given; offsets are kept under it")
+	}
+	probe := stream.DefaultConsumerConfig()
+	probe.Topics, probe.Start = []string{c.Topic}, c.Start
+	return probe.Check()
+}
+
+// Output is the value of a record in the topic of predictions, in JSON. Its
+// key is the event's key, or, if that has none, the event's id. Topic, Partition
+// and Offset name the event: a prediction that comes twice, after a crash, has
+// them twice.
+//
+
+// Where the topic does not take a prediction for its size, key and id are cut to 256
+// bytes, and the header truncated_key says how many the key had. If it still is too
+// large, Error says so in the place of the scores.
+type Output struct {
+	*served.Prediction        // nil if the event cannot be used
+	Error              string `json:"error,omitempty"` // why not
+	Version            uint64 `json:"version"`         // of the model
+	Topic              string `json:"topic"`
+	Partition          int32  `json:"partition"`
+	Offset             int64  `json:"offset"`
+	Time               int64  `json:"time,omitempty"` // of the event's record, ms since 1970
+}
+
+// Predictor scores a topic. Its fields are set before Run.
+type Predictor struct {
+	Config Config
+	// Kafka says how the cluster is reached and records are fetched; its topics
+	// and start are those of Config.
+	Kafka stream.ConsumerConfig
+	// Model returns the newest model, nil while there is none. It is asked before
+	// every batch of records.
+	Model func() *served.Model
+	// MaxEvents ends Run after that many events; 0 does not.
+	MaxEvents uint64
+	Log       *slog.Logger
+
+	stats atomic.Pointer[Stats]
+}
+
+// Stats is how a Predictor does. It is immutable.
+type Stats struct {
+	Scored, Refused uint64 // since it was made; predictions that are acknowledged
+	Failures        uint64 // to read events or to write predictions; all were tried again
+	CommitFailures  uint64
+	Trouble         string // why it does not predict now, "" if it does
+	Waiting         bool   // for a first model, which Trouble then says
+	Partitions      []stream.PartitionStats
+	Version         uint64        // of the model last used
+	At              time.Time     // when that was published, zero if it was not
+	Age             time.Duration // of that model when it was last used
+	NewestAge       time.Duration // of the newest event of the last batch when its prediction was acknowledged
+}
+
+// Stats returns the latest Stats. It may be called by anyone at any time.
+func (p *Predictor) Stats() *Stats {
+	if s := p.stats.Load(); s != nil {
+		return s
+	}
+	return &Stats{Trouble: "not started"}
+}
+
+// Run predicts until ctx ends, the topic ends (under Kafka.UntilEnd), MaxEvents
+// have come, all of which are no error, or something fails that waiting does not
+// mend. What is acknowledged is committed before it returns.
+func (p *Predictor) Run(ctx context.Context) error {
+	stats := *p.Stats()
+	stats.Trouble, stats.Waiting = "", false
+	err := p.run(ctx, &stats)
+	stats.Trouble, stats.Waiting = "stopped", false
+	if err != nil {
+		stats.Trouble = err.Error()
+	}
+	p.stats.Store(&stats)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
+}
+
+// Keep is Run for a Predictor beside a learner, which its troubles must not
+// stop: whatever fails is logged, told by Stats and tried again until ctx ends.
+func (p *Predictor) Keep(ctx context.Context) {
+	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
+		began := time.Now()
+		err := p.Run(ctx)
+		if err == nil {
+			return
+		}
+		if time.Since(began) > time.Minute {
+			wait = time.Second
+		}
+		p.log().Error("predictions have stopped and will be tried again", "after", wait, "err", err)
+		stats := *p.Stats()
+		stats.Failures++
+		p.stats.Store(&stats)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+func (p *Predictor) log() *slog.Logger {
+	if p.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return p.Log
+}
+
+// errEnough ends a run after MaxEvents.
+var errEnough = errors.New("enough events")
+
+func (p *Predictor) run(ctx context.Context, stats *Stats) (err error) {
+	config := p.Kafka
+	config.Topics, config.Start, config.Log = []string{p.Config.Topic}, p.Config.Start, p.Log
+	config.BatchRecords = max(config.BatchRecords, 2048) // all of a batch are acknowledged at once
+	offsets, err := stream.Committed(ctx, config.ConnectConfig, p.Config.Group, config.Topics, p.Log)
+	if missing := (*stream.TopicMissingError)(nil); errors.As(err, &missing) && config.CreateTopics {
+		err = nil // the reader makes it
+	}
+	if err != nil {
+		return fmt.Errorf("predictions: %w", err)
+	}
+	reader, err := stream.NewReader(ctx, config, offsets)
+	if err != nil {
+		return fmt.Errorf("predictions: %w", err)
+	}
+	defer func() { err = errors.Join(err, reader.Close()) }()
+	out := stream.DefaultProducerConfig()
+	out.ConnectConfig, out.Topic, out.Log = config.ConnectConfig, p.Config.Output, p.Log
+	out.DeliveryTimeout = config.RequestTimeout // then Stats tells of the trouble
+	out.CreateTopics, out.CreatePartitions = config.CreateTopics, config.CreatePartitions
+	out.Shrink = shrink
+	producer, err := stream.NewProducer(ctx, out)
+	if err != nil {
+		return fmt.Errorf("predictions: %w", err)
+	}
+	r := &run{Predictor: p, stats: stats, reader: reader, producer: producer, offsets: offsets.Clone()}
+	err = r.loop(ctx)
+	// What was written and is not acknowledged is predicted again: Close's
+	// complaint about it says nothing that err does not.
+	_ = producer.Close()
+	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if anew := (*stream.TopicRecreatedError)(nil); errors.As(err, &anew) {
+		// The offsets are another topic's; the group reads the new one from its beginning.
+		for i := range r.offsets {
+			r.offsets[i].Next, r.moved = 0, true
+		}
+	}
+	r.commit(last)
+	if errors.Is(err, errEnough) || errors.Is(err, io.EOF) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("predictions: %w", err)
+	}
+	return nil
+}
+
+// run is the state of one Run. It belongs to the goroutine that called it.
+type run struct {
+	*Predictor
+	stats    *Stats
+	reader   *stream.Reader
+	producer *stream.Producer
+
+	offsets   event.Offsets // acknowledged
+	moved     bool          // since the last commit
+	committed time.Time
+	events    uint64
+}
+
+func (r *run) loop(ctx context.Context) error {
+	r.committed = time.Now()
+	r.report()
+	for {
+		model := r.Model()
+		if model == nil {
+			if !r.stats.Waiting {
+				r.log().Info("predictions wait for a model that has learned something")
+				r.stats.Trouble, r.stats.Waiting = "there is no model yet", true
+				r.report()
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(50 * time.Millisecond):
+			}
+			continue
+		}
+		r.stats.Trouble, r.stats.Waiting = "", false
+		wait, cancel := context.WithTimeout(ctx, r.Config.CommitInterval)
+		b, err := r.reader.Next(wait)
+		cancel()
+		if err == nil {
+			err = r.predict(ctx, model, b)
+		} else if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			err = nil // nothing new
+		}
+		if r.moved && ctx.Err() == nil && time.Since(r.committed) >= r.Config.CommitInterval {
+			r.commit(ctx)
+		}
+		r.report()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// predict writes the predictions of a batch and returns when they are
+// acknowledged.
+func (r *run) predict(ctx context.Context, model *served.Model, b stream.RawBatch) error {
+	n := len(b.Records)
+	next := b.Next
+	if r.MaxEvents > 0 && uint64(n) > r.MaxEvents-r.events {
+		n = int(r.MaxEvents - r.events)
+		next = b.Records[n].Offset
+		b.Refused = nil
+	}
+	scored, refused := uint64(0), uint64(0)
+	write := func(key []byte, p Output) error {
+		p.Version, p.Topic, p.Partition = model.Version, b.Topic, b.Partition
+		if p.Prediction != nil {
+			scored++
+		} else {
+			refused++
+		}
+		value, err := json.Marshal(p)
+		if err != nil { // a score that is no number
+			p.Prediction, p.Error = nil, err.Error()
+			if value, err = json.Marshal(p); err != nil {
+				return fmt.Errorf("%s/%d offset %d: %w", b.Topic, b.Partition, p.Offset, err)
+			}
+		}
+		return r.again(ctx, func() error { return r.producer.Write(ctx, stream.Message{Key: key, Value: value}) })
+	}
+	for _, record := range b.Records[:n] {
+		p, err := model.PredictRecord(ctx, record, 0)
+		out := Output{Offset: record.Offset, Time: record.Time}
+		key := record.Key
+		if err == nil {
+			out.Prediction = &p
+			if key == nil && p.ID != "" {
+				key = []byte(p.ID)
+			}
+		} else if served.IsRefused(err) {
+			out.Error = err.Error()
+		} else {
+			return err
+		}
+		if err := write(key, out); err != nil {
+			return err
+		}
+	}
+	for _, e := range b.Refused {
+		if err := write(nil, Output{Offset: e.Offset, Time: e.Time, Error: e.Refused.Error()}); err != nil {
+			return err
+		}
+	}
+	if err := r.again(ctx, func() error { return r.producer.Flush(ctx) }); err != nil {
+		return err
+	}
+	// The start of a partition without records is committed too: under "latest"
+	// a restart would otherwise begin later.
+	was, known := r.offsets.Lookup(b.Topic, b.Partition)
+	if !known || was.Next != next {
+		r.offsets.At(b.Topic, b.Partition, next).Next, r.moved = next, true
+	}
+	s := r.stats
+	s.Scored += scored
+	s.Refused += refused
+	s.Version, s.At = model.Version, model.At
+	if !model.At.IsZero() {
+		s.Age = time.Since(model.At)
+	}
+	if n > 0 && b.Records[n-1].Time > 0 {
+		s.NewestAge = time.Since(time.UnixMilli(b.Records[n-1].Time))
+	}
+	if r.events += uint64(n); r.MaxEvents > 0 && r.events >= r.MaxEvents {
+		return errEnough
+	}
+	return nil
+}
+
+// maxKey bounds the key and the id of a prediction that is too large.
+const maxKey = 256
+
+// shrink makes a prediction smaller that the topic does not take for its size.
+func shrink(m *stream.Message) bool {
+	var p Output
+	if err := json.Unmarshal(m.Value, &p); err != nil {
+		return false
+	}
+	was := len(m.Value)
+	switch {
+	case len(m.Key) > maxKey:
+		m.Headers = append(m.Headers, stream.Header{Key: "truncated_key", Value: strconv.AppendInt(nil, int64(len(m.Key)), 10)})
+		m.Key = m.Key[:maxKey]
+		if p.Prediction != nil && len(p.ID) > maxKey {
+			p.ID = strings.ToValidUTF8(p.ID[:maxKey], "")
+		}
+	case p.Prediction != nil:
+		p.Prediction, p.Error = nil, fmt.Sprintf("the prediction takes %d bytes, more than the topic does: raise its max.message.bytes", was)
+	default:
+		return false
+	}
+	var err error
+	m.Value, err = json.Marshal(p)
+	return err == nil
+}
+
+// again repeats what the topic of predictions does not take until it does or ctx
+// ends: no prediction is given up.
+func (r *run) again(ctx context.Context, f func() error) error {
+	for {
+		err := f()
+		if err == nil {
+			r.stats.Trouble = ""
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		r.log().Warn("predictions cannot be written, trying again", "topic", r.Config.Output, "err", err)
+		r.stats.Failures++
+		r.stats.Trouble = err.Error()
+		r.report()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// commit stores the acknowledged offsets with the brokers. A failure is made
+// good by the next commit: until then a crash would repeat more predictions.
+func (r *run) commit(ctx context.Context) {
+	if !r.moved {
+		return
+	}
+	r.committed = time.Now()
+	if err := r.reader.Commit(ctx, r.Config.Group, r.offsets); err != nil {
+		r.stats.CommitFailures++
+		r.log().Warn("offsets of predictions could not be committed; it is tried again", "err", err)
+		return
+	}
+	r.moved = false
+}
+
+func (r *run) report() {
+	s := *r.stats
+	source := r.reader.Stats()
+	s.Partitions = source.Partitions
+	if s.Trouble == "" {
+		s.Trouble = source.Failing()
+	}
+	r.Predictor.stats.Store(&s)
+}

@@ -1,0 +1,636 @@
+package predict_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/internal/served"
+	"blankout/serve/predict"
+	"blankout/stream"
+	"blankout/stream/record"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// broker starts one with topics "events", of two partitions, and "predictions".
+func broker(t *testing.T) *kfake.Cluster {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(2, "events", "predictions"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// model says yes, with certainty growing with version, to events whose first
+// feature is positive.
+func trained(version uint64) *served.Model {
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format = "svmlight"
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
+	schema.NumericIndices = true
+	m := served.New(model.NewLinear(schema, "logistic", "none", [][]float64{{float64(version), 0}}, []float64{0}), recordConfig)
+	m.Version, m.At = version, time.Now()
+	return m
+}
+
+func produce(t *testing.T, c *kfake.Cluster, from, to int) {
+	t.Helper()
+	config := stream.DefaultProducerConfig()
+	config.Brokers, config.Topic = c.ListenAddrs(), "events"
+	p, err := stream.NewProducer(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := from; i < to; i++ {
+		value := fmt.Sprintf("0 1:%d", 2*(i%2)-1)
+		if i%50 == 7 {
+			value = "0 1:one"
+		}
+		if err := p.WriteTo(t.Context(), int32(i%2), stream.Message{Key: fmt.Appendf(nil, "key-%d", i), Value: []byte(value), Time: 1000 + int64(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(p.Flush(t.Context()), p.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// predictions reads the whole topic of predictions.
+func predictions(t *testing.T, c *kfake.Cluster) (keys []string, values []predict.Output) {
+	t.Helper()
+	config := stream.DefaultConsumerConfig()
+	config.Brokers, config.Topics, config.UntilEnd = c.ListenAddrs(), []string{"predictions"}, true
+	r, err := stream.NewReader(t.Context(), config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for {
+		b, err := r.Next(t.Context())
+		if errors.Is(err, io.EOF) {
+			return keys, values
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range b.Records {
+			var p predict.Output
+			if err := json.Unmarshal(r.Value, &p); err != nil {
+				t.Fatalf("%s: %v", r.Value, err)
+			}
+			keys, values = append(keys, string(r.Key)), append(values, p)
+		}
+	}
+}
+
+func predictor(c *kfake.Cluster, m func() *served.Model) *predict.Predictor {
+	p := &predict.Predictor{Config: predict.DefaultConfig(), Kafka: stream.DefaultConsumerConfig(), Model: m}
+	p.Config.Topic, p.Config.Output = "events", "predictions"
+	p.Kafka.Brokers, p.Kafka.UntilEnd = c.ListenAddrs(), true
+	return p
+}
+
+// times counts the predictions of every event by topic, partition and offset.
+func times(values []predict.Output) map[string]int {
+	n := map[string]int{}
+	for _, p := range values {
+		n[fmt.Sprintf("%s/%d/%d", p.Topic, p.Partition, p.Offset)]++
+	}
+	return n
+}
+
+// Every event is predicted once, those that cannot be used with the reason; a
+// second run goes on where the first ended, with the newer model.
+func TestPredict(t *testing.T) {
+	c := broker(t)
+	produce(t, c, 0, 300)
+	version := uint64(1)
+	p := predictor(c, func() *served.Model { return trained(version) })
+	if err := p.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	keys, values := predictions(t, c)
+	if s := p.Stats(); len(values) != 300 || s.Scored != 294 || s.Refused != 6 || s.Version != 1 || s.Age <= 0 || s.Failures+s.CommitFailures != 0 {
+		t.Fatalf("%d predictions, %+v", len(values), s)
+	}
+	for i, p := range values {
+		n := p.Offset*2 + int64(p.Partition) // the number of the event
+		want := []string{"no", "yes"}[n%2]
+		switch {
+		case keys[i] != fmt.Sprintf("key-%d", n) || p.Topic != "events" || p.Version != 1 || p.Time != 1000+n:
+			t.Fatalf("%s: %+v, event %d", keys[i], p, n)
+		case n%50 == 7 && (p.Prediction != nil || !strings.Contains(p.Error, "syntax")):
+			t.Fatalf("%s: %+v", keys[i], p)
+		case n%50 != 7 && (p.Class != want || p.Probability < 0.7 || len(p.Scores) != 1 || p.Error != ""):
+			t.Fatalf("%s: %+v", keys[i], p)
+		}
+	}
+	produce(t, c, 300, 320)
+	version = 2
+	if err := p.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, values = predictions(t, c)
+	for place, n := range times(values) {
+		if n != 1 {
+			t.Errorf("%s predicted %d times", place, n)
+		}
+	}
+	if len(values) != 320 || slices.IndexFunc(values, func(p predict.Output) bool { return p.Version == 2 && p.Offset < 150 }) >= 0 {
+		t.Errorf("%d predictions", len(values))
+	}
+}
+
+// What fails, wherever it does, costs repetitions at most.
+func TestAtLeastOnce(t *testing.T) {
+	for name, disturb := range map[string]func(c *kfake.Cluster, on *atomic.Bool, cancel context.CancelFunc){
+		// All is predicted, nothing committed: all again.
+		"no commit": func(c *kfake.Cluster, on *atomic.Bool, _ context.CancelFunc) {
+			c.ControlKey(int16(kmsg.OffsetCommit), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				c.KeepControl()
+				if !on.Load() {
+					return nil, nil, false
+				}
+				request := r.(*kmsg.OffsetCommitRequest)
+				response := request.ResponseKind().(*kmsg.OffsetCommitResponse)
+				for _, topic := range request.Topics {
+					out := kmsg.OffsetCommitResponseTopic{Topic: topic.Topic}
+					for _, p := range topic.Partitions {
+						out.Partitions = append(out.Partitions, kmsg.OffsetCommitResponseTopicPartition{Partition: p.Partition, ErrorCode: 30})
+					}
+					response.Topics = append(response.Topics, out)
+				}
+				return response, nil, true
+			})
+		},
+		// The topic of predictions takes nothing any more, and the program is stopped.
+		"no writes": func(c *kfake.Cluster, on *atomic.Bool, cancel context.CancelFunc) {
+			n := 0
+			c.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				c.KeepControl()
+				if n++; n < 2 || !on.Load() {
+					return nil, nil, false
+				}
+				if n == 3 {
+					cancel()
+				}
+				return nil, errors.New("the broker is gone"), true
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := broker(t)
+			produce(t, c, 0, 6000)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var on atomic.Bool
+			on.Store(true)
+			disturb(c, &on, cancel)
+			p := predictor(c, func() *served.Model { return trained(1) })
+			p.Config.CommitInterval = 10 * time.Millisecond
+			if err := p.Run(ctx); err != nil {
+				t.Fatal(err)
+			}
+			first := p.Stats()
+			if name == "no commit" && (first.Scored < 5000 || first.CommitFailures == 0) || name == "no writes" && first.Scored > 5000 {
+				t.Fatalf("%+v", first)
+			}
+			on.Store(false)
+			p = predictor(c, func() *served.Model { return trained(2) })
+			if err := p.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			_, values := predictions(t, c)
+			n := times(values)
+			if len(n) != 6000 {
+				t.Errorf("%d of 6000 events predicted", len(n))
+			}
+			if name == "no commit" && len(values) != 12000 {
+				t.Errorf("%d predictions, want every one twice", len(values))
+			}
+		})
+	}
+}
+
+// A Predictor without a model waits for one, and takes newer ones as they come.
+func TestWaitsForAModel(t *testing.T) {
+	c := broker(t)
+	produce(t, c, 0, 10)
+	var current atomic.Pointer[served.Model]
+	p := predictor(c, current.Load)
+	p.Kafka.UntilEnd = false
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); p.Keep(ctx) }()
+	until(t, func() bool { return strings.Contains(p.Stats().Trouble, "no model") })
+	current.Store(trained(3))
+	until(t, func() bool { return p.Stats().Scored == 9 && p.Stats().Trouble == "" && p.Stats().Version == 3 })
+	current.Store(trained(4))
+	produce(t, c, 10, 12)
+	until(t, func() bool { return p.Stats().Scored == 11 && p.Stats().Version == 4 })
+	cancel()
+	<-done
+	if _, values := predictions(t, c); len(values) != 12 {
+		t.Errorf("%d predictions", len(values))
+	}
+}
+
+// A topic that is created anew is scored from its beginning.
+func TestRecreatedTopic(t *testing.T) {
+	c := broker(t)
+	produce(t, c, 0, 100)
+	p := predictor(c, func() *served.Model { return trained(1) })
+	p.Kafka.UntilEnd, p.Kafka.MetadataInterval = false, 100*time.Millisecond
+	p.Config.CommitInterval = 10 * time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); p.Keep(ctx) }()
+	defer func() { cancel(); <-done }()
+	until(t, func() bool { return p.Stats().Scored+p.Stats().Refused == 100 })
+	if err := errors.Join(c.DeleteTopic("events"), c.CreateTopic("events", 2, nil)); err != nil {
+		t.Fatal(err)
+	}
+	produce(t, c, 0, 300)
+	until(t, func() bool { return p.Stats().Scored+p.Stats().Refused >= 400 })
+	_, values := predictions(t, c)
+	n := times(values)
+	if len(n) != 300 {
+		t.Errorf("%d of 300 events predicted", len(n))
+	}
+}
+
+// What the topic of predictions does not take is told, and written when it does
+// again: nothing is given up, nothing written twice.
+func TestWritesAreTriedAgain(t *testing.T) {
+	c := broker(t)
+	produce(t, c, 0, 300)
+	p := predictor(c, func() *served.Model { return trained(1) })
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		if p.Stats().Failures > 1 {
+			return nil, nil, false
+		}
+		c.KeepControl()
+		return nil, errors.New("the broker is gone"), true
+	})
+	var log logged
+	p.Kafka.RequestTimeout = 300 * time.Millisecond // after which a write has failed
+	p.Log = slog.New(slog.NewTextHandler(&log, nil))
+	done := make(chan error)
+	go func() { done <- p.Run(t.Context()) }()
+	until(t, func() bool { s := p.Stats(); return s.Failures > 0 && s.Trouble != "" && s.Scored == 0 })
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if s := p.Stats(); s.Failures < 2 || s.Scored != 294 || s.Trouble != "stopped" {
+		t.Errorf("%+v", s)
+	}
+	if n := strings.Count(log.String(), "predictions cannot be written, trying again"); n != int(p.Stats().Failures) {
+		t.Errorf("told %d times: %s", n, log.String())
+	}
+	_, values := predictions(t, c)
+	for place, n := range times(values) {
+		if n != 1 {
+			t.Errorf("%s predicted %d times", place, n)
+		}
+	}
+	if len(values) != 300 {
+		t.Errorf("%d predictions", len(values))
+	}
+}
+
+// Offsets are committed once an interval, not with every batch, and at the end.
+func TestCommitsOnceAnInterval(t *testing.T) {
+	c := broker(t)
+	produce(t, c, 0, 9000) // more than two batches of each partition
+	var commits atomic.Int64
+	c.ControlKey(int16(kmsg.OffsetCommit), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		commits.Add(1)
+		return nil, nil, false
+	})
+	p := predictor(c, func() *served.Model { return trained(1) })
+	p.Config.CommitInterval = time.Hour
+	if err := p.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := commits.Load(); n != 1 || p.Stats().Scored != 8820 {
+		t.Errorf("%d commits of %d predictions within an hour", n, p.Stats().Scored)
+	}
+}
+
+// Keep ends with the topic and with its context, and by nothing else: what fails is
+// counted, told and tried again.
+func TestKeep(t *testing.T) {
+	c := broker(t)
+	produce(t, c, 0, 20)
+	p := predictor(c, func() *served.Model { return trained(1) })
+	p.Keep(t.Context()) // to the end of the topic
+	if s := p.Stats(); s.Scored+s.Refused != 20 || s.Failures != 0 || s.Trouble != "stopped" {
+		t.Errorf("at the end of the topic: %+v", s)
+	}
+
+	p = predictor(c, func() *served.Model { return trained(1) })
+	p.Config.Topic = "missing"
+	var log logged
+	p.Log = slog.New(slog.NewTextHandler(&log, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); p.Keep(ctx) }()
+	until(t, func() bool { return p.Stats().Failures == 2 })
+	if s := p.Stats(); !strings.Contains(s.Trouble, "missing") {
+		t.Errorf("while the topic is missing: %+v", s)
+	}
+	if err := c.CreateTopic("missing", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	until(t, func() bool { return !strings.Contains(p.Stats().Trouble, "missing") })
+	cancel()
+	<-done
+	if n := strings.Count(log.String(), "predictions have stopped and will be tried again"); n < 2 {
+		t.Errorf("told %d times: %s", n, log.String())
+	}
+}
+
+// logged keeps what is logged; it may be written and read at once.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// A model elsewhere is followed from before it is there, through times when it is
+// not, and each trouble is told once, however often it is met.
+func TestFollow(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "model")
+	var log logged
+	c := predict.DefaultConfig()
+	c.Model, c.ModelInterval = event.Address(file), 10*time.Millisecond
+	f, err := c.Follow(served.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := func(what string) int { return strings.Count(log.String(), what) }
+	const cannot, again = "the model cannot be followed", "the model can be followed again"
+	until(t, func() bool { return told(cannot) == 1 })
+	if m, err := f.Model(); m != nil || err == nil {
+		t.Errorf("a model %v that is not there, %v", m, err)
+	}
+	time.Sleep(300 * time.Millisecond) // time for more tries
+	if err := trained(1).WriteFile(file); err != nil {
+		t.Fatal(err)
+	}
+	until(t, func() bool { m, err := f.Model(); return m != nil && err == nil && told(again) == 1 })
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	until(t, func() bool { return told(cannot) == 2 })
+	if m, err := f.Model(); m == nil || err == nil {
+		t.Error("the model is gone with its file")
+	}
+	if err := trained(2).WriteFile(file); err != nil {
+		t.Fatal(err)
+	}
+	until(t, func() bool { return told(again) == 2 })
+	f.Close()
+	if told(cannot) != 2 || told(again) != 2 {
+		t.Errorf("told more than once: %s", log.String())
+	}
+}
+
+// An address that is none, or that holds a secret, is refused before anything is asked,
+// and the secret is not told.
+func TestCheckModel(t *testing.T) {
+	for _, where := range []string{"ftp://somewhere/model", "http://user:secret@somewhere"} {
+		c := predict.DefaultConfig()
+		c.Model = event.Address(where)
+		if err := c.Check(); err == nil {
+			t.Errorf("%s is followed", where)
+		} else if strings.Contains(err.Error(), "secret") {
+			t.Error(err)
+		}
+	}
+}
+
+// A prediction has the key of its event, or else its id.
+func TestKeyOfAPrediction(t *testing.T) {
+	c := broker(t)
+	config := stream.DefaultProducerConfig()
+	config.Brokers, config.Topic = c.ListenAddrs(), "events"
+	producer, err := stream.NewProducer(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []stream.Message{
+		{Key: []byte("key"), Value: []byte(`{"id":"one","x":1}`)}, {Value: []byte(`{"id":"two","x":1}`)}, {Value: []byte(`{"x":1}`)},
+	} {
+		if err := producer.WriteTo(t.Context(), 0, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(producer.Flush(t.Context()), producer.Close()); err != nil {
+		t.Fatal(err)
+	}
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format, recordConfig.ID = "json", "id"
+	m := served.New(model.NewLinear(recordConfig.Schema(), "logistic", "none", [][]float64{{1}}, []float64{0}), recordConfig)
+	if err := predictor(c, func() *served.Model { return m }).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// Which partition a key goes to, and so the order, is not what this is about.
+	if keys, _ := predictions(t, c); !slices.Equal(slices.Sorted(slices.Values(keys)), []string{"", "key", "two"}) {
+		t.Errorf("keys %q", keys)
+	}
+}
+
+func until(t *testing.T, true func() bool) {
+	t.Helper()
+	for range 1000 {
+		if true() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("it does not come")
+}
+
+func TestCheck(t *testing.T) {
+	for want, edit := range map[string]func(*predict.Config){
+		"":           func(c *predict.Config) {},
+		"output: no": func(c *predict.Config) { c.Output = "" },
+		"topic:":     func(c *predict.Config) { c.Topic = "" },
+		"output: \"events\" is the topic of the events": func(c *predict.Config) { c.Output = "events" },
+		"group:":         func(c *predict.Config) { c.Group = "" },
+		"start \"noon\"": func(c *predict.Config) { c.Start = "noon" },
+	} {
+		c := predict.DefaultConfig()
+		c.Topic, c.Output = "events", "predictions"
+		edit(&c)
+		if err := c.Check(); (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v", want, err)
+		}
+	}
+}
+
+// A token file that is named must hold one.
+func TestConfigToken(t *testing.T) {
+	c := predict.DefaultConfig()
+	t.Setenv(c.TokenEnv, "from the environment")
+	if token, err := c.Token(); token != "from the environment" || err != nil {
+		t.Errorf("%q, %v", token, err)
+	}
+	c.TokenFile = filepath.Join(t.TempDir(), "token")
+	for text, want := range map[string]string{"open sesame\n": "open sesame", "\n": ""} {
+		if err := os.WriteFile(c.TokenFile, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		token, err := c.Token()
+		if token != want || (err != nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "token_file: "+c.TokenFile+" is empty") {
+			t.Errorf("%q: %q, %v", text, token, err)
+		}
+	}
+}
+
+// A prediction that its topic does not take for its size gets a shorter key, and one
+// of too many scores says so instead of them. Those around it are as ever.
+func TestPredictionTooLarge(t *testing.T) {
+	c, err := kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(1, "events"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	if err := c.CreateTopic("predictions", 1, map[string]string{"max.message.bytes": "2000"}); err != nil {
+		t.Fatal(err)
+	}
+	config := stream.DefaultProducerConfig()
+	config.Brokers, config.Topic = c.ListenAddrs(), "events"
+	in, err := stream.NewProducer(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("é", 100_000)
+	for i, key := range []string{"first", long, "odd", "last"} {
+		value := "0 1:1"
+		if i == 2 {
+			value = "0 1:one"
+		}
+		if err := in.Write(t.Context(), stream.Message{Key: []byte(key), Value: []byte(value)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(in.Flush(t.Context()), in.Close()); err != nil {
+		t.Fatal(err)
+	}
+	// Of a great many classes the scores alone are too large.
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format = "svmlight"
+	var classes []string
+	weights := make([][]float64, 300)
+	for i := range weights {
+		classes, weights[i] = append(classes, fmt.Sprint("class ", i)), []float64{float64(i)}
+	}
+	wide := served.New(model.NewLinear(event.NewSchema(8, classes, 2), "logistic", "none", weights, make([]float64, 300)), recordConfig)
+	for i, m := range []*served.Model{trained(1), wide} {
+		p := predictor(c, func() *served.Model { return m })
+		p.Config.Group = fmt.Sprint("group ", i)
+		if err := p.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if s := p.Stats(); s.Scored != 3 || s.Refused != 1 || s.Failures > 0 {
+			t.Errorf("%+v", s)
+		}
+	}
+	keys, values := predictions(t, c)
+	if len(values) != 8 {
+		t.Fatalf("%d predictions", len(values))
+	}
+	for i, p := range values {
+		want := []string{"first", long[:256], "odd", "last"}[i%4]
+		scored := i < 4 && i != 2
+		if keys[i] != want || p.Offset != int64(i%4) || (p.Prediction != nil) != scored || (p.Error == "") != scored {
+			t.Errorf("prediction %d: key %.10q…, of %d bytes, %+v", i, keys[i], len(keys[i]), p)
+		}
+	}
+}
+
+// A server that wants a certificate and has one of an authority of its own can be
+// followed.
+func TestFollowOverTLS(t *testing.T) {
+	shown := make(chan int, 10)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		shown <- len(r.TLS.PeerCertificates)
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	server.StartTLS()
+	defer server.Close()
+	pair := server.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := predict.DefaultConfig()
+	dir := t.TempDir()
+	c.CAFile, c.KeyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for name, block := range map[string]*pem.Block{c.CAFile: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, c.KeyFile: {Type: "PRIVATE KEY", Bytes: key}} {
+		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Check(); err == nil || !strings.HasPrefix(err.Error(), "cert_file: ") {
+		t.Errorf("a key without a certificate: %v", err)
+	}
+	c.CertFile = c.CAFile
+	if err := c.Check(); err != nil {
+		t.Error(err)
+	}
+	asks, err := c.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer asks.CloseIdleConnections()
+	if _, err := served.Open(t.Context(), server.URL, served.Options{Client: asks}); err == nil || !strings.Contains(err.Error(), "503") {
+		t.Errorf("got %v", err)
+	}
+	if n := <-shown; n != 1 {
+		t.Errorf("%d certificates were shown", n)
+	}
+	if asks, err := predict.DefaultConfig().Client(); asks != nil || err != nil {
+		t.Errorf("without files: %v, %v", asks, err)
+	}
+}

@@ -1,0 +1,92 @@
+package labels
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"blankout/internal/event"
+)
+
+// BenchmarkJoin writes down b.N events of 200 bytes, of random ids, that all wait at the
+// same time, then has a label come for each of a thousand of them. How many wait decides:
+//
+
+// go test ./stream/labels -run '^$' -bench Join -benchtime 10000000x
+func BenchmarkJoin(b *testing.B) {
+	c := DefaultConfig()
+	c.MaxPending = 1 << 40
+	directory := b.TempDir()
+	j, err := Open(c, directory, State{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer j.Close()
+	r := rand.New(rand.NewPCG(1, 2))
+	e := &event.Example{Key: make([]byte, 16), Weight: 1, Label: event.Unlabeled,
+		Features: event.Vec{Index: make([]uint32, 10), Value: make([]float64, 10)}, Field: make([]uint16, 10)}
+	id := func(r *rand.Rand) {
+		binary.BigEndian.PutUint64(e.Key, r.Uint64())
+		binary.BigEndian.PutUint64(e.Key[8:], r.Uint64())
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		id(r)
+		for k := range e.Features.Index {
+			e.Features.Index[k], e.Features.Value[k] = r.Uint32(), r.NormFloat64()
+		}
+		if err := j.Flush(); err != nil {
+			b.Fatal(err)
+		}
+		j.Advance("events", 0, &event.Example{Arrival: int64(i)})
+		if _, err := j.Expired(); err != nil {
+			b.Fatal(err)
+		}
+		if _, _, err := j.Event(e, 0, []float64{1}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := j.store.mark(); err != nil {
+		b.Fatal(err)
+	}
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+	again := rand.New(rand.NewPCG(1, 2))
+	labels := min(b.N, 1000)
+	every := b.N / labels
+	var ids [][]byte
+	for i := range labels * every {
+		if id(again); i%every == 0 {
+			ids = append(ids, append([]byte(nil), e.Key...))
+		}
+		for range e.Features.Index { // the values of the event
+			again.Uint32()
+			again.NormFloat64()
+		}
+	}
+	before := b.Elapsed()
+	b.StartTimer()
+	for _, id := range ids {
+		if _, _, err := j.Label(&event.Example{Key: id, Label: 1, Weight: 1}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.StopTimer()
+	if n := j.state.Matched; n != uint64(labels) {
+		b.Fatalf("%d labels matched, want %d", n, labels)
+	}
+	var disk int64
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil { // else the store has removed it meanwhile
+			disk += info.Size()
+		}
+	}
+	b.ReportMetric(float64(disk)/float64(b.N), "disk-B/event")
+	b.ReportMetric(float64((b.Elapsed()-before).Microseconds())/float64(labels), "µs/label")
+}

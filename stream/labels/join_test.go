@@ -1,0 +1,472 @@
+package labels
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"blankout/internal/event"
+	"blankout/stream/record"
+)
+
+// told is what a test learns: in this order.
+type told struct {
+	ID        string
+	X         float64 // of the event, as it was
+	Class     int
+	Weight    float64
+	Score     float64
+	Unlabeled bool
+}
+
+// arrived is a record of one of the logs of a test.
+type arrived struct {
+	label     bool
+	partition int32
+	offset    int64
+	time      int64 // as it says
+	id        string
+	x         float64
+	class     int
+}
+
+// counted is what of Counts the slow join counts.
+type counted struct {
+	Pending, Matched, TimedOut, RepeatedEvents, Early, Corrected, Repeated, Late, Unknown uint64
+}
+
+// slowJoin sorts everything, keeps it all in maps, and looks through it all each time.
+func slowJoin(records []arrived, wait int64, score func(n int) float64) (out []told, c counted) {
+	records = slices.Clone(records)
+	clocks := map[[2]int64]int64{}
+	kind := func(r *arrived) int64 {
+		if r.label {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(records, func(a, b arrived) int { return int(a.offset - b.offset) })
+	for i := range records {
+		r := &records[i]
+		key := [2]int64{kind(r), int64(r.partition)}
+		if clock, ok := clocks[key]; ok {
+			r.time = max(r.time, clock)
+		}
+		clocks[key] = r.time
+	}
+	slices.SortStableFunc(records, func(a, b arrived) int {
+		for _, d := range []int64{a.time - b.time, kind(&a) - kind(&b), int64(a.partition - b.partition), a.offset - b.offset} {
+			if d != 0 {
+				return int(d)
+			}
+		}
+		return 0
+	})
+	type event struct {
+		arrived
+		score   float64
+		labeled bool
+		over    bool
+		class   int
+	}
+	var events []*event
+	type early struct {
+		arrived
+		used bool
+	}
+	var earlies []*early
+	for n, r := range records {
+		for _, e := range events {
+			if !e.over && e.time+wait < r.time {
+				e.over = true
+				if !e.labeled {
+					c.TimedOut++
+					out = append(out, told{ID: e.id, X: e.x, Weight: 1, Score: e.score, Unlabeled: true})
+				}
+			}
+		}
+		for _, l := range earlies {
+			if !l.used && l.time+wait < r.time {
+				l.used = true
+				c.Unknown++
+			}
+		}
+		var waiting, gone *event
+		for _, e := range events {
+			if e.id == r.id && !e.over {
+				waiting = e
+			} else if e.id == r.id && e.time+2*wait >= r.time {
+				gone = e
+			}
+		}
+		var before *early
+		for _, l := range earlies {
+			if l.id == r.id && !l.used {
+				before = l
+			}
+		}
+		switch {
+		case !r.label && waiting != nil:
+			c.RepeatedEvents++
+		case !r.label:
+			e := &event{arrived: r, score: score(n)}
+			events = append(events, e)
+			if before != nil {
+				before.used, e.labeled, e.class = true, true, before.class
+				c.Matched++
+				out = append(out, told{ID: e.id, X: e.x, Class: e.class, Weight: 1, Score: e.score})
+			}
+		case waiting != nil && waiting.labeled && waiting.class == r.class:
+			c.Repeated++
+		case waiting != nil:
+			if waiting.labeled {
+				c.Corrected++
+			} else {
+				c.Matched++
+			}
+			waiting.labeled, waiting.class = true, r.class
+			out = append(out, told{ID: r.id, X: waiting.x, Class: r.class, Weight: 1, Score: waiting.score})
+		case before != nil && before.class == r.class:
+			c.Repeated++
+		case before != nil:
+			c.Corrected++
+			before.arrived = r
+		case gone != nil:
+			c.Late++
+		default:
+			c.Early++
+			earlies = append(earlies, &early{arrived: r})
+		}
+	}
+	for _, e := range events {
+		if !e.labeled && !e.over {
+			c.Pending++
+		}
+	}
+	return out, c
+}
+
+// memory is a partition in memory: a Lane's Next.
+type memory struct {
+	topic     string
+	partition int32
+	records   []arrived
+	size      func() int
+}
+
+func (m *memory) next(_ context.Context, b *event.Batch) error {
+	if len(m.records) == 0 {
+		return io.EOF
+	}
+	n := min(m.size(), len(m.records)) // may be 0: a batch that only says where the partition is
+	*b = event.Batch{Topic: m.topic, Partition: m.partition, Examples: b.Examples[:0], Next: m.records[0].offset, HighWater: -1}
+	for _, r := range m.records[:n] {
+		value := fmt.Sprintf(`{"x":%v,"f%d":1}`, r.x, r.offset%7)
+		if r.label {
+			value = fmt.Sprintf(`{"label":"c%d","junk%d":1}`, r.class, r.offset)
+		}
+		b.Examples = append(b.Examples, event.Example{Key: []byte(r.id), Value: []byte(value), Offset: r.offset, Time: r.time, Fingerprint: uint64(r.offset)})
+		b.Next = r.offset + 1
+	}
+	m.records = m.records[n:]
+	return nil
+}
+
+func testLanes(t *testing.T, schema *event.Schema, records []arrived, offsets event.Offsets, size func() int) []Lane {
+	t.Helper()
+	c := record.DefaultConfig()
+	c.Unlabeled = true
+	decoder, err := record.NewDecoder(c, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := DefaultConfig()
+	labelDecoder, err := NewLabelDecoder(func(own *event.Schema) (record.Decoder, error) {
+		return record.NewDecoder(config.LabelRecord(c), own)
+	}, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lanes []Lane
+	for label := range 2 {
+		for partition := range int32(3) {
+			m := &memory{topic: []string{"events", "labels"}[label], partition: partition, size: size}
+			at, _ := offsets.Lookup(m.topic, partition)
+			for _, r := range records {
+				if r.label == (label == 1) && r.partition == partition && r.offset >= at.Next {
+					m.records = append(m.records, r)
+				}
+			}
+			l := Lane{Topic: m.topic, Partition: partition, Labels: label == 1, Next: m.next, Decoder: decoder}
+			if l.Labels {
+				l.Decoder = labelDecoder
+			}
+			lanes = append(lanes, l)
+		}
+	}
+	return lanes
+}
+
+// joined is a run of the join over records.
+type joined struct {
+	schema  *event.Schema
+	join    *Join
+	offsets event.Offsets
+	out     []told
+}
+
+// go on until stop returns true after a record.
+func (j *joined) run(t *testing.T, records []arrived, size func() int, stop func() bool) {
+	t.Helper()
+	if err := j.try(t, records, size, stop); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// try is run, and returns what the Join fails with.
+func (j *joined) try(t *testing.T, records []arrived, size func() int, stop func() bool) error {
+	t.Helper()
+	m := NewMerge(j.schema, testLanes(t, j.schema, records, j.offsets, size), j.join)
+	var b event.Batch
+	take := func(w *Waited) {
+		o := told{ID: string(w.Key), Class: w.Label, Weight: w.Weight, Score: w.Scores[0], Unlabeled: w.Label == event.Unlabeled}
+		if o.Unlabeled {
+			o.Class = 0
+		}
+		for i, id := range w.Field {
+			if j.schema.Fields[id].Name == "x" {
+				o.X = w.Features.Value[i]
+			}
+		}
+		if !o.Unlabeled {
+			var class int
+			fmt.Sscanf(j.schema.Classes[o.Class], "c%d", &class)
+			o.Class = class
+		}
+		j.out = append(j.out, o)
+	}
+	for {
+		err := m.Next(t.Context(), &b)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range b.Examples {
+			e := &b.Examples[i]
+			if e.Refused != nil {
+				t.Fatalf("%s/%d %d: %v", b.Topic, b.Partition, e.Offset, e.Refused)
+			}
+			if err := j.offsets.At(b.Topic, b.Partition, 0).Advance(e.Offset, e.Fingerprint); err != nil {
+				t.Fatal(err)
+			}
+			tick := j.join.State().Tick
+			if err := j.join.Flush(); err != nil {
+				return err
+			}
+			j.join.Advance(b.Topic, b.Partition, e)
+			for {
+				w, err := j.join.Expired()
+				if err != nil {
+					return err
+				}
+				if w == nil {
+					break
+				}
+				take(w)
+			}
+			var w *Waited
+			if b.Labels {
+				_, w, err = j.join.Label(e)
+			} else {
+				_, w, err = j.join.Event(e, b.Partition, []float64{testScore(int(tick))})
+			}
+			if err != nil {
+				return err
+			}
+			if w != nil {
+				take(w)
+			}
+			if stop != nil && stop() {
+				return nil
+			}
+		}
+	}
+}
+
+func testScore(n int) float64 { return float64(n) / 3 }
+
+// someRecords draws events, and labels at random delays: some before their event, some too
+// late, some twice, some never, some of no event.
+func someRecords(r *rand.Rand, n int) (records []arrived) {
+	var offsets [2][3]int64
+	add := func(a arrived) {
+		kind := 0
+		if a.label {
+			kind = 1
+		}
+		a.partition = int32(r.IntN(3))
+		a.offset = offsets[kind][a.partition]
+		offsets[kind][a.partition] += 1 + int64(r.IntN(2)) // with gaps
+		records = append(records, a)
+	}
+	type due struct {
+		at int
+		arrived
+	}
+	var later []due
+	for i := range n {
+		now := int64(10 * i)
+		jitter := func() int64 { return now + int64(r.IntN(25)) - 12 }
+		id := fmt.Sprintf("id%d", r.IntN(n))
+		add(arrived{time: jitter(), id: id, x: float64(i) + 2})
+		for range []int{0, 1, 1, 1, 2, 3}[r.IntN(6)] {
+			later = append(later, due{i + r.IntN(60), arrived{label: true, id: id, class: r.IntN(2)}})
+		}
+		if r.IntN(8) == 0 {
+			add(arrived{label: true, time: jitter(), id: fmt.Sprintf("id%d", r.IntN(n)), class: r.IntN(2)})
+		}
+		later = slices.DeleteFunc(later, func(d due) bool {
+			if d.at > i {
+				return false
+			}
+			d.time = jitter()
+			add(d.arrived)
+			return true
+		})
+	}
+	return records
+}
+
+func newJoined(t *testing.T, c Config, directory string) *joined {
+	t.Helper()
+	j, err := Open(c, directory, State{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &joined{schema: record.DefaultConfig().Schema(), join: j}
+}
+
+func testConfig(wait int64) Config {
+	c := DefaultConfig()
+	c.MaxDelay, c.PendingMemory = time.Duration(wait)*time.Millisecond, minMemory
+	return c
+}
+
+// The join says what a slow one says that sorts everything first, in the same order.
+func TestJoinIsTheSlowOne(t *testing.T) {
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		records := someRecords(r, 150)
+		wait := int64(100 + r.IntN(300))
+		want, counts := slowJoin(records, wait, testScore)
+		j := newJoined(t, testConfig(wait), t.TempDir())
+		j.run(t, records, func() int { return r.IntN(4) }, nil)
+		compare(t, fmt.Sprintf("seed %d", seed), j, want, counts)
+		if err := j.join.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if seed == 0 && (counts.TimedOut == 0 || counts.Late == 0 || counts.Early == 0 || counts.Corrected == 0 || counts.Repeated == 0 || counts.RepeatedEvents == 0 || counts.Unknown == 0) {
+			t.Errorf("the records of the test leave something out: %+v", counts)
+		}
+	}
+}
+
+func compare(t *testing.T, what string, j *joined, want []told, counts counted) {
+	t.Helper()
+	got := j.join.Counts()
+	if c := (counted{got.Pending, got.Matched, got.TimedOut, got.RepeatedEvents, got.Early, got.Corrected, got.Repeated, got.Late, got.Unknown}); c != counts {
+		t.Errorf("%s: counted\n%+v, want\n%+v", what, c, counts)
+	}
+	for i := range max(len(j.out), len(want)) {
+		if i >= len(j.out) || i >= len(want) || j.out[i] != want[i] {
+			t.Fatalf("%s: number %d of %d, want %d, differs: %+v", what, i, len(j.out), len(want), append(slices.Clone(j.out[min(i, len(j.out)):min(i+1, len(j.out))]), want[min(i, len(want)):min(i+1, len(want))]...))
+		}
+	}
+}
+
+// A run that is killed at any record, and goes on from an earlier checkpoint with what is
+// on disk by then, ends in the same state and has told the same.
+func TestJoinAfterKills(t *testing.T) {
+	const wait = 150
+	for seed := range uint64(3) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		records := someRecords(r, 120)
+		want, counts := slowJoin(records, wait, testScore)
+		whole := newJoined(t, testConfig(wait), t.TempDir())
+		whole.run(t, records, func() int { return 5 }, nil)
+		defer whole.join.Close()
+
+		directory := t.TempDir()
+		j := newJoined(t, testConfig(wait), directory)
+		j.join.store.most = 1 + r.IntN(9)
+		type saved struct {
+			state   []byte
+			offsets event.Offsets
+			schema  *event.Schema
+			out     []told
+		}
+		kept := []saved{{[]byte("{}"), nil, record.DefaultConfig().Schema(), nil}}
+		var frozen []*Frozen
+		kills := 0
+		for end := false; !end; {
+			n, killAt := 0, 1+r.IntN(60)
+			end = kills > 25
+			j.run(t, records, func() int { return r.IntN(4) }, func() bool {
+				if r.IntN(10) == 0 {
+					f := j.join.Freeze()
+					block, err := f.Block()
+					if err != nil {
+						t.Fatal(err)
+					}
+					kept = append(kept, saved{block.Data, j.offsets.Clone(), j.schema.Clone(), slices.Clone(j.out)})
+					if frozen = append(frozen, f); len(frozen) >= 2 {
+						if err := frozen[0].LetGo(); err != nil {
+							t.Fatal(err)
+						}
+						frozen, kept = frozen[1:], kept[len(kept)-2:]
+					}
+				}
+				n++
+				return n == killAt && !end
+			})
+			if end {
+				break
+			}
+			kills++
+			if err := j.join.Close(); err != nil { // what was written stays, as after a kill
+				t.Fatal(err)
+			}
+			from := kept[r.IntN(len(kept))]
+			frozen = nil
+			kept = kept[:slices.IndexFunc(kept, func(s saved) bool { return &s.state[0] == &from.state[0] })+1]
+			var state State
+			if err := json.Unmarshal(from.state, &state); err != nil {
+				t.Fatal(err)
+			}
+			join, err := Open(testConfig(wait), directory, state)
+			if err != nil {
+				t.Fatalf("seed %d, kill %d: %v", seed, kills, err)
+			}
+			join.store.most = 1 + r.IntN(9)
+			j = &joined{schema: from.schema.Clone(), join: join, offsets: from.offsets.Clone(), out: slices.Clone(from.out)}
+		}
+		compare(t, fmt.Sprintf("seed %d", seed), j, want, counts)
+		if !reflect.DeepEqual(j.join.State(), whole.join.State()) {
+			t.Errorf("seed %d: the state is\n%+v, want\n%+v", seed, j.join.State(), whole.join.State())
+		}
+		if !slices.Equal(j.schema.Fields, whole.schema.Fields) || !slices.Equal(j.schema.Classes, whole.schema.Classes) {
+			t.Errorf("seed %d: fields %v and classes %v, want %v and %v", seed, j.schema.Fields, j.schema.Classes, whole.schema.Fields, whole.schema.Classes)
+		}
+		if err := j.join.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package labels
+
+// This file makes one stream of events and labels that were read to their end.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"blankout/internal/event"
+)
+
+// Joined is the Source of the events of a Merge with their labels, for readers of logs
+// that exist already: each event once, in the order in which events came, with the
+// last label that came within its wait. An event without a label has that of
+// Config.Default, or none; one whose wait is not over when the logs end is left out, and
+// remains pending. Records that cannot be used are passed on as they are.
+//
+
+// A Runner, which learns an event as soon as its first label comes, does not use it.
+type Joined struct {
+	merge  *Merge
+	join   *Join
+	topic  string // of events
+	schema *event.Schema
+	in     event.Batch
+	queue  []settled
+	ended  bool
+}
+
+type settled struct {
+	event.Example
+	topic     string
+	partition int32
+}
+
+// NewJoined returns a Source of the records of a Merge, for a Join that has just been opened.
+// Their events are of that topic, or of a file of that name. Nobody else may use Merge and Join
+// meanwhile.
+func NewJoined(merge *Merge, join *Join, topic string) *Joined {
+	join.settles = true // the Join says nothing before the wait is over
+	return &Joined{merge: merge, join: join, topic: topic, schema: merge.schema}
+}
+
+// Next fills b with the next events of one partition. The events are b's to keep.
+func (s *Joined) Next(ctx context.Context, b *event.Batch) error {
+	for len(s.queue) == 0 {
+		if s.ended {
+			return io.EOF
+		}
+		if err := s.Records(ctx, &s.in); err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+	}
+	first := &s.queue[0]
+	*b = event.Batch{Topic: first.topic, Partition: first.partition, Examples: b.Examples[:0], Schema: s.schema.View()}
+	n := 0
+	for n < len(s.queue) && n < batchExamples && s.queue[n].topic == b.Topic && s.queue[n].partition == b.Partition {
+		b.Examples = append(b.Examples, s.queue[n].Example)
+		b.Next = max(b.Next, s.queue[n].Offset+1)
+		n++
+	}
+	s.queue = s.queue[n:]
+	return nil
+}
+
+// Records fills b with the next records of events or labels, as the Merge has them, for who
+// counts them; what they have settled is then for Settled. After the last it returns io.EOF,
+// and there may be more for Settled.
+func (s *Joined) Records(ctx context.Context, b *event.Batch) error {
+	err := s.merge.Next(ctx, b)
+	if errors.Is(err, io.EOF) {
+		s.ended, s.join.over = true, true
+		if err := s.expire(); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for i := range b.Examples {
+		if err := s.take(b, &b.Examples[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Settled calls f for each event that was matched, or has expired, since
+// the last call. They are f's to keep.
+func (s *Joined) Settled(f func(partition int32, e *event.Example) error) error {
+	for i := range s.queue {
+		if err := f(s.queue[i].partition, &s.queue[i].Example); err != nil {
+			return err
+		}
+	}
+	s.queue = s.queue[:0]
+	return nil
+}
+
+// take counts in a record of a Batch of the Merge.
+func (s *Joined) take(b *event.Batch, e *event.Example) error {
+	if err := s.join.Flush(); err != nil {
+		return err
+	}
+	s.join.Advance(b.Topic, b.Partition, e)
+	if err := s.expire(); err != nil {
+		return err
+	}
+	if e.Refused != nil {
+		refused := *e.Refused // which of the logs it is of nobody else will say
+		refused.Detail = fmt.Sprintf("%s: record %d: %s", b.Topic, e.Offset+1, refused.Detail)
+		s.queue = append(s.queue, settled{Example: event.Example{Label: event.Unlabeled, Offset: e.Offset, Refused: &refused}, topic: b.Topic, partition: b.Partition})
+		return nil
+	}
+	var err error
+	if b.Labels {
+		_, _, err = s.join.Label(e)
+	} else {
+		_, _, err = s.join.Event(e, b.Partition, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: record %d: %w", b.Topic, e.Offset+1, err)
+	}
+	return nil
+}
+
+// expire takes the events that wait no longer.
+func (s *Joined) expire() error {
+	for {
+		w, err := s.join.Expired()
+		if w == nil || err != nil {
+			return err
+		}
+		e := *w.Example
+		s.join.SetDefault(&e, s.schema)
+		s.queue = append(s.queue, settled{e, s.topic, w.Partition})
+	}
+}

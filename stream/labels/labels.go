@@ -1,0 +1,105 @@
+// Package labels joins events with labels that come later.
+//
+
+// Three parts do it. [Merge] is a Source that puts the records of the partitions of
+// events and labels into one order, which depends on the logs alone. [Join] is told of
+// each record in that order: an event waits, with its features and scores as they were
+// when it came, until the label of its id comes or its time is up. The events that wait
+// are in a store on disk, which goes with the checkpoints: see [Join.Freeze].
+package labels
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"blankout/internal/event"
+)
+
+// Config says where labels come from and how long events wait for them: the section
+// [labels] of the configuration. config/blankout.toml says what each key means.
+type Config struct {
+	Topics []string `toml:"topics"`
+	// ID, Label and Weight name the fields of a label's record. An empty ID is the
+	// record's key, an empty Label the label field of events.
+	ID     string `toml:"id"`
+	Label  string `toml:"label"`
+	Weight string `toml:"weight"`
+	// Wait is how long an event waits, by the time of the logs.
+	MaxDelay   time.Duration `toml:"max_delay"`
+	LatePolicy LatePolicy    `toml:"late_policy"`
+	// Default is the class, or the number, of an event that got no label; "" passes it on
+	// without one.
+	TimeoutLabel string `toml:"timeout_label"`
+	// MaxPending bounds the events within Wait and the labels that wait for their event.
+	MaxPending uint64 `toml:"max_pending"`
+	// PendingMemory is the bytes of RAM for the ids whose wait is over. Those that wait take
+	// bytesPerID each beside it.
+	PendingMemory int64 `toml:"pending_memory"`
+	// Directory is where they wait; "" is a directory beside the checkpoints.
+	Directory string `toml:"directory"`
+	// Idle is after how long a silent partition holds the others up no more; 0 is never.
+	IdleTimeout time.Duration `toml:"idle_timeout"`
+}
+
+// Late says what becomes of a label that comes too late.
+type LatePolicy string
+
+// The policies for a label that comes too late. It is counted under each.
+const (
+	LateDrop       LatePolicy = "drop"
+	LateDeadLetter LatePolicy = "dead-letter"
+)
+
+// DefaultConfig returns the defaults. There are no labels that come later unless topics
+// are named.
+func DefaultConfig() Config {
+	return Config{MaxDelay: 48 * time.Hour, LatePolicy: LateDrop, MaxPending: 10_000_000, PendingMemory: 256 << 20, IdleTimeout: 30 * time.Second}
+}
+
+const (
+	minMemory  = 16 << 20
+	bytesPerID = 16 // of the index, at most
+)
+
+// Check returns the first setting that cannot be used; it names the key.
+func (c *Config) Check() error {
+	switch {
+	case slices.Contains(c.Topics, ""):
+		return event.KeyErrorf("topics", "topics: an empty name")
+	case c.MaxDelay < time.Millisecond:
+		return event.KeyErrorf("max_delay", "max_delay %v: want at least 1ms", c.MaxDelay)
+	case c.LatePolicy != LateDrop && c.LatePolicy != LateDeadLetter:
+		return event.KeyErrorf("late_policy", "late_policy %q: want %s or %s", c.LatePolicy, LateDrop, LateDeadLetter)
+	case c.MaxPending < 1:
+		return event.KeyErrorf("max_pending", "max_pending %d: want at least 1", c.MaxPending)
+	case c.PendingMemory < minMemory:
+		return event.KeyErrorf("pending_memory", "pending_memory %d: want at least %d bytes", c.PendingMemory, minMemory)
+	case c.IdleTimeout < 0:
+		return event.KeyErrorf("idle_timeout", "idle_timeout %v is negative", c.IdleTimeout)
+	}
+	return nil
+}
+
+// Settings returns what of c decides which label an event is learned with. A checkpoint
+// keeps it beside its other settings.
+func (c *Config) Settings() map[string]string {
+	return map[string]string{
+		"labels.id": c.ID, "labels.label": c.Label, "labels.weight": c.Weight,
+		"labels.max_delay": c.MaxDelay.String(), "labels.timeout_label": c.TimeoutLabel,
+	}
+}
+
+// As returns c with what a checkpoint keeps of Settings, if it keeps any.
+func (c Config) As(settings map[string]string) (Config, error) {
+	wait, ok := settings["labels.max_delay"]
+	if !ok {
+		return c, nil
+	}
+	var err error
+	if c.MaxDelay, err = time.ParseDuration(wait); err != nil {
+		return c, fmt.Errorf("labels.max_delay: %w", err)
+	}
+	c.ID, c.Label, c.Weight, c.TimeoutLabel = settings["labels.id"], settings["labels.label"], settings["labels.weight"], settings["labels.timeout_label"]
+	return c, nil
+}

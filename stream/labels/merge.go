@@ -1,0 +1,627 @@
+package labels
+
+// This file puts the records of several partitions into one order.
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"slices"
+	"time"
+
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/stream/record"
+)
+
+// Merge is the Source of the records of partitions of events and labels, in the order in
+// which they came by the time of their logs: the earliest of the partitions' next records
+// is the next of all. It therefore waits until every partition has shown its next record
+// or has ended. At equal times events come before labels, then the order is that of
+// topic, partition and offset. Within a partition time does not go back: a record that
+// says it is older than the one before counts as being as old as that. Nor does one record
+// put it forward, see lane.decide.
+//
+
+// Events and labels are decoded in this order too, so that fields and classes get their
+// numbers from the logs alone. What it fills states in Batch.Labels what it holds, and in
+// Example.Arrival when a record came.
+//
+
+// A partition that has been silent for Config.Idle is passed over until it has a record
+// again. What it has then counts as having come no earlier than what was passed on
+// meanwhile.
+//
+
+// A partition that is added while others are read takes part as soon as Added tells of it.
+// The order depends on the logs alone if its first record came after what was passed on by
+// then; else the records before that point go next, and the partition is counted as one
+// that is late. So is a partition that was added while nothing was read.
+type Merge struct {
+	// Added, if it is set, returns the partitions that were added since it was called last.
+	// Next calls it often.
+	Added  func(context.Context) ([]Lane, error)
+	schema *event.Schema
+	join   *Join
+	lanes  []*lane
+	idle   time.Duration
+	now    int64 // when the latest record came
+}
+
+// Lane is a partition, or a file, that a Merge reads.
+type Lane struct {
+	Topic     string // or the file's name
+	Partition int32
+	Labels    bool // else events
+	// Next fills a Batch with further records of the partition, which Defer's decoder has
+	// passed on. See event.Source.
+	Next func(context.Context, *event.Batch) error
+	// Decoder makes an event of a record, or the Key, Label and Weight of a label.
+	Decoder record.Decoder
+	// Late, if it is set, is called if the partition is counted as one that is late.
+	Late func()
+	// Odd, if it is set, is called for a record whose time is out of line.
+	Odd func(offset, time int64)
+}
+
+// End has the lane, of which nothing has been read, end before the record at an offset.
+// from is where it begins.
+func (l *Lane) End(from, before int64) {
+	next, ended := l.Next, from >= before
+	l.Next = func(ctx context.Context, b *event.Batch) error {
+		if ended {
+			return io.EOF
+		}
+		if err := next(ctx, b); err != nil {
+			return err
+		}
+		b.Examples = slices.DeleteFunc(b.Examples, func(e event.Example) bool { return e.Offset >= before })
+		if ended = b.Next >= before; ended {
+			b.Next = before
+		}
+		return nil
+	}
+}
+
+type lane struct {
+	Lane
+	batch *event.Batch
+	index int            // of batch
+	more  []*event.Batch // read ahead, behind batch
+	free  []*event.Batch
+	ended bool  // there is nothing behind more
+	clock int64 // of the record before the present one
+	when  int64 // of the present record, once it is decided
+	odd   bool  // that is not what the record says
+
+	decided bool
+	begun   bool // it has shown a record
+	silent  bool // it is passed over
+}
+
+func newLane(l Lane, clock int64, begun bool) *lane {
+	return &lane{Lane: l, batch: &event.Batch{}, clock: clock, begun: begun}
+}
+
+// wait is how long each lane that is passed over is waited for when there is nothing to
+// pass on.
+const wait = 10 * time.Millisecond
+
+// has says whether the lane has a present record.
+func (l *lane) has() bool { return l.index < len(l.batch.Examples) }
+
+// done says whether the partition has ended and everything of it was passed on.
+func (l *lane) done() bool { return l.ended && !l.has() && len(l.more) == 0 }
+
+// pass goes on to the next record.
+func (l *lane) pass() {
+	l.clock, l.decided = l.when, false
+	l.index++
+}
+
+// neighbors is how many records behind a record say whether its time is in line.
+const neighbors = 16
+
+// decide finds the time of the present record; now is the latest time that other lanes
+// know. One that is not far ahead, by what is near, of now and of the partition's clock
+// is taken at its word. Else the next neighbors are asked: if at least half of them are about
+// as late or later, the partition's clock was put forward, or nothing came for a while. If
+// not, the record is out of line and takes the time of the one before it. So one bad clock
+// among many producers, or one bad record, moves nothing.
+//
+
+// It returns false if it needs more neighbors than have been read. At the end of a
+// partition it does with those that there are. Without any it believes a record that is
+// ahead by no more than most.
+func (l *lane) decide(now, near, most int64) bool {
+	says := l.batch.Examples[l.index].Time
+	latest := max(l.clock, now)
+	l.when, l.odd, l.decided = max(l.clock, says), false, true
+	if latest != math.MinInt64 && says-latest <= near {
+		return true
+	}
+	later, times := 0, make([]int64, 0, neighbors)
+	for e := range l.behind() {
+		if e.Time <= 0 { // unknown
+			continue
+		}
+		if times = append(times, e.Time); e.Time >= says-near {
+			later++
+		}
+		switch earlier := len(times) - later; {
+		case 2*later >= neighbors:
+			return true
+		case 2*earlier > neighbors:
+			l.outOfLine(times)
+			return true
+		}
+	}
+	switch {
+	case !l.ended:
+		l.decided = false
+	case len(times) == 0 && latest != math.MinInt64 && says-latest > most, 2*later < len(times):
+		l.outOfLine(times)
+	}
+	return l.decided
+}
+
+// outOfLine gives the present record the time of the one before it, or, where there is
+// none, the median of those behind it.
+func (l *lane) outOfLine(behind []int64) {
+	if l.odd, l.when = true, l.clock; l.when == math.MinInt64 && len(behind) > 0 {
+		slices.Sort(behind)
+		l.when = behind[(len(behind)-1)/2]
+	}
+}
+
+// behind yields the records that were read behind the present one.
+func (l *lane) behind() iter.Seq[*event.Example] {
+	return func(yield func(*event.Example) bool) {
+		rest := l.batch.Examples[l.index+1:]
+		for n := 0; ; n++ {
+			for i := range rest {
+				if !yield(&rest[i]) {
+					return
+				}
+			}
+			if n == len(l.more) {
+				return
+			}
+			rest = l.more[n].Examples
+		}
+	}
+}
+
+// settle decides the time of the present record, and reads ahead as far as that takes. A
+// partition that has nothing further for Config.Idle is believed if its record is not ahead
+// of the wall clock.
+func (m *Merge) settle(ctx context.Context, l *lane) error {
+	for !m.decide(l) {
+		waiting, cancel := ctx, context.CancelFunc(func() {})
+		if m.idle > 0 {
+			waiting, cancel = context.WithTimeout(ctx, m.idle)
+		}
+		b := l.spare()
+		err := l.Next(waiting, b)
+		cancel()
+		switch {
+		case err == nil:
+			l.more = append(l.more, b)
+			continue
+		case errors.Is(err, io.EOF):
+			l.ended = true
+		case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+			if l.decided = true; l.when > max(m.now, time.Now().UnixMilli())+m.near() {
+				l.outOfLine(nil)
+			}
+			l.when = max(l.when, m.now) // as of a partition that was silent
+			l.sayOdd()
+			return nil
+		default:
+			return err
+		}
+		l.free = append(l.free, b)
+	}
+	return nil
+}
+
+// near is how far ahead a record may be without a doubt: what that costs an event of its
+// wait is little.
+func (m *Merge) near() int64 { return m.join.wait / 16 }
+
+// decide finds the time of the present record of a lane. See lane.decide; a record that is
+// no later than the present one of another partition is in line too.
+func (m *Merge) decide(l *lane) bool {
+	known := m.now
+	for _, other := range m.lanes {
+		if other != l && other.has() {
+			known = max(known, other.batch.Examples[other.index].Time)
+		}
+	}
+	if !l.decide(known, m.near(), m.join.wait) {
+		return false
+	}
+	l.sayOdd()
+	return true
+}
+
+func (l *lane) sayOdd() {
+	if e := &l.batch.Examples[l.index]; l.odd && l.Odd != nil {
+		l.Odd(e.Offset, e.Time)
+	}
+}
+
+func (l *lane) spare() *event.Batch {
+	if n := len(l.free); n > 0 {
+		b := l.free[n-1]
+		l.free = l.free[:n-1]
+		return b
+	}
+	return &event.Batch{}
+}
+
+// batchExamples bounds a Batch.
+const batchExamples = 512
+
+// NewMerge returns the Source of the lanes for a Join. Their decoders add to the Schema, to
+// which NewMerge first adds the default class.
+func NewMerge(schema *event.Schema, lanes []Lane, join *Join) *Merge {
+	m := &Merge{schema: schema, join: join, idle: join.config.IdleTimeout, now: math.MinInt64}
+	if join.config.TimeoutLabel != "" && schema.Target == loss.Sign { // in a stream of clicks no label may ever name it
+		schema.Class([]byte(join.config.TimeoutLabel))
+	}
+	clocks := join.state.Clocks
+	for _, l := range lanes {
+		clock := int64(math.MinInt64)
+		i, ok := slices.BinarySearchFunc(clocks, Clock{Topic: l.Topic, Partition: l.Partition}, compareClock)
+		if ok {
+			clock = clocks[i].Time
+		}
+		m.now = max(m.now, clock)
+		m.lanes = append(m.lanes, newLane(l, clock, ok))
+	}
+	m.sort()
+	return m
+}
+
+// sort puts the lanes in the order that decides between records of equal times.
+func (m *Merge) sort() {
+	slices.SortStableFunc(m.lanes, func(a, b *lane) int {
+		of := map[bool]int{true: 1}
+		return cmp.Or(cmp.Compare(of[a.Labels], of[b.Labels]), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+}
+
+// add takes up the partitions that were added.
+func (m *Merge) add(ctx context.Context) error {
+	if m.Added == nil {
+		return nil
+	}
+	added, err := m.Added(ctx)
+	if err != nil || len(added) == 0 {
+		return err
+	}
+	for _, l := range added {
+		m.lanes = append(m.lanes, newLane(l, math.MinInt64, false))
+	}
+	m.sort()
+	return nil
+}
+
+// Next fills b with the next records, all of one partition.
+func (m *Merge) Next(ctx context.Context, b *event.Batch) error {
+	for {
+		if err := m.add(ctx); err != nil {
+			return err
+		}
+		for _, l := range m.lanes {
+			if l.has() || l.done() {
+				continue
+			}
+			passed, err := m.refill(ctx, l)
+			if err != nil {
+				return err
+			}
+			if passed { // it only says where the partition is
+				m.begin(l, b)
+				return nil
+			}
+		}
+		var first *lane
+		open := false
+		for _, l := range m.lanes {
+			open = open || !l.done()
+			if !l.has() {
+				continue
+			}
+			if !l.decided {
+				if err := m.settle(ctx, l); err != nil {
+					return err
+				}
+			}
+			if !l.begun {
+				l.begun = true
+				m.countLate(l)
+			}
+			if first == nil || l.when < first.when { // of equal times the lane that is first in order
+				first = l
+			}
+		}
+		switch {
+		case first != nil:
+			return m.fill(ctx, first, b)
+		case !open:
+			return io.EOF
+		}
+		switch l, err := m.waitForAny(ctx); {
+		case err != nil:
+			return err
+		case l != nil:
+			m.begin(l, b)
+			return nil
+		}
+	}
+}
+
+// refill reads a lane's next records, waiting for them, unless it is or becomes one that
+// is passed over. passed says that the lane has a batch without records.
+func (m *Merge) refill(ctx context.Context, l *lane) (passed bool, err error) {
+	if m.idle == 0 {
+		return m.read(ctx, l)
+	}
+	most := m.idle
+	if l.silent {
+		most = 0 // only what is there already
+	}
+	waiting, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	passed, err = m.read(waiting, l)
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		if err = nil; !l.silent {
+			l.silent = true
+			m.join.idle.Add(1)
+		}
+	}
+	return passed, err
+}
+
+// waitForAny waits until one of the lanes that are passed over has something, or there is
+// a further lane. It returns the lane if it has a batch without records.
+func (m *Merge) waitForAny(ctx context.Context) (*lane, error) {
+	for n := len(m.lanes); ; {
+		if err := m.add(ctx); err != nil || len(m.lanes) > n {
+			return nil, err
+		}
+		for _, l := range m.lanes {
+			if l.done() {
+				continue
+			}
+			waiting, cancel := context.WithTimeout(ctx, wait)
+			passed, err := m.read(waiting, l)
+			cancel()
+			switch {
+			case ctx.Err() != nil:
+				return nil, ctx.Err()
+			case errors.Is(err, context.DeadlineExceeded):
+			case err == nil && passed:
+				return l, nil
+			default:
+				return nil, err
+			}
+		}
+	}
+}
+
+func (m *Merge) read(ctx context.Context, l *lane) (passed bool, err error) {
+	l.index, l.batch.Examples = 0, l.batch.Examples[:0]
+	switch {
+	case len(l.more) > 0:
+		l.free = append(l.free, l.batch)
+		l.batch, l.more = l.more[0], l.more[1:]
+	case l.ended:
+		return false, nil
+	default:
+		if err = l.Next(ctx, l.batch); err != nil {
+			l.batch.Examples = l.batch.Examples[:0]
+			if l.ended = errors.Is(err, io.EOF); l.ended {
+				err = nil
+			}
+			return false, err
+		}
+	}
+	if len(l.batch.Examples) == 0 {
+		return true, nil
+	}
+	if l.silent { // which is counted already
+		l.silent, l.begun, l.clock = false, true, max(l.clock, m.now)
+	}
+	return false, nil
+}
+
+// countLate counts a lane as late if its first record, the present one, came before one
+// that was passed on.
+func (m *Merge) countLate(l *lane) {
+	late := l.when < m.now
+	behind := false // of equal times lanes after l go later
+	for _, other := range m.lanes {
+		late = late || behind && other.clock == l.when
+		behind = behind || other == l
+	}
+	if !late {
+		return
+	}
+	m.join.late.Add(1)
+	if l.Late != nil {
+		l.Late()
+	}
+}
+
+// begin makes b a Batch of a lane without records.
+func (m *Merge) begin(l *lane, b *event.Batch) {
+	examples := b.Examples[:0]
+	*b = *l.batch
+	b.Examples, b.Labels, b.Schema = examples, l.Labels, m.schema.View()
+}
+
+// fill takes records of a lane for as long as they come before those of the others.
+func (m *Merge) fill(ctx context.Context, l *lane, b *event.Batch) error {
+	m.begin(l, b)
+	b.Next = 0
+	for len(b.Examples) < batchExamples && l.has() {
+		if len(b.Examples) > 0 && (!l.decided || !m.isFirst(l)) {
+			break
+		}
+		from := &l.batch.Examples[l.index]
+		b.Examples = slices.Grow(b.Examples, 1)[:len(b.Examples)+1]
+		e := &b.Examples[len(b.Examples)-1]
+		if err := m.decode(ctx, l, from, e); err != nil {
+			if b.Examples = b.Examples[:len(b.Examples)-1]; len(b.Examples) == 0 {
+				return err
+			}
+			break
+		}
+		e.Arrival, e.OddTime = l.when, l.odd
+		m.now = max(m.now, l.when)
+		b.Next = e.Offset + 1
+		if l.pass(); l.has() {
+			m.decide(l)
+		}
+	}
+	if !l.has() {
+		b.Next = max(b.Next, l.batch.Next)
+	}
+	b.Schema = m.schema.View()
+	return nil
+}
+
+func (m *Merge) isFirst(l *lane) bool {
+	behind := false // lanes after l go first only if they are earlier
+	for _, other := range m.lanes {
+		switch {
+		case other == l:
+			behind = true
+		case !other.has(): // ended, or passed over
+		case other.when < l.when, !behind && other.when == l.when:
+			return false
+		}
+	}
+	return true
+}
+
+// decode makes an event or a label of a record that has waited for its turn.
+func (m *Merge) decode(ctx context.Context, l *lane, from, e *event.Example) error {
+	key, value := e.Key[:0], e.Value[:0]
+	if from.Refused != nil {
+		*e = event.Example{Features: e.Features, Label: event.Unlabeled, Offset: from.Offset, Time: from.Time, Refused: from.Refused}
+		e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
+		e.Key = append(key, from.Key...)
+	} else {
+		r := record.Record{Key: from.Key, Value: from.Value, Offset: from.Offset, Time: from.Time}
+		if err := l.Decoder.Decode(ctx, r, e); err != nil {
+			return err
+		}
+		e.Key = append(key, e.Key...)
+		if e.Value != nil {
+			e.Value = append(value, e.Value...)
+		}
+		if e.Refused == nil {
+			m.check(l, from, e)
+		}
+		if e.Refused != nil {
+			e.Refused.Value = slices.Clone(e.Refused.Value)
+		}
+	}
+	e.Fingerprint = from.Fingerprint
+	return nil
+}
+
+// maxID is the longest id.
+const maxID = 1024
+
+// check refuses an event or a label that cannot be joined.
+func (m *Merge) check(l *lane, from, e *event.Example) {
+	refuse := func(reason event.Reason, detail string) {
+		*e = event.Example{Label: event.Unlabeled, Key: e.Key, Offset: e.Offset, Time: e.Time,
+			Refused: &event.Refusal{Reason: reason, Detail: detail, Value: from.Value}}
+	}
+	switch {
+	case len(e.Key) == 0:
+		refuse(event.ReasonID, "there is no id to join events and labels by: name the field that holds it with record.id and labels.id (--id)")
+	case len(e.Key) > maxID:
+		refuse(event.ReasonID, fmt.Sprintf("an id of %d bytes: the most is %d", len(e.Key), maxID))
+	case l.Labels && e.Label == event.Unlabeled:
+		refuse(event.ReasonLabel, "there is no label in the record of a label")
+	}
+}
+
+// Deferred is a record.Decoder that leaves records as they are, for a Lane.
+type Deferred struct {
+	// Clock tells the time of a record that its log does not tell, as in a file. Nil
+	// leaves the log's.
+	Clock record.Decoder
+	probe event.Example
+}
+
+// Decode passes r on.
+func (d *Deferred) Decode(ctx context.Context, r record.Record, e *event.Example) error {
+	*e = event.Example{Features: e.Features, Label: event.Unlabeled, Offset: r.Offset, Time: r.Time, Key: r.Key, Value: r.Value}
+	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
+	if r.Cut {
+		e.Value, e.Refused = nil, &event.Refusal{Reason: event.ReasonOversize, Detail: "a line of more than max_bytes; " + record.RestSkipped, Value: r.Value}
+		return nil
+	}
+	if d.Clock == nil {
+		return nil
+	}
+	if err := d.Clock.Decode(ctx, r, &d.probe); err != nil {
+		return err
+	}
+	if d.probe.Refused == nil { // else it will be refused in its turn
+		e.Time = d.probe.Time
+	}
+	return nil
+}
+
+// LabelDecoder decodes the records of labels: Key, Label and Weight of an Example.
+// Their classes are those of a Schema of events.
+type LabelDecoder struct {
+	record.Decoder
+	own, events *event.Schema
+}
+
+// NewLabelDecoder returns a LabelDecoder whose decoder is made by of, for a Schema of its own.
+func NewLabelDecoder(of func(*event.Schema) (record.Decoder, error), events *event.Schema) (*LabelDecoder, error) {
+	own := event.NewSchema(1, nil, events.MaxClasses)
+	own.Target, own.MoreClasses = events.Target, events.MoreClasses
+	decoder, err := of(own)
+	if err != nil {
+		return nil, err
+	}
+	return &LabelDecoder{decoder, own, events}, nil
+}
+
+// Decode decodes a label.
+func (d *LabelDecoder) Decode(ctx context.Context, r record.Record, e *event.Example) error {
+	d.own.Classes, d.own.Joined = d.events.Classes, d.events.Joined
+	if err := d.Decoder.Decode(ctx, r, e); err != nil {
+		return err
+	}
+	d.events.Classes, d.events.Joined = d.own.Classes, d.own.Joined
+	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
+	e.Field, e.Missing = nil, nil
+	return nil
+}
+
+// LabelRecord returns how the records of labels are read: as those of events, but that
+// they hold nothing beside id, label, weight and time.
+func (c *Config) LabelRecord(events record.Config) record.Config {
+	r := events
+	r.Label, r.ID, r.Weight = cmp.Or(c.Label, events.Label), cmp.Or(c.ID, events.ID), c.Weight
+	r.Drop, r.Categorical, r.Text, r.Ngrams, r.Groups, r.GroupEvery, r.Crosses = nil, nil, nil, 1, nil, 0, nil
+	r.Unlabeled, r.Absent, r.MaxNames, r.MaxFields = false, event.AbsentAuto, 0, 1
+	return r
+}

@@ -1,0 +1,395 @@
+package labels
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/stream/record"
+)
+
+// slow is a partition whose records come when they are sent.
+type slow struct {
+	memory
+	sent chan []arrived
+}
+
+func (s *slow) next(ctx context.Context, b *event.Batch) error {
+	if len(s.records) == 0 {
+		select {
+		case records, ok := <-s.sent:
+			if !ok {
+				return io.EOF
+			}
+			s.records = records
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return s.memory.next(ctx, b)
+}
+
+// A silent partition is waited for, for Config.Idle; then the others go on without it. What
+// it has in the end counts as having come no earlier than what was passed on meanwhile.
+func TestMergePassesOverSilence(t *testing.T) {
+	schema := record.DefaultConfig().Schema()
+	c := record.DefaultConfig()
+	events, err := record.NewDecoder(c, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder, err := NewLabelDecoder(func(own *event.Schema) (record.Decoder, error) { return record.NewDecoder(c, own) }, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(idle time.Duration) (*Merge, *Join, [2]*slow) {
+		config := testConfig(1000)
+		config.IdleTimeout = idle
+		join, err := Open(config, t.TempDir(), State{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { join.Close() })
+		var lanes [2]*slow
+		for i, topic := range []string{"events", "labels"} {
+			lanes[i] = &slow{memory{topic: topic, size: func() int { return 10 }}, make(chan []arrived, 10)}
+		}
+		m := NewMerge(schema, []Lane{{Topic: "events", Next: lanes[0].next, Decoder: events}, {Topic: "labels", Labels: true, Next: lanes[1].next, Decoder: decoder}}, join)
+		return m, join, lanes
+	}
+	ev := func(offset, time int64) arrived { return arrived{offset: offset, time: time, id: "a", x: 1} }
+	label := func(offset, time int64) arrived {
+		return arrived{offset: offset, time: time, id: "a", label: true, class: 1}
+	}
+	var b event.Batch
+
+	m, join, lanes := open(0) // waits for ever
+	lanes[0].sent <- []arrived{ev(0, 10)}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := m.Next(ctx, &b); !errors.Is(err, context.DeadlineExceeded) || join.Counts().Idle != 0 {
+		t.Fatalf("with no idle: %v, %+v", err, b)
+	}
+	lanes[1].sent <- []arrived{label(0, 20)}
+	if err := m.Next(t.Context(), &b); err != nil || b.Labels || b.Examples[0].Arrival != 10 {
+		t.Fatalf("%v, %+v", err, b)
+	}
+
+	m, join, lanes = open(20 * time.Millisecond)
+	lanes[0].sent <- []arrived{ev(0, 10), ev(1, 30)}
+	if err := m.Next(t.Context(), &b); err != nil || b.Labels || len(b.Examples) != 2 {
+		t.Fatalf("%v, %+v", err, b)
+	}
+	if n := join.Counts().Idle; n != 1 {
+		t.Errorf("%d silences were counted, want 1", n)
+	}
+	lanes[1].sent <- []arrived{label(0, 20)}
+	if err := m.Next(t.Context(), &b); err != nil || !b.Labels || b.Examples[0].Arrival != 30 || b.Next != 1 {
+		t.Fatalf("%v, %+v", err, b)
+	}
+	close(lanes[0].sent)
+	close(lanes[1].sent)
+	if err := m.Next(t.Context(), &b); err != io.EOF {
+		t.Fatalf("%v, %+v", err, b)
+	}
+	if !slices.Contains(schema.Classes, "c1") {
+		t.Errorf("classes %q", schema.Classes)
+	}
+}
+
+// A partition that was added is late if its first record goes before one that was passed
+// on; of equal times the order of the partitions says that.
+func TestMergeCountsLatePartitions(t *testing.T) {
+	for _, c := range []struct {
+		partition int32
+		labels    bool
+		time      int64
+		late      bool
+	}{
+		{1, false, 9, true}, {1, false, 10, true}, {1, false, 11, false}, // all events go before labels of their time
+		{1, true, 9, true}, {1, true, 10, false}, {0, true, 10, true},
+	} {
+		schema := record.DefaultConfig().Schema()
+		config := testConfig(1000)
+		config.IdleTimeout = 0
+		join, err := Open(config, t.TempDir(), State{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer join.Close()
+		decoder, err := record.NewDecoder(record.DefaultConfig(), schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lane := func(partition int32, labels bool, records ...arrived) Lane {
+			topic := map[bool]string{false: "events", true: "labels"}[labels]
+			sent := make(chan []arrived, 1)
+			sent <- records
+			s := &slow{memory{topic: topic, partition: partition, size: func() int { return 1 }}, sent}
+			return Lane{Topic: topic, Partition: partition, Labels: labels, Next: s.next, Decoder: decoder}
+		}
+		ev := func(offset, time int64) arrived { return arrived{offset: offset, time: time, id: "a", x: 1} }
+		label := func(offset, time int64) arrived {
+			return arrived{offset: offset, time: time, id: "a", label: true, class: 1}
+		}
+		m := NewMerge(schema, []Lane{lane(0, false, ev(0, 10), ev(1, 50)), lane(1-c.partition, true, label(0, 10), label(1, 50))}, join)
+		var b event.Batch
+		for passed := 0; passed < 2; passed += len(b.Examples) {
+			if err := m.Next(t.Context(), &b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		of := ev
+		if c.labels {
+			of = label
+		}
+		added, said := []Lane{lane(c.partition, c.labels, of(0, c.time), of(1, c.time))}, 0
+		added[0].Late = func() { said++ }
+		m.Added = func(context.Context) (l []Lane, _ error) { l, added = added, nil; return l, nil }
+		for range 2 {
+			if err := m.Next(t.Context(), &b); err != nil || len(b.Examples) != 1 || b.Examples[0].Time != c.time {
+				t.Fatalf("%+v: %v, %+v", c, err, b)
+			}
+		}
+		if n := join.Counts().LatePartitions; (n == 1) != c.late || uint64(said) != n {
+			t.Errorf("%+v: %d late partitions, said %d times", c, n, said)
+		}
+	}
+}
+
+// What cannot be joined is refused, and says why.
+func TestMergeRefuses(t *testing.T) {
+	schema := record.DefaultConfig().Schema()
+	join, err := Open(testConfig(1000), t.TempDir(), State{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer join.Close()
+	lanes := testLanes(t, schema, []arrived{
+		{offset: 0, time: 1, id: ""}, {offset: 1, time: 2, id: string(make([]byte, maxID+1))}, {offset: 2, time: 3, id: string(make([]byte, maxID))},
+		{label: true, offset: 0, time: 4, id: ""},
+	}, nil, func() int { return 9 })
+	m := NewMerge(schema, lanes, join)
+	var got []event.Reason
+	for {
+		var b event.Batch
+		if err := m.Next(t.Context(), &b); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range b.Examples {
+			reason := event.Reason("")
+			if e.Refused != nil {
+				reason = e.Refused.Reason
+				if len(e.Refused.Value) == 0 {
+					t.Errorf("offset %d: no bytes of what was refused", e.Offset)
+				}
+			}
+			got = append(got, reason)
+		}
+	}
+	if want := []event.Reason{event.ReasonID, event.ReasonID, "", event.ReasonID}; !slices.Equal(got, want) {
+		t.Errorf("refused for %q, want %q", got, want)
+	}
+}
+
+// A store that is not the one of a checkpoint is told apart from it.
+func TestOpenForeignStore(t *testing.T) {
+	c := testConfig(1000)
+	directory := t.TempDir()
+	j, err := Open(c, directory, State{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &event.Example{Key: []byte("z"), Weight: 1, Label: event.Unlabeled}
+	for _, id := range []string{"z", "a"} {
+		e.Key = []byte(id)
+		if _, _, err := j.Event(e, 0, []float64{1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := j.Freeze()
+	if _, err := f.Block(); err != nil {
+		t.Fatal(err)
+	}
+	state := f.state
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var foreign *StateError
+	other := state
+	other.Sum++
+	if _, err := Open(c, directory, other); !errors.As(err, &foreign) {
+		t.Errorf("another sum: %v", err)
+	}
+	other = state
+	other.Tick--
+	if _, err := Open(c, directory, other); !errors.As(err, &foreign) {
+		t.Errorf("another tick: %v", err)
+	}
+	if _, err := Open(c, t.TempDir(), state); !errors.As(err, &foreign) {
+		t.Errorf("an empty directory: %v", err)
+	}
+	j, err = Open(c, directory, state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(c, directory, state); err == nil || errors.As(err, &foreign) {
+		t.Errorf("the store of another: %v", err)
+	}
+	outcome, w, err := j.Label(&event.Example{Key: []byte("a"), Label: 1, Weight: 2})
+	if err != nil || outcome != Matches || w.Label != 1 || w.Weight != 2 || w.Scores[0] != 1 {
+		t.Fatalf("%v %+v %v", outcome, w, err)
+	}
+	j.store.most = 1 // the next event begins a segment
+	if err := j.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	j.Advance("events", 0, &event.Example{Arrival: 3000})
+	e.Key = []byte("b")
+	if _, _, err := j.Event(e, 0, []float64{1}); err != nil {
+		t.Fatal(err)
+	}
+	f = j.Freeze()
+	if _, err := f.Block(); err != nil {
+		t.Fatal(err)
+	}
+	f.state.First = 3
+	if err := f.LetGo(); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(c, directory, state); !errors.As(err, &foreign) {
+		t.Errorf("a checkpoint whose events were let go: %v", err)
+	}
+}
+
+// Beyond max_pending the oldest event goes, as if its wait were over.
+func TestMaxPending(t *testing.T) {
+	c := testConfig(1000)
+	c.MaxPending = 2
+	j, err := Open(c, t.TempDir(), State{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	var went []string
+	for _, id := range []string{"a", "b", "c", "d"} {
+		j.Advance("events", 0, &event.Example{Arrival: 1})
+		for {
+			w, err := j.Expired()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if w == nil {
+				break
+			}
+			went = append(went, string(w.Key))
+		}
+		if _, _, err := j.Event(&event.Example{Key: []byte(id), Weight: 1}, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := j.Counts(); !slices.Equal(went, []string{"a"}) || n.Overflowed != 1 || n.TimedOut != 1 || n.Pending != 3 {
+		t.Errorf("%q went: %+v", went, n)
+	}
+	if outcome, _, err := j.Label(&event.Example{Key: []byte("a"), Label: 1, Weight: 1}); err != nil || outcome != IsLate {
+		t.Errorf("a label of what went: %v, %v", outcome, err)
+	}
+}
+
+// A lane ends before the record that it is told, whether or not a batch ends there, and
+// where it begins there it has none.
+func TestLaneEnds(t *testing.T) {
+	for _, from := range []int64{0, 3, 7, 9} {
+		for at := range int64(12) {
+			next := from
+			l := Lane{Next: func(_ context.Context, b *event.Batch) error {
+				if next >= 10 {
+					return io.EOF
+				}
+				*b = event.Batch{Examples: b.Examples[:0]}
+				for i := 0; i < 4 && next < 10; i++ {
+					b.Examples = append(b.Examples, event.Example{Offset: next})
+					next++
+				}
+				b.Next = next
+				return nil
+			}}
+			l.End(from, at)
+			var b event.Batch
+			count, last := int64(0), from
+			for {
+				err := l.Next(t.Context(), &b)
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				count, last = count+int64(len(b.Examples)), b.Next
+			}
+			want := max(min(at, 10)-from, 0)
+			if count != want || last != from+want {
+				t.Errorf("from %d to %d: %d records, then at %d", from, at, count, last)
+			}
+		}
+	}
+}
+
+// A label that is a number waits for its event and is kept over a restart: the same number
+// again says nothing new, another one corrects it.
+func TestNumberLabels(t *testing.T) {
+	c, directory := testConfig(1000), t.TempDir()
+	c.TimeoutLabel = "2.5"
+	j, err := Open(c, directory, State{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.Advance("events", 0, &event.Example{Arrival: 1})
+	if _, _, err := j.Event(&event.Example{Key: []byte("a"), Label: event.Unlabeled, Weight: 1}, 0, []float64{7}); err != nil {
+		t.Fatal(err)
+	}
+	say := func(target float64) (Outcome, float64) {
+		o, w, err := j.Label(&event.Example{Key: []byte("a"), Target: target, Weight: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w == nil {
+			return o, math.NaN()
+		}
+		return o, w.Target
+	}
+	if o, y := say(3.5); o != Matches || y != 3.5 {
+		t.Fatalf("%v with %v", o, y)
+	}
+	f := j.Freeze()
+	if _, err := f.Block(); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if j, err = Open(c, directory, f.state); err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if o, _ := say(3.5); o != Repeats {
+		t.Errorf("the same number again: %v", o)
+	}
+	if o, y := say(0); o != Corrects || y != 0 {
+		t.Errorf("another number: %v with %v", o, y)
+	}
+	s := event.NewSchema(1, nil, 2)
+	s.Target = loss.Real
+	e := event.Example{Label: event.Unlabeled}
+	if j.SetDefault(&e, s); e.Label != 0 || e.Target != 2.5 {
+		t.Errorf("the default is %v", e.Target)
+	}
+}

@@ -1,0 +1,481 @@
+package labels
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/longtest"
+)
+
+// oneRun is a join that was stopped at a checkpoint: its directory, its state and how it
+// went on from there.
+type oneRun struct {
+	directory string
+	state     State
+	at        *joined // as the checkpoint has it
+	records   []arrived
+	out       []told
+	end       State
+}
+
+func newRun(t *testing.T, n, most int) *oneRun {
+	t.Helper()
+	r := rand.New(rand.NewPCG(4, 4))
+	run := &oneRun{directory: t.TempDir(), records: someRecords(r, n)}
+	j := newJoined(t, testConfig(200), run.directory)
+	j.join.store.most = most
+	k := 0
+	j.run(t, run.records, func() int { return 3 }, func() bool { k++; return k == 2*n/3 })
+	block, err := j.join.Freeze().Block()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(block.Data, &run.state); err != nil {
+		t.Fatal(err)
+	}
+	run.at = &joined{schema: j.schema.Clone(), offsets: j.offsets.Clone()}
+	if err := j.join.Close(); err != nil {
+		t.Fatal(err)
+	}
+	run.out, run.end, err = run.goOn(t, run.directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// goOn goes on from the checkpoint with the files of a directory, copied.
+func (run *oneRun) goOn(t *testing.T, directory string) (out []told, end State, err error) {
+	t.Helper()
+	copied := t.TempDir()
+	if err := os.CopyFS(copied, os.DirFS(directory)); err != nil {
+		t.Fatal(err)
+	}
+	join, err := Open(testConfig(200), copied, run.state)
+	if err != nil {
+		return nil, State{}, err
+	}
+	j := &joined{schema: run.at.schema.Clone(), offsets: run.at.offsets.Clone(), join: join}
+	err = j.try(t, run.records, func() int { return 4 }, nil)
+	return j.out, join.State(), errors.Join(err, join.Close())
+}
+
+// A byte that is changed, and a file that is cut short or gone, is found out or changes
+// nothing, and the error names the file or the directory.
+func TestDamagedStore(t *testing.T) {
+	longtest.NotRaced(t)
+	run := newRun(t, 60, 9)
+	names, err := filepath.Glob(filepath.Join(run.directory, "*.*s"))
+	if err != nil || len(names) < 6 {
+		t.Fatalf("files %q, %v", names, err)
+	}
+	check := func(what, name string, change func(data []byte) []byte) (found bool) {
+		t.Helper()
+		directory := t.TempDir()
+		if err := os.CopyFS(directory, os.DirFS(run.directory)); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(directory, filepath.Base(name))
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data = change(data); data == nil {
+			err = os.Remove(path)
+		} else {
+			err = os.WriteFile(path, data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, end, err := run.goOn(t, directory)
+		var damaged *DamageError
+		var foreign *StateError
+		switch {
+		case errors.As(err, &damaged):
+			if filepath.Base(damaged.File) != filepath.Base(name) && data != nil && len(data) == 0 {
+				t.Errorf("%s of %s: %v", what, name, err)
+			}
+			return true
+		case errors.As(err, &foreign):
+			return true
+		case err != nil:
+			t.Errorf("%s of %s: %v", what, name, err)
+		case !reflect.DeepEqual(out, run.out) || !reflect.DeepEqual(end, run.end):
+			t.Errorf("%s of %s: not found out, and it goes on otherwise", what, name)
+		}
+		return false
+	}
+	r := rand.New(rand.NewPCG(5, 5))
+	tried, found := 0, 0
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 25 {
+			at, bit := r.Int64N(info.Size()), r.IntN(8)
+			tried++
+			if check(fmt.Sprintf("bit %d of byte %d", bit, at), name, func(data []byte) []byte { data[at] ^= 1 << bit; return data }) {
+				found++
+			}
+			check(fmt.Sprintf("the end from byte %d on", at), name, func(data []byte) []byte { return data[:at] })
+		}
+		check("all", name, func([]byte) []byte { return nil })
+	}
+	if found < tried/3 { // much waits no longer, and is not read
+		t.Errorf("%d of %d changed bits were found out", found, tried)
+	}
+}
+
+// A file that cannot be written loses nothing: once it can be, all goes on to the same
+// state.
+func TestStoreThatCannotWrite(t *testing.T) {
+	run := newRun(t, 60, 9)
+	directory := t.TempDir()
+	if err := os.CopyFS(directory, os.DirFS(run.directory)); err != nil {
+		t.Fatal(err)
+	}
+	join, err := Open(testConfig(200), directory, run.state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	join.store.most = 9
+	j := &joined{schema: run.at.schema.Clone(), offsets: run.at.offsets.Clone(), join: join}
+	failed, n := 0, 0
+	if err := j.try(t, run.records, func() int { return 4 }, func() bool {
+		if n++; n%4 == 2 {
+			if _, err := join.Freeze().Block(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n%4 != 0 {
+			return false
+		}
+		s := join.store
+		g := s.segments[len(s.segments)-1]
+		if g.heads == nil || len(g.headsOut) == 0 {
+			return false
+		}
+		was := g.heads // the real file, opened so that it cannot be written
+		if g.heads, err = os.Open(was.Name()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := join.Freeze().Block(); err == nil || !strings.Contains(err.Error(), g.heads.Name()) {
+			t.Errorf("a checkpoint where %s cannot be written: %v", was.Name(), err)
+		}
+		failed++
+		g.heads.Close()
+		g.heads = was
+		return false
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if failed < 3 {
+		t.Errorf("writing failed %d times", failed)
+	}
+	if !reflect.DeepEqual(j.out, run.out) || !reflect.DeepEqual(join.State(), run.end) {
+		t.Errorf("it went on otherwise: %+v, want %+v", join.State(), run.end)
+	}
+	if err := join.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Files that are removed while they are in use are made again by the next checkpoint, from which a
+// restart goes on as if nothing had happened.
+func TestRemovedStore(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file cannot be removed")
+	}
+	run := newRun(t, 60, 9)
+	for what, remove := range map[string]func(directory string) error{
+		"bodies": func(directory string) error { return removeAll(directory, "*.bodies") },
+		"heads":  func(directory string) error { return removeAll(directory, "*.heads") },
+		"lock":   func(directory string) error { return removeAll(directory, "lock") },
+		"all":    os.RemoveAll,
+	} {
+		directory := filepath.Join(t.TempDir(), "labels")
+		j := newJoined(t, testConfig(200), directory)
+		j.join.store.most = 9
+		var said bytes.Buffer
+		j.join.SetLog(slog.New(slog.NewTextHandler(&said, nil)))
+		k := 0
+		j.run(t, run.records, func() int { return 3 }, func() bool {
+			if k++; k == 20 {
+				frozen := j.join.Freeze()
+				if _, err := frozen.Block(); err != nil {
+					t.Fatal(err)
+				}
+				if err := errors.Join(remove(directory), frozen.LetGo()); err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+			}
+			return k == 40
+		})
+		if _, err := j.join.Freeze().Block(); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if strings.Count(said.String(), "is made again") == 0 {
+			t.Errorf("%s: it says %s", what, &said)
+		}
+		if other, err := Open(testConfig(200), directory, run.state); err == nil {
+			t.Errorf("%s: another learner can open the directory", what)
+			other.Close()
+		}
+		if err := j.join.Close(); err != nil {
+			t.Fatal(err)
+		}
+		out, end, err := run.goOn(t, directory)
+		if err != nil || !reflect.DeepEqual(out, run.out) || !reflect.DeepEqual(end, run.end) {
+			t.Errorf("%s: it went on otherwise: %v", what, err)
+		}
+	}
+}
+
+func removeAll(directory, pattern string) error {
+	names, err := filepath.Glob(filepath.Join(directory, pattern))
+	if err != nil || len(names) == 0 {
+		return fmt.Errorf("%s: %w", pattern, cmp.Or(err, os.ErrNotExist))
+	}
+	for _, name := range names {
+		err = errors.Join(err, os.Remove(name))
+	}
+	return err
+}
+
+// A file that stands where one was removed is another's: the checkpoint fails, and says so.
+func TestReplacedStore(t *testing.T) {
+	for _, name := range []string{"lock", "0000000000000000.heads"} {
+		directory := t.TempDir()
+		j := newJoined(t, testConfig(200), directory).join
+		event := func(id string) {
+			if _, _, err := j.Event(&event.Example{Key: []byte(id), Weight: 1}, 0, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		event("a")
+		if _, err := j.Freeze().Block(); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(directory, name)
+		if err := errors.Join(os.Rename(path, path+".old"), os.WriteFile(path, nil, 0o600)); err != nil {
+			t.Skip(err) // as on Windows
+		}
+		event("b")
+		if _, err := j.Freeze().Block(); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Where the disk could not say what is on it, nothing is written any more: only a restart
+// shows.
+func TestStoreThatCannotSync(t *testing.T) {
+	j := newJoined(t, testConfig(200), t.TempDir()).join
+	event := func(id string) {
+		if _, _, err := j.Event(&event.Example{Key: []byte(id), Weight: 1}, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	event("a")
+	if _, err := j.Freeze().Block(); err != nil {
+		t.Fatal(err)
+	}
+	g := j.store.segments[0]
+	g.dirty = true
+	g.heads.Close()
+	var broken *BrokenError
+	if _, err := j.Freeze().Block(); !errors.As(err, &broken) {
+		t.Fatalf("a checkpoint that was not synced: %v", err)
+	}
+	event("b")
+	if _, err := j.Freeze().Block(); !errors.As(err, &broken) {
+		t.Errorf("the next one: %v", err)
+	}
+}
+
+// Many ids, let go after a while, are all found and keep the table small.
+func TestIndex(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 6))
+	var x index
+	numbers := map[id]uint64{}
+	ids := make([]id, 0, 60_000)
+	const window = 2000
+	first := uint64(1<<32 - 20_000) // the low bits of the numbers begin anew on the way
+	for number := first; number < first+60_000; number++ {
+		low := max(first, number-min(number, window))
+		of := hash(fmt.Appendf(nil, "%d", number))
+		if n := len(ids); n > 0 && r.IntN(3) == 0 {
+			of = ids[max(0, n-1-r.IntN(500))]
+		} else if r.IntN(50) == 0 && n > 0 { // another id of the same bits
+			copy(of[:4], ids[n-1][:4])
+		}
+		ids = append(ids, of)
+		was, known := numbers[of]
+		known = known && was >= low
+		x.put(of, number, was, known, low)
+		numbers[of] = number
+		probe := ids[max(0, len(ids)-1-r.IntN(window))]
+		want, ok := numbers[probe], false
+		for n := range x.find(probe, low, number+1) {
+			ok = ok || n == want
+		}
+		if ok != (want >= low) {
+			t.Fatalf("number %d of %x: found %t with numbers from %d on", want, probe, ok, low)
+		}
+	}
+	if n := len(x.slots); n > 4*window {
+		t.Errorf("%d slots for %d entries", n, window)
+	}
+}
+
+// Labels that come before their event are bounded by max_pending too; the oldest go first.
+func TestMaxPendingCountsEarlyLabels(t *testing.T) {
+	c := testConfig(1_000_000)
+	c.MaxPending = 100
+	j, err := Open(c, t.TempDir(), State{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	advance := func(at int64) {
+		j.Advance("labels", 0, &event.Example{Arrival: at})
+		if w, err := j.Expired(); w != nil || err != nil {
+			t.Fatal(w, err)
+		}
+	}
+	const n = 5000
+	for i := range n {
+		advance(int64(i))
+		if _, _, err := j.Label(&event.Example{Key: fmt.Appendf(nil, "id%d", i), Label: 1, Weight: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	advance(n)
+	if s := j.State(); s.Held != 100 || s.Early != n || s.Unknown != n-100 {
+		t.Errorf("%d held, %d early, %d unknown", s.Held, s.Early, s.Unknown)
+	}
+	for i, want := range map[int]Outcome{n - 101: Waits, n - 100: Matches, n - 1: Matches} {
+		if o, _, err := j.Event(&event.Example{Key: fmt.Appendf(nil, "id%d", i), Weight: 1}, 0, nil); err != nil || o != want {
+			t.Errorf("the event of label %d: %v, %v", i, o, err)
+		}
+	}
+	if s := j.State(); s.Held != 101 {
+		t.Errorf("%d held", s.Held)
+	}
+}
+
+// What is kept of ids whose wait is over does not grow for ever, on disk or in memory.
+func TestStoreStaysSmall(t *testing.T) {
+	directory := t.TempDir()
+	j, err := Open(testConfig(1000), directory, State{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	j.store.most = 500
+	most := 0
+	for i := range 40_000 {
+		if err := j.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		j.Advance("events", 0, &event.Example{Arrival: int64(i)})
+		for {
+			w, err := j.Expired()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if w == nil {
+				break
+			}
+		}
+		if _, _, err := j.Event(&event.Example{Key: fmt.Appendf(nil, "id%d", i), Weight: 1}, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		if i%1000 == 999 {
+			f := j.Freeze()
+			if _, err := f.Block(); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.LetGo(); err != nil {
+				t.Fatal(err)
+			}
+			entries, err := os.ReadDir(directory)
+			if err != nil {
+				t.Fatal(err)
+			}
+			most = max(most, len(entries))
+		}
+	}
+	if most > 16 || len(j.store.index.slots) > 20_000 {
+		t.Errorf("%d files, %d slots for the ids of 3,000 events", most, len(j.store.index.slots))
+	}
+	var bodies bytes.Buffer
+	for _, g := range j.store.segments {
+		if !g.slim {
+			fmt.Fprint(&bodies, g.first, " ")
+		}
+	}
+	if n := len(strings.Fields(bodies.String())); n > 5 {
+		t.Errorf("the bodies of %d segments are kept: %s", n, &bodies)
+	}
+}
+
+// The sum over what waits differs where anything of the records does, so that another log is
+// told from the one of a checkpoint.
+func TestSumCoversEverything(t *testing.T) {
+	type told struct {
+		id               string
+		value, weight    float64
+		class            int
+		label            float64
+		labelWeight      float64
+		arrival, delayed int64
+	}
+	base := told{"a", 1, 3, 1, 0, 2, 100, 5}
+	sum := func(r told) uint64 {
+		j := newJoined(t, testConfig(1000), t.TempDir()).join
+		defer j.Close()
+		e := &event.Example{Key: []byte(r.id), Weight: r.weight, Features: event.Vec{Index: []uint32{1}, Value: []float64{r.value}}, Arrival: r.arrival}
+		j.Advance("events", 0, e)
+		if _, _, err := j.Event(e, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		l := &event.Example{Key: []byte(r.id), Label: r.class, Target: r.label, Weight: r.labelWeight, Arrival: r.arrival + r.delayed}
+		j.Advance("labels", 0, l)
+		o, w, err := j.Label(l)
+		if err != nil || o != Matches || w.Weight != r.weight*r.labelWeight {
+			t.Fatalf("%v, %+v, %v", o, w, err)
+		}
+		return j.State().Sum
+	}
+	seen := map[uint64]int{}
+	for i, change := range []func(*told){
+		func(*told) {}, func(r *told) { r.id = "b" }, func(r *told) { r.value = 2 }, func(r *told) { r.weight = 4 }, func(r *told) { r.class = 0 },
+		func(r *told) { r.label = 7 }, func(r *told) { r.labelWeight = 1 }, func(r *told) { r.arrival++ }, func(r *told) { r.delayed++ },
+	} {
+		r := base
+		change(&r)
+		s := sum(r)
+		if other, ok := seen[s]; ok {
+			t.Errorf("changes %d and %d have one sum", other, i)
+		}
+		seen[s] = i
+		if again := sum(r); again != s {
+			t.Errorf("change %d: the sum is %x, then %x", i, s, again)
+		}
+	}
+}

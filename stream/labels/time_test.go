@@ -1,0 +1,213 @@
+package labels
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"blankout/internal/event"
+	"blankout/internal/longtest"
+	"blankout/stream/record"
+)
+
+// steady draws n events, one a second in each of three partitions in turn, whose labels
+// come after delays of up to most.
+func steady(r *rand.Rand, n int, most time.Duration) (events, labels []arrived) {
+	for i := range n {
+		at := 1_700_000_000_000 + int64(i)*1000
+		id := fmt.Sprintf("id%d", i)
+		events = append(events, arrived{time: at, id: id, x: 1})
+		labels = append(labels, arrived{label: true, time: at + 1 + r.Int64N(most.Milliseconds()), id: id, class: i % 2})
+	}
+	slices.SortFunc(labels, func(a, b arrived) int { return int(a.time - b.time) })
+	return events, labels
+}
+
+// spread puts records into three partitions, in order.
+func spread(r *rand.Rand, logs ...[]arrived) (records []arrived) {
+	for _, log := range logs {
+		var next [3]int64
+		for _, a := range log {
+			a.partition = int32(r.IntN(3))
+			a.offset = next[a.partition]
+			next[a.partition]++
+			records = append(records, a)
+		}
+	}
+	return records
+}
+
+func matchedOf(t *testing.T, records []arrived, wait time.Duration, size func() int) Counts {
+	t.Helper()
+	j := newJoined(t, testConfig(wait.Milliseconds()), t.TempDir())
+	defer j.join.Close()
+	j.run(t, records, size, nil)
+	return j.join.Counts()
+}
+
+// One record whose time is far ahead costs at most one match, wherever it is, and is
+// counted.
+func TestOneOddTime(t *testing.T) {
+	longtest.NotRaced(t)
+	const n, wait = 20_000, 30 * time.Minute
+	r := rand.New(rand.NewPCG(1, 1))
+	events, labels := steady(r, n, wait-time.Minute)
+	size := func() int { return 500 }
+	if c := matchedOf(t, spread(r, events, labels), wait, size); c.Matched != n || c.OddTimes != 0 {
+		t.Fatalf("undisturbed: %+v", c)
+	}
+	for i, ahead := range []time.Duration{time.Hour, 72 * time.Hour, 365 * 24 * time.Hour} {
+		for which, at := range []int{0, 7000, n - 1} {
+			events, labels := slices.Clone(events), slices.Clone(labels)
+			if (i+which)%2 == 0 {
+				events[at].time += ahead.Milliseconds()
+			} else {
+				labels[at].time += ahead.Milliseconds()
+			}
+			if c := matchedOf(t, spread(r, events, labels), wait, size); c.Matched < n-1 || c.OddTimes != 1 {
+				t.Errorf("record %d ahead by %v: %d of %d matched, %d odd times, %+v", at, ahead, c.Matched, n, c.OddTimes, c)
+			}
+		}
+	}
+}
+
+// Random odd times, ahead and behind, cost no more matches than there are of them, however
+// the logs come in batches.
+func TestOddTimes(t *testing.T) {
+	for seed := range uint64(12) {
+		const n, wait = 3000, time.Hour
+		r := rand.New(rand.NewPCG(seed, 2))
+		events, labels := steady(r, n, wait*9/10)
+		odd := 1 + r.IntN(60)
+		for range odd {
+			of := [][]arrived{events, labels}[r.IntN(2)]
+			by := time.Duration(r.ExpFloat64() * float64(48*time.Hour))
+			if r.IntN(4) == 0 {
+				by = -by
+			}
+			of[r.IntN(n)].time += by.Milliseconds()
+		}
+		c := matchedOf(t, spread(r, events, labels), wait, func() int { return r.IntN(40) })
+		if int(c.Matched) < n-odd || int(c.OddTimes) > odd || odd > 10 && c.OddTimes == 0 {
+			t.Errorf("seed %d: %d of %d matched with %d odd records, %d counted: %+v", seed, c.Matched, n, odd, c.OddTimes, c)
+		}
+	}
+}
+
+// A clock that is put forward for good is followed at once, and so is a log after a gap.
+func TestClockPutForward(t *testing.T) {
+	const n, wait = 2000, 30 * time.Minute
+	r := rand.New(rand.NewPCG(3, 3))
+	events, labels := steady(r, n, 10*time.Minute)
+	gap := events[n/2].time
+	for _, log := range [][]arrived{events, labels} {
+		for i := range log {
+			if log[i].time >= gap {
+				log[i].time += (48 * time.Hour).Milliseconds()
+			}
+		}
+	}
+	j := newJoined(t, testConfig(wait.Milliseconds()), t.TempDir())
+	defer j.join.Close()
+	j.run(t, spread(r, events, labels), func() int { return 20 }, nil)
+	c := j.join.Counts()
+	spanning := 0 // events whose label comes after the gap
+	for _, l := range labels {
+		var at int
+		fmt.Sscanf(l.id, "id%d", &at)
+		if l.time >= gap && at < n/2 {
+			spanning++
+		}
+	}
+	if c.OddTimes != 0 || int(c.Matched) != n-spanning || spanning == 0 {
+		t.Errorf("%d matched of %d, %d over the gap, %d odd times", c.Matched, n, spanning, c.OddTimes)
+	}
+	if now := j.join.State().Now; now < labels[n-1].time {
+		t.Errorf("the time at the end is %d, want %d", now, labels[n-1].time)
+	}
+}
+
+// A partition that has nothing behind a record far ahead is believed, after Config.Idle,
+// up to the wall clock.
+func TestOddTimeOfTheLastRecord(t *testing.T) {
+	now := time.Now().UnixMilli()
+	for _, c := range []struct {
+		ahead int64
+		odd   uint64
+	}{{-(5 * time.Hour).Milliseconds(), 0}, {(5 * time.Hour).Milliseconds(), 1}} {
+		config := testConfig((30 * time.Minute).Milliseconds())
+		config.IdleTimeout = 20 * time.Millisecond
+		join, err := Open(config, t.TempDir(), State{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer join.Close()
+		day := (24 * time.Hour).Milliseconds()
+		schema := record.DefaultConfig().Schema()
+		lanes := testLanes(t, schema, nil, nil, nil)
+		s := &slow{memory{topic: "events", size: func() int { return 1 }}, make(chan []arrived, 3)}
+		lanes[0].Next = s.next
+		var said []int64
+		lanes[0].Odd = func(offset, time int64) { said = append(said, offset, time) }
+		s.sent <- []arrived{{time: now - day, id: "a", x: 1}}
+		s.sent <- []arrived{{time: now - day + 1, offset: 1, id: "b", x: 1}}
+		s.sent <- []arrived{{time: now + c.ahead, offset: 2, id: "c", x: 1}}
+		m := NewMerge(schema, lanes[:1], join)
+		var b event.Batch
+		for b.Next < 3 {
+			if err := m.Next(t.Context(), &b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e := b.Examples[len(b.Examples)-1]
+		want := now + c.ahead
+		if c.odd == 1 {
+			want = now - day + 1
+		}
+		if e.Arrival != want || e.OddTime != (c.odd == 1) || uint64(len(said)) != 2*c.odd {
+			t.Errorf("ahead by %d: it came at %d, want %d; %v", c.ahead, e.Arrival, want, said)
+		}
+	}
+}
+
+// Nine records that contradict one, or eight that agree with it, are enough, without a wait
+// for more.
+func TestNeighborsThatDecide(t *testing.T) {
+	for _, c := range []struct {
+		behind int
+		ahead  int64
+		odd    bool
+	}{{9, 0, true}, {8, 1 << 40, false}} {
+		config := testConfig((30 * time.Minute).Milliseconds())
+		config.IdleTimeout = 0
+		join, err := Open(config, t.TempDir(), State{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer join.Close()
+		schema := record.DefaultConfig().Schema()
+		lanes := testLanes(t, schema, nil, nil, nil)
+		s := &slow{memory{topic: "events", size: func() int { return 1 }}, make(chan []arrived, 20)}
+		lanes[0].Next = s.next
+		s.sent <- []arrived{{time: 1000, id: "a", x: 1}}
+		for i := range int64(9) { // so that the first one is decided
+			s.sent <- []arrived{{time: 1001 + i, offset: 1 + i, id: fmt.Sprint("b", i), x: 1}}
+		}
+		s.sent <- []arrived{{time: 1 << 40, offset: 10, id: "c", x: 1}}
+		for i := range c.behind {
+			s.sent <- []arrived{{time: 1011 + c.ahead, offset: 11 + int64(i), id: fmt.Sprint("d", i), x: 1}}
+		}
+		m := NewMerge(schema, lanes[:1], join)
+		var b event.Batch
+		for b.Next < 11 {
+			if err := m.Next(t.Context(), &b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if e := b.Examples[len(b.Examples)-1]; e.OddTime != c.odd {
+			t.Errorf("%d behind: odd is %t", c.behind, e.OddTime)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package record
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout/internal/event"
+)
+
+// decodeAll decodes JSON records and returns the columns of each.
+func decodeAll(t *testing.T, s *event.Schema, records ...string) (columns [][]uint32) {
+	t.Helper()
+	c := DefaultConfig()
+	c.Unlabeled = true
+	d, err := NewDecoder(c, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range records {
+		var e event.Example
+		if err := d.Decode(t.Context(), Record{Value: []byte(r)}, &e); err != nil || e.Refused != nil {
+			t.Fatal(r, err, e.Refused)
+		}
+		columns = append(columns, slices.Clone(e.Features.Index))
+	}
+	return columns
+}
+
+func apartSchema(bits uint) *event.Schema {
+	c := DefaultConfig()
+	c.Bits = bits
+	return c.Schema()
+}
+
+// No name that comes later has the column of a numeric field, and no such field that of
+// another; a decoder that takes the Schema up goes on alike. Without Apart they share.
+func TestNumbersHaveColumnsOfTheirOwn(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	words := func(n int) string {
+		var list []string
+		for range n {
+			list = append(list, fmt.Sprintf("%q", fmt.Sprintf("w%d", r.IntN(1e6))))
+		}
+		return `{"text":[` + strings.Join(list, ",") + `]}`
+	}
+	numbers := `{"n0":1,"n1":1,"n2":1,"n3":1,"n4":1,"n5":1,"n6":1,"n7":1,"n8":1,"n9":1,"n10":1,"n11":1,"n12":1,"n13":1,"n14":1,"n15":1}`
+	shared := 0
+	for _, apart := range []bool{true, false} {
+		s := apartSchema(8)
+		s.Apart = apart
+		own := decodeAll(t, s, numbers)[0]
+		if apart && len(own) != 16 {
+			t.Errorf("16 numbers have %d columns", len(own))
+		}
+		again := apartSchema(8) // as a group's fold adds fields that commits name
+		again.Apart = apart
+		for _, f := range s.Fields[1:] {
+			f.Column = OwnColumn(again, f.Name, f.Kind)
+			again.AddField(f)
+		}
+		if !slices.Equal(again.Fields, s.Fields) {
+			t.Errorf("fields %v, want %v", again.Fields, s.Fields)
+		}
+		text := words(400)
+		first := decodeAll(t, s, text)[0]
+		for _, column := range first {
+			if slices.Contains(own, column) {
+				shared++
+			}
+		}
+		if apart && shared > 0 {
+			t.Errorf("%d words have the column of a number", shared)
+		}
+		if again := decodeAll(t, s.Clone(), text, numbers); !slices.Equal(again[0], first) || !slices.Equal(again[1], own) {
+			t.Error("another decoder has other columns")
+		}
+	}
+	if shared == 0 {
+		t.Error("the words of the test meet no number")
+	}
+}
+
+// A model that learns no more keeps the columns of names, whatever numbers come; a record
+// that is refused takes none.
+func TestColumnsOfAModelStay(t *testing.T) {
+	s := apartSchema(4)
+	before := decodeAll(t, s, `{"x":1}`, `{"text":["a","b","c","d","e","f"]}`)
+	read := s.Clone()
+	read.Closed = len(read.Fields)
+	many := `{"n0":1,"n1":1,"n2":1,"n3":1,"n4":1,"n5":1,"n6":1,"n7":1,"n8":1,"n9":1}`
+	after := decodeAll(t, read, many, `{"x":1}`, `{"text":["a","b","c","d","e","f"]}`)
+	if !slices.Equal(after[1], before[0]) || !slices.Equal(after[2], before[1]) {
+		t.Errorf("columns %v, before the numbers came %v", after[1:], before)
+	}
+	c := DefaultConfig()
+	c.Unlabeled = true
+	d, err := NewDecoder(c, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e event.Example
+	for _, value := range []string{many[:len(many)-1] + `,"bad":}`, `{"text":["a","b","c","d","e","f"]}`} {
+		if err := d.Decode(t.Context(), Record{Value: []byte(value)}, &e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(e.Features.Index, before[1]) {
+		t.Errorf("columns %v after a record was refused, before %v", e.Features.Index, before[1])
+	}
+}
+
+// The names of columns are those of what has them.
+func TestNamesOfColumnsApart(t *testing.T) {
+	s := apartSchema(5)
+	s.Names = event.NewNames(100)
+	columns := decodeAll(t, s, `{"x":1,"y":1,"z":1}`, `{"text":["a"]}`, `{"text":["b"]}`, `{"text":["c"]}`, `{"text":["d"]}`, `{"text":["e"]}`, `{"text":["f"]}`, `{"text":["g"]}`)
+	name := s.Namer()
+	for i, words := range columns[1:] {
+		if got := name(words[0]); !strings.Contains(got, "text="+string(rune('a'+i))) {
+			t.Errorf("column %d is %q", words[0], got)
+		}
+	}
+	for _, column := range columns[0] {
+		if got := name(column); !slices.Contains([]string{"x", "y", "z"}, got) {
+			t.Errorf("the column of a number is %q", got)
+		}
+	}
+}

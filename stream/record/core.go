@@ -1,0 +1,584 @@
+package record
+
+// This file holds what all formats share: how names become columns, and when a record
+// is refused.
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cespare/xxhash/v2"
+
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/stream/record/notation"
+)
+
+// core is what the formats share: the fields, the names that go into the dictionary, and
+// the event being decoded, whose entries finish sorts and sums into the Example.
+//
+
+// The hash of a field is mix(XXH64(name) + seed), that of a value in it
+// mix(field's hash + XXH64(value)), that of a cross mix(3 a + b) of its two
+// hashes; the column is the low bits. A numeric field has the field's column, and no other
+// name has that one (event.TakenColumns).
+type core struct {
+	c       Config
+	written notation.Notation
+	fieldTable
+	newNames
+	shortColumns
+	entryList
+	parts
+	nulls
+	times times
+	zeros zeros
+
+	labels map[string]int       // as they are written -> class
+	roles  map[string]fieldRole // of the fields that are not features
+	// categorical are the fields whose numbers are names, texts those that are bags of
+	// their words.
+	categorical, texts map[string]bool
+
+	anonymous named // field 0
+	crosses   []cross
+	lower     []byte // the words of a text, and where they start
+	starts    []int
+}
+
+// event is what a record says of itself beside its features.
+type parts struct {
+	class     []byte // the label as it is written
+	labeled   bool
+	weight    float64
+	id        []byte
+	time      int64
+	notFinite int // values that are NaN or infinite and are missing
+}
+
+// cross is a pair of field names with the entries of either in this event.
+type cross struct {
+	a, b               string
+	name               string
+	id                 uint16
+	entriesA, entriesB []int32
+}
+
+func newCore(c Config, s *event.Schema) core {
+	d := core{
+		c: c, written: c.Notation(), fieldTable: newFieldTable(c, s),
+		labels: map[string]int{}, roles: map[string]fieldRole{}, categorical: map[string]bool{}, texts: map[string]bool{},
+	}
+	d.anonymous = named{hash: d.fieldHash(""), set: 1 << event.Sparse}
+	for _, name := range c.Drop {
+		d.roles[name] = isDropped
+	}
+	for role, name := range c.special() {
+		if name != "" {
+			d.roles[name] = fieldRole(role)
+		}
+	}
+	for _, name := range c.Categorical {
+		d.categorical[name] = true
+	}
+	for _, name := range c.Text {
+		d.texts[name] = true
+	}
+	d.times = d.newTimes(c)
+	for _, x := range s.Crosses {
+		d.crosses = append(d.crosses, cross{a: x[0], b: x[1], name: x[0] + "^" + x[1]})
+	}
+	return d
+}
+
+// fieldRole says what a field is besides a feature.
+type fieldRole uint8
+
+const (
+	isFeature fieldRole = iota
+	isLabel
+	isWeight
+	isID
+	isTime
+	isDropped
+)
+
+// reset empties e.
+func (d *core) reset(r *Record, e *event.Example) {
+	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
+	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
+	e.Label, e.Target, e.Weight, e.Key, e.Time, e.Offset, e.Refused = event.Unlabeled, 0, 1, r.Key, r.Time, r.Offset, nil
+	e.NotFinite = 0
+	if e.Value = nil; d.c.KeepValue {
+		e.Value = r.Value
+	}
+	d.fieldTable.begin()
+	d.entryList.reset()
+	d.nulls.begin(e.Missing)
+	d.times.met = d.times.met[:0]
+	d.labeled, d.weight, d.id, d.time, d.notFinite = false, 1, r.Key, r.Time, 0
+}
+
+// begin empties e and reports whether the record can be a record at all.
+func (d *core) begin(r *Record, e *event.Example) bool {
+	d.reset(r, e)
+	switch v := r.Value; {
+	case len(v) == 0:
+		d.refuseEmpty(r, e)
+	case r.Cut:
+		d.refuse(r, e, event.ReasonOversize, "a line of more than max_bytes, %d; %s", d.c.MaxBytes, RestSkipped)
+	case len(v) > d.c.MaxBytes:
+		d.refuse(r, e, event.ReasonOversize, "%d bytes, max_bytes is %d", len(v), d.c.MaxBytes)
+	case v[0] == 0 && len(v) >= 5:
+		id := uint32(v[1])<<24 | uint32(v[2])<<16 | uint32(v[3])<<8 | uint32(v[4])
+		d.refuse(r, e, event.ReasonSchemaFormat, "magic byte 0: a record of a schema registry, schema %d: the formats avro, protobuf and json-schema read it", id)
+	default:
+		return true
+	}
+	return false
+}
+
+// refuseEmpty refuses a record without bytes: where its value is null, as a tombstone.
+func (d *core) refuseEmpty(r *Record, e *event.Example) {
+	if r.Value == nil {
+		d.refuse(r, e, event.ReasonTombstone, "it has no value")
+		return
+	}
+	d.refuse(r, e, event.ReasonSyntax, "the record is empty")
+}
+
+// refuse empties e of all that a refused record must not have, and takes back
+// what the record has added to the Schema: learning goes on as if it had never been.
+func (d *core) refuse(r *Record, e *event.Example, reason event.Reason, detail string, args ...any) {
+	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
+	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
+	e.Label, e.Target, e.Weight, e.Key, e.Time, e.Value = event.Unlabeled, 0, 0, r.Key, r.Time, nil
+	e.Refused = &event.Refusal{Reason: reason, Detail: cutDetail(fmt.Sprintf(detail, args...)), Value: r.Value}
+	if d.known > d.before || len(d.names) > 0 {
+		d.dropFields()
+		for i := range d.crosses {
+			if x := &d.crosses[i]; int(x.id) >= d.before {
+				x.id = 0
+			}
+		}
+		d.newNames.forget()
+		d.age++ // what a named remembers may be dropped
+	}
+}
+
+// cutDetail bounds the text about a refused record: it goes into a dead letter, and must not be
+// many times as long as the record.
+func cutDetail(detail string) string {
+	const most = 400
+	if len(detail) <= most {
+		return detail
+	}
+	end := most
+	for !utf8.RuneStart(detail[end]) {
+		end--
+	}
+	return detail[:end] + "…"
+}
+
+// label sets e.Label. It is called last: a record that is refused for something
+// else must not name a class.
+func (d *core) label(r *Record, e *event.Example, text []byte) bool {
+	if d.c.Unlabeled || r.Unlabeled {
+		return true
+	}
+	if d.s.Target != loss.Sign {
+		return d.target(r, e, text)
+	}
+	class, ok := d.labels[string(text)]
+	if !ok {
+		if len(text) > maxNameBytes {
+			d.refuse(r, e, event.ReasonLabel, "a label of %d bytes, %.40q…: the most is %d", len(text), text, maxNameBytes)
+			return false
+		}
+		if class, ok = d.s.Class(text); !ok {
+			bound := fmt.Sprintf("max_classes %d", d.s.MaxClasses)
+			if d.s.MoreClasses > 0 {
+				bound += fmt.Sprintf(", and %d of few events", d.s.MoreClasses)
+			}
+			d.refuse(r, e, event.ReasonLabel, "label %.40q is none of the classes %s and there is room for no other (%s)", text, event.ClassList(d.s.Classes), bound)
+			return false
+		}
+		if len(d.labels) < 1<<12 {
+			d.labels[string(text)] = class
+		}
+	}
+	e.Label = class
+	return true
+}
+
+// target sets e.Target to the number that a label is, and e.Label to 0.
+func (d *core) target(r *Record, e *event.Example, text []byte) bool {
+	x, ok := d.parse(text)
+	switch {
+	case !ok:
+		d.refuse(r, e, event.ReasonLabel, "label %.40q is not a number, as the loss wants it", text)
+	case !(x >= -maxMagnitude && x <= maxMagnitude):
+		d.refuse(r, e, event.ReasonLabel, "label %.40q is beyond 1e30", text)
+	case d.s.Target.Check(x) != nil:
+		d.refuse(r, e, event.ReasonLabel, "label %.40q is negative, and the loss is one of counts", text)
+	default:
+		e.Label, e.Target = 0, x
+		return true
+	}
+	return false
+}
+
+// named is a field as a format knows it by name: its hash and its ids so far.
+type named struct {
+	name string // its beginning, if it is longer than cutName leaves it
+	hash uint64
+	role fieldRole
+	// categorical says that its numbers are names, text that it is a bag of its words.
+	categorical, text bool
+	times             *timeFeatures // nil of a field whose times make no features
+	strange           int           // 0 to 16: how much its values of late were other than short ones that had come before
+	set               uint8         // bit k: ids[k] is set
+	age               int           // of the core when they were set
+	ids               [6]uint16     // by kind
+	null              lacked
+}
+
+// lacked is what a null of a name notes as missing, as long as the core has so many fields and is of that age.
+type lacked struct {
+	known, age int
+	id         uint16 // 0 for none
+	under      *below // nil for none
+}
+
+func (d *core) named(name string) named { return d.hashed(cutName(name), d.fieldHash(name)) }
+
+// hashed is named of a name that cutName has cut; hash is that of the whole one.
+func (d *core) hashed(name string, hash uint64) named {
+	return named{name: name, hash: hash, role: d.roles[name], categorical: d.categorical[name], text: d.texts[name], times: d.times.features[name], age: d.age}
+}
+
+// cutName returns as much of a name as is ever looked at, in memory of its own if
+// it cuts: one byte more than is remembered shows that there was more.
+func cutName(name string) string {
+	if len(name) > maxNameBytes+1 { // else it has been cut
+		return strings.Clone(name[:maxNameBytes+1])
+	}
+	return name
+}
+
+// idOf returns the field id of n's values of that kind.
+func (d *core) idOf(n *named, kind event.Kind) uint16 {
+	if n.set&(1<<kind) != 0 && n.age == d.age {
+		return n.ids[kind]
+	}
+	return d.newID(n, kind)
+}
+
+func (d *core) newID(n *named, kind event.Kind) uint16 {
+	if n.age != d.age {
+		n.set, n.age = 0, d.age
+	}
+	n.ids[kind] = d.fieldID(n.name, kind)
+	n.set |= 1 << kind
+	if kind == event.Numeric && d.s.Names.Wants(n.hash) {
+		d.remember(n.hash, n.name)
+	}
+	return n.ids[kind]
+}
+
+// pair adds x as the feature n=value, and returns its column and whether the dictionary wants
+// its name.
+func (d *core) pair(n *named, kind event.Kind, value []byte, x float64) (column uint32, wanted bool) {
+	hash := event.Mix(n.hash + xxhash.Sum64(value))
+	id := d.idOf(n, kind)
+	if wanted = d.s.Names.Wants(hash); wanted {
+		d.rememberValue(hash, n.name, value)
+	}
+	column = d.columns.Of(hash, d.mask)
+	d.addAt(column, hash, id, x)
+	return column, wanted
+}
+
+// factorName returns the name of an entry. Its field tells that of a number, which goes
+// into the dictionary with the first one only.
+func (d *core) factorName(i int32) string {
+	if f := d.s.Fields[d.entries[i].field]; f.Kind == event.Numeric {
+		return f.Name
+	}
+	return d.nameIn(d.s.Names, d.hash[i])
+}
+
+// miss notes as missing the field of that name and all under it. It goes by the
+// Schema alone, so that a restart makes no difference: a field that has never
+// had a value is no field yet.
+//
+
+// A record can say null at thousands of places that mean the same fields, for a name
+// with dots stands for a nesting too. What is under a name is noted once, and so is each
+// field, whatever the record says.
+func (d *core) miss(n *named) {
+	if l := &n.null; l.known != d.known || l.age != d.age {
+		*l = lacked{d.known, d.age, d.firstID[n.name], d.under[n.name]}
+	}
+	if id := n.null.id; id > 0 {
+		d.missField(id)
+	}
+	b := n.null.under
+	if b == nil || b.missed == d.records {
+		return
+	}
+	b.missed = d.records
+	for _, id := range b.ids {
+		d.missField(id)
+	}
+}
+
+// missNumber takes a number that is NaN or infinite, of n, nil for one of which nothing is wanted, for a null,
+// if the configuration says so.
+func (d *core) missNumber(n *named) bool {
+	if d.c.NaN == nanRefuse {
+		return false
+	}
+	d.notFinite++
+	if n != nil && n.role == isFeature {
+		d.miss(n)
+	}
+	return true
+}
+
+// addAt adds an entry of a column.
+func (d *core) addAt(column uint32, hash uint64, id uint16, x float64) {
+	d.put(column, id, x)
+	if len(d.crosses) > 0 {
+		d.hash = append(d.hash, hash)
+	}
+}
+
+// add adds an entry of the column that a hash gives.
+func (d *core) add(hash uint64, id uint16, x float64) {
+	d.addAt(d.columns.Of(hash, d.mask), hash, id, x)
+}
+
+// addNumber adds the value of a numeric field.
+func (d *core) addNumber(n *named, x float64) {
+	id := d.idOf(n, event.Numeric)
+	if d.s.Apart && id > 0 {
+		d.addAt(d.s.Fields[id].Column, n.hash, id, x)
+	} else { // a field without a column of its own is a name like others
+		d.add(n.hash, id, x)
+	}
+}
+
+// special notes the value of a field that is no feature. inPlace says that text
+// lies in the record and not in memory that is used again. detail is "" unless
+// the record is to be refused.
+func (d *core) special(role fieldRole, text []byte, inPlace bool) (reason event.Reason, detail string) {
+	switch role {
+	case isLabel:
+		d.class, d.labeled = append(d.class[:0], text...), true
+	case isID:
+		if d.id = text; !inPlace {
+			d.id = slices.Clone(text)
+		}
+	case isWeight:
+		x, ok := d.parse(text)
+		if limit := cmp.Or(d.c.MaxWeight, maxMagnitude); !ok || x < 0 || x > limit {
+			return event.ReasonWeight, fmt.Sprintf("weight %.40q: want a number from 0 to %v (max_weight)", text, limit)
+		}
+		d.weight = x
+	case isTime:
+		var ok bool
+		if d.time, ok = eventTime(text, d.times.zone); !ok {
+			return event.ReasonSyntax, fmt.Sprintf("time %.40q: %s", text, wantTime)
+		}
+		if f := d.times.features[d.c.Time]; f != nil {
+			d.times.met = append(d.times.met, timeMet{f, d.time})
+		}
+	}
+	return "", ""
+}
+
+// parse returns the number that a text is, plain or in the notation of the configuration.
+func (d *core) parse(text []byte) (x float64, ok bool) {
+	if d.written != notation.Plain {
+		if x, ok = d.written.Parse(text); ok {
+			return x, true
+		}
+	}
+	x, next := number(text, 0, false)
+	return x, next == len(text) && next > 0
+}
+
+// writtenNumber takes the text of a field for a number, where the configuration says how such are
+// written, and reports whether it is one.
+func (d *core) writtenNumber(n *named, text []byte) bool {
+	if d.written == notation.Plain || n.categorical || n.text {
+		return false
+	}
+	x, ok := d.parse(text)
+	if !ok || x > maxMagnitude || x < -maxMagnitude {
+		return false
+	}
+	d.addNumber(n, x)
+	return true
+}
+
+// typedLabel returns the text of a label that is a number and not text. A class is spelled as
+// event.PlainNumber has it, so that 2 and 2.0 are one class.
+func (d *core) typedLabel(text []byte) []byte {
+	if d.s.Target == loss.Sign {
+		return plainNumber(text)
+	}
+	return text
+}
+
+// plainNumber returns the one spelling of a number, which names a class or a category: 20095.0 is
+// 20095.
+func plainNumber(text []byte) []byte {
+	if !plainInteger(text) {
+		if plain := event.PlainNumber(text); plain != nil {
+			return plain
+		}
+	}
+	return text
+}
+
+// plainInteger reports whether the text of a number is surely as event.PlainNumber has it.
+func plainInteger(text []byte) bool {
+	if len(text) == 0 || len(text) > 18 || text[0] == '0' && len(text) > 1 {
+		return false
+	}
+	for _, c := range text {
+		if c-'0' > 9 {
+			return false
+		}
+	}
+	return true
+}
+
+// complete completes e after the last of the record has been read.
+func (d *core) complete(r *Record, e *event.Example) {
+	d.addTimes()
+	d.addZeros()
+	e.Missing = d.missing
+	if !d.finish(r, e) || d.labeled && !d.label(r, e, d.class) {
+		return
+	}
+	d.accept(d.s.Names)
+	e.Weight, e.Key, e.Time, e.NotFinite = d.weight, d.id, d.time, d.notFinite
+	slices.Sort(e.Missing)
+}
+
+// finish writes the entries to e with columns ascending. It sums those of one column in the
+// order of the record.
+func (d *core) finish(r *Record, e *event.Example) bool {
+	if len(d.crosses) > 0 && !d.cross(r, e) {
+		return false
+	}
+	if d.tooMany() {
+		d.refuse(r, e, event.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
+		return false
+	}
+	d.sort(d.mask)
+	n := len(d.sorted)
+	if n == 0 {
+		return true
+	}
+	index, value, field := slices.Grow(e.Features.Index[:0], n)[:n], slices.Grow(e.Features.Value[:0], n)[:n], slices.Grow(e.Field[:0], n)[:n]
+	to := -1
+	last := ^uint32(0) // no column: bits is at most 31
+	for _, o := range d.sorted {
+		column, from := uint32(o>>32), &d.entries[uint32(o)]
+		if column != last {
+			to++
+			index[to], value[to], field[to], last = column, from.value, from.field, column
+			continue
+		}
+		value[to] += from.value
+		if v := value[to]; v > maxMagnitude || v < -maxMagnitude {
+			d.refuse(r, e, event.ReasonOutOfRange, "the features that meet in column %d sum to %g", column, v)
+			return false
+		}
+	}
+	e.Features.Index, e.Features.Value, e.Field = index[:to+1], value[:to+1], field[:to+1]
+	return d.counts(r, e)
+}
+
+// counts refuses e if Config.Counts wants features that are not negative, and e has a negative
+// one.
+func (d *core) counts(r *Record, e *event.Example) bool {
+	if !d.c.Counts {
+		return true
+	}
+	for i, v := range e.Features.Value {
+		if v < 0 {
+			column := uint64(e.Features.Index[i])
+			if d.s.NumericIndices && !d.s.ZeroBased {
+				column++ // as in the record
+			}
+			where := fmt.Sprintf("column %d", column)
+			if len(e.Field) > 0 && d.s.Fields[e.Field[i]].Name != "" {
+				where = fmt.Sprintf("field %.80q", d.s.Fields[e.Field[i]].Name)
+			}
+			d.refuse(r, e, event.ReasonOutOfRange, "a feature of %s is %g, and noise poisson is of counts", where, v)
+			return false
+		}
+	}
+	return true
+}
+
+// tooMany says that the record has more features than allowed. What reads on in
+// it asks from time to time: entries take more memory than the record.
+func (d *core) tooMany() bool { return len(d.order) > d.c.MaxFeatures }
+
+const moreFeatures = "more features than max_features, %d"
+
+// cross adds the products of all entries of one field with those of the other,
+// and of a field crossed with itself those of every entry with itself and the
+// later ones. It stops beyond max_features.
+func (d *core) cross(r *Record, e *event.Example) bool {
+	n := len(d.order)
+	for i := range d.crosses {
+		x := &d.crosses[i]
+		x.entriesA, x.entriesB = x.entriesA[:0], x.entriesB[:0]
+		for j, entry := range d.entries[:n] {
+			name := d.s.Fields[entry.field].Name
+			if name == x.a {
+				x.entriesA = append(x.entriesA, int32(j))
+			}
+			if name == x.b {
+				x.entriesB = append(x.entriesB, int32(j))
+			}
+		}
+		for _, a := range x.entriesA {
+			for _, b := range x.entriesB {
+				if x.a == x.b && b < a {
+					continue
+				}
+				if d.tooMany() {
+					return true // finish refuses it
+				}
+				v := d.entries[a].value * d.entries[b].value
+				if v > maxMagnitude || v < -maxMagnitude {
+					d.refuse(r, e, event.ReasonOutOfRange, "%s is %g, the limit is 1e30", x.name, v)
+					return false
+				}
+				if x.id == 0 {
+					x.id = d.fieldID(x.name, event.Cross)
+				}
+				hash := event.Mix(3*d.hash[a] + d.hash[b])
+				if d.s.Names.Wants(hash) {
+					nameA, nameB := d.factorName(a), d.factorName(b)
+					if nameA != "" && nameB != "" {
+						d.remember(hash, nameA+" ^ "+nameB)
+					}
+				}
+				d.add(hash, x.id, v)
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,337 @@
+package record
+
+// This file holds the format CSV.
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+
+	"blankout/internal/event"
+)
+
+// csvDecoder reads lines of comma-separated values (RFC 4180) whose columns have
+// been named. A value is a number, true or false, or else a name; blanks around
+// one without quotes do not belong to it.
+type csvDecoder struct {
+	core
+	columns   []named
+	separator byte
+	scratch   []byte // the last value with doubled quotes
+}
+
+func newCSV(c core) (Decoder, error) {
+	names := c.c.Columns
+	if len(names) == 0 {
+		return nil, fmt.Errorf("csv records need the names of their columns: set columns")
+	}
+	if most := c.c.MaxFeatures + len(c.c.special()); len(names) > most {
+		return nil, &event.Refusal{Reason: event.ReasonTooMany, Detail: fmt.Sprintf("a header of %d columns: the most is max_features, %d", len(names), c.c.MaxFeatures)}
+	}
+	d := &csvDecoder{core: c, separator: c.c.Separator[0]}
+	met := make(map[string]bool, len(names))
+	for i, name := range names {
+		if name == "" { // as of the index that pandas writes
+			d.columns = append(d.columns, named{role: isDropped})
+			continue
+		}
+		if met[name] {
+			return nil, fmt.Errorf("two columns are named %.80q", name)
+		}
+		met[name] = true
+		if len(name) > maxFieldBytes {
+			return nil, fmt.Errorf("column %d, %.40q…, has a name of %d bytes, the most is %d", i+1, name, len(name), maxFieldBytes)
+		}
+		d.columns = append(d.columns, d.named(name))
+	}
+	// A wrong name would make every event unlabeled, unweighted or anonymous.
+	for role, name := range c.c.special() {
+		if name != "" && !met[name] && !(c.c.Unlabeled && fieldRole(role) == isLabel) {
+			return nil, &MissingColumnError{name, names}
+		}
+	}
+	return d, nil
+}
+
+// MissingColumnError says that CSV has no column of a name that was given for the
+// label, the weight, the id or the time.
+type MissingColumnError struct {
+	Column  string
+	Columns []string // that there are
+}
+
+func (e *MissingColumnError) Error() string {
+	among := fmt.Sprintf("%.40q", e.Columns)
+	if more := len(e.Columns) - 20; more > 1 {
+		among = fmt.Sprintf("%.40q and %d more", e.Columns[:20], more)
+	}
+	return fmt.Sprintf("no column %q among %s: name the label's with label, or set unlabeled", e.Column, among)
+}
+
+func (d *csvDecoder) Decode(_ context.Context, r Record, e *event.Example) error {
+	if !d.begin(&r, e) {
+		return nil
+	}
+	data := bytes.TrimRight(r.Value, "\r\n")
+	if text := notUTF8(data); text != "" {
+		d.refuse(&r, e, event.ReasonSyntax, "%s", text)
+		return nil
+	}
+	i, p := 0, 0
+	for ; ; i++ {
+		if i == len(d.columns) {
+			d.refuse(&r, e, event.ReasonSyntax, "byte %d: a value more than the %d columns", p+1, i)
+			return nil
+		}
+		text, inPlace, next := csvValue(data, p, d.separator, &d.scratch)
+		if next < 0 {
+			d.refuse(&r, e, event.ReasonSyntax, "byte %d: column %q: "+strayQuote, p+1, d.columns[i].name)
+			return nil
+		}
+		if reason, detail := d.column(&d.columns[i], text, inPlace); detail != "" {
+			d.refuse(&r, e, reason, "byte %d: column %q: %s", p+1, d.columns[i].name, detail)
+			return nil
+		}
+		if next == len(data) {
+			break
+		}
+		p = next + 1
+	}
+	if i+1 < len(d.columns) {
+		other := ""
+		for _, separator := range []byte(separators) {
+			if separator != d.separator && bytes.Count(data, []byte{separator}) == len(d.columns)-1 {
+				other = fmt.Sprintf(": record.separator is %q, and %q would make them so many", d.separator, separator)
+			}
+		}
+		d.refuse(&r, e, event.ReasonSyntax, "%d values for %d columns%s", i+1, len(d.columns), other)
+		return nil
+	}
+	d.complete(&r, e)
+	return nil
+}
+
+// column takes the value of n; detail is "" unless the record is to be refused.
+func (d *csvDecoder) column(n *named, text []byte, inPlace bool) (reason event.Reason, detail string) {
+	for _, m := range d.c.Missing {
+		if string(text) == m {
+			if n.role == isFeature {
+				d.miss(n)
+			}
+			return "", ""
+		}
+	}
+	if n.role != isFeature {
+		return d.special(n.role, text, inPlace)
+	}
+	if n.times != nil {
+		if !d.times.takeTime(n.times, text) {
+			return event.ReasonSyntax, fmt.Sprintf("%.40q: %s", text, wantTime)
+		}
+		return "", ""
+	}
+	if n.text {
+		if !d.words(n, text) {
+			return event.ReasonTooMany, fmt.Sprintf(moreFeatures, d.c.MaxFeatures)
+		}
+		return "", ""
+	}
+	if s := string(text); s == "true" || s == "false" {
+		d.pair(n, event.Boolean, text, 1)
+		return "", ""
+	}
+	if d.writtenNumber(n, text) {
+		return "", ""
+	}
+	if x, next := number(text, 0, false); !n.categorical && next == len(text) {
+		if x > maxMagnitude || x < -maxMagnitude {
+			return event.ReasonOutOfRange, fmt.Sprintf("%.40s is beyond 1e30", text)
+		}
+		d.addNumber(n, x)
+		return "", ""
+	}
+	if !n.categorical && notFinite(text) {
+		if d.missNumber(n) {
+			return "", ""
+		}
+		return event.ReasonNotFinite, fmt.Sprintf("%s is not a number", text)
+	}
+	d.pair(n, event.Categorical, wholeNumber(text), 1)
+	return "", ""
+}
+
+// wholeNumber takes the zeros of a fraction off a whole number, which pandas adds where a column
+// has missing values: 20095.0 is the category 20095. What begins with a 0 is a code.
+func wholeNumber(text []byte) []byte {
+	whole := bytes.TrimRight(text, "0")
+	if n := len(whole); n == len(text) || n < 2 || whole[n-1] != '.' {
+		return text
+	}
+	if whole = whole[:len(whole)-1]; !plainInteger(bytes.TrimPrefix(whole, []byte{'-'})) {
+		return text
+	}
+	return whole
+}
+
+const strayQuote = "a quote that is not closed or does not enclose the whole value, or a newline without quotes"
+
+// csvValue returns the value at data[p:] and the position of the separator or
+// end behind it, or -1. Unless inPlace, the text lies in scratch.
+func csvValue(data []byte, p int, separator byte, scratch *[]byte) (text []byte, inPlace bool, next int) {
+	if p >= len(data) || data[p] != '"' {
+		end := p
+		for end < len(data) && data[end] != separator {
+			if data[end] == '"' || data[end] == '\n' {
+				return nil, true, -1
+			}
+			end++
+		}
+		next = end
+		for p < end && (data[p] == ' ' || data[p] == '\t') {
+			p++
+		}
+		for p < end && (data[end-1] == ' ' || data[end-1] == '\t') {
+			end--
+		}
+		return data[p:end], true, next
+	}
+	p++
+	start, inPlace := p, true
+	for {
+		i := bytes.IndexByte(data[p:], '"')
+		if i < 0 {
+			return nil, true, -1
+		}
+		end := p + i
+		if end+1 < len(data) && data[end+1] == '"' { // a doubled quote
+			if inPlace {
+				*scratch, inPlace = (*scratch)[:0], false
+			}
+			*scratch = append(*scratch, data[start:end+1]...)
+			p = end + 2
+			start = p
+			continue
+		}
+		if end+1 < len(data) && data[end+1] != separator {
+			return nil, true, -1
+		}
+		if inPlace {
+			return data[start:end], true, end + 1
+		}
+		*scratch = append(*scratch, data[start:end]...)
+		return *scratch, false, end + 1
+	}
+}
+
+// csvFields returns the values of a line.
+func csvFields(line []byte, separator byte) (fields []string, err error) {
+	var scratch []byte
+	for p := 0; ; p++ {
+		text, _, next := csvValue(line, p, separator, &scratch)
+		if next < 0 {
+			return nil, fmt.Errorf("byte %d: "+strayQuote, p+1)
+		}
+		fields = append(fields, string(text))
+		if p = next; p == len(line) {
+			return fields, nil
+		}
+	}
+}
+
+// quotedEnd is findEnd for CSV, where a newline within quotes ends nothing. A
+// quote that has no place in a record must not make one of all that follow: where
+// there is one behind a newline in quotes, where quotes are not closed, or where such
+// a record is longer than max_bytes, it ends at its first newline, and is refused;
+// what follows is read anew.
+func (s *Scanner) quotedEnd() int {
+	data, p := s.buf[s.at:s.end], s.seen
+	newline := -1 // the next one, if it has been looked for
+	for p < len(data) {
+		if !s.quoted {
+			if newline < p {
+				if newline = bytes.IndexByte(data[p:], '\n'); newline < 0 {
+					newline = len(data)
+				} else {
+					newline += p
+				}
+			}
+			if q := bytes.IndexByte(data[p:newline], '"'); q >= 0 && !s.stray {
+				q += p
+				if q == 0 || data[q-1] == s.c.Separator[0] {
+					s.quoted, p = true, q+1
+					continue
+				}
+				if s.newline > 0 {
+					return s.at + s.newline - 1
+				}
+				s.stray = true
+			}
+			if newline < len(data) {
+				return s.ends(newline)
+			}
+			p = newline
+			break
+		}
+		q := bytes.IndexByte(data[p:], '"')
+		inside := data[p:]
+		if q >= 0 {
+			inside = data[p : p+q]
+		}
+		if s.newline == 0 {
+			if i := bytes.IndexByte(inside, '\n'); i >= 0 {
+				s.newline = p + i + 1
+			}
+		}
+		if q < 0 {
+			p = len(data)
+			break
+		}
+		q += p
+		switch rest := data[q+1:]; {
+		case len(rest) == 0 || len(rest) == 1 && rest[0] == '\r':
+			if s.eof == io.EOF {
+				return s.ends(len(data))
+			}
+			s.seen = q
+			return s.tooLong(len(data))
+		case rest[0] == '"': // a doubled one
+			p = q + 2
+		case rest[0] == s.c.Separator[0]:
+			s.quoted, p = false, q+1
+		case rest[0] == '\n':
+			return s.ends(q + 1)
+		case rest[0] == '\r' && rest[1] == '\n':
+			return s.ends(q + 2)
+		case s.newline > 0:
+			return s.at + s.newline - 1
+		default:
+			s.quoted, s.stray, p = false, true, q+1
+		}
+	}
+	if s.eof == io.EOF {
+		if s.quoted && s.newline > 0 {
+			return s.at + s.newline - 1
+		}
+		return s.end
+	}
+	s.seen = p
+	return s.tooLong(p)
+}
+
+// ends returns the end of a record of so many bytes, or that of its first line.
+func (s *Scanner) ends(size int) int {
+	if end := s.tooLong(size); end >= 0 {
+		return end
+	}
+	return s.at + size
+}
+
+// tooLong returns the end of the first line of a record of so many bytes and more, if
+// it is too long and has another line; else -1.
+func (s *Scanner) tooLong(size int) int {
+	if size > s.c.MaxBytes && s.newline > 0 {
+		return s.at + s.newline - 1
+	}
+	return -1
+}

@@ -1,0 +1,50 @@
+package record
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/stream/record/recordtest"
+
+	"github.com/BurntSushi/toml"
+)
+
+// The examples of docs/formats.md come out as they stand there.
+func TestDocumentedExamples(t *testing.T) {
+	text, err := os.ReadFile("../../docs/formats.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind := regexp.MustCompile(`:[sncwbx]\b`)
+	formatsShown := map[string]bool{}
+	for _, block := range regexp.MustCompile("(?s)```records\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		config, records, _ := strings.Cut(block[1], "\n\n")
+		c := DefaultConfig()
+		if _, err := toml.Decode(config, &c); err != nil {
+			t.Fatal(err)
+		}
+		formatsShown[c.Format] = true
+		s := c.Schema()
+		d, err := NewDecoder(c, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e event.Example
+		lines := strings.Split(strings.TrimSpace(records), "\n")
+		for i := 0; i+1 < len(lines); i += 2 {
+			d.Decode(context.Background(), Record{Value: []byte(strings.TrimPrefix(lines[i], "> "))}, &e)
+			if got := kind.ReplaceAllString(recordtest.Show(s, &e), ""); got != lines[i+1] {
+				t.Errorf("%s\n got %s\nwant %s", lines[i], got, lines[i+1])
+			}
+		}
+	}
+	for _, f := range formats {
+		if !f.framing.none && !formatsShown[f.name] {
+			t.Errorf("no example of %s", f.name)
+		}
+	}
+}

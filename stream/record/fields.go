@@ -1,0 +1,218 @@
+package record
+
+// This file holds the fields and the new names of records: what decoding adds to a Schema.
+
+import (
+	"github.com/cespare/xxhash/v2"
+
+	"blankout/internal/event"
+)
+
+// fieldTable finds the fields of a Schema by name, and adds to them. What a record has added
+// can be taken back.
+type fieldTable struct {
+	s       *event.Schema
+	mask    uint64
+	most    int               // fields
+	groups  map[string]string // field name -> group
+	columns event.TakenColumns
+	taken   uint64 // counts the changes of columns, from 1 on
+	fields  map[fieldKey]uint16
+	known   int // fields of s that are in fields
+	before  int // known before this record
+	age     int // counts the times that fields were taken back
+	// firstID is, by name, the field of the kind that appeared first; under are
+	// those of the names that go on from this one with a dot or an index.
+	firstID map[string]uint16
+	under   map[string]*below
+}
+
+type fieldKey struct {
+	name string
+	kind event.Kind
+}
+
+// below holds the fields whose names go on from another name.
+type below struct {
+	ids    []uint16
+	missed uint64 // the last record that noted them all as missing
+}
+
+func newFieldTable(c Config, s *event.Schema) fieldTable {
+	d := fieldTable{
+		s: s, mask: s.Columns() - 1, most: c.MaxFields, taken: 1, groups: map[string]string{},
+		fields: map[fieldKey]uint16{}, firstID: map[string]uint16{}, under: map[string]*below{},
+	}
+	for group, names := range c.Groups {
+		for _, name := range names {
+			d.groups[name] = group
+		}
+	}
+	d.takeFields()
+	return d
+}
+
+// begin begins a record.
+func (d *fieldTable) begin() {
+	if d.known != len(d.s.Fields) {
+		d.takeFields()
+	}
+	d.before = d.known
+}
+
+// fieldID returns the id of a field of that name and kind, adding it while
+// there is room, else 0.
+func (d *fieldTable) fieldID(name string, kind event.Kind) uint16 {
+	key := fieldKey{name, kind}
+	id, ok := d.fields[key]
+	if !ok && len(d.s.Fields) < d.most && len(name) <= maxNameBytes {
+		f := event.Field{Name: name, Kind: kind, Group: d.groups[name]}
+		if d.s.Apart && kind == event.Numeric { // as OwnColumn does, which has no columns collected
+			f.Column = d.columns.Of(d.fieldHash(name), d.mask)
+		}
+		id = d.s.AddField(f)
+		d.takeFields()
+	}
+	return id
+}
+
+// OwnColumn returns the column of its own that a field gets which is added to a Schema now, 0
+// if it gets none.
+func OwnColumn(s *event.Schema, name string, kind event.Kind) uint32 {
+	if !s.Apart || kind != event.Numeric {
+		return 0
+	}
+	var columns event.TakenColumns
+	for id := range s.Fields {
+		if s.Owns(id) {
+			columns.Take(s.Fields[id].Column)
+		}
+	}
+	return columns.Of(fieldHash(name, s.Seed), s.Columns()-1)
+}
+
+// takeFields takes up the fields of the Schema that are new to d: another
+// decoder may add to it in turn.
+func (d *fieldTable) takeFields() {
+	for ; d.known < len(d.s.Fields); d.known++ {
+		if d.known > 0 {
+			d.addField(d.s.Fields[d.known], uint16(d.known))
+		} else {
+			d.fields[fieldKey{"", event.Sparse}] = 0
+		}
+	}
+}
+
+func (d *fieldTable) addField(f event.Field, id uint16) {
+	d.fields[fieldKey{f.Name, f.Kind}] = id
+	if d.s.Owns(int(id)) {
+		d.columns.Take(f.Column)
+		d.taken++
+	}
+	if d.firstID[f.Name] > 0 {
+		return
+	}
+	d.firstID[f.Name] = id
+	eachParent(f.Name, func(parent string) {
+		b := d.under[parent]
+		if b == nil {
+			b = &below{}
+			d.under[parent] = b
+		}
+		b.ids = append(b.ids, id)
+	})
+}
+
+// eachParent calls f with the names that name goes on from with a dot or an index.
+func eachParent(name string, f func(parent string)) {
+	depth := 0
+	for i, c := range []byte(name) {
+		if (c == '.' || c == '[') && depth < maxDepth {
+			depth++
+			f(name[:i])
+		}
+	}
+}
+
+// dropFields takes back the fields that this record has added, the latest first.
+func (d *fieldTable) dropFields() {
+	for id := d.known - 1; id >= d.before; id-- {
+		f := d.s.Fields[id]
+		delete(d.fields, fieldKey{f.Name, f.Kind})
+		if d.s.Owns(id) {
+			d.columns.Release(f.Column)
+			d.taken++
+		}
+		if int(d.firstID[f.Name]) == id {
+			delete(d.firstID, f.Name)
+			eachParent(f.Name, func(parent string) {
+				if b := d.under[parent]; len(b.ids) > 1 {
+					b.ids = b.ids[:len(b.ids)-1]
+				} else {
+					delete(d.under, parent)
+				}
+			})
+		}
+	}
+	d.s.DropFields(d.before)
+	d.known = d.before
+}
+
+func (d *fieldTable) fieldHash(name string) uint64 { return fieldHash(name, d.s.Seed) }
+
+func fieldHash(name string, seed uint64) uint64 { return event.Mix(xxhash.Sum64String(name) + seed) }
+
+// newName is a name that goes into the dictionary once its record is accepted.
+type newName struct {
+	hash uint64
+	name string
+}
+
+// newNames are the names of a record that the dictionary wants.
+type newNames struct {
+	names []newName
+	text  []byte // scratch
+}
+
+func (d *newNames) remember(hash uint64, name string) {
+	d.names = append(d.names, newName{hash, cutName(name)})
+}
+
+// rememberValue remembers name=value, of no name the value.
+func (d *newNames) rememberValue(hash uint64, name string, value []byte) {
+	d.text = append(d.text[:0], name...)
+	if name != "" {
+		d.text = append(d.text, '=')
+	}
+	d.text = append(d.text, value[:min(len(value), maxNameBytes+1)]...)
+	d.remember(hash, string(d.text))
+}
+
+// forget lets go of the names of a record, the memory of which nobody needs again.
+func (d *newNames) forget() {
+	clear(d.names)
+	d.names = d.names[:0]
+}
+
+// accept adds the names of a record that can be used to the dictionary.
+func (d *newNames) accept(to *event.Names) {
+	for _, n := range d.names {
+		if to.Wants(n.hash) { // several of one hash are one
+			to.Add(n.hash, []byte(n.name))
+		}
+	}
+	d.forget()
+}
+
+// nameIn returns the name of a hash, "" if it is neither in the dictionary nor new.
+func (d *newNames) nameIn(dictionary *event.Names, hash uint64) string {
+	if name := dictionary.Find(hash); name != "" {
+		return name
+	}
+	for _, n := range d.names {
+		if n.hash == hash {
+			return n.name
+		}
+	}
+	return ""
+}

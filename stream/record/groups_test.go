@@ -1,0 +1,57 @@
+package record
+
+import (
+	"strings"
+	"testing"
+
+	"blankout/internal/event"
+)
+
+// Groups come from a file or the configuration, of fields or of columns, and a feature
+// is in one group at most.
+func TestGroups(t *testing.T) {
+	groups, err := ReadGroups(strings.NewReader("# sensors\nfront 1-8,17\n\nengine rpm  oil # and\n"))
+	if err != nil || len(groups) != 2 || strings.Join(groups["front"], " ") != "1-8 17" || strings.Join(groups["engine"], " ") != "rpm oil" {
+		t.Errorf("read %q, %v", groups, err)
+	}
+	c := DefaultConfig()
+	c.Groups = groups
+	if err := c.Check(); err != nil {
+		t.Fatal(err)
+	}
+	s := c.Schema()
+	if spans, _ := s.ColumnGroups.Find("front"); len(spans) != 2 || spans[1] != (event.Span{From: 16, To: 17}) || len(s.ColumnGroups.Named) != 1 {
+		t.Errorf("columns %v", s.ColumnGroups)
+	}
+	s.AddField(event.Field{Name: "rpm", Kind: event.Numeric})
+	c.Regroup(s)
+	if s.Fields[1].Group != "engine" {
+		t.Errorf("rpm is in %q", s.Fields[1].Group)
+	}
+	c = DefaultConfig()
+	if s := c.Schema(); s.ColumnGroups != nil {
+		t.Errorf("no groups asked for, but %v", s.ColumnGroups)
+	}
+	c.GroupEvery = 8
+	if s := c.Schema(); s.ColumnGroups == nil || s.ColumnGroups.Every != 8 {
+		t.Errorf("columns %v", s.ColumnGroups)
+	}
+
+	for text, want := range map[string]string{"": "no group", "front": "no members", "a 1\na 2\n": "twice"} {
+		if _, err := ReadGroups(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	for want, groups := range map[string]map[string][]string{
+		`"rpm" is in "a" and in "b"`: {"a": {"rpm"}, "b": {"rpm"}},
+		`"a" and "b" share a column`: {"a": {"1-8"}, "b": {"8-9"}},
+		`"a" and "a" share a column`: {"a": {"1-8", "3"}},
+		"the name \"\": want 1 to":   {"": {"x"}},
+	} {
+		c := DefaultConfig()
+		c.Groups = groups
+		if err := c.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %s", groups, err, want)
+		}
+	}
+}

@@ -1,0 +1,826 @@
+package record
+
+// This file holds the format JSON.
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"blankout/internal/event"
+	"blankout/stream/record/notation"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// jsonDecoder reads events that are JSON objects (RFC 8259). It knows the names
+// it has met as a tree of nodes; in every object it expects the name that
+// followed last time, written as it was then, so that a stream of events of one shape costs a comparison
+// for each name instead of a scan, an unescaping and a look-up. Of short values that
+// repeat it knows the columns (short.go).
+type jsonDecoder struct {
+	core
+	root  *node
+	nodes int    // in the tree, at most max_fields; later names get a node for once
+	made  uint64 // nodes made so far
+	event uint64 // number of this event, for duplicates
+	left  int    // of the values that it may have, empty ones too
+
+	// These are the changes of this event to the tree, which refusal takes back.
+	grown    []growth
+	relinked []relink
+
+	data    []byte
+	scratch []byte           // the last string with escapes
+	escaped bool             // the last string is in scratch
+	once    map[onceKey]bool // the names of this event that are not in the tree
+	// What is not in the tree is wanted until the next value of its object or array: those of one
+	// depth share a node, or a long record would leave one behind for each of its values.
+	spare [maxDepth + 1]*node
+	index []byte // the last part of an element's name
+
+	reason    event.Reason
+	failure   string
+	failureAt int
+}
+
+// node is a name in its place, joined by dots: a key of the object around it, or
+// an index of the array.
+type node struct {
+	named
+	lead     lead // as it was read last
+	children map[string]*node
+	elements []*node // of an array
+	first    *node   // the child that came first last time
+	next     *node   // the sibling that followed last time
+	event    uint64  // the last event with this key
+	plain    bool    // linked into the tree
+	number   uint64
+	size     int            // of the whole name in bytes
+	long     *xxhash.Digest // of the whole name, nil unless it is longer than is remembered
+}
+
+// onceKey is a key by the number of the node it belongs to: a node that is not in
+// the tree must not be kept by it.
+type onceKey struct {
+	parent uint64
+	key    string
+}
+
+// growth is a node that has come into the tree, as the last element or under a key.
+type growth struct {
+	parent  *node
+	element bool
+	key     string
+}
+
+// relink is an expectation that has been replaced: *slot was this node.
+type relink struct {
+	slot **node
+	was  *node
+}
+
+// valuesPerFeature says how many values a record may have for each feature that it may have:
+// empty lists and objects, and what is null or dropped, take time and make no features.
+const valuesPerFeature = 4
+
+// maxDepth bounds the nesting of objects and arrays.
+const maxDepth = 64
+
+func newJSON(c core) (Decoder, error) {
+	return &jsonDecoder{core: c, root: &node{plain: true}}, nil
+}
+
+func (d *jsonDecoder) Decode(_ context.Context, r Record, e *event.Example) error {
+	if !d.begin(&r, e) {
+		return nil
+	}
+	d.event++
+	d.data, d.left = r.Value, valuesPerFeature*d.c.MaxFeatures
+	if d.document() < 0 {
+		d.refuse(&r, e, d.reason, "byte %d: %s", d.failureAt+1, d.failure)
+	} else {
+		d.complete(&r, e)
+	}
+	if e.Refused != nil {
+		d.unlearn()
+	}
+	clear(d.grown)
+	clear(d.relinked)
+	d.grown, d.relinked = d.grown[:0], d.relinked[:0]
+	if len(d.once) > 64 {
+		d.once = nil // emptying a map takes as long as it has ever been large
+	} else {
+		clear(d.once)
+	}
+	return nil
+}
+
+// unlearn takes out of the tree what this event has brought: the names that come
+// later need the room.
+func (d *jsonDecoder) unlearn() {
+	for _, l := range slices.Backward(d.relinked) {
+		*l.slot = l.was
+	}
+	for _, g := range slices.Backward(d.grown) {
+		if g.element {
+			g.parent.elements = g.parent.elements[:len(g.parent.elements)-1]
+		} else {
+			delete(g.parent.children, g.key)
+		}
+	}
+	d.nodes -= len(d.grown)
+}
+
+// fail remembers why the record is refused and returns -1. All of the scanning
+// functions return the position behind what they read, or -1.
+func (d *jsonDecoder) fail(p int, reason event.Reason, format string, args ...any) int {
+	d.failureAt, d.reason, d.failure = min(p, len(d.data)), reason, fmt.Sprintf(format, args...)
+	return -1
+}
+
+// unexpected fails at what stands at p.
+func (d *jsonDecoder) unexpected(p int, want string) int {
+	if p >= len(d.data) {
+		return d.fail(p, event.ReasonSyntax, "the record ends where %s should be", want)
+	}
+	r, _ := utf8.DecodeRune(d.data[p:])
+	return d.fail(p, event.ReasonSyntax, "%q where %s should be", r, want)
+}
+
+func (d *jsonDecoder) space(p int) int {
+	for p < len(d.data) {
+		if c := d.data[p]; c > ' ' || c != ' ' && c != '\n' && c != '\r' && c != '\t' {
+			break
+		}
+		p++
+	}
+	return p
+}
+
+func (d *jsonDecoder) document() int {
+	p := d.space(0)
+	if p >= len(d.data) || d.data[p] != '{' {
+		return d.unexpected(p, "an object")
+	}
+	p = d.object(p+1, d.root, 1)
+	if p < 0 {
+		return p
+	}
+	if p = d.space(p); p < len(d.data) {
+		return d.unexpected(p, "the end of the record")
+	}
+	return p
+}
+
+// object reads the rest of an object whose members belong to n.
+func (d *jsonDecoder) object(p int, n *node, depth int) int {
+	if depth > maxDepth {
+		return d.fail(p-1, event.ReasonSyntax, "nested deeper than %d", maxDepth)
+	}
+	data := d.data
+	if p = d.space(p); p < len(data) && data[p] == '}' {
+		return p + 1
+	}
+	expected := n.first
+	link := &n.first // where the node of the next key is expected
+	for {
+		c, start := expected, p
+		if c != nil && !c.leads(data, p) {
+			// Perhaps the expected one was left out.
+			if c = c.next; c != nil && !c.leads(data, p) {
+				c = nil
+			}
+		}
+		if c != nil {
+			p += int(c.lead.size)
+		} else if c, start, p = d.key(p, n, depth); p < 0 {
+			return p
+		}
+		if c.plain {
+			if c != expected {
+				d.relinked = append(d.relinked, relink{link, *link})
+				*link = c
+			}
+			if c.event == d.event {
+				return d.fail(start+1, event.ReasonDuplicate, "field %.80q twice", c.name)
+			}
+			c.event = d.event
+			link = &c.next
+			expected = c.next
+		}
+		if p = d.member(p, c, depth); p < 0 {
+			return p
+		}
+		if p >= len(data) || data[p] != ',' {
+			if p = d.space(p); p < len(data) && data[p] == '}' {
+				return p + 1
+			}
+			if p >= len(data) || data[p] != ',' {
+				return d.unexpected(p, "a comma or the object's end")
+			}
+		}
+		if d.tooMany() {
+			return d.fail(p, event.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
+		}
+		if p++; p < len(data) && data[p] == ' ' {
+			p++ // more of them are the key's
+		}
+	}
+}
+
+// key reads a key of n, whose opening quote is found, up to its value, and notes what it was led in by. It fails with
+// a negative next.
+func (d *jsonDecoder) key(p int, n *node, depth int) (c *node, quote, next int) {
+	data := d.data
+	quote = d.space(p)
+	if quote >= len(data) || data[quote] != '"' {
+		return nil, quote, d.unexpected(quote, "a field's name")
+	}
+	key, p := d.str(quote + 1)
+	if p < 0 {
+		return nil, quote, p
+	}
+	if c = n.children[string(key)]; c == nil {
+		if c = d.child(n, key, quote+1, depth); c == nil || !c.plain && !d.first(n, c, string(key), quote+1) {
+			return nil, quote, -1
+		}
+	}
+	if p = d.space(p); p >= len(data) || data[p] != ':' {
+		return nil, quote, d.unexpected(p, "a colon")
+	}
+	if p = d.space(p + 1); c.plain {
+		c.lead.set(data[quote:p])
+	}
+	return c, quote, p
+}
+
+// lead is the text from a key's opening quote to its value.
+type lead struct {
+	size       uint8  // 0: it is not known, or too long
+	word, mask uint64 // its first eight bytes, as far as mask goes
+	tail       uint64 // its last eight bytes, if it has more
+	text       [maxLead]byte
+}
+
+const maxLead = 47
+
+func (l *lead) set(text []byte) {
+	if len(text) > maxLead {
+		l.size = 0
+		return
+	}
+	l.size, l.text = uint8(len(text)), [maxLead]byte{}
+	copy(l.text[:], text)
+	l.word, l.mask = binary.LittleEndian.Uint64(l.text[:]), ^uint64(0)>>(64-8*min(len(text), 8))
+	if n := len(text); n > 8 {
+		l.tail = binary.LittleEndian.Uint64(l.text[n-8:])
+	}
+}
+
+// leads reports whether the lead of c, and then something that is not blank, stand at data[p:].
+func (c *node) leads(data []byte, p int) bool {
+	l := &c.lead
+	size := int(l.size)
+	if len(data)-p <= max(size, 8) || (binary.LittleEndian.Uint64(data[p:])^l.word)&l.mask != 0 || data[p+size] <= ' ' {
+		return false
+	}
+	if size <= 8 {
+		return size > 0
+	}
+	return binary.LittleEndian.Uint64(data[p+size-8:]) == l.tail && (size <= 16 || string(data[p:p+size]) == string(l.text[:size]))
+}
+
+// array reads the rest of an array: strings are words of n, everything else is
+// the field name[i].
+func (d *jsonDecoder) array(p int, n *node, depth int) int {
+	if depth > maxDepth {
+		return d.fail(p-1, event.ReasonSyntax, "nested deeper than %d", maxDepth)
+	}
+	data := d.data
+	p = d.space(p)
+	if p < len(data) && data[p] == ']' {
+		return p + 1
+	}
+	for i := 0; ; i++ {
+		if p < len(data) && data[p] == '"' {
+			var word []byte
+			if word, p = d.str(p + 1); p < 0 {
+				return p
+			}
+			if !n.text {
+				d.pair(&n.named, event.Words, word, 1)
+			} else if !d.words(&n.named, word) {
+				return d.fail(p, event.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
+			}
+		} else {
+			var c *node
+			if i < len(n.elements) {
+				c = n.elements[i]
+			} else if c = d.element(n, i, p, depth); c == nil {
+				return -1
+			}
+			if p = d.member(p, c, depth); p < 0 {
+				return p
+			}
+		}
+		p = d.space(p)
+		if p < len(data) && data[p] == ',' {
+			if d.tooMany() {
+				return d.fail(p, event.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
+			}
+			p = d.space(p + 1)
+			continue
+		}
+		if p < len(data) && data[p] == ']' {
+			return p + 1
+		}
+		return d.unexpected(p, "a comma or the array's end")
+	}
+}
+
+// member reads the value of n.
+func (d *jsonDecoder) member(p int, n *node, depth int) int {
+	if d.left--; d.left < 0 {
+		return d.fail(p, event.ReasonTooMany, "more values than %d times max_features, %d", valuesPerFeature, d.c.MaxFeatures)
+	}
+	if n.role != isFeature {
+		return d.special(p, n, depth)
+	}
+	data := d.data
+	if p >= len(data) {
+		return d.unexpected(p, "a value")
+	}
+	if n.times != nil && (data[p] == '"' || data[p]-'0' <= 9 || data[p] == '-') {
+		return d.timeValue(p, n)
+	}
+	switch c := data[p]; {
+	case c == '"':
+		if !n.text && d.written == notation.Plain && (n.strange < 8 || d.event%32 == 0) {
+			if t, ok := shortString(data, p+1); ok {
+				end := p + 1 + t.size()
+				d.shortPair(&n.named, t, data[p+1:end])
+				return end + 1
+			}
+			n.strange = min(n.strange+1, 16)
+		}
+		text, next := d.str(p + 1)
+		if next < 0 {
+			return next
+		}
+		switch {
+		case d.writtenNumber(&n.named, text):
+		case !n.text:
+			d.pair(&n.named, event.Categorical, text, 1)
+		case !d.words(&n.named, text):
+			return d.fail(p, event.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
+		}
+		return next
+	case c-'0' <= 9 || c == '-':
+		x, next := number(data, p, true)
+		if next < 0 {
+			return d.notNumber(p, &n.named)
+		}
+		if n.categorical {
+			d.pair(&n.named, event.Categorical, plainNumber(data[p:next]), 1)
+			return next
+		}
+		if x > maxMagnitude || x < -maxMagnitude {
+			return d.fail(p, event.ReasonOutOfRange, "field %.80q is %.40s, the limit is 1e30", n.name, data[p:next])
+		}
+		d.addNumber(&n.named, x)
+		return next
+	case c == '{':
+		return d.object(p+1, n, depth+1)
+	case c == '[':
+		return d.array(p+1, n, depth+1)
+	}
+	next := d.literal(p, &n.named)
+	if next < 0 {
+		return next
+	}
+	switch data[p] {
+	case 'n':
+		d.miss(&n.named)
+		return next
+	case 't', 'f':
+	default: // NaN or an infinity
+		return next
+	}
+	d.pair(&n.named, event.Boolean, data[p:next], 1)
+	return next
+}
+
+// timeValue reads a string or a number of n, a field whose times make features.
+func (d *jsonDecoder) timeValue(p int, n *node) (next int) {
+	var text []byte
+	if d.data[p] == '"' {
+		if text, next = d.str(p + 1); next < 0 {
+			return next
+		}
+	} else {
+		if _, next = number(d.data, p, true); next < 0 {
+			return d.notNumber(p, &n.named)
+		}
+		text = d.data[p:next]
+	}
+	if !d.times.takeTime(n.times, text) {
+		return d.fail(p, event.ReasonSyntax, "field %.80q, %.40q: %s", n.name, text, wantTime)
+	}
+	return next
+}
+
+// literal reads true, false or null, or what notNumber takes for null, of n.
+func (d *jsonDecoder) literal(p int, n *named) int {
+	data := d.data
+	switch {
+	case len(data)-p >= 4 && (string(data[p:p+4]) == "true" || string(data[p:p+4]) == "null"):
+		return p + 4
+	case len(data)-p >= 5 && string(data[p:p+5]) == "false":
+		return p + 5
+	}
+	return d.notNumber(p, n)
+}
+
+// notNumber fails at something that is no value. Python's json module writes NaN and the
+// infinities as words: they are nulls of n, nil where nothing is wanted, or a reason of their own.
+func (d *jsonDecoder) notNumber(p int, n *named) int {
+	end := p
+	for end < len(d.data) && (d.data[end]|0x20-'a' < 26 || d.data[end] == '-') {
+		end++
+	}
+	if notFinite(d.data[p:end]) {
+		if d.missNumber(n) {
+			return end
+		}
+		return d.fail(p, event.ReasonNotFinite, "%s is not a number", d.data[p:end])
+	}
+	return d.unexpected(p, "a value")
+}
+
+// special reads the value of a label, weight, id or time, or skips a dropped one.
+func (d *jsonDecoder) special(p int, n *node, depth int) int {
+	if n.role == isDropped {
+		return d.skip(p, depth)
+	}
+	var text []byte
+	next, quoted, typed := p, false, false
+	switch c := byte(0); {
+	case p >= len(d.data):
+		return d.unexpected(p, "a value")
+	default:
+		c = d.data[p]
+		switch {
+		case c == '"':
+			quoted = true
+			if text, next = d.str(p + 1); next < 0 {
+				return next
+			}
+		case c-'0' <= 9 || c == '-':
+			if _, next = number(d.data, p, true); next < 0 {
+				return d.notNumber(p, &n.named)
+			}
+			text, typed = d.data[p:next], true
+		case c == '{' || c == '[':
+			reason := event.ReasonSyntax
+			switch n.role {
+			case isLabel:
+				reason = event.ReasonLabel
+			case isWeight:
+				reason = event.ReasonWeight
+			}
+			return d.fail(p, reason, "field %.80q holds several values", n.name)
+		case c != 't' && c != 'f':
+			return d.literal(p, &n.named) // null says nothing
+		default:
+			if next = d.literal(p, &n.named); next < 0 {
+				return next
+			}
+			text = d.data[p:next]
+		}
+	}
+	if typed && n.role == isLabel {
+		text = d.typedLabel(text)
+	}
+	if reason, detail := d.core.special(n.role, text, !quoted || !d.escaped); detail != "" {
+		return d.fail(p, reason, "%s", detail)
+	}
+	return next
+}
+
+// skip reads a value of which nothing is wanted.
+func (d *jsonDecoder) skip(p, depth int) int {
+	if p >= len(d.data) {
+		return d.unexpected(p, "a value")
+	}
+	switch c := d.data[p]; {
+	case c == '"':
+		_, p = d.str(p + 1)
+		return p
+	case c-'0' <= 9 || c == '-':
+		_, next := number(d.data, p, true)
+		if next < 0 {
+			return d.notNumber(p, nil)
+		}
+		return next
+	case c != '{' && c != '[':
+		return d.literal(p, nil)
+	}
+	if depth == maxDepth {
+		return d.fail(p, event.ReasonSyntax, "nested deeper than %d", maxDepth)
+	}
+	closing := d.data[p] + 2 // { } and [ ] are two apart
+	if p = d.space(p + 1); p < len(d.data) && d.data[p] == closing {
+		return p + 1
+	}
+	for {
+		if closing == '}' {
+			if p >= len(d.data) || d.data[p] != '"' {
+				return d.unexpected(p, "a field's name")
+			}
+			if _, p = d.str(p + 1); p < 0 {
+				return p
+			}
+			if p = d.space(p); p >= len(d.data) || d.data[p] != ':' {
+				return d.unexpected(p, "a colon")
+			}
+			p = d.space(p + 1)
+		}
+		if p = d.skip(p, depth+1); p < 0 {
+			return p
+		}
+		p = d.space(p)
+		if p < len(d.data) && d.data[p] == closing {
+			return p + 1
+		}
+		if p >= len(d.data) || d.data[p] != ',' {
+			return d.unexpected(p, "a comma or the end of it")
+		}
+		p = d.space(p + 1)
+	}
+}
+
+// str reads a string whose opening quote stands before p and returns its text,
+// which is valid until the next call, and the position behind the closing quote.
+// A lone surrogate becomes U+FFFD, as in encoding/json; bytes that are not UTF-8
+// are refused.
+func (d *jsonDecoder) str(p int) ([]byte, int) {
+	data, start := d.data, p
+	d.escaped = false
+	// Eight bytes at a time up to the first that is a quote, a backslash, a
+	// control character or not ASCII.
+	for len(data)-p >= 8 {
+		if m := notPlain(binary.LittleEndian.Uint64(data[p:])); m != 0 {
+			p += bits.TrailingZeros64(m) >> 3
+			if data[p] == '"' {
+				return data[start:p], p + 1
+			}
+			break
+		}
+		p += 8
+	}
+	ascii := true
+	for p < len(data) {
+		switch c := data[p]; {
+		case c == '"':
+			text := data[start:p]
+			if !ascii && !utf8.Valid(text) {
+				return nil, d.notUTF8(start, p)
+			}
+			return text, p + 1
+		case c == '\\':
+			return d.unescape(start, p)
+		case c < ' ':
+			return nil, d.fail(p, event.ReasonSyntax, "control character %U in a string", c)
+		case c >= utf8.RuneSelf:
+			ascii = false
+		}
+		p++
+	}
+	return nil, d.unexpected(p, "the end of a string")
+}
+
+func (d *jsonDecoder) notUTF8(start, end int) int {
+	for p := start; p < end; {
+		r, size := utf8.DecodeRune(d.data[p:end])
+		if r == utf8.RuneError && size == 1 {
+			return d.fail(p, event.ReasonSyntax, "byte 0x%02x is not UTF-8: convert the text, with iconv -f LATIN1 -t UTF-8 if it is Latin-1", d.data[p])
+		}
+		p += size
+	}
+	panic("unreachable: called for invalid text")
+}
+
+// unescape goes on where str found the first backslash, at p.
+func (d *jsonDecoder) unescape(start, p int) ([]byte, int) {
+	data := d.data
+	d.escaped = true
+	out := append(d.scratch[:0], data[start:p]...)
+	defer func() { d.scratch = out }()
+	for p < len(data) {
+		c := data[p]
+		switch {
+		case c == '"':
+			if !utf8.Valid(out) {
+				return nil, d.notUTF8(start, p)
+			}
+			return out, p + 1
+		case c < ' ':
+			return nil, d.fail(p, event.ReasonSyntax, "control character %U in a string", c)
+		case c != '\\':
+			out = append(out, c)
+			p++
+			continue
+		}
+		if p++; p >= len(data) {
+			break
+		}
+		switch c := data[p]; c {
+		case '"', '\\', '/':
+			out = append(out, c)
+		case 'b':
+			out = append(out, '\b')
+		case 'f':
+			out = append(out, '\f')
+		case 'n':
+			out = append(out, '\n')
+		case 'r':
+			out = append(out, '\r')
+		case 't':
+			out = append(out, '\t')
+		case 'u':
+			r, ok := hex4(data, p+1)
+			if !ok {
+				return nil, d.unexpected(p-1, `\u and four hexadecimal digits`)
+			}
+			p += 4
+			if utf16.IsSurrogate(r) {
+				second := rune(utf8.RuneError)
+				if p+2 < len(data) && data[p+1] == '\\' && data[p+2] == 'u' {
+					if s, ok := hex4(data, p+3); ok {
+						second = utf16.DecodeRune(r, s)
+					}
+				}
+				if r = second; r != utf8.RuneError {
+					p += 6
+				}
+			}
+			out = utf8.AppendRune(out, r)
+		default:
+			return nil, d.unexpected(p-1, "a known escape sequence")
+		}
+		p++
+	}
+	return nil, d.unexpected(len(data), "the end of a string")
+}
+
+func hex4(data []byte, p int) (r rune, ok bool) {
+	if len(data)-p < 4 {
+		return 0, false
+	}
+	for _, c := range data[p : p+4] {
+		switch {
+		case c-'0' <= 9:
+			c -= '0'
+		case c|0x20-'a' < 6:
+			c = c | 0x20 - 'a' + 10
+		default:
+			return 0, false
+		}
+		r = r<<4 | rune(c)
+	}
+	return r, true
+}
+
+// first notes a key of n whose node c is not in the tree. It fails if it came
+// before, or if there are more such keys than an event may have features.
+func (d *jsonDecoder) first(n, c *node, key string, p int) bool {
+	once := onceKey{n.number, key}
+	switch {
+	case d.once[once]:
+		d.fail(p, event.ReasonDuplicate, "field %.80q twice", c.name)
+		return false
+	case len(d.once) >= d.c.MaxFeatures:
+		d.fail(p, event.ReasonTooMany, "more new fields than max_features, %d", d.c.MaxFeatures)
+		return false
+	case d.once == nil:
+		d.once = map[onceKey]bool{}
+	}
+	d.once[once] = true
+	return true
+}
+
+// child returns a new node for a key of n that is not known, and stands at p. It
+// fails with nil.
+func (d *jsonDecoder) child(n *node, key []byte, p, depth int) *node {
+	joint := "."
+	if n == d.root {
+		joint = ""
+	}
+	if !d.room(n, len(joint)+len(key)) {
+		return d.passing(n, joint, key, p, depth)
+	}
+	c := d.node(n, joint, key, p)
+	if c.plain {
+		name := string(key)
+		if n.children == nil {
+			n.children = map[string]*node{}
+		}
+		n.children[name] = c
+		d.grown = append(d.grown, growth{parent: n, key: name})
+	}
+	return c
+}
+
+// element returns a new node for element i of n, the first that is not known. It
+// fails with nil.
+func (d *jsonDecoder) element(n *node, i, p, depth int) *node {
+	key := func(i int) []byte {
+		d.index = append(strconv.AppendInt(d.index[:0], int64(i), 10), ']')
+		return d.index
+	}
+	for at := len(n.elements); at <= i && d.room(n, len("[")+len(key(at))); at++ {
+		c := d.node(n, "[", key(at), p)
+		n.elements = append(n.elements, c)
+		d.grown = append(d.grown, growth{parent: n, element: true})
+		if at == i {
+			return c
+		}
+	}
+	return d.passing(n, "[", key(i), p, depth)
+}
+
+// room reports whether the tree has room for a node below n whose name is longer by so much.
+func (d *jsonDecoder) room(n *node, longer int) bool {
+	return n.plain && d.nodes < d.c.MaxFields && n.size+longer <= maxNameBytes
+}
+
+// passing returns a node that is not in the tree, for the container of a depth, until the next
+// one. It fails with nil.
+func (d *jsonDecoder) passing(n *node, joint string, key []byte, p, depth int) *node {
+	c := d.spare[depth]
+	if c == nil {
+		c = &node{}
+		d.spare[depth] = c
+	}
+	if !d.join(c, n, joint, key, p) {
+		return nil
+	}
+	return c
+}
+
+// node returns a new node whose name goes on from that of parent. The hash goes on
+// as well: names that are joined are never longer than is remembered.
+func (d *jsonDecoder) node(parent *node, joint string, key []byte, p int) *node {
+	c := &node{}
+	if !d.join(c, parent, joint, key, p) {
+		return nil
+	}
+	return c
+}
+
+// join makes c a new node, as node does, in the memory that it has. It fails with false.
+func (d *jsonDecoder) join(c, parent *node, joint string, key []byte, p int) bool {
+	size := parent.size + len(joint) + len(key)
+	if size > maxFieldBytes {
+		d.fail(p, event.ReasonOversize, "field %.80q…: a name of %d bytes, the most is %d", parent.name+joint+string(key[:min(len(key), 80)]), size, maxFieldBytes)
+		return false
+	}
+	d.made++
+	long := c.long
+	*c = node{number: d.made, size: size}
+	name := parent.name
+	if len(name) <= maxNameBytes {
+		name += joint + string(key)
+	}
+	if size <= maxNameBytes {
+		c.named = d.named(name)
+		if c.plain = parent.plain && d.nodes < d.c.MaxFields; c.plain {
+			d.nodes++
+		}
+		return true
+	}
+	if long == nil {
+		long = xxhash.New()
+	}
+	if c.long = long; parent.long != nil {
+		*long = *parent.long
+	} else {
+		long.Reset()
+		long.WriteString(parent.name)
+	}
+	long.WriteString(joint)
+	long.Write(key)
+	c.named = d.hashed(cutName(name), event.Mix(long.Sum64()+d.s.Seed))
+	return true
+}
+
+// closedObject reports whether a line is a whole object, to which nothing can be added.
+func closedObject(line []byte) bool { return bytes.HasSuffix(line, []byte("}")) && json.Valid(line) }

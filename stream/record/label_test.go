@@ -1,0 +1,112 @@
+package record
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/twmb/avro"
+	"github.com/twmb/franz-go/pkg/sr"
+
+	"blankout/internal/event"
+)
+
+// A label keeps its own text in every format; a number that is typed is written as an integer
+// if it is one.
+func TestLabelText(t *testing.T) {
+	for _, c := range []struct{ format, record, want string }{
+		{"json", `{"x":1,"label":1234567}`, "1234567"},
+		{"json", `{"x":1,"label":20260101}`, "20260101"},
+		{"json", `{"x":1,"label":9007199254740993}`, "9007199254740993"},
+		{"json", `{"x":1,"label":123456789012345678901234567890}`, "123456789012345678901234567890"},
+		{"json", `{"x":1,"label":2.0}`, "2"},
+		{"json", `{"x":1,"label":1.234567e6}`, "1234567"},
+		{"json", `{"x":1,"label":-0.0}`, "0"},
+		{"json", `{"x":1,"label":-7}`, "-7"},
+		{"json", `{"x":1,"label":2.50}`, "2.5"},
+		{"json", `{"x":1,"label":"2.0"}`, "2.0"},
+		{"json", `{"x":1,"label":"00123"}`, "00123"},
+		{"json", `{"x":1,"label":"1e2"}`, "1e2"},
+		{"json", `{"x":1,"label":"Infinity"}`, "Infinity"},
+		{"json", `{"x":1,"label":true}`, "true"},
+		{"csv", "1,1234567", "1234567"},
+		{"csv", "1,00123", "00123"},
+		{"csv", "1,2.0", "2.0"},
+		{"csv", "1,1e2", "1e2"},
+		{"csv", "1,nan", "nan"},
+		{"svmlight", "1234567 1:1", "1234567"},
+		{"svmlight", "00123 1:1", "00123"},
+		{"svmlight", "2.0 1:1", "2.0"},
+		{"svmlight", "+1 1:1", "+1"},
+		{"vw", "1234567 | a", "1234567"},
+		{"vw", "2.0 | a", "2.0"},
+		{"vw", "00123 | a", "00123"},
+	} {
+		config := DefaultConfig()
+		config.Format, config.Columns = c.format, []string{"x", "label"}
+		s := config.Schema()
+		d, err := NewDecoder(config, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // as it is new, and as it is known
+			var e event.Example
+			d.Decode(context.Background(), Record{Value: []byte(c.record)}, &e)
+			if e.Refused != nil || e.Label < 0 || s.Classes[e.Label] != c.want {
+				t.Errorf("%s %s: class %d of %q (%v), want %q", c.format, c.record, e.Label, s.Classes, e.Refused, c.want)
+			}
+		}
+		if n := len(strings.Join(s.Classes, "")); n != len(c.want) {
+			t.Errorf("%s %s: classes %q", c.format, c.record, s.Classes)
+		}
+	}
+}
+
+// The formats of a schema registry write typed labels as JSON does.
+func TestLabelTextOfTypes(t *testing.T) {
+	for kind, values := range map[string]map[any]string{
+		"long":   {int64(1234567): "1234567", int64(9007199254740993): "9007199254740993", int64(-7): "-7"},
+		"int":    {int32(20260101): "20260101"},
+		"double": {float64(1234567): "1234567", float64(2): "2", float64(2.5): "2.5", float64(1e-7): "0.0000001"},
+		"float":  {float32(1234567): "1234567", float32(0.1): "0.1"},
+		"string": {"00123": "00123", "2.0": "2.0", "1e2": "1e2"},
+	} {
+		schema := `{"type":"record","name":"E","fields":[{"name":"x","type":"double"},{"name":"label","type":"` + kind + `"}]}`
+		s, d, _ := decoders(t, wireConfig(t, "avro", sr.Schema{Schema: schema, Type: sr.TypeAvro}))
+		checkLabels(t, "avro "+kind, s, d, values, func(v any) ([]byte, error) {
+			return avro.MustParse(schema).AppendEncode([]byte{0, 0, 0, 0, 1}, map[string]any{"x": 1.0, "label": v})
+		})
+	}
+	for kind, values := range map[string]map[any]string{
+		"int64":  {"1234567": "1234567", `"9007199254740993"`: "9007199254740993"},
+		"double": {"1234567": "1234567", "2.0": "2", "1e15": "1000000000000000"},
+		"float":  {"1234567": "1234567", "0.1": "0.1"},
+		"string": {`"00123"`: "00123", `"1e2"`: "1e2"},
+	} {
+		schema := `syntax = "proto3"; message E { double x = 1; ` + kind + ` label = 2; }`
+		s, d, _ := decoders(t, wireConfig(t, "protobuf", sr.Schema{Schema: schema, Type: sr.TypeProtobuf}))
+		encoder, err := NewEncoder("event.proto", schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkLabels(t, "protobuf "+kind, s, d, values, func(v any) ([]byte, error) { return encoder.Encode(1, []byte(`{"x":1,"label":`+v.(string)+`}`)) })
+	}
+}
+
+// checkLabels decodes events with such labels, and compares the names of their classes.
+func checkLabels(t *testing.T, name string, s *event.Schema, d Decoder, values map[any]string, encode func(any) ([]byte, error)) {
+	for v, want := range values {
+		value, err := encode(v)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var e event.Example
+		if err := d.Decode(t.Context(), Record{Value: value}, &e); err != nil {
+			t.Fatal(err)
+		}
+		classes := s.Classes
+		if e.Refused != nil || e.Label < 0 || classes[e.Label] != want {
+			t.Errorf("%s %v: class %d of %q (%v), want %q", name, v, e.Label, classes, e.Refused, want)
+		}
+	}
+}

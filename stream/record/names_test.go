@@ -1,0 +1,278 @@
+package record
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/longtest"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// The columns of names are what every model that was ever saved depends on: those
+// of short names, of nested ones, and of names beyond the length that is
+// remembered. What is kept of a name for people stays as well.
+func TestColumnsStay(t *testing.T) {
+	long := func(n int) string { return strings.Repeat("name ", n/5+1)[:n] }
+	for i, r := range []struct {
+		format, record string
+		sum            uint64 // of the columns, values, fields and the dictionary
+	}{
+		{"json", `{"a":1,"b":{"c":"x","d.e":[1,"w",{"f":true}]},"é":-2,"":3}`, 9338717469210176586},
+		{"json", `{"` + long(254) + `":{"a":1,"ab":"x","é":["w",3,{"z":1}]}}`, 7452522225784648647},
+		{"json", `{"` + long(256) + `":"x","` + long(257) + `":{"a":{"b":[0.5,"w",[2]]},"n":7},"` + long(1000) + `":true}`, 5637196720113250024},
+		{"json", `{"` + long(90) + `":{"` + long(90) + `":{"` + long(90) + `":{"` + long(90) + `":1,"c":["` + long(300) + `"]}}}}`, 16383124039710159153},
+		{"vw", `1 |words a b:2 |` + long(300) + ` x y |` + long(255) + ` x ` + long(400) + ` | plain 17`, 10769261782419317538},
+		{"csv", `1,39,"x, y",` + long(300) + `,true`, 9299548978090746558},
+	} {
+		c := DefaultConfig()
+		c.Format, c.Bits, c.Seed = r.format, 31, 7
+		switch {
+		case r.format == "csv":
+			c.Columns = []string{"label", "age", "job", "text", long(300)}
+		case i == 0:
+			c.Crosses = [][2]string{{"a", "b.c"}}
+		}
+		s := c.Schema()
+		d, err := NewDecoder(c, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // names that are new, and known
+			var e event.Example
+			d.Decode(context.Background(), Record{Value: []byte(r.record)}, &e)
+			if e.Refused != nil {
+				t.Fatalf("%d: %v", i, e.Refused)
+			}
+			h := xxhash.New()
+			for _, part := range []any{e.Features.Index, e.Features.Value, e.Field, s.Names.Blocks()[0].Data} {
+				binary.Write(h, binary.LittleEndian, part)
+			}
+			if h.Sum64() != r.sum {
+				t.Errorf("%d: other columns or names, %v: sum %d, want %d", i, e.Features.Index, h.Sum64(), r.sum)
+			}
+		}
+	}
+}
+
+// nested returns a JSON object around inner whose key has that many bytes.
+func nested(bytes int, inner string) string {
+	return `{"` + strings.Repeat("k", bytes) + `":` + inner + `}`
+}
+
+// What a record of joined names takes while it is decoded, and what it leaves, is
+// in proportion to its size. Every one of these took gigabytes.
+func TestNamesTakeLittleMemory(t *testing.T) {
+	longtest.NotRaced(t)
+	var words, keys, objects, vw, nulls []byte
+	for i := range 20_000 {
+		words = fmt.Appendf(words, `"%d",`, i)
+		keys = fmt.Appendf(keys, `"%d":1,`, i)
+		objects = fmt.Appendf(objects, `"%d":{"a":1},`, i)
+		vw = fmt.Appendf(vw, " w%d", i)
+	}
+	for i := range 200_000 {
+		nulls = fmt.Appendf(nulls, `"%d":null,`, i)
+	}
+	list := func(b []byte) string { return string(b[:len(b)-1]) }
+	for _, r := range []struct{ name, format, record, refused string }{
+		{"words", "json", nested(4000, "["+list(words)+"]"), ""},
+		{"keys", "json", nested(4000, "{"+list(keys)+"}"), ""},
+		{"objects", "json", nested(4000, "{"+list(objects)+"}"), ""},
+		{"nulls", "json", nested(4000, "{"+list(nulls)+"}"), "too-many"},
+		{"many words", "json", `{"w":[` + strings.Repeat(`"a",`, 1<<20) + `"a"]}`, "too-many"},
+		{"long key", "json", nested(200_000, "["+list(words)+"]"), "oversize"},
+		{"long joined key", "json", nested(2500, nested(2500, "["+list(words)+"]")), "oversize"},
+		{"long element", "json", nested(4094, "[[1]]"), "oversize"},
+		{"vw", "vw", "1 |" + strings.Repeat("k", 4000) + string(vw), ""},
+		{"vw, long", "vw", "1 |" + strings.Repeat("k", 200_000) + string(vw), "oversize"},
+		{"vw, many", "vw", "1 |" + strings.Repeat(" w", 1<<20), "too-many"},
+	} {
+		d := benchDecoder(t, r.format)
+		value := []byte(r.record)
+		var e event.Example
+		var before, after, left runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		d.Decode(context.Background(), Record{Value: value}, &e)
+		runtime.ReadMemStats(&after)
+		runtime.GC()
+		runtime.ReadMemStats(&left)
+		switch {
+		case e.Refused != nil && string(e.Refused.Reason) != r.refused, e.Refused == nil && r.refused != "":
+			t.Errorf("%s: %v, want %q", r.name, e.Refused, r.refused)
+		case e.Refused != nil && len(e.Refused.Detail) > 300:
+			t.Errorf("%s: a message of %d bytes", r.name, len(e.Refused.Detail))
+		}
+		// What an entry takes, and its name in the dictionary, is some 1,000 bytes.
+		if took := after.TotalAlloc - before.TotalAlloc; took > 96<<20 { // some 40 MB; the race detector adds half
+			t.Errorf("%s: %d bytes took %d MB", r.name, len(value), took>>20)
+		}
+		if kept := int64(left.HeapAlloc) - int64(before.HeapAlloc); kept > 16<<20 {
+			t.Errorf("%s: %d bytes left %d MB behind", r.name, len(value), kept>>20)
+		}
+		runtime.KeepAlive(d)
+	}
+}
+
+// A refused record leaves nothing behind in the decoder either: what is decoded
+// afterwards, with room for few fields, is decoded as fast as without it.
+func TestRefusalTeachesNothing(t *testing.T) {
+	for _, format := range []string{"json", "vw"} {
+		c := DefaultConfig()
+		c.Format, c.MaxFields = format, 100
+		s := c.Schema()
+		decoder, err := NewDecoder(c, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known := []byte(`{"label":1,"a":{"b":2,"c":[1,"w"]},"d":"x"}`)
+		later := []byte(`{"label":1,"d":"x","a":{"c":[1,"w",3],"b":2,"e":3},"f\u0020":{"g":1}}`)
+		bad := func(i int) (b []byte) {
+			b = fmt.Appendf(nil, `{"d":"y","n%d":{"m":{"o":1}},"a":{"c":[1,2,3,{"x":1}],"n":5,"b":2`, i)
+			for k := range 200 {
+				b = fmt.Appendf(b, `,"%d.%d":{"x":1}`, i, k)
+			}
+			return append(b, `},"f ":{"g":1},"label":oops}`...)
+		}
+		if format == "vw" {
+			known, later = []byte("1 |a b:2 c |d x"), []byte("1 |d x |a c b:2 e |f g")
+			bad = func(i int) (b []byte) {
+				b = fmt.Appendf(nil, "1 |d y |n%d a", i)
+				for k := range 200 {
+					b = fmt.Appendf(b, " |%d.%d x", i, k)
+				}
+				return append(b, " |f g |d x:oops"...)
+			}
+		}
+		var e event.Example
+		decode := func(value []byte, want bool) {
+			t.Helper()
+			if decoder.Decode(context.Background(), Record{Value: value}, &e); (e.Refused == nil) != want {
+				t.Fatal(e.Refused)
+			}
+		}
+		decode(known, true)
+		for i := range 50 {
+			decode(bad(i), false)
+			decode(known, true)
+		}
+		decode(later, true)
+		decode(known, true)
+		decode(later, true)
+		if n := testing.AllocsPerRun(10, func() { decode(later, true) }); n > 0 {
+			t.Errorf("%s: %v allocations for a record of known names", format, n)
+		}
+		var parents int
+		switch d := decoder.(type) {
+		case *jsonDecoder:
+			parents = len(d.under)
+			if len(d.root.children) != 4 || d.nodes != 11 {
+				t.Errorf("%d nodes, %d of them keys of the record, want 11 and 4", d.nodes, len(d.root.children))
+			}
+			// A key that an unlinked node knows must not be taken for new and known.
+			decode([]byte(`{"a":{"n":5},"a":{"n":5}}`), false)
+			decode([]byte(`{"a":{"n":5,"n":5}}`), false)
+		case *vwDecoder:
+			parents = len(d.under)
+			if len(d.namespaces) != 3 {
+				t.Errorf("%d namespaces, want 3", len(d.namespaces))
+			}
+		}
+		if parents > 5 {
+			t.Errorf("%s: %d names are remembered to be parents of fields", format, parents)
+		}
+	}
+}
+
+// The names of a refused record are not in the dictionary, nor are they added with
+// the next record, whether the refused one brought a new field or only a new value.
+func TestRefusedNamesAreForgotten(t *testing.T) {
+	for format, records := range map[string][3]string{
+		"json": {`{"label":1,"color":"red","x":1}`, `{"color":"blue","x":oops}`, `{"color":"green","new":1,"x":oops}`},
+		"vw":   {"1 |color red |x y:1", "1 |color blue |x y:oops", "1 |new a |color green |x y:oops"},
+	} {
+		names := func(records ...string) (names []string) {
+			config := DefaultConfig()
+			config.Format = format
+			schema := config.Schema()
+			d, err := NewDecoder(config, schema)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var e event.Example
+			for _, r := range records {
+				d.Decode(context.Background(), Record{Value: []byte(r)}, &e)
+				if refused := strings.Contains(r, "oops"); (e.Refused != nil) != refused {
+					t.Fatalf("%s: %v", r, e.Refused)
+				}
+			}
+			for i := range schema.Names.Len() {
+				_, name := schema.Names.At(i)
+				names = append(names, name)
+			}
+			return names
+		}
+		want := names(records[0], records[0])
+		for _, bad := range records[1:] {
+			if got := names(records[0], bad, records[0]); !slices.Equal(got, want) {
+				t.Errorf("after %s the names are %q, want %q", bad, got, want)
+			}
+		}
+	}
+}
+
+// A name with dots stands for a nesting too, so a record can call the same fields
+// null at as many places as there are ways to write their parent's name. It takes
+// no more memory for that than the fields do.
+func TestMissingInManyPlaces(t *testing.T) {
+	config := DefaultConfig()
+	config.Format = "json"
+	schema := config.Schema()
+	d, err := NewDecoder(config, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e event.Example
+	decode := func(record string) {
+		t.Helper()
+		d.Decode(context.Background(), Record{Value: []byte(record)}, &e)
+		if e.Refused != nil {
+			t.Fatal(e.Refused)
+		}
+	}
+	const depth, fields = 9, 2000
+	parent := strings.Repeat("a.", depth-1) + "a"
+	var learned strings.Builder
+	for i := range fields {
+		fmt.Fprintf(&learned, `,"%s.f%d":1`, parent, i)
+	}
+	decode(`{"label":"1"` + learned.String() + "}")
+	var nulls func(depth int) string // what an object says that has so many levels below it
+	nulls = func(depth int) string {
+		var members []string
+		for k := 1; k < depth; k++ {
+			members = append(members, fmt.Sprintf(`"%sa":{%s}`, strings.Repeat("a.", k-1), nulls(depth-k)))
+		}
+		return strings.Join(append(members, fmt.Sprintf(`"%sa":null`, strings.Repeat("a.", depth-1))), ",")
+	}
+	for range 2 { // the second record is noted like the first
+		record := `{"label":"1",` + nulls(depth) + "}"
+		if n := strings.Count(record, "null"); n != 1<<(depth-1) {
+			t.Fatalf("%d nulls", n)
+		}
+		decode(record)
+		if len(e.Missing) != fields || !slices.IsSorted(e.Missing) {
+			t.Errorf("%d fields missing, want %d in order", len(e.Missing), fields)
+		}
+		if c := cap(e.Missing); c > 4*fields {
+			t.Errorf("room for %d fields", c)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package notation
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"blankout/internal/event"
+)
+
+// This file finds fields whose texts are numbers.
+
+// Found is a field whose texts are numbers.
+type Found struct {
+	Field, Example string
+	// Notation reads them; Plain if they are strings of plain numbers, which no notation reads.
+	Notation Notation
+}
+
+func (f Found) String() string {
+	text := fmt.Sprintf("field %s holds numbers written as text, such as %s", strconv.Quote(f.Field), strconv.Quote(f.Example))
+	if f.Notation == Plain {
+		return text + ", and each is a category of its own: write them without quotes, or drop the field"
+	}
+	return text + ", and each is a category of its own: " + f.Notation.String() + " reads them"
+}
+
+const (
+	// maxNames bounds the names of a Schema that are looked at, maxValues those of a field.
+	maxNames, maxValues = 2000, 50
+	// A field is of numbers if it has leastValues different texts and all but one in ten are.
+	leastValues = 5
+)
+
+// ordered are the notations that are tried, the first of equal ones wins. The last is of signs
+// alone.
+var ordered = []Notation{{".", ","}, {",", ""}, {",", "."}, {".", " "}, {",", " "}, {".", "'"}, {",", "'"}}
+
+// Looked is how many names of a Schema Find looks at.
+func Looked(s *event.Schema) int { return min(s.Names.Len(), maxNames) }
+
+// Find returns the fields of a Schema whose texts are numbers, by the names that it remembers.
+func Find(s *event.Schema) (found []Found) {
+	values, fields := map[string][]string{}, []string{}
+	for _, f := range s.Fields {
+		if _, there := values[f.Name]; f.Kind == event.Categorical && !there {
+			values[f.Name], fields = nil, append(fields, f.Name)
+		}
+	}
+	for i := range Looked(s) {
+		_, name := s.Names.At(i)
+		field, value, _ := strings.Cut(name, "=")
+		if list, there := values[field]; there && len(list) < maxValues {
+			values[field] = append(list, value)
+		}
+	}
+	comma := false // some field has decimal commas, beyond doubt
+	for _, name := range fields {
+		if n, example, ok := of(values[name], false); ok {
+			found = append(found, Found{name, example, n})
+			comma = comma || n.Decimal == ","
+		}
+	}
+	for i := range found {
+		if comma {
+			found[i].Notation, found[i].Example, _ = of(values[found[i].Field], true)
+		}
+	}
+	return found
+}
+
+// of returns the notation that reads most of the texts of a field, and an example of it.
+func of(texts []string, comma bool) (best Notation, example string, ok bool) {
+	most := 0
+	for _, n := range ordered {
+		if comma && n.Decimal != "," {
+			continue
+		}
+		if count, first := n.reads(texts); count > most {
+			best, example, most = n, first, count
+		}
+	}
+	if comma && most < len(texts)-len(texts)/10 {
+		return of(texts, false)
+	}
+	if plain, first := plainNumbers(texts); plain >= most && plain > 0 {
+		best, example, most = Plain, first, plain
+	}
+	return best, example, len(texts) >= leastValues && most >= len(texts)-len(texts)/10
+}
+
+// reads counts the texts that n reads, if it is needed for one in five of them.
+func (n Notation) reads(texts []string) (count int, example string) {
+	needed := 0
+	for _, text := range texts {
+		if _, ok := n.Parse([]byte(text)); !ok {
+			continue
+		}
+		count++
+		if _, err := strconv.ParseFloat(text, 64); err != nil {
+			example, needed = cmp.Or(example, text), needed+1
+		}
+	}
+	if 5*needed < len(texts) || needed == 0 {
+		return 0, ""
+	}
+	return count, example
+}
+
+// plainNumbers counts the texts that are plain numbers with a fraction: others may be codes.
+func plainNumbers(texts []string) (count int, example string) {
+	for _, text := range texts {
+		if _, err := strconv.ParseFloat(text, 64); err == nil && strings.Contains(text, ".") {
+			count, example = count+1, text
+		}
+	}
+	return count, example
+}

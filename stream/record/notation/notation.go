@@ -1,0 +1,154 @@
+// Package notation reads numbers that are written for people: with a decimal comma, with marks
+// between thousands, with a sign of currency or per cent.
+package notation
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"blankout/internal/event"
+)
+
+// Notation is how numbers are written.
+type Notation struct {
+	Decimal   string // "." or ","
+	Thousands string // one character between groups of three digits, "" for none
+}
+
+// Plain is the notation of computers.
+var Plain = Notation{Decimal: "."}
+
+// Check returns the first thing wrong with a Notation; it names the key.
+func (n Notation) Check() error {
+	switch {
+	case n.Decimal != "." && n.Decimal != ",":
+		return event.KeyErrorf("decimal", "decimal %q: want a point or a comma", n.Decimal)
+	case n.Thousands == "":
+	case len(n.Thousands) != 1 || !strings.Contains(",. '_", n.Thousands):
+		return event.KeyErrorf("thousands", "thousands %q: want a comma, a point, a blank, an apostrophe, an underscore, or nothing", n.Thousands)
+	case n.Thousands == n.Decimal:
+		return event.KeyErrorf("thousands", "thousands %q: it is the decimal mark, too", n.Thousands)
+	}
+	return nil
+}
+
+// String returns the keys that set the Notation.
+func (n Notation) String() string {
+	var keys []string
+	if n.Decimal != Plain.Decimal {
+		keys = append(keys, fmt.Sprintf("record.decimal = %q", n.Decimal))
+	}
+	if n.Thousands != "" {
+		keys = append(keys, fmt.Sprintf("record.thousands = %q", n.Thousands))
+	}
+	return strings.Join(keys, " and ")
+}
+
+// maxText is the length of the longest text that is looked at.
+const maxText = 64
+
+// Parse returns the number that a text is, perhaps between blanks and with a sign of currency or
+// per cent, which changes nothing.
+func (n Notation) Parse(text []byte) (x float64, ok bool) {
+	if len(text) == 0 || len(text) > maxText {
+		return 0, false
+	}
+	s := strings.TrimFunc(string(text), unicode.IsSpace)
+	minus := false
+	for range 2 { // a sign before the currency's or behind it
+		if rest, cut := cutSign(s); cut {
+			if minus {
+				return 0, false
+			}
+			s, minus = rest, strings.TrimLeft(s, "+") == s
+		}
+		s = trimUnit(s)
+	}
+	whole, fraction, point := strings.Cut(s, n.Decimal)
+	whole, ok = n.ungrouped(whole)
+	if !ok || !isDigits(fraction) || point && whole+fraction == "" || whole == "" && !point {
+		return 0, false
+	}
+	x, err := strconv.ParseFloat("0"+whole+"."+fraction+"0", 64)
+	if minus {
+		x = -x
+	}
+	return x, err == nil
+}
+
+// cutSign takes the sign off a number.
+func cutSign(s string) (rest string, cut bool) {
+	for _, sign := range []string{"-", "+", "\u2212"} {
+		if rest, cut := strings.CutPrefix(s, sign); cut {
+			return strings.TrimLeftFunc(rest, unicode.IsSpace), true
+		}
+	}
+	return s, false
+}
+
+// units are signs of currency that are letters.
+var units = []string{"EUR", "USD", "GBP", "CHF", "JPY", "CNY", "INR", "NOK", "SEK", "DKK", "PLN", "CZK", "kr.", "kr", "zł"}
+
+// trimUnit takes a sign of currency or per cent off either end.
+func trimUnit(s string) string {
+	isUnit := func(r rune) bool { return r == '%' || r == '‰' || unicode.Is(unicode.Sc, r) }
+	s = strings.TrimFunc(s, func(r rune) bool { return isUnit(r) || unicode.IsSpace(r) })
+	for _, unit := range units {
+		if rest, cut := strings.CutPrefix(s, unit); cut {
+			return strings.TrimFunc(rest, func(r rune) bool { return isUnit(r) || unicode.IsSpace(r) })
+		}
+		if rest, cut := strings.CutSuffix(s, unit); cut {
+			return strings.TrimRightFunc(rest, unicode.IsSpace)
+		}
+	}
+	return s
+}
+
+// ungrouped takes the marks between thousands out of a whole number. Without them any digits are
+// one; with them the first group has up to three and no leading 0, and the others have three.
+func (n Notation) ungrouped(whole string) (digits string, ok bool) {
+	groups := strings.FieldsFunc(whole, func(r rune) bool { return n.separates(r) })
+	marks := strings.Count(whole, n.Thousands)
+	if n.Thousands == "" || len(groups) < 2 {
+		return whole, isDigits(whole)
+	}
+	if n.Thousands == " " || n.Thousands == "'" {
+		marks = strings.Count(strings.Map(func(r rune) rune {
+			if n.separates(r) {
+				return '_'
+			}
+			return r
+		}, whole), "_")
+	}
+	if marks != len(groups)-1 || len(groups[0]) > 3 || groups[0][0] == '0' {
+		return "", false
+	}
+	for i, group := range groups {
+		if !isDigits(group) || i > 0 && len(group) != 3 {
+			return "", false
+		}
+	}
+	return strings.Join(groups, ""), true
+}
+
+// separates reports whether r stands between thousands: of blanks and apostrophes any kind does.
+func (n Notation) separates(r rune) bool {
+	switch n.Thousands {
+	case " ":
+		return r == ' ' || r == '\u00a0' || r == '\u202f' || r == '\u2009'
+	case "'":
+		return r == '\'' || r == '’'
+	}
+	return n.Thousands != "" && r == rune(n.Thousands[0])
+}
+
+func isDigits(s string) bool {
+	for i := range len(s) {
+		if s[i]-'0' > 9 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,256 @@
+package record
+
+// This file keeps, for records with a schema, the names of what a record holds as a tree,
+// as jsonDecoder does for JSON.
+
+import (
+	"fmt"
+	"strconv"
+
+	"blankout/internal/event"
+)
+
+// place is a field of a record in its place, its name joined by dots: a field of the
+// record around it, a key of a map, or an index of an array.
+type place struct {
+	named
+	size     int  // of the whole name in bytes
+	kept     bool // in the tree
+	of       any  // the type of record that fields belong to
+	fields   []*place
+	others   map[any][]*place // those of other types, where a union allows several
+	keys     map[string]*place
+	elements []*place
+}
+
+// places is the tree, with what the present record has added to it: a record that is
+// refused leaves nothing behind. It uses core's way from names to columns.
+type places struct {
+	core
+	root  *place
+	count int      // in the tree, at most max_fields; later names get a place for once
+	short [64]byte // scratch for a number as text
+	grown []func() // takes out of the tree what this record has brought
+	left  int      // values that the record may still have, those that take no byte in it too
+
+	reason  event.Reason
+	failure string
+}
+
+func newPlaces(c core) places {
+	return places{core: c, root: &place{kept: true}}
+}
+
+// end completes e, or refuses it for why fail was called.
+func (d *places) end(r *Record, e *event.Example) {
+	if d.failure != "" {
+		d.refuse(r, e, d.reason, "%s", d.failure)
+	} else {
+		d.complete(r, e)
+	}
+	if e.Refused != nil {
+		for i := len(d.grown) - 1; i >= 0; i-- {
+			d.grown[i]()
+		}
+		d.count -= len(d.grown)
+	}
+	clear(d.grown)
+	d.grown, d.failure = d.grown[:0], ""
+}
+
+// fail remembers why the record is refused and returns false.
+func (d *places) fail(reason event.Reason, format string, args ...any) bool {
+	if d.failure == "" {
+		d.reason, d.failure = reason, fmt.Sprintf(format, args...)
+	}
+	return false
+}
+
+// fields returns the places of the n fields of a record of this type at p, nil for those
+// that newField must make.
+func (d *places) fields(p *place, of any, n int) []*place {
+	switch {
+	case p.of == of:
+		return p.fields
+	case p.of == nil:
+		p.of, p.fields = of, make([]*place, n)
+		return p.fields
+	case p.others == nil:
+		p.others = map[any][]*place{}
+	}
+	if p.others[of] == nil {
+		p.others[of] = make([]*place, n)
+	}
+	return p.others[of]
+}
+
+// newField makes the place of field number i of the fields at p, nil if that fails.
+func (d *places) newField(p *place, fields []*place, i int, name string) *place {
+	joint := "."
+	if p == d.root {
+		joint = ""
+	}
+	c := d.place(p, joint, name)
+	if c != nil && c.kept {
+		fields[i] = c
+		d.grown = append(d.grown, func() { fields[i] = nil })
+	}
+	return c
+}
+
+// key returns the place of a key of the map at p, nil if that fails.
+func (d *places) key(p *place, key []byte) *place {
+	if c := p.keys[string(key)]; c != nil {
+		return c
+	}
+	name := string(key)
+	c := d.place(p, ".", name)
+	if c != nil && c.kept {
+		if p.keys == nil {
+			p.keys = map[string]*place{}
+		}
+		p.keys[name] = c
+		d.grown = append(d.grown, func() { delete(p.keys, name) })
+	}
+	return c
+}
+
+// element returns the place of element i of the array at p, nil if that fails.
+func (d *places) element(p *place, i int) *place {
+	for len(p.elements) <= i {
+		c := d.place(p, "[", strconv.Itoa(len(p.elements))+"]")
+		if c == nil {
+			return nil
+		}
+		if !c.kept {
+			return d.place(p, "[", strconv.Itoa(i)+"]")
+		}
+		p.elements = append(p.elements, c)
+		d.grown = append(d.grown, func() { p.elements = p.elements[:len(p.elements)-1] })
+	}
+	return p.elements[i]
+}
+
+func (d *places) place(p *place, joint, name string) *place {
+	size := p.size + len(joint) + len(name)
+	if size > maxFieldBytes || size > maxNameBytes && len(p.name) > maxNameBytes {
+		d.fail(event.ReasonOversize, "field %.80q…: a name of %d bytes, the most is %d", p.name+joint+name[:min(len(name), 80)], size, maxFieldBytes)
+		return nil
+	}
+	c := &place{named: d.named(p.name + joint + name), size: size}
+	if p.role == isDropped {
+		c.role = isDropped
+	}
+	if c.kept = p.kept && d.count < d.c.MaxFields; c.kept {
+		d.count++
+	}
+	return c
+}
+
+// number adds a number as a feature of p, or takes it for what p is. text writes it where
+// it is wanted as a name.
+func (d *places) number(p *place, x float64, text func([]byte) []byte) bool {
+	switch {
+	case p.role == isDropped:
+		return true
+	case x-x != 0 && d.missNumber(&p.named):
+		return true
+	case p.role == isLabel:
+		return d.role(p, d.typedLabel(text(d.scratch())))
+	case p.role != isFeature:
+		return d.role(p, text(d.scratch()))
+	case p.times != nil:
+		return d.time(p, text(d.scratch()))
+	case x-x != 0:
+		return d.fail(event.ReasonNotFinite, "field %.80q is %v", p.name, x)
+	case p.categorical:
+		d.pair(&p.named, event.Categorical, plainNumber(text(d.scratch())), 1)
+	case x > maxMagnitude || x < -maxMagnitude:
+		return d.fail(event.ReasonOutOfRange, "field %.80q is %v, the limit is 1e30", p.name, x)
+	default:
+		d.addNumber(&p.named, x)
+	}
+	return true
+}
+
+func (d *places) float(p *place, x float64) bool {
+	return d.number(p, x, func(b []byte) []byte { return strconv.AppendFloat(b, x, 'g', -1, 64) })
+}
+
+func (d *places) integer(p *place, x int64) bool {
+	return d.number(p, float64(x), func(b []byte) []byte { return strconv.AppendInt(b, x, 10) })
+}
+
+// text adds a string as a feature of p, or takes it for what p is. word says that it is one
+// of an array.
+func (d *places) text(p *place, text []byte, word bool) bool {
+	switch {
+	case p.role == isDropped:
+	case p.role != isFeature:
+		return d.role(p, text)
+	case p.times != nil:
+		return d.time(p, text)
+	case p.named.text:
+		if !d.words(&p.named, text) {
+			return d.tooManyFeatures()
+		}
+	case word:
+		d.pair(&p.named, event.Words, text, 1)
+	case d.writtenNumber(&p.named, text):
+	default:
+		d.pair(&p.named, event.Categorical, text, 1)
+	}
+	return !d.tooMany() || d.tooManyFeatures()
+}
+
+// time takes the text of p, a field whose times make features.
+func (d *places) time(p *place, text []byte) bool {
+	return d.times.takeTime(p.times, text) || d.fail(event.ReasonSyntax, "field %.80q, %.40q: %s", p.name, text, wantTime)
+}
+
+func (d *places) boolean(p *place, x bool) bool {
+	text := strconv.AppendBool(d.scratch(), x)
+	switch {
+	case p.role == isDropped:
+	case p.role != isFeature:
+		return d.role(p, text)
+	default:
+		d.pair(&p.named, event.Boolean, text, 1)
+	}
+	return true
+}
+
+// null notes that p is known to be missing.
+func (d *places) null(p *place) bool {
+	if p.role == isFeature {
+		d.miss(&p.named)
+	}
+	return true
+}
+
+// role takes the text of a label, weight, id or time.
+func (d *places) role(p *place, text []byte) bool {
+	reason, detail := d.special(p.role, text, false)
+	return detail == "" || d.fail(reason, "field %.80q: %s", p.name, detail)
+}
+
+// several fails at a label, weight, id or time that is no single value.
+func (d *places) several(p *place) bool {
+	return p.role == isFeature || p.role == isDropped || d.fail(event.ReasonSyntax, "field %.80q, which is the %s, has several values", p.name, roleKeys[p.role])
+}
+
+func (d *places) tooManyFeatures() bool {
+	return d.fail(event.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
+}
+
+// spend takes n values of the record from what its size allows, so that what it costs is in
+// proportion to it: fields that are left out and empty elements need few bytes or none.
+func (d *places) spend(n int) bool {
+	if d.left -= n; d.left >= 0 {
+		return true
+	}
+	return d.fail(event.ReasonTooMany, "more values, most of them left out or empty, than its bytes and four times max_features, %d", d.c.MaxFeatures)
+}
+
+// scratch returns memory for a short text that is used at once.
+func (d *places) scratch() []byte { return d.short[:0] }

@@ -1,0 +1,605 @@
+// Package record makes events of records: of JSON, svmlight, VW text, CSV and the
+// images of an idx pair.
+//
+
+// Framing and decoding are apart. A [Scanner] cuts the text of a file into records; in
+// a topic the broker has done so. A [Decoder] knows one format and makes an Example of
+// a record, wherever it comes from. A record that cannot be used is data, not an
+// error: it becomes an Example with Refused set.
+package record
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/stream/record/notation"
+	"blankout/stream/registry"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Record is one record of a topic or one line of a file, borrowed from its source.
+type Record struct {
+	Key, Value []byte
+	Offset     int64
+	Time       int64 // milliseconds since the Unix epoch, 0 if unknown
+	Unlabeled  bool  // whatever the record says of its label is passed over
+	Cut        bool  // Value is the start of a line that is longer than max_bytes
+	// Headers are those of a record of a topic as they came, not taken apart; nil of a file.
+	Headers []byte
+}
+
+// RestSkipped ends the detail of a refused line of a file of which only the start is kept.
+const RestSkipped = "its rest is skipped"
+
+// Decoder turns records of one format into Examples. It adds the fields,
+// classes and names it meets to its Schema and belongs to one goroutine.
+type Decoder interface {
+	// Decode fills e from r. It keeps the capacity of e's slices, and in the
+	// steady state, when fields and names are known, allocates nothing. Key, Value
+	// and Refused.Value borrow r's bytes. Decode leaves e.Fingerprint to the source.
+	//
+
+	// A record that cannot be used gets e.Refused and is no error. An error says
+	// that ctx ended while Decode waited for what it needs from elsewhere, as a
+	// schema from a registry: then r is not decoded, and a reader must hand it out
+	// again the next time.
+	Decode(ctx context.Context, r Record, e *event.Example) error
+}
+
+// Config says how records are read: the section [record] of the configuration.
+// config/blankout.toml explains its keys to users.
+type Config struct {
+	Format string `toml:"format"` // json, svmlight, vw or csv; "" in a file: by its name
+	// Label, Weight, ID and Time name the fields of JSON and CSV that hold the
+	// class, the importance, the event's id and its time (milliseconds since the
+	// Unix epoch, or an RFC 3339 string). A nested field is named with dots, as in
+	// meta.label. "" where there is none.
+	Label  string `toml:"label"`
+	Weight string `toml:"weight"`
+	ID     string `toml:"id"`
+	Time   string `toml:"time"`
+	// Drop lists fields that are not features; of an object, all it holds.
+	Drop []string `toml:"drop"`
+	// Categorical lists fields whose numbers are names, as of a postcode.
+	Categorical []string `toml:"categorical"`
+	// Text lists fields whose strings are texts: bags of their words in lower case, and of
+	// every run of up to Ngrams of them.
+	Text   []string `toml:"text"`
+	Ngrams int      `toml:"ngrams"`
+	// Groups lists fields that fail together, by the group's name; in the sparse text
+	// formats, which have none, columns and ranges of them, as in 1-8.
+	Groups map[string][]string `toml:"groups"`
+	// GroupEvery makes groups of so many columns of a sparse text format, from its first
+	// index on; 0 does not.
+	GroupEvery uint32 `toml:"-"`
+	// Unlabeled ignores the labels.
+	Unlabeled bool `toml:"-"`
+
+	// The settings that decide which column a name gets, and the classes, go
+	// into the Schema of a new model; that of an existing one overrules it.
+	Bits           uint   `toml:"bits"`            // names hash to 2^bits columns
+	Seed           uint64 `toml:"seed"`            // of that hash
+	NumericIndices bool   `toml:"numeric_indices"` // svmlight indices, and numbers as names in VW's anonymous namespace, are columns
+	ZeroBased      bool   `toml:"zero_based"`      // svmlight indices count from 0
+	// Absent says what a record means by what it leaves out, see event.Schema.
+	Absent     string      `toml:"absent"`
+	Crosses    [][2]string `toml:"crosses"` // pairs of fields whose products are features
+	Classes    []string    `toml:"classes"` // all of them; empty: learn up to max_classes
+	Target     loss.Target `toml:"-"`       // what labels are: the loss says it, no key does
+	Counts     bool        `toml:"-"`       // refuse negative features: the noise is of counts
+	MaxClasses int         `toml:"max_classes"`
+	// Positive names the positive one of two classes; see PositiveName.
+	Positive string `toml:"positive"`
+	MaxNames int    `toml:"max_names"` // of the dictionary that reports show names from
+
+	// NaN says what a number of JSON, CSV or a schema is that is NaN or infinite: missing,
+	// as null is, or a reason to refuse the record.
+	NaN string `toml:"nan"`
+
+	// A record beyond these is refused.
+	MaxFeatures int `toml:"-"`
+	MaxBytes    int `toml:"max_bytes"`
+	// MaxWeight bounds the importance of an event: one event of too much would hide all others
+	// in the measures. 0 is 1e30.
+	MaxWeight float64 `toml:"max_weight"`
+	// MaxFields bounds the fields kept apart; those that come later still have
+	// columns of their own but share field 0.
+	MaxFields int `toml:"-"`
+
+	// For CSV: Columns names the columns where there is no header line (always in
+	// a topic), Missing lists what stands for an unknown value.
+	Columns   []string `toml:"columns"`
+	Missing   []string `toml:"missing"`
+	Separator string   `toml:"separator"`
+	// Decimal and Thousands say how texts are written that are numbers, see notation.Notation.
+	// Where either is not the default, such a text is a number; of JSON a string is, too.
+	Decimal   string `toml:"decimal"`
+	Thousands string `toml:"thousands"`
+	// Timezone is the zone of times that are written without one, and of the hour and weekday of
+	// the TimeFeatures: fields whose hour, weekday and age make features.
+	Timezone     string   `toml:"timezone"`
+	TimeFeatures []string `toml:"time_features"`
+
+	// Growing leaves the last line of a file alone while no newline ends it, because a
+	// program may still be writing it; a JSON object that is closed is taken. It applies to
+	// plain regular files only.
+	Growing bool `toml:"-"`
+	// Registry has the schemas of the formats that need them.
+	Registry *registry.Client `toml:"-"`
+	// KeepValue leaves the bytes of every record in Example.Value.
+	KeepValue bool `toml:"-"`
+}
+
+// DefaultMaxClasses is how many classes are found where none are named.
+const DefaultMaxClasses = 100
+
+// DefaultConfig returns the defaults: JSON whose field "label" is the class.
+func DefaultConfig() Config {
+	return Config{
+		Label:          "label",
+		Ngrams:         1,
+		Bits:           22,
+		NumericIndices: true,
+		Absent:         event.AbsentAuto,
+		MaxClasses:     DefaultMaxClasses,
+		NaN:            nanMissing,
+		MaxNames:       1 << 16,
+		MaxFeatures:    100_000,
+		MaxWeight:      1e6,
+		MaxBytes:       16 << 20,
+		MaxFields:      1 << 14,
+		Missing:        []string{"", "NA", "null"},
+		Separator:      ",",
+		Decimal:        notation.Plain.Decimal,
+		Timezone:       utc,
+	}
+}
+
+// utc is the default of Config.Timezone.
+const utc = "UTC"
+
+// The values of Config.NaN.
+const (
+	nanMissing = "missing"
+	nanRefuse  = "refuse"
+)
+
+// maxMagnitude bounds every number of a record: squares and products of a few
+// stay far from overflow.
+const maxMagnitude = 1e30
+
+// maxNameBytes bounds the names of fields and classes that are remembered. A
+// field of a longer name counts as one beyond max_fields, such a label is refused.
+const maxNameBytes = event.MaxNameBytes
+
+// maxFieldBytes bounds the name of a field: a record with a longer one is refused.
+const maxFieldBytes = 4096
+
+// formats is the table of record formats: a new one is a file beside this one
+// and a line here. The first is the default.
+var formats = []struct {
+	name     string
+	suffixes []string // of file names
+	new      func(core) (Decoder, error)
+	framing  framing // of text; the others are in topics only
+}{
+	{"json", []string{".json", ".jsonl", ".ndjson"}, newJSON, framing{finished: closedObject}},
+	{"svmlight", []string{".svm", ".svmlight", ".libsvm"}, newSvmlight, framing{comment: '#'}},
+	{"vw", []string{".vw"}, newVW, framing{}},
+	{"csv", []string{".csv"}, newCSV, framing{quotes: true}},
+	{"avro", nil, newAvro, framing{none: true}},
+	{"protobuf", nil, newProtobuf, framing{none: true}},
+	{"json-schema", nil, newJSONSchema, framing{none: true}},
+}
+
+// Formats returns the names of the formats.
+func Formats() (names []string) {
+	for _, f := range formats {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// FileFormats returns the names of the formats that files hold.
+func FileFormats() (names []string) {
+	for _, f := range formats {
+		if !f.framing.none {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
+
+// FormatName is c.Format, and where none is given the one that NewDecoder takes.
+func (c Config) FormatName() string { return cmp.Or(c.Format, formats[0].name) }
+
+// HasSchemas reports whether the records are in the wire format of a schema registry,
+// which only topics hold.
+func (c Config) HasSchemas() bool {
+	for _, f := range formats {
+		if f.name == c.Format {
+			return f.framing.none
+		}
+	}
+	return false
+}
+
+// FormatOf returns the format that a file's name tells, "idx" for MNIST's pairs
+// and "" if it tells none. The rows of a Parquet file are read as JSON.
+func FormatOf(name string) string {
+	base := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(name), ".gz"), ".zst")
+	if filepath.Ext(base) == ".parquet" {
+		return "json"
+	}
+	for _, f := range formats {
+		if slices.Contains(f.suffixes, filepath.Ext(base)) {
+			return f.name
+		}
+	}
+	if strings.Contains(base, "idx") {
+		return "idx"
+	}
+	return ""
+}
+
+// Check returns the first thing wrong with the configuration; it names the key.
+func (c Config) Check() error {
+	switch {
+	case c.Format != "" && !slices.Contains(Formats(), c.Format):
+		return event.KeyErrorf("format", "format %q: want one of %s", c.Format, strings.Join(Formats(), ", "))
+	case c.Bits < 1 || c.Bits > 31:
+		return event.KeyErrorf("bits", "bits %d: want 1 to 31", c.Bits)
+	case len(c.Classes) == 1:
+		return event.KeyErrorf("classes", "classes %q: want at least two, or none to learn them", c.Classes)
+	case len(c.Classes) == 0 && c.MaxClasses < 2:
+		return event.KeyErrorf("max_classes", "max_classes %d: want at least 2", c.MaxClasses)
+	case c.MaxFields < 1 || c.MaxFields > event.MaxFields:
+		return event.KeyErrorf("max_fields", "max_fields %d: want 1 to %d", c.MaxFields, event.MaxFields)
+	case !(c.MaxWeight >= 0 && c.MaxWeight <= maxMagnitude):
+		return event.KeyErrorf("max_weight", "max_weight %v: want a number from 0 to 1e30", c.MaxWeight)
+	case c.Absent != "" && c.Absent != event.AbsentAuto && c.Absent != event.AbsentZero && c.Absent != event.AbsentMissing:
+		return event.KeyErrorf("absent", "absent %q: want %s, %s or %s", c.Absent, event.AbsentAuto, event.AbsentZero, event.AbsentMissing)
+	case c.NaN != nanMissing && c.NaN != nanRefuse:
+		return event.KeyErrorf("nan", "nan %q: want %s or %s", c.NaN, nanMissing, nanRefuse)
+	case c.MaxFeatures < 1:
+		return event.KeyErrorf("max_features", "max_features %d: want at least 1", c.MaxFeatures)
+	case c.MaxBytes < 1 || c.MaxBytes > 1<<30:
+		return event.KeyErrorf("max_bytes", "max_bytes %d: want 1 to %d", c.MaxBytes, 1<<30)
+	case c.MaxNames < 0:
+		return event.KeyErrorf("max_names", "max_names %d: want 0 or more", c.MaxNames)
+	case len(c.Separator) != 1 || c.Separator == `"` || c.Separator == "\n" || c.Separator == "\r":
+		return event.KeyErrorf("separator", "separator %q: want one character that is no quote and no newline", c.Separator)
+	}
+	for i, name := range c.Classes {
+		if name == "" || event.FindClass(c.Classes[:i], name) >= 0 {
+			return event.KeyErrorf("classes", "classes %q: empty or twice the same", c.Classes)
+		}
+	}
+	if c.Positive != "" && len(c.Classes) > 0 && event.FindClass(c.Classes, c.Positive) < 0 {
+		return event.KeyErrorf("positive", "positive %q: it is none of classes %q", c.Positive, c.Classes)
+	}
+	for _, x := range c.Crosses {
+		if x[0] == "" || x[1] == "" {
+			return event.KeyErrorf("crosses", "crosses %q: want pairs of names of fields", x)
+		}
+	}
+	if err := cmp.Or(c.Notation().Check(), c.checkTimes()); err != nil {
+		return err
+	}
+	special := c.special()
+	if c.Ngrams < 0 || c.Ngrams > maxNgrams {
+		return event.KeyErrorf("ngrams", "ngrams %d: want 1 to %d", c.Ngrams, maxNgrams)
+	}
+	if c.Ngrams > 1 && len(c.Text) == 0 {
+		return event.KeyErrorf("ngrams", "ngrams %d: they are of the words of texts, and no field is named with text", c.Ngrams)
+	}
+	for _, name := range c.Text {
+		if slices.Contains(c.Categorical, name) || slices.Contains(c.Drop, name) || slices.Contains(special[:], name) {
+			return event.KeyErrorf("text", "text: field %q is also named as label, weight, id, time, drop or categorical", name)
+		}
+	}
+	if err := c.checkGroups(); err != nil {
+		return err
+	}
+	for i, name := range special {
+		if name != "" && (slices.Contains(special[:i], name) || slices.Contains(c.Drop, name)) {
+			return event.KeyErrorf(roleKeys[i], "%s: field %q is named for two of label, weight, id, time and drop", roleKeys[i], name)
+		}
+	}
+	names := map[string][]string{"drop": c.Drop, "categorical": c.Categorical, "text": c.Text}
+	for i, name := range special {
+		names[roleKeys[i]] = []string{name}
+	}
+	for _, key := range slices.Sorted(maps.Keys(names)) {
+		for _, name := range names[key] {
+			if len(name) > maxNameBytes {
+				return event.KeyErrorf(key, "%s: field %.40q…: want names of up to %d bytes, this one has %d", key, name, maxNameBytes, len(name))
+			}
+		}
+	}
+	return nil
+}
+
+// Notation says how numbers are written in texts.
+func (c Config) Notation() notation.Notation {
+	return notation.Notation{Decimal: cmp.Or(c.Decimal, notation.Plain.Decimal), Thousands: c.Thousands}
+}
+
+// PositiveName returns the positive one of two classes: the one that the configuration names,
+// or the last of two classes; "" where the classes alone decide.
+func (c Config) PositiveName() string {
+	if c.Positive == "" && len(c.Classes) == 2 {
+		return c.Classes[1]
+	}
+	return c.Positive
+}
+
+// checkGroups returns the first thing wrong with the groups.
+func (c Config) checkGroups() error {
+	if c.GroupEvery > 0 && !c.NumericIndices {
+		return event.KeyErrorf("groups", "groups every:%d: columns have no order unless numeric_indices is true", c.GroupEvery)
+	}
+	if c.GroupEvery > 1<<31 {
+		return event.KeyErrorf("groups", "groups every:%d: want 0 to %d", c.GroupEvery, 1<<31)
+	}
+	owner := map[string]string{}
+	for _, group := range slices.Sorted(maps.Keys(c.Groups)) {
+		if group == "" || len(group) > maxNameBytes {
+			return event.KeyErrorf("groups", "groups: the name %.40q: want 1 to %d bytes", group, maxNameBytes)
+		}
+		for _, name := range c.Groups[group] {
+			if other, ok := owner[name]; ok {
+				return event.KeyErrorf("groups", "groups: %q is in %q and in %q: a feature dies with one group", name, other, group)
+			}
+			owner[name] = group
+		}
+	}
+	var last event.Span
+	var in string
+	type span struct {
+		event.Span
+		group string
+	}
+	var spans []span
+	if columns := c.columnGroups(); columns != nil {
+		for _, g := range columns.Named {
+			for _, s := range g.Spans {
+				spans = append(spans, span{s, g.Name})
+			}
+		}
+	}
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.From, b.From) })
+	for _, s := range spans {
+		if s.From < last.To {
+			return event.KeyErrorf("groups", "groups: %q and %q share a column: a feature dies with one group", in, s.group)
+		}
+		last, in = s.Span, s.group
+	}
+	return nil
+}
+
+// columnGroups returns the groups of columns that c names, nil if there are none.
+func (c Config) columnGroups() *event.ColumnGroups {
+	g := &event.ColumnGroups{Every: c.GroupEvery}
+	for _, name := range slices.Sorted(maps.Keys(c.Groups)) {
+		n := event.NamedColumns{Name: name}
+		for _, member := range c.Groups[name] {
+			spans, _ := event.ParseSpans(member, c.ZeroBased) // else it is the name of a field
+			n.Spans = append(n.Spans, spans...)
+		}
+		if len(n.Spans) > 0 {
+			g.Named = append(g.Named, n)
+		}
+	}
+	if g.Every == 0 && g.Named == nil || !c.NumericIndices {
+		return nil
+	}
+	return g
+}
+
+// Regroup gives a Schema the groups of c in place of its own.
+func (c Config) Regroup(s *event.Schema) {
+	c.ZeroBased, c.NumericIndices = s.ZeroBased, s.NumericIndices
+	s.ColumnGroups = c.columnGroups()
+	s.Fields = slices.Clone(s.Fields) // a View keeps what it has
+	for i := range s.Fields {
+		s.Fields[i].Group = ""
+		for group, names := range c.Groups {
+			if slices.Contains(names, s.Fields[i].Name) {
+				s.Fields[i].Group = group
+			}
+		}
+	}
+}
+
+// ReadGroups reads groups from text, a line for each: its name, then its fields or, of a
+// sparse text format, its columns and ranges of them, apart by blanks or commas, as in
+//
+
+//	front 1-8,17
+//	engine rpm oil_pressure
+//
+
+// Empty lines and what follows a # are left out. The result is Config.Groups.
+func ReadGroups(r io.Reader) (map[string][]string, error) {
+	groups := map[string][]string{}
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		text, _, _ := strings.Cut(lines.Text(), "#")
+		words := strings.FieldsFunc(text, func(c rune) bool { return c == ',' || unicode.IsSpace(c) })
+		switch {
+		case len(words) == 0:
+		case len(words) == 1:
+			return nil, fmt.Errorf("line %d: group %q has no members: want its name and then its columns or fields, as in sensor1 1-8", n, words[0])
+		case groups[words[0]] != nil:
+			return nil, fmt.Errorf("line %d: group %q is there twice", n, words[0])
+		default:
+			groups[words[0]] = words[1:]
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if len(groups) == 0 {
+		return nil, errors.New("it names no group: want a line for each, its name and then its columns or fields, as in sensor1 1-8")
+	}
+	return groups, nil
+}
+
+// special returns the names of the fields that are not features, by role.
+func (c Config) special() [5]string {
+	return [5]string{isLabel: c.Label, isWeight: c.Weight, isID: c.ID, isTime: c.Time}
+}
+
+// roleKeys are the keys that name the fields that are not features, by role.
+var roleKeys = [5]string{isLabel: "label", isWeight: "weight", isID: "id", isTime: "time"}
+
+// Schema returns the Schema of a new model of such records.
+func (c Config) Schema() *event.Schema {
+	s := event.NewSchema(c.Bits, c.Classes, c.MaxClasses)
+	s.Apart = true
+	s.Seed, s.NumericIndices, s.ZeroBased, s.Crosses = c.Seed, c.NumericIndices, c.ZeroBased, slices.Clone(c.Crosses)
+	s.ColumnGroups, s.Target = c.columnGroups(), c.Target
+	if c.Absent != event.AbsentAuto {
+		s.Absent = c.Absent
+	}
+	if s.Target != loss.Sign {
+		s.Classes, s.MaxClasses = nil, 2
+	}
+	if c.MaxNames > 0 {
+		s.Names = event.NewNames(c.MaxNames)
+	}
+	return s
+}
+
+// NewDecoder returns a Decoder of c's format that names columns, fields and
+// classes by s and adds to it.
+func NewDecoder(c Config, s *event.Schema) (Decoder, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	for _, f := range formats {
+		if f.name == c.Format || c.Format == "" {
+			return f.new(newCore(c, s))
+		}
+	}
+	panic("unreachable: Check knows the formats")
+}
+
+// Settings returns what of c, beside the Schema, decides how a record becomes an
+// event, by key. A checkpoint keeps it; ParseSettings is the inverse.
+func (c Config) Settings() map[string]string {
+	settings := map[string]string{
+		"format": c.Format, "label": c.Label, "weight": c.Weight, "id": c.ID, "time": c.Time,
+		"drop": joinList(c.Drop), "categorical": joinList(c.Categorical), "columns": joinList(c.Columns),
+		"missing": joinList(c.Missing), "separator": c.Separator, "unlabeled": strconv.FormatBool(c.Unlabeled),
+	}
+	if len(c.Text) > 0 { // which checkpoints from before there were texts do not have
+		settings["text"], settings["ngrams"] = joinList(c.Text), strconv.Itoa(c.Ngrams)
+	}
+	// As the above, these are only there where they are not the default.
+	if n := c.Notation(); n != notation.Plain {
+		settings["decimal"], settings["thousands"] = n.Decimal, n.Thousands
+	}
+	if c.Timezone != utc && c.Timezone != "" {
+		settings["timezone"] = c.Timezone
+	}
+	if len(c.TimeFeatures) > 0 {
+		settings["time_features"] = joinList(c.TimeFeatures)
+	}
+	return settings
+}
+
+// GroupSettings returns the settings that decide which features die together, or "". Where
+// weights depend on them, they go into the fingerprint as the key groups.
+func (c Config) GroupSettings() string {
+	if c.GroupEvery == 0 && len(c.Groups) == 0 {
+		return ""
+	}
+	data, err := json.Marshal(groupSettings{c.GroupEvery, c.Groups})
+	if err != nil {
+		panic(err) // strings and a number
+	}
+	return string(data)
+}
+
+type groupSettings struct {
+	Every uint32              `json:"every,omitempty"`
+	Named map[string][]string `json:"named,omitempty"`
+}
+
+// ParseSettings returns the configuration that Settings came from, its other
+// keys at their defaults. Keys it does not know are left alone.
+func ParseSettings(settings map[string]string) (Config, error) {
+	c := DefaultConfig()
+	for key, to := range map[string]*string{"format": &c.Format, "label": &c.Label, "weight": &c.Weight, "id": &c.ID, "time": &c.Time, "separator": &c.Separator} {
+		*to = settings[key]
+	}
+	for key, to := range map[string]*[]string{"drop": &c.Drop, "categorical": &c.Categorical, "columns": &c.Columns, "missing": &c.Missing, "text": &c.Text, "time_features": &c.TimeFeatures} {
+		list, err := splitList(settings[key])
+		if err != nil {
+			return c, fmt.Errorf("%s: %w", key, err)
+		}
+		*to = list
+	}
+	c.Unlabeled = settings["unlabeled"] == "true"
+	c.Decimal, c.Thousands = cmp.Or(settings["decimal"], c.Decimal), settings["thousands"]
+	c.Timezone = cmp.Or(settings["timezone"], utc)
+	if text := settings["ngrams"]; text != "" {
+		var err error
+		if c.Ngrams, err = strconv.Atoi(text); err != nil {
+			return c, fmt.Errorf("ngrams: %w", err)
+		}
+	}
+	if text := settings["groups"]; text != "" {
+		var g groupSettings
+		if err := json.Unmarshal([]byte(text), &g); err != nil {
+			return c, fmt.Errorf("groups: %w", err)
+		}
+		c.Groups, c.GroupEvery = g.Named, g.Every
+	}
+	return c, c.Check()
+}
+
+// joinList writes a list with commas, as a JSON array if that would be ambiguous.
+func joinList(list []string) string {
+	text := strings.Join(list, ",")
+	if again, err := splitList(text); err == nil && slices.Equal(again, list) {
+		return text
+	}
+	data, err := json.Marshal(list)
+	if err != nil {
+		panic(err) // strings only
+	}
+	return string(data)
+}
+
+func splitList(text string) (list []string, err error) {
+	switch {
+	case text == "":
+		return nil, nil
+	case text[0] == '[':
+		err = json.Unmarshal([]byte(text), &list)
+		return list, err
+	}
+	return strings.Split(text, ","), nil
+}
+
+// Fingerprint is the hash of a record that Position.Sum adds up.
+func Fingerprint(offset int64, key, value []byte) uint64 {
+	return event.Mix(event.Mix(xxhash.Sum64(value)+event.Mix(xxhash.Sum64(key))) + uint64(offset))
+}

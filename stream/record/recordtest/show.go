@@ -1,0 +1,64 @@
+// Package recordtest shows decoded records to tests.
+package recordtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"blankout/internal/event"
+)
+
+// Show writes what an Example holds with names for numbers: class, entries by
+// the dictionary's names, missing fields, or the refusal.
+func Show(s *event.Schema, e *event.Example) string {
+	if e.Refused != nil {
+		return e.Refused.Error()
+	}
+	if err := e.Features.Check(); err != nil {
+		return err.Error()
+	}
+	name := s.Namer()
+	out := []string{"?"}
+	if e.Label >= 0 {
+		out[0] = s.Classes[e.Label]
+	}
+	// In the order of appearance, which the hash does not change.
+	byName := map[string]string{}
+	var names []string
+	for i := 0; i < s.Names.Len(); i++ {
+		_, n := s.Names.At(i)
+		names = append(names, n)
+	}
+	for i, d := range e.Features.Index {
+		n, kind := name(d), ""
+		if e.Field != nil {
+			kind = ":" + string("sncwbx"[s.Fields[e.Field[i]].Kind])
+		}
+		byName[n] = fmt.Sprintf("%s:%v%s", n, e.Features.Value[i], kind)
+		if !slices.Contains(names, n) {
+			names = append(names, n)
+		}
+	}
+	for _, n := range names {
+		if s := byName[n]; s != "" {
+			out = append(out, s)
+		}
+	}
+	for _, id := range e.Missing {
+		out = append(out, "-"+s.Fields[id].Name)
+	}
+	if e.Weight != 1 {
+		out = append(out, fmt.Sprintf("weight=%v", e.Weight))
+	}
+	if e.Key != nil {
+		out = append(out, fmt.Sprintf("key=%s", e.Key))
+	}
+	if e.Time != 0 {
+		out = append(out, fmt.Sprintf("time=%d", e.Time))
+	}
+	if e.NotFinite != 0 {
+		out = append(out, fmt.Sprintf("not-finite=%d", e.NotFinite))
+	}
+	return strings.Join(out, " ")
+}

@@ -1,0 +1,65 @@
+package record
+
+// This file makes bags of words of texts.
+
+import (
+	"unicode"
+	"unicode/utf8"
+
+	"blankout/internal/event"
+)
+
+// maxNgrams bounds Config.Ngrams.
+const maxNgrams = 5
+
+// words adds the words of a text as a bag of n: runs of letters, digits and their marks,
+// in lower case, and every run of up to ngrams words that follow each other, joined by
+// blanks. It reports whether there is room for them all; the caller refuses the record
+// if not.
+func (d *core) words(n *named, text []byte) bool {
+	d.lower, d.starts = d.lower[:0], d.starts[:0]
+	for len(text) > 0 {
+		skip := wordEnd(text, false)
+		text = text[skip:]
+		size := wordEnd(text, true)
+		if size == 0 {
+			break
+		}
+		if d.tooMany() {
+			return false
+		}
+		if len(d.starts) > 0 {
+			d.lower = append(d.lower, ' ')
+		}
+		d.starts = append(d.starts, len(d.lower))
+		d.lower = appendLower(d.lower, text[:size])
+		text = text[size:]
+		last := len(d.starts) - 1
+		for first := last; first > last-max(d.c.Ngrams, 1) && first >= 0; first-- {
+			d.pair(n, event.Words, d.lower[d.starts[first]:], 1)
+		}
+	}
+	return !d.tooMany()
+}
+
+// wordEnd returns how many bytes at the beginning of text are, or are not, of a word.
+func wordEnd(text []byte, word bool) int {
+	for i := 0; i < len(text); {
+		c, size := rune(text[i]), 1
+		if c >= utf8.RuneSelf {
+			c, size = utf8.DecodeRune(text[i:])
+		}
+		if (unicode.IsLetter(c) || unicode.IsDigit(c) || unicode.IsMark(c)) != word {
+			return i
+		}
+		i += size
+	}
+	return len(text)
+}
+
+func appendLower(to, word []byte) []byte {
+	for _, c := range string(word) {
+		to = utf8.AppendRune(to, unicode.ToLower(c))
+	}
+	return to
+}

@@ -1,0 +1,72 @@
+package record
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"blankout/internal/event"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// A text cannot take more memory than max_features says, whatever the words are, and a
+// restart reads it as it was read: the settings that a checkpoint keeps hold the texts.
+func TestTexts(t *testing.T) {
+	c := DefaultConfig()
+	c.Text, c.Ngrams, c.MaxFeatures = []string{"body"}, 5, 100
+	again, err := ParseSettings(c.Settings())
+	if err != nil || again.Ngrams != 5 || len(again.Text) != 1 || again.Text[0] != "body" {
+		t.Fatalf("%+v, %v", again, err)
+	}
+	for _, format := range []string{"json", "csv"} {
+		c.Format, c.Columns = format, []string{"label", "body"}
+		s := c.Schema()
+		d, err := NewDecoder(c, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e event.Example
+		for words, features := range map[int]int{1: 1, 2: 3, 5: 15, 22: 100, 23: -1, 100_000: -1} {
+			var text []byte
+			for i := range words {
+				text = fmt.Appendf(text, "W%d. ", i)
+			}
+			value := fmt.Appendf(nil, `{"label":1,"body":"%s"}`, text)
+			if format == "csv" {
+				value = fmt.Appendf(nil, `1,"%s"`, text)
+			}
+			if err := d.Decode(context.Background(), Record{Value: value}, &e); err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case features < 0 && (e.Refused == nil || e.Refused.Reason != event.ReasonTooMany):
+				t.Errorf("%s, %d words: %d features, %v", format, words, e.Features.Len(), e.Refused)
+			case features >= 0 && (e.Refused != nil || e.Features.Len() != features):
+				t.Errorf("%s, %d words: %d features, want %d (%v)", format, words, e.Features.Len(), features, e.Refused)
+			}
+		}
+		if name := s.Names.Find(event.Mix(event.Mix(xxhash.Sum64String("body")+s.Seed) + xxhash.Sum64String("w0 w1"))); name != "body=w0 w1" {
+			t.Errorf("%s: a pair is called %q", format, name)
+		}
+	}
+	for _, wrong := range []struct {
+		key    string
+		change func(*Config)
+	}{
+		{"text", func(c *Config) { c.Text = []string{"label"} }},
+		{"text", func(c *Config) { c.Text, c.Categorical = []string{"a"}, []string{"a"} }},
+		{"text", func(c *Config) { c.Text = []string{string(bytes.Repeat([]byte("a"), maxNameBytes+1))} }},
+		{"ngrams", func(c *Config) { c.Text, c.Ngrams = []string{"a"}, 6 }},
+		{"ngrams", func(c *Config) { c.Ngrams = 2 }},
+	} {
+		c := DefaultConfig()
+		wrong.change(&c)
+		var key *event.KeyError
+		if err := c.Check(); !errors.As(err, &key) || key.Key != wrong.key {
+			t.Errorf("%q: %v", wrong.key, err)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package record
+
+import (
+	"encoding/binary"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/sr"
+
+	"blankout/internal/event"
+)
+
+// A time without a zone is of the configured one; what is no time is none.
+func TestEventTime(t *testing.T) {
+	oslo, err := time.LoadLocation("Europe/Oslo")
+	if err != nil {
+		t.Skip(err) // no database of zones
+	}
+	at := func(text string) int64 {
+		at, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at.UnixMilli()
+	}
+	for text, want := range map[string]string{
+		"2026-03-29T06:20:00Z": "2026-03-29T06:20:00Z", "2026-03-29T06:20:00.5+02:00": "2026-03-29T04:20:00.5Z",
+		"2026-03-29 06:20:00": "2026-03-29T04:20:00Z", "2026-03-29T06:20:00": "2026-03-29T04:20:00Z", "2026-01-29 06:20:00.25": "2026-01-29T05:20:00.25Z",
+		"2026-01-29 06:20": "2026-01-29T05:20:00Z", "2026-01-29": "2026-01-28T23:00:00Z", "2026-03-29 06:20:00+00:00": "2026-03-29T06:20:00Z",
+		"2026-03-29 06:20:00 +0100": "2026-03-29T05:20:00Z", "2026-03-29 06:20:00Z": "2026-03-29T06:20:00Z", "2026-03-29T06:20:00+0100": "2026-03-29T05:20:00Z",
+		"2026-03-29 06:20:00+00": "2026-03-29T06:20:00Z", "1500": "1970-01-01T00:00:01.5Z",
+	} {
+		if ms, ok := eventTime([]byte(text), oslo); !ok || ms != at(want) {
+			t.Errorf("%q: %s, %t, want %s", text, time.UnixMilli(ms).UTC(), ok, want)
+		}
+	}
+	for _, text := range []string{"", "x", "2026", "2026-13-01", "2026-01-29 25:00:00", "2026-01-29 06:20:00 Oslo", "29.01.2026", "2026-01-29 06:20:00x"} {
+		if ms, ok := eventTime([]byte(text), oslo); ok && text != "2026" {
+			t.Errorf("%q: %s", text, time.UnixMilli(ms).UTC())
+		}
+	}
+}
+
+// The hour and the weekday of a time, and its age at record.time, are features in every format
+// that has fields.
+func TestTimeFeatures(t *testing.T) {
+	base := DefaultConfig()
+	base.Label, base.Unlabeled, base.Time, base.TimeFeatures, base.Columns = "", true, "at", []string{"at", "user.born"}, []string{"user.born", "at", "x"}
+	const want = "? time=1774765200000 user.born.age:86400:n x:1:n at.hour=6:1:c at.weekday=Sunday:1:c user.born.hour=6:1:c user.born.weekday=Saturday:1:c"
+	for format, values := range map[string][]string{
+		"json": {
+			`{"user":{"born":"2026-03-28 06:20:00"},"at":"2026-03-29T06:20:00Z","x":1}`,
+			`{"at":"2026-03-29T06:20:00Z","user.born":"2026-03-28T06:20:00Z","x":1}`,
+			`{"at":1774765200000,"x":1,"user":{"born":1774678800000}}`,
+		},
+		"csv": {"2026-03-28 06:20:00,2026-03-29T06:20:00Z,1", "1774678800000,1774765200000,1"},
+	} {
+		for _, value := range values {
+			c := base
+			c.Format = format
+			if got := shown(t, c, value); !sameWords(got, want) {
+				t.Errorf("%s %s:\n got %s\nwant %s", format, value, got, want)
+			}
+		}
+	}
+	wire := wireConfig(t, "avro", sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"E","fields":[{"name":"born","type":{"type":"long","logicalType":"timestamp-micros"}},{"name":"made","type":"string"}]}`})
+	wire.ID, wire.Time, wire.Weight, wire.Text, wire.Ngrams, wire.TimeFeatures = "", "", "", nil, 1, []string{"born", "made"}
+	value := append([]byte("\x00\x00\x00\x00\x01"), binary.AppendVarint(nil, 1774678800000000)...)
+	if got := shown(t, wire, string(append(value, "\x262026-03-29 07:20:00"...))); !sameWords(got, "? born.hour=6:1:c born.weekday=Saturday:1:c made.hour=7:1:c made.weekday=Sunday:1:c") {
+		t.Errorf("avro: %s", got)
+	}
+
+	c := base
+	c.Format, c.Timezone = "json", "America/New_York"
+	if got := shown(t, c, `{"at":"2026-03-29 20:00:00","user":{"born":null},"x":"a"}`); !sameWords(got, "? time=1774828800000 x=a:1:c at.hour=20:1:c at.weekday=Sunday:1:c") {
+		t.Errorf("New York: %s", got)
+	}
+	if got := shown(t, c, `{"at":1,"user":{"born":"x"}}`); got != "syntax" {
+		t.Errorf("no time: %s", got)
+	}
+	// Null is missing once the features are known, and a record without record.time has no age.
+	s := c.Schema()
+	d, err := NewDecoder(c, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e event.Example
+	for _, value := range []string{`{"at":"2026-03-29 20:00:00","user":{"born":"2026-03-29"}}`, `{"at":"2026-03-29 20:00:00","user":{"born":null}}`} {
+		d.Decode(t.Context(), Record{Value: []byte(value)}, &e)
+	}
+	if len(e.Missing) != 3 {
+		t.Errorf("%d fields are missing of a null time, want hour, weekday and age: %v", len(e.Missing), e.Missing)
+	}
+	again, err := ParseSettings(c.Settings())
+	if err != nil || again.Timezone != c.Timezone || len(again.TimeFeatures) != 2 {
+		t.Errorf("%+v, %v", again, err)
+	}
+	for key, change := range map[string]func(*Config){
+		"timezone":      func(c *Config) { c.Timezone = "Mars/Olympus" },
+		"time_features": func(c *Config) { c.Drop = []string{"user.born"} },
+	} {
+		c := base
+		change(&c)
+		var e *event.KeyError
+		if err := c.Check(); !errors.As(err, &e) || e.Key != key {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+}

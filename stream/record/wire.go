@@ -1,0 +1,137 @@
+package record
+
+// This file reads records in Confluent's wire format: a zero byte, the id of a schema in a
+// registry, and a value that was written by that schema.
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"blankout/internal/event"
+	"blankout/stream/registry"
+)
+
+// wire decodes such records. What is known of a schema is made once by compile.
+type wire struct {
+	places
+	registry *registry.Client
+	kind     string // of schemas in the registry
+	compile  func(*registry.Schema) (valueDecoder, error)
+	schemas  map[uint32]compiled
+}
+
+// valueDecoder adds what a value holds to d. It returns false if that fails, of which d
+// knows why.
+type valueDecoder func(d *places, value []byte) bool
+
+type compiled struct {
+	decode valueDecoder
+	err    error
+}
+
+// maxSchemas bounds the schemas that are kept compiled.
+const maxSchemas = 1000
+
+func newWire(c core, kind string, compile func(*registry.Schema) (valueDecoder, error)) (Decoder, error) {
+	if c.c.Registry == nil {
+		return nil, event.KeyErrorf("format", "format %s: the records are decoded by the schemas of a registry, and none is named: set url of [registry]", c.c.Format)
+	}
+	return &wire{places: newPlaces(c), registry: c.c.Registry, kind: kind, compile: compile, schemas: map[uint32]compiled{}}, nil
+}
+
+func (d *wire) Decode(ctx context.Context, r Record, e *event.Example) error {
+	id, value, ok := d.header(&r, e)
+	if !ok {
+		return nil
+	}
+	schema, err := d.schema(ctx, id)
+	if err != nil {
+		return err
+	}
+	if schema.err != nil {
+		why := fmt.Errorf("schema %d: %w", id, schema.err)
+		d.registry.Use(why)
+		d.refuse(&r, e, event.ReasonSchema, "%v", why)
+		return nil
+	}
+	d.registry.Use(nil)
+	d.left = 4*d.c.MaxFeatures + len(value)
+	schema.decode(&d.places, value)
+	d.end(&r, e)
+	return nil
+}
+
+// header empties e and returns the id of the schema and the value behind it. ok is false
+// if the record is refused.
+func (d *core) header(r *Record, e *event.Example) (id uint32, value []byte, ok bool) {
+	d.reset(r, e)
+	switch v := r.Value; {
+	case len(v) == 0:
+		d.refuseEmpty(r, e)
+	case len(v) > d.c.MaxBytes:
+		d.refuse(r, e, event.ReasonOversize, "%d bytes, max_bytes is %d", len(v), d.c.MaxBytes)
+	case v[0] != 0 || len(v) < 5:
+		d.refuse(r, e, event.ReasonSchemaFormat, "it does not begin with a zero byte and the id of a schema, as the format %s does", d.c.Format)
+	default:
+		return binary.BigEndian.Uint32(v[1:]), v[5:], true
+	}
+	return 0, nil, false
+}
+
+// schema returns the decoder of a schema. Its error is that of ctx.
+func (d *wire) schema(ctx context.Context, id uint32) (compiled, error) {
+	if c, ok := d.schemas[id]; ok {
+		return c, nil
+	}
+	s, err := d.registry.Schema(ctx, id)
+	var denied *registry.DeniedError
+	switch {
+	case errors.As(err, &denied):
+		return compiled{err: err}, nil // it may become known
+	case err != nil:
+		return compiled{}, err
+	}
+	var c compiled
+	if s.Type != d.kind {
+		c.err = fmt.Errorf("it is of type %s, and the format is %s", s.Type, d.c.Format)
+	} else {
+		c.decode, c.err = d.compile(s)
+	}
+	if len(d.schemas) >= maxSchemas {
+		clear(d.schemas)
+	}
+	d.schemas[id] = c
+	return c, nil
+}
+
+// jsonSchema decodes JSON behind the header of the wire format. It needs no schema.
+type jsonSchema struct{ *jsonDecoder }
+
+func newJSONSchema(c core) (Decoder, error) {
+	d, err := newJSON(c)
+	if err != nil {
+		return nil, err
+	}
+	return &jsonSchema{d.(*jsonDecoder)}, nil
+}
+
+func (d *jsonSchema) Decode(ctx context.Context, r Record, e *event.Example) error {
+	_, value, ok := d.header(&r, e)
+	if !ok {
+		return nil
+	}
+	whole := r.Value
+	r.Value = value
+	if err := d.jsonDecoder.Decode(ctx, r, e); err != nil {
+		return err
+	}
+	if e.Refused != nil {
+		e.Refused.Value = whole
+	}
+	if e.Value != nil {
+		e.Value = whole
+	}
+	return nil
+}

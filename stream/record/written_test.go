@@ -1,0 +1,127 @@
+package record
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/sr"
+
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/stream/record/recordtest"
+)
+
+// shown decodes a value under a configuration.
+func shown(t *testing.T, c Config, value string) string {
+	t.Helper()
+	s := c.Schema()
+	d, err := NewDecoder(c, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e event.Example
+	if err := d.Decode(t.Context(), Record{Value: []byte(value)}, &e); err != nil {
+		t.Fatal(err)
+	}
+	if e.Refused != nil {
+		return string(e.Refused.Reason)
+	}
+	return recordtest.Show(s, &e)
+}
+
+// With record.decimal or record.thousands a text of that notation is a number, in every format
+// that has texts, the target and the weight too; of a categorical field it is none.
+func TestNumbersAsText(t *testing.T) {
+	base := DefaultConfig()
+	base.Weight, base.Categorical, base.Text, base.Columns, base.Separator = "w", []string{"zip"}, []string{"body"}, []string{"label", "w", "a", "zip", "body", "s"}, ";"
+	for _, test := range []struct {
+		format, decimal, thousands, value, want string
+	}{
+		{"csv", ".", "", "y;1;0,5;1,5;1,5;x", "y a=0,5:1:c zip=1,5:1:c body=1:1:w body=5:1:w s=x:1:c"},
+		{"csv", ",", "", "y;0,5;0,5;1,5;1,5;x", "y weight=0.5 a:0.5:n zip=1,5:1:c body=1:1:w body=5:1:w s=x:1:c"},
+		{"csv", ",", "", "y;1;0.25;1,5;x;-3,5", "y a:0.25:n s:-3.5:n zip=1,5:1:c body=x:1:w"},
+		{"csv", ",", ".", "y;1;1.234,5;1;x;€ 7", "y a:1234.5:n s:7:n zip=1:1:c body=x:1:w"},
+		{"csv", ".", ",", "y;1;$-1,000.5;1;x;12 %", "y a:-1000.5:n s:12:n zip=1:1:c body=x:1:w"},
+		{"json", ".", "", `{"label":"y","a":"0,5","zip":"1,5","s":"12"}`, "y s=12:1:c a=0,5:1:c zip=1,5:1:c"},
+		{"json", ",", "", `{"label":"y","w":"0,5","a":"0,5","zip":"1,5","s":"12","body":"1,5","t":["1,5"],"n":0.5}`, "y weight=0.5"},
+	} {
+		c := base
+		c.Format, c.Decimal, c.Thousands = test.format, test.decimal, test.thousands
+		got := shown(t, c, test.value)
+		for _, part := range strings.Fields(test.want) {
+			if !strings.Contains(" "+got+" ", " "+part+" ") {
+				t.Errorf("%s, %s: %s lacks %s", test.format, test.value, got, part)
+			}
+		}
+		again, err := ParseSettings(c.Settings())
+		if err != nil || again.Notation() != c.Notation() {
+			t.Errorf("%v is kept as %v: %v", c.Notation(), again.Notation(), err)
+		}
+	}
+	c := base
+	c.Format, c.Decimal = "json", ","
+	if got, want := shown(t, c, `{"a":"0,5","zip":"1,5","s":"12","t":["1,5"],"n":0.5}`), "? a:0.5:n s:12:n n:0.5:n zip=1,5:1:c t=1,5:1:w"; len(strings.Fields(got)) != 6 || !sameWords(got, want) {
+		t.Errorf("%s, want %s", got, want)
+	}
+	c.Target = loss.Real
+	d, err := NewDecoder(c, c.Schema())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e event.Example
+	if d.Decode(t.Context(), Record{Value: []byte(`{"label":"1,5","a":1}`)}, &e); e.Refused != nil || e.Target != 1.5 {
+		t.Errorf("target %v, %v", e.Target, e.Refused)
+	}
+	if d.Decode(t.Context(), Record{Value: []byte(`{"label":"1,5,5","a":1}`)}, &e); e.Refused == nil || e.Refused.Reason != event.ReasonLabel {
+		t.Errorf("target %v, %v", e.Target, e.Refused)
+	}
+	wire := wireConfig(t, "avro", sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"E","fields":[{"name":"a","type":"string"},{"name":"zip","type":"string"}]}`})
+	wire.ID, wire.Time, wire.Weight, wire.Text, wire.Ngrams, wire.Decimal = "", "", "", nil, 1, ","
+	if got := shown(t, wire, "\x00\x00\x00\x00\x01\x060,5\x061,5"); got != "? a:0.5:n zip=1,5:1:c" {
+		t.Errorf("avro: %s", got)
+	}
+}
+
+func sameWords(a, b string) bool {
+	for _, word := range strings.Fields(a) {
+		if !strings.Contains(" "+b+" ", " "+word+" ") {
+			return false
+		}
+	}
+	return len(strings.Fields(a)) == len(strings.Fields(b))
+}
+
+// A category that comes as a number has one spelling in all formats; a text keeps its own, but in
+// CSV, where numbers are texts, the zeros that pandas adds to whole numbers.
+func TestCategoriesAsNumbers(t *testing.T) {
+	base := DefaultConfig()
+	base.Categorical, base.Columns, base.Label, base.Unlabeled = []string{"zip"}, []string{"zip"}, "", true
+	for format, values := range map[string]map[string]string{
+		"json": {"20095": "20095", "20095.0": "20095", "2.0095e4": "20095", "1234567.0": "1234567", "-0.50": "-0.5", "1e2": "100",
+			`"00123"`: "00123", `"20095.0"`: "20095.0", "12345678901234567890": "12345678901234567890"},
+		"csv": {"20095": "20095", "20095.0": "20095", "20095.000": "20095", "00123": "00123", "00123.0": "00123.0", "1.10": "1.10", "1.0": "1", "-7.0": "-7",
+			"0.0": "0", "100": "100", "100.": "100.", ".0": ".0", "a.0": "a.0", "1.2.0": "1.2.0", `"20095.0"`: "20095"},
+	} {
+		for value, want := range values {
+			c := base
+			if c.Format = format; format == "json" {
+				value = `{"zip":` + value + `}`
+			}
+			if got := shown(t, c, value); got != "? zip="+want+":1:c" {
+				t.Errorf("%s %s: %s, want %s", format, value, got, want)
+			}
+		}
+	}
+	for kind, value := range map[string]string{
+		"double": string(binary.LittleEndian.AppendUint64(nil, math.Float64bits(1234567))), "float": string(binary.LittleEndian.AppendUint32(nil, math.Float32bits(1234567))), "int": string(binary.AppendVarint(nil, 1234567)),
+	} {
+		c := wireConfig(t, "avro", sr.Schema{Type: sr.TypeAvro, Schema: fmt.Sprintf(`{"type":"record","name":"E","fields":[{"name":"zip","type":%q}]}`, kind)})
+		c.ID, c.Time, c.Weight, c.Text, c.Ngrams = "", "", "", nil, 1
+		if got := shown(t, c, "\x00\x00\x00\x00\x01"+value); got != "? zip=1234567:1:c" {
+			t.Errorf("avro %s: %s", kind, got)
+		}
+	}
+}

@@ -1,0 +1,438 @@
+// Package registry asks a schema registry, one that speaks Confluent's HTTP protocol, for
+// the schemas of records.
+package registry
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/sr"
+
+	"blankout/internal/event"
+	"blankout/internal/secret"
+)
+
+// Config says where the registry is: the section [registry] of the configuration.
+// config/blankout.toml explains its keys to users.
+type Config struct {
+	URL          event.Address `toml:"url"` // http://HOST:PORT, several with commas
+	Username     string        `toml:"username"`
+	PasswordEnv  string        `toml:"-"`
+	PasswordFile string        `toml:"password_file"`
+	TokenEnv     string        `toml:"-"` // of a bearer token, instead of a username
+	TokenFile    string        `toml:"token_file"`
+	CAFile       string        `toml:"ca_file"`
+	CertFile     string        `toml:"cert_file"`
+	KeyFile      string        `toml:"key_file"`
+}
+
+// DefaultConfig returns the values of an empty section.
+func DefaultConfig() Config {
+	return Config{PasswordEnv: "BLANKOUT_REGISTRY_PASSWORD", TokenEnv: "BLANKOUT_REGISTRY_TOKEN"}
+}
+
+// Check returns the first thing wrong with the configuration; it names the key. It reads
+// no file and no secret.
+func (c Config) Check() error {
+	for _, text := range c.urls() {
+		u, err := url.Parse(text)
+		switch {
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+			return event.KeyErrorf("url", "url: want http://HOST:PORT or https://HOST:PORT")
+		case u.User != nil:
+			return event.KeyErrorf("url", "url: it holds a user or password, which belong in username and password_file")
+		case u.Scheme == "http" && c.hasCertificates():
+			return event.KeyErrorf("url", "url %s: certificates are given but it is not https", event.Address(text))
+		}
+	}
+	switch {
+	case c.URL == "" && (c.Username != "" || c.PasswordFile != "" || c.TokenFile != "" || c.hasCertificates()):
+		return event.KeyErrorf("url", "url: none given, but other settings of the registry are")
+	case c.Username == "" && c.PasswordFile != "":
+		return event.KeyErrorf("username", "username: none given for password_file")
+	case c.Username != "" && c.TokenFile != "":
+		return event.KeyErrorf("token_file", "token_file: there is a username already, give either")
+	case (c.CertFile == "") != (c.KeyFile == ""):
+		return event.KeyErrorf("cert_file", "cert_file and key_file go together")
+	}
+	return nil
+}
+
+func (c Config) urls() (urls []string) {
+	for _, text := range strings.Split(string(c.URL), ",") {
+		if text = strings.TrimSpace(text); text != "" {
+			urls = append(urls, strings.TrimRight(text, "/"))
+		}
+	}
+	return urls
+}
+
+func (c Config) hasCertificates() bool { return c.CAFile != "" || c.CertFile != "" }
+
+// CheckSecrets reads the password, the token and the certificates, and reports the first
+// thing wrong with them.
+func (c Config) CheckSecrets() error {
+	_, err := c.options()
+	return err
+}
+
+func (c Config) options() ([]sr.ClientOpt, error) {
+	config, err := secret.TLS(c.CAFile, c.CertFile, c.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	options := []sr.ClientOpt{sr.URLs(c.urls()...), sr.UserAgent("blankout"), sr.HTTPClient(newHTTPClient(config))}
+	if c.Username != "" {
+		password, err := secret.Read(c.PasswordFile, c.PasswordEnv)
+		if err == nil && password == "" {
+			err = fmt.Errorf("no password for %s: set the environment variable %s or name a password_file", c.Username, c.PasswordEnv)
+		}
+		if err != nil {
+			return nil, event.KeyErrorf("password_file", "password_file: %w", err)
+		}
+		return append(options, sr.BasicAuth(c.Username, password)), nil
+	}
+	token, err := secret.Read(c.TokenFile, c.TokenEnv)
+	if err != nil {
+		return nil, event.KeyErrorf("token_file", "token_file: %w", err)
+	}
+	if token != "" {
+		options = append(options, sr.BearerToken(token))
+	}
+	return options, nil
+}
+
+// maxAnswer bounds an answer of the registry, and the schemas that one refers to together:
+// Kafka keeps none above 1 MB unless told to.
+const maxAnswer = 2 << 20
+
+var errTooLong = fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
+
+// newHTTPClient returns a client that reads answers of maxAnswer bytes at most.
+func newHTTPClient(config *tls.Config) *http.Client {
+	c := secret.Client(config)
+	c.Transport, c.Timeout = limited{c.Transport}, 10*time.Second
+	return c
+}
+
+type limited struct{ http.RoundTripper }
+
+func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := l.RoundTripper.RoundTrip(r)
+	if err == nil {
+		answer.Body = &limitedBody{answer.Body, maxAnswer}
+	}
+	return answer, err
+}
+
+type limitedBody struct {
+	io.ReadCloser
+	left int
+}
+
+func (b *limitedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= n; b.left < 0 {
+		return 0, errTooLong
+	}
+	return n, err
+}
+
+// Schema is a schema and what it refers to.
+type Schema struct {
+	Type string // AVRO, PROTOBUF or JSON
+	Text string
+	// References are the schemas that Text refers to by name, each after those that it
+	// refers to itself.
+	References []Reference
+}
+
+// Reference is a schema by the name that others refer to it by.
+type Reference struct{ Name, Text string }
+
+// DeniedError says that the registry answers, and gives no schema of the id that could be
+// used.
+type DeniedError struct{ Err error }
+
+func (e *DeniedError) Error() string {
+	return fmt.Sprintf("the registry does not give it: %v", e.Err)
+}
+
+func (e *DeniedError) Unwrap() error { return e.Err }
+
+// Status is how a Client is doing.
+type Status struct {
+	Schemas  int    // that are known
+	Requests uint64 // that were answered
+	Failures uint64 // requests that were not
+	// Trouble says why somebody waits for a schema, "" if nobody does; Since is from when.
+	Trouble string
+	Since   time.Time
+	// Refused says that all of the last records, refusedInARow or more, were refused for
+	// their schemas, and why the latest was; "" if they were not.
+	Refused string
+}
+
+// Client finds schemas and keeps them: those of an id never change. It is safe for
+// concurrent use.
+type Client struct {
+	registry *sr.Client
+	log      *slog.Logger
+	pause    time.Duration // before the first repetition
+
+	refused atomic.Uint64 // records in a row
+
+	mu     sync.Mutex
+	known  map[uint32]*Schema
+	denied map[uint32]denial
+	why    error // the latest record of those in a row was refused
+	status Status
+}
+
+// denial is what the registry said of an id that it is not asked for again until then.
+type denial struct {
+	err   *DeniedError
+	until time.Time
+}
+
+// New returns a Client; log may be nil. Nothing is asked yet.
+func New(c Config, log *slog.Logger) (*Client, error) {
+	if c.URL == "" {
+		return nil, event.KeyErrorf("url", "url: none given, and the records are decoded by the schemas of a registry")
+	}
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	options, err := c.options()
+	if err != nil {
+		return nil, err
+	}
+	client, err := sr.NewClient(options...)
+	if err != nil {
+		return nil, err
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Client{registry: client, log: log, pause: 250 * time.Millisecond, known: map[uint32]*Schema{}, denied: map[uint32]denial{}}, nil
+}
+
+// Status returns how the Client is doing.
+func (c *Client) Status() Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.status
+	s.Schemas = len(c.known)
+	if n := c.refused.Load(); n >= refusedInARow {
+		s.Refused = fmt.Sprintf("the last %d records were refused for their schemas, the latest: %v", n, c.why)
+	}
+	return s
+}
+
+// refusedInARow is from how many records on it matters that all were refused: one producer
+// whose records cannot be read does not make a learner unready.
+const refusedInARow = 10
+
+// Use tells c that a record could be read by its schema, or, with an error, that it was
+// refused for that.
+func (c *Client) Use(refused error) {
+	if refused == nil {
+		if c.refused.Load() > 0 {
+			c.refused.Store(0)
+		}
+		return
+	}
+	c.mu.Lock()
+	c.why = refused
+	c.mu.Unlock()
+	c.refused.Add(1)
+}
+
+const (
+	// A schema that is denied is not asked for again so soon: every record would wait for
+	// the answer. A registry that has just been told of it may not know it everywhere yet.
+	askAgain = 10 * time.Second
+	// maxDenied bounds the denials that are kept.
+	maxDenied = 10_000
+)
+
+// Schema returns the schema of an id. While the registry cannot be reached, or fails,
+// Schema asks again until ctx ends, whose error it then returns. For an id that the
+// registry denies, or whose schema is beyond what a Client takes, it returns a *DeniedError.
+func (c *Client) Schema(ctx context.Context, id uint32) (*Schema, error) {
+	c.mu.Lock()
+	known, denied := c.known[id], c.denied[id]
+	c.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	if time.Now().Before(denied.until) {
+		return nil, denied.err
+	}
+	for pause := c.pause; ; pause = min(2*pause, 30*time.Second) {
+		s, err := c.fetch(ctx, id)
+		if ctx.Err() != nil {
+			c.clear()
+			return nil, ctx.Err()
+		}
+		if err == nil {
+			c.learn(id, s)
+			return s, nil
+		}
+		if denies(err) {
+			return nil, c.deny(id, err)
+		}
+		c.fail(id, err, pause)
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			c.clear()
+			return nil, ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
+// denies says whether an error is an answer to the question, so that asking again is no use:
+// one with a registry's own code, which a proxy in its place does not give.
+func denies(err error) bool {
+	var answer *sr.ResponseError
+	if errors.As(err, &answer) {
+		switch answer.StatusCode {
+		case http.StatusNotFound, http.StatusBadRequest, http.StatusUnprocessableEntity:
+			return answer.ErrorCode != 0
+		}
+	}
+	return errors.Is(err, errTooLong) || errors.Is(err, errReferences)
+}
+
+func (c *Client) learn(id uint32, s *Schema) {
+	c.mu.Lock()
+	c.known[id] = s
+	c.mu.Unlock()
+	c.clear()
+}
+
+func (c *Client) deny(id uint32, err error) error {
+	d := denial{&DeniedError{err}, time.Now().Add(askAgain)}
+	c.mu.Lock()
+	if len(c.denied) >= maxDenied {
+		clear(c.denied)
+	}
+	c.denied[id] = d
+	c.mu.Unlock()
+	c.clear()
+	return d.err
+}
+
+// clear notes that nobody waits any more.
+func (c *Client) clear() {
+	c.mu.Lock()
+	waited := c.status.Trouble != ""
+	since := c.status.Since
+	c.status.Trouble, c.status.Since = "", time.Time{}
+	c.mu.Unlock()
+	if waited {
+		c.log.Info("the schema registry is no longer waited for", "seconds", int(time.Since(since).Seconds()))
+	}
+}
+
+func (c *Client) fail(id uint32, err error, pause time.Duration) {
+	err = event.HideAddresses(err)
+	text := fmt.Sprintf("schema %d cannot be had from the registry: %v", id, err)
+	c.mu.Lock()
+	c.status.Failures++
+	if c.status.Trouble == "" {
+		c.status.Since = time.Now()
+	}
+	c.status.Trouble = text
+	c.mu.Unlock()
+	c.log.Warn("a record waits for its schema, which the registry did not give; it is asked again", "schema", id, "retry_in", pause, "err", err)
+}
+
+// fetch asks for a schema and all that it refers to.
+func (c *Client) fetch(ctx context.Context, id uint32) (*Schema, error) {
+	schema, err := c.registry.SchemaByID(ctx, int(id))
+	c.count(err)
+	if err != nil {
+		return nil, err
+	}
+	s := &Schema{Type: schema.Type.String(), Text: schema.Schema}
+	f := follower{c, s, map[string]bool{}, maxAnswer}
+	return s, f.follow(ctx, schema.References)
+}
+
+// maxReferences bounds the schemas that one refers to. Those of a chain take a time that
+// grows with its square.
+const maxReferences = 200
+
+var errReferences = fmt.Errorf("it refers to more than %d schemas, or to more than %d bytes of them", maxReferences, maxAnswer)
+
+// follower gathers the schemas that one refers to.
+type follower struct {
+	*Client
+	s    *Schema
+	seen map[string]bool
+	left int // bytes that they may have
+}
+
+func (f *follower) follow(ctx context.Context, references []sr.SchemaReference) error {
+	for _, r := range references {
+		if f.seen[r.Name] {
+			continue
+		}
+		if f.seen[r.Name] = true; len(f.seen) > maxReferences {
+			return errReferences
+		}
+		found, err := f.registry.SchemaByVersion(ctx, r.Subject, r.Version)
+		f.count(err)
+		if err == nil {
+			if f.left -= len(found.Schema.Schema); f.left < 0 {
+				return errReferences
+			}
+			err = f.follow(ctx, found.References)
+		}
+		if errors.Is(err, errReferences) {
+			return err
+		}
+		if err != nil {
+			return fmt.Errorf("%s, version %d of %s, which it refers to: %w", r.Name, r.Version, r.Subject, err)
+		}
+		f.s.References = append(f.s.References, Reference{r.Name, found.Schema.Schema})
+	}
+	return nil
+}
+
+func (c *Client) count(err error) {
+	if err == nil {
+		c.mu.Lock()
+		c.status.Requests++
+		c.mu.Unlock()
+	}
+}
+
+// Register makes a schema the newest version of a subject, unless it is that already, and
+// returns its id. It asks once.
+func (c *Client) Register(ctx context.Context, subject, kind, text string) (uint32, error) {
+	var t sr.SchemaType
+	if err := t.UnmarshalText([]byte(kind)); err != nil {
+		return 0, err
+	}
+	found, err := c.registry.CreateSchema(ctx, subject, sr.Schema{Schema: text, Type: t})
+	c.count(err)
+	if err != nil {
+		return 0, fmt.Errorf("registering the schema of %s: %w", subject, err)
+	}
+	return uint32(found.ID), nil
+}

@@ -1,0 +1,308 @@
+package registry
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/sr"
+	"github.com/twmb/franz-go/pkg/sr/srfake"
+
+	"blankout/internal/event"
+)
+
+const number = `{"type":"record","name":"E","fields":[{"name":"x","type":"double"}]}`
+
+// open returns a client that does not wait for long between two requests.
+func open(t *testing.T, c Config) *Client {
+	t.Helper()
+	client, err := New(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.pause = time.Millisecond
+	return client
+}
+
+// A schema that is known is not asked for again, and comes with what it refers to, each
+// after what that refers to itself.
+func TestSchema(t *testing.T) {
+	fake := srfake.New()
+	defer fake.Close()
+	fake.SeedSchema("a", 1, 10, sr.Schema{Type: sr.TypeAvro, Schema: number})
+	fake.SeedSchema("b", 3, 11, sr.Schema{Type: sr.TypeAvro, Schema: `"E"`, References: []sr.SchemaReference{{Name: "E", Subject: "a", Version: 1}}})
+	fake.SeedSchema("c", 1, 12, sr.Schema{Type: sr.TypeAvro, Schema: `["E","null"]`, References: []sr.SchemaReference{{Name: "b", Subject: "b", Version: 3}, {Name: "E", Subject: "a", Version: 1}}})
+	c := open(t, Config{URL: event.Address(" " + fake.URL() + "/ ,")})
+	for range 3 {
+		s, err := c.Schema(t.Context(), 12)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Type != "AVRO" || len(s.References) != 2 || s.References[0] != (Reference{"E", number}) || s.References[1].Name != "b" {
+			t.Errorf("%+v", s)
+		}
+	}
+	if s := c.Status(); s.Requests != 3 || s.Schemas != 1 || s.Failures != 0 || s.Trouble != "" {
+		t.Errorf("%+v", s)
+	}
+	id, err := c.Register(t.Context(), "new", "PROTOBUF", `syntax = "proto3"; message E { double x = 1; }`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := c.Schema(t.Context(), id); err != nil || s.Type != "PROTOBUF" {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// While the registry answers with errors, or not at all, a schema is waited for; then
+// everything goes on. A proxy in its place that knows no such page is no registry.
+func TestAway(t *testing.T) {
+	fake := srfake.NewRegistry()
+	fake.SeedSchema("a", 1, 1, sr.Schema{Type: sr.TypeAvro, Schema: number})
+	var bad, asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch asked.Add(1); bad.Load() {
+		case 1:
+			http.Error(w, "down", http.StatusServiceUnavailable)
+		case 2:
+			w.Write([]byte("no JSON"))
+		case 3:
+			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
+		case 4:
+			http.NotFound(w, r)
+		default:
+			fake.Handler().ServeHTTP(w, r)
+		}
+	}))
+	defer server.Close()
+	for kind := int32(1); kind <= 4; kind++ {
+		bad.Store(kind)
+		asked.Store(0)
+		c := open(t, Config{URL: event.Address(server.URL)})
+		got := make(chan error, 1)
+		go func() {
+			_, err := c.Schema(t.Context(), 1)
+			got <- err
+		}()
+		for c.Status().Failures < 3 {
+			time.Sleep(time.Millisecond)
+		}
+		if s := c.Status(); !strings.Contains(s.Trouble, "schema 1 cannot be had from the registry") || s.Since.IsZero() {
+			t.Errorf("%d: %+v", kind, s)
+		}
+		bad.Store(0)
+		if err := <-got; err != nil {
+			t.Errorf("%d: %v", kind, err)
+		}
+		if s := c.Status(); s.Trouble != "" || !s.Since.IsZero() || s.Schemas != 1 {
+			t.Errorf("%d: %+v", kind, s)
+		}
+	}
+	c := open(t, Config{URL: event.Address(server.URL)})
+	bad.Store(1)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := c.Schema(ctx, 2); !errors.Is(err, context.DeadlineExceeded) || c.Status().Trouble != "" {
+		t.Errorf("%v, %+v", err, c.Status())
+	}
+}
+
+// A schema that the registry denies is asked for once, and then not for a while: no record
+// waits for it. The same is true of one that is larger than any, or refers to too many.
+func TestDenied(t *testing.T) {
+	fake := srfake.NewRegistry()
+	refersTo := func(i int) []sr.SchemaReference {
+		return []sr.SchemaReference{{Name: fmt.Sprint("r", i), Subject: fmt.Sprint("r", i), Version: 1}}
+	}
+	for i := range maxReferences + 1 {
+		s := sr.Schema{Type: sr.TypeAvro, Schema: number}
+		if i > 0 {
+			s.References = refersTo(i - 1)
+		}
+		fake.SeedSchema(fmt.Sprint("r", i), 1, 1000+i, s)
+	}
+	fake.SeedSchema("chain", 1, 1, sr.Schema{Type: sr.TypeAvro, Schema: number, References: refersTo(maxReferences)})
+	fake.SeedSchema("long", 1, 2, sr.Schema{Type: sr.TypeAvro, Schema: strings.Repeat(" ", maxAnswer) + number})
+	for i := range 3 {
+		fake.SeedSchema(fmt.Sprint("big", i), 1, 10+i, sr.Schema{Type: sr.TypeAvro, Schema: strings.Repeat(" ", maxAnswer/2) + number})
+	}
+	fake.SeedSchema("many", 1, 3, sr.Schema{Type: sr.TypeAvro, Schema: number, References: []sr.SchemaReference{
+		{Name: "a", Subject: "big0", Version: 1}, {Name: "b", Subject: "big1", Version: 1}, {Name: "c", Subject: "big2", Version: 1}}})
+	fake.SeedSchema("gone", 1, 5, sr.Schema{Type: sr.TypeAvro, Schema: number})
+	fake.SeedSchema("dangling", 1, 4, sr.Schema{Type: sr.TypeAvro, Schema: number, References: []sr.SchemaReference{{Name: "gone", Subject: "gone", Version: 1}}})
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1); strings.HasPrefix(r.URL.Path, "/subjects/gone/") {
+			w.WriteHeader(http.StatusNotFound)
+			w.Write([]byte(`{"error_code": 40401, "message": "subject not found"}`))
+			return
+		}
+		fake.Handler().ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	c, err := New(Config{URL: event.Address(server.URL)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.pause = 24 * time.Hour // a wait would not end
+	for _, x := range []struct {
+		id, asked int
+		why       string
+	}{{1, 1 + maxReferences, "refers to more than 200 schemas"}, {2, 1, "longer than 2097152 bytes"}, {3, 3, "more than 2097152 bytes of them"}, {4, 2, "gone, version 1"}, {7, 1, "not found"}} {
+		asked.Store(0)
+		for range 3 {
+			var denied *DeniedError
+			if _, err := c.Schema(t.Context(), uint32(x.id)); !errors.As(err, &denied) || !strings.Contains(err.Error(), x.why) {
+				t.Errorf("schema %d: %v, want %q", x.id, err, x.why)
+			}
+		}
+		if n := int(asked.Load()); n != x.asked {
+			t.Errorf("schema %d: %d requests, want %d", x.id, n, x.asked)
+		}
+	}
+	for id := range uint32(maxDenied + 1) {
+		c.deny(1e6+id, errTooLong)
+	}
+	if n := len(c.denied); n > maxDenied {
+		t.Errorf("%d denials are kept", n)
+	}
+}
+
+// Many records in a row without a usable schema are told, and a good one ends that.
+func TestRefused(t *testing.T) {
+	c := open(t, Config{URL: "http://127.0.0.1:1"})
+	for i := range refusedInARow {
+		if why := c.Status().Refused; why != "" {
+			t.Errorf("after %d records: %s", i, why)
+		}
+		c.Use(fmt.Errorf("schema %d: none", i))
+	}
+	if why := c.Status().Refused; !strings.Contains(why, "the last 10 records") || !strings.Contains(why, "schema 9: none") {
+		t.Error(why)
+	}
+	c.Use(nil)
+	if why := c.Status().Refused; why != "" {
+		t.Error(why)
+	}
+}
+
+// The registry gets the password or token, over TLS that a given authority has signed, and
+// neither is told in an error.
+func TestAccess(t *testing.T) {
+	fake := srfake.NewRegistry()
+	fake.SeedSchema("a", 1, 1, sr.Schema{Type: sr.TypeAvro, Schema: number})
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, password, _ := r.BasicAuth()
+		if name+password != "learneropen sesame" && r.Header.Get("Authorization") != "Bearer open token" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		fake.Handler().ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	authority := file("ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	t.Setenv("TEST_REGISTRY_TOKEN", "open token")
+	for name, c := range map[string]Config{
+		"password": {Username: "learner", PasswordFile: file("password", "open sesame\n"), CAFile: authority},
+		"token":    {TokenEnv: "TEST_REGISTRY_TOKEN", CAFile: authority},
+	} {
+		c.URL = event.Address(server.URL)
+		if _, err := open(t, c).Schema(t.Context(), 1); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, c := range map[string]Config{
+		"wrong password":        {Username: "learner", PasswordFile: file("wrong", "open barley"), CAFile: authority},
+		"an unknown authority":  {TokenEnv: "TEST_REGISTRY_TOKEN"},
+		"neither of the access": {CAFile: authority},
+	} {
+		c.URL = event.Address(server.URL)
+		client := open(t, c)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			for client.Status().Failures == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			if trouble := client.Status().Trouble; trouble == "" || strings.Contains(trouble, "barley") {
+				t.Errorf("%s: %q", name, trouble)
+			}
+			cancel()
+		}()
+		if _, err := client.Schema(ctx, 1); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
+	}
+}
+
+// What the registry is sent goes nowhere else, whatever it answers.
+func TestRedirect(t *testing.T) {
+	var reached atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
+	defer other.Close()
+	server := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	defer server.Close()
+	t.Setenv("TEST_REGISTRY_TOKEN", "open token")
+	client := open(t, Config{URL: event.Address(server.URL), TokenEnv: "TEST_REGISTRY_TOKEN"})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for client.Status().Failures == 0 && reached.Load() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
+	if _, err := client.Schema(ctx, 1); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if reached.Load() > 0 {
+		t.Error("a redirect was followed")
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for _, c := range []struct {
+		config Config
+		key    string
+	}{
+		{Config{}, ""}, {DefaultConfig(), ""}, {Config{URL: "http://a:1,https://b"}, ""},
+		{Config{URL: "a:1"}, "url"}, {Config{URL: "ftp://a"}, "url"}, {Config{URL: "http://user:open-sesame@a"}, "url"}, {Config{URL: "http://a", CAFile: "ca.pem"}, "url"},
+		{Config{Username: "u"}, "url"}, {Config{URL: "http://a", PasswordFile: "f"}, "username"}, {Config{URL: "http://a", Username: "u", TokenFile: "f"}, "token_file"},
+		{Config{URL: "https://a", CertFile: "f"}, "cert_file"},
+	} {
+		err := c.config.Check()
+		var key *event.KeyError
+		if (err != nil) != (c.key != "") || err != nil && (!errors.As(err, &key) || key.Key != c.key) {
+			t.Errorf("%+v: %v", c.config, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "sesame") {
+			t.Errorf("%v", err)
+		}
+	}
+	for _, c := range []Config{
+		{URL: "https://a", CAFile: "none"}, {URL: "https://a", Username: "u"}, {URL: "https://a", Username: "u", PasswordFile: "none"}, {URL: "https://a", TokenFile: "none"},
+	} {
+		if err := c.CheckSecrets(); err == nil {
+			t.Errorf("%+v is in order", c)
+		}
+	}
+	if _, err := New(Config{}, nil); err == nil {
+		t.Error("a client of no registry")
+	}
+}
