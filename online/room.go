@@ -21,7 +21,7 @@ func (l *Learner) Refusal(e *event.Example) *event.Refusal {
 		return nil
 	}
 	width := l.table.Width()
-	if outputs, _ := l.outputsAfter(e); outputs != l.k {
+	if outputs, _, _ := l.outputsAfter(e); outputs != l.k {
 		if width = l.width(outputs); outputs > l.k && !bound.Fits(l.table.Len(), width) {
 			return l.noRoom("class "+quoted(l.schema.Classes[e.Label]), l.table.Len(), width)
 		}

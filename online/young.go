@@ -15,7 +15,8 @@ import (
 // blockYoung is the block of a checkpoint that holds which output learns which class; without it each has one of its own.
 const blockYoung = "young"
 
-// youngBytes is how many bytes the outputs of young classes may take before these classes share one.
+// youngBytes is how many bytes the outputs of young classes may take before these classes share one. Half of it is then for
+// those of the most events.
 const youngBytes = 128 << 20
 
 // moreClasses is how many times as many labels as max_classes may come besides.
@@ -30,15 +31,15 @@ func (l *Learner) TakeMoreClasses() {
 }
 
 // outputsAfter returns how many outputs there will be after an event, at most, and whether young classes begin to share
-// one with it.
-func (l *answering) outputsAfter(e *event.Example) (outputs int, begins bool) {
+// one with it. full says that there is no other way to have that many.
+func (l *answering) outputsAfter(e *event.Example) (outputs int, begins, full bool) {
 	label := e.Label
 	switch {
 	case l.young.On():
-		if label >= l.young.Known() && l.young.Young() == 0 || l.promotes(label) && l.young.Young() > 1 {
-			return l.k + 1, false
+		if label >= l.young.Known() && l.young.Young() == 0 || l.promotes(e) && l.young.Young() > 1 {
+			return l.k + 1, false, false
 		}
-		return l.k, false
+		return l.k, false, false
 	case label >= max(l.k, 2):
 		outputs = label + 1
 	default:
@@ -46,23 +47,16 @@ func (l *answering) outputsAfter(e *event.Example) (outputs int, begins bool) {
 	}
 	// Several learners of one model have an output for each class that there may be.
 	if label < 0 || outputs <= young.Own || l.set.numbers || l.share != nil {
-		return outputs, false
+		return outputs, false, false
 	}
-	count := 0
-	for class := young.Own; class < outputs; class++ {
-		if l.isYoung(class) {
-			count++
-		}
+	count := l.youngAlone(outputs)
+	if full = count > 0 && (outputs > l.schema.MaxClasses || outputs > l.k && !l.fits(outputs)); full {
+		return outputs - count + 2, true, true
 	}
-	saved := memory.Bytes(l.table.Len()+len(e.Features.Index), (count-1)*(l.width(2)-l.width(1)))
-	full := outputs > l.schema.MaxClasses || outputs > l.k && !l.fits(outputs)
-	if count > 0 && full || saved > l.youngBytes {
-		return outputs - count + 2, true
-	}
-	return outputs, false
+	return outputs, l.youngCost(e, count-1) > l.youngBytes, false
 }
 
-// isYoung says whether a class has had too few events for an output of its own.
+// isYoung says whether a class has had too few events for an output of its own where room is short.
 func (l *answering) isYoung(class int) bool {
 	return class >= young.Own && l.eventsOf(class) < young.Ripe
 }
@@ -75,14 +69,36 @@ func (l *answering) eventsOf(class int) uint64 {
 	return 0
 }
 
-// promotes says whether an event gives its class, which shares an output, one of its own: with enough events, if there
-// is room for it.
-func (l *answering) promotes(class int) bool {
-	if class < 0 || !l.young.IsYoung(class) || l.eventsOf(class)+1 < young.Ripe {
+// youngAlone returns how many of the first classes are young and share no output.
+func (l *answering) youngAlone(classes int) (n int) {
+	for class := young.Own; class < classes; class++ {
+		if l.isYoung(class) && !l.young.IsYoung(class) {
+			n++
+		}
+	}
+	return n
+}
+
+// youngCost returns how many bytes so many outputs may take when an event has been learned.
+func (l *answering) youngCost(e *event.Example, outputs int) int64 {
+	return memory.Bytes(l.table.Len()+len(e.Features.Index), outputs*(l.width(2)-l.width(1)))
+}
+
+// promotes says whether an event gives its class, which shares an output, one of its own: the eighth if there is room
+// for it at all, the second if young classes then take half of what they may.
+func (l *answering) promotes(e *event.Example) bool {
+	if e.Label < 0 || !l.young.IsYoung(e.Label) {
 		return false
 	}
+	events, alone := 1+l.eventsOf(e.Label), l.youngAlone(l.young.Known())
 	own := l.k - 1 // the others are those of single classes
-	return own < l.schema.MaxClasses && (l.young.Young() == 1 || l.fits(l.k+1))
+	switch {
+	case events < 2 || l.young.Young() > 1 && !l.fits(l.k+1):
+		return false
+	case events < young.Ripe:
+		return own < l.schema.MaxClasses && 2*l.youngCost(e, alone+1) <= l.youngBytes
+	}
+	return own < l.schema.MaxClasses || alone > 0
 }
 
 // fits says whether the rows of so many outputs fit Config.MaxMemory.
@@ -92,7 +108,8 @@ func (l *bank) fits(outputs int) bool {
 
 // shareOutputs changes which output learns which class as an event needs it, before it is scored.
 func (l *Learner) shareOutputs(e *event.Example) {
-	_, begins := l.outputsAfter(e)
+	_, begins, full := l.outputsAfter(e)
+	half := int(l.youngBytes / max(1, 2*l.youngCost(e, 1)))
 	switch {
 	case begins:
 		if l.k < young.Own {
@@ -100,9 +117,14 @@ func (l *Learner) shareOutputs(e *event.Example) {
 			l.setAnswerOutputs()
 		}
 		l.activate(young.Own)
-		l.mergeYoung()
+		if full {
+			half = 0
+		}
+		l.mergeYoung(half)
 	case !l.young.On():
 		return
+	case l.youngCost(e, l.youngAlone(l.young.Known())) > l.youngBytes:
+		l.mergeYoung(half)
 	}
 	for e.Label >= l.young.Known() {
 		if l.young.Young() == 0 {
@@ -112,15 +134,28 @@ func (l *Learner) shareOutputs(e *event.Example) {
 		}
 		l.shiftIntercepts(l.young.Shared(), l.young.Add(l.k-1))
 	}
-	if l.promotes(e.Label) {
+	if l.promotes(e) {
+		if l.k-1 >= l.schema.MaxClasses { // another class leaves its place
+			l.mergeYoung(0)
+		}
 		l.promote(e.Label)
 	}
 }
 
-// mergeYoung has the young classes share an output from here on. It begins as the mean of theirs, as likely as all of
-// them together.
-func (l *Learner) mergeYoung() {
-	from := l.young.Begin(l.active, l.k, l.eventsOf)
+// mergeYoung has young classes share an output from here on, but for at most so many of the most events. It begins as
+// the mean of theirs, as likely as all of them together.
+func (l *Learner) mergeYoung(but int) {
+	known, least := l.activeScores(), uint64(young.Ripe) // which have fewer events share
+	var count [young.Ripe]int
+	for class := young.Own; class < known; class++ {
+		if l.isYoung(class) && !l.young.IsYoung(class) {
+			count[l.eventsOf(class)]++
+		}
+	}
+	for ; least > 1 && count[least-1] <= but; least-- {
+		but -= count[least-1]
+	}
+	from := l.young.Merge(known, l.k, func(class int) bool { return class >= young.Own && l.eventsOf(class) < least }, l.eventsOf)
 	var all []float64 // by level
 	last := from[len(from)-1]
 	for v := range l.levels {

@@ -99,7 +99,7 @@ func mustBlocks(t testing.TB, l *Learner) []event.Block {
 // eighth event, and the model that is published gives each class the score that the learner gives it.
 func TestYoungShare(t *testing.T) {
 	l, s := comingLearner(t, DefaultConfig(), 100), newComingStream(1)
-	promoted, costs := 0, 0
+	promoted, early, costs := 0, 0, 0
 	for i := range 1500 {
 		e := s.next()
 		was, fraction := l.young.On() && l.young.IsYoung(e.Label), 0.0
@@ -118,13 +118,19 @@ func TestYoungShare(t *testing.T) {
 			t.Fatalf("event %d: %d scores of %d classes, %d outputs of %d", i, len(told), len(l.measured.Classes), l.k, l.young.Count())
 		}
 		for class, n := range l.measured.Classes {
-			if want := class >= young.Own && n < young.Ripe; l.young.IsYoung(class) != want {
-				t.Fatalf("event %d: class %d of %d events shares its output: %v", i, class, n, !want)
+			if l.young.IsYoung(class) && (class < young.Own || n >= young.Ripe) {
+				t.Fatalf("event %d: class %d of %d events shares its output", i, class, n)
 			}
+		}
+		alone := l.youngAlone(l.young.Known())
+		if l.youngCost(&event.Example{}, alone) > l.youngBytes {
+			t.Fatalf("event %d: %d outputs of classes of few events take %d bytes", i, alone, l.youngCost(&event.Example{}, alone))
 		}
 		switch {
 		case was && !l.young.IsYoung(e.Label):
-			promoted++
+			if promoted++; l.eventsOf(e.Label) < young.Ripe {
+				early++
+			}
 		case was && l.young.Expand(make([]float64, l.k), 0, nil)[e.Label] <= fraction:
 			t.Errorf("event %d: class %d is not more likely after its event", i, e.Label)
 		}
@@ -152,8 +158,8 @@ func TestYoungShare(t *testing.T) {
 			}
 		}
 	}
-	if promoted < 15 || costs < 10 || l.young.Young() > 5 {
-		t.Errorf("%d classes got an output of their own, %d share one", promoted, l.young.Young())
+	if promoted < 15 || early < 3 || early > promoted-3 || costs < 10 || l.young.Young() > 5 {
+		t.Errorf("%d classes got an output of their own, %d before their eighth event; %d share one", promoted, early, l.young.Young())
 	}
 	recent := &measure.Classes{}
 	for range 400 {
@@ -536,7 +542,7 @@ func TestMergeYoung(t *testing.T) {
 		}
 		odds = append(odds, sum)
 	}
-	l.mergeYoung()
+	l.mergeYoung(0)
 	if len(youngOnes) < 3 || l.k != was-len(youngOnes)+1 {
 		t.Fatalf("%d outputs of %d, %d classes are young", l.k, was, len(youngOnes))
 	}
@@ -601,5 +607,84 @@ func TestYoungAged(t *testing.T) {
 	old := l.Metrics().ByAge[1]
 	if old.Age != 100 || old.Events < 5 || old.Error == nil || !(*old.Error < 0.7) || !l.young.IsYoung(54) {
 		t.Errorf("by age: %+v", old)
+	}
+}
+
+// With its second event a class gets an output as long as young classes take little room, and leaves it again, those of the
+// fewest events first, when rows have become many.
+func TestYoungMergeAgain(t *testing.T) {
+	l, s := comingLearner(t, DefaultConfig(), 100), newComingStream(13)
+	for class := range 30 {
+		for range 1 + class%5 {
+			l.Learn(s.of(class, 0))
+		}
+	}
+	l.Learn(s.of(0, 1000))
+	half := int(l.youngBytes / l.youngCost(&event.Example{}, 2))
+	if alone := l.youngAlone(30); !l.young.On() || alone == 0 || alone > half || l.k != young.Own+alone+1 {
+		t.Fatalf("%d outputs, %d of classes of few events, of %d", l.k, alone, half)
+	}
+	check := func() {
+		t.Helper()
+		fewest, most := uint64(100), uint64(0) // events of those alone, and of those that share
+		for class := young.Own; class < l.young.Known(); class++ {
+			if n := l.eventsOf(class); l.young.IsYoung(class) {
+				most = max(most, n)
+			} else {
+				fewest = min(fewest, n)
+			}
+		}
+		if fewest <= most {
+			t.Errorf("a class of %d events has an output, and one of %d shares", fewest, most)
+		}
+	}
+	check()
+	late := 30
+	for l.youngAlone(l.young.Known()) < half {
+		l.Learn(s.of(late, 0))
+		if !l.young.IsYoung(late) {
+			t.Fatalf("class %d has an output with its first event", late)
+		}
+		l.Learn(s.of(late, 0))
+		if l.young.IsYoung(late) {
+			t.Fatalf("class %d shares with its second event, of %d bytes", late, l.youngCost(&event.Example{}, l.youngAlone(l.young.Known())))
+		}
+		late++
+	}
+	l.Learn(s.of(late, 0))
+	if l.Learn(s.of(late, 0)); !l.young.IsYoung(late) {
+		t.Error("a class has an output beyond half the room")
+	}
+	before := l.youngAlone(l.young.Known())
+	l.Learn(s.of(0, 3*l.table.Len()))
+	if after := l.youngAlone(l.young.Known()); after >= before || l.youngCost(&event.Example{}, 2*after) > l.youngBytes {
+		t.Errorf("%d classes of few events have outputs, before %d", after, before)
+	}
+	check()
+}
+
+// Where all places are taken, a class with its eighth event gets one that a class of few events has.
+func TestYoungLeavePlaces(t *testing.T) {
+	l, s := comingLearner(t, DefaultConfig(), 15), newComingStream(14)
+	l.Learn(&event.Example{Weight: 1}) // which has no features
+	for range 2 {
+		for class := range 16 { // the sixteenth has them share
+			l.Learn(s.of(class, 0))
+		}
+	}
+	for class := 10; class < 16; class++ {
+		l.Learn(s.of(class, 0))
+	}
+	if l.k != 16 || l.youngAlone(16) != 5 {
+		t.Fatalf("%d outputs, %d of classes of few events", l.k, l.youngAlone(16))
+	}
+	for n := range young.Ripe {
+		if l.young.On() && l.young.Known() > 20 && !l.young.IsYoung(20) {
+			t.Fatalf("a place is free before event %d", n+1)
+		}
+		l.Learn(s.of(20, 0))
+	}
+	if l.k != young.Own+2 || l.young.IsYoung(20) || !l.young.IsYoung(10) {
+		t.Errorf("%d outputs, the eighth event shares: %v", l.k, l.young.IsYoung(20))
 	}
 }

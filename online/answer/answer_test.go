@@ -48,7 +48,7 @@ func TestJudge(t *testing.T) {
 // Of classes that share an output the one that is most likely is predicted, if it is more likely than any with its own.
 func TestJudgeOfSharedOutput(t *testing.T) {
 	var classes young.Classes
-	from := classes.Begin(12, 12, func(class int) uint64 { return uint64(class % 10) }) // 10 and 11 share, 1 to 2
+	from := classes.Merge(12, 12, func(class int) bool { return class >= 10 }, func(class int) uint64 { return uint64(class % 10) }) // 10 and 11 share, 1 to 2
 	j := Judge{Scales: oneScale, Active: len(from), Classes: &classes}
 	scores := make([]float64, len(from))
 	for shared, class := range map[float64]int{2: 11, 0.1: 0} {

@@ -1,6 +1,6 @@
-// Package young says which output learns each class once classes of few events share one. A class is young before
-// its [Ripe]-th event, unless it is one of the first [Own]. The young classes share an output; the score of each is
-// the score of that output plus the logarithm of the class's fraction of their events.
+// Package young says which output learns each class once classes of few events share one, which are called young: those
+// beyond the first [Own], before their [Ripe]-th event at the latest. The score of each is the score of the shared output
+// plus the logarithm of the class's fraction of their events.
 package young
 
 import (
@@ -12,7 +12,7 @@ import (
 
 const (
 	// Own is how many classes have an output of their own from their first event on, Ripe with which event the
-	// others get one.
+	// others get one at the latest, if there is room for it.
 	Own, Ripe = 10, 8
 	// keep is what an event of a young class leaves of the weights of all young classes: labels come in runs.
 	keep = 0.95
@@ -41,27 +41,39 @@ func (c *Classes) On() bool { return c.on }
 // Known returns the number of classes that have come, 0 before the first share.
 func (c *Classes) Known() int { return len(c.output) }
 
-// Begin has the young ones of the first known classes share an output. Of each class it takes the number of events.
-// shown is the least number of scores that Expand gives. It returns for each output from now on the outputs so far
-// whose mean it begins as: the young ones' is the last.
-func (c *Classes) Begin(known, shown int, events func(class int) uint64) (from [][]int) {
-	*c = Classes{on: true, shown: shown, Changed: c.Changed}
-	var young []int
+// Merge has young classes share an output, with those that do already. The first known classes have come, if none shares
+// yet, and shown is the least number of scores that Expand gives. events is the number of a class's events. Merge returns for
+// each output from now on the outputs so far whose mean it begins as: the shared one's are the last.
+func (c *Classes) Merge(known, shown int, young func(class int) bool, events func(class int) uint64) (from [][]int) {
+	was := *c
+	if was.on {
+		known, shown = len(was.output), was.shown
+	}
+	*c = Classes{on: true, shown: shown, Changed: was.Changed}
+	var merged []int
 	for class := range known {
-		if n := events(class); class >= Own && n < Ripe {
-			young = append(young, class)
-			c.output, c.weight = append(c.output, -1), append(c.weight, prior+float64(n))
-			continue
+		output, weight := was.Output(class), 0.0
+		switch {
+		case was.IsYoung(class):
+			weight = was.weight[class]
+		case young(class):
+			weight = prior + float64(events(class))
 		}
-		c.output, c.weight = append(c.output, len(from)), append(c.weight, 0)
-		from = append(from, []int{class})
+		c.output, c.weight = append(c.output, len(from)), append(c.weight, weight)
+		if weight == 0 {
+			from = append(from, []int{output})
+		} else if !slices.Contains(merged, output) {
+			merged = append(merged, output)
+		}
 	}
 	c.shared = len(from)
-	for _, class := range young {
-		c.output[class] = c.shared
+	for class, w := range c.weight {
+		if w > 0 {
+			c.output[class] = c.shared
+		}
 	}
-	if young != nil {
-		from = append(from, young)
+	if merged != nil {
+		from = append(from, merged)
 	}
 	c.follow()
 	return from

@@ -29,10 +29,16 @@ func begin(seed uint64, known int) *stream {
 			s.events[class] += Ripe
 		}
 	}
-	for range s.Begin(known, known, func(class int) uint64 { return s.events[class] }) {
+	for range s.Merge(known, known, s.few, s.of) {
 		s.outputs = append(s.outputs, 4*s.r.Float64()-2)
 	}
 	return s
+}
+
+func (s *stream) of(class int) uint64 { return s.events[class] }
+
+func (s *stream) few(class int) bool {
+	return class >= Own && class < len(s.events) && s.events[class] < Ripe
 }
 
 func (s *stream) scores() []float64 { return s.Expand(s.outputs, unseen, nil) }
@@ -48,6 +54,15 @@ func (s *stream) next() (same int) {
 		}
 		s.outputs[s.Shared()] += shift
 	case 1:
+		if s.r.IntN(20) == 0 { // classes that have an output leave it
+			same = 0
+			var outputs []float64
+			for _, list := range s.Merge(1, 1, func(class int) bool { return class >= Own && class%5 == 0 }, func(int) uint64 { return 3 }) {
+				outputs = append(outputs, s.outputs[list[0]])
+			}
+			s.outputs = outputs
+			break
+		}
 		if !s.IsYoung(class) {
 			break
 		}
@@ -96,13 +111,14 @@ func TestClasses(t *testing.T) {
 }
 
 // The classes that have come often, and the first ones, keep their outputs, and the others share the last.
-func TestBegin(t *testing.T) {
+func TestMerge(t *testing.T) {
 	events := []uint64{0, 1, 2, 0, 0, 0, 0, 0, 0, 3, Ripe - 1, Ripe, 0, 40, 1}
 	var c Classes
 	if c.On() || c.Output(20) != 20 || c.Class(20) != 20 || c.Scores(3) != 3 || c.Outputs() != nil || !slices.Equal(c.Expand([]float64{1, 2}, unseen, nil), []float64{1, 2}) {
 		t.Error("the zero value changes outputs")
 	}
-	from := c.Begin(len(events), 17, func(class int) uint64 { return events[class] })
+	few := func(class int) bool { return class >= Own && events[class] < Ripe }
+	from := c.Merge(len(events), 17, few, func(class int) uint64 { return events[class] })
 	if len(from) != 13 || !slices.Equal(from[10], []int{11}) || !slices.Equal(from[11], []int{13}) || !slices.Equal(from[12], []int{10, 12, 14}) || c.Shared() != 12 || c.Young() != 3 {
 		t.Errorf("outputs of %v", from)
 	}
@@ -116,6 +132,13 @@ func TestBegin(t *testing.T) {
 			t.Errorf("class %d scores %v, want %v", class, got[class], want)
 		}
 	}
+	again := c
+	again.output, again.weight = slices.Clone(c.output), slices.Clone(c.weight)
+	again.Take(12)
+	if from := again.Merge(1, 1, func(class int) bool { return class == 13 }, func(int) uint64 { return 3 }); len(from) != 12 || !slices.Equal(from[11], []int{12, 11}) ||
+		again.Young() != 4 || again.Scores(12) != 17 || again.weight[13] != 4 || again.weight[12] < 1.9 || again.Output(11) != 10 {
+		t.Errorf("once more %v, %+v", from, again)
+	}
 	if got[11] != 0 || got[15] != unseen || got[16] != unseen || c.Output(15) != -1 || c.Output(-1) != -1 {
 		t.Errorf("scores %v", got)
 	}
@@ -124,7 +147,7 @@ func TestBegin(t *testing.T) {
 // An event raises the fraction of its class, more than one that is long ago.
 func TestTake(t *testing.T) {
 	var c Classes
-	c.Begin(12, 12, func(int) uint64 { return 0 })
+	c.Merge(12, 12, func(class int) bool { return class >= Own }, func(int) uint64 { return 0 })
 	if !c.IsYoung(10) || !c.IsYoung(11) || c.IsYoung(9) {
 		t.Fatal("who is young?")
 	}
