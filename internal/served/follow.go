@@ -31,7 +31,7 @@ type Options struct {
 	Interval time.Duration // between two looks of Follow, 0 is a second
 	MaxBytes int64         // of a model, 0 is 4 GiB
 	// Schemes open the addresses that begin with a scheme of theirs and ://, such as
-	// kafka (package client/kafka). Those of servers and files need none.
+	// kafka (package served/kafka). Those of servers and files need none.
 	Schemes map[string]Opener
 	// Record says how events are written if the model does not know it, as one
 	// trained from files; nil is the defaults.

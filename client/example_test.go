@@ -1,4 +1,4 @@
-package served_test
+package client_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"blankout/client"
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/internal/served"
@@ -38,7 +39,24 @@ func opinion(version uint64) *served.Model {
 // An event is the bytes of a record, or whatever encoding/json makes them of: a struct or
 // a map.
 func ExampleModel_PredictValue() {
-	m := opinion(1) // stands for served.Open
+	dir, err := os.MkdirTemp("", "client")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "fraud.blankout")
+	if err := opinion(1).WriteFile(path); err != nil { // stands for a learner
+		fmt.Println(err)
+		return
+	}
+
+	// From here on it is what a program of your own does.
+	m, err := client.Open(context.Background(), path, client.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	type sentence struct {
 		Words []string `json:"words"`
 	}
@@ -69,9 +87,9 @@ func ExampleFollow() {
 		return
 	}
 	newer := make(chan uint64)
-	f, err := served.Follow(context.Background(), path, served.Options{
+	f, err := client.Follow(context.Background(), path, client.Options{
 		Interval: 10 * time.Millisecond,
-		Updated:  func(m *served.Model) { newer <- m.Version },
+		Updated:  func(m *client.Model) { newer <- m.Version() },
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -79,14 +97,14 @@ func ExampleFollow() {
 	}
 	defer f.Close()
 	m, _ := f.Model()
-	fmt.Println("version", m.Version)
+	fmt.Println("version", m.Version())
 	if err := opinion(2).WriteFile(path); err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println("version", <-newer)
 	m, err = f.Model()
-	fmt.Println("version", m.Version, err)
+	fmt.Println("version", m.Version(), err)
 	// Output:
 	// version 1
 	// version 2

@@ -1,6 +1,6 @@
 // Package served predicts with what a learner has learned: a model that it serves or
 // saves, a model file or, by a package beside this one, a topic of snapshots
-// (client/kafka). A prediction asks nothing of a server; [Follow] keeps up with a learner
+// (served/kafka). A prediction asks nothing of a server; [Follow] keeps up with a learner
 // that goes on. Without those packages no client of Kafka becomes part of your program.
 //
 

@@ -1,0 +1,183 @@
+package client_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"blankout/client"
+	"blankout/internal/served"
+)
+
+const models = "../tests/testdata/format1/"
+
+var events = []string{`{"word":"fine","x":1,"y":-2.5}`, `{"word":"grim","x":0.25,"other":"new"}`, `{"word":["fine","grim"],"x":null}`, `{}`, `{"stranger":1}`}
+
+// The library predicts what the program does, explanations and JSON included.
+func TestPredictionsEqualTheProgram(t *testing.T) {
+	for _, name := range []string{"checkpoint", "snapshot", "linear", "kernel"} {
+		path := models + name + ".blankout"
+		m, err := client.Open(t.Context(), path, client.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		inner, err := served.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Regression() || strings.Join(m.Classes(), " ") != "bad good" || m.Version() != inner.Version || m.Events() != inner.Events || !m.Published().Equal(inner.At) {
+			t.Errorf("%s: %v %v %d %d %v", name, m.Regression(), m.Classes(), m.Version(), m.Events(), m.Published())
+		}
+		explain := 3
+		if name == "kernel" {
+			explain = 0
+		}
+		for _, e := range events {
+			got, err := m.Predict([]byte(e), explain)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := inner.Predict([]byte(e), explain)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, _ := json.Marshal(got)
+			if b, _ := json.Marshal(want); !bytes.Equal(a, b) || got.OnlyUnseen != want.OnlyUnseen {
+				t.Errorf("%s: %s:\n got  %s\n want %s", name, e, a, b)
+			}
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	m, err := client.Open(t.Context(), models+"linear.blankout", client.Options{MissingPolicy: "none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused *client.RefusedError
+	if _, err := m.Predict([]byte(`{"x":`), 0); !errors.As(err, &refused) || refused.Reason != "syntax" || refused.Detail == "" {
+		t.Errorf("a record cut short: %v", err)
+	}
+	if _, err := client.Open(t.Context(), models+"linear.blankout", client.Options{MissingPolicy: "guess"}); err == nil || !strings.Contains(err.Error(), `"guess": want one of`) {
+		t.Errorf("a policy that does not exist: %v", err)
+	}
+	if _, err := client.Open(t.Context(), "kafka://127.0.0.1:1/", client.Options{}); err == nil || !strings.Contains(err.Error(), "kafka://HOST:PORT/TOPIC") {
+		t.Errorf("a topic without a name: %v", err)
+	}
+	if _, err := client.Open(t.Context(), "s3://", client.Options{}); err == nil || !strings.Contains(err.Error(), "s3://") {
+		t.Errorf("an object without a name: %v", err)
+	}
+	if _, err := client.Decode([]byte("no model")); err == nil {
+		t.Error("no model: no error")
+	}
+}
+
+// No exported name of the package has a type of another package of the module in its signature or
+// its exported fields: programs outside the module can only name the types of this one.
+func TestOwnTypesOnly(t *testing.T) {
+	names, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	exported := 0
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		imports := map[string]string{}
+		for _, i := range file.Imports {
+			path := strings.Trim(i.Path.Value, `"`)
+			imports[path[strings.LastIndex(path, "/")+1:]] = path
+		}
+		check := func(what string, n ast.Node) {
+			exported++
+			ast.Inspect(n, func(n ast.Node) bool {
+				if s, ok := n.(*ast.SelectorExpr); ok {
+					if path := imports[s.X.(*ast.Ident).Name]; strings.HasPrefix(path, "blankout/") {
+						t.Errorf("%s: %s has a type of %s", name, what, path)
+					}
+				}
+				return true
+			})
+		}
+		for _, d := range file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Name.IsExported() {
+					check(d.Name.Name, d.Type)
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					s, ok := spec.(*ast.TypeSpec)
+					if !ok || !s.Name.IsExported() {
+						continue
+					}
+					if s, ok := s.Type.(*ast.StructType); ok {
+						for _, f := range s.Fields.List {
+							for _, field := range f.Names {
+								if field.IsExported() {
+									check(field.Name, f.Type)
+								}
+							}
+						}
+						continue
+					}
+					check(s.Name.Name, s.Type)
+				}
+			}
+		}
+	}
+	if exported < 50 {
+		t.Errorf("only %d names were looked at", exported)
+	}
+}
+
+// A program outside the module builds with the library by a replace directive, and predicts.
+func TestOutsideProgram(t *testing.T) {
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	main, err := os.ReadFile("testdata/outside/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums, err := os.ReadFile("../go.sum")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"main.go": string(main), "go.sum": string(sums),
+		"go.mod": "module example.org/outside\n\ngo 1.26\n\nrequire blankout v0.0.0\n\nreplace blankout => " + root + "\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := exec.Command("go", "build", "-mod=mod", "-o", "outside", ".")
+	build.Dir, build.Env = dir, append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	model, err := filepath.Abs(models + "checkpoint.blankout")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(filepath.Join(dir, "outside"), model).CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte(`"class":"good"`)) || !bytes.Contains(out, []byte(`"explanation":[{"feature":`)) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -1,0 +1,52 @@
+package client
+
+// This file holds the options of topics and object stores.
+
+import (
+	"blankout/internal/event"
+	"blankout/internal/served"
+	"blankout/internal/served/kafka"
+	"blankout/internal/served/s3"
+	"blankout/stream"
+)
+
+// Kafka says how to reach brokers. The zero value suits brokers without TLS and passwords.
+type Kafka struct {
+	TLS        bool
+	CAFile     string // PEM file of the authorities of the brokers' certificates; "" is the system's
+	CertFile   string // PEM file of the client's own certificate, with KeyFile
+	KeyFile    string
+	ServerName string // the name that the brokers' certificate must have; "" is the address
+	// Mechanism is "", "PLAIN", "SCRAM-SHA-256" or "SCRAM-SHA-512".
+	Mechanism string
+	Username  string
+	// The password is read from PasswordFile, or if that is "" from the environment variable
+	// BLANKOUT_KAFKA_PASSWORD.
+	PasswordFile string
+}
+
+func (k Kafka) opener() served.Opener {
+	c := stream.DefaultConnectConfig()
+	c.TLS = stream.TLSConfig{Enabled: k.TLS, CAFile: k.CAFile, CertFile: k.CertFile, KeyFile: k.KeyFile, ServerName: k.ServerName}
+	c.SASL.Mechanism, c.SASL.Username, c.SASL.PasswordFile = k.Mechanism, k.Username, k.PasswordFile
+	return kafka.Opener(c)
+}
+
+// S3 says how to reach an object store. Credentials come from the environment, as for other
+// programs of S3.
+type S3 struct {
+	Endpoint string // http:// or https:// and HOST[:PORT]; "" is Amazon's
+	Region   string // "" asks the store
+	// Cache is a directory that keeps the newest model read, for a start while the store is out of
+	// reach; "" keeps none.
+	Cache string
+}
+
+func (s S3) opener() served.Opener {
+	c := s3.DefaultConfig()
+	if s.Endpoint != "" {
+		c.Endpoint = event.Address(s.Endpoint)
+	}
+	c.Region, c.Cache = s.Region, s.Cache
+	return s3.Opener(c)
+}
