@@ -461,7 +461,7 @@ type Fingerprint map[string]string
 
 // mayChange lists the keys of a Config that may differ from run to run. Every other
 // one is in the Fingerprint. (What levels say is said by noise.)
-var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_max_fields", "publish_levels", "mislabeled_below", "threshold", "coverage", "horizon", "calibrate"}
+var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_max_fields", "publish_levels", "mislabeled_below", "threshold", "coverage", "serving_staleness", "calibrate"}
 
 // keyMaxMemory is in the Fingerprint and may differ all the same: no weight depends on it.
 const keyMaxMemory = "max_memory"

@@ -282,7 +282,7 @@ func TestFillRefused(t *testing.T) {
 	for want, change := range map[string]func(c *Config){
 		"covariance_max_fields = -1: must lie in 0 to 1024":   func(c *Config) { c.CovarianceMaxFields = -1 },
 		"covariance_max_fields = 1025: must lie in 0 to 1024": func(c *Config) { c.CovarianceMaxFields = 1025 },
-		"missing \"impute\": filling in needs":                func(c *Config) { c.MissingPolicy, c.CovarianceMaxFields = "impute", 0 },
+		"missing_policy \"impute\": filling in needs":         func(c *Config) { c.MissingPolicy, c.CovarianceMaxFields = "impute", 0 },
 		"filling in needs covariance_max_fields":              func(c *Config) { c.MissingPolicy, c.Standardize = "impute", "none" },
 	} {
 		c := DefaultConfig()

@@ -218,8 +218,8 @@ func TestHorizonBlocks(t *testing.T) {
 	for _, n := range []int{-1, 99, 20_000_000} {
 		c := DefaultConfig()
 		c.ServingStaleness = n
-		if _, err := c.parse(); err == nil || !strings.Contains(err.Error(), "horizon") {
-			t.Errorf("horizon = %d: %v", n, err)
+		if _, err := c.parse(); err == nil || !strings.Contains(err.Error(), "serving_staleness") {
+			t.Errorf("serving_staleness = %d: %v", n, err)
 		}
 	}
 }

@@ -245,8 +245,8 @@ func TestSecondAndOlderRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Restore(c, blocks); err == nil || !strings.Contains(err.Error(), "rule") {
-		t.Errorf("another rule: %v", err)
+	if _, err := Restore(c, blocks); err == nil || !strings.Contains(err.Error(), "optimizer") {
+		t.Errorf("another optimizer: %v", err)
 	}
 }
 

@@ -29,7 +29,7 @@ func TestFingerprintConfig(t *testing.T) {
 			t.Errorf("got  %+v\nwant %+v", got, c)
 		}
 	}
-	for key, value := range map[string]string{"c": "one", "adapt": "perhaps", "refresh": "1.5", "class_weight": "map[x]", "noise": "auto [x]", "loss": "none"} {
+	for key, value := range map[string]string{"c": "one", "adapt": "perhaps", "irls_batch": "1.5", "class_weight": "map[x]", "noise": "auto [x]", "loss": "none"} {
 		if _, err := (Fingerprint{key: value}).Config(); err == nil {
 			t.Errorf("%s = %s is taken", key, value)
 		}

@@ -123,7 +123,7 @@ func TestRestoreRefuses(t *testing.T) {
 	other.Loss, other.LearningRate = "hinge", 0.7
 	var mismatch *MismatchError
 	if _, err := Restore(other, blocks); !errors.As(err, &mismatch) || !slices.Equal(mismatch.Differences, []string{
-		`eta: was "0", is "0.7"`, `loss: was "logistic:gaussian", is "hinge:gaussian"`}) {
+		`learning_rate: was "0", is "0.7"`, `loss: was "logistic:gaussian", is "hinge:gaussian"`}) {
 		t.Errorf("%v", err)
 	}
 	other = c
