@@ -340,7 +340,7 @@ func (c *Config) checkGroup() error {
 	if err := c.writes(mix, "name", "commits"); err != nil {
 		return err
 	}
-	if err := c.writes(base, "name", "bases"); err != nil {
+	if err := c.writes(base, "name", "snapshots"); err != nil {
 		return err
 	}
 	why := ""

@@ -502,9 +502,9 @@ var mainMetrics = []metric{
 		fromGroup(func(s *group.Status) float64 { return float64(s.Generation) })},
 	{"blankout_group_partitions", gauge, nil, "Partitions that this member learns.",
 		fromGroup(func(s *group.Status) float64 { return float64(len(s.Partitions)) })},
-	{"blankout_group_ledger_lag_records", gauge, nil, "Commits in the ledger that this member has not folded yet.",
+	{"blankout_group_commit_log_lag_records", gauge, nil, "Commits in the commit log that this member has not applied yet.",
 		fromGroup(func(s *group.Status) float64 { return float64(s.Lag) })},
-	{"blankout_group_commits_total", counter, []string{"outcome"}, "Commits in the ledger that this member knows of, by all members, those before the start included: accepted, or the reason for which they were rejected.",
+	{"blankout_group_commits_total", counter, []string{"outcome"}, "Commits in the commit log that this member knows of, by all members, those before the start included: accepted, or the reason for which they were rejected.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.group == nil {
 				return
@@ -525,15 +525,15 @@ var mainMetrics = []metric{
 		fromGroup(func(s *group.Status) float64 { return float64(s.DeltaBytes) })},
 	{"blankout_group_delta_rows_total", counter, nil, "Rows in these chunks.",
 		fromGroup(func(s *group.Status) float64 { return float64(s.DeltaRows) })},
-	{"blankout_group_events_again_total", counter, nil, "Events that this member has learned for nothing: their commit was not accepted, or could not be made.",
-		fromGroup(func(s *group.Status) float64 { return float64(s.Again) })},
+	{"blankout_group_reprocessed_events_total", counter, nil, "Events that this member has learned for nothing: their commit was not accepted, or could not be made.",
+		fromGroup(func(s *group.Status) float64 { return float64(s.Reprocessed) })},
 	{"blankout_group_commit_seconds_total", counter, nil, "Time that learning stood still for this member's commits: from the cut of what was learned until the group's model held it.",
 		fromGroup(func(s *group.Status) float64 { return s.Commit })},
-	{"blankout_group_rebase_seconds_total", counter, nil, "Time that learning stood still for becoming equal to the group's model.",
-		fromGroup(func(s *group.Status) float64 { return s.Rebase })},
-	{"blankout_group_replica_mismatch_total", counter, nil, "Bases of the group whose bytes were others than those that this member came to, since its start.",
+	{"blankout_group_sync_seconds_total", counter, nil, "Time that learning stood still for becoming equal to the group's model.",
+		fromGroup(func(s *group.Status) float64 { return s.Sync })},
+	{"blankout_group_snapshot_mismatch_total", counter, nil, "Snapshots of the group whose bytes were others than those that this member came to, since its start.",
 		fromGroup(func(s *group.Status) float64 { return float64(s.Mismatches) })},
-	{"blankout_group_peer_commits_behind", gauge, []string{"member"}, "How many commits the ledger had got since what the latest commit of each member built on: how old the model was that it learned with.",
+	{"blankout_group_peer_commits_behind", gauge, []string{"member"}, "How many commits the commit log had got since what the latest commit of each member built on: how old the model was that it learned with.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.group != nil {
 				for _, p := range v.group.Peers {
@@ -548,8 +548,8 @@ var mainMetrics = []metric{
 			}
 			return n
 		})},
-	{"blankout_group_base_timestamp_seconds", gauge, nil, "When this member came to the latest base, in Unix time.",
-		fromGroup(func(s *group.Status) float64 { return unix(s.BaseAt) })},
+	{"blankout_group_snapshot_timestamp_seconds", gauge, nil, "When this member came to the latest snapshot, in Unix time.",
+		fromGroup(func(s *group.Status) float64 { return unix(s.SnapshotAt) })},
 }
 
 // flag returns 1 for true and 0 for false, as metrics have it.

@@ -101,7 +101,7 @@ func TestPageInBrowser(t *testing.T) {
 				// What does not print, or turns the direction of what follows, is shown as an escape; numbers keep their spaces.
 				`el("i", {title: "a\u202eb"}, "c\u202ed\u200b\n", "1\u202f000").textContent`:                         "c\\u202ed\\u200b\n1\u202f000",
 				`el("i", {title: "a\u202eb", "data-x": "a\u202eb"}).title + el("i", {"data-x": "\u202e"}).dataset.x`: "a\\u202eb\u202e",
-				// Refused records are folded by reason, and each behind a click.
+				// Refused records are applied by reason, and each behind a click.
 				"document.querySelectorAll('#aside details[open]').length":                                                                                                 0.0,
 				"document.querySelector('#aside-tables > details > summary').textContent":                                                                                  "syntax: 4, the newest 4",
 				"document.querySelectorAll('#aside-tables > details > details > pre.record').length":                                                                       4.0,
@@ -392,7 +392,7 @@ func TestGroupInBrowser(t *testing.T) {
 		members = append(members, group.Peer{Member: strings.Repeat(fmt.Sprint(i), 32), Accepted: 10, Rejected: uint64(i), Events: 12345, At: time.Now(), Behind: int64(i)})
 	}
 	shown := &group.Status{Member: members[1].Member, Members: 4, Standby: 1, Partitions: []stream.TopicPartition{{Topic: "t"}, {Topic: "t", Partition: 2}},
-		Lag: 5, Accepted: 30, Rejected: map[group.Reason]uint64{group.ReasonSpan: 8, group.ReasonBase: 2}, Pending: 77, Again: 1234, BaseOffset: 40, BaseHash: "0123456789abcdef", BaseAt: time.Now(), Peers: members}
+		Lag: 5, Accepted: 30, Rejected: map[group.Reason]uint64{group.ReasonSpan: 8, group.ReasonSnapshot: 2}, Pending: 77, Reprocessed: 1234, SnapshotOffset: 40, SnapshotHash: "0123456789abcdef", SnapshotAt: time.Now(), Peers: members}
 	var mismatch atomic.Bool
 	service.Group = func() *group.Status {
 		s := *shown
@@ -423,8 +423,8 @@ func TestGroupInBrowser(t *testing.T) {
 				row + ".startsWith('11111111 (this one)|12\u202f345|10|1|1|')":                                             true,
 				note + ".startsWith('3 learn, 1 stand by. This one learns 2 partitions; 5 commits')":                       true,
 				note + ".includes('30 were accepted and 10 rejected (25.0 %)')":                                            true,
-				note + ".includes('Latest base 40, 0123456789abcdef')":                                                     true,
-				"document.querySelector('#group-alarm').textContent.includes('2 bases')":                                   width == 390,
+				note + ".includes('Latest snapshot 40, 0123456789abcdef')":                                                 true,
+				"document.querySelector('#group-alarm').textContent.includes('2 snapshots')":                               width == 390,
 				"document.documentElement.scrollWidth <= innerWidth":                                                       true,
 				"document.querySelector('#group-note').getBoundingClientRect().right <= innerWidth":                        true,
 				"document.querySelector('#group-table').scrollWidth <= document.querySelector('#group-table').clientWidth": width > 500,

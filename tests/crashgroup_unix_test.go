@@ -125,7 +125,7 @@ type brokerFault func(r *rand.Rand) (what string, mend func())
 // for longer than their session and stopped, each at a random instant and started again,
 // while events come to the topic events; the faults of brokers come one after the other,
 // each for as long as something happens to a member. Every event counts once, and all
-// members have the same bytes at every base.
+// members have the same bytes at every snapshot.
 func crashGroup(t *testing.T, brokers []string, partitions, kills int, faults ...brokerFault) {
 	const members = 3
 	program := buildProgram(t)
@@ -173,9 +173,9 @@ session_timeout = "1s"
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, b := range r.Bases {
+		for _, b := range r.Snapshots {
 			if !b.Same {
-				t.Fatalf("base %d is not what the ledger comes to: %+v\n%s", b.Offset, r, said())
+				t.Fatalf("snapshot %d is not what the commit log comes to: %+v\n%s", b.Offset, r, said())
 			}
 		}
 		return r
@@ -302,25 +302,25 @@ session_timeout = "1s"
 	}
 	hashes, compared := map[int64]string{}, 0
 	for i := range members {
-		baseHashes(t, logOf(i), func(offset int64, hash string) {
+		snapshotHashes(t, logOf(i), func(offset int64, hash string) {
 			if other, ok := hashes[offset]; ok {
 				compared++
 				if other != hash {
-					t.Errorf("at base %d one member has %s, another %s", offset, other, hash)
+					t.Errorf("at snapshot %d one member has %s, another %s", offset, other, hash)
 				}
 			}
 			hashes[offset] = hash
 		})
 	}
 	if compared == 0 {
-		t.Error("no two members came to the same base")
+		t.Error("no two members came to the same snapshot")
 	}
-	t.Logf("%d killed, %d paused, %d stopped (%d without a last commit), brokers: %v; %d commits accepted, %v rejected, %d events; %d bases, %d times the same as another member's",
+	t.Logf("%d killed, %d paused, %d stopped (%d without a last commit), brokers: %v; %d commits accepted, %v rejected, %d events; %d snapshots, %d times the same as another member's",
 		killed, paused, stopped, uncommitted, disturbed, last.Accepted, last.Rejected, last.Events, len(hashes), compared)
 }
 
 // baseHashes reads a member's log.
-func baseHashes(t *testing.T, name string, found func(offset int64, hash string)) {
+func snapshotHashes(t *testing.T, name string, found func(offset int64, hash string)) {
 	t.Helper()
 	file, err := os.Open(name)
 	if err != nil {
@@ -333,7 +333,7 @@ func baseHashes(t *testing.T, name string, found func(offset int64, hash string)
 			Offset int64
 			Hash   string
 		}
-		if text := lines.Text(); strings.Contains(text, `"msg":"base"`) && json.Unmarshal([]byte(text), &line) == nil {
+		if text := lines.Text(); strings.Contains(text, `"msg":"snapshot"`) && json.Unmarshal([]byte(text), &line) == nil {
 			found(line.Offset, line.Hash)
 		}
 	}

@@ -60,7 +60,7 @@ func TestKafkaGroupBrokers(t *testing.T) {
 			b.signal(t, syscall.SIGSTOP)
 			return "held", func() { b.signal(t, syscall.SIGCONT) }
 		})
-	topics, err := admin.ListTopics(t.Context(), "g-mix", "g-base")
+	topics, err := admin.ListTopics(t.Context(), "g-commits", "g-snapshots")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 // TestKafkaGroupRecovery is what befalls a group on a real broker: topics whose records
-// expire, events that retention deletes before they are learned, a record among the bases
+// expire, events that retention deletes before they are learned, a record among the snapshots
 // that is none, and a setting that is to change.
 func TestKafkaGroupRecovery(t *testing.T) {
 	k := startKafka(t)
@@ -46,8 +46,8 @@ func TestKafkaGroupRecovery(t *testing.T) {
 	}
 	forever, often := "-1", "100"
 	create("events", 2, map[string]*string{"retention.ms": &forever, "segment.ms": &often})
-	create("g-mix", 3, nil) // kept for a week, as brokers do by default
-	create("g-base", 1, nil)
+	create("g-commits", 3, nil) // kept for a week, as brokers do by default
+	create("g-snapshots", 1, nil)
 	random := rand.New(rand.NewPCG(3, 4))
 	produced := [2]int64{}
 	produce := func(each int) {
@@ -155,10 +155,10 @@ session_timeout = "1s"
 		return logs.String()
 	}
 
-	ends(1, "topic g-mix has retention.ms=604800000: its records expire, and the model of the group with them; set retention.ms=-1 ", "run")
-	alter("g-mix", "retention.ms", "-1")
-	ends(1, "topic g-base has cleanup.policy=delete: its records expire, and the model of the group with them; set cleanup.policy=compact ", "run")
-	alter("g-base", "cleanup.policy", "compact")
+	ends(1, "topic g-commits has retention.ms=604800000: its records expire, and the model of the group with them; set retention.ms=-1 ", "run")
+	alter("g-commits", "retention.ms", "-1")
+	ends(1, "topic g-snapshots has cleanup.policy=delete: its records expire, and the model of the group with them; set cleanup.policy=compact ", "run")
+	alter("g-snapshots", "cleanup.policy", "compact")
 
 	produce(300)
 	learn(2, "g")
@@ -201,13 +201,13 @@ session_timeout = "1s"
 		ends(2, "name an offset from ", "group", "skip", "g", fmt.Sprintf("events/%d", p), fmt.Sprint(s-1))
 		ends(0, fmt.Sprintf("passes over events/%d offsets 300 to %d", p, s-1), "group", "skip", "g", fmt.Sprintf("events/%d", p), fmt.Sprint(s))
 	}
-	// And somebody writes to the topic of the bases.
-	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "g-base", Key: []byte("what"), Value: []byte("ever")}).FirstErr(); err != nil {
+	// And somebody writes to the topic of the snapshots.
+	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "g-snapshots", Key: []byte("what"), Value: []byte("ever")}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 	logs := learn(2, "g")
-	if !strings.Contains(logs, "records among the bases are passed over") || !strings.Contains(logs, "topic g-base offset ") {
-		t.Errorf("nothing is said of the record among the bases:\n%s", logs)
+	if !strings.Contains(logs, "records among the snapshots are passed over") || !strings.Contains(logs, "topic g-snapshots offset ") {
+		t.Errorf("nothing is said of the record among the snapshots:\n%s", logs)
 	}
 	r := inspect("g")
 	lost := start[0] + start[1] - 600

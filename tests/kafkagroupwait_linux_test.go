@@ -101,12 +101,12 @@ classes = ["false", "true"]
 		}
 		took := time.Since(began).Seconds()
 		for i, s := range standingOf(t, addresses) {
-			s.Commit, s.Rebase, s.Committed = s.Commit-before[i].Commit, s.Rebase-before[i].Rebase, s.Committed-before[i].Committed
-			if !(s.Commit > 0) || s.Committed == 0 || s.Commit+s.Rebase > took+0.5 {
-				t.Errorf("member %d of %d: %d commits took %.2f s, following %.2f s, of %.1f s", i+1, members, s.Committed, s.Commit, s.Rebase, took)
+			s.Commit, s.Sync, s.Committed = s.Commit-before[i].Commit, s.Sync-before[i].Sync, s.Committed-before[i].Committed
+			if !(s.Commit > 0) || s.Committed == 0 || s.Commit+s.Sync > took+0.5 {
+				t.Errorf("member %d of %d: %d commits took %.2f s, following %.2f s, of %.1f s", i+1, members, s.Committed, s.Commit, s.Sync, took)
 			}
 			t.Logf("member %d of %d: in %.1f s %d commits of %.1f ms, %.0f %% of the time, and %.0f %% for following", i+1, members, took, s.Committed,
-				1000*s.Commit/float64(s.Committed), 100*s.Commit/took, 100*s.Rebase/took)
+				1000*s.Commit/float64(s.Committed), 100*s.Commit/took, 100*s.Sync/took)
 		}
 		for _, c := range processes {
 			if err := c.Process.Signal(syscall.SIGTERM); err != nil {
@@ -123,7 +123,7 @@ classes = ["false", "true"]
 type standing struct {
 	Committed uint64  `json:"committed"`
 	Commit    float64 `json:"commit_seconds"`
-	Rebase    float64 `json:"rebase_seconds"`
+	Sync      float64 `json:"sync_seconds"`
 }
 
 // standingOf asks the members at these addresses.

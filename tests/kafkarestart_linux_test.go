@@ -132,12 +132,12 @@ session_timeout = "6s"
 			running = append(running, start(i))
 		}
 		seen := &progress{at: map[int32]time.Time{}, by: map[int32]group.MemberID{}, longest: map[int32]time.Duration{}}
-		ledger, err := stream.OpenLedger(t.Context(), loaded.Group.Ledger(loaded.Kafka.ConnectConfig, nil))
+		commitLog, err := stream.OpenCommitLog(t.Context(), loaded.Group.CommitLog(loaded.Kafka.ConnectConfig, nil))
 		if err != nil {
 			t.Fatal(err)
 		}
-		ledger.Close()
-		reader, err := stream.ReadLedger(ctx, loaded.Group.Ledger(loaded.Kafka.ConnectConfig, nil), "", 0, false)
+		commitLog.Close()
+		reader, err := stream.ReadCommitLog(ctx, loaded.Group.CommitLog(loaded.Kafka.ConnectConfig, nil), "", 0, false)
 		if err != nil {
 			t.Fatal(err)
 		}

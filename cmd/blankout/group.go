@@ -1,7 +1,7 @@
 package main
 
 // This file holds what concerns groups of learners: a member, which run --group starts,
-// and the commands that look at a group's ledger.
+// and the commands that look at a group's commit log.
 
 import (
 	"context"
@@ -101,21 +101,21 @@ func (p *program) learnInGroup(ctx context.Context, o runFlags, c *config.Config
 	m.Observe = func(s *group.Status) {
 		if screen.due() {
 			log.Info("learning", "group", c.Group.Name, "members", s.Members, "partitions", len(s.Partitions), "events", s.Metrics.Events,
-				"error", fmt.Sprintf("%.2f%%", 100*s.Metrics.Window.Error()), "ledger", s.Offset, "accepted", s.Accepted, "rejected", s.Rejected)
+				"error", fmt.Sprintf("%.2f%%", 100*s.Metrics.Window.Error()), "commit log", s.Offset, "accepted", s.Accepted, "rejected", s.Rejected)
 		}
 	}
 	if err := errors.Join(m.Run(ctx), s.Close()); err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
 	status := m.Status()
-	if status == nil { // stopped before anything was folded
+	if status == nil { // stopped before anything was applied
 		return nil
 	}
 	by := map[event.Reason]uint64{}
 	for reason, r := range status.Metrics.RefusedBy {
 		by[reason] = r.Count
 	}
-	log.Info("stopped", "events", status.Metrics.Events, "committed", status.Committed, "refused", status.Refused-passedOver(by), "events_again", status.Again)
+	log.Info("stopped", "events", status.Metrics.Events, "committed", status.Committed, "refused", status.Refused-passedOver(by), "reprocessed_events", status.Reprocessed)
 	if !o.json {
 		return nil
 	}
@@ -167,7 +167,7 @@ func memberModel(m *group.Member) func() *run.Published {
 }
 
 // writerSnapshots hands the group's model on while this member is the one that does it.
-// The versions are offsets of the ledger, the same whoever hands it on.
+// The versions are offsets of the commit log, the same whoever hands it on.
 type writerSnapshots struct {
 	member *group.Member
 	open   func(context.Context) (*serve.Snapshots, error)
@@ -263,7 +263,7 @@ func (p *program) groupSkip() *cobra.Command {
 		Long: `skip has the group of a NAME go on at OFFSET of a partition of its events, where it has not
 come to yet: for retention, or a hand, has deleted the records that it would learn next, and
 its members end with an error that names this command. What lies before is not learned. The
-ledger takes it down, so that all members, those that start later too, pass over it at the
+commit log takes it down, so that all members, those that start later too, pass over it at the
 same place; inspect --group, /v1/group and a metric tell it ever after. Members that have
 ended are to be started again.`,
 		Example: "  blankout group skip fraud events/0 150 -f blankout.toml",
@@ -310,9 +310,9 @@ func (p *program) groupVerify() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "verify [NAME]",
-		Short: "Fold a group's ledger again and compare its bases",
-		Long: `verify folds the ledger of the group again, from its beginning or the oldest base, and
-compares every base behind that, byte for byte, with what the ledger comes to. It ends
+		Short: "Apply a group's commit log again and compare its snapshots",
+		Long: `verify applies the commit log of the group again, from its beginning or the oldest base, and
+compares every snapshot behind that, byte for byte, with what the commit log comes to. It ends
 with 3 if one differs. The configuration is that of the members, who may go on meanwhile.
 Without NAME it is the group of group.name.`,
 		Example: "  blankout group verify fraud -f blankout.toml",
@@ -357,7 +357,7 @@ func (f *configFlags) loadGroup(name []string) (*config.Loaded, error) {
 	return l, err
 }
 
-// inspectGroup folds the ledger of a group.
+// inspectGroup applies the commit log of a group.
 func (p *program) inspectGroup(ctx context.Context, name []string, settings *configFlags) (*group.Report, error) {
 	l, err := settings.loadGroup(name)
 	if err != nil {
@@ -377,7 +377,7 @@ func (p *program) printGroup(r *group.Report, asJSON bool) error {
 	}
 	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "group\t%s\n", event.Printable(r.Name))
-	fmt.Fprintf(w, "ledger\t%d records, folded from %d on\n", r.Offset, r.From)
+	fmt.Fprintf(w, "commit log\t%d records, applied from %d on\n", r.Offset, r.From)
 	fmt.Fprintf(w, "chain\t%s\n", r.Chain)
 	if r.Architecture != "" {
 		fmt.Fprintf(w, "architecture\t%s\n", event.Printable(r.Architecture))
@@ -397,10 +397,10 @@ func (p *program) printGroup(r *group.Report, asJSON bool) error {
 		}
 		fmt.Fprintf(w, "member\t%s: %d commits accepted, %s, %s events, the last at %d\n", m.Member, m.Accepted, rejected, humanize.Comma(int64(m.Events)), m.Last)
 	}
-	for _, b := range r.Bases {
-		same := "as the ledger comes to"
+	for _, b := range r.Snapshots {
+		same := "as the commit log comes to"
 		if !b.Same {
-			same = "NOT what the ledger comes to"
+			same = "NOT what the commit log comes to"
 		}
 		fmt.Fprintf(w, "base\t%d: %s, %s\n", b.Offset, humanize.IBytes(uint64(b.Bytes)), same)
 	}

@@ -51,15 +51,15 @@ type ChunkRef struct {
 	Hash      uint64 // chunkHash of the record's value
 }
 
-// Commit is a record of the ledger.
+// Commit is a record of the commit log.
 type Commit struct {
 	Fingerprint uint64 // of the settings that give weights their meaning, see FingerprintHash
 	Member      MemberID
 	// Architecture is what the author's program is built for: members of another round otherwise.
 	Architecture string
 	Seq          uint64 // counts the member's commits; for people
-	// Base is the ledger's offset up to which, itself included, the author had folded when
-	// it began the delta; -1 for none. Chain is the fold's there.
+	// Base is the commit log's offset up to which, itself included, the author had applied when
+	// it began the delta; -1 for none. Chain is the group's there.
 	Base  int64
 	Chain uint64
 	Spans []Span
@@ -122,10 +122,10 @@ func unseal(magic string, data []byte) ([]byte, error) {
 	return data[len(magic)+1 : n], nil
 }
 
-// Mark is a record of the ledger that says which bytes a base has. The fold passes it over;
+// Mark is a record of the commit log that says which bytes a snapshot has. The fold passes it over;
 // members compare it with what they have come to.
 type Mark struct {
-	Member MemberID // who wrote the base
+	Member MemberID // who wrote the snapshot
 	Base   int64    // stream.Base.Offset
 	Hash   uint64   // of its bytes
 	CPU    string   // that it was computed on, for people
@@ -142,11 +142,11 @@ func (m *Mark) Encode() []byte {
 func DecodeMark(data []byte) (*Mark, error) {
 	data, err := unseal(markMagic, data)
 	if err != nil {
-		return nil, fmt.Errorf("decoding a base's mark: %w", err)
+		return nil, fmt.Errorf("decoding a snapshot's mark: %w", err)
 	}
 	m, from := &Mark{}, coder.Read(data)
 	if m.state(from); !from.Done() {
-		return nil, fmt.Errorf("decoding a base's mark: %d bytes do not fit its format", len(data))
+		return nil, fmt.Errorf("decoding a snapshot's mark: %d bytes do not fit its format", len(data))
 	}
 	return m, nil
 }

@@ -15,11 +15,11 @@ import (
 // Config says how the members of a group learn one model: the section [group] of the
 // configuration.
 type Config struct {
-	Name       string `toml:"name"`
-	MixTopic   string `toml:"-"`        // of the ledger; "": NAME-mix
-	BaseTopic  string `toml:"-"`        // "": NAME-base
-	Instance   string `toml:"instance"` // stream.MembershipConfig.Instance
-	Partitions int    `toml:"-"`        // of a created mix topic, for chunks
+	Name          string `toml:"name"`
+	MixTopic      string `toml:"-"`        // of the commit log; "": NAME-commits
+	SnapshotTopic string `toml:"-"`        // "": NAME-snapshots
+	Instance      string `toml:"instance"` // stream.MembershipConfig.Instance
+	Partitions    int    `toml:"-"`        // of a created mix topic, for chunks
 	// An interval of a member ends after a fiftieth of the events that the group has learned,
 	// divided among the members that learn, between IntervalMin and a million; or after
 	// IntervalMax.
@@ -27,7 +27,7 @@ type Config struct {
 	IntervalMax time.Duration `toml:"interval_max"`
 	// Warm is how many events one member learns alone before the others begin.
 	Warm           uint64        `toml:"warm"`
-	SnapshotEvery  uint64        `toml:"snapshot_every"` // accepted commits from base to base
+	SnapshotEvery  uint64        `toml:"snapshot_every"` // accepted commits from snapshot to snapshot
 	SessionTimeout time.Duration `toml:"session_timeout"`
 }
 
@@ -42,7 +42,7 @@ func DefaultConfig() Config {
 const (
 	intervalShare = 0.02      // of the events that the group has learned
 	intervalMost  = 1_000_000 // events
-	precision     = 32        // bits of a change of a weight in the ledger
+	precision     = 32        // bits of a change of a weight in the commit log
 )
 
 // rebalanceTimeout is how long members have to come back when partitions are shared out
@@ -64,36 +64,36 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// Topics returns the names of the topics of the ledger and its bases.
+// Topics returns the names of the topics of the commit log and its snapshots.
 func (c *Config) Topics() (mix, base string) {
-	return cmp.Or(c.MixTopic, c.Name+"-mix"), cmp.Or(c.BaseTopic, c.Name+"-base")
+	return cmp.Or(c.MixTopic, c.Name+"-commits"), cmp.Or(c.SnapshotTopic, c.Name+"-snapshots")
 }
 
-// Ledger returns where the ledger is, of brokers reached by kafka.
-func (c *Config) Ledger(kafka stream.ConnectConfig, log *slog.Logger) stream.LedgerConfig {
-	l := stream.DefaultLedgerConfig()
+// CommitLog returns where the commit log is, of brokers reached by kafka.
+func (c *Config) CommitLog(kafka stream.ConnectConfig, log *slog.Logger) stream.CommitLogConfig {
+	l := stream.DefaultCommitLogConfig()
 	l.ConnectConfig, l.Partitions, l.Log = kafka, c.Partitions, log
 	l.Topic, _ = c.Topics()
 	return l
 }
 
-// openBases opens the topic of bases, which must exist.
-func (c *Config) openBases(ctx context.Context, kafka stream.ConnectConfig, log *slog.Logger) (*stream.BaseTopic, error) {
-	where := c.Bases(kafka, log)
+// openBases opens the topic of snapshots, which must exist.
+func (c *Config) openSnapshots(ctx context.Context, kafka stream.ConnectConfig, log *slog.Logger) (*stream.SnapshotTopic, error) {
+	where := c.Snapshots(kafka, log)
 	where.Create = false
-	return stream.OpenBases(ctx, where)
+	return stream.OpenSnapshots(ctx, where)
 }
 
-// openLedger opens the topic of the ledger, which must exist.
-func (c *Config) openLedger(ctx context.Context, kafka stream.ConnectConfig, log *slog.Logger) (*stream.Ledger, error) {
-	where := c.Ledger(kafka, log)
+// openLedger opens the topic of the commit log, which must exist.
+func (c *Config) openCommitLog(ctx context.Context, kafka stream.ConnectConfig, log *slog.Logger) (*stream.CommitLog, error) {
+	where := c.CommitLog(kafka, log)
 	where.Create = false
-	return stream.OpenLedger(ctx, where)
+	return stream.OpenCommitLog(ctx, where)
 }
 
-// Bases returns where the bases are.
-func (c *Config) Bases(kafka stream.ConnectConfig, log *slog.Logger) stream.BaseConfig {
-	b := stream.BaseConfig{ConnectConfig: kafka, Create: true, Log: log}
+// Snapshots returns where the snapshots are.
+func (c *Config) Snapshots(kafka stream.ConnectConfig, log *slog.Logger) stream.SnapshotConfig {
+	b := stream.SnapshotConfig{ConnectConfig: kafka, Create: true, Log: log}
 	_, b.Topic = c.Topics()
 	return b
 }

@@ -7,13 +7,13 @@
 //
 
 //  1. It learns with a Learner of its own (online.Learner.Share), and cuts what it has
-//     learned since it last was equal to the fold: an share.Delta.
+//     learned since it last was equal to the group's state: an share.Delta.
 //  2. [EncodeChunks] makes records of at most [MaxChunk] bytes of the Delta. They are
 //     appended to the log first, in any partitions.
 //  3. A [Commit] names these chunks, the records that were learned ([Span]) and the state
 //     of the log that the member knew. [Commit.Encode] makes the record of it that is
-//     appended to the ledger, the one partition whose order counts.
-//  4. Whoever reads the ledger decodes every commit ([DecodeCommit]) and its chunks
+//     appended to the commit log, the one partition whose order counts.
+//  4. Whoever reads the commit log decodes every commit ([DecodeCommit]) and its chunks
 //     ([DecodeChunk]) and shows them to [Fold.Apply], the author too. That adds the
 //     Delta to the model or says why not; a commit that is not accepted adds nothing,
 //     and its author begins again from the fold.

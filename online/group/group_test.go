@@ -42,7 +42,7 @@ func record(partition int32, offset int64) *event.Example {
 	return e
 }
 
-// entry is a record of a ledger in memory.
+// entry is a record of a commit log in memory.
 type entry struct {
 	commit []byte
 	chunks [][]byte
@@ -65,7 +65,7 @@ func (e entry) decode(t testing.TB) (*Commit, []*Chunk) {
 	return c, chunks
 }
 
-// author is a member of the tests: it learns from the fold's offsets on.
+// author is a member of the tests: it learns from the group's offsets on.
 type author struct {
 	id    MemberID
 	seq   uint64
@@ -139,7 +139,7 @@ func foldBytes(t testing.TB, f *Fold) []byte {
 }
 
 // Members crash, act on what is long over, and send again what they have sent; every
-// accepted record counts once, none is passed over, and every reader of the ledger holds
+// accepted record counts once, none is passed over, and every reader of the commit log holds
 // the same bytes.
 func TestFoldExactlyOnce(t *testing.T) {
 	for seed := range uint64(6) {
@@ -150,12 +150,12 @@ func TestFoldExactlyOnce(t *testing.T) {
 		for i := range authors {
 			authors[i] = newAuthor(t, fold, byte(i), members)
 		}
-		var ledger []entry
+		var commitLog []entry
 		accepted, reasons := 0, map[Reason]int{}
 		show := func(e entry) error {
 			c, chunks := e.decode(t)
-			_, err := fold.Apply(int64(len(ledger)), c, chunks)
-			ledger = append(ledger, e)
+			_, err := fold.Apply(int64(len(commitLog)), c, chunks)
+			commitLog = append(commitLog, e)
 			var rejected *Rejection
 			if errors.As(err, &rejected) {
 				reasons[rejected.Reason]++
@@ -181,8 +181,8 @@ func TestFoldExactlyOnce(t *testing.T) {
 			case 2: // or passes over records
 				from += 1 + int64(r.IntN(5))
 			case 3: // sends again what was sent
-				if len(ledger) > 0 {
-					show(ledger[r.IntN(len(ledger))])
+				if len(commitLog) > 0 {
+					show(commitLog[r.IntN(len(commitLog))])
 				}
 				continue
 			case 4: // a chunk is lost
@@ -223,14 +223,14 @@ func TestFoldExactlyOnce(t *testing.T) {
 		}
 		for _, reason := range []Reason{ReasonSpan, ReasonChunks} {
 			if reasons[reason] == 0 {
-				t.Errorf("seed %d: nothing was rejected for %s in %d commits", seed, reason, len(ledger))
+				t.Errorf("seed %d: nothing was rejected for %s in %d commits", seed, reason, len(commitLog))
 			}
 		}
-		// A reader from the beginning, and one that begins with a base half way.
+		// A reader from the beginning, and one that begins with a snapshot half way.
 		want := foldBytes(t, fold)
 		replica := NewFold(newLearner(t), nil, nil)
-		for i, e := range ledger {
-			if i == len(ledger)/2 {
+		for i, e := range commitLog {
+			if i == len(commitLog)/2 {
 				blocks, err := replica.EachBlock()
 				if err != nil {
 					t.Fatal(err)
@@ -299,14 +299,14 @@ func TestFoldMoved(t *testing.T) {
 	if !bytes.Equal(before, foldBytes(t, &Fold{learner: fold.learner})) {
 		t.Error("a rejected commit has changed the model")
 	}
-	// What was learned under other settings, or on another ledger.
+	// What was learned under other settings, or on another commit log.
 	for _, change := range []struct {
 		reason Reason
 		to     func(*Commit)
 	}{
 		{ReasonSettings, func(c *Commit) { c.Fingerprint++ }},
-		{ReasonBase, func(c *Commit) { c.Chain++ }},
-		{ReasonBase, func(c *Commit) { c.Base = 99 }},
+		{ReasonSnapshot, func(c *Commit) { c.Chain++ }},
+		{ReasonSnapshot, func(c *Commit) { c.Base = 99 }},
 		{ReasonDelta, func(c *Commit) { c.Events-- }},
 		{ReasonSpan, func(c *Commit) { c.Spans[0].Records = 11 }},
 		{ReasonSpan, func(c *Commit) { c.Events = 11 }},
@@ -464,7 +464,7 @@ func TestManyPartitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := again.learner.Config().CovarianceMaxFields, f.learner.Config().CovarianceMaxFields; got != want {
-		t.Errorf("the fold of a base gathers the covariance of %d columns, the fold itself of %d", got, want)
+		t.Errorf("the fold of a snapshot gathers the covariance of %d columns, the fold itself of %d", got, want)
 	}
 	if !bytes.Equal(foldBytes(t, f), foldBytes(t, again)) {
 		t.Error("the fold that was read differs")

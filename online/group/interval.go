@@ -17,17 +17,17 @@ import (
 
 // work is what a member learns beside the fold, which it begins from again and again.
 type work struct {
-	intake  run.Intake // its Learner is equal to the fold at the beginning of an interval
+	intake  run.Intake // its Learner is equal to the group's state at the beginning of an interval
 	source  stream.Opened
 	schema  *event.Schema // that the source's decoder adds to
 	batch   event.Batch
 	next    map[stream.TopicPartition]int64 // that the source has come to
-	changed []uint32                        // columns that differ from the fold's, besides those of the interval
+	changed []uint32                        // columns that differ from the group's, besides those of the interval
 	seq     uint64
 	interval
 }
 
-// interval is what has been learned since the work was equal to the fold.
+// interval is what has been learned since the work was equal to the group's state.
 type interval struct {
 	spans  []Span
 	began  time.Time
@@ -39,7 +39,7 @@ type interval struct {
 	fields int
 }
 
-// begin makes the work equal to the fold and begins an interval.
+// begin makes the work equal to the group's state and begins an interval.
 func (l *running) begin() error {
 	began := time.Now()
 	t := l.replica.fold.Learner().Metrics().Events
@@ -52,7 +52,7 @@ func (l *running) begin() error {
 	if err := l.work.begin(l.replica.fold, peers, size); err != nil {
 		return err
 	}
-	l.current.Rebase += time.Since(began).Seconds()
+	l.current.Sync += time.Since(began).Seconds()
 	return nil
 }
 
@@ -165,7 +165,7 @@ func (l *running) publish(ctx context.Context) error {
 	for i, data := range chunks {
 		var at stream.Place
 		err := l.await(func() (err error) {
-			at, err = l.ledger.AppendChunk(ctx, data)
+			at, err = l.commitLog.AppendChunk(ctx, data)
 			return err
 		})
 		if err != nil {
@@ -177,9 +177,9 @@ func (l *running) publish(ctx context.Context) error {
 	l.current.DeltaRows += uint64(len(d.Columns))
 	var offset int64
 	err := l.await(func() (err error) {
-		if offset, err = l.ledger.AppendCommit(ctx, c.Encode()); err == nil && offset < 0 {
+		if offset, err = l.commitLog.AppendCommit(ctx, c.Encode()); err == nil && offset < 0 {
 			var end int64
-			end, err = l.ledger.End(ctx)
+			end, err = l.commitLog.End(ctx)
 			offset = end - 1
 		}
 		return err
@@ -207,7 +207,7 @@ func (l *running) publish(ctx context.Context) error {
 	}
 	l.current.Commit += time.Since(began).Seconds()
 	if l.current.Refused != refused {
-		l.current.Again += events
+		l.current.Reprocessed += events
 		l.work.interval = interval{}
 		return l.reopen(ctx) // from where the fold has come to
 	}
@@ -217,7 +217,7 @@ func (l *running) publish(ctx context.Context) error {
 	return l.begin()
 }
 
-// await returns what call returns, which writes to the ledger. Meanwhile the status is
+// await returns what call returns, which writes to the commit log. Meanwhile the status is
 // published as ever.
 func (l *running) await(call func() error) error {
 	done := make(chan error, 1)
@@ -243,6 +243,6 @@ func (w *work) follows(f *Fold) bool {
 
 // drop forgets the interval.
 func (l *running) drop() {
-	l.current.Again += l.work.events
+	l.current.Reprocessed += l.work.events
 	l.work.interval = interval{}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // A commit of another architecture than that of the accepted ones adds nothing, wherever it
-// comes from, and what the fold knows of that survives a base.
+// comes from, and what the fold knows of that survives a snapshot.
 func TestFoldRefusesOtherArchitecture(t *testing.T) {
 	f := NewFold(newLearner(t), nil, nil)
 	offset := int64(0)
@@ -66,25 +66,25 @@ func TestFoldRefusesOtherArchitecture(t *testing.T) {
 }
 
 // A member of another architecture ends with an error that names both, whether the group has
-// a base or commits alone, and does not touch the group; another group may begin with its base.
+// a snapshot or commits alone, and does not touch the group; another group may begin with its snapshot.
 func TestMemberOfOtherArchitecture(t *testing.T) {
-	for _, bases := range []uint64{4, 2048} {
-		t.Run(fmt.Sprint("a base every ", bases), func(t *testing.T) {
+	for _, snapshots := range []uint64{4, 2048} {
+		t.Run(fmt.Sprint("a snapshot every ", snapshots), func(t *testing.T) {
 			e := newEvents(t, 2, 500)
 			e.complete.Store(true)
 			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 			defer cancel()
 			first := e.member(testLog(t, "first"))
-			first.machine, first.Config.SnapshotEvery = &machine{"arm64", "A"}, bases
+			first.machine, first.Config.SnapshotEvery = &machine{"arm64", "A"}, snapshots
 			first.Until = e.all
-			if bases > 4 {
-				first.crash = func() bool { return true } // so that it writes no base when it leaves
+			if snapshots > 4 {
+				first.crash = func() bool { return true } // so that it writes no snapshot when it leaves
 			}
 			if err := first.Run(ctx); err != nil {
 				t.Fatal(err)
 			}
 			other := e.member(testLog(t, "other"))
-			other.machine, other.Config.SnapshotEvery = &machine{"amd64", "B"}, bases
+			other.machine, other.Config.SnapshotEvery = &machine{"amd64", "B"}, snapshots
 			var refused *ArchitectureError
 			err := other.Run(ctx)
 			if !errors.As(err, &refused) || *refused != (ArchitectureError{"g", "arm64", "amd64"}) {
@@ -99,7 +99,7 @@ func TestMemberOfOtherArchitecture(t *testing.T) {
 			if len(r.Members) != 1 || r.Architecture != "arm64" {
 				t.Errorf("members %+v of architecture %q", r.Members, r.Architecture)
 			}
-			if bases > 4 {
+			if snapshots > 4 {
 				return
 			}
 			next := e.member(testLog(t, "next"))
@@ -141,7 +141,7 @@ func TestArchitecturesBeginTogether(t *testing.T) {
 }
 
 // A member whose state is another than the writer's says on which CPUs the two were computed,
-// until it is equal again: after a base that agrees, or when it begins with one.
+// until it is equal again: after a snapshot that agrees, or when it begins with one.
 func TestDifferentStates(t *testing.T) {
 	e := newEvents(t, 1, 1)
 	var log bytes.Buffer
@@ -171,7 +171,7 @@ func TestDifferentStates(t *testing.T) {
 			sums = append(sums, s)
 		}
 		l.replica = own
-		l.endBase(offset, sums[0], false, nil)
+		l.endSnapshot(offset, sums[0], false, nil)
 		said, err := DecodeMark((&Mark{Member: MemberID{7}, Base: offset, Hash: sums[1].Sum64(), CPU: cpu}).Encode())
 		if err != nil {
 			t.Fatal(err)
@@ -181,58 +181,58 @@ func TestDifferentStates(t *testing.T) {
 		}
 	}
 	mark(4, state(50), state(50), "model B")
-	if l.bases.differs != "" || l.current.Mismatches != 0 {
-		t.Fatalf("equal states: %s", l.bases.differs)
+	if l.snapshots.differs != "" || l.current.Mismatches != 0 {
+		t.Fatalf("equal states: %s", l.snapshots.differs)
 	}
 	mark(8, state(50), state(51), "model B without FMA, with AVX2")
-	want := "at base 8 of the ledger this member's model is not the group's: it computes on model A with FMA, with AVX2, and the group's was computed on model B without FMA, with AVX2"
-	if l.bases.differs != want || l.current.Mismatches != 1 {
-		t.Errorf("%q, want %q", l.bases.differs, want)
+	want := "at snapshot 8 of the commit log this member's model is not the group's: it computes on model A with FMA, with AVX2, and the group's was computed on model B without FMA, with AVX2"
+	if l.snapshots.differs != want || l.current.Mismatches != 1 {
+		t.Errorf("%q, want %q", l.snapshots.differs, want)
 	}
 	if text := log.String(); !strings.Contains(text, want) || strings.Contains(text, "memory") || !strings.Contains(text, "CPUs of one model") {
 		t.Errorf("the log says %q", text)
 	}
 	mark(12, state(60), state(61), m.machine.cpu)
-	if !strings.Contains(l.bases.differs, "both were computed on model A with FMA, with AVX2, so that one is probably of another build") {
-		t.Errorf("the same CPU: %q", l.bases.differs)
+	if !strings.Contains(l.snapshots.differs, "both were computed on model A with FMA, with AVX2, so that one is probably of another build") {
+		t.Errorf("the same CPU: %q", l.snapshots.differs)
 	}
 	if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
 		t.Errorf("one mismatch that lasts is told %d times", n)
 	}
 	mark(16, state(70), state(70), "model B")
-	if l.bases.differs != "" || l.current.Mismatches != 2 {
-		t.Errorf("equal again: %q", l.bases.differs)
+	if l.snapshots.differs != "" || l.current.Mismatches != 2 {
+		t.Errorf("equal again: %q", l.snapshots.differs)
 	}
 	mark(20, state(80), state(81), "")
 	if n := strings.Count(log.String(), "level=ERROR"); n != 2 {
 		t.Errorf("two mismatches are told %d times", n)
 	}
-	if !strings.Contains(l.bases.differs, "a CPU that is not known") {
-		t.Errorf("a mark without a CPU: %q", l.bases.differs)
+	if !strings.Contains(l.snapshots.differs, "a CPU that is not known") {
+		t.Errorf("a mark without a CPU: %q", l.snapshots.differs)
 	}
-	if l.bases.begun(1); l.bases.differs != "" || len(l.bases.marks) != 0 {
-		t.Errorf("begun anew: %+v", l.bases)
+	if l.snapshots.begun(1); l.snapshots.differs != "" || len(l.snapshots.marks) != 0 {
+		t.Errorf("begun anew: %+v", l.snapshots)
 	}
 }
 
-// Who verifies a base that is another than the ledger comes to learns the CPUs, or that it
+// Who verifies a snapshot that is another than the commit log comes to learns the CPUs, or that it
 // cannot be verified on this architecture.
 func TestVerifiedNamesMachines(t *testing.T) {
 	here := thisMachine()
-	r := &Report{Architecture: here.architecture, Bases: []BaseReport{{Offset: 3, Same: true}, {Offset: 8}}}
+	r := &Report{Architecture: here.architecture, Snapshots: []SnapshotReport{{Offset: 3, Same: true}, {Offset: 8}}}
 	r.marked(&Mark{Base: 8, CPU: "model B"})
 	r.marked(&Mark{Base: 9, CPU: "model C"})
 	r.marked(nil)
-	if err := r.Verified(); err == nil || !strings.Contains(err.Error(), "base 8 is not what the ledger comes to: it computes on "+here.cpu+", and the group's was computed on model B") || strings.Contains(err.Error(), "memory") {
+	if err := r.Verified(); err == nil || !strings.Contains(err.Error(), "snapshot 8 is not what the commit log comes to: it computes on "+here.cpu+", and the group's was computed on model B") || strings.Contains(err.Error(), "memory") {
 		t.Error(err)
 	}
 	r.Architecture = "vax"
-	if err := r.Verified(); err == nil || !strings.Contains(err.Error(), "base 8 cannot be verified here: the group learns on vax, and this program is built for "+here.architecture) {
+	if err := r.Verified(); err == nil || !strings.Contains(err.Error(), "snapshot 8 cannot be verified here: the group learns on vax, and this program is built for "+here.architecture) {
 		t.Error(err)
 	}
-	r.Bases = r.Bases[:1]
+	r.Snapshots = r.Snapshots[:1]
 	if err := r.Verified(); err != nil {
-		t.Errorf("all bases are equal: %v", err)
+		t.Errorf("all snapshots are equal: %v", err)
 	}
 }
 

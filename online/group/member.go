@@ -1,6 +1,6 @@
 package group
 
-// This file runs a member. It reads the ledger and folds it, learns the partitions that its
+// This file runs a member. It reads the commit log and applies it, learns the partitions that its
 // consumer group gives it, and commits what it has learned.
 
 import (
@@ -28,18 +28,18 @@ type Member struct {
 	Kafka  stream.ConsumerConfig // which topics are learned, and how they are read
 	// Open opens the Source of events; decoding adds to s.
 	Open func(ctx context.Context, c stream.ConsumerConfig, s *event.Schema, from event.Offsets) (stream.Opened, error)
-	// Learner and Schema make the Learner that an empty ledger begins with: the same for
+	// Learner and Schema make the Learner that an empty commit log begins with: the same for
 	// all members.
 	Learner online.Config
 	Schema  func() *event.Schema
 	// Settings is what gives the weights their meaning beside Learner: how records become
 	// events, and which are held out. All members must have the same.
 	Settings online.Fingerprint
-	// From is a stopped group whose newest base this one begins with, if it has not begun;
+	// From is a stopped group whose newest snapshot this one begins with, if it has not begun;
 	// "" begins with an empty model.
 	From string
 	// Validator compares the model with the exact solution, and says which records are held
-	// out. The member that writes the bases validates when it is due, and any of them when
+	// out. The member that writes the snapshots validates when it is due, and any of them when
 	// Validate asks for it. May be nil.
 	Validator *validate.Validator
 	// Report takes a finished validation, on a goroutine of Run's. May be nil.
@@ -81,11 +81,11 @@ type running struct {
 	id      MemberID
 	machine machine
 
-	ledger  *stream.Ledger
-	entries *entries
-	replica *replica
-	bases   baseJob
-	kept    keeping
+	commitLog *stream.CommitLog
+	entries   *entries
+	replica   *replica
+	snapshots snapshotJob
+	kept      keeping
 
 	joins *joins
 	turn  *stream.Generation // nil while the member is in none
@@ -93,7 +93,7 @@ type running struct {
 	// committing is when the commit began that publish waits for, zero if it does not.
 	committing time.Time
 
-	jobs      chan func() // what jobs come back with: a base, a validation
+	jobs      chan func() // what jobs come back with: a snapshot, a validation
 	validator validator
 
 	current  Status
@@ -122,7 +122,7 @@ func (m *Member) Check() error {
 
 // newRunning prepares what one Run works with, before it connects.
 func newRunning(m *Member) *running {
-	l := &running{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}}, jobs: make(chan func(), 4), warned: map[string]bool{}, peers: map[MemberID]*Peer{}, bases: baseJob{marks: map[int64]claims{}}, machine: thisMachine()}
+	l := &running{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}}, jobs: make(chan func(), 4), warned: map[string]bool{}, peers: map[MemberID]*Peer{}, snapshots: snapshotJob{marks: map[int64]claims{}}, machine: thisMachine()}
 	if m.machine != nil {
 		l.machine = *m.machine
 	}
@@ -161,14 +161,14 @@ func (m *Member) Run(ctx context.Context) (err error) {
 		}
 	}()
 	connect := m.Kafka.ConnectConfig
-	if l.ledger, err = stream.OpenLedger(ctx, m.Config.Ledger(connect, l.log)); err != nil {
+	if l.commitLog, err = stream.OpenCommitLog(ctx, m.Config.CommitLog(connect, l.log)); err != nil {
 		return err
 	}
-	defer l.ledger.Close()
-	if l.bases.topic, err = stream.OpenBases(ctx, m.Config.Bases(connect, l.log)); err != nil {
+	defer l.commitLog.Close()
+	if l.snapshots.topic, err = stream.OpenSnapshots(ctx, m.Config.Snapshots(connect, l.log)); err != nil {
 		return err
 	}
-	defer l.bases.topic.Close()
+	defer l.snapshots.topic.Close()
 	l.kept.checked = time.Now()
 	if err := l.keeps(ctx); err != nil {
 		return err
@@ -201,7 +201,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 		if failed != nil {
 			failed = fmt.Errorf("the last %d events that this member learned were not committed before it stopped; nothing is lost, the group learns them again: %w", learned, failed)
 		} else {
-			l.leaveBase()
+			l.leaveSnapshot()
 		}
 		err = errors.Join(err, failed)
 	}
@@ -221,7 +221,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	if l.kept.cancel != nil {
 		l.kept.cancel()
 	}
-	for l.bases.busy || l.kept.cancel != nil || l.validator.cancel != nil {
+	for l.snapshots.busy || l.kept.cancel != nil || l.validator.cancel != nil {
 		(<-l.jobs)()
 	}
 	l.report("stopped")
@@ -301,7 +301,7 @@ func (l *running) live(ctx context.Context) error {
 	}
 }
 
-// fold applies the entries of the ledger that were read, and takes the results of jobs.
+// fold applies the entries of the commit log that were read, and takes the results of jobs.
 func (l *running) fold(ctx context.Context) error {
 	for {
 		select {
@@ -354,7 +354,7 @@ func (l *running) over(ctx context.Context) (bool, error) {
 }
 
 // first tells whether this member has the lowest partition: it learns alone first, and
-// writes the bases.
+// writes the snapshots.
 func (l *running) first() bool {
 	if l.turn == nil || len(l.turn.Partitions) == 0 {
 		return false

@@ -100,7 +100,7 @@ func (e *events) member(log *slog.Logger) *Member {
 	kafka := stream.DefaultConsumerConfig()
 	kafka.ConnectConfig, kafka.Topics, kafka.MaxWait, kafka.BatchRecords = e.connect(), []string{"events"}, 50*time.Millisecond, 50
 	format := records.DefaultConfig()
-	format.Seed = 1 // else the id of the ledger's topic is it
+	format.Seed = 1 // else the id of the commit log's topic is it
 	format.Bits, format.Classes = 12, []string{"no", "yes"}
 	return &Member{
 		Config: c, Kafka: kafka, Learner: online.DefaultConfig(), Schema: format.Schema, Log: log,
@@ -110,7 +110,7 @@ func (e *events) member(log *slog.Logger) *Member {
 	}
 }
 
-// all tells whether a member has folded every event, and no more will come.
+// all tells whether a member has applied every event, and no more will come.
 func (e *events) all(s *Status) bool {
 	if !e.complete.Load() {
 		return false
@@ -136,35 +136,35 @@ func (e *events) check(s *Status) {
 	}
 }
 
-// bases collects the hashes of the bases that members came to.
-type bases struct {
+// snapshots collects the hashes of the snapshots that members came to.
+type snapshots struct {
 	mu sync.Mutex
 	at map[int64]map[string]bool
 }
 
-func (b *bases) observe(s *Status) {
+func (b *snapshots) observe(s *Status) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.at == nil {
 		b.at = map[int64]map[string]bool{}
 	}
-	if s.BaseOffset > 0 {
-		if b.at[s.BaseOffset] == nil {
-			b.at[s.BaseOffset] = map[string]bool{}
+	if s.SnapshotOffset > 0 {
+		if b.at[s.SnapshotOffset] == nil {
+			b.at[s.SnapshotOffset] = map[string]bool{}
 		}
-		b.at[s.BaseOffset][s.BaseHash] = true
+		b.at[s.SnapshotOffset][s.SnapshotHash] = true
 	}
 }
 
-// one checks that there was one state at every base.
-func (b *bases) one(t testing.TB) {
+// one checks that there was one state at every snapshot.
+func (b *snapshots) one(t testing.TB) {
 	t.Helper()
 	if len(b.at) == 0 {
-		t.Error("no base was made")
+		t.Error("no snapshot was made")
 	}
 	for offset, hashes := range b.at {
 		if len(hashes) > 1 {
-			t.Errorf("base %d has the hashes %v", offset, hashes)
+			t.Errorf("snapshot %d has the hashes %v", offset, hashes)
 		}
 	}
 }
@@ -184,7 +184,7 @@ func TestMemberCountsReaders(t *testing.T) {
 
 func TestMembers(t *testing.T) {
 	e := newEvents(t, 4, 500)
-	var seen bases
+	var seen snapshots
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
 	defer cancel()
 	var running sync.WaitGroup
@@ -220,7 +220,7 @@ func TestMembers(t *testing.T) {
 		if s.Committed > s.Refused {
 			learned++
 		}
-		t.Logf("member %d: %d commits, %d refused, %d events again; accepted %d, rejected %v; intercept %.3f", i, s.Committed, s.Refused, s.Again, s.Accepted, s.Rejected, s.Model.Model().Intercept)
+		t.Logf("member %d: %d commits, %d refused, %d reprocessed events; accepted %d, rejected %v; intercept %.3f", i, s.Committed, s.Refused, s.Reprocessed, s.Accepted, s.Rejected, s.Model.Model().Intercept)
 	}
 	if learned < 3 {
 		t.Errorf("%d members have learned", learned)
@@ -238,8 +238,8 @@ func TestMembers(t *testing.T) {
 		t.Error(err)
 	}
 	e.damage()
-	if err := e.inspect().Verified(); err == nil || !strings.Contains(err.Error(), "not what the ledger comes to") {
-		t.Errorf("another base: %v", err)
+	if err := e.inspect().Verified(); err == nil || !strings.Contains(err.Error(), "not what the commit log comes to") {
+		t.Errorf("another snapshot: %v", err)
 	}
 }
 
@@ -249,13 +249,13 @@ func TestMembers(t *testing.T) {
 func TestMembersForgetAndMislabeled(t *testing.T) {
 	e := newEvents(t, 4, 600)
 	e.complete.Store(true)
-	var seen bases
+	var seen snapshots
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
 	defer cancel()
 	var running sync.WaitGroup
 	members, files := make([]*Member, 3), make([]string, 3)
 	for i := range members {
-		if i == 2 { // comes late, and starts from a base
+		if i == 2 { // comes late, and starts from a snapshot
 			running.Wait()
 		}
 		m := e.member(testLog(t, fmt.Sprint(i)))
@@ -284,7 +284,7 @@ func TestMembersForgetAndMislabeled(t *testing.T) {
 	}
 	for _, f := range a.Schema.Fields { // commits say their names only
 		if f.Kind == event.Numeric && f.Column == 0 {
-			t.Errorf("the fold's field %q has no column", f.Name)
+			t.Errorf("the group's field %q has no column", f.Name)
 		}
 	}
 	kept := 0
@@ -332,7 +332,7 @@ func TestReplicaMismatch(t *testing.T) {
 		}
 		t.Fatal(what + ": it does not come")
 	}
-	await("a base of both", func(s *Status) bool { return s.BaseOffset > 0 && len(s.Peers) == 2 })
+	await("a base of both", func(s *Status) bool { return s.SnapshotOffset > 0 && len(s.Peers) == 2 })
 	for _, m := range members {
 		s := m.Status()
 		for _, p := range s.Peers {
@@ -344,21 +344,21 @@ func TestReplicaMismatch(t *testing.T) {
 			t.Errorf("%d mismatches", s.Mismatches)
 		}
 	}
-	c := members[0].Config.Ledger(e.connect(), testLog(t, "other"))
-	ledger, err := stream.OpenLedger(ctx, c)
+	c := members[0].Config.CommitLog(e.connect(), testLog(t, "other"))
+	commitLog, err := stream.OpenCommitLog(ctx, c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ledger.Close()
-	more = false // so that no base comes that agrees
+	defer commitLog.Close()
+	more = false // so that no snapshot comes that agrees
 	e.complete.Store(true)
 	await("all that was produced", e.all)
 	for _, m := range members {
 		if s := m.Status(); s.NotReady != "" {
 			t.Errorf("not ready without a mismatch: %s", s.NotReady)
 		}
-		other := Mark{Member: MemberID{1}, Base: m.Status().BaseOffset, Hash: 12345, CPU: "another CPU"}
-		if _, err := ledger.AppendCommit(ctx, other.Encode()); err != nil {
+		other := Mark{Member: MemberID{1}, Base: m.Status().SnapshotOffset, Hash: 12345, CPU: "another CPU"}
+		if _, err := commitLog.AppendCommit(ctx, other.Encode()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -370,11 +370,11 @@ func TestReplicaMismatch(t *testing.T) {
 		}
 	}
 	more = true
-	await("the end of the mismatch, with the next base", func(s *Status) bool { return s.NotReady == "" })
+	await("the end of the mismatch, with the next snapshot", func(s *Status) bool { return s.NotReady == "" })
 	cancel()
 	running.Wait()
 	if err := e.inspect().Verified(); err != nil {
-		t.Errorf("with the marks of bases in the ledger: %v", err)
+		t.Errorf("with the marks of snapshots in the commit log: %v", err)
 	}
 }
 
@@ -388,11 +388,11 @@ func (e *events) inspect() *Report {
 	return r
 }
 
-// damage writes another base over the newest one.
+// damage writes another snapshot over the newest one.
 func (e *events) damage() {
 	e.t.Helper()
 	m := e.member(testLog(e.t, "damage"))
-	topic, err := stream.OpenBases(e.t.Context(), m.Config.Bases(e.connect(), m.Log))
+	topic, err := stream.OpenSnapshots(e.t.Context(), m.Config.Snapshots(e.connect(), m.Log))
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -407,7 +407,7 @@ func (e *events) damage() {
 	}
 }
 
-// fresh folds what is left of the ledger anew, from the newest base, and compares it with
+// fresh applies what is left of the commit log anew, from the newest snapshot, and compares it with
 // what a member has come to.
 func (e *events) fresh(want *Status) {
 	e.t.Helper()
@@ -415,14 +415,14 @@ func (e *events) fresh(want *Status) {
 	ctx, cancel := context.WithTimeout(e.t.Context(), time.Minute)
 	defer cancel()
 	m.Config.Name = "reader" // joins no members
-	m.Config.MixTopic, m.Config.BaseTopic = "g-mix", "g-base"
+	m.Config.MixTopic, m.Config.SnapshotTopic = "g-commits", "g-snapshots"
 	m.Until = func(s *Status) bool { return s.Offset >= want.Offset }
 	if err := m.Run(ctx); err != nil {
 		e.t.Error(err)
 	}
 	got := m.Status()
 	if got.Offset == want.Offset && (got.Chain != want.Chain || !slices.Equal(got.Positions, want.Positions)) {
-		e.t.Errorf("folded anew: chain %s at %v, want %s at %v", got.Chain, got.Positions, want.Chain, want.Positions)
+		e.t.Errorf("applied anew: chain %s at %v, want %s at %v", got.Chain, got.Positions, want.Chain, want.Positions)
 	}
 }
 
@@ -430,7 +430,7 @@ func (e *events) fresh(want *Status) {
 // once, and all who fold hold the same.
 func TestMembersThatCrash(t *testing.T) {
 	e := newEvents(t, 4, 1000)
-	var seen bases
+	var seen snapshots
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
 	defer cancel()
 	random := rand.New(rand.NewPCG(5, 6))
@@ -525,7 +525,7 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
-// A member that cannot read the events or the ledger, or that cannot write, says so, also
+// A member that cannot read the events or the commit log, or that cannot write, says so, also
 // while it commits, and no longer than that.
 func TestMemberSaysWhatIsInTheWay(t *testing.T) {
 	for _, test := range []struct {
@@ -601,22 +601,22 @@ func TestMemberCreatesTopics(t *testing.T) {
 }
 
 // Whoever looks at a group under other settings is told that they are others, and of a group
-// with a base which; a member with other settings is named in the report of those who look
+// with a snapshot which; a member with other settings is named in the report of those who look
 // under the group's.
 func TestInspectUnderOtherSettings(t *testing.T) {
-	for _, bases := range []bool{true, false} {
-		t.Run(fmt.Sprint(bases), func(t *testing.T) { inspectUnderOtherSettings(t, bases) })
+	for _, snapshots := range []bool{true, false} {
+		t.Run(fmt.Sprint(snapshots), func(t *testing.T) { inspectUnderOtherSettings(t, snapshots) })
 	}
 }
 
-func inspectUnderOtherSettings(t *testing.T, bases bool) {
+func inspectUnderOtherSettings(t *testing.T, snapshots bool) {
 	e := newEvents(t, 2, 500)
 	e.complete.Store(true)
 	m := e.member(testLog(t, "learns"))
-	if !bases {
+	if !snapshots {
 		m.Config.SnapshotEvery, m.crash = 1000, func() bool { return true }
 	}
-	m.Until = func(s *Status) bool { return e.all(s) && (s.BaseOffset > 0) == bases }
+	m.Until = func(s *Status) bool { return e.all(s) && (s.SnapshotOffset > 0) == snapshots }
 	if err := m.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -627,18 +627,18 @@ func inspectUnderOtherSettings(t *testing.T, bases bool) {
 	if !errors.As(err, &settings) {
 		t.Fatalf("%v", err)
 	}
-	which := "no base yet"
-	if bases {
+	which := "no snapshot yet"
+	if snapshots {
 		which = `learning_rate: was "0", is "0.25"`
 	}
 	if !strings.Contains(err.Error(), which) {
 		t.Errorf("%v, want %s", err, which)
 	}
 	foreign := Commit{Fingerprint: 1, Member: MemberID{7}}
-	ledger, err := stream.OpenLedger(t.Context(), m.Config.Ledger(e.connect(), m.Log))
+	commitLog, err := stream.OpenCommitLog(t.Context(), m.Config.CommitLog(e.connect(), m.Log))
 	if err == nil {
-		_, err = ledger.AppendCommit(t.Context(), foreign.Encode())
-		ledger.Close()
+		_, err = commitLog.AppendCommit(t.Context(), foreign.Encode())
+		commitLog.Close()
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -649,9 +649,9 @@ func inspectUnderOtherSettings(t *testing.T, bases bool) {
 	}
 }
 
-// Where the brokers would delete the ledger in time, a member does not begin; one that learns
+// Where the brokers would delete the commit log in time, a member does not begin; one that learns
 // already ends when it sees so, and commits what it has learned first. Whoever leaves last
-// writes a base, with which the next one begins.
+// writes a snapshot, with which the next one begins.
 func TestMemberRefusesRetention(t *testing.T) {
 	e := newEvents(t, 2, 300)
 	client, err := kgo.NewClient(kgo.SeedBrokers(e.broker.ListenAddrs()...))
@@ -661,7 +661,7 @@ func TestMemberRefusesRetention(t *testing.T) {
 	defer client.Close()
 	retain := func(ms string) {
 		t.Helper()
-		if _, err := kadm.NewClient(client).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: &ms}}, "g-mix"); err != nil {
+		if _, err := kadm.NewClient(client).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: &ms}}, "g-commits"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -678,11 +678,11 @@ func TestMemberRefusesRetention(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var expires *stream.RetentionError
-	if err := m.Run(ctx); !errors.As(err, &expires) || expires.Topic != "g-mix" || expires.Key != "retention.ms" {
+	if err := m.Run(ctx); !errors.As(err, &expires) || expires.Topic != "g-commits" || expires.Key != "retention.ms" {
 		t.Fatalf("while it learns: %v", err)
 	}
 	e.check(m.Status())
-	if s := m.Status(); s.BaseOffset != 1 || s.Accepted != 1 {
+	if s := m.Status(); s.SnapshotOffset != 1 || s.Accepted != 1 {
 		t.Errorf("%+v", s)
 	}
 	if err := m.Run(ctx); !errors.As(err, &expires) {
@@ -695,23 +695,23 @@ func TestMemberRefusesRetention(t *testing.T) {
 		t.Fatal(err, ctx.Err())
 	}
 	r := e.inspect()
-	if len(r.Bases) != 1 || !r.Bases[0].Same || r.Accepted != 1 {
-		t.Errorf("%+v", r) // one that has learned nothing writes no base
+	if len(r.Snapshots) != 1 || !r.Snapshots[0].Same || r.Accepted != 1 {
+		t.Errorf("%+v", r) // one that has learned nothing writes no snapshot
 	}
 }
 
-// A record among the bases that is none, and a newest base that is no model, are passed over
-// with a warning that says where they are, and members begin with the base before.
-func TestJunkAmongBases(t *testing.T) {
+// A record among the snapshots that is none, and a newest snapshot that is no model, are passed over
+// with a warning that says where they are, and members begin with the snapshot before.
+func TestJunkAmongSnapshots(t *testing.T) {
 	for what, data := range map[string]func(sound []byte) []byte{
 		"not a blankout file": func([]byte) []byte { return []byte("no model") },
 		"it is that of":       func(sound []byte) []byte { return sound },
 	} {
-		t.Run(what, func(t *testing.T) { junkAmongBases(t, what, data) })
+		t.Run(what, func(t *testing.T) { junkAmongSnapshots(t, what, data) })
 	}
 }
 
-func junkAmongBases(t *testing.T, what string, data func(sound []byte) []byte) {
+func junkAmongSnapshots(t *testing.T, what string, data func(sound []byte) []byte) {
 	e := newEvents(t, 2, 600)
 	e.complete.Store(true)
 	m := e.member(testLog(t, "learns"))
@@ -719,8 +719,8 @@ func junkAmongBases(t *testing.T, what string, data func(sound []byte) []byte) {
 	if err := m.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	where := m.Config.Bases(e.connect(), m.Log)
-	topic, err := stream.OpenBases(t.Context(), where)
+	where := m.Config.Snapshots(e.connect(), m.Log)
+	topic, err := stream.OpenSnapshots(t.Context(), where)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -749,14 +749,14 @@ func junkAmongBases(t *testing.T, what string, data func(sound []byte) []byte) {
 		t.Fatal(err)
 	}
 	e.check(next.Status())
-	for _, want := range []string{"records=1", "topic g-base offset ", `key \"what\" is no base's`, fmt.Sprintf("topic=g-base base=%d offset=", sound.Offset+1), "base=true", what} {
+	for _, want := range []string{"records=1", "topic g-snapshots offset ", `key \"what\" is no snapshot's`, fmt.Sprintf("topic=g-snapshots snapshot=%d offset=", sound.Offset+1), "snapshot=true", what} {
 		if !strings.Contains(told.String(), want) {
 			t.Errorf("without %s: %s", want, told.String())
 		}
 	}
 	r := e.inspect()
-	if n := len(r.Bases); n == 0 || r.Bases[n-1].Same || r.Verified() == nil {
-		t.Errorf("%+v", r.Bases)
+	if n := len(r.Snapshots); n == 0 || r.Snapshots[n-1].Same || r.Verified() == nil {
+		t.Errorf("%+v", r.Snapshots)
 	}
 }
 

@@ -1,6 +1,6 @@
 package group
 
-// This file holds what a reader of the ledger comes to: the fold, and with it what a base holds.
+// This file holds what a reader of the commit log comes to: the fold, and with it what a snapshot holds.
 
 import (
 	"bytes"
@@ -22,23 +22,23 @@ import (
 	records "blankout/stream/record"
 )
 
-// replica is the fold of a ledger, and what else follows from the ledger alone.
+// replica is the fold of a commit log, and what else follows from the commit log alone.
 type replica struct {
 	fold    *Fold
 	topicID string
 	every   uint64
 	read    int64 // the offset that follows the last record seen
 	// Offsets of chunks, indexed by partition less one: those behind all that accepted
-	// commits refer to, up to now and up to the latest base. Floors are the same up to the
+	// commits refer to, up to now and up to the latest snapshot. Floors are the same up to the
 	// base before the latest: a commit that refers to something before them is not accepted,
-	// so that a member that begins with the latest base needs nothing before its floors.
+	// so that a member that begins with the latest snapshot needs nothing before its floors.
 	refs, before, floors []int64
-	floorsAt             map[int64][]int64 // by offset of the latest bases
+	floorsAt             map[int64][]int64 // by offset of the latest snapshots
 }
 
 const blockMix = "mix"
 
-// mixBlock is what a base holds of a replica beside the fold, as JSON.
+// mixBlock is what a snapshot holds of a replica beside the fold, as JSON.
 type mixBlock struct {
 	TopicID string  `json:"topic_id"`
 	Read    int64   `json:"read"`
@@ -50,11 +50,11 @@ type mixBlock struct {
 }
 
 // SettingsError says that a group learns under other settings than those that a member, or
-// who looks at its ledger, was given. No base says of which group without one they are.
+// who looks at its commit log, was given. No base says of which group without one they are.
 type SettingsError struct{ Differences []string }
 
 func (e *SettingsError) Error() string {
-	which := `it has no base yet that would say which`
+	which := `it has no snapshot yet that would say which`
 	if len(e.Differences) > 0 {
 		which = strings.Join(e.Differences, "; ") + `; "was" is the group's, "is" is given here`
 	}
@@ -62,7 +62,7 @@ func (e *SettingsError) Error() string {
 }
 
 // newReplica makes a replica of a group that has learned nothing. Where the Schema has no
-// seed the id of the ledger's topic is it, which the broker draws: all members have the same
+// seed the id of the commit log's topic is it, which the broker draws: all members have the same
 // one, and nobody who writes events knows which names share a column.
 func newReplica(c online.Config, settings online.Fingerprint, s *event.Schema, topicID string, every uint64) (*replica, error) {
 	if s.Seed == 0 {
@@ -77,21 +77,21 @@ func newReplica(c online.Config, settings online.Fingerprint, s *event.Schema, t
 
 // newestReplica makes a replica of the newest sound base. It returns nil for both where no
 // base exists. A base of other settings is an error, not one to pass over.
-func newestReplica(ctx context.Context, bases *stream.BaseTopic, m *Member) (base *stream.Base, r *replica, err error) {
+func newestReplica(ctx context.Context, snapshots *stream.SnapshotTopic, m *Member) (base *stream.Base, r *replica, err error) {
 	var settings *SettingsError
-	base, err = bases.Newest(ctx, func(b *stream.Base) (err error) {
+	base, err = snapshots.Newest(ctx, func(b *stream.Base) (err error) {
 		if r, err = readReplica(m.Learner, m.Settings, b, m.Config.SnapshotEvery); errors.As(err, &settings) {
 			return nil
 		}
 		return err
 	})
 	if err == nil && settings != nil {
-		err = fmt.Errorf("base %d: %w", base.Offset, settings)
+		err = fmt.Errorf("snapshot %d: %w", base.Offset, settings)
 	}
 	return base, r, err
 }
 
-// readReplica makes a replica of a base.
+// readReplica makes a replica of a snapshot.
 func readReplica(c online.Config, settings online.Fingerprint, base *stream.Base, every uint64) (*replica, error) {
 	file, err := checkpoint.Decode(base.Data)
 	if err != nil {
@@ -123,7 +123,7 @@ func readReplica(c online.Config, settings online.Fingerprint, base *stream.Base
 	return r, nil
 }
 
-// apply shows a record of the ledger to the fold. base says that one is due.
+// apply shows a record of the commit log to the fold. base says that one is due.
 func (r *replica) apply(e mixed) (changed []uint32, base bool, err error) {
 	r.read = e.offset + 1
 	if e.skip != nil {
@@ -171,7 +171,7 @@ func (r *replica) records() (n uint64) {
 	return n
 }
 
-// due says after an accepted commit whether a base is due, and if so prepares for it.
+// due says after an accepted commit whether a snapshot is due, and if so prepares for it.
 func (r *replica) due() bool {
 	if r.fold.Accepted()%r.every != 0 {
 		return false
@@ -184,7 +184,7 @@ func (r *replica) due() bool {
 	return true
 }
 
-// write writes the replica as a base.
+// write writes the replica as a snapshot.
 func (r *replica) write(w io.Writer) error {
 	blocks, err := r.fold.EachBlock()
 	if err != nil {
@@ -212,14 +212,14 @@ func (s *sum) Write(p []byte) (int, error) {
 	return s.Digest.Write(p)
 }
 
-// sum returns that of the base that the replica is.
+// sum returns that of the snapshot that the replica is.
 func (r *replica) sum() (*sum, error) {
 	s := &sum{}
 	s.Reset()
 	return s, r.write(s)
 }
 
-// encode returns the base that the replica is, and its sum.
+// encode returns the snapshot that the replica is, and its sum.
 func (r *replica) encode() ([]byte, *sum, error) {
 	s, err := r.sum()
 	if err != nil {

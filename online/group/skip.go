@@ -25,7 +25,7 @@ func (g Gap) String() string {
 	return fmt.Sprintf("%s/%d offsets %d to %d", g.Topic, g.Partition, g.From, g.To-1)
 }
 
-// Skip is a record of the ledger: from here on the accepted records of a partition end
+// Skip is a record of the commit log: from here on the accepted records of a partition end
 // before To and no longer before From.
 type Skip struct {
 	Fingerprint uint64 // as a Commit's
@@ -68,7 +68,7 @@ func gapState(to *coder.Coder, g *Gap) {
 	to.Int64(&g.To)
 }
 
-// Skip gives the fold the ledger's skip at an offset. It is accepted, as a commit is, only
+// Skip gives the fold the commit log's skip at an offset. It is accepted, as a commit is, only
 // where it begins where its partition has come to: of two of the same gap one counts. The
 // error is a *Rejection.
 func (f *Fold) Skip(offset int64, s *Skip) error {
@@ -97,8 +97,8 @@ func (f *Fold) Skip(offset int64, s *Skip) error {
 type SkipError struct{ error }
 
 // SkipTo has a group pass over the records of a partition before an offset, which the log has
-// lost. It returns the gap once the ledger holds it. All members, those that start later too,
-// pass it at the same place of the ledger.
+// lost. It returns the gap once the commit log holds it. All members, those that start later too,
+// pass it at the same place of the commit log.
 func SkipTo(ctx context.Context, m *Member, topic string, partition int32, to int64) (Gap, error) {
 	gap := Gap{Topic: topic, Partition: partition, To: to}
 	r, state, err := inspectGroup(ctx, m)
@@ -118,21 +118,21 @@ func SkipTo(ctx context.Context, m *Member, topic string, partition int32, to in
 	case to < start || to > end:
 		return gap, &SkipError{fmt.Errorf("%s/%d: the log holds %d to %d, and the group could not go on at %d: name an offset from %d to %d", topic, partition, start, end, to, max(start, gap.From+1), end)}
 	}
-	ledger, err := m.Config.openLedger(ctx, m.Kafka.ConnectConfig, m.Log)
+	commitLog, err := m.Config.openCommitLog(ctx, m.Kafka.ConnectConfig, m.Log)
 	if err != nil {
 		return gap, err
 	}
-	defer ledger.Close()
+	defer commitLog.Close()
 	s := &Skip{Fingerprint: state.fold.Fingerprint(), Gap: gap}
 	if _, err := rand.Read(s.Author[:]); err != nil {
 		return gap, err
 	}
-	offset, err := ledger.AppendCommit(ctx, s.Encode())
+	offset, err := commitLog.AppendCommit(ctx, s.Encode())
 	if err != nil {
 		return gap, err
 	}
 	if _, state, err = inspectGroup(ctx, m); err != nil {
-		return gap, fmt.Errorf("the skip was written at offset %d of the ledger, and what became of it is not known: %w", offset, err)
+		return gap, fmt.Errorf("the skip was written at offset %d of the commit log, and what became of it is not known: %w", offset, err)
 	}
 	for _, there := range state.fold.skipped {
 		if there == gap {

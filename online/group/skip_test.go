@@ -20,7 +20,7 @@ import (
 )
 
 // A skip counts where it begins where its partition has come to, once, and what builds on the
-// ledger before it is still accepted for other partitions; a base holds it.
+// commit log before it is still accepted for other partitions; a snapshot holds it.
 func TestFoldSkips(t *testing.T) {
 	fold := NewFold(newLearner(t), nil, nil)
 	first, other := newAuthor(t, fold, 1, 2), newAuthor(t, fold, 2, 2)
@@ -110,12 +110,12 @@ func TestFoldSkips(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(foldBytes(t, fold), foldBytes(t, again)) {
-		t.Error("the folds differ")
+		t.Error("the applies differ")
 	}
 	// A base may be due at a skip, as at every accepted commit.
 	replica := &replica{fold: again, every: fold.Accepted() + 1, floorsAt: map[int64][]int64{}}
 	if _, due, err := replica.apply(mixed{offset: offset + 2, skip: &Skip{Fingerprint: fold.Fingerprint(), Gap: Gap{"t", 0, 50, 60}}}); err != nil || !due || replica.read != offset+3 {
-		t.Errorf("a base is due: %v, at %d, %v", due, replica.read, err)
+		t.Errorf("a snapshot is due: %v, at %d, %v", due, replica.read, err)
 	}
 }
 
@@ -174,7 +174,7 @@ func TestGroupSkips(t *testing.T) {
 		b, _ := s.Positions.Lookup("events", 1)
 		return a.Next == 700 && b.Next == 700
 	}
-	var seen bases
+	var seen snapshots
 	var running sync.WaitGroup
 	members := make([]*Member, 3)
 	for i := range members {
@@ -213,7 +213,7 @@ func TestSkipWhileLearning(t *testing.T) {
 	e := newEvents(t, 2, 500)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
 	defer cancel()
-	var seen bases
+	var seen snapshots
 	var running sync.WaitGroup
 	members := make([]*Member, 2)
 	member := func(name string) *Member {
@@ -264,9 +264,9 @@ func TestSkipWhileLearning(t *testing.T) {
 	}
 }
 
-// A group that begins from another one goes on where that one's newest base has come to,
+// A group that begins from another one goes on where that one's newest snapshot has come to,
 // under other settings of the group, and those that may change under a checkpoint; its
-// ledger is one that a fold of nothing does not fit.
+// commit log is one that a fold of nothing does not fit.
 func TestBeginFromGroup(t *testing.T) {
 	e := newEvents(t, 2, 500)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
@@ -297,7 +297,7 @@ func TestBeginFromGroup(t *testing.T) {
 		t.Errorf("no group: %v", err)
 	}
 	e.complete.Store(false)
-	var seen bases
+	var seen snapshots
 	var running sync.WaitGroup
 	members := make([]*Member, 2)
 	for i := range members {
@@ -339,7 +339,7 @@ func TestBeginFromGroup(t *testing.T) {
 	seen.one(t)
 	s := members[0].Status()
 	e.check(s)
-	if got := s.Metrics.Events; got <= events || s.Accepted == 0 || s.Rejected[ReasonBase] > 0 {
+	if got := s.Metrics.Events; got <= events || s.Accepted == 0 || s.Rejected[ReasonSnapshot] > 0 {
 		t.Errorf("%d events after %d, %d accepted, %v", got, events, s.Accepted, s.Rejected)
 	}
 	if r := inspected(); r.Accepted != s.Accepted || r.Verified() != nil {
@@ -352,17 +352,17 @@ func TestBeginFromGroup(t *testing.T) {
 	if err := again.Run(ctx); err != nil || again.Status().Chain != s.Chain {
 		t.Errorf("again: %v", err)
 	}
-	// A group with a ledger and no base has begun otherwise.
+	// A group with a commit log and no snapshot has begun otherwise.
 	begun := from("begun")
-	begun.Config.MixTopic, begun.Config.BaseTopic = "new-mix", "none-base"
+	begun.Config.MixTopic, begun.Config.SnapshotTopic = "new-commits", "none-snapshots"
 	if err := begun.Run(ctx); err == nil || !strings.Contains(err.Error(), "has begun already") {
 		t.Errorf("begun: %v", err)
 	}
 }
 
-// Where the base that a group began with is lost before its members have written another,
+// Where the snapshot that a group began with is lost before its members have written another,
 // nobody begins a model of nothing in its place.
-func TestFromGroupWithoutItsBase(t *testing.T) {
+func TestFromGroupWithoutItsSnapshot(t *testing.T) {
 	e := newEvents(t, 2, 500)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
 	defer cancel()
@@ -380,15 +380,15 @@ func TestFromGroupWithoutItsBase(t *testing.T) {
 	}
 	inspected := e.member(testLog(t, "inspect"))
 	inspected.Config.Name, inspected.Config.SnapshotEvery = "new", 1000
-	if r, err := Inspect(ctx, inspected); err != nil || r.Accepted != m.Status().Accepted || r.Rejected[ReasonBase] > 0 {
+	if r, err := Inspect(ctx, inspected); err != nil || r.Accepted != m.Status().Accepted || r.Rejected[ReasonSnapshot] > 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	lost := e.member(testLog(t, "lost"))
-	lost.Config.Name, lost.Config.BaseTopic = "new", "none-base"
+	lost.Config.Name, lost.Config.SnapshotTopic = "new", "none-snapshots"
 	if err := lost.Run(ctx); err == nil || !strings.Contains(err.Error(), "builds on another beginning") {
-		t.Errorf("without the base: %v", err)
+		t.Errorf("without the snapshot: %v", err)
 	}
-	// With another base instead, its ledger is looked at from there.
+	// With another snapshot instead, its commit log is looked at from there.
 	e.produce(200)
 	next := e.member(testLog(t, "next"))
 	next.Config.Name, next.Config.SnapshotEvery, next.Until = "new", 1000, e.all
@@ -396,10 +396,10 @@ func TestFromGroupWithoutItsBase(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := stream.DefaultProducerConfig()
-	c.ConnectConfig, c.Topic = e.connect(), "new-base"
+	c.ConnectConfig, c.Topic = e.connect(), "new-snapshots"
 	p, err := stream.NewProducer(ctx, c)
 	if err == nil {
-		_, err = p.Append(ctx, 0, stream.Message{Key: fmt.Appendf(nil, "base/%020d", 0)})
+		_, err = p.Append(ctx, 0, stream.Message{Key: fmt.Appendf(nil, "snapshot/%020d", 0)})
 		p.Close()
 	}
 	if err != nil {

@@ -25,38 +25,38 @@ type Status struct {
 	Standby    int                     `json:"standby"`    // of them without a partition
 	Partitions []stream.TopicPartition `json:"partitions"` // that this member learns
 	Ends       []End                   `json:"ends"`       // where these end
-	Writer     bool                    `json:"writer"`     // it has the lowest partition: it writes bases and snapshots, and validates
-	// About the ledger, as far as this member has folded it.
-	Offset    int64             `json:"ledger_offset"` // that follows the last commit
-	Lag       int64             `json:"ledger_lag"`    // commits behind it
+	Writer     bool                    `json:"writer"`     // it has the lowest partition: it writes snapshots and snapshots, and validates
+	// About the commit log, as far as this member has applied it.
+	Offset    int64             `json:"commit_log_offset"` // that follows the last commit
+	Lag       int64             `json:"commit_log_lag"`    // commits behind it
 	Chain     string            `json:"chain"`
 	Accepted  uint64            `json:"accepted"` // of all members
 	Rejected  map[Reason]uint64 `json:"rejected"`
 	Positions event.Offsets     `json:"positions"`         // how far the group has come
 	Skipped   []Gap             `json:"skipped,omitempty"` // records that group skip had it pass over
 	// About this member.
-	Pending    uint64  `json:"pending"`      // events learned and not yet committed
-	Committed  uint64  `json:"committed"`    // commits written
-	Refused    uint64  `json:"refused"`      // of them not accepted
-	Again      uint64  `json:"events_again"` // events learned for nothing
-	DeltaBytes uint64  `json:"delta_bytes"`
-	DeltaRows  uint64  `json:"delta_rows"`
-	Commit     float64 `json:"commit_seconds"` // taken, in all, by commits: from the cut until the fold holds or rejects it
-	Rebase     float64 `json:"rebase_seconds"` // and then by becoming equal to the fold
-	HeldOut    uint64  `json:"held_out"`       // records that it has read and not learned
-	// About the latest base: the ledger's offset that follows it, the hash of its bytes,
+	Pending     uint64  `json:"pending"`            // events learned and not yet committed
+	Committed   uint64  `json:"committed"`          // commits written
+	Refused     uint64  `json:"refused"`            // of them not accepted
+	Reprocessed uint64  `json:"reprocessed_events"` // events learned for nothing
+	DeltaBytes  uint64  `json:"delta_bytes"`
+	DeltaRows   uint64  `json:"delta_rows"`
+	Commit      float64 `json:"commit_seconds"` // taken, in all, by commits: from the cut until the fold holds or rejects it
+	Sync        float64 `json:"sync_seconds"`   // and then by becoming equal to the group's state
+	HeldOut     uint64  `json:"held_out"`       // records that it has read and not learned
+	// About the latest snapshot: the commit log's offset that follows it, the hash of its bytes,
 	// which are the same for all members, and when this member came to it.
-	BaseOffset int64     `json:"base_offset"`
-	BaseHash   string    `json:"base_hash"`
-	BaseAt     time.Time `json:"base_at"`
-	// Mismatches are the bases of the group whose bytes were others than those that this
+	SnapshotOffset int64     `json:"snapshot_offset"`
+	SnapshotHash   string    `json:"snapshot_hash"`
+	SnapshotAt     time.Time `json:"snapshot_at"`
+	// Mismatches are the snapshots of the group whose bytes were others than those that this
 	// member came to.
 	Mismatches uint64 `json:"replica_mismatches"`
 	// Peers are the members whose commits this one has read, itself included, in the order
 	// of their ids, without those silent for an hour.
 	Peers []Peer `json:"peers"`
 
-	// Model is the newest model for readers, and Version the ledger's offset that follows
+	// Model is the newest model for readers, and Version the commit log's offset that follows
 	// it: the same for all members.
 	Model   *online.Snapshot `json:"-"`
 	Version int64            `json:"version"`
@@ -103,12 +103,12 @@ type Peer struct {
 	Rejected uint64    `json:"rejected"`
 	Events   uint64    `json:"events"` // of the accepted ones
 	At       time.Time `json:"at"`     // when its latest commit was read
-	// Behind is how many commits were in the ledger behind the one that this commit built on:
+	// Behind is how many commits were in the commit log behind the one that this commit built on:
 	// the age of the model that the member had learned with.
 	Behind int64 `json:"behind"`
 }
 
-// Status returns the latest one; nil before Run has folded the ledger for the first time.
+// Status returns the latest one; nil before Run has applied the commit log for the first time.
 func (m *Member) Status() *Status {
 	m.asked.Add(1)
 	return m.status.Load()
@@ -119,7 +119,7 @@ const reportEvery = 200 * time.Millisecond
 // served is the model for readers.
 type served struct {
 	model  *online.Snapshot
-	offset int64 // of the ledger, that it is of
+	offset int64 // of the commit log, that it is of
 	copied time.Time
 	cost   time.Duration // of copying it
 }
@@ -144,7 +144,7 @@ func (l *running) report(notReady string) {
 	}
 	s.At, s.NotReady, s.Pending = time.Now(), notReady, l.work.events
 	if s.NotReady == "" {
-		s.NotReady = cmp.Or(l.failing(), l.bases.differs)
+		s.NotReady = cmp.Or(l.failing(), l.snapshots.differs)
 	}
 	s.Peers = make([]Peer, 0, len(l.peers))
 	for id, p := range l.peers {

@@ -52,7 +52,7 @@ func TestMembersValidate(t *testing.T) {
 			reports[i] = append(reports[i], v)
 			return nil
 		}
-		// Until all is folded and what is under way or asked for is validated.
+		// Until all is applied and what is under way or asked for is validated.
 		asked := false
 		m.Until = func(s *Status) bool {
 			if !e.all(s) || s.Validation.Running {
@@ -149,7 +149,7 @@ func TestMemberOfOtherSettings(t *testing.T) {
 	defer cancel()
 	m := e.member(testLog(t, "first"))
 	e.validating(m)
-	m.Until = func(s *Status) bool { return e.all(s) && s.BaseOffset > 0 }
+	m.Until = func(s *Status) bool { return e.all(s) && s.SnapshotOffset > 0 }
 	if err := m.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestMemberOfOtherSettings(t *testing.T) {
 		t.Errorf("%d fingerprints of four settings", len(marks))
 	}
 	// A base of a program that did not write settings is gone on from.
-	topic, err := stream.OpenBases(ctx, m.Config.Bases(e.connect(), m.Log))
+	topic, err := stream.OpenSnapshots(ctx, m.Config.Snapshots(e.connect(), m.Log))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestMemberOfOtherSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := readReplica(m.Learner, m.Settings, &stream.Base{Offset: base.Offset, Data: old}, m.Config.SnapshotEvery); err != nil {
-		t.Errorf("a base without settings: %v", err)
+		t.Errorf("a snapshot without settings: %v", err)
 	}
 	if want := xxhash.Sum64(old); s.Sum64() != want || s.bytes != len(old) {
 		t.Errorf("a base of %d bytes and hash %x has the sum %x of %d", len(old), want, s.Sum64(), s.bytes)

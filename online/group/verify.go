@@ -1,6 +1,6 @@
 package group
 
-// This file folds a ledger for people: to tell what it holds, and to verify its bases.
+// This file applies a commit log for people: to tell what it holds, and to verify its snapshots.
 
 import (
 	"bytes"
@@ -15,11 +15,11 @@ import (
 	"blankout/stream"
 )
 
-// Report is what a ledger comes to.
+// Report is what a commit log comes to.
 type Report struct {
 	Name string `json:"name"`
-	// From is the base that the ledger was folded from, the offset that follows the last
-	// commit in it; 0 is the ledger's beginning.
+	// From is the snapshot that the commit log was applied from, the offset that follows the last
+	// commit in it; 0 is the commit log's beginning.
 	From   int64  `json:"from"`
 	Offset int64  `json:"offset"` // that follows the last record
 	Chain  string `json:"chain"`
@@ -31,9 +31,9 @@ type Report struct {
 	Events       uint64            `json:"events"`
 	// Members are those who have committed since From, by id.
 	Members []MemberReport `json:"members"`
-	// Bases are those behind From that the base topic holds, in order.
-	Bases     []BaseReport  `json:"bases"`
-	Positions event.Offsets `json:"positions"`
+	// Snapshots are those behind From that the snapshot topic holds, in order.
+	Snapshots []SnapshotReport `json:"snapshots"`
+	Positions event.Offsets    `json:"positions"`
 }
 
 // MemberReport is about one member.
@@ -47,54 +47,54 @@ type MemberReport struct {
 	Last        int64             `json:"last"`   // offset of its last commit
 }
 
-// BaseReport is about one base.
-type BaseReport struct {
+// SnapshotReport is about one snapshot.
+type SnapshotReport struct {
 	Offset int64 `json:"offset"`
 	Bytes  int   `json:"bytes"`
-	Same   bool  `json:"same"` // as the ledger comes to, to the byte
-	// CPU is what it was computed on, "" where the ledger has no mark of it.
+	Same   bool  `json:"same"` // as the commit log comes to, to the byte
+	// CPU is what it was computed on, "" where the commit log has no mark of it.
 	CPU string `json:"cpu,omitempty"`
 }
 
-// Verified says whether there was a base to verify and all are what the ledger comes to.
+// Verified says whether there was a snapshot to verify and all are what the commit log comes to.
 func (r *Report) Verified() error {
-	if len(r.Bases) == 0 {
-		return errors.New("there is no base behind the one that the ledger was folded from")
+	if len(r.Snapshots) == 0 {
+		return errors.New("there is no snapshot behind the one that the commit log was applied from")
 	}
 	here := thisMachine()
-	for _, b := range r.Bases {
+	for _, b := range r.Snapshots {
 		if !b.Same && r.Architecture != "" && r.Architecture != here.architecture {
-			return fmt.Errorf("base %d cannot be verified here: the group learns on %s, and this program is built for %s, where sums are rounded otherwise; verify the group on %s", b.Offset, r.Architecture, here.architecture, r.Architecture)
+			return fmt.Errorf("snapshot %d cannot be verified here: the group learns on %s, and this program is built for %s, where sums are rounded otherwise; verify the group on %s", b.Offset, r.Architecture, here.architecture, r.Architecture)
 		}
 		if !b.Same {
-			return fmt.Errorf("base %d is not what the ledger comes to: %s, unless somebody else has written to the topic of bases; stop the group, and delete that base", b.Offset, twoCPUs(here.cpu, b.CPU))
+			return fmt.Errorf("snapshot %d is not what the commit log comes to: %s, unless somebody else has written to the topic of snapshots; stop the group, and delete that snapshot", b.Offset, twoCPUs(here.cpu, b.CPU))
 		}
 	}
 	return nil
 }
 
-// Inspect folds the ledger of a member's group as it stands, from its beginning or the oldest base that there
-// is, and compares the bases behind that with what it comes to. It writes nothing.
+// Inspect applies the commit log of a member's group as it stands, from its beginning or the oldest snapshot that there
+// is, and compares the snapshots behind that with what it comes to. It writes nothing.
 func Inspect(ctx context.Context, m *Member) (*Report, error) {
 	r, _, err := inspectGroup(ctx, m)
 	return r, err
 }
 
-// inspectGroup is Inspect, and returns what the ledger comes to.
+// inspectGroup is Inspect, and returns what the commit log comes to.
 func inspectGroup(ctx context.Context, m *Member) (*Report, *replica, error) {
-	topic, err := m.Config.openBases(ctx, m.Kafka.ConnectConfig, m.Log)
+	topic, err := m.Config.openSnapshots(ctx, m.Kafka.ConnectConfig, m.Log)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer topic.Close()
 	for attempt := 1; ; attempt++ {
-		bases, err := topic.All(ctx)
+		snapshots, err := topic.All(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
-		r, end, err := inspect(ctx, m, bases, false)
-		if err == nil && end.fold.Accepted() == 0 && end.fold.Rejected()[ReasonBase] > 0 && len(bases) > 0 { // it began from another group
-			r, end, err = inspect(ctx, m, bases, true)
+		r, end, err := inspect(ctx, m, snapshots, false)
+		if err == nil && end.fold.Accepted() == 0 && end.fold.Rejected()[ReasonSnapshot] > 0 && len(snapshots) > 0 { // it began from another group
+			r, end, err = inspect(ctx, m, snapshots, true)
 		}
 		var trimmed *stream.TrimmedError
 		if errors.As(err, &trimmed) && attempt < loadTries {
@@ -104,32 +104,32 @@ func inspectGroup(ctx context.Context, m *Member) (*Report, *replica, error) {
 	}
 }
 
-// inspect is one try of inspectGroup, with the bases in the order of offsets. The error is a
-// *SettingsError where nothing of the ledger was learned under the settings of m. It begins
-// with the oldest base, if it is to, or where the ledger's beginning is not there or not empty.
-func inspect(ctx context.Context, m *Member, bases []stream.Base, oldest bool) (*Report, *replica, error) {
+// inspect is one try of inspectGroup, with the snapshots in the order of offsets. The error is a
+// *SettingsError where nothing of the commit log was learned under the settings of m. It begins
+// with the oldest base, if it is to, or where the commit log's beginning is not there or not empty.
+func inspect(ctx context.Context, m *Member, snapshots []stream.Base, oldest bool) (*Report, *replica, error) {
 	c := &m.Config
-	report, all := &Report{Name: c.Name}, bases
+	report, all := &Report{Name: c.Name}, snapshots
 	var end *replica
-	where := c.Ledger(m.Kafka.ConnectConfig, m.Log)
-	reader, err := stream.ReadLedger(ctx, where, "", 0, true)
+	where := c.CommitLog(m.Kafka.ConnectConfig, m.Log)
+	reader, err := stream.ReadCommitLog(ctx, where, "", 0, true)
 	var trimmed *stream.TrimmedError
-	if oldest = oldest || len(bases) > 0 && bases[0].Offset == 0; oldest && err == nil {
+	if oldest = oldest || len(snapshots) > 0 && snapshots[0].Offset == 0; oldest && err == nil {
 		err = errors.Join(reader.Close(), &stream.TrimmedError{Topic: where.Topic})
 	}
-	for errors.As(err, &trimmed) && len(bases) > 0 {
-		first := &bases[0]
-		bases = bases[1:]
+	for errors.As(err, &trimmed) && len(snapshots) > 0 {
+		first := &snapshots[0]
+		snapshots = snapshots[1:]
 		var settings *SettingsError
 		if end, err = readReplica(m.Learner, m.Settings, first, c.SnapshotEvery); errors.As(err, &settings) {
-			return nil, nil, fmt.Errorf("base %d: %w", first.Offset, err)
+			return nil, nil, fmt.Errorf("snapshot %d: %w", first.Offset, err)
 		} else if err != nil {
-			report.Bases = append(report.Bases, BaseReport{Offset: first.Offset, Bytes: len(first.Data)})
-			err = fmt.Errorf("base %d: %w, and before it %w", first.Offset, err, trimmed)
+			report.Snapshots = append(report.Snapshots, SnapshotReport{Offset: first.Offset, Bytes: len(first.Data)})
+			err = fmt.Errorf("snapshot %d: %w, and before it %w", first.Offset, err, trimmed)
 			continue
 		}
 		report.From = first.Offset
-		reader, err = stream.ReadLedger(ctx, where, end.topicID, end.read, true)
+		reader, err = stream.ReadCommitLog(ctx, where, end.topicID, end.read, true)
 		break
 	}
 	if err != nil {
@@ -163,13 +163,13 @@ func inspect(ctx context.Context, m *Member, bases []stream.Base, oldest bool) (
 			}
 			count(members, m, rejected)
 			report.marked(m.mark)
-			for len(bases) > 0 && bases[0].Offset <= end.read {
-				same, err := end.same(&bases[0])
+			for len(snapshots) > 0 && snapshots[0].Offset <= end.read {
+				same, err := end.same(&snapshots[0])
 				if err != nil {
 					return nil, nil, err
 				}
-				report.Bases = append(report.Bases, BaseReport{Offset: bases[0].Offset, Bytes: len(bases[0].Data), Same: same})
-				bases = bases[1:]
+				report.Snapshots = append(report.Snapshots, SnapshotReport{Offset: snapshots[0].Offset, Bytes: len(snapshots[0].Data), Same: same})
+				snapshots = snapshots[1:]
 			}
 		}
 	}
@@ -192,10 +192,10 @@ func inspect(ctx context.Context, m *Member, bases []stream.Base, oldest bool) (
 	return report, end, nil
 }
 
-// marked takes down what a mark says of a base; nil says nothing.
+// marked takes down what a mark says of a snapshot; nil says nothing.
 func (r *Report) marked(m *Mark) {
-	for i := range r.Bases {
-		if b := &r.Bases[i]; m != nil && b.Offset == m.Base {
+	for i := range r.Snapshots {
+		if b := &r.Snapshots[i]; m != nil && b.Offset == m.Base {
 			b.CPU = m.CPU
 		}
 	}
@@ -220,10 +220,10 @@ func count(members map[MemberID]*MemberReport, m mixed, rejected *Rejection) {
 	r.Events += m.commit.Events
 }
 
-// same tells whether a base is what the replica has come to.
+// same tells whether a snapshot is what the replica has come to.
 func (r *replica) same(b *stream.Base) (bool, error) {
 	if b.Offset != r.read {
-		return false, nil // none of our members makes a base there
+		return false, nil // none of our members makes a snapshot there
 	}
 	data, _, err := r.encode()
 	return bytes.Equal(data, b.Data), err

@@ -513,15 +513,15 @@ function drawAside() {
   $("aside").hidden = !groups.size;
   $("aside-tables").replaceChildren(...[...groups].map(([reason, list]) => {
     const all = ((measures.refused || {})[reason] || {}).count;
-    return folded(reason, `${reason}${all ? ": " + whole(all) : ""}, the newest ${list.length}`, ...list.map(s => {
+    return applied(reason, `${reason}${all ? ": " + whole(all) : ""}, the newest ${list.length}`, ...list.map(s => {
       const where = `${s.topic.split("/").pop()}/${s.partition} at ${s.offset}`;
-      return folded(reason + " " + where, `${where}: ${s.why.startsWith(reason + ": ") ? s.why.slice(reason.length + 2) : s.why}`, el("pre", {class: "record"}, s.text || "not kept"));
+      return applied(reason + " " + where, `${where}: ${s.why.startsWith(reason + ": ") ? s.why.slice(reason.length + 2) : s.why}`, el("pre", {class: "record"}, s.text || "not kept"));
     }));
   }));
 }
-// folded shows its children on a click, and stays as it was when it is drawn again.
+// applied shows its children on a click, and stays as it was when it is drawn again.
 const unfolded = new Set();
-function folded(key, summary, ...children) {
+function applied(key, summary, ...children) {
   const d = el("details", unfolded.has(key) ? {open: ""} : {}, el("summary", {}, summary), ...children);
   d.addEventListener("toggle", () => d.open ? unfolded.add(key) : unfolded.delete(key));
   return d;
@@ -624,10 +624,10 @@ async function readGroup() {
   $("group").hidden = false;
   $("group-table").replaceChildren(rows(["member", "events", "commits", "rejected", explained("behind", "How many commits of others the group had accepted or rejected since what the member's latest commit built on: how old the model was that it learned with."), "last commit"],
     (g.peers || []).map(p => [p.member.slice(0, 8) + (p.member === g.member ? " (this one)" : ""), whole(p.events), whole(p.accepted), whole(p.rejected), whole(p.behind), span((Date.now() - Date.parse(p.at)) / 1000)])));
-  text("group-note", `${whole(g.members - g.standby)} learn, ${whole(g.standby)} stand by. This one learns ${whole((g.partitions || []).length)} partitions; ${whole(g.ledger_lag)} commits of the ledger are not folded yet, ` +
+  text("group-note", `${whole(g.members - g.standby)} learn, ${whole(g.standby)} stand by. This one learns ${whole((g.partitions || []).length)} partitions; ${whole(g.commit_log_lag)} commits of the commit log are not applied yet, ` +
     `${whole(g.pending)} events not committed. Of all commits ${whole(g.accepted)} were accepted and ${whole(rejected)} rejected (${percent(rejected / Math.max(1, rejected + g.accepted))}); ` +
-    `this member learned ${whole(g.events_again)} events for nothing.` + (g.base_offset ? ` Latest base ${whole(g.base_offset)}, ${g.base_hash}, ${span((Date.now() - Date.parse(g.base_at)) / 1000)} ago.` : ""));
-  text("group-alarm", g.replica_mismatches ? `At ${whole(g.replica_mismatches)} bases this member's model was not the group's: stop it and start it again.` : "");
+    `this member learned ${whole(g.reprocessed_events)} events for nothing.` + (g.snapshot_offset ? ` Latest snapshot ${whole(g.snapshot_offset)}, ${g.snapshot_hash}, ${span((Date.now() - Date.parse(g.snapshot_at)) / 1000)} ago.` : ""));
+  text("group-alarm", g.replica_mismatches ? `At ${whole(g.replica_mismatches)} snapshots this member's model was not the group's: stop it and start it again.` : "");
 }
 
 // Try an event: a form of the newest event's fields, answered as /v1/predict answers anybody.

@@ -118,7 +118,7 @@ func row(r *members.MembersResult) string {
 		testError, testLoss = fmt.Sprintf("%.2f", *r.TestError), fmt.Sprintf("%.4f", *r.TestLogLoss)
 	}
 	return fmt.Sprintf("| %s | %s | %.2f | %.4f | %s | %s | %s | %s | %s | %.1f | %.1f | %d | %d |", humanize.Comma(int64(r.Members)), humanize.Comma(int64(r.Interval)),
-		r.ProgressiveError, r.ProgressiveLogLoss, testError, testLoss, humanize.Comma(int64(r.Accepted)), humanize.Comma(int64(rejected)), humanize.Comma(int64(r.Again)), float64(r.Bytes)/1e6, r.Seconds, r.Lost, r.Twice)
+		r.ProgressiveError, r.ProgressiveLogLoss, testError, testLoss, humanize.Comma(int64(r.Accepted)), humanize.Comma(int64(rejected)), humanize.Comma(int64(r.Reprocessed)), float64(r.Bytes)/1e6, r.Seconds, r.Lost, r.Twice)
 }
 
 // read returns copies of the events of a file.

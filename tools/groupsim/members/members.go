@@ -48,17 +48,17 @@ type MembersResult struct {
 	// Lost and Twice count records: any but 0 is a mistake of the fold.
 	Lost  uint64 `json:"lost"`
 	Twice uint64 `json:"twice"`
-	// Replicas says that a second fold of the same ledger, half of it from a base, holds
+	// Replicas says that a second fold of the same commit log, half of it from a snapshot, holds
 	// the same bytes.
-	Replicas bool                    `json:"replicas_equal"`
-	Accepted uint64                  `json:"accepted"`
-	Rejected map[group.Reason]uint64 `json:"rejected"`
-	Again    uint64                  `json:"events_again"` // learned, and not accepted
-	Crashes  uint64                  `json:"crashes"`
-	Pauses   uint64                  `json:"pauses"`
-	Bytes    uint64                  `json:"bytes"` // of commits and chunks
-	Rows     uint64                  `json:"rows"`  // of accepted deltas
-	Seconds  float64                 `json:"simulated_seconds"`
+	Replicas    bool                    `json:"replicas_equal"`
+	Accepted    uint64                  `json:"accepted"`
+	Rejected    map[group.Reason]uint64 `json:"rejected"`
+	Reprocessed uint64                  `json:"reprocessed_events"` // learned, and not accepted
+	Crashes     uint64                  `json:"crashes"`
+	Pauses      uint64                  `json:"pauses"`
+	Bytes       uint64                  `json:"bytes"` // of commits and chunks
+	Rows        uint64                  `json:"rows"`  // of accepted deltas
+	Seconds     float64                 `json:"simulated_seconds"`
 	// Errors are in percent, log-losses in nats: each event scored before it was learned, by
 	// its member; and of the events held apart, null without any.
 	ProgressiveError   float64  `json:"progressive_error"`
@@ -132,12 +132,12 @@ type world struct {
 	config        online.Config
 	// work is the Learner of whoever begins an interval: it learns all of it at once, and
 	// what it has learned is appended when the time has come. Columns in dirty may differ
-	// from the fold's.
+	// from the group's.
 	work     *online.Learner
 	dirty    []uint32
 	members  []*member
-	offset   int64   // of the ledger
-	readable float64 // when the latest record of the ledger becomes readable
+	offset   int64   // of the commit log
+	readable float64 // when the latest record of the commit log becomes readable
 	learned  uint64
 	result   *MembersResult
 	err      error
@@ -261,7 +261,7 @@ func (w *world) warmUp() {
 	then()
 }
 
-// begin makes work equal to the fold.
+// begin makes work equal to the group's state.
 func (w *world) begin(peers int) {
 	if err := w.work.Follow(w.fold.Learner(), w.dirty, peers, w.events64()); err != nil {
 		w.err = err
@@ -372,7 +372,7 @@ func (w *world) giveSome(x *member) {
 	}
 }
 
-// append sends a commit to the ledger until it has an answer.
+// append sends a commit to the commit log until it has an answer.
 func (w *world) append(x *member, commit []byte, chunks [][]byte, t float64) {
 	arrives, answered := w.random.Float64() >= w.Loss, w.random.Float64() >= w.Loss
 	if arrives {
@@ -386,7 +386,7 @@ func (w *world) append(x *member, commit []byte, chunks [][]byte, t float64) {
 	}
 }
 
-// read has everyone read the next record of the ledger.
+// read has everyone read the next record of the commit log.
 func (w *world) read(x *member, commit []byte, chunks [][]byte) {
 	w.result.Bytes += uint64(len(commit))
 	var verdicts [2]error
@@ -419,11 +419,11 @@ func (w *world) read(x *member, commit []byte, chunks [][]byte) {
 		w.result.Bytes += uint64(len(data))
 	}
 	if (verdicts[0] == nil) != (verdicts[1] == nil) {
-		w.err = fmt.Errorf("offset %d of the ledger: one fold says %v, another %v", w.offset, verdicts[0], verdicts[1])
+		w.err = fmt.Errorf("offset %d of the commit log: one fold says %v, another %v", w.offset, verdicts[0], verdicts[1])
 	}
 	w.result.Seconds = w.now
 	w.offset++
-	if w.offset == 64 { // the replica goes on from a base
+	if w.offset == 64 { // the replica goes on from a snapshot
 		w.replica, w.err = again(w.config, w.replica)
 	}
 }
@@ -462,7 +462,7 @@ func (w *world) measure(test []event.Example) error {
 	if m.Events > r.Events {
 		r.Twice += m.Events - r.Events
 	}
-	r.Again = w.learned - m.Events
+	r.Reprocessed = w.learned - m.Events
 	a, err := w.bytes(w.fold)
 	if err != nil {
 		return err

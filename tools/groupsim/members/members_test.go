@@ -71,12 +71,12 @@ func TestMembers(t *testing.T) {
 		if *got.TestLogLoss > *want.TestLogLoss+0.03 {
 			t.Errorf("seed %d: test log-loss %.4f, alone %.4f", seed, *got.TestLogLoss, *want.TestLogLoss)
 		}
-		seen.Crashes, seen.Pauses, seen.Again = seen.Crashes+got.Crashes, seen.Pauses+got.Pauses, seen.Again+got.Again
+		seen.Crashes, seen.Pauses, seen.Reprocessed = seen.Crashes+got.Crashes, seen.Pauses+got.Pauses, seen.Reprocessed+got.Reprocessed
 		for _, n := range got.Rejected {
 			rejected += n
 		}
 	}
-	if seen.Crashes == 0 || seen.Pauses == 0 || seen.Again == 0 || rejected == 0 {
+	if seen.Crashes == 0 || seen.Pauses == 0 || seen.Reprocessed == 0 || rejected == 0 {
 		t.Errorf("nothing happened: %+v, %d rejected", seen, rejected)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"blankout/online/share"
 )
 
-// Fold is the model that a ledger comes to, up to one of its offsets. It is a pure
+// Fold is the model that a commit log comes to, up to one of its offsets. It is a pure
 // function of the state that it began with and the commits and chunks shown to it: the
 // same bits on every machine. It is not safe for concurrent use.
 type Fold struct {
@@ -53,7 +53,7 @@ type Reason string
 const (
 	ReasonSettings     Reason = "settings"     // of another configuration
 	ReasonArchitecture Reason = "architecture" // its author rounds otherwise than those before
-	ReasonBase         Reason = "base"         // its author knew another ledger, or an older one than is remembered
+	ReasonSnapshot     Reason = "snapshot"     // its author knew another commit log, or an older one than is remembered
 	ReasonChunks       Reason = "chunks"       // they are not all there, or are others
 	ReasonSpan         Reason = "span"         // a span does not begin where its partition has come to
 	ReasonMoved        Reason = "moved"        // it replaces a state that is no longer the latest
@@ -69,7 +69,7 @@ type Rejection struct {
 
 func (r *Rejection) Error() string { return string(r.Reason) + ": " + r.Detail }
 
-// NewFold returns the fold of an empty ledger that begins with the state of a Learner,
+// NewFold returns the fold of an empty commit log that begins with the state of a Learner,
 // which it takes over: from now on only the Fold may change it. settings is what gives
 // its weights their meaning beside the Learner's own settings: how records become events,
 // and which are held out; it may be nil. offsets is how far that state has come;
@@ -82,7 +82,7 @@ func NewFold(l *online.Learner, settings online.Fingerprint, offsets event.Offse
 	return f
 }
 
-// Apply gives the fold the ledger's commit at an offset, with its chunks in their order; a
+// Apply gives the fold the commit log's commit at an offset, with its chunks in their order; a
 // nil chunk is one that could not be read. It returns the columns whose rows have changed,
 // to be followed by members (online.Learner.Follow), or a *Rejection. Offsets must ascend.
 func (f *Fold) Apply(offset int64, c *Commit, chunks []*Chunk) (changed []uint32, err error) {
@@ -107,12 +107,12 @@ func (f *Fold) Apply(offset int64, c *Commit, chunks []*Chunk) (changed []uint32
 
 func (f *Fold) advance(offset int64) {
 	if offset <= f.offset {
-		panic(fmt.Sprintf("group: the ledger's offset %d after %d", offset, f.offset))
+		panic(fmt.Sprintf("group: the commit log's offset %d after %d", offset, f.offset))
 	}
 	f.offset = offset
 }
 
-// accept links an accepted record of the ledger, the one shown last, to the chain.
+// accept links an accepted record of the commit log, the one shown last, to the chain.
 func (f *Fold) accept(record []byte) {
 	f.accepted++
 	f.chain = xxhash.Sum64(binary.LittleEndian.AppendUint64(record, f.chain))
@@ -130,12 +130,12 @@ func (f *Fold) check(c *Commit, chunks []*Chunk) (*share.Delta, event.Offsets, e
 	if f.architecture != "" && c.Architecture != f.architecture {
 		return nil, nil, &Rejection{ReasonArchitecture, fmt.Sprintf("it was learned on %s, and the group learns on %s", c.Architecture, f.architecture)}
 	}
-	i := sort.Search(len(f.history), func(i int) bool { return f.history[i].offset > c.Base }) // behind the base's link
+	i := sort.Search(len(f.history), func(i int) bool { return f.history[i].offset > c.Base }) // behind the snapshot's link
 	switch {
 	case i == 0:
-		return nil, nil, &Rejection{ReasonBase, fmt.Sprintf("it builds on offset %d of the ledger, which lies more than %d accepted commits back", c.Base, maxHistory/2)}
+		return nil, nil, &Rejection{ReasonSnapshot, fmt.Sprintf("it builds on offset %d of the commit log, which lies more than %d accepted commits back", c.Base, maxHistory/2)}
 	case c.Base >= f.offset || f.history[i-1].chain != c.Chain:
-		return nil, nil, &Rejection{ReasonBase, fmt.Sprintf("it builds on another ledger up to offset %d than this one", c.Base)}
+		return nil, nil, &Rejection{ReasonSnapshot, fmt.Sprintf("it builds on another commit log up to offset %d than this one", c.Base)}
 	}
 	offsets := f.offsets.Clone()
 	records := uint64(0)
@@ -180,7 +180,7 @@ func (f *Fold) Fingerprint() uint64 { return f.fingerprint }
 // the first.
 func (f *Fold) Architecture() string { return f.architecture }
 
-// Base returns the ledger's offset that was shown last, -1 for none, and the chain there:
+// Base returns the commit log's offset that was shown last, -1 for none, and the chain there:
 // those of the next delta that a member begins.
 func (f *Fold) Base() (offset int64, chain uint64) { return f.offset, f.chain }
 
@@ -203,7 +203,7 @@ func (f *Fold) Accepted() uint64 { return f.accepted }
 // Rejected returns how many commits were rejected for which reason, a copy.
 func (f *Fold) Rejected() map[Reason]uint64 { return maps.Clone(f.rejected) }
 
-// blockFold is the block that a base has beside the Learner's.
+// blockFold is the block that a snapshot has beside the Learner's.
 const blockFold = "fold"
 
 // EachBlock yields the state of the fold: the blocks of the Learner, which make a model file of

@@ -1,18 +1,18 @@
 package stream
 
-// Bases are states that a ledger comes to, kept in a compacted topic beside it, so that a
-// reader need not begin at the ledger's beginning and what lies before can be deleted.
+// Snapshots are states that a commit log comes to, kept in a compacted topic beside it, so that a
+// reader need not begin at the commit log's beginning and what lies before can be deleted.
 // The topic has one partition and these records:
 //
 
 //	key                  value
-//	base/OFFSET/NUMBER   a piece of the base
-//	base/OFFSET          JSON of baseHead, after all its pieces
+//	snapshot/OFFSET/NUMBER   a piece of the snapshot
+//	snapshot/OFFSET          JSON of baseHead, after all its pieces
 //
 
-// OFFSET is the ledger's offset that follows the last commit in the base, as 20 digits.
-// Every writer writes the same bytes under the same keys, for a base depends on the
-// ledger alone: two that write at a time do no harm. One that is late writes an old base,
+// OFFSET is the commit log's offset that follows the last commit in the snapshot, as 20 digits.
+// Every writer writes the same bytes under the same keys, for a snapshot depends on the
+// commit log alone: two that write at a time do no harm. One that is late writes an old base,
 // which readers pass over, and deletes older ones only.
 
 import (
@@ -32,63 +32,65 @@ import (
 	"blankout/stream/record"
 )
 
-// maxBasePiece bounds a record of a base: brokers refuse more than 1 MB by default.
+// maxBasePiece bounds a record of a snapshot: brokers refuse more than 1 MB by default.
 const maxBasePiece = 900_000
 
-// Base is a state of a ledger.
+// Base is a state of a commit log.
 type Base struct {
 	Offset int64 // that follows the last commit in it
 	Data   []byte
 }
 
-type baseHead struct {
+type snapshotHead struct {
 	Format int    `json:"format"` // 1
 	Bytes  int    `json:"bytes"`
 	Pieces int    `json:"pieces"`
 	Hash   string `json:"sha256"` // of all bytes, in hex
 }
 
-func baseKey(offset int64) string { return fmt.Sprintf("base/%020d", offset) }
+func snapshotKey(offset int64) string { return fmt.Sprintf("snapshot/%020d", offset) }
 
-func pieceKey(offset int64, number int) string { return fmt.Sprintf("%s/%d", baseKey(offset), number) }
+func pieceKey(offset int64, number int) string {
+	return fmt.Sprintf("%s/%d", snapshotKey(offset), number)
+}
 
-// BaseConfig says where bases are.
-type BaseConfig struct {
+// SnapshotConfig says where snapshots are.
+type SnapshotConfig struct {
 	ConnectConfig
 	Topic  string
-	Create bool         // the topic, compacted and as safe as the ledger's, where it is missing
+	Create bool         // the topic, compacted and as safe as the commit log's, where it is missing
 	Log    *slog.Logger // nil: no log
 }
 
-// BaseTopic writes bases and reads them. It belongs to one goroutine and has none between
+// SnapshotTopic writes snapshots and reads them. It belongs to one goroutine and has none between
 // calls.
-type BaseTopic struct {
-	config   BaseConfig
+type SnapshotTopic struct {
+	config   SnapshotConfig
 	producer *Producer
 }
 
-// OpenBases connects, and makes the topic where that is allowed.
-func OpenBases(ctx context.Context, c BaseConfig) (*BaseTopic, error) {
+// OpenSnapshots connects, and makes the topic where that is allowed.
+func OpenSnapshots(ctx context.Context, c SnapshotConfig) (*SnapshotTopic, error) {
 	config := DefaultProducerConfig()
 	config.ConnectConfig, config.Topic, config.Log, config.CreateTopics = c.ConnectConfig, c.Topic, c.Log, c.Create
 	config.TopicSettings, config.TwoCopies = []string{"cleanup.policy=compact", "unclean.leader.election.enable=false"}, true
 	p, err := NewProducer(ctx, config)
 	if err != nil {
-		return nil, fmt.Errorf("opening the bases: %w", err)
+		return nil, fmt.Errorf("opening the snapshots: %w", err)
 	}
-	return &BaseTopic{c, p}, nil
+	return &SnapshotTopic{c, p}, nil
 }
 
-// baseRecords is what the topic holds of a base.
+// baseRecords is what the topic holds of a snapshot.
 type baseRecords struct {
 	offset int64 // offset of the latest record
-	head   *baseHead
+	head   *snapshotHead
 	pieces map[int][]byte
 }
 
 var errBaseFormat = errors.New("it has format")
 
-// sound says what is wrong with the records, nil if they are a base.
+// sound says what is wrong with the records, nil if they are a snapshot.
 func (b *baseRecords) sound() error {
 	switch {
 	case b.head == nil:
@@ -124,8 +126,8 @@ func (b *baseRecords) data() ([]byte, error) {
 }
 
 // read returns what the topic holds, by offset, and what is wrong with the first record
-// that is no base's, or nil: such records are passed over, and logged.
-func (t *BaseTopic) read(ctx context.Context) (found map[int64]*baseRecords, foreign error, err error) {
+// that is no snapshot's, or nil: such records are passed over, and logged.
+func (t *SnapshotTopic) read(ctx context.Context) (found map[int64]*baseRecords, foreign error, err error) {
 	config := DefaultConsumerConfig()
 	config.ConnectConfig, config.Topics, config.Partitions, config.Log = t.config.ConnectConfig, []string{t.config.Topic}, []int32{0}, t.config.Log
 	config.UntilEnd, config.OutOfRange = true, "earliest" // compaction may move the log's start past us
@@ -159,16 +161,16 @@ func (t *BaseTopic) read(ctx context.Context) (found map[int64]*baseRecords, for
 		}
 	}
 	if foreign != nil {
-		t.producer.cluster.log.Warn("records among the bases are passed over", "records", records, "first", foreign)
+		t.producer.cluster.log.Warn("records among the snapshots are passed over", "records", records, "first", foreign)
 	}
 	return found, foreign, nil
 }
 
-// addBase adds a record. After an error about a base's head that base has none.
+// addBase adds a record. After an error about a snapshot's head that snapshot has none.
 func addBase(found map[int64]*baseRecords, r *record.Record) error {
 	parts := strings.Split(string(r.Key), "/")
 	isBase, offset, number := len(parts) == 2 || len(parts) == 3, int64(0), -1
-	if isBase = isBase && parts[0] == "base"; isBase {
+	if isBase = isBase && parts[0] == "snapshot"; isBase {
 		var err, err2 error
 		offset, err = strconv.ParseInt(parts[1], 10, 64)
 		if len(parts) == 3 {
@@ -177,7 +179,7 @@ func addBase(found map[int64]*baseRecords, r *record.Record) error {
 		isBase = err == nil && err2 == nil && (len(parts) == 2 || number >= 0)
 	}
 	if !isBase {
-		return fmt.Errorf("a record of key %.40q is no base's: give the bases of a group a topic of their own", r.Key)
+		return fmt.Errorf("a record of key %.40q is no snapshot's: give the snapshots of a group a topic of their own", r.Key)
 	}
 	b := found[offset]
 	if b == nil {
@@ -194,9 +196,9 @@ func addBase(found map[int64]*baseRecords, r *record.Record) error {
 	case r.Value == nil:
 		b.head = nil
 	default:
-		b.head = &baseHead{}
+		b.head = &snapshotHead{}
 		if err = json.Unmarshal(r.Value, b.head); err != nil {
-			b.head, err = nil, fmt.Errorf("the head of base %d: %w", offset, err)
+			b.head, err = nil, fmt.Errorf("the head of snapshot %d: %w", offset, err)
 		}
 	}
 	if b.head == nil && len(b.pieces) == 0 {
@@ -205,40 +207,40 @@ func addBase(found map[int64]*baseRecords, r *record.Record) error {
 	return err
 }
 
-// Newest returns the newest base that is complete and that sound, if it is not nil, finds
+// Newest returns the newest snapshot that is complete and that sound, if it is not nil, finds
 // nothing wrong with; nil if there is none, and no other record either. What is passed over
 // is logged.
-func (t *BaseTopic) Newest(ctx context.Context, sound func(*Base) error) (*Base, error) {
+func (t *SnapshotTopic) Newest(ctx context.Context, sound func(*Base) error) (*Base, error) {
 	found, foreign, err := t.read(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("reading the bases: %w", err)
+		return nil, fmt.Errorf("reading the snapshots: %w", err)
 	}
 	for _, offset := range slices.Backward(slices.Sorted(maps.Keys(found))) {
 		base := &Base{Offset: offset}
 		if base.Data, err = found[offset].data(); err == nil && sound != nil {
 			if err = sound(base); err != nil {
-				foreign = fmt.Errorf("topic %s offset %d: base %d: %w", t.config.Topic, found[offset].offset, offset, err)
+				foreign = fmt.Errorf("topic %s offset %d: snapshot %d: %w", t.config.Topic, found[offset].offset, offset, err)
 			}
 		}
 		if err == nil {
 			return base, nil
 		}
 		if errors.Is(err, errBaseFormat) {
-			return nil, fmt.Errorf("reading the bases: topic %s: base %d: %w", t.config.Topic, offset, err)
+			return nil, fmt.Errorf("reading the snapshots: topic %s: snapshot %d: %w", t.config.Topic, offset, err)
 		}
-		t.producer.cluster.log.Warn("a base is passed over", "topic", t.config.Topic, "base", offset, "offset", found[offset].offset, "err", err)
+		t.producer.cluster.log.Warn("a snapshot is passed over", "topic", t.config.Topic, "snapshot", offset, "offset", found[offset].offset, "err", err)
 	}
 	if foreign != nil {
-		return nil, fmt.Errorf("reading the bases: %w", foreign)
+		return nil, fmt.Errorf("reading the snapshots: %w", foreign)
 	}
 	return nil, nil
 }
 
-// All returns the bases that are complete, in the order of offsets.
-func (t *BaseTopic) All(ctx context.Context) ([]Base, error) {
+// All returns the snapshots that are complete, in the order of offsets.
+func (t *SnapshotTopic) All(ctx context.Context) ([]Base, error) {
 	found, _, err := t.read(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("reading the bases: %w", err)
+		return nil, fmt.Errorf("reading the snapshots: %w", err)
 	}
 	var all []Base
 	for _, offset := range slices.Sorted(maps.Keys(found)) {
@@ -249,14 +251,14 @@ func (t *BaseTopic) All(ctx context.Context) ([]Base, error) {
 	return all, nil
 }
 
-// Write writes a base, reads it back, and then deletes those before it except for the
+// Write writes a snapshot, reads it back, and then deletes those before it except for the
 // newest of them. It returns the offset of that one, 0 if there is none: everything before
-// what both bases hold may be trimmed. After an error the newest base is the one before,
+// what both snapshots hold may be trimmed. After an error the newest snapshot is the one before,
 // or this one.
-func (t *BaseTopic) Write(ctx context.Context, b *Base) (before int64, err error) {
-	fail := func(err error) (int64, error) { return 0, fmt.Errorf("writing base %d: %w", b.Offset, err) }
+func (t *SnapshotTopic) Write(ctx context.Context, b *Base) (before int64, err error) {
+	fail := func(err error) (int64, error) { return 0, fmt.Errorf("writing snapshot %d: %w", b.Offset, err) }
 	sum := sha256.Sum256(b.Data)
-	head := baseHead{Format: 1, Bytes: len(b.Data), Hash: hex.EncodeToString(sum[:])}
+	head := snapshotHead{Format: 1, Bytes: len(b.Data), Hash: hex.EncodeToString(sum[:])}
 	for piece := range slices.Chunk(b.Data, maxBasePiece) {
 		if err := t.producer.WriteTo(ctx, 0, Message{Key: []byte(pieceKey(b.Offset, head.Pieces)), Value: piece}); err != nil {
 			return fail(err)
@@ -270,7 +272,7 @@ func (t *BaseTopic) Write(ctx context.Context, b *Base) (before int64, err error
 	if err := t.producer.Flush(ctx); err != nil {
 		return fail(err)
 	}
-	if _, err := t.producer.Append(ctx, 0, Message{Key: []byte(baseKey(b.Offset)), Value: value}); err != nil {
+	if _, err := t.producer.Append(ctx, 0, Message{Key: []byte(snapshotKey(b.Offset)), Value: value}); err != nil {
 		return fail(err)
 	}
 	found, _, err := t.read(ctx)
@@ -305,10 +307,10 @@ func (t *BaseTopic) Write(ctx context.Context, b *Base) (before int64, err error
 	return before, nil
 }
 
-// remove deletes a base: its head first, so that no reader takes what is left for one.
-func (t *BaseTopic) remove(ctx context.Context, offset int64, b *baseRecords) error {
+// remove deletes a snapshot: its head first, so that no reader takes what is left for one.
+func (t *SnapshotTopic) remove(ctx context.Context, offset int64, b *baseRecords) error {
 	if b.head != nil {
-		if err := t.producer.WriteTo(ctx, 0, Message{Key: []byte(baseKey(offset))}); err != nil {
+		if err := t.producer.WriteTo(ctx, 0, Message{Key: []byte(snapshotKey(offset))}); err != nil {
 			return err
 		}
 	}
@@ -321,7 +323,7 @@ func (t *BaseTopic) remove(ctx context.Context, offset int64, b *baseRecords) er
 }
 
 // Close ends the connections. It gives up what could not be written; Write has reported that.
-func (t *BaseTopic) Close() error {
+func (t *SnapshotTopic) Close() error {
 	_ = t.producer.Close()
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 // delta that builds on the oldest link remembered is accepted, and one before it is not.
 func TestFoldHistory(t *testing.T) {
 	fold := NewFold(newLearner(t), nil, event.Offsets{{Topic: "t"}})
-	chains := []uint64{fold.chain} // before each offset of the ledger
+	chains := []uint64{fold.chain} // before each offset of the commit log
 	offset := int64(-1)
 	skip := func() {
 		t.Helper()
@@ -47,8 +47,8 @@ func TestFoldHistory(t *testing.T) {
 	if len(fold.history) != maxHistory/2+1 || oldest != maxHistory/2-1 {
 		t.Fatalf("%d links from %d on, want %d from %d on", len(fold.history), oldest, maxHistory/2+1, maxHistory/2-1)
 	}
-	if r := build(oldest - 1); r != ReasonBase {
-		t.Errorf("behind what is remembered: %q, want %q", r, ReasonBase)
+	if r := build(oldest - 1); r != ReasonSnapshot {
+		t.Errorf("behind what is remembered: %q, want %q", r, ReasonSnapshot)
 	}
 	if r := build(oldest); r != "" {
 		t.Errorf("on the oldest that is remembered: %q", r)

@@ -1,11 +1,11 @@
 package stream
 
-// A ledger is a topic in which several writers keep one history, the same for all
+// A commit log is a topic in which several writers keep one history, the same for all
 // readers. Its partition 0 holds commits, whose order counts; the others hold chunks,
 // which commits refer to by their places. A chunk is acknowledged before the commit is
 // written, so a reader of the commit finds its chunks, or knows for certain that they are
 // gone; that is the same for every reader, or an error. Nothing expires by itself; Trim
-// deletes what a base makes superfluous (bases.go).
+// deletes what a snapshot makes superfluous (snapshots.go).
 
 import (
 	"context"
@@ -22,8 +22,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// LedgerConfig says where a ledger is.
-type LedgerConfig struct {
+// CommitLogConfig says where a commit log is.
+type CommitLogConfig struct {
 	ConnectConfig
 	Topic string
 	// Create makes the topic where it is missing: with retention.ms = -1 and without unclean
@@ -37,26 +37,26 @@ type LedgerConfig struct {
 	Log             *slog.Logger // nil: no log
 }
 
-// DefaultLedgerConfig returns the defaults.
-func DefaultLedgerConfig() LedgerConfig {
-	return LedgerConfig{ConnectConfig: DefaultConnectConfig(), Create: true, Partitions: 8, DeliveryTimeout: 2 * time.Minute}
+// DefaultCommitLogConfig returns the defaults.
+func DefaultCommitLogConfig() CommitLogConfig {
+	return CommitLogConfig{ConnectConfig: DefaultConnectConfig(), Create: true, Partitions: 8, DeliveryTimeout: 2 * time.Minute}
 }
 
-// Place is where a record of a ledger is.
+// Place is where a record of a commit log is.
 type Place struct {
 	Partition int32
 	Offset    int64
 }
 
-// Ledger writes to a ledger. It belongs to one goroutine and starts none.
-type Ledger struct {
-	config   LedgerConfig
+// CommitLog writes to a commit log. It belongs to one goroutine and starts none.
+type CommitLog struct {
+	config   CommitLogConfig
 	producer *Producer
 	id       string
 	turn     int // of the partitions that hold chunks
 }
 
-// TrimmedError says that something of a ledger is no longer there: a base holds it.
+// TrimmedError says that something of a commit log is no longer there: a snapshot holds it.
 type TrimmedError struct {
 	Topic string
 	Place
@@ -64,11 +64,11 @@ type TrimmedError struct {
 }
 
 func (e *TrimmedError) Error() string {
-	return fmt.Sprintf("%s/%d: offset %d has been trimmed, the log starts at %d: go on from the newest base", e.Topic, e.Partition, e.Offset, e.Start)
+	return fmt.Sprintf("%s/%d: offset %d has been trimmed, the log starts at %d: go on from the newest snapshot", e.Topic, e.Partition, e.Offset, e.Start)
 }
 
-// OpenLedger connects, and makes the topic where that is allowed.
-func OpenLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
+// OpenCommitLog connects, and makes the topic where that is allowed.
+func OpenCommitLog(ctx context.Context, c CommitLogConfig) (*CommitLog, error) {
 	if c.Partitions < 1 {
 		return nil, event.KeyErrorf("partitions", "partitions %d, want at least 1 for chunks", c.Partitions)
 	}
@@ -78,27 +78,27 @@ func OpenLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 	config.TopicSettings = []string{"retention.ms=-1", "retention.bytes=-1", "unclean.leader.election.enable=false"}
 	p, err := NewProducer(ctx, config)
 	if err != nil {
-		return nil, fmt.Errorf("opening the ledger: %w", err)
+		return nil, fmt.Errorf("opening the commit log: %w", err)
 	}
-	l := &Ledger{config: c, producer: p}
+	l := &CommitLog{config: c, producer: p}
 	if len(p.numbers) < 2 {
-		err = fmt.Errorf("topic %s has one partition, a ledger needs two or more: delete it, or name another one", c.Topic)
+		err = fmt.Errorf("topic %s has one partition, a commit log needs two or more: delete it, or name another one", c.Topic)
 	}
 	if err == nil {
 		l.id, err = p.TopicID(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the ledger: %w", err), p.Close())
+		return nil, errors.Join(fmt.Errorf("opening the commit log: %w", err), p.Close())
 	}
 	return l, nil
 }
 
 // ID returns the brokers' id of the topic, "" where they give none.
-func (l *Ledger) ID() string { return l.id }
+func (l *CommitLog) ID() string { return l.id }
 
 // AppendChunk writes a chunk and returns its place once it is acknowledged. After an
 // error it may be there nevertheless, which does no harm: nothing refers to it.
-func (l *Ledger) AppendChunk(ctx context.Context, data []byte) (Place, error) {
+func (l *CommitLog) AppendChunk(ctx context.Context, data []byte) (Place, error) {
 	partition := int32(1 + l.turn%(len(l.producer.numbers)-1))
 	l.turn++
 	offset, err := l.producer.Append(ctx, partition, Message{Value: data})
@@ -113,7 +113,7 @@ func (l *Ledger) AppendChunk(ctx context.Context, data []byte) (Place, error) {
 
 // AppendCommit writes a commit and returns its offset once it is acknowledged, -1 if the
 // brokers do not say. After an error it may be there nevertheless, or come to be.
-func (l *Ledger) AppendCommit(ctx context.Context, data []byte) (offset int64, err error) {
+func (l *CommitLog) AppendCommit(ctx context.Context, data []byte) (offset int64, err error) {
 	if offset, err = l.producer.Append(ctx, 0, Message{Value: data}); err != nil {
 		return -1, fmt.Errorf("writing a commit: %w", err)
 	}
@@ -121,17 +121,17 @@ func (l *Ledger) AppendCommit(ctx context.Context, data []byte) (offset int64, e
 }
 
 // Partitions returns the number of partitions, that of the commits included.
-func (l *Ledger) Partitions() int { return len(l.producer.numbers) }
+func (l *CommitLog) Partitions() int { return len(l.producer.numbers) }
 
 // End returns the offset that follows the last commit.
-func (l *Ledger) End(ctx context.Context) (int64, error) {
+func (l *CommitLog) End(ctx context.Context) (int64, error) {
 	ends, err := l.producer.cluster.offsets(ctx, l.config.Topic, []int32{0}, kafka.LastOffset, false)
 	return ends[0], err
 }
 
 // Trim deletes the records before an offset of each partition, by number; 0 and less
 // deletes none. Records that are deleted stay deleted.
-func (l *Ledger) Trim(ctx context.Context, before []int64) error {
+func (l *CommitLog) Trim(ctx context.Context, before []int64) error {
 	k := l.producer.cluster
 	for partition, offset := range before {
 		if offset <= 0 {
@@ -194,15 +194,15 @@ func LogRange(ctx context.Context, c ConnectConfig, topic string, partition int3
 }
 
 // Close ends the connections. A record whose writing has failed is given up.
-func (l *Ledger) Close() error {
+func (l *CommitLog) Close() error {
 	_ = l.producer.Close() // its error is about that record, and was reported
 	return nil
 }
 
-// LedgerReader reads the commits of a ledger in their order, and chunks by their places.
+// CommitLogReader reads the commits of a commit log in their order, and chunks by their places.
 // It belongs to one goroutine; those of its Reader end with Close.
-type LedgerReader struct {
-	config   LedgerConfig
+type CommitLogReader struct {
+	config   CommitLogConfig
 	topic    string
 	id       string
 	reader   *Reader
@@ -213,10 +213,10 @@ type LedgerReader struct {
 	partitions []int32 // as far as known
 }
 
-// ReadLedger reads a ledger from an offset on. id is what Ledger.ID returned when that
-// offset was learned, "" if unknown. Under toEnd the reader ends where the ledger ends now.
+// ReadCommitLog reads a commit log from an offset on. id is what CommitLog.ID returned when that
+// offset was learned, "" if unknown. Under toEnd the reader ends where the commit log ends now.
 // The error is a *TrimmedError where the commits from there on are not all there.
-func ReadLedger(ctx context.Context, c LedgerConfig, id string, from int64, toEnd bool) (*LedgerReader, error) {
+func ReadCommitLog(ctx context.Context, c CommitLogConfig, id string, from int64, toEnd bool) (*CommitLogReader, error) {
 	config := DefaultConsumerConfig()
 	config.ConnectConfig, config.Topics, config.Partitions, config.Log = c.ConnectConfig, []string{c.Topic}, []int32{0}, c.Log
 	config.UntilEnd, config.MaxWait = toEnd, 100*time.Millisecond
@@ -226,7 +226,7 @@ func ReadLedger(ctx context.Context, c LedgerConfig, id string, from int64, toEn
 	if err != nil {
 		return nil, trimmed(err)
 	}
-	return &LedgerReader{config: c, readOnly: toEnd, topic: c.Topic, id: r.ids[c.Topic], reader: r, wait: c.RequestTimeout, unpack: unpacker{limit: maxUnpacked}}, nil
+	return &CommitLogReader{config: c, readOnly: toEnd, topic: c.Topic, id: r.ids[c.Topic], reader: r, wait: c.RequestTimeout, unpack: unpacker{limit: maxUnpacked}}, nil
 }
 
 // trimmed makes a *TrimmedError of an offset before the log's start.
@@ -241,7 +241,7 @@ func trimmed(err error) error {
 // Next returns the next commits, none at the first call, and waits for them as
 // Reader.Next does. The error is a *TrimmedError where they have been trimmed, io.EOF at
 // the end of a reader that has one.
-func (r *LedgerReader) Next(ctx context.Context) ([]record.Record, error) {
+func (r *CommitLogReader) Next(ctx context.Context) ([]record.Record, error) {
 	b, err := r.reader.Next(ctx)
 	if err != nil {
 		return nil, trimmed(err)
@@ -254,10 +254,10 @@ func (r *LedgerReader) Next(ctx context.Context) ([]record.Record, error) {
 }
 
 // ID returns the brokers' id of the topic that is read, "" where they give none.
-func (r *LedgerReader) ID() string { return r.id }
+func (r *CommitLogReader) ID() string { return r.id }
 
-// Lag returns the number of commits in the ledger that Next has not returned yet.
-func (r *LedgerReader) Lag() int64 {
+// Lag returns the number of commits in the commit log that Next has not returned yet.
+func (r *CommitLogReader) Lag() int64 {
 	lag := int64(0)
 	for _, p := range r.reader.Stats().Partitions {
 		lag += p.Lag
@@ -265,8 +265,8 @@ func (r *LedgerReader) Lag() int64 {
 	return lag
 }
 
-// Failing says why the ledger cannot be read, "" while it can be.
-func (r *LedgerReader) Failing() string {
+// Failing says why the commit log cannot be read, "" while it can be.
+func (r *CommitLogReader) Failing() string {
 	s := r.reader.Stats()
 	return s.Failing()
 }
@@ -280,7 +280,7 @@ func (r *LedgerReader) Failing() string {
 // yet that others lead the partition, ends it too early. So an empty record is written
 // behind a place that seems to be past the end, which no such broker acknowledges. A reader
 // to the end writes nothing; it asks again for RequestTimeout.
-func (r *LedgerReader) Chunk(ctx context.Context, at Place) (data []byte, err error) {
+func (r *CommitLogReader) Chunk(ctx context.Context, at Place) (data []byte, err error) {
 	k := r.reader.cluster
 	if at.Offset < 0 || at.Partition < 1 {
 		return nil, nil
@@ -314,7 +314,7 @@ type past struct {
 	end   int64 // of the partition, for certain; -1: unknown
 }
 
-func (r *LedgerReader) chunk(ctx context.Context, at Place, seems *past) ([]byte, error) {
+func (r *CommitLogReader) chunk(ctx context.Context, at Place, seems *past) ([]byte, error) {
 	k := r.reader.cluster
 	x := &fetchExchange{}
 	x.set(r.topic, at.Partition, at.Offset, 2<<20, 0, false)
@@ -373,7 +373,7 @@ func (r *LedgerReader) chunk(ctx context.Context, at Place, seems *past) ([]byte
 // outside decides about a place where the log has nothing: before its start the record was
 // trimmed, behind its end there is none. A record that has appeared by now is asked for
 // again.
-func (r *LedgerReader) outside(ctx context.Context, at Place, seems *past) error {
+func (r *CommitLogReader) outside(ctx context.Context, at Place, seems *past) error {
 	k, one := r.reader.cluster, []int32{at.Partition}
 	starts, err := k.offsets(ctx, r.topic, one, kafka.FirstOffset, false)
 	if err != nil {
@@ -402,7 +402,7 @@ func (r *LedgerReader) outside(ctx context.Context, at Place, seems *past) error
 
 // mark writes an empty record to a partition and returns its offset, -1 if it is unknown:
 // what was acknowledged before lies before it.
-func (r *LedgerReader) mark(ctx context.Context, partition int32) (offset int64, err error) {
+func (r *CommitLogReader) mark(ctx context.Context, partition int32) (offset int64, err error) {
 	c := DefaultProducerConfig()
 	c.ConnectConfig, c.Topic, c.Log, c.DeliveryTimeout = r.config.ConnectConfig, r.topic, r.config.Log, r.config.DeliveryTimeout
 	p, err := NewProducer(ctx, c)
@@ -415,7 +415,7 @@ func (r *LedgerReader) mark(ctx context.Context, partition int32) (offset int64,
 }
 
 // Close ends all reading.
-func (r *LedgerReader) Close() error {
+func (r *CommitLogReader) Close() error {
 	if r.unpack.zstd != nil {
 		r.unpack.zstd.Close()
 	}

@@ -1,6 +1,6 @@
 package group
 
-// This file reads the ledger and folds it.
+// This file reads the commit log and applies it.
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"blankout/stream"
 )
 
-// load takes the newest base, or an empty fold, and reads the ledger to its end.
+// load takes the newest snapshot, or an empty fold, and reads the commit log to its end.
 func (l *running) load(ctx context.Context) error {
 	if l.entries != nil {
 		l.entries.stop()
@@ -27,18 +27,18 @@ func (l *running) load(ctx context.Context) error {
 			return err
 		}
 		if attempt == loadTries {
-			return fmt.Errorf("no base of the ledger can be gone on from: %w", err)
+			return fmt.Errorf("no base of the commit log can be gone on from: %w", err)
 		}
 		l.log.Info("a newer base is needed", "err", err) // it came while this one was read
 	}
 }
 
-// loadTries bounds how often load takes a base whose ledger was trimmed before it could be
+// loadTries bounds how often load takes a snapshot whose commit log was trimmed before it could be
 // read. A group that is busier than the reader writes a newer base meanwhile.
 const loadTries = 20
 
 func (l *running) loadOnce(ctx context.Context) (err error) {
-	base, replica, err := newestReplica(ctx, l.bases.topic, l.Member)
+	base, replica, err := newestReplica(ctx, l.snapshots.topic, l.Member)
 	if err != nil {
 		return err
 	}
@@ -48,22 +48,22 @@ func (l *running) loadOnce(ctx context.Context) (err error) {
 		}
 	}
 	if l.replica = replica; base == nil {
-		if l.replica, err = newReplica(l.Learner, l.Settings, l.Schema(), l.ledger.ID(), l.Config.SnapshotEvery); err != nil {
+		if l.replica, err = newReplica(l.Learner, l.Settings, l.Schema(), l.commitLog.ID(), l.Config.SnapshotEvery); err != nil {
 			return err
 		}
 	}
 	if err := l.fits(); err != nil {
 		return err
 	}
-	l.bases.begun(l.replica.fold.Accepted())
+	l.snapshots.begun(l.replica.fold.Accepted())
 	if l.work.intake.Learner, err = l.replica.fold.Learner().Clone(); err != nil {
 		return err
 	}
-	end, err := l.ledger.End(ctx)
+	end, err := l.commitLog.End(ctx)
 	if err != nil {
 		return err
 	}
-	config := l.Config.Ledger(l.Kafka.ConnectConfig, l.log)
+	config := l.Config.CommitLog(l.Kafka.ConnectConfig, l.log)
 	if l.entries, err = readEntries(context.WithoutCancel(ctx), config, l.replica); err != nil {
 		return err
 	}
@@ -88,23 +88,23 @@ func (l *running) loadOnce(ctx context.Context) (err error) {
 	if l.Validator != nil {
 		l.validator.schedule = validate.NewSchedule(l.Validator.Config, l.replica.records())
 	}
-	l.log.Info("folded the ledger", "base", base != nil, "offset", l.replica.read, "accepted", l.replica.fold.Accepted(),
+	l.log.Info("applied the commit log", "snapshot", base != nil, "offset", l.replica.read, "accepted", l.replica.fold.Accepted(),
 		"events", l.replica.fold.Learner().Metrics().Events, "took", time.Since(began))
 	l.report("not in the group yet")
 	return nil
 }
 
-// beginFrom writes the base that this group begins with: the state of the newest base of
-// another group, at the beginning of a ledger. Several members that do so at a time write
+// beginFrom writes the snapshot that this group begins with: the state of the newest base of
+// another group, at the beginning of a commit log. Several members that do so at a time write
 // the same one. What may not change is what a base of this group would be refused for.
 func (l *running) beginFrom(ctx context.Context) (*stream.Base, *replica, error) {
-	if end, err := l.ledger.End(ctx); err != nil {
+	if end, err := l.commitLog.End(ctx); err != nil {
 		return nil, nil, err
 	} else if end > 0 {
-		return nil, nil, fmt.Errorf("group %s has begun already, and has no base: give the new group another name", l.Config.Name)
+		return nil, nil, fmt.Errorf("group %s has begun already, and has no snapshot: give the new group another name", l.Config.Name)
 	}
 	old := Config{Name: l.From}
-	topic, err := old.openBases(ctx, l.Kafka.ConnectConfig, l.log)
+	topic, err := old.openSnapshots(ctx, l.Kafka.ConnectConfig, l.log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -114,23 +114,23 @@ func (l *running) beginFrom(ctx context.Context) (*stream.Base, *replica, error)
 		return nil, nil, err
 	}
 	if base == nil {
-		return nil, nil, errors.New("it has written no base")
+		return nil, nil, errors.New("it has written no snapshot")
 	}
 	fold := NewFold(r.fold.learner, l.Settings, r.fold.offsets)
 	fold.skipped, fold.chain = r.fold.skipped, xxhash.Sum64(base.Data) // so that no commit fits another beginning
 	fold.history[0].chain = fold.chain
-	data, _, err := (&replica{fold: fold, topicID: l.ledger.ID()}).encode()
+	data, _, err := (&replica{fold: fold, topicID: l.commitLog.ID()}).encode()
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := l.bases.topic.Write(ctx, &stream.Base{Data: data}); err != nil {
+	if _, err := l.snapshots.topic.Write(ctx, &stream.Base{Data: data}); err != nil {
 		return nil, nil, err
 	}
-	l.log.Info("the group begins with what another has learned", "from", l.From, "base", base.Offset, "events", fold.learner.Metrics().Events)
-	return newestReplica(ctx, l.bases.topic, l.Member)
+	l.log.Info("the group begins with what another has learned", "from", l.From, "snapshot", base.Offset, "events", fold.learner.Metrics().Events)
+	return newestReplica(ctx, l.snapshots.topic, l.Member)
 }
 
-// apply shows a record of the ledger to the fold.
+// apply shows a record of the commit log to the fold.
 func (l *running) apply(e mixed) error {
 	if e.err != nil {
 		return e.err
@@ -146,9 +146,9 @@ func (l *running) apply(e mixed) error {
 	}
 	switch {
 	case errors.As(err, &rejected) && e.commit != nil && rejected.Reason == ReasonSettings && l.replica.fold.Accepted() == 0:
-		return fmt.Errorf("the ledger's commit at offset %d: %w", e.offset, &SettingsError{})
-	case errors.As(err, &rejected) && e.commit != nil && rejected.Reason == ReasonBase && e.commit.Base < 0 && l.replica.fold.Accepted() == 0:
-		return fmt.Errorf("the ledger's commit at offset %d builds on another beginning than this member's: the group began from another one (run --from-group), whose base is lost or was written anew meanwhile; begin another group", e.offset)
+		return fmt.Errorf("the commit log's commit at offset %d: %w", e.offset, &SettingsError{})
+	case errors.As(err, &rejected) && e.commit != nil && rejected.Reason == ReasonSnapshot && e.commit.Base < 0 && l.replica.fold.Accepted() == 0:
+		return fmt.Errorf("the commit log's commit at offset %d builds on another beginning than this member's: the group began from another one (run --from-group), whose base is lost or was written anew meanwhile; begin another group", e.offset)
 	case errors.As(err, &rejected):
 		if own {
 			l.current.Refused++
@@ -160,27 +160,27 @@ func (l *running) apply(e mixed) error {
 		l.work.changed = append(l.work.changed, changed...)
 		l.entries.moved = time.Now()
 		if e.skip != nil {
-			l.log.Warn("the group passes over records: it was told to", "records", e.skip.Gap, "ledger", e.offset)
+			l.log.Warn("the group passes over records: it was told to", "records", e.skip.Gap, "commit log", e.offset)
 		}
 		if err := l.fits(); err != nil {
 			return err
 		}
 	}
 	if base {
-		l.beginBase(2 * time.Minute)
+		l.beginSnapshot(2 * time.Minute)
 	}
 	return nil
 }
 
-// applyOrReload is apply; where the ledger has been trimmed before it was read, the
-// member goes on from the newest base, and the interval is lost.
+// applyOrReload is apply; where the commit log has been trimmed before it was read, the
+// member goes on from the newest snapshot, and the interval is lost.
 func (l *running) applyOrReload(ctx context.Context, e mixed) error {
 	err := l.apply(e)
 	var trimmed *stream.TrimmedError
 	if !errors.As(err, &trimmed) {
 		return err
 	}
-	l.log.Warn("this member is behind what is left of the ledger; it goes on from the newest base", "err", err)
+	l.log.Warn("this member is behind what is left of the commit log; it goes on from the newest snapshot", "err", err)
 	l.drop()
 	if err := l.load(ctx); err != nil {
 		return err
@@ -202,7 +202,7 @@ func (l *running) watch(offset int64, c *Commit, accepted bool) {
 	}
 }
 
-// mixed is a record of the ledger with its chunks.
+// mixed is a record of the commit log with its chunks.
 type mixed struct {
 	offset  int64
 	commit  *Commit  // nil: it is none
@@ -213,19 +213,19 @@ type mixed struct {
 	err     error    // final
 }
 
-// entries is the goroutine that reads the ledger.
+// entries is the goroutine that reads the commit log.
 type entries struct {
 	next   chan mixed
 	stop   func()
-	reader *stream.LedgerReader
+	reader *stream.CommitLogReader
 	moved  time.Time // when the receiver last changed the fold
 }
 
 func (e *entries) lag() int64 { return e.reader.Lag() + int64(len(e.next)) }
 
-// readEntries reads the ledger from where a replica has come to.
-func readEntries(ctx context.Context, c stream.LedgerConfig, r *replica) (*entries, error) {
-	reader, err := stream.ReadLedger(ctx, c, r.topicID, r.read, false)
+// readEntries reads the commit log from where a replica has come to.
+func readEntries(ctx context.Context, c stream.CommitLogConfig, r *replica) (*entries, error) {
+	reader, err := stream.ReadCommitLog(ctx, c, r.topicID, r.read, false)
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +262,7 @@ func readEntries(ctx context.Context, c stream.LedgerConfig, r *replica) (*entri
 }
 
 // readMixed reads the chunks of a commit.
-func readMixed(ctx context.Context, reader *stream.LedgerReader, offset int64, value []byte) mixed {
+func readMixed(ctx context.Context, reader *stream.CommitLogReader, offset int64, value []byte) mixed {
 	e := mixed{offset: offset}
 	c, err := DecodeCommit(value)
 	if err != nil {

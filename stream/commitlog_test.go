@@ -22,15 +22,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-func ledgerConfig(t testing.TB, b *Embedded) LedgerConfig {
-	c := DefaultLedgerConfig()
+func ledgerConfig(t testing.TB, b *Embedded) CommitLogConfig {
+	c := DefaultCommitLogConfig()
 	c.Brokers, c.Topic, c.Log, c.Partitions = b.Brokers(), "mix", testLog(t), 3
 	return c
 }
 
-func openLedger(t testing.TB, c LedgerConfig) *Ledger {
+func openCommitLog(t testing.TB, c CommitLogConfig) *CommitLog {
 	t.Helper()
-	l, err := OpenLedger(t.Context(), c)
+	l, err := OpenCommitLog(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,9 +38,9 @@ func openLedger(t testing.TB, c LedgerConfig) *Ledger {
 	return l
 }
 
-func readLedger(t testing.TB, c LedgerConfig, id string, from int64) *LedgerReader {
+func readLedger(t testing.TB, c CommitLogConfig, id string, from int64) *CommitLogReader {
 	t.Helper()
-	r, err := ReadLedger(t.Context(), c, id, from, true)
+	r, err := ReadCommitLog(t.Context(), c, id, from, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func (c testCommit) chunk(i int) []byte {
 	return bytes.Repeat(fmt.Appendf(nil, "%d/%d/%d ", c.Writer, c.Seq, i), 1+100*i)
 }
 
-func (c testCommit) append(ctx context.Context, l *Ledger, chunks int) error {
+func (c testCommit) append(ctx context.Context, l *CommitLog, chunks int) error {
 	for i := range chunks {
 		at, err := l.AppendChunk(ctx, c.chunk(i))
 		if err != nil {
@@ -74,8 +74,8 @@ func (c testCommit) append(ctx context.Context, l *Ledger, chunks int) error {
 	return err
 }
 
-// readCommits reads a ledger to its end, chunks too, and returns the commits' order.
-func readCommits(t testing.TB, r *LedgerReader) (order []string, offsets []int64, commits []testCommit) {
+// readCommits reads a commit log to its end, chunks too, and returns the commits' order.
+func readCommits(t testing.TB, r *CommitLogReader) (order []string, offsets []int64, commits []testCommit) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -112,7 +112,7 @@ func TestLedgerOfSeveralWriters(t *testing.T) {
 	const writers, each = 3, 100
 	var writing sync.WaitGroup
 	for w := range writers {
-		l := openLedger(t, c)
+		l := openCommitLog(t, c)
 		writing.Go(func() {
 			for i := range each {
 				if err := (testCommit{Writer: w, Seq: i}).append(t.Context(), l, i%4); err != nil {
@@ -170,11 +170,11 @@ func TestLedgerTopic(t *testing.T) {
 	c := ledgerConfig(t, b)
 	c.Create = false
 	var missing *TopicMissingError
-	if _, err := OpenLedger(t.Context(), c); !errors.As(err, &missing) {
+	if _, err := OpenCommitLog(t.Context(), c); !errors.As(err, &missing) {
 		t.Errorf("without the topic: %v", err)
 	}
 	c.Create = true
-	l := openLedger(t, c)
+	l := openCommitLog(t, c)
 	if l.Partitions() != 4 || l.ID() == "" {
 		t.Errorf("%d partitions, id %q", l.Partitions(), l.ID())
 	}
@@ -192,7 +192,7 @@ func TestLedgerTopic(t *testing.T) {
 		}
 	}
 	c.Topic = "t" // of one partition
-	if _, err := OpenLedger(t.Context(), c); err == nil || !strings.Contains(err.Error(), "a ledger needs two") {
+	if _, err := OpenCommitLog(t.Context(), c); err == nil || !strings.Contains(err.Error(), "a commit log needs two") {
 		t.Errorf("a topic of one partition: %v", err)
 	}
 }
@@ -206,15 +206,17 @@ func TestRetention(t *testing.T) {
 	noLeaks(t)
 	b := startCluster(t, 1, 1)
 	admin := kadmClient(t, b)
-	check := func() error { return CheckRetention(t.Context(), ledgerConfig(t, b).ConnectConfig, "mix", "base", nil) }
-	l := openLedger(t, ledgerConfig(t, b))
+	check := func() error {
+		return CheckRetention(t.Context(), ledgerConfig(t, b).ConnectConfig, "mix", "snapshot", nil)
+	}
+	l := openCommitLog(t, ledgerConfig(t, b))
 	l.Close()
-	c := BaseConfig{ConnectConfig: ledgerConfig(t, b).ConnectConfig, Topic: "base", Create: true}
-	bases, err := OpenBases(t.Context(), c)
+	c := SnapshotConfig{ConnectConfig: ledgerConfig(t, b).ConnectConfig, Topic: "snapshot", Create: true}
+	snapshots, err := OpenSnapshots(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	bases.Close()
+	snapshots.Close()
 	if err := check(); err != nil {
 		t.Errorf("as they were made: %v", err)
 	}
@@ -222,8 +224,8 @@ func TestRetention(t *testing.T) {
 		{"mix", "retention.ms", "604800000", "topic mix has retention.ms=604800000: its records expire, and the model of the group with them; set retention.ms=-1 "},
 		{"mix", "retention.bytes", "1000000", "set retention.bytes=-1 "},
 		{"mix", "cleanup.policy", "compact", "set cleanup.policy=delete "},
-		{"base", "cleanup.policy", "delete", "topic base has cleanup.policy=delete"},
-		{"base", "cleanup.policy", "compact,delete", "set cleanup.policy=compact "},
+		{"snapshot", "cleanup.policy", "delete", "topic snapshot has cleanup.policy=delete"},
+		{"snapshot", "cleanup.policy", "compact,delete", "set cleanup.policy=compact "},
 	} {
 		was, err := admin.DescribeTopicConfigs(t.Context(), test.topic)
 		if err != nil {
@@ -278,7 +280,7 @@ func TestLedgerStaleLeader(t *testing.T) {
 	noLeaks(t)
 	b := startBroker(t, nil)
 	c := ledgerConfig(t, b)
-	l := openLedger(t, c)
+	l := openCommitLog(t, c)
 	old := testCommit{Seq: 1}
 	if err := old.append(t.Context(), l, 3); err != nil {
 		t.Fatal(err)
@@ -332,7 +334,7 @@ func TestLedgerStaleLeader(t *testing.T) {
 		return nil, nil, false
 	})
 	for _, looks := range []bool{false, true} {
-		r, err := ReadLedger(t.Context(), c, l.ID(), 0, looks)
+		r, err := ReadCommitLog(t.Context(), c, l.ID(), 0, looks)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -352,7 +354,7 @@ func TestLedgerStaleLeader(t *testing.T) {
 		}
 		mu.Unlock()
 	}
-	r, err := ReadLedger(t.Context(), c, l.ID(), 0, false)
+	r, err := ReadCommitLog(t.Context(), c, l.ID(), 0, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +372,7 @@ func TestLedgerTrim(t *testing.T) {
 	noLeaks(t)
 	b := startBroker(t, nil)
 	c := ledgerConfig(t, b)
-	l := openLedger(t, c)
+	l := openCommitLog(t, c)
 	for i := range 10 {
 		if err := (testCommit{Seq: i}).append(t.Context(), l, 2); err != nil {
 			t.Fatal(err)
@@ -404,7 +406,7 @@ func TestLedgerTrim(t *testing.T) {
 	if _, err := r.Chunk(t.Context(), first); !errors.As(err, &trimmed) || trimmed.Place != first {
 		t.Errorf("a trimmed chunk: %v", err)
 	}
-	if _, err := ReadLedger(t.Context(), c, l.ID(), offsets[3], false); !errors.As(err, &trimmed) || trimmed.Start != offsets[4] {
+	if _, err := ReadCommitLog(t.Context(), c, l.ID(), offsets[3], false); !errors.As(err, &trimmed) || trimmed.Start != offsets[4] {
 		t.Errorf("a trimmed commit: %v", err)
 	}
 	order, _, _ := readCommits(t, readLedger(t, c, l.ID(), offsets[4]))
@@ -415,28 +417,28 @@ func TestLedgerTrim(t *testing.T) {
 		t.Errorf("lag %d, failing %q", r.Lag(), r.Failing())
 	}
 	var anew *TopicRecreatedError
-	if _, err := ReadLedger(t.Context(), c, "another", offsets[4], false); !errors.As(err, &anew) {
+	if _, err := ReadCommitLog(t.Context(), c, "another", offsets[4], false); !errors.As(err, &anew) {
 		t.Errorf("a topic made anew: %v", err)
 	}
 }
 
-func openBases(t testing.TB, b *Embedded) *BaseTopic {
+func openSnapshots(t testing.TB, b *Embedded) *SnapshotTopic {
 	t.Helper()
-	bases, err := OpenBases(t.Context(), BaseConfig{ConnectConfig: ledgerConfig(t, b).ConnectConfig, Topic: "base", Create: true, Log: testLog(t)})
+	snapshots, err := OpenSnapshots(t.Context(), SnapshotConfig{ConnectConfig: ledgerConfig(t, b).ConnectConfig, Topic: "snapshot", Create: true, Log: testLog(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { bases.Close() })
-	return bases
+	t.Cleanup(func() { snapshots.Close() })
+	return snapshots
 }
 
 func TestBases(t *testing.T) {
 	noLeaks(t)
 	b := startBroker(t, nil)
-	bases := openBases(t, b)
+	snapshots := openSnapshots(t, b)
 	newest := func() *Base {
 		t.Helper()
-		base, err := bases.Newest(t.Context(), nil)
+		base, err := snapshots.Newest(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -448,39 +450,39 @@ func TestBases(t *testing.T) {
 	base := func(offset int64) *Base {
 		return &Base{offset, bytes.Repeat(fmt.Appendf(nil, "%d,", offset), int(offset)*20_000)} // 1 to 5 pieces
 	}
-	write := func(bases *BaseTopic, offset, before int64) {
+	write := func(snapshots *SnapshotTopic, offset, before int64) {
 		t.Helper()
-		if got, err := bases.Write(t.Context(), base(offset)); err != nil || got != before {
-			t.Errorf("writing base %d: before it %d, want %d, %v", offset, got, before, err)
+		if got, err := snapshots.Write(t.Context(), base(offset)); err != nil || got != before {
+			t.Errorf("writing snapshot %d: before it %d, want %d, %v", offset, got, before, err)
 		}
 	}
 	expect := func(offset int64, there ...int64) {
 		t.Helper()
 		if got := newest(); got == nil || got.Offset != offset || !bytes.Equal(got.Data, base(offset).Data) {
-			t.Errorf("the newest base is not %d", offset)
+			t.Errorf("the newest snapshot is not %d", offset)
 		}
-		found, _, err := bases.read(t.Context())
+		found, _, err := snapshots.read(t.Context())
 		if err != nil || len(found) != len(there) {
-			t.Errorf("%d bases are there, want %v, %v", len(found), there, err)
+			t.Errorf("%d snapshots are there, want %v, %v", len(found), there, err)
 		}
 		for _, offset := range there {
 			if err := found[offset].sound(); err != nil {
-				t.Errorf("base %d: %v", offset, err)
+				t.Errorf("snapshot %d: %v", offset, err)
 			}
 		}
 	}
-	write(bases, 5, 0)
+	write(snapshots, 5, 0)
 	expect(5, 5)
-	write(bases, 9, 5)
+	write(snapshots, 9, 5)
 	expect(9, 5, 9)
-	write(bases, 30, 9)
+	write(snapshots, 30, 9)
 	expect(30, 9, 30)
-	other := openBases(t, b) // writes the same one
+	other := openSnapshots(t, b) // writes the same one
 	write(other, 30, 9)
 	expect(30, 9, 30)
 	write(other, 7, 0) // a late one
 	expect(30, 7, 9, 30)
-	write(bases, 40, 30)
+	write(snapshots, 40, 30)
 	expect(40, 30, 40)
 
 	// A writer that ended in the middle.
@@ -493,67 +495,67 @@ func TestBases(t *testing.T) {
 	}
 	put(pieceKey(50, 0), []byte("half"))
 	if got := newest(); got.Offset != 40 {
-		t.Errorf("half a base is taken for one: %d", got.Offset)
+		t.Errorf("half a snapshot is taken for one: %d", got.Offset)
 	}
-	put(baseKey(50), []byte(`{"format":1,"bytes":8,"pieces":2,"sha256":""}`))
+	put(snapshotKey(50), []byte(`{"format":1,"bytes":8,"pieces":2,"sha256":""}`))
 	if got := newest(); got.Offset != 40 {
-		t.Errorf("a base without a piece is taken for one: %d", got.Offset)
+		t.Errorf("a snapshot without a piece is taken for one: %d", got.Offset)
 	}
 	put(pieceKey(50, 1), []byte("lost"))
 	if got := newest(); got.Offset != 40 {
 		t.Errorf("a base of another hash is taken for one: %d", got.Offset)
 	}
-	write(bases, 60, 40)
+	write(snapshots, 60, 40)
 	expect(60, 40, 60)
-	put(baseKey(70), []byte(`{"format":2}`))
-	if _, err := bases.Newest(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "format 2") {
+	put(snapshotKey(70), []byte(`{"format":2}`))
+	if _, err := snapshots.Newest(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "format 2") {
 		t.Errorf("a newer format: %v", err)
 	}
-	put(baseKey(70), nil)
+	put(snapshotKey(70), nil)
 	expect(60, 40, 60)
 
-	// Records that are no base's, and a base that its reader does not take, are passed over,
+	// Records that are no snapshot's, and a snapshot that its reader does not take, are passed over,
 	// and logged by their place.
 	var log bytes.Buffer
-	bases.producer.cluster.log = slog.New(slog.NewTextHandler(&log, nil))
+	snapshots.producer.cluster.log = slog.New(slog.NewTextHandler(&log, nil))
 	put("something", []byte("else"))
-	put("base/x", nil)
-	put("base/1/x", nil)
-	put(baseKey(60)+"/-1", []byte("{}"))
-	put(baseKey(60), []byte("{"))
+	put("snapshot/x", nil)
+	put("snapshot/1/x", nil)
+	put(snapshotKey(60)+"/-1", []byte("{}"))
+	put(snapshotKey(60), []byte("{"))
 	if got := newest(); got.Offset != 40 {
-		t.Errorf("a base without a head is taken for one: %d", got.Offset)
+		t.Errorf("a snapshot without a head is taken for one: %d", got.Offset)
 	}
-	write(bases, 60, 40)
+	write(snapshots, 60, 40)
 	expect(60, 40, 60)
-	if text := log.String(); !strings.Contains(text, "records=5") || !strings.Contains(text, "topic base offset ") || !strings.Contains(text, "topic of their own") || !strings.Contains(text, "its head is missing") {
+	if text := log.String(); !strings.Contains(text, "records=5") || !strings.Contains(text, "topic snapshot offset ") || !strings.Contains(text, "topic of their own") || !strings.Contains(text, "its head is missing") {
 		t.Errorf("%s", text)
 	}
 	log.Reset()
-	got, err := bases.Newest(t.Context(), func(b *Base) error {
+	got, err := snapshots.Newest(t.Context(), func(b *Base) error {
 		if b.Offset == 60 {
 			return errors.New("not mine")
 		}
 		return nil
 	})
-	if err != nil || got.Offset != 40 || !strings.Contains(log.String(), "base=60 offset=") || !strings.Contains(log.String(), "not mine") {
+	if err != nil || got.Offset != 40 || !strings.Contains(log.String(), "snapshot=60 offset=") || !strings.Contains(log.String(), "not mine") {
 		t.Errorf("%v, %v: %s", got, err, log.String())
 	}
-	if got, err := bases.Newest(t.Context(), func(*Base) error { return errors.New("not mine") }); got != nil || err == nil || !strings.Contains(err.Error(), "base 40: not mine") {
+	if got, err := snapshots.Newest(t.Context(), func(*Base) error { return errors.New("not mine") }); got != nil || err == nil || !strings.Contains(err.Error(), "snapshot 40: not mine") {
 		t.Errorf("none is sound: %v, %v", got, err)
 	}
-	write(bases, 90, 60)
+	write(snapshots, 90, 60)
 	expect(90, 60, 90)
 
-	// Where there is no base among them the topic is another's.
-	c := BaseConfig{ConnectConfig: ledgerConfig(t, b).ConnectConfig, Topic: "events", Create: true, Log: testLog(t)}
-	if bases, err = OpenBases(t.Context(), c); err != nil {
+	// Where there is no snapshot among them the topic is another's.
+	c := SnapshotConfig{ConnectConfig: ledgerConfig(t, b).ConnectConfig, Topic: "events", Create: true, Log: testLog(t)}
+	if snapshots, err = OpenSnapshots(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	defer bases.Close()
-	producer = bases.producer
+	defer snapshots.Close()
+	producer = snapshots.producer
 	put("something", []byte("else"))
-	if _, err := bases.Newest(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "topic events offset 0: ") || !strings.Contains(err.Error(), "topic of their own") {
+	if _, err := snapshots.Newest(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "topic events offset 0: ") || !strings.Contains(err.Error(), "topic of their own") {
 		t.Errorf("another's records: %v", err)
 	}
 }

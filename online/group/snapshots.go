@@ -1,0 +1,177 @@
+package group
+
+// This file writes snapshots, compares them with those of others, and sees that the brokers keep them.
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"blankout/internal/event"
+	"blankout/stream"
+)
+
+// baseJob writes snapshots, and knows what others wrote.
+type snapshotJob struct {
+	topic    *stream.SnapshotTopic
+	busy     bool             // with one
+	accepted uint64           // commits that the newest one known holds
+	marks    map[int64]claims // by snapshot
+	differs  string           // how the newest snapshot that could be compared differs from the group's, "" if it does not
+}
+
+// claims are the hashes of a snapshot: what this member came to, and the group's; 0: not known.
+type claims struct {
+	own, group uint64
+	cpu        string // that the group's was computed on
+}
+
+// begun forgets what was compared: the member begins with a snapshot of the group, or with nothing.
+func (b *snapshotJob) begun(accepted uint64) {
+	b.accepted, b.marks, b.differs = accepted, map[int64]claims{}, ""
+}
+
+// beginBase finds the hash of the snapshot that the present fold is. The first member also has a
+// goroutine write it, within a time, and trim the commit log.
+func (l *running) beginSnapshot(within time.Duration) {
+	if l.snapshots.busy {
+		return // the next one will do
+	}
+	offset, writes := l.replica.read, l.first()
+	l.snapshots.accepted = l.replica.fold.Accepted()
+	if !writes {
+		s, err := l.replica.sum()
+		l.endSnapshot(offset, s, false, err)
+		return
+	}
+	data, s, err := l.replica.encode()
+	if err != nil {
+		l.endSnapshot(offset, s, true, err)
+		return
+	}
+	floors := maps.Clone(l.replica.floorsAt)
+	l.snapshots.busy = true
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), within)
+		defer cancel()
+		before, err := l.snapshots.topic.Write(ctx, &stream.Base{Offset: offset, Data: data})
+		if chunks, ok := floors[before]; err == nil && ok {
+			err = l.commitLog.Trim(ctx, append([]int64{before}, chunks...))
+		}
+		l.jobs <- func() {
+			l.snapshots.busy = false
+			l.endSnapshot(offset, s, true, err)
+		}
+	}()
+}
+
+// endBase takes down that a snapshot was made, and written if it was this member's to write.
+func (l *running) endSnapshot(offset int64, s *sum, written bool, err error) {
+	if err != nil {
+		l.log.Error("a snapshot could not be made or written, the next one is tried", "offset", offset, "err", err)
+		return
+	}
+	hash := s.Sum64()
+	text := fmt.Sprintf("%016x", hash)
+	l.current.SnapshotOffset, l.current.SnapshotHash, l.current.SnapshotAt = offset, text, time.Now()
+	l.log.Info("snapshot", "offset", offset, "hash", text, "bytes", s.bytes, "written", written)
+	l.compare(offset, claims{own: hash})
+	if written {
+		l.mark(&Mark{l.id, offset, hash, l.machine.cpu})
+	}
+}
+
+// leaveBase has the first member write a snapshot when it leaves, and so the last one that
+// leaves a group: the next start needs nothing of the commit log before.
+func (l *running) leaveSnapshot() {
+	if !l.first() {
+		return
+	}
+	for l.snapshots.busy {
+		(<-l.jobs)()
+	}
+	if l.replica.fold.Accepted() > l.snapshots.accepted {
+		l.beginSnapshot(l.Config.rebalanceTimeout() / 2)
+	}
+}
+
+// mark tells the others which bytes a snapshot has. Without it they compare nothing.
+func (l *running) mark(m *Mark) {
+	ctx, cancel := context.WithTimeout(context.Background(), l.Kafka.RequestTimeout)
+	defer cancel()
+	if _, err := l.commitLog.AppendCommit(ctx, m.Encode()); err != nil {
+		l.log.Warn("the group was not told the hash of a snapshot", "offset", m.Base, "err", err)
+	}
+}
+
+// compare takes down the hash of a snapshot, this member's or the group's, and compares the two
+// when it knows both.
+func (l *running) compare(base int64, said claims) {
+	known := l.snapshots.marks[base]
+	both := claims{cmp.Or(said.own, known.own), cmp.Or(said.group, known.group), cmp.Or(said.cpu, known.cpu)}
+	l.snapshots.marks[base] = both
+	for len(l.snapshots.marks) > 16 {
+		delete(l.snapshots.marks, slices.Min(slices.Collect(maps.Keys(l.snapshots.marks))))
+	}
+	switch {
+	case both.own == 0 || both.group == 0:
+	case both.own == both.group:
+		l.snapshots.differs = ""
+	default:
+		l.current.Mismatches++
+		before := l.snapshots.differs
+		l.snapshots.differs = fmt.Sprintf("at snapshot %d of the commit log this member's model is not the group's: %s", base, twoCPUs(l.machine.cpu, both.cpu))
+		if before != "" {
+			break // it was told, and lasts
+		}
+		l.log.Error(l.snapshots.differs+"; stop it and start it again, it then begins with the newest snapshot; if that recurs, run all members from one build of the program on CPUs of one model, and verify the group (blankout group verify)",
+			"snapshot", base, "hash", fmt.Sprintf("%016x", both.own), "group", fmt.Sprintf("%016x", both.group))
+	}
+}
+
+// twoCPUs says on what two snapshots were computed that should be one.
+func twoCPUs(own, group string) string {
+	if group = cmp.Or(group, "a CPU that is not known"); own != group {
+		return fmt.Sprintf("it computes on %s, and the group's was computed on %s", event.Printable(own), event.Printable(group))
+	}
+	return fmt.Sprintf("both were computed on %s, so that one is probably of another build of the program", event.Printable(own))
+}
+
+// keeping checks whether the brokers keep the group's topics for ever.
+type keeping struct {
+	cancel  context.CancelFunc // of the check under way, or nil
+	checked time.Time          // of the last one
+	err     error              // a *stream.RetentionError, once one has been found
+}
+
+// keepEvery is the time between two checks.
+const keepEvery = time.Hour
+
+// keeps checks whether the brokers keep the commit log and the snapshots for ever.
+func (l *running) keeps(ctx context.Context) error {
+	mix, base := l.Config.Topics()
+	return stream.CheckRetention(ctx, l.Kafka.ConnectConfig, mix, base, l.log)
+}
+
+// keepIfDue has a goroutine check again. Where the check fails, the next one repeats it.
+func (l *running) keepIfDue() {
+	if l.kept.cancel != nil || time.Since(l.kept.checked) < cmp.Or(l.keepEvery, keepEvery) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), l.Kafka.RequestTimeout)
+	l.kept.cancel, l.kept.checked = cancel, time.Now()
+	go func() {
+		err := l.keeps(ctx)
+		l.jobs <- func() {
+			cancel()
+			var expires *stream.RetentionError
+			if l.kept.cancel = nil; errors.As(err, &expires) {
+				l.kept.err = err
+			}
+		}
+	}()
+}
