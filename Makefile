@@ -87,11 +87,6 @@ lint:
 	go tool staticcheck ./...
 
 # Lines of each room that are neither blank nor a comment, without tests.
-lines:
-	@for d in $$(git ls-files '*.go' | grep -v '_test.go' | xargs -n1 dirname | sort -u); do \
-		printf '%6d %s\n' $$(cat $$(git ls-files "$$d/*.go" | grep -v '_test.go' | awk -F/ -v d="$$d" 'd == "." ? NF == 1 : $$0 ~ "^" d "/[^/]*$$"') | grep -cv '^[[:space:]]*\(//.*\)\?$$') $$d; \
-	done | sort -rn | awk '{ n += $$1 } { print } END { printf "%6d in all\n", n }'
-
 ci:
 	.ci/run
 

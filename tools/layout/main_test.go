@@ -1,0 +1,41 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// The picture in CONTRIBUTING.md is that of today's imports.
+func TestPictureIsCurrent(t *testing.T) {
+	imports, err := list("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := os.ReadFile("../../CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := replaced(string(document), picture(reduced(byPart(imports))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want != string(document) {
+		t.Error("CONTRIBUTING.md has another picture of the imports: go run ./tools/layout -update")
+	}
+}
+
+func TestReduced(t *testing.T) {
+	arrows := reduced(byPart(map[string][]string{
+		"serve/predict": {"stream/record", "internal/loss", "internal/failpoint"},
+		"stream":        {"internal/event", "stream/record"},
+		"stream/record": {"internal/loss"}, "internal/event": {"internal/loss"},
+	}))
+	const want = "```mermaid\nflowchart TD\n  serve[serve] --> stream[stream]\n  stream[stream] --> internal_event[internal/event]\n  internal_event[internal/event] --> internal_loss[internal/loss]\n```\n"
+	if got := picture(arrows); got != want {
+		t.Errorf("got\n%s", got)
+	}
+	if _, err := replaced("no lines", ""); err == nil || !strings.Contains(err.Error(), "no place") {
+		t.Error(err)
+	}
+}
