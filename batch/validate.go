@@ -254,9 +254,9 @@ type Difference struct {
 type Failure struct {
 	Kind  string  `json:"kind"` // feature, field or group
 	Name  string  `json:"name"`
-	Share float64 `json:"share"` // of the events that hold it
-	Live  float64 `json:"live"`  // error if it dies
-	Rise  float64 `json:"rise"`  // Live less the error now, in percentage points
+	Share float64 `json:"fraction"` // of the events that hold it
+	Live  float64 `json:"live"`     // error if it dies
+	Rise  float64 `json:"rise"`     // Live less the error now, in percentage points
 	Exact float64 `json:"exact"`
 }
 

@@ -112,7 +112,7 @@ var mainMetrics = []metric{
 		one(func(v *view) float64 { return float64(v.status.MislabeledFailures) })},
 	{"blankout_labels_pending_events", gauge, nil, "Events that wait for a label that comes later ([labels]).",
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.Pending)) })},
-	{"blankout_labels_oldest_seconds", gauge, nil, "How long ago, by the time of the logs, the oldest event or label within labels.wait came.",
+	{"blankout_labels_oldest_seconds", gauge, nil, "How long ago, by the time of the logs, the oldest event or label within labels.max_delay came.",
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.Age) / 1000) })},
 	{"blankout_labels_events_total", counter, []string{"outcome"}, "Events of which the wait for a label is over, those before a restart included: matched, timed-out, overflowed (those of timed-out that labels.max_pending sent away), repeated (another of their id waited) or forgotten (blankout labels forget).",
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) {
@@ -136,7 +136,7 @@ var mainMetrics = []metric{
 				emit(c.Delay(q), strconv.FormatFloat(q, 'g', -1, 64))
 			}
 		})},
-	{"blankout_labels_idle_total", counter, nil, "Times since the start that a silent partition was passed over (labels.idle).",
+	{"blankout_labels_idle_total", counter, nil, "Times since the start that a silent partition was passed over (labels.idle_timeout).",
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.Idle)) })},
 	{"blankout_labels_late_partitions_total", counter, nil, "Partitions added to a topic of events or labels whose first record came before one that had been taken by then: the order in which such a run learns is not that of the logs.",
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.LatePartitions)) })},

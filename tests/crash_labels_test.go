@@ -99,7 +99,7 @@ var joinKinds = []struct{ loss, label string }{{"logistic", "label"}, {"squared"
 func newJoiner(t *testing.T, program, broker string, kind int) *learner {
 	l := newLearner(t, program, broker, "clicks")
 	l.flags = append(l.flags, "--set=learner.loss="+joinKinds[kind].loss, "--set=labels.label="+joinKinds[kind].label)
-	l.flags = append(l.flags, "--set=labels.topics=answers", "--set=labels.wait=50s", "--set=labels.idle=0s", "--set=labels.pending_memory=16777216",
+	l.flags = append(l.flags, "--set=labels.topics=answers", "--set=labels.max_delay=50s", "--set=labels.idle_timeout=0s", "--set=labels.pending_memory=16777216",
 		"--set=labels.directory="+filepath.Join(l.dir, "waiting"))
 	return l
 }

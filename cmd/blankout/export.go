@@ -129,7 +129,7 @@ func (p *program) runExport(modelFile, format string, rule model.MissingPolicy, 
 func (p *program) exportONNX(name string, m *served.Model, out string) error {
 	data, err := onnx.Encode(m)
 	if err != nil {
-		if unsayable := (*onnx.UnsayableError)(nil); errors.As(err, &unsayable) {
+		if unsupported := (*onnx.UnsupportedError)(nil); errors.As(err, &unsupported) {
 			return usageError{fmt.Errorf("%s: %w", name, err)}
 		}
 		return fmt.Errorf("%s: %w", name, err)

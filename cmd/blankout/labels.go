@@ -274,7 +274,7 @@ type joinFlags struct {
 }
 
 func (j *joinFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&j.labels, "labels", "", "`FILE` or kafka://… of labels that come later than the events of -d and are joined with them by --id,\nas [labels] says; an event gets the last label that came within labels.wait")
+	c.Flags().StringVar(&j.labels, "labels", "", "`FILE` or kafka://… of labels that come later than the events of -d and are joined with them by --id,\nas [labels] says; an event gets the last label that came within labels.max_delay")
 }
 
 // openJoined opens events and their labels, joined.

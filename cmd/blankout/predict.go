@@ -248,8 +248,8 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	if o.explain.form != "" {
 		p.sayNames(read.Schema)
 	}
-	if seen.strangers > 0 && seen.familiar == 0 {
-		p.warn(fmt.Sprintf("no feature of the model occurs in any of %s: is it the data of another model?", plural(seen.strangers, "example")))
+	if seen.onlyUnseen > 0 && seen.familiar == 0 {
+		p.warn(fmt.Sprintf("no feature of the model occurs in any of %s: is it the data of another model?", plural(seen.onlyUnseen, "example")))
 	}
 	unmetReport := unmet.report(schema)
 	p.warnOfUnseen(unmetReport, unmet.examples)
@@ -334,8 +334,8 @@ type examined struct {
 	known  int  // classes
 	refuse bool // examples of which the model has met no feature
 
-	n, zeros, labeled   int
-	strangers, familiar int
+	n, zeros, labeled    int
+	onlyUnseen, familiar int
 	// zero is the class 0 where the model has none, -1 before it was seen: it is a label in a
 	// file of nothing but 0, which is unlabeled.
 	zero int
@@ -363,7 +363,7 @@ func (x *examined) take(e *event.Example, schema *event.Schema) error {
 	if err := x.model.OnlyUnseen(e, schema); err == nil {
 		x.familiar++
 	} else {
-		if x.strangers++; x.familiar == 0 {
+		if x.onlyUnseen++; x.familiar == 0 {
 			err = fmt.Errorf("%w; no feature of the model occurs in the data so far: is it of another model?", err)
 		}
 		if x.refuse {

@@ -129,7 +129,7 @@ func EveryRange(rule MissingPolicy) (r MissingPolicies) {
 type Missing struct {
 	// Rules says by the share of the event's fields that is missing, null or left out, what
 	// share of the score each rule has.
-	Policies MissingPolicies `json:"rules"`
+	Policies MissingPolicies `json:"policies"`
 	// Usual lists, in ascending order, the fields that are missing where they are
 	// left out; UsuallyNull those that are not missing where they are null.
 	Usual       []uint16 `json:"usual,omitempty"`

@@ -140,7 +140,7 @@ func TestParseMissingRule(t *testing.T) {
 			t.Errorf("%q: no error", s)
 		}
 	}
-	if err := json.Unmarshal([]byte(`{"rules":[[1,0,0]]}`), new(Missing)); err == nil {
+	if err := json.Unmarshal([]byte(`{"policies":[[1,0,0]]}`), new(Missing)); err == nil {
 		t.Error("rules of one range: no error")
 	}
 }

@@ -134,7 +134,7 @@ type Layout struct {
 
 // Part is one of the weights that a Layout mixes.
 type Part struct {
-	Share   float64 `json:"share"` // by what the weights are multiplied
+	Share   float64 `json:"factor"` // by what the weights are multiplied
 	Weight  int     `json:"weight"`
 	Lag     int     `json:"lag"`
 	Average float64 `json:"average"`

@@ -89,7 +89,7 @@ def test_refused(tmp_path):
 @pytest.mark.parametrize(
     "change, said",
     [
-        (lambda h: h["missing"].update(rules=[[1, 0, 0, 0]] * 6), "answers events with missing fields by the shares"),
+        (lambda h: h["missing"].update(policies=[[1, 0, 0, 0]] * 6), "answers events with missing fields by the shares"),
         (lambda h: h["missing"].update(ranges=[1]), "says ranges in missing"),
         (lambda h: h.update(curves=3), "says curves in the model"),
         (lambda h: h["scaler"].update(mode="rank"), 'standardizes by "rank"'),

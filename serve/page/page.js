@@ -251,8 +251,8 @@ function drawForecast(s) {
   text("forecast-note", "Expected error when that share of an event’s features is missing" + (measured ? "; live and exact as of the last validation." : ", as answered while learning."));
   const experts = (s.experts || []).length > 1 ? s.experts : [];
   $("experts").replaceChildren(...experts.length ? [el("p", {class: "note"}, explained("Who answers", "Every noise level has weights of its own. Each has a share of the answer, by what it has lost on recent events that lack nothing.")),
-    rows(["weights of", "share", ""], experts.filter(e => !e.corrects).map(e => [e.name, share(e.weight), bars(e.weight)])),
-    ...experts.some(e => e.corrects) ? [rows(["their mixture is corrected by", "share", ""], experts.filter(e => e.corrects).map(e => [e.name, share(e.weight), bars(e.weight)]))] : []] : []);
+    rows(["weights of", "weight", ""], experts.filter(e => !e.corrects).map(e => [e.name, share(e.weight), bars(e.weight)])),
+    ...experts.some(e => e.corrects) ? [rows(["their mixture is corrected by", "weight", ""], experts.filter(e => e.corrects).map(e => [e.name, share(e.weight), bars(e.weight)]))] : []] : []);
   const sets = s.sets || [], size = s.numbers ? "width" : "classes";
   $("sets").replaceChildren(...sets.length ? [el("p", {class: "note"}, explained(s.numbers ? "Intervals" : "Sets", "How often the latest answers left the truth open, by the share of an event’s fields that is missing, and how much they left open.")),
     rows(["missing", "held", size], sets.map(x => [x.missing.split("-").map(d => Math.round(100 * d)).join("–") + " %", share(x.recent), Number(x.size.toPrecision(3)).toString()]))] : []);
@@ -374,7 +374,7 @@ function drawFailures(failures, error, rise) {
   const worst = Math.max(...failures.map(f => f.rise), 1e-9);
   table.replaceChildren(rows(["if this dies", "kind", "in events", "error", "rise", ""], failures.map(f => {
     const name = now && now.without ? el("button", {type: "button", "aria-expanded": "false", "aria-controls": "without"}, f.name) : f.name;
-    return [name, f.kind, Math.round(100 * f.share) + " %", error(f.live), (f.rise >= 0 ? "+" : "") + rise(f.rise), bars(Math.max(0, f.rise / worst))];
+    return [name, f.kind, Math.round(100 * f.fraction) + " %", error(f.live), (f.rise >= 0 ? "+" : "") + rise(f.rise), bars(Math.max(0, f.rise / worst))];
   })));
   if (!now || !now.without) return;
   [...table.querySelectorAll("tbody tr")].forEach((row, i) => {

@@ -20,13 +20,13 @@ import (
 	"blankout/stream/record"
 )
 
-// UnsayableError says what of a model no graph of this package can say.
-type UnsayableError struct{ What string }
+// UnsupportedError says what of a model no graph of this package can say.
+type UnsupportedError struct{ What string }
 
-func (e *UnsayableError) Error() string { return "ONNX cannot say " + e.What }
+func (e *UnsupportedError) Error() string { return "ONNX cannot say " + e.What }
 
-func unsayable(format string, args ...any) error {
-	return &UnsayableError{fmt.Sprintf(format, args...)}
+func unsupported(format string, args ...any) error {
+	return &UnsupportedError{fmt.Sprintf(format, args...)}
 }
 
 // Encode returns the bytes of an ONNX model that scores, classifies and standardizes as m does.
@@ -44,7 +44,7 @@ func unsayable(format string, args ...any) error {
 // "value", double, shape (n).
 //
 
-// The error is an *UnsayableError that names what a graph cannot say.
+// The error is an *UnsupportedError that names what a graph cannot say.
 func Encode(m *served.Model) ([]byte, error) {
 	linear, err := sayable(m)
 	if err != nil {
@@ -95,30 +95,30 @@ func Encode(m *served.Model) ([]byte, error) {
 func sayable(m *served.Model) (*model.Linear, error) {
 	linear, ok := m.Model.(*model.Linear)
 	if !ok {
-		return nil, unsayable("a kernel machine: it has no weights, and its support vectors are not exported")
+		return nil, unsupported("a kernel machine: it has no weights, and its support vectors are not exported")
 	}
 	s := m.Schema
 	if m.Pairs {
-		return nil, unsayable("one-against-one: the coupling of pairs repeats until it converges")
+		return nil, unsupported("one-against-one: the coupling of pairs repeats until it converges")
 	}
 	if k := m.Missing; len(s.Fields) > 1 && k != nil && m.Covariance != nil && k.Fill() {
-		return nil, unsayable("missing values that are filled in (the policy impute): export with --missing-policy rescale, or train with it")
+		return nil, unsupported("missing values that are filled in (the policy impute): export with --missing-policy rescale, or train with it")
 	}
 	if s.ColumnsGoMissing() {
-		return nil, unsayable("columns that go missing (--absent missing): zero and missing are one in an array")
+		return nil, unsupported("columns that go missing (--absent missing): zero and missing are one in an array")
 	}
 	if len(s.Crosses) > 0 {
-		return nil, unsayable("crosses %q: their columns are hashes of pairs of values", s.Crosses)
+		return nil, unsupported("crosses %q: their columns are hashes of pairs of values", s.Crosses)
 	}
 	seen := map[string]bool{}
 	for _, f := range s.Fields[1:] {
 		switch {
 		case f.Kind == event.Words:
-			return nil, unsayable("the field %q of words", f.Name)
+			return nil, unsupported("the field %q of words", f.Name)
 		case f.Kind == event.Sparse:
-			return nil, unsayable("the field %q of a sparse text format", f.Name)
+			return nil, unsupported("the field %q of a sparse text format", f.Name)
 		case seen[f.Name]:
-			return nil, unsayable("the field %q of several kinds: an input of ONNX has one type", f.Name)
+			return nil, unsupported("the field %q of several kinds: an input of ONNX has one type", f.Name)
 		}
 		seen[f.Name] = true
 	}
@@ -251,7 +251,7 @@ func (w *writer) double(x string) string {
 // byNumber makes the part of a model of columns by number, and returns what it adds up to.
 func (w *writer) byNumber() (string, error) {
 	if !w.Schema.NumericIndices {
-		return "", unsayable("columns that are hashed: train with numeric_indices")
+		return "", unsupported("columns that are hashed: train with numeric_indices")
 	}
 	var columns []model.Column
 	for number, c := range w.weights {
@@ -265,7 +265,7 @@ func (w *writer) byNumber() (string, error) {
 		width, numbers[i], dense[i] = int(c.Number)+1, int64(c.Number), w.dense(c.Number)
 	}
 	if width > 1<<20 {
-		return "", unsayable("%d columns in one array", width)
+		return "", unsupported("%d columns in one array", width)
 	}
 	w.input("x", doubles, width)
 	x := w.add("Gather", []string{"x", w.ints(numbers...)}, attribute{"axis", 1})
@@ -504,7 +504,7 @@ type table struct {
 
 func newTable(w *writer, how record.Config) (*table, error) {
 	if w.Schema.Names == nil || w.Schema.Names.Full() {
-		return nil, unsayable("strings whose names the model does not keep: train with a larger record.max_names")
+		return nil, unsupported("strings whose names the model does not keep: train with a larger record.max_names")
 	}
 	how.Format, how.Unlabeled = "json", true
 	decoder, err := record.NewDecoder(how, w.Schema.Clone())
@@ -525,14 +525,14 @@ func (t *table) column(field string, value any) (uint32, error) {
 		return 0, err
 	}
 	if e.Refused != nil || e.Features.Len() != 1 {
-		return 0, unsayable("the field %q: the event %s holds no such feature", field, event)
+		return 0, unsupported("the field %q: the event %s holds no such feature", field, event)
 	}
 	column, name := e.Features.Index[0], field
 	if _, numeric := value.(int); !numeric {
 		name = fmt.Sprintf("%s=%v", field, value)
 	}
 	if other, shared := t.used[column]; shared && other != name {
-		return 0, unsayable("%q and %q, which share a column: train with more record.bits", name, other)
+		return 0, unsupported("%q and %q, which share a column: train with more record.bits", name, other)
 	}
 	t.used[column] = name
 	return column, nil
@@ -606,7 +606,7 @@ func (t *table) allUsed() error {
 		c := t.weights[number]
 		weighs := slices.ContainsFunc(c.Weights, func(w float64) bool { return w != 0 })
 		if _, used := t.used[t.Scaler.Curves.Source(number)]; weighs && !used {
-			return unsayable("the feature %q, whose field the model does not keep", name(number))
+			return unsupported("the feature %q, whose field the model does not keep", name(number))
 		}
 	}
 	return nil

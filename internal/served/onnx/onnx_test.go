@@ -66,8 +66,8 @@ func TestGraph(t *testing.T) {
 	}
 
 	schema.Absent = event.AbsentMissing
-	unsayable := (*onnx.UnsayableError)(nil)
-	if _, err := onnx.Encode(m); !errors.As(err, &unsayable) {
+	unsupported := (*onnx.UnsupportedError)(nil)
+	if _, err := onnx.Encode(m); !errors.As(err, &unsupported) {
 		t.Errorf("columns that go missing: %v", err)
 	}
 }

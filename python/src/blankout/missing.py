@@ -111,8 +111,8 @@ class Missing:
         """
         if data is None:
             return cls()
-        strict("missing", data, "rules", "absent", "usual", "usually_null", "also", "known", "columns", "levels")
-        rules, levels = data.get("rules"), tuple(data.get("levels") or (0,) * RANGES)
+        strict("missing", data, "policies", "absent", "usual", "usually_null", "also", "known", "columns", "levels")
+        rules, levels = data.get("policies"), tuple(data.get("levels") or (0,) * RANGES)
         if not isinstance(rules, list) or len(rules) != RANGES or any(len(shares) != len(RULES) for shares in rules):
             raise NewerError(f"the model answers events with missing fields by the shares {rules}, which this package does not know: use a newer one")
         return cls(

@@ -302,14 +302,14 @@ class Model:
         values, shared = self._rows.values, layout.get("outputs")
         k = self._outputs if shared is None else max(1, max(shared) + 1)
         weights: np.ndarray | None = None
-        for part in layout.get("mix") or (layout | {"share": 1.0},):
+        for part in layout.get("mix") or (layout | {"factor": 1.0},):
             at, average = part["weight"], part.get("average", 0)
             w = values[:, at : at + k]
             if average != 0:
                 lag = part.get("lag", 0)
                 w = w + average * values[:, lag : lag + k]
             if layout.get("mix"):
-                w = part["share"] * w
+                w = part["factor"] * w
             weights = w if weights is None else weights + w
         if shared is not None:
             weights = np.where(np.array(shared) < 0, 0.0, weights[:, shared])
