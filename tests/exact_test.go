@@ -49,8 +49,10 @@ func firstLines(t *testing.T, from, to string, n int) string {
 // A learner adopts the exact solution over a whole topic. The objective that was
 // reported, that of the live weights since, that of a validation of the
 // checkpoint, and that of train on the same events through the same Scaler are
-// one number.
+// one number. (Short runs hold validations to train in ../batch and adoptions in ../internal/run;
+// this test needs a second compilation, for its failpoints.)
 func TestExactIsTrain(t *testing.T) {
+	longtest.Only(t)
 	longtest.NotRaced(t)
 	program := buildProgram(t, "-tags=failpoint")
 	samples := filepath.Join("..", "papers", "samples")

@@ -179,7 +179,11 @@ func frozenRuns(f *frozen) {
 	}
 
 	// Stopped in mid-stream and gone on with, the state is that of one run.
-	for _, more := range []string{"learner.covariance_max_fields=256", "learner.covariance_max_fields=0"} {
+	stopped := []string{"learner.covariance_max_fields=256", "learner.covariance_max_fields=0"}
+	if !f.whole {
+		stopped = stopped[:1]
+	}
+	for _, more := range stopped {
 		settings := of(more)
 		whole, parts := f.learned(two, nil, settings), t.TempDir()
 		for _, last := range []string{"900", "1000", "0"} {
@@ -206,6 +210,7 @@ func frozenRuns(f *frozen) {
 
 	// Threads change no bit.
 	for _, threads := range []string{"1", "2"} {
+		f.seen = 0
 		f.train("threads", "usps/train.svm.gz", "usps/train.svm.gz", "--loss", "hinge", "--noise", "dropout:0.3", "--threads", threads)
 	}
 }
@@ -236,7 +241,11 @@ func frozenFold(f *frozen) {
 			e.Label = 1
 		}
 	}
-	for _, noise := range []string{"auto", "dropout:0.3", "none"} {
+	noises := []string{"auto", "dropout:0.3", "none"}
+	if !f.whole {
+		noises = noises[:1]
+	}
+	for _, noise := range noises {
 		c := online.DefaultConfig()
 		c.Noise = noise
 		m := members.Members{N: 3, Interval: 100, Share: 1, Rate: 1000, Precision: 32, Seed: 9, Delay: 0.01, Timeout: 1, Crash: 0.2, Session: 3}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"blankout/internal/longtest"
 )
 
 // programs are the builds of the program that tests have asked for, each made once.
@@ -35,8 +37,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// buildProgram returns the path of the program built with the given flags, without cgo,
-// which only the race detector needs.
+// buildProgram returns the path of the program built with the given flags. It is built as the
+// tests were, so that the build cache holds its packages; without cgo under the race detector,
+// whose packages only a race build can use.
 func buildProgram(t testing.TB, flags ...string) string {
 	t.Helper()
 	programs.Lock()
@@ -50,8 +53,8 @@ func buildProgram(t testing.TB, flags ...string) string {
 		path += ".exe"
 	}
 	command := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), "../cmd/blankout")...)
-	if !slices.Contains(flags, "-race") {
-		command.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is shipped; the build cache has it
+	if longtest.Race && !slices.Contains(flags, "-race") {
+		command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	}
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", command, err, out)

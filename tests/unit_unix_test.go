@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"blankout/internal/longtest"
 	"blankout/stream"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -59,18 +60,16 @@ func (u systemdUnit) restarts(w syscall.WaitStatus) bool {
 // nothing had happened; after a wrong configuration it does not.
 func TestUnitRestarts(t *testing.T) {
 	unit := readUnit(t)
-	program := buildProgram(t, "-tags=failpoint")
 	broker := crashBroker(t, "short")
+	wrong := newLearner(t, buildProgram(t), broker.Brokers()[0], "short")
+	wrong.flags = append(wrong.flags, "--set=learner.learning_rate=-1")
+	if status := died(t, wrong); status.ExitStatus() != 2 || unit.restarts(status) {
+		t.Errorf("a wrong configuration: exit code %d, started again %v", status.ExitStatus(), unit.restarts(status))
+	}
+	longtest.Only(t) // failpoints need a compilation of their own
+	program := buildProgram(t, "-tags=failpoint")
 	reference := newLearner(t, program, broker.Brokers()[0], "short")
 	reference.finish(t)
-	died := func(l *learner) syscall.WaitStatus {
-		t.Helper()
-		exit := (*exec.ExitError)(nil)
-		if err := l.live(t, 0, nil); !errors.As(err, &exit) {
-			t.Fatalf("it did not fail: %v\n%s", err, l.log())
-		}
-		return exit.Sys().(syscall.WaitStatus)
-	}
 	for what, want := range map[string]struct {
 		signal syscall.Signal
 		said   string
@@ -81,7 +80,7 @@ func TestUnitRestarts(t *testing.T) {
 	} {
 		l := newLearner(t, program, broker.Brokers()[0], "short")
 		l.env = []string{"BLANKOUT_FAILPOINTS=checkpoint.create=" + what + "@2"}
-		status := died(l)
+		status := died(t, l)
 		if !status.Signaled() || status.Signal() != want.signal || !unit.restarts(status) {
 			t.Errorf("%s: exit code %d, signal %v: not started again\n%s", what, status.ExitStatus(), status.Signal(), l.log())
 		}
@@ -92,11 +91,16 @@ func TestUnitRestarts(t *testing.T) {
 		l.finish(t)
 		l.check(t, "short", reference)
 	}
-	l := newLearner(t, program, broker.Brokers()[0], "short")
-	l.flags = append(l.flags, "--set=learner.learning_rate=-1")
-	if status := died(l); status.ExitStatus() != 2 || unit.restarts(status) {
-		t.Errorf("a wrong configuration: exit code %d, started again %v", status.ExitStatus(), unit.restarts(status))
+}
+
+// died returns how a program ended that was to fail.
+func died(t *testing.T, l *learner) syscall.WaitStatus {
+	t.Helper()
+	exit := (*exec.ExitError)(nil)
+	if err := l.live(t, 0, nil); !errors.As(err, &exit) {
+		t.Fatalf("it did not fail: %v\n%s", err, l.log())
 	}
+	return exit.Sys().(syscall.WaitStatus)
 }
 
 // A stop while dead letters cannot be stored has saved the state before them: it ends
