@@ -126,6 +126,11 @@ func TrainFrom(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit,
 	if err != nil {
 		return nil, err
 	}
+	unit := targetUnit{scale: 1}
+	if l, err := loss.Parse(strings.TrimSuffix(name, ":"+ExactBound)); err == nil && l.Facts().Regression {
+		unit = newTargetUnit(problems[0].Y, d.Weight, l, c.Intercept)
+		unit.in(problems[0].Y)
+	}
 	// Problems share nothing but the data, so threads go to problems first.
 	workers := min(max(c.Threads, 1), len(problems))
 	c.Threads = max(c.Threads/workers, 1)
@@ -140,6 +145,9 @@ func TrainFrom(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit,
 			opt := Options{Solver: c.Solver, Tol: c.Tol, MaxIterations: c.MaxIterations, Starts: c.Starts, Seed: c.Seed}
 			if i < len(start) {
 				opt.Start = start[i]
+				if unit.scale != 1 || unit.center != 0 {
+					opt.Start = unit.weightsIn(start[i], d.Columns())
+				}
 			}
 			if c.Progress != nil {
 				opt.Progress = func(p Progress) {
@@ -150,6 +158,9 @@ func TrainFrom(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit,
 				}
 			}
 			results[i], err = Solve(ctx, o, opt)
+		}
+		if err == nil && (unit.scale != 1 || unit.center != 0) {
+			unit.back(results[i], d.Columns())
 		}
 		if err != nil && len(problems) > 1 {
 			err = fmt.Errorf("class %s: %w", d.Schema.Classes[problems[i].Positive], err)

@@ -1,0 +1,128 @@
+package batch
+
+// This file measures targets in a unit of their own while a regression is solved.
+
+import (
+	"math"
+	"slices"
+
+	"blankout/internal/loss"
+)
+
+// targetUnit is what the targets of a regression are measured in while it is solved: (y - center)/scale. The penalty,
+// the tolerance and D of huber then do not depend on what the data count in, so that the solution for a y + b is a times
+// that for y, plus b. Of counts the center is 0 and the scale their mean.
+type targetUnit struct {
+	target        loss.Target
+	center, scale float64
+	squared       bool // the loss is homogeneous of degree 2 in the targets, else of degree 1
+}
+
+// unitClip bounds how many deviations from the median a target counts, as online/numbers does.
+const unitClip = 8
+
+// newTargetUnit returns the unit of the labels y, NaN for none, with these weights, for a loss. Without a free
+// intercept the center is 0, and the scale of counts 1: nothing could take them back.
+func newTargetUnit(y []float64, weight func(i int) float64, l loss.Loss, intercept Intercept) targetUnit {
+	facts := l.Facts()
+	_, quadratic := l.(loss.Linear)
+	_, huber := l.(loss.Huber)
+	u := targetUnit{target: facts.Target, scale: 1, squared: quadratic || huber}
+	var known []float64
+	for i, value := range y {
+		if !math.IsNaN(value) && weight(i) > 0 {
+			known = append(known, value)
+		}
+	}
+	if len(known) == 0 || facts.Target == loss.Count && intercept != FreeIntercept {
+		return u
+	}
+	median := medianOf(known)
+	spread := 0.0
+	if facts.Target != loss.Count {
+		off := make([]float64, len(known))
+		for i, value := range known {
+			off[i] = math.Abs(value - median)
+		}
+		spread = 1.4826 * medianOf(off)
+	}
+	var sum, mean, squares float64
+	for i, value := range y {
+		w := weight(i)
+		if math.IsNaN(value) || w <= 0 {
+			continue
+		}
+		if spread > 0 {
+			value = min(max(value, median-unitClip*spread), median+unitClip*spread)
+		}
+		sum += w
+		step := value - mean
+		mean += step * w / sum
+		squares += w * step * (value - mean)
+	}
+	scale := math.Sqrt(squares / sum)
+	if facts.Target == loss.Count {
+		scale = mean
+	} else if intercept == FreeIntercept {
+		u.center = mean
+	}
+	if scale > 0 && !math.IsInf(scale, 0) {
+		u.scale = scale
+	}
+	return u
+}
+
+func medianOf(list []float64) float64 {
+	list = slices.Clone(list)
+	slices.Sort(list)
+	n := len(list)
+	return list[(n-1)/2]/2 + list[n/2]/2
+}
+
+// in replaces targets by those in the unit.
+func (u targetUnit) in(y []float64) {
+	for i := range y {
+		y[i] = (y[i] - u.center) / u.scale
+	}
+}
+
+// weightsIn returns parameters, of which the last is the intercept if there is one, in the unit.
+func (u targetUnit) weightsIn(w []float64, columns int) []float64 {
+	if u.target == loss.Count {
+		w = slices.Clone(w)
+		if len(w) > columns {
+			w[columns] -= math.Log(u.scale)
+		}
+		return w
+	}
+	out := make([]float64, len(w))
+	for i := range w {
+		out[i] = w[i] / u.scale
+	}
+	if len(w) > columns {
+		out[columns] = (w[columns] - u.center) / u.scale
+	}
+	return out
+}
+
+// back gives a solution in the unit back in the targets' own.
+func (u targetUnit) back(r *Result, columns int) {
+	if u.target == loss.Count {
+		if len(r.W) > columns {
+			r.W[columns] += math.Log(u.scale)
+		}
+	} else {
+		for i := range r.W {
+			r.W[i] *= u.scale
+		}
+		if len(r.W) > columns {
+			r.W[columns] += u.center
+		}
+	}
+	factor := u.scale
+	if u.squared {
+		factor *= u.scale
+	}
+	r.Objective *= factor
+	r.Gap *= factor
+}
