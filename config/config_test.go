@@ -110,6 +110,7 @@ func TestErrorsNameThePlace(t *testing.T) {
 		{"secret", "[http]\ntoken_file = '/nowhere'", nil, nil, `FILE:2: [http] token_file: `},
 		{"a key that was renamed", "[record]\nlabel = 'y'\nknown = true\n[learner]\nnosie = 'x'", nil, nil,
 			"FILE:3: record.known: renamed to record.absent\nFILE:5: unknown key learner.nosie, did you mean learner.noise?"},
+		{"a section that was renamed", "[record]\nlabel = 'y'\n[suspect]\ntopic = 'x'", nil, nil, "FILE:3: suspect: renamed to mislabeled"},
 		{"a flag of a key that was renamed", "", nil, []string{"record.known=true"}, "--set record.known: renamed to record.absent"},
 		{"a variable of a key that was renamed", "", []string{"BLANKOUT_RECORD_KNOWN=X"}, nil, "BLANKOUT_RECORD_KNOWN: renamed to BLANKOUT_RECORD_ABSENT"},
 		{"auto or a number", "[validate]\nevents = 'often'", nil, nil, `FILE:2: validate.events: often: want "auto", or a number of records, 0 for never`},

@@ -27,6 +27,9 @@ var renamed = map[string]string{
 	"suspect.topic":             "mislabeled.topic",
 }
 
+// renamedSections gives the present name of each section that had another one.
+var renamedSections = map[string]string{"suspect": "mislabeled"}
+
 // renamedFlags gives the present name of each flag that had another one.
 var renamedFlags = map[string]string{
 	"alpha":             "unlabeled-weight",
@@ -53,6 +56,9 @@ var removed = map[string]string{
 // former explains a name that was a key once; ok is false for any other name.
 func former(name string) (explanation string, ok bool) {
 	if now, ok := renamed[name]; ok {
+		return "renamed to " + now, true
+	}
+	if now, ok := renamedSections[name]; ok {
 		return "renamed to " + now, true
 	}
 	if instead, ok := removed[name]; ok {
