@@ -343,7 +343,11 @@ func sameAsAlone(t *testing.T, events int, bank *Learner, alone []*Learner) {
 // are learned without harm to what comes after.
 func TestPoison(t *testing.T) {
 	longtest.NotRaced(t)
+	tried := 0
 	eachConfig(t, false, func(t *testing.T, c Config, classes int) {
+		if tried++; !longtest.Some(tried, 2) {
+			return
+		}
 		l, calm := mustNew(t, c, classes), mustNew(t, c, classes)
 		s, s2 := newStream(13, classes), newStream(13, classes)
 		wrong, calmWrong := 0, 0
@@ -528,8 +532,11 @@ func TestFixedPoint(t *testing.T) {
 		}
 		events = append(events, e)
 	}
-	for _, name := range []string{"logistic", "hinge", "logistic:chen", "quadratic"} {
-		for _, noise := range []string{"none", "dropout:0.4", "gaussian:0.7", "dropout:0.1+group:0.4"} {
+	for i, name := range []string{"logistic", "hinge", "logistic:chen", "quadratic"} {
+		for j, noise := range []string{"none", "dropout:0.4", "gaussian:0.7", "dropout:0.1+group:0.4"} {
+			if !longtest.Some(i+j, 2) {
+				continue
+			}
 			c := DefaultConfig()
 			c.Loss, c.Noise, c.C, c.Standardize, c.Average = name, noise, 0.5, "none", 0.3
 			best := math.NaN()

@@ -87,8 +87,11 @@ func newTides(seed uint64, classes int, null float64) *tides {
 // and its coefficient are all in the file.
 func TestSecondIsPublished(t *testing.T) {
 	longtest.NotRaced(t)
-	for _, classes := range []int{2, 3, 0} {
-		for _, null := range []float64{0, 0.1} {
+	for i, classes := range []int{2, 3, 0} {
+		for j, null := range []float64{0, 0.1} {
+			if !longtest.Some(i+j+1, 2) {
+				continue
+			}
 			s := newTides(1, classes, null)
 			l := s.learner(t, func(c *Config) {
 				if null > 0 && classes > 0 {

@@ -3,6 +3,7 @@ package online
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -222,7 +223,7 @@ func TestWildSequences(t *testing.T) {
 	both(t, func(t *testing.T, sparse bool) {
 		const n, from = 5000, at + 64 + 2000
 		clean := follow(t, 1, sparse, steep, n, from, nil)
-		for name, spoil := range map[string]spoil{
+		sequences := map[string]spoil{
 			"0 1 1e30":                list(0, 1, 1e30),
 			"0 1 0 1 0 1 0 1000":      list(0, 1, 0, 1, 0, 1, 0, 1000),
 			"1.5^k":                   values(60, func(k int) float64 { return math.Pow(1.5, float64(k)) }),
@@ -234,7 +235,12 @@ func TestWildSequences(t *testing.T) {
 			"a thousandfold":          lasting(1000, 0),
 			"a thousandfold and more": lasting(1000, 1e6),
 			"elsewhere":               lasting(1, 1e9),
-		} {
+		}
+		for i, name := range slices.Sorted(maps.Keys(sequences)) {
+			if sparse != (i%2 > 0) && !longtest.Asked() {
+				continue
+			}
+			spoil := sequences[name]
 			if got := follow(t, 1, sparse, steep, n, from, spoil); !(got.error <= clean.error+1.2) || !(got.loss < 2*clean.loss) {
 				t.Errorf("%s: error %.2f %%, log-loss %.3f; clean %.2f, %.3f", name, got.error, got.loss, clean.error, clean.loss)
 			}
@@ -248,9 +254,12 @@ func TestWildShare(t *testing.T) {
 	both(t, func(t *testing.T, sparse bool) {
 		const n = 6000
 		clean := follow(t, 1, sparse, steep, n, 0, nil)
-		for _, share := range []float64{0.005, 0.02} {
+		for i, share := range []float64{0.005, 0.02} {
 			for _, flip := range []bool{false, true} {
-				for _, wild := range []float64{1e30, -1000} {
+				for j, wild := range []float64{1e30, -1000} {
+					if sparse != (i+j == 1) && !longtest.Asked() {
+						continue
+					}
 					r := rand.New(rand.NewPCG(3, 3))
 					got := follow(t, 1, sparse, steep, n, 0, func(_ int, e *event.Example) {
 						if r.Float64() < share {
@@ -272,8 +281,11 @@ func TestWildShare(t *testing.T) {
 func TestHeavyTails(t *testing.T) {
 	longtest.NotRaced(t)
 	both(t, func(t *testing.T, sparse bool) {
-		for _, sigma := range []float64{1, 2, 3, 5} {
+		for i, sigma := range []float64{1, 2, 3, 5} {
 			for seed := range uint64(2) {
+				if sparse != ((i+int(seed))%2 > 0) && !longtest.Asked() {
+					continue
+				}
 				if got := follow(t, seed, sparse, heavy(sigma), 8000, 0, nil); !(got.loss <= 0.56) {
 					t.Errorf("sigma %v, seed %d: log-loss %.3f", sigma, seed, got.loss)
 				}

@@ -2,11 +2,14 @@ package online
 
 import (
 	"bytes"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/longtest"
 )
 
 // fewColumns makes reproducible events of columns of which each is in half of them
@@ -107,10 +110,14 @@ func divided(t *testing.T, f func(t *testing.T, run func(n, from int, s spoil) o
 
 // One wild value of several columns at any position.
 func TestOneWildDivided(t *testing.T) {
+	longtest.NotRaced(t)
 	divided(t, func(t *testing.T, run func(n, from int, s spoil) outcome) {
 		clean := run(2000, 0, nil).loss
-		for _, at := range []int{0, 1, 3, 9, 32, 64, 500, 1100} {
-			for _, wild := range []float64{-1e4, 1e30} {
+		for i, at := range []int{0, 1, 3, 9, 32, 64, 500, 1100} {
+			for j, wild := range []float64{-1e4, 1e30} {
+				if !longtest.Some(i+j+1, 2) {
+					continue
+				}
 				got := run(2000, 0, func(i int, e *event.Example) {
 					if i == at {
 						change(e, func(float64) float64 { return wild })
@@ -127,6 +134,7 @@ func TestOneWildDivided(t *testing.T) {
 // Sequences that took the meaning of a column for good: error after 2,000 further
 // events.
 func TestWildSequencesDivided(t *testing.T) {
+	longtest.NotRaced(t)
 	const at, n, from = 1500, 5000, 1500 + 90 + 2000
 	added := func(x ...float64) spoil { // a ninth column
 		return func(i int, e *event.Example) {
@@ -148,7 +156,7 @@ func TestWildSequencesDivided(t *testing.T) {
 	}
 	divided(t, func(t *testing.T, run func(n, from int, s spoil) outcome) {
 		clean := run(n, from, nil)
-		for name, s := range map[string]spoil{
+		sequences := map[string]spoil{
 			"0 1 1e30":              added(0, 1, 1e30),
 			"0 1 0 1 0 1 0 1000":    added(0, 1, 0, 1, 0, 1, 0, 1000),
 			"1.5^k":                 spoilt(at, 60, func(k int, _ float64) float64 { return math.Pow(1.5, float64(k)) }),
@@ -158,7 +166,12 @@ func TestWildSequencesDivided(t *testing.T) {
 			"70 sentinels":          spoilt(0, 70, func(int, float64) float64 { return -999 }),
 			"nothing but sentinels": spoilt(0, at, func(int, float64) float64 { return math.MaxInt64 }),
 			"a thousandfold":        spoilt(at, n, func(_ int, x float64) float64 { return 1000 * x }),
-		} {
+		}
+		for i, name := range slices.Sorted(maps.Keys(sequences)) {
+			if !longtest.Some(i, 2) {
+				continue
+			}
+			s := sequences[name]
 			if got := run(n, from, s); !(got.error <= clean.error+1.5) || !(got.loss < 2*clean.loss) {
 				t.Errorf("%s: error %.2f %%, log-loss %.3f; clean %.2f, %.3f", name, got.error, got.loss, clean.error, clean.loss)
 			}
@@ -168,12 +181,16 @@ func TestWildSequencesDivided(t *testing.T) {
 
 // A share of the events has wild readings, with true labels or flipped ones.
 func TestWildShareDivided(t *testing.T) {
+	longtest.NotRaced(t)
 	divided(t, func(t *testing.T, run func(n, from int, s spoil) outcome) {
 		const n = 5000
 		clean := run(n, 0, nil)
-		for _, share := range []float64{0.005, 0.02} {
-			for _, wild := range []float64{1e30, -1000} {
-				for _, flip := range []bool{false, true} {
+		for i, share := range []float64{0.005, 0.02} {
+			for j, wild := range []float64{1e30, -1000} {
+				for k, flip := range []bool{false, true} {
+					if !longtest.Some(i+j+k+1, 2) {
+						continue
+					}
 					r := rand.New(rand.NewPCG(3, 3))
 					got := run(n, 0, func(_ int, e *event.Example) {
 						if r.Float64() < share {

@@ -22,6 +22,10 @@ func Only(t testing.TB) {
 	}
 }
 
+// Some reports whether case i of a list is to run: every nth in a plain go test, every one if long
+// tests are to run.
+func Some(i, n int) bool { return Asked() || i%n == 0 }
+
 // NotRaced skips a test of numbers under the race detector, which would take ten times as long and
 // find nothing: one goroutine works them out, or cheaper tests run the same goroutines.
 func NotRaced(t testing.TB) {
