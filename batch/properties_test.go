@@ -370,9 +370,9 @@ func TestCorruptedCopiesTendToTheExpectation(t *testing.T) {
 	x, y := drawProblem(t, 8, 60, 5, false)
 	data := denseData(t, x, y)
 	w := []float64{0.5, -0.3, 0.2, 0.4, -0.1, 0.2}
-	for _, n := range everyNoise[1:] {
-		for _, l := range everyLoss {
-			if l == (loss.LogisticQuadratic{}) {
+	for i, n := range everyNoise[1:] {
+		for j, l := range everyLoss {
+			if l == (loss.LogisticQuadratic{}) || !longtest.Some(i+j, 2) {
 				continue
 			}
 			want := newExpected(t, data, y, l, n, 1, FreeIntercept).ValueGrad(w, nil)
@@ -472,6 +472,9 @@ func TestThreadsDoNotChangeABit(t *testing.T) {
 		for _, s := range []Solver{"", LBFGS} {
 			var want []float64
 			for threads := 1; threads <= 4; threads++ {
+				if !longtest.Some(threads-1, 2) {
+					continue
+				}
 				o, err := NewExpected(Problem{Data: data, Y: y, Loss: l, Noise: loss.Dropout{Q: 0.3}, Kappa: 1,
 					Intercept: FreeIntercept, Penalty: Ridge(6, 1, FreeIntercept), Threads: threads})
 				if err != nil {
@@ -504,6 +507,9 @@ func TestThreadsDoNotChangeABitOfGroups(t *testing.T) {
 	for _, noise := range []loss.Noise{loss.GroupDropout{Groups: 0.4}, loss.GroupDropout{Q: 0.1, Groups: 0.3}, loss.GroupDropout{Rates: ownRates}} {
 		var want, models [][]float64
 		for threads := 1; threads <= 3; threads++ {
+			if !longtest.Some(threads-1, 2) {
+				continue
+			}
 			o, err := NewExpected(Problem{Data: data, Y: y, Loss: loss.LogisticGaussian{}, Noise: noise, Kappa: 1,
 				Intercept: FreeIntercept, Penalty: Ridge(6, 1, FreeIntercept), Threads: threads})
 			if err != nil {

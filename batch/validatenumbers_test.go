@@ -90,8 +90,11 @@ func (o *oneBatch) Next(_ context.Context, b *event.Batch) error {
 // out are those of their predictions.
 func TestValidateNumbers(t *testing.T) {
 	longtest.NotRaced(t)
-	for _, lossName := range []string{"linear", "absolute", "quantile:0.9", "huber:0.7", "poisson"} {
-		for _, intercept := range []string{"free", "penalized", "none"} {
+	for i, lossName := range []string{"linear", "absolute", "quantile:0.9", "huber:0.7", "poisson"} {
+		for j, intercept := range []string{"free", "penalized", "none"} {
+			if !longtest.Some(i+j, 3) {
+				continue
+			}
 			t.Run(lossName+" "+intercept, func(t *testing.T) {
 				r, live, exact, learner, all := validatedNumbers(t, lossName, func(c *online.Config) { c.Intercept, c.C = intercept, 0.01 })
 				var learned []event.Example
