@@ -655,6 +655,7 @@ func TestDivisions(t *testing.T) {
 // TestWholeSets: a set is used whole once the store has all its cells of that size, for figures 3
 // and 4 and for figure 5, and the page says so; a set that lacks one is cut.
 func TestWholeSets(t *testing.T) {
+	longtest.Only(t)
 	longtest.NotRaced(t)
 	out := t.TempDir()
 	run := func() (used, trained []any, notes string) {

@@ -21,6 +21,7 @@ import (
 
 	"blankout/checkpoint"
 	"blankout/internal/event"
+	"blankout/internal/longtest"
 	"blankout/internal/run"
 	"blankout/online"
 	"blankout/online/watch"
@@ -219,7 +220,11 @@ func TestStateDependsOnEventsOnly(t *testing.T) {
 	if p.Next != records || p.Records != records {
 		t.Fatalf("ended at %+v", p)
 	}
-	for seed := range uint64(8) {
+	seeds := uint64(3)
+	if longtest.Asked() {
+		seeds = 8
+	}
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 3))
 		dir := t.TempDir()
 		lives := 0

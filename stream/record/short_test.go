@@ -101,7 +101,11 @@ func TestJSONAsFresh(t *testing.T) {
 		return `"` + pick("no", "it", "norway", "seventh", "eightlet", "fifteen_letters", "sixteen_letters_", fmt.Sprint("n", r.IntN(50))) + `"`
 	}
 	var events [][]byte
-	for range 4000 {
+	n := 1500
+	if longtest.Asked() {
+		n = 4000
+	}
+	for range n {
 		keys := slices.Clone(shapes[r.IntN(len(shapes))])
 		switch r.IntN(8) {
 		case 0:
