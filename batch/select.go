@@ -237,7 +237,7 @@ func Select[S Settings[S]](ctx context.Context, d *Data, first S, s Selection) (
 	}
 	for _, q := range s.Deletions {
 		if !(q >= 0 && q < 1) {
-			return nil, nil, fmt.Errorf("deletion %v: want a share in [0, 1)", q)
+			return nil, nil, fmt.Errorf("deletion %v: want a fraction in [0, 1)", q)
 		}
 	}
 	t := &Ranking{Deletions: s.Deletions}

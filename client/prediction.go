@@ -55,7 +55,7 @@ type Prediction struct {
 
 // Contribution is what one feature adds to a score: its standardized value times its weight.
 type Contribution struct {
-	Feature string  `json:"feature"` // "(intercept)" and "(filled in)" stand for no feature
+	Feature string  `json:"feature"` // "(intercept)" and "(imputed)" stand for no feature
 	Value   float64 `json:"value"`
 	Weight  float64 `json:"weight"`
 	Score   float64 `json:"score"`

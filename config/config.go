@@ -219,15 +219,15 @@ func (c *Config) CheckJoin() error {
 	case c.Checkpoint.Objects() && c.Labels.Directory == "":
 		return event.KeyErrorf("directory", "directory: events that wait for labels are kept on a disk, and the checkpoints of %s are on none: name a directory on a disk that follows the learner from machine to machine", c.Checkpoint.Directory)
 	case len(c.Kafka.UnlabeledTopics) > 0:
-		return event.KeyErrorf("topics", "topics: with labels that come later kafka.unlabeled_topics must be empty: an event without a label is one whose label never comes")
+		return event.KeyErrorf("topics", "topics: with delayed labels kafka.unlabeled_topics must be empty: an event without a label is one whose label never comes")
 	case c.Mislabeled.DeadLetterConfig != stream.DeadLetterConfig{}:
-		return event.KeyErrorf("topics", "topics: with labels that come later [mislabeled] keeps no events: leave its topic and file empty")
+		return event.KeyErrorf("topics", "topics: with delayed labels [mislabeled] keeps no events: leave its topic and file empty")
 	case loss.IsRegression(c.Learner.Loss) && c.Labels.TimeoutLabel != "" && !isNumber(c.Labels.TimeoutLabel):
-		return event.KeyErrorf("timeout_label", "timeout_label %q: the labels of loss %s are numbers; name one, or leave timeout_label empty", c.Labels.TimeoutLabel, c.Learner.Loss)
+		return event.KeyErrorf("timeout_label", "timeout_label %q: loss %s is for regression; give a target, or leave timeout_label empty", c.Labels.TimeoutLabel, c.Learner.Loss)
 	case c.Validate.Policy == "adopt":
-		return event.KeyErrorf("topics", "topics: with labels that come later validate.policy cannot be adopt: an exact solution learns no event twice, as a corrected label does")
+		return event.KeyErrorf("topics", "topics: with delayed labels validate.policy cannot be adopt: an exact solution learns no event twice, as a corrected label does")
 	case c.Validate.HoldoutTopic != "":
-		return event.KeyErrorf("topics", "topics: with labels that come later validate.holdout_topic must be empty: its events would have to wait for labels too; set validate.holdout")
+		return event.KeyErrorf("topics", "topics: with delayed labels validate.holdout_topic must be empty: its events would have to wait for labels too; set validate.holdout")
 	case c.Labels.LatePolicy == labels.LateDeadLetter && c.DeadLetter.Policy != run.PolicyDeadLetter:
 		return event.KeyErrorf("late_policy", "late_policy %s: dead_letter.policy must be dead-letter too", c.Labels.LatePolicy)
 	case c.Labels.TimeoutLabel != "" && len(c.Record.Classes) > 0 && event.FindClass(c.Record.Classes, c.Labels.TimeoutLabel) < 0:

@@ -428,7 +428,7 @@ func (s *settings) parseNoise(c Config) error {
 			return &event.KeyError{Key: "noise", Err: err}
 		}
 		if g, ok := n.(loss.GroupDropout); ok && g.Rates != nil && g.Q > 0 {
-			return event.KeyErrorf("noise", "noise %q: dropout of features beside groups with rates of their own is for the exact solvers; give one of the two", c.Noise)
+			return event.KeyErrorf("noise", "noise %q: dropout of features together with groups with rates of their own is for the exact solvers; give one of the two", c.Noise)
 		}
 		s.noises = []loss.Noise{n}
 		switch c0, c1, _ := n.Coefficients(); {

@@ -21,17 +21,17 @@ type NumbersError struct {
 }
 
 func (e *NumbersError) Error() string {
-	return fmt.Sprintf("loss %s: the labels are numbers (%s), and it is for classes: learn numbers with loss squared, absolute, quantile:T, huber:D or poisson; "+
+	return fmt.Sprintf("loss %s: the labels are numbers (%s), and it is for classes: for regression use loss squared, absolute, quantile:T, huber:D or poisson; "+
 		"if they are classes, name them (record.classes), or set the loss to logistic where they are whole numbers", e.Loss, e.Labels)
 }
 
 // targetMismatch says that a loss and a Schema disagree about what labels are.
 func targetMismatch(lossName string, of loss.Target) error {
 	if of == loss.Sign {
-		return event.KeyErrorf("loss", "loss %s: its labels are numbers, and the state is one of classes: "+
+		return event.KeyErrorf("loss", "loss %s: it is for regression, and the state is one of classes: "+
 			"start afresh with --reset, which sets the checkpoints aside, or go on with another loss of classes, such as quadratic", lossName)
 	}
-	return event.KeyErrorf("loss", "loss %s: its labels are classes, and the state is one of numbers: set loss to squared, absolute, quantile:T, huber:D or poisson, "+
+	return event.KeyErrorf("loss", "loss %s: it is for classes, and the state is one of regression: set loss to squared, absolute, quantile:T, huber:D or poisson, "+
 		"or start afresh with --reset, which sets the checkpoints aside", lossName)
 }
 

@@ -68,7 +68,7 @@ func (c Config) checkShared(s settings) error {
 	case c.HalfLifeTime > 0:
 		return event.KeyErrorf("half_life_time", "half_life_time = %v: several learners of one model have no clock in common; set half_life, in events, instead", c.HalfLifeTime)
 	case loss.IsRegression(c.Loss):
-		return event.KeyErrorf("loss", "loss %s: several learners of one model learn classes so far, and its labels are numbers; learn it with one learner", c.Loss)
+		return event.KeyErrorf("loss", "loss %s: several learners of one model learn classes so far, and it is for regression; learn it with one learner", c.Loss)
 	case s.missingRule == model.MissingImpute:
 		return event.KeyErrorf("missing_policy", "missing_policy = \"fill\": several learners of one model do not gather a covariance yet; use auto, none or rescale")
 	}

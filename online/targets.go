@@ -122,12 +122,12 @@ func (c Config) checkNumbers(s settings) error {
 		wrong bool
 		why   string
 	}{
-		{"optimizer", s.rule.ClassesOnly, fmt.Sprintf("optimizer %s: it is for classes, and the labels of loss %s are numbers; use adagrad, dropout-descent, sgd or ftrl", c.Optimizer, c.Loss)},
-		{"irls_batch", c.IRLSBatch > 0, fmt.Sprintf("irls_batch = %d: it is for classes, and the labels of loss %s are numbers; set irls_batch = 0", c.IRLSBatch, c.Loss)},
-		{"noise", s.grouped(), fmt.Sprintf("noise %q: of groups is for classes so far, and the labels of loss %s are numbers; use auto, dropout:Q or none", c.Noise, c.Loss)},
-		{"class_weight", len(c.ClassWeight) > 0, fmt.Sprintf("class_weight: the labels of loss %s are numbers, no classes", c.Loss)},
-		{"calibrate", c.Calibrate == "on", fmt.Sprintf("calibrate: the labels of loss %s are numbers, without probabilities", c.Loss)},
-		{"threshold", c.Threshold != 0.5, fmt.Sprintf("threshold = %v: the labels of loss %s are numbers, without probabilities", c.Threshold, c.Loss)},
+		{"optimizer", s.rule.ClassesOnly, fmt.Sprintf("optimizer %s: it is for classes, and loss %s is for regression; use adagrad, dropout-descent, sgd or ftrl", c.Optimizer, c.Loss)},
+		{"irls_batch", c.IRLSBatch > 0, fmt.Sprintf("irls_batch = %d: it is for classes, and loss %s is for regression; set irls_batch = 0", c.IRLSBatch, c.Loss)},
+		{"noise", s.grouped(), fmt.Sprintf("noise %q: of groups is for classes so far, and loss %s is for regression; use auto, dropout:Q or none", c.Noise, c.Loss)},
+		{"class_weight", len(c.ClassWeight) > 0, fmt.Sprintf("class_weight: loss %s is for regression, without classes", c.Loss)},
+		{"calibrate", c.Calibrate == "on", fmt.Sprintf("calibrate: loss %s is for regression, without probabilities", c.Loss)},
+		{"threshold", c.Threshold != 0.5, fmt.Sprintf("threshold = %v: loss %s is for regression, without probabilities", c.Threshold, c.Loss)},
 		{"missing_policy", s.missingRule == model.MissingRescale, fmt.Sprintf("missing_policy %q: is for classes; a number is predicted of what is left as it is", c.MissingPolicy)},
 	} {
 		if x.wrong {

@@ -110,7 +110,7 @@ var mainMetrics = []metric{
 		one(func(v *view) float64 { return float64(v.status.Mislabeled) })},
 	{"blankout_mislabeled_failures_total", counter, nil, "Attempts to store mislabeled events that failed; learning waits for them.",
 		one(func(v *view) float64 { return float64(v.status.MislabeledFailures) })},
-	{"blankout_labels_pending_events", gauge, nil, "Events that wait for a label that comes later ([labels]).",
+	{"blankout_labels_pending_events", gauge, nil, "Events that wait for a delayed label ([labels]).",
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.Pending)) })},
 	{"blankout_labels_oldest_seconds", gauge, nil, "How long ago, by the time of the logs, the oldest event or label within labels.max_delay came.",
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.Age) / 1000) })},
@@ -130,7 +130,7 @@ var mainMetrics = []metric{
 			emit(float64(c.Late), "late")
 			emit(float64(c.Unknown), "unmatched")
 		})},
-	{"blankout_labels_delay_seconds", gauge, []string{"quantile"}, "By how much labels come later than their events: a bound on the quantile, within a factor of two.",
+	{"blankout_labels_delay_seconds", gauge, []string{"quantile"}, "Delay of labels after their events: a bound on the quantile, within a factor of two.",
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) {
 			for _, q := range []float64{0.5, 0.9, 0.99} {
 				emit(c.Delay(q), strconv.FormatFloat(q, 'g', -1, 64))
@@ -144,7 +144,7 @@ var mainMetrics = []metric{
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.OddTimes)) })},
 	{"blankout_labels_store_failures_total", counter, nil, "Attempts to write down the events that wait for labels that failed; learning waits meanwhile.",
 		one(func(v *view) float64 { return float64(v.status.WaitingFailures) })},
-	{"blankout_labels_learning_error_ratio", gauge, nil, "Share of events that would have been predicted wrongly as they were learned; blankout_progressive_error_ratio has what they were predicted when they came.",
+	{"blankout_labels_learning_error_ratio", gauge, nil, "Fraction of events that would have been predicted wrongly as they were learned; blankout_progressive_error_ratio has what they were predicted when they came.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.status.Labels != nil && v.status.Metrics.Numbers == nil {
 				emit(v.status.AtLearning.Error())
@@ -208,15 +208,15 @@ var mainMetrics = []metric{
 		}},
 	{"blankout_progressive_log_loss_nats", gauge, []string{"span"}, "Mean log-loss of events scored before they were learned: total or over the recent window.",
 		bySpan(measure.Classes.MeanLogLoss)},
-	{"blankout_progressive_error_ratio", gauge, []string{"span"}, "Share of events predicted wrongly before they were learned: total or over the recent window.",
+	{"blankout_progressive_error_ratio", gauge, []string{"span"}, "Fraction of events predicted wrongly before they were learned: total or over the recent window.",
 		bySpan(measure.Classes.Error)},
-	{"blankout_stale_error_ratio", gauge, []string{"age", "weights"}, "Share of sampled events predicted wrongly by aged weights, that many events old to a tenth, and at the same events by fresh ones, no event old.",
+	{"blankout_stale_error_ratio", gauge, []string{"age", "weights"}, "Fraction of sampled events predicted wrongly by stale weights, that many events old to a tenth, and at the same events by the current weights.",
 		byAge(false, func(r measure.Aged) (old, fresh *float64) { return r.Error, r.FreshError })},
 	{"blankout_stale_log_loss_nats", gauge, []string{"age", "weights"}, "Mean log-loss of these answers.",
 		byAge(false, func(r measure.Aged) (old, fresh *float64) { return r.LogLoss, r.FreshLogLoss })},
-	{"blankout_stale_absolute_error", gauge, []string{"age", "weights"}, "Mean absolute error of these answers, in the target's own unit; targets that are numbers.",
+	{"blankout_stale_absolute_error", gauge, []string{"age", "weights"}, "Mean absolute error of these answers, in the target's own unit; regression.",
 		byAge(true, func(r measure.Aged) (old, fresh *float64) { return r.Error, r.FreshError })},
-	{"blankout_stale_excess_nats", gauge, []string{"age"}, "How much more than the class shares the weights lose that are that many events old: above 0 they are of no use to their readers.",
+	{"blankout_stale_excess_nats", gauge, []string{"age"}, "Log-loss of weights that are that many events old, less that of the class frequencies: above 0 such weights are of no use to their readers.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, r := range v.status.Metrics.ByAge {
 				if r.LogLoss != nil && r.ConstantLogLoss != nil {
@@ -228,29 +228,29 @@ var mainMetrics = []metric{
 		ofTwo((*measure.Binary).AUC)},
 	{"blankout_progressive_average_precision_ratio", gauge, nil, "Area under the precision-recall curve of events scored before they were learned; two classes.",
 		ofTwo((*measure.Binary).AveragePrecision)},
-	{"blankout_progressive_precision_ratio", gauge, nil, "Share of the events predicted positive (learner.threshold) that were; two classes.",
+	{"blankout_progressive_precision_ratio", gauge, nil, "Fraction of the events predicted positive (learner.threshold) that were; two classes.",
 		ofTwo((*measure.Binary).Precision)},
-	{"blankout_progressive_recall_ratio", gauge, nil, "Share of the positive events that were predicted so; two classes.",
+	{"blankout_progressive_recall_ratio", gauge, nil, "Fraction of the positive events that were predicted so; two classes.",
 		ofTwo((*measure.Binary).Recall)},
 	{"blankout_progressive_calibration_error_ratio", gauge, nil, "Mean distance of the probability given to the positive class from how often it was right; two classes.",
 		ofTwo((*measure.Binary).CalibrationError)},
-	{"blankout_progressive_absolute_error", gauge, []string{"span"}, "Mean absolute error of events predicted before they were learned, in the target's own unit; targets that are numbers.",
+	{"blankout_progressive_absolute_error", gauge, []string{"span"}, "Mean absolute error of events predicted before they were learned, in the target's own unit; regression.",
 		ofNumbers((*measure.Numbers).MAE)},
-	{"blankout_progressive_root_mean_squared_error", gauge, []string{"span"}, "Root of the mean squared error of events predicted before they were learned, in the target's own unit; targets that are numbers.",
+	{"blankout_progressive_root_mean_squared_error", gauge, []string{"span"}, "Root of the mean squared error of events predicted before they were learned, in the target's own unit; regression.",
 		ofNumbers((*measure.Numbers).RMSE)},
-	{"blankout_progressive_baseline_absolute_error", gauge, nil, "Mean absolute error of predicting the mean of the targets so far instead; targets that are numbers.",
+	{"blankout_progressive_baseline_absolute_error", gauge, nil, "Mean absolute error of predicting the mean of the targets so far instead; regression.",
 		func(v *view, emit func(float64, ...string)) {
 			if mean := v.status.Metrics.Baselines.Report(true).MeanMAE; v.status.Metrics.Numbers != nil && mean != nil {
 				emit(*mean)
 			}
 		}},
-	{"blankout_progressive_last_label_absolute_error", gauge, nil, "Mean absolute error of predicting the last label instead; targets that are numbers.",
+	{"blankout_progressive_last_label_absolute_error", gauge, nil, "Mean absolute error of predicting the last label instead; regression.",
 		func(v *view, emit func(float64, ...string)) {
 			if last := v.status.Metrics.Baselines.Report(true).LastMAE; v.status.Metrics.Numbers != nil && last != nil {
 				emit(*last)
 			}
 		}},
-	{"blankout_progressive_last_label_error_ratio", gauge, nil, "Share of the labeled events whose class is not that of the one before; classes.",
+	{"blankout_progressive_last_label_error_ratio", gauge, nil, "Fraction of the labeled events whose class is not that of the one before; classes.",
 		func(v *view, emit func(float64, ...string)) {
 			if last := v.status.Metrics.Baselines.Report(false).LastError; v.status.Metrics.Numbers == nil && last != nil {
 				emit(*last / 100)
@@ -343,13 +343,13 @@ var mainMetrics = []metric{
 				emit(time.Since(p.when).Seconds(), p.name)
 			}
 		})},
-	{"blankout_expert_weight", gauge, []string{"expert"}, "Share of the answers to events that lack nothing: of noise levels, which sum to 1, and of the corrections of their mixture.",
+	{"blankout_expert_weight", gauge, []string{"expert"}, "Mixture weights of events with no missing field: of noise levels, which sum to 1, and of the corrections of their mixture.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, e := range v.status.Metrics.Experts {
 				emit(e.Share, e.Name)
 			}
 		}},
-	{"blankout_coverage_ratio", gauge, []string{"missing"}, "Share of the latest sets of classes, or intervals of numbers, that held the label, by the share of an event's fields that is missing; learner.coverage is what it should be.",
+	{"blankout_coverage_ratio", gauge, []string{"missing"}, "Fraction of the latest sets of classes, or intervals of regression, that held the label, by the fraction of an event's fields that is missing; learner.coverage is the aim.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, r := range v.status.Metrics.Sets {
 				emit(r.Recent, r.Range)
@@ -361,13 +361,13 @@ var mainMetrics = []metric{
 				emit(c.Recent, c.Class)
 			}
 		}},
-	{"blankout_set_size", gauge, []string{"missing"}, "Mean number of classes in these sets or, of numbers, mean distance of low and high.",
+	{"blankout_set_size", gauge, []string{"missing"}, "Mean number of classes in these sets or, for regression, mean distance of low and high.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, r := range v.status.Metrics.Sets {
 				emit(r.Size, r.Range)
 			}
 		}},
-	{"blankout_forecast_error_ratio", gauge, []string{"deleted"}, "Error expected of the answers if that share of the features goes missing.",
+	{"blankout_forecast_error_ratio", gauge, []string{"deleted"}, "Expected error of the predictions if that fraction of the features goes missing.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.status.Metrics.Numbers != nil {
 				return // these are root mean squared errors, no shares
@@ -411,7 +411,7 @@ var mainMetrics = []metric{
 			emit(float64(v.status.Save.Saved), "saved")
 			emit(float64(v.status.Save.Failed), "failed")
 		}},
-	{"blankout_checkpoint_seconds_total", counter, nil, "Time spent encoding and writing checkpoints, beside learning.",
+	{"blankout_checkpoint_seconds_total", counter, nil, "Time spent encoding and writing checkpoints, while learning goes on.",
 		one(func(v *view) float64 { return v.status.Save.TookSum.Seconds() })},
 	{"blankout_checkpoint_last_seconds", gauge, nil, "Time the last checkpoint took.",
 		one(func(v *view) float64 { return v.status.Save.Took.Seconds() })},
@@ -435,9 +435,9 @@ var mainMetrics = []metric{
 		one(func(v *view) float64 { return float64(v.status.Save.CommitFailures) })},
 	{"blankout_holdout_log_loss_nats", gauge, nil, "Mean log-loss of held-out events, scored as they came.",
 		one(func(v *view) float64 { return v.status.Holdout.MeanLogLoss() })},
-	{"blankout_holdout_error_ratio", gauge, nil, "Share of held-out events since the start predicted wrongly.",
+	{"blankout_holdout_error_ratio", gauge, nil, "Fraction of held-out events since the start predicted wrongly.",
 		one(func(v *view) float64 { return v.status.Holdout.Error() })},
-	{"blankout_holdout_root_mean_squared_error", gauge, nil, "Root of the mean squared error of held-out events, predicted as they came, in the target's own unit; targets that are numbers.",
+	{"blankout_holdout_root_mean_squared_error", gauge, nil, "Root of the mean squared error of held-out events, predicted as they came, in the target's own unit; regression.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.status.Metrics.Numbers != nil {
 				emit(v.status.HoldoutNumbers.RMSE())
@@ -473,19 +473,19 @@ var mainMetrics = []metric{
 		})},
 	{"blankout_validation_certificate", gauge, nil, "Bound on how far the exact objective is above the minimum.",
 		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(gaugeOf(r.Certificate)) })},
-	{"blankout_validation_error_ratio", gauge, []string{"side"}, "Share of the measured events predicted wrongly at the last validation: live or exact.",
+	{"blankout_validation_error_ratio", gauge, []string{"side"}, "Fraction of the measured events predicted wrongly at the last validation: live or exact.",
 		ofLast(func(r *batch.Validation, emit func(float64, ...string)) {
 			emit(gaugeOf(r.Live.Error)/100, "live")
 			emit(gaugeOf(r.Exact.Error)/100, "exact")
 		})},
-	{"blankout_validation_root_mean_squared_error", gauge, []string{"side"}, "Root of the mean squared error on the measured events at the last validation, in the target's own unit: live or exact; targets that are numbers.",
+	{"blankout_validation_root_mean_squared_error", gauge, []string{"side"}, "Root of the mean squared error on the measured events at the last validation, in the target's own unit: live or exact; regression.",
 		ofLast(func(r *batch.Validation, emit func(float64, ...string)) {
 			if live, exact := r.Live.NumbersReport, r.Exact.NumbersReport; live != nil && exact != nil {
 				emit(gaugeOf(live.RMSE), "live")
 				emit(gaugeOf(exact.RMSE), "exact")
 			}
 		})},
-	{"blankout_validation_coverage_ratio", gauge, nil, "Share of the counted records that the last validation could read again.",
+	{"blankout_validation_coverage_ratio", gauge, nil, "Fraction of the counted records that the last validation could read again.",
 		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(r.Coverage) })},
 	{"blankout_validation_seconds", gauge, nil, "Time the last validation took, reading and waiting included.",
 		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(r.Reading + r.Seconds) })},

@@ -383,7 +383,7 @@ func (t *site) handler() http.Handler {
 				reply(w, http.StatusOK, status)
 				return
 			}
-			fail(w, http.StatusServiceUnavailable, "the ledger has not been folded yet", r.URL.Path)
+			fail(w, http.StatusServiceUnavailable, "the commit log has not been read yet", r.URL.Path)
 		})
 	}
 	if s.Reports != nil {

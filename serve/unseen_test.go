@@ -31,7 +31,7 @@ func TestStrangers(t *testing.T) {
 	}
 	for i, p := range answer.Predictions {
 		if i == 1 {
-			if p.Error != "the model has met no feature of the event: new, newer=a" || p.Where != "event 1" || p.Class != "" {
+			if p.Error != "the model has seen no feature of the event: new, newer=a" || p.Where != "event 1" || p.Class != "" {
 				t.Errorf("a stranger: %+v", p)
 			}
 			continue

@@ -206,7 +206,7 @@ func ofNumbers(results []*Delayed) bool { return len(results) > 0 && results[0].
 
 // DelayFigure returns the error over the stream, a line for each Delay.
 func DelayFigure(results []*Delayed) *Figure {
-	f := &Figure{Title: "Labels that come later", X: "share of the stream (%)", Y: "error of the scores as events came (%)"}
+	f := &Figure{Title: "Delayed labels", X: "fraction of the stream (%)", Y: "error of the scores as events came (%)"}
 	if ofNumbers(results) {
 		f.Y = "mean absolute error as events came"
 	}

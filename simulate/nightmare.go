@@ -166,7 +166,7 @@ var nightmares = []struct {
 func parseShare(a string) (float64, error) {
 	d, err := strconv.ParseFloat(a, 64)
 	if err != nil || !(d >= 0 && d < 1) {
-		return 0, fmt.Errorf("the share %q must be a number in [0, 1)", a)
+		return 0, fmt.Errorf("the fraction %q must be a number in [0, 1)", a)
 	}
 	return d, nil
 }

@@ -224,7 +224,7 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, stor
 		return fmt.Errorf("demo: %w", err)
 	}
 	levels := []float64{0, .3, .5, .7, .8, .9}
-	fmt.Fprintf(out, "\nNow words are deleted from %s sentences it has not seen; error in %%:\n  %-34s", humanize.Comma(int64(len(d.test))), "share of the words deleted")
+	fmt.Fprintf(out, "\nNow words are deleted from %s sentences it has not seen; error in %%:\n  %-34s", humanize.Comma(int64(len(d.test))), "fraction of the words deleted")
 	for _, level := range levels {
 		fmt.Fprintf(out, "%5.0f %%", 100*level)
 	}
@@ -268,7 +268,7 @@ type demoResult struct {
 	Error  float64 `json:"error"`       // %, each event judged before it was learned from
 	Level  string  `json:"noise_level"` // of noise, chosen
 	Words  int     `json:"words"`       // with a weight
-	// Deleted has the error with a share of the words deleted, for each way to learn.
+	// Deleted has the error with a fraction of the words deleted, for each way to learn.
 	Deleted []demoDeleted `json:"deleted"`
 }
 

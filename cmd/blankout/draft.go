@@ -84,7 +84,7 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 	if s.numbers() {
 		line("loss = \"squared\"  # the label has %d different numbers", len(s.classes()))
 	}
-	line("expected_missing = %v  # the share of features you expect to lose", l.Learner.ExpectedMissing)
+	line("expected_missing = %v  # the fraction of features you expect to lose", l.Learner.ExpectedMissing)
 	line("")
 	line("[checkpoint]")
 	line("directory = %s", quote(string(l.Checkpoint.Directory)))

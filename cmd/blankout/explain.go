@@ -56,7 +56,7 @@ type explanation struct {
 	Event     string   `json:"event"` // where it is: FILE:LINE or TOPIC/PARTITION: offset N
 	Key       string   `json:"key,omitempty"`
 	Label     *string  `json:"label"`               // null without one
-	Predicted string   `json:"predicted,omitempty"` // as Class, not where labels are numbers
+	Predicted string   `json:"predicted,omitempty"` // as Class, not for regression
 	Class     string   `json:"class,omitempty"`     // whose score this is
 	Score     float64  `json:"score"`
 	Prob      *float64 `json:"probability"` // of Class; null where the loss is of no class
@@ -64,7 +64,7 @@ type explanation struct {
 	Noise     string   `json:"noise"`
 	Variance  float64  `json:"variance"` // of the score under Noise
 	Features  int      `json:"features"` // of the event
-	// Unseen counts the features that the model has never met.
+	// Unseen counts the features that the model has not seen.
 	Unseen  int      `json:"unseen"`
 	Missing []string `json:"missing,omitempty"` // fields known to be missing
 	// MissingPolicy is the policy that answered the event because of that, Factor what its features
@@ -181,7 +181,7 @@ func (a *explainer) explain(e *event.Example, scores, probabilities []float64) (
 		x.Label = &label
 	}
 	if a := m.Answer(e); a.Policy() != "" {
-		x.Missing, x.MissingPolicy, x.Factor, x.Why, x.Filled = m.MissingFields(e), a.Policy(), a.Scale, whyRule(&m.Head, e), why.Filled
+		x.Missing, x.MissingPolicy, x.Factor, x.Why, x.Filled = m.MissingFields(e), a.Policy(), a.Scale, whyPolicy(&m.Head, e), why.Filled
 	}
 	var listed []served.Feature
 	for i, t := range why.Terms {
@@ -214,12 +214,12 @@ func (a *explainer) explain(e *event.Example, scores, probabilities []float64) (
 	return x, nil
 }
 
-// whyRule says which of a model's rules an event that lacks fields was answered by,
-// and which shares of its fields chose them.
-func whyRule(h *model.Head, e *event.Example) string {
+// whyPolicy returns why a missing policy answered an event with missing fields: the
+// fraction of its fields that is missing, and the mixture weights of the policies.
+func whyPolicy(h *model.Head, e *event.Example) string {
 	k, m, a := h.Lack(e), h.Missing, h.Answer(e)
 	if m == nil {
-		return "the model's file has no rule for missing fields"
+		return "the model's file has no missing policy"
 	}
 	var why []string
 	all := k.Null + k.Absent + k.Named + k.Silent
@@ -238,7 +238,7 @@ func whyRule(h *model.Head, e *event.Example) string {
 		}
 	}
 	if len(shares) > 1 {
-		why = append(why, "shares of the rules "+strings.Join(shares, ", "))
+		why = append(why, "weights of the policies "+strings.Join(shares, ", "))
 	}
 	if a.Level > 0 {
 		why = append(why, fmt.Sprintf("the model answers events that lack so much by the weights of %s", h.NoiseOf(a)))
@@ -284,7 +284,7 @@ func (x *explanation) print(w io.Writer) {
 	for _, f := range x.Terms {
 		name := event.Printable(f.Name)
 		if !f.Known {
-			name += " (never met)"
+			name += " (not seen)"
 		}
 		fmt.Fprintf(t, "  %+.4f\t%.4g\t%.4g\t%.4g\t%.1f %%\t  %s\n", f.Contribution, f.Weight, f.Value, f.Raw, 100*f.Share, name)
 	}
@@ -293,7 +293,7 @@ func (x *explanation) print(w io.Writer) {
 	}
 	fmt.Fprintf(t, "  %+.4f\t\t\t\t\t  (intercept)\n", x.Intercept)
 	if x.Filled != 0 {
-		fmt.Fprintf(t, "  %+.4f\t\t\t\t\t  (filled in)\n", x.Filled)
+		fmt.Fprintf(t, "  %+.4f\t\t\t\t\t  (imputed)\n", x.Filled)
 	}
 	t.Flush()
 	if len(x.Missing) > 0 {

@@ -38,8 +38,8 @@ center and scale; as JSON one object that holds everything a score is made of. I
 both a feature's part of a score is weight (x - center)/scale. As onnx it is a
 graph for ONNX runtimes, with an input for each field, or one array of columns by
 number. What such a graph cannot say, such as fields of words, is refused by name; of a
-model that fills in missing numbers it answers as is and rescaled alone, with a
-warning.`,
+model that imputes missing fields the graph has the policies none and rescale
+alone, with a warning.`,
 		Example: "  blankout export -m model --format text\n  blankout export -m model --format json -o model.json\n  blankout export -m model --format onnx --missing-policy rescale -o model.onnx",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -64,7 +64,7 @@ warning.`,
 	f := c.Flags()
 	f.StringVarP(&modelFile, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
 	f.StringVar(&format, "format", "text", "json, text or onnx")
-	f.StringVar(&missing, "missing-policy", "auto", "of onnx, the `RULE` for missing fields: none, rescale or auto")
+	f.StringVar(&missing, "missing-policy", "auto", "of onnx, the missing `POLICY`: none, rescale or auto")
 	f.StringVarP(&out, "output", "o", "-", "`FILE` to write (- is standard output)")
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(exportFormats, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("missing-policy", cobra.FixedCompletions([]string{"auto", "none", "rescale"}, cobra.ShellCompDirectiveNoFileComp))
@@ -101,10 +101,10 @@ func (p *program) runExport(modelFile, format string, rule model.MissingPolicy, 
 		missing := m.Missing.Forced(rule)
 		if missing != nil && len(m.Schema.Fields) > 1 && m.Covariance != nil && missing.Fill() {
 			if rule == model.MissingImpute {
-				return usageError{errors.New("--missing-policy impute: a graph cannot fill in what is missing; want none, rescale or auto")}
+				return usageError{errors.New("--missing-policy impute: a graph cannot impute; want none, rescale or auto")}
 			}
 			missing = missing.Plain()
-			fmt.Fprintln(p.stderr, "warning: the program fills in missing numbers, which a graph cannot: it answers events that lack fields as is and rescaled alone")
+			fmt.Fprintln(p.stderr, "warning: the program imputes missing fields, which a graph cannot: the graph has the missing policies none and rescale alone")
 		}
 		return p.exportONNX(modelFile, served.New(m.WithMissing(missing), read.Record), out)
 	}

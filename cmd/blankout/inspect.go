@@ -44,8 +44,8 @@ func (p *program) inspect() *cobra.Command {
 what was learned how from how many events, and the features that weigh most. Of
 a checkpoint directory it takes the newest file.
 
-With --group it folds the ledger of a group of learners instead, and tells how far the
-group has come, who has committed what, and what was refused.`,
+With --group it reads the commit log of a group of learners instead, and reports how far
+the group has come, which member has committed what, and what was refused.`,
 		Example: "  blankout inspect checkpoints\n" +
 			"  blankout inspect checkpoints --weights 3\n" +
 			"  blankout inspect checkpoints --features\n" +
@@ -108,9 +108,9 @@ group has come, who has committed what, and what was refused.`,
 	c.Flags().StringVarP(&file, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints, as without -m")
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
 	c.Flags().IntVar(&weights, "weights", 10, "so many of the largest weights of each class")
-	c.Flags().StringVar(&curves, "curves", "", "draw the curves of numbers instead, an SVG file each in the directory `DIR`")
+	c.Flags().StringVar(&curves, "curves", "", "draw the splines of numeric fields instead, an SVG file each in the directory `DIR`")
 	c.Flags().BoolVar(&features, "features", false, "the health of the fields instead: what is missing or has moved, the worst first")
-	c.Flags().StringVar(&group, "group", "", "the ledger of the group of this `NAME` instead of a file")
+	c.Flags().StringVar(&group, "group", "", "the commit log of the group of this `NAME` instead of a file")
 	settings.add(c)
 	return c
 }
@@ -302,7 +302,7 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 	for i, r := range s.ByAge {
 		name := ""
 		if i == 0 {
-			name = "by age"
+			name = "staleness"
 		}
 		fmt.Fprintf(out, "%-13s %s\n", name, ageLine(r))
 	}
@@ -404,7 +404,7 @@ func forecastTable(out io.Writer, s *online.Summary, draw bool, what string, err
 	if s.NumbersSummary != nil {
 		measured, format = "RMSE", "\t%.4g"
 	}
-	fmt.Fprintf(out, "\nforecast of the %s when a share of the %s goes missing\n", measured, what)
+	fmt.Fprintf(out, "\nforecast of the %s when a fraction of the %s goes missing\n", measured, what)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for d := range online.ForecastPoints {
 		fmt.Fprintf(t, "\t%d %%", 10*d)

@@ -42,7 +42,7 @@ func joins(c *config.Config, o runFlags) bool { return o.labels != "" || len(c.L
 func checkJoin(c *config.Config, o runFlags) error {
 	switch {
 	case o.data != "" && o.labels == "":
-		return usageError{fmt.Errorf("-d %s: labels come later (labels.topics): name their file with --labels", o.data)}
+		return usageError{fmt.Errorf("-d %s: labels are delayed (labels.topics): name their file with --labels", o.data)}
 	case o.data == "" && o.labels != "":
 		return usageError{fmt.Errorf("--labels %s: name the file of the events with -d", o.labels)}
 	case o.data == "-" || o.labels == "-":
@@ -274,7 +274,7 @@ type joinFlags struct {
 }
 
 func (j *joinFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&j.labels, "labels", "", "`FILE` or kafka://… of labels that come later than the events of -d and are joined with them by --id,\nas [labels] says; an event gets the last label that came within labels.max_delay")
+	c.Flags().StringVar(&j.labels, "labels", "", "`FILE` or kafka://… of delayed labels, joined with the events of -d by --id\nas [labels] says; an event gets the last label that came within labels.max_delay")
 }
 
 // openJoined opens events and their labels, joined.

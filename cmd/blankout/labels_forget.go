@@ -71,7 +71,7 @@ func (p *program) forget(settings *configFlags, ids []string, asJSON bool) (err 
 		return refusedError{fmt.Errorf("%s: %w", file.Name, err)}
 	}
 	if !ok {
-		return usageError{fmt.Errorf("%s is of a learner whose labels do not come later", file.Name)}
+		return usageError{fmt.Errorf("%s is of a learner whose labels are not delayed", file.Name)}
 	}
 	join, err := labels.Open(c.Labels, c.LabelsDirectory(), state)
 	if err != nil {

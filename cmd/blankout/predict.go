@@ -31,7 +31,7 @@ type predictFlags struct {
 	model     string
 	out       string
 	remove    float64
-	groups    float64 // share of the groups to delete
+	groups    float64 // fraction of the groups to delete
 	rescale   bool
 	declared  bool
 	missing   string
@@ -51,29 +51,29 @@ func (p *program) predict() *cobra.Command {
 		Long: `predict scores every example with a model, checkpoint or snapshot, and measures the scores
 of those that have labels. A directory of checkpoints stands for its newest.
 
-With -o it writes a line for each example: the predicted class and the scores or, where
-labels are numbers, the value and the interval that is to cover nine of ten. A file named
-.csv gets a row of id, class and probabilities, or value, low and high; one named .jsonl
-the answers of the HTTP server.
+With -o it writes a line for each example: the predicted class and the scores or, for
+regression, the value and the interval that is to cover nine of ten. A file named .csv
+gets a row of id, class and probabilities, or value, low and high; one named .jsonl
+the predictions of the HTTP server.
 
 Of classes it measures error, log-loss, AUC, average precision, calibration and confusion,
-of numbers MAE, RMSE, R2, deviance and how many lie between low and high.
+of regression MAE, RMSE, R2, deviance and how many targets lie between low and high.
 
-The model's file tells how events are read (label, id, categorical and dropped fields);
+The model's file contains how events are read (label, id, categorical and dropped fields);
 -f replaces that by [record] of a configuration, and --set and flags override either.
 --refused skip counts records that cannot be used and goes on. An example of which the
-model has met no feature is one of them, unless --unseen answer is given.
+model has seen no feature is one of them, unless --unseen answer is given.
 
 --explain writes instead, for each feature of an example: its name, its value after
-standardizing, its weight, what it adds to the score, and its share of the score's
+standardizing, its weight, what it adds to the score, and its part of the score's
 variance under the model's noise. The score would lose what a feature adds if the
 feature were missing. Features that share a column are one line with all their names.
 --explain=json writes an object a line.
 
 --delete D sets each feature of each example to zero with probability D, after
 standardizing, --delete-groups D each group of features; --rescale multiplies the
-survivors by 1/(1-D). With --declared the deleted ones are declared missing, and the rule of
---missing-policy, or the model's own, answers.`,
+survivors by 1/(1-D). With --declared the deleted ones are declared missing, and
+--missing-policy, or the model's own policy, answers.`,
 		Example: "  blankout predict -m model -d test.svm\n" +
 			"  blankout predict -m checkpoints -d events.jsonl --explain --max-events 3\n" +
 			"  blankout predict -m model -d test.svm --delete 0.5 --rescale --seed 7 --json\n" +
@@ -125,7 +125,7 @@ survivors by 1/(1-D). With --declared the deleted ones are declared missing, and
 	f.BoolVar(&o.declared, "declared", false, "declare what is deleted missing, for --missing-policy")
 	f.BoolVar(&o.rescale, "rescale", false, "multiply the surviving features by 1/(1-D)")
 	addMissingFlag(c, &o.missing)
-	f.StringVar(&o.unknown, "unseen", "refuse", "an example of which the model has met no feature: refuse, or answer\nanswer scores it as one without features")
+	f.StringVar(&o.unknown, "unseen", "refuse", "an example of which the model has seen no feature: refuse, or answer\nanswer scores it as one without features")
 	f.BoolVar(&o.unlabeled, "unlabeled", false, "the examples have no labels")
 	f.IntVar(&o.maxEvents, "max-events", 0, "stop after `N` examples; 0 is all")
 	o.explain.add(c)
@@ -137,7 +137,7 @@ survivors by 1/(1-D). With --declared the deleted ones are declared missing, and
 // sayLacking tells a person how the examples that are known to lack fields were answered.
 func (p *program) sayLacking(rules map[model.MissingPolicy]int) {
 	if lacking := rules[model.MissingNone] + rules[model.MissingRescale] + rules[model.MissingImpute]; lacking > 0 {
-		fmt.Fprintf(p.stderr, "%-20s %s of them %s known to lack fields; %s rescaled, %s filled in\n", "missing", humanize.Comma(int64(lacking)), map[bool]string{true: "is", false: "are"}[lacking == 1],
+		fmt.Fprintf(p.stderr, "%-20s %s of them %s known to lack fields; %s rescaled, %s imputed\n", "missing", humanize.Comma(int64(lacking)), map[bool]string{true: "is", false: "are"}[lacking == 1],
 			humanize.Comma(int64(rules[model.MissingRescale])), humanize.Comma(int64(rules[model.MissingImpute])))
 	}
 }
@@ -332,7 +332,7 @@ func (p *program) sayUnlabeled(seen *examined, o *predictFlags) {
 type examined struct {
 	model  *served.Model
 	known  int  // classes
-	refuse bool // examples of which the model has met no feature
+	refuse bool // examples of which the model has seen no feature
 
 	n, zeros, labeled    int
 	onlyUnseen, familiar int
@@ -464,14 +464,14 @@ func printReport(w io.Writer, classes []string, r measure.ClassesReport) {
 
 // addMissingFlag adds --missing-policy, which says in every command the same.
 func addMissingFlag(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "missing-policy", cmp.Or(*to, string(model.MissingAuto)), "rule for missing fields: none, rescale, impute or auto\nas-is counts what is left, rescale multiplies it by 1/(1 - share missing),\nfill tells numbers from the others, auto is what proved best")
+	c.Flags().StringVar(to, "missing-policy", cmp.Or(*to, string(model.MissingAuto)), "missing policy: none, rescale, impute or auto\nnone scores what is left, rescale multiplies that by 1/(1 - fraction missing),\nimpute estimates numbers from other fields, auto mixes")
 	_ = c.RegisterFlagCompletionFunc("missing-policy", cobra.FixedCompletions(model.MissingPolicyNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
 // forceMissing has a model answer events that lack fields by a rule, but for auto.
 func forceMissing(m *served.Model, rule model.MissingPolicy) error {
 	if rule == model.MissingImpute && m.Head.Covariance == nil {
-		return usageError{errors.New("--missing-policy impute: the model has no covariance of numeric columns to fill in from")}
+		return usageError{errors.New("--missing-policy impute: the model has no covariance of numeric columns to impute from")}
 	}
 	m.Missing = m.Missing.Forced(rule)
 	return nil

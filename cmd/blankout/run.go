@@ -59,7 +59,7 @@ func (p *program) runCommand() *cobra.Command {
 until it is stopped. It goes on where its newest checkpoint ends.
 
 On SIGTERM or SIGINT it learns what it holds, saves and exits with 0. SIGUSR1 starts a
-validation beside learning. On SIGHUP it reads its configuration again: log.level takes
+validation while learning. On SIGHUP it reads its configuration again: log.level takes
 effect, of other changes it says that they need a restart. Without a configuration file,
 and on SIGHUP from a closing terminal, it stops.
 
@@ -72,8 +72,8 @@ or a part of it. A run that ends by itself and learned nothing of what it read, 
 more than half of it, saves nothing over an older checkpoint and exits with 3; with 2 if no
 record had the field of the label.
 
-With --labels, or topics in [labels], labels come later than events. An event is scored
-when it comes and waits for the label of its id, by the time of the logs; in files that is
+With --labels, or topics in [labels], labels are delayed. An event is scored
+when it arrives and waits for the label of its id, by the time of the logs; in files that is
 the field record.time.
 
 With --group, or group.name, it is a member of a group: several learners, on as many
@@ -100,7 +100,7 @@ then only answers requests for predictions.`,
 	settings.addHere(c)
 	f := c.Flags()
 	f.StringVarP(&o.data, "data", "d", "", "learn from `FILE` instead of topics; - is standard input\nalso .gz, .zst, .parquet, or kafka://HOST:PORT/TOPIC as of train")
-	f.StringVar(&o.labels, "labels", "", "`FILE` of labels that come later than the events of -d")
+	f.StringVar(&o.labels, "labels", "", "`FILE` of delayed labels of the events of -d")
 	f.String("id", "", "`FIELD` by which events and labels are joined [record.id, labels.id]")
 	f.BoolVar(&o.reset, "reset", false, "start afresh; existing checkpoints are moved to set-aside-N")
 	f.StringVar(&o.from, "from", "", "go on from this `CHECKPOINT` instead of the newest")
@@ -126,11 +126,11 @@ then only answers requests for predictions.`,
 var settingFlags = []struct{ name, key, usage string }{
 	{"loss", "learner.loss", "`LOSS`, as logistic, squared or poisson\n" + valuesUsage(loss.Names())},
 	{"noise", "learner.noise", "`NOISE` to stand, as auto or dropout:0.3\n" + valuesUsage(append(loss.NoiseNames(), "auto", loss.ObservedNoise))},
-	{"expected-missing", "learner.expected_missing", "expect a share `D` of the features to go missing"},
-	{"expected-missing-groups", "learner.expected_missing_groups", "expect a share `D` of the groups to go missing"},
-	{"missing-policy", "learner.missing_policy", "`RULE` for missing fields: auto, none, rescale or impute"},
-	{"optimizer", "learner.optimizer", "update `RULE`\n" + valuesUsage(rules.Names())},
-	{"learning-rate", "learner.learning_rate", "learning `RATE`, 0 for the rule's own"},
+	{"expected-missing", "learner.expected_missing", "expect a fraction `D` of the features to go missing"},
+	{"expected-missing-groups", "learner.expected_missing_groups", "expect a fraction `D` of the groups to go missing"},
+	{"missing-policy", "learner.missing_policy", "missing `POLICY`: auto, none, rescale or impute"},
+	{"optimizer", "learner.optimizer", "`OPTIMIZER`\n" + valuesUsage(rules.Names())},
+	{"learning-rate", "learner.learning_rate", "learning `RATE`, 0 for the optimizer's own"},
 	{"standardize", "learner.standardize", "`MODE`: auto, all, scale or none"},
 	{"format", "record.format", "`FORMAT` of the records"},
 	{"label", "record.label", "`FIELD` that holds the class"},

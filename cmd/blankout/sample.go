@@ -183,7 +183,7 @@ func (s *sample) classAdvice(c record.Config) string {
 	text := fmt.Sprintf("the label has %s%d different values in the first %s", many, len(names), plural(s.records, "record"))
 	switch {
 	case s.numbers():
-		return text + ": to predict numbers set the loss to squared (--loss squared)"
+		return text + ": for regression set the loss to squared (--loss squared)"
 	case len(names) > draftClasses:
 		return text + fmt.Sprintf(": is record.label = %q the field that holds it?", c.Label)
 	}

@@ -134,7 +134,7 @@ type progress struct {
 	refused       int64                  // records that cannot be used
 	passedOver    int64                  // those that are no events, or came before
 	trouble       string                 // why it is not consuming
-	numbers       *measure.NumbersReport // where labels are numbers
+	numbers       *measure.NumbersReport // for regression
 	baselines     watch.BaselineReport
 }
 

@@ -29,7 +29,7 @@ func (o *trainFlags) checkSelection() error {
 	case (o.folds > 0 || len(o.validation) > 0) != (len(o.grid) > 0):
 		return fmt.Errorf("--grid goes with --folds or --validation")
 	case len(o.grid) > 0 && loss.IsRegression(o.config.Loss):
-		return fmt.Errorf("--grid compares shares of wrong classes: the labels of loss %s are numbers", o.config.Loss)
+		return fmt.Errorf("--grid compares classification errors: loss %s is for regression", o.config.Loss)
 	case o.plot != "" && len(o.grid) == 0:
 		return fmt.Errorf("--plot draws the --grid: there is none")
 	}

@@ -54,7 +54,7 @@ address in the variable BLANKOUT_HTTP_ADDRESS, else on a free port, which it nam
 		},
 	}
 	c.Flags().StringVar(&address, "address", "", "`HOST:PORT` to listen on; port 0 takes a free one")
-	c.Flags().StringVar(&reports, "reports", "", "directory of validation reports [reports beside or in DIR]")
+	c.Flags().StringVar(&reports, "reports", "", "directory of validation reports [reports next to or in DIR]")
 	return c
 }
 

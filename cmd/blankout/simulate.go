@@ -75,7 +75,7 @@ die, drift or turn noisy. It writes results.json, results.csv, results.md and fi
   stuck:NAME:VALUE     every value of a group becomes VALUE
   noise:[NAME:]SD      normal noise is added
 
-Where the loss says that labels are numbers, errors are root mean squared errors (RMSE)
+With a loss of regression, errors are root mean squared errors (RMSE)
 and mean absolute errors (MAE) in the unit of the labels.
 
 The last number may be a list or, anywhere, a range: random:0..0.9/0.1, worst:0,5,10.
@@ -116,7 +116,7 @@ out from FILE that are deleted in the same way.`,
 	f.StringArrayVar(&o.groups, "group", nil, "`NAME=COLUMNS`: name columns of a sparse format, as in sensor1=1-8,17-24")
 	f.StringSliceVar(&o.dead, "dead", []string{string(simulate.Null)}, "what is left of a dead feature: null (missing), zero, or both")
 	f.BoolVar(&o.declared, "declared", false, "of svmlight, VW and images too: declare what is dead missing")
-	f.BoolVar(&o.rescale, "rescale", false, "multiply the survivors by 1/(share left), or =false not to (default: show both)")
+	f.BoolVar(&o.rescale, "rescale", false, "multiply the survivors by 1/(fraction left), or =false not to (default: show both)")
 	addMissingFlag(c, &o.missing)
 	f.IntVar(&o.replay.Repeat, "repeat", 5, "draw what is random `R` times; two or more give confidence bands")
 	f.Uint64Var(&o.replay.Seed, "seed", 0, "of everything random")
@@ -129,7 +129,7 @@ out from FILE that are deleted in the same way.`,
 	f.StringSliceVar(&o.losses, "loss", []string{"logistic"}, "with --train: the losses to compare, `NAME[:BOUND]` or as train names them")
 	f.Lookup("dead").DefValue, f.Lookup("loss").DefValue = "null", "logistic"
 	f.StringArrayVar(&o.grid, "grid", nil, "with --train: `KEY=VALUE,…` to choose from, as of train; several make a grid")
-	f.Float64Var(&o.holdOut, "hold-out", 0.2, "with --train: the share of the file's events to choose by")
+	f.Float64Var(&o.holdOut, "hold-out", 0.2, "with --train: the fraction of the file's events to choose by")
 	f.Float64Var(&o.fit.Tol, "tol", 1e-4, "with --train: a certified gap of at most `R` times the objective")
 	f.IntVar(&o.replay.Threads, "threads", runtime.GOMAXPROCS(0), "at most `N` threads; the result does not depend on it")
 	f.StringVarP(&o.out, "output", "o", "", "write tables and figures into `DIR`")
@@ -207,7 +207,7 @@ func (o *simulateFlags) check(c *cobra.Command) error {
 	case len(o.train) == 0 && len(o.models) == 0 && len(o.learn) == 0 && o.data.settings.file == "":
 		return errors.New("name a model with -m, a learner with --learn or -f, or a file with --train")
 	case !(o.holdOut > 0 && o.holdOut < 1):
-		return fmt.Errorf("--hold-out %v: want a share between 0 and 1", o.holdOut)
+		return fmt.Errorf("--hold-out %v: want a fraction between 0 and 1", o.holdOut)
 	case len(o.data.paths) == 0:
 		return errors.New("name a file of examples with -d (- is standard input)")
 	}
@@ -485,7 +485,7 @@ func (p *program) chooseAndReplay(ctx context.Context, o *simulateFlags, screen 
 	}
 	for _, l := range o.losses[1:] {
 		if loss.LabelsOf(l) != loss.LabelsOf(o.losses[0]) {
-			return nil, nil, usageError{fmt.Errorf("--loss %s,%s: the labels of one are numbers, of the other classes: compare them apart", o.losses[0], l)}
+			return nil, nil, usageError{fmt.Errorf("--loss %s,%s: one is for regression, the other for classes: compare them apart", o.losses[0], l)}
 		}
 	}
 	schema, err := findSchema(ctx, data, o.train, o.losses[0])

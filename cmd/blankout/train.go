@@ -107,7 +107,7 @@ There --noise and --standardize are auto unless given.`,
 	f.StringVarP(&o.model, "model", "m", "", "write the model to `FILE`, as -o")
 	_ = f.MarkHidden("model") // its name before -o was that of all commands
 	t := &o.config
-	f.StringVar(&t.Loss, "loss", t.Loss, "`LOSS`, as logistic or hinge, of numbers squared\n"+valuesUsage(batch.LossNames(t.Estimators)))
+	f.StringVar(&t.Loss, "loss", t.Loss, "`LOSS`, as logistic or hinge, for regression squared\n"+valuesUsage(batch.LossNames(t.Estimators)))
 	f.StringVar(&t.Bound, "bound", "", "form of the expected loss: gaussian (the default), chen, quadratic-noising, mcf\nor exact, over all masks of dropout, for events of at most 16 features")
 	f.StringVar(&t.Noise, "noise", t.Noise, "`NOISE` to stand, as dropout:0.3; online also auto\n"+valuesUsage(loss.NoiseNames())+";\ndropout:Q+group:Q is of features and, independently, of groups; group:NAME=Q,… gives groups\nrates of their own, observed those at which they are missing from the examples")
 	f.Float64VarP(&t.Cost, "cost", "c", t.Cost, "`COST` of the losses against |w|^2")
@@ -129,10 +129,10 @@ There --noise and --standardize are auto unless given.`,
 	f.IntVar(&o.folds, "folds", 0, "choose among --grid by cross validation with `K` folds")
 	f.StringArrayVar(&o.validation, "validation", nil, "choose among --grid on the examples of `FILE`")
 	f.StringArrayVar(&o.grid, "grid", nil, "`KEY=VALUE,…` to choose from, as c=0.1,1,10; several make a grid\nc, l2, l1, ell, alpha, loss, bound, noise, level, q, group, t, k, intercept, multiclass, prior; of\ndropsvm also kernel, sigma, degree, drop-q, keep, epochs")
-	f.Float64Var(&o.missing, "expected-missing", 0, "choose for a share `D` of the features deleted at random")
+	f.Float64Var(&o.missing, "expected-missing", 0, "choose for a fraction `D` of the features deleted at random")
 	addMissingFlag(c, &o.online.config.MissingPolicy)
-	f.IntVar(&o.covariance, "covariance-max-fields", 0, "let the model fill in missing numbers from the others: of the first `N` columns\n256 is a good bound, and that of --solver online; 0 is none")
-	f.StringVar(&o.plot, "plot", "", "draw the grid's errors by deletion into `FILE`, .svg or .png\nand by each setting of numbers into FILE-KEY")
+	f.IntVar(&o.covariance, "covariance-max-fields", 0, "let the model impute missing numbers from the others: of the first `N` columns\n256 is a good bound, and that of --solver online; 0 is none")
+	f.StringVar(&o.plot, "plot", "", "draw the grid's errors by deletion into `FILE`, .svg or .png\nand by each numeric setting into FILE-KEY")
 	f.StringVar(&o.influences, "influences", "", "of t-logistic: write every example's influence to `FILE`\na small one marks a label that is probably wrong")
 	o.kernel.add(f)
 	f.BoolVar(&o.json, "json", false, "the result as one JSON object on standard output")
@@ -170,7 +170,7 @@ func (o *trainFlags) check(c *cobra.Command) error {
 		return fmt.Errorf("--covariance-max-fields %d: want 0 to %d", n, model.MaxCovariance)
 	}
 	if o.online.config.MissingPolicy == string(model.MissingImpute) && (o.covariance == 0 || svm.IsLoss(o.config.Loss)) {
-		return fmt.Errorf("--missing-policy impute: only a linear model with a covariance fills in: add --covariance-max-fields 256")
+		return fmt.Errorf("--missing-policy impute: only a linear model with a covariance imputes: add --covariance-max-fields 256")
 	}
 	o.standardize = string(model.StandardizeNone)
 	if c.Flags().Changed("standardize") {
@@ -238,7 +238,7 @@ type trainResult struct {
 
 	unpenalized bool   // --l2 0
 	wild        string // what readings the solution may hang on
-	unfilled    string // why the model cannot fill in, though it was to
+	unfilled    string // why the model cannot impute, though it was to
 }
 
 func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
@@ -297,7 +297,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 	r.TrainError, r.NumbersReport, r.Counts = fit.trainError, fit.numbers, o.data.join.counts
 	r.BaselineReport, r.SupportVectors = baselinesOf(d), fit.vectors
 	if o.covariance > 0 && fit.linear != nil && fit.linear.Model.Covariance == nil {
-		r.unfilled = "--covariance-max-fields: fewer than two columns are numbers that enough of the examples hold, so that nothing can be filled in; fields of JSON and CSV, and columns of svmlight that nine of ten examples hold or that --standardize all makes dense, can be"
+		r.unfilled = "--covariance-max-fields: fewer than two numeric columns are held by enough of the examples, so that nothing can be imputed; fields of JSON and CSV, and columns of svmlight that nine of ten examples hold or that --standardize all makes dense, can be"
 	}
 	if scaler == nil && !svm.IsLoss(o.config.Loss) {
 		if column, largest, usual, ok := d.Wildest(); ok {

@@ -45,11 +45,11 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	o.config = online.DefaultConfig()
 	f, t := c.Flags(), &o.config
 	f.IntVar(&o.passes, "passes", 1, "online: `N` passes over the examples")
-	f.StringVar(&t.Optimizer, "optimizer", t.Optimizer, "online: update rule, "+valuesUsage(rules.Names()))
-	f.Float64Var(&t.ExpectedMissingGroups, "expected-missing-groups", 0, "online: choose for a share `D` of the groups deleted at random\n--noise auto then learns levels of groups as well")
-	f.IntVar(&t.IRLSBatch, "irls-batch", 0, "online: solve every `N` examples exactly, against a summary of those before: with --irls-window\nbeside the rule, with --optimizer irls instead of it")
+	f.StringVar(&t.Optimizer, "optimizer", t.Optimizer, "online: optimizer, "+valuesUsage(rules.Names()))
+	f.Float64Var(&t.ExpectedMissingGroups, "expected-missing-groups", 0, "online: choose for a fraction `D` of the groups deleted at random\n--noise auto then learns levels of groups as well")
+	f.IntVar(&t.IRLSBatch, "irls-batch", 0, "online: solve every `N` examples exactly, against a summary of those before: with --irls-window\nin addition to the optimizer, with --optimizer irls instead of it")
 	f.IntVar(&t.IRLSWindow, "irls-window", 0, "online: solve the latest `N` examples each time, a multiple of --irls-batch")
-	f.Float64Var(&t.LearningRate, "learning-rate", t.LearningRate, "online: learning rate, 0 for the rule's own")
+	f.Float64Var(&t.LearningRate, "learning-rate", t.LearningRate, "online: learning rate, 0 for the optimizer's own")
 	f.StringVar(&t.Standardize, "standardize", t.Standardize, "auto, all, scale or none (default none, online auto)")
 	f.Lookup("standardize").DefValue = ""
 }
@@ -85,7 +85,7 @@ func (o *trainFlags) refuseUnused(c *cobra.Command) error {
 		{false, onlineOnly, "is for --solver online"},
 		{len(o.grid) > 0, []string{"expected-missing"}, "goes with --grid, or with --solver online"},
 		{svm.IsLoss(lossName), []string{"kernel", "drop-q", "keep", "epochs"}, "is for --loss dropsvm"},
-		{!loss.IsRegression(lossName) || o.online.config.MissingPolicy != string(model.MissingRescale), []string{"missing-policy"}, "rescale is for classes: a number is predicted of what is left as it is, or filled in"},
+		{!loss.IsRegression(lossName) || o.online.config.MissingPolicy != string(model.MissingRescale), []string{"missing-policy"}, "rescale is for classes: a target is predicted from the fields that are left, or imputed"},
 		{losses || lossName == "t-logistic" || o.config.Prior == string(batch.L2Prior), []string{"prior"}, "is for --loss t-logistic:T; the prior of other losses is l2"},
 	} {
 		if !f.used {
@@ -125,7 +125,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	o.data.record.Target, o.data.record.Counts = loss.LabelsOf(o.online.config.Loss), loss.OfCounts(o.online.config.Noise)
 	ofNumbers := o.data.record.Target != loss.Sign
 	if ofNumbers && len(classes) > 0 {
-		return usageError{fmt.Errorf("record.classes: the labels of loss %s are numbers", o.online.config.Loss)}
+		return usageError{fmt.Errorf("record.classes: loss %s is for regression", o.online.config.Loss)}
 	}
 	unnamed := len(classes) == 0 && !ofNumbers
 	if unnamed && !slices.Contains(o.data.paths, "-") {

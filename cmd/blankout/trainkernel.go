@@ -45,7 +45,7 @@ func (o *trainFlags) checkKernel() error {
 	case c.Noise != "none" || c.Copies > 0:
 		return fmt.Errorf("dropsvm knows no feature noise: it drops samples (--drop-q, --keep)")
 	case c.L1 > 0:
-		return fmt.Errorf("dropsvm has no penalty --l1: its weights are no numbers of features")
+		return fmt.Errorf("dropsvm has no penalty --l1: its weights do not belong to features")
 	case c.Bound != "" && c.Bound != "gaussian":
 		return fmt.Errorf("dropsvm knows no --bound")
 	case c.Solver != "" && c.Solver != batch.SMO:
@@ -58,8 +58,8 @@ func (o *trainFlags) checkKernel() error {
 type trained struct {
 	batch.Solution
 	model      model.Model
-	trainError *float64               // in percent; nil where labels are numbers
-	numbers    *measure.NumbersReport // where labels are numbers
+	trainError *float64               // in percent; nil for regression
+	numbers    *measure.NumbersReport // for regression
 	linear     *batch.Fit             // nil for a kernel machine
 	vectors    int                    // support vectors of a kernel machine
 }

@@ -29,7 +29,7 @@ type unseenField struct {
 
 // unseenReport is what predict --json says of them.
 type unseenReport struct {
-	Examples int           `json:"examples"` // with a feature that the model has not met
+	Examples int           `json:"examples"` // with a feature that the model has not seen
 	Fields   []fieldUnseen `json:"fields"`   // the worst first
 }
 
@@ -88,7 +88,7 @@ func (u *unseen) report(s *event.Schema) unseenReport {
 func (p *program) warnOfUnseen(r unseenReport, examples int) {
 	for _, f := range r.Fields {
 		if f.Field != "" && f.kind != event.Words && f.kind != event.Cross && f.Examples >= 5 && 10*f.Examples > examples {
-			p.warn(fmt.Sprintf("field %q has a value that the model has not met in %s of %s, such as %s", f.Field, humanize.Comma(int64(f.Examples)), plural(examples, "example"), quote(event.Printable(f.Example))))
+			p.warn(fmt.Sprintf("field %q has a value that the model has not seen in %s of %s, such as %s", f.Field, humanize.Comma(int64(f.Examples)), plural(examples, "example"), quote(event.Printable(f.Example))))
 		}
 	}
 }

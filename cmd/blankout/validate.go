@@ -90,7 +90,7 @@ file wants the same file with -d; one whose labels came later that of the labels
 				return err
 			}
 			if o.data != "" && o.labels == "" && len(l.Labels.Topics) > 0 {
-				return usageError{fmt.Errorf("validate: -d %s: labels come later (labels.topics): name their file with --labels", o.data)}
+				return usageError{fmt.Errorf("validate: -d %s: labels are delayed (labels.topics): name their file with --labels", o.data)}
 			}
 			if o.data == "" && o.labels != "" {
 				return usageError{fmt.Errorf("validate: --labels %s: name the file of the events with -d", o.labels)}
@@ -422,10 +422,10 @@ func printValidation(out io.Writer, r *batch.Validation, draw bool) {
 			}
 			return values
 		}
-		fmt.Fprintf(out, "by the share deleted: live %s, exact %s\n", sparkline(known(r.Live.Robustness)), sparkline(known(r.Exact.Robustness)))
+		fmt.Fprintf(out, "by the fraction deleted: live %s, exact %s\n", sparkline(known(r.Live.Robustness)), sparkline(known(r.Exact.Robustness)))
 	}
 	if len(r.ByAge) > 0 {
-		fmt.Fprintln(out, "\nby the age of the weights, while learning:")
+		fmt.Fprintln(out, "\nby the staleness of the weights, while learning:")
 		for _, x := range r.ByAge {
 			fmt.Fprintf(out, "  %s\n", ageLine(x))
 		}

@@ -38,7 +38,7 @@ func Stale(reports []Aged, nats bool) string {
 		}
 		switch margin := 1 / math.Sqrt(r.Events); {
 		case nats && *r.LogLoss > *r.ConstantLogLoss+staleSpread*margin:
-			parts = append(parts, fmt.Sprintf("%d events old they lose %.3g nats, the shares %.3g", r.Age, *r.LogLoss, *r.ConstantLogLoss))
+			parts = append(parts, fmt.Sprintf("%d events old they lose %.3g nats, the class frequencies %.3g", r.Age, *r.LogLoss, *r.ConstantLogLoss))
 		case !nats && *r.Error > *r.ConstantError+100*margin:
 			parts = append(parts, fmt.Sprintf("%d events old they err %.3g %%, the most frequent class %.3g %%", r.Age, *r.Error, *r.ConstantError))
 		}
@@ -46,7 +46,7 @@ func Stale(reports []Aged, nats bool) string {
 	if parts == nil {
 		return ""
 	}
-	return "older weights of this stream predict worse than the class shares alone: " + strings.Join(parts, "; ") +
+	return "older weights of this stream predict worse than the class frequencies alone: " + strings.Join(parts, "; ") +
 		". An export or a snapshot of that age is of no use: publish more often, or set learner.serving_staleness to the age that is read"
 }
 

@@ -17,7 +17,7 @@ func TestStale(t *testing.T) {
 		{Age: 1000, Events: 1000, Error: number(30), LogLoss: number(0.7), ConstantError: number(40), ConstantLogLoss: number(0.6)},
 		{Age: 10000, Events: 19, Error: number(99), LogLoss: number(9), ConstantError: number(40), ConstantLogLoss: number(0.6)},
 	}
-	for nats, want := range map[bool]string{true: "1000 events old they lose 0.7 nats, the shares 0.6.", false: "100 events old they err 60 %, the most frequent class 40 %."} {
+	for nats, want := range map[bool]string{true: "1000 events old they lose 0.7 nats, the class frequencies 0.6.", false: "100 events old they err 60 %, the most frequent class 40 %."} {
 		if got := Stale(reports, nats); !strings.Contains(got, ": "+want) || strings.Contains(got, "10000") {
 			t.Errorf("%v: %q", nats, got)
 		}
@@ -39,7 +39,7 @@ func TestStale(t *testing.T) {
 // Labeled examples that are predicted worse than by their own class fractions are told.
 func TestWorseThanConstant(t *testing.T) {
 	r := ClassesReport{Examples: 100, Confusion: [][]float64{{60, 0}, {39, 1}}, Error: number(39), LogLoss: number(0.68)}
-	if got := -0.6*math.Log(0.6) - 0.4*math.Log(0.4); !(got < 0.68) || !strings.Contains(r.WorseThanConstant(true), "log-loss 0.68 nats, that of the shares 0.673") {
+	if got := -0.6*math.Log(0.6) - 0.4*math.Log(0.4); !(got < 0.68) || !strings.Contains(r.WorseThanConstant(true), "log-loss 0.68 nats, that of the frequencies 0.673") {
 		t.Errorf("%q, the entropy is %v", r.WorseThanConstant(true), got)
 	}
 	if got := r.WorseThanConstant(false); got != "" {

@@ -98,7 +98,7 @@ func TestValidateAutoWithLateLabels(t *testing.T) {
 	if err := s.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if text := log.String(); strings.Count(text, "no validations: with labels that come later") != 1 || len(*reports) > 0 {
+	if text := log.String(); strings.Count(text, "no validations: with delayed labels") != 1 || len(*reports) > 0 {
 		t.Errorf("%d reports; it says\n%s", len(*reports), text)
 	}
 }

@@ -79,7 +79,7 @@ func (l *loop) startValidating() (err error) {
 	switch {
 	case c.Events != validate.AutoEvents:
 	case l.Labels != nil:
-		l.log.Info("no validations: with labels that come later validate.events = \"auto\" makes none; a number of records does")
+		l.log.Info("no validations: with delayed labels validate.events = \"auto\" makes none; a number of records does")
 	default:
 		l.validator.auto, l.intake.sample = validate.NewAuto(l.before, l.Validator.Reports), validate.NewSample(validate.SampleBytes)
 	}

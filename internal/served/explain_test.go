@@ -71,7 +71,7 @@ func TestExplainFew(t *testing.T) {
 }
 
 // An explanation names what is in the event, whatever else the model knows to share a
-// column with it, and what the model has never met is said to be unknown.
+// column with it, and what the model has not seen is said to be unknown.
 func TestExplainNames(t *testing.T) {
 	for _, bits := range []uint{2, 20} {
 		recordConfig := record.DefaultConfig()

@@ -201,7 +201,7 @@ type Prediction struct {
 	// it but for rates of single groups, which are left out (event.ShortNoise): of a learner with noise auto the level that it had chosen.
 	NoiseLevel string `json:"noise_level,omitempty"`
 	Version    uint64 `json:"version,omitempty"` // of the Model
-	// Unknown names features of the event that the model has never met, the first
+	// Unknown names features of the event that the model has not seen, the first
 	// twenty of them: they count for nothing. An event of nothing else scores the
 	// intercept.
 	Unseen []string `json:"unseen,omitempty"`
@@ -223,7 +223,7 @@ type Contribution struct {
 
 // InterceptName is what the intercept is called among features, FilledName what filling in
 // missing ones adds to a score (see event.Explanation).
-const InterceptName, FilledName = "(intercept)", "(filled in)"
+const InterceptName, FilledName = "(intercept)", "(imputed)"
 
 const maxUnknown = 20 // features that a Prediction names as unknown
 
@@ -386,7 +386,7 @@ type Feature struct {
 	Known  bool // the model has met the column
 }
 
-// unknown returns the features of an event that the model has never met, at most
+// unknown returns the features of an event that the model has not seen, at most
 // maxUnknown, and whether it has met any other.
 func (m *Model) unknown(e *event.Example) (out []Feature, known bool) {
 	known = m.EachUnseen(e, func(f Feature) {
@@ -397,7 +397,7 @@ func (m *Model) unknown(e *event.Example) (out []Feature, known bool) {
 	return out, known
 }
 
-// EachUnseen calls f for every feature of an event that the model has never met, and returns
+// EachUnseen calls f for every feature of an event that the model has not seen, and returns
 // whether it has met any other. A kernel machine does not know what it has met.
 func (m *Model) EachUnseen(e *event.Example, f func(Feature)) (known bool) {
 	linear, ok := m.Model.(*model.Linear)
@@ -418,12 +418,12 @@ func (m *Model) EachUnseen(e *event.Example, f func(Feature)) (known bool) {
 	return known
 }
 
-// UnseenFeaturesError says that the model has met no feature of an event, whose score is then
+// UnseenFeaturesError says that the model has seen no feature of an event, whose score is then
 // that of no event at all.
 type UnseenFeaturesError struct{ Features []string } // by name
 
 func (e *UnseenFeaturesError) Error() string {
-	return "the model has met no feature of the event: " + strings.Join(e.Features, ", ")
+	return "the model has seen no feature of the event: " + strings.Join(e.Features, ", ")
 }
 
 // Stranger returns a *UnseenFeaturesError if that is so of an event of the Schema s, with its

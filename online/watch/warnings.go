@@ -41,8 +41,8 @@ const (
 	WarnNoRate     = "no-rate"          // the rates of the noise are of no group, or nothing is missing
 	WarnCoverage   = "low-coverage"     // sets or intervals hold the truth less often than learner.coverage
 	WarnTime       = "odd-time"         // the times of records are hardly in the unit that they are read in
-	WarnStale      = "worse-when-stale" // weights of some age lose more than the class shares
-	WarnPrior      = "worse-than-prior" // the class shares, or the mean, would have predicted better
+	WarnStale      = "worse-when-stale" // weights of some age lose more than the class frequencies
+	WarnPrior      = "worse-than-prior" // the class frequencies, or the mean, would have predicted better
 	WarnLast       = "worse-than-last"  // the last label would have predicted better
 )
 
@@ -149,10 +149,10 @@ func (w *Watch) Warnings(s Stream) (out []Warning) {
 			"a field that grows without end, such as a time or an id, is a usual cause (blankout config check --sample FILE names such fields), or values of very different sizes", b.Own, b.Baseline)
 	}
 	if p := &w.Prior; p.Diverged() {
-		add(WarnPrior, "learning has diverged: the scores of the %d labeled events up to event %d are %.3g on average, which as log-odds mean nothing, and their mean log-loss is %.4g nats, that of the class shares %.4g; "+
+		add(WarnPrior, "learning has diverged: the scores of the %d labeled events up to event %d are %.3g on average, which as log-odds mean nothing, and their mean log-loss is %.4g nats, that of the class frequencies %.4g; "+
 			"steps are too long for the values: a smaller learner.learning_rate, optimizer = \"adagrad\" or, of optimizer dropout-descent, noisy_gradient = false makes them shorter, and so does standardize = \"auto\" where values are of very different sizes", priorBlock, p.Event, p.Size, p.LogLoss, p.Shares)
 	} else if p.Exceeded {
-		add(WarnPrior, "the predictions are worse than the class shares alone: the mean log-loss of the %d labeled events up to event %d was %.4g nats, that of the shares %.4g; "+
+		add(WarnPrior, "the predictions are worse than the class frequencies alone: the mean log-loss of the %d labeled events up to event %d was %.4g nats, that of the frequencies %.4g; "+
 			"a field that grows without end, such as a time or an id, is a usual cause (blankout config check --sample FILE names such fields), or values of very different sizes", priorBlock, p.Event, p.LogLoss, p.Shares)
 	}
 	if b, better := w.Baselines.BetterLast(m.Numbers != nil); better {

@@ -47,7 +47,7 @@ def test_filled_in(program, args, classes):
             total = sum(c.score for c in a.explanation)
             want = score if classes == 2 else score[model.classes_.tolist().index(a.class_)]
             assert abs(total - want) < 1e-9 * max(1, abs(want))
-            assert ("(filled in)" in {c.feature for c in a.explanation}) == (a.missing_policy == "impute")
+            assert ("(imputed)" in {c.feature for c in a.explanation}) == (a.missing_policy == "impute")
 
 
 @pytest.mark.parametrize("missing", ["none", "rescale", "auto"])

@@ -56,7 +56,7 @@ def test_what_nothing_is_known_of_is_refused(learned):
     asked = [{"near": 1.5}, {}, {"near": None}, {"nobody": 1, "knows": "it"}]
     model.unseen = "refuse"
     for ask in (model.predict, model.answers, model.decision_function):
-        with pytest.raises(blankout.RefusedEvent, match="the model has met no feature of the event: nobody, knows=it") as e:
+        with pytest.raises(blankout.RefusedEvent, match="the model has seen no feature of the event: nobody, knows=it") as e:
             ask(asked)
         assert e.value.reason == "unseen" and e.value.row == 3
     model.predict(asked[:3])

@@ -248,13 +248,13 @@ function drawForecast(s) {
   }
   legend("legend-forecast", series);
   chart("chart-forecast", {label: "Expected error when features go missing", x: v => Math.round(100 * v) + " %", y: s.numbers ? v => +v.toPrecision(3) : v => fixed(100 * v, 0) + " %", tip: errorOf(s), range: [0, .9], height: report && innerWidth > 760 ? 330 : 0, marks: [0, .2, .4, .6, .8], join: true, series});
-  text("forecast-note", "Expected error when that share of an event’s features is missing" + (measured ? "; live and exact as of the last validation." : ", as answered while learning."));
+  text("forecast-note", "Expected error when that fraction of an event’s features is missing" + (measured ? "; live and exact as of the last validation." : ", as answered while learning."));
   const experts = (s.experts || []).length > 1 ? s.experts : [];
-  $("experts").replaceChildren(...experts.length ? [el("p", {class: "note"}, explained("Who answers", "Every noise level has weights of its own. Each has a share of the answer, by what it has lost on recent events that lack nothing.")),
+  $("experts").replaceChildren(...experts.length ? [el("p", {class: "note"}, explained("Who answers", "Every noise level has weights of its own. Each has a mixture weight, by its loss on recent events without missing fields.")),
     rows(["weights of", "weight", ""], experts.filter(e => !e.corrects).map(e => [e.name, share(e.weight), bars(e.weight)])),
     ...experts.some(e => e.corrects) ? [rows(["their mixture is corrected by", "weight", ""], experts.filter(e => e.corrects).map(e => [e.name, share(e.weight), bars(e.weight)]))] : []] : []);
   const sets = s.sets || [], size = s.numbers ? "width" : "classes";
-  $("sets").replaceChildren(...sets.length ? [el("p", {class: "note"}, explained(s.numbers ? "Intervals" : "Sets", "How often the latest answers left the truth open, by the share of an event’s fields that is missing, and how much they left open.")),
+  $("sets").replaceChildren(...sets.length ? [el("p", {class: "note"}, explained(s.numbers ? "Intervals" : "Sets", "How often the latest answers left the truth open, by the fraction of an event’s fields that is missing, and how much they left open.")),
     rows(["missing", "held", size], sets.map(x => [x.missing.split("-").map(d => Math.round(100 * d)).join("–") + " %", share(x.recent), Number(x.size.toPrecision(3)).toString()]))] : []);
 }
 
@@ -408,7 +408,7 @@ function drawWithout() {
   if (!gone) return;
   const a = gone.answer, numbers = now && now.numbers, scale = numbers ? 1 : 100, tip = numbers ? precise : percent;
   text("without-name", `If the ${gone.kind} ${gone.name} dies`);
-  text("without-note", gone.error || (a ? `${tip(a.with / scale)} → ${tip(a.without / scale)} on ${whole(a.events)} ${now && now.not_ready === "on disk" ? "events of the checkpoint’s sample" : "of the newest events"}, of which ${whole(a.held)} hold it. It is declared missing, and the current model answers by its rule for that; most of these events it has learned.` : "Working it out."));
+  text("without-note", gone.error || (a ? `${tip(a.with / scale)} → ${tip(a.without / scale)} on ${whole(a.events)} ${now && now.not_ready === "on disk" ? "events of the checkpoint’s sample" : "of the newest events"}, of which ${whole(a.held)} hold it. It is declared missing, and the current model answers by its missing policy; most of these events it has learned.` : "Working it out."));
   const now_ = {name: "as it is", color: "--b", dash: true}, without = {name: "without it", color: "--a"};
   legend("legend-without", [now_, without]);
   let count = 0;
@@ -480,7 +480,7 @@ async function readMeasures() {
 function drawAged() {
   const list = (measures.by_staleness || []).filter(x => x.age), numbers = list.some(x => x.log_loss == null);
   const error = x => numbers ? own(x) : percent(x == null ? null : x / 100), loss = (x, y) => numbers ? own(x ?? null) : fixed(y ?? null, 4);
-  $("by-age").replaceChildren(...list.length ? [el("p", {class: "note"}, explained("By older weights", "Some events are also answered by a model frozen about that many events before, as by an export or a snapshot; the newest weights answered the same events.")),
+  $("by-age").replaceChildren(...list.length ? [el("p", {class: "note"}, explained("Staleness", "Some events are also answered by a model frozen about that many events before, as by an export or a snapshot; the newest weights answered the same events.")),
     rows(["events old", "error", "newest", numbers ? "deviance" : "log-loss", "newest"], list.map(x => [whole(x.age), error(x.error), error(x.fresh_error), loss(x.deviance, x.log_loss), loss(x.fresh_deviance, x.fresh_log_loss)]))] : []);
 }
 // How often the sets of each class's events have held it, the worst ones first.
@@ -596,7 +596,7 @@ function drawCurves() {
   }
   list.forEach((c, i) => chart("curve-" + i, {label: "What " + c.feature + " adds to the score, by its value", join: true, height: 110, signed: [low - room, high + room], range: [c.x[0], c.x[c.x.length - 1]],
     x: v => +v.toPrecision(4) + "", y: v => +v.toPrecision(2), tip: v => (v < 0 ? "−" : "+") + Math.abs(v).toPrecision(3), series: [{name: "adds", color: "--a", points: c.x.map((x, j) => [x, c.added[k].score[j]])}]}));
-  text("curves-note", `What each number adds to the score${classes[k] ? " for " + classes[k] : ""}, by its value; all on one scale, those that move it most first.`);
+  text("curves-note", `What each numeric field adds to the score${classes[k] ? " for " + classes[k] : ""}, by its value; all on one scale, those that move it most first.`);
   $("curves-all").hidden = curves.length <= fewCurves;
   text("curves-all", allCurves ? `Show the first ${fewCurves}` : `Show all ${curves.length}`);
 }
@@ -696,8 +696,8 @@ async function ask() {
   const says = [];
   const alone = (p.explanation || []).length && p.explanation.every(c => c.feature === "(intercept)");
   if ((p.missing || []).length && alone) says.push(`Missing: ${p.missing.join(", ")}. Nothing is left that the model knows: the intercept alone answers.`);
-  else if ((p.missing || []).length) says.push(`Missing: ${p.missing.join(", ")}; answered by the rule “${p.missing_policy || "none"}”${p.noise_level ? ", level " + p.noise_level : ""}.`);
-  if ((p.unseen || []).length) says.push(`Never met: ${p.unseen.join(", ")}. They count for nothing.`);
+  else if ((p.missing || []).length) says.push(`Missing: ${p.missing.join(", ")}; answered by the missing policy “${p.missing_policy || "none"}”${p.noise_level ? ", level " + p.noise_level : ""}.`);
+  if ((p.unseen || []).length) says.push(`Not seen: ${p.unseen.join(", ")}. They count for nothing.`);
   box.replaceChildren(
     p.value != null ? el("div", {class: "bigclass"}, precise(p.value), el("small", {}, p.low == null ? "" : ` between ${precise(p.low)} and ${precise(p.high)}`)) :
     el("div", {class: "bigclass"}, p.class == null ? fixed(p.scores[0], 3) : p.class, el("small", {}, p.probability == null ? "" : " with probability " + percent(p.probability) + (p.low == null ? "" : `, between ${percent(p.low)} and ${percent(p.high)} if what is missing were known`))),

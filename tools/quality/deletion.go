@@ -128,7 +128,7 @@ func (c *comparison) deletion() error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprint(c.w, "## MNIST with deleted pixels, test error %\n\nOne pass of one against the rest, pixels/255; d is the share deleted, survivors are rescaled.\n\n| d, % |")
+	fmt.Fprint(c.w, "## MNIST with deleted pixels, test error %\n\nOne pass of one against the rest, pixels/255; d is the fraction deleted, survivors are rescaled.\n\n| d, % |")
 	for _, d := range deletionLevels {
 		fmt.Fprintf(c.w, " %.0f |", 100*d)
 	}

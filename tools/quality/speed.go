@@ -84,7 +84,7 @@ func (c *comparison) speed() error {
 Made by %[1]s in %[2]d minutes on %[3]d cores (%[4]s). Times are medians of %[5]d runs in turn; processor
 time says more than wall clock where other programs share the cores.
 
-## Beside Vowpal Wabbit
+## Compared with Vowpal Wabbit
 
 Whole processes, one pass, from a file of text to a file of weights. The fixed level is %[7]s.
 Processor time / wall clock of %[6]s on the same events is 1; above it vw is faster:
@@ -92,7 +92,7 @@ Processor time / wall clock of %[6]s on the same events is 1; above it vw is fas
 | one pass over | blankout, fixed level | blankout, the default | vw, squared loss |
 |---|---|---|---|
 %[8]s
-In seconds, with the share of events that are wrong when they are met:
+In seconds, with the fraction of events that are predicted wrongly before they are learned:
 
 | one pass over | learner | wall | processor | progressive error, %% |
 |---|---|---|---|---|

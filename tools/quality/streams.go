@@ -100,7 +100,7 @@ func (c *comparison) rules() error {
 		{"AROW", func(c *online.Config) { c.Optimizer, c.Noise, c.Loss = "arow", "none", "hinge" }},
 		{"FTRL", func(c *online.Config) { c.Optimizer, c.Noise = "ftrl", "none" }},
 	}
-	fmt.Fprint(c.w, "## Our own rules, progressive error of one pass, %\n\n| stream |")
+	fmt.Fprint(c.w, "## Our own optimizers, progressive error of one pass, %\n\n| stream |")
 	for _, x := range configs {
 		fmt.Fprintf(c.w, " %s |", x.name)
 	}

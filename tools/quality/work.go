@@ -136,7 +136,7 @@ round, which another machine has alike: `+"`.ci/run`"+` says what is more than 5
 		fmt.Fprintf(w, "| %s | %.0f | %.3g |\n", x.name, m[x.of], m[x.of+"/valid"])
 	}
 	fmt.Fprint(w, `
-## A topic beside a consumer that only counts
+## A topic compared with a consumer that only counts
 
 `+"`go test -run xxx -bench Consume ./stream`"+` reads a topic of such events from a broker in another process by
 kafka-go's `+"`Client.Fetch`"+`, counting only, and by the learner's own ways; rates by the wall clock:

@@ -102,7 +102,7 @@ func sayable(m *served.Model) (*model.Linear, error) {
 		return nil, unsupported("one-against-one: the coupling of pairs repeats until it converges")
 	}
 	if k := m.Missing; len(s.Fields) > 1 && k != nil && m.Covariance != nil && k.Fill() {
-		return nil, unsupported("missing values that are filled in (the policy impute): export with --missing-policy rescale, or train with it")
+		return nil, unsupported("imputed missing values (the policy impute): export with --missing-policy rescale, or train with it")
 	}
 	if s.ColumnsGoMissing() {
 		return nil, unsupported("columns that go missing (--absent missing): zero and missing are one in an array")
@@ -320,7 +320,7 @@ func (w *writer) byName(how record.Config) (total, level string, err error) {
 				}
 				numbers, keys, adds = append(numbers, int64(len(keys))), append(keys, v), append(adds, more...)
 			}
-			adds = append(adds, make([]float64, w.width)...) // of what the model has never met
+			adds = append(adds, make([]float64, w.width)...) // of what the model has not seen
 			at = w.add("LabelEncoder", []string{f.Name}, attribute{"keys_strings", keys}, attribute{"values_int64s", numbers},
 				attribute{"default_int64", len(keys)})
 			null = w.add("Equal", []string{at, w.ints(0)})

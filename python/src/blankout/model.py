@@ -27,7 +27,7 @@ CLASS_LOSSES = (
     "ramp", "fdrop", "dropsvm",
 )
 NUMBER_LOSSES = ("linear", "absolute", "quantile", "huber", "poisson")
-INTERCEPT, FILLED_IN = "(intercept)", "(filled in)"  # among what adds to a score
+INTERCEPT, FILLED_IN = "(intercept)", "(imputed)"  # among what adds to a score
 MAX_VARIANCE = 10.0  # of the logarithm of a count
 INTERVAL = 1.6448536269514722  # deviations to either side that hold nine of ten
 MOST_LIMIT = 1000.0  # of a set that excludes no class
@@ -67,7 +67,7 @@ class Answer:
             something is missing.
         noise_level: the noise that the weights were learned with.
         version: of the model, 0 of one that was not published.
-        unseen: names of features that the model has never met, the first twenty of them.
+        unseen: names of features that the model has not seen, the first twenty of them.
         explanation: what adds most to the score of the class (of two classes the second's).
     """
 
@@ -177,7 +177,7 @@ class Model:
         version: of a snapshot, larger means published later; 0 otherwise.
         published: when, None for a model that was not.
         events: how many were learned from.
-        unseen: what becomes of an event of which the model has met no feature: "refuse", or
+        unseen: what becomes of an event of which the model has seen no feature: "refuse", or
             "answer", as if it had none. It may be set.
     """
 
@@ -513,7 +513,7 @@ class Model:
     # How it says it.
 
     def _read(self, x: Any, names: bool = False) -> Batch:
-        """Read events; one of which the model has met no feature is refused, unless they are answered."""
+        """Read events; one of which the model has seen no feature is refused, unless they are answered."""
         batch = inputs.read(x, self._decoder, names=names)
         if self.unseen == "answer" or self._rows is None or self._support is not None:
             return batch
@@ -522,7 +522,7 @@ class Model:
         if strangers.size > 0:
             i = int(strangers[0])
             unknown = self._unknown(batch if names else inputs.read(x, self._decoder, names=True), i)
-            raise RefusedEvent("unseen", f"the model has met no feature of the event: {', '.join(unknown)}", i)
+            raise RefusedEvent("unseen", f"the model has seen no feature of the event: {', '.join(unknown)}", i)
         return batch
 
     def _score(self, batch: Batch) -> np.ndarray:
