@@ -47,7 +47,8 @@ func (f *frozen) leftOut() bool {
 // measures, and hashes of answers, forecasts, weights and states, with
 // testdata/frozen.txt. A change of structure must leave every line as it is. A change of
 // numbers updates the file with -update-frozen, and its commit says which lines changed
-// and why. A short run tries a fourth of the models and runs. To find out where a line comes from, build the program of the older commit and
+// and why. A short run tries a fourth of the models and
+// runs, unless -run names this test. To find out where a line comes from, build the program of the older commit and
 // compare what is hashed:
 //
 
@@ -59,7 +60,7 @@ func TestFrozen(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the numbers were made on amd64; another compiler rounds products and sums differently")
 	}
-	f := &frozen{t: t, program: *frozenProgram, got: map[string]string{}, whole: longtest.Asked() || *updateFrozen || *dumpFrozen != ""}
+	f := &frozen{t: t, program: *frozenProgram, got: map[string]string{}, whole: longtest.Asked() || *updateFrozen || *dumpFrozen != "" || strings.Contains(flag.Lookup("test.run").Value.String(), "Frozen")}
 	if f.program == "" {
 		f.program = buildProgram(t)
 	}
