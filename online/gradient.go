@@ -8,7 +8,9 @@ import (
 	"blankout/internal/loss"
 )
 
-// NoisyGradient says which gradient the rule dropout-descent takes: "auto", "true" or "false".
+// This file chooses the gradient of the optimizer dropout-descent.
+
+// NoisyGradient says which gradient the optimizer dropout-descent takes: "auto", "true" or "false".
 type NoisyGradient string
 
 // AutoGradient is what suits the loss: the clean gradient under the quadratic noising penalty, else
