@@ -135,11 +135,11 @@ func TestFoldsAreStratified(t *testing.T) {
 func TestSelectRefuses(t *testing.T) {
 	d := classData(t, 20, 2, "-1", "1")
 	for want, s := range map[string]Selection{
-		"at least 2":   {Folds: 1},
-		"no setting":   {Folds: 2, Grid: []Axis{{"x", []string{"1"}}}},
-		"not a number": {Folds: 2, Grid: []Axis{{"c", []string{"one"}}}},
-		"too few":      {Folds: 15},
-		"want a share": {Folds: 2, Deletions: []float64{1}},
+		"at least 2":      {Folds: 1},
+		"no setting":      {Folds: 2, Grid: []Axis{{"x", []string{"1"}}}},
+		"not a number":    {Folds: 2, Grid: []Axis{{"c", []string{"one"}}}},
+		"too few":         {Folds: 15},
+		"want a fraction": {Folds: 2, Deletions: []float64{1}},
 	} {
 		if _, _, err := Select(context.Background(), d, DefaultConfig(), s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)
