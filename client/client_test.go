@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,6 +57,22 @@ func TestPredictionsEqualTheProgram(t *testing.T) {
 				t.Errorf("%s: %s:\n got  %s\n want %s", name, e, a, b)
 			}
 		}
+	}
+}
+
+// The library's predictions have each field of the program's, in its order and under its JSON name.
+func TestPredictionFields(t *testing.T) {
+	fields := func(x any) (out []string) {
+		for f := range reflect.TypeOf(x).Fields() {
+			out = append(out, f.Name+" "+f.Tag.Get("json"))
+		}
+		return out
+	}
+	if got, want := fields(client.Prediction{}), fields(served.Prediction{}); !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if got, want := fields(client.Contribution{}), fields(served.Contribution{}); !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
 

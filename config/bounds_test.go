@@ -74,6 +74,17 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// A batch of the optimizer irls, which needs no window, has a bound of its own.
+func TestBoundOfIRLSBatch(t *testing.T) {
+	if _, err := Load(Source{Flags: []string{"learner.optimizer=irls", "learner.irls_batch=100000"}}); err != nil {
+		t.Error(err)
+	}
+	_, err := Load(Source{Flags: []string{"learner.optimizer=irls", "learner.irls_batch=100001"}})
+	if err == nil || !strings.Contains(err.Error(), "must lie in 0 to 100000") {
+		t.Errorf("one more: %v", err)
+	}
+}
+
 // refuses checks that a configuration with these flags is refused with an error
 // that names the key and says that the value came from a flag.
 func refuses(t *testing.T, name string, flags ...string) {

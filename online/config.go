@@ -49,9 +49,9 @@ type Config struct {
 	// C is the weight of the losses against the ridge in the batch objective
 	// |w|^2 + kappa sum loss (loss.Cost); +Inf is no ridge.
 	C float64 `toml:"c"`
-	// Rule is a name of rules.Table.
+	// Optimizer is a name of rules.Table.
 	Optimizer string `toml:"optimizer"`
-	// NoisyGradient is of the rule dropout-descent alone.
+	// NoisyGradient is of the optimizer dropout-descent alone.
 	NoisyGradient NoisyGradient `toml:"noisy_gradient"`
 	LearningRate  float64       `toml:"learning_rate"`
 	// Start also decides about the ridge in the first pass. If the metric starts,
@@ -92,8 +92,8 @@ type Config struct {
 	Threshold       float64 `toml:"threshold"`
 	// Coverage is not part of the Fingerprint.
 	Coverage float64 `toml:"coverage"`
-	// Horizon is the age, in events, of the weights by whose answers the shares of levels and experts, and of
-	// averages, are judged; 0: the newest weights. It is not part of the Fingerprint.
+	// ServingStaleness is how many events old the weights of readers are. Mixture weights and averages are chosen
+	// by the predictions of weights that old; 0 is the newest weights. It is not part of the Fingerprint.
 	ServingStaleness int `toml:"serving_staleness"`
 	// MaxMemory is the most bytes of rows, see Learner.Refusal; 0 bounds nothing. It is kept in the Fingerprint, for
 	// those who go on with nothing but a checkpoint, and may change from run to run.

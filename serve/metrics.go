@@ -128,7 +128,7 @@ var mainMetrics = []metric{
 			emit(float64(c.Corrected), "corrected")
 			emit(float64(c.Repeated), "repeated")
 			emit(float64(c.Late), "late")
-			emit(float64(c.Unknown), "unmatched")
+			emit(float64(c.Unmatched), "unmatched")
 		})},
 	{"blankout_labels_delay_seconds", gauge, []string{"quantile"}, "Delay of labels after their events: a bound on the quantile, within a factor of two.",
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) {
@@ -141,7 +141,7 @@ var mainMetrics = []metric{
 	{"blankout_labels_late_partitions_total", counter, nil, "Partitions added to a topic of events or labels whose first record came before one that had been taken by then: the order in which such a run learns is not that of the logs.",
 		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.LatePartitions)) })},
 	{"blankout_labels_out_of_order_total", counter, nil, "Records of events and labels, those before a restart included, whose time is out of line with the records around them: they take the time of the one before.",
-		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.OddTimes)) })},
+		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.OutOfOrder)) })},
 	{"blankout_labels_store_failures_total", counter, nil, "Attempts to write down the events that wait for labels that failed; learning waits meanwhile.",
 		one(func(v *view) float64 { return float64(v.status.WaitingFailures) })},
 	{"blankout_labels_learning_error_ratio", gauge, nil, "Fraction of events that would have been predicted wrongly as they were learned; blankout_progressive_error_ratio has what they were predicted when they came.",

@@ -139,10 +139,10 @@ func failLate(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
 }
 
 // predict predicts an event. It refuses one of which the model knows no feature, unless
-// Unknown says answer.
+// Config.Unseen says answer.
 func (c Config) predict(m *served.Model, event []byte, explain int) (served.Prediction, error) {
 	p, err := m.Predict(event, explain)
-	if err == nil && p.OnlyUnseen && c.Unseen == unknownRefuse {
+	if err == nil && p.OnlyUnseen && c.Unseen == unseenRefuse {
 		err = &served.UnseenFeaturesError{Features: p.Unseen}
 	}
 	return p, err

@@ -65,18 +65,18 @@ type Config struct {
 	Unseen         string        `toml:"unseen"`
 }
 
-// The values of Config.Unknown.
-const unknownRefuse, unknownAnswer = "refuse", "answer"
+// The values of Config.Unseen.
+const unseenRefuse, unseenAnswer = "refuse", "answer"
 
 // DefaultConfig returns the values of an empty section.
 func DefaultConfig() Config {
-	return Config{Address: "127.0.0.1:8642", TokenEnv: "BLANKOUT_HTTP_TOKEN", MaxBody: 8 << 20, MaxPredicting: 16, ClientTimeout: 10 * time.Second, AnswerTimeout: 30 * time.Second, MaxConnections: 1024, Unseen: unknownRefuse}
+	return Config{Address: "127.0.0.1:8642", TokenEnv: "BLANKOUT_HTTP_TOKEN", MaxBody: 8 << 20, MaxPredicting: 16, ClientTimeout: 10 * time.Second, AnswerTimeout: 30 * time.Second, MaxConnections: 1024, Unseen: unseenRefuse}
 }
 
 // Check returns the first thing wrong with the configuration; it names the key.
 func (c Config) Check() error {
-	if c.Unseen != unknownRefuse && c.Unseen != unknownAnswer {
-		return event.KeyErrorf("unseen", "unseen: %q, want %s or %s", c.Unseen, unknownRefuse, unknownAnswer)
+	if c.Unseen != unseenRefuse && c.Unseen != unseenAnswer {
+		return event.KeyErrorf("unseen", "unseen: %q, want %s or %s", c.Unseen, unseenRefuse, unseenAnswer)
 	}
 	if c.Address == "" {
 		return nil

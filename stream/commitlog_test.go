@@ -436,7 +436,7 @@ func TestBases(t *testing.T) {
 	noLeaks(t)
 	b := startBroker(t, nil)
 	snapshots := openSnapshots(t, b)
-	newest := func() *Base {
+	newest := func() *GroupSnapshot {
 		t.Helper()
 		base, err := snapshots.Newest(t.Context(), nil)
 		if err != nil {
@@ -447,8 +447,8 @@ func TestBases(t *testing.T) {
 	if base := newest(); base != nil {
 		t.Errorf("an empty topic has %+v", base)
 	}
-	base := func(offset int64) *Base {
-		return &Base{offset, bytes.Repeat(fmt.Appendf(nil, "%d,", offset), int(offset)*20_000)} // 1 to 5 pieces
+	base := func(offset int64) *GroupSnapshot {
+		return &GroupSnapshot{offset, bytes.Repeat(fmt.Appendf(nil, "%d,", offset), int(offset)*20_000)} // 1 to 5 pieces
 	}
 	write := func(snapshots *SnapshotTopic, offset, before int64) {
 		t.Helper()
@@ -532,7 +532,7 @@ func TestBases(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 	log.Reset()
-	got, err := snapshots.Newest(t.Context(), func(b *Base) error {
+	got, err := snapshots.Newest(t.Context(), func(b *GroupSnapshot) error {
 		if b.Offset == 60 {
 			return errors.New("not mine")
 		}
@@ -541,7 +541,7 @@ func TestBases(t *testing.T) {
 	if err != nil || got.Offset != 40 || !strings.Contains(log.String(), "snapshot=60 offset=") || !strings.Contains(log.String(), "not mine") {
 		t.Errorf("%v, %v: %s", got, err, log.String())
 	}
-	if got, err := snapshots.Newest(t.Context(), func(*Base) error { return errors.New("not mine") }); got != nil || err == nil || !strings.Contains(err.Error(), "snapshot 40: not mine") {
+	if got, err := snapshots.Newest(t.Context(), func(*GroupSnapshot) error { return errors.New("not mine") }); got != nil || err == nil || !strings.Contains(err.Error(), "snapshot 40: not mine") {
 		t.Errorf("none is sound: %v, %v", got, err)
 	}
 	write(snapshots, 90, 60)

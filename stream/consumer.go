@@ -54,7 +54,7 @@ type ConsumerConfig struct {
 	MaxWait      time.Duration `toml:"-"` // for new records, in one fetch
 	Prefetch     int           `toml:"-"` // fetches of a partition that may wait to be read
 	BatchRecords int           `toml:"-"` // at most this many in one Batch
-	// Duplicates is the window of repeated, in offsets.
+	// DedupWindow is how many offsets back repeated records are looked for; 0 disables it.
 	DedupWindow      int64 `toml:"dedup_window"`
 	CreateTopics     bool  `toml:"create_topics"`
 	CreatePartitions int   `toml:"-"` // of a created topic

@@ -33,10 +33,10 @@ import (
 )
 
 // maxBasePiece bounds a record of a snapshot: brokers refuse more than 1 MB by default.
-const maxBasePiece = 900_000
+const maxSnapshotPiece = 900_000
 
-// Base is a state of a commit log.
-type Base struct {
+// GroupSnapshot is the state of a group at an offset of its commit log.
+type GroupSnapshot struct {
 	Offset int64 // that follows the last commit in it
 	Data   []byte
 }
@@ -210,13 +210,13 @@ func addBase(found map[int64]*baseRecords, r *record.Record) error {
 // Newest returns the newest snapshot that is complete and that sound, if it is not nil, finds
 // nothing wrong with; nil if there is none, and no other record either. What is passed over
 // is logged.
-func (t *SnapshotTopic) Newest(ctx context.Context, sound func(*Base) error) (*Base, error) {
+func (t *SnapshotTopic) Newest(ctx context.Context, sound func(*GroupSnapshot) error) (*GroupSnapshot, error) {
 	found, foreign, err := t.read(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the snapshots: %w", err)
 	}
 	for _, offset := range slices.Backward(slices.Sorted(maps.Keys(found))) {
-		base := &Base{Offset: offset}
+		base := &GroupSnapshot{Offset: offset}
 		if base.Data, err = found[offset].data(); err == nil && sound != nil {
 			if err = sound(base); err != nil {
 				foreign = fmt.Errorf("topic %s offset %d: snapshot %d: %w", t.config.Topic, found[offset].offset, offset, err)
@@ -237,15 +237,15 @@ func (t *SnapshotTopic) Newest(ctx context.Context, sound func(*Base) error) (*B
 }
 
 // All returns the snapshots that are complete, in the order of offsets.
-func (t *SnapshotTopic) All(ctx context.Context) ([]Base, error) {
+func (t *SnapshotTopic) All(ctx context.Context) ([]GroupSnapshot, error) {
 	found, _, err := t.read(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the snapshots: %w", err)
 	}
-	var all []Base
+	var all []GroupSnapshot
 	for _, offset := range slices.Sorted(maps.Keys(found)) {
 		if data, err := found[offset].data(); err == nil {
-			all = append(all, Base{offset, data})
+			all = append(all, GroupSnapshot{offset, data})
 		}
 	}
 	return all, nil
@@ -255,11 +255,11 @@ func (t *SnapshotTopic) All(ctx context.Context) ([]Base, error) {
 // newest of them. It returns the offset of that one, 0 if there is none: everything before
 // what both snapshots hold may be trimmed. After an error the newest snapshot is the one before,
 // or this one.
-func (t *SnapshotTopic) Write(ctx context.Context, b *Base) (before int64, err error) {
+func (t *SnapshotTopic) Write(ctx context.Context, b *GroupSnapshot) (before int64, err error) {
 	fail := func(err error) (int64, error) { return 0, fmt.Errorf("writing snapshot %d: %w", b.Offset, err) }
 	sum := sha256.Sum256(b.Data)
 	head := snapshotHead{Format: 1, Bytes: len(b.Data), Hash: hex.EncodeToString(sum[:])}
-	for piece := range slices.Chunk(b.Data, maxBasePiece) {
+	for piece := range slices.Chunk(b.Data, maxSnapshotPiece) {
 		if err := t.producer.WriteTo(ctx, 0, Message{Key: []byte(pieceKey(b.Offset, head.Pieces)), Value: piece}); err != nil {
 			return fail(err)
 		}

@@ -335,10 +335,10 @@ func (p *program) sayJoined(c *labels.Counts) {
 	if n := c.Corrected; n > 0 {
 		text += fmt.Sprintf("; %s corrected an earlier one", plural(int(n), "label"))
 	}
-	if n := c.Late + c.Unknown; n > 0 {
+	if n := c.Late + c.Unmatched; n > 0 {
 		text += fmt.Sprintf("; %s came late or for no event", plural(int(n), "label"))
 	}
-	if n := c.OddTimes; n > 0 {
+	if n := c.OutOfOrder; n > 0 {
 		text += fmt.Sprintf("; the time of %s is out of line with the records around: they took the time of the one before", plural(int(n), "record"))
 	}
 	fmt.Fprintln(p.stderr, text)

@@ -127,8 +127,8 @@ func EveryRange(rule MissingPolicy) (r MissingPolicies) {
 // The nil Missing, of models whose file says nothing, takes every null as missing
 // and nothing else, and scores as is. A Missing is immutable.
 type Missing struct {
-	// Rules says by the share of the event's fields that is missing, null or left out, what
-	// share of the score each rule has.
+	// Policies has the weights of the policies in a score, by the fraction of the event's fields that
+	// is missing: null or left out.
 	Policies MissingPolicies `json:"policies"`
 	// Usual lists, in ascending order, the fields that are missing where they are
 	// left out; UsuallyNull those that are not missing where they are null.
@@ -339,7 +339,7 @@ func (m *Missing) Lack(fields []event.Field, e *event.Example, present FieldSet)
 
 // Answer says how an event is answered that is known to lack fields.
 type Answer struct {
-	// Shares are those of the rules, all 0 if nothing is known to be missing.
+	// Shares are the weights of the policies, all 0 if nothing is known to be missing.
 	Shares PolicyWeights
 	// Scale is by what the features that the event holds are multiplied, over all rules.
 	Scale float64
@@ -353,7 +353,7 @@ type Answer struct {
 	Range int
 }
 
-// Rule returns the rule with the largest share; "" if nothing is known to be missing.
+// Policy returns the policy with the largest weight, "" if nothing is known to be missing.
 func (a Answer) Policy() MissingPolicy {
 	if a.Shares == (PolicyWeights{}) {
 		return ""

@@ -191,21 +191,21 @@ type Prediction struct {
 	Score  float64   `json:"score"`
 	Scores []float64 `json:"scores"`
 	// Missing names the fields that are known to be missing: null, or left out
-	// although usual. Rule is what the scores were made by because of that.
+	// although usual. MissingPolicy is the policy with the largest weight in the scores because of that.
 	Missing       []string            `json:"missing,omitempty"`
 	MissingPolicy model.MissingPolicy `json:"missing_policy,omitempty"`
-	// Shares are those of the rules in the scores, of which Rule has the largest, where an
-	// explanation was asked for and fields are missing.
+	// MixtureWeights are the weights of the policies in the scores, if an explanation was asked
+	// for and fields are missing.
 	MixtureWeights map[model.MissingPolicy]float64 `json:"mixture_weights,omitempty"`
-	// Level is the noise that the weights were learned with, as loss.ParseNoise reads
+	// NoiseLevel is the noise that the weights were learned with, as loss.ParseNoise reads
 	// it but for rates of single groups, which are left out (event.ShortNoise): of a learner with noise auto the level that it had chosen.
 	NoiseLevel string `json:"noise_level,omitempty"`
 	Version    uint64 `json:"version,omitempty"` // of the Model
-	// Unknown names features of the event that the model has not seen, the first
+	// Unseen names features of the event that the model has not seen, the first
 	// twenty of them: they count for nothing. An event of nothing else scores the
 	// intercept.
 	Unseen []string `json:"unseen,omitempty"`
-	// Stranger says that the event has features and the model has met none of them.
+	// OnlyUnseen reports that the event has features and the model has seen none of them.
 	OnlyUnseen bool `json:"-"`
 	// Explanation holds what adds most to the score of Class (of two classes the
 	// positive one's), the largest first, if that was asked for.
@@ -426,8 +426,8 @@ func (e *UnseenFeaturesError) Error() string {
 	return "the model has seen no feature of the event: " + strings.Join(e.Features, ", ")
 }
 
-// Stranger returns a *UnseenFeaturesError if that is so of an event of the Schema s, with its
-// fields or columns for names. An event without features is none.
+// OnlyUnseen returns an *UnseenFeaturesError if the model has seen no feature of an event of the
+// Schema s, and nil for an event without features. The error names fields, or columns without one.
 func (m *Model) OnlyUnseen(e *event.Example, s *event.Schema) error {
 	unknown, known := m.unknown(e)
 	if known || len(unknown) == 0 {

@@ -97,7 +97,7 @@ func (l *running) loadOnce(ctx context.Context) (err error) {
 // beginFrom writes the snapshot that this group begins with: the state of the newest base of
 // another group, at the beginning of a commit log. Several members that do so at a time write
 // the same one. What may not change is what a base of this group would be refused for.
-func (l *running) beginFrom(ctx context.Context) (*stream.Base, *replica, error) {
+func (l *running) beginFrom(ctx context.Context) (*stream.GroupSnapshot, *replica, error) {
 	if end, err := l.commitLog.End(ctx); err != nil {
 		return nil, nil, err
 	} else if end > 0 {
@@ -123,7 +123,7 @@ func (l *running) beginFrom(ctx context.Context) (*stream.Base, *replica, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := l.snapshots.topic.Write(ctx, &stream.Base{Data: data}); err != nil {
+	if _, err := l.snapshots.topic.Write(ctx, &stream.GroupSnapshot{Data: data}); err != nil {
 		return nil, nil, err
 	}
 	l.log.Info("the group begins with what another has learned", "from", l.From, "snapshot", base.Offset, "events", fold.learner.Metrics().Events)

@@ -726,7 +726,7 @@ func junkAmongSnapshots(t *testing.T, what string, data func(sound []byte) []byt
 	}
 	sound, err := topic.Newest(t.Context(), nil)
 	if err == nil {
-		_, err = topic.Write(t.Context(), &stream.Base{Offset: sound.Offset + 1, Data: data(sound.Data)})
+		_, err = topic.Write(t.Context(), &stream.GroupSnapshot{Offset: sound.Offset + 1, Data: data(sound.Data)})
 	}
 	topic.Close()
 	if err != nil {

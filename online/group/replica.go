@@ -77,9 +77,9 @@ func newReplica(c online.Config, settings online.Fingerprint, s *event.Schema, t
 
 // newestReplica makes a replica of the newest sound base. It returns nil for both where no
 // base exists. A base of other settings is an error, not one to pass over.
-func newestReplica(ctx context.Context, snapshots *stream.SnapshotTopic, m *Member) (base *stream.Base, r *replica, err error) {
+func newestReplica(ctx context.Context, snapshots *stream.SnapshotTopic, m *Member) (base *stream.GroupSnapshot, r *replica, err error) {
 	var settings *SettingsError
-	base, err = snapshots.Newest(ctx, func(b *stream.Base) (err error) {
+	base, err = snapshots.Newest(ctx, func(b *stream.GroupSnapshot) (err error) {
 		if r, err = readReplica(m.Learner, m.Settings, b, m.Config.SnapshotEvery); errors.As(err, &settings) {
 			return nil
 		}
@@ -92,7 +92,7 @@ func newestReplica(ctx context.Context, snapshots *stream.SnapshotTopic, m *Memb
 }
 
 // readReplica makes a replica of a snapshot.
-func readReplica(c online.Config, settings online.Fingerprint, base *stream.Base, every uint64) (*replica, error) {
+func readReplica(c online.Config, settings online.Fingerprint, base *stream.GroupSnapshot, every uint64) (*replica, error) {
 	file, err := checkpoint.Decode(base.Data)
 	if err != nil {
 		return nil, err

@@ -58,7 +58,7 @@ func (l *running) beginSnapshot(within time.Duration) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()
-		before, err := l.snapshots.topic.Write(ctx, &stream.Base{Offset: offset, Data: data})
+		before, err := l.snapshots.topic.Write(ctx, &stream.GroupSnapshot{Offset: offset, Data: data})
 		if chunks, ok := floors[before]; err == nil && ok {
 			err = l.commitLog.Trim(ctx, append([]int64{before}, chunks...))
 		}

@@ -190,7 +190,7 @@ func TestMemberOfOtherSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readReplica(m.Learner, m.Settings, &stream.Base{Offset: base.Offset, Data: old}, m.Config.SnapshotEvery); err != nil {
+	if _, err := readReplica(m.Learner, m.Settings, &stream.GroupSnapshot{Offset: base.Offset, Data: old}, m.Config.SnapshotEvery); err != nil {
 		t.Errorf("a snapshot without settings: %v", err)
 	}
 	if want := xxhash.Sum64(old); s.Sum64() != want || s.bytes != len(old) {

@@ -107,7 +107,7 @@ func inspectGroup(ctx context.Context, m *Member) (*Report, *replica, error) {
 // inspect is one try of inspectGroup, with the snapshots in the order of offsets. The error is a
 // *SettingsError where nothing of the commit log was learned under the settings of m. It begins
 // with the oldest base, if it is to, or where the commit log's beginning is not there or not empty.
-func inspect(ctx context.Context, m *Member, snapshots []stream.Base, oldest bool) (*Report, *replica, error) {
+func inspect(ctx context.Context, m *Member, snapshots []stream.GroupSnapshot, oldest bool) (*Report, *replica, error) {
 	c := &m.Config
 	report, all := &Report{Name: c.Name}, snapshots
 	var end *replica
@@ -221,7 +221,7 @@ func count(members map[MemberID]*MemberReport, m mixed, rejected *Rejection) {
 }
 
 // same tells whether a snapshot is what the replica has come to.
-func (r *replica) same(b *stream.Base) (bool, error) {
+func (r *replica) same(b *stream.GroupSnapshot) (bool, error) {
 	if b.Offset != r.read {
 		return false, nil // none of our members makes a snapshot there
 	}

@@ -87,14 +87,14 @@ type Counts struct {
 	Corrected      uint64 `json:"corrected"` // labels that changed an earlier one
 	Repeated       uint64 `json:"repeated"`  // labels that said what an earlier one had said
 	Late           uint64 `json:"late"`      // labels that came after the wait
-	// Unknown are early labels whose event did not come within the wait.
-	Unknown uint64 `json:"unmatched"`
+	// Unmatched are early labels whose event did not come within MaxDelay.
+	Unmatched uint64 `json:"unmatched"`
 	// Forgotten are events that Forget took away and that would else have been matched or
 	// timed out.
 	Forgotten uint64 `json:"forgotten,omitempty"`
-	// OddTimes are records of events and labels whose time is out of line with that of the
+	// OutOfOrder are records of events and labels whose time is out of line with that of the
 	// records around them. See Merge.
-	OddTimes uint64 `json:"out_of_order"`
+	OutOfOrder uint64 `json:"out_of_order"`
 	// Idle counts the times that a silent partition was passed over, since Open.
 	Idle uint64 `json:"-"`
 	// LatePartitions are those that were added to a topic and whose first record came before
@@ -242,7 +242,7 @@ type Waited struct {
 func (j *Join) Advance(topic string, partition int32, e *event.Example) {
 	j.state.Now = max(j.state.Now, e.Arrival)
 	if e.OddTime {
-		j.state.OddTimes++
+		j.state.OutOfOrder++
 	}
 	i, ok := slices.BinarySearchFunc(j.state.Clocks, Clock{Topic: topic, Partition: partition}, compareClock)
 	if !ok {
@@ -278,7 +278,7 @@ func (j *Join) Expired() (*Waited, error) {
 		switch {
 		case oldest.label && st.event == 0 && st.tick == oldest.tick:
 			s.Held--
-			s.Unknown++
+			s.Unmatched++
 			continue
 		case oldest.label:
 			continue

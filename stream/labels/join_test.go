@@ -38,7 +38,7 @@ type arrived struct {
 
 // counted is what of Counts the slow join counts.
 type counted struct {
-	Pending, Matched, TimedOut, RepeatedEvents, Early, Corrected, Repeated, Late, Unknown uint64
+	Pending, Matched, TimedOut, RepeatedEvents, Early, Corrected, Repeated, Late, Unmatched uint64
 }
 
 // slowJoin sorts everything, keeps it all in maps, and looks through it all each time.
@@ -94,7 +94,7 @@ func slowJoin(records []arrived, wait int64, score func(n int) float64) (out []t
 		for _, l := range earlies {
 			if !l.used && l.time+wait < r.time {
 				l.used = true
-				c.Unknown++
+				c.Unmatched++
 			}
 		}
 		var waiting, gone *event
@@ -373,7 +373,7 @@ func TestJoinIsTheSlowOne(t *testing.T) {
 		if err := j.join.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if seed == 0 && (counts.TimedOut == 0 || counts.Late == 0 || counts.Early == 0 || counts.Corrected == 0 || counts.Repeated == 0 || counts.RepeatedEvents == 0 || counts.Unknown == 0) {
+		if seed == 0 && (counts.TimedOut == 0 || counts.Late == 0 || counts.Early == 0 || counts.Corrected == 0 || counts.Repeated == 0 || counts.RepeatedEvents == 0 || counts.Unmatched == 0) {
 			t.Errorf("the records of the test leave something out: %+v", counts)
 		}
 	}
@@ -382,7 +382,7 @@ func TestJoinIsTheSlowOne(t *testing.T) {
 func compare(t *testing.T, what string, j *joined, want []told, counts counted) {
 	t.Helper()
 	got := j.join.Counts()
-	if c := (counted{got.Pending, got.Matched, got.TimedOut, got.RepeatedEvents, got.Early, got.Corrected, got.Repeated, got.Late, got.Unknown}); c != counts {
+	if c := (counted{got.Pending, got.Matched, got.TimedOut, got.RepeatedEvents, got.Early, got.Corrected, got.Repeated, got.Late, got.Unmatched}); c != counts {
 		t.Errorf("%s: counted\n%+v, want\n%+v", what, c, counts)
 	}
 	for i := range max(len(j.out), len(want)) {

@@ -25,24 +25,24 @@ type Config struct {
 	ID     string `toml:"id"`
 	Label  string `toml:"label"`
 	Weight string `toml:"weight"`
-	// Wait is how long an event waits, by the time of the logs.
+	// MaxDelay is how long an event waits for its label, by the time of the logs.
 	MaxDelay   time.Duration `toml:"max_delay"`
 	LatePolicy LatePolicy    `toml:"late_policy"`
-	// Default is the class, or the number, of an event that got no label; "" passes it on
+	// TimeoutLabel is the class, or the number, of an event that got no label; "" passes it on
 	// without one.
 	TimeoutLabel string `toml:"timeout_label"`
-	// MaxPending bounds the events within Wait and the labels that wait for their event.
+	// MaxPending bounds the events within MaxDelay and the labels that wait for their event.
 	MaxPending uint64 `toml:"max_pending"`
 	// PendingMemory is the bytes of RAM for the ids whose wait is over. Those that wait take
 	// bytesPerID each beside it.
 	PendingMemory int64 `toml:"pending_memory"`
 	// Directory is where they wait; "" is a directory beside the checkpoints.
 	Directory string `toml:"directory"`
-	// Idle is after how long a silent partition holds the others up no more; 0 is never.
+	// IdleTimeout is after how long a silent partition holds the others up no more; 0 is never.
 	IdleTimeout time.Duration `toml:"idle_timeout"`
 }
 
-// Late says what becomes of a label that comes too late.
+// LatePolicy says what becomes of a label that comes too late.
 type LatePolicy string
 
 // The policies for a label that comes too late. It is counted under each.

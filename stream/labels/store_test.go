@@ -365,8 +365,8 @@ func TestMaxPendingCountsEarlyLabels(t *testing.T) {
 		}
 	}
 	advance(n)
-	if s := j.State(); s.Held != 100 || s.Early != n || s.Unknown != n-100 {
-		t.Errorf("%d held, %d early, %d unknown", s.Held, s.Early, s.Unknown)
+	if s := j.State(); s.Held != 100 || s.Early != n || s.Unmatched != n-100 {
+		t.Errorf("%d held, %d early, %d unknown", s.Held, s.Early, s.Unmatched)
 	}
 	for i, want := range map[int]Outcome{n - 101: Waits, n - 100: Matches, n - 1: Matches} {
 		if o, _, err := j.Event(&event.Example{Key: fmt.Appendf(nil, "id%d", i), Weight: 1}, 0, nil); err != nil || o != want {

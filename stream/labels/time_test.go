@@ -55,7 +55,7 @@ func TestOneOddTime(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	events, labels := steady(r, n, wait-time.Minute)
 	size := func() int { return 500 }
-	if c := matchedOf(t, spread(r, events, labels), wait, size); c.Matched != n || c.OddTimes != 0 {
+	if c := matchedOf(t, spread(r, events, labels), wait, size); c.Matched != n || c.OutOfOrder != 0 {
 		t.Fatalf("undisturbed: %+v", c)
 	}
 	for i, ahead := range []time.Duration{time.Hour, 72 * time.Hour, 365 * 24 * time.Hour} {
@@ -69,8 +69,8 @@ func TestOneOddTime(t *testing.T) {
 			} else {
 				labels[at].time += ahead.Milliseconds()
 			}
-			if c := matchedOf(t, spread(r, events, labels), wait, size); c.Matched < n-1 || c.OddTimes != 1 {
-				t.Errorf("record %d ahead by %v: %d of %d matched, %d odd times, %+v", at, ahead, c.Matched, n, c.OddTimes, c)
+			if c := matchedOf(t, spread(r, events, labels), wait, size); c.Matched < n-1 || c.OutOfOrder != 1 {
+				t.Errorf("record %d ahead by %v: %d of %d matched, %d odd times, %+v", at, ahead, c.Matched, n, c.OutOfOrder, c)
 			}
 		}
 	}
@@ -93,8 +93,8 @@ func TestOddTimes(t *testing.T) {
 			of[r.IntN(n)].time += by.Milliseconds()
 		}
 		c := matchedOf(t, spread(r, events, labels), wait, func() int { return r.IntN(40) })
-		if int(c.Matched) < n-odd || int(c.OddTimes) > odd || odd > 10 && c.OddTimes == 0 {
-			t.Errorf("seed %d: %d of %d matched with %d odd records, %d counted: %+v", seed, c.Matched, n, odd, c.OddTimes, c)
+		if int(c.Matched) < n-odd || int(c.OutOfOrder) > odd || odd > 10 && c.OutOfOrder == 0 {
+			t.Errorf("seed %d: %d of %d matched with %d odd records, %d counted: %+v", seed, c.Matched, n, odd, c.OutOfOrder, c)
 		}
 	}
 }
@@ -124,8 +124,8 @@ func TestClockPutForward(t *testing.T) {
 			spanning++
 		}
 	}
-	if c.OddTimes != 0 || int(c.Matched) != n-spanning || spanning == 0 {
-		t.Errorf("%d matched of %d, %d over the gap, %d odd times", c.Matched, n, spanning, c.OddTimes)
+	if c.OutOfOrder != 0 || int(c.Matched) != n-spanning || spanning == 0 {
+		t.Errorf("%d matched of %d, %d over the gap, %d odd times", c.Matched, n, spanning, c.OutOfOrder)
 	}
 	if now := j.join.State().Now; now < labels[n-1].time {
 		t.Errorf("the time at the end is %d, want %d", now, labels[n-1].time)
