@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"blankout/internal/event"
@@ -66,6 +67,17 @@ func TestTrainIsEquivariant(t *testing.T) {
 								t.Fatalf("event %d: %v, want %v (%v off)", i, got[i]/a-b, want[i], off)
 							}
 						}
+						// J is in the target's own unit, and so is the gap.
+						factor := a
+						if name == "linear" || name == "huber:1" {
+							factor *= a
+						}
+						if off := math.Abs(other.Objective/factor/fit.Objective - 1); !(off < 1e-4) {
+							t.Errorf("objective %v, want %v times %v", other.Objective, factor, fit.Objective)
+						}
+						if !(other.Gap <= c.Tol*other.Objective*1.01) {
+							t.Errorf("gap %v of %v", other.Gap, other.Objective)
+						}
 						if !other.Converged || !fit.Converged {
 							t.Errorf("converged %v, %v", fit.Converged, other.Converged)
 						}
@@ -73,6 +85,36 @@ func TestTrainIsEquivariant(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A unit takes parameters there and back, and has no center or scale that the intercept cannot take back.
+func TestTargetUnit(t *testing.T) {
+	one := func(int) float64 { return 1 }
+	y := []float64{2, 3, 5, 7, math.NaN(), 11}
+	for _, l := range []loss.Loss{loss.Linear{}, loss.Huber{D: 1}, loss.Absolute{}, loss.PoissonGaussian{}} {
+		count := l.Facts().Target == loss.Count
+		u := newTargetUnit(y, one, l, FreeIntercept)
+		if u.scale == 1 || (u.center != 0) == count {
+			t.Errorf("%v: %+v", l, u)
+		}
+		r := Result{W: []float64{1, -2, 3}, Objective: 2, Gap: 1}
+		w := slices.Clone(r.W)
+		u.back(&r, 2)
+		if got := u.weightsIn(r.W, 2); math.Abs(got[0]-w[0])+math.Abs(got[1]-w[1])+math.Abs(got[2]-w[2]) > 1e-12 {
+			t.Errorf("%v: %v came back as %v", l, w, got)
+		}
+		if r.Gap*2 != r.Objective {
+			t.Errorf("%v: gap %v of objective %v", l, r.Gap, r.Objective)
+		}
+		for _, intercept := range []Intercept{NoIntercept, PenalizedIntercept} {
+			if u := newTargetUnit(y, one, l, intercept); u.center != 0 || (u.scale != 1) == count {
+				t.Errorf("%v, intercept %v: %+v", l, intercept, u)
+			}
+		}
+	}
+	if u := newTargetUnit([]float64{4, 4, 4}, one, loss.Linear{}, FreeIntercept); u.scale != 1 || u.center != 4 {
+		t.Errorf("equal targets: %+v", u)
 	}
 }
 
