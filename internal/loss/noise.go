@@ -15,7 +15,7 @@ import (
 
 // Noise is unbiased noise on every feature, E[x~] = x, independent of that on the
 // others but for GroupDropout (Chen et al. 2014, section 2; van der Maaten et al. 2013,
-// table 1). The intercept is never noisy.
+// table 1). The intercept is never noisy. Silent is the exception to all of this.
 //
 
 // The variance of a feature is a quadratic in x for every noise here,
@@ -245,11 +245,20 @@ var noises = []struct {
 	{"gaussian", "standard deviation", func(sd float64) (Noise, error) { return Gaussian{sd}, checkScale(sd) }},
 	{"laplace", "scale", func(b float64) (Noise, error) { return Laplace{b}, checkScale(b) }},
 	{"poisson", "", func(float64) (Noise, error) { return Poisson{}, nil }},
+	{"silent", "share of features in [0, 0.9]", func(d float64) (Noise, error) { return Silent{D: d}, checkSilent(d) }},
+	{"silent-group", "share of groups in [0, 0.9]", func(d float64) (Noise, error) { return Silent{D: d, Groups: true}, checkSilent(d) }},
 }
 
 func checkProbability(q float64) error {
 	if !(q >= 0 && q < 1) {
 		return fmt.Errorf("the probability must lie in [0, 1)")
+	}
+	return nil
+}
+
+func checkSilent(d float64) error {
+	if !(d >= 0 && d <= MaxSilent) {
+		return fmt.Errorf("the share must lie in [0, %v]", MaxSilent)
 	}
 	return nil
 }
@@ -295,7 +304,7 @@ func ShortNoise(noise string) string {
 // OfCounts tells whether a noise, as ParseNoise reads it, is of features that are not negative.
 func OfCounts(noise string) bool { return noise == Poisson{}.String() }
 
-// ParseNoise reads none, dropout:Q, group:Q, gaussian:SD, laplace:B or poisson, rates by
+// ParseNoise reads none, dropout:Q, group:Q, gaussian:SD, laplace:B, poisson, silent:D or silent-group:D, rates by
 // group as in group:engine=0.1,wheels=0.3, or both dropouts as in dropout:0.1+group:0.3. It
 // is the inverse of Noise.String.
 func ParseNoise(s string) (Noise, error) {

@@ -1,0 +1,71 @@
+package loss
+
+import "math/rand/v2"
+
+// Silent is the noise of features that die and do not say so: a dead feature reads some neutral
+// value, and the features that are left arrive as they are. D is the share of the features that is
+// expected to die, in [0, MaxSilent]. With Groups whole groups die, else single features.
+//
+// Silent noise is biased, E[x~] != x, and its rate is not known: it is one of Rates, each as likely
+// as the others. Its Coefficients are therefore not enough to learn under it. Code that adds up
+// variances by feature must ask for a Silent, and use At or refuse it.
+type Silent struct {
+	D      float64
+	Groups bool
+}
+
+// MaxSilent is the largest share of features that can be expected to die silently.
+const MaxSilent = 0.9
+
+// Rates returns the rates of death that a model must be good at, equally likely.
+func (n Silent) Rates() [4]float64 {
+	return [4]float64{0, n.D / 2, n.D, min(0.95, 1.5*n.D)}
+}
+
+// Coefficients returns the variance of what is left of a feature of value x, as a multiple of x^2: the
+// mean of q (1-q) over the rates.
+func (n Silent) Coefficients() (c0, c1, c2 float64) {
+	rates := n.Rates()
+	for _, q := range rates {
+		c2 += q * (1 - q) / float64(len(rates))
+	}
+	return 0, 0, c2
+}
+
+// Corrupt draws a rate, and whether x dies at that rate to 0.
+func (n Silent) Corrupt(x float64, r *rand.Rand) float64 {
+	if rates := n.Rates(); r.Float64() < rates[r.IntN(len(rates))] {
+		return 0
+	}
+	return x
+}
+
+func (n Silent) String() string {
+	if n.Groups {
+		return "silent-group:" + formatLevel(n.D)
+	}
+	return "silent:" + formatLevel(n.D)
+}
+
+// At returns the mean of a loss over the rates, and its derivatives by score, intercept and squares.
+//
+// The score is what the features that are alive add: the sum of w (x-z), where a dead feature of value x
+// reads z. The intercept is the score of an event whose features are all dead. Squares is the sum of w^2 (x-z)^2; where
+// groups die, it is the sum of the squares of their scores. At rate q the score is then taken as normal
+// with mean intercept + (1-q) score and variance q (1-q) squares.
+func (n Silent) At(l Loss, y, score, intercept, squares float64) (value, ds, di, dq float64) {
+	rates := n.Rates()
+	for _, q := range rates {
+		keep, spread := 1-q, q*(1-q)
+		at, df, dv := l.At(y, intercept+keep*score, spread*squares)
+		value, ds, di, dq = value+at, ds+keep*df, di+df, dq+spread*dv
+	}
+	const each = 1.0 / float64(len(rates))
+	return each * value, each * ds, each * di, each * dq
+}
+
+// IsSilent says whether a noise is silent.
+func IsSilent(n Noise) bool {
+	_, ok := n.(Silent)
+	return ok
+}
