@@ -2,14 +2,16 @@
 // LIBLINEAR and the exact solvers on the reference data sets and writes the
 // tables of docs/quality.md:
 //
-
 //	go run ./tools/quality -data DIR -vw vw -python python -liblinear liblinear-train
 //
-
 // DIR has a folder for each data set with gzipped svmlight files (stream, or
 // train and test) or MNIST's idx files. Peers that are not given are left out.
 // With -only it makes some of the sections: streams, rules, exact, deletion, speed,
-// slower, solvers, nulls, sets, observed, group.
+// slower, solvers, nulls, sets, observed, group, silent. The last takes any sets:
+//
+//	go run ./tools/quality -only silent -data DIR -sets gas_drift,mine -also "noise=dropout:0.3;expected_missing=0.7"
+//
+// DIR/mine holds stream.csv, say.
 package main
 
 import (
@@ -42,6 +44,7 @@ type comparison struct {
 	binary                      string  // blankout, once build has made it
 	cost                        float64 // C of the section solvers
 	rounds                      int     // of its runs
+	silent                      silentOptions
 	w                           io.Writer
 }
 
@@ -55,6 +58,7 @@ func main() {
 	flag.StringVar(&c.scripts, "scripts", "tools/quality", "`DIR` of river_stream.py")
 	flag.Float64Var(&c.cost, "cost", 0.1, "`C` of the section solvers")
 	flag.IntVar(&c.rounds, "rounds", 5, "`N` runs of each program in the section solvers")
+	c.silent.add(flag.CommandLine)
 	flag.Parse()
 	if err := c.run(strings.Split(*only, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "quality:", err)
@@ -73,7 +77,7 @@ func (c *comparison) run(only []string) (err error) {
 	sections := []struct {
 		name string
 		make func() error
-	}{{"streams", c.streams}, {"rules", c.rules}, {"exact", c.exact}, {"deletion", c.deletion}, {"speed", c.speed}, {"slower", c.slower}, {"solvers", c.solvers}, {"nulls", c.nulls}, {"sets", c.sets}, {"observed", c.observed}, {"group", c.group}}
+	}{{"streams", c.streams}, {"rules", c.rules}, {"exact", c.exact}, {"deletion", c.deletion}, {"speed", c.speed}, {"slower", c.slower}, {"solvers", c.solvers}, {"nulls", c.nulls}, {"sets", c.sets}, {"observed", c.observed}, {"group", c.group}, {"silent", c.silentTables}}
 	for _, s := range sections {
 		if slices.Contains(only, s.name) {
 			if err := s.make(); err != nil {

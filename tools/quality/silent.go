@@ -1,0 +1,555 @@
+package main
+
+// This file makes the tables of features that die after learning: silently, when they read
+// their mean or 0 and nobody reports it, and declared as null.
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"gonum.org/v1/gonum/stat"
+
+	"blankout/batch"
+	"blankout/config"
+	"blankout/internal/event"
+	sums "blankout/internal/measure"
+	"blankout/internal/model"
+	"blankout/online"
+)
+
+// What a feature reads after it died.
+const (
+	readsMean = "mean" // of the training events
+	readsZero = "zero"
+)
+
+// zeroSets are the sets whose dead features read 0 unless -dead says otherwise: 0 is their most
+// frequent value.
+var zeroSets = []string{"spambase", "digits"}
+
+// deathShares are the fractions of the features that are dead in the test events.
+var deathShares = []float64{0, 0.3, 0.5, 0.7}
+
+// copyRates are the fractions of the features that are dead in a corrupted copy, drawn for each copy.
+var copyRates = []float64{0.2, 0.4, 0.6, 0.8}
+
+// silentOptions are the flags of the section silent.
+type silentOptions struct {
+	sets, rows, also, dead string
+	splits, learn, test    int
+	group, copies          int
+}
+
+func (o *silentOptions) add(f *flag.FlagSet) {
+	f.StringVar(&o.sets, "sets", "gas_drift,spambase,covtype_10k,usps", "section silent: the `SETS`, folders of -data with train.* and test.*, or stream.*\n(svmlight, CSV or JSON Lines with the label in the field label, without nulls)")
+	f.StringVar(&o.rows, "rows", "", "section silent: make these `ROWS` only, by the word in front of their names")
+	f.StringVar(&o.also, "also", "", "section silent: further rows, `SETTINGS` of the learner such as noise=dropout:0.3,calibrate=off;noise=none")
+	f.StringVar(&o.dead, "dead", "auto", "section silent: dead features read their `mean|zero`; auto is zero for "+strings.Join(zeroSets, ", "))
+	f.IntVar(&o.splits, "splits", 3, "section silent: `N` random splits of each set")
+	f.IntVar(&o.learn, "learn", 3000, "section silent: learn `N` events of a split, at most 65 % of the set")
+	f.IntVar(&o.test, "test", 1200, "section silent: test with `N` events")
+	f.IntVar(&o.group, "group", 1, "section silent: `N` consecutive columns die together")
+	f.IntVar(&o.copies, "copies", 3, "section silent: `N` corrupted copies of each event")
+}
+
+// deathSet is a data set as a table of numbers.
+type deathSet struct {
+	*set
+	columns, group int
+	reads          string
+}
+
+// loadDeath reads the files of a folder as one set with consecutive columns.
+func (c *comparison) loadDeath(name string) (*deathSet, error) {
+	var files []string
+	for _, pattern := range []string{"stream.*", "train.*", "test.*"} {
+		found, err := filepath.Glob(c.path(name, pattern))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, found...)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s has neither stream.* nor train.* and test.*", c.path(name))
+	}
+	d := &deathSet{group: c.silent.group, reads: c.silent.dead}
+	if d.reads == "auto" {
+		d.reads = readsMean
+		if slices.Contains(zeroSets, name) {
+			d.reads = readsZero
+		}
+	}
+	for _, file := range files {
+		s, err := load(file, 100)
+		if err != nil {
+			return nil, err
+		}
+		if d.set == nil {
+			d.set = s
+		} else if !slices.Equal(s.schema.Classes, d.schema.Classes) {
+			return nil, fmt.Errorf("%s has the classes %v, %s has %v", file, s.schema.Classes, files[0], d.schema.Classes)
+		} else {
+			d.examples = append(d.examples, s.examples...)
+		}
+	}
+	d.name = name
+	places := map[uint32]uint32{}
+	var columns []uint32
+	for i := range d.examples {
+		e := &d.examples[i]
+		if len(e.Missing) > 0 {
+			return nil, fmt.Errorf("%s: event %d has nulls", name, i)
+		}
+		for _, column := range e.Features.Index {
+			if _, ok := places[column]; !ok {
+				places[column] = 0
+				columns = append(columns, column)
+			}
+		}
+	}
+	slices.Sort(columns)
+	for i, column := range columns {
+		places[column] = uint32(i)
+	}
+	d.columns = len(columns)
+	for i := range d.examples {
+		e := &d.examples[i]
+		dense := event.Vec{Index: make([]uint32, d.columns), Value: make([]float64, d.columns)}
+		for column := range dense.Index {
+			dense.Index[column] = uint32(column)
+		}
+		for j, column := range e.Features.Index {
+			dense.Value[places[column]] = e.Features.Value[j]
+		}
+		d.examples[i] = event.Example{Label: e.Label, Weight: e.Weight, Features: dense}
+	}
+	return d, nil
+}
+
+// deathSplit is a random split of a set, and what is dead in its test events.
+type deathSplit struct {
+	*deathSet
+	seed        uint64
+	train, test []event.Example // whole, with a field for each column
+	// sum and count make the value that a dead column reads, as meant takes it.
+	sum, count []float64
+	// dies holds for each test event and group the share from which on the group is dead.
+	dies [][]float64
+}
+
+func (d *deathSet) split(o *silentOptions, seed uint64) *deathSplit {
+	s := &deathSplit{deathSet: d, seed: seed, sum: make([]float64, d.columns), count: make([]float64, d.columns)}
+	r := rand.New(rand.NewPCG(seed, 4))
+	order := r.Perm(len(d.examples))
+	n := min(o.learn, len(order)*65/100)
+	whole := make([]bool, d.groups())
+	for i, at := range order[:min(len(order), n+o.test)] {
+		e := without(&d.examples[at], d.columns, d.group, whole)
+		if i >= n {
+			s.test = append(s.test, e)
+			dies := make([]float64, d.groups())
+			for g := range dies {
+				dies[g] = r.Float64()
+			}
+			s.dies = append(s.dies, dies)
+			continue
+		}
+		s.train = append(s.train, e)
+		for column, x := range e.Features.Value {
+			if d.reads == readsMean {
+				s.sum[column] += x
+			}
+			s.count[column]++
+		}
+	}
+	return s
+}
+
+func (d *deathSet) groups() int { return (d.columns + d.group - 1) / d.group }
+
+// died returns an event with dead groups: null if that is declared.
+func (s *deathSplit) died(e *event.Example, dead []bool, declared bool) event.Example {
+	out := without(e, s.columns, s.group, dead)
+	if !declared {
+		out = meant(&out, s.columns, s.sum, s.count)
+	}
+	return out
+}
+
+// copied returns the training events and corrupted copies of each, in random order.
+func (s *deathSplit) copied(copies int) []event.Example {
+	r := rand.New(rand.NewPCG(s.seed, 5))
+	out := slices.Clone(s.train)
+	dead := make([]bool, s.groups())
+	for range copies {
+		for i := range s.train {
+			rate := copyRates[r.IntN(len(copyRates))]
+			for g := range dead {
+				dead[g] = r.Float64() < rate
+			}
+			out = append(out, s.died(&s.train[i], dead, false))
+		}
+	}
+	r.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}
+
+// probabilities returns the probability of each class for each event.
+type probabilities func(events []event.Example) ([][]float64, error)
+
+// deathRow is a way to learn.
+type deathRow struct {
+	key, name string
+	// peer says that the model cannot be told what is missing: a declared feature reads the same as a silent one.
+	peer  bool
+	learn func(s *deathSplit) (probabilities, error)
+}
+
+func (c *comparison) deathRows() ([]deathRow, error) {
+	o := &c.silent
+	expected, noise := "learner.expected_missing=0.5", "learner.noise=dropout:0.5"
+	if o.group > 1 {
+		expected, noise = "learner.expected_missing_groups=0.5", "learner.noise=group:0.5"
+	}
+	learner := func(key, name string, settings ...string) deathRow {
+		return deathRow{key: key, name: name, learn: func(s *deathSplit) (probabilities, error) { return s.online(s.train, settings) }}
+	}
+	title := func(setting string) string { return "`" + strings.TrimPrefix(setting, "learner.") + "`" }
+	rows := []deathRow{
+		learner("default", "the default"),
+		learner("expected", title(expected), expected),
+		learner("noise", title(noise), noise),
+		learner("gradient", "dropout descent, clean gradient", "learner.optimizer=dropout-descent", "learner.noisy_gradient=false", "learner.noise=dropout:0.5"),
+	}
+	if c.vw != "" {
+		rows = append(rows,
+			deathRow{"vw", "VW, clean data", true, func(s *deathSplit) (probabilities, error) { return c.vwLearned(s, s.train) }},
+			deathRow{"vw", fmt.Sprintf("VW, the data and %d copies", o.copies), true, func(s *deathSplit) (probabilities, error) { return c.vwLearned(s, s.copied(o.copies)) }})
+	}
+	rows = append(rows,
+		deathRow{"logistic", fmt.Sprintf("exact logistic regression, the data and %d copies", o.copies), true, func(s *deathSplit) (probabilities, error) { return s.exact(s.copied(o.copies)) }},
+		deathRow{"copies", fmt.Sprintf("the default, the data and %d copies", o.copies), false, func(s *deathSplit) (probabilities, error) { return s.online(s.copied(o.copies), nil) }})
+	if o.rows != "" {
+		only := strings.Split(o.rows, ",")
+		for _, key := range only {
+			if !slices.ContainsFunc(rows, func(r deathRow) bool { return r.key == key }) {
+				return nil, fmt.Errorf("-rows %s: no row begins with this word", key)
+			}
+		}
+		rows = slices.DeleteFunc(rows, func(r deathRow) bool { return !slices.Contains(only, r.key) })
+	}
+	for row := range strings.SplitSeq(o.also, ";") {
+		if row == "" {
+			continue
+		}
+		var settings []string
+		for setting := range strings.SplitSeq(row, ",") {
+			settings = append(settings, "learner."+setting)
+		}
+		rows = append(rows, learner("also", "`"+row+"`", settings...))
+	}
+	return rows, nil
+}
+
+// online learns events in one pass.
+func (s *deathSplit) online(events []event.Example, settings []string) (probabilities, error) {
+	loaded, err := config.Load(config.Source{Flags: settings})
+	if err != nil {
+		return nil, err
+	}
+	l, err := online.New(loaded.Learner, fieldSchema(s.set, s.columns, s.group))
+	if err != nil {
+		return nil, err
+	}
+	for i := range events {
+		l.Learn(&events[i])
+	}
+	return modelProbabilities(l.Published()), nil
+}
+
+func modelProbabilities(m *model.Linear) probabilities {
+	return func(events []event.Example) ([][]float64, error) {
+		scores, out := make([]float64, m.Outputs), make([][]float64, len(events))
+		for i := range events {
+			out[i] = m.Probabilities(m.Score(&events[i], scores), make([]float64, max(2, m.Outputs)))
+		}
+		return out, nil
+	}
+}
+
+// standardizer returns a function that standardizes events by the whole training events and drops their fields.
+func (s *deathSplit) standardizer() (func([]event.Example) []event.Example, error) {
+	var b batch.Builder
+	for _, e := range s.train {
+		e.Field = nil
+		if err := b.Add(&e); err != nil {
+			return nil, err
+		}
+	}
+	var fit batch.Standardizer
+	_, scaler, err := fit.Fit(b.Data(s.schema), model.StandardizeAll)
+	if err != nil {
+		return nil, err
+	}
+	return func(events []event.Example) []event.Example {
+		events = slices.Clone(events)
+		for i := range events {
+			e := &events[i]
+			e.Field = nil
+			e.Features = scaler.Standardized(e, event.Vec{})
+		}
+		return events
+	}, nil
+}
+
+// exact solves logistic regression on the events.
+func (s *deathSplit) exact(events []event.Example) (probabilities, error) {
+	standardized, err := s.standardizer()
+	if err != nil {
+		return nil, err
+	}
+	var b batch.Builder
+	for _, e := range standardized(events) {
+		if err := b.Add(&e); err != nil {
+			return nil, err
+		}
+	}
+	settings := batch.DefaultConfig()
+	settings.Tol = 1e-4
+	solved, err := batch.Train(context.Background(), b.Data(s.schema), settings)
+	if err != nil {
+		return nil, err
+	}
+	answer := modelProbabilities(solved.Model)
+	return func(events []event.Example) ([][]float64, error) { return answer(standardized(events)) }, nil
+}
+
+// vwLearned has Vowpal Wabbit learn events, standardized as for the exact solver, in one pass.
+func (c *comparison) vwLearned(s *deathSplit, events []event.Example) (probabilities, error) {
+	standardized, err := s.standardizer()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(c.work, "vw")
+	if err != nil {
+		return nil, err
+	}
+	data, trained, predictions := filepath.Join(dir, "data"), filepath.Join(dir, "model"), filepath.Join(dir, "predictions")
+	classes := len(s.schema.Classes)
+	options, ask := vwOptions(s.set, nil), []string{"--quiet", "-t"}
+	if classes > 2 {
+		options, ask = append(options, "--probabilities"), append(ask, "--probabilities")
+	}
+	write := func(events []event.Example) error {
+		return writeText(data, &set{schema: s.schema, examples: standardized(events)}, true, nil)
+	}
+	if err := write(events); err != nil {
+		return nil, err
+	}
+	if _, err := command(c.vw, append(options, "-d", data, "-f", trained)...); err != nil {
+		return nil, err
+	}
+	return func(events []event.Example) ([][]float64, error) {
+		if err := write(events); err != nil {
+			return nil, err
+		}
+		if _, err := command(c.vw, append(ask, "-i", trained, "-d", data, "-p", predictions)...); err != nil {
+			return nil, err
+		}
+		return vwProbabilities(predictions, classes, len(events))
+	}, nil
+}
+
+// vwProbabilities reads Vowpal Wabbit's predictions: a score for two classes, else CLASS:PROBABILITY.
+func vwProbabilities(name string, classes, events int) (out [][]float64, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		words := strings.Fields(lines.Text())
+		if len(words) == 0 {
+			continue
+		}
+		p := make([]float64, classes)
+		if classes == 2 {
+			score, err := strconv.ParseFloat(words[0], 64)
+			if err != nil {
+				return nil, err
+			}
+			p[1] = 1 / (1 + math.Exp(-score))
+			p[0] = 1 - p[1]
+		} else {
+			for i := range p {
+				_, number, _ := strings.Cut(words[min(i, len(words)-1)], ":")
+				if p[i], err = strconv.ParseFloat(number, 64); err != nil {
+					return nil, err
+				}
+			}
+		}
+		out = append(out, p)
+	}
+	if len(out) != events {
+		return nil, fmt.Errorf("%d predictions for %d events", len(out), events)
+	}
+	return out, nil
+}
+
+// deathOutcome holds the errors, in %, and the log-losses by share and split.
+type deathOutcome struct{ wrong, logLoss [][]float64 }
+
+// measured has a model answer the test events at each share.
+func (s *deathSplit) measured(answer probabilities, declared bool) (wrong, logLoss []float64, err error) {
+	dead := make([]bool, s.groups())
+	for _, share := range deathShares {
+		events := make([]event.Example, len(s.test))
+		for i := range s.test {
+			for g, from := range s.dies[i] {
+				dead[g] = from < share
+			}
+			events[i] = s.died(&s.test[i], dead, declared)
+		}
+		all, err := answer(events)
+		if err != nil {
+			return nil, nil, err
+		}
+		var sum sums.Classes
+		for i, p := range all {
+			best := 0
+			for k := range p {
+				if p[k] > p[best] {
+					best = k
+				}
+			}
+			sum.Add(best == s.test[i].Label, 1, sums.LogLoss(p[s.test[i].Label]), 1)
+		}
+		wrong, logLoss = append(wrong, 100*sum.Error()), append(logLoss, sum.MeanLogLoss())
+	}
+	return wrong, logLoss, nil
+}
+
+// silentTables compares ways to learn on events of which features are dead.
+func (c *comparison) silentTables() error {
+	rows, err := c.deathRows()
+	if err != nil {
+		return err
+	}
+	if c.silent.group < 1 || c.silent.splits < 2 || !slices.Contains([]string{"auto", readsMean, readsZero}, c.silent.dead) {
+		return errors.New("want -group of at least 1, -splits of at least 2 and -dead auto, mean or zero")
+	}
+	for name := range strings.SplitSeq(c.silent.sets, ",") {
+		d, err := c.loadDeath(name)
+		if err != nil {
+			return err
+		}
+		outcomes, err := c.deathOutcomes(d, rows)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		what := "features"
+		if d.group > 1 {
+			what = fmt.Sprintf("groups of %d features", d.group)
+		}
+		for _, declared := range []bool{false, true} {
+			heading := fmt.Sprintf("silent: dead %s read their mean", what)
+			if d.reads == readsZero {
+				heading = fmt.Sprintf("silent: dead %s read 0", what)
+			}
+			if declared {
+				heading = fmt.Sprintf("declared: dead %s are null", what)
+			}
+			fmt.Fprintf(c.w, "### %s, %s\n\n| error in %%, log-loss |", d.name, heading)
+			for _, share := range deathShares {
+				fmt.Fprintf(c.w, " %.0f %% |", 100*share)
+			}
+			fmt.Fprintf(c.w, " 30 to 70 %% less %s |\n|---|---|---|---|---|---|\n", rows[0].name)
+			for i := range rows {
+				fmt.Fprintf(c.w, "| %s |%s\n", rows[i].name, outcomes[declared][i].cells(outcomes[declared][0]))
+			}
+			fmt.Fprintln(c.w)
+		}
+	}
+	return nil
+}
+
+// cells shows means over the splits with their standard errors, and the paired difference from another row.
+func (o deathOutcome) cells(first deathOutcome) string {
+	var b strings.Builder
+	for i := range o.wrong {
+		fmt.Fprintf(&b, " %s, %s |", meanError(o.wrong[i], "%.1f"), meanError(o.logLoss[i], "%.3f"))
+	}
+	less := make([]float64, len(o.wrong[0]))
+	for split := range less {
+		for i := range deathShares[1:] {
+			less[split] += (o.wrong[i+1][split] - first.wrong[i+1][split]) / float64(len(deathShares)-1)
+		}
+	}
+	fmt.Fprintf(&b, " %s |", meanError(less, "%+.1f"))
+	return b.String()
+}
+
+func meanError(each []float64, format string) string {
+	mean, deviation := stat.MeanStdDev(each, nil)
+	return fmt.Sprintf(format+" ± "+strings.Replace(format, "+", "", 1), mean, stat.StdErr(deviation, float64(len(each))))
+}
+
+// deathOutcomes returns the outcomes of the rows, silent and declared.
+func (c *comparison) deathOutcomes(d *deathSet, rows []deathRow) (map[bool][]deathOutcome, error) {
+	out := map[bool][]deathOutcome{}
+	splits := make([]*deathSplit, c.silent.splits)
+	for i := range splits {
+		splits[i] = d.split(&c.silent, 500+uint64(i))
+	}
+	for _, declared := range []bool{false, true} {
+		out[declared] = make([]deathOutcome, len(rows))
+		for i := range out[declared] {
+			o := &out[declared][i]
+			for range deathShares {
+				o.wrong, o.logLoss = append(o.wrong, make([]float64, len(splits))), append(o.logLoss, make([]float64, len(splits)))
+			}
+		}
+	}
+	var failed error
+	var mu sync.Mutex
+	var tasks sync.WaitGroup
+	free := make(chan bool, runtime.GOMAXPROCS(0))
+	for i, row := range rows {
+		for at, s := range splits {
+			free <- true
+			tasks.Go(func() {
+				defer func() { <-free }()
+				answer, err := row.learn(s)
+				for _, declared := range []bool{false, true} {
+					var wrong, logLoss []float64
+					if err == nil {
+						wrong, logLoss, err = s.measured(answer, declared && !row.peer)
+					}
+					for share := range wrong {
+						o := out[declared][i]
+						o.wrong[share][at], o.logLoss[share][at] = wrong[share], logLoss[share]
+					}
+				}
+				if err != nil {
+					mu.Lock()
+					failed = errors.Join(failed, fmt.Errorf("%s: %w", row.name, err))
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	tasks.Wait()
+	return out, failed
+}

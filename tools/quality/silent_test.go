@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// writeDeathSet writes a set whose three numeric fields all carry the class.
+func writeDeathSet(t *testing.T, events int) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "mine"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	var b bytes.Buffer
+	b.WriteString("label,a,b,c\n")
+	for range events {
+		label := r.IntN(2)
+		fmt.Fprintf(&b, "%d", label)
+		for i := range 3 {
+			fmt.Fprintf(&b, ",%g", float64(10*i)+float64(label)+0.5*r.NormFloat64())
+		}
+		b.WriteByte('\n')
+	}
+	if err := os.WriteFile(filepath.Join(dir, "mine", "stream.csv"), b.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestSilentTables: a table for silent and one for declared death, with every row; nothing tells
+// a peer what died; whole events are answered alike in both; death costs errors.
+func TestSilentTables(t *testing.T) {
+	var out bytes.Buffer
+	c := &comparison{data: writeDeathSet(t, 600), w: &out, silent: silentOptions{sets: "mine", also: "noise=dropout:0.3,calibrate=off", dead: "auto", splits: 2, learn: 300, test: 200, group: 1, copies: 3}}
+	if err := c.silentTables(); err != nil {
+		t.Fatal(err)
+	}
+	tables := strings.Split(strings.TrimSpace(out.String()), "### ")[1:]
+	if len(tables) != 2 || !strings.HasPrefix(tables[0], "mine, silent: dead features read their mean\n") || !strings.HasPrefix(tables[1], "mine, declared: dead features are null\n") {
+		t.Fatalf("%q", tables)
+	}
+	cells := func(table, row string) []string {
+		_, line, ok := strings.Cut(table, "\n| "+row+" | ")
+		line, _, _ = strings.Cut(line, " |\n")
+		if !ok {
+			t.Fatalf("no row %q in\n%s", row, table)
+		}
+		return strings.Split(strings.TrimSuffix(line, " |"), " | ")
+	}
+	for _, row := range []string{"the default", "`expected_missing=0.5`", "`noise=dropout:0.5`", "dropout descent, clean gradient", "exact logistic regression, the data and 3 copies", "the default, the data and 3 copies", "`noise=dropout:0.3,calibrate=off`"} {
+		silent, declared := cells(tables[0], row), cells(tables[1], row)
+		if silent[0] != declared[0] || len(silent) != len(deathShares)+1 {
+			t.Errorf("%s: whole events %q silent, %q declared", row, silent, declared)
+		}
+		if peer := strings.HasPrefix(row, "exact"); slices.Equal(silent[:4], declared[:4]) != peer {
+			t.Errorf("%s: %q silent, %q declared", row, silent, declared)
+		}
+		var whole, dead float64
+		fmt.Sscan(silent[0], &whole)
+		fmt.Sscan(silent[3], &dead)
+		if !(whole < 20 && dead > whole+5) {
+			t.Errorf("%s: %q", row, silent)
+		}
+	}
+	if got := cells(tables[0], "the default")[4]; got != "+0.0 ± 0.0" {
+		t.Errorf("the first row less itself: %s", got)
+	}
+	for _, wrong := range []silentOptions{{sets: "none", dead: "auto", splits: 2, group: 1}, {sets: "mine", rows: "vw", dead: "auto", splits: 2, group: 1}, {sets: "mine", dead: "half", splits: 2, group: 1}, {sets: "mine", also: "noise=sand", dead: "auto", splits: 2, group: 1, learn: 9, test: 9, rows: "default"}} {
+		c.silent = wrong
+		if c.silentTables() == nil {
+			t.Errorf("no error: %+v", wrong)
+		}
+	}
+}
+
+// TestDeathSplit: what is dead reads the training events' mean, or 0, or is null; it grows with
+// the share; copies are events of the split with a fraction of the fields dead.
+func TestDeathSplit(t *testing.T) {
+	c := &comparison{data: writeDeathSet(t, 400), silent: silentOptions{dead: readsMean, splits: 2, learn: 100, test: 50, group: 2}}
+	d, err := c.loadDeath("mine")
+	if err != nil || d.columns != 3 || d.groups() != 2 || len(d.examples) != 400 {
+		t.Fatal(d, err)
+	}
+	s := d.split(&c.silent, 1)
+	if len(s.train) != 100 || len(s.test) != 50 || len(s.dies) != 50 {
+		t.Fatal(len(s.train), len(s.test), len(s.dies))
+	}
+	mean := [3]float64{}
+	for _, e := range s.train {
+		for i, x := range e.Features.Value {
+			mean[i] += x / 100
+		}
+	}
+	e := &s.test[7]
+	silent, declared := s.died(e, []bool{true, false}, false), s.died(e, []bool{true, false}, true)
+	if x := silent.Features.Value; math.Abs(x[0]-mean[0]) > 1e-9 || math.Abs(x[1]-mean[1]) > 1e-9 || x[2] != e.Features.Value[2] || silent.Missing != nil {
+		t.Errorf("%v of %v: means %v", x, e.Features.Value, mean)
+	}
+	if !slices.Equal(declared.Missing, []uint16{1, 2}) || !slices.Equal(declared.Features.Value, e.Features.Value[2:]) {
+		t.Errorf("declared: %+v", declared)
+	}
+	copies := s.copied(3)
+	dead, whole := 0, 0
+	for _, e := range copies {
+		x, all := e.Features.Value, true
+		for i, column := range []int{0, 2} {
+			if math.Abs(x[column]-mean[column]) < 1e-9 {
+				dead, all = dead+1, false
+			} else if i == 0 && math.Abs(x[1]-mean[1]) < 1e-9 {
+				t.Fatal("the second field died without the first")
+			}
+		}
+		if all {
+			whole++
+		}
+	}
+	if share := float64(dead) / (2 * 300); len(copies) != 400 || share < .4 || share > .6 || whole < 150 {
+		t.Errorf("%d copies, %g dead, %d whole", len(copies), share, whole)
+	}
+	c.silent.dead = readsZero
+	if d, err = c.loadDeath("mine"); err != nil {
+		t.Fatal(err)
+	}
+	s = d.split(&c.silent, 1)
+	if silent = s.died(e, []bool{true, false}, false); silent.Features.Value[0] != 0 || silent.Features.Value[1] != 0 {
+		t.Errorf("dead features read %v, want 0", silent.Features.Value)
+	}
+}
+
+// TestVWProbabilities reads both forms of predictions.
+func TestVWProbabilities(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "p")
+	for _, x := range []struct {
+		text    string
+		classes int
+		want    float64 // the second class's in the last line
+	}{{"-1\n0\n", 2, .5}, {"1:0.5 2:0.25 3:0.25\n\n1:0.1 2:0.7 3:0.2\n", 3, .7}} {
+		if err := os.WriteFile(file, []byte(x.text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		p, err := vwProbabilities(file, x.classes, 2)
+		if err != nil || p[1][1] != x.want || len(p[0]) != x.classes {
+			t.Error(p, err)
+		}
+		if _, err := vwProbabilities(file, x.classes, 3); err == nil {
+			t.Error("two predictions for three events")
+		}
+	}
+}
