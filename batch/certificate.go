@@ -63,16 +63,16 @@ func (o *Expected) gapAtScores(w []float64) float64 {
 	return gap
 }
 
-// dualPoint fills the buffers of the derivatives with the dual point of the scores, row by
-// row, and returns the smoothed losses.
+// dualPoint fills the buffers of the derivatives with the dual point of the scores, view by
+// view, and returns the smoothed losses.
 func (o *Expected) dualPoint() float64 {
 	o.curved = false
 	smoothing := o.eps * o.eps
-	return o.sum.Sum(nil, func(lo, hi int, _ []float64) float64 {
+	return o.sumViews(func(lo, hi int) float64 {
 		sum := 0.0
 		for i := lo; i < hi; i++ {
 			if m := o.m[i]; m != 0 {
-				l, y := o.row(i)
+				l, y := o.target(i / len(o.views))
 				var value float64
 				value, o.df[i], o.dv[i] = l.At(y, o.f[i], o.v[i]+smoothing)
 				sum += m * value
@@ -82,13 +82,13 @@ func (o *Expected) dualPoint() float64 {
 	})
 }
 
-// smoothedSlack is row i's own part of the gap of dualPoint, for its theta.
+// smoothedSlack is view i's own part of the gap of dualPoint, for its theta.
 func (o *Expected) smoothedSlack(i int, theta float64) float64 {
 	smoothing := o.eps * o.eps
 	if theta == 1 && smoothing == 0 {
 		return 0
 	}
-	l, y := o.row(i)
+	l, y := o.target(i / len(o.views))
 	value, _, _ := l.At(y, o.f[i], o.v[i])
 	smooth, _, _ := l.At(y, o.f[i], o.v[i]+smoothing)
 	return value - theta*smooth + 2*theta*o.dv[i]*smoothing - (1-theta)*o.lower(y)
@@ -145,7 +145,7 @@ func (o *Expected) conjugateGap(w []float64, l loss.Conjugate) float64 {
 }
 
 // dualGap returns the duality gap of w and the dual point in o.df and o.dv. slack
-// is a row's own part of it for its theta.
+// is a view's own part of it for its theta.
 func (o *Expected) dualGap(w []float64, slack func(i int, theta float64) float64) float64 {
 	thetaUp, thetaDown := 1.0, 1.0
 	if up, down := o.dualSums(); o.FreeIntercept() {
@@ -164,7 +164,7 @@ func (o *Expected) dualGap(w []float64, slack func(i int, theta float64) float64
 func (o *Expected) dualSums() (up, down float64) {
 	type sums struct{ up, down float64 }
 	group := make([]sums, len(o.sum.partial))
-	o.sum.Each(func(g, lo, hi int) {
+	o.eachView(func(g, lo, hi int) {
 		s := &group[g]
 		for i := lo; i < hi; i++ {
 			if a := o.m[i] * o.df[i]; a > 0 {
@@ -200,20 +200,28 @@ func (o *Expected) dualGradient(w, r []float64, thetaUp, thetaDown float64, slac
 	kink = o.sum.Sum(o.total, func(lo, hi int, acc []float64) float64 {
 		sum := 0.0
 		z := o.rowBuffer()
-		for i := lo; i < hi; i++ {
-			m := o.m[i]
-			if m == 0 {
+		for n := lo; n < hi; n++ {
+			if !o.counts(n) {
 				continue
 			}
-			theta := thetaDown
-			if o.df[i] > 0 {
-				theta = thetaUp
-			}
 			if o.groups != nil {
-				o.gather(i, z) // for V w
+				o.gather(n, z) // for V w
 			}
-			o.scatter(acc, i, theta*m*o.df[i], 2*theta*m*o.dv[i], z.z)
-			sum += m * max(slack(i, theta), 0)
+			var p pull
+			for k, a := range o.views {
+				i := n*len(o.views) + k
+				m := o.m[i]
+				if m == 0 {
+					continue
+				}
+				theta := thetaDown
+				if o.df[i] > 0 {
+					theta = thetaUp
+				}
+				p.add(a, theta*m*o.df[i], 2*theta*m*o.dv[i])
+				sum += m * max(slack(i, theta), 0)
+			}
+			o.scatter(acc, n, p, z.z)
 		}
 		return sum
 	})
@@ -228,7 +236,7 @@ func (o *Expected) move(t float64) bool {
 	o.cached, o.curved = false, false
 	a, p, q := o.along[:n], o.along[n:2*n], o.along[2*n:]
 	canceled := make([]bool, len(o.sum.partial))
-	o.sum.Each(func(g, lo, hi int) {
+	o.eachView(func(g, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			if o.m[i] != 0 {
 				v := o.v[i] + t*(2*p[i]+t*q[i])
@@ -275,11 +283,11 @@ func (o *Expected) center() float64 {
 
 // slope returns the slope of the losses along a shift of all scores.
 func (o *Expected) slope(shift float64) float64 {
-	return o.sum.Sum(nil, func(lo, hi int, _ []float64) float64 {
+	return o.sumViews(func(lo, hi int) float64 {
 		s := 0.0
 		for i := lo; i < hi; i++ {
 			if o.m[i] != 0 {
-				l, y := o.row(i)
+				l, y := o.target(i / len(o.views))
 				_, df, _ := l.At(y, o.f[i]+shift, o.v[i]+o.eps*o.eps)
 				s += o.m[i] * df
 			}
@@ -395,10 +403,14 @@ func (o *Expected) Line(d []float64) func(t float64) (value, slope, curvature fl
 	o.passes++
 	o.sum.Each(func(_, lo, hi int) {
 		z := o.rowBuffer()
-		for i := lo; i < hi; i++ {
-			if o.m[i] != 0 {
-				s, t, u := o.gather(i, z)
-				a[i], p[i], q[i] = s+b, t+wd, u+dd
+		for n := lo; n < hi; n++ {
+			if !o.counts(n) {
+				continue
+			}
+			s, h, t, u := o.gather(n, z)
+			for k, view := range o.views {
+				i := n*len(o.views) + k
+				a[i], p[i], q[i] = view.keep*s+(h+b), view.spread*t+wd, view.spread*u+dd
 			}
 		}
 	})
@@ -407,14 +419,14 @@ func (o *Expected) Line(d []float64) func(t float64) (value, slope, curvature fl
 	return func(t float64) (value, slope, curvature float64) {
 		type sums struct{ value, slope, curvature float64 }
 		group := make([]sums, len(o.sum.partial))
-		o.sum.Each(func(g, lo, hi int) {
+		o.eachView(func(g, lo, hi int) {
 			s := &group[g]
 			for i := lo; i < hi; i++ {
 				m := o.m[i]
 				if m == 0 {
 					continue
 				}
-				l, y := o.row(i)
+				l, y := o.target(i / len(o.views))
 				f, v := o.f[i]+t*a[i], max(o.v[i]+t*(2*p[i]+t*q[i]), 0)+smoothing
 				dvdt := 2 * (p[i] + t*q[i])
 				value, df, dv := l.At(y, f, v)

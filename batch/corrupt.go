@@ -55,9 +55,18 @@ func (c *Corrupter) Vec(x event.Vec, field []uint16, n, copy int) {
 func (c *Corrupter) vec(x event.Vec, field []uint16, n, copy int) {
 	r := c.at(n, copy)
 	noise, groups := c.Noise.(loss.GroupDropout)
+	silent, quiet := c.Noise.(loss.Silent)
+	if quiet {
+		noise = deaths(silent, r)
+		groups = silent.Groups
+	}
 	if !groups {
 		for i, v := range x.Value {
-			x.Value[i] = c.value(c.Noise, v, r)
+			if !quiet {
+				x.Value[i] = c.value(c.Noise, v, r)
+			} else if r.Float64() < noise.Groups {
+				x.Value[i] = 0
+			}
 		}
 		return
 	}
@@ -76,8 +85,18 @@ func (c *Corrupter) vec(x event.Vec, field []uint16, n, copy int) {
 		if !pair {
 			groups = groups[:1]
 		}
-		x.Value[i] = c.grouped(noise, mask, groups, v, r)
+		if !quiet {
+			x.Value[i] = c.grouped(noise, mask, groups, v, r)
+		} else if mask.dead(groups) {
+			x.Value[i] = 0
+		}
 	}
+}
+
+// deaths draws the rate at which the features or the groups of an example die.
+func deaths(n loss.Silent, r *rand.Rand) loss.GroupDropout {
+	rates := n.Rates()
+	return loss.GroupDropout{Groups: rates[r.IntN(len(rates))]}
 }
 
 // Dead says, in the memory of out, which entries of example number n Vec deletes, of
@@ -131,7 +150,7 @@ type corruption struct {
 	copies int
 	seed   uint64
 	dense  bool   // the noise acts on absent features too
-	units  *units // of a GroupDropout
+	units  *units // of noise that deletes groups
 }
 
 // Corrupted returns copies noisy copies of every example, each of weight
@@ -149,7 +168,8 @@ func (d *Data) Corrupted(noise loss.Noise, copies int, seed uint64) (*Data, erro
 		return nil, fmt.Errorf("the examples are corrupted copies already")
 	}
 	var u *units
-	if _, ok := noise.(loss.GroupDropout); ok {
+	silent, _ := noise.(loss.Silent)
+	if _, ok := noise.(loss.GroupDropout); ok || silent.Groups {
 		var err error
 		if u, err = d.units(); err != nil {
 			return nil, fmt.Errorf("noise %v: %w", noise, err)
@@ -189,6 +209,9 @@ func (c *corruption) row(d *Data, i int) Row {
 	x := d.clean.Row(i / c.copies)
 	draw := Corrupter{Noise: c.noise, Seed: c.seed}
 	r := draw.at(i/c.copies, i%c.copies)
+	if noise, ok := c.noise.(loss.Silent); ok {
+		return c.silent(d, i, x, noise, r)
+	}
 	if noise, ok := c.noise.(loss.GroupDropout); ok {
 		values := make([]float64, x.Len())
 		mask := groupMask{c.seed, i / c.copies, i % c.copies}
@@ -213,6 +236,29 @@ func (c *corruption) row(d *Data, i int) Row {
 		row.f64[j] = draw.value(c.noise, row.f64[j], r)
 	}
 	return row
+}
+
+// silent draws row i of corrupted Data, x when it is clean, whose dead features read their dead value.
+func (c *corruption) silent(d *Data, i int, x Row, n loss.Silent, r *rand.Rand) Row {
+	noise := deaths(n, r)
+	mask := groupMask{c.seed, i / c.copies, i % c.copies}
+	values := make([]float64, x.Len())
+	for j, column := range x.Index {
+		values[j] = x.At(j)
+		dies := false
+		if n.Groups {
+			dies = mask.dead(c.units.chances(noise, c.units.of[column]))
+		} else {
+			dies = r.Float64() < noise.Groups
+		}
+		if dies {
+			values[j] = 0
+			if d.dead != nil {
+				values[j] = d.dead[column]
+			}
+		}
+	}
+	return Row{Index: x.Index, f64: values}
 }
 
 // Split returns two parts of d, stratified by class: the first holds the given

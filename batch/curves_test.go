@@ -126,8 +126,8 @@ func TestCurvesAreOneFeature(t *testing.T) {
 			pair[2*c], pair[2*c+1] = w[c], w[c]
 		}
 		for i := range curved.Rows() {
-			joint.addTo(matrix, n, curved.Row(i), 1, sums)
-			_, v, _ := joint.gather(curved.Row(i), pair, make([]float64, n), nil, sums)
+			joint.addTo(matrix, n, curved.Row(i), 1, nil, sums)
+			_, _, v, _ := joint.gather(curved.Row(i), pair, make([]float64, n), nil, nil, sums)
 			want += v
 		}
 		got := 0.0

@@ -30,6 +30,7 @@ type Data struct {
 	weights []float64 // nil while every weight is 1
 	fields  columnFields
 	curves  *model.Curves // whose hats are among the columns, nil for none
+	dead    []float64     // by compact column, see SetDead; nil where all of it is 0
 
 	// Rows that are noisy copies of those of clean, drawn when they are read.
 	corruption *corruption
@@ -219,7 +220,7 @@ func (d *Data) Subset(rows []int) *Data {
 	if d.corruption != nil {
 		panic("batch: a subset of corrupted copies; corrupt the subset")
 	}
-	s := &Data{Schema: d.Schema, chunks: d.chunks, columns: d.columns, fields: d.fields, curves: d.curves}
+	s := &Data{Schema: d.Schema, chunks: d.chunks, columns: d.columns, fields: d.fields, curves: d.curves, dead: d.dead}
 	s.rows = make([]rowRef, len(rows))
 	s.labels = make([]int32, len(rows))
 	if d.weights != nil {

@@ -23,19 +23,19 @@ import (
 //	P^-1 = G^-1 - G^-1 X' g^1/2 (I + S)^-1 g^1/2 X G^-1.
 //
 
-// I + S has no eigenvalue below 1, however small the g_n: nothing is divided by
+// Under silent noise each view of a row is a row here. I + S has no eigenvalue below 1, however small the g_n: nothing is divided by
 // them. For IRLS and without noise P is the very matrix of HessVec; otherwise
 // the Hessian's mixed terms are missing, with groups also what V_n has beside its
 // diagonal, and P is what conjugate gradients on the Hessian are preconditioned by.
 type dual struct {
 	o       *Expected
 	inverse []float64 // of G, by parameter
-	root    []float64 // of g, by row
-	rows    []int     // that have any
+	root    []float64 // of g, by view
+	views   []int     // that have any
 	factor  mat.Cholesky
 	exact   bool // P is the matrix of HessVec
 
-	s, t *mat.VecDense // by rows
+	s, t *mat.VecDense // by views
 }
 
 // maxDual is the largest number of rows for which the dual pays. Making its matrix
@@ -49,11 +49,11 @@ const maxDual = 32
 // because there are as many rows as parameters, or does not exist, because a parameter is
 // neither penalized nor noisy.
 func (o *Expected) dual() *dual {
-	if n := o.p.Data.Rows(); n >= o.dim || n > maxDual || o.c0 != 0 {
+	if n := len(o.m); n >= o.dim || n > maxDual || o.c0 != 0 {
 		return nil
 	}
 	o.curve()
-	d := &dual{o: o, inverse: make([]float64, o.dim), root: make([]float64, o.p.Data.Rows()), exact: o.groups == nil}
+	d := &dual{o: o, inverse: make([]float64, o.dim), root: make([]float64, len(o.m)), exact: o.groups == nil}
 	shrink := o.variances()
 	for i, r := range o.p.Penalty.R {
 		if i < o.columns && o.noisy {
@@ -70,28 +70,28 @@ func (o *Expected) dual() *dual {
 		}
 		if g := m * o.ff[i]; g > 0 {
 			d.root[i] = math.Sqrt(g)
-			d.rows = append(d.rows, i)
+			d.views = append(d.views, i)
 		}
 		d.exact = d.exact && o.fv[i] == 0 && o.vv[i] == 0 && o.ff[i] >= 0
 	}
-	n := len(d.rows)
+	n := len(d.views)
 	if n == 0 {
 		return d
 	}
 	o.pass()
 	s, wide := mat.NewSymDense(n, nil), make([]float64, o.dim)
-	for a, i := range d.rows {
-		row := o.p.Data.Row(i)
+	for a, i := range d.views {
+		row := o.p.Data.Row(i / len(o.views))
 		for k, c := range row.Index {
-			wide[c] = row.At(k) * d.inverse[c] * d.root[i]
+			wide[c] = o.seen(i, row.At(k), c) * d.inverse[c] * d.root[i]
 		}
 		bias := 0.0
 		if o.dim > o.columns {
 			bias = d.inverse[o.columns] * d.root[i]
 		}
 		for b := a; b < n; b++ {
-			j := d.rows[b]
-			s.SetSym(a, b, d.root[j]*(o.p.Data.Row(j).Dot(wide)+bias))
+			j := d.views[b]
+			s.SetSym(a, b, d.root[j]*(o.dotView(j, wide)+bias))
 		}
 		for _, c := range row.Index {
 			wide[c] = 0
@@ -110,20 +110,20 @@ func (d *dual) apply(r, out []float64) {
 	for i, v := range r {
 		out[i] = v * d.inverse[i]
 	}
-	if len(d.rows) == 0 {
+	if len(d.views) == 0 {
 		return
 	}
 	o := d.o
 	bias := o.bias(out)
-	for a, i := range d.rows {
-		d.s.SetVec(a, d.root[i]*(o.p.Data.Row(i).Dot(out)+bias))
+	for a, i := range d.views {
+		d.s.SetVec(a, d.root[i]*(o.dotView(i, out)+bias))
 	}
 	// The condition number was no trouble when the factor was made.
 	_ = d.factor.SolveVecTo(d.t, d.s)
-	for a, i := range d.rows {
-		g, row := d.root[i]*d.t.AtVec(a), o.p.Data.Row(i)
+	for a, i := range d.views {
+		g, row := d.root[i]*d.t.AtVec(a), o.p.Data.Row(i/len(o.views))
 		for k, c := range row.Index {
-			out[c] -= g * row.At(k) * d.inverse[c]
+			out[c] -= g * o.seen(i, row.At(k), c) * d.inverse[c]
 		}
 		if o.dim > o.columns {
 			out[o.columns] -= g * d.inverse[o.columns]

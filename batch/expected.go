@@ -24,7 +24,8 @@ import (
 //
 
 // with m_n the importance of example n and the intercept b as the last parameter.
-// Under noise that deletes whole groups V_n is not diagonal, see groups.go. The noise's
+// Under noise that deletes whole groups V_n is not diagonal, see groups.go. Silent noise has
+// a row count once for each of its rates, see silent.go. The noise's
 // c0, which acts on absent features as well, adds c0 |w|^2 to every v_n; no row is ever
 // filled in. Every convex loss of the
 // table of package loss gets its gradient, its exact Hessian, the majoriser of IRLS and
@@ -36,7 +37,7 @@ type Expected struct {
 	convex     bool // under the noise at hand
 	columns    int
 	dim        int
-	m          []float64 // kappa times importance, 0 for rows left out
+	m          []float64 // kappa times importance, by view, 0 for rows left out
 	eps        float64   // see Smooth
 	kink       float64   // what smoothing contributed to the last Gap
 	passes     int
@@ -51,6 +52,8 @@ type noising struct {
 	c0, c1, c2 float64 // see loss.Noise
 	noisy      bool
 	groups     *groupNoise // nil where there is no noise, or features are noisy each on its own
+	views      []view      // of every row
+	dead       []float64   // by column, what a dead feature reads; nil where all of that is 0
 }
 
 // stride is the number of sums gathered and scattered for each column: one
@@ -62,8 +65,8 @@ func (n *noising) stride() int {
 	return 1
 }
 
-// byRow is what is known of each row at a point, that of the last ValueGrad with a gradient or
-// of the last scores.
+// byRow is what is known of each view of each row at a point, that of the last ValueGrad with a
+// gradient or of the last scores. View k of row n is at n len(views) + k.
 type byRow struct {
 	f, v, df, dv []float64
 	ff, fv, vv   []float64 // second derivatives, filled when curved
@@ -235,10 +238,11 @@ func NewExpected(p Problem) (*Expected, error) {
 		p.Noise = loss.NoNoise{}
 	}
 	var err error
+	unbiased := o.see(d, p.Noise)
 	if o.groups, err = jointNoise(d, p.Noise); err != nil {
 		return nil, err
 	}
-	o.c0, o.c1, o.c2 = p.Noise.Coefficients()
+	o.c0, o.c1, o.c2 = unbiased.Coefficients()
 	if o.noisy = o.c0 != 0 || o.c1 != 0 || o.c2 != 0; !o.noisy {
 		o.groups = nil // dropout:0, as a level of auto, deletes nothing
 	}
@@ -255,7 +259,8 @@ func NewExpected(p Problem) (*Expected, error) {
 			o.loss = o.facts.Clean
 		}
 	}
-	o.m = make([]float64, d.Rows())
+	n := len(o.views)
+	o.m = make([]float64, n*d.Rows())
 	labeled, unlabeled := 0.0, 0.0
 	for i, y := range p.Y {
 		m := d.Weight(i)
@@ -274,7 +279,9 @@ func NewExpected(p Problem) (*Expected, error) {
 				return nil, fmt.Errorf("example %d: %w", i, err)
 			}
 		}
-		o.m[i] = p.Kappa * m
+		for k := range n {
+			o.m[i*n+k] = p.Kappa * m / float64(n)
+		}
 	}
 	if labeled == 0 {
 		return nil, fmt.Errorf("no labeled example of positive weight")
@@ -288,7 +295,7 @@ func NewExpected(p Problem) (*Expected, error) {
 		o.loss = penaltyScaled{o.loss, s}
 		o.convex = false
 	}
-	o.byRow = newByRow(d.Rows())
+	o.byRow = newByRow(n * d.Rows())
 	o.w = make([]float64, o.dim)
 	o.residual = make([]float64, o.dim)
 	o.pair = make([]float64, 2*o.columns)
@@ -380,9 +387,9 @@ func (o *Expected) Dim() int { return o.dim }
 // Passes returns how often the data have been read.
 func (o *Expected) Passes() int { return o.passes }
 
-// row returns the loss of row i and its target.
-func (o *Expected) row(i int) (loss.Loss, float64) {
-	y := o.p.Y[i]
+// target returns the loss of row n and its target.
+func (o *Expected) target(n int) (loss.Loss, float64) {
+	y := o.p.Y[n]
 	if o.free != nil && y != y {
 		return o.free, y
 	}
@@ -421,16 +428,21 @@ func (o *Expected) scores(w []float64) {
 	o.pass()
 	o.sum.Each(func(_, lo, hi int) {
 		z := o.rowBuffer()
-		for i := lo; i < hi; i++ {
-			if o.m[i] != 0 {
-				f, v, _ := o.gather(i, z)
-				o.f[i], o.v[i] = f+b, v+base
+		for n := lo; n < hi; n++ {
+			if !o.counts(n) {
+				continue
+			}
+			s, h, v, _ := o.gather(n, z)
+			for k, a := range o.views {
+				i := n*len(o.views) + k
+				o.f[i], o.v[i] = a.keep*s+(h+b), a.spread*v+base
 			}
 		}
 	})
 }
 
-// Weights returns Kappa times the importance of every row, 0 for rows left out.
+// Weights returns Kappa times the importance of every row, 0 for rows left out. Under silent
+// noise it is that of each row at each rate, one after the other.
 func (o *Expected) Weights() []float64 { return slices.Clone(o.m) }
 
 // Weigh replaces the Weights.
@@ -439,13 +451,13 @@ func (o *Expected) Weigh(m []float64) {
 	o.cached = false
 }
 
-// Losses returns the loss of every row at w, 0 for rows of weight 0.
+// Losses returns the loss of every row at w, 0 for rows of weight 0, in the order of Weights.
 func (o *Expected) Losses(w []float64) []float64 {
 	o.scores(w)
 	out := make([]float64, len(o.m))
 	for i, m := range o.m {
 		if m != 0 {
-			l, y := o.row(i)
+			l, y := o.target(i / len(o.views))
 			out[i], _, _ = l.At(y, o.f[i], o.v[i])
 		}
 	}
@@ -468,39 +480,52 @@ func (o *Expected) rowBuffer() (b rowBuffer) {
 	return b
 }
 
-// gather returns the sums over row i that setPair prepared, a.x, a'V b and a'V a.
-func (o *Expected) gather(i int, b rowBuffer) (s, t, u float64) {
-	r := o.p.Data.Row(i)
+// gather returns the sums over row n that setPair prepared: s = x.a without what is dead in it,
+// h what that adds to a dead event's score, a'V b and a'V a.
+func (o *Expected) gather(n int, b rowBuffer) (s, h, t, u float64) {
+	r := o.p.Data.Row(n)
 	switch {
 	case !o.noisy:
-		return r.Dot(o.pair), 0, 0
+		return r.Dot(o.pair), 0, 0, 0
 	case o.groups != nil:
-		return o.groups.gather(r, o.pair, b.z, nil, b.sums)
+		return o.groups.gather(r, o.pair, b.z, nil, o.dead, b.sums)
+	case o.dead != nil:
+		return r.gatherDead(o.pair, b.z, o.dead)
 	}
-	return r.gather(o.pair, b.z, o.c1, o.c2)
+	s, t, u = r.gather(o.pair, b.z, o.c1, o.c2)
+	return s, 0, t, u
 }
 
-// scatter adds a x_i + b V_i to a partial sum, of groups a x_i + b z with the z of the
-// row's last gather.
-func (o *Expected) scatter(acc []float64, i int, a, b float64, z []float64) {
-	if a == 0 && b == 0 {
+// pull is what a row adds to a gradient: x times its features, one times a feature that never
+// dies, as the intercept, and v times V, of groups times the z of the row's last gather.
+type pull struct{ x, one, v float64 }
+
+// scatter adds a pull of row n to a partial sum.
+func (o *Expected) scatter(acc []float64, n int, p pull, z []float64) {
+	if p == (pull{}) {
 		return
 	}
-	n := len(acc)
-	acc[n-2] += a
-	acc[n-1] += b
-	if !o.noisy {
-		o.p.Data.Row(i).AddTo(acc, a)
-		return
-	}
-	if o.groups != nil {
-		r := o.p.Data.Row(i)
+	last := len(acc)
+	acc[last-2] += p.one
+	acc[last-1] += p.v
+	r := o.p.Data.Row(n)
+	switch {
+	case !o.noisy:
+		r.AddTo(acc, p.x)
+	case o.groups != nil:
 		for j, c := range r.Index {
-			acc[2*c] += a*r.At(j) + b*z[j]
+			x, dead := o.apart(r.At(j), c)
+			acc[2*c] += p.x*x + p.one*dead + p.v*z[j]
 		}
-		return
+	case o.dead != nil:
+		for j, c := range r.Index {
+			x, dead := o.apart(r.At(j), c)
+			acc[2*c] += p.x*x + p.one*dead
+			acc[2*c+1] += p.v * x * x
+		}
+	default:
+		r.addPair(acc, p.x, p.v, o.c1, o.c2)
 	}
-	o.p.Data.Row(i).addPair(acc, a, b, o.c1, o.c2)
 }
 
 // unpack turns the total of what was scattered into
@@ -551,19 +576,29 @@ func (o *Expected) ValueGrad(w, grad []float64) float64 {
 	value := o.sum.Sum(total, func(lo, hi int, acc []float64) float64 {
 		sum := 0.0
 		z := o.rowBuffer()
-		for i := lo; i < hi; i++ {
-			m := o.m[i]
-			if m == 0 {
+		for n := lo; n < hi; n++ {
+			if !o.counts(n) {
 				continue
 			}
-			f, v, _ := o.gather(i, z)
-			f, v = f+b, v+base
-			l, y := o.row(i)
-			value, df, dv := l.At(y, f, v+smoothing)
-			sum += m * value
+			s, h, u, _ := o.gather(n, z)
+			l, y := o.target(n)
+			var p pull
+			for k, a := range o.views {
+				i := n*len(o.views) + k
+				m := o.m[i]
+				if m == 0 {
+					continue
+				}
+				f, v := a.keep*s+(h+b), a.spread*u+base
+				value, df, dv := l.At(y, f, v+smoothing)
+				sum += m * value
+				if acc != nil {
+					o.f[i], o.v[i], o.df[i], o.dv[i] = f, v, df, dv
+					p.add(a, m*df, 2*m*dv)
+				}
+			}
 			if acc != nil {
-				o.f[i], o.v[i], o.df[i], o.dv[i] = f, v, df, dv
-				o.scatter(acc, i, m*df, 2*m*dv, z.z)
+				o.scatter(acc, n, p, z.z)
 			}
 		}
 		return sum
@@ -580,12 +615,12 @@ func (o *Expected) curve() {
 		return
 	}
 	o.curved = true
-	o.sum.Each(func(_, lo, hi int) {
+	o.eachView(func(_, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			if o.m[i] == 0 {
 				continue
 			}
-			l, y := o.row(i)
+			l, y := o.target(i / len(o.views))
 			if o.majorise {
 				o.ff[i], o.fv[i], o.vv[i] = 2*o.dv[i], 0, 0
 			} else {
@@ -615,13 +650,19 @@ func (o *Expected) HessVec(v, out []float64) {
 		o.pass()
 		// One sum for each column instead of two: a third of the time.
 		o.sum.Sum(o.total[:o.columns+1], func(lo, hi int, acc []float64) float64 {
-			for i := lo; i < hi; i++ {
-				if a := o.m[i] * o.ff[i]; a != 0 {
-					row := o.p.Data.Row(i)
-					a *= row.Dot(v) + b
-					row.AddTo(acc, a)
-					acc[o.columns] += a
+			for n := lo; n < hi; n++ {
+				if !o.bent(n) {
+					continue
 				}
+				row := o.p.Data.Row(n)
+				s, h := o.dot(row, v)
+				var p pull
+				for k, view := range o.views {
+					i := n*len(o.views) + k
+					p.add(view, o.m[i]*o.ff[i]*(view.keep*s+(h+b)), 0)
+				}
+				o.addTo(row, acc, p)
+				acc[o.columns] += p.one
 			}
 			return 0
 		})
@@ -644,18 +685,20 @@ func (o *Expected) HessVec(v, out []float64) {
 	o.pass()
 	o.sum.Sum(total, func(lo, hi int, acc []float64) float64 {
 		z := o.rowBuffer()
-		for i := lo; i < hi; i++ {
-			m, ff, fv, vv := o.m[i], o.ff[i], o.fv[i], o.vv[i]
-			if m == 0 || ff == 0 && fv == 0 && vv == 0 {
+		for n := lo; n < hi; n++ {
+			if !o.bent(n) {
 				continue
 			}
-			r := o.p.Data.Row(i)
-			s, t, _ := r.gather(o.pair, z.z, o.c1, o.c2)
-			s, t = s+b, t+base
-			df, dz := m*(ff*s+2*fv*t), m*(2*fv*s+4*vv*t)
-			r.addMixed(acc, z.z, df, dz)
-			acc[o.columns] += df
-			acc[o.columns+1] += dz
+			s, h, t, _ := o.gather(n, z)
+			p := o.bentPull(n, s, h+b, t, base)
+			r := o.p.Data.Row(n)
+			if r.addMixed(acc, z.z, p.x, p.v); o.dead != nil {
+				for _, c := range r.Index {
+					acc[c] += (p.one - p.x) * o.dead[c]
+				}
+			}
+			acc[o.columns] += p.one
+			acc[o.columns+1] += p.v
 		}
 		return 0
 	})
@@ -689,13 +732,19 @@ func (o *Expected) Diagonal(out []float64) {
 	o.pass()
 	d := o.p.Data
 	o.sum.Sum(out, func(lo, hi int, acc []float64) float64 {
-		for i := lo; i < hi; i++ {
-			a := o.m[i] * o.ff[i]
-			if a == 0 {
+		for n := lo; n < hi; n++ {
+			if !o.bent(n) {
 				continue
 			}
-			r := d.Row(i)
+			bend := o.bend(n)
+			a := bend.xx
+			r := d.Row(n)
 			switch {
+			case o.dead != nil:
+				for j, c := range r.Index {
+					x, dead := o.apart(r.At(j), c)
+					acc[c] += a*x*x + 2*bend.x1*x*dead + bend.one*dead*dead
+				}
 			case r.f32 != nil:
 				for j, c := range r.Index {
 					acc[c] += a * float64(r.f32[j]) * float64(r.f32[j])
@@ -710,7 +759,7 @@ func (o *Expected) Diagonal(out []float64) {
 				}
 			}
 			if o.dim > o.columns {
-				acc[o.columns] += a
+				acc[o.columns] += bend.one
 			}
 		}
 		return 0
@@ -727,7 +776,7 @@ func (o *Expected) Diagonal(out []float64) {
 // Gaussian noise, and V_d a multiple of x_d^2: then the sum of ff x_d^2 is a multiple
 // of shrink.
 func (o *Expected) heat() bool {
-	if o.c0 != 0 || o.c1 != 0 || o.c2 == 0 || o.groups != nil {
+	if o.c0 != 0 || o.c1 != 0 || o.c2 == 0 || o.groups != nil || len(o.views) > 1 {
 		return false
 	}
 	for i, m := range o.m {
@@ -750,7 +799,7 @@ func Dot(a, b []float64) float64 {
 // WeightSize returns the size of weights that move a score by about 1.
 func (o *Expected) WeightSize() float64 {
 	size := 0.0
-	for i := range o.m {
+	for i := range o.p.Data.Rows() {
 		row := o.p.Data.Row(i)
 		for j := range row.Len() {
 			size += row.At(j) * row.At(j)
@@ -759,7 +808,7 @@ func (o *Expected) WeightSize() float64 {
 	if size == 0 {
 		return 1
 	}
-	return math.Sqrt(float64(len(o.m)) / size)
+	return math.Sqrt(float64(o.p.Data.Rows()) / size)
 }
 
 // StartSize implements Restarter.
@@ -829,55 +878,63 @@ func (o *Expected) dense() *mat.SymDense {
 	}
 	o.pass()
 	o.setPair(o.w, o.w)
-	// Row i adds ff x x' + 2 fv (x z' + z x') + 4 vv z z' with z = V w. The
+	// A view adds ff x x' + 2 fv (x z' + z x') + 4 vv z z' with z = V w. The
 	// matrix takes the part of z that lies in the row's own columns, and the two
 	// vectors behind it sum what meets the rest of z, which is c0 w.
 	o.denseSum.Sum(o.denseTotal, func(lo, hi int, acc []float64) float64 {
 		a, side := acc[:n*n], acc[n*n:]
-		var x, z []float64
+		var x, z, dead []float64
 		buffer := o.rowBuffer()
 		for i := lo; i < hi; i++ {
-			m := o.m[i]
-			ff, fv, vv := m*o.ff[i], m*o.fv[i], m*o.vv[i]
-			if ff == 0 && fv == 0 && vv == 0 && (o.groups == nil || o.dv[i] == 0) {
+			if !o.counts(i) {
+				continue
+			}
+			e := o.bend(i)
+			if e == (bend{}) {
 				continue
 			}
 			r := o.p.Data.Row(i)
-			x, z = x[:0], z[:0]
+			x, z, dead = x[:0], z[:0], dead[:0]
 			for j, c := range r.Index {
-				v := r.At(j)
-				x = append(x, v)
+				v, constant := o.apart(r.At(j), c)
+				x, dead = append(x, v), append(dead, constant)
 				z = append(z, v*(o.c1+o.c2*v)*o.w[c])
 			}
 			if o.groups != nil {
 				o.gather(i, buffer)
 				copy(z, buffer.z)
-				o.groups.addTo(a, n, r, 2*m*o.dv[i], buffer.sums)
+				o.groups.addTo(a, n, r, e.v, o.dead, buffer.sums)
 			}
 			for j, c := range r.Index {
 				row := a[int(c)*n : int(c)*n+n]
-				bx, bz := ff*x[j]+2*fv*z[j], 2*fv*x[j]+4*vv*z[j]
-				if mixed {
+				bx, bz := e.xx*x[j]+e.x1*dead[j]+e.xz*z[j], e.xz*x[j]+e.z1*dead[j]+e.zz*z[j]
+				one := e.x1*x[j] + e.one*dead[j] + e.z1*z[j]
+				switch {
+				case o.dead != nil:
+					for k, d := range r.Index[j:] {
+						row[d] += bx*x[j+k] + one*dead[j+k] + bz*z[j+k]
+					}
+				case mixed:
 					for k, d := range r.Index[j:] {
 						row[d] += bx*x[j+k] + bz*z[j+k]
 					}
-				} else {
+				default:
 					for k, d := range r.Index[j:] {
 						row[d] += bx * x[j+k]
 					}
 				}
 				if n > o.columns {
-					row[o.columns] += bx
+					row[o.columns] += one
 				}
 				if o.c0 != 0 {
 					side[c] += bz
 				}
 			}
 			if n > o.columns {
-				a[n*n-1] += ff
-				side[o.columns] += 2 * fv
+				a[n*n-1] += e.one
+				side[o.columns] += e.z1
 			}
-			side[n] += 4 * vv
+			side[n] += e.zz
 		}
 		return 0
 	})

@@ -111,6 +111,8 @@ type groupNoise struct {
 // on its own.
 func jointNoise(d *Data, noise loss.Noise) (*groupNoise, error) {
 	switch n := noise.(type) {
+	case loss.Silent:
+		return silentGroups(d, n)
 	case loss.GroupDropout:
 		return newGroupNoise(d, n)
 	case loss.Dropout:
@@ -252,11 +254,16 @@ func (s *groupSums) add(unit int32) {
 //	s = x.a,  t = a'V b,  u = a'V a,
 //
 
-// and writes V b to z by entry and, unless za is nil, V a to za.
-func (g *groupNoise) gather(r Row, p, z, za []float64, sums *groupSums) (s, t, u float64) {
+// and writes V b to z by entry and, unless za is nil, V a to za. Of features that read a dead
+// value, by column, x is what is above that, and h = dead.a.
+func (g *groupNoise) gather(r Row, p, z, za, dead []float64, sums *groupSums) (s, h, t, u float64) {
 	sums.list = sums.list[:0]
 	for j, c := range r.Index {
 		x, unit := r.At(j), g.of[c]
+		if dead != nil {
+			x -= dead[c]
+			h += dead[c] * p[2*c]
+		}
 		a, b := x*p[2*c], x*p[2*c+1]
 		sums.add(unit)
 		sums.a[unit] += a
@@ -298,6 +305,9 @@ func (g *groupNoise) gather(r Row, p, z, za []float64, sums *groupSums) (s, t, u
 	}
 	for j, c := range r.Index {
 		x, unit := r.At(j), g.of[c]
+		if dead != nil {
+			x -= dead[c]
+		}
 		z[j] = x * (sums.b[unit] + g.own[unit]*z[j])
 		if za != nil {
 			za[j] = x * (sums.a[unit] + g.own[unit]*za[j])
@@ -306,7 +316,7 @@ func (g *groupNoise) gather(r Row, p, z, za []float64, sums *groupSums) (s, t, u
 	for _, unit := range sums.list {
 		sums.a[unit], sums.b[unit], sums.seen[unit] = 0, 0, false
 	}
-	return s, t, u
+	return s, h, t, u
 }
 
 // variance returns V_dd/x_d^2 of a feature of a unit.
@@ -321,7 +331,13 @@ func (g *groupNoise) variance(unit int32) float64 {
 }
 
 // addTo adds k V of a row to the upper triangle of a matrix of n columns.
-func (g *groupNoise) addTo(a []float64, n int, r Row, k float64, sums *groupSums) {
+func (g *groupNoise) addTo(a []float64, n int, r Row, k float64, dead []float64, sums *groupSums) {
+	at := func(j int) float64 {
+		if dead == nil {
+			return r.At(j)
+		}
+		return r.At(j) - dead[r.Index[j]]
+	}
 	if sums.in == nil {
 		sums.in = make([][]int32, len(g.pair))
 	}
@@ -331,7 +347,7 @@ func (g *groupNoise) addTo(a []float64, n int, r Row, k float64, sums *groupSums
 		sums.in[unit] = append(sums.in[unit], int32(j))
 	}
 	for j, c := range r.Index {
-		unit, x := g.of[c], r.At(j)
+		unit, x := g.of[c], at(j)
 		a[int(c)*n+int(c)] += k * g.own[unit] * x * x
 		add(unit, j)
 		for _, group := range g.pair[unit] {
@@ -343,9 +359,9 @@ func (g *groupNoise) addTo(a []float64, n int, r Row, k float64, sums *groupSums
 	for _, unit := range sums.list {
 		in := sums.in[unit]
 		for i, j := range in {
-			row, x := a[int(r.Index[j])*n:], k*g.rate[unit]*r.At(int(j))
+			row, x := a[int(r.Index[j])*n:], k*g.rate[unit]*at(int(j))
 			for _, l := range in[i:] {
-				row[r.Index[l]] += x * r.At(int(l))
+				row[r.Index[l]] += x * at(int(l))
 			}
 		}
 		sums.in[unit], sums.seen[unit] = in[:0], false
@@ -360,20 +376,22 @@ func (o *Expected) groupHessVec(v, out []float64) {
 	o.pass()
 	o.sum.Sum(total, func(lo, hi int, acc []float64) float64 {
 		buffer, zv := o.rowBuffer(), make([]float64, o.longest)
-		for i := lo; i < hi; i++ {
-			m := o.m[i]
-			ff, fv, vv, dv := m*o.ff[i], m*o.fv[i], m*o.vv[i], m*o.dv[i]
-			if ff == 0 && fv == 0 && vv == 0 && dv == 0 {
+		for n := lo; n < hi; n++ {
+			if !o.counts(n) {
 				continue
 			}
-			r := o.p.Data.Row(i)
-			s, t, _ := o.groups.gather(r, o.pair, buffer.z, zv, buffer.sums)
-			s += b
-			df, dz := ff*s+2*fv*t, 2*fv*s+4*vv*t
-			for j, c := range r.Index {
-				acc[c] += df*r.At(j) + dz*buffer.z[j] + 2*dv*zv[j]
+			e := o.bend(n)
+			if e == (bend{}) {
+				continue
 			}
-			acc[o.columns] += df
+			r := o.p.Data.Row(n)
+			s, h, t, _ := o.groups.gather(r, o.pair, buffer.z, zv, o.dead, buffer.sums)
+			p := o.bentPull(n, s, h+b, t, 0)
+			for j, c := range r.Index {
+				x, dead := o.apart(r.At(j), c)
+				acc[c] += p.x*x + p.one*dead + p.v*buffer.z[j] + e.v*zv[j]
+			}
+			acc[o.columns] += p.one
 		}
 		return 0
 	})
@@ -390,14 +408,18 @@ func (o *Expected) variances() []float64 {
 	}
 	o.pass()
 	o.sum.Sum(o.shrink, func(lo, hi int, acc []float64) float64 {
-		for i := lo; i < hi; i++ {
-			k := 2 * o.m[i] * o.dv[i]
+		for n := lo; n < hi; n++ {
+			k := 0.0
+			for v, a := range o.views {
+				i := n*len(o.views) + v
+				k += a.spread * (2 * o.m[i] * o.dv[i])
+			}
 			if k == 0 {
 				continue
 			}
-			r := o.p.Data.Row(i)
+			r := o.p.Data.Row(n)
 			for j, c := range r.Index {
-				x := r.At(j)
+				x, _ := o.apart(r.At(j), c)
 				acc[c] += k * o.groups.variance(o.groups.of[c]) * x * x
 			}
 		}

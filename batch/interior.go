@@ -153,7 +153,7 @@ func (t *interior) solve() (float64, error) {
 		shrink := 0.0 // the largest part of a distance to its bound that a full step uses
 		for i := lo; i < hi; i++ {
 			if o.m[i] != 0 {
-				a, _, _ := o.gather(i, rowBuffer{})
+				a, _, _, _ := o.gather(i, rowBuffer{})
 				t.df[i] = -o.p.Y[i] * (a + db)
 				dp, dxi, ds := t.change(i)
 				shrink = max(shrink, -dp/t.p[i], dp/(1-t.p[i]), -dxi/t.xi[i], -ds/t.slack[i])
@@ -230,7 +230,7 @@ func (o *Expected) scatterAll(df, out, w []float64) {
 	o.sum.Sum(o.total, func(lo, hi int, acc []float64) float64 {
 		for i := lo; i < hi; i++ {
 			if o.m[i] != 0 {
-				o.scatter(acc, i, o.m[i]*df[i], 0, nil)
+				o.scatter(acc, i, pull{x: o.m[i] * df[i], one: o.m[i] * df[i]}, nil)
 			}
 		}
 		return 0

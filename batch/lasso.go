@@ -30,8 +30,11 @@ func newLasso(o Objective, d *Data, b Subproblem, c Config, noise loss.Noise) (*
 	if _, ok := o.(HessianVector); !ok {
 		return nil, fmt.Errorf("loss %s has no second derivatives, which --l1 needs", c.Loss)
 	}
-	if _, plain := noise.(loss.NoNoise); plain {
-		if k, ok := o.(Smoother); ok && k.Kinked() {
+	if k, ok := o.(Smoother); ok && k.Kinked() {
+		switch noise.(type) {
+		case loss.Silent:
+			return nil, fmt.Errorf("loss %s has kinks where nothing has died, which --l1 is not solved for: take a loss such as squared-hinge", c.Loss)
+		case loss.NoNoise:
 			return nil, fmt.Errorf("loss %s without noise has kinks, which --l1 is not solved for: take noise, or a loss such as squared-hinge", c.Loss)
 		}
 	}
@@ -60,6 +63,9 @@ func newLasso(o Objective, d *Data, b Subproblem, c Config, noise loss.Noise) (*
 		}
 	}
 	l.reach = 1 / (kappa * min(heaviest[0], heaviest[1]))
+	if e, ok := o.(*Expected); ok {
+		l.reach *= float64(len(e.views)) // one of which is the row as it is
+	}
 	l.bounded = ok && convex.IsConvex() && d.Schema.Target == loss.Sign && !math.IsInf(l.reach, 0)
 	return l, nil
 }

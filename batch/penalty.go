@@ -48,6 +48,9 @@ func (f *Fit) Penalties(d *Data, noise loss.Noise, copies int, seed uint64) (*Pe
 	default:
 		return nil, fmt.Errorf("loss %s has no noising penalty: want linear, logistic or poisson", f.Model.Loss)
 	}
+	if loss.IsSilent(noise) {
+		return nil, fmt.Errorf("noise %v is biased, and has no noising penalty: want one such as dropout", noise)
+	}
 	if copies < 2 {
 		return nil, fmt.Errorf("%d copies: want at least 2", copies)
 	}
@@ -85,7 +88,7 @@ func (f *Fit) Penalties(d *Data, noise loss.Noise, copies int, seed uint64) (*Pe
 			row := d.Row(i)
 			v := c0 * norm
 			if groups != nil {
-				_, v, _ = groups.gather(row, pair, z, nil, sums)
+				_, _, v, _ = groups.gather(row, pair, z, nil, nil, sums)
 			} else {
 				for j, c := range row.Index {
 					x := row.At(j)

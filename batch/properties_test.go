@@ -49,7 +49,7 @@ var everyLoss = func() []loss.Loss {
 
 var everyNoise = []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}, loss.Gaussian{SD: 0.4}, loss.Laplace{B: 0.3},
 	loss.GroupDropout{Groups: 0.5}, loss.GroupDropout{Q: 0.2, Groups: 0.4},
-	loss.GroupDropout{Rates: ownRates}, loss.GroupDropout{Q: 0.2, Rates: ownRates}}
+	loss.GroupDropout{Rates: ownRates}, loss.GroupDropout{Q: 0.2, Rates: ownRates}, loss.Silent{D: 0.5}}
 
 // ownRates are of the groups of denseData.
 var ownRates = map[string]float64{"g": 0.5, "h": 0.1}
@@ -85,6 +85,10 @@ func slowValue(x [][]float64, y, w []float64, l loss.Loss, n loss.Noise, kappa f
 		value += b * b
 	}
 	for i, row := range x {
+		if silent, ok := n.(loss.Silent); ok {
+			value += kappa * slowSilent(row, w, make([]float64, d), nil, l, y[i], b, silent)
+			continue
+		}
 		f, v := b, 0.0
 		for j, x := range row {
 			f += w[j] * x

@@ -131,12 +131,22 @@ func (o *TLogistic) ValueGrad(w, grad []float64) float64 {
 // the example has no label or no weight: the smaller, the less the example
 // counted. A small one marks a suspected wrong label.
 func (o *TLogistic) Influences(w []float64) []float64 {
+	of, n := o.influences(w), len(o.data.views)
+	xi := make([]float64, len(of)/n)
+	for i := range of {
+		xi[i/n] += of[i] / float64(n)
+	}
+	return xi
+}
+
+// influences are the influences of every view of every example.
+func (o *TLogistic) influences(w []float64) []float64 {
 	o.data.scores(w)
 	xi := make([]float64, len(o.data.m))
 	for i, m := range o.data.m {
 		xi[i] = math.NaN()
 		if m != 0 {
-			xi[i] = o.loss.Influence(o.data.p.Y[i], o.data.f[i], o.data.v[i])
+			xi[i] = o.loss.Influence(o.data.p.Y[i/len(o.data.views)], o.data.f[i], o.data.v[i])
 		}
 	}
 	return xi
@@ -145,7 +155,7 @@ func (o *TLogistic) Influences(w []float64) []float64 {
 // Influences returns the influences of the rows of d, see [TLogistic.Influences],
 // by output. d and c are those that f was trained with, c without Copies.
 func (f *Fit) Influences(d *Data, c Config) ([][]float64, error) {
-	noise, err := loss.ParseNoise(c.Noise)
+	noise, err := c.noise()
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +243,7 @@ func (o *TLogistic) Minimize(ctx context.Context, opt Options) (*Result, error) 
 
 // majorise sets the theta-step's weights and penalty for the tangents at w.
 func (o *TLogistic) majorise(w []float64) {
-	for i, xi := range o.Influences(w) {
+	for i, xi := range o.influences(w) {
 		o.theta.m[i] = 0
 		if o.data.m[i] != 0 {
 			o.theta.m[i] = o.data.m[i] * xi

@@ -48,7 +48,8 @@ func New(p batch.Problem, s float64) (*Objective, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Objective{ell - s, data, data.Weights(), make([]float64, p.Data.Rows())}, nil
+	m := data.Weights()
+	return &Objective{ell - s, data, m, make([]float64, len(m))}, nil
 }
 
 // Estimator is the loss for a batch.Config: the number behind its name is s, -1 by default.

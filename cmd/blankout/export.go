@@ -332,6 +332,8 @@ func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise loss.Noise
 	}
 	corrupter := batch.Corrupter{Noise: noise, Seed: o.seed, Keep: !o.scale, Grouping: model.NewGrouping(schema)}
 	_, grouped := noise.(loss.GroupDropout)
+	silent, _ := noise.(loss.Silent)
+	grouped = grouped || silent.Groups
 	_, c1, _ := noise.Coefficients()
 	var x event.Vec
 	var line []byte

@@ -78,7 +78,12 @@ func (m *Linear) Explain(e *event.Example, class int) Explanation {
 		x.Filled, x.Score = score-x.Score, score
 	}
 	of := make([]float64, len(x.Terms)) // the terms' parts of the variance
-	if n, ok := noise.(loss.GroupDropout); ok {
+	n, ok := noise.(loss.GroupDropout)
+	silent, _ := noise.(loss.Silent)
+	if silent.Groups { // c2 times the covariances of dropout of odds 1
+		n = loss.GroupDropout{Groups: 0.5}
+	}
+	if ok || silent.Groups {
 		g := NewGrouping(m.Schema)
 		var units []int32
 		var parts []float64
@@ -86,6 +91,11 @@ func (m *Linear) Explain(e *event.Example, class int) Explanation {
 			units, parts = append(units, g.Of(t.Field, t.Column)), append(parts, t.Contribution)
 		}
 		of = g.covariances(n, units, parts)
+		for i := range of {
+			if silent.Groups {
+				of[i] *= c2
+			}
+		}
 	} else {
 		for i, t := range x.Terms {
 			of[i] = scale*scale*t.Weight*t.Weight*c1*t.Value + c2*t.Contribution*t.Contribution

@@ -1,0 +1,452 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout/batch/internal/problems"
+	"blankout/internal/event"
+	"blankout/internal/longtest"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+)
+
+// slowSilent is the expectation of a loss under silent noise as docs/mathematics.md has it: features of a row
+// that die alone, or with the others of a group where of is not nil, read dead.
+func slowSilent(x, w, dead []float64, of []int, l loss.Loss, y, b float64, n loss.Silent) float64 {
+	sum := 0.0
+	for _, q := range n.Rates() {
+		mean, variance := b, 0.0
+		parts := map[int]float64{}
+		for j, x := range x {
+			if x == 0 {
+				continue // it is not there
+			}
+			mean += w[j] * ((1-q)*x + q*dead[j])
+			unit := j
+			if of != nil {
+				unit = of[j]
+			}
+			parts[unit] += w[j] * (x - dead[j])
+		}
+		for _, s := range parts {
+			variance += q * (1 - q) * s * s
+		}
+		value, _, _ := l.At(y, mean, variance)
+		sum += value / 4
+	}
+	return sum
+}
+
+// silentGroupsOf are the groups of the columns of silentData.
+var silentGroupsOf = []int{0, 1, 0, 2, 1}
+
+// silentData is denseData without crosses, and what its features read when they are dead.
+func silentData(t testing.TB, x [][]float64, y, dead []float64) *Data {
+	examples, _ := problems.Dense(x, y)
+	schema := event.NewSchema(20, []string{"-1", "1"}, 2)
+	for i, name := range []string{"a", "b", "c", "d", "e"} {
+		schema.AddField(event.Field{Name: name, Kind: event.Numeric, Group: string(rune('g' + silentGroupsOf[i]))})
+	}
+	var b Builder
+	for i := range examples {
+		if err := b.Add(&examples[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := b.Data(schema)
+	if dead != nil {
+		d.SetDead(func(column uint32) float64 { return dead[column] })
+	}
+	return d
+}
+
+var deadValues = []float64{0.8, -0.5, 0, 1.5, 0}
+
+// eachSilent calls f with every silent noise of interest on data with and without dead values.
+func eachSilent(t *testing.T, x [][]float64, y []float64, f func(name string, d *Data, dead []float64, of []int, n loss.Silent)) {
+	x[0] = []float64{1, 0.5, -0.3, 0.2, -1} // names every column
+	for _, dead := range [][]float64{nil, deadValues} {
+		d := silentData(t, x, y, dead)
+		if dead == nil {
+			dead = make([]float64, 5)
+		}
+		f(fmt.Sprint("silent ", dead), d, dead, nil, loss.Silent{D: 0.4})
+		f(fmt.Sprint("silent of groups ", dead), d, dead, silentGroupsOf, loss.Silent{D: 0.7, Groups: true})
+	}
+}
+
+// Value, derivatives and line are those of the formula, for every loss.
+func TestSilentAgainstTheFormula(t *testing.T) {
+	x, y := drawProblem(t, 31, 40, 5, false)
+	r := rand.New(rand.NewPCG(31, 1))
+	eachSilent(t, x, y, func(name string, d *Data, dead []float64, of []int, n loss.Silent) {
+		for i, l := range append(everyLoss, lossesOfNumbers()...) {
+			if l.Facts().Kink != nil && l.Facts().Regression {
+				continue // see TestSilentNumbers
+			}
+			target := y
+			if l.Facts().Regression {
+				target = numbersOf(x, l.Facts().Target, 5)
+			}
+			it := everyIntercept[i%3]
+			name := fmt.Sprint(name, l, it)
+			o := newExpected(t, d, target, l, n, 0.7, it)
+			w, v := make([]float64, o.Dim()), make([]float64, o.Dim())
+			for i := range w {
+				w[i], v[i] = 0.3*r.NormFloat64(), r.NormFloat64()
+			}
+			want := func(w []float64) float64 {
+				b, sum := 0.0, Dot(w[:5], w[:5])
+				if it != NoIntercept {
+					b = w[5]
+				}
+				if it == PenalizedIntercept {
+					sum += b * b
+				}
+				for i, x := range x {
+					sum += 0.7 * slowSilent(x, w, dead, of, l, target[i], b, n)
+				}
+				return sum
+			}
+			if got, want := o.ValueGrad(w, nil), want(w); math.Abs(got-want) > 1e-9*math.Abs(want) {
+				t.Errorf("%s: value %v, want %v", name, got, want)
+			}
+			o.ValueGrad(w, make([]float64, o.Dim()))
+			phi := o.Line(v)
+			for _, at := range []float64{-0.5, 0.3, 2} {
+				u := slices.Clone(w)
+				axpy(at, v, u)
+				if got, _, _ := phi(at); math.Abs(got-want(u)) > 1e-9*math.Abs(want(u)) {
+					t.Errorf("%s: value on the line %v, want %v", name, got, want(u))
+				}
+			}
+			if l.Facts().Kink != nil {
+				o.Smooth(0.3)
+			}
+			problems.CheckDerivatives(t, name, exactDiagonal{o}, w, 2e-5)
+			checkDense(t, name, o, w)
+		}
+	})
+}
+
+// exactDiagonal hides Diagonal, which leaves out the mixed terms of the Hessian.
+type exactDiagonal struct{ o *Expected }
+
+func (e exactDiagonal) Dim() int                            { return e.o.Dim() }
+func (e exactDiagonal) ValueGrad(w, grad []float64) float64 { return e.o.ValueGrad(w, grad) }
+func (e exactDiagonal) HessVec(v, out []float64)            { e.o.HessVec(v, out) }
+
+// checkDense compares the matrix of HessVec with its products, and Diagonal with the matrix of a loss
+// without mixed terms.
+func checkDense(t *testing.T, name string, o *Expected, w []float64) {
+	t.Helper()
+	grad, v, out := make([]float64, len(w)), make([]float64, len(w)), make([]float64, len(w))
+	o.ValueGrad(w, grad)
+	a := o.dense()
+	for j := range v {
+		clear(v)
+		v[j] = 1
+		o.HessVec(v, out)
+		for i := range out {
+			if math.Abs(a.At(i, j)-out[i]) > 1e-10*(1+math.Abs(out[i])) {
+				t.Errorf("%s: dense matrix at %d, %d: %v, by a product %v", name, i, j, a.At(i, j), out[i])
+			}
+		}
+	}
+	o.Majorise(true)
+	defer o.Majorise(false)
+	b := o.dense()
+	o.Diagonal(out)
+	for i := range out {
+		if math.Abs(b.At(i, i)-out[i]) > 1e-10*(1+math.Abs(out[i])) {
+			t.Errorf("%s: diagonal %d is %v, in the matrix %v", name, i, out[i], b.At(i, i))
+		}
+	}
+	clear(v)
+	v[0], v[len(v)-1] = 1, -2
+	o.HessVec(v, out)
+	for i := range out {
+		want := b.At(i, 0) - 2*b.At(i, len(v)-1)
+		if math.Abs(want-out[i]) > 1e-10*(1+math.Abs(want)) {
+			t.Errorf("%s: product with the majorizer at %d: %v, by the matrix %v", name, i, out[i], want)
+		}
+	}
+}
+
+// The solvers end at one minimum, the certificate bounds what is above it, and J is convex along lines.
+func TestSilentIsSolved(t *testing.T) {
+	longtest.NotRaced(t)
+	x, y := drawProblem(t, 32, 60, 5, false)
+	r := rand.New(rand.NewPCG(32, 1))
+	eachSilent(t, x, y, func(name string, d *Data, dead []float64, of []int, n loss.Silent) {
+		for i, l := range everyLoss {
+			it := everyIntercept[i%3]
+			name := fmt.Sprint(name, l, it)
+			o := newExpected(t, d, y, l, n, 1, it)
+			if !o.IsConvex() {
+				continue
+			}
+			best := solve(t, o, Options{Tol: 1e-9})
+			if !best.Converged || best.Gap > 1.1e-9*best.Objective {
+				t.Errorf("%s: newton: %+v", name, best)
+			}
+			for _, s := range []Solver{IRLS, LBFGS} {
+				other := solve(t, newExpected(t, d, y, l, n, 1, it), Options{Solver: s, Tol: 1e-7, MaxIterations: 5000})
+				if off := other.Objective - best.Objective; !(math.Abs(off) <= 2e-7*best.Objective) {
+					t.Errorf("%s: %s ends %g above newton", name, s, off)
+				}
+			}
+			for k := range 10 {
+				w := slices.Clone(best.W)
+				for i := range w {
+					w[i] += math.Pow(10, float64(-k)) * r.NormFloat64()
+				}
+				if o.Kinked() {
+					o.Smooth(math.Pow(10, float64(-r.IntN(8))))
+				}
+				gap := o.Gap(w)
+				o.Smooth(0)
+				if above := o.ValueGrad(w, nil) - best.Objective; gap < above-1e-13*best.Objective {
+					t.Errorf("%s: gap %g below the true %g", name, gap, above)
+				}
+			}
+			for range 10 {
+				a, b, middle := make([]float64, o.Dim()), make([]float64, o.Dim()), make([]float64, o.Dim())
+				for i := range a {
+					a[i], b[i] = 3*r.NormFloat64(), 3*r.NormFloat64()
+					middle[i] = (a[i] + b[i]) / 2
+				}
+				if at, ends := o.ValueGrad(middle, nil), (o.ValueGrad(a, nil)+o.ValueGrad(b, nil))/2; at > ends*(1+1e-12) {
+					t.Errorf("%s: %v in the middle of points of %v", name, at, ends)
+				}
+			}
+		}
+	})
+}
+
+// Losses of numbers with a kink are certified as well.
+func TestSilentNumbers(t *testing.T) {
+	longtest.NotRaced(t)
+	x, y := drawProblem(t, 33, 60, 5, false)
+	eachSilent(t, x, y, func(name string, d *Data, dead []float64, of []int, n loss.Silent) {
+		for _, l := range lossesOfNumbers() {
+			target := numbersOf(x, l.Facts().Target, 5)
+			if l.Facts().Target != loss.Count {
+				for i := range target {
+					target[i] -= 500
+				}
+			}
+			o := newExpected(t, d, target, l, n, 1, FreeIntercept)
+			best := solve(t, o, Options{Tol: 1e-6})
+			if !best.Converged || !(best.Gap <= 1.01e-6*math.Abs(best.Objective)) {
+				t.Errorf("%s %v: the gap stays at %v of %v after %d steps", name, l, best.Gap, best.Objective, best.Iterations)
+			}
+			sum := Dot(best.W[:5], best.W[:5])
+			for i, x := range x {
+				sum += slowSilent(x, best.W, dead, of, l, target[i], best.W[5], n)
+			}
+			if math.Abs(sum-best.Objective) > 1e-9*math.Abs(sum) {
+				t.Errorf("%s %v: objective %v, want %v", name, l, best.Objective, sum)
+			}
+			other := solve(t, newExpected(t, d, target, l, n, 1, FreeIntercept), Options{Solver: LBFGS, Tol: 1e-5})
+			if off := other.Objective - best.Objective; math.Abs(off) > 1e-4*(1+math.Abs(best.Objective)) {
+				t.Errorf("%s %v: lbfgs ends %g above newton", name, l, off)
+			}
+		}
+	})
+}
+
+// Few rows of many columns are solved in the dual, to the same weights.
+func TestSilentInTheDual(t *testing.T) {
+	x, y := drawProblem(t, 34, 7, 60, false)
+	for j := range x[0] {
+		x[0][j] = 1 // names every column
+	}
+	data := denseData(t, x, y)
+	for _, dead := range []float64{0, 0.7} {
+		data.SetDead(func(column uint32) float64 { return dead * float64(column%3) })
+		for _, l := range []loss.Loss{loss.LogisticGaussian{}, loss.LogisticChen{}, loss.Quadratic{}} {
+			for _, s := range []Solver{Newton, IRLS} {
+				problem := func() *Expected {
+					return newExpected(t, data, y, l, loss.Silent{D: 0.5}, 1, PenalizedIntercept)
+				}
+				o := problem()
+				o.ValueGrad(make([]float64, o.Dim()), make([]float64, o.Dim()))
+				if o.dual() == nil {
+					t.Fatal("no dual")
+				}
+				a := solve(t, problem(), Options{Solver: s, Tol: 1e-12, Dual: true})
+				b := solve(t, problem(), Options{Solver: s, Tol: 1e-12})
+				if far := problems.Relative(a.W, b.W); far > 1e-5 || a.Iterations > b.Iterations+3 {
+					t.Errorf("%v %s, dead %v: in the dual %g away after %d steps, %d without", l, s, dead, far, a.Iterations, b.Iterations)
+				}
+			}
+		}
+	}
+}
+
+// A share of 0 is no noise, to the bit.
+func TestSilentOfNone(t *testing.T) {
+	x, y := drawProblem(t, 35, 60, 5, false)
+	d := silentData(t, x, y, deadValues)
+	for _, l := range everyLoss {
+		want := solve(t, newExpected(t, d, y, l, loss.NoNoise{}, 1, FreeIntercept), Options{})
+		for _, groups := range []bool{false, true} {
+			got := solve(t, newExpected(t, d, y, l, loss.Silent{Groups: groups}, 1, FreeIntercept), Options{})
+			if !slices.Equal(got.W, want.W) || got.Objective != want.Objective {
+				t.Errorf("%v: %v, without noise %v", l, got.W, want.W)
+			}
+		}
+	}
+}
+
+// The result does not depend on the number of threads, and not on the order of the rows but for rounding.
+func TestSilentOrder(t *testing.T) {
+	x, y := drawProblem(t, 36, 400, 5, false)
+	r := rand.New(rand.NewPCG(36, 1))
+	eachSilent(t, x, y, func(name string, d *Data, dead []float64, of []int, n loss.Silent) {
+		find := func(d *Data, y []float64, threads int) []float64 {
+			o, err := NewExpected(Problem{Data: d, Y: y, Loss: loss.LogisticGaussian{}, Noise: n, Kappa: 1, Intercept: FreeIntercept, Penalty: Ridge(5, 1, FreeIntercept), Threads: threads})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return solve(t, o, Options{Tol: 1e-12}).W
+		}
+		want := find(d, y, 1)
+		if got := find(d, y, 4); !slices.Equal(got, want) {
+			t.Errorf("%s: %v on four threads, %v on one", name, got, want)
+		}
+		order := r.Perm(len(y))
+		mixed := make([]float64, len(y))
+		for i, j := range order {
+			mixed[i] = y[j]
+		}
+		if got := find(d.Subset(order), mixed, 1); problems.Relative(got, want) > 1e-6 {
+			t.Errorf("%s: %v in another order, %v before", name, got, want)
+		}
+	})
+}
+
+// A dead value is a shift of the column, where every example holds it: x - z, and an intercept that is w.z higher.
+func TestDeadValueIsAShift(t *testing.T) {
+	x, y := drawProblem(t, 37, 80, 5, true)
+	shifted := make([][]float64, len(x))
+	for i, row := range x {
+		for j, v := range row {
+			shifted[i] = append(shifted[i], v-deadValues[j])
+		}
+	}
+	for _, n := range []loss.Silent{{D: 0.6}, {D: 0.3, Groups: true}} {
+		got := solve(t, newExpected(t, silentData(t, x, y, deadValues), y, loss.LogisticGaussian{}, n, 1, FreeIntercept), Options{Tol: 1e-13})
+		want := solve(t, newExpected(t, silentData(t, shifted, y, nil), y, loss.LogisticGaussian{}, n, 1, FreeIntercept), Options{Tol: 1e-13})
+		want.W[5] -= Dot(want.W[:5], deadValues)
+		if far := problems.Relative(got.W, want.W); far > 1e-5 || math.Abs(got.Objective-want.Objective) > 1e-9*want.Objective {
+			t.Errorf("%v: %v of %v, shifted %v of %v", n, got.W, got.Objective, want.W, want.Objective)
+		}
+	}
+}
+
+// Copies that are corrupted as it happens tend to the expectation, which the squared error knows exactly.
+func TestSilentCopies(t *testing.T) {
+	longtest.NotRaced(t)
+	x, y := drawProblem(t, 40, 40, 5, true)
+	w := []float64{0.5, -0.3, 0.2, 0.4, -0.1, 0.2}
+	eachSilent(t, x, y, func(name string, d *Data, dead []float64, of []int, n loss.Silent) {
+		const copies = 4000
+		c, err := d.Corrupted(n, copies, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		yc := make([]float64, c.Rows())
+		for i := range yc {
+			yc[i] = y[i/copies]
+		}
+		want := newExpected(t, d, y, loss.Quadratic{}, n, 1, FreeIntercept).ValueGrad(w, nil)
+		if got := newExpected(t, c, yc, loss.Quadratic{}, loss.NoNoise{}, 1, FreeIntercept).ValueGrad(w, nil); math.Abs(got/want-1) > 0.01 {
+			t.Errorf("%s: %d copies come to %v, the expectation is %v", name, copies, got, want)
+		}
+	})
+	// A file of copies, whose dead features are 0, dies the same way.
+	schema := silentData(t, x, y, nil).Schema
+	for _, groups := range []bool{false, true} {
+		c := Corrupter{Noise: loss.Silent{D: 0.6, Groups: groups}, Grouping: model.NewGrouping(schema)}
+		alive, all, together := 0, 0, 0
+		for n := range 4000 {
+			v := event.Vec{Index: []uint32{0, 1, 2, 3, 4}, Value: []float64{7, 7, 7, 7, 7}}
+			c.Vec(v, []uint16{1, 2, 3, 4, 5}, n, 0)
+			if v.Value[0] == v.Value[2] {
+				together++
+			}
+			for _, x := range v.Value {
+				if all++; x == 7 {
+					alive++
+				} else if x != 0 {
+					t.Fatalf("a feature of 7 is %v", x)
+				}
+			}
+		}
+		if share := float64(alive) / float64(all); math.Abs(share-0.55) > 0.02 { // 1 - mean of 0, .3, .6, .9
+			t.Errorf("%v of the features are alive", share)
+		}
+		if (together == 4000) != groups {
+			t.Errorf("groups %v: %d of 4000 pairs of a group die together", groups, together)
+		}
+	}
+}
+
+// Influences are of examples, ramps of examples at a rate, and both objectives have their derivatives.
+func TestSilentRobust(t *testing.T) {
+	x, y := drawProblem(t, 38, 60, 5, false)
+	d := silentData(t, x, y, deadValues)
+	c := DefaultConfig()
+	c.Loss, c.Noise = "t-logistic:1.5", "silent:0.5"
+	fit, err := Train(context.Background(), d, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	xi, err := fit.Influences(d, c)
+	if err != nil || len(xi[0]) != d.Rows() {
+		t.Fatalf("%d influences, %v", len(xi[0]), err)
+	}
+	for i, v := range xi[0] {
+		if !(v > 0 && v <= 1) {
+			t.Errorf("the influence of example %d is %v", i, v)
+		}
+	}
+	l, err := loss.NewTLogistic(1.5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := NewTLogistic(c.Problem(d, Subproblem{Y: y}, l, loss.Silent{D: 0.5}), StudentPrior, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grad := make([]float64, o.Dim())
+	o.ValueGrad(fit.Problems[0].W, grad)
+	if norm2(grad) > 1e-3 {
+		t.Errorf("the gradient at the minimum is %v", grad)
+	}
+	problems.CheckDerivatives(t, "t-logistic", o, []float64{0.3, -0.2, 0.5, 1, -0.7, 0.1}, 1e-5)
+}
+
+// What is not known under silent noise is refused, and says what to do.
+func TestSilentIsRefused(t *testing.T) {
+	x, y := drawProblem(t, 39, 30, 5, false)
+	d := denseData(t, x, y) // with a cross
+	for _, c := range []struct{ loss, bound, noise, want string }{
+		{"logistic", "gaussian", "silent-group:0.5", "leave out the crosses"},
+		{"logistic", "exact", "silent:0.5", "bound exact"},
+	} {
+		config := DefaultConfig()
+		config.Loss, config.Bound, config.Noise = c.loss, c.bound, c.noise
+		if _, err := Train(context.Background(), d, config); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %s %s: %v, want %q", c.loss, c.bound, c.noise, err, c.want)
+		}
+	}
+}
