@@ -1,9 +1,11 @@
 package batch
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -90,5 +92,46 @@ func TestNumbers(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Targets that are all equal are the intercept, and nothing else is needed.
+func TestNumbersThatAreAllEqual(t *testing.T) {
+	x, _ := drawProblem(t, 22, 30, 5, false)
+	for _, value := range []float64{0, 7.25, -1e9} {
+		y := slices.Repeat([]float64{value}, len(x))
+		data := denseData(t, x, y)
+		s := *data
+		s.Schema = data.Schema.Clone()
+		s.Schema.Target, s.Schema.Classes = loss.Real, nil
+		s.targets = y
+		for _, l := range []string{"squared", "absolute", "quantile:0.9", "quantile:0.1", "huber:1"} {
+			for _, noise := range []string{"none", "dropout:0.5", "silent:0.5"} {
+				for _, solver := range []Solver{"", Newton, IRLS, LBFGS} {
+					c := DefaultConfig()
+					c.Loss, c.Noise, c.Solver = l, noise, solver
+					fit, err := Train(context.Background(), &s, c)
+					if err != nil {
+						t.Errorf("%s %s %s: %v", l, noise, solver, err)
+						continue
+					}
+					w := fit.Problems[0].W
+					if w[5] != value || slices.ContainsFunc(w[:5], func(x float64) bool { return x != 0 }) || !fit.Converged || fit.Objective != 0 || fit.Gap != 0 {
+						t.Errorf("%s %s %s: weights %v, objective %v, gap %v for targets of %v", l, noise, solver, w, fit.Objective, fit.Gap, value)
+					}
+				}
+			}
+		}
+	}
+	// Rows without weight have other targets.
+	weight := make([]float64, len(x))
+	y := slices.Repeat([]float64{3}, len(x))
+	y[4], weight[5] = 9, 1
+	o, err := NewExpected(Problem{Data: denseData(t, x, nil), Y: y, Weight: weight, Loss: loss.Quantile{T: 0.9}, Kappa: 1, Intercept: FreeIntercept, Penalty: Ridge(5, 1, FreeIntercept)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := solve(t, o, Options{}); r.W[5] != 3 || r.Objective != 0 {
+		t.Errorf("%+v", r)
 	}
 }

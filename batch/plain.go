@@ -5,6 +5,8 @@ package batch
 import (
 	"context"
 	"slices"
+
+	"blankout/internal/loss"
 )
 
 // Minimize implements Minimizer: the hinge and, where it is well conditioned, the logistic
@@ -12,6 +14,13 @@ import (
 // constant, because far from all targets a loss of Huber has no curvature.
 func (o *Expected) Minimize(ctx context.Context, opt Options) (*Result, error) {
 	newton := opt.Solver == Newton || opt.Solver == ""
+	if y, ok := o.constant(); ok {
+		r := &Result{W: make([]float64, o.dim), Converged: true}
+		r.W[o.columns] = y
+		r.Objective = o.ValueGrad(r.W, nil)
+		r.Passes = o.passes
+		return r, nil
+	}
 	switch {
 	case opt.Solver == SMO:
 		s := newSolver(o, opt)
@@ -63,4 +72,23 @@ func (s *solver) hinge(ctx context.Context, o *Expected, ell float64) error {
 	}
 	copy(s.w, start)
 	return s.interior(ctx, o, ell)
+}
+
+// constant returns the target of all rows if they have one and it alone is the score of the minimum: the
+// losses are at least 0 and 0 there, and no penalty holds the intercept. A quantile has no curvature then, and
+// Newton's system is singular.
+func (o *Expected) constant() (y float64, ok bool) {
+	if !o.facts.Regression || o.facts.Target != loss.Real || !o.FreeIntercept() || o.p.Penalty.Center != nil || o.free != nil {
+		return 0, false
+	}
+	for i, at := range o.p.Y {
+		switch {
+		case !o.counts(i):
+		case !ok:
+			y, ok = at, true
+		case at != y:
+			return 0, false
+		}
+	}
+	return y, ok
 }
