@@ -219,20 +219,25 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, stor
 		fmt.Fprintf(out, "  %-12s%s\n", list[0].Class, strings.Join(words, " "))
 	}
 
-	plain, err := d.withoutNoise(ctx, c)
+	untouched, err := d.again(ctx, online.DefaultConfig())
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	c.Noise = "none"
+	plain, err := d.again(ctx, c)
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
 	levels := []float64{0, .3, .5, .7, .8, .9}
-	fmt.Fprintf(out, "\nNow words are deleted from %s sentences it has not seen; error in %%:\n  %-34s", humanize.Comma(int64(len(d.test))), "fraction of the words deleted")
+	fmt.Fprintf(out, "\nNow words are deleted from %s sentences it has not seen; error in %%:\n  %-35s", humanize.Comma(int64(len(d.test))), "fraction of the words deleted")
 	for _, level := range levels {
 		fmt.Fprintf(out, "%5.0f %%", 100*level)
 	}
 	for _, row := range []struct {
 		name  string
 		model *model.Linear
-	}{{"learned with " + metrics.Level, m}, {"the same, learned with no noise", plain}} {
-		fmt.Fprintf(out, "\n  %-34s", row.name)
+	}{{"learned with " + metrics.Level, m}, {"the same, with every key at default", untouched}, {"the same, learned with no noise", plain}} {
+		fmt.Fprintf(out, "\n  %-35s", row.name)
 		examples, err := d.decode(ctx, d.test, row.model.Schema)
 		if err != nil {
 			return fmt.Errorf("demo: %w", err)
@@ -244,7 +249,7 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, stor
 		}
 	}
 
-	fmt.Fprintf(out, "\n  %-34s", "forecast while learning")
+	fmt.Fprintf(out, "\n  %-35s", "forecast while learning")
 	for _, level := range levels {
 		fmt.Fprintf(out, "%7.1f", 100*metrics.Served.Error[int(math.Round(level*online.ForecastPoints))])
 	}
@@ -282,9 +287,8 @@ func (r *demoResult) add(learned string, share, percent float64) {
 	r.Deleted = append(r.Deleted, demoDeleted{learned, share, percent})
 }
 
-// withoutNoise learns the same events in the same order with no noise.
-func (d *demo) withoutNoise(ctx context.Context, c online.Config) (*model.Linear, error) {
-	c.Noise = "none"
+// again learns the same events in the same order with another configuration.
+func (d *demo) again(ctx context.Context, c online.Config) (*model.Linear, error) {
 	schema := d.record.Schema()
 	learner, err := online.New(c, schema)
 	if err != nil {
