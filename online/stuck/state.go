@@ -1,0 +1,73 @@
+package stuck
+
+import (
+	"blankout/internal/coder"
+)
+
+// This file codes the state of a Detector.
+
+// State codes the Detector.
+func (d *Detector) State(c *coder.Coder) {
+	n := uint64(len(d.fields))
+	c.Uint(&n)
+	if c.Decode {
+		*d = Detector{}
+		if n > mostFields {
+			c.Failed = true
+			return
+		}
+		d.fields, d.runs = make([]field, n), make([]runs, n)
+	}
+	for id := range d.fields {
+		f := &d.fields[id]
+		if c.Bool(&f.numeric); !f.numeric {
+			continue
+		}
+		f.state(c)
+		d.runs[id].state(c)
+		if !c.Decode {
+			continue
+		}
+		if d.numeric++; f.found > 0 {
+			d.stuck = append(d.stuck, d.run(uint16(id)))
+		}
+	}
+}
+
+func (f *field) state(c *coder.Coder) {
+	c.Bool(&f.began)
+	c.Float(&f.last)
+	c.Uint(&f.repeats)
+	c.Uint(&f.since.Event)
+	c.Int64(&f.since.Time)
+	c.Uint(&f.found)
+	for k := range f.kinds {
+		c.Uint(&f.kinds[k].readings)
+		c.Uint(&f.kinds[k].repeats)
+	}
+	if f.found > f.repeats || !f.began && f.repeats > 0 {
+		c.Failed = true
+	}
+}
+
+// state codes the longest runs that there are.
+func (r *runs) state(c *coder.Coder) {
+	c.Uint(&r.ofKind[0])
+	c.Uint(&r.ofKind[1])
+	known := uint64(0) // bit i: the i-th is
+	for i, of := range r.byValue {
+		if of.repeats > 0 {
+			known |= 1 << i
+		}
+	}
+	c.Uint(&known)
+	for i := range r.byValue {
+		if known>>i&1 != 0 {
+			of := &r.byValue[i]
+			c.Float(&of.value)
+			c.Uint(&of.repeats)
+			c.Failed = c.Failed || of.repeats == 0 || placeOf(of.value) != i
+		}
+	}
+	c.Failed = c.Failed || known>>values != 0
+}

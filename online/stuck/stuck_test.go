@@ -1,0 +1,335 @@
+package stuck
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout/internal/coder"
+	"blankout/internal/event"
+)
+
+// stream feeds readings of numeric fields to a Detector.
+type stream struct {
+	Detector
+	fields []event.Field
+	n      uint64
+	found  []Run  // as they were found
+	moved  []Run  // as they moved again
+	at     uint64 // of the latest change
+}
+
+func newStream(fields int) *stream {
+	s := &stream{fields: []event.Field{{Kind: event.Sparse}}}
+	for i := range fields {
+		s.fields = append(s.fields, event.Field{Name: fmt.Sprint("f", i+1), Kind: event.Numeric})
+	}
+	return s
+}
+
+// take reads an event with a value for each field, NaN for none.
+func (s *stream) take(values ...float64) {
+	e := &event.Example{}
+	for i, x := range values {
+		if x == x {
+			e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, uint32(i)), append(e.Features.Value, x), append(e.Field, uint16(i+1))
+		}
+	}
+	s.n++
+	for _, c := range s.Take(e, s.fields, Moment{s.n, int64(1000 * s.n)}) {
+		if s.at = s.n; c.Moves {
+			s.moved = append(s.moved, c.Run)
+		} else {
+			s.found = append(s.found, c.Run)
+		}
+	}
+}
+
+// A field that always moves is found after Least repeats, of whatever value; what it reads then does
+// not matter to others; and it is released by the first other value.
+func TestStuckAtAnyValue(t *testing.T) {
+	for _, at := range []float64{7.5, 0, -1e9} {
+		s, r := newStream(2), rand.New(rand.NewPCG(1, 2))
+		for range 1000 {
+			s.take(r.NormFloat64(), r.NormFloat64())
+		}
+		for i := range 300 {
+			if s.take(at, r.NormFloat64()); (len(s.Stuck()) == 1) != (i >= Least) {
+				t.Fatalf("stuck at %v for %d repeats: %+v", at, i, s.Stuck())
+			}
+		}
+		want := Run{Field: 1, Value: at, Repeats: Least, Since: Moment{1001, 1001000}}
+		if len(s.found) != 1 || s.found[0] != want || !slices.Equal(s.Stuck(), s.found) {
+			t.Errorf("found %+v, want %+v", s.found, want)
+		}
+		if s.take(at+1, 0); len(s.Stuck()) != 0 || len(s.moved) != 1 || s.moved[0] != want {
+			t.Errorf("released %+v, stuck %+v", s.moved, s.Stuck())
+		}
+	}
+}
+
+// A run goes on through events that lack the field.
+func TestNullsDoNotEndARun(t *testing.T) {
+	s, r := newStream(1), rand.New(rand.NewPCG(1, 3))
+	for range 500 {
+		s.take(r.NormFloat64())
+	}
+	for range Least + 1 {
+		s.take(3)
+		s.take(math.NaN())
+	}
+	if len(s.found) != 1 || s.found[0].Since.Event != 501 {
+		t.Errorf("%+v", s.found)
+	}
+}
+
+// No alarm on streams that are as they should be: constants, status words, values that come in
+// long runs of random length, a field that is 0 most of the time, files sorted by a column, a
+// number that stands still before it begins to move and rain.
+func TestNoFalseAlarms(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 5))
+	hold := func(most int) func(n int) float64 {
+		left, x := 0, 0.0
+		return func(int) float64 {
+			if left--; left < 0 {
+				left, x = r.IntN(most), r.NormFloat64()
+			}
+			return x
+		}
+	}
+	rains, wet := 0.0, false
+	sources := map[string]func(n int) float64{
+		"constant":  func(int) float64 { return 3 },
+		"noise":     func(int) float64 { return r.NormFloat64() },
+		"coarse":    func(int) float64 { return math.Round(r.NormFloat64()) },
+		"mostly 0":  func(int) float64 { return max(0, math.Ceil(r.Float64()-0.97)) * r.Float64() },
+		"sorted":    func(n int) float64 { return float64(n / 300) },
+		"runs":      hold(40),
+		"long runs": hold(400),
+		"hour":      func(n int) float64 { return float64(n / 60 % 24) },
+		"late":      func(n int) float64 { return max(0, float64(n-5000)) * r.Float64() },
+		"rain": func(int) float64 {
+			if wet = r.Float64() < map[bool]float64{false: 0.02, true: 0.9}[wet]; wet {
+				rains = math.Round(50*r.ExpFloat64()) / 10
+			} else {
+				rains = 0
+			}
+			return rains
+		},
+		"count": func(n int) float64 { return float64(n) },
+	}
+	for name, next := range sources {
+		s := newStream(1)
+		for n := range 60_000 {
+			if s.take(next(n)); len(s.found) > 0 {
+				t.Errorf("%s: at %d %+v", name, n, s.found)
+				break
+			}
+		}
+	}
+}
+
+// A field that is 0 every night raises at most the alarm of its first night, and is found when it
+// dies by day, at any value but 0 at once, and at 0 after weeks.
+func TestNights(t *testing.T) {
+	for _, begin := range []int{0, 300, 600} { // in the night, at dawn, by day
+		s, r := newStream(1), rand.New(rand.NewPCG(6, 7))
+		power := func(n int) float64 {
+			if hour := (n + begin) % 1000; hour > 450 {
+				return float64(hour) * r.Float64()
+			}
+			return 0
+		}
+		for n := range 60_000 {
+			s.take(power(n))
+		}
+		if len(s.found) > 1 || len(s.found) == 1 && s.found[0].Since.Event > 1000 || len(s.Stuck()) > 0 {
+			t.Errorf("begun at %d: %+v", begin, s.found)
+		}
+		was := len(s.found)
+		for range 2000 {
+			s.take(123)
+		}
+		if len(s.found) != was+1 || s.found[was].Repeats > Least {
+			t.Errorf("begun at %d: stuck by day: %+v", begin, s.found)
+		}
+		s.take(5)
+		for range 20_000 {
+			s.take(0)
+		}
+		if len(s.found) != was+2 || s.found[was+1].Repeats < 4*450 {
+			t.Errorf("begun at %d: stuck at 0: %+v", begin, s.found)
+		}
+	}
+}
+
+// A sensor that was stuck for long and moves again is found again soon when it sticks at another
+// value. One whose values come in runs is learned after few alarms.
+func TestFoundAgain(t *testing.T) {
+	s, r := newStream(1), rand.New(rand.NewPCG(8, 9))
+	healthy := func(n int) {
+		for range n {
+			s.take(r.NormFloat64())
+		}
+	}
+	healthy(1000)
+	for range 50_000 {
+		s.take(1.5)
+	}
+	healthy(100)
+	for range 1000 {
+		s.take(2.5)
+	}
+	if len(s.found) != 2 || s.found[1].Repeats > longer*Least+10 {
+		t.Errorf("%+v", s.found)
+	}
+	healthy(10)
+	was := len(s.found)
+	for range 2000 {
+		x := r.NormFloat64()
+		for range 90 + r.IntN(20) {
+			s.take(x)
+		}
+	}
+	if more := len(s.found) - was; more > 2 {
+		t.Errorf("%d alarms about a field that has come to move in steps", more)
+	}
+}
+
+// The r of the readings other than 0 finds a field soon that is often 0 and sticks at another value.
+// It needs readings of that kind: one that is 0 but for a few events is not judged by these.
+func TestKinds(t *testing.T) {
+	s, r := newStream(1), rand.New(rand.NewPCG(10, 11))
+	for range 5000 {
+		x := 0.0
+		if r.Float64() < 0.2 {
+			x = r.NormFloat64()
+		}
+		s.take(x)
+	}
+	for range 400 {
+		s.take(1.25)
+	}
+	if longest := s.Detector.runs[1].ofKind; len(s.found) != 1 || s.found[0].Repeats > Least || longest[0] < 20 {
+		t.Errorf("%+v, the longest runs before had %d repeats", s.found, longest)
+	}
+	s = newStream(1)
+	for n := range 5000 {
+		x := 0.0
+		if n%200 == 100 {
+			x = float64(n)
+		}
+		s.take(x)
+	}
+	for range 300 {
+		if s.take(5); len(s.found) > 0 {
+			t.Fatalf("%+v", s.found)
+		}
+	}
+}
+
+// Repeats tells which fields can never be found.
+func TestRepeats(t *testing.T) {
+	s, r := newStream(5), rand.New(rand.NewPCG(12, 13))
+	for n := range 4000 {
+		flag := 0.0
+		if n%500 == 499 {
+			flag = 1
+		}
+		rare := math.NaN()
+		if n%100 == 0 {
+			rare = r.Float64()
+		}
+		s.take(r.NormFloat64(), 1, flag, math.Round(2*r.NormFloat64()), rare)
+	}
+	for id, want := range map[int]struct {
+		low, high float64
+		never, ok bool
+	}{0: {}, 1: {0, 0, false, true}, 2: {0.999, 1, true, true}, 3: {0.995, 0.998, true, true}, 4: {0.1, 0.3, false, true}, 5: {}, 6: {}} {
+		if x, never, ok := s.Repeats(id); never != want.never || ok != want.ok || x < want.low || x > want.high {
+			t.Errorf("field %d: %v %v %v", id, x, never, ok)
+		}
+	}
+}
+
+// A Detector that is restored anywhere goes on as the one that was saved, and its bytes are the same.
+// Damaged bytes are an error or a state, never a panic.
+func TestState(t *testing.T) {
+	r := rand.New(rand.NewPCG(14, 15))
+	s := newStream(6)
+	s.fields = append(s.fields, event.Field{Name: "word", Kind: event.Categorical})
+	was := make([]float64, 6)
+	next := func() []float64 {
+		for i := range was {
+			if r.Float64() > []float64{0, 0.5, 0.97, 0.999, 0.9, 0.99}[i] {
+				was[i] = math.Round(4 * r.NormFloat64())
+			}
+		}
+		return was
+	}
+	code := func(d *Detector) []byte {
+		c := &coder.Coder{}
+		d.State(c)
+		return c.Out
+	}
+	found := 0
+	for n := range 30_000 {
+		if n%1009 == 0 {
+			data := code(&s.Detector)
+			c := coder.Read(data)
+			var d Detector
+			if d.State(c); !c.Done() || !bytes.Equal(code(&d), data) || !slices.Equal(d.Stuck(), s.Stuck()) {
+				t.Fatalf("event %d: the state does not come back", n)
+			}
+			found += len(d.Stuck())
+			s.Detector = d
+		}
+		if n%7000 == 6000 {
+			for range 300 {
+				s.take(9.5, 9.5, 9.5, 9.5, 9.5, 9.5)
+			}
+			n++
+		}
+		s.take(next()...)
+	}
+	if len(s.found) == 0 {
+		t.Error("nothing was found")
+	}
+	data := code(&s.Detector)
+	for i := range data {
+		damaged := slices.Clone(data)
+		damaged[i] ^= 0x81
+		var d Detector
+		d.State(coder.Read(damaged))
+		d.Stuck()
+		c := coder.Read(data[:i])
+		if d = (Detector{}); true {
+			d.State(c)
+		}
+		if c.Done() {
+			t.Fatalf("%d bytes of %d are a state", i, len(data))
+		}
+	}
+}
+
+func BenchmarkTake(b *testing.B) {
+	s, r := newStream(50), rand.New(rand.NewPCG(1, 2))
+	values := make([][]float64, 64)
+	for i := range values {
+		for range 50 {
+			values[i] = append(values[i], math.Round(2*r.NormFloat64()))
+		}
+	}
+	e := &event.Example{}
+	for i := range 50 {
+		e.Features.Index, e.Field = append(e.Features.Index, uint32(i)), append(e.Field, uint16(i+1))
+	}
+	b.ReportAllocs()
+	for i := range b.N {
+		e.Features.Value = values[i%64]
+		s.Take(e, s.fields, Moment{uint64(i), 0})
+	}
+}
