@@ -39,6 +39,9 @@ type Prediction struct {
 	Missing        []string           `json:"missing,omitempty"`
 	MissingPolicy  string             `json:"missing_policy,omitempty"`
 	MixtureWeights map[string]float64 `json:"mixture_weights,omitempty"`
+	// Stuck names the fields among Missing that are not null: the learner has found them stuck at the
+	// value that they have.
+	Stuck []string `json:"stuck,omitempty"`
 
 	NoiseLevel string `json:"noise_level,omitempty"` // that the weights were learned with, as "dropout:0.3"
 	Version    uint64 `json:"version,omitempty"`     // of the Model
@@ -79,7 +82,7 @@ func predicted(p served.Prediction, err error) (Prediction, error) {
 	}
 	out := Prediction{
 		ID: p.ID, Value: p.Value, Low: p.Low, High: p.High, Class: p.Class, Probability: p.Probability, Probabilities: p.Probabilities, Set: p.Set,
-		Score: p.Score, Scores: p.Scores, Missing: p.Missing, MissingPolicy: string(p.MissingPolicy), NoiseLevel: p.NoiseLevel, Version: p.Version,
+		Score: p.Score, Scores: p.Scores, Missing: p.Missing, Stuck: p.Stuck, MissingPolicy: string(p.MissingPolicy), NoiseLevel: p.NoiseLevel, Version: p.Version,
 		Unseen: p.Unseen, OnlyUnseen: p.OnlyUnseen,
 	}
 	if len(p.MixtureWeights) > 0 {

@@ -37,7 +37,7 @@ func (l *Learner) takeAged(e *event.Example) {
 		m := &l.old.Linear
 		m.Schema = l.schema // the stream's own, which only grows
 		l.old.scores = slices.Grow(l.old.scores[:0], m.Outputs)
-		scores, d := l.widened(m.Score(e, l.old.scores[:m.Outputs])), m.Decision()
+		scores, d := l.widened(m.Score(l.faults.asCame(e), l.old.scores[:m.Outputs])), m.Decision()
 		if m.Outputs == 1 && l.k > 1 {
 			d = model.Decision{Threshold: l.threshold()} // its own link is of the score of one output
 		}

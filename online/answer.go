@@ -30,6 +30,7 @@ type answering struct {
 	residual numbers.Residual // of numbers
 	second   second
 	arrived  arrival
+	faults   faults
 	// Mixture weights come into force more often up to this event, see drifted.
 	hurriedUntil uint64
 	sets         *cover.Cover // nil where Config.Coverage is 0
@@ -93,7 +94,7 @@ func (l *answering) lack(e *event.Example) {
 	if l.fields.Lack.Some() {
 		l.interceptsOf(l.mixed(l.fields.Range), l.base)
 	}
-	if !l.shared() && l.fields.Count(e, fields, l.events) && l.set.observed {
+	if !l.shared() && l.fields.Count(l.faults.asCame(e), e, fields, l.events) && l.set.observed {
 		l.setRates(l.fields.Rates(fields))
 	}
 }

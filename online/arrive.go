@@ -55,6 +55,7 @@ func (l *Learner) Arrive(e *event.Example, out []float64) []float64 {
 func (l *Learner) say(e *event.Example, out []float64) []float64 {
 	m := model.Linear{Head: model.Head{Scaler: l.scaling.Scaler, Layout: model.Layout{Width: l.table.Width()}}, Rows: l.table}
 	a := &l.arrived
+	e = l.declare(e)
 	a.features = m.Standardized(e, event.Vec{Index: a.features.Index[:0], Value: a.features.Value[:0]})
 	out = append(out, float64(l.events))
 	at := len(out)

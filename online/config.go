@@ -85,6 +85,8 @@ type Config struct {
 	HalfLifeTime float64 `toml:"half_life_time"`
 	HalfLifeStep float64 `toml:"-" fixed:"half_life_step"`
 	OnDrift      string  `toml:"on_drift"`
+	// Stuck is missing, log or off. It is not part of the Fingerprint.
+	Stuck string `toml:"stuck"`
 	// Calibrate is auto, on or off. It is not part of the Fingerprint.
 	Calibrate string `toml:"calibrate"`
 	// Mislabeled is in [0, 1).
@@ -118,6 +120,7 @@ func DefaultConfig() Config {
 		Presence:            "auto",
 		Transform:           "auto",
 		OnDrift:             "expert",
+		Stuck:               stuckMissing,
 		Calibrate:           "auto",
 		Threshold:           0.5,
 		Coverage:            0.9,
@@ -264,6 +267,9 @@ func (s *settings) parseForgetting(c Config) error {
 	}
 	if !(c.HalfLifeStep >= 0) || math.IsInf(c.HalfLifeStep, 0) || c.HalfLifeStep > 0 && c.HalfLifeTime == 0 {
 		return event.KeyErrorf("half_life_step", "half_life_step = %v: must be a number of seconds, or 0 for ten times half_life_time, and needs half_life_time", c.HalfLifeStep)
+	}
+	if c.Stuck != stuckMissing && c.Stuck != stuckLog && c.Stuck != stuckOff {
+		return event.KeyErrorf("stuck", "stuck %q: want missing, log or off", c.Stuck)
 	}
 	if c.OnDrift != "expert" && c.OnDrift != "log" && c.OnDrift != "forget" {
 		return event.KeyErrorf("on_drift", "on_drift %q: want expert, forget or log", c.OnDrift)
@@ -461,7 +467,7 @@ type Fingerprint map[string]string
 
 // mayChange lists the keys of a Config that may differ from run to run. Every other
 // one is in the Fingerprint. (What levels say is said by noise.)
-var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_max_fields", "publish_levels", "mislabeled_below", "threshold", "coverage", "serving_staleness", "calibrate"}
+var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_max_fields", "publish_levels", "mislabeled_below", "threshold", "coverage", "serving_staleness", "calibrate", "stuck"}
 
 // keyMaxMemory is in the Fingerprint and may differ all the same: no weight depends on it.
 const keyMaxMemory = "max_memory"

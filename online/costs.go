@@ -143,7 +143,7 @@ func (l *answering) deleteFeature(id uint16, i int, mix []float64) {
 
 // Health returns the condition of the fields.
 func (l *Learner) Health() *watch.Health {
-	return l.watch.Health.Report(l.events, l.schema.Fields, l.errorForecast())
+	return l.watch.Health.Report(l.events, l.schema.Fields, l.errorForecast(), l.faults.detector.Repeats)
 }
 
 // HealthChanges returns the alarms about fields that were raised and ended after the first n

@@ -150,6 +150,7 @@ func (l *Learner) withState(data []byte) (*Learner, error) {
 		n.bindCurves()
 	}
 	n.takeForce()
+	n.restoreFaults()
 	for class, count := range n.watch.Measures.Classes {
 		if count > 0 {
 			n.weighClass(class)

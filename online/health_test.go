@@ -232,7 +232,8 @@ func TestHealthDrift(t *testing.T) {
 		{"mean jumps", func(s *sensors) { s.shift = 4 }, 768, "mean", 55.5, 1.5, "mean of c is 5"},
 		{"mean falls", func(s *sensors) { s.shift = -1.5 }, 2500, "mean", 47, 1, " of its deviations"},
 		{"deviation", func(s *sensors) { s.scale = 2 }, 2500, "deviation", 3.6, 0.6, " since 2023-11-15T2"},
-		{"stuck", func(s *sensors) { s.scale = 0 }, 4000, "deviation", 0, 0.5, "deviation of c is "},
+		{"deviation falls", func(s *sensors) { s.scale = 0.01 }, 4000, "deviation", 0, 0.5, "deviation of c is "},
+		{"stuck", func(s *sensors) { s.scale = 0 }, 51, "stuck", 50, 0, "c reads 50 since 2023-11-15T20:26:40Z: stuck, and missing where it reads that (found after 50 repeats; usually 0 % of"},
 		{"new values", func(s *sensors) { s.words = 100 }, 1000, "new-values", 0.85, 0.15, "word has values never or hardly seen before in "},
 	} {
 		t.Run(c.name, func(t *testing.T) {

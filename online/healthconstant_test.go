@@ -7,7 +7,8 @@ import (
 	"blankout/internal/event"
 )
 
-// A number that is always the same has not changed, and does not lead the fields of which nothing is wrong.
+// A number that is always the same has not changed, and does not lead the fields of which nothing is wrong. It can
+// never be found stuck.
 func TestConstantFieldIsNotTheWorst(t *testing.T) {
 	schema := event.NewSchema(8, []string{"a", "b"}, 2)
 	for _, name := range []string{"x", "constant", "y"} {
@@ -33,6 +34,9 @@ func TestConstantFieldIsNotTheWorst(t *testing.T) {
 	for _, f := range fields {
 		if f.Deviation == nil || !(f.Deviation.Change > 0.8 && f.Deviation.Change < 1.2) {
 			t.Errorf("%s: the deviation has changed by %+v", f.Field, f.Deviation)
+		}
+		if constant := f.Field == "constant"; f.NeverStuck != constant || f.Repeats == nil || (*f.Repeats > 0.99) != constant {
+			t.Errorf("%s repeats %v, never found: %v", f.Field, f.Repeats, f.NeverStuck)
 		}
 	}
 }

@@ -127,7 +127,7 @@ func (l *Learner) learnLink(scores []float64, e *event.Example) {
 		m := *p.model
 		m.Schema = l.schema // the stream's own, which only grows
 		l.old.scores = slices.Grow(l.old.scores[:0], m.Outputs)
-		scores, active = m.Score(e, l.old.scores[:m.Outputs]), p.activeScores()
+		scores, active = m.Score(l.faults.asCame(e), l.old.scores[:m.Outputs]), p.activeScores()
 	}
 	l.link.Take(scores, active, e.Label, e.Weight)
 }

@@ -165,6 +165,7 @@ func (l *Learner) Learn(e *event.Example) []float64 {
 func (l *Learner) learnAs(e *event.Example, earlier []float64, fresh *measure.Classes) []float64 {
 	scores := l.learn(e, earlier, fresh)
 	l.arrived.own = nil
+	l.observe()
 	l.settle()
 	l.freeze()
 	l.keepPast()
@@ -186,6 +187,8 @@ func (l *Learner) learn(e *event.Example, earlier []float64, fresh *measure.Clas
 		l.watch.Refused.Take(&event.Example{Refused: r}, l.events)
 		return nil
 	}
+	l.faults.came = e
+	e = l.declare(e)
 	l.begin(e)
 	l.heed()
 	l.lack(e)
@@ -366,8 +369,9 @@ func (l *Learner) meet(e *event.Example) {
 		return // the fold's
 	}
 	fields := l.schema.Fields
+	came := l.faults.asCame(e)
 	m := watch.Met{
-		Event: e, Number: l.events, Named: l.fields.Named, Present: l.fields.Present,
+		Event: e, Came: came, Number: l.events, Named: l.fields.Named, Present: l.fields.PresentIn(came, e, fields),
 		Fields: fields[:min(len(fields), len(l.scaling.Kinds))], Rows: l.table, Error: l.errorForecast(), Usual: l.fields.Usual(l.events),
 	}
 	l.watch.Met(m)

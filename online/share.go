@@ -77,9 +77,13 @@ func (c Config) checkShared(s settings) error {
 
 // Shared returns the settings as several learners of one model have them: without the
 // covariance to fill in by and the link over scores, which have no place in their commits,
-// and without a bound of their own, which none of them heeds.
+// without a bound of their own, which none of them heeds, and with alarms alone about fields that
+// are stuck: each sees other events.
 func (c Config) Shared() Config {
 	c.CovarianceMaxFields, c.Calibrate, c.MaxMemory = 0, "off", DefaultConfig().MaxMemory
+	if c.Stuck != stuckOff {
+		c.Stuck = stuckLog
+	}
 	if c.Optimizer == "auto" { // the second-order expert learns alone
 		c.Optimizer = "adagrad"
 	}

@@ -212,7 +212,7 @@ func (l *answering) headOf(s *event.Schema, mix []float64) model.Head {
 		Loss: l.targetLoss().String(), Noise: l.levels[most].noise.String(),
 		Outputs: l.k, Intercept: make([]float64, l.k),
 		Layout: l.mixedLayout(mix),
-		Link:   l.linked(), Threshold: l.threshold(), Missing: l.fields.Missing, Covariance: l.filling.Covariance,
+		Link:   l.linked(), Threshold: l.threshold(), Missing: l.fields.Missing, Faults: l.faults.found, Covariance: l.filling.Covariance,
 		Events: l.events, Trained: "online " + l.set.rule.Name,
 	}
 	if name := l.positiveName(); s.PositiveClass(name) == 0 {
@@ -315,7 +315,7 @@ func (l *Learner) Level() float64 {
 }
 
 // stateVersion counts the layouts of the block "learner". No number is ever used again.
-const stateVersion = 8
+const stateVersion = 9
 
 // encode writes the block "learner".
 func (l *Learner) encode() []byte {
@@ -359,6 +359,7 @@ func (l *Learner) state(c *coder.Coder) {
 	l.watch.Prior.State(c)
 	l.watch.Health.MeasuresState(c)
 	l.scaling.CurvesState(c, l.shared())
+	l.faults.detector.State(c)
 }
 
 // Restore makes the Learner that wrote the blocks. It goes on to the bit as the
@@ -529,6 +530,7 @@ func (l *Learner) restoreOthers(m *model.Linear, blocks []event.Block) error {
 		l.fields.Missing = m.Missing.WithLevels(nil)
 	}
 	l.takeForce()
+	l.restoreFaults()
 	return nil
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 var fieldMetrics = []metric{
-	{"blankout_field_alarms", gauge, []string{"kind"}, "Alarms about fields that are on, by kind: missing, new-values, mean or deviation; /v1/features says which fields.",
+	{"blankout_field_alarms", gauge, []string{"kind"}, "Alarms about fields that are on, by kind: missing, new-values, mean, deviation or stuck; /v1/features says which fields.",
 		alarmsByKind},
 	{"blankout_field_alarms_total", counter, nil, "Alarms about fields raised.",
 		one(func(v *view) float64 { return float64(v.status.FieldAlarms) })},
@@ -30,6 +30,14 @@ var fieldMetrics = []metric{
 		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) {
 			if f.Deviation != nil {
 				emit(f.Deviation.Change)
+			}
+		})},
+	{"blankout_field_stuck", gauge, []string{"field"}, "1 for a numeric field that has stopped moving; learner.stuck says whether it counts as missing.",
+		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) {
+			for _, a := range f.Alarms {
+				if a.Kind == watch.AlarmStuck {
+					emit(1)
+				}
 			}
 		})},
 	{"blankout_field_alarm_error_ratio", gauge, []string{"field", "side"}, "Error forecast before events began to lack the field, and as many of them lack it: before or after.",

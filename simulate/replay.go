@@ -56,6 +56,10 @@ const (
 	// Zero is silently the number 0, as from a sensor without power. It differs
 	// from Null for columns that the Scaler centers.
 	Zero Dead = "zero"
+	// Found and NotFound are of nightmares that hold fields at a value: the learner has found
+	// them stuck, so that they are missing where they have that value, or has not.
+	Found    Dead = "found"
+	NotFound Dead = "not found"
 )
 
 // Treatment is what becomes of the dead and of the survivors.
@@ -78,9 +82,11 @@ func (t Treatment) String() string {
 type Replay struct {
 	Families   []Family
 	Treatments []Treatment
-	Repeat     int // draws of what is random, at least 1
-	Seed       uint64
-	Groups     map[string][]event.Span
+	// Stuck shows fields that a nightmare holds at a value as NotFound and as Found, whatever the Treatments are.
+	Stuck  bool
+	Repeat int // draws of what is random, at least 1
+	Seed   uint64
+	Groups map[string][]event.Span
 	// Bins is into how many stretches of equal length the stream is cut for the
 	// error over time; 0 is 50.
 	Bins    int
@@ -246,8 +252,12 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 	var runs []run
 	for _, family := range r.Families {
 		for _, s := range subjects {
-			for i, t := range r.Treatments {
-				if s.Learn != nil && slices.ContainsFunc(r.Treatments[:i], func(o Treatment) bool { return o.Dead == t.Dead }) {
+			treatments := r.Treatments
+			if r.Stuck && len(stuckFields(family, s.Schema)) > 0 {
+				treatments = []Treatment{{Dead: NotFound}, {Dead: Found}}
+			}
+			for i, t := range treatments {
+				if s.Learn != nil && slices.ContainsFunc(treatments[:i], func(o Treatment) bool { return o.Dead == t.Dead }) {
 					continue // it does not rescale
 				}
 				if s.Learn != nil {
@@ -453,8 +463,8 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 	}
 	var predict func(*run, *Event, *event.Example) (model.Decision, []float64)
 	if u.subject.Learn == nil {
-		predict = newFixed(u.subject.Model).predict
-	} else if learner, err := newLearning(u.subject, stage); err != nil {
+		predict = newFixed(u.modelOf()).predict
+	} else if learner, err := newLearning(u.learnerOf(), stage); err != nil {
 		return o, err
 	} else {
 		predict = learner.predictAndLearn
@@ -557,7 +567,7 @@ func (f *fixed) predict(u *run, ev *Event, e *event.Example) (model.Decision, []
 	f.raw.Features, f.raw.Field = clone(e, f.raw.Features, f.raw.Field)
 	ev.Model, ev.X, ev.Field = f.linear, f.raw.Features, f.raw.Field
 	u.nightmare.Distort(ev)
-	f.raw.Features, f.raw.Field = ev.X, ev.Field
+	f.raw.Features, f.raw.Field, f.raw.Missing = ev.X, ev.Field, e.Missing
 	f.x = f.model.Standardized(&f.raw, event.Vec{Index: f.x.Index[:0], Value: f.x.Value[:0]})
 	scaler := &f.model.About().Scaler
 	f.field = scaler.FieldsOf(&f.raw, f.x.Index, f.field) // what the Scaler filled in is of no field
@@ -576,9 +586,12 @@ func (f *fixed) predict(u *run, ev *Event, e *event.Example) (model.Decision, []
 		}
 	}
 	head := f.model.About()
+	if u.treatment.Dead == Found || u.treatment.Dead == NotFound {
+		return head.Decision(), f.model.Score(&f.raw, f.scores)
+	}
 	if u.treatment.Dead == Null && !u.treatment.Rescale {
 		left := &f.left
-		head.Delete(e, f.x, f.field, ev.Dead, head.Schema.ColumnsGoMissing(), left)
+		head.Delete(&f.raw, f.x, f.field, ev.Dead, head.Schema.ColumnsGoMissing(), left)
 		return head.Decision(), f.model.ScoreLacking(left.Features, left, f.scores)
 	}
 	for i, dead := range ev.Dead {

@@ -32,6 +32,7 @@ var flagValues = map[string][]string{
 	"standardize": {"auto", "all", "scale", "none"},
 	"optimizer":   rules.Names(),
 	"refused":     {"fail", "skip"},
+	"stuck":       {"missing", "log", "off"},
 	"compression": {"none", "gzip", "snappy", "lz4", "zstd"},
 }
 

@@ -164,6 +164,11 @@ func (x *exported) print(w io.Writer) {
 			}
 		}
 	}
+	if f := x.Faults; f != nil {
+		for _, s := range f.Stuck {
+			fmt.Fprintf(w, "# %s is stuck at %v: where it has that value the program takes it as missing, as if it were null.\n", event.Printable(x.Schema.Fields[s.Field].Name), s.Value)
+		}
+	}
 	if l := x.Link; l != nil {
 		fmt.Fprintln(w, "# The log-odds of a class are a function of its score, linear between these points and constant beyond; probabilities of several classes are divided by their sum.")
 		fmt.Fprintf(w, "# scores: %s\n# log-odds: %s\n", strings.Trim(fmt.Sprint(l.Scores), "[]"), strings.Trim(fmt.Sprint(l.LogOdds), "[]"))

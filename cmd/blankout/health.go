@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"fmt"
 	"math"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/dustin/go-humanize"
@@ -56,6 +57,15 @@ func printFeatures(out *bufio.Writer, h *watch.Health) {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", event.Printable(f.Field), f.Kind, two(f.Missing, 100), two(f.NewValues, 100), two(f.Mean, 1), two(f.Deviation, 1), without)
 	}
 	t.Flush()
+	var never []string
+	for _, f := range h.Fields {
+		if f.NeverStuck {
+			never = append(never, fmt.Sprintf("%s (%.4g %%)", event.Printable(f.Field), 100**f.Repeats))
+		}
+	}
+	if len(never) > 0 {
+		fmt.Fprintf(out, "\nnever found when stuck, because their readings nearly always repeat the one before: %s\n", strings.Join(never, ", "))
+	}
 	if len(h.Changes) > 0 {
 		fmt.Fprintln(out, "\nthe latest alarms raised and ended")
 		for _, a := range h.Changes {

@@ -24,7 +24,7 @@ func TestHealthOfFields(t *testing.T) {
 		if i < 3000 || i >= 6000 {
 			vibration = fmt.Sprint(x)
 		}
-		fmt.Fprintf(&lines, `{"label":%q,"at":%d,"vibration":%s,"room":"r%d","level\u001b[2J":%d}`+"\n", label, 1_700_000_000_000+1000*i, vibration, i%5, i%11)
+		fmt.Fprintf(&lines, `{"label":%q,"at":%d,"vibration":%s,"room":"r%d","version":2,"level\u001b[2J":%d}`+"\n", label, 1_700_000_000_000+1000*i, vibration, i%5, i%11)
 	}
 	if err := os.WriteFile("events.jsonl", lines.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
@@ -54,6 +54,9 @@ func TestHealthOfFields(t *testing.T) {
 		if !strings.Contains(out, want) {
 			t.Errorf("inspect --features lacks %q: %s", want, out)
 		}
+	}
+	if !strings.Contains(out, "\nnever found when stuck, because their readings nearly always repeat the one before: version (99.98 %)\n") {
+		t.Errorf("inspect --features: %s", out)
 	}
 	var i struct{ Health *watch.Health }
 	out, _ = blankout("inspect", "checkpoints", "--json")

@@ -129,6 +129,7 @@ var settingFlags = []struct{ name, key, usage string }{
 	{"expected-missing", "learner.expected_missing", "expect a fraction `D` of the features to go missing"},
 	{"expected-missing-groups", "learner.expected_missing_groups", "expect a fraction `D` of the groups to go missing"},
 	{"missing-policy", "learner.missing_policy", "missing `POLICY`: auto, none, rescale or impute"},
+	{"stuck", "learner.stuck", "a numeric field that stops moving is `WHAT`: missing, log (an alarm alone) or off"},
 	{"optimizer", "learner.optimizer", "`OPTIMIZER`\n" + valuesUsage(rules.Names())},
 	{"learning-rate", "learner.learning_rate", "learning `RATE`, 0 for the optimizer's own"},
 	{"standardize", "learner.standardize", "`MODE`: auto, all, scale or none"},

@@ -72,7 +72,7 @@ die, drift or turn noisy. It writes results.json, results.csv, results.md and fi
   burst:NAME@A-B       a group dies at event A (from 0) and returns at event B
   block:R,C,H,W        a rectangle of an image; block:SIZE: a square, anywhere
   drift:NAME:A,B       every value x of a group becomes A x + B
-  stuck:NAME:VALUE     every value of a group becomes VALUE
+  stuck:NAME:VALUE     every value of a group becomes VALUE; found to be stuck, and not
   noise:[NAME:]SD      normal noise is added
 
 With a loss of regression, errors are root mean squared errors (RMSE)
@@ -170,6 +170,7 @@ func (o *simulateFlags) check(c *cobra.Command) error {
 		}
 		r.Families = append(r.Families, family.WithNothing())
 	}
+	r.Stuck = len(o.train) == 0
 	rescales := []bool{false, true}
 	if c.Flags().Changed("rescale") {
 		rescales = []bool{o.rescale}

@@ -47,6 +47,7 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	f.IntVar(&o.passes, "passes", 1, "online: `N` passes over the examples")
 	f.StringVar(&t.Optimizer, "optimizer", t.Optimizer, "online: optimizer, "+valuesUsage(rules.Names()))
 	f.Float64Var(&t.ExpectedMissingGroups, "expected-missing-groups", 0, "online: choose for a fraction `D` of the groups deleted at random\n--noise auto then learns levels of groups as well")
+	f.StringVar(&t.Stuck, "stuck", t.Stuck, "online: a numeric field that stops moving is `WHAT`: missing, log (an alarm alone) or off")
 	f.IntVar(&t.IRLSBatch, "irls-batch", 0, "online: solve every `N` examples exactly, against a summary of those before: with --irls-window\nin addition to the optimizer, with --optimizer irls instead of it")
 	f.IntVar(&t.IRLSWindow, "irls-window", 0, "online: solve the latest `N` examples each time, a multiple of --irls-batch")
 	f.Float64Var(&t.LearningRate, "learning-rate", t.LearningRate, "online: learning rate, 0 for the optimizer's own")
@@ -57,7 +58,7 @@ func (o *onlineFlags) add(c *cobra.Command) {
 // onlineOnly lists the flags above, which an exact solver refuses, exactOnly the
 // ones that --solver online refuses.
 var (
-	onlineOnly = []string{"passes", "expected-missing-groups", "optimizer", "learning-rate", "irls-batch", "irls-window"}
+	onlineOnly = []string{"passes", "expected-missing-groups", "optimizer", "learning-rate", "stuck", "irls-batch", "irls-window"}
 	exactOnly  = []string{"l1", "tol", "copies", "prior", "scaler", "multiclass", "folds", "validation", "grid", "plot", "influences",
 		"kernel", "drop-q", "keep", "epochs"}
 )

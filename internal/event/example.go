@@ -27,6 +27,9 @@ type Example struct {
 	// in ascending order. Features must not hold them. No format says this of an event;
 	// a caller may that knows which features it took away.
 	MissingColumns []uint32
+	// Declared says that what a model counts as missing by its Faults has become null, or that the
+	// values are no more those that the event came with: no model looks for faults again.
+	Declared bool
 
 	Label  int     // class, an index of Schema.Classes, or Unlabeled
 	Target float64 // the label that is a number, by Schema.Target; Label is then 0, or Unlabeled

@@ -200,6 +200,13 @@ func (s *Schema) Factors() [][2]int {
 	return factors
 }
 
+// IsProduct reports whether a name is that of a product of fields, one of them of the given names.
+func (s *Schema) IsProduct(name string, of []string) bool {
+	return slices.ContainsFunc(s.Crosses, func(pair [2]string) bool {
+		return pair[0]+"^"+pair[1] == name && (slices.Contains(of, pair[0]) || slices.Contains(of, pair[1]))
+	})
+}
+
 // MaxFields is the largest number of fields of a Schema.
 const MaxFields = 1 << 16
 

@@ -53,6 +53,7 @@ type Term struct {
 // that the Scaler fills in are terms too.
 func (m *Linear) Explain(e *event.Example, class int) Explanation {
 	side := m.Side(class)
+	e = m.declared(e)
 	a := m.Answer(e)
 	m = m.At(a)
 	var x Explanation
@@ -125,6 +126,7 @@ func (m *Linear) Explain(e *event.Example, class int) Explanation {
 func (m *Linear) Terms(e *event.Example, class int) iter.Seq[Term] {
 	return func(yield func(Term) bool) {
 		side := m.Side(class)
+		e := m.declared(e)
 		a := m.Answer(e)
 		m := m.At(a)
 		var r *repair

@@ -79,6 +79,13 @@ func (m *Linear) WithMissing(missing *Missing) *Linear {
 	return &out
 }
 
+// WithFaults returns a copy of m that takes other readings as missing.
+func (m *Linear) WithFaults(f *Faults) *Linear {
+	out := *m
+	out.Faults = f
+	return out.WithCovariance(m.Covariance)
+}
+
 // repairFor returns the repair for a pattern.
 func (m *Linear) repairFor(p Parts) *repair {
 	if m.repairs == nil { // weights that are being learned

@@ -160,6 +160,7 @@ func (m *Linear) Norm() float64 {
 
 // Score writes the scores of an event to out and returns them, as Model says.
 func (m *Linear) Score(e *event.Example, out []float64) []float64 {
+	e = m.declared(e)
 	a := m.Answer(e)
 	if a.Parts != nil {
 		return m.scoreAnswer(m.Standardized(e, event.Vec{}), a, out)
@@ -170,6 +171,7 @@ func (m *Linear) Score(e *event.Example, out []float64) []float64 {
 // ScoreRescaled writes the scores of what an event holds, every feature, after
 // the Scaler, multiplied by scale.
 func (m *Linear) ScoreRescaled(e *event.Example, scale float64, out []float64) []float64 {
+	e = m.declared(e)
 	out = out[:m.Outputs]
 	clear(out)
 	for column, x := range m.Scaler.Each(e.Features) {
@@ -252,6 +254,9 @@ func ReadLinear(blocks []event.Block) (*Linear, error) {
 	}
 	if h.Missing != nil && len(h.Missing.Levels) > 0 && (slices.Min(h.Missing.Levels) < 0 || slices.Max(h.Missing.Levels) > len(h.Levels)) {
 		return nil, fmt.Errorf("block model: levels %v for missing fields, of %d", h.Missing.Levels, len(h.Levels))
+	}
+	if f := h.Faults; f != nil && len(f.byField) > len(h.Schema.Fields) {
+		return nil, fmt.Errorf("block model: faults of %d fields, of %d", len(f.byField), len(h.Schema.Fields))
 	}
 	if h.Sets != nil {
 		if err := h.Sets.check(); err != nil {

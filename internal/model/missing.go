@@ -374,6 +374,7 @@ func (a Answer) ByPolicy() map[MissingPolicy]float64 {
 
 // Answer returns how an event is answered.
 func (h *Head) Answer(e *event.Example) Answer {
+	e = h.declared(e)
 	if len(e.Missing)+len(e.MissingColumns) == 0 && (h.Missing == nil || len(h.Missing.Usual) == 0 && len(h.Missing.Columns) == 0) {
 		return Answer{Scale: 1}
 	}
@@ -453,7 +454,8 @@ func (h *Head) Parts(e *event.Example, present FieldSet, room Parts) Parts {
 // has lost everything is null; features of a sparse text format are missing if that is
 // declared. It keeps the memory of left.
 func (h *Head) Delete(e *event.Example, x event.Vec, field []uint16, dead []bool, declared bool, left *event.Example) {
-	left.Field, left.Missing, left.MissingColumns = left.Field[:0], append(left.Missing[:0], e.Missing...), left.MissingColumns[:0]
+	e = h.declared(e)
+	left.Field, left.Missing, left.MissingColumns, left.Declared = left.Field[:0], append(left.Missing[:0], e.Missing...), left.MissingColumns[:0], true
 	kept, sparse := &left.Features, e.IsSparse(h.Schema.Fields)
 	kept.Index, kept.Value = kept.Index[:0], kept.Value[:0]
 	for i, column := range x.Index {
@@ -485,6 +487,7 @@ func (h *Head) Delete(e *event.Example, x event.Vec, field []uint16, dead []bool
 // Lack is that of Missing for an event under h's Schema, its fields counted in
 // any case.
 func (h *Head) Lack(e *event.Example) Lack {
+	e = h.declared(e)
 	var some [16]uint64
 	present := FieldSet(some[:]).Room(len(h.Schema.Fields))
 	k := h.Missing.Lack(h.Schema.Fields, e, present)
@@ -498,6 +501,7 @@ func (h *Head) Lack(e *event.Example) Lack {
 // from an event: those that are null, and those that are usual and left out. In a sparse
 // text format they are the names of columns.
 func (h *Head) MissingFields(e *event.Example) (names []string) {
+	e = h.declared(e)
 	fields, m := h.Schema.Fields, h.Missing
 	if m != nil && len(m.Columns) > 0 && e.IsSparse(fields) {
 		name := h.Schema.Namer()

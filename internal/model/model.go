@@ -64,6 +64,8 @@ type Head struct {
 	// Missing says what is known to be missing from an event, and what the score
 	// then is.
 	Missing *Missing `json:"missing,omitempty"`
+	// Faults says which readings count as missing, nil for none.
+	Faults *Faults `json:"faults,omitempty"`
 	// Levels are further weights, learned under other noise than Noise, that Missing has
 	// events answered by that lack some of their fields. Their rows are the model's own.
 	Levels []Level `json:"levels,omitempty"`

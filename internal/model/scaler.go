@@ -435,6 +435,7 @@ func SpreadInverse(stats []float64, total float64) float64 {
 // every column that has a row, through the Scaler, and the dense columns that
 // the event leaves out as the number 0.
 func (m *Linear) Standardized(e *event.Example, out event.Vec) event.Vec {
+	e = m.declared(e)
 	standardizes := m.standardizes()
 	for column, x := range m.Scaler.Each(e.Features) {
 		if e.LacksColumn(m.Scaler.Curves.Source(column)) {

@@ -197,6 +197,8 @@ type Prediction struct {
 	// MixtureWeights are the weights of the policies in the scores, if an explanation was asked
 	// for and fields are missing.
 	MixtureWeights map[model.MissingPolicy]float64 `json:"mixture_weights,omitempty"`
+	// Stuck names those among Missing that hold the value at which they are stuck (model.Faults).
+	Stuck []string `json:"stuck,omitempty"`
 	// NoiseLevel is the noise that the weights were learned with, as loss.ParseNoise reads
 	// it but for rates of single groups, which are left out (event.ShortNoise): of a learner with noise auto the level that it had chosen.
 	NoiseLevel string `json:"noise_level,omitempty"`
@@ -232,7 +234,8 @@ type decoder struct {
 	record.Decoder
 	schema  *event.Schema
 	example event.Example
-	names   *EventNames // nil until it is needed
+	left    event.Example // room for Declare
+	names   *EventNames   // nil until it is needed
 	scores  []float64
 	chances []float64
 }
@@ -290,8 +293,11 @@ func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int)
 	if refusal := e.Refused; refusal != nil {
 		return Prediction{}, &event.Refusal{Reason: refusal.Reason, Detail: refusal.Detail, Value: slices.Clone(refusal.Value)}
 	}
+	stuck := m.StuckFields(e)
+	e = m.Declare(e, &d.left)
 	scores := m.Score(e, d.scores)
 	p, class := m.prediction(e, scores, d.chances)
+	p.Stuck = stuck
 	unknown, known := m.unknown(e)
 	p.OnlyUnseen = len(unknown) > 0 && !known
 	var why []contribution
@@ -525,7 +531,8 @@ func joinNames(names []string) string { return strings.Join(names, " | ") }
 // PredictionOf returns what is said about an event of a Schema that has these scores.
 // The event's Value must have been kept.
 func (m *Model) PredictionOf(e *event.Example, s *event.Schema, scores []float64, names *EventNames) (Prediction, error) {
-	p, _ := m.prediction(e, scores, make([]float64, max(2, m.Outputs, len(m.Schema.Classes))))
+	p, _ := m.prediction(m.Declare(e, &event.Example{}), scores, make([]float64, max(2, m.Outputs, len(m.Schema.Classes))))
+	p.Stuck = m.StuckFields(e)
 	if unknown, known := m.unknown(e); len(unknown) > 0 {
 		p.OnlyUnseen = !known
 		named, err := names.Of(e.Value, s, unknown)

@@ -20,6 +20,7 @@ type Fields struct {
 	// For sparse text formats whose Schema says that columns go missing.
 	columns model.ColumnUse
 	kinds   model.FieldSet // of the event at hand: its fields, each of several of one name
+	came    model.FieldSet // see PresentIn
 	Lacking
 }
 
@@ -72,9 +73,23 @@ func (f *Fields) sparse(e *event.Example, fields []event.Field) bool {
 	return f.Missing.Known && e.IsSparse(fields)
 }
 
-// Count counts the fields of the event that was taken, which is of the given number, if it is its turn.
-// It says whether the rates at which named fields are missing are known anew.
-func (f *Fields) Count(e *event.Example, fields []event.Field, number uint64) (rates bool) {
+// PresentIn returns the fields that an event held as it came, if Take was called with e, which is the same
+// event or has some of them declared missing. The result holds until the next call.
+func (f *Fields) PresentIn(came, e *event.Example, fields []event.Field) model.FieldSet {
+	if came == e || !f.Named {
+		return f.Present
+	}
+	if len(f.came) != len(f.Present) {
+		f.came = make(model.FieldSet, len(f.Present))
+	}
+	f.Missing.Lack(fields, came, f.came)
+	return f.came
+}
+
+// Count counts the fields of an event as it came, which is of the given number, if it is its turn; Take was
+// called with e, see PresentIn: what a model declares missing is no less usual. It says whether the rates at
+// which named fields are missing are known anew.
+func (f *Fields) Count(came, e *event.Example, fields []event.Field, number uint64) (rates bool) {
 	if number > usualFirst && number%usualEvery != 0 {
 		return false
 	}
@@ -85,12 +100,12 @@ func (f *Fields) Count(e *event.Example, fields []event.Field, number uint64) (r
 		}
 		return false
 	}
-	if f.usual.Count(f.Present, e.Missing); review {
+	if f.usual.Count(f.PresentIn(came, e, fields), came.Missing); review {
 		f.Missing = f.usual.Review(f.Missing, fields)
 	}
 	clear(f.kinds)
 	f.kinds = f.kinds.Room(len(fields))
-	f.kinds.Add(e.Field)
+	f.kinds.Add(came.Field)
 	f.Kinds.Count(f.kinds, nil)
 	return review
 }

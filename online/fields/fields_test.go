@@ -34,7 +34,7 @@ func TestUsualFields(t *testing.T) {
 		if lacks := 10 - len(e.Field); number > 1024 && len(f.Missing.Usual) == 10 && (f.Lack.Some() != (lacks > 0) || lacks > 0 && f.Range != probe.Range(f.Lack) || !f.Named) {
 			t.Fatalf("an event of %v lacks %+v", e.Field, f.Lacking)
 		}
-		f.Count(e, schema.Fields, number)
+		f.Count(e, e, schema.Fields, number)
 	}
 	for range 2000 {
 		take(next())

@@ -98,9 +98,10 @@ func (x *fieldChange) state(c *coder.Coder, fields int) {
 	c.Uint(&x.event)
 	x.since.state(c)
 	x.until.state(c)
-	c.Each(&x.value.Now, &x.value.Usual, &x.value.Change, &x.value.before, &x.value.after)
+	c.Each(&x.value.Now, &x.value.Usual, &x.value.Change, &x.value.before, &x.value.after, &x.value.at)
+	c.Bool(&x.value.logged)
 	c.Uint((*uint64)(&x.comes))
-	if x.field < 0 || x.field >= fields || x.kind < 0 || x.kind >= fieldMeasures || x.comes > comesAs+form(event.Cross) {
+	if x.field < 0 || x.field >= fields || x.kind < 0 || x.kind > alarmStuck || x.comes > comesAs+form(event.Cross) {
 		c.Failed = true
 	}
 }

@@ -74,6 +74,7 @@ type fieldHealth struct {
 	first           [3]float64
 	measures        [fieldMeasures]fieldMeasure
 	cost            fieldCost
+	stuck           Stuck // zero where the field moves
 }
 
 // The measures of a field.
@@ -83,6 +84,7 @@ const (
 	measureMean             // mean of its u
 	measureDeviation        // mean of its u^2
 	fieldMeasures
+	alarmStuck = fieldMeasures // the kind of alarm that no measure raises
 )
 
 const (
@@ -326,7 +328,7 @@ func (h *Fields) link(id, first int) {
 
 // Take counts in an event.
 func (h *Fields) Take(m *Met) {
-	e := m.Event
+	e := m.Came
 	if fields := m.Fields[:min(len(m.Fields), MostFields)]; h.linked < len(fields) {
 		h.grow(fields)
 	}
@@ -359,7 +361,7 @@ func (h *Fields) Take(m *Met) {
 			}
 		}
 		if Sampled(m.Number, sampledBits) {
-			h.sampleValues(e, m.Rows)
+			h.sampleValues(m)
 		}
 	case e.Features.Len() == 0: // an event without any field
 		h.named++
@@ -397,9 +399,9 @@ func (f *fieldHealth) come(event uint64, time int64) {
 }
 
 // sampleValues looks at the values of an event that the rows do not count yet.
-func (h *Fields) sampleValues(e *event.Example, rows *model.Table) {
-	fields := h.fields
-	for _, id := range e.Missing {
+func (h *Fields) sampleValues(m *Met) {
+	fields, e, rows := h.fields, m.Event, m.Rows
+	for _, id := range m.Came.Missing {
 		if int(id) < len(fields) {
 			fields[id].null++
 		}
@@ -756,6 +758,7 @@ func (f *fieldHealth) state(c *coder.Coder) (read bool) {
 	for _, kind := range measuresOf(f.kind) {
 		f.measures[kind].state(c)
 	}
+	f.stuck.state(c)
 	return c.Decode
 }
 

@@ -139,17 +139,17 @@ func TestHealthWords(t *testing.T) {
 					e.Missing = []uint16{2}
 				}
 				for _, h := range []*Fields{h, both} {
-					h.Take(&Met{Event: e, Number: number, Named: true, Present: present, Fields: fields, Rows: rows, Usual: usual, Error: -1})
+					h.Take(&Met{Event: e, Came: e, Number: number, Named: true, Present: present, Fields: fields, Rows: rows, Usual: usual, Error: -1})
 				}
 			}
 		}
 		feed(100*healthBlock, 0.3) // of few events: being left out counts for nothing yet
 		feed(200*healthBlock, 0.7)
-		if a := h.Report(number, fields, -1); a.Alarms > 0 || a.Raised > 0 {
+		if a := h.Report(number, fields, -1, nil); a.Alarms > 0 || a.Raised > 0 {
 			t.Fatalf("null %v: alarms while all is as usual: %+v", null, a)
 		}
 		feed(4*healthBlock, 0)
-		a := h.Report(number, fields, -1)
+		a := h.Report(number, fields, -1, nil)
 		if a.Alarms != 1 || a.Fields[0].Field != "words" || a.Fields[0].Missing.Now < 0.95 {
 			t.Errorf("null %v: %+v", null, a)
 		}

@@ -47,8 +47,12 @@ type FieldHealth struct {
 	Deviation *Condition `json:"deviation,omitempty"`
 	// ErrorWithout is the forecast of the error, in percent, if no event had the field; nil
 	// until enough events have told what its death would cost.
-	ErrorWithout *float64     `json:"error_without,omitempty"`
-	Alarms       []FieldAlarm `json:"alarms,omitempty"` // that are on
+	ErrorWithout *float64 `json:"error_without,omitempty"`
+	// Repeats is the fraction of a number's readings that repeat the one before. NeverStuck says that
+	// it repeats so often, or always, that it cannot be found when it is stuck.
+	Repeats    *float64     `json:"repeats,omitempty"`
+	NeverStuck bool         `json:"never_stuck,omitempty"`
+	Alarms     []FieldAlarm `json:"alarms,omitempty"` // that are on
 
 	// The strength of the largest change: a change that lasts raises an alarm at 1.
 	strength float64
@@ -81,6 +85,9 @@ type FieldAlarm struct {
 	UntilEvent uint64     `json:"until_event,omitempty"`
 	Until      *time.Time `json:"until,omitempty"`
 	Condition
+	// Value is that at which the field is stuck, nil of other alarms. Now is then how often in a row it
+	// had repeated the value when that was found, and Usual what fraction of readings repeats the one before.
+	Value *float64 `json:"value,omitempty"`
 	// ErrorBefore and ErrorAfter are the forecast of the error, in percent, as it was
 	// and as it is with so much missing. nil where no forecast tells.
 	ErrorBefore *float64 `json:"error_before,omitempty"`
@@ -89,7 +96,10 @@ type FieldAlarm struct {
 }
 
 // FieldAlarmKinds lists the kinds of a FieldAlarm.
-var FieldAlarmKinds = [fieldMeasures]string{"missing", "new-values", "mean", "deviation"}
+var FieldAlarmKinds = [alarmStuck + 1]string{"missing", "new-values", "mean", "deviation", AlarmStuck}
+
+// AlarmStuck is the kind of the alarm that a field is stuck.
+const AlarmStuck = "stuck"
 
 var alarmStates = map[changeKind]string{alarmRaised: "raised", alarmEnded: "ended", alarmAccepted: "accepted"}
 
@@ -97,6 +107,8 @@ var alarmStates = map[changeKind]string{alarmRaised: "raised", alarmEnded: "ende
 type alarmValue struct {
 	Condition
 	before, after float64 // errors in percent, -1 for none
+	at            float64 // the value at which the field is stuck
+	logged        bool    // it is not missing
 }
 
 // Changes returns the alarms raised and ended after the first n of them, oldest
@@ -137,15 +149,21 @@ func (r *report) field(id int) *FieldHealth {
 }
 
 // Report returns the condition of the fields after so many events; forecast is that of the
-// error for whole events, a share, -1 before there is one.
-func (h *Fields) Report(events uint64, fields []event.Field, forecast float64) *Health {
+// error for whole events, a share, -1 before there is one. repeats returns of a field what fraction of its
+// readings repeat the one before, and whether it can never be found stuck; nil knows of none.
+func (h *Fields) Report(events uint64, fields []event.Field, forecast float64, repeats func(id int) (fraction float64, never, ok bool)) *Health {
 	out := &Health{Events: events, Raised: h.alarms.raised, Error: percent(forecast)}
 	r := &report{fields: fields}
 	for id := range h.fields {
 		h.report(r, id, forecast)
 	}
-	for _, field := range r.of {
+	for id, field := range r.of {
 		if field != nil {
+			if repeats != nil {
+				if x, never, ok := repeats(id); ok {
+					field.Repeats, field.NeverStuck = &x, never
+				}
+			}
 			out.Alarms += len(field.Alarms)
 			out.Fields = append(out.Fields, *field)
 		}
@@ -160,6 +178,11 @@ func (h *Fields) Report(events uint64, fields []event.Field, forecast float64) *
 // report tells what is known of the measures of a field.
 func (h *Fields) report(r *report, id int, forecast float64) {
 	f := &h.fields[id]
+	if f.stuck.Repeats > 0 {
+		if field := r.field(id); field != nil {
+			field.Alarms = append(field.Alarms, alarmOf(r.fields, f.stuck.change(id, alarmRaised, f.stuck.found, Moment{})))
+		}
+	}
 	for _, kind := range measuresOf(f.kind) {
 		if !f.measures[kind].known() || kind == measureDeviation && f.measures[kind].alarm == 0 && f.measures[measureMean].alarm != 0 {
 			continue // the latter is of values about another mean
@@ -280,6 +303,9 @@ func alarmOf(fields []event.Field, x *fieldChange) FieldAlarm {
 	if x.value.before >= 0 {
 		a.ErrorBefore, a.ErrorAfter = &x.value.before, &x.value.after
 	}
+	if x.kind == alarmStuck {
+		a.Value = &x.value.at
+	}
 	a.Text = x.text(event.Printable(a.Field), fields[x.field].Kind)
 	return a
 }
@@ -307,6 +333,15 @@ func (x *fieldChange) text(field string, kind event.Kind) string {
 		text = fmt.Sprintf("%s has values never or hardly seen before in %s of its events since %s (usually %s)", field, share(v.Now), since, share(v.Usual))
 	case measureMean:
 		text = fmt.Sprintf("mean of %s is %.4g since %s (usually %.4g): %+.2g of its deviations", field, v.Now, since, v.Usual, v.Change)
+	case alarmStuck:
+		if text = fmt.Sprintf("%s reads %v since %s: stuck", field, v.at, x.since); x.what == alarmEnded {
+			text = fmt.Sprintf("%s moves since %s", field, since)
+		} else if !v.logged {
+			text += ", and missing where it reads that"
+		}
+		if x.what == alarmRaised {
+			text += fmt.Sprintf(" (found after %.0f repeats; usually %s of its readings repeat the one before)", v.Now, share(v.Usual))
+		}
 	case measureDeviation:
 		text = fmt.Sprintf("deviation of %s is %.3g since %s (usually %.3g): %.2g times that", field, v.Now, since, v.Usual, v.Change)
 	}

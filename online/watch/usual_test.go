@@ -44,7 +44,7 @@ func (v *events) show(x float64, holds, null []uint16, to ...*Watch) {
 	present := model.NewFieldSet(len(v.fields))
 	present.Add(holds)
 	for _, w := range to {
-		w.Health.Take(&Met{Event: e, Number: v.number, Named: true, Present: present, Fields: v.fields, Rows: v.rows, Usual: v.usual, Error: 0.1})
+		w.Health.Take(&Met{Event: e, Came: e, Number: v.number, Named: true, Present: present, Fields: v.fields, Rows: v.rows, Usual: v.usual, Error: 0.1})
 		if v.rise >= 0 && v.number%32 == 0 {
 			for _, id := range holds[:min(len(holds), 4)] {
 				w.Health.Cost(id, 0, v.rise*float64(v.number/32%2))
@@ -53,7 +53,7 @@ func (v *events) show(x float64, holds, null []uint16, to ...*Watch) {
 	}
 }
 
-func (v *events) report(w *Watch) *Health { return w.Health.Report(v.number, v.fields, 0.1) }
+func (v *events) report(w *Watch) *Health { return w.Health.Report(v.number, v.fields, 0.1, nil) }
 
 // A state that is written and read after any event goes on as one that is not, to the bit: in
 // the middle of blocks, of alarms, of nights that are expected, of other kinds.

@@ -38,10 +38,13 @@ func New() *Watch {
 
 // Met is an event as it came, before anything has been learned from it.
 type Met struct {
-	Event  *event.Example
+	Event *event.Example
+	// Came is the event as it came: Event itself, unless fields that are stuck have been declared missing.
+	// These have come, and their values tell nothing.
+	Came   *event.Example
 	Number uint64 // of the event
 	// Named says that it has fields whose names tell what is missing; Present are those that
-	// it holds.
+	// it came with.
 	Named   bool
 	Present model.FieldSet
 	Fields  []event.Field  // of the stream so far, by id

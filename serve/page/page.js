@@ -697,6 +697,7 @@ async function ask() {
   const alone = (p.explanation || []).length && p.explanation.every(c => c.feature === "(intercept)");
   if ((p.missing || []).length && alone) says.push(`Missing: ${p.missing.join(", ")}. Nothing is left that the model knows: the intercept alone answers.`);
   else if ((p.missing || []).length) says.push(`Missing: ${p.missing.join(", ")}; answered by the missing policy “${p.missing_policy || "none"}”${p.noise_level ? ", level " + p.noise_level : ""}.`);
+  if ((p.stuck || []).length) says.push(`Stuck: ${p.stuck.join(", ")}: at the value that it has, a field counts as missing.`);
   if ((p.unseen || []).length) says.push(`Not seen: ${p.unseen.join(", ")}. They count for nothing.`);
   box.replaceChildren(
     p.value != null ? el("div", {class: "bigclass"}, precise(p.value), el("small", {}, p.low == null ? "" : ` between ${precise(p.low)} and ${precise(p.high)}`)) :

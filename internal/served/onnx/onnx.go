@@ -104,6 +104,13 @@ func sayable(m *served.Model) (*model.Linear, error) {
 	if k := m.Missing; len(s.Fields) > 1 && k != nil && m.Covariance != nil && k.Fill() {
 		return nil, unsupported("imputed missing values (the policy impute): export with --missing-policy rescale, or train with it")
 	}
+	if f := m.Faults; f != nil {
+		var names []string
+		for _, x := range f.Stuck {
+			names = append(names, s.Fields[x.Field].Name)
+		}
+		return nil, unsupported("fields that are missing at a value, for they are stuck there (%.300q) or have limits: learn with learner.stuck = \"log\"", names)
+	}
 	if s.ColumnsGoMissing() {
 		return nil, unsupported("columns that go missing (--absent missing): zero and missing are one in an array")
 	}

@@ -188,12 +188,19 @@ class Model:
         head = _json(file, "model")
         strict(
             "the model", head, "schema", "scaler", "loss", "noise", "outputs", "pairs", "intercept", "layout",
-            "experts", "link", "positive", "threshold", "missing", "levels", "residual", "sets", "stale", "events", "trained", *(["kernel", "support_vectors"] if file.kind == "kernel" else []),
+            "experts", "link", "positive", "threshold", "missing", "faults", "levels", "residual", "sets", "stale", "events", "trained", *(["kernel", "support_vectors"] if file.kind == "kernel" else []),
         )
         if head.get("link") is not None:
             raise NewerError(
                 "the model has a link that learner.calibrate put over its scores, which this package does not compute: "
                 'ask the program, by predict or POST /v1/predict, export it as ONNX, or learn with learner.calibrate = "off"'
+            )
+        if head.get("faults") is not None:
+            fields = head["schema"]["fields"]
+            stuck = ", ".join(fields[x["field"]]["name"] for x in head["faults"].get("stuck") or ())
+            raise NewerError(
+                f"the model takes fields as missing where they are stuck ({stuck or 'none, but readings outside of limits'}), which this package does not: "
+                'ask the program, by predict or POST /v1/predict, or learn with learner.stuck = "log"'
             )
         layout = head["layout"]
         strict("layout", layout, "width", "weight", "lag", "average", "stats", "scale", "outputs", "mix")

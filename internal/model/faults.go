@@ -1,0 +1,183 @@
+package model
+
+// This file declares as missing what an event reads in fields that are known to tell nothing:
+// those that are stuck at a value, and values that are none.
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"blankout/internal/event"
+)
+
+// Faults says which readings of numeric fields count as missing. It is the one place that decides
+// this, for learning and for predictions. It needs no memory of other events, so that every reader
+// of a model gives an event the same answer. The nil Faults has none. A Faults is immutable.
+type Faults struct {
+	// Stuck lists, in the order of the fields, fields that have stopped moving and at which value.
+	// A reading of another value counts.
+	Stuck []StuckField `json:"stuck,omitempty"`
+	// Limits lists, in the order of the fields, within what the readings of a field count.
+	Limits []FieldLimits `json:"limits,omitempty"`
+
+	byField []fault // by field; a field beyond them has none
+}
+
+// StuckField is a numeric field that is stuck at a value.
+type StuckField struct {
+	Field uint16  `json:"field"`
+	Value float64 `json:"value"`
+}
+
+// FieldLimits are the bounds outside of which a reading of a numeric field is missing. NoZero
+// makes a reading of exactly 0 missing, too.
+type FieldLimits struct {
+	Field  uint16  `json:"field"`
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+	NoZero bool    `json:"no_zero,omitempty"`
+}
+
+// fault is what a Faults says of a field.
+type fault struct {
+	stuck, limited, noZero bool
+	value, low, high       float64
+}
+
+// NewFaults returns a Faults that owns its arguments, nil if both are empty.
+func NewFaults(stuck []StuckField, limits []FieldLimits) *Faults {
+	if len(stuck)+len(limits) == 0 {
+		return nil
+	}
+	f := &Faults{Stuck: stuck, Limits: limits}
+	f.index()
+	return f
+}
+
+// index reports whether the fields of both lists ascend.
+func (f *Faults) index() (ascending bool) {
+	ascending, f.byField = true, nil
+	last := -1
+	of := func(id uint16) *fault {
+		ascending, last = ascending && int(id) > last, int(id)
+		if n := int(id) + 1 - len(f.byField); n > 0 {
+			f.byField = append(f.byField, make([]fault, n)...)
+		}
+		return &f.byField[id]
+	}
+	for _, s := range f.Stuck {
+		x := of(s.Field)
+		x.stuck, x.value = true, s.Value
+	}
+	last = -1
+	for _, l := range f.Limits {
+		x := of(l.Field)
+		x.limited, x.noZero, x.low, x.high = true, l.NoZero, l.Low, l.High
+	}
+	return ascending
+}
+
+// UnmarshalJSON reads a Faults and checks it.
+func (f *Faults) UnmarshalJSON(data []byte) error {
+	type plain Faults
+	if err := json.Unmarshal(data, (*plain)(f)); err != nil {
+		return err
+	}
+	if !f.index() {
+		return errors.New("faults: the fields do not ascend")
+	}
+	for _, l := range f.Limits {
+		if !(l.Low <= l.High) {
+			return fmt.Errorf("faults: the limits %v and %v of field %d", l.Low, l.High, l.Field)
+		}
+	}
+	return nil
+}
+
+// at reports whether a reading counts as missing.
+func (f *Faults) at(id uint16, x float64) bool {
+	if int(id) >= len(f.byField) {
+		return false
+	}
+	t := &f.byField[id]
+	return t.stuck && x == t.value || t.limited && (!(x >= t.low && x <= t.high) || t.noZero && x == 0)
+}
+
+// in returns the place of the first reading of an event that counts as missing, -1 if all count.
+func (f *Faults) in(e *event.Example) int {
+	if f == nil || e.Declared {
+		return -1
+	}
+	for i, id := range e.Field {
+		if int(id) < len(f.byField) && f.at(id, e.Features.Value[i]) {
+			return i
+		}
+	}
+	return -1
+}
+
+// Declare returns an event in which what counts as missing by Faults is null, with its products
+// with other fields left out: e itself if that changes nothing, else a copy in the memory of room.
+// It changes nothing of e.
+func (h *Head) Declare(e, room *event.Example) *event.Example {
+	first := h.Faults.in(e)
+	if first < 0 {
+		return e
+	}
+	features, field, missing := room.Features, room.Field[:0], append(room.Missing[:0], e.Missing...)
+	features.Index, features.Value = features.Index[:0], features.Value[:0]
+	*room = *e
+	fields := h.Schema.Fields
+	var names []string // of what has become null
+	for i := first; i < len(e.Field); i++ {
+		if id := e.Field[i]; h.Faults.at(id, e.Features.Value[i]) && int(id) < len(fields) {
+			names = append(names, fields[id].Name)
+			missing = append(missing, firstOfName(fields, id))
+		}
+	}
+	for i, id := range e.Field {
+		if h.Faults.at(id, e.Features.Value[i]) || int(id) < len(fields) && fields[id].Kind == event.Cross && h.Schema.IsProduct(fields[id].Name, names) {
+			continue
+		}
+		features.Index, features.Value, field = append(features.Index, e.Features.Index[i]), append(features.Value, e.Features.Value[i]), append(field, id)
+	}
+	slices.Sort(missing)
+	room.Features, room.Field, room.Missing, room.Declared = features, field, slices.Compact(missing), true
+	return room
+}
+
+// declared is Declare for a caller that keeps no room.
+func (h *Head) declared(e *event.Example) *event.Example {
+	if h.Faults.in(e) < 0 {
+		return e
+	}
+	return h.Declare(e, &event.Example{})
+}
+
+// firstOfName returns the first field of the name of one: that is the one that a null names.
+func firstOfName(fields []event.Field, id uint16) uint16 {
+	for first := range id {
+		if first > 0 && fields[first].Name == fields[id].Name {
+			return first
+		}
+	}
+	return id
+}
+
+// StuckFields returns the names of the fields of an event, as it came, that hold the value at
+// which they are stuck.
+func (h *Head) StuckFields(e *event.Example) (names []string) {
+	if h.Faults == nil {
+		return nil
+	}
+	for i, id := range e.Field {
+		for _, s := range h.Faults.Stuck {
+			if s.Field == id && s.Value == e.Features.Value[i] && int(id) < len(h.Schema.Fields) {
+				names = append(names, h.Schema.Fields[id].Name)
+			}
+		}
+	}
+	return names
+}

@@ -1,0 +1,148 @@
+package model
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout/internal/event"
+)
+
+// Declare is, for random faults and events, what a walk over the readings makes of them; it changes
+// nothing of the event, and nothing more the second time.
+func TestDeclare(t *testing.T) {
+	schema := event.NewSchema(8, []string{"a", "b"}, 2)
+	schema.Crosses = [][2]string{{"x", "y"}, {"y", "z"}}
+	for _, f := range []event.Field{{Name: "x", Kind: event.Categorical}, {Name: "x", Kind: event.Numeric}, {Name: "y", Kind: event.Numeric}, {Name: "z", Kind: event.Numeric}, {Name: "w", Kind: event.Categorical},
+		{Name: "x^y", Kind: event.Cross}, {Name: "y^z", Kind: event.Cross}} {
+		schema.AddField(f)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	values := []float64{0, 1, -3, 250}
+	var room event.Example
+	changed := 0
+	for range 5000 {
+		var stuck []StuckField
+		var limits []FieldLimits
+		for id := uint16(2); id <= 4; id++ {
+			if r.IntN(3) == 0 {
+				stuck = append(stuck, StuckField{id, values[r.IntN(4)]})
+			}
+			if r.IntN(3) == 0 {
+				limits = append(limits, FieldLimits{id, -5, 100, r.IntN(2) == 0})
+			}
+		}
+		h := Head{Schema: schema, Faults: NewFaults(stuck, limits)}
+		e := &event.Example{Key: []byte("k"), Weight: 2, Label: 1}
+		for id := uint16(1); id < 8; id++ {
+			if r.IntN(4) > 0 {
+				e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, uint32(10*id)), append(e.Features.Value, values[r.IntN(4)]), append(e.Field, id)
+			} else if id > 1 && r.IntN(2) == 0 {
+				e.Missing = append(e.Missing, id)
+			}
+		}
+		wantMissing, dead := slices.Clone(e.Missing), map[string]bool{}
+		var wantStuck []string
+		faulty := func(id uint16, x float64) bool {
+			bad := slices.Contains(stuck, StuckField{id, x})
+			for _, l := range limits {
+				bad = bad || l.Field == id && (x < l.Low || x > l.High || l.NoZero && x == 0)
+			}
+			return bad
+		}
+		for i, id := range e.Field {
+			if faulty(id, e.Features.Value[i]) {
+				dead[schema.Fields[id].Name] = true
+				if wantMissing = append(wantMissing, id); id == 2 {
+					wantMissing[len(wantMissing)-1] = 1 // the first field of its name
+				}
+			}
+			if slices.Contains(stuck, StuckField{id, e.Features.Value[i]}) {
+				wantStuck = append(wantStuck, schema.Fields[id].Name)
+			}
+		}
+		var want []uint16
+		for i, id := range e.Field {
+			if faulty(id, e.Features.Value[i]) || id == 6 && (dead["x"] || dead["y"]) || id == 7 && (dead["y"] || dead["z"]) {
+				continue
+			}
+			want = append(want, id)
+		}
+		slices.Sort(wantMissing)
+		wantMissing = slices.Compact(wantMissing)
+		before := *e
+		before.Features, before.Field, before.Missing = e.Features.Clone(), slices.Clone(e.Field), slices.Clone(e.Missing)
+		got := h.Declare(e, &room)
+		if !slices.Equal(got.Field, want) || !slices.Equal(got.Missing, wantMissing) || got.Features.Check() != nil || got.Features.Len() != len(want) {
+			t.Fatalf("faults %+v of %+v: fields %v missing %v, want %v and %v", h.Faults, e, got.Field, got.Missing, want, wantMissing)
+		}
+		for i, id := range got.Field {
+			if at := slices.Index(e.Field, id); got.Features.Value[i] != e.Features.Value[at] || got.Features.Index[i] != e.Features.Index[at] {
+				t.Fatalf("field %d: %v", id, got.Features)
+			}
+		}
+		if (got == e) != (len(dead) == 0) || got.Declared != (len(dead) > 0) || string(got.Key) != "k" || got.Weight != 2 || got.Label != 1 {
+			t.Fatalf("%+v", got)
+		}
+		if !slices.Equal(e.Field, before.Field) || !slices.Equal(e.Missing, before.Missing) || !slices.Equal(e.Features.Value, before.Features.Value) || e.Declared {
+			t.Fatalf("the event has changed: %+v", e)
+		}
+		if !slices.Equal(h.StuckFields(e), wantStuck) {
+			t.Fatalf("stuck %v, want %v", h.StuckFields(e), wantStuck)
+		}
+		if len(dead) > 0 {
+			changed++
+			if again := h.Declare(got, &event.Example{}); again != got {
+				t.Fatal("what has been declared is declared again")
+			}
+			if names := h.MissingFields(e); !slices.Equal(names, h.MissingFields(got)) {
+				t.Fatalf("missing %v and %v", names, h.MissingFields(got))
+			}
+		}
+	}
+	if changed < 1000 {
+		t.Errorf("%d events of 5,000 have a fault", changed)
+	}
+}
+
+// An event whose values are no more those that it came with is left alone: what a deletion leaves is standardized.
+func TestDeclareAfterDelete(t *testing.T) {
+	schema := event.NewSchema(8, []string{"a", "b"}, 2)
+	schema.AddField(event.Field{Name: "x", Kind: event.Numeric})
+	schema.AddField(event.Field{Name: "y", Kind: event.Numeric})
+	h := Head{Schema: schema, Faults: NewFaults([]StuckField{{1, 0}}, nil)}
+	e := &event.Example{Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{7, 8}}, Field: []uint16{1, 2}}
+	left := event.Example{}
+	h.Delete(e, event.Vec{Index: []uint32{1, 2}, Value: []float64{0, 1}}, e.Field, []bool{false, true}, true, &left)
+	if names := h.MissingFields(&left); !slices.Equal(names, []string{"y"}) {
+		t.Errorf("missing %v", names)
+	}
+	e.Features.Value[0] = 0
+	h.Delete(e, event.Vec{Index: []uint32{2}, Value: []float64{1}}, []uint16{2}, []bool{false}, true, &left)
+	if names := h.MissingFields(&left); !slices.Equal(names, []string{"x"}) {
+		t.Errorf("missing %v", names)
+	}
+}
+
+// A Faults comes back from JSON; one that does not fit itself is an error.
+func TestFaultsJSON(t *testing.T) {
+	f := NewFaults([]StuckField{{2, 0.1}, {9, math.Copysign(0, -1)}}, []FieldLimits{{1, -1, 1e30, true}, {2, 0, 0, false}})
+	data, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again Faults
+	if err := json.Unmarshal(data, &again); err != nil || !slices.Equal(again.Stuck, f.Stuck) || !slices.Equal(again.Limits, f.Limits) || !again.at(2, 0.1) || !again.at(9, 0) || !again.at(1, 0) || again.at(1, 2) || !again.at(1, -2) {
+		t.Errorf("%s: %+v, %v", data, again, err)
+	}
+	if NewFaults(nil, nil) != nil {
+		t.Error("no fault is not nil")
+	}
+	for _, text := range []string{`{"stuck":[{"field":2},{"field":2}]}`, `{"stuck":[{"field":2},{"field":1}]}`, `{"limits":[{"field":1,"low":2,"high":1}]}`, `{"limits":[{"field":3},{"field":1}]}`} {
+		if err := json.Unmarshal([]byte(text), &Faults{}); err == nil {
+			t.Errorf("%s is taken", text)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package serve_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"blankout/serve"
+)
+
+// sticking returns events of which the field vibration reads 2.5 from number 3000 on.
+func sticking() []byte {
+	var lines bytes.Buffer
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range 4000 {
+		label, x, load := "no", r.NormFloat64(), r.NormFloat64()
+		if i%2 == 1 {
+			label, x, load = "yes", x+4, load+2
+		}
+		if i >= 3000 {
+			x = 2.5
+		}
+		fmt.Fprintf(&lines, `{"label":%q,"ts":%d,"vibration":%v,"load":%v}`+"\n", label, 1_700_000_000_000+1000*i, x, load)
+	}
+	return lines.Bytes()
+}
+
+// A field that is stuck is missing in the answers while it has that value, and named in them, in the alarms and
+// in the metrics.
+func TestStuck(t *testing.T) {
+	runner, service := runnerOver(t, sticking())
+	url := start(t, serve.DefaultConfig(), service)
+	if err := runner.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	type prediction struct {
+		Scores         []float64
+		Missing, Stuck []string
+		Explanation    []struct{ Feature string }
+	}
+	predict := func(event string) (p prediction) {
+		t.Helper()
+		var got struct{ Predictions []prediction }
+		status, text, _ := call(t, "POST", url+"/v1/predict?explain=3", event)
+		if err := json.Unmarshal([]byte(text), &got); err != nil || status != 200 || len(got.Predictions) != 1 {
+			t.Fatalf("%d %v %s", status, err, text)
+		}
+		return got.Predictions[0]
+	}
+	stuck, null, moving := predict(`{"vibration":2.5,"load":1}`), predict(`{"vibration":null,"load":1}`), predict(`{"vibration":2.25,"load":1}`)
+	if fmt.Sprint(stuck.Stuck, stuck.Missing, null.Stuck, null.Missing, moving.Stuck, moving.Missing) != "[vibration] [vibration] [] [vibration] [] []" {
+		t.Errorf("%+v\n%+v\n%+v", stuck, null, moving)
+	}
+	if stuck.Stuck = nil; fmt.Sprint(stuck) != fmt.Sprint(null) || moving.Scores[0] == null.Scores[0] {
+		t.Errorf("%+v\n%+v\n%+v", stuck, null, moving)
+	}
+	_, text, _ := call(t, "GET", url+"/v1/features", "")
+	for _, want := range []string{`"kind":"stuck","state":"raised"`, `"value":2.5`, `vibration reads 2.5 since 2023-11-14T23:03:20Z: stuck, and missing where it reads that (found after 50 repeats; usually 0 % of its readings repeat the one before)`, `"repeats":0`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s lacks %s", text, want)
+		}
+	}
+	_, text, _ = call(t, "GET", url+"/metrics", "")
+	for _, want := range []string{`blankout_field_stuck{field="vibration"} 1`, `blankout_field_alarms{kind="stuck"} 1`, `blankout_field_alarms{kind="missing"} 0`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+	if strings.Contains(text, `blankout_field_stuck{field="load"}`) {
+		t.Error("load is stuck")
+	}
+}

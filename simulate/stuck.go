@@ -1,0 +1,64 @@
+package simulate
+
+// This file shows what it is worth that fields which are stuck are found.
+
+import (
+	"blankout/internal/event"
+	"blankout/internal/model"
+)
+
+// stuckFields returns the numeric fields that each of a family's nightmares holds at a value.
+func stuckFields(f Family, s *event.Schema) (ids []uint16) {
+	for i, l := range f.Levels {
+		n, ok := base(l.Nightmare).(Linear)
+		if !ok || n.A != 0 {
+			return nil
+		}
+		if i == 0 {
+			ids = n.fields(s)
+		}
+	}
+	return ids
+}
+
+// fields returns the numeric fields of the group.
+func (l Linear) fields(s *event.Schema) (ids []uint16) {
+	for id, f := range s.Fields {
+		if f.Kind == event.Numeric && (f.Name == l.Group || f.Group == l.Group) {
+			ids = append(ids, uint16(id))
+		}
+	}
+	return ids
+}
+
+// modelOf returns the model of a run, which has found what is stuck, or nothing, if the treatment says so.
+func (u *run) modelOf() model.Model {
+	m, ok := u.subject.Model.(*model.Linear)
+	if !ok || u.treatment.Dead != Found && u.treatment.Dead != NotFound {
+		return u.subject.Model
+	}
+	var stuck []model.StuckField
+	if n, ok := base(u.nightmare).(Linear); ok && u.treatment.Dead == Found {
+		for _, id := range n.fields(m.Schema) {
+			stuck = append(stuck, model.StuckField{Field: id, Value: n.B})
+		}
+	}
+	var limits []model.FieldLimits
+	if m.Faults != nil {
+		limits = m.Faults.Limits
+	}
+	return m.WithFaults(model.NewFaults(stuck, limits))
+}
+
+// learnerOf is modelOf for a learner, which looks for what is stuck, or does not.
+func (u *run) learnerOf() *Subject {
+	s := *u.subject
+	if u.treatment.Dead == Found || u.treatment.Dead == NotFound {
+		c := *s.Learn
+		if c.Stuck = "missing"; u.treatment.Dead == NotFound {
+			c.Stuck = "off"
+		}
+		s.Learn = &c
+	}
+	return &s
+}

@@ -1,0 +1,82 @@
+package simulate
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/online"
+)
+
+// Where a nightmare holds a field at a value there is a curve of a learner, or a model, that has found it: it errs less
+// than the one that has not, as if the field were null. Other nightmares have the curves that were asked for.
+func TestStuckFoundAndNot(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
+	for _, name := range []string{"x", "y"} {
+		schema.AddField(event.Field{Name: name, Kind: event.Numeric, Column: uint32(len(schema.Fields))})
+	}
+	var examples []event.Example
+	for range 4000 {
+		z := r.NormFloat64()
+		e := event.Example{Weight: 1, Field: []uint16{1, 2}, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{10 + z + 0.2*r.NormFloat64(), z + r.NormFloat64()}}}
+		if z > 0 {
+			e.Label = 1
+		}
+		examples = append(examples, e)
+	}
+	c := online.DefaultConfig()
+	l, err := online.New(c, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range examples[:2000] {
+		l.Learn(&examples[i])
+	}
+	rest := examples[2000:]
+	subjects := []*Subject{
+		{Name: "model", Examples: rest, Schema: schema, Model: l.Published()},
+		{Name: "learner", Examples: rest, Schema: schema, Learn: &c},
+	}
+	var families []Family
+	for _, name := range []string{"stuck:x:13@50%-100%", "group:x@50%-100%", "stuck:x:13,14@50%-100%"} {
+		f, err := ParseFamily(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		families = append(families, f)
+	}
+	replay := Replay{Families: families, Treatments: []Treatment{{Dead: Null}, {Dead: Null, Rescale: true}}, Stuck: true, Repeat: 1}
+	result, err := replay.Run(context.Background(), subjects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	errors := map[string]float64{}
+	var names []string
+	for _, curve := range result.Curves {
+		name := curve.Nightmare + " " + curve.Subject + " " + curve.Treatment.String()
+		names, errors[name] = append(names, name), curve.Points[0].Error
+	}
+	want := []string{
+		"stuck:x:13@50%-100% model not found", "stuck:x:13@50%-100% model found", "stuck:x:13@50%-100% learner not found", "stuck:x:13@50%-100% learner found",
+		"group:x@50%-100% model null", "group:x@50%-100% model null, rescaled", "group:x@50%-100% learner null",
+		"stuck:x:13,14@50%-100% model not found", "stuck:x:13,14@50%-100% model found", "stuck:x:13,14@50%-100% learner not found", "stuck:x:13,14@50%-100% learner found",
+	}
+	if !slices.Equal(names, want) {
+		t.Fatalf("%q", names)
+	}
+	t.Log(errors)
+	if found := errors[want[1]]; found != errors[want[4]] || found > errors[want[0]]-10 {
+		t.Errorf("a model: %v", errors)
+	}
+	// The learner needs 50 of 1,000 events to find it, and without finding it learns to do without.
+	if errors[want[3]] > errors[want[2]]-0.2 {
+		t.Errorf("a learner: %v", errors)
+	}
+	replay.Stuck, replay.Families = false, families[:1]
+	if result, err = replay.Run(context.Background(), subjects[:1]); err != nil || len(result.Curves) != 2 || result.Curves[0].Dead != Null {
+		t.Errorf("%+v %v", result, err)
+	}
+}
