@@ -61,6 +61,7 @@ func TestLasso(t *testing.T) {
 		{Loss: "hinge", Bound: "chen", Noise: "dropout:0.4", Cost: 0.7, L2: -1, L1: 2, Intercept: PenalizedIntercept},
 		{Loss: "squared-hinge", Noise: "none", L2: 0, L1: 4},
 		{Loss: "quadratic", Noise: "laplace:0.2", L2: 0, L1: 8},
+		{Loss: "logistic", Noise: "silent:0.4", L2: 0, L1: 1},
 	} {
 		full := DefaultConfig()
 		full.Loss, full.Bound, full.Noise, full.L2, full.L1, full.Tol = c.Loss, c.Bound, c.Noise, c.L2, c.L1, 1e-9
@@ -160,10 +161,11 @@ func TestLassoLimits(t *testing.T) {
 		t.Errorf("with three threads: %v against %v, %v", again, rough.Objective, err)
 	}
 	for name, set := range map[string]func(c *Config){
-		"negative":            func(c *Config) { c.L1 = -1 },
-		"hinge without noise": func(c *Config) { c.Loss, c.Noise, c.L1 = "hinge", "none", 1 },
-		"t-logistic":          func(c *Config) { c.Loss, c.Noise, c.L1 = "t-logistic:1.5", "none", 1 },
-		"newton":              func(c *Config) { c.Solver, c.L1 = Newton, 1 },
+		"negative":             func(c *Config) { c.L1 = -1 },
+		"hinge without deaths": func(c *Config) { c.Loss, c.Noise, c.L1 = "hinge", "silent:0.5", 1 },
+		"hinge without noise":  func(c *Config) { c.Loss, c.Noise, c.L1 = "hinge", "none", 1 },
+		"t-logistic":           func(c *Config) { c.Loss, c.Noise, c.L1 = "t-logistic:1.5", "none", 1 },
+		"newton":               func(c *Config) { c.Solver, c.L1 = Newton, 1 },
 	} {
 		if _, err := train(set); err == nil {
 			t.Errorf("%s passed", name)

@@ -123,11 +123,16 @@ func TestNumbersThatAreAllEqual(t *testing.T) {
 			}
 		}
 	}
-	// Rows without weight have other targets.
+	// A penalty of the intercept pulls it to 0, and rows without weight may have other targets.
+	data := denseData(t, x, nil)
+	o := newExpected(t, data, slices.Repeat([]float64{7}, len(x)), loss.Linear{}, loss.NoNoise{}, 1, PenalizedIntercept)
+	if r := solve(t, o, Options{}); !(r.W[5] < 6.9) {
+		t.Errorf("a penalized intercept is %v", r.W[5])
+	}
 	weight := make([]float64, len(x))
 	y := slices.Repeat([]float64{3}, len(x))
 	y[4], weight[5] = 9, 1
-	o, err := NewExpected(Problem{Data: denseData(t, x, nil), Y: y, Weight: weight, Loss: loss.Quantile{T: 0.9}, Kappa: 1, Intercept: FreeIntercept, Penalty: Ridge(5, 1, FreeIntercept)})
+	o, err := NewExpected(Problem{Data: data, Y: y, Weight: weight, Loss: loss.Quantile{T: 0.9}, Kappa: 1, Intercept: FreeIntercept, Penalty: Ridge(5, 1, FreeIntercept)})
 	if err != nil {
 		t.Fatal(err)
 	}

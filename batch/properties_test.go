@@ -312,7 +312,7 @@ func TestCertificateIsABound(t *testing.T) {
 		x, y := drawProblem(t, 6, 60, 5, uncentered)
 		data := denseData(t, x, y)
 		for _, l := range everyLoss {
-			for _, n := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.95}, loss.Gaussian{SD: 2}, loss.GroupDropout{Groups: 0.4}, loss.GroupDropout{Q: 0.1, Groups: 0.9}, loss.GroupDropout{Rates: ownRates}} {
+			for _, n := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.95}, loss.Gaussian{SD: 2}, loss.GroupDropout{Groups: 0.4}, loss.GroupDropout{Q: 0.1, Groups: 0.9}, loss.GroupDropout{Rates: ownRates}, loss.Silent{D: 0.8}} {
 				for _, it := range everyIntercept {
 					name := fmt.Sprintf("%v %v %v uncentered=%v", l, n, it, uncentered)
 					o := newExpected(t, data, y, l, n, 1, it)

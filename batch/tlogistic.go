@@ -155,7 +155,7 @@ func (o *TLogistic) influences(w []float64) []float64 {
 // Influences returns the influences of the rows of d, see [TLogistic.Influences],
 // by output. d and c are those that f was trained with, c without Copies.
 func (f *Fit) Influences(d *Data, c Config) ([][]float64, error) {
-	noise, err := c.noise()
+	noise, err := loss.ParseNoise(c.Noise)
 	if err != nil {
 		return nil, err
 	}

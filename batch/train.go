@@ -108,7 +108,7 @@ func Train(ctx context.Context, d *Data, c Config) (*Fit, error) {
 // TrainFrom is Train from a start for each problem; nil is zero.
 func TrainFrom(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit, error) {
 	begin := time.Now()
-	noise, err := c.noise()
+	noise, err := loss.ParseNoise(c.Noise)
 	if err != nil {
 		return nil, err
 	}
@@ -184,18 +184,9 @@ func TrainFrom(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit,
 	return f, nil
 }
 
-// noise returns the Noise. Silent noise of which nothing dies is none.
-func (c Config) noise() (loss.Noise, error) {
-	noise, err := loss.ParseNoise(c.Noise)
-	if silent, ok := noise.(loss.Silent); ok && silent.D == 0 {
-		return loss.NoNoise{}, nil
-	}
-	return noise, err
-}
-
 // Check returns the first thing wrong with c that can be told without data.
 func (c Config) Check() error {
-	noise, err := c.noise()
+	noise, err := loss.ParseNoise(c.Noise)
 	if err != nil {
 		return err
 	}

@@ -52,6 +52,8 @@ type trainFlags struct {
 	covariance  int            // of so many numeric columns at most
 	presence    batch.Presence // of the fields in the examples, for the rule of --missing-policy
 	observed    bool           // the noise is loss.ObservedNoise; its rates are found once the examples have been read
+	silentValue string         // what a dead feature reads under silent noise
+	deaths      batch.Deaths   // the readings of which that follows
 }
 
 func (p *program) train() *cobra.Command {
@@ -110,6 +112,7 @@ There --noise and --standardize are auto unless given.`,
 	f.StringVar(&t.Loss, "loss", t.Loss, "`LOSS`, as logistic or hinge, for regression squared\n"+valuesUsage(batch.LossNames(t.Estimators)))
 	f.StringVar(&t.Bound, "bound", "", "form of the expected loss: gaussian (the default), chen, quadratic-noising, mcf\nor exact, over all masks of dropout, for events of at most 16 features")
 	f.StringVar(&t.Noise, "noise", t.Noise, "`NOISE` to stand, as dropout:0.3; online also auto\n"+valuesUsage(loss.NoiseNames())+";\ndropout:Q+group:Q is of features and, independently, of groups; group:NAME=Q,… gives groups\nrates of their own, observed those at which they are missing from the examples")
+	f.StringVar(&o.silentValue, "silent-value", string(batch.SilentAuto), "of --noise silent:D and silent-group:D: what a dead feature reads, `auto|mean|zero`\nauto: 0 where one of a hundred readings or more is 0, else their mean")
 	f.Float64VarP(&t.Cost, "cost", "c", t.Cost, "`COST` of the losses against |w|^2")
 	f.Float64Var(&t.L2, "l2", 0, "penalty `X`|w|^2 and losses of weight 1, instead of -c")
 	t.L2 = -1
@@ -196,6 +199,9 @@ func (o *trainFlags) check(c *cobra.Command) error {
 	}
 	if loss, _, _ := strings.Cut(o.config.Loss, ":"); o.influences != "" && (loss != "t-logistic" || o.config.Copies > 0) {
 		return fmt.Errorf("--influences is for --loss t-logistic:T, without --copies")
+	}
+	if _, err := batch.ParseSilentValue(o.silentValue); err != nil {
+		return fmt.Errorf("--silent-value %w", err)
 	}
 	if o.observed = o.config.Noise == loss.ObservedNoise; o.observed {
 		o.config.Noise = "group:0" // its kind
@@ -514,6 +520,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	for name, t := range o.online.config.FieldTransform {
 		fit.FieldTransform[name] = model.Transform(t)
 	}
+	silent := o.silent()
 	count := 0
 	add := func(in *packedBatch, i int, at func() string) error {
 		e := &in.Examples[i]
@@ -524,6 +531,9 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 			screen.progress(humanize.Comma(int64(count)) + " examples read")
 		}
 		o.presence.Add(e)
+		if silent {
+			o.deaths.Observe(e, schema)
+		}
 		if scaler != nil {
 			b.Fields(e)
 			x = scaler.Standardized(e, event.Vec{Index: x.Index[:0], Value: x.Value[:0]})
@@ -560,20 +570,27 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	}
 	o.data.reading = data.reading
 	d := b.Data(schema)
-	if scaler != nil {
-		return d, scaler, nil
+	if scaler == nil {
+		if len(schema.Classes) == 1 && event.IsZero(schema.Classes[0]) {
+			d = d.Unlabel()
+		}
+		if d = d.SortClasses(); mode != model.StandardizeNone {
+			if d, scaler, err = fit.Fit(d, mode); err != nil {
+				return nil, nil, refusedError{err}
+			}
+		}
 	}
-	if len(schema.Classes) == 1 && event.IsZero(schema.Classes[0]) {
-		d = d.Unlabel()
-	}
-	if d = d.SortClasses(); mode == model.StandardizeNone {
-		return d, nil, nil
-	}
-	d, scaler, err = fit.Fit(d, mode)
-	if err != nil {
-		return nil, nil, refusedError{err}
+	if silent {
+		if d, err = o.deaths.Apply(d, scaler, batch.SilentValue(o.silentValue)); err != nil {
+			return nil, nil, refusedError{err}
+		}
 	}
 	return d, scaler, nil
+}
+
+// silent says that features die silently under the noise, or under one of the grid.
+func (o *trainFlags) silent() bool {
+	return slices.ContainsFunc(append([]string{o.config.Noise}, o.grid...), func(s string) bool { return strings.Contains(s, "silent") })
 }
 
 // labelsOf says what labels are.

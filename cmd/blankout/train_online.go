@@ -59,7 +59,7 @@ func (o *onlineFlags) add(c *cobra.Command) {
 // ones that --solver online refuses.
 var (
 	onlineOnly = []string{"passes", "expected-missing-groups", "optimizer", "learning-rate", "stuck", "irls-batch", "irls-window"}
-	exactOnly  = []string{"l1", "tol", "copies", "prior", "scaler", "multiclass", "folds", "validation", "grid", "plot", "influences",
+	exactOnly  = []string{"l1", "tol", "copies", "prior", "scaler", "multiclass", "folds", "validation", "grid", "plot", "influences", "silent-value",
 		"kernel", "drop-q", "keep", "epochs"}
 )
 
@@ -87,6 +87,7 @@ func (o *trainFlags) refuseUnused(c *cobra.Command) error {
 		{len(o.grid) > 0, []string{"expected-missing"}, "goes with --grid, or with --solver online"},
 		{svm.IsLoss(lossName), []string{"kernel", "drop-q", "keep", "epochs"}, "is for --loss dropsvm"},
 		{!loss.IsRegression(lossName) || o.online.config.MissingPolicy != string(model.MissingRescale), []string{"missing-policy"}, "rescale is for classes: a target is predicted from the fields that are left, or imputed"},
+		{o.silent(), []string{"silent-value"}, "is for --noise silent:D and silent-group:D"},
 		{losses || lossName == "t-logistic" || o.config.Prior == string(batch.L2Prior), []string{"prior"}, "is for --loss t-logistic:T; the prior of other losses is l2"},
 	} {
 		if !f.used {

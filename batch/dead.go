@@ -1,0 +1,210 @@
+package batch
+
+// This file finds what a feature reads when it is dead and does not say so.
+
+import (
+	"fmt"
+	"slices"
+
+	"blankout/internal/event"
+	"blankout/internal/model"
+)
+
+// A SilentValue says what a dead feature reads, among the values as they came.
+type SilentValue string
+
+// The kinds of dead values.
+const (
+	// SilentAuto is 0 for a column that is 0 in one of a hundred readings or more, else the mean.
+	SilentAuto SilentValue = "auto"
+	// SilentMean is the mean of the readings.
+	SilentMean SilentValue = "mean"
+	// SilentZero is 0.
+	SilentZero SilentValue = "zero"
+)
+
+// ParseSilentValue reads auto, mean or zero.
+func ParseSilentValue(s string) (SilentValue, error) {
+	v := SilentValue(s)
+	if v != SilentAuto && v != SilentMean && v != SilentZero {
+		return "", fmt.Errorf("%q: want auto, mean or zero", s)
+	}
+	return v, nil
+}
+
+// Deaths gathers the readings of numeric columns as they come, of which follows what a dead
+// feature reads. The zero value is ready for use.
+type Deaths struct {
+	examples float64
+	columns  map[uint32]*columnReadings
+}
+
+// columnReadings are the readings of a column that examples hold.
+type columnReadings struct {
+	n, zeros, mean float64
+	kind           event.Kind
+}
+
+// Observe counts in an example as it came.
+func (g *Deaths) Observe(e *event.Example, schema *event.Schema) {
+	if g.columns == nil {
+		g.columns = map[uint32]*columnReadings{}
+	}
+	g.examples++
+	named := len(e.Field) == e.Features.Len()
+	for i, column := range e.Features.Index {
+		r := g.columns[column]
+		if r == nil {
+			r = &columnReadings{}
+			if named {
+				r.kind = schema.Fields[e.Field[i]].Kind
+			}
+			g.columns[column] = r
+		}
+		x := e.Features.Value[i]
+		if r.n++; x == 0 {
+			r.zeros++
+		}
+		r.mean += (x - r.mean) / r.n
+	}
+}
+
+// Value returns what the feature of a column reads when it is dead, as it came: 0 for one that
+// is no number. Columns of sparse formats are numbers if nine of ten examples hold them.
+func (g *Deaths) Value(column uint32, schema *event.Schema, v SilentValue) float64 {
+	r := g.columns[column]
+	if r == nil || v == SilentZero {
+		return 0
+	}
+	n, zeros, mean := r.n, r.zeros, r.mean
+	switch r.kind {
+	case event.Numeric:
+	case event.Sparse:
+		if 10*n < 9*g.examples {
+			return 0
+		}
+		if !schema.ColumnsGoMissing() {
+			zeros += g.examples - n
+			mean *= n / g.examples
+			n = g.examples
+		}
+	default:
+		return 0
+	}
+	if v == SilentAuto && 100*zeros >= n {
+		return 0
+	}
+	return mean
+}
+
+// Apply returns d with the dead values that silent noise asks for, see SetDead. scaler is the
+// model whose Scaler has made d of the examples as they came; nil if d holds them as they came.
+func (g *Deaths) Apply(d *Data, scaler *model.Linear, v SilentValue) (*Data, error) {
+	var curves *model.Curves
+	if scaler != nil {
+		curves = scaler.Scaler.Curves
+	}
+	standardized := func(column uint32, x float64) float64 {
+		if scaler == nil {
+			return x
+		}
+		row := scaler.Rows.Row(column)
+		if row == nil {
+			return 0
+		}
+		if stats := scaler.Stats(row); stats != nil {
+			return scaler.Scaler.Apply(stats, x)
+		}
+		return x
+	}
+	dead := func(column uint32) float64 {
+		x := g.Value(curves.Source(column), d.Schema, v)
+		if column >= model.FirstHat {
+			curve := curves.Of(column)
+			knot, first, next := curves.Hats(curve, x)
+			switch column {
+			case curves.Hat(curve, knot):
+				x = first
+			case curves.Hat(curve, knot) + 1:
+				x = next
+			default:
+				x = 0
+			}
+		}
+		return standardized(column, x)
+	}
+	d, err := d.holding(g.left(d, curves, dead))
+	if err != nil {
+		return nil, err
+	}
+	d.SetDead(dead)
+	return d, nil
+}
+
+// left returns, by row, which columns it leaves out although its features would read something there if they
+// were dead: hats of numbers that it holds, and columns of sparse formats that are 0 where they are left out.
+func (g *Deaths) left(d *Data, curves *model.Curves, dead func(column uint32) float64) func(x event.Vec) []uint32 {
+	var always []uint32
+	for column, r := range g.columns {
+		if r.kind == event.Sparse && !d.Schema.ColumnsGoMissing() && dead(column) != 0 {
+			always = append(always, column)
+		}
+	}
+	slices.Sort(always)
+	hats := map[uint32][]uint32{} // by the number's column
+	if curves != nil {
+		for i, column := range curves.Columns {
+			for knot := range curves.Knots[i] {
+				if hat := curves.Hat(i, knot); dead(hat) != 0 {
+					hats[column] = append(hats[column], hat)
+				}
+			}
+		}
+	}
+	var out []uint32
+	lacks := func(x event.Vec, column uint32) {
+		if _, ok := slices.BinarySearch(x.Index, column); !ok {
+			out = append(out, column)
+		}
+	}
+	return func(x event.Vec) []uint32 {
+		out = out[:0]
+		if x.Len() < d.Columns() {
+			for _, column := range always {
+				lacks(x, column)
+			}
+		}
+		for _, column := range x.Index {
+			for _, hat := range hats[column] {
+				lacks(x, hat)
+			}
+		}
+		return out
+	}
+}
+
+// holding returns d, each row with the columns that left returns for it as zeros, in any order.
+func (d *Data) holding(left func(x event.Vec) []uint32) (*Data, error) {
+	var x event.Vec
+	whole := true
+	for i := 0; whole && i < d.Rows(); i++ {
+		x = d.Vec(i, x)
+		whole = len(left(x)) == 0
+	}
+	if whole {
+		return d, nil
+	}
+	b := Builder{Curves: d.curves}
+	for i := range d.Rows() {
+		x = d.Vec(i, x)
+		for _, column := range left(x) {
+			at, _ := slices.BinarySearch(x.Index, column)
+			x.Index, x.Value = slices.Insert(x.Index, at, column), slices.Insert(x.Value, at, 0)
+		}
+		if err := b.Add(&event.Example{Features: x, Label: d.Label(i), Target: d.Target(i), Weight: d.Weight(i)}); err != nil {
+			return nil, err
+		}
+	}
+	b.d.fields = d.fields
+	return b.Data(d.Schema), nil
+}

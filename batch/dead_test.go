@@ -1,0 +1,217 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+
+	"blankout/batch/internal/problems"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+)
+
+// What a column reads when it is dead follows from its readings as they came.
+func TestDeadValues(t *testing.T) {
+	schema := event.NewSchema(20, []string{"-1", "1"}, 2)
+	number := schema.AddField(event.Field{Name: "number", Kind: event.Numeric})
+	often := schema.AddField(event.Field{Name: "often", Kind: event.Numeric})
+	word := schema.AddField(event.Field{Name: "word", Kind: event.Categorical})
+	var g Deaths
+	for i := range 200 {
+		e := event.Example{}
+		add := func(column uint32, x float64, field uint16) {
+			e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, x)
+			e.Field = append(e.Field, field)
+		}
+		zero := 0.0
+		if i > 0 {
+			zero = 1
+		}
+		if i%2 == 0 {
+			add(1, 5*zero, number) // one of 100 readings is 0; half of the examples lack it
+		}
+		add(2, 3*zero, often) // one of 200
+		add(3, 1, word)
+		if i != 7 {
+			add(4, 2, 0) // left out once in 200
+		}
+		if i%50 != 7 {
+			add(5, 2, 0) // left out once in 50
+		}
+		if i%5 != 0 {
+			add(6, 2, 0) // in four of five
+		}
+		g.Observe(&e, schema)
+	}
+	for _, c := range []struct {
+		column           uint32
+		auto, mean, zero float64
+	}{
+		{1, 0, 5 * 0.99, 0}, {2, 3 * 0.995, 3 * 0.995, 0}, {3, 0, 0, 0}, {4, 2 * 0.995, 2 * 0.995, 0}, {5, 0, 2 * 0.98, 0}, {6, 0, 0, 0}, {9, 0, 0, 0},
+	} {
+		for v, want := range map[SilentValue]float64{SilentAuto: c.auto, SilentMean: c.mean, SilentZero: c.zero} {
+			if got := g.Value(c.column, schema, v); math.Abs(got-want) > 1e-12 {
+				t.Errorf("column %d, %s: %v, want %v", c.column, v, got, want)
+			}
+		}
+	}
+	schema.Absent = event.AbsentMissing
+	if got := g.Value(5, schema, SilentAuto); got != 2 {
+		t.Errorf("a column that is missing where it is left out reads %v", got)
+	}
+	for _, text := range []string{"auto", "mean", "zero"} {
+		if v, err := ParseSilentValue(text); string(v) != text || err != nil {
+			t.Errorf("%s: %v, %v", text, v, err)
+		}
+	}
+	if _, err := ParseSilentValue("0"); err == nil {
+		t.Error("0 is read")
+	}
+}
+
+// What is solved with dead values is the expectation of what happens to the events as they came: standardized
+// readings, transforms, hats of numbers and zeros that are left out with them.
+func TestDeathsApply(t *testing.T) {
+	x, y := problems.Gaussian(41, 300, 4, false)
+	schema := event.NewSchema(20, []string{"-1", "1"}, 2)
+	var fields []uint16
+	for _, name := range []string{"a", "b"} {
+		fields = append(fields, schema.AddField(event.Field{Name: name, Kind: event.Numeric}))
+	}
+	var examples []event.Example
+	for i, row := range x {
+		e := event.Example{Weight: 1, Offset: int64(i)}
+		if y[i] > 0 {
+			e.Label = 1
+		}
+		add := func(column uint32, x float64, field uint16) {
+			e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, x)
+			e.Field = append(e.Field, field)
+		}
+		add(1, math.Sinh(2*row[0]), fields[0]) // heavy tails
+		if i%3 > 0 {
+			add(2, row[1]+2, fields[1]) // seldom there, which makes a hat of presence
+		} else {
+			e.Missing = nil
+		}
+		if i != 17 {
+			add(3, row[2]+30, 0) // left out once
+		}
+		add(4, row[3], 0)
+		examples = append(examples, e)
+	}
+	knots := model.Curves{Columns: []uint32{1}, Knots: [][]float64{{-3, -1, 0.5, 2, 20}}}
+	for _, c := range []struct {
+		name  string
+		mode  model.Standardize
+		bends bool
+		v     SilentValue
+	}{{"as they came", model.StandardizeNone, false, SilentAuto}, {"standardized", model.StandardizeAuto, false, SilentMean}, {"to 0", model.StandardizeAuto, false, SilentZero},
+		{"curves", model.StandardizeAuto, true, SilentMean}, {"curves to 0", model.StandardizeAuto, true, SilentZero}} {
+		fit := Standardizer{Presence: true}
+		var b Builder
+		var g Deaths
+		for i := range examples {
+			g.Observe(&examples[i], schema)
+			fit.Observe(&examples[i], schema)
+			if err := b.Add(&examples[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d := b.Data(schema)
+		var scaler *model.Linear
+		var err error
+		if c.mode != model.StandardizeNone {
+			if d, scaler, err = fit.Fit(d, c.mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.bends {
+			scaler.Scaler.Curves = &knots
+			for i := range knots.Knots[0] {
+				scaler.Rows.Touch(knots.Hat(0, i))[model.StatInverse] = 1
+			}
+		}
+		// standardized returns what the model makes of an example, of which all columns of dead have died.
+		standardized := func(e *event.Example, dead map[uint32]bool) event.Vec {
+			as := event.Example{Features: event.Vec{Index: e.Features.Index, Value: append([]float64(nil), e.Features.Value...)}}
+			for i, column := range as.Features.Index {
+				if dead[column] {
+					as.Features.Value[i] = g.Value(column, schema, c.v)
+				}
+			}
+			if dead[3] && len(as.Features.Index) < 4 && as.Features.Index[len(as.Features.Index)-2] != 3 { // a 0 that is left out
+				as.Features = event.Vec{Index: []uint32{1, 2, 3, 4}, Value: []float64{as.Features.Value[0], as.Features.Value[1], g.Value(3, schema, c.v), as.Features.Value[2]}}
+			}
+			if scaler == nil {
+				return as.Features
+			}
+			return scaler.Standardized(&as, event.Vec{})
+		}
+		if c.bends {
+			b := Builder{Curves: &knots}
+			for i := range examples {
+				b.Fields(&examples[i])
+				e := examples[i]
+				e.Field, e.Features = nil, standardized(&e, nil)
+				if err := b.Add(&e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d = b.Data(schema)
+		}
+		if d, err = g.Apply(d, scaler, c.v); err != nil {
+			t.Fatal(err)
+		}
+		// The mean of the squared error over all deaths of a few examples, by hand and as the objective has it.
+		w := make([]float64, d.Columns()+1)
+		weight := map[uint32]float64{}
+		for j := range d.Columns() {
+			w[j] = 0.3*float64(j%5) - 0.4
+			weight[d.Column(j)] = w[j]
+		}
+		w[d.Columns()] = 0.2
+		n := loss.Silent{D: 0.5}
+		for _, at := range []int{0, 1, 2, 17, 18, 40} {
+			only := d.Subset([]int{at})
+			o := newExpected(t, only, y[at:at+1], loss.Quadratic{}, n, 1, FreeIntercept)
+			got := o.ValueGrad(w, nil) - Dot(w[:d.Columns()], w[:d.Columns()])
+			want := 0.0
+			e := &examples[at]
+			columns := e.Features.Index
+			if at == 17 {
+				columns = []uint32{1, 2, 3, 4}
+			}
+			for _, q := range n.Rates() {
+				for mask := range 1 << len(columns) {
+					p, dead := 1.0, map[uint32]bool{}
+					for i, column := range columns {
+						if mask>>i&1 == 1 {
+							p *= q
+							dead[column] = true
+						} else {
+							p *= 1 - q
+						}
+					}
+					v, f := standardized(e, dead), w[d.Columns()]
+					for i, column := range v.Index {
+						f += weight[column] * v.Value[i]
+					}
+					want += p * (f - y[at]) * (f - y[at]) / 4
+				}
+			}
+			if math.Abs(got-want) > 1e-9*math.Abs(want) {
+				t.Errorf("%s: example %d costs %v, by all deaths %v", c.name, at, got, want)
+			}
+		}
+		if c.bends { // and Newton's method finds the minimum with it
+			config := DefaultConfig()
+			config.Noise = "silent:0.5"
+			if f, err := Train(context.Background(), d, config); err != nil || !f.Converged {
+				t.Error(fmt.Sprint(c.name, ": ", err))
+			}
+		}
+	}
+}
