@@ -41,19 +41,13 @@ func (n *noising) see(d *Data, noise loss.Noise) loss.Noise {
 		n.views = append(n.views, view{1 - q, q * (1 - q)})
 	}
 	n.dead = d.dead
-	return even
+	return silent.Squares()
 }
-
-// even is the dropout of which V = diag(x^2) is the variance.
-var even = loss.Dropout{Q: 0.5}
 
 // silentGroups returns which features of Data die together, see jointNoise.
 func silentGroups(d *Data, n loss.Silent) (*groupNoise, error) {
-	if !n.Groups {
-		return jointNoise(d, even)
-	}
-	g, err := newGroupNoise(d, loss.GroupDropout{Groups: even.Q})
-	if err != nil {
+	g, err := jointNoise(d, n.Squares())
+	if err != nil || g == nil {
 		return nil, err
 	}
 	for _, pair := range g.pair {

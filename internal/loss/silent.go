@@ -47,6 +47,14 @@ func (n Silent) String() string {
 	return "silent:" + formatLevel(n.D)
 }
 
+// Squares returns the noise under which the variance of a score is what At calls squares.
+func (n Silent) Squares() Noise {
+	if n.Groups {
+		return GroupDropout{Groups: 0.5}
+	}
+	return Dropout{Q: 0.5}
+}
+
 // At returns the mean of a loss over the rates, and its derivatives by score, intercept and squares.
 //
 // The score is what the features that are alive add: the sum of w (x-z), where a dead feature of value x

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"sync"
 
 	"blankout/internal/event"
@@ -27,7 +28,9 @@ type Model struct {
 	Unit          *numbers.Unit // nil where labels are classes
 	Classes       []float64     // weights of classes
 	Active        int           // outputs in use
-	Decision      model.Decision
+	// Dead returns what a column reads when its feature is dead, standardized, where Noise is silent; nil is 0.
+	Dead     func(column uint32) float64
+	Decision model.Decision
 }
 
 // Objective returns the objective of the batch solvers at the weights of a Model,
@@ -135,6 +138,10 @@ func (e *evaluation) run(ctx context.Context, s event.Source, threads int) error
 // evaluator is the scratch memory of one goroutine.
 type evaluator struct {
 	*evaluation
+	silent     *loss.Silent // nil where the noise is another one
+	dead       []float64    // by feature of the event, nil where all read 0
+	below      []float64    // by output, the score of an event whose features are all dead
+	hats       *hatsOfDead
 	c0, c1, c2 float64
 	sumsq      []float64
 	own        loss.Loss // in the targets' own unit
@@ -152,9 +159,16 @@ func (e *evaluation) worker() *evaluator {
 	if e.Unit != nil {
 		w.own = e.Unit.Loss(e.Loss)
 	}
-	w.c0, w.c1, w.c2 = e.Noise.Coefficients()
+	noise := e.Noise
+	if silent, ok := noise.(loss.Silent); ok {
+		w.silent, noise, w.below = &silent, silent.Squares(), make([]float64, e.Outputs)
+		if e.Dead != nil && e.Scaler.Curves != nil {
+			w.hats = newHatsOfDead(e.Scaler.Curves, e.Dead)
+		}
+	}
+	w.c0, w.c1, w.c2 = noise.Coefficients()
 	if w.c2 != 0 {
-		w.groups = rows.NewGroups(e.Schema, []loss.Noise{e.Noise}, e.Outputs, e.Bound)
+		w.groups = rows.NewGroups(e.Schema, []loss.Noise{noise}, e.Outputs, e.Bound)
 	}
 	w.f, w.lag, w.q = make([]float64, e.Outputs), make([]float64, e.Outputs), make([]float64, e.Outputs)
 	if w.c0 > 0 {
@@ -171,7 +185,11 @@ func (e *evaluation) worker() *evaluator {
 // gather takes up an event's features that have rows, standardized.
 func (w *evaluator) gather(e *event.Example) {
 	s, x := &w.rows, w.scaler.Columns(e.Features, &w.filled)
+	if w.hats != nil {
+		x = w.hats.with(x)
+	}
 	s.Reset(x.Len())
+	w.dead = w.dead[:0]
 	s.Rows = w.Rows.Find(x.Index, &w.places, s.Rows)
 	w.columns = w.columns[:0]
 	n := 0
@@ -183,6 +201,11 @@ func (w *evaluator) gather(e *event.Example) {
 		if w.scaler.Mode != model.StandardizeNone {
 			value = w.scaler.Apply(row[:model.ScalerWidth], value)
 		}
+		if w.silent != nil && w.Dead != nil {
+			z := w.Dead(x.Index[i])
+			value -= z
+			w.dead = append(w.dead, z)
+		}
 		s.Rows[n], s.X[n], s.Ridge[n] = row, value, 0
 		if s.Basis[n] = value * value; w.groups == nil {
 			s.Basis[n] = w.c1*value + w.c2*value*value
@@ -191,6 +214,53 @@ func (w *evaluator) gather(e *event.Example) {
 		n++
 	}
 	s.Rows, s.X, s.Basis, s.Ridge = s.Rows[:n], s.X[:n], s.Basis[:n], s.Ridge[:n]
+}
+
+// addDead adds to the intercepts in f what the event's features read when they are dead. The rest of
+// the score is what they read above that.
+func (w *evaluator) addDead() {
+	for i, z := range w.dead {
+		for k, v := range w.rows.Rows[i][model.ScalerWidth:][:w.Outputs] {
+			w.f[k] += z * v
+		}
+	}
+	copy(w.below, w.f)
+}
+
+// hatsOfDead are the hats of dead numbers, by curve. An event that holds the number holds them too, as 0.
+type hatsOfDead struct {
+	curves *model.Curves
+	hats   [][]uint32
+	room   event.Vec
+}
+
+func newHatsOfDead(curves *model.Curves, dead func(column uint32) float64) *hatsOfDead {
+	h := &hatsOfDead{curves: curves, hats: make([][]uint32, len(curves.Columns))}
+	for i := range h.hats {
+		for knot := range curves.Knots[i] {
+			if hat := curves.Hat(i, knot); dead(hat) != 0 {
+				h.hats[i] = append(h.hats[i], hat)
+			}
+		}
+	}
+	return h
+}
+
+// with returns x with the hats that its numbers have when they are dead.
+func (h *hatsOfDead) with(x event.Vec) event.Vec {
+	numbers, _ := slices.BinarySearch(x.Index, model.FirstHat)
+	h.room.Index, h.room.Value = append(h.room.Index[:0], x.Index...), append(h.room.Value[:0], x.Value...)
+	for i, column := range h.curves.Columns {
+		if _, ok := slices.BinarySearch(x.Index[:numbers], column); !ok {
+			continue
+		}
+		for _, hat := range h.hats[i] {
+			if at, ok := slices.BinarySearch(h.room.Index, hat); !ok {
+				h.room.Index, h.room.Value = slices.Insert(h.room.Index, at, hat), slices.Insert(h.room.Value, at, 0)
+			}
+		}
+	}
+	return h.room
 }
 
 func (w *evaluator) batch(b *event.Batch) (sum evaluated) {
@@ -205,6 +275,7 @@ func (w *evaluator) batch(b *event.Batch) (sum evaluated) {
 		if w.Unit != nil {
 			w.f[0] = w.Unit.Own(w.f[0])
 		}
+		w.addDead()
 		clear(w.q)
 		switch {
 		case w.groups != nil:
@@ -226,7 +297,12 @@ func (w *evaluator) batch(b *event.Batch) (sum evaluated) {
 			if w.Unit != nil {
 				y = w.Unit.Standard(w.Unit.Clip(e.Target))
 			}
-			value, _, _ := w.Loss.At(y, w.f[k], w.q[k]+w.c0*w.sumsq[k])
+			value := 0.0
+			if w.silent != nil {
+				value, _, _, _ = w.silent.At(w.Loss, y, w.f[k]-w.below[k], w.below[k], w.q[k])
+			} else {
+				value, _, _ = w.Loss.At(y, w.f[k], w.q[k]+w.c0*w.sumsq[k])
+			}
 			sum.loss += w.kappa * e.Weight * w.Classes[e.Label] * value
 		}
 		sum.weight += e.Weight

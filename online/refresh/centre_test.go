@@ -16,7 +16,7 @@ import (
 // of the events that leave, noise included, and the pull of the center before are each other's opposite. The hats of
 // curves, which are the second-order expert's, get no weight.
 func TestCenterOfAllIsTheSolution(t *testing.T) {
-	for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.5}} {
+	for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.5}, loss.Silent{D: 0.5}} {
 		for _, curved := range []bool{false, true} {
 			t.Run(fmt.Sprint(noise, "/", curved), func(t *testing.T) {
 				const n = 120
@@ -33,7 +33,7 @@ func TestCenterOfAllIsTheSolution(t *testing.T) {
 				width := rows.FirstPart + 5
 				table := model.NewTable(width)
 				bias := make([]float64, width)
-				w := Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, Growth: 1, Levels: []Level{{noise, 1}},
+				w := Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, Growth: 1, Levels: []Level{{noise, 1}}, Dead: func(column uint32) float64 { return 0.3 * float64(column) },
 					Model: &model.Linear{Head: model.Head{Schema: event.NewSchema(4, []string{"a", "b"}, 2), Scaler: scaler, Layout: model.Layout{Width: width}}, Rows: table}}
 				draw := rand.New(rand.NewPCG(1, 2))
 				for i := range n {

@@ -25,7 +25,8 @@ import (
 // R being the ridge of the objective. It is the proximal step of dropout descent
 // with the loss kept exact instead of linearized (docs/mathematics.md). D's sums
 // are a further value of a row for each level and output, after the rule's own.
-// Only columns that occur in the window take part.
+// Only columns that occur in the window take part. Under silent noise an event counts
+// once for each rate, see batch.Expected, and so does its part of D.
 //
 
 // The window is the size events since the last refresh, and c then the iterate; or
@@ -170,6 +171,8 @@ type Weights struct {
 	Active int                 // outputs in use
 	Output func(class int) int // returns the output that learns a class
 	Growth float64             // what is added to D counts so often
+	// Dead returns what a column reads when its feature is dead, standardized, under silent noise; nil is 0.
+	Dead func(column uint32) float64
 }
 
 // Level is a level of noise.
@@ -204,6 +207,9 @@ func (r *Refresh) Solve(w Weights) {
 		start = end
 	}
 	d := b.Data(w.Model.Schema)
+	if w.Dead != nil {
+		d.SetDead(w.Dead)
+	}
 	list := make([][]float64, d.Columns(), d.Columns()+1)
 	for c := range list {
 		list[c] = w.Table.Touch(d.Column(c))
@@ -266,17 +272,19 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 	if isRobust {
 		// Theta-steps: the convex part with every event weighted by its influence.
 		p.Loss, steps = robust.Theta(), 3
-		p.Weight = slices.Clone(p.Weight)
 	}
+	views, dead := viewsOf(p.Noise), w.deadUnder(p.Noise)
 	for range steps {
-		if isRobust {
-			r.eachOf(d, lv, found, func(i int, f, variance float64) {
-				p.Weight[i] = r.window.weights[i] * robust.Influence(y[i], f, variance)
-			})
-		}
 		o, err := batch.NewExpected(p)
 		if err != nil {
 			panic(err) // New has checked the settings
+		}
+		if isRobust {
+			m := o.Weights()
+			r.eachOf(d, dead, views, found, func(i, v int, f, variance float64) {
+				m[i*len(views)+v] *= robust.Influence(y[i], f, variance)
+			})
+			o.Weigh(m)
 		}
 		// A gap of so little is some 1e-6 in the weights.
 		solution, err := batch.Solve(context.Background(), o, batch.Options{Solver: batch.Newton, Dual: true, Tol: 1e-12, MaxIterations: 50, Start: found})
@@ -295,21 +303,20 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 		}
 		r.Lags(row)[j] -= delta * lv.Inverse
 	}
-	_, c1, c2 := p.Noise.Coefficients()
 	curvature, gradient := make([]float64, len(rows)), make([]float64, len(rows))
-	r.eachOf(d, lv, found, func(i int, f, variance float64) {
+	r.eachOf(d, dead, views, found, func(i, v int, f, variance float64) {
 		if i >= leaving {
 			return
 		}
-		weight := r.window.weights[i]
+		view := &views[v]
+		weight := r.window.weights[i] * view.part
 		_, df, shrink := r.Loss.At(y[i], f, variance)
 		_, _, dv := r.Loss.At(y[i], f, max(variance, LeastVariance))
 		h := 2 * dv * weight
 		df, shrink = df*weight, 2*shrink*weight
 		row := d.Row(i)
 		for n, c := range row.Index {
-			x := row.At(n)
-			noise := c1*x + c2*x*x
+			x, noise := view.of(row.At(n), dead(d.Column(int(c))))
 			curvature[c] += h * (x*x + noise)
 			gradient[c] += df * x
 			if noise != 0 {
@@ -334,24 +341,58 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 // least: without noise the hinge has no curvature that could be summed.
 const LeastVariance = 0.01
 
-// eachOf calls f with the score of every event and its variance under weights.
-func (r *Refresh) eachOf(d *batch.Data, lv *Level, weights []float64, f func(i int, score, variance float64)) {
-	_, c1, c2 := lv.Noise.Coefficients()
-	if !r.Marginalized {
-		c1, c2 = 0, 0
+// view is how an event counts: with part of its weight, keep times what its features read above what they read
+// when they are dead, and a variance that is linear and quadratic in it.
+type view struct{ part, keep, c1, c2 float64 }
+
+// viewsOf returns the views of a noise: one for each rate of silent noise, else one.
+func viewsOf(noise loss.Noise) []view {
+	silent, ok := noise.(loss.Silent)
+	if !ok || silent.D == 0 {
+		_, c1, c2 := noise.Coefficients()
+		if ok {
+			c2 = 0
+		}
+		return []view{{1, 1, c1, c2}}
 	}
+	rates := silent.Rates()
+	views := make([]view, len(rates))
+	for v, q := range rates {
+		views[v] = view{1 / float64(len(rates)), 1 - q, 0, q * (1 - q)}
+	}
+	return views
+}
+
+// of returns what the value x of a feature is in a score, and the variance of its noise.
+func (v *view) of(x, dead float64) (value, variance float64) {
+	x -= dead
+	return v.keep*x + dead, v.c1*x + v.c2*x*x
+}
+
+// deadUnder returns what the columns read when their features are dead under a noise.
+func (w *Weights) deadUnder(noise loss.Noise) func(column uint32) float64 {
+	if w.Dead == nil || !loss.IsSilent(noise) {
+		return func(uint32) float64 { return 0 }
+	}
+	return w.Dead
+}
+
+// eachOf calls f with the score of every event in each view and its variance under weights.
+func (r *Refresh) eachOf(d *batch.Data, dead func(column uint32) float64, views []view, weights []float64, f func(i, view int, score, variance float64)) {
 	for i := range d.Rows() {
-		score, variance := 0.0, 0.0
 		row := d.Row(i)
-		for n, c := range row.Index {
-			x := row.At(n)
-			score += weights[c] * x
-			variance += weights[c] * weights[c] * (c1*x + c2*x*x)
+		for v := range views {
+			score, variance := 0.0, 0.0
+			for n, c := range row.Index {
+				x, noise := views[v].of(row.At(n), dead(d.Column(int(c))))
+				score += weights[c] * x
+				variance += weights[c] * weights[c] * noise
+			}
+			if r.Intercept {
+				score += weights[d.Columns()]
+			}
+			f(i, v, score, variance)
 		}
-		if r.Intercept {
-			score += weights[d.Columns()]
-		}
-		f(i, score, variance)
 	}
 }
 

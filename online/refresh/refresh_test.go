@@ -16,22 +16,33 @@ import (
 // A refresh finds the least of the loss over its window and the penalty 1/2 (w-c)' D (w-c): it is more
 // at every weight beside. What is published of the average stays, and D grows by the curvature of what leaves.
 func TestRefresh(t *testing.T) {
+	dead := []float64{0.8, 0, -1.5, 0.2}
 	for _, c := range []struct {
 		reach        int
 		marginalized bool
-	}{{40, true}, {80, true}, {80, false}} {
+		noise        loss.Noise
+	}{{40, true, loss.Dropout{Q: 0.3}}, {80, true, loss.Dropout{Q: 0.3}}, {80, false, loss.Dropout{Q: 0.3}},
+		{40, true, loss.Silent{D: 0.5}}, {80, true, loss.Silent{D: 0.7}}, {80, false, loss.Silent{D: 0.7}}, {40, true, loss.Silent{}}} {
 		reach, r := c.reach, rand.New(rand.NewPCG(1, 2))
 		layout := rows.Layout{Outputs: 1, N: 1, Refresh: 3}
-		l, noise := loss.Loss(loss.LogisticGaussian{}), loss.Dropout{Q: 0.3}
-		_, _, c2 := noise.Coefficients()
-		if !c.marginalized {
-			c2 = 0
+		l := loss.Loss(loss.LogisticGaussian{})
+		// The events come at each rate; a feature then reads keep (x-z) + z with a variance of spread (x-z)^2.
+		rates, spreads, reads := []float64{0}, []float64{0.3 / 0.7}, []float64{0, 0, 0, 0}
+		silent, ok := c.noise.(loss.Silent)
+		switch {
+		case !c.marginalized || ok && silent.D == 0:
+			spreads[0] = 0
+		case ok:
+			rates, spreads, reads = nil, nil, dead
+			for _, q := range silent.Rates() {
+				rates, spreads = append(rates, q), append(spreads, q*(1-q))
+			}
 		}
 		x := Refresh{Settings: Settings{Size: 40, Reach: reach, Loss: l, Ridge: 0.5, Intercept: true, Penalized: true, Marginalized: c.marginalized}, Layout: layout}
 		width := rows.FirstPart + 3 + x.Parts()
 		table, bias := model.NewTable(width), make([]float64, width)
 		s := &event.Schema{NumericIndices: true}
-		w := Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, Growth: 2, Levels: []Level{{noise, 4}},
+		w := Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, Growth: 2, Levels: []Level{{c.noise, 4}}, Dead: func(column uint32) float64 { return dead[column] },
 			Model: &model.Linear{Head: model.Head{Schema: s, Scaler: model.Scaler{Mode: model.StandardizeNone}, Layout: model.Layout{Width: width}}, Rows: table}}
 		var window []event.Example
 		for n := range 200 {
@@ -52,11 +63,11 @@ func TestRefresh(t *testing.T) {
 				d = append(d, x.Curvature(row)[0])
 			}
 			x.Solve(w)
-			scored := func(e *event.Example) (y, f, v float64) {
+			scored := func(e *event.Example, rate int) (y, f, v float64) {
 				f = x.Weights(bias)[0]
 				for i, value := range e.Features.Value {
-					part := x.Weights(all[i])[0] * value
-					f, v = f+part, v+c2*part*part
+					above, w := value-reads[i], x.Weights(all[i])[0]
+					f, v = f+w*((1-rates[rate])*above+reads[i]), v+spreads[rate]*w*w*above*above
 				}
 				return rows.Y(e.Label, 0, 1), f, v
 			}
@@ -66,20 +77,26 @@ func TestRefresh(t *testing.T) {
 					sum += metric[i] * off * off / 2
 				}
 				for _, e := range window {
-					value, _, _ := l.At(scored(&e))
-					sum += e.Weight * value
+					for rate := range rates {
+						value, _, _ := l.At(scored(&e, rate))
+						sum += e.Weight * value / float64(len(rates))
+					}
 				}
 				return sum
 			}
 			if len(window) == reach {
 				for _, e := range window[:40] {
-					y, f, v := scored(&e)
-					_, _, dv := l.At(y, f, max(v, LeastVariance))
-					h := 2 * dv * e.Weight * w.Growth
-					for i, value := range e.Features.Value {
-						d[i] += h * value * value * (1 + c2)
+					for rate := range rates {
+						y, f, v := scored(&e, rate)
+						_, _, dv := l.At(y, f, max(v, LeastVariance))
+						h := 2 * dv * e.Weight * w.Growth / float64(len(rates))
+						for i, value := range e.Features.Value {
+							above := value - reads[i]
+							mean := (1-rates[rate])*above + reads[i]
+							d[i] += h * (mean*mean + spreads[rate]*above*above)
+						}
+						d[4] += h
 					}
-					d[4] += h
 				}
 			}
 			least := objective()
