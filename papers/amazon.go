@@ -344,7 +344,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 		if err != nil {
 			return nil, err
 		}
-		data, err := corruptedCopies(plain, copied, loss.Dropout{Q: x.level}, copies, seed)
+		data, err := (&corruption{noise: dropout, rates: []float64{x.level}, copies: copies, seed: seed}).data(Binary(), plain, copied)
 		if err != nil {
 			return nil, err
 		}
@@ -504,37 +504,4 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 	sv := less(fits[len(fits)-1].Virtual, most)
 	s.Claim(Claim{Own: true, Claim: "copies of the support vectors only, beside the reviews, do as well as copies of all at the largest M: within a point", Parts: []Part{within("", sv, 1)}, Unit: "points", Why: "the difference is larger"})
 	return nil
-}
-
-// corruptedCopies returns the plain examples and copies noisy copies of the others, of
-// weight 1/copies (Chen et al., eq. 2). They are those of Data.Corrupted, without the zeros,
-// of which there are many.
-func corruptedCopies(plain, examples []event.Example, noise loss.Noise, copies int, seed uint64) (*batch.Data, error) {
-	corrupter := batch.Corrupter{Noise: noise, Seed: seed}
-	var b batch.Builder
-	for i := range plain {
-		if err := b.Add(&plain[i]); err != nil {
-			return nil, err
-		}
-	}
-	var x event.Vec
-	for i := range examples {
-		e := examples[i]
-		e.Weight /= float64(copies)
-		for j := range copies {
-			x.Index, x.Value = append(x.Index[:0], e.Features.Index...), append(x.Value[:0], e.Features.Value...)
-			corrupter.Vec(x, nil, i, j)
-			e.Features = event.Vec{}
-			for k, v := range x.Value {
-				if v != 0 {
-					e.Features.Index, e.Features.Value = append(e.Features.Index, x.Index[k]), append(e.Features.Value, v)
-				}
-			}
-			if err := b.Add(&e); err != nil {
-				return nil, err
-			}
-			e.Features = examples[i].Features
-		}
-	}
-	return b.Data(Binary()), nil
 }

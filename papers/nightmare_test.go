@@ -37,7 +37,7 @@ func TestCorruptedCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := corruptedCopies(nil, examples, noise, 5, 9)
+	got, err := (&corruption{noise: dropout, rates: []float64{noise.Q}, copies: 5, seed: 9}).data(Binary(), nil, examples)
 	if err != nil || got.Rows() != want.Rows() {
 		t.Fatal(got.Rows(), err)
 	}
@@ -108,7 +108,7 @@ func TestMeet(t *testing.T) {
 	if wrong := c.corruptedMistakes(lit, []float64{0, 2}, images[:1], 3); wrong[atMeans][0][0] != 0 {
 		t.Error("a lit pixel that lives is dark")
 	}
-	if got := pixelMeans(images); got[0] != 1 || got[1] != 0 || len(got) != mnistPixels {
+	if got := columnMeans(images, mnistPixels); got[0] != 1 || got[1] != 0 || len(got) != mnistPixels {
 		t.Errorf("means %v, want 1 of the first pixel", got)
 	}
 }
@@ -129,7 +129,7 @@ func TestChains(t *testing.T) {
 			}
 		}
 	}
-	if want := 8 * (5 + 5 + 2 + 4 + 2 + 3); follows != want { // the levels after the first, by cost
+	if want := 8 * (5 + 5 + 2 + 4 + 3); follows != want { // the levels after the first, by cost
 		t.Errorf("%d contenders start from others' weights, want %d", follows, want)
 	}
 	r := rand.New(rand.NewPCG(7, 8))
@@ -250,7 +250,7 @@ func TestWords(t *testing.T) {
 func TestFigureOfNightmares(t *testing.T) {
 	c := nightmareConfig{Levels: []float64{0, 0.6}, Test: 3}
 	var methods []tuned
-	for _, m := range append(slices.Clone(nightmarePaper), hingeNormal, logisticL2, copiesLogistic, blankoutPass, adaGradPass) {
+	for _, m := range append(slices.Clone(nightmarePaper), hingeNormal, logisticL2, blankoutPass, adaGradPass) {
 		methods = append(methods, tuned{method: m, wrong: []mistakes{{0, 1, 0}, {1, 1, 0}}})
 	}
 	s := &Setting{Size: Default}

@@ -31,6 +31,7 @@ type Experiment struct {
 // experiments is the table of experiments; a new one is a file and a line here.
 var experiments = []Experiment{
 	mnistNightmare,
+	mnistCopies,
 	amazon,
 	cifar,
 	quadraticPenalty,

@@ -219,9 +219,9 @@ type deathRow struct {
 
 func (c *comparison) deathRows() ([]deathRow, error) {
 	o := &c.silent
-	expected, noise := "learner.expected_missing=0.5", "learner.noise=dropout:0.5"
+	expected, noise, silent := "learner.expected_missing=0.5", "learner.noise=dropout:0.5", "silent:0.5"
 	if o.group > 1 {
-		expected, noise = "learner.expected_missing_groups=0.5", "learner.noise=group:0.5"
+		expected, noise, silent = "learner.expected_missing_groups=0.5", "learner.noise=group:0.5", "silent-group:0.5"
 	}
 	learner := func(key, name string, settings ...string) deathRow {
 		return deathRow{key: key, name: name, learn: func(s *deathSplit) (probabilities, error) { return s.online(s.train, settings) }}
@@ -239,7 +239,8 @@ func (c *comparison) deathRows() ([]deathRow, error) {
 			deathRow{"vw", fmt.Sprintf("VW, the data and %d copies", o.copies), true, func(s *deathSplit) (probabilities, error) { return c.vwLearned(s, s.copied(o.copies)) }})
 	}
 	rows = append(rows,
-		deathRow{"logistic", fmt.Sprintf("exact logistic regression, the data and %d copies", o.copies), true, func(s *deathSplit) (probabilities, error) { return s.exact(s.copied(o.copies)) }},
+		deathRow{"logistic", fmt.Sprintf("exact logistic regression, the data and %d copies", o.copies), true, func(s *deathSplit) (probabilities, error) { return s.exact(s.copied(o.copies), "none") }},
+		deathRow{"exact", "exact logistic regression, `" + silent + "`", true, func(s *deathSplit) (probabilities, error) { return s.exact(s.train, silent) }},
 		deathRow{"copies", fmt.Sprintf("the default, the data and %d copies", o.copies), false, func(s *deathSplit) (probabilities, error) { return s.online(s.copied(o.copies), nil) }})
 	if o.rows != "" {
 		only := strings.Split(o.rows, ",")
@@ -314,8 +315,8 @@ func (s *deathSplit) standardizer() (func([]event.Example) []event.Example, erro
 	}, nil
 }
 
-// exact solves logistic regression on the events.
-func (s *deathSplit) exact(events []event.Example) (probabilities, error) {
+// exact solves logistic regression on the events under a noise.
+func (s *deathSplit) exact(events []event.Example, noise string) (probabilities, error) {
 	standardized, err := s.standardizer()
 	if err != nil {
 		return nil, err
@@ -326,9 +327,25 @@ func (s *deathSplit) exact(events []event.Example) (probabilities, error) {
 			return nil, err
 		}
 	}
+	schema := s.schema.Clone()
+	if s.group > 1 {
+		schema.ColumnGroups = &event.ColumnGroups{Every: uint32(s.group)}
+	}
+	d := b.Data(schema)
+	all := make([]bool, s.groups())
+	for i := range all {
+		all[i] = true
+	}
+	dead := standardized([]event.Example{s.died(&s.train[0], all, false)})[0].Features
+	d.SetDead(func(column uint32) float64 {
+		if i, ok := slices.BinarySearch(dead.Index, column); ok {
+			return dead.Value[i]
+		}
+		return 0
+	})
 	settings := batch.DefaultConfig()
-	settings.Tol = 1e-4
-	solved, err := batch.Train(context.Background(), b.Data(s.schema), settings)
+	settings.Tol, settings.Noise = 1e-4, noise
+	solved, err := batch.Train(context.Background(), d, settings)
 	if err != nil {
 		return nil, err
 	}
@@ -450,6 +467,7 @@ func (c *comparison) silentTables() error {
 	if c.silent.group < 1 || c.silent.splits < 2 || !slices.Contains([]string{"auto", readsMean, readsZero}, c.silent.dead) {
 		return errors.New("want -group of at least 1, -splits of at least 2 and -dead auto, mean or zero")
 	}
+	short := map[bool][]string{false: make([]string, len(rows)), true: make([]string, len(rows))}
 	for name := range strings.SplitSeq(c.silent.sets, ",") {
 		d, err := c.loadDeath(name)
 		if err != nil {
@@ -478,11 +496,30 @@ func (c *comparison) silentTables() error {
 			fmt.Fprintf(c.w, " 30 to 70 %% less %s |\n|---|---|---|---|---|---|\n", rows[0].name)
 			for i := range rows {
 				fmt.Fprintf(c.w, "| %s |%s\n", rows[i].name, outcomes[declared][i].cells(outcomes[declared][0]))
+				short[declared][i] += outcomes[declared][i].short()
 			}
 			fmt.Fprintln(c.w)
 		}
 	}
+	for _, declared := range []bool{false, true} {
+		fmt.Fprintf(c.w, "### %s: error in %%, with 0 / 30 50 70 %% dead\n\n| |", map[bool]string{false: "silent", true: "declared"}[declared])
+		names := strings.Split(c.silent.sets, ",")
+		fmt.Fprintf(c.w, " %s |\n|%s\n", strings.Join(names, " | "), strings.Repeat("---|", 1+len(names)))
+		for i := range rows {
+			fmt.Fprintf(c.w, "| %s |%s\n", rows[i].name, short[declared][i])
+		}
+		fmt.Fprintln(c.w)
+	}
 	return nil
+}
+
+// short shows the mean errors alone.
+func (o deathOutcome) short() string {
+	means := make([]string, len(o.wrong))
+	for i, each := range o.wrong {
+		means[i] = fmt.Sprintf("%.1f", stat.Mean(each, nil))
+	}
+	return " " + means[0] + " / " + strings.Join(means[1:], " ") + " |"
 }
 
 // cells shows means over the splits with their standard errors, and the paired difference from another row.

@@ -1,0 +1,132 @@
+package papers
+
+// This file draws corrupted copies of examples: the sampled alternative to the expectation.
+
+import (
+	"math/rand/v2"
+
+	"gonum.org/v1/gonum/floats"
+
+	"blankout/batch"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/online"
+)
+
+// mixedRates are the fractions of the features that are deleted in copies whose rate is not known
+// beforehand: each copy draws one.
+var mixedRates = []float64{0.2, 0.4, 0.6, 0.8}
+
+func dropout(q float64) loss.Noise { return loss.Dropout{Q: q} }
+
+func groupDropout(q float64) loss.Noise { return loss.GroupDropout{Groups: q} }
+
+func silent(q float64) loss.Noise { return loss.Silent{D: q} }
+
+func silentGroup(q float64) loss.Noise { return loss.Silent{D: q, Groups: true} }
+
+// corruption says how examples are corrupted.
+type corruption struct {
+	noise  func(rate float64) loss.Noise
+	rates  []float64 // each copy draws one of them
+	copies int
+	whole  bool // the example itself is there too, as if it were one more copy
+	// keep leaves the survivors as they are, as it happens to a feature that dies silently. Without it they are
+	// divided by 1 - rate, as unbiased noise does.
+	keep     bool
+	grouping *model.Grouping // of groups that are deleted
+	// reads is what a deleted column reads; nil means 0.
+	reads []float64
+	seed  uint64
+}
+
+// each calls do with the copies of example number n: without zeros, unless reads is given. The copies
+// are valid until the next call.
+func (c *corruption) each(n int, e *event.Example, do func(copied *event.Example) error) error {
+	corrupter := batch.Corrupter{Seed: c.seed, Keep: c.keep, Grouping: c.grouping}
+	copied := *e
+	var x event.Vec
+	var dead []bool
+	if c.whole {
+		if err := do(e); err != nil {
+			return err
+		}
+	}
+	for j := range c.copies {
+		rate := c.rates[0]
+		if len(c.rates) > 1 {
+			rate = c.rates[rand.New(rand.NewPCG(c.seed^0x6d69786564, uint64(n)<<16^uint64(j))).IntN(len(c.rates))]
+		}
+		corrupter.Noise = c.noise(rate)
+		x.Index, x.Value = append(x.Index[:0], e.Features.Index...), append(x.Value[:0], e.Features.Value...)
+		if c.reads != nil {
+			dead = corrupter.Dead(x.Index, nil, n, j, dead)
+			for i, column := range x.Index {
+				if dead[i] {
+					x.Value[i] = c.reads[column]
+				}
+			}
+			copied.Features = x
+		} else {
+			corrupter.Vec(x, nil, n, j)
+			copied.Features = event.Vec{Index: copied.Features.Index[:0:0], Value: copied.Features.Value[:0:0]}
+			for i, v := range x.Value {
+				if v != 0 {
+					copied.Features.Index, copied.Features.Value = append(copied.Features.Index, x.Index[i]), append(copied.Features.Value, v)
+				}
+			}
+		}
+		if err := do(&copied); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// data returns the plain examples, and copies of the others that have the weight of one
+// together (Chen et al., eq. 2). At one rate the copies are those of batch's Data.Corrupted, without the zeros, of which
+// there are many.
+func (c *corruption) data(schema *event.Schema, plain, examples []event.Example) (*batch.Data, error) {
+	var b batch.Builder
+	for i := range plain {
+		if err := b.Add(&plain[i]); err != nil {
+			return nil, err
+		}
+	}
+	for i := range examples {
+		e := examples[i]
+		if e.Weight /= float64(c.copies); c.whole {
+			e.Weight = examples[i].Weight / float64(c.copies+1)
+		}
+		if err := c.each(i, &e, b.Add); err != nil {
+			return nil, err
+		}
+	}
+	return b.Data(schema), nil
+}
+
+// learn has a learner learn the copies of each example one after the other.
+func (c *corruption) learn(l *online.Learner, examples []event.Example) error {
+	for i := range examples {
+		if err := c.each(i, &examples[i], func(e *event.Example) error {
+			l.Learn(e)
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// columnMeans returns the mean of each column over examples, a column that is left out being 0.
+func columnMeans(examples []event.Example, columns int) []float64 {
+	means := make([]float64, columns)
+	for _, e := range examples {
+		for i, column := range e.Features.Index {
+			means[column] += e.Features.Value[i]
+		}
+	}
+	floats.Scale(1/float64(len(examples)), means)
+	return means
+}
