@@ -149,6 +149,7 @@ func (l *bank) remeasure(e *event.Example) {
 		now.step.AddIntercepts(l.bias, ridge)
 	}
 	l.sum(0)
+	l.takeSilent(e, e.Features.Index)
 	label, weight := l.young.Output(e.Label), l.importance.Bound(e.Weight)
 	if e.Label == event.Unlabeled {
 		l.unlabeled(weight)
@@ -162,6 +163,9 @@ func (l *bank) remeasure(e *event.Example) {
 			s.Y[j], s.Variance[j] = rows.Y(label, k, l.k), l.variance(lv, j, k)
 			if l.set.numbers {
 				s.Y[j] = l.unit.Standard(l.unit.Clip(e.Target))
+			}
+			if v == l.others() {
+				continue
 			}
 			_, _, dv := l.set.loss.At(s.Y[j], s.F[j], max(s.Variance[j], refresh.LeastVariance))
 			s.H[j] = 2 * weight * dv
@@ -177,12 +181,18 @@ func (l *bank) remeasure(e *event.Example) {
 			lv := &l.levels[v]
 			for k := range l.active {
 				j := v*l.k + k
+				if s.MinusEta[j] = 0; v == l.others() {
+					continue
+				}
 				_, df, dv := l.set.loss.At(s.Y[j], s.F[j], s.Variance[j])
-				s.DF[j], s.H[j], s.MinusEta[j] = part*df, 2*part*dv, 0
+				s.DF[j], s.H[j] = part*df, 2*part*dv
 				if l.set.noisy {
 					s.Shrink[j] = s.H[j] * lv.strength
 				}
 			}
+		}
+		if l.silent != nil {
+			l.beginSilent(part)
 		}
 		l.update(part)
 	}

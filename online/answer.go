@@ -29,6 +29,7 @@ type answering struct {
 	judge    answer.Judge
 	residual numbers.Residual // of numbers
 	second   second
+	masked   masked
 	arrived  arrival
 	faults   faults
 	// Mixture weights come into force more often up to this event, see drifted.
@@ -73,6 +74,7 @@ func (l *answering) publish(e *event.Example) {
 		l.fillAnswer(e, now.scores)
 		l.answer()
 	}
+	l.readDead(e)
 	l.filling.Follow(&l.scaling.Read, l.filling.gathers, l.events, l.fade.Growth, l.schema.Fields)
 	for k := l.active; k < l.k; k++ {
 		now.scores[k] = rows.NoClass
@@ -85,7 +87,7 @@ func (l *answering) lack(e *event.Example) {
 	second := l.second.on()
 	l.second.attend(l.events)
 	l.filling.gathers, l.filling.answers = e.Label != event.Unlabeled && l.fillsIn() && l.events%l.filling.Every() == 0, false
-	l.scaling.Read.Notes, l.scaling.Read.Follows = l.filling.gathers || second, len(l.filling.Columns) > 0 || second
+	l.scaling.Read.Notes, l.scaling.Read.Follows = l.filling.gathers || second || l.readsDead(), len(l.filling.Columns) > 0 || second
 	l.scaling.Read.Hats = !l.second.away
 	fields := l.schema.Fields
 	if !l.fields.Take(e, fields) {

@@ -15,6 +15,7 @@ import (
 	"blankout/online/rules"
 	"blankout/online/scaling"
 	"blankout/online/share"
+	"blankout/online/silent"
 	"blankout/online/young"
 	"math"
 )
@@ -47,6 +48,9 @@ type bank struct {
 	groups  *rows.Groups // nil without curves and noise of groups, or where gradients are clean
 	refresh refresh.Refresh
 	share   *share.Interval // nil where it learns alone
+
+	silent *silentLevel   // nil where no level has silent noise
+	dead   *silent.Values // what dead numbers read
 
 	now current // the one that is being learned
 }
@@ -109,10 +113,14 @@ func (l *bank) setOutputs(k int) {
 	l.layout = rows.Layout{Outputs: k, N: l.n, Refresh: l.set.rule.Parts}
 	l.refresh.Layout = l.layout
 	width := l.width(k)
-	l.rule = l.set.rule.Make(rules.Settings{
+	settings := rules.Settings{
 		Layout: l.layout, Loss: l.set.loss, Eta: l.set.eta, Ridge: l.set.ridge, Penalized: l.config.Intercept == "penalized",
 		StartSum: l.config.Start, L1: l.config.L1, Proximal: l.config.Adapt && k == 1, UnscaledNoise: l.set.noiseKind != square,
-	})
+	}
+	if l.silent = l.newSilent(); l.silent != nil {
+		settings.Left = k
+	}
+	l.rule = l.set.rule.Make(settings)
 	l.table, l.snapshot = model.NewTable(width), nil
 	l.bias = make([]float64, width)
 	l.rule.Start(l.bias)
@@ -322,6 +330,7 @@ func (l *bank) gather(e *event.Example) {
 		now.step.AddIntercepts(l.bias, ridge)
 		l.sum(len(now.step.Rows) - 1)
 	}
+	l.takeSilent(e, now.columns)
 }
 
 // touch makes the rows of columns those at hand, new ones made ready.
@@ -422,11 +431,17 @@ func (l *bank) step(output int, importance float64) {
 		corr := 0.0
 		for k := range l.active {
 			j := v*l.k + k
-			s.Y[j], s.Variance[j] = l.targetOf(output, k), l.variance(lv, j, k)
+			if s.Y[j] = l.targetOf(output, k); v == l.others() {
+				continue
+			}
+			s.Variance[j] = l.variance(lv, j, k)
 			value, df, dv := l.set.loss.At(s.Y[j], s.F[j], s.Variance[j])
 			now.value[j] = value
 			corr += df * lv.Coefficient * now.lag[j]
 			s.DF[j], s.H[j] = importance*df, 2*importance*dv
+		}
+		if v == l.others() {
+			corr = lv.Coefficient * l.beginSilent(importance)
 		}
 		lv.Adapt(corr)
 		now.raised[v] = lv.Raise()
@@ -487,6 +502,7 @@ func (l *bank) update(importance float64) {
 		l.share.Weigh(s)
 	}
 	l.rule.Step(s)
+	l.stepSilent()
 }
 
 // segment cuts the rows at hand into segments.
@@ -512,8 +528,15 @@ func (l *bank) compareAverages() {
 	for v := range l.levels {
 		lv := &l.levels[v]
 		gain := 0.0
+		if v == l.others() && now.told == nil {
+			at := v * l.k
+			gain = l.silent.event.Gain(now.step.Y[at:at+l.k], lv.Coefficient, now.value[at:at+l.k])
+		}
 		for k := range l.active {
 			j := v*l.k + k
+			if v == l.others() && now.told == nil {
+				break
+			}
 			if now.told != nil { // without noise, as who reads the model meets whole events
 				iterate, _, _ := l.set.loss.At(now.step.Y[j], now.told[j], 0)
 				average, _, _ := l.set.loss.At(now.step.Y[j], now.told[l.n+j], 0)
@@ -623,6 +646,10 @@ func (l *bank) unlabeled(weight float64) {
 		for k := range l.active {
 			j := v*l.k + k
 			p := 1 / (1 + loss.Exp(-now.step.F[j]))
+			if v == l.others() {
+				now.step.H[j] = weight * l.config.UnlabeledWeight * l.silent.event.Curvature(k, p)
+				continue
+			}
 			variance := l.variance(lv, j, k)
 			_, _, up := l.set.loss.At(1, now.step.F[j], variance)
 			_, _, down := l.set.loss.At(-1, now.step.F[j], variance)

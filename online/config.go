@@ -20,6 +20,7 @@ import (
 	"blankout/online/refresh"
 	"blankout/online/rules"
 	"blankout/online/scaling"
+	"blankout/online/silent"
 )
 
 // Config is what a Learner is made from, the section [learner] of the configuration.
@@ -39,6 +40,12 @@ type Config struct {
 	// decides about the levels where GroupLevels is empty, see bank.
 	ExpectedMissingGroups float64   `toml:"expected_missing_groups"`
 	GroupLevels           []float64 `toml:"-" fixed:"group_levels"`
+	// SilentMissing above 0 has a level of loss.Silent learn beside the Levels.
+	SilentMissing float64 `toml:"silent_missing"`
+	// SilentGroups says that whole groups die silently, see Among.
+	SilentGroups bool `toml:"-" fixed:"silent_groups"`
+	// SilentValue is as silent.ParseChoice reads it.
+	SilentValue string `toml:"silent_value"`
 	// Missing is as model.ParseMissingPolicy reads it. It is not part of the
 	// Fingerprint.
 	MissingPolicy string `toml:"missing_policy"`
@@ -107,6 +114,7 @@ func DefaultConfig() Config {
 	return Config{
 		Loss:                "logistic:gaussian",
 		Noise:               "auto",
+		SilentValue:         string(silent.Auto),
 		MissingPolicy:       "auto",
 		CovarianceMaxFields: 256,
 		C:                   1,
@@ -342,6 +350,8 @@ func (s *settings) parseRefresh(c Config) error {
 		switch {
 		case !refresh.Solvable(s.loss):
 			return event.KeyErrorf("irls_batch", "irls_batch: loss %q is not convex", c.Loss)
+		case c.silentKey() != "":
+			return event.KeyErrorf("irls_batch", "irls_batch: it does not know silent death; set silent_missing = 0, and noise to dropout, auto or none")
 		case s.grouped():
 			return event.KeyErrorf("irls_batch", "irls_batch: noise %q is of groups, which it does not know; use dropout, auto or none", c.Noise)
 		case s.noiseKind != square:
@@ -381,10 +391,24 @@ func (s *settings) parseTogether(c Config) error {
 			return err
 		}
 	}
+	if key := c.silentKey(); key != "" && c.Optimizer != "auto" && c.Optimizer != "adagrad" {
+		return event.KeyErrorf(key, "silent death is for optimizer = \"auto\" or \"adagrad\"; optimizer %s does not know it", c.Optimizer)
+	}
 	if s.noiseKind == linear && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll) {
 		return event.KeyErrorf("noise", "noise poisson is for counts, which standardize = %q would center; set standardize = \"none\"", c.Standardize)
 	}
 	return nil
+}
+
+// silentKey returns the key that has a level of silent noise learn, "" if none does.
+func (c Config) silentKey() string {
+	switch n, err := loss.ParseNoise(c.Noise); {
+	case c.SilentMissing > 0:
+		return "silent_missing"
+	case err == nil && loss.IsSilent(n):
+		return "noise"
+	}
+	return ""
 }
 
 // parseSecond finds whether a second-order expert learns beside the levels.
@@ -419,10 +443,16 @@ func (s *settings) ownRates() bool {
 }
 
 func (s *settings) parseNoise(c Config) error {
-	for key, d := range map[string]float64{"expected_missing": c.ExpectedMissing, "expected_missing_groups": c.ExpectedMissingGroups} {
+	for key, d := range map[string]float64{"expected_missing": c.ExpectedMissing, "expected_missing_groups": c.ExpectedMissingGroups, "silent_missing": c.SilentMissing} {
 		if !(d >= 0 && d <= 0.9) {
 			return event.KeyErrorf(key, "%s = %v: must lie in [0, 0.9]", key, d)
 		}
+	}
+	if _, err := silent.ParseChoice(c.SilentValue); err != nil {
+		return &event.KeyError{Key: "silent_value", Err: err}
+	}
+	if c.SilentMissing > 0 && c.Noise != "auto" {
+		return event.KeyErrorf("silent_missing", "silent_missing = %v: it adds a level to noise = \"auto\"; for one level alone set noise = \"silent:%v\" instead", c.SilentMissing, c.SilentMissing)
 	}
 	if c.Noise == loss.ObservedNoise {
 		s.noises, s.observed = []loss.Noise{loss.GroupDropout{Rates: map[string]float64{}}}, true
@@ -458,6 +488,9 @@ func (s *settings) parseNoise(c Config) error {
 		}
 		s.noises = append(s.noises, loss.GroupDropout{Groups: q})
 	}
+	if c.SilentMissing > 0 {
+		s.noises = append(s.noises, loss.Silent{D: c.SilentMissing, Groups: c.SilentGroups})
+	}
 	return nil
 }
 
@@ -478,6 +511,23 @@ func keyOf(f reflect.StructField) string {
 		return name
 	}
 	return f.Tag.Get("toml")
+}
+
+// Among returns the settings for records that can or cannot declare that a feature is missing, and of which groups are
+// named or not. Where groups are named they die silently as a whole. Where nothing is declared, what is expected to be missing
+// dies silently.
+func (c Config) Among(declares, grouped bool) Config {
+	switch {
+	case c.SilentMissing > 0:
+		c.SilentGroups = grouped
+	case declares || c.Noise != "auto" || c.Optimizer != "auto" && c.Optimizer != "adagrad" || c.IRLSBatch > 0:
+	case c.ExpectedMissingGroups > 0:
+		c.SilentMissing, c.SilentGroups = c.ExpectedMissingGroups, true
+		c.ExpectedMissing, c.ExpectedMissingGroups = 0, 0
+	case c.ExpectedMissing > 0:
+		c.SilentMissing, c.ExpectedMissing = c.ExpectedMissing, 0
+	}
+	return c
 }
 
 // FingerprintOf returns the Fingerprint of a Learner that New would make.

@@ -15,7 +15,7 @@ import (
 const naturalShare = 0.8
 
 // The scales of one weight vector, and of several levels of classes.
-var oneScale, levelScales = []float64{1}, []float64{0.7, 1, 1.4}
+var oneScale, levelScales, silentScales = []float64{1}, []float64{0.7, 1, 1.4}, []float64{0.5, 0.7, 1, 1.4, 2}
 
 // newTable returns the shares that a stream begins with: most for the level whose noise is
 // expected, and for filling in where numbers can be. What cannot be filled in is rescaled.
@@ -35,8 +35,11 @@ func (l *answering) newTable() *probe.Table {
 
 // scales returns by what the scores of each level are multiplied to be compared.
 func (l *answering) scales() []float64 {
-	if l.set.numbers || len(l.levels) == 1 {
+	if l.set.numbers || len(l.levels) == 1 && (l.silent == nil || l.k == 1) {
 		return oneScale
+	}
+	if l.silent != nil {
+		return silentScales
 	}
 	return levelScales
 }
@@ -62,6 +65,9 @@ func (l *answering) firstRules() model.PolicyWeights {
 // natural returns the level whose noise is what the user expects to be missing,
 // or the nearest to that.
 func (l *answering) natural() int {
+	if l.silent != nil {
+		return l.silent.level
+	}
 	best, least := 0, math.Inf(1)
 	for v := range l.levels {
 		q := loss.AsGroups(l.levels[v].noise)

@@ -47,13 +47,15 @@ const applyEvery = 256
 func (l *answering) probe(e *event.Example) {
 	l.judging(e)
 	often := probe.AsCame(l.events, l.second.share(&l.shares.InForce[0]) == 0)
-	if !l.fields.Lack.Some() && l.period == 0 && often {
+	whole := !l.fields.Lack.Some() && l.period == 0 && often
+	switch {
+	case l.silent != nil:
+		l.judgeSilent(whole)
+	case whole:
 		if len(l.levels) > 1 {
 			l.probeWhole()
 		}
-		if !l.expectsSilence() {
-			l.probeSecond()
-		}
+		l.probeSecond()
 	}
 	if !l.set.numbers && l.k == 1 || l.set.numbers {
 		l.forecastExactly()
@@ -78,27 +80,14 @@ func (l *answering) probe(e *event.Example) {
 
 // probeWhole takes up what the levels lose at the event at hand, which lacks nothing.
 func (l *answering) probeWhole() {
-	if l.expectsSilence() {
-		return
-	}
 	p := &l.probing
 	said, _ := l.said()
 	p.losses = l.judge.AddLosses(p.losses[:0], said[:l.n], l.k)
-	l.takeWhole(p.losses)
-}
-
-func (l *answering) takeWhole(losses []float64) {
 	if l.shared() {
-		l.shares.AddLevels(losses)
+		l.shares.AddLevels(p.losses)
 	} else {
-		l.shares.TakeLevels(0, losses)
+		l.shares.TakeLevels(0, p.losses)
 	}
-}
-
-// expectsSilence says whether the user expects features to die of which nobody will say so: the
-// levels are then compared on events of which a mask has deleted as much.
-func (l *answering) expectsSilence() bool {
-	return l.config.ExpectedMissing+l.config.ExpectedMissingGroups > 0 && l.fields.All(l.schema.Fields).Named == 0
 }
 
 // judging makes the event at hand the one that scores are judged by.
@@ -241,35 +230,8 @@ func (l *answering) probeMasked(e *event.Example, groups, moves bool) {
 		if groups || l.sampled(lack.Deleted(probe.Missing(point))) {
 			curve.Add(point, l.judge.Wrong(score))
 		}
-		l.probeSilent(point, groups)
 	}
 	copy(p.part, p.own)
-}
-
-// probeSilent takes up what the levels lose where nobody says what dies, at the points beside
-// what the user expects.
-func (l *answering) probeSilent(point int, groups bool) {
-	if len(l.levels) == 1 || l.period > 0 || !l.expectsSilence() {
-		return
-	}
-	d := l.config.ExpectedMissing
-	if l.config.ExpectedMissingGroups > 0 {
-		if d = l.config.ExpectedMissingGroups; !groups {
-			return
-		}
-	} else if groups {
-		return
-	}
-	if at := max(1, min(int(math.Round(d*probe.Points)), probe.Points-1)); point != at {
-		return
-	}
-	p := &l.probing
-	p.losses = p.losses[:0]
-	for j := range l.n {
-		p.losses = append(p.losses, p.base[j]+p.left[point][j])
-	}
-	p.losses = l.judge.AddLosses(p.losses, p.losses, l.k)
-	l.takeWhole(p.losses[l.n:])
 }
 
 // fills says whether a point of a mask is filled in at the event at hand.

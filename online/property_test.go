@@ -96,13 +96,16 @@ func eachConfig(t *testing.T, all bool, f func(t *testing.T, c Config, classes i
 	var settings []setting
 	for _, rule := range rules.Table {
 		for _, loss := range []string{"hinge", "hinge:chen:0.5", "logistic", "logistic:chen", "logistic:quadratic-noising", "quadratic", "t-logistic:1.5"} {
-			for _, noise := range []string{"none", "dropout:0.5", "auto", "gaussian:0.3", "laplace:0.1", "poisson", "dropout:0.2+group:0.4"} {
+			for _, noise := range []string{"none", "dropout:0.5", "auto", "gaussian:0.3", "laplace:0.1", "poisson", "dropout:0.2+group:0.4", "silent:0.5", "silent-group:0.3", "auto and silent"} {
 				for _, classes := range []int{2, 3} {
 					if classes > 2 && (noise == "none" || noise == "poisson" || noise == "gaussian:0.3" || noise == "laplace:0.1") {
 						continue
 					}
 					c := DefaultConfig()
 					c.Optimizer, c.Loss, c.Noise = rule.Name, loss, noise
+					if noise == "auto and silent" {
+						c.Noise, c.SilentMissing = "auto", 0.4
+					}
 					if noise == "poisson" {
 						c.Standardize = "scale"
 					}
@@ -282,15 +285,18 @@ func TestBankLevelsLearnAsIfAlone(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, classes := range []int{2, 3} {
 		c := DefaultConfig()
-		c.Levels, c.OnDrift = []float64{0, 0.3, 0.7}, "log" // each alone hears other alarms
+		c.Levels, c.OnDrift, c.SilentMissing = []float64{0, 0.3, 0.7}, "log", 0.5 // each alone hears other alarms
 		bank, s := mustNew(t, c, classes), newStream(11, classes)
 		var alone []*Learner
 		for _, q := range c.Levels {
 			one := c
-			one.Noise = loss.Dropout{Q: q}.String()
+			one.Noise, one.SilentMissing = loss.Dropout{Q: q}.String(), 0
 			alone = append(alone, mustNew(t, one, classes))
 		}
-		var restarted, steady [3]bool
+		one := c
+		one.Noise, one.SilentMissing = loss.Silent{D: c.SilentMissing}.String(), 0
+		alone = append(alone, mustNew(t, one, classes))
+		var restarted, steady [4]bool
 		for n := range 20_000 - 6000*(classes-2) {
 			e := s.next()
 			if n >= 9000 && n < 12_000 {

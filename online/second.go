@@ -29,7 +29,8 @@ type second struct {
 
 	// About the event at hand.
 	columns            []uint32
-	x                  []float64
+	x, raw             []float64 // raw is of the numbers alone, as they come
+	placed             bool      // masked.places are those of the event
 	base, scores, last []float64 // by output: of the mixed levels, of the expert, and room
 	moved              []float64 // by output: by how much its own part was larger before scales moved
 	targets            []float64
@@ -89,7 +90,7 @@ func (l *Learner) beginSecond() {
 	if half == 0 {
 		half = secondHalfLife
 	}
-	own, groups := loss.AsGroups(l.levels[l.natural()].noise).Odds("")
+	own, groups := loss.AsGroups(l.levels[l.natural()].noise).Odds("") // 0 for silent noise: it learns masked copies
 	l.second.expert = panel.New(newton.Settings{
 		Loss: l.set.loss, Ridge: max(l.set.ridge, leastSecondRidge), HalfLife: half, Strength: own * (1 + groups), Groups: groups,
 	}, l.k, !l.set.numbers && !l.set.grouped())
@@ -114,9 +115,9 @@ func (l *answering) followRead() {
 	if !s.on() {
 		return
 	}
-	s.columns, s.x = s.columns[:0], s.x[:0]
+	s.columns, s.x, s.raw, s.placed = s.columns[:0], s.x[:0], s.raw[:0], false
 	for _, v := range read.Values {
-		s.columns, s.x = append(s.columns, v.Column), append(s.x, v.X)
+		s.columns, s.x, s.raw = append(s.columns, v.Column), append(s.x, v.X), append(s.raw, v.Raw)
 	}
 	s.moved = zeros(s.moved, l.k)
 	if len(read.Moved)+len(read.Gone) > 0 {
@@ -148,7 +149,7 @@ func (l *answering) moveSecond() {
 	for _, column := range read.Gone {
 		clear(l.own(l.noteOne(column)))
 		if i := slices.Index(s.columns, column); i >= 0 {
-			s.columns, s.x = slices.Delete(s.columns, i, i+1), slices.Delete(s.x, i, i+1)
+			s.columns, s.x, s.raw = slices.Delete(s.columns, i, i+1), slices.Delete(s.x, i, i+1), slices.Delete(s.raw, i, i+1)
 		}
 	}
 }
@@ -261,8 +262,18 @@ func (l *answering) learnSecond(e *event.Example) {
 	for k := range l.active {
 		s.targets[k] = l.targetOf(l.now.output, k)
 	}
-	if s.expert.Learn(s.targets, l.active, l.now.weight*l.classes[e.Label]) {
-		s.changed()
+	copies := uint64(1)
+	if l.silent != nil && l.silent.grouping != nil && l.events <= earlyGroups {
+		copies = copiesFirst
+	}
+	for i := range copies {
+		if i > 0 {
+			l.drawSilent(i)
+			l.scoreSilent()
+		}
+		if s.expert.Learn(s.targets, l.active, l.now.weight*l.classes[e.Label]) {
+			s.changed()
+		}
 	}
 	l.centerSecond()
 }
@@ -380,6 +391,10 @@ func (l *answering) sumTerms() {
 	if s.away {
 		return
 	}
+	places := s.expert.Places()
+	if s.placed {
+		places = l.masked.places
+	}
 	columns, at := l.now.columns[:len(l.features())], 0
 	for i, column := range s.columns {
 		for at < len(columns) && columns[at] < column {
@@ -392,7 +407,7 @@ func (l *answering) sumTerms() {
 				continue
 			}
 		}
-		place := s.expert.Places()[i]
+		place := places[i]
 		if place < 0 {
 			continue
 		}

@@ -18,7 +18,7 @@ func TestFingerprintConfig(t *testing.T) {
 	c.FieldTransform = map[string]string{"paid in": "asinh", "x: of": "none", "y": "auto"}
 	c.IRLSBatch, c.IRLSWindow = 0, 0
 	for _, c := range []Config{DefaultConfig(), c, {Loss: "hinge:gaussian", Noise: "dropout:0.2", Optimizer: "ftrl", NoisyGradient: AutoGradient, L1: 0.5, C: 1,
-		Intercept: "none", Standardize: "none", Transform: "none", MissingPolicy: "rescale", CovarianceMaxFields: DefaultConfig().CovarianceMaxFields, Presence: "none", OnDrift: "forget", Stuck: "missing", Threshold: 0.5, Coverage: 0.9, Calibrate: "auto"}} {
+		Intercept: "none", Standardize: "none", Transform: "none", SilentValue: "auto", MissingPolicy: "rescale", CovarianceMaxFields: DefaultConfig().CovarianceMaxFields, Presence: "none", OnDrift: "forget", Stuck: "missing", Threshold: 0.5, Coverage: 0.9, Calibrate: "auto"}} {
 		got, err := c.fingerprint().Config()
 		if c.Noise == "auto" {
 			c.Levels, c.GroupLevels = c.bank() // it names them

@@ -69,6 +69,8 @@ func (c Config) checkShared(s settings) error {
 		return event.KeyErrorf("half_life_time", "half_life_time = %v: several learners of one model have no clock in common; set half_life, in events, instead", c.HalfLifeTime)
 	case loss.IsRegression(c.Loss):
 		return event.KeyErrorf("loss", "loss %s: several learners of one model learn classes so far, and it is for regression; learn it with one learner", c.Loss)
+	case c.silentKey() != "":
+		return event.KeyErrorf(c.silentKey(), "several learners of one model do not learn for silent death yet; learn the stream with one learner")
 	case s.missingRule == model.MissingImpute:
 		return event.KeyErrorf("missing_policy", "missing_policy = \"fill\": several learners of one model do not gather a covariance yet; use auto, none or rescale")
 	}

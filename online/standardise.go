@@ -77,7 +77,7 @@ func (l *bank) gatherStandardized(e *event.Example) {
 		x := l.observed(row, columns[i], raw[i], t, field)
 		l.put(i, row, x)
 		if read.Notes && t == scaling.Numeric {
-			read.Note(columns[i], kind, field, x)
+			read.Note(columns[i], kind, field, x, raw[i])
 		}
 	}
 	for i := numbers; i < len(columns); i++ {
@@ -121,7 +121,7 @@ func (l *bank) gatherUnlabeled(e *event.Example) {
 		if stats[model.StatCount] > 0 {
 			x = l.scaling.Scaler.Apply(stats, raw[i])
 			if read := &l.scaling.Read; read.Notes && (isDense || kind == event.Numeric) {
-				read.Note(columns[i], kind, field, x)
+				read.Note(columns[i], kind, field, x, raw[i])
 			}
 		}
 		l.put(i, row, x)
@@ -152,7 +152,7 @@ func (l *bank) putSteady(i int, e *event.Example, raw []float64) int {
 			}
 			model.AddReading(stats, n, raw[i])
 			if read.Notes {
-				read.Note(e.Features.Index[i], kind, fields[i], x)
+				read.Note(e.Features.Index[i], kind, fields[i], x, raw[i])
 			}
 		case event.Cross, event.Sparse:
 			return i

@@ -300,6 +300,8 @@ func (l *Learner) Level() float64 {
 	switch n := l.levels[l.chosen].noise.(type) {
 	case loss.Dropout:
 		return n.Q
+	case loss.Silent:
+		return n.D
 	case loss.GroupDropout:
 		level := n.Groups
 		for _, q := range n.Rates {
@@ -360,6 +362,7 @@ func (l *Learner) state(c *coder.Coder) {
 	l.watch.Health.MeasuresState(c)
 	l.scaling.CurvesState(c, l.shared())
 	l.faults.detector.State(c)
+	l.dead.State(c)
 }
 
 // Restore makes the Learner that wrote the blocks. It goes on to the bit as the

@@ -105,9 +105,9 @@ func (d *demo) run(ctx context.Context) error {
 	d.say("Each is a sentence about a film. Is it an opinion (subjective) or the plot (objective)?\n  %.100s…", d.events[3])
 
 	c := online.DefaultConfig()
-	c.ExpectedMissing = 0.5
+	c.SilentMissing = 0.5
 	d.say("\nLearning, each sentence once, as if its words went missing at random. How many is\n"+
-		"chosen meanwhile, to suit a user who expects to lose %.0f %% of them later:", 100*c.ExpectedMissing)
+		"chosen meanwhile, to suit a user who expects to lose %.0f %% of them later:", 100*c.SilentMissing)
 	half := len(d.events) / 2
 	if _, err := d.learn(ctx, broker, store, c, uint64(half)); err != nil {
 		return fmt.Errorf("demo: %w", err)
@@ -223,8 +223,9 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, stor
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	c.Noise = "none"
-	plain, err := d.again(ctx, c)
+	none := online.DefaultConfig()
+	none.Noise = "none"
+	plain, err := d.again(ctx, none)
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
@@ -236,7 +237,7 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, stor
 	for _, row := range []struct {
 		name  string
 		model *model.Linear
-	}{{"learned with " + metrics.Level, m}, {"the same, with every key at default", untouched}, {"the same, learned with no noise", plain}} {
+	}{{fmt.Sprint("learned with silent_missing = ", c.SilentMissing), m}, {"the same, with every key at default", untouched}, {"the same, learned with no noise", plain}} {
 		fmt.Fprintf(out, "\n  %-35s", row.name)
 		examples, err := d.decode(ctx, d.test, row.model.Schema)
 		if err != nil {

@@ -128,6 +128,7 @@ var settingFlags = []struct{ name, key, usage string }{
 	{"noise", "learner.noise", "`NOISE` to stand, as auto or dropout:0.3\n" + valuesUsage(append(loss.NoiseNames(), "auto", loss.ObservedNoise))},
 	{"expected-missing", "learner.expected_missing", "expect a fraction `D` of the features to go missing"},
 	{"expected-missing-groups", "learner.expected_missing_groups", "expect a fraction `D` of the groups to go missing"},
+	{"silent-missing", "learner.silent_missing", "expect a fraction `D` of features to die silently"},
 	{"missing-policy", "learner.missing_policy", "missing `POLICY`: auto, none, rescale or impute"},
 	{"stuck", "learner.stuck", "a numeric field that stops moving is `WHAT`: missing, log (an alarm alone) or off"},
 	{"optimizer", "learner.optimizer", "`OPTIMIZER`\n" + valuesUsage(rules.Names())},

@@ -288,7 +288,7 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 	if o.data == "" && records.Seed == 0 {
 		records.Seed = rand.Uint64() // seeded by the system, as all of math/rand/v2
 	}
-	r, err := newRunner(c.Learner, records, c.Validate.Config, join, store, o.reset, o.from, log)
+	r, err := newRunner(c.Learner.Among(records.Declares(o.data), records.Grouped()), records, c.Validate.Config, join, store, o.reset, o.from, log)
 	if err != nil {
 		return err
 	}

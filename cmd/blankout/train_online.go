@@ -48,6 +48,7 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	f.StringVar(&t.Optimizer, "optimizer", t.Optimizer, "online: optimizer, "+valuesUsage(rules.Names()))
 	f.Float64Var(&t.ExpectedMissingGroups, "expected-missing-groups", 0, "online: choose for a fraction `D` of the groups deleted at random\n--noise auto then learns levels of groups as well")
 	f.StringVar(&t.Stuck, "stuck", t.Stuck, "online: a numeric field that stops moving is `WHAT`: missing, log (an alarm alone) or off")
+	f.Float64Var(&t.SilentMissing, "silent-missing", 0, "online: expect a fraction `D` of features to die silently")
 	f.IntVar(&t.IRLSBatch, "irls-batch", 0, "online: solve every `N` examples exactly, against a summary of those before: with --irls-window\nin addition to the optimizer, with --optimizer irls instead of it")
 	f.IntVar(&t.IRLSWindow, "irls-window", 0, "online: solve the latest `N` examples each time, a multiple of --irls-batch")
 	f.Float64Var(&t.LearningRate, "learning-rate", t.LearningRate, "online: learning rate, 0 for the optimizer's own")
@@ -58,8 +59,8 @@ func (o *onlineFlags) add(c *cobra.Command) {
 // onlineOnly lists the flags above, which an exact solver refuses, exactOnly the
 // ones that --solver online refuses.
 var (
-	onlineOnly = []string{"passes", "expected-missing-groups", "optimizer", "learning-rate", "stuck", "irls-batch", "irls-window"}
-	exactOnly  = []string{"l1", "tol", "copies", "prior", "scaler", "multiclass", "folds", "validation", "grid", "plot", "influences", "silent-value",
+	onlineOnly = []string{"passes", "expected-missing-groups", "silent-missing", "optimizer", "learning-rate", "stuck", "irls-batch", "irls-window"}
+	exactOnly  = []string{"l1", "tol", "copies", "prior", "scaler", "multiclass", "folds", "validation", "grid", "plot", "influences",
 		"kernel", "drop-q", "keep", "epochs"}
 )
 
@@ -258,7 +259,7 @@ func (o *trainFlags) checkOnline(c *cobra.Command) (err error) {
 	if given("covariance-max-fields") {
 		t.CovarianceMaxFields = o.covariance
 	}
-	t.Intercept, t.ExpectedMissing = string(o.config.Intercept), o.missing
+	t.Intercept, t.ExpectedMissing, t.SilentValue = string(o.config.Intercept), o.missing, o.silentValue
 	t.C, o.online.scale = o.config.Cost, 1
 	if given("l2") {
 		l, err := loss.Parse(t.Loss)
@@ -336,14 +337,15 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 		data.record.MaxClasses = record.DefaultMaxClasses
 	}
 	schema := data.record.Schema()
-	learner, err := online.New(o.online.config, schema)
+	declares := slices.ContainsFunc(data.paths, data.record.Declares)
+	learner, err := online.New(o.online.config.Among(declares, data.record.Grouped()), schema)
 	if err != nil {
 		return nil, nil, usageError{err}
 	}
 	learner.SetPositive(o.data.record.PositiveName())
 	t := &run.Training{
 		Learner: learner, Schema: schema, Unnamed: unnamed && slices.Contains(o.data.paths, "-"), Passes: o.online.passes, Memory: 1 << 30, Refused: run.Policy(o.data.refused),
-		Fingerprint: config.Fingerprint(o.online.config, data.record, validate.Config{}),
+		Fingerprint: config.Fingerprint(learner.Config(), data.record, validate.Config{}),
 		Threads:     o.config.Threads, Evaluate: o.json || o.online.passes > 1 && !p.quiet,
 		Open: func() (event.Source, error) {
 			all := &paths{data: &data, schema: schema, left: data.paths}

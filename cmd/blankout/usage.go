@@ -37,9 +37,9 @@ type brief struct {
 
 // briefs are the briefs, by the command's name.
 var briefs = map[string]brief{
-	"run": {1, 5, []string{"config", "data", "set", "brokers", "topic", "format", "label", "drop", "labels", "id", "loss", "noise", "expected-missing", "group",
+	"run": {1, 5, []string{"config", "data", "set", "brokers", "topic", "format", "label", "drop", "labels", "id", "loss", "noise", "expected-missing", "silent-missing", "group",
 		"reset", "until-end", "max-events", "serve", "keep-serving", "predict-only", "json", "help", helpAll}},
-	"train": {1, 5, []string{"config", "data", "set", "format", "label", "drop", "unlabeled", "output", "loss", "noise", "cost", "standardize", "expected-missing", "missing-policy",
+	"train": {1, 5, []string{"config", "data", "set", "format", "label", "drop", "unlabeled", "output", "loss", "noise", "cost", "standardize", "expected-missing", "silent-missing", "missing-policy",
 		"solver", "tol", "passes", "folds", "grid", "seed", "json", "help", helpAll}},
 	"predict": {1, 4, []string{"config", "data", "model", "set", "unlabeled", "format", "label", "drop", "refused", "missing-policy", "output", "explain", "delete", "delete-groups", "declared", "rescale",
 		"seed", "json", "help", helpAll}},
@@ -91,7 +91,7 @@ var groups = []struct {
 	{"Input", []string{"data", "labels", "unlabeled", "train", "test", "model", "config", "set", "brokers", "topic", "from", "from-group", "max-events", "until-end"}},
 	{"Record", []string{"format", "label", "weight", "id", "drop", "zero-based", "refused", "unseen", "group", "groups", "absent"}},
 	{"Learning", []string{"loss", "bound", "noise", "silent-value", "cost", "l2", "l1", "ell", "intercept", "multiclass", "prior", "unlabeled-weight", "copies", "missing-policy", "expected-missing",
-		"expected-missing-groups", "covariance-max-fields", "stuck", "standardize", "scaler", "learn"}},
+		"expected-missing-groups", "silent-missing", "covariance-max-fields", "stuck", "standardize", "scaler", "learn"}},
 	{"Solver", []string{"solver", "tol", "threads", "seed"}},
 	{"Online learning", []string{"passes", "optimizer", "learning-rate", "irls-batch", "irls-window"}},
 	{"Kernel", []string{"kernel", "drop-q", "keep", "epochs"}},

@@ -34,7 +34,7 @@ func gatherAll(f *Gatherer, rows [][]float64) {
 	for i, x := range rows {
 		var read scaling.Read
 		for i, x := range x {
-			read.Note(uint32(i+1), event.Numeric, uint16(i+1), x)
+			read.Note(uint32(i+1), event.Numeric, uint16(i+1), x, x)
 		}
 		f.Follow(&read, true, uint64(i), 1, fields)
 	}

@@ -120,7 +120,7 @@ func adagradStepGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rat
 		for k, df := range df {
 			g := gradient(df, x, shrink[k], b, ridge, w[k])
 			m[k] = math.FMA(g, g, m[k])
-			delta := minusEta[k] * g * inverseRoot(c.Start+m[k], c.Eps)
+			delta := minusEta[k] * g * InverseRoot(c.Start+m[k], c.Eps)
 			w[k] += delta
 			u[k] = math.FMA(-delta, inverse[k], u[k])
 		}
@@ -150,7 +150,7 @@ func adagradKappaGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, ka
 		x, b, ridge := x[i], basis[i], ridge[i]
 		for k, df := range df {
 			g := gradient(df, x, shrink[k], b, ridge, w[k])
-			kappa[k] = math.FMA(x*x, inverseRoot(c.Start+math.FMA(g, g, m[k]), c.Eps), kappa[k])
+			kappa[k] = math.FMA(x*x, InverseRoot(c.Start+math.FMA(g, g, m[k]), c.Eps), kappa[k])
 		}
 	}
 }
@@ -177,7 +177,7 @@ func adagradGradients1Go(rows [][]float64, at int, x, basis, ridge []float64, df
 	}
 }
 
-// InverseRoots replaces every s by 1/(sqrt(s) + eps), as inverseRoot has it, and returns what
+// InverseRoots replaces every s by 1/(sqrt(s) + eps), as InverseRoot has it, and returns what
 // AdagradKappa would add to kappa: the sum of x^2 times those.
 func InverseRoots(s, x []float64, eps float64) (kappa float64) {
 	if !hasAVX2 || len(s) == 0 {
@@ -189,7 +189,7 @@ func InverseRoots(s, x []float64, eps float64) (kappa float64) {
 
 func inverseRootsGo(s, x []float64, eps float64) (kappa float64) {
 	for i := range s {
-		s[i] = inverseRoot(s[i], eps)
+		s[i] = InverseRoot(s[i], eps)
 		kappa = math.FMA(x[i]*x[i], s[i], kappa)
 	}
 	return kappa
@@ -224,14 +224,14 @@ func gradient(df, x, shrink, basis, ridge, w float64) float64 {
 	return math.FMA(math.FMA(shrink, basis, ridge), w, df*x)
 }
 
-// inverseRoot returns 1/(sqrt(s) + eps) for a small eps, to a relative error of
+// InverseRoot returns 1/(sqrt(s) + eps) for a small eps, to a relative error of
 // 1e-10 where sqrt(s) is above 1e6 eps; it is never negative, and 0 where s is
 // infinite. The processor's root and quotient would take as long as the rest of
 // the step twice over. This is Newton's iteration for s^-1/2 from a guess that
 // halves the exponent (Lomont 2003), whose error of 3.4 % it squares three times;
 // a = s y/2 is not computed anew but follows y (Goldschmidt), so that one operation
 // less waits for another.
-func inverseRoot(s, eps float64) float64 {
+func InverseRoot(s, eps float64) float64 {
 	y := math.Float64frombits(rootGuess - math.Float64bits(s)>>1)
 	a := 0.5 * s * y
 	r := math.FMA(-a, y, 0.5)

@@ -18,14 +18,14 @@ GLOBL guess<>(SB), RODATA|NOPTR, $8
 // The macros take the registers of the quantities that they name: Z for eight
 // outputs (AVX-512), Y for four, X for two or one.
 
-// NEWTON is a step of inverseRoot's iteration for y and a.
+// NEWTON is a step of InverseRoot's iteration for y and a.
 #define NEWTON(y, a, r, half) \
 	VMOVAPD half, r         \
 	VFNMADD231PD a, y, r    \
 	VFMADD213PD y, r, y     \
 	VFMADD213PD a, r, a
 
-// ROOT sets y to the inverseRoot of s; it uses a and r. A NaN becomes the second
+// ROOT sets y to the InverseRoot of s; it uses a and r. A NaN becomes the second
 // operand of VMAXPD, 0.
 #define ROOT(y, s, eps, a, r, half, guess, zero) \
 	VMULPD half, s, a     \

@@ -113,23 +113,23 @@ func TestInverseRoot(t *testing.T) {
 		fast := slices.Clone(s)
 		InverseRoots(fast, fast, eps)
 		for i, s := range s {
-			got, want := inverseRoot(s, eps), 1/(math.Sqrt(s)+eps)
+			got, want := InverseRoot(s, eps), 1/(math.Sqrt(s)+eps)
 			if fast[i] != got {
 				t.Errorf("inverseRoots(%v) = %v, want %v", s, fast[i], got)
 			}
 			switch {
 			case s < 1e-290: // no guess is good enough; a gradient whose square this is moves nothing
 				if !(got >= 0 && got < inf) {
-					t.Errorf("inverseRoot(%v) = %v", s, got)
+					t.Errorf("InverseRoot(%v) = %v", s, got)
 				}
 			case math.IsInf(s, 0), math.IsNaN(s):
 				if got != 0 {
-					t.Errorf("inverseRoot(%v) = %v, want 0", s, got)
+					t.Errorf("InverseRoot(%v) = %v, want 0", s, got)
 				}
 			case math.Sqrt(s) > 1e6*eps && !(math.Abs(got/want-1) < 1e-10):
-				t.Errorf("inverseRoot(%v, %v) = %v, want %v", s, eps, got, want)
+				t.Errorf("InverseRoot(%v, %v) = %v, want %v", s, eps, got, want)
 			case got > want*(1+1e-10):
-				t.Errorf("inverseRoot(%v, %v) = %v, more than %v", s, eps, got, want)
+				t.Errorf("InverseRoot(%v, %v) = %v, more than %v", s, eps, got, want)
 			}
 		}
 	}

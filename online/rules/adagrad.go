@@ -49,15 +49,21 @@ type adagrad struct {
 	x, basis, ridge, rates []float64
 }
 
+// count is how many of the N weights of a row the rule steps.
+func (c *Settings) count() int { return c.N - c.Left }
+
 // NewAdagrad returns the rule adagrad.
 func NewAdagrad(c Settings) Rule {
-	return &adagrad{plain: plain{c}, kappa: make([]float64, c.N), once: make([]float64, c.N), part: make([]float64, c.N),
-		share: slices.Repeat([]float64{1}, c.N), shareOnce: slices.Repeat([]float64{1}, c.N)}
+	return &adagrad{plain: plain{c}, kappa: make([]float64, c.count()), once: make([]float64, c.count()), part: make([]float64, c.count()),
+		share: slices.Repeat([]float64{1}, c.count()), shareOnce: slices.Repeat([]float64{1}, c.count())}
 }
 
 const adagradEps = 1e-8
 
 func (r *adagrad) Step(s *rows.Step) {
+	if r.count() == 0 {
+		return
+	}
 	c := rows.AdagradConstants{Start: r.StartSum, Eps: adagradEps}
 	ridge, root := s.Ridge, math.Sqrt(s.Growth)
 	if root != 1 {
@@ -83,7 +89,7 @@ func (r *adagrad) Step(s *rows.Step) {
 		if r.Proximal || s.Young {
 			clear(r.kappa)
 			for _, g := range s.Segments {
-				rows.AdagradKappa(s.Rows[g.From:g.To], rows.FirstPart, r.N, x[g.From:g.To], basis[g.From:g.To], ridge[g.From:g.To], g.DF, g.Shrink, r.kappa, &c)
+				rows.AdagradKappa(s.Rows[g.From:g.To], rows.FirstPart, r.N, x[g.From:g.To], basis[g.From:g.To], ridge[g.From:g.To], g.DF[:r.count()], g.Shrink, r.kappa, &c)
 			}
 			r.shares(s, r.kappa, root, r.share)
 			for j, a := range r.share {
@@ -91,7 +97,7 @@ func (r *adagrad) Step(s *rows.Step) {
 			}
 		}
 		for _, g := range s.Segments {
-			rows.AdagradStep(s.Rows[g.From:g.To], rows.FirstPart, r.N, s.X[g.From:g.To], s.Basis[g.From:g.To], ridge[g.From:g.To], g.DF, g.Shrink, s.Rates, &c)
+			rows.AdagradStep(s.Rows[g.From:g.To], rows.FirstPart, r.N, s.X[g.From:g.To], s.Basis[g.From:g.To], ridge[g.From:g.To], g.DF[:r.count()], g.Shrink, s.Rates, &c)
 		}
 		return
 	}
@@ -150,7 +156,7 @@ func (r *adagrad) stepWeighed(s *rows.Step, x, basis, ridge []float64, root floa
 			for from, to := g.From, 0; from < g.To; from = to {
 				to = s.Alike(from, g.To)
 				clear(r.part)
-				rows.AdagradKappa(s.Rows[from:to], rows.FirstPart, r.N, x[from:to], basis[from:to], ridge[from:to], g.DF, g.Shrink, r.part, c)
+				rows.AdagradKappa(s.Rows[from:to], rows.FirstPart, r.N, x[from:to], basis[from:to], ridge[from:to], g.DF[:r.count()], g.Shrink, r.part, c)
 				for j, k := range r.part {
 					r.kappa[j] += k
 					r.once[j] += k / (s.Roots[from] * s.Roots[from])
@@ -170,7 +176,7 @@ func (r *adagrad) stepWeighed(s *rows.Step, x, basis, ridge []float64, root floa
 			for j, rate := range s.MinusEta {
 				r.rates[j] = rate * r.times(j, s.Roots[from])
 			}
-			rows.AdagradStep(s.Rows[from:to], rows.FirstPart, r.N, x[from:to], basis[from:to], ridge[from:to], g.DF, g.Shrink, r.rates, c)
+			rows.AdagradStep(s.Rows[from:to], rows.FirstPart, r.N, x[from:to], basis[from:to], ridge[from:to], g.DF[:r.count()], g.Shrink, r.rates, c)
 		}
 	}
 }

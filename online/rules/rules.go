@@ -44,6 +44,8 @@ type Rule interface {
 // Settings is what a rule is made from.
 type Settings struct {
 	rows.Layout
+	// Left is how many of the N weights of a row, the last ones, the rule leaves to others.
+	Left          int
 	Loss          loss.Loss
 	Eta           float64 // the rate; AROW's r
 	Ridge         float64 // h0 of one pass

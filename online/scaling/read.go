@@ -30,19 +30,20 @@ type Moved struct {
 // Value is a numeric value of an event.
 type Value struct {
 	Column uint32
-	Field  uint16 // of the event, 0 for a column of a sparse text format
-	X      float64
+	Field  uint16  // of the event, 0 for a column of a sparse text format
+	X      float64 // standardized
+	Raw    float64 // as it came
 }
 
 // Clear forgets the event at hand.
 func (r *Read) Clear() { r.Moved, r.Values, r.Gone = r.Moved[:0], r.Values[:0], r.Gone[:0] }
 
 // Note takes down a value.
-func (r *Read) Note(column uint32, kind event.Kind, field uint16, x float64) {
+func (r *Read) Note(column uint32, kind event.Kind, field uint16, x, raw float64) {
 	if kind != event.Numeric {
 		field = 0
 	}
-	r.Values = append(r.Values, Value{column, field, x})
+	r.Values = append(r.Values, Value{column, field, x, raw})
 }
 
 // Follow takes down, if it is wanted, that a column's center and scale were others.

@@ -486,6 +486,15 @@ func (c Config) Schema() *event.Schema {
 	return s
 }
 
+// Declares says whether records of a file, or with the path "" of the Format, can tell that a feature is missing: a column
+// without a name that is left out is 0, unless Absent says otherwise.
+func (c Config) Declares(path string) bool {
+	return c.Absent == event.AbsentMissing || !slices.Contains([]string{"svmlight", "vw", "idx"}, cmp.Or(FormatOf(path), c.Format))
+}
+
+// Grouped says whether groups are named, so that features die together.
+func (c Config) Grouped() bool { return c.GroupEvery > 0 || len(c.Groups) > 0 }
+
 // NewDecoder returns a Decoder of c's format that names columns, fields and
 // classes by s and adds to it.
 func NewDecoder(c Config, s *event.Schema) (Decoder, error) {

@@ -1,0 +1,294 @@
+package silent
+
+import (
+	"math"
+	"slices"
+
+	"blankout/internal/loss"
+	"blankout/online/rows"
+)
+
+// Event is the event at hand as a level of silent noise sees it. Its numbers are of the features x less what they read when
+// they are dead, z, and have one value for each output of the level. All slices are valid until the next Take.
+type Event struct {
+	Noise loss.Silent
+	Loss  loss.Loss
+	// First is the level's first index by level and output, Outputs how many it has of all N.
+	First, Outputs, N int
+
+	rows   *rows.Event
+	x      []float64 // by row of a feature: x - z
+	dead   []float64 // z, likewise
+	units  []int32   // by row: what it dies with; nil where each feature dies by itself
+	count  int       // of units
+	lifted bool      // some z is not 0
+
+	iterate, average sums
+	// The derivatives of the loss of the iterate by score, intercept and squares, times the importance.
+	ds, di, dq []float64
+
+	gradients, roots []float64 // by row and output
+}
+
+// sums are what the loss of some weights is a function of, see loss.Silent.At, by output.
+type sums struct {
+	score, intercept, squares []float64
+	units                     []float64 // by unit and output: sum of w (x-z)
+}
+
+// Take makes e the event of these rows. Dead is what its features read when they are dead, and units what they die with, nil
+// where each dies by itself, both by row and borrowed until the next event.
+func (e *Event) Take(event *rows.Event, dead []float64, units []int32) {
+	e.rows, e.dead, e.units = event, dead, units
+	e.x, e.lifted, e.count = e.x[:0], false, 0
+	for i, z := range dead {
+		e.x = append(e.x, event.X[i]-z)
+		e.lifted = e.lifted || z != 0
+	}
+	for _, unit := range units {
+		e.count = max(e.count, int(unit)+1)
+	}
+}
+
+// Units returns the units of Take.
+func (e *Event) Units() []int32 { return e.units }
+
+// zeros returns n zeros in the memory of list.
+func zeros(list []float64, n int) []float64 {
+	list = slices.Grow(list[:0], n)[:n]
+	clear(list)
+	return list
+}
+
+// part returns the level's values of part i of a row: 0 the weights, 1 the sums of squared gradients, 2 the lags.
+func (e *Event) part(row []float64, i int) []float64 {
+	at := rows.FirstPart + i*e.N + e.First
+	return row[at : at+e.Outputs : at+e.Outputs]
+}
+
+// bias returns the row of the intercepts, nil without.
+func (e *Event) bias() []float64 {
+	if !e.rows.Intercepts {
+		return nil
+	}
+	return e.rows.Rows[len(e.rows.Rows)-1]
+}
+
+// sum finds the sums of the weights w + coefficient u, and what they add up to by unit.
+func (e *Event) sum(s *sums, coefficient float64) {
+	k := e.Outputs
+	s.score, s.intercept, s.squares = zeros(s.score, k), zeros(s.intercept, k), zeros(s.squares, k)
+	s.units = zeros(s.units, e.count*k)
+	if bias := e.bias(); bias != nil {
+		w, u := e.part(bias, 0), e.part(bias, 2)
+		for j := range s.intercept {
+			s.intercept[j] = w[j] + coefficient*u[j]
+		}
+	}
+	for i, x := range e.x {
+		w, u, z := e.part(e.rows.Rows[i], 0), e.part(e.rows.Rows[i], 2), e.dead[i]
+		var unit []float64
+		if e.units != nil {
+			unit = s.units[int(e.units[i])*k:][:k]
+		}
+		for j, w := range w {
+			a := math.FMA(coefficient, u[j], w)
+			s.intercept[j] = math.FMA(a, z, s.intercept[j])
+			if a *= x; unit != nil {
+				unit[j] += a
+				continue
+			}
+			s.score[j] += a
+			s.squares[j] = math.FMA(a, a, s.squares[j])
+		}
+	}
+	for at := 0; at < len(s.units); at += k {
+		for j, a := range s.units[at : at+k] {
+			s.score[j] += a
+			s.squares[j] = math.FMA(a, a, s.squares[j])
+		}
+	}
+}
+
+// Begin finds the loss of the iterate at the targets y, of which a 0 is of an output that is not in use, and its
+// derivatives. The losses are written to value. It returns by how much the loss changes with the
+// coefficient of the lags, as if the squares did not.
+func (e *Event) Begin(y []float64, importance float64, value []float64) (slope float64) {
+	k := e.Outputs
+	e.sum(&e.iterate, 0)
+	e.ds, e.di, e.dq = zeros(e.ds, k), zeros(e.di, k), zeros(e.dq, k)
+	s := &e.iterate
+	for j := range k {
+		if y[j] == 0 {
+			continue
+		}
+		at, ds, di, dq := e.Noise.At(e.Loss, y[j], s.score[j], s.intercept[j], s.squares[j])
+		value[j], e.ds[j], e.di[j], e.dq[j] = at, ds, di, dq
+	}
+	if bias := e.bias(); bias != nil {
+		for j, u := range e.part(bias, 2) {
+			slope += e.di[j] * u
+		}
+	}
+	for i, x := range e.x {
+		for j, u := range e.part(e.rows.Rows[i], 2) {
+			slope += (e.ds[j]*x + e.di[j]*e.dead[i]) * u
+		}
+	}
+	for j := range k {
+		e.ds[j], e.di[j], e.dq[j] = importance*e.ds[j], importance*e.di[j], importance*e.dq[j]
+	}
+	return slope
+}
+
+// Gain returns by how much the average, of the weights w + coefficient u, loses more than the iterates, whose losses Begin
+// has written to value.
+func (e *Event) Gain(y []float64, coefficient float64, value []float64) (gain float64) {
+	s := &e.average
+	e.sum(s, coefficient)
+	for j := range e.Outputs {
+		if y[j] == 0 {
+			continue
+		}
+		at, _, _, _ := e.Noise.At(e.Loss, y[j], s.score[j], s.intercept[j], s.squares[j])
+		gain += at - value[j]
+	}
+	return gain
+}
+
+// Curvature returns the expected second derivative of the loss by the score of output j, over both labels by the
+// probability that the iterate gives them: 2 dL/dsquares. Of the event at hand Begin need not have been called.
+func (e *Event) Curvature(j int, probability float64) float64 {
+	s := &e.iterate
+	if len(s.score) != e.Outputs || j == 0 {
+		e.sum(s, 0)
+	}
+	_, _, _, up := e.Noise.At(e.Loss, 1, s.score[j], s.intercept[j], s.squares[j])
+	_, _, _, down := e.Noise.At(e.Loss, -1, s.score[j], s.intercept[j], s.squares[j])
+	return 2 * (probability*up + (1-probability)*down)
+}
+
+// Squares returns the sum of w^2 (x-z)^2 of the iterate of output j, of what dies together the square of its sum.
+func (e *Event) Squares(j int) float64 { return e.iterate.squares[j] }
+
+// Settings of a step.
+type Settings struct {
+	Eta        float64 // the rate, by which the step is multiplied
+	Start      float64 // what sums of squared gradients start from
+	Growth     float64 // of what is added to them, that older events fade
+	Inverse    float64 // what a change of a weight is multiplied by in the lag
+	Importance float64
+	// Proximal says that the step goes to where the loss and the distance in the metric of the step are least together.
+	Proximal bool
+}
+
+const eps = 1e-8
+
+// Step makes the step of AdaGrad from where Begin was called.
+func (e *Event) Step(y []float64, c Settings) {
+	k, n := e.Outputs, len(e.rows.Rows)
+	e.gradients, e.roots = slices.Grow(e.gradients[:0], n*k)[:n*k], slices.Grow(e.roots[:0], n*k)[:n*k]
+	start, root := c.Start*c.Growth, math.Sqrt(c.Growth)
+	least := eps * root
+	for i, row := range e.rows.Rows {
+		w, m := e.part(row, 0), e.part(row, 1)
+		g, r := e.gradients[i*k:][:k], e.roots[i*k:][:k]
+		e.gradient(i, w, g)
+		for j := range g {
+			g[j] *= root
+			m[j] = math.FMA(g[j], g[j], m[j])
+			r[j] = rows.InverseRoot(start+m[j], least)
+		}
+	}
+	for j := range k {
+		if y[j] == 0 {
+			continue
+		}
+		eta := c.Eta
+		if c.Proximal {
+			eta *= e.share(j, y[j], eta*root, c.Importance)
+		}
+		for i, row := range e.rows.Rows {
+			delta := -eta * e.gradients[i*k+j] * e.roots[i*k+j]
+			e.part(row, 0)[j] += delta
+			u := &e.part(row, 2)[j]
+			*u = math.FMA(-delta, c.Inverse, *u)
+		}
+	}
+}
+
+// gradient writes the gradient of the weights w of row i to g.
+func (e *Event) gradient(i int, w, g []float64) {
+	ridge := e.rows.Ridge[i]
+	if i == len(e.x) { // the intercepts
+		for j, w := range w {
+			g[j] = e.di[j] + ridge*w
+		}
+		return
+	}
+	x, z := e.x[i], e.dead[i]
+	if e.units == nil {
+		for j, w := range w {
+			g[j] = math.FMA(math.FMA(2*e.dq[j], x*x, ridge), w, math.FMA(e.ds[j], x, e.di[j]*z))
+		}
+		return
+	}
+	unit := e.iterate.units[int(e.units[i])*e.Outputs:]
+	for j, w := range w {
+		g[j] = math.FMA(ridge, w, math.FMA(e.ds[j]+2*e.dq[j]*unit[j], x, e.di[j]*z))
+	}
+}
+
+// share returns the part of the step of output j at which the loss and the distance are least together; eta
+// is the rate for gradients that are not multiplied by the root of growth. The squares count as fixed.
+func (e *Event) share(j int, y, eta, importance float64) float64 {
+	// By row of a feature the weight moves by -eta r (ds x + di z): what that does to score and intercept.
+	k, xx, xz, zz := e.Outputs, 0.0, 0.0, 0.0
+	for i, x := range e.x {
+		r, z := e.roots[i*k+j], e.dead[i]
+		xx, xz, zz = xx+r*x*x, xz+r*x*z, zz+r*z*z
+	}
+	if e.rows.Intercepts {
+		zz += e.roots[len(e.x)*k+j]
+	}
+	ds, di, s := e.ds[j], e.di[j], &e.iterate
+	score, intercept := eta*(ds*xx+di*xz), eta*(ds*xz+di*zz)
+	whole := ds*score + di*intercept
+	if !(whole > leastMove) {
+		return 1
+	}
+	over := func(a float64) float64 {
+		_, ds, di, _ := e.Noise.At(e.Loss, y, s.score[j]-a*score, s.intercept[j]-a*intercept, s.squares[j])
+		return a - importance*(ds*score+di*intercept)/whole
+	}
+	return shareBetween(over)
+}
+
+const (
+	// A step that lowers the loss by less is made as it is.
+	leastMove = 1e-3
+	// The share is found to this part of it, in at most so many steps.
+	shareTolerance, mostSteps = 0.01, 8
+)
+
+// shareBetween returns where a rising function of a share in [0, 1] is 0, or 1 where it is below 0 all along.
+func shareBetween(over func(a float64) float64) float64 {
+	low, high := 0.0, 1.0
+	atLow, atHigh := over(0), over(1)
+	if atHigh <= 0 || !(atLow < 0) {
+		return 1
+	}
+	for range mostSteps {
+		a := low - atLow*(high-low)/(atHigh-atLow)
+		a = min(max(a, low+0.1*(high-low)), high-0.1*(high-low))
+		if at := over(a); at > 0 {
+			high, atHigh = a, at
+		} else {
+			low, atLow = a, at
+		}
+		if high-low < shareTolerance*high {
+			break
+		}
+	}
+	return (low + high) / 2
+}

@@ -1,0 +1,274 @@
+package silent
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout/internal/loss"
+	"blankout/online/rows"
+)
+
+// losses are of every shape: smooth and not, of classes, numbers and counts.
+var losses = []string{"logistic:gaussian", "hinge:gaussian", "quadratic", "squared", "huber:1", "quantile:0.9", "poisson"}
+
+// problem is an event of random rows, whose level is the second of three.
+type problem struct {
+	Event
+	rows  rows.Event
+	y     []float64
+	value []float64
+}
+
+// newProblem returns a problem of so many features and outputs; units is by row, nil where each dies by itself.
+func newProblem(r *rand.Rand, l loss.Loss, features, outputs int, units []int32) *problem {
+	n := 3 * outputs
+	p := &problem{Event: Event{Noise: loss.Silent{D: 0.4}, Loss: l, First: outputs, Outputs: outputs, N: n}}
+	p.rows.Reset(features)
+	row := func() []float64 {
+		out := make([]float64, rows.FirstPart+3*n)
+		for i := range out {
+			out[i] = 0.5 * r.NormFloat64()
+		}
+		for i := rows.FirstPart + n; i < rows.FirstPart+2*n; i++ {
+			out[i] = math.Abs(out[i])
+		}
+		return out
+	}
+	dead := make([]float64, features)
+	for i := range features {
+		p.rows.Rows = append(p.rows.Rows, row())
+		p.rows.X[i], p.rows.Ridge[i] = r.NormFloat64(), 0.1*r.Float64()
+		if r.IntN(2) == 0 {
+			dead[i] = r.NormFloat64()
+		}
+	}
+	p.rows.AddIntercepts(row(), 0)
+	for range outputs {
+		switch l.Facts().Target {
+		case loss.Count:
+			p.y = append(p.y, float64(r.IntN(4)+1))
+		case loss.Real:
+			p.y = append(p.y, r.NormFloat64())
+		default:
+			p.y = append(p.y, float64(2*r.IntN(2)-1))
+		}
+	}
+	p.value = make([]float64, outputs)
+	p.Take(&p.rows, dead, units)
+	return p
+}
+
+// objective is what the step descends: the mean losses and half of the ridges. It is written out by feature and by rate.
+func (p *problem) objective() (sum float64) {
+	for j := range p.Outputs {
+		bias := p.rows.Rows[len(p.rows.Rows)-1]
+		rates := p.Noise.Rates()
+		for _, q := range rates {
+			mean, variance := bias[rows.FirstPart+p.First+j], 0.0
+			units := map[int32]float64{}
+			for i := range p.rows.Features() {
+				w := p.rows.Rows[i][rows.FirstPart+p.First+j]
+				mean += w * ((1-q)*p.rows.X[i] + q*p.dead[i])
+				unit := int32(-1 - i)
+				if p.units != nil {
+					unit = p.units[i]
+				}
+				units[unit] += w * (p.rows.X[i] - p.dead[i])
+			}
+			for _, s := range units {
+				variance += q * (1 - q) * s * s
+			}
+			value, _, _ := p.Loss.At(p.y[j], mean, variance)
+			sum += value / float64(len(rates))
+		}
+		for i, row := range p.rows.Rows {
+			w := row[rows.FirstPart+p.First+j]
+			sum += p.rows.Ridge[i] * w * w / 2
+		}
+	}
+	return sum
+}
+
+// eachProblem runs f for every loss, several outputs, and features that die alone and together.
+func eachProblem(t *testing.T, f func(t *testing.T, p *problem)) {
+	for _, name := range losses {
+		l, err := loss.Parse(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, outputs := range []int{1, 3} {
+			for _, units := range [][]int32{nil, {0, 1, 1, 0, 2, 3}} {
+				t.Run(fmt.Sprint(name, outputs, units != nil), func(t *testing.T) {
+					r := rand.New(rand.NewPCG(1, 50))
+					for range 20 {
+						f(t, newProblem(r, l, 6, outputs, units))
+					}
+				})
+			}
+		}
+	}
+}
+
+// The losses and gradients are those of the sum written out, by differences.
+func TestGradient(t *testing.T) {
+	eachProblem(t, func(t *testing.T, p *problem) {
+		p.Begin(p.y, 1, p.value)
+		sum := 0.0
+		for _, v := range p.value {
+			sum += v
+		}
+		for i, row := range p.rows.Rows {
+			for j := range p.Outputs {
+				w := row[rows.FirstPart+p.First+j]
+				sum += p.rows.Ridge[i] * w * w / 2
+			}
+		}
+		if want := p.objective(); math.Abs(sum-want) > 1e-9*(1+math.Abs(want)) {
+			t.Fatalf("the loss is %v, written out %v", sum, want)
+		}
+		if p.Loss.Facts().Kink != nil {
+			return
+		}
+		g := make([]float64, p.Outputs)
+		for i, row := range p.rows.Rows {
+			p.gradient(i, p.part(row, 0), g)
+			for j, got := range g {
+				w := &p.part(row, 0)[j]
+				const h = 1e-6
+				was := *w
+				*w = was + h
+				above := p.objective()
+				*w = was - h
+				below := p.objective()
+				*w = was
+				if want := (above - below) / (2 * h); math.Abs(got-want) > 1e-5*(1+math.Abs(want)) {
+					t.Fatalf("row %d, output %d: the gradient is %v, by differences %v", i, j, got, want)
+				}
+			}
+		}
+	})
+}
+
+// The slope is that of the loss along the lags, squares left as they are, and Gain what the average loses more.
+func TestAverages(t *testing.T) {
+	eachProblem(t, func(t *testing.T, p *problem) {
+		for i := range p.rows.Ridge {
+			p.rows.Ridge[i] = 0
+		}
+		slope := p.Begin(p.y, 3, p.value)
+		along := func(h float64) float64 {
+			for _, row := range p.rows.Rows {
+				for j, u := range p.part(row, 2) {
+					p.part(row, 0)[j] += h * u
+				}
+			}
+			value := p.objective()
+			for _, row := range p.rows.Rows {
+				for j, u := range p.part(row, 2) {
+					p.part(row, 0)[j] -= h * u
+				}
+			}
+			return value
+		}
+		fixed := func(h float64) (sum float64) {
+			var s sums
+			p.sum(&s, h)
+			for j, y := range p.y {
+				value, _, _, _ := p.Noise.At(p.Loss, y, s.score[j], s.intercept[j], p.iterate.squares[j])
+				sum += value
+			}
+			return sum
+		}
+		const h = 1e-6
+		if want := (fixed(h) - fixed(-h)) / (2 * h); p.Loss.Facts().Kink == nil && math.Abs(slope-want) > 1e-5*(1+math.Abs(want)) {
+			t.Fatalf("the slope is %v, by differences %v", slope, want)
+		}
+		if got, want := p.Gain(p.y, 0.7, p.value), along(0.7)-along(0); math.Abs(got-want) > 1e-9*(1+math.Abs(want)) {
+			t.Fatalf("the average loses %v more, written out %v", got, want)
+		}
+	})
+}
+
+// A step moves each weight against its gradient by AdaGrad's rate, gathers the squares, and leaves the other levels; a
+// proximal one does not end where the loss is larger than at its beginning. Growth changes nothing but the unit of the squares.
+func TestStep(t *testing.T) {
+	eachProblem(t, func(t *testing.T, p *problem) {
+		before := p.objective()
+		was := make([][]float64, len(p.rows.Rows))
+		for i, row := range p.rows.Rows {
+			was[i] = append([]float64(nil), row...)
+		}
+		reset := func() {
+			for i, row := range p.rows.Rows {
+				copy(row, was[i])
+			}
+		}
+		c := Settings{Eta: 0.3, Start: 1, Growth: 1, Inverse: 2, Importance: 1}
+		p.Begin(p.y, 1, p.value)
+		gradients := make([]float64, p.Outputs)
+		p.Step(p.y, c)
+		for i, row := range p.rows.Rows {
+			for at := range row {
+				if part := at - rows.FirstPart; part >= 0 && part%p.N >= p.First && part%p.N < p.First+p.Outputs {
+					continue
+				}
+				if row[at] != was[i][at] {
+					t.Fatalf("row %d: value %d is of another level, and has become %v", i, at, row[at])
+				}
+			}
+		}
+		once := make([][]float64, len(was))
+		for i, row := range p.rows.Rows {
+			once[i] = append([]float64(nil), row...)
+		}
+		reset()
+		for i, row := range p.rows.Rows {
+			p.gradient(i, p.part(row, 0), gradients)
+			for j, g := range gradients {
+				at := rows.FirstPart + p.First + j
+				m := was[i][at+p.N] + g*g
+				delta := -0.3 * g / (math.Sqrt(1+m) + eps)
+				for _, c := range [][3]float64{{once[i][at], was[i][at] + delta}, {once[i][at+p.N], m}, {once[i][at+2*p.N], was[i][at+2*p.N] - 2*delta}} {
+					if math.Abs(c[0]-c[1]) > 1e-8*(1+math.Abs(c[1])) {
+						t.Fatalf("row %d, output %d: %v, want %v", i, j, c[0], c[1])
+					}
+				}
+			}
+		}
+		c.Growth = 4
+		for _, row := range p.rows.Rows {
+			for j := range p.part(row, 1) {
+				p.part(row, 1)[j] *= 4
+			}
+		}
+		p.Begin(p.y, 1, p.value)
+		p.Step(p.y, c)
+		for i, row := range p.rows.Rows {
+			for j, w := range p.part(row, 0) {
+				if want := once[i][rows.FirstPart+p.First+j]; math.Abs(w-want) > 1e-8*(1+math.Abs(want)) {
+					t.Fatalf("row %d, output %d: under a growth of 4 the weight is %v, else %v", i, j, w, want)
+				}
+			}
+		}
+		reset()
+		if !p.Loss.Facts().Convex {
+			return
+		}
+		c = Settings{Eta: 30, Start: 1, Growth: 1, Importance: 1, Proximal: true}
+		for i := range p.rows.Ridge {
+			p.rows.Ridge[i] = 0
+		}
+		before = p.objective()
+		squares := 0.0
+		p.Begin(p.y, 1, p.value)
+		for j := range p.Outputs {
+			squares += p.Squares(j)
+		}
+		p.Step(p.y, c)
+		if after := p.objective(); after > before+0.5*squares+0.1 {
+			t.Errorf("a proximal step goes from %v to %v", before, after)
+		}
+	})
+}
