@@ -590,7 +590,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 
 // silent says that features die silently under the noise, or under one of the grid.
 func (o *trainFlags) silent() bool {
-	return slices.ContainsFunc(append([]string{o.config.Noise}, o.grid...), func(s string) bool { return strings.Contains(s, "silent") })
+	return o.online.config.SilentMissing > 0 || slices.ContainsFunc(append([]string{o.config.Noise}, o.grid...), func(s string) bool { return strings.Contains(s, "silent") })
 }
 
 // labelsOf says what labels are.
