@@ -65,8 +65,9 @@ func WithoutPart(m *model.Linear, events []event.Example, kind, name string, del
 	g := &Gone{Kind: kind, Name: name, Events: len(events), Deletions: deletions}
 	left := make([]event.Example, len(events))
 	var dead []bool
+	var room event.Example
 	for i := range events {
-		e := &events[i]
+		e := m.Declare(&events[i], &room)
 		dead = dead[:0]
 		for j, column := range e.Features.Index {
 			id := uint16(0)

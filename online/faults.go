@@ -5,6 +5,7 @@ package online
 import (
 	"slices"
 
+	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/online/stuck"
@@ -18,14 +19,19 @@ const (
 	stuckOff     = "off"     // none is looked for
 )
 
-// faults finds fields that are stuck.
+// faults finds fields that are stuck and, if silent death is expected, readings that are none.
 type faults struct {
 	detector stuck.Detector
+	limits   stuck.Limits
 	found    *model.Faults // in force: those of the model
 
 	came     *event.Example // the current event as it came, nil if it is not learned
 	declared event.Example  // room for it as the model takes it
 }
+
+// bounded reports whether the first 0 of a field, and a reading far outside of all others, are missing. Streams have
+// honest ones, so that they count unless silent death is expected.
+func (l *answering) bounded() bool { return l.config.SilentMissing > 0 }
 
 // declare returns an event as the model takes it. The result holds until the next call.
 func (l *answering) declare(e *event.Example) *event.Example {
@@ -48,12 +54,16 @@ func (f *faults) asCame(e *event.Example) *event.Example {
 // several learners nobody looks: each has other events, and an interval forgets what it has seen.
 func (l *Learner) observe() {
 	e := l.faults.came
-	if l.faults.came = nil; e == nil || l.config.Stuck == stuckOff || l.shared() {
+	if l.faults.came = nil; e == nil || l.shared() {
 		return
 	}
+	changed := l.bounded() && l.faults.limits.Take(e, l.schema.Fields)
 	now := stuck.Moment{Event: l.events, Time: e.Time}
-	changes := l.faults.detector.Take(e, l.schema.Fields, now)
-	if len(changes) == 0 {
+	var changes []stuck.Change
+	if l.config.Stuck != stuckOff {
+		changes = l.faults.detector.Take(e, l.schema.Fields, now)
+	}
+	if len(changes) == 0 && !changed {
 		return
 	}
 	for _, c := range changes {
@@ -75,13 +85,26 @@ func (l *Learner) enforce() {
 			fields = append(fields, model.StuckField{Field: r.Field, Value: r.Value})
 		}
 	}
-	l.faults.found = model.NewFaults(fields, nil)
+	var limits []model.FieldLimits
+	if l.bounded() {
+		l.faults.limits.Each(func(b stuck.Bounds) { limits = append(limits, model.FieldLimits(b)) })
+	}
+	l.faults.found = model.NewFaults(fields, limits)
 }
 
-// restoreFaults takes up the state of the detector, or drops it if the settings now ask for none.
+// faultsState codes what is known of faults.
+func (l *Learner) faultsState(c *coder.Coder) {
+	l.faults.detector.State(c)
+	l.faults.limits.State(c)
+}
+
+// restoreFaults puts the state that was read in force, or drops it if the settings now ask for none.
 func (l *Learner) restoreFaults() {
 	if l.config.Stuck == stuckOff {
 		l.faults.detector = stuck.Detector{}
+	}
+	if !l.bounded() {
+		l.faults.limits = stuck.Limits{}
 	}
 	on := l.faults.detector.Stuck()
 	l.watch.Health.Unstick(func(field int) bool {

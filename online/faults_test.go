@@ -2,15 +2,20 @@ package online
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
+	"blankout/batch"
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/measure"
 	"blankout/internal/model"
 )
 
@@ -156,6 +161,55 @@ func TestStuckIsNull(t *testing.T) {
 	}
 }
 
+// A field that stays stuck for long is no less usual: it is still missing, and its health says that it has come. What
+// older weights would have said is measured with what they knew: they had not found it.
+func TestStuckForLong(t *testing.T) {
+	longtest.NotRaced(t)
+	s := newStuckStream(2)
+	s.schema.AddField(event.Field{Name: "a", Kind: event.Categorical}) // another kind of the field, which comes once
+	light := func(c *Config) { c.Optimizer, c.Noise, c.CovarianceMaxFields = "adagrad", "none", 0 }
+	l := s.learner(t, light)
+	null := s.learner(t, light)
+	feed := func(n int) {
+		for range n {
+			e := s.next()
+			l.Learn(e)
+			asNull := *e
+			if at, ok := s.stuck[1]; ok && l.faults.found != nil && at == e.Features.Value[0] {
+				asNull.Missing, asNull.Features, asNull.Field = []uint16{1}, event.Vec{Index: e.Features.Index[1:], Value: e.Features.Value[1:]}, e.Field[1:]
+			}
+			null.Learn(&asNull)
+		}
+	}
+	e := s.next()
+	e.Features.Index = []uint32{2, 3, 4, 100, 300}
+	e.Features.Value, e.Field = append(slices.Clone(e.Features.Value[1:]), 1), append(slices.Clone(e.Field[1:]), 6)
+	l.Learn(e)
+	null.Learn(e)
+	feed(3000)
+	s.stuck[1] = 60
+	feed(400)
+	aged, ofNulls := l.aged.Report(false), null.aged.Report(false)
+	if len(aged) < 2 || aged[1].Age != 100 || *aged[1].LogLoss <= *ofNulls[1].LogLoss {
+		t.Errorf("weights 100 events old lose %+v, with nulls %+v", aged, ofNulls)
+	}
+	feed(25_000)
+	e = s.next()
+	if got, was := l.Published().MissingFields(e), null.fields.Missing.UsuallyNull; !slices.Equal(got, []string{"a"}) || !slices.Equal(was, []uint16{1}) {
+		t.Errorf("missing %v, usually null as nulls %v", got, was)
+	}
+	if h := l.Health(); h.Raised != 1 || h.Alarms != 1 || h.Fields[0].Missing.Now > 0 {
+		t.Errorf("%q %+v", texts(l), h.Fields[0])
+	}
+	clone, err := l.Clone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := l.Published().Faults, clone.Published().Faults; b == nil || !slices.Equal(a.Stuck, b.Stuck) {
+		t.Errorf("%+v, of a copy %+v", a, b)
+	}
+}
+
 // checkSameAnswers compares what the readers of a model say of an event with what they say of it with nulls.
 func checkSameAnswers(t *testing.T, l *Learner, e, asNull *event.Example) {
 	t.Helper()
@@ -199,7 +253,7 @@ func TestStuckRestored(t *testing.T) {
 	for n, step := range []struct {
 		events int
 		stuck  bool
-	}{{1500, false}, {30, true}, {10, true}, {15, true}, {400, true}, {1, false}, {700, false}} {
+	}{{1500, false}, {30, true}, {10, true}, {15, true}, {1500, true}, {1, false}, {700, false}} {
 		if delete(s.stuck, 2); step.stuck {
 			s.stuck[2] = 0
 		}
@@ -303,6 +357,150 @@ func TestStuckCosts(t *testing.T) {
 		}
 		if wrong[0] > wrong[1]+20 {
 			t.Errorf("stuck at %v: %d errors, not found %d", s.stuck[1], wrong[0], wrong[1])
+		}
+	}
+}
+
+// A learner that expects silent death takes the first 0, and a reading far outside of all others, as missing: to the
+// bit as a null, in learning and in what every reader of its model says. The mean and the deviation do not move.
+func TestOddReadingsAreNull(t *testing.T) {
+	s := newStuckStream(6)
+	expects := func(c *Config) { c.SilentMissing = 0.5 }
+	odd, null := s.learner(t, expects), s.learner(t, expects)
+	for range 1000 {
+		e := s.next()
+		odd.Learn(e)
+		null.Learn(e)
+	}
+	m := odd.Published()
+	if m.Faults == nil || len(m.Faults.Limits) != 4 || m.Faults.Limits[0].Field != 1 || !m.Faults.Limits[0].NoZero || m.Faults.Limits[3].NoZero {
+		t.Fatalf("%+v", m.Faults)
+	}
+	was := stats(odd, 1)
+	for i, x := range []float64{0, -1e6, 0, 1e6} {
+		s.stuck[1] = x
+		e := s.next()
+		asNull := *e
+		asNull.Missing, asNull.Features, asNull.Field = []uint16{1}, event.Vec{Index: e.Features.Index[1:], Value: e.Features.Value[1:]}, e.Field[1:]
+		if a, b := m.Score(e, make([]float64, 2)), m.Score(&asNull, make([]float64, 2)); !slices.Equal(a, b) || !slices.Equal(m.MissingFields(e), []string{"a"}) || m.StuckFields(e) != nil {
+			t.Fatalf("%v: %v, as null %v, missing %v", x, a, b, m.MissingFields(e))
+		}
+		if a, b := slices.Clone(odd.Learn(e)), null.Learn(&asNull); !slices.Equal(a, b) {
+			t.Fatalf("reading %d: %v, as null %v", i, a, b)
+		}
+	}
+	if now := stats(odd, 1); !slices.Equal(now, was) {
+		t.Errorf("the statistics were %v, are %v", was, now)
+	}
+	blocks, err := odd.Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := Restore(odd.Config(), blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := odd.Published().Faults, other.Published().Faults; b == nil || !slices.Equal(a.Limits, b.Limits) {
+		t.Errorf("%+v, restored %+v", a, b)
+	}
+	// It is honest: it comes again and again, and counts.
+	for range 60 {
+		for _, zero := range []bool{true, false} {
+			if delete(s.stuck, 1); zero {
+				s.stuck[1] = 0
+			}
+			e := s.next()
+			if a, b := slices.Clone(odd.Learn(e)), other.Learn(e); !slices.Equal(a, b) {
+				t.Fatalf("%v, restored %v", a, b)
+			}
+		}
+	}
+	s.stuck[1] = 0
+	if got := odd.Published().MissingFields(s.next()); len(got) > 0 {
+		t.Errorf("missing %v", got)
+	}
+	if plain := s.learner(t, nil); plain.bounded() {
+		t.Error("limits without silent_missing")
+	}
+}
+
+// fixedEvents is a Source of one batch.
+type fixedEvents struct {
+	examples []event.Example
+	done     bool
+}
+
+func (f *fixedEvents) Next(_ context.Context, b *event.Batch) error {
+	if f.done {
+		return io.EOF
+	}
+	f.done = true
+	b.Topic, b.Examples, b.Next = "t", f.examples, int64(len(f.examples))
+	return nil
+}
+
+// What measures a model on events as they came says the same of those with nulls in the place of what is stuck: the
+// objective, the evidence of a validation, the error without a field, delayed labels, and a learner's Assess.
+func TestStuckIsNullToMeasures(t *testing.T) {
+	s := newStuckStream(8)
+	l := s.learner(t, nil)
+	for n := range 2100 {
+		if n == 2000 {
+			s.stuck[1] = 25
+		}
+		l.Learn(s.next())
+	}
+	var came, nulls []event.Example
+	for range 400 {
+		e := s.next()
+		came = append(came, *e)
+		asNull := *e
+		asNull.Missing, asNull.Features, asNull.Field = []uint16{1}, event.Vec{Index: e.Features.Index[1:], Value: e.Features.Value[1:]}, e.Field[1:]
+		nulls = append(nulls, asNull)
+	}
+	m := l.Published()
+	for name, say := range map[string]func(events []event.Example) any{
+		"evaluate": func(events []event.Example) any {
+			objective, wrong, _, err := l.Evaluate(t.Context(), &fixedEvents{examples: events}, 1)
+			return []any{objective, wrong, err}
+		},
+		"without": func(events []event.Example) any {
+			g, err := batch.WithoutPart(m, events, "field", "b", []float64{0, 0.5})
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, err := json.Marshal(g)
+			return []any{string(data), err}
+		},
+		"assess": func(events []event.Example) any {
+			var p measure.Classes
+			for i := range events {
+				l.Assess(&events[i], &p)
+			}
+			return p
+		},
+		"arrive": func(events []event.Example) any {
+			var out []float64
+			for i := range events {
+				out = append(out, l.Arrive(&events[i], nil)...)
+			}
+			return fmt.Sprint(out)
+		},
+		"delete": func(events []event.Example) any {
+			var out []float64
+			for i := range events {
+				e, left := &events[i], event.Example{}
+				x := m.Standardized(e, event.Vec{})
+				dead := make([]bool, len(x.Index))
+				dead[0] = true
+				m.Delete(e, x, m.Scaler.FieldsOf(e, x.Index, nil), dead, true, &left)
+				out = append(out, m.ScoreLacking(left.Features, &left, make([]float64, 2))...)
+			}
+			return fmt.Sprint(out)
+		},
+	} {
+		if a, b := fmt.Sprint(say(came)), fmt.Sprint(say(nulls)); a != b {
+			t.Errorf("%s: %.300s\nas null %.300s", name, a, b)
 		}
 	}
 }

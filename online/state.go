@@ -361,8 +361,8 @@ func (l *Learner) state(c *coder.Coder) {
 	l.watch.Prior.State(c)
 	l.watch.Health.MeasuresState(c)
 	l.scaling.CurvesState(c, l.shared())
-	l.faults.detector.State(c)
 	l.dead.State(c)
+	l.faultsState(c)
 }
 
 // Restore makes the Learner that wrote the blocks. It goes on to the bit as the

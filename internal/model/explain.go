@@ -53,7 +53,6 @@ type Term struct {
 // that the Scaler fills in are terms too.
 func (m *Linear) Explain(e *event.Example, class int) Explanation {
 	side := m.Side(class)
-	e = m.declared(e)
 	a := m.Answer(e)
 	m = m.At(a)
 	var x Explanation

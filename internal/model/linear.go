@@ -255,7 +255,7 @@ func ReadLinear(blocks []event.Block) (*Linear, error) {
 	if h.Missing != nil && len(h.Missing.Levels) > 0 && (slices.Min(h.Missing.Levels) < 0 || slices.Max(h.Missing.Levels) > len(h.Levels)) {
 		return nil, fmt.Errorf("block model: levels %v for missing fields, of %d", h.Missing.Levels, len(h.Levels))
 	}
-	if f := h.Faults; f != nil && len(f.byField) > len(h.Schema.Fields) {
+	if f, fields := h.Faults, len(h.Schema.Fields); f != nil && len(f.byField) > fields && fields > 0 { // a model that is kept for its age has none
 		return nil, fmt.Errorf("block model: faults of %d fields, of %d", len(f.byField), len(h.Schema.Fields))
 	}
 	if h.Sets != nil {

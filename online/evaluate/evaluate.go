@@ -148,6 +148,7 @@ type evaluator struct {
 	scaler     model.Scaler
 	rows       rows.Event
 	filled     event.Vec
+	left       event.Example // room for Declare
 	columns    []uint32
 	places     []uint32
 	groups     *rows.Groups // nil where nothing that dies together is summed
@@ -265,7 +266,7 @@ func (h *hatsOfDead) with(x event.Vec) event.Vec {
 
 func (w *evaluator) batch(b *event.Batch) (sum evaluated) {
 	for i := range b.Examples {
-		e := &b.Examples[i]
+		e := w.Declare(&b.Examples[i], &w.left)
 		if e.Label == event.Unlabeled || e.Weight == 0 || !e.Usable() {
 			continue
 		}

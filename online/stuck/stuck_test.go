@@ -231,6 +231,31 @@ func TestKinds(t *testing.T) {
 	}
 }
 
+// The more fields there are, the longer a run has to be: a false alarm about any of them is as rare.
+func TestManyFields(t *testing.T) {
+	found := map[int]uint64{}
+	for _, fields := range []int{1, 1000} {
+		s, values := newStream(fields), make([]float64, fields)
+		for n := range 2400 {
+			for i := range values {
+				values[i] = float64(n)
+			}
+			if n >= 2000 || n%11 > 0 {
+				values[0] = 1
+			}
+			s.take(values...)
+		}
+		if len(s.found) != 1 {
+			t.Fatalf("%d fields: %+v", fields, s.found)
+		}
+		found[fields] = s.found[0].Repeats
+	}
+	// r is 9/11: -log(1000)/log(r) is 34 repeats.
+	if more := found[1000] - found[1]; more < 30 || more > 60 {
+		t.Errorf("found after %v repeats", found)
+	}
+}
+
 // Repeats tells which fields can never be found.
 func TestRepeats(t *testing.T) {
 	s, r := newStream(5), rand.New(rand.NewPCG(12, 13))
@@ -277,7 +302,7 @@ func TestState(t *testing.T) {
 	}
 	found := 0
 	for n := range 30_000 {
-		if n%1009 == 0 {
+		if n%1009 == 0 || n%7000 == 6001 {
 			data := code(&s.Detector)
 			c := coder.Read(data)
 			var d Detector
@@ -291,12 +316,12 @@ func TestState(t *testing.T) {
 			for range 300 {
 				s.take(9.5, 9.5, 9.5, 9.5, 9.5, 9.5)
 			}
-			n++
+			continue
 		}
 		s.take(next()...)
 	}
-	if len(s.found) == 0 {
-		t.Error("nothing was found")
+	if len(s.found) == 0 || found == 0 {
+		t.Errorf("%d were found, %d when the state was saved", len(s.found), found)
 	}
 	data := code(&s.Detector)
 	for i := range data {

@@ -1,0 +1,186 @@
+package stuck
+
+// This file finds the first readings of 0 and those far outside of all others, which more often are
+// what a dead sensor reads than a measurement.
+
+import (
+	"math"
+
+	"blankout/internal/coder"
+	"blankout/internal/event"
+)
+
+// Limits finds, for each numeric field, within what its readings lie and whether it ever reads 0.
+//
+// A reading of exactly 0 in a field that has never read one, and a reading that is farther outside
+// of all others than far times their range, is odd: it does not count. An odd reading that is
+// right must count in the end, and a dead sensor must not make its value count. The two differ in
+// that a dead sensor stays at its value. So odd readings are evidence when they have been followed
+// by another value, at most runEvidence in a run. Evidence of enough readings, or of a large enough
+// fraction, makes the value 0, or the larger range, a usual one. A sensor that dies again and again
+// gets there, too; Detector finds it then.
+//
+// The zero value is a stream that begins.
+type Limits struct {
+	fields []bounds // by id
+}
+
+const (
+	// leastReadings is the number of readings that make limits.
+	leastReadings = 200
+	// far is how many ranges a reading has to lie outside of all others to be odd.
+	far = 10
+	// runEvidence is the most evidence that one run of a value is.
+	runEvidence = 4
+	// enough is the evidence that is enough; some is, if it is more than oneIn of the readings.
+	enough, some, oneIn = 20, 4, 100
+)
+
+// Bounds are the limits of a field.
+type Bounds struct {
+	Field     uint16
+	Low, High float64
+	NoZero    bool
+}
+
+// bounds is what is known of a field.
+type bounds struct {
+	numeric   bool
+	zero      bool // 0 is usual
+	readings  uint64
+	low, high float64 // of the readings that counted
+	odd       [2]oddity
+}
+
+// oddity is the evidence that 0, or readings far outside, are right.
+type oddity struct {
+	value     float64 // of the current run
+	run       uint64  // its odd readings, 0 for none
+	evidence  uint64
+	low, high float64 // of the evidence
+}
+
+// The kinds of odd readings.
+const (
+	oddZero = iota
+	oddFar
+)
+
+// Take reads an event as it came, and reports whether limits have changed.
+func (l *Limits) Take(e *event.Example, fields []event.Field) (changed bool) {
+	for id := len(l.fields); id < min(len(fields), mostFields); id++ {
+		l.fields = append(l.fields, bounds{numeric: id > 0 && fields[id].Kind == event.Numeric})
+	}
+	for i, id := range e.Field {
+		if int(id) < len(l.fields) && l.fields[id].numeric && l.fields[id].take(e.Features.Value[i]) {
+			changed = true
+		}
+	}
+	return changed
+}
+
+// take reads a value and reports whether the field's limits have changed.
+func (b *bounds) take(x float64) (changed bool) {
+	kind := b.kindOf(x)
+	for k := range b.odd {
+		if o := &b.odd[k]; o.run > 0 && (k != kind || x != o.value) {
+			o.evidence += min(o.run, runEvidence)
+			o.low, o.high = min(o.low, o.value), max(o.high, o.value)
+			o.run = 0
+			changed = b.accept(k) || changed
+		}
+	}
+	if changed {
+		kind = b.kindOf(x)
+	}
+	if kind >= 0 {
+		o := &b.odd[kind]
+		if o.run++; o.evidence == 0 && o.run == 1 {
+			o.low, o.high = x, x
+		}
+		o.value = x
+		return changed
+	}
+	if b.readings == 0 {
+		b.low, b.high = x, x
+	}
+	was := *b
+	b.readings++
+	b.zero, b.low, b.high = b.zero || x == 0, min(b.low, x), max(b.high, x)
+	return changed || b.known() && (!was.known() || b.zero != was.zero || b.low != was.low || b.high != was.high)
+}
+
+// known reports whether the limits are in force. A field that is constant has none.
+func (b *bounds) known() bool { return b.readings >= leastReadings && b.low < b.high }
+
+// kindOf returns how a reading is odd, -1 if it is not.
+func (b *bounds) kindOf(x float64) int {
+	low, high := b.limits()
+	switch {
+	case !b.known():
+		return -1
+	case x == 0 && !b.zero:
+		return oddZero
+	case x < low || x > high:
+		return oddFar
+	}
+	return -1
+}
+
+func (b *bounds) limits() (low, high float64) {
+	reach := far * (b.high - b.low)
+	return b.low - reach, b.high + reach
+}
+
+// accept makes odd readings usual if there is evidence enough.
+func (b *bounds) accept(kind int) bool {
+	o := &b.odd[kind]
+	if o.evidence < enough && (o.evidence < some || oneIn*o.evidence <= b.readings) {
+		return false
+	}
+	if b.zero = b.zero || kind == oddZero; kind == oddFar {
+		b.low, b.high = min(b.low, o.low), max(b.high, o.high)
+	}
+	*o = oddity{}
+	return true
+}
+
+// Each calls f with the limits in force, in the order of the fields.
+func (l *Limits) Each(f func(Bounds)) {
+	for id := range l.fields {
+		if b := &l.fields[id]; b.known() {
+			low, high := b.limits()
+			f(Bounds{uint16(id), low, high, !b.zero})
+		}
+	}
+}
+
+// State codes the Limits.
+func (l *Limits) State(c *coder.Coder) {
+	n := uint64(len(l.fields))
+	c.Uint(&n)
+	if c.Decode {
+		*l = Limits{}
+		if n > mostFields {
+			c.Failed = true
+			return
+		}
+		l.fields = make([]bounds, n)
+	}
+	for id := range l.fields {
+		b := &l.fields[id]
+		if c.Bool(&b.numeric); !b.numeric {
+			continue
+		}
+		c.Bool(&b.zero)
+		c.Uint(&b.readings)
+		c.Each(&b.low, &b.high)
+		for k := range b.odd {
+			o := &b.odd[k]
+			c.Uint(&o.run)
+			c.Uint(&o.evidence)
+			c.Each(&o.value, &o.low, &o.high)
+		}
+		c.Failed = c.Failed || !(b.low <= b.high) || math.Abs(b.low) > event.MaxMagnitude || math.Abs(b.high) > event.MaxMagnitude
+	}
+}
