@@ -215,3 +215,69 @@ func TestDeathsApply(t *testing.T) {
 		}
 	}
 }
+
+// Settings that are chosen for silent deaths are measured on features that read their dead values, beside survivors
+// as they are.
+func TestSelectForSilentDeaths(t *testing.T) {
+	x, y := problems.Gaussian(42, 400, 3, false)
+	for _, row := range x {
+		for j := range row {
+			row[j] += 5
+		}
+	}
+	d := denseData(t, x, y)
+	same, err := d.Like(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.SetDead(func(uint32) float64 { return 5 })
+	fit, err := Train(context.Background(), d, DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Corrupter{Noise: loss.Dropout{Q: 0.6}, Seed: 7}
+	wrong := 0.0
+	for i, row := range x {
+		f := fit.Problems[0].W[3]
+		for j, dies := range c.Dead([]uint32{0, 1, 2}, nil, i, 0, nil) {
+			if dies {
+				row[j] = 5
+			}
+			f += fit.Problems[0].W[j] * row[j]
+		}
+		if (f > 0) != (y[i] > 0) {
+			wrong += 100.0 / float64(len(x))
+		}
+	}
+	if got, _ := measureDeleted(fit.Model, d, 0.6, true, 7); math.Abs(got-wrong) > 1e-9 {
+		t.Errorf("error %v, want %v", got, wrong)
+	}
+	if got, _ := measureDeleted(fit.Model, d, 0.6, false, 7); got < wrong+5 {
+		t.Errorf("deleted and rescaled the error is %v, silently %v", got, wrong)
+	}
+	if got, _ := measureDeleted(fit.Model, same, 0.6, true, 7); got < wrong+5 {
+		t.Errorf("where the dead read 0 the error is %v, where they read the mean %v", got, wrong)
+	}
+	if same, err = d.Like(d); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := measureDeleted(fit.Model, same, 0.6, true, 7); math.Abs(got-wrong) > 1e-9 {
+		t.Errorf("on a validation set the error is %v, want %v", got, wrong)
+	}
+	s := Selection{Folds: 3, Grid: []Axis{{"noise", []string{"none", "silent:0.6"}}}, Deletions: []float64{0.6}, Silent: true}
+	loud := s
+	loud.Silent = false
+	a, _, err := Select(t.Context(), d, DefaultConfig(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _, err := Select(t.Context(), d, DefaultConfig(), loud)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range a.Candidates {
+		if !(a.Candidates[i].Error[0] < b.Candidates[i].Error[0]-2) {
+			t.Errorf("%v: error %v silently, %v rescaled", a.Candidates[i].Values, a.Candidates[i].Error, b.Candidates[i].Error)
+		}
+	}
+}

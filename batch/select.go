@@ -30,8 +30,11 @@ type Selection struct {
 	// random, survivors rescaled. The best settings are chosen for each on its
 	// own: what is best at 0 is seldom best at 0.7. Empty means 0 only.
 	Deletions []float64
-	Seed      uint64 // of folds and deletions
-	Threads   int
+	// Silent says that nobody knows of the deletions: features that are gone read their dead values, see
+	// Data.SetDead, and survivors are not rescaled.
+	Silent  bool
+	Seed    uint64 // of folds and deletions
+	Threads int
 	// Progress is told how many of the fits are done.
 	Progress func(done, all int)
 }
@@ -277,7 +280,7 @@ func Select[S Settings[S]](ctx context.Context, d *Data, first S, s Selection) (
 			}
 			to := &cells[candidate*folds+k]
 			for _, q := range s.Deletions {
-				e, l := measureDeleted(m, test[k], q, s.Seed)
+				e, l := measureDeleted(m, test[k], q, s.Silent, s.Seed)
 				to.err, to.logLoss = append(to.err, e), append(to.logLoss, l)
 			}
 			if s.Progress != nil {
@@ -394,15 +397,28 @@ func (d *Data) folds(k int, seed uint64) (train, test []*Data, err error) {
 }
 
 // measureDeleted returns the error in percent and the log-loss of a model on d after a
-// share q of its features is deleted and the others are scaled by 1/(1-q).
-func measureDeleted(trained model.Model, d *Data, q float64, seed uint64) (err, logLoss float64) {
+// share q of its features is deleted and the others are scaled by 1/(1-q), or, if nobody knows of
+// it, left as they are.
+func measureDeleted(trained model.Model, d *Data, q float64, silent bool, seed uint64) (err, logLoss float64) {
 	m := measure.NewEvaluation(len(d.Schema.Classes))
-	c := Corrupter{Noise: loss.Dropout{Q: q}, Seed: seed}
+	c := Corrupter{Noise: loss.Dropout{Q: q}, Seed: seed, Keep: silent}
+	if silent {
+		c.Curves = d.curves
+	}
+	var dead []bool
 	scores, probabilities := make([]float64, max(trained.About().Outputs, len(d.Schema.Classes))), make([]float64, max(len(d.Schema.Classes), 2))
 	var x event.Vec
 	for i := range d.Rows() {
 		x = d.Vec(i, x)
-		if q > 0 {
+		switch {
+		case q > 0 && silent && d.dead != nil:
+			dead = c.Dead(x.Index, nil, i, 0, dead)
+			for j, column := range d.Row(i).Index {
+				if dead[j] {
+					x.Value[j] = d.dead[column]
+				}
+			}
+		case q > 0:
 			c.Vec(x, nil, i, 0)
 		}
 		s := trained.ScoreVec(x, scores)
@@ -431,6 +447,13 @@ func (v *Data) Like(d *Data) (*Data, error) {
 			}
 			s.labels[i] = int32(k)
 		}
+	}
+	if d.dead != nil {
+		read := map[uint32]float64{}
+		for c, z := range d.dead {
+			read[d.columns[c]] = z
+		}
+		s.SetDead(func(column uint32) float64 { return read[column] })
 	}
 	return &s, nil
 }

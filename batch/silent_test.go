@@ -2,9 +2,11 @@ package batch
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -448,5 +450,82 @@ func TestSilentIsRefused(t *testing.T) {
 		if _, err := Train(context.Background(), d, config); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %s %s: %v, want %q", c.loss, c.bound, c.noise, err, c.want)
 		}
+	}
+}
+
+// The minima are those that another program found.
+func TestGoldenSilent(t *testing.T) {
+	var golden struct {
+		X       [][]float64
+		Targets struct{ Two, Class, Number, Count []float64 }
+		Dead    []float64
+		Groups  []int
+		Cases   []struct {
+			Loss, Target         string
+			D                    float64
+			Dead, Groups         bool
+			Weights              []float64
+			Intercept, Objective float64
+		}
+	}
+	text, err := os.ReadFile("testdata/silent.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &golden); err != nil {
+		t.Fatal(err)
+	}
+	schema := event.NewSchema(20, []string{"-1", "1"}, 2)
+	for j, group := range golden.Groups {
+		schema.AddField(event.Field{Name: fmt.Sprint(j), Kind: event.Numeric, Group: fmt.Sprint("group ", group)})
+	}
+	var b Builder
+	for _, row := range golden.X {
+		e := event.Example{Weight: 1}
+		for j, x := range row {
+			if x != 0 {
+				e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(j)), append(e.Features.Value, x)
+				e.Field = append(e.Field, uint16(j+1))
+			}
+		}
+		if err := b.Add(&e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := b.Data(schema)
+	for _, c := range golden.Cases {
+		y := map[string][]float64{"two": golden.Targets.Two, "number": golden.Targets.Number, "count": golden.Targets.Count}[c.Target]
+		if class, ok := strings.CutPrefix(c.Target, "class "); ok {
+			for _, k := range golden.Targets.Class {
+				y = append(y, -1)
+				if fmt.Sprint(k) == class {
+					y[len(y)-1] = 1
+				}
+			}
+		}
+		l, err := loss.Parse(c.Loss)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.SetDead(func(column uint32) float64 {
+			if !c.Dead {
+				return 0
+			}
+			return golden.Dead[column]
+		})
+		kappa := 0.7
+		if c.Loss == "squared" { // whose Loss is half of the square
+			kappa = 1.4
+		}
+		for _, s := range []Solver{Newton, LBFGS} {
+			o := newExpected(t, d, y, l, loss.Silent{D: c.D, Groups: c.Groups}, kappa, FreeIntercept)
+			r := solve(t, o, Options{Solver: s, Tol: 1e-12, MaxIterations: 5000})
+			if far := problems.Relative(r.W, append(slices.Clone(c.Weights), c.Intercept)); far > 2e-6 || math.Abs(r.Objective-c.Objective) > 1e-7*math.Abs(c.Objective) {
+				t.Errorf("%s of %s, D %v, dead values %v, groups %v, %s: weights %g away, objective %.10g, want %.10g", c.Loss, c.Target, c.D, c.Dead, c.Groups, s, far, r.Objective, c.Objective)
+			}
+		}
+	}
+	if len(golden.Cases) != 44 {
+		t.Errorf("%d cases", len(golden.Cases))
 	}
 }

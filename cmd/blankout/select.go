@@ -63,7 +63,7 @@ func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Da
 	if err != nil {
 		return nil, err
 	}
-	s := batch.Selection{Folds: o.folds, Seed: o.config.Seed, Threads: o.config.Threads, Deletions: []float64{o.missing}, Grid: axes}
+	s := batch.Selection{Folds: o.folds, Seed: o.config.Seed, Threads: o.config.Threads, Deletions: []float64{o.missing}, Silent: o.silent(), Grid: axes}
 	for _, q := range deletions {
 		if !slices.Contains(s.Deletions, q) {
 			s.Deletions = append(s.Deletions, q)

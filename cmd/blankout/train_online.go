@@ -84,6 +84,7 @@ func (o *trainFlags) refuseUnused(c *cobra.Command) error {
 		names []string
 		why   string
 	}{
+		{false, []string{"silent-missing"}, "is for --solver online; an exact solution takes --noise silent:D"},
 		{false, onlineOnly, "is for --solver online"},
 		{len(o.grid) > 0, []string{"expected-missing"}, "goes with --grid, or with --solver online"},
 		{svm.IsLoss(lossName), []string{"kernel", "drop-q", "keep", "epochs"}, "is for --loss dropsvm"},
