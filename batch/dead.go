@@ -3,34 +3,11 @@ package batch
 // This file finds what a feature reads when it is dead and does not say so.
 
 import (
-	"fmt"
 	"slices"
 
 	"blankout/internal/event"
 	"blankout/internal/model"
 )
-
-// A SilentValue says what a dead feature reads, among the values as they came.
-type SilentValue string
-
-// The kinds of dead values.
-const (
-	// SilentAuto is 0 for a column that is 0 in one of a hundred readings or more, else the mean.
-	SilentAuto SilentValue = "auto"
-	// SilentMean is the mean of the readings.
-	SilentMean SilentValue = "mean"
-	// SilentZero is 0.
-	SilentZero SilentValue = "zero"
-)
-
-// ParseSilentValue reads auto, mean or zero.
-func ParseSilentValue(s string) (SilentValue, error) {
-	v := SilentValue(s)
-	if v != SilentAuto && v != SilentMean && v != SilentZero {
-		return "", fmt.Errorf("%q: want auto, mean or zero", s)
-	}
-	return v, nil
-}
 
 // Deaths gathers the readings of numeric columns as they come, of which follows what a dead
 // feature reads. The zero value is ready for use.
@@ -71,9 +48,9 @@ func (g *Deaths) Observe(e *event.Example, schema *event.Schema) {
 
 // Value returns what the feature of a column reads when it is dead, as it came: 0 for one that
 // is no number. Columns of sparse formats are numbers if nine of ten examples hold them.
-func (g *Deaths) Value(column uint32, schema *event.Schema, v SilentValue) float64 {
+func (g *Deaths) Value(column uint32, schema *event.Schema, v model.SilentValue) float64 {
 	r := g.columns[column]
-	if r == nil || v == SilentZero {
+	if r == nil || v == model.SilentZero {
 		return 0
 	}
 	n, zeros, mean := r.n, r.zeros, r.mean
@@ -91,7 +68,7 @@ func (g *Deaths) Value(column uint32, schema *event.Schema, v SilentValue) float
 	default:
 		return 0
 	}
-	if v == SilentAuto && 100*zeros >= n {
+	if v.Zero(n, zeros) {
 		return 0
 	}
 	return mean
@@ -99,7 +76,7 @@ func (g *Deaths) Value(column uint32, schema *event.Schema, v SilentValue) float
 
 // Apply returns d with the dead values that silent noise asks for, see SetDead. scaler is the
 // model whose Scaler has made d of the examples as they came; nil if d holds them as they came.
-func (g *Deaths) Apply(d *Data, scaler *model.Linear, v SilentValue) (*Data, error) {
+func (g *Deaths) Apply(d *Data, scaler *model.Linear, v model.SilentValue) (*Data, error) {
 	var curves *model.Curves
 	if scaler != nil {
 		curves = scaler.Scaler.Curves

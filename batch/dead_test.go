@@ -51,22 +51,22 @@ func TestDeadValues(t *testing.T) {
 	}{
 		{1, 0, 5 * 0.99, 0}, {2, 3 * 0.995, 3 * 0.995, 0}, {3, 0, 0, 0}, {4, 2 * 0.995, 2 * 0.995, 0}, {5, 0, 2 * 0.98, 0}, {6, 0, 0, 0}, {9, 0, 0, 0},
 	} {
-		for v, want := range map[SilentValue]float64{SilentAuto: c.auto, SilentMean: c.mean, SilentZero: c.zero} {
+		for v, want := range map[model.SilentValue]float64{model.SilentAuto: c.auto, model.SilentMean: c.mean, model.SilentZero: c.zero} {
 			if got := g.Value(c.column, schema, v); math.Abs(got-want) > 1e-12 {
 				t.Errorf("column %d, %s: %v, want %v", c.column, v, got, want)
 			}
 		}
 	}
 	schema.Absent = event.AbsentMissing
-	if got := g.Value(5, schema, SilentAuto); got != 2 {
+	if got := g.Value(5, schema, model.SilentAuto); got != 2 {
 		t.Errorf("a column that is missing where it is left out reads %v", got)
 	}
 	for _, text := range []string{"auto", "mean", "zero"} {
-		if v, err := ParseSilentValue(text); string(v) != text || err != nil {
+		if v, err := model.ParseSilentValue(text); string(v) != text || err != nil {
 			t.Errorf("%s: %v, %v", text, v, err)
 		}
 	}
-	if _, err := ParseSilentValue("0"); err == nil {
+	if _, err := model.ParseSilentValue("0"); err == nil {
 		t.Error("0 is read")
 	}
 }
@@ -107,9 +107,9 @@ func TestDeathsApply(t *testing.T) {
 		name  string
 		mode  model.Standardize
 		bends bool
-		v     SilentValue
-	}{{"as they came", model.StandardizeNone, false, SilentAuto}, {"standardized", model.StandardizeAuto, false, SilentMean}, {"to 0", model.StandardizeAuto, false, SilentZero},
-		{"curves", model.StandardizeAuto, true, SilentMean}, {"curves to 0", model.StandardizeAuto, true, SilentZero}} {
+		v     model.SilentValue
+	}{{"as they came", model.StandardizeNone, false, model.SilentAuto}, {"standardized", model.StandardizeAuto, false, model.SilentMean}, {"to 0", model.StandardizeAuto, false, model.SilentZero},
+		{"curves", model.StandardizeAuto, true, model.SilentMean}, {"curves to 0", model.StandardizeAuto, true, model.SilentZero}} {
 		fit := Standardizer{Presence: true}
 		var b Builder
 		var g Deaths

@@ -441,12 +441,15 @@ type Exact struct {
 // and statistics are the same. No more events can come from here on. Errors are
 // ErrOneClass, of the configuration and of ctx.
 func (v *Evidence) Exact(ctx context.Context, live *model.Linear, c ValidateConfig) (*Exact, error) {
-	all := v.all()
-	learned := v.LearnedData()
 	noise, err := loss.ParseNoise(c.Noise)
 	if err != nil {
 		return nil, err
 	}
+	all := v.all()
+	if loss.IsSilent(noise) {
+		all.SetDead(live.DeadStandardized)
+	}
+	learned := v.LearnedData()
 	u := v.unit(c)
 	if u != nil {
 		c.Loss = u.standardLoss()

@@ -31,7 +31,7 @@ func (l *Learner) Models() (models []*model.Linear, published int) {
 func (l *Learner) Evaluate(ctx context.Context, s event.Source, threads int) (objective, wrong float64, numbers *measure.NumbersReport, err error) {
 	m := evaluate.Model{
 		Linear: l.Published().Apart(), Noise: l.levels[l.chosen].noise, Loss: l.set.loss, C: l.config.C, Penalized: l.config.Intercept == "penalized",
-		Bound: l.groups != nil || l.scaling.Scaler.Curves != nil, Classes: l.classes, Active: l.activeScores(), Decision: l.decision(),
+		Bound: l.groups != nil || l.scaling.Scaler.Curves != nil, Classes: l.classes, Active: l.activeScores(), Decision: l.decision(), Dead: l.readsWhenDead,
 	}
 	if l.set.numbers {
 		m.Unit = &l.unit

@@ -689,7 +689,7 @@ func (l *bank) learnFrom(e *event.Example) {
 // solve refreshes.
 func (l *bank) solve() {
 	w := refresh.Weights{
-		Table: l.table, Bias: l.bias, Active: l.active, Growth: l.fade.Growth, Output: l.young.Output,
+		Table: l.table, Bias: l.bias, Active: l.active, Growth: l.fade.Growth, Output: l.young.Output, Dead: l.readsWhenDead,
 		Model: &model.Linear{Head: model.Head{Schema: l.schema, Scaler: l.scaling.Scaler, Layout: model.Layout{Width: l.table.Width()}}, Rows: l.table},
 	}
 	for v := range l.levels {

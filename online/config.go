@@ -20,7 +20,6 @@ import (
 	"blankout/online/refresh"
 	"blankout/online/rules"
 	"blankout/online/scaling"
-	"blankout/online/silent"
 )
 
 // Config is what a Learner is made from, the section [learner] of the configuration.
@@ -44,7 +43,7 @@ type Config struct {
 	SilentMissing float64 `toml:"silent_missing"`
 	// SilentGroups says that whole groups die silently, see Among.
 	SilentGroups bool `toml:"-" fixed:"silent_groups"`
-	// SilentValue is as silent.ParseChoice reads it.
+	// SilentValue is as model.ParseSilentValue reads it.
 	SilentValue string `toml:"silent_value"`
 	// Missing is as model.ParseMissingPolicy reads it. It is not part of the
 	// Fingerprint.
@@ -114,7 +113,7 @@ func DefaultConfig() Config {
 	return Config{
 		Loss:                "logistic:gaussian",
 		Noise:               "auto",
-		SilentValue:         string(silent.Auto),
+		SilentValue:         string(model.SilentAuto),
 		MissingPolicy:       "auto",
 		CovarianceMaxFields: 256,
 		C:                   1,
@@ -350,9 +349,7 @@ func (s *settings) parseRefresh(c Config) error {
 		switch {
 		case !refresh.Solvable(s.loss):
 			return event.KeyErrorf("irls_batch", "irls_batch: loss %q is not convex", c.Loss)
-		case c.silentKey() != "":
-			return event.KeyErrorf("irls_batch", "irls_batch: it does not know silent death; set silent_missing = 0, and noise to dropout, auto or none")
-		case s.grouped():
+		case s.grouped() || slices.ContainsFunc(s.noises, isSilentGroups):
 			return event.KeyErrorf("irls_batch", "irls_batch: noise %q is of groups, which it does not know; use dropout, auto or none", c.Noise)
 		case s.noiseKind != square:
 			return event.KeyErrorf("irls_batch", "irls_batch: noise %q is not one it knows; use dropout, auto or none", c.Noise)
@@ -398,6 +395,11 @@ func (s *settings) parseTogether(c Config) error {
 		return event.KeyErrorf("noise", "noise poisson is for counts, which standardize = %q would center; set standardize = \"none\"", c.Standardize)
 	}
 	return nil
+}
+
+func isSilentGroups(n loss.Noise) bool {
+	s, ok := n.(loss.Silent)
+	return ok && s.Groups
 }
 
 // silentKey returns the key that has a level of silent noise learn, "" if none does.
@@ -448,7 +450,7 @@ func (s *settings) parseNoise(c Config) error {
 			return event.KeyErrorf(key, "%s = %v: must lie in [0, 0.9]", key, d)
 		}
 	}
-	if _, err := silent.ParseChoice(c.SilentValue); err != nil {
+	if _, err := model.ParseSilentValue(c.SilentValue); err != nil {
 		return &event.KeyError{Key: "silent_value", Err: err}
 	}
 	if c.SilentMissing > 0 && c.Noise != "auto" {
@@ -520,7 +522,7 @@ func (c Config) Among(declares, grouped bool) Config {
 	switch {
 	case c.SilentMissing > 0:
 		c.SilentGroups = grouped
-	case declares || c.Noise != "auto" || c.Optimizer != "auto" && c.Optimizer != "adagrad" || c.IRLSBatch > 0:
+	case declares || c.Noise != "auto" || c.Optimizer != "auto" && c.Optimizer != "adagrad":
 	case c.ExpectedMissingGroups > 0:
 		c.SilentMissing, c.SilentGroups = c.ExpectedMissingGroups, true
 		c.ExpectedMissing, c.ExpectedMissingGroups = 0, 0

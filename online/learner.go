@@ -97,7 +97,7 @@ func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner,
 	if most := rows.FirstPart + l.parts()*len(l.levels)*classes; most*8 > 1<<18 {
 		return nil, fmt.Errorf("learner: max_classes = %d with %d noise levels: a feature's row would be larger than 256 KB; set fewer classes or one noise", s.MaxClasses, len(set.noises))
 	}
-	l.dead = silent.NewValues(silent.Choice(c.SilentValue))
+	l.dead = silent.NewValues(model.SilentValue(c.SilentValue))
 	l.setOutputs(outputs)
 	l.shares, l.judge.Scales = l.newTable(), l.scales()
 	if set.numbers {

@@ -113,6 +113,15 @@ func (l *answering) readDead(e *event.Example) {
 	l.dead.Forget(read.Gone)
 }
 
+// readsWhenDead returns what a column reads when it is dead, standardized.
+func (l *bank) readsWhenDead(column uint32) float64 {
+	row := l.table.Row(column)
+	if row == nil {
+		return 0
+	}
+	return l.dead.Standardized(&l.scaling.Scaler, column, row[:model.ScalerWidth])
+}
+
 // readsDead says whether the numbers of the event at hand are read for that: all where a level learns from it, else all
 // of the first and then every sixteenth.
 func (l *bank) readsDead() bool {

@@ -62,7 +62,7 @@ func (l *Learner) View() *Snapshot {
 // stateOver returns a Snapshot of the given rows, the Learner's or a copy of them.
 func (l *Learner) stateOver(table *model.Table) *Snapshot {
 	head := l.head(l.schema.View())
-	head.Stale = staleText(l.aged.Report(l.set.numbers), head.Loss)
+	head.Stale, head.Dead = staleText(l.aged.Report(l.set.numbers), head.Loss), l.dead.Dead()
 	metrics := l.Metrics()
 	summary, err := json.Marshal(metrics.Summary())
 	if err != nil {
@@ -284,7 +284,7 @@ func (l *Learner) Published() *model.Linear {
 		mixes = append(mixes, l.mixed(r))
 	}
 	m := model.Linear{Head: l.head(l.schema.View()), Rows: l.publishedRows(mixes)}
-	m.Stale = staleText(l.aged.Report(l.set.numbers), m.Loss)
+	m.Stale, m.Dead = staleText(l.aged.Report(l.set.numbers), m.Loss), l.dead.Dead()
 	layout := model.Layout{Width: m.Rows.Width(), Weight: model.ScalerWidth, Stats: 0, Scale: m.Layout.Scale, Outputs: m.Layout.Outputs}
 	m.Layout = layout
 	for i := range m.Levels {

@@ -66,6 +66,8 @@ type Head struct {
 	Missing *Missing `json:"missing,omitempty"`
 	// Faults says which readings count as missing, nil for none.
 	Faults *Faults `json:"faults,omitempty"`
+	// Dead says what dead numbers read that do not say so; nil where that is not known.
+	Dead *Dead `json:"dead,omitempty"`
 	// Levels are further weights, learned under other noise than Noise, that Missing has
 	// events answered by that lack some of their fields. Their rows are the model's own.
 	Levels []Level `json:"levels,omitempty"`
@@ -174,7 +176,7 @@ func (l Layout) fits(outputs int) bool {
 // Fits reports whether a Head that was read is one of a model of either kind: the
 // outputs fit the intercepts and the pairs of classes.
 func (h *Head) Fits() bool {
-	if h.Schema == nil || h.Outputs < 1 || len(h.Intercept) != h.Outputs || !(h.Threshold >= 0 && h.Threshold < 1) || h.Link != nil && h.Link.Check() != nil {
+	if h.Schema == nil || h.Outputs < 1 || len(h.Intercept) != h.Outputs || !(h.Threshold >= 0 && h.Threshold < 1) || h.Link != nil && h.Link.Check() != nil || !h.Dead.fits() {
 		return false
 	}
 	k := len(h.Schema.Classes)

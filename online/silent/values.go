@@ -4,40 +4,16 @@
 package silent
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"blankout/internal/coder"
 	"blankout/internal/model"
 )
 
-// Choice says what a dead number reads.
-type Choice string
-
-// The choices.
-const (
-	// Auto is Zero for a column of which at least a hundredth of the readings were 0, else Mean.
-	Auto Choice = "auto"
-	// Mean is the mean of the readings as they came, before any transform.
-	Mean Choice = "mean"
-	// Zero is the number 0 as it comes.
-	Zero Choice = "zero"
-)
-
-// ParseChoice reads auto, mean or zero.
-func ParseChoice(s string) (Choice, error) {
-	choices := []string{string(Auto), string(Mean), string(Zero)}
-	if !slices.Contains(choices, s) {
-		return "", fmt.Errorf("silent_value %q: want one of %s", s, strings.Join(choices, ", "))
-	}
-	return Choice(s), nil
-}
-
 // Values knows what dead numbers read, by column, in the unit in which they come. The columns of everything else, words
 // and categories, read 0 when they are dead: they are not sent. It is not safe for concurrent use.
 type Values struct {
-	choice  Choice
+	choice  model.SilentValue
 	columns []uint32 // ascending
 	of      []readings
 }
@@ -49,17 +25,23 @@ type readings struct {
 	zero               bool    // that is 0, and not the mean
 }
 
-// zeroShare is the share of zeros from which a dead number reads 0.
-const zeroShare = 0.01
-
 // NewValues returns Values without columns.
-func NewValues(c Choice) *Values { return &Values{choice: c} }
+func NewValues(c model.SilentValue) *Values { return &Values{choice: c} }
 
 // Len returns the number of columns.
 func (v *Values) Len() int { return len(v.columns) }
 
-// Column returns the i-th column and what it reads when it is dead.
-func (v *Values) Column(i int) (column uint32, dead float64) { return v.columns[i], v.of[i].dead }
+// Dead returns what the columns read when they are dead, nil where there are none.
+func (v *Values) Dead() *model.Dead {
+	if len(v.columns) == 0 {
+		return nil
+	}
+	d := &model.Dead{Columns: slices.Clone(v.columns)}
+	for i := range v.of {
+		d.Reads = append(d.Reads, v.of[i].dead)
+	}
+	return d
+}
 
 // Walk finds columns in ascending order. It is valid until Values meets a new column.
 type Walk struct {
@@ -69,6 +51,13 @@ type Walk struct {
 
 // Walk begins at the first column.
 func (v *Values) Walk() Walk { return Walk{v: v} }
+
+// Standardized is Walk.Standardized of any column.
+func (v *Values) Standardized(s *model.Scaler, column uint32, stats []float64) float64 {
+	at, _ := slices.BinarySearch(v.columns, column)
+	w := Walk{v, at}
+	return w.Standardized(s, column, stats)
+}
 
 // Standardized returns what a column reads when it is dead, as its statistics standardize it. The mean of a column that is
 // not transformed is its center, 0. So is what a column reads of which no number was read.
@@ -108,7 +97,7 @@ func (w *Walk) Read(column uint32, x float64) {
 	w.v.of[w.at].read(w.v.choice, x)
 }
 
-func (r *readings) read(c Choice, x float64) {
+func (r *readings) read(c model.SilentValue, x float64) {
 	r.count++
 	r.mean += (x - r.mean) / r.count
 	if x == 0 {
@@ -119,9 +108,9 @@ func (r *readings) read(c Choice, x float64) {
 	}
 }
 
-func (r *readings) renew(c Choice) {
+func (r *readings) renew(c model.SilentValue) {
 	r.dead, r.zero = r.mean, false
-	if c == Zero || c == Auto && r.zeros >= zeroShare*r.count {
+	if c.Zero(r.count, r.zeros) {
 		r.dead, r.zero = 0, true
 	}
 }

@@ -6,16 +6,17 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // What a dead number reads is 0 where that is usual or wished, else the mean.
 func TestValues(t *testing.T) {
 	for _, tt := range []struct {
-		choice Choice
+		choice model.SilentValue
 		zeros  int // of a hundred readings, the others are 4
 		want   float64
 	}{
-		{Auto, 0, 4}, {Auto, 1, 0}, {Auto, 50, 0}, {Mean, 50, 2}, {Zero, 0, 0},
+		{model.SilentAuto, 0, 4}, {model.SilentAuto, 1, 0}, {model.SilentAuto, 50, 0}, {model.SilentMean, 50, 2}, {model.SilentZero, 0, 0},
 	} {
 		v := NewValues(tt.choice)
 		for i := range 6400 {
