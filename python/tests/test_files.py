@@ -96,6 +96,7 @@ def test_refused(tmp_path):
         (lambda h: h["schema"].update(hash="md5"), "says hash in schema"),
         (lambda h: h["schema"]["fields"].append({"name": "t", "kind": "time"}), 'the kind "time"'),
         (lambda h: h.update(loss="wild:3"), 'the loss "wild:3"'),
+        (lambda h: h.update(faults={"stuck": [{"field": 1, "value": 2.5}]}), r"stuck \(word\)"),
     ],
 )
 def test_what_is_not_known_is_not_scored(change, said):
