@@ -188,7 +188,7 @@ class Model:
         head = _json(file, "model")
         strict(
             "the model", head, "schema", "scaler", "loss", "noise", "outputs", "pairs", "intercept", "layout",
-            "experts", "link", "positive", "threshold", "missing", "faults", "levels", "residual", "sets", "stale", "events", "trained", *(["kernel", "support_vectors"] if file.kind == "kernel" else []),
+            "experts", "link", "positive", "threshold", "missing", "faults", "dead", "levels", "residual", "sets", "stale", "events", "trained", *(["kernel", "support_vectors"] if file.kind == "kernel" else []),
         )
         if head.get("link") is not None:
             raise NewerError(
