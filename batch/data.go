@@ -208,6 +208,7 @@ func (d *Data) without(column func(uint32) bool) *Data {
 	}
 	out := b.Data(d.Schema)
 	out.fields = d.fields
+	out.SetDead(d.deadOf())
 	if n := len(out.columns); n > 0 && out.columns[n-1] >= model.FirstHat {
 		out.curves = d.curves
 	}

@@ -231,6 +231,9 @@ func TestSelectForSilentDeaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.SetDead(func(uint32) float64 { return 5 })
+	if left := d.without(func(column uint32) bool { return column == 1 }); len(left.dead) != 2 || left.dead[1] != 5 {
+		t.Errorf("without a column the dead read %v", left.dead)
+	}
 	fit, err := Train(context.Background(), d, DefaultConfig())
 	if err != nil {
 		t.Fatal(err)

@@ -448,12 +448,6 @@ func (v *Data) Like(d *Data) (*Data, error) {
 			s.labels[i] = int32(k)
 		}
 	}
-	if d.dead != nil {
-		read := map[uint32]float64{}
-		for c, z := range d.dead {
-			read[d.columns[c]] = z
-		}
-		s.SetDead(func(column uint32) float64 { return read[column] })
-	}
+	s.SetDead(d.deadOf())
 	return &s, nil
 }

@@ -73,6 +73,15 @@ func (d *Data) SetDead(dead func(column uint32) float64) {
 	}
 }
 
+// deadOf returns what SetDead set.
+func (d *Data) deadOf() func(column uint32) float64 {
+	read := map[uint32]float64{}
+	for c, z := range d.dead {
+		read[d.columns[c]] = z
+	}
+	return func(column uint32) float64 { return read[column] }
+}
+
 // add adds the pull of a view on its own score and variance.
 func (p *pull) add(a view, df, dv float64) {
 	p.x += a.keep * df

@@ -689,7 +689,8 @@ func (v *Evidence) groups(d *Data, noise string) (*units, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, grouped := n.(loss.GroupDropout); !grouped && !model.NewGrouping(d.Schema).Declared() {
+	silent, _ := n.(loss.Silent)
+	if !loss.IsGrouped(n) && !silent.Groups && !model.NewGrouping(d.Schema).Declared() {
 		return nil, nil
 	}
 	return d.units()

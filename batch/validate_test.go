@@ -385,3 +385,80 @@ func heldOutTenth(t *testing.T, live *model.Linear, all []event.Example) *batch.
 	}
 	return v
 }
+
+// Under silent noise the exact side is what Train finds with what dead numbers read in the live model.
+func TestValidateUnderSilentNoise(t *testing.T) {
+	schema, all := problems.Several(3, 600)
+	for i := range all {
+		for j := range all[i].Features.Value {
+			all[i].Features.Value[j] += 3 // a 0 is far from the mean
+		}
+	}
+	var objectives []float64
+	for _, value := range []string{"zero", "mean"} {
+		config := online.DefaultConfig()
+		config.Noise, config.SilentValue = "silent:0.5", value
+		learner, err := online.New(config, schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range all {
+			learner.Learn(&all[i])
+		}
+		live := learner.Snapshot().Model()
+		v := batch.NewEvidence(live)
+		train := batch.DefaultConfig()
+		train.Loss, train.Noise, train.Tol = live.Loss, live.Noise, 1e-10
+		var b batch.Builder
+		for i := range all {
+			if err := v.Learned(&all[i], 1); err != nil {
+				t.Fatal(err)
+			}
+			e := all[i]
+			e.Features, e.Field = live.Standardized(&all[i], event.Vec{}), nil
+			if err := b.Add(&e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		foreign := all[0].Features.Index[0]
+		for _, less := range []bool{false, true} {
+			c := batch.DefaultValidateConfig()
+			c.Loss, c.Noise, c.Tol = live.Loss, live.Noise, 1e-10
+			d := b.Data(schema)
+			if less { // a column is of other experts
+				c.Foreign, c.Level = func(column uint32) bool { return column == foreign }, live
+				b = batch.Builder{}
+				for i := range all {
+					e := all[i]
+					e.Features, e.Field = live.Standardized(&all[i], event.Vec{}), nil
+					if e.Features.Index[0] == foreign {
+						e.Features = event.Vec{Index: e.Features.Index[1:], Value: e.Features.Value[1:]}
+					}
+					if err := b.Add(&e); err != nil {
+						t.Fatal(err)
+					}
+				}
+				d = b.Data(schema)
+			}
+			d.SetDead(live.DeadStandardized)
+			fit, err := batch.Train(context.Background(), d, train)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, _, err := v.Validate(context.Background(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if math.Abs(r.Exact.Objective-fit.Objective) > 1e-8*fit.Objective {
+				t.Errorf("%s, a column less %v: exact objective %.12g, train says %.12g", value, less, r.Exact.Objective, fit.Objective)
+			}
+			if !(r.Live.Objective > r.Exact.Objective) {
+				t.Errorf("%s: the live objective %v is below the least, %v", value, r.Live.Objective, r.Exact.Objective)
+			}
+			objectives = append(objectives, fit.Objective)
+		}
+	}
+	if math.Abs(objectives[0]-objectives[2]) < 0.05*objectives[0] {
+		t.Errorf("what the dead read does not matter: %v", objectives)
+	}
+}
