@@ -504,3 +504,46 @@ func TestStuckIsNullToMeasures(t *testing.T) {
 		}
 	}
 }
+
+// Labels that come later are learned as if what is stuck were null, too, also where it has been found, or has moved,
+// between an event and its label.
+func TestStuckLabelsLater(t *testing.T) {
+	s := newStuckStream(9)
+	l, null := s.learner(t, nil), s.learner(t, nil)
+	type pending struct {
+		came, asNull event.Example
+		told, ofNull []float64
+	}
+	var waiting []pending
+	nulls := 0
+	for n := range 4000 {
+		if delete(s.stuck, 1); n > 2000 && n < 3000 {
+			s.stuck[1] = 26.5
+		}
+		e := s.next()
+		p := pending{came: *e, told: l.Arrive(e, nil)}
+		if len(waiting) == 30 {
+			first := waiting[0]
+			waiting = waiting[1:]
+			// The label's learner knows more than the event's: what it has found by now is null.
+			x := first.came
+			isNull := l.faults.found != nil && x.Features.Value[0] == 26.5
+			if isNull {
+				x = first.asNull
+				nulls++
+			}
+			var a, b measure.Classes
+			got, want := slices.Clone(l.LearnLater(&first.came, first.told, &a)), null.LearnLater(&x, first.ofNull, &b)
+			if !slices.Equal(got, want) || a != b {
+				t.Fatalf("event %d: %v %+v, as null %v %+v", n, got, a, want, b)
+			}
+		}
+		p.asNull = p.came
+		p.asNull.Missing, p.asNull.Features, p.asNull.Field = []uint16{1}, event.Vec{Index: e.Features.Index[1:], Value: e.Features.Value[1:]}, e.Field[1:]
+		p.ofNull = p.told
+		waiting = append(waiting, p)
+	}
+	if nulls < 800 || l.faults.found != nil {
+		t.Errorf("%d events were null, %+v", nulls, l.faults.found)
+	}
+}

@@ -67,6 +67,7 @@ type explanation struct {
 	// Unseen counts the features that the model has not seen.
 	Unseen  int      `json:"unseen"`
 	Missing []string `json:"missing,omitempty"` // fields known to be missing
+	Stuck   []string `json:"stuck,omitempty"`   // those of them that are not null but stuck
 	// MissingPolicy is the policy that answered the event because of that, Factor what its features
 	// were multiplied by, and Why the share of its fields that chose the rule.
 	MissingPolicy model.MissingPolicy `json:"missing_policy,omitempty"`
@@ -181,6 +182,7 @@ func (a *explainer) explain(e *event.Example, scores, probabilities []float64) (
 		x.Label = &label
 	}
 	if a := m.Answer(e); a.Policy() != "" {
+		x.Stuck = m.StuckFields(e)
 		x.Missing, x.MissingPolicy, x.Factor, x.Why, x.Filled = m.MissingFields(e), a.Policy(), a.Scale, whyPolicy(&m.Head, e), why.Filled
 	}
 	var listed []served.Feature
@@ -302,6 +304,9 @@ func (x *explanation) print(w io.Writer) {
 			how += ", and for the numbers that follow from it"
 		}
 		fmt.Fprintf(w, "  missing: %s\n", event.Printable(strings.Join(x.Missing, ", ")))
+		if len(x.Stuck) > 0 {
+			fmt.Fprintf(w, "  stuck: %s\n", event.Printable(strings.Join(x.Stuck, ", ")))
+		}
 		if x.Features == 0 && x.Filled == 0 {
 			fmt.Fprintln(w, "  nothing of the event is left that the model knows: the intercept alone answers")
 		} else {
