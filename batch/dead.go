@@ -46,27 +46,64 @@ func (g *Deaths) Observe(e *event.Example, schema *event.Schema) {
 	}
 }
 
+// DeathsOf returns the readings of examples as they came, without columns that are no numbers.
+func DeathsOf(d *Data) *Deaths {
+	all := make([]columnReadings, d.Columns())
+	for i := range d.Rows() {
+		row := d.Row(i)
+		for j, c := range row.Index {
+			r, x := &all[c], row.At(j)
+			if r.n++; x == 0 {
+				r.zeros++
+			}
+			r.mean += (x - r.mean) / r.n
+		}
+	}
+	g := &Deaths{examples: float64(d.Rows()), columns: map[uint32]*columnReadings{}}
+	for c := range all {
+		r := &all[c]
+		if r.kind = d.Schema.Fields[d.fields.of(d.Column(c))].Kind; g.number(r) {
+			g.columns[d.Column(c)] = r
+		}
+	}
+	return g
+}
+
+// number reports whether a column holds numbers: columns of sparse formats do if nine of ten examples hold them.
+func (g *Deaths) number(r *columnReadings) bool {
+	return r.kind == event.Numeric || r.kind == event.Sparse && 10*r.n >= 9*g.examples
+}
+
+// Numbers returns what the numbers read when they are dead, as they came; nil if there are none.
+func (g *Deaths) Numbers(schema *event.Schema, v model.SilentValue) *model.Dead {
+	var dead model.Dead
+	for column, r := range g.columns {
+		if g.number(r) {
+			dead.Columns = append(dead.Columns, column)
+		}
+	}
+	if dead.Columns == nil {
+		return nil
+	}
+	slices.Sort(dead.Columns)
+	for _, column := range dead.Columns {
+		dead.Reads = append(dead.Reads, g.Value(column, schema, v))
+	}
+	return &dead
+}
+
 // Value returns what the feature of a column reads when it is dead, as it came: 0 for one that
-// is no number. Columns of sparse formats are numbers if nine of ten examples hold them.
+// is no number.
 func (g *Deaths) Value(column uint32, schema *event.Schema, v model.SilentValue) float64 {
 	r := g.columns[column]
-	if r == nil || v == model.SilentZero {
+	if r == nil || !g.number(r) || v == model.SilentZero {
 		return 0
 	}
 	n, zeros, mean := r.n, r.zeros, r.mean
-	switch r.kind {
-	case event.Numeric:
-	case event.Sparse:
-		if 10*n < 9*g.examples {
-			return 0
-		}
-		if !schema.ColumnsGoMissing() {
-			zeros += g.examples - n
-			mean *= n / g.examples
-			n = g.examples
-		}
-	default:
-		return 0
+	if r.kind == event.Sparse && !schema.ColumnsGoMissing() {
+		zeros += g.examples - n
+		mean *= n / g.examples
+		n = g.examples
 	}
 	if v.Zero(n, zeros) {
 		return 0

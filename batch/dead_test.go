@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"blankout/batch/internal/problems"
@@ -19,8 +20,9 @@ func TestDeadValues(t *testing.T) {
 	often := schema.AddField(event.Field{Name: "often", Kind: event.Numeric})
 	word := schema.AddField(event.Field{Name: "word", Kind: event.Categorical})
 	var g Deaths
+	var b Builder
 	for i := range 200 {
-		e := event.Example{}
+		e := event.Example{Weight: 1}
 		add := func(column uint32, x float64, field uint16) {
 			e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, x)
 			e.Field = append(e.Field, field)
@@ -44,6 +46,9 @@ func TestDeadValues(t *testing.T) {
 			add(6, 2, 0) // in four of five
 		}
 		g.Observe(&e, schema)
+		if err := b.Add(&e); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, c := range []struct {
 		column           uint32
@@ -56,6 +61,23 @@ func TestDeadValues(t *testing.T) {
 				t.Errorf("column %d, %s: %v, want %v", c.column, v, got, want)
 			}
 		}
+	}
+	of := DeathsOf(b.Data(schema))
+	for v, want := range map[model.SilentValue][]float64{model.SilentAuto: {0, 3 * 0.995, 2 * 0.995, 0}, model.SilentMean: {5 * 0.99, 3 * 0.995, 2 * 0.995, 2 * 0.98}} {
+		for _, g := range []*Deaths{&g, of} {
+			dead := g.Numbers(schema, v)
+			if dead == nil || !slices.Equal(dead.Columns, []uint32{1, 2, 4, 5}) {
+				t.Fatalf("%s: numbers are %+v", v, dead)
+			}
+			for i := range want {
+				if math.Abs(dead.Reads[i]-want[i]) > 1e-12 {
+					t.Errorf("%s: %+v, want %v", v, dead, want)
+				}
+			}
+		}
+	}
+	if dead := (&Deaths{}).Numbers(schema, model.SilentAuto); dead != nil {
+		t.Errorf("no column reads %+v", dead)
 	}
 	schema.Absent = event.AbsentMissing
 	if got := g.Value(5, schema, model.SilentAuto); got != 2 {

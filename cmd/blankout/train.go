@@ -520,7 +520,6 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	for name, t := range o.online.config.FieldTransform {
 		fit.FieldTransform[name] = model.Transform(t)
 	}
-	silent := o.silent()
 	count := 0
 	add := func(in *packedBatch, i int, at func() string) error {
 		e := &in.Examples[i]
@@ -531,10 +530,8 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 			screen.progress(humanize.Comma(int64(count)) + " examples read")
 		}
 		o.presence.Add(e)
-		if silent {
-			o.deaths.Observe(e, schema)
-		}
 		if scaler != nil {
+			o.deaths.Observe(e, schema)
 			b.Fields(e)
 			x = scaler.Standardized(e, event.Vec{Index: x.Index[:0], Value: x.Value[:0]})
 			e.Features, x = x, e.Features
@@ -571,6 +568,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	o.data.reading = data.reading
 	d := b.Data(schema)
 	if scaler == nil {
+		o.deaths = *batch.DeathsOf(d)
 		if len(schema.Classes) == 1 && event.IsZero(schema.Classes[0]) {
 			d = d.Unlabel()
 		}
@@ -580,7 +578,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 			}
 		}
 	}
-	if silent {
+	if o.silent() {
 		if d, err = o.deaths.Apply(d, scaler, model.SilentValue(o.silentValue)); err != nil {
 			return nil, nil, refusedError{err}
 		}
