@@ -106,15 +106,24 @@ func (c *corruption) data(schema *event.Schema, plain, examples []event.Example)
 	return b.Data(schema), nil
 }
 
-// learn has a learner learn the copies of each example one after the other.
+// learn has a learner learn the copies of all examples in random order: four alike in a row would teach it that
+// the next label is the last one.
 func (c *corruption) learn(l *online.Learner, examples []event.Example) error {
+	var all []event.Example
 	for i := range examples {
 		if err := c.each(i, &examples[i], func(e *event.Example) error {
-			l.Learn(e)
+			copied := *e
+			copied.Features = e.Features.Clone()
+			all = append(all, copied)
 			return nil
 		}); err != nil {
 			return err
 		}
+	}
+	r := rand.New(rand.NewPCG(c.seed, 2))
+	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	for i := range all {
+		l.Learn(&all[i])
 	}
 	return nil
 }

@@ -27,9 +27,10 @@ const (
 	closedDropout = "closed form of dropout"
 	dropoutPass   = "one pass, dropout"
 	untouchedPass = "one pass, untouched default"
-	copiesPass    = "one pass, untouched default on the images and copies"
+	copiesPass    = "one pass, untouched default on the images and copies, shuffled"
 	cleanPass     = "one pass, clean gradient"
 	expectedPass  = "one pass, expected_missing"
+	silentPass    = "one pass, silent_missing"
 	plainLogistic = "logistic regression, no noise"
 )
 
@@ -92,6 +93,7 @@ func mnistCopiesContenders(s *Setting, c *nightmareConfig) []contender {
 	}{
 		{expectedPass, func(o *online.Config, level float64) { o.ExpectedMissing = level }},
 		{dropoutPass, func(o *online.Config, level float64) { o.Noise = dropout(level).String() }},
+		{silentPass, func(o *online.Config, level float64) { o.SilentMissing = level }},
 		{cleanPass, func(o *online.Config, level float64) {
 			o.Noise, o.Optimizer, o.NoisyGradient = dropout(level).String(), "dropout-descent", "false"
 		}},
@@ -123,7 +125,7 @@ func runMNISTCopies(ctx context.Context, s *Setting) error {
 	}
 	s.Note("The first %d training images are learned from, the next %d choose the setting of each share, %d test images measure. Which pixels die is drawn once for each test image and share, the same for every method; verdicts are of Student's test of the differences by image, over the shares above 10 %%.", c.Train, c.Validation, c.Test)
 	s.Note("Survivors as they are is what happens if nobody says which pixels died. Dividing the survivors needs to know how many died, putting dead pixels at their means which.")
-	s.Note("Copies are %d of each image: divided, the survivors divided by the share left, or as it happens, the survivors as they are; at one rate, chosen for each share as the level of the noise is, or at mixed rates (%s) beside the image itself, with no rate to choose. The pass on the images and copies learns each image and then its copies as it happens at mixed rates, with every key at its default: %d times the work. No method standardizes the pixels, whose values are 0 to 1.",
+	s.Note("Copies are %d of each image: divided, the survivors divided by the share left, or as it happens, the survivors as they are; at one rate, chosen for each share as the level of the noise is, or at mixed rates (%s) beside the image itself, with no rate to choose. The pass on the images and copies learns the images and their copies as it happens at mixed rates, in random order, with every key at its default: %d times the work. No method standardizes the pixels, whose values are 0 to 1.",
 		contenders[slices.IndexFunc(contenders, func(x contender) bool { return x.copies != nil })].copies.copies, strings.Trim(fmt.Sprint(mixedRates), "[]"), 1+contenders[len(contenders)-1].copies.copies)
 	return nil
 }
@@ -146,5 +148,6 @@ func (s *Setting) copiesClaims(c nightmareConfig, as int, methods []tuned) {
 	claim("one pass of dropout does better than one untouched pass, also on four times the data", dropoutPass, untouchedPass, copiesPass)
 	claim("one pass of dropout does better than corrupted copies in batch, however they are made", dropoutPass, allCopies...)
 	claim("one pass with expected_missing does better than one untouched pass, also on four times the data", expectedPass, untouchedPass, copiesPass)
+	claim("one pass with silent_missing does better than one untouched pass, also on four times the data", silentPass, untouchedPass, copiesPass)
 	claim("the clean gradient does better than one untouched pass", cleanPass, untouchedPass)
 }

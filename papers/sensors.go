@@ -116,7 +116,7 @@ type sensorsMethod struct {
 	// the event itself. With keep they are made as it happens to what dies silently.
 	copies, mixed, keep bool
 	silent              bool // at one level, which stands for a range of rates as mixed does
-	// online is one pass of the learner with a configuration; with copies it learns those after each event.
+	// online is one pass of the learner with a configuration; with copies it learns those too.
 	online  func(o *online.Config, dead string, level float64)
 	answers []answering
 }
@@ -129,7 +129,8 @@ const (
 	mixedKeptCopies    = "copies at mixed rates, as it happens"
 	passUntouched      = "one pass, untouched default"
 	passExpected       = "one pass, expected_missing"
-	passCopies         = "one pass, untouched default on the events and copies"
+	passSilent         = "one pass, silent_missing"
+	passCopies         = "one pass, untouched default on the events and copies, shuffled"
 	passClean          = "one pass, clean gradient"
 )
 
@@ -157,6 +158,9 @@ func sensorsMethods(dead string) []sensorsMethod {
 			} else {
 				o.ExpectedMissing = level
 			}
+		}},
+		{name: passSilent, answers: []answering{untold, asServed}, online: func(o *online.Config, dead string, level float64) {
+			o.SilentMissing, o.SilentGroups = level, dead == deadGroups
 		}},
 		{name: passClean, answers: []answering{untold}, online: func(o *online.Config, dead string, level float64) {
 			o.Optimizer, o.NoisyGradient, o.Noise = "dropout-descent", "false", dropout(level).String()
@@ -269,7 +273,7 @@ func runSensors(ctx context.Context, s *Setting) error {
 	if boosting != nil {
 		s.Note("Gradient boosting is scikit-learn's with its defaults, from tools/quality/sensors.py: it has seen the training events and three copies of each with groups or features missing. Told, it takes missing values as they are; its masks are draws of its own, on all test events.")
 	}
-	s.Note("Exact solutions of the logistic loss with standardized columns. Each row chose its cost and its level of noise by its mean error at shares from .3 to .7 on the last quarter of the training events, and learned all of them again. Corrupted copies: %d of each training event, with groups or features deleted. One pass, default: the learner with its defaults and expected_missing_groups or expected_missing .5, which learned the training events once.", c.Copies)
+	s.Note("Exact solutions of the logistic loss with standardized columns. Each row chose its cost and its level of noise by its mean error at shares from .3 to .7 on the last quarter of the training events, and learned all of them again. Corrupted copies are %d of each training event, with groups or features deleted: divided, the survivors divided by the share that is left, or as it happens, the survivors as they are; at one rate, the level, or at mixed rates of .2 to .8 beside the event itself. Silent noise is the closed form of what happens, over rates from 0 to .75. One pass is of the learner, with its defaults but for the key that is named, at .5; the clean gradient is dropout descent without its noise. On the events and copies it learns the events and their copies as it happens at mixed rates, all in random order, also where events come in order: four times the work.", c.Copies)
 	return nil
 }
 
@@ -550,6 +554,7 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 		table.Columns = append(table.Columns, fmt.Sprintf("%g %%", 100*share))
 	}
 	figure := &simulate.Figure{Title: fmt.Sprintf("%s, %s dead", set.Name, dead), X: dead + " dead (%)", Y: "test error (%)"}
+	silently := &simulate.Figure{Title: figure.Title + ", nobody says so", X: figure.X, Y: figure.Y}
 	for _, r := range rows {
 		level := any(nil)
 		if r.setting.Level > 0 {
@@ -566,10 +571,14 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 		}
 		table.Rows = append(table.Rows, line)
 		if slices.Contains([]string{
-			"no noise, means", "no noise, rescaled", "no noise, filled in", "corrupted copies, rescaled", "dropout of features, rescaled",
+			"no noise, means", "no noise, rescaled", "no noise, filled in", dividedCopies + ", rescaled", "dropout of features, rescaled",
 			"dropout of " + dead + ", as blankout answers",
 		}, r.name()) {
 			figure.Series = append(figure.Series, series)
+		}
+		if r.answer() == untold && slices.Contains([]string{"no noise", "dropout of " + dead, "silent noise of " + dead, mixedKeptCopies, passUntouched, passSilent, passCopies}, r.method.name) {
+			series.Name = r.method.name
+			silently.Series = append(silently.Series, series)
 		}
 	}
 	for _, b := range boosting {
@@ -589,7 +598,9 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 	}
 	table.Rows = append(table.Rows, line)
 	s.Table(table)
-	s.Figure(strings.NewReplacer(", ", "-", " ", "-").Replace(set.Name)+"-"+dead, figure)
+	name := strings.NewReplacer(", ", "-", " ", "-").Replace(set.Name) + "-" + dead
+	s.Figure(name, figure)
+	s.Figure(name+"-silent", silently)
 
 	row := func(name string) *sensorsRow {
 		return rows[slices.IndexFunc(rows, func(r *sensorsRow) bool { return r.name() == name })]
@@ -624,6 +635,8 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 	claim("where nobody says what died, the closed form of silent noise beats corrupted copies, however they are made", "silent noise of "+dead+", untold", named(allCopies, untold)...)
 	claim("where nobody says what died, the closed form of silent noise beats the untouched default on four times the data", "silent noise of "+dead+", untold", passCopies+", untold")
 	claim("where nobody says what died, one pass with expected_missing beats the untouched default, also on four times the data", passExpected+", untold", named([]string{passUntouched, passCopies}, untold)...)
+	claim("where nobody says what died, one pass with silent_missing beats the untouched default", passSilent+", untold", passUntouched+", untold")
+	claim("where nobody says what died, one pass with silent_missing beats the untouched default on four times the data", passSilent+", untold", passCopies+", untold")
 	claim("filling in what is known to be missing beats means", "no noise, filled in", "no noise, means")
 	claim("filling in beats itself without noise: noise on what dies adds to it", "dropout of "+dead+", filled in", "no noise, filled in")
 	claim("what blankout answers beats no noise with means", "dropout of "+dead+", as blankout answers", "no noise, means")

@@ -231,6 +231,7 @@ func (c *comparison) deathRows() ([]deathRow, error) {
 		learner("default", "the default"),
 		learner("expected", title(expected), expected),
 		learner("noise", title(noise), noise),
+		learner("silent", "`silent_missing=0.5`", "learner.silent_missing=0.5"),
 		learner("gradient", "dropout descent, clean gradient", "learner.optimizer=dropout-descent", "learner.noisy_gradient=false", "learner.noise=dropout:0.5"),
 	}
 	if c.vw != "" {

@@ -45,7 +45,7 @@ func TestSilentTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	tables := strings.Split(strings.TrimSpace(out.String()), "### ")[1:]
-	if len(tables) != 4 || strings.Count(tables[2], " / ") != 1+8 || strings.Count(tables[3], " / ") != 1+8 || !strings.HasPrefix(tables[0], "mine, silent: dead features read their mean\n") || !strings.HasPrefix(tables[1], "mine, declared: dead features are null\n") {
+	if len(tables) != 4 || strings.Count(tables[2], " / ") != 1+9 || strings.Count(tables[3], " / ") != 1+9 || !strings.HasPrefix(tables[0], "mine, silent: dead features read their mean\n") || !strings.HasPrefix(tables[1], "mine, declared: dead features are null\n") {
 		t.Fatalf("%q", tables)
 	}
 	if tables[2] == strings.Replace(tables[3], "declared", "silent", 1) {
@@ -59,7 +59,7 @@ func TestSilentTables(t *testing.T) {
 		}
 		return strings.Split(strings.TrimSuffix(line, " |"), " | ")
 	}
-	for _, row := range []string{"the default", "`expected_missing=0.5`", "`noise=dropout:0.5`", "dropout descent, clean gradient", "exact logistic regression, the data and 3 copies", "exact logistic regression, `silent:0.5`", "the default, the data and 3 copies", "`noise=dropout:0.3,calibrate=off`"} {
+	for _, row := range []string{"the default", "`expected_missing=0.5`", "`noise=dropout:0.5`", "`silent_missing=0.5`", "dropout descent, clean gradient", "exact logistic regression, the data and 3 copies", "exact logistic regression, `silent:0.5`", "the default, the data and 3 copies", "`noise=dropout:0.3,calibrate=off`"} {
 		silent, declared := cells(tables[0], row), cells(tables[1], row)
 		if silent[0] != declared[0] || len(silent) != len(deathShares)+1 {
 			t.Errorf("%s: whole events %q silent, %q declared", row, silent, declared)
