@@ -64,7 +64,7 @@ func printFeatures(out *bufio.Writer, h *watch.Health) {
 		}
 	}
 	if len(never) > 0 {
-		fmt.Fprintf(out, "\nnever found when stuck, because their readings nearly always repeat the one before: %s\n", strings.Join(never, ", "))
+		fmt.Fprintf(out, "\nnever found when stuck, as they nearly always repeat the reading before, or have two values only: %s\n", strings.Join(never, ", "))
 	}
 	if len(h.Changes) > 0 {
 		fmt.Fprintln(out, "\nthe latest alarms raised and ended")

@@ -55,7 +55,7 @@ func TestHealthOfFields(t *testing.T) {
 			t.Errorf("inspect --features lacks %q: %s", want, out)
 		}
 	}
-	if !strings.Contains(out, "\nnever found when stuck, because their readings nearly always repeat the one before: version (99.98 %)\n") {
+	if !strings.Contains(out, "\nnever found when stuck, as they nearly always repeat the reading before, or have two values only: version (99.98 %)\n") {
 		t.Errorf("inspect --features: %s", out)
 	}
 	var i struct{ Health *watch.Health }

@@ -11,6 +11,9 @@
 // or of any value of its kind, 0 or not 0, if no run of that value is known. r = (repeats + n + 1) / (readings + n + 2) counts the current run: without it a field that is
 // constant from its first reading is stuck. It is the r of the readings of that kind, if it has had
 // enough of them, else the r of all readings.
+//
+// A field that has had two values only, such as a flag, is not stuck at one of them: a flag that is
+// turned off is no fault.
 package stuck
 
 import (
@@ -77,6 +80,11 @@ type field struct {
 	since          Moment // the first reading of the run
 	found          uint64 // repeats at which the run was found to be stuck, 0 if it is not
 	kinds          [2]count
+	// pair are the values of the first runs that were not stuck, pairs says how many are known, and
+	// many that there were more than two.
+	pair  [2]float64
+	pairs uint8
+	many  bool
 }
 
 // runs are the longest runs of a field that have ended.
@@ -166,6 +174,9 @@ func (d *Detector) grow(fields []event.Field) {
 func (f *field) end(of *runs) {
 	k := &f.kinds[kindOf(f.last)]
 	if f.found == 0 {
+		if !f.many {
+			f.count()
+		}
 		if k.readings++; f.repeats == 0 {
 			return
 		}
@@ -185,13 +196,30 @@ func (f *field) end(of *runs) {
 	}
 }
 
+// count counts the value of a run among the first two.
+func (f *field) count() {
+	switch {
+	case f.isFlag():
+	case f.pairs == 2:
+		f.many = true
+	default:
+		f.pair[f.pairs] = f.last
+		f.pairs++
+	}
+}
+
+// isFlag reports whether the field has had two values only, and the current one is among them.
+func (f *field) isFlag() bool {
+	return !f.many && (f.pairs > 0 && f.last == f.pair[0] || f.pairs > 1 && f.last == f.pair[1])
+}
+
 // isStuck tests the current run of one of so many fields.
 func (f *field) isStuck(of *runs, fields int) bool {
 	most := of.ofKind[kindOf(f.last)]
 	if own := of.byValue[placeOf(f.last)]; own.repeats > 0 && own.value == f.last {
 		most = own.repeats
 	}
-	if f.repeats <= longer*most {
+	if f.repeats <= longer*most || f.isFlag() {
 		return false
 	}
 	c := f.kinds[kindOf(f.last)]
@@ -251,7 +279,8 @@ func (d *Detector) Stuck() []Run { return d.stuck }
 const rarely = 0.99
 
 // Repeats returns the fraction of the readings of a field that repeat the one before, the current
-// run counted, and whether the field moves too rarely to be found when it is stuck. ok is false
+// run counted, and whether the field moves too rarely, or is a flag, so that it is not found when it
+// is stuck. ok is false
 // before Least readings, and for a field that is not numeric.
 func (d *Detector) Repeats(id int) (fraction float64, never, ok bool) {
 	if id >= len(d.fields) || !d.fields[id].numeric || !d.fields[id].began {
@@ -266,5 +295,5 @@ func (d *Detector) Repeats(id int) (fraction float64, never, ok bool) {
 		return 0, false, false
 	}
 	fraction = float64(c.repeats) / float64(c.readings)
-	return fraction, fraction > rarely || c.readings == c.repeats+1, true
+	return fraction, fraction > rarely || c.readings == c.repeats+1 || f.isFlag(), true
 }

@@ -358,3 +358,37 @@ func BenchmarkTake(b *testing.B) {
 		s.Take(e, s.fields, Moment{uint64(i), 0})
 	}
 }
+
+// A flag is not stuck at one of its two values, but at another; with a third value it is no flag.
+func TestFlags(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		at     float64
+		found  bool
+	}{{[]float64{0, 1}, 0, false}, {[]float64{0, 1}, 1, false}, {[]float64{0, 1}, 0.5, true}, {[]float64{-1, 0, 1}, 1, true}} {
+		s, r := newStream(1), rand.New(rand.NewPCG(16, 17))
+		healthy := func(n int) {
+			for range n {
+				s.take(c.values[r.IntN(len(c.values))])
+			}
+		}
+		healthy(1000)
+		for range 1000 {
+			s.take(c.at)
+		}
+		if (len(s.found) > 0) != c.found {
+			t.Errorf("%v stuck at %v: %+v", c.values, c.at, s.found)
+		}
+		healthy(1000)
+		was := len(s.found)
+		for range 2000 {
+			s.take(0)
+		}
+		if flag := len(c.values) == 2; flag != (len(s.found) == was) { // the value of a fault is none of a flag's
+			t.Errorf("%v stuck at 0 after %v: %+v", c.values, c.at, s.found)
+		}
+		if _, never, _ := s.Repeats(1); never != (len(c.values) == 2) {
+			t.Errorf("%v: never is %v", c.values, never)
+		}
+	}
+}

@@ -49,7 +49,7 @@ type FieldHealth struct {
 	// until enough events have told what its death would cost.
 	ErrorWithout *float64 `json:"error_without,omitempty"`
 	// Repeats is the fraction of a number's readings that repeat the one before. NeverStuck says that
-	// it repeats so often, or always, that it cannot be found when it is stuck.
+	// it repeats so often, or has so few values, that it is not found when it is stuck.
 	Repeats    *float64     `json:"repeats,omitempty"`
 	NeverStuck bool         `json:"never_stuck,omitempty"`
 	Alarms     []FieldAlarm `json:"alarms,omitempty"` // that are on
