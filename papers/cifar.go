@@ -148,7 +148,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 				return cifarCell{}, err
 			}
 			replay := simulate.Replay{Families: []simulate.Family{{Name: "none", Levels: []simulate.Level{{Nightmare: simulate.None{}, X: math.NaN()}}}},
-				Treatments: []simulate.Treatment{{Dead: simulate.Null}}, Repeat: 1, Threads: 1}
+				Treatments: []simulate.Treatment{{Dead: simulate.Declared}}, Repeat: 1, Threads: 1}
 			result, err := replay.Run(ctx, []*simulate.Subject{{Examples: examples.validation, Schema: d.Schema, Model: fit.Model}})
 			if err != nil {
 				return cifarCell{}, err

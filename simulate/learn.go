@@ -16,6 +16,8 @@ type learning struct {
 	learner   *online.Learner
 	published *model.Linear // the weights that Worst attacks
 	every     int           // events after which published is replaced
+	dead      *model.Dead   // what numbers of the recorded events read when they are dead
+	left      event.Example
 	missing   []uint16
 	alive     []bool // by field id, of the event at hand
 }
@@ -27,7 +29,7 @@ func newLearning(s *Subject, stage *Stage) (*learning, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &learning{learner: l, every: 500}, nil
+	return &learning{learner: l, every: 500, dead: s.dead}, nil
 }
 
 // predictAndLearn predicts an event as fixed.predict does and then learns from it. Worst
@@ -42,14 +44,10 @@ func (l *learning) predictAndLearn(u *run, ev *Event, e *event.Example) (model.D
 	u.nightmare.Distort(ev)
 	u.markDead(ev)
 	damaged := *e
-	damaged.Missing = e.Missing
-	if u.treatment.Dead == Zero {
-		for i, dead := range ev.Dead {
-			if dead {
-				ev.X.Value[i] = 0
-			}
-		}
+	if u.treatment.Dead == Silent {
 		damaged.Features, damaged.Field = ev.X, ev.Field
+		l.dead.Delete(&damaged, ev.Schema.Fields, ev.X.Index, ev.Dead, nil, &l.left)
+		damaged = l.left
 	} else {
 		l.remove(ev, &damaged)
 	}

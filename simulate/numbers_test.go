@@ -52,7 +52,7 @@ func numberStream(lossName string, n int, seed uint64) (*model.Linear, []event.E
 func TestNumbersClosedForm(t *testing.T) {
 	const d, repeat = 0.4, 60
 	m, examples := numberStream("squared", 500, 1)
-	r := &Replay{Families: []Family{family(t, "random:0.4")}, Treatments: []Treatment{{Dead: Null}, {Dead: Null, Rescale: true}}, Repeat: repeat, Seed: 3}
+	r := &Replay{Families: []Family{family(t, "random:0.4")}, Treatments: []Treatment{{Dead: Declared}, {Dead: Declared, Rescale: true}}, Repeat: repeat, Seed: 3}
 	result, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: m.Schema, Model: m}})
 	if err != nil || !result.Numbers {
 		t.Fatal(result, err)
@@ -92,7 +92,7 @@ func TestNumbersClosedForm(t *testing.T) {
 func TestNumbersMeasures(t *testing.T) {
 	for _, lossName := range []string{"squared", "poisson"} {
 		m, examples := numberStream(lossName, 90, 2)
-		r := &Replay{Families: []Family{family(t, "worst:0..3/1")}, Treatments: []Treatment{{Dead: Null}}, Repeat: 2, Bins: 3}
+		r := &Replay{Families: []Family{family(t, "worst:0..3/1")}, Treatments: []Treatment{{Dead: Declared}}, Repeat: 2, Bins: 3}
 		result, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: m.Schema, Model: m}})
 		if err != nil {
 			t.Fatal(err)
@@ -145,7 +145,7 @@ func TestNumbersLearningQuiet(t *testing.T) {
 		m, examples := numberStream(lossName, 600, 5)
 		c := online.DefaultConfig()
 		c.Loss = lossName
-		r := &Replay{Families: []Family{{"", []Level{{None{}, nan}}}}, Treatments: []Treatment{{Dead: Null}}, Repeat: 1}
+		r := &Replay{Families: []Family{{"", []Level{{None{}, nan}}}}, Treatments: []Treatment{{Dead: Declared}}, Repeat: 1}
 		result, err := r.Run(context.Background(), []*Subject{{Name: "learner", Examples: examples, Schema: m.Schema, Learn: &c}})
 		if err != nil {
 			t.Fatal(err)
@@ -180,7 +180,7 @@ func TestNumbersChoose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Replay{Families: []Family{family(t, "random:0,0.8")}, Treatments: []Treatment{{Dead: Null, Rescale: true}}, Repeat: 2, Seed: 1}
+	r := &Replay{Families: []Family{family(t, "random:0,0.8")}, Treatments: []Treatment{{Dead: Declared, Rescale: true}}, Repeat: 2, Seed: 1}
 	result, choices, err := r.Choose(context.Background(), candidates, examples[300:600], examples[600:])
 	if err != nil || !result.Numbers || len(choices) != 2 {
 		t.Fatal(result, choices, err)
@@ -196,7 +196,7 @@ func TestNumbersChoose(t *testing.T) {
 func TestNumbersFiles(t *testing.T) {
 	m, examples := numberStream("poisson", 60, 4)
 	subject := &Subject{Name: "m", Examples: examples, Schema: m.Schema, Model: m}
-	r := &Replay{Families: []Family{family(t, "drift:all:1,1e4"), family(t, "random:0,0.5@30-60")}, Treatments: []Treatment{{Dead: Null}}, Repeat: 2, Bins: 2,
+	r := &Replay{Families: []Family{family(t, "drift:all:1,1e4"), family(t, "random:0,0.5@30-60")}, Treatments: []Treatment{{Dead: Declared}}, Repeat: 2, Bins: 2,
 		Groups: map[string][]event.Span{"all": {{From: 0, To: 100}}}}
 	var first *Result
 	for _, threads := range []int{1, 2} {
@@ -221,7 +221,7 @@ func TestNumbersFiles(t *testing.T) {
 	if err := first.Markdown(&text); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Root mean squared error (RMSE) over 60 events", "Mean absolute error (MAE):", "| m | null | +Inf |"} {
+	for _, want := range []string{"Root mean squared error (RMSE) over 60 events", "Mean absolute error (MAE):", "| m | declared | +Inf |"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in %s", want, &text)
 		}
@@ -246,7 +246,7 @@ func TestNumbersFiles(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "m predicts numbers and c classes") {
 		t.Error(err)
 	}
-	if _, err := Mistakes(context.Background(), m, examples, None{}, Treatment{Dead: Null}, 0, 0); err == nil {
+	if _, err := Mistakes(context.Background(), m, examples, None{}, Treatment{Dead: Declared}, 0, 0); err == nil {
 		t.Error("mistakes of numbers")
 	}
 }

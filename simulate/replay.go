@@ -36,6 +36,8 @@ type Subject struct {
 	// One of these.
 	Model model.Model
 	Learn *online.Config
+
+	dead *model.Dead // see learning
 }
 
 // loss returns the name of the loss, which says what labels are.
@@ -50,12 +52,12 @@ func (s *Subject) loss() string {
 type Dead string
 
 const (
-	// Null is known to be missing: it contributes nothing, which after a Scaler
-	// that centers is the mean. A learner is told which fields are missing.
-	Null Dead = "null"
-	// Zero is silently the number 0, as from a sensor without power. It differs
-	// from Null for columns that the Scaler centers.
-	Zero Dead = "zero"
+	// Declared is known to be missing: the missing policy of the model answers, and a learner
+	// is told which fields are null.
+	Declared Dead = "declared"
+	// Silent is nowhere declared: a number reads its neutral value (model.Dead), everything
+	// else is not sent.
+	Silent Dead = "silent"
 	// Found and NotFound are of nightmares that hold fields at a value: the learner has found
 	// them stuck, so that they are missing where they have that value, or has not.
 	Found    Dead = "found"
@@ -65,8 +67,9 @@ const (
 // Treatment is what becomes of the dead and of the survivors.
 type Treatment struct {
 	Dead Dead `json:"dead"`
-	// Rescale divides the survivors by the share that is left, so that the score
-	// keeps its mean. A learner never does; it scores an event as it comes.
+	// Rescale drops what is Declared and divides the survivors by the fraction that is left, so
+	// that the score keeps its mean, whatever the policy. A learner never does; it scores an
+	// event as it comes.
 	Rescale bool `json:"rescale"`
 }
 
@@ -113,7 +116,8 @@ type Curve struct {
 	Learns    bool   `json:"learns"`
 	Nightmare string `json:"nightmare"`
 	Treatment
-	Points []Point `json:"points"`
+	Points  []Point `json:"points"`
+	expects bool    // the subject has learned for silent loss
 }
 
 // Point is one nightmare of a family. Its error is the share of wrong classes in percent
@@ -249,6 +253,7 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 		}
 		columns[i] = columnsOf(s.Examples)
 	}
+	subjects = readingDead(subjects)
 	var runs []run
 	for _, family := range r.Families {
 		for _, s := range subjects {
@@ -263,7 +268,7 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 				if s.Learn != nil {
 					t.Rescale = false
 				}
-				c := Curve{Subject: s.Name, Learns: s.Learn != nil, Nightmare: family.Name, Treatment: t}
+				c := Curve{Subject: s.Name, Learns: s.Learn != nil, Nightmare: family.Name, Treatment: t, expects: s.expectsSilence()}
 				for _, l := range family.Levels {
 					if w, ok := base(l.Nightmare).(Worst); ok && s.Model != nil && linearOf(s.Model) == nil {
 						return nil, &RequestError{fmt.Errorf("%s: %v looks for the largest weights, which a kernel model has not", s.Name, w)}
@@ -322,6 +327,38 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 		}
 	}
 	return result, nil
+}
+
+// expectsSilence says whether the subject learns, or has learned, for features that die silently.
+func (s *Subject) expectsSilence() bool {
+	if s.Learn != nil {
+		return s.Learn.SilentMissing > 0 || strings.Contains(s.Learn.Noise, "silent")
+	}
+	h := s.Model.About()
+	return strings.Contains(h.Noise, "silent") || slices.ContainsFunc(h.Experts, func(x model.Expert) bool { return strings.Contains(x.Name, "silent") })
+}
+
+// readingDead returns copies of subjects whose learners have what dead numbers of their events read.
+func readingDead(subjects []*Subject) []*Subject {
+	subjects = slices.Clone(subjects)
+	read := map[*event.Example]*batch.Deaths{} // by the first of the events
+	for i, s := range subjects {
+		if s.Learn == nil || len(s.Examples) == 0 {
+			continue
+		}
+		g := read[&s.Examples[0]]
+		if g == nil {
+			g = &batch.Deaths{}
+			for j := range s.Examples {
+				g.Observe(&s.Examples[j], s.Schema)
+			}
+			read[&s.Examples[0]] = g
+		}
+		learner := *s
+		learner.dead = g.Dead(s.Schema, model.SilentValue(s.Learn.SilentValue))
+		subjects[i] = &learner
+	}
+	return subjects
 }
 
 // columnsOf is one more than the highest column that occurs.
@@ -545,8 +582,6 @@ type fixed struct {
 	raw    event.Example // as distorted
 	x      event.Vec
 	field  []uint16
-	none   []float64 // zeros
-	zeros  event.Vec // what the Scaler makes of them in the columns of x
 	scores []float64
 	left   event.Example // what is left of an event
 }
@@ -578,63 +613,25 @@ func (f *fixed) predict(u *run, ev *Event, e *event.Example) (model.Decision, []
 		left = 1 - share(ev.Dead, ev.X.Index)
 	}
 	scaler.Curves.Follow(ev.X.Index, ev.Dead)
-	if u.treatment.Dead == Zero {
-		if scaler.Curves != nil {
-			f.moveHats(ev)
-		} else {
-			f.zeros = f.standardizedZeros(f.zeros)
-		}
-	}
 	head := f.model.About()
-	if u.treatment.Dead == Found || u.treatment.Dead == NotFound {
+	switch u.treatment {
+	case Treatment{Dead: Found}, Treatment{Dead: NotFound}:
 		return head.Decision(), f.model.Score(&f.raw, f.scores)
-	}
-	if u.treatment.Dead == Null && !u.treatment.Rescale {
-		left := &f.left
-		head.Delete(&f.raw, f.x, f.field, ev.Dead, head.Schema.ColumnsGoMissing(), left)
-		return head.Decision(), f.model.ScoreLacking(left.Features, left, f.scores)
+	case Treatment{Dead: Silent}:
+		model.DeleteSilently(f.model, &f.raw, f.x.Index, ev.Dead, &f.left)
+		return head.Decision(), f.model.Score(&f.left, f.scores)
+	case Treatment{Dead: Declared}:
+		head.Delete(&f.raw, f.x, f.field, ev.Dead, true, &f.left)
+		return head.Decision(), f.model.ScoreLacking(f.left.Features, &f.left, f.scores)
 	}
 	for i, dead := range ev.Dead {
-		switch {
-		case dead && u.treatment.Dead == Null:
+		if dead {
 			f.x.Value[i] = 0
-		case dead && scaler.Curves != nil: // see moveHats
-		case dead:
-			f.x.Value[i] = f.zeros.Value[i]
-		case u.treatment.Rescale && left > 0:
+		} else if left > 0 {
 			f.x.Value[i] /= left
 		}
 	}
 	return head.Decision(), f.model.ScoreVec(f.x, f.scores)
-}
-
-// moveHats puts into f.x the hats of the event whose dead numbers are 0, and marks as dead
-// what was so among its columns, and their hats.
-func (f *fixed) moveHats(ev *Event) {
-	died := map[uint32]bool{}
-	for i, column := range f.x.Index {
-		died[column] = ev.Dead[i]
-	}
-	for i, column := range f.raw.Features.Index {
-		if died[column] {
-			f.raw.Features.Value[i] = 0
-		}
-	}
-	f.x = f.model.Standardized(&f.raw, event.Vec{Index: f.x.Index[:0], Value: f.x.Value[:0]})
-	ev.Dead = ev.Dead[:0]
-	for _, column := range f.x.Index {
-		ev.Dead = append(ev.Dead, died[f.model.About().Scaler.Curves.Source(column)])
-	}
-}
-
-// standardizedZeros returns what the Scaler makes of the number 0 in each column of f.x,
-// in the memory of out.
-func (f *fixed) standardizedZeros(out event.Vec) event.Vec {
-	if len(f.none) < f.x.Len() {
-		f.none = make([]float64, f.x.Len())
-	}
-	e := event.Example{Features: event.Vec{Index: f.x.Index, Value: f.none[:f.x.Len()]}}
-	return f.model.Standardized(&e, event.Vec{Index: out.Index[:0], Value: out.Value[:0]})
 }
 
 // base returns what a During confines, or n itself.
@@ -666,7 +663,7 @@ func share(dead []bool, columns []uint32) float64 {
 // that can be known, the first draw with seed 0. It is NaN without a labeled example,
 // and for a model of numbers.
 func Error(m *model.Linear, examples []event.Example, nightmare Nightmare) float64 {
-	o, err := once(context.Background(), &run{nightmare: nightmare, treatment: Treatment{Dead: Null}}, m, examples, 0)
+	o, err := once(context.Background(), &run{nightmare: nightmare, treatment: Treatment{Dead: Declared}}, m, examples, 0)
 	if err != nil {
 		return math.NaN()
 	}

@@ -36,7 +36,7 @@ func TestReplay(t *testing.T) {
 	learner := online.DefaultConfig()
 	r := &Replay{
 		Families:   []Family{family(t, "random:0,0.5"), family(t, "worst:1"), family(t, "noise:0.5@50%-100%")},
-		Treatments: []Treatment{{Dead: Null}, {Dead: Null, Rescale: true}}, Repeat: 3, Seed: 11, Bins: 6,
+		Treatments: []Treatment{{Dead: Declared}, {Dead: Declared, Rescale: true}}, Repeat: 3, Seed: 11, Bins: 6,
 	}
 	subjects := []*Subject{{Name: "a", Examples: examples, Schema: m.Schema, Model: m}, {Name: "b", Examples: examples, Schema: m.Schema, Model: other},
 		{Name: "c", Examples: examples, Schema: m.Schema, Learn: &learner}}
@@ -107,7 +107,8 @@ func TestMeanAndBounds(t *testing.T) {
 }
 
 // TestDead: a feature with a mean far from 0 that dies is worth its mean where
-// that is known, and misleads where it is silently 0.
+// that is known, and misleads where it silently reads 0. It reads its center if the model does not know
+// what it reads.
 func TestDead(t *testing.T) {
 	m, examples := stream(2, 400, 5)
 	schema := m.Schema
@@ -125,10 +126,19 @@ func TestDead(t *testing.T) {
 		}
 	}
 	groups := map[string][]event.Span{"half": {{From: 0, To: 6}}}
-	r := &Replay{Families: []Family{{"", []Level{{Group{Name: "half"}, nan}, {None{}, nan}}}}, Treatments: []Treatment{{Dead: Null}, {Dead: Zero}}, Repeat: 1, Groups: groups}
+	r := &Replay{Families: []Family{{"", []Level{{Group{Name: "half"}, nan}, {None{}, nan}}}}, Treatments: []Treatment{{Dead: Declared}, {Dead: Silent}}, Repeat: 1, Groups: groups}
 	result, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Model: shifted}})
 	if err != nil {
 		t.Fatal(err)
+	}
+	knows := *shifted
+	knows.Dead = &model.Dead{Columns: []uint32{0, 1, 2, 3, 4, 5}, Reads: []float64{0, 0, 0, 0, 0, 0}}
+	if again, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Model: &knows}}); err != nil {
+		t.Fatal(err)
+	} else if result.Curves[1].Points[0].Error != result.Curves[0].Points[0].Error || again.Curves[0].Points[0].Error != result.Curves[0].Points[0].Error {
+		t.Error("a feature does not read its center")
+	} else {
+		result.Curves[1] = again.Curves[1]
 	}
 	for i, dead := range []float64{0, -4} { // (0 - 100)/2 is beyond the clip
 		wrong := 0.0
@@ -171,7 +181,7 @@ func TestLearning(t *testing.T) {
 		}
 	}
 	r := &Replay{Families: []Family{{"", []Level{{None{}, nan}, {During{Linear{Group: "best", A: -1}, 50, 100, true}, nan}}}},
-		Treatments: []Treatment{{Dead: Null, Rescale: true}, {Dead: Zero, Rescale: true}}, Repeat: 1, Bins: 4, Groups: map[string][]event.Span{"best": {{From: best, To: best + 1}}}}
+		Treatments: []Treatment{{Dead: Declared, Rescale: true}, {Dead: Silent}}, Repeat: 1, Bins: 4, Groups: map[string][]event.Span{"best": {{From: best, To: best + 1}}}}
 	result, err := r.Run(context.Background(), []*Subject{s, {Name: "fixed", Examples: examples, Schema: m.Schema, Model: m}})
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +205,7 @@ func TestLearningQuiet(t *testing.T) {
 	for _, calibrate := range []string{"off", "on"} {
 		c := online.DefaultConfig()
 		c.Calibrate, c.Threshold = calibrate, 0.3
-		r := &Replay{Families: []Family{{"", []Level{{None{}, nan}}}}, Treatments: []Treatment{{Dead: Null, Rescale: true}}, Repeat: 1, Bins: 4}
+		r := &Replay{Families: []Family{{"", []Level{{None{}, nan}}}}, Treatments: []Treatment{{Dead: Declared, Rescale: true}}, Repeat: 1, Bins: 4}
 		result, err := r.Run(context.Background(), []*Subject{{Name: "learner", Examples: examples, Schema: m.Schema, Learn: &c}})
 		if err != nil {
 			t.Fatal(err)
@@ -231,7 +241,7 @@ func TestChoose(t *testing.T) {
 	if err != nil || len(candidates) != 7 || candidates[4].Settings != "c = 1, q = 0.3" || candidates[4].Model.Noise != "dropout:0.3" {
 		t.Fatalf("%+v, %v", candidates, err)
 	}
-	r := &Replay{Families: []Family{family(t, "random:0,0.6")}, Treatments: []Treatment{{Dead: Null, Rescale: true}}, Repeat: 2, Seed: 1}
+	r := &Replay{Families: []Family{family(t, "random:0,0.6")}, Treatments: []Treatment{{Dead: Declared, Rescale: true}}, Repeat: 2, Seed: 1}
 	result, choices, err := r.Choose(context.Background(), candidates, examples[1000:2000], examples[2000:])
 	if err != nil || len(choices) != 4 || len(result.Curves) != 2 {
 		t.Fatal(choices, err)
@@ -251,5 +261,89 @@ func TestChoose(t *testing.T) {
 	}
 	if p := result.Curves[0].Points[1]; p.Settings != choices[1].Settings || p.Error != choices[1].Test || p.Settings == result.Curves[0].Points[0].Settings {
 		t.Errorf("%+v, %+v", p, choices[1])
+	}
+}
+
+// TestSilentLearner: to a learner a dead number reads the mean of its readings, or 0 where it often is 0, and it is told
+// nothing; a word is not sent.
+func TestSilentLearner(t *testing.T) {
+	s := event.NewSchema(8, []string{"no", "yes"}, 2)
+	for id, kind := range []event.Kind{event.Numeric, event.Numeric, event.Categorical} {
+		s.AddField(event.Field{Name: string(rune('a' + id)), Kind: kind})
+	}
+	var examples, damaged []event.Example
+	for i := range 200 {
+		x := []float64{5 + float64(i%7), float64(i % 3), 1}
+		e := event.Example{Features: event.Vec{Index: []uint32{1, 2, 3}, Value: x}, Field: []uint16{1, 2, 3}, Weight: 1}
+		if i%7 > 3 {
+			e.Label = 1
+		}
+		examples = append(examples, e)
+	}
+	mean := 0.0
+	for i := range examples {
+		mean += (examples[i].Features.Value[0] - mean) / float64(i+1)
+	}
+	nightmare := Random{Share: 0.5}
+	ev := Event{Stage: &Stage{Schema: s, Seed: 5}}
+	for n := range examples {
+		e := examples[n]
+		ev.Number, ev.X, ev.Field, ev.Dead = n, e.Features.Clone(), e.Field, make([]bool, 3)
+		nightmare.Kill(&ev)
+		for i, reads := range []float64{mean, 0} {
+			if ev.Dead[i] {
+				ev.X.Value[i] = reads
+			}
+		}
+		if e.Features = ev.X; ev.Dead[2] {
+			e.Features, e.Field = event.Vec{Index: ev.X.Index[:2], Value: ev.X.Value[:2]}, e.Field[:2]
+		}
+		damaged = append(damaged, e)
+	}
+	c := online.DefaultConfig()
+	run := func(examples []event.Example, n Nightmare) Point {
+		r := &Replay{Families: []Family{{"", []Level{{n, nan}}}}, Treatments: []Treatment{{Dead: Silent}}, Repeat: 1, Seed: 5}
+		result, err := r.Run(context.Background(), []*Subject{{Name: "learner", Examples: examples, Schema: s, Learn: &c}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result.Curves[0].Points[0]
+	}
+	got, want, whole := run(examples, nightmare), run(damaged, None{}), run(examples, None{})
+	if got.Error != want.Error || got.LogLoss != want.LogLoss || got.LogLoss == whole.LogLoss {
+		t.Errorf("error %v and log-loss %v, of the same events %v and %v, without deaths %v", got.Error, got.LogLoss, want.Error, want.LogLoss, whole.LogLoss)
+	}
+}
+
+// TestSilentLoss: of the subjects that do not expect silent loss the one counts that it costs most, if enough, and the one that
+// expects it and does best there is named.
+func TestSilentLoss(t *testing.T) {
+	curve := func(name string, expects bool, treatment Treatment, errors ...float64) Curve {
+		c := Curve{Subject: name, Nightmare: "random:0,0.5,0.7", Treatment: treatment, expects: expects}
+		for i, x := range errors {
+			c.Points = append(c.Points, Point{Nightmare: []string{"random:0", "random:0.5", "random:0.7"}[i], Deleted: []float64{0, 48, 71}[i], ClassErrors: &ClassErrors{Error: x}})
+		}
+		return c
+	}
+	declared, silent := Treatment{Dead: Declared}, Treatment{Dead: Silent}
+	r := &Result{Curves: []Curve{
+		curve("a", false, declared, 2, 10, 20), curve("a", false, declared, 2, 10, 20), curve("a", false, silent, 9, 18, 26),
+		curve("b", true, declared, 2, 10, 20), curve("b", true, silent, 2, 21, 40), curve("c", true, declared, 2, 10, 20), curve("c", true, silent, 2, 12, 50),
+	}}
+	for i, want := range []string{
+		"a at random:0.5: 18.0 % error if the loss is silent, 10.0 % error if it is declared; c, which expects silent loss: 12.0 % error",
+		"a at random:0.5: 18.0 % error if the loss is silent, 10.0 % error if it is declared; learner.silent_missing = 0.5 learns for silent loss (--learn --learn=silent_missing=0.5 measures it)",
+		"",
+	} {
+		if got := r.SilentLoss().String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if r.Curves = r.Curves[:3]; i == 1 {
+			r.Curves[2] = curve("a", false, silent, 9, 10.9, 20.9)
+		}
+	}
+	r.Curves = []Curve{curve("b", true, declared, 2, 10, 20), curve("b", true, silent, 2, 21, 40)}
+	if got := r.SilentLoss().String(); got != "b at random:0.7: 40.0 % error if the loss is silent, 20.0 % error if it is declared" {
+		t.Errorf("%q", got)
 	}
 }

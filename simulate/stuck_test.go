@@ -48,7 +48,7 @@ func TestStuckFoundAndNot(t *testing.T) {
 		}
 		families = append(families, f)
 	}
-	replay := Replay{Families: families, Treatments: []Treatment{{Dead: Null}, {Dead: Null, Rescale: true}}, Stuck: true, Repeat: 1}
+	replay := Replay{Families: families, Treatments: []Treatment{{Dead: Declared}, {Dead: Declared, Rescale: true}}, Stuck: true, Repeat: 1}
 	result, err := replay.Run(context.Background(), subjects)
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestStuckFoundAndNot(t *testing.T) {
 	}
 	want := []string{
 		"stuck:x:13@50%-100% model not found", "stuck:x:13@50%-100% model found", "stuck:x:13@50%-100% learner not found", "stuck:x:13@50%-100% learner found",
-		"group:x@50%-100% model null", "group:x@50%-100% model null, rescaled", "group:x@50%-100% learner null",
+		"group:x@50%-100% model declared", "group:x@50%-100% model declared, rescaled", "group:x@50%-100% learner declared",
 		"stuck:x:13,14@50%-100% model not found", "stuck:x:13,14@50%-100% model found", "stuck:x:13,14@50%-100% learner not found", "stuck:x:13,14@50%-100% learner found",
 	}
 	if !slices.Equal(names, want) {
@@ -76,7 +76,7 @@ func TestStuckFoundAndNot(t *testing.T) {
 		t.Errorf("a learner: %v", errors)
 	}
 	replay.Stuck, replay.Families = false, families[:1]
-	if result, err = replay.Run(context.Background(), subjects[:1]); err != nil || len(result.Curves) != 2 || result.Curves[0].Dead != Null {
+	if result, err = replay.Run(context.Background(), subjects[:1]); err != nil || len(result.Curves) != 2 || result.Curves[0].Dead != Declared {
 		t.Errorf("%+v %v", result, err)
 	}
 }

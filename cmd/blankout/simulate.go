@@ -37,7 +37,6 @@ type simulateFlags struct {
 	nightmares []string
 	deletes    [2]string // shares of features and of groups
 	groups     []string
-	dead       []string
 	declared   bool
 	rescale    bool
 	missing    string
@@ -58,11 +57,17 @@ func (p *program) simulate() *cobra.Command {
 	o := simulateFlags{fit: batch.DefaultConfig()}
 	o.fit.Estimators = estimators.All()
 	c := &cobra.Command{
-		Use:   "simulate -m MODEL[,MODEL…] -d FILE --nightmare NIGHTMARE -o DIR",
+		Use:   "simulate -m MODEL[,MODEL…] -d FILE [--nightmare NIGHTMARE] [-o DIR]",
 		Short: "Replay recorded events with features dying, and draw what happens",
 		Long: `simulate lets models and learners meet recorded events in nightmares: features that
-die, drift or turn noisy. It writes results.json, results.csv, results.md and figures
+die, drift or turn noisy. With -o it writes results.json, results.csv, results.md and figures
 (PNG and SVG) of the error against the level of the nightmare and over time.
+
+What dies has two curves, with the same masks. Declared: the dead features are known to be
+missing, and the model's missing policy answers. Silent: a dead number reads its neutral value,
+its mean or 0, everything else is not sent, and nothing says so. The last line compares them;
+learner.silent_missing learns for silent loss. Without --nightmare 30, 50 and 70 % of the
+features die, with --learn in the second half of the events.
 
   random:SHARE         every feature dies with this probability
   groups:SHARE         every group of features does (record.groups, --groups, else fields)
@@ -88,11 +93,12 @@ those given, and whose error is progressive: each event is scored before it is
 learned. --train FILE follows the protocol of the papers: every setting of --grid is
 trained, and for each nightmare each loss takes the one that does best on events held
 out from FILE that are deleted in the same way.`,
-		Example: "  blankout simulate -m model -d test.svm --nightmare random:0..0.9/0.1 --repeat 10 --seed 7 -o nightmares\n" +
+		Example: "  blankout simulate -m model -d test.svm\n" +
+			"  blankout simulate --learn --learn=silent_missing=0.5 -d train.svm\n" +
+			"  blankout simulate -m model -d test.svm --nightmare random:0..0.9/0.1 --repeat 10 --seed 7 -o nightmares\n" +
 			"  blankout simulate -m plain=model,robust=model2 -d test.svm --nightmare worst:0,1,2 --nightmare group:2 --json\n" +
 			"  blankout simulate -m model -d test.svm --groups every:8 --delete-groups 0,0.3,0.5,0.7 --rescale\n" +
-			"  blankout simulate -m model -d test.svm --groups every:8 --delete-groups 0,0.3,0.5,0.7 --rescale=false --declared\n" +
-			"  blankout simulate --learn=noise=none --learn=noise=auto -d train.svm --nightmare burst:1@30%-60% --dead both -o bursts\n" +
+			"  blankout simulate --learn=noise=none --learn=noise=auto -d train.svm --nightmare burst:1@30%-60% -o bursts\n" +
 			"  blankout simulate --train train.svm --loss hinge,logistic --grid c=0.1,1 --grid q=0,0.5 -d test.svm --nightmare random:0,0.5 -o tuned\n" +
 			"  blankout simulate -d train.svm --label-delay 0,fixed:2,exponential:4 -o delays",
 		Args: noArgs,
@@ -114,9 +120,8 @@ out from FILE that are deleted in the same way.`,
 	f.StringVar(&o.deletes[0], "delete", "", "`D,…`: short for --nightmare random:D,…")
 	f.StringVar(&o.deletes[1], "delete-groups", "", "`D,…`: short for --nightmare groups:D,…")
 	f.StringArrayVar(&o.groups, "group", nil, "`NAME=COLUMNS`: name columns of a sparse format, as in sensor1=1-8,17-24")
-	f.StringSliceVar(&o.dead, "dead", []string{string(simulate.Null)}, "what is left of a dead feature: null (missing), zero, or both")
-	f.BoolVar(&o.declared, "declared", false, "of svmlight, VW and images too: declare what is dead missing")
-	f.BoolVar(&o.rescale, "rescale", false, "multiply the survivors by 1/(fraction left), or =false not to (default: show both)")
+	f.BoolVar(&o.declared, "declared", false, "show the declared curve alone")
+	f.BoolVar(&o.rescale, "rescale", false, "a further curve: drop the dead, and multiply the survivors by 1/(fraction left)")
 	addMissingFlag(c, &o.missing)
 	f.IntVar(&o.replay.Repeat, "repeat", 5, "draw what is random `R` times; two or more give confidence bands")
 	f.Uint64Var(&o.replay.Seed, "seed", 0, "of everything random")
@@ -127,7 +132,7 @@ out from FILE that are deleted in the same way.`,
 	f.StringSliceVar(&o.delays, "label-delay", nil, "instead of a nightmare: the labels come `DELAY,…` events later\n"+simulate.DelayUsage())
 	f.StringArrayVar(&o.train, "train", nil, "choose settings of models trained on `FILE`")
 	f.StringSliceVar(&o.losses, "loss", []string{"logistic"}, "with --train: the losses to compare, `NAME[:BOUND]` or as train names them")
-	f.Lookup("dead").DefValue, f.Lookup("loss").DefValue = "null", "logistic"
+	f.Lookup("loss").DefValue = "logistic"
 	f.StringArrayVar(&o.grid, "grid", nil, "with --train: `KEY=VALUE,…` to choose from, as of train; several make a grid")
 	f.Float64Var(&o.holdOut, "hold-out", 0.2, "with --train: the fraction of the file's events to choose by")
 	f.Float64Var(&o.fit.Tol, "tol", 1e-4, "with --train: a certified gap of at most `R` times the objective")
@@ -136,7 +141,6 @@ out from FILE that are deleted in the same way.`,
 	f.BoolVar(&o.json, "json", false, "the result as one JSON object on standard output")
 	for name, values := range map[string][]string{
 		"nightmare": {"random:0..0.9/0.1", "groups:0..0.9/0.1", "worst:0,1,2,5,10,20", "group:*", "burst:", "block:", "drift:", "stuck:", "noise:"},
-		"dead":      {"null", "zero", "both"},
 		"loss":      {"hinge", "logistic", "hinge:chen", "logistic:chen", "quadratic", "fdrop:10", "squared", "absolute"},
 	} {
 		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp))
@@ -157,7 +161,10 @@ func (o *simulateFlags) check(c *cobra.Command) error {
 		}
 	}
 	if len(o.nightmares) == 0 {
-		return fmt.Errorf("name a nightmare with --nightmare: %s", simulate.Usage())
+		o.nightmares = []string{"random:0.3,0.5,0.7"}
+		if len(o.learn) > 0 {
+			o.nightmares[0] += "@50%-100%"
+		}
 	}
 	for _, s := range o.nightmares {
 		if s == "group:*" || strings.HasPrefix(s, "group:*@") {
@@ -171,23 +178,15 @@ func (o *simulateFlags) check(c *cobra.Command) error {
 		r.Families = append(r.Families, family.WithNothing())
 	}
 	r.Stuck = len(o.train) == 0
-	rescales := []bool{false, true}
-	if c.Flags().Changed("rescale") {
-		rescales = []bool{o.rescale}
+	r.Treatments = []simulate.Treatment{{Dead: simulate.Declared}}
+	if !o.declared {
+		r.Treatments = append(r.Treatments, simulate.Treatment{Dead: simulate.Silent})
+	}
+	if o.rescale {
+		r.Treatments = append(r.Treatments, simulate.Treatment{Dead: simulate.Declared, Rescale: true})
 	}
 	if _, err := model.ParseMissingPolicy(o.missing); err != nil {
 		return fmt.Errorf("--missing-policy %w", err)
-	}
-	if slices.Equal(o.dead, []string{"both"}) {
-		o.dead = []string{string(simulate.Null), string(simulate.Zero)}
-	}
-	for i, dead := range o.dead {
-		if d := simulate.Dead(dead); d != simulate.Null && d != simulate.Zero || slices.Contains(o.dead[:i], dead) {
-			return fmt.Errorf("--dead %s: want null, zero or both", strings.Join(o.dead, ","))
-		}
-		for _, rescale := range rescales {
-			r.Treatments = append(r.Treatments, simulate.Treatment{Dead: simulate.Dead(dead), Rescale: rescale})
-		}
 	}
 	r.Groups = map[string][]event.Span{}
 	for _, g := range o.groups {
@@ -268,6 +267,9 @@ func (p *program) runSimulate(ctx context.Context, o *simulateFlags) error {
 		if isTerminal(p.stderr) {
 			drawResult(p.stderr, result)
 		}
+		if text := result.SilentLoss().String(); text != "" {
+			fmt.Fprintf(p.stderr, "\n%s\n", text)
+		}
 		if len(files) > 0 {
 			fmt.Fprintf(p.stderr, "\nwritten: %s\n", strings.Join(files, " "))
 		}
@@ -275,10 +277,11 @@ func (p *program) runSimulate(ctx context.Context, o *simulateFlags) error {
 	if o.json {
 		return json.NewEncoder(p.stdout).Encode(struct {
 			*simulate.Result
-			Choices []simulate.Choice `json:"choices,omitempty"`
-			Files   []string          `json:"files"`
-			Refused int               `json:"refused"`
-		}{result, choices, files, o.data.tally.refused})
+			SilentLoss *simulate.SilentLoss `json:"silent_loss,omitempty"`
+			Choices    []simulate.Choice    `json:"choices,omitempty"`
+			Files      []string             `json:"files"`
+			Refused    int                  `json:"refused"`
+		}{result, result.SilentLoss(), choices, files, o.data.tally.refused})
 	}
 	return nil
 }
@@ -356,9 +359,6 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 			return nil, err
 		}
 		data.regroup(m.Schema)
-		if o.declared && m.Schema.Absent == "" {
-			m.Schema.Absent = event.AbsentMissing
-		}
 		if o.data.settings.file == "" {
 			p.sayReadAs(m)
 			if taught == nil && m.Recorded {

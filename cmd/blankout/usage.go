@@ -43,7 +43,7 @@ var briefs = map[string]brief{
 		"solver", "tol", "passes", "folds", "grid", "seed", "json", "help", helpAll}},
 	"predict": {1, 4, []string{"config", "data", "model", "set", "unlabeled", "format", "label", "drop", "refused", "missing-policy", "output", "explain", "delete", "delete-groups", "declared", "rescale",
 		"seed", "json", "help", helpAll}},
-	"simulate": {2, 3, []string{"config", "data", "model", "set", "label", "groups", "nightmare", "delete", "dead", "repeat", "seed", "learn", "output", "json", "help", helpAll}},
+	"simulate": {2, 3, []string{"config", "data", "model", "set", "label", "groups", "nightmare", "delete", "delete-groups", "repeat", "seed", "learn", "output", "json", "help", helpAll}},
 	"corrupt":  {1, 3, []string{"config", "data", "model", "set", "label", "noise", "copies", "rescale", "seed", "output", "json", "help", helpAll}},
 }
 
@@ -95,7 +95,7 @@ var groups = []struct {
 	{"Solver", []string{"solver", "tol", "threads", "seed"}},
 	{"Online learning", []string{"passes", "optimizer", "learning-rate", "irls-batch", "irls-window"}},
 	{"Kernel", []string{"kernel", "drop-q", "keep", "epochs"}},
-	{"Deletion", []string{"delete", "delete-groups", "declared", "rescale", "nightmare", "dead", "repeat", "bins", "label-delay"}},
+	{"Deletion", []string{"delete", "delete-groups", "declared", "rescale", "nightmare", "repeat", "bins", "label-delay"}},
 	{"Selection", []string{"grid", "folds", "validation", "hold-out"}},
 	{"Service", []string{"reset", "serve", "keep-serving", "predict-only"}},
 	{"Output", []string{"output", "json", "explain", "class", "top", "plot", "influences", "help", helpAll}},

@@ -133,6 +133,14 @@ func (m *Model) Standardized(e *event.Example, out event.Vec) event.Vec {
 	return (&model.Linear{Head: m.Head, Rows: m.Rows}).Standardized(e, out)
 }
 
+// Center is that of model.Model.
+func (m *Model) Center(column uint32) float64 {
+	if m.Rows == nil {
+		return 0
+	}
+	return (&model.Linear{Head: m.Head, Rows: m.Rows}).Center(column)
+}
+
 // ScoreVec is that of model.Model.
 func (m *Model) ScoreVec(x event.Vec, out []float64) []float64 { return m.score(x, 1, out) }
 

@@ -4,7 +4,10 @@ package model
 
 import (
 	"fmt"
+	"math"
 	"slices"
+
+	"blankout/internal/event"
 )
 
 // SilentValue says what a dead number reads, among its values as they came. Everything else, a word or a category, is not
@@ -75,4 +78,82 @@ func (m *Linear) DeadStandardized(column uint32) float64 {
 
 func (d *Dead) fits() bool {
 	return d == nil || len(d.Columns) == len(d.Reads) && slices.IsSorted(d.Columns)
+}
+
+// DeleteSilently is Dead.Delete of what a model knows.
+func DeleteSilently(m Model, e *event.Example, columns []uint32, dead []bool, left *event.Example) {
+	h := m.About()
+	h.Dead.Delete(e, h.Schema.Fields, columns, dead, m.Center, left)
+}
+
+// Delete sets left to what is left of an event, as it comes, of which some features have died silently: a number reads
+// what d knows of its column, everything else is not sent, and nothing is declared missing. columns are those of the
+// event's features as Standardized returns them, and dead says which have died. For the nil Dead a number reads the
+// center of its column. Delete keeps the memory of left.
+func (d *Dead) Delete(e *event.Example, fields []event.Field, columns []uint32, dead []bool, center func(column uint32) float64, left *event.Example) {
+	x := event.Vec{Index: left.Features.Index[:0], Value: left.Features.Value[:0]}
+	field, named := left.Field[:0], e.Field != nil
+	missing, lacking := append(left.Missing[:0], e.Missing...), append(left.MissingColumns[:0], e.MissingColumns...)
+	add := func(column uint32, value float64, id uint16) {
+		x.Index, x.Value, field = append(x.Index, column), append(x.Value, value), append(field, id)
+	}
+	keep := func(i int) {
+		id := uint16(0)
+		if named {
+			id = e.Field[i]
+		}
+		add(e.Features.Index[i], e.Features.Value[i], id)
+	}
+	at, n := 0, e.Features.Len()
+	for i, column := range columns {
+		if column >= FirstHat {
+			break // they follow from their numbers
+		}
+		for ; at < n && e.Features.Index[at] < column; at++ {
+			keep(at)
+		}
+		holds := at < n && e.Features.Index[at] == column
+		if !dead[i] {
+			continue
+		}
+		id := uint16(0)
+		if holds {
+			if named {
+				id = e.Field[at]
+			}
+			at++
+		}
+		reads, known := d.Of(column)
+		if d == nil && (int(id) >= len(fields) || fields[id].Kind == event.Numeric || fields[id].Kind == event.Sparse) {
+			reads, known = center(column), true
+		}
+		if known {
+			add(column, reads, id)
+		}
+	}
+	for ; at < n; at++ {
+		keep(at)
+	}
+	*left = *e
+	left.Features, left.Field, left.Missing, left.MissingColumns = x, field, missing, lacking
+	if !named {
+		left.Field = nil
+	}
+}
+
+// Center returns the number, as it comes, of which the Scaler makes 0 in a column: 0 where nothing is standardized.
+func (m *Linear) Center(column uint32) float64 {
+	row := m.Rows.Row(column)
+	if row == nil {
+		return 0
+	}
+	stats := m.Stats(row)
+	if stats == nil {
+		return 0
+	}
+	s := m.Scaler.Standardization(stats)
+	if s.Unit != 0 {
+		return s.Unit * math.Sinh(s.Center)
+	}
+	return s.Center
 }

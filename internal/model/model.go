@@ -31,6 +31,9 @@ type Model interface {
 	// ScoreLacking is ScoreVec for the features of an event of which the Field, Missing
 	// and MissingColumns of e say what is left, and what is known to be missing.
 	ScoreLacking(x event.Vec, e *event.Example, out []float64) []float64
+	// Center returns the number, as it comes, of which the Scaler makes 0 in a column: 0 where
+	// nothing is standardized.
+	Center(column uint32) float64
 	// Kind is that of the model's file.
 	Kind() string
 	// EachBlock yields the blocks of the model's file. Nobody may change their data, which

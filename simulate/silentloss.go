@@ -1,0 +1,96 @@
+package simulate
+
+// This file says what silent loss costs.
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"blankout/internal/event"
+)
+
+// SilentLoss is where features that die silently cost a subject most against declared ones. Errors are those of a Point.
+type SilentLoss struct {
+	Subject   string  `json:"model"`
+	Nightmare string  `json:"nightmare"`
+	Missing   float64 `json:"missing"` // the fraction of the features that is dead
+	Declared  float64 `json:"declared"`
+	Silent    float64 `json:"silent"`
+	// Expects says that the subject has learned for silent loss.
+	Expects bool `json:"expects_silent_loss"`
+	// Other is the subject that has learned for silent loss, if this one has not, and errs least there; "" if
+	// there is none.
+	Other       string  `json:"other,omitempty"`
+	OtherSilent float64 `json:"other_silent,omitempty"`
+
+	numbers bool
+}
+
+// Silent loss is reported if it costs more by this part of the declared error, and of classes by so many percentage
+// points.
+const leastSilentLoss, leastSilentPoints = 0.05, 1
+
+// SilentLoss returns where silent loss costs most, among subjects that have not learned for it if it costs one of these
+// enough. It is nil if it costs no subject enough, or was not measured.
+func (r *Result) SilentLoss() (most *SilentLoss) {
+	r.eachPair(func(declared, silent *Curve) {
+		for i := range silent.Points {
+			p := &silent.Points[i]
+			s := &SilentLoss{Subject: silent.Subject, Nightmare: p.Nightmare, Missing: p.Deleted / 100, Expects: silent.expects, numbers: r.Numbers}
+			s.Declared, _ = declared.Points[i].errors()
+			s.Silent, _ = p.errors()
+			more := s.Silent - s.Declared
+			switch {
+			case p.Deleted == 0 || !(more >= leastSilentLoss*s.Declared && more > 0) || !r.Numbers && more < leastSilentPoints:
+			case most == nil || most.Expects && !s.Expects, most.Expects == s.Expects && more > most.Silent-most.Declared:
+				most = s
+			}
+		}
+	})
+	if most == nil || most.Expects {
+		return most
+	}
+	r.eachPair(func(_, silent *Curve) {
+		at := slices.IndexFunc(silent.Points, func(p Point) bool { return p.Nightmare == most.Nightmare })
+		if !silent.expects || at < 0 {
+			return
+		}
+		if x, _ := silent.Points[at].errors(); most.Other == "" || x < most.OtherSilent {
+			most.Other, most.OtherSilent = silent.Subject, x
+		}
+	})
+	return most
+}
+
+// eachPair calls f with the declared and the silent curve of each subject in each family.
+func (r *Result) eachPair(f func(declared, silent *Curve)) {
+	for i := range r.Curves {
+		for j := range r.Curves {
+			a, b := &r.Curves[i], &r.Curves[j]
+			if a.Treatment == (Treatment{Dead: Declared}) && b.Treatment == (Treatment{Dead: Silent}) && a.Subject == b.Subject && a.Nightmare == b.Nightmare {
+				f(a, b)
+			}
+		}
+	}
+}
+
+// String is one line, with the key that learns for silent loss; "" for nil.
+func (s *SilentLoss) String() string {
+	if s == nil {
+		return ""
+	}
+	form := "%.1f %% error"
+	if s.numbers {
+		form = "an RMSE of %.4g"
+	}
+	text := fmt.Sprintf("%s at %s: "+form+" if the loss is silent, "+form+" if it is declared", event.Printable(s.Subject), event.Printable(s.Nightmare), s.Silent, s.Declared)
+	switch d := min(max(math.Round(10*s.Missing)/10, 0.1), 0.9); {
+	case s.Expects:
+		return text
+	case s.Other != "":
+		return text + fmt.Sprintf("; %s, which expects silent loss: "+form, event.Printable(s.Other), s.OtherSilent)
+	default:
+		return text + fmt.Sprintf("; learner.silent_missing = %g learns for silent loss (--learn --learn=silent_missing=%g measures it)", d, d)
+	}
+}
