@@ -138,6 +138,7 @@ type inspection struct {
 	Vectors     int             `json:"support_vectors,omitempty"` // of the dual, alpha > 0
 	Expansion   int             `json:"expansion,omitempty"`       // examples that score
 	Norm        float64         `json:"weight_norm"`
+	Stuck       []stuckField    `json:"stuck,omitempty"`
 	Offsets     event.Offsets   `json:"offsets,omitempty"`
 	Progress    *online.Summary `json:"progress,omitempty"` // of a checkpoint
 	Warnings    []watch.Warning `json:"warnings,omitempty"` // of a checkpoint
@@ -153,6 +154,12 @@ type inspection struct {
 type snapshotID struct {
 	Version   uint64    `json:"version"`
 	Published time.Time `json:"published"`
+}
+
+// stuckField is a field that the model takes as missing where it reads a value.
+type stuckField struct {
+	Field string  `json:"field"`
+	Value float64 `json:"value"`
 }
 
 type blockSize struct {
@@ -197,6 +204,11 @@ func inspectFile(path string, weights int) (*inspection, error) {
 			i.Features++
 		} else {
 			i.Knots++
+		}
+	}
+	if m.Faults != nil {
+		for _, f := range m.Faults.Stuck {
+			i.Stuck = append(i.Stuck, stuckField{s.Fields[f.Field].Name, f.Value})
 		}
 	}
 	// A model has no place in a stream, and a snapshot no history.
@@ -249,6 +261,9 @@ func (i *inspection) print(out *bufio.Writer, draw bool) {
 	}
 	if s := i.Snapshot; s != nil && s.Version > 0 {
 		fmt.Fprintf(out, "snapshot      version %d, published %s\n", s.Version, s.Published.UTC().Format(time.RFC3339))
+	}
+	for _, s := range i.Stuck {
+		fmt.Fprintf(out, "stuck         %s is missing where it reads %v\n", event.Printable(s.Field), s.Value)
 	}
 	for _, w := range i.Warnings {
 		fmt.Fprintf(out, "warning       %s\n", w.Text)
