@@ -271,7 +271,7 @@ func (s *deathSplit) online(events []event.Example, settings []string) (probabil
 	if err != nil {
 		return nil, err
 	}
-	l, err := online.New(loaded.Learner, fieldSchema(s.set, s.columns, s.group))
+	l, err := online.New(loaded.Learner.Among(true, s.group > 1), fieldSchema(s.set, s.columns, s.group))
 	if err != nil {
 		return nil, err
 	}
