@@ -151,7 +151,10 @@ const copiesFirst, earlyGroups = 3, 2000
 func (l *answering) judgeSilent(moves bool) {
 	m := &l.masked
 	l.drawSilent(0)
-	knows := l.scoreSilent()
+	knows := l.second.knows() && !l.second.away
+	if m.base = append(m.base[:0], l.second.base...); knows && m.mask.Some {
+		l.scoreSilent()
+	}
 	if !moves {
 		return
 	}
@@ -191,13 +194,9 @@ func (l *answering) drawSilent(copy uint64) {
 	}
 }
 
-// scoreSilent has the second-order expert score the masked copy. It says whether there is an expert that has a part in
-// the event.
-func (l *answering) scoreSilent() bool {
+// scoreSilent has the second-order expert score the masked copy.
+func (l *answering) scoreSilent() {
 	s, m := &l.second, &l.masked
-	if !s.knows() || s.away {
-		return false
-	}
 	if !s.placed {
 		s.placed, m.places = true, append(m.places[:0], s.expert.Places()...)
 	}
@@ -227,5 +226,4 @@ func (l *answering) scoreSilent() bool {
 	m.base = zeros(m.base, l.k)
 	l.mixOf(l.shares.InForce[0].Levels, m.published, m.base)
 	s.expert.Score(m.columns, m.x, m.base, s.scores)
-	return true
 }

@@ -18,8 +18,8 @@ type Silent struct {
 const MaxSilent = 0.9
 
 // Rates returns the rates of death that a model must be good at, equally likely.
-func (n Silent) Rates() [4]float64 {
-	return [4]float64{0, n.D / 2, n.D, min(0.95, 1.5*n.D)}
+func (n Silent) Rates() [silentRates]float64 {
+	return [silentRates]float64{0, n.D / 2, n.D, min(0.95, 1.5*n.D)}
 }
 
 // Coefficients returns the variance of what is left of a feature of value x, as a multiple of x^2: the
@@ -62,14 +62,38 @@ func (n Silent) Squares() Noise {
 // groups die, it is the sum of the squares of their scores. At rate q the score is then taken as normal
 // with mean intercept + (1-q) score and variance q (1-q) squares.
 func (n Silent) At(l Loss, y, score, intercept, squares float64) (value, ds, di, dq float64) {
-	rates := n.Rates()
-	for _, q := range rates {
-		keep, spread := 1-q, q*(1-q)
-		at, df, dv := l.At(y, intercept+keep*score, spread*squares)
-		value, ds, di, dq = value+at, ds+keep*df, di+df, dq+spread*dv
+	value, p := n.ByRate(l, y, score, intercept, squares)
+	for i, q := range n.Rates() {
+		ds, di, dq = ds+(1-q)*p[i].DF, di+p[i].DF, dq+q*(1-q)*p[i].DV
 	}
-	const each = 1.0 / float64(len(rates))
-	return each * value, each * ds, each * di, each * dq
+	return value, ds, di, dq
+}
+
+// silentRates is the number of rates.
+const silentRates = 4
+
+// ByRate is what the loss is at each of the Rates: its derivatives by score and variance, times the rate's probability.
+type ByRate [silentRates]struct{ DF, DV float64 }
+
+// ByRate returns the mean loss, as At does, and its parts.
+func (n Silent) ByRate(l Loss, y, score, intercept, squares float64) (value float64, p ByRate) {
+	const each = 1.0 / silentRates
+	for i, q := range n.Rates() {
+		at, df, dv := l.At(y, intercept+(1-q)*score, q*(1-q)*squares)
+		value += each * at
+		p[i].DF, p[i].DV = each*df, each*dv
+	}
+	return value, p
+}
+
+// Along returns the derivative of the mean loss as score and intercept move at these speeds, and its curvature: under noise
+// 2 dL/dv is the second derivative by the score, without it nearly so.
+func (n Silent) Along(p *ByRate, score, intercept float64) (slope, curvature float64) {
+	for i, q := range n.Rates() {
+		by := intercept + (1-q)*score
+		slope, curvature = slope+p[i].DF*by, curvature+2*p[i].DV*by*by
+	}
+	return slope, curvature
 }
 
 // IsSilent says whether a noise is silent.

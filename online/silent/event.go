@@ -26,6 +26,7 @@ type Event struct {
 	iterate, average sums
 	// The derivatives of the loss of the iterate by score, intercept and squares, times the importance.
 	ds, di, dq []float64
+	parts      []loss.ByRate // what they are made of
 
 	gradients, roots []float64 // by row and output
 }
@@ -117,13 +118,17 @@ func (e *Event) Begin(y []float64, importance float64, value []float64) (slope f
 	k := e.Outputs
 	e.sum(&e.iterate, 0)
 	e.ds, e.di, e.dq = zeros(e.ds, k), zeros(e.di, k), zeros(e.dq, k)
-	s := &e.iterate
+	e.parts = slices.Grow(e.parts[:0], k)[:k]
+	s, rates := &e.iterate, e.Noise.Rates()
 	for j := range k {
 		if y[j] == 0 {
 			continue
 		}
-		at, ds, di, dq := e.Noise.At(e.Loss, y[j], s.score[j], s.intercept[j], s.squares[j])
-		value[j], e.ds[j], e.di[j], e.dq[j] = at, ds, di, dq
+		value[j], e.parts[j] = e.Noise.ByRate(e.Loss, y[j], s.score[j], s.intercept[j], s.squares[j])
+		for i, q := range rates {
+			p := &e.parts[j][i]
+			e.ds[j], e.di[j], e.dq[j] = e.ds[j]+(1-q)*p.DF, e.di[j]+p.DF, e.dq[j]+q*(1-q)*p.DV
+		}
 	}
 	if bias := e.bias(); bias != nil {
 		for j, u := range e.part(bias, 2) {
@@ -186,6 +191,53 @@ const eps = 1e-8
 
 // Step makes the step of AdaGrad from where Begin was called.
 func (e *Event) Step(y []float64, c Settings) {
+	if !c.Proximal && e.Outputs > 1 {
+		e.stepRows(c)
+		return
+	}
+	e.stepSlowly(y, c)
+}
+
+// stepRows is stepSlowly with the kernel of package rows, a row at a time, for steps that are not proximal.
+func (e *Event) stepRows(c Settings) {
+	k, root := e.Outputs, math.Sqrt(c.Growth)
+	constants := rows.AdagradConstants{Start: c.Start * c.Growth, Eps: eps * root}
+	room := slices.Grow(e.gradients[:0], 2*k+2*e.N)[:2*k+2*e.N]
+	e.gradients = room
+	df, shrink, rates := room[:k], room[k:2*k], room[2*k:]
+	for j := range k {
+		rates[j], rates[e.N+j] = -c.Eta, c.Inverse
+		if shrink[j] = 2 * root * e.dq[j]; e.units != nil {
+			shrink[j] = 0 // its part is in df
+		}
+	}
+	at, one := rows.FirstPart+e.First, [1]float64{1}
+	for i := range e.rows.Rows {
+		basis, ridge := [1]float64{}, [1]float64{root * e.rows.Ridge[i]}
+		switch {
+		case i == len(e.x): // the intercepts
+			for j, di := range e.di {
+				df[j] = root * di
+			}
+		case e.units == nil:
+			x, z := root*e.x[i], root*e.dead[i]
+			basis[0] = e.x[i] * e.x[i]
+			for j, ds := range e.ds {
+				df[j] = math.FMA(ds, x, e.di[j]*z)
+			}
+		default:
+			x, z, unit := root*e.x[i], root*e.dead[i], e.iterate.units[int(e.units[i])*k:]
+			for j, ds := range e.ds {
+				df[j] = math.FMA(ds+2*e.dq[j]*unit[j], x, e.di[j]*z)
+			}
+		}
+		rows.AdagradStep(e.rows.Rows[i:i+1], at, e.N, one[:], basis[:], ridge[:], df, shrink, rates, &constants)
+	}
+}
+
+// stepSlowly is the slow reference of stepRows, and what makes proximal steps. Outputs that are not in use stay as they are: their
+// gradients are those of the ridge of weights that are 0.
+func (e *Event) stepSlowly(y []float64, c Settings) {
 	k, n := e.Outputs, len(e.rows.Rows)
 	e.gradients, e.roots = slices.Grow(e.gradients[:0], n*k)[:n*k], slices.Grow(e.roots[:0], n*k)[:n*k]
 	start, root := c.Start*c.Growth, math.Sqrt(c.Growth)
@@ -257,38 +309,37 @@ func (e *Event) share(j int, y, eta, importance float64) float64 {
 	if !(whole > leastMove) {
 		return 1
 	}
-	over := func(a float64) float64 {
-		_, ds, di, _ := e.Noise.At(e.Loss, y, s.score[j]-a*score, s.intercept[j]-a*intercept, s.squares[j])
-		return a - importance*(ds*score+di*intercept)/whole
+	// The share a solves a whole = importance dL/da, of which the right falls as a rises where the loss is convex.
+	_, curvature := e.Noise.Along(&e.parts[j], score, intercept)
+	a := 1 / (1 + importance*max(curvature, 0)/whole)
+	if math.Abs(score)+math.Abs(intercept) < shortStep {
+		return a
 	}
-	return shareBetween(over)
+	low, high := 0.0, 1.0
+	for i := range mostSteps {
+		_, p := e.Noise.ByRate(e.Loss, y, s.score[j]-a*score, s.intercept[j]-a*intercept, s.squares[j])
+		slope, curvature := e.Noise.Along(&p, score, intercept)
+		over := a - importance*slope/whole
+		if math.Abs(over) <= shareTolerance*a {
+			break
+		}
+		if over > 0 {
+			high = a
+		} else {
+			low = a
+		}
+		if a -= over / (1 + importance*max(curvature, 0)/whole); !(a > low && a < high) || i >= mostNewton {
+			a = (low + high) / 2
+		}
+	}
+	return a
 }
 
 const (
 	// A step that lowers the loss by less is made as it is.
 	leastMove = 1e-3
-	// The share is found to this part of it, in at most so many steps.
-	shareTolerance, mostSteps = 0.01, 8
+	// A step that moves the score by less is short enough for the curvature at its beginning to tell where it ends.
+	shortStep = 0.1
+	// The share is found to this part of it, in at most so many steps, of which bisections are those after mostNewton.
+	shareTolerance, mostSteps, mostNewton = 0.01, 20, 6
 )
-
-// shareBetween returns where a rising function of a share in [0, 1] is 0, or 1 where it is below 0 all along.
-func shareBetween(over func(a float64) float64) float64 {
-	low, high := 0.0, 1.0
-	atLow, atHigh := over(0), over(1)
-	if atHigh <= 0 || !(atLow < 0) {
-		return 1
-	}
-	for range mostSteps {
-		a := low - atLow*(high-low)/(atHigh-atLow)
-		a = min(max(a, low+0.1*(high-low)), high-0.1*(high-low))
-		if at := over(a); at > 0 {
-			high, atHigh = a, at
-		} else {
-			low, atLow = a, at
-		}
-		if high-low < shareTolerance*high {
-			break
-		}
-	}
-	return (low + high) / 2
-}

@@ -224,6 +224,16 @@ func TestStep(t *testing.T) {
 			once[i] = append([]float64(nil), row...)
 		}
 		reset()
+		p.Begin(p.y, 1, p.value)
+		p.stepSlowly(p.y, c)
+		for i, row := range p.rows.Rows {
+			for at, x := range row {
+				if math.Abs(x-once[i][at]) > 1e-12*(1+math.Abs(x)) {
+					t.Fatalf("row %d: value %d is %v, by the slow step %v", i, at, once[i][at], x)
+				}
+			}
+		}
+		reset()
 		for i, row := range p.rows.Rows {
 			p.gradient(i, p.part(row, 0), gradients)
 			for j, g := range gradients {
