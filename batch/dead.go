@@ -3,7 +3,6 @@ package batch
 // This file finds what a feature reads when it is dead and does not say so.
 
 import (
-	"maps"
 	"slices"
 
 	"blankout/internal/event"
@@ -110,18 +109,6 @@ func (g *Deaths) Value(column uint32, schema *event.Schema, v model.SilentValue)
 		return 0
 	}
 	return mean
-}
-
-// Dead returns what all numbers read when they are dead, for a simulation on these examples.
-func (g *Deaths) Dead(schema *event.Schema, v model.SilentValue) *model.Dead {
-	d := &model.Dead{}
-	for _, column := range slices.Sorted(maps.Keys(g.columns)) {
-		r := g.columns[column]
-		if r.kind == event.Numeric || r.kind == event.Sparse && 10*r.n >= 9*g.examples {
-			d.Columns, d.Reads = append(d.Columns, column), append(d.Reads, g.Value(column, schema, v))
-		}
-	}
-	return d
 }
 
 // Apply returns d with the dead values that silent noise asks for, see SetDead. scaler is the

@@ -355,7 +355,7 @@ func readingDead(subjects []*Subject) []*Subject {
 			read[&s.Examples[0]] = g
 		}
 		learner := *s
-		learner.dead = g.Dead(s.Schema, model.SilentValue(s.Learn.SilentValue))
+		learner.dead = cmp.Or(g.Numbers(s.Schema, model.SilentValue(s.Learn.SilentValue)), &model.Dead{})
 		subjects[i] = &learner
 	}
 	return subjects

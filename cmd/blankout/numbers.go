@@ -48,13 +48,14 @@ func (m *numberMeasures) print(w io.Writer) {
 }
 
 // encode writes what scripts read.
-func (m *numberMeasures) encode(w io.Writer, refused int, unmet unseenReport) error {
+func (m *numberMeasures) encode(w io.Writer, refused int, unmet unseenReport, deleted deletionReport) error {
 	return json.NewEncoder(w).Encode(struct {
 		Examples int `json:"examples"`
 		measure.NumbersReport
+		deletionReport
 		Unseen  unseenReport `json:"unseen"`
 		Refused int          `json:"refused"` // and skipped
-	}{m.examples, m.sums.Report(m.loss), unmet, refused})
+	}{m.examples, m.sums.Report(m.loss), deleted, unmet, refused})
 }
 
 // recentError words how far off a learner has been of late.

@@ -17,7 +17,6 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"blankout/batch"
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/measure"
@@ -70,10 +69,12 @@ variance under the model's noise. The score would lose what a feature adds if th
 feature were missing. Features that share a column are one line with all their names.
 --explain=json writes an object a line.
 
---delete D sets each feature of each example to zero with probability D, after
-standardizing, --delete-groups D each group of features; --rescale multiplies the
-survivors by 1/(1-D). With --declared the deleted ones are declared missing, and
---missing-policy, or the model's own policy, answers.`,
+--delete D deletes each feature of each example with probability D, --delete-groups D each
+group of features. Both ways are measured: declared, where the deleted ones are declared
+missing and --missing-policy, or the model's own policy, answers; silent, where a deleted number
+reads its neutral value, its mean or 0, everything else is not sent, and nothing is declared.
+Predictions and the other measures are silent ones, with --declared declared ones; with
+--rescale the deleted ones are dropped and the survivors multiplied by 1/(1-D).`,
 		Example: "  blankout predict -m model -d test.svm\n" +
 			"  blankout predict -m checkpoints -d events.jsonl --explain --max-events 3\n" +
 			"  blankout predict -m model -d test.svm --delete 0.5 --rescale --seed 7 --json\n" +
@@ -120,10 +121,10 @@ survivors by 1/(1-D). With --declared the deleted ones are declared missing, and
 	f := c.Flags()
 	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
 	f.StringVarP(&o.out, "output", "o", "", "write classes and scores to `FILE`; - is standard output\nto .csv and .jsonl with probabilities")
-	f.Float64Var(&o.remove, "delete", 0, "set each feature to zero with probability `D`")
-	f.Float64Var(&o.groups, "delete-groups", 0, "set each group of features to zero with probability `D`")
-	f.BoolVar(&o.declared, "declared", false, "declare what is deleted missing, for --missing-policy")
-	f.BoolVar(&o.rescale, "rescale", false, "multiply the surviving features by 1/(1-D)")
+	f.Float64Var(&o.remove, "delete", 0, "delete each feature with probability `D`")
+	f.Float64Var(&o.groups, "delete-groups", 0, "delete each group of features with probability `D`")
+	f.BoolVar(&o.declared, "declared", false, "predict with what is deleted declared missing, for --missing-policy")
+	f.BoolVar(&o.rescale, "rescale", false, "drop what is deleted, and multiply the surviving features by 1/(1-D)")
 	addMissingFlag(c, &o.missing)
 	f.StringVar(&o.unknown, "unseen", "refuse", "an example of which the model has seen no feature: refuse, or answer\nanswer scores it as one without features")
 	f.BoolVar(&o.unlabeled, "unlabeled", false, "the examples have no labels")
@@ -194,10 +195,12 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	measures.Positive = schema.PositiveClass(head.Positive)
 	score, rules := read.Score, map[model.MissingPolicy]int{} // examples known to lack fields by rule
 	lacks := lacking{answer: head.Answer, by: func(e *event.Example) model.Lacked { return model.ScoreVariance(read.Model, e) }}
+	var deleted *deletion
 	if o.remove > 0 || o.groups > 0 {
-		if score, lacks, err = deleting(read.Model, o, schema, rules); err != nil {
+		if deleted, err = newDeletion(read.Model, o, schema, rules); err != nil {
 			return err
 		}
+		score, lacks = deleted.score, deleted.lacks()
 	}
 	scores, probabilities := make([]float64, head.Outputs), make([]float64, max(head.Outputs, 2))
 	seen := examined{model: read, known: known, zero: -1, refuse: o.unknown == "refuse"}
@@ -256,10 +259,11 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	if numbers != nil {
 		if !p.quiet {
 			numbers.print(p.stderr)
+			deleted.print(p.stderr)
 			p.sayLacking(rules)
 		}
 		if o.json {
-			return numbers.encode(p.stdout, o.data.tally.refused, unmetReport)
+			return numbers.encode(p.stdout, o.data.tally.refused, unmetReport, deleted.report())
 		}
 		return nil
 	}
@@ -270,14 +274,16 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	}
 	if !p.quiet {
 		printReport(p.stderr, printable(head.Schema.Classes), r)
+		deleted.print(p.stderr)
 		p.sayLacking(rules)
 	}
 	if o.json {
 		return json.NewEncoder(p.stdout).Encode(struct {
 			measure.ClassesReport
+			deletionReport
 			Unseen  unseenReport `json:"unseen"`
 			Refused int          `json:"refused"` // and skipped
-		}{r, unmetReport, o.data.tally.refused})
+		}{r, deleted.report(), unmetReport, o.data.tally.refused})
 	}
 	return nil
 }
@@ -378,47 +384,6 @@ func (x *examined) take(e *event.Example, schema *event.Schema) error {
 type lacking struct {
 	answer func(*event.Example) model.Answer
 	by     func(*event.Example) model.Lacked
-}
-
-// deleting returns Score with features deleted at random. The masks depend on
-// the seed and the number of the example alone and are those of the corrupt
-// command's first copies. Where what was deleted is known, rules counts the answers.
-func deleting(m model.Model, o *predictFlags, schema *event.Schema, rules map[model.MissingPolicy]int) (func(*event.Example, []float64) []float64, lacking, error) {
-	c := batch.Corrupter{Noise: loss.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale, Grouping: model.NewGrouping(schema), Curves: m.About().Scaler.Curves}
-	if o.groups > 0 {
-		c.Noise = loss.GroupDropout{Q: o.remove, Groups: o.groups}
-		if err := c.Grouping.Check(); err != nil {
-			return nil, lacking{}, usageError{fmt.Errorf("--delete-groups: %w", err)}
-		}
-	}
-	n := 0
-	var x event.Vec
-	var field []uint16
-	var left event.Example
-	var dead []bool
-	lacks := lacking{answer: m.About().Answer, by: func(e *event.Example) model.Lacked { return model.ScoreVariance(m, e) }}
-	if o.declared {
-		lacks.answer = func(*event.Example) model.Answer { return m.About().Answer(&left) }
-		if linear, ok := m.(*model.Linear); ok {
-			lacks.by = func(*event.Example) model.Lacked { return linear.VarianceLacking(left.Features, &left) }
-		}
-	}
-	return func(e *event.Example, out []float64) []float64 {
-		x = m.Standardized(e, event.Vec{Index: x.Index[:0], Value: x.Value[:0]})
-		field = m.About().Scaler.FieldsOf(e, x.Index, field)
-		if !o.declared {
-			c.Vec(x, field, n, 0)
-			n++
-			return m.ScoreVec(x, out)
-		}
-		dead = c.Dead(x.Index, field, n, 0, dead)
-		n++
-		m.About().Delete(e, x, field, dead, true, &left)
-		if rule := m.About().Answer(&left).Policy(); rule != "" {
-			rules[rule]++
-		}
-		return m.ScoreLacking(left.Features, &left, out)
-	}, lacks, nil
 }
 
 // printable returns names as they are shown.

@@ -1,0 +1,170 @@
+package main
+
+// This file deletes features at random for the command predict.
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"blankout/batch"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/internal/model"
+)
+
+// deletion scores examples of which features are deleted at random. The masks depend on the seed and the number of the
+// example alone and are those of the corrupt command's first copies.
+type deletion struct {
+	model     model.Model
+	corrupter batch.Corrupter
+	declare   bool // the predictions are those of declared loss, else
+	rescale   bool // of what is left, multiplied, else of silent loss
+	rules     map[model.MissingPolicy]int
+	loss      loss.Loss // of regression, else nil
+
+	n                int // of the next example
+	x                event.Vec
+	field            []uint16
+	dead             []bool
+	declared, silent event.Example // what is left of the example
+	scores           []float64
+	probabilities    []float64
+	classes          [2]measure.Classes // of declared and of silent loss
+	numbers          [2]measure.Numbers
+}
+
+// newDeletion returns what deletes as o says. It counts in rules by which policy its predictions are made.
+func newDeletion(m model.Model, o *predictFlags, schema *event.Schema, rules map[model.MissingPolicy]int) (*deletion, error) {
+	d := &deletion{
+		model: m, declare: o.declared, rescale: o.rescale, rules: rules, scores: make([]float64, max(m.About().Outputs, 2)),
+		corrupter: batch.Corrupter{Noise: loss.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale, Grouping: model.NewGrouping(schema), Curves: m.About().Scaler.Curves},
+	}
+	if o.groups > 0 {
+		d.corrupter.Noise = loss.GroupDropout{Q: o.remove, Groups: o.groups}
+		if err := d.corrupter.Grouping.Check(); err != nil {
+			return nil, usageError{fmt.Errorf("--delete-groups: %w", err)}
+		}
+	}
+	if name := m.About().Loss; loss.IsRegression(name) {
+		var err error
+		if d.loss, err = loss.Parse(name); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// score returns the scores of what is left of the next example, and measures declared and silent loss.
+func (d *deletion) score(e *event.Example, out []float64) []float64 {
+	h := d.model.About()
+	d.x = d.model.Standardized(e, event.Vec{Index: d.x.Index[:0], Value: d.x.Value[:0]})
+	d.field = h.Scaler.FieldsOf(e, d.x.Index, d.field)
+	d.dead = d.corrupter.Dead(d.x.Index, d.field, d.n, 0, d.dead)
+	h.Delete(e, d.x, d.field, d.dead, true, &d.declared)
+	model.DeleteSilently(d.model, e, d.x.Index, d.dead, &d.silent)
+	for i, score := range []func([]float64) []float64{
+		func(to []float64) []float64 { return d.model.ScoreLacking(d.declared.Features, &d.declared, to) },
+		func(to []float64) []float64 { return d.model.Score(&d.silent, to) },
+	} {
+		scores := score(d.scores)
+		d.measure(i, e, scores)
+		if !d.rescale && d.declare == (i == 0) {
+			out = append(out[:0], scores...)
+		}
+	}
+	if d.rescale {
+		d.corrupter.Vec(d.x, d.field, d.n, 0)
+		out = d.model.ScoreVec(d.x, out)
+	} else if policy := h.Answer(d.left()).Policy(); policy != "" {
+		d.rules[policy]++
+	}
+	d.n++
+	return out
+}
+
+// measure counts in an example with these scores of declared loss, 0, or silent loss, 1.
+func (d *deletion) measure(i int, e *event.Example, scores []float64) {
+	h := d.model.About()
+	switch {
+	case e.Label < 0:
+	case d.loss != nil:
+		d.numbers[i].Add(d.loss, e.Target, e.Weight, h.Value(scores[0]), math.NaN(), math.NaN(), 1)
+	default:
+		d.probabilities = slices.Grow(d.probabilities[:0], len(scores)+2)[:max(2, len(scores))]
+		p := h.Probabilities(scores, d.probabilities)
+		d.classes[i].Add(h.Predict(scores) == e.Label, e.Weight, measure.LogLoss(p[e.Label]), 1)
+	}
+}
+
+// left returns what is left of the last example, as its prediction sees it.
+func (d *deletion) left() *event.Example {
+	if d.declare {
+		return &d.declared
+	}
+	return &d.silent
+}
+
+// lacks returns what the last example lacks, as its prediction sees it.
+func (d *deletion) lacks() lacking {
+	if d.rescale {
+		return lacking{answer: d.model.About().Answer, by: func(e *event.Example) model.Lacked { return model.ScoreVariance(d.model, e) }}
+	}
+	return lacking{
+		answer: func(*event.Example) model.Answer { return d.model.About().Answer(d.left()) },
+		by: func(*event.Example) model.Lacked {
+			if linear, ok := d.model.(*model.Linear); ok && d.declare {
+				return linear.VarianceLacking(d.declared.Features, &d.declared)
+			}
+			return model.ScoreVariance(d.model, d.left())
+		},
+	}
+}
+
+// deletionReport has the errors of declared and of silent loss; nil where nothing was deleted.
+type deletionReport struct {
+	Declared *lossReport `json:"declared,omitempty"`
+	Silent   *lossReport `json:"silent,omitempty"`
+}
+
+// lossReport has error and log-loss of classes, RMSE and MAE of regression.
+type lossReport struct {
+	Error   *float64 `json:"error,omitempty"`    // in percent
+	LogLoss *float64 `json:"log_loss,omitempty"` // in nats
+	RMSE    *float64 `json:"rmse,omitempty"`
+	MAE     *float64 `json:"mae,omitempty"`
+}
+
+// report is empty for nil.
+func (d *deletion) report() (r deletionReport) {
+	if d == nil {
+		return r
+	}
+	for i, to := range []**lossReport{&r.Declared, &r.Silent} {
+		if d.loss != nil {
+			*to = &lossReport{RMSE: measure.Defined(d.numbers[i].RMSE()), MAE: measure.Defined(d.numbers[i].MAE())}
+		} else {
+			*to = &lossReport{Error: measure.Defined(100 * d.classes[i].Error()), LogLoss: measure.Defined(d.classes[i].MeanLogLoss())}
+		}
+	}
+	return r
+}
+
+// print writes the report for a person.
+func (d *deletion) print(w io.Writer) {
+	r := d.report()
+	for _, x := range []struct {
+		name string
+		*lossReport
+	}{{"declared loss", r.Declared}, {"silent loss", r.Silent}} {
+		switch {
+		case x.lossReport == nil:
+		case x.Error != nil:
+			fmt.Fprintf(w, "%-20s error %.4g %%, log-loss %.4g nats\n", x.name, *x.Error, *x.LogLoss)
+		case x.RMSE != nil && x.MAE != nil:
+			fmt.Fprintf(w, "%-20s RMSE %.4g, MAE %.4g\n", x.name, *x.RMSE, *x.MAE)
+		}
+	}
+}
