@@ -97,6 +97,7 @@ def test_refused(tmp_path):
         (lambda h: h["schema"]["fields"].append({"name": "t", "kind": "time"}), 'the kind "time"'),
         (lambda h: h.update(loss="wild:3"), 'the loss "wild:3"'),
         (lambda h: h.update(faults={"stuck": [{"field": 1, "value": 2.5}]}), r"stuck \(word\)"),
+        (lambda h: h.update(faults={"limits": [{"field": 1, "low": 0, "high": 1}]}), "outside of limits"),
     ],
 )
 def test_what_is_not_known_is_not_scored(change, said):

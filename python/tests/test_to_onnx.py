@@ -85,6 +85,31 @@ def test_link(program, classes):
     assert np.abs(out["probabilities"][:, -1 if classes == 2 else 0] - plain).max() > 0.01  # the link is felt
 
 
+def test_faults(program):
+    """A graph takes what is stuck, or outside of its limits, as missing, as the program does; the package refuses such a model."""
+    r = np.random.default_rng(1)
+
+    def event(i, heat=None):
+        z = r.normal()
+        return {"label": "yes" if z > 0 else "no", "heat": 20 + z + 0.3 * r.normal() if heat is None else heat, "load": 5 + z + r.normal()}
+
+    train = [event(i) for i in range(900)] + [event(i, 22.5) for i in range(60)]
+    settings = ["--silent-missing", "0.3", "--set", "learner.calibrate=off", "--missing-policy", "rescale"]
+    program("train", "-q", "--solver", "online", "-d", program.events("t.jsonl", train), "-m", "m", *settings)
+    with pytest.raises(blankout.NewerError, match=r"stuck \(heat\)"):
+        blankout.load(program.home / "m")
+    asked = [event(i, heat) for heat in (22.5, 0, -1e6, 1e6, None, 22.25) for i in range(5)]
+    answers = program.answers(program.home / "m", program.events("a.jsonl", asked))
+    assert [a.get("missing") for a in answers] == [["heat"]] * 20 + [None] * 10
+    assert [a.get("stuck") for a in answers] == [["heat"]] * 5 + [None] * 25
+    program("export", "-m", "m", "--format", "onnx", "-o", "m.onnx")
+    onnx.checker.check_model(onnx.load(program.home / "m.onnx"))
+    session = onnxruntime.InferenceSession((program.home / "m.onnx").read_bytes())
+    feeds = {name: np.array([[e[name]] for e in asked], np.float64) for name in ("heat", "load")}
+    out = dict(zip([o.name for o in session.get_outputs()], session.run(None, feeds)))
+    np.testing.assert_allclose(out["score"][:, 0], [a["score"] for a in answers], rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize(
     "args, classes",
     [

@@ -104,13 +104,6 @@ func sayable(m *served.Model) (*model.Linear, error) {
 	if k := m.Missing; len(s.Fields) > 1 && k != nil && m.Covariance != nil && k.Fill() {
 		return nil, unsupported("imputed missing values (the policy impute): export with --missing-policy rescale, or train with it")
 	}
-	if f := m.Faults; f != nil {
-		var names []string
-		for _, x := range f.Stuck {
-			names = append(names, s.Fields[x.Field].Name)
-		}
-		return nil, unsupported("fields that are missing at a value, for they are stuck there (%.300q) or have limits: learn with learner.stuck = \"log\"", names)
-	}
 	if s.ColumnsGoMissing() {
 		return nil, unsupported("columns that go missing (--absent missing): zero and missing are one in an array")
 	}
@@ -191,6 +184,38 @@ func (w *writer) standardized(x string, columns []model.Column) string {
 	wild := w.add("Greater", []string{w.add("Abs", []string{z}), w.doubles(0, clip)})
 	most := w.add("Mul", []string{w.add("Sign", []string{z}), w.doubles(n, beyond...)})
 	return w.add("Where", []string{wild, most, z})
+}
+
+// declared returns the values of a numeric field, NaN for those that count as missing by the model's Faults.
+func (w *writer) declared(x string, field uint16) string {
+	f := w.Faults
+	if f == nil {
+		return x
+	}
+	var faults []string
+	is := func(op string, value float64) { faults = append(faults, w.add(op, []string{x, w.doubles(0, value)})) }
+	for _, s := range f.Stuck {
+		if s.Field == field {
+			is("Equal", s.Value)
+		}
+	}
+	for _, l := range f.Limits {
+		if l.Field != field {
+			continue
+		}
+		if is("Less", l.Low); l.NoZero {
+			is("Equal", 0)
+		}
+		is("Greater", l.High)
+	}
+	if len(faults) == 0 {
+		return x
+	}
+	any := faults[0]
+	for _, next := range faults[1:] {
+		any = w.add("Or", []string{any, next})
+	}
+	return w.add("Where", []string{any, w.doubles(0, math.NaN()), x})
 }
 
 // matrix makes a constant of the weights of columns, shape (len(columns), outputs).
@@ -311,7 +336,7 @@ func (w *writer) byName(how record.Config) (total, level string, err error) {
 	var numeric, nulls, parts []string
 	var columns []model.Column
 	var take []int64 // which of the numeric fields have a column with weights
-	for _, f := range w.Schema.Fields[1:] {
+	for i, f := range w.Schema.Fields[1:] {
 		var at, null string
 		var adds []float64
 		switch f.Kind {
@@ -346,7 +371,8 @@ func (w *writer) byName(how record.Config) (total, level string, err error) {
 			at = w.add("Where", []string{null, w.ints(2), truth})
 		default:
 			w.input(f.Name, doubles, 1)
-			null = w.add("IsNaN", []string{f.Name})
+			value := w.declared(f.Name, uint16(i+1))
+			null = w.add("IsNaN", []string{value})
 			column, err := t.column(f.Name, 1)
 			if err != nil {
 				return "", "", err
@@ -354,7 +380,7 @@ func (w *writer) byName(how record.Config) (total, level string, err error) {
 			if c, ok := w.weights[column]; ok {
 				take, columns = append(take, int64(len(numeric))), append(columns, c)
 			}
-			numeric = append(numeric, f.Name)
+			numeric = append(numeric, value)
 		}
 		nulls = append(nulls, w.double(null))
 		if at != "" {

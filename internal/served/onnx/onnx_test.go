@@ -71,3 +71,37 @@ func TestGraph(t *testing.T) {
 		t.Errorf("columns that go missing: %v", err)
 	}
 }
+
+// What a model counts as missing is missing in its graph: onnxruntime compares the answers, see above; here is that
+// the graph compares its input with the value and the limits.
+func TestGraphOfFaults(t *testing.T) {
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
+	schema.Apart = true
+	schema.AddField(event.Field{Name: "heat", Kind: event.Numeric, Column: 1})
+	schema.AddField(event.Field{Name: "load", Kind: event.Numeric, Column: 3})
+	operators := func(f *model.Faults) map[string]int {
+		linear := model.NewLinear(schema, "logistic", "none", [][]float64{{0, 1, 0, -2}}, []float64{0.5}).WithFaults(f)
+		data, err := onnx.Encode(served.New(linear, record.DefaultConfig()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := map[string]int{}
+		for _, node := range fields(t, fields(t, data, 7)[0], 1) {
+			count[string(fields(t, node, 4)[0])]++
+		}
+		return count
+	}
+	plain := operators(nil)
+	for _, c := range []struct {
+		faults                    *model.Faults
+		equal, less, greater, nan int
+	}{
+		{model.NewFaults([]model.StuckField{{Field: 1, Value: 2.5}}, nil), 1, 0, 0, 1},
+		{model.NewFaults([]model.StuckField{{Field: 1, Value: 2.5}}, []model.FieldLimits{{Field: 1, Low: 0, High: 9, NoZero: true}, {Field: 2, Low: 0, High: 1}}), 2, 2, 2, 2},
+	} {
+		got := operators(c.faults)
+		if got["Equal"] != plain["Equal"]+c.equal || got["Less"] != plain["Less"]+c.less || got["Greater"] != plain["Greater"]+c.greater || got["Where"] != plain["Where"]+c.nan {
+			t.Errorf("%+v: %v, without %v", c.faults, got, plain)
+		}
+	}
+}

@@ -198,9 +198,11 @@ class Model:
         if head.get("faults") is not None:
             fields = head["schema"]["fields"]
             stuck = ", ".join(fields[x["field"]]["name"] for x in head["faults"].get("stuck") or ())
+            what = f"fields that are stuck ({stuck})" if stuck else "readings outside of limits"
+            how = 'learner.stuck = "log"' if stuck else "learner.silent_missing = 0"
             raise NewerError(
-                f"the model takes fields as missing where they are stuck ({stuck or 'none, but readings outside of limits'}), which this package does not: "
-                'ask the program, by predict or POST /v1/predict, or learn with learner.stuck = "log"'
+                f"the model takes {what} as missing, which this package does not: "
+                f"ask the program, by predict or POST /v1/predict, export it as ONNX, or learn with {how}"
             )
         layout = head["layout"]
         strict("layout", layout, "width", "weight", "lag", "average", "stats", "scale", "outputs", "mix")
