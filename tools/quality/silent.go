@@ -37,7 +37,7 @@ const (
 
 // zeroSets are the sets whose dead features read 0 unless -dead says otherwise: 0 is their most
 // frequent value.
-var zeroSets = []string{"spambase", "digits"}
+var zeroSets = []string{"spambase", "digits", "usps"}
 
 // deathShares are the fractions of the features that are dead in the test events.
 var deathShares = []float64{0, 0.3, 0.5, 0.7}
