@@ -76,7 +76,7 @@ func TestGraph(t *testing.T) {
 // the graph compares its input with the value and the limits.
 func TestGraphOfFaults(t *testing.T) {
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
-	schema.Apart = true
+	schema.Apart, schema.Names = true, event.NewNames(16)
 	schema.AddField(event.Field{Name: "heat", Kind: event.Numeric, Column: 1})
 	schema.AddField(event.Field{Name: "load", Kind: event.Numeric, Column: 3})
 	operators := func(f *model.Faults) map[string]int {
