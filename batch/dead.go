@@ -134,16 +134,7 @@ func (g *Deaths) Apply(d *Data, scaler *model.Linear, v model.SilentValue) (*Dat
 	dead := func(column uint32) float64 {
 		x := g.Value(curves.Source(column), d.Schema, v)
 		if column >= model.FirstHat {
-			curve := curves.Of(column)
-			knot, first, next := curves.Hats(curve, x)
-			switch column {
-			case curves.Hat(curve, knot):
-				x = first
-			case curves.Hat(curve, knot) + 1:
-				x = next
-			default:
-				x = 0
-			}
+			x = curves.At(column, x)
 		}
 		return standardized(column, x)
 	}

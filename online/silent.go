@@ -56,7 +56,12 @@ func (l *bank) takeSilent(e *event.Example, columns []uint32) {
 	walk := l.dead.Walk()
 	for i, column := range columns {
 		at := l.rowOf(i)
-		s.dead[at] = walk.Standardized(&l.scaling.Scaler, column, l.now.step.Rows[at][:model.ScalerWidth])
+		stats := l.now.step.Rows[at][:model.ScalerWidth]
+		if column >= model.FirstHat {
+			s.dead[at] = l.dead.Standardized(&l.scaling.Scaler, column, stats)
+		} else {
+			s.dead[at] = walk.Standardized(&l.scaling.Scaler, column, stats)
+		}
 	}
 	if s.grouping != nil {
 		s.units = zeros(s.units, n)

@@ -127,6 +127,19 @@ func (c *Curves) Hats(i int, x float64) (knot int, first, next float64) {
 	return at - 1, 1 - next, next
 }
 
+// At returns what a hat is at x.
+func (c *Curves) At(hat uint32, x float64) float64 {
+	curve := c.Of(hat)
+	knot, first, next := c.Hats(curve, x)
+	switch hat {
+	case c.Hat(curve, knot):
+		return first
+	case c.Hat(curve, knot) + 1:
+		return next
+	}
+	return 0
+}
+
 // Hat returns the column of a hat.
 func (c *Curves) Hat(curve, knot int) uint32 { return FirstHat + uint32(curve*MaxKnots+knot) }
 

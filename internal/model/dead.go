@@ -60,11 +60,15 @@ func (d *Dead) Of(column uint32) (reads float64, known bool) {
 	return d.Reads[i], true
 }
 
-// DeadStandardized returns what a column reads when it is dead, standardized: 0 for one that is no number.
+// DeadStandardized returns what a column reads when it is dead, standardized: 0 for one that is no number. A hat is that of
+// what its number reads.
 func (m *Linear) DeadStandardized(column uint32) float64 {
-	reads, known := m.Dead.Of(column)
+	reads, known := m.Dead.Of(m.Scaler.Curves.Source(column))
 	if !known {
 		return 0
+	}
+	if column >= FirstHat {
+		return m.Scaler.Curves.At(column, reads)
 	}
 	row := m.Rows.Row(column)
 	if row == nil {

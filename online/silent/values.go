@@ -52,11 +52,17 @@ type Walk struct {
 // Walk begins at the first column.
 func (v *Values) Walk() Walk { return Walk{v: v} }
 
-// Standardized is Walk.Standardized of any column.
+// Standardized is Walk.Standardized of any column. A hat is that of what its number reads.
 func (v *Values) Standardized(s *model.Scaler, column uint32, stats []float64) float64 {
-	at, _ := slices.BinarySearch(v.columns, column)
-	w := Walk{v, at}
-	return w.Standardized(s, column, stats)
+	at, known := slices.BinarySearch(v.columns, s.Curves.Source(column))
+	if column < model.FirstHat {
+		w := Walk{v, at}
+		return w.Standardized(s, column, stats)
+	}
+	if !known {
+		return 0
+	}
+	return s.Curves.At(column, v.of[at].dead)
 }
 
 // Standardized returns what a column reads when it is dead, as its statistics standardize it. The mean of a column that is

@@ -1,0 +1,194 @@
+package online
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/online/silent"
+)
+
+// readings makes events of numeric fields that each tell a little of the label, far from 0 and correlated: all read what
+// one hidden number is, some of them after a transform.
+type readings struct {
+	r      *rand.Rand
+	e      event.Example
+	hidden []float64
+}
+
+func newReadings(seed uint64, fields, classes int) (*event.Schema, *readings) {
+	var names []string
+	for c := range classes {
+		names = append(names, fmt.Sprint("c", c))
+	}
+	s := event.NewSchema(10, names, max(classes, 2))
+	for i := range fields {
+		s.Fields = append(s.Fields, event.Field{Name: fmt.Sprint("f", i), Kind: event.Numeric, Group: fmt.Sprint("g", i/4)})
+	}
+	return s, &readings{r: rand.New(rand.NewPCG(seed, 50)), hidden: make([]float64, max(classes, 1))}
+}
+
+func (s *readings) next(schema *event.Schema, classes int) *event.Example {
+	e, r := &s.e, s.r
+	e.Features.Index, e.Features.Value, e.Field = e.Features.Index[:0], e.Features.Value[:0], e.Field[:0]
+	for c := range s.hidden {
+		s.hidden[c] = r.NormFloat64()
+	}
+	if classes > 0 {
+		e.Label = r.IntN(classes)
+		s.hidden[e.Label] += 2
+	} else {
+		e.Target = 100 + 10*s.hidden[0]
+	}
+	for i := range len(schema.Fields) - 1 {
+		x := s.hidden[i%len(s.hidden)] + 1.5*r.NormFloat64()
+		if i%3 == 0 {
+			x = math.Exp(x)
+		}
+		e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(i+1)), append(e.Features.Value, 50+10*x)
+		e.Field = append(e.Field, uint16(i+1))
+	}
+	e.Weight = 1
+	return e
+}
+
+// silentLoss learns so many events and returns what a reader of the model loses on events of which half of the fields, or of
+// the groups, have died silently to their mean: the error, of numbers the root of the mean squared one.
+func silentLoss(t *testing.T, c Config, classes, events int, groups bool) float64 {
+	t.Helper()
+	const fields = 16
+	schema, s := newReadings(3, fields, classes)
+	if classes == 0 {
+		c.Loss, schema.Target, schema.Classes = "squared", loss.Real, nil
+	}
+	l, err := New(c, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := make([]float64, fields)
+	for range events {
+		e := s.next(schema, classes)
+		for i, x := range e.Features.Value {
+			sums[i] += x / float64(events)
+		}
+		l.Learn(e)
+	}
+	m := l.Snapshot().Model()
+	r, lost := rand.New(rand.NewPCG(9, 9)), 0.0
+	out := make([]float64, max(classes, 1))
+	const tests = 2000
+	for range tests {
+		e := s.next(schema, classes)
+		died := false
+		for i := range e.Features.Value {
+			if !groups || i%4 == 0 {
+				died = r.IntN(2) == 0
+			}
+			if died {
+				e.Features.Value[i] = sums[i]
+			}
+		}
+		scores := m.Score(e, out[:m.Outputs])
+		switch {
+		case classes == 0:
+			d := m.Value(scores[0]) - e.Target
+			lost += d * d / tests
+		case m.Decision().Predict(scores) != e.Label:
+			lost += 1.0 / tests
+		}
+	}
+	if classes == 0 {
+		return math.Sqrt(lost)
+	}
+	return lost
+}
+
+// What is learned for silent death loses less where half of the fields, or of the groups, have died and nobody says so: of two
+// classes, of several, and of numbers, with the second-order expert and without.
+func TestSilentMissingKeepsItsPromise(t *testing.T) {
+	for _, classes := range []int{2, 4, 0} {
+		for _, optimizer := range []string{"auto", "adagrad"} {
+			for _, groups := range []bool{false, true} {
+				if groups && classes == 0 {
+					continue
+				}
+				t.Run(fmt.Sprint(classes, optimizer, groups), func(t *testing.T) {
+					c := DefaultConfig()
+					c.Optimizer = optimizer
+					plain := silentLoss(t, c, classes, 4000, groups)
+					c.SilentMissing, c.SilentGroups = 0.5, groups
+					with := silentLoss(t, c, classes, 4000, groups)
+					t.Logf("%.4f without, %.4f with", plain, with)
+					if !(with < plain) {
+						t.Errorf("it loses %.4f with silent_missing = 0.5, %.4f without", with, plain)
+					}
+				})
+			}
+		}
+	}
+}
+
+// Without any rate at which something dies, the level learns what noise none does.
+func TestSilentOfNothing(t *testing.T) {
+	for _, classes := range []int{2, 3} {
+		c := DefaultConfig()
+		c.Noise = "none"
+		none := mustNew(t, c, classes)
+		c.Noise = "silent:0"
+		l := mustNew(t, c, classes)
+		s, s2 := newStream(5, classes), newStream(5, classes)
+		for range 500 {
+			a, b := none.Learn(s.next()), l.Learn(s2.next())
+			for k := range a {
+				if classes == 2 && math.Abs(a[k]-b[k]) > 0.02*(1+math.Abs(a[k])) {
+					t.Fatalf("%d classes: it scores %v, noise none %v", classes, b, a)
+				}
+			}
+		}
+		for i := range none.table.Len() {
+			column, a := none.table.Column(i)
+			b := l.table.Row(column)
+			for j := range none.k {
+				x, y := none.weights(a)[j], l.weights(b)[j]
+				if math.Abs(x-y) > 0.02*(1+math.Abs(x)) {
+					t.Errorf("%d classes, column %d: weight %v, of noise none %v", classes, column, y, x)
+				}
+			}
+		}
+	}
+}
+
+// A wild reading and one of an unlabeled event do not move what a dead number reads.
+func TestDeadValuesAreOfSoundReadings(t *testing.T) {
+	c := DefaultConfig()
+	c.SilentMissing = 0.3
+	schema, s := newReadings(1, 4, 2)
+	l, err := New(c, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1000 {
+		e := s.next(schema, 2)
+		switch {
+		case i > 100 && i%50 == 0:
+			e.Features.Value[1] = 1e20
+		case i%50 == 1:
+			e.Label, e.Features.Value[1] = event.Unlabeled, -3
+		}
+		l.Learn(e)
+	}
+	dead := l.Snapshot().Model().Dead
+	if x, known := dead.Of(2); !known || x < 40 || x > 80 {
+		t.Errorf("a dead number reads %v, known %v", x, known)
+	}
+	if _, known := dead.Of(99); known {
+		t.Error("a column without readings is known")
+	}
+	var none *silent.Values = silent.NewValues("auto")
+	if none.Dead() != nil {
+		t.Error("without columns there are dead values")
+	}
+}
