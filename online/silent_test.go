@@ -192,3 +192,40 @@ func TestDeadValuesAreOfSoundReadings(t *testing.T) {
 		t.Error("without columns there are dead values")
 	}
 }
+
+// Where rows lie in the order of their groups, as levels of groups want them, the silent level learns what it does alone.
+func TestSilentGroupsInAnyOrder(t *testing.T) {
+	const classes = 2 // with more, levels of groups make the first steps proximal for all
+	schema, s := newReadings(7, 12, classes)
+	for i := range schema.Fields[1:] {
+		schema.Fields[1+i].Group = fmt.Sprint("g", i%3) // apart from each other
+	}
+	other, s2 := newReadings(7, 12, classes)
+	copy(other.Fields, schema.Fields)
+	c := DefaultConfig()
+	c.Optimizer, c.OnDrift = "adagrad", "log"
+	c.ExpectedMissingGroups, c.SilentMissing, c.SilentGroups = 0.3, 0.5, true
+	bank, err := New(c, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := DefaultConfig()
+	one.Optimizer, one.OnDrift, one.Noise = "adagrad", "log", "silent-group:0.5"
+	alone, err := New(one, other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 300 {
+		bank.Learn(s.next(schema, classes))
+		alone.Learn(s2.next(other, classes))
+	}
+	at := bank.silent.level * bank.k
+	for i := range alone.table.Len() {
+		column, row := alone.table.Column(i)
+		for j, want := range alone.weights(row) {
+			if got := bank.weights(bank.table.Row(column))[at+j]; math.Abs(got-want) > 1e-9*(1+math.Abs(want)) {
+				t.Fatalf("column %d: weight %v in the bank, %v alone", column, got, want)
+			}
+		}
+	}
+}
