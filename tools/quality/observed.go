@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 
 	"gonum.org/v1/gonum/stat"
 
@@ -20,26 +21,38 @@ import (
 // the seed. Their mean is near the .3 of the noises that observed is compared with.
 var observedRates = []float64{0, 0.05, 0.3, 0.8}
 
+// observedWay is a way to learn a stream.
+type observedWay struct {
+	name, noise string
+	silent      float64
+	copies      int // of each event, with more groups that read the mean so far, at mixed rates
+}
+
+var observedWays = []observedWay{
+	{name: "none", noise: "none"}, {name: "dropout:0.3", noise: "dropout:0.3"}, {name: "group:0.3", noise: "group:0.3"},
+	{name: "auto", noise: "auto"}, {name: loss.ObservedNoise, noise: loss.ObservedNoise},
+	{name: "auto, silent_missing = 0.5", noise: "auto", silent: 0.5}, {name: "auto on the events and 3 copies", noise: "auto", copies: 3},
+}
+
 // observed compares noises on streams of which each group of columns is null at a rate of its
 // own: by the progressive error of all events, and by the error of the last third of them
 // where nobody says what is dead, and dead fields read their mean.
 func (c *comparison) observed() error {
-	noises := []string{"none", "dropout:0.3", "group:0.3", "auto", loss.ObservedNoise}
 	fmt.Fprint(c.w, "## Noise at the rates observed, error in %\n\nGroups are null at 0, 5, 30 or 80 %.\n\n| stream | dead fields |")
-	for _, noise := range noises {
-		fmt.Fprintf(c.w, " %s |", noise)
+	for _, way := range observedWays {
+		fmt.Fprintf(c.w, " %s |", way.name)
 	}
-	fmt.Fprint(c.w, " observed less group:0.3 | observed less auto |\n|---|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(c.w, " observed less group:0.3 | observed less auto |\n|---|---|---|---|%s\n", strings.Repeat("---|", len(observedWays)))
 	for _, d := range nullStreams {
 		s, err := load(c.path(d.name, d.file), d.classes)
 		if err != nil {
 			return err
 		}
 		for _, group := range []int{1, d.group} {
-			told, untold := make([][]float64, len(noises)), make([][]float64, len(noises))
+			told, untold := make([][]float64, len(observedWays)), make([][]float64, len(observedWays))
 			for seed := range uint64(nullSeeds) {
-				for i, noise := range noises {
-					a, b, err := learnObserved(s, d.columns, group, noise, seed)
+				for i, way := range observedWays {
+					a, b, err := learnObserved(s, d.columns, group, way, seed)
 					if err != nil {
 						return err
 					}
@@ -55,11 +68,10 @@ func (c *comparison) observed() error {
 				for _, e := range errors {
 					fmt.Fprintf(c.w, " %.2f |", stat.Mean(e, nil))
 				}
-				last := len(noises) - 1
 				for _, with := range []int{2, 3} {
 					less := make([]float64, nullSeeds)
 					for k := range less {
-						less[k] = errors[last][k] - errors[with][k]
+						less[k] = errors[4][k] - errors[with][k]
 					}
 					fmt.Fprintf(c.w, " %+.2f ± %.2f |", stat.Mean(less, nil), stat.StdDev(less, nil)/math.Sqrt(nullSeeds))
 				}
@@ -74,15 +86,15 @@ func (c *comparison) observed() error {
 // learnObserved learns a set, whose columns become fields, with groups of them null at rates
 // of their own, and returns the progressive error and that of the events after the first two
 // thirds where the same fields read their mean in place of null, in percent.
-func learnObserved(s *set, columns, group int, noise string, seed uint64) (told, untold float64, err error) {
+func learnObserved(s *set, columns, group int, way observedWay, seed uint64) (told, untold float64, err error) {
 	schema := fieldSchema(s, columns, max(group, 1))
 	config := online.DefaultConfig()
-	config.Noise = noise
+	config.Noise, config.SilentMissing, config.SilentGroups = way.noise, way.silent, way.silent > 0 && group > 1
 	l, err := online.New(config, schema)
 	if err != nil {
 		return 0, 0, err
 	}
-	r := rand.New(rand.NewPCG(seed, 3))
+	r, copies := rand.New(rand.NewPCG(seed, 3)), rand.New(rand.NewPCG(seed, 6))
 	rates := make([]float64, (columns+group-1)/group)
 	for i := range rates {
 		rates[i] = observedRates[i%len(observedRates)]
@@ -93,6 +105,7 @@ func learnObserved(s *set, columns, group int, noise string, seed uint64) (told,
 	var m *model.Linear
 	scores, wrong, silent := make([]float64, schema.Outputs()), 0, 0
 	dead := make([]bool, len(rates))
+	var waiting []event.Example // copies, which are learned later in random order
 	for i := range s.examples {
 		for g, rate := range rates {
 			dead[g] = r.Float64() < rate
@@ -115,8 +128,37 @@ func learnObserved(s *set, columns, group int, noise string, seed uint64) (told,
 		if model.Predict(l.Learn(&e)) != e.Label {
 			wrong++
 		}
+		for range way.copies {
+			waiting = append(waiting, silently(&e, columns, group, sum, count, copies))
+		}
+		for len(waiting) > maxWaiting {
+			at := copies.IntN(len(waiting))
+			l.Learn(&waiting[at])
+			waiting[at], waiting = waiting[len(waiting)-1], waiting[:len(waiting)-1]
+		}
 	}
 	return 100 * float64(wrong) / float64(len(s.examples)), 100 * float64(silent) / float64(len(s.examples)-first), nil
+}
+
+// maxWaiting bounds the copies that wait. Four events of one label in a row would teach a learner that the next label is the
+// last one.
+const maxWaiting = 1000
+
+// silently returns a copy of an event of fields: groups of those that are there read their mean so far, at one of copyRates.
+func silently(e *event.Example, columns, group int, sum, count []float64, r *rand.Rand) event.Example {
+	rate := copyRates[r.IntN(len(copyRates))]
+	dead := make([]bool, (columns+group-1)/group)
+	for g := range dead {
+		dead[g] = r.Float64() < rate
+	}
+	out := *e
+	out.Features = e.Features.Clone()
+	for i, column := range out.Features.Index {
+		if dead[int(column)/group] {
+			out.Features.Value[i] = sum[column] / max(count[column], 1)
+		}
+	}
+	return out
 }
 
 // meant returns an event of fields whose nulls read the mean of their column.

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"blankout/internal/event"
 )
 
 // writeDeathSet writes a set whose three numeric fields all carry the class.
@@ -157,5 +159,39 @@ func TestVWProbabilities(t *testing.T) {
 		if _, err := vwProbabilities(file, x.classes, 3); err == nil {
 			t.Error("two predictions for three events")
 		}
+	}
+}
+
+// TestSilently: a copy of an event with nulls reads the mean of the columns so far in whole groups, and keeps the nulls.
+func TestSilently(t *testing.T) {
+	const columns = 40
+	e := event.Example{Missing: []uint16{1, 2}}
+	sum, count := make([]float64, columns), make([]float64, columns)
+	for column := range uint32(columns) {
+		sum[column], count[column] = 30, 10
+		if column > 1 {
+			e.Field = append(e.Field, uint16(column+1))
+			e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, 1)
+		}
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	dead := 0
+	for range 50 {
+		c := silently(&e, columns, 2, sum, count, r)
+		for i := 0; i < len(c.Features.Value); i += 2 {
+			switch pair := [2]float64(c.Features.Value[i : i+2]); pair {
+			case [2]float64{3, 3}:
+				dead++
+			case [2]float64{1, 1}:
+			default:
+				t.Fatalf("a group reads %v", pair)
+			}
+		}
+		if len(c.Missing) != 2 {
+			t.Fatal("the nulls are gone")
+		}
+	}
+	if share := float64(dead) / (50 * 19); share < 0.4 || share > 0.6 || e.Features.Value[0] != 1 {
+		t.Errorf("%g of the groups died; the event reads %g", share, e.Features.Value[0])
 	}
 }
