@@ -24,7 +24,7 @@ func TestForecastOfCalibrated(t *testing.T) {
 		l.Learn(e)
 	}
 	m := l.Metrics()
-	if got, want := m.Served.Error[0], m.Window.Error(); math.Abs(got-want) > 0.02 {
+	if got, want := m.Forecast.Declared[0].Error, m.Window.Error(); math.Abs(got-want) > 0.02 {
 		t.Errorf("a forecast of %v, the error was %v", got, want)
 	}
 }

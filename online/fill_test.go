@@ -217,7 +217,7 @@ func TestCompleteStreamsLearnTheSame(t *testing.T) {
 				wrong++
 			}
 		}
-		if got := gathers.shares.Features.At(point); math.Abs(got-wrong/n) > 0.03 {
+		if got := gathers.shares.Features.Error.At(point); math.Abs(got-wrong/n) > 0.03 {
 			t.Errorf("%v of the answers are wrong, forecast %v", wrong/n, got)
 		}
 	}

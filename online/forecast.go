@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"blankout/internal/loss"
+	"blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/online/probe"
 	"blankout/online/rows"
@@ -18,15 +19,23 @@ const ForecastPoints = probe.Points
 // ForecastMissing returns the i-th deletion rate of a Forecast.
 func ForecastMissing(i int) float64 { return probe.Missing(i) }
 
-// Forecast is the expected error of the answers at each deletion rate of
-// ForecastMissing, of targets that are numbers its root mean square; NaN before the first
-// sample.
+// Forecast is the expected error of the predictions at each deletion rate of ForecastMissing.
 type Forecast struct {
-	Level string                  `json:"noise_level"`
-	Error [ForecastPoints]float64 `json:"error"`
-	// Groups is the same by the share of groups that die, where groups are named or the noise is
-	// of groups.
-	Groups []float64 `json:"groups,omitempty"`
+	Level string `json:"noise_level"`
+	// Declared is that of features that are declared missing, which the missing policy answers, as far as a record can say
+	// so; Silent that of features that die silently: a number reads its neutral value, everything else is not sent.
+	Declared []ForecastPoint `json:"declared"`
+	Silent   []ForecastPoint `json:"silent"`
+	// These are the same by the fraction of groups that die, where groups are named or the noise is of groups.
+	DeclaredGroups []ForecastPoint `json:"declared_groups,omitempty"`
+	SilentGroups   []ForecastPoint `json:"silent_groups,omitempty"`
+}
+
+// ForecastPoint is a Forecast at one deletion rate.
+type ForecastPoint struct {
+	Missing float64  `json:"missing"`
+	Error   float64  `json:"error"`              // of regression its root mean square; NaN before the first sample
+	LogLoss *float64 `json:"log_loss,omitempty"` // in nats; nil of regression, and before the first sample
 }
 
 // The events whose error is forecast in closed form: all of the first ones, then every n-th.
@@ -38,17 +47,28 @@ const fewFeatures = 32
 // served returns the forecast of what is answered.
 func (l *answering) served() Forecast {
 	f := Forecast{Level: loss.ShortNoise(l.levels[l.chosen].noise.String())}
-	for i := range f.Error {
-		if f.Error[i] = l.shares.Features.At(i); l.set.numbers {
-			f.Error[i] = math.Sqrt(f.Error[i])
-		}
-	}
+	s := l.shares
+	f.Declared, f.Silent = l.forecastPoints(&s.Features, &s.SilentFeatures)
 	if l.grouped() || l.filling.grouping.Declared() {
-		for i := range ForecastPoints {
-			f.Groups = append(f.Groups, l.shares.Groups.At(i))
-		}
+		f.DeclaredGroups, f.SilentGroups = l.forecastPoints(&s.Groups, &s.SilentGroups)
 	}
 	return f
+}
+
+// forecastPoints returns the points of two curves, which begin with the same one, of events that lose nothing.
+func (l *answering) forecastPoints(declared, silent *probe.Curves) (d, s []ForecastPoint) {
+	at := func(c *probe.Curves, i int) ForecastPoint {
+		p := ForecastPoint{Missing: ForecastMissing(i), Error: c.Error.At(i), LogLoss: measure.Defined(c.LogLoss.At(i))}
+		if l.set.numbers {
+			p.Error = math.Sqrt(p.Error)
+		}
+		return p
+	}
+	d, s = append(d, at(declared, 0)), append(s, at(declared, 0))
+	for i := 1; i < ForecastPoints; i++ {
+		d, s = append(d, at(declared, i)), append(s, at(silent, i))
+	}
+	return d, s
 }
 
 // grouped says whether some level has noise of groups.
@@ -73,7 +93,7 @@ func (l *answering) forecastExactly() {
 	if l.events > forecastFirst && l.events%forecastEvery != 0 {
 		return
 	}
-	curve := &l.shares.Features
+	curve := &l.shares.Features.Error
 	curve.Add(0, l.judge.Wrong(l.told()))
 	lack := l.fields.All(l.schema.Fields)
 	y, n := rows.Y(l.judge.Label, 0, 1), float64(len(l.features()))
@@ -144,7 +164,7 @@ func (l *answering) spread(mix []float64) (s spread) {
 
 // errorForecast is the forecast with nothing more missing, -1 before there is one.
 func (l *answering) errorForecast() float64 {
-	if e := l.shares.Features.At(0); e == e {
+	if e := l.shares.Features.Error.At(0); e == e {
 		return e
 	}
 	return -1

@@ -496,7 +496,8 @@ func TestForecastOfGroups(t *testing.T) {
 	if want := []string{"dropout:0", "dropout:0.3", "group:0.3", "group:0.5"}; !slices.Equal(levels, want) {
 		t.Fatalf("levels %v, want %v", levels, want)
 	}
-	for point, got := range m.Served.Groups {
+	for point, p := range m.Forecast.DeclaredGroups {
+		got := p.Error
 		if want := wrong[point] / trials[point]; math.Abs(got-want) > 0.04 {
 			t.Errorf("%v of the groups dead: forecast %v, actual %v", ForecastMissing(point), got, want)
 		}

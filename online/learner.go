@@ -352,7 +352,7 @@ func (l *Learner) Metrics() Metrics {
 	}
 	m.Events, m.Features = l.events, l.table.Len()
 	m.Level = loss.ShortNoise(l.Noise())
-	m.Served = l.served()
+	m.Forecast = l.served()
 	m.Experts = l.experts()
 	m.Sets, m.CoverageByClass = l.sets.Report(), l.sets.ByClass(l.schema.Classes)
 	m.ByAge = l.aged.Report(l.set.numbers)

@@ -34,10 +34,10 @@ type Metrics struct {
 
 	Level   string         // the noise level with the largest share of whole events
 	Experts []model.Expert // the levels, see model.Head
-	// Served is the forecast of what is answered. LevelsByShare lists the levels with the largest
+	// Forecast is that of the predictions. LevelsByShare lists the levels with the largest
 	// shares by range of what is missing (see model.MissingBin); nil where all ranges are answered
 	// as whole events are.
-	Served        Forecast
+	Forecast      Forecast
 	LevelsByShare []string
 	// Sets says how sets, or intervals, have done by range of what is missing, CoverageByClass how the sets of each
 	// class's events have.
@@ -67,8 +67,8 @@ type Summary struct {
 	Reliability []SummaryBin   `json:"reliability,omitempty"`
 	Level       string         `json:"noise_level"`
 	Experts     []model.Expert `json:"experts,omitempty"`
-	// Served, LevelsByShare, Sets and ByAge are those of Metrics; Served is left out before the first event.
-	Served        *Forecast      `json:"served,omitempty"`
+	// Forecast, LevelsByShare, Sets and ByAge are those of Metrics, see Metrics.Forecasts.
+	Forecast      *Forecast      `json:"forecast,omitempty"`
 	LevelsByShare []string       `json:"noise_levels_by_missing,omitempty"`
 	Sets          []cover.Report `json:"sets,omitempty"`
 	ByAge         []measure.Aged `json:"by_staleness,omitempty"`
@@ -78,7 +78,7 @@ type Summary struct {
 	Mislabeled      uint64              `json:"mislabeled"` // events whose label is probably wrong
 	// Figures are those of Metrics.
 	Figures map[string][]watch.Figure `json:"figures,omitempty"`
-	// Where labels are numbers; errors are then in the targets' own unit, and Served
+	// Where labels are numbers; errors are then in the targets' own unit, and Forecast
 	// holds root mean squared errors.
 	*NumbersSummary
 	watch.BaselineReport
@@ -126,31 +126,35 @@ func (m *Metrics) Summary() Summary {
 	if m.Numbers == nil {
 		s.ByAge = measure.AgedPercent(m.ByAge)
 	}
-	if served, sampled := m.summed(m.Served); sampled {
-		s.Served = &served
-	}
+	s.Forecast = m.Forecasts()
 	return s
 }
 
-// summed returns a forecast as a Summary has it, and whether an event has been sampled.
-func (m *Metrics) summed(f Forecast) (Forecast, bool) {
-	if f.Level == "" || slices.ContainsFunc(f.Error[:], func(x float64) bool { return x-x != 0 }) {
-		return f, false
+// Forecasts returns the Forecast with errors in percent, of regression root mean squared errors. It is nil before each point
+// has been sampled; curves of groups are left out until then.
+func (m *Metrics) Forecasts() *Forecast {
+	f := m.Forecast
+	if f.Level == "" || !wasSampled(f.Declared) || !wasSampled(f.Silent) {
+		return nil
+	}
+	if !wasSampled(f.DeclaredGroups) || !wasSampled(f.SilentGroups) {
+		f.DeclaredGroups, f.SilentGroups = nil, nil
 	}
 	if m.Numbers != nil {
-		return f, true // root mean squared errors
+		return &f
 	}
-	for i := range f.Error {
-		f.Error[i] *= 100
+	for _, points := range []*[]ForecastPoint{&f.Declared, &f.Silent, &f.DeclaredGroups, &f.SilentGroups} {
+		*points = slices.Clone(*points)
+		for i := range *points {
+			(*points)[i].Error *= 100
+		}
 	}
-	f.Groups = slices.Clone(f.Groups)
-	for i := range f.Groups {
-		f.Groups[i] *= 100
-	}
-	if slices.ContainsFunc(f.Groups, func(x float64) bool { return x-x != 0 }) {
-		f.Groups = nil
-	}
-	return f, true
+	return &f
+}
+
+// wasSampled says whether no point is undefined.
+func wasSampled(points []ForecastPoint) bool {
+	return !slices.ContainsFunc(points, func(p ForecastPoint) bool { return p.Error-p.Error != 0 })
 }
 
 // ReadSummary returns the Summary that a checkpoint holds.

@@ -179,7 +179,7 @@ func TestForecast(t *testing.T) {
 			within = 0.12
 		}
 		for point, want := range actual {
-			if got := l.Metrics().Served.Error[point]; math.Abs(got-want) > within {
+			if got := l.Metrics().Forecast.Declared[point].Error; math.Abs(got-want) > within {
 				t.Errorf("%d classes, %v missing: forecast %v, actual %v", classes, ForecastMissing(point), got, want)
 			}
 		}

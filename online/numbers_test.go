@@ -214,12 +214,12 @@ func TestNumbersForecast(t *testing.T) {
 			l.atHand(e)
 			l.now.target = l.unit.Standard(l.unit.Clip(e.Target))
 			l.judging(e)
-			l.shares.Features = probe.Curve{}
+			l.shares.Features = probe.Curves{}
 			l.events = 0 // every event is a sample
 			l.forecastExactly()
 			x := m.Standardized(e, event.Vec{})
 			for i := range forecast {
-				forecast[i] += l.shares.Features.At(i)
+				forecast[i] += l.shares.Features.Error.At(i)
 				const draws = 40
 				for range draws {
 					kept := event.Vec{}

@@ -19,6 +19,7 @@ type probing struct {
 	coefficient []float64   // by level and output, of lags
 	base        []float64   // by level and output: the published intercepts
 	bins, left  [][]float64 // by point, of level and output: what dies there, and what is left
+	gone        [][]float64 // by point, of level and output: what is dead adds if nobody says so
 	field       []uint16    // by feature, see event.Example.FieldsOf
 	factors     [][2]int    // see event.Schema.Factors
 	mask        probe.Mask
@@ -191,13 +192,15 @@ func (l *answering) probeMasked(e *event.Example, groups, moves bool) {
 	lack := l.fields.All(l.schema.Fields)
 	named := l.drawMask(e, groups)
 	l.sumLeft()
-	curve := &l.shares.Features
+	l.sumGone()
+	declared, silent := &l.shares.Features, &l.shares.SilentFeatures
 	if groups {
-		curve = &l.shares.Groups
+		declared, silent = &l.shares.Groups, &l.shares.SilentGroups
 	}
 	if groups || l.k > 1 {
-		curve.Add(0, l.judge.Wrong(l.told()))
+		declared.Error.Add(0, l.judge.Wrong(l.told()))
 	}
+	declared.LogLoss.Add(0, l.judge.LogLoss(l.told()))
 	covers := moves
 	if moves = moves && l.period == 0 && !l.shared(); moves {
 		l.shares.Masked()
@@ -205,6 +208,12 @@ func (l *answering) probeMasked(e *event.Example, groups, moves bool) {
 	c := l.filling.Covariance
 	p.own = append(p.own[:0], p.part...)
 	for point := 1; point < probe.Points; point++ {
+		turn := l.events <= probe.Second || (probe.Number(l.events)+uint64(point))%2 == 0
+		if turn {
+			score := l.scoreGone(point)
+			silent.Error.Add(point, l.judge.Wrong(score))
+			silent.LogLoss.Add(point, l.judge.LogLoss(score))
+		}
 		k := lack
 		k.Null, k.Named = k.Null+p.mask.Dead[point], k.Named-p.mask.Dead[point]
 		r, fill := probe.Range(k), false
@@ -222,14 +231,14 @@ func (l *answering) probeMasked(e *event.Example, groups, moves bool) {
 		if fill {
 			l.fillPattern(r, p.part)
 		}
-		turn := l.events <= probe.Second || (probe.Number(l.events)+uint64(point))%2 == 0
 		score := l.weigh(r, k, p.left[point], fill, moves && turn && r > 0 && l.shares.Heeds(r))
 		if covers {
 			l.takeMasked(r, score, fill)
 		}
 		if groups || l.sampled(lack.Deleted(probe.Missing(point))) {
-			curve.Add(point, l.judge.Wrong(score))
+			declared.Error.Add(point, l.judge.Wrong(score))
 		}
+		declared.LogLoss.Add(point, l.judge.LogLoss(score))
 	}
 	copy(p.part, p.own)
 }
@@ -286,6 +295,78 @@ func (l *answering) sumLeft() {
 			p.left[point][j] += x
 		}
 	}
+}
+
+// sumGone sums what the features of the event at hand that are dead at each point add if they died silently: a number
+// reads what it reads when it is dead, everything else is not sent.
+func (l *answering) sumGone() {
+	p, s, n := &l.probing, &l.second, len(l.probing.base)
+	p.gone = grown(p.gone, probe.Points, n)
+	for point := range p.gone {
+		clear(p.gone[point])
+	}
+	rows, curves := l.features(), l.scaling.Scaler.Curves
+	walk, raw := l.dead.Walk(), l.dead.Walk()
+	for i, column := range l.now.columns[:len(rows)] {
+		first := int(p.mask.Last[i]) + 1 // point at which it is dead
+		if first >= probe.Points {
+			continue
+		}
+		at, to := l.rowOf(i), p.gone[first]
+		row, z := rows[at], 0.0
+		switch {
+		case column >= model.FirstHat:
+			z = l.now.step.X[at] // its number is there
+		case l.silent != nil:
+			z = l.silent.dead[at]
+		default:
+			z = walk.Standardized(&l.scaling.Scaler, column, row[:model.ScalerWidth])
+		}
+		if z != 0 {
+			w, lag := l.weights(row), l.lags(row)
+			for j, c := range p.coefficient {
+				to[j] += z * (w[j] + c*lag[j])
+			}
+		}
+		if n == l.n || s.away || column >= model.FirstHat {
+			continue
+		}
+		add := func(column uint32, x float64) {
+			if place, known := slices.BinarySearch(s.expert.Columns(), column); known && x != 0 {
+				for k := range l.k {
+					to[l.n+k] += x * s.expert.Weight(k, place)
+				}
+			}
+		}
+		add(column, z)
+		if curve := curves.Of(column); curve >= 0 {
+			if x := raw.Raw(column, math.NaN()); x == x {
+				knot, first, next := curves.Hats(curve, x)
+				add(curves.Hat(curve, knot), first)
+				add(curves.Hat(curve, knot)+1, next)
+			}
+		}
+	}
+	for point := 1; point < probe.Points; point++ {
+		for j, x := range p.gone[point-1] {
+			p.gone[point][j] += x
+		}
+	}
+}
+
+// scoreGone returns the scores, borrowed, of the event at hand where what is dead at a point died silently: those of an event
+// that lacks nothing.
+func (l *answering) scoreGone(point int) []float64 {
+	p := &l.probing
+	rest := p.gone[point]
+	for j, x := range p.left[point] {
+		rest[j] += x
+	}
+	base, rest, _ := l.sumsOf(l.mixed(0), rest, false)
+	for k := range l.active {
+		p.out[k] = base[k] + rest[k]
+	}
+	return p.out
 }
 
 // fillPattern finds what filling in a pattern adds to the scores of the event at hand, and the

@@ -267,7 +267,7 @@ func TestLevelsByShare(t *testing.T) {
 		if name := metrics.LevelsByShare[3]; name != m.Levels[m.Missing.Levels[3]-1].Noise {
 			t.Errorf("%v, but the model has %+v", metrics.LevelsByShare, m.Levels)
 		}
-		if got := 100 * metrics.Served.Error[6]; learned == 0 && math.Abs(got-wrong[1]) > 1.5 {
+		if got := 100 * metrics.Forecast.Declared[6].Error; learned == 0 && math.Abs(got-wrong[1]) > 1.5 {
 			t.Errorf("learned with %v null: forecast %.2f %%, %.2f are wrong", learned, got, wrong[1])
 		}
 		if learned == 0 && !(wrong[1] < wrong[0]-4) || !(wrong[1] < wrong[0]+0.2) { // all that lack fields teach the others too
@@ -416,7 +416,7 @@ func TestEventsAreProbesAsTheyCame(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))
 		state := func() []byte {
 			shares, c := *l.shares, &coder.Coder{}
-			shares.Features = probe.Curve{} // which goes on by itself
+			shares.Features, shares.SilentFeatures = probe.Curves{}, probe.Curves{} // which go on by themselves
 			shares.State(c)
 			return c.Out
 		}

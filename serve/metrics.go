@@ -18,7 +18,6 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/run"
 	"blankout/internal/served"
-	"blankout/online"
 	"blankout/online/cover"
 	"blankout/online/group"
 	"blankout/online/watch"
@@ -367,16 +366,20 @@ var mainMetrics = []metric{
 				emit(r.Size, r.Range)
 			}
 		}},
-	{"blankout_forecast_error_ratio", gauge, []string{"deleted"}, "Expected error of the predictions if that fraction of the features goes missing.",
+	{"blankout_forecast_error_ratio", gauge, []string{"loss", "deleted"}, "Expected error of the predictions if that fraction of the features goes missing, declared or silent.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.status.Metrics.Numbers != nil {
 				return // these are root mean squared errors, no shares
 			}
-			if v.status.Metrics.Served.Level == "" {
+			f := &v.status.Metrics.Forecast
+			if f.Level == "" {
 				return // nothing has been learned
 			}
-			for i, e := range v.status.Metrics.Served.Error {
-				emit(e, strconv.FormatFloat(online.ForecastMissing(i), 'g', -1, 64))
+			for _, p := range f.Declared {
+				emit(p.Error, "declared", strconv.FormatFloat(p.Missing, 'g', -1, 64))
+			}
+			for _, p := range f.Silent {
+				emit(p.Error, "silent", strconv.FormatFloat(p.Missing, 'g', -1, 64))
 			}
 		}},
 	{"blankout_drift_alarms_total", counter, nil, "Alarms of the drift detector.",

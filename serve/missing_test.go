@@ -121,7 +121,7 @@ func TestServedAsForecast(t *testing.T) {
 				metrics := runner.Status().Metrics
 				for i, point := range c.points {
 					is := 100 * servedError(t, url, s, asked, online.ForecastMissing(point))
-					was := 100 * metrics.Served.Error[point]
+					was := 100 * metrics.Forecast.Declared[point].Error
 					served[i] += is / float64(c.streams)
 					if forecast[i] += was / float64(c.streams); c.classes == 2 {
 						check(fmt.Sprint("stream ", stream), point, was, is, 2.5)

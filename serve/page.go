@@ -133,9 +133,8 @@ type Report struct {
 	Level      string                    `json:"noise_level"`
 	Experts    []model.Expert            `json:"experts,omitempty"`
 	Sets       []cover.Report            `json:"sets,omitempty"`
-	Served     []*float64                `json:"served,omitempty"` // the forecast of what is answered
+	Forecast   *online.Forecast          `json:"forecast,omitempty"`
 	ByShare    []string                  `json:"noise_levels_by_missing,omitempty"`
-	Deletions  []float64                 `json:"deletions"` // of the forecasts
 	Drift      watch.Drift               `json:"drift"`
 	Warnings   []watch.Warning           `json:"warnings,omitempty"`
 	Health     *healthReport             `json:"health,omitempty"`
@@ -248,15 +247,8 @@ func reportOf(v *view) Report {
 		}
 		r.Partitions = append(r.Partitions, out)
 	}
-	for i := range online.ForecastPoints {
-		r.Deletions = append(r.Deletions, online.ForecastMissing(i))
-	}
 	r.Experts, r.Sets = m.Experts, m.Sets
-	if r.ByShare = m.LevelsByShare; m.Served.Level != "" {
-		for _, e := range m.Served.Error {
-			r.Served = append(r.Served, measure.Defined(e))
-		}
-	}
+	r.ByShare, r.Forecast = m.LevelsByShare, m.Forecasts()
 	if s := v.predicting; s != nil {
 		r.Predicting = &predicting{Scored: s.Scored, Refused: s.Refused, Version: s.Version, Trouble: s.Trouble}
 		for _, p := range s.Partitions {

@@ -109,7 +109,7 @@ func TestPageInBrowser(t *testing.T) {
 				"document.title.startsWith(document.querySelector('#name').textContent + ' · blankout')":                                                                   true,
 				"document.querySelector('#name').textContent.endsWith('.jsonl')":                                                                                           true,
 				"document.querySelectorAll('#alarms li').length":                                                                                                           0.0,
-				"document.querySelector('#chart-forecast').dataset.series":                                                                                                 "3", // live and exact, and while learning
+				"document.querySelector('#chart-forecast').dataset.series":                                                                                                 "4", // live and exact, and while learning declared and silent
 				"document.querySelector('#exact').innerText.includes('the very ones learned')":                                                                             true,
 				"/Last adopted .*, at 400 records: objective .* → .*, error .* → .* %. Since the start 2 adopted\\.$/.test(document.querySelector('#adoption').innerText)": true,
 				"document.querySelector('#exact').innerText.includes('before that was adopted')":                                                                           true,

@@ -881,7 +881,7 @@ func TestEvents(t *testing.T) {
 	}
 	var status struct {
 		Events, Refused uint64
-		Served          []float64
+		Forecast        online.Forecast
 		Experts         []model.Expert
 		Partitions      []struct{ Records uint64 }
 		Model           struct{ Version uint64 }
@@ -894,7 +894,7 @@ func TestEvents(t *testing.T) {
 	if err := json.Unmarshal([]byte(data["status"]), &status); err != nil || !strings.HasPrefix(data["history"], "[") {
 		t.Fatalf("%v: %v", data, err)
 	}
-	if status.Events != 400 || status.Refused != 4 || status.Refused_by["syntax"] != 4 || len(status.Served) != 10 || len(status.Experts) != 6 || len(status.Partitions) != 1 ||
+	if status.Events != 400 || status.Refused != 4 || status.Refused_by["syntax"] != 4 || len(status.Forecast.Declared) != 10 || len(status.Forecast.Silent) != 10 || len(status.Experts) != 6 || len(status.Partitions) != 1 ||
 		len(status.Classes) != 2 || status.Classes[1].Events != 200 || status.Model.Version != runner.Published().Version {
 		t.Errorf("%+v", status)
 	}

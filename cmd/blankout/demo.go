@@ -252,7 +252,7 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, stor
 
 	fmt.Fprintf(out, "\n  %-35s", "forecast while learning")
 	for _, level := range levels {
-		fmt.Fprintf(out, "%7.1f", 100*metrics.Served.Error[int(math.Round(level*online.ForecastPoints))])
+		fmt.Fprintf(out, "%7.1f", 100*metrics.Forecast.Declared[int(math.Round(level*online.ForecastPoints))].Error)
 	}
 
 	position, _ := r.Offsets.Lookup(demoTopic, 0)

@@ -364,12 +364,12 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 		fmt.Fprintf(out, "%-13s with %s of the fields missing %.1f %% hold the label, lately %.1f %%, %s\n", name, x.Range, 100*x.Coverage, 100*x.Recent, size)
 	}
 	classCoverage(out, s.CoverageByClass)
-	if s.Served == nil {
+	if s.Forecast == nil {
 		return
 	}
-	forecastTable(out, s, draw, "features", s.Served.Error[:])
-	if s.Served.Groups != nil {
-		forecastTable(out, s, draw, "groups", s.Served.Groups)
+	forecastTable(out, s, draw, "features", s.Forecast.Declared, s.Forecast.Silent)
+	if s.Forecast.DeclaredGroups != nil {
+		forecastTable(out, s, draw, "groups", s.Forecast.DeclaredGroups, s.Forecast.SilentGroups)
 	}
 }
 
@@ -413,8 +413,8 @@ func ageLine(r measure.Aged) string {
 		told(r.Error, r.LogLoss, r.Deviance), events, told(r.FreshError, r.FreshLogLoss, r.FreshDeviance))
 }
 
-// forecastTable prints the forecast of the error of what is answered.
-func forecastTable(out io.Writer, s *online.Summary, draw bool, what string, errors []float64) {
+// forecastTable prints the forecast of the error where what goes missing is declared, and where it is not.
+func forecastTable(out io.Writer, s *online.Summary, draw bool, what string, declared, silent []online.ForecastPoint) {
 	measured, format := "error, in %,", "\t%.1f"
 	if s.NumbersSummary != nil {
 		measured, format = "RMSE", "\t%.4g"
@@ -427,14 +427,22 @@ func forecastTable(out io.Writer, s *online.Summary, draw bool, what string, err
 	if draw {
 		fmt.Fprint(t, "\t")
 	}
-	fmt.Fprint(t, "\t\nserved")
-	for _, e := range errors {
-		fmt.Fprintf(t, format, e)
-	}
-	if draw {
-		fmt.Fprint(t, "\t", sparkline(errors))
-	}
 	fmt.Fprintln(t, "\t")
+	for _, row := range []struct {
+		name   string
+		points []online.ForecastPoint
+	}{{"declared", declared}, {"silent", silent}} {
+		fmt.Fprint(t, row.name)
+		var errors []float64
+		for _, p := range row.points {
+			fmt.Fprintf(t, format, p.Error)
+			errors = append(errors, p.Error)
+		}
+		if draw {
+			fmt.Fprint(t, "\t", sparkline(errors))
+		}
+		fmt.Fprintln(t, "\t")
+	}
 	t.Flush()
 }
 

@@ -105,6 +105,15 @@ func (j *Judge) Wrong(scores []float64) float64 {
 	return 0
 }
 
+// LogLoss returns the log-loss of scores as they are served, NaN of numbers.
+func (j *Judge) LogLoss(scores []float64) float64 {
+	if j.Loss != nil {
+		return math.NaN()
+	}
+	j.Silence(scores)
+	return j.Decision.LogLoss(scores, j.Label)
+}
+
 // Widen makes a score of one whose filled-in part has the variance v.
 func (j *Judge) Widen(f, v float64) float64 {
 	switch {

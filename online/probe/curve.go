@@ -78,6 +78,31 @@ func (f *Curve) State(c *coder.Coder) {
 	}
 }
 
+// Curves are the forecasts of the error and, of classes, of the log-loss.
+type Curves struct{ Error, LogLoss Curve }
+
+// Merge is that of both.
+func (f *Curves) Merge(base, now *Curves) {
+	f.Error.Merge(&base.Error, &now.Error)
+	f.LogLoss.Merge(&base.LogLoss, &now.LogLoss)
+}
+
+// State walks both.
+func (f *Curves) State(c *coder.Coder) {
+	f.Error.State(c)
+	f.LogLoss.State(c)
+}
+
+// within says whether at each point at most so many events were sampled from base on.
+func (f *Curves) within(base *Curves, events float64) bool {
+	for i := range Points {
+		if f.Error.samples[i]-base.Error.samples[i] > events || f.LogLoss.samples[i]-base.LogLoss.samples[i] > events {
+			return false
+		}
+	}
+	return true
+}
+
 // Normal returns the chance that a score of the mean g (1-d) + b, whose features have a sum of
 // squares q, is below 0 where a share d of them dies at the point: it is then close to normal with
 // the variance d (1-d) q.

@@ -139,7 +139,10 @@ func TestTableMergesAndRestores(t *testing.T) {
 			losses = append(losses, r.Float64())
 		}
 		part[n%2].AddLevels(losses)
-		part[n%2].Features.Add(n%Points, float64(n%3)/2)
+		for i, curves := range part[n%2].curves() {
+			curves.Error.Add(n%Points, float64(n%3)/2)
+			curves.LogLoss.Add(n%Points, float64(i))
+		}
 		together.AddLevels(losses)
 	}
 	for _, p := range part {
@@ -148,8 +151,13 @@ func TestTableMergesAndRestores(t *testing.T) {
 		}
 		fold.Merge(base, p.Sums())
 	}
-	if fold.levels[0].Taken() != 40 || fold.Features.samples[3] != 4 {
-		t.Errorf("%v events, %v samples", fold.levels[0].Taken(), fold.Features.samples[3])
+	if fold.levels[0].Taken() != 40 {
+		t.Errorf("%v events", fold.levels[0].Taken())
+	}
+	for i, curves := range fold.curves() {
+		if curves.Error.samples[3] != 4 || curves.LogLoss.samples[3] != 4 || math.Abs(curves.LogLoss.At(3)-float64(i)) > 1e-12 {
+			t.Errorf("forecast %d: %+v", i, curves)
+		}
 	}
 	together.levels[0].settle()
 	together.Apply()

@@ -54,8 +54,14 @@ type Table struct {
 	shares []float64 // scratch
 	// InForce is what answers events, until Apply.
 	InForce [Ranges]Mix
-	// Features and Groups are forecasts where features die, and where groups do.
-	Features, Groups Curve
+	// Features and Groups are forecasts where features are declared missing, and where groups are. SilentFeatures and
+	// SilentGroups are those where they die silently.
+	Features, Groups, SilentFeatures, SilentGroups Curves
+}
+
+// curves returns the forecasts.
+func (t *Table) curves() [4]*Curves {
+	return [4]*Curves{&t.Features, &t.Groups, &t.SilentFeatures, &t.SilentGroups}
 }
 
 // wholeRates are the s of the levels for whole events, rangeRate that for others; ruleRates are those of
@@ -274,8 +280,9 @@ func (t *Table) Rules() (rules model.MissingPolicies) {
 // and to the forecasts, and puts the shares in force.
 func (t *Table) Merge(base, now *Table) {
 	t.levels[0].Merge(&base.levels[0], &now.levels[0])
-	t.Features.Merge(&base.Features, &now.Features)
-	t.Groups.Merge(&base.Groups, &now.Groups)
+	for i, curves := range t.curves() {
+		curves.Merge(base.curves()[i], now.curves()[i])
+	}
 	t.Apply()
 }
 
@@ -294,20 +301,22 @@ func (t *Table) State(c *coder.Coder) {
 			c.Float(&m.Second)
 		}
 	}
-	t.Features.State(c)
-	t.Groups.State(c)
+	for _, curves := range t.curves() {
+		curves.State(c)
+	}
 }
 
 // SumsState walks what Merge takes.
 func (t *Table) SumsState(c *coder.Coder) {
 	t.levels[0].SumsState(c)
-	t.Features.State(c)
-	t.Groups.State(c)
+	for _, curves := range t.curves() {
+		curves.State(c)
+	}
 }
 
 // Sums returns a copy of what Merge takes.
 func (t *Table) Sums() *Table {
-	return &Table{levels: [Ranges]Shares{t.levels[0].Clone()}, Features: t.Features, Groups: t.Groups}
+	return &Table{levels: [Ranges]Shares{t.levels[0].Clone()}, Features: t.Features, Groups: t.Groups, SilentFeatures: t.SilentFeatures, SilentGroups: t.SilentGroups}
 }
 
 // Fits says whether what Merge takes, from base to now, is of so many events at most.
@@ -320,8 +329,8 @@ func Fits(base, now *Table, events float64) bool {
 			return false
 		}
 	}
-	for i := range Points {
-		if now.Features.samples[i]-base.Features.samples[i] > events || now.Groups.samples[i]-base.Groups.samples[i] > events {
+	for i, curves := range now.curves() {
+		if !curves.within(base.curves()[i], events) {
 			return false
 		}
 	}

@@ -242,13 +242,14 @@ function drawForecast(s) {
     ? [["live", report.live, "--a", false], ["exact", report.exact, "--b", true]].map(([name, side, color, dash]) =>
       ({name, color, dash, width: 2.5, points: report.deletions.map((d, i) => [d, side.robustness[i] == null ? null : side.robustness[i] / (s.numbers ? 1 : 100)])}))
     : [];
-  if (s.served) {
-    const points = s.served.map((e, i) => [s.deletions[i], e]);
-    series.unshift(measured ? {name: "while learning", color: "--faint", faint: true, width: 1.25, points} : {name: "live", color: "--a", width: 2.5, points});
+  if (s.forecast) {
+    const of = list => list.map(p => [p.missing, s.numbers ? p.error : p.error / 100]), where = measured ? "while learning, " : "";
+    const line = measured ? {color: "--faint", faint: true, width: 1.25} : {color: "--a", width: 2.5};
+    series.unshift({...line, name: where + "declared", points: of(s.forecast.declared)}, {...line, ...measured ? {} : {color: "--c"}, name: where + "silent", dash: true, points: of(s.forecast.silent)});
   }
   legend("legend-forecast", series);
   chart("chart-forecast", {label: "Expected error when features go missing", x: v => Math.round(100 * v) + " %", y: s.numbers ? v => +v.toPrecision(3) : v => fixed(100 * v, 0) + " %", tip: errorOf(s), range: [0, .9], height: report && innerWidth > 760 ? 330 : 0, marks: [0, .2, .4, .6, .8], join: true, series});
-  text("forecast-note", "Expected error when that fraction of an event’s features is missing" + (measured ? "; live and exact as of the last validation." : ", as answered while learning."));
+  text("forecast-note", "Expected error when that fraction of an event’s features is missing: declared, where null says so, and silent, where numbers read their neutral value and nothing says so" + (measured ? "; live and exact, declared, as of the last validation." : ", as answered while learning."));
   const experts = (s.experts || []).length > 1 ? s.experts : [];
   $("experts").replaceChildren(...experts.length ? [el("p", {class: "note"}, explained("Who answers", "Every noise level has weights of its own. Each has a mixture weight, by its loss on recent events without missing fields.")),
     rows(["weights of", "weight", ""], experts.filter(e => !e.corrects).map(e => [e.name, share(e.weight), bars(e.weight)])),
