@@ -450,6 +450,9 @@ func (l *bank) step(output int, importance float64) {
 	for v := range l.levels {
 		lv := &l.levels[v]
 		eta := lv.Rate(l.set.eta) * now.raised[v]
+		if v == l.others() {
+			eta *= l.silentPace()
+		}
 		for j := v * l.k; j < (v+1)*l.k; j++ {
 			s.MinusEta[j] = -eta
 			if l.set.noisy {

@@ -103,6 +103,15 @@ func (l *bank) stepSilent() {
 	})
 }
 
+// silentPace is by what the silent level's rate is multiplied where nobody has set one. With several outputs, whose steps
+// are not proximal, the rate of noise none is too small for it: its gradients shrink with what dies.
+func (l *bank) silentPace() float64 {
+	if l.k > 1 && l.config.LearningRate == 0 {
+		return 10.0 / 3
+	}
+	return 1
+}
+
 // readDead takes up what the numbers of the event at hand read, from which follows what they read when they are dead.
 func (l *answering) readDead(e *event.Example) {
 	read := &l.scaling.Read

@@ -135,7 +135,7 @@ func TestSilentMissingKeepsItsPromise(t *testing.T) {
 func TestSilentOfNothing(t *testing.T) {
 	for _, classes := range []int{2, 3} {
 		c := DefaultConfig()
-		c.Noise = "none"
+		c.Noise, c.LearningRate = "none", 0.3
 		none := mustNew(t, c, classes)
 		c.Noise = "silent:0"
 		l := mustNew(t, c, classes)
