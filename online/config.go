@@ -451,7 +451,7 @@ func (s *settings) parseNoise(c Config) error {
 		}
 	}
 	if _, err := model.ParseSilentValue(c.SilentValue); err != nil {
-		return &event.KeyError{Key: "silent_value", Err: err}
+		return event.KeyErrorf("silent_value", "silent_value %w", err)
 	}
 	if c.SilentMissing > 0 && c.Noise != "auto" {
 		return event.KeyErrorf("silent_missing", "silent_missing = %v: it adds a level to noise = \"auto\"; for one level alone set noise = \"silent:%v\" instead", c.SilentMissing, c.SilentMissing)
