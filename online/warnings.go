@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/online/watch"
@@ -26,7 +27,7 @@ func (l *Learner) Warnings(settings Fingerprint, final bool) []watch.Warning {
 	if at < 0 {
 		at = len(out)
 	}
-	return slices.Insert(out, at, slices.Concat(watch.MixedKinds(&l.fields.Kinds, l.schema.Fields), l.watch.Texts.Warnings(l.schema), l.noRate(), l.noCover(), watch.OddTimes(l.watch.Health.Start().Time, settings), staleWarnings(l.aged.Report(l.set.numbers), l.targetLoss().String()))...)
+	return slices.Insert(out, at, slices.Concat(watch.MixedKinds(&l.fields.Kinds, l.schema.Fields), l.watch.Texts.Warnings(l.schema), l.noRate(), l.undeclared(), l.noCover(), watch.OddTimes(l.watch.Health.Start().Time, settings), staleWarnings(l.aged.Report(l.set.numbers), l.targetLoss().String()))...)
 }
 
 // noRate warns of noise with rates by group of which some are of no group that any event
@@ -51,6 +52,19 @@ func (l *Learner) noRate() []watch.Warning {
 		return nil
 	}
 	return []watch.Warning{{Kind: watch.WarnNoRate, Text: fmt.Sprintf("noise gives a rate to %s, and no event has had a field or group of that name: mend the name and start afresh with --reset", strings.Join(unknown, ", "))}}
+}
+
+// undeclared warns that declared loss is expected where no field of the events can be declared missing.
+func (l *Learner) undeclared() []watch.Warning {
+	key, c := "expected_missing", &l.config
+	if c.ExpectedMissing == 0 {
+		key = "expected_missing_groups"
+	}
+	known := func(f event.Field) bool { return f.Kind.Named() }
+	if c.ExpectedMissing == 0 && c.ExpectedMissingGroups == 0 || c.SilentMissing > 0 || l.schema.ColumnsGoMissing() || l.events == 0 || slices.ContainsFunc(l.schema.Fields, known) {
+		return nil
+	}
+	return []watch.Warning{{Kind: watch.WarnUndeclared, Text: key + " speaks of declared loss, and nothing here can be declared missing, for no field of the events is a number, a category or a truth value: set silent_missing"}}
 }
 
 // staleWarnings warns of weights of some age that predict worse than the class shares.

@@ -366,3 +366,47 @@ func TestOddTime(t *testing.T) {
 		}
 	}
 }
+
+// Declared loss that is expected where no field can be declared missing is a warning; not where one can, where silent
+// loss is expected, and where none is.
+func TestUndeclared(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Config)
+		kinds  []event.Kind
+		want   string
+	}{
+		{"words", func(c *Config) { c.ExpectedMissing = 0.5 }, []event.Kind{event.Words, event.Words}, "expected_missing speaks"},
+		{"groups", func(c *Config) { c.ExpectedMissingGroups = 0.5 }, []event.Kind{event.Words}, "expected_missing_groups speaks"},
+		{"a number", func(c *Config) { c.ExpectedMissing = 0.5 }, []event.Kind{event.Words, event.Numeric}, ""},
+		{"silent", func(c *Config) { c.ExpectedMissing, c.SilentMissing = 0.5, 0.5 }, []event.Kind{event.Words}, ""},
+		{"nothing", func(c *Config) {}, []event.Kind{event.Words}, ""},
+	} {
+		s := event.NewSchema(10, []string{"a", "b"}, 2)
+		var fields []uint16
+		for i, kind := range c.kinds {
+			fields = append(fields, s.AddField(event.Field{Name: fmt.Sprint(i), Kind: kind}))
+		}
+		config := DefaultConfig()
+		c.change(&config)
+		l, err := New(config, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := kinds(l.Warnings(nil, true)); slices.Contains(got, watch.WarnUndeclared) {
+			t.Errorf("%s, before any event: %v", c.name, got)
+		}
+		for i := range 50 {
+			l.Learn(&event.Example{Label: i % 2, Weight: 1, Field: []uint16{fields[i%len(fields)]}, Features: event.Vec{Index: []uint32{uint32(1 + i%7)}, Value: []float64{1}}})
+		}
+		text := ""
+		for _, w := range l.Warnings(nil, true) {
+			if w.Kind == watch.WarnUndeclared {
+				text = w.Text
+			}
+		}
+		if !strings.HasPrefix(text, c.want) || (text == "") != (c.want == "") {
+			t.Errorf("%s: %q", c.name, text)
+		}
+	}
+}

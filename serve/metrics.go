@@ -401,7 +401,7 @@ var mainMetrics = []metric{
 				}
 			}
 		}},
-	{"blankout_warning", gauge, []string{"kind"}, "1 while there is a warning of this kind: no-labels, refused, stray-label, label-spelling, mixed-kinds, numbers-as-text, one-class, no-rate, low-coverage, odd-time, worse-when-stale, worse-than-prior or worse-than-last; the log and the page say more.",
+	{"blankout_warning", gauge, []string{"kind"}, "1 while there is a warning of this kind: no-labels, refused, stray-label, label-spelling, mixed-kinds, numbers-as-text, one-class, no-rate, none-declared, low-coverage, odd-time, worse-when-stale, worse-than-prior or worse-than-last; the log and the page say more.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, kind := range watch.WarningKinds {
 				emit(flag(slices.ContainsFunc(v.status.Warnings, func(w watch.Warning) bool { return w.Kind == kind })), kind)

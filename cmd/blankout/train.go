@@ -132,7 +132,7 @@ There --noise and --standardize are auto unless given.`,
 	f.IntVar(&o.folds, "folds", 0, "choose among --grid by cross validation with `K` folds")
 	f.StringArrayVar(&o.validation, "validation", nil, "choose among --grid on the examples of `FILE`")
 	f.StringArrayVar(&o.grid, "grid", nil, "`KEY=VALUE,…` to choose from, as c=0.1,1,10; several make a grid\nc, l2, l1, ell, alpha, loss, bound, noise, level, q, group, t, k, intercept, multiclass, prior; of\ndropsvm also kernel, sigma, degree, drop-q, keep, epochs")
-	f.Float64Var(&o.missing, "expected-missing", 0, "choose for a fraction `D` of the features deleted at random")
+	f.Float64Var(&o.missing, "expected-missing", 0, "choose for a fraction `D` of the features deleted at random\nonline: declared missing; of loss that nothing declares see --silent-missing")
 	addMissingFlag(c, &o.online.config.MissingPolicy)
 	f.IntVar(&o.covariance, "covariance-max-fields", 0, "let the model impute missing numbers from the others: of the first `N` columns\n256 is a good bound, and that of --solver online; 0 is none")
 	f.StringVar(&o.plot, "plot", "", "draw the grid's errors by deletion into `FILE`, .svg or .png\nand by each numeric setting into FILE-KEY")

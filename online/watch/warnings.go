@@ -22,12 +22,12 @@ type Warning struct {
 }
 
 // WarningKinds lists the kinds of Warnings.
-var WarningKinds = []string{WarnUnlabeled, WarnRefused, WarnStrayLabel, WarnSpelling, WarnKinds, WarnText, WarnOneClass, WarnNoRate, WarnCoverage, WarnTime, WarnStale, WarnPrior, WarnLast}
+var WarningKinds = []string{WarnUnlabeled, WarnRefused, WarnStrayLabel, WarnSpelling, WarnKinds, WarnText, WarnOneClass, WarnNoRate, WarnUndeclared, WarnCoverage, WarnTime, WarnStale, WarnPrior, WarnLast}
 
 // OfRecords says whether a Warning is about the records that came, and not about what has
 // been made of them: when the same come again it tells nothing new, and counts them twice.
 func (w Warning) OfRecords() bool {
-	return w.Kind != WarnPrior && w.Kind != WarnLast && w.Kind != WarnStale && w.Kind != WarnNoRate && w.Kind != WarnCoverage
+	return w.Kind != WarnPrior && w.Kind != WarnLast && w.Kind != WarnStale && w.Kind != WarnNoRate && w.Kind != WarnUndeclared && w.Kind != WarnCoverage
 }
 
 const (
@@ -39,6 +39,7 @@ const (
 	WarnText       = "numbers-as-text"  // the texts of a field are numbers, and each is a category
 	WarnOneClass   = "one-class"        // all labels are one and the same
 	WarnNoRate     = "no-rate"          // the rates of the noise are of no group, or nothing is missing
+	WarnUndeclared = "none-declared"    // declared loss is expected, and no field can be declared missing
 	WarnCoverage   = "low-coverage"     // sets or intervals hold the truth less often than learner.coverage
 	WarnTime       = "odd-time"         // the times of records are hardly in the unit that they are read in
 	WarnStale      = "worse-when-stale" // weights of some age lose more than the class frequencies
