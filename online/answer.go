@@ -75,7 +75,10 @@ func (l *answering) publish(e *event.Example) {
 		l.answer()
 	}
 	l.readDead(e)
-	l.filling.Follow(&l.scaling.Read, l.filling.gathers, l.events, l.fade.Growth, l.schema.Fields)
+	if l.scaling.Read.Reviewed {
+		l.chooseZeros()
+	}
+	l.filling.Follow(&l.scaling.Read, l.filling.gathers, l.events, l.fade.Growth, l.schema.Fields, l.fields.Missing.Zeros)
 	for k := l.active; k < l.k; k++ {
 		now.scores[k] = rows.NoClass
 	}

@@ -50,7 +50,8 @@ type Config struct {
 	MissingPolicy string `toml:"missing_policy"`
 	// CovarianceMaxFields is the largest number of numeric columns whose covariance is
 	// gathered, so that missing numbers can be filled in: at most event.MaxCovariance, 0
-	// for none. It is not part of the Fingerprint.
+	// for none. Where the columns of a table in a sparse text format go missing they are those that events hold
+	// most often. It is not part of the Fingerprint.
 	CovarianceMaxFields int `toml:"covariance_max_fields"`
 	// C is the weight of the losses against the ridge in the batch objective
 	// |w|^2 + kappa sum loss (loss.Cost); +Inf is no ridge.

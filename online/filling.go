@@ -3,6 +3,9 @@ package online
 // This file fills in numbers that an event lacks.
 
 import (
+	"cmp"
+	"slices"
+
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/online/answer"
@@ -25,6 +28,27 @@ type filling struct {
 // fillsIn says whether the covariance is gathered. Several learners of one model gather
 // none.
 func (l *answering) fillsIn() bool { return l.set.fills && l.share == nil }
+
+// chooseZeros decides which columns of a table in a sparse text format, whose absence may be declared, are filled
+// in though they are 0 where they are left out: those that events hold most often, as many as there is
+// room for beside the dense ones.
+func (l *answering) chooseZeros() {
+	m := l.fields.Missing
+	if !m.Known || !l.fillsIn() {
+		return
+	}
+	columns, often := slices.Clone(l.scaling.SpreadColumns()), map[uint32]float64{}
+	for _, column := range columns {
+		if row := l.table.Row(column); row != nil {
+			often[column] = row[model.StatCount]
+		}
+	}
+	slices.SortStableFunc(columns, func(a, b uint32) int { return cmp.Compare(often[b], often[a]) })
+	columns = columns[:min(len(columns), max(0, l.config.CovarianceMaxFields-len(l.scaling.Scaler.Dense)))]
+	slices.Sort(columns)
+	l.fields.Missing = m.WithZeros(columns)
+	l.filling.Choose(m.Zeros, l.fields.Missing.Zeros)
+}
 
 // fillAnswer finds the scores that filling in gives the event at hand, if the model answers it so:
 // scores are those of what it has. Nothing of the event is learned yet but where numbers are measured from.

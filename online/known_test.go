@@ -90,6 +90,83 @@ func TestKnown(t *testing.T) {
 	}
 }
 
+// pictures are events of forty columns of a table, 0 in every third event or more, whose values go together.
+func pictures(r *rand.Rand) *event.Example {
+	e := &event.Example{Weight: 1, Label: r.IntN(2)}
+	of := r.NormFloat64() + 1.5*float64(e.Label)
+	for c := range uint32(40) {
+		if x := of*math.Cos(float64(c)/6) + 0.5*r.NormFloat64() - float64(c)/40; x > 0 {
+			e.Features.Index, e.Features.Value = append(e.Features.Index, c), append(e.Features.Value, x)
+		}
+	}
+	return e
+}
+
+// Of a table the columns that most events hold are filled in where they are declared missing, at most as many as asked
+// for. A restart changes nothing, one that fills in fewer begins anew.
+func TestKnownTable(t *testing.T) {
+	longtest.NotRaced(t)
+	config := DefaultConfig()
+	config.CovarianceMaxFields = 24
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
+	schema.NumericIndices, schema.Absent = true, event.AbsentMissing
+	l, err := New(config, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, held := rand.New(rand.NewPCG(7, 4)), map[uint32]int{}
+	restarted := func(c Config) *Learner {
+		blocks, err := l.Blocks()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Restore(c, blocks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return again
+	}
+	var other *Learner
+	for i := range 3000 {
+		if i == 650 { // while columns are chosen still
+			other = restarted(config)
+		}
+		e := pictures(r)
+		for _, column := range e.Features.Index {
+			if i < 1000 {
+				held[column]++
+			}
+		}
+		a := slices.Clone(l.Learn(e))
+		if other != nil && !slices.Equal(a, other.Learn(e)) {
+			t.Fatalf("event %d: a restart has changed the answer", i)
+		}
+	}
+	m := l.Published()
+	zeros, dense := m.Missing.Zeros, m.Scaler.Dense
+	if len(zeros)+len(dense) != 24 || len(zeros) == 0 || !slices.Equal(m.Covariance.Columns, slices.Sorted(slices.Values(slices.Concat(zeros, dense)))) {
+		t.Fatalf("zeros %v, dense %v, filled in %v", zeros, dense, m.Covariance.Columns)
+	}
+	for column, n := range held {
+		for _, zero := range zeros {
+			if !m.Missing.ReadsZero(column) && !slices.Contains(dense, column) && n > held[zero] {
+				t.Errorf("column %d of %d events is not filled in, %d of %d is", column, n, zero, held[zero])
+			}
+		}
+	}
+	if !bytes.Equal(stateOf(t, l), stateOf(t, other)) {
+		t.Error("a restart has changed the state")
+	}
+	config.CovarianceMaxFields = 10
+	fewer := restarted(config)
+	for range 1000 {
+		fewer.Learn(pictures(r))
+	}
+	if c := fewer.Published().Covariance; len(c.Columns) != 10 {
+		t.Errorf("%d columns are filled in", len(c.Columns))
+	}
+}
+
 // What is forecast where features go missing and are known to is the error of the
 // model's own answers.
 func TestKnownForecast(t *testing.T) {

@@ -23,7 +23,10 @@ type probing struct {
 	field       []uint16    // by feature, see event.Example.FieldsOf
 	factors     [][2]int    // see event.Schema.Factors
 	mask        probe.Mask
-	places      []int // by feature: its place in the Covariance, -1 for none
+	absent      probe.Mask // of the columns of the Covariance that are 0 because the event at hand leaves them out
+	zeros       []uint32   // these
+	zeroPlaces  []int      // and their places
+	places      []int      // by feature: its place in the Covariance, -1 for none
 	part, own   model.Parts
 	x, observed []float64
 	add         []float64  // by level and output: what filling in adds
@@ -136,7 +139,7 @@ func (l *answering) prepare(e *event.Example) {
 	n := len(c.Columns)
 	p.part, p.observed = slices.Grow(p.part[:0], n)[:n], zeros(p.observed, n)
 	for i, id := range c.Fields {
-		if p.part[i] = model.Apart; id == 0 && !l.fields.Missing.Known {
+		if p.part[i] = model.Apart; id == 0 && (!l.fields.Missing.Known || l.fields.Missing.ReadsZero(c.Columns[i])) {
 			p.part[i] = model.Observed // left out it is 0
 		}
 	}
@@ -216,11 +219,19 @@ func (l *answering) probeMasked(e *event.Example, groups, moves bool) {
 		}
 		k := lack
 		k.Null, k.Named = k.Null+p.mask.Dead[point], k.Named-p.mask.Dead[point]
+		if len(p.zeros) > 0 {
+			k.Null, k.Named = k.Null+p.absent.Dead[point], k.Named-p.absent.Dead[point]
+		}
 		r, fill := probe.Range(k), false
 		if c != nil && named {
 			copy(p.part, p.own)
 			for i, place := range p.places {
 				if place >= 0 && int(p.mask.Last[i]) < point {
+					p.part[place] = model.Filled
+				}
+			}
+			for i, place := range p.zeroPlaces {
+				if int(p.absent.Last[i]) < point {
 					p.part[place] = model.Filled
 				}
 			}
@@ -256,12 +267,38 @@ func (l *answering) drawMask(e *event.Example, groups bool) (named bool) {
 		Columns: l.now.columns[:len(l.features())], Field: p.field, Schema: l.schema, Factors: p.factors,
 		Curves: l.scaling.Scaler.Curves, Known: l.fields.Missing.Known && e.IsSparse(l.schema.Fields),
 	}
+	l.drawAbsent(e, x, groups)
 	if !groups {
 		return p.mask.Draw(x, l.events, len(l.filling.Columns), nil)
 	}
 	named = p.mask.Draw(x, l.events, len(l.filling.Columns), l.filling.grouping)
 	p.mask.Alone(l.config.ExpectedMissing, l.events) // which the user expects beside groups
 	return named
+}
+
+// drawAbsent draws the same for the columns of the Covariance that are 0 because the event at hand leaves them out.
+func (l *answering) drawAbsent(e *event.Example, x probe.Features, groups bool) {
+	p, c := &l.probing, l.filling.Covariance
+	p.zeros, p.zeroPlaces = p.zeros[:0], p.zeroPlaces[:0]
+	if c == nil || !x.Known || len(l.fields.Missing.Zeros) == 0 {
+		return
+	}
+	at := 0
+	for place, column := range c.Columns {
+		for at < len(x.Columns) && x.Columns[at] < column {
+			at++
+		}
+		if (at == len(x.Columns) || x.Columns[at] != column) && l.fields.Missing.ReadsZero(column) && !e.LacksColumn(column) {
+			p.zeros, p.zeroPlaces = append(p.zeros, column), append(p.zeroPlaces, place)
+		}
+	}
+	x.Columns, x.Field = p.zeros, nil
+	if !groups {
+		p.absent.Draw(x, l.events, len(l.filling.Columns), nil)
+		return
+	}
+	p.absent.Draw(x, l.events, len(l.filling.Columns), l.filling.grouping)
+	p.absent.Alone(l.config.ExpectedMissing, l.events)
 }
 
 // sumLeft sums what is left of the event at hand at each point.

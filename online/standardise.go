@@ -78,6 +78,8 @@ func (l *bank) gatherStandardized(e *event.Example) {
 		l.put(i, row, x)
 		if read.Notes && t == scaling.Numeric {
 			read.Note(columns[i], kind, field, x, raw[i])
+		} else if read.Notes && isSpread && l.scaling.Scaler.Unfilled {
+			read.NoteSpread(columns[i], x, raw[i])
 		}
 	}
 	for i := numbers; i < len(columns); i++ {
@@ -219,7 +221,7 @@ func (l *bank) observed(row []float64, column uint32, raw float64, t scaling.Tre
 		l.rule.Forget(row, false, m.Keep)
 	}
 	if stats[model.StatCenter] != center || stats[model.StatInverse] != inverse { // seldom
-		if t == scaling.Numeric {
+		if t == scaling.Numeric || t == scaling.Spread && l.scaling.Scaler.Unfilled {
 			l.scaling.Follow(scaling.Moved{Column: column, X: x, Move: m}, center, inverse, stats)
 		}
 		l.addMoved(row, x, 1)

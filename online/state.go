@@ -553,6 +553,8 @@ func (l *answering) restoreFilling(m *model.Linear, blocks []event.Block) error 
 	f.Covariance = m.Covariance
 	if l.set.fills && len(f.Columns) <= l.config.CovarianceMaxFields {
 		l.filling.Gatherer = f
+	} else if l.fillsIn() && m.Missing != nil {
+		l.filling.Choose(nil, m.Missing.Zeros)
 	}
 	return nil
 }

@@ -581,6 +581,7 @@ type fixed struct {
 
 	raw    event.Example // as distorted
 	x      event.Vec
+	room   event.Vec // for x with more columns
 	field  []uint16
 	scores []float64
 	left   event.Example // what is left of an event
@@ -604,6 +605,9 @@ func (f *fixed) predict(u *run, ev *Event, e *event.Example) (model.Decision, []
 	u.nightmare.Distort(ev)
 	f.raw.Features, f.raw.Field, f.raw.Missing = ev.X, ev.Field, e.Missing
 	f.x = f.model.Standardized(&f.raw, event.Vec{Index: f.x.Index[:0], Value: f.x.Value[:0]})
+	if x := f.model.About().AppendZeros(&f.raw, f.x, f.room); x.Len() > f.x.Len() {
+		f.x, f.room = x, f.x
+	}
 	scaler := &f.model.About().Scaler
 	f.field = scaler.FieldsOf(&f.raw, f.x.Index, f.field) // what the Scaler filled in is of no field
 	ev.X, ev.Field = f.x, f.field

@@ -25,8 +25,8 @@ type deletion struct {
 	rules     map[model.MissingPolicy]int
 	loss      loss.Loss // of regression, else nil
 
-	n                int // of the next example
-	x                event.Vec
+	n                int       // of the next example
+	x, room          event.Vec // room is for x with more columns
 	field            []uint16
 	dead             []bool
 	declared, silent event.Example // what is left of the example
@@ -61,6 +61,9 @@ func newDeletion(m model.Model, o *predictFlags, schema *event.Schema, rules map
 func (d *deletion) score(e *event.Example, out []float64) []float64 {
 	h := d.model.About()
 	d.x = d.model.Standardized(e, event.Vec{Index: d.x.Index[:0], Value: d.x.Value[:0]})
+	if x := d.model.About().AppendZeros(e, d.x, d.room); x.Len() > d.x.Len() {
+		d.x, d.room = x, d.x
+	}
 	d.field = h.Scaler.FieldsOf(e, d.x.Index, d.field)
 	d.dead = d.corrupter.Dead(d.x.Index, d.field, d.n, 0, d.dead)
 	h.Delete(e, d.x, d.field, d.dead, true, &d.declared)

@@ -62,7 +62,7 @@ func (u *ColumnUse) Count(fields []event.Field, e *event.Example) {
 func (u *ColumnUse) Review(was *Missing) *Missing {
 	var usual []uint32
 	for i, n := range u.Present {
-		if 10*n >= 9*u.Events {
+		if 10*n >= 9*u.Events && !was.ReadsZero(u.Columns[i]) {
 			usual = append(usual, u.Columns[i])
 		}
 	}
@@ -79,8 +79,8 @@ func isCross(fields []event.Field, e *event.Example, j int) bool {
 	return j < len(e.Field) && int(e.Field[j]) < len(fields) && fields[e.Field[j]].Kind == event.Cross
 }
 
-// lackOfColumns is Lack for an event of a sparse text format: it counts features, and
-// those are absent that events usually have.
+// lackOfColumns is Lack for an event of a sparse text format: it counts features, and the Zeros as
+// such, and those are absent that events usually have.
 func (m *Missing) lackOfColumns(fields []event.Field, e *event.Example) (k Lack) {
 	for j := range e.Features.Index {
 		if !isCross(fields, e, j) {
@@ -89,17 +89,47 @@ func (m *Missing) lackOfColumns(fields []event.Field, e *event.Example) (k Lack)
 	}
 	k.Null = float64(len(e.MissingColumns))
 	m.absentColumns(e, func(uint32) { k.Absent++ })
+	m.absentZeros(e, func(uint32) { k.Named++ })
 	return k
+}
+
+// AppendZeros returns x, features of an event as Standardized returns them, with the Zeros that it leaves out
+// as the number 0, in the memory of room: so they can die as the others do. Without any it is x itself.
+func (h *Head) AppendZeros(e *event.Example, x, room event.Vec) event.Vec {
+	m := h.Missing
+	if m == nil || len(m.Zeros) == 0 || !e.IsSparse(h.Schema.Fields) {
+		return x
+	}
+	room.Index, room.Value = room.Index[:0], room.Value[:0]
+	from := 0
+	of := event.Example{Features: x, MissingColumns: e.MissingColumns}
+	m.absentZeros(&of, func(column uint32) {
+		to, _ := slices.BinarySearch(x.Index, column)
+		room.Index, room.Value = append(append(room.Index, x.Index[from:to]...), column), append(append(room.Value, x.Value[from:to]...), 0)
+		from = to
+	})
+	room.Index, room.Value = append(room.Index, x.Index[from:]...), append(room.Value, x.Value[from:]...)
+	return room
+}
+
+// absentZeros calls f with the Zeros that an event does not hold, but for those that it declares missing.
+func (m *Missing) absentZeros(e *event.Example, f func(column uint32)) {
+	if m != nil {
+		eachAbsent(m.Zeros, e, f)
+	}
 }
 
 // absentColumns calls f with the usual columns that an event does not hold, but for
 // those that it declares missing.
 func (m *Missing) absentColumns(e *event.Example, f func(column uint32)) {
-	if m == nil {
-		return
+	if m != nil {
+		eachAbsent(m.Columns, e, f)
 	}
+}
+
+func eachAbsent(columns []uint32, e *event.Example, f func(column uint32)) {
 	i, index := 0, e.Features.Index
-	for _, column := range m.Columns {
+	for _, column := range columns {
 		for i < len(index) && index[i] < column {
 			i++
 		}

@@ -117,3 +117,47 @@ func TestKnownColumns(t *testing.T) {
 		t.Error(one, both)
 	}
 }
+
+// The Zeros of a table are present where an event leaves them out, unless it declares them missing; they
+// can die, and those that are missing are filled in from them.
+func TestZeros(t *testing.T) {
+	m := NewMissing(EveryRange(MissingImpute), nil, nil, nil)
+	m.Known, m.Columns = true, []uint32{1}
+	m = m.WithZeros([]uint32{1, 2, 4, 5})
+	if !slices.Equal(m.Zeros, []uint32{2, 4, 5}) {
+		t.Fatalf("zeros %v", m.Zeros)
+	}
+	s := event.NewSchema(8, nil, 2)
+	s.Absent, s.NumericIndices = event.AbsentMissing, true
+	c, err := NewCovariance([]uint32{1, 2, 4, 6}, make([]uint16, 4), make([]float64, 4), []float64{1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &Head{Schema: s, Missing: m, Outputs: 1, Covariance: c}
+	e := sparseEvent(3, 4)
+	e.MissingColumns = []uint32{2}
+	if k := h.Lack(e); k != (Lack{Null: 1, Absent: 1, Named: 3}) { // 3, 4, and 5 that is 0
+		t.Errorf("%+v", k)
+	}
+	if parts := h.Parts(e, nil, nil); !slices.Equal(parts, Parts{Filled, Filled, Observed, Apart}) {
+		t.Errorf("parts %v", parts)
+	}
+	e = sparseEvent(3, 4)
+	if parts := h.Parts(e, nil, nil); !slices.Equal(parts, Parts{Filled, Observed, Observed, Apart}) {
+		t.Errorf("parts %v", parts)
+	}
+	x := h.AppendZeros(e, e.Features, event.Vec{})
+	if !slices.Equal(x.Index, []uint32{2, 3, 4, 5}) || !slices.Equal(x.Value, []float64{0, e.Features.Value[0], e.Features.Value[1], 0}) {
+		t.Errorf("%+v", x)
+	}
+	var left event.Example
+	h.Delete(e, x, nil, []bool{true, false, true, false}, true, &left)
+	if k := h.Lack(&left); k != (Lack{Null: 2, Absent: 1, Named: 2}) || !slices.Equal(left.MissingColumns, []uint32{2, 4}) {
+		t.Errorf("%+v, %v", k, left.MissingColumns)
+	}
+	// What is 0 does not become usual.
+	u := ColumnUse{Events: 10, Columns: []uint32{2, 7}, Present: []uint64{10, 10}}
+	if usual := u.Review(m).Columns; !slices.Equal(usual, []uint32{7}) {
+		t.Errorf("usual %v", usual)
+	}
+}

@@ -141,6 +141,9 @@ type Missing struct {
 	// a sparse text format that are missing where they are left out.
 	Known   bool     `json:"known,omitempty"`
 	Columns []uint32 `json:"columns,omitempty"`
+	// Zeros lists, in ascending order, the columns of a table in a sparse text format, none of the
+	// Columns, that are present and 0 where they are left out and not declared missing.
+	Zeros []uint32 `json:"zeros,omitempty"`
 	// Levels says by range of the share that is missing, null or left out, which weights
 	// answer: 0 those of the Head itself, i those of Head.Levels[i-1]. Nil is 0 everywhere.
 	Levels []int `json:"levels,omitempty"`
@@ -184,7 +187,7 @@ func (m *Missing) UnmarshalJSON(data []byte) error {
 	if m.Levels != nil && len(m.Levels) != MissingBins {
 		return fmt.Errorf("missing: %d levels for %d ranges", len(m.Levels), MissingBins)
 	}
-	if !slices.IsSorted(m.Columns) {
+	if !slices.IsSorted(m.Columns) || !slices.IsSorted(m.Zeros) {
 		return fmt.Errorf("missing: the columns are not in ascending order")
 	}
 	m.index()
@@ -209,6 +212,27 @@ func (m *Missing) WithLevels(levels []int) *Missing {
 	with := *m
 	with.Levels = levels
 	return &with
+}
+
+// WithZeros returns m with other Zeros: columns in ascending order, those of the Columns left out.
+func (m *Missing) WithZeros(columns []uint32) *Missing {
+	with := *m
+	with.Zeros = nil
+	for _, column := range columns {
+		if _, usual := slices.BinarySearch(m.Columns, column); !usual {
+			with.Zeros = append(with.Zeros, column)
+		}
+	}
+	return &with
+}
+
+// ReadsZero says whether a column is one of the Zeros.
+func (m *Missing) ReadsZero(column uint32) bool {
+	if m == nil {
+		return false
+	}
+	_, zero := slices.BinarySearch(m.Zeros, column)
+	return zero
 }
 
 // Forced returns m with one rule for everything, m itself for MissingAuto. The Levels stay
@@ -429,7 +453,7 @@ func (h *Head) Parts(e *event.Example, present FieldSet, room Parts) Parts {
 		switch {
 		case id == 0 && e.LacksColumn(c.Columns[i]):
 			part = Filled
-		case id == 0 && (m == nil || !m.Known || hasColumn(e, c.Columns[i])):
+		case id == 0 && (m == nil || !m.Known || hasColumn(e, c.Columns[i]) || m.ReadsZero(c.Columns[i])):
 			part = Observed // left out it is 0
 		case id == 0:
 			if _, usual := slices.BinarySearch(m.Columns, c.Columns[i]); usual {

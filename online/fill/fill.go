@@ -91,23 +91,37 @@ func (f *Gatherer) passesOver(number uint64, lacks int) bool {
 }
 
 // Follow takes up what is read of the event of the given number, of fields: its values if gathers says
-// so. growth is that of the half-life, see pace.Fade.
-func (f *Gatherer) Follow(r *scaling.Read, gathers bool, number uint64, growth float64, fields []event.Field) {
+// so. growth is that of the half-life, see pace.Fade; zeros are the columns that are 0 where the event leaves them out.
+func (f *Gatherer) Follow(r *scaling.Read, gathers bool, number uint64, growth float64, fields []event.Field, zeros []uint32) {
 	for _, m := range r.Moved {
 		f.moved(m.Column, m.Was, m.Is)
 	}
-	if gathers && len(r.Values) > 0 {
-		f.gather(r.Values, number, growth, fields)
+	if gathers && len(r.Values)+len(r.Spread) > 0 {
+		f.gather(r, number, growth, fields, zeros)
 	}
 	for _, column := range r.Gone {
 		f.remove(column)
 	}
 }
 
+// Choose puts the columns that are 0 where they are left out in place of those that were.
+func (f *Gatherer) Choose(was, now []uint32) {
+	for _, column := range was {
+		if _, stays := slices.BinarySearch(now, column); !stays {
+			f.remove(column)
+		}
+	}
+	for _, column := range now {
+		if at, known := slices.BinarySearch(f.Columns, column); !known && len(f.Columns) < f.most {
+			f.insert(at, column, 0)
+		}
+	}
+}
+
 // gather takes up the numeric values of an event.
-func (f *Gatherer) gather(values []scaling.Value, number uint64, growth float64, fields []event.Field) {
+func (f *Gatherer) gather(r *scaling.Read, number uint64, growth float64, fields []event.Field, zeros []uint32) {
 	if len(f.Columns) < f.most {
-		for _, v := range values {
+		for _, v := range r.Values {
 			if at, known := slices.BinarySearch(f.Columns, v.Column); !known && len(f.Columns) < f.most {
 				name := fields[v.Field].Name
 				f.insert(at, v.Column, uint16(slices.IndexFunc(fields, func(f event.Field) bool { return f.Name == name })))
@@ -122,21 +136,18 @@ func (f *Gatherer) gather(values []scaling.Value, number uint64, growth float64,
 	for i := range f.parts {
 		f.parts[i] = model.Filled
 	}
-	held, next := 0, 0
-	for _, v := range values {
-		at := next
-		if at == n || f.Columns[at] != v.Column { // most events hold their columns in order
-			var known bool
-			if at, known = slices.BinarySearch(f.Columns, v.Column); !known {
-				continue
-			}
+	held, at := 0, 0
+	for _, column := range zeros {
+		for at < n && f.Columns[at] < column {
+			at++
 		}
-		next = at + 1
-		if !model.IsWild(v.X) {
-			f.x[at], f.parts[at] = v.X, model.Observed
+		if at < n && f.Columns[at] == column {
+			f.x[at], f.parts[at] = 0, model.Observed
 			held++
 		}
 	}
+	held += f.take(r.Values)
+	held += f.take(r.Spread)
 	if held == 0 || f.passesOver(number, n-held) {
 		return
 	}
@@ -174,6 +185,33 @@ func (f *Gatherer) gather(values []scaling.Value, number uint64, growth float64,
 		f.mean[i] += f.unit / f.weight * f.x[i]
 	}
 	blas64.Syr(f.unit*was/f.weight, blas64.Vector{N: n, Data: f.x, Inc: 1}, blas64.Symmetric{Uplo: blas.Lower, N: n, Data: f.squares, Stride: n})
+}
+
+// take takes the values of columns, and returns of how many more one is known.
+func (f *Gatherer) take(values []scaling.Value) (more int) {
+	next := 0
+	for _, v := range values {
+		at := next
+		if at == len(f.Columns) || f.Columns[at] != v.Column { // most events hold their columns in order
+			var known bool
+			if at, known = slices.BinarySearch(f.Columns, v.Column); !known {
+				continue
+			}
+		}
+		next = at + 1
+		was := f.parts[at] == model.Observed
+		f.x[at], f.parts[at] = v.X, model.Observed
+		if model.IsWild(v.X) {
+			f.parts[at] = model.Filled
+		}
+		switch is := f.parts[at] == model.Observed; {
+		case is && !was:
+			more++
+		case was && !is:
+			more--
+		}
+	}
+	return more
 }
 
 // renewsAt says whether the Covariance of n columns is renewed after so many gathered

@@ -36,7 +36,7 @@ func gatherAll(f *Gatherer, rows [][]float64) {
 		for i, x := range x {
 			read.Note(uint32(i+1), event.Numeric, uint16(i+1), x, x)
 		}
-		f.Follow(&read, true, uint64(i), 1, fields)
+		f.Follow(&read, true, uint64(i), 1, fields, nil)
 	}
 }
 
@@ -199,4 +199,42 @@ func FuzzFillState(f *testing.F) {
 			t.Errorf("read %x, written %x", data, w.Out)
 		}
 	})
+}
+
+// A column that is 0 where an event leaves it out is gathered as 0 there; one that is not chosen any more is not gathered.
+func TestZeros(t *testing.T) {
+	f, r, fields := New(3), rand.New(rand.NewPCG(7, 8)), []event.Field{{}}
+	zeros := []uint32{2, 5}
+	f.Choose(nil, zeros)
+	var sum, squares [2]float64
+	const events = 4000
+	for i := range events {
+		var read scaling.Read
+		read.Note(1, event.Sparse, 0, r.NormFloat64(), 0)
+		if x := r.Float64(); r.IntN(2) == 0 {
+			read.NoteSpread(2, x, x)
+			sum[0], squares[0] = sum[0]+x, squares[0]+x*x
+			read.NoteSpread(5, -x, -x)
+			sum[1], squares[1] = sum[1]-x, squares[1]+x*x
+		}
+		f.Follow(&read, true, uint64(i), 1, fields, zeros)
+	}
+	f.renew()
+	c := f.Covariance
+	if !slices.Equal(c.Columns, []uint32{1, 2, 5}) {
+		t.Fatalf("columns %v", c.Columns)
+	}
+	for i := range 2 {
+		mean := sum[i] / events
+		if variance := squares[i]/events - mean*mean; math.Abs(c.Mean[i+1]-mean) > 0.02 || math.Abs(c.Matrix[(i+1)*4]-variance) > 0.02 {
+			t.Errorf("mean %v, variance %v, want %v, %v", c.Mean[i+1], c.Matrix[(i+1)*4], mean, variance)
+		}
+	}
+	if x := c.Matrix[5]; x > -0.08 {
+		t.Errorf("covariance %v", x)
+	}
+	f.Choose(zeros, []uint32{5, 6})
+	if !slices.Equal(f.Columns, []uint32{1, 5, 6}) {
+		t.Errorf("columns %v", f.Columns)
+	}
 }

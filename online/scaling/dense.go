@@ -158,6 +158,7 @@ func (s *Scaling) Review(row func(column uint32) []float64, move func(row []floa
 	if s.Events > denseEvents {
 		return gone
 	}
+	s.Read.Reviewed = true
 	table := s.Scaler.Mode == model.StandardizeAuto && s.isTable()
 	for i, column := range s.candidates {
 		if _, already := slices.BinarySearch(was, column); already {

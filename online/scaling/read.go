@@ -16,6 +16,8 @@ type Read struct {
 	Notes, Follows, Hats bool
 	Moved                []Moved
 	Values               []Value
+	Spread               []Value // of the columns that are 0 where they are left out, where events are known to lack columns
+	Reviewed             bool    // which columns are numbers of which kind has been decided anew
 	Gone                 []uint32
 }
 
@@ -36,7 +38,9 @@ type Value struct {
 }
 
 // Clear forgets the event at hand.
-func (r *Read) Clear() { r.Moved, r.Values, r.Gone = r.Moved[:0], r.Values[:0], r.Gone[:0] }
+func (r *Read) Clear() {
+	r.Moved, r.Values, r.Spread, r.Gone, r.Reviewed = r.Moved[:0], r.Values[:0], r.Spread[:0], r.Gone[:0], false
+}
 
 // Note takes down a value.
 func (r *Read) Note(column uint32, kind event.Kind, field uint16, x, raw float64) {
@@ -44,6 +48,11 @@ func (r *Read) Note(column uint32, kind event.Kind, field uint16, x, raw float64
 		field = 0
 	}
 	r.Values = append(r.Values, Value{column, field, x, raw})
+}
+
+// NoteSpread takes down a value of a column that is 0 where it is left out.
+func (r *Read) NoteSpread(column uint32, x, raw float64) {
+	r.Spread = append(r.Spread, Value{column, 0, x, raw})
 }
 
 // Follow takes down, if it is wanted, that a column's center and scale were others.

@@ -92,6 +92,7 @@ class Missing:
         also: by the id of a later field the first one of the same name.
         known: whether columns of a sparse text format are missing where they are left out;
             columns then lists those, ascending.
+        zeros: columns of a sparse text format that are present and 0 where they are left out, ascending.
         levels: for each range of the share that is missing which of the model's weights answer.
     """
 
@@ -101,6 +102,7 @@ class Missing:
     also: dict[int, int] = field(default_factory=dict)
     known: bool = False
     columns: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    zeros: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     levels: tuple[int, ...] = (0,) * RANGES
 
     @classmethod
@@ -111,7 +113,7 @@ class Missing:
         """
         if data is None:
             return cls()
-        strict("missing", data, "policies", "absent", "usual", "usually_null", "also", "known", "columns", "levels")
+        strict("missing", data, "policies", "absent", "usual", "usually_null", "also", "known", "columns", "zeros", "levels")
         rules, levels = data.get("policies"), tuple(data.get("levels") or (0,) * RANGES)
         if not isinstance(rules, list) or len(rules) != RANGES or any(len(shares) != len(RULES) for shares in rules):
             raise NewerError(f"the model answers events with missing fields by the shares {rules}, which this package does not know: use a newer one")
@@ -119,7 +121,7 @@ class Missing:
             tuple(tuple(shares) for shares in rules),
             frozenset(data.get("usual") or ()), frozenset(data.get("usually_null") or ()),
             {int(later): int(first) for later, first in data.get("also") or ()},
-            data.get("known", False), np.array(data.get("columns") or (), np.int64),
+            data.get("known", False), np.array(data.get("columns") or (), np.int64), np.array(data.get("zeros") or (), np.int64),
             levels,
         )
 
@@ -143,7 +145,8 @@ class Missing:
         if self._is_sparse(fields, batch, i):
             own = batch.of(i)
             cross = sum(fields[f].kind == "cross" for f in batch.fields[own].tolist() if f < len(fields)) if batch.present else 0
-            return Lack(0, len(self._absent(batch, i)), own.stop - own.start - cross)
+            zeros = len(np.setdiff1d(self.zeros, batch.columns[own], assume_unique=True))
+            return Lack(0, len(self._absent(batch, i)), own.stop - own.start - cross + zeros)
         if batch.present is None:
             return Lack()  # a sparse text format without fields
         present, nulls = self.present(batch.present[i]), batch.nulls[i]
@@ -201,10 +204,10 @@ class Missing:
             if not self._is_sparse(fields, batch, i):
                 present = self.present(batch.present[i])
         holds = np.isin(covariance.columns, batch.columns[batch.of(i)])
-        usual = np.isin(covariance.columns, self.columns)
+        usual, zero = np.isin(covariance.columns, self.columns), np.isin(covariance.columns, self.zeros)
         for place, f in enumerate(covariance.fields.tolist()):
             if f == 0:
-                if not self.known or holds[place]:
+                if not self.known or holds[place] or zero[place]:
                     parts[place] = OBSERVED  # left out it is 0
                 elif usual[place]:
                     parts[place] = FILLED

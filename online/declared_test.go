@@ -1,0 +1,254 @@
+package online_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/longtest"
+	"blankout/internal/model"
+	"blankout/online"
+	"blankout/stream/record"
+)
+
+// readings are events of three classes with correlated numbers: sensors, each of which a few
+// causes move, or a picture of eight by eight pixels, most of them 0, in patches of two by two.
+type readings struct {
+	r       *rand.Rand
+	picture bool
+}
+
+const readingClasses = 3
+
+func (s *readings) numbers() int {
+	if s.picture {
+		return 64
+	}
+	return 16
+}
+
+// group returns which patch, or which four sensors, a number is of.
+func (s *readings) group(i int) int {
+	if s.picture {
+		return i/16*4 + i%8/2
+	}
+	return i / 4
+}
+
+func (s *readings) next() (class int, x []float64) {
+	class = s.r.IntN(readingClasses)
+	if !s.picture {
+		causes := [3]float64{s.r.NormFloat64(), s.r.NormFloat64(), s.r.NormFloat64()}
+		causes[class] += 2.5
+		for i := range s.numbers() {
+			x = append(x, 20+causes[i%3]+0.6*causes[(i/4)%3]+0.5*s.r.NormFloat64())
+		}
+		return class, x
+	}
+	// A stroke of a slope that the class has, somewhere.
+	slope, at := []float64{0, 0.6, -0.6}[class]+0.12*s.r.NormFloat64(), 3.5+1.2*s.r.NormFloat64()
+	width := 0.7 + 0.5*s.r.Float64()
+	for row := range 8 {
+		for column := range 8 {
+			away := float64(column) - at - slope*(float64(row)-3.5)
+			ink := math.Round(255 * (1.3*math.Exp(-away*away/(2*width*width)) - 0.15 + 0.1*s.r.NormFloat64()))
+			x = append(x, max(0, min(255, ink)))
+		}
+	}
+	return class, x
+}
+
+// line writes an event in a format.
+func line(format string, class int, x []float64) []byte {
+	var b strings.Builder
+	if format == "svmlight" {
+		fmt.Fprint(&b, class)
+		for i, x := range x {
+			if x != 0 {
+				fmt.Fprintf(&b, " %d:%.3f", i+1, x)
+			}
+		}
+		return []byte(b.String())
+	}
+	if format == "csv" {
+		fmt.Fprint(&b, class)
+		for _, x := range x {
+			fmt.Fprintf(&b, ",%.3f", x)
+		}
+		return []byte(b.String())
+	}
+	fmt.Fprintf(&b, `{"label":"%d"`, class)
+	for i, x := range x {
+		fmt.Fprintf(&b, `,"n%d":%.3f`, i+1, x)
+	}
+	return []byte(b.String() + "}")
+}
+
+// lost holds by format the errors where numbers have died silently and where it was declared, at each share.
+type lost struct{ silent, declared [3]float64 }
+
+var deadShares = [3]float64{0.3, 0.5, 0.7}
+
+// declaredErrors learns and answers events some of whose numbers, or groups of them, have died.
+// It fills in so many numbers at most.
+func declaredErrors(t *testing.T, format string, picture, groups bool, filled int) (out lost) {
+	c := record.DefaultConfig()
+	c.Format, c.Label, c.Classes = format, "label", []string{"0", "1", "2"}
+	s := &readings{rand.New(rand.NewPCG(3, 9)), picture}
+	if groups {
+		c.Groups = map[string][]string{}
+		for i := range s.numbers() {
+			name := fmt.Sprintf("n%d", i+1)
+			if format == "svmlight" {
+				name = fmt.Sprint(i + 1)
+			}
+			g := fmt.Sprintf("g%d", s.group(i))
+			c.Groups[g] = append(c.Groups[g], name)
+		}
+	}
+	switch format {
+	case "svmlight":
+		c.Absent = event.AbsentMissing
+	case "csv":
+		c.Columns = []string{c.Label}
+		for i := range s.numbers() {
+			c.Columns = append(c.Columns, fmt.Sprintf("n%d", i+1))
+		}
+	}
+	schema := c.Schema()
+	d, err := record.NewDecoder(c, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := online.DefaultConfig()
+	config.CovarianceMaxFields = filled
+	l, err := online.New(config, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e event.Example
+	read := func() {
+		class, x := s.next()
+		if err := d.Decode(t.Context(), record.Record{Value: line(format, class, x)}, &e); err != nil || e.Refused != nil {
+			t.Fatalf("%v %+v", err, e.Refused)
+		}
+	}
+	for range 3000 {
+		read()
+		l.Learn(&e)
+	}
+	m := l.Published()
+	wrong := func(of *event.Example) float64 {
+		if m.Predict(m.Score(of, make([]float64, readingClasses))) != e.Label {
+			return 1.0 / deadEvents
+		}
+		return 0
+	}
+	dead := make([]bool, s.numbers())
+	for range deadEvents {
+		read()
+		for at, share := range deadShares {
+			gone := map[int]bool{}
+			for i := range dead {
+				unit := i
+				if groups {
+					unit = s.group(i)
+				}
+				if _, drawn := gone[unit]; !drawn {
+					gone[unit] = s.r.Float64() < share
+				}
+				dead[i] = gone[unit]
+			}
+			silent, declared := kill(m, &e, dead)
+			out.silent[at] += wrong(silent)
+			out.declared[at] += wrong(declared)
+		}
+	}
+	return out
+}
+
+const deadEvents = 1500
+
+// kill returns an event some of whose numbers read what dead ones do, and one that declares the same missing.
+func kill(m *model.Linear, e *event.Example, dead []bool) (silent, declared *event.Example) {
+	silent, declared = &event.Example{Weight: 1}, &event.Example{Weight: 1, Declared: true}
+	for i, column := range e.Features.Index {
+		number, x := int(column), e.Features.Value[i] // of svmlight
+		if len(e.Field) > 0 {
+			fmt.Sscanf(m.Schema.Fields[e.Field[i]].Name, "n%d", &number)
+			number--
+			silent.Field = append(silent.Field, e.Field[i])
+		}
+		silent.Features.Index = append(silent.Features.Index, column)
+		if !dead[number] {
+			silent.Features.Value = append(silent.Features.Value, x)
+			declared.Features.Index, declared.Features.Value = append(declared.Features.Index, column), append(declared.Features.Value, x)
+			if len(e.Field) > 0 {
+				declared.Field = append(declared.Field, e.Field[i])
+			}
+			continue
+		}
+		reads, _ := m.Dead.Of(column)
+		silent.Features.Value = append(silent.Features.Value, reads)
+		if len(e.Field) > 0 {
+			declared.Missing = append(declared.Missing, e.Field[i])
+		} else {
+			declared.MissingColumns = append(declared.MissingColumns, column)
+		}
+	}
+	if len(e.Field) > 0 {
+		slices.Sort(declared.Missing)
+		return silent, declared
+	}
+	for column, dead := range dead { // those that are 0 have died, too
+		if dead && m.Missing.ReadsZero(uint32(column)) {
+			declared.MissingColumns = append(declared.MissingColumns, uint32(column))
+		}
+	}
+	slices.Sort(declared.MissingColumns)
+	declared.MissingColumns = slices.Compact(declared.MissingColumns)
+	return silent, declared
+}
+
+// Knowing what is missing never hurts: what is declared missing is answered at least as well as if it had
+// died silently, at every share, of numbers and of groups, in every format. A text format
+// of a table answers it as well as one with names.
+func TestDeclared(t *testing.T) {
+	longtest.NotRaced(t)
+	for _, picture := range []bool{false, true} {
+		for _, groups := range []bool{false, true} {
+			of := map[string]lost{}
+			for _, c := range []struct {
+				format string
+				filled int
+				long   bool
+			}{{"json", 256, false}, {"svmlight", 256, false}, {"csv", 256, true}, {"svmlight", 24, !picture}} {
+				if c.long && !longtest.Asked() {
+					continue
+				}
+				e := declaredErrors(t, c.format, picture, groups, c.filled)
+				if c.filled == 256 {
+					of[c.format] = e
+				}
+				t.Logf("picture %v, groups %v, %+v: silent %.3f, declared %.3f", picture, groups, c, e.silent, e.declared)
+				for at, share := range deadShares {
+					if e.declared[at] > e.silent[at]+2*deviation(e.silent[at]) {
+						t.Errorf("picture %v, groups %v, %+v, %v dead: errors %.3f where it is declared, %.3f where not", picture, groups, c, share, e.declared[at], e.silent[at])
+					}
+				}
+			}
+			for at, share := range deadShares {
+				if named, text := of["json"].declared[at], of["svmlight"].declared[at]; text > named+2*deviation(named) {
+					t.Errorf("picture %v, groups %v, %v dead: errors %.3f with svmlight, %.3f with names", picture, groups, share, text, named)
+				}
+			}
+		}
+	}
+}
+
+// deviation returns the standard error of a difference of two errors.
+func deviation(p float64) float64 { return math.Sqrt(2 * p * (1 - p) / deadEvents) }
