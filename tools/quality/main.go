@@ -246,16 +246,13 @@ func knownError(m *model.Linear, s *set, d float64) float64 {
 	scores := make([]float64, m.Outputs)
 	wrong := 0
 	var left event.Example
-	corrupt := batch.Corrupter{Noise: loss.Dropout{Q: d}, Keep: true}
+	var dead []bool
+	corrupt := batch.Corrupter{Noise: loss.Dropout{Q: d}}
 	for i := range s.examples {
 		e := s.examples[i]
-		x := m.Standardized(&e, event.Vec{})
-		corrupt.Vec(x, nil, i, 0)
-		dead := make([]bool, x.Len())
-		for j, v := range x.Value {
-			dead[j] = v == 0
-		}
-		m.Delete(&e, m.Standardized(&e, event.Vec{}), nil, dead, true, &left)
+		x := m.AppendZeros(&e, m.Standardized(&e, event.Vec{}), event.Vec{})
+		dead = corrupt.Dead(x.Index, nil, i, 0, dead)
+		m.Delete(&e, x, nil, dead, true, &left)
 		if m.Head.Predict(m.ScoreLacking(left.Features, &left, scores)) != e.Label {
 			wrong++
 		}
