@@ -14,6 +14,7 @@ import (
 type Deaths struct {
 	examples float64
 	columns  map[uint32]*columnReadings
+	all      *model.Zeros // of all numbers, nil where examples have come since
 }
 
 // columnReadings are the readings of a column that examples hold.
@@ -28,6 +29,7 @@ func (g *Deaths) Observe(e *event.Example, schema *event.Schema) {
 		g.columns = map[uint32]*columnReadings{}
 	}
 	g.examples++
+	g.all = nil
 	named := len(e.Field) == e.Features.Len()
 	for i, column := range e.Features.Index {
 		r := g.columns[column]
@@ -99,16 +101,37 @@ func (g *Deaths) Value(column uint32, schema *event.Schema, v model.SilentValue)
 	if r == nil || !g.number(r) || v == model.SilentZero {
 		return 0
 	}
-	n, zeros, mean := r.n, r.zeros, r.mean
-	if r.kind == event.Sparse && !schema.ColumnsGoMissing() {
-		zeros += g.examples - n
-		mean *= n / g.examples
-		n = g.examples
-	}
-	if v.Zero(n, zeros) {
+	own, mean := g.zeros(r, schema)
+	if v.Zero(own, g.allZeros(schema)) {
 		return 0
 	}
 	return mean
+}
+
+// zeros returns the readings of a column of numbers, and their mean.
+func (g *Deaths) zeros(r *columnReadings, schema *event.Schema) (z model.Zeros, mean float64) {
+	z.Add(r.n, r.zeros)
+	mean = r.mean
+	if r.kind == event.Sparse && !schema.ColumnsGoMissing() { // left out it is 0
+		left := g.examples - r.n
+		z.Add(left, left)
+		mean *= r.n / g.examples
+	}
+	return z, mean
+}
+
+// allZeros returns the readings of all numbers.
+func (g *Deaths) allZeros(schema *event.Schema) model.Zeros {
+	if g.all == nil {
+		g.all = &model.Zeros{}
+		for _, r := range g.columns {
+			if g.number(r) {
+				z, _ := g.zeros(r, schema)
+				g.all.Add(z.Readings, z.Zeros)
+			}
+		}
+	}
+	return *g.all
 }
 
 // Apply returns d with the dead values that silent noise asks for, see SetDead. scaler is the

@@ -112,7 +112,7 @@ There --noise and --standardize are auto unless given.`,
 	f.StringVar(&t.Loss, "loss", t.Loss, "`LOSS`, as logistic or hinge, for regression squared\n"+valuesUsage(batch.LossNames(t.Estimators)))
 	f.StringVar(&t.Bound, "bound", "", "form of the expected loss: gaussian (the default), chen, quadratic-noising, mcf\nor exact, over all masks of dropout, for events of at most 16 features")
 	f.StringVar(&t.Noise, "noise", t.Noise, "`NOISE` to stand, as dropout:0.3; online also auto\n"+valuesUsage(loss.NoiseNames())+";\ndropout:Q+group:Q is of features and, independently, of groups; group:NAME=Q,… gives groups\nrates of their own, observed those at which they are missing from the examples")
-	f.StringVar(&o.silentValue, "silent-value", string(model.SilentAuto), "of --noise silent:D and silent-group:D: what a dead feature reads, `auto|mean|zero`\nauto: 0 where one of a hundred readings or more is 0, else their mean")
+	f.StringVar(&o.silentValue, "silent-value", string(model.SilentAuto), "of --noise silent:D and silent-group:D: what a dead feature reads, `auto|mean|zero`\nauto: 0 where one of a hundred readings of it, and of all numbers, is 0; else its mean")
 	f.Float64VarP(&t.Cost, "cost", "c", t.Cost, "`COST` of the losses against |w|^2")
 	f.Float64Var(&t.L2, "l2", 0, "penalty `X`|w|^2 and losses of weight 1, instead of -c")
 	t.L2 = -1

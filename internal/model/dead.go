@@ -16,7 +16,8 @@ type SilentValue string
 
 // The kinds of silent values.
 const (
-	// SilentAuto is SilentZero for a column of which a hundredth of the readings or more are 0, else SilentMean.
+	// SilentAuto is SilentZero for a column of which a hundredth of the readings or more are 0, in records of which a hundredth of all
+	// numbers or more are 0; else SilentMean. Where other numbers never are 0, a 0 now and then is a value like others.
 	SilentAuto SilentValue = "auto"
 	// SilentMean is the mean of the readings, before any Transform.
 	SilentMean SilentValue = "mean"
@@ -36,9 +37,19 @@ func ParseSilentValue(s string) (SilentValue, error) {
 // zerosOf is one of how many readings that are 0 a number reads 0 from when it is dead.
 const zerosOf = 100
 
-// Zero says whether a number reads 0 when it is dead, of which so many readings were 0.
-func (v SilentValue) Zero(readings, zeros float64) bool {
-	return v == SilentZero || v == SilentAuto && zerosOf*zeros >= readings
+// Zeros counts readings of numbers, and those that were 0.
+type Zeros struct{ Readings, Zeros float64 }
+
+// Add adds counts.
+func (z *Zeros) Add(readings, zeros float64) {
+	z.Readings, z.Zeros = z.Readings+readings, z.Zeros+zeros
+}
+
+func (z Zeros) usual() bool { return zerosOf*z.Zeros >= z.Readings }
+
+// Zero says whether a number reads 0 when it is dead, given the readings of it and of all numbers.
+func (v SilentValue) Zero(own, all Zeros) bool {
+	return v == SilentZero || v == SilentAuto && own.usual() && all.usual()
 }
 
 // Dead says what dead numbers read, as they come. It is immutable.

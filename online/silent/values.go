@@ -16,6 +16,7 @@ type Values struct {
 	choice  model.SilentValue
 	columns []uint32 // ascending
 	of      []readings
+	all     model.Zeros
 }
 
 // readings are those of a column.
@@ -100,23 +101,18 @@ func (w *Walk) Read(column uint32, x float64) {
 		w.v.columns = slices.Insert(w.v.columns, w.at, column)
 		w.v.of = slices.Insert(w.v.of, w.at, readings{})
 	}
-	w.v.of[w.at].read(w.v.choice, x)
-}
-
-func (r *readings) read(c model.SilentValue, x float64) {
-	r.count++
-	r.mean += (x - r.mean) / r.count
+	v, r, zero := w.v, &w.v.of[w.at], 0.0
 	if x == 0 {
-		r.zeros++
+		zero = 1
 	}
-	if model.Renews(r.count) {
-		r.renew(c)
+	v.all.Add(1, zero)
+	r.count, r.zeros = r.count+1, r.zeros+zero
+	r.mean += (x - r.mean) / r.count
+	if !model.Renews(r.count) {
+		return
 	}
-}
-
-func (r *readings) renew(c model.SilentValue) {
 	r.dead, r.zero = r.mean, false
-	if c.Zero(r.count, r.zeros) {
+	if v.choice.Zero(model.Zeros{Readings: r.count, Zeros: r.zeros}, v.all) {
 		r.dead, r.zero = 0, true
 	}
 }
@@ -125,6 +121,7 @@ func (r *readings) renew(c model.SilentValue) {
 func (v *Values) Forget(gone []uint32) {
 	for _, column := range gone {
 		if i, known := slices.BinarySearch(v.columns, column); known {
+			v.all.Add(-v.of[i].count, -v.of[i].zeros)
 			v.columns, v.of = slices.Delete(v.columns, i, i+1), slices.Delete(v.of, i, i+1)
 		}
 	}
@@ -145,8 +142,9 @@ func (v *Values) State(c *coder.Coder) {
 	if c.Failed = c.Failed || len(numbers) != 5*len(v.columns) || !slices.IsSorted(v.columns); c.Failed {
 		return
 	}
-	v.of = v.of[:0]
+	v.of, v.all = v.of[:0], model.Zeros{}
 	for ; len(numbers) > 0; numbers = numbers[5:] {
 		v.of = append(v.of, readings{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4] != 0})
+		v.all.Add(numbers[0], numbers[1])
 	}
 }

@@ -16,7 +16,7 @@ func TestValues(t *testing.T) {
 		zeros  int // of a hundred readings, the others are 4
 		want   float64
 	}{
-		{model.SilentAuto, 0, 4}, {model.SilentAuto, 1, 0}, {model.SilentAuto, 50, 0}, {model.SilentMean, 50, 2}, {model.SilentZero, 0, 0},
+		{model.SilentAuto, 0, 4}, {model.SilentAuto, 1, 4}, {model.SilentAuto, 2, 0}, {model.SilentAuto, 50, 0}, {model.SilentMean, 50, 2}, {model.SilentZero, 0, 0},
 	} {
 		v := NewValues(tt.choice)
 		for i := range 6400 {
