@@ -149,7 +149,7 @@ type masked struct {
 	mask      silent.Mask
 	published []float64 // what each level would publish
 	columns   []uint32  // of the second-order expert
-	x, raw    []float64
+	x         []float64
 	numbers   event.Vec // that have hats, as they come
 	hats      event.Vec
 	places    []int // see panel.Panel.Places, of the event as it came

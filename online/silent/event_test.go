@@ -195,7 +195,6 @@ func TestAverages(t *testing.T) {
 // proximal one does not end where the loss is larger than at its beginning. Growth changes nothing but the unit of the squares.
 func TestStep(t *testing.T) {
 	eachProblem(t, func(t *testing.T, p *problem) {
-		before := p.objective()
 		was := make([][]float64, len(p.rows.Rows))
 		for i, row := range p.rows.Rows {
 			was[i] = append([]float64(nil), row...)
@@ -270,7 +269,7 @@ func TestStep(t *testing.T) {
 		for i := range p.rows.Ridge {
 			p.rows.Ridge[i] = 0
 		}
-		before = p.objective()
+		before := p.objective()
 		squares := 0.0
 		p.Begin(p.y, 1, p.value)
 		for j := range p.Outputs {
