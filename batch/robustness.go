@@ -165,7 +165,6 @@ func (w linear) forecast(d measured, i int, deletions, wrong []float64) {
 func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []float64) {
 	row, k := d.Row(i), len(w)
 	first, features := d.features(row)
-	luckOf := make([]float64, len(row.Index)) // of the entries
 	most := sampledMasks
 	var x []float64
 	var has, parts model.Parts
@@ -181,6 +180,8 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []f
 			}
 		}
 	}
+	draw := newDying(i, len(row.Index))
+	luckOf := draw.luck
 	// fill adds to scores what is expected of the numbers that do not survive a share p, so many
 	// times.
 	fill := func(p, times float64, scores []float64) {
@@ -206,37 +207,13 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []f
 	}
 	draws := max(1, min(64, most/d.Rows()))
 	scores, left := make([]float64, k*len(deletions)), make([]float64, len(deletions))
-	var r rand.PCG
-	r.Seed(uint64(i), 0x626c616e6b6f7574)
-	draw := func() float64 { return float64(r.Uint64()>>11) / (1 << 53) }
-	lucks := map[int32]float64{} // by group
-	group := func(g int32) float64 {
-		luck, ok := lucks[g]
-		if !ok {
-			luck = draw()
-			lucks[g] = luck
-		}
-		return luck
-	}
 	for range draws {
 		clear(scores)
 		clear(left)
-		clear(lucks)
+		draw.again(row, first, u)
 		for j, c := range row.Index {
-			var luck float64
-			switch {
-			case first[j] < j:
-				luck = luckOf[first[j]]
-			case u == nil:
-				luck = draw()
-			case u.pair[u.of[c]][0] >= 0:
-				luck = min(group(u.pair[u.of[c]][0]), group(u.pair[u.of[c]][1]))
-			default:
-				luck = group(u.of[c])
-			}
-			luckOf[j] = luck
 			for q, p := range deletions {
-				if luck < p {
+				if luckOf[j] < p {
 					continue
 				}
 				if first[j] == j {
@@ -261,4 +238,89 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []f
 			cost[q] += d.cost(i, scores[q*k:q*k+k]) * (d.Weight(i) / float64(draws))
 		}
 	}
+}
+
+// dying draws which features of an event die: those whose luck is below the share that does. Features of a unit have the
+// same, and of a product of two groups that of the one that dies first.
+type dying struct {
+	r       rand.PCG
+	luck    []float64 // by entry of the row
+	byGroup map[int32]float64
+}
+
+// newDying returns the draws of event i, of so many entries.
+func newDying(i, entries int) *dying {
+	d := &dying{luck: make([]float64, entries), byGroup: map[int32]float64{}}
+	d.r.Seed(uint64(i), 0x626c616e6b6f7574)
+	return d
+}
+
+// again draws once more; first has for each entry the first one of its feature.
+func (d *dying) again(row Row, first []int, u *units) {
+	clear(d.byGroup)
+	for j, c := range row.Index {
+		switch {
+		case first[j] < j:
+			d.luck[j] = d.luck[first[j]]
+		case u == nil:
+			d.luck[j] = d.draw()
+		case u.pair[u.of[c]][0] >= 0:
+			d.luck[j] = min(d.group(u.pair[u.of[c]][0]), d.group(u.pair[u.of[c]][1]))
+		default:
+			d.luck[j] = d.group(u.of[c])
+		}
+	}
+}
+
+func (d *dying) draw() float64 { return float64(d.r.Uint64()>>11) / (1 << 53) }
+
+func (d *dying) group(g int32) float64 {
+	luck, ok := d.byGroup[g]
+	if !ok {
+		luck = d.draw()
+		d.byGroup[g] = luck
+	}
+	return luck
+}
+
+// silentRobustness is groupRobustness where nobody says what died: a dead number reads what Data.SetDead says, everything
+// else is not sent, and what is left arrives, and is answered, as it is.
+func (w linear) silentRobustness(d measured, u *units, deletions []float64, rest func(row int)) []float64 {
+	k := len(w)
+	return averageCost(d, deletions, rest, func(d measured, i int, deletions, cost []float64) {
+		row := d.Row(i)
+		first, _ := d.features(row)
+		whole, scores := make([]float64, k), make([]float64, k*len(deletions))
+		for o := range k {
+			whole[o] = w.intercept(d.Data, o)
+			for j, c := range row.Index {
+				whole[o] += row.At(j) * w[o][c]
+			}
+		}
+		draws := max(1, min(64, sampledMasks/d.Rows()))
+		draw := newDying(i, len(row.Index))
+		for range draws {
+			for q := range deletions {
+				copy(scores[q*k:][:k], whole)
+			}
+			draw.again(row, first, u)
+			for j, c := range row.Index {
+				by := row.At(j)
+				if d.dead != nil {
+					by -= d.dead[c]
+				}
+				for q, p := range deletions {
+					if draw.luck[j] >= p {
+						continue
+					}
+					for o := range k {
+						scores[q*k+o] -= by * w[o][c]
+					}
+				}
+			}
+			for q := range deletions {
+				cost[q] += d.cost(i, scores[q*k:][:k]) * (d.Weight(i) / float64(draws))
+			}
+		}
+	})
 }

@@ -239,6 +239,10 @@ type Standing struct {
 	// GroupRobustness is the same by the share of the groups of features that die. It is
 	// left out where no groups are named and the noise is not of groups.
 	GroupRobustness []*float64 `json:"group_robustness,omitempty"`
+	// SilentRobustness and SilentGroupRobustness are the same where nobody says what died: dead numbers read what the live
+	// model says, and answers are those to whole events.
+	SilentRobustness      []*float64 `json:"silent_robustness"`
+	SilentGroupRobustness []*float64 `json:"silent_group_robustness,omitempty"`
 }
 
 // Difference is a feature whose weights differ.
@@ -606,6 +610,7 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 	r.RelativeGap = defined(r.Gap / math.Abs(r.Exact.Objective))
 	v.compare(r, all, live, exact, c)
 
+	v.all().SetDead(v.live.DeadStandardized)
 	rows := v.heldOut
 	r.MeasuredOn = "holdout"
 	if len(rows) == 0 {
@@ -642,7 +647,9 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 		side.to.Robustness = v.byLevel(*side.decides, side.m, c, func(w linear) []float64 { return w.robustness(sample, c.Deletions, rest) })
 		if groups != nil {
 			side.to.GroupRobustness = v.byLevel(*side.decides, side.m, c, func(w linear) []float64 { return w.groupRobustness(sample, groups, c.Deletions, rest) })
+			side.to.SilentGroupRobustness = allDefined(side.decides.silentRobustness(sample, groups, c.Deletions, rest))
 		}
+		side.to.SilentRobustness = allDefined(side.decides.silentRobustness(sample, nil, c.Deletions, rest))
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
@@ -679,6 +686,13 @@ func (v *Evidence) byLevel(w linear, m *model.Linear, c ValidateConfig, of func(
 			e = made[m.Missing.Levels[model.MissingBin(share)]][k]
 		}
 		out = append(out, defined(e))
+	}
+	return out
+}
+
+func allDefined(values []float64) (out []*float64) {
+	for _, x := range values {
+		out = append(out, defined(x))
 	}
 	return out
 }

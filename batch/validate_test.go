@@ -195,7 +195,7 @@ func TestForecastIsSimulation(t *testing.T) {
 		all    []event.Example
 	}{{"adult", adultSchema, adult}, {"four classes", severalSchema, more}, {"two classes", binarySchema, binary}} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, live, _ := validated(t, tt.schema, tt.all, func(c *online.Config) { c.Optimizer = "adagrad" }, batch.DefaultValidateConfig()) // no hats
+			r, live, _ := validated(t, tt.schema, tt.all, func(c *online.Config) { c.Optimizer, c.SilentValue = "adagrad", "zero" }, batch.DefaultValidateConfig()) // no hats
 			var held []event.Example
 			for i := 0; i < len(tt.all); i += 10 {
 				held = append(held, tt.all[i])
@@ -205,16 +205,29 @@ func TestForecastIsSimulation(t *testing.T) {
 					continue
 				}
 				const copies = 30
-				wrong := 0
+				wrong, silently := 0, 0
 				draw := rand.New(rand.NewPCG(3, uint64(k)))
+				var left event.Example
 				for i := range held {
 					for range copies {
+						var dead []bool
+						for range held[i].Features.Index {
+							dead = append(dead, draw.Float64() < d)
+						}
+						model.DeleteSilently(live, &held[i], held[i].Features.Index, dead, &left)
+						if model.Predict(live.Score(&left, make([]float64, live.Outputs))) != held[i].Label {
+							silently++
+						}
 						if model.Predict(live.Score(without(draw, &held[i], d), make([]float64, live.Outputs))) != held[i].Label {
 							wrong++
 						}
 					}
 				}
 				simulated := 100 * float64(wrong) / float64(copies*len(held))
+				silent := 100 * float64(silently) / float64(copies*len(held))
+				if got := *r.Live.SilentRobustness[k]; math.Abs(got-silent) > 1.5 {
+					t.Errorf("at %v, silently, the forecast is %.2f %%, simulation says %.2f %%", d, got, silent)
+				}
 				t.Logf("%.1f: forecast %.2f, simulated %.2f", d, *r.Live.Robustness[k], simulated)
 				if math.Abs(*r.Live.Robustness[k]-simulated) > 1.5 {
 					t.Errorf("at %v the forecast is %.2f %%, simulation says %.2f %%", d, *r.Live.Robustness[k], simulated)

@@ -406,11 +406,18 @@ func printValidation(out io.Writer, r *batch.Validation, draw bool) {
 		fmt.Fprintf(w, "log-loss\t%s\t%s\t\n", share(r.Live.LogLoss), share(r.Exact.LogLoss))
 		fmt.Fprintf(w, "calibration error\t%s\t%s\t\n", share(r.Live.CalibrationError), share(r.Exact.CalibrationError))
 	}
-	for i, d := range r.Deletions {
-		fmt.Fprintf(w, "%s with %g %% deleted\t%s\t%s\t\n", wrong, 100*d, share(r.Live.Robustness[i]), share(r.Exact.Robustness[i]))
-	}
-	for i, live := range r.Live.GroupRobustness {
-		fmt.Fprintf(w, "%s with %g %% of the groups deleted\t%s\t%s\t\n", wrong, 100*r.Deletions[i], share(live), share(r.Exact.GroupRobustness[i]))
+	for _, curve := range []struct {
+		dead        string
+		live, exact []*float64
+	}{
+		{"deleted, declared", r.Live.Robustness, r.Exact.Robustness},
+		{"deleted, silent", r.Live.SilentRobustness, r.Exact.SilentRobustness},
+		{"of the groups deleted, declared", r.Live.GroupRobustness, r.Exact.GroupRobustness},
+		{"of the groups deleted, silent", r.Live.SilentGroupRobustness, r.Exact.SilentGroupRobustness},
+	} {
+		for i, live := range curve.live {
+			fmt.Fprintf(w, "%s with %g %% %s\t%s\t%s\t\n", wrong, 100*r.Deletions[i], curve.dead, share(live), share(curve.exact[i]))
+		}
 	}
 	w.Flush()
 	if draw && len(r.Deletions) > 1 {
