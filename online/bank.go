@@ -531,29 +531,13 @@ func (l *bank) compareAverages() {
 	for v := range l.levels {
 		lv := &l.levels[v]
 		gain := 0.0
-		if v == l.others() && now.told == nil {
-			at := v * l.k
-			gain = l.silent.event.Gain(now.step.Y[at:at+l.k], lv.Coefficient, now.value[at:at+l.k])
-		}
-		for k := range l.active {
-			j := v*l.k + k
-			if v == l.others() && now.told == nil {
-				break
-			}
-			if now.told != nil { // without noise, as who reads the model meets whole events
-				iterate, _, _ := l.set.loss.At(now.step.Y[j], now.told[j], 0)
-				average, _, _ := l.set.loss.At(now.step.Y[j], now.told[l.n+j], 0)
-				gain += average - iterate
-				continue
-			}
-			variance := now.step.Variance[j]
-			if l.groups != nil {
-				variance = now.averageQ[j]
-			} else if l.set.noisy && l.set.noiseKind != constant {
-				variance = lv.strength * now.averageQ[j]
-			}
-			average, _, _ := l.set.loss.At(now.step.Y[j], now.step.F[j]+lv.Coefficient*now.lag[j], variance)
-			gain += average - now.value[j]
+		switch {
+		case now.told != nil:
+			gain = l.gainTold(v)
+		case v == l.others():
+			gain = l.gainSilent(lv.Coefficient)
+		default:
+			gain = l.gainOf(v)
 		}
 		if lv.Compare(gain, every); !l.shared() {
 			lv.Choose()
@@ -562,6 +546,36 @@ func (l *bank) compareAverages() {
 	if l.shared() {
 		l.share.Compared += every
 	}
+}
+
+// gainTold returns by how much the average of a level has lost more than its iterate by what they said earlier: without
+// noise, as who reads the model meets whole events.
+func (l *bank) gainTold(v int) (gain float64) {
+	now := &l.now
+	for k := range l.active {
+		j := v*l.k + k
+		iterate, _, _ := l.set.loss.At(now.step.Y[j], now.told[j], 0)
+		average, _, _ := l.set.loss.At(now.step.Y[j], now.told[l.n+j], 0)
+		gain += average - iterate
+	}
+	return gain
+}
+
+// gainOf returns by how much the average of a level loses more than its iterate at the event at hand, under its noise.
+func (l *bank) gainOf(v int) (gain float64) {
+	now, lv := &l.now, &l.levels[v]
+	for k := range l.active {
+		j := v*l.k + k
+		variance := now.step.Variance[j]
+		if l.groups != nil {
+			variance = now.averageQ[j]
+		} else if l.set.noisy && l.set.noiseKind != constant {
+			variance = lv.strength * now.averageQ[j]
+		}
+		average, _, _ := l.set.loss.At(now.step.Y[j], now.step.F[j]+lv.Coefficient*now.lag[j], variance)
+		gain += average - now.value[j]
+	}
+	return gain
 }
 
 // sumAverage sums basis a^2 of the averages, or finds the variances if features die in
@@ -644,20 +658,19 @@ func (l *bank) unlabeled(weight float64) {
 		return
 	}
 	now := &l.now
-	for v := range l.levels {
+	for v := range l.others() {
 		lv := &l.levels[v]
 		for k := range l.active {
 			j := v*l.k + k
 			p := 1 / (1 + loss.Exp(-now.step.F[j]))
-			if v == l.others() {
-				now.step.H[j] = weight * l.config.UnlabeledWeight * l.silent.event.Curvature(k, p)
-				continue
-			}
 			variance := l.variance(lv, j, k)
 			_, _, up := l.set.loss.At(1, now.step.F[j], variance)
 			_, _, down := l.set.loss.At(-1, now.step.F[j], variance)
 			now.step.H[j] = 2 * weight * l.config.UnlabeledWeight * (p*up + (1-p)*down)
 		}
+	}
+	if l.silent != nil {
+		l.curveSilent(weight * l.config.UnlabeledWeight)
 	}
 	now.step.Growth = l.fade.Growth
 	l.segment()

@@ -14,7 +14,8 @@ import (
 // the user expects to be missing.
 const naturalShare = 0.8
 
-// The scales of one weight vector, and of several levels of classes.
+// The scales of one weight vector, of several levels of classes, and of levels beside a silent one or of that alone: heavy
+// dropout is served with its weights times 1/(1-q) where what is left of an event is not rescaled.
 var oneScale, levelScales, silentScales = []float64{1}, []float64{0.7, 1, 1.4}, []float64{0.5, 0.7, 1, 1.4, 2}
 
 // newTable returns the shares that a stream begins with: most for the level whose noise is
@@ -35,10 +36,10 @@ func (l *answering) newTable() *probe.Table {
 
 // scales returns by what the scores of each level are multiplied to be compared.
 func (l *answering) scales() []float64 {
-	if l.set.numbers || len(l.levels) == 1 && (l.silent == nil || l.k == 1) {
+	switch {
+	case l.set.numbers || len(l.levels) == 1 && l.silent == nil:
 		return oneScale
-	}
-	if l.silent != nil {
+	case l.silent != nil:
 		return silentScales
 	}
 	return levelScales

@@ -18,7 +18,7 @@ type silentLevel struct {
 
 	// Of the event at hand, by row of a feature.
 	dead   []float64
-	units  []int32
+	units  []int32  // nil where single features die
 	fields []uint16 // by feature
 }
 
@@ -52,7 +52,7 @@ func (l *bank) takeSilent(e *event.Example, columns []uint32) {
 		return
 	}
 	n := len(columns)
-	s.dead, s.units = zeros(s.dead, n), s.units[:0]
+	s.dead = zeros(s.dead, n)
 	walk := l.dead.Walk()
 	for i, column := range columns {
 		at := l.rowOf(i)
@@ -76,18 +76,34 @@ func (l *bank) takeSilent(e *event.Example, columns []uint32) {
 			s.units[l.rowOf(i)] = s.grouping.Of(field, l.scaling.Scaler.Curves.Source(column))
 		}
 	}
-	units := s.units
-	if s.grouping == nil {
-		units = nil
-	}
-	s.event.Take(&l.now.step.Event, s.dead, units)
+	s.event.Take(&l.now.step.Event, s.dead, s.units)
 }
 
 // beginSilent finds the losses and derivatives of the silent level, and returns by how much the loss changes with the
 // coefficient of its lags.
 func (l *bank) beginSilent(importance float64) (slope float64) {
-	s, at := l.silent, l.silent.level*l.k
-	return s.event.Begin(l.now.step.Y[at:at+l.k], importance, l.now.value[at:at+l.k])
+	return l.silent.event.Begin(l.silentY(), importance, l.now.value[l.silent.level*l.k:])
+}
+
+// silentY returns the targets of the silent level, of the outputs in use.
+func (l *bank) silentY() []float64 { return l.now.step.Y[l.silent.level*l.k:][:l.active] }
+
+// gainSilent returns by how much the average of the silent level, of this coefficient, loses more than its iterate.
+func (l *bank) gainSilent(coefficient float64) float64 {
+	return l.silent.event.Gain(l.silentY(), coefficient, l.now.value[l.silent.level*l.k:])
+}
+
+// curveSilent finds the expected curvatures of the silent level at an event without label, times a weight.
+func (l *bank) curveSilent(weight float64) {
+	at := l.silent.level * l.k
+	h := l.now.step.H[at:][:l.active]
+	for k := range h {
+		h[k] = 1 / (1 + loss.Exp(-l.now.step.F[at+k]))
+	}
+	l.silent.event.Curvatures(h, h)
+	for k := range h {
+		h[k] *= weight
+	}
 }
 
 // stepSilent makes the step of the silent level.
@@ -97,7 +113,7 @@ func (l *bank) stepSilent() {
 	}
 	s, step := l.silent, &l.now.step
 	at := s.level * l.k
-	s.event.Step(step.Y[at:at+l.k], silent.Settings{
+	s.event.Step(l.silentY(), silent.Settings{
 		Eta: -step.MinusEta[at], Start: l.config.Start, Growth: step.Growth, Inverse: step.Inverse[at],
 		Importance: step.Importance, Proximal: l.config.Adapt && l.k == 1 || step.Young,
 	})

@@ -16,12 +16,11 @@ type Event struct {
 	// First is the level's first index by level and output, Outputs how many it has of all N.
 	First, Outputs, N int
 
-	rows   *rows.Event
-	x      []float64 // by row of a feature: x - z
-	dead   []float64 // z, likewise
-	units  []int32   // by row: what it dies with; nil where each feature dies by itself
-	count  int       // of units
-	lifted bool      // some z is not 0
+	rows  *rows.Event
+	x     []float64 // by row of a feature: x - z
+	dead  []float64 // z, likewise
+	units []int32   // by row: what it dies with; nil where each feature dies by itself
+	count int       // of units
 
 	iterate, average sums
 	// The derivatives of the loss of the iterate by score, intercept and squares, times the importance.
@@ -41,10 +40,9 @@ type sums struct {
 // where each dies by itself, both by row and borrowed until the next event.
 func (e *Event) Take(event *rows.Event, dead []float64, units []int32) {
 	e.rows, e.dead, e.units = event, dead, units
-	e.x, e.lifted, e.count = e.x[:0], false, 0
+	e.x, e.count = e.x[:0], 0
 	for i, z := range dead {
 		e.x = append(e.x, event.X[i]-z)
-		e.lifted = e.lifted || z != 0
 	}
 	for _, unit := range units {
 		e.count = max(e.count, int(unit)+1)
@@ -111,7 +109,7 @@ func (e *Event) sum(s *sums, coefficient float64) {
 	}
 }
 
-// Begin finds the loss of the iterate at the targets y, of which a 0 is of an output that is not in use, and its
+// Begin finds the loss of the iterate at the targets y of the outputs in use, which are the first ones, and its
 // derivatives. The losses are written to value. It returns by how much the loss changes with the
 // coefficient of the lags, as if the squares did not.
 func (e *Event) Begin(y []float64, importance float64, value []float64) (slope float64) {
@@ -120,10 +118,7 @@ func (e *Event) Begin(y []float64, importance float64, value []float64) (slope f
 	e.ds, e.di, e.dq = zeros(e.ds, k), zeros(e.di, k), zeros(e.dq, k)
 	e.parts = slices.Grow(e.parts[:0], k)[:k]
 	s, rates := &e.iterate, e.Noise.Rates()
-	for j := range k {
-		if y[j] == 0 {
-			continue
-		}
+	for j := range y {
 		value[j], e.parts[j] = e.Noise.ByRate(e.Loss, y[j], s.score[j], s.intercept[j], s.squares[j])
 		for i, q := range rates {
 			p := &e.parts[j][i]
@@ -151,30 +146,24 @@ func (e *Event) Begin(y []float64, importance float64, value []float64) (slope f
 func (e *Event) Gain(y []float64, coefficient float64, value []float64) (gain float64) {
 	s := &e.average
 	e.sum(s, coefficient)
-	for j := range e.Outputs {
-		if y[j] == 0 {
-			continue
-		}
+	for j := range y {
 		at, _, _, _ := e.Noise.At(e.Loss, y[j], s.score[j], s.intercept[j], s.squares[j])
 		gain += at - value[j]
 	}
 	return gain
 }
 
-// Curvature returns the expected second derivative of the loss by the score of output j, over both labels by the
-// probability that the iterate gives them: 2 dL/dsquares. Of the event at hand Begin need not have been called.
-func (e *Event) Curvature(j int, probability float64) float64 {
+// Curvatures writes to h, by output in use, the expected second derivative of the loss by the score, 2 dL/dsquares: over both
+// labels, by the probability of the positive one. It needs no Begin.
+func (e *Event) Curvatures(positive, h []float64) {
 	s := &e.iterate
-	if len(s.score) != e.Outputs || j == 0 {
-		e.sum(s, 0)
+	e.sum(s, 0)
+	for j, p := range positive {
+		_, _, _, up := e.Noise.At(e.Loss, 1, s.score[j], s.intercept[j], s.squares[j])
+		_, _, _, down := e.Noise.At(e.Loss, -1, s.score[j], s.intercept[j], s.squares[j])
+		h[j] = 2 * (p*up + (1-p)*down)
 	}
-	_, _, _, up := e.Noise.At(e.Loss, 1, s.score[j], s.intercept[j], s.squares[j])
-	_, _, _, down := e.Noise.At(e.Loss, -1, s.score[j], s.intercept[j], s.squares[j])
-	return 2 * (probability*up + (1-probability)*down)
 }
-
-// Squares returns the sum of w^2 (x-z)^2 of the iterate of output j, of what dies together the square of its sum.
-func (e *Event) Squares(j int) float64 { return e.iterate.squares[j] }
 
 // Settings of a step.
 type Settings struct {
@@ -252,10 +241,7 @@ func (e *Event) stepSlowly(y []float64, c Settings) {
 			r[j] = rows.InverseRoot(start+m[j], least)
 		}
 	}
-	for j := range k {
-		if y[j] == 0 {
-			continue
-		}
+	for j := range y {
 		eta := c.Eta
 		if c.Proximal {
 			eta *= e.share(j, y[j], eta*root, c.Importance)
