@@ -384,6 +384,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 		learners = []string{""}
 	}
 	var first *simulate.Subject // its events are for all learners
+	var declares, grouped bool  // what their records can tell
 	for _, text := range learners {
 		changes := strings.Fields(text)
 		learner, err := o.learner(changes)
@@ -397,6 +398,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 			if err != nil {
 				return nil, err
 			}
+			declares, grouped = slices.ContainsFunc(data.paths, data.record.Declares), data.record.Grouped()
 			if s.Schema, err = findSchema(ctx, data, data.paths, learner.Loss); err != nil {
 				return nil, err
 			}
@@ -407,6 +409,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 		if s.Examples, s.Schema = first.Examples, first.Schema; loss.LabelsOf(learner.Loss) != s.Schema.Target {
 			return nil, usageError{fmt.Errorf("losses %s and %s read labels in different ways: replay such learners apart", first.Learn.Loss, learner.Loss)}
 		}
+		*learner = learner.Among(declares, grouped)
 		subjects = append(subjects, s)
 	}
 	for i, s := range subjects {
