@@ -118,6 +118,7 @@ type Curve struct {
 	Treatment
 	Points  []Point `json:"points"`
 	expects bool    // the subject has learned for silent loss
+	loss    string  // the subject's
 }
 
 // Point is one nightmare of a family. Its error is the share of wrong classes in percent
@@ -268,7 +269,7 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 				if s.Learn != nil {
 					t.Rescale = false
 				}
-				c := Curve{Subject: s.Name, Learns: s.Learn != nil, Nightmare: family.Name, Treatment: t, expects: s.expectsSilence()}
+				c := Curve{Subject: s.Name, Learns: s.Learn != nil, Nightmare: family.Name, Treatment: t, expects: s.expectsSilence(), loss: s.loss()}
 				for _, l := range family.Levels {
 					if w, ok := base(l.Nightmare).(Worst); ok && s.Model != nil && linearOf(s.Model) == nil {
 						return nil, &RequestError{fmt.Errorf("%s: %v looks for the largest weights, which a kernel model has not", s.Name, w)}
@@ -313,8 +314,8 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 			return nil, err
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
+	if slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+		return nil, ctx.Err()
 	}
 	for i, u := range runs {
 		if err := outcomes[i].addTo(&result.Curves[u.curve].Points[u.point], u.nightmare, u.subject); err != nil {

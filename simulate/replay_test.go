@@ -342,6 +342,21 @@ func TestSilentLoss(t *testing.T) {
 			r.Curves[2] = curve("a", false, silent, 9, 10.9, 20.9)
 		}
 	}
+	// A window counts as long as it lasts. A learner of regression takes the loss of the subject.
+	r.Events, r.Numbers, r.Curves = 1000, true, nil
+	for _, treatment := range []Treatment{declared, silent} {
+		c := Curve{Subject: "d", Treatment: treatment, loss: "huber:2"}
+		c.Points = []Point{{Nightmare: "random:0.3@75%-150%", Window: &[2]int{750, 1500}, Deleted: 7.5, NumberErrors: &NumberErrors{RMSE: 1}}}
+		if treatment == silent {
+			c.Points[0].RMSE = 2
+		}
+		r.Curves = append(r.Curves, c)
+	}
+	if got := r.SilentLoss(); math.Abs(got.Missing-0.3) > 1e-12 || got.String() != `d at random:0.3@75%-150%: an RMSE of 2 if the loss is silent, an RMSE of 1 if it is declared; `+
+		`learner.silent_missing = 0.3 learns for silent loss (--learn=loss=huber:2 --learn="loss=huber:2 silent_missing=0.3" measures it)` {
+		t.Errorf("%+v: %s", got, got)
+	}
+	r.Numbers = false
 	r.Curves = []Curve{curve("b", true, declared, 2, 10, 20), curve("b", true, silent, 2, 21, 40)}
 	if got := r.SilentLoss().String(); got != "b at random:0.7: 40.0 % error if the loss is silent, 20.0 % error if it is declared" {
 		t.Errorf("%q", got)

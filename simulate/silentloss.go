@@ -14,7 +14,7 @@ import (
 type SilentLoss struct {
 	Subject   string  `json:"model"`
 	Nightmare string  `json:"nightmare"`
-	Missing   float64 `json:"missing"` // the fraction of the features that is dead
+	Missing   float64 `json:"missing"` // the fraction of the features that is dead while the nightmare lasts
 	Declared  float64 `json:"declared"`
 	Silent    float64 `json:"silent"`
 	// Expects says that the subject has learned for silent loss.
@@ -24,7 +24,7 @@ type SilentLoss struct {
 	Other       string  `json:"other,omitempty"`
 	OtherSilent float64 `json:"other_silent,omitempty"`
 
-	numbers bool
+	regression string // the subject's loss of regression, "" of classes
 }
 
 // Silent loss is reported if it costs more by this part of the declared error, and of classes by so many percentage
@@ -37,7 +37,10 @@ func (r *Result) SilentLoss() (most *SilentLoss) {
 	r.eachPair(func(declared, silent *Curve) {
 		for i := range silent.Points {
 			p := &silent.Points[i]
-			s := &SilentLoss{Subject: silent.Subject, Nightmare: p.Nightmare, Missing: p.Deleted / 100, Expects: silent.expects, numbers: r.Numbers}
+			s := &SilentLoss{Subject: silent.Subject, Nightmare: p.Nightmare, Missing: r.missing(p), Expects: silent.expects}
+			if r.Numbers {
+				s.regression = silent.loss
+			}
 			s.Declared, _ = declared.Points[i].errors()
 			s.Silent, _ = p.errors()
 			more := s.Silent - s.Declared
@@ -63,6 +66,15 @@ func (r *Result) SilentLoss() (most *SilentLoss) {
 	return most
 }
 
+// missing returns the fraction of the features that is dead while the nightmare lasts.
+func (r *Result) missing(p *Point) float64 {
+	missing := p.Deleted / 100
+	if p.Window != nil {
+		missing *= float64(r.Events) / float64(max(1, min(p.Window[1], r.Events)-p.Window[0]))
+	}
+	return missing
+}
+
 // eachPair calls f with the declared and the silent curve of each subject in each family.
 func (r *Result) eachPair(f func(declared, silent *Curve)) {
 	for i := range r.Curves {
@@ -80,9 +92,9 @@ func (s *SilentLoss) String() string {
 	if s == nil {
 		return ""
 	}
-	form := "%.1f %% error"
-	if s.numbers {
-		form = "an RMSE of %.4g"
+	form, learn := "%.1f %% error", "--learn --learn=silent_missing=%g"
+	if s.regression != "" {
+		form, learn = "an RMSE of %.4g", "--learn=loss="+s.regression+" --learn=\"loss="+s.regression+" silent_missing=%g\""
 	}
 	text := fmt.Sprintf("%s at %s: "+form+" if the loss is silent, "+form+" if it is declared", event.Printable(s.Subject), event.Printable(s.Nightmare), s.Silent, s.Declared)
 	switch d := min(max(math.Round(10*s.Missing)/10, 0.1), 0.9); {
@@ -91,6 +103,6 @@ func (s *SilentLoss) String() string {
 	case s.Other != "":
 		return text + fmt.Sprintf("; %s, which expects silent loss: "+form, event.Printable(s.Other), s.OtherSilent)
 	default:
-		return text + fmt.Sprintf("; learner.silent_missing = %g learns for silent loss (--learn --learn=silent_missing=%g measures it)", d, d)
+		return text + fmt.Sprintf("; learner.silent_missing = %g learns for silent loss ("+learn+" measures it)", d, d)
 	}
 }

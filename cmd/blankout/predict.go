@@ -94,7 +94,7 @@ Predictions and the other measures are silent ones, with --declared declared one
 				return usageError{fmt.Errorf("predict: --unseen %q: want refuse or answer", o.unknown)}
 			}
 			if o.declared && o.rescale {
-				return usageError{errors.New("predict: --declared lets the model's rule answer, --rescale does not: give one of them, or --missing-policy rescale")}
+				return usageError{errors.New("predict: --declared lets the model's missing policy answer, --rescale does not: give one of them, or --missing-policy rescale")}
 			}
 			if o.maxEvents < 0 {
 				return usageError{fmt.Errorf("predict: --max-events %d: want a number that is not negative", o.maxEvents)}

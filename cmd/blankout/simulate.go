@@ -448,6 +448,9 @@ func findSchema(ctx context.Context, data *dataFlags, paths []string, lossName s
 			if err != nil {
 				return nil, err
 			}
+			if err := online.CheckLabels(lossName, classes); err != nil {
+				return nil, err
+			}
 			if len(classes) < 2 {
 				return nil, refusedError{fmt.Errorf("%s: fewer than two classes: nothing to tell apart", strings.Join(paths, " "))}
 			}
