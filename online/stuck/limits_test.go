@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"blankout/internal/coder"
@@ -97,6 +98,39 @@ func TestHonestReadingsCount(t *testing.T) {
 	}
 }
 
+// Four odd readings that are each followed by another value count if they are more than 1 % of the readings, three do not.
+func TestFewOddReadings(t *testing.T) {
+	for _, c := range []struct{ before, needed int }{{leastReadings, some}, {390, some}, {500, some + 2}, {5000, enough}} {
+		l, r := newLimited(t), rand.New(rand.NewPCG(9, 10))
+		l.feed(c.before, func(int) float64 { return 20 + r.NormFloat64() })
+		for n := range 30 {
+			if counts := l.take(0); counts != (n >= c.needed) {
+				t.Errorf("after %d readings and %d zeros 0 counts: %v", c.before, n, counts)
+			}
+			l.take(20)
+		}
+	}
+}
+
+// Readings that came to count extend the limits to themselves and no further, and are no evidence for others.
+func TestLimitsAfterAcceptance(t *testing.T) {
+	l, r := newLimited(t), rand.New(rand.NewPCG(11, 12))
+	l.feed(2000, func(int) float64 { return 1e6 + 2*r.Float64() })
+	l.feed(500, func(int) float64 { return 1e6 + 100 + r.Float64() })
+	for x, counts := range map[float64]bool{1e6 + 900: true, 1e6 - 900: true, 1e6 + 1200: false, 1e6 - 1200: false, 5e5: false} {
+		if l.counts(x) != counts {
+			t.Errorf("%v counts: %v", x, !counts)
+		}
+	}
+	for _, x := range []float64{-1e6, 2e6} {
+		l.feed(100, func(int) float64 { return x })
+		l.feed(100, func(int) float64 { return 1e6 + r.Float64() })
+		if l.counts(x) {
+			t.Errorf("%v, at which the sensor was dead once, counts", x)
+		}
+	}
+}
+
 // Young fields, constants and those that read 0 early have no such limits.
 func TestNoLimits(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
@@ -132,7 +166,7 @@ func TestLimitsState(t *testing.T) {
 		data := code(&l.Limits)
 		c := coder.Read(data)
 		var again Limits
-		if again.State(c); !c.Done() || !bytes.Equal(code(&again), data) {
+		if again.State(c); !c.Done() || !bytes.Equal(code(&again), data) || !slices.Equal(again.fields, l.Limits.fields) {
 			t.Fatalf("event %d: the state does not come back", n)
 		}
 		l.Limits = again

@@ -8,8 +8,9 @@
 //
 //	n >= Least,  r^n < chance / (number of numeric fields),  and  n > longer times the longest run of that value,
 //
-// or of any value of its kind, 0 or not 0, if no run of that value is known. r = (repeats + n + 1) / (readings + n + 2) counts the current run: without it a field that is
-// constant from its first reading is stuck. It is the r of the readings of that kind, if it has had
+// or of any value of its kind, 0 or not 0, if no run of that value is known.
+// r = (repeats + n + 1) / (readings + n + 2) counts the current run: without it a field that is
+// constant from its first reading is stuck. It is the r of the readings of that kind, if there are
 // enough of them, else the r of all readings.
 //
 // A field that has had two values only, such as a flag, is not stuck at one of them: a flag that is
@@ -25,7 +26,7 @@ import (
 
 const (
 	// Least is the fewest repeats of a run that is stuck. With 16 three fields of five real
-	// streams raise an alarm, with 50 none.
+	// streams raise an alarm, with 50 none of nine.
 	Least = 50
 	// chance is that of a false alarm under independent repeats, over all fields.
 	chance = 1e-9
@@ -216,7 +217,7 @@ func (f *field) isFlag() bool {
 // isStuck tests the current run of one of so many fields.
 func (f *field) isStuck(of *runs, fields int) bool {
 	most := of.ofKind[kindOf(f.last)]
-	if own := of.byValue[placeOf(f.last)]; own.repeats > 0 && own.value == f.last {
+	if own := of.byValue[placeOf(f.last)]; own.value == f.last {
 		most = own.repeats
 	}
 	if f.repeats <= longer*most || f.isFlag() {
@@ -280,8 +281,7 @@ const rarely = 0.99
 
 // Repeats returns the fraction of the readings of a field that repeat the one before, the current
 // run counted, and whether the field moves too rarely, or is a flag, so that it is not found when it
-// is stuck. ok is false
-// before Least readings, and for a field that is not numeric.
+// is stuck. ok is false before Least readings, and for a field that is not numeric.
 func (d *Detector) Repeats(id int) (fraction float64, never, ok bool) {
 	if id >= len(d.fields) || !d.fields[id].numeric || !d.fields[id].began {
 		return 0, false, false
