@@ -107,7 +107,7 @@ func (l *Learner) restoreFaults() {
 		l.faults.limits = stuck.Limits{}
 	}
 	on := l.faults.detector.Stuck()
-	l.watch.Health.Unstick(func(field int) bool {
+	l.watch.Health.Unstick(l.config.Stuck == stuckLog, func(field int) bool {
 		return !slices.ContainsFunc(on, func(r stuck.Run) bool { return int(r.Field) == field })
 	})
 	l.enforce()

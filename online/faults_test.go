@@ -324,6 +324,8 @@ func TestStuckSetting(t *testing.T) {
 		}
 		if alarms := again.Health().Alarms; (again.Published().Faults != nil) != faults || alarms != map[string]int{"missing": 1, "log": 1, "off": 0}[how] {
 			t.Errorf("%s: faults %+v, %d alarms", how, again.Published().Faults, alarms)
+		} else if alarms > 0 && strings.Contains(again.Health().Fields[0].Alarms[0].Text, "missing where") != faults {
+			t.Errorf("%s: %q", how, again.Health().Fields[0].Alarms[0].Text)
 		}
 	}
 	if _, err := New(with("perhaps"), s.schema); err == nil || !strings.Contains(err.Error(), `stuck "perhaps"`) {

@@ -39,6 +39,7 @@ func TestStuck(t *testing.T) {
 	type prediction struct {
 		Scores         []float64
 		Missing, Stuck []string
+		Unseen         []string
 		Explanation    []struct{ Feature string }
 	}
 	predict := func(event string) (p prediction) {
@@ -56,6 +57,10 @@ func TestStuck(t *testing.T) {
 	}
 	if stuck.Stuck = nil; fmt.Sprint(stuck) != fmt.Sprint(null) || moving.Scores[0] == null.Scores[0] {
 		t.Errorf("%+v\n%+v\n%+v", stuck, null, moving)
+	}
+	// The model has seen the field, though its value is missing: the event is not refused as one of unseen features.
+	if p := predict(`{"vibration":2.5,"new":1}`); fmt.Sprint(p.Unseen, p.Stuck) != "[new] [vibration]" {
+		t.Errorf("%+v", p)
 	}
 	_, text, _ := call(t, "GET", url+"/v1/features", "")
 	for _, want := range []string{`"kind":"stuck","state":"raised"`, `"value":2.5`, `vibration reads 2.5 since 2023-11-14T23:03:20Z: stuck, and missing where it reads that (found after 50 repeats; usually 0 % of its readings repeat the one before)`, `"repeats":0`} {

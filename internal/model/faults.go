@@ -172,11 +172,10 @@ func (h *Head) StuckFields(e *event.Example) (names []string) {
 	if h.Faults == nil {
 		return nil
 	}
+	of := h.Faults.byField
 	for i, id := range e.Field {
-		for _, s := range h.Faults.Stuck {
-			if s.Field == id && s.Value == e.Features.Value[i] && int(id) < len(h.Schema.Fields) {
-				names = append(names, h.Schema.Fields[id].Name)
-			}
+		if int(id) < min(len(of), len(h.Schema.Fields)) && of[id].stuck && of[id].value == e.Features.Value[i] {
+			names = append(names, h.Schema.Fields[id].Name)
 		}
 	}
 	return names

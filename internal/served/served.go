@@ -293,12 +293,12 @@ func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int)
 	if refusal := e.Refused; refusal != nil {
 		return Prediction{}, &event.Refusal{Reason: refusal.Reason, Detail: refusal.Detail, Value: slices.Clone(refusal.Value)}
 	}
-	stuck := m.StuckFields(e)
-	e = m.Declare(e, &d.left)
+	came := e
+	e = m.Declare(came, &d.left)
 	scores := m.Score(e, d.scores)
 	p, class := m.prediction(e, scores, d.chances)
-	p.Stuck = stuck
-	unknown, known := m.unknown(e)
+	p.Stuck = m.StuckFields(came)
+	unknown, known := m.unknown(came)
 	p.OnlyUnseen = len(unknown) > 0 && !known
 	var why []contribution
 	if explain > 0 {

@@ -35,11 +35,16 @@ func (h *Fields) Moves(id int, now Moment) {
 	h.fields[id].stuck = Stuck{}
 }
 
-// Unstick drops the alarms about stuck fields for which drop returns true, without a word.
-func (h *Fields) Unstick(drop func(field int) bool) {
+// Unstick drops the alarms about stuck fields for which drop returns true, without a message. It sets
+// Stuck.Logged of the others, as the settings may have changed.
+func (h *Fields) Unstick(logged bool, drop func(field int) bool) {
 	for id := range h.fields {
-		if f := &h.fields[id]; f.stuck.Repeats > 0 && drop(id) {
+		switch f := &h.fields[id]; {
+		case f.stuck.Repeats == 0:
+		case drop(id):
 			f.stuck = Stuck{}
+		default:
+			f.stuck.Logged = logged
 		}
 	}
 }
