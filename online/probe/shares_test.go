@@ -149,6 +149,17 @@ func TestTableMergesAndRestores(t *testing.T) {
 		if now := p.Sums(); !Fits(base, now, 20) || Fits(base, now, 19) {
 			t.Error("sums of 20 events do not fit, or fit 19")
 		}
+		for i := range p.curves() {
+			for _, of := range []func(*Curves) *Curve{func(c *Curves) *Curve { return &c.Error }, func(c *Curves) *Curve { return &c.LogLoss }} {
+				now := p.Sums()
+				for range 21 {
+					of(now.curves()[i]).Add(5, 1)
+				}
+				if Fits(base, now, 20) {
+					t.Errorf("21 samples or more of 20 events fit forecast %d", i)
+				}
+			}
+		}
 		fold.Merge(base, p.Sums())
 	}
 	if fold.levels[0].Taken() != 40 {
