@@ -23,6 +23,13 @@ type columnReadings struct {
 	kind           event.Kind
 }
 
+func (r *columnReadings) add(x float64) {
+	if r.n++; x == 0 {
+		r.zeros++
+	}
+	r.mean += (x - r.mean) / r.n
+}
+
 // Observe counts in an example as it came.
 func (g *Deaths) Observe(e *event.Example, schema *event.Schema) {
 	if g.columns == nil {
@@ -40,11 +47,7 @@ func (g *Deaths) Observe(e *event.Example, schema *event.Schema) {
 			}
 			g.columns[column] = r
 		}
-		x := e.Features.Value[i]
-		if r.n++; x == 0 {
-			r.zeros++
-		}
-		r.mean += (x - r.mean) / r.n
+		r.add(e.Features.Value[i])
 	}
 }
 
@@ -54,11 +57,7 @@ func DeathsOf(d *Data) *Deaths {
 	for i := range d.Rows() {
 		row := d.Row(i)
 		for j, c := range row.Index {
-			r, x := &all[c], row.At(j)
-			if r.n++; x == 0 {
-				r.zeros++
-			}
-			r.mean += (x - r.mean) / r.n
+			all[c].add(row.At(j))
 		}
 	}
 	g := &Deaths{examples: float64(d.Rows()), columns: map[uint32]*columnReadings{}}

@@ -79,7 +79,7 @@ type units struct {
 }
 
 // units returns the units of the columns under the Schema's groups, or
-// event.ErrNoGroups.
+// model.ErrNoGroups.
 func (d *Data) units() (*units, error) {
 	g := model.NewGrouping(d.Schema)
 	if err := g.Check(); err != nil {

@@ -140,3 +140,31 @@ func TestNumbersThatAreAllEqual(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// A quantile that lies among outliers has no curvature within reach of the first smoothing, which noise does not
+// round off where the weights are 0.
+func TestQuantileAmongOutliers(t *testing.T) {
+	x, _ := drawProblem(t, 23, 60, 2, false)
+	for _, size := range []float64{1e4, 1e9, 1e12} {
+		y := make([]float64, len(x))
+		for i, row := range x {
+			if y[i] = 5 + 3*row[0] - 2*row[1]; i%7 == 0 {
+				y[i] *= size
+			}
+		}
+		data := denseData(t, x, y)
+		data.Schema = data.Schema.Clone()
+		data.Schema.Target, data.Schema.Classes, data.targets = loss.Real, nil, y
+		for _, noise := range []string{"none", "dropout:0.3", "silent:0.5"} {
+			c := DefaultConfig()
+			c.Loss, c.Noise = "quantile:0.9", noise
+			fit, err := Train(context.Background(), data, c)
+			if err != nil {
+				t.Fatalf("size %g, noise %s: %v", size, noise, err)
+			}
+			if !fit.Converged {
+				t.Errorf("size %g, noise %s: %+v", size, noise, fit.Solution)
+			}
+		}
+	}
+}

@@ -17,9 +17,11 @@ package batch
 // without. The features are read once for all views.
 
 import (
+	"errors"
 	"fmt"
 
 	"blankout/internal/loss"
+	"blankout/internal/model"
 )
 
 // A view is a way to see a row: what its features x-z are multiplied by in the score, and V in
@@ -47,6 +49,9 @@ func (n *noising) see(d *Data, noise loss.Noise) loss.Noise {
 // silentGroups returns which features of Data die together, see jointNoise.
 func silentGroups(d *Data, n loss.Silent) (*groupNoise, error) {
 	g, err := jointNoise(d, n.Squares())
+	if errors.Is(err, model.ErrNoGroups) {
+		return nil, fmt.Errorf("noise %v: %w", n, model.ErrNoGroups)
+	}
 	if err != nil || g == nil {
 		return nil, err
 	}

@@ -451,6 +451,12 @@ func TestSilentIsRefused(t *testing.T) {
 			t.Errorf("%s %s %s: %v, want %q", c.loss, c.bound, c.noise, err, c.want)
 		}
 	}
+	d.Schema = event.NewSchema(5, []string{"a", "b"}, 2) // without fields
+	config := DefaultConfig()
+	config.Noise = "silent-group:0.5"
+	if _, err := Train(context.Background(), d, config); err == nil || !strings.HasPrefix(err.Error(), "noise silent-group:0.5: nothing says which features die together") {
+		t.Errorf("no groups: %v", err)
+	}
 }
 
 // The minima are those that another program found.

@@ -5,6 +5,7 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -282,6 +283,18 @@ func (s *solver) lowerSmoothing(decrease float64) bool {
 	return true
 }
 
+// raiseSmoothing raises the smoothing where that costs less than the tolerance: a kink further from all scores than the
+// smoothing reaches, as that of a quantile between outliers, has no curvature. It reports whether it changed anything.
+func (s *solver) raiseSmoothing() bool {
+	const most = 1e15 // in units of the score
+	if s.smoother == nil || s.eps >= most || s.smoother.SmoothingGap() > 0.003*s.opt.Tol*math.Abs(s.value) {
+		return false
+	}
+	s.eps *= 10
+	s.smoother.Smooth(s.eps)
+	return true
+}
+
 // stop reports the progress and returns whether s.gap is small enough or
 // the iterations are used up.
 func (s *solver) stop(ctx context.Context) (bool, error) {
@@ -352,6 +365,10 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 			enough = 0.3 * s.opt.Tol * math.Abs(s.value)
 		}
 		if err := s.direction(ctx, h, cg, diag, p, forcing, enough); err != nil {
+			var singular singularError
+			if errors.As(err, &singular) && s.raiseSmoothing() {
+				continue
+			}
 			return err
 		}
 		before := s.value
@@ -367,12 +384,13 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 			return err
 		}
 		if before-value <= 1e-15*math.Abs(before) {
-			// Rounding keeps the step from succeeding: try a few more times with less
+			// Rounding keeps the step from succeeding: try a few more times with another
 			// smoothing or a moved intercept.
 			if stalled++; stalled > 4 {
 				s.settle()
 				return nil
 			}
+			s.raiseSmoothing()
 		} else {
 			stalled = 0
 		}
@@ -618,11 +636,18 @@ func solveDense(a *mat.SymDense, grad, p []float64) error {
 	return solveFactored(c, grad, p)
 }
 
+// singularError is a linear system of so many unknowns without a solution.
+type singularError int
+
+func (n singularError) Error() string {
+	return fmt.Sprintf("the linear system of %d unknowns is singular: a feature is constant or repeats others and nothing penalizes it, or values differ too much in size", int(n))
+}
+
 // factorize returns Cholesky's factor of a, which it may nudge.
 func factorize(a *mat.SymDense) (*mat.Cholesky, error) {
 	var c mat.Cholesky
 	if !c.Factorize(a) && !(nudge(a) && c.Factorize(a)) {
-		return nil, fmt.Errorf("the linear system of %d unknowns is singular: a feature is constant or repeats others and nothing penalizes it, or values differ too much in size", a.SymmetricDim())
+		return nil, singularError(a.SymmetricDim())
 	}
 	return &c, nil
 }

@@ -586,9 +586,18 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	return d, scaler, nil
 }
 
-// silent says that features die silently under the noise, or under one of the grid.
+// silent reports whether features die silently under the noise, or under one of the grid.
 func (o *trainFlags) silent() bool {
-	return o.online.config.SilentMissing > 0 || slices.ContainsFunc(append([]string{o.config.Noise}, o.grid...), func(s string) bool { return strings.Contains(s, "silent") })
+	noises := []string{o.config.Noise}
+	for _, g := range o.grid {
+		if axis, err := batch.ParseAxis(g); err == nil && axis.Key == "noise" {
+			noises = append(noises, axis.Values...)
+		}
+	}
+	return o.online.config.SilentMissing > 0 || slices.ContainsFunc(noises, func(s string) bool {
+		noise, err := loss.ParseNoise(s)
+		return err == nil && loss.IsSilent(noise)
+	})
 }
 
 // labelsOf says what labels are.

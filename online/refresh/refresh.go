@@ -350,9 +350,6 @@ func viewsOf(noise loss.Noise) []view {
 	silent, ok := noise.(loss.Silent)
 	if !ok || silent.D == 0 {
 		_, c1, c2 := noise.Coefficients()
-		if ok {
-			c2 = 0
-		}
 		return []view{{1, 1, c1, c2}}
 	}
 	rates := silent.Rates()
