@@ -7,7 +7,7 @@
 // DIR has a folder for each data set with gzipped svmlight files (stream, or
 // train and test) or MNIST's idx files. Peers that are not given are left out.
 // With -only it makes some of the sections: streams, rules, exact, deletion, speed,
-// slower, solvers, nulls, sets, observed, group, silent. The last takes any sets:
+// slower, solvers, nulls, sets, observed, group, stuck, silent. The last takes any sets:
 //
 //	go run ./tools/quality -only silent -data DIR -sets gas_drift,mine -also "noise=dropout:0.3;expected_missing=0.7"
 //
@@ -77,7 +77,7 @@ func (c *comparison) run(only []string) (err error) {
 	sections := []struct {
 		name string
 		make func() error
-	}{{"streams", c.streams}, {"rules", c.rules}, {"exact", c.exact}, {"deletion", c.deletion}, {"speed", c.speed}, {"slower", c.slower}, {"solvers", c.solvers}, {"nulls", c.nulls}, {"sets", c.sets}, {"observed", c.observed}, {"group", c.group}, {"silent", c.silentTables}}
+	}{{"streams", c.streams}, {"rules", c.rules}, {"exact", c.exact}, {"deletion", c.deletion}, {"speed", c.speed}, {"slower", c.slower}, {"solvers", c.solvers}, {"nulls", c.nulls}, {"sets", c.sets}, {"observed", c.observed}, {"group", c.group}, {"stuck", c.stuckFields}, {"silent", c.silentTables}}
 	for _, s := range sections {
 		if slices.Contains(only, s.name) {
 			if err := s.make(); err != nil {
