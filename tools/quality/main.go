@@ -7,11 +7,13 @@
 // DIR has a folder for each data set with gzipped svmlight files (stream, or
 // train and test) or MNIST's idx files. Peers that are not given are left out.
 // With -only it makes some of the sections: streams, rules, exact, deletion, speed,
-// slower, solvers, nulls, sets, observed, group, stuck, silent. The last takes any sets:
+// slower, solvers, nulls, sets, observed, group, stuck, learners, silent. The last takes any sets:
 //
 //	go run ./tools/quality -only silent -data DIR -sets gas_drift,mine -also "noise=dropout:0.3;expected_missing=0.7"
 //
-// DIR/mine holds stream.csv, say.
+// DIR/mine holds stream.csv, say. Section learners compares two learners on the same events and masks:
+//
+//	go run ./tools/quality -only learners -data DIR -learners old,old-adagrad -sets elec2,usps -also noise=none
 package main
 
 import (
@@ -20,6 +22,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -45,6 +48,7 @@ type comparison struct {
 	cost                        float64 // C of the section solvers
 	rounds                      int     // of its runs
 	silent                      silentOptions
+	learnersOf                  string // the two of the section learners
 	w                           io.Writer
 }
 
@@ -59,6 +63,7 @@ func main() {
 	flag.Float64Var(&c.cost, "cost", 0.1, "`C` of the section solvers")
 	flag.IntVar(&c.rounds, "rounds", 5, "`N` runs of each program in the section solvers")
 	c.silent.add(flag.CommandLine)
+	flag.StringVar(&c.learnersOf, "learners", "old,old-adagrad", "section learners: `TWO` of "+strings.Join(slices.Sorted(maps.Keys(contenders)), ", "))
 	flag.Parse()
 	if err := c.run(strings.Split(*only, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "quality:", err)
@@ -77,7 +82,7 @@ func (c *comparison) run(only []string) (err error) {
 	sections := []struct {
 		name string
 		make func() error
-	}{{"streams", c.streams}, {"rules", c.rules}, {"exact", c.exact}, {"deletion", c.deletion}, {"speed", c.speed}, {"slower", c.slower}, {"solvers", c.solvers}, {"nulls", c.nulls}, {"sets", c.sets}, {"observed", c.observed}, {"group", c.group}, {"stuck", c.stuckFields}, {"silent", c.silentTables}}
+	}{{"streams", c.streams}, {"rules", c.rules}, {"exact", c.exact}, {"deletion", c.deletion}, {"speed", c.speed}, {"slower", c.slower}, {"solvers", c.solvers}, {"nulls", c.nulls}, {"sets", c.sets}, {"observed", c.observed}, {"group", c.group}, {"stuck", c.stuckFields}, {"silent", c.silentTables}, {"learners", c.learners}}
 	for _, s := range sections {
 		if slices.Contains(only, s.name) {
 			if err := s.make(); err != nil {

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -39,6 +40,9 @@ const (
 // frequent value.
 var zeroSets = []string{"spambase", "digits", "usps"}
 
+// silentSets are the sets of the section silent unless -sets names others.
+const silentSets = "gas_drift,spambase,covtype_10k,usps"
+
 // deathShares are the fractions of the features that are dead in the test events.
 var deathShares = []float64{0, 0.3, 0.5, 0.7}
 
@@ -53,13 +57,13 @@ type silentOptions struct {
 }
 
 func (o *silentOptions) add(f *flag.FlagSet) {
-	f.StringVar(&o.sets, "sets", "gas_drift,spambase,covtype_10k,usps", "section silent: the `SETS`, folders of -data with train.* and test.*, or stream.*\n(svmlight, CSV or JSON Lines with the label in the field label, without nulls)")
+	f.StringVar(&o.sets, "sets", "", "section silent: the `SETS`, folders of -data with train.* and test.*, or stream.*\n(svmlight, CSV or JSON Lines with the label in the field label, without nulls); "+silentSets+" unless given\nsection learners: these streams of docs/quality.md only")
 	f.StringVar(&o.rows, "rows", "", "section silent: make these `ROWS` only, by the word in front of their names")
-	f.StringVar(&o.also, "also", "", "section silent: further rows, `SETTINGS` of the learner such as noise=dropout:0.3,calibrate=off;noise=none")
+	f.StringVar(&o.also, "also", "", "section silent: further rows, `SETTINGS` of the learner such as noise=dropout:0.3,calibrate=off;noise=none\nsection learners: settings of both learners, such as noise=dropout:0.3,calibrate=off")
 	f.StringVar(&o.dead, "dead", "auto", "section silent: dead features read their `mean|zero`; auto is zero for "+strings.Join(zeroSets, ", "))
 	f.IntVar(&o.splits, "splits", 3, "section silent: `N` random splits of each set")
 	f.IntVar(&o.learn, "learn", 3000, "section silent: learn `N` events of a split, at most 65 % of the set")
-	f.IntVar(&o.test, "test", 1200, "section silent: test with `N` events")
+	f.IntVar(&o.test, "test", 1200, "sections silent and learners: test with `N` events")
 	f.IntVar(&o.group, "group", 1, "section silent: `N` consecutive columns die together")
 	f.IntVar(&o.copies, "copies", 3, "section silent: `N` corrupted copies of each event")
 }
@@ -468,8 +472,9 @@ func (c *comparison) silentTables() error {
 	if c.silent.group < 1 || c.silent.splits < 2 || !slices.Contains([]string{"auto", readsMean, readsZero}, c.silent.dead) {
 		return errors.New("want -group of at least 1, -splits of at least 2 and -dead auto, mean or zero")
 	}
+	names := strings.Split(cmp.Or(c.silent.sets, silentSets), ",")
 	short := map[bool][]string{false: make([]string, len(rows)), true: make([]string, len(rows))}
-	for name := range strings.SplitSeq(c.silent.sets, ",") {
+	for _, name := range names {
 		d, err := c.loadDeath(name)
 		if err != nil {
 			return err
@@ -504,7 +509,6 @@ func (c *comparison) silentTables() error {
 	}
 	for _, declared := range []bool{false, true} {
 		fmt.Fprintf(c.w, "### %s: error in %%, with 0 / 30 50 70 %% dead\n\n| |", map[bool]string{false: "silent", true: "declared"}[declared])
-		names := strings.Split(c.silent.sets, ",")
 		fmt.Fprintf(c.w, " %s |\n|%s\n", strings.Join(names, " | "), strings.Repeat("---|", 1+len(names)))
 		for i := range rows {
 			fmt.Fprintf(c.w, "| %s |%s\n", rows[i].name, short[declared][i])

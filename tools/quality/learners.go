@@ -1,0 +1,632 @@
+package main
+
+// This file compares two learners: the same events, the same masks, paired differences.
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"gonum.org/v1/gonum/stat"
+
+	"blankout/config"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	sums "blankout/internal/measure"
+	"blankout/online"
+	"blankout/stream/record"
+)
+
+// contender is a learner that is compared. A prediction is the probability of each class, or one number; it is borrowed
+// until the next call.
+type contender interface {
+	// Learn returns the prediction that was made before the event was learned.
+	Learn(e *event.Example) []float64
+	// Freeze returns the predictions of the model as it is now, for use before the next Learn.
+	Freeze() func(e *event.Example) []float64
+}
+
+// contenders are the learners that -learners names.
+var contenders = map[string]func(online.Config, *event.Schema) (contender, error){
+	"old": newOld,
+	"old-adagrad": func(c online.Config, s *event.Schema) (contender, error) {
+		c.Optimizer = "adagrad"
+		return newOld(c, s)
+	},
+}
+
+// old is online.Learner as a contender.
+type old struct {
+	l           *online.Learner
+	scores, out []float64
+}
+
+func newOld(c online.Config, s *event.Schema) (contender, error) {
+	l, err := online.New(c, s)
+	return &old{l: l}, err
+}
+
+func (o *old) Learn(e *event.Example) []float64 {
+	d := o.l.Decision()
+	scores := o.l.Learn(e)
+	if o.l.Schema().Target != loss.Sign {
+		return scores
+	}
+	o.out = slices.Grow(o.out[:0], max(2, len(scores)))
+	return d.Probabilities(scores, o.out)
+}
+
+func (o *old) Freeze() func(e *event.Example) []float64 {
+	m := o.l.Published()
+	o.scores = make([]float64, m.Outputs)
+	return func(e *event.Example) []float64 {
+		scores := m.Score(e, o.scores)
+		if m.Schema.Target != loss.Sign {
+			return []float64{m.Value(scores[0])}
+		}
+		o.out = slices.Grow(o.out[:0], max(2, len(scores)))
+		return m.Probabilities(scores, o.out)
+	}
+}
+
+// trial is a data set that two learners learn: its files are of a folder of -data, or lie at a path of the repository.
+type trial struct {
+	name, train, test string // without test: a stream, frozen at some places
+	most              int    // events learned; 0: all
+
+	load struct {
+		sync.Once
+		err  error
+		left sync.WaitGroup
+	}
+	columns     int
+	first, rest []trialRow // of train, and of test
+	unit        trialUnit  // regression only
+}
+
+// trialRow is an event as a row of a table.
+type trialRow struct {
+	label string
+	x     event.Vec
+}
+
+// trialUnit makes a regression's losses comparable: they are in hundredths of the mean's absolute error, and in variances.
+type trialUnit struct{ absolute, squared float64 }
+
+// mostColumns is the most columns of a set whose JSON has a field for each; the JSON of others is a text.
+const mostColumns = 800
+
+func trials() []*trial {
+	return []*trial{
+		{name: "imdb", train: "train.svm.gz", test: "test.svm.gz"}, {name: "mnist", train: "train-images-idx3-ubyte.gz", test: "t10k-images-idx3-ubyte.gz", most: 10_000},
+		{name: "usps", train: "train.svm.gz", test: "test.svm.gz"}, {name: "gas_drift", train: "stream.svm.gz"},
+		{name: "w8a", train: "train.svm.gz", test: "test.svm.gz"}, {name: "talkingdata_clicks", train: "stream.svm.gz"}, {name: "a9a", train: "train.svm.gz", test: "test.svm.gz"},
+		{name: "airlines_50k", train: "stream.svm.gz"}, {name: "elec2", train: "stream.svm.gz"}, {name: "sea", train: "stream.svm.gz"},
+		{name: "covtype_10k", train: "train.svm.gz", test: "test.svm.gz"}, {name: "outdoor", train: "stream.svm.gz"}, {name: "spam_stream", train: "stream.svm.gz"},
+		{name: "mushrooms", train: "train.svm.gz", test: "test.svm.gz"}, {name: "spambase", train: "train.svm.gz", test: "test.svm.gz"},
+		{name: "amazon_books", train: "train.svm.gz", test: "test.svm.gz"}, {name: "rcv1_small", train: "train.svm.gz", test: "test.svm.gz"},
+		{name: "rt_polarity", train: "all.svm.gz"}, {name: "subj", train: "all.svm.gz"}, {name: "digits", train: "stream.svm.gz"},
+		{name: "chick_weights", train: "tests/testdata/numbers/chick_weights.jsonl.gz"}, {name: "trump_approval", train: "tests/testdata/numbers/trump_approval.jsonl.gz"},
+		{name: "diabetes", train: "tests/testdata/numbers/diabetes.jsonl.gz"},
+	}
+}
+
+// numbers says whether the labels are numbers.
+func (t *trial) numbers() bool { return strings.HasSuffix(t.train, ".jsonl.gz") }
+
+// read loads the files.
+func (t *trial) read(c *comparison) error {
+	t.load.Do(func() {
+		if t.numbers() {
+			t.load.err = t.readNumbers()
+			return
+		}
+		for name, rows := range map[string]*[]trialRow{t.train: &t.first, t.test: &t.rest} {
+			if name == "" {
+				continue
+			}
+			s, err := read(c.path(t.name, name), record.DefaultConfig())
+			if err != nil {
+				t.load.err = err
+				return
+			}
+			for i := range s.examples {
+				x := s.examples[i].Features
+				*rows = append(*rows, trialRow{s.schema.Classes[s.examples[i].Label], x})
+				if n := x.Len(); n > 0 {
+					t.columns = max(t.columns, int(x.Index[n-1])+1)
+				}
+			}
+		}
+		if t.most > 0 {
+			t.first = t.first[:min(t.most, len(t.first))]
+		}
+		r := rand.New(rand.NewPCG(17, 1))
+		r.Shuffle(len(t.rest), func(i, j int) { t.rest[i], t.rest[j] = t.rest[j], t.rest[i] })
+		t.rest = t.rest[:min(c.silent.test, len(t.rest))]
+	})
+	return t.load.err
+}
+
+// readNumbers reads JSON lines: a column for each number, and one for each value of a text.
+func (t *trial) readNumbers() (err error) {
+	f, err := os.Open(filepath.FromSlash(t.train))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	in, err := gzip.NewReader(f)
+	if err != nil {
+		return err
+	}
+	columns := map[string]uint32{}
+	var targets []float64
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		var fields map[string]any
+		if err := json.Unmarshal(lines.Bytes(), &fields); err != nil {
+			return err
+		}
+		row := trialRow{label: strconv.FormatFloat(fields["label"].(float64), 'g', -1, 64)}
+		targets = append(targets, fields["label"].(float64))
+		delete(fields, "label")
+		values := map[uint32]float64{}
+		for _, name := range slices.Sorted(maps.Keys(fields)) {
+			value, isNumber := fields[name].(float64)
+			if !isNumber {
+				name, value = name+"="+fields[name].(string), 1
+			}
+			if _, ok := columns[name]; !ok {
+				columns[name] = uint32(len(columns))
+			}
+			values[columns[name]] = value
+		}
+		for _, column := range slices.Sorted(maps.Keys(values)) {
+			row.x.Index, row.x.Value = append(row.x.Index, column), append(row.x.Value, values[column])
+		}
+		t.first = append(t.first, row)
+	}
+	t.columns = len(columns)
+	mean, variance := stat.MeanVariance(targets, nil)
+	for _, y := range targets {
+		t.unit.absolute += math.Abs(y-mean) / float64(len(targets))
+	}
+	t.unit.squared = variance
+	return nil
+}
+
+// trialMask is what is missing from a test event: a fraction of its features, declared or read as 0.
+type trialMask struct {
+	missing  float64
+	declared bool
+}
+
+// trialMasks begins with whole events.
+var trialMasks = func() []trialMask {
+	out := []trialMask{{}}
+	for _, declared := range []bool{true, false} {
+		for _, missing := range deathShares[1:] {
+			out = append(out, trialMask{missing, declared})
+		}
+	}
+	return out
+}()
+
+func (m trialMask) String() string {
+	if m.missing == 0 {
+		return "whole"
+	}
+	return fmt.Sprintf("%s %.0f %%", map[bool]string{true: "declared", false: "silent"}[m.declared], 100*m.missing)
+}
+
+// dies returns the fraction from which on a feature of the i-th test event is missing.
+func dies(i int, column uint32) float64 {
+	z := (uint64(i)<<32 | uint64(column)) + 0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return float64((z^z>>31)>>11) / (1 << 53)
+}
+
+// trialFormat writes and decodes the rows of a trial in a format.
+type trialFormat struct {
+	*trial
+	format  string
+	text    bool // JSON of one text
+	decoder record.Decoder
+	line    []byte
+	missing []uint32
+	number  int64
+}
+
+const (
+	formatJSON    = "json"
+	formatSparse  = "svmlight"
+	trialTextName = "words"
+)
+
+func (t *trial) in(format string) (*trialFormat, record.Config) {
+	f := &trialFormat{trial: t, format: format, text: format == formatJSON && t.columns > mostColumns}
+	c := record.DefaultConfig()
+	c.Format = format
+	if f.text {
+		c.Text = []string{trialTextName}
+	}
+	if t.numbers() {
+		c.Target = loss.Real
+	}
+	return f, c
+}
+
+// declares says whether a record can say which features are missing.
+func (f *trialFormat) declares() bool { return !f.text }
+
+// event returns a row as the decoder makes it, masked as the i-th test event.
+func (f *trialFormat) event(row *trialRow, i int, mask trialMask, e *event.Example) error {
+	f.missing = f.missing[:0]
+	switch {
+	case f.format == formatSparse:
+		f.writeSparse(row, i, mask)
+	case f.text:
+		f.writeText(row, i, mask)
+	default:
+		f.writeFields(row, i, mask)
+	}
+	f.number++
+	*e = event.Example{}
+	if err := f.decoder.Decode(context.Background(), record.Record{Value: f.line, Offset: f.number}, e); err != nil {
+		return err
+	}
+	if e.Refused != nil {
+		return fmt.Errorf("%s: %w", f.line[:min(len(f.line), 200)], e.Refused)
+	}
+	if mask.declared && f.format == formatSparse {
+		e.MissingColumns = f.missing
+	}
+	return nil
+}
+
+func (f *trialFormat) writeSparse(row *trialRow, i int, mask trialMask) {
+	f.line = append(f.line[:0], row.label...)
+	if f.columns <= mostColumns { // zeros are missing, too
+		for column := range uint32(f.columns) {
+			if dies(i, column) < mask.missing {
+				f.missing = append(f.missing, column)
+			}
+		}
+	}
+	for at, column := range row.x.Index {
+		if dies(i, column) < mask.missing {
+			if f.columns > mostColumns {
+				f.missing = append(f.missing, column)
+			}
+			continue
+		}
+		f.line = strconv.AppendUint(append(f.line, ' '), uint64(column)+1, 10)
+		f.line = strconv.AppendFloat(append(f.line, ':'), row.x.Value[at], 'g', -1, 64)
+	}
+}
+
+func (f *trialFormat) writeText(row *trialRow, i int, mask trialMask) {
+	f.line = fmt.Appendf(f.line[:0], `{"label":%q,%q:"`, row.label, trialTextName)
+	for at, column := range row.x.Index {
+		if dies(i, column) < mask.missing {
+			continue
+		}
+		times := 1
+		if x := row.x.Value[at]; x == math.Trunc(x) {
+			times = int(min(max(x, 1), 5))
+		}
+		for range times {
+			f.line = append(strconv.AppendUint(append(f.line, 'w'), uint64(column), 10), ' ')
+		}
+	}
+	f.line = append(f.line, `"}`...)
+}
+
+func (f *trialFormat) writeFields(row *trialRow, i int, mask trialMask) {
+	f.line = fmt.Appendf(f.line[:0], `{"label":%q`, row.label)
+	if f.numbers() {
+		f.line = fmt.Appendf(f.line[:0], `{"label":%s`, row.label)
+	}
+	at := 0
+	for column := range uint32(f.columns) {
+		x := 0.0
+		if at < row.x.Len() && row.x.Index[at] == column {
+			x = row.x.Value[at]
+			at++
+		}
+		f.line = append(strconv.AppendUint(append(f.line, `,"c`...), uint64(column), 10), `":`...)
+		switch dead := dies(i, column) < mask.missing; {
+		case dead && mask.declared:
+			f.line = append(f.line, "null"...)
+		case dead:
+			f.line = append(f.line, '0')
+		default:
+			f.line = strconv.AppendFloat(f.line, x, 'g', -1, 64)
+		}
+	}
+	f.line = append(f.line, '}')
+}
+
+// losses holds the error and the loss of each event, in the same order for all learners.
+type losses struct{ wrong, loss []float64 }
+
+func (x *losses) add(t *trial, e *event.Example, prediction []float64) {
+	if t.numbers() {
+		off := math.Abs(prediction[0] - e.Target)
+		x.wrong, x.loss = append(x.wrong, 100*off/t.unit.absolute), append(x.loss, off*off/t.unit.squared)
+		return
+	}
+	wrong, p, best := 100.0, 0.0, 0
+	for k := range prediction {
+		if prediction[k] > prediction[best] {
+			best = k
+		}
+	}
+	if best == e.Label {
+		wrong = 0
+	}
+	if e.Label < len(prediction) {
+		p = prediction[e.Label]
+	}
+	x.wrong, x.loss = append(x.wrong, wrong), append(x.loss, sums.LogLoss(p))
+}
+
+// trialOutcome is what a learner lost: while learning, and frozen by trialMasks.
+type trialOutcome struct {
+	learning losses
+	frozen   []losses
+	seconds  float64
+}
+
+// frozenTimes is how often a stream's model is frozen, at equal distances. The events that follow test it.
+const frozenTimes = 5
+
+// outcome has one learner learn a trial in one format.
+func (t *trial) outcome(c *comparison, format, learner string, settings online.Config) (*trialOutcome, error) {
+	if err := t.read(c); err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	f, rc := t.in(format)
+	schema := rc.Schema()
+	decoder, err := record.NewDecoder(rc, schema)
+	if err != nil {
+		return nil, err
+	}
+	f.decoder = decoder
+	if t.numbers() {
+		settings.Loss = "squared"
+	}
+	l, err := contenders[learner](settings.Among(rc.Declares(""), false), schema)
+	if err != nil {
+		return nil, err
+	}
+	out := &trialOutcome{frozen: make([]losses, len(trialMasks))}
+	test := func(rows []trialRow, from int) error {
+		predict := l.Freeze()
+		for at, mask := range trialMasks {
+			if mask.declared && !f.declares() {
+				continue
+			}
+			for i := range rows {
+				var e event.Example
+				if err := f.event(&rows[i], from+i, mask, &e); err != nil {
+					return err
+				}
+				out.frozen[at].add(t, &e, predict(&e))
+			}
+		}
+		return nil
+	}
+	every := len(t.first) / (frozenTimes + 1)
+	for i := range t.first {
+		if t.test == "" && i > 0 && i%every == 0 && i/every <= frozenTimes {
+			if err := test(t.first[i:i+min(every, c.silent.test/frozenTimes)], i); err != nil {
+				return nil, err
+			}
+		}
+		var e event.Example
+		if err := f.event(&t.first[i], i, trialMask{}, &e); err != nil {
+			return nil, err
+		}
+		if p := l.Learn(&e); i > 0 || !t.numbers() {
+			out.learning.add(t, &e, p)
+		}
+	}
+	if t.test != "" {
+		if err := test(t.rest, 0); err != nil {
+			return nil, err
+		}
+	}
+	out.seconds = time.Since(begin).Seconds()
+	return out, nil
+}
+
+// trialPair is the two outcomes of a trial in a format.
+type trialPair struct {
+	name string
+	of   [2]*trialOutcome
+}
+
+// learners makes the section.
+func (c *comparison) learners() error {
+	names := strings.Split(c.learnersOf, ",")
+	if len(names) != 2 || contenders[names[0]] == nil || contenders[names[1]] == nil {
+		return fmt.Errorf("-learners %s: want two of %s", c.learnersOf, strings.Join(slices.Sorted(maps.Keys(contenders)), ", "))
+	}
+	var flags []string
+	for setting := range strings.SplitSeq(c.silent.also, ",") {
+		if setting != "" {
+			flags = append(flags, "learner."+setting)
+		}
+	}
+	loaded, err := config.Load(config.Source{Flags: flags})
+	if err != nil {
+		return err
+	}
+	all := trials()
+	if c.silent.sets != "" {
+		only := strings.Split(c.silent.sets, ",")
+		for _, name := range only {
+			if !slices.ContainsFunc(all, func(t *trial) bool { return t.name == name }) {
+				return fmt.Errorf("-sets %s: there is no such stream", name)
+			}
+		}
+		all = slices.DeleteFunc(all, func(t *trial) bool { return !slices.Contains(only, t.name) })
+	}
+	begin := time.Now()
+	pairs, err := c.trialPairs(all, names, loaded.Learner)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.w, "## Learner %s, and how much more %s loses on the same events\n\n", names[0], names[1])
+	if len(flags) > 0 {
+		fmt.Fprintf(c.w, "Both with `%s`. ", c.silent.also)
+	}
+	fmt.Fprintf(c.w, "Every event is scored before it is learned (learning). Then frozen models score at most %d events each, whole or with features\nmissing, null or read as 0: those of a test file by the model of the train file, or of a stream the events that follow %d places.\nDifferences have paired standard errors. Regression has the absolute error in hundredths of that of the mean, and the squared one in variances.\n\n", c.silent.test, frozenTimes)
+	c.trialTable("Error, %", "%.2f", pairs, func(l losses) []float64 { return l.wrong })
+	c.trialTable("Log-loss", "%.4f", pairs, func(l losses) []float64 { return l.loss })
+	fmt.Fprintf(c.w, "Seconds of %s and %s, decoding and scoring included:", names[0], names[1])
+	for _, p := range pairs {
+		fmt.Fprintf(c.w, " %s %.1f %.1f;", p.name, p.of[0].seconds, p.of[1].seconds)
+	}
+	fmt.Fprintf(c.w, " all in %.0f.\n\n%s\n", time.Since(begin).Seconds(), trialVerdict(names[1], pairs))
+	return nil
+}
+
+// trialPairs has both learners learn all trials in both formats, as many at a time as there are cores.
+func (c *comparison) trialPairs(all []*trial, names []string, settings online.Config) ([]trialPair, error) {
+	var pairs []trialPair
+	for _, t := range all {
+		for _, format := range []string{formatJSON, formatSparse} {
+			pairs = append(pairs, trialPair{name: t.name + ", " + format})
+		}
+	}
+	var failed error
+	var mu sync.Mutex
+	var tasks sync.WaitGroup
+	free := make(chan bool, runtime.GOMAXPROCS(0))
+	for at, t := range all {
+		for task := range 4 {
+			t.load.left.Add(1)
+			free <- true
+			tasks.Go(func() {
+				defer func() { <-free }()
+				defer t.load.left.Done()
+				format := []string{formatJSON, formatSparse}[task/2]
+				out, err := t.outcome(c, format, names[task%2], settings)
+				mu.Lock()
+				defer mu.Unlock()
+				pairs[2*at+task/2].of[task%2] = out
+				if err != nil {
+					failed = errors.Join(failed, fmt.Errorf("%s of %s by %s: %w", format, t.name, names[task%2], err))
+				}
+			})
+		}
+		go func() { // its events need no memory any more
+			t.load.left.Wait()
+			t.first, t.rest = nil, nil
+		}()
+	}
+	tasks.Wait()
+	return pairs, failed
+}
+
+// columnsOf returns the columns of a table: learning, then trialMasks.
+func (o *trialOutcome) columnsOf() []losses { return append([]losses{o.learning}, o.frozen...) }
+
+func trialColumns() []string {
+	names := []string{"learning"}
+	for _, m := range trialMasks {
+		names = append(names, m.String())
+	}
+	return names
+}
+
+// trialTable writes means of the first learner, and differences of the second.
+func (c *comparison) trialTable(title, format string, pairs []trialPair, of func(losses) []float64) {
+	fmt.Fprintf(c.w, "### %s\n\n| stream |", title)
+	for _, name := range trialColumns() {
+		fmt.Fprintf(c.w, " %s |", name)
+	}
+	fmt.Fprintf(c.w, "\n|---|%s\n", strings.Repeat("---|", len(trialColumns())))
+	for _, p := range pairs {
+		fmt.Fprintf(c.w, "| %s |", p.name)
+		others := p.of[1].columnsOf()
+		for i, first := range p.of[0].columnsOf() {
+			if len(of(first)) == 0 {
+				fmt.Fprint(c.w, " |")
+				continue
+			}
+			mean, standardError := difference(of(first), of(others[i]))
+			fmt.Fprintf(c.w, " "+format+" (%+"+format[1:]+" ± "+format+") |", stat.Mean(of(first), nil), mean, standardError)
+		}
+		fmt.Fprintln(c.w)
+	}
+	fmt.Fprintln(c.w)
+}
+
+// difference returns how much larger b is in the mean, and the standard error of that over pairs.
+func difference(a, b []float64) (mean, standardError float64) {
+	d := make([]float64, len(a))
+	for i := range a {
+		d[i] = b[i] - a[i]
+	}
+	mean, deviation := stat.MeanStdDev(d, nil)
+	return mean, stat.StdErr(deviation, float64(len(d)))
+}
+
+// How much a mean may be larger than the first learner's, whatever its standard error.
+const allowedError, allowedLogLoss = 0.1, 0.001
+
+// trialVerdict names each stream on which the second learner is worse, by more than is allowed and by more than two paired
+// standard errors, with what is worse by the most standard errors.
+func trialVerdict(name string, pairs []trialPair) string {
+	var worse []string
+	for _, p := range pairs {
+		breaches, most, text := 0, 0.0, ""
+		others := p.of[1].columnsOf()
+		for i, first := range p.of[0].columnsOf() {
+			for _, m := range []struct {
+				what, format string
+				allowed      float64
+				a, b         []float64
+			}{{"error", "%+.2f ± %.2f", allowedError, first.wrong, others[i].wrong}, {"log-loss", "%+.4f ± %.4f", allowedLogLoss, first.loss, others[i].loss}} {
+				if len(m.a) == 0 {
+					continue
+				}
+				mean, standardError := difference(m.a, m.b)
+				if !(mean <= max(m.allowed, 2*standardError)) { // NaN is worse
+					breaches++
+					if size := mean / max(standardError, 1e-12); !(size <= most) {
+						most, text = size, fmt.Sprintf("%s, %s, %s "+m.format, p.name, trialColumns()[i], m.what, mean, standardError)
+					}
+				}
+			}
+		}
+		if breaches > 1 {
+			text = fmt.Sprintf("%s and %d more", text, breaches-1)
+		}
+		if breaches > 0 {
+			worse = append(worse, text)
+		}
+	}
+	if len(worse) == 0 {
+		return fmt.Sprintf("No stream is worse with %s.", name)
+	}
+	return fmt.Sprintf("Worse with %s are %d of %d: %s.", name, len(worse), len(pairs), strings.Join(worse, "; "))
+}

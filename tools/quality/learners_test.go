@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/online"
+)
+
+// writeStream writes DIR/elec2/stream.svm.gz: 8 columns that all carry the class, some 0.
+func writeStream(t *testing.T, events int) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "elec2"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	r := rand.New(rand.NewPCG(1, 2))
+	for range events {
+		label := 2*r.IntN(2) - 1
+		fmt.Fprintf(z, "%+d", label)
+		for i := range 8 {
+			if r.IntN(4) > 0 {
+				fmt.Fprintf(z, " %d:%g", i+1, float64(label)+2*r.NormFloat64())
+			}
+		}
+		fmt.Fprintln(z)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "elec2", "stream.svm.gz"), b.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// worseFrozen predicts as another contender does while it learns, and mistakes every fifth event for the other class when it is frozen.
+type worseFrozen struct{ contender }
+
+func (w worseFrozen) Freeze() func(e *event.Example) []float64 {
+	predict, n := w.contender.Freeze(), 0
+	return func(e *event.Example) []float64 {
+		p := predict(e)
+		if n++; n%5 == 0 && len(p) == 2 {
+			return []float64{p[1], p[0]}
+		}
+		return p
+	}
+}
+
+// TestLearners: a learner loses nothing against itself; one that is worse is named with all its columns; features that are missing
+// cost errors, and silent ones cost other errors than declared ones; regressions and settings of both are taken.
+func TestLearners(t *testing.T) {
+	contenders["worse"] = func(c online.Config, s *event.Schema) (contender, error) {
+		l, err := newOld(c, s)
+		return worseFrozen{l}, err
+	}
+	defer delete(contenders, "worse")
+	data := writeStream(t, 1800)
+	t.Chdir(filepath.Join("..", "..")) // the regressions' files are the repository's
+	table := func(learners, sets, also string) string {
+		var out bytes.Buffer
+		c := &comparison{data: data, w: &out, learnersOf: learners, silent: silentOptions{sets: sets, also: also, test: 600}}
+		if err := c.learners(); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	last := func(text string) string {
+		lines := strings.Split(strings.TrimSpace(text), "\n")
+		return lines[len(lines)-1]
+	}
+	same := table("old,old", "elec2,chick_weights", "")
+	if got := last(same); got != "No stream is worse with old." {
+		t.Error(got)
+	}
+	if n := strings.Count(same, "(+0.00 ± 0.00)"); n != 4*8 {
+		t.Errorf("%d columns of errors without a difference, want 32:\n%s", n, same)
+	}
+	for _, format := range []string{formatJSON, formatSparse} {
+		_, row, _ := strings.Cut(same, "| elec2, "+format+" |")
+		row, _, _ = strings.Cut(row, "\n")
+		var means [8]float64
+		for i, cell := range strings.Split(strings.TrimSuffix(row, " |"), "|") {
+			if _, err := fmt.Sscan(cell, &means[i]); err != nil {
+				t.Fatal(row)
+			}
+		}
+		if !(means[0] > 0 && means[0] < 25 && means[1] < 25 && means[4] > means[1]+5 && means[7] > means[1]+5 && means[4] != means[7]) {
+			t.Errorf("%s: errors %v", format, means)
+		}
+	}
+	if got := last(table("old,worse", "elec2", "")); !strings.HasPrefix(got, "Worse with worse are 2 of 2: elec2, json, ") || strings.Count(got, " and 13 more") != 2 {
+		t.Error(got)
+	}
+	if other := table("old,old", "elec2,chick_weights", "noise=none,optimizer=adagrad"); other == same || !strings.Contains(other, "Both with `noise=none,optimizer=adagrad`.") {
+		t.Error("the settings change nothing")
+	}
+	for _, wrong := range []struct{ learners, sets, also string }{{"old", "elec2", ""}, {"old,young", "elec2", ""}, {"old,old", "mine", ""}, {"old,old", "usps", ""}, {"old,old", "elec2", "noise=sand"}} {
+		c := &comparison{data: data, w: &bytes.Buffer{}, learnersOf: wrong.learners, silent: silentOptions{sets: wrong.sets, also: wrong.also, test: 600}}
+		if c.learners() == nil {
+			t.Errorf("no error: %+v", wrong)
+		}
+	}
+}
+
+// TestTrialVerdict: a stream is named if a mean is worse by more than is allowed and by more than two standard errors.
+func TestTrialVerdict(t *testing.T) {
+	of := func(wrong, logLoss []float64) *trialOutcome { return &trialOutcome{learning: losses{wrong, logLoss}} }
+	zero := []float64{0, 0, 0, 0}
+	for _, c := range []struct {
+		wrong, logLoss []float64 // of the second learner: the first has none
+		worse          bool
+	}{
+		{zero, zero, false},
+		{[]float64{.09, .09, .09, .09}, []float64{.0009, .0009, .0009, .0009}, false},
+		{[]float64{.11, .11, .11, .11}, zero, true},
+		{zero, []float64{.0011, .0011, .0011, .0011}, true},
+		{[]float64{3, -1, 3, -1}, zero, false}, // 1 ± 1.15
+		{[]float64{3, 1, 3, 1}, zero, true},    // 2 ± 0.58
+		{[]float64{-9, -9, -9, -9}, zero, false},
+		{zero, []float64{math.NaN(), 0, 0, 0}, true},
+	} {
+		got := trialVerdict("b", []trialPair{{"x", [2]*trialOutcome{of(zero, zero), of(c.wrong, c.logLoss)}}})
+		if strings.HasPrefix(got, "Worse with b are 1 of 1: x, learning, ") != c.worse || c.worse == (got == "No stream is worse with b.") {
+			t.Errorf("%v %v: %s", c.wrong, c.logLoss, got)
+		}
+	}
+}
