@@ -127,30 +127,113 @@ func adagradStepGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rat
 	}
 }
 
-// AdagradKappa adds to kappa[k], for every row,
+// Fused makes steps of AdaGrad whose rates depend on the rows: Gradients finds the gradients, their inverse roots and
+// what the rates depend on, and Descend makes the step from what Gradients has kept. Together they do what
+// AdagradStep does, to the bit.
+type Fused struct {
+	active  int
+	out     []float64 // by row and four outputs: four gradients, then four inverse roots
+	factors []float64 // room for three lists by output, each padded to a multiple of four
+}
+
+// Begin makes room for a step of so many rows, whose first active values by level and output are in use.
+func (u *Fused) Begin(count, active int) {
+	u.active = active
+	padded := (active + 3) &^ 3
+	if n := 2 * count * padded; cap(u.out) < n {
+		u.out = make([]float64, n+n/2)
+	}
+	if cap(u.factors) < 3*padded {
+		u.factors = make([]float64, 3*padded)
+	}
+	u.out, u.factors = u.out[:2*count*padded], u.factors[:3*padded]
+}
+
+// padded returns list i of factors, filled from x.
+func (u *Fused) padded(i int, x []float64) []float64 {
+	n := len(u.factors) / 3
+	to := u.factors[i*n:][:n]
+	for k, v := range x[:u.active] {
+		to[k] = v
+	}
+	return to
+}
+
+// outOf returns what is kept of the rows from the given one on.
+func (u *Fused) outOf(from, count int) []float64 {
+	n := 2 * len(u.factors) / 3
+	return u.out[from*n:][:count*n]
+}
+
+// Gradients finds the g of AdagradStep of rows from the given one of the step on, and adds to kappa[k], for every
+// row,
 //
 
 //	x^2 / (sqrt(start + m[k] + g^2) + eps),
 //
 
-// which has the denominator of the step that AdagradStep would make.
-func AdagradKappa(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *AdagradConstants) {
-	if !hasAVX2 || len(df) < 2 || len(rows) == 0 {
-		adagradKappaGo(rows, at, n, x, basis, ridge, df, shrink, kappa, c)
+// which has the denominator of the step.
+func (u *Fused) Gradients(from int, rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *AdagradConstants) {
+	if len(rows) == 0 {
 		return
 	}
-	_, _, _, _, _ = shrink[:len(df)], kappa[:len(df)], x[:len(rows)], basis[:len(rows)], ridge[:len(rows)]
-	adagradKappaAVX2(&rows[0], len(rows), at, n, &x[0], &basis[0], &ridge[0], &df[0], &shrink[0], &kappa[0], len(df), c)
+	out := u.outOf(from, len(rows))
+	if !hasAVX2 {
+		adagradGradientsGo(rows, at, n, x, basis, ridge, df[:u.active], shrink, kappa, c, out)
+		return
+	}
+	_, _, _ = x[:len(rows)], basis[:len(rows)], ridge[:len(rows)]
+	df, shrink, sums := u.padded(0, df), u.padded(1, shrink), u.padded(2, kappa)
+	adagradGradientsAVX2(&rows[0], len(rows), at, n, &x[0], &basis[0], &ridge[0], &df[0], &shrink[0], &sums[0], u.active, c, &out[0])
+	copy(kappa[:u.active], sums)
 }
 
-func adagradKappaGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *AdagradConstants) {
-	shrink, kappa = shrink[:len(df)], kappa[:len(df)]
+func adagradGradientsGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *AdagradConstants, out []float64) {
+	active := len(df)
+	shrink, kappa = shrink[:active], kappa[:active]
 	for i, row := range rows {
-		w, m := row[at:at+len(df)], row[at+n:at+n+len(df)]
+		w, m := row[at:at+active], row[at+n:at+n+active]
 		x, b, ridge := x[i], basis[i], ridge[i]
 		for k, df := range df {
 			g := gradient(df, x, shrink[k], b, ridge, w[k])
-			kappa[k] = math.FMA(x*x, InverseRoot(c.Start+math.FMA(g, g, m[k]), c.Eps), kappa[k])
+			root := InverseRoot(c.Start+math.FMA(g, g, m[k]), c.Eps)
+			kappa[k] = math.FMA(x*x, root, kappa[k])
+			out[k&3], out[4+k&3] = g, root
+			if k&3 == 3 || k == active-1 {
+				out = out[8:]
+			}
+		}
+	}
+}
+
+// Descend makes the step of rows from the given one of the step on, after Gradients has seen them. rates holds the n
+// of minusEta and behind them the n of inverse.
+func (u *Fused) Descend(from int, rows [][]float64, at, n int, rates []float64) {
+	if len(rows) == 0 {
+		return
+	}
+	out := u.outOf(from, len(rows))
+	if !hasAVX2 {
+		adagradDescendGo(rows, at, n, rates[:u.active], rates[n:], out)
+		return
+	}
+	minusEta, inverse := u.padded(0, rates), u.padded(1, rates[n:])
+	adagradDescendAVX2(&rows[0], len(rows), at, n, &minusEta[0], &inverse[0], u.active, &out[0])
+}
+
+func adagradDescendGo(rows [][]float64, at, n int, minusEta, inverse, out []float64) {
+	active := len(minusEta)
+	for _, row := range rows {
+		w, m, u := row[at:at+active], row[at+n:at+n+active], row[at+2*n:at+2*n+active]
+		for k, rate := range minusEta {
+			g := out[k&3]
+			m[k] = math.FMA(g, g, m[k])
+			delta := rate * g * out[4+k&3]
+			w[k] += delta
+			u[k] = math.FMA(-delta, inverse[k], u[k])
+			if k&3 == 3 || k == active-1 {
+				out = out[8:]
+			}
 		}
 	}
 }
@@ -178,7 +261,7 @@ func adagradGradients1Go(rows [][]float64, at int, x, basis, ridge []float64, df
 }
 
 // InverseRoots replaces every s by 1/(sqrt(s) + eps), as InverseRoot has it, and returns what
-// AdagradKappa would add to kappa: the sum of x^2 times those.
+// Fused.Gradients would add to kappa: the sum of x^2 times those.
 func InverseRoots(s, x []float64, eps float64) (kappa float64) {
 	if !hasAVX2 || len(s) == 0 {
 		return inverseRootsGo(s, x, eps)

@@ -473,8 +473,11 @@ stepNext:
 	VZEROUPPER
 	RET
 
-// func adagradKappaAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, kappa *float64, active int, c *AdagradConstants)
-TEXT ·adagradKappaAVX2(SB), NOSPLIT, $0-96
+// func adagradGradientsAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df, shrink, kappa *float64, active int, c *AdagradConstants, out *float64)
+//
+// df, shrink and kappa have room for a multiple of four outputs, and out for four g and four roots of every
+// four outputs of a row. Of a row nothing is read behind the outputs in use, and nothing is written.
+TEXT ·adagradGradientsAVX2(SB), NOSPLIT, $0-104
 	MOVQ rows+0(FP), SI
 	MOVQ count+8(FP), CX
 	MOVQ at+16(FP), AX
@@ -490,9 +493,15 @@ TEXT ·adagradKappaAVX2(SB), NOSPLIT, $0-96
 	VBROADCASTSD half<>(SB), Y8
 	VBROADCASTSD guess<>(SB), Y7
 	VXORPD Y15, Y15, Y15
+	MOVQ active+80(FP), BX
+	LEAQ -1(BX), R13
+	ANDQ $3, R13             // the outputs of the last block, less one
+	NEGQ R13
 	LEAQ tail<>(SB), R15
+	VMOVUPD 24(R15)(R13*8), Y2
+	MOVQ out+96(FP), R15
 
-kappaRow:
+gradientsRow:
 	MOVQ (SI), DI
 	ADDQ AX, DI
 	VBROADCASTSD (R8), Y11
@@ -503,37 +512,139 @@ kappaRow:
 	MOVQ shrink+64(FP), R12
 	MOVQ kappa+72(FP), R14
 	MOVQ active+80(FP), BX
-	VMOVUPD (R15), Y2       // all four
+	SUBQ $4, BX
+	JLE  gradientsLast
 
-temper4:
-	CMPQ BX, $4
-	JGE  kappaLoad
-	MASK
-
-kappaLoad:
-	VMASKMOVPD (DI), Y2, Y0
-	VMASKMOVPD (DI)(DX*1), Y2, Y1
-	VMASKMOVPD (R11), Y2, Y3
-	VMASKMOVPD (R12), Y2, Y6
-	GRADIENT4(Y3)
+gradients4:
+	VMOVUPD (DI), Y0
+	VMOVUPD (DI)(DX*1), Y1
+	VMOVUPD (R12), Y6
+	GRADIENT4((R11))
+	VMOVUPD Y3, (R15)
 	VFMADD231PD Y3, Y3, Y1
 	VADDPD Y14, Y1, Y1
 	ROOT4
-	VMASKMOVPD (R14), Y2, Y0
+	VMOVUPD Y5, 32(R15)
+	VMOVUPD (R14), Y0
 	VFMADD231PD Y5, Y12, Y0
-	VMASKMOVPD Y0, Y2, (R14)
+	VMOVUPD Y0, (R14)
 	ADDQ $32, DI
 	ADDQ $32, R11
 	ADDQ $32, R12
 	ADDQ $32, R14
+	ADDQ $64, R15
 	SUBQ $4, BX
-	JGT  temper4
+	JGT  gradients4
+
+gradientsLast:
+	VMASKMOVPD (DI), Y2, Y0
+	VMASKMOVPD (DI)(DX*1), Y2, Y1
+	VMOVUPD (R12), Y6
+	GRADIENT4((R11))
+	VMOVUPD Y3, (R15)
+	VFMADD231PD Y3, Y3, Y1
+	VADDPD Y14, Y1, Y1
+	ROOT4
+	VMOVUPD Y5, 32(R15)
+	VMOVUPD (R14), Y0
+	VFMADD231PD Y5, Y12, Y0
+	VMOVUPD Y0, (R14)
+	ADDQ $64, R15
 	ADDQ $24, SI
 	ADDQ $8, R8
 	ADDQ $8, R9
 	ADDQ $8, R10
 	DECQ CX
-	JNE  kappaRow
+	JNE  gradientsRow
+	VZEROUPPER
+	RET
+
+// DESCEND4 makes the step of four outputs from g and the roots at R15: of w in Y0, m in Y1 and u in Y2.
+#define DESCEND4 \
+	VMOVUPD (R15), Y3         \
+	VFMADD231PD Y3, Y3, Y1    \
+	VMULPD (R11), Y3, Y3      \
+	VMULPD 32(R15), Y3, Y3    \
+	VADDPD Y3, Y0, Y0         \
+	VFNMADD231PD (R12), Y3, Y2
+
+// func adagradDescendAVX2(rows *[]float64, count, at, n int, minusEta, inverse *float64, active int, out *float64)
+//
+// minusEta and inverse have room for a multiple of four outputs. A store that is masked would be slow, and one of all
+// four would reach over what follows: of less than four outputs two are stored, one, or both.
+TEXT ·adagradDescendAVX2(SB), NOSPLIT, $0-64
+	MOVQ rows+0(FP), SI
+	MOVQ count+8(FP), CX
+	MOVQ at+16(FP), AX
+	SHLQ $3, AX
+	MOVQ n+24(FP), DX
+	SHLQ $3, DX
+	MOVQ minusEta+32(FP), R8
+	MOVQ inverse+40(FP), R9
+	MOVQ active+48(FP), R10
+	MOVQ out+56(FP), R15
+	LEAQ tail<>(SB), R13
+	LEAQ -1(R10), BX
+	ANDQ $3, BX
+	NEGQ BX
+	VMOVUPD 24(R13)(BX*8), Y4
+
+descendRow:
+	MOVQ (SI), DI
+	ADDQ AX, DI
+	LEAQ (DI)(DX*2), R13
+	MOVQ R8, R11
+	MOVQ R9, R12
+	MOVQ R10, BX
+	SUBQ $4, BX
+	JLT  descendTail
+
+descend4:
+	VMOVUPD (DI), Y0
+	VMOVUPD (DI)(DX*1), Y1
+	VMOVUPD (R13), Y2
+	DESCEND4
+	VMOVUPD Y0, (DI)
+	VMOVUPD Y1, (DI)(DX*1)
+	VMOVUPD Y2, (R13)
+	ADDQ $32, DI
+	ADDQ $32, R13
+	ADDQ $32, R11
+	ADDQ $32, R12
+	ADDQ $64, R15
+	SUBQ $4, BX
+	JGE  descend4
+	CMPQ BX, $-4
+	JEQ  descendNext
+
+descendTail:
+	VMASKMOVPD (DI), Y4, Y0
+	VMASKMOVPD (DI)(DX*1), Y4, Y1
+	VMASKMOVPD (R13), Y4, Y2
+	DESCEND4
+	ADDQ $64, R15
+	TESTQ $2, BX
+	JEQ  descend1
+	VMOVUPD X0, (DI)
+	VMOVUPD X1, (DI)(DX*1)
+	VMOVUPD X2, (R13)
+	TESTQ $1, BX
+	JEQ  descendNext
+	VEXTRACTF128 $1, Y0, X0
+	VEXTRACTF128 $1, Y1, X1
+	VEXTRACTF128 $1, Y2, X2
+	ADDQ $16, DI
+	ADDQ $16, R13
+
+descend1:
+	VMOVSD X0, (DI)
+	VMOVSD X1, (DI)(DX*1)
+	VMOVSD X2, (R13)
+
+descendNext:
+	ADDQ $24, SI
+	DECQ CX
+	JNE  descendRow
 	VZEROUPPER
 	RET
 

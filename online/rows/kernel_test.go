@@ -18,6 +18,7 @@ func TestKernels(t *testing.T) {
 		defer func() { hasAVX512 = true }()
 		testKernels(t)
 	}
+	withoutAVX2(func() { testKernels(t) })
 }
 
 func testKernels(t *testing.T) {
@@ -71,13 +72,6 @@ func testKernels(t *testing.T) {
 				}
 				c := &AdagradConstants{1, eps}
 				df, shrink, rates := random(active), random(active), random(2*n)
-				kappa := random(active)
-				wantKappa := slices.Clone(kappa)
-				adagradKappaGo(want, at, n, x, basis, ridge, df, shrink, wantKappa, c)
-				AdagradKappa(rows, at, n, x, basis, ridge, df, shrink, kappa, c)
-				if !slices.Equal(kappa, wantKappa) {
-					t.Errorf("kappaRows of %d rows, %d of %d outputs: %v, want %v", count, active, n, kappa, wantKappa)
-				}
 				adagradStepGo(want, at, n, x, basis, ridge, df, shrink, rates, c)
 				if n == 1 {
 					g, r := make([]float64, count), make([]float64, count)
@@ -98,6 +92,97 @@ func testKernels(t *testing.T) {
 			}
 		}
 	}
+}
+
+// slowKappa is what Gradients adds to kappa, from the formula.
+func slowKappa(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *AdagradConstants) {
+	for i, row := range rows {
+		for k := range df {
+			g := math.FMA(math.FMA(shrink[k], basis[i], ridge[i]), row[at+k], df[k]*x[i])
+			kappa[k] = math.FMA(x[i]*x[i], InverseRoot(c.Start+math.FMA(g, g, row[at+n+k]), c.Eps), kappa[k])
+		}
+	}
+}
+
+// TestFused holds a step in two passes to the bits of kappa and then AdagradStep at the rates that it leads to. The rows
+// lie end to end: what is between and around them stays as it is.
+func TestFused(t *testing.T) {
+	testFused(t)
+	withoutAVX2(func() { testFused(t) })
+}
+
+func testFused(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	random := func(n int) []float64 {
+		x := make([]float64, n)
+		for i := range x {
+			x[i] = r.NormFloat64() * math.Exp(3*r.NormFloat64())
+		}
+		return x
+	}
+	var u Fused
+	for _, n := range []int{2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 20, 30} {
+		for active := max(1, n-8); active <= n; active++ {
+			for _, cuts := range [][]int{{0}, {1}, {3}, {5, 1}, {0, 2, 0, 9}} {
+				const at = 3
+				count := 0
+				for _, c := range cuts {
+					count += c
+				}
+				width := at + 3*n + r.IntN(3)
+				memory := random(count * width)
+				for i := range memory {
+					if part := i%width - at; part >= n && part < 2*n {
+						memory[i] = math.Abs(memory[i])
+					} else if r.IntN(20) == 0 {
+						memory[i] = [3]float64{math.Inf(1), math.NaN(), math.Copysign(0, -1)}[r.IntN(3)]
+					}
+				}
+				slow := slices.Clone(memory)
+				rows, want := make([][]float64, count), make([][]float64, count)
+				for i := range rows {
+					rows[i], want[i] = memory[i*width:][:width:width], slow[i*width:][:width:width]
+				}
+				x, basis, ridge := random(count), random(count), random(count)
+				kappa := random(n)
+				wantKappa := slices.Clone(kappa)
+				c := &AdagradConstants{1, eps}
+				u.Begin(count, active)
+				var factors [][2][]float64
+				from := 0
+				for _, size := range cuts {
+					to := from + size
+					df, shrink := random(n), random(n)
+					factors = append(factors, [2][]float64{df, shrink})
+					u.Gradients(from, rows[from:to], at, n, x[from:to], basis[from:to], ridge[from:to], df, shrink, kappa, c)
+					slowKappa(want[from:to], at, n, x[from:to], basis[from:to], ridge[from:to], df[:active], shrink, wantKappa, c)
+					from = to
+				}
+				where := fmt.Sprintf("%d of %d outputs, rows %v", active, n, cuts)
+				if !sameBits(kappa, wantKappa) {
+					t.Errorf("%s: kappa %v, want %v", where, kappa, wantKappa)
+				}
+				rates := random(2 * n)
+				from = 0
+				for i, size := range cuts {
+					to := from + size
+					adagradStepGo(want[from:to], at, n, x[from:to], basis[from:to], ridge[from:to], factors[i][0][:active], factors[i][1], rates, c)
+					u.Descend(from, rows[from:to], at, n, rates)
+					from = to
+				}
+				if !sameBits(memory, slow) {
+					t.Errorf("%s: the step leaves\n%v, want\n%v", where, memory, slow)
+				}
+			}
+		}
+	}
+}
+
+// sameBits says whether two lists hold the same numbers: every NaN is like any other.
+func sameBits(a, b []float64) bool {
+	return slices.EqualFunc(a, b, func(x, y float64) bool {
+		return math.Float64bits(x) == math.Float64bits(y) || x != x && y != y
+	})
 }
 
 // TestInverseRoot holds it to the processor's root and quotient, and to be of use
@@ -132,6 +217,30 @@ func TestInverseRoot(t *testing.T) {
 				t.Errorf("InverseRoot(%v, %v) = %v, more than %v", s, eps, got, want)
 			}
 		}
+	}
+}
+
+// BenchmarkFused makes steps of 12 rows at three levels of noise, as of JSON events, and of the many rows and
+// outputs of dense images.
+func BenchmarkFused(b *testing.B) {
+	for _, d := range []struct{ count, n int }{{12, 3}, {130, 3}, {12, 8}, {784, 20}} {
+		memory := make([]float64, d.count*(5+3*d.n))
+		rows := make([][]float64, d.count)
+		for i := range rows {
+			rows[i] = memory[i*(5+3*d.n):][:5+3*d.n]
+		}
+		x, df, rates := slices.Repeat([]float64{0.5}, d.count), slices.Repeat([]float64{0.1}, d.n), slices.Repeat([]float64{-0.1}, 2*d.n)
+		kappa := make([]float64, d.n)
+		c := &AdagradConstants{1, eps}
+		var u Fused
+		b.Run(fmt.Sprintf("rows=%d/n=%d", d.count, d.n), func(b *testing.B) {
+			for b.Loop() {
+				clear(kappa)
+				u.Begin(d.count, d.n)
+				u.Gradients(0, rows, 5, d.n, x, x, x, df, df, kappa, c)
+				u.Descend(0, rows, 5, d.n, rates)
+			}
+		})
 	}
 }
 

@@ -37,6 +37,7 @@ import (
 // the steps of those that do not, and rare columns would learn too little.
 type adagrad struct {
 	plain
+	fused rows.Fused
 	kappa []float64
 	// For rows that count more than once, by level and output: kappa of an event in which every
 	// row counts once, and a part of kappa; then a and a', which are 1 where steps are not
@@ -87,17 +88,11 @@ func (r *adagrad) Step(s *rows.Step) {
 			return
 		}
 		if r.Proximal || s.Young {
-			clear(r.kappa)
-			for _, g := range s.Segments {
-				rows.AdagradKappa(s.Rows[g.From:g.To], rows.FirstPart, r.N, x[g.From:g.To], basis[g.From:g.To], ridge[g.From:g.To], g.DF[:r.count()], g.Shrink, r.kappa, &c)
-			}
-			r.shares(s, r.kappa, root, r.share)
-			for j, a := range r.share {
-				s.MinusEta[j] *= a
-			}
+			r.stepFused(s, ridge, root, &c)
+			return
 		}
 		for _, g := range s.Segments {
-			rows.AdagradStep(s.Rows[g.From:g.To], rows.FirstPart, r.N, s.X[g.From:g.To], s.Basis[g.From:g.To], ridge[g.From:g.To], g.DF[:r.count()], g.Shrink, s.Rates, &c)
+			rows.AdagradStep(s.Rows[g.From:g.To], rows.FirstPart, r.N, x[g.From:g.To], basis[g.From:g.To], ridge[g.From:g.To], g.DF[:r.count()], g.Shrink, s.Rates, &c)
 		}
 		return
 	}
@@ -129,6 +124,20 @@ func (r *adagrad) Step(s *rows.Step) {
 	rows.AdagradStep1(s.Rows, rows.FirstPart, r.gradients, r.roots, s.MinusEta[0], s.Inverse[0])
 }
 
+// stepFused makes a step that is not to overshoot, for several outputs or levels.
+func (r *adagrad) stepFused(s *rows.Step, ridge []float64, root float64, c *rows.AdagradConstants) {
+	clear(r.kappa)
+	r.fused.Begin(len(s.Rows), r.count())
+	for _, g := range s.Segments {
+		r.fused.Gradients(g.From, s.Rows[g.From:g.To], rows.FirstPart, r.N, s.X[g.From:g.To], s.Basis[g.From:g.To], ridge[g.From:g.To], g.DF, g.Shrink, r.kappa, c)
+	}
+	r.shares(s, r.kappa, root, r.share)
+	for j, a := range r.share {
+		s.MinusEta[j] *= a
+	}
+	r.fused.Descend(0, s.Rows, rows.FirstPart, r.N, s.Rates)
+}
+
 // weigh multiplies what the gradients of the rows are made of by the roots of how often
 // they count. So the sums of squares and kappa gain what the events that a row stands for would add.
 func (r *adagrad) weigh(s *rows.Step, ridges []float64) (x, basis, ridge []float64) {
@@ -149,20 +158,19 @@ func (r *adagrad) times(j int, w float64) float64 {
 
 // stepWeighed makes the step of rows that count more than once, for several outputs or levels.
 func (r *adagrad) stepWeighed(s *rows.Step, x, basis, ridge []float64, root float64, c *rows.AdagradConstants) {
-	if r.Proximal || s.Young {
+	proximal := r.Proximal || s.Young
+	if proximal {
 		clear(r.kappa)
 		clear(r.once)
-		for _, g := range s.Segments {
-			for from, to := g.From, 0; from < g.To; from = to {
-				to = s.Alike(from, g.To)
-				clear(r.part)
-				rows.AdagradKappa(s.Rows[from:to], rows.FirstPart, r.N, x[from:to], basis[from:to], ridge[from:to], g.DF[:r.count()], g.Shrink, r.part, c)
-				for j, k := range r.part {
-					r.kappa[j] += k
-					r.once[j] += k / (s.Roots[from] * s.Roots[from])
-				}
+		r.fused.Begin(len(s.Rows), r.count())
+		r.alike(s, func(g *rows.Segment, from, to int) {
+			clear(r.part)
+			r.fused.Gradients(from, s.Rows[from:to], rows.FirstPart, r.N, x[from:to], basis[from:to], ridge[from:to], g.DF, g.Shrink, r.part, c)
+			for j, k := range r.part {
+				r.kappa[j] += k
+				r.once[j] += k / (s.Roots[from] * s.Roots[from])
 			}
-		}
+		})
 		r.shares(s, r.kappa, root, r.share)
 		r.shares(s, r.once, root, r.shareOnce)
 	} else {
@@ -170,13 +178,25 @@ func (r *adagrad) stepWeighed(s *rows.Step, x, basis, ridge []float64, root floa
 		fill(r.shareOnce, 1)
 	}
 	r.rates = append(r.rates[:0], s.Rates...)
-	for _, g := range s.Segments {
+	r.alike(s, func(g *rows.Segment, from, to int) {
+		for j := range r.count() {
+			r.rates[j] = s.MinusEta[j] * r.times(j, s.Roots[from])
+		}
+		if proximal {
+			r.fused.Descend(from, s.Rows[from:to], rows.FirstPart, r.N, r.rates)
+			return
+		}
+		rows.AdagradStep(s.Rows[from:to], rows.FirstPart, r.N, x[from:to], basis[from:to], ridge[from:to], g.DF[:r.count()], g.Shrink, r.rates, c)
+	})
+}
+
+// alike yields the runs of rows of one segment that count as often, from one to before another.
+func (r *adagrad) alike(s *rows.Step, yield func(g *rows.Segment, from, to int)) {
+	for i := range s.Segments {
+		g := &s.Segments[i]
 		for from, to := g.From, 0; from < g.To; from = to {
 			to = s.Alike(from, g.To)
-			for j, rate := range s.MinusEta {
-				r.rates[j] = rate * r.times(j, s.Roots[from])
-			}
-			rows.AdagradStep(s.Rows[from:to], rows.FirstPart, r.N, x[from:to], basis[from:to], ridge[from:to], g.DF[:r.count()], g.Shrink, r.rates, c)
+			yield(g, from, to)
 		}
 	}
 }

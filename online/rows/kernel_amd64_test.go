@@ -1,0 +1,9 @@
+package rows
+
+// withoutAVX2 calls f with the loops in Go alone.
+func withoutAVX2(f func()) {
+	was := hasAVX2
+	hasAVX2 = false
+	defer func() { hasAVX2 = was }()
+	f()
+}
