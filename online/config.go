@@ -420,6 +420,13 @@ func (s *settings) parseSecond(c Config) error {
 	return nil
 }
 
+// Noises returns those of the levels that learn under the settings, in their order.
+func (c Config) Noises() ([]loss.Noise, error) {
+	var s settings
+	err := s.parseNoise(c)
+	return s.noises, err
+}
+
 // scaling returns the settings of what observes features.
 func (s *settings) scaling(c Config) scaling.Settings {
 	out := scaling.Settings{Constant: s.noiseKind == constant, Presence: c.Presence == "auto" && s.bends && c.IRLSBatch == 0}

@@ -1,0 +1,194 @@
+// Package adagrad is the expert that learns a linear model by AdaGrad under several levels of noise at once, each as
+// if it were the only one.
+package adagrad
+
+import (
+	"math"
+	"slices"
+
+	"blankout/internal/coder"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/online/next/encode"
+	"blankout/online/pace"
+	"blankout/online/rows"
+)
+
+// Settings are what an Expert is made from.
+type Settings struct {
+	Loss    loss.Loss
+	Noises  []loss.Noise // of the levels: none, or dropout of features
+	Outputs int          // 1 for two classes
+	Rate    float64      // the learning rate
+	Start   float64      // what the sums of squared gradients start from
+	// Ridge is the factor of w_d^2/2 in the objective of one pass, which is spread over a feature's own events.
+	Ridge float64
+	// Average is the share of the stream that averages reach back over, 0 for none. Adapts says that each level chooses
+	// between its average and its iterate and tunes its rate.
+	Average float64
+	Adapts  bool
+	// Intercept says that there is one, Penalized that it has the Ridge, too.
+	Intercept, Penalized bool
+}
+
+// Expert is the levels. What they know of a feature is in its row, from the statistics on: n weights, n sums of squared
+// gradients and n lags, by level and output, n being their product. A lag is what the average of the iterates is off
+// the weight, in units of the level's Coefficient (math.md 6).
+type Expert struct {
+	Settings
+	levels []level
+	layout rows.Layout
+	steps  uint64
+	step   step
+}
+
+// level is a level of noise. The variance of its score is strength sum x^2 w^2.
+type level struct {
+	strength float64
+	pace.Pace
+}
+
+// Scores are what an Expert says of an event, by level and output.
+type Scores struct {
+	Iterate []float64 // sum w x
+	Lag     []float64 // the average's score less the iterate's, in units of the level's Coefficient
+	Square  []float64 // sum x^2 w^2 over the features
+	basis   []float64 // x^2 by row, 0 for the intercepts
+}
+
+// New returns an Expert that has learned nothing.
+func New(c Settings) *Expert {
+	e := &Expert{Settings: c, layout: rows.Layout{Outputs: c.Outputs, N: len(c.Noises) * c.Outputs}}
+	for _, n := range c.Noises {
+		_, _, strength := n.Coefficients()
+		e.levels = append(e.levels, level{strength, pace.New(c.Average, c.Adapts)})
+	}
+	e.step = newStep(e.layout.N, len(e.levels))
+	return e
+}
+
+// Width returns how many values a row has: what the parts need, in whole lines of the cache.
+func Width(levels, outputs int) int {
+	const line = 8
+	return (rows.FirstPart + 3*levels*outputs + line - 1) / line * line
+}
+
+// NewScores returns room for what the Expert says of an event.
+func (e *Expert) NewScores() Scores {
+	n := e.layout.N
+	all := make([]float64, 3*n)
+	return Scores{Iterate: all[:n:n], Lag: all[n : 2*n : 2*n], Square: all[2*n:]}
+}
+
+// Score writes to s what the levels say of an event.
+func (e *Expert) Score(in *encode.Input, s *Scores) {
+	n := in.Features()
+	s.basis = slices.Grow(s.basis[:0], n+1)[:n+1]
+	for i, x := range in.X[:n] {
+		s.basis[i] = x * x
+	}
+	s.basis[n] = 0
+	clear(s.Iterate)
+	clear(s.Lag)
+	clear(s.Square)
+	rows.Sum(in.Rows, rows.FirstPart, e.layout.N, in.X, s.basis, s.Iterate, s.Lag, s.Square)
+}
+
+// Published writes to out what each level answers, by level and output: its average's score, or its iterate's.
+func (e *Expert) Published(s *Scores, out []float64) {
+	k := e.Outputs
+	for v := range e.levels {
+		c := e.levels[v].LagShare()
+		for j := v * k; j < (v+1)*k; j++ {
+			out[j] = s.Iterate[j] + c*s.Lag[j]
+		}
+	}
+}
+
+// Parts returns where in a row the weights of the levels are that a mixture has, and by what they count; intercepts
+// gets their intercepts, by output.
+func (e *Expert) Parts(mixture []float64, row, intercepts []float64) (parts []model.Part) {
+	n, k := e.layout.N, e.Outputs
+	w, u := e.layout.Weights(row), e.layout.Lags(row)
+	for v, share := range mixture {
+		if share == 0 {
+			continue
+		}
+		c, at := e.levels[v].LagShare(), v*k
+		parts = append(parts, model.Part{Share: share, Weight: rows.FirstPart + at, Lag: rows.FirstPart + 2*n + at, Average: c})
+		for j := range k {
+			intercepts[j] += share * (w[at+j] + c*u[at+j])
+		}
+	}
+	return parts
+}
+
+// maxMove is the most that an intercept, which all events share, or the score of a reading one deviation from the
+// center may change by when the scale of a column moves: beyond it weights would be extrapolated too far.
+const maxMove = 1
+
+// Move makes the weights of a row fit its column's new scale, level by level. A level whose weights it would take too
+// far keeps them as they are.
+func (e *Expert) Move(m encode.Move, intercepts []float64) {
+	if m.Keep != 1 {
+		for j, s := range e.layout.Preconditioner(m.Row) {
+			e.layout.Preconditioner(m.Row)[j] = s * m.Keep
+		}
+	}
+	if m.Ratio == 1 && m.Shift == 0 {
+		return
+	}
+	w, s, u := e.layout.Weights(m.Row), e.layout.Preconditioner(m.Row), e.layout.Lags(m.Row)
+	b, bu := e.layout.Weights(intercepts), e.layout.Lags(intercepts)
+	most := maxMove / max(math.Abs(m.Shift), m.Ratio-1)
+	inverse := 1 / (m.Ratio * m.Ratio)
+	for v := range e.levels {
+		from, to := v*e.Outputs, (v+1)*e.Outputs
+		if e.tooFar(w[from:to], u[from:to], e.levels[v].Coefficient, most) {
+			continue
+		}
+		for j := from; j < to; j++ {
+			if e.Intercept && m.Shift != 0 {
+				b[j] += w[j] * m.Shift
+				bu[j] += u[j] * m.Shift
+			}
+			w[j] *= m.Ratio
+			u[j] *= m.Ratio
+			s[j] *= inverse // a gradient by w shrinks as w grows
+		}
+	}
+}
+
+// tooFar says whether a weight of the iterate or the average is larger than most.
+func (e *Expert) tooFar(w, u []float64, coefficient, most float64) bool {
+	for j, w := range w {
+		if !(math.Abs(w) <= most && math.Abs(w+coefficient*u[j]) <= most) {
+			return true
+		}
+	}
+	return false
+}
+
+// rebase makes the Coefficient of a level's average 1, multiplying it into every lag.
+func (e *Expert) rebase(v int, t *model.Table, intercepts []float64) {
+	g := e.levels[v].Rebase()
+	scale := func(row []float64) {
+		u := e.layout.Lags(row)
+		for j := v * e.Outputs; j < (v+1)*e.Outputs; j++ {
+			u[j] *= g
+		}
+	}
+	scale(intercepts)
+	for slot := range t.Len() {
+		column, _ := t.Column(slot)
+		scale(t.Touch(column))
+	}
+}
+
+// State codes all but the rows.
+func (e *Expert) State(c *coder.Coder) {
+	c.Uint(&e.steps)
+	for v := range e.levels {
+		e.levels[v].State(c)
+	}
+}

@@ -1,0 +1,224 @@
+package adagrad
+
+// This file makes a step: all levels at once, each not further than where its loss and the distance in its
+// preconditioner are least together.
+
+import (
+	"math"
+	"slices"
+
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/online/next/encode"
+	"blankout/online/rows"
+)
+
+// eps keeps quotients finite.
+const eps = 1e-8
+
+// step is room for one step, by level and output but for raised, which is by level. It holds nothing from one event to
+// the next.
+type step struct {
+	target, value, df, h, variance, shrink []float64
+	kappa                                  []float64 // what one unit of -df moves the score by, at rate 1
+	rates                                  []float64 // minus the rates, and behind them the inverse coefficients
+	raised                                 []float64
+	square                                 []float64 // of averages, see compare
+	coefficient                            []float64
+	ridge, gradients, roots                []float64 // by row
+	rows                                   [][]float64
+	fused                                  rows.Fused
+}
+
+func newStep(n, levels int) step {
+	s := step{rates: make([]float64, 2*n), raised: make([]float64, levels)}
+	for _, p := range []*[]float64{&s.target, &s.value, &s.df, &s.h, &s.variance, &s.shrink, &s.kappa, &s.square, &s.coefficient} {
+		*p = make([]float64, n)
+	}
+	return s
+}
+
+// Update learns an event once: own is what Score wrote for it, with the weights as they are now. Target is y of each
+// output. The weight multiplies gradients; it is at most 1 but for parts of very heavy events. Compares says that the
+// event is one at which averages and iterates are compared, one of so many.
+func (e *Expert) Update(in *encode.Input, own *Scores, target []float64, weight float64, compares uint64, t *model.Table) {
+	e.gradients(own, target, weight)
+	if compares > 0 && e.levels[0].Compares() {
+		e.compare(in, own, compares)
+	}
+	e.steps++
+	e.ridge(in)
+	if e.layout.N == 1 {
+		e.stepOne(in, own, weight)
+	} else {
+		e.stepAll(in, own, weight)
+	}
+	for v := range e.levels {
+		if e.levels[v].Advance() {
+			e.rebase(v, t, in.Rows[len(in.Rows)-1])
+		}
+	}
+}
+
+// gradients finds the derivatives of the expected losses, and the learning rates.
+func (e *Expert) gradients(own *Scores, target []float64, weight float64) {
+	s, k := &e.step, e.Outputs
+	raised := false
+	for v := range e.levels {
+		lv, corr := &e.levels[v], 0.0
+		for j := v * k; j < (v+1)*k; j++ {
+			s.target[j] = target[j-v*k]
+			s.variance[j] = lv.strength * own.Square[j]
+			value, df, dv := e.Loss.At(s.target[j], own.Iterate[j], s.variance[j])
+			corr += df * lv.Coefficient * own.Lag[j]
+			s.value[j], s.df[j], s.h[j] = value, weight*df, 2*weight*dv
+			s.shrink[j] = s.h[j] * lv.strength
+		}
+		lv.Adapt(corr)
+		s.raised[v] = lv.Raise()
+		raised = raised || s.raised[v] != 0
+	}
+	if raised {
+		loss.Exps(s.raised)
+	}
+	for v := range e.levels {
+		rate := e.levels[v].Rate(e.Rate)
+		if raised {
+			rate *= s.raised[v]
+		}
+		for j := v * k; j < (v+1)*k; j++ {
+			s.rates[j], s.rates[e.layout.N+j] = -rate, e.levels[v].Inverse
+		}
+	}
+}
+
+// ridge finds the factor of w in the ridge's gradient, by row: that of one pass spread over the events of a feature.
+func (e *Expert) ridge(in *encode.Input) {
+	s, n := &e.step, len(in.Rows)
+	if e.Ridge == 0 {
+		if len(s.ridge) < n {
+			s.ridge = make([]float64, 2*n)
+		}
+		return
+	}
+	s.ridge = slices.Grow(s.ridge[:0], n)[:n]
+	for i, row := range in.Rows {
+		s.ridge[i] = e.Ridge / max(row[model.StatCount], 1)
+	}
+	if s.ridge[n-1] = 0; e.Penalized {
+		s.ridge[n-1] = e.Ridge / float64(e.steps)
+	}
+}
+
+// proximal says whether steps are kept from overshooting: for several outputs, which share rows, the sums would cost as
+// much as the step, and are left to events that count more than once.
+func (e *Expert) proximal(weight float64) bool { return e.Adapts && e.Outputs == 1 || weight > 1 }
+
+// stepAll makes the step of several levels or outputs.
+func (e *Expert) stepAll(in *encode.Input, own *Scores, weight float64) {
+	s, n := &e.step, e.layout.N
+	c := rows.AdagradConstants{Start: e.Start, Eps: eps}
+	if !e.proximal(weight) {
+		rows.AdagradStep(in.Rows, rows.FirstPart, n, in.X, own.basis, s.ridge[:len(in.Rows)], s.df, s.shrink, s.rates, &c)
+		return
+	}
+	clear(s.kappa)
+	s.fused.Begin(len(in.Rows), n)
+	s.fused.Gradients(0, in.Rows, rows.FirstPart, n, in.X, own.basis, s.ridge[:len(in.Rows)], s.df, s.shrink, s.kappa, &c)
+	for j, kappa := range s.kappa {
+		s.rates[j] *= e.share(j, own.Iterate[j], -s.rates[j]*kappa, weight)
+	}
+	s.fused.Descend(0, in.Rows, rows.FirstPart, n, s.rates)
+}
+
+// stepOne makes the step of one level with one output.
+func (e *Expert) stepOne(in *encode.Input, own *Scores, weight float64) {
+	s, n := &e.step, len(in.Rows)
+	s.gradients, s.roots = slices.Grow(s.gradients[:0], n)[:n], slices.Grow(s.roots[:0], n)[:n]
+	rows.AdagradGradients1(in.Rows, rows.FirstPart, in.X, own.basis, s.ridge[:n], s.df[0], s.shrink[0], e.Start, s.gradients, s.roots)
+	if kappa := rows.InverseRoots(s.roots, in.X, eps); e.proximal(weight) {
+		s.rates[0] *= e.share(0, own.Iterate[0], -s.rates[0]*kappa, weight)
+	}
+	rows.AdagradStep1(in.Rows, rows.FirstPart, s.gradients, s.roots, s.rates[0], s.rates[1])
+}
+
+const (
+	// A step that moves the score by less is short enough for the curvature at its beginning to tell where it ends.
+	shortStep = 0.1
+	// The share is found to this part of it.
+	shareTolerance = 0.01
+	// After so many steps of Newton's method only bisections follow: it may go to and fro between two places where the
+	// loss has hardly any curvature.
+	mostNewton = 6
+)
+
+// share returns the share a of a step that does not overshoot: the derivative at f - a df kappa is a df, of which there
+// is one solution in [0, 1] where the loss is convex. It is found by Newton's method between bounds.
+func (e *Expert) share(j int, f, kappa, weight float64) float64 {
+	s := &e.step
+	df := s.df[j]
+	a := 1 / (1 + max(s.h[j], 0)*kappa)
+	if math.Abs(df)*kappa < shortStep {
+		return a
+	}
+	low, high := 0.0, 1.0
+	for i := range 20 {
+		_, d, dv := e.Loss.At(s.target[j], f-a*df*kappa, s.variance[j])
+		over := a - weight*d/df
+		if math.Abs(over) <= shareTolerance*a {
+			break
+		}
+		if over > 0 {
+			high = a
+		} else {
+			low = a
+		}
+		if a -= over / (1 + 2*weight*dv*kappa); !(a > low && a < high) || i >= mostNewton {
+			a = (low + high) / 2
+		}
+	}
+	return a
+}
+
+// compare has each level compare whether its average or its iterate expects the lower loss of an event, one of so many.
+func (e *Expert) compare(in *encode.Input, own *Scores, every uint64) {
+	s, n, k := &e.step, in.Features(), e.Outputs
+	clear(s.square)
+	for v := range e.levels {
+		for j := v * k; j < (v+1)*k; j++ {
+			s.coefficient[j] = e.levels[v].Coefficient
+		}
+	}
+	rows.SumAverages(in.Rows[:n], rows.FirstPart, e.layout.N, own.basis[:n], s.coefficient, s.square)
+	for v := range e.levels {
+		lv, gain := &e.levels[v], 0.0
+		for j := v * k; j < (v+1)*k; j++ {
+			average, _, _ := e.Loss.At(s.target[j], own.Iterate[j]+lv.Coefficient*own.Lag[j], lv.strength*s.square[j])
+			gain += average - s.value[j]
+		}
+		lv.Compare(gain, every)
+		lv.Choose()
+	}
+}
+
+// Accumulate adds the expected curvature of an event without label to the sums of squared gradients: that of the loss
+// averaged over both labels by the probability that the iterate gives them.
+func (e *Expert) Accumulate(in *encode.Input, own *Scores, weight float64, t *model.Table) {
+	s := &e.step
+	for v := range e.levels {
+		for j := v * e.Outputs; j < (v+1)*e.Outputs; j++ {
+			p := 1 / (1 + loss.Exp(-own.Iterate[j]))
+			variance := e.levels[v].strength * own.Square[j]
+			_, _, up := e.Loss.At(1, own.Iterate[j], variance)
+			_, _, down := e.Loss.At(-1, own.Iterate[j], variance)
+			s.h[j] = 2 * weight * (p*up + (1-p)*down)
+		}
+	}
+	s.rows = append(t.TouchAll(in.Columns, s.rows[:0]), in.Rows[len(in.Rows)-1])
+	for i, row := range s.rows {
+		m := e.layout.Preconditioner(row)
+		for j, h := range s.h {
+			m[j] += h * in.X[i] * in.X[i]
+		}
+	}
+}

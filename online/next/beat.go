@@ -1,0 +1,32 @@
+package next
+
+// This file says which events who listens to. It depends on the number of the event alone, so that a restart changes
+// nothing.
+
+// Most events of a long stream are scored, measured and learned, and no more than that. Those up to the decidesAll-th
+// all decide besides, by what they have lost, how levels are mixed and whether averages or iterates answer, then one in
+// four, and after the decidesSome-th one in sixteen.
+const (
+	decidesAll, decidesSome = 8192, 65_536
+	// applyEvery is at every how many events mixture weights come into force.
+	applyEvery = 256
+)
+
+// sampled says whether the event of this number is one of a sample of one in 2^bits: numbers that the golden section
+// spreads evenly, so that no period of a stream is met by one of theirs.
+func sampled(number uint64, bits uint) bool { return number*0x9e3779b97f4a7c15>>(64-bits) == 0 }
+
+// decides says whether an event is one of those that decide, one in so many; every is 0 for another one.
+func decides(number uint64) (every uint64) {
+	bits := uint(4)
+	switch {
+	case number <= decidesAll:
+		return 1
+	case number <= decidesSome:
+		bits = 2
+	}
+	if sampled(number, bits) {
+		return 1 << bits
+	}
+	return 0
+}

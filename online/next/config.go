@@ -1,0 +1,99 @@
+package next
+
+// This file makes of a Config what the parts of a Learner are made from.
+
+import (
+	"errors"
+	"math"
+	"slices"
+
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/online"
+	"blankout/online/next/adagrad"
+	"blankout/online/rules"
+)
+
+// errNotYet is of settings that this learner does not know yet.
+var errNotYet = errors.New("not learned here yet")
+
+// settings are a Config's values as the Learner uses them.
+type settings struct {
+	levels      adagrad.Settings
+	standardize model.Standardize
+	transform   func(field string) model.Transform
+	scales      []float64 // of the mixture
+	expected    int       // the level whose noise is what the user expects to be missing
+}
+
+// scales are those of several levels, oneScale that of one alone.
+var scales, oneScale = []float64{0.7, 1, 1.4}, []float64{1}
+
+func parse(c online.Config, outputs int) (settings, error) {
+	s := settings{scales: scales}
+	if err := c.Check(); err != nil {
+		return s, err
+	}
+	i := slices.IndexFunc(rules.Table, func(r rules.Entry) bool { return r.Name == c.Optimizer })
+	if r := rules.Table[i]; r.Name != "adagrad" && r.Name != "auto" {
+		return s, event.KeyErrorf("optimizer", "optimizer %q: %w", c.Optimizer, errNotYet)
+	}
+	l, err := loss.Parse(c.Loss)
+	if err != nil {
+		return s, err
+	}
+	if l.Facts().Regression {
+		return s, event.KeyErrorf("loss", "loss %q: %w", c.Loss, errNotYet)
+	}
+	if c.IRLSBatch > 0 {
+		return s, event.KeyErrorf("irls_batch", "irls_batch: %w", errNotYet)
+	}
+	if s.standardize, err = model.ParseStandardize(c.Standardize); err != nil {
+		return s, err
+	}
+	s.transform = func(field string) model.Transform {
+		if t, ok := c.FieldTransform[field]; ok {
+			return model.Transform(t)
+		}
+		return model.Transform(c.Transform)
+	}
+	a := &s.levels
+	*a = adagrad.Settings{
+		Loss: l, Outputs: outputs, Rate: c.LearningRate, Start: c.Start, Ridge: 2 / loss.Cost(l, c.C), Average: c.Average, Adapts: c.Adapt,
+		Intercept: c.Intercept != "none", Penalized: c.Intercept == "penalized",
+	}
+	if a.Rate == 0 {
+		a.Rate = rules.Table[i].Eta
+	}
+	if outputs == 1 && math.Sqrt(c.Start) >= (1-1e-9)*a.Rate*a.Ridge {
+		a.Ridge = 0 // the start of the sums stands for it
+	}
+	if a.Noises, err = noises(c); err != nil {
+		return s, err
+	}
+	if len(a.Noises) == 1 {
+		s.scales = oneScale
+	}
+	for v, n := range a.Noises {
+		near := func(n loss.Noise) float64 { return math.Abs(loss.AsGroups(n).Q - c.ExpectedMissing) }
+		if near(n) < near(a.Noises[s.expected]) {
+			s.expected = v
+		}
+	}
+	return s, nil
+}
+
+// noises returns those of the levels.
+func noises(c online.Config) ([]loss.Noise, error) {
+	all, err := c.Noises()
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range all {
+		if c0, c1, _ := n.Coefficients(); c0 != 0 || c1 != 0 || loss.IsGrouped(n) || loss.IsSilent(n) {
+			return nil, event.KeyErrorf("noise", "noise %v: %w", n, errNotYet)
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,187 @@
+package encode
+
+import (
+	"blankout/internal/coder"
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/online/scaling"
+)
+
+// Encoder encodes events. It owns the rows, the statistics in them, and the scales; the other parts of a row belong to
+// the experts that learn them.
+type Encoder struct {
+	Table      *model.Table
+	Intercepts []float64 // laid out as a row of the Table
+	Scaling    scaling.Scaling
+	schema     *event.Schema
+	transform  func(field string) model.Transform
+	due        bool // the columns that are dense are to be looked for again
+}
+
+// New returns an Encoder of events of a Schema, whose rows have so many values. Transform returns that of the numbers
+// of a field.
+func New(mode model.Standardize, s *event.Schema, width int, transform func(field string) model.Transform) *Encoder {
+	n := &Encoder{
+		Table: model.NewTable(width), Intercepts: make([]float64, width), schema: s, transform: transform,
+		Scaling: scaling.New(scaling.Settings{}, mode, s.ColumnsGoMissing()),
+	}
+	n.Intercepts[model.StatCount] = 1
+	return n
+}
+
+// Follow gives the Encoder a later state of its Schema.
+func (n *Encoder) Follow(s *event.Schema) { n.schema = s }
+
+// Schema returns the Schema that the Encoder was given last.
+func (n *Encoder) Schema() *event.Schema { return n.schema }
+
+// Observe encodes a labeled event: it counts its features into the statistics of their columns, renews scales where
+// it is time, and fills X by the scales as they then are. What must become of weights is in Moves.
+func (n *Encoder) Observe(e *event.Example, number uint64, in *Input) {
+	n.addFields()
+	columns, raw, _ := n.Scaling.Columns(e.Features)
+	in.reset(e, number, len(columns))
+	in.Columns, in.Rows = columns, n.Table.TouchAll(columns, in.Rows)
+	if n.Scaling.Scaler.Mode == model.StandardizeNone {
+		for i, row := range in.Rows {
+			row[model.StatCount]++
+			in.X[i] = raw[i]
+		}
+	} else {
+		n.observe(in, raw)
+		n.due = n.Scaling.Count(e.Features)
+	}
+	in.close(n.Intercepts)
+}
+
+// observe counts the features in one by one, most of them in runs that change no scale.
+func (n *Encoder) observe(in *Input, raw []float64) {
+	of := n.kinds(in)
+	for i := 0; ; i++ {
+		if of.fields != nil {
+			i = n.steady(in, raw, i, of.fields)
+		} else {
+			i = n.divided(in, raw, i, of.upTo(i))
+		}
+		if i == len(raw) {
+			return
+		}
+		t, field := of.treat(i)
+		n.observeOne(in, i, raw[i], t, field)
+	}
+}
+
+// observeOne counts a feature in that may change its column's scale.
+func (n *Encoder) observeOne(in *Input, i int, x float64, t scaling.Treatment, field uint16) {
+	row, column := in.Rows[i], in.Columns[i]
+	stats := row[:model.ScalerWidth:model.ScalerWidth]
+	z := n.Scaling.Scaler.Deviations(stats, x)
+	m := n.Scaling.Observe(column, stats, x, z, t, field)
+	if m.Moves() || m.Keep != 1 {
+		in.Moves = append(in.Moves, Move{row, m.Ratio, m.Shift, m.Keep})
+	}
+	in.X[i] = n.Scaling.Scaler.Apply(stats, x)
+}
+
+// steady observes the features from i on, of an event with fields, that change no scale: names that stand alone, and
+// numbers whose columns keep theirs (scaling.Steady). It returns the first other one.
+func (n *Encoder) steady(in *Input, raw []float64, i int, fields []uint16) int {
+	kinds := n.Scaling.Kinds
+	rows, raw, xs := in.Rows[:len(fields)], raw[:len(fields)], in.X[:len(fields)]
+	for ; i < len(fields); i++ {
+		stats, kind := (*[model.ScalerWidth]float64)(rows[i]), kinds[fields[i]]
+		count, x := stats[model.StatCount]+1, (raw[i]-stats[model.StatCenter])*stats[model.StatInverse]
+		if !(x >= -model.ScalerClip && x <= model.ScalerClip) {
+			return i
+		}
+		switch kind {
+		case event.Numeric:
+			if !scaling.Steady(stats, count) {
+				return i
+			}
+			model.AddReading(stats, count, raw[i])
+		case event.Cross, event.Sparse:
+			return i
+		default:
+			if stats[model.StatInverse] != 1 || stats[model.StatCenter] != 0 {
+				return i
+			}
+			stats[model.StatCount] = count
+		}
+		xs[i] = x
+	}
+	return i
+}
+
+// divided observes the features from i to end whose columns are only divided by a number that stays as it is, and
+// returns the first other one.
+func (n *Encoder) divided(in *Input, raw []float64, i, end int) int {
+	if i >= end {
+		return i
+	}
+	rows, raw, xs := in.Rows[:end], raw[:end], in.X[:end]
+	for ; i < len(rows); i++ {
+		stats := (*[model.ScalerWidth]float64)(rows[i])
+		x, count := raw[i]*stats[model.StatInverse], stats[model.StatCount]+1
+		if !(stats[model.StatInverse] > 0 && x >= -1 && x <= 1) || model.Watched(stats[:], count) {
+			return i
+		}
+		stats[model.StatCount] = count
+		xs[i] = x
+	}
+	return i
+}
+
+// Review looks for the columns that are dense, when it is time for that, and returns what must become of weights.
+// It comes after an event has been learned.
+func (n *Encoder) Review() (moves []Move) {
+	if !n.due {
+		return nil
+	}
+	n.due = false
+	n.Scaling.Review(n.Table.Touch, func(row []float64, ratio, shift float64) {
+		moves = append(moves, Move{row, ratio, shift, 1})
+	})
+	return moves
+}
+
+// Read encodes an event of which nothing is learned, and changes nothing: features of columns that no labeled event
+// had are left out.
+func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
+	columns, raw, _ := n.Scaling.Columns(e.Features)
+	in.reset(e, number, 0)
+	in.Columns = in.room[:0] // not the memory of those of an observed event, which is the Scaling's
+	none := n.Scaling.Scaler.Mode == model.StandardizeNone
+	for i, column := range columns {
+		row := n.Table.Row(column)
+		if row == nil || row[model.StatCount] == 0 {
+			continue
+		}
+		x := raw[i]
+		if !none {
+			x = n.Scaling.Scaler.Apply(row[:model.ScalerWidth], x)
+		}
+		in.Columns, in.Rows, in.X = append(in.Columns, column), append(in.Rows, row), append(in.X, x)
+	}
+	in.room = in.Columns
+	in.close(n.Intercepts)
+}
+
+// addFields takes up the fields that the Schema has gained.
+func (n *Encoder) addFields() {
+	for i := len(n.Scaling.Kinds); i < len(n.schema.Fields); i++ {
+		f := n.schema.Fields[i]
+		n.Scaling.AddField(f.Kind, n.transform(f.Name))
+	}
+}
+
+// State codes all but the rows of features.
+func (n *Encoder) State(c *coder.Coder) {
+	c.Floats(&n.Intercepts)
+	n.Scaling.DenseState(c)
+	n.Scaling.ReadingsState(c)
+	if c.Decode {
+		n.addFields()
+		c.Failed = c.Failed || len(n.Intercepts) != n.Table.Width() || n.Scaling.Misfit()
+	}
+}

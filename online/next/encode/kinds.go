@@ -1,0 +1,83 @@
+package encode
+
+// This file says how each feature of an event is scaled.
+
+import (
+	"slices"
+
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/online/scaling"
+)
+
+// kinds are the features of an event, looked at in ascending order.
+type kinds struct {
+	n       *Encoder
+	in      *Input
+	fields  []uint16 // of its features, where no column is dense; else nil
+	settled bool     // which columns are dense
+	dense   []uint32 // from the feature on that was looked at last
+	spread  []uint32 // likewise
+	stored  int      // the first entry of the event's own features that was not passed yet
+	field   uint16   // of the latest one
+}
+
+func (n *Encoder) kinds(in *Input) kinds {
+	k := kinds{n: n, in: in, settled: n.Scaling.Settled(), dense: n.Scaling.Scaler.Dense, spread: n.Scaling.SpreadColumns()}
+	if in.Event.Field != nil && len(k.dense) == 0 && n.Scaling.Scaler.Mode == model.StandardizeAuto {
+		k.fields = in.Event.Field
+	}
+	return k
+}
+
+// upTo returns the end of the features from i on that are only divided, of an event of a sparse text format.
+func (k *kinds) upTo(i int) (end int) {
+	mode := k.n.Scaling.Scaler.Mode
+	if k.in.Event.Field != nil || mode != model.StandardizeScale && !(mode == model.StandardizeAuto && k.settled) {
+		return i
+	}
+	end = len(k.in.Columns)
+	for _, list := range [2]*[]uint32{&k.dense, &k.spread} {
+		if i < end {
+			*list = from(*list, k.in.Columns[i])
+		}
+		if len(*list) > 0 {
+			at, _ := slices.BinarySearch(k.in.Columns[:end], (*list)[0])
+			end = at
+		}
+	}
+	return max(end, i)
+}
+
+// treat returns how feature i is scaled, and its field.
+func (k *kinds) treat(i int) (t scaling.Treatment, field uint16) {
+	if k.fields != nil {
+		field = k.fields[i]
+		return k.n.Scaling.Treat(k.n.Scaling.Kinds[field], false, false, k.settled), field
+	}
+	column, e, kind := k.in.Columns[i], k.in.Event, event.Sparse
+	if len(k.n.Scaling.Kinds) > 0 {
+		kind = k.n.Scaling.Kinds[0]
+	}
+	if e.Field != nil {
+		for k.stored < len(e.Features.Index) && e.Features.Index[k.stored] < column {
+			k.stored++
+		}
+		if k.stored < len(e.Features.Index) && e.Features.Index[k.stored] == column {
+			k.field = e.Field[k.stored]
+		}
+		kind = k.n.Scaling.Kinds[k.field]
+	}
+	k.dense, k.spread = from(k.dense, column), from(k.spread, column)
+	return k.n.Scaling.Treat(kind, begins(k.dense, column), begins(k.spread, column), k.settled), k.field
+}
+
+// from returns an ascending list from a column on.
+func from(list []uint32, column uint32) []uint32 {
+	for len(list) > 0 && list[0] < column {
+		list = list[1:]
+	}
+	return list
+}
+
+func begins(list []uint32, column uint32) bool { return len(list) > 0 && list[0] == column }

@@ -1,0 +1,158 @@
+package next
+
+// This file saves and restores a Learner, and publishes its model.
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"iter"
+
+	"blankout/internal/coder"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/online"
+	"blankout/online/watch"
+)
+
+// Snapshot is a Learner's state at one instant. It is immutable: it may be encoded, and its Model served, on other
+// goroutines while learning goes on.
+type Snapshot struct {
+	model *model.Linear
+	state []byte // the block "learner"
+}
+
+// Snapshot returns the state as it is now. It copies the blocks of rows that were written since the latest Snapshot.
+func (l *Learner) Snapshot() *Snapshot {
+	l.snapshot = l.encoder.Table.Snapshot(l.snapshot)
+	h := model.Head{
+		Schema: l.encoder.Schema().View(), Scaler: l.encoder.Scaling.Scaler,
+		Loss: l.set.levels.Loss.String(), Noise: l.set.levels.Noises[l.mixture.Largest()].String(),
+		Outputs: 1, Intercept: make([]float64, 1), Threshold: l.threshold(), Events: l.events, Trained: "online adagrad", Experts: l.experts(),
+	}
+	h.Layout = model.Layout{Width: l.snapshot.Width(), Mix: l.levels.Parts(l.mixture.Weights, l.encoder.Intercepts, h.Intercept)}
+	return &Snapshot{&model.Linear{Head: h, Rows: l.snapshot}, l.encode()}
+}
+
+// threshold returns that of a model's Head, where 0 is one half.
+func (l *Learner) threshold() float64 {
+	if l.config.Threshold == 0.5 {
+		return 0
+	}
+	return l.config.Threshold
+}
+
+// experts returns the levels with their part of the mixture, nil where there is one alone.
+func (l *Learner) experts() (experts []model.Expert) {
+	all := 0.0
+	for _, w := range l.mixture.Weights {
+		all += w
+	}
+	for v, n := range l.set.levels.Noises {
+		experts = append(experts, model.Expert{Name: loss.ShortNoise(n.String()), Share: l.mixture.Weights[v] / all})
+	}
+	if len(experts) == 1 {
+		return nil
+	}
+	return experts
+}
+
+// Model returns the published model, for predictions.
+func (s *Snapshot) Model() *model.Linear { return s.model }
+
+// EachBlock yields the blocks of a checkpoint: the model as model.ReadLinear reads it, and the block "learner".
+func (s *Snapshot) EachBlock() (iter.Seq[event.Block], error) {
+	each, err := s.model.EachBlock()
+	if err != nil {
+		return nil, err
+	}
+	return func(yield func(event.Block) bool) {
+		if yield(event.Block{Name: "learner", Data: s.state}) {
+			each(yield)
+		}
+	}, nil
+}
+
+// stateVersion counts the layouts of the block "learner". No number is ever used again.
+const stateVersion = 10
+
+// encode returns the block "learner".
+func (l *Learner) encode() []byte {
+	fingerprint, err := json.Marshal(online.FingerprintOf(l.config, l.encoder.Schema()))
+	if err != nil {
+		panic(err) // strings only
+	}
+	c := &coder.Coder{Version: stateVersion, Out: binary.LittleEndian.AppendUint32(nil, stateVersion)}
+	c.Bytes(&fingerprint)
+	l.state(c)
+	return c.Out
+}
+
+// state codes all that is neither in rows nor in the model's head.
+func (l *Learner) state(c *coder.Coder) {
+	c.Uint(&l.events)
+	l.weights.State(c)
+	l.encoder.State(c)
+	l.levels.State(c)
+	l.mixture.State(c)
+	l.watch.State(c)
+	l.watch.Drift.State(c)
+	l.watch.Prior.State(c)
+	l.watch.Refused.State(c)
+	l.watch.Block(c)
+}
+
+// Restore makes the Learner that wrote the blocks: it goes on to the bit as the other would have. The Schema is the
+// saved one, which the decoder must take up. Rows stay in the memory of their blocks until they are written: nobody may
+// change those.
+func Restore(c online.Config, blocks []event.Block) (*Learner, error) {
+	m, err := model.ReadLinear(blocks)
+	if err != nil {
+		return nil, fmt.Errorf("restoring the learner: %w", err)
+	}
+	data, err := event.FindBlock(blocks, "learner")
+	if err != nil {
+		return nil, fmt.Errorf("restoring the learner: %w: this is a model, not a checkpoint", err)
+	}
+	m.Schema.Closed = 0
+	l, err := New(c, m.Schema)
+	if err != nil {
+		return nil, err
+	}
+	d := coder.Read(data)
+	if d.Version = d.Uint32(); d.Version != stateVersion {
+		return nil, fmt.Errorf("restoring the learner: block learner has version %d, and this program reads version %d", d.Version, stateVersion)
+	}
+	was := online.Fingerprint{}
+	var text []byte
+	if d.Bytes(&text); json.Unmarshal(text, &was) != nil {
+		return nil, fmt.Errorf("restoring the learner: block learner: its settings cannot be read")
+	}
+	if diff := online.FingerprintOf(c, m.Schema).Diff(was); len(diff) > 0 {
+		return nil, &online.MismatchError{Differences: diff}
+	}
+	l.encoder.Scaling.Scaler, l.encoder.Table = m.Scaler, m.Rows
+	if l.state(d); !d.Done() {
+		return nil, fmt.Errorf("restoring the learner: block learner: %d bytes do not fit its format", len(data))
+	}
+	return l, nil
+}
+
+// Report is what there is to tell of a Learner.
+type Report struct {
+	watch.Measures
+	Events  uint64 // with a weight above 0
+	Columns int    // that labeled events had
+	Refused uint64
+	Drift   watch.Drift
+	Experts []model.Expert // the levels, with their parts of the mixture
+}
+
+// Report returns the progressive measures so far, and what else there is to tell.
+func (l *Learner) Report() Report {
+	return Report{
+		Measures: l.watch.Measures.Clone(), Events: l.events, Columns: l.encoder.Table.Len(), Refused: l.watch.Refused.Count,
+		Drift: l.watch.Drift.Report(), Experts: l.experts(),
+	}
+}

@@ -1,0 +1,79 @@
+package next_test
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"blankout/internal/event"
+)
+
+// stream draws events of two classes.
+type stream struct {
+	schema *event.Schema
+	next   func() *event.Example
+}
+
+// records draws events with fields: numbers of very different scales, one that moves, categories and words.
+func records(seed uint64) stream {
+	s := event.NewSchema(16, []string{"no", "yes"}, 2)
+	var ids []uint16
+	for _, f := range []event.Field{{Name: "age", Kind: event.Numeric}, {Name: "amount", Kind: event.Numeric}, {Name: "moving", Kind: event.Numeric}, {Name: "shop", Kind: event.Categorical}, {Name: "text", Kind: event.Words}} {
+		ids = append(ids, s.AddField(f))
+	}
+	r, n := rand.New(rand.NewPCG(seed, 1)), 0.0
+	return stream{s, func() *event.Example {
+		n++
+		age, amount, moving := 40+12*r.NormFloat64(), 5000*r.ExpFloat64(), n/100+r.NormFloat64()
+		shop, word := r.IntN(30), r.IntN(200)
+		e := &event.Example{
+			Features: event.Vec{Index: []uint32{1, 2, 3, 100 + uint32(shop), 1000 + uint32(word)}, Value: []float64{age, amount, moving, 1, 1}},
+			Field:    ids, Weight: 1,
+		}
+		if (age-40)/12+amount/5000-1+float64(shop%3)-1+float64(word%2)+r.NormFloat64() > 0.5 {
+			e.Label = 1
+		}
+		return e
+	}}
+}
+
+// table draws events of a sparse text format: some columns always, some often, some seldom, a wild reading now and then.
+func table(seed uint64) stream {
+	r := rand.New(rand.NewPCG(seed, 2))
+	return stream{event.NewSchema(12, []string{"-1", "1"}, 2), func() *event.Example {
+		e, score := &event.Example{Weight: 1}, r.NormFloat64()
+		for column := range uint32(12) {
+			if column >= 4 && r.Float64() < 0.1*float64(column-3) {
+				continue
+			}
+			x := (1 + float64(column)) * (2 + r.NormFloat64())
+			if r.IntN(500) == 0 {
+				x *= 1e6
+			}
+			e.Features.Index, e.Features.Value = append(e.Features.Index, column+1), append(e.Features.Value, x)
+			score += math.Copysign(math.Mod(math.Abs(x)/(1+float64(column)), 3)-1, 1) * float64(int(column)%3-1)
+		}
+		if score > 0 {
+			e.Label = 1
+		}
+		return e
+	}}
+}
+
+// texts draws bags of words.
+func texts(seed uint64) stream {
+	r := rand.New(rand.NewPCG(seed, 3))
+	return stream{event.NewSchema(16, []string{"-1", "1"}, 2), func() *event.Example {
+		e := &event.Example{Weight: 1, Label: r.IntN(2)}
+		word := uint32(0)
+		for range 5 + r.IntN(20) {
+			word += 1 + uint32(math.Exp(6*r.Float64()))
+			if e.Label == 1 && word%7 == 0 || e.Label == 0 && word%7 == 1 {
+				continue
+			}
+			e.Features.Index, e.Features.Value = append(e.Features.Index, word), append(e.Features.Value, 1)
+		}
+		return e
+	}}
+}
+
+var streams = map[string]func(seed uint64) stream{"records": records, "table": table, "texts": texts}
