@@ -98,6 +98,54 @@ func TestPresence(t *testing.T) {
 	}
 }
 
+// A learner that has many rows after the first events looks for no presence, before and after a restart alike; rows that
+// come later change nothing.
+func TestPresenceOfManyRows(t *testing.T) {
+	longtest.NotRaced(t)
+	for _, c := range []struct {
+		words int // new ones in each event
+		found bool
+	}{{4, true}, {5, false}} {
+		for _, at := range []int{500, 1000, 1001, 1200} {
+			a := newAbsences(5)
+			a.schema = event.NewSchema(32_000, []string{"no", "yes"}, 2)
+			for i := range 4 {
+				a.schema.Fields = append(a.schema.Fields, event.Field{Name: fmt.Sprint("n", i), Kind: event.Numeric})
+			}
+			a.schema.Fields = append(a.schema.Fields, event.Field{Name: "text", Kind: event.Words})
+			config := DefaultConfig()
+			config.Optimizer = "adagrad"
+			l, err := New(config, a.schema)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for n := 1; n <= 1300; n++ {
+				e := a.next()
+				for word := range c.words {
+					e.Features.Index = append(e.Features.Index, uint32(100+n*c.words+word))
+					e.Features.Value = append(e.Features.Value, 1)
+					e.Field = append(e.Field, 5)
+				}
+				if l.Learn(e); n == at {
+					blocks, err := l.Snapshot().Blocks()
+					if err != nil {
+						t.Fatal(err)
+					}
+					if l, err = Restore(config, blocks); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if rows := l.table.Len(); rows < 4*1300 {
+				t.Fatalf("%d rows", rows)
+			}
+			if found := l.scaling.Scaler.Curves != nil; found != c.found {
+				t.Errorf("%d words an event, saved at %d: presence %v", c.words, at, found)
+			}
+		}
+	}
+}
+
 // Presence goes on to the bit over a restart, before and after it is found; a learner keeps
 // what it began with; an older file's learner has none; several learners find none themselves.
 func TestPresenceIsKept(t *testing.T) {

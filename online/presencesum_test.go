@@ -31,7 +31,7 @@ func TestPresenceAgainstTheSlowSum(t *testing.T) {
 					e := s.next()
 					e.Weight = 1
 					if i == 60 { // in place of scaling.CurveEvents
-						l.scaling.FindKnots()
+						l.scaling.FindKnots(l.table.Len())
 						l.bindCurves()
 						if c := l.scaling.Scaler.Curves; c == nil || !slices.Equal(c.Columns, []uint32{1, 2, 4}) {
 							t.Fatalf("hats of %+v, want those of columns 1, 2 and 4", c)

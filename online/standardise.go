@@ -17,7 +17,7 @@ import (
 func (l *bank) gatherStandardized(e *event.Example) {
 	now := &l.now
 	shared := l.shared()
-	if !shared && l.scaling.Bend(e) {
+	if !shared && l.scaling.Bend(e, l.table.Len()) {
 		l.bindCurves()
 	}
 	columns, raw, numbers := l.scaling.Columns(e.Features)

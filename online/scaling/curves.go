@@ -16,6 +16,9 @@ import (
 // knots stay as they are from then on.
 const CurveEvents = 1000
 
+// mostPresent is the most rows of a learner that looks for presence.
+const mostPresent = 4096
+
 // curveReadings holds what numeric columns have had, until their knots are found. Wild
 // readings are none of them.
 type curveReadings struct {
@@ -124,9 +127,9 @@ func (s *Scaling) Reading(column uint32, field uint16, x, z float64) {
 	}
 }
 
-// Bend counts an observed event, and finds the knots once enough have come. It returns whether there are curves from
-// here on.
-func (s *Scaling) Bend(e *event.Example) (found bool) {
+// Bend counts an observed event, and finds the knots once enough have come, of a learner that has so many rows. It
+// returns whether there are curves from here on.
+func (s *Scaling) Bend(e *event.Example, rows int) (found bool) {
 	if !s.Bending() {
 		return false
 	}
@@ -134,13 +137,14 @@ func (s *Scaling) Bend(e *event.Example) (found bool) {
 		s.curves.count(e)
 		return false
 	}
-	return s.FindKnots()
+	return s.FindKnots(rows)
 }
 
-// FindKnots finds the knots by the readings so far.
-func (s *Scaling) FindKnots() (found bool) {
+// FindKnots finds the knots by the readings so far. A learner of many rows, as of the words of a text, looks for no
+// presence: events would be summed unit by unit for the sake of a few numbers.
+func (s *Scaling) FindKnots(rows int) (found bool) {
 	s.Bent = true
-	curves := s.curves.fix(s.most(), s.Presence)
+	curves := s.curves.fix(s.most(), s.Presence && rows <= mostPresent)
 	if len(curves.Columns) == 0 {
 		return false
 	}

@@ -14,7 +14,7 @@ func TestKnotsAgain(t *testing.T) {
 	s.AddField(event.Numeric, model.TransformNone)
 	stats := make([]float64, model.ScalerWidth)
 	read := func(x float64) {
-		s.Bend(&event.Example{})
+		s.Bend(&event.Example{}, 9)
 		z := s.Scaler.Deviations(stats, x)
 		s.Reading(5, 0, x, z)
 		s.Observe(5, stats, x, z, Numeric, 0)

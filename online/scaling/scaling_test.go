@@ -127,7 +127,7 @@ func TestKnots(t *testing.T) {
 		s.AddField(event.Numeric, model.TransformNone)
 	}
 	for n := uint64(1); ; n++ {
-		if s.Bend(&event.Example{}) {
+		if s.Bend(&event.Example{}, 9) {
 			if n != CurveEvents+1 {
 				t.Errorf("knots after %d events", n)
 			}
