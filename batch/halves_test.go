@@ -42,7 +42,7 @@ func TestHalvesAreFair(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range learned {
-		l.Learn(made())
+		l.Learn(made(), nil)
 	}
 	live := l.Snapshot().Model()
 	var gaps [2]float64 // of the events solved for, of both halves

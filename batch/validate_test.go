@@ -28,7 +28,7 @@ func validated(t *testing.T, schema *event.Schema, all []event.Example, change f
 	}
 	for i := range all {
 		if i%10 > 0 {
-			learner.Learn(&all[i])
+			learner.Learn(&all[i], nil)
 		}
 	}
 	live = learner.Snapshot().Model()
@@ -416,7 +416,7 @@ func TestValidateUnderSilentNoise(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range all {
-			learner.Learn(&all[i])
+			learner.Learn(&all[i], nil)
 		}
 		live := learner.Snapshot().Model()
 		v := batch.NewEvidence(live)

@@ -57,7 +57,7 @@ func validatedNumbers(t *testing.T, lossName string, change func(*online.Config)
 	}
 	for i := range all {
 		if i%10 > 0 {
-			learner.Learn(&all[i])
+			learner.Learn(&all[i], nil)
 		}
 	}
 	s := learner.Snapshot()

@@ -55,7 +55,7 @@ func flipped(t *testing.T, seed uint64, onDrift string, restarts bool) (wrong fl
 				t.Fatal(err)
 			}
 		}
-		if score := l.Learn(e)[0]; i >= 10_200 && (score > 0) != (e.Label == 1) {
+		if score := l.Learn(e, nil).Scores[0]; i >= 10_200 && (score > 0) != (e.Label == 1) {
 			wrong += 100. / 300
 		}
 	}
@@ -78,7 +78,7 @@ func TestAbruptDrift(t *testing.T) {
 		once, a := flipped(t, seed, "", false)
 		again, b := flipped(t, seed, "", true)
 		e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{1, -1}}, Field: []uint16{1, 2}}
-		if once != again || a.Score(e, make([]float64, 1))[0] != b.Score(e, make([]float64, 1))[0] {
+		if once != again || a.Predict(e).Scores[0] != b.Predict(e).Scores[0] {
 			t.Errorf("seed %d: %v %% wrong, over restarts %v", seed, once, again)
 		}
 	}
@@ -110,12 +110,12 @@ func TestDriftAfterThePass(t *testing.T) {
 			if n >= 3000 {
 				e.Label = 1 - e.Label
 			}
-			l.Learn(e)
+			l.Learn(e, nil)
 		}
 		if l.Metrics().Drift.Alarms == 0 {
 			t.Error("no alarm")
 		}
-		scores[i] = l.Score(labeled(r, 2), make([]float64, 1))[0]
+		scores[i] = l.Predict(labeled(r, 2)).Scores[0]
 	}
 	if scores[0] != scores[1] {
 		t.Errorf("scores %v, without what alarms do %v", scores[0], scores[1])

@@ -33,7 +33,7 @@ func TestAverageOrIterate(t *testing.T) {
 			if r.Float64() < 1/(1+math.Exp(-f)) {
 				e.Label = 1
 			}
-			l.Learn(&e)
+			l.Learn(&e, nil)
 		}
 	}
 	a := &l.levels[0]
@@ -65,7 +65,7 @@ func TestProximalStep(t *testing.T) {
 		for i := range uint32(500) {
 			e.Features.Index, e.Features.Value = append(e.Features.Index, i), append(e.Features.Value, 1)
 		}
-		l.Learn(&e)
+		l.Learn(&e, nil)
 		clear(l.now.step.F)
 		l.resum()
 		// All 501 gradients are -1/2 at f = 0, so the score moves by kappa for each

@@ -99,7 +99,7 @@ func learnGrowing(l *Learner, e *event.Example) {
 	for !l.set.numbers && e.Label >= len(s.Classes) {
 		s.Classes = append(s.Classes, fmt.Sprint(len(s.Classes)))
 	}
-	l.Learn(e)
+	l.Learn(e, nil)
 }
 
 // mean is what answers lose, summed by hand.
@@ -231,7 +231,7 @@ func TestAgedErrOnADrift(t *testing.T) {
 		if math.Cos(turn)*x[0]+math.Sin(turn)*x[1] > 0 {
 			label = 1
 		}
-		l.Learn(numbersEvent(ids, label, x))
+		l.Learn(numbersEvent(ids, label, x), nil)
 	}
 	metrics := l.Metrics()
 	reports := metrics.Summary().ByAge
@@ -306,18 +306,19 @@ func TestAgedLater(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			l := c.learner(t)
 			var fresh, all measure.Classes
-			arrival := make([]float64, l.k)
+			var arrival Prediction
 			for i, e := range c.events {
 				if i == 200 { // all that follow came here
-					arrival = slices.Clone(l.Score(e, arrival))
+					arrival = *kept(l.Predict(e))
 				}
 				if i < 200 {
-					l.Learn(e)
+					l.Learn(e, nil)
 					continue
 				}
 				was := sampled(l)
 				before := all
-				if l.LearnLater(e, arrival, &all); sampled(l) != was {
+				p := l.Learn(e, &arrival)
+				if p.Measure(e, &all); sampled(l) != was {
 					fresh.Weight += all.Weight - before.Weight
 					fresh.Wrong += all.Wrong - before.Wrong
 					fresh.LogLoss += all.LogLoss - before.LogLoss
@@ -336,12 +337,12 @@ func TestAgedFirstPassAlone(t *testing.T) {
 	c := agedCases(1500)[0]
 	l := c.learner(t)
 	for _, e := range c.events {
-		l.Learn(e)
+		l.Learn(e, nil)
 	}
 	was := sampled(l)
 	l.EndPass()
 	for _, e := range c.events {
-		l.Learn(e)
+		l.Learn(e, nil)
 	}
 	if sampled(l) != was || was[1] == 0 {
 		t.Errorf("answered %v events, %v in the first pass", sampled(l), was)
@@ -362,7 +363,7 @@ func TestAgedAlone(t *testing.T) {
 	schema, events := shareStream(2500, 1)
 	fold := shareLearner(t, schema, func(*Config) {})
 	for i := range events[:2050] {
-		fold.Learn(&events[i])
+		fold.Learn(&events[i], nil)
 	}
 	if sampled(fold)[1] == 0 {
 		t.Fatal("nothing was measured alone")
@@ -376,7 +377,7 @@ func TestAgedAlone(t *testing.T) {
 	}
 	before := sampled(work)
 	for i := range events[2050:2350] {
-		work.Learn(&events[2050+i])
+		work.Learn(&events[2050+i], nil)
 	}
 	if sampled(work) != before {
 		t.Error("one of several measures by age")

@@ -30,7 +30,7 @@ type answering struct {
 	residual numbers.Residual // of numbers
 	second   second
 	masked   masked
-	arrived  arrival
+	earlier  earlier
 	faults   faults
 	// Mixture weights come into force more often up to this event, see drifted.
 	hurriedUntil uint64

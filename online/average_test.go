@@ -57,7 +57,7 @@ func TestAverageAgainstItsDefinition(t *testing.T) {
 				if r.Float64() < 1/(1+math.Exp(-f)) {
 					e.Label = 1
 				}
-				l.Learn(&e)
+				l.Learn(&e, nil)
 				if l.levels[0].Taken == 0 {
 					restarts, began = restarts+1, n+1
 				}

@@ -100,7 +100,7 @@ type current struct {
 	averageQ      []float64 // sum basis a^2 of the averages, see sumAverage
 	coefficient   []float64 // of the averages
 	raised        []float64 // by level: the learning rate's factor
-	told          []float64 // what iterates and then averages said of it earlier, see answering.heed; nil for none
+	told          []float64 // what iterates and then averages said of it earlier, see useEarlier; nil for none
 }
 
 // setOutputs makes what depends on the number of outputs: the layout of rows, the rule, an

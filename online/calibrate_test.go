@@ -21,7 +21,7 @@ func TestForecastOfCalibrated(t *testing.T) {
 	for range 20_000 {
 		e := s.next()
 		e.Weight = 1
-		l.Learn(e)
+		l.Learn(e, nil)
 	}
 	m := l.Metrics()
 	if got, want := m.Forecast.Declared[0].Error, m.Window.Error(); math.Abs(got-want) > 0.02 {
@@ -54,7 +54,7 @@ func TestLinkOfWrongLabels(t *testing.T) {
 		}
 		r := rand.New(rand.NewPCG(1, 2))
 		for range 12_000 {
-			l.Learn(flipped(r, 0.1))
+			l.Learn(flipped(r, 0.1), nil)
 		}
 		learners[calibrate] = l
 	}
@@ -71,7 +71,7 @@ func TestLinkOfWrongLabels(t *testing.T) {
 	for range 200 {
 		e := flipped(r, 0)
 		scores := m.Score(e, make([]float64, 1))
-		if got, want := m.Decision().Probability(scores[0]), auto.Decision().Probability(scores[0]); got != want {
+		if got, want := m.Decision().Probability(scores[0]), auto.decision().Probability(scores[0]); got != want {
 			t.Fatalf("the model says %v, the learner %v", got, want)
 		}
 		if other := off.Published().Score(e, make([]float64, 1)); other[0] != scores[0] {
@@ -88,8 +88,8 @@ func TestLinkOfWrongLabels(t *testing.T) {
 	}
 	x, y := rand.New(rand.NewPCG(5, 2)), rand.New(rand.NewPCG(5, 2))
 	for range 500 {
-		auto.Learn(flipped(x, 0.1))
-		again.Learn(flipped(y, 0.1))
+		auto.Learn(flipped(x, 0.1), nil)
+		again.Learn(flipped(y, 0.1), nil)
 	}
 	p, _ := auto.Blocks()
 	q, _ := again.Blocks()

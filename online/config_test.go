@@ -129,7 +129,7 @@ func TestBounds(t *testing.T) {
 						}
 						l, s := mustNew(t, c, 2), newStream(7, 2)
 						for range 200 {
-							l.Learn(s.next())
+							l.Learn(s.next(), nil)
 						}
 						m := l.Snapshot().Model() // which cannot be made of what is no number
 						for range 20 {

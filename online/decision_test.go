@@ -17,7 +17,7 @@ import (
 // them are not those of the model that it would have published before.
 func answered(t *testing.T, l *Learner, e *event.Example) {
 	t.Helper()
-	m, d := l.Snapshot().Model(), l.Decision()
+	m, d := l.Snapshot().Model(), l.decision()
 	want := m.Score(e, make([]float64, max(2, l.k)))
 	near := func(what string, got, want float64) {
 		t.Helper()
@@ -25,7 +25,7 @@ func answered(t *testing.T, l *Learner, e *event.Example) {
 			t.Fatalf("event %d: %s %v, of the published model %v", l.events, what, got, want)
 		}
 	}
-	for k, f := range l.Score(e, make([]float64, l.k)) {
+	for k, f := range scoresOf(l, e) {
 		near("score", f, want[k])
 	}
 	total := l.Metrics().Total
@@ -36,7 +36,7 @@ func answered(t *testing.T, l *Learner, e *event.Example) {
 		low, high := m.Interval(value, model.ScoreVariance(m, e))
 		numbers.Add(l.targetLoss(), e.Target, e.Weight, value, low, high, 1)
 	}
-	for k, f := range l.Learn(e) {
+	for k, f := range l.Learn(e, nil).Scores {
 		near("score at learning", f, want[k])
 	}
 	after := l.Metrics()
@@ -97,7 +97,7 @@ func TestAnswersAsPublished(t *testing.T) {
 						if e := s.next(); i > 20 && i%13 == 0 { // by then each class has been met
 							answered(t, l, e)
 						} else {
-							l.Learn(e)
+							l.Learn(e, nil)
 						}
 					}
 				})
@@ -115,7 +115,7 @@ func TestAnswersAsPublished(t *testing.T) {
 			for i := range 4000 {
 				e := s.next()
 				if i%31 != 0 {
-					l.Learn(e)
+					l.Learn(e, nil)
 					continue
 				}
 				if l.head(l.schema); l.filling.Covariance != nil {
@@ -142,7 +142,7 @@ func TestAnswersAsPublished(t *testing.T) {
 				if i > 50 && i%17 == 0 {
 					answered(t, l, e)
 				} else {
-					l.Learn(e)
+					l.Learn(e, nil)
 				}
 			}
 		})

@@ -139,7 +139,7 @@ func declaredErrors(t *testing.T, format string, picture, groups bool, filled in
 	}
 	for range 3000 {
 		read()
-		l.Learn(&e)
+		l.Learn(&e, nil)
 	}
 	m := l.Published()
 	wrong := func(of *event.Example) float64 {

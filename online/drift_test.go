@@ -23,8 +23,8 @@ func TestForgetting(t *testing.T) {
 			s := newStream(17, 2)
 			for range 500 {
 				e := s.next()
-				forgets.Learn(e)
-				goesOn.Learn(e)
+				forgets.Learn(e, nil)
+				goesOn.Learn(e, nil)
 			}
 			weights := func(l *Learner) []float64 {
 				w := []float64{l.weights(l.bias)[0]}
@@ -43,8 +43,8 @@ func TestForgetting(t *testing.T) {
 			}
 			for range 50 {
 				e := s.next()
-				forgets.Learn(e)
-				goesOn.Learn(e)
+				forgets.Learn(e, nil)
+				goesOn.Learn(e, nil)
 			}
 			moved := func(l *Learner) (sum float64) {
 				for i, w := range weights(l)[:len(before)] {

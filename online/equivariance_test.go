@@ -78,8 +78,8 @@ func TestRegressionIsEquivariant(t *testing.T) {
 								t.Fatalf("event %d: %v, want %v", i, got, want)
 							}
 						}
-						plain.Learn(e)
-						other.Learn(f)
+						plain.Learn(e, nil)
+						other.Learn(f, nil)
 					}
 				})
 			}
@@ -96,7 +96,7 @@ func TestSecondTargetIsPredicted(t *testing.T) {
 			for _, y := range []float64{start, start + 0.001} {
 				e := numberEvent(r)
 				e.Target = y
-				l.Learn(e)
+				l.Learn(e, nil)
 			}
 			if got := predicted(l, numberEvent(r)); math.Abs(got-start-0.0005) > 0.002 {
 				t.Errorf("%s: %v after targets from %v on", lossName, got, start)
@@ -153,9 +153,9 @@ func TestOutliersAmongTargets(t *testing.T) {
 				l, r := regression(t, lossName, "auto"), rand.New(rand.NewPCG(7, 8))
 				for i := range 12000 {
 					for _, y := range extra(i) {
-						l.Learn(&event.Example{Target: y, Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{0.1, 0.1}}, Field: []uint16{1, 2}})
+						l.Learn(&event.Example{Target: y, Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{0.1, 0.1}}, Field: []uint16{1, 2}}, nil)
 					}
-					l.Learn(numberEvent(r))
+					l.Learn(numberEvent(r), nil)
 				}
 				off, in, m := 0.0, 0.0, l.Published()
 				for range 2000 {
@@ -184,7 +184,7 @@ func TestTargetsThatChange(t *testing.T) {
 			if i >= 3000 {
 				e.Target *= factor
 			}
-			l.Learn(e)
+			l.Learn(e, nil)
 		}
 		off := 0.0
 		for range 1000 {
@@ -202,7 +202,7 @@ func TestTargetsThatChange(t *testing.T) {
 			if e.Target = 0; i%often == 0 {
 				e.Target = 100 + 20*r.NormFloat64()
 			}
-			l.Learn(e)
+			l.Learn(e, nil)
 		}
 		if got, want := predicted(l, numberEvent(r)), 100/float64(often); math.Abs(got-want) > 0.5*want {
 			t.Errorf("one sale of 100 in %d: %v predicted", often, got)

@@ -53,7 +53,7 @@ func TestEvaluate(t *testing.T) {
 			}
 			s := stream()
 			for range n {
-				l.Learn(s.next())
+				l.Learn(s.next(), nil)
 			}
 			wantJ, wantError := objectiveByHand(l, stream(), n)
 			var one float64

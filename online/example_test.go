@@ -27,7 +27,7 @@ func Example() {
 		}
 		e.Features.Index = []uint32{uint32(e.Label), 2 + uint32(e.Label), 4 + uint32(third)}
 		e.Features.Value = []float64{1, 1, 1}
-		learner.Learn(&e)
+		learner.Learn(&e, nil)
 	}
 	fmt.Printf("progressive error %.1f %%\n", 100*learner.Metrics().Total.Error())
 

@@ -18,7 +18,7 @@ func TestExpertsOfCorrections(t *testing.T) {
 		if e.Label = 0; math.Abs(x) > 1 {
 			e.Label = 1 // a curve alone can say it
 		}
-		l.Learn(e)
+		l.Learn(e, nil)
 	}
 	m := l.Metrics()
 	levels, named := 0.0, -1.0

@@ -97,7 +97,7 @@ func TestNothingOverflows(t *testing.T) {
 									e.Features.Value[j] = math.Abs(v)
 								}
 							}
-							for _, f := range l.Learn(e) {
+							for _, f := range l.Learn(e, nil).Scores {
 								if math.IsNaN(f) || math.IsInf(f, 0) {
 									t.Fatalf("event %d scores %v", i, f)
 								}

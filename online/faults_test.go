@@ -102,14 +102,14 @@ func TestStuckIsNull(t *testing.T) {
 				found, null := s.learner(t, change), s.learner(t, change)
 				for range 3000 {
 					e := s.next()
-					found.Learn(e)
-					null.Learn(e)
+					found.Learn(e, nil)
+					null.Learn(e, nil)
 				}
 				s.stuck[1] = 21.25
 				for range 51 {
 					e := s.next()
-					found.Learn(e)
-					null.Learn(e)
+					found.Learn(e, nil)
+					null.Learn(e, nil)
 				}
 				m := found.Published()
 				if m.Faults == nil || !slices.Equal(m.Faults.Stuck, []model.StuckField{{Field: 1, Value: 21.25}}) || null.Published().Faults == nil {
@@ -131,7 +131,7 @@ func TestStuckIsNull(t *testing.T) {
 						checkSameAnswers(t, found, e, &asNull)
 					}
 					raw := e.Features.Clone()
-					a, b := slices.Clone(found.Learn(e)), null.Learn(&asNull)
+					a, b := slices.Clone(found.Learn(e, nil).Scores), null.Learn(&asNull, nil).Scores
 					// Which fields are usual is counted apart, and so the answers agree only as long as that is so.
 					if !slices.Equal(a, b) {
 						t.Fatalf("event %d: %v, as null %v", n, a, b)
@@ -152,7 +152,7 @@ func TestStuckIsNull(t *testing.T) {
 				if got := found.Published().MissingFields(e); len(got) > 0 {
 					t.Errorf("a moving field is missing: %v", got)
 				}
-				found.Learn(e)
+				found.Learn(e, nil)
 				if now := stats(found, 1); now[model.StatCount] != was[model.StatCount]+1 || found.Published().Faults != nil {
 					t.Errorf("the statistics were %v, are %v", was, now)
 				}
@@ -173,19 +173,19 @@ func TestStuckForLong(t *testing.T) {
 	feed := func(n int) {
 		for range n {
 			e := s.next()
-			l.Learn(e)
+			l.Learn(e, nil)
 			asNull := *e
 			if at, ok := s.stuck[1]; ok && l.faults.found != nil && at == e.Features.Value[0] {
 				asNull.Missing, asNull.Features, asNull.Field = []uint16{1}, event.Vec{Index: e.Features.Index[1:], Value: e.Features.Value[1:]}, e.Field[1:]
 			}
-			null.Learn(&asNull)
+			null.Learn(&asNull, nil)
 		}
 	}
 	e := s.next()
 	e.Features.Index = []uint32{2, 3, 4, 100, 300}
 	e.Features.Value, e.Field = append(slices.Clone(e.Features.Value[1:]), 1), append(slices.Clone(e.Field[1:]), 6)
-	l.Learn(e)
-	null.Learn(e)
+	l.Learn(e, nil)
+	null.Learn(e, nil)
 	feed(3000)
 	s.stuck[1] = 60
 	feed(400)
@@ -224,8 +224,8 @@ func checkSameAnswers(t *testing.T, l *Learner, e, asNull *event.Example) {
 	for name, m := range map[string]*model.Linear{"published": l.Published(), "snapshot": l.Snapshot().Model(), "view": l.View().Model(), "checkpoint": read} {
 		room := func() []float64 { return make([]float64, max(2, m.Outputs)) }
 		a, b := m.Score(e, room()), m.Score(asNull, room())
-		if !slices.Equal(a, b) || !slices.Equal(a, l.Score(e, room())) {
-			t.Fatalf("%s: %v, as null %v, the learner's %v", name, a, b, l.Score(e, room()))
+		if !slices.Equal(a, b) || !slices.Equal(a, scoresOf(l, e)) {
+			t.Fatalf("%s: %v, as null %v, the learner's %v", name, a, b, scoresOf(l, e))
 		}
 		if got, want := m.MissingFields(e), m.MissingFields(asNull); !slices.Equal(got, want) || !slices.Contains(got, "a") {
 			t.Fatalf("%s: missing %v, as null %v", name, got, want)
@@ -259,7 +259,7 @@ func TestStuckRestored(t *testing.T) {
 		}
 		for range step.events {
 			e := s.next()
-			if a, b := slices.Clone(l.Learn(e)), slices.Clone(other.Learn(e)); l != other && !slices.Equal(a, b) {
+			if a, b := slices.Clone(l.Learn(e, nil).Scores), slices.Clone(other.Learn(e, nil).Scores); l != other && !slices.Equal(a, b) {
 				t.Fatalf("step %d: %v and %v", n, a, b)
 			}
 		}
@@ -295,8 +295,8 @@ func TestStuckSetting(t *testing.T) {
 	feed := func(n int) {
 		for range n {
 			e := s.next()
-			l.Learn(e)
-			if a, b := slices.Clone(logs.Learn(e)), off.Learn(e); !slices.Equal(a, b) {
+			l.Learn(e, nil)
+			if a, b := slices.Clone(logs.Learn(e, nil).Scores), off.Learn(e, nil).Scores; !slices.Equal(a, b) {
 				t.Fatal("an alarm alone changes what is learned")
 			}
 		}
@@ -351,7 +351,7 @@ func TestStuckCosts(t *testing.T) {
 			}
 			e := s.next()
 			for i, x := range []*Learner{l, off} {
-				scores := x.Learn(e)
+				scores := x.Learn(e, nil).Scores
 				if yes := scores[0] > 0; n >= 4100 && n < 6000 && yes != (e.Label == 1) {
 					wrong[i]++
 				}
@@ -371,8 +371,8 @@ func TestOddReadingsAreNull(t *testing.T) {
 	odd, null := s.learner(t, expects), s.learner(t, expects)
 	for range 1000 {
 		e := s.next()
-		odd.Learn(e)
-		null.Learn(e)
+		odd.Learn(e, nil)
+		null.Learn(e, nil)
 	}
 	m := odd.Published()
 	if m.Faults == nil || len(m.Faults.Limits) != 4 || m.Faults.Limits[0].Field != 1 || !m.Faults.Limits[0].NoZero || m.Faults.Limits[3].NoZero {
@@ -387,7 +387,7 @@ func TestOddReadingsAreNull(t *testing.T) {
 		if a, b := m.Score(e, make([]float64, 2)), m.Score(&asNull, make([]float64, 2)); !slices.Equal(a, b) || !slices.Equal(m.MissingFields(e), []string{"a"}) || m.StuckFields(e) != nil {
 			t.Fatalf("%v: %v, as null %v, missing %v", x, a, b, m.MissingFields(e))
 		}
-		if a, b := slices.Clone(odd.Learn(e)), null.Learn(&asNull); !slices.Equal(a, b) {
+		if a, b := slices.Clone(odd.Learn(e, nil).Scores), null.Learn(&asNull, nil).Scores; !slices.Equal(a, b) {
 			t.Fatalf("reading %d: %v, as null %v", i, a, b)
 		}
 	}
@@ -412,7 +412,7 @@ func TestOddReadingsAreNull(t *testing.T) {
 				s.stuck[1] = 0
 			}
 			e := s.next()
-			if a, b := slices.Clone(odd.Learn(e)), other.Learn(e); !slices.Equal(a, b) {
+			if a, b := slices.Clone(odd.Learn(e, nil).Scores), other.Learn(e, nil).Scores; !slices.Equal(a, b) {
 				t.Fatalf("%v, restored %v", a, b)
 			}
 		}
@@ -442,7 +442,7 @@ func (f *fixedEvents) Next(_ context.Context, b *event.Batch) error {
 }
 
 // What measures a model on events as they came says the same of those with nulls in the place of what is stuck: the
-// objective, the evidence of a validation, the error without a field, delayed labels, and a learner's Assess.
+// objective, the evidence of a validation, the error without a field, and a learner's Predict.
 func TestStuckIsNullToMeasures(t *testing.T) {
 	s := newStuckStream(8)
 	l := s.learner(t, nil)
@@ -450,7 +450,7 @@ func TestStuckIsNullToMeasures(t *testing.T) {
 		if n == 2000 {
 			s.stuck[1] = 25
 		}
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
 	var came, nulls []event.Example
 	for range 400 {
@@ -474,19 +474,15 @@ func TestStuckIsNullToMeasures(t *testing.T) {
 			data, err := json.Marshal(g)
 			return []any{string(data), err}
 		},
-		"assess": func(events []event.Example) any {
-			var p measure.Classes
-			for i := range events {
-				l.Assess(&events[i], &p)
-			}
-			return p
-		},
-		"arrive": func(events []event.Example) any {
+		"predict": func(events []event.Example) any {
+			var sums measure.Classes
 			var out []float64
 			for i := range events {
-				out = append(out, l.Arrive(&events[i], nil)...)
+				p := l.Predict(&events[i])
+				p.Measure(&events[i], &sums)
+				out = p.Append(out)
 			}
-			return fmt.Sprint(out)
+			return fmt.Sprint(sums, out)
 		},
 		"delete": func(events []event.Example) any {
 			var out []float64
@@ -514,7 +510,7 @@ func TestStuckLabelsLater(t *testing.T) {
 	l, null := s.learner(t, nil), s.learner(t, nil)
 	type pending struct {
 		came, asNull event.Example
-		told, ofNull []float64
+		told, ofNull *Prediction
 	}
 	var waiting []pending
 	nulls := 0
@@ -523,7 +519,7 @@ func TestStuckLabelsLater(t *testing.T) {
 			s.stuck[1] = 26.5
 		}
 		e := s.next()
-		p := pending{came: *e, told: l.Arrive(e, nil)}
+		p := pending{came: *e, told: kept(l.Predict(e))}
 		if len(waiting) == 30 {
 			first := waiting[0]
 			waiting = waiting[1:]
@@ -534,10 +530,9 @@ func TestStuckLabelsLater(t *testing.T) {
 				x = first.asNull
 				nulls++
 			}
-			var a, b measure.Classes
-			got, want := slices.Clone(l.LearnLater(&first.came, first.told, &a)), null.LearnLater(&x, first.ofNull, &b)
-			if !slices.Equal(got, want) || a != b {
-				t.Fatalf("event %d: %v %+v, as null %v %+v", n, got, a, want, b)
+			got, want := l.Learn(&first.came, first.told), null.Learn(&x, first.ofNull)
+			if !slices.Equal(got.Scores, want.Scores) || got.Decision.Probability(0) != want.Decision.Probability(0) {
+				t.Fatalf("event %d: %+v, as null %+v", n, got, want)
 			}
 		}
 		p.asNull = p.came

@@ -54,7 +54,7 @@ func TestGatheredCovariance(t *testing.T) {
 		l := lackingLearner(t, fillConfig())
 		s := &alikeStream{r: rand.New(rand.NewPCG(1, 2)), fields: 10, null: null}
 		for range 12_000 {
-			l.Learn(s.next())
+			l.Learn(s.next(), nil)
 		}
 		c := l.filling.Covariance
 		if c == nil || len(c.Columns) != 10 || l.filling.Gathered < 2900 {
@@ -103,7 +103,7 @@ func TestCovarianceFollowsTheHalfLife(t *testing.T) {
 			}
 			a := r.NormFloat64()
 			l.Learn(&event.Example{Weight: 1, Label: r.IntN(2), Field: []uint16{1, 2},
-				Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{a, sign*a + 0.3*r.NormFloat64()}}})
+				Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{a, sign*a + 0.3*r.NormFloat64()}}}, nil)
 		}
 		if x := l.filling.Covariance.Matrix[1]; halfLife > 0 && x > -0.5 || halfLife == 0 && math.Abs(x) > 0.4 {
 			t.Errorf("half-life %v: the covariance is %v", halfLife, x)
@@ -124,7 +124,7 @@ func TestLackingIsGatheredLessOften(t *testing.T) {
 	}
 	s := &alikeStream{r: rand.New(rand.NewPCG(1, 2)), fields: 100, null: 0.9}
 	for range 4000 {
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
 	if g := l.filling.Gathered; g < 300 || g > 400 { // every twelfth of those that lack 89 columns or more
 		t.Errorf("%d of 4,000 events that hold 10 of 100 columns were gathered", g)
@@ -152,7 +152,7 @@ func TestFillIsMeasured(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		told := reference.Score(e, make([]float64, 1))
+		told := scoresOf(reference, e)
 		if i >= 2000 {
 			served += reference.decision().LogLoss(told, e.Label)
 			m := reference.modelOf(reference.mixed(0))
@@ -163,7 +163,7 @@ func TestFillIsMeasured(t *testing.T) {
 				filled++
 			}
 		}
-		a, b := slices.Clone(reference.Learn(e)), other.Learn(e)
+		a, b := slices.Clone(reference.Learn(e, nil).Scores), other.Learn(e, nil).Scores
 		if !slices.Equal(a, b) {
 			t.Fatalf("event %d: %v, after a restart %v", i, a, b)
 		}
@@ -179,7 +179,7 @@ func TestFillIsMeasured(t *testing.T) {
 	}
 	// The published model, which has other rows, says the same.
 	e := s.next()
-	if a, b := reference.Score(e, make([]float64, 1)), reference.Published().Score(e, make([]float64, 1)); math.Abs(a[0]-b[0]) > 1e-12 {
+	if a, b := scoresOf(reference, e), reference.Published().Score(e, make([]float64, 1)); math.Abs(a[0]-b[0]) > 1e-12 {
 		t.Errorf("the published model scores %v, the learner %v", b, a)
 	}
 }
@@ -198,7 +198,7 @@ func TestCompleteStreamsLearnTheSame(t *testing.T) {
 		s := &alikeStream{r: rand.New(rand.NewPCG(9, 2)), fields: 10}
 		for i := range 8000 {
 			e := s.next()
-			if a, b := gathers.Learn(e), plain.Learn(e); !slices.Equal(a, b) {
+			if a, b := gathers.Learn(e, nil).Scores, plain.Learn(e, nil).Scores; !slices.Equal(a, b) {
 				t.Fatalf("%s, event %d: %v, want %v", noise, i, a, b)
 			}
 		}
@@ -213,7 +213,7 @@ func TestCompleteStreamsLearnTheSame(t *testing.T) {
 		s = &alikeStream{r: rand.New(rand.NewPCG(10, 2)), fields: 10, null: ForecastMissing(point)}
 		for range int(n) {
 			e := s.next()
-			if class := model.Predict(gathers.Score(e, make([]float64, 1))); class != e.Label {
+			if class := model.Predict(scoresOf(gathers, e)); class != e.Label {
 				wrong++
 			}
 		}
@@ -230,7 +230,7 @@ func TestFillState(t *testing.T) {
 	l := lackingLearner(t, c)
 	s := &alikeStream{r: rand.New(rand.NewPCG(1, 2)), fields: 10, null: 0.2}
 	for range 2000 {
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
 	blocks, err := l.Blocks()
 	if err != nil {
@@ -245,7 +245,7 @@ func TestFillState(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 1000 {
-		from.Learn(s.next())
+		from.Learn(s.next(), nil)
 	}
 	if from.filling.Covariance == nil {
 		t.Error("nothing is gathered")
@@ -258,7 +258,7 @@ func TestFillState(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 500 {
-			less.Learn(s.next())
+			less.Learn(s.next(), nil)
 		}
 		if n := len(less.filling.Columns); n != fields {
 			t.Errorf("%d columns, want %d", n, fields)
@@ -303,7 +303,7 @@ func TestFillRefused(t *testing.T) {
 	l = lackingLearner(t, c)
 	s := &alikeStream{r: rand.New(rand.NewPCG(1, 2)), fields: 10, null: 0.4}
 	for range 3000 {
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
 	if !l.fields.Missing.Fill() {
 		t.Fatal(l.fields.Missing)
@@ -316,7 +316,7 @@ func TestFillRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 300 {
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
 	if l.fields.Missing.Fill() || len(l.filling.Columns) > 0 {
 		t.Errorf("%v, %d columns", l.fields.Missing, len(l.filling.Columns))

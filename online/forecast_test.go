@@ -68,7 +68,7 @@ func TestSilentForecastAsAnswered(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 3000 {
-				l.Learn(next())
+				l.Learn(next(), nil)
 			}
 			if l.scaling.Scaler.Curves == nil || !l.second.knows() {
 				t.Fatal("there are no curves")
@@ -141,7 +141,7 @@ func TestForecastAsMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 8000 {
-		l.Learn(next())
+		l.Learn(next(), nil)
 	}
 	metrics, m := l.Metrics(), l.Published()
 	forecast, grouping := metrics.Forecasts(), model.NewGrouping(s)

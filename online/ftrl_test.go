@@ -49,7 +49,7 @@ func TestFTRLAgainstItsDefinition(t *testing.T) {
 				f += weight(int(i)) * value[j]
 			}
 			y := float64(2*e.Label - 1)
-			if got := l.Learn(e)[0]; math.Abs(got-f) > 1e-6*(1+math.Abs(f)) {
+			if got := l.Learn(e, nil).Scores[0]; math.Abs(got-f) > 1e-6*(1+math.Abs(f)) {
 				t.Fatalf("intercept %s, event %d: score %v, want %v", intercept, l.events, got, f)
 			}
 			for j, i := range index {

@@ -88,7 +88,7 @@ func testGolden(t *testing.T, g golden, c goldenCase, config Config, metric []fl
 		t.Fatal(err)
 	}
 	for i := range g.X {
-		l.Learn(g.example(i))
+		l.Learn(g.example(i), nil)
 	}
 	for d, want := range append(c.Weights, c.Intercept) {
 		row := l.table.Row(uint32(d))
@@ -161,7 +161,7 @@ func TestGoldenRefresh(t *testing.T) {
 			e := g.example(i)
 			e.Features.Index = e.Features.Index[:e.Features.Len()-1]
 			e.Features.Value = e.Features.Value[:len(e.Features.Index)]
-			l.Learn(e)
+			l.Learn(e, nil)
 		}
 		for d, want := range append(c.Weights, c.Intercept) {
 			row := l.bias

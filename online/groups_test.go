@@ -154,7 +154,7 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 					e := s.next()
 					e.Weight = 1
 					if i < 90 {
-						l.Learn(e)
+						l.Learn(e, nil)
 						continue
 					}
 					checkGroupStep(t, l, e, seen, noise, i == 90 && classes == 2 && name == "logistic")
@@ -314,7 +314,7 @@ func TestGroupsOfOneAreDropout(t *testing.T) {
 						e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, r.NormFloat64()+float64(e.Label))
 					}
 				}
-				l.Learn(&e)
+				l.Learn(&e, nil)
 			}
 			var b bytes.Buffer
 			for slot := range l.table.Len() {
@@ -356,7 +356,7 @@ func TestGroupsInAnyOrder(t *testing.T) {
 					e.Features.Index[at], e.Features.Value[at], e.Field[at] = at, r.NormFloat64()+float64(e.Label), uint16(1+sensor)
 				}
 			}
-			l.Learn(&e)
+			l.Learn(&e, nil)
 		}
 		return l
 	}
@@ -414,12 +414,12 @@ func BenchmarkLearnGroups(b *testing.B) {
 							e.Features.Index, e.Features.Value = append(e.Features.Index, j), append(e.Features.Value, r.NormFloat64()+float64(e.Label))
 							e.Field = append(e.Field, field)
 						}
-						l.Learn(e)
+						l.Learn(e, nil)
 					}
 					b.ReportAllocs()
 					i := 0
 					for b.Loop() {
-						l.Learn(&events[i%len(events)])
+						l.Learn(&events[i%len(events)], nil)
 						i++
 					}
 				})
@@ -481,12 +481,12 @@ func TestForecastOfGroups(t *testing.T) {
 		if i > n/4 {
 			for point := range wrong {
 				trials[point]++
-				if model.Predict(l.Score(dead(e, ForecastMissing(point)), l.now.scores)) != e.Label {
+				if model.Predict(scoresOf(l, dead(e, ForecastMissing(point)))) != e.Label {
 					wrong[point]++
 				}
 			}
 		}
-		l.Learn(e)
+		l.Learn(e, nil)
 	}
 	m := l.Metrics()
 	var levels []string
@@ -517,7 +517,7 @@ func TestGroupBankRestores(t *testing.T) {
 		l, s := mustNew(t, c, classes), newStream(8, classes)
 		other, s2 := mustNew(t, c, classes), newStream(8, classes)
 		for i := range 700 {
-			l.Learn(s.next())
+			l.Learn(s.next(), nil)
 			if i == 333 {
 				blocks, err := other.Blocks()
 				if err != nil {
@@ -527,7 +527,7 @@ func TestGroupBankRestores(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			other.Learn(s2.next())
+			other.Learn(s2.next(), nil)
 		}
 		if !bytes.Equal(stateOf(t, l), stateOf(t, other)) {
 			t.Errorf("%d classes: the state is another after a restart", classes)

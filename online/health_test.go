@@ -82,7 +82,7 @@ func (s *sensors) next() *event.Example {
 
 func (s *sensors) feed(l *Learner, n int) {
 	for range n {
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
 }
 
@@ -291,8 +291,8 @@ func TestHealthRestored(t *testing.T) {
 		s.lost = step.lost
 		for range step.n {
 			e := s.next()
-			l.Learn(e)
-			other.Learn(e)
+			l.Learn(e, nil)
+			other.Learn(e, nil)
 		}
 		if a, b := l.encode(), other.encode(); !bytes.Equal(a, b) {
 			t.Fatalf("after %d events the states differ", s.n)
@@ -325,10 +325,10 @@ func TestHealthIsBounded(t *testing.T) {
 		full.Features.Index, full.Features.Value, full.Field = append(full.Features.Index, uint32(id)), append(full.Features.Value, float64(id)), append(full.Field, id)
 	}
 	for range 1025 + 4*healthBlock {
-		l.Learn(full)
+		l.Learn(full, nil)
 	}
 	for range 4 * healthBlock {
-		l.Learn(empty)
+		l.Learn(empty, nil)
 	}
 	h := l.Health()
 	if len(h.Fields) != healthFields-1 || h.Alarms != healthFields-1 || h.Raised != healthFields-1 || len(h.Changes) != healthChanges {

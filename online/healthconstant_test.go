@@ -25,7 +25,7 @@ func TestConstantFieldIsNotTheWorst(t *testing.T) {
 		if x+0.5*y > 0 {
 			e.Label = 1
 		}
-		l.Learn(e)
+		l.Learn(e, nil)
 	}
 	fields := l.Health().Fields
 	if len(fields) != 3 || fields[0].Field == "constant" {

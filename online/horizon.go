@@ -15,7 +15,7 @@ import (
 )
 
 // horizon holds what the Learner was at two earlier events, Config.ServingStaleness events apart. The levels and the
-// experts of one of them, half to three halves of the horizon old, answer each event (see teller).
+// experts of one of them, half to three halves of the horizon old, answer each event (see older).
 type horizon struct {
 	pasts [2]past // the older first; blocks are nil for none
 }
@@ -54,8 +54,9 @@ func (l *answering) cautious(link *model.Link) *model.Link {
 // See cautious.
 const cautionFirst, cautionModels = 0.6, 4
 
-// teller returns the Learner whose answers the shares are judged by, see oldEnough, else the Learner itself.
-func (l *Learner) teller() *Learner {
+// older returns the Learner whose predictions decide the mixture weights: an older state, see oldEnough, else the Learner
+// itself.
+func (l *Learner) older() *Learner {
 	if p := l.oldEnough(); p != nil {
 		return p.Learner
 	}

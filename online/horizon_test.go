@@ -9,7 +9,6 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/internal/measure"
 	"blankout/internal/model"
 )
 
@@ -43,7 +42,7 @@ func TestHorizonSuitsItsAge(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range events {
-			l.Learn(e)
+			l.Learn(e, nil)
 		}
 		metrics := l.Metrics()
 		for _, r := range metrics.Summary().ByAge {
@@ -73,17 +72,17 @@ func TestHorizonBegins(t *testing.T) {
 				if i == 199 {
 					sameShares(t, plain, ahead, true)
 				}
-				if newest := ahead.horizon.pasts[1]; newest.Learner == nil || ahead.events-newest.events >= 400 || ahead.teller().k != ahead.k {
+				if newest := ahead.horizon.pasts[1]; newest.Learner == nil || ahead.events-newest.events >= 400 || ahead.older().k != ahead.k {
 					t.Fatalf("event %d: what it was is too old, or knows other classes", i+1)
 				}
-				if age := ahead.events - ahead.teller().events; i >= 200 && i < 1500 && (age < 200 || age > 600) {
+				if age := ahead.events - ahead.older().events; i >= 200 && i < 1500 && (age < 200 || age > 600) {
 					t.Fatalf("event %d is judged by weights %d events old", i+1, age)
 				}
 			}
 			sameShares(t, plain, ahead, false)
 			ahead.EndPass()
 			learnGrowing(ahead, c.events[0])
-			if ahead.teller() != ahead || ahead.horizon.pasts[1].blocks != nil {
+			if ahead.older() != ahead || ahead.horizon.pasts[1].blocks != nil {
 				t.Error("it is judged by what it was also in a second pass")
 			}
 		})
@@ -103,13 +102,13 @@ func TestHorizonJudgesAverages(t *testing.T) {
 		c := agedCases(600)[2]
 		l := c.learner(t)
 		for _, e := range c.events {
-			told := append([]float64{0, scoresEnd, -1}, make([]float64, 2*l.n)...)
-			for j := range 2 * l.n {
-				if told[3+j] = float64(2*e.Label - 1); j/l.n == wrong {
-					told[3+j] *= -1
+			prior := &Prediction{Learned: long, Scores: []float64{0}, Lanes: make([]float64, 2*l.n)}
+			for j := range prior.Lanes {
+				if prior.Lanes[j] = float64(2*e.Label - 1); j/l.n == wrong {
+					prior.Lanes[j] *= -1
 				}
 			}
-			l.LearnLater(e, told, &measure.Classes{})
+			l.Learn(e, prior)
 		}
 		return l.levels[0].AverageShare()
 	}
@@ -138,11 +137,11 @@ func TestHorizonMeetsNewFields(t *testing.T) {
 		} else if s.Fields = all.Fields; i == 400 {
 			l.SetSchema(s)
 		}
-		if l.Learn(e) == nil {
+		if l.Learn(e, nil).Scores == nil {
 			t.Fatalf("event %d was refused", i)
 		}
 	}
-	if l.teller() == l || len(l.teller().scaling.Kinds) > len(all.Fields) {
+	if l.older() == l || len(l.older().scaling.Kinds) > len(all.Fields) {
 		t.Error("nothing older tells")
 	}
 }
@@ -165,7 +164,7 @@ func TestHorizonBlocks(t *testing.T) {
 	l := c.learner(t)
 	l.config.ServingStaleness = 300
 	for _, e := range c.events {
-		l.Learn(e)
+		l.Learn(e, nil)
 	}
 	blocks, err := l.Blocks()
 	if err != nil {
@@ -174,7 +173,7 @@ func TestHorizonBlocks(t *testing.T) {
 	ahead := slices.Clone(blocks)
 	young := c.learner(t)
 	for _, e := range c.events[:100] {
-		young.Learn(e)
+		young.Learn(e, nil)
 	}
 	youngBlocks, err := young.Blocks()
 	if err != nil {
@@ -230,14 +229,14 @@ func TestHorizonEndsWithAdoption(t *testing.T) {
 	l := c.learner(t)
 	l.config.ServingStaleness = 200
 	for _, e := range c.events[:600] {
-		l.Learn(e)
+		l.Learn(e, nil)
 	}
-	if l.teller() == l {
+	if l.older() == l {
 		t.Fatal("nothing older tells")
 	}
 	level := l.Snapshot().Level()
 	l.Adopt(slices.Repeat([]*model.Linear{level}, len(l.levels)), func(func(*event.Example)) {}, func() {})
-	if l.Learn(c.events[600]); l.teller() != l {
-		t.Errorf("weights that were adopted are judged by what there was %d events ago", l.events-l.teller().events)
+	if l.Learn(c.events[600], nil); l.older() != l {
+		t.Errorf("weights that were adopted are judged by what there was %d events ago", l.events-l.older().events)
 	}
 }

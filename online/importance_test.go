@@ -58,7 +58,7 @@ func TestOneWrongEventOfGreatWeight(t *testing.T) {
 					if i == at {
 						e.Weight, e.Label = 1e6, 1-min(e.Label, 1)
 					}
-					l.Learn(e)
+					l.Learn(e, nil)
 				}
 				wrong, m := 0.0, l.Published()
 				for range 4000 {

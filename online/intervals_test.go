@@ -43,7 +43,7 @@ func TestIntervalsByValue(t *testing.T) {
 				}
 				answers = append(answers, answer{value, low <= e.Target && e.Target <= high})
 			}
-			l.Learn(e)
+			l.Learn(e, nil)
 		}
 		slices.SortFunc(answers, func(a, b answer) int {
 			if a.value < b.value {
@@ -76,7 +76,7 @@ func TestIntervalContainsItsValue(t *testing.T) {
 			if low, high := m.Interval(value, model.Lacked{}); i > 1 && !(low <= value && value <= high) {
 				t.Fatalf("%s, event %d: %v lies outside its interval from %v to %v", lossName, i, value, low, high)
 			}
-			l.Learn(e)
+			l.Learn(e, nil)
 		}
 	}
 }

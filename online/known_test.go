@@ -49,7 +49,7 @@ func TestKnown(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		l, s := gaugesLearner(t, known), &gauges{rand.New(rand.NewPCG(3, 4)), 0}
 		for range 3000 {
-			l.Learn(s.next())
+			l.Learn(s.next(), nil)
 		}
 		blocks, err := l.Blocks()
 		if err != nil {
@@ -73,7 +73,7 @@ func TestKnown(t *testing.T) {
 			if known != (x.Len() == e.Features.Len()) && e.Features.Len() < 12 {
 				t.Fatalf("known %v: of %d readings %d features", known, e.Features.Len(), x.Len())
 			}
-			if a, b := slices.Clone(l.Learn(e)), other.Learn(e); !slices.Equal(a, b) {
+			if a, b := slices.Clone(l.Learn(e, nil).Scores), other.Learn(e, nil).Scores; !slices.Equal(a, b) {
 				t.Fatalf("known %v: %v, after a restart %v", known, a, b)
 			}
 		}
@@ -137,8 +137,8 @@ func TestKnownTable(t *testing.T) {
 				held[column]++
 			}
 		}
-		a := slices.Clone(l.Learn(e))
-		if other != nil && !slices.Equal(a, other.Learn(e)) {
+		a := slices.Clone(l.Learn(e, nil).Scores)
+		if other != nil && !slices.Equal(a, other.Learn(e, nil).Scores) {
 			t.Fatalf("event %d: a restart has changed the answer", i)
 		}
 	}
@@ -160,7 +160,7 @@ func TestKnownTable(t *testing.T) {
 	config.CovarianceMaxFields = 10
 	fewer := restarted(config)
 	for range 1000 {
-		fewer.Learn(pictures(r))
+		fewer.Learn(pictures(r), nil)
 	}
 	if c := fewer.Published().Covariance; len(c.Columns) != 10 {
 		t.Errorf("%d columns are filled in", len(c.Columns))
@@ -192,7 +192,7 @@ func TestKnownForecast(t *testing.T) {
 			return e
 		}
 		for range 12_000 {
-			l.Learn(ev())
+			l.Learn(ev(), nil)
 		}
 		m := l.Published()
 		var left event.Example
@@ -231,7 +231,7 @@ func TestKnownCenter(t *testing.T) {
 			} else {
 				sum += e.Features.Value[0]
 			}
-			l.Learn(e)
+			l.Learn(e, nil)
 		}
 		mean := sum / 10
 		if known {

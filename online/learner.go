@@ -41,6 +41,7 @@ type Learner struct {
 	aged       aged.Aged
 	old        older
 	horizon    horizon
+	predicting predicting
 }
 
 // New returns a Learner for events of the Schema, which stays the decoder's: it
@@ -139,8 +140,9 @@ func (l *Learner) setAnswerOutputs() {
 // Config returns the Learner's settings, of which its caller must change nothing.
 func (l *Learner) Config() Config { return l.config }
 
-// Learn scores an event, learns from it, and returns the scores made before:
-// one for each output, borrowed until the next call.
+// Learn learns an event, and returns the prediction for it before that. If the event was predicted earlier, prior is that
+// Prediction: the progressive measures count it, it moves the mixture weights, and it decides between averages and
+// iterates. Otherwise prior is nil.
 //
 
 // An importance weight of 0 leaves everything as it was. A whole weight up to 16
@@ -152,51 +154,44 @@ func (l *Learner) Config() Config { return l.config }
 // An unlabeled event moves no weight; it updates the Scaler and adds
 // Config.UnlabeledWeight of its expected curvature to the preconditioner. A refused event,
 // one whose values are not finite or beyond 1e30, and one for which there is no room
-// (Refusal), is counted, not learned, and gives nil.
-func (l *Learner) Learn(e *event.Example) []float64 {
-	if p := l.teller(); p != l {
-		a := &l.arrived
-		a.buffer = p.say(e, a.buffer[:0])
-		a.own, a.scores = a.buffer[1:], l.Outputs()
+// (Refusal), is counted and not learned: its Prediction says so.
+func (l *Learner) Learn(e *event.Example, prior *Prediction) Prediction {
+	if prior != nil && prior.Refused {
+		prior = nil
 	}
-	l.arrived.after = -1
-	return l.learnAs(e, nil, nil)
-}
-
-// learnAs learns an event, of which arrival.own was said earlier, and what an event is followed by.
-func (l *Learner) learnAs(e *event.Example, earlier []float64, fresh *measure.Classes) []float64 {
-	scores := l.learn(e, earlier, fresh)
-	l.arrived.own = nil
+	l.setEarlier(e, prior)
+	p := l.learn(e, prior)
+	l.earlier.lanes = nil
 	l.observe()
 	l.settle()
 	l.freeze()
 	l.keepPast()
-	return scores
+	return p
 }
 
 // learn takes an event through the stages, see the package's comment.
-func (l *Learner) learn(e *event.Example, earlier []float64, fresh *measure.Classes) []float64 {
+func (l *Learner) learn(e *event.Example, prior *Prediction) Prediction {
 	l.watch.Mislabeled.Clear()
 	if !e.Usable() {
 		l.watch.Refused.Take(e, l.events)
-		return nil
+		return l.refused()
 	}
 	if e.Weight == 0 {
-		l.classScores = slices.Grow(l.classScores[:0], l.Outputs())
-		return l.Score(e, l.classScores[:l.Outputs()])
+		return l.Predict(e)
 	}
 	if r := l.Refusal(e); r != nil {
 		l.watch.Refused.Take(&event.Example{Refused: r}, l.events)
-		return nil
+		return l.refused()
 	}
 	l.faults.came = e
 	e = l.declare(e)
 	l.begin(e)
-	l.heed()
+	l.useEarlier()
 	l.lack(e)
 	l.meet(e)
 	l.gather(e)
 	l.publish(e)
+	p := l.predicted()
 	switch {
 	case e.Label == event.Unlabeled:
 		l.watch.Measures.Unlabeled++
@@ -204,22 +199,25 @@ func (l *Learner) learn(e *event.Example, earlier []float64, fresh *measure.Clas
 		if l.set.numbers {
 			l.now.scores[0] = l.unit.Score(l.now.scores[0])
 		}
-		return l.byClass(l.now.scores)
+		p.Scores = l.byClass(l.now.scores)
+		return p
 	case l.set.numbers:
-		l.measureTarget(e, earlier, fresh)
+		l.measureTarget(e, &p, prior)
 	default:
-		l.tell(e, earlier, fresh)
+		l.measureClass(e, &p, prior)
 		l.probeAll(e)
 		l.weighLabel(e.Label)
+		p.Mislabeled = l.watch.Mislabeled.Latest()
 	}
 	if l.set.numbers && !l.unit.Known() {
-		return l.now.scores
+		p.Scores = l.now.scores
+		return p
 	}
 	l.learnFrom(e)
 	l.learnSecond(e)
-	scores := l.byClass(l.now.scores)
+	p.Scores = l.byClass(l.now.scores)
 	l.young.Take(e.Label)
-	return scores
+	return p
 }
 
 // begin takes up fields and classes that come with an event, and lets its time go by.
@@ -236,15 +234,14 @@ func (l *Learner) begin(e *event.Example) {
 	}
 }
 
-// tell measures what a labeled event was answered: now, or when it came.
-func (l *Learner) tell(e *event.Example, earlier []float64, fresh *measure.Classes) {
+// measureClass measures the prediction for the current event, p or an earlier one.
+func (l *Learner) measureClass(e *event.Example, p, prior *Prediction) {
 	l.takeAged(e)
-	told := l.byClass(l.now.scores)
-	if earlier != nil {
-		l.assess(told, e, fresh)
-		told = l.widened(earlier)
+	scores := l.byClass(l.now.scores)
+	if prior != nil {
+		scores = l.widened(prior.Scores)
 	}
-	l.measure(told, e)
+	l.measure(scores, p.Decision, e)
 }
 
 // probeAll takes up how the answers to the event do, and finds out what the death of each field
@@ -258,15 +255,9 @@ func (l *Learner) probeAll(e *event.Example) {
 	}
 }
 
-// Outputs returns how many scores an event has now: one of two classes or of a number, else one
+// outputs returns how many scores an event has now: one of two classes or of a number, else one
 // for each class that has come or that the Schema names.
-func (l *Learner) Outputs() int { return l.young.Scores(l.k) }
-
-// MislabeledEvent says whether the event last learned is a mislabeled event: whether its
-// influence was below Config.MislabeledBelow.
-func (l *Learner) MislabeledEvent() (s watch.MislabeledEvent, suspect bool) {
-	return l.watch.Mislabeled.Latest()
-}
+func (l *Learner) outputs() int { return l.young.Scores(l.k) }
 
 // weighLabel finds out whether the current event is a mislabeled event.
 func (l *Learner) weighLabel(label int) {
@@ -284,13 +275,6 @@ func (l *Learner) weighLabel(label int) {
 	level := l.shares.InForce[l.fields.Range].Largest()
 	influence := loss.Influence(rows.Y(output, k, l.k), l.now.scores[k], l.variance(&l.levels[level], level*l.k+k, k))
 	l.watch.Mislabeled.Weigh(watch.MislabeledEvent{Class: label, Score: l.now.scores[k], Influence: influence}, l.config.MislabeledBelow)
-}
-
-// Score writes the published scores of an event to out, which must have room
-// for K values, and learns nothing.
-func (l *Learner) Score(e *event.Example, out []float64) []float64 {
-	m := model.Linear{Head: l.head(l.schema), Rows: l.table}
-	return m.Score(e, out)
 }
 
 // learned returns the noises that levels of these noises are learned under.

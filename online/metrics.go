@@ -176,13 +176,13 @@ func (c *Config) likelihood(set settings) bool {
 	return strings.HasPrefix(set.loss.String(), "logistic") && c.Optimizer != "arow" || c.Calibrate == "on"
 }
 
-// measure counts in the scores that an event was given before it is learned.
-func (l *Learner) measure(scores []float64, e *event.Example) {
-	d, label, weight := l.decision(), e.Label, e.Weight
+// measure counts in the scores that were predicted for an event before it is learned.
+func (l *Learner) measure(scores []float64, d model.Decision, e *event.Example) {
+	label, weight := e.Label, e.Weight
 	j := d.Judge(scores, label)
 	l.takeTold(scores, label, d, j)
 	t := watch.Told{
-		Number: l.events, After: l.answeredAfter(), Time: e.Time, Label: label, Weight: weight, Learned: weight * l.classes[label], Loss: j.LogLoss,
+		Number: l.events, After: l.earlier.learned, Time: e.Time, Label: label, Weight: weight, Learned: weight * l.classes[label], Loss: j.LogLoss,
 		Predicted: j.Class, Part: l.shared(), Likelihood: l.likelihood,
 	}
 	if t.Score = scores[min(label, l.k-1)]; l.k == 1 {
@@ -233,13 +233,7 @@ func (l *answering) threshold() float64 {
 	return l.config.Threshold
 }
 
-// AnyLabel reports whether a labeled event has been learned. Numbers that are predicted before
-// say nothing of the model.
-func (l *Learner) AnyLabel() bool { return l.watch.Baselines.First > 0 }
-
-// Decision says what the scores mean that the Learner gives now.
-func (l *Learner) Decision() model.Decision { return l.decision() }
-
+// decision says what the present scores of classes mean.
 func (l *answering) decision() model.Decision {
 	return model.Decision{Link: l.linked(), Threshold: l.threshold()}
 }
@@ -262,26 +256,4 @@ func (l *answering) linked() *model.Link {
 		return l.cautious(link)
 	}
 	return link
-}
-
-// Assess adds to p what the published weights answer to a labeled event that is not
-// learned.
-func (l *Learner) Assess(e *event.Example, p *measure.Classes) {
-	l.assess(l.Score(e, make([]float64, l.Outputs())), e, p)
-}
-
-// AssessNumber is Assess for a label that is a number.
-func (l *Learner) AssessNumber(e *event.Example, p *measure.Numbers) {
-	if !l.AnyLabel() {
-		return
-	}
-	value := l.unit.Told(l.Score(e, make([]float64, l.Outputs()))[0])
-	trained := model.Linear{Head: l.head(l.schema), Rows: l.table}
-	low, high := l.interval(value, model.ScoreVariance(&trained, e))
-	p.Add(l.targetLoss(), e.Target, e.Weight, value, low, high, 1)
-}
-
-func (l *answering) assess(scores []float64, e *event.Example, p *measure.Classes) {
-	j := l.decision().Judge(scores, e.Label)
-	p.Add(j.Class == e.Label, e.Weight, j.LogLoss, 1)
 }

@@ -30,7 +30,7 @@ func TestHalfLife(t *testing.T) {
 				lazy.forget(1 / lazy.fade.Growth)
 				lazy.fade.Growth = 1
 			}
-			a, b := lazy.Learn(e)[0], slow.Learn(e)[0]
+			a, b := lazy.Learn(e, nil).Scores[0], slow.Learn(e, nil).Scores[0]
 			if math.Abs(a-b) > 1e-9*(1+math.Abs(b)) {
 				t.Fatalf("%s, event %d: score %v, want %v", rule, i, a, b)
 			}
@@ -68,7 +68,7 @@ func TestHalfLifeTime(t *testing.T) {
 				}
 				latest = e.Time
 			}
-			a, b := lazy.Learn(e)[0], slow.Learn(e)[0]
+			a, b := lazy.Learn(e, nil).Scores[0], slow.Learn(e, nil).Scores[0]
 			if math.Abs(a-b) > 1e-9*(1+math.Abs(b)) {
 				t.Fatalf("%s, event %d: score %v, want %v", rule, i, a, b)
 			}
@@ -89,7 +89,7 @@ func TestDrift(t *testing.T) {
 			if i >= 4000 {
 				e.Label = 1 - e.Label
 			}
-			l.Learn(e)
+			l.Learn(e, nil)
 			if i == 3999 && l.Metrics().Drift.Alarms > 0 {
 				t.Errorf("an alarm without a cause: %+v", l.Metrics().Drift)
 			}
@@ -119,14 +119,14 @@ func TestMislabeled(t *testing.T) {
 		if flipped {
 			e.Label = 1 - e.Label
 		}
-		l.Learn(e)
+		p := l.Learn(e, nil)
 		if i < 2000 {
 			continue
 		}
 		if flipped {
 			wrong++
 		}
-		if _, ok := l.MislabeledEvent(); ok {
+		if p.Mislabeled != nil {
 			suspects++
 			if flipped {
 				found++
@@ -171,7 +171,7 @@ func TestForecast(t *testing.T) {
 					}
 				}
 			}
-			l.Learn(e)
+			l.Learn(e, nil)
 		}
 		// Standard errors are about 2 points for the actual deletion, more for masks.
 		within := 0.06
@@ -191,7 +191,7 @@ func TestWarningSurvivesRestart(t *testing.T) {
 	c := DefaultConfig()
 	l, s := mustNew(t, c, 2), newStream(3, 2)
 	for range 10 {
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
 	for i := range 2000 {
 		l.watch.Prior.Take(i%2, 1, 3.5, 0, uint64(i))

@@ -74,7 +74,7 @@ func TestMissingRuleIsMeasured(t *testing.T) {
 			asIs += reference.decision().LogLoss(m.ScoreRescaled(e, 1, make([]float64, 1)), e.Label)
 			rescaled += reference.decision().LogLoss(m.ScoreRescaled(e, 10/n, make([]float64, 1)), e.Label)
 		}
-		if a, b := slices.Clone(reference.Learn(e)), other.Learn(e); !slices.Equal(a, b) {
+		if a, b := slices.Clone(reference.Learn(e, nil).Scores), other.Learn(e, nil).Scores; !slices.Equal(a, b) {
 			t.Fatalf("event %d: %v, %v", i, a, b)
 		}
 	}
@@ -88,7 +88,7 @@ func TestMissingRuleIsMeasured(t *testing.T) {
 	c.MissingPolicy = "rescale"
 	forced := lackingLearner(t, c)
 	for range 2000 {
-		forced.Learn(s.next())
+		forced.Learn(s.next(), nil)
 	}
 	if forced.fields.Missing.Policies != model.DefaultMissingPolicies() {
 		t.Errorf("forced: %v", forced.fields.Missing.Policies)

@@ -79,8 +79,8 @@ func TestNumbersLearned(t *testing.T) {
 						if i%500 == 499 {
 							model = l.Published()
 						}
-						want := l.Score(e, make([]float64, 1))[0]
-						if got := l.Learn(e)[0]; math.Abs(got-want) > 1e-9*(1+math.Abs(want)) && i > 40 {
+						want := scoresOf(l, e)[0]
+						if got := l.Learn(e, nil).Scores[0]; math.Abs(got-want) > 1e-9*(1+math.Abs(want)) && i > 40 {
 							t.Fatalf("event %d: Learn says %v, Score %v", i, got, want)
 						}
 						if i%500 == 499 {
@@ -88,7 +88,7 @@ func TestNumbersLearned(t *testing.T) {
 								t.Fatalf("event %d: the published model says %v, the learner %v", i, got, want)
 							}
 							snapshot := l.Snapshot().Model()
-							if got, want := snapshot.Score(e, make([]float64, 1))[0], l.Score(e, make([]float64, 1))[0]; got != want {
+							if got, want := snapshot.Score(e, make([]float64, 1))[0], scoresOf(l, e)[0]; got != want {
 								t.Fatalf("event %d: the snapshot says %v, the learner %v", i, got, want)
 							}
 						}
@@ -114,7 +114,7 @@ func TestNumbersLearned(t *testing.T) {
 						t.Fatal(err)
 					}
 					for _, e := range events[len(events)/2:] {
-						again.Learn(e)
+						again.Learn(e, nil)
 					}
 					if !slices.EqualFunc(must(again.Blocks()), must(l.Blocks()), func(a, b event.Block) bool { return a.Name == b.Name && string(a.Data) == string(b.Data) }) {
 						t.Error("restored in the middle it ends elsewhere")
@@ -150,7 +150,7 @@ func TestNumbersUnit(t *testing.T) {
 			small, large := numberLearner(t, c), numberLearner(t, c)
 			events, larger := numbersOf(600, loss.Real, 1), numbersOf(600, loss.Real, 1<<20)
 			for i := range events {
-				a, b := small.Learn(events[i])[0], large.Learn(larger[i])[0]
+				a, b := small.Learn(events[i], nil).Scores[0], large.Learn(larger[i], nil).Scores[0]
 				if i > 30 && math.Abs(a*(1<<20)-b) > 1e-6*math.Abs(b) {
 					t.Fatalf("%s %s event %d: %v and %v", lossName, rule, i, a*(1<<20), b)
 				}
@@ -178,7 +178,7 @@ func TestMoveUnit(t *testing.T) {
 					}
 					moved.moveTo(next)
 				}
-				a, b := l.Score(e, make([]float64, 1))[0], moved.Score(e, make([]float64, 1))[0]
+				a, b := scoresOf(l, e)[0], scoresOf(moved, e)[0]
 				tolerance := 1e-9
 				if i > 200 {
 					if tolerance = 0.05; rule == "sgd" {
@@ -188,8 +188,8 @@ func TestMoveUnit(t *testing.T) {
 				if math.Abs(a-b) > tolerance*max(math.Abs(a), 0.2) {
 					t.Fatalf("%s %s event %d: %v, in another unit %v", lossName, rule, i, a, b)
 				}
-				l.Learn(e)
-				moved.Learn(e)
+				l.Learn(e, nil)
+				moved.Learn(e, nil)
 			}
 		}
 	}
@@ -204,7 +204,7 @@ func TestNumbersForecast(t *testing.T) {
 		l := numberLearner(t, c)
 		events := numbersOf(2000, l.unit.Target, 1)
 		for _, e := range events {
-			l.Learn(e)
+			l.Learn(e, nil)
 		}
 		m := l.Published()
 		r := rand.New(rand.NewPCG(1, 2))
@@ -252,7 +252,7 @@ func TestNumbersWild(t *testing.T) {
 			if i == 500 {
 				e.Target = 1e30
 			}
-			if scores := l.Learn(e); scores[0]-scores[0] != 0 {
+			if scores := l.Learn(e, nil).Scores; scores[0]-scores[0] != 0 {
 				t.Fatalf("%s event %d: a score of %v", lossName, i, scores[0])
 			}
 		}
@@ -294,7 +294,7 @@ func TestNumbersRefuse(t *testing.T) {
 		}
 	}
 	l := numberLearner(t, c)
-	if l.Learn(&event.Example{Target: math.NaN(), Weight: 1}) != nil || l.Learn(&event.Example{Target: 1e31, Weight: 1}) != nil || l.Metrics().Refused != 2 {
+	if l.Learn(&event.Example{Target: math.NaN(), Weight: 1}, nil).Scores != nil || l.Learn(&event.Example{Target: 1e31, Weight: 1}, nil).Scores != nil || l.Metrics().Refused != 2 {
 		t.Error("a target that is not finite, or beyond 1e30, is learned")
 	}
 }

@@ -82,7 +82,7 @@ func TestIntervalCoversWhatIsMissing(t *testing.T) {
 				}
 				events := correlated(9000, s.Target)
 				for _, e := range blanked(events[:6000], learned, 1) {
-					l.Learn(e)
+					l.Learn(e, nil)
 				}
 				m := l.Published()
 				if got := m.Missing.Policies[2].Largest(); missing == "auto" && got != model.MissingImpute {

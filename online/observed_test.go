@@ -92,9 +92,9 @@ func TestObserved(t *testing.T) {
 			}
 		}
 		e := s.next()
-		l.Learn(e)
+		l.Learn(e, nil)
 		if restored != nil {
-			restored.Learn(e)
+			restored.Learn(e, nil)
 		}
 	}
 	if got := rates(); math.Abs(got["a"]-0.02) > 0.04 || got["c"] != 0.9 {
@@ -161,7 +161,7 @@ func TestObservedIsRefused(t *testing.T) {
 		}
 		s := &mortalSensors{r: rand.New(rand.NewPCG(1, 2))}
 		for range 2000 {
-			l.Learn(s.next())
+			l.Learn(s.next(), nil)
 		}
 		got := ""
 		for _, w := range l.Warnings(Fingerprint{}, false) {

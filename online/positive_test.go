@@ -39,7 +39,7 @@ func TestPositive(t *testing.T) {
 			if r.Float64() < .2 {
 				e.Label, e.Features.Value[0] = 0, e.Features.Value[0]+1
 			}
-			l.Learn(e)
+			l.Learn(e, nil)
 			counts[e.Label]++
 		}
 		return l
@@ -51,7 +51,7 @@ func TestPositive(t *testing.T) {
 	}
 	e := &event.Example{Label: 1, Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{.7, 1}}}
 	for _, l := range []*Learner{again, usual, rare} {
-		if x, y := found.Score(e, make([]float64, 1)), l.Score(e, make([]float64, 1)); x[0] != y[0] {
+		if x, y := scoresOf(found, e), scoresOf(l, e); x[0] != y[0] {
 			t.Errorf("score %v, want %v", y, x)
 		}
 	}

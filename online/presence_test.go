@@ -66,7 +66,7 @@ func TestPresence(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 6000 {
-			l.Learn(a.next())
+			l.Learn(a.next(), nil)
 		}
 		curves := l.scaling.Scaler.Curves
 		if presence == "none" && curves != nil {
@@ -82,7 +82,7 @@ func TestPresence(t *testing.T) {
 		for range 50 {
 			e := a2.next()
 			got := l.Snapshot().Model().Score(e, make([]float64, 1))
-			if want := l.Learn(e); math.Abs(got[0]-want[0]) > 1e-9*(1+math.Abs(want[0])) {
+			if want := l.Learn(e, nil).Scores; math.Abs(got[0]-want[0]) > 1e-9*(1+math.Abs(want[0])) {
 				t.Fatalf("%s: the model scores %v, the Learner %v", presence, got, want)
 			}
 		}
@@ -126,7 +126,7 @@ func TestPresenceOfManyRows(t *testing.T) {
 					e.Features.Value = append(e.Features.Value, 1)
 					e.Field = append(e.Field, 5)
 				}
-				if l.Learn(e); n == at {
+				if l.Learn(e, nil); n == at {
 					blocks, err := l.Snapshot().Blocks()
 					if err != nil {
 						t.Fatal(err)
@@ -162,7 +162,7 @@ func TestPresenceIsKept(t *testing.T) {
 			events = append(events, a.next())
 		}
 		for _, e := range events[:at] {
-			l.Learn(e)
+			l.Learn(e, nil)
 		}
 		blocks, err := l.Snapshot().Blocks()
 		if err != nil {
@@ -175,7 +175,7 @@ func TestPresenceIsKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range events[at:] {
-			x, y := slices.Clone(l.Learn(e)), again.Learn(e)
+			x, y := slices.Clone(l.Learn(e, nil).Scores), again.Learn(e, nil).Scores
 			if !slices.Equal(x, y) {
 				t.Fatalf("saved at %d: %v, restored %v", at, x, y)
 			}
@@ -193,7 +193,7 @@ func TestPresenceIsKept(t *testing.T) {
 	}
 	a := newAbsences(4)
 	for range 1200 {
-		l.Learn(a.next())
+		l.Learn(a.next(), nil)
 	}
 	if l.scaling.Scaler.Curves != nil {
 		t.Error("a learner that shares looks for presence")
@@ -216,7 +216,7 @@ func TestPresenceIsKept(t *testing.T) {
 		}
 		a := newAbsences(4)
 		for range 1200 {
-			l.Learn(a.next())
+			l.Learn(a.next(), nil)
 		}
 		if c := l.scaling.Scaler.Curves; c != nil && slices.ContainsFunc(c.Knots, func(knots []float64) bool { return len(knots) == 1 }) {
 			t.Errorf("%s: presence where it cannot be", key)

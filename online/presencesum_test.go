@@ -38,7 +38,7 @@ func TestPresenceAgainstTheSlowSum(t *testing.T) {
 						}
 					}
 					if i < 120 {
-						l.Learn(e)
+						l.Learn(e, nil)
 						continue
 					}
 					checkGroupStep(t, l, e, seen, loss.AsGroups(l.levels[0].noise), i == 120 && classes == 2 && name == "logistic")
@@ -75,7 +75,7 @@ func restoredWithPresence(t *testing.T, c Config, classes int) {
 		e := s.next()
 		if slices.Contains(cuts, i) {
 			want := slices.Clone(l.Snapshot().Model().Score(e, make([]float64, l.k)))
-			got := l.Learn(e)
+			got := l.Learn(e, nil).Scores
 			if i == scaling.CurveEvents { // hats are new, and weigh nothing
 				want = want[:0]
 			}
@@ -92,9 +92,9 @@ func restoredWithPresence(t *testing.T, c Config, classes int) {
 				t.Fatal(err)
 			}
 		} else {
-			l.Learn(e)
+			l.Learn(e, nil)
 		}
-		other.Learn(s2.next())
+		other.Learn(s2.next(), nil)
 	}
 	if l.scaling.Scaler.Curves == nil || !l.scaling.Learned() {
 		t.Fatal("no presence was found")

@@ -46,7 +46,7 @@ func TestProbesAsAnswered(t *testing.T) {
 			l := lackingLearner(t, c)
 			s := &alikeStream{r: rand.New(rand.NewPCG(3, 2)), fields: 10, null: 0.05}
 			for range 2100 {
-				l.Learn(s.next())
+				l.Learn(s.next(), nil)
 			}
 			apart, compared := 0, 0
 			for v := range l.levels { // so that every range is a mixture of its own
@@ -143,7 +143,7 @@ func TestGroupsInMasks(t *testing.T) {
 	var died, features, hats float64
 	for range 3000 {
 		e := s.next()
-		l.Learn(e)
+		l.Learn(e, nil)
 		l.atHand(e)
 		columns := l.now.columns[:len(l.features())]
 		l.drawMask(e, true)
@@ -244,14 +244,14 @@ func TestLevelsByShare(t *testing.T) {
 			if learned > 0 && k%3 == 0 {
 				e = oneStrong(1, learned, uint64(k))[0]
 			}
-			l.Learn(e)
+			l.Learn(e, nil)
 		}
 		m := l.Published()
 		var wrong [2]float64
 		test := oneStrong(8000, 0.6, 2)
 		for _, e := range test {
 			scores := m.Score(e, make([]float64, 1))
-			if live := l.Score(e, make([]float64, 1)); math.Abs(live[0]-scores[0]) > 1e-12 {
+			if live := scoresOf(l, e); math.Abs(live[0]-scores[0]) > 1e-12 {
 				t.Fatalf("live %v, published %v", live, scores)
 			}
 			for i, of := range []*model.Linear{m.Alone(), m} {
@@ -310,7 +310,7 @@ func TestSharesAreServedAndKept(t *testing.T) {
 			m := model.Linear{Head: l.head(l.schema), Rows: l.table}
 			want := m.Score(e, make([]float64, 1))[0]
 			applied := (l.events+1)%applyEvery == 0
-			if got := l.Learn(e)[0]; math.Abs(got-want) > 1e-9*max(1, math.Abs(want)) && !l.now.hasMoved && !applied {
+			if got := l.Learn(e, nil).Scores[0]; math.Abs(got-want) > 1e-9*max(1, math.Abs(want)) && !l.now.hasMoved && !applied {
 				t.Fatalf("missing %s: event %d was answered %v, and the model says %v", missing, i, got, want)
 			}
 		}
@@ -319,7 +319,7 @@ func TestSharesAreServedAndKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range events {
-			straight.Learn(e)
+			straight.Learn(e, nil)
 		}
 		sameState(t, straight, l)
 	}
@@ -334,7 +334,7 @@ func TestObjectiveOfWholeEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range oneStrong(3000, 0, 1) {
-		l.Learn(e)
+		l.Learn(e, nil)
 	}
 	evaluate := func() float64 {
 		objective, _, _, err := l.Evaluate(t.Context(), &exampleSource{examples: oneStrong(500, 0, 2)}, 1)
@@ -392,12 +392,12 @@ func BenchmarkLearnNumbers(b *testing.B) {
 			e.Features.Index, e.Features.Value = append(e.Features.Index, j), append(e.Features.Value, common+r.NormFloat64()+float64(e.Label))
 			e.Field = append(e.Field, uint16(1+j))
 		}
-		l.Learn(e)
+		l.Learn(e, nil)
 	}
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
-		l.Learn(&events[i%len(events)])
+		l.Learn(&events[i%len(events)], nil)
 		i++
 	}
 }
@@ -426,11 +426,11 @@ func TestEventsAreProbesAsTheyCame(t *testing.T) {
 				e = without(e, fields[0])
 			}
 			if n >= 10 && n <= probe.Second-100 {
-				l.Learn(e)
+				l.Learn(e, nil)
 				continue
 			}
 			before := state()
-			l.Learn(e)
+			l.Learn(e, nil)
 			moved := !bytes.Equal(before, state())
 			if want := n%4 == 0; n < 10 && !moved || n > probe.Second && moved != want {
 				t.Errorf("null %v: event %d moves the shares: %v", null, n, moved)
@@ -462,7 +462,7 @@ func TestOwnEventsOutweighMasks(t *testing.T) {
 				e = without(e, fields[0])
 				e.Label = 1 - label
 			}
-			l.Learn(e)
+			l.Learn(e, nil)
 		}
 		third, most := probe.Range(model.Lack{Null: 1, Named: 2}), probe.Range(model.Lack{Null: 9, Named: 1})
 		if l.shares.Heeds(third) == null || !l.shares.Heeds(most) {

@@ -189,20 +189,20 @@ func TestEveryRule(t *testing.T) {
 			// What a reader of the snapshot predicts is what Learn scores.
 			if i == cut {
 				want := l.Snapshot().Model().Score(e, make([]float64, l.k))
-				for k, f := range l.Learn(e) {
+				for k, f := range l.Learn(e, nil).Scores {
 					if math.Abs(f-want[k]) > 1e-9*(1+math.Abs(want[k])) {
 						t.Errorf("output %d: Learn scored %v, the snapshot scores %v", k, f, want[k])
 					}
 				}
 			} else {
-				l.Learn(e)
+				l.Learn(e, nil)
 			}
 			// A weight of 0 changes nothing.
 			if i == cut {
 				before := stateOf(t, l)
 				weight := e.Weight
 				e.Weight = 0
-				l.Learn(e)
+				l.Learn(e, nil)
 				e.Weight = weight
 				if !bytes.Equal(before, stateOf(t, l)) {
 					t.Error("an event of weight 0 changed the state")
@@ -233,7 +233,7 @@ func TestEveryRule(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			other.Learn(s2.next())
+			other.Learn(s2.next(), nil)
 		}
 		if !bytes.Equal(stateOf(t, l), stateOf(t, other)) {
 			t.Error("saved and restored on the way, the state is another")
@@ -259,10 +259,10 @@ func TestWeightTwo(t *testing.T) {
 			for range 100 {
 				e := s.next()
 				e.Weight = 2
-				once.Learn(e)
+				once.Learn(e, nil)
 				e.Weight = 1
-				twice.Learn(e)
-				twice.Learn(e)
+				twice.Learn(e, nil)
+				twice.Learn(e, nil)
 			}
 			for i := range once.table.Len() {
 				column, a := once.table.Column(i)
@@ -302,10 +302,10 @@ func TestBankLevelsLearnAsIfAlone(t *testing.T) {
 			if n >= 9000 && n < 12_000 {
 				e.Label = (e.Label + 1) % classes
 			}
-			bank.Learn(e)
+			bank.Learn(e, nil)
 			for v, l := range alone {
 				was := l.levels[0].Taken
-				l.Learn(e)
+				l.Learn(e, nil)
 				restarted[v] = restarted[v] || l.levels[0].Taken < was
 				steady[v] = steady[v] || l.levels[0].Steady()
 			}
@@ -370,7 +370,7 @@ func TestPoison(t *testing.T) {
 			case 520:
 				e.Weight = 1e-30
 			}
-			scores := slices.Clone(l.Learn(e))
+			scores := slices.Clone(l.Learn(e, nil).Scores)
 			for _, f := range scores {
 				if f-f != 0 {
 					t.Fatalf("event %d: score %v", i, f)
@@ -383,21 +383,21 @@ func TestPoison(t *testing.T) {
 				for j := range many.Features.Index {
 					many.Features.Index[j], many.Features.Value[j] = 2000+uint32(j), 1
 				}
-				l.Learn(many)
+				l.Learn(many, nil)
 			case 540, 541, 542, 543, 544:
 				bad := *e
 				bad.Features.Value = slices.Clone(e.Features.Value)
 				bad.Features.Value[1] = []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e308, -1e31}[i-540]
-				if l.Learn(&bad) != nil {
+				if l.Learn(&bad, nil).Scores != nil {
 					t.Errorf("a feature of %v was learned", bad.Features.Value[1])
 				}
 			case 545:
 				e.Weight = math.Inf(1)
-				if l.Learn(e) != nil {
+				if l.Learn(e, nil).Scores != nil {
 					t.Error("an infinite weight was learned")
 				}
 			}
-			calmScores := calm.Learn(s2.next())
+			calmScores := calm.Learn(s2.next(), nil).Scores
 			if i > 800 {
 				if model.Predict(scores) != label {
 					wrong++
@@ -450,14 +450,14 @@ func TestMillionFeatures(t *testing.T) {
 	for i := range 1000 {
 		if i == 300 || i == 301 {
 			many.Label = []int{event.Unlabeled, 1}[i-300]
-			l.Learn(many)
+			l.Learn(many, nil)
 		}
 		e := s.next()
 		label := e.Label
-		if model.Predict(l.Learn(e)) != label && i > 400 {
+		if model.Predict(l.Learn(e, nil).Scores) != label && i > 400 {
 			wrong++
 		}
-		if model.Predict(calm.Learn(s2.next())) != label && i > 400 {
+		if model.Predict(calm.Learn(s2.next(), nil).Scores) != label && i > 400 {
 			calmWrong++
 		}
 	}
@@ -471,13 +471,13 @@ func TestRefused(t *testing.T) {
 	l := mustNew(t, DefaultConfig(), 2)
 	s := newStream(1, 2)
 	for range 50 {
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
 	before := l.table.Len()
 	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e308, -1e31} {
 		e := s.next()
 		e.Features.Value[0] = x
-		if got := l.Learn(e); got != nil {
+		if got := l.Learn(e, nil).Scores; got != nil {
 			t.Errorf("a feature of %v was learned", x)
 		}
 	}
@@ -507,7 +507,7 @@ func TestLateClass(t *testing.T) {
 			schema.Classes = append(schema.Classes, "c")
 		}
 		e := &event.Example{Weight: 1, Label: label, Features: event.Vec{Index: []uint32{uint32(label), 7}, Value: []float64{1, float64(i % 5)}}}
-		if got := model.Predict(l.Learn(e)); got != label {
+		if got := model.Predict(l.Learn(e, nil).Scores); got != label {
 			if i < 1000 && got > 1 {
 				t.Fatalf("event %d: class %d has not appeared", i, got)
 			}
@@ -588,7 +588,7 @@ func TestFixedPoint(t *testing.T) {
 				const passes = 200
 				for range passes {
 					for i := range events {
-						l.Learn(&events[i])
+						l.Learn(&events[i], nil)
 					}
 					l.EndPass()
 				}
@@ -648,13 +648,13 @@ func BenchmarkLearn(b *testing.B) {
 					e := *s.next()
 					e.Features, e.Field = e.Features.Clone(), slices.Clone(e.Field)
 					events = append(events, e)
-					l.Learn(&e)
+					l.Learn(&e, nil)
 					features += e.Features.Len()
 				}
 				b.ReportAllocs()
 				i := 0
 				for b.Loop() {
-					l.Learn(&events[i%len(events)])
+					l.Learn(&events[i%len(events)], nil)
 					i++
 				}
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(features)*float64(len(events))/float64(l.k), "ns/feature/class")

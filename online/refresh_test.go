@@ -38,16 +38,16 @@ func TestSlidingWindow(t *testing.T) {
 					for range n {
 						e := s.next()
 						for _, l := range []*Learner{reference, all, slides, tumbles} {
-							l.Learn(e)
+							l.Learn(e, nil)
 						}
 					}
 					var off [3]float64
 					size := 0.0
 					for range 500 {
 						e := s.next()
-						want := append([]float64(nil), reference.Score(e, make([]float64, reference.k))...)
+						want := append([]float64(nil), scoresOf(reference, e)...)
 						for i, l := range []*Learner{all, slides, tumbles} {
-							for k, f := range l.Score(e, make([]float64, l.k)) {
+							for k, f := range scoresOf(l, e) {
 								off[i] += (f - want[k]) * (f - want[k])
 							}
 						}
@@ -83,7 +83,7 @@ func TestRefreshBesideExpert(t *testing.T) {
 	s := newTides(5, 2, 0)
 	l := s.learner(t, func(c *Config) { c.IRLSBatch, c.IRLSWindow = 100, 400 })
 	for range 2000 {
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
 	l.publishSecond()
 	hats := 0
@@ -115,7 +115,7 @@ func TestFirstRefreshIsPublished(t *testing.T) {
 		l, s := mustNew(t, c, classes), newStream(6, classes)
 		for i := range 41 {
 			e := s.next()
-			scores := l.Score(e, make([]float64, l.k))
+			scores := scoresOf(l, e)
 			zero := !slices.ContainsFunc(scores, func(f float64) bool { return f != 0 })
 			if classes == 2 && zero != (i < 40) { // of three unmet classes the intercepts are not 0
 				t.Fatalf("%d classes, after %d events: scores %v", classes, i, scores)
@@ -135,7 +135,7 @@ func TestFirstRefreshIsPublished(t *testing.T) {
 					t.Errorf("%d classes: published are weights of norm %v, found %v", classes, math.Sqrt(average), math.Sqrt(iterate))
 				}
 			}
-			l.Learn(e)
+			l.Learn(e, nil)
 		}
 	}
 }

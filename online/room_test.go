@@ -48,7 +48,7 @@ func fill(t *testing.T, l *online.Learner) int {
 		if r := l.Refusal(crowded(n, n%2)); r != nil {
 			return n
 		}
-		if l.Learn(crowded(n, n%2)) == nil {
+		if l.Learn(crowded(n, n%2), nil).Scores == nil {
 			t.Fatalf("event %d is refused", n)
 		}
 	}
@@ -88,7 +88,7 @@ func TestColumnRefused(t *testing.T) {
 	e := crowded(last, 1)
 	for i, label := range []int{1, event.Unlabeled} {
 		e.Label = label
-		if l.Learn(e) != nil || e.Refused != nil {
+		if l.Learn(e, nil).Scores != nil || e.Refused != nil {
 			t.Errorf("event %d is learned", i)
 		}
 	}
@@ -98,17 +98,17 @@ func TestColumnRefused(t *testing.T) {
 		t.Errorf("refused %d: %+v", m.Refused, m.RefusedBy)
 	}
 	e.Weight = 0
-	if l.Refusal(e) != nil || l.Learn(e) == nil {
+	if l.Refusal(e) != nil || l.Learn(e, nil).Scores == nil {
 		t.Error("an event of no weight, which is not learned, is refused")
 	}
 	known := crowded(0, 0)
-	if got, want := l.Learn(known), other.Learn(known); got == nil || !slices.Equal(got, want) || l.Metrics().Events != other.Metrics().Events {
+	if got, want := l.Learn(known, nil).Scores, other.Learn(known, nil).Scores; got == nil || !slices.Equal(got, want) || l.Metrics().Events != other.Metrics().Events {
 		t.Errorf("known columns are told %v, want %v", got, want)
 	}
 	fits := crowded(last, 0)
 	n := rows - 100*last
 	fits.Features.Index, fits.Features.Value, fits.Field = fits.Features.Index[:n], fits.Features.Value[:n], fits.Field[:n]
-	if l.Learn(fits) == nil || l.Metrics().Features != rows {
+	if l.Learn(fits, nil).Scores == nil || l.Metrics().Features != rows {
 		t.Errorf("%d rows, where there is room for %d", l.Metrics().Features, rows)
 	}
 }
@@ -118,8 +118,9 @@ func TestColumnRefused(t *testing.T) {
 func TestClassRefused(t *testing.T) {
 	for _, classes := range [][]string{{"no", "yes"}, {"no", "yes", "perhaps"}} {
 		l := crowd(t, nil, classes...)
+		outputs := func(l *online.Learner) int { return len(l.Predict(crowded(0, 0)).Scores) }
 		last := fill(t, l)
-		k := l.Outputs()
+		k := outputs(l)
 		l.Schema().Classes = append(l.Schema().Classes, "again", "fire")
 		e := crowded(0, len(l.Schema().Classes)-1)
 		r := l.Refusal(e)
@@ -131,19 +132,19 @@ func TestClassRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, e := range []*event.Example{e, crowded(1, 1), crowded(last, 0), crowded(2, 0), e} {
-			if a, b := l.Learn(e), again.Learn(e); !slices.Equal(a, b) || (a == nil) != (i%4 == 0 || i == 2) {
+			if a, b := l.Learn(e, nil).Scores, again.Learn(e, nil).Scores; !slices.Equal(a, b) || (a == nil) != (i%4 == 0 || i == 2) {
 				t.Errorf("of %d classes, event %d: %v, after a restart %v", len(classes), i, a, b)
 			}
 		}
-		if l.Outputs() != k || l.Metrics().RefusedBy[event.ReasonMemory].Count != 3 || !same(encoded(t, l), encoded(t, again)) {
-			t.Errorf("of %d classes: %d outputs, refused %+v", len(classes), l.Outputs(), l.Metrics().RefusedBy)
+		if outputs(l) != k || l.Metrics().RefusedBy[event.ReasonMemory].Count != 3 || !same(encoded(t, l), encoded(t, again)) {
+			t.Errorf("of %d classes: %d outputs, refused %+v", len(classes), outputs(l), l.Metrics().RefusedBy)
 		}
 		c := l.Config()
 		c.MaxMemory *= 20
 		if again, err = online.Restore(c, encoded(t, l)); err != nil {
 			t.Fatal(err)
 		}
-		if again.Learn(e) == nil || again.Outputs() != len(l.Schema().Classes) {
+		if again.Learn(e, nil).Scores == nil || outputs(again) != len(l.Schema().Classes) {
 			t.Errorf("of %d classes: refused under a larger bound", len(classes))
 		}
 	}
@@ -154,8 +155,8 @@ func TestFarFromBound(t *testing.T) {
 	near, far, none := crowd(t, nil, "no", "yes"), crowd(t, func(c *online.Config) { c.MaxMemory = 4 << 30 }, "no", "yes"), crowd(t, func(c *online.Config) { c.MaxMemory = 0 }, "no", "yes")
 	last := fill(t, near)
 	for n := range last {
-		far.Learn(crowded(n, n%2))
-		none.Learn(crowded(n, n%2))
+		far.Learn(crowded(n, n%2), nil)
+		none.Learn(crowded(n, n%2), nil)
 	}
 	rest := func(l *online.Learner) []event.Block { // but for the setting
 		return slices.DeleteFunc(encoded(t, l), func(b event.Block) bool { return b.Name == "learner" })
@@ -163,7 +164,7 @@ func TestFarFromBound(t *testing.T) {
 	if !same(rest(near), rest(far)) || !same(rest(near), rest(none)) {
 		t.Error("a bound that nothing reaches changes what is learned")
 	}
-	if none.Learn(crowded(last, 0)) == nil || far.Learn(crowded(last, 0)) == nil {
+	if none.Learn(crowded(last, 0), nil).Scores == nil || far.Learn(crowded(last, 0), nil).Scores == nil {
 		t.Error("refused without need")
 	}
 	e := crowded(0, 0)
@@ -187,7 +188,7 @@ func TestSharedRefusesNothing(t *testing.T) {
 		if err := l.Share(peers+1, 100); err != nil {
 			t.Fatal(err)
 		}
-		if l.Refusal(crowded(last, 0)) != nil || l.Learn(crowded(last, 0)) == nil {
+		if l.Refusal(crowded(last, 0)) != nil || l.Learn(crowded(last, 0), nil).Scores == nil {
 			t.Errorf("one of %d refuses", peers+1)
 		}
 	}
@@ -197,7 +198,7 @@ func TestSharedRefusesNothing(t *testing.T) {
 func TestBoundIsKept(t *testing.T) {
 	for _, bound := range []int{0, int(memory.Least), int(memory.Default), 1 << 33} {
 		l := crowd(t, func(c *online.Config) { c.MaxMemory = bound }, "no", "yes")
-		l.Learn(crowded(0, 0))
+		l.Learn(crowded(0, 0), nil)
 		blocks := encoded(t, l)
 		if c, err := online.ReadConfig(blocks); err != nil || c.MaxMemory != bound {
 			t.Errorf("kept %d of %d: %v", c.MaxMemory, bound, err)

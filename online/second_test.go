@@ -98,7 +98,7 @@ func TestSecondIsPublished(t *testing.T) {
 					c.Noise = "dropout:0.1+group:0.2"
 				}
 			})
-			other, told := l, make([]float64, l.Outputs())
+			other, told := l, make([]float64, l.outputs())
 			for n := range 2600 {
 				e := s.next()
 				if n%29 == 0 || n > 2500 {
@@ -106,7 +106,7 @@ func TestSecondIsPublished(t *testing.T) {
 					for _, m := range []model.Model{m, l.Snapshot().Model()} {
 						m.Score(e, told)
 						was := slices.Clone(told)
-						if l.Score(e, told); !alike(was, told) {
+						if told = scoresOf(l, e); !alike(was, told) {
 							t.Fatalf("%d classes, event %d: %v, published %v", classes, n, told, was)
 						}
 					}
@@ -120,12 +120,12 @@ func TestSecondIsPublished(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				l.Score(e, told)
-				got := l.Learn(e)
+				told = scoresOf(l, e)
+				got := l.Learn(e, nil).Scores
 				if n > 20 && !alike(got, told) { // among the first a class comes with an event
 					t.Fatalf("%d classes, event %d: it is told %v, the model says %v", classes, n, got, told)
 				}
-				if n >= 1700 && !slices.Equal(slices.Clone(got), other.Learn(e)) {
+				if n >= 1700 && !slices.Equal(slices.Clone(got), other.Learn(e, nil).Scores) {
 					t.Fatalf("%d classes, event %d: another score after a restart", classes, n)
 				}
 			}
@@ -138,7 +138,7 @@ func TestSecondIsPublished(t *testing.T) {
 			}
 			for n := range 100 {
 				e := s.next()
-				if got := slices.Clone(l.Learn(e)); null == 0 && classes > 0 && !slices.Equal(got, clone.Learn(e)) { // a copy fills nothing in
+				if got := slices.Clone(l.Learn(e, nil).Scores); null == 0 && classes > 0 && !slices.Equal(got, clone.Learn(e, nil).Scores) { // a copy fills nothing in
 					t.Fatalf("%d classes: after %d events a copy has another score", classes, n)
 				}
 			}
@@ -182,7 +182,7 @@ func TestSecondHelps(t *testing.T) {
 			s := newTides(2, classes, 0)
 			l := s.learner(t, func(c *Config) { c.Optimizer = rule })
 			for range 5000 {
-				l.Learn(s.next())
+				l.Learn(s.next(), nil)
 			}
 			m := l.Metrics()
 			if lost[rule] = m.Total.MeanLogLoss(); classes == 0 {
@@ -207,8 +207,8 @@ func TestSecondAndOlderRules(t *testing.T) {
 	both := s.learner(t, nil)
 	for range 1500 {
 		e := s.next()
-		levels.Learn(e)
-		both.Learn(e)
+		levels.Learn(e, nil)
+		both.Learn(e, nil)
 	}
 	restore := func(l *Learner, rule string) *Learner {
 		blocks, err := l.Blocks()
@@ -230,10 +230,10 @@ func TestSecondAndOlderRules(t *testing.T) {
 	again := restore(alone, "auto")
 	for n := range 500 {
 		e := s.next()
-		if a, b := slices.Clone(levels.Learn(e)), older.Learn(e); !slices.Equal(a, b) {
+		if a, b := slices.Clone(levels.Learn(e, nil).Scores), older.Learn(e, nil).Scores; !slices.Equal(a, b) {
 			t.Fatalf("event %d: %v, from its checkpoint under auto %v", n, a, b)
 		}
-		if a, b := slices.Clone(alone.Learn(e)), again.Learn(e); !slices.Equal(a, b) {
+		if a, b := slices.Clone(alone.Learn(e, nil).Scores), again.Learn(e, nil).Scores; !slices.Equal(a, b) {
 			t.Fatalf("event %d: %v, after a restart %v", n, a, b)
 		}
 	}
@@ -268,7 +268,7 @@ func TestSecondLeftOut(t *testing.T) {
 		auto, plain := s.learner(t, change), s.learner(t, func(c *Config) { change(c); c.Optimizer = "adagrad" })
 		for range 300 {
 			e := s.next()
-			if a, b := slices.Clone(auto.Learn(e)), plain.Learn(e); !slices.Equal(a, b) {
+			if a, b := slices.Clone(auto.Learn(e, nil).Scores), plain.Learn(e, nil).Scores; !slices.Equal(a, b) {
 				t.Fatalf("%s: %v, under adagrad %v", name, a, b)
 			}
 		}
@@ -301,8 +301,8 @@ func TestSecondLeftOut(t *testing.T) {
 				e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, i), append(e.Features.Value, 1), append(e.Field, uint16(i+1))
 			}
 		}
-		a := slices.Clone(learners["auto"].Learn(e))
-		b := learners["adagrad"].Learn(e)
+		a := slices.Clone(learners["auto"].Learn(e, nil).Scores)
+		b := learners["adagrad"].Learn(e, nil).Scores
 		if n == 14 && slices.Equal(a, b) {
 			t.Error("there is no expert")
 		}
@@ -335,7 +335,7 @@ func TestSecondForgets(t *testing.T) {
 		s := newTides(5, 0, 0)
 		l := s.learner(t, func(c *Config) { c.OnDrift = "forget" })
 		for range 1500 {
-			l.Learn(s.next())
+			l.Learn(s.next(), nil)
 		}
 		if alarm {
 			l.drifted()
@@ -343,7 +343,7 @@ func TestSecondForgets(t *testing.T) {
 		was := slices.Clone(l.second.expert.Weights(0))
 		e := s.next()
 		e.Target += 20
-		l.Learn(e)
+		l.Learn(e, nil)
 		for i, w := range l.second.expert.Weights(0) {
 			most = max(most, math.Abs(w-was[i]))
 		}
@@ -362,7 +362,7 @@ func TestSecondLeavesPresence(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 1200 {
-		l.Learn(a.next())
+		l.Learn(a.next(), nil)
 	}
 	c := l.scaling.Scaler.Curves
 	if i := c.Of(20); i < 0 || !slices.Equal(c.Knots[i], model.Present()) || len(c.Columns) < 2 {
@@ -385,7 +385,7 @@ func TestSecondCenters(t *testing.T) {
 	s := newTides(4, 2, 0)
 	l := s.learner(t, func(c *Config) { c.Noise = "none" })
 	for range 20_000 {
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
 	m := l.Snapshot().Model()
 	c := m.Scaler.Curves
@@ -414,7 +414,7 @@ func TestSecondFollowsTheUnit(t *testing.T) {
 	s := newTides(6, 0, 0)
 	l := s.learner(t, nil)
 	for range 3000 {
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
 	e := s.next()
 	answer := func() float64 { return l.modelOf(l.mixed(0)).Score(e, make([]float64, 1))[0] }
@@ -445,7 +445,7 @@ func TestSecondWeighsClasses(t *testing.T) {
 			if i == 1 && e.Label == 1 {
 				e.Weight = 4
 			}
-			answers[i] = append(answers[i], l.Learn(e)...)
+			answers[i] = append(answers[i], l.Learn(e, nil).Scores...)
 		}
 	}
 	if !slices.Equal(answers[0], answers[1]) {
@@ -463,7 +463,7 @@ func TestSecondWithoutNumbers(t *testing.T) {
 			e := s.next()
 			last := len(e.Field) - 1
 			e.Features.Index, e.Features.Value, e.Field = e.Features.Index[last:], e.Features.Value[last:], e.Field[last:]
-			answers[i] = append(answers[i], l.Learn(e)...)
+			answers[i] = append(answers[i], l.Learn(e, nil).Scores...)
 		}
 		for _, x := range l.Metrics().Experts {
 			if x.Name == "second order" {
@@ -498,17 +498,16 @@ func TestSecondRests(t *testing.T) {
 			return e
 		}
 		for n := 0; !l.second.gain.Resting(); n++ {
-			if l.Learn(straight()); n > 40_000 {
+			if l.Learn(straight(), nil); n > 40_000 {
 				t.Fatalf("%v: it does not rest: %+v", of, l.second.gain)
 			}
 		}
 		var restored *Learner
-		away, out := 0, make([]float64, 1)
+		away := 0
 		for n := range 400 {
 			e := straight()
-			l.Score(e, out)
-			want, judged := out[0], l.second.gain
-			answered := l.Learn(e)[0]
+			want, judged := scoresOf(l, e)[0], l.second.gain
+			answered := l.Learn(e, nil).Scores[0]
 			if math.Abs(answered-want) > 1e-9*(1+math.Abs(want)) {
 				t.Fatalf("%v: event %d is answered %v, by the model %v", of, n, answered, want)
 			}
@@ -530,7 +529,7 @@ func TestSecondRests(t *testing.T) {
 				}
 				restored.second.last[0] = 1e17 // room, of which nothing counts
 			} else if restored != nil {
-				if got := restored.Learn(e)[0]; got != answered {
+				if got := restored.Learn(e, nil).Scores[0]; got != answered {
 					t.Fatalf("%v: event %d is answered %v, after a restart %v", of, n, answered, got)
 				}
 			}
@@ -554,7 +553,7 @@ func TestSecondRests(t *testing.T) {
 			t.Errorf("%v: beside levels that have been placed it has a share of %v", of, share)
 		}
 		for range 16_000 {
-			l.Learn(s.next())
+			l.Learn(s.next(), nil)
 		}
 		if share := l.second.share(&l.shares.InForce[0]); share < 0.5 {
 			t.Errorf("%v: where curves gain much it has a share of %v: %+v", of, share, l.second.gain)

@@ -39,7 +39,7 @@ func TestSecondGroups(t *testing.T) {
 			learns := l.second.expert.Learns()
 			l.interceptsOf(l.shares.InForce[0].Levels, intercepts)
 			e := s.next()
-			l.Learn(e)
+			l.Learn(e, nil)
 			if l.now.hasMoved || !learns || n < 50 {
 				continue
 			}
@@ -90,7 +90,7 @@ func TestSecondHelpsUnderGroups(t *testing.T) {
 			s := newTides(5, classes, 0)
 			l := s.paired(t, rule, "group:0.3")
 			for range 4000 {
-				l.Learn(s.next())
+				l.Learn(s.next(), nil)
 			}
 			m := l.Published().WithMissing(nil)
 			out := make([]float64, m.Outputs)
@@ -126,7 +126,7 @@ func TestFirstStepsOfGroups(t *testing.T) {
 			for column := range uint32(40) {
 				e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, 100+float64(column%7)+float64(n*int(column)%5))
 			}
-			l.Learn(e)
+			l.Learn(e, nil)
 			l.resum()
 			for _, f := range l.now.step.F[:l.active] {
 				farthest = max(farthest, math.Abs(f))

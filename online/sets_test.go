@@ -11,7 +11,6 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
-	"blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/online/cover"
 	"blankout/online/watch"
@@ -112,7 +111,7 @@ func TestSetsCoverWhatIsMissing(t *testing.T) {
 			})
 			s := &classStream{rand.New(rand.NewPCG(1, 2)), test.classes, test.null}
 			for range 12_000 {
-				l.Learn(s.next())
+				l.Learn(s.next(), nil)
 			}
 			m := l.Published()
 			for _, null := range []float64{0, 0.3, 0.5, 0.7} {
@@ -148,7 +147,7 @@ func TestSetsTakeWhatIsTold(t *testing.T) {
 			}
 			slow.Take(0, x)
 		}
-		if l.Learn(e); n == 20 {
+		if l.Learn(e, nil); n == 20 {
 			d := coder.Read(state(l.sets))
 			slow.State(d)
 		}
@@ -166,7 +165,7 @@ func TestSetsOfLateLabels(t *testing.T) {
 	l := kindsLearner(t, 3, nil)
 	s := &classStream{rand.New(rand.NewPCG(7, 8)), 3, 0}
 	for range 500 {
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
 	const every = 5 // limits do not move so soon
 	before := l.Metrics().Sets[0]
@@ -178,7 +177,7 @@ func TestSetsOfLateLabels(t *testing.T) {
 				told[k] = -9 // it was sure of all others
 			}
 		}
-		l.LearnLater(e, told, &measure.Classes{})
+		l.Learn(e, &Prediction{Learned: l.events, Scores: told})
 	}
 	after := l.Metrics().Sets[0]
 	if after.Events != before.Events+every || math.Round(after.Coverage*after.Events) != math.Round(before.Coverage*before.Events) {
@@ -195,7 +194,7 @@ func TestSetsWarn(t *testing.T) {
 		if s.r.Float64() < 0.2 { // some labels are wrong
 			e.Label = 1 - e.Label
 		}
-		l.Learn(e)
+		l.Learn(e, nil)
 	}
 	warned := func() bool {
 		return slices.ContainsFunc(l.Warnings(nil, false), func(w watch.Warning) bool { return w.Kind == watch.WarnCoverage })
@@ -209,7 +208,7 @@ func TestSetsWarn(t *testing.T) {
 		if e.Label == 1 {
 			told = -told
 		}
-		l.LearnLater(e, []float64{told}, &measure.Classes{})
+		l.Learn(e, &Prediction{Learned: l.events, Scores: []float64{told}})
 	}
 	if !warned() {
 		t.Errorf("there is no warning of %+v", l.Metrics().Sets[0])
@@ -229,7 +228,7 @@ func TestIntervalsCover(t *testing.T) {
 			return &event.Example{Weight: 1, Target: 40 + 5*x + noise, Features: event.Vec{Index: []uint32{1}, Value: []float64{x}}}
 		}
 		for range 8000 {
-			l.Learn(draw())
+			l.Learn(draw(), nil)
 		}
 		m, held := l.Published(), 0.0
 		for range 4000 {
@@ -263,7 +262,7 @@ func TestMaskedVariance(t *testing.T) {
 		}
 		events := correlated(3200, schema.Target)
 		for _, e := range events[:3000] {
-			l.Learn(e)
+			l.Learn(e, nil)
 		}
 		events = events[3000:]
 		compared := 0
@@ -326,7 +325,7 @@ func TestSetsRestored(t *testing.T) {
 	l := kindsLearner(t, 3, nil)
 	s := &classStream{rand.New(rand.NewPCG(11, 12)), 3, 0.1}
 	for range 3000 {
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
 	blocks, err := l.Blocks()
 	if err != nil {
@@ -349,7 +348,7 @@ func TestSetsRestored(t *testing.T) {
 	for range 1000 {
 		e := s.next()
 		for _, x := range []*Learner{l, same, before} {
-			x.Learn(e)
+			x.Learn(e, nil)
 		}
 	}
 	if a, b := l.sets.Encode(), same.sets.Encode(); !bytes.Equal(a, b) {

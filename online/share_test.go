@@ -104,8 +104,8 @@ func TestShareAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range events {
-				alone.Learn(&events[i])
-				work.Learn(&events[i])
+				alone.Learn(&events[i], nil)
+				work.Learn(&events[i], nil)
 				if i%300 == 299 || i == len(events)-1 {
 					d := work.Cut(32)
 					if err := fold.Check(d); err != nil {
@@ -134,7 +134,7 @@ func TestShareAlone(t *testing.T) {
 // rounds has n learners learn the events in rounds, each its part, and returns the fold.
 func rounds(t testing.TB, fold *Learner, events []event.Example, warm, n, interval, precision int) {
 	for i := range events[:warm] {
-		fold.Learn(&events[i])
+		fold.Learn(&events[i], nil)
 	}
 	peers := make([]*Learner, n)
 	for i := range peers {
@@ -152,7 +152,7 @@ func rounds(t testing.TB, fold *Learner, events []event.Example, warm, n, interv
 		for _, p := range peers {
 			k := min(interval, len(rest))
 			for i := range rest[:k] {
-				p.Learn(&rest[i])
+				p.Learn(&rest[i], nil)
 			}
 			rest = rest[k:]
 			deltas = append(deltas, p.Cut(precision))
@@ -187,7 +187,7 @@ func TestShareMoments(t *testing.T) {
 	for _, precision := range []int{32, 64} {
 		alone, fold := shareLearner(t, s, nil), shareLearner(t, s, nil)
 		for i := range events {
-			alone.Learn(&events[i])
+			alone.Learn(&events[i], nil)
 		}
 		rounds(t, fold, events, 1000, 4, 100, precision)
 		for slot := range alone.table.Len() {
@@ -228,7 +228,7 @@ func TestShareStep(t *testing.T) {
 			}
 		})
 		for i := range events[:3000] {
-			l.Learn(&events[i])
+			l.Learn(&events[i], nil)
 		}
 		const peers, own = 6, 40
 		began, err := l.Clone()
@@ -251,7 +251,7 @@ func TestShareStep(t *testing.T) {
 				before = append(before, append([]float64(nil), row...))
 				fresh = append(fresh, !slices.Contains(l.share.Columns(), column))
 			}
-			l.Learn(e)
+			l.Learn(e, nil)
 			now := &l.now.step
 			roots := slices.Clone(now.Roots)
 			sums := func(i, j int) (sum, gained float64) {
@@ -380,7 +380,7 @@ func TestShareQuality(t *testing.T) {
 		set := func(c *Config) { c.Noise = noise }
 		alone := shareLearner(t, s, set)
 		for i := range events {
-			alone.Learn(&events[i])
+			alone.Learn(&events[i], nil)
 		}
 		for j, n := range []int{2, 8} {
 			if !longtest.Some(i+j+1, 2) {
@@ -405,7 +405,7 @@ func TestShareHalfLife(t *testing.T) {
 	for _, growth := range []float64{1, 1e97} { // the second passes maxGrowth
 		l := shareLearner(t, s, func(c *Config) { c.HalfLife, c.Noise = halfLife, "dropout:0.2" })
 		for i := range events[:2000] {
-			l.Learn(&events[i])
+			l.Learn(&events[i], nil)
 		}
 		for slot := range l.table.Len() {
 			_, row := l.table.Column(slot)
@@ -425,7 +425,7 @@ func TestShareHalfLife(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range events[2000:2400] {
-			peer.Learn(&events[2000+i])
+			peer.Learn(&events[2000+i], nil)
 		}
 		if peer.fade.Growth != growth {
 			t.Errorf("within an interval growth %v has become %v", growth, peer.fade.Growth)
@@ -476,7 +476,7 @@ func TestShareForgets(t *testing.T) {
 		}
 		alone := shareLearner(t, s, metric)
 		for i := range events {
-			alone.Learn(&events[i])
+			alone.Learn(&events[i], nil)
 		}
 		fold := shareLearner(t, s, metric)
 		rounds(t, fold, events, 2000, 4, 50, 32)
@@ -501,7 +501,7 @@ func TestShareRebase(t *testing.T) {
 	s, events := shareStream(4000, 9)
 	fold := shareLearner(t, s, nil)
 	for i := range events[:2000] {
-		fold.Learn(&events[i])
+		fold.Learn(&events[i], nil)
 	}
 	for v := range fold.levels {
 		a, g := &fold.levels[v], 1e-148
@@ -532,7 +532,7 @@ func TestSharePresence(t *testing.T) {
 	set := func(c *Config) { c.Noise = "dropout:0.1" }
 	alone, fold := shareLearner(t, a.schema, set), shareLearner(t, a.schema, set)
 	for i := range events {
-		alone.Learn(&events[i])
+		alone.Learn(&events[i], nil)
 	}
 	rounds(t, fold, events, 1100, 4, 50, 32)
 	curves, want := fold.scaling.Scaler.Curves, alone.scaling.Scaler.Curves
@@ -542,7 +542,7 @@ func TestSharePresence(t *testing.T) {
 	one, several := alone.Metrics().Window.MeanLogLoss(), fold.Metrics().Window.MeanLogLoss()
 	absent := shareLearner(t, a.schema, func(c *Config) { c.Noise, c.Presence = "dropout:0.1", "none" })
 	for i := range events {
-		absent.Learn(&events[i])
+		absent.Learn(&events[i], nil)
 	}
 	if without := absent.Metrics().Window.MeanLogLoss(); several > one+0.05 || several > without-0.1 {
 		t.Errorf("log-loss %.4f, alone %.4f, without presence %.4f", several, one, without)

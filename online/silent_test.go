@@ -76,7 +76,7 @@ func silentLoss(t *testing.T, c Config, classes, events int, groups bool) float6
 		for i, x := range e.Features.Value {
 			sums[i] += x / float64(events)
 		}
-		l.Learn(e)
+		l.Learn(e, nil)
 	}
 	m := l.Snapshot().Model()
 	r, lost := rand.New(rand.NewPCG(9, 9)), 0.0
@@ -143,8 +143,8 @@ func TestSilentOfNothing(t *testing.T) {
 		l := mustNew(t, c, classes)
 		s, s2 := newStream(5, classes), newStream(5, classes)
 		for range 500 {
-			none.Learn(s.next())
-			l.Learn(s2.next())
+			none.Learn(s.next(), nil)
+			l.Learn(s2.next(), nil)
 		}
 		for i := range none.table.Len() {
 			column, a := none.table.Column(i)
@@ -176,7 +176,7 @@ func TestDeadValuesAreOfSoundReadings(t *testing.T) {
 		case i%50 == 1:
 			e.Label, e.Features.Value[1] = event.Unlabeled, -3
 		}
-		l.Learn(e)
+		l.Learn(e, nil)
 	}
 	dead := l.Snapshot().Model().Dead
 	if x, known := dead.Of(2); !known || x < 40 || x > 80 {
@@ -214,8 +214,8 @@ func TestSilentGroupsInAnyOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 300 {
-		bank.Learn(s.next(schema, classes))
-		alone.Learn(s2.next(other, classes))
+		bank.Learn(s.next(schema, classes), nil)
+		alone.Learn(s2.next(other, classes), nil)
 	}
 	at := bank.silent.level * bank.k
 	for i := range alone.table.Len() {
@@ -250,7 +250,7 @@ func TestSilentLateClass(t *testing.T) {
 			for len(schema.Classes) <= e.Label {
 				schema.Classes = append(schema.Classes, fmt.Sprint(len(schema.Classes)))
 			}
-			l.Learn(e)
+			l.Learn(e, nil)
 		}
 		blocks, err := l.Blocks()
 		if err != nil {
@@ -280,7 +280,7 @@ func TestSilentCountsOfZero(t *testing.T) {
 			m := l.Snapshot().Model()
 			counts, predicted = counts+e.Target, predicted+m.Value(m.Score(e, make([]float64, 1))[0])
 		}
-		l.Learn(e)
+		l.Learn(e, nil)
 	}
 	if !(math.Abs(predicted-counts) < 0.25*counts) {
 		t.Errorf("the last thousand counts, most of them 0, sum to %v, the predictions to %v", counts, predicted)
@@ -306,7 +306,7 @@ func TestMaskedCopyIsWhatIsServed(t *testing.T) {
 				m = l.Snapshot().Model().Alone()
 			}
 			mix := slices.Clone(l.shares.InForce[0].Levels)
-			l.Learn(e)
+			l.Learn(e, nil)
 			if m == nil || l.now.hasMoved || !l.masked.mask.Some {
 				continue
 			}
@@ -348,7 +348,7 @@ func TestSilentPace(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 200 {
-				l.Learn(s.next(schema, classes))
+				l.Learn(s.next(schema, classes), nil)
 			}
 			return l
 		}
@@ -379,13 +379,13 @@ func TestSilentUnlabeled(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 100 {
-			l.Learn(s.next(schema, 3))
+			l.Learn(s.next(schema, 3), nil)
 		}
 		row := l.table.Row(2)
 		before := slices.Clone(l.layout.Preconditioner(row))
 		e := s.next(schema, 3)
 		e.Label = event.Unlabeled
-		l.Learn(e)
+		l.Learn(e, nil)
 		for j, m := range l.layout.Preconditioner(l.table.Row(2)) {
 			sums = append(sums, m-before[j])
 		}

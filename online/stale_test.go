@@ -38,7 +38,7 @@ func learnTurning(t *testing.T, turn int, change func(*Config)) *Learner {
 		t.Fatal(err)
 	}
 	for _, e := range turning(12_000, turn) {
-		l.Learn(e)
+		l.Learn(e, nil)
 	}
 	return l
 }

@@ -55,8 +55,8 @@ func TestStandardizeAll(t *testing.T) {
 	}
 	for range n {
 		few, all := event()
-		sparse.Learn(few)
-		dense.Learn(all)
+		sparse.Learn(few, nil)
+		dense.Learn(all, nil)
 		if filled := len(sparse.now.step.Rows) - 1 - few.Features.Len(); sparse.events > 1000 && filled > 4 {
 			t.Fatalf("event %d: %d columns filled in", sparse.events, filled)
 		}
@@ -79,7 +79,7 @@ func TestStandardizeAll(t *testing.T) {
 	off, square := 0.0, 0.0
 	for range 1000 {
 		few, all := event()
-		a, b := sparse.Score(few, make([]float64, 1))[0], dense.Score(all, make([]float64, 1))[0]
+		a, b := scoresOf(sparse, few)[0], scoresOf(dense, all)[0]
 		off += (a - b) * (a - b)
 		square += b * b
 	}
@@ -91,8 +91,8 @@ func TestStandardizeAll(t *testing.T) {
 	sparse, dense = newLearner(), newLearner()
 	for range 4000 {
 		few, all := event()
-		sparse.Learn(few)
-		dense.Learn(all)
+		sparse.Learn(few, nil)
+		dense.Learn(all, nil)
 	}
 	a, b := sparse.Metrics().Window.MeanLogLoss(), dense.Metrics().Window.MeanLogLoss()
 	if a > b+0.03 {
@@ -116,7 +116,7 @@ func TestSettledFeatures(t *testing.T) {
 			if n == 2000 {
 				l.EndPass()
 			}
-			l.Learn(s.next())
+			l.Learn(s.next(), nil)
 			now := &l.now
 			for i, row := range l.features() {
 				x, basis, ridge := now.step.X[i], now.step.Basis[i], now.step.Ridge[i]
@@ -152,7 +152,7 @@ func TestColumnThatIsDenseNoMore(t *testing.T) {
 			readings = append(readings, x)
 			e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, x)
 		}
-		l.Learn(e)
+		l.Learn(e, nil)
 		if i == 9 && len(l.scaling.Scaler.Dense) != 1 {
 			t.Fatalf("dense columns after ten events: %d", l.scaling.Scaler.Dense)
 		}
@@ -183,7 +183,7 @@ func TestMoveKeepsScores(t *testing.T) {
 	for _, classes := range []int{2, 3} {
 		l, s := mustNew(t, DefaultConfig(), classes), newStream(3, classes)
 		for range 1500 {
-			l.Learn(s.next())
+			l.Learn(s.next(), nil)
 		}
 		const column, x, ratio, shift = 1, 0.7, 1.01, 0.02
 		row := l.table.Touch(column)

@@ -523,7 +523,7 @@ func (l *Learner) restoreOthers(m *model.Linear, blocks []event.Block) error {
 	if sets, err := event.FindBlock(blocks, blockSets); err == nil && !l.sets.Decode(sets) { // it is optional
 		return fmt.Errorf("restoring the learner: block %s: %d bytes do not fit its format", blockSets, len(sets))
 	}
-	if err := l.aged.Restore(blocks, l.Outputs()); err != nil {
+	if err := l.aged.Restore(blocks, l.outputs()); err != nil {
 		return err
 	}
 	if err := l.restorePasts(blocks); err != nil {

@@ -20,7 +20,7 @@ func TestLevelsAsBegun(t *testing.T) {
 	begun.Levels = []float64{0, 0.1, 0.3, 0.5, 0.7}
 	l, s := mustNew(t, begun, 2), newStream(6, 2)
 	for range 600 {
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
 	blocks, err := l.Blocks()
 	if err != nil {
@@ -32,7 +32,7 @@ func TestLevelsAsBegun(t *testing.T) {
 	}
 	for range 300 {
 		e := s.next()
-		if a, b := slices.Clone(l.Learn(e)), again.Learn(e); !slices.Equal(a, b) {
+		if a, b := slices.Clone(l.Learn(e, nil).Scores), again.Learn(e, nil).Scores; !slices.Equal(a, b) {
 			t.Fatalf("event %d: %v, by a program with other levels %v", l.Events(), a, b)
 		}
 	}
@@ -86,7 +86,7 @@ func TestRestoreRefuses(t *testing.T) {
 	c.IRLSBatch, c.IRLSWindow = 7, 14
 	l, s := mustNew(t, c, 3), newStream(4, 3)
 	for range 40 {
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
 	blocks, err := l.Blocks()
 	if err != nil {
@@ -146,7 +146,7 @@ func FuzzRestore(f *testing.F) {
 	c.IRLSBatch, c.IRLSWindow, c.Noise = 7, 14, "dropout:0.3"
 	l, s := mustNew(f, c, 2), newStream(4, 2)
 	for range 40 {
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
 	blocks, err := l.Blocks()
 	if err != nil {
@@ -172,7 +172,7 @@ func FuzzRestore(f *testing.F) {
 		if _, err := l.Blocks(); err != nil {
 			t.Error(err)
 		}
-		l.Score(e, make([]float64, 2))
+		scoresOf(l, e)
 	})
 }
 
@@ -180,7 +180,7 @@ func FuzzRestore(f *testing.F) {
 func TestSnapshotIsImmutable(t *testing.T) {
 	l, s := mustNew(t, DefaultConfig(), 3), newStream(4, 3)
 	for range 50 {
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
 	snapshot := l.Snapshot()
 	want, err := snapshot.Blocks()
@@ -201,7 +201,7 @@ func TestSnapshotIsImmutable(t *testing.T) {
 		done <- err
 	}()
 	for range 500 {
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 		l.Snapshot()
 	}
 	if err := <-done; err != nil {
@@ -217,7 +217,7 @@ func TestOtherVersions(t *testing.T) {
 	c := DefaultConfig()
 	l, s := mustNew(t, c, 3), newStream(4, 3)
 	for range 300 {
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
 	blocks, err := l.Blocks()
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/loss"
-	"blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/online/numbers"
 	"blankout/online/watch"
@@ -47,7 +46,7 @@ func (l *bank) targetLoss() loss.Loss { return l.unit.Loss(l.set.loss) }
 
 // measureNumber counts in the published value at hand for a target; by is its model.ScoreVariance.
 func (l *Learner) measureNumber(e *event.Example, y, value float64, by model.Lacked) {
-	told := watch.Told{Number: l.events, After: l.answeredAfter(), Time: e.Time, Weight: e.Weight, Target: y, Value: value, Low: math.NaN(), High: math.NaN()}
+	told := watch.Told{Number: l.events, After: l.earlier.learned, Time: e.Time, Weight: e.Weight, Target: y, Value: value, Low: math.NaN(), High: math.NaN()}
 	told.Low, told.High = l.interval(value, by)
 	l.takeNumber(y, value, by)
 	l.residual.Take(l.unit.Target, l.unit.Clip(y), value, by.Variance)
@@ -56,7 +55,6 @@ func (l *Learner) measureNumber(e *event.Example, y, value float64, by model.Lac
 		scale = 1
 	}
 	told.Loss = math.Abs(y-value) / scale
-	l.watch.Measures.Numbers.Loss = l.targetLoss()
 	if l.watch.ToldNumber(told) {
 		l.drifted()
 	}
@@ -71,19 +69,15 @@ func (l *answering) varianceOf(e *event.Example) model.Lacked {
 }
 
 // measureTarget measures and forecasts the event at hand, whose label is the number y, and
-// then takes it into the unit. earlier is what the event was told when it came, if its label
-// comes later; what it would be told now is added to fresh.
-func (l *Learner) measureTarget(e *event.Example, earlier []float64, fresh *measure.Classes) {
-	f, y, weight := l.now.scores[0], e.Target, e.Weight
+// then takes it into the unit. What is measured is the prediction p, or an earlier one.
+func (l *Learner) measureTarget(e *event.Example, p, prior *Prediction) {
+	f, y := l.now.scores[0], e.Target
 	l.takeAged(e)
 	told := l.unit.Value(f)
-	if earlier != nil {
-		if l.AnyLabel() {
-			fresh.Add(true, weight, 0, 1)
-			fresh.Wrong += weight * math.Abs(y-told)
-		}
-		told = l.unit.Told(earlier[0])
+	if prior != nil {
+		told = l.unit.Told(prior.Scores[0])
 	}
+	l.watch.Measures.Numbers.Loss = p.Loss
 	by := l.varianceOf(e)
 	clipped := y
 	if !l.unit.Inflated() {

@@ -53,7 +53,7 @@ func TestScalesComeDown(t *testing.T) {
 					e.Label = event.Unlabeled
 				}
 			}
-			l.Learn(e)
+			l.Learn(e, nil)
 		}
 		m, test := l.Published(), rand.New(rand.NewPCG(5, 6))
 		for range 3000 {
@@ -84,16 +84,16 @@ func TestScalesComeDown(t *testing.T) {
 func TestUnlabeledEventsMoveNothing(t *testing.T) {
 	l, r := sensorLearner(t), rand.New(rand.NewPCG(3, 4))
 	for range 3000 {
-		l.Learn(sensors(r, 1))
+		l.Learn(sensors(r, 1), nil)
 	}
 	e := sensors(r, 1)
-	before := l.Score(e, make([]float64, 1))[0]
+	before := l.Predict(e).Scores[0]
 	for range 3000 {
 		wild := sensors(r, 1e9)
 		wild.Label = event.Unlabeled
-		l.Learn(wild)
+		l.Learn(wild, nil)
 	}
-	if after := l.Score(e, make([]float64, 1))[0]; math.Abs(after-before) > 0.01 {
+	if after := l.Predict(e).Scores[0]; math.Abs(after-before) > 0.01 {
 		t.Errorf("a score of %v has become %v", before, after)
 	}
 }
@@ -116,7 +116,7 @@ func TestScalesComeDownOverRestarts(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		a, b := l.Learn(e)[0], again.Learn(e)[0]
+		a, b := l.Learn(e, nil).Scores[0], again.Learn(e, nil).Scores[0]
 		if a != b {
 			t.Fatalf("event %d scores %v, restored %v", i, a, b)
 		}

@@ -86,7 +86,7 @@ func (p *payments) feed(n int) {
 			p.t.Fatalf("%v %+v: %s", err, p.e.Refused, p.line.String())
 		}
 		for _, l := range p.learners {
-			l.Learn(&p.e)
+			l.Learn(&p.e, nil)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func TestPriorWarning(t *testing.T) {
 			if size > 1 {
 				e.Label = r.IntN(4) / 3 // a quarter of them
 			}
-			l.Learn(e)
+			l.Learn(e, nil)
 		}
 	}
 	settings := Fingerprint{"label": "label"}
@@ -109,7 +109,7 @@ func TestPriorNoFalseAlarm(t *testing.T) {
 			if e.Label = 0; e.Features.Value[0]+0.3*r.NormFloat64() > 2.2 { // some 1 %
 				e.Label = 1
 			}
-			l.Learn(e)
+			l.Learn(e, nil)
 		}
 		if w := l.Warnings(nil, true); len(w) > 0 {
 			t.Errorf("%s %s %v: %v", c.Loss, c.Optimizer, c.ClassWeight, w)
@@ -221,7 +221,7 @@ func TestStreamWarnings(t *testing.T) {
 			r := rand.New(rand.NewPCG(3, 3))
 			l := mustNew(t, DefaultConfig(), 2)
 			for i := range c.n {
-				l.Learn(c.next(r, i))
+				l.Learn(c.next(r, i), nil)
 			}
 			settings := Fingerprint{"label": "target", "format": "json"}
 			got := l.Warnings(settings, c.final)
@@ -274,7 +274,7 @@ func TestNumbersAsText(t *testing.T) {
 		}
 		e := drawn(r)
 		e.Field = slices.Repeat([]uint16{field}, e.Features.Len())
-		l.Learn(e)
+		l.Learn(e, nil)
 	}
 	want := []watch.Warning{{Kind: watch.WarnText, Text: `field "price" holds numbers written as text, such as "0,5", and each is a category of its own: record.decimal = "," reads them`}}
 	of := func(list []watch.Warning) []watch.Warning {
@@ -317,7 +317,7 @@ func TestMixedKinds(t *testing.T) {
 		if i%141 == 140 { // 7 of the first 990
 			e.Field[1] = rare
 		}
-		l.Learn(e)
+		l.Learn(e, nil)
 		if i == 990 {
 			if w := l.Warnings(nil, true); len(w) != 1 || strings.Contains(w[0].Text, "country") {
 				t.Errorf("%v; %+v", w, l.fields.Kinds)
@@ -345,7 +345,7 @@ func TestOddTime(t *testing.T) {
 		l := mustNew(t, DefaultConfig(), 2)
 		for i := range 1200 {
 			e := &event.Example{Label: i % 2, Weight: 1, Time: c.time, Features: event.Vec{Index: []uint32{1}, Value: []float64{float64(i % 2)}}}
-			l.Learn(e)
+			l.Learn(e, nil)
 		}
 		restored, err := Restore(DefaultConfig(), must(l.Blocks()))
 		if err != nil {
@@ -397,7 +397,7 @@ func TestUndeclared(t *testing.T) {
 			t.Errorf("%s, before any event: %v", c.name, got)
 		}
 		for i := range 50 {
-			l.Learn(&event.Example{Label: i % 2, Weight: 1, Field: []uint16{fields[i%len(fields)]}, Features: event.Vec{Index: []uint32{uint32(1 + i%7)}, Value: []float64{1}}})
+			l.Learn(&event.Example{Label: i % 2, Weight: 1, Field: []uint16{fields[i%len(fields)]}, Features: event.Vec{Index: []uint32{uint32(1 + i%7)}, Value: []float64{1}}}, nil)
 		}
 		text := ""
 		for _, w := range l.Warnings(nil, true) {

@@ -9,7 +9,6 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/internal/measure"
 	"blankout/online/rows"
 	"blankout/online/rules"
 )
@@ -46,14 +45,14 @@ func TestWiden(t *testing.T) {
 		s.lost, s.absent = 0.3, true // so that its presence counts
 		s.feed(l, 1500)
 		e := s.next()
-		f := l.Score(e, make([]float64, l.Outputs()))[0]
+		f := scoresOf(l, e)[0]
 		sumsq := make([]float64, len(l.levels))
 		for v := range sumsq {
 			sumsq[v] = l.levels[v].sumsq[0]
 		}
 		l.grow(&event.Example{Label: 3})
 		l.setAnswerOutputs()
-		got := l.Score(e, make([]float64, l.Outputs()))
+		got := scoresOf(l, e)
 		if len(got) != 4 || math.Abs(got[0]+f) > 1e-12 || math.Abs(got[1]-f) > 1e-12 {
 			t.Errorf("%s: %v after growing, %v before", name, got, f)
 		}
@@ -68,12 +67,12 @@ func TestWiden(t *testing.T) {
 		for range 40 {
 			e := s.next()
 			e.Label = int(s.n % 4)
-			l.Learn(e)
+			l.Learn(e, nil)
 		}
-		again := slices.Clone(l.Score(e, make([]float64, 4)))
+		again := scoresOf(l, e)
 		l.grow(&event.Example{Label: 6})
 		l.setAnswerOutputs()
-		if got := l.Score(e, make([]float64, 7)); !slices.Equal(got[:4], again) {
+		if got := scoresOf(l, e); !slices.Equal(got[:4], again) {
 			t.Errorf("%s: %v after growing from four classes, %v before", name, got, again)
 		}
 	}
@@ -120,8 +119,8 @@ func TestWidenRestart(t *testing.T) {
 			case i >= 400:
 				e.Label = i % 3
 			}
-			whole.Learn(e)
-			parts.Learn(e)
+			whole.Learn(e, nil)
+			parts.Learn(e, nil)
 		}
 	}
 }
@@ -133,11 +132,10 @@ func TestWidenLater(t *testing.T) {
 	l.schema.MaxClasses, l.schema.Classes = 100, []string{"no", "yes", "c", "d", "e", "f", "g"}
 	s.feed(l, 500)
 	e := s.next()
-	told := slices.Clone(l.Score(e, make([]float64, 1)))
+	told := scoresOf(l, e)
 	before := l.Metrics().Total
 	e.Label = 2
-	var fresh measure.Classes
-	l.LearnLater(e, told, &fresh)
+	l.Learn(e, &Prediction{Learned: l.events, Scores: told})
 	after := l.Metrics()
 	if after.Total.Wrong != before.Wrong+1 || len(after.Classes) != 3 || after.Binary != nil {
 		t.Errorf("%+v", after)

@@ -124,7 +124,7 @@ func follow(t *testing.T, seed uint64, sparse bool, draw draw, n, from int, spoi
 		if sparse {
 			event.Field = nil
 		}
-		f := l.Learn(&event)[0]
+		f := l.Learn(&event, nil).Scores[0]
 		if i < from {
 			continue
 		}
@@ -310,7 +310,7 @@ func TestTransform(t *testing.T) {
 		return x[2]
 	})
 	for range 300 {
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
 	for d, want := range []model.Transform{"asinh", "", "", "", "asinh"} {
 		if got := l.scaling.Scaler.Standardization(l.table.Row(uint32(d + 1))).Transform; got != want {
@@ -337,7 +337,7 @@ func renewal(t *testing.T, seed uint64) (*Learner, *fieldStream) {
 	}
 	s := newFields(seed, 5, steep)
 	for range 271 { // 272 is 256 and one sixteenth
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
 	l.publishSecond() // so that rows hold all that a score is made of
 	return l, s
@@ -358,8 +358,8 @@ func TestWildReadingAtRenewal(t *testing.T) {
 		probe := &event.Example{Weight: 1, Features: event.Vec{Index: e.Features.Index, Value: []float64{1, -1, 2, 0.5, -2}}, Field: e.Field}
 		row := l.table.Row(3)
 		before, center := slices.Clone(row), l.scaling.Scaler.Standardization(row)
-		bias, score := slices.Clone(l.weights(l.bias)), l.Score(probe, make([]float64, 1))[0]
-		l.Learn(e)
+		bias, score := slices.Clone(l.weights(l.bias)), scoresOf(l, probe)[0]
+		l.Learn(e, nil)
 		if l.scaling.Scaler.Standardization(l.table.Row(3)) == center {
 			t.Fatal("nothing was renewed")
 		}
@@ -368,7 +368,7 @@ func TestWildReadingAtRenewal(t *testing.T) {
 		if same != wild {
 			t.Errorf("wild %v: the weights stay: %v", wild, same)
 		}
-		if got := l.Score(probe, make([]float64, 1))[0]; !wild && math.Abs(got-score) > 1e-12*math.Abs(score) {
+		if got := scoresOf(l, probe)[0]; !wild && math.Abs(got-score) > 1e-12*math.Abs(score) {
 			t.Errorf("a score of %v became %v", score, got)
 		}
 	}
@@ -384,7 +384,7 @@ func TestNoMoveExtrapolates(t *testing.T) {
 			e.Weight = 1e-30                        // which moves no weight by itself
 			e.Features.Value[2] += float64(i) / 100 // it wanders off
 			before, slope := l.weights(l.bias)[0], l.weights(l.table.Row(3))[0]
-			l.Learn(e)
+			l.Learn(e, nil)
 			if moved := math.Abs(l.weights(l.bias)[0] - before); moved > 5*maxMove { // of five columns
 				t.Fatalf("event %d, weight %v: the intercept moved by %v", i, weight, moved)
 			}
@@ -422,7 +422,7 @@ func TestReadingsAreState(t *testing.T) {
 		}
 		for i := range 900 {
 			for k := range learners {
-				learners[k].Learn(sequence(streams[k], i))
+				learners[k].Learn(sequence(streams[k], i), nil)
 			}
 			if i%13 == 5 {
 				blocks, err := learners[0].Blocks()

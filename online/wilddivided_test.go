@@ -80,7 +80,7 @@ func (f *fewColumns) follow(t *testing.T, mode string, n, from int, spoil spoil)
 		if spoil != nil {
 			spoil(i, e)
 		}
-		s := l.Learn(e)[0]
+		s := l.Learn(e, nil).Scores[0]
 		if i < from {
 			continue
 		}
@@ -229,7 +229,7 @@ func TestDividedAreState(t *testing.T) {
 				if i%50 < 10 {
 					change(e, func(x float64) float64 { return 1e6 * x })
 				}
-				learners[k].Learn(e)
+				learners[k].Learn(e, nil)
 			}
 			if i%31 == 5 {
 				blocks, err := learners[0].Blocks()

@@ -107,15 +107,15 @@ func TestYoungShare(t *testing.T) {
 		if was {
 			fraction = l.young.Expand(make([]float64, l.k), 0, nil)[e.Label]
 		}
-		scored := slices.Clone(l.Score(e, make([]float64, l.Outputs())))
-		told := l.Learn(e)
+		scored := scoresOf(l, e)
+		told := l.Learn(e, nil).Scores
 		if on := l.young.On(); on != (i >= crowdedAt) {
 			t.Fatalf("event %d: classes share an output: %v", i, on)
 		}
 		if !l.young.On() {
 			continue
 		}
-		if len(told) != l.Outputs() || l.Outputs() != len(l.measured.Classes) || l.k != l.young.Count() || l.active != l.k {
+		if len(told) != l.outputs() || l.outputs() != len(l.measured.Classes) || l.k != l.young.Count() || l.active != l.k {
 			t.Fatalf("event %d: %d scores of %d classes, %d outputs of %d", i, len(told), len(l.measured.Classes), l.k, l.young.Count())
 		}
 		for class, n := range l.measured.Classes {
@@ -144,7 +144,7 @@ func TestYoungShare(t *testing.T) {
 		}
 		if found := l.deleting.found; watch.Sampled(l.events, costBits) && len(found) > 0 {
 			costs++
-			if right := l.Decision().Predict(told) == e.Label; right != (found[0].with == 0) {
+			if right := l.decision().Predict(told) == e.Label; right != (found[0].with == 0) {
 				t.Errorf("event %d: right is %v, and its error %v", i, right, found[0].with)
 			}
 		}
@@ -164,15 +164,17 @@ func TestYoungShare(t *testing.T) {
 	}
 	recent := &measure.Classes{}
 	for range 400 {
-		l.Assess(s.next(), recent)
+		e := s.next()
+		p := l.Predict(e)
+		p.Measure(e, recent)
 	}
 	if recent.Error() > 0.05 {
 		t.Errorf("error %.3f", recent.Error())
 	}
 	e := s.next()
-	want := l.Score(e, make([]float64, l.Outputs()))
+	want := scoresOf(l, e)
 	for name, m := range map[string]*model.Linear{"published": l.Published(), "apart": l.Published().Apart(), "snapshot": l.Snapshot().Model(), "read": readModel(t, l)} {
-		if m.Outputs != l.Outputs() {
+		if m.Outputs != l.outputs() {
 			t.Errorf("%s: %d scores", name, m.Outputs)
 			continue
 		}
@@ -206,9 +208,9 @@ func TestYoungScoresStay(t *testing.T) {
 		for range 500 {
 			e := s.next()
 			on, known, count := l.young.On(), l.young.Known(), l.k
-			before := slices.Clone(l.Score(e, make([]float64, l.Outputs())))
+			before := scoresOf(l, e)
 			if l.shareOutputs(e); on && (l.k > count || l.young.Known() > known) {
-				after := l.Score(e, make([]float64, l.Outputs()))
+				after := scoresOf(l, e)
 				for class, f := range before {
 					if math.Abs(after[class]-f) > 1e-9 {
 						t.Fatalf("%s, event %d: class %d scores %v, before %v", name, s.n, class, after[class], f)
@@ -218,7 +220,7 @@ func TestYoungScoresStay(t *testing.T) {
 					grown++
 				}
 			}
-			l.Learn(e)
+			l.Learn(e, nil)
 		}
 		if grown < 5 || joined < 5 {
 			t.Errorf("%s: %d outputs and %d classes came", name, grown, joined)
@@ -230,7 +232,9 @@ func TestYoungScoresStay(t *testing.T) {
 			if e.Label < 0 {
 				continue
 			}
-			l.Assess(s.of(e.Label, 0), recent)
+			e = s.of(e.Label, 0)
+			p := l.Predict(e)
+			p.Measure(e, recent)
 		}
 		if most := map[string]float64{"adagrad": 0.3, "ftrl": 0.5, "sgd": 0.5, "irls": 0.2}[name]; recent.Error() > most {
 			t.Errorf("%s: error %.3f of classes with outputs of their own", name, recent.Error())
@@ -279,8 +283,8 @@ func TestYoungRestart(t *testing.T) {
 				}
 			}
 			e := s.next()
-			whole.Learn(e)
-			parts.Learn(e)
+			whole.Learn(e, nil)
+			parts.Learn(e, nil)
 		}
 	}
 }
@@ -291,17 +295,17 @@ func TestStraysTakeNoPlaces(t *testing.T) {
 	l, s := comingLearner(t, DefaultConfig(), 20), newComingStream(4)
 	for class := range 100 {
 		e := s.of(class, 0)
-		if l.Refusal(e) != nil || l.Learn(e) == nil {
+		if l.Refusal(e) != nil || l.Learn(e, nil).Scores == nil {
 			t.Fatalf("class %d is refused", class)
 		}
 	}
-	if l.k != young.Own+1 || l.Outputs() != 100 {
-		t.Fatalf("%d outputs of %d classes", l.k, l.Outputs())
+	if l.k != young.Own+1 || l.outputs() != 100 {
+		t.Fatalf("%d outputs of %d classes", l.k, l.outputs())
 	}
 	wrong := 0
 	for i := range 400 {
 		e := s.of(100+i%9, 0)
-		if got := l.Learn(e); i >= 200 && l.Decision().Predict(got) != e.Label {
+		if got := l.Learn(e, nil).Scores; i >= 200 && l.decision().Predict(got) != e.Label {
 			wrong++
 		}
 	}
@@ -310,7 +314,7 @@ func TestStraysTakeNoPlaces(t *testing.T) {
 	}
 	// There are 20 places: a class that comes often afterwards shares for good, and a warning says so.
 	for i := range 40 {
-		l.Learn(s.of(110+i%2, 0))
+		l.Learn(s.of(110+i%2, 0), nil)
 	}
 	if l.k != 21 || l.young.IsYoung(110) == l.young.IsYoung(111) {
 		t.Errorf("%d outputs for 20 places; young are %v and %v", l.k, l.young.IsYoung(110), l.young.IsYoung(111))
@@ -361,20 +365,20 @@ func TestYoungMemory(t *testing.T) {
 	c := DefaultConfig()
 	l, s := comingLearner(t, c, 100), newComingStream(5)
 	for class := range 14 {
-		l.Learn(s.of(class, 0))
+		l.Learn(s.of(class, 0), nil)
 	}
-	l.Learn(s.of(0, 2000))
+	l.Learn(s.of(0, 2000), nil)
 	l.config.MaxMemory = int(memory.Bytes(l.table.Len(), l.width(14)))
 	e := s.of(14, 0)
 	e.Features.Index, e.Features.Value, e.Field = e.Features.Index[:2], e.Features.Value[:2], e.Field[:2] // known columns
-	if l.Refusal(e) != nil || l.Learn(e) == nil || l.k != young.Own+1 || l.Outputs() != 15 {
-		t.Errorf("%d outputs of %d classes", l.k, l.Outputs())
+	if l.Refusal(e) != nil || l.Learn(e, nil).Scores == nil || l.k != young.Own+1 || l.outputs() != 15 {
+		t.Errorf("%d outputs of %d classes", l.k, l.outputs())
 	}
 	// The eighth event finds room for three more outputs, and then for none.
 	for range young.Ripe {
 		for class := 10; class < 15; class++ {
 			e.Label = class
-			if l.Learn(e) == nil {
+			if l.Learn(e, nil).Scores == nil {
 				t.Fatalf("an event of class %d is refused", class)
 			}
 		}
@@ -384,9 +388,9 @@ func TestYoungMemory(t *testing.T) {
 	}
 	small, s := comingLearner(t, c, 100), newComingStream(5)
 	for class := range 10 {
-		small.Learn(s.of(class, 0))
+		small.Learn(s.of(class, 0), nil)
 	}
-	small.Learn(s.of(0, 2000))
+	small.Learn(s.of(0, 2000), nil)
 	small.config.MaxMemory = int(memory.Bytes(small.table.Len(), small.width(10)))
 	e.Label = 10
 	if r := small.Refusal(e); r == nil || r.Reason != event.ReasonMemory || !strings.HasPrefix(r.Detail, `class "c10": `) {
@@ -408,7 +412,7 @@ func TestYoungAmongSeveral(t *testing.T) {
 	s := newComingStream(6)
 	s.n = 80
 	for range 200 {
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
 	if l.TakeMoreClasses(); l.young.On() || l.k != 40 || schema.MoreClasses != 0 {
 		t.Errorf("%d outputs, shared %v, %d more classes", l.k, l.young.On(), schema.MoreClasses)
@@ -420,24 +424,23 @@ func TestYoungLater(t *testing.T) {
 	l, s := comingLearner(t, DefaultConfig(), 100), newComingStream(7)
 	type waiting struct {
 		e    *event.Example
-		told []float64
+		told *Prediction
 	}
 	var queue []waiting
 	heeded, passed, changed := 0, 0, uint64(0)
 	for range 500 {
 		e := s.next()
-		queue = append(queue, waiting{e, l.Arrive(e, nil)})
+		queue = append(queue, waiting{e, kept(l.Predict(e))})
 		if len(queue) < 20 {
 			continue
 		}
 		x := queue[0]
 		queue = queue[1:]
 		before, wrong, outputs := l.Metrics().Total, 0.0, l.k
-		at := slices.Index(x.told, scoresEnd)
-		if scores := x.told[:at]; len(scores) <= x.e.Label || model.Predict(scores) != x.e.Label {
+		if scores := x.told.Scores; len(scores) <= x.e.Label || model.Predict(scores) != x.e.Label {
 			wrong = 1
 		}
-		if l.LearnLater(x.e, x.told, &measure.Classes{}); l.k != outputs {
+		if l.Learn(x.e, x.told); l.k != outputs {
 			changed = l.events
 		}
 		if got := l.Metrics().Total.Wrong - before.Wrong; got != wrong {
@@ -446,8 +449,8 @@ func TestYoungLater(t *testing.T) {
 		switch {
 		case l.now.told == nil:
 			passed++
-		case x.told[at+1] < float64(changed):
-			t.Fatalf("event %d: heeds what was said after %v events; outputs have changed at %d", x.e.Offset, x.told[at+1], changed)
+		case x.told.Learned < changed:
+			t.Fatalf("event %d: the prediction made after %d events counts; outputs have changed at %d", x.e.Offset, x.told.Learned, changed)
 		default:
 			heeded++
 		}
@@ -463,10 +466,10 @@ func TestYoungAdopt(t *testing.T) {
 	c.Optimizer, c.Noise = "adagrad", "dropout:0.3"
 	l, s := comingLearner(t, c, 100), newComingStream(8)
 	for range 300 {
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
-	weights := make([][]float64, l.Outputs())
-	intercept := make([]float64, l.Outputs())
+	weights := make([][]float64, l.outputs())
+	intercept := make([]float64, l.outputs())
 	for class := range weights {
 		weights[class] = make([]float64, 3)
 		weights[class][1], intercept[class] = float64(class), float64(-class)
@@ -495,7 +498,7 @@ func TestYoungAdopt(t *testing.T) {
 func TestYoungStateFits(t *testing.T) {
 	l, s := comingLearner(t, DefaultConfig(), 100), newComingStream(9)
 	for range 200 {
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
 	blocks := mustBlocks(t, l)
 	at := slices.IndexFunc(blocks, func(b event.Block) bool { return b.Name == blockYoung })
@@ -529,7 +532,7 @@ func TestMergeYoung(t *testing.T) {
 	c.Noise = "auto"
 	l, s := comingLearner(t, c, 100), newComingStream(10)
 	for range crowdedAt {
-		l.Learn(s.next())
+		l.Learn(s.next(), nil)
 	}
 	var youngOnes []int
 	for class := range l.k {
@@ -579,12 +582,12 @@ func TestYoungHorizon(t *testing.T) {
 		case i == 51:
 			label = 11
 		}
-		l.Learn(s.of(label, 0))
+		l.Learn(s.of(label, 0), nil)
 	}
 	if p := l.oldEnough(); p == nil || p.k != 12 {
 		t.Fatal("no past is old enough")
 	}
-	l.Learn(s.of(13, 0))
+	l.Learn(s.of(13, 0), nil)
 	if p := l.oldEnough(); l.k != 12 || !l.young.On() || p != nil {
 		t.Errorf("%d outputs, shared %v; a past of other outputs tells: %v", l.k, l.young.On(), p != nil)
 	}
@@ -600,7 +603,7 @@ func TestYoungAged(t *testing.T) {
 		} else if i%5 == 0 {
 			label = 10 + (i/5)%45 // some twenty get outputs, the others share one
 		}
-		l.Learn(s.of(label, 0))
+		l.Learn(s.of(label, 0), nil)
 		if i == 1050 {
 			again, err := Restore(DefaultConfig(), mustBlocks(t, l))
 			if err != nil {
@@ -621,10 +624,10 @@ func TestYoungMergeAgain(t *testing.T) {
 	l, s := comingLearner(t, DefaultConfig(), 100), newComingStream(13)
 	for class := range 30 {
 		for range 1 + class%5 {
-			l.Learn(s.of(class, 0))
+			l.Learn(s.of(class, 0), nil)
 		}
 	}
-	l.Learn(s.of(0, 1000))
+	l.Learn(s.of(0, 1000), nil)
 	half := int(l.youngBytes / l.youngCost(&event.Example{}, 2))
 	if alone := l.youngAlone(30); !l.young.On() || alone == 0 || alone > half || l.k != young.Own+alone+1 {
 		t.Fatalf("%d outputs, %d of classes of few events, of %d", l.k, alone, half)
@@ -646,22 +649,22 @@ func TestYoungMergeAgain(t *testing.T) {
 	check()
 	late := 30
 	for l.youngAlone(l.young.Known()) < half {
-		l.Learn(s.of(late, 0))
+		l.Learn(s.of(late, 0), nil)
 		if !l.young.IsYoung(late) {
 			t.Fatalf("class %d has an output with its first event", late)
 		}
-		l.Learn(s.of(late, 0))
+		l.Learn(s.of(late, 0), nil)
 		if l.young.IsYoung(late) {
 			t.Fatalf("class %d shares with its second event, of %d bytes", late, l.youngCost(&event.Example{}, l.youngAlone(l.young.Known())))
 		}
 		late++
 	}
-	l.Learn(s.of(late, 0))
-	if l.Learn(s.of(late, 0)); !l.young.IsYoung(late) {
+	l.Learn(s.of(late, 0), nil)
+	if l.Learn(s.of(late, 0), nil); !l.young.IsYoung(late) {
 		t.Error("a class has an output beyond half the room")
 	}
 	before := l.youngAlone(l.young.Known())
-	l.Learn(s.of(0, 3*l.table.Len()))
+	l.Learn(s.of(0, 3*l.table.Len()), nil)
 	if after := l.youngAlone(l.young.Known()); after >= before || l.youngCost(&event.Example{}, 2*after) > l.youngBytes {
 		t.Errorf("%d classes of few events have outputs, before %d", after, before)
 	}
@@ -671,14 +674,14 @@ func TestYoungMergeAgain(t *testing.T) {
 // Where all places are taken, a class with its eighth event gets one that a class of few events has.
 func TestYoungLeavePlaces(t *testing.T) {
 	l, s := comingLearner(t, DefaultConfig(), 15), newComingStream(14)
-	l.Learn(&event.Example{Weight: 1}) // which has no features
+	l.Learn(&event.Example{Weight: 1}, nil) // which has no features
 	for range 2 {
 		for class := range 16 { // the sixteenth has them share
-			l.Learn(s.of(class, 0))
+			l.Learn(s.of(class, 0), nil)
 		}
 	}
 	for class := 10; class < 16; class++ {
-		l.Learn(s.of(class, 0))
+		l.Learn(s.of(class, 0), nil)
 	}
 	if l.k != 16 || l.youngAlone(16) != 5 {
 		t.Fatalf("%d outputs, %d of classes of few events", l.k, l.youngAlone(16))
@@ -687,7 +690,7 @@ func TestYoungLeavePlaces(t *testing.T) {
 		if l.young.On() && l.young.Known() > 20 && !l.young.IsYoung(20) {
 			t.Fatalf("a place is free before event %d", n+1)
 		}
-		l.Learn(s.of(20, 0))
+		l.Learn(s.of(20, 0), nil)
 	}
 	if l.k != young.Own+2 || l.young.IsYoung(20) || !l.young.IsYoung(10) {
 		t.Errorf("%d outputs, the eighth event shares: %v", l.k, l.young.IsYoung(20))

@@ -123,7 +123,7 @@ func (c *corruption) learn(l *online.Learner, examples []event.Example) error {
 	r := rand.New(rand.NewPCG(c.seed, 2))
 	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for i := range all {
-		l.Learn(&all[i])
+		l.Learn(&all[i], nil)
 	}
 	return nil
 }

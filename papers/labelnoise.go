@@ -784,11 +784,11 @@ func (d *noisyData) online(loss string) (mistakes, error) {
 		return nil, err
 	}
 	for i := d.held; i < len(d.examples); i++ {
-		l.Learn(&d.examples[i])
+		l.Learn(&d.examples[i], nil)
 	}
-	wrong, out := make(mistakes, d.held), make([]float64, 2)
+	wrong := make(mistakes, d.held)
 	for i := range wrong {
-		if model.Predict(l.Score(&d.examples[i], out)) != d.truth[i] {
+		if model.Predict(l.Predict(&d.examples[i]).Scores) != d.truth[i] {
 			wrong[i] = 1
 		}
 	}

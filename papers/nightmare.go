@@ -173,7 +173,7 @@ func (x *contender) train(ctx context.Context, schema *event.Schema, d *batch.Da
 		err = x.copies.learn(l, examples)
 	} else {
 		for i := range examples {
-			l.Learn(&examples[i])
+			l.Learn(&examples[i], nil)
 		}
 	}
 	return l.Published(), true, err

@@ -247,7 +247,7 @@ func (c onlineConfig) pass(ctx context.Context, r onlineRule, x onlineSetting, s
 		return p, err
 	}
 	for i := range examples {
-		if model.Predict(l.Learn(&examples[i])) != examples[i].Label {
+		if model.Predict(l.Learn(&examples[i], nil).Scores) != examples[i].Label {
 			p.Wrong[i] = 1
 		}
 		if i+1 == len(examples)*(len(p.Events)+1)/c.Points {
@@ -286,7 +286,7 @@ func matchFisher(schema *event.Schema, examples []event.Example) (fisherMatch, e
 	byFeature := map[uint32]*sums{}
 	for i := range examples {
 		e := &examples[i]
-		f := l.Learn(e)[0]
+		f := l.Learn(e, nil).Scores[0]
 		p := 1 / (1 + math.Exp(-f))
 		g := p - float64(e.Label)
 		for j, d := range e.Features.Index {

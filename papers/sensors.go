@@ -466,7 +466,7 @@ func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSet
 			err = copied.learn(l, examples)
 		} else {
 			for i := range examples {
-				l.Learn(&examples[i])
+				l.Learn(&examples[i], nil)
 			}
 		}
 		return l.Published(), err

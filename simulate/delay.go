@@ -15,7 +15,6 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/measure"
-	"blankout/internal/model"
 	"blankout/online"
 )
 
@@ -96,7 +95,7 @@ type DelayedNumbers struct {
 type due struct {
 	at    float64
 	event int
-	told  []float64 // see online.Learner.Arrive
+	prior []float64 // see online.Prediction.Append
 }
 
 type dues []due
@@ -127,12 +126,17 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *event.Schema, even
 	r := rand.New(rand.NewPCG(seed, 0xde1a7))
 	result := &Delayed{Delay: d.Name, Mean: d.mean, Over: make([]float64, bins)}
 	weight := make([]float64, bins)
-	target := loss.LabelsOf(c.Loss)
-	ofNumbers := target != loss.Sign
+	ofNumbers := loss.IsRegression(c.Loss)
 	var fresh measure.Classes
 	var waiting dues
-	learn := func(w due) {
-		l.LearnLater(&events[w.event], w.told, &fresh)
+	learn := func(w due) error {
+		prior, err := online.ReadPrediction(w.prior)
+		if err != nil {
+			return err
+		}
+		p := l.Learn(&events[w.event], &prior)
+		p.Measure(&events[w.event], &fresh)
+		return nil
 	}
 	for i := range events {
 		if i%1024 == 0 && ctx.Err() != nil {
@@ -140,31 +144,36 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *event.Schema, even
 		}
 		e := &events[i]
 		if e.Label == event.Unlabeled || e.Weight == 0 {
-			l.Learn(e)
+			l.Learn(e, nil)
 			continue
 		}
-		told := l.Arrive(e, nil)
-		scores := told[:l.Outputs()]
+		p := l.Predict(e)
 		bin := i * bins / len(events)
-		if !ofNumbers || l.AnyLabel() {
-			weight[bin] += e.Weight
-		}
 		switch {
-		case ofNumbers && !l.AnyLabel():
+		case p.Refused:
+		case ofNumbers && math.IsNaN(p.Value): // no label has come
 		case ofNumbers:
-			result.Over[bin] += e.Weight * math.Abs(e.Target-model.ValueOf(target, scores[0]))
-		case l.Decision().Predict(scores) != e.Label:
-			result.Over[bin] += 100 * e.Weight
+			weight[bin] += e.Weight
+			result.Over[bin] += e.Weight * math.Abs(e.Target-p.Value)
+		default:
+			weight[bin] += e.Weight
+			if p.Decision.Predict(p.Scores) != e.Label {
+				result.Over[bin] += 100 * e.Weight
+			}
 		}
 		result.Events++
-		heap.Push(&waiting, due{float64(i) + d.draw(r), i, told})
+		heap.Push(&waiting, due{float64(i) + d.draw(r), i, p.Append(nil)})
 		for len(waiting) > 0 && waiting[0].at <= float64(i) {
-			learn(heap.Pop(&waiting).(due))
+			if err := learn(heap.Pop(&waiting).(due)); err != nil {
+				return nil, err
+			}
 		}
 	}
 	result.AtEnd = uint64(len(waiting))
 	for len(waiting) > 0 {
-		learn(heap.Pop(&waiting).(due))
+		if err := learn(heap.Pop(&waiting).(due)); err != nil {
+			return nil, err
+		}
 	}
 	for i := range result.Over {
 		result.Over[i] /= weight[i] // NaN where there was none

@@ -41,7 +41,7 @@ func slowDelay(t *testing.T, d Delay, c online.Config, s *event.Schema, events [
 		t.Fatal(err)
 	}
 	r := rand.New(rand.NewPCG(seed, 0xde1a7))
-	scores := map[int][]float64{}
+	prior := map[int][]float64{}
 	at := map[int]float64{}
 	pass := func(now float64) (n uint64) {
 		for {
@@ -55,16 +55,22 @@ func slowDelay(t *testing.T, d Delay, c online.Config, s *event.Schema, events [
 				return n
 			}
 			delete(at, first)
-			l.LearnLater(&events[first], scores[first], &fresh)
+			p, err := online.ReadPrediction(prior[first])
+			if err != nil {
+				t.Fatal(err)
+			}
+			p = l.Learn(&events[first], &p)
+			p.Measure(&events[first], &fresh)
 			n++
 		}
 	}
 	for i := range events {
 		if events[i].Label == event.Unlabeled {
-			l.Learn(&events[i])
+			l.Learn(&events[i], nil)
 			continue
 		}
-		scores[i] = l.Arrive(&events[i], nil)
+		p := l.Predict(&events[i])
+		prior[i] = p.Append(nil)
 		at[i] = float64(i) + d.draw(r)
 		pass(float64(i))
 	}
@@ -190,7 +196,7 @@ func TestNoDelayIsLearn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range events {
-		l.Learn(&events[i])
+		l.Learn(&events[i], nil)
 	}
 	if m := l.Metrics(); got.Error != 100*m.Total.Error() || math.Abs(got.LogLoss-m.Total.MeanLogLoss()) > 1e-12 || got.LearningError != got.Error {
 		t.Errorf("%+v, want %+v", got, m.Total)

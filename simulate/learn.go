@@ -51,8 +51,8 @@ func (l *learning) predictAndLearn(u *run, ev *Event, e *event.Example) (model.D
 	} else {
 		l.remove(ev, &damaged)
 	}
-	decision := l.learner.Decision() // as it is when the scores are made
-	return decision, l.learner.Learn(&damaged)
+	p := l.learner.Learn(&damaged, nil)
+	return p.Decision, p.Scores
 }
 
 // remove takes the dead out of an event. A field that loses everything is

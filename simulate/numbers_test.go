@@ -155,7 +155,7 @@ func TestNumbersLearningQuiet(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range examples {
-			learner.Learn(&examples[i])
+			learner.Learn(&examples[i], nil)
 		}
 		metrics := learner.Metrics()
 		p, want := result.Curves[0].Points[0], metrics.Summary()

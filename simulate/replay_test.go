@@ -215,7 +215,7 @@ func TestLearningQuiet(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range examples {
-			learner.Learn(&examples[i])
+			learner.Learn(&examples[i], nil)
 		}
 		got, want := result.Curves[0].Points[0], learner.Metrics().Total
 		if math.Abs(got.Error-100*want.Error()) > 1e-9 || math.Abs(got.LogLoss-want.MeanLogLoss()) > 1e-9 || got.Error == before {

@@ -33,7 +33,7 @@ func TestStuckFoundAndNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range examples[:2000] {
-		l.Learn(&examples[i])
+		l.Learn(&examples[i], nil)
 	}
 	rest := examples[2000:]
 	subjects := []*Subject{

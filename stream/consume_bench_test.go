@@ -335,7 +335,7 @@ func eventCycle(t testing.TB, stage string, config online.Config, events [][]byt
 			batch.Next = next
 			if stage == "learn" {
 				for i := range batch.Examples {
-					l.Learn(&batch.Examples[i])
+					l.Learn(&batch.Examples[i], nil)
 				}
 			}
 		}

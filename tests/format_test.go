@@ -203,7 +203,7 @@ func goOn(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	for range 200 { // beyond the next refresh
-		l.Learn(&e)
+		l.Learn(&e, nil)
 	}
 	if m := l.Metrics(); m.Events != 450 || m.RefreshFailures > 0 {
 		t.Errorf("%s: gone on with: %+v", path, m)

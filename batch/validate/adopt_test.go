@@ -107,7 +107,7 @@ func learned(t *testing.T, c online.Config, k int, events int) (*online.Learner,
 		if i%11 == 5 {
 			e.Label = event.Unlabeled
 		}
-		l.Learn(&e)
+		l.Learn(&e, nil)
 		if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
 			t.Fatal(err)
 		}
@@ -169,8 +169,8 @@ func TestAdoptRules(t *testing.T) {
 				}
 				learned, adopted := gap(before.Snapshot().Model()), gap(trained)
 				for i := range 60 {
-					a.Learner.Learn(&all[i])
-					before.Learn(&all[i])
+					a.Learner.Learn(&all[i], nil)
+					before.Learn(&all[i], nil)
 				}
 				later, instead := gap(a.Learner.Snapshot().Model()), gap(before.Snapshot().Model())
 				if !(adopted < 1e-6 && later > adopted && later < max(2*learned, 1.5*instead)) {
@@ -257,7 +257,7 @@ func bent(t *testing.T, c online.Config, classes int, scarce bool) (l *online.Le
 	p := at.At("x", 0, 0)
 	for range 6000 {
 		e := draw()
-		l.Learn(&e)
+		l.Learn(&e, nil)
 		if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
 			t.Fatal(err)
 		}
@@ -384,7 +384,7 @@ func TestAdoptCurves(t *testing.T) {
 		}
 		was, is := wrong(before), wrong(adopted)
 		for i := range all {
-			a.Learner.Learn(&all[i])
+			a.Learner.Learn(&all[i], nil)
 		}
 		later := wrong(a.Learner.Snapshot().Model())
 		t.Logf("%d classes: errors %.3f, adopted %.3f, %d events later %.3f", classes, was, is, len(all), later)
@@ -456,7 +456,7 @@ func TestAdoptMetricOfNumbers(t *testing.T) {
 				e.Target += 10 * float64(j) * x
 			}
 		}
-		l.Learn(&e)
+		l.Learn(&e, nil)
 		if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
 			t.Fatal(err)
 		}
@@ -524,7 +524,7 @@ func TestAdoptUnderDrift(t *testing.T) {
 				continue
 			}
 			if !validate.HeldOut(0, e.Offset, holdout) {
-				learner.Learn(&e)
+				learner.Learn(&e, nil)
 			}
 			if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
 				t.Fatal(err)

@@ -46,7 +46,7 @@ func TestAdoptNumbers(t *testing.T) {
 					if e.Target = 700 + 30*(f+r.NormFloat64()/3); lossName == "poisson" {
 						e.Target = math.Floor(9 * math.Exp(f))
 					}
-					l.Learn(&e)
+					l.Learn(&e, nil)
 					if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
 						t.Fatal(err)
 					}
@@ -75,7 +75,7 @@ func TestAdoptNumbers(t *testing.T) {
 					t.Fatal(err)
 				}
 				for i := range all {
-					next.Learn(&all[i])
+					next.Learn(&all[i], nil)
 				}
 				spread := map[bool]float64{true: 6, false: 24}[lossName == "poisson"] // of the targets
 				rmse := func(m *model.Linear) float64 {

@@ -300,7 +300,7 @@ func (d *demo) again(ctx context.Context, c online.Config) (*model.Linear, error
 		return nil, err
 	}
 	for i := range examples {
-		learner.Learn(&examples[i])
+		learner.Learn(&examples[i], nil)
 	}
 	return learner.Snapshot().Model(), ctx.Err()
 }

@@ -97,7 +97,7 @@ func TestExportsScore(t *testing.T) {
 						t.Fatal("the event does not fit")
 					}
 				} else {
-					learner.Learn(e)
+					learner.Learn(e, nil)
 				}
 			}
 			m := learner.Published()

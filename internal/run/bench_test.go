@@ -41,7 +41,7 @@ func BenchmarkSave(b *testing.B) {
 						e.Features.Value = append(e.Features.Value, 1)
 					}
 					e.Label = at / 100 % 2
-					l.Learn(&e)
+					l.Learn(&e, nil)
 				}
 			}
 			learn(features)
@@ -107,7 +107,7 @@ func BenchmarkRun(b *testing.B) {
 		l := learner()
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			l.Learn(&made[i/size%batches].Examples[i%size])
+			l.Learn(&made[i/size%batches].Examples[i%size], nil)
 		}
 	})
 	b.Run("run", func(b *testing.B) {

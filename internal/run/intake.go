@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -52,7 +53,7 @@ type Intake struct {
 
 	counts    Counts
 	confusion [][]float64 // see Counts
-	scores    []float64   // scores of the present event, which will wait for its label
+	stored    []float64   // the prediction for the present event, which will wait for its label
 
 	// The present batch lends these: labels that came late, and the mislabeled events that HandOn has
 	// not given away yet.
@@ -363,7 +364,7 @@ func (in *Intake) example(b *event.Batch, i int) {
 	e := &b.Examples[i]
 	switch {
 	case e.Refused != nil:
-		in.confuse(e, in.refuse(b, e))
+		in.refuse(b, e)
 		return
 	case validate.HeldOut(b.Partition, e.Offset, in.Holdout):
 		in.keep(b, e)
@@ -378,11 +379,12 @@ func (in *Intake) example(b *event.Batch, i int) {
 		in.keep(b, e)
 		in.recent.offer(e)
 	}
-	in.confuse(e, in.Learner.Learn(e))
-	if s, ok := in.Learner.MislabeledEvent(); ok {
-		in.counts.MislabeledSamples = withSample(in.counts.MislabeledSamples, mislabeledSample(b, e, in.Learner.Schema().Classes[s.Class], s))
+	p := in.Learner.Learn(e, nil)
+	in.confuse(e, &p)
+	if s := p.Mislabeled; s != nil {
+		in.counts.MislabeledSamples = withSample(in.counts.MislabeledSamples, mislabeledSample(b, e, in.Learner.Schema().Classes[s.Class], *s))
 		if in.Mislabeled != nil {
-			in.mislabeled = append(in.mislabeled, mislabeledEvent{i, s})
+			in.mislabeled = append(in.mislabeled, mislabeledEvent{i, *s})
 		}
 	}
 }
@@ -394,11 +396,11 @@ func (in *Intake) keep(b *event.Batch, e *event.Example) {
 }
 
 // refuse counts a refused example.
-func (in *Intake) refuse(b *event.Batch, e *event.Example) (scores []float64) {
+func (in *Intake) refuse(b *event.Batch, e *event.Example) {
 	in.counts.Refused++
 	in.count(&in.counts.RefusedBy, e.Refused.Reason, 1)
 	in.counts.RefusedSamples = withSample(in.counts.RefusedSamples, refusedSample(b, e))
-	return in.Learner.Learn(e) // which counts it
+	in.Learner.Learn(e, nil) // which counts it
 }
 
 // holdOut measures an event that is not learned.
@@ -408,11 +410,13 @@ func (in *Intake) holdOut(e *event.Example) {
 		return
 	}
 	in.recent.offer(e)
-	if in.Learner.Schema().Target != loss.Sign {
-		in.Learner.AssessNumber(e, &in.counts.HoldoutNumbers)
-		return
+	p := in.Learner.Predict(e)
+	switch {
+	case in.Learner.Schema().Target == loss.Sign:
+		p.Measure(e, &in.counts.Holdout)
+	case !math.IsNaN(p.Value):
+		in.counts.HoldoutNumbers.Add(p.Loss, e.Target, e.Weight, p.Value, p.Low, p.High, 1)
 	}
-	in.Learner.Assess(e, &in.counts.Holdout)
 }
 
 // HandOn gives the mislabeled events of a batch to Mislabeled. After an error they are kept.
@@ -460,7 +464,7 @@ func (in *Intake) tryFlush(ctx context.Context) error {
 func (in *Intake) Counts() Counts {
 	c := in.counts
 	c.RefusedBy, c.DeadLetters = maps.Collect(maps.All(c.RefusedBy)), maps.Collect(maps.All(c.DeadLetters)) // not nil
-	if in.Learner.Outputs() == 1 {
+	if len(in.confusion) <= 2 {
 		return c // of two classes the Learner's own measures have it
 	}
 	for _, row := range in.confusion {

@@ -4,15 +4,17 @@ package run
 
 import (
 	"context"
+	"fmt"
 
 	"blankout/batch/validate"
 	"blankout/internal/event"
 	"blankout/internal/measure"
+	"blankout/online"
 	"blankout/stream/labels"
 )
 
-// join takes in an example of a joined stream. An event is scored and waits; a label has
-// its event learned, with the features and scores of when that came.
+// join takes in an example of a joined stream. An event is predicted and waits; a label has
+// its event learned, with the features and the prediction of when that came.
 func (in *Intake) join(b *event.Batch, e *event.Example) error {
 	j := in.Labels
 	j.Advance(b.Topic, b.Partition, e)
@@ -38,8 +40,9 @@ func (in *Intake) join(b *event.Batch, e *event.Example) error {
 	if b.Labels {
 		outcome, w, err = j.Label(e)
 	} else {
-		in.scores = in.Learner.Arrive(e, in.scores[:0])
-		outcome, w, err = j.Event(e, b.Partition, in.scores)
+		p := in.Learner.Predict(e)
+		in.stored = p.Append(in.stored[:0])
+		outcome, w, err = j.Event(e, b.Partition, in.stored)
 	}
 	if err != nil {
 		return err
@@ -62,7 +65,10 @@ func (in *Intake) learnExpired(b *event.Batch, w *labels.Waited) error {
 // learnWaited learns an event that has waited, at a record of the batch. Of one that the Learner refuses there is no
 // dead letter: its bytes were not kept.
 func (in *Intake) learnWaited(b *event.Batch, w *labels.Waited) error {
-	var fresh measure.Classes
+	prior, err := online.ReadPrediction(w.Prediction)
+	if err != nil {
+		return fmt.Errorf("an event that waited for its label: %w", err)
+	}
 	switch {
 	case validate.HeldOut(w.Partition, w.Offset, in.Holdout):
 		in.holdOut(w.Example)
@@ -73,12 +79,14 @@ func (in *Intake) learnWaited(b *event.Batch, w *labels.Waited) error {
 		return nil
 	case w.Label == event.Unlabeled:
 		in.counts.Unlabeled++
-		in.Learner.Learn(w.Example)
+		in.Learner.Learn(w.Example, nil)
 		return nil
 	}
 	in.counts.Learned++
 	in.recent.offer(w.Example)
-	in.Learner.LearnLater(w.Example, w.Scores, &fresh)
+	var fresh measure.Classes
+	p := in.Learner.Learn(w.Example, &prior)
+	p.Measure(w.Example, &fresh)
 	in.Labels.Learned(fresh.Weight, fresh.Wrong, fresh.LogLoss)
 	return nil
 }

@@ -409,8 +409,7 @@ func startSuspecting(t *testing.T, dir string, n int, d *suspectSink) (s *servic
 	l := learner(reference.schema)
 	for i := range n {
 		e := reference.record(i)
-		l.Learn(&e)
-		if _, ok := l.MislabeledEvent(); ok {
+		if l.Learn(&e, nil).Mislabeled != nil {
 			mislabeled = append(mislabeled, int64(i))
 		}
 	}

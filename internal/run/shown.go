@@ -10,6 +10,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
+	"blankout/online"
 	"blankout/online/watch"
 )
 
@@ -54,11 +55,10 @@ func withSample(list []Sample, s Sample) []Sample {
 	return slices.Insert(slices.Clone(list[:min(len(list), shownSamples-1)]), 0, s)
 }
 
-// confuse counts an event by its class and the one that its scores said before it was
-// learned.
-func (in *Intake) confuse(e *event.Example, scores []float64) {
-	classes := min(max(in.Learner.Outputs(), 2), shownClasses)
-	if e.Label < 0 || e.Label >= classes || in.Learner.Schema().Target != loss.Sign || len(scores) == 0 {
+// confuse counts an event by its class and the one that was predicted before it was learned.
+func (in *Intake) confuse(e *event.Example, p *online.Prediction) {
+	classes := min(max(len(p.Scores), 2), shownClasses)
+	if e.Label < 0 || e.Label >= classes || in.Learner.Schema().Target != loss.Sign || p.Refused {
 		return
 	}
 	for len(in.confusion) < classes {
@@ -69,7 +69,7 @@ func (in *Intake) confuse(e *event.Example, scores []float64) {
 			in.confusion[k] = append(row, make([]float64, classes-len(row))...)
 		}
 	}
-	if predicted := in.Learner.Decision().Predict(scores); predicted < classes {
+	if predicted := p.Decision.Predict(p.Scores); predicted < classes {
 		in.confusion[e.Label][predicted] += e.Weight
 	}
 }

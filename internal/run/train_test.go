@@ -35,7 +35,7 @@ func TestTraining(t *testing.T) {
 		s := newStream(slow.Schema(), nil, n, 1)
 		for i := range n {
 			e := s.record(i)
-			slow.Learn(&e)
+			slow.Learn(&e, nil)
 		}
 		slow.EndPass()
 	}

@@ -68,7 +68,7 @@ func TestValidateChangesNothing(t *testing.T) {
 	stream := newStream(schema, nil, n, 0)
 	for i := range n {
 		if e := stream.record(i); !validate.HeldOut(3, int64(i), 7) {
-			alone.Learn(&e)
+			alone.Learn(&e, nil)
 		}
 	}
 	if got, want := s.Learner.Snapshot().Model(), alone.Snapshot().Model(); got.Events != want.Events || got.Intercept[0] != want.Intercept[0] {

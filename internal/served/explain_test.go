@@ -91,7 +91,7 @@ func TestExplainNames(t *testing.T) {
 			if err := decoder.Decode(context.Background(), record.Record{Value: fmt.Appendf(nil, `{"label":"%s","words":["short","w%d"],"color":"red","size":%d}`, recordConfig.Classes[i%2], i%2, i%5)}, &e); err != nil {
 				t.Fatal(err)
 			}
-			learner.Learn(&e)
+			learner.Learn(&e, nil)
 		}
 		m := served.New(learner.Published(), recordConfig)
 		event := []byte(`{"words":["a","fine","day"],"color":"red","size":3}`)
@@ -176,7 +176,7 @@ func TestExplainMissing(t *testing.T) {
 		if err := decoder.Decode(t.Context(), record.Record{Value: []byte(event)}, &e); err != nil || e.Refused != nil {
 			t.Fatal(err, e.Refused)
 		}
-		l.Learn(&e)
+		l.Learn(&e, nil)
 	}
 	m := served.New(l.Published(), how)
 	if len(m.Levels) == 0 {

@@ -103,7 +103,7 @@ func (a *author) learn(partition int32, from, to int64) {
 	s := Span{Topic: "t", Partition: partition, From: from, To: to}
 	for offset := from; offset < to; offset++ {
 		e := record(partition, offset)
-		a.work.Learn(e)
+		a.work.Learn(e, nil)
 		s.Records++
 		s.Sum += e.Fingerprint
 	}
@@ -263,7 +263,7 @@ func TestFoldOfOne(t *testing.T) {
 	a := newAuthor(t, fold, 1, 1)
 	for i := range int64(20) {
 		for offset := 40 * i; offset < 40*(i+1); offset++ {
-			alone.Learn(record(0, offset))
+			alone.Learn(record(0, offset), nil)
 		}
 		a.learn(0, 40*i, 40*(i+1))
 		c, chunks := a.commit(fold).decode(t)

@@ -87,7 +87,7 @@ func TestScoresOfTheOther(t *testing.T) {
 					if n == 256 && name == "all scaled" {
 						break // scales that move at nearly every event
 					}
-					want, got := was.Score(e, make([]float64, 1))[0], l.Predict(e).Scores[0]
+					want, got := was.Predict(e).Scores[0], l.Predict(e).Scores[0]
 					near := 1e-7
 					if n >= 256 && name != "none" && name != "dropout" {
 						near = 0.1 // mixture weights are in force, and count what an event loses by the new scales
@@ -95,7 +95,7 @@ func TestScoresOfTheOther(t *testing.T) {
 					if d := math.Abs(got - want); !(d <= near*max(1, math.Abs(want))) {
 						t.Fatalf("event %d: %v, not %v", n, got, want)
 					}
-					was.Learn(e)
+					was.Learn(e, nil)
 					l.Learn(e, nil)
 				}
 			})

@@ -45,5 +45,10 @@ func (s *Mislabeled) Merge(base, now Watcher) {
 // Sums codes the count. It has a place in the learner's own block.
 func (s *Mislabeled) Sums(c *coder.Coder) { c.Uint(&s.Count) }
 
-// Latest says whether the latest event is a mislabeled event, and why.
-func (s *Mislabeled) Latest() (x MislabeledEvent, suspect bool) { return s.latest, s.is }
+// Latest returns the latest event if it is a mislabeled event, else nil. The next one takes its memory.
+func (s *Mislabeled) Latest() *MislabeledEvent {
+	if !s.is {
+		return nil
+	}
+	return &s.latest
+}

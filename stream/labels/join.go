@@ -39,8 +39,8 @@ type Join struct {
 	state      State
 	idle       atomic.Uint64 // counted by the Merge
 	late       atomic.Uint64 // likewise: Counts.LatePartitions
-	event      event.Example // what Waited returns, and its scores
-	scores     []float64
+	event      event.Example // what Waited returns, and its prediction
+	prediction []float64
 	// settles is set for a Joined: Expired returns events with a label too. over says that
 	// its logs have ended.
 	settles, over bool
@@ -233,7 +233,7 @@ const (
 // Waited is an event that has waited. It is borrowed until the next call of the Join.
 type Waited struct {
 	*event.Example           // with Label and Weight as they are to be learned
-	Scores         []float64 // as the event came
+	Prediction     []float64 // as Event was given it
 	Partition      int32
 }
 
@@ -309,9 +309,9 @@ func (j *Join) Expired() (*Waited, error) {
 	}
 }
 
-// Event takes an event that has come, and the scores that it was given. If its label is there
+// Event takes an event that has come, and the numbers of its prediction. If its label is there
 // already it returns the event with it.
-func (j *Join) Event(e *event.Example, partition int32, scores []float64) (Outcome, *Waited, error) {
+func (j *Join) Event(e *event.Example, partition int32, prediction []float64) (Outcome, *Waited, error) {
 	s, of := &j.state, hash(e.Key)
 	was, ok, err := j.store.find(of)
 	if err != nil {
@@ -328,7 +328,7 @@ func (j *Join) Event(e *event.Example, partition int32, scores []float64) (Outco
 		s.Held--
 	}
 	next := entry{time: s.Now, id: of, standing: st}
-	if err := j.put(&next, encodeEvent(e, partition, scores), &was, ok); err != nil {
+	if err := j.put(&next, encodeEvent(e, partition, prediction), &was, ok); err != nil {
 		return 0, nil, err
 	}
 	s.Held++
@@ -480,32 +480,32 @@ func (j *Join) waited(number uint64) (w *Waited, err error) {
 		return nil, err
 	}
 	w = &Waited{Example: &j.event}
-	if w.Partition, j.scores = decodeEvent(body, &j.event, j.scores); w.Partition < 0 {
+	if w.Partition, j.prediction = decodeEvent(body, &j.event, j.prediction); w.Partition < 0 {
 		return nil, fmt.Errorf("an event that waited for its label, entry %d of the store, cannot be read", number)
 	}
-	w.Scores = j.scores
+	w.Prediction = j.prediction
 	return w, nil
 }
 
 // encodeEvent writes what an event is learned from.
-func encodeEvent(e *event.Example, partition int32, scores []float64) []byte {
+func encodeEvent(e *event.Example, partition int32, prediction []float64) []byte {
 	c := &coder.Coder{}
-	codeEvent(c, e, &partition, &scores)
+	codeEvent(c, e, &partition, &prediction)
 	return c.Out
 }
 
 // decodeEvent reads what encodeEvent wrote. The partition is -1 if that is not possible.
-func decodeEvent(body []byte, e *event.Example, scores []float64) (partition int32, _ []float64) {
+func decodeEvent(body []byte, e *event.Example, prediction []float64) (partition int32, _ []float64) {
 	c := coder.Read(body)
 	*e = event.Example{Label: event.Unlabeled}
-	codeEvent(c, e, &partition, &scores)
+	codeEvent(c, e, &partition, &prediction)
 	if !c.Done() || len(e.Features.Index) != len(e.Features.Value) || e.Field != nil && len(e.Field) != len(e.Features.Index) {
 		return -1, nil
 	}
-	return partition, scores
+	return partition, prediction
 }
 
-func codeEvent(c *coder.Coder, e *event.Example, partition *int32, scores *[]float64) {
+func codeEvent(c *coder.Coder, e *event.Example, partition *int32, prediction *[]float64) {
 	p := int(*partition)
 	c.Int(&p)
 	*partition = int32(p)
@@ -517,7 +517,7 @@ func codeEvent(c *coder.Coder, e *event.Example, partition *int32, scores *[]flo
 	c.Floats(&e.Features.Value)
 	c.Uint16s(&e.Field)
 	c.Uint16s(&e.Missing)
-	c.Floats(scores)
+	c.Floats(prediction)
 }
 
 // Frozen is a Join's state at one instant, for a checkpoint.

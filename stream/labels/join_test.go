@@ -235,7 +235,7 @@ func (j *joined) try(t *testing.T, records []arrived, size func() int, stop func
 	m := NewMerge(j.schema, testLanes(t, j.schema, records, j.offsets, size), j.join)
 	var b event.Batch
 	take := func(w *Waited) {
-		o := told{ID: string(w.Key), Class: w.Label, Weight: w.Weight, Score: w.Scores[0], Unlabeled: w.Label == event.Unlabeled}
+		o := told{ID: string(w.Key), Class: w.Label, Weight: w.Weight, Score: w.Prediction[0], Unlabeled: w.Label == event.Unlabeled}
 		if o.Unlabeled {
 			o.Class = 0
 		}

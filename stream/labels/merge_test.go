@@ -245,7 +245,7 @@ func TestOpenForeignStore(t *testing.T) {
 		t.Errorf("the store of another: %v", err)
 	}
 	outcome, w, err := j.Label(&event.Example{Key: []byte("a"), Label: 1, Weight: 2})
-	if err != nil || outcome != Matches || w.Label != 1 || w.Weight != 2 || w.Scores[0] != 1 {
+	if err != nil || outcome != Matches || w.Label != 1 || w.Weight != 2 || w.Prediction[0] != 1 {
 		t.Fatalf("%v %+v %v", outcome, w, err)
 	}
 	j.store.most = 1 // the next event begins a segment

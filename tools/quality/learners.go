@@ -61,13 +61,12 @@ func newOld(c online.Config, s *event.Schema) (contender, error) {
 }
 
 func (o *old) Learn(e *event.Example) []float64 {
-	d := o.l.Decision()
-	scores := o.l.Learn(e)
+	p := o.l.Learn(e, nil)
+	o.out = slices.Grow(o.out[:0], max(2, len(p.Scores)))
 	if o.l.Schema().Target != loss.Sign {
-		return scores
+		return append(o.out, p.Value)
 	}
-	o.out = slices.Grow(o.out[:0], max(2, len(scores)))
-	return d.Probabilities(scores, o.out)
+	return p.Decision.Probabilities(p.Scores, o.out)
 }
 
 func (o *old) Freeze() func(e *event.Example) []float64 {

@@ -175,7 +175,7 @@ func learn(s *set, c online.Config, passes int) (*learned, error) {
 	for pass := range passes {
 		for i := range s.examples {
 			e := &s.examples[i]
-			f := l.Learn(e)
+			f := l.Learn(e, nil).Scores
 			if pass == 0 && len(f) == 1 {
 				out.scored = append(out.scored, scored{f[0], e.Label == 1})
 			}

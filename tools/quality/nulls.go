@@ -13,7 +13,6 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"blankout/internal/event"
-	sums "blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/online"
 )
@@ -78,22 +77,22 @@ func learnNulls(s *set, columns, group int, share float64, seed uint64, fill boo
 	}
 	r := rand.New(rand.NewPCG(seed, 1))
 	var m *model.Linear
-	scores, wrong := make([]float64, schema.Outputs()), 0
+	wrong := 0
 	for i := range s.examples {
 		e := nulled(&s.examples[i], columns, group, share, r)
-		copy(scores, l.Score(&e, make([]float64, len(scores))))
-		if model.Predict(scores) != e.Label {
+		p := l.Predict(&e)
+		if model.Predict(p.Scores) != e.Label {
 			wrong++
 		}
 		if !fill {
-			l.Learn(&e)
+			l.Learn(&e, nil)
 			continue
 		}
 		if i%50 == 0 { // what is expected changes slowly
 			m = l.Published()
 		}
 		e = expected(m, &e)
-		l.LearnLater(&e, scores, &sums.Classes{})
+		l.Learn(&e, &p)
 	}
 	return 100 * float64(wrong) / float64(len(s.examples)), nil
 }

@@ -125,7 +125,7 @@ func learnObserved(s *set, columns, group int, way observedWay, seed uint64) (to
 				silent++
 			}
 		}
-		if model.Predict(l.Learn(&e)) != e.Label {
+		if model.Predict(l.Learn(&e, nil).Scores) != e.Label {
 			wrong++
 		}
 		for range way.copies {
@@ -133,7 +133,7 @@ func learnObserved(s *set, columns, group int, way observedWay, seed uint64) (to
 		}
 		for len(waiting) > maxWaiting {
 			at := copies.IntN(len(waiting))
-			l.Learn(&waiting[at])
+			l.Learn(&waiting[at], nil)
 			waiting[at], waiting = waiting[len(waiting)-1], waiting[:len(waiting)-1]
 		}
 	}

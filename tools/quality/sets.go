@@ -134,7 +134,7 @@ func askSets(s, asked *set, columns, group int, shares []float64, learned bool, 
 				whole = e
 			}
 		}
-		l.Learn(&whole)
+		l.Learn(&whole, nil)
 	}
 	if asked == nil {
 		return nil

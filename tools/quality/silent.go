@@ -280,7 +280,7 @@ func (s *deathSplit) online(events []event.Example, settings []string) (probabil
 		return nil, err
 	}
 	for i := range events {
-		l.Learn(&events[i])
+		l.Learn(&events[i], nil)
 	}
 	return modelProbabilities(l.Published()), nil
 }

@@ -239,7 +239,7 @@ func (w *world) warmUp() {
 	for i := range int(n) {
 		p := i % w.Partitions
 		e := &w.events[i]
-		w.work.Learn(e)
+		w.work.Learn(e, nil)
 		s := &spans[p]
 		s.Topic, s.Partition, s.To, s.Records, s.Sum = "events", int32(p), s.To+1, s.Records+1, s.Sum+fingerprint(p, s.To)
 	}
@@ -306,7 +306,7 @@ func (w *world) interval(x *member) {
 		}
 		s := group.Span{Topic: "events", Partition: int32(p), From: from, To: from + n, Records: uint64(n)}
 		for offset := from; offset < s.To; offset++ {
-			w.work.Learn(w.event(p, offset))
+			w.work.Learn(w.event(p, offset), nil)
 			s.Sum += fingerprint(p, offset)
 		}
 		left -= n
@@ -476,7 +476,8 @@ func (w *world) measure(test []event.Example) error {
 	var held measure.Classes
 	for i := range test {
 		if e := &test[i]; e.Label != event.Unlabeled && e.Usable() {
-			l.Assess(e, &held)
+			p := l.Predict(e)
+			p.Measure(e, &held)
 		}
 	}
 	if e, loss := 100*held.Error(), held.MeanLogLoss(); !math.IsNaN(e) {

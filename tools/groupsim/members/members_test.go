@@ -90,7 +90,7 @@ func TestMembersAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range events {
-		l.Learn(&events[i])
+		l.Learn(&events[i], nil)
 	}
 	m := members(1)
 	got, err := m.Run(t.Context(), c, s, events, nil)
