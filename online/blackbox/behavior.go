@@ -1,0 +1,593 @@
+package blackbox
+
+// This file tests what learners make of classes, units, outliers, missing fields, late labels and time.
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/online"
+)
+
+// testLateClass: a third class that comes late is predicted from no event before, and learned after. The scores then are one
+// for each class.
+func testLateClass(t *testing.T, m Maker) {
+	const late = 900
+	for _, optimizer := range []string{"auto", "adagrad", "dropout-descent"} {
+		c := online.DefaultConfig()
+		c.Optimizer = optimizer
+		if optimizer != "auto" {
+			c.Noise = "dropout:0.3"
+		}
+		r := newRun(t, m, setting{c, 3}, 29)
+		wrongLast, never := 0, newFeed(30, 3)
+		outputs := map[int]bool{}
+		for i := range 3000 {
+			x := r.feed.next()
+			if i < late {
+				for x.class == 2 {
+					x = never.next()
+				}
+			}
+			if i == late-1 {
+				r.restart()
+			}
+			e := r.in.event(x)
+			d := r.Decision()
+			scores := r.Learn(e, nil)
+			outputs[len(scores)] = true
+			got := d.Predict(scores)
+			if i < late && (got > 1 || len(scores) != 1) {
+				t.Fatalf("%s, event %d: class %d of %d scores before a third class came", optimizer, i, got, len(scores))
+			}
+			if i >= 2000 && got != e.Label {
+				wrongLast++
+			}
+		}
+		if !outputs[3] || len(r.Snapshot().Schema.Classes) != 3 {
+			t.Errorf("%s: no event has three scores", optimizer)
+		}
+		if wrongLast > 250 {
+			t.Errorf("%s: %d of 1000 wrong after a third class came", optimizer, wrongLast)
+		}
+		if p := r.Snapshot().Probabilities(predict(r, r.next()), make([]float64, 3)); len(p) != 3 || math.Abs(p[0]+p[1]+p[2]-1) > 1e-9 {
+			t.Errorf("%s: probabilities %v", optimizer, p)
+		}
+	}
+}
+
+// testRenamedLabels: what classes are called decides nothing, and exchanging two classes turns the score around.
+func testRenamedLabels(t *testing.T, m Maker) {
+	for _, s := range m.usual() {
+		if s.classes == 0 {
+			continue
+		}
+		plain, renamed := newRun(t, m, s, 31), newRun(t, m, s, 31)
+		renamed.feed.labels = func(class int) string { return fmt.Sprintf("%q", []string{"zebra", "ape", "gnu"}[class]) }
+		for i := range 800 {
+			if a, b := plain.learn(), renamed.learn(); !same(a, b) {
+				t.Fatalf("%v, event %d: scores %v, of renamed classes %v", s, i, a, b)
+			}
+		}
+		if a, b := plain.Metrics().Total, renamed.Metrics().Total; a != b {
+			t.Errorf("%v: %+v, renamed %+v", s, a, b)
+		}
+		if len(renamed.Schema().Classes) != s.classes || slices.Contains(renamed.Schema().Classes, "c0") {
+			t.Errorf("%v: classes %q", s, renamed.Schema().Classes)
+		}
+	}
+	// Classes that are named beforehand, in both orders.
+	s := m.usual()[0]
+	var runs []*run
+	for _, classes := range [][]string{{"c0", "c1"}, {"c1", "c0"}} {
+		r := newRun(t, m, s, 37)
+		r.in.c.Classes = classes
+		r.in.follow(r.in.c.Schema())
+		var err error
+		if r.Learner, err = m.New(s.c, r.in.schema); err != nil {
+			t.Fatal(err)
+		}
+		runs = append(runs, r)
+	}
+	for i := range 800 {
+		a, b := runs[0].learn(), runs[1].learn()
+		if b[0] = -b[0]; !near(a, b, 1e-6) {
+			t.Fatalf("event %d: score %v, of exchanged classes %v", i, a, b)
+		}
+	}
+}
+
+// sums are the measures of returned scores, computed as their definitions have them.
+type sums struct {
+	weight, wrong, logLoss float64
+	scored                 []scored
+}
+
+type scored struct {
+	score, weight float64
+	positive      bool
+}
+
+// add counts an event by its scores as log-odds.
+func (x *sums) add(scores []float64, e *event.Example) {
+	x.weight += e.Weight
+	best, p := 0, 0.0
+	if len(scores) == 1 {
+		if scores[0] > 0 {
+			best = 1
+		}
+		if p = 1 / (1 + math.Exp(-scores[0])); e.Label == 0 {
+			p = 1 / (1 + math.Exp(scores[0]))
+		}
+		x.scored = append(x.scored, scored{scores[0], e.Weight, e.Label == 1})
+	} else {
+		sum := 0.0
+		for k, f := range scores {
+			if sum += 1 / (1 + math.Exp(-f)); f > scores[best] {
+				best = k
+			}
+		}
+		p = 1 / (1 + math.Exp(-scores[e.Label])) / sum
+	}
+	if best != e.Label {
+		x.wrong += e.Weight
+	}
+	x.logLoss += -e.Weight * math.Log(p)
+}
+
+// auc is the probability that a positive event scores higher than a negative one.
+func (x *sums) auc() float64 {
+	above, pairs := 0.0, 0.0
+	for _, p := range x.scored {
+		for _, n := range x.scored {
+			if p.positive && !n.positive {
+				w := p.weight * n.weight
+				pairs += w
+				if p.score > n.score {
+					above += w
+				} else if p.score == n.score {
+					above += w / 2
+				}
+			}
+		}
+	}
+	return above / pairs
+}
+
+// testMeasures: the progressive measures are those of the scores that Learn returned.
+func testMeasures(t *testing.T, m Maker) {
+	for _, s := range m.settings(t, 1) {
+		if s.classes == 0 || s.c.Optimizer == "irls" {
+			continue
+		}
+		s.c.Calibrate = "off"
+		r := newRun(t, m, s, 41)
+		r.feed.weights, r.feed.nulls = true, 0.1
+		r.in.c.Classes = []string{"c0", "c1", "c2"}[:s.classes]
+		r.in.follow(r.in.c.Schema())
+		var err error
+		if r.Learner, err = m.New(s.c, r.in.schema); err != nil {
+			t.Fatal(err)
+		}
+		x, met := &sums{}, make([]uint64, s.classes)
+		for range 500 {
+			e := r.next()
+			x.add(r.Learn(e, nil), e)
+			met[e.Label]++
+		}
+		got := r.Metrics()
+		if math.Abs(got.Total.Weight-x.weight) > 1e-9 || math.Abs(got.Total.Wrong-x.wrong) > 1e-9 || math.Abs(got.Total.LogLoss-x.logLoss) > 1e-6*x.logLoss {
+			t.Errorf("%v: measured %+v, of the scores weight %v, wrong %v, log-loss %v", s, got.Total, x.weight, x.wrong, x.logLoss)
+		}
+		if got.Events != 500 || got.Labeled() != 500 || !slices.Equal(got.Classes, met) {
+			t.Errorf("%v: %d events, by class %v, want %v", s, got.Events, got.Classes, met)
+		}
+		if s.classes == 2 {
+			if auc := x.auc(); math.Abs(got.Binary.AUC()-auc) > 0.003 { // its scores are in bins
+				t.Errorf("%v: AUC %v, of the scores %v", s, got.Binary.AUC(), auc)
+			}
+		}
+		if sum := got.Summary(); math.Abs(*sum.Error-100*x.wrong/x.weight) > 1e-9 {
+			t.Errorf("%v: summary %v", s, *sum.Error)
+		}
+	}
+}
+
+// testMeasuresOfNumbers is testMeasures for targets. What is predicted before the first target is no prediction.
+func testMeasuresOfNumbers(t *testing.T, m Maker) {
+	for _, s := range m.settings(t, 2) {
+		if s.classes > 0 || s.c.Optimizer == "irls" {
+			continue
+		}
+		r := newRun(t, m, s, 43)
+		r.feed.weights = true
+		var weight, absolute, squared, y1, y2, last, lastError, lastWeight float64
+		for i := range 500 {
+			e := r.next()
+			f := r.Learn(e, nil)[0]
+			if i > 0 {
+				weight += e.Weight
+				absolute += e.Weight * math.Abs(f-e.Target)
+				squared += e.Weight * (f - e.Target) * (f - e.Target)
+				y1 += e.Weight * e.Target
+				y2 += e.Weight * e.Target * e.Target
+				lastError += math.Abs(last - e.Target)
+				lastWeight++
+			}
+			last = e.Target
+		}
+		got := r.Metrics().Numbers.Total
+		if math.Abs(got.Weight-weight) > 1e-9 || math.Abs(got.MAE()-absolute/weight) > 1e-9*absolute || math.Abs(got.RMSE()-math.Sqrt(squared/weight)) > 1e-9*squared {
+			t.Errorf("%v: weight %v, MAE %v, RMSE %v; of the predictions %v, %v, %v", s, got.Weight, got.MAE(), got.RMSE(), weight, absolute/weight, math.Sqrt(squared/weight))
+		}
+		if r2 := 1 - squared/(y2-y1*y1/weight); math.Abs(got.R2()-r2) > 1e-6 {
+			t.Errorf("%v: R2 %v, of the predictions %v", s, got.R2(), r2)
+		}
+		if mean := absolute / weight; !(mean < 0.95*lastError/lastWeight) {
+			t.Errorf("%v: mean error %v, of the last target %v", s, mean, lastError/lastWeight)
+		}
+	}
+}
+
+// delayed learns events whose labels come that many events later.
+func delayed(r *run, events, delay int, each func(e *event.Example, told []float64)) {
+	type waiting struct {
+		e     *event.Example
+		told  []float64
+		prior any
+	}
+	var queue []waiting
+	learn := func() {
+		w := queue[0]
+		queue = queue[1:]
+		r.Learn(w.e, w.prior)
+		each(w.e, w.told)
+	}
+	for range events {
+		e := r.next()
+		label := e.Label
+		e.Label = event.Unlabeled
+		w := waiting{e, predict(r, e), r.Arrive(e)}
+		e.Label = label
+		if queue = append(queue, w); len(queue) > delay {
+			learn()
+		}
+	}
+	for len(queue) > 0 {
+		learn()
+	}
+}
+
+// testDelayed: labels that come later are measured by what was predicted when the events came, and learned all the same.
+func testDelayed(t *testing.T, m Maker) {
+	for _, s := range m.settings(t, 3) {
+		if s.classes == 0 || s.c.Optimizer == "irls" {
+			continue
+		}
+		s.c.Calibrate = "off"
+		r := newRun(t, m, s, 47)
+		r.feed.nulls = 0.05
+		x, first := &sums{}, 0
+		delayed(r, 400, 25, func(e *event.Example, told []float64) {
+			if s.classes > 2 && len(told) < 3 {
+				first++ // from before there were as many classes
+			}
+			if len(told) == 1 && s.classes > 2 {
+				told = []float64{-told[0], told[0]}
+			}
+			for len(told) < s.classes && s.classes > 2 {
+				told = append(told, -60)
+			}
+			x.add(told, e)
+		})
+		got := r.Metrics()
+		if first > 60 || got.Total.Weight != 400 || math.Abs(got.Total.Wrong-x.wrong) > 1e-9 {
+			t.Errorf("%v: measured %+v, of what was predicted weight %v, wrong %v; %d events came before all classes", s, got.Total, x.weight, x.wrong, first)
+		}
+		if s.classes == 2 && math.Abs(got.Total.LogLoss-x.logLoss) > 1e-6*x.logLoss {
+			t.Errorf("%v: log-loss %v, of what was predicted %v", s, got.Total.LogLoss, x.logLoss)
+		}
+	}
+	// Of labels that come at once the same is learned.
+	for _, s := range m.usual() {
+		plain, later := newRun(t, m, s, 53), newRun(t, m, s, 53)
+		for range 300 {
+			plain.learn()
+		}
+		delayed(later, 300, 0, func(*event.Example, []float64) {})
+		e := plain.next()
+		if a, b := predict(plain, e), predict(later, e); !near(a, b, 1e-9) {
+			t.Errorf("%v: predicted %v, with labels that come at once as later ones %v", s, a, b)
+		}
+	}
+}
+
+// testDelayedNumbers is testDelayed for targets.
+func testDelayedNumbers(t *testing.T, m Maker) {
+	for _, s := range m.settings(t, 4) {
+		if s.classes > 0 || s.c.Optimizer == "irls" {
+			continue
+		}
+		r := newRun(t, m, s, 59)
+		absolute, n := 0.0, 0
+		delayed(r, 400, 25, func(e *event.Example, told []float64) {
+			if n++; n > 26 { // before any target nothing is predicted
+				absolute += math.Abs(told[0] - e.Target)
+			}
+		})
+		got := r.Metrics().Numbers.Total
+		first := got.Absolute - absolute
+		if n != 400 || !(first >= -1e-9 && first < 26*60) || got.Weight < 374 || got.Weight > 400 {
+			t.Errorf("%v: measured an absolute error of %v in %v events, of what was predicted after the first 26 %v", s, got.Absolute, got.Weight, absolute)
+		}
+		if mean := absolute / 374; !(mean < 5) {
+			t.Errorf("%v: mean error %v", s, mean)
+		}
+	}
+}
+
+// testTargetUnit: targets in another unit give predictions in that unit.
+func testTargetUnit(t *testing.T, m Maker) {
+	for _, s := range m.settings(t, 5) {
+		if s.classes > 0 {
+			continue
+		}
+		for _, unit := range []float64{1024, 1000, 1e-6} {
+			plain, scaled := newRun(t, m, s, 61), newRun(t, m, s, 61)
+			scaled.feed.target = func(y float64) float64 { return unit * y }
+			tolerance := 1e-5
+			if unit == 1024 {
+				tolerance = 1e-9
+			}
+			for i := range 400 {
+				a, b := plain.learn(), scaled.learn()
+				if b[0] /= unit; i > 0 && !near(a, b, tolerance) {
+					t.Errorf("%v, event %d: predicted %v, of targets times %v over that %v", s, i, a, unit, b)
+					break
+				}
+			}
+			var told [2][]float64
+			for at, r := range []*run{plain, scaled} {
+				delayed(r, 300, 20, func(_ *event.Example, prediction []float64) { told[at] = append(told[at], prediction[0]) })
+			}
+			for i := range told[1] {
+				told[1][i] /= unit
+			}
+			if !near(told[0], told[1], tolerance) {
+				t.Errorf("%v: with delayed labels targets times %v are not predicted times that", s, unit)
+			}
+		}
+	}
+}
+
+// testFieldUnits: numbers in other units give the same predictions.
+func testFieldUnits(t *testing.T, m Maker) {
+	for _, s := range m.usual() {
+		plain, scaled := newRun(t, m, s, 67), newRun(t, m, s, 67)
+		scaled.feed.value = func(name string, x float64) string {
+			return number(x * map[string]float64{"temp": 1000, "load": 1e-4, "volt": 1024, "dose": 1e3}[name])
+		}
+		for i := range 800 {
+			if a, b := plain.learn(), scaled.learn(); !near(a, b, 1e-6) {
+				t.Fatalf("%v, event %d: scores %v, in other units %v", s, i, a, b)
+			}
+		}
+	}
+}
+
+// testOutliers: a few readings that are a million times as large cost little.
+func testOutliers(t *testing.T, m Maker) {
+	for _, s := range m.usual() {
+		lost := func(outliers bool) (loss float64) {
+			r, n := newRun(t, m, s, 71), 0
+			r.feed.value = func(name string, x float64) string {
+				if n++; outliers && n > 2000 && n%400 == 0 {
+					x *= 1e6
+				}
+				return number(x)
+			}
+			for i := range 1500 {
+				e := r.next()
+				scores := r.Learn(e, nil)
+				switch {
+				case i < 700:
+				case s.classes == 0:
+					loss += math.Min(math.Abs(scores[0]-e.Target), 30)
+				case wrong(r, scores, e):
+					loss++
+				}
+			}
+			return loss
+		}
+		calm, wild := lost(false), lost(true)
+		if !(wild < 1.3*calm+25) {
+			t.Errorf("%v: losses of %v without outliers, %v with a few", s, calm, wild)
+		}
+	}
+}
+
+// testHalfLife: what was learned before is forgotten sooner with a half-life, if the truth turns around. Without one less is
+// lost where it stays.
+func testHalfLife(t *testing.T, m Maker) {
+	lost := func(halfLife float64, turns bool) (n int) {
+		c := online.DefaultConfig()
+		c.Optimizer, c.Noise, c.OnDrift, c.HalfLife, c.Adapt, c.Average = "adagrad", "none", "log", halfLife, false, 0
+		r := newRun(t, m, setting{c, 2}, 73)
+		for i := range 4300 {
+			r.feed.turned = turns && i >= 4000
+			e := r.next()
+			if scores := r.Learn(e, nil); i >= 4000 && wrong(r, scores, e) {
+				n++
+			}
+		}
+		return n
+	}
+	if with, without := lost(20, true), lost(0, true); !(with < without*9/10) {
+		t.Errorf("%d of 300 wrong after the truth turned around with a half-life of 20 events, %d without", with, without)
+	}
+	if with, without := lost(20, false), lost(0, false); with < without {
+		t.Errorf("%d of 300 wrong with a half-life of 20 events where nothing changes, %d without", with, without)
+	}
+}
+
+// testMissing: a number that is declared missing is predicted from the others, one that silently reads 0 misleads. An event
+// of which all is missing gets about what is most frequent.
+func testMissing(t *testing.T, m Maker) {
+	for _, s := range m.usual() {
+		r := newRun(t, m, s, 79)
+		r.feed.nulls = 0.1
+		for range 3000 {
+			r.learn()
+		}
+		r.feed.nulls = 0
+		served := r.Snapshot()
+		var whole, declared, silent, omitted float64
+		const events = 600
+		for range events {
+			x := r.feed.next()
+			lost := func() float64 {
+				e := r.in.event(x)
+				scores := score(served, e)
+				if s.classes == 0 {
+					return math.Abs(served.Value(scores[0])-e.Target) / events
+				}
+				if served.Predict(scores) != e.Label {
+					return 1. / events
+				}
+				return 0
+			}
+			whole += lost()
+			x.set("temp", "null")
+			declared += lost()
+			at := slices.Index(x.names, "temp")
+			x.names, x.values = slices.Delete(x.names, at, at+1), slices.Delete(x.values, at, at+1)
+			omitted += lost()
+			x.set("temp", "0")
+			silent += lost()
+		}
+		if !(declared >= whole*0.7 && declared < whole+0.5*(silent-whole) && silent > whole*1.2) {
+			t.Errorf("%v: lost %v by whole events, %v with a field declared missing, %v where it reads 0", s, whole, declared, silent)
+		}
+		if omitted != declared {
+			t.Errorf("%v: lost %v where a usual field is left out, %v where it is null", s, omitted, declared)
+		}
+		x := r.feed.next()
+		for _, name := range x.names {
+			x.set(name, "null")
+		}
+		if p := score(served, r.in.event(x)); s.classes == 0 && math.Abs(served.Value(p[0])-20) > 4 || s.classes == 2 && math.Abs(p[0]) > 1.5 {
+			t.Errorf("%v: an event of nulls scores %v", s, p)
+		}
+	}
+}
+
+// columnEvents returns events of columns without fields, of which each class has its own among those that all have.
+func columnEvents(n int, column func(i int) uint32) (events []*event.Example, schema *event.Schema) {
+	schema = event.NewSchema(32, []string{"no", "yes"}, 2)
+	schema.NumericIndices = true
+	f := newFeed(83, 2)
+	for range n {
+		e := &event.Example{Weight: 1, Label: f.r.IntN(2)}
+		for i := range 300 {
+			if f.r.IntN(30) == 0 || i < 20 && i%2 == e.Label && f.r.IntN(5) == 0 {
+				e.Features.Index, e.Features.Value = append(e.Features.Index, column(i)), append(e.Features.Value, 1+f.r.Float64())
+			}
+		}
+		events = append(events, e)
+	}
+	return events, schema
+}
+
+// testHugeDimension: columns may be numbers up to 2^32-1. Only their order counts.
+func testHugeDimension(t *testing.T, m Maker) {
+	for _, optimizer := range []string{"auto", "adagrad", "sgd", "ftrl"} {
+		c := online.DefaultConfig()
+		c.Optimizer = optimizer
+		if !m.knows(setting{c, 2}) {
+			continue
+		}
+		var all [][]float64
+		for _, column := range []func(int) uint32{
+			func(i int) uint32 { return uint32(i) },
+			func(i int) uint32 { return math.MaxUint32 - 14_000_000*uint32(299-i) },
+		} {
+			events, schema := columnEvents(600, column)
+			l, err := m.New(c, schema)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var scores []float64
+			for _, e := range events {
+				scores = append(scores, l.Learn(e, nil)...)
+			}
+			all = append(all, scores)
+			if got := l.Metrics(); got.Refused != 0 || got.Features < 300 || !(got.Total.Error() < 0.45) {
+				t.Errorf("%s: %d refused, %d features, error %v", optimizer, got.Refused, got.Features, got.Total.Error())
+			}
+		}
+		if !same(all[0], all[1]) {
+			t.Errorf("%s: other numbers of columns give other scores", optimizer)
+		}
+	}
+	// An event of very many columns, and life after it.
+	events, schema := columnEvents(900, func(i int) uint32 { return uint32(i) })
+	l, err := m.New(online.DefaultConfig(), schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	missed := 0
+	for i, e := range events {
+		if i == 300 {
+			many := &event.Example{Weight: 1, Label: 1}
+			for column := range uint32(200_000) {
+				many.Features.Index, many.Features.Value = append(many.Features.Index, 1000+column), append(many.Features.Value, 1)
+			}
+			l.Learn(many, nil)
+		}
+		if scores := l.Learn(e, nil); i >= 400 && wrong(l, scores, e) {
+			missed++
+		}
+	}
+	if missed > 220 {
+		t.Errorf("%d of 500 wrong after an event of 200,000 columns", missed)
+	}
+}
+
+// testUnseenColumns: a prediction of columns that were never learned is that of the others.
+func testUnseenColumns(t *testing.T, m Maker) {
+	for _, optimizer := range []string{"auto", "adagrad", "sgd", "ftrl", "arow", "dropout-descent"} {
+		c := online.DefaultConfig()
+		if c.Optimizer = optimizer; optimizer == "dropout-descent" {
+			c.Noise = "dropout:0.3"
+		}
+		if !m.knows(setting{c, 2}) {
+			continue
+		}
+		events, schema := columnEvents(500, func(i int) uint32 { return uint32(i) })
+		l, err := m.New(c, schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			l.Learn(e, nil)
+		}
+		before := l.Metrics().Features
+		for _, e := range events[:20] {
+			want := predict(l, e)
+			more := clone(e)
+			more.Features.Index, more.Features.Value = append(more.Features.Index, 5000, 1<<31), append(more.Features.Value, 3, -7)
+			if got := predict(l, more); !same(got, want) {
+				t.Fatalf("%s: scores %v, with columns never seen %v", optimizer, want, got)
+			}
+		}
+		none := predict(l, &event.Example{Label: event.Unlabeled, Weight: 1})
+		alone := predict(l, &event.Example{Label: event.Unlabeled, Weight: 1, Features: event.Vec{Index: []uint32{7777}, Value: []float64{1}}})
+		if !same(none, alone) || model.Predict(none) < 0 || l.Metrics().Features != before {
+			t.Errorf("%s: %v without columns, %v with one never seen", optimizer, none, alone)
+		}
+	}
+}

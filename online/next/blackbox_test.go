@@ -1,0 +1,83 @@
+package next_test
+
+import (
+	"slices"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/longtest"
+	"blankout/internal/model"
+	"blankout/online"
+	"blankout/online/blackbox"
+	"blankout/online/next"
+)
+
+// boxed is a Learner as package blackbox wants it.
+type boxed struct {
+	*next.Learner
+	schema *event.Schema
+}
+
+func (b boxed) Learn(e *event.Example, prior any) []float64 {
+	earlier, _ := prior.(*next.Prediction)
+	p := b.Learner.Learn(e, earlier)
+	if p.Refused {
+		return nil
+	}
+	return slices.Clone(p.Scores)
+}
+
+func (b boxed) Predict(e *event.Example) []float64 { return slices.Clone(b.Learner.Predict(e).Scores) }
+
+func (b boxed) Arrive(e *event.Example) any {
+	p := b.Learner.Predict(e)
+	p.Scores = slices.Clone(p.Scores)
+	return &p
+}
+
+func (b boxed) Decision() model.Decision { return b.Snapshot().Decision() }
+
+func (b boxed) Snapshot() *model.Linear { return b.Learner.Snapshot().Model() }
+
+func (b boxed) Blocks() ([]event.Block, error) {
+	each, err := b.Learner.Snapshot().EachBlock()
+	if err != nil {
+		return nil, err
+	}
+	return slices.Collect(each), nil
+}
+
+func (b boxed) Metrics() online.Metrics {
+	r := b.Report()
+	return online.Metrics{Measures: r.Measures, Events: r.Events, Refused: r.Refused, Features: r.Columns, Drift: r.Drift, Experts: r.Experts}
+}
+
+func (b boxed) SetSchema(s *event.Schema) { b.Follow(s) }
+
+func (b boxed) Schema() *event.Schema { return b.schema }
+
+func TestBlackBox(t *testing.T) {
+	longtest.NotRaced(t)
+	blackbox.Run(t, blackbox.Maker{
+		New: func(c online.Config, s *event.Schema) (blackbox.Learner, error) {
+			l, err := next.New(c, s)
+			return boxed{l, s}, err
+		},
+		Restore: func(c online.Config, blocks []event.Block) (blackbox.Learner, error) {
+			l, err := next.Restore(c, blocks)
+			if err != nil {
+				return nil, err
+			}
+			s := l.Snapshot().Model().Schema
+			l.Follow(s)
+			return boxed{l, s}, nil
+		},
+		All: longtest.Asked(),
+		Knows: func(c online.Config, classes int) bool {
+			_, err := next.New(c, event.NewSchema(10, []string{"no", "yes"}, 2))
+			return classes == 2 && err == nil
+		},
+		MaxClasses: 2,
+		LeaveOut:   []string{"LateClass", "HalfLife", "RefusedBy"},
+	})
+}
