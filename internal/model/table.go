@@ -35,7 +35,11 @@ type Table struct {
 	lazy    *lazyIndex  // of a Snapshot: stands in for index
 	reading *lazyIndex  // what Snapshots of the columns so far share
 	latest  lookup
+	near    *[nearPlaces]uint64 // entries of the index by column modulo nearPlaces, of those looked up last
 }
+
+// nearPlaces is how many places of columns are remembered besides the index, by columns that come again and again.
+const nearPlaces = 1 << 10
 
 type tableBlock struct {
 	rows    []float64 // 1<<perBits of them; of the last block not written those in use
@@ -289,6 +293,9 @@ func (t *Table) TouchAll(columns []uint32, rows [][]float64) [][]float64 {
 	at := len(rows)
 	rows = slices.Grow(rows, len(columns))[:at+len(columns)]
 	out := rows[at:]
+	if t.lent == 0 && t.isNear() && t.touchNear(columns, out) {
+		return rows
+	}
 	if !slices.Equal(columns, t.latest.columns) {
 		t.find(columns)
 	}
@@ -313,6 +320,33 @@ func (t *Table) TouchAll(columns []uint32, rows [][]float64) [][]float64 {
 		out[i] = b.rows[from : from+width : from+width]
 	}
 	return rows
+}
+
+// touchNear writes the rows of columns to out if all have one, and says whether they do. It is for a Table that is near:
+// each column is looked up when its row is wanted.
+func (t *Table) touchNear(columns []uint32, out [][]float64) bool {
+	blocks, epoch, width, perBits := t.blocks, t.epoch, t.width, t.perBits&31
+	inBlock := uint32(1)<<perBits - 1
+	if t.near == nil {
+		t.near = &[nearPlaces]uint64{}
+	}
+	near := t.near
+	out = out[:len(columns)]
+	for i, column := range columns {
+		e := near[column%nearPlaces]
+		place := uint32(e)
+		if uint32(e>>32) != column || e == 0 {
+			if place = t.index.slot(column); place == 0 {
+				return false
+			}
+			near[column%nearPlaces] = uint64(column)<<32 | uint64(place)
+		}
+		place--
+		b, from := &blocks[place>>perBits], int(place&inBlock)*width
+		b.written = epoch
+		out[i] = b.rows[from : from+width : from+width]
+	}
+	return true
 }
 
 // Slots appends the slots of columns that have rows, as Column counts them; it is
@@ -355,7 +389,7 @@ func (x *index) places(columns, out []uint32) []uint32 {
 // to be touched, and its values read. It changes nothing; memory gets to work on all
 // of them meanwhile. It does nothing for a Table small enough for the nearer caches.
 func (t *Table) Prefetch(x event.Vec) {
-	if t.near() || x.Len() == 0 {
+	if t.isNear() || x.Len() == 0 {
 		return
 	}
 	prefetchLines(&x.Value[0], 8*x.Len())
@@ -363,8 +397,8 @@ func (t *Table) Prefetch(x event.Vec) {
 	t.ahead(t.latest.slots)
 }
 
-// near says whether the rows fit the nearer caches.
-func (t *Table) near() bool {
+// isNear says whether the rows fit the nearer caches.
+func (t *Table) isNear() bool {
 	const small = 1 << 20 // bytes
 	return len(t.columns)*t.width*8 <= small
 }
@@ -372,7 +406,7 @@ func (t *Table) near() bool {
 // ahead asks memory for the rows at places, unless they are near.
 func (t *Table) ahead(places []uint32) {
 	const lines = 4 // of a row; the processor sees by itself where a longer one goes on
-	if !t.near() && len(places) > 0 {
+	if !t.isNear() && len(places) > 0 {
 		prefetch(&places[0], len(places), &t.blocks[0], int(t.perBits), 8*t.width, min(8*t.width, 64*lines))
 	}
 }

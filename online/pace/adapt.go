@@ -125,9 +125,20 @@ func (a *adaptation) Adapt(corr float64) {
 	const keep = 1 - 1.0/raiseMemory
 	a.square = keep*a.square + (1-keep)*corr*corr
 	if a.square > 0 {
-		a.raise += raiseSpeed * max(-3, min(corr/math.Sqrt(a.square), 3))
-		a.raise = max(0, min(a.raise, maxRaise))
+		a.raise = clamp(a.raise+raiseSpeed*clamp(corr/math.Sqrt(a.square), -3, 3), 0, maxRaise)
 	}
+}
+
+// clamp returns the number nearest to x from low to high. It takes fewer instructions than max and min, which look for
+// minus zero and for what is no number.
+func clamp(x, low, high float64) float64 {
+	if x < low {
+		return low
+	}
+	if x > high {
+		return high
+	}
+	return x
 }
 
 func (a *adaptation) state(c *coder.Coder) {

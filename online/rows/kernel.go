@@ -149,13 +149,27 @@ func (u *Fused) Begin(count, active int) {
 	u.out, u.factors = u.out[:2*count*padded], u.factors[:3*padded]
 }
 
-// padded returns list i of factors, filled from x.
+// padded returns x with zeros behind the values in use up to a multiple of four: x itself where it has those, or list i
+// of factors, filled from it.
 func (u *Fused) padded(i int, x []float64) []float64 {
 	n := len(u.factors) / 3
-	to := u.factors[i*n:][:n]
-	for k, v := range x[:u.active] {
-		to[k] = v
+	if cap(x) >= n {
+		zero := true
+		for _, v := range x[u.active:n] {
+			zero = zero && v == 0
+		}
+		if zero {
+			return x[:n]
+		}
 	}
+	return u.copied(i, x)
+}
+
+// copied returns list i of factors, filled from x.
+func (u *Fused) copied(i int, x []float64) []float64 {
+	n := len(u.factors) / 3
+	to := u.factors[i*n:][:n]
+	clear(to[copy(to, x[:u.active]):])
 	return to
 }
 
@@ -183,7 +197,7 @@ func (u *Fused) Gradients(from int, rows [][]float64, at, n int, x, basis, ridge
 		return
 	}
 	_, _, _ = x[:len(rows)], basis[:len(rows)], ridge[:len(rows)]
-	df, shrink, sums := u.padded(0, df), u.padded(1, shrink), u.padded(2, kappa)
+	df, shrink, sums := u.padded(0, df), u.padded(1, shrink), u.copied(2, kappa)
 	adagradGradientsAVX2(&rows[0], len(rows), at, n, &x[0], &basis[0], &ridge[0], &df[0], &shrink[0], &sums[0], u.active, c, &out[0])
 	copy(kappa[:u.active], sums)
 }
@@ -217,7 +231,11 @@ func (u *Fused) Descend(from int, rows [][]float64, at, n int, rates []float64) 
 		adagradDescendGo(rows, at, n, rates[:u.active], rates[n:], out)
 		return
 	}
-	minusEta, inverse := u.padded(0, rates), u.padded(1, rates[n:])
+	minusEta, inverse := u.padded(0, rates[:n:n]), u.padded(1, rates[n:])
+	if u.active == n && n <= 4 && len(rows[0]) >= at+2*n+4 {
+		adagradDescendRoomyAVX2(&rows[0], len(rows), at, n, &minusEta[0], &inverse[0], &out[0])
+		return
+	}
 	adagradDescendAVX2(&rows[0], len(rows), at, n, &minusEta[0], &inverse[0], u.active, &out[0])
 }
 

@@ -34,4 +34,7 @@ func adagradGradientsAVX2(rows *[]float64, count, at, n int, x, basis, ridge, df
 func adagradDescendAVX2(rows *[]float64, count, at, n int, minusEta, inverse *float64, active int, out *float64)
 
 //go:noescape
+func adagradDescendRoomyAVX2(rows *[]float64, count, at, n int, minusEta, inverse, out *float64)
+
+//go:noescape
 func inverseRootsAVX2(s, x *float64, count int, eps float64) (kappa float64)

@@ -648,6 +648,45 @@ descendNext:
 	VZEROUPPER
 	RET
 
+// func adagradDescendRoomyAVX2(rows *[]float64, count, at, n int, minusEta, inverse, out *float64)
+//
+// Of at most four outputs, in rows in which all four of the last part can be stored. What follows a part gets what it
+// holds: its g is 0, and the parts are stored in their order.
+TEXT ·adagradDescendRoomyAVX2(SB), NOSPLIT, $0-56
+	MOVQ rows+0(FP), SI
+	MOVQ count+8(FP), CX
+	MOVQ at+16(FP), AX
+	SHLQ $3, AX
+	MOVQ n+24(FP), DX
+	SHLQ $3, DX
+	MOVQ minusEta+32(FP), R8
+	VMOVUPD (R8), Y7
+	MOVQ inverse+40(FP), R9
+	VMOVUPD (R9), Y8
+	MOVQ out+48(FP), R10
+
+roomyRow:
+	MOVQ (SI), DI
+	ADDQ AX, DI
+	VMOVUPD (R10), Y3
+	VMOVUPD (DI), Y0
+	VMOVUPD (DI)(DX*1), Y1
+	VMOVUPD (DI)(DX*2), Y2
+	VFMADD231PD Y3, Y3, Y1
+	VMULPD Y7, Y3, Y3
+	VMULPD 32(R10), Y3, Y3
+	VADDPD Y3, Y0, Y0
+	VFNMADD231PD Y8, Y3, Y2
+	VMOVUPD Y0, (DI)
+	VMOVUPD Y1, (DI)(DX*1)
+	VMOVUPD Y2, (DI)(DX*2)
+	ADDQ $24, SI
+	ADDQ $64, R10
+	DECQ CX
+	JNE  roomyRow
+	VZEROUPPER
+	RET
+
 // KAPPA adds the product of the first values of x and y to X14.
 #define KAPPA(x, y) VFMADD231SD x, y, X14
 

@@ -105,7 +105,7 @@ func slowKappa(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa [
 }
 
 // TestFused holds a step in two passes to the bits of kappa and then AdagradStep at the rates that it leads to. The rows
-// lie end to end: what is between and around them stays as it is.
+// lie end to end: what is between and around them stays as it is. Some lists have room behind them, and some rows.
 func TestFused(t *testing.T) {
 	testFused(t)
 	withoutAVX2(func() { testFused(t) })
@@ -114,11 +114,11 @@ func TestFused(t *testing.T) {
 func testFused(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	random := func(n int) []float64 {
-		x := make([]float64, n)
+		x := make([]float64, n+4*r.IntN(2))
 		for i := range x {
 			x[i] = r.NormFloat64() * math.Exp(3*r.NormFloat64())
 		}
-		return x
+		return x[:n]
 	}
 	var u Fused
 	for _, n := range []int{2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 20, 30} {
@@ -129,10 +129,10 @@ func testFused(t *testing.T) {
 				for _, c := range cuts {
 					count += c
 				}
-				width := at + 3*n + r.IntN(3)
+				width := at + 3*n + r.IntN(5)
 				memory := random(count * width)
 				for i := range memory {
-					if part := i%width - at; part >= n && part < 2*n {
+					if part := i%width - at; part >= n && part < 2*n || part >= 3*n {
 						memory[i] = math.Abs(memory[i])
 					} else if r.IntN(20) == 0 {
 						memory[i] = [3]float64{math.Inf(1), math.NaN(), math.Copysign(0, -1)}[r.IntN(3)]

@@ -4,7 +4,6 @@ package adagrad
 
 import (
 	"math"
-	"slices"
 
 	"blankout/internal/coder"
 	"blankout/internal/loss"
@@ -53,6 +52,7 @@ type Scores struct {
 	Iterate []float64 // sum w x
 	Lag     []float64 // the average's score less the iterate's, in units of the level's Coefficient
 	Square  []float64 // sum x^2 w^2 over the features
+	sums    []float64 // the three in one piece
 	basis   []float64 // x^2 by row, 0 for the intercepts
 }
 
@@ -77,20 +77,20 @@ func Width(levels, outputs int) int {
 func (e *Expert) NewScores() Scores {
 	n := e.layout.N
 	all := make([]float64, 3*n)
-	return Scores{Iterate: all[:n:n], Lag: all[n : 2*n : 2*n], Square: all[2*n:]}
+	return Scores{Iterate: all[:n:n], Lag: all[n : 2*n : 2*n], Square: all[2*n:], sums: all}
 }
 
 // Score writes to s what the levels say of an event.
 func (e *Expert) Score(in *encode.Input, s *Scores) {
-	n := in.Features()
-	s.basis = slices.Grow(s.basis[:0], n+1)[:n+1]
-	for i, x := range in.X[:n] {
+	if cap(s.basis) < len(in.X) {
+		s.basis = make([]float64, 2*len(in.X))
+	}
+	s.basis = s.basis[:len(in.X)]
+	for i, x := range in.X {
 		s.basis[i] = x * x
 	}
-	s.basis[n] = 0
-	clear(s.Iterate)
-	clear(s.Lag)
-	clear(s.Square)
+	s.basis[in.Features()] = 0
+	clear(s.sums)
 	rows.Sum(in.Rows, rows.FirstPart, e.layout.N, in.X, s.basis, s.Iterate, s.Lag, s.Square)
 }
 

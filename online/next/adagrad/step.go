@@ -31,10 +31,13 @@ type step struct {
 }
 
 func newStep(n, levels int) step {
-	s := step{rates: make([]float64, 2*n), raised: make([]float64, levels)}
+	// Room for whole vectors lets kernels take lists as they are.
+	padded := (n + 3) &^ 3
+	s := step{rates: make([]float64, n+padded), raised: make([]float64, levels)}
 	for _, p := range []*[]float64{&s.target, &s.value, &s.df, &s.h, &s.variance, &s.shrink, &s.kappa, &s.square, &s.coefficient} {
-		*p = make([]float64, n)
+		*p = make([]float64, n, padded)
 	}
+	s.rates = s.rates[:2*n]
 	return s
 }
 
@@ -62,17 +65,20 @@ func (e *Expert) Update(in *encode.Input, own *Scores, target []float64, weight 
 
 // gradients finds the derivatives of the expected losses, and the learning rates.
 func (e *Expert) gradients(own *Scores, target []float64, weight float64) {
-	s, k := &e.step, e.Outputs
+	s, k, n := &e.step, e.Outputs, e.layout.N
+	iterate, lag, square := own.Iterate[:n], own.Lag[:n], own.Square[:n]
+	targets, values, dfs, hs, variances, shrinks := s.target[:n], s.value[:n], s.df[:n], s.h[:n], s.variance[:n], s.shrink[:n]
+	minus, inverse := s.rates[:n], s.rates[n:2*n]
 	raised := false
 	for v := range e.levels {
 		lv, corr := &e.levels[v], 0.0
 		for j := v * k; j < (v+1)*k; j++ {
-			s.target[j] = target[j-v*k]
-			s.variance[j] = lv.strength * own.Square[j]
-			value, df, dv := e.Loss.At(s.target[j], own.Iterate[j], s.variance[j])
-			corr += df * lv.Coefficient * own.Lag[j]
-			s.value[j], s.df[j], s.h[j] = value, weight*df, 2*weight*dv
-			s.shrink[j] = s.h[j] * lv.strength
+			y, f, variance := target[j-v*k], iterate[j], lv.strength*square[j]
+			value, df, dv := e.Loss.At(y, f, variance)
+			corr += df * lv.Coefficient * lag[j]
+			targets[j], values[j], variances[j] = y, value, variance
+			h := 2 * weight * dv
+			dfs[j], hs[j], shrinks[j] = weight*df, h, h*lv.strength
 		}
 		lv.Adapt(corr)
 		s.raised[v] = lv.Raise()
@@ -82,12 +88,13 @@ func (e *Expert) gradients(own *Scores, target []float64, weight float64) {
 		loss.Exps(s.raised)
 	}
 	for v := range e.levels {
-		rate := e.levels[v].Rate(e.Rate)
+		lv := &e.levels[v]
+		rate := -lv.Rate(e.Rate)
 		if raised {
 			rate *= s.raised[v]
 		}
 		for j := v * k; j < (v+1)*k; j++ {
-			s.rates[j], s.rates[e.layout.N+j] = -rate, e.levels[v].Inverse
+			minus[j], inverse[j] = rate, lv.Inverse
 		}
 	}
 }

@@ -39,7 +39,7 @@ func (n *Encoder) Schema() *event.Schema { return n.schema }
 // it is time, and fills X by the scales as they then are. What must become of weights is in Moves.
 func (n *Encoder) Observe(e *event.Example, number uint64, in *Input) {
 	n.addFields()
-	columns, raw, _ := n.Scaling.Columns(e.Features)
+	columns, raw := n.columns(e)
 	in.reset(e, number, len(columns))
 	in.Columns, in.Rows = columns, n.Table.TouchAll(columns, in.Rows)
 	if n.Scaling.Scaler.Mode == model.StandardizeNone {
@@ -54,10 +54,25 @@ func (n *Encoder) Observe(e *event.Example, number uint64, in *Input) {
 	in.close(n.Intercepts)
 }
 
+// columns returns the columns and values of an event's features, with the dense columns that it leaves out.
+func (n *Encoder) columns(e *event.Example) (columns []uint32, raw []float64) {
+	if len(n.Scaling.Scaler.Dense) == 0 {
+		return e.Features.Index, e.Features.Value
+	}
+	columns, raw, _ = n.Scaling.Columns(e.Features)
+	return columns, raw
+}
+
 // observe counts the features in one by one, most of them in runs that change no scale.
 func (n *Encoder) observe(in *Input, raw []float64) {
+	from := 0
+	if fields := n.fields(in); fields != nil {
+		if from = n.steady(in, raw, 0, fields); from == len(raw) {
+			return // as most events
+		}
+	}
 	of := n.kinds(in)
-	for i := 0; ; i++ {
+	for i := from; ; i++ {
 		if of.fields != nil {
 			i = n.steady(in, raw, i, of.fields)
 		} else {
@@ -89,26 +104,24 @@ func (n *Encoder) steady(in *Input, raw []float64, i int, fields []uint16) int {
 	kinds := n.Scaling.Kinds
 	rows, raw, xs := in.Rows[:len(fields)], raw[:len(fields)], in.X[:len(fields)]
 	for ; i < len(fields); i++ {
-		stats, kind := (*[model.ScalerWidth]float64)(rows[i]), kinds[fields[i]]
-		count, x := stats[model.StatCount]+1, (raw[i]-stats[model.StatCenter])*stats[model.StatInverse]
-		if !(x >= -model.ScalerClip && x <= model.ScalerClip) {
-			return i
-		}
-		switch kind {
+		stats, x := (*[model.ScalerWidth]float64)(rows[i]), raw[i]
+		count := stats[model.StatCount] + 1
+		switch kinds[fields[i]] {
 		case event.Numeric:
-			if !scaling.Steady(stats, count) {
+			z := (x - stats[model.StatCenter]) * stats[model.StatInverse]
+			if !(z >= -model.ScalerClip && z <= model.ScalerClip) || !scaling.Steady(stats, count) {
 				return i
 			}
-			model.AddReading(stats, count, raw[i])
+			model.AddReading(stats, count, x)
+			xs[i] = z
 		case event.Cross, event.Sparse:
 			return i
 		default:
-			if stats[model.StatInverse] != 1 || stats[model.StatCenter] != 0 {
+			if stats[model.StatInverse] != 1 || stats[model.StatCenter] != 0 || !(x >= -model.ScalerClip && x <= model.ScalerClip) {
 				return i
 			}
-			stats[model.StatCount] = count
+			stats[model.StatCount], xs[i] = count, x
 		}
-		xs[i] = x
 	}
 	return i
 }
@@ -148,7 +161,7 @@ func (n *Encoder) Review() (moves []Move) {
 // Read encodes an event of which nothing is learned, and changes nothing: features of columns that no labeled event
 // had are left out.
 func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
-	columns, raw, _ := n.Scaling.Columns(e.Features)
+	columns, raw := n.columns(e)
 	in.reset(e, number, 0)
 	in.Columns = in.room[:0] // not the memory of those of an observed event, which is the Scaling's
 	none := n.Scaling.Scaler.Mode == model.StandardizeNone

@@ -23,11 +23,15 @@ type kinds struct {
 }
 
 func (n *Encoder) kinds(in *Input) kinds {
-	k := kinds{n: n, in: in, settled: n.Scaling.Settled(), dense: n.Scaling.Scaler.Dense, spread: n.Scaling.SpreadColumns()}
-	if in.Event.Field != nil && len(k.dense) == 0 && n.Scaling.Scaler.Mode == model.StandardizeAuto {
-		k.fields = in.Event.Field
+	return kinds{n: n, in: in, fields: n.fields(in), settled: n.Scaling.Settled(), dense: n.Scaling.Scaler.Dense, spread: n.Scaling.SpreadColumns()}
+}
+
+// fields returns the fields of an event's features where no column is dense, else nil.
+func (n *Encoder) fields(in *Input) []uint16 {
+	if len(n.Scaling.Scaler.Dense) > 0 || n.Scaling.Scaler.Mode != model.StandardizeAuto {
+		return nil
 	}
-	return k
+	return in.Event.Field
 }
 
 // upTo returns the end of the features from i on that are only divided, of an event of a sparse text format.
