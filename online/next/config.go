@@ -46,8 +46,10 @@ func parse(c online.Config, outputs int) (settings, error) {
 	if l.Facts().Regression {
 		return s, event.KeyErrorf("loss", "loss %q: %w", c.Loss, errNotYet)
 	}
-	if c.IRLSBatch > 0 {
-		return s, event.KeyErrorf("irls_batch", "irls_batch: %w", errNotYet)
+	for key, set := range map[string]bool{"irls_batch": c.IRLSBatch > 0, "mislabeled_below": c.MislabeledBelow > 0, "serving_staleness": c.ServingStaleness > 0} {
+		if set {
+			return s, event.KeyErrorf(key, "%s: %w", key, errNotYet)
+		}
 	}
 	if s.standardize, err = model.ParseStandardize(c.Standardize); err != nil {
 		return s, err
@@ -65,9 +67,6 @@ func parse(c online.Config, outputs int) (settings, error) {
 	}
 	if a.Rate == 0 {
 		a.Rate = rules.Table[i].Eta
-	}
-	if outputs == 1 && math.Sqrt(c.Start) >= (1-1e-9)*a.Rate*a.Ridge {
-		a.Ridge = 0 // the start of the sums stands for it
 	}
 	if a.Noises, err = noises(c); err != nil {
 		return s, err

@@ -6,6 +6,7 @@ package next
 
 import (
 	"fmt"
+	"math"
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
@@ -16,17 +17,12 @@ import (
 	"blankout/online/next/encode"
 	"blankout/online/next/mixture"
 	"blankout/online/pace"
+	"blankout/online/rows"
 	"blankout/online/watch"
 )
 
-// Prediction is what a reader of the model is given for an event, as numbers.
-type Prediction struct {
-	Learned uint64    // events learned before it
-	Scores  []float64 // by output, borrowed until the next call
-	Refused bool      // the event can not be used; there are no scores then
-}
-
-// Learner learns a linear model of two classes event by event. It is not safe for concurrent use.
+// Learner learns a linear model of classes event by event. It has one output for two classes, else one for each class,
+// against the rest. It is not safe for concurrent use.
 type Learner struct {
 	config   online.Config
 	set      settings
@@ -34,9 +30,10 @@ type Learner struct {
 	levels   *adagrad.Expert
 	mixture  *mixture.Mixture
 	watch    *watch.Watch
-	classes  []float64 // weight of a class, NaN until one has come
+	classes  []float64 // weight of each class that has come, or could have
 	events   uint64    // met with a weight above 0
 	weights  pace.Importance
+	fade     pace.Fade
 	snapshot *model.Table // the latest, to share its blocks
 	room     room
 }
@@ -46,66 +43,91 @@ type room struct {
 	in        encode.Input
 	scores    adagrad.Scores
 	published []float64 // by level and output
-	target    [1]float64
-	out       []float64
+	target    []float64 // by output
+	out       []float64 // likewise
+	lanes     []float64 // see adagrad.Expert.AppendLanes
+	shown     []float64 // scores of an event that came earlier
 }
 
 // New returns a Learner for events of the Schema, which stays the decoder's: it may grow before the Learn of an event
 // that needs the growth.
-func New(c online.Config, s *event.Schema) (*Learner, error) {
+func New(c online.Config, s *event.Schema) (*Learner, error) { return newLearner(c, s, s.Outputs()) }
+
+func newLearner(c online.Config, s *event.Schema, outputs int) (*Learner, error) {
 	if want := loss.LabelsOf(c.Loss); s.Target != want {
 		return nil, fmt.Errorf("learner: loss %s is for %v labels, the schema has %v", c.Loss, want, s.Target)
 	}
-	if s.Outputs() != 1 || s.MaxClasses > 2 {
-		return nil, fmt.Errorf("learner: max_classes = %d: more than two classes: %w", s.MaxClasses, errNotYet)
-	}
-	set, err := parse(c, 1)
+	set, err := parse(c, outputs)
 	if err != nil {
 		return nil, fmt.Errorf("learner: %w", err)
 	}
 	n := len(set.levels.Noises)
 	l := &Learner{
-		config: c, set: set, encoder: encode.New(set.standardize, s, adagrad.Width(n, 1), set.transform),
-		levels: adagrad.New(set.levels), mixture: mixture.New(n, set.expected, set.scales, 1), watch: watch.New(),
+		config: c, set: set, encoder: encode.New(set.standardize, s, adagrad.Width(n, outputs), set.transform),
+		levels: adagrad.New(set.levels), mixture: mixture.New(n, set.expected, set.scales, outputs), watch: watch.New(),
+		fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep),
 	}
-	l.watch.Measures.Binary = &measure.Binary{}
-	l.room = room{scores: l.levels.NewScores(), published: make([]float64, n), out: make([]float64, 1)}
+	l.setOutputs()
 	return l, nil
 }
 
-// Predict returns what the model answers to an event. It learns nothing and observes nothing.
-func (l *Learner) Predict(e *event.Example) Prediction {
-	if !e.Usable() {
-		return Prediction{Learned: l.events, Refused: true}
+// setOutputs makes what depends on the number of outputs.
+func (l *Learner) setOutputs() {
+	k := l.levels.Outputs
+	if l.watch.Measures.Binary = nil; k == 1 {
+		l.watch.Measures.Binary = &measure.Binary{}
 	}
-	l.encoder.Read(e, l.events+1, &l.room.in)
-	return l.predict()
+	l.room.scores, l.room.published = l.levels.NewScores(), make([]float64, len(l.set.levels.Noises)*k)
+	l.room.target, l.room.out = make([]float64, k), make([]float64, k)
 }
 
+// Predict returns the prediction for an event. It learns nothing and observes nothing. Its slices hold until the next
+// call.
+func (l *Learner) Predict(e *event.Example) online.Prediction {
+	if !e.Usable() {
+		return online.Prediction{Learned: l.events, Refused: true}
+	}
+	r := &l.room
+	l.encoder.Read(e, l.events+1, &r.in)
+	p := l.predict()
+	if l.mixes() {
+		r.lanes = l.levels.AppendLanes(&r.scores, r.lanes[:0])
+		p.Lanes = r.lanes
+	}
+	return p
+}
+
+// mixes says whether there are several levels that predictions are mixed of.
+func (l *Learner) mixes() bool { return len(l.set.levels.Noises) > 1 }
+
 // predict scores the Input at hand.
-func (l *Learner) predict() Prediction {
+func (l *Learner) predict() online.Prediction {
 	r := &l.room
 	l.levels.Score(&r.in, &r.scores)
 	l.levels.Published(&r.scores, r.published)
-	l.mixture.Score(r.published, r.out)
-	return Prediction{Learned: l.events, Scores: r.out}
+	l.mixture.Score(r.published, l.levels.Active(), r.out)
+	return online.Prediction{Learned: l.events, Scores: r.out, Decision: l.decision()}
 }
 
 // Learn scores an event, learns from it, and returns what Predict would have. Prior is what a reader was given where
-// the label comes later than the event: that is what is measured, and nil where the event comes with its label.
+// the label comes later than the event: that is what is measured and what levels are judged by, and nil where the
+// event comes with its label.
 //
 // An importance weight of 0 leaves everything as it was. A whole weight up to 16 is learned that often in a row. An
 // event without label moves no weight. One that is refused is counted and not learned.
-func (l *Learner) Learn(e *event.Example, prior *Prediction) Prediction {
+func (l *Learner) Learn(e *event.Example, prior *online.Prediction) online.Prediction {
 	if !e.Usable() {
 		l.watch.Refused.Take(e, l.events)
-		return Prediction{Learned: l.events, Refused: true}
+		return online.Prediction{Learned: l.events, Refused: true}
 	}
 	if e.Weight == 0 {
 		return l.Predict(e)
 	}
 	l.events++
-	p := Prediction{}
+	if halves := l.fade.Halves(e.Time); halves > 0 {
+		l.levels.Decay(math.Exp2(-halves), l.encoder.Table, l.encoder.Intercepts)
+	}
+	p := online.Prediction{}
 	if e.Label == event.Unlabeled {
 		p = l.unlabeled(e)
 	} else {
@@ -118,29 +140,55 @@ func (l *Learner) Learn(e *event.Example, prior *Prediction) Prediction {
 }
 
 // labeled learns an event with a label.
-func (l *Learner) labeled(e *event.Example, prior *Prediction) Prediction {
-	weight := l.weights.Observe(e.Weight) * l.weightOf(e.Label)
+func (l *Learner) labeled(e *event.Example, prior *online.Prediction) online.Prediction {
+	l.meet(e.Label)
+	weight := l.weights.Observe(e.Weight) * l.classes[e.Label]
 	r := &l.room
 	l.encoder.Observe(e, l.events, &r.in)
 	l.move(r.in.Moves)
 	p := l.predict()
-	shown := p
-	shown.Learned--
-	if prior != nil && len(prior.Scores) == len(p.Scores) {
-		shown = *prior
-	}
+	shown, lanes := l.shown(p, prior)
 	l.measure(e, shown)
 	every := decides(l.events)
 	if every > 0 {
-		l.mixture.Observe(r.published, e.Label)
+		if lanes != nil {
+			l.levels.PublishedLanes(lanes, r.published)
+		}
+		l.mixture.Observe(r.published, l.levels.Active(), e.Label)
 	}
-	l.update(e.Label, weight, every)
+	l.update(e.Label, weight, lanes, every)
 	l.move(l.encoder.Review())
 	return p
 }
 
+// shown returns what counts of a prediction of now and an earlier one: with the scores, and with the lanes that levels
+// are judged by, nil for those of now. An earlier one is of an event from before there were as many classes: it gets
+// the scores of classes that have not come.
+func (l *Learner) shown(now online.Prediction, prior *online.Prediction) (p online.Prediction, lanes []float64) {
+	now.Learned--
+	if prior == nil || len(prior.Scores) == 0 {
+		return now, nil
+	}
+	p = *prior
+	p.Decision = now.Decision
+	if len(p.Lanes) == l.levels.Lanes() && p.Learned != now.Learned {
+		lanes = p.Lanes
+	}
+	if k := l.levels.Outputs; len(p.Scores) != k {
+		r := &l.room
+		if r.shown = append(r.shown[:0], p.Scores...); len(p.Scores) == 1 {
+			r.shown = append(r.shown[:0], -p.Scores[0], p.Scores[0])
+		}
+		for len(r.shown) < k {
+			r.shown = append(r.shown, mixture.NoClass)
+		}
+		p.Scores = r.shown[:k]
+	}
+	return p, lanes
+}
+
 // unlabeled answers an event without label, and lets it count as its expected curvature.
-func (l *Learner) unlabeled(e *event.Example) Prediction {
+func (l *Learner) unlabeled(e *event.Example) online.Prediction {
 	l.watch.Measures.Unlabeled++
 	l.encoder.Read(e, l.events, &l.room.in)
 	p := l.predict()
@@ -152,17 +200,34 @@ func (l *Learner) unlabeled(e *event.Example) Prediction {
 
 // update makes the steps of the event at hand, as often as its weight says. It is one of every many that decide, 0 if
 // it decides nothing.
-func (l *Learner) update(label int, weight float64, every uint64) {
+func (l *Learner) update(label int, weight float64, lanes []float64, every uint64) {
 	r := &l.room
-	r.target[0] = float64(2*label - 1)
+	for k := range r.target {
+		r.target[k] = rows.Y(label, k, len(r.target))
+	}
 	first := true
 	pace.Parts(weight, true, func(part float64) {
 		if !first {
 			l.levels.Score(&r.in, &r.scores)
 		}
 		first = false
-		l.levels.Update(&r.in, &r.scores, r.target[:], part, every, l.encoder.Table)
+		l.levels.Update(&r.in, &r.scores, lanes, r.target, part, every, l.encoder.Table)
 	})
+}
+
+// meet takes up the class of an event: its weight, and an output where there is one for each class.
+func (l *Learner) meet(class int) {
+	for class >= len(l.classes) {
+		l.classes = append(l.classes, l.config.WeightOf(l.encoder.Schema().Classes[len(l.classes)]))
+	}
+	if outputs := class + 1; outputs > max(l.levels.Outputs, 2) {
+		fill := l.levels.Grow(outputs)
+		l.encoder.Widen(adagrad.Width(len(l.set.levels.Noises), outputs), fill)
+		l.mixture.Grow(outputs)
+		l.snapshot = nil
+		l.setOutputs()
+	}
+	l.levels.Activate(class+1, l.encoder.Intercepts)
 }
 
 // move makes weights fit scales that have moved.
@@ -172,23 +237,15 @@ func (l *Learner) move(moves []encode.Move) {
 	}
 }
 
-// weightOf returns the weight of a class.
-func (l *Learner) weightOf(class int) float64 {
-	for class >= len(l.classes) {
-		l.classes = append(l.classes, l.config.WeightOf(l.encoder.Schema().Classes[len(l.classes)]))
-	}
-	return l.classes[class]
-}
-
 // decision says what scores mean.
 func (l *Learner) decision() model.Decision { return model.Decision{Threshold: l.config.Threshold} }
 
 // measure takes up what was answered to a labeled event.
-func (l *Learner) measure(e *event.Example, shown Prediction) {
-	j := l.decision().Judge(shown.Scores, e.Label)
+func (l *Learner) measure(e *event.Example, shown online.Prediction) {
+	j := shown.Decision.Judge(shown.Scores, e.Label)
 	l.watch.Told(watch.Told{
 		Number: l.events, After: shown.Learned, Time: e.Time, Label: e.Label, Weight: e.Weight, Learned: e.Weight * l.classes[e.Label],
-		Loss: j.LogLoss, Predicted: j.Class, Score: shown.Scores[0], Probability: j.Probability, Likelihood: true,
+		Loss: j.LogLoss, Predicted: j.Class, Score: shown.Scores[min(e.Label, len(shown.Scores)-1)], Probability: j.Probability, Likelihood: true,
 	})
 }
 

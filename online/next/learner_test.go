@@ -39,6 +39,7 @@ var configs = map[string]func(*online.Config){
 	"all scaled":  func(c *online.Config) { c.Standardize = "all" },
 	"transformed": func(c *online.Config) { c.Transform = "asinh" },
 	"weighted":    func(c *online.Config) { c.ClassWeight = map[string]float64{"yes": 3, "1": 0.2} },
+	"half-life":   func(c *online.Config) { c.HalfLife = 3 },
 	"unlabeled":   func(c *online.Config) { c.UnlabeledWeight = 0.1 },
 }
 
@@ -189,7 +190,7 @@ func TestPrior(t *testing.T) {
 	wrong, n := 0.0, 0.0
 	for range 500 {
 		e := s.next()
-		prior := next.Prediction{Scores: []float64{-1}}
+		prior := online.Prediction{Scores: []float64{-1}}
 		l.Learn(e, &prior)
 		n++
 		wrong += float64(e.Label)

@@ -13,6 +13,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online"
+	"blankout/online/next/mixture"
 	"blankout/online/watch"
 )
 
@@ -29,9 +30,12 @@ func (l *Learner) Snapshot() *Snapshot {
 	h := model.Head{
 		Schema: l.encoder.Schema().View(), Scaler: l.encoder.Scaling.Scaler,
 		Loss: l.set.levels.Loss.String(), Noise: l.set.levels.Noises[l.mixture.Largest()].String(),
-		Outputs: 1, Intercept: make([]float64, 1), Threshold: l.threshold(), Events: l.events, Trained: "online adagrad", Experts: l.experts(),
+		Outputs: l.levels.Outputs, Intercept: make([]float64, l.levels.Outputs), Threshold: l.threshold(), Events: l.events, Trained: "online adagrad", Experts: l.experts(),
 	}
 	h.Layout = model.Layout{Width: l.snapshot.Width(), Mix: l.levels.Parts(l.mixture.Weights, l.encoder.Intercepts, h.Intercept)}
+	for k := l.levels.Active(); k < h.Outputs; k++ {
+		h.Intercept[k] = mixture.NoClass
+	}
 	return &Snapshot{&model.Linear{Head: h, Rows: l.snapshot}, l.encode()}
 }
 
@@ -93,6 +97,7 @@ func (l *Learner) encode() []byte {
 func (l *Learner) state(c *coder.Coder) {
 	c.Uint(&l.events)
 	l.weights.State(c)
+	l.fade.Clock(c)
 	l.encoder.State(c)
 	l.levels.State(c)
 	l.mixture.State(c)
@@ -116,7 +121,7 @@ func Restore(c online.Config, blocks []event.Block) (*Learner, error) {
 		return nil, fmt.Errorf("restoring the learner: %w: this is a model, not a checkpoint", err)
 	}
 	m.Schema.Closed = 0
-	l, err := New(c, m.Schema)
+	l, err := newLearner(c, m.Schema, m.Outputs)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,8 @@ type Settings struct {
 	Outputs int          // 1 for two classes
 	Rate    float64      // the learning rate
 	Start   float64      // what the sums of squared gradients start from
-	// Ridge is the factor of w_d^2/2 in the objective of one pass, which is spread over a feature's own events.
+	// Ridge is the factor of w_d^2/2 in the objective of one pass, which is spread over a feature's own events. With one
+	// output there is none where Start stands for it.
 	Ridge float64
 	// Average is the share of the stream that averages reach back over, 0 for none. Adapts says that each level chooses
 	// between its average and its iterate and tunes its rate.
@@ -37,7 +38,10 @@ type Expert struct {
 	Settings
 	levels []level
 	layout rows.Layout
+	ridge  float64 // in force
+	active int     // outputs in use: those of classes that have come
 	steps  uint64
+	growth float64 // of what is added to sums of squares, so that what is in force is the sum divided by it
 	step   step
 }
 
@@ -58,14 +62,66 @@ type Scores struct {
 
 // New returns an Expert that has learned nothing.
 func New(c Settings) *Expert {
-	e := &Expert{Settings: c, layout: rows.Layout{Outputs: c.Outputs, N: len(c.Noises) * c.Outputs}}
+	e := &Expert{Settings: c, growth: 1}
 	for _, n := range c.Noises {
 		_, _, strength := n.Coefficients()
 		e.levels = append(e.levels, level{strength, pace.New(c.Average, c.Adapts)})
 	}
-	e.step = newStep(e.layout.N, len(e.levels))
+	e.setOutputs(c.Outputs)
 	return e
 }
+
+// setOutputs makes what depends on the number of outputs.
+func (e *Expert) setOutputs(outputs int) {
+	e.Outputs = outputs
+	e.layout = rows.Layout{Outputs: outputs, N: len(e.levels) * outputs}
+	if e.ridge = e.Ridge; outputs == 1 {
+		e.active = 1
+		if math.Sqrt(e.Start) >= (1-1e-9)*e.Rate*e.Ridge {
+			e.ridge = 0
+		}
+	}
+	e.step = newStep(e.layout.N, len(e.levels))
+}
+
+// Grow gives the Expert more outputs, one for each class, and returns how a row is made of one as it was. Nothing begins
+// anew: outputs keep what they have learned. Where one has told two classes apart it becomes that of the second, and its
+// negation that of the first.
+func (e *Expert) Grow(outputs int) (fill func(to, from []float64)) {
+	was := *e
+	e.setOutputs(outputs)
+	e.active = max(was.active, 2)
+	return func(to, from []float64) {
+		for part := range 3 {
+			x, y := e.layout.Part(to, part), was.layout.Part(from, part)
+			for v := range e.levels {
+				x, y := x[v*outputs:], y[v*was.Outputs:(v+1)*was.Outputs]
+				if copy(x, y); was.Outputs > 1 {
+					continue
+				}
+				if x[1] = y[0]; part != 1 { // sums of squares have no sign
+					x[0] = -y[0]
+				}
+			}
+		}
+	}
+}
+
+// Activate puts the first n outputs in use, where there are several: each begins as if all events before had been of
+// other classes.
+func (e *Expert) Activate(n int, intercepts []float64) {
+	for ; e.Outputs > 1 && e.active < n; e.active++ {
+		if !e.Intercept {
+			continue
+		}
+		for j := e.active; j < e.layout.N; j += e.Outputs {
+			e.layout.Weights(intercepts)[j], e.layout.Lags(intercepts)[j] = -math.Log(float64(e.steps+1)), 0
+		}
+	}
+}
+
+// Active returns how many outputs are in use.
+func (e *Expert) Active() int { return e.active }
 
 // Width returns how many values a row has: what the parts need, in whole lines of the cache.
 func Width(levels, outputs int) int {
@@ -102,6 +158,26 @@ func (e *Expert) Published(s *Scores, out []float64) {
 		for j := v * k; j < (v+1)*k; j++ {
 			out[j] = s.Iterate[j] + c*s.Lag[j]
 		}
+	}
+}
+
+// AppendLanes appends what the iterates of the levels say, and behind them what their averages do.
+func (e *Expert) AppendLanes(s *Scores, out []float64) []float64 {
+	out = append(out, s.Iterate...)
+	for j, f := range s.Iterate {
+		out = append(out, f+e.levels[j/e.Outputs].Coefficient*s.Lag[j])
+	}
+	return out
+}
+
+// Lanes returns how many values AppendLanes appends.
+func (e *Expert) Lanes() int { return 2 * e.layout.N }
+
+// PublishedLanes is Published for what AppendLanes has written.
+func (e *Expert) PublishedLanes(lanes, out []float64) {
+	n := e.layout.N
+	for j, f := range lanes[:n] {
+		out[j] = f + e.levels[j/e.Outputs].AverageShare()*(lanes[n+j]-f)
 	}
 }
 
@@ -169,6 +245,26 @@ func (e *Expert) tooFar(w, u []float64, coefficient, most float64) bool {
 	return false
 }
 
+// Decay leaves a share of the sums of squared gradients.
+func (e *Expert) Decay(keep float64, t *model.Table, intercepts []float64) {
+	const most = 1e100
+	if e.growth /= keep; e.growth < most {
+		return
+	}
+	scale := func(row []float64) {
+		s := e.layout.Preconditioner(row)
+		for j := range s {
+			s[j] /= e.growth
+		}
+	}
+	scale(intercepts)
+	for slot := range t.Len() {
+		column, _ := t.Column(slot)
+		scale(t.Touch(column))
+	}
+	e.growth = 1
+}
+
 // rebase makes the Coefficient of a level's average 1, multiplying it into every lag.
 func (e *Expert) rebase(v int, t *model.Table, intercepts []float64) {
 	g := e.levels[v].Rebase()
@@ -188,7 +284,10 @@ func (e *Expert) rebase(v int, t *model.Table, intercepts []float64) {
 // State codes all but the rows.
 func (e *Expert) State(c *coder.Coder) {
 	c.Uint(&e.steps)
+	c.Int(&e.active)
+	c.Float(&e.growth)
 	for v := range e.levels {
 		e.levels[v].State(c)
 	}
+	c.Failed = c.Failed || e.active < 0 || e.active > e.Outputs
 }

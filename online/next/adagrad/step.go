@@ -43,14 +43,24 @@ func newStep(n, levels int) step {
 
 // Update learns an event once: own is what Score wrote for it, with the weights as they are now. Target is y of each
 // output. The weight multiplies gradients; it is at most 1 but for parts of very heavy events. Compares says that the
-// event is one at which averages and iterates are compared, one of so many.
-func (e *Expert) Update(in *encode.Input, own *Scores, target []float64, weight float64, compares uint64, t *model.Table) {
+// event is one at which averages and iterates are compared, one of so many, 0 for not: by lanes, what AppendLanes wrote
+// when the event came, or where that is nil as they are now.
+func (e *Expert) Update(in *encode.Input, own *Scores, lanes, target []float64, weight float64, compares uint64, t *model.Table) {
 	e.gradients(own, target, weight)
 	if compares > 0 && e.levels[0].Compares() {
-		e.compare(in, own, compares)
+		e.compare(in, own, lanes, compares)
 	}
 	e.steps++
-	e.ridge(in)
+	e.ridges(in)
+	if e.growth != 1 {
+		// With gradients times the root of growth the step is the same, and what is added to the sums grows by growth.
+		root := math.Sqrt(e.growth)
+		for _, list := range [3][]float64{e.step.df, e.step.shrink, e.step.ridge[:len(in.Rows)]} {
+			for i := range list {
+				list[i] *= root
+			}
+		}
+	}
 	if e.layout.N == 1 {
 		e.stepOne(in, own, weight)
 	} else {
@@ -72,7 +82,7 @@ func (e *Expert) gradients(own *Scores, target []float64, weight float64) {
 	raised := false
 	for v := range e.levels {
 		lv, corr := &e.levels[v], 0.0
-		for j := v * k; j < (v+1)*k; j++ {
+		for j := v * k; j < v*k+e.active; j++ {
 			y, f, variance := target[j-v*k], iterate[j], lv.strength*square[j]
 			value, df, dv := e.Loss.At(y, f, variance)
 			corr += df * lv.Coefficient * lag[j]
@@ -99,10 +109,10 @@ func (e *Expert) gradients(own *Scores, target []float64, weight float64) {
 	}
 }
 
-// ridge finds the factor of w in the ridge's gradient, by row: that of one pass spread over the events of a feature.
-func (e *Expert) ridge(in *encode.Input) {
+// ridges finds the factor of w in the ridge's gradient, by row: that of one pass spread over the events of a feature.
+func (e *Expert) ridges(in *encode.Input) {
 	s, n := &e.step, len(in.Rows)
-	if e.Ridge == 0 {
+	if e.ridge == 0 {
 		if len(s.ridge) < n {
 			s.ridge = make([]float64, 2*n)
 		}
@@ -110,10 +120,10 @@ func (e *Expert) ridge(in *encode.Input) {
 	}
 	s.ridge = slices.Grow(s.ridge[:0], n)[:n]
 	for i, row := range in.Rows {
-		s.ridge[i] = e.Ridge / max(row[model.StatCount], 1)
+		s.ridge[i] = e.ridge / max(row[model.StatCount], 1)
 	}
 	if s.ridge[n-1] = 0; e.Penalized {
-		s.ridge[n-1] = e.Ridge / float64(e.steps)
+		s.ridge[n-1] = e.ridge / float64(e.steps)
 	}
 }
 
@@ -124,7 +134,8 @@ func (e *Expert) proximal(weight float64) bool { return e.Adapts && e.Outputs ==
 // stepAll makes the step of several levels or outputs.
 func (e *Expert) stepAll(in *encode.Input, own *Scores, weight float64) {
 	s, n := &e.step, e.layout.N
-	c := rows.AdagradConstants{Start: e.Start, Eps: eps}
+	root := math.Sqrt(e.growth)
+	c := rows.AdagradConstants{Start: e.Start * e.growth, Eps: eps * root}
 	if !e.proximal(weight) {
 		rows.AdagradStep(in.Rows, rows.FirstPart, n, in.X, own.basis, s.ridge[:len(in.Rows)], s.df, s.shrink, s.rates, &c)
 		return
@@ -133,7 +144,7 @@ func (e *Expert) stepAll(in *encode.Input, own *Scores, weight float64) {
 	s.fused.Begin(len(in.Rows), n)
 	s.fused.Gradients(0, in.Rows, rows.FirstPart, n, in.X, own.basis, s.ridge[:len(in.Rows)], s.df, s.shrink, s.kappa, &c)
 	for j, kappa := range s.kappa {
-		s.rates[j] *= e.share(j, own.Iterate[j], -s.rates[j]*kappa, weight)
+		s.rates[j] *= e.share(j, own.Iterate[j], s.df[j]/root, -s.rates[j]*kappa*root, weight)
 	}
 	s.fused.Descend(0, in.Rows, rows.FirstPart, n, s.rates)
 }
@@ -142,9 +153,10 @@ func (e *Expert) stepAll(in *encode.Input, own *Scores, weight float64) {
 func (e *Expert) stepOne(in *encode.Input, own *Scores, weight float64) {
 	s, n := &e.step, len(in.Rows)
 	s.gradients, s.roots = slices.Grow(s.gradients[:0], n)[:n], slices.Grow(s.roots[:0], n)[:n]
-	rows.AdagradGradients1(in.Rows, rows.FirstPart, in.X, own.basis, s.ridge[:n], s.df[0], s.shrink[0], e.Start, s.gradients, s.roots)
-	if kappa := rows.InverseRoots(s.roots, in.X, eps); e.proximal(weight) {
-		s.rates[0] *= e.share(0, own.Iterate[0], -s.rates[0]*kappa, weight)
+	rows.AdagradGradients1(in.Rows, rows.FirstPart, in.X, own.basis, s.ridge[:n], s.df[0], s.shrink[0], e.Start*e.growth, s.gradients, s.roots)
+	root := math.Sqrt(e.growth)
+	if kappa := rows.InverseRoots(s.roots, in.X, eps*root); e.proximal(weight) {
+		s.rates[0] *= e.share(0, own.Iterate[0], s.df[0]/root, -s.rates[0]*kappa*root, weight)
 	}
 	rows.AdagradStep1(in.Rows, rows.FirstPart, s.gradients, s.roots, s.rates[0], s.rates[1])
 }
@@ -161,9 +173,8 @@ const (
 
 // share returns the share a of a step that does not overshoot: the derivative at f - a df kappa is a df, of which there
 // is one solution in [0, 1] where the loss is convex. It is found by Newton's method between bounds.
-func (e *Expert) share(j int, f, kappa, weight float64) float64 {
+func (e *Expert) share(j int, f, df, kappa, weight float64) float64 {
 	s := &e.step
-	df := s.df[j]
 	a := 1 / (1 + max(s.h[j], 0)*kappa)
 	if math.Abs(df)*kappa < shortStep {
 		return a
@@ -187,21 +198,27 @@ func (e *Expert) share(j int, f, kappa, weight float64) float64 {
 	return a
 }
 
-// compare has each level compare whether its average or its iterate expects the lower loss of an event, one of so many.
-func (e *Expert) compare(in *encode.Input, own *Scores, every uint64) {
+// compare has each level compare whether its average or its iterate does better at an event, one of so many: under its
+// noise, or at what they said when the event came, without noise, as who reads the model meets whole events.
+func (e *Expert) compare(in *encode.Input, own *Scores, lanes []float64, every uint64) {
 	s, n, k := &e.step, in.Features(), e.Outputs
-	clear(s.square)
-	for v := range e.levels {
-		for j := v * k; j < (v+1)*k; j++ {
-			s.coefficient[j] = e.levels[v].Coefficient
+	if lanes == nil {
+		clear(s.square)
+		for j := range s.coefficient {
+			s.coefficient[j] = e.levels[j/k].Coefficient
 		}
+		rows.SumAverages(in.Rows[:n], rows.FirstPart, e.layout.N, own.basis[:n], s.coefficient, s.square)
 	}
-	rows.SumAverages(in.Rows[:n], rows.FirstPart, e.layout.N, own.basis[:n], s.coefficient, s.square)
 	for v := range e.levels {
 		lv, gain := &e.levels[v], 0.0
-		for j := v * k; j < (v+1)*k; j++ {
-			average, _, _ := e.Loss.At(s.target[j], own.Iterate[j]+lv.Coefficient*own.Lag[j], lv.strength*s.square[j])
-			gain += average - s.value[j]
+		for j := v * k; j < v*k+e.active; j++ {
+			iterate, f, variance := s.value[j], own.Iterate[j]+lv.Coefficient*own.Lag[j], lv.strength*s.square[j]
+			if lanes != nil {
+				iterate, _, _ = e.Loss.At(s.target[j], lanes[j], 0)
+				f, variance = lanes[e.layout.N+j], 0
+			}
+			average, _, _ := e.Loss.At(s.target[j], f, variance)
+			gain += average - iterate
 		}
 		lv.Compare(gain, every)
 		lv.Choose()
@@ -213,7 +230,7 @@ func (e *Expert) compare(in *encode.Input, own *Scores, every uint64) {
 func (e *Expert) Accumulate(in *encode.Input, own *Scores, weight float64, t *model.Table) {
 	s := &e.step
 	for v := range e.levels {
-		for j := v * e.Outputs; j < (v+1)*e.Outputs; j++ {
+		for j := v * e.Outputs; j < v*e.Outputs+e.active; j++ {
 			p := 1 / (1 + loss.Exp(-own.Iterate[j]))
 			variance := e.levels[v].strength * own.Square[j]
 			_, _, up := e.Loss.At(1, own.Iterate[j], variance)
@@ -225,7 +242,7 @@ func (e *Expert) Accumulate(in *encode.Input, own *Scores, weight float64, t *mo
 	for i, row := range s.rows {
 		m := e.layout.Preconditioner(row)
 		for j, h := range s.h {
-			m[j] += h * in.X[i] * in.X[i]
+			m[j] += e.growth * h * in.X[i] * in.X[i]
 		}
 	}
 }

@@ -180,6 +180,21 @@ func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
 	in.close(n.Intercepts)
 }
 
+// Widen gives rows so many values. The other parts than the statistics are filled from the row as it was.
+func (n *Encoder) Widen(width int, fill func(to, from []float64)) {
+	was, table := n.Table, model.NewTable(width)
+	widened := func(to, from []float64) []float64 {
+		copy(to, from[:model.ScalerWidth])
+		fill(to, from)
+		return to
+	}
+	for slot := range was.Len() {
+		column, row := was.Column(slot)
+		widened(table.Touch(column), row)
+	}
+	n.Table, n.Intercepts = table, widened(make([]float64, width), n.Intercepts)
+}
+
 // addFields takes up the fields that the Schema has gained.
 func (n *Encoder) addFields() {
 	for i := len(n.Scaling.Kinds); i < len(n.schema.Fields); i++ {

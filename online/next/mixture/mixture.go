@@ -60,28 +60,38 @@ func New(lanes, expected int, scales []float64, outputs int) *Mixture {
 	return m
 }
 
-// Score writes to out, by output, what scores by lane and output are mixed to.
-func (m *Mixture) Score(lanes, out []float64) {
+// NoClass is the score of an output whose class has not come.
+const NoClass = -30
+
+// Score writes to out, by output, what scores by lane and output are mixed to. The first active outputs are in use.
+func (m *Mixture) Score(lanes []float64, active int, out []float64) {
 	clear(out)
 	for i, w := range m.Weights {
 		if w == 0 {
 			continue
 		}
-		for k, f := range lanes[i*m.outputs:][:m.outputs] {
+		for k, f := range lanes[i*m.outputs:][:active] {
 			out[k] += w * f
 		}
 	}
+	for k := active; k < len(out); k++ {
+		out[k] = NoClass
+	}
 }
 
-// Observe takes up what the lanes have lost at a labeled event: scores are theirs, by lane and output.
-func (m *Mixture) Observe(lanes []float64, label int) {
+// Grow gives each lane more outputs.
+func (m *Mixture) Grow(outputs int) { m.outputs = outputs }
+
+// Observe takes up what the lanes have lost at a labeled event: scores are theirs, by lane and output, of which the
+// first active ones are in use.
+func (m *Mixture) Observe(lanes []float64, active, label int) {
 	if len(m.Weights)*len(m.scales) == 1 {
 		return
 	}
 	if m.outputs == 1 {
 		m.binary(lanes, label)
 	} else {
-		m.several(lanes, label)
+		m.several(lanes, active, label)
 	}
 	m.shares.Take(m.losses)
 }
@@ -106,13 +116,16 @@ func (m *Mixture) binary(lanes []float64, label int) {
 }
 
 // several finds the log-losses of an output for each class.
-func (m *Mixture) several(lanes []float64, label int) {
+func (m *Mixture) several(lanes []float64, active, label int) {
 	m.losses = m.losses[:0]
 	for ; len(lanes) > 0; lanes = lanes[m.outputs:] {
 		for _, scale := range m.scales {
 			m.room = m.room[:0]
-			for _, f := range lanes[:m.outputs] {
-				m.room = append(m.room, scale*f)
+			for k, f := range lanes[:m.outputs] {
+				if f *= scale; k >= active {
+					f = NoClass
+				}
+				m.room = append(m.room, f)
 			}
 			m.losses = append(m.losses, model.Decision{}.LogLoss(m.room, label))
 		}
