@@ -27,7 +27,9 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	sums "blankout/internal/measure"
+	"blankout/internal/model"
 	"blankout/online"
+	"blankout/online/next"
 	"blankout/stream/record"
 )
 
@@ -47,12 +49,13 @@ var contenders = map[string]func(online.Config, *event.Schema) (contender, error
 		c.Optimizer = "adagrad"
 		return newOld(c, s)
 	},
+	"new": newNew,
 }
 
 // old is online.Learner as a contender.
 type old struct {
-	l           *online.Learner
-	scores, out []float64
+	l   *online.Learner
+	out []float64
 }
 
 func newOld(c online.Config, s *event.Schema) (contender, error) {
@@ -69,17 +72,39 @@ func (o *old) Learn(e *event.Example) []float64 {
 	return p.Decision.Probabilities(p.Scores, o.out)
 }
 
-func (o *old) Freeze() func(e *event.Example) []float64 {
-	m := o.l.Published()
-	o.scores = make([]float64, m.Outputs)
+func (o *old) Freeze() func(e *event.Example) []float64 { return modelPrediction(o.l.Published()) }
+
+// modelPrediction returns the predictions of a model.
+func modelPrediction(m *model.Linear) func(e *event.Example) []float64 {
+	scores, out := make([]float64, m.Outputs), make([]float64, 0, max(2, m.Outputs))
 	return func(e *event.Example) []float64 {
-		scores := m.Score(e, o.scores)
+		m.Score(e, scores)
 		if m.Schema.Target != loss.Sign {
-			return []float64{m.Value(scores[0])}
+			return append(out, m.Value(scores[0]))
 		}
-		o.out = slices.Grow(o.out[:0], max(2, len(scores)))
-		return m.Probabilities(scores, o.out)
+		return m.Probabilities(scores, out)
 	}
+}
+
+// fresh is next.Learner as a contender.
+type fresh struct {
+	l   *next.Learner
+	out []float64
+}
+
+func newNew(c online.Config, s *event.Schema) (contender, error) {
+	l, err := next.New(c, s)
+	return &fresh{l: l}, err
+}
+
+func (n *fresh) Learn(e *event.Example) []float64 {
+	p := n.l.Learn(e, nil)
+	n.out = slices.Grow(n.out[:0], max(2, len(p.Scores)))
+	return model.Decision{}.Probabilities(p.Scores, n.out)
+}
+
+func (n *fresh) Freeze() func(e *event.Example) []float64 {
+	return modelPrediction(n.l.Snapshot().Model())
 }
 
 // trial is a data set that two learners learn: its files are of a folder of -data, or lie at a path of the repository.
@@ -93,6 +118,7 @@ type trial struct {
 		left sync.WaitGroup
 	}
 	columns     int
+	labels      int        // how many classes
 	first, rest []trialRow // of train, and of test
 	unit        trialUnit  // regression only
 }
@@ -143,6 +169,7 @@ func (t *trial) read(c *comparison) error {
 				t.load.err = err
 				return
 			}
+			t.labels = max(t.labels, len(s.schema.Classes))
 			for i := range s.examples {
 				x := s.examples[i].Features
 				*rows = append(*rows, trialRow{s.schema.Classes[s.examples[i].Label], x})
@@ -265,6 +292,8 @@ func (t *trial) in(format string) (*trialFormat, record.Config) {
 	}
 	if t.numbers() {
 		c.Target = loss.Real
+	} else if t.labels == 2 {
+		c.MaxClasses = 2
 	}
 	return f, c
 }
@@ -394,6 +423,9 @@ type trialOutcome struct {
 // frozenTimes is how often a stream's model is frozen, at equal distances. The events that follow test it.
 const frozenTimes = 5
 
+// notLearned says that a learner does not know the settings of a trial.
+type notLearned struct{ error }
+
 // outcome has one learner learn a trial in one format.
 func (t *trial) outcome(c *comparison, format, learner string, settings online.Config) (*trialOutcome, error) {
 	if err := t.read(c); err != nil {
@@ -412,7 +444,7 @@ func (t *trial) outcome(c *comparison, format, learner string, settings online.C
 	}
 	l, err := contenders[learner](settings.Among(rc.Declares(""), false), schema)
 	if err != nil {
-		return nil, err
+		return nil, &notLearned{err}
 	}
 	out := &trialOutcome{frozen: make([]losses, len(trialMasks))}
 	test := func(rows []trialRow, from int) error {
@@ -459,6 +491,7 @@ func (t *trial) outcome(c *comparison, format, learner string, settings online.C
 type trialPair struct {
 	name string
 	of   [2]*trialOutcome
+	not  error // why one of them is nil
 }
 
 // learners makes the section.
@@ -492,6 +525,20 @@ func (c *comparison) learners() error {
 	if err != nil {
 		return err
 	}
+	streams := map[string][]string{} // by why they are not learned
+	pairs = slices.DeleteFunc(pairs, func(p trialPair) bool {
+		if p.not != nil {
+			streams[p.not.Error()] = append(streams[p.not.Error()], p.name)
+		}
+		return p.not != nil
+	})
+	var left []string
+	for _, why := range slices.Sorted(maps.Keys(streams)) {
+		left = append(left, fmt.Sprintf("%s (%s)", strings.Join(streams[why], "; "), why))
+	}
+	if len(pairs) == 0 {
+		return fmt.Errorf("no stream is learned by both: %s", strings.Join(left, "; "))
+	}
 	fmt.Fprintf(c.w, "## Learner %s, and how much more %s loses on the same events\n\n", names[0], names[1])
 	if len(flags) > 0 {
 		fmt.Fprintf(c.w, "Both with `%s`. ", c.silent.also)
@@ -503,7 +550,11 @@ func (c *comparison) learners() error {
 	for _, p := range pairs {
 		fmt.Fprintf(c.w, " %s %.1f %.1f;", p.name, p.of[0].seconds, p.of[1].seconds)
 	}
-	fmt.Fprintf(c.w, " all in %.0f.\n\n%s\n", time.Since(begin).Seconds(), trialVerdict(names[1], pairs))
+	fmt.Fprintf(c.w, " all in %.0f.\n\n", time.Since(begin).Seconds())
+	if len(left) > 0 {
+		fmt.Fprintf(c.w, "Not learned by both: %s.\n\n", strings.Join(left, "; "))
+	}
+	fmt.Fprintln(c.w, trialVerdict(names[1], pairs))
 	return nil
 }
 
@@ -531,7 +582,10 @@ func (c *comparison) trialPairs(all []*trial, names []string, settings online.Co
 				mu.Lock()
 				defer mu.Unlock()
 				pairs[2*at+task/2].of[task%2] = out
-				if err != nil {
+				var not *notLearned
+				if errors.As(err, &not) {
+					pairs[2*at+task/2].not = err
+				} else if err != nil {
 					failed = errors.Join(failed, fmt.Errorf("%s of %s by %s: %w", format, t.name, names[task%2], err))
 				}
 			})

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -66,6 +67,13 @@ func TestLearners(t *testing.T) {
 		return worseFrozen{l}, err
 	}
 	defer delete(contenders, "worse")
+	contenders["classes"] = func(c online.Config, s *event.Schema) (contender, error) {
+		if c.Loss == "squared" {
+			return nil, errors.New("no regression")
+		}
+		return newOld(c, s)
+	}
+	defer delete(contenders, "classes")
 	data := writeStream(t, 1800)
 	t.Chdir(filepath.Join("..", "..")) // the regressions' files are the repository's
 	table := func(learners, sets, also string) string {
@@ -103,10 +111,13 @@ func TestLearners(t *testing.T) {
 	if got := last(table("old,worse", "elec2", "")); !strings.HasPrefix(got, "Worse with worse are 2 of 2: elec2, json, ") || strings.Count(got, " and 13 more") != 2 {
 		t.Error(got)
 	}
+	if got := table("old,classes", "elec2,chick_weights", ""); strings.Contains(got, "| chick_weights,") || !strings.Contains(got, "\nNot learned by both: chick_weights, json; chick_weights, svmlight (no regression).\n") || last(got) != "No stream is worse with classes." {
+		t.Error(got)
+	}
 	if other := table("old,old", "elec2,chick_weights", "noise=none,optimizer=adagrad"); other == same || !strings.Contains(other, "Both with `noise=none,optimizer=adagrad`.") {
 		t.Error("the settings change nothing")
 	}
-	for _, wrong := range []struct{ learners, sets, also string }{{"old", "elec2", ""}, {"old,young", "elec2", ""}, {"old,old", "mine", ""}, {"old,old", "usps", ""}, {"old,old", "elec2", "noise=sand"}} {
+	for _, wrong := range []struct{ learners, sets, also string }{{"old", "elec2", ""}, {"old,young", "elec2", ""}, {"old,old", "mine", ""}, {"old,old", "usps", ""}, {"old,old", "elec2", "noise=sand"}, {"old,classes", "chick_weights", ""}} {
 		c := &comparison{data: data, w: &bytes.Buffer{}, learnersOf: wrong.learners, silent: silentOptions{sets: wrong.sets, also: wrong.also, test: 600}}
 		if c.learners() == nil {
 			t.Errorf("no error: %+v", wrong)
@@ -131,7 +142,7 @@ func TestTrialVerdict(t *testing.T) {
 		{[]float64{-9, -9, -9, -9}, zero, false},
 		{zero, []float64{math.NaN(), 0, 0, 0}, true},
 	} {
-		got := trialVerdict("b", []trialPair{{"x", [2]*trialOutcome{of(zero, zero), of(c.wrong, c.logLoss)}}})
+		got := trialVerdict("b", []trialPair{{"x", [2]*trialOutcome{of(zero, zero), of(c.wrong, c.logLoss)}, nil}})
 		if strings.HasPrefix(got, "Worse with b are 1 of 1: x, learning, ") != c.worse || c.worse == (got == "No stream is worse with b.") {
 			t.Errorf("%v %v: %s", c.wrong, c.logLoss, got)
 		}
