@@ -112,7 +112,7 @@ func TestDriftAfterThePass(t *testing.T) {
 			}
 			l.Learn(e, nil)
 		}
-		if l.Metrics().Drift.Alarms == 0 {
+		if l.Report().Drift.Alarms == 0 {
 			t.Error("no alarm")
 		}
 		scores[i] = l.Predict(labeled(r, 2)).Scores[0]

@@ -140,7 +140,7 @@ func (m *mean) compare(t *testing.T, what string, numbers bool, err, logLoss, de
 
 // told returns what progressive measures have summed.
 func told(l *Learner) mean {
-	m := l.Metrics()
+	m := l.Report()
 	if n := m.Numbers; n != nil {
 		return mean{n.Total.Weight, n.Total.Absolute, n.Total.Deviance}
 	}
@@ -155,7 +155,7 @@ func (m *mean) addDifference(before, after mean) {
 
 // sampled returns how many events have been answered at each age, age 0 first.
 func sampled(l *Learner) (events [1 + len(aged.Ages)]float64) {
-	for _, r := range l.Metrics().ByAge {
+	for _, r := range l.Report().ByAge {
 		events[1+slices.Index(aged.Ages[:], r.Age)] = r.Events
 	}
 	return events
@@ -200,7 +200,7 @@ func TestAgedAnswers(t *testing.T) {
 					held[n] = l.Published()
 				}
 			}
-			got := l.Metrics().ByAge
+			got := l.Report().ByAge
 			if len(got) != 1+len(aged.Ages) {
 				t.Fatalf("%d ages", len(got))
 			}
@@ -233,7 +233,7 @@ func TestAgedErrOnADrift(t *testing.T) {
 		}
 		l.Learn(numbersEvent(ids, label, x), nil)
 	}
-	metrics := l.Metrics()
+	metrics := l.Report()
 	reports := metrics.Summary().ByAge
 	for _, x := range reports[1:] {
 		if more, want := *x.Error-*x.FreshError, 100*float64(x.Age)/half; math.Abs(more-want) > .5+.1*want {
@@ -324,7 +324,7 @@ func TestAgedLater(t *testing.T) {
 					fresh.LogLoss += all.LogLoss - before.LogLoss
 				}
 			}
-			r := l.Metrics().ByAge
+			r := l.Report().ByAge
 			if len(r) == 0 || math.Abs(*r[0].Error-fresh.Error()) > 1e-9 || !l.set.numbers && math.Abs(*r[0].LogLoss-fresh.MeanLogLoss()) > 1e-9 {
 				t.Errorf("%+v, want an error of %v and a loss of %v", r, fresh.Error(), fresh.MeanLogLoss())
 			}
@@ -387,7 +387,7 @@ func TestAgedAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if fold.Add(d); fold.aged != (aged.Aged{}) {
-		t.Errorf("the fold has %+v", fold.Metrics().ByAge)
+		t.Errorf("the fold has %+v", fold.Report().ByAge)
 	}
 }
 

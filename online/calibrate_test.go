@@ -23,7 +23,7 @@ func TestForecastOfCalibrated(t *testing.T) {
 		e.Weight = 1
 		l.Learn(e, nil)
 	}
-	m := l.Metrics()
+	m := l.Report()
 	if got, want := m.Forecast.Declared[0].Error, m.Window.Error(); math.Abs(got-want) > 0.02 {
 		t.Errorf("a forecast of %v, the error was %v", got, want)
 	}
@@ -62,7 +62,7 @@ func TestLinkOfWrongLabels(t *testing.T) {
 	if off.Published().Link != nil || auto.Published().Link == nil || on.Published().Link == nil {
 		t.Fatal("not those that calibrate have a link")
 	}
-	now, plain := auto.Metrics(), off.Metrics()
+	now, plain := auto.Report(), off.Report()
 	a, b := now.Summary(), plain.Summary()
 	if !(*a.RecentLogLoss < *b.RecentLogLoss-0.01) || *a.CalibrationError > 0.04 || *b.CalibrationError < 0.06 {
 		t.Errorf("recent log-loss %v, without a link %v; calibration error %v", *a.RecentLogLoss, *b.RecentLogLoss, *a.CalibrationError)

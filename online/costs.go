@@ -140,14 +140,3 @@ func (l *answering) deleteFeature(id uint16, i int, mix []float64) {
 		}
 	}
 }
-
-// Health returns the condition of the fields.
-func (l *Learner) Health() *watch.Health {
-	return l.watch.Health.Report(l.events, l.schema.Fields, l.errorForecast(), l.faults.detector.Repeats)
-}
-
-// HealthChanges returns the alarms about fields that were raised and ended after the first n
-// of them, oldest first, and how many there have been. Only the latest are kept.
-func (l *Learner) HealthChanges(n uint64) (changes []watch.FieldAlarm, all uint64) {
-	return l.watch.Health.Changes(n, l.schema.Fields)
-}

@@ -28,10 +28,10 @@ func answered(t *testing.T, l *Learner, e *event.Example) {
 	for k, f := range scoresOf(l, e) {
 		near("score", f, want[k])
 	}
-	total := l.Metrics().Total
+	total := l.Report().Total
 	var numbers measure.Numbers
 	if l.set.numbers {
-		numbers = l.Metrics().Numbers.Total
+		numbers = l.Report().Numbers.Total
 		value := m.Value(want[0])
 		low, high := m.Interval(value, model.ScoreVariance(m, e))
 		numbers.Add(l.targetLoss(), e.Target, e.Weight, value, low, high, 1)
@@ -39,7 +39,7 @@ func answered(t *testing.T, l *Learner, e *event.Example) {
 	for k, f := range l.Learn(e, nil).Scores {
 		near("score at learning", f, want[k])
 	}
-	after := l.Metrics()
+	after := l.Report()
 	if l.set.numbers {
 		near("within", after.Numbers.Total.Within, numbers.Within)
 		near("absolute error", after.Numbers.Total.Absolute, numbers.Absolute)

@@ -29,7 +29,7 @@ func Example() {
 		e.Features.Value = []float64{1, 1, 1}
 		learner.Learn(&e, nil)
 	}
-	fmt.Printf("progressive error %.1f %%\n", 100*learner.Metrics().Total.Error())
+	fmt.Printf("progressive error %.1f %%\n", 100*learner.Report().Total.Error())
 
 	m := learner.Snapshot().Model() // immutable, for other goroutines
 	only := event.Example{Features: event.Vec{Index: []uint32{5}, Value: []float64{1}}}

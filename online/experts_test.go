@@ -20,7 +20,7 @@ func TestExpertsOfCorrections(t *testing.T) {
 		}
 		l.Learn(e, nil)
 	}
-	m := l.Metrics()
+	m := l.Report()
 	levels, named := 0.0, -1.0
 	for _, x := range m.Experts {
 		if x.Corrects {

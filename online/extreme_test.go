@@ -106,7 +106,7 @@ func TestNothingOverflows(t *testing.T) {
 						if _, err := l.Blocks(); err != nil {
 							t.Error(err)
 						}
-						if _, err := json.Marshal(l.Metrics()); err != nil {
+						if _, err := json.Marshal(l.Report()); err != nil {
 							t.Error(err)
 						}
 						if _, err := json.Marshal(l.Snapshot().Model().Head); err != nil {

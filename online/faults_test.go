@@ -198,7 +198,7 @@ func TestStuckForLong(t *testing.T) {
 	if got, was := l.Published().MissingFields(e), null.fields.Missing.UsuallyNull; !slices.Equal(got, []string{"a"}) || !slices.Equal(was, []uint16{1}) {
 		t.Errorf("missing %v, usually null as nulls %v", got, was)
 	}
-	if h := l.Health(); h.Raised != 1 || h.Alarms != 1 || h.Fields[0].Missing.Now > 0 {
+	if h := l.Report().Health; h.Raised != 1 || h.Alarms != 1 || h.Fields[0].Missing.Now > 0 {
 		t.Errorf("%q %+v", texts(l), h.Fields[0])
 	}
 	clone, err := l.Clone()
@@ -304,13 +304,13 @@ func TestStuckSetting(t *testing.T) {
 	feed(2000)
 	s.stuck[3] = 0.125
 	feed(200)
-	if h := logs.Health(); h.Alarms != 1 || h.Fields[0].Field != "c" || h.Fields[0].Alarms[0].Kind != "stuck" || strings.Contains(h.Fields[0].Alarms[0].Text, "missing") || logs.Published().Faults != nil {
+	if h := logs.Report().Health; h.Alarms != 1 || h.Fields[0].Field != "c" || h.Fields[0].Alarms[0].Kind != "stuck" || strings.Contains(h.Fields[0].Alarms[0].Text, "missing") || logs.Published().Faults != nil {
 		t.Errorf("log: %+v", h.Fields[0])
 	}
-	if h := off.Health(); h.Raised != 0 || off.Published().Faults != nil {
+	if h := off.Report().Health; h.Raised != 0 || off.Published().Faults != nil {
 		t.Errorf("off: %+v", h)
 	}
-	if h := l.Health(); h.Alarms != 1 || !strings.Contains(h.Fields[0].Alarms[0].Text, "missing where it reads that") || *h.Fields[0].Alarms[0].Value != 0.125 || l.Published().Faults == nil {
+	if h := l.Report().Health; h.Alarms != 1 || !strings.Contains(h.Fields[0].Alarms[0].Text, "missing where it reads that") || *h.Fields[0].Alarms[0].Value != 0.125 || l.Published().Faults == nil {
 		t.Errorf("missing: %+v", h.Fields[0])
 	}
 	blocks, err := l.Blocks()
@@ -322,10 +322,10 @@ func TestStuckSetting(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", how, err)
 		}
-		if alarms := again.Health().Alarms; (again.Published().Faults != nil) != faults || alarms != map[string]int{"missing": 1, "log": 1, "off": 0}[how] {
+		if alarms := again.Report().Health.Alarms; (again.Published().Faults != nil) != faults || alarms != map[string]int{"missing": 1, "log": 1, "off": 0}[how] {
 			t.Errorf("%s: faults %+v, %d alarms", how, again.Published().Faults, alarms)
-		} else if alarms > 0 && strings.Contains(again.Health().Fields[0].Alarms[0].Text, "missing where") != faults {
-			t.Errorf("%s: %q", how, again.Health().Fields[0].Alarms[0].Text)
+		} else if alarms > 0 && strings.Contains(again.Report().Health.Fields[0].Alarms[0].Text, "missing where") != faults {
+			t.Errorf("%s: %q", how, again.Report().Health.Fields[0].Alarms[0].Text)
 		}
 	}
 	if _, err := New(with("perhaps"), s.schema); err == nil || !strings.Contains(err.Error(), `stuck "perhaps"`) {

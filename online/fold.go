@@ -128,7 +128,7 @@ func (l *Learner) withState(data []byte) (*Learner, error) {
 	if err != nil {
 		return nil, err
 	}
-	if diff := l.Fingerprint().Diff(was); len(diff) > 0 {
+	if diff := FingerprintOf(l.config, l.schema).Diff(was); len(diff) > 0 {
 		return nil, &MismatchError{diff}
 	}
 	n.scaling.Scaler = h.Scaler

@@ -73,7 +73,7 @@ func TestSilentForecastAsAnswered(t *testing.T) {
 			if l.scaling.Scaler.Curves == nil || !l.second.knows() {
 				t.Fatal("there are no curves")
 			}
-			metrics := l.Metrics()
+			metrics := l.Report()
 			if f := metrics.Forecasts(); f == nil || len(f.Silent) != ForecastPoints || f.Silent[0].Error != f.Declared[0].Error || f.Silent[9].LogLoss == nil || len(f.SilentGroups) != ForecastPoints {
 				t.Fatalf("%+v", f)
 			}
@@ -143,7 +143,7 @@ func TestForecastAsMeasured(t *testing.T) {
 	for range 8000 {
 		l.Learn(next(), nil)
 	}
-	metrics, m := l.Metrics(), l.Published()
+	metrics, m := l.Report(), l.Published()
 	forecast, grouping := metrics.Forecasts(), model.NewGrouping(s)
 	if again := metrics.Forecasts(); again.Declared[5].Error != forecast.Declared[5].Error || again.SilentGroups[5].Error != forecast.SilentGroups[5].Error {
 		t.Error("a second call returns another forecast")

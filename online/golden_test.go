@@ -103,7 +103,7 @@ func testGolden(t *testing.T, g golden, c goldenCase, config Config, metric []fl
 		}
 	}
 	if want := c.ProgressiveLogLoss; want != 0 {
-		if got := l.Metrics().Total.MeanLogLoss(); math.Abs(got-want) > 1e-9 {
+		if got := l.Report().Total.MeanLogLoss(); math.Abs(got-want) > 1e-9 {
 			t.Errorf("progressive log-loss %v, want %v", got, want)
 		}
 	}

@@ -488,7 +488,7 @@ func TestForecastOfGroups(t *testing.T) {
 		}
 		l.Learn(e, nil)
 	}
-	m := l.Metrics()
+	m := l.Report()
 	var levels []string
 	for _, e := range m.Experts {
 		levels = append(levels, e.Name)
@@ -540,7 +540,7 @@ func TestGroupBankRestores(t *testing.T) {
 		if _, err := Restore(c, blocks); err != nil {
 			t.Error(err)
 		}
-		if was, err := ReadConfig(blocks); err != nil || FingerprintOf(was, l.Schema()).Diff(l.Fingerprint()) != nil {
+		if was, err := ReadConfig(blocks); err != nil || FingerprintOf(was, l.Schema()).Diff(FingerprintOf(l.config, l.schema)) != nil {
 			t.Errorf("%v: read as %v", err, was)
 		}
 		c.ExpectedMissingGroups = 0

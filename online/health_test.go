@@ -34,7 +34,7 @@ const healthBlock, healthFields, healthChanges = 256, watch.MostFields, 64
 
 // changesOf returns how many alarms have been raised and ended.
 func changesOf(l *Learner) uint64 {
-	_, n := l.HealthChanges(0)
+	n := l.Alarms(0).Changes
 	return n
 }
 
@@ -88,7 +88,7 @@ func (s *sensors) feed(l *Learner, n int) {
 
 // texts returns what has been said of alarms.
 func texts(l *Learner) (out []string) {
-	changes, _ := l.HealthChanges(0)
+	changes := l.Alarms(0).Latest
 	for _, c := range changes {
 		out = append(out, c.State+": "+c.Text)
 	}
@@ -117,17 +117,17 @@ func TestHealthDeadField(t *testing.T) {
 			l, s := sensorLearner(t, DefaultConfig()), newSensors(1)
 			s.lost = 0.002
 			s.feed(l, 20_000)
-			if h := l.Health(); h.Alarms != 0 || len(h.Fields) != 5 {
+			if h := l.Report().Health; h.Alarms != 0 || len(h.Fields) != 5 {
 				t.Fatalf("%+v", h)
 			}
 			s.lost, s.absent = 1, absent
 			died := s.n
 			e := 100 * servedError(l, s)
 			s.n = died
-			for l.Health().Raised == 0 && s.n < died+3*healthBlock+1 {
+			for l.Report().Health.Raised == 0 && s.n < died+3*healthBlock+1 {
 				s.feed(l, 1)
 			}
-			h := l.Health()
+			h := l.Report().Health
 			if h.Alarms != 1 || len(h.Fields[0].Alarms) != 1 {
 				t.Fatalf("%+v", h)
 			}
@@ -137,7 +137,7 @@ func TestHealthDeadField(t *testing.T) {
 			}
 			t.Log(a.Text)
 			s.feed(l, 60_000) // long after its absence has become the usual for predictions
-			h = l.Health()
+			h = l.Report().Health
 			if h.Alarms != 1 || changesOf(l) != 1 || h.Fields[0].Alarms[0].Since.UnixMilli() != sensorStart+1000*died {
 				t.Fatalf("after 60,000 events: %+v", h)
 			}
@@ -148,8 +148,8 @@ func TestHealthDeadField(t *testing.T) {
 			s.lost = 0.002
 			back := s.n
 			s.feed(l, 6*healthBlock)
-			changes, _ := l.HealthChanges(0)
-			if l.Health().Alarms != 0 || len(changes) != 2 {
+			changes := l.Alarms(0).Latest
+			if l.Report().Health.Alarms != 0 || len(changes) != 2 {
 				t.Fatalf("%q", texts(l))
 			}
 			if c := changes[1]; c.State != "ended" || c.Since.UnixMilli() != sensorStart+1000*died || c.UntilEvent < uint64(back)-healthBlock || c.UntilEvent > uint64(back)+healthBlock {
@@ -164,7 +164,7 @@ func TestHealthDeadField(t *testing.T) {
 func TestHealthCostNeedsEvents(t *testing.T) {
 	l, s := sensorLearner(t, DefaultConfig()), newSensors(1)
 	s.feed(l, 1664)
-	h := l.Health()
+	h := l.Report().Health
 	if len(h.Fields) == 0 {
 		t.Fatal("no field is known")
 	}
@@ -174,7 +174,7 @@ func TestHealthCostNeedsEvents(t *testing.T) {
 		}
 	}
 	s.feed(l, 2432)
-	for _, f := range l.Health().Fields {
+	for _, f := range l.Report().Health.Fields {
 		if f.Missing != nil && f.ErrorWithout == nil {
 			t.Errorf("after 4,096 events nothing is said of %s", f.Field)
 		}
@@ -193,12 +193,12 @@ func TestHealthUsuallyMissing(t *testing.T) {
 		s.lost = 0
 		s.feed(l, 2000)
 	}
-	if l.Health().Raised > 0 {
+	if l.Report().Health.Raised > 0 {
 		t.Fatalf("%q", texts(l))
 	}
 	s.usual = 0.5
 	s.feed(l, 6*healthBlock)
-	h := l.Health()
+	h := l.Report().Health
 	if h.Alarms != 1 || h.Raised != 1 || h.Fields[0].Field != "a" {
 		t.Fatalf("%+v %q", h, texts(l))
 	}
@@ -212,7 +212,7 @@ func TestHealthDrift(t *testing.T) {
 	longtest.NotRaced(t)
 	calm := rand.NewPCG(3, 7)
 	l, usual := sensorLearner(t, DefaultConfig()), &sensors{r: rand.New(calm), scale: 1}
-	if usual.feed(l, 80_000); l.Health().Raised > 0 {
+	if usual.feed(l, 80_000); l.Report().Health.Raised > 0 {
 		t.Fatalf("%q", texts(l))
 	}
 	blocks, err := l.Blocks()
@@ -245,10 +245,10 @@ func TestHealthDrift(t *testing.T) {
 			s.r, s.n = rand.New(&source), usual.n
 			c.change(s)
 			since := s.n
-			for l.Health().Raised == 0 && s.n < since+int64(c.within) {
+			for l.Report().Health.Raised == 0 && s.n < since+int64(c.within) {
 				s.feed(l, 1)
 			}
-			h := l.Health()
+			h := l.Report().Health
 			if h.Alarms != 1 {
 				t.Fatalf("%d alarms %q", h.Alarms, texts(l))
 			}
@@ -259,7 +259,7 @@ func TestHealthDrift(t *testing.T) {
 			t.Log(s.n-since, a.Text)
 			*s = sensors{r: s.r, n: s.n, scale: 1, words: s.words}
 			s.feed(l, 8000)
-			if got := texts(l); l.Health().Alarms != 0 || len(got) != 2 || !strings.HasPrefix(got[1], "ended: ") {
+			if got := texts(l); l.Report().Health.Alarms != 0 || len(got) != 2 || !strings.HasPrefix(got[1], "ended: ") {
 				t.Errorf("%q", got)
 			} else {
 				t.Log(got[1])
@@ -285,7 +285,7 @@ func TestHealthRestored(t *testing.T) {
 			t.Fatal(err)
 		}
 		was := changesOf(l)
-		if _, n := other.HealthChanges(was); n != was {
+		if n := other.Alarms(was).Changes; n != was {
 			t.Fatalf("%d changes, was %d", n, was)
 		}
 		s.lost = step.lost
@@ -330,11 +330,11 @@ func TestHealthIsBounded(t *testing.T) {
 	for range 4 * healthBlock {
 		l.Learn(empty, nil)
 	}
-	h := l.Health()
+	h := l.Report().Health
 	if len(h.Fields) != healthFields-1 || h.Alarms != healthFields-1 || h.Raised != healthFields-1 || len(h.Changes) != healthChanges {
 		t.Errorf("%d fields, %d alarms, %d raised, %d changes", len(h.Fields), h.Alarms, h.Raised, len(h.Changes))
 	}
-	if changes, n := l.HealthChanges(100); n != healthFields-1 || len(changes) != healthChanges {
-		t.Errorf("%d of %d", len(changes), n)
+	if a := l.Alarms(100); a.Changes != healthFields-1 || len(a.Latest) != healthChanges {
+		t.Errorf("%d of %d", len(a.Latest), a.Changes)
 	}
 }

@@ -27,7 +27,7 @@ func TestConstantFieldIsNotTheWorst(t *testing.T) {
 		}
 		l.Learn(e, nil)
 	}
-	fields := l.Health().Fields
+	fields := l.Report().Health.Fields
 	if len(fields) != 3 || fields[0].Field == "constant" {
 		t.Fatalf("the first of %d fields is %s", len(fields), fields[0].Field)
 	}

@@ -44,7 +44,7 @@ func TestHorizonSuitsItsAge(t *testing.T) {
 		for _, e := range events {
 			l.Learn(e, nil)
 		}
-		metrics := l.Metrics()
+		metrics := l.Report()
 		for _, r := range metrics.Summary().ByAge {
 			if r.Age == 100 {
 				return metrics.Total.MeanLogLoss(), *r.LogLoss

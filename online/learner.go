@@ -303,55 +303,6 @@ func (l *Learner) SetSchema(s *event.Schema) {
 // Schema returns the Schema that the Learner was made with, or was given last.
 func (l *Learner) Schema() *event.Schema { return l.schema }
 
-// Fingerprint returns what gives the weights their meaning.
-func (l *Learner) Fingerprint() Fingerprint { return FingerprintOf(l.config, l.schema) }
-
-// Noise returns the noise of the published level, as loss.ParseNoise reads it.
-func (l *Learner) Noise() string { return l.levels[l.chosen].noise.String() }
-
-// Events returns how many events have been met, as Metrics does.
-func (l *Learner) Events() uint64 { return l.events }
-
-// Drift returns what the drift detector has seen.
-func (l *Learner) Drift() watch.Drift { return l.watch.Drift.Report() }
-
-// Metrics returns the progressive measures so far.
-func (l *Learner) Metrics() Metrics {
-	w := l.watch.Clone()
-	m := Metrics{
-		Measures: w.Measures, Refused: w.Refused.Count, RefusedBy: w.Refused.By, Mislabeled: w.Mislabeled.Count,
-		Drift: w.Drift.Report(), Prior: w.Prior, Baselines: l.watch.Baselines, Figures: l.watch.Figures(), RefreshFailures: l.refresh.Failures,
-	}
-	if m.Binary != nil {
-		at := l.schema.PositiveClass(l.positiveName())
-		if at == 0 {
-			m.Binary = m.Binary.Flipped()
-		}
-		if at < len(l.schema.Classes) {
-			m.Positive = l.schema.Classes[at]
-		}
-	}
-	if m.Numbers != nil {
-		m.Numbers.Loss = l.targetLoss()
-	}
-	m.Events, m.Features = l.events, l.table.Len()
-	m.Level = loss.ShortNoise(l.Noise())
-	m.Forecast = l.served()
-	m.Experts = l.experts()
-	m.Sets, m.CoverageByClass = l.sets.Report(), l.sets.ByClass(l.schema.Classes)
-	m.ByAge = l.aged.Report(l.set.numbers)
-	if weights, ranges := l.byRange(); weights != nil {
-		for _, i := range weights {
-			name := m.Level
-			if i > 0 {
-				name = l.levels[l.shares.InForce[ranges[i-1]].Largest()].noise.String()
-			}
-			m.LevelsByShare = append(m.LevelsByShare, name)
-		}
-	}
-	return m
-}
-
 // meet hands on an event that has come.
 func (l *Learner) meet(e *event.Example) {
 	if l.shared() {

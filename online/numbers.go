@@ -38,20 +38,22 @@ func targetMismatch(lossName string, of loss.Target) error {
 // ofNumbers says whether a loss of classes is often meant as one of numbers.
 func ofNumbers(l loss.Loss) bool { return l == loss.Loss(loss.Quadratic{}) }
 
-// CheckNumbers returns a *NumbersError if one of the first events has another number
-// for a label than those that were taken for classes, which nobody has named. Later
-// events cannot be what the stream is about. The events are the first n of b.
-func (l *Learner) CheckNumbers(b *event.Batch, n int) error {
-	if l.events >= watch.WarnAfter {
+// CheckNumbers returns a *NumbersError if one of the first n events of b, which follow so many others, has a number
+// for a label that is none of the numbers taken for classes, which nobody has named. Later events do not decide what the
+// labels of a stream are.
+func CheckNumbers(lossName string, b *event.Batch, n int, events uint64) error {
+	if events >= watch.WarnAfter {
 		return nil
 	}
 	classes := b.Schema.Classes
-	for i := range b.Examples[:n] {
-		if r := b.Examples[i].Refused; ofNumbers(l.set.loss) && r != nil && r.Reason == event.ReasonLabel && AreNumbers(classes) {
-			return &NumbersError{l.config.Loss, watch.FirstBytes(r.Detail, watch.MaxFirst)}
+	if l, err := loss.Parse(lossName); err == nil && ofNumbers(l) && AreNumbers(classes) {
+		for i := range b.Examples[:n] {
+			if r := b.Examples[i].Refused; r != nil && r.Reason == event.ReasonLabel {
+				return &NumbersError{lossName, watch.FirstBytes(r.Detail, watch.MaxFirst)}
+			}
 		}
 	}
-	return CheckLabels(l.config.Loss, classes)
+	return CheckLabels(lossName, classes)
 }
 
 // maxNumberClasses is how many whole numbers, such as digits, are taken for classes under a loss

@@ -93,7 +93,7 @@ func TestNumbersLearned(t *testing.T) {
 							}
 						}
 					}
-					n := l.Metrics().Numbers
+					n := l.Report().Numbers
 					bar := 0.5
 					if lossName == "quantile:0.8" || l.unit.Target == loss.Count {
 						bar = 0.85
@@ -294,7 +294,7 @@ func TestNumbersRefuse(t *testing.T) {
 		}
 	}
 	l := numberLearner(t, c)
-	if l.Learn(&event.Example{Target: math.NaN(), Weight: 1}, nil).Scores != nil || l.Learn(&event.Example{Target: 1e31, Weight: 1}, nil).Scores != nil || l.Metrics().Refused != 2 {
+	if l.Learn(&event.Example{Target: math.NaN(), Weight: 1}, nil).Scores != nil || l.Learn(&event.Example{Target: 1e31, Weight: 1}, nil).Scores != nil || l.Report().Refused != 2 {
 		t.Error("a target that is not finite, or beyond 1e30, is learned")
 	}
 }

@@ -87,8 +87,8 @@ func TestObserved(t *testing.T) {
 			if restored, err = Restore(observedConfig(), blocks); err != nil {
 				t.Fatal(err)
 			}
-			if restored.Metrics().Level != "group:…" || restored.Level() != l.Level() || l.Level() < 0.3 {
-				t.Errorf("level %q and %v, of the first learner %v", restored.Metrics().Level, restored.Level(), l.Level())
+			if restored.Report().Level != "group:…" || loss.LevelOf(restored.Report().Noise) != loss.LevelOf(l.Report().Noise) || loss.LevelOf(l.Report().Noise) < 0.3 {
+				t.Errorf("level %q, noise %v, of the first learner %v", restored.Report().Level, restored.Report().Noise, l.Report().Noise)
 			}
 		}
 		e := s.next()

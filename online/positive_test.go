@@ -32,7 +32,7 @@ func TestPositive(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := l.Metrics().Positive; name == "" && (got == "rare") != (i >= 1000 || counts[0] < counts[1]) {
+			if got := l.Report().Positive; name == "" && (got == "rare") != (i >= 1000 || counts[0] < counts[1]) {
 				t.Fatalf("positive before event %d: %q", i, got)
 			}
 			e := &event.Example{Label: 1, Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{r.NormFloat64(), 1}}}
@@ -45,7 +45,7 @@ func TestPositive(t *testing.T) {
 		return l
 	}
 	found, again, usual, rare := teach("", -1), teach("", 600), teach("usual", -1), teach("rare", -1)
-	a, b := found.Metrics().Binary, again.Metrics().Binary
+	a, b := found.Report().Binary, again.Report().Binary
 	if *a != *b {
 		t.Error("a restart changes the measures")
 	}
@@ -55,7 +55,7 @@ func TestPositive(t *testing.T) {
 			t.Errorf("score %v, want %v", y, x)
 		}
 	}
-	p, q := usual.Metrics(), rare.Metrics()
+	p, q := usual.Report(), rare.Report()
 	if p.Positive != "usual" || q.Positive != "rare" || math.Abs(p.Binary.AUC()-q.Binary.AUC()) > 1e-9 || p.Binary.AveragePrecision() < .85 || q.Binary.AveragePrecision() > .7 {
 		t.Errorf("%s %v %v, %s %v %v", p.Positive, p.Binary.AUC(), p.Binary.AveragePrecision(), q.Positive, q.Binary.AUC(), q.Binary.AveragePrecision())
 	}

@@ -63,12 +63,12 @@ func TestLearnDelayed(t *testing.T) {
 			l.Learn(ev(float64(1-2*(i%2)), 1-i%2), nil)
 		}
 	}
-	before := later.Metrics().Total
+	before := later.Report().Total
 	var fresh measure.Classes
 	p := later.Learn(ev(1, 1), prior)
 	p.Measure(ev(1, 1), &fresh)
 	told := slices.Clone(plain.Learn(ev(1, 1), nil).Scores)
-	total := later.Metrics().Total
+	total := later.Report().Total
 	if got, want := total.LogLoss-before.LogLoss, math.Log1p(math.Exp(-prior.Scores[0])); math.Abs(got-want) > 1e-12 {
 		t.Errorf("the progressive log-loss grew by %v, want %v, that of the arrival", got, want)
 	}
@@ -94,12 +94,12 @@ func TestLearnNumberDelayed(t *testing.T) {
 		later.Learn(e, nil)
 		plain.Learn(e, nil)
 	}
-	before := later.Metrics().Numbers.Total.Absolute
+	before := later.Report().Numbers.Total.Absolute
 	var fresh measure.Classes
 	p := later.Learn(last, prior)
 	p.Measure(last, &fresh)
 	told := plain.Learn(last, nil).Scores[0]
-	if got, want := later.Metrics().Numbers.Total.Absolute-before, math.Abs(last.Target-prior.Scores[0]); math.Abs(got-want) > 1e-6*want {
+	if got, want := later.Report().Numbers.Total.Absolute-before, math.Abs(last.Target-prior.Scores[0]); math.Abs(got-want) > 1e-6*want {
 		t.Errorf("the progressive absolute error grew by %v, want %v, that of the arrival", got, want)
 	}
 	if want := math.Abs(last.Target - told); math.Abs(fresh.Wrong-want) > 1e-6 || fresh.Weight != 1 || want > 0.5*math.Abs(last.Target-prior.Scores[0]) {
@@ -185,7 +185,7 @@ func TestPriorMovesMixture(t *testing.T) {
 			change(e, prior)
 			l.Learn(e, prior)
 		}
-		return l.Metrics().Experts
+		return l.Report().Experts
 	}
 	as := share(func(*event.Example, *Prediction) {})
 	alone := share(func(_ *event.Example, prior *Prediction) { prior.Lanes = nil })
@@ -251,7 +251,7 @@ func TestPriorHoldsForOneEvent(t *testing.T) {
 	if n := len(one.Predict(s.next()).Lanes); len(one.levels) > 1 || n != 2*one.n+one.second.expert.Count()*one.k {
 		t.Errorf("%d levels and an expert have %d lanes", len(one.levels), n)
 	}
-	beside := func() string { return fmt.Sprint(l.Metrics().Experts[len(l.levels):]) }
+	beside := func() string { return fmt.Sprint(l.Report().Experts[len(l.levels):]) }
 	before := beside()
 	for range 500 {
 		e := s.next()
@@ -278,7 +278,7 @@ func TestPriorBeforeLabels(t *testing.T) {
 		for range 3 {
 			l.Learn(e, prior)
 		}
-		lastError := func() *float64 { m := l.Metrics(); return m.Baselines.Report(false).LastError }
+		lastError := func() *float64 { m := l.Report(); return m.Baselines.Report(false).LastError }
 		if x := lastError(); x != nil {
 			t.Errorf("noise %s: an error of %v of the last class", noise, *x)
 		}

@@ -75,7 +75,7 @@ func TestPresence(t *testing.T) {
 		if presence == "auto" && (curves == nil || !slices.Equal(curves.Columns, []uint32{20}) || !slices.Equal(curves.Knots[0], model.Present())) {
 			t.Fatalf("auto: %+v, want one of column 20", curves)
 		}
-		errors[presence] = l.Metrics().Window.Error()
+		errors[presence] = l.Report().Window.Error()
 		// What is served says so too, and explains it under a name.
 		m := l.Snapshot().Model()
 		a2 := newAbsences(2)
@@ -180,7 +180,7 @@ func TestPresenceIsKept(t *testing.T) {
 				t.Fatalf("saved at %d: %v, restored %v", at, x, y)
 			}
 		}
-		if again.scaling.Scaler.Curves == nil || again.Fingerprint()["presence"] != "auto" {
+		if again.scaling.Scaler.Curves == nil || FingerprintOf(again.config, again.schema)["presence"] != "auto" {
 			t.Errorf("saved at %d: no presence", at)
 		}
 	}

@@ -260,7 +260,7 @@ func TestLevelsByShare(t *testing.T) {
 				}
 			}
 		}
-		metrics := l.Metrics()
+		metrics := l.Report()
 		if len(m.Levels) == 0 || m.Missing.Levels[3] == 0 {
 			t.Fatalf("learned with %v: shares are answered by %v of %v", learned, m.Missing.Levels, metrics.LevelsByShare)
 		}

@@ -410,7 +410,7 @@ func TestPoison(t *testing.T) {
 		if wrong > calmWrong+calmWrong/4+10 {
 			t.Errorf("%d of 400 wrong after the poison, %d without any", wrong, calmWrong)
 		}
-		if m := l.Metrics(); m.Refused != 6 || m.Events != n+1 {
+		if m := l.Report(); m.Refused != 6 || m.Events != n+1 {
 			t.Errorf("%d refused and %d learned", m.Refused, m.Events)
 		}
 		finite(t, l)
@@ -481,7 +481,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("a feature of %v was learned", x)
 		}
 	}
-	if m := l.Metrics(); m.Refused != 5 || m.Events != 50 || m.Features != before {
+	if m := l.Report(); m.Refused != 5 || m.Events != 50 || m.Features != before {
 		t.Errorf("%+v", m)
 	}
 }

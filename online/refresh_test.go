@@ -69,7 +69,7 @@ func TestSlidingWindow(t *testing.T) {
 					if !(off[1] < off[2]) {
 						t.Errorf("off by %.3g with a window of 200, by %.3g with one of 40", off[1], off[2])
 					}
-					if f := all.Metrics().RefreshFailures + slides.Metrics().RefreshFailures; f > 0 {
+					if f := all.Report().RefreshFailures + slides.Report().RefreshFailures; f > 0 {
 						t.Errorf("%d refreshes failed", f)
 					}
 				})
@@ -101,8 +101,8 @@ func TestRefreshBesideExpert(t *testing.T) {
 			}
 		}
 	}
-	if hats == 0 || l.Metrics().RefreshFailures > 0 || l.second.share(&l.shares.InForce[0]) < 0.1 {
-		t.Errorf("%d hats of the expert, %d failures, a share of %v", hats, l.Metrics().RefreshFailures, l.second.share(&l.shares.InForce[0]))
+	if hats == 0 || l.Report().RefreshFailures > 0 || l.second.share(&l.shares.InForce[0]) < 0.1 {
+		t.Errorf("%d hats of the expert, %d failures, a share of %v", hats, l.Report().RefreshFailures, l.second.share(&l.shares.InForce[0]))
 	}
 }
 

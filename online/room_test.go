@@ -80,8 +80,8 @@ func TestColumnRefused(t *testing.T) {
 	l := crowd(t, nil, "no", "yes")
 	last := fill(t, l)
 	rows := int(memory.Least) / 8 / width(t, l)
-	if last != rows/100 || l.Metrics().Features != 100*last {
-		t.Fatalf("event %d with %d rows is refused, of %d", last, l.Metrics().Features, rows)
+	if last != rows/100 || l.Report().Features != 100*last {
+		t.Fatalf("event %d with %d rows is refused, of %d", last, l.Report().Features, rows)
 	}
 	other := crowd(t, nil, "no", "yes")
 	fill(t, other)
@@ -92,7 +92,7 @@ func TestColumnRefused(t *testing.T) {
 			t.Errorf("event %d is learned", i)
 		}
 	}
-	m := l.Metrics()
+	m := l.Report()
 	by := m.RefusedBy[event.ReasonMemory]
 	if m.Refused != 2 || by.Count != 2 || !strings.HasPrefix(by.First, `field "words", feature "`) || !strings.Contains(by.First, "raise learner.max_memory = 1048576") {
 		t.Errorf("refused %d: %+v", m.Refused, m.RefusedBy)
@@ -102,14 +102,14 @@ func TestColumnRefused(t *testing.T) {
 		t.Error("an event of no weight, which is not learned, is refused")
 	}
 	known := crowded(0, 0)
-	if got, want := l.Learn(known, nil).Scores, other.Learn(known, nil).Scores; got == nil || !slices.Equal(got, want) || l.Metrics().Events != other.Metrics().Events {
+	if got, want := l.Learn(known, nil).Scores, other.Learn(known, nil).Scores; got == nil || !slices.Equal(got, want) || l.Report().Events != other.Report().Events {
 		t.Errorf("known columns are told %v, want %v", got, want)
 	}
 	fits := crowded(last, 0)
 	n := rows - 100*last
 	fits.Features.Index, fits.Features.Value, fits.Field = fits.Features.Index[:n], fits.Features.Value[:n], fits.Field[:n]
-	if l.Learn(fits, nil).Scores == nil || l.Metrics().Features != rows {
-		t.Errorf("%d rows, where there is room for %d", l.Metrics().Features, rows)
+	if l.Learn(fits, nil).Scores == nil || l.Report().Features != rows {
+		t.Errorf("%d rows, where there is room for %d", l.Report().Features, rows)
 	}
 }
 
@@ -136,8 +136,8 @@ func TestClassRefused(t *testing.T) {
 				t.Errorf("of %d classes, event %d: %v, after a restart %v", len(classes), i, a, b)
 			}
 		}
-		if outputs(l) != k || l.Metrics().RefusedBy[event.ReasonMemory].Count != 3 || !same(encoded(t, l), encoded(t, again)) {
-			t.Errorf("of %d classes: %d outputs, refused %+v", len(classes), outputs(l), l.Metrics().RefusedBy)
+		if outputs(l) != k || l.Report().RefusedBy[event.ReasonMemory].Count != 3 || !same(encoded(t, l), encoded(t, again)) {
+			t.Errorf("of %d classes: %d outputs, refused %+v", len(classes), outputs(l), l.Report().RefusedBy)
 		}
 		c := l.Config()
 		c.MaxMemory *= 20

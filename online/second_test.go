@@ -143,7 +143,7 @@ func TestSecondIsPublished(t *testing.T) {
 				}
 			}
 			share, second := 0.0, 0.0
-			experts := l.Metrics().Experts
+			experts := l.Report().Experts
 			for i, e := range experts {
 				if e.Corrects {
 					second += e.Share
@@ -184,7 +184,7 @@ func TestSecondHelps(t *testing.T) {
 			for range 5000 {
 				l.Learn(s.next(), nil)
 			}
-			m := l.Metrics()
+			m := l.Report()
 			if lost[rule] = m.Total.MeanLogLoss(); classes == 0 {
 				lost[rule] = *m.Numbers.Report().RMSE
 			}
@@ -311,7 +311,7 @@ func TestSecondLeftOut(t *testing.T) {
 		}
 	}
 	l := learners["auto"]
-	if l.second.on() || len(l.Metrics().Experts) != len(l.levels) {
+	if l.second.on() || len(l.Report().Experts) != len(l.levels) {
 		t.Error("there is an expert still")
 	}
 	for slot := range l.table.Len() {
@@ -465,9 +465,9 @@ func TestSecondWithoutNumbers(t *testing.T) {
 			e.Features.Index, e.Features.Value, e.Field = e.Features.Index[last:], e.Features.Value[last:], e.Field[last:]
 			answers[i] = append(answers[i], l.Learn(e, nil).Scores...)
 		}
-		for _, x := range l.Metrics().Experts {
+		for _, x := range l.Report().Experts {
 			if x.Name == "second order" {
-				t.Errorf("under %s there are the experts %v", rule, l.Metrics().Experts)
+				t.Errorf("under %s there are the experts %v", rule, l.Report().Experts)
 			}
 		}
 	}
@@ -540,9 +540,9 @@ func TestSecondRests(t *testing.T) {
 		if away != 400*15/16 {
 			t.Errorf("%v: of 400 events it left %d out", of, away)
 		}
-		for _, x := range l.Metrics().Experts {
+		for _, x := range l.Report().Experts {
 			if (x.Name == "second order" || x.Name == "curves") && x.Share != 0 {
-				t.Errorf("%v: it rests, and there are the experts %v", of, l.Metrics().Experts)
+				t.Errorf("%v: it rests, and there are the experts %v", of, l.Report().Experts)
 			}
 		}
 		if of.silent > 0 != slices.ContainsFunc(l.scaling.Scaler.Curves.Knots, func(knots []float64) bool { return len(knots) == 1 }) {

@@ -142,7 +142,7 @@ func TestSetsTakeWhatIsTold(t *testing.T) {
 			p := m.Probabilities(scores, make([]float64, m.Outputs))
 			class := m.Predict(scores)
 			x := cover.Score{Value: -math.Log(p[e.Label]), First: class == e.Label, Class: 1 + e.Label, Came: true, Size: math.NaN()}
-			if set, ok := m.Set(a, p, class); ok && l.Events()%sizeEvery == sizeEvery-1 {
+			if set, ok := m.Set(a, p, class); ok && l.events%sizeEvery == sizeEvery-1 {
 				x.Size = float64(len(set))
 			}
 			slow.Take(0, x)
@@ -155,7 +155,7 @@ func TestSetsTakeWhatIsTold(t *testing.T) {
 			t.Fatalf("after %d events the limit is %v, want %v", n, a, b)
 		}
 	}
-	if a, b := l.Metrics().Sets[0], slow.Report()[0]; a.Events != b.Events || a.Coverage != b.Coverage || math.Abs(a.Size-b.Size) > 1e-12 || a.Events < 900 {
+	if a, b := l.Report().Sets[0], slow.Report()[0]; a.Events != b.Events || a.Coverage != b.Coverage || math.Abs(a.Size-b.Size) > 1e-12 || a.Events < 900 {
 		t.Errorf("reported %+v, want %+v", a, b)
 	}
 }
@@ -168,7 +168,7 @@ func TestSetsOfLateLabels(t *testing.T) {
 		l.Learn(s.next(), nil)
 	}
 	const every = 5 // limits do not move so soon
-	before := l.Metrics().Sets[0]
+	before := l.Report().Sets[0]
 	for range every {
 		e := s.next()
 		told := make([]float64, 3)
@@ -179,7 +179,7 @@ func TestSetsOfLateLabels(t *testing.T) {
 		}
 		l.Learn(e, &Prediction{Learned: l.events, Scores: told})
 	}
-	after := l.Metrics().Sets[0]
+	after := l.Report().Sets[0]
 	if after.Events != before.Events+every || math.Round(after.Coverage*after.Events) != math.Round(before.Coverage*before.Events) {
 		t.Errorf("%+v, before %+v: some of the sets held the class", after, before)
 	}
@@ -211,7 +211,7 @@ func TestSetsWarn(t *testing.T) {
 		l.Learn(e, &Prediction{Learned: l.events, Scores: []float64{told}})
 	}
 	if !warned() {
-		t.Errorf("there is no warning of %+v", l.Metrics().Sets[0])
+		t.Errorf("there is no warning of %+v", l.Report().Sets[0])
 	}
 }
 
@@ -240,7 +240,7 @@ func TestIntervalsCover(t *testing.T) {
 		if held /= 4000; math.Abs(held-want) > 0.04 {
 			t.Errorf("coverage %v: intervals hold %v", coverage, held)
 		}
-		if got := l.Metrics().Sets; (got == nil) != (coverage == 0) {
+		if got := l.Report().Sets; (got == nil) != (coverage == 0) {
 			t.Errorf("coverage %v: told of sets %+v", coverage, got)
 		}
 	}
@@ -342,7 +342,7 @@ func TestSetsRestored(t *testing.T) {
 		return l
 	}
 	same, before, often, none := restore(0.9, ""), restore(0.9, blockSets), restore(0.99, ""), restore(0, "")
-	if before.sets.Limit(0) != -1 || before.Metrics().Sets != nil || none.Published().Sets != nil || !(often.sets.Limit(0) > l.sets.Limit(0)) {
+	if before.sets.Limit(0) != -1 || before.Report().Sets != nil || none.Published().Sets != nil || !(often.sets.Limit(0) > l.sets.Limit(0)) {
 		t.Errorf("limits: %v without a block, %v of 0.99, %v before", before.sets.Limit(0), often.sets.Limit(0), l.sets.Limit(0))
 	}
 	for range 1000 {

@@ -122,7 +122,7 @@ func TestShareAlone(t *testing.T) {
 					}
 				}
 			}
-			if alone.Metrics().ByAge == nil || fold.Metrics().ByAge != nil {
+			if alone.Report().ByAge == nil || fold.Report().ByAge != nil {
 				t.Error("answers are measured by age alone, and not where learners share a model")
 			}
 			alone.aged = aged.Aged{}
@@ -205,7 +205,7 @@ func TestShareMoments(t *testing.T) {
 				}
 			}
 		}
-		a, b := alone.Metrics(), fold.Metrics()
+		a, b := alone.Report(), fold.Report()
 		if alone.steps != fold.steps || a.Events != b.Events || a.Total.Weight != b.Total.Weight || a.Classes[0] != b.Classes[0] || a.Classes[1] != b.Classes[1] {
 			t.Errorf("%+v, want %+v", b.Total, a.Total)
 		}
@@ -388,7 +388,7 @@ func TestShareQuality(t *testing.T) {
 			}
 			fold := shareLearner(t, s, set)
 			rounds(t, fold, events, 2000, n, 50, 32)
-			want, got := alone.Metrics().Window.MeanLogLoss(), fold.Metrics().Window.MeanLogLoss()
+			want, got := alone.Report().Window.MeanLogLoss(), fold.Report().Window.MeanLogLoss()
 			if got > want+0.02*float64(n)/2 {
 				t.Errorf("%s, %d learners: log-loss %.4f, alone %.4f", noise, n, got, want)
 			}
@@ -480,7 +480,7 @@ func TestShareForgets(t *testing.T) {
 		}
 		fold := shareLearner(t, s, metric)
 		rounds(t, fold, events, 2000, 4, 50, 32)
-		a, b := alone.Metrics(), fold.Metrics()
+		a, b := alone.Report(), fold.Report()
 		loss[name] = b.Window.MeanLogLoss()
 		if want := a.Window.MeanLogLoss(); name != "never" && loss[name] > want+0.04 {
 			t.Errorf("%s: log-loss %.4f, alone %.4f", name, loss[name], want)
@@ -539,12 +539,12 @@ func TestSharePresence(t *testing.T) {
 	if !slices.Equal(curves.Columns, want.Columns) || !slices.EqualFunc(curves.Knots, want.Knots, slices.Equal) {
 		t.Errorf("curves %v, alone %v", curves, want)
 	}
-	one, several := alone.Metrics().Window.MeanLogLoss(), fold.Metrics().Window.MeanLogLoss()
+	one, several := alone.Report().Window.MeanLogLoss(), fold.Report().Window.MeanLogLoss()
 	absent := shareLearner(t, a.schema, func(c *Config) { c.Noise, c.Presence = "dropout:0.1", "none" })
 	for i := range events {
 		absent.Learn(&events[i], nil)
 	}
-	if without := absent.Metrics().Window.MeanLogLoss(); several > one+0.05 || several > without-0.1 {
+	if without := absent.Report().Window.MeanLogLoss(); several > one+0.05 || several > without-0.1 {
 		t.Errorf("log-loss %.4f, alone %.4f, without presence %.4f", several, one, without)
 	}
 	early := shareLearner(t, a.schema, func(c *Config) { c.Noise = "dropout:0.1" })

@@ -45,7 +45,7 @@ func learnTurning(t *testing.T, turn int, change func(*Config)) *Learner {
 
 func ofAge(t *testing.T, l *Learner, age uint64) measure.Aged {
 	t.Helper()
-	for _, r := range l.Metrics().ByAge {
+	for _, r := range l.Report().ByAge {
 		if r.Age == age {
 			return r
 		}

@@ -94,7 +94,7 @@ func TestStandardizeAll(t *testing.T) {
 		sparse.Learn(few, nil)
 		dense.Learn(all, nil)
 	}
-	a, b := sparse.Metrics().Window.MeanLogLoss(), dense.Metrics().Window.MeanLogLoss()
+	a, b := sparse.Report().Window.MeanLogLoss(), dense.Report().Window.MeanLogLoss()
 	if a > b+0.03 {
 		t.Errorf("log-loss %v, dense %v", a, b)
 	}

@@ -63,15 +63,15 @@ func (l *Learner) View() *Snapshot {
 func (l *Learner) stateOver(table *model.Table) *Snapshot {
 	head := l.head(l.schema.View())
 	head.Stale, head.Dead = staleText(l.aged.Report(l.set.numbers), head.Loss), l.dead.Dead()
-	metrics := l.Metrics()
-	summary, err := json.Marshal(metrics.Summary())
+	report := l.Report()
+	summary, err := json.Marshal(report.Summary())
 	if err != nil {
 		panic(err) // finite numbers and strings only
 	}
 	refused, watched := &coder.Coder{}, &coder.Coder{}
 	l.watch.Refused.State(refused)
 	l.watch.Block(watched)
-	s := &Snapshot{model: (&model.Linear{Head: head, Rows: table}).WithCovariance(head.Covariance), level: &model.Linear{Head: l.headOf(head.Schema, l.one(l.chosen)), Rows: table}, foreign: l.scaling.OwnHats(), learner: l.encode(), refused: refused.Out, watched: watched.Out, summary: summary, sets: l.sets.Encode(), aged: l.aged, watch: l.watch.Clone(), health: l.Health(), start: l.watch.Health.Start()}
+	s := &Snapshot{model: (&model.Linear{Head: head, Rows: table}).WithCovariance(head.Covariance), level: &model.Linear{Head: l.headOf(head.Schema, l.one(l.chosen)), Rows: table}, foreign: l.scaling.OwnHats(), learner: l.encode(), refused: refused.Out, watched: watched.Out, summary: summary, sets: l.sets.Encode(), aged: l.aged, watch: l.watch.Clone(), health: report.Health, start: l.watch.Health.Start()}
 	if l.set.numbers {
 		numbers := &coder.Coder{}
 		l.numbersState(numbers)
@@ -294,34 +294,12 @@ func (l *Learner) Published() *model.Linear {
 	return m.WithCovariance(l.filling.Covariance)
 }
 
-// Level returns the published level: a dropout's Q, a group dropout's Groups or the largest
-// of its Rates, Gaussian noise's SD, a Laplacian's B; 0 where there is none.
-func (l *Learner) Level() float64 {
-	switch n := l.levels[l.chosen].noise.(type) {
-	case loss.Dropout:
-		return n.Q
-	case loss.Silent:
-		return n.D
-	case loss.GroupDropout:
-		level := n.Groups
-		for _, q := range n.Rates {
-			level = max(level, q)
-		}
-		return level
-	case loss.Gaussian:
-		return n.SD
-	case loss.Laplace:
-		return n.B
-	}
-	return 0
-}
-
 // stateVersion counts the layouts of the block "learner". No number is ever used again.
 const stateVersion = 9
 
 // encode writes the block "learner".
 func (l *Learner) encode() []byte {
-	config, err := json.Marshal(l.Fingerprint())
+	config, err := json.Marshal(FingerprintOf(l.config, l.schema))
 	if err != nil {
 		panic(err) // strings only
 	}
@@ -445,7 +423,7 @@ func (l *Learner) restoreLearner(m *model.Linear, data []byte, blocks []event.Bl
 	if err != nil {
 		return fmt.Errorf("restoring the learner: %w", err)
 	}
-	now, width := l.Fingerprint(), len(l.bias)
+	now, width := FingerprintOf(l.config, l.schema), len(l.bias)
 	was["missing_policy"] = now["missing_policy"] // no weight depends on it
 	l.config.Presence = valueOf(was, "presence")  // as it was when the learner began
 	now["presence"], was["presence"] = l.config.Presence, l.config.Presence

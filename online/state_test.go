@@ -33,7 +33,7 @@ func TestLevelsAsBegun(t *testing.T) {
 	for range 300 {
 		e := s.next()
 		if a, b := slices.Clone(l.Learn(e, nil).Scores), again.Learn(e, nil).Scores; !slices.Equal(a, b) {
-			t.Fatalf("event %d: %v, by a program with other levels %v", l.Events(), a, b)
+			t.Fatalf("event %d: %v, by a program with other levels %v", l.events, a, b)
 		}
 	}
 	if !bytes.Equal(stateOf(t, l), stateOf(t, again)) {

@@ -107,7 +107,7 @@ func (p *payments) rare() string {
 
 // told returns what became of alarms, each as its state and text.
 func (p *payments) told() (out []string) {
-	changes, _ := p.learners[0].HealthChanges(0)
+	changes := p.learners[0].Alarms(0).Latest
 	for _, c := range changes {
 		out = append(out, c.State+": "+c.Text)
 	}
@@ -117,7 +117,7 @@ func (p *payments) told() (out []string) {
 // one fails unless one alarm is on, and no other has been, and returns it.
 func (p *payments) one(field, kind string) watch.FieldAlarm {
 	p.t.Helper()
-	h := p.learners[0].Health()
+	h := p.learners[0].Report().Health
 	if h.Alarms != 1 || len(h.Changes) != 1 || len(h.Fields) == 0 || len(h.Fields[0].Alarms) != 1 {
 		p.t.Fatalf("%d alarms: %q", h.Alarms, p.told())
 	}
@@ -281,7 +281,7 @@ func TestUsualNights(t *testing.T) {
 		t.Fatalf("10 nights more: %q", told)
 	}
 	p.feed(15 * perHour) // to midnight
-	h := p.learners[0].Health()
+	h := p.learners[0].Report().Health
 	at := slices.IndexFunc(h.Fields, func(f watch.FieldHealth) bool { return f.Field == "temper" })
 	if f := h.Fields[at]; h.Alarms > 0 || f.Missing.Now < 0.2 {
 		t.Errorf("at midnight: %+v", f)

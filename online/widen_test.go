@@ -133,10 +133,10 @@ func TestWidenLater(t *testing.T) {
 	s.feed(l, 500)
 	e := s.next()
 	told := scoresOf(l, e)
-	before := l.Metrics().Total
+	before := l.Report().Total
 	e.Label = 2
 	l.Learn(e, &Prediction{Learned: l.events, Scores: told})
-	after := l.Metrics()
+	after := l.Report()
 	if after.Total.Wrong != before.Wrong+1 || len(after.Classes) != 3 || after.Binary != nil {
 		t.Errorf("%+v", after)
 	}

@@ -436,14 +436,14 @@ func TestYoungLater(t *testing.T) {
 		}
 		x := queue[0]
 		queue = queue[1:]
-		before, wrong, outputs := l.Metrics().Total, 0.0, l.k
+		before, wrong, outputs := l.Report().Total, 0.0, l.k
 		if scores := x.told.Scores; len(scores) <= x.e.Label || model.Predict(scores) != x.e.Label {
 			wrong = 1
 		}
 		if l.Learn(x.e, x.told); l.k != outputs {
 			changed = l.events
 		}
-		if got := l.Metrics().Total.Wrong - before.Wrong; got != wrong {
+		if got := l.Report().Total.Wrong - before.Wrong; got != wrong {
 			t.Fatalf("event %d: %v wrong, want %v", x.e.Offset, got, wrong)
 		}
 		switch {
@@ -612,7 +612,7 @@ func TestYoungAged(t *testing.T) {
 			again.schema.Classes, l = l.schema.Classes, again
 		}
 	}
-	old := l.Metrics().ByAge[1]
+	old := l.Report().ByAge[1]
 	if old.Age != 100 || old.Events < 5 || old.Error == nil || !(*old.Error < 0.7) || !l.young.IsYoung(54) {
 		t.Errorf("by age: %+v", old)
 	}

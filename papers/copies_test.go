@@ -99,8 +99,8 @@ func TestCorruption(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (&corruption{noise: dropout, rates: mixedRates, copies: 3, whole: true}).learn(l, []event.Example{e, e}); err != nil || l.Metrics().Events != 8 {
-		t.Errorf("%d events learned, want 8: %v", l.Metrics().Events, err)
+	if err := (&corruption{noise: dropout, rates: mixedRates, copies: 3, whole: true}).learn(l, []event.Example{e, e}); err != nil || l.Report().Events != 8 {
+		t.Errorf("%d events learned, want 8: %v", l.Report().Events, err)
 	}
 	for _, x := range []struct {
 		noise loss.Noise

@@ -254,7 +254,7 @@ func (c onlineConfig) pass(ctx context.Context, r onlineRule, x onlineSetting, s
 			if err := ctx.Err(); err != nil {
 				return p, err
 			}
-			m := l.Metrics().Total
+			m := l.Report().Total
 			p.Events = append(p.Events, i+1)
 			p.Error, p.LogLoss = append(p.Error, 100*m.Error()), append(p.LogLoss, min(m.MeanLogLoss(), math.MaxFloat64))
 		}

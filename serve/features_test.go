@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout/internal/run"
+	"blankout/online"
 	"blankout/online/watch"
 	"blankout/serve"
 )
@@ -87,8 +88,8 @@ func TestFiguresAreMetrics(t *testing.T) {
 		{Field: "there", Missing: &watch.Condition{Now: 0.1}},
 	}}
 	_, service := learned(t)
-	status := &run.Status{Health: h}
-	status.Metrics.Figures = map[string][]watch.Figure{"hours": {{Of: "3", Value: 1.5}}}
+	status := &run.Status{Learner: online.Report{Health: h}}
+	status.Learner.Figures = map[string][]watch.Figure{"hours": {{Of: "3", Value: 1.5}}}
 	service.Status = func() *run.Status { return status }
 	url := start(t, serve.DefaultConfig(), service)
 	_, text, _ := call(t, "GET", url+"/metrics", "")
@@ -118,7 +119,7 @@ func TestFieldMetricsAreBounded(t *testing.T) {
 		h.Fields = append(h.Fields, f)
 	}
 	_, service := learned(t)
-	service.Status = func() *run.Status { return &run.Status{Health: h} }
+	service.Status = func() *run.Status { return &run.Status{Learner: online.Report{Health: h}} }
 	url := start(t, serve.DefaultConfig(), service)
 	status, text, _ := call(t, "GET", url+"/metrics", "")
 	if status != 200 || !strings.Contains(text, `blankout_field_alarms{kind="missing"} 50`) {

@@ -61,7 +61,7 @@ func (t *site) features(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	health := t.service.status().Health
+	health := t.service.status().Learner.Health
 	if health == nil {
 		fail(w, http.StatusServiceUnavailable, "nothing has been learned yet", r.URL.Path)
 		return
@@ -84,7 +84,7 @@ type healthReport struct {
 const pageFields = 12
 
 func healthOf(s *run.Status) *healthReport {
-	h := s.Health
+	h := s.Learner.Health
 	if h == nil || len(h.Fields) == 0 {
 		return nil
 	}
@@ -105,7 +105,7 @@ const metricFields = 10
 
 // worstFields calls f with the fields that have metrics, and the names that these have.
 func worstFields(v *view, f func(name string, field *watch.FieldHealth)) {
-	h := v.status.Health
+	h := v.status.Learner.Health
 	if h == nil {
 		return
 	}
@@ -128,11 +128,11 @@ func worstFields(v *view, f func(name string, field *watch.FieldHealth)) {
 
 // alarmsByKind counts by kind the alarms about fields.
 func alarmsByKind(v *view, emit func(float64, ...string)) {
-	if v.status.Health == nil {
+	if v.status.Learner.Health == nil {
 		return
 	}
 	on := map[string]float64{}
-	for _, f := range v.status.Health.Fields {
+	for _, f := range v.status.Learner.Health.Fields {
 		for _, a := range f.Alarms {
 			on[a.Kind]++
 		}

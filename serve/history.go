@@ -132,14 +132,14 @@ func (h *history) note(s *run.Status) {
 		h.Marks = append(h.Marks, mark{time.Now().UnixMilli(), kind, fmt.Sprintf(format, args...)})
 	}
 	if now.started && !before.started {
-		add("start", "started, with %d events learned before", s.Metrics.Events-s.Learned-s.Unlabeled)
+		add("start", "started, with %d events learned before", s.Learner.Events-s.Learned-s.Unlabeled)
 	}
 	if now.drifts > before.drifts {
-		d := s.Metrics.Drift
+		d := s.Learner.Drift
 		add("drift", "drift at event %d: log-loss %.3f → %.3f nats", d.Event, d.Before, d.After)
 	}
 	if now.fieldAlarms > before.fieldAlarms {
-		if text := worstAlarm(s.Health); text != "" {
+		if text := worstAlarm(s.Learner.Health); text != "" {
 			add("field", "%s", text)
 		}
 	}

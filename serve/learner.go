@@ -79,7 +79,7 @@ func (t *site) measures(w http.ResponseWriter, r *http.Request) {
 	if m == nil {
 		return
 	}
-	metrics := status.Metrics
+	metrics := status.Learner
 	answer := measured{
 		Classes: m.Schema.Classes, CoverageByClass: metrics.CoverageByClass, ByAge: metrics.Summary().ByAge, Refused: metrics.RefusedBy,
 		Samples: status.RefusedSamples, Mislabeled: status.MislabeledSamples,

@@ -53,7 +53,7 @@ func TestLook(t *testing.T) {
 		Refused     map[string]watch.Refusals
 	}
 	get("/v1/measures", &measures)
-	b := runner.Status().Metrics.Binary
+	b := runner.Status().Learner.Binary
 	events, positive := 0.0, 0.0
 	for _, r := range measures.Reliability {
 		events, positive = events+r.Events, positive+r.Events*r.Positive

@@ -145,7 +145,7 @@ var mainMetrics = []metric{
 		one(func(v *view) float64 { return float64(v.status.WaitingFailures) })},
 	{"blankout_labels_learning_error_ratio", gauge, nil, "Fraction of events that would have been predicted wrongly as they were learned; blankout_progressive_error_ratio has what they were predicted when they came.",
 		func(v *view, emit func(float64, ...string)) {
-			if v.status.Labels != nil && v.status.Metrics.Numbers == nil {
+			if v.status.Labels != nil && v.status.Learner.Numbers == nil {
 				emit(v.status.AtLearning.Error())
 			}
 		}},
@@ -202,7 +202,7 @@ var mainMetrics = []metric{
 	{"blankout_learner_events", gauge, nil, "Events the state was learned from, those before a restart included.",
 		func(v *view, emit func(float64, ...string)) {
 			if !v.status.Started.IsZero() { // before, the state is not known
-				emit(float64(v.status.Metrics.Events))
+				emit(float64(v.status.Learner.Events))
 			}
 		}},
 	{"blankout_progressive_log_loss_nats", gauge, []string{"span"}, "Mean log-loss of events scored before they were learned: total or over the recent window.",
@@ -217,7 +217,7 @@ var mainMetrics = []metric{
 		byAge(true, func(r measure.Aged) (old, fresh *float64) { return r.Error, r.FreshError })},
 	{"blankout_stale_excess_nats", gauge, []string{"age"}, "Log-loss of weights that are that many events old, less that of the class frequencies: above 0 such weights are of no use to their readers.",
 		func(v *view, emit func(float64, ...string)) {
-			for _, r := range v.status.Metrics.ByAge {
+			for _, r := range v.status.Learner.ByAge {
 				if r.LogLoss != nil && r.ConstantLogLoss != nil {
 					emit(*r.LogLoss-*r.ConstantLogLoss, strconv.FormatUint(r.Age, 10))
 				}
@@ -239,24 +239,24 @@ var mainMetrics = []metric{
 		ofNumbers((*measure.Numbers).RMSE)},
 	{"blankout_progressive_baseline_absolute_error", gauge, nil, "Mean absolute error of predicting the mean of the targets so far instead; regression.",
 		func(v *view, emit func(float64, ...string)) {
-			if mean := v.status.Metrics.Baselines.Report(true).MeanMAE; v.status.Metrics.Numbers != nil && mean != nil {
+			if mean := v.status.Learner.Baselines.Report(true).MeanMAE; v.status.Learner.Numbers != nil && mean != nil {
 				emit(*mean)
 			}
 		}},
 	{"blankout_progressive_last_label_absolute_error", gauge, nil, "Mean absolute error of predicting the last label instead; regression.",
 		func(v *view, emit func(float64, ...string)) {
-			if last := v.status.Metrics.Baselines.Report(true).LastMAE; v.status.Metrics.Numbers != nil && last != nil {
+			if last := v.status.Learner.Baselines.Report(true).LastMAE; v.status.Learner.Numbers != nil && last != nil {
 				emit(*last)
 			}
 		}},
 	{"blankout_progressive_last_label_error_ratio", gauge, nil, "Fraction of the labeled events whose class is not that of the one before; classes.",
 		func(v *view, emit func(float64, ...string)) {
-			if last := v.status.Metrics.Baselines.Report(false).LastError; v.status.Metrics.Numbers == nil && last != nil {
+			if last := v.status.Learner.Baselines.Report(false).LastError; v.status.Learner.Numbers == nil && last != nil {
 				emit(*last / 100)
 			}
 		}},
 	{"blankout_active_features", gauge, nil, "Columns that have appeared in an event.",
-		one(func(v *view) float64 { return float64(v.status.Metrics.Features) })},
+		one(func(v *view) float64 { return float64(v.status.Learner.Features) })},
 	{"blankout_weight_norm", gauge, nil, "Euclidean norm of the published weights.",
 		one(func(v *view) float64 { return v.norm })},
 	{"blankout_models_published_total", counter, nil, "Models handed to readers.",
@@ -344,34 +344,34 @@ var mainMetrics = []metric{
 		})},
 	{"blankout_expert_weight", gauge, []string{"expert"}, "Mixture weights of events with no missing field: of noise levels, which sum to 1, and of the corrections of their mixture.",
 		func(v *view, emit func(float64, ...string)) {
-			for _, e := range v.status.Metrics.Experts {
+			for _, e := range v.status.Learner.Experts {
 				emit(e.Share, e.Name)
 			}
 		}},
 	{"blankout_coverage_ratio", gauge, []string{"missing"}, "Fraction of the latest sets of classes, or intervals of regression, that held the label, by the fraction of an event's fields that is missing; learner.coverage is the aim.",
 		func(v *view, emit func(float64, ...string)) {
-			for _, r := range v.status.Metrics.Sets {
+			for _, r := range v.status.Learner.Sets {
 				emit(r.Recent, r.Range)
 			}
 		}},
 	{"blankout_class_coverage_ratio", gauge, []string{"class"}, "Fraction of the latest sets of events of a class, as they came, that held it; of the 20 classes with the most events.",
 		func(v *view, emit func(float64, ...string)) {
-			for _, c := range largestClasses(v.status.Metrics.CoverageByClass, 20) {
+			for _, c := range largestClasses(v.status.Learner.CoverageByClass, 20) {
 				emit(c.Recent, c.Class)
 			}
 		}},
 	{"blankout_set_size", gauge, []string{"missing"}, "Mean number of classes in these sets or, for regression, mean distance of low and high.",
 		func(v *view, emit func(float64, ...string)) {
-			for _, r := range v.status.Metrics.Sets {
+			for _, r := range v.status.Learner.Sets {
 				emit(r.Size, r.Range)
 			}
 		}},
 	{"blankout_forecast_error_ratio", gauge, []string{"loss", "deleted"}, "Expected error of the predictions if that fraction of the features goes missing, declared or silent.",
 		func(v *view, emit func(float64, ...string)) {
-			if v.status.Metrics.Numbers != nil {
+			if v.status.Learner.Numbers != nil {
 				return // these are root mean squared errors, no shares
 			}
-			f := &v.status.Metrics.Forecast
+			f := &v.status.Learner.Forecast
 			if f.Level == "" {
 				return // nothing has been learned
 			}
@@ -385,7 +385,7 @@ var mainMetrics = []metric{
 	{"blankout_drift_alarms_total", counter, nil, "Alarms of the drift detector.",
 		one(func(v *view) float64 { return float64(v.status.DriftAlarms) })},
 	{"blankout_drift_excess_nats", gauge, nil, "How far the drift detector's sum is above its lowest point; an alarm comes at 50.",
-		one(func(v *view) float64 { return v.status.Metrics.Drift.Excess })},
+		one(func(v *view) float64 { return v.status.Learner.Drift.Excess })},
 	{"blankout_drift_event", gauge, nil, "Number of the event that raised the latest drift alarm.",
 		ofAlarm(func(d watch.Drift, emit func(float64, ...string)) { emit(float64(d.Event)) })},
 	{"blankout_drift_log_loss_nats", gauge, []string{"side"}, "Mean log-loss before the latest drift alarm and over the events that raised it: before or after.",
@@ -395,8 +395,8 @@ var mainMetrics = []metric{
 		})},
 	{"blankout_monitor_value", gauge, []string{"monitor", "key"}, "What else is counted of the stream, by who counts it.",
 		func(v *view, emit func(float64, ...string)) {
-			for _, watcher := range slices.Sorted(maps.Keys(v.status.Metrics.Figures)) {
-				for _, f := range v.status.Metrics.Figures[watcher] {
+			for _, watcher := range slices.Sorted(maps.Keys(v.status.Learner.Figures)) {
+				for _, f := range v.status.Learner.Figures[watcher] {
 					emit(f.Value, watcher, f.Of)
 				}
 			}
@@ -442,7 +442,7 @@ var mainMetrics = []metric{
 		one(func(v *view) float64 { return v.status.Holdout.Error() })},
 	{"blankout_holdout_root_mean_squared_error", gauge, nil, "Root of the mean squared error of held-out events, predicted as they came, in the target's own unit; regression.",
 		func(v *view, emit func(float64, ...string)) {
-			if v.status.Metrics.Numbers != nil {
+			if v.status.Learner.Numbers != nil {
 				emit(v.status.HoldoutNumbers.RMSE())
 			}
 		}},
@@ -584,7 +584,7 @@ func ofLast(read func(*batch.Validation, func(float64, ...string))) func(*view, 
 // ofNumbers emits a measure of targets that are numbers, by span.
 func ofNumbers(read func(*measure.Numbers) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
-		if n := v.status.Metrics.Numbers; n != nil {
+		if n := v.status.Learner.Numbers; n != nil {
 			emit(read(&n.Total), "total")
 			emit(read(&n.Window), "window")
 		}
@@ -593,7 +593,7 @@ func ofNumbers(read func(*measure.Numbers) float64) func(*view, func(float64, ..
 
 func ofTwo(read func(*measure.Binary) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
-		if b := v.status.Metrics.Binary; b != nil {
+		if b := v.status.Learner.Binary; b != nil {
 			emit(read(b))
 		}
 	}
@@ -602,7 +602,7 @@ func ofTwo(read func(*measure.Binary) float64) func(*view, func(float64, ...stri
 // ofAlarm reads the latest alarm of the drift detector, if there is one.
 func ofAlarm(read func(watch.Drift, func(float64, ...string))) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
-		if d := v.status.Metrics.Drift; d.Alarms > 0 {
+		if d := v.status.Learner.Drift; d.Alarms > 0 {
 			read(d, emit)
 		}
 	}
@@ -683,17 +683,17 @@ func fromLabels(f func(c *labels.Counts, emit func(float64, ...string))) func(*v
 
 func bySpan(read func(measure.Classes) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
-		emit(read(v.status.Metrics.Total), "total")
-		emit(read(v.status.Metrics.Window), "window")
+		emit(read(v.status.Learner.Total), "total")
+		emit(read(v.status.Learner.Window), "window")
 	}
 }
 
 // byAge emits what answers lose by the age of the weights, where labels are numbers or, otherwise, classes.
 func byAge(numbers bool, read func(measure.Aged) (old, fresh *float64)) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
-		for _, r := range v.status.Metrics.ByAge {
+		for _, r := range v.status.Learner.ByAge {
 			old, fresh := read(r)
-			if (v.status.Metrics.Numbers != nil) != numbers || old == nil {
+			if (v.status.Learner.Numbers != nil) != numbers || old == nil {
 				continue
 			}
 			age, weights := strconv.FormatUint(r.Age, 10), "aged"

@@ -118,7 +118,7 @@ func TestServedAsForecast(t *testing.T) {
 				}
 				runner, service := learnedFrom(t, config, c.classes, lines.Bytes())
 				url := start(t, serve.DefaultConfig(), service)
-				metrics := runner.Status().Metrics
+				metrics := runner.Status().Learner
 				for i, point := range c.points {
 					is := 100 * servedError(t, url, s, asked, online.ForecastMissing(point))
 					was := 100 * metrics.Forecast.Declared[point].Error

@@ -85,10 +85,10 @@ func pointOf(v *view) Point {
 	s := v.status
 	p := Point{
 		Time: time.Now().UnixMilli(), Records: s.Learned + s.Unlabeled + s.Refused, Lag: lag(v),
-		Error: measure.Defined(s.Metrics.Window.Error()), Total: measure.Defined(s.Metrics.Total.Error()),
-		Loss: measure.Defined(s.Metrics.Window.MeanLogLoss()), Refused: s.Refused,
+		Error: measure.Defined(s.Learner.Window.Error()), Total: measure.Defined(s.Learner.Total.Error()),
+		Loss: measure.Defined(s.Learner.Window.MeanLogLoss()), Refused: s.Refused,
 	}
-	if n := s.Metrics.Numbers; n != nil {
+	if n := s.Learner.Numbers; n != nil {
 		p.Numbers = true
 		p.Error, p.Total, p.Loss = measure.Defined(n.Window.MAE()), measure.Defined(n.Total.MAE()), measure.Defined(n.Window.RMSE())
 	}
@@ -213,7 +213,7 @@ type modelReport struct {
 }
 
 func reportOf(v *view) Report {
-	s, m := v.status, v.status.Metrics
+	s, m := v.status, v.status.Learner
 	r := Report{
 		Point: pointOf(v), Version: v.version, NotReady: v.notReady, Ended: s.NotReady == run.Ended, Started: milli(s.Started), Learned: s.Learned, Unlabeled: s.Unlabeled,
 		Events: m.Events, Baselines: m.Baselines.Report(m.Numbers != nil), TotalLoss: measure.Defined(m.Total.MeanLogLoss()), Features: m.Features, Level: m.Level, Drift: m.Drift, Warnings: s.Warnings, Figures: m.Figures,

@@ -191,7 +191,7 @@ func TestNumbersInBrowser(t *testing.T) {
 	if err := runner.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	m := runner.Status().Metrics.Numbers
+	m := runner.Status().Learner.Numbers
 	for _, width := range []int{1280, 390} {
 		for _, scheme := range []string{"light", "dark"} {
 			name := fmt.Sprintf("%s-%d", scheme, width)
@@ -302,7 +302,7 @@ func TestHealthInBrowser(t *testing.T) {
 	if err := runner.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	told := runner.Status().Health.Fields[0].Alarms[0].Text
+	told := runner.Status().Learner.Health.Fields[0].Alarms[0].Text
 	for _, c := range []struct {
 		name, scheme string
 		width        int
@@ -351,8 +351,8 @@ func TestAlarmsInBrowser(t *testing.T) {
 	_, service := learned(t)
 	gone := watch.FieldHealth{Field: "gone", Missing: &watch.Condition{Now: 1}, Alarms: []watch.FieldAlarm{{Field: "gone", Kind: "missing", Text: "gone is missing"}}}
 	status := *service.Status()
-	status.Health = &watch.Health{Alarms: 1, Fields: []watch.FieldHealth{gone, {Field: "there", Missing: &watch.Condition{}}}}
-	status.Metrics.Figures = map[string][]watch.Figure{"hours": {{Of: "3", Value: 1.23456}}}
+	status.Learner.Health = &watch.Health{Alarms: 1, Fields: []watch.FieldHealth{gone, {Field: "there", Missing: &watch.Condition{}}}}
+	status.Learner.Figures = map[string][]watch.Figure{"hours": {{Of: "3", Value: 1.23456}}}
 	service.Status = func() *run.Status { return &status }
 	url := start(t, serve.DefaultConfig(), service)
 	b.call(t, "Page.navigate", map[string]any{"url": url + "/"})

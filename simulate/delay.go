@@ -178,7 +178,7 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *event.Schema, even
 	for i := range result.Over {
 		result.Over[i] /= weight[i] // NaN where there was none
 	}
-	m := l.Metrics()
+	m := l.Report()
 	if ofNumbers {
 		all := &m.Numbers.Total
 		result.DelayedNumbers = &DelayedNumbers{MAE: all.MAE(), RMSE: all.RMSE(), LearningMAE: fresh.Error()}

@@ -34,7 +34,7 @@ func delayEvents(n int) (*event.Schema, []event.Example) {
 }
 
 // slowDelay looks through all labels that have not come after each event.
-func slowDelay(t *testing.T, d Delay, c online.Config, s *event.Schema, events []event.Example, seed uint64) (m online.Metrics, fresh measure.Classes, atEnd uint64) {
+func slowDelay(t *testing.T, d Delay, c online.Config, s *event.Schema, events []event.Example, seed uint64) (m online.Report, fresh measure.Classes, atEnd uint64) {
 	t.Helper()
 	l, err := online.New(c, s.Clone())
 	if err != nil {
@@ -75,7 +75,7 @@ func slowDelay(t *testing.T, d Delay, c online.Config, s *event.Schema, events [
 		pass(float64(i))
 	}
 	atEnd = pass(math.Inf(1))
-	return l.Metrics(), fresh, atEnd
+	return l.Report(), fresh, atEnd
 }
 
 func TestDelayIsTheSlowOne(t *testing.T) {
@@ -198,7 +198,7 @@ func TestNoDelayIsLearn(t *testing.T) {
 	for i := range events {
 		l.Learn(&events[i], nil)
 	}
-	if m := l.Metrics(); got.Error != 100*m.Total.Error() || math.Abs(got.LogLoss-m.Total.MeanLogLoss()) > 1e-12 || got.LearningError != got.Error {
+	if m := l.Report(); got.Error != 100*m.Total.Error() || math.Abs(got.LogLoss-m.Total.MeanLogLoss()) > 1e-12 || got.LearningError != got.Error {
 		t.Errorf("%+v, want %+v", got, m.Total)
 	}
 }

@@ -157,7 +157,7 @@ func TestNumbersLearningQuiet(t *testing.T) {
 		for i := range examples {
 			learner.Learn(&examples[i], nil)
 		}
-		metrics := learner.Metrics()
+		metrics := learner.Report()
 		p, want := result.Curves[0].Points[0], metrics.Summary()
 		if math.Abs(float64(p.RMSE)-*want.RMSE) > 1e-9 || math.Abs(float64(p.MAE)-*want.MAE) > 1e-9 {
 			t.Errorf("%s: RMSE %g and MAE %g, the learner says %g and %g", lossName, p.RMSE, p.MAE, *want.RMSE, *want.MAE)

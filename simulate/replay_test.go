@@ -217,7 +217,7 @@ func TestLearningQuiet(t *testing.T) {
 		for i := range examples {
 			learner.Learn(&examples[i], nil)
 		}
-		got, want := result.Curves[0].Points[0], learner.Metrics().Total
+		got, want := result.Curves[0].Points[0], learner.Report().Total
 		if math.Abs(got.Error-100*want.Error()) > 1e-9 || math.Abs(got.LogLoss-want.MeanLogLoss()) > 1e-9 || got.Error == before {
 			t.Errorf("calibrate %v: error %g and log-loss %g, the learner says %g and %g", calibrate, got.Error, got.LogLoss, 100*want.Error(), want.MeanLogLoss())
 		}

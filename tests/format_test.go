@@ -191,7 +191,7 @@ func goOn(t *testing.T, path string) {
 	config := formatConfig()
 	state, err := run.Resume(config, recordConfig.Settings(), file.Blocks)
 	l, offsets := state.Learner, state.Offsets
-	if err != nil || len(offsets) != 1 || offsets[0].Next != 250 || l.Metrics().Events != 250 {
+	if err != nil || len(offsets) != 1 || offsets[0].Next != 250 || l.Report().Events != 250 {
 		t.Fatalf("%s: %v, %v", path, offsets, err)
 	}
 	decoder, err := record.NewDecoder(recordConfig, l.Schema())
@@ -205,7 +205,7 @@ func goOn(t *testing.T, path string) {
 	for range 200 { // beyond the next refresh
 		l.Learn(&e, nil)
 	}
-	if m := l.Metrics(); m.Events != 450 || m.RefreshFailures > 0 {
+	if m := l.Report(); m.Events != 450 || m.RefreshFailures > 0 {
 		t.Errorf("%s: gone on with: %+v", path, m)
 	}
 }

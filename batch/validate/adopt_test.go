@@ -164,7 +164,7 @@ func TestAdoptRules(t *testing.T) {
 				if d := distance(trained); d != 0 || !(was > 1e-4) {
 					t.Fatalf("adopted weights are off by %g, learned ones by %g", d, was)
 				}
-				if got, want := a.Learner.Metrics(), before.Metrics(); got.Events != want.Events || got.Total != want.Total {
+				if got, want := a.Learner.Report(), before.Report(); got.Events != want.Events || got.Total != want.Total {
 					t.Errorf("measures %+v, want %+v", got.Total, want.Total)
 				}
 				learned, adopted := gap(before.Snapshot().Model()), gap(trained)
@@ -194,7 +194,7 @@ func TestAdoptBank(t *testing.T) {
 			outputs = k
 		}
 		rows := bank.Learner.Snapshot().Model().Rows
-		published := bank.Learner.Level()
+		published := loss.LevelOf(bank.Learner.Report().Noise)
 		for v, q := range c.Levels {
 			alone := c
 			alone.Noise = fmt.Sprint("dropout:", q)

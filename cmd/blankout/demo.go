@@ -202,7 +202,7 @@ func (d *demo) learn(ctx context.Context, broker *stream.Embedded, store *checkp
 // summary writes what was learned, to standard output.
 func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, store *checkpoint.Store) error {
 	m := r.Model()
-	metrics := r.Status().Metrics
+	metrics := r.Status().Learner
 	result := demoResult{Events: metrics.Events, Error: 100 * metrics.Total.Error(), Level: metrics.Level, Words: m.Rows.Len()}
 	out := bufio.NewWriter(d.stdout)
 	if d.json {

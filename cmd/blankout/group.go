@@ -100,8 +100,8 @@ func (p *program) learnInGroup(ctx context.Context, o runFlags, c *config.Config
 	}
 	m.Observe = func(s *group.Status) {
 		if screen.due() {
-			log.Info("learning", "group", c.Group.Name, "members", s.Members, "partitions", len(s.Partitions), "events", s.Metrics.Events,
-				"error", fmt.Sprintf("%.2f%%", 100*s.Metrics.Window.Error()), "commit log", s.Offset, "accepted", s.Accepted, "rejected", s.Rejected)
+			log.Info("learning", "group", c.Group.Name, "members", s.Members, "partitions", len(s.Partitions), "events", s.Learner.Events,
+				"error", fmt.Sprintf("%.2f%%", 100*s.Learner.Window.Error()), "commit log", s.Offset, "accepted", s.Accepted, "rejected", s.Rejected)
 		}
 	}
 	if err := errors.Join(m.Run(ctx), s.Close()); err != nil {
@@ -112,10 +112,10 @@ func (p *program) learnInGroup(ctx context.Context, o runFlags, c *config.Config
 		return nil
 	}
 	by := map[event.Reason]uint64{}
-	for reason, r := range status.Metrics.RefusedBy {
+	for reason, r := range status.Learner.RefusedBy {
 		by[reason] = r.Count
 	}
-	log.Info("stopped", "events", status.Metrics.Events, "committed", status.Committed, "refused", status.Refused-passedOver(by), "reprocessed_events", status.Reprocessed)
+	log.Info("stopped", "events", status.Learner.Events, "committed", status.Committed, "refused", status.Refused-passedOver(by), "reprocessed_events", status.Reprocessed)
 	if !o.json {
 		return nil
 	}
@@ -130,7 +130,7 @@ func memberStatus(m *group.Member, started time.Time) func() *run.Status {
 		if s == nil {
 			return out
 		}
-		out.NotReady, out.Metrics, out.Warnings = s.NotReady, s.Metrics, s.Warnings
+		out.NotReady, out.Learner, out.Warnings = s.NotReady, s.Learner, s.Warnings
 		out.Counts = s.Counts
 		out.Validation.Status = s.Validation
 		for _, p := range s.Positions {

@@ -405,7 +405,7 @@ func summarizeLabels(s *run.Status) *labelSummary {
 		return nil
 	}
 	at := s.AtLearning
-	if s.Metrics.Numbers != nil {
+	if s.Learner.Numbers != nil {
 		return &labelSummary{Counts: *s.Labels, LearningMAE: measure.Defined(at.Error())}
 	}
 	return &labelSummary{Counts: *s.Labels, LearningError: measure.Defined(100 * at.Error()), LearningLogLoss: measure.Defined(at.MeanLogLoss())}

@@ -59,7 +59,7 @@ func (m *numberMeasures) encode(w io.Writer, refused int, unmet unseenReport, de
 }
 
 // recentError words how far off a learner has been of late.
-func recentError(m *online.Metrics) string {
+func recentError(m *online.Report) string {
 	if n := m.Numbers; n != nil {
 		return fmt.Sprintf("MAE %.4g", n.Window.MAE())
 	}

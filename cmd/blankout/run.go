@@ -297,8 +297,8 @@ type runSummary struct {
 
 func summary(s *run.Status, offsets event.Offsets) runSummary {
 	out := runSummary{
-		Events: s.Learned + s.Unlabeled, Refused: s.Refused, Total: s.Metrics.Events, Features: s.Metrics.Features,
-		Summary: s.Metrics.Summary(), Positive: s.Metrics.Positive,
+		Events: s.Learned + s.Unlabeled, Refused: s.Refused, Total: s.Learner.Events, Features: s.Learner.Features,
+		Summary: s.Learner.Summary(), Positive: s.Learner.Positive,
 		Seconds: time.Since(s.Started).Seconds(), Checkpoint: s.Save.Name, Checkpoints: s.Save.Saved,
 		Offsets: offsets, RefusedBy: map[string]uint64{},
 		NotFinite: s.NotFinite, HeldOut: s.HeldOut, HoldoutError: measure.Defined(100 * s.Holdout.Error()), HoldoutMAE: measure.Defined(s.HoldoutNumbers.MAE()), HoldoutRMSE: measure.Defined(s.HoldoutNumbers.RMSE()), Validations: s.Validation.Done,

@@ -146,13 +146,13 @@ func (l *learning) look(s *run.Status) progress {
 	events, now := s.Learned+s.Unlabeled, time.Now()
 	p := progress{
 		events: int64(events), rate: int64(float64(events-l.events) / max(now.Sub(l.at).Seconds(), 1e-3)),
-		error: 100 * s.Metrics.Total.Error(), lately: 100 * s.Metrics.Window.Error(),
+		error: 100 * s.Learner.Total.Error(), lately: 100 * s.Learner.Window.Error(),
 		lag: -1, refused: int64(s.Refused), trouble: s.NotReady,
 	}
 	p.passedOver = int64(passedOver(s.RefusedBy))
 	p.refused -= p.passedOver
-	p.baselines = s.Metrics.Baselines.Report(s.Metrics.Numbers != nil)
-	if n := s.Metrics.Numbers; n != nil {
+	p.baselines = s.Learner.Baselines.Report(s.Learner.Numbers != nil)
+	if n := s.Learner.Numbers; n != nil {
 		all := n.Report()
 		p.numbers = &measure.NumbersReport{MAE: all.MAE, RMSE: all.RMSE, R2: all.R2}
 	}

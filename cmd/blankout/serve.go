@@ -89,7 +89,7 @@ func onDisk(path, reports string) (s serve.Service, err error) {
 	}
 	s.Model = func() *served.Model { return model }
 	status := &run.Status{NotReady: "on disk"}
-	status.Metrics.Events, status.Metrics.Level = model.Events, model.Noise
+	status.Learner.Events, status.Learner.Level = model.Events, model.Noise
 	if _, err := event.FindBlock(opened.Blocks, "learner"); err == nil {
 		if status, err = statusOnDisk(opened.Blocks); err != nil {
 			return s, refusedError{fmt.Errorf("%s: %w", file, err)}
@@ -127,7 +127,7 @@ func statusOnDisk(blocks []event.Block) (*run.Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &run.Status{NotReady: "on disk", Metrics: l.Metrics(), Health: l.Health()}
+	s := &run.Status{NotReady: "on disk", Learner: l.Report()}
 	if s.Warnings, err = watch.ReadWarnings(blocks); err != nil {
 		return nil, err
 	}

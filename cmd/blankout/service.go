@@ -95,7 +95,7 @@ func newRunner(c online.Config, recordConfig record.Config, v validate.Config, j
 			r.Saved = run.SaveStatus{Name: file.Name, Bytes: info.Size(), At: info.ModTime()}
 		}
 		r.Schema = r.Learner.Schema()
-		log.Info("going on from a checkpoint", "name", file.Name, "events", r.Learner.Metrics().Events)
+		log.Info("going on from a checkpoint", "name", file.Name, "events", r.Learner.Report().Events)
 	}
 	r.Learner.SetPositive(recordConfig.PositiveName())
 	if len(recordConfig.Classes) == 0 {

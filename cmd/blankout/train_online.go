@@ -167,8 +167,8 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	if err := o.data.errNoLabel(int(trained.Unlabeled), int(trained.Learned)); err != nil {
 		return err
 	}
-	m := learner.Metrics()
-	r := onlineResult{Level: trained.Level, Noise: learner.Noise(), Unlabeled: trained.Unlabeled, Progressive: m.Summary(), Warnings: append([]watch.Warning{}, trained.Warnings...)}
+	m := learner.Report()
+	r := onlineResult{Level: loss.LevelOf(trained.Noise), Noise: trained.Noise.String(), Unlabeled: trained.Unlabeled, Progressive: m.Summary(), Warnings: append([]watch.Warning{}, trained.Warnings...)}
 	r.trainResult = trainResult{Objective: o.online.scale * trained.Objective, Tol: o.config.Tol, Seconds: time.Since(begin).Seconds(),
 		Iterations: trained.Passes, Passes: trained.Passes, Examples: int(trained.Learned + trained.Unlabeled),
 		Features: m.Features, Classes: len(learner.Schema().Classes)}
@@ -359,7 +359,7 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 		},
 		Observe: func(pass int, s *run.Status) {
 			if screen.due() {
-				screen.progress(fmt.Sprintf("pass %d, %s examples: progressive %s", pass+1, humanize.Comma(int64(s.Learned)), recentError(&s.Metrics)))
+				screen.progress(fmt.Sprintf("pass %d, %s examples: progressive %s", pass+1, humanize.Comma(int64(s.Learned)), recentError(&s.Learner)))
 			}
 		},
 	}

@@ -301,6 +301,28 @@ func ShortNoise(noise string) string {
 	return noise
 }
 
+// LevelOf returns a noise's level: a dropout's Q, a group dropout's Groups or the largest of its Rates, a silent noise's
+// D, Gaussian noise's SD, a Laplacian's B; 0 if there is none.
+func LevelOf(noise Noise) float64 {
+	switch n := noise.(type) {
+	case Dropout:
+		return n.Q
+	case Silent:
+		return n.D
+	case GroupDropout:
+		level := n.Groups
+		for _, q := range n.Rates {
+			level = max(level, q)
+		}
+		return level
+	case Gaussian:
+		return n.SD
+	case Laplace:
+		return n.B
+	}
+	return 0
+}
+
 // OfCounts tells whether a noise, as ParseNoise reads it, is of features that are not negative.
 func OfCounts(noise string) bool { return noise == Poisson{}.String() }
 

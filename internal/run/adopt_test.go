@@ -95,9 +95,9 @@ func TestAdopt(t *testing.T) {
 	if v := status.Validation; p.Records != n || v.Adopted != 3 || v.NotAdopted+v.Failed > 0 || v.Adopting != 0 || len(*reports) != 3 {
 		t.Fatalf("at %+v: %+v", p, v)
 	}
-	if int(status.HeldOut) != held || status.Learned+status.Unlabeled != uint64(n-held) || status.Metrics.Events != uint64(n-held) {
+	if int(status.HeldOut) != held || status.Learned+status.Unlabeled != uint64(n-held) || status.Learner.Events != uint64(n-held) {
 		t.Errorf("held out %d of %d, learned %d, in the state %d: something was counted twice",
-			status.HeldOut, held, status.Learned+status.Unlabeled, status.Metrics.Events)
+			status.HeldOut, held, status.Learned+status.Unlabeled, status.Learner.Events)
 	}
 	for i, r := range *reports {
 		if !r.Adopted || !r.Verified || r.Records != uint64(every*(i+1)) {

@@ -60,7 +60,7 @@ func TestDeclinedIsDeadLetter(t *testing.T) {
 		}
 		status := s.Status()
 		if status.Refused != 57 || status.RefusedBy[event.ReasonMemory] != 57 || status.DeadLetters[event.ReasonMemory] != 57 || len(letters.stored) != 57 ||
-			status.Learned+status.Unlabeled != 343 || status.Metrics.Events != 343 || status.Metrics.RefusedBy[event.ReasonMemory].Count != 57 {
+			status.Learned+status.Unlabeled != 343 || status.Learner.Events != 343 || status.Learner.RefusedBy[event.ReasonMemory].Count != 57 {
 			t.Errorf("%+v, stored %v", status, letters.stored)
 		}
 	})

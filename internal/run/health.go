@@ -2,7 +2,10 @@ package run
 
 // This file logs what becomes of the health of fields.
 
-import "blankout/internal/event"
+import (
+	"blankout/internal/event"
+	"blankout/online"
+)
 
 // loggedAlarms is how many alarms about fields one part of a batch may put into the log.
 const loggedAlarms = 10
@@ -10,13 +13,9 @@ const loggedAlarms = 10
 // reportHealth logs the alarms about fields that a part of a batch has raised and
 // ended, at WARN those alone that have just been raised. Those of before the
 // run were logged then.
-func (l *loop) reportHealth(b *event.Batch) {
-	changes, all := l.Learner.HealthChanges(l.logged.fieldChanges)
-	n := all - l.logged.fieldChanges
-	if l.logged.fieldChanges = all; n == 0 {
-		return
-	}
-	for _, a := range changes[:min(len(changes), loggedAlarms)] {
+func (l *loop) reportHealth(b *event.Batch, alarms *online.Alarms) {
+	n := alarms.Changes - l.logged.Changes
+	for _, a := range alarms.Latest[:min(len(alarms.Latest), loggedAlarms)] {
 		log := l.log.Info
 		if a.State == "raised" {
 			log = l.log.Warn

@@ -43,13 +43,13 @@ func TestHealthIsLogged(t *testing.T) {
 	log.Reset()
 	for _, until := range []int{2000, 4100, 4200, 4900} {
 		s := live(parts, until)
-		if h := s.Status().Health; h == nil || h.Alarms != min(until/4000, 1) {
+		if h := s.Status().Learner.Health; h == nil || h.Alarms != min(until/4000, 1) {
 			t.Errorf("until %d: %+v", until, h)
 		}
 	}
 	s := live(parts, 8000)
-	if got := s.Status(); got.FieldAlarms != 0 || got.Health.Raised != 1 || got.Health.Alarms != 0 || len(got.Health.Changes) != 2 {
-		t.Errorf("%d, %+v", got.FieldAlarms, got.Health)
+	if got := s.Status(); got.FieldAlarms != 0 || got.Learner.Health.Raised != 1 || got.Learner.Health.Alarms != 0 || len(got.Learner.Health.Changes) != 2 {
+		t.Errorf("%d, %+v", got.FieldAlarms, got.Learner.Health)
 	}
 	dead := `level=WARN msg="f3 missing in 100 % since 2023-11-14T22:13:23Z (usually 0 %); error forecast `
 	back := `level=INFO msg="as usual again: f3 missing in 0 % since 2023-11-14T22:13:25Z (usually 0 %); there was an alarm since 2023-11-14T22:13:23Z" alarm=missing field=f3 state=ended event=`
@@ -82,7 +82,7 @@ func TestManyAlarmsAreLogged(t *testing.T) {
 	if err := s.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if h := s.Status().Health; h.Alarms != fields {
+	if h := s.Status().Learner.Health; h.Alarms != fields {
 		t.Fatalf("%+v", h)
 	}
 	if n := strings.Count(log.String(), "alarm=missing"); n != 10 || !strings.Contains(log.String(), fmt.Sprint("more=", fields-10)) {

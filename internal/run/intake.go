@@ -181,7 +181,7 @@ func firstUnusable(list []event.Example) int {
 func (in *Intake) Admit(ctx context.Context, b *event.Batch) (n int, failed *RefusedError, err error) {
 	n = len(b.Examples)
 	if in.Unnamed {
-		if err := in.Learner.CheckNumbers(b, n); err != nil {
+		if err := online.CheckNumbers(in.Learner.Config().Loss, b, n, in.Learner.Alarms(math.MaxUint64).Events); err != nil {
 			return 0, nil, err
 		}
 	}

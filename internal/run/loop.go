@@ -29,8 +29,8 @@ type loop struct {
 
 	reported   time.Time
 	unreported bool
-	first      alarms // as Run began
-	logged     alarms
+	first      online.Alarms // as Run began
+	logged     online.Alarms
 	warned     map[string]warned
 
 	ahead    *ahead
@@ -44,25 +44,12 @@ type loop struct {
 	adopter   adopter
 }
 
-// alarms counts what the Learner has raised.
-type alarms struct {
-	suspects, drifts, fields uint64
-	fieldChanges             uint64 // alarms about fields raised and ended
-}
-
-func alarmsOf(l *online.Learner) (a alarms) {
-	m := l.Metrics()
-	a.suspects, a.drifts, a.fields = m.Mislabeled, m.Drift.Alarms, l.Health().Raised
-	_, a.fieldChanges = l.HealthChanges(math.MaxUint64)
-	return a
-}
-
 func newLoop(r *Runner) *loop {
 	now := time.Now()
 	l := &loop{
 		Runner: r, log: r.Log, highWater: map[partition]int64{}, warned: map[string]warned{},
 		current: Status{Started: now},
-		first:   alarmsOf(r.Learner), finished: make(chan func(), 3), // a place for every job
+		first:   r.Learner.Alarms(math.MaxUint64), finished: make(chan func(), 3), // a place for every job
 	}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
@@ -244,8 +231,10 @@ func (l *loop) part(ctx context.Context, b *event.Batch) error {
 		return err
 	}
 	l.records += uint64(n)
-	l.reportDrift(b)
-	l.reportHealth(b)
+	alarms := l.Learner.Alarms(l.logged.Changes)
+	l.reportDrift(b, alarms.Drift)
+	l.reportHealth(b, &alarms)
+	l.logged = alarms
 	if n == len(b.Examples) {
 		position.Next = max(position.Next, b.Next)
 	}
@@ -310,15 +299,13 @@ func (l *loop) retry(ctx context.Context, in store, try func() error, about ...a
 }
 
 // reportDrift logs an alarm of the drift detector.
-func (l *loop) reportDrift(b *event.Batch) {
-	d := l.Learner.Drift()
-	before := l.logged.drifts
-	if l.logged.drifts = d.Alarms; d.Alarms == before {
+func (l *loop) reportDrift(b *event.Batch, d watch.Drift) {
+	if d.Alarms == l.logged.Drift.Alarms {
 		return
 	}
 	l.log.Warn("the stream drifts: events cost more than before", "alarms", d.Alarms, "event", d.Event,
 		"log_loss_before", d.Before, "log_loss_after", d.After, "topic", b.Topic, "partition", b.Partition, "before_offset", b.Next,
-		"on_drift", l.Learner.Fingerprint()["on_drift"])
+		"on_drift", l.Learner.Config().OnDrift)
 }
 
 // warned is what has been logged about one kind of Warning.
@@ -377,9 +364,9 @@ func (l *loop) report(notReady string) {
 		counts := l.Labels.Counts()
 		s.Labels, s.AtLearning = &counts, l.intake.atLearning()
 	}
-	s.Metrics, s.Health = l.Learner.Metrics(), l.Learner.Health()
-	s.FieldAlarms = s.Health.Raised - l.first.fields
-	s.Suspected, s.DriftAlarms = s.Metrics.Mislabeled-l.first.suspects, s.Metrics.Drift.Alarms-l.first.drifts
+	s.Learner = l.Learner.Report()
+	s.FieldAlarms = s.Learner.Health.Raised - l.first.Fields
+	s.Suspected, s.DriftAlarms = s.Learner.Mislabeled-l.first.Mislabeled, s.Learner.Drift.Alarms-l.first.Drift.Alarms
 	l.reported, l.unreported = time.Now(), false
 	l.status.Store(&s)
 	if l.Observe != nil {

@@ -443,7 +443,7 @@ func TestSuspectsAreSafe(t *testing.T) {
 		if err := s.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if status := s.Status(); status.Mislabeled != uint64(len(want)) || status.MislabeledFailures != 5 || status.Metrics.Mislabeled != uint64(len(want)) {
+		if status := s.Status(); status.Mislabeled != uint64(len(want)) || status.MislabeledFailures != 5 || status.Learner.Mislabeled != uint64(len(want)) {
 			t.Errorf("%d mislabeled events, %d failures, want %d and 5", status.Mislabeled, status.MislabeledFailures, len(want))
 		}
 		if !slices.Equal(d.stored, want) {
@@ -492,7 +492,7 @@ func TestDriftIsLogged(t *testing.T) {
 	if err := s.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	d := s.Status().Metrics.Drift
+	d := s.Status().Learner.Drift
 	if d.Alarms == 0 || d.Event < 3000 || d.Excess < 0 || d.Excess >= watch.DriftAlarm {
 		t.Fatalf("%+v", d)
 	}

@@ -29,13 +29,12 @@ type Status struct {
 	Started                time.Time
 	Counts                 // since Run began
 	Batches                uint64
-	Suspected, DriftAlarms uint64            // counted and raised; Metrics has those before Run began too
-	FieldAlarms            uint64            // raised; Health has those before Run began too
+	Suspected, DriftAlarms uint64            // counted and raised; Learner has those before Run began too
+	FieldAlarms            uint64            // raised; Learner.Health has those before Run began too
 	Partitions             []PartitionStatus // ordered by topic and partition
 	Save                   SaveStatus
-	Published              uint64         // Models handed to readers
-	Metrics                online.Metrics // the Learner's
-	Health                 *watch.Health  // of the fields; nil before the first report
+	Published              uint64        // Models handed to readers
+	Learner                online.Report // the Learner's
 	Warnings               []watch.Warning
 	Validation             ValidationStatus
 	// Labels says what became of labels that come later; nil without any.

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"blankout/internal/event"
+	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/online"
 	"blankout/online/watch"
@@ -57,7 +58,7 @@ type Trained struct {
 	ProgressiveNumbers *watch.Numbers
 	Baselines          watch.Baselines // of the first pass
 	Numbers            *measure.NumbersReport
-	Level              float64 // of the noise published at the end: its Q, SD or B
+	Noise              loss.Noise // published at the end
 	Warnings           []watch.Warning
 }
 
@@ -78,7 +79,7 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 			return nil, err
 		}
 		if pass == 0 {
-			m := t.Learner.Metrics()
+			m := t.Learner.Report()
 			result.Progressive, result.ProgressiveNumbers, result.Baselines = m.Total, m.Numbers, m.Baselines
 			result.Learned, result.Unlabeled, result.Refused = status.Learned, status.Unlabeled, status.RefusedBy
 		}
@@ -95,7 +96,7 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 			t.Learner.EndPass()
 		}
 	}
-	result.Level = t.Learner.Level()
+	result.Noise = t.Learner.Report().Noise
 	if t.Evaluate {
 		err := t.pass(kept, false, func(s event.Source) (err error) {
 			result.Objective, result.Error, result.Numbers, err = t.Learner.Evaluate(ctx, s, max(t.Threads, 1))

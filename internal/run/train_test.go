@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/loss"
 	"blankout/internal/run"
 	"blankout/online"
 )
@@ -58,11 +59,11 @@ func TestTraining(t *testing.T) {
 			if want := map[bool]int{true: 1, false: 3}[memory == 1<<30]; opened != want {
 				t.Errorf("memory %d: opened %d times, want %d", memory, opened, want)
 			}
-			if got.Passes != 2 || got.Learned+got.Unlabeled != n || got.Progressive.Weight >= slow.Metrics().Total.Weight {
+			if got.Passes != 2 || got.Learned+got.Unlabeled != n || got.Progressive.Weight >= slow.Report().Total.Weight {
 				t.Errorf("%d passes, %d learned, progressive %+v", got.Passes, got.Learned, got.Progressive)
 			}
-			if want := l.Level(); got.Level != want || want == 0 {
-				t.Errorf("level %v, want %v", got.Level, want)
+			if want := l.Report().Noise; got.Noise.String() != want.String() || loss.LevelOf(want) == 0 {
+				t.Errorf("noise %v, want %v", got.Noise, want)
 			}
 			l.EndPass()
 			if got.Objective != wantJ && math.Abs(got.Objective-wantJ) > 1e-9*wantJ || got.Error != wantError || !bytes.Equal(state(l), state(slow)) {

@@ -105,7 +105,7 @@ func (l *loop) validateIfDue() {
 	due := v.schedule.Due(records)
 	switch {
 	case due && v.running():
-		if n := len(v.waiting); n > 0 && (n >= mostWaiting || (n+1)*l.Learner.Metrics().Features > mostWaitingFeatures) {
+		if n := len(v.waiting); n > 0 && (n >= mostWaiting || (n+1)*l.Learner.Report().Features > mostWaitingFeatures) {
 			l.log.Warn("a validation that was due is left out: those before it take longer than learning so many records; raise validate.events", "records", records)
 		} else {
 			v.waiting = append(v.waiting, l.subject())
@@ -132,7 +132,7 @@ func (l *loop) autoDue() int {
 		return 0
 	}
 	p := validate.Progress{Records: l.before + l.records, Own: l.records, Learning: l.intake.counts.LearnTime, CPU: max(processTime(), l.intake.counts.LearnTime), Sampled: l.intake.sample.Len(), Now: time.Now()}
-	n := v.auto.Due(p, func() int { return l.Learner.Metrics().Features })
+	n := v.auto.Due(p, func() int { return l.Learner.Report().Features })
 	if n > 0 {
 		v.auto.Begun(p)
 	}

@@ -342,7 +342,7 @@ func TestCountersBeginAtTheStart(t *testing.T) {
 		s.Config.Refused = run.PolicySkip
 		first := true
 		s.Observe = func(now *run.Status) {
-			if life == 1 && first && (now.Suspected != 0 || now.DriftAlarms != 0 || now.Metrics.Mislabeled != before.Metrics.Mislabeled || len(now.Warnings) != 1) {
+			if life == 1 && first && (now.Suspected != 0 || now.DriftAlarms != 0 || now.Learner.Mislabeled != before.Learner.Mislabeled || len(now.Warnings) != 1) {
 				t.Errorf("at the start: %d mislabeled events, %d alarms, warnings %v", now.Suspected, now.DriftAlarms, now.Warnings)
 			}
 			first = false
@@ -353,11 +353,11 @@ func TestCountersBeginAtTheStart(t *testing.T) {
 		s.store.Close()
 		now := s.Status()
 		if life == 0 {
-			if before = now; now.Suspected == 0 || now.Suspected != now.Metrics.Mislabeled || len(now.Warnings) != 1 || now.Warnings[0].Kind != "refused" {
+			if before = now; now.Suspected == 0 || now.Suspected != now.Learner.Mislabeled || len(now.Warnings) != 1 || now.Warnings[0].Kind != "refused" {
 				t.Fatalf("%d mislabeled events, warnings %v", now.Suspected, now.Warnings)
 			}
-		} else if now.Suspected+before.Suspected != now.Metrics.Mislabeled {
-			t.Errorf("%d and %d mislabeled events of %d", before.Suspected, now.Suspected, now.Metrics.Mislabeled)
+		} else if now.Suspected+before.Suspected != now.Learner.Mislabeled {
+			t.Errorf("%d and %d mislabeled events of %d", before.Suspected, now.Suspected, now.Learner.Mislabeled)
 		}
 	}
 }

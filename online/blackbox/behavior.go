@@ -76,7 +76,7 @@ func testRenamedLabels(t *testing.T, m Maker) {
 				t.Fatalf("%v, event %d: scores %v, of renamed classes %v", s, i, a, b)
 			}
 		}
-		if a, b := plain.Metrics().Total, renamed.Metrics().Total; a != b {
+		if a, b := plain.Report().Total, renamed.Report().Total; a != b {
 			t.Errorf("%v: %+v, renamed %+v", s, a, b)
 		}
 		if len(renamed.Schema().Classes) != s.classes || slices.Contains(renamed.Schema().Classes, "c0") {
@@ -182,7 +182,7 @@ func testMeasures(t *testing.T, m Maker) {
 			x.add(r.Learn(e, nil), e)
 			met[e.Label]++
 		}
-		got := r.Metrics()
+		got := r.Report()
 		if math.Abs(got.Total.Weight-x.weight) > 1e-9 || math.Abs(got.Total.Wrong-x.wrong) > 1e-9 || math.Abs(got.Total.LogLoss-x.logLoss) > 1e-6*x.logLoss {
 			t.Errorf("%v: measured %+v, of the scores weight %v, wrong %v, log-loss %v", s, got.Total, x.weight, x.wrong, x.logLoss)
 		}
@@ -223,7 +223,7 @@ func testMeasuresOfNumbers(t *testing.T, m Maker) {
 			}
 			last = e.Target
 		}
-		got := r.Metrics().Numbers.Total
+		got := r.Report().Numbers.Total
 		if math.Abs(got.Weight-weight) > 1e-9 || math.Abs(got.MAE()-absolute/weight) > 1e-9*absolute || math.Abs(got.RMSE()-math.Sqrt(squared/weight)) > 1e-9*squared {
 			t.Errorf("%v: weight %v, MAE %v, RMSE %v; of the predictions %v, %v, %v", s, got.Weight, got.MAE(), got.RMSE(), weight, absolute/weight, math.Sqrt(squared/weight))
 		}
@@ -287,7 +287,7 @@ func testDelayed(t *testing.T, m Maker) {
 			}
 			x.add(told, e)
 		})
-		got := r.Metrics()
+		got := r.Report()
 		if first > 60 || got.Total.Weight != 400 || math.Abs(got.Total.Wrong-x.wrong) > 1e-9 {
 			t.Errorf("%v: measured %+v, of what was predicted weight %v, wrong %v; %d events came before all classes", s, got.Total, x.weight, x.wrong, first)
 		}
@@ -322,7 +322,7 @@ func testDelayedNumbers(t *testing.T, m Maker) {
 				absolute += math.Abs(told[0] - e.Target)
 			}
 		})
-		got := r.Metrics().Numbers.Total
+		got := r.Report().Numbers.Total
 		first := got.Absolute - absolute
 		if n != 400 || !(first >= -1e-9 && first < 26*60) || got.Weight < 374 || got.Weight > 400 {
 			t.Errorf("%v: measured an absolute error of %v in %v events, of what was predicted after the first 26 %v", s, got.Absolute, got.Weight, absolute)
@@ -528,7 +528,7 @@ func testHugeDimension(t *testing.T, m Maker) {
 				scores = append(scores, l.Learn(e, nil)...)
 			}
 			all = append(all, scores)
-			if got := l.Metrics(); got.Refused != 0 || got.Features < 300 || !(got.Total.Error() < 0.45) {
+			if got := l.Report(); got.Refused != 0 || got.Features < 300 || !(got.Total.Error() < 0.45) {
 				t.Errorf("%s: %d refused, %d features, error %v", optimizer, got.Refused, got.Features, got.Total.Error())
 			}
 		}
@@ -578,7 +578,7 @@ func testUnseenColumns(t *testing.T, m Maker) {
 		for _, e := range events {
 			l.Learn(e, nil)
 		}
-		before := l.Metrics().Features
+		before := l.Report().Features
 		for _, e := range events[:20] {
 			want := predict(l, e)
 			more := clone(e)
@@ -589,7 +589,7 @@ func testUnseenColumns(t *testing.T, m Maker) {
 		}
 		none := predict(l, &event.Example{Label: event.Unlabeled, Weight: 1})
 		alone := predict(l, &event.Example{Label: event.Unlabeled, Weight: 1, Features: event.Vec{Index: []uint32{7777}, Value: []float64{1}}})
-		if !same(none, alone) || model.Predict(none) < 0 || l.Metrics().Features != before {
+		if !same(none, alone) || model.Predict(none) < 0 || l.Report().Features != before {
 			t.Errorf("%s: %v without columns, %v with one never seen", optimizer, none, alone)
 		}
 	}

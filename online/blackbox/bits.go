@@ -78,7 +78,7 @@ func (r *run) look(others *feed, e *event.Example) {
 		r.Arrive(e)
 	}
 	r.Snapshot()
-	r.Metrics()
+	r.Report()
 	r.Decision()
 	state(r.t, r)
 }
@@ -129,7 +129,7 @@ func (r *run) served(e *event.Example) {
 // refused has a learner meet events that it must refuse: they are counted and change no model.
 func (r *run) refused(e *event.Example) {
 	r.t.Helper()
-	before, was := state(r.t, r), r.Metrics()
+	before, was := state(r.t, r), r.Report()
 	n := uint64(0)
 	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e308, -1e31} {
 		bad := clone(e)
@@ -148,7 +148,7 @@ func (r *run) refused(e *event.Example) {
 	if n++; r.Learn(&event.Example{Refused: &event.Refusal{Reason: event.ReasonSyntax}}, nil) != nil {
 		r.t.Error("a refused record was learned")
 	}
-	now := r.Metrics()
+	now := r.Report()
 	if now.Refused != was.Refused+n || now.Events != was.Events || now.Total != was.Total {
 		r.t.Errorf("%d refused of %d, %d learned, totals %+v", now.Refused-was.Refused, n, now.Events-was.Events, now.Total)
 	}
@@ -420,7 +420,7 @@ func testUnlabeled(t *testing.T, m Maker) {
 		if a, b := predict(with, test), predict(without, test); !same(a, b) {
 			t.Errorf("unlabeled events of weight %v moved a prediction from %v to %v", weight, b, a)
 		}
-		a, b := with.Metrics(), without.Metrics()
+		a, b := with.Report(), without.Report()
 		if a.Unlabeled != 100 || a.Events != 300 || a.Total != b.Total || b.Unlabeled != 0 {
 			t.Errorf("%d of %d events are unlabeled; totals %+v, without them %+v", a.Unlabeled, a.Events, a.Total, b.Total)
 		}

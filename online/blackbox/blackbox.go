@@ -27,7 +27,7 @@ type Learner interface {
 	// Snapshot returns the model that is served. It never changes.
 	Snapshot() *model.Linear
 	Blocks() ([]event.Block, error)
-	Metrics() online.Metrics
+	Report() online.Report
 	SetSchema(s *event.Schema)
 	Schema() *event.Schema
 }

@@ -169,7 +169,7 @@ func testReference(t *testing.T, m Maker) {
 				r.learn(x, y)
 				logLoss += math.Log1p(math.Exp(-y * want))
 			}
-			if got := l.Metrics().Total; math.Abs(got.LogLoss-logLoss) > 1e-6 {
+			if got := l.Report().Total; math.Abs(got.LogLoss-logLoss) > 1e-6 {
 				t.Errorf("log-loss %v, want %v", got.LogLoss, logLoss)
 			}
 			snapshot := l.Snapshot()

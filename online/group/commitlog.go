@@ -89,7 +89,7 @@ func (l *running) loadOnce(ctx context.Context) (err error) {
 		l.validator.schedule = validate.NewSchedule(l.Validator.Config, l.replica.records())
 	}
 	l.log.Info("applied the commit log", "snapshot", base != nil, "offset", l.replica.read, "accepted", l.replica.fold.Accepted(),
-		"events", l.replica.fold.Learner().Metrics().Events, "took", time.Since(began))
+		"events", l.replica.fold.Learner().Report().Events, "took", time.Since(began))
 	l.report("not in the group yet")
 	return nil
 }
@@ -126,7 +126,7 @@ func (l *running) beginFrom(ctx context.Context) (*stream.GroupSnapshot, *replic
 	if _, err := l.snapshots.topic.Write(ctx, &stream.GroupSnapshot{Data: data}); err != nil {
 		return nil, nil, err
 	}
-	l.log.Info("the group begins with what another has learned", "from", l.From, "snapshot", base.Offset, "events", fold.learner.Metrics().Events)
+	l.log.Info("the group begins with what another has learned", "from", l.From, "snapshot", base.Offset, "events", fold.learner.Report().Events)
 	return newestReplica(ctx, l.snapshots.topic, l.Member)
 }
 

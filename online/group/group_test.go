@@ -218,7 +218,7 @@ func TestFoldExactlyOnce(t *testing.T) {
 		for _, p := range fold.Offsets() {
 			events += p.Records
 		}
-		if got := fold.Learner().Metrics().Events; got != events {
+		if got := fold.Learner().Report().Events; got != events {
 			t.Errorf("seed %d: the model has learned %d events of %d records", seed, got, events)
 		}
 		for _, reason := range []Reason{ReasonSpan, ReasonChunks} {

@@ -42,7 +42,7 @@ type interval struct {
 // begin makes the work equal to the group's state and begins an interval.
 func (l *running) begin() error {
 	began := time.Now()
-	t := l.replica.fold.Learner().Metrics().Events
+	t := l.replica.fold.Learner().Report().Events
 	learning := max(1, l.turn.Members-l.turn.Standby)
 	peers := learning
 	if l.first() && l.cold() {

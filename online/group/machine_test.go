@@ -49,18 +49,18 @@ func TestFoldRefusesOtherArchitecture(t *testing.T) {
 		t.Fatalf("from its blocks: %v, %v", again, err)
 	}
 	for _, other := range []string{"arm64", "amd64 (GOAMD64=v3)", ""} {
-		before := f.Learner().Metrics().Events
+		before := f.Learner().Report().Events
 		var rejected *Rejection
 		if err := apply(second, other); !errors.As(err, &rejected) || rejected.Reason != ReasonArchitecture || !strings.Contains(rejected.Detail, "learned on "+other+", and the group learns on amd64") {
 			t.Errorf("%q: %v", other, err)
 		}
-		if f.Learner().Metrics().Events != before || f.Architecture() != "amd64" {
+		if f.Learner().Report().Events != before || f.Architecture() != "amd64" {
 			t.Errorf("%q: a rejected commit has changed the fold", other)
 		}
 		second.begin(t, f, 2)
 		second.learn(1, 0, 50)
 	}
-	if err := apply(second, "amd64"); err != nil || f.Learner().Metrics().Events != 100 {
+	if err := apply(second, "amd64"); err != nil || f.Learner().Report().Events != 100 {
 		t.Errorf("the same architecture: %v", err)
 	}
 }
@@ -104,8 +104,8 @@ func TestMemberOfOtherArchitecture(t *testing.T) {
 			}
 			next := e.member(testLog(t, "next"))
 			next.machine, next.Config.Name, next.From = &machine{"amd64", "B"}, "h", "g"
-			next.Until = func(s *Status) bool { return s.Metrics.Events > 0 && s.Members == 1 }
-			if err := next.Run(ctx); err != nil || next.Status().Metrics.Events < 900 {
+			next.Until = func(s *Status) bool { return s.Learner.Events > 0 && s.Members == 1 }
+			if err := next.Run(ctx); err != nil || next.Status().Learner.Events < 900 {
 				t.Errorf("a group from one of another architecture: %v", err)
 			}
 		})

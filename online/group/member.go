@@ -375,7 +375,7 @@ func (l *running) open(ctx context.Context) error {
 // cold tells whether the first member still learns alone. When nothing comes of that for
 // a session, nobody waits longer: its partitions may be empty.
 func (l *running) cold() bool {
-	return l.replica.fold.Learner().Metrics().Events < l.Config.Warm && time.Since(l.entries.moved) < l.Config.SessionTimeout
+	return l.replica.fold.Learner().Report().Events < l.Config.Warm && time.Since(l.entries.moved) < l.Config.SessionTimeout
 }
 
 // reopen reads the generation's partitions from where the fold has come to.

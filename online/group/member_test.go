@@ -295,7 +295,7 @@ func TestMembersForgetAndMislabeled(t *testing.T) {
 		}
 		kept += bytes.Count(data, []byte("\n"))
 	}
-	if n := s.Metrics.Mislabeled; n < 10 || uint64(kept) < n {
+	if n := s.Learner.Mislabeled; n < 10 || uint64(kept) < n {
 		t.Errorf("%d mislabeled events in the files, and the model has counted %d", kept, n)
 	}
 }

@@ -277,7 +277,7 @@ func TestBeginFromGroup(t *testing.T) {
 	if err := old.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
-	events := old.Status().Metrics.Events
+	events := old.Status().Learner.Events
 	from := func(name string) *Member {
 		m := e.member(testLog(t, name))
 		m.Config.Name, m.From = "new", "g"
@@ -314,7 +314,7 @@ func TestBeginFromGroup(t *testing.T) {
 		for m.Status() == nil && ctx.Err() == nil {
 			time.Sleep(10 * time.Millisecond)
 		}
-		if s := m.Status(); s == nil || s.Metrics.Events < events {
+		if s := m.Status(); s == nil || s.Learner.Events < events {
 			t.Fatalf("it begins with %+v, want %d events", s, events)
 		}
 	}
@@ -339,7 +339,7 @@ func TestBeginFromGroup(t *testing.T) {
 	seen.one(t)
 	s := members[0].Status()
 	e.check(s)
-	if got := s.Metrics.Events; got <= events || s.Accepted == 0 || s.Rejected[ReasonSnapshot] > 0 {
+	if got := s.Learner.Events; got <= events || s.Accepted == 0 || s.Rejected[ReasonSnapshot] > 0 {
 		t.Errorf("%d events after %d, %d accepted, %v", got, events, s.Accepted, s.Rejected)
 	}
 	if r := inspected(); r.Accepted != s.Accepted || r.Verified() != nil {

@@ -75,7 +75,7 @@ func (r *Rejection) Error() string { return string(r.Reason) + ": " + r.Detail }
 // and which are held out; it may be nil. offsets is how far that state has come;
 // partitions not among them may begin anywhere.
 func NewFold(l *online.Learner, settings online.Fingerprint, offsets event.Offsets) *Fold {
-	all := l.Fingerprint()
+	all := online.FingerprintOf(l.Config(), l.Schema())
 	maps.Copy(all, settings)
 	f := &Fold{learner: l, settings: settings, fingerprint: FingerprintHash(all), offset: -1, offsets: offsets.Clone(), rejected: map[Reason]uint64{}}
 	f.history = []link{{-1, f.chain}}

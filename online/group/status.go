@@ -60,7 +60,7 @@ type Status struct {
 	// it: the same for all members.
 	Model   *online.Snapshot `json:"-"`
 	Version int64            `json:"version"`
-	Metrics online.Metrics   `json:"-"` // of the fold
+	Learner online.Report    `json:"-"` // of the fold
 	// Counts count the records that this member has read, whether or not their commits were accepted.
 	Counts     run.Counts      `json:"-"`
 	Validation validate.Status `json:"-"` // by this member
@@ -134,7 +134,7 @@ func (l *running) report(notReady string) {
 	s.Counts = l.work.intake.Counts()
 	s.HeldOut = s.Counts.HeldOut
 	s.Ends = l.ends(s.Positions)
-	s.Partitions, s.Metrics, s.Writer = slices.Clone(s.Partitions), f.Learner().Metrics(), l.first()
+	s.Partitions, s.Learner, s.Writer = slices.Clone(s.Partitions), f.Learner().Report(), l.first()
 	s.Warnings = f.Learner().Warnings(l.Settings, false)
 	for _, w := range s.Warnings {
 		if !l.warned[w.Kind] {

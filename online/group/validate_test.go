@@ -99,8 +99,8 @@ func TestMembersValidate(t *testing.T) {
 		s := m.Status()
 		e.check(s)
 		// Of the refused ones some would have been held out.
-		if got := s.Metrics.Events + s.Metrics.Refused; got < 4000-held || s.Metrics.Events > 4000-held || s.Metrics.Refused == 0 {
-			t.Errorf("member %d: %d events and %d refused of 4000 of which %d are held out", i, s.Metrics.Events, s.Metrics.Refused, held)
+		if got := s.Learner.Events + s.Learner.Refused; got < 4000-held || s.Learner.Events > 4000-held || s.Learner.Refused == 0 {
+			t.Errorf("member %d: %d events and %d refused of 4000 of which %d are held out", i, s.Learner.Events, s.Learner.Refused, held)
 		}
 		v := s.Validation.Last
 		if v == nil {
@@ -168,7 +168,7 @@ func TestMemberOfOtherSettings(t *testing.T) {
 	for _, settings := range []online.Fingerprint{nil, {"holdout": "5"}, {"holdout": "7"}, {"holdout": "5", "drop": "x"}} {
 		marks[NewFold(newLearner(t), settings, nil).Fingerprint()] = true
 	}
-	if len(marks) != 4 || !marks[FingerprintHash(newLearner(t).Fingerprint())] {
+	if len(marks) != 4 || !marks[FingerprintHash(online.FingerprintOf(newLearner(t).Config(), newLearner(t).Schema()))] {
 		t.Errorf("%d fingerprints of four settings", len(marks))
 	}
 	// A base of a program that did not write settings is gone on from.

@@ -188,7 +188,7 @@ func inspect(ctx context.Context, m *Member, snapshots []stream.GroupSnapshot, o
 	report.Offset, report.Chain = end.read, fmt.Sprintf("%016x", chain)
 	report.Accepted, report.Rejected, report.Positions = end.fold.Accepted(), end.fold.Rejected(), end.fold.Offsets()
 	report.Architecture = end.fold.Architecture()
-	report.Skipped, report.Events = end.fold.Skipped(), end.fold.Learner().Metrics().Events
+	report.Skipped, report.Events = end.fold.Skipped(), end.fold.Learner().Report().Events
 	return report, end, nil
 }
 

@@ -47,9 +47,9 @@ func (b boxed) Blocks() ([]event.Block, error) {
 	return slices.Collect(each), nil
 }
 
-func (b boxed) Metrics() online.Metrics {
-	r := b.Report()
-	return online.Metrics{Measures: r.Measures, Events: r.Events, Refused: r.Refused, Features: r.Columns, Drift: r.Drift, Experts: r.Experts}
+func (b boxed) Report() online.Report {
+	r := b.Learner.Report()
+	return online.Report{Measures: r.Measures, Events: r.Events, Refused: r.Refused, Features: r.Columns, Drift: r.Drift, Experts: r.Experts}
 }
 
 func (b boxed) SetSchema(s *event.Schema) { b.Follow(s) }

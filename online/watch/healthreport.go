@@ -127,6 +127,9 @@ func (h *Fields) Changes(n uint64, fields []event.Field) (changes []FieldAlarm, 
 	return changes, a.changed
 }
 
+// Raised returns how many alarms were raised.
+func (h *Fields) Raised() uint64 { return h.alarms.raised }
+
 // report is a Health that is being made.
 type report struct {
 	fields []event.Field

@@ -27,7 +27,7 @@ func measure(s *set, c online.Config) (progressive, *learned, error) {
 	if err != nil {
 		return progressive{}, nil, err
 	}
-	m := l.Metrics().Total
+	m := l.Report().Total
 	p := progressive{wrong: m.Error(), logLoss: m.MeanLogLoss()}
 	if len(l.scored) > 0 {
 		_, _, p.auc = measures(l.scored)
@@ -63,7 +63,7 @@ func (c *comparison) streams() error {
 		if d.name == "talkingdata_clicks" {
 			show = progressive.rare
 		}
-		fmt.Fprintf(c.w, "| %s | %s | %s |", d.name, show(ours), l.Metrics().Level)
+		fmt.Fprintf(c.w, "| %s | %s | %s |", d.name, show(ours), l.Report().Level)
 		for _, p := range peers {
 			m, err := p.run(s, path)
 			if err != nil {

@@ -271,7 +271,7 @@ func (w *world) begin(peers int) {
 
 // events64 is how many events an interval has now.
 func (w *world) events64() uint64 {
-	n := uint64(w.Share * float64(w.fold.Learner().Events()) / float64(w.N))
+	n := uint64(w.Share * float64(w.fold.Learner().Report().Events) / float64(w.N))
 	return min(max(n, w.Interval), share.MaxInterval)
 }
 
@@ -458,7 +458,7 @@ func (w *world) measure(test []event.Example) error {
 		}
 	}
 	l := w.fold.Learner()
-	m := l.Metrics()
+	m := l.Report()
 	if m.Events > r.Events {
 		r.Twice += m.Events - r.Events
 	}

@@ -97,7 +97,7 @@ func TestMembersAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := l.Metrics(); got.ProgressiveLogLoss != want.Total.MeanLogLoss() || got.Events != want.Events || got.TestError != nil {
+	if want := l.Report(); got.ProgressiveLogLoss != want.Total.MeanLogLoss() || got.Events != want.Events || got.TestError != nil {
 		t.Errorf("%+v, want log-loss %v", got, want.Total.MeanLogLoss())
 	}
 }

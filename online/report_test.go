@@ -90,15 +90,15 @@ func TestDrift(t *testing.T) {
 				e.Label = 1 - e.Label
 			}
 			l.Learn(e, nil)
-			if i == 3999 && l.Metrics().Drift.Alarms > 0 {
-				t.Errorf("an alarm without a cause: %+v", l.Metrics().Drift)
+			if i == 3999 && l.Report().Drift.Alarms > 0 {
+				t.Errorf("an alarm without a cause: %+v", l.Report().Drift)
 			}
 		}
-		d := l.Metrics().Drift
+		d := l.Report().Drift
 		if d.Alarms == 0 || d.Event < 4000 || d.After < d.Before {
 			t.Errorf("the classes were exchanged after 4000 events: %+v", d)
 		}
-		final[c.OnDrift] = l.Metrics().Window.MeanLogLoss()
+		final[c.OnDrift] = l.Report().Window.MeanLogLoss()
 	}
 	if final["forget"] > final["log"] || final["expert"] > final["log"] {
 		t.Errorf("log-loss %v", final)
@@ -179,7 +179,7 @@ func TestForecast(t *testing.T) {
 			within = 0.12
 		}
 		for point, want := range actual {
-			if got := l.Metrics().Forecast.Declared[point].Error; math.Abs(got-want) > within {
+			if got := l.Report().Forecast.Declared[point].Error; math.Abs(got-want) > within {
 				t.Errorf("%d classes, %v missing: forecast %v, actual %v", classes, ForecastMissing(point), got, want)
 			}
 		}

@@ -1,6 +1,6 @@
 package online
 
-// This file holds the progressive measures, and their summary for people.
+// This file holds what a Learner reports: its measures and counts, their summary for people, and its alarms.
 
 import (
 	"encoding/json"
@@ -9,16 +9,16 @@ import (
 	"strings"
 
 	"blankout/internal/event"
+	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/online/cover"
 	"blankout/online/watch"
 )
 
-// Metrics are the progressive measures, and what else there is to tell of a Learner: every
-// event is scored before it is learned, by the weights that are published. Sums are weighted
-// by importance.
-type Metrics struct {
+// Report is what a Learner has measured and counted. The progressive measures are of predictions made before their event
+// was learned, by the published weights. Sums are weighted by importance.
+type Report struct {
 	watch.Measures
 	Events     uint64 // met with a weight above 0, unlabeled ones included
 	Refused    uint64
@@ -32,7 +32,8 @@ type Metrics struct {
 	RefreshFailures uint64
 	Features        int // columns seen
 
-	Level   string         // the noise level with the largest share of whole events
+	Noise   loss.Noise     // the noise level with the largest mixture weight of whole events
+	Level   string         // its short name
 	Experts []model.Expert // the levels, see model.Head
 	// Forecast is that of the predictions. LevelsByShare lists the levels with the largest
 	// shares by range of what is missing (see model.MissingBin); nil where all ranges are answered
@@ -43,6 +44,7 @@ type Metrics struct {
 	// class's events have.
 	Sets            []cover.Report
 	CoverageByClass []cover.ClassReport
+	Health          *watch.Health // of the fields
 	// ByAge has the error and loss by the age of the weights that answer.
 	ByAge []measure.Aged
 
@@ -50,7 +52,67 @@ type Metrics struct {
 	Positive string
 }
 
-// Summary is Metrics in a few numbers, for people and scripts. What is not a
+// Report returns what the Learner has measured and counted so far.
+func (l *Learner) Report() Report {
+	w := l.watch.Clone()
+	m := Report{
+		Measures: w.Measures, Refused: w.Refused.Count, RefusedBy: w.Refused.By, Mislabeled: w.Mislabeled.Count,
+		Drift: w.Drift.Report(), Prior: w.Prior, Baselines: l.watch.Baselines, Figures: l.watch.Figures(), RefreshFailures: l.refresh.Failures,
+	}
+	if m.Binary != nil {
+		at := l.schema.PositiveClass(l.positiveName())
+		if at == 0 {
+			m.Binary = m.Binary.Flipped()
+		}
+		if at < len(l.schema.Classes) {
+			m.Positive = l.schema.Classes[at]
+		}
+	}
+	if m.Numbers != nil {
+		m.Numbers.Loss = l.targetLoss()
+	}
+	m.Events, m.Features = l.events, l.table.Len()
+	m.Noise, m.Health = l.levels[l.chosen].noise, l.health()
+	m.Level = loss.ShortNoise(m.Noise.String())
+	m.Forecast = l.served()
+	m.Experts = l.experts()
+	m.Sets, m.CoverageByClass = l.sets.Report(), l.sets.ByClass(l.schema.Classes)
+	m.ByAge = l.aged.Report(l.set.numbers)
+	if weights, ranges := l.byRange(); weights != nil {
+		for _, i := range weights {
+			name := m.Level
+			if i > 0 {
+				name = l.levels[l.shares.InForce[ranges[i-1]].Largest()].noise.String()
+			}
+			m.LevelsByShare = append(m.LevelsByShare, name)
+		}
+	}
+	return m
+}
+
+// Alarms is what the monitors have raised so far. It is cheap to ask for after each batch of events.
+type Alarms struct {
+	Events     uint64 // as Report.Events
+	Mislabeled uint64 // events
+	Drift      watch.Drift
+	Fields     uint64             // alarms about fields that were raised
+	Changes    uint64             // that were raised or ended
+	Latest     []watch.FieldAlarm // of these, the latest, oldest first
+}
+
+// Alarms returns the Alarms. Latest has no more than those after the first n changes.
+func (l *Learner) Alarms(n uint64) Alarms {
+	a := Alarms{Events: l.events, Mislabeled: l.watch.Mislabeled.Count, Drift: l.watch.Drift.Report(), Fields: l.watch.Health.Raised()}
+	a.Latest, a.Changes = l.watch.Health.Changes(n, l.schema.Fields)
+	return a
+}
+
+// health returns the condition of the fields.
+func (l *Learner) health() *watch.Health {
+	return l.watch.Health.Report(l.events, l.schema.Fields, l.errorForecast(), l.faults.detector.Repeats)
+}
+
+// Summary is a Report in a few numbers, for people and scripts. What is not a
 // number yet is null. Errors are in percent.
 type Summary struct {
 	Error         *float64 `json:"progressive_error"`
@@ -67,16 +129,16 @@ type Summary struct {
 	Reliability []SummaryBin   `json:"reliability,omitempty"`
 	Level       string         `json:"noise_level"`
 	Experts     []model.Expert `json:"experts,omitempty"`
-	// Forecast, LevelsByShare, Sets and ByAge are those of Metrics, see Metrics.Forecasts.
+	// Forecast, LevelsByShare, Sets and ByAge are those of Report, see Report.Forecasts.
 	Forecast      *Forecast      `json:"forecast,omitempty"`
 	LevelsByShare []string       `json:"noise_levels_by_missing,omitempty"`
 	Sets          []cover.Report `json:"sets,omitempty"`
 	ByAge         []measure.Aged `json:"by_staleness,omitempty"`
-	// CoverageByClass is that of Metrics.
+	// CoverageByClass is that of Report.
 	CoverageByClass []cover.ClassReport `json:"coverage_by_class,omitempty"`
 	Drift           watch.Drift         `json:"drift"`
 	Mislabeled      uint64              `json:"mislabeled"` // events whose label is probably wrong
-	// Figures are those of Metrics.
+	// Figures are those of Report.
 	Figures map[string][]watch.Figure `json:"figures,omitempty"`
 	// Where labels are numbers; errors are then in the targets' own unit, and Forecast
 	// holds root mean squared errors.
@@ -103,7 +165,7 @@ type SummaryBin struct {
 }
 
 // Summary sums m up.
-func (m *Metrics) Summary() Summary {
+func (m *Report) Summary() Summary {
 	number := measure.Defined
 	s := Summary{
 		Error: number(100 * m.Total.Error()), LogLoss: number(m.Total.MeanLogLoss()),
@@ -132,7 +194,7 @@ func (m *Metrics) Summary() Summary {
 
 // Forecasts returns the Forecast with errors in percent, of regression root mean squared errors. It is nil before each point
 // has been sampled; curves of groups are left out until then.
-func (m *Metrics) Forecasts() *Forecast {
+func (m *Report) Forecasts() *Forecast {
 	f := m.Forecast
 	if f.Level == "" || !wasSampled(f.Declared) || !wasSampled(f.Silent) {
 		return nil
