@@ -6,6 +6,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online"
 	"blankout/online/blackbox"
@@ -74,8 +75,12 @@ func TestBlackBox(t *testing.T) {
 		},
 		All: longtest.Asked(),
 		Knows: func(c online.Config, classes int) bool {
-			_, err := next.New(c, event.NewSchema(10, []string{"no", "yes"}, 2))
-			return classes > 0 && err == nil
+			s := event.NewSchema(10, []string{"no", "yes"}, 2)
+			if s.Target = loss.LabelsOf(c.Loss); classes == 0 {
+				s.Classes = nil
+			}
+			_, err := next.New(c, s)
+			return err == nil
 		},
 		LeaveOut: []string{"RefusedBy"},
 	})

@@ -43,9 +43,6 @@ func parse(c online.Config, outputs int) (settings, error) {
 	if err != nil {
 		return s, err
 	}
-	if l.Facts().Regression {
-		return s, event.KeyErrorf("loss", "loss %q: %w", c.Loss, errNotYet)
-	}
 	for key, set := range map[string]bool{"irls_batch": c.IRLSBatch > 0, "mislabeled_below": c.MislabeledBelow > 0, "serving_staleness": c.ServingStaleness > 0} {
 		if set {
 			return s, event.KeyErrorf(key, "%s: %w", key, errNotYet)
@@ -71,7 +68,7 @@ func parse(c online.Config, outputs int) (settings, error) {
 	if a.Noises, err = noises(c); err != nil {
 		return s, err
 	}
-	if len(a.Noises) == 1 {
+	if len(a.Noises) == 1 || l.Facts().Regression {
 		s.scales = oneScale
 	}
 	for v, n := range a.Noises {

@@ -16,13 +16,14 @@ import (
 	"blankout/online/next/adagrad"
 	"blankout/online/next/encode"
 	"blankout/online/next/mixture"
+	"blankout/online/numbers"
 	"blankout/online/pace"
 	"blankout/online/rows"
 	"blankout/online/watch"
 )
 
-// Learner learns a linear model of classes event by event. It has one output for two classes, else one for each class,
-// against the rest. It is not safe for concurrent use.
+// Learner learns a linear model event by event. It has one output for two classes or for a number, else one for each
+// class, against the rest. It is not safe for concurrent use.
 type Learner struct {
 	config   online.Config
 	set      settings
@@ -33,6 +34,8 @@ type Learner struct {
 	classes  []float64 // weight of each class that has come, or could have
 	events   uint64    // met with a weight above 0
 	weights  pace.Importance
+	weight   float64  // that the event at hand is learned with, but for its class's
+	targets  *targets // nil where labels are classes
 	fade     pace.Fade
 	snapshot *model.Table // the latest, to share its blocks
 	room     room
@@ -47,6 +50,8 @@ type room struct {
 	out       []float64 // likewise
 	lanes     []float64 // see adagrad.Expert.AppendLanes
 	shown     []float64 // scores of an event that came earlier
+	standard  []float64 // lanes in the unit of targets
+	losses    []float64 // by level
 }
 
 // New returns a Learner for events of the Schema, which stays the decoder's: it may grow before the Learn of an event
@@ -67,6 +72,10 @@ func newLearner(c online.Config, s *event.Schema, outputs int) (*Learner, error)
 		levels: adagrad.New(set.levels), mixture: mixture.New(n, set.expected, set.scales, outputs), watch: watch.New(),
 		fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep),
 	}
+	if s.Target != loss.Sign {
+		l.targets = &targets{unit: numbers.NewUnit(s.Target, c.HalfLife), loss: set.levels.Loss}
+		l.watch.Measures.Numbers = &watch.Numbers{Loss: set.levels.Loss}
+	}
 	l.setOutputs()
 	return l, nil
 }
@@ -74,7 +83,7 @@ func newLearner(c online.Config, s *event.Schema, outputs int) (*Learner, error)
 // setOutputs makes what depends on the number of outputs.
 func (l *Learner) setOutputs() {
 	k := l.levels.Outputs
-	if l.watch.Measures.Binary = nil; k == 1 {
+	if l.watch.Measures.Binary = nil; k == 1 && l.targets == nil {
 		l.watch.Measures.Binary = &measure.Binary{}
 	}
 	l.room.scores, l.room.published = l.levels.NewScores(), make([]float64, len(l.set.levels.Noises)*k)
@@ -94,8 +103,17 @@ func (l *Learner) Predict(e *event.Example) online.Prediction {
 		r.lanes = l.levels.AppendLanes(&r.scores, r.lanes[:0])
 		p.Lanes = r.lanes
 	}
+	if t := l.targets; t != nil {
+		for i, f := range p.Lanes {
+			p.Lanes[i] = t.unit.Score(f)
+		}
+		t.predicted(&p, l.labeled())
+	}
 	return p
 }
+
+// labeled says whether a labeled event has been learned.
+func (l *Learner) labeled() bool { return l.watch.Baselines.First > 0 }
 
 // mixes says whether there are several levels that predictions are mixed of.
 func (l *Learner) mixes() bool { return len(l.set.levels.Noises) > 1 }
@@ -106,7 +124,11 @@ func (l *Learner) predict() online.Prediction {
 	l.levels.Score(&r.in, &r.scores)
 	l.levels.Published(&r.scores, r.published)
 	l.mixture.Score(r.published, l.levels.Active(), r.out)
-	return online.Prediction{Learned: l.events, Scores: r.out, Decision: l.decision()}
+	p := online.Prediction{Learned: l.events, Scores: r.out}
+	if l.targets == nil {
+		p.Decision = l.decision()
+	}
+	return p
 }
 
 // Learn scores an event, learns from it, and returns what Predict would have. Prior is what a reader was given where
@@ -131,7 +153,7 @@ func (l *Learner) Learn(e *event.Example, prior *online.Prediction) online.Predi
 	if e.Label == event.Unlabeled {
 		p = l.unlabeled(e)
 	} else {
-		p = l.labeled(e, prior)
+		p = l.learn(e, prior)
 	}
 	if p.Learned--; l.events%applyEvery == 0 {
 		l.mixture.Apply()
@@ -139,26 +161,45 @@ func (l *Learner) Learn(e *event.Example, prior *online.Prediction) online.Predi
 	return p
 }
 
-// labeled learns an event with a label.
-func (l *Learner) labeled(e *event.Example, prior *online.Prediction) online.Prediction {
+// learn learns an event with a label.
+func (l *Learner) learn(e *event.Example, prior *online.Prediction) online.Prediction {
 	l.meet(e.Label)
-	weight := l.weights.Observe(e.Weight) * l.classes[e.Label]
+	l.weight = l.weights.Observe(e.Weight)
 	r := &l.room
 	l.encoder.Observe(e, l.events, &r.in)
 	l.move(r.in.Moves)
 	p := l.predict()
+	f, known := p.Scores[0], true
+	if l.targets != nil {
+		l.targets.predicted(&p, l.labeled())
+	}
 	shown, lanes := l.shown(p, prior)
+	if l.targets == nil {
+		l.class(e, shown, lanes)
+	} else {
+		r.target[0], lanes = l.number(e, f, shown, lanes)
+		known = l.targets.unit.Known()
+	}
+	if known { // while all numbers are equal there is nothing to learn
+		l.update(l.weight*l.classes[e.Label], lanes)
+	}
+	l.move(l.encoder.Review())
+	return p
+}
+
+// class takes up the class of the event at hand: it measures what was shown, and moves mixture weights.
+func (l *Learner) class(e *event.Example, shown online.Prediction, lanes []float64) {
 	l.measure(e, shown)
-	every := decides(l.events)
-	if every > 0 {
+	r := &l.room
+	if decides(l.events) > 0 {
 		if lanes != nil {
 			l.levels.PublishedLanes(lanes, r.published)
 		}
 		l.mixture.Observe(r.published, l.levels.Active(), e.Label)
 	}
-	l.update(e.Label, weight, lanes, every)
-	l.move(l.encoder.Review())
-	return p
+	for k := range r.target {
+		r.target[k] = rows.Y(e.Label, k, len(r.target))
+	}
 }
 
 // shown returns what counts of a prediction of now and an earlier one: with the scores, and with the lanes that levels
@@ -170,7 +211,7 @@ func (l *Learner) shown(now online.Prediction, prior *online.Prediction) (p onli
 		return now, nil
 	}
 	p = *prior
-	p.Decision = now.Decision
+	p.Decision, p.Loss = now.Decision, now.Loss
 	if len(p.Lanes) == l.levels.Lanes() && p.Learned != now.Learned {
 		lanes = p.Lanes
 	}
@@ -195,17 +236,15 @@ func (l *Learner) unlabeled(e *event.Example) online.Prediction {
 	if w := l.config.UnlabeledWeight; w > 0 {
 		l.levels.Accumulate(&l.room.in, &l.room.scores, w*l.weights.Bound(e.Weight), l.encoder.Table)
 	}
+	if l.targets != nil {
+		l.targets.predicted(&p, l.labeled())
+	}
 	return p
 }
 
-// update makes the steps of the event at hand, as often as its weight says. It is one of every many that decide, 0 if
-// it decides nothing.
-func (l *Learner) update(label int, weight float64, lanes []float64, every uint64) {
-	r := &l.room
-	for k := range r.target {
-		r.target[k] = rows.Y(label, k, len(r.target))
-	}
-	first := true
+// update makes the steps of the event at hand, as often as its weight says.
+func (l *Learner) update(weight float64, lanes []float64) {
+	r, first, every := &l.room, true, decides(l.events)
 	pace.Parts(weight, true, func(part float64) {
 		if !first {
 			l.levels.Score(&r.in, &r.scores)
@@ -218,7 +257,11 @@ func (l *Learner) update(label int, weight float64, lanes []float64, every uint6
 // meet takes up the class of an event: its weight, and an output where there is one for each class.
 func (l *Learner) meet(class int) {
 	for class >= len(l.classes) {
-		l.classes = append(l.classes, l.config.WeightOf(l.encoder.Schema().Classes[len(l.classes)]))
+		weight := 1.0
+		if l.targets == nil {
+			weight = l.config.WeightOf(l.encoder.Schema().Classes[len(l.classes)])
+		}
+		l.classes = append(l.classes, weight)
 	}
 	if outputs := class + 1; outputs > max(l.levels.Outputs, 2) {
 		fill := l.levels.Grow(outputs)

@@ -29,14 +29,29 @@ func (l *Learner) Snapshot() *Snapshot {
 	l.snapshot = l.encoder.Table.Snapshot(l.snapshot)
 	h := model.Head{
 		Schema: l.encoder.Schema().View(), Scaler: l.encoder.Scaling.Scaler,
-		Loss: l.set.levels.Loss.String(), Noise: l.set.levels.Noises[l.mixture.Largest()].String(),
+		Loss: l.loss().String(), Noise: l.set.levels.Noises[l.mixture.Largest()].String(),
 		Outputs: l.levels.Outputs, Intercept: make([]float64, l.levels.Outputs), Threshold: l.threshold(), Events: l.events, Trained: "online adagrad", Experts: l.experts(),
 	}
 	h.Layout = model.Layout{Width: l.snapshot.Width(), Mix: l.levels.Parts(l.mixture.Weights, l.encoder.Intercepts, h.Intercept)}
 	for k := l.levels.Active(); k < h.Outputs; k++ {
 		h.Intercept[k] = mixture.NoClass
 	}
+	if t := l.targets; t != nil {
+		h.Intercept[0] = t.unit.Score(h.Intercept[0])
+		if h.Layout.Scale = t.unit.Scale; t.unit.Target == loss.Count {
+			h.Layout.Scale = 0
+		}
+		h.Residual = t.residual.Published()
+	}
 	return &Snapshot{&model.Linear{Head: h, Rows: l.snapshot}, l.encode()}
+}
+
+// loss returns that of labels and predictions as they come.
+func (l *Learner) loss() loss.Loss {
+	if l.targets != nil {
+		return l.targets.unit.Loss(l.set.levels.Loss)
+	}
+	return l.set.levels.Loss
 }
 
 // threshold returns that of a model's Head, where 0 is one half.
@@ -101,6 +116,10 @@ func (l *Learner) state(c *coder.Coder) {
 	l.encoder.State(c)
 	l.levels.State(c)
 	l.mixture.State(c)
+	if l.targets != nil {
+		l.targets.state(c)
+		l.watch.Measures.Numbers.State(c)
+	}
 	l.watch.State(c)
 	l.watch.Drift.State(c)
 	l.watch.Prior.State(c)

@@ -245,6 +245,28 @@ func (e *Expert) tooFar(w, u []float64, coefficient, most float64) bool {
 	return false
 }
 
+// Rescale multiplies all weights by factor and adds shift to the intercepts, because the unit of the targets has changed.
+// Of the sums of squared gradients it leaves a share.
+func (e *Expert) Rescale(factor, shift, keep float64, t *model.Table, intercepts []float64) {
+	scale := func(row []float64) {
+		w, s, u := e.layout.Weights(row), e.layout.Preconditioner(row), e.layout.Lags(row)
+		for j := range w {
+			w[j], s[j], u[j] = w[j]*factor, s[j]*keep, u[j]*factor
+		}
+	}
+	for slot := range t.Len() {
+		column, _ := t.Column(slot)
+		scale(t.Touch(column))
+	}
+	if !e.Intercept {
+		return
+	}
+	scale(intercepts)
+	for j := range e.layout.N {
+		e.layout.Weights(intercepts)[j] += shift
+	}
+}
+
 // Decay leaves a share of the sums of squared gradients.
 func (e *Expert) Decay(keep float64, t *model.Table, intercepts []float64) {
 	const most = 1e100

@@ -96,6 +96,9 @@ func (m *Mixture) Observe(lanes []float64, active, label int) {
 	m.shares.Take(m.losses)
 }
 
+// Take is Observe for what each lane has lost, of lanes with one scale.
+func (m *Mixture) Take(losses []float64) { m.shares.Take(losses) }
+
 // binary finds the log-losses of one output for two classes.
 func (m *Mixture) binary(lanes []float64, label int) {
 	m.losses, m.room = m.losses[:0], m.room[:0]

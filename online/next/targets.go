@@ -1,0 +1,103 @@
+package next
+
+// This file learns labels that are numbers: in a unit of its own, so that neither steps nor the ridge depend on what the
+// stream counts in.
+
+import (
+	"math"
+
+	"blankout/internal/coder"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/online"
+	"blankout/online/numbers"
+	"blankout/online/watch"
+)
+
+// targets is what is known of labels that are numbers. Scores inside the Learner are in the Unit.
+type targets struct {
+	unit     numbers.Unit
+	residual numbers.Residual
+	loss     loss.Loss // in the unit
+}
+
+// predicted makes a Prediction of one whose scores are in the unit.
+func (t *targets) predicted(p *online.Prediction, known bool) {
+	f := p.Scores[0]
+	p.Scores[0] = t.unit.Score(f)
+	p.Loss, p.Value, p.Low, p.High = t.unit.Loss(t.loss), math.NaN(), math.NaN(), math.NaN()
+	if known {
+		p.Value = t.unit.Value(f)
+	}
+}
+
+// clip returns the target to learn from for a label y where f was predicted: an outlier is at the bounds.
+func (t *targets) clip(y, f float64) float64 {
+	if !t.unit.Inflated() {
+		y = t.residual.Clip(t.unit.Target, y, t.unit.Value(f), 0)
+	}
+	return y
+}
+
+// standard returns a clipped label in the unit.
+func (t *targets) standard(clipped float64) float64 { return t.unit.Standard(t.unit.Clip(clipped)) }
+
+// state codes the unit and the residuals.
+func (t *targets) state(c *coder.Coder) {
+	if ok := t.unit.State(c); !ok {
+		c.Failed = true
+	}
+	t.residual.State(c)
+}
+
+// number takes up the label of the event at hand, for which f was predicted in the unit: it measures what was shown, moves
+// mixture weights, and takes the label into the unit, which may move all weights. It returns the target to learn from,
+// and the lanes to choose averages by.
+func (l *Learner) number(e *event.Example, f float64, shown online.Prediction, lanes []float64) (target float64, of []float64) {
+	t, r := l.targets, &l.room
+	clipped := t.clip(e.Target, f)
+	value := t.unit.Told(shown.Scores[0])
+	l.measureNumber(e, value, shown.Learned)
+	target = t.standard(clipped)
+	if lanes != nil {
+		r.standard = r.standard[:0]
+		for _, f := range lanes {
+			r.standard = append(r.standard, t.unit.Own(f))
+		}
+		lanes = r.standard
+	}
+	if decides(l.events) > 0 && l.mixes() {
+		if lanes != nil {
+			l.levels.PublishedLanes(lanes, r.published)
+		}
+		r.losses = r.losses[:0]
+		for _, f := range r.published {
+			lost, _, _ := t.loss.At(target, f, 0)
+			r.losses = append(r.losses, lost)
+		}
+		l.mixture.Take(r.losses)
+	}
+	switch next, change := t.unit.Observe(e.Target, l.weight); change {
+	case numbers.Moves:
+		factor, shift, keep := t.unit.Move(next, t.loss, false)
+		l.levels.Rescale(factor, shift, keep, l.encoder.Table, l.encoder.Intercepts)
+		l.levels.Score(&r.in, &r.scores)
+		lanes = nil // it is in the old unit
+	case numbers.Follows:
+		t.unit, lanes = next, nil
+		t.residual = next.Residual()
+	}
+	return t.standard(clipped), lanes
+}
+
+// measureNumber takes up the value that was shown for a label.
+func (l *Learner) measureNumber(e *event.Example, value float64, learned uint64) {
+	t := l.targets
+	told := watch.Told{Number: l.events, After: learned, Time: e.Time, Weight: e.Weight, Target: e.Target, Value: value, Low: math.NaN(), High: math.NaN()}
+	t.residual.Take(t.unit.Target, t.unit.Clip(e.Target), value, 0)
+	if told.Loss = math.Abs(e.Target - value); t.unit.Deviation() > 0 {
+		told.Loss /= t.unit.Deviation()
+	}
+	l.watch.Measures.Numbers.Loss = t.unit.Loss(t.loss)
+	l.watch.ToldNumber(told)
+}
