@@ -96,7 +96,7 @@ func (c agedCase) learner(t testing.TB) *Learner {
 // learnGrowing learns an event whose class the Schema may not know yet.
 func learnGrowing(l *Learner, e *event.Example) {
 	s := l.Schema()
-	for !l.set.numbers && e.Label >= len(s.Classes) {
+	for s.Target == loss.Sign && e.Label >= len(s.Classes) {
 		s.Classes = append(s.Classes, fmt.Sprint(len(s.Classes)))
 	}
 	l.Learn(e, nil)
@@ -108,17 +108,17 @@ type mean struct{ weight, wrong, loss float64 }
 func (m *mean) add(l *Learner, p *model.Linear, e *event.Example) {
 	scores := p.Score(e, make([]float64, p.Outputs))
 	m.weight += e.Weight
-	if l.set.numbers {
+	if l.Schema().Target != loss.Sign {
 		m.wrong += e.Weight * math.Abs(e.Target-p.Value(scores[0]))
-		m.loss += e.Weight * measure.Deviance(l.targetLoss(), e.Target, p.Value(scores[0]))
+		m.loss += e.Weight * measure.Deviance(l.Report().Numbers.Loss, e.Target, p.Value(scores[0]))
 		return
 	}
 	d := p.Decision()
-	if p.Outputs < l.k { // classes have come since
+	if outputs := len(l.Predict(e).Scores); p.Outputs < outputs { // classes have come since
 		if p.Outputs == 1 {
-			d, scores = model.Decision{Threshold: l.threshold()}, []float64{-scores[0], scores[0]}
+			d, scores = model.Decision{Threshold: l.Predict(e).Decision.Threshold}, []float64{-scores[0], scores[0]}
 		}
-		for len(scores) < l.k {
+		for len(scores) < outputs {
 			scores = append(scores, rows.NoClass)
 		}
 	}
@@ -204,10 +204,10 @@ func TestAgedAnswers(t *testing.T) {
 			if len(got) != 1+len(aged.Ages) {
 				t.Fatalf("%d ages", len(got))
 			}
-			fresh[0].compare(t, "at age 0", l.set.numbers, got[0].Error, got[0].LogLoss, got[0].Deviance)
+			fresh[0].compare(t, "at age 0", l.Schema().Target != loss.Sign, got[0].Error, got[0].LogLoss, got[0].Deviance)
 			for j, r := range got[1:] {
-				old[1+j].compare(t, fmt.Sprint("at age ", r.Age), l.set.numbers, r.Error, r.LogLoss, r.Deviance)
-				fresh[1+j].compare(t, fmt.Sprint("fresh beside age ", r.Age), l.set.numbers, r.FreshError, r.FreshLogLoss, r.FreshDeviance)
+				old[1+j].compare(t, fmt.Sprint("at age ", r.Age), l.Schema().Target != loss.Sign, r.Error, r.LogLoss, r.Deviance)
+				fresh[1+j].compare(t, fmt.Sprint("fresh beside age ", r.Age), l.Schema().Target != loss.Sign, r.FreshError, r.FreshLogLoss, r.FreshDeviance)
 			}
 		})
 	}
@@ -325,7 +325,7 @@ func TestAgedLater(t *testing.T) {
 				}
 			}
 			r := l.Report().ByAge
-			if len(r) == 0 || math.Abs(*r[0].Error-fresh.Error()) > 1e-9 || !l.set.numbers && math.Abs(*r[0].LogLoss-fresh.MeanLogLoss()) > 1e-9 {
+			if len(r) == 0 || math.Abs(*r[0].Error-fresh.Error()) > 1e-9 || l.Schema().Target == loss.Sign && math.Abs(*r[0].LogLoss-fresh.MeanLogLoss()) > 1e-9 {
 				t.Errorf("%+v, want an error of %v and a loss of %v", r, fresh.Error(), fresh.MeanLogLoss())
 			}
 		})

@@ -86,8 +86,9 @@ func objectiveByHand(l *Learner, s *stream, n int) (objective, wrong float64) {
 	for _, q := range sumsq {
 		objective += q
 	}
-	c0, _, c2 := l.levels[0].noise.Coefficients()
-	groupNoise, grouped := l.levels[0].noise.(loss.GroupDropout)
+	noise, lossOf := must2(loss.ParseNoise(m.Noise)), must2(loss.Parse(l.Config().Loss))
+	c0, _, c2 := noise.Coefficients()
+	groupNoise, grouped := noise.(loss.GroupDropout)
 	weight, scores := 0.0, make([]float64, m.Outputs)
 	for range n {
 		e := s.next()
@@ -104,8 +105,8 @@ func objectiveByHand(l *Learner, s *stream, n int) (objective, wrong float64) {
 			if grouped {
 				v = slowVariance(groupNoise, slowGroups(e, x.Index), x.Index, parts)
 			}
-			loss, _, _ := l.set.loss.At(rows.Y(e.Label, k, m.Outputs), f, v)
-			objective += l.config.C * e.Weight * loss
+			loss, _, _ := lossOf.At(rows.Y(e.Label, k, m.Outputs), f, v)
+			objective += l.Config().C * e.Weight * loss
 		}
 		weight += e.Weight
 		if model.Predict(m.Score(e, scores)) != e.Label {
@@ -113,4 +114,11 @@ func objectiveByHand(l *Learner, s *stream, n int) (objective, wrong float64) {
 		}
 	}
 	return objective, wrong / weight
+}
+
+func must2[T any](x T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return x
 }

@@ -68,8 +68,7 @@ func TestNothingOverflows(t *testing.T) {
 					if rule.Name == "irls" {
 						c.IRLSBatch = 40
 					}
-					s, err := c.parse()
-					if err != nil || (i+j+k+m)%2 > 0 { // a rule and a loss meet each noise and each scaling
+					if c.Check() != nil || (i+j+k+m)%2 > 0 { // a rule and a loss meet each noise and each scaling
 						continue
 					}
 					if !longtest.Some(i+j/2+m, 2) {
@@ -78,8 +77,8 @@ func TestNothingOverflows(t *testing.T) {
 					t.Run(fmt.Sprint(rule.Name, "/", name, "/", noise, "/", standardize), func(t *testing.T) {
 						t.Parallel()
 						schema := fieldsSchema(6)
-						if s.numbers {
-							schema = numberSchema(s.loss.Facts().Target)
+						if target := loss.LabelsOf(name); target != loss.Sign {
+							schema = numberSchema(target)
 							schema.Fields = fieldsSchema(6).Fields
 						}
 						l, err := New(c, schema)

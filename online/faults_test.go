@@ -267,7 +267,7 @@ func TestStuckRestored(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if other != l && !bytes.Equal(l.encode(), other.encode()) {
+		if other != l && !bytes.Equal(stateOf(t, l), stateOf(t, other)) {
 			t.Fatalf("step %d: the states differ", n)
 		}
 		if other, err = Restore(DefaultConfig(), blocks); err != nil {

@@ -540,7 +540,7 @@ func TestGroupBankRestores(t *testing.T) {
 		if _, err := Restore(c, blocks); err != nil {
 			t.Error(err)
 		}
-		if was, err := ReadConfig(blocks); err != nil || FingerprintOf(was, l.Schema()).Diff(FingerprintOf(l.config, l.schema)) != nil {
+		if was, err := ReadConfig(blocks); err != nil || FingerprintOf(was, l.Schema()).Diff(FingerprintOf(l.Config(), l.Schema())) != nil {
 			t.Errorf("%v: read as %v", err, was)
 		}
 		c.ExpectedMissingGroups = 0

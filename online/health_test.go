@@ -294,7 +294,7 @@ func TestHealthRestored(t *testing.T) {
 			l.Learn(e, nil)
 			other.Learn(e, nil)
 		}
-		if a, b := l.encode(), other.encode(); !bytes.Equal(a, b) {
+		if a, b := stateOf(t, l), stateOf(t, other); !bytes.Equal(a, b) {
 			t.Fatalf("after %d events the states differ", s.n)
 		}
 		if a, b := texts(l), texts(other); !slices.Equal(a, b) {

@@ -68,11 +68,11 @@ func TestMissingRuleIsMeasured(t *testing.T) {
 			}
 		}
 		if i >= 2000 && len(e.Field) > 0 {
-			m := model.Linear{Head: reference.head(reference.schema), Rows: reference.table}
+			m := reference.Published()
 			n := float64(len(e.Field))
-			served += reference.decision().LogLoss(m.Score(e, make([]float64, 1)), e.Label)
-			asIs += reference.decision().LogLoss(m.ScoreRescaled(e, 1, make([]float64, 1)), e.Label)
-			rescaled += reference.decision().LogLoss(m.ScoreRescaled(e, 10/n, make([]float64, 1)), e.Label)
+			served += m.Decision().LogLoss(m.Score(e, make([]float64, 1)), e.Label)
+			asIs += m.Decision().LogLoss(m.ScoreRescaled(e, 1, make([]float64, 1)), e.Label)
+			rescaled += m.Decision().LogLoss(m.ScoreRescaled(e, 10/n, make([]float64, 1)), e.Label)
 		}
 		if a, b := slices.Clone(reference.Learn(e, nil).Scores), other.Learn(e, nil).Scores; !slices.Equal(a, b) {
 			t.Fatalf("event %d: %v, %v", i, a, b)
@@ -90,7 +90,7 @@ func TestMissingRuleIsMeasured(t *testing.T) {
 	for range 2000 {
 		forced.Learn(s.next(), nil)
 	}
-	if forced.fields.Missing.Policies != model.DefaultMissingPolicies() {
-		t.Errorf("forced: %v", forced.fields.Missing.Policies)
+	if forced.Published().Missing.Policies != model.DefaultMissingPolicies() {
+		t.Errorf("forced: %v", forced.Published().Missing.Policies)
 	}
 }

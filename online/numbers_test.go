@@ -65,7 +65,7 @@ func TestNumbersLearned(t *testing.T) {
 					c := DefaultConfig()
 					c.Loss, c.Optimizer, c.Noise = lossName, rule, noise
 					l := numberLearner(t, c)
-					events := numbersOf(3000, l.unit.Target, 1)
+					events := numbersOf(3000, l.Schema().Target, 1)
 					var half []event.Block
 					for i, e := range events {
 						if i == len(events)/2 {
@@ -95,16 +95,17 @@ func TestNumbersLearned(t *testing.T) {
 					}
 					n := l.Report().Numbers
 					bar := 0.5
-					if lossName == "quantile:0.8" || l.unit.Target == loss.Count {
+					if lossName == "quantile:0.8" || l.Schema().Target == loss.Count {
 						bar = 0.85
 					}
 					if rule == "sgd" || rule == "dropout-descent" {
 						bar += 0.1
 					}
-					if mean := *l.watch.Baselines.Report(true).MeanMAE; !(n.Window.MAE() < bar*mean) {
+					baselines := l.Report().Baselines
+					if mean := *baselines.Report(true).MeanMAE; !(n.Window.MAE() < bar*mean) {
 						t.Errorf("MAE %.4g lately, that of the mean is %.4g", n.Window.MAE(), mean)
 					}
-					if q, ok := l.set.loss.(loss.Quantile); ok && noise == "auto" && math.Abs(n.Window.Coverage(q)-q.T) > 0.06 {
+					if q, ok := n.Loss.(loss.Quantile); ok && noise == "auto" && math.Abs(n.Window.Coverage(q)-q.T) > 0.06 {
 						t.Errorf("%.3f of the targets lately at or below the quantile", n.Window.Coverage(q))
 					} else if within := n.Window.Within / n.Window.Asked; !(within > 0.82 && within < 0.99) && rule == "adagrad" {
 						t.Errorf("%.3f of the targets lately within their interval", within)
@@ -168,7 +169,7 @@ func TestMoveUnit(t *testing.T) {
 			c := DefaultConfig()
 			c.Loss, c.Optimizer, c.Noise = lossName, rule, "dropout:0.2"
 			l, moved := numberLearner(t, c), numberLearner(t, c)
-			events := numbersOf(300, l.unit.Target, 1)
+			events := numbersOf(300, l.Schema().Target, 1)
 			for i, e := range events {
 				if i == 200 {
 					next := moved.unit
@@ -202,7 +203,7 @@ func TestNumbersForecast(t *testing.T) {
 		c := DefaultConfig()
 		c.Loss, c.Noise = lossName, "none"
 		l := numberLearner(t, c)
-		events := numbersOf(2000, l.unit.Target, 1)
+		events := numbersOf(2000, l.Schema().Target, 1)
 		for _, e := range events {
 			l.Learn(e, nil)
 		}
@@ -248,7 +249,7 @@ func TestNumbersWild(t *testing.T) {
 		c := DefaultConfig()
 		c.Loss = lossName
 		l := numberLearner(t, c)
-		for i, e := range numbersOf(4000, l.unit.Target, 1) {
+		for i, e := range numbersOf(4000, l.Schema().Target, 1) {
 			if i == 500 {
 				e.Target = 1e30
 			}
@@ -256,7 +257,7 @@ func TestNumbersWild(t *testing.T) {
 				t.Fatalf("%s event %d: a score of %v", lossName, i, scores[0])
 			}
 		}
-		sum, mean, last := 0.0, 0.0, numbersOf(4000, l.unit.Target, 1)[3000:]
+		sum, mean, last := 0.0, 0.0, numbersOf(4000, l.Schema().Target, 1)[3000:]
 		m := l.Published()
 		for _, e := range last {
 			mean += e.Target / float64(len(last))

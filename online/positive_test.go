@@ -61,12 +61,12 @@ func TestPositive(t *testing.T) {
 	}
 	// The threshold of .8 is that of the positive class.
 	for _, l := range []*Learner{usual, rare} {
-		h := l.head(l.schema)
+		h, positiveName := l.Published(), l.Report().Positive
 		for _, f := range []float64{-2, -1, 0, 1, 2} {
 			scores := []float64{f}
-			probability := h.Probabilities(scores, make([]float64, 2))[l.schema.PositiveClass(l.positive)]
-			if positive := h.Predict(scores) == l.schema.PositiveClass(l.positive); positive != (probability > .8) || h.Predict(scores) != l.decision().Predict(scores) {
-				t.Errorf("positive %s: at %v it has probability %v and is called so: %v", l.positive, f, probability, positive)
+			probability := h.Probabilities(scores, make([]float64, 2))[h.Schema.PositiveClass(positiveName)]
+			if positive := h.Predict(scores) == h.Schema.PositiveClass(positiveName); positive != (probability > .8) || h.Predict(scores) != l.Predict(e).Decision.Predict(scores) {
+				t.Errorf("positive %s: at %v it has probability %v and is called so: %v", positiveName, f, probability, positive)
 			}
 		}
 	}

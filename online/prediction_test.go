@@ -86,7 +86,7 @@ func TestLearnNumberDelayed(t *testing.T) {
 	c := DefaultConfig()
 	c.Loss = "squared"
 	later, plain := numberLearner(t, c), numberLearner(t, c)
-	events := numbersOf(300, later.unit.Target, 1)
+	events := numbersOf(300, later.Schema().Target, 1)
 	last := events[299]
 	prior := kept(later.Predict(last))
 	prior.Learned = 299 // else it is from before the first label, and not measured

@@ -12,7 +12,6 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/online/rows"
 	"blankout/online/rules"
 )
 
@@ -118,7 +117,7 @@ func eachConfig(t *testing.T, all bool, f func(t *testing.T, c Config, classes i
 							c.IRLSWindow = 120
 						}
 					}
-					if _, err := c.parse(); err == nil {
+					if c.Check() == nil {
 						k := fmt.Sprint(classes)
 						settings = append(settings, setting{c, classes, [][2]string{{rule.Name, loss}, {rule.Name, noise}, {rule.Name, k}, {loss, noise}, {loss, k}, {noise, k}}})
 					}
@@ -188,7 +187,7 @@ func TestEveryRule(t *testing.T) {
 			e := s.next()
 			// What a reader of the snapshot predicts is what Learn scores.
 			if i == cut {
-				want := l.Snapshot().Model().Score(e, make([]float64, l.k))
+				want := l.Snapshot().Model().Score(e, make([]float64, l.Published().Outputs))
 				for k, f := range l.Learn(e, nil).Scores {
 					if math.Abs(f-want[k]) > 1e-9*(1+math.Abs(want[k])) {
 						t.Errorf("output %d: Learn scored %v, the snapshot scores %v", k, f, want[k])
@@ -209,19 +208,7 @@ func TestEveryRule(t *testing.T) {
 				}
 			}
 		}
-		for _, x := range l.bias {
-			if x-x != 0 {
-				t.Fatalf("an intercept is %v", x)
-			}
-		}
-		for i := range l.table.Len() {
-			column, row := l.table.Column(i)
-			for _, x := range row {
-				if x-x != 0 {
-					t.Fatalf("column %d: row %v", column, row)
-				}
-			}
-		}
+		finite(t, l)
 		// The same, saved and restored on the way.
 		for i := range n {
 			if i == cut {
@@ -264,9 +251,10 @@ func TestWeightTwo(t *testing.T) {
 				twice.Learn(e, nil)
 				twice.Learn(e, nil)
 			}
-			for i := range once.table.Len() {
-				column, a := once.table.Column(i)
-				b := twice.table.Row(column)
+			first, second := once.Snapshot().Model().Rows, twice.Snapshot().Model().Rows
+			for i := range first.Len() {
+				column, a := first.Column(i)
+				b := second.Row(column)
 				for j := model.ScalerWidth; j < len(a); j++ {
 					if a[j] != b[j] {
 						t.Fatalf("%s, %s: column %d: %v learned at weight 2, %v learned twice", rule.Name, loss, column, a[j], b[j])
@@ -427,9 +415,10 @@ func finite(t *testing.T, l *Learner) {
 			}
 		}
 	}
-	check("the intercepts", l.bias)
-	for i := range l.table.Len() {
-		column, row := l.table.Column(i)
+	m := l.Snapshot().Model()
+	check("the intercepts", m.Intercept)
+	for i := range m.Rows.Len() {
+		column, row := m.Rows.Column(i)
 		check(fmt.Sprint("column ", column), row)
 	}
 }
@@ -473,7 +462,7 @@ func TestRefused(t *testing.T) {
 	for range 50 {
 		l.Learn(s.next(), nil)
 	}
-	before := l.table.Len()
+	before := l.Report().Features
 	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e308, -1e31} {
 		e := s.next()
 		e.Features.Value[0] = x
@@ -554,10 +543,18 @@ func TestFixedPoint(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				grouped, inGroups := l.levels[0].noise.(loss.GroupDropout)
+				learned, err := loss.ParseNoise(noise)
+				if err != nil {
+					t.Fatal(err)
+				}
+				lossOf, err := loss.Parse(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				grouped, inGroups := learned.(loss.GroupDropout)
 				objective := func(w []float64, b float64) float64 {
 					j := 0.0
-					c0, c1, c2 := l.levels[0].noise.Coefficients()
+					c0, c1, c2 := learned.Coefficients()
 					norm := 0.0
 					for _, w := range w {
 						norm += w * w
@@ -577,10 +574,10 @@ func TestFixedPoint(t *testing.T) {
 						if inGroups {
 							v = slowVariance(grouped, groups, events[i].Features.Index, parts)
 						}
-						value, _, _ := l.set.loss.At(rows.Y(events[i].Label, 0, 1), f, v)
+						value, _, _ := lossOf.At(float64(2*events[i].Label-1), f, v)
 						j += value
 					}
-					return norm + loss.Cost(l.set.loss, c.C)*j
+					return norm + loss.Cost(lossOf, c.C)*j
 				}
 				if rule == "adagrad" { // the objective knows no rule
 					best = minimize(objective, dim)

@@ -156,7 +156,7 @@ func TestForecast(t *testing.T) {
 				}
 			}
 			if i >= warm && i%8 == 0 {
-				m := model.Linear{Head: l.head(l.schema), Rows: l.table}
+				m := l.Published()
 				for point := range actual {
 					d := ForecastMissing(point)
 					kept := event.Example{}
@@ -166,7 +166,7 @@ func TestForecast(t *testing.T) {
 							kept.Features.Value = append(kept.Features.Value, e.Features.Value[j])
 						}
 					}
-					if model.Predict(m.ScoreRescaled(&kept, 1/(1-d), make([]float64, l.k))) != e.Label {
+					if model.Predict(m.ScoreRescaled(&kept, 1/(1-d), make([]float64, m.Outputs))) != e.Label {
 						actual[point] += 8.0 / n
 					}
 				}

@@ -96,10 +96,10 @@ func TestSecondHelpsUnderGroups(t *testing.T) {
 			out := make([]float64, m.Outputs)
 			for range 2000 {
 				e := s.next()
-				lost[rule] += l.decision().LogLoss(slices.Clone(m.Score(e, out)), e.Label)
+				lost[rule] += m.Decision().LogLoss(slices.Clone(m.Score(e, out)), e.Label)
 				i := slices.Index(e.Field, 3) // the group of the third number
 				e.Features.Index, e.Features.Value, e.Field = slices.Delete(e.Features.Index, i, i+1), slices.Delete(e.Features.Value, i, i+1), slices.Delete(e.Field, i, i+1)
-				lost[rule] += l.decision().LogLoss(slices.Clone(m.Score(e, out)), e.Label)
+				lost[rule] += m.Decision().LogLoss(slices.Clone(m.Score(e, out)), e.Label)
 			}
 		}
 		if !(lost["auto"] < 0.9*lost["adagrad"]) {

@@ -177,7 +177,7 @@ func TestSetsOfLateLabels(t *testing.T) {
 				told[k] = -9 // it was sure of all others
 			}
 		}
-		l.Learn(e, &Prediction{Learned: l.events, Scores: told})
+		l.Learn(e, &Prediction{Learned: l.Report().Events, Scores: told})
 	}
 	after := l.Report().Sets[0]
 	if after.Events != before.Events+every || math.Round(after.Coverage*after.Events) != math.Round(before.Coverage*before.Events) {
@@ -208,7 +208,7 @@ func TestSetsWarn(t *testing.T) {
 		if e.Label == 1 {
 			told = -told
 		}
-		l.Learn(e, &Prediction{Learned: l.events, Scores: []float64{told}})
+		l.Learn(e, &Prediction{Learned: l.Report().Events, Scores: []float64{told}})
 	}
 	if !warned() {
 		t.Errorf("there is no warning of %+v", l.Report().Sets[0])

@@ -55,10 +55,10 @@ func TestPriorWarning(t *testing.T) {
 		return slices.DeleteFunc(l.Warnings(settings, final), func(w watch.Warning) bool { return w.Kind == watch.WarnStale })
 	}
 	learn(2000, 1)
-	if w := warnings(l, true); len(w) > 0 || l.watch.Prior.Event != 2000 || l.watch.Prior.LogLoss >= l.watch.Prior.Shares {
-		t.Fatalf("a good stream: %v, %+v", w, l.watch.Prior)
+	if w := warnings(l, true); len(w) > 0 || l.Report().Prior.Event != 2000 || l.Report().Prior.LogLoss >= l.Report().Prior.Shares {
+		t.Fatalf("a good stream: %v, %+v", w, l.Report().Prior)
 	}
-	if got := l.watch.Prior.Shares; math.Abs(got-math.Ln2-math.Log(2000)/2/2000) > 2e-3 {
+	if got := l.Report().Prior.Shares; math.Abs(got-math.Ln2-math.Log(2000)/2/2000) > 2e-3 {
 		t.Errorf("the loss of two equal shares is %v", got)
 	}
 	learn(2000/2, 50)
@@ -79,7 +79,7 @@ func TestPriorWarning(t *testing.T) {
 		learn(2000/2, 50)
 		w := warnings(l, false)
 		if !slices.Equal(kinds(w), []string{watch.WarnPrior}) || !strings.Contains(w[0].Text, fmt.Sprint("up to event ", 2*2000)) {
-			t.Errorf("noise: %v, %+v", w, l.watch.Prior)
+			t.Errorf("noise: %v, %+v", w, l.Report().Prior)
 		}
 		l, restored = restored, l
 	}

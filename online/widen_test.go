@@ -41,7 +41,7 @@ func grownClasses() map[string]Config {
 func TestWiden(t *testing.T) {
 	for name, c := range grownClasses() {
 		l, s := sensorLearner(t, c), newSensors(5)
-		l.schema.MaxClasses, l.schema.Classes = 100, []string{"no", "yes", "c", "d", "e", "f", "g"}
+		l.Schema().MaxClasses, l.Schema().Classes = 100, []string{"no", "yes", "c", "d", "e", "f", "g"}
 		s.lost, s.absent = 0.3, true // so that its presence counts
 		s.feed(l, 1500)
 		e := s.next()
@@ -90,7 +90,7 @@ func TestWidenRestart(t *testing.T) {
 		c := all[name]
 		whole, parts, s := sensorLearner(t, c), sensorLearner(t, c), newSensors(6)
 		for _, l := range []*Learner{whole, parts} {
-			l.schema.MaxClasses, l.schema.Classes = 100, []string{"no", "yes", "c", "d", "e"}
+			l.Schema().MaxClasses, l.Schema().Classes = 100, []string{"no", "yes", "c", "d", "e"}
 		}
 		s.lost, s.absent = 0.3, true
 		for i := range 1601 {
@@ -129,13 +129,13 @@ func TestWidenRestart(t *testing.T) {
 // third class included.
 func TestWidenLater(t *testing.T) {
 	l, s := sensorLearner(t, DefaultConfig()), newSensors(7)
-	l.schema.MaxClasses, l.schema.Classes = 100, []string{"no", "yes", "c", "d", "e", "f", "g"}
+	l.Schema().MaxClasses, l.Schema().Classes = 100, []string{"no", "yes", "c", "d", "e", "f", "g"}
 	s.feed(l, 500)
 	e := s.next()
 	told := scoresOf(l, e)
 	before := l.Report().Total
 	e.Label = 2
-	l.Learn(e, &Prediction{Learned: l.events, Scores: told})
+	l.Learn(e, &Prediction{Learned: l.Report().Events, Scores: told})
 	after := l.Report()
 	if after.Total.Wrong != before.Wrong+1 || len(after.Classes) != 3 || after.Binary != nil {
 		t.Errorf("%+v", after)
