@@ -269,9 +269,9 @@ func (l *answering) drawMask(e *event.Example, groups bool) (named bool) {
 	}
 	l.drawAbsent(e, x, groups)
 	if !groups {
-		return p.mask.Draw(x, l.events, len(l.filling.Columns), nil)
+		return p.mask.Draw(x, probe.Number(l.events), len(l.filling.Columns), nil)
 	}
-	named = p.mask.Draw(x, l.events, len(l.filling.Columns), l.filling.grouping)
+	named = p.mask.Draw(x, probe.Number(l.events), len(l.filling.Columns), l.filling.grouping)
 	p.mask.Alone(l.config.ExpectedMissing, l.events) // which the user expects beside groups
 	return named
 }
@@ -294,10 +294,10 @@ func (l *answering) drawAbsent(e *event.Example, x probe.Features, groups bool) 
 	}
 	x.Columns, x.Field = p.zeros, nil
 	if !groups {
-		p.absent.Draw(x, l.events, len(l.filling.Columns), nil)
+		p.absent.Draw(x, probe.Number(l.events), len(l.filling.Columns), nil)
 		return
 	}
-	p.absent.Draw(x, l.events, len(l.filling.Columns), l.filling.grouping)
+	p.absent.Draw(x, probe.Number(l.events), len(l.filling.Columns), l.filling.grouping)
 	p.absent.Alone(l.config.ExpectedMissing, l.events)
 }
 

@@ -30,3 +30,24 @@ func decides(number uint64) (every uint64) {
 	}
 	return 0
 }
+
+// Masks are expensive: they are drawn for each of the first masksAll events, then for one in eight, after the
+// decidesAll-th one in 32, and after the decidesSome-th one in 128. Of the first masksWhole masks all shares of missing
+// features move mixture weights, then a third of them.
+const masksAll, masksWhole = 256, 850
+
+// masks says whether a mask is drawn for an event.
+func masks(number uint64) bool {
+	switch {
+	case number <= masksAll:
+		return true
+	case number <= decidesAll:
+		return sampled(number, 3)
+	case number <= decidesSome:
+		return sampled(number, 5)
+	}
+	return sampled(number, 7)
+}
+
+// turns says whether a point of the mask of this number moves mixture weights.
+func turns(mask uint64, point int) bool { return mask <= masksWhole || (mask+uint64(point))%3 == 0 }

@@ -24,7 +24,8 @@ type settings struct {
 	standardize model.Standardize
 	transform   func(field string) model.Transform
 	scales      []float64 // of the mixture
-	expected    int       // the level whose noise is what the user expects to be missing
+	policy      model.MissingPolicy
+	expected    int // the level whose noise is what the user expects to be missing
 }
 
 // scales are those of several levels, oneScale that of one alone.
@@ -50,6 +51,12 @@ func parse(c online.Config, outputs int) (settings, error) {
 	}
 	if s.standardize, err = model.ParseStandardize(c.Standardize); err != nil {
 		return s, err
+	}
+	if s.policy, err = model.ParseMissingPolicy(c.MissingPolicy); err != nil {
+		return s, err
+	}
+	if s.policy == model.MissingImpute {
+		return s, event.KeyErrorf("missing_policy", "missing_policy %q: %w", c.MissingPolicy, errNotYet)
 	}
 	s.transform = func(field string) model.Transform {
 		if t, ok := c.FieldTransform[field]; ok {

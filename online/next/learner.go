@@ -37,6 +37,7 @@ type Learner struct {
 	weight   float64  // that the event at hand is learned with, but for its class's
 	targets  *targets // nil where labels are classes
 	fade     pace.Fade
+	masked   masked
 	snapshot *model.Table // the latest, to share its blocks
 	room     room
 }
@@ -51,7 +52,6 @@ type room struct {
 	lanes     []float64 // see adagrad.Expert.AppendLanes
 	shown     []float64 // scores of an event that came earlier
 	standard  []float64 // lanes in the unit of targets
-	losses    []float64 // by level
 }
 
 // New returns a Learner for events of the Schema, which stays the decoder's: it may grow before the Learn of an event
@@ -67,9 +67,10 @@ func newLearner(c online.Config, s *event.Schema, outputs int) (*Learner, error)
 		return nil, fmt.Errorf("learner: %w", err)
 	}
 	n := len(set.levels.Noises)
+	mix := mixture.New(n, set.expected, set.scales, set.policy, s.Target != loss.Sign)
 	l := &Learner{
-		config: c, set: set, encoder: encode.New(set.standardize, s, adagrad.Width(n, outputs), set.transform),
-		levels: adagrad.New(set.levels), mixture: mixture.New(n, set.expected, set.scales, outputs), watch: watch.New(),
+		config: c, set: set, encoder: encode.New(set.standardize, s, adagrad.Width(n, outputs), mix.Policies(), set.transform),
+		levels: adagrad.New(set.levels), mixture: mix, watch: watch.New(),
 		fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep),
 	}
 	if s.Target != loss.Sign {
@@ -88,6 +89,9 @@ func (l *Learner) setOutputs() {
 	}
 	l.room.scores, l.room.published = l.levels.NewScores(), make([]float64, len(l.set.levels.Noises)*k)
 	l.room.target, l.room.out = make([]float64, k), make([]float64, k)
+	drawn := l.masked.drawn
+	l.masked = newMasked(l.levels, l.encoder.Schema())
+	l.masked.drawn = drawn
 }
 
 // Predict returns the prediction for an event. It learns nothing and observes nothing. Its slices hold until the next
@@ -123,7 +127,7 @@ func (l *Learner) predict() online.Prediction {
 	r := &l.room
 	l.levels.Score(&r.in, &r.scores)
 	l.levels.Published(&r.scores, r.published)
-	l.mixture.Score(r.published, l.levels.Active(), r.out)
+	l.answer(&r.in, r.published, r.out)
 	p := online.Prediction{Learned: l.events, Scores: r.out}
 	if l.targets == nil {
 		p.Decision = l.decision()
@@ -157,6 +161,7 @@ func (l *Learner) Learn(e *event.Example, prior *online.Prediction) online.Predi
 	}
 	if p.Learned--; l.events%applyEvery == 0 {
 		l.mixture.Apply()
+		l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.mixture.Policies())
 	}
 	return p
 }
@@ -191,15 +196,30 @@ func (l *Learner) learn(e *event.Example, prior *online.Prediction) online.Predi
 func (l *Learner) class(e *event.Example, shown online.Prediction, lanes []float64) {
 	l.measure(e, shown)
 	r := &l.room
+	by := mixture.Event{Outputs: l.levels.Outputs, Active: l.levels.Active(), Label: e.Label}
+	l.judge(e, &by, lanes)
+	for k := range r.target {
+		r.target[k] = rows.Y(e.Label, k, len(r.target))
+	}
+}
+
+// judge moves mixture weights by what the levels have lost at the event at hand, and by what they lose if more of it
+// goes missing.
+func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
+	r := &l.room
 	if decides(l.events) > 0 {
 		if lanes != nil {
 			l.levels.PublishedLanes(lanes, r.published)
 		}
-		l.mixture.Observe(r.published, l.levels.Active(), e.Label)
+		switch k := &r.in.Lack; {
+		case r.in.Range == 0:
+			l.mixture.Observe(r.published, 0, by)
+		case k.Named+k.Silent > 0:
+			l.mixture.Table.Own(r.in.Range)
+			l.observeLacking(&r.in, r.published, by)
+		}
 	}
-	for k := range r.target {
-		r.target[k] = rows.Y(e.Label, k, len(r.target))
-	}
+	l.sampleMasks(e, by)
 }
 
 // shown returns what counts of a prediction of now and an earlier one: with the scores, and with the lanes that levels
@@ -232,6 +252,7 @@ func (l *Learner) shown(now online.Prediction, prior *online.Prediction) (p onli
 func (l *Learner) unlabeled(e *event.Example) online.Prediction {
 	l.watch.Measures.Unlabeled++
 	l.encoder.Read(e, l.events, &l.room.in)
+	l.encoder.Count(e, l.events)
 	p := l.predict()
 	if w := l.config.UnlabeledWeight; w > 0 {
 		l.levels.Accumulate(&l.room.in, &l.room.scores, w*l.weights.Bound(e.Weight), l.encoder.Table)
@@ -266,7 +287,6 @@ func (l *Learner) meet(class int) {
 	if outputs := class + 1; outputs > max(l.levels.Outputs, 2) {
 		fill := l.levels.Grow(outputs)
 		l.encoder.Widen(adagrad.Width(len(l.set.levels.Noises), outputs), fill)
-		l.mixture.Grow(outputs)
 		l.snapshot = nil
 		l.setOutputs()
 	}
@@ -293,7 +313,10 @@ func (l *Learner) measure(e *event.Example, shown online.Prediction) {
 }
 
 // Follow gives the Learner a later state of its Schema, for a caller that decodes on another goroutine.
-func (l *Learner) Follow(s *event.Schema) { l.encoder.Follow(s) }
+func (l *Learner) Follow(s *event.Schema) {
+	l.encoder.Follow(s)
+	l.masked.grouping.Follow(s)
+}
 
 // Prefetch says that an event is about to be learned. It changes nothing.
 func (l *Learner) Prefetch(e *event.Example) { l.encoder.Table.Prefetch(e.Features) }

@@ -29,21 +29,43 @@ func (l *Learner) Snapshot() *Snapshot {
 	l.snapshot = l.encoder.Table.Snapshot(l.snapshot)
 	h := model.Head{
 		Schema: l.encoder.Schema().View(), Scaler: l.encoder.Scaling.Scaler,
-		Loss: l.loss().String(), Noise: l.set.levels.Noises[l.mixture.Largest()].String(),
+		Loss: l.loss().String(), Noise: l.noise(0),
 		Outputs: l.levels.Outputs, Intercept: make([]float64, l.levels.Outputs), Threshold: l.threshold(), Events: l.events, Trained: "online adagrad", Experts: l.experts(),
 	}
-	h.Layout = model.Layout{Width: l.snapshot.Width(), Mix: l.levels.Parts(l.mixture.Weights, l.encoder.Intercepts, h.Intercept)}
-	for k := l.levels.Active(); k < h.Outputs; k++ {
-		h.Intercept[k] = mixture.NoClass
+	h.Layout = l.layout(0, h.Intercept)
+	byRange, ranges := l.mixture.ByRange()
+	if h.Missing = l.encoder.Fields.Missing; byRange != nil {
+		h.Missing = h.Missing.WithLevels(byRange)
+	}
+	for _, r := range ranges {
+		at := model.Level{Noise: l.noise(r), Intercept: make([]float64, h.Outputs)}
+		at.Layout = l.layout(r, at.Intercept)
+		h.Levels = append(h.Levels, at)
 	}
 	if t := l.targets; t != nil {
-		h.Intercept[0] = t.unit.Score(h.Intercept[0])
-		if h.Layout.Scale = t.unit.Scale; t.unit.Target == loss.Count {
-			h.Layout.Scale = 0
-		}
 		h.Residual = t.residual.Published()
 	}
 	return &Snapshot{&model.Linear{Head: h, Rows: l.snapshot}, l.encode()}
+}
+
+// layout returns where in a row the weights are that answer events of a range, and writes their intercepts.
+func (l *Learner) layout(r int, intercept []float64) model.Layout {
+	out := model.Layout{Width: l.encoder.Table.Width(), Mix: l.levels.Parts(l.mixture.Weights(r), l.encoder.Intercepts, intercept)}
+	for k := l.levels.Active(); k < len(intercept); k++ {
+		intercept[k] = mixture.NoClass
+	}
+	if t := l.targets; t != nil {
+		intercept[0] = t.unit.Score(intercept[0])
+		if out.Scale = t.unit.Scale; t.unit.Target == loss.Count {
+			out.Scale = 0
+		}
+	}
+	return out
+}
+
+// noise returns that of the level with the largest weight on events of a range.
+func (l *Learner) noise(r int) string {
+	return l.set.levels.Noises[l.mixture.Table.InForce[r].Largest()].String()
 }
 
 // loss returns that of labels and predictions as they come.
@@ -65,11 +87,11 @@ func (l *Learner) threshold() float64 {
 // experts returns the levels with their part of the mixture, nil where there is one alone.
 func (l *Learner) experts() (experts []model.Expert) {
 	all := 0.0
-	for _, w := range l.mixture.Weights {
+	for _, w := range l.mixture.Weights(0) {
 		all += w
 	}
 	for v, n := range l.set.levels.Noises {
-		experts = append(experts, model.Expert{Name: loss.ShortNoise(n.String()), Share: l.mixture.Weights[v] / all})
+		experts = append(experts, model.Expert{Name: loss.ShortNoise(n.String()), Share: l.mixture.Weights(0)[v] / all})
 	}
 	if len(experts) == 1 {
 		return nil
@@ -116,6 +138,7 @@ func (l *Learner) state(c *coder.Coder) {
 	l.encoder.State(c)
 	l.levels.State(c)
 	l.mixture.State(c)
+	c.Uint(&l.masked.drawn)
 	if l.targets != nil {
 		l.targets.state(c)
 		l.watch.Measures.Numbers.State(c)
@@ -157,6 +180,9 @@ func Restore(c online.Config, blocks []event.Block) (*Learner, error) {
 		return nil, &online.MismatchError{Differences: diff}
 	}
 	l.encoder.Scaling.Scaler, l.encoder.Table = m.Scaler, m.Rows
+	if m.Missing != nil {
+		l.encoder.Fields.Missing = m.Missing.WithLevels(nil)
+	}
 	if l.state(d); !d.Done() {
 		return nil, fmt.Errorf("restoring the learner: block learner: %d bytes do not fit its format", len(data))
 	}

@@ -76,4 +76,33 @@ func texts(seed uint64) stream {
 	}}
 }
 
-var streams = map[string]func(seed uint64) stream{"records": records, "table": table, "texts": texts}
+// nulls draws records of which some fields are declared missing, some left out.
+func nulls(seed uint64) stream {
+	s, r := records(seed), rand.New(rand.NewPCG(seed, 4))
+	whole := s.next
+	s.next = func() *event.Example {
+		e, lacks := whole(), [3]bool{}
+		if r.IntN(3) > 0 {
+			return e
+		}
+		share := r.Float64()
+		for i := range lacks {
+			lacks[i] = r.Float64() < share
+		}
+		left := &event.Example{Label: e.Label, Weight: e.Weight}
+		for i, column := range e.Features.Index {
+			if i < 2 && lacks[i] {
+				left.Missing = append(left.Missing, e.Field[i])
+			}
+			if i < 3 && lacks[i] {
+				continue
+			}
+			left.Features.Index, left.Features.Value = append(left.Features.Index, column), append(left.Features.Value, e.Features.Value[i])
+			left.Field = append(left.Field, e.Field[i])
+		}
+		return left
+	}
+	return s
+}
+
+var streams = map[string]func(seed uint64) stream{"records": records, "table": table, "texts": texts, "nulls": nulls}

@@ -10,6 +10,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/online"
+	"blankout/online/next/mixture"
 	"blankout/online/numbers"
 	"blankout/online/watch"
 )
@@ -66,17 +67,10 @@ func (l *Learner) number(e *event.Example, f float64, shown online.Prediction, l
 		}
 		lanes = r.standard
 	}
-	if decides(l.events) > 0 && l.mixes() {
-		if lanes != nil {
-			l.levels.PublishedLanes(lanes, r.published)
-		}
-		r.losses = r.losses[:0]
-		for _, f := range r.published {
-			lost, _, _ := t.loss.At(target, f, 0)
-			r.losses = append(r.losses, lost)
-		}
-		l.mixture.Take(r.losses)
-	}
+	l.judge(e, &mixture.Event{Outputs: 1, Active: 1, Lose: func(f float64) float64 {
+		lost, _, _ := t.loss.At(target, f, 0)
+		return lost
+	}}, lanes)
 	switch next, change := t.unit.Observe(e.Target, l.weight); change {
 	case numbers.Moves:
 		factor, shift, keep := t.unit.Move(next, t.loss, false)

@@ -90,13 +90,13 @@ type Mask struct {
 	dies []int8          // by field: its last point, -1 for one that is not in the event
 }
 
-// Draw draws the mask of the event of a number, where so many columns may be filled in: groups die as a whole
+// Draw draws the mask of a number, where so many columns may be filled in: groups die as a whole
 // where they are given, else each feature by itself. It says whether anything of the event is known to
 // be missing when it dies.
-func (m *Mask) Draw(x Features, ev uint64, columns int, groups *model.Grouping) (named bool) {
+func (m *Mask) Draw(x Features, masks uint64, columns int, groups *model.Grouping) (named bool) {
 	fields := x.Schema.Fields
 	length := 1 + uint64(columns)/masksAlike
-	number := Number(ev) / length
+	number := masks / length
 	point := func(key uint64) int8 {
 		var r rand.PCG
 		// Eight masks in a row take each key to each eighth of the rates once, so that their mean

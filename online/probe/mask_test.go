@@ -24,7 +24,7 @@ func TestMask(t *testing.T) {
 	both, orders := 0, map[string]bool{}
 	rows := make([][]int8, 10)
 	for n := range masks {
-		if !m.Draw(x, third+64*uint64(n+8*1000-int(Number(third)%8)), 10, nil) {
+		if !m.Draw(x, Number(third+64*uint64(n+8*1000-int(Number(third)%8))), 10, nil) {
 			t.Fatal("nothing is known to be missing")
 		}
 		for i, last := range m.Last {
@@ -133,8 +133,8 @@ func TestMasksOfLengths(t *testing.T) {
 	same := 0
 	for n := uint64(1); n <= first/2; n++ { // each event is due
 		var short, long Mask
-		short.Draw(x, n, 1, nil)
-		long.Draw(x, 2*n, masksAlike, nil)
+		short.Draw(x, Number(n), 1, nil)
+		long.Draw(x, Number(2*n), masksAlike, nil)
 		if Number(2*n)/2 != Number(n) {
 			t.Fatalf("event %d is not of the mask of event %d", 2*n, n)
 		}

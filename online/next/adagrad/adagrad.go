@@ -181,6 +181,14 @@ func (e *Expert) PublishedLanes(lanes, out []float64) {
 	}
 }
 
+// PublishedIntercepts writes to out what each level answers to an event without features, by level and output.
+func (e *Expert) PublishedIntercepts(intercepts, out []float64) {
+	w, u := e.layout.Weights(intercepts), e.layout.Lags(intercepts)
+	for j := range out {
+		out[j] = w[j] + e.levels[j/e.Outputs].LagShare()*u[j]
+	}
+}
+
 // Parts returns where in a row the weights of the levels are that a mixture has, and by what they count; intercepts
 // gets their intercepts, by output.
 func (e *Expert) Parts(mixture []float64, row, intercepts []float64) (parts []model.Part) {

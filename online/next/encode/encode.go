@@ -4,6 +4,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/online/fields"
 	"blankout/online/scaling"
 )
 
@@ -14,16 +15,17 @@ type Encoder struct {
 	Intercepts []float64 // laid out as a row of the Table
 	Scaling    scaling.Scaling
 	schema     *event.Schema
+	Fields     fields.Fields // which fields events usually have
 	transform  func(field string) model.Transform
 	due        bool // the columns that are dense are to be looked for again
 }
 
 // New returns an Encoder of events of a Schema, whose rows have so many values. Transform returns that of the numbers
 // of a field.
-func New(mode model.Standardize, s *event.Schema, width int, transform func(field string) model.Transform) *Encoder {
+func New(mode model.Standardize, s *event.Schema, width int, policies model.MissingPolicies, transform func(field string) model.Transform) *Encoder {
 	n := &Encoder{
 		Table: model.NewTable(width), Intercepts: make([]float64, width), schema: s, transform: transform,
-		Scaling: scaling.New(scaling.Settings{}, mode, s.ColumnsGoMissing()),
+		Scaling: scaling.New(scaling.Settings{}, mode, s.ColumnsGoMissing()), Fields: fields.New(policies, s.Absent),
 	}
 	n.Intercepts[model.StatCount] = 1
 	return n
@@ -39,6 +41,8 @@ func (n *Encoder) Schema() *event.Schema { return n.schema }
 // it is time, and fills X by the scales as they then are. What must become of weights is in Moves.
 func (n *Encoder) Observe(e *event.Example, number uint64, in *Input) {
 	n.addFields()
+	n.lack(e, in)
+	n.Count(e, number)
 	columns, raw := n.columns(e)
 	in.reset(e, number, len(columns))
 	in.Columns, in.Rows = columns, n.Table.TouchAll(columns, in.Rows)
@@ -52,6 +56,19 @@ func (n *Encoder) Observe(e *event.Example, number uint64, in *Input) {
 		n.due = n.Scaling.Count(e.Features)
 	}
 	in.close(n.Intercepts)
+}
+
+// lack finds out what an event lacks.
+func (n *Encoder) lack(e *event.Example, in *Input) {
+	n.Fields.Take(e, n.schema.Fields)
+	in.Lack, in.Range, in.Scale = n.Fields.Lack, n.Fields.Range, n.Fields.Scale
+}
+
+// Count counts the fields of the event that was encoded last, which decides what later ones lack.
+func (n *Encoder) Count(e *event.Example, number uint64) {
+	if len(e.Field) > 0 || len(e.Missing) > 0 || n.Fields.Missing.Known {
+		n.Fields.Count(e, e, n.schema.Fields, number)
+	}
 }
 
 // columns returns the columns and values of an event's features, with the dense columns that it leaves out.
@@ -161,6 +178,7 @@ func (n *Encoder) Review() (moves []Move) {
 // Read encodes an event of which nothing is learned, and changes nothing: features of columns that no labeled event
 // had are left out.
 func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
+	n.lack(e, in)
 	columns, raw := n.columns(e)
 	in.reset(e, number, 0)
 	in.Columns = in.room[:0] // not the memory of those of an observed event, which is the Scaling's
@@ -206,10 +224,11 @@ func (n *Encoder) addFields() {
 // State codes all but the rows of features.
 func (n *Encoder) State(c *coder.Coder) {
 	c.Floats(&n.Intercepts)
+	n.Fields.State(c)
 	n.Scaling.DenseState(c)
 	n.Scaling.ReadingsState(c)
 	if c.Decode {
 		n.addFields()
-		c.Failed = c.Failed || len(n.Intercepts) != n.Table.Width() || n.Scaling.Misfit()
+		c.Failed = c.Failed || len(n.Intercepts) != n.Table.Width() || n.Scaling.Misfit() || n.Fields.Misfit()
 	}
 }

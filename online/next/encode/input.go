@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // Input is an event, encoded. It is filled once, read-only afterwards but for the rows that experts own parts of, and
@@ -17,6 +18,11 @@ type Input struct {
 	// A feature that has no row adds nothing and is left out.
 	Rows [][]float64
 	X    []float64
+	// Lack is what the event lacks of the fields that it usually has, Range that of the mixture weights that answer it (0 if
+	// it lacks nothing), Scale what its features count by.
+	Lack  model.Lack
+	Range int
+	Scale float64
 	// Moves are what experts must do with their weights before they score the event.
 	Moves []Move
 	room  []uint32 // for Columns
@@ -31,6 +37,19 @@ func (in *Input) Features() int { return len(in.X) - 1 }
 type Move struct {
 	Row                []float64
 	Ratio, Shift, Keep float64
+}
+
+// Without fills to with what is left of an event where some features are gone: those that alive says no to, by their
+// place in Columns. Its Lack is what the event then lacks.
+func (in *Input) Without(alive func(i int) bool, to *Input) {
+	n := in.Features()
+	to.reset(in.Event, in.Number, 0)
+	for i, x := range in.X[:n] {
+		if alive(i) {
+			to.Rows, to.X = append(to.Rows, in.Rows[i]), append(to.X, x)
+		}
+	}
+	to.close(in.Rows[n])
 }
 
 // reset makes room for so many features.

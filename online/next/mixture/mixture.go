@@ -1,5 +1,5 @@
-// Package mixture weighs what several learners of one event, its lanes, say of it: each counts by how little it has
-// lost so far.
+// Package mixture weighs what several learners of one event, its lanes, say of it, and the policies for fields that are
+// missing: each counts by how little it has lost so far on events that lack as much.
 package mixture
 
 import (
@@ -11,66 +11,69 @@ import (
 	"blankout/online/probe"
 )
 
-// Mixture holds the mixture weights of lanes. Each lane is compared with its scores multiplied by each of the scales,
-// an odd number of them: one that is too sure of itself then counts for less (temperatures; Guo et al. 2017).
+// Mixture holds the mixture weights of lanes and of policies, by range of what an event lacks (0 is nothing, see
+// probe.Range), and the forecasts. Each lane is compared with its scores multiplied by each of the scales: one that is
+// too sure of itself then counts for less (temperatures; Guo et al. 2017).
 type Mixture struct {
-	scales  []float64
-	outputs int
-	shares  probe.Shares // by lane and scale
-	// Weights are those in force, by lane: weights times scales, so that they need not sum to 1.
-	Weights []float64
-	// Room for the losses of an event by lane and scale, and for what they are made of.
-	losses, room []float64
+	Table  *probe.Table
+	policy model.MissingPolicy // the one that is wanted, or auto
+	lanes  int
+	scales []float64
+	room   []float64
+	scaled []float64 // by output
 }
 
-const (
-	// firstShare is what the lane has at first that the user expects to be best.
-	firstShare = 0.8
-	// middleShare is what a lane's middle scale has of the lane's share at first.
-	middleShare = 0.8
-)
-
-// rates are how fast a lane may come back, of which those count that have done well.
-var rates = []float64{1e-5, 1e-4, 1e-3, 1e-2, 1e-1}
-
-// New returns the Mixture of so many lanes, of which one is expected to be best.
-func New(lanes, expected int, scales []float64, outputs int) *Mixture {
-	m := &Mixture{scales: scales, outputs: outputs, Weights: make([]float64, lanes)}
-	var prior []float64
-	for i := range lanes {
-		share := 1.0
-		if lanes > 1 {
-			if share = firstShare; i != expected {
-				share = (1 - firstShare) / float64(lanes-1)
-			}
-		}
-		for s := range scales {
-			switch {
-			case len(scales) == 1:
-				prior = append(prior, share)
-			case s == len(scales)/2:
-				prior = append(prior, share*middleShare)
-			default:
-				prior = append(prior, share*(1-middleShare)/float64(len(scales)-1))
-			}
-		}
-	}
-	m.shares = probe.NewShares(prior, rates...)
-	m.Apply()
-	return m
+// Event is what scores of an event are judged by. Scores are by lane and output, of which the first Active are in use.
+type Event struct {
+	Outputs, Active int
+	Label           int // the class
+	// Lose returns what a score loses, of regression; nil for classes, which lose the log-loss of scores as log-odds.
+	Lose func(score float64) float64
 }
 
 // NoClass is the score of an output whose class has not come.
 const NoClass = -30
 
-// Score writes to out, by output, what scores by lane and output are mixed to. The first active outputs are in use.
-func (m *Mixture) Score(lanes []float64, active int, out []float64) {
+// firstShare is what the lane has at first that the user expects to be best.
+const firstShare = 0.8
+
+// New returns the Mixture of so many lanes, of which one is expected to be best. The policy is the one that is wanted.
+func New(lanes, expected int, scales []float64, policy model.MissingPolicy, regression bool) *Mixture {
+	first := make([]float64, lanes)
+	for i := range first {
+		if first[i] = 1; lanes > 1 {
+			if first[i] = firstShare; i != expected {
+				first[i] = (1 - firstShare) / float64(lanes-1)
+			}
+		}
+	}
+	policies := model.PolicyWeights{0.1, 0.9, 0}
+	switch {
+	case policy != model.MissingAuto:
+		policies = model.OnePolicy(policy)
+	case regression: // rescaling is for classes
+		policies = model.PolicyWeights{1, 0, 0}
+	}
+	m := &Mixture{Table: probe.NewTable(first, scales, policies), policy: policy, lanes: lanes, scales: scales}
+	m.takeForce()
+	return m
+}
+
+// Weights returns the weights of lanes on events of a range, borrowed: weights times scales, so that they need not sum
+// to 1.
+func (m *Mixture) Weights(r int) []float64 { return m.Table.InForce[r].Levels }
+
+// Policies returns the weights of the policies by range.
+func (m *Mixture) Policies() model.MissingPolicies { return m.Table.Rules() }
+
+// Score writes to out, by output, what scores by lane and output are mixed to on events of a range.
+func (m *Mixture) Score(lanes []float64, r, active int, out []float64) {
 	clear(out)
-	for i, w := range m.Weights {
+	for i, w := range m.Table.InForce[r].Levels {
 		if w == 0 {
 			continue
 		}
-		for k, f := range lanes[i*m.outputs:][:active] {
+		for k, f := range lanes[i*len(out):][:active] {
 			out[k] += w * f
 		}
 	}
@@ -79,85 +82,130 @@ func (m *Mixture) Score(lanes []float64, active int, out []float64) {
 	}
 }
 
-// Grow gives each lane more outputs.
-func (m *Mixture) Grow(outputs int) { m.outputs = outputs }
-
-// Observe takes up what the lanes have lost at a labeled event: scores are theirs, by lane and output, of which the
-// first active ones are in use.
-func (m *Mixture) Observe(lanes []float64, active, label int) {
-	if len(m.Weights)*len(m.scales) == 1 {
+// Observe takes up what the lanes have lost at an event of a range.
+func (m *Mixture) Observe(lanes []float64, r int, e *Event) {
+	if m.lanes*len(m.scales) == 1 {
 		return
 	}
-	if m.outputs == 1 {
-		m.binary(lanes, label)
-	} else {
-		m.several(lanes, active, label)
-	}
-	m.shares.Take(m.losses)
+	m.room = m.losses(lanes, e, m.room[:0])
+	m.Table.TakeLevels(r, m.room)
 }
 
-// Take is Observe for what each lane has lost, of lanes with one scale.
-func (m *Mixture) Take(losses []float64) { m.shares.Take(losses) }
+// ObservePolicies takes up what an event has lost if what is left counts as it is, and rescaled.
+func (m *Mixture) ObservePolicies(r int, asIs, rescaled float64) {
+	if m.policy == model.MissingAuto {
+		m.Table.TakeRules(r, model.PolicyWeights{asIs, rescaled, math.NaN()})
+	}
+}
 
-// binary finds the log-losses of one output for two classes.
-func (m *Mixture) binary(lanes []float64, label int) {
-	m.losses, m.room = m.losses[:0], m.room[:0]
+// Lost returns what mixed scores lose at an event.
+func (e *Event) Lost(scores []float64) float64 {
+	if e.Lose != nil {
+		return e.Lose(scores[0])
+	}
+	return model.Decision{}.LogLoss(scores, e.Label)
+}
+
+// losses appends what each lane loses at each scale.
+func (m *Mixture) losses(lanes []float64, e *Event, out []float64) []float64 {
+	switch {
+	case e.Lose != nil:
+		for _, f := range lanes {
+			out = append(out, e.Lose(f))
+		}
+		return out
+	case e.Outputs == 1:
+		return m.binary(lanes, e.Label, out)
+	}
+	if len(m.scaled) != e.Outputs {
+		m.scaled = make([]float64, e.Outputs)
+	}
+	scaled := m.scaled
+	for ; len(lanes) > 0; lanes = lanes[e.Outputs:] {
+		for _, scale := range m.scales {
+			for k, f := range lanes[:e.Outputs] {
+				if scaled[k] = scale * f; k >= e.Active {
+					scaled[k] = NoClass
+				}
+			}
+			out = append(out, model.Decision{}.LogLoss(scaled, e.Label))
+		}
+	}
+	return out
+}
+
+// binary is losses for one output that tells two classes apart.
+func (m *Mixture) binary(lanes []float64, label int, out []float64) []float64 {
 	sign := 1.0
 	if label == 1 {
 		sign = -1
 	}
+	n := len(lanes) * len(m.scales)
 	for _, f := range lanes {
 		for _, scale := range m.scales {
-			u := sign * scale * f
-			m.losses, m.room = append(m.losses, u), append(m.room, -math.Abs(u))
+			out = append(out, sign*scale*f)
 		}
 	}
-	loss.Exps(m.room)
-	for i, z := range m.room {
-		m.losses[i] = max(m.losses[i], 0) + loss.Log1p(z)
+	for _, u := range out[:n] {
+		out = append(out, -math.Abs(u))
 	}
-}
-
-// several finds the log-losses of an output for each class.
-func (m *Mixture) several(lanes []float64, active, label int) {
-	m.losses = m.losses[:0]
-	for ; len(lanes) > 0; lanes = lanes[m.outputs:] {
-		for _, scale := range m.scales {
-			m.room = m.room[:0]
-			for k, f := range lanes[:m.outputs] {
-				if f *= scale; k >= active {
-					f = NoClass
-				}
-				m.room = append(m.room, f)
-			}
-			m.losses = append(m.losses, model.Decision{}.LogLoss(m.room, label))
-		}
+	exps := out[n:]
+	loss.Exps(exps)
+	for i, z := range exps {
+		out[i] = max(out[i], 0) + loss.Log1p(z)
 	}
+	return out[:n]
 }
 
 // Apply puts in force what has been observed.
 func (m *Mixture) Apply() {
-	m.room = m.shares.Mix(m.room[:0])
-	clear(m.Weights)
-	for i, share := range m.room {
-		m.Weights[i/len(m.scales)] += share * m.scales[i%len(m.scales)]
+	m.Table.Apply()
+	m.takeForce()
+}
+
+// takeForce has the policy count that is wanted, and imputing not.
+func (m *Mixture) takeForce() {
+	for r := 1; r < probe.Ranges; r++ {
+		p := &m.Table.InForce[r].Rules
+		if *p = p.Plain(); m.policy != model.MissingAuto {
+			*p = model.OnePolicy(m.policy)
+		}
 	}
 }
 
-// Largest returns the lane with the largest weight.
-func (m *Mixture) Largest() (lane int) {
-	for i, w := range m.Weights {
-		if w > m.Weights[lane] {
-			lane = i
+// ByRange returns which weights answer the events of each range of what is missing, as model.Missing.Levels has them,
+// and the ranges that have weights of their own; nil where those of whole events answer all.
+func (m *Mixture) ByRange() (weights, ranges []int) {
+	weights = make([]int, model.MissingBins)
+	for bin := range weights {
+		at := 0
+		if !same(m.Weights(1+bin), m.Weights(0)) {
+			for i, r := range ranges {
+				if same(m.Weights(1+bin), m.Weights(r)) {
+					at = 1 + i
+				}
+			}
+			if at == 0 {
+				ranges = append(ranges, 1+bin)
+				at = len(ranges)
+			}
+		}
+		weights[bin] = at
+	}
+	if ranges == nil {
+		return nil, nil
+	}
+	return weights, ranges
+}
+
+func same(a, b []float64) bool {
+	for i := range a {
+		if a[i] != b[i] {
+			return false
 		}
 	}
-	return lane
+	return true
 }
 
 // State codes the Mixture.
-func (m *Mixture) State(c *coder.Coder) {
-	n := len(m.Weights)
-	m.shares.State(c)
-	c.Floats(&m.Weights)
-	c.Failed = c.Failed || len(m.Weights) != n
-}
+func (m *Mixture) State(c *coder.Coder) { m.Table.State(c) }
