@@ -91,7 +91,7 @@ func (l *answering) lack(e *event.Example) {
 	l.second.attend(l.events)
 	l.filling.gathers, l.filling.answers = e.Label != event.Unlabeled && l.fillsIn() && l.events%l.filling.Every() == 0, false
 	l.scaling.Read.Notes, l.scaling.Read.Follows = l.filling.gathers || second || l.readsDead(), len(l.filling.Columns) > 0 || second
-	l.scaling.Read.Hats = !l.second.away
+	l.scaling.Read.Hats = second && !l.second.away
 	fields := l.schema.Fields
 	if !l.fields.Take(e, fields) {
 		return

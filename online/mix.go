@@ -83,7 +83,7 @@ func (l *answering) natural() int {
 func (l *answering) settle() {
 	if (l.events%applyEvery == 0 || l.events < l.hurriedUntil && l.events%hurriedEvery == 0) && !l.shared() {
 		l.shares.Apply()
-		l.second.gain.Apply()
+		l.second.gain.Apply(l.events, l.shares.Counts())
 		l.takeForce()
 	}
 }

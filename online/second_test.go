@@ -311,6 +311,9 @@ func TestSecondLeftOut(t *testing.T) {
 		}
 	}
 	l := learners["auto"]
+	if l.Learn(&event.Example{Weight: 1, Features: event.Vec{Index: []uint32{0}, Value: []float64{1}}, Field: []uint16{1}}, nil); l.scaling.Read.Hats {
+		t.Error("hats are made for nobody")
+	}
 	if l.second.on() || len(l.Report().Experts) != len(l.levels) {
 		t.Error("there is an expert still")
 	}
@@ -473,6 +476,59 @@ func TestSecondWithoutNumbers(t *testing.T) {
 	}
 	if !slices.Equal(answers[0], answers[1]) {
 		t.Error("answers are not those of the levels")
+	}
+}
+
+// Many classes of readings around a mean of each are the levels' alone: the panel rests once it has had no part in answers for
+// long. It answers again where classes become others.
+func TestSecondRestsWithoutWeight(t *testing.T) {
+	longtest.NotRaced(t)
+	const columns, classes = 40, 10
+	names := make([]string, classes)
+	for k := range names {
+		names[k] = strconv.Itoa(k)
+	}
+	schema := event.NewSchema(columns, names, classes)
+	for i := range columns {
+		schema.AddField(event.Field{Name: strconv.Itoa(i), Kind: event.Numeric})
+	}
+	c := DefaultConfig()
+	c.OnDrift = "log" // an alarm would wake the panel by itself
+	l, err := New(c, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(7, 8))
+	var means [classes][columns]float64
+	for k := range means {
+		for i := range means[k] {
+			means[k][i] = r.NormFloat64()
+		}
+	}
+	learn := func(spread bool) {
+		e := &event.Example{Weight: 1, Label: r.IntN(classes)}
+		mean := &means[e.Label]
+		if r.IntN(4) == 0 {
+			e.Label = r.IntN(classes)
+		}
+		for i := range uint32(columns) {
+			x := 0.6*mean[i] + r.NormFloat64()
+			if spread {
+				x = math.Abs(mean[i]) * r.NormFloat64()
+			}
+			e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, i), append(e.Features.Value, x), append(e.Field, uint16(i+1))
+		}
+		l.Learn(e, nil)
+	}
+	for n := 0; !l.second.gain.Resting(); n++ {
+		if learn(false); n == 8000 {
+			t.Fatalf("it does not rest: %+v, weights %v", l.second.gain, l.shares.InForce)
+		}
+	}
+	for n := 0; l.second.gain.Resting(); n++ {
+		if learn(true); n == 16_000 {
+			t.Fatalf("it does not wake: %+v, weights %v", l.second.gain, l.shares.InForce)
+		}
 	}
 }
 

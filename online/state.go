@@ -295,7 +295,7 @@ func (l *Learner) Published() *model.Linear {
 }
 
 // stateVersion counts the layouts of the block "learner". No number is ever used again.
-const stateVersion = 9
+const stateVersion = 10
 
 // encode writes the block "learner".
 func (l *Learner) encode() []byte {

@@ -11,6 +11,7 @@ import (
 type Gain struct {
 	judged     float64 // events
 	size, gain float64 // means over the latest events: of the base learner's loss, of what the mixture loses less
+	counted    uint64  // the number of the latest event for which the Panel had a part in answers
 	resting    bool
 }
 
@@ -21,6 +22,9 @@ const (
 	gainMemory, gainEnough = 4096, 8192
 	// mostGain bounds what one event counts for.
 	mostGain = 8
+	// idleEnough is after how many events in a row for which the Panel has no part in answers it rests, whatever it has gained
+	// before: the mean remembers the first events, when it learned faster than the base learner.
+	idleEnough = 4096
 	// RestEvery is at every how many events a Panel that rests is judged, and learns.
 	RestEvery = 16
 )
@@ -37,13 +41,20 @@ func (g *Gain) Take(alone, mixed float64) {
 	g.gain += rate * (max(-mostGain, min(less, mostGain)) - g.gain)
 }
 
-// Apply decides whether the Panel rests from here on.
-func (g *Gain) Apply() {
-	least := leastGain
-	if g.resting {
-		least = wakeGain
+// Apply decides at the event of this number whether the Panel rests from here on; counts says that some answers give it a weight
+// above 0.
+func (g *Gain) Apply(event uint64, counts bool) {
+	if counts {
+		g.counted = event
 	}
-	g.resting = g.judged >= gainEnough && g.gain <= least*g.size
+	switch idle := event-g.counted >= idleEnough; {
+	case g.resting:
+		g.resting = g.gain <= wakeGain*g.size
+	case idle:
+		g.resting, g.gain = true, 0
+	default:
+		g.resting = g.judged >= gainEnough && g.gain <= leastGain*g.size
+	}
 }
 
 // Resting says whether the Panel rests: it has no part in answers.
@@ -54,6 +65,7 @@ func (g *Gain) State(c *coder.Coder) {
 	c.Float(&g.judged)
 	c.Float(&g.size)
 	c.Float(&g.gain)
+	c.Uint(&g.counted)
 	resting := uint64(0)
 	if g.resting {
 		resting = 1

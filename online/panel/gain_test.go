@@ -16,7 +16,7 @@ func TestGain(t *testing.T) {
 			swing := 0.3 * float64(1-i%2*2) // a mean that no event tells
 			g.Take(0.5, 0.5-gain+swing)
 		}
-		g.Apply()
+		g.Apply(1, true)
 	}
 	take(gainEnough-2, 0)
 	if g.Resting() {
@@ -60,5 +60,42 @@ func TestGain(t *testing.T) {
 	}
 	if g.Take(-0.5, -0.5); g.size <= 0 {
 		t.Errorf("losses below 0 have the size %v", g.size)
+	}
+}
+
+// A Panel without a part in any answer rests after idleEnough events, however much it has gained before, and wakes by what it
+// gains then.
+func TestGainOfNoWeight(t *testing.T) {
+	var g Gain
+	event := uint64(0)
+	pass := func(n int, gain float64, counts bool) {
+		for range n {
+			event++
+			g.Take(0.5, 0.5-gain)
+			g.Apply(event, counts)
+		}
+	}
+	pass(1000, 0.1, true)
+	if pass(idleEnough-1, 0, false); g.Resting() {
+		t.Error("it rests too soon")
+	}
+	c, other := &coder.Coder{}, Gain{}
+	g.State(c)
+	if other.State(coder.Read(c.Out)); other != g {
+		t.Errorf("%+v, read again %+v", g, other)
+	}
+	if pass(1, 0, false); !g.Resting() {
+		t.Errorf("it does not rest: %+v", g)
+	}
+	if pass(20, 0, true); !g.Resting() {
+		t.Errorf("it wakes by what it gained before: %+v", g)
+	}
+	if pass(200, 0.1, true); g.Resting() {
+		t.Errorf("it does not wake: %+v", g)
+	}
+	pass(idleEnough-1, 0.1, false)
+	pass(1, 0.1, true)
+	if pass(idleEnough-1, 0.1, false); g.Resting() {
+		t.Error("one event in between does not count")
 	}
 }

@@ -139,6 +139,17 @@ func (t *Table) RemoveSecond() {
 	}
 }
 
+// Counts says whether the second-order expert has a part in the answers to events as they come: to whole ones, or of a range
+// that events lack fields by themselves.
+func (t *Table) Counts() bool {
+	for r := range t.InForce {
+		if t.InForce[r].Second > 0 && (r == 0 || !t.Heeds(r)) {
+			return true
+		}
+	}
+	return false
+}
+
 // TakeSecond takes up what the mixed levels and the second-order expert have lost at an event of a
 // range.
 func (t *Table) TakeSecond(r int, levels, second float64) {
