@@ -49,6 +49,11 @@ var contenders = map[string]func(online.Config, *event.Schema) (contender, error
 		c.Optimizer = "adagrad"
 		return newOld(c, s)
 	},
+	// Without what the new one does not know yet.
+	"old-plain": func(c online.Config, s *event.Schema) (contender, error) {
+		c.Optimizer, c.Calibrate, c.OnDrift, c.Presence, c.CovarianceMaxFields = "adagrad", "off", "log", "none", 0
+		return newOld(c, s)
+	},
 	"new": newNew,
 }
 
@@ -100,7 +105,10 @@ func newNew(c online.Config, s *event.Schema) (contender, error) {
 func (n *fresh) Learn(e *event.Example) []float64 {
 	p := n.l.Learn(e, nil)
 	n.out = slices.Grow(n.out[:0], max(2, len(p.Scores)))
-	return model.Decision{}.Probabilities(p.Scores, n.out)
+	if p.Loss != nil {
+		return append(n.out, p.Value)
+	}
+	return p.Decision.Probabilities(p.Scores, n.out)
 }
 
 func (n *fresh) Freeze() func(e *event.Example) []float64 {

@@ -220,7 +220,7 @@ func (e *Expert) compare(in *encode.Input, own *Scores, lanes []float64, every u
 			average, _, _ := e.Loss.At(s.target[j], f, variance)
 			gain += average - iterate
 		}
-		lv.Compare(gain, every)
+		lv.Compare(gain*float64(every), every) // an event counts for those that were passed over
 		lv.Choose()
 	}
 }
