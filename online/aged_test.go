@@ -1,4 +1,4 @@
-package online
+package online_test
 
 import (
 	"bytes"
@@ -13,32 +13,34 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/internal/model"
+	"blankout/online"
 	"blankout/online/aged"
 	"blankout/online/rows"
+	"blankout/online/synthetic"
 )
 
 // agedCase is a stream whose answers are measured by age: of two classes, of many of which some come late,
 // and of numbers. Some numbers are null.
 type agedCase struct {
 	name   string
-	config func(*Config)
+	config func(*online.Config)
 	schema func() *event.Schema
 	events []*event.Example
 }
 
 func agedCases(n int) []agedCase {
 	of := func(k int) agedCase {
-		return agedCase{name: fmt.Sprint(k, " classes"), config: func(c *Config) { c.Calibrate, c.Threshold = "on", .4 },
+		return agedCase{name: fmt.Sprint(k, " classes"), config: func(c *online.Config) { c.Calibrate, c.Threshold = "on", .4 },
 			schema: func() *event.Schema {
-				s, _ := numberFields(4)
+				s, _ := synthetic.NumberFields(4)
 				s.Classes, s.MaxClasses = []string{"0", "1"}, k // further ones come
 				return s
 			},
-			events: agedEvents(n, k)}
+			events: synthetic.AgedEvents(n, k)}
 	}
-	numbers := agedCase{name: "numbers", config: func(c *Config) { c.Loss = "squared" }, events: agedEvents(n, 2),
+	numbers := agedCase{name: "numbers", config: func(c *online.Config) { c.Loss = "squared" }, events: synthetic.AgedEvents(n, 2),
 		schema: func() *event.Schema {
-			s, _ := numberFields(4)
+			s, _ := synthetic.NumberFields(4)
 			s.Classes, s.Target = nil, loss.Real
 			return s
 		}}
@@ -46,47 +48,15 @@ func agedCases(n int) []agedCase {
 		e.Target, e.Label = 100+20*float64(e.Label)+e.Features.Value[0], 0
 	}
 	plain := of(2)
-	plain.name, plain.config = "2 classes, nothing filled in", func(c *Config) { c.CovarianceMaxFields = 0 }
+	plain.name, plain.config = "2 classes, nothing filled in", func(c *online.Config) { c.CovarianceMaxFields = 0 }
 	return []agedCase{of(2), of(4), plain, numbers}
 }
 
-// agedEvents returns events of four numbers that go together and tell the class, in a way that turns.
-// Of more than two classes the third and fourth do not come before the 1,500th event.
-func agedEvents(n, classes int) (out []*event.Example) {
-	_, ids := numberFields(4)
-	r := rand.New(rand.NewPCG(7, uint64(classes)))
-	for i := range n {
-		common, x := r.NormFloat64(), make([]float64, 4)
-		for j := range x {
-			x[j] = 5 + 3*(common+r.NormFloat64())
-		}
-		turn := float64(i) / 4000
-		f := (math.Cos(turn)*(x[0]-5) + math.Sin(turn)*(x[1]-5)) / 4
-		label := 0
-		if f+.5*r.NormFloat64() > 0 {
-			label = 1
-		}
-		if classes > 2 && i > 1500 {
-			label += 2 * r.IntN(2)
-			x[2] += 4 * float64(label/2)
-		}
-		e := numbersEvent(ids, label, x)
-		if e.Weight = 1; i%5 == 0 {
-			e.Weight = 2.5
-		}
-		if i%3 == 0 {
-			e = &event.Example{Label: e.Label, Weight: e.Weight, Field: ids[:3], Missing: ids[3:], Features: event.Vec{Index: e.Features.Index[:3], Value: e.Features.Value[:3]}}
-		}
-		out = append(out, e)
-	}
-	return out
-}
-
-func (c agedCase) learner(t testing.TB) *Learner {
+func (c agedCase) learner(t testing.TB) *online.Learner {
 	t.Helper()
-	config := DefaultConfig()
+	config := online.DefaultConfig()
 	c.config(&config)
-	l, err := New(config, c.schema())
+	l, err := online.New(config, c.schema())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +64,7 @@ func (c agedCase) learner(t testing.TB) *Learner {
 }
 
 // learnGrowing learns an event whose class the Schema may not know yet.
-func learnGrowing(l *Learner, e *event.Example) {
+func learnGrowing(l *online.Learner, e *event.Example) {
 	s := l.Schema()
 	for s.Target == loss.Sign && e.Label >= len(s.Classes) {
 		s.Classes = append(s.Classes, fmt.Sprint(len(s.Classes)))
@@ -105,7 +75,7 @@ func learnGrowing(l *Learner, e *event.Example) {
 // mean is what answers lose, summed by hand.
 type mean struct{ weight, wrong, loss float64 }
 
-func (m *mean) add(l *Learner, p *model.Linear, e *event.Example) {
+func (m *mean) add(l *online.Learner, p *model.Linear, e *event.Example) {
 	scores := p.Score(e, make([]float64, p.Outputs))
 	m.weight += e.Weight
 	if l.Schema().Target != loss.Sign {
@@ -139,7 +109,7 @@ func (m *mean) compare(t *testing.T, what string, numbers bool, err, logLoss, de
 }
 
 // told returns what progressive measures have summed.
-func told(l *Learner) mean {
+func told(l *online.Learner) mean {
 	m := l.Report()
 	if n := m.Numbers; n != nil {
 		return mean{n.Total.Weight, n.Total.Absolute, n.Total.Deviance}
@@ -154,7 +124,7 @@ func (m *mean) addDifference(before, after mean) {
 }
 
 // sampled returns how many events have been answered at each age, age 0 first.
-func sampled(l *Learner) (events [1 + len(aged.Ages)]float64) {
+func sampled(l *online.Learner) (events [1 + len(aged.Ages)]float64) {
 	for _, r := range l.Report().ByAge {
 		events[1+slices.Index(aged.Ages[:], r.Age)] = r.Events
 	}
@@ -217,10 +187,10 @@ func TestAgedAnswers(t *testing.T) {
 // in a events, as a share of half a turn.
 func TestAgedErrOnADrift(t *testing.T) {
 	const half = 30000 // events of half a turn
-	c := DefaultConfig()
+	c := online.DefaultConfig()
 	c.HalfLife = 300
-	schema, ids := numberFields(2)
-	l, err := New(c, schema)
+	schema, ids := synthetic.NumberFields(2)
+	l, err := online.New(c, schema)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +201,7 @@ func TestAgedErrOnADrift(t *testing.T) {
 		if math.Cos(turn)*x[0]+math.Sin(turn)*x[1] > 0 {
 			label = 1
 		}
-		l.Learn(numbersEvent(ids, label, x), nil)
+		l.Learn(synthetic.NumbersEvent(ids, label, x), nil)
 	}
 	metrics := l.Report()
 	reports := metrics.Summary().ByAge
@@ -245,68 +215,13 @@ func TestAgedErrOnADrift(t *testing.T) {
 	}
 }
 
-// resumes has l learn the case's events, and one that is stopped and restored after so many of them, each time anew, and
-// one that is copied: all come to the same state.
-func (c agedCase) resumes(t *testing.T, l *Learner, stops ...int) {
-	t.Helper()
-	all := []*Learner{l, c.learner(t), c.learner(t)}
-	if all[1].config, all[2].config = l.config, l.config; l.set.fills { // a copy gathers anew
-		all = all[:2]
-	}
-	for n, e := range c.events {
-		if slices.Contains(stops, n) {
-			blocks, err := all[1].Blocks()
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i := range blocks { // the restored one may change no memory of the other
-				blocks[i].Data = bytes.Clone(blocks[i].Data)
-			}
-			if all[1], err = Restore(l.config, blocks); err != nil {
-				t.Fatal(err)
-			}
-			for i, x := range all[2:] {
-				if all[2+i], err = x.Clone(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for _, x := range all[1:] {
-				sameState(t, l, x)
-			}
-		}
-		for _, x := range all {
-			learnGrowing(x, e)
-		}
-	}
-	for _, x := range all[1:] {
-		sameState(t, l, x)
-	}
-}
-
-// A Learner that is restored, or copied, while models are held comes to the same state.
-func TestAgedResumes(t *testing.T) {
-	longtest.NotRaced(t)
-	for i, c := range agedCases(13500) {
-		if !longtest.Some(i+0, 2) {
-			continue
-		}
-		t.Run(c.name, func(t *testing.T) {
-			l := c.learner(t)
-			c.resumes(t, l, 1050, 2500, 12_080)
-			if n := sampled(l); n[1] < 90 || n[2] < 150 || n[3] < 100 {
-				t.Errorf("answered %v events", n)
-			}
-		})
-	}
-}
-
 // Where a label comes later, age 0 is what the weights of that moment say, not what was told at arrival.
 func TestAgedLater(t *testing.T) {
 	for _, c := range agedCases(1100) {
 		t.Run(c.name, func(t *testing.T) {
 			l := c.learner(t)
 			var fresh, all measure.Classes
-			var arrival Prediction
+			var arrival online.Prediction
 			for i, e := range c.events {
 				if i == 200 { // all that follow came here
 					arrival = *kept(l.Predict(e))
@@ -354,67 +269,6 @@ func TestAgedFirstPassAlone(t *testing.T) {
 	for _, b := range blocks {
 		if b.Name != aged.Block && bytes.HasPrefix([]byte(b.Name), []byte(aged.Block)) {
 			t.Errorf("there is a block %s", b.Name)
-		}
-	}
-}
-
-// Learners that learn one model measure nothing by age: what the first one measured alone goes.
-func TestAgedAlone(t *testing.T) {
-	schema, events := shareStream(2500, 1)
-	fold := shareLearner(t, schema, func(*Config) {})
-	for i := range events[:2050] {
-		fold.Learn(&events[i], nil)
-	}
-	if sampled(fold)[1] == 0 {
-		t.Fatal("nothing was measured alone")
-	}
-	work, err := fold.Clone()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := work.Share(2, 300); err != nil {
-		t.Fatal(err)
-	}
-	before := sampled(work)
-	for i := range events[2050:2350] {
-		work.Learn(&events[2050+i], nil)
-	}
-	if sampled(work) != before {
-		t.Error("one of several measures by age")
-	}
-	d := work.Cut(32)
-	if err := fold.Check(d); err != nil {
-		t.Fatal(err)
-	}
-	if fold.Add(d); fold.aged != (aged.Aged{}) {
-		t.Errorf("the fold has %+v", fold.Report().ByAge)
-	}
-}
-
-// What is frozen answers as what is published does, whatever the weights are mixed of.
-func TestFrozenModel(t *testing.T) {
-	for _, c := range agedCases(1700) {
-		l := c.learner(t)
-		for _, e := range c.events[:1600] {
-			learnGrowing(l, e)
-		}
-		for v := -1; v < len(l.second.mixes[0]); v++ { // as they are, and each alone
-			if v >= 0 {
-				for r := range l.second.mixes {
-					mix := make([]float64, len(l.levels)+1)
-					mix[v], l.second.mixes[r], l.second.made[r] = 1, mix, true
-				}
-			}
-			published, frozen := l.Published(), l.frozen()
-			frozen.Schema = l.schema
-			for _, e := range c.events[1600:] {
-				want, got := published.Score(e, make([]float64, l.k)), frozen.Score(e, make([]float64, l.k))
-				for k := range want {
-					if math.Abs(want[k]-got[k]) > 1e-9*(1+math.Abs(want[k])) {
-						t.Fatalf("%s, weights of expert %d alone: %v, want %v", c.name, v, got, want)
-					}
-				}
-			}
 		}
 	}
 }

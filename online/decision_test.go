@@ -11,6 +11,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/internal/model"
+	"blankout/online/synthetic"
 )
 
 // answered has a Learner learn an event, and fails where its own scores and what it makes of
@@ -90,11 +91,11 @@ func TestAnswersAsPublished(t *testing.T) {
 					continue
 				}
 				t.Run(fmt.Sprint(x.loss, "/", x.noise, "/", c.Calibrate, c.Threshold, c.Optimizer, c.MissingPolicy, "/", classes, positive), func(t *testing.T) {
-					l, s := mustNew(t, c, classes), newStream(7, classes)
+					l, s := mustNew(t, c, classes), synthetic.NewStream(7, classes)
 					l.SetPositive(positive)
-					s.lacks = true
+					s.Lacks = true
 					for i := range 1300 {
-						if e := s.next(); i > 20 && i%13 == 0 { // by then each class has been met
+						if e := s.Next(); i > 20 && i%13 == 0 { // by then each class has been met
 							answered(t, l, e)
 						} else {
 							l.Learn(e, nil)
@@ -138,7 +139,7 @@ func TestAnswersAsPublished(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for i, e := range blanked(correlated(2500, schema.Target), 0.1, 3) {
+			for i, e := range synthetic.Blanked(synthetic.Correlated(2500, schema.Target), 0.1, 3) {
 				if i > 50 && i%17 == 0 {
 					answered(t, l, e)
 				} else {

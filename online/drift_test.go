@@ -6,6 +6,7 @@ import (
 
 	"blankout/internal/model"
 	"blankout/online/rules"
+	"blankout/online/synthetic"
 )
 
 // Forgetting keeps the weights and makes the next steps larger, for every rule
@@ -20,9 +21,9 @@ func TestForgetting(t *testing.T) {
 				c.IRLSBatch = 50
 			}
 			forgets, goesOn := mustNew(t, c, 2), mustNew(t, c, 2)
-			s := newStream(17, 2)
+			s := synthetic.NewStream(17, 2)
 			for range 500 {
-				e := s.next()
+				e := s.Next()
 				forgets.Learn(e, nil)
 				goesOn.Learn(e, nil)
 			}
@@ -42,7 +43,7 @@ func TestForgetting(t *testing.T) {
 				}
 			}
 			for range 50 {
-				e := s.next()
+				e := s.Next()
 				forgets.Learn(e, nil)
 				goesOn.Learn(e, nil)
 			}

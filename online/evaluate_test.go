@@ -1,4 +1,4 @@
-package online
+package online_test
 
 import (
 	"context"
@@ -9,12 +9,14 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/online"
 	"blankout/online/rows"
+	"blankout/online/synthetic"
 )
 
 // fileOf is a Source of n events of a stream, 100 in a batch.
 type fileOf struct {
-	s      *stream
+	s      *synthetic.Stream
 	n      int
 	offset int64
 }
@@ -25,7 +27,7 @@ func (f *fileOf) Next(_ context.Context, b *event.Batch) error {
 	}
 	b.Examples = b.Examples[:0]
 	for ; len(b.Examples) < 100 && f.n > 0; f.n-- {
-		e := *f.s.next()
+		e := *f.s.Next()
 		e.Features, e.Field, e.Missing, e.Offset = e.Features.Clone(), append([]uint16{}, e.Field...), append([]uint16{}, e.Missing...), f.offset
 		b.Examples = append(b.Examples, e)
 		f.offset++
@@ -40,20 +42,20 @@ func TestEvaluate(t *testing.T) {
 	const n = 650
 	for _, classes := range []int{2, 3} {
 		for _, noise := range []string{"dropout:0.3", "gaussian:0.2", "dropout:0.1+group:0.3", "group:sensor=0.5,words=0.2"} {
-			c := DefaultConfig()
+			c := online.DefaultConfig()
 			c.Noise, c.C = noise, 2
-			l, err := New(c, streamSchema(classes))
+			l, err := online.New(c, synthetic.StreamSchema(classes))
 			if err != nil {
 				t.Fatal(err)
 			}
-			stream := func() *stream {
-				s := newStream(1, classes)
-				s.lacks = true
+			stream := func() *synthetic.Stream {
+				s := synthetic.NewStream(1, classes)
+				s.Lacks = true
 				return s
 			}
 			s := stream()
 			for range n {
-				l.Learn(s.next(), nil)
+				l.Learn(s.Next(), nil)
 			}
 			wantJ, wantError := objectiveByHand(l, stream(), n)
 			var one float64
@@ -74,7 +76,7 @@ func TestEvaluate(t *testing.T) {
 
 // objectiveByHand is |w|^2 + c sum loss over the published model, of the features
 // as they are, and the error of what it answers.
-func objectiveByHand(l *Learner, s *stream, n int) (objective, wrong float64) {
+func objectiveByHand(l *online.Learner, s *synthetic.Stream, n int) (objective, wrong float64) {
 	m := l.Snapshot().Model()
 	sumsq := make([]float64, m.Outputs)
 	for slot := range m.Rows.Len() {
@@ -91,7 +93,7 @@ func objectiveByHand(l *Learner, s *stream, n int) (objective, wrong float64) {
 	groupNoise, grouped := noise.(loss.GroupDropout)
 	weight, scores := 0.0, make([]float64, m.Outputs)
 	for range n {
-		e := s.next()
+		e := s.Next()
 		x := m.Standardized(e, event.Vec{})
 		for k, f := range m.ScoreRescaled(e, 1, scores) {
 			v := c0 * sumsq[k]
@@ -103,7 +105,7 @@ func objectiveByHand(l *Learner, s *stream, n int) (objective, wrong float64) {
 				}
 			}
 			if grouped {
-				v = slowVariance(groupNoise, slowGroups(e, x.Index), x.Index, parts)
+				v = synthetic.SlowVariance(groupNoise, synthetic.SlowGroups(e, x.Index), x.Index, parts)
 			}
 			loss, _, _ := lossOf.At(rows.Y(e.Label, k, m.Outputs), f, v)
 			objective += l.Config().C * e.Weight * loss

@@ -1,19 +1,22 @@
-package online
+package online_test
 
 import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"blankout/online"
+	"blankout/online/synthetic"
 )
 
 // The level that is named as the one that answers has the largest share, and never none: what numbers
 // add corrects the mixture of the levels, and is shown as that.
 func TestExpertsOfCorrections(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
-	l := mustNew(t, DefaultConfig(), 2)
+	l := mustNew(t, online.DefaultConfig(), 2)
 	corrected := 0.0
 	for range 3000 {
-		e := drawn(r)
+		e := synthetic.Drawn(r)
 		x := e.Features.Value[0]
 		if e.Label = 0; math.Abs(x) > 1 {
 			e.Label = 1 // a curve alone can say it

@@ -1,4 +1,4 @@
-package online
+package online_test
 
 import (
 	"encoding/json"
@@ -10,7 +10,9 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
+	"blankout/online"
 	"blankout/online/rules"
+	"blankout/online/synthetic"
 )
 
 // extremes makes events whose values, targets and weights are anything that is taken.
@@ -63,7 +65,7 @@ func TestNothingOverflows(t *testing.T) {
 		for j, name := range []string{"hinge", "squared-hinge", "logistic", "logistic:quadratic-noising", "quadratic", "probit", "erf", "t-logistic:1.5", "squared", "absolute", "quantile:0.9", "huber:1", "poisson", "poisson:quadratic-noising"} {
 			for k, noise := range noises {
 				for m, standardize := range scalings {
-					c := DefaultConfig()
+					c := online.DefaultConfig()
 					c.Optimizer, c.Loss, c.Noise, c.Standardize = rule.Name, name, noise, standardize
 					if rule.Name == "irls" {
 						c.IRLSBatch = 40
@@ -76,12 +78,12 @@ func TestNothingOverflows(t *testing.T) {
 					}
 					t.Run(fmt.Sprint(rule.Name, "/", name, "/", noise, "/", standardize), func(t *testing.T) {
 						t.Parallel()
-						schema := fieldsSchema(6)
+						schema := synthetic.FieldsSchema(6)
 						if target := loss.LabelsOf(name); target != loss.Sign {
-							schema = numberSchema(target)
-							schema.Fields = fieldsSchema(6).Fields
+							schema = synthetic.NumberSchema(target)
+							schema.Fields = synthetic.FieldsSchema(6).Fields
 						}
-						l, err := New(c, schema)
+						l, err := online.New(c, schema)
 						if err != nil {
 							t.Fatal(err)
 						}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"blankout/internal/loss"
+	"blankout/online/synthetic"
 )
 
 // FTRL-Proximal against algorithm 1 of its paper, written down coordinate by
@@ -33,9 +34,9 @@ func TestFTRLAgainstItsDefinition(t *testing.T) {
 			sign := math.Copysign(1, z[i])
 			return -(z[i] - sign*penalty) / (math.Sqrt(squares[i])/eta + 1/eta + ridge)
 		}
-		s := newStream(23, 2)
+		s := synthetic.NewStream(23, 2)
 		for range 300 {
-			e := s.next()
+			e := s.Next()
 			e.Weight = 1
 			for i := range e.Features.Value { // of moderate size
 				e.Features.Value[i] /= 1 + math.Abs(e.Features.Value[i])/3

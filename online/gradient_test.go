@@ -1,4 +1,4 @@
-package online
+package online_test
 
 import (
 	"errors"
@@ -6,17 +6,19 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/online"
+	"blankout/online/synthetic"
 )
 
 // By default dropout-descent takes the clean gradient under the quadratic noising penalty, and the noisy
 // one under other bounds.
 func TestNoisyGradientByBound(t *testing.T) {
-	scores := func(bound string, n NoisyGradient) (out []float64) {
-		c := DefaultConfig()
+	scores := func(bound string, n online.NoisyGradient) (out []float64) {
+		c := online.DefaultConfig()
 		c.Loss, c.Optimizer, c.Noise, c.NoisyGradient, c.Calibrate = "logistic:"+bound, "dropout-descent", "dropout:0.3", n, "off"
 		l, r := mustNew(t, c, 2), rand.New(rand.NewPCG(8, 8))
 		for range 300 {
-			out = append(out, l.Learn(drawn(r), nil).Scores[0])
+			out = append(out, l.Learn(synthetic.Drawn(r), nil).Scores[0])
 		}
 		return out
 	}
@@ -28,24 +30,13 @@ func TestNoisyGradientByBound(t *testing.T) {
 		}
 		return true
 	}
-	for bound, want := range map[string]NoisyGradient{"gaussian": "true", "chen": "true", "quadratic-noising": "false"} {
+	for bound, want := range map[string]online.NoisyGradient{"gaussian": "true", "chen": "true", "quadratic-noising": "false"} {
 		noisy, clean := scores(bound, "true"), scores(bound, "false")
 		if same(noisy, clean) {
 			t.Errorf("%s: both gradients are one", bound)
 		}
-		if got := scores(bound, AutoGradient); !same(got, map[NoisyGradient][]float64{"true": noisy, "false": clean}[want]) {
+		if got := scores(bound, online.AutoGradient); !same(got, map[online.NoisyGradient][]float64{"true": noisy, "false": clean}[want]) {
 			t.Errorf("%s: auto is not %s", bound, want)
-		}
-	}
-}
-
-// Of counts the clean gradient is that of the same bound's loss.
-func TestNoisyGradientOfCounts(t *testing.T) {
-	for bound, want := range map[string]bool{"gaussian": true, "quadratic-noising": false} {
-		c := DefaultConfig()
-		c.Loss, c.Optimizer, c.Noise = "poisson:"+bound, "dropout-descent", "dropout:0.3"
-		if got := c.noisy(); got != want {
-			t.Errorf("%s: noisy %v", bound, got)
 		}
 	}
 }
@@ -54,10 +45,10 @@ func TestNoisyGradientOfCounts(t *testing.T) {
 func TestNoisyGradientIsOfOneRule(t *testing.T) {
 	for _, c := range []struct {
 		rule string
-		n    NoisyGradient
+		n    online.NoisyGradient
 		ok   bool
 	}{{"dropout-descent", "true", true}, {"dropout-descent", "false", true}, {"dropout-descent", "maybe", false}, {"adagrad", "true", false}, {"auto", "false", false}, {"sgd", "auto", true}, {"auto", "auto", true}} {
-		config := DefaultConfig()
+		config := online.DefaultConfig()
 		config.Optimizer, config.NoisyGradient, config.Noise = c.rule, c.n, "dropout:0.3"
 		var key *event.KeyError
 		if err := config.Check(); (err == nil) != c.ok || err != nil && (!errors.As(err, &key) || key.Key != "noisy_gradient") {

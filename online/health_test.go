@@ -1,4 +1,4 @@
-package online
+package online_test
 
 import (
 	"bytes"
@@ -12,82 +12,41 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/online"
+	"blankout/online/synthetic"
 	"blankout/online/watch"
 )
-
-// sensors makes events of two classes with the fields a, b, c (numbers), word and flag,
-// one a second from a fixed time on.
-type sensors struct {
-	r *rand.Rand
-	n int64
-	e event.Example
-	// What is wrong now.
-	lost         float64 // share of the events without b
-	absent       bool    // left out instead of null
-	shift, scale float64 // of c
-	words        int     // the first word
-	usual        float64 // share of the events without a
-}
 
 // As in package watch.
 const healthBlock, healthFields, healthChanges = 256, watch.MostFields, 64
 
 // changesOf returns how many alarms have been raised and ended.
-func changesOf(l *Learner) uint64 {
+func changesOf(l *online.Learner) uint64 {
 	n := l.Alarms(0).Changes
 	return n
 }
 
-const sensorStart = 1_700_000_000_000
-
-func newSensors(seed uint64) *sensors { return &sensors{r: rand.New(rand.NewPCG(seed, 7)), scale: 1} }
-
-func sensorLearner(t testing.TB, c Config) *Learner {
+func sensorLearner(t testing.TB, c online.Config) *online.Learner {
 	t.Helper()
 	s := event.NewSchema(12, []string{"no", "yes"}, 2)
 	for _, f := range []event.Field{{Name: "a", Kind: event.Numeric}, {Name: "b", Kind: event.Numeric}, {Name: "c", Kind: event.Numeric}, {Name: "word", Kind: event.Categorical}, {Name: "flag", Kind: event.Boolean}} {
 		s.AddField(f)
 	}
-	l, err := New(c, s)
+	l, err := online.New(c, s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
-func (s *sensors) next() *event.Example {
-	e := &s.e
-	e.Features.Index, e.Features.Value, e.Field, e.Missing = e.Features.Index[:0], e.Features.Value[:0], e.Field[:0], e.Missing[:0]
-	e.Weight, e.Label, e.Time = 1, s.r.IntN(2), sensorStart+1000*s.n
-	s.n++
-	add := func(field uint16, column uint32, x float64) {
-		e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, column), append(e.Features.Value, x), append(e.Field, field)
-	}
-	y := float64(2*e.Label - 1)
-	if x := 10 + s.r.NormFloat64() + 0.4*y; s.r.Float64() < s.usual {
-		e.Missing = append(e.Missing, 1)
-	} else {
-		add(1, 1, x)
-	}
-	if x := 100 + 5*s.r.NormFloat64() + 6*y; s.r.Float64() >= s.lost {
-		add(2, 2, x)
-	} else if !s.absent {
-		e.Missing = append(e.Missing, 2)
-	}
-	add(3, 3, 50+2*(s.shift+s.scale*s.r.NormFloat64()))
-	add(5, 10+uint32(s.r.IntN(2)), 1)
-	add(4, uint32(20+s.words+s.r.IntN(5)), 1)
-	return e
-}
-
-func (s *sensors) feed(l *Learner, n int) {
+func feed(l *online.Learner, s *synthetic.Sensors, n int) {
 	for range n {
-		l.Learn(s.next(), nil)
+		l.Learn(s.Next(), nil)
 	}
 }
 
 // texts returns what has been said of alarms.
-func texts(l *Learner) (out []string) {
+func texts(l *online.Learner) (out []string) {
 	changes := l.Alarms(0).Latest
 	for _, c := range changes {
 		out = append(out, c.State+": "+c.Text)
@@ -96,10 +55,10 @@ func texts(l *Learner) (out []string) {
 }
 
 // servedError is the share of the next events that the model answers wrongly.
-func servedError(l *Learner, s *sensors) float64 {
+func servedError(l *online.Learner, s *synthetic.Sensors) float64 {
 	m, wrong := l.Published(), 0.0
 	for range 5000 {
-		e := s.next()
+		e := s.Next()
 		if model.Predict(m.Score(e, make([]float64, 1))) != e.Label {
 			wrong++
 		}
@@ -114,45 +73,45 @@ func TestHealthDeadField(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, absent := range []bool{false, true} {
 		t.Run(fmt.Sprint("absent ", absent), func(t *testing.T) {
-			l, s := sensorLearner(t, DefaultConfig()), newSensors(1)
-			s.lost = 0.002
-			s.feed(l, 20_000)
+			l, s := sensorLearner(t, online.DefaultConfig()), synthetic.NewSensors(1)
+			s.Lost = 0.002
+			feed(l, s, 20_000)
 			if h := l.Report().Health; h.Alarms != 0 || len(h.Fields) != 5 {
 				t.Fatalf("%+v", h)
 			}
-			s.lost, s.absent = 1, absent
-			died := s.n
+			s.Lost, s.Absent = 1, absent
+			died := s.N
 			e := 100 * servedError(l, s)
-			s.n = died
-			for l.Report().Health.Raised == 0 && s.n < died+3*healthBlock+1 {
-				s.feed(l, 1)
+			s.N = died
+			for l.Report().Health.Raised == 0 && s.N < died+3*healthBlock+1 {
+				feed(l, s, 1)
 			}
 			h := l.Report().Health
 			if h.Alarms != 1 || len(h.Fields[0].Alarms) != 1 {
 				t.Fatalf("%+v", h)
 			}
 			a := h.Fields[0].Alarms[0]
-			if a.Field != "b" || a.Kind != "missing" || a.SinceEvent != uint64(died)+1 || a.Since.UnixMilli() != sensorStart+1000*died || a.Now != 1 || math.Abs(a.Usual-0.002) > 0.001 {
+			if a.Field != "b" || a.Kind != "missing" || a.SinceEvent != uint64(died)+1 || a.Since.UnixMilli() != synthetic.SensorStart+1000*died || a.Now != 1 || math.Abs(a.Usual-0.002) > 0.001 {
 				t.Errorf("%+v", a)
 			}
 			t.Log(a.Text)
-			s.feed(l, 60_000) // long after its absence has become the usual for predictions
+			feed(l, s, 60_000) // long after its absence has become the usual for predictions
 			h = l.Report().Health
-			if h.Alarms != 1 || changesOf(l) != 1 || h.Fields[0].Alarms[0].Since.UnixMilli() != sensorStart+1000*died {
+			if h.Alarms != 1 || changesOf(l) != 1 || h.Fields[0].Alarms[0].Since.UnixMilli() != synthetic.SensorStart+1000*died {
 				t.Fatalf("after 60,000 events: %+v", h)
 			}
 			before, after := *a.ErrorBefore, *a.ErrorAfter
 			if math.Abs(before-12) > 1 || math.Abs(after-e) > 2.5 {
 				t.Errorf("the forecast was %.1f -> %.1f %%, and %.1f %% were wrong", before, after, e)
 			}
-			s.lost = 0.002
-			back := s.n
-			s.feed(l, 6*healthBlock)
+			s.Lost = 0.002
+			back := s.N
+			feed(l, s, 6*healthBlock)
 			changes := l.Alarms(0).Latest
 			if l.Report().Health.Alarms != 0 || len(changes) != 2 {
 				t.Fatalf("%q", texts(l))
 			}
-			if c := changes[1]; c.State != "ended" || c.Since.UnixMilli() != sensorStart+1000*died || c.UntilEvent < uint64(back)-healthBlock || c.UntilEvent > uint64(back)+healthBlock {
+			if c := changes[1]; c.State != "ended" || c.Since.UnixMilli() != synthetic.SensorStart+1000*died || c.UntilEvent < uint64(back)-healthBlock || c.UntilEvent > uint64(back)+healthBlock {
 				t.Errorf("%+v", c)
 			}
 			t.Log(changes[1].Text)
@@ -162,8 +121,8 @@ func TestHealthDeadField(t *testing.T) {
 
 // What the death of a field would cost is not told by the first few events.
 func TestHealthCostNeedsEvents(t *testing.T) {
-	l, s := sensorLearner(t, DefaultConfig()), newSensors(1)
-	s.feed(l, 1664)
+	l, s := sensorLearner(t, online.DefaultConfig()), synthetic.NewSensors(1)
+	feed(l, s, 1664)
 	h := l.Report().Health
 	if len(h.Fields) == 0 {
 		t.Fatal("no field is known")
@@ -173,7 +132,7 @@ func TestHealthCostNeedsEvents(t *testing.T) {
 			t.Errorf("after 1,664 events, of which some 52 were looked at: %s without %v %%", f.Field, *f.ErrorWithout)
 		}
 	}
-	s.feed(l, 2432)
+	feed(l, s, 2432)
 	for _, f := range l.Report().Health.Fields {
 		if f.Missing != nil && f.ErrorWithout == nil {
 			t.Errorf("after 4,096 events nothing is said of %s", f.Field)
@@ -184,20 +143,20 @@ func TestHealthCostNeedsEvents(t *testing.T) {
 // What has always been so raises no alarm, nor does a short burst; a rise does.
 func TestHealthUsuallyMissing(t *testing.T) {
 	longtest.NotRaced(t)
-	l, s := sensorLearner(t, DefaultConfig()), newSensors(2)
-	s.usual = 0.3
-	s.feed(l, 20_000)
+	l, s := sensorLearner(t, online.DefaultConfig()), synthetic.NewSensors(2)
+	s.Usual = 0.3
+	feed(l, s, 20_000)
 	for range 20 {
-		s.lost = 1
-		s.feed(l, 40) // a burst of b
-		s.lost = 0
-		s.feed(l, 2000)
+		s.Lost = 1
+		feed(l, s, 40) // a burst of b
+		s.Lost = 0
+		feed(l, s, 2000)
 	}
 	if l.Report().Health.Raised > 0 {
 		t.Fatalf("%q", texts(l))
 	}
-	s.usual = 0.5
-	s.feed(l, 6*healthBlock)
+	s.Usual = 0.5
+	feed(l, s, 6*healthBlock)
 	h := l.Report().Health
 	if h.Alarms != 1 || h.Raised != 1 || h.Fields[0].Field != "a" {
 		t.Fatalf("%+v %q", h, texts(l))
@@ -211,8 +170,8 @@ func TestHealthUsuallyMissing(t *testing.T) {
 func TestHealthDrift(t *testing.T) {
 	longtest.NotRaced(t)
 	calm := rand.NewPCG(3, 7)
-	l, usual := sensorLearner(t, DefaultConfig()), &sensors{r: rand.New(calm), scale: 1}
-	if usual.feed(l, 80_000); l.Report().Health.Raised > 0 {
+	l, usual := sensorLearner(t, online.DefaultConfig()), &synthetic.Sensors{R: rand.New(calm), Scale: 1}
+	if feed(l, usual, 80_000); l.Report().Health.Raised > 0 {
 		t.Fatalf("%q", texts(l))
 	}
 	blocks, err := l.Blocks()
@@ -221,32 +180,32 @@ func TestHealthDrift(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name     string
-		change   func(*sensors)
+		change   func(*synthetic.Sensors)
 		within   int
 		kind     string
 		now      float64
 		off      float64
 		contains string
 	}{
-		{"mean", func(s *sensors) { s.shift = 2 }, 1500, "mean", 54, 1, "mean of c is 5"},
-		{"mean jumps", func(s *sensors) { s.shift = 4 }, 768, "mean", 55.5, 1.5, "mean of c is 5"},
-		{"mean falls", func(s *sensors) { s.shift = -1.5 }, 2500, "mean", 47, 1, " of its deviations"},
-		{"deviation", func(s *sensors) { s.scale = 2 }, 2500, "deviation", 3.6, 0.6, " since 2023-11-15T2"},
-		{"deviation falls", func(s *sensors) { s.scale = 0.01 }, 4000, "deviation", 0, 0.5, "deviation of c is "},
-		{"stuck", func(s *sensors) { s.scale = 0 }, 51, "stuck", 50, 0, "c reads 50 since 2023-11-15T20:26:40Z: stuck, and missing where it reads that (found after 50 repeats; usually 0 % of"},
-		{"new values", func(s *sensors) { s.words = 100 }, 1000, "new-values", 0.85, 0.15, "word has values never or hardly seen before in "},
+		{"mean", func(s *synthetic.Sensors) { s.Shift = 2 }, 1500, "mean", 54, 1, "mean of c is 5"},
+		{"mean jumps", func(s *synthetic.Sensors) { s.Shift = 4 }, 768, "mean", 55.5, 1.5, "mean of c is 5"},
+		{"mean falls", func(s *synthetic.Sensors) { s.Shift = -1.5 }, 2500, "mean", 47, 1, " of its deviations"},
+		{"deviation", func(s *synthetic.Sensors) { s.Scale = 2 }, 2500, "deviation", 3.6, 0.6, " since 2023-11-15T2"},
+		{"deviation falls", func(s *synthetic.Sensors) { s.Scale = 0.01 }, 4000, "deviation", 0, 0.5, "deviation of c is "},
+		{"stuck", func(s *synthetic.Sensors) { s.Scale = 0 }, 51, "stuck", 50, 0, "c reads 50 since 2023-11-15T20:26:40Z: stuck, and missing where it reads that (found after 50 repeats; usually 0 % of"},
+		{"new values", func(s *synthetic.Sensors) { s.Words = 100 }, 1000, "new-values", 0.85, 0.15, "word has values never or hardly seen before in "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l, err := Restore(DefaultConfig(), blocks)
+			l, err := online.Restore(online.DefaultConfig(), blocks)
 			if err != nil {
 				t.Fatal(err)
 			}
-			source, s := *calm, newSensors(3)
-			s.r, s.n = rand.New(&source), usual.n
+			source, s := *calm, synthetic.NewSensors(3)
+			s.R, s.N = rand.New(&source), usual.N
 			c.change(s)
-			since := s.n
-			for l.Report().Health.Raised == 0 && s.n < since+int64(c.within) {
-				s.feed(l, 1)
+			since := s.N
+			for l.Report().Health.Raised == 0 && s.N < since+int64(c.within) {
+				feed(l, s, 1)
 			}
 			h := l.Report().Health
 			if h.Alarms != 1 {
@@ -256,9 +215,9 @@ func TestHealthDrift(t *testing.T) {
 			if a.Kind != c.kind || math.Abs(a.Now-c.now) > c.off || int64(a.SinceEvent) < since-2*healthBlock || int64(a.SinceEvent) > since+2*healthBlock || !strings.Contains(a.Text, c.contains) || a.ErrorAfter != nil {
 				t.Errorf("%+v", a)
 			}
-			t.Log(s.n-since, a.Text)
-			*s = sensors{r: s.r, n: s.n, scale: 1, words: s.words}
-			s.feed(l, 8000)
+			t.Log(s.N-since, a.Text)
+			*s = synthetic.Sensors{R: s.R, N: s.N, Scale: 1, Words: s.Words}
+			feed(l, s, 8000)
 			if got := texts(l); l.Report().Health.Alarms != 0 || len(got) != 2 || !strings.HasPrefix(got[1], "ended: ") {
 				t.Errorf("%q", got)
 			} else {
@@ -271,7 +230,7 @@ func TestHealthDrift(t *testing.T) {
 // A Learner restored in the middle of a block, before, in and after an alarm, goes on to
 // the bit and says nothing twice.
 func TestHealthRestored(t *testing.T) {
-	l, s := sensorLearner(t, DefaultConfig()), newSensors(4)
+	l, s := sensorLearner(t, online.DefaultConfig()), synthetic.NewSensors(4)
 	for _, step := range []struct {
 		n    int
 		lost float64
@@ -280,7 +239,7 @@ func TestHealthRestored(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		other, err := Restore(DefaultConfig(), blocks)
+		other, err := online.Restore(online.DefaultConfig(), blocks)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -288,14 +247,14 @@ func TestHealthRestored(t *testing.T) {
 		if n := other.Alarms(was).Changes; n != was {
 			t.Fatalf("%d changes, was %d", n, was)
 		}
-		s.lost = step.lost
+		s.Lost = step.lost
 		for range step.n {
-			e := s.next()
+			e := s.Next()
 			l.Learn(e, nil)
 			other.Learn(e, nil)
 		}
 		if a, b := stateOf(t, l), stateOf(t, other); !bytes.Equal(a, b) {
-			t.Fatalf("after %d events the states differ", s.n)
+			t.Fatalf("after %d events the states differ", s.N)
 		}
 		if a, b := texts(l), texts(other); !slices.Equal(a, b) {
 			t.Errorf("%q\n%q", a, b)
@@ -314,9 +273,9 @@ func TestHealthIsBounded(t *testing.T) {
 	for i := range 5000 {
 		s.AddField(event.Field{Name: fmt.Sprint("f", i), Kind: event.Boolean})
 	}
-	c := DefaultConfig()
+	c := online.DefaultConfig()
 	c.Noise, c.Standardize = "none", "none"
-	l, err := New(c, s)
+	l, err := online.New(c, s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,11 @@
-package online
+package online_test
 
 import (
 	"math/rand/v2"
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/online"
 )
 
 // A number that is always the same has not changed, and does not lead the fields of which nothing is wrong. It can
@@ -14,7 +15,7 @@ func TestConstantFieldIsNotTheWorst(t *testing.T) {
 	for _, name := range []string{"x", "constant", "y"} {
 		schema.AddField(event.Field{Name: name, Kind: event.Numeric})
 	}
-	l, err := New(DefaultConfig(), schema)
+	l, err := online.New(online.DefaultConfig(), schema)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package online
+package online_test
 
 import (
 	"bytes"
@@ -10,31 +10,15 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/online"
+	"blankout/online/synthetic"
 )
 
-// gauges is a stream of two classes with twelve readings far from 0, each of which is
-// left out with a probability.
-type gauges struct {
-	r    *rand.Rand
-	gone float64
-}
-
-func (s *gauges) next() *event.Example {
-	e := &event.Example{Weight: 1, Label: s.r.IntN(2)}
-	for c := range uint32(12) {
-		x := 20 + 0.5*float64(2*e.Label-1) + s.r.NormFloat64()
-		if s.r.Float64() >= s.gone {
-			e.Features.Index, e.Features.Value = append(e.Features.Index, c), append(e.Features.Value, x)
-		}
-	}
-	return e
-}
-
-func gaugesLearner(t *testing.T, known bool) *Learner {
+func gaugesLearner(t *testing.T, known bool) *online.Learner {
 	t.Helper()
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.NumericIndices, schema.Absent = true, map[bool]string{true: event.AbsentMissing}[known]
-	l, err := New(DefaultConfig(), schema)
+	l, err := online.New(online.DefaultConfig(), schema)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,22 +31,22 @@ func TestKnown(t *testing.T) {
 	longtest.NotRaced(t)
 	errors := map[bool]float64{}
 	for _, known := range []bool{false, true} {
-		l, s := gaugesLearner(t, known), &gauges{rand.New(rand.NewPCG(3, 4)), 0}
+		l, s := gaugesLearner(t, known), &synthetic.Gauges{R: rand.New(rand.NewPCG(3, 4)), Gone: 0}
 		for range 3000 {
-			l.Learn(s.next(), nil)
+			l.Learn(s.Next(), nil)
 		}
 		blocks, err := l.Blocks()
 		if err != nil {
 			t.Fatal(err)
 		}
-		other, err := Restore(DefaultConfig(), blocks)
+		other, err := online.Restore(online.DefaultConfig(), blocks)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.gone = 0.5
+		s.Gone = 0.5
 		wrong, last := 0, l.Published()
 		for range 3000 {
-			e := s.next()
+			e := s.Next()
 			if model.Predict(last.Score(e, make([]float64, 1))) != e.Label {
 				wrong++
 			}
@@ -106,27 +90,27 @@ func pictures(r *rand.Rand) *event.Example {
 // for. A restart changes nothing, one that fills in fewer begins anew.
 func TestKnownTable(t *testing.T) {
 	longtest.NotRaced(t)
-	config := DefaultConfig()
+	config := online.DefaultConfig()
 	config.CovarianceMaxFields = 24
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.NumericIndices, schema.Absent = true, event.AbsentMissing
-	l, err := New(config, schema)
+	l, err := online.New(config, schema)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r, held := rand.New(rand.NewPCG(7, 4)), map[uint32]int{}
-	restarted := func(c Config) *Learner {
+	restarted := func(c online.Config) *online.Learner {
 		blocks, err := l.Blocks()
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := Restore(c, blocks)
+		again, err := online.Restore(c, blocks)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return again
 	}
-	var other *Learner
+	var other *online.Learner
 	for i := range 3000 {
 		if i == 650 { // while columns are chosen still
 			other = restarted(config)
@@ -174,9 +158,9 @@ func TestKnownForecast(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 		schema.NumericIndices, schema.Absent = true, map[bool]string{true: event.AbsentMissing}[known]
-		c := DefaultConfig()
+		c := online.DefaultConfig()
 		c.Noise, c.Standardize = "none", "none"
-		l, err := New(c, schema)
+		l, err := online.New(c, schema)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,29 +200,5 @@ func TestKnownForecast(t *testing.T) {
 	}
 	if !(forecast[true] < forecast[false]-0.1) {
 		t.Errorf("forecasts %v", forecast)
-	}
-}
-
-// A column that becomes dense is centered over the events that hold it alone.
-func TestKnownCenter(t *testing.T) {
-	for _, known := range []bool{false, true} {
-		l, s := gaugesLearner(t, known), &gauges{rand.New(rand.NewPCG(5, 4)), 0}
-		sum := 0.0
-		for i := range 10 { // after which dense columns are looked for first
-			e := s.next()
-			if i == 3 {
-				e.Features.Index, e.Features.Value = e.Features.Index[1:], e.Features.Value[1:]
-			} else {
-				sum += e.Features.Value[0]
-			}
-			l.Learn(e, nil)
-		}
-		mean := sum / 10
-		if known {
-			mean = sum / 9
-		}
-		if got := l.scaling.Scaler.Standardization(l.table.Row(0)).Center; math.Abs(got-mean) > 1e-9 {
-			t.Errorf("known %v: center %v, want %v", known, got, mean)
-		}
 	}
 }

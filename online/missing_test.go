@@ -1,4 +1,4 @@
-package online
+package online_test
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/online"
 )
 
 // lackingStream makes events of two classes with ten numbers, some of them null or
@@ -19,13 +20,13 @@ type lackingStream struct {
 	e          event.Example
 }
 
-func lackingLearner(t *testing.T, c Config) *Learner {
+func lackingLearner(t *testing.T, c online.Config) *online.Learner {
 	t.Helper()
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	for i := range 10 {
 		s.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric})
 	}
-	l, err := New(c, s)
+	l, err := online.New(c, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func (s *lackingStream) next() *event.Example {
 // The rule is the one that has scored better, and a restart changes nothing.
 func TestMissingRuleIsMeasured(t *testing.T) {
 	longtest.NotRaced(t)
-	c := DefaultConfig()
+	c := online.DefaultConfig()
 	c.Noise = "none"
 	reference, other := lackingLearner(t, c), lackingLearner(t, c)
 	s := &lackingStream{r: rand.New(rand.NewPCG(1, 2)), null: 0.6}
@@ -63,7 +64,7 @@ func TestMissingRuleIsMeasured(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if other, err = Restore(c, blocks); err != nil {
+			if other, err = online.Restore(c, blocks); err != nil {
 				t.Fatal(err)
 			}
 		}

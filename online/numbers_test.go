@@ -1,8 +1,7 @@
-package online
+package online_test
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -10,62 +9,35 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/online/probe"
+	"blankout/online"
+	"blankout/online/synthetic"
 )
 
-// numbersOf draws events with three numeric fields, one of which matters more than the
-// others and one little, and their targets: 1000 + 50 (2 a - b) + noise, or counts.
-func numbersOf(n int, target loss.Target, unit float64) []*event.Example {
-	r := rand.New(rand.NewPCG(3, 4))
-	out := make([]*event.Example, n)
-	for i := range out {
-		x := []float64{r.NormFloat64(), 3 + 2*r.NormFloat64(), r.NormFloat64()}
-		f := 2*x[0] - (x[1]-3)/2
-		y := unit * (1000 + 50*(f+0.3*r.NormFloat64()))
-		if target == loss.Count {
-			y = math.Floor(math.Exp(0.3*f+1) + r.Float64())
-		}
-		out[i] = &event.Example{Target: y, Weight: 1, Features: event.Vec{Index: []uint32{1, 2, 3}, Value: x}, Field: []uint16{1, 2, 3}}
-	}
-	return out
-}
-
-func numberSchema(target loss.Target) *event.Schema {
-	s := event.NewSchema(8, nil, 2)
-	s.Target = target
-	for _, name := range []string{"a", "b", "c"} {
-		s.AddField(event.Field{Name: name, Kind: event.Numeric})
-	}
-	return s
-}
-
-func numberLearner(t testing.TB, c Config) *Learner {
+func numberLearner(t testing.TB, c online.Config) *online.Learner {
 	t.Helper()
-	l, err := New(c, numberSchema(loss.LabelsOf(c.Loss)))
+	l, err := online.New(c, synthetic.NumberSchema(loss.LabelsOf(c.Loss)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
-var numberLosses = []string{"squared", "absolute", "quantile:0.8", "huber:1", "poisson", "poisson:quadratic-noising"}
-
 // Every loss of numbers learns with every rule that can, far better than the mean; what is
 // published answers what the Learner does, in the targets' own unit; and a Learner that is
 // restored in the middle goes on to the bit.
 func TestNumbersLearned(t *testing.T) {
 	longtest.NotRaced(t)
-	for i, lossName := range numberLosses {
+	for i, lossName := range synthetic.NumberLosses {
 		for j, rule := range []string{"adagrad", "sgd", "ftrl", "dropout-descent"} {
 			for k, noise := range []string{"auto", "dropout:0.1"} {
 				if fixed := rule == "dropout-descent"; fixed && noise == "auto" || !fixed && (i+j+k)%2 > 0 {
 					continue
 				}
 				t.Run(lossName+"/"+rule+"/"+noise, func(t *testing.T) {
-					c := DefaultConfig()
+					c := online.DefaultConfig()
 					c.Loss, c.Optimizer, c.Noise = lossName, rule, noise
 					l := numberLearner(t, c)
-					events := numbersOf(3000, l.Schema().Target, 1)
+					events := synthetic.NumbersOf(3000, l.Schema().Target, 1)
 					var half []event.Block
 					for i, e := range events {
 						if i == len(events)/2 {
@@ -110,7 +82,7 @@ func TestNumbersLearned(t *testing.T) {
 					} else if within := n.Window.Within / n.Window.Asked; !(within > 0.82 && within < 0.99) && rule == "adagrad" {
 						t.Errorf("%.3f of the targets lately within their interval", within)
 					}
-					again, err := Restore(c, half)
+					again, err := online.Restore(c, half)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -146,10 +118,10 @@ func TestNumbersUnit(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, lossName := range []string{"squared", "absolute", "huber:0.5"} {
 		for _, rule := range []string{"adagrad", "sgd", "ftrl"} {
-			c := DefaultConfig()
+			c := online.DefaultConfig()
 			c.Loss, c.Optimizer = lossName, rule
 			small, large := numberLearner(t, c), numberLearner(t, c)
-			events, larger := numbersOf(600, loss.Real, 1), numbersOf(600, loss.Real, 1<<20)
+			events, larger := synthetic.NumbersOf(600, loss.Real, 1), synthetic.NumbersOf(600, loss.Real, 1<<20)
 			for i := range events {
 				a, b := small.Learn(events[i], nil).Scores[0], large.Learn(larger[i], nil).Scores[0]
 				if i > 30 && math.Abs(a*(1<<20)-b) > 1e-6*math.Abs(b) {
@@ -160,96 +132,13 @@ func TestNumbersUnit(t *testing.T) {
 	}
 }
 
-// Moving the unit changes no prediction of any rule, nor, under the squared loss, what the
-// next steps do.
-func TestMoveUnit(t *testing.T) {
-	longtest.NotRaced(t)
-	for _, lossName := range numberLosses {
-		for _, rule := range []string{"adagrad", "dropout-descent", "sgd", "ftrl"} {
-			c := DefaultConfig()
-			c.Loss, c.Optimizer, c.Noise = lossName, rule, "dropout:0.2"
-			l, moved := numberLearner(t, c), numberLearner(t, c)
-			events := numbersOf(300, l.Schema().Target, 1)
-			for i, e := range events {
-				if i == 200 {
-					next := moved.unit
-					next.Scale *= 1.7
-					if next.Target == loss.Real {
-						next.Center += 13
-					}
-					moved.moveTo(next)
-				}
-				a, b := scoresOf(l, e)[0], scoresOf(moved, e)[0]
-				tolerance := 1e-9
-				if i > 200 {
-					if tolerance = 0.05; rule == "sgd" {
-						break // which has no sums that could follow
-					}
-				}
-				if math.Abs(a-b) > tolerance*max(math.Abs(a), 0.2) {
-					t.Fatalf("%s %s event %d: %v, in another unit %v", lossName, rule, i, a, b)
-				}
-				l.Learn(e, nil)
-				moved.Learn(e, nil)
-			}
-		}
-	}
-}
-
-// The forecast of the squared error is what masks drawn give in the mean.
-func TestNumbersForecast(t *testing.T) {
-	longtest.NotRaced(t)
-	for _, lossName := range []string{"squared", "poisson"} {
-		c := DefaultConfig()
-		c.Loss, c.Noise = lossName, "none"
-		l := numberLearner(t, c)
-		events := numbersOf(2000, l.Schema().Target, 1)
-		for _, e := range events {
-			l.Learn(e, nil)
-		}
-		m := l.Published()
-		r := rand.New(rand.NewPCG(1, 2))
-		var forecast [ForecastPoints]float64 // of the same weights, over all events
-		drawn := forecast
-		for _, e := range events {
-			l.atHand(e)
-			l.now.target = l.unit.Standard(l.unit.Clip(e.Target))
-			l.judging(e)
-			l.shares.Features = probe.Curves{}
-			l.events = 0 // every event is a sample
-			l.forecastExactly()
-			x := m.Standardized(e, event.Vec{})
-			for i := range forecast {
-				forecast[i] += l.shares.Features.Error.At(i)
-				const draws = 40
-				for range draws {
-					kept := event.Vec{}
-					for j := range x.Index {
-						if r.Float64() >= ForecastMissing(i) {
-							kept.Index, kept.Value = append(kept.Index, x.Index[j]), append(kept.Value, x.Value[j])
-						}
-					}
-					off := e.Target - m.Value(m.ScoreVec(kept, make([]float64, 1))[0])
-					drawn[i] += off * off / draws
-				}
-			}
-		}
-		const tolerance = 0.03
-		for i := range forecast {
-			if a, b := math.Sqrt(forecast[i]), math.Sqrt(drawn[i]); math.Abs(a-b) > tolerance*b {
-				t.Errorf("%s at %v: forecast %v, drawn %v", lossName, ForecastMissing(i), a, b)
-			}
-		}
-	}
-}
-
 // One wild target, however wild, is soon forgotten.
 func TestNumbersWild(t *testing.T) {
 	for _, lossName := range []string{"squared", "huber:1", "poisson"} {
-		c := DefaultConfig()
+		c := online.DefaultConfig()
 		c.Loss = lossName
 		l := numberLearner(t, c)
-		for i, e := range numbersOf(4000, l.Schema().Target, 1) {
+		for i, e := range synthetic.NumbersOf(4000, l.Schema().Target, 1) {
 			if i == 500 {
 				e.Target = 1e30
 			}
@@ -257,7 +146,7 @@ func TestNumbersWild(t *testing.T) {
 				t.Fatalf("%s event %d: a score of %v", lossName, i, scores[0])
 			}
 		}
-		sum, mean, last := 0.0, 0.0, numbersOf(4000, l.Schema().Target, 1)[3000:]
+		sum, mean, last := 0.0, 0.0, synthetic.NumbersOf(4000, l.Schema().Target, 1)[3000:]
 		m := l.Published()
 		for _, e := range last {
 			mean += e.Target / float64(len(last))
@@ -275,20 +164,20 @@ func TestNumbersWild(t *testing.T) {
 
 // A Learner of numbers does not go on from a state of classes, and the other way round.
 func TestNumbersRefuse(t *testing.T) {
-	c := DefaultConfig()
+	c := online.DefaultConfig()
 	c.Loss = "squared"
-	if _, err := New(c, event.NewSchema(8, nil, 2)); err == nil {
+	if _, err := online.New(c, event.NewSchema(8, nil, 2)); err == nil {
 		t.Error("numbers with a schema of classes")
 	}
-	if _, err := New(DefaultConfig(), numberSchema(loss.Real)); err == nil {
+	if _, err := online.New(online.DefaultConfig(), synthetic.NumberSchema(loss.Real)); err == nil {
 		t.Error("classes with a schema of numbers")
 	}
-	for _, change := range []func(*Config){
-		func(c *Config) { c.Optimizer = "arow" }, func(c *Config) { c.Optimizer, c.IRLSBatch = "irls", 100 }, func(c *Config) { c.IRLSBatch = 100 },
-		func(c *Config) { c.Noise = "group:0.3" }, func(c *Config) { c.ClassWeight = map[string]float64{"1": 2} },
-		func(c *Config) { c.Calibrate = "on" }, func(c *Config) { c.Threshold = 0.4 }, func(c *Config) { c.MissingPolicy = "rescale" },
+	for _, change := range []func(*online.Config){
+		func(c *online.Config) { c.Optimizer = "arow" }, func(c *online.Config) { c.Optimizer, c.IRLSBatch = "irls", 100 }, func(c *online.Config) { c.IRLSBatch = 100 },
+		func(c *online.Config) { c.Noise = "group:0.3" }, func(c *online.Config) { c.ClassWeight = map[string]float64{"1": 2} },
+		func(c *online.Config) { c.Calibrate = "on" }, func(c *online.Config) { c.Threshold = 0.4 }, func(c *online.Config) { c.MissingPolicy = "rescale" },
 	} {
-		c := DefaultConfig()
+		c := online.DefaultConfig()
 		c.Loss = "squared"
 		if change(&c); c.Check() == nil {
 			t.Errorf("%+v is not refused", c)

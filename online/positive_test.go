@@ -1,4 +1,4 @@
-package online
+package online_test
 
 import (
 	"math"
@@ -6,17 +6,18 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/online"
 )
 
 // Of two classes that are no usual pair the rarer of the first 1,000 is the positive one, a
 // restart keeps it, and what is named changes measures and the side of the threshold, and
 // neither weights nor scores.
 func TestPositive(t *testing.T) {
-	c := DefaultConfig()
+	c := online.DefaultConfig()
 	c.Noise, c.Threshold, c.CovarianceMaxFields = "none", 0.8, 0
-	teach := func(name string, restart int) *Learner {
+	teach := func(name string, restart int) *online.Learner {
 		var counts [2]int
-		l, err := New(c, event.NewSchema(10, []string{"rare", "usual"}, 2))
+		l, err := online.New(c, event.NewSchema(10, []string{"rare", "usual"}, 2))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,7 +29,7 @@ func TestPositive(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if l, err = Restore(c, blocks); err != nil {
+				if l, err = online.Restore(c, blocks); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -50,7 +51,7 @@ func TestPositive(t *testing.T) {
 		t.Error("a restart changes the measures")
 	}
 	e := &event.Example{Label: 1, Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{.7, 1}}}
-	for _, l := range []*Learner{again, usual, rare} {
+	for _, l := range []*online.Learner{again, usual, rare} {
 		if x, y := scoresOf(found, e), scoresOf(l, e); x[0] != y[0] {
 			t.Errorf("score %v, want %v", y, x)
 		}
@@ -60,7 +61,7 @@ func TestPositive(t *testing.T) {
 		t.Errorf("%s %v %v, %s %v %v", p.Positive, p.Binary.AUC(), p.Binary.AveragePrecision(), q.Positive, q.Binary.AUC(), q.Binary.AveragePrecision())
 	}
 	// The threshold of .8 is that of the positive class.
-	for _, l := range []*Learner{usual, rare} {
+	for _, l := range []*online.Learner{usual, rare} {
 		h, positiveName := l.Published(), l.Report().Positive
 		for _, f := range []float64{-2, -1, 0, 1, 2} {
 			scores := []float64{f}

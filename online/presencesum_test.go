@@ -11,6 +11,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/online/rules"
 	"blankout/online/scaling"
+	"blankout/online/synthetic"
 )
 
 // The variance of a score with presence, the gradient of its expected loss and with the
@@ -23,12 +24,12 @@ func TestPresenceAgainstTheSlowSum(t *testing.T) {
 			for _, name := range []string{"quadratic", "logistic", "hinge:chen:0.5"} {
 				c := DefaultConfig()
 				c.Loss, c.Noise, c.LearningRate, c.Optimizer = name, noise, 0.05, "adagrad"
-				l, s := mustNew(t, c, classes), newStream(3, classes)
-				s.lacks, s.omits = true, true
+				l, s := mustNew(t, c, classes), synthetic.NewStream(3, classes)
+				s.Lacks, s.Omits = true, true
 				seen := &spy{Rule: l.rule}
 				l.rule = seen
 				for i := range 140 {
-					e := s.next()
+					e := s.Next()
 					e.Weight = 1
 					if i == 60 { // in place of scaling.CurveEvents
 						l.scaling.FindKnots(l.table.Len())
@@ -67,12 +68,12 @@ func TestPresenceInEveryRule(t *testing.T) {
 }
 
 func restoredWithPresence(t *testing.T, c Config, classes int) {
-	l, s := mustNew(t, c, classes), newStream(7, classes)
-	other, s2 := mustNew(t, c, classes), newStream(7, classes)
-	s.lacks, s2.lacks, s.omits, s2.omits = true, true, true, true
+	l, s := mustNew(t, c, classes), synthetic.NewStream(7, classes)
+	other, s2 := mustNew(t, c, classes), synthetic.NewStream(7, classes)
+	s.Lacks, s2.Lacks, s.Omits, s2.Omits = true, true, true, true
 	cuts := []int{400, scaling.CurveEvents, scaling.CurveEvents + 60}
 	for i := range scaling.CurveEvents + 120 {
-		e := s.next()
+		e := s.Next()
 		if slices.Contains(cuts, i) {
 			want := slices.Clone(l.Snapshot().Model().Score(e, make([]float64, l.k)))
 			got := l.Learn(e, nil).Scores
@@ -94,7 +95,7 @@ func restoredWithPresence(t *testing.T, c Config, classes int) {
 		} else {
 			l.Learn(e, nil)
 		}
-		other.Learn(s2.next(), nil)
+		other.Learn(s2.Next(), nil)
 	}
 	if l.scaling.Scaler.Curves == nil || !l.scaling.Learned() {
 		t.Fatal("no presence was found")

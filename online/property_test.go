@@ -1,4 +1,4 @@
-package online
+package online_test
 
 import (
 	"bytes"
@@ -12,83 +12,17 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/online"
 	"blankout/online/rules"
+	"blankout/online/synthetic"
 )
-
-// stream makes reproducible events of every kind of field: two readings far
-// from zero, a category, a bag of words and sparse columns, some of them dense.
-type stream struct {
-	r       *rand.Rand
-	classes int
-	lacks   bool // the category is missing from every fourth event
-	e       event.Example
-	omits   bool // leaves a number out of one event in four, so that its presence counts
-}
-
-func newStream(seed uint64, classes int) *stream {
-	return &stream{r: rand.New(rand.NewPCG(seed, 1)), classes: classes}
-}
-
-func streamSchema(classes int) *event.Schema {
-	var names []string
-	for c := range classes {
-		names = append(names, fmt.Sprint("c", c))
-	}
-	s := event.NewSchema(10, names, classes)
-	for _, k := range []event.Kind{event.Numeric, event.Categorical, event.Words, event.Cross} {
-		s.Fields = append(s.Fields, event.Field{Name: k.String(), Kind: k})
-	}
-	s.Fields[1].Group, s.Fields[2].Group = "sensor", "sensor"
-	s.Crosses, s.Fields[4].Name = [][2]string{{s.Fields[1].Name, s.Fields[3].Name}}, s.Fields[1].Name+"^"+s.Fields[3].Name
-	return s
-}
-
-func (s *stream) next() *event.Example {
-	e, r := &s.e, s.r
-	e.Features.Index, e.Features.Value, e.Field = e.Features.Index[:0], e.Features.Value[:0], e.Field[:0]
-	add := func(column uint32, field uint16, x float64) {
-		e.Features.Index = append(e.Features.Index, column)
-		e.Features.Value = append(e.Features.Value, x)
-		e.Field = append(e.Field, field)
-	}
-	label := r.IntN(s.classes)
-	shift := float64(label)
-	add(1, 0, 5+shift+r.NormFloat64()) // sparse and dense
-	if r.IntN(20) > 0 {
-		add(2, 0, 3*r.Float64())
-	}
-	add(3, 1, 300+20*shift+40*r.NormFloat64())
-	if !s.omits || r.IntN(4) > 0 {
-		add(4, 1, -1e-3*(1+r.Float64()))
-	}
-	e.Missing = e.Missing[:0]
-	missing := 2
-	if s.lacks {
-		missing = r.IntN(8)
-	}
-	switch missing {
-	case 0: // null
-		e.Missing = append(e.Missing, 2)
-	case 1: // left out
-	default:
-		add(10+uint32(r.IntN(4)), 2, 1)
-	}
-	for c := uint32(20); c < 40; c++ {
-		if r.IntN(6) == 0 || r.IntN(40) == 20+label {
-			add(c, 3, 1)
-		}
-	}
-	add(50+uint32(r.IntN(3)), 4, 200*r.NormFloat64())
-	e.Label, e.Weight = label, []float64{1, 1, 1, 2, 0.5, 1.5}[r.IntN(6)]
-	return e
-}
 
 // eachConfig runs f for rules, losses, noises and numbers of classes that go together: for all of them, or for
 // so many that any two values that go together do in one.
-func eachConfig(t *testing.T, all bool, f func(t *testing.T, c Config, classes int)) {
+func eachConfig(t *testing.T, all bool, f func(t *testing.T, c online.Config, classes int)) {
 	t.Helper()
 	type setting struct {
-		c       Config
+		c       online.Config
 		classes int
 		pairs   [][2]string
 	}
@@ -100,7 +34,7 @@ func eachConfig(t *testing.T, all bool, f func(t *testing.T, c Config, classes i
 					if classes > 2 && (noise == "none" || noise == "poisson" || noise == "gaussian:0.3" || noise == "laplace:0.1") {
 						continue
 					}
-					c := DefaultConfig()
+					c := online.DefaultConfig()
 					c.Optimizer, c.Loss, c.Noise = rule.Name, loss, noise
 					if noise == "auto and silent" {
 						c.Noise, c.SilentMissing = "auto", 0.4
@@ -152,9 +86,9 @@ func eachConfig(t *testing.T, all bool, f func(t *testing.T, c Config, classes i
 	}
 }
 
-func mustNew(t testing.TB, c Config, classes int) *Learner {
+func mustNew(t testing.TB, c online.Config, classes int) *online.Learner {
 	t.Helper()
-	l, err := New(c, streamSchema(classes))
+	l, err := online.New(c, synthetic.StreamSchema(classes))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +96,7 @@ func mustNew(t testing.TB, c Config, classes int) *Learner {
 }
 
 // stateOf returns everything of a Learner as bytes.
-func stateOf(t testing.TB, l *Learner) []byte {
+func stateOf(t testing.TB, l *online.Learner) []byte {
 	t.Helper()
 	blocks, err := l.Blocks()
 	if err != nil {
@@ -178,13 +112,13 @@ func stateOf(t testing.TB, l *Learner) []byte {
 
 func TestEveryRule(t *testing.T) {
 	longtest.NotRaced(t)
-	eachConfig(t, longtest.Asked(), func(t *testing.T, c Config, classes int) {
+	eachConfig(t, longtest.Asked(), func(t *testing.T, c online.Config, classes int) {
 		const n, cut = 160, 77
-		l, s := mustNew(t, c, classes), newStream(7, classes)
-		other, s2 := mustNew(t, c, classes), newStream(7, classes)
-		s.lacks, s2.lacks = true, true
+		l, s := mustNew(t, c, classes), synthetic.NewStream(7, classes)
+		other, s2 := mustNew(t, c, classes), synthetic.NewStream(7, classes)
+		s.Lacks, s2.Lacks = true, true
 		for i := range n {
-			e := s.next()
+			e := s.Next()
 			// What a reader of the snapshot predicts is what Learn scores.
 			if i == cut {
 				want := l.Snapshot().Model().Score(e, make([]float64, l.Published().Outputs))
@@ -216,11 +150,11 @@ func TestEveryRule(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if other, err = Restore(c, blocks); err != nil {
+				if other, err = online.Restore(c, blocks); err != nil {
 					t.Fatal(err)
 				}
 			}
-			other.Learn(s2.next(), nil)
+			other.Learn(s2.Next(), nil)
 		}
 		if !bytes.Equal(stateOf(t, l), stateOf(t, other)) {
 			t.Error("saved and restored on the way, the state is another")
@@ -233,7 +167,7 @@ func TestEveryRule(t *testing.T) {
 func TestWeightTwo(t *testing.T) {
 	for _, rule := range rules.Table {
 		for _, loss := range []string{"logistic", "hinge"} {
-			c := DefaultConfig()
+			c := online.DefaultConfig()
 			if rule.Name == "irls" {
 				continue // 2 counts as one event of weight 2 in its window
 			}
@@ -242,9 +176,9 @@ func TestWeightTwo(t *testing.T) {
 				c.C = math.Inf(1)
 			}
 			once, twice := mustNew(t, c, 3), mustNew(t, c, 3)
-			s := newStream(3, 3)
+			s := synthetic.NewStream(3, 3)
 			for range 100 {
-				e := s.next()
+				e := s.Next()
 				e.Weight = 2
 				once.Learn(e, nil)
 				e.Weight = 1
@@ -265,72 +199,6 @@ func TestWeightTwo(t *testing.T) {
 	}
 }
 
-// A level of a bank learns what it would learn alone, to the bit: its weights, its
-// average and which of the two it publishes. That holds beyond the events at which
-// averages are left behind, and at which the stream stands still for one level and not
-// for the others: for a while the features mean something else.
-func TestBankLevelsLearnAsIfAlone(t *testing.T) {
-	longtest.NotRaced(t)
-	for _, classes := range []int{2, 3} {
-		c := DefaultConfig()
-		c.Levels, c.OnDrift, c.SilentMissing = []float64{0, 0.3, 0.7}, "log", 0.5 // each alone hears other alarms
-		bank, s := mustNew(t, c, classes), newStream(11, classes)
-		var alone []*Learner
-		for _, q := range c.Levels {
-			one := c
-			one.Noise, one.SilentMissing = loss.Dropout{Q: q}.String(), 0
-			alone = append(alone, mustNew(t, one, classes))
-		}
-		one := c
-		one.Noise, one.SilentMissing = loss.Silent{D: c.SilentMissing}.String(), 0
-		alone = append(alone, mustNew(t, one, classes))
-		var restarted, steady [4]bool
-		for n := range 20_000 - 6000*(classes-2) {
-			e := s.next()
-			if n >= 9000 && n < 12_000 {
-				e.Label = (e.Label + 1) % classes
-			}
-			bank.Learn(e, nil)
-			for v, l := range alone {
-				was := l.levels[0].Taken
-				l.Learn(e, nil)
-				restarted[v] = restarted[v] || l.levels[0].Taken < was
-				steady[v] = steady[v] || l.levels[0].Steady()
-			}
-			if n%1000 == 999 {
-				sameAsAlone(t, n+1, bank, alone)
-			}
-		}
-		if slices.Contains(restarted[:], false) || classes == 2 && !slices.Contains(steady[:], true) {
-			t.Errorf("%d classes: averages began anew: %v, the stream stood still: %v; want all of the first, one of the second", classes, restarted, steady)
-		}
-	}
-}
-
-// sameAsAlone compares the levels of a bank with Learners of one level each.
-func sameAsAlone(t *testing.T, events int, bank *Learner, alone []*Learner) {
-	t.Helper()
-	for v, l := range alone {
-		a, b := &bank.levels[v], &l.levels[0]
-		if a.Pace != b.Pace {
-			t.Fatalf("after %d events, level %s: average and adaptation are %+v in the bank, %+v alone", events, a.noise, a, b)
-		}
-		for i := -1; i < bank.table.Len(); i++ {
-			column, row, own := uint32(0), bank.bias, l.bias
-			if i >= 0 {
-				column, row = bank.table.Column(i)
-				own = l.table.Row(column)
-			}
-			for part := range 3 {
-				got, want := bank.layout.Part(row, part)[v*l.k:(v+1)*l.k], l.layout.Part(own, part)
-				if !slices.Equal(got, want) {
-					t.Fatalf("after %d events, level %s, row %d (column %d), part %d: %v in the bank, %v alone", events, a.noise, i, column, part, got, want)
-				}
-			}
-		}
-	}
-}
-
 // Poison leaves every rule and loss able to go on as before: values that are no
 // numbers or beyond all limits are refused and counted, readings that jump by
 // twelve orders of magnitude or to the limit, and an event of a great many features,
@@ -338,16 +206,16 @@ func sameAsAlone(t *testing.T, events int, bank *Learner, alone []*Learner) {
 func TestPoison(t *testing.T) {
 	longtest.NotRaced(t)
 	tried := 0
-	eachConfig(t, false, func(t *testing.T, c Config, classes int) {
+	eachConfig(t, false, func(t *testing.T, c online.Config, classes int) {
 		if tried++; !longtest.Some(tried, 2) {
 			return
 		}
 		l, calm := mustNew(t, c, classes), mustNew(t, c, classes)
-		s, s2 := newStream(13, classes), newStream(13, classes)
+		s, s2 := synthetic.NewStream(13, classes), synthetic.NewStream(13, classes)
 		wrong, calmWrong := 0, 0
 		const n = 1200
 		for i := range n {
-			e := s.next()
+			e := s.Next()
 			switch i {
 			case 500, 502:
 				for j := range e.Features.Value {
@@ -385,7 +253,7 @@ func TestPoison(t *testing.T) {
 					t.Error("an infinite weight was learned")
 				}
 			}
-			calmScores := calm.Learn(s2.next(), nil).Scores
+			calmScores := calm.Learn(s2.Next(), nil).Scores
 			if i > 800 {
 				if model.Predict(scores) != label {
 					wrong++
@@ -406,7 +274,7 @@ func TestPoison(t *testing.T) {
 }
 
 // finite checks that every number of a Learner is one.
-func finite(t *testing.T, l *Learner) {
+func finite(t *testing.T, l *online.Learner) {
 	t.Helper()
 	check := func(what string, row []float64) {
 		for i, x := range row {
@@ -426,10 +294,10 @@ func finite(t *testing.T, l *Learner) {
 // An event of a million features, then another life.
 func TestMillionFeatures(t *testing.T) {
 	longtest.NotRaced(t)
-	c := DefaultConfig()
+	c := online.DefaultConfig()
 	c.Noise, c.UnlabeledWeight = "dropout:0.3", 0.1
 	l, calm := mustNew(t, c, 2), mustNew(t, c, 2)
-	s, s2 := newStream(3, 2), newStream(3, 2)
+	s, s2 := synthetic.NewStream(3, 2), synthetic.NewStream(3, 2)
 	const million = 1_000_000
 	many := &event.Example{Weight: 1, Features: event.Vec{Index: make([]uint32, million), Value: make([]float64, million)}}
 	for j := range many.Features.Index {
@@ -441,12 +309,12 @@ func TestMillionFeatures(t *testing.T) {
 			many.Label = []int{event.Unlabeled, 1}[i-300]
 			l.Learn(many, nil)
 		}
-		e := s.next()
+		e := s.Next()
 		label := e.Label
 		if model.Predict(l.Learn(e, nil).Scores) != label && i > 400 {
 			wrong++
 		}
-		if model.Predict(calm.Learn(s2.next(), nil).Scores) != label && i > 400 {
+		if model.Predict(calm.Learn(s2.Next(), nil).Scores) != label && i > 400 {
 			calmWrong++
 		}
 	}
@@ -457,14 +325,14 @@ func TestMillionFeatures(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	l := mustNew(t, DefaultConfig(), 2)
-	s := newStream(1, 2)
+	l := mustNew(t, online.DefaultConfig(), 2)
+	s := synthetic.NewStream(1, 2)
 	for range 50 {
-		l.Learn(s.next(), nil)
+		l.Learn(s.Next(), nil)
 	}
 	before := l.Report().Features
 	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e308, -1e31} {
-		e := s.next()
+		e := s.Next()
 		e.Features.Value[0] = x
 		if got := l.Learn(e, nil).Scores; got != nil {
 			t.Errorf("a feature of %v was learned", x)
@@ -478,11 +346,11 @@ func TestRefused(t *testing.T) {
 // Classes in order of appearance: a late one is learned, and until then it is
 // never predicted.
 func TestLateClass(t *testing.T) {
-	c := DefaultConfig()
+	c := online.DefaultConfig()
 	c.Noise = "dropout:0.3"
 	schema := event.NewSchema(10, nil, 20)
 	schema.Classes = []string{"a", "b"}
-	l, err := New(c, schema)
+	l, err := online.New(c, schema)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -532,14 +400,14 @@ func TestFixedPoint(t *testing.T) {
 			if !longtest.Some(i+j, 2) {
 				continue
 			}
-			c := DefaultConfig()
+			c := online.DefaultConfig()
 			c.Loss, c.Noise, c.C, c.Standardize, c.Average = name, noise, 0.5, "none", 0.3
 			best := math.NaN()
 			for _, rule := range []string{"adagrad", "sgd"} {
 				c.Optimizer = rule
 				schema := event.NewSchema(4, []string{"0", "1"}, 2)
 				schema.NumericIndices, schema.ColumnGroups = true, &event.ColumnGroups{Every: 2}
-				l, err := New(c, schema)
+				l, err := online.New(c, schema)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -572,7 +440,7 @@ func TestFixedPoint(t *testing.T) {
 							}
 						}
 						if inGroups {
-							v = slowVariance(grouped, groups, events[i].Features.Index, parts)
+							v = synthetic.SlowVariance(grouped, groups, events[i].Features.Index, parts)
 						}
 						value, _, _ := lossOf.At(float64(2*events[i].Label-1), f, v)
 						j += value
@@ -630,32 +498,4 @@ func minimize(f func(w []float64, b float64) float64, dim int) float64 {
 		}
 	}
 	return best
-}
-
-func BenchmarkLearn(b *testing.B) {
-	for _, classes := range []int{2, 10} {
-		for _, noise := range []string{"dropout:0.5", "auto"} {
-			b.Run(fmt.Sprintf("%d/%s", classes, noise), func(b *testing.B) {
-				c := DefaultConfig()
-				c.Noise = noise
-				l, s := mustNew(b, c, classes), newStream(1, classes)
-				var events []event.Example
-				features := 0
-				for range 4000 {
-					e := *s.next()
-					e.Features, e.Field = e.Features.Clone(), slices.Clone(e.Field)
-					events = append(events, e)
-					l.Learn(&e, nil)
-					features += e.Features.Len()
-				}
-				b.ReportAllocs()
-				i := 0
-				for b.Loop() {
-					l.Learn(&events[i%len(events)], nil)
-					i++
-				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(features)*float64(len(events))/float64(l.k), "ns/feature/class")
-			})
-		}
-	}
 }

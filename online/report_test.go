@@ -1,90 +1,25 @@
-package online
+package online_test
 
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/online"
+	"blankout/online/synthetic"
 )
-
-// The lazy half-life against a metric that shrinks at every event.
-func TestHalfLife(t *testing.T) {
-	for _, rule := range []string{"adagrad", "dropout-descent", "irls"} {
-		c := DefaultConfig()
-		c.Optimizer, c.Noise, c.HalfLife = rule, "dropout:0.3", 20
-		if rule == "irls" {
-			c.IRLSBatch = 30
-		}
-		lazy := mustNew(t, c, 2)
-		eager := c
-		eager.HalfLife = 0
-		slow := mustNew(t, eager, 2)
-		s := newStream(9, 2)
-		for i := range 400 {
-			e := s.next()
-			slow.forget(math.Exp2(-1.0 / 20))
-			if i == 200 { // the rebasing must not be seen
-				lazy.forget(1 / lazy.fade.Growth)
-				lazy.fade.Growth = 1
-			}
-			a, b := lazy.Learn(e, nil).Scores[0], slow.Learn(e, nil).Scores[0]
-			if math.Abs(a-b) > 1e-9*(1+math.Abs(b)) {
-				t.Fatalf("%s, event %d: score %v, want %v", rule, i, a, b)
-			}
-		}
-	}
-}
-
-// A half-life in event time: gaps fade by their length, what comes late or
-// without a time fades nothing, and a long gap forgets no more than everything.
-func TestHalfLifeTime(t *testing.T) {
-	for _, rule := range []string{"adagrad", "dropout-descent"} {
-		c := DefaultConfig()
-		c.Optimizer, c.Noise, c.HalfLifeTime, c.HalfLifeStep = rule, "dropout:0.3", 60, 4000
-		lazy := mustNew(t, c, 2)
-		eager := c
-		eager.HalfLifeTime, eager.HalfLifeStep = 0, 0
-		slow := mustNew(t, eager, 2)
-		s, r := newStream(9, 2), rand.New(rand.NewPCG(3, 4))
-		now, latest := int64(1_700_000_000_000), int64(0)
-		for i := range 400 {
-			e := s.next()
-			now += int64(r.IntN(20_000))
-			switch e.Time = now; {
-			case i%10 == 3:
-				e.Time = 0
-			case i%10 == 5:
-				e.Time = now - 40_000
-			case i == 300:
-				now += 1000 * 60 * 50
-				e.Time = now
-			}
-			if e.Time > latest {
-				if latest > 0 {
-					slow.forget(math.Exp2(-float64(e.Time-latest) / 60_000))
-				}
-				latest = e.Time
-			}
-			a, b := lazy.Learn(e, nil).Scores[0], slow.Learn(e, nil).Scores[0]
-			if math.Abs(a-b) > 1e-9*(1+math.Abs(b)) {
-				t.Fatalf("%s, event %d: score %v, want %v", rule, i, a, b)
-			}
-		}
-	}
-}
 
 // The detector keeps quiet while nothing changes and sees the classes exchanged.
 func TestDrift(t *testing.T) {
-	c := DefaultConfig()
+	c := online.DefaultConfig()
 	c.Optimizer, c.Noise, c.Adapt, c.Average = "adagrad", "dropout:0.3", false, 0 // the rest would adapt by itself
 	final := map[string]float64{}
 	for _, c.OnDrift = range []string{"log", "forget", "expert"} {
-		l, s := mustNew(t, c, 2), newStream(21, 2)
+		l, s := mustNew(t, c, 2), synthetic.NewStream(21, 2)
 		for i := range 6000 {
-			e := s.next()
+			e := s.Next()
 			e.Weight = 1
 			if i >= 4000 {
 				e.Label = 1 - e.Label
@@ -107,12 +42,12 @@ func TestDrift(t *testing.T) {
 
 // With t-logistic regression wrong labels have little influence.
 func TestMislabeled(t *testing.T) {
-	c := DefaultConfig()
+	c := online.DefaultConfig()
 	c.Loss, c.Noise, c.MislabeledBelow = "t-logistic:1.7", "none", 0.3
-	l, s, r := mustNew(t, c, 2), newStream(2, 2), rand.New(rand.NewPCG(1, 1))
+	l, s, r := mustNew(t, c, 2), synthetic.NewStream(2, 2), rand.New(rand.NewPCG(1, 1))
 	found, wrong, suspects := 0, 0, 0
 	for i := range 6000 {
-		e := s.next()
+		e := s.Next()
 		// Make the classes easy to tell, and then one label of ten wrong.
 		e.Features.Value[0] = 20 * float64(e.Label)
 		flipped := r.IntN(10) == 0
@@ -141,10 +76,10 @@ func TestMislabeled(t *testing.T) {
 // The forecast against what deletion really does to the published weights.
 func TestForecast(t *testing.T) {
 	for _, classes := range []int{2, 3} {
-		c := DefaultConfig()
+		c := online.DefaultConfig()
 		c.Noise = "dropout:0.3"
 		l, r := mustNew(t, c, classes), rand.New(rand.NewPCG(6, 6))
-		var actual [ForecastPoints]float64
+		var actual [online.ForecastPoints]float64
 		const warm, n = 2000, 6000
 		e := &event.Example{Weight: 1}
 		for i := range warm + n {
@@ -158,7 +93,7 @@ func TestForecast(t *testing.T) {
 			if i >= warm && i%8 == 0 {
 				m := l.Published()
 				for point := range actual {
-					d := ForecastMissing(point)
+					d := online.ForecastMissing(point)
 					kept := event.Example{}
 					for j, column := range e.Features.Index {
 						if r.Float64() >= d {
@@ -180,35 +115,8 @@ func TestForecast(t *testing.T) {
 		}
 		for point, want := range actual {
 			if got := l.Report().Forecast.Declared[point].Error; math.Abs(got-want) > within {
-				t.Errorf("%d classes, %v missing: forecast %v, actual %v", classes, ForecastMissing(point), got, want)
+				t.Errorf("%d classes, %v missing: forecast %v, actual %v", classes, online.ForecastMissing(point), got, want)
 			}
 		}
-	}
-}
-
-// A warning says the same after a restart, figures included.
-func TestWarningSurvivesRestart(t *testing.T) {
-	c := DefaultConfig()
-	l, s := mustNew(t, c, 2), newStream(3, 2)
-	for range 10 {
-		l.Learn(s.next(), nil)
-	}
-	for i := range 2000 {
-		l.watch.Prior.Take(i%2, 1, 3.5, 0, uint64(i))
-	}
-	want := l.Warnings(nil, true)
-	if len(want) != 1 {
-		t.Fatalf("%+v", want)
-	}
-	blocks, err := l.Blocks()
-	if err != nil {
-		t.Fatal(err)
-	}
-	restored, err := Restore(c, blocks)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := restored.Warnings(nil, true); !slices.Equal(got, want) {
-		t.Errorf("restored: %+v\nwant %+v", got, want)
 	}
 }

@@ -1,4 +1,4 @@
-package online
+package online_test
 
 import (
 	"math"
@@ -9,6 +9,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/measure"
+	"blankout/online"
 	"blankout/online/watch"
 )
 
@@ -27,13 +28,13 @@ func turning(n, turn int) (out []*event.Example) {
 	return out
 }
 
-func learnTurning(t *testing.T, turn int, change func(*Config)) *Learner {
+func learnTurning(t *testing.T, turn int, change func(*online.Config)) *online.Learner {
 	t.Helper()
-	c := DefaultConfig()
+	c := online.DefaultConfig()
 	if change != nil {
 		change(&c)
 	}
-	l, err := New(c, event.NewSchema(8, []string{"a", "b"}, 2))
+	l, err := online.New(c, event.NewSchema(8, []string{"a", "b"}, 2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func learnTurning(t *testing.T, turn int, change func(*Config)) *Learner {
 	return l
 }
 
-func ofAge(t *testing.T, l *Learner, age uint64) measure.Aged {
+func ofAge(t *testing.T, l *online.Learner, age uint64) measure.Aged {
 	t.Helper()
 	for _, r := range l.Report().ByAge {
 		if r.Age == age {
@@ -58,7 +59,7 @@ func ofAge(t *testing.T, l *Learner, age uint64) measure.Aged {
 // horizon of that age, they are hardly worse. On a stream that stays as it is there is no such warning.
 func TestStaleWeights(t *testing.T) {
 	longtest.NotRaced(t)
-	stale := func(l *Learner) bool {
+	stale := func(l *online.Learner) bool {
 		is := func(w watch.Warning) bool { return w.Kind == watch.WarnStale }
 		a, b := slices.ContainsFunc(l.Warnings(nil, false), is), slices.ContainsFunc(l.Snapshot().Warnings(nil), is)
 		if a != b {
@@ -74,60 +75,15 @@ func TestStaleWeights(t *testing.T) {
 	if math.Abs(*r.ConstantLogLoss-math.Log(2)) > 0.02 || math.Abs(*r.ConstantError-0.5) > 0.15 {
 		t.Errorf("the shares lose %v and err %v", *r.ConstantLogLoss, *r.ConstantError)
 	}
-	ahead := learnTurning(t, 1000, func(c *Config) { c.ServingStaleness = 1000 })
+	ahead := learnTurning(t, 1000, func(c *online.Config) { c.ServingStaleness = 1000 })
 	if r := ofAge(t, ahead, 1000); *r.LogLoss > *r.ConstantLogLoss+0.05 {
 		t.Errorf("with a horizon log-loss at age 1000: %v, of the shares %v", *r.LogLoss, *r.ConstantLogLoss)
 	}
 	if still := learnTurning(t, 1e6, nil); stale(still) {
 		t.Error("a stream that stays as it is has useless weights")
 	}
-	off := learnTurning(t, 1000, func(c *Config) { c.ServingStaleness, c.Calibrate = 1000, "off" })
+	off := learnTurning(t, 1000, func(c *online.Config) { c.ServingStaleness, c.Calibrate = 1000, "off" })
 	if off.Published().Link != nil || ahead.Published().Link == nil {
 		t.Error("with a horizon there is a link, unless calibrate is off")
-	}
-}
-
-// What a constant loses are the class fractions of the events before, by hand.
-func TestConstantLost(t *testing.T) {
-	l, err := New(DefaultConfig(), event.NewSchema(8, []string{"a", "b"}, 2))
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.watch.Measures.Classes = []uint64{3, 1}
-	for label, want := range [][2]float64{{0, -math.Log(4.0 / 6)}, {1, -math.Log(2.0 / 6)}} {
-		if got := l.constantLost(&event.Example{Label: label}); got.Error != want[0] || math.Abs(got.Loss-want[1]) > 1e-15 {
-			t.Errorf("class %d: %+v, want %v", label, got, want)
-		}
-	}
-}
-
-// The bound of a cautious link is around the class fractions, and grows with the number of models of that age that
-// have been seen; what was learned at another age does not count.
-func TestCautiousLink(t *testing.T) {
-	c := DefaultConfig()
-	c.ServingStaleness = 100
-	l, err := New(c, event.NewSchema(8, []string{"a", "b"}, 2))
-	if err != nil {
-		t.Fatal(err)
-	}
-	width := func() float64 {
-		u := l.linked().LogOdds
-		return u[len(u)-1] - u[0]
-	}
-	l.watch.Measures.Classes = []uint64{29, 9}
-	if u := l.linked().LogOdds; math.Abs((u[0]+u[1])/2+math.Log(3)) > 1e-12 || math.Abs(width()-1.2) > 1e-12 {
-		t.Errorf("the bounds are %v", u)
-	}
-	l.link.Age = 100
-	for n := range 800 {
-		if l.link.Take([]float64{float64(n%40) - 20}, 1, n%40/20, 1); n == 399 && math.Abs(width()-1.2) > 1e-9 {
-			t.Errorf("after four models the bounds are %v apart", width())
-		}
-	}
-	if math.Abs(width()-2.4) > 1e-9 {
-		t.Errorf("after eight models the bounds are %v apart", width())
-	}
-	if l.link.Age = 300; math.Abs(width()-1.2) > 1e-9 {
-		t.Errorf("of another age the bounds are %v apart", width())
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/online/synthetic"
 )
 
 // standardize = "all" against the dense computation: the same events with every
@@ -107,16 +108,16 @@ func TestSettledFeatures(t *testing.T) {
 	for _, start := range []float64{0, 1} {
 		config := DefaultConfig()
 		config.Noise, config.Start = "dropout:0.5", start
-		l, err := New(config, streamSchema(2))
+		l, err := New(config, synthetic.StreamSchema(2))
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := newStream(5, 2)
+		s := synthetic.NewStream(5, 2)
 		for n := range 3000 {
 			if n == 2000 {
 				l.EndPass()
 			}
-			l.Learn(s.next(), nil)
+			l.Learn(s.Next(), nil)
 			now := &l.now
 			for i, row := range l.features() {
 				x, basis, ridge := now.step.X[i], now.step.Basis[i], now.step.Ridge[i]
@@ -125,7 +126,7 @@ func TestSettledFeatures(t *testing.T) {
 				l.steps--
 				l.put(i, row, x)
 				l.steps++
-				if (n+1)%10 != 0 && s.e.Weight <= 1 && (now.step.Basis[i] != basis || now.step.Ridge[i] != ridge) {
+				if (n+1)%10 != 0 && s.E.Weight <= 1 && (now.step.Basis[i] != basis || now.step.Ridge[i] != ridge) {
 					t.Fatalf("event %d, feature %d: basis %v and ridge %v, want %v and %v", n, i, basis, ridge, now.step.Basis[i], now.step.Ridge[i])
 				}
 			}
@@ -181,9 +182,9 @@ func TestColumnThatIsDenseNoMore(t *testing.T) {
 // it before.
 func TestMoveKeepsScores(t *testing.T) {
 	for _, classes := range []int{2, 3} {
-		l, s := mustNew(t, DefaultConfig(), classes), newStream(3, classes)
+		l, s := mustNew(t, DefaultConfig(), classes), synthetic.NewStream(3, classes)
 		for range 1500 {
-			l.Learn(s.next(), nil)
+			l.Learn(s.Next(), nil)
 		}
 		const column, x, ratio, shift = 1, 0.7, 1.01, 0.02
 		row := l.table.Touch(column)

@@ -11,9 +11,9 @@ import (
 	"blankout/online"
 )
 
-// sensors draws events of three numbers in very different units and a class that depends on them; every reading is
+// unitSensors draws events of three numbers in very different units and a class that depends on them; every reading is
 // multiplied by unit.
-func sensors(r *rand.Rand, unit float64) *event.Example {
+func unitSensors(r *rand.Rand, unit float64) *event.Example {
 	x, z, q := 50+3*r.NormFloat64(), 0.002*r.NormFloat64(), r.NormFloat64()
 	label := 0
 	if r.Float64() < 1/(1+math.Exp(-0.8*(x-50)-900*z+1.2*math.Abs(q)-1)) {
@@ -22,7 +22,7 @@ func sensors(r *rand.Rand, unit float64) *event.Example {
 	return &event.Example{Label: label, Weight: 1, Features: event.Vec{Index: []uint32{1, 2, 3}, Value: []float64{x * unit, z * unit, q * unit}}, Field: []uint16{1, 2, 3}}
 }
 
-func sensorLearner(t *testing.T) *online.Learner {
+func unitLearner(t *testing.T) *online.Learner {
 	t.Helper()
 	s := event.NewSchema(8, []string{"a", "b"}, 2)
 	for _, name := range []string{"x", "z", "q"} {
@@ -45,11 +45,11 @@ func TestScalesComeDown(t *testing.T) {
 		unlabeled bool
 	}
 	tested := func(start start) (lost float64) {
-		l, r := sensorLearner(t), rand.New(rand.NewPCG(3, 4))
+		l, r := unitLearner(t), rand.New(rand.NewPCG(3, 4))
 		for i := range 14000 + start.events {
-			e := sensors(r, 1)
+			e := unitSensors(r, 1)
 			if i < start.events {
-				if e = sensors(r, start.unit); start.unlabeled {
+				if e = unitSensors(r, start.unit); start.unlabeled {
 					e.Label = event.Unlabeled
 				}
 			}
@@ -57,7 +57,7 @@ func TestScalesComeDown(t *testing.T) {
 		}
 		m, test := l.Published(), rand.New(rand.NewPCG(5, 6))
 		for range 3000 {
-			e := sensors(test, 1)
+			e := unitSensors(test, 1)
 			f := m.Score(e, make([]float64, 1))[0]
 			if e.Label == 0 {
 				f = -f
@@ -82,14 +82,14 @@ func TestScalesComeDown(t *testing.T) {
 
 // Events without label move no weight and no scale; only mixture weights that were found before may come into force.
 func TestUnlabeledEventsMoveNothing(t *testing.T) {
-	l, r := sensorLearner(t), rand.New(rand.NewPCG(3, 4))
+	l, r := unitLearner(t), rand.New(rand.NewPCG(3, 4))
 	for range 3000 {
-		l.Learn(sensors(r, 1), nil)
+		l.Learn(unitSensors(r, 1), nil)
 	}
-	e := sensors(r, 1)
+	e := unitSensors(r, 1)
 	before := l.Predict(e).Scores[0]
 	for range 3000 {
-		wild := sensors(r, 1e9)
+		wild := unitSensors(r, 1e9)
 		wild.Label = event.Unlabeled
 		l.Learn(wild, nil)
 	}
@@ -100,12 +100,12 @@ func TestUnlabeledEventsMoveNothing(t *testing.T) {
 
 // A restart while samples and readings for knots are being gathered changes nothing.
 func TestScalesComeDownOverRestarts(t *testing.T) {
-	l, r := sensorLearner(t), rand.New(rand.NewPCG(3, 4))
-	again := sensorLearner(t)
+	l, r := unitLearner(t), rand.New(rand.NewPCG(3, 4))
+	again := unitLearner(t)
 	for i := range 6000 {
-		e := sensors(r, 1)
+		e := unitSensors(r, 1)
 		if i < 2200 {
-			e = sensors(r, 1000)
+			e = unitSensors(r, 1000)
 		}
 		if i > 2000 && i%61 == 0 {
 			blocks, err := again.Blocks()

@@ -1,8 +1,6 @@
-package online
+package online_test
 
 import (
-	"blankout/internal/longtest"
-	"blankout/online/watch"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -11,7 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"blankout/internal/longtest"
+	"blankout/online/watch"
+
 	"blankout/internal/event"
+	"blankout/online"
+	"blankout/online/synthetic"
 )
 
 func kinds(warnings []watch.Warning) (out []string) {
@@ -21,28 +24,18 @@ func kinds(warnings []watch.Warning) (out []string) {
 	return out
 }
 
-// drawn returns an event of two classes whose one feature is x; the label follows
-// its sign.
-func drawn(r *rand.Rand) *event.Example {
-	e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{0}, Value: []float64{r.NormFloat64()}}}
-	if e.Features.Value[0] > 0 {
-		e.Label = 1
-	}
-	return e
-}
-
 // The class shares' loss is that of predicting them, and learning what the label
 // depends on is better; noise of a size that no learner copes with is worse, until
 // it ends. A Learner restored in the middle of a block says the same.
 func TestPriorWarning(t *testing.T) {
 	source := rand.NewPCG(1, 1)
 	r := rand.New(source)
-	c := DefaultConfig()
+	c := online.DefaultConfig()
 	c.Standardize, c.LearningRate, c.Noise = "none", 1, "none"
 	l := mustNew(t, c, 2)
 	learn := func(n int, size float64) {
 		for range n {
-			e := drawn(r)
+			e := synthetic.Drawn(r)
 			e.Features.Value[0] *= size
 			if size > 1 {
 				e.Label = r.IntN(4) / 3 // a quarter of them
@@ -50,8 +43,8 @@ func TestPriorWarning(t *testing.T) {
 			l.Learn(e, nil)
 		}
 	}
-	settings := Fingerprint{"label": "label"}
-	warnings := func(l *Learner, final bool) []watch.Warning { // older weights, of which is no word here, are bad at noise
+	settings := online.Fingerprint{"label": "label"}
+	warnings := func(l *online.Learner, final bool) []watch.Warning { // older weights, of which is no word here, are bad at noise
 		return slices.DeleteFunc(l.Warnings(settings, final), func(w watch.Warning) bool { return w.Kind == watch.WarnStale })
 	}
 	learn(2000, 1)
@@ -69,7 +62,7 @@ func TestPriorWarning(t *testing.T) {
 	if w := warnings(l, true); len(w) > 0 {
 		t.Errorf("in the middle of a block: %v", w)
 	}
-	restored, err := Restore(c, blocks)
+	restored, err := online.Restore(c, blocks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,18 +87,18 @@ func TestPriorWarning(t *testing.T) {
 
 // A loss whose scores are no log-odds, and importance, do not raise false alarms.
 func TestPriorNoFalseAlarm(t *testing.T) {
-	for _, set := range []func(*Config){
-		func(c *Config) { c.Loss = "hinge" },
-		func(c *Config) { c.ClassWeight = map[string]float64{"c1": 30} },
-		func(c *Config) { c.Optimizer = "arow" },
-		func(c *Config) {},
+	for _, set := range []func(*online.Config){
+		func(c *online.Config) { c.Loss = "hinge" },
+		func(c *online.Config) { c.ClassWeight = map[string]float64{"c1": 30} },
+		func(c *online.Config) { c.Optimizer = "arow" },
+		func(c *online.Config) {},
 	} {
 		r := rand.New(rand.NewPCG(2, 2))
-		c := DefaultConfig()
+		c := online.DefaultConfig()
 		set(&c)
 		l := mustNew(t, c, 2)
 		for range 3 * 2000 {
-			e := drawn(r)
+			e := synthetic.Drawn(r)
 			if e.Label = 0; e.Features.Value[0]+0.3*r.NormFloat64() > 2.2 { // some 1 %
 				e.Label = 1
 			}
@@ -126,7 +119,7 @@ func TestStreamWarnings(t *testing.T) {
 		return &event.Example{Refused: &event.Refusal{Reason: reason, Detail: `label "7` + "\x1b" + `" is none of them`}}
 	}
 	one := func(r *rand.Rand, i int) *event.Example {
-		e := drawn(r)
+		e := synthetic.Drawn(r)
 		if e.Label = 1; i == 0 {
 			e.Label = 0
 		}
@@ -141,17 +134,17 @@ func TestStreamWarnings(t *testing.T) {
 		saying string
 	}{
 		{"one class", func(r *rand.Rand, i int) *event.Example {
-			e := drawn(r)
+			e := synthetic.Drawn(r)
 			e.Label = 1
 			return e
 		}, 1000, false, []string{watch.WarnOneClass}, `every label of 1000 events is "`},
 		{"one class, not yet", func(r *rand.Rand, i int) *event.Example {
-			e := drawn(r)
+			e := synthetic.Drawn(r)
 			e.Label = 1
 			return e
 		}, 999, false, nil, ""},
 		{"one class at the end", func(r *rand.Rand, i int) *event.Example {
-			e := drawn(r)
+			e := synthetic.Drawn(r)
 			e.Label = 0
 			return e
 		}, 2, true, []string{watch.WarnOneClass}, "every label of 2 events is"},
@@ -160,7 +153,7 @@ func TestStreamWarnings(t *testing.T) {
 		{"at the end", unlabeled, 3, true, []string{watch.WarnUnlabeled}, "none of 3 events"},
 		{"one label", func(r *rand.Rand, i int) *event.Example {
 			if i == 500 {
-				return drawn(r)
+				return synthetic.Drawn(r)
 			}
 			return unlabeled(r, i)
 		}, 1000, true, nil, ""},
@@ -168,34 +161,34 @@ func TestStreamWarnings(t *testing.T) {
 			if i%10 == 0 {
 				return refused(event.ReasonSyntax)
 			}
-			return drawn(r)
+			return synthetic.Drawn(r)
 		}, 2000, false, []string{watch.WarnRefused}, `200 of 2000 records (10 %) were refused: syntax 200 (the first: label "7\x1b" is none of them)`},
 		{"few refused", func(r *rand.Rand, i int) *event.Example {
 			if i%25 == 0 {
 				return refused(event.ReasonSyntax)
 			}
-			return drawn(r)
+			return synthetic.Drawn(r)
 		}, 2000, true, nil, ""},
 		{"repeated", func(r *rand.Rand, i int) *event.Example {
 			if i%2 == 0 {
 				return refused(event.ReasonRepeated)
 			}
-			return drawn(r)
+			return synthetic.Drawn(r)
 		}, 2000, true, nil, ""},
 		{"lately refused", func(r *rand.Rand, i int) *event.Example {
 			if i >= 20000 {
 				return refused(event.ReasonWeight)
 			}
-			return drawn(r)
+			return synthetic.Drawn(r)
 		}, 20500, false, []string{watch.WarnRefused}, "500 of 20500 records (2.44 %), and about 39 % of the latest 1000 were refused: weight 500"},
 		{"refused long ago", func(r *rand.Rand, i int) *event.Example {
 			if i < 500 {
 				return refused(event.ReasonWeight)
 			}
-			return drawn(r)
+			return synthetic.Drawn(r)
 		}, 20500, false, nil, ""},
 		{"stray", func(r *rand.Rand, i int) *event.Example {
-			e := drawn(r)
+			e := synthetic.Drawn(r)
 			if i > 0 && e.Label == 0 {
 				e = refused(event.ReasonLabel)
 			} else if i == 0 {
@@ -208,7 +201,7 @@ func TestStreamWarnings(t *testing.T) {
 		{"one event, and more to come", one, 9999, false, nil, ""},
 		{"one event of many", one, 10000, false, []string{watch.WarnStrayLabel}, `class "c0" has one example of 10000`},
 		{"a rare class", func(r *rand.Rand, i int) *event.Example {
-			e := drawn(r)
+			e := synthetic.Drawn(r)
 			if i == 0 {
 				return refused(event.ReasonLabel)
 			} else if i%200 != 1 {
@@ -219,11 +212,11 @@ func TestStreamWarnings(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(3, 3))
-			l := mustNew(t, DefaultConfig(), 2)
+			l := mustNew(t, online.DefaultConfig(), 2)
 			for i := range c.n {
 				l.Learn(c.next(r, i), nil)
 			}
-			settings := Fingerprint{"label": "target", "format": "json"}
+			settings := online.Fingerprint{"label": "target", "format": "json"}
 			got := l.Warnings(settings, c.final)
 			// What the class shares would have done is another test's matter.
 			got = slices.DeleteFunc(got, func(w watch.Warning) bool { return w.Kind == watch.WarnPrior })
@@ -241,7 +234,7 @@ func TestStreamWarnings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			restored, err := Restore(DefaultConfig(), blocks)
+			restored, err := online.Restore(online.DefaultConfig(), blocks)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -261,7 +254,7 @@ func TestNumbersAsText(t *testing.T) {
 	s.Names = event.NewNames(100)
 	field := s.AddField(event.Field{Name: "price", Kind: event.Categorical})
 	s.AddField(event.Field{Name: "zip", Kind: event.Categorical})
-	l, err := New(DefaultConfig(), s)
+	l, err := online.New(online.DefaultConfig(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +265,7 @@ func TestNumbersAsText(t *testing.T) {
 			s.Names.Add(uint64(2*i+2), fmt.Appendf(nil, "zip=0%d", i))
 			l.SetSchema(s.View())
 		}
-		e := drawn(r)
+		e := synthetic.Drawn(r)
 		e.Field = slices.Repeat([]uint16{field}, e.Features.Len())
 		l.Learn(e, nil)
 	}
@@ -293,61 +286,21 @@ func TestNumbersAsText(t *testing.T) {
 	}
 }
 
-// A field that comes as a number and, in one event of twenty, as a name is named, with how
-// often it is which; seven in a thousand are no reason, and neither are fields of one kind.
-func TestMixedKinds(t *testing.T) {
-	c := DefaultConfig()
-	s := event.NewSchema(10, []string{"a", "b"}, 2)
-	number := s.AddField(event.Field{Name: "amount\x1b", Kind: event.Numeric})
-	name := s.AddField(event.Field{Name: "amount\x1b", Kind: event.Categorical})
-	other := s.AddField(event.Field{Name: "country", Kind: event.Categorical})
-	rare := s.AddField(event.Field{Name: "country", Kind: event.Boolean})
-	l, err := New(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := rand.New(rand.NewPCG(1, 1))
-	for i := range 3000 {
-		e := drawn(r)
-		e.Features = event.Vec{Index: []uint32{0, 5}, Value: []float64{e.Features.Value[0], 1}}
-		e.Field = []uint16{number, other}
-		if r.IntN(20) == 0 {
-			e.Features.Index[0], e.Features.Value[0], e.Field[0] = 1, 1, name
-		}
-		if i%141 == 140 { // 7 of the first 990
-			e.Field[1] = rare
-		}
-		l.Learn(e, nil)
-		if i == 990 {
-			if w := l.Warnings(nil, true); len(w) != 1 || strings.Contains(w[0].Text, "country") {
-				t.Errorf("%v; %+v", w, l.fields.Kinds)
-			}
-		}
-		if w := l.Warnings(nil, false); i < watch.WarnAfter-1 && len(w) > 0 {
-			t.Fatalf("event %d: %v", i, w)
-		}
-	}
-	w := l.Warnings(nil, false)
-	if len(w) != 1 || w[0].Kind != "mixed-kinds" || !strings.Contains(w[0].Text, `"amount\x1b" (numeric in 9`) || !strings.Contains(w[0].Text, "categorical in ") || strings.Contains(w[0].Text, "country") {
-		t.Errorf("%v; %+v", w, l.fields.Kinds)
-	}
-}
-
 // Times that are read in the wrong unit are told, with the field and the value, and a
 // learner that goes on tells them again; times of today are not, and neither are those of
 // records where no field holds them.
 func TestOddTime(t *testing.T) {
-	settings := Fingerprint{"time": "at"}
+	settings := online.Fingerprint{"time": "at"}
 	for _, c := range []struct {
 		time int64
 		want bool
 	}{{1_767_225_600, true}, {1_767_225_600_000, false}, {1_767_225_600_000_000, true}, {0, false}, {-1, false}} {
-		l := mustNew(t, DefaultConfig(), 2)
+		l := mustNew(t, online.DefaultConfig(), 2)
 		for i := range 1200 {
 			e := &event.Example{Label: i % 2, Weight: 1, Time: c.time, Features: event.Vec{Index: []uint32{1}, Value: []float64{float64(i % 2)}}}
 			l.Learn(e, nil)
 		}
-		restored, err := Restore(DefaultConfig(), must(l.Blocks()))
+		restored, err := online.Restore(online.DefaultConfig(), must(l.Blocks()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -361,7 +314,7 @@ func TestOddTime(t *testing.T) {
 				}
 			}
 		}
-		if w := l.Warnings(Fingerprint{}, false); slices.Contains(kinds(w), watch.WarnTime) {
+		if w := l.Warnings(online.Fingerprint{}, false); slices.Contains(kinds(w), watch.WarnTime) {
 			t.Errorf("%v where no field holds the time", kinds(w))
 		}
 	}
@@ -372,24 +325,24 @@ func TestOddTime(t *testing.T) {
 func TestUndeclared(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(*Config)
+		change func(*online.Config)
 		kinds  []event.Kind
 		want   string
 	}{
-		{"words", func(c *Config) { c.ExpectedMissing = 0.5 }, []event.Kind{event.Words, event.Words}, "expected_missing speaks"},
-		{"groups", func(c *Config) { c.ExpectedMissingGroups = 0.5 }, []event.Kind{event.Words}, "expected_missing_groups speaks"},
-		{"a number", func(c *Config) { c.ExpectedMissing = 0.5 }, []event.Kind{event.Words, event.Numeric}, ""},
-		{"silent", func(c *Config) { c.ExpectedMissing, c.SilentMissing = 0.5, 0.5 }, []event.Kind{event.Words}, ""},
-		{"nothing", func(c *Config) {}, []event.Kind{event.Words}, ""},
+		{"words", func(c *online.Config) { c.ExpectedMissing = 0.5 }, []event.Kind{event.Words, event.Words}, "expected_missing speaks"},
+		{"groups", func(c *online.Config) { c.ExpectedMissingGroups = 0.5 }, []event.Kind{event.Words}, "expected_missing_groups speaks"},
+		{"a number", func(c *online.Config) { c.ExpectedMissing = 0.5 }, []event.Kind{event.Words, event.Numeric}, ""},
+		{"silent", func(c *online.Config) { c.ExpectedMissing, c.SilentMissing = 0.5, 0.5 }, []event.Kind{event.Words}, ""},
+		{"nothing", func(c *online.Config) {}, []event.Kind{event.Words}, ""},
 	} {
 		s := event.NewSchema(10, []string{"a", "b"}, 2)
 		var fields []uint16
 		for i, kind := range c.kinds {
 			fields = append(fields, s.AddField(event.Field{Name: fmt.Sprint(i), Kind: kind}))
 		}
-		config := DefaultConfig()
+		config := online.DefaultConfig()
 		c.change(&config)
-		l, err := New(config, s)
+		l, err := online.New(config, s)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,23 +1,22 @@
-package online
+package online_test
 
 import (
 	"bytes"
 	"maps"
-	"math"
 	"slices"
 	"testing"
 
-	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/online/rows"
+	"blankout/online"
 	"blankout/online/rules"
+	"blankout/online/synthetic"
 )
 
 // grownClasses are settings under which classes may come as they like.
-func grownClasses() map[string]Config {
-	all := map[string]Config{}
+func grownClasses() map[string]online.Config {
+	all := map[string]online.Config{}
 	for _, r := range rules.Table {
-		c := DefaultConfig()
+		c := online.DefaultConfig()
 		c.Optimizer, c.Noise = r.Name, "dropout:0.3"
 		switch r.Name {
 		case "arow":
@@ -29,53 +28,11 @@ func grownClasses() map[string]Config {
 		}
 		all[r.Name] = c
 	}
-	bank, groups, scaled := DefaultConfig(), DefaultConfig(), DefaultConfig()
+	bank, groups, scaled := online.DefaultConfig(), online.DefaultConfig(), online.DefaultConfig()
 	groups.Noise = "dropout:0.1+group:0.3"
 	scaled.Noise, scaled.HalfLife, scaled.OnDrift = "gaussian:0.1", 300, "forget"
 	all["bank"], all["groups"], all["gaussian"] = bank, groups, scaled
 	return all
-}
-
-// Where a third class comes, what two classes have taught stays: the output of the second
-// scores as the only one did, and that of the first as its negation.
-func TestWiden(t *testing.T) {
-	for name, c := range grownClasses() {
-		l, s := sensorLearner(t, c), newSensors(5)
-		l.Schema().MaxClasses, l.Schema().Classes = 100, []string{"no", "yes", "c", "d", "e", "f", "g"}
-		s.lost, s.absent = 0.3, true // so that its presence counts
-		s.feed(l, 1500)
-		e := s.next()
-		f := scoresOf(l, e)[0]
-		sumsq := make([]float64, len(l.levels))
-		for v := range sumsq {
-			sumsq[v] = l.levels[v].sumsq[0]
-		}
-		l.grow(&event.Example{Label: 3})
-		l.setAnswerOutputs()
-		got := scoresOf(l, e)
-		if len(got) != 4 || math.Abs(got[0]+f) > 1e-12 || math.Abs(got[1]-f) > 1e-12 {
-			t.Errorf("%s: %v after growing, %v before", name, got, f)
-		}
-		for v, was := range sumsq {
-			if got := l.levels[v].sumsq; got[0] != was || got[1] != was || got[2] != 0 || name == "gaussian" && was == 0 {
-				t.Errorf("%s: sums of squares %v after growing, %v before", name, got, was)
-			}
-		}
-		if l.active != 4 {
-			t.Errorf("%s: %d outputs in use", name, l.active)
-		}
-		for range 40 {
-			e := s.next()
-			e.Label = int(s.n % 4)
-			l.Learn(e, nil)
-		}
-		again := scoresOf(l, e)
-		l.grow(&event.Example{Label: 6})
-		l.setAnswerOutputs()
-		if got := scoresOf(l, e); !slices.Equal(got[:4], again) {
-			t.Errorf("%s: %v after growing from four classes, %v before", name, got, again)
-		}
-	}
 }
 
 // A Learner that is stopped and restored goes on to the same bytes, whether its classes come
@@ -88,11 +45,11 @@ func TestWidenRestart(t *testing.T) {
 			continue
 		}
 		c := all[name]
-		whole, parts, s := sensorLearner(t, c), sensorLearner(t, c), newSensors(6)
-		for _, l := range []*Learner{whole, parts} {
+		whole, parts, s := sensorLearner(t, c), sensorLearner(t, c), synthetic.NewSensors(6)
+		for _, l := range []*online.Learner{whole, parts} {
 			l.Schema().MaxClasses, l.Schema().Classes = 100, []string{"no", "yes", "c", "d", "e"}
 		}
-		s.lost, s.absent = 0.3, true
+		s.Lost, s.Absent = 0.3, true
 		for i := range 1601 {
 			if slices.Contains([]int{300, 401, 1399, 1450, 1600}, i) {
 				got, err := parts.Blocks()
@@ -108,11 +65,11 @@ func TestWidenRestart(t *testing.T) {
 						t.Fatalf("%s: after %d events block %s differs", name, i, want[j].Name)
 					}
 				}
-				if parts, err = Restore(c, got); err != nil {
+				if parts, err = online.Restore(c, got); err != nil {
 					t.Fatal(name, i, err)
 				}
 			}
-			e := s.next()
+			e := s.Next()
 			switch {
 			case i >= 1400:
 				e.Label = i % 5
@@ -122,25 +79,5 @@ func TestWidenRestart(t *testing.T) {
 			whole.Learn(e, nil)
 			parts.Learn(e, nil)
 		}
-	}
-}
-
-// An event that was scored when there were two classes is measured by what it was told, a
-// third class included.
-func TestWidenLater(t *testing.T) {
-	l, s := sensorLearner(t, DefaultConfig()), newSensors(7)
-	l.Schema().MaxClasses, l.Schema().Classes = 100, []string{"no", "yes", "c", "d", "e", "f", "g"}
-	s.feed(l, 500)
-	e := s.next()
-	told := scoresOf(l, e)
-	before := l.Report().Total
-	e.Label = 2
-	l.Learn(e, &Prediction{Learned: l.Report().Events, Scores: told})
-	after := l.Report()
-	if after.Total.Wrong != before.Wrong+1 || len(after.Classes) != 3 || after.Binary != nil {
-		t.Errorf("%+v", after)
-	}
-	if wide := l.widened(told); len(wide) != 3 || wide[0] != -told[0] || wide[1] != told[0] || wide[2] != rows.NoClass {
-		t.Errorf("%v of %v", wide, told)
 	}
 }

@@ -1,8 +1,6 @@
-package online
+package online_test
 
 import (
-	"bytes"
-	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -11,47 +9,9 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/internal/model"
+	"blankout/online"
+	"blankout/online/synthetic"
 )
-
-// fieldStream makes reproducible events of numeric fields, as JSON gives them.
-type fieldStream struct {
-	r *rand.Rand
-	x []float64
-	e event.Example
-	// draw fills x and returns the logarithm of the odds of class 1.
-	draw func(r *rand.Rand, x []float64) float64
-}
-
-func newFields(seed uint64, n int, draw func(*rand.Rand, []float64) float64) *fieldStream {
-	f := &fieldStream{r: rand.New(rand.NewPCG(seed, 14)), x: make([]float64, n), draw: draw}
-	for d := range n {
-		f.e.Features.Index = append(f.e.Features.Index, uint32(d+1))
-		f.e.Field = append(f.e.Field, uint16(d+1))
-	}
-	f.e.Weight = 1
-	return f
-}
-
-// next makes an event. It borrows x, which may be spoilt until the next call.
-func (f *fieldStream) next() *event.Example {
-	odds := f.draw(f.r, f.x)
-	f.e.Label = 0
-	if f.r.Float64() < 1/(1+math.Exp(-odds)) {
-		f.e.Label = 1
-	}
-	f.e.Features.Index, f.e.Field = f.e.Features.Index[:len(f.x)], f.e.Field[:len(f.x)]
-	f.e.Features.Value = append(f.e.Features.Value[:0], f.x...)
-	return &f.e
-}
-
-func fieldsSchema(n int) *event.Schema {
-	s := event.NewSchema(10, []string{"0", "1"}, 2)
-	for d := range n {
-		s.Fields = append(s.Fields, event.Field{Name: fmt.Sprint("f", d), Kind: event.Numeric})
-	}
-	return s
-}
 
 // ordinary is what a shop has: three normal fields, an amount whose logarithm has
 // mean 3 and deviation 1, and the hour of the day. The least expected log-loss is .433.
@@ -68,15 +28,6 @@ func ordinary(r *rand.Rand, x []float64) float64 {
 func payment(r *rand.Rand, x []float64) float64 {
 	ordinary(r, x)
 	return -6 + 1.2*x[0] - x[1] + 0.8*x[2] + math.Log(x[3]) - 3
-}
-
-// steep is five normal fields of which the odds are a steep function.
-func steep(r *rand.Rand, x []float64) (odds float64) {
-	for d := range x {
-		x[d] = r.NormFloat64()
-		odds += 3.5 * x[d] * (1 - 0.1*float64(d))
-	}
-	return odds
 }
 
 // heavy is three normal and two lognormal fields, their logarithms of the given
@@ -105,17 +56,17 @@ type outcome struct{ error, loss float64 } // percent; nats
 func follow(t *testing.T, seed uint64, sparse bool, draw draw, n, from int, spoil spoil) (o outcome) {
 	t.Helper()
 	const width = 5
-	schema := fieldsSchema(width + 1)
+	schema := synthetic.FieldsSchema(width + 1)
 	if sparse {
 		schema = event.NewSchema(10, []string{"0", "1"}, 2)
 	}
-	l, err := New(DefaultConfig(), schema)
+	l, err := online.New(online.DefaultConfig(), schema)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newFields(seed, width, draw)
+	s := synthetic.NewFields(seed, width, draw)
 	for i := range n {
-		e := s.next()
+		e := s.Next()
 		y := float64(2*e.Label - 1)
 		if spoil != nil {
 			spoil(i, e)
@@ -171,7 +122,7 @@ func TestOneWildValue(t *testing.T) {
 			name  string
 			draw  draw
 			field int
-		}{{"steep", steep, 2}, {"ordinary", ordinary, 3}, {"payment", payment, 3}} {
+		}{{"steep", synthetic.Steep, 2}, {"ordinary", ordinary, 3}, {"payment", payment, 3}} {
 			clean := follow(t, 1, sparse, c.draw, 2000, 0, nil).loss
 			for i, at := range positions {
 				for j, wild := range values {
@@ -222,7 +173,7 @@ func TestWildSequences(t *testing.T) {
 	}
 	both(t, func(t *testing.T, sparse bool) {
 		const n, from = 5000, at + 64 + 2000
-		clean := follow(t, 1, sparse, steep, n, from, nil)
+		clean := follow(t, 1, sparse, synthetic.Steep, n, from, nil)
 		sequences := map[string]spoil{
 			"0 1 1e30":                list(0, 1, 1e30),
 			"0 1 0 1 0 1 0 1000":      list(0, 1, 0, 1, 0, 1, 0, 1000),
@@ -241,7 +192,7 @@ func TestWildSequences(t *testing.T) {
 				continue
 			}
 			spoil := sequences[name]
-			if got := follow(t, 1, sparse, steep, n, from, spoil); !(got.error <= clean.error+1.2) || !(got.loss < 2*clean.loss) {
+			if got := follow(t, 1, sparse, synthetic.Steep, n, from, spoil); !(got.error <= clean.error+1.2) || !(got.loss < 2*clean.loss) {
 				t.Errorf("%s: error %.2f %%, log-loss %.3f; clean %.2f, %.3f", name, got.error, got.loss, clean.error, clean.loss)
 			}
 		}
@@ -253,7 +204,7 @@ func TestWildShare(t *testing.T) {
 	longtest.NotRaced(t)
 	both(t, func(t *testing.T, sparse bool) {
 		const n = 6000
-		clean := follow(t, 1, sparse, steep, n, 0, nil)
+		clean := follow(t, 1, sparse, synthetic.Steep, n, 0, nil)
 		for i, share := range []float64{0.005, 0.02} {
 			for _, flip := range []bool{false, true} {
 				for j, wild := range []float64{1e30, -1000} {
@@ -261,7 +212,7 @@ func TestWildShare(t *testing.T) {
 						continue
 					}
 					r := rand.New(rand.NewPCG(3, 3))
-					got := follow(t, 1, sparse, steep, n, 0, func(_ int, e *event.Example) {
+					got := follow(t, 1, sparse, synthetic.Steep, n, 0, func(_ int, e *event.Example) {
 						if r.Float64() < share {
 							if e.Features.Value[2] = wild; flip {
 								e.Label = 1 - e.Label
@@ -292,154 +243,4 @@ func TestHeavyTails(t *testing.T) {
 			}
 		}
 	})
-}
-
-// The transform is chosen by the first readings, or by the configuration.
-func TestTransform(t *testing.T) {
-	c := DefaultConfig()
-	c.FieldTransform = map[string]string{"f1": "none", "f4": "asinh"}
-	l, err := New(c, fieldsSchema(5))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newFields(2, 5, func(r *rand.Rand, x []float64) float64 {
-		for d := range x {
-			x[d] = r.NormFloat64()
-		}
-		x[0], x[1] = math.Exp(4*x[0]), math.Exp(4*x[1])
-		return x[2]
-	})
-	for range 300 {
-		l.Learn(s.next(), nil)
-	}
-	for d, want := range []model.Transform{"asinh", "", "", "", "asinh"} {
-		if got := l.scaling.Scaler.Standardization(l.table.Row(uint32(d + 1))).Transform; got != want {
-			t.Errorf("field f%d: transform %q, want %q", d, got, want)
-		}
-	}
-	for _, change := range []func(*Config){
-		func(c *Config) { c.Transform = "log" }, func(c *Config) { c.FieldTransform = map[string]string{"f0": "sinh"} },
-	} {
-		c := DefaultConfig()
-		if change(&c); c.Check() == nil {
-			t.Errorf("transform %q, %v: accepted", c.Transform, c.FieldTransform)
-		}
-	}
-}
-
-// renewal returns a learner of steep at an event before its columns are renewed.
-func renewal(t *testing.T, seed uint64) (*Learner, *fieldStream) {
-	c := DefaultConfig()
-	c.Optimizer, c.Average = "adagrad", 0 // mixture weights and averages move at every event
-	l, err := New(c, fieldsSchema(5))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newFields(seed, 5, steep)
-	for range 271 { // 272 is 256 and one sixteenth
-		l.Learn(s.next(), nil)
-	}
-	l.publishSecond() // so that rows hold all that a score is made of
-	return l, s
-}
-
-// A wild reading at which the statistics are renewed leaves the weights and the
-// intercept as they are; an ordinary one moves them, and no score.
-func TestWildReadingAtRenewal(t *testing.T) {
-	for _, wild := range []bool{false, true} {
-		l, s := renewal(t, 4)
-		e := s.next()
-		e.Weight = 1e-30 // which moves no weight by itself
-		if wild {
-			for d := range e.Features.Value {
-				e.Features.Value[d] = 1e5
-			}
-		}
-		probe := &event.Example{Weight: 1, Features: event.Vec{Index: e.Features.Index, Value: []float64{1, -1, 2, 0.5, -2}}, Field: e.Field}
-		row := l.table.Row(3)
-		before, center := slices.Clone(row), l.scaling.Scaler.Standardization(row)
-		bias, score := slices.Clone(l.weights(l.bias)), scoresOf(l, probe)[0]
-		l.Learn(e, nil)
-		if l.scaling.Scaler.Standardization(l.table.Row(3)) == center {
-			t.Fatal("nothing was renewed")
-		}
-		row = l.table.Row(3)
-		same := slices.Equal(before[model.ScalerWidth:], row[model.ScalerWidth:]) && slices.Equal(bias, l.weights(l.bias))
-		if same != wild {
-			t.Errorf("wild %v: the weights stay: %v", wild, same)
-		}
-		if got := scoresOf(l, probe)[0]; !wild && math.Abs(got-score) > 1e-12*math.Abs(score) {
-			t.Errorf("a score of %v became %v", score, got)
-		}
-	}
-}
-
-// A steep weight moves no intercept by more than maxMove, whatever is read.
-func TestNoMoveExtrapolates(t *testing.T) {
-	for _, weight := range []float64{0.5, 30, 1e6} {
-		l, s := renewal(t, 4)
-		l.weights(l.table.Row(3))[0] = weight
-		for i := range 2000 {
-			e := s.next()
-			e.Weight = 1e-30                        // which moves no weight by itself
-			e.Features.Value[2] += float64(i) / 100 // it wanders off
-			before, slope := l.weights(l.bias)[0], l.weights(l.table.Row(3))[0]
-			l.Learn(e, nil)
-			if moved := math.Abs(l.weights(l.bias)[0] - before); moved > 5*maxMove { // of five columns
-				t.Fatalf("event %d, weight %v: the intercept moved by %v", i, weight, moved)
-			}
-			if grown := l.weights(l.table.Row(3))[0] - slope; grown > maxMove {
-				t.Fatalf("event %d: a weight of %v grew by %v", i, slope, grown)
-			}
-		}
-	}
-}
-
-// Saved and restored at any place, the bits are those of a learner that went on.
-func TestReadingsAreState(t *testing.T) {
-	sequence := func(s *fieldStream, i int) *event.Example {
-		e := s.next()
-		if i > 600 {
-			e.Features.Value[1] *= 1e6 // lasts
-		}
-		if i%9 == 3 {
-			e.Features.Value[2] = 1e20
-		}
-		e.Features.Value[4] = max(0, e.Features.Value[4]-2) // nearly always 0
-		return e
-	}
-	for _, kind := range []string{"dropout:0.3", "gaussian:0.3"} {
-		c := DefaultConfig()
-		c.Noise = kind
-		var learners [2]*Learner
-		var streams [2]*fieldStream
-		for k := range learners {
-			l, err := New(c, fieldsSchema(5))
-			if err != nil {
-				t.Fatal(err)
-			}
-			learners[k], streams[k] = l, newFields(7, 5, steep)
-		}
-		for i := range 900 {
-			for k := range learners {
-				learners[k].Learn(sequence(streams[k], i), nil)
-			}
-			if i%13 == 5 {
-				blocks, err := learners[0].Blocks()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if learners[0], err = Restore(c, blocks); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if i%50 == 0 && !bytes.Equal(stateOf(t, learners[0]), stateOf(t, learners[1])) {
-				t.Fatalf("%s, event %d: the states differ", kind, i)
-			}
-		}
-		if row := learners[0].table.Row(2); learners[0].scaling.Scaler.Standardization(row).Scale < 1e5 {
-			t.Errorf("%s: a change that lasts is not let through: %+v", kind, learners[0].scaling.Scaler.Standardization(row))
-		}
-		finite(t, learners[0])
-	}
 }

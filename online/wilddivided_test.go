@@ -1,7 +1,6 @@
-package online
+package online_test
 
 import (
-	"bytes"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -10,72 +9,28 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/online"
+	"blankout/online/synthetic"
 )
-
-// fewColumns makes reproducible events of columns of which each is in half of them
-// only, so that they are divided and never centered: as sparse text, or as products
-// of fields.
-type fewColumns struct {
-	r    *rand.Rand
-	kind event.Kind
-}
-
-const fewWidth = 8
-
-// wildColumns are those that the tests spoil, all at once.
-const wildColumns = fewWidth / 2
-
-func (f *fewColumns) next() *event.Example {
-	e := &event.Example{Weight: 1}
-	odds := -0.5
-	for d := range fewWidth {
-		x := math.Ceil(1.2 * f.r.ExpFloat64())
-		if f.r.Float64() < 0.5 {
-			odds += 1.2 * math.Cos(2*float64(d)) * (x - 1)
-			f.add(e, d+1, x)
-		}
-	}
-	if f.r.Float64() < 1/(1+math.Exp(-2*odds)) {
-		e.Label = 1
-	}
-	return e
-}
-
-func (f *fewColumns) add(e *event.Example, column int, x float64) {
-	e.Features.Index = append(e.Features.Index, uint32(column))
-	e.Features.Value = append(e.Features.Value, x)
-	if f.kind != event.Sparse {
-		e.Field = append(e.Field, uint16(column))
-	}
-}
-
-// change changes the values of the wildColumns that an event has.
-func change(e *event.Example, to func(x float64) float64) {
-	for i, c := range e.Features.Index {
-		if c <= wildColumns {
-			e.Features.Value[i] = to(e.Features.Value[i])
-		}
-	}
-}
 
 // follow learns n events, each spoilt first, and returns the measures of those from
 // an event on as it was labeled before it was spoilt.
-func (f *fewColumns) follow(t *testing.T, mode string, n, from int, spoil spoil) (o outcome) {
+func followFew(t *testing.T, f *synthetic.FewColumns, mode string, n, from int, spoil spoil) (o outcome) {
 	t.Helper()
 	schema := event.NewSchema(10, []string{"0", "1"}, 2)
-	if f.kind != event.Sparse {
-		for range fewWidth + 1 {
-			schema.Fields = append(schema.Fields, event.Field{Name: "a*b", Kind: f.kind})
+	if f.Kind != event.Sparse {
+		for range synthetic.FewWidth + 1 {
+			schema.Fields = append(schema.Fields, event.Field{Name: "a*b", Kind: f.Kind})
 		}
 	}
-	c := DefaultConfig()
+	c := online.DefaultConfig()
 	c.Standardize = mode
-	l, err := New(c, schema)
+	l, err := online.New(c, schema)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range n {
-		e := f.next()
+		e := f.Next()
 		y := float64(2*e.Label - 1)
 		if spoil != nil {
 			spoil(i, e)
@@ -101,8 +56,8 @@ func divided(t *testing.T, f func(t *testing.T, run func(n, from int, s spoil) o
 	}{{"sparse", "auto", event.Sparse}, {"cross", "auto", event.Cross}, {"all", "all", event.Sparse}} {
 		t.Run(c.name, func(t *testing.T) {
 			f(t, func(n, from int, s spoil) outcome {
-				few := &fewColumns{rand.New(rand.NewPCG(1, 15)), c.kind}
-				return few.follow(t, c.mode, n, from, s)
+				few := &synthetic.FewColumns{R: rand.New(rand.NewPCG(1, 15)), Kind: c.kind}
+				return followFew(t, few, c.mode, n, from, s)
 			})
 		})
 	}
@@ -120,7 +75,7 @@ func TestOneWildDivided(t *testing.T) {
 				}
 				got := run(2000, 0, func(i int, e *event.Example) {
 					if i == at {
-						change(e, func(float64) float64 { return wild })
+						synthetic.Change(e, func(float64) float64 { return wild })
 					}
 				}).loss
 				if !(got <= 1.1*clean+0.01) {
@@ -139,10 +94,10 @@ func TestWildSequencesDivided(t *testing.T) {
 	added := func(x ...float64) spoil { // a ninth column
 		return func(i int, e *event.Example) {
 			if k := i - at; k >= 0 && k < len(x) {
-				e.Features.Index = append(e.Features.Index, fewWidth+1)
+				e.Features.Index = append(e.Features.Index, synthetic.FewWidth+1)
 				e.Features.Value = append(e.Features.Value, x[k])
 				if e.Field != nil {
-					e.Field = append(e.Field, fewWidth+1)
+					e.Field = append(e.Field, synthetic.FewWidth+1)
 				}
 			}
 		}
@@ -150,7 +105,7 @@ func TestWildSequencesDivided(t *testing.T) {
 	spoilt := func(first, events int, to func(k int, x float64) float64) spoil {
 		return func(i int, e *event.Example) {
 			if k := i - first; k >= 0 && k < events {
-				change(e, func(x float64) float64 { return to(k, x) })
+				synthetic.Change(e, func(x float64) float64 { return to(k, x) })
 			}
 		}
 	}
@@ -194,7 +149,7 @@ func TestWildShareDivided(t *testing.T) {
 					r := rand.New(rand.NewPCG(3, 3))
 					got := run(n, 0, func(_ int, e *event.Example) {
 						if r.Float64() < share {
-							if change(e, func(float64) float64 { return wild }); flip {
+							if synthetic.Change(e, func(float64) float64 { return wild }); flip {
 								e.Label = 1 - e.Label
 							}
 						}
@@ -206,46 +161,4 @@ func TestWildShareDivided(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Saved and restored at any place, the bits are those of a learner that went on.
-func TestDividedAreState(t *testing.T) {
-	for _, mode := range []string{"auto", "scale", "all"} {
-		c := DefaultConfig()
-		c.Standardize, c.Noise = mode, "dropout:0.3"
-		var learners [2]*Learner
-		var streams [2]*fewColumns
-		for k := range learners {
-			l, err := New(c, event.NewSchema(10, []string{"0", "1"}, 2))
-			if err != nil {
-				t.Fatal(err)
-			}
-			learners[k], streams[k] = l, &fewColumns{rand.New(rand.NewPCG(1, 15)), event.Sparse}
-		}
-		for i := range 1200 {
-			for k := range learners {
-				e := streams[k].next()
-				streams[k].add(e, fewWidth+1, 5+float64(i%7)) // becomes dense
-				if i%50 < 10 {
-					change(e, func(x float64) float64 { return 1e6 * x })
-				}
-				learners[k].Learn(e, nil)
-			}
-			if i%31 == 5 {
-				blocks, err := learners[0].Blocks()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if learners[0], err = Restore(c, blocks); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if i%100 == 0 && !bytes.Equal(stateOf(t, learners[0]), stateOf(t, learners[1])) {
-				t.Fatalf("%s, event %d: the states differ", mode, i)
-			}
-		}
-		if mode != "scale" && len(learners[0].scaling.Scaler.Dense) != 1 {
-			t.Errorf("%s: dense columns %v, want the ninth", mode, learners[0].scaling.Scaler.Dense)
-		}
-	}
 }

@@ -1,0 +1,43 @@
+package synthetic
+
+import (
+	"slices"
+
+	"blankout/internal/event"
+	"blankout/internal/loss"
+)
+
+// SlowGroups returns by column of an event of streamSchema the groups that the feature
+// dies with.
+func SlowGroups(e *event.Example, columns []uint32) [][]string {
+	out := make([][]string, len(columns))
+	for i, column := range columns {
+		out[i] = []string{""}
+		if j := slices.Index(e.Features.Index, column); j >= 0 {
+			out[i] = [][]string{{""}, {"sensor"}, {"sensor"}, {"words"}, {"sensor", "words"}}[e.Field[j]]
+		}
+	}
+	return out
+}
+
+// SlowVariance is that of the noisy score whose features have these parts in it: the sum
+// over all pairs of features of their covariance. The product of two features' factors
+// has the expectation of the squares of those that both share.
+// Columns of one feature, a number and the hats of its curve, share what it alone dies of.
+func SlowVariance(n loss.GroupDropout, groups [][]string, features []uint32, parts []float64) (v float64) {
+	for i, a := range parts {
+		for j, b := range parts {
+			square := 1.0
+			for _, g := range groups[i] {
+				if slices.Contains(groups[j], g) {
+					square /= 1 - n.Rate(g)
+				}
+			}
+			if features[i] == features[j] {
+				square /= 1 - n.Q
+			}
+			v += a * b * (square - 1)
+		}
+	}
+	return v
+}
