@@ -370,9 +370,7 @@ func (l *answering) sumGone() {
 		}
 		add := func(column uint32, x float64) {
 			if place, known := slices.BinarySearch(s.expert.Columns(), column); known && x != 0 {
-				for k := range l.k {
-					to[l.n+k] += x * s.expert.Weight(k, place)
-				}
+				s.expert.AddWeights(to[l.n:], x, place)
 			}
 		}
 		add(column, z)

@@ -411,10 +411,7 @@ func (l *answering) sumTerms() {
 		if place < 0 {
 			continue
 		}
-		to := s.sums[l.rowOf(feature)*l.k:][:l.k]
-		for k := range to {
-			to[k] += s.x[i] * s.expert.Weight(k, place)
-		}
+		s.expert.AddWeights(s.sums[l.rowOf(feature)*l.k:][:l.k], s.x[i], place)
 	}
 }
 

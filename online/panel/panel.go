@@ -36,6 +36,7 @@ type Panel struct {
 	outputs int
 	weights [][]float64 // see Weights
 	stale   bool        // these are not what the experts say
+	lists   [][]float64 // room, see AddWeights
 
 	event event
 }
@@ -348,6 +349,34 @@ func (p *Panel) Weight(k, i int) float64 {
 		return p.weight(k, i)
 	}
 	return p.weights[k][i]
+}
+
+// AddWeights adds x times Weight(k, i) to to[k], for every output k.
+func (p *Panel) AddWeights(to []float64, x float64, i int) {
+	if !p.stale {
+		for k := range to {
+			to[k] += x * p.weights[k][i]
+		}
+		return
+	}
+	second, lists := i < len(p.newton.Columns()), p.lists[:0]
+	if p.curves != nil && i < len(p.curves.Columns()) {
+		for r := range additive.Rates {
+			lists = append(lists, p.curves.Weights(r, i)[:len(to)])
+		}
+	}
+	p.lists = lists
+	parts := p.parts[1:][:len(lists)]
+	for k := range to {
+		w := 0.0
+		if second {
+			w = p.parts[0] * p.newton.Weight(k, i)
+		}
+		for r, part := range parts {
+			w += part * lists[r][k]
+		}
+		to[k] += x * w
+	}
 }
 
 func (p *Panel) weight(k, i int) (w float64) {

@@ -348,3 +348,33 @@ func BenchmarkLearn(b *testing.B) {
 		})
 	}
 }
+
+// AddWeights adds the values that Weight has, to the bit, whether the weights have been listed or not, with and without columns
+// that the second-order expert has no room for.
+func TestAddWeights(t *testing.T) {
+	for _, numbers := range []int{4, 100} { // with two hats each: 300 are too many for the second-order expert
+		for _, outputs := range []int{1, 3} {
+			for _, curves := range []bool{true, false} {
+				p, s := New(settings, outputs, curves), newStream(3, numbers, outputs)
+				s.teach(p, 60)
+				if second := len(p.newton.Columns()); (second == len(p.Columns())) != (numbers == 4) {
+					t.Fatalf("of %d columns the second-order expert has %d", len(p.Columns()), second)
+				}
+				for i := range p.Columns() {
+					want, got := make([]float64, outputs), make([]float64, outputs)
+					for k := range want {
+						want[k] = float64(k) + 0.3
+						got[k] = want[k]
+						want[k] += 0.7 * p.Weight(k, i)
+					}
+					if p.AddWeights(got, 0.7, i); !slices.Equal(got, want) {
+						t.Fatalf("%d numbers, %d outputs: column %d: %v, want %v", numbers, outputs, i, got, want)
+					}
+					if i == len(p.Columns())/2 {
+						p.Weights(0)
+					}
+				}
+			}
+		}
+	}
+}
