@@ -47,7 +47,7 @@ func flipped(t *testing.T, seed uint64, onDrift string, restarts bool) (wrong fl
 			e.Label = 1
 		}
 		if restarts && i >= 10_000 && i%41 == 0 {
-			blocks, err := l.Blocks()
+			blocks, err := l.Snapshot().Blocks()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,20 +17,11 @@ import (
 	"blankout/online/rows"
 )
 
-// Models returns the model that would be published at each noise level, and which of
-// them has the largest share. They are for use before the next Learn.
-func (l *Learner) Models() (models []*model.Linear, published int) {
-	for i := range l.levels {
-		models = append(models, l.modelOf(l.one(i)))
-	}
-	return models, l.chosen
-}
-
 // Evaluate returns what evaluate.Objective does of the published model. The level whose objective it is has
 // the largest share.
 func (l *Learner) Evaluate(ctx context.Context, s event.Source, threads int) (objective, wrong float64, numbers *measure.NumbersReport, err error) {
 	m := evaluate.Model{
-		Linear: l.Published().Apart(), Noise: l.levels[l.chosen].noise, Loss: l.set.loss, C: l.config.C, Penalized: l.config.Intercept == "penalized",
+		Linear: l.published().WithCovariance(l.filling.Covariance).Compact().Apart(), Noise: l.levels[l.chosen].noise, Loss: l.set.loss, C: l.config.C, Penalized: l.config.Intercept == "penalized",
 		Bound: l.groups != nil || l.scaling.Scaler.Curves != nil, Classes: l.classes, Active: l.activeScores(), Decision: l.decision(), Dead: l.readsWhenDead,
 	}
 	if l.set.numbers {

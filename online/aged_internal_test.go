@@ -85,7 +85,7 @@ func (c agedCase) resumes(t *testing.T, l *Learner, stops ...int) {
 	}
 	for n, e := range c.events {
 		if slices.Contains(stops, n) {
-			blocks, err := all[1].Blocks()
+			blocks, err := all[1].Snapshot().Blocks()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -177,7 +177,7 @@ func TestFrozenModel(t *testing.T) {
 					mix[v], l.second.mixes[r], l.second.made[r] = 1, mix, true
 				}
 			}
-			published, frozen := l.Published(), l.frozen()
+			published, frozen := l.published(), l.frozen()
 			frozen.Schema = l.schema
 			for _, e := range c.events[1600:] {
 				want, got := published.Score(e, make([]float64, l.k)), frozen.Score(e, make([]float64, l.k))

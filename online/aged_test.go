@@ -167,7 +167,7 @@ func TestAgedAnswers(t *testing.T) {
 					old[j].add(l, held[born], e)
 				}
 				if n%1000 == 0 {
-					held[n] = l.Published()
+					held[n] = l.Snapshot().Model()
 				}
 			}
 			got := l.Report().ByAge
@@ -262,7 +262,7 @@ func TestAgedFirstPassAlone(t *testing.T) {
 	if sampled(l) != was || was[1] == 0 {
 		t.Errorf("answered %v events, %v in the first pass", sampled(l), was)
 	}
-	blocks, err := l.Blocks()
+	blocks, err := l.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}

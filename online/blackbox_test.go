@@ -43,6 +43,8 @@ func (b boxed) Decision() model.Decision {
 
 func (b boxed) Snapshot() *model.Linear { return b.Learner.Snapshot().Model() }
 
+func (b boxed) Blocks() ([]event.Block, error) { return b.Learner.Snapshot().Blocks() }
+
 func TestBlackBox(t *testing.T) {
 	longtest.NotRaced(t)
 	blackbox.Run(t, blackbox.Maker{

@@ -40,7 +40,7 @@ func TestLinkOfWrongLabels(t *testing.T) {
 		learners[calibrate] = l
 	}
 	off, auto, on := learners["off"], learners["auto"], learners["on"]
-	if off.Published().Link != nil || auto.Published().Link == nil || on.Published().Link == nil {
+	if off.Snapshot().Model().Link != nil || auto.Snapshot().Model().Link == nil || on.Snapshot().Model().Link == nil {
 		t.Fatal("not those that calibrate have a link")
 	}
 	now, plain := auto.Report(), off.Report()
@@ -48,18 +48,18 @@ func TestLinkOfWrongLabels(t *testing.T) {
 	if !(*a.RecentLogLoss < *b.RecentLogLoss-0.01) || *a.CalibrationError > 0.04 || *b.CalibrationError < 0.06 {
 		t.Errorf("recent log-loss %v, without a link %v; calibration error %v", *a.RecentLogLoss, *b.RecentLogLoss, *a.CalibrationError)
 	}
-	r, m := rand.New(rand.NewPCG(9, 2)), auto.Published()
+	r, m := rand.New(rand.NewPCG(9, 2)), auto.Snapshot().Model()
 	for range 200 {
 		e := flipped(r, 0)
 		scores := m.Score(e, make([]float64, 1))
 		if got, want := m.Decision().Probability(scores[0]), auto.decision().Probability(scores[0]); got != want {
 			t.Fatalf("the model says %v, the learner %v", got, want)
 		}
-		if other := off.Published().Score(e, make([]float64, 1)); other[0] != scores[0] {
+		if other := off.Snapshot().Model().Score(e, make([]float64, 1)); other[0] != scores[0] {
 			t.Fatalf("weights depend on calibrate: %v and %v", scores[0], other[0])
 		}
 	}
-	blocks, err := auto.Blocks()
+	blocks, err := auto.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,14 +72,14 @@ func TestLinkOfWrongLabels(t *testing.T) {
 		auto.Learn(flipped(x, 0.1), nil)
 		again.Learn(flipped(y, 0.1), nil)
 	}
-	p, _ := auto.Blocks()
-	q, _ := again.Blocks()
+	p, _ := auto.Snapshot().Blocks()
+	q, _ := again.Snapshot().Blocks()
 	if !reflect.DeepEqual(p, q) {
 		t.Error("a restart goes on otherwise")
 	}
 	c := auto.Config()
 	c.Calibrate = "off"
-	if changed, err := Restore(c, blocks); err != nil || changed.Published().Link != nil {
+	if changed, err := Restore(c, blocks); err != nil || changed.Snapshot().Model().Link != nil {
 		t.Errorf("with calibrate off there is a link (%v)", err)
 	}
 	c.Calibrate, c.ClassWeight = "auto", map[string]float64{"b": 8}

@@ -141,7 +141,7 @@ func declaredErrors(t *testing.T, format string, picture, groups bool, filled in
 		read()
 		l.Learn(&e, nil)
 	}
-	m := l.Published()
+	m := l.Snapshot().Model()
 	wrong := func(of *event.Example) float64 {
 		if m.Predict(m.Score(of, make([]float64, readingClasses))) != e.Label {
 			return 1.0 / deadEvents

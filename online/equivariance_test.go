@@ -40,7 +40,7 @@ func numberEvent(r *rand.Rand) *event.Example {
 
 // predicted returns what the published model predicts for an event.
 func predicted(l *online.Learner, e *event.Example) float64 {
-	m := l.Published()
+	m := l.Snapshot().Model()
 	return m.Value(m.Score(e, make([]float64, 1))[0])
 }
 
@@ -157,7 +157,7 @@ func TestOutliersAmongTargets(t *testing.T) {
 					}
 					l.Learn(numberEvent(r), nil)
 				}
-				off, in, m := 0.0, 0.0, l.Published()
+				off, in, m := 0.0, 0.0, l.Snapshot().Model()
 				for range 2000 {
 					e := numberEvent(r)
 					value := m.Value(m.Score(e, make([]float64, 1))[0])

@@ -104,7 +104,7 @@ func TestNothingOverflows(t *testing.T) {
 								}
 							}
 						}
-						if _, err := l.Blocks(); err != nil {
+						if _, err := l.Snapshot().Blocks(); err != nil {
 							t.Error(err)
 						}
 						if _, err := json.Marshal(l.Report()); err != nil {

@@ -55,8 +55,8 @@ func TestStuckIsNull(t *testing.T) {
 					found.Learn(e, nil)
 					null.Learn(e, nil)
 				}
-				m := found.Published()
-				if m.Faults == nil || !slices.Equal(m.Faults.Stuck, []model.StuckField{{Field: 1, Value: 21.25}}) || null.Published().Faults == nil {
+				m := found.Snapshot().Model()
+				if m.Faults == nil || !slices.Equal(m.Faults.Stuck, []model.StuckField{{Field: 1, Value: 21.25}}) || null.Snapshot().Model().Faults == nil {
 					t.Fatalf("%+v", m.Faults)
 				}
 				was := stats(found, 1)
@@ -93,11 +93,11 @@ func TestStuckIsNull(t *testing.T) {
 				// It moves: it counts at once, and is released.
 				delete(s.Stuck, 1)
 				e := s.Next()
-				if got := found.Published().MissingFields(e); len(got) > 0 {
+				if got := found.Snapshot().Model().MissingFields(e); len(got) > 0 {
 					t.Errorf("a moving field is missing: %v", got)
 				}
 				found.Learn(e, nil)
-				if now := stats(found, 1); now[model.StatCount] != was[model.StatCount]+1 || found.Published().Faults != nil {
+				if now := stats(found, 1); now[model.StatCount] != was[model.StatCount]+1 || found.Snapshot().Model().Faults != nil {
 					t.Errorf("the statistics were %v, are %v", was, now)
 				}
 			})
@@ -139,7 +139,7 @@ func TestStuckForLong(t *testing.T) {
 	}
 	feed(25_000)
 	e = s.Next()
-	if got, was := l.Published().MissingFields(e), null.fields.Missing.UsuallyNull; !slices.Equal(got, []string{"a"}) || !slices.Equal(was, []uint16{1}) {
+	if got, was := l.Snapshot().Model().MissingFields(e), null.fields.Missing.UsuallyNull; !slices.Equal(got, []string{"a"}) || !slices.Equal(was, []uint16{1}) {
 		t.Errorf("missing %v, usually null as nulls %v", got, was)
 	}
 	if h := l.Report().Health; h.Raised != 1 || h.Alarms != 1 || h.Fields[0].Missing.Now > 0 {
@@ -149,7 +149,7 @@ func TestStuckForLong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, b := l.Published().Faults, clone.Published().Faults; b == nil || !slices.Equal(a.Stuck, b.Stuck) {
+	if a, b := l.Snapshot().Model().Faults, clone.Snapshot().Model().Faults; b == nil || !slices.Equal(a.Stuck, b.Stuck) {
 		t.Errorf("%+v, of a copy %+v", a, b)
 	}
 }
@@ -157,7 +157,7 @@ func TestStuckForLong(t *testing.T) {
 // checkSameAnswers compares what the readers of a model say of an event with what they say of it with nulls.
 func checkSameAnswers(t *testing.T, l *Learner, e, asNull *event.Example) {
 	t.Helper()
-	blocks, err := l.Blocks()
+	blocks, err := l.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func checkSameAnswers(t *testing.T, l *Learner, e, asNull *event.Example) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, m := range map[string]*model.Linear{"published": l.Published(), "snapshot": l.Snapshot().Model(), "view": l.View().Model(), "checkpoint": read} {
+	for name, m := range map[string]*model.Linear{"compact": l.Snapshot().Model().Compact(), "snapshot": l.Snapshot().Model(), "checkpoint": read} {
 		room := func() []float64 { return make([]float64, max(2, m.Outputs)) }
 		a, b := m.Score(e, room()), m.Score(asNull, room())
 		if !slices.Equal(a, b) || !slices.Equal(a, scoresOf(l, e)) {
@@ -200,7 +200,7 @@ func TestOddReadingsAreNull(t *testing.T) {
 		odd.Learn(e, nil)
 		null.Learn(e, nil)
 	}
-	m := odd.Published()
+	m := odd.Snapshot().Model()
 	if m.Faults == nil || len(m.Faults.Limits) != 4 || m.Faults.Limits[0].Field != 1 || !m.Faults.Limits[0].NoZero || m.Faults.Limits[3].NoZero {
 		t.Fatalf("%+v", m.Faults)
 	}
@@ -220,7 +220,7 @@ func TestOddReadingsAreNull(t *testing.T) {
 	if now := stats(odd, 1); !slices.Equal(now, was) {
 		t.Errorf("the statistics were %v, are %v", was, now)
 	}
-	blocks, err := odd.Blocks()
+	blocks, err := odd.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func TestOddReadingsAreNull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, b := odd.Published().Faults, other.Published().Faults; b == nil || !slices.Equal(a.Limits, b.Limits) {
+	if a, b := odd.Snapshot().Model().Faults, other.Snapshot().Model().Faults; b == nil || !slices.Equal(a.Limits, b.Limits) {
 		t.Errorf("%+v, restored %+v", a, b)
 	}
 	// It is honest: it comes again and again, and counts.
@@ -244,7 +244,7 @@ func TestOddReadingsAreNull(t *testing.T) {
 		}
 	}
 	s.Stuck[1] = 0
-	if got := odd.Published().MissingFields(s.Next()); len(got) > 0 {
+	if got := odd.Snapshot().Model().MissingFields(s.Next()); len(got) > 0 {
 		t.Errorf("missing %v", got)
 	}
 	if plain := stuckLearner(t, s, nil); plain.bounded() {

@@ -49,7 +49,7 @@ func TestStuckRestored(t *testing.T) {
 				t.Fatalf("step %d: %v and %v", n, a, b)
 			}
 		}
-		blocks, err := l.Blocks()
+		blocks, err := l.Snapshot().Blocks()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +59,7 @@ func TestStuckRestored(t *testing.T) {
 		if other, err = online.Restore(online.DefaultConfig(), blocks); err != nil {
 			t.Fatal(err)
 		}
-		if a, b := l.Published().Faults, other.Published().Faults; (a == nil) != (b == nil) || a != nil && !slices.Equal(a.Stuck, b.Stuck) {
+		if a, b := l.Snapshot().Model().Faults, other.Snapshot().Model().Faults; (a == nil) != (b == nil) || a != nil && !slices.Equal(a.Stuck, b.Stuck) {
 			t.Fatalf("step %d: %+v and %+v", n, a, b)
 		}
 	}
@@ -90,16 +90,16 @@ func TestStuckSetting(t *testing.T) {
 	feed(2000)
 	s.Stuck[3] = 0.125
 	feed(200)
-	if h := logs.Report().Health; h.Alarms != 1 || h.Fields[0].Field != "c" || h.Fields[0].Alarms[0].Kind != "stuck" || strings.Contains(h.Fields[0].Alarms[0].Text, "missing") || logs.Published().Faults != nil {
+	if h := logs.Report().Health; h.Alarms != 1 || h.Fields[0].Field != "c" || h.Fields[0].Alarms[0].Kind != "stuck" || strings.Contains(h.Fields[0].Alarms[0].Text, "missing") || logs.Snapshot().Model().Faults != nil {
 		t.Errorf("log: %+v", h.Fields[0])
 	}
-	if h := off.Report().Health; h.Raised != 0 || off.Published().Faults != nil {
+	if h := off.Report().Health; h.Raised != 0 || off.Snapshot().Model().Faults != nil {
 		t.Errorf("off: %+v", h)
 	}
-	if h := l.Report().Health; h.Alarms != 1 || !strings.Contains(h.Fields[0].Alarms[0].Text, "missing where it reads that") || *h.Fields[0].Alarms[0].Value != 0.125 || l.Published().Faults == nil {
+	if h := l.Report().Health; h.Alarms != 1 || !strings.Contains(h.Fields[0].Alarms[0].Text, "missing where it reads that") || *h.Fields[0].Alarms[0].Value != 0.125 || l.Snapshot().Model().Faults == nil {
 		t.Errorf("missing: %+v", h.Fields[0])
 	}
-	blocks, err := l.Blocks()
+	blocks, err := l.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,8 +108,8 @@ func TestStuckSetting(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", how, err)
 		}
-		if alarms := again.Report().Health.Alarms; (again.Published().Faults != nil) != faults || alarms != map[string]int{"missing": 1, "log": 1, "off": 0}[how] {
-			t.Errorf("%s: faults %+v, %d alarms", how, again.Published().Faults, alarms)
+		if alarms := again.Report().Health.Alarms; (again.Snapshot().Model().Faults != nil) != faults || alarms != map[string]int{"missing": 1, "log": 1, "off": 0}[how] {
+			t.Errorf("%s: faults %+v, %d alarms", how, again.Snapshot().Model().Faults, alarms)
 		} else if alarms > 0 && strings.Contains(again.Report().Health.Fields[0].Alarms[0].Text, "missing where") != faults {
 			t.Errorf("%s: %q", how, again.Report().Health.Fields[0].Alarms[0].Text)
 		}
@@ -183,7 +183,7 @@ func TestStuckIsNullToMeasures(t *testing.T) {
 		asNull.Missing, asNull.Features, asNull.Field = []uint16{1}, event.Vec{Index: e.Features.Index[1:], Value: e.Features.Value[1:]}, e.Field[1:]
 		nulls = append(nulls, asNull)
 	}
-	m := l.Published()
+	m := l.Snapshot().Model()
 	for name, say := range map[string]func(events []event.Example) any{
 		"evaluate": func(events []event.Example) any {
 			objective, wrong, _, err := l.Evaluate(t.Context(), &fixedEvents{examples: events}, 1)

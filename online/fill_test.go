@@ -144,7 +144,7 @@ func TestFillIsMeasured(t *testing.T) {
 	for i := range 6000 {
 		e := s.next()
 		if i == 3000 {
-			blocks, err := other.Blocks()
+			blocks, err := other.Snapshot().Blocks()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -179,7 +179,7 @@ func TestFillIsMeasured(t *testing.T) {
 	}
 	// The published model, which has other rows, says the same.
 	e := s.next()
-	if a, b := scoresOf(reference, e), reference.Published().Score(e, make([]float64, 1)); math.Abs(a[0]-b[0]) > 1e-12 {
+	if a, b := scoresOf(reference, e), reference.Snapshot().Model().Score(e, make([]float64, 1)); math.Abs(a[0]-b[0]) > 1e-12 {
 		t.Errorf("the published model scores %v, the learner %v", b, a)
 	}
 }
@@ -232,7 +232,7 @@ func TestFillState(t *testing.T) {
 	for range 2000 {
 		l.Learn(s.next(), nil)
 	}
-	blocks, err := l.Blocks()
+	blocks, err := l.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}

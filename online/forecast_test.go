@@ -24,7 +24,7 @@ func TestForecastAsMeasured(t *testing.T) {
 	for range 8000 {
 		l.Learn(next(), nil)
 	}
-	metrics, m := l.Report(), l.Published()
+	metrics, m := l.Report(), l.Snapshot().Model()
 	forecast, grouping := metrics.Forecasts(), model.NewGrouping(s)
 	if again := metrics.Forecasts(); again.Declared[5].Error != forecast.Declared[5].Error || again.SilentGroups[5].Error != forecast.SilentGroups[5].Error {
 		t.Error("a second call returns another forecast")

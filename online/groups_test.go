@@ -76,7 +76,7 @@ func TestGroupBankRestores(t *testing.T) {
 		for i := range 700 {
 			l.Learn(s.Next(), nil)
 			if i == 333 {
-				blocks, err := other.Blocks()
+				blocks, err := other.Snapshot().Blocks()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -89,7 +89,7 @@ func TestGroupBankRestores(t *testing.T) {
 		if !bytes.Equal(stateOf(t, l), stateOf(t, other)) {
 			t.Errorf("%d classes: the state is another after a restart", classes)
 		}
-		blocks, err := l.Blocks()
+		blocks, err := l.Snapshot().Blocks()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -56,7 +56,7 @@ func texts(l *online.Learner) (out []string) {
 
 // servedError is the share of the next events that the model answers wrongly.
 func servedError(l *online.Learner, s *synthetic.Sensors) float64 {
-	m, wrong := l.Published(), 0.0
+	m, wrong := l.Snapshot().Model(), 0.0
 	for range 5000 {
 		e := s.Next()
 		if model.Predict(m.Score(e, make([]float64, 1))) != e.Label {
@@ -174,7 +174,7 @@ func TestHealthDrift(t *testing.T) {
 	if feed(l, usual, 80_000); l.Report().Health.Raised > 0 {
 		t.Fatalf("%q", texts(l))
 	}
-	blocks, err := l.Blocks()
+	blocks, err := l.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestHealthRestored(t *testing.T) {
 		n    int
 		lost float64
 	}{{5100, 0}, {300, 1}, {1000, 1}, {500, 0}, {3000, 0}} {
-		blocks, err := l.Blocks()
+		blocks, err := l.Snapshot().Blocks()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -106,7 +106,7 @@ func (l *Learner) recall(blocks []event.Block) (past, error) {
 	if err != nil {
 		return past{}, err
 	}
-	return past{p, blocks, p.Published()}, nil
+	return past{p, blocks, p.published().WithCovariance(p.filling.Covariance).Compact()}, nil
 }
 
 // learnLink has the Link learn from what an event was answered with: with a horizon from what readers of a model that

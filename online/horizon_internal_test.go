@@ -8,7 +8,6 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/internal/model"
 	"blankout/online/synthetic"
 )
 
@@ -118,7 +117,7 @@ func TestHorizonBlocks(t *testing.T) {
 	for _, e := range c.events {
 		l.Learn(e, nil)
 	}
-	blocks, err := l.Blocks()
+	blocks, err := l.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +126,7 @@ func TestHorizonBlocks(t *testing.T) {
 	for _, e := range c.events[:100] {
 		young.Learn(e, nil)
 	}
-	youngBlocks, err := young.Blocks()
+	youngBlocks, err := young.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +140,7 @@ func TestHorizonBlocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	after, err := restored.Blocks()
+	after, err := restored.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,8 +185,8 @@ func TestHorizonEndsWithAdoption(t *testing.T) {
 	if l.older() == l {
 		t.Fatal("nothing older tells")
 	}
-	level := l.Snapshot().Level()
-	l.Adopt(slices.Repeat([]*model.Linear{level}, len(l.levels)), func(func(*event.Example)) {}, func() {})
+	levels, _ := l.Snapshot().Levels()
+	l.Adopt(levels, func(func(*event.Example)) {}, func() {})
 	if l.Learn(c.events[600], nil); l.older() != l {
 		t.Errorf("weights that were adopted are judged by what there was %d events ago", l.events-l.older().events)
 	}

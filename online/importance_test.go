@@ -60,7 +60,7 @@ func TestOneWrongEventOfGreatWeight(t *testing.T) {
 					}
 					l.Learn(e, nil)
 				}
-				wrong, m := 0.0, l.Published()
+				wrong, m := 0.0, l.Snapshot().Model()
 				for range 4000 {
 					e := labeled(r, classes)
 					scores := m.Score(e, make([]float64, m.Outputs))

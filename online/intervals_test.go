@@ -35,7 +35,7 @@ func TestIntervalsByValue(t *testing.T) {
 				e.Target = math.Floor(max(0, e.Target/50))
 			}
 			if i >= 6000 {
-				m := l.Published()
+				m := l.Snapshot().Model()
 				value := m.Value(m.Score(e, make([]float64, 1))[0])
 				low, high := m.Interval(value, model.Lacked{})
 				if !(low <= value && value <= high) {
@@ -71,7 +71,7 @@ func TestIntervalContainsItsValue(t *testing.T) {
 		l := regression(t, lossName, "auto")
 		for i := range 400 {
 			e := &event.Example{Target: float64(3 * i), Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{float64(i), 1}}, Field: []uint16{1, 2}}
-			m := l.Published()
+			m := l.Snapshot().Model()
 			value := m.Value(m.Score(e, make([]float64, 1))[0])
 			if low, high := m.Interval(value, model.Lacked{}); i > 1 && !(low <= value && value <= high) {
 				t.Fatalf("%s, event %d: %v lies outside its interval from %v to %v", lossName, i, value, low, high)

@@ -35,7 +35,7 @@ func TestKnown(t *testing.T) {
 		for range 3000 {
 			l.Learn(s.Next(), nil)
 		}
-		blocks, err := l.Blocks()
+		blocks, err := l.Snapshot().Blocks()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func TestKnown(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Gone = 0.5
-		wrong, last := 0, l.Published()
+		wrong, last := 0, l.Snapshot().Model()
 		for range 3000 {
 			e := s.Next()
 			if model.Predict(last.Score(e, make([]float64, 1))) != e.Label {
@@ -100,7 +100,7 @@ func TestKnownTable(t *testing.T) {
 	}
 	r, held := rand.New(rand.NewPCG(7, 4)), map[uint32]int{}
 	restarted := func(c online.Config) *online.Learner {
-		blocks, err := l.Blocks()
+		blocks, err := l.Snapshot().Blocks()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func TestKnownTable(t *testing.T) {
 			t.Fatalf("event %d: a restart has changed the answer", i)
 		}
 	}
-	m := l.Published()
+	m := l.Snapshot().Model()
 	zeros, dense := m.Missing.Zeros, m.Scaler.Dense
 	if len(zeros)+len(dense) != 24 || len(zeros) == 0 || !slices.Equal(m.Covariance.Columns, slices.Sorted(slices.Values(slices.Concat(zeros, dense)))) {
 		t.Fatalf("zeros %v, dense %v, filled in %v", zeros, dense, m.Covariance.Columns)
@@ -146,7 +146,7 @@ func TestKnownTable(t *testing.T) {
 	for range 1000 {
 		fewer.Learn(pictures(r), nil)
 	}
-	if c := fewer.Published().Covariance; len(c.Columns) != 10 {
+	if c := fewer.Snapshot().Model().Covariance; len(c.Columns) != 10 {
 		t.Errorf("%d columns are filled in", len(c.Columns))
 	}
 }
@@ -178,7 +178,7 @@ func TestKnownForecast(t *testing.T) {
 		for range 12_000 {
 			l.Learn(ev(), nil)
 		}
-		m := l.Published()
+		m := l.Snapshot().Model()
 		var left event.Example
 		wrong, asked := 0, 4000
 		for range asked {

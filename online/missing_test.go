@@ -60,7 +60,7 @@ func TestMissingRuleIsMeasured(t *testing.T) {
 	for i := range 6000 {
 		e := s.next()
 		if i == 3000 {
-			blocks, err := other.Blocks()
+			blocks, err := other.Snapshot().Blocks()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,7 +69,7 @@ func TestMissingRuleIsMeasured(t *testing.T) {
 			}
 		}
 		if i >= 2000 && len(e.Field) > 0 {
-			m := reference.Published()
+			m := reference.Snapshot().Model()
 			n := float64(len(e.Field))
 			served += m.Decision().LogLoss(m.Score(e, make([]float64, 1)), e.Label)
 			asIs += m.Decision().LogLoss(m.ScoreRescaled(e, 1, make([]float64, 1)), e.Label)
@@ -91,7 +91,7 @@ func TestMissingRuleIsMeasured(t *testing.T) {
 	for range 2000 {
 		forced.Learn(s.next(), nil)
 	}
-	if forced.Published().Missing.Policies != model.DefaultMissingPolicies() {
-		t.Errorf("forced: %v", forced.Published().Missing.Policies)
+	if forced.Snapshot().Model().Missing.Policies != model.DefaultMissingPolicies() {
+		t.Errorf("forced: %v", forced.Snapshot().Model().Missing.Policies)
 	}
 }

@@ -68,7 +68,7 @@ func TestNumbersForecast(t *testing.T) {
 		for _, e := range events {
 			l.Learn(e, nil)
 		}
-		m := l.Published()
+		m := l.Snapshot().Model()
 		r := rand.New(rand.NewPCG(1, 2))
 		var forecast [ForecastPoints]float64 // of the same weights, over all events
 		drawn := forecast

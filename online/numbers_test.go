@@ -42,14 +42,14 @@ func TestNumbersLearned(t *testing.T) {
 					for i, e := range events {
 						if i == len(events)/2 {
 							var err error
-							if half, err = l.Blocks(); err != nil {
+							if half, err = l.Snapshot().Blocks(); err != nil {
 								t.Fatal(err)
 							}
 							half = cloneBlocks(half)
 						}
 						var model *model.Linear
 						if i%500 == 499 {
-							model = l.Published()
+							model = l.Snapshot().Model()
 						}
 						want := scoresOf(l, e)[0]
 						if got := l.Learn(e, nil).Scores[0]; math.Abs(got-want) > 1e-9*(1+math.Abs(want)) && i > 40 {
@@ -89,7 +89,7 @@ func TestNumbersLearned(t *testing.T) {
 					for _, e := range events[len(events)/2:] {
 						again.Learn(e, nil)
 					}
-					if !slices.EqualFunc(must(again.Blocks()), must(l.Blocks()), func(a, b event.Block) bool { return a.Name == b.Name && string(a.Data) == string(b.Data) }) {
+					if !slices.EqualFunc(must(again.Snapshot().Blocks()), must(l.Snapshot().Blocks()), func(a, b event.Block) bool { return a.Name == b.Name && string(a.Data) == string(b.Data) }) {
 						t.Error("restored in the middle it ends elsewhere")
 					}
 				})
@@ -147,7 +147,7 @@ func TestNumbersWild(t *testing.T) {
 			}
 		}
 		sum, mean, last := 0.0, 0.0, synthetic.NumbersOf(4000, l.Schema().Target, 1)[3000:]
-		m := l.Published()
+		m := l.Snapshot().Model()
 		for _, e := range last {
 			mean += e.Target / float64(len(last))
 		}

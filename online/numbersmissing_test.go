@@ -37,7 +37,7 @@ func TestIntervalCoversWhatIsMissing(t *testing.T) {
 				for _, e := range synthetic.Blanked(events[:6000], learned, 1) {
 					l.Learn(e, nil)
 				}
-				m := l.Published()
+				m := l.Snapshot().Model()
 				if got := m.Missing.Policies[2].Largest(); missing == "auto" && got != model.MissingImpute {
 					t.Errorf("%s: events that lack three tenths are answered by %s, where filling in halves the error", lossName, got)
 				}

@@ -28,7 +28,7 @@ func TestObserved(t *testing.T) {
 	}
 	s := &synthetic.MortalSensors{R: rand.New(rand.NewPCG(1, 2)), Rates: [3]float64{0.6, 0.2, 0}}
 	rates := func() map[string]float64 {
-		n, err := loss.ParseNoise(l.Published().Noise)
+		n, err := loss.ParseNoise(l.Snapshot().Model().Noise)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +43,7 @@ func TestObserved(t *testing.T) {
 			}
 			s.Rates = [3]float64{0.02, 0.2, 0.97}
 		case 21_111: // between reviews
-			blocks, err := l.Blocks()
+			blocks, err := l.Snapshot().Blocks()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +68,7 @@ func TestObserved(t *testing.T) {
 	}
 	// The variance in force is that of a noise that is set to these rates.
 	fixed := DefaultConfig()
-	fixed.Noise = l.Published().Noise
+	fixed.Noise = l.Snapshot().Model().Noise
 	noise := l.levels[0].noise.(loss.GroupDropout)
 	seen := &spy{Rule: l.rule}
 	l.rule = seen

@@ -25,7 +25,7 @@ func TestPositive(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))
 		for i := range 1500 {
 			if i == restart {
-				blocks, err := l.Blocks()
+				blocks, err := l.Snapshot().Blocks()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -62,7 +62,7 @@ func TestPositive(t *testing.T) {
 	}
 	// The threshold of .8 is that of the positive class.
 	for _, l := range []*online.Learner{usual, rare} {
-		h, positiveName := l.Published(), l.Report().Positive
+		h, positiveName := l.Snapshot().Model(), l.Report().Positive
 		for _, f := range []float64{-2, -1, 0, 1, 2} {
 			scores := []float64{f}
 			probability := h.Probabilities(scores, make([]float64, 2))[h.Schema.PositiveClass(positiveName)]

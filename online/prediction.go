@@ -80,7 +80,7 @@ func (l *Learner) Predict(e *event.Example) Prediction {
 	if !e.Usable() {
 		return l.refused()
 	}
-	b, m := &l.predicting, model.Linear{Head: l.head(l.schema), Rows: l.table}
+	b, m := &l.predicting, l.published()
 	b.scores = slices.Grow(b.scores[:0], m.Outputs)[:m.Outputs]
 	p := Prediction{Learned: l.events, Scores: m.Score(e, b.scores)}
 	if !l.shared() && (len(l.levels) > 1 || l.second.knows()) {
@@ -95,7 +95,7 @@ func (l *Learner) Predict(e *event.Example) Prediction {
 	p.Loss, p.Value, p.Low, p.High = l.targetLoss(), math.NaN(), math.NaN(), math.NaN()
 	if l.anyLabel() {
 		p.Value = l.unit.Told(p.Scores[0])
-		p.Low, p.High = l.interval(p.Value, model.ScoreVariance(&m, e))
+		p.Low, p.High = l.interval(p.Value, model.ScoreVariance(m, e))
 	}
 	return p
 }

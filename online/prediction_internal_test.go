@@ -33,7 +33,7 @@ func TestLanesAreWhatIsLearned(t *testing.T) {
 		for range 200 {
 			e := s.Next()
 			p := kept(l.Predict(e))
-			if len(p.Lanes) != 2*l.n+l.second.expert.Count()*l.outputs() || !slices.Equal(p.Scores, l.Published().Score(e, make([]float64, l.outputs()))) && classes < 3 || p.Learned != l.events {
+			if len(p.Lanes) != 2*l.n+l.second.expert.Count()*l.outputs() || !slices.Equal(p.Scores, l.Snapshot().Model().Score(e, make([]float64, l.outputs()))) && classes < 3 || p.Learned != l.events {
 				t.Fatalf("%d classes: %+v", classes, p)
 			}
 			moved := l.scaling.Read.Moved

@@ -85,7 +85,7 @@ func restoredWithPresence(t *testing.T, c Config, classes int) {
 					t.Errorf("event %d, output %d: Learn scored %v, the snapshot scores %v", i, k, got[k], want[k])
 				}
 			}
-			blocks, err := other.Blocks()
+			blocks, err := other.Snapshot().Blocks()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -208,14 +208,14 @@ func TestSharesAreServedAndKept(t *testing.T) {
 		events := slices.Concat(synthetic.OneStrong(4000, 0, 1), synthetic.OneStrong(2000, 0.5, 2))
 		for i, e := range events {
 			if i == 5000 {
-				blocks, err := l.Blocks()
+				blocks, err := l.Snapshot().Blocks()
 				if err != nil {
 					t.Fatal(err)
 				}
 				if l, err = Restore(c, blocks); err != nil {
 					t.Fatal(err)
 				}
-				again, err := l.Blocks()
+				again, err := l.Snapshot().Blocks()
 				if err != nil {
 					t.Fatal(err)
 				}

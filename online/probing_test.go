@@ -30,7 +30,7 @@ func TestLevelsByShare(t *testing.T) {
 			}
 			l.Learn(e, nil)
 		}
-		m := l.Published()
+		m := l.Snapshot().Model()
 		var wrong [2]float64
 		test := synthetic.OneStrong(8000, 0.6, 2)
 		for _, e := range test {

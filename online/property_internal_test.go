@@ -24,7 +24,7 @@ func mustNew(t testing.TB, c Config, classes int) *Learner {
 // stateOf returns everything of a Learner as bytes.
 func stateOf(t testing.TB, l *Learner) []byte {
 	t.Helper()
-	blocks, err := l.Blocks()
+	blocks, err := l.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}

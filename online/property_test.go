@@ -98,7 +98,7 @@ func mustNew(t testing.TB, c online.Config, classes int) *online.Learner {
 // stateOf returns everything of a Learner as bytes.
 func stateOf(t testing.TB, l *online.Learner) []byte {
 	t.Helper()
-	blocks, err := l.Blocks()
+	blocks, err := l.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestEveryRule(t *testing.T) {
 			e := s.Next()
 			// What a reader of the snapshot predicts is what Learn scores.
 			if i == cut {
-				want := l.Snapshot().Model().Score(e, make([]float64, l.Published().Outputs))
+				want := l.Snapshot().Model().Score(e, make([]float64, l.Snapshot().Model().Outputs))
 				for k, f := range l.Learn(e, nil).Scores {
 					if math.Abs(f-want[k]) > 1e-9*(1+math.Abs(want[k])) {
 						t.Errorf("output %d: Learn scored %v, the snapshot scores %v", k, f, want[k])
@@ -146,7 +146,7 @@ func TestEveryRule(t *testing.T) {
 		// The same, saved and restored on the way.
 		for i := range n {
 			if i == cut {
-				blocks, err := other.Blocks()
+				blocks, err := other.Snapshot().Blocks()
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -89,7 +89,7 @@ func TestWarningSurvivesRestart(t *testing.T) {
 	if len(want) != 1 {
 		t.Fatalf("%+v", want)
 	}
-	blocks, err := l.Blocks()
+	blocks, err := l.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,7 +91,7 @@ func TestForecast(t *testing.T) {
 				}
 			}
 			if i >= warm && i%8 == 0 {
-				m := l.Published()
+				m := l.Snapshot().Model()
 				for point := range actual {
 					d := online.ForecastMissing(point)
 					kept := event.Example{}

@@ -63,7 +63,7 @@ func width(t *testing.T, l *online.Learner) int {
 
 func encoded(t *testing.T, l *online.Learner) []event.Block {
 	t.Helper()
-	blocks, err := l.Blocks()
+	blocks, err := l.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}

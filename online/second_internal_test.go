@@ -51,8 +51,8 @@ func TestSecondIsPublished(t *testing.T) {
 			for n := range 2600 {
 				e := s.Next()
 				if n%29 == 0 || n > 2500 {
-					m := l.Published()
-					for _, m := range []model.Model{m, l.Snapshot().Model()} {
+					m := l.Snapshot().Model()
+					for _, m := range []model.Model{m, m.Compact()} {
 						m.Score(e, told)
 						was := slices.Clone(told)
 						if told = scoresOf(l, e); !alike(was, told) {
@@ -61,7 +61,7 @@ func TestSecondIsPublished(t *testing.T) {
 					}
 				}
 				if n == 1700 {
-					blocks, err := l.Blocks()
+					blocks, err := l.Snapshot().Blocks()
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -106,7 +106,7 @@ func TestSecondIsPublished(t *testing.T) {
 			if math.Abs(share-1) > 1e-12 || experts[len(l.levels)].Name != "second order" || second < 0.1 {
 				t.Errorf("%d classes: the experts are %+v", classes, experts)
 			}
-			if c := l.Published().Scaler.Curves; c == nil || len(c.Columns) != 3 || l.Published().Weight(c.Hat(2, 0), 0) == 0 {
+			if c := l.Snapshot().Model().Scaler.Curves; c == nil || len(c.Columns) != 3 || l.Snapshot().Model().Weight(c.Hat(2, 0), 0) == 0 {
 				t.Errorf("%d classes: the curves are %+v", classes, c)
 			}
 		}
@@ -134,7 +134,7 @@ func TestSecondAndOlderRules(t *testing.T) {
 		both.Learn(e, nil)
 	}
 	restore := func(l *Learner, rule string) *Learner {
-		blocks, err := l.Blocks()
+		blocks, err := l.Snapshot().Blocks()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +167,7 @@ func TestSecondAndOlderRules(t *testing.T) {
 	}
 	c := both.Config()
 	c.Optimizer = "sgd"
-	blocks, err := both.Blocks()
+	blocks, err := both.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestSecondLeftOut(t *testing.T) {
 			t.Fatal("rows hold weights of its")
 		}
 	}
-	blocks, err := l.Blocks()
+	blocks, err := l.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -422,7 +422,7 @@ func TestSecondRests(t *testing.T) {
 				if !l.second.away {
 					t.Fatal("this tests nothing")
 				}
-				blocks, err := l.Blocks()
+				blocks, err := l.Snapshot().Blocks()
 				if err != nil {
 					t.Fatal(err)
 				}

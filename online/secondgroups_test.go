@@ -35,7 +35,7 @@ func TestSecondHelpsUnderGroups(t *testing.T) {
 			for range 4000 {
 				l.Learn(s.Next(), nil)
 			}
-			m := l.Published().WithMissing(nil)
+			m := l.Snapshot().Model().WithMissing(nil)
 			out := make([]float64, m.Outputs)
 			for range 2000 {
 				e := s.Next()

@@ -46,7 +46,7 @@ func TestSetsTakeWhatIsTold(t *testing.T) {
 	}
 	for n := 1; n <= 1500; n++ {
 		e := s.Next()
-		m := l.Published()
+		m := l.Snapshot().Model()
 		if a := m.Answer(e); n > 20 && a.Range == 0 {
 			scores := m.Score(e, make([]float64, m.Outputs))
 			p := m.Probabilities(scores, make([]float64, m.Outputs))
@@ -181,7 +181,7 @@ func TestSetsRestored(t *testing.T) {
 	for range 3000 {
 		l.Learn(s.Next(), nil)
 	}
-	blocks, err := l.Blocks()
+	blocks, err := l.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestSetsRestored(t *testing.T) {
 		return l
 	}
 	same, before, often, none := restore(0.9, ""), restore(0.9, blockSets), restore(0.99, ""), restore(0, "")
-	if before.sets.Limit(0) != -1 || before.Report().Sets != nil || none.Published().Sets != nil || !(often.sets.Limit(0) > l.sets.Limit(0)) {
+	if before.sets.Limit(0) != -1 || before.Report().Sets != nil || none.Snapshot().Model().Sets != nil || !(often.sets.Limit(0) > l.sets.Limit(0)) {
 		t.Errorf("limits: %v without a block, %v of 0.99, %v before", before.sets.Limit(0), often.sets.Limit(0), l.sets.Limit(0))
 	}
 	for range 1000 {
@@ -245,7 +245,7 @@ func TestSetsShared(t *testing.T) {
 	if got := l.sets.Report()[0].Events; got < 4000 {
 		t.Errorf("%v events without anything missing have been told a set", got)
 	}
-	m := l.Published()
+	m := l.Snapshot().Model()
 	for _, null := range []float64{0, 0.3, 0.6} {
 		held, size, right := synthetic.Covered(t, m, &synthetic.ClassStream{R: rand.New(rand.NewPCG(15, 16)), Classes: 4, Null: null}, 4000)
 		if held < 0.87 || held > max(0.9, right)+0.03 {

@@ -65,7 +65,7 @@ func TestSetsCoverWhatIsMissing(t *testing.T) {
 			for range 12_000 {
 				l.Learn(s.Next(), nil)
 			}
-			m := l.Published()
+			m := l.Snapshot().Model()
 			for _, null := range []float64{0, 0.3, 0.5, 0.7} {
 				held, size, right := synthetic.Covered(t, m, &synthetic.ClassStream{R: rand.New(rand.NewPCG(3, 4)), Classes: test.classes, Null: null}, 2500)
 				if held < test.coverage-test.tol || held > max(test.coverage, right)+test.tol {
@@ -116,7 +116,7 @@ func TestIntervalsCover(t *testing.T) {
 		for range 8000 {
 			l.Learn(draw(), nil)
 		}
-		m, held := l.Published(), 0.0
+		m, held := l.Snapshot().Model(), 0.0
 		for range 4000 {
 			e := draw()
 			if low, high := m.Interval(m.Value(m.Score(e, make([]float64, 1))[0]), model.ScoreVariance(m, e)); low <= e.Target && e.Target <= high {

@@ -66,11 +66,11 @@ func shareLearner(t testing.TB, s *event.Schema, change func(*Config)) *Learner 
 
 func sameState(t *testing.T, want, got *Learner) {
 	t.Helper()
-	a, err := want.Blocks()
+	a, err := want.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := got.Blocks()
+	b, err := got.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -145,7 +145,7 @@ func TestSilentLateClass(t *testing.T) {
 			}
 			l.Learn(e, nil)
 		}
-		blocks, err := l.Blocks()
+		blocks, err := l.Snapshot().Blocks()
 		if err != nil {
 			t.Fatal(err)
 		}

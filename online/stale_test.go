@@ -83,7 +83,7 @@ func TestStaleWeights(t *testing.T) {
 		t.Error("a stream that stays as it is has useless weights")
 	}
 	off := learnTurning(t, 1000, func(c *online.Config) { c.ServingStaleness, c.Calibrate = 1000, "off" })
-	if off.Published().Link != nil || ahead.Published().Link == nil {
+	if off.Snapshot().Model().Link != nil || ahead.Snapshot().Model().Link == nil {
 		t.Error("with a horizon there is a link, unless calibrate is off")
 	}
 }

@@ -27,7 +27,8 @@ import (
 // and serving its Model, may happen on other goroutines while learning goes on.
 type Snapshot struct {
 	model   *model.Linear
-	level   *model.Linear // see Level
+	levels  []*model.Linear // see Levels
+	largest int
 	foreign func(column uint32) bool
 	learner []byte
 	refused []byte // the block of that name
@@ -50,18 +51,7 @@ type Snapshot struct {
 func (l *Learner) Snapshot() *Snapshot {
 	l.publishSecond()
 	l.snapshot = l.table.Snapshot(l.snapshot)
-	return l.stateOver(l.snapshot)
-}
-
-// View is Snapshot without a copy of rows: it holds until the Learner changes.
-func (l *Learner) View() *Snapshot {
-	l.publishSecond()
-	return l.stateOver(l.table)
-}
-
-// stateOver returns a Snapshot of the given rows, the Learner's or a copy of them.
-func (l *Learner) stateOver(table *model.Table) *Snapshot {
-	head := l.head(l.schema.View())
+	table, head := l.snapshot, l.head(l.schema.View())
 	head.Stale, head.Dead = staleText(l.aged.Report(l.set.numbers), head.Loss), l.dead.Dead()
 	report := l.Report()
 	summary, err := json.Marshal(report.Summary())
@@ -71,7 +61,10 @@ func (l *Learner) stateOver(table *model.Table) *Snapshot {
 	refused, watched := &coder.Coder{}, &coder.Coder{}
 	l.watch.Refused.State(refused)
 	l.watch.Block(watched)
-	s := &Snapshot{model: (&model.Linear{Head: head, Rows: table}).WithCovariance(head.Covariance), level: &model.Linear{Head: l.headOf(head.Schema, l.one(l.chosen)), Rows: table}, foreign: l.scaling.OwnHats(), learner: l.encode(), refused: refused.Out, watched: watched.Out, summary: summary, sets: l.sets.Encode(), aged: l.aged, watch: l.watch.Clone(), health: report.Health, start: l.watch.Health.Start()}
+	s := &Snapshot{model: (&model.Linear{Head: head, Rows: table}).WithCovariance(head.Covariance), largest: l.chosen, foreign: l.scaling.OwnHats(), learner: l.encode(), refused: refused.Out, watched: watched.Out, summary: summary, sets: l.sets.Encode(), aged: l.aged, watch: l.watch.Clone(), health: report.Health, start: l.watch.Health.Start()}
+	for v := range l.levels {
+		s.levels = append(s.levels, &model.Linear{Head: l.headOf(head.Schema, l.one(v)), Rows: table})
+	}
 	if l.set.numbers {
 		numbers := &coder.Coder{}
 		l.numbersState(numbers)
@@ -107,12 +100,12 @@ func (s *Snapshot) ByAge() []measure.Aged {
 	return measure.AgedPercent(s.aged.Report(false))
 }
 
-// Level returns the model of the level with the largest share alone. It has an exact solution to be
-// compared with, that of its own noise; the published mixture has none.
-func (s *Snapshot) Level() *model.Linear { return s.level }
+// Levels returns the model of each noise level alone, and which of them has the largest mixture weight. Each has an exact
+// solution to be compared with, that of its own noise; the published mixture has none.
+func (s *Snapshot) Levels() (models []*model.Linear, largest int) { return s.levels, s.largest }
 
 // Foreign says whether a column is a hat that no level learns, the second-order expert alone. The
-// problem of Level does not have it.
+// problems of Levels do not have it.
 func (s *Snapshot) Foreign(column uint32) bool { return s.foreign(column) }
 
 // Blocks encodes the state: the published model as model.ReadLinear reads it,
@@ -178,9 +171,6 @@ func (s *Snapshot) Warnings(settings Fingerprint) []watch.Warning {
 	return slices.Concat(w, new(watch.Texts).Warnings(s.model.Schema), watch.OddTimes(s.start.Time, settings), staleWarnings(s.aged.Report(s.numbers != nil), s.model.Loss))
 }
 
-// Blocks is Snapshot().Blocks().
-func (l *Learner) Blocks() ([]event.Block, error) { return l.Snapshot().Blocks() }
-
 // head returns the head of the published model over the given copy of the
 // Schema (or the Schema itself, for use before the next Learn).
 func (l *answering) head(s *event.Schema) model.Head {
@@ -195,6 +185,11 @@ func (l *answering) head(s *event.Schema) model.Head {
 		h.Levels = append(h.Levels, model.Level{Noise: of.Noise, Intercept: of.Intercept, Layout: of.Layout})
 	}
 	return h
+}
+
+// published returns the published model, for use before the next Learn.
+func (l *answering) published() *model.Linear {
+	return &model.Linear{Head: l.head(l.schema), Rows: l.table}
 }
 
 // modelOf returns the model of mixed levels alone, for use before the next Learn.
@@ -257,41 +252,6 @@ func (l *bank) mixedLayout(mix []float64) model.Layout {
 		out.Mix = nil
 	}
 	return out
-}
-
-// publishedRows returns rows of the Scaler's statistics and the weights of mixtures.
-func (l *answering) publishedRows(mixes [][]float64) *model.Table {
-	return l.table.Derive(model.ScalerWidth+len(mixes)*l.k, func(to, row []float64) {
-		copy(to, row[:model.ScalerWidth])
-		for i, mix := range mixes {
-			from := to[model.ScalerWidth+i*l.k:]
-			l.addMix(from, row, mix, 1)
-			for _, share := range mix[len(l.levels):] {
-				for k, x := range l.own(row)[:l.active] {
-					from[k] += share * x
-				}
-			}
-		}
-	})
-}
-
-// Published returns the published model alone, without what only learning needs:
-// a much smaller one than a Snapshot's.
-func (l *Learner) Published() *model.Linear {
-	_, ranges := l.byRange()
-	mixes := [][]float64{l.mixed(0)}
-	for _, r := range ranges {
-		mixes = append(mixes, l.mixed(r))
-	}
-	m := model.Linear{Head: l.head(l.schema.View()), Rows: l.publishedRows(mixes)}
-	m.Stale, m.Dead = staleText(l.aged.Report(l.set.numbers), m.Loss), l.dead.Dead()
-	layout := model.Layout{Width: m.Rows.Width(), Weight: model.ScalerWidth, Stats: 0, Scale: m.Layout.Scale, Outputs: m.Layout.Outputs}
-	m.Layout = layout
-	for i := range m.Levels {
-		layout.Weight += l.k
-		m.Levels[i].Layout = layout
-	}
-	return m.WithCovariance(l.filling.Covariance)
 }
 
 // stateVersion counts the layouts of the block "learner". No number is ever used again.

@@ -22,7 +22,7 @@ func TestLevelsAsBegun(t *testing.T) {
 	for range 600 {
 		l.Learn(s.Next(), nil)
 	}
-	blocks, err := l.Blocks()
+	blocks, err := l.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestLevelsAsBegun(t *testing.T) {
 	}
 	grouped := DefaultConfig()
 	grouped.ExpectedMissingGroups = 0.5
-	if blocks, err = mustNew(t, grouped, 2).Blocks(); err != nil {
+	if blocks, err = mustNew(t, grouped, 2).Snapshot().Blocks(); err != nil {
 		t.Fatal(err)
 	}
 	many := DefaultConfig()
@@ -88,7 +88,7 @@ func TestRestoreRefuses(t *testing.T) {
 	for range 40 {
 		l.Learn(s.Next(), nil)
 	}
-	blocks, err := l.Blocks()
+	blocks, err := l.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestOtherVersions(t *testing.T) {
 	for range 300 {
 		l.Learn(s.Next(), nil)
 	}
-	blocks, err := l.Blocks()
+	blocks, err := l.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func TestScalesComeDown(t *testing.T) {
 			}
 			l.Learn(e, nil)
 		}
-		m, test := l.Published(), rand.New(rand.NewPCG(5, 6))
+		m, test := l.Snapshot().Model(), rand.New(rand.NewPCG(5, 6))
 		for range 3000 {
 			e := unitSensors(test, 1)
 			f := m.Score(e, make([]float64, 1))[0]
@@ -108,7 +108,7 @@ func TestScalesComeDownOverRestarts(t *testing.T) {
 			e = unitSensors(r, 1000)
 		}
 		if i > 2000 && i%61 == 0 {
-			blocks, err := again.Blocks()
+			blocks, err := again.Snapshot().Blocks()
 			if err != nil {
 				t.Fatal(err)
 			}

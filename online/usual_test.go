@@ -317,7 +317,7 @@ func TestUsualNights(t *testing.T) {
 // blockOf returns a block of what a learner would save.
 func blockOf(t *testing.T, l *online.Learner, name string) []byte {
 	t.Helper()
-	blocks, err := l.Blocks()
+	blocks, err := l.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +339,7 @@ func TestUsualStateIsWhole(t *testing.T) {
 	l := p.learners[0]
 	number := p.amount
 	for phase, n := range []int{9001, 777, 256, 3000, 515, 20_001} {
-		blocks, err := l.Blocks()
+		blocks, err := l.Snapshot().Blocks()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -55,7 +55,7 @@ func TestPriorWarning(t *testing.T) {
 		t.Errorf("the loss of two equal shares is %v", got)
 	}
 	learn(2000/2, 50)
-	blocks, err := l.Blocks()
+	blocks, err := l.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func TestStreamWarnings(t *testing.T) {
 			if !strings.Contains(text, c.saying) || strings.ContainsRune(text, 0x1b) {
 				t.Errorf("%q, want %q", text, c.saying)
 			}
-			blocks, err := l.Blocks()
+			blocks, err := l.Snapshot().Blocks()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -300,7 +300,7 @@ func TestOddTime(t *testing.T) {
 			e := &event.Example{Label: i % 2, Weight: 1, Time: c.time, Features: event.Vec{Index: []uint32{1}, Value: []float64{float64(i % 2)}}}
 			l.Learn(e, nil)
 		}
-		restored, err := online.Restore(online.DefaultConfig(), must(l.Blocks()))
+		restored, err := online.Restore(online.DefaultConfig(), must(l.Snapshot().Blocks()))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -52,11 +52,11 @@ func TestWidenRestart(t *testing.T) {
 		s.Lost, s.Absent = 0.3, true
 		for i := range 1601 {
 			if slices.Contains([]int{300, 401, 1399, 1450, 1600}, i) {
-				got, err := parts.Blocks()
+				got, err := parts.Snapshot().Blocks()
 				if err != nil {
 					t.Fatal(err)
 				}
-				want, err := whole.Blocks()
+				want, err := whole.Snapshot().Blocks()
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -143,7 +143,7 @@ func TestReadingsAreState(t *testing.T) {
 				learners[k].Learn(sequence(streams[k], i), nil)
 			}
 			if i%13 == 5 {
-				blocks, err := learners[0].Blocks()
+				blocks, err := learners[0].Snapshot().Blocks()
 				if err != nil {
 					t.Fatal(err)
 				}

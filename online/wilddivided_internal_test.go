@@ -33,7 +33,7 @@ func TestDividedAreState(t *testing.T) {
 				learners[k].Learn(e, nil)
 			}
 			if i%31 == 5 {
-				blocks, err := learners[0].Blocks()
+				blocks, err := learners[0].Snapshot().Blocks()
 				if err != nil {
 					t.Fatal(err)
 				}

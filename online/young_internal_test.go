@@ -90,7 +90,7 @@ func (s *comingStream) next() *event.Example {
 
 func mustBlocks(t testing.TB, l *Learner) []event.Block {
 	t.Helper()
-	blocks, err := l.Blocks()
+	blocks, err := l.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestYoungShare(t *testing.T) {
 	}
 	e := s.next()
 	want := scoresOf(l, e)
-	for name, m := range map[string]*model.Linear{"published": l.Published(), "apart": l.Published().Apart(), "snapshot": l.Snapshot().Model(), "read": readModel(t, l)} {
+	for name, m := range map[string]*model.Linear{"compact": l.Snapshot().Model().Compact(), "apart": l.Snapshot().Model().Compact().Apart(), "snapshot": l.Snapshot().Model(), "read": readModel(t, l)} {
 		if m.Outputs != l.outputs() {
 			t.Errorf("%s: %d scores", name, m.Outputs)
 			continue
@@ -459,7 +459,7 @@ func TestYoungAdopt(t *testing.T) {
 	l.Adopt([]*model.Linear{exact}, func(take func(*event.Example)) {
 		take(&event.Example{Label: 12, Weight: 1, Features: event.Vec{Index: []uint32{1}, Value: []float64{1}}})
 	}, func() {})
-	m := l.Published()
+	m := l.Snapshot().Model()
 	for class := range weights {
 		want, b := float64(class), float64(-class)
 		if l.young.IsYoung(class) {

@@ -176,7 +176,7 @@ func (x *contender) train(ctx context.Context, schema *event.Schema, d *batch.Da
 			l.Learn(&examples[i], nil)
 		}
 	}
-	return l.Published(), true, err
+	return l.Snapshot().Model().Compact(), true, err
 }
 
 func runMNISTNightmare(ctx context.Context, s *Setting) error {

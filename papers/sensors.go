@@ -469,7 +469,7 @@ func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSet
 				l.Learn(&examples[i], nil)
 			}
 		}
-		return l.Published(), err
+		return l.Snapshot().Model().Compact(), err
 	}
 	var b batch.Builder
 	var presence batch.Presence

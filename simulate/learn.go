@@ -37,7 +37,7 @@ func newLearning(s *Subject, stage *Stage) (*learning, error) {
 // so distorted that the learner refuses it has no scores.
 func (l *learning) predictAndLearn(u *run, ev *Event, e *event.Example) (model.Decision, []float64) {
 	if _, worst := base(u.nightmare).(Worst); worst && ev.Number%l.every == 0 {
-		l.published = l.learner.Published()
+		l.published = l.learner.Snapshot().Model().Compact()
 	}
 	x, field := clone(e, event.Vec{}, nil)
 	ev.Model, ev.X, ev.Field = l.published, x, field

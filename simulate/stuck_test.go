@@ -37,7 +37,7 @@ func TestStuckFoundAndNot(t *testing.T) {
 	}
 	rest := examples[2000:]
 	subjects := []*Subject{
-		{Name: "model", Examples: rest, Schema: schema, Model: l.Published()},
+		{Name: "model", Examples: rest, Schema: schema, Model: l.Snapshot().Model()},
 		{Name: "learner", Examples: rest, Schema: schema, Learn: &c},
 	}
 	var families []Family

@@ -154,7 +154,7 @@ func learnRecords(t *testing.T, c record.Config, all []string) (map[string][]byt
 	if err := r.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	blocks, err := learner.Blocks()
+	blocks, err := learner.Snapshot().Blocks()
 	if err != nil {
 		t.Fatal(err)
 	}

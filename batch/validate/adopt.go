@@ -85,7 +85,7 @@ func (v *Validator) Adopt(ctx context.Context, s *online.Snapshot, at event.Offs
 	if err != nil {
 		return nil, err
 	}
-	models, published := l.Models()
+	models, published := s.Levels()
 	solutions := make([]*model.Linear, len(models))
 	for i, live := range models {
 		solution := exact

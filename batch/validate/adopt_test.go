@@ -606,7 +606,7 @@ func TestAdoptCountsUnlabeled(t *testing.T) {
 			if err != nil || a.Learner == nil {
 				t.Fatal(a, err)
 			}
-			blocks, err := a.Learner.Blocks()
+			blocks, err := a.Learner.Snapshot().Blocks()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -63,7 +63,7 @@ type Joined interface {
 // Request says what is validated.
 type Request struct {
 	Live      *model.Linear
-	Level     *model.Linear            // online.Snapshot.Level, whose distance to the exact solution is told; nil is Live
+	Level     *model.Linear            // online.Snapshot.Levels, whose distance to the exact solution is told; nil is Live
 	Foreign   func(column uint32) bool // online.Snapshot.Foreign; may be nil
 	Unit      batch.Unit               // online.Snapshot.Unit of the same state
 	ByAge     []measure.Aged           // online.Snapshot.ByAge, for the report
@@ -79,7 +79,8 @@ type Request struct {
 
 // RequestOf returns a request to validate a state, which is at that place in the stream.
 func RequestOf(s *online.Snapshot, at event.Offsets) Request {
-	return Request{Live: s.Model(), Level: s.Level(), Foreign: s.Foreign, Unit: s.Unit(), ByAge: s.ByAge(), At: at}
+	levels, largest := s.Levels()
+	return Request{Live: s.Model(), Level: levels[largest], Foreign: s.Foreign, Unit: s.Unit(), ByAge: s.ByAge(), At: at}
 }
 
 // Validate compares a live model with the exact solution, which it returns too.

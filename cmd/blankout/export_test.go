@@ -100,7 +100,7 @@ func TestExportsScore(t *testing.T) {
 					learner.Learn(e, nil)
 				}
 			}
-			m := learner.Published()
+			m := learner.Snapshot().Model()
 			if c.exact {
 				d, scaler, err := fit.Fit(b.Data(schema), model.Standardize(c.standardize))
 				if err != nil {

@@ -98,17 +98,46 @@ func (m *Linear) weight(row []float64, k int) float64 {
 			return 0
 		}
 	}
-	if l := &m.Layout; l.Mix == nil {
-		if w = row[l.Weight+k]; l.Average != 0 {
-			w += l.Average * row[l.Lag+k]
-		}
-	} else {
-		w = l.mixed(row, k)
-	}
+	w = m.Layout.weight(row, k)
 	if m.Layout.Scale != 0 {
 		w *= m.Layout.Scale
 	}
 	return w
+}
+
+// Compact returns the model with rows that hold mixed weights and what standardizes, and nothing else: the rows of a model
+// that is learned hold much more.
+func (m *Linear) Compact() *Linear {
+	k := m.Layout.rowOutputs(m.Outputs)
+	out := *m
+	out.Levels, out.levels = slices.Clone(m.Levels), nil
+	parts := []*Layout{&m.Layout}
+	for i := range m.Levels {
+		parts = append(parts, &m.Levels[i].Layout)
+	}
+	stats := 0
+	if m.Layout.Stats >= 0 {
+		stats = ScalerWidth
+	}
+	width := stats + len(parts)*k
+	out.Rows = m.Rows.Derive(width, func(to, row []float64) {
+		if stats > 0 {
+			copy(to, row[m.Layout.Stats:][:stats])
+		}
+		for i, part := range parts {
+			for j := range k {
+				to[stats+i*k+j] = part.weight(row, j)
+			}
+		}
+	})
+	layout := func(i int) Layout {
+		return Layout{Width: width, Weight: stats + i*k, Stats: min(m.Layout.Stats, 0), Scale: parts[i].Scale, Outputs: parts[i].Outputs}
+	}
+	out.Layout = layout(0)
+	for i := range out.Levels {
+		out.Levels[i].Layout = layout(1 + i)
+	}
+	return out.WithCovariance(m.Covariance)
 }
 
 // Apart returns a model in which each score has weights of its own, m itself if they are.

@@ -147,6 +147,17 @@ type Part struct {
 	Average float64 `json:"average"`
 }
 
+// weight returns the weight of a row for output k of the row, in the unit of the row.
+func (l *Layout) weight(row []float64, k int) (w float64) {
+	if l.Mix != nil {
+		return l.mixed(row, k)
+	}
+	if w = row[l.Weight+k]; l.Average != 0 {
+		w += l.Average * row[l.Lag+k]
+	}
+	return w
+}
+
 // mixed returns the mixed weight of a row for output k.
 func (l *Layout) mixed(row []float64, k int) (w float64) {
 	for i := range l.Mix {
@@ -156,14 +167,20 @@ func (l *Layout) mixed(row []float64, k int) (w float64) {
 	return w
 }
 
+// rowOutputs returns how many outputs a row has of a model with so many scores.
+func (l *Layout) rowOutputs(scores int) int {
+	if l.Outputs == nil {
+		return scores
+	}
+	return max(1, slices.Max(l.Outputs)+1)
+}
+
 // fits says whether the rows of a Layout have room for what it says is in them.
 func (l Layout) fits(outputs int) bool {
-	if l.Outputs != nil {
-		if len(l.Outputs) != outputs || slices.Min(l.Outputs) < -1 {
-			return false
-		}
-		outputs = max(1, slices.Max(l.Outputs)+1)
+	if l.Outputs != nil && (len(l.Outputs) != outputs || slices.Min(l.Outputs) < -1) {
+		return false
 	}
+	outputs = l.rowOutputs(outputs)
 	last := l.Width - outputs // where a column's weights may begin
 	fits := func(weight, lag int, average float64) bool {
 		return weight >= 0 && weight <= last && lag >= 0 && lag <= last && !math.IsNaN(average)

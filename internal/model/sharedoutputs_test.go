@@ -2,6 +2,8 @@ package model
 
 import (
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"blankout/internal/event"
@@ -33,7 +35,7 @@ func TestSharedOutputs(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := &event.Example{Features: event.Vec{Index: []uint32{0, 1}, Value: []float64{1, 2}}}
-	for name, m := range map[string]*Linear{"made": m, "read": read, "apart": m.Apart()} {
+	for name, m := range map[string]*Linear{"made": m, "read": read, "apart": m.Apart(), "compact": m.Compact()} {
 		for level, want := range [][]float64{{5.5, -6, -7, -30}, {-4, 6, 7, -30}} {
 			for k, f := range m.At(Answer{Level: level}).ScoreVec(e.Features, make([]float64, 4)) {
 				if math.Abs(f-want[k]) > 1e-12 {
@@ -47,6 +49,46 @@ func TestSharedOutputs(t *testing.T) {
 	}
 	if out := m.Apart(); out.Layout.Outputs != nil || out.Layout.Width != 8 || out.Apart() != out {
 		t.Errorf("apart: %+v", out.Layout)
+	}
+}
+
+// A compact model scores, to the bit, as one with the rows of a learner, and its own hold weights and statistics alone.
+func TestCompact(t *testing.T) {
+	const k, width = 2, ScalerWidth + 10
+	part := func(share float64, weight, lag int, average float64) Part {
+		return Part{Share: share, Weight: ScalerWidth + weight, Lag: ScalerWidth + lag, Average: average}
+	}
+	mixed := Layout{Width: width, Scale: 3, Mix: []Part{part(0.3, 0, 4, 0.7), part(0.6, 2, 6, 0), {Share: 0.1, Weight: ScalerWidth + 8}}}
+	alone := Layout{Width: width, Scale: 3, Weight: ScalerWidth + 2, Lag: ScalerWidth + 6, Average: 0.25}
+	for _, stats := range []int{0, -1} {
+		mixed.Stats, alone.Stats = stats, stats
+		m := &Linear{Head: Head{Schema: event.NewSchema(4, []string{"a", "b"}, 2), Outputs: k, Intercept: []float64{1, -2}, Layout: mixed}, Rows: NewTable(width)}
+		m.Levels = []Level{{Noise: "none", Intercept: []float64{3, 4}, Layout: alone}}
+		r := rand.New(rand.NewPCG(1, 2))
+		var x event.Vec
+		for column := range uint32(7) {
+			row := m.Rows.Touch(column)
+			for i := range row {
+				row[i] = r.NormFloat64()
+			}
+			x.Index, x.Value = append(x.Index, column), append(x.Value, r.NormFloat64())
+		}
+		c := m.Compact()
+		if want := 2*k + (1+stats)*ScalerWidth; c.Layout.Width != want || c.Rows.Width() != want || c.Layout.Mix != nil {
+			t.Errorf("layout %+v, want a width of %d", c.Layout, want)
+		}
+		for level := range 2 {
+			got := c.At(Answer{Level: level}).ScoreVec(x, make([]float64, k))
+			if want := m.At(Answer{Level: level}).ScoreVec(x, make([]float64, k)); !slices.Equal(got, want) {
+				t.Errorf("level %d scores %v, want %v", level, got, want)
+			}
+		}
+		if stats == 0 && !slices.Equal(c.Rows.Row(3)[:ScalerWidth], m.Rows.Row(3)[:ScalerWidth]) {
+			t.Error("other statistics")
+		}
+		if m.Levels[0].Layout.Width != width {
+			t.Error("the model itself has changed")
+		}
 	}
 }
 

@@ -25,7 +25,7 @@ func TestTraining(t *testing.T) {
 		return l
 	}
 	state := func(l *online.Learner) []byte {
-		blocks, err := l.Blocks()
+		blocks, err := l.Snapshot().Blocks()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -93,7 +93,7 @@ func TestExplainNames(t *testing.T) {
 			}
 			learner.Learn(&e, nil)
 		}
-		m := served.New(learner.Published(), recordConfig)
+		m := served.New(learner.Snapshot().Model(), recordConfig)
 		event := []byte(`{"words":["a","fine","day"],"color":"red","size":3}`)
 		inEvent := []string{"words=a", "words=fine", "words=day", "color=red", "size", "color=red ^ size", "color=red ^ words=a", "color=red ^ words=fine", "color=red ^ words=day"}
 		p, err := m.Predict(event, 100)
@@ -178,7 +178,7 @@ func TestExplainMissing(t *testing.T) {
 		}
 		l.Learn(&e, nil)
 	}
-	m := served.New(l.Published(), how)
+	m := served.New(l.Snapshot().Model(), how)
 	if len(m.Levels) == 0 {
 		t.Fatal("all ranges have the same weights")
 	}

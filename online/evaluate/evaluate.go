@@ -19,7 +19,7 @@ import (
 
 // Model is what is evaluated.
 type Model struct {
-	*model.Linear               // as it is published, see online.Learner.Published
+	*model.Linear               // as it is published, with rows of its own
 	Noise         loss.Noise    // of the level whose objective it is
 	Loss          loss.Loss     // in Unit
 	C             float64       // of the losses against the ridge, see loss.Cost

@@ -207,9 +207,9 @@ func (f *Fold) Rejected() map[Reason]uint64 { return maps.Clone(f.rejected) }
 const blockFold = "fold"
 
 // EachBlock yields the state of the fold: the blocks of the Learner, which make a model file of
-// it, and the block "fold". Folds that are equal yield equal bytes. They hold until the fold changes.
+// it, and the block "fold". Folds that are equal yield equal bytes.
 func (f *Fold) EachBlock() (iter.Seq[event.Block], error) {
-	learner, err := f.learner.View().EachBlock()
+	learner, err := f.learner.Snapshot().EachBlock()
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func (c *comparison) exact() error {
 				if err != nil {
 					return err
 				}
-				m := l.Published()
+				m := l.Snapshot().Model().Compact()
 				if fit == nil || d.standardize != "none" { // the features are the learner's
 					if fit, err = exactModel(train, m, b); err != nil {
 						return err
@@ -156,7 +156,7 @@ func (c *comparison) deletion() error {
 		if err != nil {
 			return 0, err
 		}
-		return knownError(l.Published(), test, d), nil
+		return knownError(l.Snapshot().Model().Compact(), test, d), nil
 	}); err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (c *comparison) deletion() error {
 		if err != nil {
 			return 0, err
 		}
-		return testError(l.Published(), test, d), nil
+		return testError(l.Snapshot().Model().Compact(), test, d), nil
 	}); err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (c *comparison) deletion() error {
 		if err != nil {
 			return err
 		}
-		m := l.Published()
+		m := l.Snapshot().Model().Compact()
 		if err := row("online, noise "+noise, func(d float64) (float64, error) { return testError(m, test, d), nil }); err != nil {
 			return err
 		}

@@ -77,7 +77,9 @@ func (o *old) Learn(e *event.Example) []float64 {
 	return p.Decision.Probabilities(p.Scores, o.out)
 }
 
-func (o *old) Freeze() func(e *event.Example) []float64 { return modelPrediction(o.l.Published()) }
+func (o *old) Freeze() func(e *event.Example) []float64 {
+	return modelPrediction(o.l.Snapshot().Model().Compact())
+}
 
 // modelPrediction returns the predictions of a model.
 func modelPrediction(m *model.Linear) func(e *event.Example) []float64 {

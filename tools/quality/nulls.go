@@ -89,7 +89,7 @@ func learnNulls(s *set, columns, group int, share float64, seed uint64, fill boo
 			continue
 		}
 		if i%50 == 0 { // what is expected changes slowly
-			m = l.Published()
+			m = l.Snapshot().Model().Compact()
 		}
 		e = expected(m, &e)
 		l.Learn(&e, &p)

@@ -118,7 +118,7 @@ func learnObserved(s *set, columns, group int, way observedWay, seed uint64) (to
 			}
 		} else {
 			if m == nil {
-				m = l.Published()
+				m = l.Snapshot().Model().Compact()
 			}
 			read := meant(&e, columns, sum, count)
 			if model.Predict(m.Score(&read, scores)) != e.Label {

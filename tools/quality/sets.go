@@ -122,7 +122,7 @@ func askSets(s, asked *set, columns, group int, shares []float64, learned bool, 
 	for i := range s.examples {
 		var m *model.Linear
 		if asked == nil && i >= 200 {
-			m = l.Published()
+			m = l.Snapshot().Model().Compact()
 		}
 		whole := without(&s.examples[i], columns, group, make([]bool, columns))
 		for k, share := range shares {
@@ -139,7 +139,7 @@ func askSets(s, asked *set, columns, group int, shares []float64, learned bool, 
 	if asked == nil {
 		return nil
 	}
-	m := l.Published()
+	m := l.Snapshot().Model().Compact()
 	for i := range asked.examples {
 		for k, share := range shares {
 			e := nulled(&asked.examples[i], columns, group, share, draws[k])

@@ -282,7 +282,7 @@ func (s *deathSplit) online(events []event.Example, settings []string) (probabil
 	for i := range events {
 		l.Learn(&events[i], nil)
 	}
-	return modelProbabilities(l.Published()), nil
+	return modelProbabilities(l.Snapshot().Model().Compact()), nil
 }
 
 func modelProbabilities(m *model.Linear) probabilities {
