@@ -1,4 +1,4 @@
-package answer
+package answer_test
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/online/answer"
 	"blankout/online/numbers"
 	"blankout/online/rows"
 	"blankout/online/young"
@@ -14,7 +15,7 @@ import (
 // Classes are judged by the outputs in use, at each scale; numbers by the loss in their unit, and their
 // error in the targets' own.
 func TestJudge(t *testing.T) {
-	j := Judge{Scales: []float64{1, 2}, Label: 1, Active: 2, Decision: model.Decision{}}
+	j := answer.Judge{Scales: []float64{1, 2}, Label: 1, Active: 2, Decision: model.Decision{}}
 	scores := []float64{0.5, 1, 7}
 	if got := j.AddLosses([]float64{9}, scores, 3); len(got) != 3 || got[0] != 9 || !slices.Equal(scores, []float64{0.5, 1, 7}) ||
 		got[1] != j.Decision.LogLoss([]float64{0.5, 1, rows.NoClass}, 1) || got[2] != j.Decision.LogLoss([]float64{1, 2, rows.NoClass}, 1) {
@@ -24,7 +25,7 @@ func TestJudge(t *testing.T) {
 		t.Error("what is right is wrong")
 	}
 	for label := range 2 { // levels of one output
-		j := Judge{Scales: []float64{0.7, 1, 1.4}, Label: label, Active: 1, Decision: model.Decision{Link: &model.Link{Scores: []float64{0, 1}, LogOdds: []float64{0, 1}}}}
+		j := answer.Judge{Scales: []float64{0.7, 1, 1.4}, Label: label, Active: 1, Decision: model.Decision{Link: &model.Link{Scores: []float64{0, 1}, LogOdds: []float64{0, 1}}}}
 		levels := []float64{0.5, -3, 800, -2000}
 		for i, got := range j.AddLosses([]float64{9}, levels, 1)[1:] {
 			if want := j.Lost([]float64{j.Scales[i%3] * levels[i/3]}); got != want {
@@ -33,7 +34,7 @@ func TestJudge(t *testing.T) {
 		}
 	}
 	for _, of := range []loss.Target{loss.Real, loss.Count} {
-		n := Judge{Loss: loss.Linear{}, Scales: []float64{1}, Active: 1, Raw: 12, Target: 0.5, Unit: numbers.NewUnit(of, 0)}
+		n := answer.Judge{Loss: loss.Linear{}, Scales: []float64{1}, Active: 1, Raw: 12, Target: 0.5, Unit: numbers.NewUnit(of, 0)}
 		n.Unit.Scale = 4
 		want, _, _ := n.Loss.At(0.5, 0.2, 0)
 		if off := 12 - n.Unit.Value(0.2); n.Lost([]float64{0.2}) != want || n.Wrong([]float64{0.2}) != off*off {
@@ -49,7 +50,7 @@ func TestJudge(t *testing.T) {
 func TestJudgeOfSharedOutput(t *testing.T) {
 	var classes young.Classes
 	from := classes.Merge(12, 12, func(class int) bool { return class >= 10 }, func(class int) uint64 { return uint64(class % 10) }) // 10 and 11 share, 1 to 2
-	j := Judge{Scales: oneScale, Active: len(from), Classes: &classes}
+	j := answer.Judge{Scales: oneScale, Active: len(from), Classes: &classes}
 	scores := make([]float64, len(from))
 	for shared, class := range map[float64]int{2: 11, 0.1: 0} {
 		scores[classes.Shared()] = shared

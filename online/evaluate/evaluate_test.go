@@ -1,4 +1,4 @@
-package evaluate
+package evaluate_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/online/evaluate"
 )
 
 type source struct{ batches []event.Batch }
@@ -33,7 +34,7 @@ func TestObjective(t *testing.T) {
 
 func testObjective(t *testing.T, hat float64) {
 	r := rand.New(rand.NewPCG(1, 2))
-	m := Model{
+	m := evaluate.Model{
 		Linear: &model.Linear{Head: model.Head{Schema: &event.Schema{NumericIndices: true}, Outputs: 1, Intercept: []float64{0.4}, Layout: model.Layout{Width: model.ScalerWidth + 1, Weight: model.ScalerWidth}, Scaler: model.Scaler{Mode: model.StandardizeNone}},
 			Rows: model.NewTable(model.ScalerWidth + 1)},
 		Noise: loss.Dropout{Q: 0.2}, Loss: loss.LogisticGaussian{}, C: 3, Penalized: true, Classes: []float64{1, 5}, Active: 1,
@@ -71,7 +72,7 @@ func testObjective(t *testing.T, hat float64) {
 	}
 	one := math.NaN()
 	for _, threads := range []int{1, 3} {
-		got, share, _, err := Objective(t.Context(), m, &source{events}, threads)
+		got, share, _, err := evaluate.Objective(t.Context(), m, &source{events}, threads)
 		if err != nil || math.Abs(got-want) > 1e-9*want || math.Abs(share-wrong/weight) > 1e-12 {
 			t.Errorf("hat %v, %d threads: objective %v, wrong %v, %v; want %v, %v", hat, threads, got, share, err, want, wrong/weight)
 		}

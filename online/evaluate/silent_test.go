@@ -1,4 +1,4 @@
-package evaluate
+package evaluate_test
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/online/evaluate"
 )
 
 // The objective under silent noise is the expectation over its rates, with what dead features, hats of theirs
@@ -25,7 +26,7 @@ func TestSilentObjective(t *testing.T) {
 					fields = append(fields, s.AddField(f))
 				}
 				n := loss.Silent{D: 0.6, Groups: groups}
-				m := Model{
+				m := evaluate.Model{
 					Linear: &model.Linear{Head: model.Head{Schema: s, Outputs: outputs, Intercept: []float64{0.4, -0.2, 0.1},
 						Layout: model.Layout{Width: model.ScalerWidth + outputs, Weight: model.ScalerWidth}, Scaler: model.Scaler{Mode: model.StandardizeNone}},
 						Rows: model.NewTable(model.ScalerWidth + outputs)},
@@ -118,7 +119,7 @@ func TestSilentObjective(t *testing.T) {
 					}
 				}
 				for _, threads := range []int{1, 3} {
-					got, share, _, err := Objective(t.Context(), m, &source{[]event.Batch{b}}, threads)
+					got, share, _, err := evaluate.Objective(t.Context(), m, &source{[]event.Batch{b}}, threads)
 					if err != nil || math.Abs(got-want) > 1e-9*want || math.Abs(share-wrong/weight) > 1e-12 {
 						t.Errorf("%s, %d threads: objective %v, wrong %v, %v; want %v, %v", name, threads, got, share, err, want, wrong/weight)
 					}

@@ -1,9 +1,10 @@
-package memory
+package memory_test
 
 import (
 	"testing"
 
 	"blankout/internal/model"
+	"blankout/online/memory"
 )
 
 // A column that is there takes no room, and the first that finds none is named, wherever it stands.
@@ -26,15 +27,15 @@ func TestFirst(t *testing.T) {
 		{4, []uint32{0, 10, 20}, 10, -1, 5}, // too many already
 		{8, []uint32{1, 2, 3}, 11, 2, 8},
 	} {
-		i, n := Bound(80*c.rows).First(table, c.columns, c.width)
+		i, n := memory.Bound(80*c.rows).First(table, c.columns, c.width)
 		if i != c.i || i >= 0 && n != c.n {
 			t.Errorf("room for %d rows, columns %v of %d numbers: entry %d, row %d, want %d, %d", c.rows, c.columns, c.width, i, n, c.i, c.n)
 		}
 	}
-	if i, _ := Bound(0).First(table, []uint32{1}, 1<<15); i >= 0 {
+	if i, _ := memory.Bound(0).First(table, []uint32{1}, 1<<15); i >= 0 {
 		t.Error("no bound refuses")
 	}
-	if !Bound(80).Fits(1, 10) || Bound(79).Fits(1, 10) || Bound(1<<40).Fits(1<<31, 1<<14) {
+	if !memory.Bound(80).Fits(1, 10) || memory.Bound(79).Fits(1, 10) || memory.Bound(1<<40).Fits(1<<31, 1<<14) {
 		t.Error("bytes are not rows times width times 8")
 	}
 }

@@ -1,23 +1,25 @@
-package pace
+package pace_test
 
 import (
 	"slices"
 	"testing"
+
+	"blankout/online/pace"
 )
 
 // An event weighs at most 32 average events; weights that are all as large count as they are.
 func TestImportance(t *testing.T) {
-	var i Importance
+	var i pace.Importance
 	for range 99 {
 		i.Observe(1)
 	}
-	if got := i.Observe(1e6); got != MostImportance {
+	if got := i.Observe(1e6); got != pace.MostImportance {
 		t.Errorf("1e6 among events of 1 counts %v", got)
 	}
-	if got, want := i.Bound(1e6), MostImportance*(100.+MostImportance)/101; got != want {
+	if got, want := i.Bound(1e6), pace.MostImportance*(100.+pace.MostImportance)/101; got != want {
 		t.Errorf("the next one counts %v, want %v", got, want)
 	}
-	i = Importance{}
+	i = pace.Importance{}
 	for range 10 {
 		i.Observe(1e6)
 	}
@@ -40,14 +42,14 @@ func TestParts(t *testing.T) {
 		{320, false, slices.Repeat([]float64{10}, 32)},
 	} {
 		var got []float64
-		Parts(c.weight, c.doubling, func(part float64) { got = append(got, part) })
+		pace.Parts(c.weight, c.doubling, func(part float64) { got = append(got, part) })
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%v, %v: %v, want %v", c.weight, c.doubling, got, c.want)
 		}
 	}
 	n := 0
-	Parts(MostImportance*1e30, true, func(float64) { n++ })
-	if n > MostParts {
+	pace.Parts(pace.MostImportance*1e30, true, func(float64) { n++ })
+	if n > pace.MostParts {
 		t.Errorf("%d parts", n)
 	}
 }

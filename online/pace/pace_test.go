@@ -1,9 +1,11 @@
-package pace
+package pace_test
 
 import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"blankout/online/pace"
 )
 
 // The average of a weight that is kept by its lag, against the definition, over a Rebase. Where the
@@ -11,12 +13,12 @@ import (
 // aside and begins anew.
 func TestPace(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	p := New(0.005, true)
+	p := pace.New(0.005, true)
 	w, lag, want, began, rebased := 0.0, 0.0, 0.0, 0, false
 	learn := func(events int, gain float64) {
 		for range events {
-			if began++; uint64(began)%Every(uint64(began)) == 0 {
-				p.Compare(gain+0.01*r.NormFloat64(), Every(uint64(began)))
+			if began++; uint64(began)%pace.Every(uint64(began)) == 0 {
+				p.Compare(gain+0.01*r.NormFloat64(), pace.Every(uint64(began)))
 				if p.Choose(); p.Taken == 0 {
 					began = 0
 				}
@@ -47,30 +49,5 @@ func TestPace(t *testing.T) {
 	learn(3000, 1)
 	if p.LagShare() != 0 || p.Taken > 4000 || p.Rate(1) != 1 {
 		t.Errorf("left behind: share %v of an average of %d steps, rate %v", p.LagShare(), p.Taken, p.Rate(1))
-	}
-}
-
-// What an interval adapts is merged into others as if it had been adapted there.
-func TestMerge(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	adapt := func(p *Pace, n int) {
-		for range n {
-			p.Adapt(1 + r.NormFloat64())
-			p.Compare(r.NormFloat64(), 1)
-		}
-	}
-	base, into := New(0.15, true), New(0.15, true)
-	adapt(&base, 50)
-	into = base
-	now := base
-	adapt(&now, 30)
-	into.Merge(&base, &now, 30, 30)
-	for i, x := range [][2]float64{{into.gain, now.gain}, {into.squares, now.squares}, {into.compared, now.compared}, {into.raise, now.raise}, {into.square, now.square}} {
-		if math.Abs(x[0]-x[1]) > 1e-12*(1+math.Abs(x[1])) {
-			t.Errorf("number %d: merged %v, want %v", i, x[0], x[1])
-		}
-	}
-	if now.raise == base.raise || now.raise == 0 {
-		t.Error("the rate has not been adapted")
 	}
 }

@@ -1,4 +1,4 @@
-package panel
+package panel_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/newton"
+	"blankout/online/panel"
 )
 
 // stream makes events of numbers, two of which are often left out, each with two hats, and a base score
@@ -55,7 +56,7 @@ func (s *stream) next() {
 }
 
 // teach has a panel follow, score, take and learn so many events.
-func (s *stream) teach(p *Panel, events int) {
+func (s *stream) teach(p *panel.Panel, events int) {
 	for range events {
 		s.next()
 		s.score(p)
@@ -64,7 +65,7 @@ func (s *stream) teach(p *Panel, events int) {
 	}
 }
 
-func (s *stream) score(p *Panel) {
+func (s *stream) score(p *panel.Panel) {
 	if p.Score(s.columns, s.x, s.base, s.out) < len(s.columns) {
 		p.Follow(slices.Concat(p.Columns(), s.columns))
 		p.Score(s.columns, s.x, s.base, s.out)
@@ -84,7 +85,7 @@ var settings = newton.Settings{Loss: loss.LogisticGaussian{}, Ridge: 1, HalfLife
 func TestScoreIsOfWeights(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
 		for _, curves := range []bool{true, false} {
-			p, s := New(settings, outputs, curves), newStream(1, 4, outputs)
+			p, s := panel.New(settings, outputs, curves), newStream(1, 4, outputs)
 			for event := range 400 {
 				s.teach(p, 1)
 				if event%97 == 0 {
@@ -118,84 +119,18 @@ func TestScoreIsOfWeights(t *testing.T) {
 	}
 }
 
-// Where there is no room for the second-order expert it sleeps and the others answer; where there is
-// none for curves either, the panel does not fit.
-func TestAsleep(t *testing.T) {
-	numbers := newton.MostColumns + 1
-	p, s := New(settings, 1, true), newStream(2, numbers, 1)
-	s.teach(p, 300)
-	if e := p.Experts(); e[0].Share != 0 || math.Abs(e[1].Share+e[2].Share-1) > 1e-12 {
-		t.Errorf("of %d numbers %v", numbers, e)
-	}
-	if len(p.newton.Columns()) != 0 || len(p.curves.Columns()) != 3*numbers {
-		t.Errorf("followed are %d and %d columns", len(p.newton.Columns()), len(p.curves.Columns()))
-	}
-	// With 100 numbers the hats are the curves' alone.
-	p, s = New(settings, 1, true), newStream(3, 100, 1)
-	s.teach(p, 10)
-	if len(p.newton.Columns()) != 100 || len(p.curves.Columns()) != 300 {
-		t.Errorf("of 100 numbers and 200 hats %d and %d are followed", len(p.newton.Columns()), len(p.curves.Columns()))
-	}
-	// With many outputs there is no room for curves, and the second-order expert has the whole.
-	p, s = New(settings, 150, true), newStream(4, 60, 150)
-	s.teach(p, 3)
-	if e := p.Experts(); e[0].Share != 1 || len(p.curves.Columns()) != 0 {
-		t.Errorf("with 150 outputs %v, curves of %d columns", e, len(p.curves.Columns()))
-	}
-	if Fits(1000, 100) || !Fits(1000, 20) || !Fits(200, 100) {
-		t.Error("Fits is wrong")
-	}
-}
-
 // Shares go to what answers better: curves where a number bends.
 func TestSharesFollowLosses(t *testing.T) {
-	p, s := New(settings, 1, true), newStream(5, 100, 1)
+	p, s := panel.New(settings, 1, true), newStream(5, 100, 1)
 	s.teach(p, 3000)
 	if e := p.Experts(); e[1].Share+e[2].Share < 0.6 {
 		t.Errorf("where a number bends and only the curves have its hats they have %v", e)
 	}
 }
 
-// An expert that counts for nothing rests, and wakes when it counts again.
-func TestRests(t *testing.T) {
-	p, s := New(settings, 1, true), newStream(13, 4, 1)
-	s.teach(p, 100)
-	// How often the weights of the second-order expert move in 16 events, of which it has a share.
-	moves := func(share float64) (n int) {
-		for range restEvery {
-			s.next()
-			s.score(p)
-			was := slices.Clone(p.newton.Weights(0).Columns)
-			p.mix[0] = share
-			p.Learn(s.y, 1, 1)
-			if !slices.Equal(was, p.newton.Weights(0).Columns) {
-				n++
-			}
-		}
-		return n
-	}
-	for range restAfter/restEvery + 1 {
-		moves(0.009)
-	}
-	if n := moves(0.009); n > 1 || p.idle[0] != restAfter || p.idle[1] != 0 {
-		t.Errorf("after %d events that it counted for nothing in, it learns %d of %d; idle for %v", restAfter, n, restEvery, p.idle)
-	}
-	c, other := &coder.Coder{}, New(settings, 1, true)
-	p.State(c)
-	if other.State(coder.Read(c.Out)); !slices.Equal(other.idle, p.idle) || other.met != p.met {
-		t.Errorf("it rests since %v of %d events, after a restart since %v of %d", p.idle, p.met, other.idle, other.met)
-	}
-	if moves(0.015); p.idle[0] < restAfter {
-		t.Error("it wakes below wakeShare")
-	}
-	if n := moves(0.03); n < 2 {
-		t.Errorf("when it counts again it learns %d of %d", n, restEvery)
-	}
-}
-
 // Columns that come do not take from the others what is known of them.
 func TestFollowKeeps(t *testing.T) {
-	p, s := New(settings, 2, true), newStream(6, 4, 2)
+	p, s := panel.New(settings, 2, true), newStream(6, 4, 2)
 	s.teach(p, 500)
 	was := [2][]float64{slices.Clone(p.Weights(0)), slices.Clone(p.Weights(1))}
 	columns := slices.Clone(p.Columns())
@@ -212,7 +147,7 @@ func TestFollowKeeps(t *testing.T) {
 
 // What an event teaches of shares counts from Learn on, not between two readings of it.
 func TestTakeWaits(t *testing.T) {
-	p, s := New(settings, 3, true), newStream(7, 4, 3)
+	p, s := panel.New(settings, 3, true), newStream(7, 4, 3)
 	s.teach(p, 100)
 	s.next()
 	s.score(p)
@@ -229,15 +164,15 @@ func TestTakeWaits(t *testing.T) {
 // A panel that has been read goes on to the bit, and what is no state is refused.
 func TestState(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
-		p, s := New(settings, outputs, true), newStream(8, 4, outputs)
+		p, s := panel.New(settings, outputs, true), newStream(8, 4, outputs)
 		s.teach(p, 700)
-		written := func(p *Panel) []byte {
+		written := func(p *panel.Panel) []byte {
 			c := &coder.Coder{}
 			p.State(c)
 			return c.Out
 		}
 		data := written(p)
-		other := New(settings, outputs, true)
+		other := panel.New(settings, outputs, true)
 		c := coder.Read(data)
 		if other.State(c); !c.Done() {
 			t.Fatalf("%d outputs: the state is not read", outputs)
@@ -257,7 +192,7 @@ func TestState(t *testing.T) {
 		}
 		for cut := 0; cut < len(data); cut += 13 {
 			c := coder.Read(data[:cut])
-			if New(settings, outputs, true).State(c); c.Done() {
+			if panel.New(settings, outputs, true).State(c); c.Done() {
 				t.Fatalf("%d of %d bytes are read as a state", cut, len(data))
 			}
 		}
@@ -267,7 +202,7 @@ func TestState(t *testing.T) {
 // Two classes that become three keep what is known: the scores of the second are those that were, and
 // those of the first their negation.
 func TestWiden(t *testing.T) {
-	p, s := New(settings, 1, true), newStream(10, 4, 1)
+	p, s := panel.New(settings, 1, true), newStream(10, 4, 1)
 	s.teach(p, 600)
 	s.next()
 	s.score(p)
@@ -283,7 +218,7 @@ func TestWiden(t *testing.T) {
 // Forget has the weights move faster.
 func TestForget(t *testing.T) {
 	step := func(forget bool) (moved float64) {
-		p, s := New(settings, 1, true), newStream(11, 4, 1)
+		p, s := panel.New(settings, 1, true), newStream(11, 4, 1)
 		s.teach(p, 1000)
 		if forget {
 			p.Forget(0.1)
@@ -302,7 +237,7 @@ func TestForget(t *testing.T) {
 
 // A panel that is restarted says what the base does; what Set sets is what it says more.
 func TestRestart(t *testing.T) {
-	p, s := New(settings, 2, true), newStream(12, 3, 2)
+	p, s := panel.New(settings, 2, true), newStream(12, 3, 2)
 	s.teach(p, 300)
 	p.Restart()
 	for k := range 2 {
@@ -316,65 +251,14 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// A temperature is the factor under which the scores would have had the least log-loss.
-func TestTemperature(t *testing.T) {
-	for _, want := range []float64{0.5, 2} {
-		r := rand.New(rand.NewPCG(3, 4))
-		var c temperature
-		for range 20_000 {
-			f, y := 2*r.NormFloat64(), -1.0
-			if r.Float64() < 1/(1+math.Exp(-want*f)) {
-				y = 1
-			}
-			c.learn(func(factor float64) float64 { return math.Log1p(math.Exp(-y * factor * f)) })
-		}
-		if c := newTemperature(want); math.Abs(c.factor()-want) > 1e-12 {
-			t.Errorf("one of %v begins with %v", want, c.factor())
-		}
-		if got := c.factor(); math.Abs(got/want-1) > 0.1 {
-			t.Errorf("the factor is %v, want %v", got, want)
-		}
-	}
-}
-
 func BenchmarkLearn(b *testing.B) {
 	for _, x := range []struct{ numbers, outputs int }{{8, 1}, {24, 1}, {128, 6}} {
 		b.Run(fmt.Sprint(x.numbers, " numbers ", x.outputs, " outputs"), func(b *testing.B) {
-			p, s := New(settings, x.outputs, true), newStream(1, x.numbers, x.outputs)
+			p, s := panel.New(settings, x.outputs, true), newStream(1, x.numbers, x.outputs)
 			s.teach(p, 100)
 			for b.Loop() {
 				s.teach(p, 1)
 			}
 		})
-	}
-}
-
-// AddWeights adds the values that Weight has, to the bit, whether the weights have been listed or not, with and without columns
-// that the second-order expert has no room for.
-func TestAddWeights(t *testing.T) {
-	for _, numbers := range []int{4, 100} { // with two hats each: 300 are too many for the second-order expert
-		for _, outputs := range []int{1, 3} {
-			for _, curves := range []bool{true, false} {
-				p, s := New(settings, outputs, curves), newStream(3, numbers, outputs)
-				s.teach(p, 60)
-				if second := len(p.newton.Columns()); (second == len(p.Columns())) != (numbers == 4) {
-					t.Fatalf("of %d columns the second-order expert has %d", len(p.Columns()), second)
-				}
-				for i := range p.Columns() {
-					want, got := make([]float64, outputs), make([]float64, outputs)
-					for k := range want {
-						want[k] = float64(k) + 0.3
-						got[k] = want[k]
-						want[k] += 0.7 * p.Weight(k, i)
-					}
-					if p.AddWeights(got, 0.7, i); !slices.Equal(got, want) {
-						t.Fatalf("%d numbers, %d outputs: column %d: %v, want %v", numbers, outputs, i, got, want)
-					}
-					if i == len(p.Columns())/2 {
-						p.Weights(0)
-					}
-				}
-			}
-		}
 	}
 }

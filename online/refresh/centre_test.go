@@ -1,4 +1,4 @@
-package refresh
+package refresh_test
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/online/refresh"
 	"blankout/online/rows"
 )
 
@@ -20,7 +21,7 @@ func TestCenterOfAllIsTheSolution(t *testing.T) {
 		for _, curved := range []bool{false, true} {
 			t.Run(fmt.Sprint(noise, "/", curved), func(t *testing.T) {
 				const n = 120
-				r := Refresh{Settings: Settings{Size: n, Reach: n + 1, Loss: loss.LogisticGaussian{}, Ridge: 0.5, Intercept: true, Penalized: true, Marginalized: true},
+				r := refresh.Refresh{Settings: refresh.Settings{Size: n, Reach: n + 1, Loss: loss.LogisticGaussian{}, Ridge: 0.5, Intercept: true, Penalized: true, Marginalized: true},
 					Layout: rows.Layout{Outputs: 1, N: 1, Refresh: 3}}
 				scaler := model.Scaler{Mode: model.StandardizeNone}
 				if curved {
@@ -33,7 +34,7 @@ func TestCenterOfAllIsTheSolution(t *testing.T) {
 				width := rows.FirstPart + 5
 				table := model.NewTable(width)
 				bias := make([]float64, width)
-				w := Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, Growth: 1, Levels: []Level{{noise, 1}}, Dead: func(column uint32) float64 { return 0.3 * float64(column) },
+				w := refresh.Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, Growth: 1, Levels: []refresh.Level{{Noise: noise, Inverse: 1}}, Dead: func(column uint32) float64 { return 0.3 * float64(column) },
 					Model: &model.Linear{Head: model.Head{Schema: event.NewSchema(4, []string{"a", "b"}, 2), Scaler: scaler, Layout: model.Layout{Width: width}}, Rows: table}}
 				draw := rand.New(rand.NewPCG(1, 2))
 				for i := range n {

@@ -1,4 +1,4 @@
-package refresh
+package refresh_test
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/online/refresh"
 	"blankout/online/rows"
 )
 
@@ -38,11 +39,11 @@ func TestRefresh(t *testing.T) {
 				rates, spreads = append(rates, q), append(spreads, q*(1-q))
 			}
 		}
-		x := Refresh{Settings: Settings{Size: 40, Reach: reach, Loss: l, Ridge: 0.5, Intercept: true, Penalized: true, Marginalized: c.marginalized}, Layout: layout}
+		x := refresh.Refresh{Settings: refresh.Settings{Size: 40, Reach: reach, Loss: l, Ridge: 0.5, Intercept: true, Penalized: true, Marginalized: c.marginalized}, Layout: layout}
 		width := rows.FirstPart + 3 + x.Parts()
 		table, bias := model.NewTable(width), make([]float64, width)
 		s := &event.Schema{NumericIndices: true}
-		w := Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, Growth: 2, Levels: []Level{{c.noise, 4}}, Dead: func(column uint32) float64 { return dead[column] },
+		w := refresh.Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, Growth: 2, Levels: []refresh.Level{{Noise: c.noise, Inverse: 4}}, Dead: func(column uint32) float64 { return dead[column] },
 			Model: &model.Linear{Head: model.Head{Schema: s, Scaler: model.Scaler{Mode: model.StandardizeNone}, Layout: model.Layout{Width: width}}, Rows: table}}
 		var window []event.Example
 		for n := range 200 {
@@ -88,7 +89,7 @@ func TestRefresh(t *testing.T) {
 				for _, e := range window[:40] {
 					for rate := range rates {
 						y, f, v := scored(&e, rate)
-						_, _, dv := l.At(y, f, max(v, LeastVariance))
+						_, _, dv := l.At(y, f, max(v, refresh.LeastVariance))
 						h := 2 * dv * e.Weight * w.Growth / float64(len(rates))
 						for i, value := range e.Features.Value {
 							above := value - reads[i]
@@ -126,12 +127,12 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-func comesBack(t *testing.T, x *Refresh) {
+func comesBack(t *testing.T, x *refresh.Refresh) {
 	t.Helper()
 	x.Add(&event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{2}}}, 1)
 	var a, b coder.Coder
 	x.State(&a)
-	again := Refresh{}
+	again := refresh.Refresh{}
 	c := coder.Read(a.Out)
 	again.State(c)
 	if again.State(&b); !c.Done() || !again.Consistent() || !bytes.Equal(a.Out, b.Out) {
@@ -139,47 +140,12 @@ func comesBack(t *testing.T, x *Refresh) {
 	}
 }
 
-// The quadratic says the same of weights before and after a feature's scale has grown, its share taken from D or its
-// mean moved to the intercept.
-func TestRescaleShiftForget(t *testing.T) {
-	for _, reach := range []int{40, 80} {
-		x := Refresh{Settings: Settings{Size: 40, Reach: reach}, Layout: rows.Layout{Outputs: 2, N: 2, Refresh: 3}}
-		row, bias := make([]float64, rows.FirstPart+2*(3+x.Parts())), make([]float64, rows.FirstPart+2*(3+x.Parts()))
-		copy(x.Weights(row), []float64{1, 2})
-		copy(x.Curvature(row), []float64{3, 5})
-		if x.sliding() {
-			copy(x.Center(row), []float64{4, -1})
-			copy(x.Center(bias), []float64{7, 8})
-		}
-		const ratio, shift = 2.0, 0.5
-		cost := func(j int) float64 {
-			off := x.Weights(row)[j] - x.CenterOf(row)[j]
-			return x.Curvature(row)[j] * off * off
-		}
-		score := func(j int, feature float64) float64 { return x.CenterOf(bias)[j] + feature*x.CenterOf(row)[j] }
-		before, alone, at := cost(1), x.Curvature(row)[0], score(1, 3)
-		x.Weights(row)[1] *= ratio
-		x.Rescale(row, 1, 2, ratio)
-		if x.Curvature(row)[0] != alone || x.Curvature(row)[1] != 5/(ratio*ratio) || cost(1) != before {
-			t.Errorf("reach %d: rescaled it costs %v, before %v; D %v", reach, cost(1), before, x.Curvature(row))
-		}
-		x.Shifted(bias, row, 1, 2, shift)
-		if x.sliding() && (score(1, 3/ratio-shift) != at || x.Center(bias)[0] != 7) {
-			t.Errorf("the center says %v of what it said %v of; intercepts %v", score(1, 3/ratio-shift), at, x.Center(bias))
-		}
-		x.Forget(row, 0.5)
-		if x.Curvature(row)[0] != alone/2 {
-			t.Errorf("half of D %v is %v", alone, x.Curvature(row)[0])
-		}
-	}
-}
-
 // A window of one class, but for events without weight, leaves an intercept that is not penalized finite.
 func TestRefreshOfOneClass(t *testing.T) {
-	x := Refresh{Settings: Settings{Size: 40, Reach: 40, Loss: loss.LogisticGaussian{}, Ridge: 0.5, Intercept: true}, Layout: rows.Layout{Outputs: 1, N: 1, Refresh: 3}}
+	x := refresh.Refresh{Settings: refresh.Settings{Size: 40, Reach: 40, Loss: loss.LogisticGaussian{}, Ridge: 0.5, Intercept: true}, Layout: rows.Layout{Outputs: 1, N: 1, Refresh: 3}}
 	width := rows.FirstPart + 4
 	table, bias := model.NewTable(width), make([]float64, width)
-	w := Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, Growth: 1, Levels: []Level{{loss.NoNoise{}, 1}},
+	w := refresh.Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, Growth: 1, Levels: []refresh.Level{{Noise: loss.NoNoise{}, Inverse: 1}},
 		Model: &model.Linear{Head: model.Head{Schema: &event.Schema{NumericIndices: true}, Scaler: model.Scaler{Mode: model.StandardizeNone}, Layout: model.Layout{Width: width}}, Rows: table}}
 	for i := range 2 * 40 {
 		e := event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{1}}, Label: i % 2, Weight: float64(i % 2)}

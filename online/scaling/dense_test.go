@@ -1,4 +1,4 @@
-package scaling
+package scaling_test
 
 import (
 	"math"
@@ -8,11 +8,12 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/online/scaling"
 )
 
 // sparse has a Scaling read events of a sparse text format, and returns its columns of numbers: "dense", or "spread".
 func sparse(t *testing.T, events int, next func(i int) event.Vec) map[uint32]string {
-	s, rows := New(Settings{}, model.StandardizeAuto, false), map[uint32][]float64{}
+	s, rows := scaling.New(scaling.Settings{}, model.StandardizeAuto, false), map[uint32][]float64{}
 	s.AddField(event.Sparse, model.TransformAuto)
 	row := func(column uint32) []float64 {
 		if rows[column] == nil {

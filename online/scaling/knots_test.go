@@ -1,4 +1,4 @@
-package scaling
+package scaling_test
 
 import (
 	"math/rand/v2"
@@ -6,18 +6,19 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/online/scaling"
 )
 
 // Where a column begins again its curve gets new knots, as many as it had, and an old snapshot keeps its own.
 func TestKnotsAgain(t *testing.T) {
-	s, r := New(Settings{Expert: func(int) int { return 5 }}, model.StandardizeAuto, false), rand.New(rand.NewPCG(1, 2))
+	s, r := scaling.New(scaling.Settings{Expert: func(int) int { return 5 }}, model.StandardizeAuto, false), rand.New(rand.NewPCG(1, 2))
 	s.AddField(event.Numeric, model.TransformNone)
 	stats := make([]float64, model.ScalerWidth)
 	read := func(x float64) {
 		s.Bend(&event.Example{}, 9)
 		z := s.Scaler.Deviations(stats, x)
 		s.Reading(5, 0, x, z)
-		s.Observe(5, stats, x, z, Numeric, 0)
+		s.Observe(5, stats, x, z, scaling.Numeric, 0)
 		s.Events++
 	}
 	for range 3000 {

@@ -1,4 +1,4 @@
-package silent
+package silent_test
 
 import (
 	"math"
@@ -7,6 +7,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/online/silent"
 )
 
 // What a dead number reads is 0 where that is usual or wished, else the mean.
@@ -18,7 +19,7 @@ func TestValues(t *testing.T) {
 	}{
 		{model.SilentAuto, 0, 4}, {model.SilentAuto, 1, 4}, {model.SilentAuto, 2, 0}, {model.SilentAuto, 50, 0}, {model.SilentMean, 50, 2}, {model.SilentZero, 0, 0},
 	} {
-		v := NewValues(tt.choice)
+		v := silent.NewValues(tt.choice)
 		for i := range 6400 {
 			walk := v.Walk()
 			walk.Read(3, 1)
@@ -38,7 +39,7 @@ func TestValues(t *testing.T) {
 		}
 		out := &coder.Coder{}
 		v.State(out)
-		again := NewValues(tt.choice)
+		again := silent.NewValues(tt.choice)
 		if in := coder.Read(out.Out); true {
 			if again.State(in); !in.Done() {
 				t.Fatal("the state cannot be read")
@@ -64,7 +65,7 @@ func TestMask(t *testing.T) {
 	}
 	for event := range uint64(400) {
 		for _, units := range [][]int32{nil, units} {
-			var m, again Mask
+			var m, again silent.Mask
 			m.Draw(n, 5000, units, event, 0)
 			again.Draw(n, 5000, units, event, 0)
 			dead := 0

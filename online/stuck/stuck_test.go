@@ -1,25 +1,24 @@
-package stuck
+package stuck_test
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
-	"blankout/internal/coder"
 	"blankout/internal/event"
+	"blankout/online/stuck"
 )
 
 // stream feeds readings of numeric fields to a Detector.
 type stream struct {
-	Detector
+	stuck.Detector
 	fields []event.Field
 	n      uint64
-	found  []Run  // as they were found
-	moved  []Run  // as they moved again
-	at     uint64 // of the latest change
+	found  []stuck.Run // as they were found
+	moved  []stuck.Run // as they moved again
+	at     uint64      // of the latest change
 }
 
 func newStream(fields int) *stream {
@@ -39,7 +38,7 @@ func (s *stream) take(values ...float64) {
 		}
 	}
 	s.n++
-	for _, c := range s.Take(e, s.fields, Moment{s.n, int64(1000 * s.n)}) {
+	for _, c := range s.Take(e, s.fields, stuck.Moment{Event: s.n, Time: int64(1000 * s.n)}) {
 		if s.at = s.n; c.Moves {
 			s.moved = append(s.moved, c.Run)
 		} else {
@@ -57,11 +56,11 @@ func TestStuckAtAnyValue(t *testing.T) {
 			s.take(r.NormFloat64(), r.NormFloat64())
 		}
 		for i := range 300 {
-			if s.take(at, r.NormFloat64()); (len(s.Stuck()) == 1) != (i >= Least) {
+			if s.take(at, r.NormFloat64()); (len(s.Stuck()) == 1) != (i >= stuck.Least) {
 				t.Fatalf("stuck at %v for %d repeats: %+v", at, i, s.Stuck())
 			}
 		}
-		want := Run{Field: 1, Value: at, Repeats: Least, Since: Moment{1001, 1001000}}
+		want := stuck.Run{Field: 1, Value: at, Repeats: stuck.Least, Since: stuck.Moment{Event: 1001, Time: 1001000}}
 		if len(s.found) != 1 || s.found[0] != want || !slices.Equal(s.Stuck(), s.found) {
 			t.Errorf("found %+v, want %+v", s.found, want)
 		}
@@ -77,7 +76,7 @@ func TestNullsDoNotEndARun(t *testing.T) {
 	for range 500 {
 		s.take(r.NormFloat64())
 	}
-	for range Least + 1 {
+	for range stuck.Least + 1 {
 		s.take(3)
 		s.take(math.NaN())
 	}
@@ -160,7 +159,7 @@ func TestNights(t *testing.T) {
 		for range 2000 {
 			s.take(123)
 		}
-		if len(s.found) != was+1 || s.found[was].Repeats > Least {
+		if len(s.found) != was+1 || s.found[was].Repeats > stuck.Least {
 			t.Errorf("begun at %d: stuck by day: %+v", begin, s.found)
 		}
 		s.take(5)
@@ -169,88 +168,6 @@ func TestNights(t *testing.T) {
 		}
 		if len(s.found) != was+2 || s.found[was+1].Repeats < 4*450 {
 			t.Errorf("begun at %d: stuck at 0: %+v", begin, s.found)
-		}
-	}
-}
-
-// What the field did long ago is forgotten: one that came in runs is found as soon as one that always moved.
-func TestMemory(t *testing.T) {
-	s, r := newStream(1), rand.New(rand.NewPCG(22, 23))
-	for n := range 16 * memory {
-		s.take(float64(1 + n/12))
-	}
-	for range 3 * memory {
-		s.take(r.NormFloat64())
-	}
-	for range 100 {
-		s.take(0.5)
-	}
-	if len(s.found) != 1 || s.found[0].Repeats != Least {
-		t.Errorf("%+v", s.found)
-	}
-}
-
-// A sensor that was stuck for long and moves again is found again soon when it sticks at another
-// value. One whose values come in runs is learned after few alarms.
-func TestFoundAgain(t *testing.T) {
-	s, r := newStream(1), rand.New(rand.NewPCG(8, 9))
-	healthy := func(n int) {
-		for range n {
-			s.take(r.NormFloat64())
-		}
-	}
-	healthy(1000)
-	for range 50_000 {
-		s.take(1.5)
-	}
-	healthy(100)
-	for range 1000 {
-		s.take(2.5)
-	}
-	if len(s.found) != 2 || s.found[1].Repeats > longer*Least+10 {
-		t.Errorf("%+v", s.found)
-	}
-	healthy(10)
-	was := len(s.found)
-	for range 2000 {
-		x := r.NormFloat64()
-		for range 90 + r.IntN(20) {
-			s.take(x)
-		}
-	}
-	if more := len(s.found) - was; more > 2 {
-		t.Errorf("%d alarms about a field that has come to move in steps", more)
-	}
-}
-
-// The r of the readings other than 0 finds a field soon that is often 0 and sticks at another value.
-// It needs readings of that kind: one that is 0 but for a few events is not judged by these.
-func TestKinds(t *testing.T) {
-	s, r := newStream(1), rand.New(rand.NewPCG(10, 11))
-	for range 5000 {
-		x := 0.0
-		if r.Float64() < 0.2 {
-			x = r.NormFloat64()
-		}
-		s.take(x)
-	}
-	for range 400 {
-		s.take(1.25)
-	}
-	if longest := s.Detector.runs[1].ofKind; len(s.found) != 1 || s.found[0].Repeats > Least || longest[0] < 20 {
-		t.Errorf("%+v, the longest runs before had %d repeats", s.found, longest)
-	}
-	s = newStream(1)
-	for n := range 5000 {
-		x := 0.0
-		if n%200 == 100 {
-			x = float64(n)
-		}
-		s.take(x)
-	}
-	for range 300 {
-		if s.take(5); len(s.found) > 0 {
-			t.Fatalf("%+v", s.found)
 		}
 	}
 }
@@ -280,158 +197,6 @@ func TestManyFields(t *testing.T) {
 	}
 }
 
-// The longest runs are kept by value: a long run of one value does not delay finding another that has short ones.
-func TestLongestByValue(t *testing.T) {
-	s, r := newStream(1), rand.New(rand.NewPCG(18, 19))
-	run := func(x float64, n int) {
-		for range n {
-			s.take(x)
-		}
-		s.take(r.NormFloat64())
-	}
-	for range 20 {
-		run(3, 15)
-		for range 30 {
-			run(r.NormFloat64(), 1)
-		}
-	}
-	run(7, 49)
-	if run(3, 100); len(s.found) != 1 || s.found[0].Repeats > longer*15+10 {
-		t.Errorf("stuck at 3: %+v", s.found)
-	}
-	if run(7, 180); len(s.found) != 1 {
-		t.Errorf("stuck at 7: %+v", s.found)
-	}
-	if run(8, 180); len(s.found) != 1 {
-		t.Errorf("stuck at 8, a value without runs: %+v", s.found)
-	}
-}
-
-// Only so many fields are watched, and their state comes back.
-func TestMostFields(t *testing.T) {
-	s, values := newStream(mostFields+10), make([]float64, mostFields+10)
-	for n := range 200 {
-		for i := range values {
-			values[i] = float64(min(n, 100))
-		}
-		s.take(values...)
-	}
-	if len(s.found) != mostFields-1 { // field 0 is of no name
-		t.Errorf("%d are stuck", len(s.found))
-	}
-	c := &coder.Coder{}
-	s.State(c)
-	var d Detector
-	read := coder.Read(c.Out)
-	if d.State(read); !read.Done() || len(d.Stuck()) != len(s.Stuck()) {
-		t.Errorf("%d of %d fields are restored", len(d.Stuck()), len(s.Stuck()))
-	}
-}
-
-// Repeats tells which fields can never be found. A run that is stuck does not count.
-func TestRepeats(t *testing.T) {
-	s, r := newStream(2), rand.New(rand.NewPCG(20, 21))
-	for n := range 90 {
-		s.take(1, float64(n))
-	}
-	if x, never, ok := s.Repeats(1); !never || !ok || x > rarely {
-		t.Errorf("a young constant: %v %v %v", x, never, ok)
-	}
-	for range 500 {
-		s.take(1, 7)
-	}
-	if x, never, ok := s.Repeats(2); len(s.Stuck()) != 1 || x > 0 || never || !ok {
-		t.Errorf("a stuck field: %v %v %v", x, never, ok)
-	}
-	for n := range 5000 {
-		s.take(float64(n/500), 7)
-	}
-	if x, never, ok := s.Repeats(1); !never || !ok || x < rarely {
-		t.Errorf("a field that moves rarely: %v %v %v", x, never, ok)
-	}
-	s = newStream(5)
-	for n := range 4000 {
-		flag := 0.0
-		if n%500 == 499 {
-			flag = 1
-		}
-		rare := math.NaN()
-		if n%100 == 0 {
-			rare = r.Float64()
-		}
-		s.take(r.NormFloat64(), 1, flag, math.Round(2*r.NormFloat64()), rare)
-	}
-	for id, want := range map[int]struct {
-		low, high float64
-		never, ok bool
-	}{0: {}, 1: {0, 0, false, true}, 2: {0.999, 1, true, true}, 3: {0.995, 0.998, true, true}, 4: {0.1, 0.3, false, true}, 5: {}, 6: {}} {
-		if x, never, ok := s.Repeats(id); never != want.never || ok != want.ok || x < want.low || x > want.high {
-			t.Errorf("field %d: %v %v %v", id, x, never, ok)
-		}
-	}
-}
-
-// A Detector that is restored anywhere goes on as the one that was saved, and its bytes are the same.
-// Damaged bytes are an error or a state, never a panic.
-func TestState(t *testing.T) {
-	r := rand.New(rand.NewPCG(14, 15))
-	s := newStream(6)
-	s.fields = append(s.fields, event.Field{Name: "word", Kind: event.Categorical})
-	was := make([]float64, 6)
-	next := func() []float64 {
-		for i := range was {
-			if r.Float64() > []float64{0, 0.5, 0.97, 0.999, 0.9, 0.99}[i] {
-				was[i] = math.Round(4 * r.NormFloat64())
-			}
-		}
-		return was
-	}
-	code := func(d *Detector) []byte {
-		c := &coder.Coder{}
-		d.State(c)
-		return c.Out
-	}
-	found := 0
-	for n := range 30_000 {
-		if n%1009 == 0 || n%7000 == 6001 {
-			data := code(&s.Detector)
-			c := coder.Read(data)
-			var d Detector
-			if d.State(c); !c.Done() || !bytes.Equal(code(&d), data) || !slices.Equal(d.Stuck(), s.Stuck()) ||
-				!slices.Equal(d.fields, s.Detector.fields) || !slices.Equal(d.runs, s.runs) || d.numeric != s.numeric {
-				t.Fatalf("event %d: the state does not come back", n)
-			}
-			found += len(d.Stuck())
-			s.Detector = d
-		}
-		if n%7000 == 6000 {
-			for range 300 {
-				s.take(9.5, 9.5, 9.5, 9.5, 9.5, 9.5)
-			}
-			continue
-		}
-		s.take(next()...)
-	}
-	if len(s.found) == 0 || found == 0 {
-		t.Errorf("%d were found, %d when the state was saved", len(s.found), found)
-	}
-	data := code(&s.Detector)
-	for i := range data {
-		damaged := slices.Clone(data)
-		damaged[i] ^= 0x81
-		var d Detector
-		d.State(coder.Read(damaged))
-		d.Stuck()
-		c := coder.Read(data[:i])
-		if d = (Detector{}); true {
-			d.State(c)
-		}
-		if c.Done() {
-			t.Fatalf("%d bytes of %d are a state", i, len(data))
-		}
-	}
-}
-
 func BenchmarkTake(b *testing.B) {
 	s, r := newStream(50), rand.New(rand.NewPCG(1, 2))
 	values := make([][]float64, 64)
@@ -447,7 +212,7 @@ func BenchmarkTake(b *testing.B) {
 	b.ReportAllocs()
 	for i := range b.N {
 		e.Features.Value = values[i%64]
-		s.Take(e, s.fields, Moment{uint64(i), 0})
+		s.Take(e, s.fields, stuck.Moment{Event: uint64(i), Time: 0})
 	}
 }
 

@@ -1,4 +1,4 @@
-package watch
+package watch_test
 
 import (
 	"math"
@@ -9,12 +9,13 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/loss"
+	"blankout/online/watch"
 )
 
 // Both baselines against their definition, event by event, from the second labeled event on.
 func TestBaselines(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	var b Baselines
+	var b watch.Baselines
 	var targets, weights []float64
 	mean, last, total := 0.0, 0.0, 0.0
 	for i := range 3000 {
@@ -29,13 +30,13 @@ func TestBaselines(t *testing.T) {
 			total += weight
 		}
 		targets, weights = append(targets, y), append(weights, weight)
-		b.Tell(&Told{Number: uint64(i) + 1, After: uint64(i), Regression: true, Target: y, Weight: weight})
+		b.Tell(&watch.Told{Number: uint64(i) + 1, After: uint64(i), Regression: true, Target: y, Weight: weight})
 	}
 	report := b.Report(true)
 	if math.Abs(*report.MeanMAE-mean/total) > 1e-9 || math.Abs(*report.LastMAE-last/total) > 1e-9 || report.LastError != nil {
 		t.Errorf("%v %v, want %v %v", *report.MeanMAE, *report.LastMAE, mean/total, last/total)
 	}
-	var again Baselines
+	var again watch.Baselines
 	c := &coder.Coder{}
 	b.State(c)
 	in := coder.Read(c.Out)
@@ -46,26 +47,26 @@ func TestBaselines(t *testing.T) {
 
 // Of classes the last label is wrong as often as labels change.
 func TestBaselineOfClasses(t *testing.T) {
-	var b Baselines
+	var b watch.Baselines
 	for i, label := range []int{2, 2, 0, 0, 1} {
-		b.Tell(&Told{Number: uint64(i) + 1, After: uint64(i), Label: label, Predicted: 2, Weight: 1})
+		b.Tell(&watch.Told{Number: uint64(i) + 1, After: uint64(i), Label: label, Predicted: 2, Weight: 1})
 	}
 	if r := b.Report(false); *r.LastError != 50 || r.MeanMAE != nil {
 		t.Errorf("%v", *r.LastError)
 	}
-	var part Baselines
-	part.Tell(&Told{Number: 1, Part: true, Weight: 1})
-	if part != (Baselines{}) {
+	var part watch.Baselines
+	part.Tell(&watch.Told{Number: 1, Part: true, Weight: 1})
+	if part != (watch.Baselines{}) {
 		t.Error("an event of an interval was measured")
 	}
 }
 
 // What was answered before any label was known is not measured.
 func TestMeasuresBeginWithALabel(t *testing.T) {
-	w := New()
-	w.Measures.Numbers = &Numbers{Loss: loss.Loss(loss.Linear{})}
+	w := watch.New()
+	w.Measures.Numbers = &watch.Numbers{Loss: loss.Loss(loss.Linear{})}
 	nan := math.NaN()
-	for _, e := range []Told{
+	for _, e := range []watch.Told{
 		{Number: 1, After: 0, Target: 1e9, Value: 0},
 		{Number: 2, After: 0, Target: 1e9 + 1, Value: 0}, // it waited for its label
 		{Number: 3, After: 1, Target: 1e9 + 1, Value: 1e9},
@@ -87,39 +88,39 @@ func TestMeasuresBeginWithALabel(t *testing.T) {
 func TestWorseThanBaseline(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		told func(r *rand.Rand, i int, before float64) Told // of 3,000 events
-		want string                                         // the kinds
+		told func(r *rand.Rand, i int, before float64) watch.Told // of 3,000 events
+		want string                                               // the kinds
 	}{
-		{"a walk", func(r *rand.Rand, _ int, before float64) Told {
+		{"a walk", func(r *rand.Rand, _ int, before float64) watch.Told {
 			y := before + r.NormFloat64()
-			return Told{Regression: true, Target: y, Value: y + 3*r.NormFloat64()}
+			return watch.Told{Regression: true, Target: y, Value: y + 3*r.NormFloat64()}
 		}, "worse-than-last"},
-		{"noise", func(r *rand.Rand, _ int, _ float64) Told {
-			return Told{Regression: true, Target: r.NormFloat64(), Value: .03 * r.NormFloat64()}
+		{"noise", func(r *rand.Rand, _ int, _ float64) watch.Told {
+			return watch.Told{Regression: true, Target: r.NormFloat64(), Value: .03 * r.NormFloat64()}
 		}, ""},
-		{"worse than all", func(r *rand.Rand, _ int, _ float64) Told {
-			return Told{Regression: true, Target: r.NormFloat64(), Value: 9 * r.NormFloat64()}
+		{"worse than all", func(r *rand.Rand, _ int, _ float64) watch.Told {
+			return watch.Told{Regression: true, Target: r.NormFloat64(), Value: 9 * r.NormFloat64()}
 		}, "worse-than-prior worse-than-last"},
-		{"one bad answer long ago", func(r *rand.Rand, i int, _ float64) Told {
+		{"one bad answer long ago", func(r *rand.Rand, i int, _ float64) watch.Told {
 			y, v := r.NormFloat64(), 0.
 			if i == 50 {
 				v = 1e30
 			}
-			return Told{Regression: true, Target: y, Value: v}
+			return watch.Told{Regression: true, Target: y, Value: v}
 		}, ""},
-		{"classes in runs", func(r *rand.Rand, i int, _ float64) Told {
-			return Told{Label: i / 50 % 2, Predicted: r.IntN(2)}
+		{"classes in runs", func(r *rand.Rand, i int, _ float64) watch.Told {
+			return watch.Told{Label: i / 50 % 2, Predicted: r.IntN(2)}
 		}, "worse-than-last"},
-		{"classes of chance", func(r *rand.Rand, _ int, _ float64) Told {
-			return Told{Label: r.IntN(2), Predicted: r.IntN(2)}
+		{"classes of chance", func(r *rand.Rand, _ int, _ float64) watch.Told {
+			return watch.Told{Label: r.IntN(2), Predicted: r.IntN(2)}
 		}, ""},
-		{"always right", func(r *rand.Rand, _ int, _ float64) Told {
+		{"always right", func(r *rand.Rand, _ int, _ float64) watch.Told {
 			k := r.IntN(2)
-			return Told{Label: k, Predicted: k}
+			return watch.Told{Label: k, Predicted: k}
 		}, ""},
 	} {
 		r := rand.New(rand.NewPCG(3, 4))
-		w := New()
+		w := watch.New()
 		before := 0.0
 		for i := range 3000 {
 			e := c.told(r, i, before)
@@ -127,18 +128,18 @@ func TestWorseThanBaseline(t *testing.T) {
 			e.Number, e.After, e.Weight = uint64(i)+1, uint64(i), 1
 			if e.Regression {
 				if w.Measures.Numbers == nil {
-					w.Measures.Numbers = &Numbers{Loss: loss.Loss(loss.Linear{})}
+					w.Measures.Numbers = &watch.Numbers{Loss: loss.Loss(loss.Linear{})}
 				}
 				w.ToldNumber(e)
 			} else {
 				w.Told(e)
 			}
-			if i == 90 && len(w.Warnings(Stream{Events: 90, Final: true})) > 0 {
+			if i == 90 && len(w.Warnings(watch.Stream{Events: 90, Final: true})) > 0 {
 				t.Errorf("%s: a warning after 90 events", c.name)
 			}
 		}
 		var kinds []string
-		for _, x := range w.Warnings(Stream{Events: 3000, Classes: []string{"a", "b"}}) {
+		for _, x := range w.Warnings(watch.Stream{Events: 3000, Classes: []string{"a", "b"}}) {
 			kinds = append(kinds, x.Kind)
 		}
 		if got := strings.Join(kinds, " "); got != c.want {

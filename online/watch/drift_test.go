@@ -1,14 +1,16 @@
-package watch
+package watch_test
 
 import (
 	"math"
 	"testing"
+
+	"blankout/online/watch"
 )
 
 // An alarm tells the mean loss before the change and the mean loss since, each
 // over its own events only.
 func TestDriftTellsBeforeAndAfter(t *testing.T) {
-	var d Detector
+	var d watch.Detector
 	event := uint64(0)
 	for event < 2000 {
 		event++
@@ -20,7 +22,7 @@ func TestDriftTellsBeforeAndAfter(t *testing.T) {
 	}
 	// Every event after the change exceeds the mean, which creeps up, by less than 1.
 	r := d.Report()
-	if r.Alarms != 1 || r.Event < 2000+DriftAlarm || r.Event > 2000+DriftAlarm*5/4 {
+	if r.Alarms != 1 || r.Event < 2000+watch.DriftAlarm || r.Event > 2000+watch.DriftAlarm*5/4 {
 		t.Fatalf("no alarm, or not in time: %+v", r)
 	}
 	if math.Abs(r.Before-0.25) > 1e-9 || math.Abs(r.After-1.25) > 1e-9 {

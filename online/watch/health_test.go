@@ -1,14 +1,15 @@
 package watch
 
 import (
-	"blankout/internal/coder"
-	"blankout/internal/event"
-	"blankout/internal/longtest"
-	"blankout/internal/model"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"blankout/internal/coder"
+	"blankout/internal/event"
+	"blankout/internal/longtest"
+	"blankout/internal/model"
 )
 
 // On a stationary stream false alarms are rarer than one in a day of 10^8 events, with

@@ -1,4 +1,4 @@
-package watch
+package watch_test
 
 import (
 	"math"
@@ -9,6 +9,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/online/watch"
 )
 
 // events shows events to who watches fields. A field is shown as the kind that it has now: 0 if
@@ -34,7 +35,7 @@ func newEvents(fields ...event.Field) *events {
 }
 
 // show shows an event that holds the fields of these ids, and where others are null.
-func (v *events) show(x float64, holds, null []uint16, to ...*Watch) {
+func (v *events) show(x float64, holds, null []uint16, to ...*watch.Watch) {
 	v.number++
 	e := &event.Example{Time: v.time, Missing: null}
 	v.time += v.every
@@ -44,7 +45,7 @@ func (v *events) show(x float64, holds, null []uint16, to ...*Watch) {
 	present := model.NewFieldSet(len(v.fields))
 	present.Add(holds)
 	for _, w := range to {
-		w.Health.Take(&Met{Event: e, Came: e, Number: v.number, Named: true, Present: present, Fields: v.fields, Rows: v.rows, Usual: v.usual, Error: 0.1})
+		w.Health.Take(&watch.Met{Event: e, Came: e, Number: v.number, Named: true, Present: present, Fields: v.fields, Rows: v.rows, Usual: v.usual, Error: 0.1})
 		if v.rise >= 0 && v.number%32 == 0 {
 			for _, id := range holds[:min(len(holds), 4)] {
 				w.Health.Cost(id, 0, v.rise*float64(v.number/32%2))
@@ -53,70 +54,8 @@ func (v *events) show(x float64, holds, null []uint16, to ...*Watch) {
 	}
 }
 
-func (v *events) report(w *Watch) *Health { return w.Health.Report(v.number, v.fields, 0.1, nil) }
-
-// A state that is written and read after any event goes on as one that is not, to the bit: in
-// the middle of blocks, of alarms, of nights that are expected, of other kinds.
-func TestHealthStateIsWhole(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	v := newEvents(
-		event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "word", Kind: event.Categorical}, event.Field{Name: "rare", Kind: event.Boolean},
-		event.Field{Name: "x", Kind: event.Categorical}, event.Field{Name: "words", Kind: event.Words}, event.Field{Name: "night", Kind: event.Numeric})
-	v.every, v.rise, v.usual.Usual = 20_000, 1, []uint16{1, 2, 6}
-	w, again := New(), New()
-	seen := map[string]bool{}
-	const perDay = 4320
-	for n := range 9 * perDay {
-		holds, null := []uint16{1, 2}, []uint16(nil)
-		if n > 5*perDay && n < 6*perDay {
-			holds[0] = 4 // x is text
-		}
-		if r.Float64() < 0.05 && n < 7*perDay {
-			holds = append(holds, 3)
-		}
-		if r.Float64() < 0.7 {
-			holds = append(holds, 5)
-		}
-		if n%perDay > perDay*2/3 {
-			null = append(null, 6)
-		} else {
-			holds = append(holds, 6)
-		}
-		if n > 8*perDay {
-			holds = slices.DeleteFunc(holds, func(id uint16) bool { return id == 2 })
-		}
-		v.show(r.NormFloat64(), holds, null, w, again)
-		if n%7 == 0 || n%256 < 3 || n%256 > 252 { // at every place of a block
-			usual := again.Health.seen
-			again = restored(t, again)
-			again.Health.seen = usual
-		}
-		if n%256 == 0 {
-			if !slices.Equal(saved(w), saved(again)) {
-				t.Fatalf("after %d events the states differ", v.number)
-			}
-			for id := range w.Health.fields {
-				f := &w.Health.fields[id]
-				if m := &f.measures[measureMissing]; m.alarm != 0 {
-					seen[f.comes.String()] = true
-				} else if m.hours != nil {
-					copied := *m.hours // for what is expected is remembered
-					seen["expected"] = seen["expected"] || copied.expects(span{Moment{v.number, v.time}, Moment{v.number, v.time}}, 1, true, 0)
-				}
-			}
-		}
-	}
-	for _, want := range []string{"null", "left out", "categorical", "no more", "expected"} {
-		if !seen[want] {
-			t.Errorf("the stream has no field that is %s, and so says nothing of its state", want)
-		}
-	}
-	// Between several learners of one model nothing is counted, and nothing is lost.
-	was := saved(w)
-	base, now := w.Clone(), w.Clone()
-	if w.Merge(base, now); !slices.Equal(was, saved(w)) {
-		t.Error("a merge changes who watches fields")
-	}
+func (v *events) report(w *watch.Watch) *watch.Health {
+	return w.Health.Report(v.number, v.fields, 0.1, nil)
 }
 
 // Fields that come by chance in a share of the events that stays, whatever it is, vanish in no
@@ -139,7 +78,7 @@ func TestUsualFalseAlarms(t *testing.T) {
 				fields = append(fields, event.Field{Name: string(rune('A' + i)), Kind: kind})
 			}
 		}
-		v, w := newEvents(fields...), New()
+		v, w := newEvents(fields...), watch.New()
 		v.usual.Usual = nil
 		runs := make([]int, len(shares))
 		next := make([]int, len(shares)) // the events at which the fields come again
@@ -184,7 +123,7 @@ func TestUsualFalseAlarms(t *testing.T) {
 // Where a number is text now and then, it is no loss when it is always a number.
 func TestKindThatVanishesIsNoLoss(t *testing.T) {
 	for _, every := range []int{20, 3} {
-		v, w := newEvents(event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "x", Kind: event.Categorical}), New()
+		v, w := newEvents(event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "x", Kind: event.Categorical}), watch.New()
 		v.usual.Usual = []uint16{1, 2}
 		for n := range 200_000 {
 			holds := []uint16{1}
@@ -203,7 +142,7 @@ func TestKindThatVanishesIsNoLoss(t *testing.T) {
 // events is, after some 2,100 events without it.
 func TestRareFieldIsMissedInTime(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 4))
-	v, w := newEvents(event.Field{Name: "x", Kind: event.Boolean}, event.Field{Name: "few", Kind: event.Boolean}, event.Field{Name: "many", Kind: event.Boolean}), New()
+	v, w := newEvents(event.Field{Name: "x", Kind: event.Boolean}, event.Field{Name: "few", Kind: event.Boolean}, event.Field{Name: "many", Kind: event.Boolean}), watch.New()
 	v.usual.Usual, v.rise = []uint16{1}, -1
 	feed := func(n int, few, many float64) {
 		for range n {
@@ -232,7 +171,7 @@ func TestRareFieldIsMissedInTime(t *testing.T) {
 // has stayed away for several times as long as ever.
 func TestRareFieldComesAndGoes(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
-	v, w := newEvents(event.Field{Name: "x", Kind: event.Boolean}, event.Field{Name: "y", Kind: event.Boolean}), New()
+	v, w := newEvents(event.Field{Name: "x", Kind: event.Boolean}, event.Field{Name: "y", Kind: event.Boolean}), watch.New()
 	v.usual.Usual, v.rise = []uint16{1}, -1
 	longest := 0
 	for range 200 {
@@ -257,21 +196,5 @@ func TestRareFieldComesAndGoes(t *testing.T) {
 	}
 	if h := v.report(w); h.Raised != 1 || h.Changes[0].Comes != "no more" {
 		t.Errorf("%+v", h)
-	}
-}
-
-// Memory is bounded, however many fields there are of however many kinds.
-func TestUsualIsBounded(t *testing.T) {
-	var fields []event.Field
-	for i := range 6000 {
-		fields = append(fields, event.Field{Name: string(rune('a' + i%2500)), Kind: event.Kind(1 + i/2500)})
-	}
-	v, w := newEvents(fields...), New()
-	v.usual.Usual, v.rise = nil, -1
-	for n := range 40 * healthBlock {
-		v.show(0, []uint16{uint16(1 + n%6000)}, nil, w)
-	}
-	if h := &w.Health; len(h.fields) != MostFields || h.linked != MostFields || len(h.alike) != MostFields-1-2500 {
-		t.Errorf("%d fields, %d names of several kinds", len(h.fields), len(h.alike))
 	}
 }

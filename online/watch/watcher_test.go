@@ -14,13 +14,16 @@ type scoreByHour struct {
 	n, sum [24]float64
 }
 
-func (s *scoreByHour) Name() string      { return "score-by-hour" }
+func (s *scoreByHour) Name() string { return "score-by-hour" }
+
 func (s *scoreByHour) Copy(from Watcher) { *s = *from.(*scoreByHour) }
+
 func (s *scoreByHour) State(c *coder.Coder) {
 	for i := range s.n {
 		c.Each(&s.n[i], &s.sum[i])
 	}
 }
+
 func (s *scoreByHour) Sums(c *coder.Coder) { s.State(c) }
 
 func (s *scoreByHour) Tell(t *Told) {

@@ -1,0 +1,132 @@
+package watch
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/model"
+)
+
+// events shows events to who watches fields. A field is shown as the kind that it has now: 0 if
+// it is left out, and minus the first kind of its name if it is null.
+type events struct {
+	fields []event.Field
+	usual  *model.Missing
+	rows   *model.Table
+	number uint64
+	time   int64 // of the next event
+	every  int64 // milliseconds
+	rise   float64
+}
+
+func newEvents(fields ...event.Field) *events {
+	v := &events{fields: append([]event.Field{{}}, fields...), usual: &model.Missing{}, rows: model.NewTable(model.ScalerWidth), time: 1_767_225_600_000, every: 1000}
+	for id := 1; id < len(v.fields); id++ {
+		if !slices.ContainsFunc(v.fields[:id], func(f event.Field) bool { return f.Name == v.fields[id].Name }) {
+			v.usual.Usual = append(v.usual.Usual, uint16(id))
+		}
+	}
+	return v
+}
+
+// show shows an event that holds the fields of these ids, and where others are null.
+func (v *events) show(x float64, holds, null []uint16, to ...*Watch) {
+	v.number++
+	e := &event.Example{Time: v.time, Missing: null}
+	v.time += v.every
+	for _, id := range holds {
+		e.Field, e.Features.Index, e.Features.Value = append(e.Field, id), append(e.Features.Index, uint32(id)), append(e.Features.Value, x)
+	}
+	present := model.NewFieldSet(len(v.fields))
+	present.Add(holds)
+	for _, w := range to {
+		w.Health.Take(&Met{Event: e, Came: e, Number: v.number, Named: true, Present: present, Fields: v.fields, Rows: v.rows, Usual: v.usual, Error: 0.1})
+		if v.rise >= 0 && v.number%32 == 0 {
+			for _, id := range holds[:min(len(holds), 4)] {
+				w.Health.Cost(id, 0, v.rise*float64(v.number/32%2))
+			}
+		}
+	}
+}
+
+// A state that is written and read after any event goes on as one that is not, to the bit: in
+// the middle of blocks, of alarms, of nights that are expected, of other kinds.
+func TestHealthStateIsWhole(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	v := newEvents(
+		event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "word", Kind: event.Categorical}, event.Field{Name: "rare", Kind: event.Boolean},
+		event.Field{Name: "x", Kind: event.Categorical}, event.Field{Name: "words", Kind: event.Words}, event.Field{Name: "night", Kind: event.Numeric})
+	v.every, v.rise, v.usual.Usual = 20_000, 1, []uint16{1, 2, 6}
+	w, again := New(), New()
+	seen := map[string]bool{}
+	const perDay = 4320
+	for n := range 9 * perDay {
+		holds, null := []uint16{1, 2}, []uint16(nil)
+		if n > 5*perDay && n < 6*perDay {
+			holds[0] = 4 // x is text
+		}
+		if r.Float64() < 0.05 && n < 7*perDay {
+			holds = append(holds, 3)
+		}
+		if r.Float64() < 0.7 {
+			holds = append(holds, 5)
+		}
+		if n%perDay > perDay*2/3 {
+			null = append(null, 6)
+		} else {
+			holds = append(holds, 6)
+		}
+		if n > 8*perDay {
+			holds = slices.DeleteFunc(holds, func(id uint16) bool { return id == 2 })
+		}
+		v.show(r.NormFloat64(), holds, null, w, again)
+		if n%7 == 0 || n%256 < 3 || n%256 > 252 { // at every place of a block
+			usual := again.Health.seen
+			again = restored(t, again)
+			again.Health.seen = usual
+		}
+		if n%256 == 0 {
+			if !slices.Equal(saved(w), saved(again)) {
+				t.Fatalf("after %d events the states differ", v.number)
+			}
+			for id := range w.Health.fields {
+				f := &w.Health.fields[id]
+				if m := &f.measures[measureMissing]; m.alarm != 0 {
+					seen[f.comes.String()] = true
+				} else if m.hours != nil {
+					copied := *m.hours // for what is expected is remembered
+					seen["expected"] = seen["expected"] || copied.expects(span{Moment{v.number, v.time}, Moment{v.number, v.time}}, 1, true, 0)
+				}
+			}
+		}
+	}
+	for _, want := range []string{"null", "left out", "categorical", "no more", "expected"} {
+		if !seen[want] {
+			t.Errorf("the stream has no field that is %s, and so says nothing of its state", want)
+		}
+	}
+	// Between several learners of one model nothing is counted, and nothing is lost.
+	was := saved(w)
+	base, now := w.Clone(), w.Clone()
+	if w.Merge(base, now); !slices.Equal(was, saved(w)) {
+		t.Error("a merge changes who watches fields")
+	}
+}
+
+// Memory is bounded, however many fields there are of however many kinds.
+func TestUsualIsBounded(t *testing.T) {
+	var fields []event.Field
+	for i := range 6000 {
+		fields = append(fields, event.Field{Name: string(rune('a' + i%2500)), Kind: event.Kind(1 + i/2500)})
+	}
+	v, w := newEvents(fields...), New()
+	v.usual.Usual, v.rise = nil, -1
+	for n := range 40 * healthBlock {
+		v.show(0, []uint16{uint16(1 + n%6000)}, nil, w)
+	}
+	if h := &w.Health; len(h.fields) != MostFields || h.linked != MostFields || len(h.alike) != MostFields-1-2500 {
+		t.Errorf("%d fields, %d names of several kinds", len(h.fields), len(h.alike))
+	}
+}
