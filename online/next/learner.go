@@ -100,9 +100,9 @@ func (l *Learner) Predict(e *event.Example) online.Prediction {
 	if !e.Usable() {
 		return online.Prediction{Learned: l.events, Refused: true}
 	}
-	r := &l.room
+	r, p := &l.room, online.Prediction{Learned: l.events}
 	l.encoder.Read(e, l.events+1, &r.in)
-	p := l.predict()
+	l.predict(&p)
 	if l.mixes() {
 		r.lanes = l.levels.AppendLanes(&r.scores, r.lanes[:0])
 		p.Lanes = r.lanes
@@ -123,16 +123,15 @@ func (l *Learner) labeled() bool { return l.watch.Baselines.First > 0 }
 func (l *Learner) mixes() bool { return len(l.set.levels.Noises) > 1 }
 
 // predict scores the Input at hand.
-func (l *Learner) predict() online.Prediction {
+func (l *Learner) predict(p *online.Prediction) {
 	r := &l.room
 	l.levels.Score(&r.in, &r.scores)
 	l.levels.Published(&r.scores, r.published)
 	l.answer(&r.in, r.published, r.out)
-	p := online.Prediction{Learned: l.events, Scores: r.out}
+	p.Scores = r.out
 	if l.targets == nil {
 		p.Decision = l.decision()
 	}
-	return p
 }
 
 // Learn scores an event, learns from it, and returns what Predict would have. Prior is what a reader was given where
@@ -141,7 +140,7 @@ func (l *Learner) predict() online.Prediction {
 //
 // An importance weight of 0 leaves everything as it was. A whole weight up to 16 is learned that often in a row. An
 // event without label moves no weight. One that is refused is counted and not learned.
-func (l *Learner) Learn(e *event.Example, prior *online.Prediction) online.Prediction {
+func (l *Learner) Learn(e *event.Example, prior *online.Prediction) (p online.Prediction) {
 	if !e.Usable() {
 		l.watch.Refused.Take(e, l.events)
 		return online.Prediction{Learned: l.events, Refused: true}
@@ -153,32 +152,36 @@ func (l *Learner) Learn(e *event.Example, prior *online.Prediction) online.Predi
 	if halves := l.fade.Halves(e.Time); halves > 0 {
 		l.levels.Decay(math.Exp2(-halves), l.encoder.Table, l.encoder.Intercepts)
 	}
-	p := online.Prediction{}
+	p.Learned = l.events - 1
 	if e.Label == event.Unlabeled {
-		p = l.unlabeled(e)
+		l.unlabeled(e, &p)
 	} else {
-		p = l.learn(e, prior)
+		l.learn(e, prior, &p)
 	}
-	if p.Learned--; l.events%applyEvery == 0 {
+	if l.events%applyEvery == 0 {
 		l.mixture.Apply()
 		l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.mixture.Policies())
 	}
 	return p
 }
 
-// learn learns an event with a label.
-func (l *Learner) learn(e *event.Example, prior *online.Prediction) online.Prediction {
+// learn learns an event with a label, and fills in what is predicted.
+func (l *Learner) learn(e *event.Example, prior, p *online.Prediction) {
 	l.meet(e.Label)
 	l.weight = l.weights.Observe(e.Weight)
 	r := &l.room
 	l.encoder.Observe(e, l.events, &r.in)
 	l.move(r.in.Moves)
-	p := l.predict()
+	l.predict(p)
 	f, known := p.Scores[0], true
 	if l.targets != nil {
-		l.targets.predicted(&p, l.labeled())
+		l.targets.predicted(p, l.labeled())
 	}
-	shown, lanes := l.shown(p, prior)
+	shown, lanes := p, []float64(nil)
+	if prior != nil && len(prior.Scores) > 0 {
+		earlier := *prior
+		shown, lanes = &earlier, l.shown(&earlier, p)
+	}
 	if l.targets == nil {
 		l.class(e, shown, lanes)
 	} else {
@@ -188,12 +191,13 @@ func (l *Learner) learn(e *event.Example, prior *online.Prediction) online.Predi
 	if known { // while all numbers are equal there is nothing to learn
 		l.update(l.weight*l.classes[e.Label], lanes)
 	}
-	l.move(l.encoder.Review())
-	return p
+	if moves := l.encoder.Review(); moves != nil {
+		l.move(moves)
+	}
 }
 
 // class takes up the class of the event at hand: it measures what was shown, and moves mixture weights.
-func (l *Learner) class(e *event.Example, shown online.Prediction, lanes []float64) {
+func (l *Learner) class(e *event.Example, shown *online.Prediction, lanes []float64) {
 	l.measure(e, shown)
 	r := &l.room
 	by := mixture.Event{Outputs: l.levels.Outputs, Active: l.levels.Active(), Label: e.Label}
@@ -222,50 +226,47 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 	l.sampleMasks(e, by)
 }
 
-// shown returns what counts of a prediction of now and an earlier one: with the scores, and with the lanes that levels
-// are judged by, nil for those of now. An earlier one is of an event from before there were as many classes: it gets
-// the scores of classes that have not come.
-func (l *Learner) shown(now online.Prediction, prior *online.Prediction) (p online.Prediction, lanes []float64) {
-	now.Learned--
-	if prior == nil || len(prior.Scores) == 0 {
-		return now, nil
+// shown makes an earlier prediction one that counts now: one of an event from before there were as many classes gets the
+// scores of classes that have not come. It returns the lanes that levels are judged by, nil for those of now.
+func (l *Learner) shown(earlier, now *online.Prediction) (lanes []float64) {
+	earlier.Decision, earlier.Loss = now.Decision, now.Loss
+	if len(earlier.Lanes) == l.levels.Lanes() && earlier.Learned != now.Learned {
+		lanes = earlier.Lanes
 	}
-	p = *prior
-	p.Decision, p.Loss = now.Decision, now.Loss
-	if len(p.Lanes) == l.levels.Lanes() && p.Learned != now.Learned {
-		lanes = p.Lanes
-	}
-	if k := l.levels.Outputs; len(p.Scores) != k {
+	if k := l.levels.Outputs; len(earlier.Scores) != k {
 		r := &l.room
-		if r.shown = append(r.shown[:0], p.Scores...); len(p.Scores) == 1 {
-			r.shown = append(r.shown[:0], -p.Scores[0], p.Scores[0])
+		if r.shown = append(r.shown[:0], earlier.Scores...); len(earlier.Scores) == 1 {
+			r.shown = append(r.shown[:0], -earlier.Scores[0], earlier.Scores[0])
 		}
 		for len(r.shown) < k {
 			r.shown = append(r.shown, mixture.NoClass)
 		}
-		p.Scores = r.shown[:k]
+		earlier.Scores = r.shown[:k]
 	}
-	return p, lanes
+	return lanes
 }
 
 // unlabeled answers an event without label, and lets it count as its expected curvature.
-func (l *Learner) unlabeled(e *event.Example) online.Prediction {
+func (l *Learner) unlabeled(e *event.Example, p *online.Prediction) {
 	l.watch.Measures.Unlabeled++
 	l.encoder.Read(e, l.events, &l.room.in)
 	l.encoder.Count(e, l.events)
-	p := l.predict()
+	l.predict(p)
 	if w := l.config.UnlabeledWeight; w > 0 {
 		l.levels.Accumulate(&l.room.in, &l.room.scores, w*l.weights.Bound(e.Weight), l.encoder.Table)
 	}
 	if l.targets != nil {
-		l.targets.predicted(&p, l.labeled())
+		l.targets.predicted(p, l.labeled())
 	}
-	return p
 }
 
 // update makes the steps of the event at hand, as often as its weight says.
 func (l *Learner) update(weight float64, lanes []float64) {
 	r, first, every := &l.room, true, decides(l.events)
+	if weight > 0 && weight <= 1 { // as nearly all
+		l.levels.Update(&r.in, &r.scores, lanes, r.target, weight, every, l.encoder.Table)
+		return
+	}
 	pace.Parts(weight, true, func(part float64) {
 		if !first {
 			l.levels.Score(&r.in, &r.scores)
@@ -304,7 +305,7 @@ func (l *Learner) move(moves []encode.Move) {
 func (l *Learner) decision() model.Decision { return model.Decision{Threshold: l.config.Threshold} }
 
 // measure takes up what was answered to a labeled event.
-func (l *Learner) measure(e *event.Example, shown online.Prediction) {
+func (l *Learner) measure(e *event.Example, shown *online.Prediction) {
 	j := shown.Decision.Judge(shown.Scores, e.Label)
 	l.watch.Told(watch.Told{
 		Number: l.events, After: shown.Learned, Time: e.Time, Label: e.Label, Weight: e.Weight, Learned: e.Weight * l.classes[e.Label],

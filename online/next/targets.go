@@ -54,7 +54,7 @@ func (t *targets) state(c *coder.Coder) {
 // number takes up the label of the event at hand, for which f was predicted in the unit: it measures what was shown, moves
 // mixture weights, and takes the label into the unit, which may move all weights. It returns the target to learn from,
 // and the lanes to choose averages by.
-func (l *Learner) number(e *event.Example, f float64, shown online.Prediction, lanes []float64) (target float64, of []float64) {
+func (l *Learner) number(e *event.Example, f float64, shown *online.Prediction, lanes []float64) (target float64, of []float64) {
 	t, r := l.targets, &l.room
 	clipped := t.clip(e.Target, f)
 	value := t.unit.Told(shown.Scores[0])

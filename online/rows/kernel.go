@@ -132,14 +132,15 @@ func adagradStepGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rat
 // AdagradStep does, to the bit.
 type Fused struct {
 	active  int
+	stride  int       // active, up to a multiple of four
 	out     []float64 // by row and four outputs: four gradients, then four inverse roots
 	factors []float64 // room for three lists by output, each padded to a multiple of four
 }
 
 // Begin makes room for a step of so many rows, whose first active values by level and output are in use.
 func (u *Fused) Begin(count, active int) {
-	u.active = active
 	padded := (active + 3) &^ 3
+	u.active, u.stride = active, padded
 	if n := 2 * count * padded; cap(u.out) < n {
 		u.out = make([]float64, n+n/2)
 	}
@@ -152,7 +153,7 @@ func (u *Fused) Begin(count, active int) {
 // padded returns x with zeros behind the values in use up to a multiple of four: x itself where it has those, or list i
 // of factors, filled from it.
 func (u *Fused) padded(i int, x []float64) []float64 {
-	n := len(u.factors) / 3
+	n := u.stride
 	if cap(x) >= n {
 		zero := true
 		for _, v := range x[u.active:n] {
@@ -167,15 +168,21 @@ func (u *Fused) padded(i int, x []float64) []float64 {
 
 // copied returns list i of factors, filled from x.
 func (u *Fused) copied(i int, x []float64) []float64 {
-	n := len(u.factors) / 3
-	to := u.factors[i*n:][:n]
-	clear(to[copy(to, x[:u.active]):])
+	n := u.stride
+	to, active := u.factors[i*n:][:n], u.active
+	x = x[:active]
+	for k, v := range x { // mostly three: no call is worth it
+		to[k] = v
+	}
+	for k := active; k < n; k++ {
+		to[k] = 0
+	}
 	return to
 }
 
 // outOf returns what is kept of the rows from the given one on.
 func (u *Fused) outOf(from, count int) []float64 {
-	n := 2 * len(u.factors) / 3
+	n := 2 * u.stride
 	return u.out[from*n:][:count*n]
 }
 
@@ -199,7 +206,10 @@ func (u *Fused) Gradients(from int, rows [][]float64, at, n int, x, basis, ridge
 	_, _, _ = x[:len(rows)], basis[:len(rows)], ridge[:len(rows)]
 	df, shrink, sums := u.padded(0, df), u.padded(1, shrink), u.copied(2, kappa)
 	adagradGradientsAVX2(&rows[0], len(rows), at, n, &x[0], &basis[0], &ridge[0], &df[0], &shrink[0], &sums[0], u.active, c, &out[0])
-	copy(kappa[:u.active], sums)
+	kappa = kappa[:u.active]
+	for k := range kappa {
+		kappa[k] = sums[k]
+	}
 }
 
 func adagradGradientsGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *AdagradConstants, out []float64) {
