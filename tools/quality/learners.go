@@ -660,6 +660,7 @@ const allowedError, allowedLogLoss = 0.1, 0.001
 // standard errors, with what is worse by the most standard errors.
 func trialVerdict(name string, pairs []trialPair) string {
 	var worse []string
+	all, means := 0, 0 // breaches, and means of learners that differ
 	for _, p := range pairs {
 		breaches, most, text := 0, 0.0, ""
 		others := p.of[1].columnsOf()
@@ -673,6 +674,9 @@ func trialVerdict(name string, pairs []trialPair) string {
 					continue
 				}
 				mean, standardError := difference(m.a, m.b)
+				if standardError != 0 {
+					means++
+				}
 				if !(mean <= max(m.allowed, 2*standardError)) { // NaN is worse
 					breaches++
 					if size := mean / max(standardError, 1e-12); !(size <= most) {
@@ -681,7 +685,7 @@ func trialVerdict(name string, pairs []trialPair) string {
 				}
 			}
 		}
-		if breaches > 1 {
+		if all += breaches; breaches > 1 {
 			text = fmt.Sprintf("%s and %d more", text, breaches-1)
 		}
 		if breaches > 0 {
@@ -691,5 +695,7 @@ func trialVerdict(name string, pairs []trialPair) string {
 	if len(worse) == 0 {
 		return fmt.Sprintf("No stream is worse with %s.", name)
 	}
-	return fmt.Sprintf("Worse with %s are %d of %d: %s.", name, len(worse), len(pairs), strings.Join(worse, "; "))
+	// A normal variable is above two standard errors by chance alone.
+	chance := float64(means) * math.Erfc(math.Sqrt2) / 2
+	return fmt.Sprintf("Worse with %s are %d of %d, in %d means, where chance alone makes some %.0f of learners that are equally good: %s.", name, len(worse), len(pairs), all, chance, strings.Join(worse, "; "))
 }

@@ -108,7 +108,7 @@ func TestLearners(t *testing.T) {
 			t.Errorf("%s: errors %v", format, means)
 		}
 	}
-	if got := last(table("old,worse", "elec2", "")); !strings.HasPrefix(got, "Worse with worse are 2 of 2: elec2, json, ") || strings.Count(got, " and 13 more") != 2 {
+	if got := last(table("old,worse", "elec2", "")); !strings.HasPrefix(got, "Worse with worse are 2 of 2, in 28 means, where chance alone makes some 1 of learners that are equally good: elec2, json, ") || strings.Count(got, " and 13 more") != 2 {
 		t.Error(got)
 	}
 	if got := table("old,classes", "elec2,chick_weights", ""); strings.Contains(got, "| chick_weights,") || !strings.Contains(got, "\nNot learned by both: chick_weights, json; chick_weights, svmlight (no regression).\n") || last(got) != "No stream is worse with classes." {
@@ -143,7 +143,7 @@ func TestTrialVerdict(t *testing.T) {
 		{zero, []float64{math.NaN(), 0, 0, 0}, true},
 	} {
 		got := trialVerdict("b", []trialPair{{"x", [2]*trialOutcome{of(zero, zero), of(c.wrong, c.logLoss)}, nil}})
-		if strings.HasPrefix(got, "Worse with b are 1 of 1: x, learning, ") != c.worse || c.worse == (got == "No stream is worse with b.") {
+		if (strings.HasPrefix(got, "Worse with b are 1 of 1, in 1 means, ") && strings.Contains(got, "equally good: x, learning, ")) != c.worse || c.worse == (got == "No stream is worse with b.") {
 			t.Errorf("%v %v: %s", c.wrong, c.logLoss, got)
 		}
 	}
