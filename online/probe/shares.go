@@ -107,11 +107,11 @@ func (s *Shares) settle() {
 		s.pending[i] *= -lossRate
 	}
 	loss.Exps(s.pending) // what is left of the shares; NaN stays NaN
-	total := 0.0
+	pending, prior, total := s.pending, s.prior[:len(s.pending)], 0.0
 	for r, rate := range s.rates {
-		shares := s.of(r)
+		shares := s.of(r)[:len(pending)]
 		awake, left := 0.0, 0.0
-		for i, l := range s.pending {
+		for i, l := range pending {
 			if l == l {
 				awake += shares[i]
 				left += shares[i] * l
@@ -125,11 +125,12 @@ func (s *Shares) settle() {
 		if s.waiting > 1 {
 			keep = loss.Pow(keep, s.waiting)
 		}
-		for i, l := range s.pending {
+		for i, l := range pending {
+			x := shares[i]
 			if l == l {
-				shares[i] *= l * awake / left
+				x *= l * awake / left
 			}
-			shares[i] = keep*shares[i] + (1-keep)*s.prior[i]
+			shares[i] = keep*x + (1-keep)*prior[i]
 		}
 		s.trust[r] *= left / awake
 		total += s.trust[r]
@@ -140,16 +141,17 @@ func (s *Shares) settle() {
 	s.taken += s.waiting
 	s.waiting = 0
 	rate := 1 / min(1+s.taken/8, meanMemory)
-	for i := range s.mean {
-		s.mean[i] += rate * (s.now(i) - s.mean[i])
+	for i, was := range s.mean {
+		s.mean[i] = was + rate*(s.now(i)-was)
 	}
 	clear(s.pending)
 }
 
 // now returns the share of an answer after the latest event.
 func (s *Shares) now(i int) (x float64) {
-	for r, trust := range s.trust {
-		x += trust * s.of(r)[i]
+	for _, trust := range s.trust {
+		x += trust * s.shares[i]
+		i += len(s.prior)
 	}
 	return x
 }
