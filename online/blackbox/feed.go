@@ -186,3 +186,20 @@ func clone(e *event.Example) *event.Example {
 	out.Missing = append([]uint16(nil), e.Missing...)
 	return &out
 }
+
+// Records returns JSON lines of n events of so many classes, 0 for targets, with nulls and weights. If shuffled is set, the
+// fields of each record but the first are in random order.
+func Records(seed uint64, classes, n int, shuffled bool) []byte {
+	f, r := newFeed(seed, classes), rand.New(rand.NewPCG(seed, 2))
+	f.nulls, f.weights = 0.05, true
+	var out []byte
+	for i := range n {
+		x := f.next()
+		var order []int
+		if shuffled && i > 0 {
+			order = r.Perm(len(x.names))
+		}
+		out = append(append(out, x.json(order)...), '\n')
+	}
+	return out
+}

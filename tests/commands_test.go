@@ -1,0 +1,181 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"blankout/checkpoint"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/online"
+	"blankout/online/blackbox"
+	"blankout/stream"
+	"blankout/stream/record"
+)
+
+// The commands say what a Learner does that is fed by hand: train measures the scores that it gives each event before it
+// learns the event, with any number of threads and the fields of records in any order; predict scores as its snapshot does.
+func TestCommandsAgree(t *testing.T) {
+	program, dir := buildProgram(t), t.TempDir()
+	write := func(name string, data []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, data, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, classes := range []int{2, 3, 0} {
+		t.Run(fmt.Sprint(classes), func(t *testing.T) {
+			events := write("events.jsonl", blackbox.Records(5, classes, 2500, false))
+			shuffled := write("shuffled.jsonl", blackbox.Records(5, classes, 2500, true))
+			test := write("test.jsonl", blackbox.Records(6, classes, 500, false))
+			learner := online.DefaultConfig()
+			args := []string{"--set", "record.text=words", "--weight", "weight"}
+			if classes == 0 {
+				learner.Loss = "squared"
+				args = append(args, "--loss", "squared")
+			}
+			byHand, m := learnByHand(t, learner, []string{"c0", "c1", "c2"}[:classes], events) // train orders classes
+			var first map[string][]byte
+			for _, run := range []struct{ name, file, threads string }{{"one", events, "1"}, {"four", events, "4"}, {"shuffled", shuffled, "2"}} {
+				path := filepath.Join(dir, run.name)
+				var told map[string]any
+				if err := json.Unmarshal(runProgram(t, dir, program, append([]string{"train", "--solver", "online", "-q", "--json", "-d", run.file, "-m", path, "--threads", run.threads}, args...)...), &told); err != nil {
+					t.Fatal(err)
+				}
+				for name, want := range byHand {
+					if got, _ := told[name].(float64); !(math.Abs(got-want) <= 1e-9*(1+math.Abs(want))) {
+						t.Errorf("%s: %s is %v, by hand %v", run.name, name, told[name], want)
+					}
+				}
+				blocks := modelBlocks(t, path)
+				if first == nil {
+					first = blocks
+				}
+				for name, data := range first {
+					if !bytes.Equal(data, blocks[name]) && (name != "names" || run.file == events) { // names are in the order in which they came
+						t.Errorf("%s: block %q differs from that of one thread", run.name, name)
+					}
+				}
+			}
+			lines := strings.Split(strings.TrimSpace(string(runProgram(t, dir, program, "predict", "-q", "-m", filepath.Join(dir, "one"), "-d", test, "-o", "-"))), "\n")
+			at := 0
+			eachEvent(t, m.Schema, learner, test, func(e *event.Example) {
+				scores := m.Score(e, make([]float64, m.Outputs))
+				words := strings.Fields(lines[at])
+				want := scores
+				if classes == 0 {
+					want = []float64{m.Value(scores[0])}
+				} else if name := m.Schema.Classes[m.Predict(scores)]; words[0] != name {
+					t.Fatalf("event %d: predicted class %s, by hand %s", at, words[0], name)
+				}
+				if classes > 0 {
+					words = words[1:]
+				}
+				for i, word := range words[:len(want)] { // an interval follows a number
+					if got, err := strconv.ParseFloat(word, 64); err != nil || math.Abs(got-want[i]) > 1e-12*(1+math.Abs(want[i])) {
+						t.Fatalf("event %d: predicted %q, by hand %v", at, lines[at], want)
+					}
+				}
+				at++
+			})
+			if at != len(lines) || at != 500 {
+				t.Errorf("%d predictions of %d events", len(lines), at)
+			}
+		})
+	}
+}
+
+// commandRecords is how TestCommandsAgree has records read.
+func commandRecords(learner online.Config) record.Config {
+	c := record.DefaultConfig()
+	c.Text, c.Weight, c.Target = []string{"words"}, "weight", loss.LabelsOf(learner.Loss)
+	return c
+}
+
+func eachEvent(t *testing.T, schema *event.Schema, learner online.Config, path string, f func(e *event.Example)) {
+	t.Helper()
+	file, err := stream.OpenFile(path, commandRecords(learner), schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var b event.Batch
+	for {
+		if err := file.Next(context.Background(), &b); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		for i := range b.Examples {
+			f(&b.Examples[i])
+		}
+	}
+}
+
+// learnByHand returns the progressive measures as the names of train have them, from their definitions, and the model.
+func learnByHand(t *testing.T, c online.Config, classes []string, path string) (map[string]float64, *model.Linear) {
+	t.Helper()
+	records := commandRecords(c)
+	records.Classes = classes
+	schema := records.Schema()
+	l, err := online.New(c.Among(true, false), schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var weight, wrong, logLoss, absolute float64
+	eachEvent(t, schema, c, path, func(e *event.Example) {
+		p := l.Learn(e, nil)
+		if c.Loss == "squared" {
+			if !math.IsNaN(p.Value) {
+				weight += e.Weight
+				absolute += e.Weight * math.Abs(p.Value-e.Target)
+			}
+			return
+		}
+		weight += e.Weight
+		probabilities := p.Decision.Probabilities(p.Scores, make([]float64, max(2, len(p.Scores))))
+		best := 0
+		for k, x := range probabilities {
+			if x > probabilities[best] {
+				best = k
+			}
+		}
+		if best != e.Label {
+			wrong += e.Weight
+		}
+		if e.Label < len(probabilities) {
+			logLoss -= e.Weight * math.Log(probabilities[e.Label])
+		}
+	})
+	m := l.Snapshot().Model()
+	if c.Loss == "squared" {
+		return map[string]float64{"progressive_mae": absolute / weight}, m
+	}
+	return map[string]float64{"progressive_error": 100 * wrong / weight, "progressive_log_loss": logLoss / weight}, m
+}
+
+// modelBlocks returns the blocks of a model file.
+func modelBlocks(t *testing.T, path string) map[string][]byte {
+	t.Helper()
+	file, err := checkpoint.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]byte{}
+	for _, b := range file.Blocks {
+		out[b.Name] = b.Data
+	}
+	return out
+}
