@@ -55,9 +55,23 @@ func subtract(from []float64, factor float64, row []float64) {
 // subtract4 takes four rows, each times its factor, from another.
 func subtract4(from []float64, factors [4]float64, a, b, c, d []float64) {
 	a, b, c, d = a[:len(from)], b[:len(from)], c[:len(from)], d[:len(from)]
+	done := 0
+	if hasAVX2 && len(from) >= subtractLeast {
+		done = len(from) &^ 3
+		subtract4AVX2(&from[0], done, &factors, &a[0], &b[0], &c[0], &d[0])
+	}
+	subtract4Go(from[done:], factors, a[done:], b[done:], c[done:], d[done:])
+}
+
+// subtractLeast is how many values are worth a call.
+const subtractLeast = 8
+
+// subtract4Go is the slow reference of subtract4: every product and every sum is rounded.
+func subtract4Go(from []float64, factors [4]float64, a, b, c, d []float64) {
+	a, b, c, d = a[:len(from)], b[:len(from)], c[:len(from)], d[:len(from)]
 	p, q, r, s := factors[0], factors[1], factors[2], factors[3]
 	for i := range from {
-		from[i] -= (p*a[i] + q*b[i]) + (r*c[i] + s*d[i])
+		from[i] -= (float64(p*a[i]) + float64(q*b[i])) + (float64(r*c[i]) + float64(s*d[i]))
 	}
 }
 

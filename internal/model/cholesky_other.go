@@ -1,0 +1,9 @@
+//go:build !amd64
+
+package model
+
+const hasAVX2 = false
+
+// Nothing calls what this processor does not have.
+
+func subtract4AVX2(from *float64, n int, factors *[4]float64, a, b, c, d *float64) {}
