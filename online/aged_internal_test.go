@@ -144,7 +144,7 @@ func TestAgedAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := work.Share(2, 300); err != nil {
+	if err := work.beginInterval(2, 300); err != nil {
 		t.Fatal(err)
 	}
 	before := sampled(work)
@@ -155,10 +155,10 @@ func TestAgedAlone(t *testing.T) {
 		t.Error("one of several measures by age")
 	}
 	d := work.Cut(32)
-	if err := fold.Check(d); err != nil {
+	if err := fold.Add(d); err != nil {
 		t.Fatal(err)
 	}
-	if fold.Add(d); fold.aged != (aged.Aged{}) {
+	if fold.aged != (aged.Aged{}) {
 		t.Errorf("the fold has %+v", fold.Report().ByAge)
 	}
 }

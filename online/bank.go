@@ -61,7 +61,7 @@ type progress struct {
 	steps  uint64 // updates made
 	period uint64 // steps of the first pass, 0 while in it
 	// How often all rows have been written at once; no part of the state. A Learner that
-	// follows another one has that one's count, see FollowState.
+	// follows another one has that one's count, see Follow.
 	rewritten  uint64
 	fade       pace.Fade
 	importance pace.Importance

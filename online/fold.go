@@ -84,8 +84,8 @@ func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
 	return base, now, nil
 }
 
-// State returns the Learner's state without its rows, for FollowState.
-func (l *Learner) State() []byte {
+// foldState returns the Learner's state without its rows, for withState.
+func (l *Learner) foldState() []byte {
 	c, refused, watched := &coder.Coder{}, &coder.Coder{}, &coder.Coder{}
 	state, sets := l.encode(), l.sets.Encode()
 	l.watch.Refused.State(refused)
@@ -105,7 +105,7 @@ type stateHead struct {
 	Missing *model.Missing
 }
 
-// withState returns a Learner of what State returned, which shares the rows of l.
+// withState returns a Learner of what foldState returned, which shares the rows of l.
 func (l *Learner) withState(data []byte) (*Learner, error) {
 	var state, refused, head, watched, sets []byte
 	c := coder.Read(data)
@@ -160,8 +160,45 @@ func (l *Learner) withState(data []byte) (*Learner, error) {
 	return n, nil
 }
 
-// Check says why a Delta cannot be added to the Learner, nil if it can.
-func (l *Learner) Check(d *share.Delta) error {
+// Add adds a Delta, or returns an error and changes nothing if the Delta does not fit. The result depends on nothing but
+// the state before and the Delta, to the bit.
+func (l *Learner) Add(d *share.Delta) error {
+	if err := l.fitsRows(d); err != nil {
+		return err
+	}
+	if d.Kind == share.Full {
+		n, err := l.withState(d.State)
+		if err != nil {
+			return err
+		}
+		for i, row := range l.table.Update(d.Columns) {
+			copy(row, d.Values[i*d.Width:][:d.Width])
+		}
+		*l = *n
+		return nil
+	}
+	base, now, err := l.readSums(d.State)
+	if err == nil && now.events-base.events != d.Events {
+		err = fmt.Errorf("its sums are of %d events, and it of %d", now.events-base.events, d.Events)
+	}
+	if err != nil {
+		return err
+	}
+	l.addActive(now.active)
+	if l.config.HalfLife > 0 {
+		l.halve(float64(now.events-base.events) / l.config.HalfLife)
+	}
+	for i, row := range l.table.Update(d.Columns) {
+		l.addRow(row, d.Values[i*d.Width:][:d.Width])
+	}
+	l.addChanges(l.bias, now.bias, 1)
+	l.addSums(base, now)
+	l.aged = aged.Aged{} // no member meets the events that would come next
+	return nil
+}
+
+// fitsRows returns an error if the rows of a Delta are none of the model's.
+func (l *Learner) fitsRows(d *share.Delta) error {
 	if err := l.config.checkShared(l.set); err != nil && d.Kind == share.Shared {
 		return err
 	}
@@ -177,45 +214,7 @@ func (l *Learner) Check(d *share.Delta) error {
 			return fmt.Errorf("it has column %d, and there are %d", column, l.schema.Columns())
 		}
 	}
-	if d.Kind == share.Full {
-		_, err := l.withState(d.State)
-		return err
-	}
-	base, now, err := l.readSums(d.State)
-	if err == nil && now.events-base.events != d.Events {
-		err = fmt.Errorf("its sums are of %d events, and it of %d", now.events-base.events, d.Events)
-	}
-	return err
-}
-
-// Add adds a Delta that Check has found to fit. The result depends on nothing but the
-// state before and the Delta, to the bit.
-func (l *Learner) Add(d *share.Delta) {
-	if d.Kind == share.Full {
-		for i, row := range l.table.Update(d.Columns) {
-			copy(row, d.Values[i*d.Width:][:d.Width])
-		}
-		n, err := l.withState(d.State)
-		if err != nil {
-			panic(err) // the caller's
-		}
-		*l = *n
-		return
-	}
-	base, now, err := l.readSums(d.State)
-	if err != nil {
-		panic(err) // the caller's
-	}
-	l.addActive(now.active)
-	if l.config.HalfLife > 0 {
-		l.halve(float64(now.events-base.events) / l.config.HalfLife)
-	}
-	for i, row := range l.table.Update(d.Columns) {
-		l.addRow(row, d.Values[i*d.Width:][:d.Width])
-	}
-	l.addChanges(l.bias, now.bias, 1)
-	l.addSums(base, now)
-	l.aged = aged.Aged{} // no member meets the events that would come next
+	return nil
 }
 
 // addActive takes up classes that have appeared.

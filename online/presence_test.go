@@ -188,7 +188,7 @@ func TestPresenceIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Share(2, 1000); err != nil {
+	if err := l.beginInterval(2, 1000); err != nil {
 		t.Fatal(err)
 	}
 	a := newAbsences(4)

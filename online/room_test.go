@@ -185,7 +185,11 @@ func TestSharedRefusesNothing(t *testing.T) {
 	for peers := range 2 {
 		l := crowd(t, nil, "no", "yes")
 		last := fill(t, l)
-		if err := l.Share(peers+1, 100); err != nil {
+		fold, err := l.Clone()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Follow(fold, nil, peers+1, 100); err != nil {
 			t.Fatal(err)
 		}
 		if l.Refusal(crowded(last, 0)) != nil || l.Learn(crowded(last, 0), nil).Scores == nil {

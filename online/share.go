@@ -13,17 +13,14 @@ import (
 	"blankout/online/share"
 )
 
-// Share makes the Learner one of several that learn one model, and begins its first
-// interval: peers is how many learn at the same time, events how many events an interval of
-// its own is to have. With one peer its deltas are exact. The Learner must now equal the
-// fold that its Delta will be added to.
+// beginInterval begins an interval of a Learner that equals the fold to which its Delta will be added, see Follow.
 //
 
 // Between others less is decided by a Learner itself: the level and the average or iterate
 // that is published, the centers and scales of columns that the fold knows, the columns
 // that are dense, the rules for missing fields and the alarms are the fold's, the last
 // three what they were when sharing began.
-func (l *Learner) Share(peers int, events uint64) error {
+func (l *Learner) beginInterval(peers int, events uint64) error {
 	if peers < 1 || events < 1 || events > share.MaxInterval {
 		return fmt.Errorf("sharing between %d learners, %d events each: want at least one of either, and at most %d events", peers, events, share.MaxInterval)
 	}
@@ -112,14 +109,14 @@ func (l *bank) wrote() {
 }
 
 // Cut ends the interval and returns what it has learned; precision is the Delta's. The
-// Learner begins no new interval: Follow and Share do that. What the Delta leaves out
+// Learner begins no new interval: Follow does. What the Delta leaves out
 // of the changes, because it is averaged away or rounded, stays in the weights until then.
 func (l *Learner) Cut(precision int) *share.Delta {
 	l.publishSecond()
 	now := l.sums()
 	d := l.share.Cut(l.table, l.events, precision, l.fade.Growth)
 	if d.Kind == share.Full {
-		d.State = l.State()
+		d.State = l.foldState()
 		return d
 	}
 	now.bias, l.began.bias = l.share.CutBias(l.bias, d.Events, l.fade.Growth), make([]float64, 2*l.n)
@@ -130,20 +127,15 @@ func (l *Learner) Cut(precision int) *share.Delta {
 	return d
 }
 
-// Follow makes the Learner equal to the fold that it shares, of which the rows of the given
-// columns, and those that the Learner has touched since it began its interval, may differ.
-// What it has learned since it began the interval is forgotten, whether it has been cut or
-// not, and it begins a new one.
+// Follow makes the Learner, a Clone of the fold at first, one of several that learn one model: it makes it equal to the
+// fold and begins an interval. The rows of the given columns, and those that the Learner has touched in the interval
+// before, are copied; no others may differ. What the Learner has learned in that interval is forgotten, cut or not. peers
+// is how many learn at the same time, events is how many events the interval is to have. The Deltas of a single peer are
+// exact.
 func (l *Learner) Follow(fold *Learner, columns []uint32, peers int, events uint64) error {
-	return l.FollowState(fold, fold.State(), columns, peers, events)
-}
-
-// FollowState is Follow of a fold whose State has been taken. Several Learners may follow
-// one fold at the same time, which meanwhile must not be used else.
-func (l *Learner) FollowState(fold *Learner, state []byte, columns []uint32, peers int, events uint64) error {
 	l.schema = fold.schema
 	all := l.rewritten != fold.rewritten // either has written all rows since
-	n, err := l.withState(state)
+	n, err := l.withState(fold.foldState())
 	if err != nil {
 		return fmt.Errorf("following the model that is shared: %w", err)
 	}
@@ -159,7 +151,7 @@ func (l *Learner) FollowState(fold *Learner, state []byte, columns []uint32, pee
 	for _, list := range [][]uint32{columns, l.share.Columns()} {
 		l.table.Copy(fold.table, list, copied)
 	}
-	return l.Share(peers, events)
+	return l.beginInterval(peers, events)
 }
 
 // Clone returns a Learner with the same state, which learns alone. The two share the
@@ -173,7 +165,7 @@ func (l *Learner) Clone() (*Learner, error) {
 		column, row := l.table.Column(slot)
 		copy(from.table.Touch(column), row)
 	}
-	n, err := from.withState(l.State())
+	n, err := from.withState(l.foldState())
 	if err != nil {
 		return nil, fmt.Errorf("copying a learner: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -100,7 +101,7 @@ func TestShareAlone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := work.Share(1, 300); err != nil {
+			if err := work.beginInterval(1, 300); err != nil {
 				t.Fatal(err)
 			}
 			for i := range events {
@@ -108,12 +109,11 @@ func TestShareAlone(t *testing.T) {
 				work.Learn(&events[i], nil)
 				if i%300 == 299 || i == len(events)-1 {
 					d := work.Cut(32)
-					if err := fold.Check(d); err != nil {
+					if err := fold.Add(d); err != nil {
 						t.Fatal(err)
 					}
-					fold.Add(d)
 					if i < 600 { // goes on as it is, or as the fold is: the same
-						err = work.Share(1, 300)
+						err = work.beginInterval(1, 300)
 					} else {
 						err = work.Follow(fold, d.Columns, 1, 300)
 					}
@@ -131,6 +131,46 @@ func TestShareAlone(t *testing.T) {
 	}
 }
 
+// A Delta that does not fit is not added: not a bit of the Learner changes.
+func TestAddRefuses(t *testing.T) {
+	for _, peers := range []int{1, 2} {
+		s, events := shareStream(900, 3)
+		fold := shareLearner(t, s, nil)
+		for i := range events[:600] {
+			fold.Learn(&events[i], nil)
+		}
+		work, err := fold.Clone()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := work.Follow(fold, nil, peers, 300); err != nil {
+			t.Fatal(err)
+		}
+		for i := range events[600:] {
+			work.Learn(&events[600+i], nil)
+		}
+		d, before := work.Cut(32), mustBlocks(t, fold)
+		for name, spoil := range map[string]func(d *share.Delta){
+			"width":      func(d *share.Delta) { d.Width++ },
+			"column":     func(d *share.Delta) { d.Columns = append(slices.Clone(d.Columns[1:]), 1<<30) },
+			"state":      func(d *share.Delta) { d.State = d.State[:len(d.State)-1] },
+			"no state":   func(d *share.Delta) { d.State = nil },
+			"many cells": func(d *share.Delta) { d.Values = d.Values[1:] },
+		} {
+			bad := *d
+			if spoil(&bad); fold.Add(&bad) == nil {
+				t.Fatalf("%d learners: a delta of another %s is added", peers, name)
+			}
+			if !reflect.DeepEqual(mustBlocks(t, fold), before) {
+				t.Fatalf("%d learners: a delta of another %s changes the model", peers, name)
+			}
+		}
+		if err := fold.Add(d); err != nil || reflect.DeepEqual(mustBlocks(t, fold), before) {
+			t.Errorf("%d learners: the delta itself is not added: %v", peers, err)
+		}
+	}
+}
+
 // rounds has n learners learn the events in rounds, each its part, and returns the fold.
 func rounds(t testing.TB, fold *Learner, events []event.Example, warm, n, interval, precision int) {
 	for i := range events[:warm] {
@@ -142,7 +182,7 @@ func rounds(t testing.TB, fold *Learner, events []event.Example, warm, n, interv
 		if peers[i], err = fold.Clone(); err != nil {
 			t.Fatal(err)
 		}
-		if err := peers[i].Share(n, uint64(interval)); err != nil {
+		if err := peers[i].beginInterval(n, uint64(interval)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -158,10 +198,9 @@ func rounds(t testing.TB, fold *Learner, events []event.Example, warm, n, interv
 			deltas = append(deltas, p.Cut(precision))
 		}
 		for _, d := range deltas {
-			if err := fold.Check(d); err != nil {
+			if err := fold.Add(d); err != nil {
 				t.Fatal(err)
 			}
-			fold.Add(d)
 			columns = append(columns, d.Columns...)
 		}
 		for _, p := range peers {
@@ -235,7 +274,7 @@ func TestShareStep(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Share(peers, own); err != nil {
+		if err := l.beginInterval(peers, own); err != nil {
 			t.Fatal(err)
 		}
 		unlike := 0
@@ -421,7 +460,7 @@ func TestShareHalfLife(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := peer.Share(3, 400); err != nil {
+		if err := peer.beginInterval(3, 400); err != nil {
 			t.Fatal(err)
 		}
 		for i := range events[2000:2400] {
@@ -436,7 +475,9 @@ func TestShareHalfLife(t *testing.T) {
 			column, row := l.table.Column(slot)
 			before[column] = l.layout.Preconditioner(row)[0] / l.fade.Growth
 		}
-		l.Add(d)
+		if err := l.Add(d); err != nil {
+			t.Fatal(err)
+		}
 		if scaled := l.fade.Growth < growth; scaled != (growth > 1) {
 			t.Fatalf("growth %v has become %v", growth, l.fade.Growth)
 		}

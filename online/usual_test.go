@@ -356,7 +356,7 @@ func TestUsualStateIsWhole(t *testing.T) {
 		}
 		cloned, author, fold, follower := copies[0], copies[1], copies[2], copies[3]
 		for _, l := range []*online.Learner{author, follower} {
-			if err := l.Share(1, 1<<20); err != nil {
+			if err := l.Follow(fold, nil, 1, 1<<20); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -374,10 +374,9 @@ func TestUsualStateIsWhole(t *testing.T) {
 		p.learners = []*online.Learner{l, restored, cloned, author}
 		p.feed(n)
 		d := author.Cut(64)
-		if err := fold.Check(d); err != nil {
+		if err := fold.Add(d); err != nil {
 			t.Fatal(err)
 		}
-		fold.Add(d)
 		if err := follower.Follow(fold, d.Columns, 1, 1<<20); err != nil {
 			t.Fatal(err)
 		}
@@ -404,16 +403,16 @@ func TestUsualStateIsWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := member.Share(2, 1000); err != nil {
+		if err := member.Follow(fold, nil, 2, 1000); err != nil {
 			t.Fatal(err)
 		}
 		p.learners = []*online.Learner{member}
 		p.feed(500)
 		d := member.Cut(64)
-		if err := fold.Check(d); err != nil {
+		if err := fold.Add(d); err != nil {
 			t.Fatal(err)
 		}
-		if fold.Add(d); !bytes.Equal(blockOf(t, fold, watch.BlockWatch), blockOf(t, l, watch.BlockWatch)) {
+		if !bytes.Equal(blockOf(t, fold, watch.BlockWatch), blockOf(t, l, watch.BlockWatch)) {
 			t.Fatal("learning with others changes what watches fields")
 		}
 	}

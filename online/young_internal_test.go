@@ -386,7 +386,7 @@ func TestYoungAmongSeveral(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Share(2, 1000); err != nil {
+	if err := l.beginInterval(2, 1000); err != nil {
 		t.Fatal(err)
 	}
 	s := newComingStream(6)

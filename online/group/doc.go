@@ -6,7 +6,7 @@
 // In the order in which a member meets them:
 //
 
-//  1. It learns with a Learner of its own (online.Learner.Share), and cuts what it has
+//  1. It learns with a Learner of its own (online.Learner.Follow), and cuts what it has
 //     learned since it last was equal to the group's state: an share.Delta.
 //  2. [EncodeChunks] makes records of at most [MaxChunk] bytes of the Delta. They are
 //     appended to the log first, in any partitions.

@@ -89,7 +89,7 @@ func (f *Fold) Apply(offset int64, c *Commit, chunks []*Chunk) (changed []uint32
 	f.advance(offset)
 	d, offsets, err := f.check(c, chunks)
 	if err == nil {
-		if err = f.learner.Check(d); err != nil {
+		if err = f.learner.Add(d); err != nil {
 			err = &Rejection{ReasonDelta, err.Error()}
 		}
 	}
@@ -99,7 +99,6 @@ func (f *Fold) Apply(offset int64, c *Commit, chunks []*Chunk) (changed []uint32
 		f.rejected[r.Reason]++
 		return nil, err
 	}
-	f.learner.Add(d)
 	f.offsets, f.architecture = offsets, c.Architecture
 	f.accept(c.Encode())
 	return d.Columns, nil
