@@ -438,8 +438,16 @@ func (m *Missing) Answer(k Lack, parts Parts) Answer {
 // fields that are null, and of fields that are left out although usual. present are its fields.
 // It is nil where none is filled in, else in the memory of room where that is large enough.
 func (h *Head) Parts(e *event.Example, present FieldSet, room Parts) Parts {
-	c, m, some := h.Covariance, h.Missing, false
-	parts := slices.Grow(room[:0], len(c.Columns))[:len(c.Columns)]
+	if parts, some := h.AllParts(e, present, room); some {
+		return parts
+	}
+	return nil
+}
+
+// AllParts is Parts for a caller that wants to know of an event of which none is filled in, too.
+func (h *Head) AllParts(e *event.Example, present FieldSet, room Parts) (parts Parts, some bool) {
+	c, m := h.Covariance, h.Missing
+	parts = slices.Grow(room[:0], len(c.Columns))[:len(c.Columns)]
 	var words [16]uint64
 	null := FieldSet(words[:]).Room(len(h.Schema.Fields))
 	null.Add(e.Missing)
@@ -466,10 +474,7 @@ func (h *Head) Parts(e *event.Example, present FieldSet, room Parts) Parts {
 		}
 		parts[i], some = part, some || part == Filled
 	}
-	if !some {
-		return nil
-	}
-	return parts
+	return parts, some
 }
 
 // Delete sets left to what is left of an event of which some features have died, and to

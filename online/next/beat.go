@@ -51,3 +51,19 @@ func masks(number uint64) bool {
 
 // turns says whether a point of the mask of this number moves mixture weights.
 func turns(mask uint64, point int) bool { return mask <= masksWhole || (mask+uint64(point))%3 == 0 }
+
+// Imputing is expensive where there are many numbers: of more than imputeAll only some points of a mask are imputed, of more
+// than imputeSome fewer still. Masks that are drawn for some events alone are imputed at more of their points.
+const imputeAll, imputeSome = 32, 128
+
+// imputes says whether a point of the mask of this number is imputed, where so many numbers may be.
+func imputes(mask uint64, point, numbers int) bool {
+	every := 1
+	if numbers > imputeSome {
+		every = 3 * (1 + numbers/256)
+	}
+	if numbers > imputeAll && mask <= masksAll {
+		every *= 3
+	}
+	return (mask+uint64(point))%uint64(every) == 0
+}

@@ -25,6 +25,7 @@ type settings struct {
 	transform   func(field string) model.Transform
 	scales      []float64 // of the mixture
 	policy      model.MissingPolicy
+	imputed     int // how many numbers can be imputed
 	expected    int // the level whose noise is what the user expects to be missing
 }
 
@@ -55,8 +56,8 @@ func parse(c online.Config, outputs int) (settings, error) {
 	if s.policy, err = model.ParseMissingPolicy(c.MissingPolicy); err != nil {
 		return s, err
 	}
-	if s.policy == model.MissingImpute {
-		return s, event.KeyErrorf("missing_policy", "missing_policy %q: %w", c.MissingPolicy, errNotYet)
+	if s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll {
+		s.imputed = c.CovarianceMaxFields
 	}
 	s.transform = func(field string) model.Transform {
 		if t, ok := c.FieldTransform[field]; ok {

@@ -15,6 +15,7 @@ import (
 	"blankout/online"
 	"blankout/online/next/adagrad"
 	"blankout/online/next/encode"
+	"blankout/online/next/impute"
 	"blankout/online/next/mixture"
 	"blankout/online/numbers"
 	"blankout/online/pace"
@@ -30,6 +31,7 @@ type Learner struct {
 	encoder  *encode.Encoder
 	levels   *adagrad.Expert
 	mixture  *mixture.Mixture
+	imputer  *impute.Imputer
 	watch    *watch.Watch
 	classes  []float64 // weight of each class that has come, or could have
 	events   uint64    // met with a weight above 0
@@ -52,6 +54,8 @@ type room struct {
 	lanes     []float64 // see adagrad.Expert.AppendLanes
 	shown     []float64 // scores of an event that came earlier
 	standard  []float64 // lanes in the unit of targets
+	filled    filled
+	mixed     mixed
 }
 
 // New returns a Learner for events of the Schema, which stays the decoder's: it may grow before the Learn of an event
@@ -67,10 +71,10 @@ func newLearner(c online.Config, s *event.Schema, outputs int) (*Learner, error)
 		return nil, fmt.Errorf("learner: %w", err)
 	}
 	n := len(set.levels.Noises)
-	mix := mixture.New(n, set.expected, set.scales, set.policy, s.Target != loss.Sign)
+	mix := mixture.New(n, set.expected, set.scales, set.policy, set.imputed > 0, s.Target != loss.Sign)
 	l := &Learner{
 		config: c, set: set, encoder: encode.New(set.standardize, s, adagrad.Width(n, outputs), mix.Policies(), set.transform),
-		levels: adagrad.New(set.levels), mixture: mix, watch: watch.New(),
+		levels: adagrad.New(set.levels), mixture: mix, imputer: impute.New(set.imputed), watch: watch.New(),
 		fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep),
 	}
 	if s.Target != loss.Sign {
@@ -89,6 +93,7 @@ func (l *Learner) setOutputs() {
 	}
 	l.room.scores, l.room.published = l.levels.NewScores(), make([]float64, len(l.set.levels.Noises)*k)
 	l.room.target, l.room.out = make([]float64, k), make([]float64, k)
+	l.room.filled, l.room.mixed = newFilled(l.levels), newMixed(l.levels)
 	drawn := l.masked.drawn
 	l.masked = newMasked(l.levels, l.encoder.Schema())
 	l.masked.drawn = drawn
@@ -127,7 +132,8 @@ func (l *Learner) predict(p *online.Prediction) {
 	r := &l.room
 	l.levels.Score(&r.in, &r.scores)
 	l.levels.Published(&r.scores, r.published)
-	l.answer(&r.in, r.published, r.out)
+	l.impute(&r.in, &r.filled)
+	l.answer(&r.in, r.published, &r.filled, r.out)
 	p.Scores = r.out
 	if l.targets == nil {
 		p.Decision = l.decision()
@@ -150,7 +156,9 @@ func (l *Learner) Learn(e *event.Example, prior *online.Prediction) (p online.Pr
 	}
 	l.events++
 	if halves := l.fade.Halves(e.Time); halves > 0 {
-		l.levels.Decay(math.Exp2(-halves), l.encoder.Table, l.encoder.Intercepts)
+		keep := math.Exp2(-halves)
+		l.levels.Decay(keep, l.encoder.Table, l.encoder.Intercepts)
+		l.imputer.Decay(keep)
 	}
 	p.Learned = l.events - 1
 	if e.Label == event.Unlabeled {
@@ -191,8 +199,10 @@ func (l *Learner) learn(e *event.Example, prior, p *online.Prediction) {
 	if known { // while all numbers are equal there is nothing to learn
 		l.update(l.weight*l.classes[e.Label], lanes)
 	}
-	if moves := l.encoder.Review(); moves != nil {
-		l.move(moves)
+	l.imputer.Gather(&r.in, l.encoder)
+	if review := l.encoder.Review(); review != nil {
+		l.move(review.Moves)
+		l.imputer.Review(review, l.encoder)
 	}
 }
 
@@ -219,8 +229,9 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 		case r.in.Range == 0:
 			l.mixture.Observe(r.published, 0, by)
 		case k.Named+k.Silent > 0:
+			l.expect(&r.in, &r.filled)
 			l.mixture.Table.Own(r.in.Range)
-			l.observeLacking(&r.in, r.published, by)
+			l.observeLacking(&r.in, r.published, &r.filled, by)
 		}
 	}
 	l.sampleMasks(e, by)

@@ -45,7 +45,8 @@ func (l *Learner) Snapshot() *Snapshot {
 	if t := l.targets; t != nil {
 		h.Residual = t.residual.Published()
 	}
-	return &Snapshot{&model.Linear{Head: h, Rows: l.snapshot}, l.encode()}
+	m := &model.Linear{Head: h, Rows: l.snapshot}
+	return &Snapshot{m.WithCovariance(l.imputer.Covariance()), l.encode()}
 }
 
 // layout returns where in a row the weights are that answer events of a range, and writes their intercepts.
@@ -116,7 +117,7 @@ func (s *Snapshot) EachBlock() (iter.Seq[event.Block], error) {
 }
 
 // stateVersion counts the layouts of the block "learner". No number is ever used again.
-const stateVersion = 11
+const stateVersion = 12
 
 // encode returns the block "learner".
 func (l *Learner) encode() []byte {
@@ -126,16 +127,17 @@ func (l *Learner) encode() []byte {
 	}
 	c := &coder.Coder{Version: stateVersion, Out: binary.LittleEndian.AppendUint32(nil, stateVersion)}
 	c.Bytes(&fingerprint)
-	l.state(c)
+	l.state(c, nil)
 	return c.Out
 }
 
-// state codes all that is neither in rows nor in the model's head.
-func (l *Learner) state(c *coder.Coder) {
+// state codes all that is neither in rows nor in the model, whose Covariance is needed to read it.
+func (l *Learner) state(c *coder.Coder, covariance *model.Covariance) {
 	c.Uint(&l.events)
 	l.weights.State(c)
 	l.fade.Clock(c)
 	l.encoder.State(c)
+	l.imputer.State(c, covariance, l.encoder.Fields.Missing.Zeros)
 	l.levels.State(c)
 	l.mixture.State(c)
 	c.Uint(&l.masked.drawn)
@@ -183,9 +185,10 @@ func Restore(c online.Config, blocks []event.Block) (*Learner, error) {
 	if m.Missing != nil {
 		l.encoder.Fields.Missing = m.Missing.WithLevels(nil)
 	}
-	if l.state(d); !d.Done() {
+	if l.state(d, m.Covariance); !d.Done() {
 		return nil, fmt.Errorf("restoring the learner: block learner: %d bytes do not fit its format", len(data))
 	}
+	l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.mixture.Policies())
 	return l, nil
 }
 

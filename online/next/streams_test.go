@@ -105,4 +105,71 @@ func nulls(seed uint64) stream {
 	return s
 }
 
-var streams = map[string]func(seed uint64) stream{"records": records, "table": table, "texts": texts, "nulls": nulls}
+var streams = map[string]func(seed uint64) stream{"records": records, "table": table, "texts": texts, "nulls": nulls, "sensors": sensors, "columns": columns}
+
+// sensors draws records of numbers that go together, of which many events lack some. The class follows from what they have in
+// common, and Target is a number that does.
+func sensors(seed uint64) stream {
+	s := event.NewSchema(16, []string{"no", "yes"}, 2)
+	const n = 6
+	var ids []uint16
+	for i := range n {
+		ids = append(ids, s.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric}))
+	}
+	r := rand.New(rand.NewPCG(seed, 5))
+	return stream{s, func() *event.Example {
+		e, lacks := &event.Example{Weight: 1}, 0.0
+		if r.IntN(2) == 0 {
+			lacks = r.Float64()
+		}
+		common, other := r.NormFloat64(), r.NormFloat64()
+		for i, id := range ids {
+			x := float64(i+1) * (10 + common + 0.3*other*float64(i%2) + 0.4*r.NormFloat64())
+			if r.IntN(400) == 0 {
+				x *= 1e5
+			}
+			switch {
+			case r.Float64() >= lacks:
+				e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, uint32(i+1)), append(e.Features.Value, x), append(e.Field, id)
+			case r.IntN(3) > 0: // else it is left out
+				e.Missing = append(e.Missing, id)
+			}
+		}
+		e.Target = math.Round(5 * math.Exp(0.5*common))
+		if common+0.5*r.NormFloat64() > 0 {
+			e.Label = 1
+		}
+		return e
+	}}
+}
+
+// columns draws the rows of a table in a sparse text format whose columns go missing. Two of the columns are seldom above 0.
+func columns(seed uint64) stream {
+	s := event.NewSchema(12, []string{"-1", "1"}, 2)
+	s.Absent = event.AbsentMissing
+	r := rand.New(rand.NewPCG(seed, 6))
+	return stream{s, func() *event.Example {
+		e, lacks := &event.Example{Weight: 1}, 0.0
+		if r.IntN(2) == 0 {
+			lacks = r.Float64()
+		}
+		common := r.NormFloat64()
+		for i := range 6 {
+			x := float64(i+1) * (3 + common + 0.5*r.NormFloat64())
+			if i >= 4 {
+				x = max(0, x-5+3*common)
+			}
+			column := uint32(i + 1)
+			switch {
+			case r.Float64() < lacks && (i >= 4 || r.IntN(2) == 0):
+				e.MissingColumns = append(e.MissingColumns, column)
+			case r.Float64() >= lacks && x != 0:
+				e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, x)
+			}
+		}
+		if common+0.5*r.NormFloat64() > 0 {
+			e.Label = 1
+		}
+		return e
+	}}
+}

@@ -32,10 +32,10 @@ func (t *targets) predicted(p *online.Prediction, known bool) {
 	}
 }
 
-// clip returns the target to learn from for a label y where f was predicted: an outlier is at the bounds.
-func (t *targets) clip(y, f float64) float64 {
+// clip returns the target to learn from for a label y where f was predicted, with a variance: an outlier is at the bounds.
+func (t *targets) clip(y, f, variance float64) float64 {
 	if !t.unit.Inflated() {
-		y = t.residual.Clip(t.unit.Target, y, t.unit.Value(f), 0)
+		y = t.residual.Clip(t.unit.Target, y, t.unit.Value(f), variance)
 	}
 	return y
 }
@@ -56,9 +56,10 @@ func (t *targets) state(c *coder.Coder) {
 // and the lanes to choose averages by.
 func (l *Learner) number(e *event.Example, f float64, shown *online.Prediction, lanes []float64) (target float64, of []float64) {
 	t, r := l.targets, &l.room
-	clipped := t.clip(e.Target, f)
+	variance := l.variance()
+	clipped := t.clip(e.Target, f, variance)
 	value := t.unit.Told(shown.Scores[0])
-	l.measureNumber(e, value, shown.Learned)
+	l.measureNumber(e, value, variance, shown.Learned)
 	target = t.standard(clipped)
 	if lanes != nil {
 		r.standard = r.standard[:0]
@@ -84,11 +85,11 @@ func (l *Learner) number(e *event.Example, f float64, shown *online.Prediction, 
 	return t.standard(clipped), lanes
 }
 
-// measureNumber takes up the value that was shown for a label.
-func (l *Learner) measureNumber(e *event.Example, value float64, learned uint64) {
+// measureNumber takes up the value that was shown for a label, whose score has a variance.
+func (l *Learner) measureNumber(e *event.Example, value, variance float64, learned uint64) {
 	t := l.targets
 	told := watch.Told{Number: l.events, After: learned, Time: e.Time, Weight: e.Weight, Target: e.Target, Value: value, Low: math.NaN(), High: math.NaN()}
-	t.residual.Take(t.unit.Target, t.unit.Clip(e.Target), value, 0)
+	t.residual.Take(t.unit.Target, t.unit.Clip(e.Target), value, variance)
 	if told.Loss = math.Abs(e.Target - value); t.unit.Deviation() > 0 {
 		told.Loss /= t.unit.Deviation()
 	}

@@ -51,7 +51,7 @@ var contenders = map[string]func(online.Config, *event.Schema) (contender, error
 	},
 	// Without what the new one does not know yet.
 	"old-plain": func(c online.Config, s *event.Schema) (contender, error) {
-		c.Optimizer, c.Calibrate, c.OnDrift, c.Presence, c.CovarianceMaxFields = "adagrad", "off", "log", "none", 0
+		c.Optimizer, c.Calibrate, c.OnDrift, c.Presence = "adagrad", "off", "log", "none"
 		return newOld(c, s)
 	},
 	"new": newNew,

@@ -189,6 +189,18 @@ func (e *Expert) PublishedIntercepts(intercepts, out []float64) {
 	}
 }
 
+// Weight returns the weight of a row for an output, as a mixture has it of the levels.
+func (e *Expert) Weight(row, mixture []float64, output int) (sum float64) {
+	w, u := e.layout.Weights(row), e.layout.Lags(row)
+	for v, share := range mixture {
+		if share != 0 {
+			j := v*e.Outputs + output
+			sum += share * (w[j] + e.levels[v].LagShare()*u[j])
+		}
+	}
+	return sum
+}
+
 // Parts returns where in a row the weights of the levels are that a mixture has, and by what they count; intercepts
 // gets their intercepts, by output.
 func (e *Expert) Parts(mixture []float64, row, intercepts []float64) (parts []model.Part) {

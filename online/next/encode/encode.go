@@ -107,10 +107,12 @@ func (n *Encoder) observe(in *Input, raw []float64) {
 func (n *Encoder) observeOne(in *Input, i int, x float64, t scaling.Treatment, field uint16) {
 	row, column := in.Rows[i], in.Columns[i]
 	stats := row[:model.ScalerWidth:model.ScalerWidth]
+	was := [model.ScalerWidth]float64{model.StatCenter: stats[model.StatCenter], model.StatInverse: stats[model.StatInverse]}
 	z := n.Scaling.Scaler.Deviations(stats, x)
 	m := n.Scaling.Observe(column, stats, x, z, t, field)
-	if m.Moves() || m.Keep != 1 {
-		in.Moves = append(in.Moves, Move{row, m.Ratio, m.Shift, m.Keep})
+	if m.Moves() || m.Keep != 1 || stats[model.StatCenter] != was[model.StatCenter] || stats[model.StatInverse] != was[model.StatInverse] {
+		scaler := &n.Scaling.Scaler
+		in.Moves = append(in.Moves, Move{row, m.Ratio, m.Shift, m.Keep, column, scaler.Standardization(was[:]), scaler.Standardization(stats)})
 	}
 	in.X[i] = n.Scaling.Scaler.Apply(stats, x)
 }
@@ -162,17 +164,27 @@ func (n *Encoder) divided(in *Input, raw []float64, i, end int) int {
 	return i
 }
 
-// Review looks for the columns that are dense, when it is time for that, and returns what must become of weights.
-// It comes after an event has been learned.
-func (n *Encoder) Review() (moves []Move) {
+// Review is what has become of columns.
+type Review struct {
+	Moves []Move   // what must become of weights
+	Gone  []uint32 // columns that were numbers that all events have, and no more are
+	Some  bool     // it has been decided anew which columns are numbers of which kind
+}
+
+// Review looks for the columns that are dense, when it is time for that; else it returns nil. It comes after an event has
+// been learned.
+func (n *Encoder) Review() *Review {
 	if !n.due {
 		return nil
 	}
+	r := &Review{}
 	n.due = false
-	n.Scaling.Review(n.Table.Touch, func(row []float64, ratio, shift float64) {
-		moves = append(moves, Move{row, ratio, shift, 1})
+	n.Scaling.Read.Reviewed = false
+	r.Gone = n.Scaling.Review(n.Table.Touch, func(row []float64, ratio, shift float64) {
+		r.Moves = append(r.Moves, Move{Row: row, Ratio: ratio, Shift: shift, Keep: 1})
 	})
-	return moves
+	r.Some = n.Scaling.Read.Reviewed
+	return r
 }
 
 // Read encodes an event of which nothing is learned, and changes nothing: features of columns that no labeled event

@@ -6,6 +6,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/online/scaling"
 )
 
 // Input is an event, encoded. It is filled once, read-only afterwards but for the rows that experts own parts of, and
@@ -37,6 +38,8 @@ func (in *Input) Features() int { return len(in.X) - 1 }
 type Move struct {
 	Row                []float64
 	Ratio, Shift, Keep float64
+	Column             uint32
+	Was, Is            model.Standardization
 }
 
 // Without fills to with what is left of an event where some features are gone: those that alive says no to, by their
@@ -62,4 +65,53 @@ func (in *Input) reset(e *event.Example, number uint64, features int) {
 // close adds the intercepts.
 func (in *Input) close(intercepts []float64) {
 	in.Rows, in.X = append(in.Rows, intercepts), append(in.X, 1)
+}
+
+// Numbers appends to read the numbers of a labeled event: those that are centered and scaled, and where events are known to
+// lack columns those that are 0 where they are left out. Its Review has not come yet.
+func (n *Encoder) Numbers(in *Input, read *scaling.Read) {
+	of, unfilled := n.kinds(in), n.Scaling.Scaler.Unfilled
+	for i, column := range in.Columns[:in.Features()] {
+		switch t, field := of.treat(i); {
+		case t == scaling.Numeric:
+			if int(field) >= len(n.Scaling.Kinds) || n.Scaling.Kinds[field] != event.Numeric {
+				field = 0
+			}
+			read.Values = append(read.Values, scaling.Value{Column: column, Field: field, X: in.X[i]})
+		case t == scaling.Spread && unfilled:
+			read.Spread = append(read.Spread, scaling.Value{Column: column, X: in.X[i]})
+		}
+	}
+}
+
+// WithZeros returns an event with the columns that are known to be 0 because it leaves them out, in the memory of to: so
+// they can go missing as others do. Without such columns it is in itself.
+func (n *Encoder) WithZeros(in, to *Input) *Input {
+	m := n.Fields.Missing
+	if !m.Known || len(m.Zeros) == 0 || !in.Event.IsSparse(n.schema.Fields) {
+		return in
+	}
+	to.reset(in.Event, in.Number, 0)
+	to.Columns, to.Lack, to.Range, to.Scale = to.room[:0], in.Lack, in.Range, in.Scale
+	add := func(column uint32, row []float64, x float64) {
+		to.Columns, to.Rows, to.X = append(to.Columns, column), append(to.Rows, row), append(to.X, x)
+	}
+	at, features := 0, in.Features()
+	for _, column := range m.Zeros {
+		for ; at < features && in.Columns[at] < column; at++ {
+			add(in.Columns[at], in.Rows[at], in.X[at])
+		}
+		if at < features && in.Columns[at] == column || in.Event.LacksColumn(column) {
+			continue
+		}
+		if row := n.Table.Row(column); row != nil {
+			add(column, row, 0)
+		}
+	}
+	for ; at < features; at++ {
+		add(in.Columns[at], in.Rows[at], in.X[at])
+	}
+	to.room = to.Columns
+	to.close(in.Rows[features])
+	return to
 }

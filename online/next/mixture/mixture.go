@@ -17,6 +17,7 @@ import (
 type Mixture struct {
 	Table  *probe.Table
 	policy model.MissingPolicy // the one that is wanted, or auto
+	fills  bool                // numbers can be imputed
 	lanes  int
 	scales []float64
 	room   []float64
@@ -37,8 +38,9 @@ const NoClass = -30
 // firstShare is what the lane has at first that the user expects to be best.
 const firstShare = 0.8
 
-// New returns the Mixture of so many lanes, of which one is expected to be best. The policy is the one that is wanted.
-func New(lanes, expected int, scales []float64, policy model.MissingPolicy, regression bool) *Mixture {
+// New returns the Mixture of so many lanes, of which one is expected to be best. The policy is the one that is wanted; fills
+// says that numbers can be imputed.
+func New(lanes, expected int, scales []float64, policy model.MissingPolicy, fills, regression bool) *Mixture {
 	first := make([]float64, lanes)
 	for i := range first {
 		if first[i] = 1; lanes > 1 {
@@ -47,16 +49,24 @@ func New(lanes, expected int, scales []float64, policy model.MissingPolicy, regr
 			}
 		}
 	}
-	policies := model.PolicyWeights{0.1, 0.9, 0}
-	switch {
-	case policy != model.MissingAuto:
-		policies = model.OnePolicy(policy)
-	case regression: // rescaling is for classes
-		policies = model.PolicyWeights{1, 0, 0}
-	}
-	m := &Mixture{Table: probe.NewTable(first, scales, policies), policy: policy, lanes: lanes, scales: scales}
+	m := &Mixture{Table: probe.NewTable(first, scales, firstPolicies(policy, fills, regression)), policy: policy, fills: fills, lanes: lanes, scales: scales}
 	m.takeForce()
 	return m
+}
+
+// firstPolicies are the weights that policies have at first: most for imputing where numbers can be, else for rescaling.
+func firstPolicies(policy model.MissingPolicy, fills, regression bool) model.PolicyWeights {
+	if policy != model.MissingAuto {
+		return model.OnePolicy(policy)
+	}
+	plain := [2]float64{0.1, 0.9}
+	if regression { // rescaling is for classes
+		plain = [2]float64{1, 0}
+	}
+	if !fills {
+		return model.PolicyWeights{plain[0], plain[1], 0}
+	}
+	return model.PolicyWeights{0.1 * plain[0], 0.1 * plain[1], 0.9}
 }
 
 // Weights returns the weights of lanes on events of a range, borrowed: weights times scales, so that they need not sum
@@ -91,12 +101,11 @@ func (m *Mixture) Observe(lanes []float64, r int, e *Event) {
 	m.Table.TakeLevels(r, m.room)
 }
 
-// ObservePolicies takes up what an event has lost if what is left counts as it is, and rescaled.
-func (m *Mixture) ObservePolicies(r int, asIs, rescaled float64) {
-	if m.policy == model.MissingAuto {
-		m.Table.TakeRules(r, model.PolicyWeights{asIs, rescaled, math.NaN()})
-	}
-}
+// Chooses says whether policies are mixed by what ObservePolicies takes up.
+func (m *Mixture) Chooses() bool { return m.policy == model.MissingAuto }
+
+// ObservePolicies takes up what an event of a range has lost by policy, NaN by those that were not to be had.
+func (m *Mixture) ObservePolicies(r int, losses model.PolicyWeights) { m.Table.TakeRules(r, losses) }
 
 // Lost returns what mixed scores lose at an event.
 func (e *Event) Lost(scores []float64) float64 {
@@ -163,12 +172,14 @@ func (m *Mixture) Apply() {
 	m.takeForce()
 }
 
-// takeForce has the policy count that is wanted, and imputing not.
+// takeForce has the policy count that is wanted, and imputing not where nothing can be imputed.
 func (m *Mixture) takeForce() {
 	for r := 1; r < probe.Ranges; r++ {
-		p := &m.Table.InForce[r].Rules
-		if *p = p.Plain(); m.policy != model.MissingAuto {
+		switch p := &m.Table.InForce[r].Rules; {
+		case m.policy != model.MissingAuto:
 			*p = model.OnePolicy(m.policy)
+		case !m.fills:
+			*p = p.Plain()
 		}
 	}
 }
@@ -208,4 +219,8 @@ func same(a, b []float64) bool {
 }
 
 // State codes the Mixture.
-func (m *Mixture) State(c *coder.Coder) { m.Table.State(c) }
+func (m *Mixture) State(c *coder.Coder) {
+	if m.Table.State(c); c.Decode {
+		m.takeForce()
+	}
+}

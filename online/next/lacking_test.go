@@ -1,0 +1,153 @@
+package next_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/online"
+	"blankout/online/next"
+)
+
+// Numbers that an event lacks are imputed: under every policy the model of a Snapshot says what Predict does, of events that
+// lack anything, and of columns that are 0 where they are left out.
+func TestImputed(t *testing.T) {
+	for _, kind := range []string{"sensors", "columns"} {
+		for _, policy := range []string{"auto", "impute", "rescale", "none"} {
+			c := plain()
+			c.MissingPolicy = policy
+			s := streams[kind](9)
+			l := newLearner(t, c, s.schema)
+			for range 1500 {
+				l.Learn(s.next(), nil)
+			}
+			m := l.Snapshot().Model()
+			if kind == "columns" && len(m.Missing.Zeros) == 0 {
+				t.Errorf("%s: no column is known to be 0 where it is left out", kind)
+			}
+			if got := m.Missing.Policies[2]; policy == "auto" && got[2] < 0.5 || policy == "impute" && got != (model.PolicyWeights{0, 0, 1}) {
+				t.Errorf("%s: the weights of policies are %v", policy, got)
+			}
+			filled := 0
+			for n := range 500 {
+				e := s.next()
+				a := m.Answer(e)
+				want := m.Score(e, make([]float64, 1))[0]
+				if got := l.Predict(e).Scores[0]; math.Abs(got-want) > 1e-9*max(1, math.Abs(want)) {
+					t.Fatalf("%s, %s, event %d: Predict says %v, the snapshot %v", kind, policy, n, got, want)
+				}
+				if a.Parts != nil && a.Shares[2] > 0 {
+					filled++
+				}
+			}
+			if want := policy == "auto" || policy == "impute"; (filled > 100) != want {
+				t.Errorf("%s, %s: %d of 500 events have numbers imputed", kind, policy, filled)
+			}
+		}
+	}
+}
+
+// Where numbers go together imputing loses less than rescaling does, and auto hardly more than the best.
+func TestImputingPays(t *testing.T) {
+	lost := map[string]float64{}
+	for _, policy := range []string{"auto", "impute", "rescale", "none"} {
+		c := plain()
+		c.MissingPolicy = policy
+		s := sensors(10)
+		l := newLearner(t, c, s.schema)
+		for n := range 6000 {
+			e := s.next()
+			p := l.Learn(e, nil)
+			if n >= 1000 && len(e.Features.Index) < 5 {
+				lost[policy] += p.Decision.LogLoss(p.Scores, e.Label)
+			}
+		}
+	}
+	if !(lost["impute"] < 0.99*lost["rescale"] && lost["impute"] < 0.95*lost["none"] && lost["auto"] < 1.01*lost["impute"]) {
+		t.Errorf("events that lack numbers lose %v", lost)
+	}
+}
+
+// numberConfig are settings for numbers.
+func numberConfig(name string) online.Config {
+	c := plain()
+	c.Loss = name
+	return c
+}
+
+// Of regression, too, the Snapshot says what Predict does. How far off its answers are on whole events does not depend on how
+// many events lack numbers.
+func TestImputedNumbers(t *testing.T) {
+	for _, name := range []string{"squared", "absolute", "poisson"} {
+		s := sensors(11)
+		s.schema.Target, s.schema.Classes = loss.LabelsOf(name), nil
+		l := newLearner(t, numberConfig(name), s.schema)
+		for range 2000 {
+			l.Learn(s.next(), nil)
+		}
+		m := l.Snapshot().Model()
+		sum, n, squares := 0.0, 0.0, 0.0
+		for range 500 {
+			e := s.next()
+			got, want := l.Predict(e), m.Score(e, make([]float64, 1))[0]
+			if math.Abs(got.Scores[0]-want) > 1e-9*max(1, math.Abs(want)) {
+				t.Fatalf("%s: Predict says %v, the snapshot %v", name, got.Scores[0], want)
+			}
+			if by := model.ScoreVariance(m, e); by.Range == 0 {
+				d := e.Target - m.Value(want)
+				sum, n, squares = sum+d, n+1, squares+d*d
+			} else if !(by.Variance >= 0) {
+				t.Fatalf("%s: the variance %v", name, by.Variance)
+			}
+		}
+		if name != "squared" {
+			continue
+		}
+		if deviation, of := m.Residual.Deviation, math.Sqrt(squares/n); !(deviation < 1.15*of) {
+			t.Errorf("the residual's deviation is %v, of whole events %v", deviation, of)
+		}
+	}
+}
+
+// How many numbers may be imputed can change from run to run.
+func TestFewerImputed(t *testing.T) {
+	s := sensors(12)
+	l := newLearner(t, plain(), s.schema)
+	for range 600 {
+		l.Learn(s.next(), nil)
+	}
+	each, err := l.Snapshot().EachBlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := slices.Collect(each)
+	for most, want := range map[int]int{0: 0, 3: 0, 6: 6} {
+		c := plain()
+		c.CovarianceMaxFields = most
+		again, err := next.Restore(c, blocks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &event.Example{Weight: 1, Missing: []uint16{1}, Field: []uint16{2}, Features: event.Vec{Index: []uint32{2}, Value: []float64{21}}}
+		m := again.Snapshot().Model()
+		if got, want := again.Predict(e).Scores[0], m.Score(e, make([]float64, 1))[0]; math.Abs(got-want) > 1e-9 {
+			t.Errorf("at most %d numbers: Predict says %v, the snapshot %v", most, got, want)
+		}
+		columns := 0
+		if m.Covariance != nil {
+			columns = len(m.Covariance.Columns)
+		}
+		if columns != want || most == 0 && m.Missing.Fill() {
+			t.Errorf("at most %d numbers: there is a covariance of %d, and policies %v", most, columns, m.Missing.Policies)
+		}
+		for range 300 {
+			again.Learn(s.next(), nil)
+		}
+		if c := again.Snapshot().Model().Covariance; most > 0 && (c == nil || len(c.Columns) != most) {
+			t.Errorf("at most %d numbers: later there are others", most)
+		}
+	}
+}
