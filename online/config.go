@@ -99,6 +99,9 @@ type Config struct {
 	// Mislabeled is in [0, 1).
 	MislabeledBelow float64 `toml:"mislabeled_below"`
 	Threshold       float64 `toml:"threshold"`
+	// Positive names the positive one of two classes. Without it, of two classes that are no usual pair the rarer of the
+	// first 1,000 labeled events is. No weight depends on it. It is not part of the Fingerprint.
+	Positive string `toml:"-" fixed:"positive"`
 	// Coverage is not part of the Fingerprint.
 	Coverage float64 `toml:"coverage"`
 	// ServingStaleness is how many events old the weights of readers are. Mixture weights and averages are chosen
@@ -510,7 +513,7 @@ type Fingerprint map[string]string
 
 // mayChange lists the keys of a Config that may differ from run to run. Every other
 // one is in the Fingerprint. (What levels say is said by noise.)
-var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_max_fields", "publish_levels", "mislabeled_below", "threshold", "coverage", "serving_staleness", "calibrate", "stuck"}
+var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_max_fields", "publish_levels", "mislabeled_below", "threshold", "positive", "coverage", "serving_staleness", "calibrate", "stuck"}
 
 // keyMaxMemory is in the Fingerprint and may differ all the same: no weight depends on it.
 const keyMaxMemory = "max_memory"

@@ -91,8 +91,8 @@ func TestAnswersAsPublished(t *testing.T) {
 					continue
 				}
 				t.Run(fmt.Sprint(x.loss, "/", x.noise, "/", c.Calibrate, c.Threshold, c.Optimizer, c.MissingPolicy, "/", classes, positive), func(t *testing.T) {
+					c.Positive = positive
 					l, s := mustNew(t, c, classes), synthetic.NewStream(7, classes)
-					l.SetPositive(positive)
 					s.Lacks = true
 					for i := range 1300 {
 						if e := s.Next(); i > 20 && i%13 == 0 { // by then each class has been met

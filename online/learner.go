@@ -79,7 +79,7 @@ func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner,
 	}
 	w := watch.New()
 	b := &bank{youngBytes: youngBytes, config: c, set: set, schema: s, unit: numbers.NewUnit(s.Target, c.HalfLife), progress: progress{fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}}
-	l := &Learner{answering: &answering{bank: b, measured: &w.Measures}, watch: w}
+	l := &Learner{answering: &answering{bank: b, measured: &w.Measures, positive: c.Positive}, watch: w}
 	l.scaling = scaling.New(set.scaling(c), set.standardize, s.ColumnsGoMissing())
 	l.refresh.Settings = refresh.Settings{
 		Size: c.IRLSBatch, Reach: max(c.IRLSBatch, c.IRLSWindow), Loss: set.loss, Ridge: set.ridge,

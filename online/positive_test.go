@@ -17,11 +17,12 @@ func TestPositive(t *testing.T) {
 	c.Noise, c.Threshold, c.CovarianceMaxFields = "none", 0.8, 0
 	teach := func(name string, restart int) *online.Learner {
 		var counts [2]int
+		c := c
+		c.Positive = name
 		l, err := online.New(c, event.NewSchema(10, []string{"rare", "usual"}, 2))
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.SetPositive(name)
 		r := rand.New(rand.NewPCG(1, 2))
 		for i := range 1500 {
 			if i == restart {

@@ -265,15 +265,6 @@ const positiveAfter = 1000
 
 func (l *answering) labeled() uint64 { return l.measured.Labeled() }
 
-// SetPositive names the positive one of two classes; "" leaves it as it is, which of two
-// classes that are no usual pair is the rarer so far, and from a fixed number of events on
-// the one that was the rarer then. No weight depends on it.
-func (l *Learner) SetPositive(name string) {
-	if name != "" {
-		l.positive = name
-	}
-}
-
 // positiveName returns the name of the positive one of two classes, "" for the second.
 func (l *answering) positiveName() string {
 	classes, events := l.schema.Classes, l.measured.Classes

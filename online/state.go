@@ -393,7 +393,7 @@ func (l *Learner) restoreLearner(m *model.Linear, data []byte, blocks []event.Bl
 	}
 	l.scaling.Scaler = m.Scaler
 	l.state(d)
-	if l.labeled() >= positiveAfter {
+	if l.positive == "" && l.labeled() >= positiveAfter {
 		l.positive = m.Positive
 	}
 	refused, err := event.FindBlock(blocks, "refused")

@@ -22,10 +22,10 @@ const youngBytes = 128 << 20
 // moreClasses is how many times as many labels as max_classes may come besides.
 const moreClasses = 9
 
-// TakeMoreClasses has the decoder name more classes than max_classes: labels that come a few times, whose classes share
-// an output, then take no class's place. It is for classes that nobody has named. They must come before the next event.
-func (l *Learner) TakeMoreClasses() {
-	if s := l.schema; s.Target == loss.Sign && s.MaxClasses > young.Own && l.share == nil {
+// TakeMoreClasses has the decoder of a Schema name more classes than max_classes: labels that come a few times, whose classes share
+// an output, then take no class's place. It is for classes that nobody has named, of a stream that a single Learner learns.
+func TakeMoreClasses(s *event.Schema) {
+	if s.Target == loss.Sign && s.MaxClasses > young.Own {
 		s.MoreClasses = moreClasses * s.MaxClasses
 	}
 }

@@ -12,11 +12,7 @@ import (
 func TestMoreClasses(t *testing.T) {
 	for maxClasses, want := range map[int]int{10: 10, 12: 120} {
 		s := event.NewSchema(10, nil, maxClasses)
-		l, err := online.New(online.DefaultConfig(), s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.TakeMoreClasses()
+		online.TakeMoreClasses(s)
 		got := 0
 		for label := range 1000 {
 			if _, ok := s.Class([]byte(fmt.Sprint("l", label))); ok {

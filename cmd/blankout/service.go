@@ -39,6 +39,7 @@ import (
 // else from nothing. The caller adds the Source.
 // join says how what waits for labels that come later is opened, nil for none.
 func newRunner(c online.Config, recordConfig record.Config, v validate.Config, join *joining, store *checkpoint.Store, reset bool, from string, log *slog.Logger) (*run.Runner, error) {
+	c.Positive = recordConfig.PositiveName()
 	r := &run.Runner{
 		Config:      run.DefaultConfig(),
 		Fingerprint: config.Fingerprint(c, recordConfig, v),
@@ -97,9 +98,8 @@ func newRunner(c online.Config, recordConfig record.Config, v validate.Config, j
 		r.Schema = r.Learner.Schema()
 		log.Info("going on from a checkpoint", "name", file.Name, "events", r.Learner.Report().Events)
 	}
-	r.Learner.SetPositive(recordConfig.PositiveName())
 	if len(recordConfig.Classes) == 0 {
-		r.Learner.TakeMoreClasses()
+		online.TakeMoreClasses(r.Schema)
 	}
 	if join != nil {
 		r.Labels, err = join.open(waiting)

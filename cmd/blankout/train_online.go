@@ -339,11 +339,12 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 	}
 	schema := data.record.Schema()
 	declares := slices.ContainsFunc(data.paths, data.record.Declares)
-	learner, err := online.New(o.online.config.Among(declares, data.record.Grouped()), schema)
+	c := o.online.config.Among(declares, data.record.Grouped())
+	c.Positive = data.record.PositiveName()
+	learner, err := online.New(c, schema)
 	if err != nil {
 		return nil, nil, usageError{err}
 	}
-	learner.SetPositive(o.data.record.PositiveName())
 	t := &run.Training{
 		Learner: learner, Schema: schema, Unnamed: unnamed && slices.Contains(o.data.paths, "-"), Passes: o.online.passes, Memory: 1 << 30, Refused: run.Policy(o.data.refused),
 		Fingerprint: config.Fingerprint(learner.Config(), data.record, validate.Config{}),
