@@ -12,6 +12,7 @@ import (
 	"blankout/internal/model"
 	"blankout/online"
 	"blankout/online/next/adagrad"
+	"blankout/online/next/encode"
 	"blankout/online/rules"
 )
 
@@ -26,6 +27,7 @@ type settings struct {
 	scales      []float64 // of the mixture
 	policy      model.MissingPolicy
 	imputed     int // how many numbers can be imputed
+	faulty      encode.Faulty
 	expected    int // the level whose noise is what the user expects to be missing
 }
 
@@ -59,6 +61,7 @@ func parse(c online.Config, outputs int) (settings, error) {
 	if s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll {
 		s.imputed = c.CovarianceMaxFields
 	}
+	s.faulty = encode.Faulty{Stuck: c.Stuck != "off", Declares: c.Stuck == "missing", Limits: c.SilentMissing > 0}
 	s.transform = func(field string) model.Transform {
 		if t, ok := c.FieldTransform[field]; ok {
 			return model.Transform(t)

@@ -20,6 +20,7 @@ import (
 	"blankout/online/numbers"
 	"blankout/online/pace"
 	"blankout/online/rows"
+	"blankout/online/stuck"
 	"blankout/online/watch"
 )
 
@@ -73,7 +74,9 @@ func newLearner(c online.Config, s *event.Schema, outputs int) (*Learner, error)
 	n := len(set.levels.Noises)
 	mix := mixture.New(n, set.expected, set.scales, set.policy, set.imputed > 0, s.Target != loss.Sign)
 	l := &Learner{
-		config: c, set: set, encoder: encode.New(set.standardize, s, adagrad.Width(n, outputs), mix.Policies(), set.transform),
+		config: c, set: set, encoder: encode.New(encode.Settings{
+			Standardize: set.standardize, Transform: set.transform, Width: adagrad.Width(n, outputs), Policies: mix.Policies(), Faulty: set.faulty,
+		}, s),
 		levels: adagrad.New(set.levels), mixture: mix, imputer: impute.New(set.imputed), watch: watch.New(),
 		fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep),
 	}
@@ -166,6 +169,7 @@ func (l *Learner) Learn(e *event.Example, prior *online.Prediction) (p online.Pr
 	} else {
 		l.learn(e, prior, &p)
 	}
+	l.encoder.Find(e, stuck.Moment{Event: l.events, Time: e.Time})
 	if l.events%applyEvery == 0 {
 		l.mixture.Apply()
 		l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.mixture.Policies())
@@ -261,7 +265,7 @@ func (l *Learner) shown(earlier, now *online.Prediction) (lanes []float64) {
 func (l *Learner) unlabeled(e *event.Example, p *online.Prediction) {
 	l.watch.Measures.Unlabeled++
 	l.encoder.Read(e, l.events, &l.room.in)
-	l.encoder.Count(e, l.events)
+	l.encoder.Count(e, &l.room.in)
 	l.predict(p)
 	if w := l.config.UnlabeledWeight; w > 0 {
 		l.levels.Accumulate(&l.room.in, &l.room.scores, w*l.weights.Bound(e.Weight), l.encoder.Table)

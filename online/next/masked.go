@@ -57,13 +57,13 @@ func (l *Learner) sampleMask(e *event.Example, by *mixture.Event, groups, moves 
 	in := l.encoder.WithZeros(&l.room.in, &m.whole)
 	l.imputer.Read(in, l.encoder, &m.numbers)
 	columns, numbers := in.Columns[:in.Features()], l.imputer.Columns()
-	if m.field = m.field[:0]; len(e.Field) > 0 {
-		m.field = l.encoder.Scaling.Scaler.FieldsOf(e, columns, m.field)
+	if m.field = m.field[:0]; len(in.Event.Field) > 0 {
+		m.field = l.encoder.Scaling.Scaler.FieldsOf(in.Event, columns, m.field)
 	}
 	if len(m.factors) != len(schema.Fields) {
 		m.factors = schema.Factors()
 	}
-	x := probe.Features{Columns: columns, Field: m.field, Schema: schema, Factors: m.factors, Known: l.encoder.Fields.Missing.Known && e.IsSparse(schema.Fields)}
+	x := probe.Features{Columns: columns, Field: m.field, Schema: schema, Factors: m.factors, Known: l.encoder.Fields.Missing.Known && in.Event.IsSparse(schema.Fields)}
 	curves := &l.mixture.Table.Features
 	if groups {
 		curves = &l.mixture.Table.Groups

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 
 	"blankout/internal/coder"
 	"blankout/internal/event"
@@ -14,6 +15,7 @@ import (
 	"blankout/internal/model"
 	"blankout/online"
 	"blankout/online/next/mixture"
+	"blankout/online/stuck"
 	"blankout/online/watch"
 )
 
@@ -32,7 +34,7 @@ func (l *Learner) Snapshot() *Snapshot {
 		Loss: l.loss().String(), Noise: l.noise(0),
 		Outputs: l.levels.Outputs, Intercept: make([]float64, l.levels.Outputs), Threshold: l.threshold(), Events: l.events, Trained: "online adagrad", Experts: l.experts(),
 	}
-	h.Layout = l.layout(0, h.Intercept)
+	h.Layout, h.Faults = l.layout(0, h.Intercept), l.encoder.Faults()
 	byRange, ranges := l.mixture.ByRange()
 	if h.Missing = l.encoder.Fields.Missing; byRange != nil {
 		h.Missing = h.Missing.WithLevels(byRange)
@@ -117,7 +119,7 @@ func (s *Snapshot) EachBlock() (iter.Seq[event.Block], error) {
 }
 
 // stateVersion counts the layouts of the block "learner". No number is ever used again.
-const stateVersion = 12
+const stateVersion = 13
 
 // encode returns the block "learner".
 func (l *Learner) encode() []byte {
@@ -200,12 +202,13 @@ type Report struct {
 	Refused uint64
 	Drift   watch.Drift
 	Experts []model.Expert // the levels, with their parts of the mixture
+	Stuck   []stuck.Run    // fields that are stuck
 }
 
 // Report returns the progressive measures so far, and what else there is to tell.
 func (l *Learner) Report() Report {
 	return Report{
 		Measures: l.watch.Measures.Clone(), Events: l.events, Columns: l.encoder.Table.Len(), Refused: l.watch.Refused.Count,
-		Drift: l.watch.Drift.Report(), Experts: l.experts(),
+		Drift: l.watch.Drift.Report(), Experts: l.experts(), Stuck: slices.Clone(l.encoder.Stuck()),
 	}
 }

@@ -17,15 +17,24 @@ type Encoder struct {
 	schema     *event.Schema
 	Fields     fields.Fields // which fields events usually have
 	transform  func(field string) model.Transform
+	faults     faults
 	due        bool // the columns that are dense are to be looked for again
 }
 
-// New returns an Encoder of events of a Schema, whose rows have so many values. Transform returns that of the numbers
-// of a field.
-func New(mode model.Standardize, s *event.Schema, width int, policies model.MissingPolicies, transform func(field string) model.Transform) *Encoder {
+// Settings are what an Encoder is made from.
+type Settings struct {
+	Standardize model.Standardize
+	Transform   func(field string) model.Transform // of the numbers of a field
+	Width       int                                // of rows, in values
+	Policies    model.MissingPolicies
+	Faulty      Faulty
+}
+
+// New returns an Encoder of events of a Schema.
+func New(c Settings, s *event.Schema) *Encoder {
 	n := &Encoder{
-		Table: model.NewTable(width), Intercepts: make([]float64, width), schema: s, transform: transform,
-		Scaling: scaling.New(scaling.Settings{}, mode, s.ColumnsGoMissing()), Fields: fields.New(policies, s.Absent),
+		Table: model.NewTable(c.Width), Intercepts: make([]float64, c.Width), schema: s, transform: c.Transform, faults: faults{Faulty: c.Faulty},
+		Scaling: scaling.New(scaling.Settings{}, c.Standardize, s.ColumnsGoMissing()), Fields: fields.New(c.Policies, s.Absent),
 	}
 	n.Intercepts[model.StatCount] = 1
 	return n
@@ -39,10 +48,11 @@ func (n *Encoder) Schema() *event.Schema { return n.schema }
 
 // Observe encodes a labeled event: it counts its features into the statistics of their columns, renews scales where
 // it is time, and fills X by the scales as they then are. What must become of weights is in Moves.
-func (n *Encoder) Observe(e *event.Example, number uint64, in *Input) {
+func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 	n.addFields()
+	e := n.declare(came)
 	n.lack(e, in)
-	n.Count(e, number)
+	n.count(came, e, number)
 	columns, raw := n.columns(e)
 	in.reset(e, number, len(columns))
 	in.Columns, in.Rows = columns, n.Table.TouchAll(columns, in.Rows)
@@ -64,10 +74,12 @@ func (n *Encoder) lack(e *event.Example, in *Input) {
 	in.Lack, in.Range, in.Scale = n.Fields.Lack, n.Fields.Range, n.Fields.Scale
 }
 
-// Count counts the fields of the event that was encoded last, which decides what later ones lack.
-func (n *Encoder) Count(e *event.Example, number uint64) {
+// Count counts the fields of an event as it came, which was read last: that decides what later ones lack.
+func (n *Encoder) Count(came *event.Example, in *Input) { n.count(came, in.Event, in.Number) }
+
+func (n *Encoder) count(came, e *event.Example, number uint64) {
 	if len(e.Field) > 0 || len(e.Missing) > 0 || n.Fields.Missing.Known {
-		n.Fields.Count(e, e, n.schema.Fields, number)
+		n.Fields.Count(came, e, n.schema.Fields, number)
 	}
 }
 
@@ -190,6 +202,7 @@ func (n *Encoder) Review() *Review {
 // Read encodes an event of which nothing is learned, and changes nothing: features of columns that no labeled event
 // had are left out.
 func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
+	e = n.declare(e)
 	n.lack(e, in)
 	columns, raw := n.columns(e)
 	in.reset(e, number, 0)
@@ -239,6 +252,7 @@ func (n *Encoder) State(c *coder.Coder) {
 	n.Fields.State(c)
 	n.Scaling.DenseState(c)
 	n.Scaling.ReadingsState(c)
+	n.faults.state(c)
 	if c.Decode {
 		n.addFields()
 		c.Failed = c.Failed || len(n.Intercepts) != n.Table.Width() || n.Scaling.Misfit() || n.Fields.Misfit()

@@ -12,9 +12,9 @@ import (
 // Input is an event, encoded. It is filled once, read-only afterwards but for the rows that experts own parts of, and
 // borrowed until the next event.
 type Input struct {
-	Event   *event.Example
-	Number  uint64   // of the event, from 1 on
-	Columns []uint32 // of its features, in the order of Rows
+	Event   *event.Example // with what tells nothing declared missing
+	Number  uint64         // of the event, from 1 on
+	Columns []uint32       // of its features, in the order of Rows
 	// Rows are those of the features and last that of the intercepts, X the standardized values, 1 for the intercepts.
 	// A feature that has no row adds nothing and is left out.
 	Rows [][]float64

@@ -10,11 +10,18 @@ import (
 	"blankout/online/next/encode"
 )
 
+func newEncoder(s *event.Schema) *encode.Encoder {
+	return encode.New(encode.Settings{
+		Standardize: model.StandardizeAuto, Transform: func(string) model.Transform { return "" },
+		Width: model.ScalerWidth, Policies: model.EveryRange(model.MissingImpute),
+	}, s)
+}
+
 // Of two numbers that go together one is expected as a regression on the other has it, and is as far off as its residual.
 func TestExpect(t *testing.T) {
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	ids := []uint16{s.AddField(event.Field{Name: "a", Kind: event.Numeric}), s.AddField(event.Field{Name: "b", Kind: event.Numeric})}
-	n := encode.New(model.StandardizeAuto, s, model.ScalerWidth, model.EveryRange(model.MissingImpute), func(string) model.Transform { return "" })
+	n := newEncoder(s)
 	m, r := New(2), rand.New(rand.NewPCG(1, 1))
 	var in encode.Input
 	var numbers Numbers
@@ -68,7 +75,7 @@ func TestDecay(t *testing.T) {
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	ids := []uint16{s.AddField(event.Field{Name: "a", Kind: event.Numeric}), s.AddField(event.Field{Name: "b", Kind: event.Numeric})}
 	together := func(keep float64) float64 {
-		n := encode.New(model.StandardizeAuto, s, model.ScalerWidth, model.EveryRange(model.MissingImpute), func(string) model.Transform { return "" })
+		n := newEncoder(s)
 		m, r := New(2), rand.New(rand.NewPCG(2, 1))
 		var in encode.Input
 		for i := range uint64(4000) {

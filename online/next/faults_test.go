@@ -1,0 +1,165 @@
+package next_test
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/online"
+	"blankout/online/next"
+	"blankout/online/synthetic"
+)
+
+func stuckConfig(how string) online.Config {
+	c := plain()
+	c.Stuck = how
+	return c
+}
+
+// A field that is stuck is found at the same event as by the learner that this one will replace, and is then missing: in
+// predictions, in the model of a Snapshot, and in what the fields that events usually have are counted by.
+func TestStuck(t *testing.T) {
+	s, other := synthetic.NewStuckStream(3, [2]string{"a", "word"}), synthetic.NewStuckStream(3, [2]string{"a", "word"})
+	was, err := online.New(stuckConfig("missing"), other.Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLearner(t, stuckConfig("missing"), s.Schema)
+	found := 0
+	for n := range 3000 {
+		switch n {
+		case 1500:
+			s.Stuck[1], other.Stuck[1] = 25, 25
+		case 1700:
+			s.Stuck[2], other.Stuck[2] = 0, 0
+		case 2500:
+			delete(s.Stuck, 1)
+			delete(other.Stuck, 1)
+		}
+		e := s.Next()
+		was.Learn(other.Next(), nil)
+		if n < 1500 || n > 1800 && n < 2450 || n > 2550 {
+			l.Learn(e, nil)
+			continue
+		}
+		p := l.Predict(e).Scores[0]
+		m := l.Snapshot().Model()
+		if got := m.Score(e, make([]float64, 1))[0]; math.Abs(got-p) > 1e-9*max(1, math.Abs(p)) {
+			t.Fatalf("event %d: the snapshot says %v, Predict %v", n, got, p)
+		}
+		if m.Faults != nil {
+			null := m.Declare(e, &event.Example{})
+			if got := l.Predict(null).Scores[0]; got != p {
+				t.Fatalf("event %d: %v, of an event with nulls %v", n, p, got)
+			}
+			if found++; len(null.Missing) != len(m.StuckFields(e)) || m.Missing.UsuallyNull != nil {
+				t.Fatalf("event %d: %d fields are missing, usually %v", n, len(null.Missing), m.Missing.UsuallyNull)
+			}
+		}
+		l.Learn(e, nil)
+		if got, want := l.Snapshot().Model().Faults, was.Snapshot().Model().Faults; (got == nil) != (want == nil) || got != nil && !slices.Equal(got.Stuck, want.Stuck) {
+			t.Fatalf("event %d: stuck are %+v, want %+v", n, got, want)
+		}
+	}
+	if stuck := l.Report().Stuck; found < 300 || len(stuck) != 1 || stuck[0].Value != 0 || stuck[0].Since.Event != 1701 {
+		t.Errorf("after %d events with stuck fields %+v", found, stuck)
+	}
+}
+
+// A learner that is restored while a field is stuck, or on its way to be found, goes on to the bit.
+func TestStuckRestored(t *testing.T) {
+	s := synthetic.NewStuckStream(4)
+	l := newLearner(t, stuckConfig("missing"), s.Schema)
+	again := l
+	for n, step := range []struct {
+		events int
+		stuck  bool
+	}{{1500, false}, {30, true}, {10, true}, {15, true}, {1500, true}, {1, false}, {700, false}} {
+		if delete(s.Stuck, 2); step.stuck {
+			s.Stuck[2] = 0
+		}
+		for range step.events {
+			e := s.Next()
+			if a, b := l.Learn(e, nil).Scores[0], again.Learn(e, nil).Scores[0]; l != again && a != b {
+				t.Fatalf("step %d: %v and %v", n, a, b)
+			}
+			if again == l {
+				again = restart(t, stuckConfig("missing"), l)
+			}
+		}
+		again = restart(t, stuckConfig("missing"), again)
+		if a, b := l.Snapshot().Model().Faults, again.Snapshot().Model().Faults; (a == nil) != (b == nil) || a != nil && !slices.Equal(a.Stuck, b.Stuck) || (a != nil) != (n == 3 || n == 4) {
+			t.Fatalf("step %d: %+v and %+v", n, a, b)
+		}
+	}
+}
+
+// The setting may change from run to run: log reports alone, off forgets what was found and learns to the bit what a learner
+// does that reports.
+func TestStuckSetting(t *testing.T) {
+	all := map[string]*next.Learner{}
+	s := synthetic.NewStuckStream(5)
+	for _, how := range []string{"missing", "log", "off"} {
+		all[how] = newLearner(t, stuckConfig(how), s.Schema)
+	}
+	for n := range 2200 {
+		if n == 2000 {
+			s.Stuck[3] = 0.125
+		}
+		e := s.Next()
+		all["missing"].Learn(e, nil)
+		if a, b := all["log"].Learn(e, nil).Scores[0], all["off"].Learn(e, nil).Scores[0]; a != b {
+			t.Fatal("to report changes what is learned")
+		}
+	}
+	check := func(name string, l *next.Learner, stuck int, faults bool) {
+		if got := len(l.Report().Stuck); got != stuck || (l.Snapshot().Model().Faults != nil) != faults {
+			t.Errorf("%s: %d fields are stuck, and the model has %+v", name, got, l.Snapshot().Model().Faults)
+		}
+	}
+	found, faults := map[string]int{"missing": 1, "log": 1}, map[string]bool{"missing": true}
+	for how, l := range all {
+		check(how, l, found[how], faults[how])
+	}
+	each, err := all["missing"].Snapshot().EachBlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := slices.Collect(each)
+	for how := range maps.Keys(all) {
+		l, err := next.Restore(stuckConfig(how), blocks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check("restored with "+how, l, found[how], faults[how])
+	}
+}
+
+// Scales do not move while a field is stuck, nothing of its readings is learned, and it stays one that events usually have.
+func TestStuckIsNotLearned(t *testing.T) {
+	s := synthetic.NewStuckStream(6)
+	l := newLearner(t, stuckConfig("missing"), s.Schema)
+	stats := func() []float64 {
+		m := l.Snapshot().Model()
+		return slices.Clone(m.Stats(m.Rows.Row(1)))
+	}
+	var before []float64
+	for n := range 14_000 {
+		if n == 2000 {
+			s.Stuck[1] = 40
+		}
+		l.Learn(s.Next(), nil)
+		if n == 2100 {
+			before = stats()
+		}
+	}
+	if after := stats(); !slices.Equal(before, after) || before[model.StatCount] > 2100 {
+		t.Errorf("a stuck field's statistics were %v and are %v", before, after)
+	}
+	if m := l.Snapshot().Model().Missing; !slices.Contains(m.Usual, 1) || m.UsuallyNull != nil {
+		t.Errorf("fields %v are usual, %v usually null", m.Usual, m.UsuallyNull)
+	}
+}
