@@ -57,6 +57,7 @@ func Run(t *testing.T, m Maker) {
 		{"Delayed", testDelayed}, {"DelayedNumbers", testDelayedNumbers},
 		{"TargetUnit", testTargetUnit}, {"FieldUnits", testFieldUnits}, {"Outliers", testOutliers}, {"HalfLife", testHalfLife},
 		{"Missing", testMissing}, {"UnseenColumns", testUnseenColumns}, {"HugeDimension", testHugeDimension},
+		{"ManyClasses", testManyClasses}, {"Presence", testPresence}, {"HalfLifeTime", testHalfLifeTime}, {"ClassWeight", testClassWeight}, {"Crosses", testCrosses}, {"Drift", testDrift},
 		{"Reference", testReference},
 	} {
 		if !m.leavesOut(test.name) {

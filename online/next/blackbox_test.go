@@ -82,6 +82,6 @@ func TestBlackBox(t *testing.T) {
 			_, err := next.New(c, s)
 			return err == nil
 		},
-		LeaveOut: []string{"RefusedBy"},
+		LeaveOut: []string{"RefusedBy", "Presence"},
 	})
 }
