@@ -36,7 +36,9 @@ func (b boxed) Arrive(e *event.Example) any {
 	return &p
 }
 
-func (b boxed) Decision() model.Decision { return b.Snapshot().Decision() }
+func (b boxed) Decision() model.Decision {
+	return b.Learner.Predict(&event.Example{Label: event.Unlabeled, Weight: 1}).Decision
+}
 
 func (b boxed) Snapshot() *model.Linear { return b.Learner.Snapshot().Model() }
 
