@@ -52,7 +52,7 @@ func (b boxed) Blocks() ([]event.Block, error) {
 
 func (b boxed) Report() online.Report {
 	r := b.Learner.Report()
-	return online.Report{Measures: r.Measures, Events: r.Events, Refused: r.Refused, Features: r.Columns, Drift: r.Drift, Experts: r.Experts}
+	return online.Report{Measures: r.Measures, Events: r.Events, Refused: r.Refused, RefusedBy: r.RefusedBy, Features: r.Columns, Drift: r.Drift, Experts: r.Experts}
 }
 
 func (b boxed) SetSchema(s *event.Schema) { b.Follow(s) }
@@ -84,6 +84,6 @@ func TestBlackBox(t *testing.T) {
 			_, err := next.New(c, s)
 			return err == nil
 		},
-		LeaveOut: []string{"RefusedBy", "Presence"},
+		LeaveOut: []string{"Presence"},
 	})
 }

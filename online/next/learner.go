@@ -34,6 +34,7 @@ type Learner struct {
 	mixture  *mixture.Mixture
 	imputer  *impute.Imputer
 	watch    *watch.Watch
+	outputs  outputs
 	classes  []float64 // weight of each class that has come, or could have
 	events   uint64    // met with a weight above 0
 	weights  pace.Importance
@@ -57,6 +58,7 @@ type room struct {
 	standard  []float64 // lanes in the unit of targets
 	filled    filled
 	mixed     mixed
+	byClass   []float64 // scores
 }
 
 // New returns a Learner for events of the Schema, which stays the decoder's: it may grow before the Learn of an event
@@ -84,6 +86,7 @@ func newLearner(c online.Config, s *event.Schema, outputs int) (*Learner, error)
 		l.targets = &targets{unit: numbers.NewUnit(s.Target, c.HalfLife), loss: set.levels.Loss}
 		l.watch.Measures.Numbers = &watch.Numbers{Loss: set.levels.Loss}
 	}
+	l.outputs = l.newOutputs()
 	l.setOutputs()
 	return l, nil
 }
@@ -137,7 +140,7 @@ func (l *Learner) predict(p *online.Prediction) {
 	l.levels.Published(&r.scores, r.published)
 	l.impute(&r.in, &r.filled)
 	l.answer(&r.in, r.published, &r.filled, r.out)
-	p.Scores = r.out
+	p.Scores = l.outputs.byClass(r.out, &r.byClass)
 	if l.targets == nil {
 		p.Decision = l.decision()
 	}
@@ -156,6 +159,10 @@ func (l *Learner) Learn(e *event.Example, prior *online.Prediction) (p online.Pr
 	}
 	if e.Weight == 0 {
 		return l.Predict(e)
+	}
+	if r := l.refusal(e); r != nil {
+		l.watch.Refused.Take(&event.Example{Refused: r}, l.events)
+		return online.Prediction{Learned: l.events, Refused: true}
 	}
 	l.events++
 	if halves := l.fade.Halves(e.Time); halves > 0 {
@@ -179,7 +186,7 @@ func (l *Learner) Learn(e *event.Example, prior *online.Prediction) (p online.Pr
 
 // learn learns an event with a label, and fills in what is predicted.
 func (l *Learner) learn(e *event.Example, prior, p *online.Prediction) {
-	l.meet(e.Label)
+	l.meet(e)
 	l.weight = l.weights.Observe(e.Weight)
 	r := &l.room
 	l.encoder.Observe(e, l.events, &r.in)
@@ -203,6 +210,7 @@ func (l *Learner) learn(e *event.Example, prior, p *online.Prediction) {
 	if known { // while all numbers are equal there is nothing to learn
 		l.update(l.weight*l.classes[e.Label], lanes)
 	}
+	l.outputs.young.Take(e.Label)
 	l.imputer.Gather(&r.in, l.encoder)
 	if review := l.encoder.Review(); review != nil {
 		l.move(review.Moves)
@@ -214,10 +222,11 @@ func (l *Learner) learn(e *event.Example, prior, p *online.Prediction) {
 func (l *Learner) class(e *event.Example, shown *online.Prediction, lanes []float64) {
 	l.measure(e, shown)
 	r := &l.room
-	by := mixture.Event{Outputs: l.levels.Outputs, Active: l.levels.Active(), Label: e.Label}
+	output := l.outputs.young.Output(e.Label)
+	by := mixture.Event{Outputs: l.levels.Outputs, Active: l.levels.Active(), Label: output}
 	l.judge(e, &by, lanes)
 	for k := range r.target {
-		r.target[k] = rows.Y(e.Label, k, len(r.target))
+		r.target[k] = rows.Y(output, k, len(r.target))
 	}
 }
 
@@ -245,10 +254,10 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 // scores of classes that have not come. It returns the lanes that levels are judged by, nil for those of now.
 func (l *Learner) shown(earlier, now *online.Prediction) (lanes []float64) {
 	earlier.Decision, earlier.Loss = now.Decision, now.Loss
-	if len(earlier.Lanes) == l.levels.Lanes() && earlier.Learned != now.Learned {
+	if len(earlier.Lanes) == l.levels.Lanes() && earlier.Learned != now.Learned && earlier.Learned >= l.outputs.young.Changed {
 		lanes = earlier.Lanes
 	}
-	if k := l.levels.Outputs; len(earlier.Scores) != k {
+	if k := len(now.Scores); len(earlier.Scores) != k {
 		r := &l.room
 		if r.shown = append(r.shown[:0], earlier.Scores...); len(earlier.Scores) == 1 {
 			r.shown = append(r.shown[:0], -earlier.Scores[0], earlier.Scores[0])
@@ -291,24 +300,6 @@ func (l *Learner) update(weight float64, lanes []float64) {
 	})
 }
 
-// meet takes up the class of an event: its weight, and an output where there is one for each class.
-func (l *Learner) meet(class int) {
-	for class >= len(l.classes) {
-		weight := 1.0
-		if l.targets == nil {
-			weight = l.config.WeightOf(l.encoder.Schema().Classes[len(l.classes)])
-		}
-		l.classes = append(l.classes, weight)
-	}
-	if outputs := class + 1; outputs > max(l.levels.Outputs, 2) {
-		fill := l.levels.Grow(outputs)
-		l.encoder.Widen(adagrad.Width(len(l.set.levels.Noises), outputs), fill)
-		l.snapshot = nil
-		l.setOutputs()
-	}
-	l.levels.Activate(class+1, l.encoder.Intercepts)
-}
-
 // move makes weights fit scales that have moved.
 func (l *Learner) move(moves []encode.Move) {
 	for _, m := range moves {
@@ -330,6 +321,7 @@ func (l *Learner) measure(e *event.Example, shown *online.Prediction) {
 
 // Follow gives the Learner a later state of its Schema, for a caller that decodes on another goroutine.
 func (l *Learner) Follow(s *event.Schema) {
+	l.outputs.most = s.MaxClasses
 	l.encoder.Follow(s)
 	l.masked.grouping.Follow(s)
 }

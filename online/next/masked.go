@@ -27,6 +27,7 @@ type masked struct {
 	lanes    []float64 // by level and output
 	filled   filled
 	out      []float64 // by output
+	byClass  []float64 // scores
 }
 
 func newMasked(x *adagrad.Expert, s *event.Schema) masked {
@@ -104,9 +105,9 @@ func (l *Learner) forecast(curves *probe.Curves, point int, e *event.Example, by
 		curves.Error.Add(point, d*d)
 		return
 	}
-	j := l.decision().Judge(scores, by.Label)
+	j := l.decision().Judge(l.outputs.byClass(scores, &l.masked.byClass), e.Label)
 	wrong := 0.0
-	if j.Class != by.Label {
+	if j.Class != e.Label {
 		wrong = 1
 	}
 	curves.Error.Add(point, wrong)

@@ -17,6 +17,7 @@ import (
 	"blankout/online/next/mixture"
 	"blankout/online/stuck"
 	"blankout/online/watch"
+	"blankout/online/young"
 )
 
 // Snapshot is a Learner's state at one instant. It is immutable: it may be encoded, and its Model served, on other
@@ -32,16 +33,18 @@ func (l *Learner) Snapshot() *Snapshot {
 	h := model.Head{
 		Schema: l.encoder.Schema().View(), Scaler: l.encoder.Scaling.Scaler,
 		Loss: l.loss().String(), Noise: l.noise(0),
-		Outputs: l.levels.Outputs, Intercept: make([]float64, l.levels.Outputs), Threshold: l.threshold(), Events: l.events, Trained: "online adagrad", Experts: l.experts(),
+		Threshold: l.threshold(), Events: l.events, Trained: "online adagrad", Experts: l.experts(),
 	}
-	h.Layout, h.Faults = l.layout(0, h.Intercept), l.encoder.Faults()
+	h.Layout, h.Intercept = l.layout(0)
+	h.Outputs = len(h.Intercept)
+	h.Faults = l.encoder.Faults()
 	byRange, ranges := l.mixture.ByRange()
 	if h.Missing = l.encoder.Fields.Missing; byRange != nil {
 		h.Missing = h.Missing.WithLevels(byRange)
 	}
 	for _, r := range ranges {
-		at := model.Level{Noise: l.noise(r), Intercept: make([]float64, h.Outputs)}
-		at.Layout = l.layout(r, at.Intercept)
+		at := model.Level{Noise: l.noise(r)}
+		at.Layout, at.Intercept = l.layout(r)
 		h.Levels = append(h.Levels, at)
 	}
 	if t := l.targets; t != nil {
@@ -51,9 +54,11 @@ func (l *Learner) Snapshot() *Snapshot {
 	return &Snapshot{m.WithCovariance(l.imputer.Covariance()), l.encode()}
 }
 
-// layout returns where in a row the weights are that answer events of a range, and writes their intercepts.
-func (l *Learner) layout(r int, intercept []float64) model.Layout {
-	out := model.Layout{Width: l.encoder.Table.Width(), Mix: l.levels.Parts(l.mixture.Weights(r), l.encoder.Intercepts, intercept)}
+// layout returns where in a row the weights are that answer events of a range, and their intercepts, by class.
+func (l *Learner) layout(r int) (out model.Layout, intercept []float64) {
+	intercept = make([]float64, l.levels.Outputs)
+	y := &l.outputs.young
+	out = model.Layout{Width: l.encoder.Table.Width(), Mix: l.levels.Parts(l.mixture.Weights(r), l.encoder.Intercepts, intercept), Outputs: y.Outputs()}
 	for k := l.levels.Active(); k < len(intercept); k++ {
 		intercept[k] = mixture.NoClass
 	}
@@ -63,7 +68,7 @@ func (l *Learner) layout(r int, intercept []float64) model.Layout {
 			out.Scale = 0
 		}
 	}
-	return out
+	return out, y.Expand(intercept, mixture.NoClass, nil)
 }
 
 // noise returns that of the level with the largest weight on events of a range.
@@ -129,8 +134,19 @@ func (l *Learner) encode() []byte {
 	}
 	c := &coder.Coder{Version: stateVersion, Out: binary.LittleEndian.AppendUint32(nil, stateVersion)}
 	c.Bytes(&fingerprint)
+	k := l.levels.Outputs
+	outputsState(c, &k, &l.outputs.young)
 	l.state(c, nil)
 	return c.Out
+}
+
+// outputsState codes how many outputs there are, and which learns which class.
+func outputsState(c *coder.Coder, outputs *int, y *young.Classes) {
+	c.Int(outputs)
+	on := y.On()
+	if c.Bool(&on); on {
+		y.State(c)
+	}
 }
 
 // state codes all that is neither in rows nor in the model, whose Covariance is needed to read it.
@@ -167,10 +183,6 @@ func Restore(c online.Config, blocks []event.Block) (*Learner, error) {
 		return nil, fmt.Errorf("restoring the learner: %w: this is a model, not a checkpoint", err)
 	}
 	m.Schema.Closed = 0
-	l, err := newLearner(c, m.Schema, m.Outputs)
-	if err != nil {
-		return nil, err
-	}
 	d := coder.Read(data)
 	if d.Version = d.Uint32(); d.Version != stateVersion {
 		return nil, fmt.Errorf("restoring the learner: block learner has version %d, and this program reads version %d", d.Version, stateVersion)
@@ -180,6 +192,15 @@ func Restore(c online.Config, blocks []event.Block) (*Learner, error) {
 	if d.Bytes(&text); json.Unmarshal(text, &was) != nil {
 		return nil, fmt.Errorf("restoring the learner: block learner: its settings cannot be read")
 	}
+	outputs, classes := 0, young.Classes{}
+	if outputsState(d, &outputs, &classes); d.Failed || outputs < 1 || classes.Scores(outputs) != m.Outputs {
+		return nil, fmt.Errorf("restoring the learner: block learner: its outputs do not fit the model's")
+	}
+	l, err := newLearner(c, m.Schema, outputs)
+	if err != nil {
+		return nil, err
+	}
+	l.outputs.young = classes
 	if diff := online.FingerprintOf(c, m.Schema).Diff(was); len(diff) > 0 {
 		return nil, &online.MismatchError{Differences: diff}
 	}
@@ -197,18 +218,19 @@ func Restore(c online.Config, blocks []event.Block) (*Learner, error) {
 // Report is what there is to tell of a Learner.
 type Report struct {
 	watch.Measures
-	Events  uint64 // with a weight above 0
-	Columns int    // that labeled events had
-	Refused uint64
-	Drift   watch.Drift
-	Experts []model.Expert // the levels, with their parts of the mixture
-	Stuck   []stuck.Run    // fields that are stuck
+	Events    uint64 // with a weight above 0
+	Columns   int    // that labeled events had
+	Refused   uint64
+	RefusedBy map[event.Reason]watch.Refusals
+	Drift     watch.Drift
+	Experts   []model.Expert // the levels, with their parts of the mixture
+	Stuck     []stuck.Run    // fields that are stuck
 }
 
 // Report returns the progressive measures so far, and what else there is to tell.
 func (l *Learner) Report() Report {
 	return Report{
-		Measures: l.watch.Measures.Clone(), Events: l.events, Columns: l.encoder.Table.Len(), Refused: l.watch.Refused.Count,
+		Measures: l.watch.Measures.Clone(), Events: l.events, Columns: l.encoder.Table.Len(), Refused: l.watch.Refused.Count, RefusedBy: l.watch.Refused.By,
 		Drift: l.watch.Drift.Report(), Experts: l.experts(), Stuck: slices.Clone(l.encoder.Stuck()),
 	}
 }

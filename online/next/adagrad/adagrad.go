@@ -107,6 +107,47 @@ func (e *Expert) Grow(outputs int) (fill func(to, from []float64)) {
 	}
 }
 
+// Regroup gives the Expert as many outputs as there are lists, each of which begins as the mean of the former ones on its
+// list, and returns how a row is made of one as it was. All are in use.
+func (e *Expert) Regroup(from [][]int) (fill func(to, from []float64)) {
+	was := *e
+	e.setOutputs(len(from))
+	e.active = e.Outputs
+	return func(to, of []float64) {
+		for part := range 3 {
+			rows.Regroup(e.layout.Part(to, part), was.layout.Part(of, part), from, was.Outputs)
+		}
+	}
+}
+
+// Shift adds to the intercepts of an output; the averages follow.
+func (e *Expert) Shift(output int, by float64, intercepts []float64) {
+	for j := output; e.Intercept && j < e.layout.N; j += e.Outputs {
+		e.layout.Weights(intercepts)[j] += by
+	}
+}
+
+// Together returns by level the intercept of what is as likely as the given outputs together.
+func (e *Expert) Together(outputs []int, intercepts []float64) (by []float64) {
+	for v := range e.levels {
+		sum := 0.0
+		for _, k := range outputs {
+			sum += math.Exp(e.layout.Weights(intercepts)[v*e.Outputs+k])
+		}
+		by = append(by, math.Log(sum))
+	}
+	return by
+}
+
+// Place makes the intercepts of an output those given by level; the averages follow.
+func (e *Expert) Place(output int, by, intercepts []float64) {
+	for v, b := range by {
+		if j := v*e.Outputs + output; e.Intercept {
+			e.layout.Weights(intercepts)[j] = b
+		}
+	}
+}
+
 // Activate puts the first n outputs in use, where there are several: each begins as if all events before had been of
 // other classes.
 func (e *Expert) Activate(n int, intercepts []float64) {
