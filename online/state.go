@@ -174,46 +174,60 @@ func (s *Snapshot) Warnings(settings Fingerprint) []watch.Warning {
 // head returns the head of the published model over the given copy of the
 // Schema (or the Schema itself, for use before the next Learn).
 func (l *answering) head(s *event.Schema) model.Head {
-	h := l.headOf(s, l.mixed(0))
+	h := l.headByRange(s, l.headOf)
+	h.Experts = l.experts()
+	return h
+}
+
+// headByRange returns the head of the mixture for whole events, with a further level for each other one that answers a range.
+func (l *answering) headByRange(s *event.Schema, of func(*event.Schema, []float64) model.Head) model.Head {
+	h := of(s, l.mixed(0))
 	byRange, ranges := l.byRange()
 	if byRange != nil {
 		h.Missing = h.Missing.WithLevels(byRange)
 	}
-	h.Experts = l.experts()
 	for _, r := range ranges {
-		of := l.headOf(s, l.mixed(r))
-		h.Levels = append(h.Levels, model.Level{Noise: of.Noise, Intercept: of.Intercept, Layout: of.Layout})
+		x := of(s, l.mixed(r))
+		h.Levels = append(h.Levels, model.Level{Noise: x.Noise, Intercept: x.Intercept, Layout: x.Layout})
 	}
 	return h
 }
 
-// published returns the published model, for use before the next Learn.
+// published returns the published model as far as scores need it, for use before the next Learn.
 func (l *answering) published() *model.Linear {
-	return &model.Linear{Head: l.head(l.schema), Rows: l.table}
+	return &model.Linear{Head: l.headByRange(l.schema, l.scoringHead), Rows: l.table}
 }
 
-// modelOf returns the model of mixed levels alone, for use before the next Learn.
+// modelOf returns the model of mixed levels alone, as far as scores need it, for use before the next Learn.
 func (l *answering) modelOf(mix []float64) *model.Linear {
-	return &model.Linear{Head: l.headOf(l.schema, mix), Rows: l.table}
+	return &model.Linear{Head: l.scoringHead(l.schema, mix), Rows: l.table}
 }
 
 // headOf returns the head of a model whose weights are mixed of the levels. It names the noise of
 // the one with the largest share.
 func (l *answering) headOf(s *event.Schema, mix []float64) model.Head {
-	l.publishSecond()
 	most := (&probe.Mix{Levels: mix[:len(l.levels)]}).Largest()
-	h := model.Head{
-		Schema: s, Scaler: l.scaling.Scaler,
-		Loss: l.targetLoss().String(), Noise: l.levels[most].noise.String(),
-		Outputs: l.k, Intercept: make([]float64, l.k),
-		Layout: l.mixedLayout(mix),
-		Link:   l.linked(), Threshold: l.threshold(), Missing: l.fields.Missing, Faults: l.faults.found, Covariance: l.filling.Covariance,
-		Events: l.events, Trained: "online " + l.set.rule.Name,
-	}
+	h := l.scoringHead(s, mix)
+	h.Noise, h.Trained, h.Sets = l.levels[most].noise.String(), "online "+l.set.rule.Name, l.sets.Sets()
 	if name := l.positiveName(); s.PositiveClass(name) == 0 {
 		h.Positive = name
 	}
-	h.Sets = l.sets.Sets()
+	if l.set.numbers {
+		h.Residual = l.residual.Published()
+	}
+	return h
+}
+
+// scoringHead returns the part of headOf that scores need.
+func (l *answering) scoringHead(s *event.Schema, mix []float64) model.Head {
+	l.publishSecond()
+	h := model.Head{
+		Schema: s, Scaler: l.scaling.Scaler, Loss: l.targetLoss().String(),
+		Outputs: l.k, Intercept: make([]float64, l.k),
+		Layout: l.mixedLayout(mix),
+		Link:   l.linked(), Threshold: l.threshold(), Missing: l.fields.Missing, Faults: l.faults.found, Covariance: l.filling.Covariance,
+		Events: l.events,
+	}
 	l.interceptsOf(mix, h.Intercept)
 	for k := l.active; k < l.k; k++ {
 		h.Intercept[k] = rows.NoClass
@@ -226,14 +240,13 @@ func (l *answering) headOf(s *event.Schema, mix []float64) model.Head {
 		if h.Layout.Scale = l.unit.Scale; l.unit.Target == loss.Count {
 			h.Layout.Scale = 0
 		}
-		h.Residual = l.residual.Published()
 	}
 	return h
 }
 
 // mixedLayout returns where in a row the weights of mixed levels are.
 func (l *bank) mixedLayout(mix []float64) model.Layout {
-	out := model.Layout{Width: l.table.Width(), Stats: 0, Outputs: l.young.Outputs()}
+	out := model.Layout{Width: l.table.Width(), Stats: 0, Outputs: l.young.Outputs(), Mix: make([]model.Part, 0, len(mix))}
 	for v, share := range mix {
 		if share == 0 {
 			continue
