@@ -35,9 +35,8 @@ func TestIntervalsByValue(t *testing.T) {
 				e.Target = math.Floor(max(0, e.Target/50))
 			}
 			if i >= 6000 {
-				m := l.Snapshot().Model()
-				value := m.Value(m.Score(e, make([]float64, 1))[0])
-				low, high := m.Interval(value, model.Lacked{})
+				p := l.Predict(e)
+				value, low, high := p.Value, p.Low, p.High
 				if !(low <= value && value <= high) {
 					t.Fatalf("%s: %v lies outside its interval from %v to %v", lossName, value, low, high)
 				}
