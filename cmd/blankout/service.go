@@ -308,6 +308,7 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 	r.Config.Fruitless = o.refused == "skip"
 	r.Config.PublishInterval = c.HTTP.PublishInterval
 	r.Validator = newValidator(c, o.data, log)
+	r.Validator.Learner = r.Learner.Config() // as the records and the checkpoint have it
 	if r.Labels != nil {
 		joinedValidator(r.Validator, c, o.data, o.labels)
 	}

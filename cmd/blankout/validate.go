@@ -140,7 +140,6 @@ func learnedAs(c *config.Config, s *event.Schema) (own []string) {
 // events come from the file data or, if that is "", from Kafka.
 func newValidator(c *config.Config, data string, log *slog.Logger) *validate.Validator {
 	v := &validate.Validator{Config: c.Validate.Config, Learner: c.Learner}
-	v.Learner.Positive = c.Record.PositiveName()
 	events := inputOf(c, data)
 	// The log is read as it is by now. Records gone from it are left out, and the report
 	// says so.
