@@ -2,7 +2,14 @@
 // integrated out: each event is scored first (progressive validation), then learned from.
 //
 
-// A [Learner] is single-threaded and does no I/O. Learn takes an event through these stages.
+// A [Learner] is single-threaded and does no I/O. Its Predict returns the [Prediction] for an event and changes nothing. Its
+// Learn returns the same Prediction and then learns the event. If the label of an event is delayed, the Prediction made when
+// the event came is stored ([Prediction.Append]) and given to Learn as the prior: it is measured, and moves the mixture
+// weights. A [Report] is what was measured and counted, [Alarms] are what the monitors have raised, and a [Snapshot] is the
+// state at one instant, with its models.
+//
+
+// Learn takes an event through these stages.
 // A stage sees what it is handed and those before it, never those after it:
 //
 

@@ -29,10 +29,8 @@ import (
 // iterate, and learns, to the bit, as it would alone. All share what does not depend
 // on weights: the Scaler's statistics, the counts and the half-life. They also share
 // the drift detector, which watches the published scores: unless OnDrift is log, an
-// alarm is one for all levels. A Learner is not safe for concurrent use.
-//
-
-// What it knows about a feature is the feature's row in its Table, see rows.Layout.
+// alarm is one for all levels. What it knows about a feature is the feature's row in its Table, see rows.Layout.
+// A Learner is not safe for concurrent use.
 type Learner struct {
 	*answering
 	watch      *watch.Watch
