@@ -28,11 +28,14 @@ type settings struct {
 	policy      model.MissingPolicy
 	imputed     int // how many numbers can be imputed
 	faulty      encode.Faulty
+	silence     encode.Silence
 	expected    int // the level whose noise is what the user expects to be missing
 }
 
 // scales are those of several levels, oneScale that of one alone.
-var scales, oneScale = []float64{0.7, 1, 1.4}, []float64{1}
+// Silent noise has more: heavy dropout is served with its weights times 1/(1-q) where what is left of an event is not
+// rescaled.
+var scales, oneScale, silentScales = []float64{0.7, 1, 1.4}, []float64{1}, []float64{0.5, 0.7, 1, 1.4, 2}
 
 func parse(c online.Config, outputs int) (settings, error) {
 	s := settings{scales: scales}
@@ -73,14 +76,23 @@ func parse(c online.Config, outputs int) (settings, error) {
 		Loss: l, Outputs: outputs, Rate: c.LearningRate, Start: c.Start, Ridge: 2 / loss.Cost(l, c.C), Average: c.Average, Adapts: c.Adapt,
 		Intercept: c.Intercept != "none", Penalized: c.Intercept == "penalized",
 	}
-	if a.Rate == 0 {
+	if a.FreeRate = a.Rate == 0; a.FreeRate {
 		a.Rate = rules.Table[i].Eta
 	}
 	if a.Noises, err = noises(c); err != nil {
 		return s, err
 	}
-	if len(a.Noises) == 1 || l.Facts().Regression {
+	noise, isSilent := a.Noises[len(a.Noises)-1].(loss.Silent)
+	s.silence = encode.Silence{Learned: isSilent, Groups: noise.Groups, Value: model.SilentValue(c.SilentValue)}
+	switch {
+	case l.Facts().Regression || len(a.Noises) == 1 && !isSilent:
 		s.scales = oneScale
+	case isSilent:
+		s.scales = silentScales
+	}
+	if isSilent {
+		s.expected = len(a.Noises) - 1
+		return s, nil
 	}
 	for v, n := range a.Noises {
 		near := func(n loss.Noise) float64 { return math.Abs(loss.AsGroups(n).Q - c.ExpectedMissing) }
@@ -98,7 +110,7 @@ func noises(c online.Config) ([]loss.Noise, error) {
 		return nil, err
 	}
 	for _, n := range all {
-		if c0, c1, _ := n.Coefficients(); c0 != 0 || c1 != 0 || loss.IsGrouped(n) || loss.IsSilent(n) {
+		if c0, c1, _ := n.Coefficients(); c0 != 0 || c1 != 0 || loss.IsGrouped(n) {
 			return nil, event.KeyErrorf("noise", "noise %v: %w", n, errNotYet)
 		}
 	}

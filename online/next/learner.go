@@ -77,7 +77,7 @@ func newLearner(c online.Config, s *event.Schema, outputs int) (*Learner, error)
 	mix := mixture.New(n, set.expected, set.scales, set.policy, set.imputed > 0, s.Target != loss.Sign)
 	l := &Learner{
 		config: c, set: set, encoder: encode.New(encode.Settings{
-			Standardize: set.standardize, Transform: set.transform, Width: adagrad.Width(n, outputs), Policies: mix.Policies(), Faulty: set.faulty,
+			Standardize: set.standardize, Transform: set.transform, Width: adagrad.Width(n, outputs), Policies: mix.Policies(), Faulty: set.faulty, Silence: set.silence,
 		}, s),
 		levels: adagrad.New(set.levels), mixture: mix, imputer: impute.New(set.imputed), watch: watch.New(),
 		fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep),
@@ -212,9 +212,11 @@ func (l *Learner) learn(e *event.Example, prior, p *online.Prediction) {
 	}
 	l.outputs.young.Take(e.Label)
 	l.imputer.Gather(&r.in, l.encoder)
+	l.encoder.ReadDead(&r.in)
 	if review := l.encoder.Review(); review != nil {
 		l.move(review.Moves)
 		l.imputer.Review(review, l.encoder)
+		l.encoder.ForgetDead(review)
 	}
 }
 
@@ -240,7 +242,7 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 		}
 		switch k := &r.in.Lack; {
 		case r.in.Range == 0:
-			l.mixture.Observe(r.published, 0, by)
+			l.mixture.Observe(l.silenced(r.published), 0, by)
 		case k.Named+k.Silent > 0:
 			l.expect(&r.in, &r.filled)
 			l.mixture.Table.Own(r.in.Range)

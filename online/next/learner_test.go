@@ -41,6 +41,9 @@ var configs = map[string]func(*online.Config){
 	"weighted":    func(c *online.Config) { c.ClassWeight = map[string]float64{"yes": 3, "1": 0.2} },
 	"half-life":   func(c *online.Config) { c.HalfLife = 3 },
 	"unlabeled":   func(c *online.Config) { c.UnlabeledWeight = 0.1 },
+	"silent":      func(c *online.Config) { c.Noise = "silent:0.5" },
+	"groups die":  func(c *online.Config) { c.Noise, c.C = "silent-group:0.4", 0.05 },
+	"silent too":  func(c *online.Config) { c.SilentMissing = 0.4 },
 	"imputed":     func(c *online.Config) { c.MissingPolicy = "impute" },
 	"as it is":    func(c *online.Config) { c.MissingPolicy = "none" },
 	"few imputed": func(c *online.Config) { c.CovarianceMaxFields = 3 },
@@ -50,7 +53,7 @@ var configs = map[string]func(*online.Config){
 // lacking are the streams whose events lack something, and the settings that matter to them.
 var (
 	lackingStreams  = []string{"nulls", "sensors", "columns"}
-	lackingSettings = []string{"default", "dropout", "half-life", "all scaled", "unlabeled", "imputed", "as it is", "few imputed", "not imputed"}
+	lackingSettings = []string{"default", "dropout", "half-life", "all scaled", "unlabeled", "silent too", "imputed", "as it is", "few imputed", "not imputed"}
 )
 
 // matters says whether settings are tested with a stream.
@@ -58,7 +61,7 @@ func matters(name, kind string) bool {
 	if slices.Contains(lackingStreams, kind) {
 		return slices.Contains(lackingSettings, name)
 	}
-	return !slices.Contains(lackingSettings[5:], name)
+	return !slices.Contains(lackingSettings[6:], name)
 }
 
 // vary gives some events a weight, and takes the label of others.
@@ -246,7 +249,7 @@ func TestRefused(t *testing.T) {
 // Settings that it does not know are refused by name.
 func TestNotYet(t *testing.T) {
 	for want, set := range map[string]func(*online.Config){
-		`learner: noise silent:0.5: not learned here yet`:                     func(c *online.Config) { c.SilentMissing = 0.5 },
+		`learner: noise group:0.3: not learned here yet`:                      func(c *online.Config) { c.Noise = "group:0.3" },
 		`learner: optimizer "ftrl": not learned here yet`:                     func(c *online.Config) { c.Optimizer = "ftrl" },
 		`learner: irls_batch: not learned here yet`:                           func(c *online.Config) { c.IRLSBatch, c.IRLSWindow = 100, 1000 },
 		`learner: c = -1: must lie in 1e-30 to 1e+30, or be inf for no ridge`: func(c *online.Config) { c.C = -1 },

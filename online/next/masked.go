@@ -11,6 +11,7 @@ import (
 	"blankout/online/next/impute"
 	"blankout/online/next/mixture"
 	"blankout/online/probe"
+	"blankout/online/silent"
 )
 
 // masked draws masks and is room for what they leave.
@@ -28,6 +29,7 @@ type masked struct {
 	filled   filled
 	out      []float64 // by output
 	byClass  []float64 // scores
+	silent   silent.Mask
 }
 
 func newMasked(x *adagrad.Expert, s *event.Schema) masked {
@@ -65,9 +67,9 @@ func (l *Learner) sampleMask(e *event.Example, by *mixture.Event, groups, moves 
 		m.factors = schema.Factors()
 	}
 	x := probe.Features{Columns: columns, Field: m.field, Schema: schema, Factors: m.factors, Known: l.encoder.Fields.Missing.Known && in.Event.IsSparse(schema.Fields)}
-	curves := &l.mixture.Table.Features
+	curves, silently := &l.mixture.Table.Features, &l.mixture.Table.SilentFeatures
 	if groups {
-		curves = &l.mixture.Table.Groups
+		curves, silently = &l.mixture.Table.Groups, &l.mixture.Table.SilentGroups
 		m.mask.Draw(x, m.drawn, numbers, m.grouping)
 		m.mask.Alone(l.config.ExpectedMissing, l.events)
 	} else {
@@ -77,9 +79,13 @@ func (l *Learner) sampleMask(e *event.Example, by *mixture.Event, groups, moves 
 	if moves {
 		l.mixture.Table.Masked()
 	}
+	l.encoder.FillDead(in)
 	whole := l.encoder.Fields.All(schema.Fields)
 	for point := 1; point < probe.Points; point++ {
 		alive := func(i int) bool { return int(m.mask.Last[i]) >= point }
+		if turns(m.drawn, point) {
+			l.forecastSilent(in, alive, silently, point, e, by)
+		}
 		if m.numbers.Without(alive, &m.filled.numbers); m.filled.numbers.Lacks && !imputes(m.drawn, point, numbers) {
 			continue
 		}
@@ -96,6 +102,37 @@ func (l *Learner) sampleMask(e *event.Example, by *mixture.Event, groups, moves 
 		}
 		l.forecast(curves, point, e, by, l.answer(&m.left, m.lanes, &m.filled, m.out))
 	}
+}
+
+// forecastSilent takes up what scores of an event lose at a point if what is not alive has died silently.
+func (l *Learner) forecastSilent(in *encode.Input, alive func(i int) bool, curves *probe.Curves, point int, e *event.Example, by *mixture.Event) {
+	m := &l.masked
+	in.Silently(func(i int) bool { return !alive(i) }, &m.left)
+	l.levels.Score(&m.left, &m.scores)
+	l.levels.Published(&m.scores, m.lanes)
+	l.mixture.Score(m.lanes, 0, l.levels.Active(), m.out)
+	l.forecast(curves, point, e, by, m.out)
+}
+
+// silenced returns what the lanes are judged by at an event that lacks nothing: what they say of it or, where there is a level
+// of silent noise, of a copy some features of which have died silently.
+func (l *Learner) silenced(lanes []float64) []float64 {
+	noise, some := l.levels.Silent()
+	if !some {
+		return lanes
+	}
+	m, in := &l.masked, &l.room.in
+	var units []int32
+	if noise.Groups {
+		units = in.Units
+	}
+	if m.silent.Draw(noise, in.Features(), units, l.events, 0); !m.silent.Some {
+		return lanes
+	}
+	in.Silently(func(i int) bool { return m.silent.Dead[i] }, &m.left)
+	l.levels.Score(&m.left, &m.scores)
+	l.levels.Published(&m.scores, m.lanes)
+	return m.lanes
 }
 
 // forecast takes up what scores of an event lose at a point.

@@ -37,7 +37,7 @@ func (l *Learner) Snapshot() *Snapshot {
 	}
 	h.Layout, h.Intercept = l.layout(0)
 	h.Outputs = len(h.Intercept)
-	h.Faults = l.encoder.Faults()
+	h.Faults, h.Dead = l.encoder.Faults(), l.encoder.Dead()
 	byRange, ranges := l.mixture.ByRange()
 	if h.Missing = l.encoder.Fields.Missing; byRange != nil {
 		h.Missing = h.Missing.WithLevels(byRange)
@@ -124,7 +124,7 @@ func (s *Snapshot) EachBlock() (iter.Seq[event.Block], error) {
 }
 
 // stateVersion counts the layouts of the block "learner". No number is ever used again.
-const stateVersion = 13
+const stateVersion = 14
 
 // encode returns the block "learner".
 func (l *Learner) encode() []byte {

@@ -16,10 +16,12 @@ import (
 // Settings are what an Expert is made from.
 type Settings struct {
 	Loss    loss.Loss
-	Noises  []loss.Noise // of the levels: none, or dropout of features
+	Noises  []loss.Noise // of the levels: none, dropout of features, or silent noise, which is the last one
 	Outputs int          // 1 for two classes
 	Rate    float64      // the learning rate
-	Start   float64      // what the sums of squared gradients start from
+	// FreeRate says that nobody has set the Rate, so that it may be another one for a level of silent noise.
+	FreeRate bool
+	Start    float64 // what the sums of squared gradients start from
 	// Ridge is the factor of w_d^2/2 in the objective of one pass, which is spread over a feature's own events. With one
 	// output there is none where Start stands for it.
 	Ridge float64
@@ -43,6 +45,7 @@ type Expert struct {
 	steps  uint64
 	growth float64 // of what is added to sums of squares, so that what is in force is the sum divided by it
 	step   step
+	silent *silentLevel // nil where no level has silent noise
 }
 
 // level is a level of noise. The variance of its score is strength sum x^2 w^2.
@@ -82,6 +85,7 @@ func (e *Expert) setOutputs(outputs int) {
 		}
 	}
 	e.step = newStep(e.layout.N, len(e.levels))
+	e.setSilent()
 }
 
 // Grow gives the Expert more outputs, one for each class, and returns how a row is made of one as it was. Nothing begins

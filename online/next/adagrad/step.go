@@ -46,12 +46,17 @@ func newStep(n, levels int) step {
 // event is one at which averages and iterates are compared, one of so many, 0 for not: by lanes, what AppendLanes wrote
 // when the event came, or where that is nil as they are now.
 func (e *Expert) Update(in *encode.Input, own *Scores, lanes, target []float64, weight float64, compares uint64, t *model.Table) {
+	if e.silent != nil {
+		e.takeSilent(in, in.Rows)
+	}
 	e.gradients(own, target, weight)
 	if compares > 0 && e.levels[0].Compares() {
 		e.compare(in, own, lanes, compares)
 	}
 	e.steps++
-	e.ridges(in)
+	if e.ridges(in); e.silent != nil {
+		e.stepSilent(weight)
+	}
 	if e.growth != 1 {
 		// With gradients times the root of growth the step is the same, and what is added to the sums grows by growth.
 		root := math.Sqrt(e.growth)
@@ -61,10 +66,11 @@ func (e *Expert) Update(in *encode.Input, own *Scores, lanes, target []float64, 
 			}
 		}
 	}
-	if e.layout.N == 1 {
+	switch others := e.others() * e.Outputs; {
+	case e.layout.N == 1 && others == 1:
 		e.stepOne(in, own, weight)
-	} else {
-		e.stepAll(in, own, weight)
+	case others > 0:
+		e.stepAll(in, own, weight, others)
 	}
 	for v := range e.levels {
 		if e.levels[v].Advance() {
@@ -82,7 +88,11 @@ func (e *Expert) gradients(own *Scores, target []float64, weight float64) {
 	raised := false
 	for v := range e.levels {
 		lv, corr := &e.levels[v], 0.0
-		for j := v * k; j < v*k+e.active; j++ {
+		if e.isSilent(v) {
+			copy(targets[v*k:], target[:k])
+			corr = lv.Coefficient * e.silent.event.Begin(targets[v*k:][:e.active], weight, values[v*k:])
+		}
+		for j := v * k; j < v*k+e.active && !e.isSilent(v); j++ {
 			y, f, variance := target[j-v*k], iterate[j], lv.strength*square[j]
 			value, df, dv := e.Loss.At(y, f, variance)
 			corr += df * lv.Coefficient * lag[j]
@@ -98,8 +108,7 @@ func (e *Expert) gradients(own *Scores, target []float64, weight float64) {
 		loss.Exps(s.raised)
 	}
 	for v := range e.levels {
-		lv := &e.levels[v]
-		rate := -lv.Rate(e.Rate)
+		lv, rate := &e.levels[v], e.rate(v)
 		if raised {
 			rate *= s.raised[v]
 		}
@@ -131,19 +140,19 @@ func (e *Expert) ridges(in *encode.Input) {
 // much as the step, and are left to events that count more than once.
 func (e *Expert) proximal(weight float64) bool { return e.Adapts && e.Outputs == 1 || weight > 1 }
 
-// stepAll makes the step of several levels or outputs.
-func (e *Expert) stepAll(in *encode.Input, own *Scores, weight float64) {
+// stepAll makes the step of several levels or outputs: of so many of them, which are all but those of silent noise.
+func (e *Expert) stepAll(in *encode.Input, own *Scores, weight float64, others int) {
 	s, n := &e.step, e.layout.N
 	root := math.Sqrt(e.growth)
 	c := rows.AdagradConstants{Start: e.Start * e.growth, Eps: eps * root}
 	if !e.proximal(weight) {
-		rows.AdagradStep(in.Rows, rows.FirstPart, n, in.X, own.basis, s.ridge[:len(in.Rows)], s.df, s.shrink, s.rates, &c)
+		rows.AdagradStep(in.Rows, rows.FirstPart, n, in.X, own.basis, s.ridge[:len(in.Rows)], s.df[:others], s.shrink[:others], s.rates, &c)
 		return
 	}
 	clear(s.kappa)
-	s.fused.Begin(len(in.Rows), n)
+	s.fused.Begin(len(in.Rows), others)
 	s.fused.Gradients(0, in.Rows, rows.FirstPart, n, in.X, own.basis, s.ridge[:len(in.Rows)], s.df, s.shrink, s.kappa, &c)
-	for j, kappa := range s.kappa {
+	for j, kappa := range s.kappa[:others] {
 		s.rates[j] *= e.share(j, own.Iterate[j], s.df[j]/root, -s.rates[j]*kappa*root, weight)
 	}
 	s.fused.Descend(0, in.Rows, rows.FirstPart, n, s.rates)
@@ -211,6 +220,13 @@ func (e *Expert) compare(in *encode.Input, own *Scores, lanes []float64, every u
 	}
 	for v := range e.levels {
 		lv, gain := &e.levels[v], 0.0
+		if e.isSilent(v) && lanes == nil {
+			at := v * k
+			gain = e.silent.event.Gain(s.target[at:][:e.active], lv.Coefficient, s.value[at:])
+			lv.Compare(gain*float64(every), every)
+			lv.Choose()
+			continue
+		}
 		for j := v * k; j < v*k+e.active; j++ {
 			iterate, f, variance := s.value[j], own.Iterate[j]+lv.Coefficient*own.Lag[j], lv.strength*s.square[j]
 			if lanes != nil {
@@ -239,6 +255,18 @@ func (e *Expert) Accumulate(in *encode.Input, own *Scores, weight float64, t *mo
 		}
 	}
 	s.rows = append(t.TouchAll(in.Columns, s.rows[:0]), in.Rows[len(in.Rows)-1])
+	if e.silent != nil {
+		e.takeSilent(in, s.rows)
+		at := e.silent.event.First
+		h := s.h[at:][:e.active]
+		for k := range h {
+			h[k] = 1 / (1 + loss.Exp(-own.Iterate[at+k]))
+		}
+		e.silent.event.Curvatures(h, h)
+		for k := range h {
+			h[k] *= weight
+		}
+	}
 	for i, row := range s.rows {
 		m := e.layout.Preconditioner(row)
 		for j, h := range s.h {

@@ -6,6 +6,7 @@ import (
 	"blankout/internal/model"
 	"blankout/online/fields"
 	"blankout/online/scaling"
+	"blankout/online/silent"
 )
 
 // Encoder encodes events. It owns the rows, the statistics in them, and the scales; the other parts of a row belong to
@@ -18,6 +19,7 @@ type Encoder struct {
 	Fields     fields.Fields // which fields events usually have
 	transform  func(field string) model.Transform
 	faults     faults
+	deaths     deaths
 	due        bool // the columns that are dense are to be looked for again
 }
 
@@ -28,12 +30,14 @@ type Settings struct {
 	Width       int                                // of rows, in values
 	Policies    model.MissingPolicies
 	Faulty      Faulty
+	Silence     Silence
 }
 
 // New returns an Encoder of events of a Schema.
 func New(c Settings, s *event.Schema) *Encoder {
 	n := &Encoder{
 		Table: model.NewTable(c.Width), Intercepts: make([]float64, c.Width), schema: s, transform: c.Transform, faults: faults{Faulty: c.Faulty},
+		deaths:  deaths{Silence: c.Silence, values: silent.NewValues(c.Silence.Value), grouping: model.NewGrouping(s)},
 		Scaling: scaling.New(scaling.Settings{}, c.Standardize, s.ColumnsGoMissing()), Fields: fields.New(c.Policies, s.Absent),
 	}
 	n.Intercepts[model.StatCount] = 1
@@ -41,7 +45,10 @@ func New(c Settings, s *event.Schema) *Encoder {
 }
 
 // Follow gives the Encoder a later state of its Schema.
-func (n *Encoder) Follow(s *event.Schema) { n.schema = s }
+func (n *Encoder) Follow(s *event.Schema) {
+	n.schema = s
+	n.deaths.grouping.Follow(s)
+}
 
 // Schema returns the Schema that the Encoder was given last.
 func (n *Encoder) Schema() *event.Schema { return n.schema }
@@ -55,7 +62,7 @@ func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 	n.count(came, e, number)
 	columns, raw := n.columns(e)
 	in.reset(e, number, len(columns))
-	in.Columns, in.Rows = columns, n.Table.TouchAll(columns, in.Rows)
+	in.Columns, in.Raw, in.Rows = columns, raw, n.Table.TouchAll(columns, in.Rows)
 	if n.Scaling.Scaler.Mode == model.StandardizeNone {
 		for i, row := range in.Rows {
 			row[model.StatCount]++
@@ -66,6 +73,7 @@ func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 		n.due = n.Scaling.Count(e.Features)
 	}
 	in.close(n.Intercepts)
+	n.died(in)
 }
 
 // lack finds out what an event lacks.
@@ -221,6 +229,7 @@ func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
 	}
 	in.room = in.Columns
 	in.close(n.Intercepts)
+	n.died(in)
 }
 
 // Widen gives rows so many values. The other parts than the statistics are filled from the row as it was.
@@ -253,6 +262,7 @@ func (n *Encoder) State(c *coder.Coder) {
 	n.Scaling.DenseState(c)
 	n.Scaling.ReadingsState(c)
 	n.faults.state(c)
+	n.deaths.values.State(c)
 	if c.Decode {
 		n.addFields()
 		c.Failed = c.Failed || len(n.Intercepts) != n.Table.Width() || n.Scaling.Misfit() || n.Fields.Misfit()

@@ -19,6 +19,10 @@ type Input struct {
 	// A feature that has no row adds nothing and is left out.
 	Rows [][]float64
 	X    []float64
+	Raw  []float64 // of an observed event the values as they came, borrowed
+	// Dead is what the features read when they have died silently, and Units what they die with, where that is wanted.
+	Dead  []float64
+	Units []int32
 	// Lack is what the event lacks of the fields that it usually has, Range that of the mixture weights that answer it (0 if
 	// it lacks nothing), Scale what its features count by.
 	Lack  model.Lack
@@ -77,7 +81,7 @@ func (n *Encoder) Numbers(in *Input, read *scaling.Read) {
 			if int(field) >= len(n.Scaling.Kinds) || n.Scaling.Kinds[field] != event.Numeric {
 				field = 0
 			}
-			read.Values = append(read.Values, scaling.Value{Column: column, Field: field, X: in.X[i]})
+			read.Values = append(read.Values, scaling.Value{Column: column, Field: field, X: in.X[i], Raw: in.Raw[i]})
 		case t == scaling.Spread && unfilled:
 			read.Spread = append(read.Spread, scaling.Value{Column: column, X: in.X[i]})
 		}

@@ -1,0 +1,100 @@
+package encode
+
+// This file knows what features read that have died silently.
+
+import (
+	"slices"
+
+	"blankout/internal/model"
+	"blankout/online/scaling"
+	"blankout/online/silent"
+)
+
+// Silence says what is wanted to be known of features that die silently.
+type Silence struct {
+	Learned bool // of each Input, what its features read when they are dead
+	Groups  bool // and what they die with
+	Value   model.SilentValue
+}
+
+// deaths is what numbers read when they are dead.
+type deaths struct {
+	Silence
+	values   *silent.Values
+	grouping *model.Grouping
+	read     scaling.Read // room for ReadDead
+	fields   []uint16     // room for died
+}
+
+// Dead returns what numbers read when they are dead, nil where none was read.
+func (n *Encoder) Dead() *model.Dead { return n.deaths.values.Dead() }
+
+// All numbers of the first deadFirst labeled events are read, then those of one in deadEvery, but where a level learns from it.
+const deadFirst, deadEvery = 1024, 16
+
+// ReadDead takes up what the numbers of a labeled event read, from which follows what they read when they are dead. An outlier
+// does not count.
+func (n *Encoder) ReadDead(in *Input) {
+	d := &n.deaths
+	if n.Scaling.Scaler.Mode == model.StandardizeNone || !d.Learned && in.Number > deadFirst && in.Number%deadEvery != 0 {
+		return
+	}
+	d.read.Clear()
+	n.Numbers(in, &d.read)
+	walk := d.values.Walk()
+	for _, v := range d.read.Values {
+		if !model.IsWild(v.X) {
+			walk.Read(v.Column, v.Raw)
+		}
+	}
+}
+
+// ForgetDead takes up that columns have ceased to be numbers.
+func (n *Encoder) ForgetDead(r *Review) { n.deaths.values.Forget(r.Gone) }
+
+// FillDead fills in what the features of an event read when they are dead.
+func (n *Encoder) FillDead(in *Input) {
+	columns, walk := in.Columns[:in.Features()], n.deaths.values.Walk()
+	in.Dead = slices.Grow(in.Dead[:0], len(columns))[:len(columns)]
+	for i, column := range columns {
+		in.Dead[i] = walk.Standardized(&n.Scaling.Scaler, column, in.Rows[i][:model.ScalerWidth])
+	}
+}
+
+// died fills in what learning needs of features that die silently.
+func (n *Encoder) died(in *Input) {
+	d := &n.deaths
+	if in.Dead, in.Units = in.Dead[:0], in.Units[:0]; !d.Learned {
+		return
+	}
+	n.FillDead(in)
+	if !d.Groups {
+		return
+	}
+	columns := in.Columns[:in.Features()]
+	if d.fields = d.fields[:0]; len(in.Event.Field) > 0 {
+		d.fields = n.Scaling.Scaler.FieldsOf(in.Event, columns, d.fields)
+	}
+	for i, column := range columns {
+		field := uint16(0)
+		if i < len(d.fields) {
+			field = d.fields[i]
+		}
+		in.Units = append(in.Units, d.grouping.Of(field, column))
+	}
+}
+
+// Silently fills to with an event some features of which have died silently: those that dead says yes to, by their place in
+// Columns. It lacks nothing. What they read must have been filled in.
+func (in *Input) Silently(dead func(i int) bool, to *Input) {
+	n := in.Features()
+	to.reset(in.Event, in.Number, n)
+	to.Lack, to.Range, to.Scale = model.Lack{}, 0, 1
+	for i, x := range in.X[:n] {
+		if to.X[i] = x; dead(i) {
+			to.X[i] = in.Dead[i]
+		}
+	}
+	to.Rows = append(to.Rows, in.Rows[:n]...)
+	to.close(in.Rows[n])
+}

@@ -1,0 +1,266 @@
+package next_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/online"
+	"blankout/online/synthetic"
+)
+
+// silentConfigs are settings with a level of silent noise.
+func silentConfigs(classes int) map[string]online.Config {
+	all := map[string]online.Config{}
+	for name, set := range map[string]func(*online.Config){
+		"alone":        func(c *online.Config) { c.Noise = "silent:0.5" },
+		"groups alone": func(c *online.Config) { c.Noise = "silent-group:0.5" },
+		"too":          func(c *online.Config) { c.SilentMissing = 0.5 },
+		"groups too":   func(c *online.Config) { c.SilentMissing, c.SilentGroups = 0.5, true },
+		"zero":         func(c *online.Config) { c.SilentMissing, c.SilentValue = 0.4, "zero" },
+		"own rate":     func(c *online.Config) { c.SilentMissing, c.LearningRate = 0.4, 0.2 },
+		"asinh":        func(c *online.Config) { c.SilentMissing, c.Transform = 0.4, "asinh" },
+		"half-life":    func(c *online.Config) { c.SilentMissing, c.HalfLife = 0.4, 5 },
+		"unlabeled":    func(c *online.Config) { c.SilentMissing, c.UnlabeledWeight = 0.4, 0.2 },
+		"ridge":        func(c *online.Config) { c.Noise, c.C = "silent:0.5", 0.01 },
+	} {
+		c := plain()
+		if set(&c); classes == 0 {
+			c.Loss, c.SilentGroups = "squared", false
+			if name == "groups alone" {
+				continue
+			}
+		}
+		all[name] = c
+	}
+	return all
+}
+
+// readings returns a stream of numbers that go together, and its next event.
+func readings(seed uint64, classes int) (s *event.Schema, next func() *event.Example) {
+	s, r := synthetic.NewReadings(seed, 16, classes)
+	if classes == 0 {
+		s.Target, s.Classes = loss.Real, nil
+	}
+	return s, func() *event.Example { return r.Next(s, classes) }
+}
+
+// Over the first events it does with silent noise what the learner that it will replace does, and goes on to the bit after a
+// restart: of two classes, of several, and of numbers.
+func TestSilentOfTheOther(t *testing.T) {
+	for _, classes := range []int{2, 4, 0} {
+		for name, c := range silentConfigs(classes) {
+			t.Run(fmt.Sprint(classes, " ", name), func(t *testing.T) {
+				schema, draw := readings(7, classes)
+				was, err := online.New(c, schema)
+				if err != nil {
+					t.Fatal(err)
+				}
+				l := newLearner(t, c, schema)
+				r := rand.New(rand.NewPCG(8, 8))
+				for n := range 256 {
+					e := draw()
+					if r.IntN(8) == 0 {
+						e.Label = event.Unlabeled
+					}
+					want, got := was.Predict(e).Scores, l.Predict(e).Scores
+					for k := range got {
+						if d := math.Abs(got[k] - want[k]); !(d <= 1e-7*max(1, math.Abs(want[k]))) {
+							t.Fatalf("event %d: %v, not %v", n, got, want)
+						}
+					}
+					was.Learn(e, nil)
+					l.Learn(e, nil)
+				}
+				a, b := was.Snapshot().Model().Dead, l.Snapshot().Model().Dead
+				if len(b.Columns) != 16 || !slices.Equal(a.Columns, b.Columns) || !slices.Equal(a.Reads, b.Reads) {
+					t.Errorf("dead numbers read %v, want %v", b, a)
+				}
+				again := restart(t, c, l)
+				for n := range 600 {
+					e := draw()
+					if a, b := l.Learn(e, nil).Scores, again.Learn(e, nil).Scores; !slices.Equal(a, b) {
+						t.Fatalf("event %d: %v, after a restart %v", n, a, b)
+					}
+				}
+			})
+		}
+	}
+}
+
+// killed returns an event of which half of the numbers, or of the groups, have died silently.
+func killed(r *rand.Rand, e *event.Example, dead *model.Dead, groups bool) *event.Example {
+	died := false
+	for i, column := range e.Features.Index {
+		if !groups || i%4 == 0 {
+			died = r.IntN(2) == 0
+		}
+		if died {
+			e.Features.Value[i], _ = dead.Of(column)
+		}
+	}
+	return e
+}
+
+// silentLoss learns events and returns what the model loses on events of which half of the numbers, or of the groups, have died
+// silently: the log-loss, of numbers the squared error.
+func silentLoss(t *testing.T, c online.Config, classes int, groups bool) float64 {
+	t.Helper()
+	schema, draw := readings(3, classes)
+	if classes == 0 {
+		c.Loss = "squared"
+	}
+	l := newLearner(t, c, schema)
+	for range 4000 {
+		l.Learn(draw(), nil)
+	}
+	m, r, lost := l.Snapshot().Model(), rand.New(rand.NewPCG(9, 9)), 0.0
+	const tests = 2000
+	for range tests {
+		e := killed(r, draw(), m.Dead, groups)
+		scores := m.Score(e, make([]float64, m.Outputs))
+		if classes > 0 {
+			lost += m.Decision().LogLoss(scores, e.Label) / tests
+			continue
+		}
+		d := m.Value(scores[0]) - e.Target
+		lost += d * d / tests
+	}
+	return lost
+}
+
+// What is learned for silent death loses less where half of the fields, or of the groups, have died and nobody says so.
+func TestSilentMissingKeepsItsPromise(t *testing.T) {
+	for _, classes := range []int{2, 0} {
+		for _, groups := range []bool{false, true} {
+			if groups && classes == 0 {
+				continue
+			}
+			c := plain()
+			without := silentLoss(t, c, classes, groups)
+			c.SilentMissing, c.SilentGroups = 0.5, groups
+			with := silentLoss(t, c, classes, groups)
+			if !(with < 0.97*without) {
+				t.Errorf("%d classes, groups %v: it loses %.4f with silent_missing = 0.5, %.4f without", classes, groups, with, without)
+			}
+		}
+	}
+}
+
+// The forecast of silent death is what predictions then lose, with a level of silent noise and without, and differs from that of
+// declared loss.
+func TestSilentForecast(t *testing.T) {
+	for _, missing := range []float64{0, 0.5} {
+		c := plain()
+		c.SilentMissing = missing
+		schema, draw := readings(11, 2)
+		l := newLearner(t, c, schema)
+		r := rand.New(rand.NewPCG(12, 12))
+		wrong, n := 0.0, 0.0
+		for i := range 8000 {
+			if i >= 2000 && i%4 == 0 {
+				e := killed(r, draw(), l.Snapshot().Model().Dead, false)
+				if p := l.Predict(e); p.Decision.Predict(p.Scores) != e.Label {
+					wrong++
+				}
+				n++
+			}
+			l.Learn(draw(), nil)
+		}
+		declared, silent := l.Forecasts()
+		got, told := silent.Error.At(5), declared.Error.At(5)
+		if !(math.Abs(got-wrong/n) < 0.04) {
+			t.Errorf("silent_missing %v: the forecast is %.3f, measured %.3f", missing, got, wrong/n)
+		}
+		if missing == 0 && !(got > told+0.005) {
+			t.Errorf("the forecast of silent death is %.3f, of declared %.3f", got, told)
+		}
+	}
+}
+
+// An outlier and a reading of an unlabeled event do not move what a dead number reads.
+func TestDeadValues(t *testing.T) {
+	c := plain()
+	c.SilentMissing = 0.3
+	schema, draw := readings(1, 2)
+	l := newLearner(t, c, schema)
+	for i := range 1000 {
+		e := draw()
+		switch {
+		case i > 100 && i%50 == 0:
+			e.Features.Value[1] = 1e20
+		case i%50 == 1:
+			e.Label, e.Features.Value[1] = event.Unlabeled, -3e5
+		}
+		l.Learn(e, nil)
+	}
+	dead := l.Snapshot().Model().Dead
+	if x, known := dead.Of(2); !known || x < 40 || x > 80 {
+		t.Errorf("a dead number reads %v, known %v", x, known)
+	}
+}
+
+// Classes that come late make outputs of one.
+func TestSilentLateClass(t *testing.T) {
+	for _, noise := range []string{"silent:0.5", "silent-group:0.5", "auto"} {
+		c := plain()
+		if c.Noise = noise; noise == "auto" {
+			c.SilentMissing = 0.5
+		}
+		schema, draw := readings(5, 4)
+		names := schema.Classes
+		schema.Classes, schema.MaxClasses = nil, 4
+		l := newLearner(t, c, schema)
+		wrong := 0
+		for i := range 1500 {
+			e := draw()
+			for i < 300 && e.Label > 1 {
+				e = draw()
+			}
+			if e.Label >= len(schema.Classes) {
+				schema.Classes = names[:e.Label+1]
+			}
+			p := l.Learn(e, nil)
+			if i >= 1000 && p.Decision.Predict(p.Scores) != e.Label {
+				wrong++
+			}
+			if i == 600 {
+				l = restart(t, c, l)
+				l.Follow(schema)
+			}
+		}
+		if wrong > 220 || l.Snapshot().Model().Outputs != 4 {
+			t.Errorf("%s: %d of 500 wrong, %d outputs", noise, wrong, l.Snapshot().Model().Outputs)
+		}
+	}
+}
+
+// With silent_missing a 0 in a field that never read one is missing, as is a reading far outside of all others.
+func TestSilentLimits(t *testing.T) {
+	for _, missing := range []float64{0, 0.3} {
+		c := plain()
+		c.SilentMissing = missing
+		schema, draw := readings(13, 2)
+		l := newLearner(t, c, schema)
+		for range 600 {
+			l.Learn(draw(), nil)
+		}
+		m := l.Snapshot().Model()
+		if (m.Faults != nil) != (missing > 0) {
+			t.Fatalf("silent_missing %v: %+v", missing, m.Faults)
+		}
+		e := draw()
+		e.Features.Value[0], e.Features.Value[3] = 0, 1e9
+		if lack := m.Lack(e); (lack.Null == 2) != (missing > 0) {
+			t.Errorf("silent_missing %v: %v fields are missing", missing, lack.Null)
+		}
+		if got, want := l.Predict(e).Scores[0], m.Score(e, make([]float64, 1))[0]; math.Abs(got-want) > 1e-9 {
+			t.Errorf("Predict says %v, the snapshot %v", got, want)
+		}
+	}
+}
