@@ -38,12 +38,10 @@ func (l *Learner) Evaluate(ctx context.Context, s event.Source, threads int) (ob
 // horizon), the window of a refresh. The level with the largest share, whose solution is the
 // one that was compared, begins with everything.
 //
-
 // In the average the solution counts as an iterate for each step so far: of these
 // the average over the stream reaches back over a share 1/(1+p) (pace.Average), and
 // so it goes on as if it had seen 1+p times as many.
 //
-
 // each presents the events learned from, standardized and with the weights of their
 // classes, to the function it gets. rest is called between events, now and then.
 func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *event.Example)), rest func()) {

@@ -12,10 +12,8 @@ import (
 
 // The lazy average against one that is written down weight by weight:
 //
-
 //	a_t = (1 - beta_t) a_{t-1} + beta_t w_t,  beta_t = (1+p)/(t+1+p).
 //
-
 // With a small share the coefficient of the lags falls below the smallest number that
 // there is, unless it is brought back to 1 on the way. In a stream that
 // stands still the average reaches back 2.5 times as far.

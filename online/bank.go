@@ -398,7 +398,6 @@ func (l *bank) resum() {
 // stream; spreading it over the feature's own events costs nothing for the
 // others and is the same on average.
 //
-
 // In the first pass of AdaGrad there may be none of it (see Config.Start): the
 // ridge is then the preconditioner's start and nothing else, as in dropout descent.
 func (l *bank) ridgeOf(n float64) float64 {

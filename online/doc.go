@@ -1,18 +1,15 @@
 // Package online learns a linear model event by event under feature noise that is
 // integrated out: each event is scored first (progressive validation), then learned from.
 //
-
 // A [Learner] is single-threaded and does no I/O. Its Predict returns the [Prediction] for an event and changes nothing. Its
 // Learn returns the same Prediction and then learns the event. If the label of an event is delayed, the Prediction made when
 // the event came is stored ([Prediction.Append]) and given to Learn as the prior: it is measured, and moves the mixture
 // weights. A [Report] is what was measured and counted, [Alarms] are what the monitors have raised, and a [Snapshot] is the
 // state at one instant, with its models.
 //
-
 // Learn takes an event through these stages.
 // A stage sees what it is handed and those before it, never those after it:
 //
-
 //  0. rows (package rows): how the row of a feature is laid out, and the arithmetic over
 //     rows: sums of scores, steps, groups of features. It owns nothing.
 //  1. fields (package fields): what the event lacks of the fields that are usual, which it counts.
@@ -35,7 +32,6 @@
 //     one bit, that the stream has drifted, and the Learner may make the bank forget.
 //     Beside it frozen models answer some of the events (package aged, aged.go).
 //
-
 // Several Learners may learn one model: a [share.Delta] is what one has learned in an interval
 // (package share, share.go), and is added to their fold (fold.go). What is saved and restored is in state.go.
 package online

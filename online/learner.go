@@ -142,13 +142,11 @@ func (l *Learner) Config() Config { return l.config }
 // Prediction: the progressive measures count it, it moves the mixture weights, and it decides between averages and
 // iterates. Otherwise prior is nil.
 //
-
 // An importance weight of 0 leaves everything as it was. A whole weight up to 16
 // is learned that often in a row, so that 2 is the same, to the bit, as meeting
 // the event twice (but for the counts of events and of the Scaler); a larger one as pace.Parts
 // has it. It counts as at most 32 times the average weight so far (pace.Importance).
 //
-
 // An unlabeled event moves no weight; it updates the Scaler and adds
 // Config.UnlabeledWeight of its expected curvature to the preconditioner. A refused event,
 // one whose values are not finite or beyond 1e30, and one for which there is no room

@@ -15,7 +15,6 @@ import (
 
 // beginInterval begins an interval of a Learner that equals the fold to which its Delta will be added, see Follow.
 //
-
 // Between others less is decided by a Learner itself: the level and the average or iterate
 // that is published, the centers and scales of columns that the fold knows, the columns
 // that are dense, the rules for missing fields and the alarms are the fold's, the last

@@ -258,7 +258,6 @@ func (l *bank) addMoved(row []float64, x, sign float64) {
 // changes: w *= ratio, and the intercept takes up w shift. A gradient by w
 // shrinks as w grows, so a metric that sums its squares goes with 1/ratio^2.
 //
-
 // It leaves them as they are where that would extrapolate too far: where an
 // intercept, which all events share, or the score of a reading one deviation from
 // the center would change by more than maxMove.

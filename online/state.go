@@ -320,7 +320,6 @@ func (l *Learner) state(c *coder.Coder) {
 // other would have. An error names the settings in which c differs, if weights
 // learned under the old ones would mean something else.
 //
-
 // The Schema is the saved one; the decoder must take it up: Learner.Schema. Rows stay in the
 // memory of their blocks until they are written: nobody may change those.
 func Restore(c Config, blocks []event.Block) (*Learner, error) {

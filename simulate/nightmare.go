@@ -21,7 +21,6 @@ import (
 // the event, its number and the Stage's Seed and Repeat alone, so that every
 // model meets the same.
 //
-
 // An event comes twice: Distort sees the features as they were sent and changes
 // their values; Kill sees them as the weights do, after the Scaler, and marks in
 // Dead which are lost. A learner has its own Scaler: Kill then sees what was sent.

@@ -19,7 +19,6 @@ import (
 // for it, so that the state after a number of records depends on those records alone and
 // not on how long the solver took:
 //
-
 //  1. After exactly N records, wherever a batch ends, the state is frozen. It is saved,
 //     and solved for beside the loop. Meanwhile models are served and checkpoints written.
 //  2. When the solution is there, the Learner made of it takes the place of the live one.
@@ -28,7 +27,6 @@ import (
 //     if there is no solution after validate.Config.AdoptWait.
 //  3. The decision is saved, and learning goes on once it is safe.
 //
-
 // A program that dies before 3 finds the state of 1 and does all of it again. One that
 // dies later goes on from the decision. This is how even a decision that depended on the
 // clock, the one after AdoptWait, is repeated by every restart.

@@ -27,12 +27,10 @@ import (
 
 // Intake takes in the batches of a stream. For each, in this order:
 //
-
 //  1. Admit stores the records that cannot be used.
 //  2. Learn counts all in, and learns them, or measures those that are held out.
 //  3. HandOn gives the mislabeled events among them to Mislabeled; Flush returns once they are safe.
 //
-
 // A part of a batch counts as one. An Intake belongs to one goroutine. Its exported fields
 // are set before the first batch; only Learner is needed, and may be replaced between two.
 type Intake struct {

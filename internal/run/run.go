@@ -1,6 +1,5 @@
 // Package run is the loop that learns from a stream, and its jobs.
 //
-
 // The loop (loop.go) takes batches that are read ahead (ahead.go). What is done for each
 // record of them, and around it, is an [Intake] (intake.go), which the members of a group
 // use too. Beside it work the jobs: saving checkpoints
@@ -29,12 +28,10 @@ import (
 // Runner learns from a Source until it ends or is told to stop, and keeps the
 // Learner's state and its place in the stream together in checkpoints.
 //
-
 // Two goroutines do it: one reads and decodes ahead, the caller of Run learns. A
 // third encodes and writes a checkpoint while learning goes on, a fourth validates
 // or solves; they work on copies. All are Run's and end before it returns.
 //
-
 // The state after a number of events depends on those events alone: neither
 // saves, nor publishing, nor where a batch ends changes a weight. A run that is
 // killed and started again from its last checkpoint therefore ends in the same

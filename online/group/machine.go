@@ -42,7 +42,6 @@ func thisMachine() machine {
 // fuses tells whether the compiler rounds x*y+z once: from GOAMD64=v3 on it does, and a program
 // built so is as another architecture.
 //
-
 //go:noinline
 func fuses(x, y, z float64) bool { return x*y+z != float64(x*y)+z }
 
