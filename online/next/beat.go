@@ -67,3 +67,7 @@ func imputes(mask uint64, point, numbers int) bool {
 	}
 	return (mask+uint64(point))%uint64(every) == 0
 }
+
+// gathers says whether the numbers of an event may be gathered for imputing: one in so many of those at which it says so is.
+// After the decidesSome-th event it says so of one in four.
+func gathers(number uint64) bool { return number <= decidesSome || sampled(number, 2) }

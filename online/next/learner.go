@@ -211,7 +211,7 @@ func (l *Learner) learn(e *event.Example, prior, p *online.Prediction) {
 		l.update(l.weight*l.classes[e.Label], lanes)
 	}
 	l.outputs.young.Take(e.Label)
-	l.imputer.Gather(&r.in, l.encoder)
+	l.imputer.Gather(&r.in, l.encoder, gathers(l.events))
 	l.encoder.ReadDead(&r.in)
 	if review := l.encoder.Review(); review != nil {
 		l.move(review.Moves)

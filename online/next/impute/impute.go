@@ -41,8 +41,9 @@ func (m *Imputer) Decay(keep float64) {
 	}
 }
 
-// Gather takes up the numbers of a labeled event that has just been observed.
-func (m *Imputer) Gather(in *encode.Input, n *encode.Encoder) {
+// Gather takes up the numbers of a labeled event that has just been observed, if it is its turn among those that may be
+// gathered.
+func (m *Imputer) Gather(in *encode.Input, n *encode.Encoder, may bool) {
 	if m.most == 0 {
 		return
 	}
@@ -53,7 +54,7 @@ func (m *Imputer) Gather(in *encode.Input, n *encode.Encoder) {
 			read.Moved = append(read.Moved, scaling.Moved{Column: move.Column, Was: move.Was, Is: move.Is})
 		}
 	}
-	gathers := in.Number%m.gathered.Every() == 0
+	gathers := may && in.Number%m.gathered.Every() == 0
 	if gathers {
 		n.Numbers(in, read)
 	}
