@@ -108,26 +108,52 @@ func (l *Learner) widen(f, v float64) float64 {
 	return f
 }
 
-// answer writes to out what is answered where what is left of the event counts scale times, and what is expected of its
-// numbers this share.
-func (m *mixed) answer(scale, share float64, out []float64) []float64 {
+// sum writes to out the scores where what is left of the event counts scale times, and what is expected of its numbers this
+// share.
+func (m *mixed) sum(scale, share float64, out []float64) []float64 {
 	copy(out[m.active:], m.left[m.active:])
 	for k, b := range m.base[:m.active] {
 		if out[k] = b + scale*(m.left[k]-b); share > 0 {
-			out[k] = m.widen(out[k]+share*m.add[k], share*share*m.variance[k])
+			out[k] += share * m.add[k]
 		}
 	}
 	return out
 }
 
-// answer writes to out what the model says of an event, in the Learner's unit, of which lanes are what the levels say.
-func (l *Learner) answer(in *encode.Input, lanes []float64, f *filled, out []float64) []float64 {
+// answer is what is answered then, by output: the scores of sum, widened.
+func (m *mixed) answer(scale, share float64) []float64 {
+	out := m.sum(scale, share, m.out)
+	for k := range m.active {
+		if share > 0 {
+			out[k] = m.widen(out[k], share*share*m.variance[k])
+		}
+	}
+	return out
+}
+
+// answer returns what the model says of an event, in the Learner's unit, by class: in the memory of out, which has room for the
+// outputs, or in that of byClass. Lanes are what the levels say.
+func (l *Learner) answer(in *encode.Input, lanes []float64, f *filled, out []float64, byClass *[]float64) []float64 {
 	if in.Range == 0 || in.Scale == 1 && !f.some {
 		l.mixture.Score(lanes, in.Range, l.levels.Active(), out)
-		return out
+		return l.outputs.byClass(out, byClass)
 	}
-	how := l.policy(in, f)
-	return l.mix(in, lanes, f).answer(how.Scale, how.Shares[2], out)
+	how, m := l.policy(in, f), l.mix(in, lanes, f)
+	share := how.Shares[2]
+	scores := l.outputs.byClass(m.sum(how.Scale, share, out), byClass)
+	if share > 0 { // classes that share an output differ by what is not imputed
+		of := l.outputs.young.Outputs()
+		for class, score := range scores {
+			k := class
+			if of != nil {
+				k = of[class]
+			}
+			if k >= 0 && k < m.active {
+				scores[class] = m.widen(score, share*share*m.variance[k])
+			}
+		}
+	}
+	return scores
 }
 
 // variance returns that of the score of the event that was predicted last, for the numbers that it lacks, of regression:
@@ -152,12 +178,12 @@ func (l *Learner) observeLacking(in *encode.Input, lanes []float64, f *filled, b
 		if present := in.Lack.Named + in.Lack.Silent; present > 0 {
 			rescaled += (in.Lack.Null + in.Lack.Absent) / present
 		}
-		losses := model.PolicyWeights{by.Lost(m.answer(1, 0, m.out)), math.NaN(), math.NaN()}
+		losses := model.PolicyWeights{by.Lost(m.answer(1, 0)), math.NaN(), math.NaN()}
 		if !regression { // rescaling is for classes
-			losses[1] = by.Lost(m.answer(rescaled, 0, m.out))
+			losses[1] = by.Lost(m.answer(rescaled, 0))
 		}
 		if f.some {
-			losses[2] = by.Lost(m.answer(1, 1, m.out))
+			losses[2] = by.Lost(m.answer(1, 1))
 		}
 		l.mixture.ObservePolicies(in.Range, losses)
 	}

@@ -2,6 +2,7 @@ package next_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -148,6 +149,88 @@ func TestFewerImputed(t *testing.T) {
 		}
 		if c := again.Snapshot().Model().Covariance; most > 0 && (c == nil || len(c.Columns) != most) {
 			t.Errorf("at most %d numbers: later there are others", most)
+		}
+	}
+}
+
+// Of several classes, too, which share an output while they are young, the Snapshot says what Predict does.
+func TestImputedClasses(t *testing.T) {
+	for _, missing := range []float64{0, 0.4} {
+		c := plain()
+		c.SilentMissing = missing
+		schema, draw := readings(14, 30)
+		names := schema.Classes
+		schema.Classes, schema.MaxClasses = nil, 12
+		l := newLearner(t, c, schema)
+		online.TakeMoreClasses(schema)
+		r, filled, shared := rand.New(rand.NewPCG(15, 15)), 0, false
+		for n := range 1500 {
+			e := draw()
+			if e.Label > n/40 {
+				e.Label %= n/40 + 1
+			}
+			e = without(e, r)
+			if e.Label >= len(schema.Classes) {
+				schema.Classes = names[:e.Label+1]
+			}
+			if n%20 == 19 {
+				m := l.Snapshot().Model()
+				got, want := l.Predict(e).Scores, m.Score(e, make([]float64, m.Outputs))
+				for k := range want {
+					if math.Abs(got[k]-want[k]) > 1e-9*max(1, math.Abs(want[k])) {
+						t.Fatalf("event %d, class %d: Predict says %v, the snapshot %v", n, k, got[k], want[k])
+					}
+				}
+				if a := m.Answer(e); a.Parts != nil && a.Shares[2] > 0 {
+					filled++
+				}
+				shared = shared || m.Layout.Outputs != nil
+			}
+			l.Learn(e, nil)
+		}
+		if filled < 20 || !shared {
+			t.Errorf("%d events have numbers imputed, classes share an output: %v", filled, shared)
+		}
+	}
+}
+
+// without returns half of all events with some numbers null.
+func without(e *event.Example, r *rand.Rand) *event.Example {
+	share := 0.0
+	if r.IntN(2) == 0 {
+		share = r.Float64()
+	}
+	left := &event.Example{Label: e.Label, Target: e.Target, Weight: e.Weight}
+	for i, id := range e.Field {
+		if r.Float64() < share {
+			left.Missing = append(left.Missing, id)
+			continue
+		}
+		left.Features.Index, left.Features.Value = append(left.Features.Index, e.Features.Index[i]), append(left.Features.Value, e.Features.Value[i])
+		left.Field = append(left.Field, id)
+	}
+	return left
+}
+
+// The forecast for whole events is the error on whole events, in the unit in which labels come.
+func TestForecastWholeNumbers(t *testing.T) {
+	schema, draw := readings(16, 0)
+	l := newLearner(t, numberConfig("squared"), schema)
+	squares, n := 0.0, 0.0
+	for i := range 4000 {
+		e := draw()
+		if p := l.Learn(e, nil); i >= 1000 {
+			squares += (p.Value - e.Target) * (p.Value - e.Target)
+			n++
+		}
+	}
+	declared, silent := l.Forecasts()
+	if got, want := declared.Error.At(0), squares/n; !(math.Abs(got-want) < 0.15*want) {
+		t.Errorf("the forecast is %v, measured %v", got, want)
+	}
+	for name, curve := range map[string]float64{"declared": declared.Error.At(5), "silent": silent.Error.At(5)} {
+		if !(curve > 1.2*squares/n && curve < 4*squares/n) {
+			t.Errorf("%s: the forecast for half of the numbers is %v, of whole events %v", name, curve, squares/n)
 		}
 	}
 }

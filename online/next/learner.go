@@ -139,8 +139,7 @@ func (l *Learner) predict(p *online.Prediction) {
 	l.levels.Score(&r.in, &r.scores)
 	l.levels.Published(&r.scores, r.published)
 	l.impute(&r.in, &r.filled)
-	l.answer(&r.in, r.published, &r.filled, r.out)
-	p.Scores = l.outputs.byClass(r.out, &r.byClass)
+	p.Scores = l.answer(&r.in, r.published, &r.filled, r.out, &r.byClass)
 	if l.targets == nil {
 		p.Decision = l.decision()
 	}

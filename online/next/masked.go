@@ -70,12 +70,13 @@ func (l *Learner) sampleMask(e *event.Example, by *mixture.Event, groups, moves 
 	curves, silently := &l.mixture.Table.Features, &l.mixture.Table.SilentFeatures
 	if groups {
 		curves, silently = &l.mixture.Table.Groups, &l.mixture.Table.SilentGroups
-		m.mask.Draw(x, m.drawn, numbers, m.grouping)
+		m.mask.Draw(x, m.drawn, 0, m.grouping)
 		m.mask.Alone(l.config.ExpectedMissing, l.events)
 	} else {
-		m.mask.Draw(x, m.drawn, numbers, nil)
+		m.mask.Draw(x, m.drawn, 0, nil)
 	}
-	l.forecast(curves, 0, e, by, l.room.out)
+	l.levels.Published(&l.room.scores, m.lanes)
+	l.forecast(curves, 0, e, l.answer(&l.room.in, m.lanes, &l.room.filled, m.out, &m.byClass))
 	if moves {
 		l.mixture.Table.Masked()
 	}
@@ -84,7 +85,7 @@ func (l *Learner) sampleMask(e *event.Example, by *mixture.Event, groups, moves 
 	for point := 1; point < probe.Points; point++ {
 		alive := func(i int) bool { return int(m.mask.Last[i]) >= point }
 		if turns(m.drawn, point) {
-			l.forecastSilent(in, alive, silently, point, e, by)
+			l.forecastSilent(in, alive, silently, point, e)
 		}
 		if m.numbers.Without(alive, &m.filled.numbers); m.filled.numbers.Lacks && !imputes(m.drawn, point, numbers) {
 			continue
@@ -100,18 +101,17 @@ func (l *Learner) sampleMask(e *event.Example, by *mixture.Event, groups, moves 
 		if moves && turns(m.drawn, point) && m.left.Range > 0 && l.mixture.Table.Heeds(m.left.Range) {
 			l.observeLacking(&m.left, m.lanes, &m.filled, by)
 		}
-		l.forecast(curves, point, e, by, l.answer(&m.left, m.lanes, &m.filled, m.out))
+		l.forecast(curves, point, e, l.answer(&m.left, m.lanes, &m.filled, m.out, &m.byClass))
 	}
 }
 
 // forecastSilent takes up what scores of an event lose at a point if what is not alive has died silently.
-func (l *Learner) forecastSilent(in *encode.Input, alive func(i int) bool, curves *probe.Curves, point int, e *event.Example, by *mixture.Event) {
+func (l *Learner) forecastSilent(in *encode.Input, alive func(i int) bool, curves *probe.Curves, point int, e *event.Example) {
 	m := &l.masked
 	in.Silently(func(i int) bool { return !alive(i) }, &m.left)
 	l.levels.Score(&m.left, &m.scores)
 	l.levels.Published(&m.scores, m.lanes)
-	l.mixture.Score(m.lanes, 0, l.levels.Active(), m.out)
-	l.forecast(curves, point, e, by, m.out)
+	l.forecast(curves, point, e, l.answer(&m.left, m.lanes, &m.filled, m.out, &m.byClass))
 }
 
 // silenced returns what the lanes are judged by at an event that lacks nothing: what they say of it or, where there is a level
@@ -136,13 +136,13 @@ func (l *Learner) silenced(lanes []float64) []float64 {
 }
 
 // forecast takes up what scores of an event lose at a point.
-func (l *Learner) forecast(curves *probe.Curves, point int, e *event.Example, by *mixture.Event, scores []float64) {
+func (l *Learner) forecast(curves *probe.Curves, point int, e *event.Example, scores []float64) {
 	if t := l.targets; t != nil {
 		d := e.Target - t.unit.Value(scores[0])
 		curves.Error.Add(point, d*d)
 		return
 	}
-	j := l.decision().Judge(l.outputs.byClass(scores, &l.masked.byClass), e.Label)
+	j := l.decision().Judge(scores, e.Label)
 	wrong := 0.0
 	if j.Class != e.Label {
 		wrong = 1
