@@ -13,24 +13,19 @@ import (
 // Gap returns the duality gap of w, a bound on J(w) - min J that holds at any
 // point of a convex objective, kinks and all.
 //
-
 // With phi(f, p) the loss of one row as a function of its score and of
 // p = V^1/2 w, v = |p|^2, any subgradient (a, u) of it lies in the domain of
 // the conjugate phi*, and weak duality reads
 //
-
 //	min J >= -P*(-G) - sum m phi*(a, u),  G = sum m (a x + V^1/2 u),
 //
-
 // P the penalty; a free intercept adds the condition sum m a = 0. Taking
 // a = df and V^1/2 u = 2 dv V w makes G the gradient of the losses and
 // phi*(a, u) = a f + 2 dv v - phi. Then J minus the bound is a sum of terms
 // none of which is negative:
 //
-
 //	gap = (1/2) |R^-1/2 (R (w - c) + G)|^2 + sum m [phi(v) - theta phi(v + eps^2) + 2 theta dv eps^2].
 //
-
 // eps is the smoothing: (df, dv) at v + eps^2 is still dual feasible, because
 // it is the subgradient for noise with one coordinate more. theta <= 1 belongs
 // to the free intercept: the rows whose a has the heavier sign are multiplied
@@ -100,10 +95,8 @@ func (o *Expected) smoothedSlack(i int, theta float64) float64 {
 // what the linear system left and (t-1) R d, and pays for what is not linear row by
 // row,
 //
-
 //	gap = (1/2) |R^-1/2 (R (w - c) + sum m a x)|^2 + sum m [phi(f) + phi*(a) - a f],
 //
-
 // where Gap pays for it in the gradient's norm: that bound is smaller only a step
 // later. That is for losses that know their conjugate, without noise. For every other
 // convex loss it is Gap, at scores that have moved along the line instead of being

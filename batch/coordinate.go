@@ -14,10 +14,8 @@ import (
 // coordinate minimizes the hinge loss without noise by dual coordinate descent
 // (Hsieh et al. 2008, algorithm 3): with p_n = alpha_n/m_n in [0, 1] it keeps
 //
-
 //	w = c + R^-1 sum alpha_n y_n x_n
 //
-
 // and visits the rows in random order, minimizing the dual in one alpha_n at a time. Rows
 // whose alpha_n stays at a bound are set aside until the others are done. Nothing is
 // quicker to a few digits. (Merging equal rows into one does not help: an epoch is shorter,
@@ -25,7 +23,6 @@ import (
 // proximal term rho/2 (b - b_k)^2 whose center b_k follows b, the method of multipliers for
 // sum alpha y = 0.
 //
-
 // It returns false, and w as far as it came, where a weight is not penalized, after the
 // given number of epochs, or as soon as it is clear that these are too few.
 func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epochs int) (done bool, err error) {
@@ -128,10 +125,8 @@ func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epoch
 // descent is the state that coordinate descent in the dual variables keeps beside
 // them: the w that they make,
 //
-
 //	w = c + R^-1 sum alpha_n y_n x_n.
 //
-
 // A free intercept is held by a proximal term rho/2 (b - b_k)^2.
 type descent struct {
 	q      []float64 // the squared length of every row in the metric R^-1
@@ -229,10 +224,8 @@ func (d *descent) balance(o *Expected, alpha func(i int) float64) {
 // without noise (Yu, Huang & Lin 2011), from 0. With alpha_n = m_n sigma(t_n)
 // the dual is least in the one variable t_n where
 //
-
 //	t_n + y_n f_n + q_n (m_n sigma(t_n) - alpha_n) = 0,
 //
-
 // which grows with t_n. Where the rows hardly pull at each other, q_n m_n being a few at
 // most, nothing is quicker to two or three digits. It returns whether the tolerance was
 // reached. Where that would take long it gives up, and s.w is where Newton's method starts.

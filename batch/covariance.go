@@ -23,7 +23,6 @@ const (
 // than the given number: the columns of numeric fields, and those of the anonymous field that
 // nine of ten rows hold. It is nil where there are fewer than two.
 //
-
 // A row that lacks values counts with their expectation and covariance given those that it
 // holds, both under the result itself (the EM algorithm). An outlier counts as missing.
 func (p *Presence) Covariance(m model.Model, d *Data, columns int) *model.Covariance {

@@ -13,7 +13,6 @@ import (
 // of the Schema's columns; Column translates back. It is immutable and safe
 // for concurrent use; [Data.Subset] shares its memory.
 //
-
 // An entry takes 4 bytes where every value in its chunk is 1, 8 where all are
 // exact as float32 and 12 elsewhere.
 type Data struct {

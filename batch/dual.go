@@ -12,17 +12,13 @@ import (
 
 // dual is the inverse of the matrix
 //
-
 //	P = G + sum_n g_n x_n x_n',  G = R + sum_n 2 dv_n V_n diagonal,
 //
-
 // of few rows and many parameters, by Woodbury's identity: with
 // S_ij = sqrt(g_i g_j) x_i' G^-1 x_j, a matrix of the size of the rows,
 //
-
 //	P^-1 = G^-1 - G^-1 X' g^1/2 (I + S)^-1 g^1/2 X G^-1.
 //
-
 // Under silent noise each view of a row is a row here. I + S has no eigenvalue below 1, however small the g_n: nothing is divided by
 // them. For IRLS and without noise P is the very matrix of HessVec; otherwise
 // the Hessian's mixed terms are missing, with groups also what V_n has beside its

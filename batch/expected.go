@@ -18,11 +18,9 @@ import (
 // Expected is the regularized expected loss of a linear score under feature
 // noise,
 //
-
 //	J(w) = (1/2) (w-c)'R(w-c) + kappa sum_n m_n loss(y_n, f_n, v_n),
 //	f_n = w.x_n + b,  v_n = w'V_n w,  V_n = diag(Var[x~_nd]),
 //
-
 // with m_n the importance of example n and the intercept b as the last parameter.
 // Under noise that deletes whole groups V_n is not diagonal, see groups.go. Silent noise has
 // a row count once for each of its rates, see silent.go. The noise's
@@ -530,10 +528,8 @@ func (o *Expected) scatter(acc []float64, n int, p pull, z []float64) {
 
 // unpack turns the total of what was scattered into
 //
-
 //	out = sum a_n x_n + w (sum b_n V_n),
 //
-
 // for the intercept sum a_n, and writes sum b_n V_n to diag unless that is nil. For groups
 // out = sum a_n x_n + b_n z_n, and diag is of no use.
 func (o *Expected) unpack(total, w, out, diag []float64) {

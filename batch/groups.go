@@ -5,10 +5,8 @@ package batch
 // group vary together, so that V_n, the covariance of row n's noisy features, is not a
 // diagonal matrix:
 //
-
 //	V = sum_u rate_u x_u x_u' + diag(own_d x_d^2),
 //
-
 // x_u being the part of the row whose features die with the unit u. A unit is a group of
 // rate r_g, with the products that one of its fields takes part in, or the products of
 // the pair of groups a and b, of rate r_a r_b; own_d = r prod (1 + r_g) over the groups
@@ -17,7 +15,6 @@ package batch
 // What Gap says of p = V^1/2 w is true of the vector of all rate_u^1/2 w.x_u and
 // own_d^1/2 w_d x_d.
 //
-
 // A number with a curve (model.Curves) is one feature of several columns: a unit of the
 // rate r (1 + r_g), that is part of the unit of its group, and own_d = 0.
 
@@ -250,10 +247,8 @@ func (s *groupSums) add(unit int32) {
 
 // gather returns for the pairs (a_d, b_d) of p
 //
-
 //	s = x.a,  t = a'V b,  u = a'V a,
 //
-
 // and writes V b to z by entry and, unless za is nil, V a to za. Of features that read a dead
 // value, by column, x is what is above that, and h = dead.a.
 func (g *groupNoise) gather(r Row, p, z, za, dead []float64, sums *groupSums) (s, h, t, u float64) {

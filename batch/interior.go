@@ -16,16 +16,12 @@ import (
 // everywhere, so smoothing it for Newton's method converges badly beyond a few
 // digits; here every row carries its dual variable p in (0, 1) and slacks
 //
-
 //	s = xi - z > 0,  z = ell - y f,  xi > 0,
 //
-
 // and Newton's method runs on the conditions
 //
-
 //	R (w - c) = sum m p y x,  p s = mu,  (1 - p) xi = mu,  mu -> 0.
 //
-
 // Eliminating all but w leaves the matrix R + sum m theta x x' with
 // theta = 1/(xi/(1-p) + s/p), which is formed and factorized: the method is for few
 // columns. mu and the second-order terms are chosen by Mehrotra's predictor and

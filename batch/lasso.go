@@ -99,10 +99,8 @@ func (o *lasso) descend(w, grad, out []float64) float64 {
 // gap bounds value - min J where the losses are convex and at least max(0, -y f) or its root.
 // With g the gradient of the smooth part and w* the minimum,
 //
-
 //	J - J* <= sum_d (g_d w_d + l1 |w_d|) + max_d (|g_d| - l1)_+ |w*|_1 + |g_b| |b - b*|,
 //
-
 // |w*|_1 <= J/l1, and b* keeps the scores of a row of either label from a loss above J.
 func (o *lasso) gap(w, grad []float64, value float64) float64 {
 	if !o.bounded {

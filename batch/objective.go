@@ -1,7 +1,6 @@
 // Package batch computes exact solutions: the minimum of a regularized
 // expected loss over a whole training set, with a certificate of how exact it is.
 //
-
 // [Data] is the training set, an [Objective] what is minimized over it, and
 // [Solve] minimizes it without knowing which it is: it sees the interfaces of this file
 // alone. [Train] does all of it from a [Config] to a [model.Linear]. No goroutine outlives a call, and every

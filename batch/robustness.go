@@ -30,14 +30,12 @@ const (
 // gives the factor s of the survivors; words and the columns of sparse text die
 // unnoticed, s = 1.
 //
-
 // With two classes the score of the features is then close to normal with mean
 // s (1-d) f and variance s^2 d (1-d) sum_j w_j^2 x_j^2 (docs/mathematics.md), from
 // which follows the chance that an event is predicted wrongly. The few largest parts of a score
 // are not normal: their masks are summed one by one, which is exact for events of
 // few features. With more classes, and where dead numbers are filled in, masks are drawn.
 //
-
 // Where labels are numbers the error is the root of the mean squared error, which the first
 // two moments of the score, or of a count's value, give exactly (section 14).
 func (w linear) robustness(d measured, deletions []float64, rest func(row int)) []float64 {

@@ -13,15 +13,12 @@ import (
 // same order with four entries at a time, to the bit. Where a product is added the
 // sum is rounded once, as math.FMA says on every machine.
 //
-
 // x_d is a row's value and V_d = c1 x_d + c2 x_d^2 its variance.
 
 // gather returns for the pairs (a_d, b_d) of p
 //
-
 //	s = sum x_d a_d,  t = sum V_d a_d b_d,  u = sum V_d a_d^2,
 //
-
 // and writes V_d b_d to z by entry, which has room for the row.
 func (r Row) gather(p, z []float64, c1, c2 float64) (s, t, u float64) {
 	n := len(r.Index) &^ 3

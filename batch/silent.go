@@ -3,13 +3,10 @@ package batch
 // This file holds silent noise (loss.Silent): a dead feature reads some neutral value, what is
 // left arrives as it is, and how many die is one of several rates.
 //
-
 // At rate q the score of such an event has the mean and the variance
 //
-
 //	m = b + w.z + (1-q) w.(x-z),  v = q (1-q) w'V w,
 //
-
 // z what its features read when they are dead, V = diag((x-z)^2) or, of groups, the sum of the
 // products of their own (x-z). Both are affine and a square of a linear map of w, as the score and
 // the variance of any row are. Each row therefore counts once for each rate, as a view of it with
@@ -151,10 +148,8 @@ func (o *Expected) bent(n int) bool {
 
 // bend is what the views of a row sum up to in the Hessian,
 //
-
 //	xx x x' + x1 (x c' + c x') + one c c' + xz (x z' + z x') + z1 (c z' + z c') + zz z z' + v V,
 //
-
 // x being what dies, c what does not, the intercept with it, and z = V w. v is that of groups alone.
 type bend struct{ xx, x1, one, xz, z1, zz, v float64 }
 

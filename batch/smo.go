@@ -22,10 +22,8 @@ type GramRows interface {
 // DualProblem is the quadratic program behind every support vector machine
 // here, in the signed variables beta_i = y_i alpha_i:
 //
-
 //	maximize P.beta - beta'K beta/2  subject to  Lo <= beta <= Hi, sum beta = 0.
 //
-
 // The hinge loss has P = y, (Lo, Hi) = (0, C_i) for y_i = 1 and (-C_i, 0) for
 // y_i = -1; the primal is then |w|^2/2 + sum C_i max(0, 1 - y_i f_i) with
 // w = sum beta_i phi(x_i) and f_i = w.phi(x_i) + b. Without Intercept the sum is

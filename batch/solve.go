@@ -532,7 +532,6 @@ func newCG(n int) *cg {
 // directions P, which were conjugate, so that it is right for the matrix they come
 // from (the block form of BFGS's update; Morales & Nocedal 2000):
 //
-
 // z = (I - P S P'H) diag^-1 (I - H P S P') r + P S P' r,  S = (P'HP)^-1 diagonal.
 func (c *cg) precondition(diag []float64) {
 	copy(c.z, c.r)

@@ -12,10 +12,8 @@ import (
 
 // TLogistic is t-logistic regression (Ding & Vishwanathan 2010, section 4),
 //
-
 //	J(w) = kappa sum m_n log(l_n)/(t-1) + prior(w),
 //
-
 // l_n as in [loss.TLogistic], under feature noise too. J is not convex.
 // Solve minimizes it by their majorise-minimize scheme: the logarithms are
 // replaced by their tangents, that is every example weighted by its influence

@@ -2,7 +2,6 @@
 // models and snapshots, and a directory of such files that survives a crash at
 // any instant.
 //
-
 // The file is a container of named blocks (see [Write] and [Decode], and the
 // table in docs/checkpoint-format.md). The packages that
 // write blocks know what they mean; this one checks every byte of them. The
@@ -344,7 +343,6 @@ func readFile(fsys fileSystem, path string, check bool) (*File, error) {
 // the new one. It leaves nothing else behind unless the crash came in between,
 // then perhaps a file that ends in ".tmp".
 //
-
 // It replaces regular files only, see Target.
 func WriteFile(path string, kind Kind, blocks iter.Seq[event.Block]) error {
 	path, err := Target(path)

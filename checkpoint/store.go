@@ -26,10 +26,8 @@ import (
 // owner at a time. Files are named
 // by a sequence number that only grows, so the newest has the largest name:
 //
-
 //	checkpoint-000000000042.blankout
 //
-
 // One goroutine may use a Store at a time; List may be called by anyone, on a
 // directory that somebody else owns too.
 type Store struct {

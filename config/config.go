@@ -2,7 +2,6 @@
 // sections of one TOML file, each decoded over the Default of the package that
 // owns it, then overridden by the environment and by flags.
 //
-
 // An unknown key is an error that names its line and the nearest known name. A
 // key's environment variable is BLANKOUT_SECTION_KEY: BLANKOUT_LEARNER_NOISE
 // for noise of [learner].

@@ -13,10 +13,8 @@ import (
 // are those of all documents and only the share of a class in a word is learned
 // from the labels (Su, Sayyad-Shirab & Matwin 2011):
 //
-
 //	P(w|c) ~ P(w) P(c|w),  P(c|w) = (n_wc + a P(c))/(n_w + a).
 //
-
 // a = 1 makes a word without a label neutral.
 func (p textParts) bayes(free []int) mistakes {
 	d := p.all
@@ -87,10 +85,8 @@ func (p textParts) bayes(free []int) mistakes {
 // Bayes, whose weights are drawn towards their mean size (Wang & Manning 2012, with their
 // C = 1 and beta = 1/4):
 //
-
 //	w' = (1-beta) mean|w| + beta w.
 //
-
 // There is no intercept, which would be of the scale of w and not of w'. The k private pairs of
 // a document are alike, so their weights are, too, and one column of sqrt(k) times their value
 // stands for them, whose weight is sqrt(k) times theirs.

@@ -15,11 +15,9 @@ import (
 // survivors divided by p = 1 - q, and a free intercept, the last parameter. The expectation is
 // over all masks. From the Fourier transform of A”, which is pi t/sinh(pi t),
 //
-
 //	E[A(f~)] = f/2 + log 2 + integral_0^inf (1 - Re phi(t)) / (t sinh(pi t)) dt,
 //	phi(t) = E[e^(i t f~)] = e^(i t b) prod_j (q + p e^(i t w_j/p)).
 //
-
 // The integrand is even and analytic for |Im t| < 1, so that the midpoint rule's error falls
 // exponentially with 1/step: it is of the order of E[e^|f~|] e^(-2 pi/step), and the step is
 // chosen by that.

@@ -1,7 +1,6 @@
 // Package papers regenerates the tables and figures of the papers that
 // blankout builds on, on real data, and says claim by claim whether they hold.
 //
-
 // An [Experiment] is a value in the table below and a file of its own. Its Run
 // computes cells, the units that a rerun does not compute again, and hands
 // tables, figures and claims to its [Setting]; [Run] does the rest: the folders

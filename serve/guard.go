@@ -84,7 +84,6 @@ func isLoopback(host string) bool {
 
 // guard answers only requests that are allowed.
 //
-
 // With a token a request brings it as "Authorization: Bearer TOKEN", or a browser
 // as the password of any user; only the health checks need none. Where neither
 // a token nor a client's certificate is asked for a request must have been addressed

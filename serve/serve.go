@@ -1,7 +1,6 @@
 // Package serve shows a running learner over HTTP: a page for people, metrics for
 // Prometheus, health and readiness, the current model, and predictions by it.
 //
-
 // A [Server] only reads what the run publishes, immutable values behind atomic
 // pointers: however many ask, learning is not held up. It listens on loopback
 // unless told otherwise.

@@ -50,7 +50,6 @@ const blockLines = 1 << 10
 // caller must read the Batch's Schema and not the one that the File adds to. Close
 // ends the goroutines.
 //
-
 // A pack that is not nil is called in those goroutines, several at the same time, with
 // the Examples of each Batch; Packed returns what it has returned. The Examples have no
 // Labels yet, and one whose Label cannot be used is refused afterwards.

@@ -275,7 +275,6 @@ func (r *CommitLogReader) Failing() string {
 // never will be. What is in the way of that answer is tried again until ctx ends. The
 // error is a *TrimmedError for what lies before the start of the log.
 //
-
 // That nothing is there is said for certain: a broker that was held up, and does not know
 // yet that others lead the partition, ends it too early. So an empty record is written
 // behind a place that seems to be past the end, which no such broker acknowledges. A reader

@@ -168,7 +168,6 @@ func brokerProcess(b *testing.B) (address string) {
 // another process, in six ways in turn, and reports the rate of each and its
 // ratio to that of the first:
 //
-
 // fetch     a loop over kafka-go's Client.Fetch that only counts
 // raw       a loop over the raw fetch path that only counts, without prefetch
 // consumer  Consumer.Next with a decoder that does nothing
@@ -253,13 +252,11 @@ func benchEvent(r *rand.Rand) []byte {
 // on one goroutine, each stage on top of the one before, and reports what each
 // costs an event:
 //
-
 //	read     checksums, records, fingerprints, as BenchmarkRead
 //	decode   the JSON decoder too
 //	learn    a learner at a fixed level too
 //	default  the default learner instead
 //
-
 // valid is json.Valid alone, the yardstick of docs/speed.md.
 func BenchmarkEvent(b *testing.B) {
 	events := benchEvents(4096)

@@ -1,7 +1,6 @@
 // Package stream brings records from where they lie: it consumes them from Kafka topics
 // and reads them from files, produces them to topics, and keeps those that were refused.
 //
-
 // A source ([File], [Consumer]) fills a event.Batch through a record.Decoder, which
 // knows the format. A record that cannot be used is data, not an error: it travels in
 // the Batch as an Example with Refused set.
@@ -163,7 +162,6 @@ func (c *ConsumerConfig) startTime() (int64, error) {
 // Consumer is a Source of events from Kafka topics. Its goroutines, one for each
 // partition and one that looks for new partitions, end with Close.
 //
-
 // It delivers every record of a partition once and in offset order, from the
 // stored offset on: over gaps that compaction has left, without transaction
 // markers, without aborted records (under read_committed). Leaders that move,
@@ -515,7 +513,6 @@ func (c *Consumer) findEnds(ctx context.Context) {
 // take turns, a fetch each. b shares no memory with the Consumer: a caller that
 // uses several Batches in turn may read ahead while it learns.
 //
-
 // The first Batch of every partition has no examples and states where it starts.
 // Under UntilEnd Next returns io.EOF after the last record. It returns the
 // context's error when that ends first, and nothing is lost then. Any other error

@@ -31,26 +31,21 @@ type DeadLetterConfig struct {
 // added before a Flush that returned nil is stored; what was added after it may
 // be added again by a restarted program. It belongs to one goroutine.
 //
-
 // In a topic a dead letter is the record's value as it came, keyed
 // topic/partition/offset, with the headers reason, detail, topic, partition,
 // offset, time (ms) and, if the record had one, key. Its own timestamp is the
 // present, so that a retention time counts from here. Batches are packed by gzip,
 // which leaves some ten bytes of all that. In a file it is a line
 //
-
 //	{"topic":"t","partition":0,"offset":7,"time":1700000000000,"reason":"syntax","detail":"…","key":"…","value":"…"}
 //
-
 // with key and value in base64.
 //
-
 // Where a letter is too large for its topic, or larger than 32 MiB anywhere, the longer
 // of value and key is cut until the letter is taken. Then the header (in a file the
 // number) truncated says how many bytes the value had, and truncated_key the same of the
 // key.
 //
-
 // Mislabeled, events that were learned although their label is probably wrong, are
 // kept in the same way in a place of their own: label, score and influence
 // stand where a dead letter has reason and detail.

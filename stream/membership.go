@@ -4,14 +4,12 @@ package stream
 // and notice those that have died. Nothing else is asked of them: where a partition is
 // read from and what is done with its records is the caller's.
 //
-
 // kafka-go has two ways into a group. Its ConsumerGroup gives no user data, no static
 // members, and cannot say who else is there; the requests of its Client are not encoded
 // as brokers of Kafka 2.4 and later want them (SyncGroup from version 4 on). So the four
 // requests are made by kmsg, in the last versions before the flexible ones, which all
 // brokers since Kafka 2.3 take:
 //
-
 //	JoinGroup 5  ->  SyncGroup 3  ->  Heartbeat 3 … until a rebalance  ->  JoinGroup 5 …  ->  LeaveGroup 3
 
 import (

@@ -2,7 +2,6 @@ package stream
 
 // Kafka's record batches, format 2, read in place and written.
 //
-
 //	offset  size
 //	     0     8  base offset
 //	     8     4  length of what follows
@@ -19,7 +18,6 @@ package stream
 //	    57     4  number of records
 //	    61        records, compressed together
 //
-
 // A record is its length and then attributes (1 byte), timestamp delta, offset
 // delta, key, value and headers, all numbers and lengths zigzag varints; length
 // -1 is null. Offsets of a compacted batch have holes, and it may hold no record

@@ -13,7 +13,6 @@ import (
 // depends on the partition's records alone; a Consumer that starts in the middle
 // reads the window before its start again.
 //
-
 // It takes about 56 bytes for each of the last window records that has a key.
 type repeated struct {
 	window int64

@@ -4,12 +4,10 @@ package stream
 // reader need not begin at the commit log's beginning and what lies before can be deleted.
 // The topic has one partition and these records:
 //
-
 //	key                  value
 //	snapshot/OFFSET/NUMBER   a piece of the snapshot
 //	snapshot/OFFSET          JSON of baseHead, after all its pieces
 //
-
 // OFFSET is the commit log's offset that follows the last commit in the snapshot, as 20 digits.
 // Every writer writes the same bytes under the same keys, for a snapshot depends on the
 // commit log alone: two that write at a time do no harm. One that is late writes an old base,

@@ -51,7 +51,6 @@ func (f *frozen) leftOut() bool {
 // runs, unless -run names this test. To find out where a line comes from, build the program of the older commit and
 // compare what is hashed:
 //
-
 // go test ./tests -run Frozen -args -dump-frozen /tmp/new
 // go test ./tests -run Frozen -args -dump-frozen /tmp/old -frozen-program OLDER
 // diff -r /tmp/old /tmp/new

@@ -24,7 +24,6 @@ import (
 // group together: of processes of their own. A group hands on rows, so many columns are dear,
 // but the less often the longer the stream is.
 //
-
 // go test ./tests -run '^$' -bench Group -benchtime 1x -count 3
 func BenchmarkGroup(b *testing.B) {
 	sizes := []int{200_000, 1_000_000}

@@ -24,7 +24,6 @@ import (
 // TestKafkaGroupWait tells for how much of its time a member's learning stands still: for its
 // commits, and for becoming equal to the group's model, on a real broker.
 //
-
 // BLANKOUT_LONG=1 go test ./tests -run KafkaGroupWait -v
 func TestKafkaGroupWait(t *testing.T) {
 	longtest.Only(t)

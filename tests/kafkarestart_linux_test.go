@@ -63,7 +63,6 @@ func (p *progress) owners() map[int32]group.MemberID {
 // names of their own (group.instance). With names, partitions of the others never change
 // hands, and they solve the exact problem together. How long partitions stand still is logged:
 //
-
 // BLANKOUT_LONG=1 go test ./tests -run KafkaRestart -v
 func TestKafkaRestart(t *testing.T) {
 	longtest.Only(t)

@@ -29,7 +29,6 @@ import (
 // penalizes the intercept (-B 1); LIBSVM leaves it free. LIBLINEAR's
 // |w|^2/2 + C sum loss is half of ours for c = C (hinge) and c = 2C (squared hinge, logistic).
 //
-
 // a9a is here; make oracle DATA=DIR adds w8a and the unigrams of imdb, from
 // DIR/NAME/train.svm.gz.
 func TestLIBLINEARFindsTheSameOptimum(t *testing.T) {

@@ -41,7 +41,6 @@ import (
 // seed the topic has one partition, and the state must be, byte for byte, that of a
 // learner that reads the topic afterwards, undisturbed; of an even one it has three.
 //
-
 // The clocks are off by up to an hour either way. A broker gets another time at each
 // start, by libfaketime where it is installed. A Go program does not ask libc for the
 // time, so the learner is built with a package time whose Now adds what a file says:

@@ -18,19 +18,15 @@ import (
 // Objective is that of the classifier that is best against the worst deletion of at most K
 // features of every example (Globerson & Roweis 2006, section 3),
 //
-
 //	J(w) = (1/2) w'Rw + kappa sum m_n max over |S| <= K of [1 - y_n f_n(x_n without S)]_+,
 //
-
 // where the worst S holds the K largest positive y w_d x_d. J is convex and
 // piecewise quadratic. Solve maximizes the dual: every example is as many
 // examples as it has deletions, and those deletions share a cost,
 //
-
 //	D(alpha) = sum alpha_nS - (1/2) g'R^-1 g,  g = sum alpha_nS y_n (x_n without S),
 //	alpha >= 0, sum over S of alpha_nS <= kappa m_n, sum alpha_nS y_n = 0 for a free intercept.
 //
-
 // It visits the examples in turn and moves weight from the deletion that costs
 // least to the one that costs most (a pairwise step with exact length; few
 // deletions of an example ever have weight). The free intercept is held by a

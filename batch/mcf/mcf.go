@@ -14,21 +14,17 @@ import (
 // 3.2), or the bound on the expected logistic loss that Jensen's inequality
 // makes of it (section 3.3),
 //
-
 //	J(w) = (1/2) w'Rw + kappa sum m_n outer(h_n),
 //	h_n = log E exp(-y_n f~_n) = -y_n b + sum_d psi(w_d, x_nd),
 //
-
 // outer(h) = exp(h) or log(1 + exp(h)). psi is the logarithm of the noise's
 // moment generating function, so that no product ever overflows:
 //
-
 //	dropout   log(q + (1-q) exp(-y w x/(1-q)))
 //	Poisson   x (exp(-y w) - 1)
 //	Gaussian  -y w x + s^2 w^2/2, for absent features too
 //	Laplace   -y w x - log(1 - b^2 w^2), for absent features too
 //
-
 // h_n is convex in w, hence J is. Laplace noise has a moment generating function for
 // |w| < 1/b only: beyond, J is +Inf, and no weight gets there.
 type Objective struct {

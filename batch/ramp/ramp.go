@@ -16,10 +16,8 @@ import (
 // 2006), a comparator of Ding & Vishwanathan 2010: the hinge loss cut off at
 // ell - s, so that an example further off than y f = s costs no more,
 //
-
 //	J(w) = (1/2)(w-c)'R(w-c) + kappa sum m_n min(h_n, ell - s),
 //
-
 // h_n the hinge or, under noise, an expected hinge loss: the minimum being
 // concave, min(E h, ell - s) >= E min(h, ell - s). J is not convex. Solve descends
 // by majorising: examples beyond the cut are taken for the constant they cost

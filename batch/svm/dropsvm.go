@@ -20,7 +20,6 @@ import (
 // Column i of K loses each entry with probability 1 - Keep in each of Epochs
 // rounds; what was lost, Khat_j, is penalized by
 //
-
 // 2 Q gamma'M gamma,  M = 1/Epochs sum_j Khat_j Khat_j'.
 type DropSVM struct {
 	Q    float64 // strength, >= 0
@@ -143,10 +142,8 @@ func (d *DropKernel) Expansion(beta []float64) []float64 {
 
 // Square is the square-loss form: it minimizes
 //
-
 //	sum s_n (y_n - f_n)^2 + ridge gamma'K gamma + 2q gamma'M gamma,
 //
-
 // whose solution is gamma = (K S K + ridge K + 2q M)^-1 K S (y - b): with a ridge of 0 Tran's
 // equation 58, and without a penalty on samples kernel ridge regression, his equation 38,
 // gamma = (K + ridge S^-1)^-1 (y - b). s are importance weights, nil for ones. With an

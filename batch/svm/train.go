@@ -62,17 +62,14 @@ type Fit struct {
 // Tol, Threads and Progress (once for every problem solved). In the notation of
 // Chen et al.
 //
-
 //	J(w) = l2 |w|^2 + kappa sum m_n max(0, ell - y_n f_n),
 //
-
 // w in the feature space of the kernel (of Kbar for DropSVM), l2 = 1 and
 // kappa = 2c, or L2 and 1. Its dual is a batch.DualProblem with
 // C_n = kappa m_n/(2 l2), J = 2 l2 times its primal. Of the square
 // loss kappa = c: J = l2 (2q gamma'M gamma) + kappa sum m_n (y_n - f_n)^2, and l2 |w|^2
 // with Ridge.
 //
-
 // One-against-one solves every pair on its own examples, K, M and all.
 func Train(ctx context.Context, d *batch.Data, c batch.Config, k Config) (*Fit, error) {
 	begin := time.Now()

@@ -18,7 +18,6 @@ import (
 // hash. So it depends on which events there were and on nothing else, neither
 // their order nor restarts; every event has the same chance, held-out ones too.
 //
-
 // It takes up at most limit bytes, but for their slices: where the events are too large for that
 // those of the largest hashes go, as they do where there are too many, and a single one of more
 // than a sixteenth is not kept.

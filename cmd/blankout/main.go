@@ -1,7 +1,6 @@
 // Command blankout learns linear classifiers from a Kafka topic, event by
 // event, so that they keep working when features go missing.
 //
-
 // Start with blankout demo; docs/manual.md is the manual and blankout help
 // lists the commands.
 package main

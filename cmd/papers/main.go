@@ -1,7 +1,6 @@
 // Command papers makes the tables and figures of the papers that blankout builds on again,
 // on real data, and says of each claim whether it is reproduced.
 //
-
 // go run ./cmd/papers --list
 // go run ./cmd/papers quadratic-penalty --quick -o penalty
 package main

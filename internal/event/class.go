@@ -13,11 +13,9 @@ import (
 // Class returns the class of a label, adding it if the Schema may still grow.
 // ok is false for a label that is not a class.
 //
-
 // A class is named by its text as first seen. Other texts are other classes, except for the
 // spellings of -1, 0 and 1 (SameLabel), of which Joined holds the first.
 //
-
 // Of two classes the second is the positive one: a first label that is the larger of its usual
 // pair (1 of -1/1 or 0/1, true) therefore takes the second place and leaves the first for the
 // one to come, named "" until then.

@@ -16,7 +16,6 @@ import (
 // the order of their first appearance, until it is full. Like the Schema it belongs
 // to the decoder's goroutine, others take a View. A nil *Names keeps nothing.
 //
-
 // The column of a name is the low bits of its hash, so names that met in one
 // column are found by comparing hashes; two names of one 64-bit hash count as
 // one.

@@ -15,7 +15,6 @@ import (
 // which fields there are, and the classes. It belongs to every model: an event
 // decoded under another Schema would be scored with other weights.
 //
-
 // Fields, Classes and Names grow in the order of appearance. A Schema belongs to one
 // goroutine, the decoder's. That one takes a View for everybody else: a Batch has the
 // View of what was known when it had been decoded.

@@ -3,10 +3,8 @@
 // nothing; with it, the environment variable BLANKOUT_FAILPOINTS says what
 // happens where:
 //
-
 //	BLANKOUT_FAILPOINTS=checkpoint.rename=kill@3,run.commit=error@2
 //
-
 // kills the process on the third arrival at checkpoint.rename, and makes the
 // second arrival at run.commit return an error. Without @n every arrival counts.
 // The actions are kill, error, panic, slow, which takes a quarter of a second, and

@@ -18,7 +18,6 @@ import (
 // over support vectors x_j. It is a model.Model. In a file of
 // kind "kernel" it is these blocks, little-endian:
 //
-
 // model                   JSON: the Head of a model, and the kernel
 // support/columns         uint32 by compact column: the Schema's column
 // support/ends            uint32 by support vector: the end of its entries

@@ -7,10 +7,8 @@ import "math"
 // Erf is the probit loss of Ding & Vishwanathan 2010 (section 5), 1 - erf(2 y f),
 // expected over f~ ~ N(f, v):
 //
-
 //	1 - erf(u),  u = 2 y f/sqrt(1 + 8 v).
 //
-
 // It lies between 0 and 2 and is not convex: an example on the wrong side costs hardly
 // more the farther off it is, so that wrong labels lose their pull. There noise lowers
 // it: dv is negative where y f is. (Probit, -log Phi(y f), is another loss.)

@@ -3,11 +3,9 @@ package loss
 // This file holds the complementary error function. The coefficients and the form of the tail are those of FreeBSD's
 // s_erf.c, which came with this notice:
 //
-
 // ====================================================
 // Copyright (C) 1993 by Sun Microsystems, Inc. All rights reserved.
 //
-
 // Developed at SunPro, a Sun Microsystems, Inc. business.
 // Permission to use, copy, modify, and distribute this
 // software is freely granted, provided that this notice

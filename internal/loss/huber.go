@@ -10,11 +10,9 @@ import (
 // Huber is the loss of Huber (1964), m^2/2 for |m| <= D and D |m| - D^2/2 beyond, m = y - f,
 // expected over f~ ~ N(f, v). With s = sqrt(v), a = (-D - m)/s and b = (D - m)/s
 //
-
 //	d/dm = m (Phi(b) - Phi(a)) + s (phi(a) - phi(b)) + D Phi(-b) - D Phi(a),
 //	d/dv = (Phi(b) - Phi(a))/2,
 //
-
 // and the value is the parts of the parabola and of the two lines, each expected where
 // it holds.
 type Huber struct{ D float64 }

@@ -117,10 +117,8 @@ func Softplus(u float64) float64 { return max(u, 0) + Log1p(Exp(-math.Abs(u))) }
 
 // Log1p returns log(1+z) for z in [0, 1] in two thirds of the time of math.Log1p, as
 //
-
 //	2 atanh(s) = 2 s + s^3 P(s^2),  s = z/(2+z).
 //
-
 // P interpolates at Chebyshev's nodes of [0, 1/9], to a relative error of 5e-18 of the whole.
 func Log1p(z float64) float64 {
 	s := z / (2 + z)

@@ -15,7 +15,6 @@ import (
 // of the target y, the score f = w.x and the variance v = w'Vw of the noisy
 // score. From its derivatives everything else follows:
 //
-
 // gradient        df x + 2 dv V w
 // Hessian         ff x x' + 2 fv (x (Vw)' + (Vw) x') + 4 vv (Vw)(Vw)' + 2 dv V
 // IRLS weight     gamma = 2 dv, working response gamma f - df
@@ -64,10 +63,8 @@ type Facts struct {
 	Margin float64
 	// Cost is the factor kappa/c that the loss carries in the batch objective
 	//
-
 	//	J(w) = |w|^2 + kappa sum_n loss(y_n, f_n, v_n)
 	//
-
 	// for the cost c of Chen et al. 2014: 2 for the hinge and 1 for the others.
 	Cost float64
 	// Clean is the same loss at v = 0 in another form, for solvers to use without

@@ -21,11 +21,9 @@ var logisticT2 = func() (t2 [8]float64) {
 
 // logisticTermsGo returns for u and v, with s_i = sqrt(t_i^2 + v), the sums
 //
-
 //	sum p_i (u Phi(u/s_i) + s_i phi(u/s_i)),  sum p_i Phi(u/s_i),
 //	sum p_i phi(u/s_i)/(2 s_i)
 //
-
 // of the loss and its derivatives by u and v. Phi comes from phi by a rational
 // approximation of their ratio (Hart 1968, no. 5666, as given by West 2005); with
 // it one exponential serves for both. Their absolute error is below 1e-12.

@@ -17,13 +17,10 @@ import (
 // others but for GroupDropout (Chen et al. 2014, section 2; van der Maaten et al. 2013,
 // table 1). The intercept is never noisy. Silent is the exception to all of this.
 //
-
 // The variance of a feature is a quadratic in x for every noise here,
 //
-
 //	Var[x~ | x] = c0 + c1 x + c2 x^2,
 //
-
 // and c0, the part that acts on absent features too, is handled as an L2 term
 // c0 |w|^2 in the score's variance, never by filling in the zeros.
 type Noise interface {
@@ -67,22 +64,17 @@ func (n Dropout) String() string { return "dropout:" + formatLevel(n.Q) }
 // for which features are a group; the product of features of two groups dies with either of
 // them, and what is left of it is scaled for both.
 //
-
 // With r = Q/(1-Q), r_g = Groups/(1-Groups) and the sums s_g over the features of a group
 // of w_d x_d, a score has the variance
 //
-
 //	v = sum_g [ r_g s_g^2 + (1 + r_g) r sum_{d in g} w_d^2 x_d^2 ],
 //
-
 // if there are no products of two groups: those of the pair c = {a, b} of groups have a
 // sum s_c of their own, and
 //
-
 //	v = sum_g r_g (s_g + sum_{c with g} s_c)^2 + sum_c r_a r_b s_c^2
 //	  + r sum_d w_d^2 x_d^2 prod_{g of d} (1 + r_g).
 //
-
 // The variance of a single feature alone, which Coefficients states, is therefore not
 // all: the features of a group vary together. Code that adds variances up by feature
 // must ask for a GroupDropout and treat it or refuse it.

@@ -11,10 +11,8 @@ import (
 // 1978), T m where m = y - f is positive and (1 - T) |m| where it is negative. Expected
 // over f~ ~ N(f, v) it is
 //
-
 //	E max(0, m~) - (1 - T) m = m Phi(m/s) + s phi(m/s) - (1 - T) m,  s = sqrt(v).
 //
-
 // At v = 0 the slope at the kink is taken as the mean of the two sides.
 type Quantile struct{ T float64 }
 
@@ -51,7 +49,6 @@ func (l Quantile) check() error {
 
 // Absolute is E |y - f~| for f~ ~ N(f, v), twice the Quantile of one half:
 //
-
 // s (2 phi(z) + z (2 Phi(z) - 1)),  z = (y - f)/s.
 type Absolute struct{}
 

@@ -2,10 +2,8 @@ package loss
 
 // SquaredHinge is E max(0, z~)^2 for z~ ~ N(z, v), z = Ell - y f: with s = sqrt(v)
 //
-
 //	(z^2 + v) Phi(z/s) + z s phi(z/s),  d/dz = 2 (z Phi + s phi),  d/dv = Phi.
 //
-
 // At v = 0 it is the loss of the support vector machine that LIBLINEAR calls L2-loss.
 type SquaredHinge struct{ Ell float64 }
 

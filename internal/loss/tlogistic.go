@@ -11,21 +11,16 @@ import (
 // -log_t-like and not convex: past a point a wrong label costs hardly more the
 // further it is off, so that mislabeled events lose their pull. With
 //
-
 //	exp_t(x) = max(1 + (1-t) x, 0)^(1/(1-t)),  1 < t < 2,
 //	exp_t(u/2 - g(u)) + exp_t(-u/2 - g(u)) = 1,
 //
-
 // it is log(l)/(t-1) with l = 1 + (t-1)(g(f) - y f/2), the logistic loss at t -> 1.
 //
-
 // Noise enters in the way of [LogisticChen]: g is convex, even and concave as a
 // function of f^2, so E g(f~) <= g(sqrt(f^2 + v)), and the logarithm is concave:
 //
-
 //	E log(l)/(t-1) <= log(1 + (t-1)(g(s) - y f/2))/(t-1),  s = sqrt(f^2 + v).
 //
-
 // The bound is exact at v = 0 and keeps the quadratic majoriser: dv >= 0
 // everywhere. Make one with [NewTLogistic].
 type TLogistic struct {

@@ -6,10 +6,8 @@ import "iter"
 
 // Column is what the values x of one column add to the scores of a Linear: output k gains
 //
-
 //	Weights[k] z,  z = (t - Center)/Scale,  t = x, or asinh(x/Unit) if Unit is not 0,
 //
-
 // with +-Beyond in place of z where z lies beyond +-Clip, and nothing where Scale is
 // 0, as of a column that was always the same number. This is the form in which
 // weights leave the program: every export is made of it.

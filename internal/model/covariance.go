@@ -171,10 +171,8 @@ func (p Parts) Places(part byte, at []int) []int {
 // Fill is how the missing columns m of an event follow from the observed ones o. Their
 // expectation, were the values normal, is
 //
-
 //	mu_m + B'(x_o - mu_o),  B = C_oo^-1 C_om,
 //
-
 // and their covariance R = C_mm - C_mo B. With the inverse P of C, and u for all that is
 // not observed, the same is B' = -P_uu^-1 P_uo and R = P_uu^-1, of both the part of m.
 // Either needs one matrix to be factorized: the smaller one is.
@@ -252,10 +250,8 @@ func (f *Fill) factorize(matrix []float64, places []int) (positive bool) {
 // ones stand for the missing ones as well: given what is observed, the expectation of
 // the sum of w x over both is
 //
-
 //	sum (w_o + extra_o) x_o + shift,
 //
-
 // and its variance w_m' R w_m. extra is 0 for columns that are not observed.
 func (f *Fill) Repair(w, extra []float64) (shift, variance float64) {
 	clear(extra)

@@ -20,7 +20,6 @@ import (
 // column of its own, beside the one that it is a function of, whose value it takes as the
 // event has it, before the Scaler. For any value two hats at most are not 0.
 //
-
 // A number and its hats die together under any noise: they are one feature.
 // Curves are immutable.
 type Curves struct {

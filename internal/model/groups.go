@@ -20,7 +20,6 @@ import (
 // of the anonymous field is as Schema.ColumnGroups says, without them the anonymous
 // field as a whole.
 //
-
 // Units are numbered from 0 in the order in which Of meets them, so that an array holds
 // what belongs to each. A Grouping follows its Schema as it grows and belongs to one
 // goroutine.

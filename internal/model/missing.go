@@ -117,13 +117,11 @@ func EveryRange(rule MissingPolicy) (r MissingPolicies) {
 // score then is. It is the one place that decides this, for learning,
 // forecasts, validations and predictions alike.
 //
-
 // A field is known to be missing where it is null, or where it is a named field
 // that is left out, unless that is what it usually is. In bags of words and in the
 // sparse text formats what is left out is not said, or 0: that is never missing, but
 // where the Schema says that columns go missing (event.AbsentMissing).
 //
-
 // The nil Missing, of models whose file says nothing, takes every null as missing
 // and nothing else, and scores as is. A Missing is immutable.
 type Missing struct {

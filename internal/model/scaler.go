@@ -18,7 +18,6 @@ import (
 // alone. A standardized value is bounded, see Clip, so that one wild reading cannot
 // throw the weights.
 //
-
 // The running statistics of a column are ScalerWidth values of its row, from
 // Layout.Stats on, so they travel with the model. Their places are StatCount to
 // StatInverse. The center and scale in force trail the mean and deviation: they
@@ -237,10 +236,8 @@ func (s *Scaler) Standardization(stats []float64) Standardization {
 // When that renews the center mu and scale s in force it returns the ratio s'/s
 // and the shift (mu'-mu)/s. The score w (x-mu)/s + b stays what it was if then
 //
-
 //	b += w shift  and  w *= ratio;
 //
-
 // nothing moved when ratio is 1 and shift 0. A wild reading is counted as Clip has
 // it, and the weights then stay as they are.
 func (s *Scaler) Observe(stats []float64, x, z float64) (ratio, shift float64) {
@@ -330,7 +327,6 @@ func Watched(stats []float64, n float64) bool { return n >= stats[statWatched] }
 // largest |x| seen, or left alone while that is at most 1. It returns the ratio
 // s'/s as Observe does.
 //
-
 // The scale at most doubles at a time, and not for a wild reading, which lies beyond
 // ScalerClip times the scale, unless such readings last. Where later ones show that
 // the scale is more than ScalerClip times too large it becomes the largest of them,

@@ -3,7 +3,6 @@
 // (served/kafka). A prediction asks nothing of a server; [Follow] keeps up with a learner
 // that goes on. Without those packages no client of Kafka becomes part of your program.
 //
-
 // m, err := served.Open(ctx, "http://127.0.0.1:8642", served.Options{})
 // p, err := m.Predict([]byte(`{"words": ["a", "fine", "day"]}`), 0)
 package served

@@ -3,13 +3,10 @@
 // learning rates side by side. It keeps no matrix of its columns, so it has room for hats where
 // the numbers are many.
 //
-
 // At learning rate r the score of output k is the base score b_k and a correction,
 //
-
 //	f_rk = b_k + w_rk'z,  z = (1, x).
 //
-
 // A step is that of rules "adagrad" with proximal steps, against the loss that dropout of the
 // strength q/(1-q) leaves. A number and its hats count as features that die one by one.
 package additive

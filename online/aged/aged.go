@@ -1,13 +1,11 @@
 // Package aged measures what answers lose with the age of the weights that give them.
 //
-
 // Progressive measures are those of weights that have learned every event but the one at hand.
 // Readers of exports and of snapshots have older weights. A learner therefore freezes its model now
 // and then, and has labeled events that come about 100, 1,000 and 10,000 events later answered by it.
 // What the weights of the moment lose at the same events is summed beside, so that both can be compared
 // event by event. The sums are of the whole stream, none fades.
 //
-
 // Everything depends on the numbers of events and of their features, and is part of the state: threads,
 // clocks and restarts change nothing. The package knows frozen models, not how one is made.
 package aged

@@ -1,27 +1,22 @@
 // Package cover finds how much an answer must leave open to hold the truth as often as was asked for.
 //
-
 // An answer has a score: of classes -log p of the event's own class, of numbers how many deviations the
 // label is off. A set of classes, or an interval, is all whose score is at most a limit; of classes the most
 // probable one besides. For each range of what an event lacks the limit is the quantile of the level 1-α
 // of the scores so far, where older ones fade, and α follows the sets that were told (adaptive
 // conformal inference; Gibbs & Candes 2021):
 //
-
 //	α <- α + γ (a - miss),  a = 1 - coverage,  miss = 1 if the truth was not in the set, else 0.
 //
-
 // Whatever the scores are, at most a T + (a + γ)/γ of T truths, and a few for the limit to follow, are
 // missed; and fewer by at most 1/γ where smaller sets could have been told. The set of the most
 // probable class alone cannot be made smaller: where it holds the truth, α stays.
 //
-
 // Each class has a threshold and an α of its own (Mondrian conformal prediction; Vovk 2012): the
 // quantile of the scores of its own events, to which borrowed scores of the range's common histogram
 // are added. A class of few events has nearly the common threshold. The bounds above hold for the events of
 // each class alone.
 //
-
 // The package knows scores and answers, no weights and no events.
 package cover
 

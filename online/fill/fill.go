@@ -21,7 +21,6 @@ import (
 // these now and then, so that what is worked out for a pattern of missing columns can be
 // kept. Everything is counted in events, and nothing depends on what is kept.
 //
-
 // A value that is null, left out or wild counts with what the Covariance in force expects
 // of it given the others, and with the variance of that. Later events
 // weigh more: the sums remember covarianceMemory gathered events, or what the

@@ -71,7 +71,6 @@ func (p *covariance) leverage(z []float64, first int) (h float64) {
 // update makes P that of A + a z z', z being that of the latest leverage h, writes the P z of
 // before to gain and returns 1 + a h, which must be above 0:
 //
-
 // P <- P - a/(1 + a h) P z z'P.
 func (p *covariance) update(a float64, gain []float64) (alpha float64) {
 	alpha = 1

@@ -21,27 +21,20 @@ type Groups struct {
 
 // deaths is what noise of groups has added to A, and is still to be taken up.
 //
-
 // With r = Settings.Groups, B_g the base's part of a group and m_g what z has of it (of one output the base's place
 // holds B_g), the score of output k has the variance
 //
-
 //	v_k = r sum_g t_gk^2,  t_gk = B_gk + u_k'm_g,
 //
-
 // so that an event adds
 //
-
 //	A += S_g,  S_g = 2 dv r m_g m_g',  u_k -= A^-1 c_gk,  c_gk = 2 dv_k r t_gk m_g
 //
-
 // for each group, dv being the largest of the outputs'. Both are summed up, by group. In turn a group's sum
 // is taken as L L', and one column l of L is taken up at an event:
 //
-
 //	A += l l',  u_k -= A^-1 l (l'u_k - w_k),
 //
-
 // w_k being what l'u_k has at the least of the quadratic (L^-1 c_gk is its slope there).
 type deaths struct {
 	blocks []block

@@ -2,31 +2,24 @@
 // least squares over few dense columns, with forgetting along the direction of each event. It
 // keeps a matrix of the columns, so it is for numbers and hats, not for words.
 //
-
 // For output k the expert's score is the base score b_k and a correction,
 //
-
 //	f_k = b_k + u_k'z,  z = (1, b, x) with one output, z = (1, x) with more,
 //
-
 // so its weights are the base learner's times [Weights.Base] plus its own: still one weight a
 // column. An event adds to the curvature A, which begins at the ridge, and moves the weights by
 //
-
 //	A += (r - phi/h) z z',  u_k -= df_k A^-1 z,
 //	h = z'A^-1 z,  phi = min(d (1 - 2^(-1/H)) min(1, 4 r), 1/2),
 //
-
 // where df is the loss's derivative, r its curvature, the largest of the outputs', d the number of
 // variables in z and H the half-life. So only what the event tells about is forgotten, and A keeps
 // what it knows of other directions; a direction that has one event of d loses half in H events.
 // Under dropout, of the strength s = q/(1-q), the loss is that of the noisy score, and an event
 // adds
 //
-
 //	A += V,  u_k -= A^-1 V u_k,  V = 2 s dv diag(x^2),
 //
-
 // dv being its largest derivative by the variance: V is summed up, and one column of the sum is taken
 // up at each event, in turn. What is kept is A^-1 as factors, see covariance. All sums run in
 // a fixed order.

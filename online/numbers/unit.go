@@ -15,7 +15,6 @@ import (
 // what the stream counts in: real targets as deviations from a center, (y - center)/scale,
 // counts as multiples of scale. What is published is given back in the target's own unit.
 //
-
 // While there are fewer than targetWarmup targets, the median of all of them and a robust measure of their spread
 // make the unit (see spread); then the running mean and deviation (of counts: the mean), which decay. A target far outside
 // counts as if it were at the bounds. The unit moves seldom, for all weights must then move along: when the

@@ -13,7 +13,6 @@ import (
 // adaptation tunes two things while learning, by what would have been better for the
 // next event: which weights are published, and the learning rate.
 //
-
 // The average is published or, where the world has moved and left it behind, the iterate.
 // Before an event is learned it is known which of the two would have had the lower expected
 // loss, each with its own variance under the noise. The sum of the differences since the
@@ -24,11 +23,9 @@ import (
 // with no other. The iterate alone is better only where its noise costs less than the
 // average's lag, and then the stream has moved for good.
 //
-
 // Where the average is the better one beyond any doubt, the stream stands still:
 // there the average reaches back farther, and the steps are a little shorter.
 //
-
 // The average lags behind the latest steps, so df (a - f) also says whether
 // larger steps would have been better: where it stays positive, going back
 // towards the average hurts, and the rate rises. This is a hypergradient

@@ -7,24 +7,18 @@ import "blankout/internal/coder"
 // average keeps the average of a level's iterates lazily, so that an event costs only
 // its own features.
 //
-
 // The average after step t is a_t = (1 - beta_t) a_{t-1} + beta_t w_t. With
 // e = a - w and a step w_t = w_{t-1} + delta_t this is
 //
-
 //	e_t = (1 - beta_t) (e_{t-1} - delta_t),
 //
-
 // so with g_t = prod_{i<=t} (1 - beta_i) and e_t = g_t u_t
 //
-
 //	u_t = u_{t-1} - delta_t / g_{t-1},
 //
-
 // which changes only where delta is not zero. Rows keep u, the lag, and
 // a = w + g u.
 //
-
 // beta_t = (1+p)/(t+1+p) makes it the average over the stream with weights that
 // grow as t^p (Shamir & Zhang 2013): no length of the stream is needed, and it
 // reaches back over a share 1/(1+p) of it, or of what came since a restart. In a

@@ -12,7 +12,6 @@ import (
 // what is added grows. An addition counts Growth times, and the metric in force is the
 // stored one divided by Growth.
 //
-
 // The clock is the latest event time. A time that is ahead of it by more than a step
 // counts only if the event before was so far ahead as well, and then for one step:
 // one far-future time neither ages the metric nor stops the clock. If all of many

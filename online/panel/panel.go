@@ -3,7 +3,6 @@
 // several rates (package additive). The mixture is linear: its weights are the base learner's times
 // [Panel.Base] plus [Panel.Weights].
 //
-
 // An expert that has no room for the columns sleeps: the others have its share.
 package panel
 

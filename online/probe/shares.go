@@ -11,11 +11,9 @@ import (
 
 // Shares are the shares of a score that N answers have. After an event with the losses l_i
 //
-
 //	share_i <- share_i exp(-min(most, l_i - least)/2), normalized,
 //	share_i <- (1 - s) share_i + s prior_i
 //
-
 // (fixed share; Herbster & Warmuth 1998). How fast an answer may come back, s, is learned: there
 // are shares for each of several s, which are mixed in turn by how well they have done (Monteleoni
 // & Jaakkola 2003).

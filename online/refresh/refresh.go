@@ -17,27 +17,22 @@ import (
 // Refresh solves the latest events exactly against a quadratic summary of
 // everything before them: every size events the iterate becomes
 //
-
 //	argmin sum_{n in window} loss_n(w) + 1/2 (w - c)' D (w - c),
 //	D = R + sum_{before the window} 2 dv (x^2 + Var[x~]),
 //
-
 // R being the ridge of the objective. It is the proximal step of dropout descent
 // with the loss kept exact instead of linearized (docs/mathematics.md). D's sums
 // are a further value of a row for each level and output, after the rule's own.
 // Only columns that occur in the window take part. Under silent noise an event counts
 // once for each rate, see batch.Expected, and so does its part of D.
 //
-
 // The window is the size events since the last refresh, and c then the iterate; or
 // it slides: it holds the latest reach events, a multiple of size, of which the
 // oldest leave it after every refresh. They are expanded to second order at
 // the solution w, with h the sums they add to D and g their gradient,
 //
-
 //	c <- (D c + h w - g)/(D + h),  D <- D + h,
 //
-
 // by coordinate; c is one more value of a row. If all leave at once that is c = w.
 type Refresh struct {
 	Settings

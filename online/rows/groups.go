@@ -15,37 +15,28 @@ import (
 // unit is a group, or a pair of groups whose product of features dies with either, see
 // model.Grouping. With the sums
 //
-
 //	F_g = s_g + sum_{c with g} s_c  of a group,  F_c = s_c  of a pair c = {a, b}
 //
-
 // of w_d x_d, a score has the variance
 //
-
 //	v = sum_g r_g F_g^2 + sum_c r_g^2 F_c^2 + sum_d own_d w_d^2 x_d^2,
 //
-
 // whose gradient is
 //
-
 //	dv/dw_d = 2 x_d (r_g F_g) + 2 own_d w_d x_d^2                       in a group,
 //	dv/dw_d = 2 x_d (r_g F_a + r_g F_b + r_g^2 F_c) + 2 own_d w_d x_d^2  in a pair.
 //
-
 // The first term is one more part of df, the same for all features of a unit: rules step
 // over the features unit by unit, in segments. A feature that is alone in its group needs
 // no sum: its variance is that of a dropout of its own, and neighbors of this kind share
 // a segment. A bank has the rates r_g and own of each level; a level without noise of
 // groups has the rate 0.
 //
-
 // A number that has a curve is one feature, of several columns. It is a unit of its own,
 // with the sum s of its w_d x_d, that is part of its group's F_g, and
 //
-
 //	v = … + r (1 + r_g) s^2,  dv/dw_d = 2 x_d (r_g F_g + r (1 + r_g) s).
 //
-
 // Where groups have rates of their own (loss.GroupDropout.Rates, one level without noise
 // of single features) a pair counts for r_a r_b, own is 0, and every feature is in a unit
 // that has a sum.

@@ -5,7 +5,6 @@ package rows
 // bit; kernel_amd64.s does the same in the same order with four or eight outputs at a time.
 // Where a product is added the sum is rounded once, as math.FMA says on every machine.
 //
-
 // All take the rows of an event, or a run of them, of which the values by level and output
 // begin at index at: first n weights w[k], then n of the preconditioner m[k], then n lags
 // u[k]; how many of the n are in use is the length of f, q or df. A row is at least so long:
@@ -16,10 +15,8 @@ import "math"
 
 // Sum adds the features of an event to the sums of the outputs:
 //
-
 //	f[k] += x w[k],  lag[k] += x u[k],  q[k] += basis w[k]^2
 //
-
 // for every row. f, lag and q are of equal length. With n = 0, of rows that are weights
 // alone, lag becomes what f does.
 func Sum(rows [][]float64, at, n int, x, basis, f, lag, q []float64) {
@@ -96,12 +93,10 @@ func sumAveragesGo(rows [][]float64, at, n int, basis, c, q []float64) {
 
 // AdagradStep makes the step of AdaGrad: for every row and output
 //
-
 //	g = df[k] x + (shrink[k] basis + ridge) w[k],  m[k] += g^2,
 //	delta = minusEta[k] g / (sqrt(start + m[k]) + eps),
 //	w[k] += delta,  u[k] -= delta inverse[k].
 //
-
 // rates holds the n of minusEta and behind them the n of inverse.
 func AdagradStep(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rates []float64, c *AdagradConstants) {
 	if !hasAVX2 || len(df) < 2 || len(rows) == 0 {
@@ -189,10 +184,8 @@ func (u *Fused) outOf(from, count int) []float64 {
 // Gradients finds the g of AdagradStep of rows from the given one of the step on, and adds to kappa[k], for every
 // row,
 //
-
 //	x^2 / (sqrt(start + m[k] + g^2) + eps),
 //
-
 // which has the denominator of the step.
 func (u *Fused) Gradients(from int, rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *AdagradConstants) {
 	if len(rows) == 0 {

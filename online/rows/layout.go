@@ -4,7 +4,6 @@
 // the sums over features that die together (Groups). It keeps nothing from one event to
 // the next, but for room.
 //
-
 // What is "by level and output" has n values, outputs for each noise level, that of level
 // v and output k at index v outputs + k.
 package rows
@@ -13,15 +12,12 @@ import "blankout/internal/model"
 
 // Layout says where the parts of a feature's row are:
 //
-
 //	[Scaler's statistics] [weights] [preconditioner] [lags] [the rule's own] [refresh]
 //
-
 // Every part but the first has one value for each level and output. An event thus fetches
 // everything about a feature at once, and the loops over levels and outputs are one loop
 // over contiguous memory.
 //
-
 // The preconditioner is what a rule divides its steps by, such as AdaGrad's sums of
 // squared gradients. The lag is the published average of the iterates less the iterate, up
 // to a factor of the level: average = w + c lag.

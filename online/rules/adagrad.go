@@ -12,25 +12,20 @@ import (
 // adagrad divides each coordinate's step by the root of the sum of its squared
 // gradients, this one included (Duchi, Hazan & Singer 2011):
 //
-
 //	G += g^2,  w -= eta g / (sqrt(start + G) + eps).
 //
-
 // An event's step is proximal (implicit updates, Kulis & Bartlett 2010): it goes
 // to where the loss and the distance in the preconditioner are least together. Along
 // the step every unit of -df moves the score by
 //
-
 //	kappa = eta sum x^2/(sqrt(start + G) + eps),
 //
-
 // so the rates are multiplied by the share a of df for which a df is the
 // derivative at f - a df kappa. That is far from 1 where an event has many
 // features that are new, as texts have: there the plain step overshoots. With
 // several outputs, which all share a row, it is left out but for young steps (rows.Step):
 // the sums would cost as much as the step.
 //
-
 // A row that counts c_i times, see rows.Step, adds c_i g^2 to its G, and its rate is multiplied
 // by a' + (c_i - 1) a: a is the share where kappa is that of an event whose rows count so,
 // a' where every row counts once. With a alone the columns that count often would shorten

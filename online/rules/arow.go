@@ -5,10 +5,8 @@ import "blankout/online/rows"
 // arow is AROW with a diagonal covariance s (Crammer, Kulesza & Dredze 2009):
 // where the margin m = y f is below 1,
 //
-
 //	beta = 1/(sum s x^2 + r),  w += (1-m) beta y s x,  s -= beta (s x)^2.
 //
-
 // It sees clean features, has a loss of its own and no ridge; eta is its r, and
 // an event of importance i has r/i. The preconditioner is s.
 type arow struct{ plain }

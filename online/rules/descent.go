@@ -6,10 +6,8 @@ import "blankout/online/rows"
 // the mirror descent whose preconditioner is the noising penalty's Hessian as
 // gathered from the stream,
 //
-
 //	A = h0 + sum_{i<=t} curvature_i Var[x~_i],  w -= eta g / A,
 //
-
 // this event included; for dropout that is h0 + q/(1-q) H with H = sum 2 dL/dv x^2. With
 // the clean gradient, which is the rule of the paper, dL/dv is taken without noise, so that 2 dL/dv is
 // A”(f); with the noisy one it is the expectation of A” under the noise.

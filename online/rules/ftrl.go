@@ -11,11 +11,9 @@ import (
 // ftrl is FTRL-Proximal with per-coordinate rates and an L1 penalty (McMahan et
 // al. 2013, algorithm 1):
 //
-
 //	sigma = (sqrt(N + g^2) - sqrt(N))/eta,  z += g - sigma w,  N += g^2,
 //	w = 0 where |z| <= l1, else -(z - sign(z) l1)/((1 + sqrt(N))/eta + ridge),
 //
-
 // with the ridge of one pass. The intercept has neither penalty unless it is
 // "penalized", which gives it the ridge. The preconditioner is N; z is the rule's own
 // part of a row.

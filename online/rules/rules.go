@@ -12,7 +12,6 @@ import (
 // keeps what it needs in parts of the rows (see rows.Layout). An index j counts levels and
 // outputs.
 //
-
 // A rule that changes the weight at j by delta must subtract delta times Step.Inverse[j]
 // from its lag. It is not safe for concurrent use.
 type Rule interface {
@@ -20,10 +19,8 @@ type Rule interface {
 	Start(row []float64)
 	// Step updates the rows of s. The gradient of row i at index j is
 	//
-
 	//	DF[j] X[i] + (Shrink[j] Basis[i] + Ridge[i]) w,
 	//
-
 	// DF and Shrink being those of the segment that the row is in. They and MinusEta are
 	// made for one step: a rule may change them.
 	Step(s *rows.Step)

@@ -12,10 +12,8 @@ import (
 // overshoot a loss of curvature at most 1, or h, that of the expected loss at hand times
 // the importance, where that is more:
 //
-
 //	w -= min(eta/sqrt(t), 1/(max(1, h) E|x~|^2)) g,
 //
-
 // and where it would move the score by more than mostMove.
 // The ridge's part of a step takes no weight further than to 0.
 type sgd struct{ plain }

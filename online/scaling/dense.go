@@ -17,7 +17,6 @@ import (
 // ever after, unless they only say that they are present by a 1. It looks after 10, 20, 40, … events already, so that a stream of
 // readings is standardized almost from the start.
 //
-
 // Where events hold a tenth of all columns or more, as rows of a table do and texts do not, it also finds columns to be
 // divided by their deviation over all events, and not by their largest value, which would leave little of most readings:
 // those that vary and are present in six of ten events, or in one of 32 if their usual value is below a third of their

@@ -24,10 +24,8 @@ type Delta struct {
 	// Values holds Width values for each column: of a Full one the Learner's row, of a
 	// Shared one
 	//
-
 	//	[events] [flags] [mean, sum of squares] [center, 1/scale] [u] [ΔG],
 	//
-
 	// the events of the interval that held the column, the moments of its readings, what was
 	// in force where the column is centered or new or its scale has grown, and by level and output
 	// the change of the weight and of AdaGrad's sum.

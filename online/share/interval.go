@@ -16,40 +16,31 @@ import (
 // the fold of their deltas. Learning is cut into intervals. An interval begins where the
 // Learner equals the fold, and ends with a Delta.
 //
-
 // Let n_i be how many of the fold's t events had column i, and G_i AdaGrad's sum of it then.
 // e is how many events the Learner is to learn in an interval, R what all learn in that time,
 // divided by e. Alone, it would within an interval settle a column by about
 //
-
 //	a_i = 2 eta (sqrt(start + G_i (1 + e/t)) - sqrt(start + G_i)).
 //
-
 // What column i learns from an event stands for the events that others learn meanwhile:
 // it counts
 //
-
 //	c_i = 1 + (R-1) min(1, e n_i/t) / (1 + lambda m a_i)
 //
-
 // times in a step of the rule (see package rules), m being the features of an event: a column that
 // every learner meets in an interval counts up to R times, one that is rare once. With
 // several outputs c_i is at most sharedMost. The weights change by u_i in an interval, of which the share
 //
-
 //	alpha_i = k_i/(k_i + (R-1) e n_i/t)
 //
-
 // goes into the Delta, k_i being the events of the interval that held the column: the
 // mean over all learners where all have met it, the whole where no one else is likely to
 // have. A mean of learners none of which steps too far does not step too far; a sum may.
 // The change of G goes into it divided by c_i. R = 1 gives c = alpha = 1.
 //
-
 // Under a half-life of H events G fades between intervals, with the fold's events. It then
 // sums at most H/ln 2 of them, which stands for t in a_i.
 //
-
 // The levels of a bank share one c_i, found from the mean of their a_i.
 type Interval struct {
 	Settings

@@ -1,12 +1,10 @@
 // Package watch counts and measures what a Learner meets and what it answers. Nothing here
 // changes a weight or an answer.
 //
-
 // An event is shown twice. It is met as it came, before anything has been learned from it
 // ([Met]): the health of fields. It is told with what it was answered, before the step
 // ([Told]): measures, drift, mislabeled events.
 //
-
 // A [Watcher] is a file and a line in [New]: it owns what it counts, takes up events, merges,
 // codes its state and tells figures. The health of fields is one ([Fields]). It has four
 // measures of each field: its presence as its usual kind of value, new values, and the mean and

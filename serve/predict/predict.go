@@ -2,7 +2,6 @@
 // another: beside a learner, with the model it publishes, or in a process of its
 // own, with one that it follows.
 //
-
 // Every event gets its prediction at least once. How far it has got a [Predictor]
 // keeps with the brokers, as the committed offsets of a group, and it commits an
 // offset only when the predictions of all events before it are acknowledged.
@@ -87,7 +86,6 @@ func (c Config) Check() error {
 // and Offset name the event: a prediction that comes twice, after a crash, has
 // them twice.
 //
-
 // Where the topic does not take a prediction for its size, key and id are cut to 256
 // bytes, and the header truncated_key says how many the key had. If it still is too
 // large, Error says so in the place of the scores.

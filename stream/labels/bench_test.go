@@ -12,7 +12,6 @@ import (
 // BenchmarkJoin writes down b.N events of 200 bytes, of random ids, that all wait at the
 // same time, then has a label come for each of a thousand of them. How many wait decides:
 //
-
 // go test ./stream/labels -run '^$' -bench Join -benchtime 10000000x
 func BenchmarkJoin(b *testing.B) {
 	c := DefaultConfig()

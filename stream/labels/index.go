@@ -13,7 +13,6 @@ import (
 // their own, told apart by the entries. Entries that were let go leave their slots dead
 // until the table is made anew.
 //
-
 // A slot is 8 bytes, and .62 to .85 of the slots are in use: 9 to 13 bytes an id.
 type index struct {
 	slots []uint64

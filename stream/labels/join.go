@@ -22,7 +22,6 @@ import (
 // Join matches labels with events. Its methods are called with the records of a Merge,
 // in that order, by one goroutine. What it says depends on those records alone.
 //
-
 // An id goes through these states. Its event comes and waits. Its label comes, and the event is to be
 // learned. A further label within the wait that says something else corrects it: the
 // event is to be learned again with the new one; what was learned before is not taken

@@ -17,7 +17,6 @@ import (
 // Config.Default, or none; one whose wait is not over when the logs end is left out, and
 // remains pending. Records that cannot be used are passed on as they are.
 //
-
 // A Runner, which learns an event as soon as its first label comes, does not use it.
 type Joined struct {
 	merge  *Merge

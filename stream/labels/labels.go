@@ -1,6 +1,5 @@
 // Package labels joins events with labels that come later.
 //
-
 // Three parts do it. [Merge] is a Source that puts the records of the partitions of
 // events and labels into one order, which depends on the logs alone. [Join] is told of
 // each record in that order: an event waits, with its features and scores as they were

@@ -26,17 +26,14 @@ import (
 // says it is older than the one before counts as being as old as that. Nor does one record
 // put it forward, see lane.decide.
 //
-
 // Events and labels are decoded in this order too, so that fields and classes get their
 // numbers from the logs alone. What it fills states in Batch.Labels what it holds, and in
 // Example.Arrival when a record came.
 //
-
 // A partition that has been silent for Config.Idle is passed over until it has a record
 // again. What it has then counts as having come no earlier than what was passed on
 // meanwhile.
 //
-
 // A partition that is added while others are read takes part as soon as Added tells of it.
 // The order depends on the logs alone if its first record came after what was passed on by
 // then; else the records before that point go next, and the partition is counted as one
@@ -133,7 +130,6 @@ const neighbors = 16
 // not, the record is out of line and takes the time of the one before it. So one bad clock
 // among many producers, or one bad record, moves nothing.
 //
-
 // It returns false if it needs more neighbors than have been read. At the end of a
 // partition it does with those that there are. Without any it believes a record that is
 // ahead by no more than most.

@@ -30,19 +30,15 @@ import (
 // So the store can go back to any tick (the number of a record in the merged log) that a
 // checkpoint may need: it cuts off the entries of that tick and later.
 //
-
 // The log is cut into segments of two files. Heads have one size, so that the number of
 // an entry says where its head is. Bodies, what events are learned from, are in a file of
 // their own, which goes as soon as no event of the segment waits.
 //
-
 //	NUMBER.heads   the segment's head, then a head for each entry from that number on
 //	NUMBER.bodies  for each event: checksum, length, bytes, zeros up to a multiple of 8
 //
-
 // An index in memory maps the hash of an id to its newest entry.
 //
-
 // Errors name the file. A file that cannot be written, as on a full disk, loses nothing:
 // what was not written stays in memory, and the next flush writes it. Its methods may be
 // called from any goroutine, but only one may call those that change what waits.

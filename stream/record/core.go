@@ -20,7 +20,6 @@ import (
 // core is what the formats share: the fields, the names that go into the dictionary, and
 // the event being decoded, whose entries finish sorts and sums into the Example.
 //
-
 // The hash of a field is mix(XXH64(name) + seed), that of a value in it
 // mix(field's hash + XXH64(value)), that of a cross mix(3 a + b) of its two
 // hashes; the column is the low bits. A numeric field has the field's column, and no other
@@ -315,7 +314,6 @@ func (d *core) factorName(i int32) string {
 // Schema alone, so that a restart makes no difference: a field that has never
 // had a value is no field yet.
 //
-
 // A record can say null at thousands of places that mean the same fields, for a name
 // with dots stands for a nesting too. What is under a name is noted once, and so is each
 // field, whatever the record says.

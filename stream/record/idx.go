@@ -18,7 +18,6 @@ import (
 // a byte for each as the label. Pixel j of an image, row by row, has column j
 // (svmlight index j+1) and value byte/255; a black one is absent.
 //
-
 // offset  size  of either file
 // 0       2     0
 // 2       1     8: unsigned bytes

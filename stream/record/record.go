@@ -1,7 +1,6 @@
 // Package record makes events of records: of JSON, svmlight, VW text, CSV and the
 // images of an idx pair.
 //
-
 // Framing and decoding are apart. A [Scanner] cuts the text of a file into records; in
 // a topic the broker has done so. A [Decoder] knows one format and makes an Example of
 // a record, wherever it comes from. A record that cannot be used is data, not an
@@ -52,7 +51,6 @@ type Decoder interface {
 	// steady state, when fields and names are known, allocates nothing. Key, Value
 	// and Refused.Value borrow r's bytes. Decode leaves e.Fingerprint to the source.
 	//
-
 	// A record that cannot be used gets e.Refused and is no error. An error says
 	// that ctx ended while Decode waited for what it needs from elsewhere, as a
 	// schema from a registry: then r is not decoded, and a reader must hand it out
@@ -429,11 +427,9 @@ func (c Config) Regroup(s *event.Schema) {
 // ReadGroups reads groups from text, a line for each: its name, then its fields or, of a
 // sparse text format, its columns and ranges of them, apart by blanks or commas, as in
 //
-
 //	front 1-8,17
 //	engine rpm oil_pressure
 //
-
 // Empty lines and what follows a # are left out. The result is Config.Groups.
 func ReadGroups(r io.Reader) (map[string][]string, error) {
 	groups := map[string][]string{}

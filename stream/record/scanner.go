@@ -20,7 +20,6 @@ import (
 // the image; of such objects, of the object); blank lines, comments and a CSV header count
 // and are stepped over.
 //
-
 // Scan takes records from a buffer that Refill fills. A Scanner belongs to one goroutine.
 type Scanner struct {
 	Name string // of the file, for messages

@@ -13,14 +13,11 @@ import (
 
 // Svmlight is the Decoder of lines of the sparse text format of SVMlight and LIBSVM,
 //
-
 //	label index:value index:value ... # comment
 //
-
 // A pair qid:n is passed over. Indices usually ascend, and then go straight to
 // their columns; otherwise they are sorted, and values of one index summed.
 //
-
 // Lines whose features are columns may be decoded apart from each other, at the same
 // time: by DecodeFeatures of as many Forks, and then, in the order of the records, by
 // DecodeLabel of the Decoder itself, since classes come to be known in order.

@@ -12,10 +12,8 @@ import (
 
 // vwDecoder reads lines of the text format of Vowpal Wabbit,
 //
-
 //	[label [importance]] ['tag] |namespace[:scale] name[:value] ... |...
 //
-
 // A namespace is a field, a name in it the feature namespace=name; a bar and a
 // blank start the anonymous field. The tag is the event's key. A line without a
 // label is unlabeled.

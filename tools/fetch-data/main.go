@@ -1,16 +1,13 @@
 // Command fetch-data fetches public data sets and writes them in the layout that
 // go run ./cmd/papers NAME --data reads, a folder for each:
 //
-
 //	go run ./tools/fetch-data -o data            # every set
 //	go run ./tools/fetch-data -o data imdb subj  # these
 //
-
 // A set that is there already is left alone. What was downloaded stays in
 // data/.originals, so that a second run goes on where the first was stopped; a file
 // put there by hand, by its name in the list, need not be downloaded.
 //
-
 // The publishers give no checksums; look at the counts that are printed. Vocabularies
 // and drawn splits are this program's, so results differ a little from those in
 // docs/results.

@@ -1,9 +1,7 @@
 // Command groupsim has many members learn one model in a simulated network.
 //
-
 //	go run ./tools/groupsim -d FILE [-test FILE] [-members 1,8,32] [-interval 1000] …
 //
-
 // It deals the events of a file to the partitions of a simulated topic, and has members learn
 // them together, as a group of processes would: each learns intervals of its own partitions'
 // events and appends what it has learned to a log, of which all make the same model. The
@@ -11,7 +9,6 @@
 // network and the time are simulated. The members read all events as fast as they can, and
 // wait for the answer to one commit before the next.
 //
-
 // It says what the model is worth and what it takes: for each number of members and each
 // interval the errors in percent and the log-losses in nats, the bytes written, the events
 // learned again, and the simulated time. lost and twice count records, and are 0.

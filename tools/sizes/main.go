@@ -2,11 +2,9 @@
 // module that ./cmd/blankout is made of. With -shape it prints instead which structs have
 // more than 20 fields and which functions more than 100 lines.
 //
-
 //	go run ./tools/sizes
 //	go run ./tools/sizes -shape
 //
-
 // Code is lines that are neither blank nor a comment, of Go, assembly and the page; exported
 // counts the names of the top level; methods and fields are those of the widest type. What
 // is counted is built for linux/amd64 without cgo.

@@ -6,12 +6,10 @@ package kafka
 // A model is the blocks of a file (docs/checkpoint-format.md), cut into pieces
 // that fit a message:
 //
-
 //	key                  value
 //	piece/HASH           a piece of a block; HASH is the first half of its SHA-256 in hex
 //	manifest             the SHA-256, in hex, of what follows; a newline; JSON of manifest
 //
-
 // A piece is named by what it holds, so a piece that has not changed since the
 // model before is not written again, and no piece is ever written over. The
 // manifest comes last, and only after it the pieces that it no longer names are

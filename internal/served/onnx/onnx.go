@@ -31,19 +31,16 @@ func unsupported(format string, args ...any) error {
 
 // Encode returns the bytes of an ONNX model that scores, classifies and standardizes as m does.
 //
-
 // Inputs: of a model of columns by number one, "x", double, shape (n, columns), where 0 is left
 // out. Otherwise one for each field under its name, shape (n, 1): a number is double and NaN is
 // null, a truth value is 1 or 0 or NaN, a string is a string and "" is null. In the fields that
 // EmptyStrings names the empty string is a category, and null is another string. Missing features
 // are answered by the model's rule.
 //
-
 // Outputs: "score", double, shape (n, outputs); and "label", string, shape (n), and
 // "probabilities", double, shape (n, K) in the order of the classes; or where labels are numbers
 // "value", double, shape (n).
 //
-
 // The error is an *UnsupportedError that names what a graph cannot say.
 func Encode(m *served.Model) ([]byte, error) {
 	linear, err := sayable(m)

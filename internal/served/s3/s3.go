@@ -1,7 +1,6 @@
 // Package s3 hands models on by an object of an S3-compatible store: its Publisher
 // replaces the object, and the Opener has package client read and follow it.
 //
-
 // The object is a whole model, as a file is (docs/checkpoint-format.md). A writer gives the
 // entity tag of what it replaces, so that of two writers one is refused, and a reader the
 // tag of what it has, so that an unchanged model is not sent again. Both need a store that
