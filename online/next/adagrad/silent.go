@@ -54,6 +54,16 @@ func (e *Expert) takeSilent(in *encode.Input, of [][]float64) {
 	s.event.Take(&s.rows, in.Dead, units)
 }
 
+// beginSilent finds the gradients of the silent level, and whether its rate is raised.
+func (e *Expert) beginSilent(target []float64, weight float64) (raised bool) {
+	s, v := &e.step, len(e.levels)-1
+	lv, at := &e.levels[v], e.silent.event.First
+	copy(s.target[at:], target[:e.Outputs])
+	lv.Adapt(lv.Coefficient * e.silent.event.Begin(s.target[at:][:e.active], weight, s.value[at:]))
+	s.raised[v] = lv.Raise()
+	return s.raised[v] != 0
+}
+
 // stepSilent makes the step of the silent level, whose gradients have been found.
 func (e *Expert) stepSilent(weight float64) {
 	s, at := &e.step, e.silent.event.First

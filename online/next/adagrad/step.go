@@ -86,13 +86,9 @@ func (e *Expert) gradients(own *Scores, target []float64, weight float64) {
 	targets, values, dfs, hs, variances, shrinks := s.target[:n], s.value[:n], s.df[:n], s.h[:n], s.variance[:n], s.shrink[:n]
 	minus, inverse := s.rates[:n], s.rates[n:2*n]
 	raised := false
-	for v := range e.levels {
+	for v := range e.levels[:e.others()] {
 		lv, corr := &e.levels[v], 0.0
-		if e.isSilent(v) {
-			copy(targets[v*k:], target[:k])
-			corr = lv.Coefficient * e.silent.event.Begin(targets[v*k:][:e.active], weight, values[v*k:])
-		}
-		for j := v * k; j < v*k+e.active && !e.isSilent(v); j++ {
+		for j := v * k; j < v*k+e.active; j++ {
 			y, f, variance := target[j-v*k], iterate[j], lv.strength*square[j]
 			value, df, dv := e.Loss.At(y, f, variance)
 			corr += df * lv.Coefficient * lag[j]
@@ -103,6 +99,9 @@ func (e *Expert) gradients(own *Scores, target []float64, weight float64) {
 		lv.Adapt(corr)
 		s.raised[v] = lv.Raise()
 		raised = raised || s.raised[v] != 0
+	}
+	if e.silent != nil {
+		raised = e.beginSilent(target, weight) || raised
 	}
 	if raised {
 		loss.Exps(s.raised)

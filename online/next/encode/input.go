@@ -75,6 +75,9 @@ func (in *Input) close(intercepts []float64) {
 // lack columns those that are 0 where they are left out. Its Review has not come yet.
 func (n *Encoder) Numbers(in *Input, read *scaling.Read) {
 	of, unfilled := n.kinds(in), n.Scaling.Scaler.Unfilled
+	if in.Event.Field == nil && len(of.dense) == 0 && !unfilled {
+		return // words
+	}
 	for i, column := range in.Columns[:in.Features()] {
 		switch t, field := of.treat(i); {
 		case t == scaling.Numeric:
