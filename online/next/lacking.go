@@ -76,10 +76,11 @@ type mixed struct {
 	out      []float64
 }
 
-func newMixed(x *adagrad.Expert) mixed {
+func newMixed(x *adagrad.Expert, widen func(f, v float64) float64) mixed {
 	n, k := len(x.NewScores().Iterate), x.Outputs
 	return mixed{
-		base: make([]float64, k), left: make([]float64, k), add: make([]float64, k), out: make([]float64, k),
+		widen: widen,
+		base:  make([]float64, k), left: make([]float64, k), add: make([]float64, k), out: make([]float64, k),
 		bases: make([]float64, n), lanes: make([]float64, n),
 	}
 }
@@ -93,7 +94,7 @@ func (l *Learner) mix(in *encode.Input, lanes []float64, f *filled) *mixed {
 	if f.some {
 		l.mixture.Score(f.lanes, in.Range, active, m.add)
 	}
-	m.active, m.variance, m.widen = active, f.variance, l.widen
+	m.active, m.variance = active, f.variance
 	return m
 }
 

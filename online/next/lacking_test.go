@@ -82,10 +82,14 @@ func numberConfig(name string) online.Config {
 // Of regression, too, the Snapshot says what Predict does. How far off its answers are on whole events does not depend on how
 // many events lack numbers.
 func TestImputedNumbers(t *testing.T) {
-	for _, name := range []string{"squared", "absolute", "poisson"} {
-		s := sensors(11)
-		s.schema.Target, s.schema.Classes = loss.LabelsOf(name), nil
-		l := newLearner(t, numberConfig(name), s.schema)
+	for _, name := range []string{"squared", "absolute", "poisson", "silent"} {
+		c, s := numberConfig(name), sensors(11)
+		if name == "silent" {
+			c = numberConfig("squared")
+			c.SilentMissing = 0.4
+		}
+		s.schema.Target, s.schema.Classes = loss.LabelsOf(c.Loss), nil
+		l := newLearner(t, c, s.schema)
 		for range 2000 {
 			l.Learn(s.next(), nil)
 		}

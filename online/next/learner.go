@@ -99,7 +99,7 @@ func (l *Learner) setOutputs() {
 	}
 	l.room.scores, l.room.published = l.levels.NewScores(), make([]float64, len(l.set.levels.Noises)*k)
 	l.room.target, l.room.out = make([]float64, k), make([]float64, k)
-	l.room.filled, l.room.mixed = newFilled(l.levels), newMixed(l.levels)
+	l.room.filled, l.room.mixed = newFilled(l.levels), newMixed(l.levels, l.widen)
 	drawn := l.masked.drawn
 	l.masked = newMasked(l.levels, l.encoder.Schema())
 	l.masked.drawn = drawn
