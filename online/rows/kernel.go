@@ -165,12 +165,12 @@ func (u *Fused) padded(i int, x []float64) []float64 {
 func (u *Fused) copied(i int, x []float64) []float64 {
 	n := u.stride
 	to, active := u.factors[i*n:][:n], u.active
-	x = x[:active]
-	for k, v := range x { // mostly three: no call is worth it
+	for k := range to { // mostly four: no call is worth it
+		v := 0.0
+		if k < active {
+			v = x[k]
+		}
 		to[k] = v
-	}
-	for k := active; k < n; k++ {
-		to[k] = 0
 	}
 	return to
 }
