@@ -222,11 +222,11 @@ func (c *Cover) ByClass(names []string) (out []ClassReport) {
 	for k := range c.classes[:min(len(c.classes), len(names))] {
 		class := &c.classes[k]
 		x := ClassReport{Class: names[k]}
-		if t := &class.came; t.all.told > 0 {
+		if t := &class.came; t.all.told > 0 && t.recent.told > 0 { // a damaged state may have one without the other
 			x.Events, x.Coverage, x.Recent = t.all.told, t.all.held/t.all.told, t.recent.held/t.recent.told
 		}
 		for r, s := range class.ranges {
-			if s != nil && s.faded.told > 0 {
+			if s != nil && s.faded.told > 0 && s.all.told > 0 {
 				x.ByMissing = append(x.ByMissing, Held{model.RangeName(r), s.all.told, s.all.held / s.all.told, s.faded.held / s.faded.told})
 			}
 		}

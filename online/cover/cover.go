@@ -425,6 +425,9 @@ func (n *counts) state(to *coder.Coder) {
 	for _, x := range n.bins {
 		to.Failed = to.Failed || !(x >= 0)
 	}
+	// most is more than any distance of two numbers, near what merged sums are rounded by.
+	const most, near = 1e40, 1e-9
+	to.Failed = to.Failed || !(n.held >= -near && n.held <= (1+near)*n.told+near && n.size >= -near && n.size <= most*max(n.sized, 0)+near)
 }
 
 // Report says how the sets of a range have done.
