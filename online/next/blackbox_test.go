@@ -84,6 +84,5 @@ func TestBlackBox(t *testing.T) {
 			_, err := next.New(c, s)
 			return err == nil
 		},
-		LeaveOut: []string{"Presence"},
 	})
 }

@@ -29,6 +29,7 @@ type settings struct {
 	imputed     int // how many numbers can be imputed
 	faulty      encode.Faulty
 	silence     encode.Silence
+	presence    bool
 	expected    int // the level whose noise is what the user expects to be missing
 }
 
@@ -83,6 +84,8 @@ func parse(c online.Config, outputs int) (settings, error) {
 		return s, err
 	}
 	noise, isSilent := a.Noises[len(a.Noises)-1].(loss.Silent)
+	// What dies silently leaves the column behind that says that it is there: silent levels know no pairs yet.
+	s.presence = c.Presence == "auto" && !isSilent && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll)
 	s.silence = encode.Silence{Learned: isSilent, Groups: noise.Groups, Value: model.SilentValue(c.SilentValue)}
 	switch {
 	case l.Facts().Regression || len(a.Noises) == 1 && !isSilent:

@@ -77,7 +77,7 @@ func newLearner(c online.Config, s *event.Schema, outputs int) (*Learner, error)
 	mix := mixture.New(n, set.expected, set.scales, set.policy, set.imputed > 0, s.Target != loss.Sign)
 	l := &Learner{
 		config: c, set: set, encoder: encode.New(encode.Settings{
-			Standardize: set.standardize, Transform: set.transform, Width: adagrad.Width(n, outputs), Policies: mix.Policies(), Faulty: set.faulty, Silence: set.silence,
+			Standardize: set.standardize, Transform: set.transform, Width: adagrad.Width(n, outputs), Policies: mix.Policies(), Faulty: set.faulty, Silence: set.silence, Presence: set.presence,
 		}, s),
 		levels: adagrad.New(set.levels), mixture: mix, imputer: impute.New(set.imputed), watch: watch.New(),
 		fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep),

@@ -40,6 +40,7 @@ var configs = map[string]func(*online.Config){
 	"transformed": func(c *online.Config) { c.Transform = "asinh" },
 	"weighted":    func(c *online.Config) { c.ClassWeight = map[string]float64{"yes": 3, "1": 0.2} },
 	"half-life":   func(c *online.Config) { c.HalfLife = 3 },
+	"presence":    func(c *online.Config) { c.Presence = "auto" },
 	"unlabeled":   func(c *online.Config) { c.UnlabeledWeight = 0.1 },
 	"silent":      func(c *online.Config) { c.Noise = "silent:0.5" },
 	"groups die":  func(c *online.Config) { c.Noise, c.C = "silent-group:0.4", 0.05 },
@@ -258,6 +259,38 @@ func TestNotYet(t *testing.T) {
 		set(&c)
 		if _, err := next.New(c, table(1).schema); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// A number that events often leave out gets a second column for being there, with which it dies, as in the other learner:
+// score by score, with averages alone, which are not compared. Both die in masks together.
+func TestPresence(t *testing.T) {
+	for _, noise := range []string{"none", "dropout:0.4"} {
+		c := plain()
+		c.Noise, c.Presence, c.Adapt, c.CovarianceMaxFields, c.MissingPolicy = noise, "auto", false, 0, "none"
+		s, other := seldom(3), seldom(3)
+		l := newLearner(t, c, s.schema)
+		was, err := online.New(c, other.schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range 1800 {
+			e, same := s.next(), other.next()
+			want, got := was.Predict(same).Scores[0], l.Predict(e).Scores[0]
+			if d := math.Abs(got - want); !(d <= 1e-7*max(1, math.Abs(want))) {
+				t.Fatalf("%s, event %d: %v, not %v", noise, n, got, want)
+			}
+			was.Learn(same, nil)
+			l.Learn(e, nil)
+			for _, p := range l.Pairs() {
+				if last := l.MaskLast(); len(last) > int(p[1]) && last[p[0]] != last[p[1]] {
+					t.Fatalf("%s, event %d: a number survives point %d, that it is there %d", noise, n, last[p[0]], last[p[1]])
+				}
+			}
+		}
+		if l.Snapshot().Model().Scaler.Curves == nil {
+			t.Errorf("%s: no number has a second column", noise)
 		}
 	}
 }

@@ -66,7 +66,7 @@ func (l *Learner) sampleMask(e *event.Example, by *mixture.Event, groups, moves 
 	if len(m.factors) != len(schema.Fields) {
 		m.factors = schema.Factors()
 	}
-	x := probe.Features{Columns: columns, Field: m.field, Schema: schema, Factors: m.factors, Known: l.encoder.Fields.Missing.Known && in.Event.IsSparse(schema.Fields)}
+	x := probe.Features{Columns: columns, Field: m.field, Schema: schema, Factors: m.factors, Curves: l.encoder.Scaling.Scaler.Curves, Known: l.encoder.Fields.Missing.Known && in.Event.IsSparse(schema.Fields)}
 	curves, silently := &l.mixture.Table.Features, &l.mixture.Table.SilentFeatures
 	if groups {
 		curves, silently = &l.mixture.Table.Groups, &l.mixture.Table.SilentGroups

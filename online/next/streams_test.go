@@ -105,6 +105,22 @@ func nulls(seed uint64) stream {
 	return s
 }
 
+// seldom draws records that leave a number out in two events of five, which tells of the label.
+func seldom(seed uint64) stream {
+	s, r := records(seed), rand.New(rand.NewPCG(seed, 8))
+	whole := s.next
+	s.next = func() *event.Example {
+		e := whole()
+		if r.IntN(5) < 2 {
+			e.Features.Index, e.Features.Value = append(e.Features.Index[:1:1], e.Features.Index[2:]...), append(e.Features.Value[:1:1], e.Features.Value[2:]...)
+			e.Field = append(e.Field[:1:1], e.Field[2:]...)
+			e.Label |= r.IntN(2)
+		}
+		return e
+	}
+	return s
+}
+
 var streams = map[string]func(seed uint64) stream{"records": records, "table": table, "texts": texts, "nulls": nulls, "sensors": sensors, "columns": columns}
 
 // sensors draws records of numbers that go together, of which many events lack some. The class follows from what they have in

@@ -58,9 +58,10 @@ type level struct {
 type Scores struct {
 	Iterate []float64 // sum w x
 	Lag     []float64 // the average's score less the iterate's, in units of the level's Coefficient
-	Square  []float64 // sum x^2 w^2 over the features
+	Square  []float64 // sum x^2 w^2 over the features, those of a pair together
 	sums    []float64 // the three in one piece
-	basis   []float64 // x^2 by row, 0 for the intercepts
+	basis   []float64 // x^2 by row, 0 for the intercepts and what is of a pair
+	pairs   []float64 // by pair of features, level and output what the two add to the score
 }
 
 // New returns an Expert that has learned nothing.
@@ -191,8 +192,12 @@ func (e *Expert) Score(in *encode.Input, s *Scores) {
 		s.basis[i] = x * x
 	}
 	s.basis[in.Features()] = 0
+	for _, p := range in.Pairs {
+		s.basis[p[0]], s.basis[p[1]] = 0, 0
+	}
 	clear(s.sums)
 	rows.Sum(in.Rows, rows.FirstPart, e.layout.N, in.X, s.basis, s.Iterate, s.Lag, s.Square)
+	e.scorePairs(in, s)
 }
 
 // Published writes to out what each level answers, by level and output: its average's score, or its iterate's.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"blankout/internal/event"
@@ -23,6 +24,16 @@ type slow struct {
 	w, sum, average, count []float64
 	taken                  float64
 	proximal               bool
+	paired                 bool // columns 5 and 7 die together, and 6 and 8
+}
+
+// with returns what the column adds to a score together with what dies with it.
+func (s *slow) with(w, x []float64, d int) float64 {
+	sum := x[d] * w[d]
+	if other := map[int]int{5: 7, 6: 8, 7: 5, 8: 6}[d]; s.paired && other > 0 && x[5+(d+1)%2] != 0 {
+		sum += x[other] * w[other]
+	}
+	return sum
 }
 
 func (s *slow) scores(x []float64) (f, variance, average, averageVariance float64) {
@@ -30,8 +41,8 @@ func (s *slow) scores(x []float64) (f, variance, average, averageVariance float6
 		f += v * s.w[d]
 		average += v * s.average[d]
 		if d > 0 {
-			variance += s.strength * v * v * s.w[d] * s.w[d]
-			averageVariance += s.strength * v * v * s.average[d] * s.average[d]
+			variance += s.strength * v * s.w[d] * s.with(s.w, x, d)
+			averageVariance += s.strength * v * s.average[d] * s.with(s.average, x, d)
 		}
 	}
 	return
@@ -47,7 +58,7 @@ func (s *slow) learn(x []float64, y, weight float64) {
 		}
 		g[d] = weight * df * z
 		if d > 0 {
-			g[d] += (weight*2*dv*s.strength*z*z + s.ridge/s.count[d]) * s.w[d]
+			g[d] += weight*2*dv*s.strength*z*s.with(s.w, x, d) + s.ridge/s.count[d]*s.w[d]
 		}
 		kappa += s.rate * z * z / (math.Sqrt(s.start+s.sum[d]+g[d]*g[d]) + eps)
 	}
@@ -83,7 +94,8 @@ func TestAgainstSlow(t *testing.T) {
 				for _, adapts := range []bool{false, true} {
 					t.Run(fmt.Sprint(l, levels, ridge, adapts), func(t *testing.T) {
 						c := Settings{Loss: l, Noises: levels, Outputs: 1, Rate: 0.3, Start: 1, Ridge: ridge, Average: 0.15, Adapts: adapts, Intercept: true}
-						against(t, c)
+						against(t, c, false)
+						against(t, c, true)
 					})
 				}
 			}
@@ -91,7 +103,7 @@ func TestAgainstSlow(t *testing.T) {
 	}
 }
 
-func against(t *testing.T, c Settings) {
+func against(t *testing.T, c Settings, paired bool) {
 	const columns = 9
 	e, n := New(c), len(c.Noises)
 	table := model.NewTable(Width(n, 1))
@@ -99,7 +111,7 @@ func against(t *testing.T, c Settings) {
 	var all []*slow
 	for _, noise := range c.Noises {
 		_, _, strength := noise.Coefficients()
-		s := &slow{loss: c.Loss, strength: strength, rate: c.Rate, start: c.Start, ridge: c.Ridge, share: c.Average, proximal: c.Adapts}
+		s := &slow{loss: c.Loss, strength: strength, rate: c.Rate, start: c.Start, ridge: c.Ridge, share: c.Average, proximal: c.Adapts, paired: paired}
 		for _, p := range []*[]float64{&s.w, &s.sum, &s.average, &s.count} {
 			*p = make([]float64, columns)
 		}
@@ -108,14 +120,20 @@ func against(t *testing.T, c Settings) {
 	r, own := rand.New(rand.NewPCG(1, 2)), e.NewScores()
 	near := 1e-9
 	if c.Adapts {
-		near = 0.02
+		near = 0.04
 	}
 	for number := range uint64(80) {
 		in, x := &encode.Input{Number: number + 1}, make([]float64, columns)
 		x[0] = 1
 		for d := 1; d < columns; d++ {
-			if r.IntN(3) > 0 {
-				x[d] = r.NormFloat64()
+			there := r.IntN(3) > 0
+			if paired && d > 6 {
+				there = x[d-2] != 0
+			}
+			if there {
+				if x[d] = r.NormFloat64(); paired && d > 6 {
+					in.Pairs = append(in.Pairs, [2]int32{int32(slices.Index(in.Columns, uint32(d-2))), int32(len(in.Columns))})
+				}
 				in.Columns, in.X = append(in.Columns, uint32(d)), append(in.X, x[d])
 			}
 		}
@@ -127,9 +145,10 @@ func against(t *testing.T, c Settings) {
 		y, weight := float64(2*r.IntN(2)-1), 0.2+0.8*r.Float64()
 		e.Score(in, &own)
 		for v, s := range all {
-			f, variance, average, _ := s.scores(x)
+			f, variance, average, averageVariance := s.scores(x)
+			e.averageSquares(in, &own)
 			lv := &e.levels[v]
-			for what, d := range map[string]float64{"score": own.Iterate[v] - f, "variance": lv.strength*own.Square[v] - variance, "average": own.Iterate[v] + lv.Coefficient*own.Lag[v] - average} {
+			for what, d := range map[string]float64{"score": own.Iterate[v] - f, "variance": lv.strength*own.Square[v] - variance, "average's variance": lv.strength*e.step.square[v] - averageVariance, "average": own.Iterate[v] + lv.Coefficient*own.Lag[v] - average} {
 				if !(math.Abs(d) <= near*max(1, math.Abs(f), variance)) {
 					t.Fatalf("event %d, level %d: the %s is off by %v; f %v", number, v, what, d, f)
 				}

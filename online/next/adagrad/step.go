@@ -28,6 +28,7 @@ type step struct {
 	ridge, gradients, roots                []float64 // by row
 	rows                                   [][]float64
 	fused                                  rows.Fused
+	pairs                                  []float64 // by pair of features, level and output, see pairFactors
 }
 
 func newStep(n, levels int) step {
@@ -66,6 +67,7 @@ func (e *Expert) Update(in *encode.Input, own *Scores, lanes, target []float64, 
 			}
 		}
 	}
+	e.pairFactors(in, own)
 	switch others := e.others() * e.Outputs; {
 	case e.layout.N == 1 && others == 1:
 		e.stepOne(in, own, weight)
@@ -144,13 +146,18 @@ func (e *Expert) stepAll(in *encode.Input, own *Scores, weight float64, others i
 	s, n := &e.step, e.layout.N
 	root := math.Sqrt(e.growth)
 	c := rows.AdagradConstants{Start: e.Start * e.growth, Eps: eps * root}
+	ridge := s.ridge[:len(in.Rows)]
 	if !e.proximal(weight) {
-		rows.AdagradStep(in.Rows, rows.FirstPart, n, in.X, own.basis, s.ridge[:len(in.Rows)], s.df[:others], s.shrink[:others], s.rates, &c)
+		e.eachRun(in, func(from, to int, df []float64) {
+			rows.AdagradStep(in.Rows[from:to], rows.FirstPart, n, in.X[from:to], own.basis[from:to], ridge[from:to], df[:others], s.shrink[:others], s.rates, &c)
+		})
 		return
 	}
 	clear(s.kappa)
 	s.fused.Begin(len(in.Rows), others)
-	s.fused.Gradients(0, in.Rows, rows.FirstPart, n, in.X, own.basis, s.ridge[:len(in.Rows)], s.df, s.shrink, s.kappa, &c)
+	e.eachRun(in, func(from, to int, df []float64) {
+		s.fused.Gradients(from, in.Rows[from:to], rows.FirstPart, n, in.X[from:to], own.basis[from:to], ridge[from:to], df, s.shrink, s.kappa, &c)
+	})
 	for j, kappa := range s.kappa[:others] {
 		s.rates[j] *= e.share(j, own.Iterate[j], s.df[j]/root, -s.rates[j]*kappa*root, weight)
 	}
@@ -161,7 +168,9 @@ func (e *Expert) stepAll(in *encode.Input, own *Scores, weight float64, others i
 func (e *Expert) stepOne(in *encode.Input, own *Scores, weight float64) {
 	s, n := &e.step, len(in.Rows)
 	s.gradients, s.roots = slices.Grow(s.gradients[:0], n)[:n], slices.Grow(s.roots[:0], n)[:n]
-	rows.AdagradGradients1(in.Rows, rows.FirstPart, in.X, own.basis, s.ridge[:n], s.df[0], s.shrink[0], e.Start*e.growth, s.gradients, s.roots)
+	e.eachRun(in, func(from, to int, df []float64) {
+		rows.AdagradGradients1(in.Rows[from:to], rows.FirstPart, in.X[from:to], own.basis[from:to], s.ridge[from:to], df[0], s.shrink[0], e.Start*e.growth, s.gradients[from:to], s.roots[from:to])
+	})
 	root := math.Sqrt(e.growth)
 	if kappa := rows.InverseRoots(s.roots, in.X, eps*root); e.proximal(weight) {
 		s.rates[0] *= e.share(0, own.Iterate[0], s.df[0]/root, -s.rates[0]*kappa*root, weight)
@@ -206,16 +215,23 @@ func (e *Expert) share(j int, f, df, kappa, weight float64) float64 {
 	return a
 }
 
+// averageSquares sums in step.square, by level and output, what Scores.Square is for the averages.
+func (e *Expert) averageSquares(in *encode.Input, own *Scores) {
+	s, n := &e.step, in.Features()
+	clear(s.square)
+	for j := range s.coefficient {
+		s.coefficient[j] = e.levels[j/e.Outputs].Coefficient
+	}
+	rows.SumAverages(in.Rows[:n], rows.FirstPart, e.layout.N, own.basis[:n], s.coefficient, s.square)
+	e.comparePairs(in, s.square)
+}
+
 // compare has each level compare whether its average or its iterate does better at an event, one of so many: under its
 // noise, or at what they said when the event came, without noise, as who reads the model meets whole events.
 func (e *Expert) compare(in *encode.Input, own *Scores, lanes []float64, every uint64) {
-	s, n, k := &e.step, in.Features(), e.Outputs
+	s, k := &e.step, e.Outputs
 	if lanes == nil {
-		clear(s.square)
-		for j := range s.coefficient {
-			s.coefficient[j] = e.levels[j/k].Coefficient
-		}
-		rows.SumAverages(in.Rows[:n], rows.FirstPart, e.layout.N, own.basis[:n], s.coefficient, s.square)
+		e.averageSquares(in, own)
 	}
 	for v := range e.levels {
 		lv, gain := &e.levels[v], 0.0

@@ -57,6 +57,10 @@ func (n *Encoder) FillDead(in *Input) {
 	columns, walk := in.Columns[:in.Features()], n.deaths.values.Walk()
 	in.Dead = slices.Grow(in.Dead[:0], len(columns))[:len(columns)]
 	for i, column := range columns {
+		if column >= model.FirstHat {
+			in.Dead[i] = in.X[i] // its number is there
+			continue
+		}
 		in.Dead[i] = walk.Standardized(&n.Scaling.Scaler, column, in.Rows[i][:model.ScalerWidth])
 	}
 }
@@ -95,6 +99,6 @@ func (in *Input) Silently(dead func(i int) bool, to *Input) {
 			to.X[i] = in.Dead[i]
 		}
 	}
-	to.Rows = append(to.Rows, in.Rows[:n]...)
+	to.Rows, to.Pairs = append(to.Rows, in.Rows[:n]...), append(to.Pairs, in.Pairs...)
 	to.close(in.Rows[n])
 }

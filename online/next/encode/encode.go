@@ -1,6 +1,8 @@
 package encode
 
 import (
+	"slices"
+
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/model"
@@ -31,6 +33,7 @@ type Settings struct {
 	Policies    model.MissingPolicies
 	Faulty      Faulty
 	Silence     Silence
+	Presence    bool // numbers that many events leave out get a second column, for being there
 }
 
 // New returns an Encoder of events of a Schema.
@@ -38,7 +41,7 @@ func New(c Settings, s *event.Schema) *Encoder {
 	n := &Encoder{
 		Table: model.NewTable(c.Width), Intercepts: make([]float64, c.Width), schema: s, transform: c.Transform, faults: faults{Faulty: c.Faulty},
 		deaths:  deaths{Silence: c.Silence, values: silent.NewValues(c.Silence.Value), grouping: model.NewGrouping(s)},
-		Scaling: scaling.New(scaling.Settings{}, c.Standardize, s.ColumnsGoMissing()), Fields: fields.New(c.Policies, s.Absent),
+		Scaling: scaling.New(scaling.Settings{Presence: c.Presence}, c.Standardize, s.ColumnsGoMissing()), Fields: fields.New(c.Policies, s.Absent),
 	}
 	n.Intercepts[model.StatCount] = 1
 	return n
@@ -60,7 +63,8 @@ func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 	e := n.declare(came)
 	n.lack(e, in)
 	n.count(came, e, number)
-	columns, raw := n.columns(e)
+	n.Scaling.Bend(e, n.Table.Len())
+	columns, raw, numbers := n.columns(e)
 	in.reset(e, number, len(columns))
 	in.Columns, in.Raw, in.Rows = columns, raw, n.Table.TouchAll(columns, in.Rows)
 	if n.Scaling.Scaler.Mode == model.StandardizeNone {
@@ -69,7 +73,13 @@ func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 			in.X[i] = raw[i]
 		}
 	} else {
-		n.observe(in, raw)
+		n.observe(in, raw[:numbers])
+		for i := numbers; i < len(columns); i++ {
+			row := in.Rows[i]
+			row[model.StatCount]++
+			row[model.StatInverse], in.X[i] = 1, raw[i]
+		}
+		n.pair(in)
 		n.due = n.Scaling.Count(e.Features)
 	}
 	in.close(n.Intercepts)
@@ -91,13 +101,27 @@ func (n *Encoder) count(came, e *event.Example, number uint64) {
 	}
 }
 
-// columns returns the columns and values of an event's features, with the dense columns that it leaves out.
-func (n *Encoder) columns(e *event.Example) (columns []uint32, raw []float64) {
-	if len(n.Scaling.Scaler.Dense) == 0 {
-		return e.Features.Index, e.Features.Value
+// columns returns the columns and values of an event's features, with the dense columns that it leaves out, and behind the
+// first so many those that say that a number is there.
+func (n *Encoder) columns(e *event.Example) (columns []uint32, raw []float64, numbers int) {
+	if len(n.Scaling.Scaler.Dense) == 0 && n.Scaling.Scaler.Curves == nil {
+		return e.Features.Index, e.Features.Value, e.Features.Len()
 	}
-	columns, raw, _ = n.Scaling.Columns(e.Features)
-	return columns, raw
+	return n.Scaling.Columns(e.Features)
+}
+
+// pair finds which numbers of an event have a column that says that they are there.
+func (n *Encoder) pair(in *Input) {
+	at := len(in.Columns)
+	for at > 0 && in.Columns[at-1] >= model.FirstHat {
+		at--
+	}
+	for i := at; i < len(in.Columns); i++ {
+		number, there := slices.BinarySearch(in.Columns[:at], n.Scaling.Scaler.Curves.Source(in.Columns[i]))
+		if there {
+			in.Pairs = append(in.Pairs, [2]int32{int32(number), int32(i)})
+		}
+	}
 }
 
 // observe counts the features in one by one, most of them in runs that change no scale.
@@ -129,6 +153,9 @@ func (n *Encoder) observeOne(in *Input, i int, x float64, t scaling.Treatment, f
 	stats := row[:model.ScalerWidth:model.ScalerWidth]
 	was := [model.ScalerWidth]float64{model.StatCenter: stats[model.StatCenter], model.StatInverse: stats[model.StatInverse]}
 	z := n.Scaling.Scaler.Deviations(stats, x)
+	if t == scaling.Numeric {
+		n.Scaling.Reading(column, field, x, z)
+	}
 	m := n.Scaling.Observe(column, stats, x, z, t, field)
 	if m.Moves() || m.Keep != 1 || stats[model.StatCenter] != was[model.StatCenter] || stats[model.StatInverse] != was[model.StatInverse] {
 		scaler := &n.Scaling.Scaler
@@ -140,7 +167,7 @@ func (n *Encoder) observeOne(in *Input, i int, x float64, t scaling.Treatment, f
 // steady observes the features from i on, of an event with fields, that change no scale: names that stand alone, and
 // numbers whose columns keep theirs (scaling.Steady). It returns the first other one.
 func (n *Encoder) steady(in *Input, raw []float64, i int, fields []uint16) int {
-	kinds := n.Scaling.Kinds
+	kinds, bending := n.Scaling.Kinds, n.Scaling.Bending()
 	rows, raw, xs := in.Rows[:len(fields)], raw[:len(fields)], in.X[:len(fields)]
 	for ; i < len(fields); i++ {
 		stats, x := (*[model.ScalerWidth]float64)(rows[i]), raw[i]
@@ -148,7 +175,7 @@ func (n *Encoder) steady(in *Input, raw []float64, i int, fields []uint16) int {
 		switch kinds[fields[i]] {
 		case event.Numeric:
 			z := (x - stats[model.StatCenter]) * stats[model.StatInverse]
-			if !(z >= -model.ScalerClip && z <= model.ScalerClip) || !scaling.Steady(stats, count) {
+			if bending || !(z >= -model.ScalerClip && z <= model.ScalerClip) || !scaling.Steady(stats, count) {
 				return i
 			}
 			model.AddReading(stats, count, x)
@@ -212,7 +239,7 @@ func (n *Encoder) Review() *Review {
 func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
 	e = n.declare(e)
 	n.lack(e, in)
-	columns, raw := n.columns(e)
+	columns, raw, _ := n.columns(e)
 	in.reset(e, number, 0)
 	in.Columns = in.room[:0] // not the memory of those of an observed event, which is the Scaling's
 	none := n.Scaling.Scaler.Mode == model.StandardizeNone
@@ -228,6 +255,7 @@ func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
 		in.Columns, in.Rows, in.X = append(in.Columns, column), append(in.Rows, row), append(in.X, x)
 	}
 	in.room = in.Columns
+	n.pair(in)
 	in.close(n.Intercepts)
 	n.died(in)
 }
@@ -261,6 +289,7 @@ func (n *Encoder) State(c *coder.Coder) {
 	n.Fields.State(c)
 	n.Scaling.DenseState(c)
 	n.Scaling.ReadingsState(c)
+	n.Scaling.CurvesState(c, false)
 	n.faults.state(c)
 	n.deaths.values.State(c)
 	if c.Decode {

@@ -23,6 +23,8 @@ type Input struct {
 	// Dead is what the features read when they have died silently, and Units what they die with, where that is wanted.
 	Dead  []float64
 	Units []int32
+	// Pairs are features that die together, as places in Rows: a number, and behind all numbers that it is there.
+	Pairs [][2]int32
 	// Lack is what the event lacks of the fields that it usually has, Range that of the mixture weights that answer it (0 if
 	// it lacks nothing), Scale what its features count by.
 	Lack  model.Lack
@@ -51,17 +53,42 @@ type Move struct {
 func (in *Input) Without(alive func(i int) bool, to *Input) {
 	n := in.Features()
 	to.reset(in.Event, in.Number, 0)
+	to.Pairs = append(to.Pairs, in.Pairs...)
+	left := to.Pairs[:0]
 	for i, x := range in.X[:n] {
 		if alive(i) {
 			to.Rows, to.X = append(to.Rows, in.Rows[i]), append(to.X, x)
 		}
 	}
+	if len(in.Pairs) > 0 {
+		left = in.pairsLeft(alive, left)
+	}
+	to.Pairs = left
 	to.close(in.Rows[n])
+}
+
+// pairsLeft appends the pairs of which something is left, by their places in what is left: a number and what says that it
+// is there die together.
+func (in *Input) pairsLeft(alive func(i int) bool, out [][2]int32) [][2]int32 {
+	places, at := make(map[int32]int32, 2*len(in.Pairs)), int32(0)
+	for i := range in.Features() {
+		if alive(i) {
+			places[int32(i)] = at
+			at++
+		}
+	}
+	for _, p := range in.Pairs {
+		a, some := places[p[0]]
+		if b, both := places[p[1]]; some && both {
+			out = append(out, [2]int32{a, b})
+		}
+	}
+	return out
 }
 
 // reset makes room for so many features.
 func (in *Input) reset(e *event.Example, number uint64, features int) {
-	in.Event, in.Number, in.Moves = e, number, in.Moves[:0]
+	in.Event, in.Number, in.Moves, in.Pairs = e, number, in.Moves[:0], in.Pairs[:0]
 	in.Rows = slices.Grow(in.Rows[:0], features+1)
 	in.X = slices.Grow(in.X[:0], features+1)[:features]
 }
@@ -79,6 +106,9 @@ func (n *Encoder) Numbers(in *Input, read *scaling.Read) {
 		return // words
 	}
 	for i, column := range in.Columns[:in.Features()] {
+		if column >= model.FirstHat {
+			return // no numbers of their own
+		}
 		switch t, field := of.treat(i); {
 		case t == scaling.Numeric:
 			if int(field) >= len(n.Scaling.Kinds) || n.Scaling.Kinds[field] != event.Numeric {
@@ -119,6 +149,7 @@ func (n *Encoder) WithZeros(in, to *Input) *Input {
 		add(in.Columns[at], in.Rows[at], in.X[at])
 	}
 	to.room = to.Columns
+	n.pair(to)
 	to.close(in.Rows[features])
 	return to
 }

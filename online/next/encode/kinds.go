@@ -40,7 +40,7 @@ func (k *kinds) upTo(i int) (end int) {
 	if k.in.Event.Field != nil || mode != model.StandardizeScale && !(mode == model.StandardizeAuto && k.settled) {
 		return i
 	}
-	end = len(k.in.Columns)
+	end, _ = slices.BinarySearch(k.in.Columns, model.FirstHat)
 	for _, list := range [2]*[]uint32{&k.dense, &k.spread} {
 		if i < end {
 			*list = from(*list, k.in.Columns[i])
