@@ -99,6 +99,6 @@ func (in *Input) Silently(dead func(i int) bool, to *Input) {
 			to.X[i] = in.Dead[i]
 		}
 	}
-	to.Rows, to.Pairs = append(to.Rows, in.Rows[:n]...), append(to.Pairs, in.Pairs...)
+	to.Rows = append(to.Rows, in.Rows[:n]...)
 	to.close(in.Rows[n])
 }

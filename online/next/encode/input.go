@@ -49,41 +49,16 @@ type Move struct {
 }
 
 // Without fills to with what is left of an event where some features are gone: those that alive says no to, by their
-// place in Columns. Its Lack is what the event then lacks.
+// place in Columns. Its Lack is what the event then lacks. It is to be scored and not to be learned: it has no Pairs.
 func (in *Input) Without(alive func(i int) bool, to *Input) {
 	n := in.Features()
 	to.reset(in.Event, in.Number, 0)
-	to.Pairs = append(to.Pairs, in.Pairs...)
-	left := to.Pairs[:0]
 	for i, x := range in.X[:n] {
 		if alive(i) {
 			to.Rows, to.X = append(to.Rows, in.Rows[i]), append(to.X, x)
 		}
 	}
-	if len(in.Pairs) > 0 {
-		left = in.pairsLeft(alive, left)
-	}
-	to.Pairs = left
 	to.close(in.Rows[n])
-}
-
-// pairsLeft appends the pairs of which something is left, by their places in what is left: a number and what says that it
-// is there die together.
-func (in *Input) pairsLeft(alive func(i int) bool, out [][2]int32) [][2]int32 {
-	places, at := make(map[int32]int32, 2*len(in.Pairs)), int32(0)
-	for i := range in.Features() {
-		if alive(i) {
-			places[int32(i)] = at
-			at++
-		}
-	}
-	for _, p := range in.Pairs {
-		a, some := places[p[0]]
-		if b, both := places[p[1]]; some && both {
-			out = append(out, [2]int32{a, b})
-		}
-	}
-	return out
 }
 
 // reset makes room for so many features.
@@ -149,7 +124,6 @@ func (n *Encoder) WithZeros(in, to *Input) *Input {
 		add(in.Columns[at], in.Rows[at], in.X[at])
 	}
 	to.room = to.Columns
-	n.pair(to)
 	to.close(in.Rows[features])
 	return to
 }
