@@ -204,7 +204,7 @@ func TestForecastIsSimulation(t *testing.T) {
 				if d > 0.7 || !longtest.Some(k, 2) {
 					continue
 				}
-				const copies = 30
+				const copies = 120 // .3 points
 				wrong, silently := 0, 0
 				draw := rand.New(rand.NewPCG(3, uint64(k)))
 				var left event.Example
