@@ -402,3 +402,27 @@ func TestReadersShareAnIndex(t *testing.T) {
 		t.Errorf("rows %v %v %v, %v %v %v", a.Row(200_000), b.Row(200_000), c.Row(200_000), a.Row(7), b.Row(7), c.Row(7))
 	}
 }
+
+// Places that are remembered for columns looked up again are those of the columns, also of such as take each other's place.
+func TestTouchAllAgain(t *testing.T) {
+	table := NewTable(8)
+	columns := []uint32{0, 5, 5 + nearPlaces, 5 + 2*nearPlaces, 1 << 20, 1<<20 + nearPlaces}
+	want := table.TouchAll(columns, nil)
+	for i, row := range want {
+		row[0] = float64(i)
+	}
+	for _, some := range [][]uint32{columns, {5 + nearPlaces, 5}, {5, 5 + 2*nearPlaces}, {1<<20 + nearPlaces, 1 << 20, 0}, {7, 5}, {7, 7 + nearPlaces}, {7 + nearPlaces, 7}} {
+		for range 2 {
+			for i, row := range table.TouchAll(some, nil) {
+				if again := table.Touch(some[i]); &row[0] != &again[0] {
+					t.Fatalf("columns %d: column %d has another row", some, some[i])
+				}
+			}
+		}
+	}
+	for i, column := range columns {
+		if got := table.Row(column)[0]; got != float64(i) {
+			t.Errorf("column %d: row of %v, not %d", column, got, i)
+		}
+	}
+}

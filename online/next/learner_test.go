@@ -264,7 +264,7 @@ func TestNotYet(t *testing.T) {
 }
 
 // A number that events often leave out gets a second column for being there, with which it dies, as in the other learner:
-// score by score, with averages alone, which are not compared. Both die in masks together.
+// score by score, with averages alone, which are not compared.
 func TestPresence(t *testing.T) {
 	for _, noise := range []string{"none", "dropout:0.4"} {
 		c := plain()
@@ -283,14 +283,34 @@ func TestPresence(t *testing.T) {
 			}
 			was.Learn(same, nil)
 			l.Learn(e, nil)
-			for _, p := range l.Pairs() {
-				if last := l.MaskLast(); len(last) > int(p[1]) && last[p[0]] != last[p[1]] {
-					t.Fatalf("%s, event %d: a number survives point %d, that it is there %d", noise, n, last[p[0]], last[p[1]])
-				}
-			}
 		}
 		if l.Snapshot().Model().Scaler.Curves == nil {
 			t.Errorf("%s: no number has a second column", noise)
+		}
+	}
+}
+
+// In masks a number dies with the column that says that it is there, in formats with fields and without.
+func TestPresenceInMasks(t *testing.T) {
+	for kind, draw := range map[string]func(uint64) stream{"seldom": seldom, "table": table} {
+		c := plain()
+		c.Presence = "auto"
+		s := draw(3)
+		l, looked := newLearner(t, c, s.schema), 0
+		for range 2500 {
+			l.Learn(s.next(), nil)
+			last := l.MaskLast()
+			for _, p := range l.Pairs() {
+				if last == nil {
+					continue
+				}
+				if looked++; last[p[0]] != last[p[1]] {
+					t.Fatalf("%s: a number survives point %d, that it is there %d", kind, last[p[0]], last[p[1]])
+				}
+			}
+		}
+		if looked < 20 {
+			t.Errorf("%s: %d pairs in masks", kind, looked)
 		}
 	}
 }
