@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"blankout/internal/event"
+	"blankout/internal/loss"
 	"blankout/stream/record/notation"
 
 	"github.com/cespare/xxhash/v2"
@@ -470,6 +471,13 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 	if n.role == isDropped {
 		return d.skip(p, depth)
 	}
+	if n.role == isLabel && d.s.Target == loss.Sign && p < len(d.data) {
+		class, next, ok := d.seen.find(d.data, p)
+		if ok {
+			d.labeled, d.told = true, class+1
+			return next
+		}
+	}
 	var text []byte
 	next, quoted, typed := p, false, false
 	switch c := byte(0); {
@@ -506,8 +514,10 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 			text = d.data[p:next]
 		}
 	}
-	if typed && n.role == isLabel {
-		text = d.typedLabel(text)
+	if n.role == isLabel {
+		if d.seen.value(next - p); typed {
+			text = d.typedLabel(text)
+		}
 	}
 	if reason, detail := d.core.special(n.role, text, !quoted || !d.escaped); detail != "" {
 		return d.fail(p, reason, "%s", detail)

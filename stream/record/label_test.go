@@ -2,6 +2,8 @@ package record
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -107,6 +109,52 @@ func checkLabels(t *testing.T, name string, s *event.Schema, d Decoder, values m
 		classes := s.Classes
 		if e.Refused != nil || e.Label < 0 || classes[e.Label] != want {
 			t.Errorf("%s %v: class %d of %q (%v), want %q", name, v, e.Label, classes, e.Refused, want)
+		}
+	}
+}
+
+// Labels that were seen before are found again however they are written, at any place of the record.
+func TestSeenLabels(t *testing.T) {
+	config := DefaultConfig()
+	config.Format, config.MaxClasses = "json", 20
+	s := config.Schema()
+	d, err := NewDecoder(config, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := []struct{ written, want string }{
+		{"1", "1"}, {"1.0", "1"}, {"10", "10"}, {"-1", "-1"}, {`"1"`, "1"}, {`"a"`, "a"}, {`"ab"`, "ab"}, {`"\u0061"`, "a"},
+		{`"abcde"`, "abcde"}, {`"abcdef"`, "abcdef"}, {`"abcdefg"`, "abcdefg"}, {"true", "true"}, {"null", ""}, {"1e1", "10"}, {`"a,"`, "a,"}, {`"a}"`, "a}"},
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range 4000 {
+		v := values[r.IntN(min(len(values), 2+i/100))]
+		text := fmt.Sprintf([]string{`{"x":1,"label":%s}`, `{"label":%s,"x":1}`, `{"label":%s ,"x":1}`, `{"label": %s}`, `{"label":%s,"y":2,"x":1}`}[r.IntN(5)], v.written)
+		var e event.Example
+		d.Decode(context.Background(), Record{Value: []byte(text)}, &e)
+		got := ""
+		if e.Label >= 0 {
+			got = s.Classes[e.Label]
+		}
+		if e.Refused != nil || got != v.want {
+			t.Fatalf("record %d, %s: class %q (%v), want %q", i, text, got, e.Refused, v.want)
+		}
+	}
+}
+
+// Of two labels the last one counts, seen before or not.
+func TestSeenLabelTwice(t *testing.T) {
+	config := DefaultConfig()
+	config.Format, config.Label = "json", "a.b"
+	s := config.Schema()
+	d, err := NewDecoder(config, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{`{"a.b":"u","x":1}`, `{"a.b":"v","x":1}`, `{"a.b":"u","a":{"b":"v"}}`, `{"a.b":"u","a":{"b":"v" }}`, `{"a.b":"u" ,"a":{"b":"v"}}`} {
+		var e event.Example
+		if d.Decode(context.Background(), Record{Value: []byte(text)}, &e); e.Refused != nil || (s.Classes[e.Label] == "v") != strings.Contains(text, `"v"`) {
+			t.Errorf("%s: class %d of %q (%v)", text, e.Label, s.Classes, e.Refused)
 		}
 	}
 }
