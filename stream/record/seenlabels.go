@@ -6,7 +6,7 @@ package record
 import "encoding/binary"
 
 // seenLabels holds the classes of the JSON labels that came last, by up to eight bytes of their value: all of it and
-// the comma or bracket behind it.
+// what stands behind it.
 type seenLabels struct {
 	of   [4]seenLabel
 	next int    // of that is replaced next
@@ -42,10 +42,6 @@ func (l *seenLabels) find(data []byte, p int) (class, next int, ok bool) {
 // value notes how many bytes the value has that find did not know.
 func (l *seenLabels) value(size int) {
 	if l.size = uint8(size); size < 1 || size > 7 {
-		l.met = 0
-		return
-	}
-	if c := byte(l.met >> (8 * size)); c != ',' && c != '}' {
 		l.met = 0
 	}
 }
