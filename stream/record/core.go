@@ -469,12 +469,24 @@ func (d *core) complete(r *Record, e *event.Example) {
 	d.addTimes()
 	d.addZeros()
 	e.Missing = d.missing
-	if !d.finish(r, e) || d.labeled && !d.label(r, e, d.class) {
+	if !d.finish(r, e) || !d.takeLabel(r, e) {
 		return
 	}
 	d.accept(d.s.Names)
 	e.Weight, e.Key, e.Time, e.NotFinite = d.weight, d.id, d.time, d.notFinite
 	slices.Sort(e.Missing)
+}
+
+// takeLabel sets e's label to that of the record, or to the one that comes beside it.
+func (d *core) takeLabel(r *Record, e *event.Example) bool {
+	if r.Label == nil {
+		return !d.labeled || d.label(r, e, d.class)
+	}
+	if d.labeled {
+		d.refuse(r, e, event.ReasonLabel, "a label is given, and the field %.80q, record.label, holds another one", d.c.Label)
+		return false
+	}
+	return d.label(r, e, r.Label)
 }
 
 // finish writes the entries to e with columns ascending. It sums those of one column in the

@@ -36,7 +36,9 @@ type Record struct {
 	Offset     int64
 	Time       int64 // milliseconds since the Unix epoch, 0 if unknown
 	Unlabeled  bool  // whatever the record says of its label is passed over
-	Cut        bool  // Value is the start of a line that is longer than max_bytes
+	// Label is the label as text where it comes beside the record, which must then hold none.
+	Label []byte
+	Cut   bool // Value is the start of a line that is longer than max_bytes
 	// Headers are those of a record of a topic as they came, not taken apart; nil of a file.
 	Headers []byte
 }

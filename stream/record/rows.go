@@ -1,0 +1,133 @@
+package record
+
+// This file makes events of rows of numbers, as a program has them that need not write text.
+
+import (
+	"math"
+	"slices"
+	"strconv"
+
+	"blankout/internal/event"
+)
+
+// Rows makes events of rows of numbers whose columns are named once: those that the rows would be as JSON objects of
+// numbers. NaN is null.
+type Rows struct {
+	core
+	columns []named
+}
+
+// NewRows returns the Rows of columns with these names. It adds to s as a Decoder does, and belongs to one goroutine.
+func NewRows(c Config, s *event.Schema, columns []string) (*Rows, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	d := &Rows{core: newCore(c, s)}
+	for _, name := range columns {
+		d.columns = append(d.columns, d.named(name))
+	}
+	return d, nil
+}
+
+// Decode fills e from a row, which has a number for each column, with the Label of r.
+func (d *Rows) Decode(r Record, row []float64, e *event.Example) {
+	d.reset(&r, e)
+	for i := range d.columns {
+		n := &d.columns[i]
+		switch x := row[i]; {
+		case n.role == isDropped:
+		case n.role != isFeature || n.times != nil:
+			if !d.textOf(&r, e, n, x) {
+				return
+			}
+		case math.IsNaN(x):
+			d.miss(n)
+		case math.IsInf(x, 0):
+			if !d.missNumber(n) {
+				d.refuse(&r, e, event.ReasonNotFinite, "column %.80q is %g", n.name, x)
+				return
+			}
+		case n.categorical:
+			d.pair(n, event.Categorical, plainNumber(strconv.AppendFloat(nil, x, 'f', -1, 64)), 1)
+		case x > maxMagnitude || x < -maxMagnitude:
+			d.refuse(&r, e, event.ReasonOutOfRange, "column %.80q is %g, the limit is 1e30", n.name, x)
+			return
+		default:
+			d.addNumber(n, x)
+		}
+	}
+	d.complete(&r, e)
+}
+
+// textOf takes a number of a column that is not a number's: a label, weight, id or time, or one whose times make features.
+// It refuses e, and returns false, where such a number cannot be used.
+func (d *Rows) textOf(r *Record, e *event.Example, n *named, x float64) bool {
+	if math.IsNaN(x) {
+		if n.role == isFeature {
+			d.miss(n)
+		}
+		return true
+	}
+	text := strconv.AppendFloat(nil, x, 'f', -1, 64)
+	if n.role == isFeature {
+		if !d.times.takeTime(n.times, text) {
+			d.refuse(r, e, event.ReasonSyntax, "column %.80q, %.40q: %s", n.name, text, wantTime)
+			return false
+		}
+		return true
+	}
+	if reason, detail := d.core.special(n.role, text, true); detail != "" {
+		d.refuse(r, e, reason, "column %.80q: %s", n.name, detail)
+		return false
+	}
+	return true
+}
+
+// SparseRows makes events of sparse rows of numbers: those that the rows would be as lines of svmlight, whose indices
+// count from 1 unless the Schema is ZeroBased.
+type SparseRows struct{ core }
+
+// NewSparseRows returns a SparseRows. It adds to s as a Decoder does, and belongs to one goroutine.
+func NewSparseRows(c Config, s *event.Schema) (*SparseRows, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	return &SparseRows{newCore(c, s)}, nil
+}
+
+// Decode fills e from a row that has values in columns, which count from 0, with the Label of r. NaN declares the column
+// as missing.
+func (d *SparseRows) Decode(r Record, columns []int64, values []float64, e *event.Example) {
+	d.reset(&r, e)
+	e.MissingColumns = e.MissingColumns[:0]
+	for i, column := range columns {
+		x := values[i]
+		if column < 0 || d.s.NumericIndices && uint64(column) > d.mask {
+			d.refuse(&r, e, event.ReasonOutOfRange, "column %d: there are 2^%d from 0 on", column, d.s.Bits)
+			return
+		}
+		switch {
+		case math.IsNaN(x) && d.s.NumericIndices:
+			e.MissingColumns = append(e.MissingColumns, uint32(column))
+		case math.IsNaN(x) || math.IsInf(x, 0):
+			d.refuse(&r, e, event.ReasonNotFinite, "column %d is %g", column, x)
+			return
+		case x > maxMagnitude || x < -maxMagnitude:
+			d.refuse(&r, e, event.ReasonOutOfRange, "column %d is %g, the limit is 1e30", column, x)
+			return
+		case d.s.NumericIndices:
+			d.addAt(uint32(column), uint64(column), 0, x)
+		default:
+			name := column + 1
+			if d.s.ZeroBased {
+				name = column
+			}
+			d.pair(&d.anonymous, event.Sparse, strconv.AppendInt(nil, name, 10), x)
+		}
+	}
+	d.complete(&r, e)
+	slices.Sort(e.MissingColumns)
+	if e.Field = nil; e.Refused != nil {
+		e.MissingColumns = nil
+	}
+}
