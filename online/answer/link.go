@@ -63,10 +63,13 @@ func (l *Link) Helps() bool { return l.helps }
 // Take learns from an event of a label and an importance weight, and the scores that it was answered with, of which the
 // first active outputs are in use.
 func (l *Link) Take(scores []float64, active, label int, weight float64) {
+	l.Measure(scores, label, weight)
+	l.Learn(scores, active, label, weight, linkEvery)
+}
+
+// Learn is Take without Measure. The function follows the bins after so many events.
+func (l *Link) Learn(scores []float64, active, label int, weight float64, every uint64) {
 	weight = min(weight, 1)
-	if l.latest != nil {
-		l.measure(scores, label, weight)
-	}
 	l.taken++
 	if l.grown /= 1 - 1/min(linkMemory, 8+l.taken/2); l.grown > mostGrown {
 		for i := range l.bins {
@@ -81,7 +84,7 @@ func (l *Link) Take(scores []float64, active, label int, weight float64) {
 		}
 		l.bins[binOf(f)].add(f, one, weight*l.grown)
 	}
-	if uint64(l.taken)%linkEvery == 0 {
+	if uint64(l.taken)%every == 0 {
 		l.latest = l.fit()
 	}
 }
@@ -96,8 +99,12 @@ func (b *linkBin) add(f float64, one bool, weight float64) {
 	}
 }
 
-// measure takes up how much less the event loses by the function than without.
-func (l *Link) measure(scores []float64, label int, weight float64) {
+// Measure takes up how much less an event loses by the function than without.
+func (l *Link) Measure(scores []float64, label int, weight float64) {
+	if l.latest == nil {
+		return
+	}
+	weight = min(weight, 1)
 	saved := weight * (model.Decision{}.LogLoss(scores, label) - model.Decision{Link: l.latest}.LogLoss(scores, label))
 	g := &l.gain
 	if g.grown /= 1 - 1.0/gainMemory; g.grown > mostGrown {

@@ -1,5 +1,7 @@
 package next
 
+import "blankout/online/next/monitor"
+
 // This file says which events who listens to. It depends on the number of the event alone, so that a restart changes
 // nothing.
 
@@ -8,19 +10,26 @@ package next
 // four, and after the decidesSome-th one in sixteen.
 const (
 	decidesAll, decidesSome = 8192, 65_536
-	// applyEvery is at every how many events mixture weights come into force.
-	applyEvery = 256
+	// applyEvery is at every how many events mixture weights come into force, hurriedEvery that for so many after a request
+	// for a fresh expert.
+	applyEvery, hurriedEvery, hurried = 256, 16, 1024
 )
+
+// applies says whether mixture weights come into force after an event; until says up to which one they do so more often.
+func applies(number, until uint64) bool {
+	return number%applyEvery == 0 || number < until && number%hurriedEvery == 0
+}
 
 // sampled says whether the event of this number is one of a sample of one in 2^bits: numbers that the golden section
 // spreads evenly, so that no period of a stream is met by one of theirs.
 func sampled(number uint64, bits uint) bool { return number*0x9e3779b97f4a7c15>>(64-bits) == 0 }
 
-// decides says whether an event is one of those that decide, one in so many; every is 0 for another one.
-func decides(number uint64) (every uint64) {
+// decides says whether an event is one of those that decide, one in so many; every is 0 for another one. Up to the event until
+// all decide.
+func decides(number, until uint64) (every uint64) {
 	bits := uint(4)
 	switch {
-	case number <= decidesAll:
+	case number <= decidesAll || number < until:
 		return 1
 	case number <= decidesSome:
 		bits = 2
@@ -47,6 +56,19 @@ func masks(number uint64) bool {
 		return sampled(number, 5)
 	}
 	return sampled(number, 7)
+}
+
+// costs says whether an event tells what the loss of each of its fields would cost.
+func costs(number uint64) bool {
+	if number <= decidesSome {
+		return sampled(number, 5)
+	}
+	return sampled(number, 8)
+}
+
+// due says which parts of the monitors look at an event: at first all do, and later those that cost much at some.
+func due(number uint64) monitor.Due {
+	return monitor.Due{Gain: number <= decidesSome || sampled(number, 2), Scores: number <= decidesAll || sampled(number, 4)}
 }
 
 // turns says whether a point of the mask of this number moves mixture weights.

@@ -50,11 +50,6 @@ func (b boxed) Blocks() ([]event.Block, error) {
 	return slices.Collect(each), nil
 }
 
-func (b boxed) Report() online.Report {
-	r := b.Learner.Report()
-	return online.Report{Measures: r.Measures, Events: r.Events, Refused: r.Refused, RefusedBy: r.RefusedBy, Features: r.Columns, Drift: r.Drift, Experts: r.Experts}
-}
-
 func (b boxed) SetSchema(s *event.Schema) { b.Follow(s) }
 
 func (b boxed) Schema() *event.Schema { return b.schema }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
@@ -30,7 +31,8 @@ type settings struct {
 	faulty      encode.Faulty
 	silence     encode.Silence
 	presence    bool
-	expected    int // the level whose noise is what the user expects to be missing
+	likelihood  bool // scores are meant as log-odds
+	expected    int  // the level whose noise is what the user expects to be missing
 }
 
 // scales are those of several levels, oneScale that of one alone.
@@ -65,6 +67,7 @@ func parse(c online.Config, outputs int) (settings, error) {
 	if s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll {
 		s.imputed = c.CovarianceMaxFields
 	}
+	s.likelihood = strings.HasPrefix(l.String(), "logistic") || c.Calibrate == "on"
 	s.faulty = encode.Faulty{Stuck: c.Stuck != "off", Declares: c.Stuck == "missing", Limits: c.SilentMissing > 0}
 	s.transform = func(field string) model.Transform {
 		if t, ok := c.FieldTransform[field]; ok {

@@ -3,6 +3,7 @@ package next_test
 import (
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"blankout/online"
 	"blankout/online/next"
 	"blankout/online/synthetic"
+	"blankout/online/watch"
 )
 
 func stuckConfig(how string) online.Config {
@@ -64,9 +66,24 @@ func TestStuck(t *testing.T) {
 			t.Fatalf("event %d: stuck are %+v, want %+v", n, got, want)
 		}
 	}
-	if stuck := l.Report().Stuck; found < 300 || len(stuck) != 1 || stuck[0].Value != 0 || stuck[0].Since.Event != 1701 {
-		t.Errorf("after %d events with stuck fields %+v", found, stuck)
+	if on := stuckAlarms(l); found < 300 || len(on) != 1 || *on[0].Value != 0 || on[0].SinceEvent != 1701 {
+		t.Errorf("after %d events with stuck fields %+v", found, on)
 	}
+	if a, b := l.Alarms(0), was.Alarms(0); a.Changes != 3 || !reflect.DeepEqual(a.Latest, b.Latest) {
+		t.Errorf("alarms %+v, want %+v", a.Latest, b.Latest)
+	}
+}
+
+// stuckAlarms returns the alarms about fields that are stuck.
+func stuckAlarms(l *next.Learner) (on []watch.FieldAlarm) {
+	for _, f := range l.Report().Health.Fields {
+		for _, a := range f.Alarms {
+			if a.Kind == watch.AlarmStuck {
+				on = append(on, a)
+			}
+		}
+	}
+	return on
 }
 
 // A learner that is restored while a field is stuck, or on its way to be found, goes on to the bit.
@@ -116,7 +133,7 @@ func TestStuckSetting(t *testing.T) {
 		}
 	}
 	check := func(name string, l *next.Learner, stuck int, faults bool) {
-		if got := len(l.Report().Stuck); got != stuck || (l.Snapshot().Model().Faults != nil) != faults {
+		if got := len(stuckAlarms(l)); got != stuck || (l.Snapshot().Model().Faults != nil) != faults {
 			t.Errorf("%s: %d fields are stuck, and the model has %+v", name, got, l.Snapshot().Model().Faults)
 		}
 	}

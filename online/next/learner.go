@@ -10,13 +10,13 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
-	"blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/online"
 	"blankout/online/next/adagrad"
 	"blankout/online/next/encode"
 	"blankout/online/next/impute"
 	"blankout/online/next/mixture"
+	"blankout/online/next/monitor"
 	"blankout/online/numbers"
 	"blankout/online/pace"
 	"blankout/online/rows"
@@ -33,14 +33,15 @@ type Learner struct {
 	levels   *adagrad.Expert
 	mixture  *mixture.Mixture
 	imputer  *impute.Imputer
-	watch    *watch.Watch
+	monitors *monitor.Monitors
 	outputs  outputs
 	classes  []float64 // weight of each class that has come, or could have
-	events   uint64    // met with a weight above 0
+	events   uint64    // that have come with a weight above 0
 	weights  pace.Importance
 	weight   float64  // that the event at hand is learned with, but for its class's
 	targets  *targets // nil where labels are classes
 	fade     pace.Fade
+	hurried  uint64 // mixture weights come into force more often up to this event
 	masked   masked
 	snapshot *model.Table // the latest, to share its blocks
 	room     room
@@ -49,6 +50,7 @@ type Learner struct {
 // room is memory for one event, and holds nothing from one to the next.
 type room struct {
 	in        encode.Input
+	seen      monitor.Event
 	scores    adagrad.Scores
 	published []float64 // by level and output
 	target    []float64 // by output
@@ -59,6 +61,7 @@ type room struct {
 	filled    filled
 	mixed     mixed
 	byClass   []float64 // scores
+	costing   costing
 }
 
 // New returns a Learner for events of the Schema, which stays the decoder's: it may grow before the Learn of an event
@@ -79,12 +82,12 @@ func newLearner(c online.Config, s *event.Schema, outputs int) (*Learner, error)
 		config: c, set: set, encoder: encode.New(encode.Settings{
 			Standardize: set.standardize, Transform: set.transform, Width: adagrad.Width(n, outputs), Policies: mix.Policies(), Faulty: set.faulty, Silence: set.silence, Presence: set.presence,
 		}, s),
-		levels: adagrad.New(set.levels), mixture: mix, imputer: impute.New(set.imputed), watch: watch.New(),
+		levels: adagrad.New(set.levels), mixture: mix, imputer: impute.New(set.imputed),
 		fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep),
 	}
+	l.monitors = monitor.New(monitor.Settings{Config: c, Loss: set.levels.Loss, Target: s.Target, Schema: s, Repeats: l.encoder.Repeats})
 	if s.Target != loss.Sign {
 		l.targets = &targets{unit: numbers.NewUnit(s.Target, c.HalfLife), loss: set.levels.Loss}
-		l.watch.Measures.Numbers = &watch.Numbers{Loss: set.levels.Loss}
 	}
 	l.outputs = l.newOutputs()
 	l.setOutputs()
@@ -94,9 +97,7 @@ func newLearner(c online.Config, s *event.Schema, outputs int) (*Learner, error)
 // setOutputs makes what depends on the number of outputs.
 func (l *Learner) setOutputs() {
 	k := l.levels.Outputs
-	if l.watch.Measures.Binary = nil; k == 1 && l.targets == nil {
-		l.watch.Measures.Binary = &measure.Binary{}
-	}
+	l.monitors.SetOutputs(k, l.outputs.young.On())
 	l.room.scores, l.room.published = l.levels.NewScores(), make([]float64, len(l.set.levels.Noises)*k)
 	l.room.target, l.room.out = make([]float64, k), make([]float64, k)
 	l.room.filled, l.room.mixed = newFilled(l.levels), newMixed(l.levels, l.widen)
@@ -122,13 +123,10 @@ func (l *Learner) Predict(e *event.Example) online.Prediction {
 		for i, f := range p.Lanes {
 			p.Lanes[i] = t.unit.Score(f)
 		}
-		t.predicted(&p, l.labeled())
+		t.predicted(&p, l.monitors.Measures.Known())
 	}
 	return p
 }
-
-// labeled says whether a labeled event has been learned.
-func (l *Learner) labeled() bool { return l.watch.Baselines.First > 0 }
 
 // mixes says whether there are several levels that predictions are mixed of.
 func (l *Learner) mixes() bool { return len(l.set.levels.Noises) > 1 }
@@ -141,7 +139,7 @@ func (l *Learner) predict(p *online.Prediction) {
 	l.impute(&r.in, &r.filled)
 	p.Scores = l.answer(&r.in, r.published, &r.filled, r.out, &r.byClass)
 	if l.targets == nil {
-		p.Decision = l.decision()
+		p.Decision = l.monitors.Decision()
 	}
 }
 
@@ -153,21 +151,19 @@ func (l *Learner) predict(p *online.Prediction) {
 // event without label moves no weight. One that is refused is counted and not learned.
 func (l *Learner) Learn(e *event.Example, prior *online.Prediction) (p online.Prediction) {
 	if !e.Usable() {
-		l.watch.Refused.Take(e, l.events)
+		l.monitors.Refused.Take(e, l.events)
 		return online.Prediction{Learned: l.events, Refused: true}
 	}
 	if e.Weight == 0 {
 		return l.Predict(e)
 	}
 	if r := l.refusal(e); r != nil {
-		l.watch.Refused.Take(&event.Example{Refused: r}, l.events)
+		l.monitors.Refused.Take(&event.Example{Refused: r}, l.events)
 		return online.Prediction{Learned: l.events, Refused: true}
 	}
 	l.events++
 	if halves := l.fade.Halves(e.Time); halves > 0 {
-		keep := math.Exp2(-halves)
-		l.levels.Decay(keep, l.encoder.Table, l.encoder.Intercepts)
-		l.imputer.Decay(keep)
+		l.decay(math.Exp2(-halves))
 	}
 	p.Learned = l.events - 1
 	if e.Label == event.Unlabeled {
@@ -175,8 +171,9 @@ func (l *Learner) Learn(e *event.Example, prior *online.Prediction) (p online.Pr
 	} else {
 		l.learn(e, prior, &p)
 	}
-	l.encoder.Find(e, stuck.Moment{Event: l.events, Time: e.Time})
-	if l.events%applyEvery == 0 {
+	now := stuck.Moment{Event: l.events, Time: e.Time}
+	l.monitors.Stuck(l.encoder.Find(e, now), now)
+	if applies(l.events, l.hurried) {
 		l.mixture.Apply()
 		l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.mixture.Policies())
 	}
@@ -193,7 +190,7 @@ func (l *Learner) learn(e *event.Example, prior, p *online.Prediction) {
 	l.predict(p)
 	f, known := p.Scores[0], true
 	if l.targets != nil {
-		l.targets.predicted(p, l.labeled())
+		l.targets.predicted(p, l.monitors.Measures.Known())
 	}
 	shown, lanes := p, []float64(nil)
 	if prior != nil && len(prior.Scores) > 0 {
@@ -219,13 +216,18 @@ func (l *Learner) learn(e *event.Example, prior, p *online.Prediction) {
 	}
 }
 
-// class takes up the class of the event at hand: it measures what was shown, and moves mixture weights.
+// class takes up the class of the event at hand: it has what was shown observed, and moves mixture weights.
 func (l *Learner) class(e *event.Example, shown *online.Prediction, lanes []float64) {
-	l.measure(e, shown)
-	r := &l.room
+	r, j := &l.room, shown.Decision.Judge(shown.Scores, e.Label)
+	r.seen = monitor.Event{Labeled: true, Scores: shown.Scores, Decision: shown.Decision, Judged: j, Told: watch.Told{
+		After: shown.Learned, Label: e.Label, Learned: e.Weight * l.classes[e.Label], Loss: j.LogLoss, Predicted: j.Class, Likelihood: l.set.likelihood,
+		Score: shown.Scores[min(e.Label, len(shown.Scores)-1)], Probability: j.Probability,
+	}}
+	l.observe(e)
 	output := l.outputs.young.Output(e.Label)
 	by := mixture.Event{Outputs: l.levels.Outputs, Active: l.levels.Active(), Label: output}
 	l.judge(e, &by, lanes)
+	l.sampleCosts(e)
 	for k := range r.target {
 		r.target[k] = rows.Y(output, k, len(r.target))
 	}
@@ -235,7 +237,7 @@ func (l *Learner) class(e *event.Example, shown *online.Prediction, lanes []floa
 // goes missing.
 func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 	r := &l.room
-	if decides(l.events) > 0 {
+	if decides(l.events, l.hurried) > 0 {
 		if lanes != nil {
 			l.levels.PublishedLanes(lanes, r.published)
 		}
@@ -273,21 +275,22 @@ func (l *Learner) shown(earlier, now *online.Prediction) (lanes []float64) {
 
 // unlabeled answers an event without label, and lets it count as its expected curvature.
 func (l *Learner) unlabeled(e *event.Example, p *online.Prediction) {
-	l.watch.Measures.Unlabeled++
 	l.encoder.Read(e, l.events, &l.room.in)
 	l.encoder.Count(e, &l.room.in)
+	l.room.seen = monitor.Event{}
+	l.observe(e)
 	l.predict(p)
 	if w := l.config.UnlabeledWeight; w > 0 {
 		l.levels.Accumulate(&l.room.in, &l.room.scores, w*l.weights.Bound(e.Weight), l.encoder.Table)
 	}
 	if l.targets != nil {
-		l.targets.predicted(p, l.labeled())
+		l.targets.predicted(p, l.monitors.Measures.Known())
 	}
 }
 
 // update makes the steps of the event at hand, as often as its weight says.
 func (l *Learner) update(weight float64, lanes []float64) {
-	r, first, every := &l.room, true, decides(l.events)
+	r, first, every := &l.room, true, decides(l.events, l.hurried)
 	if weight > 0 && weight <= 1 { // as nearly all
 		l.levels.Update(&r.in, &r.scores, lanes, r.target, weight, every, l.encoder.Table)
 		return
@@ -308,22 +311,33 @@ func (l *Learner) move(moves []encode.Move) {
 	}
 }
 
-// decision says what scores mean.
-func (l *Learner) decision() model.Decision { return model.Decision{Threshold: l.config.Threshold} }
+// observe shows the event at hand to the monitors, with what of it was predicted, and does what they ask for.
+func (l *Learner) observe(e *event.Example) {
+	seen := &l.room.seen
+	seen.Number, seen.Time, seen.Weight, seen.Active = l.events, e.Time, e.Weight, l.outputs.active(l.levels.Active())
+	seen.Due = due(l.events)
+	seen.Met = l.encoder.Met(e, &l.room.in)
+	seen.Met.Error = l.forecastError()
+	asked := l.monitors.Observe(seen)
+	if asked.Keep > 0 {
+		l.decay(asked.Keep)
+	}
+	if asked.Fresh {
+		l.hurried = l.events + hurried
+	}
+}
 
-// measure takes up what was answered to a labeled event.
-func (l *Learner) measure(e *event.Example, shown *online.Prediction) {
-	j := shown.Decision.Judge(shown.Scores, e.Label)
-	l.watch.Told(watch.Told{
-		Number: l.events, After: shown.Learned, Time: e.Time, Label: e.Label, Weight: e.Weight, Learned: e.Weight * l.classes[e.Label],
-		Loss: j.LogLoss, Predicted: j.Class, Score: shown.Scores[min(e.Label, len(shown.Scores)-1)], Probability: j.Probability, Likelihood: true,
-	})
+// decay leaves a part of what is known of the past. Weights stay, and move faster.
+func (l *Learner) decay(keep float64) {
+	l.levels.Decay(keep, l.encoder.Table, l.encoder.Intercepts)
+	l.imputer.Decay(keep)
 }
 
 // Follow gives the Learner a later state of its Schema, for a caller that decodes on another goroutine.
 func (l *Learner) Follow(s *event.Schema) {
 	l.outputs.most = s.MaxClasses
 	l.encoder.Follow(s)
+	l.monitors.Follow(s)
 	l.masked.grouping.Follow(s)
 }
 

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/model"
 	"blankout/online"
 	"blankout/online/next"
 )
@@ -49,6 +51,7 @@ var configs = map[string]func(*online.Config){
 	"as it is":    func(c *online.Config) { c.MissingPolicy = "none" },
 	"few imputed": func(c *online.Config) { c.CovarianceMaxFields = 3 },
 	"not imputed": func(c *online.Config) { c.CovarianceMaxFields = 0 },
+	"observed":    func(c *online.Config) { c.Calibrate, c.Threshold, c.OnDrift = "on", 0.3, "expert" },
 }
 
 // lacking are the streams whose events lack something, and the settings that matter to them.
@@ -133,13 +136,20 @@ func TestScoresOfTheOther(t *testing.T) {
 func TestPredict(t *testing.T) {
 	for kind, draw := range streams {
 		s, other := draw(2), draw(2)
-		asked, l := newLearner(t, plain(), s.schema), newLearner(t, plain(), other.schema)
+		c := plain()
+		c.Calibrate, c.Threshold = "on", 0.3
+		asked, l := newLearner(t, c, s.schema), newLearner(t, c, other.schema)
 		for n := range 3000 {
 			e := s.next()
-			p := asked.Predict(e).Scores[0]
+			asks := asked.Predict(e)
+			p := asks.Scores[0]
 			if n%100 == 99 {
-				if m := asked.Snapshot().Model().Score(e, make([]float64, 1))[0]; math.Abs(m-p) > 1e-9*max(1, math.Abs(p)) {
-					t.Fatalf("%s: event %d: the snapshot says %v, Predict %v", kind, n, m, p)
+				m := asked.Snapshot().Model()
+				if served := m.Score(e, make([]float64, 1))[0]; math.Abs(served-p) > 1e-9*max(1, math.Abs(p)) {
+					t.Fatalf("%s: event %d: the snapshot says %v, Predict %v", kind, n, served, p)
+				}
+				if a, b := asks.Decision, m.Decision(); a.Threshold != b.Threshold || a.Probability(p) != b.Probability(p) || n > 600 && (a.Link == nil || a.Probability(p) == (model.Decision{}).Probability(p)) {
+					t.Fatalf("%s: event %d: the snapshot means %v, Predict %v", kind, n, b, a)
 				}
 			}
 			asked.Predict(s.next())
@@ -189,6 +199,9 @@ func TestRestart(t *testing.T) {
 			if a, b := fmt.Sprintf("%+v", l.Report().Total), fmt.Sprintf("%+v", again.Report().Total); a != b {
 				t.Errorf("%s, %s: measures %s, else %s", kind, name, b, a)
 			}
+			if a, b := blocksOf(t, l), blocksOf(t, again); !reflect.DeepEqual(a, b) {
+				t.Errorf("%s, %s: a restart has changed the state", kind, name)
+			}
 		}
 	}
 }
@@ -196,19 +209,24 @@ func TestRestart(t *testing.T) {
 // restart writes a Learner and reads it, at a moment at which the other goes on.
 func restart(t *testing.T, c online.Config, l *next.Learner) *next.Learner {
 	t.Helper()
-	each, err := l.Snapshot().EachBlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var blocks []event.Block
-	for b := range each {
-		blocks = append(blocks, event.Block{Name: b.Name, Data: slices.Clone(b.Data)})
-	}
-	again, err := next.Restore(c, blocks)
+	again, err := next.Restore(c, blocksOf(t, l))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return again
+}
+
+// blocksOf returns the state.
+func blocksOf(t *testing.T, l *next.Learner) (blocks []event.Block) {
+	t.Helper()
+	each, err := l.Snapshot().EachBlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for b := range each {
+		blocks = append(blocks, event.Block{Name: b.Name, Data: slices.Clone(b.Data)})
+	}
+	return blocks
 }
 
 // An event that comes with a label later is measured as it was answered.

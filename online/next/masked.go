@@ -142,7 +142,7 @@ func (l *Learner) forecast(curves *probe.Curves, point int, e *event.Example, sc
 		curves.Error.Add(point, d*d)
 		return
 	}
-	j := l.decision().Judge(scores, e.Label)
+	j := l.monitors.Decision().Judge(scores, e.Label)
 	wrong := 0.0
 	if j.Class != e.Label {
 		wrong = 1

@@ -36,7 +36,7 @@ func (l *Learner) newOutputs() outputs {
 		bytes: youngBytes, most: l.encoder.Schema().MaxClasses, memory: memory.Bound(l.config.MaxMemory), several: l.targets == nil,
 		width: func(k int) int { return adagrad.Width(len(l.set.levels.Noises), k) },
 		events: func(class int) uint64 {
-			if n := l.watch.Measures.Classes; class < len(n) {
+			if n := l.monitors.Measures.Classes; class < len(n) {
 				return n[class]
 			}
 			return 0
@@ -239,6 +239,14 @@ func (o *outputs) byClass(scores []float64, room *[]float64) []float64 {
 	return *room
 }
 
+// active returns how many of the first classes have come, given how many outputs are in use.
+func (o *outputs) active(outputs int) int {
+	if o.young.On() {
+		return o.young.Known()
+	}
+	return outputs
+}
+
 // refusal returns why an event cannot be learned for want of memory: it has new columns, or a new class, for which there is
 // no room. Nil is that it can.
 func (l *Learner) refusal(e *event.Example) *event.Refusal {
@@ -273,7 +281,7 @@ func (l *Learner) noRoom(what string, rows, width int) *event.Refusal {
 func (l *Learner) nameFeature(e *event.Example, i int) string {
 	column, s := e.Features.Index[i], l.encoder.Schema()
 	name := "#" + strconv.FormatUint(uint64(column), 10)
-	if l.watch.Refused.By[event.ReasonMemory].Count == 0 || s.NumericIndices && s.Names.Len() == 0 {
+	if l.monitors.Refused.By[event.ReasonMemory].Count == 0 || s.NumericIndices && s.Names.Len() == 0 {
 		name = (&model.Head{Schema: s, Scaler: l.encoder.Scaling.Scaler}).Namer()(column)
 	}
 	what := "feature " + quoted(name)

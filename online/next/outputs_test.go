@@ -105,8 +105,8 @@ func TestNoRoom(t *testing.T) {
 		}
 	}
 	r := l.Report()
-	if rows := 1 << 20 / 128; r.Columns != rows || refused != 20_000-rows || int(r.Refused) != refused {
-		t.Errorf("%d columns, %d refused, counted %d", r.Columns, refused, r.Refused)
+	if rows := 1 << 20 / 128; r.Features != rows || refused != 20_000-rows || int(r.Refused) != refused {
+		t.Errorf("%d columns, %d refused, counted %d", r.Features, refused, r.Refused)
 	}
 	if p := l.Learn(&event.Example{Weight: 1, Features: event.Vec{Index: []uint32{5}, Value: []float64{1}}}, nil); p.Refused {
 		t.Error("an event without new columns is refused")

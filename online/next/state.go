@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
-	"slices"
 
 	"blankout/internal/coder"
 	"blankout/internal/event"
@@ -15,7 +14,6 @@ import (
 	"blankout/internal/model"
 	"blankout/online"
 	"blankout/online/next/mixture"
-	"blankout/online/stuck"
 	"blankout/online/watch"
 	"blankout/online/young"
 )
@@ -23,8 +21,9 @@ import (
 // Snapshot is a Learner's state at one instant. It is immutable: it may be encoded, and its Model served, on other
 // goroutines while learning goes on.
 type Snapshot struct {
-	model *model.Linear
-	state []byte // the block "learner"
+	model  *model.Linear
+	state  []byte // the block "learner"
+	report online.Report
 }
 
 // Snapshot returns the state as it is now. It copies the blocks of rows that were written since the latest Snapshot.
@@ -32,11 +31,11 @@ func (l *Learner) Snapshot() *Snapshot {
 	l.snapshot = l.encoder.Table.Snapshot(l.snapshot)
 	h := model.Head{
 		Schema: l.encoder.Schema().View(), Scaler: l.encoder.Scaling.Scaler,
-		Loss: l.loss().String(), Noise: l.noise(0),
-		Threshold: l.threshold(), Events: l.events, Trained: "online adagrad", Experts: l.experts(),
+		Loss: l.loss().String(), Noise: l.noise(0), Events: l.events, Trained: "online adagrad", Experts: l.experts(),
 	}
 	h.Layout, h.Intercept = l.layout(0)
 	h.Outputs = len(h.Intercept)
+	l.monitors.Publish(&h)
 	h.Faults, h.Dead = l.encoder.Faults(), l.encoder.Dead()
 	byRange, ranges := l.mixture.ByRange()
 	if h.Missing = l.encoder.Fields.Missing; byRange != nil {
@@ -51,7 +50,7 @@ func (l *Learner) Snapshot() *Snapshot {
 		h.Residual = t.residual.Published()
 	}
 	m := &model.Linear{Head: h, Rows: l.snapshot}
-	return &Snapshot{m.WithCovariance(l.imputer.Covariance()), l.encode()}
+	return &Snapshot{m.WithCovariance(l.imputer.Covariance()), l.encode(), l.Report()}
 }
 
 // layout returns where in a row the weights are that answer events of a range, and their intercepts, by class.
@@ -84,14 +83,6 @@ func (l *Learner) loss() loss.Loss {
 	return l.set.levels.Loss
 }
 
-// threshold returns that of a model's Head, where 0 is one half.
-func (l *Learner) threshold() float64 {
-	if l.config.Threshold == 0.5 {
-		return 0
-	}
-	return l.config.Threshold
-}
-
 // experts returns the levels with their part of the mixture, nil where there is one alone.
 func (l *Learner) experts() (experts []model.Expert) {
 	all := 0.0
@@ -110,21 +101,30 @@ func (l *Learner) experts() (experts []model.Expert) {
 // Model returns the published model, for predictions.
 func (s *Snapshot) Model() *model.Linear { return s.model }
 
-// EachBlock yields the blocks of a checkpoint: the model as model.ReadLinear reads it, and the block "learner".
+// EachBlock yields the blocks of a checkpoint: the model as model.ReadLinear reads it, the block "learner", and for people who look at the
+// file the blocks "summary" and "health".
 func (s *Snapshot) EachBlock() (iter.Seq[event.Block], error) {
 	each, err := s.model.EachBlock()
 	if err != nil {
 		return nil, err
 	}
+	summary, err := json.Marshal(s.report.Summary())
+	if err != nil {
+		return nil, err
+	}
+	health, err := json.Marshal(s.report.Health)
+	if err != nil {
+		return nil, err
+	}
 	return func(yield func(event.Block) bool) {
-		if yield(event.Block{Name: "learner", Data: s.state}) {
+		if yield(event.Block{Name: "learner", Data: s.state}) && yield(event.Block{Name: "summary", Data: summary}) && yield(event.Block{Name: watch.BlockHealth, Data: health}) {
 			each(yield)
 		}
 	}, nil
 }
 
 // stateVersion counts the layouts of the block "learner". No number is ever used again.
-const stateVersion = 14
+const stateVersion = 15
 
 // encode returns the block "learner".
 func (l *Learner) encode() []byte {
@@ -161,13 +161,9 @@ func (l *Learner) state(c *coder.Coder, covariance *model.Covariance) {
 	c.Uint(&l.masked.drawn)
 	if l.targets != nil {
 		l.targets.state(c)
-		l.watch.Measures.Numbers.State(c)
 	}
-	l.watch.State(c)
-	l.watch.Drift.State(c)
-	l.watch.Prior.State(c)
-	l.watch.Refused.State(c)
-	l.watch.Block(c)
+	c.Uint(&l.hurried)
+	l.monitors.State(c)
 }
 
 // Restore makes the Learner that wrote the blocks: it goes on to the bit as the other would have. The Schema is the
@@ -212,25 +208,6 @@ func Restore(c online.Config, blocks []event.Block) (*Learner, error) {
 		return nil, fmt.Errorf("restoring the learner: block learner: %d bytes do not fit its format", len(data))
 	}
 	l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.mixture.Policies())
+	l.monitors.Restored(l.encoder.Stuck())
 	return l, nil
-}
-
-// Report is what there is to tell of a Learner.
-type Report struct {
-	watch.Measures
-	Events    uint64 // with a weight above 0
-	Columns   int    // that labeled events had
-	Refused   uint64
-	RefusedBy map[event.Reason]watch.Refusals
-	Drift     watch.Drift
-	Experts   []model.Expert // the levels, with their parts of the mixture
-	Stuck     []stuck.Run    // fields that are stuck
-}
-
-// Report returns the progressive measures so far, and what else there is to tell.
-func (l *Learner) Report() Report {
-	return Report{
-		Measures: l.watch.Measures.Clone(), Events: l.events, Columns: l.encoder.Table.Len(), Refused: l.watch.Refused.Count, RefusedBy: l.watch.Refused.By,
-		Drift: l.watch.Drift.Report(), Experts: l.experts(), Stuck: slices.Clone(l.encoder.Stuck()),
-	}
 }

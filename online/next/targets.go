@@ -11,6 +11,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/online"
 	"blankout/online/next/mixture"
+	"blankout/online/next/monitor"
 	"blankout/online/numbers"
 	"blankout/online/watch"
 )
@@ -59,7 +60,7 @@ func (l *Learner) number(e *event.Example, f float64, shown *online.Prediction, 
 	variance := l.variance()
 	clipped := t.clip(e.Target, f, variance)
 	value := t.unit.Told(shown.Scores[0])
-	l.measureNumber(e, value, variance, shown.Learned)
+	l.observeNumber(e, value, variance, shown.Learned)
 	target = t.standard(clipped)
 	if lanes != nil {
 		r.standard = r.standard[:0]
@@ -85,14 +86,15 @@ func (l *Learner) number(e *event.Example, f float64, shown *online.Prediction, 
 	return t.standard(clipped), lanes
 }
 
-// measureNumber takes up the value that was shown for a label, whose score has a variance.
-func (l *Learner) measureNumber(e *event.Example, value, variance float64, learned uint64) {
+// observeNumber has the value observed that was shown for a label, whose score has a variance.
+func (l *Learner) observeNumber(e *event.Example, value, variance float64, learned uint64) {
 	t := l.targets
-	told := watch.Told{Number: l.events, After: learned, Time: e.Time, Weight: e.Weight, Target: e.Target, Value: value, Low: math.NaN(), High: math.NaN()}
+	told := watch.Told{Regression: true, After: learned, Target: e.Target, Value: value, Low: math.NaN(), High: math.NaN()}
 	t.residual.Take(t.unit.Target, t.unit.Clip(e.Target), value, variance)
 	if told.Loss = math.Abs(e.Target - value); t.unit.Deviation() > 0 {
 		told.Loss /= t.unit.Deviation()
 	}
-	l.watch.Measures.Numbers.Loss = t.unit.Loss(t.loss)
-	l.watch.ToldNumber(told)
+	l.monitors.Measures.Numbers.Loss = t.unit.Loss(t.loss)
+	l.room.seen = monitor.Event{Labeled: true, Told: told}
+	l.observe(e)
 }

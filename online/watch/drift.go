@@ -84,8 +84,8 @@ func (p *Detector) State(c *coder.Coder) {
 	c.Each(&p.n, &p.mean, &p.sum, &p.lowest, &p.since, &p.recent)
 }
 
-// alarmState codes what it holds of the latest alarm.
-func (p *Detector) alarmState(c *coder.Coder) {
+// AlarmState codes what it holds of the latest alarm.
+func (p *Detector) AlarmState(c *coder.Coder) {
 	d := &p.alarms
 	c.Uint(&d.Alarms)
 	c.Uint(&d.Event)

@@ -675,6 +675,9 @@ type fieldCost struct {
 	square           float64 // of the differences
 }
 
+// Len returns how many fields are watched.
+func (h *Fields) Len() int { return len(h.fields) }
+
 // Cost takes up how an event that holds the field of this id was answered with it and would
 // have been without: 1 is wrong, 0 right.
 func (h *Fields) Cost(id uint16, with, without float64) {

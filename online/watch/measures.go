@@ -64,7 +64,8 @@ func (m *Measures) only() int {
 	return class
 }
 
-func (m *Measures) take(t *Told) {
+// Take measures an event with a class.
+func (m *Measures) Take(t *Told) {
 	for t.Label >= len(m.Classes) {
 		m.Classes = append(m.Classes, 0)
 	}
@@ -77,9 +78,9 @@ func (m *Measures) take(t *Told) {
 	m.Window.Add(right, t.Weight, t.Loss, windowKeep)
 }
 
-// takeNumber measures an event whose label is a number. What was answered before any label was
+// TakeNumber measures an event whose label is a number. What was answered before any label was
 // known says nothing of the model, and is left out: told is false.
-func (m *Measures) takeNumber(t *Told, told bool) {
+func (m *Measures) TakeNumber(t *Told, told bool) {
 	if n := m.Numbers; told {
 		n.Total.Add(n.Loss, t.Target, t.Weight, t.Value, t.Low, t.High, 1)
 		n.Window.Add(n.Loss, t.Target, t.Weight, t.Value, t.Low, t.High, windowKeep)

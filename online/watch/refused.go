@@ -139,8 +139,8 @@ func (m *Refused) State(c *coder.Coder) {
 	c.Uint(&m.at)
 }
 
-// clone returns a copy that shares nothing.
-func (m *Refused) clone() Refused {
+// Clone returns a copy that shares nothing.
+func (m *Refused) Clone() Refused {
 	c := *m
 	c.By = maps.Clone(m.By)
 	return c

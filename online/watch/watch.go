@@ -92,7 +92,7 @@ func (w *Watch) Met(m Met) {
 func (w *Watch) Told(told Told) (drifted bool) {
 	w.told = told
 	t := &w.told
-	w.Measures.take(t)
+	w.Measures.Take(t)
 	for _, x := range w.list {
 		x.Tell(t)
 	}
@@ -110,7 +110,7 @@ func (w *Watch) ToldNumber(told Told) (drifted bool) {
 	w.told = told
 	t := &w.told
 	t.Regression = true
-	w.Measures.takeNumber(t, w.Baselines.First > 0 && t.After >= w.Baselines.First)
+	w.Measures.TakeNumber(t, w.Baselines.First > 0 && t.After >= w.Baselines.First)
 	for _, x := range w.list {
 		x.Tell(t)
 	}
@@ -135,7 +135,7 @@ func (w *Watch) State(c *coder.Coder) {
 	c.Uints(&m.Classes)
 	c.Each(m.Total.Sums()...)
 	c.Each(m.Window.Sums()...)
-	w.Drift.alarmState(c)
+	w.Drift.AlarmState(c)
 	if m.Binary != nil {
 		c.Each(m.Binary.Sums()...)
 	}
@@ -184,7 +184,7 @@ func (w *Watch) Figures() map[string][]Figure {
 // without the block of the Prior at hand.
 func (w *Watch) Clone() *Watch {
 	c := New()
-	c.Measures, c.Drift, c.Prior, c.Refused = w.Measures.Clone(), w.Drift, w.Prior, w.Refused.clone()
+	c.Measures, c.Drift, c.Prior, c.Refused = w.Measures.Clone(), w.Drift, w.Prior, w.Refused.Clone()
 	c.Prior.weight = nil
 	for i, x := range c.list {
 		x.Copy(w.list[i])

@@ -9,6 +9,7 @@ import (
 	"blankout/online/fields"
 	"blankout/online/scaling"
 	"blankout/online/silent"
+	"blankout/online/watch"
 )
 
 // Encoder encodes events. It owns the rows, the statistics in them, and the scales; the other parts of a row belong to
@@ -232,6 +233,15 @@ func (n *Encoder) Review() *Review {
 	})
 	r.Some = n.Scaling.Read.Reviewed
 	return r
+}
+
+// Met returns an event as it came and as it was encoded, as monitors are shown it.
+func (n *Encoder) Met(came *event.Example, in *Input) watch.Met {
+	fields := n.schema.Fields
+	return watch.Met{
+		Event: in.Event, Came: came, Number: in.Number, Named: n.Fields.Named, Present: n.Fields.PresentIn(came, in.Event, fields),
+		Fields: fields[:min(len(fields), len(n.Scaling.Kinds))], Rows: n.Table, Usual: n.Fields.Usual(in.Number),
+	}
 }
 
 // Read encodes an event of which nothing is learned, and changes nothing: features of columns that no labeled event

@@ -41,18 +41,25 @@ func (n *Encoder) declare(e *event.Example) *event.Example {
 	return h.Declare(e, &n.faults.declared)
 }
 
-// Find has an event that has been learned, as it came, say which readings tell nothing from here on.
-func (n *Encoder) Find(e *event.Example, now stuck.Moment) {
+// Repeats is that of the detector of fields that are stuck.
+func (n *Encoder) Repeats(id int) (fraction float64, never, ok bool) {
+	return n.faults.detector.Repeats(id)
+}
+
+// Find has an event that has been learned, as it came, say which readings tell nothing from here on. It returns which fields have
+// become stuck, and which move again.
+func (n *Encoder) Find(e *event.Example, now stuck.Moment) (changes []stuck.Change) {
 	f, changed := &n.faults, false
 	if f.Limits {
 		changed = f.limits.Take(e, n.schema.Fields)
 	}
-	if f.Stuck && len(f.detector.Take(e, n.schema.Fields, now)) > 0 {
-		changed = true
+	if f.Stuck {
+		changes = f.detector.Take(e, n.schema.Fields, now)
 	}
-	if changed {
+	if changed || len(changes) > 0 {
 		f.enforce()
 	}
+	return changes
 }
 
 // enforce has the model take as missing what has been found.

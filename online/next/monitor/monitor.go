@@ -1,0 +1,133 @@
+// Package monitor observes a stream: its events, what was predicted for them, and what became of that. It moves no weight.
+// Each monitor is a file with a type of its own and a line of the table in New.
+package monitor
+
+import (
+	"blankout/internal/coder"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/internal/model"
+	"blankout/online"
+	"blankout/online/watch"
+)
+
+// Monitor observes events one by one, before they are learned.
+type Monitor interface {
+	// Observe takes up an event, and returns what the learner shall do before it learns the event.
+	Observe(e *Event) Request
+	// State codes everything. It is read by a monitor of the same settings and outputs.
+	State(c *coder.Coder)
+	// Report adds what there is to tell.
+	Report(r *online.Report)
+}
+
+// Event is an event and, if it has a label, what was predicted for it. It is borrowed until the next one.
+type Event struct {
+	watch.Told
+	Met      watch.Met // as it came, labeled or not
+	Labeled  bool
+	Scores   []float64      // by class, or of a number
+	Decision model.Decision // of the scores of classes
+	Judged   model.Judged   // what these come to
+	Active   int            // the first so many classes have come
+	Due      Due
+}
+
+// Due says which of the parts of monitors that cost much look at an event.
+type Due struct {
+	Gain   bool // how much less is lost by calibrated probabilities
+	Scores bool // how far off the label is, if there are enough events of its class
+}
+
+// Request is what a monitor asks for. The zero value asks for nothing.
+type Request struct {
+	// Keep is what is to be left of what the learner knows of the past, 0 for all. Its weights then stay and move faster.
+	Keep float64
+	// Fresh asks for an expert that begins anew beside those that there are.
+	Fresh bool
+}
+
+// Monitors are all monitors of a stream.
+type Monitors struct {
+	Measures Measures
+	Refused  watch.Refused // records, which are no events
+	drift    drift
+	link     link
+	positive positive
+	health   health
+	texts    watch.Texts
+	list     []Monitor
+}
+
+// Settings are what Monitors are made from.
+type Settings struct {
+	online.Config
+	Loss   loss.Loss // of labels and predictions as they are learned
+	Target loss.Target
+	Schema *event.Schema
+	// Repeats returns of a field which fraction of its readings repeats the one before, and whether it is never found stuck.
+	Repeats func(id int) (fraction float64, never, ok bool)
+}
+
+// New returns the Monitors of a stream that begins.
+func New(s Settings) *Monitors {
+	m := &Monitors{drift: newDrift(s), link: newLink(s), health: newHealth(s)}
+	m.positive = newPositive(s, &m.Measures.Measures)
+	if s.Target != loss.Sign {
+		m.Measures.Numbers = &watch.Numbers{Loss: s.Loss}
+	}
+	m.list = []Monitor{&m.Measures, &m.positive, &m.drift, &m.link, &m.health}
+	return m
+}
+
+// SetOutputs says that predictions of classes have so many scores from here on, of which several may be of one output.
+func (m *Monitors) SetOutputs(outputs int, shared bool) {
+	if m.Measures.Binary = nil; outputs == 1 && m.Measures.Numbers == nil {
+		m.Measures.Binary = &measure.Binary{}
+	}
+	if !shared {
+		m.link.reset()
+	}
+}
+
+// Follow gives the Monitors a later state of the Schema.
+func (m *Monitors) Follow(s *event.Schema) { m.positive.schema, m.health.schema = s, s }
+
+// Decision says what scores of classes mean from here on.
+func (m *Monitors) Decision() model.Decision {
+	return model.Decision{Link: m.link.inForce(), Threshold: m.positive.threshold()}
+}
+
+// Publish gives a model what its predictions mean.
+func (m *Monitors) Publish(h *model.Head) {
+	d := m.Decision()
+	h.Link, h.Threshold, h.Positive = d.Link, d.Threshold, m.positive.published()
+}
+
+// Observe shows an event to the monitors, and returns what they ask for.
+func (m *Monitors) Observe(e *Event) (r Request) {
+	for _, x := range m.list {
+		if asked := x.Observe(e); asked != (Request{}) {
+			r = asked
+		}
+	}
+	return r
+}
+
+// Report adds what the monitors have to tell.
+func (m *Monitors) Report(r *online.Report) {
+	refused := m.Refused.Clone()
+	r.Refused, r.RefusedBy = refused.Count, refused.By
+	for _, x := range m.list {
+		x.Report(r)
+	}
+}
+
+// State codes everything.
+func (m *Monitors) State(c *coder.Coder) {
+	m.Refused.State(c)
+	for _, x := range m.list {
+		x.State(c)
+	}
+}

@@ -1,0 +1,100 @@
+package next
+
+// This file reports: measures, forecasts, alarms and warnings.
+
+import (
+	"math"
+	"slices"
+
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/online"
+	"blankout/online/next/monitor"
+	"blankout/online/probe"
+	"blankout/online/watch"
+)
+
+// Report returns what has been measured and counted so far.
+func (l *Learner) Report() online.Report {
+	r := online.Report{Events: l.events, Features: l.encoder.Table.Len(), Experts: l.experts()}
+	named := func(i int) loss.Noise { return l.set.levels.Noises[l.mixture.Table.InForce[i].Largest()] }
+	r.Noise = named(0)
+	r.Level = loss.ShortNoise(r.Noise.String())
+	if weights, ranges := l.mixture.ByRange(); weights != nil {
+		for _, i := range weights {
+			name := r.Level
+			if i > 0 {
+				name = named(ranges[i-1]).String()
+			}
+			r.LevelsByShare = append(r.LevelsByShare, name)
+		}
+	}
+	r.Forecast = l.forecasts(r.Level)
+	l.monitors.Report(&r)
+	if l.targets != nil {
+		r.Numbers.Loss = l.loss()
+	}
+	return r
+}
+
+// forecasts returns what predictions are expected to lose at each share of missing features.
+func (l *Learner) forecasts(level string) online.Forecast {
+	f, t := online.Forecast{Level: level}, l.mixture.Table
+	f.Declared, f.Silent = l.forecastPoints(&t.Features, &t.SilentFeatures)
+	if l.masked.grouping.Declared() {
+		f.DeclaredGroups, f.SilentGroups = l.forecastPoints(&t.Groups, &t.SilentGroups)
+	}
+	return f
+}
+
+// forecastPoints returns the points of two curves, which begin with the same one, of events that lose nothing.
+func (l *Learner) forecastPoints(declared, silent *probe.Curves) (d, s []online.ForecastPoint) {
+	at := func(c *probe.Curves, i int) online.ForecastPoint {
+		p := online.ForecastPoint{Missing: probe.Missing(i), Error: c.Error.At(i), LogLoss: measure.Defined(c.LogLoss.At(i))}
+		if l.targets != nil {
+			p.Error = math.Sqrt(p.Error)
+		}
+		return p
+	}
+	d, s = append(d, at(declared, 0)), append(s, at(declared, 0))
+	for i := 1; i < probe.Points; i++ {
+		d, s = append(d, at(declared, i)), append(s, at(silent, i))
+	}
+	return d, s
+}
+
+// forecastError is the error that is expected of predictions of classes with nothing more missing, a share; -1 before that is
+// known.
+func (l *Learner) forecastError() float64 {
+	if e := l.mixture.Table.Features.Error.At(0); e == e && l.targets == nil {
+		return e
+	}
+	return -1
+}
+
+// Alarms returns what the monitors have raised so far; its Latest has no more than those after the first n changes. It is
+// cheap to ask for after each batch of events.
+func (l *Learner) Alarms(n uint64) online.Alarms { return l.monitors.Alarms(n, l.events) }
+
+// Warnings returns the Warnings that the state gives rise to, in the order of watch.WarningKinds. Settings say how records are
+// read; final says that no more is to come, so that few records are no excuse.
+func (l *Learner) Warnings(settings online.Fingerprint, final bool) []watch.Warning {
+	return l.monitors.Warnings(monitor.Stream{
+		Stream: watch.Stream{Events: l.events, Outputs: l.outputs.young.Outputs(), Settings: settings, Final: final},
+		Kinds:  &l.encoder.Fields.Kinds, Expected: l.undeclared(),
+	})
+}
+
+// undeclared warns that declared loss is expected where no field of the events can be declared missing.
+func (l *Learner) undeclared() *watch.Warning {
+	c, s, key := &l.config, l.encoder.Schema(), "expected_missing"
+	if c.ExpectedMissing == 0 {
+		key = "expected_missing_groups"
+	}
+	known := func(f event.Field) bool { return f.Kind.Named() }
+	if c.ExpectedMissing == 0 && c.ExpectedMissingGroups == 0 || c.SilentMissing > 0 || s.ColumnsGoMissing() || l.events == 0 || slices.ContainsFunc(s.Fields, known) {
+		return nil
+	}
+	return &watch.Warning{Kind: watch.WarnUndeclared, Text: key + " speaks of declared loss, and nothing here can be declared missing, for no field of the events is a number, a category or a truth value: set silent_missing"}
+}
