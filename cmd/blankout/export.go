@@ -4,12 +4,10 @@ package main
 // file.
 
 import (
-	"cmp"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -23,8 +21,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/internal/served"
-	"blankout/internal/served/onnx"
+	"blankout/internal/served/export"
 )
 
 func (p *program) export() *cobra.Command {
@@ -47,8 +44,8 @@ alone, with a warning.`,
 			if err != nil {
 				err = fmt.Errorf("--missing-policy %w", err)
 			}
-			if !slices.Contains(exportFormats, format) {
-				err = fmt.Errorf("--format %q: want one of %s", format, strings.Join(exportFormats, ", "))
+			if !slices.Contains(export.Formats, format) {
+				err = fmt.Errorf("--format %q: want one of %s", format, strings.Join(export.Formats, ", "))
 			} else if err == nil && rule != model.MissingAuto && format != "onnx" {
 				err = fmt.Errorf("--missing-policy %s: %s holds weights, and no answers; only onnx does", rule, format)
 			}
@@ -66,142 +63,34 @@ alone, with a warning.`,
 	f.StringVar(&format, "format", "text", "json, text or onnx")
 	f.StringVar(&missing, "missing-policy", "auto", "of onnx, the missing `POLICY`: none, rescale or auto")
 	f.StringVarP(&out, "output", "o", "-", "`FILE` to write (- is standard output)")
-	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(exportFormats, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(export.Formats, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("missing-policy", cobra.FixedCompletions([]string{"auto", "none", "rescale"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
-var exportFormats = []string{"json", "text", "onnx"}
-
-// exported is the JSON form of a model: its head and its features.
-type exported struct {
-	model.Head
-	Clip     float64           `json:"clip,omitempty"` // beyond which a standardized value is wild, none if it is left out
-	Features []exportedFeature `json:"features"`
-}
-
-// exportedFeature is a event.Column with its name.
-type exportedFeature struct {
-	Column  uint32    `json:"column"`
-	Name    string    `json:"name"` // its index, or its column, where no name is known
-	Weights []float64 `json:"weights"`
-	model.Standardization
-}
-
 func (p *program) runExport(modelFile, format string, rule model.MissingPolicy, out string) error {
-	read, err := p.readServed(modelFile)
+	m, err := p.readServed(modelFile)
 	if err != nil {
 		return err
 	}
-	m, ok := read.Model.(*model.Linear)
-	if !ok {
-		return usageError{fmt.Errorf("%s: a kernel machine has no weights to export", modelFile)}
-	}
-	if format == "onnx" {
-		missing := m.Missing.Forced(rule)
-		if missing != nil && len(m.Schema.Fields) > 1 && m.Covariance != nil && missing.Fill() {
-			if rule == model.MissingImpute {
-				return usageError{errors.New("--missing-policy impute: a graph cannot impute; want none, rescale or auto")}
-			}
-			missing = missing.Plain()
-			fmt.Fprintln(p.stderr, "warning: the program imputes missing fields, which a graph cannot: the graph has the missing policies none and rescale alone")
+	var b bytes.Buffer
+	notes, err := export.Write(&b, m, format, rule)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", modelFile, err)
+		if refused := (*export.RefusedError)(nil); errors.As(err, &refused) {
+			return usageError{err}
 		}
-		return p.exportONNX(modelFile, served.New(m.WithMissing(missing), read.Record), out)
+		return err
 	}
 	w, err := p.create(out)
 	if err != nil {
 		return err
 	}
-	x := exported{Head: m.Head, Clip: m.Clip(), Features: []exportedFeature{}}
-	name := m.Namer()
-	for c := range m.Columns() {
-		x.Features = append(x.Features, exportedFeature{c.Number, name(c.Number), c.Weights, c.Standardization})
+	for _, note := range notes {
+		p.warn(note)
 	}
-	slices.SortFunc(x.Features, func(a, b exportedFeature) int { return cmp.Compare(a.Column, b.Column) })
-	if format == "json" {
-		err = json.NewEncoder(w).Encode(x)
-	} else {
-		x.print(w)
-	}
+	_, err = w.Write(b.Bytes())
 	return errors.Join(err, w.Close())
-}
-
-func (p *program) exportONNX(name string, m *served.Model, out string) error {
-	data, err := onnx.Encode(m)
-	if err != nil {
-		if unsupported := (*onnx.UnsupportedError)(nil); errors.As(err, &unsupported) {
-			return usageError{fmt.Errorf("%s: %w", name, err)}
-		}
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	w, err := p.create(out)
-	if err != nil {
-		return err
-	}
-	nulls := onnx.EmptyStrings(m.Schema)
-	for _, field := range slices.Sorted(maps.Keys(nulls)) {
-		p.note(fmt.Sprintf("the empty string is a category of the field %q: the graph's input takes %q for null there", field, nulls[field]))
-	}
-	_, err = w.Write(data)
-	return errors.Join(err, w.Close())
-}
-
-// print writes the model as text: comments that say how to read it, and a line for
-// each feature. Numbers have all their digits.
-func (x *exported) print(w io.Writer) {
-	fmt.Fprintf(w, "# loss %s, noise %s, %d events, classes %q\n", x.Loss, x.Noise, x.Events, x.Schema.Classes)
-	fmt.Fprintln(w, "# A score is the sum over the features of an event of weight z, plus the intercept's weight: z = (value - center)/scale, and 0 where scale is 0.")
-	if x.Clip > 0 {
-		fmt.Fprintln(w, "# Where unit is not 0, asinh(value/unit) stands for the value.")
-		fmt.Fprintf(w, "# A z beyond +-%v counts as one at +-beyond.\n", x.Clip)
-	}
-	if c := x.Scaler.Curves; c != nil {
-		fmt.Fprintln(w, "# A feature NAME@KNOT is the hat function of NAME at this knot: 1 there, 0 at the neighboring knots and beyond, linear between; the first and the last hat stay 1 outside. NAME@present is 1 where there is a NAME.")
-		name := x.Schema.Namer()
-		for i, column := range c.Columns {
-			if len(c.Knots[i]) > 1 {
-				fmt.Fprintf(w, "# knots of %s: %s\n", event.Printable(name(column)), strings.Trim(fmt.Sprint(c.Knots[i]), "[]"))
-			}
-		}
-	}
-	if f := x.Faults; f != nil {
-		for _, s := range f.Stuck {
-			fmt.Fprintf(w, "# %s is stuck at %v: where it has that value the program takes it as missing, as if it were null.\n", event.Printable(x.Schema.Fields[s.Field].Name), s.Value)
-		}
-	}
-	if l := x.Link; l != nil {
-		fmt.Fprintln(w, "# The log-odds of a class are a function of its score, linear between these points and constant beyond; probabilities of several classes are divided by their sum.")
-		fmt.Fprintf(w, "# scores: %s\n# log-odds: %s\n", strings.Trim(fmt.Sprint(l.Scores), "[]"), strings.Trim(fmt.Sprint(l.LogOdds), "[]"))
-	}
-	dense := x.Scaler.Dense
-	absent := ""
-	if len(dense) > 0 {
-		fmt.Fprintln(w, "# An event that leaves out a feature whose last value here, absent, is 0 has the value 0 of it; others do not count.")
-		absent = "\tabsent"
-	}
-	names := outputNames(&x.Head)
-	if len(names) == 0 {
-		names = []string{"weight"}
-	}
-	fmt.Fprintf(w, "# feature\t%s\tcenter\tscale\tunit\tbeyond%s\n", strings.Join(printable(names), "\t"), absent)
-	line := func(name string, weights []float64, s model.Standardization, always bool) {
-		text := []byte(event.Printable(name))
-		for _, v := range append(slices.Clone(weights), s.Center, s.Scale, s.Unit, s.Beyond) {
-			text = strconv.AppendFloat(append(text, '\t'), v, 'g', -1, 64)
-		}
-		if absent != "" {
-			text = append(text, '\t')
-			if always {
-				text = append(text, '0')
-			}
-		}
-		w.Write(append(text, '\n'))
-	}
-	line("(intercept)", x.Intercept, model.Standardization{Scale: 1}, false)
-	for _, f := range x.Features {
-		_, always := slices.BinarySearch(dense, f.Column)
-		line(f.Name, f.Weights, f.Standardization, always)
-	}
 }
 
 type corruptFlags struct {

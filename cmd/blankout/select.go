@@ -18,6 +18,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/served/export"
 	"blankout/simulate"
 )
 
@@ -256,7 +257,7 @@ func (o *trainFlags) writeInfluences(fit *batch.Fit, d *batch.Data) (suspects []
 	if len(xi) == 1 {
 		fmt.Fprint(w, "\tinfluence")
 	}
-	for _, name := range outputNames(&fit.Model.Head) {
+	for _, name := range export.OutputNames(&fit.Model.Head) {
 		fmt.Fprintf(w, "\tinfluence:%s", event.Printable(name))
 	}
 	fmt.Fprintln(w)

@@ -19,23 +19,6 @@ type namedWeight struct {
 	Weight  float64 `json:"weight"`
 }
 
-// outputNames says whose weights the outputs of a model have: of a class, of
-// pairs a:b what speaks for a and against b; nil for one output.
-func outputNames(h *model.Head) (names []string) {
-	if !h.Pairs {
-		if h.Outputs > 1 {
-			names = h.Schema.Classes
-		}
-		return names
-	}
-	for a, class := range h.Schema.Classes {
-		for _, other := range h.Schema.Classes[:a] {
-			names = append(names, class+":"+other)
-		}
-	}
-	return names
-}
-
 // largestWeights returns, for each class that has a name, the n features that
 // speak most for it, largest first. A model with one output has two such lists:
 // what is against the positive class is for the other; of pairs a feature's weight

@@ -1,0 +1,175 @@
+// Package export writes a model's weights as JSON and as text, and as an ONNX graph.
+package export
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/internal/served"
+	"blankout/internal/served/onnx"
+)
+
+// Formats are the formats of Write.
+var Formats = []string{"json", "text", "onnx"}
+
+// RefusedError says why a model cannot be written in a format.
+type RefusedError struct{ Why string }
+
+func (e *RefusedError) Error() string { return e.Why }
+
+// Write writes a linear model in one of the Formats. The policy for missing fields is of onnx alone. Notes say what a
+// reader of the file should know. What the format cannot say is a *RefusedError.
+func Write(w io.Writer, m *served.Model, format string, policy model.MissingPolicy) (notes []string, err error) {
+	linear, ok := m.Model.(*model.Linear)
+	switch {
+	case !ok:
+		return nil, &RefusedError{"a kernel machine has no weights to export"}
+	case format == "onnx":
+		return writeONNX(w, m, linear, policy)
+	case format != "json" && format != "text":
+		return nil, &RefusedError{fmt.Sprintf("format %q: want one of %s", format, strings.Join(Formats, ", "))}
+	}
+	x := weights{Head: linear.Head, Clip: linear.Clip(), Features: []feature{}}
+	name := linear.Namer()
+	for c := range linear.Columns() {
+		x.Features = append(x.Features, feature{c.Number, name(c.Number), c.Weights, c.Standardization})
+	}
+	slices.SortFunc(x.Features, func(a, b feature) int { return cmp.Compare(a.Column, b.Column) })
+	if format == "json" {
+		return nil, json.NewEncoder(w).Encode(x)
+	}
+	return nil, x.print(w)
+}
+
+func writeONNX(w io.Writer, m *served.Model, linear *model.Linear, policy model.MissingPolicy) (notes []string, err error) {
+	missing := linear.Missing.Forced(policy)
+	if missing != nil && len(linear.Schema.Fields) > 1 && linear.Covariance != nil && missing.Fill() {
+		if policy == model.MissingImpute {
+			return nil, &RefusedError{"missing policy impute: a graph cannot impute; want none, rescale or auto"}
+		}
+		missing = missing.Plain()
+		notes = append(notes, "the program imputes missing fields, which a graph cannot: the graph has the missing policies none and rescale alone")
+	}
+	data, err := onnx.Encode(served.New(linear.WithMissing(missing), m.Record))
+	if err != nil {
+		if unsupported := (*onnx.UnsupportedError)(nil); errors.As(err, &unsupported) {
+			return nil, &RefusedError{err.Error()}
+		}
+		return nil, err
+	}
+	nulls := onnx.EmptyStrings(m.Schema)
+	for _, field := range slices.Sorted(maps.Keys(nulls)) {
+		notes = append(notes, fmt.Sprintf("the empty string is a category of the field %q: the graph's input takes %q for null there", field, nulls[field]))
+	}
+	_, err = w.Write(data)
+	return notes, err
+}
+
+// weights is the JSON form of a model: its head and its features.
+type weights struct {
+	model.Head
+	Clip     float64   `json:"clip,omitempty"` // beyond which a standardized value is wild, none if it is left out
+	Features []feature `json:"features"`
+}
+
+// feature is a model.Column with its name.
+type feature struct {
+	Column  uint32    `json:"column"`
+	Name    string    `json:"name"` // its index, or its column, where no name is known
+	Weights []float64 `json:"weights"`
+	model.Standardization
+}
+
+// print writes the model as text: comments that say how to read it, and a line for
+// each feature. Numbers have all their digits.
+func (x *weights) print(to io.Writer) error {
+	w := bufio.NewWriter(to)
+	fmt.Fprintf(w, "# loss %s, noise %s, %d events, classes %q\n", x.Loss, x.Noise, x.Events, x.Schema.Classes)
+	fmt.Fprintln(w, "# A score is the sum over the features of an event of weight z, plus the intercept's weight: z = (value - center)/scale, and 0 where scale is 0.")
+	if x.Clip > 0 {
+		fmt.Fprintln(w, "# Where unit is not 0, asinh(value/unit) stands for the value.")
+		fmt.Fprintf(w, "# A z beyond +-%v counts as one at +-beyond.\n", x.Clip)
+	}
+	if c := x.Scaler.Curves; c != nil {
+		fmt.Fprintln(w, "# A feature NAME@KNOT is the hat function of NAME at this knot: 1 there, 0 at the neighboring knots and beyond, linear between; the first and the last hat stay 1 outside. NAME@present is 1 where there is a NAME.")
+		name := x.Schema.Namer()
+		for i, column := range c.Columns {
+			if len(c.Knots[i]) > 1 {
+				fmt.Fprintf(w, "# knots of %s: %s\n", event.Printable(name(column)), strings.Trim(fmt.Sprint(c.Knots[i]), "[]"))
+			}
+		}
+	}
+	if f := x.Faults; f != nil {
+		for _, s := range f.Stuck {
+			fmt.Fprintf(w, "# %s is stuck at %v: where it has that value the program takes it as missing, as if it were null.\n", event.Printable(x.Schema.Fields[s.Field].Name), s.Value)
+		}
+	}
+	if l := x.Link; l != nil {
+		fmt.Fprintln(w, "# The log-odds of a class are a function of its score, linear between these points and constant beyond; probabilities of several classes are divided by their sum.")
+		fmt.Fprintf(w, "# scores: %s\n# log-odds: %s\n", strings.Trim(fmt.Sprint(l.Scores), "[]"), strings.Trim(fmt.Sprint(l.LogOdds), "[]"))
+	}
+	dense := x.Scaler.Dense
+	absent := ""
+	if len(dense) > 0 {
+		fmt.Fprintln(w, "# An event that leaves out a feature whose last value here, absent, is 0 has the value 0 of it; others do not count.")
+		absent = "\tabsent"
+	}
+	names := OutputNames(&x.Head)
+	if len(names) == 0 {
+		names = []string{"weight"}
+	}
+	fmt.Fprintf(w, "# feature\t%s\tcenter\tscale\tunit\tbeyond%s\n", strings.Join(printable(names), "\t"), absent)
+	line := func(name string, weights []float64, s model.Standardization, always bool) {
+		text := []byte(event.Printable(name))
+		for _, v := range append(slices.Clone(weights), s.Center, s.Scale, s.Unit, s.Beyond) {
+			text = strconv.AppendFloat(append(text, '\t'), v, 'g', -1, 64)
+		}
+		if absent != "" {
+			text = append(text, '\t')
+			if always {
+				text = append(text, '0')
+			}
+		}
+		w.Write(append(text, '\n'))
+	}
+	line("(intercept)", x.Intercept, model.Standardization{Scale: 1}, false)
+	for _, f := range x.Features {
+		_, always := slices.BinarySearch(dense, f.Column)
+		line(f.Name, f.Weights, f.Standardization, always)
+	}
+	return w.Flush()
+}
+
+// OutputNames says whose weights the outputs of a model have: of a class, of
+// pairs a:b what speaks for a and against b; nil for one output.
+func OutputNames(h *model.Head) (names []string) {
+	if !h.Pairs {
+		if h.Outputs > 1 {
+			names = h.Schema.Classes
+		}
+		return names
+	}
+	for a, class := range h.Schema.Classes {
+		for _, other := range h.Schema.Classes[:a] {
+			names = append(names, class+":"+other)
+		}
+	}
+	return names
+}
+
+func printable(names []string) (out []string) {
+	for _, name := range names {
+		out = append(out, event.Printable(name))
+	}
+	return out
+}

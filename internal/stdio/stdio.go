@@ -1,0 +1,243 @@
+// Package stdio answers another program that learns and predicts: frames on standard input and output, many learners in
+// one process. The Python package starts it.
+//
+// A request is a head of 16 bytes and a payload. The head is an operation and flags, a byte each, the number of a
+// learner (uint16), how many events the payload holds (uint32) and its size in bytes (uint64). An answer is a status
+// (uint32: 0, 1 for an event that is refused, 2 for any other error), how many numbers it holds for each event (uint32), a size (uint64) and
+// that payload: numbers, JSON, the bytes of a file, or the text of an error. Numbers are little-endian; those of
+// payloads are float64 but where it is said.
+package stdio
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"blankout/internal/event"
+)
+
+// Protocol counts the changes of the frames: a client asks for it first, with opHello.
+const Protocol = 1
+
+// Operations. The payloads of those in lower case are JSON or files.
+const (
+	opHello   = 'h' // answer: JSON {"version": …, "protocol": …}
+	opNew     = 'n' // JSON: list of settings "section.key=value"
+	opLoad    = 'l' // a list of settings as of opNew, its size in bytes before it (uint64), and a checkpoint: a learner goes on
+	opOpen    = 'o' // JSON, see Address: a model is to be predicted with
+	opModel   = 'b' // the bytes of a model, checkpoint or snapshot, to be predicted with
+	opClose   = 'x' // the learner is let go
+	opShape   = 's' // JSON: names of the columns of rows; answer: JSON, the number of this shape
+	opClasses = 'c' // JSON: labels, appended to those that labels of events are numbers of; answer: JSON, the classes so far
+	opInspect = 'i' // answer: JSON, see Inspection
+	opSave    = 'w' // answer: the bytes of a checkpoint
+	opExport  = 'e' // JSON {"format": "model" | "onnx" | "json" | "text", "missing_policy": …}; answer: that file
+	opAnswers = 'a' // the number of features to explain (uint64), then lines of JSON; answer: lines of JSON, served.Prediction
+
+	opLines  = 'J' // events are lines of JSON
+	opRows   = 'R' // the number of a shape (uint64), then rows
+	opSparse = 'S' // where each row begins (n+1 int64), columns (int64), then values
+)
+
+// Flags of opLines, opRows and opSparse.
+const (
+	flagLearn   = 1 << iota // learn the events
+	flagAnswer              // answer what is predicted of each, before it is learned
+	flagLabels              // the payload begins with a label for each event: the number of one of opClasses, or the target; NaN for none
+	flagWeights             // then comes a weight for each event
+	flagScores              // answer scores in place of probabilities, or of value, low and high
+	flagUnseen              // answer events of which the model has seen no feature
+)
+
+// maxPayload bounds a request.
+const maxPayload = 4 << 30
+
+// Server holds the learners.
+type Server struct {
+	version  string
+	learners map[uint16]*learner
+	request  []byte // memory of payloads
+}
+
+// New returns a Server of a program of this version.
+func New(version string) *Server { return &Server{version: version, learners: map[uint16]*learner{}} }
+
+// request is a request whose payload is borrowed, but for opLoad and opModel.
+type request struct {
+	op, flags byte
+	learner   uint16
+	events    int
+	payload   []byte
+}
+
+// answer is what a request is answered with.
+type answer struct {
+	width   int // numbers for each event
+	payload []byte
+}
+
+// Serve answers requests until the input ends or ctx does.
+func (s *Server) Serve(ctx context.Context, input io.Reader, output io.Writer) error {
+	in, out := bufio.NewReaderSize(input, 1<<16), bufio.NewWriterSize(output, 1<<16)
+	defer s.closeAll()
+	for ctx.Err() == nil {
+		q, err := s.read(in)
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return fmt.Errorf("reading a request: %w", err)
+		}
+		a, err := s.do(ctx, q)
+		if err := write(out, a, err); err != nil {
+			return fmt.Errorf("writing an answer: %w", err)
+		}
+	}
+	return ctx.Err()
+}
+
+func (s *Server) read(in io.Reader) (q request, err error) {
+	var head [16]byte
+	if _, err := io.ReadFull(in, head[:]); err != nil {
+		return q, err
+	}
+	q = request{op: head[0], flags: head[1], learner: binary.LittleEndian.Uint16(head[2:]), events: int(binary.LittleEndian.Uint32(head[4:]))}
+	size := binary.LittleEndian.Uint64(head[8:])
+	if size > maxPayload {
+		return q, fmt.Errorf("%d bytes: the most is %d", size, uint64(maxPayload))
+	}
+	if q.op == opLoad || q.op == opModel { // whose memory is kept
+		q.payload = make([]byte, size)
+	} else {
+		if uint64(cap(s.request)) < size {
+			s.request = make([]byte, size)
+		}
+		q.payload = s.request[:size]
+	}
+	if _, err = io.ReadFull(in, q.payload); errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return q, err
+}
+
+// rowError says which event of a request is refused. Those before it have been learned and are not answered.
+type rowError struct {
+	Row    int          `json:"row"`
+	Reason event.Reason `json:"reason"`
+	Detail string       `json:"detail"`
+}
+
+func (e *rowError) Error() string { return fmt.Sprintf("event %d: %s: %s", e.Row, e.Reason, e.Detail) }
+
+func write(out *bufio.Writer, a answer, failed error) error {
+	status := uint32(0)
+	if failed != nil {
+		var refused *rowError
+		if status, a = 2, (answer{payload: []byte(failed.Error())}); errors.As(failed, &refused) {
+			status = 1
+			a.payload, _ = json.Marshal(refused)
+		}
+	}
+	var head [16]byte
+	binary.LittleEndian.PutUint32(head[:], status)
+	binary.LittleEndian.PutUint32(head[4:], uint32(a.width))
+	binary.LittleEndian.PutUint64(head[8:], uint64(len(a.payload)))
+	for _, part := range [][]byte{head[:], a.payload} {
+		if _, err := out.Write(part); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
+}
+
+// do answers a request.
+func (s *Server) do(ctx context.Context, q request) (a answer, err error) {
+	switch q.op {
+	case opHello:
+		return jsonAnswer(map[string]any{"version": s.version, "protocol": Protocol})
+	case opNew:
+		return a, s.add(q.learner, func() (*learner, error) { return newLearner(q.payload) })
+	case opLoad:
+		return a, s.add(q.learner, func() (*learner, error) { return loadLearner(q.payload) })
+	case opOpen:
+		return a, s.add(q.learner, func() (*learner, error) { return openModel(ctx, q.payload) })
+	case opModel:
+		return a, s.add(q.learner, func() (*learner, error) { return readModel(q.payload) })
+	}
+	l := s.learners[q.learner]
+	if l == nil {
+		return a, fmt.Errorf("there is no learner %d", q.learner)
+	}
+	switch q.op {
+	case opClose:
+		delete(s.learners, q.learner)
+		return a, l.close()
+	case opShape:
+		return l.addShape(q.payload)
+	case opClasses:
+		return l.addClasses(q.payload)
+	case opInspect:
+		return l.inspect()
+	case opSave:
+		return l.save()
+	case opExport:
+		return l.export(q.payload)
+	case opAnswers:
+		return l.answers(ctx, q)
+	case opLines, opRows, opSparse:
+		return l.take(ctx, q)
+	}
+	return a, fmt.Errorf("unknown operation %q", q.op)
+}
+
+// add makes a learner of a number that no other has.
+func (s *Server) add(number uint16, make func() (*learner, error)) error {
+	if s.learners[number] != nil {
+		return fmt.Errorf("there is a learner %d", number)
+	}
+	l, err := make()
+	if err == nil {
+		s.learners[number] = l
+	}
+	return err
+}
+
+func (s *Server) closeAll() {
+	for _, l := range s.learners {
+		_ = l.close() // the program ends
+	}
+}
+
+func jsonAnswer(of any) (a answer, err error) {
+	a.payload, err = json.Marshal(of)
+	return a, err
+}
+
+// numbers reads n float64 from the front of p, into out's memory, and returns what is left of p.
+func numbers(p []byte, n int, out []float64) (read []float64, rest []byte, err error) {
+	if n < 0 || len(p)/8 < n {
+		return nil, nil, fmt.Errorf("%d bytes where %d numbers should be", len(p), n)
+	}
+	read = out[:0]
+	for i := range n {
+		read = append(read, math.Float64frombits(binary.LittleEndian.Uint64(p[8*i:])))
+	}
+	return read, p[8*n:], nil
+}
+
+// integers is numbers of int64.
+func integers(p []byte, n int, out []int64) (read []int64, rest []byte, err error) {
+	if n < 0 || len(p)/8 < n {
+		return nil, nil, fmt.Errorf("%d bytes where %d numbers should be", len(p), n)
+	}
+	read = out[:0]
+	for i := range n {
+		read = append(read, int64(binary.LittleEndian.Uint64(p[8*i:])))
+	}
+	return read, p[8*n:], nil
+}
