@@ -132,9 +132,9 @@ func (l *bank) setOutputs(k int) {
 		noises[v], strength[v] = lv.noise, lv.strength
 	}
 	if noises = l.config.learned(noises); l.groups != nil {
-		l.groups = l.groups.Widen(l.schema, noises, k)
+		l.groups = l.groups.Widen(noises, k)
 	} else {
-		l.groups = rows.NewGroups(l.schema, noises, k, false)
+		l.groups = rows.NewGroups(model.NewGrouping(l.schema), noises, k, false)
 	}
 	e := &l.now
 	e.step = rows.NewStep(strength, k)

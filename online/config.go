@@ -162,7 +162,7 @@ type settings struct {
 	numbers     bool // labels are numbers
 	missingRule model.MissingPolicy
 	second      bool // a second-order expert learns beside the levels
-	noisy       bool // see Config.noisy
+	noisy       bool // see Config.Noisy
 }
 
 // noiseKind is what the variance of a feature's noise is proportional to.
@@ -193,11 +193,10 @@ func (s *settings) parseParts(c Config) error {
 	if err := s.parseNoise(c); err != nil {
 		return err
 	}
-	i := slices.IndexFunc(rules.Table, func(r rules.Entry) bool { return r.Name == c.Optimizer })
-	if i < 0 {
+	var known bool
+	if s.rule, known = rules.Find(c.Optimizer); !known {
 		return event.KeyErrorf("optimizer", "optimizer %q: want one of %s", c.Optimizer, strings.Join(rules.Names(), ", "))
 	}
-	s.rule = rules.Table[i]
 	if s.standardize, err = model.ParseStandardize(c.Standardize); err != nil {
 		return &event.KeyError{Key: "standardize", Err: err}
 	}
@@ -380,7 +379,7 @@ func (s *settings) parseTogether(c Config) error {
 	if err := c.checkGradient(); err != nil {
 		return err
 	}
-	s.noisy = c.noisy()
+	s.noisy = c.Noisy()
 	if c.Optimizer == "dropout-descent" && (len(s.noises) > 1 || s.observed || s.noises[0] == loss.Noise(loss.NoNoise{})) {
 		return event.KeyErrorf("noise", "noise %q: the metric of optimizer dropout-descent is made of one fixed noise; set it, or optimizer = \"adagrad\"", c.Noise)
 	}
@@ -575,7 +574,7 @@ func (c Config) fingerprint() Fingerprint {
 		c.Noise = n.String()
 	}
 	if c.Optimizer == "dropout-descent" {
-		c.NoisyGradient = NoisyGradient(strconv.FormatBool(c.noisy()))
+		c.NoisyGradient = NoisyGradient(strconv.FormatBool(c.Noisy()))
 	}
 	if m, err := model.ParseStandardize(c.Standardize); err == nil {
 		c.Standardize = string(m)

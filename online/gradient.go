@@ -40,10 +40,10 @@ func (n *NoisyGradient) UnmarshalTOML(value any) error {
 	return fmt.Errorf(`%v: want "auto", true or false`, value)
 }
 
-// noisy reports whether the gradient is that of the loss's expectation under the noise. The clean one
+// Noisy reports whether the gradient is that of the loss's expectation under the noise. The clean one
 // is Wager's rule: the noise is in the preconditioner alone. Under the quadratic noising penalty
 // the noisy gradient grows with the weights faster than that preconditioner, and diverges.
-func (c *Config) noisy() bool {
+func (c *Config) Noisy() bool {
 	switch {
 	case c.Optimizer != "dropout-descent":
 		return true

@@ -81,7 +81,7 @@ func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner,
 	l.scaling = scaling.New(set.scaling(c), set.standardize, s.ColumnsGoMissing())
 	l.refresh.Settings = refresh.Settings{
 		Size: c.IRLSBatch, Reach: max(c.IRLSBatch, c.IRLSWindow), Loss: set.loss, Ridge: set.ridge,
-		Intercept: set.intercept, Penalized: c.Intercept == "penalized", Marginalized: c.noisy(), Only: c.Optimizer == "irls",
+		Intercept: set.intercept, Penalized: c.Intercept == "penalized", Marginalized: c.Noisy(), Only: c.Optimizer == "irls",
 	}
 	for _, n := range set.noises {
 		c0, c1, c2 := n.Coefficients()
@@ -275,7 +275,7 @@ func (l *Learner) weighLabel(label int) {
 
 // learned returns the noises that levels of these noises are learned under.
 func (c Config) learned(noises []loss.Noise) []loss.Noise {
-	if c.noisy() {
+	if c.Noisy() {
 		return noises
 	}
 	return slices.Repeat([]loss.Noise{loss.NoNoise{}}, len(noises))

@@ -305,6 +305,6 @@ const maxMove = 1
 // there were curves.
 func (l *bank) bindCurves() {
 	if l.groups == nil && l.scaling.Learned() {
-		l.groups = rows.NewGroups(l.schema, l.config.learned(l.set.noises), l.k, true)
+		l.groups = rows.NewGroups(model.NewGrouping(l.schema), l.config.learned(l.set.noises), l.k, true)
 	}
 }

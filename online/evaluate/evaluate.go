@@ -169,7 +169,7 @@ func (e *evaluation) worker() *evaluator {
 	}
 	w.c0, w.c1, w.c2 = noise.Coefficients()
 	if w.c2 != 0 {
-		w.groups = rows.NewGroups(e.Schema, []loss.Noise{noise}, e.Outputs, e.Bound)
+		w.groups = rows.NewGroups(model.NewGrouping(e.Schema), []loss.Noise{noise}, e.Outputs, e.Bound)
 	}
 	w.f, w.lag, w.q = make([]float64, e.Outputs), make([]float64, e.Outputs), make([]float64, e.Outputs)
 	if w.c0 > 0 {

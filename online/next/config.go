@@ -5,7 +5,6 @@ package next
 import (
 	"errors"
 	"math"
-	"slices"
 	"strings"
 
 	"blankout/internal/event"
@@ -45,10 +44,7 @@ func parse(c online.Config, outputs int) (settings, error) {
 	if err := c.Check(); err != nil {
 		return s, err
 	}
-	i := slices.IndexFunc(rules.Table, func(r rules.Entry) bool { return r.Name == c.Optimizer })
-	if r := rules.Table[i]; r.Name != "adagrad" && r.Name != "auto" {
-		return s, event.KeyErrorf("optimizer", "optimizer %q: %w", c.Optimizer, errNotYet)
-	}
+	rule, _ := rules.Find(c.Optimizer)
 	l, err := loss.Parse(c.Loss)
 	if err != nil {
 		return s, err
@@ -67,7 +63,7 @@ func parse(c online.Config, outputs int) (settings, error) {
 	if s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll {
 		s.imputed = c.CovarianceMaxFields
 	}
-	s.likelihood = strings.HasPrefix(l.String(), "logistic") || c.Calibrate == "on"
+	s.likelihood = strings.HasPrefix(l.String(), "logistic") && c.Optimizer != "arow" || c.Calibrate == "on"
 	s.faulty = encode.Faulty{Stuck: c.Stuck != "off", Declares: c.Stuck == "missing", Limits: c.SilentMissing > 0}
 	s.transform = func(field string) model.Transform {
 		if t, ok := c.FieldTransform[field]; ok {
@@ -77,18 +73,17 @@ func parse(c online.Config, outputs int) (settings, error) {
 	}
 	a := &s.levels
 	*a = adagrad.Settings{
-		Loss: l, Outputs: outputs, Rate: c.LearningRate, Start: c.Start, Ridge: 2 / loss.Cost(l, c.C), Average: c.Average, Adapts: c.Adapt,
-		Intercept: c.Intercept != "none", Penalized: c.Intercept == "penalized",
+		Rule: rule, Loss: l, Outputs: outputs, Rate: c.LearningRate, Start: c.Start, Ridge: 2 / loss.Cost(l, c.C), L1: c.L1, Average: c.Average, Adapts: c.Adapt,
+		Intercept: c.Intercept != "none", Penalized: c.Intercept == "penalized", Clean: !c.Noisy(), Observed: c.Noise == loss.ObservedNoise,
 	}
 	if a.FreeRate = a.Rate == 0; a.FreeRate {
-		a.Rate = rules.Table[i].Eta
+		a.Rate = rule.Eta
 	}
-	if a.Noises, err = noises(c); err != nil {
+	if a.Noises, err = c.Noises(); err != nil {
 		return s, err
 	}
 	noise, isSilent := a.Noises[len(a.Noises)-1].(loss.Silent)
-	// What dies silently leaves the column behind that says that it is there: silent levels know no pairs yet.
-	s.presence = c.Presence == "auto" && !isSilent && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll)
+	s.presence = c.Presence == "auto" && a.Square() && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll)
 	s.silence = encode.Silence{Learned: isSilent, Groups: noise.Groups, Value: model.SilentValue(c.SilentValue)}
 	switch {
 	case l.Facts().Regression || len(a.Noises) == 1 && !isSilent:
@@ -101,7 +96,10 @@ func parse(c online.Config, outputs int) (settings, error) {
 		return s, nil
 	}
 	for v, n := range a.Noises {
-		near := func(n loss.Noise) float64 { return math.Abs(loss.AsGroups(n).Q - c.ExpectedMissing) }
+		near := func(n loss.Noise) float64 {
+			g := loss.AsGroups(n)
+			return math.Abs(g.Q-c.ExpectedMissing) + math.Abs(g.Groups-c.ExpectedMissingGroups)
+		}
 		if near(n) < near(a.Noises[s.expected]) {
 			s.expected = v
 		}
@@ -109,16 +107,15 @@ func parse(c online.Config, outputs int) (settings, error) {
 	return s, nil
 }
 
-// noises returns those of the levels.
-func noises(c online.Config) ([]loss.Noise, error) {
-	all, err := c.Noises()
-	if err != nil {
-		return nil, err
+// encoded returns what an Encoder is made from, for levels and policies.
+func (s *settings) encoded(levels *adagrad.Expert, policies model.MissingPolicies) encode.Settings {
+	c := encode.Settings{
+		Standardize: s.standardize, Transform: s.transform, Width: levels.Width(levels.Outputs), Policies: policies, Faulty: s.faulty, Silence: s.silence, Presence: s.presence,
+		Together: encode.Together{Grouping: levels.Grouping, Fields: levels.Grouped(), Rates: levels.Observed},
+		Constant: levels.Constant(), Intercept: levels.Intercept,
 	}
-	for _, n := range all {
-		if c0, c1, _ := n.Coefficients(); c0 != 0 || c1 != 0 || loss.IsGrouped(n) {
-			return nil, event.KeyErrorf("noise", "noise %v: %w", n, errNotYet)
-		}
+	if levels.Rule.Starts {
+		c.Start = levels.StartRow
 	}
-	return all, nil
+	return c
 }

@@ -76,15 +76,14 @@ func newLearner(c online.Config, s *event.Schema, outputs int) (*Learner, error)
 	if err != nil {
 		return nil, fmt.Errorf("learner: %w", err)
 	}
+	set.levels.Grouping = model.NewGrouping(s)
 	n := len(set.levels.Noises)
 	mix := mixture.New(n, set.expected, set.scales, set.policy, set.imputed > 0, s.Target != loss.Sign)
 	l := &Learner{
-		config: c, set: set, encoder: encode.New(encode.Settings{
-			Standardize: set.standardize, Transform: set.transform, Width: adagrad.Width(n, outputs), Policies: mix.Policies(), Faulty: set.faulty, Silence: set.silence, Presence: set.presence,
-		}, s),
-		levels: adagrad.New(set.levels), mixture: mix, imputer: impute.New(set.imputed),
+		config: c, set: set, levels: adagrad.New(set.levels), mixture: mix, imputer: impute.New(set.imputed),
 		fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep),
 	}
+	l.encoder = encode.New(set.encoded(l.levels, mix.Policies()), s)
 	l.monitors = monitor.New(monitor.Settings{Config: c, Loss: set.levels.Loss, Target: s.Target, Schema: s, Repeats: l.encoder.Repeats})
 	if s.Target != loss.Sign {
 		l.targets = &targets{unit: numbers.NewUnit(s.Target, c.HalfLife), loss: set.levels.Loss}
@@ -98,11 +97,11 @@ func newLearner(c online.Config, s *event.Schema, outputs int) (*Learner, error)
 func (l *Learner) setOutputs() {
 	k := l.levels.Outputs
 	l.monitors.SetOutputs(k, l.outputs.young.On())
-	l.room.scores, l.room.published = l.levels.NewScores(), make([]float64, len(l.set.levels.Noises)*k)
+	l.room.scores, l.room.published = l.levels.NewOwn(), make([]float64, len(l.set.levels.Noises)*k)
 	l.room.target, l.room.out = make([]float64, k), make([]float64, k)
 	l.room.filled, l.room.mixed = newFilled(l.levels), newMixed(l.levels, l.widen)
 	drawn := l.masked.drawn
-	l.masked = newMasked(l.levels, l.encoder.Schema())
+	l.masked = newMasked(l.levels)
 	l.masked.drawn = drawn
 }
 
@@ -186,6 +185,7 @@ func (l *Learner) learn(e *event.Example, prior, p *online.Prediction) {
 	l.weight = l.weights.Observe(e.Weight)
 	r := &l.room
 	l.encoder.Observe(e, l.events, &r.in)
+	l.levels.SetRates(r.in.Rates)
 	l.move(r.in.Moves)
 	l.predict(p)
 	f, known := p.Scores[0], true
@@ -277,6 +277,7 @@ func (l *Learner) shown(earlier, now *online.Prediction) (lanes []float64) {
 func (l *Learner) unlabeled(e *event.Example, p *online.Prediction) {
 	l.encoder.Read(e, l.events, &l.room.in)
 	l.encoder.Count(e, &l.room.in)
+	l.levels.SetRates(l.room.in.Rates)
 	l.room.seen = monitor.Event{}
 	l.observe(e)
 	l.predict(p)
@@ -338,7 +339,6 @@ func (l *Learner) Follow(s *event.Schema) {
 	l.outputs.most = s.MaxClasses
 	l.encoder.Follow(s)
 	l.monitors.Follow(s)
-	l.masked.grouping.Follow(s)
 }
 
 // Prefetch says that an event is about to be learned. It changes nothing.

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"blankout/internal/event"
@@ -23,41 +24,61 @@ func plain() online.Config {
 
 // configs are plain settings of every kind.
 var configs = map[string]func(*online.Config){
-	"default":     func(*online.Config) {},
-	"none":        func(c *online.Config) { c.Noise = "none" },
-	"dropout":     func(c *online.Config) { c.Noise = "dropout:0.5" },
-	"expected":    func(c *online.Config) { c.ExpectedMissing = 0.6 },
-	"hinge":       func(c *online.Config) { c.Loss = "hinge" },
-	"chen":        func(c *online.Config) { c.Loss, c.Noise = "logistic:chen", "dropout:0.3" },
-	"probit":      func(c *online.Config) { c.Loss = "probit" },
-	"quadratic":   func(c *online.Config) { c.Loss, c.Noise = "logistic:quadratic-noising", "dropout:0.2" },
-	"ridge":       func(c *online.Config) { c.C = 0.01 },
-	"no ridge":    func(c *online.Config) { c.C = math.Inf(1) },
-	"penalized":   func(c *online.Config) { c.Intercept, c.C = "penalized", 0.1 },
-	"unadapted":   func(c *online.Config) { c.Adapt = false },
-	"no average":  func(c *online.Config) { c.Average = 0 },
-	"no scales":   func(c *online.Config) { c.Standardize = "none" },
-	"divided":     func(c *online.Config) { c.Standardize = "scale" },
-	"all scaled":  func(c *online.Config) { c.Standardize = "all" },
-	"transformed": func(c *online.Config) { c.Transform = "asinh" },
-	"weighted":    func(c *online.Config) { c.ClassWeight = map[string]float64{"yes": 3, "1": 0.2} },
-	"half-life":   func(c *online.Config) { c.HalfLife = 3 },
-	"presence":    func(c *online.Config) { c.Presence = "auto" },
-	"unlabeled":   func(c *online.Config) { c.UnlabeledWeight = 0.1 },
-	"silent":      func(c *online.Config) { c.Noise = "silent:0.5" },
-	"groups die":  func(c *online.Config) { c.Noise, c.C = "silent-group:0.4", 0.05 },
-	"silent too":  func(c *online.Config) { c.SilentMissing = 0.4 },
-	"imputed":     func(c *online.Config) { c.MissingPolicy = "impute" },
-	"as it is":    func(c *online.Config) { c.MissingPolicy = "none" },
-	"few imputed": func(c *online.Config) { c.CovarianceMaxFields = 3 },
-	"not imputed": func(c *online.Config) { c.CovarianceMaxFields = 0 },
-	"observed":    func(c *online.Config) { c.Calibrate, c.Threshold, c.OnDrift = "on", 0.3, "expert" },
+	"default":           func(*online.Config) {},
+	"none":              func(c *online.Config) { c.Noise = "none" },
+	"dropout":           func(c *online.Config) { c.Noise = "dropout:0.5" },
+	"expected":          func(c *online.Config) { c.ExpectedMissing = 0.6 },
+	"hinge":             func(c *online.Config) { c.Loss = "hinge" },
+	"chen":              func(c *online.Config) { c.Loss, c.Noise = "logistic:chen", "dropout:0.3" },
+	"probit":            func(c *online.Config) { c.Loss = "probit" },
+	"quadratic":         func(c *online.Config) { c.Loss, c.Noise = "logistic:quadratic-noising", "dropout:0.2" },
+	"ridge":             func(c *online.Config) { c.C = 0.01 },
+	"no ridge":          func(c *online.Config) { c.C = math.Inf(1) },
+	"penalized":         func(c *online.Config) { c.Intercept, c.C = "penalized", 0.1 },
+	"unadapted":         func(c *online.Config) { c.Adapt = false },
+	"no average":        func(c *online.Config) { c.Average = 0 },
+	"no scales":         func(c *online.Config) { c.Standardize = "none" },
+	"divided":           func(c *online.Config) { c.Standardize = "scale" },
+	"all scaled":        func(c *online.Config) { c.Standardize = "all" },
+	"transformed":       func(c *online.Config) { c.Transform = "asinh" },
+	"weighted":          func(c *online.Config) { c.ClassWeight = map[string]float64{"yes": 3, "1": 0.2} },
+	"half-life":         func(c *online.Config) { c.HalfLife = 3 },
+	"presence":          func(c *online.Config) { c.Presence = "auto" },
+	"unlabeled":         func(c *online.Config) { c.UnlabeledWeight = 0.1 },
+	"silent":            func(c *online.Config) { c.Noise = "silent:0.5" },
+	"groups die":        func(c *online.Config) { c.Noise, c.C = "silent-group:0.4", 0.05 },
+	"no intercept":      func(c *online.Config) { c.Intercept = "none" },
+	"gaussian":          func(c *online.Config) { c.Noise = "gaussian:0.3" },
+	"laplace":           func(c *online.Config) { c.Noise, c.Standardize = "laplace:0.1", "scale" },
+	"poisson":           func(c *online.Config) { c.Noise, c.Standardize = "poisson", "scale" },
+	"group":             func(c *online.Config) { c.Noise = "group:0.4" },
+	"dropout in groups": func(c *online.Config) { c.Noise, c.Presence = "dropout:0.2+group:0.3", "auto" },
+	"groups of rates":   func(c *online.Config) { c.Noise = "group:age=0.2,shop=0.5" },
+	"groups expected":   func(c *online.Config) { c.ExpectedMissingGroups = 0.3 },
+	"observed":          func(c *online.Config) { c.Noise = "observed" },
+	"descent":           func(c *online.Config) { c.Optimizer, c.Noise, c.Presence = "dropout-descent", "dropout:0.3", "auto" },
+	"descent in groups": func(c *online.Config) { c.Optimizer, c.Noise = "dropout-descent", "group:0.3" },
+	"descent, clean": func(c *online.Config) {
+		c.Optimizer, c.Noise, c.NoisyGradient = "dropout-descent", "gaussian:0.3", "false"
+	},
+	"sgd":                  func(c *online.Config) { c.Optimizer, c.Presence = "sgd", "auto" },
+	"arow":                 func(c *online.Config) { c.Optimizer = "arow" },
+	"ftrl":                 func(c *online.Config) { c.Optimizer, c.L1 = "ftrl", 0.01 },
+	"silent, presence":     func(c *online.Config) { c.Noise, c.Presence = "silent:0.5", "auto" },
+	"groups die, presence": func(c *online.Config) { c.Noise, c.Presence = "silent-group:0.5", "auto" },
+	"silent too, presence": func(c *online.Config) { c.SilentMissing, c.Presence = 0.4, "auto" },
+	"silent too":           func(c *online.Config) { c.SilentMissing = 0.4 },
+	"imputed":              func(c *online.Config) { c.MissingPolicy = "impute" },
+	"as it is":             func(c *online.Config) { c.MissingPolicy = "none" },
+	"few imputed":          func(c *online.Config) { c.CovarianceMaxFields = 3 },
+	"not imputed":          func(c *online.Config) { c.CovarianceMaxFields = 0 },
+	"calibrated":           func(c *online.Config) { c.Calibrate, c.Threshold, c.OnDrift = "on", 0.3, "expert" },
 }
 
 // lacking are the streams whose events lack something, and the settings that matter to them.
 var (
 	lackingStreams  = []string{"nulls", "sensors", "columns"}
-	lackingSettings = []string{"default", "dropout", "half-life", "all scaled", "unlabeled", "silent too", "imputed", "as it is", "few imputed", "not imputed"}
+	lackingSettings = []string{"default", "dropout", "observed", "half-life", "all scaled", "unlabeled", "silent too", "imputed", "as it is", "few imputed", "not imputed"}
 )
 
 // matters says whether settings are tested with a stream.
@@ -65,7 +86,7 @@ func matters(name, kind string) bool {
 	if slices.Contains(lackingStreams, kind) {
 		return slices.Contains(lackingSettings, name)
 	}
-	return !slices.Contains(lackingSettings[6:], name)
+	return !slices.Contains(lackingSettings[7:], name)
 }
 
 // vary gives some events a weight, and takes the label of others.
@@ -268,8 +289,6 @@ func TestRefused(t *testing.T) {
 // Settings that it does not know are refused by name.
 func TestNotYet(t *testing.T) {
 	for want, set := range map[string]func(*online.Config){
-		`learner: noise group:0.3: not learned here yet`:                      func(c *online.Config) { c.Noise = "group:0.3" },
-		`learner: optimizer "ftrl": not learned here yet`:                     func(c *online.Config) { c.Optimizer = "ftrl" },
 		`learner: irls_batch: not learned here yet`:                           func(c *online.Config) { c.IRLSBatch, c.IRLSWindow = 100, 1000 },
 		`learner: c = -1: must lie in 1e-30 to 1e+30, or be inf for no ridge`: func(c *online.Config) { c.C = -1 },
 	} {
@@ -284,8 +303,12 @@ func TestNotYet(t *testing.T) {
 // A number that events often leave out gets a second column for being there, with which it dies, as in the other learner:
 // score by score, with averages alone, which are not compared.
 func TestPresence(t *testing.T) {
-	for _, noise := range []string{"none", "dropout:0.4"} {
+	for noise, optimizer := range map[string]string{
+		"none": "adagrad", "dropout:0.4": "adagrad", "dropout:0.3": "dropout-descent", "dropout:0.2": "sgd", "group:0.3": "adagrad", "dropout:0.2+group:0.3": "dropout-descent",
+		"silent:0.4": "adagrad", "silent-group:0.4": "adagrad",
+	} {
 		c := plain()
+		c.Optimizer = optimizer
 		c.Noise, c.Presence, c.Adapt, c.CovarianceMaxFields, c.MissingPolicy = noise, "auto", false, 0, "none"
 		s, other := seldom(3), seldom(3)
 		l := newLearner(t, c, s.schema)
@@ -296,7 +319,11 @@ func TestPresence(t *testing.T) {
 		for n := range 1800 {
 			e, same := s.next(), other.next()
 			want, got := was.Predict(same).Scores[0], l.Predict(e).Scores[0]
-			if d := math.Abs(got - want); !(d <= 1e-7*max(1, math.Abs(want))) {
+			near := 1e-7
+			if strings.HasPrefix(noise, "silent") {
+				near = 0.03 // its scores are mixed at several scales, see TestScoresOfTheOther
+			}
+			if d := math.Abs(got - want); !(d <= near*max(1, math.Abs(want))) {
 				t.Fatalf("%s, event %d: %v, not %v", noise, n, got, want)
 			}
 			was.Learn(same, nil)

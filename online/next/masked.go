@@ -32,10 +32,10 @@ type masked struct {
 	silent   silent.Mask
 }
 
-func newMasked(x *adagrad.Expert, s *event.Schema) masked {
+func newMasked(x *adagrad.Expert) masked {
 	scores := x.NewScores()
 	return masked{
-		grouping: model.NewGrouping(s), scores: scores, lanes: make([]float64, len(scores.Iterate)), filled: newFilled(x), out: make([]float64, x.Outputs),
+		grouping: x.Grouping, scores: scores, lanes: make([]float64, len(scores.Iterate)), filled: newFilled(x), out: make([]float64, x.Outputs),
 	}
 }
 

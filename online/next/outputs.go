@@ -10,7 +10,6 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/online/memory"
-	"blankout/online/next/adagrad"
 	"blankout/online/rows"
 	"blankout/online/watch"
 	"blankout/online/young"
@@ -34,7 +33,7 @@ const youngBytes = 128 << 20
 func (l *Learner) newOutputs() outputs {
 	return outputs{
 		bytes: youngBytes, most: l.encoder.Schema().MaxClasses, memory: memory.Bound(l.config.MaxMemory), several: l.targets == nil,
-		width: func(k int) int { return adagrad.Width(len(l.set.levels.Noises), k) },
+		width: l.set.levels.Width,
 		events: func(class int) uint64 {
 			if n := l.monitors.Measures.Classes; class < len(n) {
 				return n[class]

@@ -31,7 +31,7 @@ func (l *Learner) Snapshot() *Snapshot {
 	l.snapshot = l.encoder.Table.Snapshot(l.snapshot)
 	h := model.Head{
 		Schema: l.encoder.Schema().View(), Scaler: l.encoder.Scaling.Scaler,
-		Loss: l.loss().String(), Noise: l.noise(0), Events: l.events, Trained: "online adagrad", Experts: l.experts(),
+		Loss: l.loss().String(), Noise: l.noise(0), Events: l.events, Trained: "online " + l.config.Optimizer, Experts: l.experts(),
 	}
 	h.Layout, h.Intercept = l.layout(0)
 	h.Outputs = len(h.Intercept)
@@ -72,7 +72,7 @@ func (l *Learner) layout(r int) (out model.Layout, intercept []float64) {
 
 // noise returns that of the level with the largest weight on events of a range.
 func (l *Learner) noise(r int) string {
-	return l.set.levels.Noises[l.mixture.Table.InForce[r].Largest()].String()
+	return l.levels.Noises[l.mixture.Table.InForce[r].Largest()].String()
 }
 
 // loss returns that of labels and predictions as they come.
@@ -89,7 +89,7 @@ func (l *Learner) experts() (experts []model.Expert) {
 	for _, w := range l.mixture.Weights(0) {
 		all += w
 	}
-	for v, n := range l.set.levels.Noises {
+	for v, n := range l.levels.Noises {
 		experts = append(experts, model.Expert{Name: loss.ShortNoise(n.String()), Share: l.mixture.Weights(0)[v] / all})
 	}
 	if len(experts) == 1 {

@@ -75,7 +75,7 @@ func (l *Learner) number(e *event.Example, f float64, shown *online.Prediction, 
 	}}, lanes)
 	switch next, change := t.unit.Observe(e.Target, l.weight); change {
 	case numbers.Moves:
-		factor, shift, keep := t.unit.Move(next, t.loss, false)
+		factor, shift, keep := t.unit.Move(next, t.loss, l.set.levels.Rule.Curvature)
 		l.levels.Rescale(factor, shift, keep, l.encoder.Table, l.encoder.Intercepts)
 		l.levels.Score(&r.in, &r.scores)
 		lanes = nil // it is in the old unit

@@ -64,13 +64,13 @@ type noiseRates struct {
 
 // NewGroups returns the sums for the noises of the levels, nil if none of them is of
 // groups and there are no curves.
-func NewGroups(s *event.Schema, noises []loss.Noise, outputs int, curves bool) *Groups {
+func NewGroups(grouping *model.Grouping, noises []loss.Noise, outputs int, curves bool) *Groups {
 	groups := slices.ContainsFunc(noises, loss.IsGrouped)
 	if !groups && !curves {
 		return nil
 	}
 	g := &Groups{}
-	g.grouping, g.Grouped, g.n = model.NewGrouping(s), groups, len(noises)*outputs
+	g.grouping, g.Grouped, g.n = grouping, groups, len(noises)*outputs
 	for _, noise := range noises {
 		n := loss.AsGroups(noise)
 		if n.Rates != nil {
@@ -103,9 +103,9 @@ func NewGroups(s *event.Schema, noises []loss.Noise, outputs int, curves bool) *
 
 // Widen returns the sums for so many outputs, of the groups that g has met and with the rates
 // that they have.
-func (g *Groups) Widen(s *event.Schema, noises []loss.Noise, outputs int) *Groups {
-	wide := NewGroups(s, noises, outputs, true)
-	wide.grouping, wide.byGroup, wide.keys = g.grouping, g.byGroup, g.keys
+func (g *Groups) Widen(noises []loss.Noise, outputs int) *Groups {
+	wide := NewGroups(g.grouping, noises, outputs, true)
+	wide.byGroup, wide.keys = g.byGroup, g.keys
 	return wide
 }
 
@@ -176,7 +176,17 @@ func (o *groupOdds) arrange(g *Groups) {
 // ascending order; a column that e does not hold is the anonymous field's. It brings the
 // features of a unit together where they are apart.
 func (g *Groups) Arrange(s *Event, e *event.Example, columns []uint32, scaler *model.Scaler) {
-	g.arrangement.arrange(s, e, columns, scaler)
+	fields := e.Field
+	if len(fields) > 0 && len(columns) > 0 && &columns[0] != &e.Features.Index[0] {
+		g.fields = scaler.FieldsOf(e, columns, g.fields)
+		fields = g.fields
+	}
+	g.ArrangeColumns(s, fields, columns, scaler.Curves)
+}
+
+// ArrangeColumns is Arrange where it is known which fields the columns are of; an event of a sparse text format has none.
+func (g *Groups) ArrangeColumns(s *Event, fields []uint16, columns []uint32, curves *model.Curves) {
+	g.arrangement.arrange(s, fields, columns, curves)
 	if g.byGroup != nil {
 		g.byGroup.arrange(g)
 	}
@@ -364,7 +374,7 @@ func (g *Groups) CurvedSquares(s *Event, at, lag int, coefficient float64) (more
 // gradients.
 func (g *Groups) Segment(s *Step) {
 	size := (len(g.units) + int(unitKinds) - 1) * g.n
-	s.factors = slices.Grow(s.factors[:0], size)[:size]
+	s.Factors(size)
 	var shrink [unitKinds][]float64
 	shrink[alone] = s.Shrink
 	for kind := grouped; kind < unitKinds; kind++ {

@@ -52,7 +52,7 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 		schema.Crosses = [][2]string{{"state", "words"}}
 		names := [][]string{{""}, {"sensor"}, {"sensor"}, {"words"}, {"sensor", "words"}} // by field
 
-		g := NewGroups(schema, noises, outputs, false)
+		g := NewGroups(model.NewGrouping(schema), noises, outputs, false)
 		y := Layout{Outputs: outputs, N: len(noises) * outputs}
 		strength := make([]float64, len(noises))
 		for v, n := range noises {
@@ -165,7 +165,7 @@ func TestArrangeAroundCurves(t *testing.T) {
 		t.Fatal(err)
 	}
 	scaler := &model.Scaler{Curves: curves}
-	g := NewGroups(event.NewSchema(16, []string{"a", "b"}, 2), []loss.Noise{loss.Dropout{Q: 0.5}}, 1, true)
+	g := NewGroups(model.NewGrouping(event.NewSchema(16, []string{"a", "b"}, 2)), []loss.Noise{loss.Dropout{Q: 0.5}}, 1, true)
 	for _, c := range []struct {
 		columns []uint32
 		want    []int // the row of each feature

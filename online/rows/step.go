@@ -49,10 +49,12 @@ type Step struct {
 
 // NewStep returns a step of levels of noise of these strengths, with so many outputs each.
 func NewStep(strength []float64, outputs int) Step {
+	// Room for whole vectors lets kernels take lists as they are.
 	n := len(strength) * outputs
-	s := Step{Strength: strength, Rates: make([]float64, 2*n)}
+	padded := (n + 3) &^ 3
+	s := Step{Strength: strength, Rates: make([]float64, 2*n, n+padded)}
 	for _, p := range []*[]float64{&s.Y, &s.F, &s.Variance, &s.DF, &s.H, &s.Shrink} {
-		*p = make([]float64, n)
+		*p = make([]float64, n, padded)
 	}
 	s.MinusEta, s.Inverse = s.Rates[:n], s.Rates[n:]
 	return s
@@ -81,6 +83,12 @@ const NoClass = -30
 // Ungroup makes all of the rows one segment.
 func (s *Step) Ungroup() {
 	s.Segments = append(s.Segments[:0], Segment{0, len(s.Rows), s.DF, s.Shrink, s.Strength})
+}
+
+// Factors returns room for so many factors of segments that have their own, which Scale multiplies, too.
+func (s *Step) Factors(n int) []float64 {
+	s.factors = slices.Grow(s.factors[:0], n)[:n]
+	return s.factors
 }
 
 // Scale multiplies DF and Shrink of every segment.

@@ -5,7 +5,6 @@ package rows
 import (
 	"slices"
 
-	"blankout/internal/event"
 	"blankout/internal/model"
 )
 
@@ -69,15 +68,10 @@ type unitRun struct {
 func (u *unitPart) parented() bool { return u.kind == paired || u.kind == curved }
 
 // arrange is the search of Groups.Arrange for the units.
-func (g *arrangement) arrange(s *Event, e *event.Example, columns []uint32, scaler *model.Scaler) {
+func (g *arrangement) arrange(s *Event, fields []uint16, columns []uint32, curves *model.Curves) {
 	g.units, g.spans = g.units[:0], g.spans[:0]
-	fields := e.Field
-	if len(fields) > 0 && len(columns) > 0 && &columns[0] != &e.Features.Index[0] {
-		g.fields = scaler.FieldsOf(e, columns, g.fields)
-		fields = g.fields
-	}
-	if scaler.Curves != nil || !g.Grouped {
-		g.arrangeCurves(fields, columns, scaler.Curves)
+	if curves != nil || !g.Grouped {
+		g.arrangeCurves(fields, columns, curves)
 	} else if len(fields) == 0 {
 		for i, column := range columns {
 			g.join(i, 1, g.place(g.grouping.Of(0, column)))

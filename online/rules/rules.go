@@ -4,6 +4,8 @@
 package rules
 
 import (
+	"slices"
+
 	"blankout/internal/loss"
 	"blankout/online/rows"
 )
@@ -78,6 +80,15 @@ var Table = []Entry{
 	{Name: "arow", Eta: 1, Parts: 3, Starts: true, ClassesOnly: true, Make: newArow},
 	{Name: "ftrl", Eta: 0.3, Parts: 4, Make: newFTRL},
 	{Name: "irls", Eta: 1, Parts: 3, Sums: true, ClassesOnly: true, Make: newIRLS},
+}
+
+// Find returns the entry of a name.
+func Find(name string) (e Entry, known bool) {
+	i := slices.IndexFunc(Table, func(r Entry) bool { return r.Name == name })
+	if i < 0 {
+		return e, false
+	}
+	return Table[i], true
 }
 
 // Names returns the names of the update rules, the default first.

@@ -1,9 +1,10 @@
-// Package adagrad is the expert that learns a linear model by AdaGrad under several levels of noise at once, each as
-// if it were the only one.
+// Package adagrad is the expert that learns a linear model under several levels of noise at once, each as if it were the
+// only one: by AdaGrad or by another optimizer of package rules.
 package adagrad
 
 import (
 	"math"
+	"slices"
 
 	"blankout/internal/coder"
 	"blankout/internal/loss"
@@ -11,12 +12,14 @@ import (
 	"blankout/online/next/encode"
 	"blankout/online/pace"
 	"blankout/online/rows"
+	"blankout/online/rules"
 )
 
 // Settings are what an Expert is made from.
 type Settings struct {
+	Rule    rules.Entry // the optimizer
 	Loss    loss.Loss
-	Noises  []loss.Noise // of the levels: none, dropout of features, or silent noise, which is the last one
+	Noises  []loss.Noise // of the levels; silent noise is the last one
 	Outputs int          // 1 for two classes
 	Rate    float64      // the learning rate
 	// FreeRate says that nobody has set the Rate, so that it may be another one for a level of silent noise.
@@ -25,51 +28,63 @@ type Settings struct {
 	// Ridge is the factor of w_d^2/2 in the objective of one pass, which is spread over a feature's own events. With one
 	// output there is none where Start stands for it.
 	Ridge float64
+	L1    float64
 	// Average is the share of the stream that averages reach back over, 0 for none. Adapts says that each level chooses
 	// between its average and its iterate and tunes its rate.
 	Average float64
 	Adapts  bool
 	// Intercept says that there is one, Penalized that it has the Ridge, too.
 	Intercept, Penalized bool
+	// Clean says that gradients are those of the loss without noise, which the optimizer alone knows.
+	Clean bool
+	// Grouping says which features die together, where noise is of groups. Observed says that the rates at which they do are
+	// those of SetRates.
+	Grouping *model.Grouping
+	Observed bool
 }
 
-// Expert is the levels. What they know of a feature is in its row, from the statistics on: n weights, n sums of squared
-// gradients and n lags, by level and output, n being their product. A lag is what the average of the iterates is off
-// the weight, in units of the level's Coefficient (math.md 6).
+// Expert is the levels. What they know of a feature is in its row, see rows.Layout.
 type Expert struct {
 	Settings
 	levels []level
 	layout rows.Layout
+	rule   rules.Rule
+	kind   kind    // of noise
 	ridge  float64 // in force
 	active int     // outputs in use: those of classes that have come
 	steps  uint64
 	growth float64 // of what is added to sums of squares, so that what is in force is the sum divided by it
 	step   step
 	silent *silentLevel // nil where no level has silent noise
+	rated  int          // how often rates have been set
 }
 
-// level is a level of noise. The variance of its score is strength sum x^2 w^2.
+// level is a level of noise.
 type level struct {
-	strength float64
+	strength float64   // the variance of a feature's noise, times its basis
+	squares  []float64 // by output the sum of all squared weights, where noise is constant
 	pace.Pace
 }
 
 // Scores are what an Expert says of an event, by level and output.
 type Scores struct {
-	Iterate []float64 // sum w x
-	Lag     []float64 // the average's score less the iterate's, in units of the level's Coefficient
-	Square  []float64 // sum x^2 w^2 over the features, those of a pair together
-	sums    []float64 // the three in one piece
-	basis   []float64 // x^2 by row, 0 for the intercepts and what is of a pair
-	pairs   []float64 // by pair of features, level and output what the two add to the score
+	Iterate  []float64 // sum w x
+	Lag      []float64 // the average's score less the iterate's, in units of the level's Coefficient
+	square   []float64 // sum basis w^2 over the features, those of a pair together
+	sums     []float64 // the three in one piece
+	basis    []float64 // see Expert.basis
+	pairs    []float64 // by pair of features, level and output what the two add to the score
+	together *together // nil where no features die together, and of an event that is not learned
 }
 
 // New returns an Expert that has learned nothing.
 func New(c Settings) *Expert {
 	e := &Expert{Settings: c, growth: 1}
+	e.Noises = slices.Clone(c.Noises)
 	for _, n := range c.Noises {
-		_, _, strength := n.Coefficients()
-		e.levels = append(e.levels, level{strength, pace.New(c.Average, c.Adapts)})
+		c0, c1, c2 := n.Coefficients()
+		e.levels = append(e.levels, level{strength: c0 + c1 + c2, Pace: pace.New(c.Average, c.Adapts)})
+		e.kind = max(e.kind, kindOf(n))
 	}
 	e.setOutputs(c.Outputs)
 	return e
@@ -81,23 +96,45 @@ func (e *Expert) setOutputs(outputs int) {
 	e.layout = rows.Layout{Outputs: outputs, N: len(e.levels) * outputs}
 	if e.ridge = e.Ridge; outputs == 1 {
 		e.active = 1
-		if math.Sqrt(e.Start) >= (1-1e-9)*e.Rate*e.Ridge {
+		if e.Rule.Ridges && math.Sqrt(e.Start) >= (1-1e-9)*e.Rate*e.Ridge {
 			e.ridge = 0
 		}
 	}
-	e.step = newStep(e.layout.N, len(e.levels))
+	var strength []float64
+	for v := range e.levels {
+		e.levels[v].squares = make([]float64, outputs)
+		strength = append(strength, e.levels[v].strength)
+	}
+	e.step = newStep(strength, outputs)
 	e.setSilent()
+	c := rules.Settings{
+		Layout: e.layout, Loss: e.Loss, Eta: e.Rate, Ridge: e.Ridge, Penalized: e.Penalized, StartSum: e.Start, L1: e.L1,
+		Proximal: e.Adapts && outputs == 1, UnscaledNoise: e.kind != square,
+	}
+	if e.silent != nil {
+		c.Left = outputs
+	}
+	e.rule = e.Rule.Make(c)
 }
+
+// StartRow fills a new row, which is all zero.
+func (e *Expert) StartRow(row []float64) { e.rule.Start(row) }
 
 // Grow gives the Expert more outputs, one for each class, and returns how a row is made of one as it was. Nothing begins
 // anew: outputs keep what they have learned. Where one has told two classes apart it becomes that of the second, and its
 // negation that of the first.
 func (e *Expert) Grow(outputs int) (fill func(to, from []float64)) {
-	was := *e
+	was, squares := *e, e.squares()
 	e.setOutputs(outputs)
 	e.active = max(was.active, 2)
+	for v, from := range squares {
+		if to := e.levels[v].squares; copy(to, from) == 1 {
+			to[1] = from[0]
+		}
+	}
 	return func(to, from []float64) {
-		for part := range 3 {
+		e.rule.Start(to)
+		for part := range e.Rule.Parts {
 			x, y := e.layout.Part(to, part), was.layout.Part(from, part)
 			for v := range e.levels {
 				x, y := x[v*outputs:], y[v*was.Outputs:(v+1)*was.Outputs]
@@ -115,11 +152,15 @@ func (e *Expert) Grow(outputs int) (fill func(to, from []float64)) {
 // Regroup gives the Expert as many outputs as there are lists, each of which begins as the mean of the former ones on its
 // list, and returns how a row is made of one as it was. All are in use.
 func (e *Expert) Regroup(from [][]int) (fill func(to, from []float64)) {
-	was := *e
+	was, squares := *e, e.squares()
 	e.setOutputs(len(from))
 	e.active = e.Outputs
+	for v, of := range squares {
+		rows.Regroup(e.levels[v].squares, of, from, was.Outputs)
+	}
 	return func(to, of []float64) {
-		for part := range 3 {
+		e.rule.Start(to)
+		for part := range e.Rule.Parts {
 			rows.Regroup(e.layout.Part(to, part), was.layout.Part(of, part), from, was.Outputs)
 		}
 	}
@@ -128,7 +169,7 @@ func (e *Expert) Regroup(from [][]int) (fill func(to, from []float64)) {
 // Shift adds to the intercepts of an output; the averages follow.
 func (e *Expert) Shift(output int, by float64, intercepts []float64) {
 	for j := output; e.Intercept && j < e.layout.N; j += e.Outputs {
-		e.layout.Weights(intercepts)[j] += by
+		e.rule.Set(intercepts, j, e.layout.Weights(intercepts)[j]+by)
 	}
 }
 
@@ -148,7 +189,7 @@ func (e *Expert) Together(outputs []int, intercepts []float64) (by []float64) {
 func (e *Expert) Place(output int, by, intercepts []float64) {
 	for v, b := range by {
 		if j := v*e.Outputs + output; e.Intercept {
-			e.layout.Weights(intercepts)[j] = b
+			e.rule.Set(intercepts, j, b)
 		}
 	}
 }
@@ -161,7 +202,8 @@ func (e *Expert) Activate(n int, intercepts []float64) {
 			continue
 		}
 		for j := e.active; j < e.layout.N; j += e.Outputs {
-			e.layout.Weights(intercepts)[j], e.layout.Lags(intercepts)[j] = -math.Log(float64(e.steps+1)), 0
+			e.rule.Set(intercepts, j, -math.Log(float64(e.steps+1)))
+			e.layout.Lags(intercepts)[j] = 0
 		}
 	}
 }
@@ -169,34 +211,36 @@ func (e *Expert) Activate(n int, intercepts []float64) {
 // Active returns how many outputs are in use.
 func (e *Expert) Active() int { return e.active }
 
-// Width returns how many values a row has: what the parts need, in whole lines of the cache.
-func Width(levels, outputs int) int {
+// Width returns how many values a row has of so many outputs: what the parts need, in whole lines of the cache.
+func (c *Settings) Width(outputs int) int {
 	const line = 8
-	return (rows.FirstPart + 3*levels*outputs + line - 1) / line * line
+	return (rows.FirstPart + c.Rule.Parts*len(c.Noises)*outputs + line - 1) / line * line
 }
 
-// NewScores returns room for what the Expert says of an event.
+// NewScores returns room for what the Expert says of an event, NewOwn for what it says of one that it may then learn.
 func (e *Expert) NewScores() Scores {
 	n := e.layout.N
 	all := make([]float64, 3*n)
-	return Scores{Iterate: all[:n:n], Lag: all[n : 2*n : 2*n], Square: all[2*n:], sums: all}
+	return Scores{Iterate: all[:n:n], Lag: all[n : 2*n : 2*n], square: all[2*n:], sums: all}
+}
+
+func (e *Expert) NewOwn() Scores {
+	s := e.NewScores()
+	s.together = e.newTogether()
+	return s
 }
 
 // Score writes to s what the levels say of an event.
 func (e *Expert) Score(in *encode.Input, s *Scores) {
-	if cap(s.basis) < len(in.X) {
-		s.basis = make([]float64, 2*len(in.X))
+	clear(s.sums)
+	if s.basis = e.basis(in, s.basis); s.together != nil {
+		e.scoreTogether(in, s)
+		return
 	}
-	s.basis = s.basis[:len(in.X)]
-	for i, x := range in.X {
-		s.basis[i] = x * x
-	}
-	s.basis[in.Features()] = 0
 	for _, p := range in.Pairs {
 		s.basis[p[0]], s.basis[p[1]] = 0, 0
 	}
-	clear(s.sums)
-	rows.Sum(in.Rows, rows.FirstPart, e.layout.N, in.X, s.basis, s.Iterate, s.Lag, s.Square)
+	rows.Sum(in.Rows, rows.FirstPart, e.layout.N, in.X, s.basis, s.Iterate, s.Lag, s.square)
 	e.scorePairs(in, s)
 }
 
@@ -277,31 +321,33 @@ const maxMove = 1
 // far keeps them as they are.
 func (e *Expert) Move(m encode.Move, intercepts []float64) {
 	if m.Keep != 1 {
-		for j, s := range e.layout.Preconditioner(m.Row) {
-			e.layout.Preconditioner(m.Row)[j] = s * m.Keep
-		}
+		e.rule.Forget(m.Row, false, m.Keep)
 	}
 	if m.Ratio == 1 && m.Shift == 0 {
 		return
 	}
-	w, s, u := e.layout.Weights(m.Row), e.layout.Preconditioner(m.Row), e.layout.Lags(m.Row)
+	w, u := e.layout.Weights(m.Row), e.layout.Lags(m.Row)
 	b, bu := e.layout.Weights(intercepts), e.layout.Lags(intercepts)
 	most := maxMove / max(math.Abs(m.Shift), m.Ratio-1)
-	inverse := 1 / (m.Ratio * m.Ratio)
 	for v := range e.levels {
 		from, to := v*e.Outputs, (v+1)*e.Outputs
 		if e.tooFar(w[from:to], u[from:to], e.levels[v].Coefficient, most) {
 			continue
 		}
-		for j := from; j < to; j++ {
-			if e.Intercept && m.Shift != 0 {
+		if e.Intercept && m.Shift != 0 {
+			for j := from; j < to; j++ {
 				b[j] += w[j] * m.Shift
 				bu[j] += u[j] * m.Shift
 			}
-			w[j] *= m.Ratio
-			u[j] *= m.Ratio
-			s[j] *= inverse // a gradient by w shrinks as w grows
+			e.rule.Shifted(intercepts, m.Row, from, to, m.Shift)
 		}
+		if e.kind == constant {
+			for k, w := range w[from:to] {
+				square := &e.levels[v].squares[k]
+				*square = max(0, *square+w*w*(m.Ratio*m.Ratio-1))
+			}
+		}
+		e.rule.Rescale(m.Row, from, to, m.Ratio)
 	}
 }
 
@@ -318,59 +364,55 @@ func (e *Expert) tooFar(w, u []float64, coefficient, most float64) bool {
 // Rescale multiplies all weights by factor and adds shift to the intercepts, because the unit of the targets has changed.
 // Of the sums of squared gradients it leaves a share.
 func (e *Expert) Rescale(factor, shift, keep float64, t *model.Table, intercepts []float64) {
-	scale := func(row []float64) {
-		w, s, u := e.layout.Weights(row), e.layout.Preconditioner(row), e.layout.Lags(row)
-		for j := range w {
-			w[j], s[j], u[j] = w[j]*factor, s[j]*keep, u[j]*factor
+	each(t, intercepts, func(row []float64, intercept bool) {
+		if intercept && !e.Intercept {
+			return
+		}
+		e.rule.Rescale(row, 0, e.layout.N, factor)
+		e.rule.Forget(row, intercept, keep*factor*factor) // Rescale divides by the square
+	})
+	for v := range e.levels {
+		for k := range e.levels[v].squares {
+			e.levels[v].squares[k] *= factor * factor
 		}
 	}
-	for slot := range t.Len() {
-		column, _ := t.Column(slot)
-		scale(t.Touch(column))
-	}
-	if !e.Intercept {
-		return
-	}
-	scale(intercepts)
 	for j := range e.layout.N {
-		e.layout.Weights(intercepts)[j] += shift
+		if e.Intercept && shift != 0 {
+			e.rule.Set(intercepts, j, e.layout.Weights(intercepts)[j]+shift)
+		}
 	}
 }
 
-// Decay leaves a share of the sums of squared gradients.
-func (e *Expert) Decay(keep float64, t *model.Table, intercepts []float64) {
-	const most = 1e100
-	if e.growth /= keep; e.growth < most {
-		return
-	}
-	scale := func(row []float64) {
-		s := e.layout.Preconditioner(row)
-		for j := range s {
-			s[j] /= e.growth
-		}
-	}
-	scale(intercepts)
+// each calls do with all rows, which it may change.
+func each(t *model.Table, intercepts []float64, do func(row []float64, intercept bool)) {
+	do(intercepts, true)
 	for slot := range t.Len() {
 		column, _ := t.Column(slot)
-		scale(t.Touch(column))
+		do(t.Touch(column), false)
 	}
-	e.growth = 1
+}
+
+// Decay leaves a share of what steps are divided by, such as the sums of squared gradients.
+func (e *Expert) Decay(keep float64, t *model.Table, intercepts []float64) {
+	const most = 1e100
+	if e.Rule.Sums {
+		if e.growth /= keep; e.growth < most {
+			return
+		}
+		keep, e.growth = 1/e.growth, 1
+	}
+	each(t, intercepts, func(row []float64, intercept bool) { e.rule.Forget(row, intercept, keep) })
 }
 
 // rebase makes the Coefficient of a level's average 1, multiplying it into every lag.
 func (e *Expert) rebase(v int, t *model.Table, intercepts []float64) {
 	g := e.levels[v].Rebase()
-	scale := func(row []float64) {
+	each(t, intercepts, func(row []float64, _ bool) {
 		u := e.layout.Lags(row)
 		for j := v * e.Outputs; j < (v+1)*e.Outputs; j++ {
 			u[j] *= g
 		}
-	}
-	scale(intercepts)
-	for slot := range t.Len() {
-		column, _ := t.Column(slot)
-		scale(t.Touch(column))
-	}
+	})
 }
 
 // State codes all but the rows.
@@ -379,7 +421,10 @@ func (e *Expert) State(c *coder.Coder) {
 	c.Int(&e.active)
 	c.Float(&e.growth)
 	for v := range e.levels {
+		c.Floats(&e.levels[v].squares)
 		e.levels[v].State(c)
+		c.Failed = c.Failed || len(e.levels[v].squares) != e.Outputs
 	}
+	e.ratesState(c)
 	c.Failed = c.Failed || e.active < 0 || e.active > e.Outputs
 }

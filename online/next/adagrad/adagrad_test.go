@@ -12,7 +12,10 @@ import (
 	"blankout/internal/model"
 	"blankout/online/next/encode"
 	"blankout/online/rows"
+	"blankout/online/rules"
 )
+
+var rule, _ = rules.Find("adagrad")
 
 // slow is one level, as the formulas have it: weights by column, all of them looked at with every event. Its intercept is
 // column 0.
@@ -60,7 +63,7 @@ func (s *slow) learn(x []float64, y, weight float64) {
 		if d > 0 {
 			g[d] += weight*2*dv*s.strength*z*s.with(s.w, x, d) + s.ridge/s.count[d]*s.w[d]
 		}
-		kappa += s.rate * z * z / (math.Sqrt(s.start+s.sum[d]+g[d]*g[d]) + eps)
+		kappa += s.rate * z * z / (math.Sqrt(s.start+s.sum[d]+g[d]*g[d]) + 1e-8)
 	}
 	a := 1.0
 	if s.proximal {
@@ -80,7 +83,7 @@ func (s *slow) learn(x []float64, y, weight float64) {
 	beta := (1 + p) / (s.taken + 1 + p)
 	for d := range x {
 		s.sum[d] += g[d] * g[d]
-		s.w[d] -= a * s.rate * g[d] / (math.Sqrt(s.start+s.sum[d]) + eps)
+		s.w[d] -= a * s.rate * g[d] / (math.Sqrt(s.start+s.sum[d]) + 1e-8)
 		s.average[d] += beta * (s.w[d] - s.average[d])
 	}
 }
@@ -93,7 +96,7 @@ func TestAgainstSlow(t *testing.T) {
 			for _, ridge := range []float64{0, 4} {
 				for _, adapts := range []bool{false, true} {
 					t.Run(fmt.Sprint(l, levels, ridge, adapts), func(t *testing.T) {
-						c := Settings{Loss: l, Noises: levels, Outputs: 1, Rate: 0.3, Start: 1, Ridge: ridge, Average: 0.15, Adapts: adapts, Intercept: true}
+						c := Settings{Rule: rule, Loss: l, Noises: levels, Outputs: 1, Rate: 0.3, Start: 1, Ridge: ridge, Average: 0.15, Adapts: adapts, Intercept: true}
 						against(t, c, false)
 						against(t, c, true)
 					})
@@ -106,7 +109,7 @@ func TestAgainstSlow(t *testing.T) {
 func against(t *testing.T, c Settings, paired bool) {
 	const columns = 9
 	e, n := New(c), len(c.Noises)
-	table := model.NewTable(Width(n, 1))
+	table := model.NewTable(c.Width(1))
 	intercepts := make([]float64, table.Width())
 	var all []*slow
 	for _, noise := range c.Noises {
@@ -148,9 +151,10 @@ func against(t *testing.T, c Settings, paired bool) {
 		e.Score(in, &own)
 		for v, s := range all {
 			f, variance, average, averageVariance := s.scores(x)
-			e.averageSquares(in, &own)
+			variances, averages := make([]float64, n), e.averageVariances(in, &own)
+			e.variances(&own, variances)
 			lv := &e.levels[v]
-			for what, d := range map[string]float64{"score": own.Iterate[v] - f, "variance": lv.strength*own.Square[v] - variance, "average's variance": lv.strength*e.step.square[v] - averageVariance, "average": own.Iterate[v] + lv.Coefficient*own.Lag[v] - average} {
+			for what, d := range map[string]float64{"score": own.Iterate[v] - f, "variance": variances[v] - variance, "average's variance": averages[v] - averageVariance, "average": own.Iterate[v] + lv.Coefficient*own.Lag[v] - average} {
 				if !(math.Abs(d) <= near*max(1, math.Abs(f), variance)) {
 					t.Fatalf("event %d, level %d: the %s is off by %v; f %v", number, v, what, d, f)
 				}
@@ -173,9 +177,9 @@ func against(t *testing.T, c Settings, paired bool) {
 
 // A row that has moved with its column's scale scores as before.
 func TestMove(t *testing.T) {
-	c := Settings{Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.7}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: true, Intercept: true}
+	c := Settings{Rule: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.7}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: true, Intercept: true}
 	e := New(c)
-	table := model.NewTable(Width(3, 1))
+	table := model.NewTable(c.Width(1))
 	intercepts := make([]float64, table.Width())
 	in := &encode.Input{Columns: []uint32{4, 7}, X: []float64{0.5, -0.25, 1}, Event: &event.Example{}}
 	in.Rows = append(table.TouchAll(in.Columns, nil), intercepts)
@@ -211,7 +215,7 @@ func TestMove(t *testing.T) {
 // Rows have room for all parts, in whole lines.
 func TestWidth(t *testing.T) {
 	for _, c := range []struct{ levels, outputs, want int }{{1, 1, 8}, {3, 1, 16}, {2, 1, 16}, {3, 10, 96}, {4, 1, 24}} {
-		if got := Width(c.levels, c.outputs); got != c.want {
+		if got := (&Settings{Rule: rule, Noises: make([]loss.Noise, c.levels)}).Width(c.outputs); got != c.want {
 			t.Errorf("%d levels of %d outputs: %d, want %d", c.levels, c.outputs, got, c.want)
 		}
 	}

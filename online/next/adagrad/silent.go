@@ -46,7 +46,9 @@ func (e *Expert) isSilent(level int) bool { return level == e.others() }
 // takeSilent has the silent level take up an event of these rows.
 func (e *Expert) takeSilent(in *encode.Input, of [][]float64) {
 	s := e.silent
-	s.rows = rows.Event{Rows: of, Intercepts: true, X: in.X}
+	if s.rows = (rows.Event{Rows: of, Intercepts: true, X: in.X}); !e.Intercept {
+		s.rows.Rows, s.rows.Intercepts = of[:in.Features()], false
+	}
 	var units []int32
 	if s.event.Noise.Groups {
 		units = in.Units
@@ -58,8 +60,8 @@ func (e *Expert) takeSilent(in *encode.Input, of [][]float64) {
 func (e *Expert) beginSilent(target []float64, weight float64) (raised bool) {
 	s, v := &e.step, len(e.levels)-1
 	lv, at := &e.levels[v], e.silent.event.First
-	copy(s.target[at:], target[:e.Outputs])
-	lv.Adapt(lv.Coefficient * e.silent.event.Begin(s.target[at:][:e.active], weight, s.value[at:]))
+	copy(s.Y[at:], target[:e.Outputs])
+	lv.Adapt(lv.Coefficient * e.silent.event.Begin(s.Y[at:][:e.active], weight, s.value[at:]))
 	s.raised[v] = lv.Raise()
 	return s.raised[v] != 0
 }
@@ -67,9 +69,9 @@ func (e *Expert) beginSilent(target []float64, weight float64) (raised bool) {
 // stepSilent makes the step of the silent level, whose gradients have been found.
 func (e *Expert) stepSilent(weight float64) {
 	s, at := &e.step, e.silent.event.First
-	e.silent.rows.Ridge = s.ridge[:len(e.silent.rows.Rows)]
-	e.silent.event.Step(s.target[at:][:e.active], silent.Settings{
-		Eta: -s.rates[at], Start: e.Start, Growth: e.growth, Inverse: s.rates[e.layout.N+at], Importance: weight, Proximal: e.proximal(weight),
+	e.silent.rows.Ridge = e.ridges(e.silent.rows.Rows)
+	e.silent.event.Step(s.Y[at:][:e.active], silent.Settings{
+		Eta: -s.MinusEta[at], Start: e.Start, Growth: e.growth, Inverse: s.Inverse[at], Importance: weight, Proximal: e.Adapts && e.Outputs == 1 || s.Young,
 	})
 }
 

@@ -20,10 +20,8 @@ type Silence struct {
 // deaths is what numbers read when they are dead.
 type deaths struct {
 	Silence
-	values   *silent.Values
-	grouping *model.Grouping
-	read     scaling.Read // room for ReadDead
-	fields   []uint16     // room for died
+	values *silent.Values
+	read   scaling.Read // room for ReadDead
 }
 
 // Dead returns what numbers read when they are dead, nil where none was read.
@@ -65,26 +63,25 @@ func (n *Encoder) FillDead(in *Input) {
 	}
 }
 
-// died fills in what learning needs of features that die silently.
+// died fills in what learning needs of features that die silently or together.
 func (n *Encoder) died(in *Input) {
 	d := &n.deaths
+	columns := in.Columns[:in.Features()]
+	if in.Fields, in.Curves = in.Fields[:0], n.Scaling.Scaler.Curves; (n.together.Fields || d.Groups) && len(in.Event.Field) > 0 {
+		in.Fields = n.Scaling.Scaler.FieldsOf(in.Event, columns, in.Fields)
+	}
 	if in.Dead, in.Units = in.Dead[:0], in.Units[:0]; !d.Learned {
 		return
 	}
-	n.FillDead(in)
-	if !d.Groups {
+	if n.FillDead(in); !d.Groups {
 		return
-	}
-	columns := in.Columns[:in.Features()]
-	if d.fields = d.fields[:0]; len(in.Event.Field) > 0 {
-		d.fields = n.Scaling.Scaler.FieldsOf(in.Event, columns, d.fields)
 	}
 	for i, column := range columns {
 		field := uint16(0)
-		if i < len(d.fields) {
-			field = d.fields[i]
+		if i < len(in.Fields) {
+			field = in.Fields[i]
 		}
-		in.Units = append(in.Units, d.grouping.Of(field, column))
+		in.Units = append(in.Units, n.together.Grouping.Of(field, in.Curves.Source(column)))
 	}
 }
 
@@ -100,5 +97,5 @@ func (in *Input) Silently(dead func(i int) bool, to *Input) {
 		}
 	}
 	to.Rows = append(to.Rows, in.Rows[:n]...)
-	to.close(in.Rows[n])
+	to.close(in.Rows[n], in.X[n])
 }

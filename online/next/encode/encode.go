@@ -23,7 +23,10 @@ type Encoder struct {
 	transform  func(field string) model.Transform
 	faults     faults
 	deaths     deaths
-	due        bool // the columns that are dense are to be looked for again
+	start      func(row []float64)
+	together   Together
+	intercept  float64 // its feature's value
+	due        bool    // the columns that are dense are to be looked for again
 }
 
 // Settings are what an Encoder is made from.
@@ -34,24 +37,41 @@ type Settings struct {
 	Policies    model.MissingPolicies
 	Faulty      Faulty
 	Silence     Silence
-	Presence    bool // numbers that many events leave out get a second column, for being there
+	Presence    bool                // numbers that many events leave out get a second column, for being there
+	Start       func(row []float64) // fills a new row, which is all zero
+	Together    Together
+	Constant    bool // noise is the same whatever a feature reads, see scaling.Settings
+	Intercept   bool // there is one
+}
+
+// Together says what is wanted to be known of features that die together.
+type Together struct {
+	Grouping *model.Grouping
+	Fields   bool // of each Input, of which field its columns are
+	Rates    bool // and how often groups are missing
 }
 
 // New returns an Encoder of events of a Schema.
 func New(c Settings, s *event.Schema) *Encoder {
 	n := &Encoder{
 		Table: model.NewTable(c.Width), Intercepts: make([]float64, c.Width), schema: s, transform: c.Transform, faults: faults{Faulty: c.Faulty},
-		deaths:  deaths{Silence: c.Silence, values: silent.NewValues(c.Silence.Value), grouping: model.NewGrouping(s)},
-		Scaling: scaling.New(scaling.Settings{Presence: c.Presence}, c.Standardize, s.ColumnsGoMissing()), Fields: fields.New(c.Policies, s.Absent),
+		deaths:  deaths{Silence: c.Silence, values: silent.NewValues(c.Silence.Value)},
+		Scaling: scaling.New(scaling.Settings{Presence: c.Presence, Constant: c.Constant}, c.Standardize, s.ColumnsGoMissing()), Fields: fields.New(c.Policies, s.Absent),
+		start: c.Start, together: c.Together,
 	}
-	n.Intercepts[model.StatCount] = 1
+	if n.Intercepts[model.StatCount] = 1; c.Intercept {
+		n.intercept = 1
+	}
+	if n.start != nil {
+		n.start(n.Intercepts)
+	}
 	return n
 }
 
 // Follow gives the Encoder a later state of its Schema.
 func (n *Encoder) Follow(s *event.Schema) {
 	n.schema = s
-	n.deaths.grouping.Follow(s)
+	n.together.Grouping.Follow(s)
 }
 
 // Schema returns the Schema that the Encoder was given last.
@@ -63,11 +83,18 @@ func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 	n.addFields()
 	e := n.declare(came)
 	n.lack(e, in)
-	n.count(came, e, number)
+	rates := n.count(came, e, number)
 	n.Scaling.Bend(e, n.Table.Len())
 	columns, raw, numbers := n.columns(e)
 	in.reset(e, number, len(columns))
-	in.Columns, in.Raw, in.Rows = columns, raw, n.Table.TouchAll(columns, in.Rows)
+	in.Columns, in.Raw, in.Rows, in.Rates = columns, raw, n.Table.TouchAll(columns, in.Rows), rates
+	if n.start != nil {
+		for _, row := range in.Rows {
+			if row[model.StatCount] == 0 {
+				n.start(row)
+			}
+		}
+	}
 	if n.Scaling.Scaler.Mode == model.StandardizeNone {
 		for i, row := range in.Rows {
 			row[model.StatCount]++
@@ -83,7 +110,7 @@ func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 		n.pair(in)
 		n.due = n.Scaling.Count(e.Features)
 	}
-	in.close(n.Intercepts)
+	in.close(n.Intercepts, n.intercept)
 	n.died(in)
 }
 
@@ -94,12 +121,17 @@ func (n *Encoder) lack(e *event.Example, in *Input) {
 }
 
 // Count counts the fields of an event as it came, which was read last: that decides what later ones lack.
-func (n *Encoder) Count(came *event.Example, in *Input) { n.count(came, in.Event, in.Number) }
+func (n *Encoder) Count(came *event.Example, in *Input) {
+	in.Rates = n.count(came, in.Event, in.Number)
+}
 
-func (n *Encoder) count(came, e *event.Example, number uint64) {
+func (n *Encoder) count(came, e *event.Example, number uint64) (rates map[string]float64) {
 	if len(e.Field) > 0 || len(e.Missing) > 0 || n.Fields.Missing.Known {
-		n.Fields.Count(came, e, n.schema.Fields, number)
+		if n.Fields.Count(came, e, n.schema.Fields, number) && n.together.Rates {
+			rates = n.Fields.Rates(n.schema.Fields)
+		}
 	}
+	return rates
 }
 
 // columns returns the columns and values of an event's features, with the dense columns that it leaves out, and behind the
@@ -266,7 +298,7 @@ func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
 	}
 	in.room = in.Columns
 	n.pair(in)
-	in.close(n.Intercepts)
+	in.close(n.Intercepts, n.intercept)
 	n.died(in)
 }
 

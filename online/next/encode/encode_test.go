@@ -12,7 +12,7 @@ import (
 func TestWithZeros(t *testing.T) {
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	s.Absent = event.AbsentMissing
-	n := New(Settings{Standardize: model.StandardizeNone, Width: model.ScalerWidth, Policies: model.EveryRange(model.MissingNone), Transform: func(string) model.Transform { return "" }}, s)
+	n := New(Settings{Intercept: true, Standardize: model.StandardizeNone, Width: model.ScalerWidth, Policies: model.EveryRange(model.MissingNone), Transform: func(string) model.Transform { return "" }}, s)
 	var in, to Input
 	n.Observe(&event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2, 3, 5, 8}, Value: []float64{1, 2, 3, 5, 8}}}, 1, &in)
 	if got := n.WithZeros(&in, &to); got != &in {

@@ -15,7 +15,7 @@ type Input struct {
 	Event   *event.Example // with what tells nothing declared missing
 	Number  uint64         // of the event, from 1 on
 	Columns []uint32       // of its features, in the order of Rows
-	// Rows are those of the features and last that of the intercepts, X the standardized values, 1 for the intercepts.
+	// Rows are those of the features and last that of the intercepts, X the standardized values, 1 for the intercepts, 0 where there are none.
 	// A feature that has no row adds nothing and is left out.
 	Rows [][]float64
 	X    []float64
@@ -23,6 +23,12 @@ type Input struct {
 	// Dead is what the features read when they have died silently, and Units what they die with, where that is wanted.
 	Dead  []float64
 	Units []int32
+	// Fields are those of the columns, none of an event of a sparse text format, and Curves the numbers that have further
+	// columns, where it is wanted to be known which features die together. Rates are how often groups are missing, nil where
+	// that is as before.
+	Fields []uint16
+	Curves *model.Curves
+	Rates  map[string]float64
 	// Pairs are features that die together, as places in Rows: a number, and behind all numbers that it is there.
 	Pairs [][2]int32
 	// Lack is what the event lacks of the fields that it usually has, Range that of the mixture weights that answer it (0 if
@@ -58,19 +64,19 @@ func (in *Input) Without(alive func(i int) bool, to *Input) {
 			to.Rows, to.X = append(to.Rows, in.Rows[i]), append(to.X, x)
 		}
 	}
-	to.close(in.Rows[n])
+	to.close(in.Rows[n], in.X[n])
 }
 
 // reset makes room for so many features.
 func (in *Input) reset(e *event.Example, number uint64, features int) {
-	in.Event, in.Number, in.Moves, in.Pairs = e, number, in.Moves[:0], in.Pairs[:0]
+	in.Event, in.Number, in.Moves, in.Pairs, in.Rates = e, number, in.Moves[:0], in.Pairs[:0], nil
 	in.Rows = slices.Grow(in.Rows[:0], features+1)
 	in.X = slices.Grow(in.X[:0], features+1)[:features]
 }
 
-// close adds the intercepts.
-func (in *Input) close(intercepts []float64) {
-	in.Rows, in.X = append(in.Rows, intercepts), append(in.X, 1)
+// close adds the intercepts, whose value is 1, or 0 where there are none.
+func (in *Input) close(intercepts []float64, x float64) {
+	in.Rows, in.X = append(in.Rows, intercepts), append(in.X, x)
 }
 
 // Numbers appends to read the numbers of a labeled event: those that are centered and scaled, and where events are known to
@@ -124,6 +130,6 @@ func (n *Encoder) WithZeros(in, to *Input) *Input {
 		add(in.Columns[at], in.Rows[at], in.X[at])
 	}
 	to.room = to.Columns
-	to.close(in.Rows[features])
+	to.close(in.Rows[features], in.X[features])
 	return to
 }
