@@ -41,6 +41,8 @@ func (b boxed) Decision() model.Decision {
 	return b.Learner.Predict(&event.Example{Label: event.Unlabeled, Weight: 1}).Decision
 }
 
+func (b boxed) Inner() blackbox.Inner { return b.Learner }
+
 func (b boxed) Snapshot() *model.Linear { return b.Learner.Snapshot().Model() }
 
 func (b boxed) Blocks() ([]event.Block, error) { return b.Learner.Snapshot().Blocks() }

@@ -81,9 +81,8 @@ func staleText(byAge []measure.Aged, lossName string) string {
 
 // noCover warns of ranges in which sets hold the truth too seldom.
 func (l *Learner) noCover() (out []watch.Warning) {
-	for _, x := range l.sets.Low() {
-		out = append(out, watch.Warning{Kind: watch.WarnCoverage, Text: fmt.Sprintf("of the latest events that lack a share %s of their fields, the sets or intervals that were answered hold the label of %.1f %% and should of %.4g %% (learner.coverage): "+
-			"their size was learned from earlier events of this kind, which were few, or not like the latest ones; it goes on being corrected", x.Range, 100*x.Recent, 100*l.sets.Sets().Coverage)})
+	for _, text := range l.sets.TooLow() {
+		out = append(out, watch.Warning{Kind: watch.WarnCoverage, Text: text})
 	}
 	return out
 }

@@ -30,6 +30,8 @@ type Learner interface {
 	Report() online.Report
 	SetSchema(s *event.Schema)
 	Schema() *event.Schema
+	// Inner returns the learner itself.
+	Inner() Inner
 }
 
 // Maker makes learners: New by settings, and Restore also by the blocks of another learner.
@@ -59,6 +61,7 @@ func Run(t *testing.T, m Maker) {
 		{"Missing", testMissing}, {"UnseenColumns", testUnseenColumns}, {"HugeDimension", testHugeDimension},
 		{"ManyClasses", testManyClasses}, {"Presence", testPresence}, {"HalfLifeTime", testHalfLifeTime}, {"ClassWeight", testClassWeight}, {"Crosses", testCrosses}, {"Drift", testDrift},
 		{"Reference", testReference},
+		{"Sets", testSets}, {"SetsOfLateLabels", testSetsOfLateLabels}, {"IntervalsCover", testIntervalsCover}, {"IntervalsByValue", testIntervalsByValue}, {"IntervalContainsItsValue", testIntervalContainsItsValue},
 	} {
 		if !m.leavesOut(test.name) {
 			t.Run(test.name, func(t *testing.T) { test.run(t, m) })

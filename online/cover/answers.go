@@ -70,7 +70,7 @@ func (c *Cover) Interval(of loss.Target, residual *model.Residual, value float64
 	case c == nil:
 		return residual.Interval(of, value, by.Variance, -1)
 	}
-	return residual.Interval(of, value, by.Variance, c.Sets().Limits[by.Range])
+	return residual.Interval(of, value, by.Variance, c.served(by.Range))
 }
 
 // Encode returns the state.

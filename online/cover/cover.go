@@ -21,6 +21,7 @@
 package cover
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -120,6 +121,27 @@ type Score struct {
 // Limit returns what a score of any class may be at most to be in a set of the range, -1 before that is
 // known. model.Sets.Limits says the same to readers.
 func (c *Cover) Limit(r int) float64 { return c.ranges[r].limit }
+
+// Taken returns how many scores have been taken of a range, of a class in it, counted from 1, or of numbers: 0.
+func (c *Cover) Taken(r, class int) float64 {
+	switch {
+	case class == 0:
+		return c.ranges[r].taken
+	case class > len(c.classes) || c.classes[class-1].ranges[r] == nil:
+		return 0
+	}
+	return c.classes[class-1].ranges[r].taken
+}
+
+// served returns the limit for readers of a model, see Sets.
+func (c *Cover) served(r int) float64 {
+	for ; r < Ranges; r++ {
+		if limit := c.ranges[r].limit; limit >= 0 {
+			return limit
+		}
+	}
+	return -1
+}
 
 // Take takes up the score of an event of a range.
 func (c *Cover) Take(r int, x Score) {
@@ -470,6 +492,15 @@ func (c *Cover) Low() (out []Report) {
 		if n := s.faded.told / s.grown; n >= lowAfter && x.Recent < 1-1.5*c.miss {
 			out = append(out, x)
 		}
+	}
+	return out
+}
+
+// TooLow tells of each range that Low returns, in a sentence.
+func (c *Cover) TooLow() (out []string) {
+	for _, x := range c.Low() {
+		out = append(out, fmt.Sprintf("of the latest events that lack a share %s of their fields, the sets or intervals that were answered hold the label of %.1f %% and should of %.4g %% (learner.coverage): "+
+			"their size was learned from earlier events of this kind, which were few, or not like the latest ones; it goes on being corrected", x.Range, 100*x.Recent, 100*(1-c.miss)))
 	}
 	return out
 }

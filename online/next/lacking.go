@@ -157,16 +157,16 @@ func (l *Learner) answer(in *encode.Input, lanes []float64, f *filled, out []flo
 	return scores
 }
 
-// variance returns that of the score of the event that was predicted last, for the numbers that it lacks, of regression:
-// what is open about them and, as far as they are not imputed, the square of what they would have added.
-func (l *Learner) variance() float64 {
-	r := &l.room
-	f := &r.filled
-	if !f.some {
-		return 0
+// lacks returns what an event lacks by what that opens of the interval of a number: the variance that its score has, for what is
+// open about the numbers that it lacks and, as far as they are not imputed, the square of what they would have added. Lanes are what the
+// levels say.
+func (l *Learner) lacks(in *encode.Input, lanes []float64, f *filled) model.Lacked {
+	by := model.Lacked{Range: in.Range}
+	if f.some && l.targets != nil {
+		off := (1 - l.policy(in, f).Shares[2]) * l.mix(in, lanes, f).add[0]
+		by.Variance = l.targets.unit.Variance(f.variance[0] + off*off)
 	}
-	off := (1 - l.policy(&r.in, f).Shares[2]) * l.mix(&r.in, r.published, f).add[0]
-	return l.targets.unit.Variance(f.variance[0] + off*off)
+	return by
 }
 
 // observeLacking takes up what the answers to an event lose that lacks something: its range's policies, with lanes as

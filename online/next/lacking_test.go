@@ -101,7 +101,12 @@ func TestImputedNumbers(t *testing.T) {
 			if math.Abs(got.Scores[0]-want) > 1e-9*max(1, math.Abs(want)) {
 				t.Fatalf("%s: Predict says %v, the snapshot %v", name, got.Scores[0], want)
 			}
-			if by := model.ScoreVariance(m, e); by.Range == 0 {
+			by := model.ScoreVariance(m, e)
+			low, high := m.Interval(m.Value(want), by)
+			if width := high - low; !(width > 0) || !(math.Abs(got.Low-low)+math.Abs(got.High-high) <= 1e-9*width) {
+				t.Fatalf("%s: Predict says %v to %v, the snapshot %v to %v", name, got.Low, got.High, low, high)
+			}
+			if by.Range == 0 {
 				d := e.Target - m.Value(want)
 				sum, n, squares = sum+d, n+1, squares+d*d
 			} else if !(by.Variance >= 0) {

@@ -122,7 +122,10 @@ func (l *Learner) Predict(e *event.Example) online.Prediction {
 		for i, f := range p.Lanes {
 			p.Lanes[i] = t.unit.Score(f)
 		}
-		t.predicted(&p, l.monitors.Measures.Known())
+		lacks := l.lacks(&r.in, r.published, &r.filled)
+		if t.predicted(&p, l.monitors.Measures.Known()); l.monitors.Measures.Known() {
+			p.Low, p.High = l.monitors.Interval(t.residual.Published(), p.Value, lacks)
+		}
 	}
 	return p
 }
@@ -219,7 +222,7 @@ func (l *Learner) learn(e *event.Example, prior, p *online.Prediction) {
 // class takes up the class of the event at hand: it has what was shown observed, and moves mixture weights.
 func (l *Learner) class(e *event.Example, shown *online.Prediction, lanes []float64) {
 	r, j := &l.room, shown.Decision.Judge(shown.Scores, e.Label)
-	r.seen = monitor.Event{Labeled: true, Scores: shown.Scores, Decision: shown.Decision, Judged: j, Told: watch.Told{
+	r.seen = monitor.Event{Labeled: true, Lacks: model.Lacked{Range: r.in.Range}, Scores: shown.Scores, Decision: shown.Decision, Judged: j, Told: watch.Told{
 		After: shown.Learned, Label: e.Label, Learned: e.Weight * l.classes[e.Label], Loss: j.LogLoss, Predicted: j.Class, Likelihood: l.set.likelihood,
 		Score: shown.Scores[min(e.Label, len(shown.Scores)-1)], Probability: j.Probability,
 	}}

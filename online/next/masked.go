@@ -10,6 +10,7 @@ import (
 	"blankout/online/next/encode"
 	"blankout/online/next/impute"
 	"blankout/online/next/mixture"
+	"blankout/online/next/monitor"
 	"blankout/online/probe"
 	"blankout/online/silent"
 )
@@ -98,11 +99,28 @@ func (l *Learner) sampleMask(e *event.Example, by *mixture.Event, groups, moves 
 		l.levels.Score(&m.left, &m.scores)
 		l.levels.Published(&m.scores, m.lanes)
 		l.expect(&m.left, &m.filled)
-		if moves && turns(m.drawn, point) && m.left.Range > 0 && l.mixture.Table.Heeds(m.left.Range) {
+		heeds := moves && m.left.Range > 0 && l.mixture.Table.Heeds(m.left.Range)
+		if heeds && turns(m.drawn, point) {
 			l.observeLacking(&m.left, m.lanes, &m.filled, by)
 		}
-		l.forecast(curves, point, e, l.answer(&m.left, m.lanes, &m.filled, m.out, &m.byClass))
+		scores := l.answer(&m.left, m.lanes, &m.filled, m.out, &m.byClass)
+		if l.forecast(curves, point, e, scores); heeds {
+			l.observeMasked(e, scores)
+		}
 	}
+}
+
+// observeMasked shows the monitors what the answer to what a mask has left of an event comes to.
+func (l *Learner) observeMasked(e *event.Example, scores []float64) {
+	m := &l.masked
+	seen := monitor.Event{Lacks: l.lacks(&m.left, m.lanes, &m.filled)}
+	if t := l.targets; t != nil {
+		seen.Regression, seen.Target, seen.Value, seen.Residual = true, e.Target, t.unit.Value(scores[0]), t.residual.PublishedIn(&t.before)
+	} else {
+		seen.Scores, seen.Label, seen.Decision = scores, e.Label, l.monitors.Decision()
+		seen.Judged, seen.Active = seen.Decision.Judge(scores, e.Label), l.outputs.active(l.levels.Active())
+	}
+	l.monitors.Masked(&seen)
 }
 
 // forecastSilent takes up what scores of an event lose at a point if what is not alive has died silently.

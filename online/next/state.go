@@ -124,7 +124,7 @@ func (s *Snapshot) EachBlock() (iter.Seq[event.Block], error) {
 }
 
 // stateVersion counts the layouts of the block "learner". No number is ever used again.
-const stateVersion = 15
+const stateVersion = 16
 
 // encode returns the block "learner".
 func (l *Learner) encode() []byte {

@@ -9,6 +9,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online"
 	"blankout/online/next/mixture"
 	"blankout/online/next/monitor"
@@ -20,7 +21,8 @@ import (
 type targets struct {
 	unit     numbers.Unit
 	residual numbers.Residual
-	loss     loss.Loss // in the unit
+	loss     loss.Loss      // in the unit
+	before   model.Residual // room
 }
 
 // predicted makes a Prediction of one whose scores are in the unit.
@@ -57,10 +59,10 @@ func (t *targets) state(c *coder.Coder) {
 // and the lanes to choose averages by.
 func (l *Learner) number(e *event.Example, f float64, shown *online.Prediction, lanes []float64) (target float64, of []float64) {
 	t, r := l.targets, &l.room
-	variance := l.variance()
-	clipped := t.clip(e.Target, f, variance)
+	lacks := l.lacks(&r.in, r.published, &r.filled)
+	clipped := t.clip(e.Target, f, lacks.Variance)
 	value := t.unit.Told(shown.Scores[0])
-	l.observeNumber(e, value, variance, shown.Learned)
+	l.observeNumber(e, value, lacks, shown.Learned)
 	target = t.standard(clipped)
 	if lanes != nil {
 		r.standard = r.standard[:0]
@@ -86,15 +88,16 @@ func (l *Learner) number(e *event.Example, f float64, shown *online.Prediction, 
 	return t.standard(clipped), lanes
 }
 
-// observeNumber has the value observed that was shown for a label, whose score has a variance.
-func (l *Learner) observeNumber(e *event.Example, value, variance float64, learned uint64) {
+// observeNumber has the value observed that was shown for a label of an event that lacks something.
+func (l *Learner) observeNumber(e *event.Example, value float64, lacks model.Lacked, learned uint64) {
 	t := l.targets
-	told := watch.Told{Regression: true, After: learned, Target: e.Target, Value: value, Low: math.NaN(), High: math.NaN()}
-	t.residual.Take(t.unit.Target, t.unit.Clip(e.Target), value, variance)
-	if told.Loss = math.Abs(e.Target - value); t.unit.Deviation() > 0 {
-		told.Loss /= t.unit.Deviation()
+	seen := monitor.Event{Labeled: true, Lacks: lacks, Residual: t.residual.PublishedIn(&t.before), Told: watch.Told{Regression: true, After: learned, Target: e.Target, Value: value}}
+	seen.Low, seen.High = l.monitors.Interval(seen.Residual, value, lacks)
+	if seen.Loss = math.Abs(e.Target - value); t.unit.Deviation() > 0 {
+		seen.Loss /= t.unit.Deviation()
 	}
 	l.monitors.Measures.Numbers.Loss = t.unit.Loss(t.loss)
-	l.room.seen = monitor.Event{Labeled: true, Told: told}
+	l.room.seen = seen
 	l.observe(e)
+	t.residual.Take(t.unit.Target, t.unit.Clip(e.Target), value, lacks.Variance)
 }

@@ -40,13 +40,16 @@ func (u *Unit) Residual() Residual {
 }
 
 // Published returns the residual, nil before it says anything.
-func (r *Residual) Published() *model.Residual {
+func (r *Residual) Published() *model.Residual { return r.PublishedIn(&model.Residual{}) }
+
+// PublishedIn is Published in the memory of out.
+func (r *Residual) PublishedIn(out *model.Residual) *model.Residual {
 	if r.samples < 2 {
 		return nil
 	}
-	out := r.Residual
+	*out = r.Residual
 	out.ByValue = r.spreads.inForce
-	return &out
+	return out
 }
 
 // bounds returns within which bounds a residual is no outlier; v is the variance of the value's score.

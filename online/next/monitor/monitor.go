@@ -27,10 +27,12 @@ type Event struct {
 	watch.Told
 	Met      watch.Met // as it came, labeled or not
 	Labeled  bool
-	Scores   []float64      // by class, or of a number
-	Decision model.Decision // of the scores of classes
-	Judged   model.Judged   // what these come to
-	Active   int            // the first so many classes have come
+	Scores   []float64       // by class, or of a number
+	Decision model.Decision  // of the scores of classes
+	Judged   model.Judged    // what these come to
+	Active   int             // the first so many classes have come
+	Lacks    model.Lacked    // what the event lacks
+	Residual *model.Residual // of values before, nil where it is not known
 	Due      Due
 }
 
@@ -56,6 +58,7 @@ type Monitors struct {
 	link     link
 	positive positive
 	health   health
+	sets     sets
 	texts    watch.Texts
 	list     []Monitor
 }
@@ -72,12 +75,12 @@ type Settings struct {
 
 // New returns the Monitors of a stream that begins.
 func New(s Settings) *Monitors {
-	m := &Monitors{drift: newDrift(s), link: newLink(s), health: newHealth(s)}
+	m := &Monitors{drift: newDrift(s), link: newLink(s), health: newHealth(s), sets: newSets(s)}
 	m.positive = newPositive(s, &m.Measures.Measures)
 	if s.Target != loss.Sign {
 		m.Measures.Numbers = &watch.Numbers{Loss: s.Loss}
 	}
-	m.list = []Monitor{&m.Measures, &m.positive, &m.drift, &m.link, &m.health}
+	m.list = []Monitor{&m.Measures, &m.positive, &m.drift, &m.link, &m.sets, &m.health}
 	return m
 }
 
@@ -92,7 +95,9 @@ func (m *Monitors) SetOutputs(outputs int, shared bool) {
 }
 
 // Follow gives the Monitors a later state of the Schema.
-func (m *Monitors) Follow(s *event.Schema) { m.positive.schema, m.health.schema = s, s }
+func (m *Monitors) Follow(s *event.Schema) {
+	m.positive.schema, m.health.schema, m.sets.schema = s, s, s
+}
 
 // Decision says what scores of classes mean from here on.
 func (m *Monitors) Decision() model.Decision {
@@ -102,7 +107,7 @@ func (m *Monitors) Decision() model.Decision {
 // Publish gives a model what its predictions mean.
 func (m *Monitors) Publish(h *model.Head) {
 	d := m.Decision()
-	h.Link, h.Threshold, h.Positive = d.Link, d.Threshold, m.positive.published()
+	h.Link, h.Threshold, h.Positive, h.Sets = d.Link, d.Threshold, m.positive.published(), m.sets.Sets()
 }
 
 // Observe shows an event to the monitors, and returns what they ask for.

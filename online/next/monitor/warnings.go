@@ -26,7 +26,7 @@ func (m *Monitors) Warnings(s Stream) []watch.Warning {
 	if s.Events < watch.WarnAfter && !s.Final {
 		return out
 	}
-	out = slices.Concat(out, watch.MixedKinds(s.Kinds, schema.Fields), m.texts.Warnings(schema), watch.OddTimes(m.health.Start().Time, s.Settings))
+	out = slices.Concat(out, watch.MixedKinds(s.Kinds, schema.Fields), m.texts.Warnings(schema), m.sets.warnings(), watch.OddTimes(m.health.Start().Time, s.Settings))
 	if s.Expected != nil {
 		out = append(out, *s.Expected)
 	}

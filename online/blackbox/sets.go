@@ -1,0 +1,224 @@
+package blackbox
+
+// This file tests prediction sets and intervals.
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/longtest"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/online"
+	"blankout/online/synthetic"
+)
+
+func kindsLearner(t *testing.T, mk Maker, classes int, change func(*online.Config)) *learner {
+	t.Helper()
+	names := []string{"a", "b", "c", "d", "e", "f"}[:classes]
+	s := event.NewSchema(8, names, classes)
+	for id := range 12 {
+		s.AddField(event.Field{Name: string(rune('k' + id)), Kind: event.Numeric})
+	}
+	c := online.DefaultConfig()
+	if change != nil {
+		change(&c)
+	}
+	return mk.start(t, c, s)
+}
+
+// Sets of the published model hold the class as often as they should, of two classes and of more, with
+// masks alone and where events lack fields by themselves, and of losses whose scores are no log-odds.
+func testSets(t *testing.T, mk Maker) {
+	for i, test := range []struct {
+		name          string
+		classes       int
+		null          float64
+		coverage, tol float64
+		change        func(*online.Config)
+	}{
+		{"two", 2, 0, 0.9, 0.025, nil},
+		{"many", 5, 0, 0.9, 0.025, nil},
+		{"many, null", 5, 0.3, 0.9, 0.025, nil},
+		{"many, seldom", 5, 0, 0.7, 0.03, func(c *online.Config) { c.Coverage = 0.7 }},
+		{"hinge", 2, 0, 0.9, 0.02, func(c *online.Config) { c.Loss = "hinge" }},
+		{"many, hinge", 5, 0.1, 0.9, 0.03, func(c *online.Config) { c.Loss = "hinge" }},
+		{"arow", 5, 0, 0.9, 0.03, func(c *online.Config) { c.Optimizer, c.Noise = "arow", "none" }},
+		{"two, threshold", 2, 0, 0.9, 0.05, func(c *online.Config) { c.Threshold = 0.8 }},
+		{"many, as it is", 5, 0, 0.9, 0.03, func(c *online.Config) { c.MissingPolicy = "none" }},
+		{"two, calibration", 2, 0, 0.9, 0.02, func(c *online.Config) { c.Calibrate = "on" }},
+	} {
+		c := online.DefaultConfig()
+		if test.change != nil {
+			test.change(&c)
+		}
+		if !longtest.Some(i, 3) || !mk.knows(setting{c, test.classes}) {
+			continue
+		}
+		t.Run(test.name, func(t *testing.T) {
+			var learned [2]*model.Linear // of as many streams
+			for seed := range learned {
+				l := kindsLearner(t, mk, test.classes, func(c *online.Config) {
+					if test.change != nil {
+						test.change(c)
+					}
+				})
+				s := &synthetic.ClassStream{R: rand.New(rand.NewPCG(1+10*uint64(seed), 2)), Classes: test.classes, Null: test.null}
+				for range 12_000 {
+					l.Learn(s.Next(), nil)
+				}
+				learned[seed] = l.model()
+			}
+			for _, null := range []float64{0, 0.3, 0.5, 0.7} {
+				var held, size, right float64
+				for _, m := range learned {
+					h, n, r := synthetic.Covered(t, m, &synthetic.ClassStream{R: rand.New(rand.NewPCG(3, 4)), Classes: test.classes, Null: null}, 2500)
+					held, size, right = held+h/2, size+n/2, right+r/2
+				}
+				if held < test.coverage-test.tol || held > max(test.coverage, right)+test.tol {
+					t.Errorf("%v null: %.3f of the classes are in their set, of which %.3f are right; %.2f classes in a set", null, held, right, size)
+				}
+			}
+		})
+	}
+}
+
+// A label that comes later is held against the set of the scores that the event was told.
+func testSetsOfLateLabels(t *testing.T, mk Maker) {
+	l := kindsLearner(t, mk, 3, nil)
+	s := &synthetic.ClassStream{R: rand.New(rand.NewPCG(7, 8)), Classes: 3, Null: 0}
+	for range 500 {
+		l.Learn(s.Next(), nil)
+	}
+	const every = 5 // limits do not move so soon
+	before := l.Report().Sets[0]
+	for range every {
+		e := s.Next()
+		told := make([]float64, 3)
+		for k := range told {
+			if told[k] = 9; k == e.Label {
+				told[k] = -9 // it was sure of all others
+			}
+		}
+		l.Learn(e, &online.Prediction{Learned: l.Report().Events, Scores: told})
+	}
+	after := l.Report().Sets[0]
+	if after.Events != before.Events+every || math.Round(after.Coverage*after.Events) != math.Round(before.Coverage*before.Events) {
+		t.Errorf("%+v, before %+v: some of the sets held the class", after, before)
+	}
+}
+
+// Intervals of numbers hold as many targets as they should where residuals are far from normal, too; those
+// of a coverage of 0 are made as before there were others.
+func testIntervalsCover(t *testing.T, mk Maker) {
+	for coverage, want := range map[float64]float64{0.9: 0.9, 0.6: 0.6, 0: 0.95} {
+		c := online.DefaultConfig()
+		c.Loss, c.Coverage = "squared", coverage
+		l := mk.start(t, c, synthetic.NumberSchema(loss.LabelsOf(c.Loss)))
+		r := rand.New(rand.NewPCG(9, 10))
+		draw := func() *event.Example {
+			x, noise := r.NormFloat64(), math.Copysign(math.Exp(1.3*r.NormFloat64()), r.NormFloat64())
+			return &event.Example{Weight: 1, Target: 40 + 5*x + noise, Features: event.Vec{Index: []uint32{1}, Value: []float64{x}}}
+		}
+		for range 8000 {
+			l.Learn(draw(), nil)
+		}
+		m, held := l.model(), 0.0
+		for range 4000 {
+			e := draw()
+			if low, high := m.Interval(m.Value(m.Score(e, make([]float64, 1))[0]), model.ScoreVariance(m, e)); low <= e.Target && e.Target <= high {
+				held++
+			}
+		}
+		if held /= 4000; math.Abs(held-want) > 0.04 {
+			t.Errorf("coverage %v: intervals hold %v", coverage, held)
+		}
+		if got := l.Report().Sets; (got == nil) != (coverage == 0) {
+			t.Errorf("coverage %v: told of sets %+v", coverage, got)
+		}
+	}
+}
+
+// priced draws an event whose target grows with the exponential of what is known, and its noise with the target, as
+// prices do.
+func priced(r *rand.Rand) *event.Example {
+	x, z := r.NormFloat64(), r.NormFloat64()
+	y := math.Exp(0.5*x + 0.3*z)
+	return &event.Example{Target: 1000 * y * (1 + 0.2*r.NormFloat64()), Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{y, z}}, Field: []uint16{1, 2}}
+}
+
+// Nine of ten targets lie in their intervals, small predictions and large ones, and every interval contains its value.
+func testIntervalsByValue(t *testing.T, mk Maker) {
+	for _, lossName := range []string{"squared", "absolute", "huber:1", "poisson"} {
+		l, r := mk.regression(t, lossName), rand.New(rand.NewPCG(11, 12))
+		type answer struct {
+			value float64
+			in    bool
+		}
+		var answers []answer
+		for i := range 14000 {
+			e := priced(r)
+			if lossName == "poisson" {
+				e.Target = math.Floor(max(0, e.Target/50))
+			}
+			if i >= 6000 {
+				p := l.Predict(e)
+				value, low, high := p.Value, p.Low, p.High
+				if !(low <= value && value <= high) {
+					t.Fatalf("%s: %v lies outside its interval from %v to %v", lossName, value, low, high)
+				}
+				answers = append(answers, answer{value, low <= e.Target && e.Target <= high})
+			}
+			l.Learn(e, nil)
+		}
+		slices.SortFunc(answers, func(a, b answer) int {
+			if a.value < b.value {
+				return -1
+			}
+			return 1
+		})
+		for q := range 4 {
+			in, part := 0.0, answers[q*len(answers)/4:(q+1)*len(answers)/4]
+			for _, a := range part {
+				if a.in {
+					in += 1 / float64(len(part))
+				}
+			}
+			if in < 0.86 || in > 0.95 {
+				t.Errorf("%s: quarter %d of the values: coverage %.3f", lossName, q+1, in)
+			}
+		}
+	}
+}
+
+// Targets that only grow, in order: no interval excludes its own value, from the second event on.
+func testIntervalContainsItsValue(t *testing.T, mk Maker) {
+	for _, lossName := range []string{"squared", "absolute", "quantile:0.9", "huber:1", "poisson"} {
+		l := mk.regression(t, lossName)
+		for i := range 400 {
+			e := &event.Example{Target: float64(3 * i), Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{float64(i), 1}}, Field: []uint16{1, 2}}
+			m := l.model()
+			value := m.Value(m.Score(e, make([]float64, 1))[0])
+			if low, high := m.Interval(value, model.Lacked{}); i > 1 && !(low <= value && value <= high) {
+				t.Fatalf("%s, event %d: %v lies outside its interval from %v to %v", lossName, i, value, low, high)
+			}
+			l.Learn(e, nil)
+		}
+	}
+}
+
+// regression returns a learner of numbers from two fields.
+func (m Maker) regression(t *testing.T, lossName string) *learner {
+	t.Helper()
+	c := online.DefaultConfig()
+	c.Loss = lossName
+	s := event.NewSchema(8, nil, 2)
+	s.Target = loss.LabelsOf(lossName)
+	for _, name := range []string{"x", "z"} {
+		s.AddField(event.Field{Name: name, Kind: event.Numeric})
+	}
+	return m.start(t, c, s)
+}
