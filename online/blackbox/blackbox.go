@@ -62,6 +62,7 @@ func Run(t *testing.T, m Maker) {
 		{"ManyClasses", testManyClasses}, {"Presence", testPresence}, {"HalfLifeTime", testHalfLifeTime}, {"ClassWeight", testClassWeight}, {"Crosses", testCrosses}, {"Drift", testDrift},
 		{"Reference", testReference},
 		{"Sets", testSets}, {"SetsOfLateLabels", testSetsOfLateLabels}, {"IntervalsCover", testIntervalsCover}, {"IntervalsByValue", testIntervalsByValue}, {"IntervalContainsItsValue", testIntervalContainsItsValue},
+		{"EveryRule", testEveryRule}, {"WeightTwoOfAll", testWeightTwoOfAll}, {"Poison", testPoison}, {"MillionFeatures", testMillionFeatures}, {"Refused", testRefused}, {"FixedPoint", testFixedPoint}, {"Evaluate", testEvaluate},
 	} {
 		if !m.leavesOut(test.name) {
 			t.Run(test.name, func(t *testing.T) { test.run(t, m) })

@@ -4,10 +4,12 @@ package blackbox
 
 import (
 	"bytes"
+	"context"
 	"slices"
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/online"
 	"blankout/online/synthetic"
@@ -21,6 +23,8 @@ type Inner interface {
 	Report() online.Report
 	Alarms(n uint64) online.Alarms
 	Warnings(settings online.Fingerprint, final bool) []watch.Warning
+	EndPass()
+	Evaluate(ctx context.Context, s event.Source, threads int) (objective, wrong float64, numbers *measure.NumbersReport, err error)
 }
 
 // learner is an Inner, its settings and its state.

@@ -52,7 +52,7 @@ func (b boxed) Blocks() ([]event.Block, error) {
 	return slices.Collect(each), nil
 }
 
-func (b boxed) SetSchema(s *event.Schema) { b.Follow(s) }
+func (b boxed) SetSchema(s *event.Schema) { b.Learner.SetSchema(s) }
 
 func (b boxed) Schema() *event.Schema { return b.schema }
 
@@ -69,7 +69,7 @@ func TestBlackBox(t *testing.T) {
 				return nil, err
 			}
 			s := l.Snapshot().Model().Schema
-			l.Follow(s)
+			l.SetSchema(s)
 			return boxed{l, s}, nil
 		},
 		All: longtest.Asked(),

@@ -159,7 +159,7 @@ func (l *Learner) Learn(e *event.Example, prior *online.Prediction) (p online.Pr
 	if e.Weight == 0 {
 		return l.Predict(e)
 	}
-	if r := l.refusal(e); r != nil {
+	if r := l.Refusal(e); r != nil {
 		l.monitors.Refused.Take(&event.Example{Refused: r}, l.events)
 		return online.Prediction{Learned: l.events, Refused: true}
 	}
@@ -323,6 +323,9 @@ func (l *Learner) observe(e *event.Example) {
 	seen.Met = l.encoder.Met(e, &l.room.in)
 	seen.Met.Error = l.forecastError()
 	asked := l.monitors.Observe(seen)
+	if l.levels.Passed() {
+		return // every pass is the same
+	}
 	if asked.Keep > 0 {
 		l.decay(asked.Keep)
 	}
@@ -337,8 +340,17 @@ func (l *Learner) decay(keep float64) {
 	l.imputer.Decay(keep)
 }
 
-// Follow gives the Learner a later state of its Schema, for a caller that decodes on another goroutine.
-func (l *Learner) Follow(s *event.Schema) {
+// Config returns the Learner's settings, of which its caller must change nothing.
+func (l *Learner) Config() online.Config { return l.config }
+
+// EndPass says that the events so far were one pass over a finite set, which is about to be presented again.
+func (l *Learner) EndPass() { l.levels.EndPass() }
+
+// Schema returns the Schema that the Learner was made with, or was given last.
+func (l *Learner) Schema() *event.Schema { return l.encoder.Schema() }
+
+// SetSchema gives the Learner a later state of its Schema, for a caller that decodes on another goroutine.
+func (l *Learner) SetSchema(s *event.Schema) {
 	l.outputs.most = s.MaxClasses
 	l.encoder.Follow(s)
 	l.monitors.Follow(s)

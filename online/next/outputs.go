@@ -246,9 +246,9 @@ func (o *outputs) active(outputs int) int {
 	return outputs
 }
 
-// refusal returns why an event cannot be learned for want of memory: it has new columns, or a new class, for which there is
+// Refusal returns why an event cannot be learned for want of memory: it has new columns, or a new class, for which there is
 // no room. Nil is that it can.
-func (l *Learner) refusal(e *event.Example) *event.Refusal {
+func (l *Learner) Refusal(e *event.Example) *event.Refusal {
 	bound, t := l.outputs.memory, l.encoder.Table
 	if bound == 0 {
 		return nil

@@ -62,7 +62,7 @@ func TestYoungClasses(t *testing.T) {
 		}
 		if n%97 == 96 {
 			again = restart(t, plain(), again)
-			again.Follow(third.schema) // which the stream goes on with
+			again.SetSchema(third.schema) // which the stream goes on with
 		}
 		p := l.Learn(e, nil)
 		if q := again.Learn(copied, nil); !slices.Equal(p.Scores, q.Scores) {

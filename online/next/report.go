@@ -18,14 +18,13 @@ import (
 // Report returns what has been measured and counted so far.
 func (l *Learner) Report() online.Report {
 	r := online.Report{Events: l.events, Features: l.encoder.Table.Len(), Experts: l.experts()}
-	named := func(i int) loss.Noise { return l.levels.Noises[l.mixture.Table.InForce[i].Largest()] }
-	r.Noise = named(0)
+	r.Noise = l.noise(0)
 	r.Level = loss.ShortNoise(r.Noise.String())
 	if weights, ranges := l.mixture.ByRange(); weights != nil {
 		for _, i := range weights {
 			name := r.Level
 			if i > 0 {
-				name = named(ranges[i-1]).String()
+				name = l.noise(ranges[i-1]).String()
 			}
 			r.LevelsByShare = append(r.LevelsByShare, name)
 		}

@@ -231,7 +231,7 @@ func TestSilentLateClass(t *testing.T) {
 			}
 			if i == 600 {
 				l = restart(t, c, l)
-				l.Follow(schema)
+				l.SetSchema(schema)
 			}
 		}
 		if wrong > 220 || l.Snapshot().Model().Outputs != 4 {

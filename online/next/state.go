@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 
+	"blankout/batch"
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/loss"
@@ -21,43 +23,72 @@ import (
 // Snapshot is a Learner's state at one instant. It is immutable: it may be encoded, and its Model served, on other
 // goroutines while learning goes on.
 type Snapshot struct {
-	model  *model.Linear
-	state  []byte // the block "learner"
-	report online.Report
+	model   *model.Linear
+	levels  []*model.Linear // see Levels
+	largest int
+	state   []byte // the block "learner"
+	report  online.Report
+	unit    batch.Unit
 }
 
 // Snapshot returns the state as it is now. It copies the blocks of rows that were written since the latest Snapshot.
 func (l *Learner) Snapshot() *Snapshot {
 	l.snapshot = l.encoder.Table.Snapshot(l.snapshot)
-	h := model.Head{
-		Schema: l.encoder.Schema().View(), Scaler: l.encoder.Scaling.Scaler,
-		Loss: l.loss().String(), Noise: l.noise(0), Events: l.events, Trained: "online " + l.config.Optimizer, Experts: l.experts(),
+	schema := l.encoder.Schema().View()
+	s := &Snapshot{
+		model: l.model(schema, l.snapshot), largest: l.mixture.Largest(0), state: l.encode(), report: l.Report(),
 	}
-	h.Layout, h.Intercept = l.layout(0)
-	h.Outputs = len(h.Intercept)
-	l.monitors.Publish(&h)
-	h.Faults, h.Dead = l.encoder.Faults(), l.encoder.Dead()
+	for v := range l.levels.Noises {
+		alone := make([]float64, len(l.levels.Noises))
+		alone[v] = 1
+		s.levels = append(s.levels, &model.Linear{Head: l.head(schema, alone, l.levels.Noises[v]), Rows: l.snapshot})
+	}
+	if l.targets != nil {
+		s.unit = l.targets.unit.Batch()
+	}
+	return s
+}
+
+// model returns the published model with these rows.
+func (l *Learner) model(s *event.Schema, t *model.Table) *model.Linear {
+	h := l.head(s, l.mixture.Weights(0), l.noise(0))
+	h.Experts = l.experts()
 	byRange, ranges := l.mixture.ByRange()
-	if h.Missing = l.encoder.Fields.Missing; byRange != nil {
+	if byRange != nil {
 		h.Missing = h.Missing.WithLevels(byRange)
 	}
 	for _, r := range ranges {
-		at := model.Level{Noise: l.noise(r)}
-		at.Layout, at.Intercept = l.layout(r)
+		at := model.Level{Noise: l.noise(r).String()}
+		at.Layout, at.Intercept = l.layout(l.mixture.Weights(r))
 		h.Levels = append(h.Levels, at)
 	}
+	return (&model.Linear{Head: h, Rows: t}).WithCovariance(l.imputer.Covariance())
+}
+
+// head returns that of a model of the levels with these weights, of which the largest is of a noise.
+func (l *Learner) head(s *event.Schema, weights []float64, noise loss.Noise) model.Head {
+	h := model.Head{
+		Schema: s, Scaler: l.encoder.Scaling.Scaler, Missing: l.encoder.Fields.Missing,
+		Loss: l.loss().String(), Noise: noise.String(), Events: l.events, Trained: "online " + l.config.Optimizer,
+	}
+	h.Layout, h.Intercept = l.layout(weights)
+	h.Outputs = len(h.Intercept)
+	l.monitors.Publish(&h)
+	h.Faults, h.Dead = l.encoder.Faults(), l.encoder.Dead()
 	if t := l.targets; t != nil {
 		h.Residual = t.residual.Published()
 	}
-	m := &model.Linear{Head: h, Rows: l.snapshot}
-	return &Snapshot{m.WithCovariance(l.imputer.Covariance()), l.encode(), l.Report()}
+	return h
 }
 
-// layout returns where in a row the weights are that answer events of a range, and their intercepts, by class.
-func (l *Learner) layout(r int) (out model.Layout, intercept []float64) {
+// layout returns where in a row the weights of levels are that count so much, and their intercepts, by class.
+func (l *Learner) layout(weights []float64) (out model.Layout, intercept []float64) {
 	intercept = make([]float64, l.levels.Outputs)
 	y := &l.outputs.young
-	out = model.Layout{Width: l.encoder.Table.Width(), Mix: l.levels.Parts(l.mixture.Weights(r), l.encoder.Intercepts, intercept), Outputs: y.Outputs()}
+	out = model.Layout{Width: l.encoder.Table.Width(), Mix: l.levels.Parts(weights, l.encoder.Intercepts, intercept), Outputs: y.Outputs()}
+	if p := out.Mix[0]; len(out.Mix) == 1 && p.Share == 1 {
+		out.Weight, out.Lag, out.Average, out.Mix = p.Weight, p.Lag, p.Average, nil
+	}
 	for k := l.levels.Active(); k < len(intercept); k++ {
 		intercept[k] = mixture.NoClass
 	}
@@ -71,9 +102,7 @@ func (l *Learner) layout(r int) (out model.Layout, intercept []float64) {
 }
 
 // noise returns that of the level with the largest weight on events of a range.
-func (l *Learner) noise(r int) string {
-	return l.levels.Noises[l.mixture.Table.InForce[r].Largest()].String()
-}
+func (l *Learner) noise(r int) loss.Noise { return l.levels.Noises[l.mixture.Largest(r)] }
 
 // loss returns that of labels and predictions as they come.
 func (l *Learner) loss() loss.Loss {
@@ -100,6 +129,23 @@ func (l *Learner) experts() (experts []model.Expert) {
 
 // Model returns the published model, for predictions.
 func (s *Snapshot) Model() *model.Linear { return s.model }
+
+// Levels returns the model of each noise level alone, and which of them has the largest mixture weight. Each has an exact
+// solution to be compared with, that of its own noise; the published mixture has none.
+func (s *Snapshot) Levels() (models []*model.Linear, largest int) { return s.levels, s.largest }
+
+// Unit returns what targets that are numbers are measured in, for the exact solution of the same problem; zero where labels
+// are classes.
+func (s *Snapshot) Unit() batch.Unit { return s.unit }
+
+// Blocks returns what EachBlock yields.
+func (s *Snapshot) Blocks() ([]event.Block, error) {
+	each, err := s.EachBlock()
+	if err != nil {
+		return nil, err
+	}
+	return slices.Collect(each), nil
+}
 
 // EachBlock yields the blocks of a checkpoint: the model as model.ReadLinear reads it, the block "learner", and for people who look at the
 // file the blocks "summary" and "health".
@@ -197,8 +243,13 @@ func Restore(c online.Config, blocks []event.Block) (*Learner, error) {
 		return nil, err
 	}
 	l.outputs.young = classes
-	if diff := online.FingerprintOf(c, m.Schema).Diff(was); len(diff) > 0 {
+	now := online.FingerprintOf(c, m.Schema)
+	was["missing_policy"] = now["missing_policy"] // no weight depends on it
+	if diff := now.Diff(was); len(diff) > 0 {
 		return nil, &online.MismatchError{Differences: diff}
+	}
+	if m.Rows.Width() != l.set.levels.Width(outputs) {
+		return nil, fmt.Errorf("restoring the learner: rows of %d numbers, and not %d", m.Rows.Width(), l.set.levels.Width(outputs))
 	}
 	l.encoder.Scaling.Scaler, l.encoder.Table = m.Scaler, m.Rows
 	if m.Missing != nil {

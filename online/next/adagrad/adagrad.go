@@ -53,6 +53,7 @@ type Expert struct {
 	ridge  float64 // in force
 	active int     // outputs in use: those of classes that have come
 	steps  uint64
+	period uint64  // steps of the first pass, 0 while in it
 	growth float64 // of what is added to sums of squares, so that what is in force is the sum divided by it
 	step   step
 	silent *silentLevel // nil where no level has silent noise
@@ -415,14 +416,32 @@ func (e *Expert) rebase(v int, t *model.Table, intercepts []float64) {
 	})
 }
 
+// EndPass says that the events so far were one pass over a finite set, which is about to be presented again. From here on
+// the ridge counts once a pass, and nothing is adapted: the rate is the configured one and averages are published.
+func (e *Expert) EndPass() {
+	if e.period > 0 {
+		return
+	}
+	e.period = e.steps
+	for v := range e.levels {
+		e.levels[v].EndPass()
+	}
+}
+
+// Passed says whether a first pass has ended.
+func (e *Expert) Passed() bool { return e.period > 0 }
+
 // State codes all but the rows.
 func (e *Expert) State(c *coder.Coder) {
 	c.Uint(&e.steps)
+	c.Uint(&e.period)
 	c.Int(&e.active)
 	c.Float(&e.growth)
 	for v := range e.levels {
 		c.Floats(&e.levels[v].squares)
-		e.levels[v].State(c)
+		if e.levels[v].State(c); c.Decode && e.period > 0 {
+			e.levels[v].EndPass()
+		}
 		c.Failed = c.Failed || len(e.levels[v].squares) != e.Outputs
 	}
 	e.ratesState(c)

@@ -122,8 +122,11 @@ func (e *Expert) place(in *encode.Input, own *Scores, of [][]float64) {
 
 // ridges returns the factor of w in the ridge's gradient, by row: that of one pass spread over the events of a feature.
 func (e *Expert) ridges(of [][]float64) []float64 {
-	s, n := &e.step, len(of)
-	if e.ridge == 0 {
+	s, n, ridge, passes := &e.step, len(of), e.ridge, 1.0
+	if e.period > 0 {
+		ridge, passes = e.Ridge, float64(max(e.steps-1, e.period))/float64(e.period)
+	}
+	if ridge == 0 {
 		if len(s.ridge) < n {
 			s.ridge = make([]float64, 2*n)
 		}
@@ -131,10 +134,10 @@ func (e *Expert) ridges(of [][]float64) []float64 {
 	}
 	s.ridge = slices.Grow(s.ridge[:0], n)[:n]
 	for i, row := range of {
-		s.ridge[i] = e.ridge / max(row[model.StatCount], 1)
+		s.ridge[i] = ridge / max(row[model.StatCount]/passes, 1)
 	}
 	if s.ridge[n-1] = 0; e.Penalized {
-		s.ridge[n-1] = e.ridge / float64(e.steps)
+		s.ridge[n-1] = ridge / max(float64(e.steps)/passes, 1)
 	}
 	return s.ridge
 }

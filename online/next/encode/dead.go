@@ -27,6 +27,15 @@ type deaths struct {
 // Dead returns what numbers read when they are dead, nil where none was read.
 func (n *Encoder) Dead() *model.Dead { return n.deaths.values.Dead() }
 
+// ReadsWhenDead returns what a column reads when it is dead, standardized.
+func (n *Encoder) ReadsWhenDead(column uint32) float64 {
+	row := n.Table.Row(column)
+	if row == nil {
+		return 0
+	}
+	return n.deaths.values.Standardized(&n.Scaling.Scaler, column, row[:model.ScalerWidth])
+}
+
 // All numbers of the first deadFirst labeled events are read, then those of one in deadEvery, but where a level learns from it.
 const deadFirst, deadEvery = 1024, 16
 

@@ -73,6 +73,9 @@ func firstPolicies(policy model.MissingPolicy, fills, regression bool) model.Pol
 // to 1.
 func (m *Mixture) Weights(r int) []float64 { return m.Table.InForce[r].Levels }
 
+// Largest returns the lane of the largest weight on events of a range.
+func (m *Mixture) Largest(r int) int { return m.Table.InForce[r].Largest() }
+
 // Policies returns the weights of the policies by range.
 func (m *Mixture) Policies() model.MissingPolicies { return m.Table.Rules() }
 

@@ -1,4 +1,6 @@
-package online_test
+package blackbox
+
+// This file compares what a learner says of its objective with the formula.
 
 import (
 	"context"
@@ -38,16 +40,16 @@ func (f *fileOf) Next(_ context.Context, b *event.Batch) error {
 
 // Evaluate agrees with the objective's formula and with what the published model
 // answers, on one thread and on three to the bit.
-func TestEvaluate(t *testing.T) {
+func testEvaluate(t *testing.T, m Maker) {
 	const n = 650
 	for _, classes := range []int{2, 3} {
 		for _, noise := range []string{"dropout:0.3", "gaussian:0.2", "dropout:0.1+group:0.3", "group:sensor=0.5,words=0.2"} {
 			c := online.DefaultConfig()
 			c.Noise, c.C = noise, 2
-			l, err := online.New(c, synthetic.StreamSchema(classes))
-			if err != nil {
-				t.Fatal(err)
+			if !m.knows(setting{c, classes}) {
+				continue
 			}
+			l := newStreamed(t, m, c, classes)
 			stream := func() *synthetic.Stream {
 				s := synthetic.NewStream(1, classes)
 				s.Lacks = true
@@ -57,10 +59,10 @@ func TestEvaluate(t *testing.T) {
 			for range n {
 				l.Learn(s.Next(), nil)
 			}
-			wantJ, wantError := objectiveByHand(l, stream(), n)
+			wantJ, wantError := objectiveByHand(l, c, stream(), n)
 			var one float64
 			for _, threads := range []int{1, 3} {
-				objective, wrong, _, err := l.Evaluate(t.Context(), &fileOf{s: stream(), n: n}, threads)
+				objective, wrong, _, err := l.Inner().Evaluate(t.Context(), &fileOf{s: stream(), n: n}, threads)
 				if err != nil || math.Abs(objective-wantJ) > 1e-9*wantJ || math.Abs(wrong-wantError) > 1e-12 {
 					t.Errorf("%d classes, %s, %d threads: J = %v, error %v, %v; by hand %v, %v", classes, noise, threads, objective, wrong, err, wantJ, wantError)
 				}
@@ -76,8 +78,8 @@ func TestEvaluate(t *testing.T) {
 
 // objectiveByHand is |w|^2 + c sum loss over the published model, of the features
 // as they are, and the error of what it answers.
-func objectiveByHand(l *online.Learner, s *synthetic.Stream, n int) (objective, wrong float64) {
-	m := l.Snapshot().Model()
+func objectiveByHand(l Learner, c online.Config, s *synthetic.Stream, n int) (objective, wrong float64) {
+	m := l.Snapshot()
 	sumsq := make([]float64, m.Outputs)
 	for slot := range m.Rows.Len() {
 		column, _ := m.Rows.Column(slot)
@@ -88,7 +90,7 @@ func objectiveByHand(l *online.Learner, s *synthetic.Stream, n int) (objective, 
 	for _, q := range sumsq {
 		objective += q
 	}
-	noise, lossOf := must2(loss.ParseNoise(m.Noise)), must2(loss.Parse(l.Config().Loss))
+	noise, lossOf := must2(loss.ParseNoise(m.Noise)), must2(loss.Parse(c.Loss))
 	c0, _, c2 := noise.Coefficients()
 	groupNoise, grouped := noise.(loss.GroupDropout)
 	weight, scores := 0.0, make([]float64, m.Outputs)
@@ -108,7 +110,7 @@ func objectiveByHand(l *online.Learner, s *synthetic.Stream, n int) (objective, 
 				v = synthetic.SlowVariance(groupNoise, synthetic.SlowGroups(e, x.Index), x.Index, parts)
 			}
 			loss, _, _ := lossOf.At(rows.Y(e.Label, k, m.Outputs), f, v)
-			objective += l.Config().C * e.Weight * loss
+			objective += c.C * e.Weight * loss
 		}
 		weight += e.Weight
 		if model.Predict(m.Score(e, scores)) != e.Label {
