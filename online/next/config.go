@@ -39,7 +39,7 @@ type settings struct {
 // rescaled.
 var scales, oneScale, silentScales = []float64{0.7, 1, 1.4}, []float64{1}, []float64{0.5, 0.7, 1, 1.4, 2}
 
-func parse(c online.Config, outputs int) (settings, error) {
+func parse(c online.Config) (settings, error) {
 	s := settings{scales: scales}
 	if err := c.Check(); err != nil {
 		return s, err
@@ -73,7 +73,7 @@ func parse(c online.Config, outputs int) (settings, error) {
 	}
 	a := &s.levels
 	*a = adagrad.Settings{
-		Rule: rule, Loss: l, Outputs: outputs, Rate: c.LearningRate, Start: c.Start, Ridge: 2 / loss.Cost(l, c.C), L1: c.L1, Average: c.Average, Adapts: c.Adapt,
+		Rule: rule, Loss: l, Rate: c.LearningRate, Start: c.Start, Ridge: 2 / loss.Cost(l, c.C), L1: c.L1, Average: c.Average, Adapts: c.Adapt,
 		Intercept: c.Intercept != "none", Penalized: c.Intercept == "penalized", Clean: !c.Noisy(), Observed: c.Noise == loss.ObservedNoise,
 	}
 	if a.FreeRate = a.Rate == 0; a.FreeRate {

@@ -66,17 +66,21 @@ type room struct {
 
 // New returns a Learner for events of the Schema, which stays the decoder's: it may grow before the Learn of an event
 // that needs the growth.
-func New(c online.Config, s *event.Schema) (*Learner, error) { return newLearner(c, s, s.Outputs()) }
-
-func newLearner(c online.Config, s *event.Schema, outputs int) (*Learner, error) {
-	if want := loss.LabelsOf(c.Loss); s.Target != want {
-		return nil, fmt.Errorf("learner: loss %s is for %v labels, the schema has %v", c.Loss, want, s.Target)
-	}
-	set, err := parse(c, outputs)
+func New(c online.Config, s *event.Schema) (*Learner, error) {
+	set, err := parse(c)
 	if err != nil {
 		return nil, fmt.Errorf("learner: %w", err)
 	}
-	set.levels.Grouping = model.NewGrouping(s)
+	return newLearner(c, set, s, s.Outputs())
+}
+
+// newLearner is New with so many outputs, and with what parse has made of the settings, which takes milliseconds for some
+// losses.
+func newLearner(c online.Config, set settings, s *event.Schema, outputs int) (*Learner, error) {
+	if want := loss.LabelsOf(c.Loss); s.Target != want {
+		return nil, fmt.Errorf("learner: loss %s is for %v labels, the schema has %v", c.Loss, want, s.Target)
+	}
+	set.levels.Grouping, set.levels.Outputs = model.NewGrouping(s), outputs
 	n := len(set.levels.Noises)
 	mix := mixture.New(n, set.expected, set.scales, set.policy, set.imputed > 0, s.Target != loss.Sign)
 	l := &Learner{

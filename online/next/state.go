@@ -5,6 +5,7 @@ package next
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -225,38 +226,57 @@ func Restore(c online.Config, blocks []event.Block) (*Learner, error) {
 		return nil, fmt.Errorf("restoring the learner: %w: this is a model, not a checkpoint", err)
 	}
 	m.Schema.Closed = 0
-	d := coder.Read(data)
+	set, err := parse(c)
+	if err != nil {
+		return nil, fmt.Errorf("learner: %w", err)
+	}
+	l, err := restored(c, set, m.Schema, &bare{Learner: data, Scaler: m.Scaler, Missing: m.Missing, covariance: m.Covariance}, m.Rows)
+	if mismatch := (*online.MismatchError)(nil); errors.As(err, &mismatch) {
+		return nil, mismatch
+	} else if err != nil {
+		return nil, fmt.Errorf("restoring the learner: %w", err)
+	}
+	if l.outputs.young.Scores(l.levels.Outputs) != m.Outputs {
+		return nil, fmt.Errorf("restoring the learner: block learner: its outputs do not fit the model's")
+	}
+	return l, nil
+}
+
+// restored returns the Learner of a state, with these rows.
+func restored(c online.Config, set settings, s *event.Schema, b *bare, t *model.Table) (*Learner, error) {
+	d := coder.Read(b.Learner)
 	if d.Version = d.Uint32(); d.Version != stateVersion {
-		return nil, fmt.Errorf("restoring the learner: block learner has version %d, and this program reads version %d", d.Version, stateVersion)
+		return nil, fmt.Errorf("block learner has version %d, and this program reads version %d", d.Version, stateVersion)
 	}
 	was := online.Fingerprint{}
 	var text []byte
 	if d.Bytes(&text); json.Unmarshal(text, &was) != nil {
-		return nil, fmt.Errorf("restoring the learner: block learner: its settings cannot be read")
+		return nil, fmt.Errorf("block learner: its settings cannot be read")
 	}
-	outputs, classes := 0, young.Classes{}
-	if outputsState(d, &outputs, &classes); d.Failed || outputs < 1 || classes.Scores(outputs) != m.Outputs {
-		return nil, fmt.Errorf("restoring the learner: block learner: its outputs do not fit the model's")
-	}
-	l, err := newLearner(c, m.Schema, outputs)
-	if err != nil {
-		return nil, err
-	}
-	l.outputs.young = classes
-	now := online.FingerprintOf(c, m.Schema)
+	now := online.FingerprintOf(c, s)
 	was["missing_policy"] = now["missing_policy"] // no weight depends on it
 	if diff := now.Diff(was); len(diff) > 0 {
 		return nil, &online.MismatchError{Differences: diff}
 	}
-	if m.Rows.Width() != l.set.levels.Width(outputs) {
-		return nil, fmt.Errorf("restoring the learner: rows of %d numbers, and not %d", m.Rows.Width(), l.set.levels.Width(outputs))
+	outputs, classes := 0, young.Classes{}
+	if outputsState(d, &outputs, &classes); d.Failed || outputs < 1 {
+		return nil, fmt.Errorf("block learner: its outputs do not fit")
 	}
-	l.encoder.Scaling.Scaler, l.encoder.Table = m.Scaler, m.Rows
-	if m.Missing != nil {
-		l.encoder.Fields.Missing = m.Missing.WithLevels(nil)
+	set.levels.Outputs = outputs
+	if t.Width() != set.levels.Width(outputs) {
+		return nil, fmt.Errorf("rows of %d numbers, and not %d", t.Width(), set.levels.Width(outputs))
 	}
-	if l.state(d, m.Covariance); !d.Done() {
-		return nil, fmt.Errorf("restoring the learner: block learner: %d bytes do not fit its format", len(data))
+	l, err := newLearner(c, set, s, outputs)
+	if err != nil {
+		return nil, err
+	}
+	l.outputs.young = classes
+	l.encoder.Scaling.Scaler, l.encoder.Table = b.Scaler, t
+	if b.Missing != nil {
+		l.encoder.Fields.Missing = b.Missing.WithLevels(nil)
+	}
+	if l.state(d, b.covariance); !d.Done() {
+		return nil, fmt.Errorf("block learner: %d bytes do not fit its format", len(b.Learner))
 	}
 	l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.mixture.Policies())
 	l.monitors.Restored(l.encoder.Stuck())

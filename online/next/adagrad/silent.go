@@ -56,14 +56,11 @@ func (e *Expert) takeSilent(in *encode.Input, of [][]float64) {
 	s.event.Take(&s.rows, in.Dead, units)
 }
 
-// beginSilent finds the gradients of the silent level, and whether its rate is raised.
-func (e *Expert) beginSilent(target []float64, weight float64) (raised bool) {
-	s, v := &e.step, len(e.levels)-1
-	lv, at := &e.levels[v], e.silent.event.First
+// deriveSilent is derive for the silent level.
+func (e *Expert) deriveSilent(target []float64, weight float64) {
+	s, at := &e.step, e.silent.event.First
 	copy(s.Y[at:], target[:e.Outputs])
-	lv.Adapt(lv.Coefficient * e.silent.event.Begin(s.Y[at:][:e.active], weight, s.value[at:]))
-	s.raised[v] = lv.Raise()
-	return s.raised[v] != 0
+	s.slopes[len(e.levels)-1] = e.silent.event.Begin(s.Y[at:][:e.active], weight, s.value[at:])
 }
 
 // stepSilent makes the step of the silent level, whose gradients have been found.

@@ -19,12 +19,13 @@ type step struct {
 	average     []float64 // see averageVariances
 	coefficient []float64
 	raised      []float64
+	slopes      []float64 // by level: by how much the loss of the iterates changes with the coefficient of the lags
 	ridge       []float64 // by row
 	touched     [][]float64
 }
 
 func newStep(strength []float64, outputs int) step {
-	s := step{Step: rows.NewStep(strength, outputs), raised: make([]float64, len(strength))}
+	s := step{Step: rows.NewStep(strength, outputs), raised: make([]float64, len(strength)), slopes: make([]float64, len(strength))}
 	for _, p := range []*[]float64{&s.value, &s.average, &s.coefficient} {
 		*p = make([]float64, len(s.DF))
 	}
@@ -61,34 +62,42 @@ func (e *Expert) Update(in *encode.Input, own *Scores, lanes, target []float64, 
 	}
 }
 
-// gradients finds the derivatives of the expected losses, and the learning rates.
-func (e *Expert) gradients(own *Scores, target []float64, weight float64) {
+// derive finds the derivatives of the expected losses of the levels but for the silent one.
+func (e *Expert) derive(own *Scores, target []float64, weight float64) {
 	s, k, n := &e.step, e.Outputs, e.layout.N
 	e.variances(own, s.Variance)
 	s.F = own.Iterate
 	iterate, lag := own.Iterate[:n], own.Lag[:n]
 	targets, values, dfs, hs, variances, shrinks := s.Y[:n], s.value[:n], s.DF[:n], s.H[:n], s.Variance[:n], s.Shrink[:n]
-	raised := false
 	for v := range e.levels[:e.others()] {
-		lv, corr := &e.levels[v], 0.0
-		strength := lv.strength
+		strength, slope := e.levels[v].strength, 0.0
 		if e.Clean {
 			strength = 0
 		}
 		for j := v * k; j < v*k+e.active; j++ {
 			y, f := target[j-v*k], iterate[j]
 			value, df, dv := e.Loss.At(y, f, variances[j])
-			corr += df * lv.Coefficient * lag[j]
+			slope += df * lag[j]
 			targets[j], values[j] = y, value
 			h := 2 * weight * dv
 			dfs[j], hs[j], shrinks[j] = weight*df, h, h*strength
 		}
-		lv.Adapt(corr)
+		s.slopes[v] = slope
+	}
+}
+
+// gradients finds the derivatives of the expected losses, and the learning rates.
+func (e *Expert) gradients(own *Scores, target []float64, weight float64) {
+	s, k, n := &e.step, e.Outputs, e.layout.N
+	if e.derive(own, target, weight); e.silent != nil {
+		e.deriveSilent(target, weight)
+	}
+	raised := false
+	for v := range e.levels {
+		lv := &e.levels[v]
+		lv.Adapt(lv.Coefficient * s.slopes[v])
 		s.raised[v] = lv.Raise()
 		raised = raised || s.raised[v] != 0
-	}
-	if e.silent != nil {
-		raised = e.beginSilent(target, weight) || raised
 	}
 	if raised {
 		loss.Exps(s.raised)

@@ -302,6 +302,16 @@ func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
 	n.died(in)
 }
 
+// ReadStandardized encodes an event that is standardized already, to be remeasured: its rows may be changed.
+func (n *Encoder) ReadStandardized(e *event.Example, number uint64, in *Input) {
+	in.reset(e, number, e.Features.Len())
+	in.Columns, in.Rows = e.Features.Index, n.Table.TouchAll(e.Features.Index, in.Rows)
+	copy(in.X, e.Features.Value)
+	n.pair(in)
+	in.close(n.Intercepts, n.intercept)
+	n.died(in)
+}
+
 // Widen gives rows so many values. The other parts than the statistics are filled from the row as it was.
 func (n *Encoder) Widen(width int, fill func(to, from []float64)) {
 	was, table := n.Table, model.NewTable(width)

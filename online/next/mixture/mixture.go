@@ -76,6 +76,14 @@ func (m *Mixture) Weights(r int) []float64 { return m.Table.InForce[r].Levels }
 // Largest returns the lane of the largest weight on events of a range.
 func (m *Mixture) Largest(r int) int { return m.Table.InForce[r].Largest() }
 
+// Restart begins with the whole weight on the lane of the largest; policies stay.
+func (m *Mixture) Restart() {
+	first := make([]float64, m.lanes)
+	first[m.Largest(0)] = 1
+	m.Table.Restart(first, m.Table.Rules())
+	m.takeForce()
+}
+
 // Policies returns the weights of the policies by range.
 func (m *Mixture) Policies() model.MissingPolicies { return m.Table.Rules() }
 

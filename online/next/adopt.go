@@ -1,0 +1,110 @@
+package next
+
+// This file takes over an exact solution, and copies a Learner.
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/online/rows"
+)
+
+// Adopt makes exact solutions, one for each level, the iterate and the average, and finds anew what steps are divided by:
+// what would have been gathered from the same events had each level stood at its solution all along. Nothing is left of
+// what was adapted to other weights. The level of the largest weight, whose solution is the one that was compared, begins
+// with everything.
+//
+// each presents the events learned from, standardized and with the weights of their classes, to the function it gets. rest is
+// called between events, now and then.
+func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *event.Example)), rest func()) {
+	slope, active := 1.0, l.outputs.active(l.levels.Active()) // slope is of scores in the targets' unit, where they are real numbers
+	if l.targets != nil && l.targets.unit.Target != loss.Count {
+		slope = l.targets.unit.Scale
+	}
+	l.levels.Adopt(l.encoder.Table, l.encoder.Intercepts, func(column uint32, intercept bool, level, output int) (w float64, known bool) {
+		class := l.outputs.young.Class(output)
+		switch m := exact[level]; {
+		case class < 0: // no solution has the output that classes share
+			return 0, false
+		case !intercept:
+			return m.Weight(column, class) / slope, true
+		case class >= active:
+			return 0, false
+		case l.targets != nil:
+			return l.targets.unit.Own(m.Intercept[class]), true
+		default:
+			return m.Intercept[class], true
+		}
+	})
+	l.mixture.Restart()
+	count := 0
+	each(func(e *event.Example) {
+		if count++; count%256 == 0 {
+			rest()
+		}
+		l.remeasure(e)
+	})
+	l.levels.Fit(l.encoder.Table, l.encoder.Intercepts)
+}
+
+// remeasure adds an event, standardized, to what steps are divided by.
+func (l *Learner) remeasure(e *event.Example) {
+	r, weight := &l.room, l.weights.Bound(e.Weight)
+	l.encoder.ReadStandardized(e, l.events, &r.in)
+	if e.Label == event.Unlabeled {
+		if w := l.config.UnlabeledWeight; w > 0 {
+			l.levels.Score(&r.in, &r.scores)
+			l.levels.Accumulate(&r.in, &r.scores, w*weight, l.encoder.Table)
+		}
+		return
+	}
+	output := l.outputs.young.Output(e.Label)
+	for k := range r.target {
+		if r.target[k] = rows.Y(output, k, len(r.target)); l.targets != nil {
+			r.target[k] = l.targets.standard(e.Target)
+		}
+	}
+	l.levels.Remeasure(&r.in, &r.scores, r.target, weight)
+}
+
+// Clone returns a Learner with the same state. The two share the Schema and nothing else.
+func (l *Learner) Clone() (*Learner, error) {
+	t := model.NewTable(l.encoder.Table.Width())
+	for slot := range l.encoder.Table.Len() {
+		column, row := l.encoder.Table.Column(slot)
+		copy(t.Touch(column), row)
+	}
+	n, err := l.withState(l.bare(), t)
+	if err != nil {
+		return nil, fmt.Errorf("copying a learner: %w", err)
+	}
+	return n, nil
+}
+
+// bare is a state without its rows: the block "learner", and what else a model has that Restore needs.
+type bare struct {
+	Learner    []byte
+	Scaler     model.Scaler
+	Missing    *model.Missing
+	covariance *model.Covariance
+}
+
+func (l *Learner) bare() *bare {
+	return &bare{Learner: l.encode(), Scaler: l.encoder.Scaling.Scaler, Missing: l.encoder.Fields.Missing, covariance: l.imputer.Covariance()}
+}
+
+// withState returns a Learner of a state of the same settings and Schema, with these rows.
+func (l *Learner) withState(b *bare, t *model.Table) (*Learner, error) {
+	text, err := json.Marshal(b)
+	if err != nil {
+		return nil, err
+	}
+	apart := bare{covariance: b.covariance} // shares no memory
+	if err := json.Unmarshal(text, &apart); err != nil {
+		return nil, err
+	}
+	return restored(l.config, l.set, l.encoder.Schema(), &apart, t)
+}
