@@ -24,9 +24,12 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *event.Example))
 	if l.targets != nil && l.targets.unit.Target != loss.Count {
 		slope = l.targets.unit.Scale
 	}
+	own := l.encoder.Scaling.OwnHats()
 	l.levels.Adopt(l.encoder.Table, l.encoder.Intercepts, func(column uint32, intercept bool, level, output int) (w float64, known bool) {
 		class := l.outputs.young.Class(output)
 		switch m := exact[level]; {
+		case !intercept && own(column):
+			return 0, true // they are of experts that correct the levels
 		case class < 0: // no solution has the output that classes share
 			return 0, false
 		case !intercept:
@@ -48,6 +51,13 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *event.Example))
 		l.remeasure(e)
 	})
 	l.levels.Fit(l.encoder.Table, l.encoder.Intercepts)
+	l.adopt(func(column uint32, level, output int) float64 {
+		class := l.outputs.young.Class(output)
+		if class < 0 || !own(column) {
+			return 0
+		}
+		return exact[level].Weight(column, class) / slope
+	})
 }
 
 // remeasure adds an event, standardized, to what steps are divided by.
@@ -56,8 +66,8 @@ func (l *Learner) remeasure(e *event.Example) {
 	l.encoder.ReadStandardized(e, l.events, &r.in)
 	if e.Label == event.Unlabeled {
 		if w := l.config.UnlabeledWeight; w > 0 {
-			l.levels.Score(&r.in, &r.scores)
-			l.levels.Accumulate(&r.in, &r.scores, w*weight, l.encoder.Table)
+			l.levels.Score(&r.in, &r.scored.levels)
+			l.levels.Accumulate(&r.in, &r.scored.levels, w*weight, l.encoder.Table)
 		}
 		return
 	}
@@ -67,7 +77,7 @@ func (l *Learner) remeasure(e *event.Example) {
 			r.target[k] = l.targets.standard(e.Target)
 		}
 	}
-	l.levels.Remeasure(&r.in, &r.scores, r.target, weight)
+	l.levels.Remeasure(&r.in, &r.scored.levels, r.target, weight)
 }
 
 // Clone returns a Learner with the same state. The two share the Schema and nothing else.

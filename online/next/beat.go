@@ -40,6 +40,9 @@ func decides(number, until uint64) (every uint64) {
 	return 0
 }
 
+// wakes says whether experts that rest learn from an event, and are compared at it.
+func wakes(number uint64) bool { return sampled(number, 4) }
+
 // Masks are expensive: they are drawn for each of the first masksAll events, then for one in eight, after the
 // decidesAll-th one in 32, and after the decidesSome-th one in 128. Of the first masksWhole masks all shares of missing
 // features move mixture weights, then a third of them.

@@ -11,7 +11,9 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online"
+	"blankout/online/newton"
 	"blankout/online/next/adagrad"
+	"blankout/online/next/correct"
 	"blankout/online/next/encode"
 	"blankout/online/rules"
 )
@@ -32,6 +34,7 @@ type settings struct {
 	presence    bool
 	likelihood  bool // scores are meant as log-odds
 	expected    int  // the level whose noise is what the user expects to be missing
+	corrects    bool // experts learn beside the levels that correct them
 }
 
 // scales are those of several levels, oneScale that of one alone.
@@ -83,7 +86,9 @@ func parse(c online.Config) (settings, error) {
 		return s, err
 	}
 	noise, isSilent := a.Noises[len(a.Noises)-1].(loss.Silent)
-	s.presence = c.Presence == "auto" && a.Square() && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll)
+	bends := a.Square() && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll)
+	s.presence = c.Presence == "auto" && bends
+	s.corrects = rule.Second && newton.Wanted(l) && a.Intercept && bends && !c.Grouped()
 	s.silence = encode.Silence{Learned: isSilent, Groups: noise.Groups, Value: model.SilentValue(c.SilentValue)}
 	switch {
 	case l.Facts().Regression || len(a.Noises) == 1 && !isSilent:
@@ -110,12 +115,50 @@ func parse(c online.Config) (settings, error) {
 // encoded returns what an Encoder is made from, for levels and policies.
 func (s *settings) encoded(levels *adagrad.Expert, policies model.MissingPolicies) encode.Settings {
 	c := encode.Settings{
-		Standardize: s.standardize, Transform: s.transform, Width: levels.Width(levels.Outputs), Policies: policies, Faulty: s.faulty, Silence: s.silence, Presence: s.presence,
+		Standardize: s.standardize, Transform: s.transform, Width: s.width(levels.Outputs), Policies: policies, Faulty: s.faulty, Silence: s.silence, Presence: s.presence,
 		Together: encode.Together{Grouping: levels.Grouping, Fields: levels.Grouped(), Rates: levels.Observed},
-		Constant: levels.Constant(), Intercept: levels.Intercept,
+		Constant: levels.Constant(), Intercept: levels.Intercept, Knots: s.knots(),
 	}
 	if levels.Rule.Starts {
 		c.Start = levels.StartRow
 	}
 	return c
+}
+
+// width returns how many values a row has of so many outputs.
+func (s *settings) width(outputs int) int {
+	more := 0
+	if s.corrects {
+		more = 1
+	}
+	return s.levels.Width(outputs, more)
+}
+
+// newExperts returns the experts that correct the levels, nil where the settings leave them out.
+func (s *settings) newExperts(levels *adagrad.Expert, halfLife float64) *correct.Experts {
+	if !s.corrects {
+		return nil
+	}
+	if halfLife == 0 {
+		halfLife = correctHalfLife
+	}
+	own, groups := loss.AsGroups(s.levels.Noises[s.expected]).Odds("") // 0 of silent noise: they learn masked copies
+	c := correct.Settings{Outputs: levels.Outputs, Splines: !s.levels.Loss.Facts().Regression, At: levels.End()}
+	c.Settings = newton.Settings{Loss: s.levels.Loss, Ridge: max(s.levels.Ridge, leastRidge), HalfLife: halfLife, Strength: own * (1 + groups), Groups: groups}
+	return correct.New(c)
+}
+
+const (
+	// correctHalfLife is that of what the second-order expert knows where none is configured, in events.
+	correctHalfLife = 2000
+	// leastRidge keeps its matrix regular where there is no ridge.
+	leastRidge = 1e-3
+)
+
+// knots returns what says how many knots splines have, nil where there are none.
+func (s *settings) knots() func(numbers int) int {
+	if !s.corrects {
+		return nil
+	}
+	return correct.Knots
 }

@@ -32,10 +32,10 @@ func (l *Learner) sampleCosts(e *event.Example) {
 	}
 	active := l.levels.Active()
 	c.base, c.out = slices.Grow(c.base[:0], l.levels.Outputs)[:l.levels.Outputs], slices.Grow(c.out[:0], l.levels.Outputs)[:l.levels.Outputs]
-	l.levels.PublishedIntercepts(l.encoder.Intercepts, m.lanes)
-	l.mixture.Score(m.lanes, in.Range, active, c.base)
-	wrong := func(scale float64) float64 {
-		l.mixture.Score(m.lanes, in.Range, active, c.out)
+	l.intercepts(l.encoder.Intercepts, c.out, m.scored.lanes)
+	l.mixture.Score(m.scored.lanes, in.Range, active, c.base)
+	wrong := func(lanes []float64, scale float64) float64 {
+		l.mixture.Score(lanes, in.Range, active, c.out)
 		for k, b := range c.base[:active] {
 			c.out[k] = b + scale*(c.out[k]-b)
 		}
@@ -44,8 +44,7 @@ func (l *Learner) sampleCosts(e *event.Example) {
 		}
 		return 0
 	}
-	l.levels.Published(&l.room.scores, m.lanes)
-	with, lack := wrong(in.Scale), l.encoder.Fields.All(schema.Fields)
+	with, lack := wrong(l.room.scored.lanes, in.Scale), l.encoder.Fields.All(schema.Fields)
 	for _, id := range c.list {
 		in.Without(func(i int) bool { return !c.dies(c.field[i], id) }, &m.left)
 		less := lack
@@ -58,9 +57,8 @@ func (l *Learner) sampleCosts(e *event.Example) {
 		if l.imputer.Covariance() != nil { // what is imputed counts as the mean
 			scale = 1 + (scale-1)*(1-l.encoder.Fields.Missing.Fills(less))
 		}
-		l.levels.Score(&m.left, &m.scores)
-		l.levels.Published(&m.scores, m.lanes)
-		l.monitors.Cost(id, with, wrong(scale))
+		l.score(&m.left, answers, &m.scored)
+		l.monitors.Cost(id, with, wrong(m.scored.lanes, scale))
 	}
 }
 

@@ -1,6 +1,9 @@
 package next
 
-import "blankout/online/probe"
+import (
+	"blankout/internal/model"
+	"blankout/online/probe"
+)
 
 // Forecasts returns what predictions are expected to lose on events that lack features, declared and silent.
 func (l *Learner) Forecasts() (declared, silent *probe.Curves) {
@@ -16,4 +19,12 @@ func (l *Learner) MaskLast() []int8 {
 		return nil
 	}
 	return l.masked.mask.Last
+}
+
+// Corrected returns the weight of the experts that correct the levels, on whole events or those that lack a third of their fields.
+func (l *Learner) Corrected(lacking bool) float64 {
+	if lacking {
+		return l.mixture.Corrected(1 + model.MissingBin(1.0/3))
+	}
+	return l.mixture.Corrected(0)
 }

@@ -8,7 +8,6 @@ import (
 
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/online/next/adagrad"
 	"blankout/online/next/encode"
 	"blankout/online/next/impute"
 	"blankout/online/next/mixture"
@@ -19,14 +18,12 @@ type filled struct {
 	numbers  impute.Numbers
 	some     bool // it has been found what is expected
 	expected impute.Expected
-	scores   adagrad.Scores
-	lanes    []float64 // by level and output: what it adds to a score
+	scored   scored    // what it adds to scores
 	variance []float64 // by output: of that, as it is mixed
 }
 
-func newFilled(x *adagrad.Expert) filled {
-	scores := x.NewScores()
-	return filled{scores: scores, lanes: make([]float64, len(scores.Iterate)), variance: make([]float64, x.Outputs)}
+func newFilled(x *ensemble) filled {
+	return filled{scored: x.newScored(x.levels.NewScores()), variance: make([]float64, x.levels.Outputs)}
 }
 
 // impute finds what is expected of the numbers of the event that was encoded last, where it lacks some and answers need it.
@@ -46,11 +43,10 @@ func (l *Learner) expect(in *encode.Input, f *filled) {
 		return
 	}
 	l.imputer.Expect(&f.numbers, l.encoder, &f.expected)
-	l.levels.Score(&f.expected.Input, &f.scores)
-	l.levels.Published(&f.scores, f.lanes)
-	weights := l.mixture.Weights(in.Range)
+	l.score(&f.expected.Input, learns, &f.scored)
+	levels, own := l.weightsOf(in.Range)
 	for k := range l.levels.Active() {
-		f.variance[k] = f.expected.Variance(func(row []float64) float64 { return l.levels.Weight(row, weights, k) })
+		f.variance[k] = f.expected.Variance(func(column uint32, row []float64) float64 { return l.weightOf(column, row, levels, own, k) })
 	}
 }
 
@@ -71,28 +67,36 @@ type mixed struct {
 	variance []float64 // of that, borrowed
 	active   int
 	widen    func(f, v float64) float64
-	bases    []float64 // by level and output: the intercepts
+	bases    []float64 // by lane and output: the intercepts
 	lanes    []float64 // likewise: room for answers of each alone
 	out      []float64
+	others   []float64
 }
 
-func newMixed(x *adagrad.Expert, widen func(f, v float64) float64) mixed {
-	n, k := len(x.NewScores().Iterate), x.Outputs
+func newMixed(x *ensemble, widen func(f, v float64) float64) mixed {
+	k := x.levels.Outputs
+	n := len(x.newScored(x.levels.NewScores()).lanes)
 	return mixed{
 		widen: widen,
-		base:  make([]float64, k), left: make([]float64, k), add: make([]float64, k), out: make([]float64, k),
+		base:  make([]float64, k), left: make([]float64, k), add: make([]float64, k), out: make([]float64, k), others: make([]float64, k),
 		bases: make([]float64, n), lanes: make([]float64, n),
 	}
 }
 
-// mix mixes what the levels say of an event. The result is borrowed until the next call.
+// mix mixes what the lanes say of an event. The result is borrowed until the next call.
 func (l *Learner) mix(in *encode.Input, lanes []float64, f *filled) *mixed {
+	m := &l.room.mixed
+	l.intercepts(l.encoder.Intercepts, m.base, m.bases)
+	return l.mixBy(l.mixture.Weights(in.Range), lanes, f)
+}
+
+// mixBy is mix by these weights, with intercepts as they were found last.
+func (l *Learner) mixBy(weights, lanes []float64, f *filled) *mixed {
 	m, active := &l.room.mixed, l.levels.Active()
-	l.levels.PublishedIntercepts(l.encoder.Intercepts, m.bases)
-	l.mixture.Score(m.bases, in.Range, active, m.base)
-	l.mixture.Score(lanes, in.Range, active, m.left)
+	mixture.Mix(weights, m.bases, active, m.base)
+	mixture.Mix(weights, lanes, active, m.left)
 	if f.some {
-		l.mixture.Score(f.lanes, in.Range, active, m.add)
+		mixture.Mix(weights, f.scored.lanes, active, m.add)
 	}
 	m.active, m.variance = active, f.variance
 	return m
@@ -170,8 +174,8 @@ func (l *Learner) lacks(in *encode.Input, lanes []float64, f *filled) model.Lack
 }
 
 // observeLacking takes up what the answers to an event lose that lacks something: its range's policies, with lanes as
-// they are mixed, and its lanes, with policies as they are mixed.
-func (l *Learner) observeLacking(in *encode.Input, lanes []float64, f *filled, by *mixture.Event) {
+// they are mixed, and its lanes, with policies as they are mixed: the corrected one if that is wanted.
+func (l *Learner) observeLacking(in *encode.Input, lanes []float64, corrected bool, f *filled, by *mixture.Event) {
 	how, m := l.policy(in, f), l.mix(in, lanes, f)
 	regression := by.Lose != nil
 	if l.mixture.Chooses() {
@@ -192,12 +196,16 @@ func (l *Learner) observeLacking(in *encode.Input, lanes []float64, f *filled, b
 		return // all ranges have the levels of whole events
 	}
 	share, outputs := how.Shares[2], len(m.out)
-	for j, b := range m.bases {
+	for j, b := range m.bases[:len(l.set.levels.Noises)*outputs] {
 		x := b + how.Scale*(lanes[j]-b)
 		if f.some && share > 0 {
-			x = m.widen(x+share*f.lanes[j], share*share*m.variance[j%outputs])
+			x = m.widen(x+share*f.scored.lanes[j], share*share*m.variance[j%outputs])
 		}
 		m.lanes[j] = x
 	}
 	l.mixture.Observe(m.lanes, in.Range, by)
+	if corrected {
+		copy(m.others, l.mixBy(l.mixture.Uncorrected(in.Range), lanes, f).answer(how.Scale, share))
+		l.compare(in.Range, m.others, l.mixBy(l.alone(), lanes, f).answer(how.Scale, share), by)
+	}
 }

@@ -30,8 +30,7 @@ type Learner struct {
 	config   online.Config
 	set      settings
 	encoder  *encode.Encoder
-	levels   *adagrad.Expert
-	mixture  *mixture.Mixture
+	ensemble // all experts, and their mixture
 	imputer  *impute.Imputer
 	monitors *monitor.Monitors
 	outputs  outputs
@@ -49,19 +48,19 @@ type Learner struct {
 
 // room is memory for one event, and holds nothing from one to the next.
 type room struct {
-	in        encode.Input
-	seen      monitor.Event
-	scores    adagrad.Scores
-	published []float64 // by level and output
-	target    []float64 // by output
-	out       []float64 // likewise
-	lanes     []float64 // see adagrad.Expert.AppendLanes
-	shown     []float64 // scores of an event that came earlier
-	standard  []float64 // lanes in the unit of targets
-	filled    filled
-	mixed     mixed
-	byClass   []float64 // scores
-	costing   costing
+	in       encode.Input
+	seen     monitor.Event
+	scored   scored
+	earlier  []float64 // what lanes said of an event that came earlier
+	target   []float64 // by output
+	out      []float64 // likewise
+	lanes    []float64 // see ensemble.appendLanes
+	shown    []float64 // scores of an event that came earlier
+	standard []float64 // lanes in the unit of targets
+	filled   filled
+	mixed    mixed
+	byClass  []float64 // scores
+	costing  costing
 }
 
 // New returns a Learner for events of the Schema, which stays the decoder's: it may grow before the Learn of an event
@@ -81,10 +80,12 @@ func newLearner(c online.Config, set settings, s *event.Schema, outputs int) (*L
 		return nil, fmt.Errorf("learner: loss %s is for %v labels, the schema has %v", c.Loss, want, s.Target)
 	}
 	set.levels.Grouping, set.levels.Outputs = model.NewGrouping(s), outputs
-	n := len(set.levels.Noises)
-	mix := mixture.New(n, set.expected, set.scales, set.policy, set.imputed > 0, s.Target != loss.Sign)
+	levels := adagrad.New(set.levels)
+	mix := mixture.New(mixture.Settings{
+		Lanes: len(set.levels.Noises), Expected: set.expected, Correctable: set.corrects, Scales: set.scales, Policy: set.policy, Fills: set.imputed > 0, Regression: s.Target != loss.Sign,
+	})
 	l := &Learner{
-		config: c, set: set, levels: adagrad.New(set.levels), mixture: mix, imputer: impute.New(set.imputed),
+		config: c, set: set, ensemble: ensemble{levels: levels, experts: set.newExperts(levels, c.HalfLife), mixture: mix}, imputer: impute.New(set.imputed),
 		fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep),
 	}
 	l.encoder = encode.New(set.encoded(l.levels, mix.Policies()), s)
@@ -101,11 +102,11 @@ func newLearner(c online.Config, set settings, s *event.Schema, outputs int) (*L
 func (l *Learner) setOutputs() {
 	k := l.levels.Outputs
 	l.monitors.SetOutputs(k, l.outputs.young.On())
-	l.room.scores, l.room.published = l.levels.NewOwn(), make([]float64, len(l.set.levels.Noises)*k)
+	l.room.scored = l.newScored(l.levels.NewOwn())
 	l.room.target, l.room.out = make([]float64, k), make([]float64, k)
-	l.room.filled, l.room.mixed = newFilled(l.levels), newMixed(l.levels, l.widen)
+	l.room.filled, l.room.mixed = newFilled(&l.ensemble), newMixed(&l.ensemble, l.widen)
 	drawn := l.masked.drawn
-	l.masked = newMasked(l.levels)
+	l.masked = newMasked(&l.ensemble)
 	l.masked.drawn = drawn
 }
 
@@ -117,16 +118,16 @@ func (l *Learner) Predict(e *event.Example) online.Prediction {
 	}
 	r, p := &l.room, online.Prediction{Learned: l.events}
 	l.encoder.Read(e, l.events+1, &r.in)
-	l.predict(&p)
+	l.predict(&p, judges)
 	if l.mixes() {
-		r.lanes = l.levels.AppendLanes(&r.scores, r.lanes[:0])
+		r.lanes = l.appendLanes(&r.scored, r.lanes[:0])
 		p.Lanes = r.lanes
 	}
 	if t := l.targets; t != nil {
 		for i, f := range p.Lanes {
 			p.Lanes[i] = t.unit.Score(f)
 		}
-		lacks := l.lacks(&r.in, r.published, &r.filled)
+		lacks := l.lacks(&r.in, r.scored.lanes, &r.filled)
 		if t.predicted(&p, l.monitors.Measures.Known()); l.monitors.Measures.Known() {
 			p.Low, p.High = l.monitors.Interval(t.residual.Published(), p.Value, lacks)
 		}
@@ -134,16 +135,15 @@ func (l *Learner) Predict(e *event.Example) online.Prediction {
 	return p
 }
 
-// mixes says whether there are several levels that predictions are mixed of.
-func (l *Learner) mixes() bool { return len(l.set.levels.Noises) > 1 }
+// mixes says whether there are several lanes that predictions are mixed of.
+func (l *Learner) mixes() bool { return len(l.set.levels.Noises) > 1 || l.knows() }
 
 // predict scores the Input at hand.
-func (l *Learner) predict(p *online.Prediction) {
+func (l *Learner) predict(p *online.Prediction, why purpose) {
 	r := &l.room
-	l.levels.Score(&r.in, &r.scores)
-	l.levels.Published(&r.scores, r.published)
+	l.score(&r.in, why, &r.scored)
 	l.impute(&r.in, &r.filled)
-	p.Scores = l.answer(&r.in, r.published, &r.filled, r.out, &r.byClass)
+	p.Scores = l.answer(&r.in, r.scored.lanes, &r.filled, r.out, &r.byClass)
 	if l.targets == nil {
 		p.Decision = l.monitors.Decision()
 	}
@@ -180,7 +180,7 @@ func (l *Learner) Learn(e *event.Example, prior *online.Prediction) (p online.Pr
 	now := stuck.Moment{Event: l.events, Time: e.Time}
 	l.monitors.Stuck(l.encoder.Find(e, now), now)
 	if applies(l.events, l.hurried) {
-		l.mixture.Apply()
+		l.apply(l.events)
 		l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.mixture.Policies())
 	}
 	return p
@@ -194,7 +194,8 @@ func (l *Learner) learn(e *event.Example, prior, p *online.Prediction) {
 	l.encoder.Observe(e, l.events, &r.in)
 	l.levels.SetRates(r.in.Rates)
 	l.move(r.in.Moves)
-	l.predict(p)
+	l.meetNumbers(&r.in, l.encoder)
+	l.predict(p, l.purpose(l.events, l.hurried))
 	f, known := p.Scores[0], true
 	if l.targets != nil {
 		l.targets.predicted(p, l.monitors.Measures.Known())
@@ -212,12 +213,14 @@ func (l *Learner) learn(e *event.Example, prior, p *online.Prediction) {
 	}
 	if known { // while all numbers are equal there is nothing to learn
 		l.update(l.weight*l.classes[e.Label], lanes)
+		l.correctAll(l.weight * l.classes[e.Label])
 	}
 	l.outputs.young.Take(e.Label)
 	l.imputer.Gather(&r.in, l.encoder, gathers(l.events))
 	l.encoder.ReadDead(&r.in)
 	if review := l.encoder.Review(); review != nil {
 		l.move(review.Moves)
+		l.review(review, l.encoder)
 		l.imputer.Review(review, l.encoder)
 		l.encoder.ForgetDead(review)
 	}
@@ -245,16 +248,14 @@ func (l *Learner) class(e *event.Example, shown *online.Prediction, lanes []floa
 func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 	r := &l.room
 	if decides(l.events, l.hurried) > 0 {
-		if lanes != nil {
-			l.levels.PublishedLanes(lanes, r.published)
-		}
+		said := l.saidOf(&r.scored, lanes, &r.earlier)
 		switch k := &r.in.Lack; {
 		case r.in.Range == 0:
-			l.mixture.Observe(l.silenced(r.published), 0, by)
+			l.judgeWhole(l.silenced(said), by)
 		case k.Named+k.Silent > 0:
 			l.expect(&r.in, &r.filled)
 			l.mixture.Table.Own(r.in.Range)
-			l.observeLacking(&r.in, r.published, &r.filled, by)
+			l.observeLacking(&r.in, said.lanes, said.experts != nil, &r.filled, by)
 		}
 	}
 	l.sampleMasks(e, by)
@@ -264,7 +265,7 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 // scores of classes that have not come. It returns the lanes that levels are judged by, nil for those of now.
 func (l *Learner) shown(earlier, now *online.Prediction) (lanes []float64) {
 	earlier.Decision, earlier.Loss = now.Decision, now.Loss
-	if len(earlier.Lanes) == l.levels.Lanes() && earlier.Learned != now.Learned && earlier.Learned >= l.outputs.young.Changed {
+	if n := len(earlier.Lanes); (n == l.levels.Lanes() || n == l.laneCount()) && earlier.Learned != now.Learned && earlier.Learned >= l.outputs.young.Changed {
 		lanes = earlier.Lanes
 	}
 	if k := len(now.Scores); len(earlier.Scores) != k {
@@ -287,9 +288,9 @@ func (l *Learner) unlabeled(e *event.Example, p *online.Prediction) {
 	l.levels.SetRates(l.room.in.Rates)
 	l.room.seen = monitor.Event{}
 	l.observe(e)
-	l.predict(p)
+	l.predict(p, answers)
 	if w := l.config.UnlabeledWeight; w > 0 {
-		l.levels.Accumulate(&l.room.in, &l.room.scores, w*l.weights.Bound(e.Weight), l.encoder.Table)
+		l.levels.Accumulate(&l.room.in, &l.room.scored.levels, w*l.weights.Bound(e.Weight), l.encoder.Table)
 	}
 	if l.targets != nil {
 		l.targets.predicted(p, l.monitors.Measures.Known())
@@ -299,16 +300,19 @@ func (l *Learner) unlabeled(e *event.Example, p *online.Prediction) {
 // update makes the steps of the event at hand, as often as its weight says.
 func (l *Learner) update(weight float64, lanes []float64) {
 	r, first, every := &l.room, true, decides(l.events, l.hurried)
+	if lanes != nil {
+		lanes = lanes[:l.levels.Lanes()]
+	}
 	if weight > 0 && weight <= 1 { // as nearly all
-		l.levels.Update(&r.in, &r.scores, lanes, r.target, weight, every, l.encoder.Table)
+		l.levels.Update(&r.in, &r.scored.levels, lanes, r.target, weight, every, l.encoder.Table)
 		return
 	}
 	pace.Parts(weight, true, func(part float64) {
 		if !first {
-			l.levels.Score(&r.in, &r.scores)
+			l.levels.Score(&r.in, &r.scored.levels)
 		}
 		first = false
-		l.levels.Update(&r.in, &r.scores, lanes, r.target, part, every, l.encoder.Table)
+		l.levels.Update(&r.in, &r.scored.levels, lanes, r.target, part, every, l.encoder.Table)
 	})
 }
 
@@ -332,8 +336,10 @@ func (l *Learner) observe(e *event.Example) {
 	}
 	if asked.Keep > 0 {
 		l.decay(asked.Keep)
+		l.forget(asked.Keep)
 	}
 	if asked.Fresh {
+		l.startFresh()
 		l.hurried = l.events + hurried
 	}
 }

@@ -6,7 +6,6 @@ package next
 import (
 	"blankout/internal/event"
 	"blankout/internal/model"
-	"blankout/online/next/adagrad"
 	"blankout/online/next/encode"
 	"blankout/online/next/impute"
 	"blankout/online/next/mixture"
@@ -25,19 +24,15 @@ type masked struct {
 	whole    encode.Input // with the columns that are known to be 0
 	numbers  impute.Numbers
 	left     encode.Input
-	scores   adagrad.Scores
-	lanes    []float64 // by level and output
+	scored   scored
 	filled   filled
 	out      []float64 // by output
 	byClass  []float64 // scores
 	silent   silent.Mask
 }
 
-func newMasked(x *adagrad.Expert) masked {
-	scores := x.NewScores()
-	return masked{
-		grouping: x.Grouping, scores: scores, lanes: make([]float64, len(scores.Iterate)), filled: newFilled(x), out: make([]float64, x.Outputs),
-	}
+func newMasked(x *ensemble) masked {
+	return masked{grouping: x.levels.Grouping, scored: x.newScored(x.levels.NewScores()), filled: newFilled(x), out: make([]float64, x.levels.Outputs)}
 }
 
 // sampleMasks answers an event with features deleted by a mask, at each share of missing features: forecasts and the
@@ -76,13 +71,12 @@ func (l *Learner) sampleMask(e *event.Example, by *mixture.Event, groups, moves 
 	} else {
 		m.mask.Draw(x, m.drawn, 0, nil)
 	}
-	l.levels.Published(&l.room.scores, m.lanes)
-	l.forecast(curves, 0, e, l.answer(&l.room.in, m.lanes, &l.room.filled, m.out, &m.byClass))
+	l.forecast(curves, 0, e, l.answer(&l.room.in, l.room.scored.lanes, &l.room.filled, m.out, &m.byClass))
 	if moves {
 		l.mixture.Table.Masked()
 	}
 	l.encoder.FillDead(in)
-	whole := l.encoder.Fields.All(schema.Fields)
+	whole, why := l.encoder.Fields.All(schema.Fields), min(l.purpose(l.events, l.hurried), learns)
 	for point := 1; point < probe.Points; point++ {
 		alive := func(i int) bool { return int(m.mask.Last[i]) >= point }
 		if turns(m.drawn, point) {
@@ -96,14 +90,13 @@ func (l *Learner) sampleMask(e *event.Example, by *mixture.Event, groups, moves 
 		k.Null, k.Named = k.Null+m.mask.Dead[point], k.Named-m.mask.Dead[point]
 		m.left.Lack, m.left.Range = k, probe.Range(k)
 		m.left.Scale = l.encoder.Fields.Missing.Scale(k)
-		l.levels.Score(&m.left, &m.scores)
-		l.levels.Published(&m.scores, m.lanes)
+		l.score(&m.left, why, &m.scored)
 		l.expect(&m.left, &m.filled)
 		heeds := moves && m.left.Range > 0 && l.mixture.Table.Heeds(m.left.Range)
 		if heeds && turns(m.drawn, point) {
-			l.observeLacking(&m.left, m.lanes, &m.filled, by)
+			l.observeLacking(&m.left, m.scored.lanes, why > answers, &m.filled, by)
 		}
-		scores := l.answer(&m.left, m.lanes, &m.filled, m.out, &m.byClass)
+		scores := l.answer(&m.left, m.scored.lanes, &m.filled, m.out, &m.byClass)
 		if l.forecast(curves, point, e, scores); heeds {
 			l.observeMasked(e, scores)
 		}
@@ -113,7 +106,7 @@ func (l *Learner) sampleMask(e *event.Example, by *mixture.Event, groups, moves 
 // observeMasked shows the monitors what the answer to what a mask has left of an event comes to.
 func (l *Learner) observeMasked(e *event.Example, scores []float64) {
 	m := &l.masked
-	seen := monitor.Event{Lacks: l.lacks(&m.left, m.lanes, &m.filled)}
+	seen := monitor.Event{Lacks: l.lacks(&m.left, m.scored.lanes, &m.filled)}
 	if t := l.targets; t != nil {
 		seen.Regression, seen.Target, seen.Value, seen.Residual = true, e.Target, t.unit.Value(scores[0]), t.residual.PublishedIn(&t.before)
 	} else {
@@ -127,30 +120,66 @@ func (l *Learner) observeMasked(e *event.Example, scores []float64) {
 func (l *Learner) forecastSilent(in *encode.Input, alive func(i int) bool, curves *probe.Curves, point int, e *event.Example) {
 	m := &l.masked
 	in.Silently(func(i int) bool { return !alive(i) }, &m.left)
-	l.levels.Score(&m.left, &m.scores)
-	l.levels.Published(&m.scores, m.lanes)
-	l.forecast(curves, point, e, l.answer(&m.left, m.lanes, &m.filled, m.out, &m.byClass))
+	l.score(&m.left, answers, &m.scored)
+	l.forecast(curves, point, e, l.answer(&m.left, m.scored.lanes, &m.filled, m.out, &m.byClass))
 }
 
 // silenced returns what the lanes are judged by at an event that lacks nothing: what they say of it or, where there is a level
 // of silent noise, of a copy some features of which have died silently.
-func (l *Learner) silenced(lanes []float64) []float64 {
-	noise, some := l.levels.Silent()
-	if !some {
-		return lanes
-	}
+func (l *Learner) silenced(s said) said {
 	m, in := &l.masked, &l.room.in
+	if !m.dies(&l.ensemble, in, l.events, 0) {
+		return s
+	}
+	why := learns
+	if s.experts != nil {
+		why = judges
+	}
+	l.score(&m.left, why, &m.scored)
+	return l.saidOf(&m.scored, nil, nil)
+}
+
+// dies fills left with a copy of an event some features of which have died silently, as a level of silent noise learns it: one
+// of several copies. It returns whether there is one.
+func (m *masked) dies(x *ensemble, in *encode.Input, number, copy uint64) bool {
+	noise, some := x.levels.Silent()
+	if !some {
+		return false
+	}
 	var units []int32
 	if noise.Groups {
 		units = in.Units
 	}
-	if m.silent.Draw(noise, in.Features(), units, l.events, 0); !m.silent.Some {
-		return lanes
+	if m.silent.Draw(noise, in.Features(), units, number, copy); m.silent.Some {
+		in.Silently(func(i int) bool { return m.silent.Dead[i] }, &m.left)
 	}
-	in.Silently(func(i int) bool { return m.silent.Dead[i] }, &m.left)
-	l.levels.Score(&m.left, &m.scores)
-	l.levels.Published(&m.scores, m.lanes)
-	return m.lanes
+	return m.silent.Some
+}
+
+// copiesFirst is how many silently masked copies of each of the first earlyGroups events the experts learn that correct the
+// levels where groups die; of others they learn one.
+const copiesFirst, earlyGroups = 3, 2000
+
+// correctAll has the experts that correct the levels learn the event at hand or, where there is a level of silent noise, copies
+// of it some features of which have died silently.
+func (l *Learner) correctAll(weight float64) {
+	r, m := &l.room, &l.masked
+	if !r.scored.some {
+		return
+	}
+	noise, some := l.levels.Silent()
+	copies := uint64(1)
+	if some && noise.Groups && l.events <= earlyGroups {
+		copies = copiesFirst
+	}
+	for i := range copies {
+		s := &r.scored
+		if m.dies(&l.ensemble, &r.in, l.events, i) {
+			s = &m.scored
+			l.score(&m.left, learns, s)
+		}
+		l.teach(s, r.target, weight)
+	}
 }
 
 // forecast takes up what scores of an event lose at a point.

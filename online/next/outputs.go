@@ -33,7 +33,7 @@ const youngBytes = 128 << 20
 func (l *Learner) newOutputs() outputs {
 	return outputs{
 		bytes: youngBytes, most: l.encoder.Schema().MaxClasses, memory: memory.Bound(l.config.MaxMemory), several: l.targets == nil,
-		width: l.set.levels.Width,
+		width: l.set.width,
 		events: func(class int) uint64 {
 			if n := l.monitors.Measures.Classes; class < len(n) {
 				return n[class]
@@ -215,12 +215,22 @@ func (l *Learner) promote(class int) {
 
 // regroup gives the Learner as many outputs as there are lists: each begins as the mean of those former ones.
 func (l *Learner) regroup(from [][]int) {
-	l.remake(len(from), l.levels.Regroup(from))
+	fill := l.levels.Regroup(from)
+	if l.experts != nil {
+		l.experts.Regroup(from, l.levels.End())
+	}
+	l.remake(len(from), fill)
 	l.outputs.young.Changed = l.events
 }
 
 // addOutputs gives the Learner more outputs; those that there are keep what they have learned.
-func (l *Learner) addOutputs(outputs int) { l.remake(outputs, l.levels.Grow(outputs)) }
+func (l *Learner) addOutputs(outputs int) {
+	fill := l.levels.Grow(outputs)
+	if l.experts != nil {
+		l.experts.Grow(outputs, l.levels.End())
+	}
+	l.remake(outputs, fill)
+}
 
 // remake gives rows the width of so many outputs: fill makes one of one as it was.
 func (l *Learner) remake(outputs int, fill func(to, from []float64)) {

@@ -34,6 +34,7 @@ type Snapshot struct {
 
 // Snapshot returns the state as it is now. It copies the blocks of rows that were written since the latest Snapshot.
 func (l *Learner) Snapshot() *Snapshot {
+	l.publish(l.encoder.Table)
 	l.snapshot = l.encoder.Table.Snapshot(l.snapshot)
 	schema := l.encoder.Schema().View()
 	s := &Snapshot{
@@ -42,7 +43,7 @@ func (l *Learner) Snapshot() *Snapshot {
 	for v := range l.levels.Noises {
 		alone := make([]float64, len(l.levels.Noises))
 		alone[v] = 1
-		s.levels = append(s.levels, &model.Linear{Head: l.head(schema, alone, l.levels.Noises[v]), Rows: l.snapshot})
+		s.levels = append(s.levels, &model.Linear{Head: l.head(schema, alone, 0, l.levels.Noises[v]), Rows: l.snapshot})
 	}
 	if l.targets != nil {
 		s.unit = l.targets.unit.Batch()
@@ -52,27 +53,29 @@ func (l *Learner) Snapshot() *Snapshot {
 
 // model returns the published model with these rows.
 func (l *Learner) model(s *event.Schema, t *model.Table) *model.Linear {
-	h := l.head(s, l.mixture.Weights(0), l.noise(0))
-	h.Experts = l.experts()
+	levels, own := l.weightsOf(0)
+	h := l.head(s, levels, own, l.noise(0))
+	h.Experts = l.listed()
 	byRange, ranges := l.mixture.ByRange()
 	if byRange != nil {
 		h.Missing = h.Missing.WithLevels(byRange)
 	}
 	for _, r := range ranges {
 		at := model.Level{Noise: l.noise(r).String()}
-		at.Layout, at.Intercept = l.layout(l.mixture.Weights(r))
+		at.Layout, at.Intercept = l.layout(l.weightsOf(r))
 		h.Levels = append(h.Levels, at)
 	}
 	return (&model.Linear{Head: h, Rows: t}).WithCovariance(l.imputer.Covariance())
 }
 
-// head returns that of a model of the levels with these weights, of which the largest is of a noise.
-func (l *Learner) head(s *event.Schema, weights []float64, noise loss.Noise) model.Head {
+// head returns that of a model of the levels with these weights, of which the largest is of a noise, and of the experts' own that correct
+// them.
+func (l *Learner) head(s *event.Schema, levels []float64, own float64, noise loss.Noise) model.Head {
 	h := model.Head{
 		Schema: s, Scaler: l.encoder.Scaling.Scaler, Missing: l.encoder.Fields.Missing,
 		Loss: l.loss().String(), Noise: noise.String(), Events: l.events, Trained: "online " + l.config.Optimizer,
 	}
-	h.Layout, h.Intercept = l.layout(weights)
+	h.Layout, h.Intercept = l.layout(levels, own)
 	h.Outputs = len(h.Intercept)
 	l.monitors.Publish(&h)
 	h.Faults, h.Dead = l.encoder.Faults(), l.encoder.Dead()
@@ -82,11 +85,12 @@ func (l *Learner) head(s *event.Schema, weights []float64, noise loss.Noise) mod
 	return h
 }
 
-// layout returns where in a row the weights of levels are that count so much, and their intercepts, by class.
-func (l *Learner) layout(weights []float64) (out model.Layout, intercept []float64) {
+// layout returns where in a row the weights are of levels, and of the experts' own that correct them, that count so much, and their
+// intercepts, by class.
+func (l *Learner) layout(levels []float64, own float64) (out model.Layout, intercept []float64) {
 	intercept = make([]float64, l.levels.Outputs)
 	y := &l.outputs.young
-	out = model.Layout{Width: l.encoder.Table.Width(), Mix: l.levels.Parts(weights, l.encoder.Intercepts, intercept), Outputs: y.Outputs()}
+	out = model.Layout{Width: l.encoder.Table.Width(), Mix: l.parts(levels, own, l.encoder.Intercepts, intercept), Outputs: y.Outputs()}
 	if p := out.Mix[0]; len(out.Mix) == 1 && p.Share == 1 {
 		out.Weight, out.Lag, out.Average, out.Mix = p.Weight, p.Lag, p.Average, nil
 	}
@@ -113,14 +117,17 @@ func (l *Learner) loss() loss.Loss {
 	return l.set.levels.Loss
 }
 
-// experts returns the levels with their part of the mixture, nil where there is one alone.
-func (l *Learner) experts() (experts []model.Expert) {
+// listed returns the experts with their part of the mixture, nil where there is one alone.
+func (l *Learner) listed() (experts []model.Expert) {
 	all := 0.0
-	for _, w := range l.mixture.Weights(0) {
+	for _, w := range l.mixture.Uncorrected(0) {
 		all += w
 	}
 	for v, n := range l.levels.Noises {
-		experts = append(experts, model.Expert{Name: loss.ShortNoise(n.String()), Share: l.mixture.Weights(0)[v] / all})
+		experts = append(experts, model.Expert{Name: loss.ShortNoise(n.String()), Share: l.mixture.Uncorrected(0)[v] / all})
+	}
+	if l.knows() {
+		experts = append(experts, l.experts.Published(l.mixture.Corrected(0))...)
 	}
 	if len(experts) == 1 {
 		return nil
@@ -205,6 +212,7 @@ func (l *Learner) state(c *coder.Coder, covariance *model.Covariance) {
 	l.imputer.State(c, covariance, l.encoder.Fields.Missing.Zeros)
 	l.levels.State(c)
 	l.mixture.State(c)
+	l.correctState(c, l.encoder.Scaling.Scaler.Curves)
 	c.Uint(&l.masked.drawn)
 	if l.targets != nil {
 		l.targets.state(c)
@@ -263,8 +271,8 @@ func restored(c online.Config, set settings, s *event.Schema, b *bare, t *model.
 		return nil, fmt.Errorf("block learner: its outputs do not fit")
 	}
 	set.levels.Outputs = outputs
-	if t.Width() != set.levels.Width(outputs) {
-		return nil, fmt.Errorf("rows of %d numbers, and not %d", t.Width(), set.levels.Width(outputs))
+	if t.Width() != set.width(outputs) {
+		return nil, fmt.Errorf("rows of %d numbers, and not %d", t.Width(), set.width(outputs))
 	}
 	l, err := newLearner(c, set, s, outputs)
 	if err != nil {

@@ -59,7 +59,7 @@ func (t *targets) state(c *coder.Coder) {
 // and the lanes to choose averages by.
 func (l *Learner) number(e *event.Example, f float64, shown *online.Prediction, lanes []float64) (target float64, of []float64) {
 	t, r := l.targets, &l.room
-	lacks := l.lacks(&r.in, r.published, &r.filled)
+	lacks := l.lacks(&r.in, r.scored.lanes, &r.filled)
 	clipped := t.clip(e.Target, f, lacks.Variance)
 	value := t.unit.Told(shown.Scores[0])
 	l.observeNumber(e, value, lacks, shown.Learned)
@@ -79,7 +79,10 @@ func (l *Learner) number(e *event.Example, f float64, shown *online.Prediction, 
 	case numbers.Moves:
 		factor, shift, keep := t.unit.Move(next, t.loss, l.set.levels.Rule.Curvature)
 		l.levels.Rescale(factor, shift, keep, l.encoder.Table, l.encoder.Intercepts)
-		l.levels.Score(&r.in, &r.scores)
+		if l.experts != nil {
+			l.experts.Rescale(factor, shift)
+		}
+		l.score(&r.in, l.purpose(l.events, l.hurried), &r.scored)
 		lanes = nil // it is in the old unit
 	case numbers.Follows:
 		t.unit, lanes = next, nil

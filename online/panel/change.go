@@ -45,7 +45,7 @@ func (p *Panel) Rescale(factor, shift float64) {
 // of the second, and its negation that of the first.
 func (p *Panel) Widen(outputs int) {
 	if coefficient := p.newton.Widen(outputs); coefficient != 1 {
-		p.factors[0] = newTemperature(coefficient)
+		p.factors[0] = NewTemperature(coefficient)
 	}
 	if p.curves != nil {
 		p.curves.Widen(outputs)
@@ -109,7 +109,7 @@ func (p *Panel) State(c *coder.Coder) {
 	p.shares.State(c)
 	c.Uint(&p.met)
 	for i := range p.factors {
-		p.factors[i].state(c)
+		p.factors[i].State(c)
 		c.Uint(&p.idle[i])
 	}
 	p.force()

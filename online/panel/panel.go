@@ -24,7 +24,7 @@ type Panel struct {
 	// By expert, newton first: how the shares go, and the factor of its scores where there are several
 	// outputs. In force are the share, 0 for one that sleeps, and that times the factor.
 	shares     probe.Shares
-	factors    []temperature
+	factors    []Temperature
 	mix, parts []float64
 	// By expert how many events in a row it has counted for little, see learns, and all events learned.
 	idle []uint64
@@ -71,7 +71,7 @@ func New(s newton.Settings, outputs int, curves bool) *Panel {
 			prior = append(prior, (1-newtonShare)/float64(len(additive.Rates)))
 		}
 	}
-	p.shares, p.factors, p.idle = probe.NewShares(prior, shareRates...), make([]temperature, len(prior)), make([]uint64, len(prior))
+	p.shares, p.factors, p.idle = probe.NewShares(prior, shareRates...), make([]Temperature, len(prior)), make([]uint64, len(prior))
 	p.event.of, p.event.losses = make([][]float64, len(prior)), make([]float64, len(prior))
 	p.room(outputs)
 	p.force()
@@ -124,7 +124,7 @@ func (p *Panel) force() {
 	}
 	p.parts = p.parts[:0]
 	for i, share := range p.mix {
-		p.parts = append(p.parts, share*p.factors[i].factor())
+		p.parts = append(p.parts, share*p.factors[i].Factor())
 	}
 	p.stale = true
 }
@@ -262,9 +262,9 @@ func (p *Panel) Take(loss func(scores []float64) float64) (lost float64) {
 			}
 			return loss(ev.last)
 		}
-		ev.losses[i] = at(p.factors[i].factor())
+		ev.losses[i] = at(p.factors[i].Factor())
 		if p.outputs > 1 {
-			p.factors[i].learn(at)
+			p.factors[i].Learn(at)
 		}
 	}
 	p.shares.Take(ev.losses)

@@ -148,18 +148,18 @@ func TestRests(t *testing.T) {
 func TestTemperature(t *testing.T) {
 	for _, want := range []float64{0.5, 2} {
 		r := rand.New(rand.NewPCG(3, 4))
-		var c temperature
+		var c Temperature
 		for range 20_000 {
 			f, y := 2*r.NormFloat64(), -1.0
 			if r.Float64() < 1/(1+math.Exp(-want*f)) {
 				y = 1
 			}
-			c.learn(func(factor float64) float64 { return math.Log1p(math.Exp(-y * factor * f)) })
+			c.Learn(func(factor float64) float64 { return math.Log1p(math.Exp(-y * factor * f)) })
 		}
-		if c := newTemperature(want); math.Abs(c.factor()-want) > 1e-12 {
-			t.Errorf("one of %v begins with %v", want, c.factor())
+		if c := NewTemperature(want); math.Abs(c.Factor()-want) > 1e-12 {
+			t.Errorf("one of %v begins with %v", want, c.Factor())
 		}
-		if got := c.factor(); math.Abs(got/want-1) > 0.1 {
+		if got := c.Factor(); math.Abs(got/want-1) > 0.1 {
 			t.Errorf("the factor is %v, want %v", got, want)
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"blankout/internal/loss"
 )
 
-// temperature finds by how much scores should be multiplied for their log-loss to be least: an
+// Temperature finds by how much scores should be multiplied for their log-loss to be least: an
 // online step along the logarithm of the factor, whose square sum of slopes fades.
-type temperature struct {
+type Temperature struct {
 	logarithm, squares float64
 }
 
@@ -22,20 +22,20 @@ const (
 	mostTemperature   = 2
 )
 
-// newTemperature returns one that begins with a factor.
-func newTemperature(factor float64) temperature { return temperature{logarithm: math.Log(factor)} }
+// NewTemperature returns one that begins with a factor.
+func NewTemperature(factor float64) Temperature { return Temperature{logarithm: math.Log(factor)} }
 
-// factor returns the factor.
-func (t *temperature) factor() float64 {
+// Factor returns the factor.
+func (t *Temperature) Factor() float64 {
 	if t.logarithm == 0 { // with one output it stays so
 		return 1
 	}
 	return loss.Exp(t.logarithm)
 }
 
-// learn takes up an event, whose log-loss with the scores multiplied is lost(factor).
-func (t *temperature) learn(lost func(factor float64) float64) {
-	f := t.factor()
+// Learn takes up an event, whose log-loss with the scores multiplied is lost(factor).
+func (t *Temperature) Learn(lost func(factor float64) float64) {
+	f := t.Factor()
 	slope := (lost(f*(1+temperatureStep)) - lost(f*(1-temperatureStep))) / (2 * temperatureStep)
 	if slope-slope != 0 {
 		return
@@ -44,5 +44,5 @@ func (t *temperature) learn(lost func(factor float64) float64) {
 	t.logarithm = max(-mostTemperature, min(t.logarithm-slope/(t.squares+temperaturePrior), mostTemperature))
 }
 
-// state walks the state.
-func (t *temperature) state(c *coder.Coder) { c.Each(&t.logarithm, &t.squares) }
+// State walks the state.
+func (t *Temperature) State(c *coder.Coder) { c.Each(&t.logarithm, &t.squares) }

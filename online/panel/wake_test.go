@@ -43,16 +43,16 @@ func TestTemperatureOfEndlessLosses(t *testing.T) {
 		"above all bounds": func(factor float64) float64 { return map[bool]float64{true: math.Inf(1), false: 1}[factor > 1.5] },
 		"below":            func(factor float64) float64 { return map[bool]float64{true: math.Inf(-1), false: 1}[factor > 1.5] },
 	} {
-		tm := newTemperature(1.5)
-		tm.learn(lost)
-		if tm != newTemperature(1.5) {
+		tm := NewTemperature(1.5)
+		tm.Learn(lost)
+		if tm != NewTemperature(1.5) {
 			t.Errorf("%s: %+v", name, tm)
 		}
 		for range 100 {
-			tm.learn(func(factor float64) float64 { return factor })
+			tm.Learn(func(factor float64) float64 { return factor })
 		}
-		if !(tm.factor() < 1.4 && tm.factor() > 0) {
-			t.Errorf("%s: afterwards the factor is %v", name, tm.factor())
+		if !(tm.Factor() < 1.4 && tm.Factor() > 0) {
+			t.Errorf("%s: afterwards the factor is %v", name, tm.Factor())
 		}
 	}
 }

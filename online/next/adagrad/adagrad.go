@@ -212,11 +212,15 @@ func (e *Expert) Activate(n int, intercepts []float64) {
 // Active returns how many outputs are in use.
 func (e *Expert) Active() int { return e.active }
 
-// Width returns how many values a row has of so many outputs: what the parts need, in whole lines of the cache.
-func (c *Settings) Width(outputs int) int {
+// Width returns how many values a row has of so many outputs: what the parts need and, behind them, so many more for each
+// output, in whole lines of the cache.
+func (c *Settings) Width(outputs, more int) int {
 	const line = 8
-	return (rows.FirstPart + c.Rule.Parts*len(c.Noises)*outputs + line - 1) / line * line
+	return (rows.FirstPart + (c.Rule.Parts*len(c.Noises)+more)*outputs + line - 1) / line * line
 }
+
+// End returns where in a row the parts end.
+func (e *Expert) End() int { return rows.FirstPart + e.Rule.Parts*e.layout.N }
 
 // NewScores returns room for what the Expert says of an event, NewOwn for what it says of one that it may then learn.
 func (e *Expert) NewScores() Scores {

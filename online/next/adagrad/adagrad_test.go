@@ -109,7 +109,7 @@ func TestAgainstSlow(t *testing.T) {
 func against(t *testing.T, c Settings, paired bool) {
 	const columns = 9
 	e, n := New(c), len(c.Noises)
-	table := model.NewTable(c.Width(1))
+	table := model.NewTable(c.Width(1, 0))
 	intercepts := make([]float64, table.Width())
 	var all []*slow
 	for _, noise := range c.Noises {
@@ -179,7 +179,7 @@ func against(t *testing.T, c Settings, paired bool) {
 func TestMove(t *testing.T) {
 	c := Settings{Rule: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.7}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: true, Intercept: true}
 	e := New(c)
-	table := model.NewTable(c.Width(1))
+	table := model.NewTable(c.Width(1, 0))
 	intercepts := make([]float64, table.Width())
 	in := &encode.Input{Columns: []uint32{4, 7}, X: []float64{0.5, -0.25, 1}, Event: &event.Example{}}
 	in.Rows = append(table.TouchAll(in.Columns, nil), intercepts)
@@ -215,7 +215,7 @@ func TestMove(t *testing.T) {
 // Rows have room for all parts, in whole lines.
 func TestWidth(t *testing.T) {
 	for _, c := range []struct{ levels, outputs, want int }{{1, 1, 8}, {3, 1, 16}, {2, 1, 16}, {3, 10, 96}, {4, 1, 24}} {
-		if got := (&Settings{Rule: rule, Noises: make([]loss.Noise, c.levels)}).Width(c.outputs); got != c.want {
+		if got := (&Settings{Rule: rule, Noises: make([]loss.Noise, c.levels)}).Width(c.outputs, 0); got != c.want {
 			t.Errorf("%d levels of %d outputs: %d, want %d", c.levels, c.outputs, got, c.want)
 		}
 	}

@@ -63,12 +63,14 @@ func (n *Encoder) ForgetDead(r *Review) { n.deaths.values.Forget(r.Gone) }
 func (n *Encoder) FillDead(in *Input) {
 	columns, walk := in.Columns[:in.Features()], n.deaths.values.Walk()
 	in.Dead = slices.Grow(in.Dead[:0], len(columns))[:len(columns)]
+	in.DeadRaw = append(in.DeadRaw[:0], in.Raw...)
 	for i, column := range columns {
 		if column >= model.FirstHat {
 			in.Dead[i] = in.X[i] // its number is there
 			continue
 		}
 		in.Dead[i] = walk.Standardized(&n.Scaling.Scaler, column, in.Rows[i][:model.ScalerWidth])
+		in.DeadRaw[i] = walk.Raw(column, in.Raw[i])
 	}
 }
 
@@ -100,11 +102,14 @@ func (in *Input) Silently(dead func(i int) bool, to *Input) {
 	n := in.Features()
 	to.reset(in.Event, in.Number, n)
 	to.Lack, to.Range, to.Scale = model.Lack{}, 0, 1
+	to.own()
+	to.Columns, to.Raw = append(to.Columns, in.Columns[:n]...), append(to.Raw, in.Raw[:n]...)
 	for i, x := range in.X[:n] {
 		if to.X[i] = x; dead(i) {
-			to.X[i] = in.Dead[i]
+			to.X[i], to.Raw[i] = in.Dead[i], in.DeadRaw[i]
 		}
 	}
+	to.keep()
 	to.Rows = append(to.Rows, in.Rows[:n]...)
 	to.close(in.Rows[n], in.X[n])
 }

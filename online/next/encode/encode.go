@@ -42,6 +42,8 @@ type Settings struct {
 	Together    Together
 	Constant    bool // noise is the same whatever a feature reads, see scaling.Settings
 	Intercept   bool // there is one
+	// Knots returns the most knots of the splines of so many numbers; nil where no splines are wanted.
+	Knots func(numbers int) int
 }
 
 // Together says what is wanted to be known of features that die together.
@@ -56,7 +58,7 @@ func New(c Settings, s *event.Schema) *Encoder {
 	n := &Encoder{
 		Table: model.NewTable(c.Width), Intercepts: make([]float64, c.Width), schema: s, transform: c.Transform, faults: faults{Faulty: c.Faulty},
 		deaths:  deaths{Silence: c.Silence, values: silent.NewValues(c.Silence.Value)},
-		Scaling: scaling.New(scaling.Settings{Presence: c.Presence, Constant: c.Constant}, c.Standardize, s.ColumnsGoMissing()), Fields: fields.New(c.Policies, s.Absent),
+		Scaling: scaling.New(scaling.Settings{Presence: c.Presence, Constant: c.Constant, Expert: c.Knots}, c.Standardize, s.ColumnsGoMissing()), Fields: fields.New(c.Policies, s.Absent),
 		start: c.Start, together: c.Together,
 	}
 	if n.Intercepts[model.StatCount] = 1; c.Intercept {
@@ -192,7 +194,7 @@ func (n *Encoder) observeOne(in *Input, i int, x float64, t scaling.Treatment, f
 	m := n.Scaling.Observe(column, stats, x, z, t, field)
 	if m.Moves() || m.Keep != 1 || stats[model.StatCenter] != was[model.StatCenter] || stats[model.StatInverse] != was[model.StatInverse] {
 		scaler := &n.Scaling.Scaler
-		in.Moves = append(in.Moves, Move{row, m.Ratio, m.Shift, m.Keep, column, scaler.Standardization(was[:]), scaler.Standardization(stats)})
+		in.Moves = append(in.Moves, Move{row, m.Ratio, m.Shift, m.Keep, column, t == scaling.Numeric, scaler.Standardization(was[:]), scaler.Standardization(stats)})
 	}
 	in.X[i] = n.Scaling.Scaler.Apply(stats, x)
 }
@@ -283,7 +285,7 @@ func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
 	n.lack(e, in)
 	columns, raw, _ := n.columns(e)
 	in.reset(e, number, 0)
-	in.Columns = in.room[:0] // not the memory of those of an observed event, which is the Scaling's
+	in.own()
 	none := n.Scaling.Scaler.Mode == model.StandardizeNone
 	for i, column := range columns {
 		row := n.Table.Row(column)
@@ -294,9 +296,9 @@ func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
 		if !none {
 			x = n.Scaling.Scaler.Apply(row[:model.ScalerWidth], x)
 		}
-		in.Columns, in.Rows, in.X = append(in.Columns, column), append(in.Rows, row), append(in.X, x)
+		in.add(column, row, x, raw[i])
 	}
-	in.room = in.Columns
+	in.keep()
 	n.pair(in)
 	in.close(n.Intercepts, n.intercept)
 	n.died(in)
@@ -305,7 +307,7 @@ func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
 // ReadStandardized encodes an event that is standardized already, to be remeasured: its rows may be changed.
 func (n *Encoder) ReadStandardized(e *event.Example, number uint64, in *Input) {
 	in.reset(e, number, e.Features.Len())
-	in.Columns, in.Rows = e.Features.Index, n.Table.TouchAll(e.Features.Index, in.Rows)
+	in.Columns, in.Raw, in.Rows = e.Features.Index, e.Features.Value, n.Table.TouchAll(e.Features.Index, in.Rows)
 	copy(in.X, e.Features.Value)
 	n.pair(in)
 	in.close(n.Intercepts, n.intercept)

@@ -19,10 +19,11 @@ type Input struct {
 	// A feature that has no row adds nothing and is left out.
 	Rows [][]float64
 	X    []float64
-	Raw  []float64 // of an observed event the values as they came, borrowed
-	// Dead is what the features read when they have died silently, and Units what they die with, where that is wanted.
-	Dead  []float64
-	Units []int32
+	Raw  []float64 // the values as they came, borrowed
+	// Dead is what the features read when they have died silently, DeadRaw that as it comes, and Units what they die with,
+	// where that is wanted.
+	Dead, DeadRaw []float64
+	Units         []int32
 	// Fields are those of the columns, none of an event of a sparse text format, and Curves the numbers that have further
 	// columns, where it is wanted to be known which features die together. Rates are how often groups are missing, nil where
 	// that is as before.
@@ -37,8 +38,9 @@ type Input struct {
 	Range int
 	Scale float64
 	// Moves are what experts must do with their weights before they score the event.
-	Moves []Move
-	room  []uint32 // for Columns
+	Moves   []Move
+	room    []uint32  // for Columns
+	roomRaw []float64 // for Raw
 }
 
 // Features returns how many of the rows are those of features.
@@ -51,6 +53,7 @@ type Move struct {
 	Row                []float64
 	Ratio, Shift, Keep float64
 	Column             uint32
+	Numeric            bool // the column is of numbers that are centered and scaled
 	Was, Is            model.Standardization
 }
 
@@ -59,11 +62,13 @@ type Move struct {
 func (in *Input) Without(alive func(i int) bool, to *Input) {
 	n := in.Features()
 	to.reset(in.Event, in.Number, 0)
+	to.own()
 	for i, x := range in.X[:n] {
 		if alive(i) {
-			to.Rows, to.X = append(to.Rows, in.Rows[i]), append(to.X, x)
+			to.add(in.Columns[i], in.Rows[i], x, in.Raw[i])
 		}
 	}
+	to.keep()
 	to.close(in.Rows[n], in.X[n])
 }
 
@@ -72,6 +77,17 @@ func (in *Input) reset(e *event.Example, number uint64, features int) {
 	in.Event, in.Number, in.Moves, in.Pairs, in.Rates = e, number, in.Moves[:0], in.Pairs[:0], nil
 	in.Rows = slices.Grow(in.Rows[:0], features+1)
 	in.X = slices.Grow(in.X[:0], features+1)[:features]
+}
+
+// own makes Columns and Raw memory of its own, to which features are added: not that of an observed event, which is the
+// Scaling's. Keep keeps the memory for later.
+func (in *Input) own() { in.Columns, in.Raw = in.room[:0], in.roomRaw[:0] }
+
+func (in *Input) keep() { in.room, in.roomRaw = in.Columns, in.Raw }
+
+// add adds a feature.
+func (in *Input) add(column uint32, row []float64, x, raw float64) {
+	in.Columns, in.Rows, in.X, in.Raw = append(in.Columns, column), append(in.Rows, row), append(in.X, x), append(in.Raw, raw)
 }
 
 // close adds the intercepts, whose value is 1, or 0 where there are none.
@@ -110,26 +126,24 @@ func (n *Encoder) WithZeros(in, to *Input) *Input {
 		return in
 	}
 	to.reset(in.Event, in.Number, 0)
-	to.Columns, to.Lack, to.Range, to.Scale = to.room[:0], in.Lack, in.Range, in.Scale
-	add := func(column uint32, row []float64, x float64) {
-		to.Columns, to.Rows, to.X = append(to.Columns, column), append(to.Rows, row), append(to.X, x)
-	}
+	to.own()
+	to.Lack, to.Range, to.Scale = in.Lack, in.Range, in.Scale
 	at, features := 0, in.Features()
 	for _, column := range m.Zeros {
 		for ; at < features && in.Columns[at] < column; at++ {
-			add(in.Columns[at], in.Rows[at], in.X[at])
+			to.add(in.Columns[at], in.Rows[at], in.X[at], in.Raw[at])
 		}
 		if at < features && in.Columns[at] == column || in.Event.LacksColumn(column) {
 			continue
 		}
 		if row := n.Table.Row(column); row != nil {
-			add(column, row, 0)
+			to.add(column, row, 0, 0)
 		}
 	}
 	for ; at < features; at++ {
-		add(in.Columns[at], in.Rows[at], in.X[at])
+		to.add(in.Columns[at], in.Rows[at], in.X[at], in.Raw[at])
 	}
-	to.room = to.Columns
+	to.keep()
 	to.close(in.Rows[features], in.X[features])
 	return to
 }

@@ -158,7 +158,7 @@ type Expected struct {
 func (m *Imputer) Expect(n *Numbers, e *encode.Encoder, to *Expected) {
 	c := m.Covariance()
 	to.fill, to.places, to.x = c.Fill(n.Parts), to.places[:0], append(to.x[:0], n.X...)
-	to.Input.Rows, to.Input.X = to.Input.Rows[:0], to.Input.X[:0]
+	to.Input.Columns, to.Input.Rows, to.Input.X = to.Input.Columns[:0], to.Input.Rows[:0], to.Input.X[:0]
 	if to.fill != nil {
 		to.fill.Expect(to.x)
 		for place, part := range n.Parts {
@@ -167,6 +167,7 @@ func (m *Imputer) Expect(n *Numbers, e *encode.Encoder, to *Expected) {
 			}
 			if row := e.Table.Row(c.Columns[place]); row != nil {
 				to.places = append(to.places, place)
+				to.Input.Columns = append(to.Input.Columns, c.Columns[place])
 				to.Input.Rows, to.Input.X = append(to.Input.Rows, row), append(to.Input.X, to.x[place])
 			}
 		}
@@ -174,8 +175,8 @@ func (m *Imputer) Expect(n *Numbers, e *encode.Encoder, to *Expected) {
 	to.Input.Rows, to.Input.X = append(to.Input.Rows, e.Intercepts), append(to.Input.X, 0)
 }
 
-// Variance returns the variance of the sum of the numbers times their weights; weight returns that of a row.
-func (x *Expected) Variance(weight func(row []float64) float64) float64 {
+// Variance returns the variance of the sum of the numbers times their weights; weight returns that of a column, of this row.
+func (x *Expected) Variance(weight func(column uint32, row []float64) float64) float64 {
 	if x.fill == nil {
 		return 0
 	}
@@ -183,7 +184,7 @@ func (x *Expected) Variance(weight func(row []float64) float64) float64 {
 	x.w, x.extra = slices.Grow(x.w[:0], n)[:n], slices.Grow(x.extra[:0], n)[:n]
 	clear(x.w)
 	for i, place := range x.places {
-		x.w[place] = weight(x.Input.Rows[i])
+		x.w[place] = weight(x.Input.Columns[i], x.Input.Rows[i])
 	}
 	_, variance := x.fill.Repair(x.w, x.extra)
 	return variance

@@ -19,9 +19,13 @@ type Mixture struct {
 	policy model.MissingPolicy // the one that is wanted, or auto
 	fills  bool                // numbers can be imputed
 	lanes  int
-	scales []float64
-	room   []float64
-	scaled []float64 // by output
+	// Correctable says that there is a lane behind the others, the corrected one, of what other experts make of the base; corrects
+	// that it may count.
+	correctable, corrects bool
+	weights               [probe.Ranges][]float64 // see Weights
+	scales                []float64
+	room                  []float64
+	scaled                []float64 // by output
 }
 
 // Event is what scores of an event are judged by. Scores are by lane and output, of which the first Active are in use.
@@ -30,6 +34,7 @@ type Event struct {
 	Label           int // the class
 	// Lose returns what a score loses, of regression; nil for classes, which lose the log-loss of scores as log-odds.
 	Lose func(score float64) float64
+	room []float64
 }
 
 // NoClass is the score of an output whose class has not come.
@@ -38,18 +43,38 @@ const NoClass = -30
 // firstShare is what the lane has at first that the user expects to be best.
 const firstShare = 0.8
 
-// New returns the Mixture of so many lanes, of which one is expected to be best. The policy is the one that is wanted; fills
-// says that numbers can be imputed.
-func New(lanes, expected int, scales []float64, policy model.MissingPolicy, fills, regression bool) *Mixture {
+// Settings are what a Mixture is made from.
+type Settings struct {
+	Lanes       int // without the corrected one
+	Expected    int // which of them is expected to be best
+	Correctable bool
+	Scales      []float64
+	Policy      model.MissingPolicy // the one that is wanted
+	Fills       bool                // numbers can be imputed
+	Regression  bool
+}
+
+// correctedShare is what the corrected lane has at first.
+const correctedShare = 0.5
+
+// New returns a Mixture that has observed nothing.
+func New(c Settings) *Mixture {
+	lanes := c.Lanes
 	first := make([]float64, lanes)
 	for i := range first {
 		if first[i] = 1; lanes > 1 {
-			if first[i] = firstShare; i != expected {
+			if first[i] = firstShare; i != c.Expected {
 				first[i] = (1 - firstShare) / float64(lanes-1)
 			}
 		}
 	}
-	m := &Mixture{Table: probe.NewTable(first, scales, firstPolicies(policy, fills, regression)), policy: policy, fills: fills, lanes: lanes, scales: scales}
+	m := &Mixture{
+		Table: probe.NewTable(first, c.Scales, firstPolicies(c.Policy, c.Fills, c.Regression)), policy: c.Policy, fills: c.Fills,
+		lanes: lanes, correctable: c.Correctable, scales: c.Scales,
+	}
+	if m.correctable {
+		m.Table.AddSecond(correctedShare)
+	}
 	m.takeForce()
 	return m
 }
@@ -71,7 +96,54 @@ func firstPolicies(policy model.MissingPolicy, fills, regression bool) model.Pol
 
 // Weights returns the weights of lanes on events of a range, borrowed: weights times scales, so that they need not sum
 // to 1.
-func (m *Mixture) Weights(r int) []float64 { return m.Table.InForce[r].Levels }
+func (m *Mixture) Weights(r int) []float64 { return m.weights[r] }
+
+// Uncorrected returns the weights where the corrected lane does not count.
+func (m *Mixture) Uncorrected(r int) []float64 { return m.Table.InForce[r].Levels }
+
+// Correct says whether the corrected lane may count.
+func (m *Mixture) Correct(may bool) {
+	if m.corrects != may {
+		m.corrects = may
+		m.weigh()
+	}
+}
+
+// CorrectAgain has the corrected lane count as at the beginning of a stream.
+func (m *Mixture) CorrectAgain() {
+	m.Table.SecondAgain(correctedShare)
+	m.weigh()
+}
+
+// CorrectAlone has the corrected lane answer alone, until others have been better.
+func (m *Mixture) CorrectAlone() {
+	m.Table.SecondAlone()
+	m.takeForce()
+}
+
+// Corrected returns the weight of the corrected lane on events of a range.
+func (m *Mixture) Corrected(r int) float64 {
+	if !m.corrects {
+		return 0
+	}
+	return m.Table.InForce[r].Second
+}
+
+// weigh makes the weights of all lanes.
+func (m *Mixture) weigh() {
+	for r := range m.weights {
+		if !m.correctable {
+			m.weights[r] = m.Uncorrected(r)
+			continue
+		}
+		share := m.Corrected(r)
+		m.weights[r] = m.weights[r][:0]
+		for _, w := range m.Uncorrected(r) {
+			m.weights[r] = append(m.weights[r], (1-share)*w)
+		}
+		m.weights[r] = append(m.weights[r], share)
+	}
+}
 
 // Largest returns the lane of the largest weight on events of a range.
 func (m *Mixture) Largest(r int) int { return m.Table.InForce[r].Largest() }
@@ -89,8 +161,20 @@ func (m *Mixture) Policies() model.MissingPolicies { return m.Table.Rules() }
 
 // Score writes to out, by output, what scores by lane and output are mixed to on events of a range.
 func (m *Mixture) Score(lanes []float64, r, active int, out []float64) {
+	Mix(m.weights[r], lanes, active, out)
+}
+
+// Base writes to out, by output, the base that the corrected lane is made of: the other lanes as they are mixed for whole
+// events. That of an output that is not in use is 0.
+func (m *Mixture) Base(lanes []float64, active int, out []float64) {
+	Mix(m.Uncorrected(0), lanes, active, out)
+	clear(out[active:])
+}
+
+// Mix writes to out, by output, what scores by lane and output are mixed to by these weights.
+func Mix(weights, lanes []float64, active int, out []float64) {
 	clear(out)
-	for i, w := range m.Table.InForce[r].Levels {
+	for i, w := range weights {
 		if w == 0 {
 			continue
 		}
@@ -108,8 +192,13 @@ func (m *Mixture) Observe(lanes []float64, r int, e *Event) {
 	if m.lanes*len(m.scales) == 1 {
 		return
 	}
-	m.room = m.losses(lanes, e, m.room[:0])
+	m.room = m.losses(lanes[:m.lanes*e.Outputs], e, m.room[:0])
 	m.Table.TakeLevels(r, m.room)
+}
+
+// ObserveCorrected takes up what the other lanes as they are mixed and the corrected lane have lost at an event of a range.
+func (m *Mixture) ObserveCorrected(r int, others, corrected float64) {
+	m.Table.TakeSecond(r, others, corrected)
 }
 
 // Chooses says whether policies are mixed by what ObservePolicies takes up.
@@ -124,6 +213,20 @@ func (e *Event) Lost(scores []float64) float64 {
 		return e.Lose(scores[0])
 	}
 	return model.Decision{}.LogLoss(scores, e.Label)
+}
+
+// LostTimes returns what scores of one lane lose if all are multiplied by a factor.
+func (e *Event) LostTimes(lane []float64, factor float64) float64 {
+	if e.Lose != nil {
+		return e.Lose(factor * lane[0])
+	}
+	e.room = append(e.room[:0], lane...)
+	for k := range e.room {
+		if e.room[k] *= factor; k >= e.Active {
+			e.room[k] = NoClass
+		}
+	}
+	return e.Lost(e.room)
 }
 
 // losses appends what each lane loses at each scale.
@@ -193,6 +296,7 @@ func (m *Mixture) takeForce() {
 			*p = p.Plain()
 		}
 	}
+	m.weigh()
 }
 
 // ByRange returns which weights answer the events of each range of what is missing, as model.Missing.Levels has them,

@@ -1,0 +1,83 @@
+package correct
+
+// This file makes an Expert of package additive.
+
+import "blankout/online/additive"
+
+// curves is the expert of splines, with a lane for each learning rate.
+type curves struct {
+	*additive.Expert
+	outputs int
+}
+
+func newAdditive(s Settings) *curves {
+	return &curves{additive.New(s.Loss, s.Strength, s.Outputs), s.Outputs}
+}
+
+var curvesLanes = []string{"curves", "fast curves"}
+
+func (e *curves) Lanes() []string { return curvesLanes }
+
+// Follow is described at Expert.
+func (e *curves) Follow(columns []uint32, _ int) {
+	if !additive.Fits(len(columns), e.outputs) {
+		columns = nil
+	}
+	e.Expert.Follow(columns)
+}
+
+func (e *curves) Asleep() bool { return len(e.Columns()) == 0 }
+
+func (e *curves) Score(in *Input, base, out []float64) {
+	e.score(in, base)
+	for lane := range curvesLanes {
+		copy(out[lane*e.outputs:], e.Scores(lane))
+		for k := range e.outputs {
+			out[lane*e.outputs+k] -= (1 - in.One) * e.Intercept(lane, k)
+		}
+	}
+}
+
+func (e *curves) score(in *Input, base []float64) {
+	if e.Asleep() {
+		in = &Input{}
+	}
+	e.Expert.Score(in.Index, in.X, base)
+}
+
+func (e *curves) Update(in *Input, base, target []float64, active int, weight float64) {
+	e.score(in, base)
+	e.Learn(target, active, weight)
+}
+
+func (e *curves) Base(int) float64 { return 1 }
+
+// AddWeights is described at Expert.
+func (e *curves) AddWeights(column int, parts []float64, x float64, to []float64) {
+	if e.Asleep() {
+		return
+	}
+	for lane, part := range parts {
+		if part == 0 {
+			continue
+		}
+		by := x * part
+		for k, w := range e.Weights(lane, column) {
+			to[k] += by * w
+		}
+	}
+}
+
+// Rescale is for regression, which has no experts of splines alone.
+func (e *curves) Rescale(float64, float64) {}
+
+func (e *curves) Grow(outputs int) float64 {
+	e.outputs = outputs
+	e.Widen(outputs)
+	return 1
+}
+
+func (e *curves) Regroup(from [][]int) {
+	e.outputs = len(from)
+	e.Expert.Regroup(from)
+}

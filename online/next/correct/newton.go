@@ -1,0 +1,75 @@
+package correct
+
+// This file makes an Expert of package newton.
+
+import "blankout/online/newton"
+
+// second is the second-order expert: its score of one output counts the base by a weight of its own.
+type second struct {
+	*newton.Expert
+	outputs int
+	room    []float64
+}
+
+func newNewton(s Settings) *second {
+	return &second{newton.New(s.Settings, s.Outputs), s.Outputs, make([]float64, s.Outputs)}
+}
+
+var secondLanes = []string{"second order"}
+
+func (e *second) Lanes() []string { return secondLanes }
+
+// Follow is described at Expert.
+func (e *second) Follow(columns []uint32, numbers int) {
+	if !newton.Fits(len(columns), e.outputs) {
+		columns = columns[:numbers]
+	}
+	if !newton.Fits(len(columns), e.outputs) {
+		columns = nil
+	}
+	e.Expert.Follow(columns)
+}
+
+func (e *second) Asleep() bool { return len(e.Columns()) == 0 }
+
+func (e *second) Score(in *Input, base, out []float64) {
+	e.ScoreAt(in.Index, in.X, base, out)
+	if in.One == 1 {
+		return
+	}
+	for k := range out {
+		out[k] -= (1 - in.One) * e.Intercept(0, k)
+	}
+}
+
+func (e *second) Update(in *Input, base, target []float64, active int, weight float64) {
+	if e.Learns() {
+		e.ScoreAt(in.Index, in.X, base, e.room)
+	}
+	e.Learn(target, active, weight)
+}
+
+func (e *second) Base(int) float64 { return e.Weights(0).Base }
+
+func (e *second) Intercept(_, output int) float64 { return e.Weights(output).Intercept }
+
+// AddWeights is described at Expert.
+func (e *second) AddWeights(column int, parts []float64, x float64, to []float64) {
+	if column >= len(e.Columns()) || parts[0] == 0 {
+		return
+	}
+	x *= parts[0]
+	for k := range to {
+		to[k] += x * e.Weight(k, column)
+	}
+}
+
+func (e *second) Grow(outputs int) float64 {
+	e.outputs, e.room = outputs, make([]float64, outputs)
+	return e.Widen(outputs)
+}
+
+func (e *second) Regroup(from [][]int) {
+	e.outputs, e.room = len(from), make([]float64, len(from))
+	e.Expert.Regroup(from)
+}

@@ -1,0 +1,77 @@
+package correct
+
+// This file mixes the lanes of experts by what they have lost.
+
+import (
+	"math"
+
+	"blankout/internal/coder"
+	"blankout/online/panel"
+	"blankout/online/probe"
+)
+
+// weights are those of lanes.
+type weights struct {
+	shares  probe.Shares
+	factors []panel.Temperature // of the scores of each lane, where there are several outputs
+	// In force are the share, 0 of one that is asleep, and that times the factor.
+	mix, parts []float64
+	observed   bool // something that is not in force
+	losses     []float64
+}
+
+// shareRates are how fast a lane may come back, see probe.Shares.
+var shareRates = []float64{1e-5, 1e-4, 1e-3, 1e-2}
+
+func newWeights(prior []float64) weights {
+	return weights{shares: probe.NewShares(prior, shareRates...), factors: make([]panel.Temperature, len(prior)), losses: make([]float64, len(prior))}
+}
+
+// observe takes up what lanes have lost.
+func (w *weights) observe(lanes []float64, outputs int, asleep func(lane int) bool, lost func(scores []float64, factor float64) float64) {
+	for i := range w.losses {
+		if w.losses[i] = math.NaN(); asleep(i) {
+			continue
+		}
+		scores := lanes[i*outputs:][:outputs]
+		at := func(factor float64) float64 { return lost(scores, factor) }
+		w.losses[i] = at(w.factors[i].Factor())
+		if outputs > 1 {
+			w.factors[i].Learn(at)
+		}
+	}
+	w.shares.Take(w.losses)
+	w.observed = true
+}
+
+// force puts in force what has been observed.
+func (w *weights) force(asleep func(lane int) bool) {
+	w.observed = false
+	w.mix = w.shares.Mix(w.mix[:0])
+	awake, first := 0.0, -1
+	for i := range w.mix {
+		if asleep(i) {
+			w.mix[i] = 0
+		} else if first < 0 {
+			first = i
+		}
+		awake += w.mix[i]
+	}
+	if awake == 0 && first >= 0 { // those that are awake had too little to count
+		w.mix[first], awake = 1, 1
+	}
+	w.parts = w.parts[:0]
+	for i := range w.mix {
+		if awake > 0 {
+			w.mix[i] /= awake
+		}
+		w.parts = append(w.parts, w.mix[i]*w.factors[i].Factor())
+	}
+}
+
+func (w *weights) state(c *coder.Coder) {
+	w.shares.State(c)
+	for i := range w.factors {
+		w.factors[i].State(c)
+	}
+}
