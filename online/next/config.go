@@ -5,6 +5,7 @@ package next
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 
 	"blankout/internal/event"
@@ -88,7 +89,7 @@ func parse(c online.Config) (settings, error) {
 	noise, isSilent := a.Noises[len(a.Noises)-1].(loss.Silent)
 	bends := a.Square() && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll)
 	s.presence = c.Presence == "auto" && bends
-	s.corrects = rule.Second && newton.Wanted(l) && a.Intercept && bends && !c.Grouped()
+	s.corrects = rule.Second && newton.Wanted(l) && a.Intercept && bends && !a.Observed && !slices.ContainsFunc(a.Noises, func(n loss.Noise) bool { return loss.AsGroups(n).Rates != nil })
 	s.silence = encode.Silence{Learned: isSilent, Groups: noise.Groups, Value: model.SilentValue(c.SilentValue)}
 	switch {
 	case l.Facts().Regression || len(a.Noises) == 1 && !isSilent:
@@ -143,7 +144,7 @@ func (s *settings) newExperts(levels *adagrad.Expert, halfLife float64) *correct
 		halfLife = correctHalfLife
 	}
 	own, groups := loss.AsGroups(s.levels.Noises[s.expected]).Odds("") // 0 of silent noise: they learn masked copies
-	c := correct.Settings{Outputs: levels.Outputs, Splines: !s.levels.Loss.Facts().Regression, At: levels.End()}
+	c := correct.Settings{Outputs: levels.Outputs, Splines: !s.levels.Loss.Facts().Regression && !s.levels.Grouped(), At: levels.End()}
 	c.Settings = newton.Settings{Loss: s.levels.Loss, Ridge: max(s.levels.Ridge, leastRidge), HalfLife: halfLife, Strength: own * (1 + groups), Groups: groups}
 	return correct.New(c)
 }

@@ -3,6 +3,7 @@ package next
 // This file has all experts score an event: the levels of noise, and those that correct them.
 
 import (
+	"math"
 	"slices"
 
 	"blankout/internal/coder"
@@ -289,6 +290,9 @@ func (x *ensemble) alone() []float64 {
 // teach has the experts learn an event that has been scored.
 func (x *ensemble) teach(s *scored, target []float64, weight float64) {
 	if s.some {
+		if r := x.experts.Groups(); r > 0 {
+			x.levels.Deaths(&s.levels, x.mixture.Uncorrected(0), math.Sqrt(r), s.seen.Source, &s.seen.Groups)
+		}
 		x.experts.Update(&s.seen, s.base, target, x.levels.Active(), weight)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/online/newton"
 	"blankout/online/next/encode"
 	"blankout/online/rows"
 )
@@ -96,6 +97,26 @@ func (e *Expert) scoreTogether(in *encode.Input, s *Scores) {
 	e.arrange(in, s, in.Rows)
 	g.groups.Sum(&g.event, rows.FirstPart, e.layout.N, s.Iterate, s.Lag)
 	rows.Sum(g.event.Rows[n:], rows.FirstPart, e.layout.N, g.event.X[n:], g.event.Basis[n:], s.Iterate, s.Lag, s.square)
+}
+
+// Deaths finds which features of an event die together, and what each group adds to the scores of the levels as they are mixed;
+// a pair of groups counts so much. There are none of an event that is not scored to be learned. Features are given by their place in the event.
+func (e *Expert) Deaths(own *Scores, mixture []float64, pairs float64, features []int, to *newton.Groups) {
+	g := own.together
+	if to.Keys = to.Keys[:0]; g == nil {
+		return
+	}
+	to.Keys, to.Of = g.groups.Keys(to.Keys), to.Of[:0]
+	for _, i := range features {
+		to.Of = append(to.Of, g.groups.GroupOf(i))
+	}
+	to.Sums = slices.Grow(to.Sums[:0], len(to.Keys)*e.Outputs)[:len(to.Keys)*e.Outputs]
+	clear(to.Sums)
+	for v, share := range mixture {
+		if share != 0 {
+			g.groups.AddPublished(&g.event, rows.FirstPart, v*e.Outputs, e.Outputs, share, e.levels[v].LagShare(), pairs, to.Sums)
+		}
+	}
 }
 
 // arrange brings the rows of groups together.

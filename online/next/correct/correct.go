@@ -16,9 +16,11 @@ import (
 
 // Input is what the experts see of an event: features by their index in Experts.Columns.
 type Input struct {
-	Index []int
-	X     []float64
-	One   float64 // what the intercept counts
+	Index  []int
+	X      []float64
+	Source []int         // which features of the event these are of
+	Groups newton.Groups // which of them die together, where noise is of groups
+	One    float64       // what the intercept counts
 }
 
 // Expert corrects base scores. It has one lane or several, each a linear learner of the same features: its score of an
@@ -67,6 +69,7 @@ type Settings struct {
 type Experts struct {
 	at      int
 	outputs int
+	groups  float64 // see Groups
 	list    []Expert
 	lanes   int
 	columns []uint32 // that are followed, ascending
@@ -104,7 +107,7 @@ const mostKnots, fewKnots = 5, 3
 
 // New returns Experts that have learned nothing.
 func New(s Settings) *Experts {
-	x := &Experts{at: s.At, outputs: s.Outputs, list: []Expert{newNewton(s)}, look: true}
+	x := &Experts{at: s.At, outputs: s.Outputs, groups: s.Groups, list: []Expert{newNewton(s)}, look: true}
 	prior := []float64{1}
 	if s.Splines {
 		x.list = append(x.list, newAdditive(s))
@@ -114,6 +117,9 @@ func New(s Settings) *Experts {
 	x.force()
 	return x
 }
+
+// Groups returns q/(1-q) of the noise of groups that is integrated out, 0 for none: then an Input that is learned has Groups.
+func (x *Experts) Groups() float64 { return x.groups }
 
 // Lanes returns how many lanes the experts have together.
 func (x *Experts) Lanes() int { return x.lanes }
@@ -133,7 +139,7 @@ func (x *Experts) Rested(number uint64, counts bool) { x.gain.Apply(number, coun
 // Read finds the part of an event that the experts see.
 func (x *Experts) Read(in *encode.Input, to *Input) {
 	n := in.Features()
-	to.Index, to.X, to.One = to.Index[:0], to.X[:0], in.X[n]
+	to.Index, to.X, to.Source, to.One = to.Index[:0], to.X[:0], to.Source[:0], in.X[n]
 	at, raw := 0, in.Raw
 	for i, column := range in.Columns[:n] {
 		for at < x.numbers && x.columns[at] < column {
@@ -148,6 +154,9 @@ func (x *Experts) Read(in *encode.Input, to *Input) {
 		to.Index, to.X = append(to.Index, at), append(to.X, in.X[i])
 		if len(raw) > 0 {
 			to.Index, to.X = x.splines.append(at, raw[i], to.Index, to.X)
+		}
+		for len(to.Source) < len(to.Index) {
+			to.Source = append(to.Source, i)
 		}
 	}
 }

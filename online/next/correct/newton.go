@@ -45,6 +45,9 @@ func (e *second) Score(in *Input, base, out []float64) {
 func (e *second) Update(in *Input, base, target []float64, active int, weight float64) {
 	if e.Learns() {
 		e.ScoreAt(in.Index, in.X, base, e.room)
+		if len(in.Groups.Keys) > 0 {
+			e.Die(in.Groups)
+		}
 	}
 	e.Learn(target, active, weight)
 }
