@@ -101,7 +101,7 @@ type Opener func(where string, o Options) (Source, error)
 // Open reads a Model from where: the address of a server (http:// or https://), an address
 // of one of Options.Schemes, a file, or a directory of checkpoints.
 func Open(ctx context.Context, where string, o Options) (*Model, error) {
-	s, err := newSource(where, o.withDefaults())
+	s, err := NewSource(where, o)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,9 @@ type Source interface {
 	Close() error
 }
 
-func newSource(where string, o Options) (Source, error) {
+// NewSource returns the Source at an address that Open takes, which its caller closes.
+func NewSource(where string, o Options) (Source, error) {
+	o = o.withDefaults()
 	s, err := sourceAt(where, o)
 	if err != nil || o.Missing == "" {
 		return s, err
@@ -277,7 +279,7 @@ type Follower struct {
 // with Options.Wait goes on looking.
 func Follow(ctx context.Context, where string, o Options) (*Follower, error) {
 	o = o.withDefaults()
-	s, err := newSource(where, o)
+	s, err := NewSource(where, o)
 	if err != nil {
 		return nil, err
 	}

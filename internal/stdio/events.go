@@ -42,9 +42,6 @@ type batch struct {
 
 // take learns or predicts the events of a request.
 func (l *learner) take(ctx context.Context, q request) (a answer, err error) {
-	if err := l.followed(); err != nil {
-		return a, err
-	}
 	r, learn := &l.room, q.flags&flagLearn != 0
 	if learn && l.online == nil {
 		return a, errors.New("a model that was loaded does not learn: load a checkpoint that a learner saved")
@@ -91,7 +88,7 @@ func (l *learner) batch(op byte, n int, p []byte) (b batch, err error) {
 		if len(p) < 8 || binary.LittleEndian.Uint64(p) >= uint64(len(l.rows)) {
 			return b, errors.New("rows of a shape that is not known")
 		}
-		rows, k := l.rows[binary.LittleEndian.Uint64(p)], len(l.shapes[binary.LittleEndian.Uint64(p)])
+		rows, k := l.rows[binary.LittleEndian.Uint64(p)], l.widths[binary.LittleEndian.Uint64(p)]
 		if r.values, p, err = numbers(p[8:], n*k, r.values); err != nil {
 			return b, err
 		}
@@ -264,9 +261,6 @@ func (l *learner) width(flags byte) int {
 
 // answers returns what the HTTP server would answer to each line of JSON.
 func (l *learner) answers(ctx context.Context, q request) (a answer, err error) {
-	if err := l.followed(); err != nil {
-		return a, err
-	}
 	if len(q.payload) < 8 {
 		return a, errors.New("answers without the number of features to explain")
 	}

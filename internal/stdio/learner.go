@@ -10,6 +10,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"time"
 
 	"blankout/checkpoint"
@@ -19,6 +21,8 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/served"
 	"blankout/internal/served/export"
+	"blankout/internal/served/kafka"
+	"blankout/internal/served/s3"
 	"blankout/online"
 	"blankout/online/watch"
 	"blankout/stream/record"
@@ -27,30 +31,39 @@ import (
 // learner is one that learns, or a model that is predicted with.
 type learner struct {
 	settings []string
-	online   *online.Learner  // nil of a model
-	follower *served.Follower // of a model that is followed
-	model    *served.Model    // of a learner the one of now, nil since it has learned
+	online   *online.Learner // nil of a model
+	source   served.Source   // of a model that was opened
+	model    *served.Model   // of a learner the one of now, nil since it has learned
+	client   json.RawMessage // what a client had kept with it
 
 	record  record.Config
 	schema  *event.Schema
 	json    record.Decoder
 	rows    []*record.Rows // by shape
-	shapes  [][]string
+	widths  []int          // of rows, by shape
 	sparse  *record.SparseRows
 	classes [][]byte // that labels are numbers of
 
 	room room
 }
 
-// blockSettings is the block of a checkpoint that holds the settings of a learner, as opNew takes them.
+// blockSettings is the block of a checkpoint that holds a learner's settings.
 const blockSettings = "settings"
+
+// saved is the JSON of that block.
+type saved struct {
+	Settings []string        `json:"settings"` // as opNew takes them
+	Client   json.RawMessage `json:"client,omitempty"`
+}
 
 // parse reads a configuration from a list of settings.
 func parse(settings []byte) (c *config.Loaded, list []string, err error) {
 	if err := json.Unmarshal(settings, &list); err != nil {
-		return nil, nil, fmt.Errorf("settings: %w", err)
+		return nil, nil, fmt.Errorf("%w: %w", errSettings, err)
 	}
-	c, err = config.Load(config.Source{Flags: list})
+	if c, err = config.Load(config.Source{Flags: list}); err != nil {
+		err = fmt.Errorf("%w: %w", errSettings, err)
+	}
 	return c, list, err
 }
 
@@ -89,16 +102,17 @@ func loadLearner(payload []byte) (*learner, error) {
 	if err != nil {
 		return nil, err
 	}
-	var given, saved []string
+	var given []string
+	var was saved
 	if err := json.Unmarshal(payload[8:end], &given); err != nil {
-		return nil, fmt.Errorf("settings: %w", err)
+		return nil, fmt.Errorf("%w: %w", errSettings, err)
 	}
 	if block, err := file.Block(blockSettings); err == nil {
-		if err := json.Unmarshal(block, &saved); err != nil {
+		if err := json.Unmarshal(block, &was); err != nil {
 			return nil, fmt.Errorf("block %s: %w", blockSettings, err)
 		}
 	}
-	list := append(saved, given...)
+	list := append(was.Settings, given...)
 	all, err := json.Marshal(list)
 	if err != nil {
 		return nil, err
@@ -107,7 +121,7 @@ func loadLearner(payload []byte) (*learner, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &learner{settings: list, record: c.Record}
+	l := &learner{settings: list, record: c.Record, client: was.Client}
 	if l.online, err = online.Restore(c.Learner, file.Blocks); err != nil {
 		return nil, err
 	}
@@ -116,12 +130,19 @@ func loadLearner(payload []byte) (*learner, error) {
 
 // Address says where the model of opOpen is.
 type Address struct {
-	Address string  `json:"address"` // a file, a directory of checkpoints, or a server
-	Token   string  `json:"token"`
-	Follow  float64 `json:"follow"` // seconds between two looks for a newer one; 0 does not look
-	Missing string  `json:"missing_policy"`
-	Wait    bool    `json:"wait"` // where there is none yet
+	Address string `json:"address"` // a file, a directory of checkpoints, a server, or a topic or object of snapshots
+	Token   string `json:"token"`
+	Missing string `json:"missing_policy"`
+	// Settings are those of [kafka] and [s3], beside those of the environment.
+	Settings []string `json:"settings"`
 }
+
+var (
+	// errOpening is of a model that could not be had.
+	errOpening = errors.New("opening a model")
+	// errSettings is of settings that cannot be used.
+	errSettings = errors.New("settings")
+)
 
 func openModel(ctx context.Context, payload []byte) (*learner, error) {
 	var a Address
@@ -130,20 +151,22 @@ func openModel(ctx context.Context, payload []byte) (*learner, error) {
 	}
 	policy, err := model.ParseMissingPolicy(cmp.Or(a.Missing, string(model.MissingAuto)))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: missing_policy %w", errSettings, err)
 	}
-	o := served.Options{Token: a.Token, Missing: policy, Interval: time.Duration(a.Follow * float64(time.Second)), Wait: a.Wait}
-	l := &learner{}
-	if a.Follow > 0 {
-		if l.follower, err = served.Follow(ctx, a.Address, o); err != nil {
-			return nil, err
-		}
-		return l, l.followed()
-	}
-	m, err := served.Open(ctx, a.Address, o)
+	c, err := config.Load(config.Source{Env: os.Environ(), Flags: a.Settings})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errSettings, err)
 	}
+	schemes := map[string]served.Opener{"kafka": kafka.Opener(c.Kafka.ConnectConfig), "s3": s3.Opener(c.S3)}
+	source, err := served.NewSource(a.Address, served.Options{Token: a.Token, Missing: policy, Schemes: schemes})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errOpening, err)
+	}
+	m, err := source.Look(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errOpening, errors.Join(err, source.Close()))
+	}
+	l := &learner{source: source}
 	return l, l.setModel(m)
 }
 
@@ -156,33 +179,12 @@ func readModel(data []byte) (*learner, error) {
 	return l, l.setModel(m)
 }
 
-// followed takes up the newest model of a follower.
-func (l *learner) followed() error {
-	if l.follower == nil {
-		return nil
-	}
-	m, err := l.follower.Model()
-	if err != nil || m == l.model {
-		return err
-	}
-	return l.setModel(m)
-}
-
 func (l *learner) setModel(m *served.Model) error {
 	l.model, l.record = m, m.Record
 	l.record.Unlabeled = true
 	schema := m.Schema.Clone()
 	schema.Names = nil // for people, not for predictions
-	if err := l.decode(schema); err != nil {
-		return err
-	}
-	l.rows = nil
-	for _, names := range l.shapes {
-		if err := l.addRows(names); err != nil {
-			return err
-		}
-	}
-	return nil
+	return l.decode(schema)
 }
 
 // now returns the model of now.
@@ -194,20 +196,10 @@ func (l *learner) now() *served.Model {
 }
 
 func (l *learner) close() error {
-	if l.follower != nil {
-		l.follower.Close()
+	if l.source != nil {
+		return l.source.Close()
 	}
 	return nil
-}
-
-func (l *learner) addRows(names []string) error {
-	c := l.record
-	c.Format = "json"
-	rows, err := record.NewRows(c, l.schema, names)
-	if err == nil {
-		l.rows = append(l.rows, rows)
-	}
-	return err
 }
 
 func (l *learner) addShape(payload []byte) (a answer, err error) {
@@ -215,11 +207,14 @@ func (l *learner) addShape(payload []byte) (a answer, err error) {
 	if err := json.Unmarshal(payload, &names); err != nil {
 		return a, fmt.Errorf("names of columns: %w", err)
 	}
-	if err := l.addRows(names); err != nil {
+	c := l.record
+	c.Format = "json"
+	rows, err := record.NewRows(c, l.schema, names)
+	if err != nil {
 		return a, err
 	}
-	l.shapes = append(l.shapes, names)
-	return jsonAnswer(len(l.shapes) - 1)
+	l.rows, l.widths = append(l.rows, rows), append(l.widths, len(names))
+	return jsonAnswer(len(l.rows) - 1)
 }
 
 func (l *learner) addClasses(payload []byte) (a answer, err error) {
@@ -229,9 +224,6 @@ func (l *learner) addClasses(payload []byte) (a answer, err error) {
 	}
 	for _, label := range labels {
 		l.classes = append(l.classes, []byte(label))
-	}
-	if err := l.followed(); err != nil {
-		return a, err
 	}
 	return jsonAnswer(append([]string{}, l.schema.Classes...))
 }
@@ -249,19 +241,18 @@ type Inspection struct {
 	Version    uint64   `json:"version,omitempty"` // of a snapshot
 	Published  string   `json:"published,omitempty"`
 	Settings   []string `json:"settings,omitempty"`
+	// Client is what the client gave when the learner was saved.
+	Client json.RawMessage `json:"client,omitempty"`
 	// Of a learner.
 	Measures *online.Summary `json:"measures,omitempty"`
 	Warnings []watch.Warning `json:"warnings,omitempty"`
 }
 
 func (l *learner) inspect() (answer, error) {
-	if err := l.followed(); err != nil {
-		return answer{}, err
-	}
 	m := l.now()
 	i := Inspection{
 		Events: m.Events, Regression: loss.IsRegression(m.Loss), Classes: append([]string{}, l.schema.Classes...), Kind: m.Kind(),
-		Loss: m.Loss, Noise: m.Noise, Version: m.Version, Settings: l.settings, Fields: []string{},
+		Loss: m.Loss, Noise: m.Noise, Version: m.Version, Settings: l.settings, Client: l.client, Fields: []string{},
 	}
 	seen := map[string]bool{"": true}
 	for _, f := range l.schema.Fields {
@@ -284,17 +275,23 @@ func (l *learner) inspect() (answer, error) {
 	return jsonAnswer(i)
 }
 
-// save returns a checkpoint: what run writes, and the settings.
-func (l *learner) save() (a answer, err error) {
+// save returns a checkpoint: what run writes, the settings, and what a client wants to find again, JSON.
+func (l *learner) save(client []byte) (a answer, err error) {
 	if l.online == nil {
 		return a, errors.New("a model that was loaded does not learn, and has no state to save: export it")
+	}
+	if l.client = nil; len(client) > 0 {
+		if !json.Valid(client) {
+			return a, errors.New("what a client saves with a learner is not JSON")
+		}
+		l.client = slices.Clone(client)
 	}
 	state, err := l.online.Snapshot().EachBlock()
 	if err != nil {
 		return a, err
 	}
 	var blocks []event.Block
-	for name, of := range map[string]any{blockSettings: l.settings, "offsets": event.Offsets{}, "fingerprint": l.record.Settings()} {
+	for name, of := range map[string]any{blockSettings: saved{l.settings, l.client}, "offsets": event.Offsets{}, "fingerprint": l.record.Settings()} {
 		data, err := json.Marshal(of)
 		if err != nil {
 			return a, err
@@ -324,9 +321,6 @@ func (l *learner) export(payload []byte) (a answer, err error) {
 	}
 	policy, err := model.ParseMissingPolicy(cmp.Or(as.Missing, string(model.MissingAuto)))
 	if err != nil {
-		return a, err
-	}
-	if err := l.followed(); err != nil {
 		return a, err
 	}
 	var b bytes.Buffer

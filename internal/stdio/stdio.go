@@ -3,8 +3,8 @@
 //
 // A request is a head of 16 bytes and a payload. The head is an operation and flags, a byte each, the number of a
 // learner (uint16), how many events the payload holds (uint32) and its size in bytes (uint64). An answer is a status
-// (uint32: 0, 1 for an event that is refused, 2 for any other error), how many numbers it holds for each event (uint32), a size (uint64) and
-// that payload: numbers, JSON, the bytes of a file, or the text of an error. Numbers are little-endian; those of
+// (uint32: 0, 1 for an event that is refused, 2 for any other error), how many numbers it holds for each event (uint32), a
+// size (uint64) and that payload: numbers, JSON, the bytes of a file, or the error as JSON. Numbers are little-endian; those of
 // payloads are float64 but where it is said.
 package stdio
 
@@ -16,9 +16,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 
+	"blankout/checkpoint"
 	"blankout/internal/event"
+	"blankout/internal/served/export"
+	"blankout/online"
 )
 
 // Protocol counts the changes of the frames: a client asks for it first, with opHello.
@@ -30,12 +34,13 @@ const (
 	opNew     = 'n' // JSON: list of settings "section.key=value"
 	opLoad    = 'l' // a list of settings as of opNew, its size in bytes before it (uint64), and a checkpoint: a learner goes on
 	opOpen    = 'o' // JSON, see Address: a model is to be predicted with
+	opLook    = 'u' // JSON: the number that a newer model at the address of this one is to get; answer: JSON, whether there is one
 	opModel   = 'b' // the bytes of a model, checkpoint or snapshot, to be predicted with
 	opClose   = 'x' // the learner is let go
 	opShape   = 's' // JSON: names of the columns of rows; answer: JSON, the number of this shape
 	opClasses = 'c' // JSON: labels, appended to those that labels of events are numbers of; answer: JSON, the classes so far
 	opInspect = 'i' // answer: JSON, see Inspection
-	opSave    = 'w' // answer: the bytes of a checkpoint
+	opSave    = 'w' // JSON that opInspect answers of what is loaded, or nothing; answer: the bytes of a checkpoint
 	opExport  = 'e' // JSON {"format": "model" | "onnx" | "json" | "text", "missing_policy": …}; answer: that file
 	opAnswers = 'a' // the number of features to explain (uint64), then lines of JSON; answer: lines of JSON, served.Prediction
 
@@ -134,14 +139,45 @@ type rowError struct {
 
 func (e *rowError) Error() string { return fmt.Sprintf("event %d: %s: %s", e.Row, e.Reason, e.Detail) }
 
+// failure is an error that is not about one event.
+type failure struct {
+	Kind string `json:"kind"` // see kindOf
+	Text string `json:"text"`
+}
+
+// kindOf says what kind of error err is, "" for none that a client treats on its own.
+func kindOf(err error) string {
+	var key *event.KeyError
+	var mismatch *online.MismatchError
+	var unsupported *export.RefusedError
+	switch {
+	case errors.Is(err, checkpoint.ErrDamaged):
+		return "damaged"
+	case errors.Is(err, checkpoint.ErrForeign):
+		return "foreign"
+	case errors.Is(err, checkpoint.ErrNewer):
+		return "newer"
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, checkpoint.ErrNone):
+		return "missing"
+	case errors.Is(err, errSettings), errors.As(err, &key), errors.As(err, &mismatch):
+		return "settings"
+	case errors.As(err, &unsupported), errors.Is(err, errors.ErrUnsupported):
+		return "unsupported"
+	case errors.Is(err, errOpening):
+		return "unreachable"
+	}
+	return ""
+}
+
 func write(out *bufio.Writer, a answer, failed error) error {
 	status := uint32(0)
 	if failed != nil {
 		var refused *rowError
-		if status, a = 2, (answer{payload: []byte(failed.Error())}); errors.As(failed, &refused) {
-			status = 1
-			a.payload, _ = json.Marshal(refused)
+		var said any = failure{kindOf(failed), failed.Error()}
+		if status = 2; errors.As(failed, &refused) {
+			status, said = 1, refused
 		}
+		a, _ = jsonAnswer(said) // strings and a number
 	}
 	var head [16]byte
 	binary.LittleEndian.PutUint32(head[:], status)
@@ -177,6 +213,8 @@ func (s *Server) do(ctx context.Context, q request) (a answer, err error) {
 	case opClose:
 		delete(s.learners, q.learner)
 		return a, l.close()
+	case opLook:
+		return s.look(ctx, l, q.payload)
 	case opShape:
 		return l.addShape(q.payload)
 	case opClasses:
@@ -184,7 +222,7 @@ func (s *Server) do(ctx context.Context, q request) (a answer, err error) {
 	case opInspect:
 		return l.inspect()
 	case opSave:
-		return l.save()
+		return l.save(q.payload)
 	case opExport:
 		return l.export(q.payload)
 	case opAnswers:
@@ -205,6 +243,31 @@ func (s *Server) add(number uint16, make func() (*learner, error)) error {
 		s.learners[number] = l
 	}
 	return err
+}
+
+// look asks the source of a model for a newer one, which gets a number of its own.
+func (s *Server) look(ctx context.Context, l *learner, payload []byte) (a answer, err error) {
+	var number uint16
+	if err := json.Unmarshal(payload, &number); err != nil {
+		return a, fmt.Errorf("the number of a newer model: %w", err)
+	}
+	if l.source == nil {
+		return a, errors.New("the model has no address where a newer one could be")
+	}
+	m, err := l.source.Look(ctx)
+	if err != nil {
+		return a, fmt.Errorf("%w: %w", errOpening, err)
+	}
+	if m != nil {
+		err = s.add(number, func() (*learner, error) {
+			newer := &learner{}
+			return newer, newer.setModel(m)
+		})
+	}
+	if err != nil {
+		return a, err
+	}
+	return jsonAnswer(m != nil)
 }
 
 func (s *Server) closeAll() {

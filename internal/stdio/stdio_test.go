@@ -325,7 +325,7 @@ func TestErrors(t *testing.T) {
 		{opOpen, 0, 1, 0, []any{Address{Address: "/no/such/file"}}, 2, "no such file"},
 		{opModel, 0, 1, 0, []any{"nonsense"}, 2, ""},
 		{opLoad, 0, 1, 0, []any{uint64(99), "x"}, 2, "shorter"},
-		{opExport, 0, 0, 0, []any{map[string]string{"format": "gif"}}, 2, `"gif"`},
+		{opExport, 0, 0, 0, []any{map[string]string{"format": "gif"}}, 2, "gif"},
 		{'?', 0, 0, 0, nil, 2, "unknown operation"},
 	} {
 		status, _, text := c.ask(q.op, q.flags, q.learner, q.events, q.parts...)
