@@ -136,7 +136,6 @@ func (l *learner) one(ctx context.Context, flags byte, i int, b batch, width *in
 	} else if flags&flagLearn != 0 && flags&flagLabels == 0 {
 		head.Unlabeled = false // events of JSON hold their labels themselves
 	}
-	e.MissingColumns = nil
 	if err := b.decode(ctx, i, head, e); err != nil {
 		return err
 	}
@@ -179,7 +178,10 @@ func (l *learner) ofModel(flags byte, i int, came *event.Example, width *int) er
 	r.scores = slices.Grow(r.scores[:0], m.Outputs)[:m.Outputs]
 	scores := m.Score(e, r.scores)
 	if !l.regression() {
-		if flags&flagScores == 0 {
+		switch {
+		case flags&flagChoice != 0:
+			scores = append(r.chances[:0], float64(m.Head.Predict(scores)))
+		case flags&flagScores == 0:
 			r.chances = m.Probabilities(scores, slices.Grow(r.chances[:0], max(2, m.Outputs, len(m.Schema.Classes)))[:max(2, m.Outputs, len(m.Schema.Classes))])
 			scores = r.chances[:max(2, min(len(r.chances), len(m.Schema.Classes)))]
 		}
@@ -203,6 +205,8 @@ func (l *learner) ofModel(flags byte, i int, came *event.Example, width *int) er
 func (l *learner) append(flags byte, scores []float64, d model.Decision, number [3]float64, width *int) {
 	r := &l.room
 	switch {
+	case flags&flagChoice != 0 && !l.regression():
+		scores = append(r.chances[:0], float64(d.Predict(scores)))
 	case flags&flagScores != 0:
 	case l.regression():
 		scores = number[:]
@@ -250,6 +254,8 @@ func (l *learner) label(x float64) ([]byte, error) {
 // width returns how many numbers an event would be answered with.
 func (l *learner) width(flags byte) int {
 	switch k := len(l.schema.Classes); {
+	case flags&flagChoice != 0 && !l.regression():
+		return 1
 	case l.regression() && flags&flagScores == 0:
 		return 3
 	case l.regression() || flags&flagScores != 0 && k <= 2:

@@ -56,19 +56,19 @@ type saved struct {
 	Client   json.RawMessage `json:"client,omitempty"`
 }
 
-// parse reads a configuration from a list of settings.
-func parse(settings []byte) (c *config.Loaded, list []string, err error) {
+// parse reads a configuration from a list of settings, over base or else the defaults.
+func parse(base *config.Config, settings []byte) (c *config.Loaded, list []string, err error) {
 	if err := json.Unmarshal(settings, &list); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errSettings, err)
 	}
-	if c, err = config.Load(config.Source{Flags: list}); err != nil {
+	if c, err = config.Load(config.Source{Base: base, Flags: list}); err != nil {
 		err = fmt.Errorf("%w: %w", errSettings, err)
 	}
 	return c, list, err
 }
 
 func newLearner(settings []byte) (*learner, error) {
-	c, list, err := parse(settings)
+	c, list, err := parse(nil, settings)
 	if err != nil {
 		return nil, err
 	}
@@ -104,6 +104,7 @@ func loadLearner(payload []byte) (*learner, error) {
 	}
 	var given []string
 	var was saved
+	var base *config.Config
 	if err := json.Unmarshal(payload[8:end], &given); err != nil {
 		return nil, fmt.Errorf("%w: %w", errSettings, err)
 	}
@@ -111,13 +112,21 @@ func loadLearner(payload []byte) (*learner, error) {
 		if err := json.Unmarshal(block, &was); err != nil {
 			return nil, fmt.Errorf("block %s: %w", blockSettings, err)
 		}
+	} else { // a checkpoint of run, which tells how records are read
+		m, err := served.FromFile(file, nil)
+		if err != nil {
+			return nil, err
+		}
+		c := config.Default()
+		c.Record = m.Record
+		base = &c
 	}
 	list := append(was.Settings, given...)
 	all, err := json.Marshal(list)
 	if err != nil {
 		return nil, err
 	}
-	c, list, err := parse(all)
+	c, list, err := parse(base, all)
 	if err != nil {
 		return nil, err
 	}
@@ -165,6 +174,9 @@ func openModel(ctx context.Context, payload []byte) (*learner, error) {
 	m, err := source.Look(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errOpening, errors.Join(err, source.Close()))
+	}
+	if policy == model.MissingImpute && m.Head.Covariance == nil {
+		return nil, fmt.Errorf("%w: missing_policy impute: the model has no covariance of numeric columns to impute from", errSettings)
 	}
 	l := &learner{source: source}
 	return l, l.setModel(m)
@@ -240,6 +252,7 @@ type Inspection struct {
 	Noise      string   `json:"noise"`
 	Version    uint64   `json:"version,omitempty"` // of a snapshot
 	Published  string   `json:"published,omitempty"`
+	ZeroBased  bool     `json:"zero_based,omitempty"` // columns by number count from 0 in lines of svmlight
 	Settings   []string `json:"settings,omitempty"`
 	// Client is what the client gave when the learner was saved.
 	Client json.RawMessage `json:"client,omitempty"`
@@ -252,7 +265,7 @@ func (l *learner) inspect() (answer, error) {
 	m := l.now()
 	i := Inspection{
 		Events: m.Events, Regression: loss.IsRegression(m.Loss), Classes: append([]string{}, l.schema.Classes...), Kind: m.Kind(),
-		Loss: m.Loss, Noise: m.Noise, Version: m.Version, Settings: l.settings, Client: l.client, Fields: []string{},
+		Loss: m.Loss, Noise: m.Noise, Version: m.Version, ZeroBased: l.schema.ZeroBased, Settings: l.settings, Client: l.client, Fields: []string{},
 	}
 	seen := map[string]bool{"": true}
 	for _, f := range l.schema.Fields {
@@ -291,12 +304,15 @@ func (l *learner) save(client []byte) (a answer, err error) {
 		return a, err
 	}
 	var blocks []event.Block
-	for name, of := range map[string]any{blockSettings: saved{l.settings, l.client}, "offsets": event.Offsets{}, "fingerprint": l.record.Settings()} {
-		data, err := json.Marshal(of)
+	for _, of := range []struct {
+		name string
+		data any
+	}{{blockSettings, saved{l.settings, l.client}}, {"offsets", event.Offsets{}}, {"fingerprint", l.record.Settings()}} {
+		data, err := json.Marshal(of.data)
 		if err != nil {
 			return a, err
 		}
-		blocks = append(blocks, event.Block{Name: name, Data: data})
+		blocks = append(blocks, event.Block{Name: of.name, Data: data})
 	}
 	var b bytes.Buffer
 	err = checkpoint.Write(&b, checkpoint.Linear, func(yield func(event.Block) bool) {

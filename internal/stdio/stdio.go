@@ -57,6 +57,7 @@ const (
 	flagWeights             // then comes a weight for each event
 	flagScores              // answer scores in place of probabilities, or of value, low and high
 	flagUnseen              // answer events of which the model has seen no feature
+	flagChoice              // answer the number of the class that is decided for, in the order of opClasses
 )
 
 // maxPayload bounds a request.

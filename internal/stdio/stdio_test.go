@@ -178,6 +178,11 @@ func TestFormsAreOne(t *testing.T) {
 	half := n / 2
 	c.must(opRows, learn|flagLabels, 4, half, s.labels[:half], uint64(0), slices.Concat(s.rows[:half]...))
 	saved := c.must(opSave, 0, 4, 0)
+	for range 8 {
+		if again := c.must(opSave, 0, 4, 0); !bytes.Equal(again, saved) {
+			t.Fatal("saved twice it is not the same")
+		}
+	}
 	c.must(opClose, 0, 4, 0)
 	c.must(opLoad, 0, 4, 0, uint64(2), "[]", saved)
 	c.must(opShape, 0, 4, 0, s.names)
@@ -223,6 +228,13 @@ func TestPredict(t *testing.T) {
 			t.Fatalf("status %d, %d numbers: %s", status, width, got)
 		}
 		near(t, got, live)
+		near(t, c.must(opRows, flagChoice, l, n, uint64(0), s.flat()), c.must(opRows, flagChoice, 7, n, uint64(0), s.flat()))
+	}
+	for i, choice := 0, c.must(opRows, flagChoice, 7, n, uint64(0), s.flat()); i < n; i++ {
+		a, b := math.Float64frombits(binary.LittleEndian.Uint64(live[16*i:])), math.Float64frombits(binary.LittleEndian.Uint64(live[16*i+8:]))
+		if got := math.Float64frombits(binary.LittleEndian.Uint64(choice[8*i:])); got == 1 != (b > a) {
+			t.Fatalf("event %d: class %v of the probabilities %v and %v", i, got, a, b)
+		}
 	}
 	var classes []string
 	if err := json.Unmarshal(c.must(opClasses, 0, 7, 0, []string{}), &classes); err != nil {

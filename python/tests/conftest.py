@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Sequence
 
-import blankout.model
+import blankout
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,7 +45,7 @@ class Program:
 @pytest.fixture(autouse=True)
 def answered(monkeypatch):
     """Have models answer events of which they know nothing, as Program.answers does."""
-    monkeypatch.setattr(blankout.model.Model, "unseen", "answer")
+    monkeypatch.setattr(blankout.Model, "unseen", "answer")
 
 
 @pytest.fixture(scope="session")
@@ -59,5 +59,6 @@ def binary(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def program(binary, tmp_path) -> Program:
+def program(binary, tmp_path, monkeypatch) -> Program:
+    monkeypatch.setenv("BLANKOUT", str(binary))
     return Program(binary, tmp_path)

@@ -12,7 +12,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from blankout.estimators import DropoutClassifier, DropoutRegressor, FitError
+import blankout
+from blankout.estimators import DropoutClassifier, DropoutRegressor, FitError, OnlineClassifier, OnlineRegressor
 
 
 @pytest.fixture(autouse=True)
@@ -25,9 +26,33 @@ WHY = "standardizing counts an event once, whatever its weight; with standardize
 NOT_APPLIED = {f"check_sample_weight_equivalence_on_{kind}_data": WHY for kind in ("dense", "sparse")}
 
 
-@parametrize_with_checks([DropoutClassifier(), DropoutRegressor()], expected_failed_checks=lambda _: NOT_APPLIED)
+@parametrize_with_checks([DropoutClassifier(), DropoutRegressor(), OnlineClassifier(), OnlineRegressor()], expected_failed_checks=lambda _: NOT_APPLIED)
 def test_sklearn_conventions(estimator, check):
     check(estimator)
+
+
+def test_online():
+    """In passes or piece by piece it is the same, and frames, sparse matrices and searches are taken."""
+    x, y = load_breast_cancer(return_X_y=True)
+    names = np.array(["bad", "good"])[y]
+    once = OnlineClassifier().fit(x, names)
+    pieces = OnlineClassifier()
+    for part in np.array_split(np.arange(len(x)), 5):
+        pieces.partial_fit(x[part], names[part], classes=["good", "bad"])
+    np.testing.assert_array_equal(pieces.predict_proba(x), once.predict_proba(x))
+    assert once.score(x, names) > 0.95 and once.classes_.tolist() == ["bad", "good"] and pieces.n_iter_ == 5
+    frame = pd.DataFrame(x).rename(columns=lambda j: f"feature {j}")
+    named = OnlineClassifier(passes=2).fit(frame, names)
+    assert named.learner_.metrics()["progressive_error"] is not None and set(named.learner_.feature_names_in_) >= {"feature 0", "feature 29"}
+    with pytest.raises(ValueError, match="feature names should match"):
+        named.predict(frame.rename(columns={"feature 0": "x"}))
+    sparse = scipy.sparse.csr_matrix(np.where(np.abs(x - x.mean(axis=0)) < x.std(axis=0) / 3, 0, x))
+    fitted = OnlineClassifier().fit(sparse, names)
+    np.testing.assert_array_equal(fitted.predict(sparse.toarray()), fitted.predict(sparse))
+    search = GridSearchCV(OnlineClassifier(), {"noise": ["none", "dropout:0.3"], "settings": [None, {"learning_rate": 0.1}]}, cv=3, n_jobs=2).fit(x, names)
+    assert search.best_score_ > 0.9
+    x, y = load_diabetes(return_X_y=True)
+    assert cross_val_score(OnlineRegressor(passes=5), x, y, cv=3).mean() > 0.3
 
 
 @pytest.mark.parametrize("check", NOT_APPLIED)
@@ -108,5 +133,6 @@ def test_what_goes_wrong(monkeypatch):
         DropoutClassifier(program="/no/such/program").fit(x, y)
     monkeypatch.delenv("BLANKOUT")
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(FitError, match="not on PATH"):
+    monkeypatch.setattr("sysconfig.get_path", lambda *_, **__: "/nowhere")
+    with pytest.raises(blankout.ProgramError, match="nor on PATH"):
         DropoutClassifier().fit(x, y)

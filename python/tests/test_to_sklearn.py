@@ -11,7 +11,7 @@ import pytest
 
 import blankout
 from streams import events
-from test_scores import rows, svmlight
+from test_model import rows, svmlight
 
 
 @pytest.mark.parametrize("classes", [2, 4])

@@ -4,7 +4,6 @@ package record
 
 import (
 	"math"
-	"slices"
 	"strconv"
 
 	"blankout/internal/event"
@@ -95,11 +94,10 @@ func NewSparseRows(c Config, s *event.Schema) (*SparseRows, error) {
 	return &SparseRows{newCore(c, s)}, nil
 }
 
-// Decode fills e from a row that has values in columns, which count from 0, with the Label of r. NaN declares the column
-// as missing.
+// Decode fills e from a row that has values in columns, which count from 0, with the Label of r. Where columns go missing
+// NaN is left out; else it is refused.
 func (d *SparseRows) Decode(r Record, columns []int64, values []float64, e *event.Example) {
 	d.reset(&r, e)
-	e.MissingColumns = e.MissingColumns[:0]
 	for i, column := range columns {
 		x := values[i]
 		if column < 0 || d.s.NumericIndices && uint64(column) > d.mask {
@@ -107,9 +105,11 @@ func (d *SparseRows) Decode(r Record, columns []int64, values []float64, e *even
 			return
 		}
 		switch {
-		case math.IsNaN(x) && d.s.NumericIndices:
-			e.MissingColumns = append(e.MissingColumns, uint32(column))
-		case math.IsNaN(x) || math.IsInf(x, 0):
+		case math.IsNaN(x) && d.s.ColumnsGoMissing(): // what is left out is missing
+		case math.IsNaN(x):
+			d.refuse(&r, e, event.ReasonNotFinite, "column %d is NaN, and nothing says that columns go missing (record.absent = \"missing\")", column)
+			return
+		case math.IsInf(x, 0):
 			d.refuse(&r, e, event.ReasonNotFinite, "column %d is %g", column, x)
 			return
 		case x > maxMagnitude || x < -maxMagnitude:
@@ -126,8 +126,5 @@ func (d *SparseRows) Decode(r Record, columns []int64, values []float64, e *even
 		}
 	}
 	d.complete(&r, e)
-	slices.Sort(e.MissingColumns)
-	if e.Field = nil; e.Refused != nil {
-		e.MissingColumns = nil
-	}
+	e.Field = nil
 }

@@ -114,7 +114,6 @@ func TestSparseRowsAreSvmlight(t *testing.T) {
 			if err := lines.Decode(context.Background(), Record{Value: []byte(text)}, &b); err != nil {
 				t.Fatal(err)
 			}
-			a.MissingColumns = nil
 			if len(columns) == 0 {
 				a.Features, b.Features = event.Vec{}, event.Vec{}
 			}
@@ -150,7 +149,14 @@ func TestRowsRefuse(t *testing.T) {
 			t.Errorf("column %d: %v", column, e.Refused)
 		}
 	}
-	if sparse.Decode(Record{}, []int64{3, 1}, []float64{math.NaN(), 2}, &e); e.Refused != nil || len(e.MissingColumns) != 1 || e.MissingColumns[0] != 3 || e.Features.Len() != 1 {
+	if sparse.Decode(Record{}, []int64{3, 1}, []float64{math.NaN(), 2}, &e); e.Refused == nil || e.Refused.Reason != event.ReasonNotFinite {
+		t.Errorf("NaN in a column: %+v", e)
+	}
+	c.Absent = event.AbsentMissing
+	if sparse, err = NewSparseRows(c, c.Schema()); err != nil {
+		t.Fatal(err)
+	}
+	if sparse.Decode(Record{}, []int64{3, 1}, []float64{math.NaN(), 2}, &e); e.Refused != nil || e.Features.Len() != 1 {
 		t.Errorf("a missing column: %+v", e)
 	}
 }

@@ -1,5 +1,5 @@
 // Package onnx writes models as ONNX graphs, for runtimes that know nothing of blankout. The
-// Python package writes the same graphs (python/src/blankout/to_onnx.py); its tests run both.
+// tests of the Python package run them in onnxruntime.
 package onnx
 
 import (

@@ -1,5 +1,15 @@
 """The errors that this package raises, each with a sentence that says what to do."""
 
+from __future__ import annotations
+
+
+class ProgramError(RuntimeError):
+    """The program blankout is not found, ended, or failed; the message is what it said."""
+
+
+class SettingsError(ValueError):
+    """A setting is not known, or has a value that it cannot have."""
+
 
 class FileError(ValueError):
     """A file cannot be used as a model. Its subclasses say why."""
@@ -14,22 +24,31 @@ class ForeignError(FileError):
 
 
 class NewerError(FileError):
-    """The file was written by a newer program: it says something that this package
-    does not know, and scoring without it could be wrong."""
+    """The file was written by a newer program."""
 
 
 class RefusedEvent(ValueError):
-    """An event cannot be used, as the program would refuse it.
+    """An event cannot be used. Those before it have been learned, it and those after it have not.
 
     Attributes:
         reason: the reason's name, as in docs/formats.md ("not-finite", "too-many" …).
         row: the number of the event in what was given, from 0.
+        detail: what is wrong.
     """
 
     def __init__(self, reason: str, detail: str, row: int = 0):
-        super().__init__(f"event {row}: {reason}: {detail}")
+        super().__init__(reason, detail, row)
         self.reason, self.detail, self.row = reason, detail, row
+
+    def __str__(self) -> str:
+        return f"event {self.row}: {self.reason}: {self.detail}"
 
 
 class UnsupportedError(ValueError):
-    """Another form of model (scikit-learn's, ONNX) cannot say what this model says."""
+    """A value that no event can have, or a form (scikit-learn's, ONNX) that cannot say what a model says."""
+
+
+KINDS: dict[str, type[Exception]] = {
+    "settings": SettingsError, "damaged": DamagedError, "foreign": ForeignError, "newer": NewerError,
+    "missing": FileNotFoundError, "unreachable": OSError, "unsupported": UnsupportedError,
+}

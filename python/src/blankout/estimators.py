@@ -1,4 +1,4 @@
-"""Classifiers and regressors with scikit-learn's conventions that the program fits.
+"""Classifiers and regressors with scikit-learn's conventions: fitted exactly, or learned online.
 
 Dense data, arrays and frames, become events with a named field for each column, so that a
 value may be missing, in fitting and in predicting: None and NaN are null, and the model's
@@ -8,22 +8,19 @@ rule for missing features answers. Sparse matrices become columns by number.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, _check_n_features, _check_sample_weight, check_is_fitted, validate_data
 
-from . import inputs
-from .errors import UnsupportedError
-from .model import Model
-from .places import load
+from . import _events, _program
+from .learner import Learner
+from .model import Model, load
 
 LABEL, WEIGHT = "(label)", "(weight)"  # fields of the events that are no features
 
@@ -42,7 +39,7 @@ class _Dropout(BaseEstimator):
         self.noise, self.c, self.loss, self.standardize, self.solver = noise, c, loss, standardize, solver
         self.tol, self.seed, self.categorical, self.options, self.program = tol, seed, categorical, options, program
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
@@ -50,23 +47,12 @@ class _Dropout(BaseEstimator):
         return tags
 
     def _data(self, X: Any, reset: bool) -> Any:
-        """Check X and return it as a frame, an array or a sparse matrix."""
-        if inputs.is_frame(X) and not _all_numbers(X):
-            _check_feature_names(self, X, reset=reset)
-            _check_n_features(self, X, reset=reset)
-            return X
-        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64, ensure_all_finite="allow-nan")
-        dense = X.data if inputs.is_sparse(X) else X
-        if np.isinf(dense).any():
-            raise ValueError("Input X contains infinity")
-        if inputs.is_sparse(X) and np.isnan(dense).any():
-            raise ValueError("Input X contains NaN in a sparse matrix, of which no value can be missing: give an array")
-        return X
+        return _data(self, X, reset)
 
-    def _events(self, X: Any) -> list[dict[str, Any]]:
+    def _dicts(self, X: Any) -> list[dict[str, Any]]:
         """Return the rows of dense data as events."""
-        if inputs.is_frame(X):
-            return list(inputs.frame_events(X, tuple(self.categorical)))
+        if _events.is_frame(X):
+            return list(_events.frame_events(X, tuple(self.categorical)))
         names = self._names()
         return [{n: None if v != v else v for n, v in zip(names, row)} for row in X.tolist()]
 
@@ -77,7 +63,7 @@ class _Dropout(BaseEstimator):
     def _fit(self, X: Any, labels: list[Any], weight: np.ndarray | None) -> None:
         """Have the program fit a model, model_, to labels, a JSON value for each row."""
         args = [
-            _program(self.program), "train", "-q", "--noise", self.noise, "-c", repr(float(self.c)), "--loss", self.loss,
+            _program.find(self.program), "train", "-q", "--noise", self.noise, "-c", repr(float(self.c)), "--loss", self.loss,
             "--standardize", self.standardize, "--seed", str(self.seed),
         ]
         if self.solver == "online":
@@ -88,7 +74,7 @@ class _Dropout(BaseEstimator):
                 args += ["--solver", self.solver]
         with tempfile.TemporaryDirectory(prefix="blankout-") as home:
             data, model = Path(home) / "train.jsonl", Path(home) / "model"
-            if inputs.is_sparse(X):
+            if _events.is_sparse(X):
                 data = data.with_suffix(".vw" if weight is not None else ".svm")
                 _write_sparse(data, X, labels, weight)
             else:
@@ -98,7 +84,7 @@ class _Dropout(BaseEstimator):
                 if self.categorical:
                     args += ["--set", "record.categorical=" + ",".join(self.categorical)]
                 with open(data, "w") as f:
-                    for i, event in enumerate(self._events(X)):
+                    for i, event in enumerate(self._dicts(X)):
                         event[LABEL] = labels[i]
                         if weight is not None:
                             event[WEIGHT] = float(weight[i])
@@ -114,24 +100,14 @@ class _Dropout(BaseEstimator):
         check_is_fitted(self, "model_")
         X = self._data(X, reset=False)
         if self.model_.fields:  # it was fitted to dense data
-            X = self._events(X.toarray() if inputs.is_sparse(X) else X)
-        return getattr(self.model_, method)(X)
+            X = self._dicts(X.toarray() if _events.is_sparse(X) else X)
+        out: np.ndarray = getattr(self.model_, method)(X)
+        return out
 
 
 def _line(event: dict[str, Any]) -> str:
     """Return an event as a line of JSON."""
-    try:
-        return json.dumps(event) + "\n"
-    except TypeError:
-        for name, value in event.items():
-            try:
-                json.dumps(value)
-            except TypeError:
-                raise UnsupportedError(
-                    f"column {name!r} holds a {type(value).__name__}: give numbers, strings or booleans, "
-                    "a time as its hour, its weekday or its seconds"
-                ) from None
-        raise
+    return _events.line(event).decode() + "\n"
 
 
 class DropoutClassifier(ClassifierMixin, _Dropout):
@@ -222,13 +198,160 @@ class DropoutRegressor(RegressorMixin, _Dropout):
         return self._ask("predict", X)
 
 
-def _checked(self: _Dropout, X: Any, y: Any, sample_weight: Any, numbers: bool = False):
+class _Online(BaseEstimator):
+    """What both online estimators share."""
+
+    n_iter_: int
+
+    def __init__(self, loss: str, noise: str, passes: int, standardize: str, categorical: Sequence[str], settings: Mapping[str, Any] | None):
+        self.loss, self.noise, self.passes, self.standardize = loss, noise, passes, standardize
+        self.categorical, self.settings = categorical, settings
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = False
+        return tags
+
+    def _new(self, classes: Any = None) -> Learner:
+        record: dict[str, Any] = {"categorical": list(self.categorical)} if len(self.categorical) > 0 else {}
+        if classes is not None:
+            record["max_classes"] = max(100, len(classes))
+        own = {"loss": self.loss, "noise": self.noise, "standardize": self.standardize, **(self.settings or {})}
+        return Learner(classes=classes, record=record, **own)
+
+    def _data(self, X: Any, reset: bool) -> Any:
+        return _data(self, X, reset)
+
+    def _take(self, X: Any, y: Any, sample_weight: Any, classes: Any, fresh: bool) -> None:
+        if fresh:
+            self.learner_ = self._new(classes)
+            self.learner_._sparse = _events.is_sparse(X)
+            if hasattr(self, "feature_names_in_"):
+                self.learner_._columns = [str(n) for n in self.feature_names_in_]
+        self.learner_.partial_fit(X, y, sample_weight=sample_weight)
+        self.n_iter_ = 1 if fresh else self.n_iter_ + 1
+
+    def _ask(self, method: str, X: Any) -> np.ndarray:
+        check_is_fitted(self, "learner_")
+        out: np.ndarray = getattr(self.learner_, method)(self._data(X, reset=False))
+        return out
+
+
+class OnlineClassifier(ClassifierMixin, _Online):
+    """A linear classifier that learns event by event; see blankout.Learner.
+
+    Args:
+        loss: "logistic", "hinge", "quadratic" …
+        noise: what is expected of features: "auto" learns several levels beside each other and weighs them by what they have
+            predicted.
+        passes: how often fit goes over the data.
+        standardize: "auto", "all", "scale" or "none".
+        categorical: columns whose numbers are names.
+        settings: further keys of the section learner of the configuration: {"half_life": 10_000} …
+
+    Attributes:
+        classes_: the labels, ascending, shape (K,).
+        learner_: the blankout.Learner.
+        n_iter_: how many passes were made, or calls of partial_fit.
+    """
+
+    def __init__(
+        self, loss: str = "logistic", noise: str = "auto", passes: int = 1, standardize: str = "auto", categorical: Sequence[str] = (),
+        settings: Mapping[str, Any] | None = None,
+    ):
+        super().__init__(loss, noise, passes, standardize, categorical, settings)
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "OnlineClassifier":
+        """Forget everything and learn X, shape (n, columns), and labels y, shape (n,)."""
+        X, y, weight = _checked(self, X, y, sample_weight)
+        check_classification_targets(y)
+        self.classes_ = np.unique(y)
+        used = len(np.unique(y if weight is None else y[weight > 0]))
+        if used < 2:
+            raise ValueError(f"Classifier can't train when only one class is present: y has {used} class")
+        for i in range(self.passes):
+            self._take(X, y, weight, self.classes_, i == 0)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> "OnlineClassifier":
+        """Learn more events.
+
+        Args:
+            classes: all labels that will come; needed in the first call.
+        """
+        fresh = not hasattr(self, "learner_")
+        if fresh and classes is None:
+            raise ValueError("classes must be passed on the first call to partial_fit.")
+        if not fresh and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError("`classes` is not the same as on last call to partial_fit")
+        X, y, weight = _checked(self, X, y, sample_weight, reset=fresh)
+        check_classification_targets(y)
+        if fresh:
+            self.classes_ = np.unique(classes)
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown) > 0:
+            raise ValueError(f"y has labels that are not among classes: {unknown[:5].tolist()}")
+        self._take(X, y, weight, self.classes_, fresh)
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return scores, shape (n,) of two classes, else (n, K)."""
+        return self._ask("decision_function", X)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probability of each of classes_, shape (n, K)."""
+        return self._ask("predict_proba", X)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the predicted labels, shape (n,)."""
+        return self._ask("predict", X)
+
+
+class OnlineRegressor(RegressorMixin, _Online):
+    """A linear regression that learns event by event; see blankout.Learner.
+
+    Args:
+        loss: "squared", "absolute", "quantile:0.9", "huber:1" or "poisson"; the others are those of OnlineClassifier.
+
+    Attributes:
+        learner_: the blankout.Learner.
+        n_iter_: how many passes were made, or calls of partial_fit.
+    """
+
+    def __init__(
+        self, loss: str = "squared", noise: str = "auto", passes: int = 1, standardize: str = "auto", categorical: Sequence[str] = (),
+        settings: Mapping[str, Any] | None = None,
+    ):
+        super().__init__(loss, noise, passes, standardize, categorical, settings)
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "OnlineRegressor":
+        """Forget everything and learn X, shape (n, columns), and numbers y, shape (n,)."""
+        X, y, weight = _checked(self, X, y, sample_weight, numbers=True)
+        for i in range(self.passes):
+            self._take(X, y, weight, None, i == 0)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "OnlineRegressor":
+        """Learn more events."""
+        fresh = not hasattr(self, "learner_")
+        X, y, weight = _checked(self, X, y, sample_weight, numbers=True, reset=fresh)
+        self._take(X, y, weight, None, fresh)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the predicted numbers, shape (n,)."""
+        return self._ask("predict", X)
+
+
+def _checked(self: Any, X: Any, y: Any, sample_weight: Any, numbers: bool = False, reset: bool = True) -> tuple[Any, Any, Any]:
     from sklearn.utils import check_consistent_length, column_or_1d
     from sklearn.utils.validation import _assert_all_finite
 
     if y is None:
         raise ValueError(f"requires y to be passed, but the target y is None: {type(self).__name__} is supervised")
-    X = self._data(X, reset=True)
+    X = self._data(X, reset=reset)
     y = column_or_1d(y, warn=True)
     if numbers:
         y = y.astype(np.float64)
@@ -238,18 +361,26 @@ def _checked(self: _Dropout, X: Any, y: Any, sample_weight: Any, numbers: bool =
     return X, y, weight
 
 
+def _data(self: Any, X: Any, reset: bool) -> Any:
+    """Check X and return it as a frame, an array or a sparse matrix."""
+    if _events.is_frame(X) and not _all_numbers(X):
+        _check_feature_names(self, X, reset=reset)
+        _check_n_features(self, X, reset=reset)
+        return X
+    X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64, ensure_all_finite="allow-nan")
+    dense = X.data if _events.is_sparse(X) else X
+    if np.isinf(dense).any():
+        raise ValueError("Input X contains infinity")
+    if _events.is_sparse(X) and np.isnan(dense).any():
+        raise ValueError("Input X contains NaN in a sparse matrix, of which no value can be missing: give an array")
+    return X
+
+
 def _all_numbers(frame: Any) -> bool:
     """Say whether all columns of a frame are numbers or booleans that NumPy knows."""
     if hasattr(frame, "iloc"):
         return all(getattr(t, "kind", "O") in "biuf" for t in frame.dtypes)
     return all(t.is_numeric() for t in frame.dtypes)
-
-
-def _program(given: str | None) -> str:
-    path = given or os.environ.get("BLANKOUT") or shutil.which("blankout")
-    if not path:
-        raise FitError("the program blankout is not on PATH: give its path as program= or in $BLANKOUT")
-    return path
 
 
 def _write_sparse(path: Path, X: Any, labels: list[Any], weight: np.ndarray | None) -> None:

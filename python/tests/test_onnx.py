@@ -1,4 +1,4 @@
-"""The ONNX graphs of the package and of the program say what the model says, as onnxruntime runs them; what they cannot is refused by name."""
+"""The ONNX graph of a model says what the model says, as onnxruntime runs it; what it cannot is refused by name."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ import pytest
 
 import blankout
 from streams import events
-from test_scores import EXACT, RECORD, rows, svmlight
+from test_model import EXACT, RECORD, rows, svmlight
 
 KEPT = ("near", "far", "heavy", "count", "color", "zip", "new")
 
 
 def compare(program, model, feeds, x, *args):
-    """Compare the outputs of both graphs for feeds with what the model, of the file m, says of x."""
+    """Compare the outputs of the graph for feeds with what the model, of the file m, says of x."""
     program("export", "-m", "m", "--format", "onnx", "-o", "m.onnx", *args)
     exported = onnx.load(program.home / "m.onnx")
     onnx.checker.check_model(exported)
-    for graph in (model.to_onnx(), exported):
-        compare_graph(graph, model, feeds, x)
+    compare_graph(exported, model, feeds, x)
+    if not args:
+        assert model.to_onnx() == (program.home / "m.onnx").read_bytes()
 
 
 def compare_graph(graph, model, feeds, x):
@@ -58,19 +59,17 @@ def test_classes_share_an_output(program):
     (path,) = store.glob("checkpoint-*")
     path.rename(program.home / "m")
     model = blankout.load(program.home / "m")
-    assert 20 < len(model.classes_) and np.unique(model._weights, axis=1).shape[1] < len(model.classes_)
+    assert 20 < len(model.classes_)
     asked, _ = rows(100, 2, classes=30)
     compare(program, model, {"x": asked}, asked)
 
 
 @pytest.mark.parametrize("classes", [2, 4])
 def test_link(program, classes):
-    """A model with a link is refused by name; its graph says what the program says."""
+    """A graph has the link that calibration puts over scores."""
     x, y = rows(800, 1, classes=classes)
     link = ["--set", "learner.calibrate=on", "--set", "learner.threshold=0.6"]
     program("train", "-q", "--solver", "online", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", *link)
-    with pytest.raises(blankout.NewerError, match='learner.calibrate = "off"'):
-        blankout.load(program.home / "m")
     asked, labels = rows(200, 2, classes=classes)
     program("predict", "-q", "-m", "m", "-d", program.write("a.svm", svmlight(asked, labels)), "-o", "a.jsonl")
     program("export", "-m", "m", "--format", "onnx", "-o", "m.onnx")
@@ -86,7 +85,7 @@ def test_link(program, classes):
 
 
 def test_faults(program):
-    """A graph takes what is stuck, or outside of its limits, as missing, as the program does; the package refuses such a model."""
+    """A graph takes what is stuck, or outside of its limits, as missing, as the program does."""
     r = np.random.default_rng(1)
 
     def event(i, heat=None):
@@ -96,8 +95,6 @@ def test_faults(program):
     train = [event(i) for i in range(900)] + [event(i, 22.5) for i in range(60)]
     settings = ["--silent-missing", "0.3", "--set", "learner.calibrate=off", "--missing-policy", "rescale"]
     program("train", "-q", "--solver", "online", "-d", program.events("t.jsonl", train), "-m", "m", *settings)
-    with pytest.raises(blankout.NewerError, match=r"stuck \(heat\)"):
-        blankout.load(program.home / "m")
     asked = [event(i, heat) for heat in (22.5, 0, -1e6, 1e6, None, 22.25) for i in range(5)]
     answers = program.answers(program.home / "m", program.events("a.jsonl", asked))
     assert [a.get("missing") for a in answers] == [["heat"]] * 20 + [None] * 10
@@ -178,7 +175,6 @@ def test_presence(program, solver):
         data.append(e | ({"heavy": 5 + float(r.normal())} if r.random() < 0.2 + 0.6 * e["label"] else {}))
     program("train", "-q", "-d", program.events("t.jsonl", data), "-m", "m", "--standardize", "auto", *solver)
     model = blankout.load(program.home / "m", missing="rescale")  # and not fill, which is refused
-    assert 1 in [len(k) for k in model._curves.knots]
     asked = [{k: e.get(k) for k in ("near", "far", "heavy")} for e in data[:100]] + [dict.fromkeys(("near", "far", "heavy"))]
     feeds = {name: np.array([[np.nan if e[name] is None else e[name]] for e in asked]) for name in model.fields}
     compare(program, model, feeds, asked, "--missing-policy", "rescale")
@@ -192,7 +188,6 @@ def test_presence_by_number(program):
     x[100:, 1] *= r.random(1400) < 0.2 + 0.6 * y[100:]
     program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", "--solver", "online", "--set", "learner.calibrate=off")
     model = blankout.load(program.home / "m")
-    assert 1 in [len(k) for k in model._curves.knots]
     compare(program, model, {"x": x[-100:]}, x[-100:])
 
 
@@ -206,7 +201,6 @@ def test_curves(program, classes):
         data.append({"label": int(classes * r.random() ** (2 - abs(x) / 2 if abs(x) < 3 else 0.5)), "near": x, "far": float(r.normal())})
     program("train", "-q", "-d", program.events("t.jsonl", data), "-m", "m", "--solver", "online")
     model = blankout.load(program.home / "m", missing="rescale")  # and not fill, which is refused
-    assert max(len(k) for k in model._curves.knots) > 2
     asked = [{k: e[k] for k in ("near", "far")} for e in data[:60]] + [{"near": 50.0, "far": None}, {"near": None, "far": -50.0}]
     feeds = {name: np.array([[np.nan if e[name] is None else e[name]] for e in asked]) for name in model.fields}
     compare(program, model, feeds, asked, "--missing-policy", "rescale")
