@@ -9,6 +9,7 @@ import (
 	"blankout/internal/model"
 	"blankout/online"
 	"blankout/online/blackbox"
+	"blankout/online/watch"
 )
 
 // boxed is a Learner as package blackbox wants it.
@@ -42,6 +43,10 @@ func (b boxed) Decision() model.Decision {
 }
 
 func (b boxed) Inner() blackbox.Inner { return b.Learner }
+
+func (b boxed) SavedWarnings(settings online.Fingerprint) []watch.Warning {
+	return b.Learner.Snapshot().Warnings(settings)
+}
 
 func (b boxed) Snapshot() *model.Linear { return b.Learner.Snapshot().Model() }
 

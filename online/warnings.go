@@ -30,21 +30,29 @@ func (l *Learner) Warnings(settings Fingerprint, final bool) []watch.Warning {
 	return slices.Insert(out, at, slices.Concat(watch.MixedKinds(&l.fields.Kinds, l.schema.Fields), l.watch.Texts.Warnings(l.schema), l.noRate(), l.undeclared(), l.noCover(), watch.OddTimes(l.watch.Health.Start().Time, settings), staleWarnings(l.aged.Report(l.set.numbers), l.targetLoss().String()))...)
 }
 
-// noRate warns of noise with rates by group of which some are of no group that any event
-// has had, or none is above 0.
+// noRate warns of the rates of the Learner's noise.
 func (l *Learner) noRate() []watch.Warning {
-	n, ok := l.levels[0].noise.(loss.GroupDropout)
-	switch {
-	case !ok || n.Rates == nil || l.groups == nil:
+	if l.groups == nil {
 		return nil
-	case l.set.observed && len(n.Rates) == 0:
+	}
+	return NoRate(l.levels[0].noise, l.set.observed, l.groups.Met)
+}
+
+// NoRate warns of noise with rates by group of which some are of no group that any event has had or, where rates are observed,
+// none is above 0. Met says whether an event has had a group.
+func NoRate(noise loss.Noise, observed bool, met func(name string) bool) []watch.Warning {
+	n, ok := noise.(loss.GroupDropout)
+	switch {
+	case !ok || n.Rates == nil:
+		return nil
+	case observed && len(n.Rates) == 0:
 		return []watch.Warning{{Kind: watch.WarnNoRate, Text: "noise observed: no field has been missing so far, so that the weights are learned without noise and nothing prepares them for the first field that dies; auto prepares for any"}}
-	case l.set.observed:
+	case observed:
 		return nil
 	}
 	var unknown []string
 	for _, name := range slices.Sorted(maps.Keys(n.Rates)) {
-		if !l.groups.Met(name) {
+		if !met(name) {
 			unknown = append(unknown, strconv.Quote(name))
 		}
 	}
@@ -54,14 +62,21 @@ func (l *Learner) noRate() []watch.Warning {
 	return []watch.Warning{{Kind: watch.WarnNoRate, Text: fmt.Sprintf("noise gives a rate to %s, and no event has had a field or group of that name: mend the name and start afresh with --reset", strings.Join(unknown, ", "))}}
 }
 
-// undeclared warns that declared loss is expected where no field of the events can be declared missing.
 func (l *Learner) undeclared() []watch.Warning {
-	key, c := "expected_missing", &l.config
+	if l.events == 0 {
+		return nil
+	}
+	return l.config.Undeclared(l.schema)
+}
+
+// Undeclared warns that declared loss is expected where no field of the events can be declared missing.
+func (c *Config) Undeclared(s *event.Schema) []watch.Warning {
+	key := "expected_missing"
 	if c.ExpectedMissing == 0 {
 		key = "expected_missing_groups"
 	}
 	known := func(f event.Field) bool { return f.Kind.Named() }
-	if c.ExpectedMissing == 0 && c.ExpectedMissingGroups == 0 || c.SilentMissing > 0 || l.schema.ColumnsGoMissing() || l.events == 0 || slices.ContainsFunc(l.schema.Fields, known) {
+	if c.ExpectedMissing == 0 && c.ExpectedMissingGroups == 0 || c.SilentMissing > 0 || s.ColumnsGoMissing() || slices.ContainsFunc(s.Fields, known) {
 		return nil
 	}
 	return []watch.Warning{{Kind: watch.WarnUndeclared, Text: key + " speaks of declared loss, and nothing here can be declared missing, for no field of the events is a number, a category or a truth value: set silent_missing"}}

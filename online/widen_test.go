@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/online"
 	"blankout/online/rules"
@@ -80,4 +81,18 @@ func TestWidenRestart(t *testing.T) {
 			parts.Learn(e, nil)
 		}
 	}
+}
+
+// sensorLearner returns a learner for the events of synthetic.Sensors.
+func sensorLearner(t testing.TB, c online.Config) *online.Learner {
+	t.Helper()
+	s := event.NewSchema(12, []string{"no", "yes"}, 2)
+	for _, f := range []event.Field{{Name: "a", Kind: event.Numeric}, {Name: "b", Kind: event.Numeric}, {Name: "c", Kind: event.Numeric}, {Name: "word", Kind: event.Categorical}, {Name: "flag", Kind: event.Boolean}} {
+		s.AddField(f)
+	}
+	l, err := online.New(c, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }

@@ -10,6 +10,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/online"
+	"blankout/online/watch"
 )
 
 // Learner is what the tests use of a learner. Scores are one for two classes or a number, else one for each class; they may be
@@ -32,6 +33,8 @@ type Learner interface {
 	Schema() *event.Schema
 	// Inner returns the learner itself.
 	Inner() Inner
+	// SavedWarnings returns what the state that is saved warns of, with nothing more to come.
+	SavedWarnings(settings online.Fingerprint) []watch.Warning
 }
 
 // Maker makes learners: New by settings, and Restore also by the blocks of another learner.
@@ -61,8 +64,10 @@ func Run(t *testing.T, m Maker) {
 		{"Missing", testMissing}, {"UnseenColumns", testUnseenColumns}, {"HugeDimension", testHugeDimension},
 		{"ManyClasses", testManyClasses}, {"Presence", testPresence}, {"HalfLifeTime", testHalfLifeTime}, {"ClassWeight", testClassWeight}, {"Crosses", testCrosses}, {"Drift", testDrift},
 		{"Reference", testReference},
+		{"StuckRestored", testStuckRestored}, {"StuckSetting", testStuckSetting}, {"StuckCosts", testStuckCosts},
 		{"Sets", testSets}, {"SetsOfLateLabels", testSetsOfLateLabels}, {"IntervalsCover", testIntervalsCover}, {"IntervalsByValue", testIntervalsByValue}, {"IntervalContainsItsValue", testIntervalContainsItsValue},
 		{"EveryRule", testEveryRule}, {"WeightTwoOfAll", testWeightTwoOfAll}, {"Poison", testPoison}, {"MillionFeatures", testMillionFeatures}, {"Refused", testRefused}, {"FixedPoint", testFixedPoint}, {"Evaluate", testEvaluate},
+		{"HealthDeadField", testHealthDeadField}, {"HealthCostNeedsEvents", testHealthCostNeedsEvents}, {"HealthUsuallyMissing", testHealthUsuallyMissing}, {"HealthDrift", testHealthDrift}, {"HealthRestored", testHealthRestored}, {"HealthIsBounded", testHealthIsBounded}, {"ConstantFieldIsNotTheWorst", testConstantFieldIsNotTheWorst}, {"PriorWarning", testPriorWarning}, {"PriorNoFalseAlarm", testPriorNoFalseAlarm}, {"StreamWarnings", testStreamWarnings}, {"NumbersAsText", testNumbersAsText}, {"OddTime", testOddTime}, {"Undeclared", testUndeclared}, {"Positive", testPositive}, {"ForecastOfCalibrated", testForecastOfCalibrated}, {"DriftDetected", testDriftDetected}, {"Mislabeled", testMislabeled}, {"Forecast", testForecast}, {"AbruptDrift", testAbruptDrift}, {"AgedAnswers", testAgedAnswers}, {"AgedErrOnADrift", testAgedErrOnADrift}, {"AgedLater", testAgedLater}, {"StaleWeights", testStaleWeights}, {"HorizonSuitsItsAge", testHorizonSuitsItsAge},
 	} {
 		if !m.leavesOut(test.name) {
 			t.Run(test.name, func(t *testing.T) { test.run(t, m) })

@@ -43,6 +43,7 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *event.Example))
 		}
 	})
 	l.mixture.Restart()
+	l.pasts = [2]past{}
 	count := 0
 	each(func(e *event.Example) {
 		if count++; count%256 == 0 {
@@ -88,6 +89,9 @@ func (l *Learner) Clone() (*Learner, error) {
 		copy(t.Touch(column), row)
 	}
 	n, err := l.withState(l.bare(), t)
+	if err == nil {
+		err = l.copyOld(n)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("copying a learner: %w", err)
 	}

@@ -61,6 +61,12 @@ func masks(number uint64) bool {
 	return sampled(number, 7)
 }
 
+// forecasts says whether an event tells how predictions of whole events do, which costs little: each of the first events, then one in
+// four.
+func forecasts(number uint64) bool { return number <= forecastsAll || sampled(number, 2) }
+
+const forecastsAll = 1024
+
 // costs says whether an event tells what the loss of each of its fields would cost.
 func costs(number uint64) bool {
 	if number <= decidesSome {

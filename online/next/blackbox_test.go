@@ -11,6 +11,7 @@ import (
 	"blankout/online"
 	"blankout/online/blackbox"
 	"blankout/online/next"
+	"blankout/online/watch"
 )
 
 // boxed is a Learner as package blackbox wants it.
@@ -41,6 +42,10 @@ func (b boxed) Decision() model.Decision {
 }
 
 func (b boxed) Inner() blackbox.Inner { return b.Learner }
+
+func (b boxed) SavedWarnings(settings online.Fingerprint) []watch.Warning {
+	return b.Learner.Snapshot().Warnings(settings)
+}
 
 func (b boxed) Snapshot() *model.Linear { return b.Learner.Snapshot().Model() }
 

@@ -53,7 +53,7 @@ func parse(c online.Config) (settings, error) {
 	if err != nil {
 		return s, err
 	}
-	for key, set := range map[string]bool{"irls_batch": c.IRLSBatch > 0, "mislabeled_below": c.MislabeledBelow > 0, "serving_staleness": c.ServingStaleness > 0} {
+	for key, set := range map[string]bool{"irls_batch": c.IRLSBatch > 0} {
 		if set {
 			return s, event.KeyErrorf(key, "%s: %w", key, errNotYet)
 		}

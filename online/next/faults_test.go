@@ -1,7 +1,6 @@
 package next_test
 
 import (
-	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -84,75 +83,6 @@ func stuckAlarms(l *next.Learner) (on []watch.FieldAlarm) {
 		}
 	}
 	return on
-}
-
-// A learner that is restored while a field is stuck, or on its way to be found, goes on to the bit.
-func TestStuckRestored(t *testing.T) {
-	s := synthetic.NewStuckStream(4)
-	l := newLearner(t, stuckConfig("missing"), s.Schema)
-	again := l
-	for n, step := range []struct {
-		events int
-		stuck  bool
-	}{{1500, false}, {30, true}, {10, true}, {15, true}, {1500, true}, {1, false}, {700, false}} {
-		if delete(s.Stuck, 2); step.stuck {
-			s.Stuck[2] = 0
-		}
-		for range step.events {
-			e := s.Next()
-			if a, b := l.Learn(e, nil).Scores[0], again.Learn(e, nil).Scores[0]; l != again && a != b {
-				t.Fatalf("step %d: %v and %v", n, a, b)
-			}
-			if again == l {
-				again = restart(t, stuckConfig("missing"), l)
-			}
-		}
-		again = restart(t, stuckConfig("missing"), again)
-		if a, b := l.Snapshot().Model().Faults, again.Snapshot().Model().Faults; (a == nil) != (b == nil) || a != nil && !slices.Equal(a.Stuck, b.Stuck) || (a != nil) != (n == 3 || n == 4) {
-			t.Fatalf("step %d: %+v and %+v", n, a, b)
-		}
-	}
-}
-
-// The setting may change from run to run: log reports alone, off forgets what was found and learns to the bit what a learner
-// does that reports.
-func TestStuckSetting(t *testing.T) {
-	all := map[string]*next.Learner{}
-	s := synthetic.NewStuckStream(5)
-	for _, how := range []string{"missing", "log", "off"} {
-		all[how] = newLearner(t, stuckConfig(how), s.Schema)
-	}
-	for n := range 2200 {
-		if n == 2000 {
-			s.Stuck[3] = 0.125
-		}
-		e := s.Next()
-		all["missing"].Learn(e, nil)
-		if a, b := all["log"].Learn(e, nil).Scores[0], all["off"].Learn(e, nil).Scores[0]; a != b {
-			t.Fatal("to report changes what is learned")
-		}
-	}
-	check := func(name string, l *next.Learner, stuck int, faults bool) {
-		if got := len(stuckAlarms(l)); got != stuck || (l.Snapshot().Model().Faults != nil) != faults {
-			t.Errorf("%s: %d fields are stuck, and the model has %+v", name, got, l.Snapshot().Model().Faults)
-		}
-	}
-	found, faults := map[string]int{"missing": 1, "log": 1}, map[string]bool{"missing": true}
-	for how, l := range all {
-		check(how, l, found[how], faults[how])
-	}
-	each, err := all["missing"].Snapshot().EachBlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := slices.Collect(each)
-	for how := range maps.Keys(all) {
-		l, err := next.Restore(stuckConfig(how), blocks)
-		if err != nil {
-			t.Fatal(err)
-		}
-		check("restored with "+how, l, found[how], faults[how])
-	}
 }
 
 // Scales do not move while a field is stuck, nothing of its readings is learned, and it stays one that events usually have.

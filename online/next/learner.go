@@ -42,6 +42,7 @@ type Learner struct {
 	fade     pace.Fade
 	hurried  uint64 // mixture weights come into force more often up to this event
 	masked   masked
+	pasts    [2]past      // the older one first
 	snapshot *model.Table // the latest, to share its blocks
 	room     room
 }
@@ -113,13 +114,22 @@ func (l *Learner) setOutputs() {
 // Predict returns the prediction for an event. It learns nothing and observes nothing. Its slices hold until the next
 // call.
 func (l *Learner) Predict(e *event.Example) online.Prediction {
+	p := l.predictAll(e, l.mixes())
+	if older := l.older(); older != nil && len(p.Lanes) > 0 {
+		of := l.predictOlder(older, e)
+		p.Learned, p.Lanes = of.Learned, of.Lanes
+	}
+	return p
+}
+
+// predictAll is Predict by the weights of now, with lanes or not.
+func (l *Learner) predictAll(e *event.Example, lanes bool) online.Prediction {
 	if !e.Usable() {
 		return online.Prediction{Learned: l.events, Refused: true}
 	}
 	r, p := &l.room, online.Prediction{Learned: l.events}
 	l.encoder.Read(e, l.events+1, &r.in)
-	l.predict(&p, judges)
-	if l.mixes() {
+	if l.predict(&p, judges); lanes {
 		r.lanes = l.appendLanes(&r.scored, r.lanes[:0])
 		p.Lanes = r.lanes
 	}
@@ -183,6 +193,7 @@ func (l *Learner) Learn(e *event.Example, prior *online.Prediction) (p online.Pr
 		l.apply(l.events)
 		l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.mixture.Policies())
 	}
+	l.keepOld()
 	return p
 }
 
@@ -205,8 +216,15 @@ func (l *Learner) learn(e *event.Example, prior, p *online.Prediction) {
 		earlier := *prior
 		shown, lanes = &earlier, l.shown(&earlier, p)
 	}
+	var stale monitor.Older
+	if older := l.older(); older != nil {
+		of := l.predictOlder(older, e)
+		if stale = (monitor.Older{Scores: of.Scores, Active: older.outputs.active(older.levels.Active())}); shown == p {
+			lanes = of.Lanes
+		}
+	}
 	if l.targets == nil {
-		l.class(e, shown, lanes)
+		l.class(e, p, shown, lanes, stale)
 	} else {
 		r.target[0], lanes = l.number(e, f, shown, lanes)
 		known = l.targets.unit.Known()
@@ -226,21 +244,37 @@ func (l *Learner) learn(e *event.Example, prior, p *online.Prediction) {
 	}
 }
 
-// class takes up the class of the event at hand: it has what was shown observed, and moves mixture weights.
-func (l *Learner) class(e *event.Example, shown *online.Prediction, lanes []float64) {
+// class takes up the class of the event at hand, for which p is predicted: it has what was shown observed, and moves mixture weights.
+func (l *Learner) class(e *event.Example, p, shown *online.Prediction, lanes []float64, stale monitor.Older) {
 	r, j := &l.room, shown.Decision.Judge(shown.Scores, e.Label)
-	r.seen = monitor.Event{Labeled: true, Lacks: model.Lacked{Range: r.in.Range}, Scores: shown.Scores, Decision: shown.Decision, Judged: j, Told: watch.Told{
+	r.seen = monitor.Event{Labeled: true, Lacks: model.Lacked{Range: r.in.Range}, Scores: shown.Scores, Now: p.Scores, Older: stale, Influence: l.influence(e.Label, p.Scores), Decision: shown.Decision, Judged: j, Told: watch.Told{
 		After: shown.Learned, Label: e.Label, Learned: e.Weight * l.classes[e.Label], Loss: j.LogLoss, Predicted: j.Class, Likelihood: l.set.likelihood,
 		Score: shown.Scores[min(e.Label, len(shown.Scores)-1)], Probability: j.Probability,
 	}}
 	l.observe(e)
+	p.Mislabeled = l.monitors.Mislabeled()
 	output := l.outputs.young.Output(e.Label)
 	by := mixture.Event{Outputs: l.levels.Outputs, Active: l.levels.Active(), Label: output}
+	if forecasts(l.events) {
+		l.forecast(&l.mixture.Table.Features, 0, e, p.Scores)
+	}
 	l.judge(e, &by, lanes)
 	l.sampleCosts(e)
 	for k := range r.target {
 		r.target[k] = rows.Y(output, k, len(r.target))
 	}
+}
+
+// influence returns how much the event at hand counts by the loss, for the output of its own class; 0 if nobody asks.
+func (l *Learner) influence(label int, scores []float64) float64 {
+	if l.config.MislabeledBelow == 0 {
+		return 0
+	}
+	r, output, k := &l.room, l.outputs.young.Output(label), 0
+	if len(r.target) > 1 {
+		k = output
+	}
+	return l.levels.Influence(&r.scored.levels, l.mixture.Largest(r.in.Range), k, rows.Y(output, k, len(r.target)), scores[min(label, len(scores)-1)])
 }
 
 // judge moves mixture weights by what the levels have lost at the event at hand, and by what they lose if more of it
@@ -268,16 +302,7 @@ func (l *Learner) shown(earlier, now *online.Prediction) (lanes []float64) {
 	if n := len(earlier.Lanes); (n == l.levels.Lanes() || n == l.laneCount()) && earlier.Learned != now.Learned && earlier.Learned >= l.outputs.young.Changed {
 		lanes = earlier.Lanes
 	}
-	if k := len(now.Scores); len(earlier.Scores) != k {
-		r := &l.room
-		if r.shown = append(r.shown[:0], earlier.Scores...); len(earlier.Scores) == 1 {
-			r.shown = append(r.shown[:0], -earlier.Scores[0], earlier.Scores[0])
-		}
-		for len(r.shown) < k {
-			r.shown = append(r.shown, mixture.NoClass)
-		}
-		earlier.Scores = r.shown[:k]
-	}
+	earlier.Scores = monitor.Widened(earlier.Scores, len(now.Scores), &l.room.shown)
 	return lanes
 }
 
@@ -327,7 +352,7 @@ func (l *Learner) move(moves []encode.Move) {
 func (l *Learner) observe(e *event.Example) {
 	seen := &l.room.seen
 	seen.Number, seen.Time, seen.Weight, seen.Active = l.events, e.Time, e.Weight, l.outputs.active(l.levels.Active())
-	seen.Due = due(l.events)
+	seen.Due, seen.Again = due(l.events), l.levels.Passed()
 	seen.Met = l.encoder.Met(e, &l.room.in)
 	seen.Met.Error = l.forecastError()
 	asked := l.monitors.Observe(seen)

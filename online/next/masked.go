@@ -71,7 +71,9 @@ func (l *Learner) sampleMask(e *event.Example, by *mixture.Event, groups, moves 
 	} else {
 		m.mask.Draw(x, m.drawn, 0, nil)
 	}
-	l.forecast(curves, 0, e, l.answer(&l.room.in, l.room.scored.lanes, &l.room.filled, m.out, &m.byClass))
+	if groups { // of features more events tell
+		l.forecast(curves, 0, e, l.answer(&l.room.in, l.room.scored.lanes, &l.room.filled, m.out, &m.byClass))
+	}
 	if moves {
 		l.mixture.Table.Masked()
 	}
@@ -106,7 +108,7 @@ func (l *Learner) sampleMask(e *event.Example, by *mixture.Event, groups, moves 
 // observeMasked shows the monitors what the answer to what a mask has left of an event comes to.
 func (l *Learner) observeMasked(e *event.Example, scores []float64) {
 	m := &l.masked
-	seen := monitor.Event{Lacks: l.lacks(&m.left, m.scored.lanes, &m.filled)}
+	seen := monitor.Event{Again: l.levels.Passed(), Lacks: l.lacks(&m.left, m.scored.lanes, &m.filled)}
 	if t := l.targets; t != nil {
 		seen.Regression, seen.Target, seen.Value, seen.Residual = true, e.Target, t.unit.Value(scores[0]), t.residual.PublishedIn(&t.before)
 	} else {
@@ -185,8 +187,7 @@ func (l *Learner) correctAll(weight float64) {
 // forecast takes up what scores of an event lose at a point.
 func (l *Learner) forecast(curves *probe.Curves, point int, e *event.Example, scores []float64) {
 	if t := l.targets; t != nil {
-		d := e.Target - t.unit.Value(scores[0])
-		curves.Error.Add(point, d*d)
+		l.forecastValue(curves, point, e, t.unit.Value(scores[0]))
 		return
 	}
 	j := l.monitors.Decision().Judge(scores, e.Label)
@@ -196,4 +197,10 @@ func (l *Learner) forecast(curves *probe.Curves, point int, e *event.Example, sc
 	}
 	curves.Error.Add(point, wrong)
 	curves.LogLoss.Add(point, j.LogLoss)
+}
+
+// forecastValue is forecast for a value that is predicted of a number.
+func (l *Learner) forecastValue(curves *probe.Curves, point int, e *event.Example, value float64) {
+	d := e.Target - value
+	curves.Error.Add(point, d*d)
 }

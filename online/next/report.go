@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/online"
@@ -79,21 +78,29 @@ func (l *Learner) Alarms(n uint64) online.Alarms { return l.monitors.Alarms(n, l
 // Warnings returns the Warnings that the state gives rise to, in the order of watch.WarningKinds. Settings say how records are
 // read; final says that no more is to come, so that few records are no excuse.
 func (l *Learner) Warnings(settings online.Fingerprint, final bool) []watch.Warning {
-	return l.monitors.Warnings(monitor.Stream{
-		Stream: watch.Stream{Events: l.events, Outputs: l.outputs.young.Outputs(), Settings: settings, Final: final},
-		Kinds:  &l.encoder.Fields.Kinds, Expected: l.undeclared(),
-	})
+	return l.counted().Warnings(l.encoder.Schema(), watch.Stream{Events: l.events, Outputs: l.outputs.young.Outputs(), Settings: settings, Final: final})
 }
 
-// undeclared warns that declared loss is expected where no field of the events can be declared missing.
-func (l *Learner) undeclared() *watch.Warning {
-	c, s, key := &l.config, l.encoder.Schema(), "expected_missing"
-	if c.ExpectedMissing == 0 {
-		key = "expected_missing_groups"
+// counted returns what warnings follow from.
+func (l *Learner) counted() monitor.Counted {
+	s, c := l.encoder.Schema(), l.monitors.Counted()
+	c.Others = slices.Concat(c.Others, watch.MixedKinds(&l.encoder.Fields.Kinds, s.Fields), online.NoRate(l.levels.Noises[0], l.levels.Observed, l.levels.Grouping.Met))
+	if l.events > 0 {
+		c.Others = append(c.Others, l.config.Undeclared(s)...)
 	}
-	known := func(f event.Field) bool { return f.Kind.Named() }
-	if c.ExpectedMissing == 0 && c.ExpectedMissingGroups == 0 || c.SilentMissing > 0 || s.ColumnsGoMissing() || l.events == 0 || slices.ContainsFunc(s.Fields, known) {
-		return nil
+	return c
+}
+
+// Warnings is Learner.Warnings of the state, with nothing more to come.
+func (s *Snapshot) Warnings(settings online.Fingerprint) []watch.Warning {
+	h := &s.model.Head
+	return s.counted.Warnings(h.Schema, watch.Stream{Events: h.Events, Outputs: h.Layout.Outputs, Settings: settings, Final: true})
+}
+
+// ByAge returns what predictions have lost by the age of the weights, errors in percent where labels are classes.
+func (s *Snapshot) ByAge() []measure.Aged {
+	if s.report.Numbers != nil {
+		return s.report.ByAge
 	}
-	return &watch.Warning{Kind: watch.WarnUndeclared, Text: key + " speaks of declared loss, and nothing here can be declared missing, for no field of the events is a number, a category or a truth value: set silent_missing"}
+	return measure.AgedPercent(s.report.ByAge)
 }

@@ -3,6 +3,7 @@ package next
 // This file saves and restores a Learner, and publishes its model.
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"blankout/internal/model"
 	"blankout/online"
 	"blankout/online/next/mixture"
+	"blankout/online/next/monitor"
 	"blankout/online/watch"
 	"blankout/online/young"
 )
@@ -29,7 +31,11 @@ type Snapshot struct {
 	largest int
 	state   []byte // the block "learner"
 	report  online.Report
+	counted monitor.Counted
 	unit    batch.Unit
+	older   iter.Seq[event.Block] // models of the past
+	err     error                 // of these
+	pasts   [2]past               // whose blocks are part of the state
 }
 
 // Snapshot returns the state as it is now. It copies the blocks of rows that were written since the latest Snapshot.
@@ -38,8 +44,9 @@ func (l *Learner) Snapshot() *Snapshot {
 	l.snapshot = l.encoder.Table.Snapshot(l.snapshot)
 	schema := l.encoder.Schema().View()
 	s := &Snapshot{
-		model: l.model(schema, l.snapshot), largest: l.mixture.Largest(0), state: l.encode(), report: l.Report(),
+		model: l.model(schema, l.snapshot), largest: l.mixture.Largest(0), state: l.encode(), report: l.Report(), counted: l.counted().Clone(), pasts: l.pasts,
 	}
+	s.older, s.err = l.monitors.Blocks()
 	for v := range l.levels.Noises {
 		alone := make([]float64, len(l.levels.Noises))
 		alone[v] = 1
@@ -49,6 +56,14 @@ func (l *Learner) Snapshot() *Snapshot {
 		s.unit = l.targets.unit.Batch()
 	}
 	return s
+}
+
+// kept returns the model as it is now, with rows of its own, to predict later events. It has no Schema: that of the stream only grows.
+func (l *Learner) kept() *model.Linear {
+	l.publish(l.encoder.Table)
+	m := l.model(&event.Schema{}, l.encoder.Table)
+	m.Experts, m.Sets, m.Residual, m.Dead = nil, nil, nil, nil
+	return m.Compact()
 }
 
 // model returns the published model with these rows.
@@ -159,7 +174,7 @@ func (s *Snapshot) Blocks() ([]event.Block, error) {
 // file the blocks "summary" and "health".
 func (s *Snapshot) EachBlock() (iter.Seq[event.Block], error) {
 	each, err := s.model.EachBlock()
-	if err != nil {
+	if err = cmp.Or(err, s.err); err != nil {
 		return nil, err
 	}
 	summary, err := json.Marshal(s.report.Summary())
@@ -171,14 +186,31 @@ func (s *Snapshot) EachBlock() (iter.Seq[event.Block], error) {
 		return nil, err
 	}
 	return func(yield func(event.Block) bool) {
-		if yield(event.Block{Name: "learner", Data: s.state}) && yield(event.Block{Name: "summary", Data: summary}) && yield(event.Block{Name: watch.BlockHealth, Data: health}) {
-			each(yield)
+		for _, b := range []event.Block{{Name: "learner", Data: s.state}, {Name: "summary", Data: summary}, {Name: watch.BlockHealth, Data: health}} {
+			if !yield(b) {
+				return
+			}
 		}
+		if s.older != nil {
+			for b := range s.older {
+				if !yield(b) {
+					return
+				}
+			}
+		}
+		for i, p := range s.pasts {
+			for _, b := range p.blocks {
+				if b.Name = pastPrefix(i) + b.Name; !yield(b) {
+					return
+				}
+			}
+		}
+		each(yield)
 	}, nil
 }
 
 // stateVersion counts the layouts of the block "learner". No number is ever used again.
-const stateVersion = 16
+const stateVersion = 17
 
 // encode returns the block "learner".
 func (l *Learner) encode() []byte {
@@ -247,7 +279,10 @@ func Restore(c online.Config, blocks []event.Block) (*Learner, error) {
 	if l.outputs.young.Scores(l.levels.Outputs) != m.Outputs {
 		return nil, fmt.Errorf("restoring the learner: block learner: its outputs do not fit the model's")
 	}
-	return l, nil
+	if err := l.monitors.Restore(blocks, m.Outputs); err != nil {
+		return nil, err
+	}
+	return l, l.restorePasts(blocks)
 }
 
 // restored returns the Learner of a state, with these rows.

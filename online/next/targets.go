@@ -62,7 +62,7 @@ func (l *Learner) number(e *event.Example, f float64, shown *online.Prediction, 
 	lacks := l.lacks(&r.in, r.scored.lanes, &r.filled)
 	clipped := t.clip(e.Target, f, lacks.Variance)
 	value := t.unit.Told(shown.Scores[0])
-	l.observeNumber(e, value, lacks, shown.Learned)
+	l.observeNumber(e, value, t.unit.Value(f), lacks, shown.Learned)
 	target = t.standard(clipped)
 	if lanes != nil {
 		r.standard = r.standard[:0]
@@ -70,6 +70,9 @@ func (l *Learner) number(e *event.Example, f float64, shown *online.Prediction, 
 			r.standard = append(r.standard, t.unit.Own(f))
 		}
 		lanes = r.standard
+	}
+	if forecasts(l.events) {
+		l.forecastValue(&l.mixture.Table.Features, 0, e, t.unit.Value(f))
 	}
 	l.judge(e, &mixture.Event{Outputs: 1, Active: 1, Lose: func(f float64) float64 {
 		lost, _, _ := t.loss.At(target, f, 0)
@@ -91,10 +94,10 @@ func (l *Learner) number(e *event.Example, f float64, shown *online.Prediction, 
 	return t.standard(clipped), lanes
 }
 
-// observeNumber has the value observed that was shown for a label of an event that lacks something.
-func (l *Learner) observeNumber(e *event.Example, value float64, lacks model.Lacked, learned uint64) {
+// observeNumber has the value observed that was shown for a label of an event that lacks something, and that of now, fresh.
+func (l *Learner) observeNumber(e *event.Example, value, fresh float64, lacks model.Lacked, learned uint64) {
 	t := l.targets
-	seen := monitor.Event{Labeled: true, Lacks: lacks, Residual: t.residual.PublishedIn(&t.before), Told: watch.Told{Regression: true, After: learned, Target: e.Target, Value: value}}
+	seen := monitor.Event{Labeled: true, Lacks: lacks, Residual: t.residual.PublishedIn(&t.before), Fresh: fresh, Told: watch.Told{Regression: true, After: learned, Target: e.Target, Value: value}}
 	seen.Low, seen.High = l.monitors.Interval(seen.Residual, value, lacks)
 	if seen.Loss = math.Abs(e.Target - value); t.unit.Deviation() > 0 {
 		seen.Loss /= t.unit.Deviation()

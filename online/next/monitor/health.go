@@ -68,7 +68,7 @@ func (m *Monitors) Restored(on []stuck.Run) {
 
 // Alarms returns what alarms have been raised so far, of fields no more than those after the first n changes.
 func (m *Monitors) Alarms(n, events uint64) online.Alarms {
-	a := online.Alarms{Events: events, Drift: m.drift.Detector.Report(), Fields: m.health.Raised()}
+	a := online.Alarms{Events: events, Mislabeled: m.mislabeled.Count, Drift: m.drift.Detector.Report(), Fields: m.health.Raised()}
 	a.Latest, a.Changes = m.health.Changes(n, m.health.schema.Fields)
 	return a
 }

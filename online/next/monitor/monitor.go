@@ -27,13 +27,28 @@ type Event struct {
 	watch.Told
 	Met      watch.Met // as it came, labeled or not
 	Labeled  bool
+	Again    bool            // it has been learned in an earlier pass over a finite set
 	Scores   []float64       // by class, or of a number
 	Decision model.Decision  // of the scores of classes
 	Judged   model.Judged    // what these come to
 	Active   int             // the first so many classes have come
 	Lacks    model.Lacked    // what the event lacks
 	Residual *model.Residual // of values before, nil where it is not known
-	Due      Due
+	// Now are the scores that are predicted by the weights of now, and Fresh the value. They are others than Scores and Value where the label
+	// comes later than its event.
+	Now   []float64
+	Fresh float64
+	// Older is what weights of learner.serving_staleness events ago predict.
+	Older Older
+	// Influence is how much the event counts by the loss, in (0, 1]; 0 where nobody asks.
+	Influence float64
+	Due       Due
+}
+
+// Older are scores of older weights, of which the first so many are in use; nil for none.
+type Older struct {
+	Scores []float64
+	Active int
 }
 
 // Due says which of the parts of monitors that cost much look at an event.
@@ -52,15 +67,18 @@ type Request struct {
 
 // Monitors are all monitors of a stream.
 type Monitors struct {
-	Measures Measures
-	Refused  watch.Refused // records, which are no events
-	drift    drift
-	link     link
-	positive positive
-	health   health
-	sets     sets
-	texts    watch.Texts
-	list     []Monitor
+	Measures   Measures
+	Refused    watch.Refused // records, which are no events
+	drift      drift
+	link       link
+	positive   positive
+	health     health
+	sets       sets
+	stale      staleness
+	loss       loss.Loss
+	mislabeled mislabeled
+	texts      watch.Texts
+	list       []Monitor
 }
 
 // Settings are what Monitors are made from.
@@ -75,12 +93,14 @@ type Settings struct {
 
 // New returns the Monitors of a stream that begins.
 func New(s Settings) *Monitors {
-	m := &Monitors{drift: newDrift(s), link: newLink(s), health: newHealth(s), sets: newSets(s)}
+	m := &Monitors{loss: s.Loss, drift: newDrift(s), health: newHealth(s), sets: newSets(s), mislabeled: mislabeled{below: s.MislabeledBelow}}
+	m.link = newLink(s, &m.Measures.Measures)
+	m.stale = staleness{schema: s.Schema, measures: &m.Measures.Measures}
 	m.positive = newPositive(s, &m.Measures.Measures)
 	if s.Target != loss.Sign {
 		m.Measures.Numbers = &watch.Numbers{Loss: s.Loss}
 	}
-	m.list = []Monitor{&m.Measures, &m.positive, &m.drift, &m.link, &m.sets, &m.health}
+	m.list = []Monitor{&m.stale, &m.Measures, &m.positive, &m.drift, &m.link, &m.sets, &m.mislabeled, &m.health}
 	return m
 }
 
@@ -89,7 +109,7 @@ func (m *Monitors) SetOutputs(outputs int, shared bool) {
 	if m.Measures.Binary = nil; outputs == 1 && m.Measures.Numbers == nil {
 		m.Measures.Binary = &measure.Binary{}
 	}
-	if !shared {
+	if m.link.outputs = outputs; !shared {
 		m.link.reset()
 	}
 }
@@ -108,6 +128,7 @@ func (m *Monitors) Decision() model.Decision {
 func (m *Monitors) Publish(h *model.Head) {
 	d := m.Decision()
 	h.Link, h.Threshold, h.Positive, h.Sets = d.Link, d.Threshold, m.positive.published(), m.sets.Sets()
+	h.Stale = m.stale.warning(m.loss)
 }
 
 // Observe shows an event to the monitors, and returns what they ask for.

@@ -34,7 +34,7 @@ const scoresFew = 1000
 
 // Observe takes up how far off the label of an event is that came as it was predicted.
 func (s *sets) Observe(e *Event) (none Request) {
-	if s.Cover == nil || !e.Labeled {
+	if s.Cover == nil || !e.Labeled || e.Again {
 		return none
 	}
 	class := 1 + e.Label
@@ -67,7 +67,7 @@ const sizedBits = 4
 
 // Masked takes up what is predicted of an event of which a mask has deleted some.
 func (m *Monitors) Masked(e *Event) {
-	if m.sets.Cover != nil {
+	if m.sets.Cover != nil && !e.Again {
 		m.sets.take(e, false)
 	}
 }
@@ -87,12 +87,4 @@ func (s *sets) State(c *coder.Coder) {
 
 func (s *sets) Report(r *online.Report) {
 	r.Sets, r.CoverageByClass = s.Cover.Report(), s.ByClass(s.schema.Classes)
-}
-
-// warnings warns of ranges in which sets hold the truth too seldom.
-func (s *sets) warnings() (out []watch.Warning) {
-	for _, text := range s.TooLow() {
-		out = append(out, watch.Warning{Kind: watch.WarnCoverage, Text: text})
-	}
-	return out
 }

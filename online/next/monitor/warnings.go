@@ -6,30 +6,44 @@ import (
 	"cmp"
 	"slices"
 
-	"blankout/internal/model"
+	"blankout/internal/event"
 	"blankout/online/watch"
 )
 
-// Stream is what warnings are about besides what the monitors know.
-type Stream struct {
-	watch.Stream
-	Kinds    *model.FieldUse // as values of which kinds fields come
-	Expected *watch.Warning  // what the settings and the stream do not agree about, nil for nothing
+// Counted is what warnings follow from.
+type Counted struct {
+	watch  *watch.Watch
+	texts  *watch.Texts
+	start  watch.Moment // of the block of events whose health is being found
+	Others []watch.Warning
 }
 
-// Warnings returns what the state gives rise to, in the order of watch.WarningKinds.
-func (m *Monitors) Warnings(s Stream) []watch.Warning {
-	schema := m.health.schema
+// Counted returns what warnings follow from at this moment.
+func (m *Monitors) Counted() Counted {
+	c := Counted{watch: &watch.Watch{Measures: m.Measures.Measures, Baselines: m.Measures.Baselines, Prior: m.Measures.Prior, Refused: m.Refused}, texts: &m.texts, start: m.health.Start()}
+	if text := m.stale.warning(m.loss); text != "" {
+		c.Others = append(c.Others, watch.Warning{Kind: watch.WarnStale, Text: text})
+	}
+	for _, text := range m.sets.TooLow() {
+		c.Others = append(c.Others, watch.Warning{Kind: watch.WarnCoverage, Text: text})
+	}
+	return c
+}
+
+// Clone returns a copy that shares nothing that changes.
+func (c Counted) Clone() Counted {
+	c.watch.Measures, c.watch.Refused, c.texts = c.watch.Measures.Clone(), c.watch.Refused.Clone(), &watch.Texts{}
+	return c
+}
+
+// Warnings returns the warnings, in the order of watch.WarningKinds.
+func (c Counted) Warnings(schema *event.Schema, s watch.Stream) []watch.Warning {
 	s.Classes, s.Spelled = schema.Classes, schema.LabelSpellings()
-	counted := watch.Watch{Measures: m.Measures.Measures, Baselines: m.Measures.Baselines, Prior: m.Measures.Prior, Refused: m.Refused}
-	out := counted.Warnings(s.Stream)
+	out := c.watch.Warnings(s)
 	if s.Events < watch.WarnAfter && !s.Final {
 		return out
 	}
-	out = slices.Concat(out, watch.MixedKinds(s.Kinds, schema.Fields), m.texts.Warnings(schema), m.sets.warnings(), watch.OddTimes(m.health.Start().Time, s.Settings))
-	if s.Expected != nil {
-		out = append(out, *s.Expected)
-	}
+	out = slices.Concat(out, c.texts.Warnings(schema), watch.OddTimes(c.start.Time, s.Settings), c.Others)
 	slices.SortStableFunc(out, func(a, b watch.Warning) int {
 		return cmp.Compare(slices.Index(watch.WarningKinds, a.Kind), slices.Index(watch.WarningKinds, b.Kind))
 	})

@@ -1,6 +1,12 @@
-package online_test
+package blackbox
+
+// This file tests warnings.
 
 import (
+	"blankout/internal/event"
+	"blankout/online"
+	"blankout/online/synthetic"
+	"blankout/online/watch"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -8,13 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"blankout/internal/longtest"
-	"blankout/online/watch"
-
-	"blankout/internal/event"
-	"blankout/online"
-	"blankout/online/synthetic"
 )
 
 func kinds(warnings []watch.Warning) (out []string) {
@@ -27,12 +26,12 @@ func kinds(warnings []watch.Warning) (out []string) {
 // The class shares' loss is that of predicting them, and learning what the label
 // depends on is better; noise of a size that no learner copes with is worse, until
 // it ends. A Learner restored in the middle of a block says the same.
-func TestPriorWarning(t *testing.T) {
+func testPriorWarning(t *testing.T, mk Maker) {
 	source := rand.NewPCG(1, 1)
 	r := rand.New(source)
 	c := online.DefaultConfig()
 	c.Standardize, c.LearningRate, c.Noise = "none", 1, "none"
-	l := mustNew(t, c, 2)
+	l := mk.stream(t, c, 2)
 	learn := func(n int, size float64) {
 		for range n {
 			e := synthetic.Drawn(r)
@@ -44,7 +43,7 @@ func TestPriorWarning(t *testing.T) {
 		}
 	}
 	settings := online.Fingerprint{"label": "label"}
-	warnings := func(l *online.Learner, final bool) []watch.Warning { // older weights, of which is no word here, are bad at noise
+	warnings := func(l *learner, final bool) []watch.Warning { // older weights, of which is no word here, are bad at noise
 		return slices.DeleteFunc(l.Warnings(settings, final), func(w watch.Warning) bool { return w.Kind == watch.WarnStale })
 	}
 	learn(2000, 1)
@@ -55,17 +54,10 @@ func TestPriorWarning(t *testing.T) {
 		t.Errorf("the loss of two equal shares is %v", got)
 	}
 	learn(2000/2, 50)
-	blocks, err := l.Snapshot().Blocks()
-	if err != nil {
-		t.Fatal(err)
-	}
 	if w := warnings(l, true); len(w) > 0 {
 		t.Errorf("in the middle of a block: %v", w)
 	}
-	restored, err := online.Restore(c, blocks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	restored := l.restored()
 	for range 2 {
 		again := *source
 		r = rand.New(&again)
@@ -86,7 +78,7 @@ func TestPriorWarning(t *testing.T) {
 }
 
 // A loss whose scores are no log-odds, and importance, do not raise false alarms.
-func TestPriorNoFalseAlarm(t *testing.T) {
+func testPriorNoFalseAlarm(t *testing.T, mk Maker) {
 	for _, set := range []func(*online.Config){
 		func(c *online.Config) { c.Loss = "hinge" },
 		func(c *online.Config) { c.ClassWeight = map[string]float64{"c1": 30} },
@@ -96,7 +88,7 @@ func TestPriorNoFalseAlarm(t *testing.T) {
 		r := rand.New(rand.NewPCG(2, 2))
 		c := online.DefaultConfig()
 		set(&c)
-		l := mustNew(t, c, 2)
+		l := mk.stream(t, c, 2)
 		for range 3 * 2000 {
 			e := synthetic.Drawn(r)
 			if e.Label = 0; e.Features.Value[0]+0.3*r.NormFloat64() > 2.2 { // some 1 %
@@ -110,8 +102,7 @@ func TestPriorNoFalseAlarm(t *testing.T) {
 	}
 }
 
-func TestStreamWarnings(t *testing.T) {
-	longtest.NotRaced(t)
+func testStreamWarnings(t *testing.T, mk Maker) {
 	unlabeled := func(*rand.Rand, int) *event.Example {
 		return &event.Example{Weight: 1, Label: event.Unlabeled}
 	}
@@ -212,7 +203,7 @@ func TestStreamWarnings(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(3, 3))
-			l := mustNew(t, online.DefaultConfig(), 2)
+			l := mk.stream(t, online.DefaultConfig(), 2)
 			for i := range c.n {
 				l.Learn(c.next(r, i), nil)
 			}
@@ -230,14 +221,7 @@ func TestStreamWarnings(t *testing.T) {
 			if !strings.Contains(text, c.saying) || strings.ContainsRune(text, 0x1b) {
 				t.Errorf("%q, want %q", text, c.saying)
 			}
-			blocks, err := l.Snapshot().Blocks()
-			if err != nil {
-				t.Fatal(err)
-			}
-			restored, err := online.Restore(online.DefaultConfig(), blocks)
-			if err != nil {
-				t.Fatal(err)
-			}
+			restored := l.restored()
 			again := restored.Warnings(settings, c.final)
 			again = slices.DeleteFunc(again, func(w watch.Warning) bool { return w.Kind == watch.WarnPrior })
 			if !slices.Equal(again, got) {
@@ -249,21 +233,18 @@ func TestStreamWarnings(t *testing.T) {
 
 // A field whose texts are numbers is named with an example and the key that reads them, also by
 // what a checkpoint says; codes are no numbers.
-func TestNumbersAsText(t *testing.T) {
+func testNumbersAsText(t *testing.T, mk Maker) {
 	s := event.NewSchema(10, []string{"a", "b"}, 2)
 	s.Names = event.NewNames(100)
 	field := s.AddField(event.Field{Name: "price", Kind: event.Categorical})
 	s.AddField(event.Field{Name: "zip", Kind: event.Categorical})
-	l, err := online.New(online.DefaultConfig(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := mk.start(t, online.DefaultConfig(), s)
 	r := rand.New(rand.NewPCG(1, 1))
 	for i := range 1000 {
 		if i < 10 {
 			s.Names.Add(uint64(2*i+1), fmt.Appendf(nil, "price=%d,5\x1b", i)[:len(fmt.Sprint(i))+8])
 			s.Names.Add(uint64(2*i+2), fmt.Appendf(nil, "zip=0%d", i))
-			l.SetSchema(s.View())
+			l.box.SetSchema(s.View())
 		}
 		e := synthetic.Drawn(r)
 		e.Field = slices.Repeat([]uint16{field}, e.Features.Len())
@@ -276,11 +257,11 @@ func TestNumbersAsText(t *testing.T) {
 	if got := of(l.Warnings(nil, false)); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
-	if got := of(l.Snapshot().Warnings(nil)); !slices.Equal(got, want) {
+	if got := of(l.box.SavedWarnings(nil)); !slices.Equal(got, want) {
 		t.Errorf("a checkpoint: %q", got)
 	}
 	s.Names.Add(1000, []byte("zip=0,1"))
-	l.SetSchema(s.View())
+	l.box.SetSchema(s.View())
 	if got := of(l.Warnings(nil, false)); !slices.Equal(got, want) {
 		t.Errorf("later %q", got)
 	}
@@ -289,22 +270,19 @@ func TestNumbersAsText(t *testing.T) {
 // Times that are read in the wrong unit are told, with the field and the value, and a
 // learner that goes on tells them again; times of today are not, and neither are those of
 // records where no field holds them.
-func TestOddTime(t *testing.T) {
+func testOddTime(t *testing.T, mk Maker) {
 	settings := online.Fingerprint{"time": "at"}
 	for _, c := range []struct {
 		time int64
 		want bool
 	}{{1_767_225_600, true}, {1_767_225_600_000, false}, {1_767_225_600_000_000, true}, {0, false}, {-1, false}} {
-		l := mustNew(t, online.DefaultConfig(), 2)
+		l := mk.stream(t, online.DefaultConfig(), 2)
 		for i := range 1200 {
 			e := &event.Example{Label: i % 2, Weight: 1, Time: c.time, Features: event.Vec{Index: []uint32{1}, Value: []float64{float64(i % 2)}}}
 			l.Learn(e, nil)
 		}
-		restored, err := online.Restore(online.DefaultConfig(), must(l.Snapshot().Blocks()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, w := range [][]watch.Warning{l.Warnings(settings, false), restored.Warnings(settings, false), l.Snapshot().Warnings(settings)} {
+		restored := l.restored()
+		for i, w := range [][]watch.Warning{l.Warnings(settings, false), restored.Warnings(settings, false), l.box.SavedWarnings(settings)} {
 			if slices.Contains(kinds(w), watch.WarnTime) != c.want {
 				t.Errorf("%d: %v of a time of %d", i, kinds(w), c.time)
 			}
@@ -322,7 +300,7 @@ func TestOddTime(t *testing.T) {
 
 // Declared loss that is expected where no field can be declared missing is a warning; not where one can, where silent
 // loss is expected, and where none is.
-func TestUndeclared(t *testing.T) {
+func testUndeclared(t *testing.T, mk Maker) {
 	for _, c := range []struct {
 		name   string
 		change func(*online.Config)
@@ -342,10 +320,7 @@ func TestUndeclared(t *testing.T) {
 		}
 		config := online.DefaultConfig()
 		c.change(&config)
-		l, err := online.New(config, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := mk.start(t, config, s)
 		if got := kinds(l.Warnings(nil, true)); slices.Contains(got, watch.WarnUndeclared) {
 			t.Errorf("%s, before any event: %v", c.name, got)
 		}

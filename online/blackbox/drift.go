@@ -1,23 +1,25 @@
-package online_test
+package blackbox
+
+// This file tests what becomes of a stream whose truth changes, what a learner forecasts, and which labels it takes for wrong.
 
 import (
-	"math"
-	"math/rand/v2"
-	"testing"
-
 	"blankout/internal/event"
+	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/online"
 	"blankout/online/synthetic"
+	"math"
+	"math/rand/v2"
+	"testing"
 )
 
 // The detector keeps quiet while nothing changes and sees the classes exchanged.
-func TestDrift(t *testing.T) {
+func testDriftDetected(t *testing.T, mk Maker) {
 	c := online.DefaultConfig()
 	c.Optimizer, c.Noise, c.Adapt, c.Average = "adagrad", "dropout:0.3", false, 0 // the rest would adapt by itself
 	final := map[string]float64{}
 	for _, c.OnDrift = range []string{"log", "forget", "expert"} {
-		l, s := mustNew(t, c, 2), synthetic.NewStream(21, 2)
+		l, s := mk.stream(t, c, 2), synthetic.NewStream(21, 2)
 		for i := range 6000 {
 			e := s.Next()
 			e.Weight = 1
@@ -41,10 +43,10 @@ func TestDrift(t *testing.T) {
 }
 
 // With t-logistic regression wrong labels have little influence.
-func TestMislabeled(t *testing.T) {
+func testMislabeled(t *testing.T, mk Maker) {
 	c := online.DefaultConfig()
 	c.Loss, c.Noise, c.MislabeledBelow = "t-logistic:1.7", "none", 0.3
-	l, s, r := mustNew(t, c, 2), synthetic.NewStream(2, 2), rand.New(rand.NewPCG(1, 1))
+	l, s, r := mk.stream(t, c, 2), synthetic.NewStream(2, 2), rand.New(rand.NewPCG(1, 1))
 	found, wrong, suspects := 0, 0, 0
 	for i := range 6000 {
 		e := s.Next()
@@ -74,11 +76,11 @@ func TestMislabeled(t *testing.T) {
 }
 
 // The forecast against what deletion really does to the published weights.
-func TestForecast(t *testing.T) {
+func testForecast(t *testing.T, mk Maker) {
 	for _, classes := range []int{2, 3} {
 		c := online.DefaultConfig()
 		c.Noise = "dropout:0.3"
-		l, r := mustNew(t, c, classes), rand.New(rand.NewPCG(6, 6))
+		l, r := mk.stream(t, c, classes), rand.New(rand.NewPCG(6, 6))
 		var actual [online.ForecastPoints]float64
 		const warm, n = 2000, 6000
 		e := &event.Example{Weight: 1}
@@ -91,7 +93,7 @@ func TestForecast(t *testing.T) {
 				}
 			}
 			if i >= warm && i%8 == 0 {
-				m := l.Snapshot().Model()
+				m := l.model()
 				for point := range actual {
 					d := online.ForecastMissing(point)
 					kept := event.Example{}
@@ -118,5 +120,72 @@ func TestForecast(t *testing.T) {
 				t.Errorf("%d classes, %v missing: forecast %v, actual %v", classes, online.ForecastMissing(point), got, want)
 			}
 		}
+	}
+}
+
+// flipped learns 10,500 events of ten normal features whose labels are exchanged at event 10,000, and returns the error
+// from the 200th to the 500th event after that, in percent.
+func flipped(t *testing.T, mk Maker, seed uint64, onDrift string, restarts bool) (wrong float64, l *learner) {
+	t.Helper()
+	const features = 10
+	c := online.DefaultConfig()
+	if onDrift != "" {
+		c.OnDrift = onDrift
+	}
+	s := event.NewSchema(8, []string{"a", "b"}, 2)
+	index, field := make([]uint32, features), make([]uint16, features)
+	for i := range features {
+		s.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric})
+		index[i], field[i] = uint32(i+1), uint16(i+1)
+	}
+	l = mk.start(t, c, s)
+	r := rand.New(rand.NewPCG(seed, 1))
+	w := make([]float64, features)
+	for i := range w {
+		w[i] = r.NormFloat64()
+	}
+	for i := range 10_500 {
+		e, f := &event.Example{Weight: 1, Features: event.Vec{Index: index}, Field: field}, 0.0
+		for j := range w {
+			x := r.NormFloat64()
+			e.Features.Value, f = append(e.Features.Value, x), f+2*w[j]*x
+		}
+		if i >= 10_000 {
+			f = -f
+		}
+		if r.Float64() < 1/(1+math.Exp(-f)) {
+			e.Label = 1
+		}
+		if restarts && i >= 10_000 && i%41 == 0 {
+			l = l.restored()
+		}
+		if score := l.Learn(e, nil).Scores[0]; i >= 10_200 && (score > 0) != (e.Label == 1) {
+			wrong += 100. / 300
+		}
+	}
+	return wrong, l
+}
+
+// After an abrupt change the default predicts well again within some hundred events, restarts or not.
+func testAbruptDrift(t *testing.T, mk Maker) {
+	wrong := map[string]float64{}
+	seeds := 1
+	if longtest.Asked() {
+		seeds = 3
+	}
+	for seed := range uint64(seeds) {
+		for _, onDrift := range []string{"", "forget", "log"} {
+			of, _ := flipped(t, mk, seed, onDrift, false)
+			wrong[onDrift] += of / float64(seeds)
+		}
+		once, a := flipped(t, mk, seed, "", false)
+		again, b := flipped(t, mk, seed, "", true)
+		e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{1, -1}}, Field: []uint16{1, 2}}
+		if once != again || a.Predict(e).Scores[0] != b.Predict(e).Scores[0] {
+			t.Errorf("seed %d: %v %% wrong, over restarts %v", seed, once, again)
+		}
+	}
+	if !(wrong[""] < 13.5 && wrong[""] < wrong["forget"]-2 && wrong["forget"] < wrong["log"]-2) {
+		t.Errorf("%% wrong 200 to 500 events after the change: %v", wrong)
 	}
 }

@@ -1,52 +1,47 @@
-package online_test
+package blackbox
+
+// This file tests the condition of fields and their alarms.
 
 import (
-	"bytes"
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/online"
+	"blankout/online/synthetic"
+	"blankout/online/watch"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
-
-	"blankout/internal/event"
-	"blankout/internal/longtest"
-	"blankout/internal/model"
-	"blankout/online"
-	"blankout/online/synthetic"
-	"blankout/online/watch"
 )
 
 // As in package watch.
 const healthBlock, healthFields, healthChanges = 256, watch.MostFields, 64
 
 // changesOf returns how many alarms have been raised and ended.
-func changesOf(l *online.Learner) uint64 {
+func changesOf(l *learner) uint64 {
 	n := l.Alarms(0).Changes
 	return n
 }
 
-func sensorLearner(t testing.TB, c online.Config) *online.Learner {
+func (m Maker) sensors(t testing.TB, c online.Config) *learner {
 	t.Helper()
 	s := event.NewSchema(12, []string{"no", "yes"}, 2)
 	for _, f := range []event.Field{{Name: "a", Kind: event.Numeric}, {Name: "b", Kind: event.Numeric}, {Name: "c", Kind: event.Numeric}, {Name: "word", Kind: event.Categorical}, {Name: "flag", Kind: event.Boolean}} {
 		s.AddField(f)
 	}
-	l, err := online.New(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return m.start(t, c, s)
 }
 
-func feed(l *online.Learner, s *synthetic.Sensors, n int) {
+func learnSensors(l *learner, s *synthetic.Sensors, n int) {
 	for range n {
 		l.Learn(s.Next(), nil)
 	}
 }
 
 // texts returns what has been said of alarms.
-func texts(l *online.Learner) (out []string) {
+func texts(l *learner) (out []string) {
 	changes := l.Alarms(0).Latest
 	for _, c := range changes {
 		out = append(out, c.State+": "+c.Text)
@@ -55,8 +50,8 @@ func texts(l *online.Learner) (out []string) {
 }
 
 // servedError is the share of the next events that the model answers wrongly.
-func servedError(l *online.Learner, s *synthetic.Sensors) float64 {
-	m, wrong := l.Snapshot().Model(), 0.0
+func servedError(l *learner, s *synthetic.Sensors) float64 {
+	m, wrong := l.model(), 0.0
 	for range 5000 {
 		e := s.Next()
 		if model.Predict(m.Score(e, make([]float64, 1))) != e.Label {
@@ -69,13 +64,12 @@ func servedError(l *online.Learner, s *synthetic.Sensors) float64 {
 // A field that dies raises an alarm within three blocks, whether it is null or left out:
 // since the very event, with the usual share and with a cost that comes true. It stays
 // until the field is back, however long that takes.
-func TestHealthDeadField(t *testing.T) {
-	longtest.NotRaced(t)
+func testHealthDeadField(t *testing.T, mk Maker) {
 	for _, absent := range []bool{false, true} {
 		t.Run(fmt.Sprint("absent ", absent), func(t *testing.T) {
-			l, s := sensorLearner(t, online.DefaultConfig()), synthetic.NewSensors(1)
+			l, s := mk.sensors(t, online.DefaultConfig()), synthetic.NewSensors(1)
 			s.Lost = 0.002
-			feed(l, s, 20_000)
+			learnSensors(l, s, 20_000)
 			if h := l.Report().Health; h.Alarms != 0 || len(h.Fields) != 5 {
 				t.Fatalf("%+v", h)
 			}
@@ -84,7 +78,7 @@ func TestHealthDeadField(t *testing.T) {
 			e := 100 * servedError(l, s)
 			s.N = died
 			for l.Report().Health.Raised == 0 && s.N < died+3*healthBlock+1 {
-				feed(l, s, 1)
+				learnSensors(l, s, 1)
 			}
 			h := l.Report().Health
 			if h.Alarms != 1 || len(h.Fields[0].Alarms) != 1 {
@@ -95,7 +89,7 @@ func TestHealthDeadField(t *testing.T) {
 				t.Errorf("%+v", a)
 			}
 			t.Log(a.Text)
-			feed(l, s, 60_000) // long after its absence has become the usual for predictions
+			learnSensors(l, s, 60_000) // long after its absence has become the usual for predictions
 			h = l.Report().Health
 			if h.Alarms != 1 || changesOf(l) != 1 || h.Fields[0].Alarms[0].Since.UnixMilli() != synthetic.SensorStart+1000*died {
 				t.Fatalf("after 60,000 events: %+v", h)
@@ -106,7 +100,7 @@ func TestHealthDeadField(t *testing.T) {
 			}
 			s.Lost = 0.002
 			back := s.N
-			feed(l, s, 6*healthBlock)
+			learnSensors(l, s, 6*healthBlock)
 			changes := l.Alarms(0).Latest
 			if l.Report().Health.Alarms != 0 || len(changes) != 2 {
 				t.Fatalf("%q", texts(l))
@@ -120,9 +114,9 @@ func TestHealthDeadField(t *testing.T) {
 }
 
 // What the death of a field would cost is not told by the first few events.
-func TestHealthCostNeedsEvents(t *testing.T) {
-	l, s := sensorLearner(t, online.DefaultConfig()), synthetic.NewSensors(1)
-	feed(l, s, 1664)
+func testHealthCostNeedsEvents(t *testing.T, mk Maker) {
+	l, s := mk.sensors(t, online.DefaultConfig()), synthetic.NewSensors(1)
+	learnSensors(l, s, 1664)
 	h := l.Report().Health
 	if len(h.Fields) == 0 {
 		t.Fatal("no field is known")
@@ -132,7 +126,7 @@ func TestHealthCostNeedsEvents(t *testing.T) {
 			t.Errorf("after 1,664 events, of which some 52 were looked at: %s without %v %%", f.Field, *f.ErrorWithout)
 		}
 	}
-	feed(l, s, 2432)
+	learnSensors(l, s, 2432)
 	for _, f := range l.Report().Health.Fields {
 		if f.Missing != nil && f.ErrorWithout == nil {
 			t.Errorf("after 4,096 events nothing is said of %s", f.Field)
@@ -141,22 +135,21 @@ func TestHealthCostNeedsEvents(t *testing.T) {
 }
 
 // What has always been so raises no alarm, nor does a short burst; a rise does.
-func TestHealthUsuallyMissing(t *testing.T) {
-	longtest.NotRaced(t)
-	l, s := sensorLearner(t, online.DefaultConfig()), synthetic.NewSensors(2)
+func testHealthUsuallyMissing(t *testing.T, mk Maker) {
+	l, s := mk.sensors(t, online.DefaultConfig()), synthetic.NewSensors(2)
 	s.Usual = 0.3
-	feed(l, s, 20_000)
+	learnSensors(l, s, 20_000)
 	for range 20 {
 		s.Lost = 1
-		feed(l, s, 40) // a burst of b
+		learnSensors(l, s, 40) // a burst of b
 		s.Lost = 0
-		feed(l, s, 2000)
+		learnSensors(l, s, 2000)
 	}
 	if l.Report().Health.Raised > 0 {
 		t.Fatalf("%q", texts(l))
 	}
 	s.Usual = 0.5
-	feed(l, s, 6*healthBlock)
+	learnSensors(l, s, 6*healthBlock)
 	h := l.Report().Health
 	if h.Alarms != 1 || h.Raised != 1 || h.Fields[0].Field != "a" {
 		t.Fatalf("%+v %q", h, texts(l))
@@ -167,16 +160,11 @@ func TestHealthUsuallyMissing(t *testing.T) {
 }
 
 // A number whose mean moves, one whose deviation grows, one that sticks, and new values.
-func TestHealthDrift(t *testing.T) {
-	longtest.NotRaced(t)
+func testHealthDrift(t *testing.T, mk Maker) {
 	calm := rand.NewPCG(3, 7)
-	l, usual := sensorLearner(t, online.DefaultConfig()), &synthetic.Sensors{R: rand.New(calm), Scale: 1}
-	if feed(l, usual, 80_000); l.Report().Health.Raised > 0 {
-		t.Fatalf("%q", texts(l))
-	}
-	blocks, err := l.Snapshot().Blocks()
-	if err != nil {
-		t.Fatal(err)
+	steady, usual := mk.sensors(t, online.DefaultConfig()), &synthetic.Sensors{R: rand.New(calm), Scale: 1}
+	if learnSensors(steady, usual, 80_000); steady.Report().Health.Raised > 0 {
+		t.Fatalf("%q", texts(steady))
 	}
 	for _, c := range []struct {
 		name     string
@@ -196,16 +184,13 @@ func TestHealthDrift(t *testing.T) {
 		{"new values", func(s *synthetic.Sensors) { s.Words = 100 }, 1000, "new-values", 0.85, 0.15, "word has values never or hardly seen before in "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l, err := online.Restore(online.DefaultConfig(), blocks)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := steady.restored()
 			source, s := *calm, synthetic.NewSensors(3)
 			s.R, s.N = rand.New(&source), usual.N
 			c.change(s)
 			since := s.N
 			for l.Report().Health.Raised == 0 && s.N < since+int64(c.within) {
-				feed(l, s, 1)
+				learnSensors(l, s, 1)
 			}
 			h := l.Report().Health
 			if h.Alarms != 1 {
@@ -217,7 +202,7 @@ func TestHealthDrift(t *testing.T) {
 			}
 			t.Log(s.N-since, a.Text)
 			*s = synthetic.Sensors{R: s.R, N: s.N, Scale: 1, Words: s.Words}
-			feed(l, s, 8000)
+			learnSensors(l, s, 8000)
 			if got := texts(l); l.Report().Health.Alarms != 0 || len(got) != 2 || !strings.HasPrefix(got[1], "ended: ") {
 				t.Errorf("%q", got)
 			} else {
@@ -229,20 +214,13 @@ func TestHealthDrift(t *testing.T) {
 
 // A Learner restored in the middle of a block, before, in and after an alarm, goes on to
 // the bit and says nothing twice.
-func TestHealthRestored(t *testing.T) {
-	l, s := sensorLearner(t, online.DefaultConfig()), synthetic.NewSensors(4)
+func testHealthRestored(t *testing.T, mk Maker) {
+	l, s := mk.sensors(t, online.DefaultConfig()), synthetic.NewSensors(4)
 	for _, step := range []struct {
 		n    int
 		lost float64
 	}{{5100, 0}, {300, 1}, {1000, 1}, {500, 0}, {3000, 0}} {
-		blocks, err := l.Snapshot().Blocks()
-		if err != nil {
-			t.Fatal(err)
-		}
-		other, err := online.Restore(online.DefaultConfig(), blocks)
-		if err != nil {
-			t.Fatal(err)
-		}
+		other := l.restored()
 		was := changesOf(l)
 		if n := other.Alarms(was).Changes; n != was {
 			t.Fatalf("%d changes, was %d", n, was)
@@ -253,9 +231,7 @@ func TestHealthRestored(t *testing.T) {
 			l.Learn(e, nil)
 			other.Learn(e, nil)
 		}
-		if a, b := stateOf(t, l), stateOf(t, other); !bytes.Equal(a, b) {
-			t.Fatalf("after %d events the states differ", s.N)
-		}
+		sameState(t, fmt.Sprint("after ", s.N, " events"), l.blocks(), other.blocks())
 		if a, b := texts(l), texts(other); !slices.Equal(a, b) {
 			t.Errorf("%q\n%q", a, b)
 		}
@@ -267,18 +243,14 @@ func TestHealthRestored(t *testing.T) {
 
 // Nothing that fields may do takes more memory than there is to be: there are at most
 // healthFields of them, and healthChanges remembered.
-func TestHealthIsBounded(t *testing.T) {
-	longtest.NotRaced(t)
+func testHealthIsBounded(t *testing.T, mk Maker) {
 	s := event.NewSchema(14, []string{"no", "yes"}, 2)
 	for i := range 5000 {
 		s.AddField(event.Field{Name: fmt.Sprint("f", i), Kind: event.Boolean})
 	}
 	c := online.DefaultConfig()
 	c.Noise, c.Standardize = "none", "none"
-	l, err := online.New(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := mk.start(t, c, s)
 	full, empty := &event.Example{Weight: 1}, &event.Example{Weight: 1, Label: 1}
 	for id := uint16(1); id <= 5000; id++ {
 		full.Features.Index, full.Features.Value, full.Field = append(full.Features.Index, uint32(id)), append(full.Features.Value, float64(id)), append(full.Field, id)
@@ -295,5 +267,36 @@ func TestHealthIsBounded(t *testing.T) {
 	}
 	if a := l.Alarms(100); a.Changes != healthFields-1 || len(a.Latest) != healthChanges {
 		t.Errorf("%d of %d", len(a.Latest), a.Changes)
+	}
+}
+
+// A number that is always the same has not changed, and does not lead the fields of which nothing is wrong. It can
+// never be found stuck.
+func testConstantFieldIsNotTheWorst(t *testing.T, mk Maker) {
+	schema := event.NewSchema(8, []string{"a", "b"}, 2)
+	for _, name := range []string{"x", "constant", "y"} {
+		schema.AddField(event.Field{Name: name, Kind: event.Numeric})
+	}
+	l := mk.start(t, online.DefaultConfig(), schema)
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 6000 {
+		x, y := r.NormFloat64(), r.NormFloat64()
+		e := &event.Example{Weight: 1, Field: []uint16{1, 2, 3}, Features: event.Vec{Index: []uint32{1, 2, 3}, Value: []float64{x, 0.1, y}}}
+		if x+0.5*y > 0 {
+			e.Label = 1
+		}
+		l.Learn(e, nil)
+	}
+	fields := l.Report().Health.Fields
+	if len(fields) != 3 || fields[0].Field == "constant" {
+		t.Fatalf("the first of %d fields is %s", len(fields), fields[0].Field)
+	}
+	for _, f := range fields {
+		if f.Deviation == nil || !(f.Deviation.Change > 0.8 && f.Deviation.Change < 1.2) {
+			t.Errorf("%s: the deviation has changed by %+v", f.Field, f.Deviation)
+		}
+		if constant := f.Field == "constant"; f.NeverStuck != constant || f.Repeats == nil || (*f.Repeats > 0.99) != constant {
+			t.Errorf("%s repeats %v, never found: %v", f.Field, f.Repeats, f.NeverStuck)
+		}
 	}
 }

@@ -1,38 +1,31 @@
-package online_test
+package blackbox
+
+// This file tests what scores mean: calibration, the positive class and its threshold.
 
 import (
+	"blankout/internal/event"
+	"blankout/online"
+	"blankout/online/synthetic"
 	"math"
 	"math/rand/v2"
 	"testing"
-
-	"blankout/internal/event"
-	"blankout/online"
 )
 
 // Of two classes that are no usual pair the rarer of the first 1,000 is the positive one, a
 // restart keeps it, and what is named changes measures and the side of the threshold, and
 // neither weights nor scores.
-func TestPositive(t *testing.T) {
+func testPositive(t *testing.T, mk Maker) {
 	c := online.DefaultConfig()
 	c.Noise, c.Threshold, c.CovarianceMaxFields = "none", 0.8, 0
-	teach := func(name string, restart int) *online.Learner {
+	teach := func(name string, restart int) *learner {
 		var counts [2]int
 		c := c
 		c.Positive = name
-		l, err := online.New(c, event.NewSchema(10, []string{"rare", "usual"}, 2))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := mk.start(t, c, event.NewSchema(10, []string{"rare", "usual"}, 2))
 		r := rand.New(rand.NewPCG(1, 2))
 		for i := range 1500 {
 			if i == restart {
-				blocks, err := l.Snapshot().Blocks()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if l, err = online.Restore(c, blocks); err != nil {
-					t.Fatal(err)
-				}
+				l = l.restored()
 			}
 			if got := l.Report().Positive; name == "" && (got == "rare") != (i >= 1000 || counts[0] < counts[1]) {
 				t.Fatalf("positive before event %d: %q", i, got)
@@ -52,8 +45,8 @@ func TestPositive(t *testing.T) {
 		t.Error("a restart changes the measures")
 	}
 	e := &event.Example{Label: 1, Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{.7, 1}}}
-	for _, l := range []*online.Learner{again, usual, rare} {
-		if x, y := scoresOf(found, e), scoresOf(l, e); x[0] != y[0] {
+	for _, l := range []*learner{again, usual, rare} {
+		if x, y := predict(found.box, e), predict(l.box, e); x[0] != y[0] {
 			t.Errorf("score %v, want %v", y, x)
 		}
 	}
@@ -62,8 +55,8 @@ func TestPositive(t *testing.T) {
 		t.Errorf("%s %v %v, %s %v %v", p.Positive, p.Binary.AUC(), p.Binary.AveragePrecision(), q.Positive, q.Binary.AUC(), q.Binary.AveragePrecision())
 	}
 	// The threshold of .8 is that of the positive class.
-	for _, l := range []*online.Learner{usual, rare} {
-		h, positiveName := l.Snapshot().Model(), l.Report().Positive
+	for _, l := range []*learner{usual, rare} {
+		h, positiveName := l.model(), l.Report().Positive
 		for _, f := range []float64{-2, -1, 0, 1, 2} {
 			scores := []float64{f}
 			probability := h.Probabilities(scores, make([]float64, 2))[h.Schema.PositiveClass(positiveName)]
@@ -71,5 +64,22 @@ func TestPositive(t *testing.T) {
 				t.Errorf("positive %s: at %v it has probability %v and is called so: %v", positiveName, f, probability, positive)
 			}
 		}
+	}
+}
+
+// The forecast of the error where nothing is missing is of the class that is answered: that of
+// the calibrated probability.
+func testForecastOfCalibrated(t *testing.T, mk Maker) {
+	c := online.DefaultConfig()
+	c.Loss, c.Noise, c.Calibrate, c.Threshold = "hinge", "dropout:0.3", "on", 0.8
+	l, s := mk.stream(t, c, 2), synthetic.NewStream(3, 2)
+	for range 20_000 {
+		e := s.Next()
+		e.Weight = 1
+		l.Learn(e, nil)
+	}
+	m := l.Report()
+	if got, want := m.Forecast.Declared[0].Error, m.Window.Error(); math.Abs(got-want) > 0.02 {
+		t.Errorf("a forecast of %v, the error was %v", got, want)
 	}
 }

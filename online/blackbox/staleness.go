@@ -1,0 +1,357 @@
+package blackbox
+
+// This file tests what older weights lose, and mixtures that are judged by them.
+
+import (
+	"blankout/internal/event"
+	"blankout/internal/longtest"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/internal/model"
+	"blankout/online"
+	"blankout/online/aged"
+	"blankout/online/rows"
+	"blankout/online/synthetic"
+	"blankout/online/watch"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// agedCase is a stream whose answers are measured by age: of two classes, of many of which some come late,
+// and of numbers. Some numbers are null.
+type agedCase struct {
+	name   string
+	config func(*online.Config)
+	schema func() *event.Schema
+	events []*event.Example
+}
+
+func agedCases(n int) []agedCase {
+	of := func(k int) agedCase {
+		return agedCase{name: fmt.Sprint(k, " classes"), config: func(c *online.Config) { c.Calibrate, c.Threshold = "on", .4 },
+			schema: func() *event.Schema {
+				s, _ := synthetic.NumberFields(4)
+				s.Classes, s.MaxClasses = []string{"0", "1"}, k // further ones come
+				return s
+			},
+			events: synthetic.AgedEvents(n, k)}
+	}
+	numbers := agedCase{name: "numbers", config: func(c *online.Config) { c.Loss = "squared" }, events: synthetic.AgedEvents(n, 2),
+		schema: func() *event.Schema {
+			s, _ := synthetic.NumberFields(4)
+			s.Classes, s.Target = nil, loss.Real
+			return s
+		}}
+	for _, e := range numbers.events {
+		e.Target, e.Label = 100+20*float64(e.Label)+e.Features.Value[0], 0
+	}
+	plain := of(2)
+	plain.name, plain.config = "2 classes, nothing filled in", func(c *online.Config) { c.CovarianceMaxFields = 0 }
+	return []agedCase{of(2), of(4), plain, numbers}
+}
+
+func (c agedCase) learner(t testing.TB, mk Maker) *learner {
+	t.Helper()
+	config := online.DefaultConfig()
+	c.config(&config)
+	return mk.start(t, config, c.schema())
+}
+
+// learnGrowing learns an event whose class the Schema may not know yet.
+func learnGrowing(l *learner, e *event.Example) {
+	s := l.box.Schema()
+	for s.Target == loss.Sign && e.Label >= len(s.Classes) {
+		s.Classes = append(s.Classes, fmt.Sprint(len(s.Classes)))
+	}
+	l.Learn(e, nil)
+}
+
+// mean is what answers lose, summed by hand.
+type mean struct{ weight, wrong, loss float64 }
+
+func (m *mean) add(l *learner, p *model.Linear, e *event.Example) {
+	scores := p.Score(e, make([]float64, p.Outputs))
+	m.weight += e.Weight
+	if l.box.Schema().Target != loss.Sign {
+		m.wrong += e.Weight * math.Abs(e.Target-p.Value(scores[0]))
+		m.loss += e.Weight * measure.Deviance(l.Report().Numbers.Loss, e.Target, p.Value(scores[0]))
+		return
+	}
+	d := p.Decision()
+	if outputs := len(l.Predict(e).Scores); p.Outputs < outputs { // classes have come since
+		if p.Outputs == 1 {
+			d, scores = model.Decision{Threshold: l.Predict(e).Decision.Threshold}, []float64{-scores[0], scores[0]}
+		}
+		for len(scores) < outputs {
+			scores = append(scores, rows.NoClass)
+		}
+	}
+	if d.Predict(scores) != e.Label {
+		m.wrong += e.Weight
+	}
+	m.loss += e.Weight * d.LogLoss(scores, e.Label)
+}
+
+func (m *mean) compare(t *testing.T, what string, numbers bool, err, logLoss, deviance *float64) {
+	t.Helper()
+	if numbers {
+		logLoss = deviance
+	}
+	if err == nil || logLoss == nil || math.Abs(*err-m.wrong/m.weight) > 1e-9 || math.Abs(*logLoss-m.loss/m.weight) > 1e-9 {
+		t.Errorf("%s: error %v, loss %v, want %v and %v", what, err, logLoss, m.wrong/m.weight, m.loss/m.weight)
+	}
+}
+
+// told returns what progressive measures have summed.
+func told(l *learner) mean {
+	m := l.Report()
+	if n := m.Numbers; n != nil {
+		return mean{n.Total.Weight, n.Total.Absolute, n.Total.Deviance}
+	}
+	return mean{m.Total.Weight, m.Total.Wrong, m.Total.LogLoss}
+}
+
+func (m *mean) addDifference(before, after mean) {
+	m.weight += after.weight - before.weight
+	m.wrong += after.wrong - before.wrong
+	m.loss += after.loss - before.loss
+}
+
+// sampled returns how many events have been answered at each age, age 0 first.
+func sampled(l *learner) (events [1 + len(aged.Ages)]float64) {
+	for _, r := range l.Report().ByAge {
+		events[1+slices.Index(aged.Ages[:], r.Age)] = r.Events
+	}
+	return events
+}
+
+// The answers of each age are those of the published model of then, and those of age 0 what progressive
+// measures count at the same events.
+func testAgedAnswers(t *testing.T, mk Maker) {
+	for i, c := range agedCases(11200) {
+		if !longtest.Some(i+1, 2) {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			l := c.learner(t, mk)
+			held := map[uint64]*model.Linear{}
+			var old, fresh [1 + len(aged.Ages)]mean
+			for i, e := range c.events {
+				n, before, was := uint64(i+1), told(l), sampled(l)
+				learnGrowing(l, e)
+				after, is := told(l), sampled(l)
+				for j := range is {
+					if is[j] == was[j] {
+						continue
+					}
+					if fresh[j].addDifference(before, after); j == 0 {
+						continue
+					}
+					// One model serves ages of 1,000 for two thousands, one those of 10,000 all the time.
+					born := (n - aged.Ages[j-1]*9/10) / 1000 * 1000
+					if j == 2 {
+						born = born/2000*2000 + 1000
+					} else if j == 3 {
+						born = 1000
+					}
+					if age := n - 1 - born; age < aged.Ages[j-1]*9/10 || age > aged.Ages[j-1]*11/10 {
+						t.Fatalf("event %d is answered at age %d, and no model is so old", n, aged.Ages[j-1])
+					}
+					old[j].add(l, held[born], e)
+				}
+				if n%1000 == 0 {
+					held[n] = l.model()
+				}
+			}
+			got := l.Report().ByAge
+			if len(got) != 1+len(aged.Ages) {
+				t.Fatalf("%d ages", len(got))
+			}
+			fresh[0].compare(t, "at age 0", l.box.Schema().Target != loss.Sign, got[0].Error, got[0].LogLoss, got[0].Deviance)
+			for j, r := range got[1:] {
+				old[1+j].compare(t, fmt.Sprint("at age ", r.Age), l.box.Schema().Target != loss.Sign, r.Error, r.LogLoss, r.Deviance)
+				fresh[1+j].compare(t, fmt.Sprint("fresh beside age ", r.Age), l.box.Schema().Target != loss.Sign, r.FreshError, r.FreshLogLoss, r.FreshDeviance)
+			}
+		})
+	}
+}
+
+// On a stream whose boundary turns evenly, weights that are a events older err more by what it has turned
+// in a events, as a share of half a turn.
+func testAgedErrOnADrift(t *testing.T, mk Maker) {
+	const half = 30000 // events of half a turn
+	c := online.DefaultConfig()
+	c.HalfLife = 300
+	schema, ids := synthetic.NumberFields(2)
+	l := mk.start(t, c, schema)
+	r := rand.New(rand.NewPCG(5, 6))
+	for i := range 2 * half {
+		turn, label := math.Pi*float64(i)/half, 0
+		x := []float64{r.NormFloat64(), r.NormFloat64()}
+		if math.Cos(turn)*x[0]+math.Sin(turn)*x[1] > 0 {
+			label = 1
+		}
+		l.Learn(synthetic.NumbersEvent(ids, label, x), nil)
+	}
+	metrics := l.Report()
+	reports := metrics.Summary().ByAge
+	for _, x := range reports[1:] {
+		if more, want := *x.Error-*x.FreshError, 100*float64(x.Age)/half; math.Abs(more-want) > .5+.1*want {
+			t.Errorf("at age %d the error is %.2f %%, and that of fresh weights %.2f %%: it should be %.2f more, of %v events", x.Age, *x.Error, *x.FreshError, want, x.Events)
+		}
+	}
+	if progressive := metrics.Total.Error() * 100; math.Abs(*reports[0].Error-progressive) > 1 {
+		t.Errorf("at age 0 the error is %.2f %%, the progressive one %.2f %%", *reports[0].Error, progressive)
+	}
+}
+
+// Where a label comes later, age 0 is what the weights of that moment say, not what was told at arrival.
+func testAgedLater(t *testing.T, mk Maker) {
+	for _, c := range agedCases(1100) {
+		t.Run(c.name, func(t *testing.T) {
+			l := c.learner(t, mk)
+			var fresh, all measure.Classes
+			var arrival online.Prediction
+			for i, e := range c.events {
+				if i == 200 { // all that follow came here
+					arrival = l.Predict(e)
+					arrival.Scores, arrival.Lanes = slices.Clone(arrival.Scores), slices.Clone(arrival.Lanes)
+				}
+				if i < 200 {
+					l.Learn(e, nil)
+					continue
+				}
+				was := sampled(l)
+				before := all
+				p := l.Learn(e, &arrival)
+				if p.Measure(e, &all); sampled(l) != was {
+					fresh.Weight += all.Weight - before.Weight
+					fresh.Wrong += all.Wrong - before.Wrong
+					fresh.LogLoss += all.LogLoss - before.LogLoss
+				}
+			}
+			r := l.Report().ByAge
+			if len(r) == 0 || math.Abs(*r[0].Error-fresh.Error()) > 1e-9 || l.box.Schema().Target == loss.Sign && math.Abs(*r[0].LogLoss-fresh.MeanLogLoss()) > 1e-9 {
+				t.Errorf("%+v, want an error of %v and a loss of %v", r, fresh.Error(), fresh.MeanLogLoss())
+			}
+		})
+	}
+}
+
+// turning draws events of which a number tells the class for turn events, then the opposite, and so on: whoever has just
+// learned knows the next class, and weights that are turn events old are sure of the wrong one.
+func turning(n, turn int) (out []*event.Example) {
+	r := rand.New(rand.NewPCG(3, 5))
+	for i := range n {
+		x := r.NormFloat64()
+		e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1}, Value: []float64{3 * x}}}
+		if (x > 0) != (i/turn%2 == 1) != (r.Float64() < 0.05) {
+			e.Label = 1
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func learnTurning(t *testing.T, mk Maker, turn int, change func(*online.Config)) *learner {
+	t.Helper()
+	c := online.DefaultConfig()
+	if change != nil {
+		change(&c)
+	}
+	l := mk.start(t, c, event.NewSchema(8, []string{"a", "b"}, 2))
+	for _, e := range turning(12_000, turn) {
+		l.Learn(e, nil)
+	}
+	return l
+}
+
+func ofAge(t *testing.T, l *learner, age uint64) measure.Aged {
+	t.Helper()
+	for _, r := range l.Report().ByAge {
+		if r.Age == age {
+			return r
+		}
+	}
+	t.Fatalf("nothing is known of age %d", age)
+	return measure.Aged{}
+}
+
+// Weights that are worse than the class shares at some age are warned of, by the Learner and by what is saved of it; with a
+// horizon of that age, they are hardly worse. On a stream that stays as it is there is no such warning.
+func testStaleWeights(t *testing.T, mk Maker) {
+	stale := func(l *learner) bool {
+		is := func(w watch.Warning) bool { return w.Kind == watch.WarnStale }
+		a, b := slices.ContainsFunc(l.Warnings(nil, false), is), slices.ContainsFunc(l.box.SavedWarnings(nil), is)
+		if a != b {
+			t.Errorf("the learner warns: %v, what is saved of it: %v", a, b)
+		}
+		return a
+	}
+	l := learnTurning(t, mk, 1000, nil)
+	r := ofAge(t, l, 1000)
+	if !(*r.LogLoss > *r.ConstantLogLoss+0.5) || !stale(l) {
+		t.Errorf("log-loss at age 1000: %v, of the shares %v; warned: %v", *r.LogLoss, *r.ConstantLogLoss, stale(l))
+	}
+	if math.Abs(*r.ConstantLogLoss-math.Log(2)) > 0.02 || math.Abs(*r.ConstantError-0.5) > 0.15 {
+		t.Errorf("the shares lose %v and err %v", *r.ConstantLogLoss, *r.ConstantError)
+	}
+	ahead := learnTurning(t, mk, 1000, func(c *online.Config) { c.ServingStaleness = 1000 })
+	if r := ofAge(t, ahead, 1000); *r.LogLoss > *r.ConstantLogLoss+0.05 {
+		t.Errorf("with a horizon log-loss at age 1000: %v, of the shares %v", *r.LogLoss, *r.ConstantLogLoss)
+	}
+	if still := learnTurning(t, mk, 1e6, nil); stale(still) {
+		t.Error("a stream that stays as it is has useless weights")
+	}
+	off := learnTurning(t, mk, 1000, func(c *online.Config) { c.ServingStaleness, c.Calibrate = 1000, "off" })
+	if off.model().Link != nil || ahead.model().Link == nil {
+		t.Error("with a horizon there is a link, unless calibrate is off")
+	}
+}
+
+// spells returns events whose class stays as it is for some fifty of them: whoever has just learned the class knows
+// the next, and older weights know what the numbers say.
+func spells(n int) (out []*event.Example) {
+	_, ids := synthetic.NumberFields(2)
+	r := rand.New(rand.NewPCG(3, 0x5be11))
+	label := 0
+	for range n {
+		if r.IntN(50) == 0 {
+			label = 1 - label
+		}
+		sign := float64(2*label - 1)
+		out = append(out, synthetic.NumbersEvent(ids, label, []float64{sign + 1.5*r.NormFloat64(), r.NormFloat64()}))
+	}
+	return out
+}
+
+// Shares that are judged by weights of 100 events ago suit those who have such weights, and cost the others.
+func testHorizonSuitsItsAge(t *testing.T, mk Maker) {
+	events := spells(12000)
+	of := func(horizon int) (now, old float64) {
+		s, _ := synthetic.NumberFields(2)
+		s.Classes = []string{"a", "b"}
+		c := online.DefaultConfig()
+		c.ServingStaleness = horizon
+		l := mk.start(t, c, s)
+		for _, e := range events {
+			l.Learn(e, nil)
+		}
+		metrics := l.Report()
+		for _, r := range metrics.Summary().ByAge {
+			if r.Age == 100 {
+				return metrics.Total.MeanLogLoss(), *r.LogLoss
+			}
+		}
+		t.Fatal("nothing is known of age 100")
+		return
+	}
+	now, old := of(0)
+	nowAhead, oldAhead := of(100)
+	if oldAhead > 0.9*old || nowAhead < now {
+		t.Errorf("log-loss of fresh weights %.4f, of older ones %.4f; at the horizon %.4f, %.4f", now, old, nowAhead, oldAhead)
+	}
+}
