@@ -34,6 +34,9 @@ type room struct {
 	out      []byte
 }
 
+// publishFor is for how many events at once a learner's model is published: it predicts faster than the learner.
+const publishFor = 16
+
 // batch is the events of a request, one after another.
 type batch struct {
 	n      int
@@ -60,6 +63,9 @@ func (l *learner) take(ctx context.Context, q request) (a answer, err error) {
 	b, err := l.batch(q.op, q.events, p)
 	if err != nil {
 		return a, err
+	}
+	if !learn && q.events >= publishFor {
+		l.now()
 	}
 	r.out = r.out[:0]
 	for i := range b.n {
@@ -150,7 +156,7 @@ func (l *learner) one(ctx context.Context, flags byte, i int, b batch, width *in
 	if e.Refused != nil {
 		return &rowError{i, e.Refused.Reason, e.Refused.Detail}
 	}
-	if l.online == nil {
+	if l.model != nil && flags&flagLearn == 0 {
 		return l.ofModel(flags, i, e, width)
 	}
 	if flags&flagLearn != 0 {

@@ -84,7 +84,7 @@ def test_predictions_agree():
     assert (learner.classes_[proba.argmax(axis=1)] == choice).all() and ((scores > 0) == (choice == learner.classes_[1])).all()
     assert learner.score(x, y) == (choice == y).mean() > 0.8
     for row, event in zip(proba[:20], dicts(x)):
-        assert list(learner.predict_proba_one(event).values()) == row.tolist()
+        np.testing.assert_allclose(list(learner.predict_proba_one(event).values()), row, rtol=1e-9, atol=1e-9)
         assert learner.predict_one(event) in ("yes", "no")
     answers = learner.answers(dicts(x)[:20], explain=2)
     assert all(a.class_ == c and len(a.explanation) == 2 for a, c in zip(answers, choice))

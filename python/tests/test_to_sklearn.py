@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -66,11 +69,15 @@ def test_standardized_names(binary):
     np.testing.assert_allclose(same.predict_proba(asked), estimator.predict_proba(asked), rtol=1e-9, atol=1e-12)
 
 
-def test_typed():
-    """The estimators are not Any for who checks types."""
+def test_names_are_those_for_types():
+    """Who checks types knows every name, and the package is imported without what it needs later."""
     source = Path(blankout.__file__).read_text()
-    assert "if TYPE_CHECKING:\n    from .estimators import DropoutClassifier, DropoutRegressor" in source
+    typed = source[source.index("if TYPE_CHECKING:") : source.index("_NAMES = ")]
+    assert all(re.search(rf"\b{name}\b", typed) for name in blankout.__all__) and set(blankout.__all__) == set(blankout._MODULES)
+    assert all(getattr(blankout, name) is not None and name in dir(blankout) for name in blankout.__all__)
     assert (Path(blankout.__file__).parent / "py.typed").exists()
+    done = subprocess.run([sys.executable, "-c", "import sys, blankout; print('numpy' in sys.modules)"], capture_output=True, text=True, cwd=Path(blankout.__file__).parents[1])
+    assert done.stdout == "False\n", done.stderr
 
 
 def test_numbers(program):

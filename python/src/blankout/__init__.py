@@ -10,14 +10,22 @@
 The program blankout, which comes with this package, learns and predicts.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from .errors import DamagedError, FileError, ForeignError, NewerError, ProgramError, RefusedEvent, SettingsError, UnsupportedError
-from .learner import Learner
-from .model import Answer, Contribution, Follower, Model, follow, load
-
 if TYPE_CHECKING:
+    from .errors import DamagedError, FileError, ForeignError, NewerError, ProgramError, RefusedEvent, SettingsError, UnsupportedError
     from .estimators import DropoutClassifier, DropoutRegressor, OnlineClassifier, OnlineRegressor
+    from .learner import Learner
+    from .model import Answer, Contribution, Follower, Model, follow, load
+
+_NAMES = {
+    "errors": ("DamagedError", "FileError", "ForeignError", "NewerError", "ProgramError", "RefusedEvent", "SettingsError", "UnsupportedError"),
+    "estimators": ("DropoutClassifier", "DropoutRegressor", "OnlineClassifier", "OnlineRegressor"),
+    "learner": ("Learner",),
+    "model": ("Answer", "Contribution", "Follower", "Model", "follow", "load"),
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "Answer", "Contribution", "DamagedError", "DropoutClassifier", "DropoutRegressor", "FileError", "Follower", "ForeignError", "Learner", "Model",
@@ -26,9 +34,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # The estimators need scikit-learn, and nothing else here does.
-    if name in ("DropoutClassifier", "DropoutRegressor", "OnlineClassifier", "OnlineRegressor"):
-        from . import estimators
+    # Modules are imported when they are needed: NumPy takes a moment, scikit-learn a second, and not everybody has that.
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module("." + _MODULES[name], __name__), name)
+    return value
 
-        return getattr(estimators, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -38,7 +38,6 @@ class Learner(Predictor):
         SettingsError: a setting is not known, or has a value that it cannot have.
     """
 
-    unseen = "answer"
     _columns: list[str] | None = None  # names of the columns of arrays, in place of xj
     _sparse = False  # arrays are sparse, too
 
@@ -93,6 +92,9 @@ class Learner(Predictor):
 
     def _encode(self, x: Any) -> _events.Events:
         return _events.read(x, self._times, self._record.get("categorical", ()), self._sparse, self._columns)
+
+    def _flags(self) -> int:
+        return _program.UNSEEN
 
     # One event at a time, as River has it.
 

@@ -110,7 +110,6 @@ class Answer:
 class Predictor:
     """What models and learners share: predictions, the files of other programs, and that they outlive a fork."""
 
-    unseen = "refuse"
     _live: Remote | None
     _state: bytes | None
 
@@ -136,9 +135,8 @@ class Predictor:
         return _events.read(x, self._times)
 
     def _flags(self) -> int:
-        if self.unseen not in ("refuse", "answer"):
-            raise ValueError(f'unseen = {self.unseen!r}: want "refuse" or "answer"')
-        return _program.UNSEEN if self.unseen == "answer" else 0
+        """Return the flags of requests for predictions."""
+        raise NotImplementedError
 
     def answers(self, x: Any, explain: int = 0) -> list[Answer]:
         """Return all that is said about each event: class, probabilities, what was missing, which policy.
@@ -203,6 +201,8 @@ class Model(Predictor):
             It may be set.
     """
 
+    unseen = "refuse"
+
     def __init__(self, remote: Remote):
         self._live, self._state = remote, None
         i = remote.inspect()
@@ -243,6 +243,11 @@ class Model(Predictor):
     def __repr__(self) -> str:
         what = "regression" if self._regression else f"{len(self.classes_)} classes"
         return f"<blankout {self.kind} model of {what}, {self.events} events, loss {self.loss}, noise {self.noise}>"
+
+    def _flags(self) -> int:
+        if self.unseen not in ("refuse", "answer"):
+            raise ValueError(f'unseen = {self.unseen!r}: want "refuse" or "answer"')
+        return _program.UNSEEN if self.unseen == "answer" else 0
 
     def _encode(self, x: Any) -> _events.Events:
         dense = isinstance(x, np.ndarray) or not _events.is_frame(x) and not _events.is_sparse(x) and isinstance(x, (list, tuple)) and bool(x) and not isinstance(x[0], Mapping)
