@@ -66,3 +66,12 @@ func TestBlackBox(t *testing.T) {
 		},
 	})
 }
+
+func TestShared(t *testing.T) {
+	blackbox.RunShared(t, blackbox.Sharers[*online.Learner]{
+		New:      online.New,
+		Model:    func(l *online.Learner) *model.Linear { return l.Snapshot().Model() },
+		Blocks:   func(l *online.Learner) ([]event.Block, error) { return l.Snapshot().Blocks() },
+		LeaveOut: []string{"Unlabeled"}, // it refuses a Delta of unlabeled events
+	})
+}

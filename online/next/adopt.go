@@ -100,24 +100,28 @@ func (l *Learner) Clone() (*Learner, error) {
 
 // bare is a state without its rows: the block "learner", and what else a model has that Restore needs.
 type bare struct {
-	Learner    []byte
-	Scaler     model.Scaler
-	Missing    *model.Missing
+	bareHead
+	learner    []byte
 	covariance *model.Covariance
 }
 
+type bareHead struct {
+	Scaler  model.Scaler
+	Missing *model.Missing
+}
+
 func (l *Learner) bare() *bare {
-	return &bare{Learner: l.encode(), Scaler: l.encoder.Scaling.Scaler, Missing: l.encoder.Fields.Missing, covariance: l.imputer.Covariance()}
+	return &bare{bareHead{l.encoder.Scaling.Scaler, l.encoder.Fields.Missing}, l.encode(), l.imputer.Covariance()}
 }
 
 // withState returns a Learner of a state of the same settings and Schema, with these rows.
 func (l *Learner) withState(b *bare, t *model.Table) (*Learner, error) {
-	text, err := json.Marshal(b)
+	text, err := json.Marshal(b.bareHead)
 	if err != nil {
 		return nil, err
 	}
-	apart := bare{covariance: b.covariance} // shares no memory
-	if err := json.Unmarshal(text, &apart); err != nil {
+	apart := bare{learner: b.learner, covariance: b.covariance} // shares no memory that is written
+	if err := json.Unmarshal(text, &apart.bareHead); err != nil {
 		return nil, err
 	}
 	return restored(l.config, l.set, l.encoder.Schema(), &apart, t)

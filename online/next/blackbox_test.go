@@ -88,3 +88,11 @@ func TestBlackBox(t *testing.T) {
 		},
 	})
 }
+
+func TestShared(t *testing.T) {
+	blackbox.RunShared(t, blackbox.Sharers[*next.Learner]{
+		New:    next.New,
+		Model:  func(l *next.Learner) *model.Linear { return l.Snapshot().Model() },
+		Blocks: func(l *next.Learner) ([]event.Block, error) { return l.Snapshot().Blocks() },
+	})
+}

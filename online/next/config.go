@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
@@ -33,9 +34,10 @@ type settings struct {
 	faulty      encode.Faulty
 	silence     encode.Silence
 	presence    bool
-	likelihood  bool // scores are meant as log-odds
-	expected    int  // the level whose noise is what the user expects to be missing
-	corrects    bool // experts learn beside the levels that correct them
+	sharable    func() error // says why several learners cannot learn one model under the settings
+	likelihood  bool         // scores are meant as log-odds
+	expected    int          // the level whose noise is what the user expects to be missing
+	corrects    bool         // experts learn beside the levels that correct them
 }
 
 // scales are those of several levels, oneScale that of one alone.
@@ -75,6 +77,7 @@ func parse(c online.Config) (settings, error) {
 		}
 		return model.Transform(c.Transform)
 	}
+	s.sharable = sync.OnceValue(c.CheckShared)
 	a := &s.levels
 	*a = adagrad.Settings{
 		Rule: rule, Loss: l, Rate: c.LearningRate, Start: c.Start, Ridge: 2 / loss.Cost(l, c.C), L1: c.L1, Average: c.Average, Adapts: c.Adapt,

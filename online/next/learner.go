@@ -44,6 +44,7 @@ type Learner struct {
 	masked   masked
 	pasts    [2]past      // the older one first
 	snapshot *model.Table // the latest, to share its blocks
+	member   *member      // nil where it learns alone
 	room     room
 }
 
@@ -114,7 +115,7 @@ func (l *Learner) setOutputs() {
 // Predict returns the prediction for an event. It learns nothing and observes nothing. Its slices hold until the next
 // call.
 func (l *Learner) Predict(e *event.Example) online.Prediction {
-	p := l.predictAll(e, l.mixes())
+	p := l.predictAll(e, l.mixes() && !l.member.shares())
 	if older := l.older(); older != nil && len(p.Lanes) > 0 {
 		of := l.predictOlder(older, e)
 		p.Learned, p.Lanes = of.Learned, of.Lanes
@@ -178,8 +179,10 @@ func (l *Learner) Learn(e *event.Example, prior *online.Prediction) (p online.Pr
 		return online.Prediction{Learned: l.events, Refused: true}
 	}
 	l.events++
-	if halves := l.fade.Halves(e.Time); halves > 0 {
-		l.decay(math.Exp2(-halves))
+	if !l.member.shares() { // between its intervals the events of all go by
+		if halves := l.fade.Halves(e.Time); halves > 0 {
+			l.decay(math.Exp2(-halves))
+		}
 	}
 	p.Learned = l.events - 1
 	if e.Label == event.Unlabeled {
@@ -187,20 +190,27 @@ func (l *Learner) Learn(e *event.Example, prior *online.Prediction) (p online.Pr
 	} else {
 		l.learn(e, prior, &p)
 	}
+	if l.member.shares() {
+		return p
+	}
 	now := stuck.Moment{Event: l.events, Time: e.Time}
 	l.monitors.Stuck(l.encoder.Find(e, now), now)
 	if applies(l.events, l.hurried) {
 		l.apply(l.events)
 		l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.mixture.Policies())
 	}
-	l.keepOld()
+	if l.member == nil {
+		l.keepOld()
+	}
 	return p
 }
 
 // learn learns an event with a label, and fills in what is predicted.
 func (l *Learner) learn(e *event.Example, prior, p *online.Prediction) {
 	l.meet(e)
-	l.weight = l.weights.Observe(e.Weight)
+	if l.weight = l.weights.Bound(e.Weight); !l.member.shares() {
+		l.weight = l.weights.Observe(e.Weight)
+	}
 	r := &l.room
 	l.encoder.Observe(e, l.events, &r.in)
 	l.levels.SetRates(r.in.Rates)
@@ -233,7 +243,9 @@ func (l *Learner) learn(e *event.Example, prior, p *online.Prediction) {
 		l.update(l.weight*l.classes[e.Label], lanes)
 		l.correctAll(l.weight * l.classes[e.Label])
 	}
-	l.outputs.young.Take(e.Label)
+	if l.outputs.young.Take(e.Label); l.member.shares() {
+		return
+	}
 	l.imputer.Gather(&r.in, l.encoder, gathers(l.events))
 	l.encoder.ReadDead(&r.in)
 	if review := l.encoder.Review(); review != nil {
@@ -259,7 +271,9 @@ func (l *Learner) class(e *event.Example, p, shown *online.Prediction, lanes []f
 		l.forecast(&l.mixture.Table.Features, 0, e, p.Scores)
 	}
 	l.judge(e, &by, lanes)
-	l.sampleCosts(e)
+	if !l.member.shares() {
+		l.sampleCosts(e)
+	}
 	for k := range r.target {
 		r.target[k] = rows.Y(output, k, len(r.target))
 	}
@@ -284,6 +298,10 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 	if decides(l.events, l.hurried) > 0 {
 		said := l.saidOf(&r.scored, lanes, &r.earlier)
 		switch k := &r.in.Lack; {
+		case l.member.shares():
+			if r.in.Range == 0 {
+				l.mixture.ObservePart(said.lanes, by)
+			}
 		case r.in.Range == 0:
 			l.judgeWhole(l.silenced(said), by)
 		case k.Named+k.Silent > 0:
@@ -309,7 +327,9 @@ func (l *Learner) shown(earlier, now *online.Prediction) (lanes []float64) {
 // unlabeled answers an event without label, and lets it count as its expected curvature.
 func (l *Learner) unlabeled(e *event.Example, p *online.Prediction) {
 	l.encoder.Read(e, l.events, &l.room.in)
-	l.encoder.Count(e, &l.room.in)
+	if l.encoder.Note(&l.room.in); !l.member.shares() {
+		l.encoder.Count(e, &l.room.in)
+	}
 	l.levels.SetRates(l.room.in.Rates)
 	l.room.seen = monitor.Event{}
 	l.observe(e)
@@ -332,7 +352,7 @@ func (l *Learner) update(weight float64, lanes []float64) {
 		l.levels.Update(&r.in, &r.scored.levels, lanes, r.target, weight, every, l.encoder.Table)
 		return
 	}
-	pace.Parts(weight, true, func(part float64) {
+	pace.Parts(weight, l.set.levels.Rule.Proximal, func(part float64) {
 		if !first {
 			l.levels.Score(&r.in, &r.scored.levels)
 		}
@@ -352,12 +372,19 @@ func (l *Learner) move(moves []encode.Move) {
 func (l *Learner) observe(e *event.Example) {
 	seen := &l.room.seen
 	seen.Number, seen.Time, seen.Weight, seen.Active = l.events, e.Time, e.Weight, l.outputs.active(l.levels.Active())
-	seen.Due, seen.Again = due(l.events), l.levels.Passed()
+	if seen.Due, seen.Again = due(l.events), l.levels.Passed(); l.member.shares() {
+		l.monitors.ObservePart(seen)
+		return
+	}
 	seen.Met = l.encoder.Met(e, &l.room.in)
 	seen.Met.Error = l.forecastError()
-	asked := l.monitors.Observe(seen)
+	l.act(l.monitors.Observe(seen))
+}
+
+// act does what monitors ask for, but not after a first pass: every later one is the same.
+func (l *Learner) act(asked monitor.Request) {
 	if l.levels.Passed() {
-		return // every pass is the same
+		return
 	}
 	if asked.Keep > 0 {
 		l.decay(asked.Keep)

@@ -44,9 +44,9 @@ func (l *Learner) sampleMasks(e *event.Example, by *mixture.Event) {
 	}
 	m, declared := &l.masked, l.masked.grouping.Declared()
 	m.drawn++
-	l.sampleMask(e, by, false, !declared)
+	l.sampleMask(e, by, false, !declared && !l.member.shares())
 	if declared {
-		l.sampleMask(e, by, true, true)
+		l.sampleMask(e, by, true, !l.member.shares())
 	}
 }
 

@@ -270,7 +270,7 @@ func Restore(c online.Config, blocks []event.Block) (*Learner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("learner: %w", err)
 	}
-	l, err := restored(c, set, m.Schema, &bare{Learner: data, Scaler: m.Scaler, Missing: m.Missing, covariance: m.Covariance}, m.Rows)
+	l, err := restored(c, set, m.Schema, &bare{bareHead{m.Scaler, m.Missing}, data, m.Covariance}, m.Rows)
 	if mismatch := (*online.MismatchError)(nil); errors.As(err, &mismatch) {
 		return nil, mismatch
 	} else if err != nil {
@@ -287,7 +287,7 @@ func Restore(c online.Config, blocks []event.Block) (*Learner, error) {
 
 // restored returns the Learner of a state, with these rows.
 func restored(c online.Config, set settings, s *event.Schema, b *bare, t *model.Table) (*Learner, error) {
-	d := coder.Read(b.Learner)
+	d := coder.Read(b.learner)
 	if d.Version = d.Uint32(); d.Version != stateVersion {
 		return nil, fmt.Errorf("block learner has version %d, and this program reads version %d", d.Version, stateVersion)
 	}
@@ -319,7 +319,7 @@ func restored(c online.Config, set settings, s *event.Schema, b *bare, t *model.
 		l.encoder.Fields.Missing = b.Missing.WithLevels(nil)
 	}
 	if l.state(d, b.covariance); !d.Done() {
-		return nil, fmt.Errorf("block learner: %d bytes do not fit its format", len(b.Learner))
+		return nil, fmt.Errorf("block learner: %d bytes do not fit its format", len(b.learner))
 	}
 	l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.mixture.Policies())
 	l.monitors.Restored(l.encoder.Stuck())

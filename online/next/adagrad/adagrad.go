@@ -13,6 +13,7 @@ import (
 	"blankout/online/pace"
 	"blankout/online/rows"
 	"blankout/online/rules"
+	"blankout/online/share"
 )
 
 // Settings are what an Expert is made from.
@@ -56,8 +57,11 @@ type Expert struct {
 	period uint64  // steps of the first pass, 0 while in it
 	growth float64 // of what is added to sums of squares, so that what is in force is the sum divided by it
 	step   step
-	silent *silentLevel // nil where no level has silent noise
-	rated  int          // how often rates have been set
+	silent *silentLevel    // nil where no level has silent noise
+	rated  int             // how often rates have been set
+	shared *share.Interval // nil where it learns alone
+	// Rewritten is how often all rows have been written at once; no part of the state.
+	Rewritten uint64
 }
 
 // level is a level of noise.
@@ -204,7 +208,9 @@ func (e *Expert) Activate(n int, intercepts []float64) {
 		}
 		for j := e.active; j < e.layout.N; j += e.Outputs {
 			e.rule.Set(intercepts, j, -math.Log(float64(e.steps+1)))
-			e.layout.Lags(intercepts)[j] = 0
+			if e.layout.Lags(intercepts)[j] = 0; e.shared != nil { // as the fold will
+				e.layout.Weights(e.shared.Bias)[j] = e.layout.Weights(intercepts)[j]
+			}
 		}
 	}
 }
@@ -369,7 +375,7 @@ func (e *Expert) tooFar(w, u []float64, coefficient, most float64) bool {
 // Rescale multiplies all weights by factor and adds shift to the intercepts, because the unit of the targets has changed.
 // Of the sums of squared gradients it leaves a share.
 func (e *Expert) Rescale(factor, shift, keep float64, t *model.Table, intercepts []float64) {
-	each(t, intercepts, func(row []float64, intercept bool) {
+	e.each(t, intercepts, func(row []float64, intercept bool) {
 		if intercept && !e.Intercept {
 			return
 		}
@@ -389,7 +395,8 @@ func (e *Expert) Rescale(factor, shift, keep float64, t *model.Table, intercepts
 }
 
 // each calls do with all rows, which it may change.
-func each(t *model.Table, intercepts []float64, do func(row []float64, intercept bool)) {
+func (e *Expert) each(t *model.Table, intercepts []float64, do func(row []float64, intercept bool)) {
+	e.Rewritten++
 	do(intercepts, true)
 	for slot := range t.Len() {
 		column, _ := t.Column(slot)
@@ -406,13 +413,13 @@ func (e *Expert) Decay(keep float64, t *model.Table, intercepts []float64) {
 		}
 		keep, e.growth = 1/e.growth, 1
 	}
-	each(t, intercepts, func(row []float64, intercept bool) { e.rule.Forget(row, intercept, keep) })
+	e.each(t, intercepts, func(row []float64, intercept bool) { e.rule.Forget(row, intercept, keep) })
 }
 
 // rebase makes the Coefficient of a level's average 1, multiplying it into every lag.
 func (e *Expert) rebase(v int, t *model.Table, intercepts []float64) {
 	g := e.levels[v].Rebase()
-	each(t, intercepts, func(row []float64, _ bool) {
+	e.each(t, intercepts, func(row []float64, _ bool) {
 		u := e.layout.Lags(row)
 		for j := v * e.Outputs; j < (v+1)*e.Outputs; j++ {
 			u[j] *= g

@@ -78,5 +78,5 @@ func (e *Expert) Remeasure(in *encode.Input, own *Scores, target []float64, weig
 
 // Fit makes what a rule keeps beside its weights fit them.
 func (e *Expert) Fit(t *model.Table, intercepts []float64) {
-	each(t, intercepts, func(row []float64, intercept bool) { e.rule.Forget(row, intercept, 1) })
+	e.each(t, intercepts, func(row []float64, intercept bool) { e.rule.Forget(row, intercept, 1) })
 }

@@ -22,6 +22,7 @@ type step struct {
 	slopes      []float64 // by level: by how much the loss of the iterates changes with the coefficient of the lags
 	ridge       []float64 // by row
 	touched     [][]float64
+	roots       []float64 // likewise, see weigh
 }
 
 func newStep(strength []float64, outputs int) step {
@@ -49,6 +50,9 @@ func (e *Expert) Update(in *encode.Input, own *Scores, lanes, target []float64, 
 	s.Importance, s.Count, s.Growth = weight, e.steps, e.growth
 	s.Young = weight > 1 || e.steps <= model.FirstReadings && e.Adapts && e.Grouped()
 	e.place(in, own, in.Rows)
+	if e.shared != nil {
+		e.weigh(in, own)
+	}
 	e.addSquares(in, -1)
 	e.rule.Step(&s.Step)
 	e.addSquares(in, 1)
@@ -164,8 +168,7 @@ func (e *Expert) compare(in *encode.Input, own *Scores, lanes []float64, every u
 		if e.isSilent(v) && lanes == nil {
 			at := v * k
 			gain = e.silent.event.Gain(s.Y[at:][:e.active], lv.Coefficient, s.value[at:])
-			lv.Compare(gain*float64(every), every)
-			lv.Choose()
+			e.decide(lv, gain, every)
 			continue
 		}
 		for j := v * k; j < v*k+e.active; j++ {
@@ -179,7 +182,17 @@ func (e *Expert) compare(in *encode.Input, own *Scores, lanes []float64, every u
 			average, _, _ := e.Loss.At(s.Y[j], f, variance)
 			gain += average - iterate
 		}
-		lv.Compare(gain*float64(every), every) // an event counts for those that were passed over
+		e.decide(lv, gain, every)
+	}
+	if e.shared != nil {
+		e.shared.Compared += every
+	}
+}
+
+// decide has a level take up by how much more its average has lost than its iterate at one event of so many, for which it
+// counts.
+func (e *Expert) decide(lv *level, gain float64, every uint64) {
+	if lv.Compare(gain*float64(every), every); e.shared == nil {
 		lv.Choose()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"blankout/internal/model"
 	"blankout/online/fields"
 	"blankout/online/scaling"
+	"blankout/online/share"
 	"blankout/online/silent"
 	"blankout/online/watch"
 )
@@ -26,6 +27,8 @@ type Encoder struct {
 	start      func(row []float64)
 	together   Together
 	intercept  float64 // its feature's value
+	shared     *share.Interval
+	growth     float64 // see share.Interval.Note
 	due        bool    // the columns that are dense are to be looked for again
 }
 
@@ -85,11 +88,17 @@ func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 	n.addFields()
 	e := n.declare(came)
 	n.lack(e, in)
-	rates := n.count(came, e, number)
-	n.Scaling.Bend(e, n.Table.Len())
+	var rates map[string]float64
+	if !n.shares() {
+		rates = n.count(came, e, number)
+		n.Scaling.Bend(e, n.Table.Len())
+	}
 	columns, raw, numbers := n.columns(e)
 	in.reset(e, number, len(columns))
 	in.Columns, in.Raw, in.Rows, in.Rates = columns, raw, n.Table.TouchAll(columns, in.Rows), rates
+	if n.shared != nil {
+		n.shared.Note(n.Table, columns, in.Rows, n.growth)
+	}
 	if n.start != nil {
 		for _, row := range in.Rows {
 			if row[model.StatCount] == 0 {
@@ -110,7 +119,11 @@ func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 			row[model.StatInverse], in.X[i] = 1, raw[i]
 		}
 		n.pair(in)
-		n.due = n.Scaling.Count(e.Features)
+		if n.shares() {
+			n.Scaling.Events++
+		} else {
+			n.due = n.Scaling.Count(e.Features)
+		}
 	}
 	in.close(n.Intercepts, n.intercept)
 	n.died(in)
@@ -162,22 +175,26 @@ func (n *Encoder) pair(in *Input) {
 // observe counts the features in one by one, most of them in runs that change no scale.
 func (n *Encoder) observe(in *Input, raw []float64) {
 	from := 0
-	if fields := n.fields(in); fields != nil {
+	if fields := n.fields(in); fields != nil && !n.shares() {
 		if from = n.steady(in, raw, 0, fields); from == len(raw) {
 			return // as most events
 		}
 	}
 	of := n.kinds(in)
 	for i := from; ; i++ {
-		if of.fields != nil {
-			i = n.steady(in, raw, i, of.fields)
-		} else {
+		switch {
+		case of.fields == nil:
 			i = n.divided(in, raw, i, of.upTo(i))
+		case !n.shares():
+			i = n.steady(in, raw, i, of.fields)
 		}
 		if i == len(raw) {
 			return
 		}
 		t, field := of.treat(i)
+		if n.shares() {
+			t = n.shared.Treat(i, t, in.Rows[i])
+		}
 		n.observeOne(in, i, raw[i], t, field)
 	}
 }
@@ -188,7 +205,7 @@ func (n *Encoder) observeOne(in *Input, i int, x float64, t scaling.Treatment, f
 	stats := row[:model.ScalerWidth:model.ScalerWidth]
 	was := [model.ScalerWidth]float64{model.StatCenter: stats[model.StatCenter], model.StatInverse: stats[model.StatInverse]}
 	z := n.Scaling.Scaler.Deviations(stats, x)
-	if t == scaling.Numeric {
+	if t == scaling.Numeric && !n.shares() {
 		n.Scaling.Reading(column, field, x, z)
 	}
 	m := n.Scaling.Observe(column, stats, x, z, t, field)
@@ -262,7 +279,7 @@ func (n *Encoder) Review() *Review {
 	r := &Review{}
 	n.due = false
 	n.Scaling.Read.Reviewed = false
-	r.Gone = n.Scaling.Review(n.Table.Touch, func(row []float64, ratio, shift float64) {
+	r.Gone = n.Scaling.Review(n.touch, func(row []float64, ratio, shift float64) {
 		r.Moves = append(r.Moves, Move{Row: row, Ratio: ratio, Shift: shift, Keep: 1})
 	})
 	r.Some = n.Scaling.Read.Reviewed
@@ -314,6 +331,29 @@ func (n *Encoder) ReadStandardized(e *event.Example, number uint64, in *Input) {
 	n.died(in)
 }
 
+// Share says that the Encoder is that of a learner which is one of several from here on, in an interval. growth is that of
+// what experts sum over events.
+func (n *Encoder) Share(in *share.Interval, growth float64) { n.shared, n.growth = in, growth }
+
+// shares says whether what is decided once for all is left to others.
+func (n *Encoder) shares() bool { return n.shared != nil && !n.shared.Alone }
+
+// Note takes down the rows of an Input that was read, before they are changed.
+func (n *Encoder) Note(in *Input) {
+	if n.shared != nil {
+		n.shared.Note(n.Table, in.Columns, in.Rows, n.growth)
+	}
+}
+
+// touch returns the row of a column that is no part of the event at hand, for writing.
+func (n *Encoder) touch(column uint32) []float64 {
+	row := n.Table.Touch(column)
+	if n.shared != nil {
+		n.shared.NoteOne(n.Table, column, row, n.growth)
+	}
+	return row
+}
+
 // Widen gives rows so many values. The other parts than the statistics are filled from the row as it was.
 func (n *Encoder) Widen(width int, fill func(to, from []float64)) {
 	was, table := n.Table, model.NewTable(width)
@@ -343,7 +383,7 @@ func (n *Encoder) State(c *coder.Coder) {
 	n.Fields.State(c)
 	n.Scaling.DenseState(c)
 	n.Scaling.ReadingsState(c)
-	n.Scaling.CurvesState(c, false)
+	n.Scaling.CurvesState(c, n.shares())
 	n.faults.state(c)
 	n.deaths.values.State(c)
 	if c.Decode {

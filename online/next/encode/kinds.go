@@ -23,7 +23,7 @@ type kinds struct {
 }
 
 func (n *Encoder) kinds(in *Input) kinds {
-	return kinds{n: n, in: in, fields: n.fields(in), settled: n.Scaling.Settled(), dense: n.Scaling.Scaler.Dense, spread: n.Scaling.SpreadColumns()}
+	return kinds{n: n, in: in, fields: n.fields(in), settled: n.Scaling.Settled() || n.shares(), dense: n.Scaling.Scaler.Dense, spread: n.Scaling.SpreadColumns()}
 }
 
 // fields returns the fields of an event's features where no column is dense, else nil.

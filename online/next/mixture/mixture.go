@@ -204,6 +204,14 @@ func (m *Mixture) ObserveCorrected(r int, others, corrected float64) {
 // Chooses says whether policies are mixed by what ObservePolicies takes up.
 func (m *Mixture) Chooses() bool { return m.policy == model.MissingAuto }
 
+// ObservePart is Observe for a learner that is one of several, at an event that lacks nothing.
+func (m *Mixture) ObservePart(lanes []float64, e *Event) {
+	if m.lanes*len(m.scales) > 1 {
+		m.room = m.losses(lanes[:m.lanes*e.Outputs], e, m.room[:0])
+		m.Table.AddLevels(m.room)
+	}
+}
+
 // ObservePolicies takes up what an event of a range has lost by policy, NaN by those that were not to be had.
 func (m *Mixture) ObservePolicies(r int, losses model.PolicyWeights) { m.Table.TakeRules(r, losses) }
 
@@ -278,6 +286,12 @@ func (m *Mixture) binary(lanes []float64, label int, out []float64) []float64 {
 		out[i] = max(out[i], 0) + loss.Log1p(z)
 	}
 	return out[:n]
+}
+
+// Merge takes up what an interval of another learner has added between base and now.
+func (m *Mixture) Merge(base, now *probe.Table) {
+	m.Table.Merge(base, now)
+	m.takeForce()
 }
 
 // Apply puts in force what has been observed.

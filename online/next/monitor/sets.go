@@ -58,7 +58,7 @@ func (s *sets) take(e *Event, came bool) {
 	}
 	s.TakeClasses(cover.Answer{
 		Range: e.Lacks.Range, Scores: e.Scores, Label: e.Label, Decision: e.Decision, Judged: e.Judged, Active: e.Active,
-		Sized: len(e.Scores) == 1 || !came || watch.Sampled(e.Number, sizedBits), Came: came,
+		Sized: len(e.Scores) == 1 || !came || watch.Sampled(e.Number, sizedBits), Came: came, Shared: e.Part,
 	})
 }
 

@@ -1,0 +1,380 @@
+package blackbox
+
+// This file tests several learners that learn one model.
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/longtest"
+	"blankout/internal/model"
+	"blankout/online"
+	"blankout/online/share"
+)
+
+// Sharer is a learner that may be one of several which learn one model.
+type Sharer[L any] interface {
+	Inner
+	Clone() (L, error)
+	Follow(fold L, columns []uint32, peers int, events uint64) error
+	Cut(precision int) *share.Delta
+	Add(d *share.Delta) error
+}
+
+// Sharers makes learners and looks at them.
+type Sharers[L Sharer[L]] struct {
+	New    func(c online.Config, s *event.Schema) (L, error)
+	Model  func(L) *model.Linear
+	Blocks func(L) ([]event.Block, error)
+	// LeaveOut names tests that the learner does not pass.
+	LeaveOut []string
+}
+
+// RunShared runs the tests of learners that learn one model.
+func RunShared[L Sharer[L]](t *testing.T, m Sharers[L]) {
+	for name, test := range map[string]func(*testing.T){
+		"Alone": m.testAlone, "AddRefuses": m.testAddRefuses, "Moments": m.testMoments, "LateClass": m.testLateClass, "Quality": m.testQuality, "Forgets": m.testForgets, "Unlabeled": m.testUnlabeled,
+	} {
+		if !slices.Contains(m.LeaveOut, name) {
+			t.Run(name, test)
+		}
+	}
+}
+
+func (m Sharers[L]) learner(t testing.TB, s *event.Schema, change func(*online.Config)) L {
+	t.Helper()
+	c := online.DefaultConfig().Shared()
+	if change != nil {
+		change(&c)
+	}
+	l, err := m.New(c, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (m Sharers[L]) clone(t testing.TB, l L) L {
+	t.Helper()
+	n, err := l.Clone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// state returns everything of a learner.
+func (m Sharers[L]) state(t testing.TB, l L) []event.Block {
+	t.Helper()
+	blocks, err := m.Blocks(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range blocks {
+		blocks[i].Data = bytes.Clone(blocks[i].Data)
+	}
+	return blocks
+}
+
+// stream makes events of numbers, words and one-hot columns, some of which appear late.
+func shareStream(n int, seed uint64) (*event.Schema, []event.Example) {
+	s := event.NewSchema(18, []string{"no", "yes"}, 2)
+	s.Fields = append(s.Fields, event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "words", Kind: event.Words}, event.Field{Name: "y", Kind: event.Numeric})
+	r := rand.New(rand.NewPCG(seed, 1))
+	weight := make([]float64, 3000)
+	for i := range weight {
+		weight[i] = r.NormFloat64()
+	}
+	events := make([]event.Example, n)
+	for i := range events {
+		e := &events[i]
+		e.Weight, e.Offset, e.Fingerprint = 1, int64(i), r.Uint64()
+		x, f := 20+3*r.NormFloat64(), 0.0
+		e.Features.Index, e.Features.Value, e.Field = []uint32{1}, []float64{x}, []uint16{1}
+		f += (x - 20) / 3
+		if i > n/2 { // a column that begins late
+			y := -5 + r.NormFloat64()
+			e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, 2), append(e.Features.Value, y), append(e.Field, 3)
+			f += y + 5
+		}
+		column := uint32(10)
+		for range 8 {
+			column += 1 + uint32(r.ExpFloat64()*r.ExpFloat64()*100)
+			if int(column) >= len(weight) {
+				break
+			}
+			e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, column), append(e.Features.Value, 1), append(e.Field, 2)
+			f += weight[column]
+		}
+		if r.NormFloat64()+f > 0 {
+			e.Label = 1
+		}
+	}
+	return s, events
+}
+
+// testAlone: one learner that hands on what it has learned after every interval comes to the state, to the bit, of one that
+// learns alone.
+func (m Sharers[L]) testAlone(t *testing.T) {
+	for _, noise := range []string{"auto", "dropout:0.3", "none"} {
+		set := func(c *online.Config) { c.Noise = noise }
+		s, events := shareStream(5000, 1)
+		alone, fold := m.learner(t, s, set), m.learner(t, s, set)
+		work := m.clone(t, fold)
+		if err := work.Follow(fold, nil, 1, 300); err != nil {
+			t.Fatal(err)
+		}
+		for i := range events {
+			alone.Learn(&events[i], nil)
+			work.Learn(&events[i], nil)
+			if i%300 == 299 || i == len(events)-1 {
+				d := work.Cut(32)
+				if err := fold.Add(d); err != nil {
+					t.Fatal(err)
+				}
+				if err := work.Follow(fold, d.Columns, 1, 300); err != nil {
+					t.Fatal(err)
+				}
+				sameState(t, noise+": one that follows", m.state(t, fold), m.state(t, work))
+			}
+		}
+		want, got := m.state(t, alone), m.state(t, fold)
+		byAge := func(b event.Block) bool { return strings.HasPrefix(b.Name, "aged") || b.Name == "summary" } // no fold measures that
+		sameState(t, noise, slices.DeleteFunc(want, byAge), slices.DeleteFunc(got, byAge))
+	}
+}
+
+// testAddRefuses: a Delta that does not fit is not added: not a bit of the learner changes.
+func (m Sharers[L]) testAddRefuses(t *testing.T) {
+	for _, peers := range []int{1, 2} {
+		s, events := shareStream(900, 3)
+		fold := m.learner(t, s, nil)
+		for i := range events[:600] {
+			fold.Learn(&events[i], nil)
+		}
+		work := m.clone(t, fold)
+		if err := work.Follow(fold, nil, peers, 300); err != nil {
+			t.Fatal(err)
+		}
+		for i := range events[600:] {
+			work.Learn(&events[600+i], nil)
+		}
+		d, before := work.Cut(32), m.state(t, fold)
+		for name, spoil := range map[string]func(d *share.Delta){
+			"width":      func(d *share.Delta) { d.Width++ },
+			"column":     func(d *share.Delta) { d.Columns = append(slices.Clone(d.Columns[1:]), 1<<30) },
+			"state":      func(d *share.Delta) { d.State = d.State[:len(d.State)-1] },
+			"no state":   func(d *share.Delta) { d.State = nil },
+			"many cells": func(d *share.Delta) { d.Values = d.Values[1:] },
+			"count":      func(d *share.Delta) { d.Events++ },
+		} {
+			bad := *d
+			if spoil(&bad); name == "count" && peers == 1 {
+				continue // it has its count in its state
+			}
+			if fold.Add(&bad) == nil {
+				t.Fatalf("%d learners: a delta of another %s is added", peers, name)
+			}
+			sameState(t, fmt.Sprintf("%d learners: a delta of another %s", peers, name), before, m.state(t, fold))
+		}
+		if err := fold.Add(d); err != nil || fold.Report().Events != 900 {
+			t.Errorf("%d learners: the delta itself is not added: %v", peers, err)
+		}
+	}
+}
+
+// rounds has n learners learn the events in rounds, each its part.
+func (m Sharers[L]) rounds(t testing.TB, fold L, events []event.Example, warm, n, interval, precision int) {
+	for i := range events[:warm] {
+		fold.Learn(&events[i], nil)
+	}
+	peers := make([]L, n)
+	for i := range peers {
+		peers[i] = m.clone(t, fold)
+		if err := peers[i].Follow(fold, nil, n, uint64(interval)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for rest := events[warm:]; len(rest) > 0; {
+		var deltas []*share.Delta
+		var columns []uint32
+		for _, p := range peers {
+			k := min(interval, len(rest))
+			for i := range rest[:k] {
+				p.Learn(&rest[i], nil)
+			}
+			rest = rest[k:]
+			deltas = append(deltas, p.Cut(precision))
+		}
+		for _, d := range deltas {
+			if err := fold.Add(d); err != nil {
+				t.Fatal(err)
+			}
+			columns = append(columns, d.Columns...)
+		}
+		for _, p := range peers {
+			if err := p.Follow(fold, columns, n, uint64(interval)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(rest) < 3*interval*n { // now and then is enough
+			a := m.Model(fold).Rows
+			for i, p := range peers {
+				b := m.Model(p).Rows
+				for slot := range a.Len() {
+					column, row := a.Column(slot)
+					if !slices.Equal(b.Row(column), row) {
+						t.Fatalf("column %d of learner %d that follows the fold is %v, the fold's %v", column, i, b.Row(column), row)
+					}
+				}
+			}
+		}
+	}
+}
+
+// testMoments: the moments of readings and the counts come to what they would be if one had seen all.
+func (m Sharers[L]) testMoments(t *testing.T) {
+	s, events := shareStream(6000, 4)
+	for _, precision := range []int{32, 64} {
+		alone, fold := m.learner(t, s, nil), m.learner(t, s, nil)
+		for i := range events {
+			alone.Learn(&events[i], nil)
+		}
+		m.rounds(t, fold, events, 1000, 4, 100, precision)
+		rows := m.Model(alone).Rows
+		for slot := range rows.Len() {
+			column, want := rows.Column(slot)
+			got := m.Model(fold).Rows.Row(column)
+			if got == nil || got[model.StatCount] != want[model.StatCount] {
+				t.Fatalf("column %d: %v, want %v", column, got, want[:5])
+			}
+			for _, i := range []int{model.StatMean, model.StatSquares} {
+				if column <= 2 && math.Abs(got[i]-want[i]) > 1e-9*math.Abs(want[i]) {
+					t.Errorf("column %d: statistic %d is %v, want %v", column, i, got[i], want[i])
+				}
+			}
+		}
+		a, b := alone.Report(), fold.Report()
+		if a.Events != b.Events || a.Total.Weight != b.Total.Weight || a.Classes[0] != b.Classes[0] || a.Classes[1] != b.Classes[1] {
+			t.Errorf("%+v, want %+v", b.Total, a.Total)
+		}
+		if c, d := a.Binary.Confusion, b.Binary.Confusion; c[0][0]+c[0][1] != d[0][0]+d[0][1] || c[1][0]+c[1][1] != d[1][0]+d[1][1] {
+			t.Errorf("confusion %v, want the row sums of %v", d, c)
+		}
+	}
+}
+
+// testLateClass: a class that comes late, to one of several, is known to the model, and one that has not come yet when sharing
+// begins is none of the model's.
+func (m Sharers[L]) testLateClass(t *testing.T) {
+	s, events := shareStream(2000, 5)
+	s.Classes, s.MaxClasses = []string{"a", "b", "c", "d"}, 4
+	for i := range events {
+		if events[i].Label = i % 2; i > 1200 {
+			events[i].Label = i % 3
+		}
+	}
+	fold := m.learner(t, s, func(c *online.Config) { c.ClassWeight = map[string]float64{"c": 2} })
+	m.rounds(t, fold, events, 500, 3, 50, 32)
+	if b := m.Model(fold).Intercept; len(b) != 4 || b[2] < -10 || b[3] > -20 {
+		t.Errorf("intercepts %v: the third class has come, the fourth has not", b)
+	}
+	light := m.learner(t, s, nil)
+	m.rounds(t, light, events, 500, 3, 50, 32)
+	if a, b := m.Model(fold).Intercept[2], m.Model(light).Intercept[2]; a < b+0.1 {
+		t.Errorf("the intercept of the third class is %v with weight 2, %v without", a, b)
+	}
+}
+
+// testQuality: several learners come close to one, with one output, several, a bank, and groups.
+func (m Sharers[L]) testQuality(t *testing.T) {
+	longtest.NotRaced(t)
+	s, events := shareStream(12_000, 2)
+	for i, noise := range []string{"none", "dropout:0.1", "group:0.1", "auto"} {
+		set := func(c *online.Config) { c.Noise = noise }
+		alone := m.learner(t, s, set)
+		for i := range events {
+			alone.Learn(&events[i], nil)
+		}
+		for j, n := range []int{2, 8} {
+			if !longtest.Some(i+j+1, 2) {
+				continue
+			}
+			fold := m.learner(t, s, set)
+			m.rounds(t, fold, events, 2000, n, 50, 32)
+			want, got := alone.Report().Window.MeanLogLoss(), fold.Report().Window.MeanLogLoss()
+			if got > want+0.02*float64(n)/2 {
+				t.Errorf("%s, %d learners: log-loss %.4f, alone %.4f", noise, n, got, want)
+			}
+		}
+	}
+}
+
+// testForgets: in a world that turns around, learners that forget come back, as one alone does, and those that do not stay
+// behind; by half-life and by the alarm.
+func (m Sharers[L]) testForgets(t *testing.T) {
+	longtest.NotRaced(t)
+	s, events := shareStream(14_000, 8)
+	for i := range events[8000:] {
+		events[8000+i].Label = 1 - events[8000+i].Label
+	}
+	loss := map[string]float64{}
+	for name, set := range map[string]func(*online.Config){
+		"never":     func(c *online.Config) { c.OnDrift = "log" },
+		"half-life": func(c *online.Config) { c.HalfLife, c.OnDrift = 1000, "log" },
+		"alarm":     func(c *online.Config) { c.OnDrift = "forget" },
+	} {
+		metric := func(c *online.Config) { // what else follows a stream that moves is switched off
+			set(c)
+			c.Noise, c.Adapt, c.Average = "none", false, 0
+		}
+		alone := m.learner(t, s, metric)
+		for i := range events {
+			alone.Learn(&events[i], nil)
+		}
+		fold := m.learner(t, s, metric)
+		m.rounds(t, fold, events, 2000, 4, 50, 32)
+		a, b := alone.Report(), fold.Report()
+		loss[name] = b.Window.MeanLogLoss()
+		if want := a.Window.MeanLogLoss(); name != "never" && loss[name] > want+0.04 {
+			t.Errorf("%s: log-loss %.4f, alone %.4f", name, loss[name], want)
+		}
+		if name == "alarm" && b.Drift.Alarms == 0 {
+			t.Error("no alarm")
+		}
+	}
+	if loss["half-life"] > loss["never"]-0.07 || loss["alarm"] > loss["never"]-0.07 {
+		t.Errorf("log-losses %v", loss)
+	}
+}
+
+// testUnlabeled: what unlabeled events of one of several have added is in its Delta, and the fold counts them.
+func (m Sharers[L]) testUnlabeled(t *testing.T) {
+	s, events := shareStream(3000, 11)
+	sum := func(weight float64) (all float64, r online.Report) {
+		fold := m.learner(t, s, func(c *online.Config) { c.Noise, c.UnlabeledWeight = "none", weight })
+		for i := range events {
+			if i%3 == 0 {
+				events[i].Label = event.Unlabeled
+			}
+		}
+		m.rounds(t, fold, events, 600, 3, 100, 64)
+		rows := m.Model(fold).Rows
+		for slot := range rows.Len() {
+			_, row := rows.Column(slot)
+			all += row[model.ScalerWidth+1]
+		}
+		return all, fold.Report()
+	}
+	without, _ := sum(0)
+	with, r := sum(0.5)
+	if with < 1.1*without || r.Unlabeled != 1000 || r.Events != 3000 {
+		t.Errorf("sums of squares %v with unlabeled events, %v without; %d of %d unlabeled", with, without, r.Unlabeled, r.Events)
+	}
+}
