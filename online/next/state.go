@@ -32,6 +32,7 @@ type Snapshot struct {
 	state   []byte // the block "learner"
 	report  online.Report
 	counted monitor.Counted
+	foreign func(column uint32) bool
 	unit    batch.Unit
 	older   iter.Seq[event.Block] // models of the past
 	err     error                 // of these
@@ -44,7 +45,7 @@ func (l *Learner) Snapshot() *Snapshot {
 	l.snapshot = l.encoder.Table.Snapshot(l.snapshot)
 	schema := l.encoder.Schema().View()
 	s := &Snapshot{
-		model: l.model(schema, l.snapshot), largest: l.mixture.Largest(0), state: l.encode(), report: l.Report(), counted: l.counted().Clone(), pasts: l.pasts,
+		model: l.model(schema, l.snapshot), largest: l.mixture.Largest(0), state: l.encode(), report: l.Report(), foreign: l.encoder.Scaling.OwnHats(), counted: l.counted().Clone(), pasts: l.pasts,
 	}
 	s.older, s.err = l.monitors.Blocks()
 	for v := range l.levels.Noises {
@@ -156,6 +157,10 @@ func (s *Snapshot) Model() *model.Linear { return s.model }
 // Levels returns the model of each noise level alone, and which of them has the largest mixture weight. Each has an exact
 // solution to be compared with, that of its own noise; the published mixture has none.
 func (s *Snapshot) Levels() (models []*model.Linear, largest int) { return s.levels, s.largest }
+
+// Foreign says whether a column is a hat that no level learns, the experts that correct them alone. The problems of Levels do
+// not have it.
+func (s *Snapshot) Foreign(column uint32) bool { return s.foreign(column) }
 
 // Unit returns what targets that are numbers are measured in, for the exact solution of the same problem; zero where labels
 // are classes.
