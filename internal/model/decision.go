@@ -120,12 +120,13 @@ type Judged struct {
 
 // Judge returns Predict, LogLoss and Probability, to the bit, with fewer exponentials.
 func (d Decision) Judge(scores []float64, label int) (j Judged) {
-	j.Class = d.Predict(scores)
 	if len(scores) != 1 {
-		j.LogLoss = d.LogLoss(scores, label)
-		return j
+		return Judged{Class: d.Predict(scores), LogLoss: d.LogLoss(scores, label)}
 	}
 	u := d.Link.logOdds(scores[0])
+	if u > d.Least() {
+		j.Class = 1
+	}
 	z := loss.Exp(-math.Abs(u))
 	if j.Probability = 1 / (1 + z); u < 0 {
 		j.Probability = sigmoid(u)

@@ -5,7 +5,6 @@ package model
 import (
 	"fmt"
 	"math"
-	"slices"
 	"sort"
 )
 
@@ -29,8 +28,15 @@ func (l *Link) logOdds(f float64) float64 {
 	case f >= l.Scores[last]:
 		return l.LogOdds[last]
 	}
-	i, found := slices.BinarySearch(l.Scores, f)
-	if found {
+	i, high := 0, last // i becomes the first knot that is not below
+	for i < high {
+		if middle := (i + high) / 2; l.Scores[middle] < f {
+			i = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	if l.Scores[i] == f {
 		return l.LogOdds[i]
 	}
 	part := (f - l.Scores[i-1]) / (l.Scores[i] - l.Scores[i-1])

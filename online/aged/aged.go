@@ -68,21 +68,27 @@ func (s *sums) add(weight float64, x Lost) {
 	s.loss += weight * min(x.Loss, mostLoss)
 }
 
-// reach returns the least and the largest age that count as an age.
-func reach(age uint64) (least, most uint64) { return age - age/10, age + age/10 }
+// InReach says whether a model is of the i-th of the Ages at the event of the given number.
+func (a *Aged) InReach(i int, n uint64) bool {
+	x := &a.ages[i]
+	return x.model != nil && n-1-x.born >= reaches[i][0] && n-1-x.born <= reaches[i][1]
+}
+
+// reaches are the least and the largest age that count as each of the Ages.
+var reaches = func() (out [len(Ages)][2]uint64) {
+	for i, age := range Ages {
+		out[i] = [2]uint64{age - age/10, age + age/10}
+	}
+	return out
+}()
 
 // Due returns the model that is to answer the event of the given number at the i-th of the Ages, nil for
 // none.
 func (a *Aged) Due(i int, n uint64) *model.Linear {
-	x := &a.ages[i]
-	if x.model == nil {
+	if !a.InReach(i, n) {
 		return nil
 	}
-	least, most := reach(Ages[i])
-	if old := n - 1 - x.born; old < least || old > most {
-		return nil
-	}
-	one := every[i]
+	x, one := &a.ages[i], every[i]
 	if x.model.Rows.Len() >= wide {
 		one = everyWide[i]
 	}
@@ -112,7 +118,7 @@ func (a *Aged) Take(i int, weight float64, old, fresh, constant Lost) {
 }
 
 // Learned takes up that the event of the given number, which holds so many features, has been learned.
-// It lets models go that have served, and says whether the model is to be frozen now, of so many
+// At multiples of pace events it lets models go that have served, and says whether the model is to be frozen now, of so many
 // rows of that many bytes.
 func (a *Aged) Learned(n uint64, features, rows, bytes int) bool {
 	if n == a.seen {
@@ -123,14 +129,16 @@ func (a *Aged) Learned(n uint64, features, rows, bytes int) bool {
 	}
 	a.seen = n
 	a.credit += share * float64(features)
+	if n%pace != 0 {
+		return false
+	}
 	for i := range a.ages {
-		x := &a.ages[i]
-		if _, most := reach(Ages[i]); x.model != nil && n-x.born > most {
+		if x := &a.ages[i]; x.model != nil && n-x.born > reaches[i][1] {
 			x.model = nil
 		}
 	}
 	cost := float64(head + rows)
-	if n%pace != 0 || rows*bytes > mostBytes || a.credit < cost {
+	if rows*bytes > mostBytes || a.credit < cost {
 		return false
 	}
 	a.credit = min(a.credit, max(start, cost)) - cost

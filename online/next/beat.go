@@ -67,6 +67,14 @@ func forecasts(number uint64) bool { return number <= forecastsAll || sampled(nu
 
 const forecastsAll = 1024
 
+// keepsOf is of how many features of an event one pays for models that are kept to predict later events, see package aged.
+func keepsOf(number uint64) int {
+	if number <= decidesSome {
+		return 1
+	}
+	return 4
+}
+
 // costs says whether an event tells what the loss of each of its fields would cost.
 func costs(number uint64) bool {
 	if number <= decidesSome {
@@ -77,7 +85,7 @@ func costs(number uint64) bool {
 
 // due says which parts of the monitors look at an event: at first all do, and later those that cost much at some.
 func due(number uint64) monitor.Due {
-	return monitor.Due{Gain: number <= decidesSome || sampled(number, 2), Scores: number <= decidesAll || sampled(number, 4)}
+	return monitor.Due{Gain: number <= decidesSome || sampled(number, 3), Scores: number <= decidesAll || sampled(number, 4)}
 }
 
 // turns says whether a point of the mask of this number moves mixture weights.

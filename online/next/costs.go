@@ -83,7 +83,7 @@ func (c *costing) fieldsOf(l *Learner, fields int) {
 }
 
 // mostCosts bounds the fields that one event is answered without.
-const mostCosts = 16
+const mostCosts = 8
 
 // dies says whether what is of a field dies with another one: a product does with either factor.
 func (c *costing) dies(field, with uint16) bool {

@@ -21,7 +21,6 @@ import (
 	"blankout/online/pace"
 	"blankout/online/rows"
 	"blankout/online/stuck"
-	"blankout/online/watch"
 )
 
 // Learner learns a linear model event by event. It has one output for two classes or for a number, else one for each
@@ -259,16 +258,20 @@ func (l *Learner) learn(e *event.Example, prior, p *online.Prediction) {
 // class takes up the class of the event at hand, for which p is predicted: it has what was shown observed, and moves mixture weights.
 func (l *Learner) class(e *event.Example, p, shown *online.Prediction, lanes []float64, stale monitor.Older) {
 	r, j := &l.room, shown.Decision.Judge(shown.Scores, e.Label)
-	r.seen = monitor.Event{Labeled: true, Lacks: model.Lacked{Range: r.in.Range}, Scores: shown.Scores, Now: p.Scores, Older: stale, Influence: l.influence(e.Label, p.Scores), Decision: shown.Decision, Judged: j, Told: watch.Told{
-		After: shown.Learned, Label: e.Label, Learned: e.Weight * l.classes[e.Label], Loss: j.LogLoss, Predicted: j.Class, Likelihood: l.set.likelihood,
-		Score: shown.Scores[min(e.Label, len(shown.Scores)-1)], Probability: j.Probability,
-	}}
+	seen := &r.seen // field by field, for a whole one takes its time to copy
+	seen.Labeled, seen.Lacks, seen.Older, seen.Influence = true, model.Lacked{Range: r.in.Range}, stale, l.influence(e.Label, p.Scores)
+	seen.Scores, seen.Now, seen.Decision, seen.Judged = shown.Scores, p.Scores, shown.Decision, j
+	seen.After, seen.Label, seen.Learned, seen.Likelihood = shown.Learned, e.Label, e.Weight*l.classes[e.Label], l.set.likelihood
+	seen.Loss, seen.Predicted, seen.Probability, seen.Score = j.LogLoss, j.Class, j.Probability, shown.Scores[min(e.Label, len(shown.Scores)-1)]
 	l.observe(e)
 	p.Mislabeled = l.monitors.Mislabeled()
 	output := l.outputs.young.Output(e.Label)
 	by := mixture.Event{Outputs: l.levels.Outputs, Active: l.levels.Active(), Label: output}
 	if forecasts(l.events) {
-		l.forecast(&l.mixture.Table.Features, 0, e, p.Scores)
+		if shown != p {
+			j = p.Decision.Judge(p.Scores, e.Label)
+		}
+		addForecast(&l.mixture.Table.Features, 0, e, j)
 	}
 	l.judge(e, &by, lanes)
 	if !l.member.shares() {
@@ -331,7 +334,7 @@ func (l *Learner) unlabeled(e *event.Example, p *online.Prediction) {
 		l.encoder.Count(e, &l.room.in)
 	}
 	l.levels.SetRates(l.room.in.Rates)
-	l.room.seen = monitor.Event{}
+	l.room.seen.Labeled = false
 	l.observe(e)
 	l.predict(p, answers)
 	if w := l.config.UnlabeledWeight; w > 0 {
@@ -376,14 +379,14 @@ func (l *Learner) observe(e *event.Example) {
 		l.monitors.ObservePart(seen)
 		return
 	}
-	seen.Met = l.encoder.Met(e, &l.room.in)
-	seen.Met.Error = l.forecastError()
+	l.encoder.Met(e, &l.room.in, &seen.Met)
+	seen.Part, seen.Met.Error = false, l.forecastError()
 	l.act(l.monitors.Observe(seen))
 }
 
 // act does what monitors ask for, but not after a first pass: every later one is the same.
-func (l *Learner) act(asked monitor.Request) {
-	if l.levels.Passed() {
+func (l *Learner) act(asked *monitor.Request) {
+	if asked == nil || l.levels.Passed() {
 		return
 	}
 	if asked.Keep > 0 {

@@ -28,6 +28,7 @@ type masked struct {
 	filled   filled
 	out      []float64 // by output
 	byClass  []float64 // scores
+	seen     monitor.Event
 	silent   silent.Mask
 }
 
@@ -99,23 +100,24 @@ func (l *Learner) sampleMask(e *event.Example, by *mixture.Event, groups, moves 
 			l.observeLacking(&m.left, m.scored.lanes, why > answers, &m.filled, by)
 		}
 		scores := l.answer(&m.left, m.scored.lanes, &m.filled, m.out, &m.byClass)
-		if l.forecast(curves, point, e, scores); heeds {
-			l.observeMasked(e, scores)
+		if j := l.forecast(curves, point, e, scores); heeds && (l.events <= decidesSome || turns(m.drawn, point)) {
+			l.observeMasked(e, scores, j)
 		}
 	}
 }
 
 // observeMasked shows the monitors what the answer to what a mask has left of an event comes to.
-func (l *Learner) observeMasked(e *event.Example, scores []float64) {
+func (l *Learner) observeMasked(e *event.Example, scores []float64, j model.Judged) {
 	m := &l.masked
-	seen := monitor.Event{Again: l.levels.Passed(), Lacks: l.lacks(&m.left, m.scored.lanes, &m.filled)}
+	seen := &m.seen
+	seen.Again, seen.Lacks = l.levels.Passed(), l.lacks(&m.left, m.scored.lanes, &m.filled)
 	if t := l.targets; t != nil {
 		seen.Regression, seen.Target, seen.Value, seen.Residual = true, e.Target, t.unit.Value(scores[0]), t.residual.PublishedIn(&t.before)
 	} else {
 		seen.Scores, seen.Label, seen.Decision = scores, e.Label, l.monitors.Decision()
-		seen.Judged, seen.Active = seen.Decision.Judge(scores, e.Label), l.outputs.active(l.levels.Active())
+		seen.Judged, seen.Active = j, l.outputs.active(l.levels.Active())
 	}
-	l.monitors.Masked(&seen)
+	l.monitors.Masked(seen)
 }
 
 // forecastSilent takes up what scores of an event lose at a point if what is not alive has died silently.
@@ -184,13 +186,19 @@ func (l *Learner) correctAll(weight float64) {
 	}
 }
 
-// forecast takes up what scores of an event lose at a point.
-func (l *Learner) forecast(curves *probe.Curves, point int, e *event.Example, scores []float64) {
+// forecast takes up what scores of an event lose at a point, and returns it, of classes.
+func (l *Learner) forecast(curves *probe.Curves, point int, e *event.Example, scores []float64) (j model.Judged) {
 	if t := l.targets; t != nil {
 		l.forecastValue(curves, point, e, t.unit.Value(scores[0]))
-		return
+		return j
 	}
-	j := l.monitors.Decision().Judge(scores, e.Label)
+	j = l.monitors.Decision().Judge(scores, e.Label)
+	addForecast(curves, point, e, j)
+	return j
+}
+
+// addForecast takes up what has been lost at a point.
+func addForecast(curves *probe.Curves, point int, e *event.Example, j model.Judged) {
 	wrong := 0.0
 	if j.Class != e.Label {
 		wrong = 1

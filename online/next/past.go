@@ -44,7 +44,7 @@ func (l *Learner) keepOld() {
 		l.pasts = [2]past{}
 		return
 	}
-	if t := l.encoder.Table; l.monitors.Learned(l.events, l.room.in.Features(), t.Len(), 8*t.Width()) {
+	if t := l.encoder.Table; l.monitors.Learned(l.events, l.room.in.Features()/keepsOf(l.events), t.Len(), 8*t.Width()) {
 		l.monitors.Keep(l.events, l.kept())
 	}
 	l.keepPast()

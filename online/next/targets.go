@@ -12,9 +12,7 @@ import (
 	"blankout/internal/model"
 	"blankout/online"
 	"blankout/online/next/mixture"
-	"blankout/online/next/monitor"
 	"blankout/online/numbers"
-	"blankout/online/watch"
 )
 
 // targets is what is known of labels that are numbers. Scores inside the Learner are in the Unit.
@@ -97,13 +95,14 @@ func (l *Learner) number(e *event.Example, f float64, shown *online.Prediction, 
 // observeNumber has the value observed that was shown for a label of an event that lacks something, and that of now, fresh.
 func (l *Learner) observeNumber(e *event.Example, value, fresh float64, lacks model.Lacked, learned uint64) {
 	t := l.targets
-	seen := monitor.Event{Labeled: true, Lacks: lacks, Residual: t.residual.PublishedIn(&t.before), Fresh: fresh, Told: watch.Told{Regression: true, After: learned, Target: e.Target, Value: value}}
+	seen := &l.room.seen
+	seen.Labeled, seen.Regression, seen.Lacks, seen.Residual = true, true, lacks, t.residual.PublishedIn(&t.before)
+	seen.After, seen.Target, seen.Value, seen.Fresh = learned, e.Target, value, fresh
 	seen.Low, seen.High = l.monitors.Interval(seen.Residual, value, lacks)
 	if seen.Loss = math.Abs(e.Target - value); t.unit.Deviation() > 0 {
 		seen.Loss /= t.unit.Deviation()
 	}
 	l.monitors.Measures.Numbers.Loss = t.unit.Loss(t.loss)
-	l.room.seen = seen
 	l.observe(e)
 	t.residual.Take(t.unit.Target, t.unit.Clip(e.Target), value, lacks.Variance)
 }

@@ -400,7 +400,7 @@ func (f *fieldHealth) come(event uint64, time int64) {
 
 // sampleValues looks at the values of an event that the rows do not count yet.
 func (h *Fields) sampleValues(m *Met) {
-	fields, e, rows := h.fields, m.Event, m.Rows
+	fields, e := h.fields, m.Event
 	for _, id := range m.Came.Missing {
 		if int(id) < len(fields) {
 			fields[id].null++
@@ -416,11 +416,22 @@ func (h *Fields) sampleValues(m *Met) {
 			f.number(e.Features.Value[i])
 		case event.Categorical:
 			f.seen++
-			if row := rows.Row(e.Features.Index[i]); row == nil || row[model.StatCount] < newValues {
+			if count := m.count(i); count < newValues {
 				f.fresh++
 			}
 		}
 	}
+}
+
+// count returns how many events have had a feature of the event before it.
+func (m *Met) count(i int) float64 {
+	if i < len(m.Of) {
+		return m.Of[i][model.StatCount] - 1
+	}
+	if row := m.Rows.Row(m.Event.Features.Index[i]); row != nil {
+		return row[model.StatCount]
+	}
+	return 0
 }
 
 func (f *fieldHealth) number(x float64) {

@@ -49,6 +49,7 @@ type Met struct {
 	Present model.FieldSet
 	Fields  []event.Field  // of the stream so far, by id
 	Rows    *model.Table   // counts by column, without this event
+	Of      [][]float64    // or rows of the Event's features, which count it; nil if they are not at hand
 	Usual   *model.Missing // which fields are usual, nil until that is known
 	Error   float64        // the error that is forecast for whole events, a share; -1 before there is one
 }

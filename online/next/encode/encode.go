@@ -286,12 +286,13 @@ func (n *Encoder) Review() *Review {
 	return r
 }
 
-// Met returns an event as it came and as it was encoded, as monitors are shown it.
-func (n *Encoder) Met(came *event.Example, in *Input) watch.Met {
-	fields := n.schema.Fields
-	return watch.Met{
-		Event: in.Event, Came: came, Number: in.Number, Named: n.Fields.Named, Present: n.Fields.PresentIn(came, in.Event, fields),
-		Fields: fields[:min(len(fields), len(n.Scaling.Kinds))], Rows: n.Table, Usual: n.Fields.Usual(in.Number),
+// Met makes to an event as it came and as it was encoded, as monitors are shown it.
+func (n *Encoder) Met(came *event.Example, in *Input, to *watch.Met) {
+	fields, e := n.schema.Fields, in.Event
+	to.Event, to.Came, to.Number, to.Named, to.Present = e, came, in.Number, n.Fields.Named, n.Fields.PresentIn(came, e, fields)
+	to.Fields, to.Rows, to.Usual, to.Of = fields[:min(len(fields), len(n.Scaling.Kinds))], n.Table, n.Fields.Usual(in.Number), nil
+	if e.Features.Len() > 0 && len(in.Columns) == e.Features.Len() && &in.Columns[0] == &e.Features.Index[0] { // it was observed
+		to.Of = in.Rows
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // drift is the detector, and what an alarm asks for.
 type drift struct {
 	watch.Detector
-	asks Request
+	asks *Request // nil for nothing
 }
 
 // What an alarm leaves of the past where on_drift is forget, and where it is expert.
@@ -20,18 +20,18 @@ const forgetKeep, expertKeep = 0.1, 0.3
 func newDrift(s Settings) (d drift) {
 	switch s.OnDrift {
 	case "forget":
-		d.asks = Request{Keep: forgetKeep}
+		d.asks = &Request{Keep: forgetKeep}
 	case "expert":
-		d.asks = Request{Keep: expertKeep, Fresh: true}
+		d.asks = &Request{Keep: expertKeep, Fresh: true}
 	}
 	return d
 }
 
-func (d *drift) Observe(e *Event) (none Request) {
+func (d *drift) Observe(e *Event) *Request {
 	if e.Labeled && d.Take(e.Loss, 1, e.Number) {
 		return d.asks
 	}
-	return none
+	return nil
 }
 
 func (d *drift) State(c *coder.Coder) {

@@ -24,9 +24,9 @@ func newHealth(s Settings) health {
 	return health{schema: s.Schema, logged: s.Stuck == "log", repeats: s.Repeats}
 }
 
-func (h *health) Observe(e *Event) (none Request) {
+func (h *health) Observe(e *Event) *Request {
 	h.Take(&e.Met)
-	return none
+	return nil
 }
 
 // State codes the condition.

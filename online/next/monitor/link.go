@@ -73,15 +73,15 @@ func (l *link) cautious(of *model.Link) *model.Link {
 const cautionFirst, cautionModels = 0.6, 4
 
 // Observe comes after the event is measured: what is bounded around are the frequencies with it.
-func (l *link) Observe(e *Event) (none Request) {
+func (l *link) Observe(e *Event) *Request {
 	if !e.Labeled || e.Again || !l.learns {
-		return none
+		return nil
 	}
 	l.active, l.bounded = e.Active, nil
 	scores, active := e.Scores, e.Active
 	if l.stale > 0 {
 		if scores, active = e.Older.Scores, e.Older.Active; scores == nil {
-			return none
+			return nil
 		}
 		if l.Age != l.stale { // it has learned from other weights
 			l.reset()
@@ -96,11 +96,11 @@ func (l *link) Observe(e *Event) (none Request) {
 		every = followEvery
 	}
 	l.Learn(scores, active, e.Label, e.Weight, every)
-	return none
+	return nil
 }
 
 // The Link follows what it has learned after every followFirst events, and after the followAfter-th one after followEvery.
-const followFirst, followEvery, followAfter = 64, 256, 65_536
+const followFirst, followEvery, followAfter = 64, 512, 65_536
 
 func (l *link) State(c *coder.Coder) {
 	l.Link.State(c)

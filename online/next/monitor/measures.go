@@ -18,11 +18,11 @@ type Measures struct {
 // Known says whether a labeled event has come.
 func (m *Measures) Known() bool { return m.Baselines.First > 0 }
 
-func (m *Measures) Observe(e *Event) (none Request) {
+func (m *Measures) Observe(e *Event) *Request {
 	switch {
 	case !e.Labeled:
 		m.Unlabeled++
-		return none
+		return nil
 	case e.Regression:
 		m.TakeNumber(&e.Told, m.Known() && e.After >= m.Baselines.First)
 	default:
@@ -31,7 +31,7 @@ func (m *Measures) Observe(e *Event) (none Request) {
 	if m.Baselines.Tell(&e.Told); e.Likelihood {
 		m.Prior.Take(e.Label, e.Learned, e.Loss, e.Score, e.Number)
 	}
-	return none
+	return nil
 }
 
 func (m *Measures) State(c *coder.Coder) {

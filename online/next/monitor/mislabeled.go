@@ -14,11 +14,11 @@ type mislabeled struct {
 	below float64
 }
 
-func (s *mislabeled) Observe(e *Event) (none Request) {
+func (s *mislabeled) Observe(e *Event) *Request {
 	if s.Clear(); e.Labeled && e.Influence > 0 {
 		s.Weigh(watch.MislabeledEvent{Class: e.Label, Score: e.Now[min(e.Label, len(e.Now)-1)], Influence: e.Influence}, s.below)
 	}
-	return none
+	return nil
 }
 
 // Mislabeled returns the latest event if its label is probably wrong, else nil. The next one takes its memory.

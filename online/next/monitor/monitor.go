@@ -14,8 +14,8 @@ import (
 
 // Monitor observes events one by one, before they are learned.
 type Monitor interface {
-	// Observe takes up an event, and returns what the learner shall do before it learns the event.
-	Observe(e *Event) Request
+	// Observe takes up an event, and returns what the learner shall do before it learns the event, nil for nothing.
+	Observe(e *Event) *Request
 	// State codes everything. It is read by a monitor of the same settings and outputs.
 	State(c *coder.Coder)
 	// Report adds what there is to tell.
@@ -57,7 +57,7 @@ type Due struct {
 	Scores bool // how far off the label is, if there are enough events of its class
 }
 
-// Request is what a monitor asks for. The zero value asks for nothing.
+// Request is what a monitor asks for.
 type Request struct {
 	// Keep is what is to be left of what the learner knows of the past, 0 for all. Its weights then stay and move faster.
 	Keep float64
@@ -131,10 +131,10 @@ func (m *Monitors) Publish(h *model.Head) {
 	h.Stale = m.stale.warning(m.loss)
 }
 
-// Observe shows an event to the monitors, and returns what they ask for.
-func (m *Monitors) Observe(e *Event) (r Request) {
+// Observe shows an event to the monitors, and returns what they ask for, nil for nothing.
+func (m *Monitors) Observe(e *Event) (r *Request) {
 	for _, x := range m.list {
-		if asked := x.Observe(e); asked != (Request{}) {
+		if asked := x.Observe(e); asked != nil {
 			r = asked
 		}
 	}

@@ -16,6 +16,7 @@ type positive struct {
 	measures *watch.Measures
 	share    float64 // the configured threshold, of the positive class
 	given    bool    // by the configuration
+	found    bool    // nothing changes any more
 	name     string  // "" is the second class, or the rarer one so far
 }
 
@@ -27,11 +28,16 @@ func newPositive(s Settings, m *watch.Measures) positive {
 }
 
 // Observe keeps what the events up to the last one that counts say. It comes after the Measures.
-func (p *positive) Observe(e *Event) (none Request) {
-	if e.Labeled && p.name == "" && len(e.Scores) == 1 && !e.Regression && p.measures.Labeled() == positiveAfter {
-		p.name = p.now()
+func (p *positive) Observe(e *Event) *Request {
+	if p.found || !e.Labeled || e.Regression || len(e.Scores) != 1 {
+		return nil
 	}
-	return none
+	if n := p.measures.Labeled(); n == positiveAfter && p.name == "" {
+		p.name = p.now()
+	} else if n > positiveAfter {
+		p.found = true
+	}
+	return nil
 }
 
 // now returns the name of the positive class, "" for the second.

@@ -33,19 +33,19 @@ func newSets(s Settings) sets {
 const scoresFew = 1000
 
 // Observe takes up how far off the label of an event is that came as it was predicted.
-func (s *sets) Observe(e *Event) (none Request) {
+func (s *sets) Observe(e *Event) *Request {
 	if s.Cover == nil || !e.Labeled || e.Again {
-		return none
+		return nil
 	}
 	class := 1 + e.Label
 	if e.Regression {
 		class = 0
 	}
 	if !e.Due.Scores && s.Taken(e.Lacks.Range, class) >= scoresFew {
-		return none
+		return nil
 	}
 	s.take(e, true)
-	return none
+	return nil
 }
 
 // take takes up an event. That it came so says that no mask has deleted anything of it.

@@ -29,12 +29,15 @@ type staleness struct {
 }
 
 // Observe comes before the event is measured: what a constant loses is of the classes before.
-func (s *staleness) Observe(e *Event) (none Request) {
+func (s *staleness) Observe(e *Event) *Request {
 	if !e.Labeled || e.Again {
-		return none
+		return nil
 	}
 	some, fresh := false, aged.Lost{}
 	for i := range aged.Ages {
+		if !s.InReach(i, e.Number) {
+			continue
+		}
 		due := s.Due(i, e.Number)
 		if due == nil {
 			continue
@@ -45,7 +48,7 @@ func (s *staleness) Observe(e *Event) (none Request) {
 		}
 		s.Take(i, e.Weight, s.older(e, due), fresh, s.constant(e))
 	}
-	return none
+	return nil
 }
 
 // older returns what an older model loses at an event.

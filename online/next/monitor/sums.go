@@ -57,7 +57,7 @@ func (m *Monitors) ObservePart(e *Event) {
 
 // Merge adds what was measured between base and now to what ends with the event of a number, and returns what the learner
 // shall do.
-func (m *Monitors) Merge(base, now *Sums, number uint64) (r Request) {
+func (m *Monitors) Merge(base, now *Sums, number uint64) (r *Request) {
 	m.stale.Aged = aged.Aged{} // no member meets the events that would come next
 	m.Refused.Merge(&base.Refused, &now.Refused)
 	m.mislabeled.Count += now.Mislabeled - base.Mislabeled
