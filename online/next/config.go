@@ -3,13 +3,11 @@ package next
 // This file makes of a Config what the parts of a Learner are made from.
 
 import (
-	"errors"
 	"math"
 	"slices"
 	"strings"
 	"sync"
 
-	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online"
@@ -17,11 +15,9 @@ import (
 	"blankout/online/next/adagrad"
 	"blankout/online/next/correct"
 	"blankout/online/next/encode"
+	"blankout/online/refresh"
 	"blankout/online/rules"
 )
-
-// errNotYet is of settings that this learner does not know yet.
-var errNotYet = errors.New("not learned here yet")
 
 // settings are a Config's values as the Learner uses them.
 type settings struct {
@@ -55,11 +51,6 @@ func parse(c online.Config) (settings, error) {
 	if err != nil {
 		return s, err
 	}
-	for key, set := range map[string]bool{"irls_batch": c.IRLSBatch > 0} {
-		if set {
-			return s, event.KeyErrorf(key, "%s: %w", key, errNotYet)
-		}
-	}
 	if s.standardize, err = model.ParseStandardize(c.Standardize); err != nil {
 		return s, err
 	}
@@ -83,6 +74,9 @@ func parse(c online.Config) (settings, error) {
 		Rule: rule, Loss: l, Rate: c.LearningRate, Start: c.Start, Ridge: 2 / loss.Cost(l, c.C), L1: c.L1, Average: c.Average, Adapts: c.Adapt,
 		Intercept: c.Intercept != "none", Penalized: c.Intercept == "penalized", Clean: !c.Noisy(), Observed: c.Noise == loss.ObservedNoise,
 	}
+	a.Window = refresh.Settings{
+		Size: c.IRLSBatch, Reach: max(c.IRLSBatch, c.IRLSWindow), Loss: l, Ridge: a.Ridge, Intercept: a.Intercept, Penalized: a.Penalized, Marginalized: !a.Clean, Only: c.Optimizer == "irls",
+	}
 	if a.FreeRate = a.Rate == 0; a.FreeRate {
 		a.Rate = rule.Eta
 	}
@@ -91,7 +85,7 @@ func parse(c online.Config) (settings, error) {
 	}
 	noise, isSilent := a.Noises[len(a.Noises)-1].(loss.Silent)
 	bends := a.Square() && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll)
-	s.presence = c.Presence == "auto" && bends
+	s.presence = c.Presence == "auto" && bends && !a.Windows()
 	s.corrects = rule.Second && newton.Wanted(l) && a.Intercept && bends && !a.Observed && !slices.ContainsFunc(a.Noises, func(n loss.Noise) bool { return loss.AsGroups(n).Rates != nil })
 	s.silence = encode.Silence{Learned: isSilent, Groups: noise.Groups, Value: model.SilentValue(c.SilentValue)}
 	switch {

@@ -240,6 +240,7 @@ func (l *Learner) learn(e *event.Example, prior, p *online.Prediction) {
 	}
 	if known { // while all numbers are equal there is nothing to learn
 		l.update(l.weight*l.classes[e.Label], lanes)
+		l.solve(l.weight * l.classes[e.Label])
 		l.correctAll(l.weight * l.classes[e.Label])
 	}
 	if l.outputs.young.Take(e.Label); l.member.shares() {
@@ -362,6 +363,14 @@ func (l *Learner) update(weight float64, lanes []float64) {
 		first = false
 		l.levels.Update(&r.in, &r.scored.levels, lanes, r.target, part, every, l.encoder.Table)
 	})
+}
+
+// solve takes the event at hand into the window of events that are solved exactly, if there is one.
+func (l *Learner) solve(weight float64) {
+	if n := l.encoder; l.levels.Windows() {
+		m := &model.Linear{Head: model.Head{Schema: n.Schema(), Scaler: n.Scaling.Scaler, Layout: model.Layout{Width: n.Table.Width()}}, Rows: n.Table}
+		l.levels.Learned(l.room.in.Event, weight, m, n.Intercepts, l.outputs.young.Output, n.ReadsWhenDead)
+	}
 }
 
 // move makes weights fit scales that have moved.

@@ -16,7 +16,7 @@ import (
 
 // Report returns what has been measured and counted so far.
 func (l *Learner) Report() online.Report {
-	r := online.Report{Events: l.events, Features: l.encoder.Table.Len(), Experts: l.listed()}
+	r := online.Report{Events: l.events, Features: l.encoder.Table.Len(), RefreshFailures: l.levels.Failures(), Experts: l.listed()}
 	r.Noise = l.noise(0)
 	r.Level = loss.ShortNoise(r.Noise.String())
 	if weights, ranges := l.mixture.ByRange(); weights != nil {

@@ -11,6 +11,7 @@ import (
 	"blankout/internal/model"
 	"blankout/online/next/encode"
 	"blankout/online/pace"
+	"blankout/online/refresh"
 	"blankout/online/rows"
 	"blankout/online/rules"
 	"blankout/online/share"
@@ -42,6 +43,7 @@ type Settings struct {
 	// those of SetRates.
 	Grouping *model.Grouping
 	Observed bool
+	Window   refresh.Settings // of events that are solved exactly
 }
 
 // Expert is the levels. What they know of a feature is in its row, see rows.Layout.
@@ -57,6 +59,7 @@ type Expert struct {
 	period uint64  // steps of the first pass, 0 while in it
 	growth float64 // of what is added to sums of squares, so that what is in force is the sum divided by it
 	step   step
+	window refresh.Refresh
 	silent *silentLevel    // nil where no level has silent noise
 	rated  int             // how often rates have been set
 	shared *share.Interval // nil where it learns alone
@@ -84,7 +87,7 @@ type Scores struct {
 
 // New returns an Expert that has learned nothing.
 func New(c Settings) *Expert {
-	e := &Expert{Settings: c, growth: 1}
+	e := &Expert{Settings: c, growth: 1, window: refresh.Refresh{Settings: c.Window}}
 	e.Noises = slices.Clone(c.Noises)
 	for _, n := range c.Noises {
 		c0, c1, c2 := n.Coefficients()
@@ -98,7 +101,8 @@ func New(c Settings) *Expert {
 // setOutputs makes what depends on the number of outputs.
 func (e *Expert) setOutputs(outputs int) {
 	e.Outputs = outputs
-	e.layout = rows.Layout{Outputs: outputs, N: len(e.levels) * outputs}
+	e.layout = rows.Layout{Outputs: outputs, N: len(e.levels) * outputs, Refresh: e.Rule.Parts}
+	e.window.Layout = e.layout
 	if e.ridge = e.Ridge; outputs == 1 {
 		e.active = 1
 		if e.Rule.Ridges && math.Sqrt(e.Start) >= (1-1e-9)*e.Rate*e.Ridge {
@@ -139,14 +143,14 @@ func (e *Expert) Grow(outputs int) (fill func(to, from []float64)) {
 	}
 	return func(to, from []float64) {
 		e.rule.Start(to)
-		for part := range e.Rule.Parts {
+		for part := range e.parts() {
 			x, y := e.layout.Part(to, part), was.layout.Part(from, part)
 			for v := range e.levels {
 				x, y := x[v*outputs:], y[v*was.Outputs:(v+1)*was.Outputs]
 				if copy(x, y); was.Outputs > 1 {
 					continue
 				}
-				if x[1] = y[0]; part != 1 { // sums of squares have no sign
+				if x[1] = y[0]; e.odd(part) {
 					x[0] = -y[0]
 				}
 			}
@@ -165,7 +169,7 @@ func (e *Expert) Regroup(from [][]int) (fill func(to, from []float64)) {
 	}
 	return func(to, of []float64) {
 		e.rule.Start(to)
-		for part := range e.Rule.Parts {
+		for part := range e.parts() {
 			rows.Regroup(e.layout.Part(to, part), was.layout.Part(of, part), from, was.Outputs)
 		}
 	}
@@ -174,7 +178,7 @@ func (e *Expert) Regroup(from [][]int) (fill func(to, from []float64)) {
 // Shift adds to the intercepts of an output; the averages follow.
 func (e *Expert) Shift(output int, by float64, intercepts []float64) {
 	for j := output; e.Intercept && j < e.layout.N; j += e.Outputs {
-		e.rule.Set(intercepts, j, e.layout.Weights(intercepts)[j]+by)
+		e.setIntercept(intercepts, j, e.layout.Weights(intercepts)[j]+by, e.window.CenterOf(intercepts)[j]+by)
 	}
 }
 
@@ -194,7 +198,7 @@ func (e *Expert) Together(outputs []int, intercepts []float64) (by []float64) {
 func (e *Expert) Place(output int, by, intercepts []float64) {
 	for v, b := range by {
 		if j := v*e.Outputs + output; e.Intercept {
-			e.rule.Set(intercepts, j, b)
+			e.setIntercept(intercepts, j, b, b)
 		}
 	}
 }
@@ -207,7 +211,8 @@ func (e *Expert) Activate(n int, intercepts []float64) {
 			continue
 		}
 		for j := e.active; j < e.layout.N; j += e.Outputs {
-			e.rule.Set(intercepts, j, -math.Log(float64(e.steps+1)))
+			b := -math.Log(float64(e.steps + 1))
+			e.setIntercept(intercepts, j, b, b)
 			if e.layout.Lags(intercepts)[j] = 0; e.shared != nil { // as the fold will
 				e.layout.Weights(e.shared.Bias)[j] = e.layout.Weights(intercepts)[j]
 			}
@@ -222,11 +227,11 @@ func (e *Expert) Active() int { return e.active }
 // output, in whole lines of the cache.
 func (c *Settings) Width(outputs, more int) int {
 	const line = 8
-	return (rows.FirstPart + (c.Rule.Parts*len(c.Noises)+more)*outputs + line - 1) / line * line
+	return (rows.FirstPart + (c.parts()*len(c.Noises)+more)*outputs + line - 1) / line * line
 }
 
 // End returns where in a row the parts end.
-func (e *Expert) End() int { return rows.FirstPart + e.Rule.Parts*e.layout.N }
+func (e *Expert) End() int { return rows.FirstPart + e.parts()*e.layout.N }
 
 // NewScores returns room for what the Expert says of an event, NewOwn for what it says of one that it may then learn.
 func (e *Expert) NewScores() Scores {
@@ -350,6 +355,7 @@ func (e *Expert) Move(m encode.Move, intercepts []float64) {
 				b[j] += w[j] * m.Shift
 				bu[j] += u[j] * m.Shift
 			}
+			e.window.Shifted(intercepts, m.Row, from, to, m.Shift)
 			e.rule.Shifted(intercepts, m.Row, from, to, m.Shift)
 		}
 		if e.kind == constant {
@@ -359,6 +365,7 @@ func (e *Expert) Move(m encode.Move, intercepts []float64) {
 			}
 		}
 		e.rule.Rescale(m.Row, from, to, m.Ratio)
+		e.window.Rescale(m.Row, from, to, m.Ratio)
 	}
 }
 
@@ -413,7 +420,10 @@ func (e *Expert) Decay(keep float64, t *model.Table, intercepts []float64) {
 		}
 		keep, e.growth = 1/e.growth, 1
 	}
-	e.each(t, intercepts, func(row []float64, intercept bool) { e.rule.Forget(row, intercept, keep) })
+	e.each(t, intercepts, func(row []float64, intercept bool) {
+		e.rule.Forget(row, intercept, keep)
+		e.window.Forget(row, keep)
+	})
 }
 
 // rebase makes the Coefficient of a level's average 1, multiplying it into every lag.
@@ -456,5 +466,7 @@ func (e *Expert) State(c *coder.Coder) {
 		c.Failed = c.Failed || len(e.levels[v].squares) != e.Outputs
 	}
 	e.ratesState(c)
+	e.window.State(c)
+	c.Failed = c.Failed || !e.window.Consistent()
 	c.Failed = c.Failed || e.active < 0 || e.active > e.Outputs
 }

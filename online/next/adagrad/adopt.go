@@ -21,7 +21,7 @@ func (e *Expert) Adopt(t *model.Table, intercepts []float64, weight func(column 
 	place := func(row []float64, column uint32, intercept bool) {
 		w := e.layout.Weights(row)
 		was := slices.Clone(w)
-		for part := range e.Rule.Parts {
+		for part := range e.parts() {
 			clear(e.layout.Part(row, part))
 		}
 		for j := range w {
@@ -31,6 +31,7 @@ func (e *Expert) Adopt(t *model.Table, intercepts []float64, weight func(column 
 			}
 		}
 		e.rule.Start(row)
+		copy(e.window.CenterOf(row), w)
 	}
 	for v := range e.levels {
 		e.levels[v].Adopt(e.steps)
@@ -48,6 +49,7 @@ func (e *Expert) Adopt(t *model.Table, intercepts []float64, weight func(column 
 		place(intercepts, 0, true)
 	}
 	e.growth = 1
+	e.window.Clear()
 }
 
 // Remeasure adds an event to what steps are divided by, as if it had been learned, and moves no weight. Target is y of each
@@ -55,6 +57,7 @@ func (e *Expert) Adopt(t *model.Table, intercepts []float64, weight func(column 
 func (e *Expert) Remeasure(in *encode.Input, own *Scores, target []float64, weight float64) {
 	s := &e.step
 	e.Score(in, own)
+	e.gather(in, own, target, weight)
 	parts := min(math.Ceil(weight), pace.MostImportance) // as an event is learned
 	for range int(parts) {
 		if e.silent != nil {

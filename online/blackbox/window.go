@@ -1,4 +1,6 @@
-package online_test
+package blackbox
+
+// This file tests windows of events that are solved exactly.
 
 import (
 	"fmt"
@@ -11,18 +13,17 @@ import (
 )
 
 // refreshing returns a learner that only refreshes.
-func refreshing(t *testing.T, loss, noise string, size, reach, classes int) *online.Learner {
+func refreshing(t *testing.T, m Maker, loss, noise string, size, reach, classes int) *learner {
 	t.Helper()
 	c := online.DefaultConfig()
 	c.Optimizer, c.Loss, c.Noise, c.Standardize = "irls", loss, noise, "scale"
 	c.IRLSBatch, c.IRLSWindow, c.Average, c.Adapt = size, reach, 0, false
-	return mustNew(t, c, classes)
+	return m.stream(t, c, classes)
 }
 
 // A window that slides over everything so far ends where one refresh of all
 // events does; one that events have left is nearer to it than windows of its own.
-func TestSlidingWindow(t *testing.T) {
-	longtest.NotRaced(t)
+func testSlidingWindow(t *testing.T, m Maker) {
 	const n = 480
 	for _, loss := range []string{"logistic", "hinge", "logistic:chen", "t-logistic:1.5"} {
 		for _, noise := range []string{"none", "dropout:0.5"} {
@@ -31,14 +32,14 @@ func TestSlidingWindow(t *testing.T) {
 					if (noise == "none") == (classes == 2) {
 						longtest.Only(t) // half of them show most
 					}
-					reference := refreshing(t, loss, noise, n, 0, classes)
-					all := refreshing(t, loss, noise, 40, n, classes)
-					slides := refreshing(t, loss, noise, 40, 200, classes)
-					tumbles := refreshing(t, loss, noise, 40, 0, classes)
+					reference := refreshing(t, m, loss, noise, n, 0, classes)
+					all := refreshing(t, m, loss, noise, 40, n, classes)
+					slides := refreshing(t, m, loss, noise, 40, 200, classes)
+					tumbles := refreshing(t, m, loss, noise, 40, 0, classes)
 					s := synthetic.NewStream(4, classes)
 					for range n {
 						e := s.Next()
-						for _, l := range []*online.Learner{reference, all, slides, tumbles} {
+						for _, l := range []*learner{reference, all, slides, tumbles} {
 							l.Learn(e, nil)
 						}
 					}
@@ -46,9 +47,9 @@ func TestSlidingWindow(t *testing.T) {
 					size := 0.0
 					for range 500 {
 						e := s.Next()
-						want := append([]float64(nil), scoresOf(reference, e)...)
-						for i, l := range []*online.Learner{all, slides, tumbles} {
-							for k, f := range scoresOf(l, e) {
+						want := append([]float64(nil), reference.Predict(e).Scores...)
+						for i, l := range []*learner{all, slides, tumbles} {
+							for k, f := range l.Predict(e).Scores {
 								off[i] += (f - want[k]) * (f - want[k])
 							}
 						}
