@@ -1,0 +1,395 @@
+package inbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"blankout/internal/event"
+	"blankout/stream/record"
+)
+
+func open(t *testing.T, dir string, o Options) *Log {
+	t.Helper()
+	l, err := Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func events(from, n int) (out [][]byte) {
+	for i := range n {
+		out = append(out, fmt.Appendf(nil, `{"x":%d,"label":"%d"}`, from+i, (from+i)%2))
+	}
+	return out
+}
+
+func add(t *testing.T, l *Log, key string, events [][]byte) int64 {
+	t.Helper()
+	first, _, err := l.Append(context.Background(), key, events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return first
+}
+
+// read returns the values of events from a position on, of the column x, until there are n.
+func read(t *testing.T, l *Log, from event.Offsets, n int) (values []float64) {
+	t.Helper()
+	config := record.DefaultConfig()
+	s, err := NewSource(l, config, config.Schema(), from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var b event.Batch
+	for at := from.At(Topic, 0, 0); len(values) < n; {
+		if err := s.Next(ctx, &b); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range b.Examples {
+			if err := at.Advance(e.Offset, e.Fingerprint); err != nil || e.Label < 0 || e.Time == 0 {
+				t.Fatalf("%+v: %v", e, err)
+			}
+			values = append(values, e.Features.Value[0])
+		}
+		if at.Next != b.Next {
+			t.Fatalf("position %d, the batch ends at %d", at.Next, b.Next)
+		}
+	}
+	return values
+}
+
+func count(from, n int) (out []float64) {
+	for i := range n {
+		out = append(out, float64(from+i))
+	}
+	return out
+}
+
+func at(next int64) event.Offsets { return event.Offsets{{Topic: Topic, Next: next}} }
+
+// What was appended is read in order, from any position, also after the log was opened again, over many segments.
+func TestLog(t *testing.T) {
+	dir := t.TempDir()
+	o := Options{Segment: 2000}
+	l := open(t, dir, o)
+	n := 0
+	for i := range 60 {
+		if first := add(t, l, "", events(n, i%7+1)); first != int64(n) {
+			t.Fatalf("event %d, want %d", first, n)
+		}
+		n += i%7 + 1
+	}
+	for _, from := range []int{0, 1, 5, 100, n - 1} {
+		if got := read(t, l, at(int64(from)), n-from); !slices.Equal(got, count(from, n-from)) {
+			t.Fatalf("from %d: %v", from, got)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l = open(t, dir, o)
+	if l.Next() != int64(n) || len(l.segments) < 4 {
+		t.Fatalf("opened at %d, want %d; %d segments", l.Next(), n, len(l.segments))
+	}
+	add(t, l, "", events(n, 3))
+	if got := read(t, l, at(7), n+3-7); !slices.Equal(got, count(7, n+3-7)) {
+		t.Fatalf("%v", got)
+	}
+	if err := l.Passed(int64(n)); err != nil {
+		t.Fatal(err)
+	}
+	if left := len(l.segments); left != 1 {
+		t.Errorf("%d segments are left", left)
+	}
+	first := l.segments[0].first
+	if got := read(t, l, at(first), n+3-int(first)); !slices.Equal(got, count(int(first), n+3-int(first))) {
+		t.Errorf("%v", got)
+	}
+	config := record.DefaultConfig()
+	for _, from := range []event.Offsets{at(0), at(int64(n) + 4), nil} {
+		if _, err := NewSource(l, config, config.Schema(), from); err == nil {
+			t.Errorf("a source from %v, of a log of %d to %d", from, first, n+3)
+		}
+	}
+}
+
+// A log that ends anywhere loses no event that was acknowledged before, and none of a request without the others.
+func TestTornTail(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir, Options{})
+	var ends []int64
+	for i := range 5 {
+		add(t, l, fmt.Sprint("key", i), events(3*i, 3))
+		ends = append(ends, l.segments[0].size)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	name := l.name(0)
+	whole, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size := headBytes; size <= len(whole); size += 7 {
+		for _, tail := range []string{"", "garbage that was never written so"} {
+			copied := t.TempDir()
+			if err := os.WriteFile(filepath.Join(copied, filepath.Base(name)), append(bytes.Clone(whole[:size]), tail...), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			l, err := Open(copied, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			posts := 0
+			for _, end := range ends {
+				if int64(size) >= end {
+					posts++
+				}
+			}
+			if l.Next() != int64(3*posts) {
+				t.Fatalf("of %d bytes %d events, want %d", size, l.Next(), 3*posts)
+			}
+			if _, again, err := l.Append(context.Background(), "key2", events(6, 3)); again != (posts > 2) || err != nil {
+				t.Fatalf("of %d bytes, %d requests: the third again %v, %v", size, posts, again, err)
+			}
+			want := count(0, 3*posts)
+			if posts < 3 {
+				want = append(want, count(6, 3)...)
+			}
+			if got := read(t, l, nil, len(want)); !slices.Equal(got, want) {
+				t.Fatalf("of %d bytes: %v", size, got)
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// Damage in a segment that is not the last is an error that names its file.
+func TestDamage(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir, Options{Segment: 200})
+	for i := range 8 {
+		add(t, l, "", events(i, 1))
+	}
+	name := l.name(l.segments[0].first)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, spoilt := range [][]byte{data[:len(data)-3], append(bytes.Clone(data[:60]), append([]byte{data[60] ^ 1}, data[61:]...)...), data[:10]} {
+		if err := os.WriteFile(name, spoilt, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l := open(t, dir, Options{})
+		config := record.DefaultConfig()
+		s, err := NewSource(l, config, config.Schema(), at(0))
+		if err == nil {
+			var b event.Batch
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			err = s.Next(ctx, &b)
+			for err == nil && len(b.Examples) > 0 {
+				err = s.Next(ctx, &b)
+			}
+			cancel()
+			s.Close()
+		}
+		if damaged := (*DamageError)(nil); !errors.As(err, &damaged) || !strings.Contains(err.Error(), filepath.Base(name)) {
+			t.Errorf("%d of %d bytes: %v", len(spoilt), len(data), err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A request that is made again is not kept again: at once, later, after a restart, and when its segment is gone.
+func TestKeys(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir, Options{Segment: 300})
+	var wait sync.WaitGroup
+	firsts := make([]int64, 16)
+	for i := range firsts {
+		wait.Go(func() { firsts[i] = add(t, l, "same", events(0, 2)) })
+	}
+	wait.Wait()
+	if !slices.Equal(firsts, make([]int64, len(firsts))) || l.Next() != 2 {
+		t.Fatalf("%v, %d events", firsts, l.Next())
+	}
+	for i := 1; i < 10; i++ {
+		add(t, l, fmt.Sprint(i), events(2*i, 2))
+	}
+	read(t, l, at(0), 20)
+	if err := l.Passed(20); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l = open(t, dir, Options{Segment: 300})
+	if l.segments[0].first == 0 {
+		t.Fatal("no segment has been removed")
+	}
+	for i, key := range []string{"same", "1", "5", "9"} {
+		first, again, err := l.Append(context.Background(), key, events(0, 2))
+		if want := []int64{0, 2, 10, 18}[i]; !again || first != want || err != nil {
+			t.Errorf("%s: event %d, again %v, %v", key, first, again, err)
+		}
+	}
+	for i := range maxKeys + 10 {
+		l.keys.add(keyOf(fmt.Sprint("more", i)), placed{int64(i), 1})
+	}
+	if _, found := l.keys.find(keyOf("more9")); found || len(l.keys.of) != maxKeys {
+		t.Errorf("%d keys are known", len(l.keys.of))
+	}
+	if _, found := l.keys.find(keyOf("more10")); !found {
+		t.Error("a key of the last is forgotten")
+	}
+}
+
+// faulty is a file that fails when it is told to.
+type faulty struct {
+	segmentFile
+	write, sync *error
+}
+
+func (f faulty) WriteAt(p []byte, at int64) (int, error) {
+	if *f.write != nil {
+		_, _ = f.segmentFile.WriteAt(p[:len(p)/2], at)
+		return len(p) / 2, *f.write
+	}
+	return f.segmentFile.WriteAt(p, at)
+}
+
+func (f faulty) Sync() error {
+	if *f.sync != nil {
+		return *f.sync
+	}
+	return f.segmentFile.Sync()
+}
+
+// A full disk refuses requests and takes them when there is room; after a failed sync none is taken, and learning ends.
+func TestFailingDisk(t *testing.T) {
+	dir := t.TempDir()
+	var write, sync error
+	free := int64(1 << 30)
+	o := Options{MinFree: 1 << 20, Free: func() (int64, error) { return free, nil }, file: func(name string, flag int) (segmentFile, error) {
+		f, err := os.OpenFile(name, flag, 0o600)
+		return faulty{f, &write, &sync}, err
+	}}
+	l := open(t, dir, o)
+	add(t, l, "", events(0, 2))
+	write = syscall.ENOSPC
+	if _, _, err := l.Append(context.Background(), "a", events(2, 2)); !errors.Is(err, ErrDiskFull) {
+		t.Errorf("a full disk: %v", err)
+	}
+	write, free = nil, 1<<19
+	if _, _, err := l.Append(context.Background(), "a", events(2, 2)); !errors.Is(err, ErrDiskFull) {
+		t.Errorf("a disk that is nearly full: %v", err)
+	}
+	free = 1 << 30
+	add(t, l, "a", events(2, 2))
+	if got := read(t, l, nil, 4); !slices.Equal(got, count(0, 4)) {
+		t.Errorf("%v", got)
+	}
+	sync = errors.New("input/output error")
+	if _, _, err := l.Append(context.Background(), "", events(4, 2)); err == nil || !strings.Contains(err.Error(), "input/output error") {
+		t.Errorf("a failed sync: %v", err)
+	}
+	sync = nil
+	if _, _, err := l.Append(context.Background(), "", events(4, 2)); err == nil {
+		t.Error("taken after a failed sync")
+	}
+	config := record.DefaultConfig()
+	s, err := NewSource(l, config, config.Schema(), at(4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Next(context.Background(), &event.Batch{}); err == nil || !strings.Contains(err.Error(), "until the learner is started again") {
+		t.Errorf("reading after a failed sync: %v", err)
+	}
+}
+
+// What waits to be learned is bounded, and so is who may open a log.
+func TestBounds(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir, Options{Most: 1000})
+	var err error
+	n := 0
+	for ; err == nil && n < 1000; n++ {
+		_, _, err = l.Append(context.Background(), "", events(n, 1))
+	}
+	if !errors.Is(err, ErrBehind) || n < 5 {
+		t.Fatalf("after %d events: %v", n, err)
+	}
+	read(t, l, nil, n-1)
+	add(t, l, "", events(n-1, 1))
+	if _, err := Open(dir, Options{}); err == nil || !strings.Contains(err.Error(), "in use by another learner") {
+		t.Errorf("opened twice: %v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := l.Append(context.Background(), "", events(0, 1)); !errors.Is(err, ErrClosed) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	dir := f.TempDir()
+	l, err := Open(dir, Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	if _, _, err := l.Append(context.Background(), "key", events(0, 2)); err != nil {
+		f.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		f.Fatal(err)
+	}
+	data, err := os.ReadFile(l.name(0))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(l.name(0))), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l, err := Open(dir, Options{})
+		if err != nil {
+			return
+		}
+		defer l.Close()
+		config := record.DefaultConfig()
+		s, err := NewSource(l, config, config.Schema(), nil)
+		if err != nil {
+			return
+		}
+		defer s.Close()
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = s.Next(ctx, &event.Batch{})
+	})
+}

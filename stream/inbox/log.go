@@ -1,0 +1,551 @@
+// Package inbox keeps events that come one request at a time, as over HTTP, until they are learned: a Log on disk, and a Source
+// that reads it. It knows nothing of HTTP.
+package inbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/gofrs/flock"
+
+	"blankout/internal/failpoint"
+)
+
+// Log is a log of events on disk. Events of a request are appended together: after a crash all of them are there or none.
+// Append returns when they are on disk. The log is cut into segments, which are removed once a Log has been told that
+// nothing needs them any more.
+//
+//	NUMBER.events  a head, then a frame for each request; NUMBER is that of its first event, in 16 hexadecimal digits
+//
+// The head of a segment holds the keys of the requests before it, so that a request that is made again is known although
+// the segment with its events is gone. What was being written when the program ended has never been acknowledged: opening a
+// Log cuts it off.
+//
+// Its methods may be called from any goroutine.
+type Log struct {
+	options   Options
+	directory string
+	lock      *flock.Flock
+	wake      chan struct{} // there are posts to be written
+	ended     chan struct{} // the writer has
+
+	mu       sync.Mutex
+	posts    []*post // to be written, or being written
+	closed   bool
+	broken   error         // nothing can be written any more
+	grown    chan struct{} // closed when there is more to read, and made anew
+	segments []*segment    // oldest first; the last one is written to
+	next     int64         // number of the next event
+	keys     keys
+	reader   place // up to where events have been read
+}
+
+// Options say how much a Log holds.
+type Options struct {
+	// Most is how many bytes may wait to be read: Append fails with ErrBehind beyond. 0 is 64 MiB.
+	Most int64
+	// Segment is after how many bytes a segment is full; 0 is 64 MiB.
+	Segment int64
+	// Free returns how many bytes are free on the disk, and MinFree is how many are to stay free: Append fails with
+	// ErrDiskFull below. A nil Free does not look.
+	Free    func() (int64, error)
+	MinFree int64
+	Log     *slog.Logger // nil tells nobody
+	// file opens the files of segments; nil is the system's. Tests have files that fail.
+	file func(name string, flag int) (segmentFile, error)
+}
+
+// segmentFile is a file of a segment that is written to.
+type segmentFile interface {
+	io.WriterAt
+	Truncate(size int64) error
+	Sync() error
+	Close() error
+}
+
+// The errors of Append. None of the events has been kept.
+var (
+	ErrBehind   = errors.New("learning is behind: too much waits to be learned")
+	ErrDiskFull = errors.New("the disk is nearly full")
+	ErrClosed   = errors.New("the learner is stopping")
+)
+
+// segment is a file of the log.
+type segment struct {
+	first int64 // number of its first event
+	size  int64 // bytes that are on disk for sure
+	file  segmentFile
+}
+
+// place is where a reader is: the number of the segment's first event, and the byte in it.
+type place struct{ segment, at int64 }
+
+// post is a request to be written.
+type post struct {
+	key    key
+	frame  []byte
+	events int
+	first  int64 // once it is done
+	err    error
+	done   chan struct{}
+}
+
+var magic = []byte("blankout inbox 1")
+
+const (
+	headBytes  = 32 // magic, number of the first event, size of the keys, checksum of both
+	frameBytes = 8  // checksum and size of a payload
+	postBytes  = 28 // of a payload before its events: how many there are, when they came, key
+)
+
+// DamageError says that a file of a Log is not what was written.
+type DamageError struct{ File, Why string }
+
+func (e *DamageError) Error() string {
+	return fmt.Sprintf("%s is damaged: %s; restore it, or start afresh with --reset", e.File, e.Why)
+}
+
+// Open opens the log in a directory, which it makes if there is none.
+func Open(directory string, o Options) (_ *Log, err error) {
+	if o.Most == 0 {
+		o.Most = 64 << 20
+	}
+	if o.Segment == 0 {
+		o.Segment = 64 << 20
+	}
+	if o.file == nil {
+		o.file = func(name string, flag int) (segmentFile, error) { return os.OpenFile(name, flag, 0o600) }
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if err := os.MkdirAll(directory, 0o700); err != nil { // they are events: nobody else reads them
+		return nil, fmt.Errorf("events that wait to be learned: %w", err)
+	}
+	l := &Log{options: o, directory: directory, wake: make(chan struct{}, 1), ended: make(chan struct{}), grown: make(chan struct{})}
+	path := filepath.Join(directory, "lock")
+	l.lock = flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
+	switch locked, err := l.lock.TryLock(); {
+	case err != nil:
+		return nil, fmt.Errorf("events that wait to be learned: locking %s: %w", path, err)
+	case !locked:
+		return nil, fmt.Errorf("the events that wait to be learned in %s are in use by another learner", directory)
+	}
+	if err := l.open(); err != nil {
+		return nil, errors.Join(err, l.lock.Close())
+	}
+	go l.write()
+	return l, nil
+}
+
+func (l *Log) name(first int64) string {
+	return filepath.Join(l.directory, fmt.Sprintf("%016x.events", first))
+}
+
+// open finds the segments, and reads the last one to its end.
+func (l *Log) open() error {
+	entries, err := os.ReadDir(l.directory)
+	if err != nil {
+		return fmt.Errorf("events that wait to be learned: %w", err)
+	}
+	for _, e := range entries { // in order
+		name, isSegment := strings.CutSuffix(e.Name(), ".events")
+		if first, err := strconv.ParseInt(name, 16, 64); isSegment && err == nil && len(name) == 16 {
+			info, err := e.Info()
+			if err != nil {
+				return err
+			}
+			l.segments = append(l.segments, &segment{first: first, size: info.Size()})
+		}
+	}
+	for len(l.segments) > 0 {
+		g := l.segments[len(l.segments)-1]
+		whole, err := l.recover(g)
+		if err != nil {
+			return err
+		}
+		if whole {
+			l.reader = place{l.segments[0].first, 0}
+			return nil
+		}
+		// Its head was being written when the program ended.
+		if err := os.Remove(l.name(g.first)); err != nil {
+			return err
+		}
+		l.segments = l.segments[:len(l.segments)-1]
+	}
+	if err := l.begin(); err != nil {
+		return err
+	}
+	l.reader = place{l.segments[0].first, 0}
+	return nil
+}
+
+// recover reads the last segment and cuts off what was not written to its end. It returns false if not even its head was.
+func (l *Log) recover(g *segment) (whole bool, err error) {
+	name := l.name(g.first)
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return false, err
+	}
+	known, at := readHead(data, g.first)
+	if at == 0 {
+		if len(l.segments) == 1 && len(data) >= headBytes {
+			return false, &DamageError{name, "its head is not what was written"}
+		}
+		return false, nil
+	}
+	l.keys, l.next = known, g.first
+	for {
+		p, end := readFrame(data, at)
+		if end == 0 {
+			break
+		}
+		l.keys.add(p.key, placed{l.next, p.events})
+		l.next += int64(p.events)
+		at = end
+	}
+	if g.file, err = l.options.file(name, os.O_RDWR); err != nil {
+		return false, err
+	}
+	if at < len(data) {
+		l.options.Log.Warn("the last events were being written when the program ended: they were not acknowledged and are cut off", "file", name, "bytes", len(data)-at)
+		if err := g.file.Truncate(int64(at)); err != nil {
+			return false, err
+		}
+		if err := g.file.Sync(); err != nil {
+			return false, err
+		}
+	}
+	g.size = int64(at)
+	return true, nil
+}
+
+// begin begins a segment.
+func (l *Log) begin() error {
+	name := l.name(l.next)
+	f, err := l.options.file(name, os.O_CREATE|os.O_TRUNC|os.O_RDWR)
+	if err != nil {
+		return fmt.Errorf("beginning %s: %w", name, err)
+	}
+	head := l.keys.encode(append(make([]byte, 0, headBytes), magic...), l.next)
+	if _, err = f.WriteAt(head, 0); err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = syncDirectory(l.directory)
+	}
+	if err != nil {
+		return fmt.Errorf("beginning %s: %w", name, errors.Join(err, f.Close(), os.Remove(name)))
+	}
+	if n := len(l.segments); n > 0 {
+		if err := l.segments[n-1].file.Close(); err != nil {
+			return err
+		}
+		l.segments[n-1].file = nil
+	}
+	l.segments = append(l.segments, &segment{first: l.next, size: int64(len(head)), file: f})
+	return nil
+}
+
+func syncDirectory(name string) error {
+	d, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) {
+		err = nil // Windows
+	}
+	return errors.Join(err, d.Close())
+}
+
+// Append writes the events of a request, and returns the number of the first one when they are on disk. A key says what
+// request it is: the events of one with the key of one that has been written are not written again, and first is where
+// they are. The events are not kept.
+func (l *Log) Append(ctx context.Context, requestKey string, events [][]byte) (first int64, again bool, err error) {
+	p := &post{key: keyOf(requestKey), events: len(events), done: make(chan struct{})}
+	p.frame = encodePost(p.key, events)
+	l.mu.Lock()
+	if !p.key.none() {
+		if was, ok := l.keys.find(p.key); ok {
+			l.mu.Unlock()
+			return was.first, true, nil
+		}
+		for _, other := range l.posts {
+			if other.key == p.key {
+				l.mu.Unlock()
+				first, err = other.wait(ctx)
+				return first, err == nil, err
+			}
+		}
+	}
+	if err := l.admit(int64(len(p.frame))); err != nil {
+		l.mu.Unlock()
+		return 0, false, err
+	}
+	l.posts = append(l.posts, p)
+	l.mu.Unlock()
+	wake(l.wake)
+	first, err = p.wait(ctx)
+	return first, false, err
+}
+
+func (p *post) wait(ctx context.Context) (int64, error) {
+	select {
+	case <-p.done:
+		return p.first, p.err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// admit says whether so many bytes may be written.
+func (l *Log) admit(size int64) error {
+	switch {
+	case l.broken != nil:
+		return l.broken
+	case l.closed:
+		return ErrClosed
+	}
+	waiting := int64(0)
+	for _, p := range l.posts {
+		waiting += int64(len(p.frame))
+	}
+	if waiting += l.unread(); waiting > 0 && waiting+size > l.options.Most {
+		return fmt.Errorf("%w (%d bytes, the most is %d)", ErrBehind, waiting, l.options.Most)
+	}
+	if l.options.Free == nil {
+		return nil
+	}
+	if free, err := l.options.Free(); err == nil && free-size < l.options.MinFree {
+		return fmt.Errorf("%w: %d bytes are free and checkpoint.min_free is %d", ErrDiskFull, free, l.options.MinFree)
+	}
+	return nil
+}
+
+// unread returns how many bytes have been written and not read.
+func (l *Log) unread() (bytes int64) {
+	for _, g := range l.segments {
+		switch {
+		case g.first == l.reader.segment:
+			bytes += max(0, g.size-max(l.reader.at, headBytes))
+		case g.first > l.reader.segment:
+			bytes += g.size
+		}
+	}
+	return bytes
+}
+
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// write makes posts durable, all that wait by one write and one fsync, until the Log is closed.
+func (l *Log) write() {
+	defer close(l.ended)
+	for range l.wake {
+		l.mu.Lock()
+		posts, broken, closed := slices.Clone(l.posts), l.broken, l.closed
+		l.mu.Unlock()
+		err := broken
+		if err == nil && len(posts) > 0 {
+			err = l.writeAll(posts)
+		}
+		l.mu.Lock()
+		l.posts = l.posts[len(posts):]
+		for _, p := range posts {
+			if p.err = err; err == nil {
+				p.first = l.next
+				l.keys.add(p.key, placed{l.next, p.events})
+				l.next += int64(p.events)
+			}
+			close(p.done)
+		}
+		if err == nil && len(posts) > 0 {
+			close(l.grown)
+			l.grown = make(chan struct{})
+		}
+		l.mu.Unlock()
+		if closed {
+			return
+		}
+	}
+}
+
+// writeAll writes posts behind each other and syncs them. What cannot be written is taken back, so that the next attempt
+// may go well; after a failed sync nobody knows what is on disk, and the Log is broken.
+func (l *Log) writeAll(posts []*post) (err error) {
+	g := l.segments[len(l.segments)-1] // which no other goroutine changes
+	if g.size >= l.options.Segment {
+		l.mu.Lock()
+		err = l.begin()
+		g = l.segments[len(l.segments)-1]
+		l.mu.Unlock()
+		if err != nil {
+			return diskError(err)
+		}
+	}
+	var data []byte
+	for _, p := range posts {
+		data = append(data, p.frame...)
+	}
+	if _, err = g.file.WriteAt(data, g.size); err != nil {
+		if back := g.file.Truncate(g.size); back != nil {
+			return l.fail(fmt.Errorf("writing %s: %w", l.name(g.first), errors.Join(err, back)))
+		}
+		return diskError(fmt.Errorf("writing %s: %w", l.name(g.first), err))
+	}
+	if err = failpoint.Here("inbox.sync"); err == nil {
+		err = g.file.Sync()
+	}
+	if err != nil {
+		return l.fail(fmt.Errorf("writing %s to disk: %w", l.name(g.first), err))
+	}
+	l.mu.Lock()
+	g.size += int64(len(data))
+	l.mu.Unlock()
+	return nil
+}
+
+// fail has nothing be written any more.
+func (l *Log) fail(err error) error {
+	l.mu.Lock()
+	l.broken = fmt.Errorf("%w: nothing more is taken until the learner is started again", err)
+	close(l.grown) // readers see it
+	l.grown = make(chan struct{})
+	l.mu.Unlock()
+	return l.broken
+}
+
+// Passed says that the events before this number are not needed any more. It removes the segments that hold no others.
+func (l *Log) Passed(number int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.segments) > 1 && l.segments[1].first <= number && l.segments[0].first < l.reader.segment {
+		if err := os.Remove(l.name(l.segments[0].first)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing events that have been learned: %w", err)
+		}
+		l.segments = l.segments[1:]
+	}
+	return nil
+}
+
+// Next returns the number of the next event.
+func (l *Log) Next() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.next
+}
+
+// Close writes what waits and closes the log.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	wake(l.wake)
+	<-l.ended
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := l.segments[len(l.segments)-1].file.Close()
+	return errors.Join(err, l.lock.Close())
+}
+
+// encodePost returns the frame of a request.
+func encodePost(k key, events [][]byte) []byte {
+	size := postBytes
+	for _, e := range events {
+		size += 4 + len(e)
+	}
+	le := binary.LittleEndian
+	out := make([]byte, frameBytes, frameBytes+size)
+	out = le.AppendUint32(out, uint32(len(events)))
+	out = le.AppendUint64(out, uint64(time.Now().UnixMilli()))
+	out = append(out, k[:]...)
+	for _, e := range events {
+		out = append(le.AppendUint32(out, uint32(len(e))), e...)
+	}
+	le.PutUint32(out[4:], uint32(size))
+	le.PutUint32(out, checksum(out[4:]))
+	return out
+}
+
+// frame is a request as a reader sees it.
+type frame struct {
+	key    key
+	events int
+	came   int64 // milliseconds since the Unix epoch
+	rest   []byte
+}
+
+// readFrame reads the frame at data[at:] and returns where the next one begins, 0 if it is not a whole one.
+func readFrame(data []byte, at int) (f frame, end int) {
+	le := binary.LittleEndian
+	if len(data)-at < frameBytes+postBytes {
+		return f, 0
+	}
+	size := int(le.Uint32(data[at+4:]))
+	if size < postBytes || len(data)-at-frameBytes < size {
+		return f, 0
+	}
+	end = at + frameBytes + size
+	if le.Uint32(data[at:]) != checksum(data[at+4:end]) {
+		return f, 0
+	}
+	p := data[at+frameBytes : end]
+	f = frame{events: int(le.Uint32(p)), came: int64(le.Uint64(p[4:])), key: key(p[12:28]), rest: p[postBytes:]}
+	return f, end
+}
+
+// event takes the next event from the frame.
+func (f *frame) event() (e []byte, ok bool) {
+	if len(f.rest) < 4 {
+		return nil, false
+	}
+	n := int(binary.LittleEndian.Uint32(f.rest))
+	if len(f.rest)-4 < n {
+		return nil, false
+	}
+	e, f.rest = f.rest[4:4+n:4+n], f.rest[4+n:]
+	return e, true
+}
+
+func checksum(b []byte) uint32 { return uint32(xxhash.Sum64(b)) }
+
+// diskError makes an error of the system an ErrDiskFull if it is one.
+func diskError(err error) error {
+	if isDiskFull(err) {
+		return fmt.Errorf("%w: %w", ErrDiskFull, err)
+	}
+	return err
+}
+
+// key is what a request is known by: a hash of its key, zeros without one.
+type key [16]byte
+
+func (k key) none() bool { return k == key{} }
+
+func keyOf(text string) (k key) {
+	if text != "" {
+		sum := sha256.Sum256([]byte(text))
+		copy(k[:], sum[:])
+	}
+	return k
+}

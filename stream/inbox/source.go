@@ -1,0 +1,237 @@
+package inbox
+
+// This file reads a Log as a Source.
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"blankout/internal/event"
+	"blankout/stream/record"
+)
+
+// Topic is the topic of the Positions of a Log: the offset of an event is its number.
+const Topic = "(http)"
+
+// batchExamples bounds a Batch.
+const batchExamples = 512
+
+// Source is the events of a Log. It waits for those that have not come, and does not end before its Log is broken.
+type Source struct {
+	log     *Log
+	decoder record.Decoder
+	schema  *event.Schema
+	file    *os.File // of the segment at log.reader, nil before the first event
+	next    int64    // number of the next event
+	frame   frame    // what is left of the request being read
+	left    int      // events in it
+}
+
+// NewSource returns the Source of a Log from where Positions say that learning goes on. It fails if the Log does not hold
+// those events. Decoding adds to s.
+func NewSource(l *Log, c record.Config, s *event.Schema, from event.Offsets) (*Source, error) {
+	if c.Format == "" {
+		c.Format = "json"
+	}
+	decoder, err := record.NewDecoder(c, s)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	first, end, at := l.segments[0].first, l.next, int64(0)
+	p, known := from.Lookup(Topic, 0)
+	for _, g := range l.segments {
+		if g.first <= max(p.Next, first) {
+			at = g.first
+		}
+	}
+	l.reader = place{at, 0}
+	l.mu.Unlock()
+	if !known && first > 0 {
+		return nil, fmt.Errorf("the events before number %d that came over HTTP were learned by a learner whose checkpoint is gone: restore it, or remove %s", first, l.directory)
+	}
+	if p.Next < first || p.Next > end {
+		return nil, &DamageError{l.directory, fmt.Sprintf("the checkpoint goes on with event %d, and the log holds those from %d to %d", p.Next, first, end)}
+	}
+	n := &Source{log: l, decoder: decoder, schema: s, next: at}
+	return n, n.skip(p.Next)
+}
+
+// skip reads to the event of a number.
+func (n *Source) skip(to int64) error {
+	for n.next < to {
+		switch ok, err := n.read(); {
+		case err != nil:
+			return err
+		case !ok:
+			return &DamageError{n.log.directory, fmt.Sprintf("it ends before event %d", to)}
+		}
+		for ; n.left > 0 && n.next < to; n.next++ {
+			if _, ok := n.frame.event(); !ok {
+				return n.damaged()
+			}
+			n.left--
+		}
+	}
+	return nil
+}
+
+func (n *Source) damaged() error {
+	return &DamageError{n.log.name(n.log.reader.segment), fmt.Sprintf("event %d is not what was written", n.next)}
+}
+
+// read reads the next request, and returns false if there is none yet.
+func (n *Source) read() (ok bool, err error) {
+	l := n.log
+	for {
+		l.mu.Lock()
+		at, size, last := l.reader, int64(0), true
+		for i, g := range l.segments {
+			if g.first == at.segment {
+				size, last = g.size, i == len(l.segments)-1
+			}
+		}
+		l.mu.Unlock()
+		if n.file == nil {
+			if n.file, err = os.Open(l.name(at.segment)); err != nil {
+				return false, err
+			}
+		}
+		if at.at == 0 {
+			if at.at, err = n.head(at.segment); err != nil {
+				return false, err
+			}
+			l.move(at)
+		}
+		if at.at < size {
+			return true, n.readFrame(at, size)
+		}
+		if last {
+			return false, nil
+		}
+		// On to the segment that begins with the next event.
+		if err := n.file.Close(); err != nil {
+			return false, err
+		}
+		n.file = nil
+		l.mu.Lock()
+		i := slices.IndexFunc(l.segments, func(g *segment) bool { return g.first == at.segment })
+		follows := l.segments[i+1].first
+		l.mu.Unlock()
+		if follows != n.next {
+			return false, &DamageError{l.name(at.segment), fmt.Sprintf("it ends with event %d, and the next file begins with %d", n.next-1, follows)}
+		}
+		l.move(place{follows, 0})
+	}
+}
+
+// head returns where the frames of a segment begin.
+func (n *Source) head(first int64) (int64, error) {
+	head := make([]byte, headBytes+maxKeys*keyBytes)
+	size, err := n.file.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return 0, err
+	}
+	_, at := readHead(head[:size], first)
+	if at == 0 {
+		return 0, &DamageError{n.log.name(first), "its head is not what was written"}
+	}
+	return int64(at), nil
+}
+
+// readFrame reads the frame at a place of a segment of so many bytes.
+func (n *Source) readFrame(at place, size int64) error {
+	var head [frameBytes]byte
+	if _, err := n.file.ReadAt(head[:], at.at); err != nil {
+		return n.damaged()
+	}
+	length := int64(frameBytes) + int64(uint32(head[4])|uint32(head[5])<<8|uint32(head[6])<<16|uint32(head[7])<<24)
+	if at.at+length > size {
+		return n.damaged()
+	}
+	data := make([]byte, length) // which the Examples of a Batch borrow
+	if _, err := n.file.ReadAt(data, at.at); err != nil {
+		return n.damaged()
+	}
+	f, end := readFrame(data, 0)
+	if end == 0 {
+		return n.damaged()
+	}
+	n.frame, n.left = f, f.events
+	n.log.move(place{at.segment, at.at + length})
+	return nil
+}
+
+func (l *Log) move(to place) {
+	l.mu.Lock()
+	l.reader = to
+	l.mu.Unlock()
+}
+
+// Next is that of an event.Source.
+func (n *Source) Next(ctx context.Context, b *event.Batch) error {
+	for n.left == 0 {
+		n.log.mu.Lock()
+		grown, broken := n.log.grown, n.log.broken
+		n.log.mu.Unlock()
+		ok, err := n.read()
+		switch {
+		case err != nil:
+			return err
+		case ok:
+			continue
+		case broken != nil:
+			return broken
+		}
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	examples := b.Examples[:0]
+	for len(examples) < batchExamples {
+		if n.left == 0 {
+			if ok, err := n.read(); err != nil {
+				return err
+			} else if !ok {
+				break
+			}
+			continue
+		}
+		rest := n.frame
+		value, ok := rest.event()
+		if !ok {
+			return n.damaged()
+		}
+		if len(examples) < cap(examples) {
+			examples = examples[:len(examples)+1]
+		} else {
+			examples = append(examples, event.Example{})
+		}
+		e, r := &examples[len(examples)-1], record.Record{Value: value, Offset: n.next, Time: n.frame.came}
+		if err := n.decoder.Decode(ctx, r, e); err != nil {
+			if examples = examples[:len(examples)-1]; len(examples) == 0 {
+				return err
+			}
+			break // the next call tries it again
+		}
+		n.frame = rest
+		e.Fingerprint = record.Fingerprint(r.Offset, r.Key, r.Value)
+		n.next++
+		n.left--
+	}
+	*b = event.Batch{Topic: Topic, Examples: examples, Next: n.next, HighWater: n.log.Next(), Schema: n.schema.View()}
+	return nil
+}
+
+// Close closes the Source, and not its Log.
+func (n *Source) Close() error {
+	if n.file == nil {
+		return nil
+	}
+	return n.file.Close()
+}
