@@ -63,6 +63,9 @@ func (c Config) checkAccess(host string) error {
 	if err != nil {
 		return err
 	}
+	if err := c.checkLearn(host, token); err != nil {
+		return err
+	}
 	if isLoopback(host) || c.Public || (token != "" || c.ClientCAFile != "") && c.CertFile != "" {
 		return nil
 	}

@@ -62,6 +62,7 @@ type Config struct {
 	MaxConnections int           `toml:"-"`
 	Name           string        `toml:"name"` // of this learner, for people
 	Unseen         string        `toml:"unseen"`
+	Learn          bool          `toml:"learn"` // take events to be learned
 }
 
 // The values of Config.Unseen.
@@ -121,6 +122,9 @@ type Service struct {
 	Recent func() []event.Example
 	// Validate asks for a validation; nil takes no such requests.
 	Validate func() error
+	// Learn returns what takes events to be learned, nil while it is being opened; the function is nil where none are
+	// taken.
+	Learn func() Intake
 	// Group returns the Status of a member of a group, nil before the first; nil for a
 	// learner that is alone.
 	Group func() *group.Status
@@ -372,6 +376,9 @@ func (t *site) handler() http.Handler {
 	if s.Model != nil {
 		mux.HandleFunc("POST /v1/predict", models.limited(models.predict))
 		inference{models, s.Version}.routes(mux)
+	}
+	if s.Learn != nil {
+		mux.HandleFunc("POST /v1/learn", models.limited(t.learn))
 	}
 	if s.Model != nil && s.Recent != nil {
 		mux.HandleFunc("GET /v1/without", t.omit)

@@ -326,6 +326,45 @@ func (p *Producer) Append(ctx context.Context, partition int32, m Message) (offs
 	return p.partitions[i].last, nil
 }
 
+// Partitions returns the numbers of the topic's partitions.
+func (p *Producer) Partitions() (out []int32) {
+	for _, n := range p.numbers {
+		out = append(out, int32(n))
+	}
+	return out
+}
+
+// AppendAll writes records to a partition at once, behind what waits to be written there, and returns the offset of the
+// first one; -1 if the brokers do not say. After an error some of them may be there, or come to be, nevertheless.
+func (p *Producer) AppendAll(ctx context.Context, partition int32, messages []Message) (offset int64, err error) {
+	i := slices.Index(p.numbers, int(partition))
+	if i < 0 {
+		return -1, fmt.Errorf("topic %s has no partition %d", p.config.Topic, partition)
+	}
+	out := &p.partitions[i]
+	if out.batch.count > 0 {
+		if err := p.send(ctx, i); err != nil {
+			return -1, err
+		}
+	}
+	offset = -1
+	for sent := false; len(messages) > 0; sent = true {
+		for n := 0; len(messages) > 0 && (n == 0 || len(out.batch.records)+messages[0].size() <= p.most); n++ {
+			if err := p.write(ctx, i, messages[0]); err != nil {
+				return -1, err
+			}
+			messages = messages[1:]
+		}
+		if err := p.send(ctx, i); err != nil {
+			return -1, err
+		}
+		if !sent {
+			offset = out.last
+		}
+	}
+	return offset, nil
+}
+
 // Flush sends what has been written and returns when all of it is acknowledged.
 func (p *Producer) Flush(ctx context.Context) error {
 	for i := range p.partitions {

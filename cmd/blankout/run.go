@@ -167,6 +167,12 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	if err != nil {
 		return err
 	}
+	if given := l.Given(); l.HTTP.Learn && !slices.ContainsFunc(given, func(key string) bool { return key == "kafka.topics" || key == "kafka.brokers" }) {
+		l.Kafka.Topics = nil // the default means nothing where events come over HTTP
+	}
+	if err := checkInbox(&l.Config, o.data); err != nil {
+		return usageError{fmt.Errorf("run: %w", err)}
+	}
 	if l.Kafka.UntilEnd = o.untilEnd; o.untilEnd && l.Group.Name != "" {
 		return usageError{errors.New("run: --until-end does not go with --group: a group learns until its members are stopped")}
 	}

@@ -162,8 +162,9 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	predictor := newPredictor(c, learned(model), log)
 	var consuming atomic.Pointer[consumers]
 	var places atomic.Pointer[serve.Snapshots]
+	var intake atomic.Pointer[serve.Intake]
 	if c.HTTP.Address != "" && o.serves() {
-		if err := s.serve(c, store, model, &consuming, reports, &places, predictor, log); err != nil {
+		if err := s.serve(c, store, model, &consuming, reports, &places, &intake, predictor, log); err != nil {
 			return nil, err
 		}
 	}
@@ -177,11 +178,19 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	}
 	c.Record.KeepValue = true // for mislabeled events and for the page
 	open := func() error { return s.openSource(ctx, c, o.data, &consuming, &asked, log) }
-	if s.runner.Labels != nil {
+	switch {
+	case s.runner.Labels != nil:
 		open = func() error { return s.openJoined(ctx, c, o, &consuming, &asked, log) }
+	case learnsInbox(c, o.data):
+		open = func() error { return s.openInbox(c, o.reset, store, &intake, log) }
 	}
 	if err := open(); err != nil {
 		return nil, err
+	}
+	if c.HTTP.Learn && o.data == "" && len(c.Kafka.Topics) > 0 {
+		if err := s.openTopicIntake(c, &intake, log); err != nil {
+			return nil, err
+		}
 	}
 	if o.reset { // now that nothing can be wrong any more
 		aside, err := store.SetAside()
@@ -312,17 +321,21 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 	if r.Labels != nil {
 		joinedValidator(r.Validator, c, o.data, o.labels)
 	}
-	if o.data == "-" {
+	if o.data == "-" || learnsInbox(c, o.data) {
 		r.Validator.Open = nil // it cannot be read again
 		if c.Validate.Policy == "adopt" {
-			return usageError{errors.New("validate.policy adopt: standard input cannot be read again")}
+			what := "standard input"
+			if o.data == "" {
+				what = "what comes over HTTP"
+			}
+			return usageError{fmt.Errorf("validate.policy adopt: %s cannot be read again", what)}
 		}
 	}
 	return nil
 }
 
 // serve starts the HTTP server.
-func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() *served.Model, consuming *atomic.Pointer[consumers], reports *serve.Reports, places *atomic.Pointer[serve.Snapshots], predictor *predict.Predictor, log *slog.Logger) error {
+func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() *served.Model, consuming *atomic.Pointer[consumers], reports *serve.Reports, places *atomic.Pointer[serve.Snapshots], intake *atomic.Pointer[serve.Intake], predictor *predict.Predictor, log *slog.Logger) error {
 	shown := serve.Service{
 		Status: s.runner.Status,
 		Model:  model,
@@ -336,6 +349,14 @@ func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() 
 	}
 	if predictor != nil {
 		shown.Predictions = predictor.Stats
+	}
+	if c.HTTP.Learn {
+		shown.Learn = func() serve.Intake {
+			if p := intake.Load(); p != nil {
+				return *p
+			}
+			return nil
+		}
 	}
 	return s.startServer(c.HTTP.Config, shown, log)
 }

@@ -22,7 +22,7 @@ learners as the program asks for. The Python package starts it; docs/stdio.md
 describes the frames for programs in other languages.
 
 It reads no configuration: settings come with the request that makes a learner.`,
-		Example: "  blankout stdio < requests > answers",
+		Example: "  blankout stdio",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if isTerminal(p.stdin) {

@@ -158,7 +158,7 @@ func TestHelp(t *testing.T) {
 func TestJSON(t *testing.T) {
 	others := map[string]string{
 		"blankout serve": "serves a page", "blankout broker": "prints its address", "blankout export": "--format json", "blankout config init": "writes TOML",
-		"blankout completion": "writes a script", "blankout help": "writes help",
+		"blankout completion": "writes a script", "blankout stdio": "answers a program in frames", "blankout help": "writes help",
 	}
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"blankout/internal/event"
+	"blankout/stream"
 	"blankout/stream/record"
 )
 
@@ -392,4 +393,74 @@ func FuzzOpen(f *testing.F) {
 		cancel()
 		_ = s.Next(ctx, &event.Batch{})
 	})
+}
+
+// Events over HTTP go to a topic, each request to one partition, and a request that is made again once.
+func TestTopicIntake(t *testing.T) {
+	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 2, "labels": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	config := record.DefaultConfig()
+	ctx := context.Background()
+	n, err := NewTopicIntake(config, "events", "labels", func(ctx context.Context, topic string) (*stream.Producer, error) {
+		c := stream.DefaultProducerConfig()
+		c.Brokers, c.Topic, c.BatchBytes = broker.Brokers(), topic, 1<<10
+		return stream.NewProducer(ctx, c)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	next := map[int32]int64{}
+	for i := range 6 {
+		size := 1 + 40*(i%3) // more than a batch
+		a, err := n.Accept(ctx, fmt.Sprint(i), events(i, size), false)
+		if err != nil || *a.Offset != next[*a.Partition] || a.Events != size || a.Topic != "events" {
+			t.Fatalf("%+v, offset %d of %d (%v)", a, *a.Offset, *a.Partition, err)
+		}
+		next[*a.Partition] += int64(size)
+		if b, err := n.Accept(ctx, fmt.Sprint(i), events(i, size), false); err != nil || !b.Again || *b.Offset != *a.Offset {
+			t.Fatalf("again: %+v, %v", b, err)
+		}
+	}
+	if len(next) != 2 {
+		t.Errorf("%v", next)
+	}
+	if a, err := n.Accept(ctx, "", [][]byte{[]byte(`{"id":"a","label":1}`)}, true); err != nil || a.Topic != "labels" {
+		t.Errorf("%+v, %v", a, err)
+	}
+	var refused *RefusedError
+	if _, err := n.Accept(ctx, "", [][]byte{[]byte(`{}`), []byte(`{`)}, false); !errors.As(err, &refused) || refused.Event != 1 {
+		t.Error(err)
+	}
+}
+
+// Without a header the ids of its events name a request.
+func TestIDs(t *testing.T) {
+	config := record.DefaultConfig()
+	config.ID = "id"
+	l := open(t, t.TempDir(), Options{})
+	n, err := NewLogIntake(l, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accept := func(key string, want bool, events ...string) {
+		t.Helper()
+		var all [][]byte
+		for _, e := range events {
+			all = append(all, []byte(e))
+		}
+		if a, err := n.Accept(context.Background(), key, all, false); err != nil || a.Again != want {
+			t.Errorf("%v: %+v, %v", events, a, err)
+		}
+	}
+	accept("", false, `{"id":"a","x":1}`, `{"id":"b","x":1}`)
+	accept("", true, `{"id":"a","x":1}`, `{"id":"b","x":1}`)
+	accept("", false, `{"id":"ab","x":1}`)
+	accept("", false, `{"id":"a","x":1}`)
+	accept("key", false, `{"id":"a","x":1}`)
+	accept("", false, `{"x":1}`)
+	accept("", false, `{"x":1}`)
 }

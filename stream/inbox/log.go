@@ -448,6 +448,13 @@ func (l *Log) Passed(number int64) error {
 	return nil
 }
 
+// First returns the number of the oldest event that is kept.
+func (l *Log) First() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.segments[0].first
+}
+
 // Next returns the number of the next event.
 func (l *Log) Next() int64 {
 	l.mu.Lock()

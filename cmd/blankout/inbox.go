@@ -1,0 +1,97 @@
+package main
+
+// This file opens what takes events over HTTP.
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+
+	"blankout/checkpoint"
+	"blankout/config"
+	"blankout/internal/event"
+	"blankout/serve"
+	"blankout/stream"
+	"blankout/stream/inbox"
+)
+
+// learnsInbox says whether events over HTTP are all that is learned.
+func learnsInbox(c *config.Config, data string) bool {
+	return c.HTTP.Learn && data == "" && len(c.Kafka.Topics) == 0
+}
+
+// checkInbox returns why events over HTTP cannot be taken.
+func checkInbox(c *config.Config, data string) error {
+	switch {
+	case !c.HTTP.Learn:
+		return nil
+	case data != "":
+		return errors.New("http.learn: -d FILE is learned alone; leave one of them out")
+	case c.HTTP.Address == "":
+		return errors.New("http.learn: there is no http.address that events could come to")
+	case learnsInbox(c, data) && c.Checkpoint.Objects():
+		return errors.New("http.learn: events are kept on disk beside the checkpoints, which are objects: name a topic for them (kafka.topics), or a directory of checkpoints")
+	case learnsInbox(c, data) && len(c.Labels.Topics) > 0:
+		return errors.New("http.learn: labels that come later are joined with events of a topic: name one (kafka.topics)")
+	}
+	return nil
+}
+
+// openInbox opens the log of events that come over HTTP, beside the checkpoints, and makes it the source.
+func (s *service) openInbox(c *config.Config, reset bool, store *checkpoint.Store, intake *atomic.Pointer[serve.Intake], log *slog.Logger) error {
+	l, err := inbox.Open(filepath.Join(string(c.Checkpoint.Directory), "inbox"), inbox.Options{Free: store.Free, MinFree: c.Checkpoint.MinFree, Log: log})
+	if err != nil {
+		return err
+	}
+	s.close = append(s.close, l.Close)
+	from := s.runner.Offsets
+	if reset {
+		from = event.Offsets{{Topic: inbox.Topic, Next: l.First(), First: l.First()}}
+		s.runner.Offsets = slices.Clone(from)
+	}
+	source, err := inbox.NewSource(l, c.Record, s.runner.Schema, from)
+	if err != nil {
+		return err
+	}
+	s.close = append(s.close, source.Close)
+	s.runner.Source = source
+	var saved []int64 // positions of the checkpoints of this run that are kept
+	s.runner.Commit = func(_ context.Context, offsets event.Offsets) error {
+		p, _ := offsets.Lookup(inbox.Topic, 0)
+		if saved = append(saved, p.Next); len(saved) < c.Checkpoint.Keep {
+			return nil // older ones may still need what came before
+		}
+		saved = saved[len(saved)-c.Checkpoint.Keep:]
+		return l.Passed(saved[0])
+	}
+	taken, err := inbox.NewLogIntake(l, c.Record)
+	if err != nil {
+		return err
+	}
+	var to serve.Intake = taken
+	intake.Store(&to)
+	return nil
+}
+
+// openTopicIntake has events over HTTP go to the first topic.
+func (s *service) openTopicIntake(c *config.Config, intake *atomic.Pointer[serve.Intake], log *slog.Logger) error {
+	labels := ""
+	if len(c.Labels.Topics) > 0 {
+		labels = c.Labels.Topics[0]
+	}
+	taken, err := inbox.NewTopicIntake(c.Record, c.Kafka.Topics[0], labels, func(ctx context.Context, topic string) (*stream.Producer, error) {
+		p := stream.DefaultProducerConfig()
+		p.ConnectConfig, p.Topic, p.Log = c.Kafka.ConnectConfig, topic, log
+		return stream.NewProducer(ctx, p)
+	})
+	if err != nil {
+		return err
+	}
+	s.close = append(s.close, taken.Close)
+	var to serve.Intake = taken
+	intake.Store(&to)
+	return nil
+}

@@ -1,0 +1,177 @@
+package serve
+
+// This file takes events to be learned: POST /v1/learn.
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"blankout/internal/event"
+	"blankout/stream/inbox"
+)
+
+// Intake takes events: into a log of its own, or to a topic.
+type Intake interface {
+	// Accept takes the events of a request, or labels of events, and returns when they are safe. A key says which
+	// request it is, if it is made again; "" says nothing.
+	Accept(ctx context.Context, key string, events [][]byte, labels bool) (inbox.Accepted, error)
+}
+
+const maxKey = 1024 // bytes of an Idempotency-Key
+
+// learned is the answer to POST /v1/learn.
+type learned struct {
+	inbox.Accepted
+	// Predictions are what the model answered before the events were taken, if that was asked for.
+	Predictions []answer `json:"predictions,omitempty"`
+}
+
+// learn answers POST /v1/learn: events in the stream's format, one a line, in JSON also one after another or in an array.
+func (t *site) learn(w http.ResponseWriter, r *http.Request) (ok bool) {
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		w.Header().Set("Accept-Encoding", "identity")
+		fail(w, http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Encoding: %.20q: events are taken as they are, without compression", coding), "Content-Encoding")
+		return false
+	}
+	key := r.Header.Get("Idempotency-Key")
+	if len(key) > maxKey {
+		fail(w, http.StatusBadRequest, fmt.Sprintf("%d bytes, the most is %d", len(key), maxKey), "Idempotency-Key")
+		return false
+	}
+	predict, ok1 := switched(w, r, "predict")
+	labels, ok2 := switched(w, r, "labels")
+	if !ok1 || !ok2 {
+		return false
+	}
+	intake := t.service.Learn()
+	if intake == nil {
+		w.Header().Set("Retry-After", "1")
+		fail(w, http.StatusServiceUnavailable, "the learner is starting", r.URL.Path)
+		return false
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, t.config.MaxBody))
+	if err != nil {
+		status := http.StatusBadRequest
+		if errors.As(err, new(*http.MaxBytesError)) {
+			status = http.StatusRequestEntityTooLarge
+		}
+		fail(w, status, err.Error(), "body")
+		return false
+	}
+	events, err := split(body, maxEvents)
+	switch {
+	case errors.Is(err, errTooMany):
+		fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("more than %d events in a request", maxEvents), "body")
+		return false
+	case err != nil:
+		if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
+			err = fmt.Errorf("byte %d of the request: %w", syntax.Offset, err)
+		}
+		fail(w, http.StatusBadRequest, err.Error(), fmt.Sprintf("event %d", len(events)))
+		return false
+	case len(events) == 0:
+		fail(w, http.StatusBadRequest, "no events", "body")
+		return false
+	}
+	for i, e := range events {
+		events[i] = oneLine(e)
+	}
+	var out learned
+	if predict && !labels {
+		out.Predictions = t.predictions(events)
+	}
+	if out.Accepted, err = intake.Accept(r.Context(), key, events, labels); err != nil {
+		failIntake(w, r, err)
+		return false
+	}
+	reply(w, http.StatusOK, out)
+	return true
+}
+
+// oneLine returns an event without the line breaks that JSON may have between its values.
+func oneLine(e []byte) []byte {
+	if bytes.IndexByte(e, '\n') < 0 || e[0] != '{' {
+		return e
+	}
+	var b bytes.Buffer
+	if json.Compact(&b, e) != nil {
+		return e
+	}
+	return b.Bytes()
+}
+
+// predictions returns what the model of now says about events, or why it says nothing.
+func (t *site) predictions(events [][]byte) []answer {
+	m := t.service.model()
+	out := make([]answer, len(events))
+	for i, e := range events {
+		if m == nil {
+			out[i].Error = "there is no model yet"
+			continue
+		}
+		p, err := t.config.predict(m, e, 0)
+		for _, x := range p.Scores {
+			if err == nil && (math.IsNaN(x) || math.IsInf(x, 0)) {
+				err = errors.New("its score is not finite")
+			}
+		}
+		if err != nil {
+			out[i] = answer{Error: err.Error(), Where: "event " + strconv.Itoa(i)}
+			continue
+		}
+		out[i].Prediction = &p
+	}
+	return out
+}
+
+// failIntake answers with why events were not taken.
+func failIntake(w http.ResponseWriter, r *http.Request, err error) {
+	var refused *inbox.RefusedError
+	status, where := http.StatusInternalServerError, r.URL.Path
+	switch {
+	case errors.As(err, &refused):
+		fail(w, http.StatusBadRequest, string(refused.Reason)+": "+refused.Detail, fmt.Sprintf("event %d", refused.Event))
+		return
+	case errors.Is(err, inbox.ErrBehind):
+		w.Header().Set("Retry-After", "1")
+		status = http.StatusTooManyRequests
+	case errors.Is(err, inbox.ErrDiskFull):
+		status = http.StatusInsufficientStorage
+	case errors.Is(err, inbox.ErrClosed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		w.Header().Set("Retry-After", "1")
+		status = http.StatusServiceUnavailable
+	case errors.Is(err, errors.ErrUnsupported):
+		fail(w, http.StatusBadRequest, "labels of their own are taken where labels.topics names a topic", "labels")
+		return
+	}
+	fail(w, status, err.Error(), where)
+}
+
+// switched returns whether the query says 1 for a name; what is neither that nor 0 nor left out is answered with an error.
+func switched(w http.ResponseWriter, r *http.Request, name string) (set, ok bool) {
+	switch text := r.URL.Query().Get(name); text {
+	case "", "0", "false":
+		return false, true
+	case "1", "true":
+		return true, true
+	default:
+		fail(w, http.StatusBadRequest, fmt.Sprintf("%s=%.20q: want 1 or 0", name, text), "query")
+		return false, false
+	}
+}
+
+// checkLearn refuses to learn from whoever reaches the server.
+func (c Config) checkLearn(host, token string) error {
+	if !c.Learn || isLoopback(host) || token != "" || c.ClientCAFile != "" {
+		return nil
+	}
+	return event.KeyErrorf("learn", "learn: other machines reach %q, and what they send would be learned: provide a token (in the variable %s or in token_file) or client_ca_file, or listen on 127.0.0.1", c.Address, c.TokenEnv)
+}

@@ -1,0 +1,62 @@
+package serve_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"blankout/serve"
+	"blankout/stream/inbox"
+	"blankout/stream/record"
+)
+
+// What a log cannot take is answered with the status that says what a client may do.
+func TestLearnStatuses(t *testing.T) {
+	_, service := learned(t)
+	for name, c := range map[string]struct {
+		options inbox.Options
+		closed  bool
+		none    bool
+		status  int
+		again   string // Retry-After
+		want    string
+	}{
+		"behind":   {options: inbox.Options{Most: 10}, status: http.StatusTooManyRequests, again: "1", want: "learning is behind"},
+		"full":     {options: inbox.Options{MinFree: 100, Free: func() (int64, error) { return 99, nil }}, status: http.StatusInsufficientStorage, want: "nearly full"},
+		"stopping": {closed: true, status: http.StatusServiceUnavailable, again: "1", want: "stopping"},
+		"starting": {none: true, status: http.StatusServiceUnavailable, again: "1", want: "starting"},
+	} {
+		l, err := inbox.Open(t.TempDir(), c.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "behind" { // the first request is taken whatever its size
+			if _, _, err := l.Append(context.Background(), "", [][]byte{[]byte(`{"x":1}`)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.closed {
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			t.Cleanup(func() { _ = l.Close() })
+		}
+		taken, err := inbox.NewLogIntake(l, record.DefaultConfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		service.Learn = func() serve.Intake {
+			if c.none {
+				return nil
+			}
+			return taken
+		}
+		url := start(t, serve.DefaultConfig(), service)
+		status, body, header := call(t, "POST", url+"/v1/learn", `{"x":1}`)
+		if status != c.status || !strings.Contains(body, c.want) || header.Get("Retry-After") != c.again {
+			t.Errorf("%s: status %d, Retry-After %q, %s", name, status, header.Get("Retry-After"), body)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package inbox
+
+// This file takes the events of requests: into a Log, or to a topic.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"sync"
+
+	"blankout/internal/event"
+	"blankout/stream"
+	"blankout/stream/record"
+)
+
+// Accepted says where the events of a request are.
+type Accepted struct {
+	Events int `json:"events"`
+	// First is the number of the first one in a Log.
+	First *int64 `json:"first,omitempty"`
+	// Topic, Partition and Offset are those of the first one in a topic; Offset is -1 where the broker did not say.
+	Topic     string `json:"topic,omitempty"`
+	Partition *int32 `json:"partition,omitempty"`
+	Offset    *int64 `json:"offset,omitempty"`
+	// Again says that the request had been taken before.
+	Again bool `json:"again,omitempty"`
+}
+
+// RefusedError says which event of a request cannot be used. None of them has been taken.
+type RefusedError struct {
+	Event int // from 0 on
+	event.Refusal
+}
+
+func (e *RefusedError) Error() string { return fmt.Sprintf("event %d: %s", e.Event, e.Refusal.Error()) }
+
+// checker finds out whether events can be used before they are taken.
+type checker struct {
+	mu      sync.Mutex
+	decoder record.Decoder
+	byID    bool // events have ids
+	example event.Example
+}
+
+func newChecker(c record.Config) (*checker, error) {
+	if c.Format == "" {
+		c.Format = "json"
+	}
+	decoder, err := record.NewDecoder(c, c.Schema())
+	return &checker{decoder: decoder, byID: c.ID != ""}, err
+}
+
+// check returns a RefusedError for the first event that cannot be used. Of events with ids it returns a key that is theirs.
+func (k *checker) check(ctx context.Context, events [][]byte) (key string, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	e, byID := &k.example, k.byID
+	for i, value := range events {
+		if err := k.decoder.Decode(ctx, record.Record{Value: value}, e); err != nil {
+			return "", err
+		}
+		if e.Refused != nil {
+			return "", &RefusedError{i, event.Refusal{Reason: e.Refused.Reason, Detail: e.Refused.Detail}}
+		}
+		if byID = byID && len(e.Key) > 0; byID {
+			key += fmt.Sprintf("%d:%s,", len(e.Key), e.Key)
+		}
+	}
+	if !byID {
+		return "", nil
+	}
+	return "ids " + key, nil
+}
+
+// LogIntake takes events into a Log.
+type LogIntake struct {
+	log   *Log
+	check *checker
+}
+
+// NewLogIntake returns the LogIntake of a Log, whose events are written as c says.
+func NewLogIntake(l *Log, c record.Config) (*LogIntake, error) {
+	k, err := newChecker(c)
+	return &LogIntake{l, k}, err
+}
+
+// Accept takes the events of a request, all or none, and returns when they are on disk. Those of a request that is made
+// again, with the same key or without one with the same ids, are taken once. The error is a *RefusedError if one of them cannot be
+// used, and ErrBehind or ErrDiskFull if there is no room.
+func (n *LogIntake) Accept(ctx context.Context, key string, events [][]byte, labels bool) (a Accepted, err error) {
+	if labels {
+		return a, errors.ErrUnsupported
+	}
+	ids, err := n.check.check(ctx, events)
+	if err != nil {
+		return a, err
+	}
+	if key == "" {
+		key = ids
+	}
+	first, again, err := n.log.Append(ctx, key, events)
+	return Accepted{Events: len(events), First: &first, Again: again}, err
+}
+
+// TopicIntake takes events to a topic, and labels to another one.
+type TopicIntake struct {
+	check *checker
+
+	mu     sync.Mutex
+	open   func(ctx context.Context, topic string) (*stream.Producer, error)
+	topics [2]string // of events and of labels
+	to     [2]*topic
+	seed   maphash.Seed
+	taken  map[uint64]Accepted // by key, of this process
+	order  []uint64
+}
+
+// topic is one that is written to.
+type topic struct {
+	*stream.Producer
+	next int // partition of the next request
+}
+
+// NewTopicIntake returns the TopicIntake of topics, whose events are written as c says. It opens the Producer of a topic when the
+// first event comes; labels may be "".
+func NewTopicIntake(c record.Config, events, labels string, open func(ctx context.Context, topic string) (*stream.Producer, error)) (*TopicIntake, error) {
+	k, err := newChecker(c)
+	return &TopicIntake{check: k, open: open, topics: [2]string{events, labels}, seed: maphash.MakeSeed(), taken: map[uint64]Accepted{}}, err
+}
+
+// Accept takes the events of a request, or labels, to one partition, and returns when all in-sync replicas have them. A
+// request with the key of one that this process has taken is not taken again.
+func (n *TopicIntake) Accept(ctx context.Context, key string, events [][]byte, labels bool) (a Accepted, err error) {
+	of, ids := 0, ""
+	if labels {
+		of = 1
+	} else if ids, err = n.check.check(ctx, events); err != nil {
+		return a, err
+	}
+	if n.topics[of] == "" {
+		return a, errors.ErrUnsupported
+	}
+	if key == "" {
+		key = ids
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	hash := maphash.String(n.seed, key)
+	if was, known := n.taken[hash]; known && key != "" {
+		was.Again = true
+		return was, nil
+	}
+	if n.to[of] == nil {
+		producer, err := n.open(ctx, n.topics[of])
+		if err != nil {
+			return a, err
+		}
+		n.to[of] = &topic{Producer: producer}
+	}
+	to := n.to[of]
+	partitions := to.Partitions()
+	partition := partitions[to.next%len(partitions)]
+	to.next++
+	messages := make([]stream.Message, len(events))
+	for i, value := range events {
+		messages[i].Value = value
+	}
+	offset, err := to.AppendAll(ctx, partition, messages)
+	if err != nil {
+		return a, err
+	}
+	a = Accepted{Events: len(events), Topic: n.topics[of], Partition: &partition, Offset: &offset}
+	if key != "" {
+		n.taken[hash] = a
+		if n.order = append(n.order, hash); len(n.order) > maxKeys {
+			delete(n.taken, n.order[0])
+			n.order = n.order[1:]
+		}
+	}
+	return a, nil
+}
+
+// Close closes the producers.
+func (n *TopicIntake) Close() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, t := range n.to {
+		if t != nil {
+			t.Close()
+		}
+	}
+	return nil
+}

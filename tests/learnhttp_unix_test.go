@@ -1,0 +1,248 @@
+//go:build unix
+
+package tests
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// httpLearner is a learner of events that come over HTTP.
+type httpLearner struct {
+	*learner
+	url string
+}
+
+func newHTTPLearner(t *testing.T) *httpLearner {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close()
+	dir := t.TempDir()
+	config := fmt.Sprintf(`
+[record]
+seed = 1
+[checkpoint]
+directory = %q
+keep = 2
+events = 300
+[http]
+learn = true
+address = %q
+`, filepath.Join(dir, "checkpoints"), address)
+	if err := os.WriteFile(filepath.Join(dir, "blankout.toml"), []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return &httpLearner{&learner{program: buildProgram(t), dir: dir}, "http://" + address + "/v1/learn"}
+}
+
+// posted is a request that was acknowledged.
+type posted struct {
+	First  int64 `json:"first"`
+	Events int   `json:"events"`
+	Again  bool  `json:"again"`
+	body   string
+}
+
+// post makes a request until it is acknowledged, as a client does whose server is killed now and then.
+func (l *httpLearner) post(key, body string, until time.Time) (p posted, err error) {
+	client := http.Client{Timeout: 5 * time.Second}
+	for {
+		var r *http.Request
+		if r, err = http.NewRequest(http.MethodPost, l.url, strings.NewReader(body)); err != nil {
+			return p, err
+		}
+		r.Header.Set("Idempotency-Key", key)
+		var answer *http.Response
+		if answer, err = client.Do(r); err == nil {
+			var text []byte
+			text, err = io.ReadAll(answer.Body)
+			answer.Body.Close()
+			switch {
+			case err != nil:
+			case answer.StatusCode == http.StatusOK:
+				if err = json.Unmarshal(text, &p); err == nil {
+					p.body = body
+					return p, nil
+				}
+			case answer.StatusCode != http.StatusServiceUnavailable && answer.StatusCode != http.StatusTooManyRequests:
+				return p, fmt.Errorf("status %d: %s", answer.StatusCode, text)
+			default:
+				err = fmt.Errorf("status %d: %s", answer.StatusCode, text)
+			}
+		}
+		if time.Now().After(until) {
+			return p, err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// Events that are acknowledged are learned, once each and in the order of their numbers, however often the program is killed: the
+// weights are those of a learner that read them from a file.
+func TestLearnOverHTTP(t *testing.T) {
+	kills := crashKills(t)
+	l := newHTTPLearner(t)
+	const clients = 3
+	stop := make(chan struct{})
+	results := make(chan []posted, clients)
+	failed := make(chan error, clients)
+	end := time.Now().Add(time.Minute + time.Duration(kills)*4*time.Second)
+	for c := range clients {
+		go func() {
+			r := rand.New(rand.NewPCG(uint64(c), 1))
+			var out []posted
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					results <- out
+					return
+				default:
+				}
+				var body strings.Builder
+				for range 1 + r.IntN(30) {
+					x := r.NormFloat64()
+					fmt.Fprintf(&body, `{"x":%v,"y":%v,"who":"c%d","label":"%v"}`+"\n", x, r.NormFloat64(), c, x > 0)
+				}
+				p, err := l.post(fmt.Sprint(c, "/", i), body.String(), end)
+				if err != nil {
+					failed <- err
+					results <- out
+					return
+				}
+				out = append(out, p)
+			}
+		}()
+	}
+	r := rand.New(rand.NewPCG(7, 7))
+	for range kills {
+		_ = l.live(t, time.Duration(300+r.IntN(900))*time.Millisecond, func(p *os.Process) error { return p.Kill() })
+	}
+	process := l.start(t)
+	time.Sleep(time.Second)
+	close(stop)
+	var all []posted
+	for range clients {
+		all = append(all, <-results...)
+	}
+	if err := process.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, l.log())
+	}
+	select {
+	case err := <-failed:
+		t.Fatalf("%v\n%s", err, l.log())
+	default:
+	}
+	slices.SortFunc(all, func(a, b posted) int { return cmp.Compare(a.First, b.First) })
+	next, again := int64(0), 0
+	var text strings.Builder
+	for _, p := range all {
+		if p.First != next {
+			t.Fatalf("a request begins with event %d, the one before ended at %d", p.First, next)
+		}
+		if p.Again {
+			again++
+		}
+		next += int64(p.Events)
+		text.WriteString(p.body)
+	}
+	if next < int64(100*kills) {
+		t.Fatalf("%d events are too few to tell\n%s", next, l.log())
+	}
+	_, offsets, events := l.state(t)
+	if events != uint64(next) || offsets[0].Next != next || offsets[0].Records != uint64(next) {
+		t.Fatalf("%d events were acknowledged, and %d learned: %+v", next, events, offsets)
+	}
+	file := filepath.Join(l.dir, "events.jsonl")
+	if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run := exec.Command(l.program, "run", "-q", "-d", file, "--set", "record.seed=1", "--set", "checkpoint.directory="+filepath.Join(l.dir, "other"))
+	if out, err := run.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if got, want := l.exported(t, "checkpoints"), l.exported(t, "other"); !bytes.Equal(got, want) {
+		t.Error("the weights are not those of a learner that read the events from a file")
+	}
+	t.Logf("%d kills, %d events in %d requests, %d of them acknowledged when they came again", kills, next, len(all), again)
+}
+
+func (l *learner) exported(t *testing.T, model string) []byte {
+	t.Helper()
+	out, err := exec.Command(l.program, "export", "-m", filepath.Join(l.dir, model), "--format", "json").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// What cannot be learned is refused at once, by the event and the byte, and nothing of the request is taken.
+func TestLearnOverHTTPRefuses(t *testing.T) {
+	l := newHTTPLearner(t)
+	process := l.start(t)
+	defer func() {
+		_ = process.Process.Signal(syscall.SIGTERM)
+		if err := process.Wait(); err != nil {
+			t.Errorf("%v\n%s", err, l.log())
+		}
+	}()
+	if _, err := l.post("", `{"x":1,"label":"a"}`, time.Now().Add(20*time.Second)); err != nil {
+		t.Fatalf("%v\n%s", err, l.log())
+	}
+	for _, c := range []struct {
+		query, body string
+		status      int
+		want        string
+	}{
+		{"", `{"x":1,"label":"a"}` + "\n" + `{"x":}`, 400, `"where":"event 1"`},
+		{"", `{"x":1,"label":"a"}{"x":1e31}`, 400, `out-of-range: byte 6: field \"x\" is 1e31`},
+		{"", `[{"x":1}`, 400, "event 1"},
+		{"", ``, 400, "no events"},
+		{"?predict=x", `{"x":1}`, 400, "want 1 or 0"},
+		{"?labels=1", `{"x":1}`, 400, "labels.topics"},
+		{"", strings.Repeat(" ", 9<<20), 413, "body"},
+		{"?predict=1", `{"x":1,"label":"b"}`, 200, `"first":1,"predictions":[`},
+	} {
+		answer, err := http.Post(l.url+c.query, "application/json", strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil || answer.StatusCode != c.status || !strings.Contains(string(text), c.want) {
+			t.Errorf("%.40q: status %d, %s (%v), want %d and %s", c.body, answer.StatusCode, text, err, c.status, c.want)
+		}
+	}
+	for _, args := range [][]string{
+		{"--set", "http.learn=true", "--set", "http.address=0.0.0.0:0", "--set", "http.public=true"},
+		{"--set", "http.learn=true", "--set", "http.address="},
+		{"--set", "http.learn=true", "--set", "checkpoint.directory=s3://bucket/prefix"},
+	} {
+		c := exec.Command(l.program, append([]string{"run", "--set", "checkpoint.directory=" + filepath.Join(l.dir, "none")}, args...)...)
+		c.Dir = t.TempDir()
+		out, err := c.CombinedOutput()
+		if err == nil || c.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "learn") {
+			t.Errorf("%v: %v: %s", args, err, out)
+		}
+	}
+}
