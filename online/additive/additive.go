@@ -47,6 +47,11 @@ type Expert struct {
 	table    [][]float64 // a row for each, laid out by layout
 	bias     []float64   // the row of the intercepts
 
+	*Event // that was scored last
+}
+
+// Event is what an Expert keeps of an event that it scores, to learn it.
+type Event struct {
 	step          rows.Step
 	lag, q        []float64   // by rate and output: 0, and sum x^2 w^2
 	added, scores [][]float64 // by rate, of each output
@@ -66,13 +71,24 @@ func (e *Expert) begin(outputs int) {
 	e.outputs, e.layout = outputs, rows.Layout{Outputs: outputs, N: n}
 	e.rule = rules.NewAdagrad(rules.Settings{Layout: e.layout, Loss: e.loss, Proximal: true})
 	e.columns, e.table, e.bias = nil, nil, e.newRow()
-	e.step = rows.NewStep(slices.Repeat([]float64{e.strength}, len(Rates)), outputs)
-	e.lag, e.q = make([]float64, n), make([]float64, n)
-	e.added, e.scores = make([][]float64, len(Rates)), make([][]float64, len(Rates))
-	for r := range Rates {
-		e.added[r], e.scores[r] = make([]float64, outputs), make([]float64, outputs)
-	}
+	e.Event = e.NewEvent()
 }
+
+// NewEvent returns room for what the Expert keeps of an event.
+func (e *Expert) NewEvent() *Event {
+	n := e.layout.N
+	ev := &Event{
+		step: rows.NewStep(slices.Repeat([]float64{e.strength}, len(Rates)), e.outputs),
+		lag:  make([]float64, n), q: make([]float64, n), added: make([][]float64, len(Rates)), scores: make([][]float64, len(Rates)),
+	}
+	for r := range Rates {
+		ev.added[r], ev.scores[r] = make([]float64, e.outputs), make([]float64, e.outputs)
+	}
+	return ev
+}
+
+// On makes an Event the one that was scored last: Score is about it from here on, and so is Learn.
+func (e *Expert) On(ev *Event) { e.Event = ev }
 
 func (e *Expert) newRow() []float64 { return make([]float64, rows.FirstPart+parts*e.layout.N) }
 
@@ -117,13 +133,15 @@ func (e *Expert) Follow(columns []uint32) {
 func (e *Expert) Score(places []int, x, base []float64) {
 	s := &e.step
 	s.Reset(len(places))
-	s.X, s.Basis, s.Ridge = s.X[:0], s.Basis[:0], s.Ridge[:0]
+	xs, basis, ridge, features := s.X, s.Basis, s.Ridge, 0
 	for n, at := range places {
-		if at >= 0 && x[n] != 0 {
-			s.Rows, s.X = append(s.Rows, e.table[at]), append(s.X, x[n])
-			s.Basis, s.Ridge = append(s.Basis, x[n]*x[n]), append(s.Ridge, 0)
+		if v := x[n]; at >= 0 && v != 0 {
+			s.Rows = append(s.Rows, e.table[at])
+			xs[features], basis[features], ridge[features] = v, v*v, 0
+			features++
 		}
 	}
+	s.X, s.Basis, s.Ridge = xs[:features], basis[:features], ridge[:features]
 	s.AddIntercepts(e.bias, 0)
 	clear(s.F)
 	clear(e.q)

@@ -36,7 +36,7 @@ const certain = 1e12
 // remove takes variable i out of z: A loses a row and a column. The other weights stay as they are;
 // what they would have to be for the events so far may be far from what the next ones allow.
 func (e *Expert) remove(i int) {
-	ev := &e.event
+	ev := e.event
 	ev.room(e.p.n)
 	ev.full[i] = 1
 	e.p.update(certain/e.p.leverage(ev.full, i), ev.gain)

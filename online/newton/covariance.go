@@ -68,6 +68,38 @@ func (p *covariance) leverage(z []float64, first int) (h float64) {
 	return h
 }
 
+// fewIndices is up to how many indices leverageAt looks at one by one.
+const fewIndices = 32
+
+// leverageAt is leverage of a z that is 0 but at these indices, which ascend.
+func (p *covariance) leverageAt(z []float64, at []int) (h float64) {
+	if len(at) > max(fewIndices, p.n/4) {
+		return p.leverage(z, at[0])
+	}
+	if len(p.f) != p.n {
+		p.f = make([]float64, p.n)
+	}
+	var values [fewIndices]float64
+	x := values[:0]
+	if len(at) > fewIndices {
+		x = make([]float64, 0, len(at))
+	}
+	for j := range p.n { // x has the values at the indices below j
+		c := p.column(j)
+		f := 0.0
+		for n, i := range at[:len(x)] {
+			f += c[i] * x[n]
+		}
+		if len(x) < len(at) && at[len(x)] == j {
+			f += z[j]
+			x = append(x, z[j])
+		}
+		p.f[j] = f
+		h += f * f * c[j]
+	}
+	return h
+}
+
 // update makes P that of A + a z z', z being that of the latest leverage h, writes the P z of
 // before to gain and returns 1 + a h, which must be above 0:
 //

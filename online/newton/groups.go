@@ -105,7 +105,7 @@ func (e *Expert) Learns() bool { return (e.met+1)%e.every() == 0 }
 
 // Die says which columns of the event that Score had last die together. Groups are borrowed until Learn.
 func (e *Expert) Die(g Groups) {
-	d, ev := &e.deaths, &e.event
+	d, ev := &e.deaths, e.event
 	d.groups = g
 	d.total, d.of = append(d.total[:0], g.Sums...), d.of[:0]
 	for range e.first {
@@ -141,7 +141,7 @@ func (d *deaths) variance(k, outputs int, r float64) (v float64) {
 
 // sumGroups sums up the noise of the event at hand.
 func (e *Expert) sumGroups(importance float64, active int) {
-	d, ev := &e.deaths, &e.event
+	d, ev := &e.deaths, e.event
 	most := 0.0
 	for _, dv := range ev.dv[:active] {
 		most = max(most, dv)
@@ -206,7 +206,7 @@ func (d *deaths) find(i, outputs int) {
 
 // takeGroup takes up one column of what is summed up.
 func (e *Expert) takeGroup() {
-	d, ev := &e.deaths, &e.event
+	d, ev := &e.deaths, e.event
 	if d.column >= len(d.places) {
 		if len(d.blocks) == 0 {
 			return

@@ -48,7 +48,7 @@ const (
 	MostColumns, mostCurvature = 256, 20_000
 	// After learnAll events one in as many is learned as there are everyColumns columns, and
 	// at least one in learnEvery.
-	learnAll, learnEvery, everyColumns = 2000, 4, 24
+	learnAll, learnEvery, everyColumns = 2000, 4, 12
 	// mostForgotten bounds phi.
 	mostForgotten = 0.5
 	// longStep is the change of a score from which a step takes the curvature that the loss
@@ -90,11 +90,11 @@ type Expert struct {
 	noise  []float64   // by variable: what dropout has added to A and is still to be taken up
 	met    uint64      // events that Learn had
 	deaths deaths
-	event  event
+	event  *Event // that was scored last
 }
 
-// event is the event that was scored last.
-type event struct {
+// Event is what an Expert keeps of an event that it scores, to learn it.
+type Event struct {
 	at     []int // ascending indices of z
 	z      []float64
 	places []int     // of the columns, see Places
@@ -108,7 +108,7 @@ type event struct {
 // New returns an Expert without columns, whose score is the base score.
 func New(s Settings, outputs int) *Expert {
 	f := s.Loss.Facts()
-	e := &Expert{set: s, kink: f.Kink != nil, signs: f.Target == loss.Sign, reals: f.Target == loss.Real}
+	e := &Expert{event: &Event{}, set: s, kink: f.Kink != nil, signs: f.Target == loss.Sign, reals: f.Target == loss.Real}
 	e.begin(outputs)
 	return e
 }
@@ -124,12 +124,18 @@ func (e *Expert) begin(outputs int) {
 		e.insert(i)
 	}
 	e.deaths.reset()
-	e.event = newEvent(outputs)
+	*e.event = *newEvent(outputs)
 }
 
-func newEvent(outputs int) event {
-	return event{scores: make([]float64, outputs), added: make([]float64, outputs), df: make([]float64, outputs), dv: make([]float64, outputs)}
+func newEvent(outputs int) *Event {
+	return &Event{scores: make([]float64, outputs), added: make([]float64, outputs), df: make([]float64, outputs), dv: make([]float64, outputs)}
 }
+
+// NewEvent returns room for what the Expert keeps of an event.
+func (e *Expert) NewEvent() *Event { return newEvent(e.outputs) }
+
+// On makes an Event the one that was scored last: Score is about it from here on, and so is Learn.
+func (e *Expert) On(ev *Event) { e.event = ev }
 
 // insert gives z a variable i that no event has had.
 func (e *Expert) insert(i int) {
@@ -173,7 +179,7 @@ func (e *Expert) Score(columns []uint32, x, base, out []float64) (known int) {
 
 // ScoreAt is Score of an event whose columns have these places in a list that begins with Columns, -1 for none.
 func (e *Expert) ScoreAt(places []int, x, base, out []float64) {
-	ev := &e.event
+	ev := e.event
 	ev.places = append(ev.places[:0], places...)
 	for n, at := range ev.places {
 		if at >= len(e.columns) {
@@ -203,7 +209,7 @@ func Locate(followed, columns []uint32, places []int) (int, []int) {
 
 // score is Score of the columns at event.places.
 func (e *Expert) score(x, base, out []float64) {
-	ev := &e.event
+	ev := e.event
 	e.deaths.groups = Groups{}
 	ev.at, ev.z = append(ev.at[:0], 0), append(ev.z[:0], 1)
 	if e.first == 2 {
@@ -242,7 +248,7 @@ func (e *Expert) Places() []int { return e.event.places }
 // Learn takes up the event that Score had last: its targets by output, of which only the first
 // active count, and its importance. It says whether it is one that is learned.
 func (e *Expert) Learn(targets []float64, active int, importance float64) (moved bool) {
-	ev := &e.event
+	ev := e.event
 	every := e.every()
 	if e.met++; e.met%every != 0 || len(ev.at) == 0 {
 		return false
@@ -251,7 +257,7 @@ func (e *Expert) Learn(targets []float64, active int, importance float64) (moved
 	for n, i := range ev.at {
 		ev.full[i] = ev.z[n]
 	}
-	h := e.p.leverage(ev.full, ev.at[0])
+	h := e.p.leverageAt(ev.full, ev.at)
 	if !(h > 0) || math.IsInf(h, 1) {
 		e.Restart()
 		return true
@@ -314,7 +320,7 @@ func (e *Expert) shrink(dv float64, turn int) {
 
 // fix adds a to A_ii, and moves the weights by what that pulls weight i of each output towards 0.
 func (e *Expert) fix(i int, a float64) {
-	ev := &e.event
+	ev := e.event
 	ev.room(e.p.n)
 	ev.full[i] = 1
 	e.fixTo(a, i)
@@ -323,7 +329,7 @@ func (e *Expert) fix(i int, a float64) {
 // fixTo adds a v v' to A, v being what event.full holds, 0 before first, and moves the weights by what
 // that pulls v'u of each output towards 0.
 func (e *Expert) fixTo(a float64, first int) {
-	ev := &e.event
+	ev := e.event
 	e.p.leverage(ev.full, first)
 	alpha := e.p.update(a, ev.gain)
 	for k, u := range e.u {
@@ -344,7 +350,7 @@ func (e *Expert) Pull(first uint32, shares []float64) {
 }
 
 // room makes room for a z of n variables.
-func (ev *event) room(n int) {
+func (ev *Event) room(n int) {
 	if len(ev.full) != n {
 		ev.full, ev.gain = make([]float64, n), make([]float64, n)
 	}
@@ -385,7 +391,7 @@ func (e *Expert) variance(k int) (v float64) {
 		return v
 	}
 	own := 0.0
-	u, ev := e.u[k], &e.event
+	u, ev := e.u[k], e.event
 	for n, i := range ev.at {
 		if i >= e.first {
 			own += u[i] * ev.z[n] * u[i] * ev.z[n]

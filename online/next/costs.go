@@ -57,7 +57,7 @@ func (l *Learner) sampleCosts(e *event.Example) {
 		if l.imputer.Covariance() != nil { // what is imputed counts as the mean
 			scale = 1 + (scale-1)*(1-l.encoder.Fields.Missing.Fills(less))
 		}
-		l.score(&m.left, answers, &m.scored)
+		l.score(&m.left, false, &m.scored)
 		l.monitors.Cost(id, with, wrong(m.scored.lanes, scale))
 	}
 }

@@ -43,7 +43,7 @@ func (l *Learner) expect(in *encode.Input, f *filled) {
 		return
 	}
 	l.imputer.Expect(&f.numbers, l.encoder, &f.expected)
-	l.score(&f.expected.Input, learns, &f.scored)
+	l.score(&f.expected.Input, l.awake(l.events), &f.scored)
 	levels, own := l.weightsOf(in.Range)
 	for k := range l.levels.Active() {
 		f.variance[k] = f.expected.Variance(func(column uint32, row []float64) float64 { return l.weightOf(column, row, levels, own, k) })

@@ -129,7 +129,7 @@ func (l *Learner) predictAll(e *event.Example, lanes bool) online.Prediction {
 	}
 	r, p := &l.room, online.Prediction{Learned: l.events}
 	l.encoder.Read(e, l.events+1, &r.in)
-	if l.predict(&p, judges); lanes {
+	if l.predict(&p, true); lanes {
 		r.lanes = l.appendLanes(&r.scored, r.lanes[:0])
 		p.Lanes = r.lanes
 	}
@@ -149,9 +149,9 @@ func (l *Learner) predictAll(e *event.Example, lanes bool) online.Prediction {
 func (l *Learner) mixes() bool { return len(l.set.levels.Noises) > 1 || l.knows() }
 
 // predict scores the Input at hand.
-func (l *Learner) predict(p *online.Prediction, why purpose) {
+func (l *Learner) predict(p *online.Prediction, awake bool) {
 	r := &l.room
-	l.score(&r.in, why, &r.scored)
+	l.score(&r.in, awake, &r.scored)
 	l.impute(&r.in, &r.filled)
 	p.Scores = l.answer(&r.in, r.scored.lanes, &r.filled, r.out, &r.byClass)
 	if l.targets == nil {
@@ -215,7 +215,7 @@ func (l *Learner) learn(e *event.Example, prior, p *online.Prediction) {
 	l.levels.SetRates(r.in.Rates)
 	l.move(r.in.Moves)
 	l.meetNumbers(&r.in, l.encoder)
-	l.predict(p, l.purpose(l.events, l.hurried))
+	l.predict(p, l.awake(l.events))
 	f, known := p.Scores[0], true
 	if l.targets != nil {
 		l.targets.predicted(p, l.monitors.Measures.Known())
@@ -337,7 +337,7 @@ func (l *Learner) unlabeled(e *event.Example, p *online.Prediction) {
 	l.levels.SetRates(l.room.in.Rates)
 	l.room.seen.Labeled = false
 	l.observe(e)
-	l.predict(p, answers)
+	l.predict(p, false)
 	if w := l.config.UnlabeledWeight; w > 0 {
 		l.levels.Accumulate(&l.room.in, &l.room.scored.levels, w*l.weights.Bound(e.Weight), l.encoder.Table)
 	}

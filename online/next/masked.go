@@ -79,7 +79,7 @@ func (l *Learner) sampleMask(e *event.Example, by *mixture.Event, groups, moves 
 		l.mixture.Table.Masked()
 	}
 	l.encoder.FillDead(in)
-	whole, why := l.encoder.Fields.All(schema.Fields), min(l.purpose(l.events, l.hurried), learns)
+	whole, awake := l.encoder.Fields.All(schema.Fields), l.awake(l.events)
 	for point := 1; point < probe.Points; point++ {
 		alive := func(i int) bool { return int(m.mask.Last[i]) >= point }
 		if turns(m.drawn, point) {
@@ -93,11 +93,11 @@ func (l *Learner) sampleMask(e *event.Example, by *mixture.Event, groups, moves 
 		k.Null, k.Named = k.Null+m.mask.Dead[point], k.Named-m.mask.Dead[point]
 		m.left.Lack, m.left.Range = k, probe.Range(k)
 		m.left.Scale = l.encoder.Fields.Missing.Scale(k)
-		l.score(&m.left, why, &m.scored)
+		l.score(&m.left, awake, &m.scored)
 		l.expect(&m.left, &m.filled)
 		heeds := moves && m.left.Range > 0 && l.mixture.Table.Heeds(m.left.Range)
 		if heeds && turns(m.drawn, point) {
-			l.observeLacking(&m.left, m.scored.lanes, why > answers, &m.filled, by)
+			l.observeLacking(&m.left, m.scored.lanes, awake, &m.filled, by)
 		}
 		scores := l.answer(&m.left, m.scored.lanes, &m.filled, m.out, &m.byClass)
 		if j := l.forecast(curves, point, e, scores); heeds && (l.events <= decidesSome || turns(m.drawn, point)) {
@@ -124,7 +124,7 @@ func (l *Learner) observeMasked(e *event.Example, scores []float64, j model.Judg
 func (l *Learner) forecastSilent(in *encode.Input, alive func(i int) bool, curves *probe.Curves, point int, e *event.Example) {
 	m := &l.masked
 	in.Silently(func(i int) bool { return !alive(i) }, &m.left)
-	l.score(&m.left, answers, &m.scored)
+	l.score(&m.left, false, &m.scored)
 	l.forecast(curves, point, e, l.answer(&m.left, m.scored.lanes, &m.filled, m.out, &m.byClass))
 }
 
@@ -135,11 +135,7 @@ func (l *Learner) silenced(s said) said {
 	if !m.dies(&l.ensemble, in, l.events, 0) {
 		return s
 	}
-	why := learns
-	if s.experts != nil {
-		why = judges
-	}
-	l.score(&m.left, why, &m.scored)
+	l.score(&m.left, s.experts != nil, &m.scored)
 	return l.saidOf(&m.scored, nil, nil)
 }
 
@@ -180,7 +176,7 @@ func (l *Learner) correctAll(weight float64) {
 		s := &r.scored
 		if m.dies(&l.ensemble, &r.in, l.events, i) {
 			s = &m.scored
-			l.score(&m.left, learns, s)
+			l.score(&m.left, true, s)
 		}
 		l.teach(s, r.target, weight)
 	}

@@ -30,9 +30,8 @@ type scored struct {
 	lanes   []float64
 	base    []float64 // by output
 	seen    correct.Input
-	some    bool // the experts have scored it: base, seen and the corrected lane are of this event
-	judged  bool // so is experts, of what each of their lanes says
-	experts []float64
+	some    bool // the experts have scored it: base, seen, experts and the corrected lane are of this event
+	experts correct.Scores
 }
 
 // newScored returns room for what the experts say of an event, of which the levels have theirs.
@@ -41,7 +40,7 @@ func (x *ensemble) newScored(levels adagrad.Scores) scored {
 	s := scored{levels: levels, base: make([]float64, k)}
 	if x.experts != nil {
 		n += k
-		s.experts = make([]float64, x.experts.Lanes()*k)
+		s.experts = x.experts.NewScores()
 	}
 	s.lanes = make([]float64, n)
 	return s
@@ -50,30 +49,16 @@ func (x *ensemble) newScored(levels adagrad.Scores) scored {
 // corrected returns the lane of what experts make of the base.
 func (s *scored) corrected() []float64 { return s.lanes[len(s.levels.Iterate):] }
 
-// purpose is what an event is scored for.
-type purpose int
-
-const (
-	answers purpose = iota // experts that do not count are left out
-	learns                 // they score it whether they count or not
-	judges                 // and it is to be known what each of their lanes says
-)
-
-// score scores an event.
-func (x *ensemble) score(in *encode.Input, why purpose, to *scored) {
+// score scores an event. Awake says that experts do so that do not count, too.
+func (x *ensemble) score(in *encode.Input, awake bool, to *scored) {
 	x.levels.Score(in, &to.levels)
 	x.levels.Published(&to.levels, to.lanes[:len(to.levels.Iterate)])
-	to.some, to.judged = x.counts() || x.knows() && why >= learns, x.knows() && why == judges
-	if !to.some {
+	if to.some = x.counts() || awake && x.knows(); !to.some {
 		return
 	}
 	x.mixture.Base(to.lanes, x.levels.Active(), to.base)
 	x.experts.Read(in, &to.seen)
-	lanes := to.experts
-	if !to.judged {
-		lanes = nil
-	}
-	x.experts.Score(&to.seen, to.base, lanes, to.corrected())
+	x.experts.Score(&to.seen, to.base, &to.experts, to.corrected())
 }
 
 // knows says whether there are experts that correct the levels, and counts whether these may have a part in answers.
@@ -81,16 +66,8 @@ func (x *ensemble) knows() bool { return x.experts != nil && x.experts.Knows() }
 
 func (x *ensemble) counts() bool { return x.experts != nil && x.experts.Counts() }
 
-// purpose returns what the labeled event of this number is scored for; up to the event until all decide.
-func (x *ensemble) purpose(number, until uint64) purpose {
-	switch {
-	case !x.knows() || !x.counts() && !wakes(number):
-		return answers
-	case decides(number, until) > 0:
-		return judges
-	}
-	return learns
-}
+// awake says whether experts learn from the labeled event of this number.
+func (x *ensemble) awake(number uint64) bool { return x.counts() || x.knows() && wakes(number) }
 
 // intercepts writes to lanes what the experts say of an event without features; base is room.
 func (x *ensemble) intercepts(of []float64, base, lanes []float64) {
@@ -101,7 +78,7 @@ func (x *ensemble) intercepts(of []float64, base, lanes []float64) {
 	x.levels.PublishedIntercepts(of, lanes[:n])
 	if x.counts() {
 		x.mixture.Base(lanes, x.levels.Active(), base)
-		x.experts.Score(&correct.Input{One: 1}, base, nil, lanes[n:])
+		x.experts.Linear(&correct.Input{One: 1}, base, lanes[n:])
 	}
 }
 
@@ -152,8 +129,8 @@ type said struct {
 func (x *ensemble) saidOf(s *scored, earlier []float64, lanes *[]float64) said {
 	if earlier == nil {
 		out := said{lanes: s.lanes}
-		if s.judged {
-			out.experts = s.experts
+		if s.some {
+			out.experts = s.experts.Lanes
 		}
 		return out
 	}
@@ -161,7 +138,7 @@ func (x *ensemble) saidOf(s *scored, earlier []float64, lanes *[]float64) said {
 	*lanes = append((*lanes)[:0], s.lanes...)
 	out := said{lanes: *lanes}
 	x.levels.PublishedLanes(earlier[:2*n], out.lanes[:n])
-	if s.judged && len(earlier) == x.laneCount() {
+	if s.some && len(earlier) == x.laneCount() {
 		out.experts = earlier[2*n:]
 		x.experts.Mix(out.experts, out.lanes[n:])
 	}
@@ -180,8 +157,8 @@ func (x *ensemble) laneCount() int {
 // appendLanes appends what the lanes say of an event, by which they can be judged later.
 func (x *ensemble) appendLanes(s *scored, out []float64) []float64 {
 	out = x.levels.AppendLanes(&s.levels, out)
-	if s.judged {
-		out = append(out, s.experts...)
+	if s.some {
+		out = append(out, s.experts.Lanes...)
 	}
 	return out
 }
@@ -293,7 +270,7 @@ func (x *ensemble) teach(s *scored, target []float64, weight float64) {
 		if r := x.experts.Groups(); r > 0 {
 			x.levels.Deaths(&s.levels, x.mixture.Uncorrected(0), math.Sqrt(r), s.seen.Source, &s.seen.Groups)
 		}
-		x.experts.Update(&s.seen, s.base, target, x.levels.Active(), weight)
+		x.experts.Update(&s.seen, &s.experts, target, x.levels.Active(), weight)
 	}
 }
 

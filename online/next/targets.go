@@ -83,7 +83,7 @@ func (l *Learner) number(e *event.Example, f float64, shown *online.Prediction, 
 		if l.experts != nil {
 			l.experts.Rescale(factor, shift)
 		}
-		l.score(&r.in, l.purpose(l.events, l.hurried), &r.scored)
+		l.score(&r.in, l.awake(l.events), &r.scored)
 		lanes = nil // it is in the old unit
 	case numbers.Follows:
 		t.unit, lanes = next, nil

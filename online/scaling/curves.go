@@ -172,9 +172,9 @@ func (s *Scaling) OwnHats() func(column uint32) bool {
 // withHats returns x with the hats behind its columns that the levels learn, valid until the next event.
 func (s *Scaling) withHats(x event.Vec) event.Vec {
 	c := s.Scaler.Curves
-	if !s.Read.Hats && !s.Learned() {
+	if !s.Read.Hats {
 		s.Hats.Index, s.Hats.Value = s.Hats.Index[:0], s.Hats.Value[:0]
-		return x
+		return s.withPresence(x)
 	}
 	s.Hats = c.Append(event.Vec{Index: s.Hats.Index[:0], Value: s.Hats.Value[:0]}, x, nil)
 	first := slices.IndexFunc(s.Hats.Index, func(hat uint32) bool { return isPresence(c.Knots[c.Of(hat)]) })
@@ -189,6 +189,31 @@ func (s *Scaling) withHats(x event.Vec) event.Vec {
 		if isPresence(c.Knots[c.Of(hat)]) {
 			f.Index, f.Value = append(f.Index, hat), append(f.Value, s.Hats.Value[first+i])
 		}
+	}
+	return *f
+}
+
+// withPresence is withHats where no other hats are wanted.
+func (s *Scaling) withPresence(x event.Vec) event.Vec {
+	c, f, at, some := s.Scaler.Curves, &s.Filled, 0, false
+	for curve, column := range c.Columns {
+		if !isPresence(c.Knots[curve]) {
+			continue
+		}
+		for at < len(x.Index) && x.Index[at] < column {
+			at++
+		}
+		if at == len(x.Index) || x.Index[at] != column {
+			continue
+		}
+		if !some && f.Len() == 0 {
+			f.Index, f.Value = append(f.Index, x.Index...), append(f.Value, x.Value...)
+		}
+		some = true
+		f.Index, f.Value = append(f.Index, c.Hat(curve, 0)), append(f.Value, 1)
+	}
+	if !some {
+		return x
 	}
 	return *f
 }

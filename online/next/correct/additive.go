@@ -28,25 +28,23 @@ func (e *curves) Follow(columns []uint32, _ int) {
 
 func (e *curves) Asleep() bool { return len(e.Columns()) == 0 }
 
-func (e *curves) Score(in *Input, base, out []float64) {
-	e.score(in, base)
+func (e *curves) NewMemo() any { return e.NewEvent() }
+
+func (e *curves) Score(in *Input, base, out []float64, memo any) {
+	if e.On(memo.(*additive.Event)); e.Asleep() {
+		in = &Input{One: in.One}
+	}
+	e.Expert.Score(in.Index, in.X, base)
 	for lane := range curvesLanes {
 		copy(out[lane*e.outputs:], e.Scores(lane))
-		for k := range e.outputs {
+		for k := 0; in.One != 1 && k < e.outputs; k++ {
 			out[lane*e.outputs+k] -= (1 - in.One) * e.Intercept(lane, k)
 		}
 	}
 }
 
-func (e *curves) score(in *Input, base []float64) {
-	if e.Asleep() {
-		in = &Input{}
-	}
-	e.Expert.Score(in.Index, in.X, base)
-}
-
-func (e *curves) Update(in *Input, base, target []float64, active int, weight float64) {
-	e.score(in, base)
+func (e *curves) Update(_ *Input, memo any, target []float64, active int, weight float64) {
+	e.On(memo.(*additive.Event))
 	e.Learn(target, active, weight)
 }
 

@@ -14,7 +14,7 @@ import (
 	"blankout/online/scaling"
 )
 
-// Input is what the experts see of an event: features by their index in Experts.Columns.
+// Input is what the experts see of an event: features by their index in Experts.Columns, ascending.
 type Input struct {
 	Index  []int
 	X      []float64
@@ -24,18 +24,19 @@ type Input struct {
 }
 
 // Expert corrects base scores. It has one lane or several, each a linear learner of the same features: its score of an
-// output is Base times the base score and a sum of its own weights. Lists of scores are by lane and output. Nothing of an
-// event is kept between calls.
+// output is Base times the base score and a sum of its own weights. Lists of scores are by lane and output. What Score keeps of an event,
+// for Update, is in a memo that only the expert looks into: no call depends on what another one has scored.
 type Expert interface {
 	Lanes() []string // their names
 	// Follow makes the columns, which ascend, those of the expert: those that stay keep what is known of them. So many
 	// begin, the numbers, which it takes alone if there is no room for all. Asleep says that there is none for these.
 	Follow(columns []uint32, numbers int)
 	Asleep() bool
+	NewMemo() any
 	// Score writes the scores of an event to out. Features that it does not follow count for nothing.
-	Score(in *Input, base, out []float64)
-	// Update learns an event that has these base scores: targets by output, of which the first active count.
-	Update(in *Input, base, target []float64, active int, weight float64)
+	Score(in *Input, base, out []float64, memo any)
+	// Update learns an event that Score had: targets by output, of which the first active count.
+	Update(in *Input, memo any, target []float64, active int, weight float64)
 	Base(lane int) float64
 	Intercept(lane, output int) float64
 	// AddWeights adds by lane and output times what parts has for a lane the weights of a column to to, by output.
@@ -140,40 +141,59 @@ func (x *Experts) Rested(number uint64, counts bool) { x.gain.Apply(number, coun
 func (x *Experts) Read(in *encode.Input, to *Input) {
 	n := in.Features()
 	to.Index, to.X, to.Source, to.One = to.Index[:0], to.X[:0], to.Source[:0], in.X[n]
-	at, raw := 0, in.Raw
+	at := 0
 	for i, column := range in.Columns[:n] {
 		for at < x.numbers && x.columns[at] < column {
 			at++
 		}
 		if at == x.numbers {
-			return
+			break
 		}
-		if x.columns[at] != column {
-			continue
+		if x.columns[at] == column {
+			to.Index, to.X, to.Source = append(to.Index, at), append(to.X, in.X[i]), append(to.Source, i)
 		}
-		to.Index, to.X = append(to.Index, at), append(to.X, in.X[i])
-		if len(raw) > 0 {
-			to.Index, to.X = x.splines.append(at, raw[i], to.Index, to.X)
+	}
+	if x.numbers == len(x.columns) || len(in.Raw) == 0 {
+		return
+	}
+	for i, number := range to.Index {
+		if to.Index, to.X = x.splines.append(number, in.Raw[to.Source[i]], to.Index, to.X); len(to.Source) < len(to.Index) {
+			to.Source = append(to.Source, to.Source[i])
 		}
-		for len(to.Source) < len(to.Index) {
-			to.Source = append(to.Source, i)
+		if len(to.Source) < len(to.Index) {
+			to.Source = append(to.Source, to.Source[i])
 		}
 	}
 }
 
-// Score writes to out, by output, what the experts, mixed, say of an event; if lanes is not nil what each of their lanes
-// does is written there.
-func (x *Experts) Score(in *Input, base, lanes, out []float64) {
-	if lanes != nil {
-		at := 0
-		for _, e := range x.list {
-			n := len(e.Lanes()) * x.outputs
-			e.Score(in, base, lanes[at:][:n])
-			at += n
-		}
-		x.Mix(lanes, out)
-		return
+// Scores are what the experts say of an event.
+type Scores struct {
+	Lanes []float64 // by lane and output
+	memos []any     // by expert
+}
+
+// NewScores returns room for what the experts say of an event.
+func (x *Experts) NewScores() Scores {
+	s := Scores{Lanes: make([]float64, x.lanes*x.outputs)}
+	for _, e := range x.list {
+		s.memos = append(s.memos, e.NewMemo())
 	}
+	return s
+}
+
+// Score writes to s what the experts say of an event, and to out, by output, what that comes to, mixed.
+func (x *Experts) Score(in *Input, base []float64, s *Scores, out []float64) {
+	at := 0
+	for i, e := range x.list {
+		n := len(e.Lanes()) * x.outputs
+		e.Score(in, base, s.Lanes[at:][:n], s.memos[i])
+		at += n
+	}
+	x.Mix(s.Lanes, out)
+}
+
+// Linear writes to out, by output, what the experts, mixed, say of an event.
+func (x *Experts) Linear(in *Input, base, out []float64) {
 	c := x.Base()
 	for k, b := range base {
 		out[k] = c*b + in.One*x.Intercept(k)
@@ -271,13 +291,13 @@ func (x *Experts) force() {
 	x.stale = true
 }
 
-// Update learns an event that has these base scores: the target of each output, of which the first active count.
-func (x *Experts) Update(in *Input, base, target []float64, active int, weight float64) {
+// Update learns an event of which s is what Score wrote: the target of each output, of which the first active count.
+func (x *Experts) Update(in *Input, s *Scores, target []float64, active int, weight float64) {
 	at := 0
 	for i, e := range x.list {
 		n := len(e.Lanes())
 		if learns := x.learns(i, x.weights.mix[at:][:n]); learns && !e.Asleep() {
-			e.Update(in, base, target, active, weight)
+			e.Update(in, s.memos[i], target, active, weight)
 			x.stale = true
 		}
 		at += n

@@ -74,12 +74,12 @@ func (s *numbers) lost(scores []float64, factor float64) (sum float64) {
 
 // learn has x learn so many events.
 func (s *numbers) learn(x *Experts, events int) {
-	lanes, out := make([]float64, x.Lanes()*len(s.y)), make([]float64, len(s.y))
+	scores, out := x.NewScores(), make([]float64, len(s.y))
 	for range events {
 		s.next(x)
-		x.Score(&s.seen, s.base, lanes, out)
-		x.Observe(lanes, s.lost)
-		x.Update(&s.seen, s.base, s.y, len(s.y), 1)
+		x.Score(&s.seen, s.base, &scores, out)
+		x.Observe(scores.Lanes, s.lost)
+		x.Update(&s.seen, &scores, s.y, len(s.y), 1)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestScoreIsOfWeights(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
 		for _, splines := range []bool{true, false} {
 			x, s := New(settings(outputs, splines)), newNumbers(1, 4, outputs)
-			lanes, out, short := make([]float64, x.Lanes()*outputs), make([]float64, outputs), make([]float64, outputs)
+			out, short := make([]float64, outputs), make([]float64, outputs)
 			for n := range 1400 {
 				s.learn(x, 1)
 				if n%50 > 0 {
@@ -101,8 +101,9 @@ func TestScoreIsOfWeights(t *testing.T) {
 				}
 				s.next(x)
 				x.Publish(s.n.Table)
-				x.Score(&s.seen, s.base, lanes, out)
-				x.Score(&s.seen, s.base, nil, short)
+				scores := x.NewScores()
+				x.Score(&s.seen, s.base, &scores, out)
+				x.Linear(&s.seen, s.base, short)
 				columns := event.Vec{Index: s.in.Columns, Value: s.in.X}
 				if c := s.n.Scaling.Scaler.Curves; c != nil {
 					columns = c.Append(event.Vec{Index: slices.Clone(s.in.Columns), Value: slices.Clone(s.in.X[:s.in.Features()])}, event.Vec{Index: s.in.Columns, Value: s.in.Raw}, nil)
@@ -124,7 +125,8 @@ func TestScoreIsOfWeights(t *testing.T) {
 				t.Errorf("%d columns", len(x.Columns()))
 			}
 			// Without features and with half an intercept it is a half of that.
-			x.Score(&Input{One: 0.5}, make([]float64, outputs), lanes, out)
+			scores := x.NewScores()
+			x.Score(&Input{One: 0.5}, make([]float64, outputs), &scores, out)
 			if got, want := out[0], 0.5*x.Intercept(0); math.Abs(got-want) > 1e-12 {
 				t.Errorf("half an intercept: %v, want %v", got, want)
 			}
@@ -174,10 +176,10 @@ func TestState(t *testing.T) {
 			s.next(x)
 			other.Meet(&s.in, s.n)
 			for _, x := range []*Experts{x, other} {
-				lanes, out := make([]float64, x.Lanes()*outputs), make([]float64, outputs)
-				x.Score(&s.seen, s.base, lanes, out)
-				x.Observe(lanes, s.lost)
-				x.Update(&s.seen, s.base, s.y, outputs, 1)
+				scores, out := x.NewScores(), make([]float64, outputs)
+				x.Score(&s.seen, s.base, &scores, out)
+				x.Observe(scores.Lanes, s.lost)
+				x.Update(&s.seen, &scores, s.y, outputs, 1)
 			}
 		}
 		x.Gain(3, 2)
@@ -258,15 +260,15 @@ func TestMove(t *testing.T) {
 		x, s := New(settings(outputs, true)), newNumbers(5, 4, outputs)
 		s.learn(x, 1500)
 		s.next(x)
-		lanes, out, moved := make([]float64, x.Lanes()*outputs), make([]float64, outputs), make([]float64, outputs)
-		x.Score(&s.seen, s.base, lanes, out)
+		scores, out, moved := x.NewScores(), make([]float64, outputs), make([]float64, outputs)
+		x.Score(&s.seen, s.base, &scores, out)
 		last := s.in.Features() - 1 // a number that is always there
 		const ratio, shift = 1.02, 0.01
 		s.in.Moves = []encode.Move{{Column: s.in.Columns[last], Numeric: true, Ratio: ratio, Shift: shift, Was: model.Standardization{Scale: 1}, Is: model.Standardization{Scale: 1}}}
 		x.Meet(&s.in, s.n)
 		s.in.X[last] = (s.in.X[last] - shift) / ratio
 		x.Read(&s.in, &s.seen)
-		x.Score(&s.seen, s.base, lanes, moved)
+		x.Score(&s.seen, s.base, &scores, moved)
 		for k := range out {
 			if math.Abs(out[k]-moved[k]) > 1e-9 || x.Weight(s.in.Columns[last], k) == 0 {
 				t.Errorf("output %d: %v, moved %v", k, out[k], moved[k])
@@ -301,7 +303,9 @@ func TestCenter(t *testing.T) {
 	x, s := New(settings(1, true)), newNumbers(7, 3, 1)
 	for range 4000 {
 		s.next(x)
-		x.Update(&s.seen, []float64{0}, s.y, 1, 1)
+		scores := x.NewScores()
+		x.Score(&s.seen, []float64{0}, &scores, make([]float64, 1))
+		x.Update(&s.seen, &scores, s.y, 1, 1)
 	}
 	mean := make([]float64, 1)
 	for knot, share := range x.splines.shares(2) {
@@ -320,11 +324,11 @@ func TestRescale(t *testing.T) {
 	x, s := New(c), newNumbers(8, 3, 1)
 	s.learn(x, 800)
 	s.next(x)
-	lanes, was, is := make([]float64, 1), make([]float64, 1), make([]float64, 1)
-	x.Score(&s.seen, s.base, lanes, was)
+	scores, was, is := x.NewScores(), make([]float64, 1), make([]float64, 1)
+	x.Score(&s.seen, s.base, &scores, was)
 	const factor, shift = 3, 0.7
 	x.Rescale(factor, shift)
-	x.Score(&s.seen, []float64{factor*s.base[0] + shift}, lanes, is)
+	x.Score(&s.seen, []float64{factor*s.base[0] + shift}, &scores, is)
 	if want := factor*was[0] + shift; math.Abs(is[0]-want) > 1e-9*math.Abs(want) {
 		t.Errorf("%v, want %v", is[0], want)
 	}

@@ -8,11 +8,10 @@ import "blankout/online/newton"
 type second struct {
 	*newton.Expert
 	outputs int
-	room    []float64
 }
 
 func newNewton(s Settings) *second {
-	return &second{newton.New(s.Settings, s.Outputs), s.Outputs, make([]float64, s.Outputs)}
+	return &second{newton.New(s.Settings, s.Outputs), s.Outputs}
 }
 
 var secondLanes = []string{"second order"}
@@ -32,7 +31,10 @@ func (e *second) Follow(columns []uint32, numbers int) {
 
 func (e *second) Asleep() bool { return len(e.Columns()) == 0 }
 
-func (e *second) Score(in *Input, base, out []float64) {
+func (e *second) NewMemo() any { return e.NewEvent() }
+
+func (e *second) Score(in *Input, base, out []float64, memo any) {
+	e.On(memo.(*newton.Event))
 	e.ScoreAt(in.Index, in.X, base, out)
 	if in.One == 1 {
 		return
@@ -42,12 +44,10 @@ func (e *second) Score(in *Input, base, out []float64) {
 	}
 }
 
-func (e *second) Update(in *Input, base, target []float64, active int, weight float64) {
-	if e.Learns() {
-		e.ScoreAt(in.Index, in.X, base, e.room)
-		if len(in.Groups.Keys) > 0 {
-			e.Die(in.Groups)
-		}
+func (e *second) Update(in *Input, memo any, target []float64, active int, weight float64) {
+	e.On(memo.(*newton.Event))
+	if len(in.Groups.Keys) > 0 && e.Learns() {
+		e.Die(in.Groups)
 	}
 	e.Learn(target, active, weight)
 }
@@ -68,11 +68,11 @@ func (e *second) AddWeights(column int, parts []float64, x float64, to []float64
 }
 
 func (e *second) Grow(outputs int) float64 {
-	e.outputs, e.room = outputs, make([]float64, outputs)
+	e.outputs = outputs
 	return e.Widen(outputs)
 }
 
 func (e *second) Regroup(from [][]int) {
-	e.outputs, e.room = len(from), make([]float64, len(from))
+	e.outputs = len(from)
 	e.Expert.Regroup(from)
 }

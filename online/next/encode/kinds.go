@@ -40,6 +40,11 @@ func (k *kinds) upTo(i int) (end int) {
 	if k.in.Event.Field != nil || mode != model.StandardizeScale && !(mode == model.StandardizeAuto && k.settled) {
 		return i
 	}
+	if i < len(k.in.Columns) {
+		if k.dense = from(k.dense, k.in.Columns[i]); begins(k.dense, k.in.Columns[i]) {
+			return i
+		}
+	}
 	end, _ = slices.BinarySearch(k.in.Columns, model.FirstHat)
 	for _, list := range [2]*[]uint32{&k.dense, &k.spread} {
 		if i < end {
