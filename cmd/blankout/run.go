@@ -42,6 +42,7 @@ type runFlags struct {
 	group     string
 	fromGroup string
 	json      bool
+	answers   bool
 	predict   bool
 }
 
@@ -72,6 +73,10 @@ or a part of it. A run that ends by itself and learned nothing of what it read, 
 more than half of it, saves nothing over an older checkpoint and exits with 3; with 2 if no
 record had the field of the label.
 
+With --answers it writes a line of JSON for each record of -d before it learns it: the
+predicted class and the probabilities or, for regression, the value; or why the record was
+refused. A program that writes records to its standard input reads the answers.
+
 With --labels, or topics in [labels], labels are delayed. An event is scored
 when it arrives and waits for the label of its id, by the time of the logs; in files that is
 the field record.time.
@@ -93,6 +98,7 @@ then only answers requests for predictions.`,
 			"  blankout run -d events.jsonl --labels labels.jsonl --id order --set record.time=at\n" +
 			"  blankout run -f blankout.toml --group fraud\n" +
 			"  blankout run -f blankout.toml --group fraud2 --from-group fraud\n" +
+			"  blankout run -f blankout.toml -d - --answers\n" +
 			"  blankout run -f predict.toml --predict-only",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return p.learn(c, o, &settings) },
@@ -118,6 +124,7 @@ then only answers requests for predictions.`,
 		f.String(l.name, "", strings.TrimSuffix(first+" ["+l.key+"]\n"+more, "\n"))
 	}
 	f.BoolVar(&o.predict, "predict-only", false, "learn nothing: score predict.topic by the model of predict.model")
+	f.BoolVar(&o.answers, "answers", false, "with -d: write what is predicted of each event before it is learned, a line each")
 	f.BoolVar(&o.json, "json", false, "at the end, one JSON object on standard output")
 	return c
 }
@@ -194,6 +201,9 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	if (o.serve || o.serveOn) && l.HTTP.Address == "" {
 		return usageError{errors.New("run: --serve and --keep-serving need an http.address to serve on")}
 	}
+	if o.answers && (o.data == "" || o.json || joins(&l.Config, o)) {
+		return usageError{errors.New("run: --answers goes with -d, and with neither --json nor delayed labels")}
+	}
 	screen := p.newScreen(10 * time.Second)
 	log = p.logger(screen)
 	if settings.file != "" {
@@ -223,6 +233,9 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		}
 	})
 	s.runner.Config.KeepServing = o.serveOn
+	if o.answers {
+		s.runner.Answer = newLineAnswers(p.stdout, s.runner.Schema).add
+	}
 	err = s.runner.Run(c.Context())
 	if err == nil && o.serveOn && c.Context().Err() == nil {
 		log.Info("the events have ended; the model is served until a signal", append(progressOf(s.runner.Status()).log(), "address", l.HTTP.Address)...)

@@ -43,6 +43,7 @@ type Intake struct {
 	Unnamed     bool         // see Config.Unnamed
 	Log         *slog.Logger // nil logs nothing
 	Turns       Turns
+	Answer      func(e *event.Example, p *online.Prediction) error // see Runner.Answer
 
 	retry  retry               // nil tries once
 	kept   *validate.Reservoir // of checkpoints; nil keeps none
@@ -251,6 +252,9 @@ func (in *Intake) Learn(ctx context.Context, b *event.Batch, n int, p Progress) 
 	if err := in.examples(b, n, p); err != nil {
 		return err
 	}
+	if err := in.answered(nil, nil); err != nil {
+		return err
+	}
 	if err := in.storeLate(ctx, b); err != nil {
 		return err
 	}
@@ -348,7 +352,9 @@ func (in *Intake) examples(b *event.Batch, n int, p Progress) (err error) {
 			runtime.Gosched()
 		}
 		if in.Labels == nil {
-			in.example(b, i)
+			if err := in.answered(e, in.example(b, i)); err != nil {
+				return err
+			}
 		} else if err := in.join(b, e); err != nil {
 			in.broken = err
 			return err
@@ -357,19 +363,19 @@ func (in *Intake) examples(b *event.Batch, n int, p Progress) (err error) {
 	return nil
 }
 
-// example takes an event in whose label, if it has one, came with it.
-func (in *Intake) example(b *event.Batch, i int) {
+// example takes an event in whose label, if it has one, came with it, and returns what was predicted of it, nil for one
+// that is refused.
+func (in *Intake) example(b *event.Batch, i int) *online.Prediction {
 	e := &b.Examples[i]
 	switch {
 	case e.Refused != nil:
 		in.refuse(b, e)
-		return
+		return nil
 	case validate.HeldOut(b.Partition, e.Offset, in.Holdout):
 		in.keep(b, e)
-		in.holdOut(e)
-		return
+		return in.holdOut(e)
 	case in.decline(b, e):
-		return
+		return nil
 	case e.Label == event.Unlabeled:
 		in.counts.Unlabeled++
 	default:
@@ -385,6 +391,15 @@ func (in *Intake) example(b *event.Batch, i int) {
 			in.mislabeled = append(in.mislabeled, mislabeledEvent{i, *s})
 		}
 	}
+	return &p
+}
+
+// answered answers an event, or nil at the end of a batch, where that is asked for.
+func (in *Intake) answered(e *event.Example, p *online.Prediction) error {
+	if in.Answer == nil {
+		return nil
+	}
+	return in.Answer(e, p)
 }
 
 // keep offers an event to the samples for validations.
@@ -401,20 +416,21 @@ func (in *Intake) refuse(b *event.Batch, e *event.Example) {
 	in.Learner.Learn(e, nil) // which counts it
 }
 
-// holdOut measures an event that is not learned.
-func (in *Intake) holdOut(e *event.Example) {
+// holdOut measures an event that is not learned, and returns what is predicted of it.
+func (in *Intake) holdOut(e *event.Example) *online.Prediction {
 	in.counts.HeldOut++
+	p := in.Learner.Predict(e)
 	if e.Label == event.Unlabeled || !e.Usable() {
-		return
+		return &p
 	}
 	in.recent.offer(e)
-	p := in.Learner.Predict(e)
 	switch {
 	case in.Learner.Schema().Target == loss.Sign:
 		p.Measure(e, &in.counts.Holdout)
 	case !math.IsNaN(p.Value):
 		in.counts.HoldoutNumbers.Add(p.Loss, e.Target, e.Weight, p.Value, p.Low, p.High, 1)
 	}
+	return &p
 }
 
 // HandOn gives the mislabeled events of a batch to Mislabeled. After an error they are kept.

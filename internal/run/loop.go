@@ -56,7 +56,7 @@ func newLoop(r *Runner) *loop {
 	}
 	l.intake = Intake{
 		Learner: r.Learner, Refused: r.Config.Refused, DeadLetters: r.DeadLetters, Mislabeled: r.Mislabeled, Labels: r.Labels, Unnamed: r.Config.Unnamed, Log: l.log,
-		retry: l.retry,
+		retry: l.retry, Answer: r.Answer,
 	}
 	if !r.unread {
 		l.intake.recent, l.intake.Turns.Asked = &r.recent, &r.asked

@@ -74,6 +74,10 @@ type Runner struct {
 	Saved SaveStatus
 	// Report takes a finished validation, on a goroutine of Run's. May be nil.
 	Report func(*batch.Validation) error
+	// Answer is told what was predicted of each event before it was learned, nil for one that is refused, in their order,
+	// on the goroutine of Run, and a nil event at the end of each batch. Its slices hold until it returns. An error ends
+	// the run. It goes without Labels. May be nil.
+	Answer func(e *event.Example, p *online.Prediction) error
 	Log    *slog.Logger // nil logs nothing
 	// FirstVersion is that of the first Model published. Versions never go
 	// back if it lies above those of all earlier runs.

@@ -1,0 +1,84 @@
+package main
+
+// This file writes what run --answers does: a line for each record.
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/online"
+)
+
+// lineAnswers writes answers.
+type lineAnswers struct {
+	out    *bufio.Writer
+	lines  *json.Encoder
+	schema *event.Schema
+	chance []float64
+	n      int
+}
+
+// newLineAnswers returns the lineAnswers of events of a Schema.
+func newLineAnswers(to io.Writer, s *event.Schema) *lineAnswers {
+	out := bufio.NewWriterSize(to, 1<<16)
+	return &lineAnswers{out: out, lines: json.NewEncoder(out), schema: s}
+}
+
+// lineAnswer is a line.
+type lineAnswer struct {
+	Record        int                `json:"record"` // of this run, from 0 on
+	ID            string             `json:"id,omitempty"`
+	Class         string             `json:"class,omitempty"` // none before there is a class
+	Probability   *float64           `json:"probability,omitempty"`
+	Probabilities map[string]float64 `json:"probabilities,omitempty"`
+	Value         *float64           `json:"value,omitempty"` // of regression
+	Error         string             `json:"error,omitempty"` // why the record was refused
+}
+
+// add writes the line of an event, and at the end of a batch what has not been written.
+func (a *lineAnswers) add(e *event.Example, p *online.Prediction) error {
+	if e == nil {
+		if err := a.out.Flush(); err != nil {
+			return fmt.Errorf("writing answers: %w", err)
+		}
+		return nil
+	}
+	line := lineAnswer{Record: a.n, ID: string(e.Key)}
+	a.n++
+	switch {
+	case e.Refused != nil:
+		line.Error = e.Refused.Error()
+	case p == nil || p.Refused:
+		line.Error = "refused"
+	case a.schema.Target != loss.Sign:
+		line.Value = measure.Defined(p.Value)
+	default:
+		a.classes(p, &line)
+	}
+	if err := a.lines.Encode(line); err != nil {
+		return fmt.Errorf("writing answers: %w", err)
+	}
+	return nil
+}
+
+// classes fills in what is predicted of classes.
+func (a *lineAnswers) classes(p *online.Prediction, line *lineAnswer) {
+	k := max(2, len(p.Scores))
+	a.chance = p.Decision.Probabilities(p.Scores, slices.Grow(a.chance[:0], k)[:k])
+	line.Probabilities = map[string]float64{}
+	for i, name := range a.schema.Classes[:min(k, len(a.schema.Classes))] {
+		if name != "" && !math.IsNaN(a.chance[i]) {
+			line.Probabilities[name] = a.chance[i]
+		}
+	}
+	if class := p.Decision.Predict(p.Scores); class < len(a.schema.Classes) && a.schema.Classes[class] != "" {
+		line.Class, line.Probability = a.schema.Classes[class], &a.chance[class]
+	}
+}
