@@ -243,3 +243,29 @@ func TestForecastWholeNumbers(t *testing.T) {
 		}
 	}
 }
+
+// The model of the only level predicts what the published one does, for events that lack something, too.
+func TestLevelLacks(t *testing.T) {
+	c := plain()
+	c.Noise = "none"
+	s := sensors(5)
+	l := newLearner(t, c, s.schema)
+	for range 2000 {
+		l.Learn(s.next(), nil)
+	}
+	snapshot, lacks := l.Snapshot(), 0
+	levels, largest := snapshot.Levels()
+	for range 300 {
+		e := s.next()
+		if lacks += len(e.Missing); len(levels) != 1 || largest != 0 {
+			t.Fatalf("%d levels", len(levels))
+		}
+		got, want := levels[0].Score(e, make([]float64, 1))[0], snapshot.Model().Score(e, make([]float64, 1))[0]
+		if got != want {
+			t.Fatalf("the level predicts %v, the model %v", got, want)
+		}
+	}
+	if lacks < 100 || snapshot.Model().Covariance == nil {
+		t.Errorf("%d fields are missing", lacks)
+	}
+}

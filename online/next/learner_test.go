@@ -1,6 +1,7 @@
 package next_test
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -370,6 +371,39 @@ func TestPresenceInMasks(t *testing.T) {
 		}
 		if looked < 20 {
 			t.Errorf("%s: %d pairs in masks", kind, looked)
+		}
+	}
+}
+
+// A Schema that knows fields of later events changes nothing.
+func TestFieldsAhead(t *testing.T) {
+	c := plain()
+	s, ahead := records(11), records(11)
+	names := ahead.schema.Fields[1:]
+	s.schema.Fields = s.schema.Fields[:3] // of the first two fields
+	l, other := newLearner(t, c, s.schema), newLearner(t, c, ahead.schema)
+	for n := range 1500 {
+		e, same := s.next(), ahead.next()
+		if n < 700 {
+			e.Features.Index, e.Features.Value, e.Field = e.Features.Index[:2], e.Features.Value[:2], e.Field[:2]
+			same.Features.Index, same.Features.Value, same.Field = same.Features.Index[:2], same.Features.Value[:2], same.Field[:2]
+		} else if n == 700 {
+			s.schema.Fields = append(s.schema.Fields[:1:1], names...)
+		}
+		if n == 350 {
+			other = restart(t, c, other)
+		}
+		if got, want := other.Learn(same, nil).Scores[0], l.Learn(e, nil).Scores[0]; got != want {
+			t.Fatalf("event %d: %v with a Schema of later events, %v without", n, got, want)
+		}
+		if n == 1499 {
+			a, err := other.Snapshot().Blocks()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b, err := l.Snapshot().Blocks(); err != nil || a[0].Name != "learner" || !bytes.Equal(a[0].Data, b[0].Data) {
+				t.Fatalf("event %d: the state is another with a Schema of later events", n)
+			}
 		}
 	}
 }

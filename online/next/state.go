@@ -51,7 +51,8 @@ func (l *Learner) Snapshot() *Snapshot {
 	for v := range l.levels.Noises {
 		alone := make([]float64, len(l.levels.Noises))
 		alone[v] = 1
-		s.levels = append(s.levels, &model.Linear{Head: l.head(schema, alone, 0, l.levels.Noises[v]), Rows: l.snapshot})
+		m := &model.Linear{Head: l.head(schema, alone, 0, l.levels.Noises[v]), Rows: l.snapshot}
+		s.levels = append(s.levels, m.WithCovariance(l.imputer.Covariance()))
 	}
 	if l.targets != nil {
 		s.unit = l.targets.unit.Batch()
@@ -215,7 +216,7 @@ func (s *Snapshot) EachBlock() (iter.Seq[event.Block], error) {
 }
 
 // stateVersion counts the layouts of the block "learner". No number is ever used again.
-const stateVersion = 17
+const stateVersion = 18
 
 // encode returns the block "learner".
 func (l *Learner) encode() []byte {

@@ -85,7 +85,12 @@ func (n *Encoder) Schema() *event.Schema { return n.schema }
 // Observe encodes a labeled event: it counts its features into the statistics of their columns, renews scales where
 // it is time, and fills X by the scales as they then are. What must become of weights is in Moves.
 func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
-	n.addFields()
+	n.addFields(min(1, len(n.schema.Fields)))
+	if len(n.Scaling.Kinds) < len(n.schema.Fields) {
+		for _, id := range came.Field {
+			n.addFields(int(id) + 1)
+		}
+	}
 	e := n.declare(came)
 	n.lack(e, in)
 	var rates map[string]float64
@@ -370,9 +375,10 @@ func (n *Encoder) Widen(width int, fill func(to, from []float64)) {
 	n.Table, n.Intercepts = table, widened(make([]float64, width), n.Intercepts)
 }
 
-// addFields takes up the fields that the Schema has gained.
-func (n *Encoder) addFields() {
-	for i := len(n.Scaling.Kinds); i < len(n.schema.Fields); i++ {
+// addFields takes up fields of the Schema, so that there are this many. Those that no event has had are not taken up, for
+// the Schema may be that of many events later.
+func (n *Encoder) addFields(count int) {
+	for i := len(n.Scaling.Kinds); i < count; i++ {
 		f := n.schema.Fields[i]
 		n.Scaling.AddField(f.Kind, n.transform(f.Name))
 	}
@@ -387,8 +393,11 @@ func (n *Encoder) State(c *coder.Coder) {
 	n.Scaling.CurvesState(c, n.shares())
 	n.faults.state(c)
 	n.deaths.values.State(c)
-	if c.Decode {
-		n.addFields()
+	fields := len(n.Scaling.Kinds)
+	if c.Int(&fields); c.Decode {
+		if c.Failed = c.Failed || fields < 0 || fields > len(n.schema.Fields); !c.Failed {
+			n.addFields(fields)
+		}
 		c.Failed = c.Failed || len(n.Intercepts) != n.Table.Width() || n.Scaling.Misfit() || n.Fields.Misfit()
 	}
 }
