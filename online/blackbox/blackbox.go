@@ -67,7 +67,14 @@ func Run(t *testing.T, m Maker) {
 		{"StuckRestored", testStuckRestored}, {"StuckSetting", testStuckSetting}, {"StuckCosts", testStuckCosts},
 		{"Sets", testSets}, {"SetsOfLateLabels", testSetsOfLateLabels}, {"IntervalsCover", testIntervalsCover}, {"IntervalsByValue", testIntervalsByValue}, {"IntervalContainsItsValue", testIntervalContainsItsValue},
 		{"EveryRule", testEveryRule}, {"WeightTwoOfAll", testWeightTwoOfAll}, {"Poison", testPoison}, {"MillionFeatures", testMillionFeatures}, {"Refused", testRefused}, {"FixedPoint", testFixedPoint}, {"Evaluate", testEvaluate}, {"SlidingWindow", testSlidingWindow},
-		{"HealthDeadField", testHealthDeadField}, {"HealthCostNeedsEvents", testHealthCostNeedsEvents}, {"HealthUsuallyMissing", testHealthUsuallyMissing}, {"HealthDrift", testHealthDrift}, {"HealthRestored", testHealthRestored}, {"HealthIsBounded", testHealthIsBounded}, {"ConstantFieldIsNotTheWorst", testConstantFieldIsNotTheWorst}, {"PriorWarning", testPriorWarning}, {"PriorNoFalseAlarm", testPriorNoFalseAlarm}, {"StreamWarnings", testStreamWarnings}, {"NumbersAsText", testNumbersAsText}, {"OddTime", testOddTime}, {"Undeclared", testUndeclared}, {"Positive", testPositive}, {"ForecastOfCalibrated", testForecastOfCalibrated}, {"DriftDetected", testDriftDetected}, {"Mislabeled", testMislabeled}, {"Forecast", testForecast}, {"AbruptDrift", testAbruptDrift}, {"AgedAnswers", testAgedAnswers}, {"AgedErrOnADrift", testAgedErrOnADrift}, {"AgedLater", testAgedLater}, {"StaleWeights", testStaleWeights}, {"HorizonSuitsItsAge", testHorizonSuitsItsAge},
+		{"HealthDeadField", testHealthDeadField}, {"HealthCostNeedsEvents", testHealthCostNeedsEvents}, {"HealthUsuallyMissing", testHealthUsuallyMissing},
+		{"HealthDrift", testHealthDrift}, {"HealthRestored", testHealthRestored}, {"HealthIsBounded", testHealthIsBounded},
+		{"ConstantFieldIsNotTheWorst", testConstantFieldIsNotTheWorst}, {"PriorWarning", testPriorWarning}, {"PriorNoFalseAlarm", testPriorNoFalseAlarm},
+		{"StreamWarnings", testStreamWarnings}, {"NumbersAsText", testNumbersAsText}, {"OddTime", testOddTime}, {"Undeclared", testUndeclared},
+		{"Positive", testPositive}, {"LinkOfWrongLabels", testLinkOfWrongLabels}, {"ForecastOfCalibrated", testForecastOfCalibrated},
+		{"DriftDetected", testDriftDetected}, {"Mislabeled", testMislabeled}, {"Forecast", testForecast}, {"AbruptDrift", testAbruptDrift},
+		{"AgedAnswers", testAgedAnswers}, {"AgedErrOnADrift", testAgedErrOnADrift}, {"AgedLater", testAgedLater}, {"AgedLaterField", testAgedLaterField},
+		{"StaleWeights", testStaleWeights}, {"HorizonSuitsItsAge", testHorizonSuitsItsAge},
 	} {
 		if !m.leavesOut(test.name) {
 			t.Run(test.name, func(t *testing.T) { test.run(t, m) })

@@ -83,3 +83,84 @@ func testForecastOfCalibrated(t *testing.T, mk Maker) {
 		t.Errorf("a forecast of %v, the error was %v", got, want)
 	}
 }
+
+// mislabeled draws an event of a clear class, whose label is turned over with a probability.
+func mislabeled(r *rand.Rand, share float64) *event.Example {
+	x, y := 6*r.Float64()-3, 6*r.Float64()-3
+	e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{x, y}}}
+	if (x+y > 0) != (r.Float64() < share) {
+		e.Label = 1
+	}
+	return e
+}
+
+// Where one label in ten is wrong, "auto" finds the link that says so: the loss comes down, the published model says
+// what the learner says, and a restart goes on to the bit. "off" has none, nor has a member of a group; weights are
+// the same whatever is set.
+func testLinkOfWrongLabels(t *testing.T, mk Maker) {
+	learners := map[string]*learner{}
+	for _, calibrate := range []string{"off", "auto", "on"} {
+		c := online.DefaultConfig()
+		c.Calibrate = calibrate
+		l := mk.start(t, c, event.NewSchema(8, []string{"a", "b"}, 2))
+		r := rand.New(rand.NewPCG(1, 2))
+		for range 12_000 {
+			l.Learn(mislabeled(r, 0.1), nil)
+		}
+		learners[calibrate] = l
+	}
+	off, auto, on := learners["off"], learners["auto"], learners["on"]
+	if off.model().Link != nil || auto.model().Link == nil || on.model().Link == nil {
+		t.Fatal("not those that calibrate have a link")
+	}
+	now, plain := auto.Report(), off.Report()
+	a, b := now.Summary(), plain.Summary()
+	if !(*a.RecentLogLoss < *b.RecentLogLoss-0.01) || *a.CalibrationError > 0.04 || *b.CalibrationError < 0.06 {
+		t.Errorf("recent log-loss %v, without a link %v; calibration error %v", *a.RecentLogLoss, *b.RecentLogLoss, *a.CalibrationError)
+	}
+	r, m := rand.New(rand.NewPCG(9, 2)), auto.model()
+	for range 200 {
+		e := mislabeled(r, 0)
+		scores := m.Score(e, make([]float64, 1))
+		if got, want := m.Decision().Probability(scores[0]), auto.Predict(e).Decision.Probability(scores[0]); got != want {
+			t.Fatalf("the model says %v, the learner %v", got, want)
+		}
+		if other := off.model().Score(e, make([]float64, 1)); other[0] != scores[0] {
+			t.Fatalf("weights depend on calibrate: %v and %v", scores[0], other[0])
+		}
+	}
+	again := auto.restored()
+	x, y := rand.New(rand.NewPCG(5, 2)), rand.New(rand.NewPCG(5, 2))
+	for range 500 {
+		auto.Learn(mislabeled(x, 0.1), nil)
+		again.Learn(mislabeled(y, 0.1), nil)
+	}
+	sameState(t, "after a restart", auto.blocks(), again.blocks())
+	c := auto.c
+	c.Calibrate = "off"
+	if auto.restoredWith(c).model().Link != nil {
+		t.Error("with calibrate off there is a link")
+	}
+	// Nor is there one where scores are log-odds, or are bent on purpose.
+	clear := func(e *event.Example, r *rand.Rand) *event.Example {
+		e.Label = 0
+		if x := e.Features.Value; r.Float64() < 1/(1+math.Exp(-x[0]-x[1])) {
+			e.Label = 1
+		}
+		return e
+	}
+	for name, change := range map[string]func(*online.Config){
+		"log-odds": func(c *online.Config) { c.Noise = "none" },
+		"weighted": func(c *online.Config) { c.Noise, c.ClassWeight = "none", map[string]float64{"b": 8} },
+	} {
+		c := online.DefaultConfig()
+		change(&c)
+		l, r := mk.start(t, c, event.NewSchema(8, []string{"a", "b"}, 2)), rand.New(rand.NewPCG(1, 2))
+		for range 6000 {
+			l.Learn(clear(mislabeled(r, 0), r), nil)
+		}
+		if l.model().Link != nil {
+			t.Errorf("%s: auto calibrates", name)
+		}
+	}
+}

@@ -179,6 +179,32 @@ func testAgedAnswers(t *testing.T, mk Maker) {
 	}
 }
 
+// A model from before there were some fields predicts events that have them, decoded by a Schema that has grown since.
+func testAgedLaterField(t *testing.T, mk Maker) {
+	s := event.NewSchema(8, []string{"no", "yes"}, 2)
+	l, r := mk.start(t, online.DefaultConfig(), s.View()), rand.New(rand.NewPCG(5, 6))
+	for n := range 2100 {
+		for i := range map[int]int{0: 1, 1050: 70}[n] {
+			s.AddField(event.Field{Name: fmt.Sprint(n, i), Kind: event.Numeric})
+		}
+		e := &event.Example{Weight: 1, Label: r.IntN(2)}
+		for id := range uint16(len(s.Fields)) {
+			if id > 0 {
+				e.Field, e.Features.Index = append(e.Field, id), append(e.Features.Index, uint32(id))
+				e.Features.Value = append(e.Features.Value, float64(2*e.Label)/float64(id)+r.NormFloat64())
+			}
+		}
+		l.box.SetSchema(s.View())
+		l.Learn(e, nil)
+	}
+	for _, x := range l.Report().ByAge {
+		if x.Age == 1000 && x.Events > 20 && *x.Error < 0.3 && *x.FreshError < *x.Error {
+			return
+		}
+	}
+	t.Errorf("%+v", l.Report().ByAge)
+}
+
 // On a stream whose boundary turns evenly, weights that are a events older err more by what it has turned
 // in a events, as a share of half a turn.
 func testAgedErrOnADrift(t *testing.T, mk Maker) {

@@ -221,6 +221,9 @@ func testStreamWarnings(t *testing.T, mk Maker) {
 			if !strings.Contains(text, c.saying) || strings.ContainsRune(text, 0x1b) {
 				t.Errorf("%q, want %q", text, c.saying)
 			}
+			if saved := kinds(l.box.SavedWarnings(settings)); c.final && !slices.Equal(slices.DeleteFunc(saved, func(kind string) bool { return kind == watch.WarnPrior }), c.want) {
+				t.Errorf("saved: %v, want %v", saved, c.want)
+			}
 			restored := l.restored()
 			again := restored.Warnings(settings, c.final)
 			again = slices.DeleteFunc(again, func(w watch.Warning) bool { return w.Kind == watch.WarnPrior })

@@ -116,7 +116,7 @@ func (m *Monitors) SetOutputs(outputs int, shared bool) {
 
 // Follow gives the Monitors a later state of the Schema.
 func (m *Monitors) Follow(s *event.Schema) {
-	m.positive.schema, m.health.schema, m.sets.schema = s, s, s
+	m.positive.schema, m.health.schema, m.sets.schema, m.stale.schema = s, s, s, s
 }
 
 // Decision says what scores of classes mean from here on.
