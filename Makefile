@@ -1,6 +1,6 @@
 # What a developer types. CI runs .ci/run.
 
-.PHONY: build test long kafka oracle race crash crash-group crash-labels soak long-stream nemesis bench fuzz lint ci helm release
+.PHONY: build test long kafka oracle race crash crash-group crash-labels soak long-stream nemesis bench fuzz lint ci helm release site
 
 build:
 	go build -o blankout ./cmd/blankout
@@ -93,6 +93,10 @@ ci:
 # Archives, checksums, Debian packages, bills of materials and the context of the image, in dist/.
 release:
 	.ci/release $(VERSION)
+
+# dist/site: the documents with search, the reference of the Python package and the notebooks.
+site:
+	.ci/site
 
 # The tables of docs/quality.md. DATA is the folder of the data sets; the peers,
 # each left out if it is not there: VW the vw program, PYTHON one with River, LIBLINEAR
