@@ -43,7 +43,7 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *event.Example))
 		}
 	})
 	l.mixture.Restart()
-	l.pasts = [2]past{}
+	l.pasts = pasts{}
 	count := 0
 	each(func(e *event.Example) {
 		if count++; count%256 == 0 {
@@ -90,7 +90,8 @@ func (l *Learner) Clone() (*Learner, error) {
 	}
 	n, err := l.withState(l.bare(), t)
 	if err == nil {
-		err = l.copyOld(n)
+		n.monitors.Share(l.monitors)
+		n.pasts, err = l.pasts.clone(l.config)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("copying a learner: %w", err)

@@ -41,7 +41,7 @@ type Learner struct {
 	fade     pace.Fade
 	hurried  uint64 // mixture weights come into force more often up to this event
 	masked   masked
-	pasts    [2]past      // the older one first
+	pasts    pasts
 	snapshot *model.Table // the latest, to share its blocks
 	member   *member      // nil where it learns alone
 	room     room
@@ -115,9 +115,10 @@ func (l *Learner) setOutputs() {
 // call.
 func (l *Learner) Predict(e *event.Example) online.Prediction {
 	p := l.predictAll(e, l.mixes() && !l.member.shares())
-	if older := l.older(); older != nil && len(p.Lanes) > 0 {
-		of := l.predictOlder(older, e)
-		p.Learned, p.Lanes = of.Learned, of.Lanes
+	if len(p.Lanes) > 0 {
+		if of, _ := l.pasts.predict(l, e); of.Lanes != nil {
+			p.Learned, p.Lanes = of.Learned, of.Lanes
+		}
 	}
 	return p
 }
@@ -225,12 +226,9 @@ func (l *Learner) learn(e *event.Example, prior, p *online.Prediction) {
 		earlier := *prior
 		shown, lanes = &earlier, l.shown(&earlier, p)
 	}
-	var stale monitor.Older
-	if older := l.older(); older != nil {
-		of := l.predictOlder(older, e)
-		if stale = (monitor.Older{Scores: of.Scores, Active: older.outputs.active(older.levels.Active())}); shown == p {
-			lanes = of.Lanes
-		}
+	of, stale := l.pasts.predict(l, e)
+	if shown == p && of.Lanes != nil {
+		lanes = of.Lanes
 	}
 	if l.targets == nil {
 		l.class(e, p, shown, lanes, stale)
@@ -264,7 +262,7 @@ func (l *Learner) class(e *event.Example, p, shown *online.Prediction, lanes []f
 	seen.Scores, seen.Now, seen.Decision, seen.Judged = shown.Scores, p.Scores, shown.Decision, j
 	seen.After, seen.Label, seen.Learned, seen.Likelihood = shown.Learned, e.Label, e.Weight*l.classes[e.Label], l.set.likelihood
 	seen.Loss, seen.Predicted, seen.Probability, seen.Score = j.LogLoss, j.Class, j.Probability, shown.Scores[min(e.Label, len(shown.Scores)-1)]
-	l.observe(e)
+	l.observe(e, seen)
 	p.Mislabeled = l.monitors.Mislabeled()
 	output := l.outputs.young.Output(e.Label)
 	by := mixture.Event{Outputs: l.levels.Outputs, Active: l.levels.Active(), Label: output}
@@ -336,7 +334,7 @@ func (l *Learner) unlabeled(e *event.Example, p *online.Prediction) {
 	}
 	l.levels.SetRates(l.room.in.Rates)
 	l.room.seen.Labeled = false
-	l.observe(e)
+	l.observe(e, &l.room.seen)
 	l.predict(p, false)
 	if w := l.config.UnlabeledWeight; w > 0 {
 		l.levels.Accumulate(&l.room.in, &l.room.scored.levels, w*l.weights.Bound(e.Weight), l.encoder.Table)
@@ -380,16 +378,15 @@ func (l *Learner) move(moves []encode.Move) {
 	}
 }
 
-// observe shows the event at hand to the monitors, with what of it was predicted, and does what they ask for.
-func (l *Learner) observe(e *event.Example) {
-	seen := &l.room.seen
+// observe shows the event at hand to the monitors, with what of it was predicted, and does what they ask for. Of seen the rest is filled in.
+func (l *Learner) observe(e *event.Example, seen *monitor.Event) {
 	seen.Number, seen.Time, seen.Weight, seen.Active = l.events, e.Time, e.Weight, l.outputs.active(l.levels.Active())
 	if seen.Due, seen.Again = due(l.events), l.levels.Passed(); l.member.shares() {
 		l.monitors.ObservePart(seen)
 		return
 	}
 	l.encoder.Met(e, &l.room.in, &seen.Met)
-	seen.Part, seen.Met.Error = false, l.forecastError()
+	seen.Part, seen.Met.Error = false, forecastError(l.mixture.Table, l.targets != nil)
 	l.act(l.monitors.Observe(seen))
 }
 

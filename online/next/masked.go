@@ -46,10 +46,13 @@ func (l *Learner) sampleMasks(e *event.Example, by *mixture.Event) {
 	m, declared := &l.masked, l.masked.grouping.Declared()
 	m.drawn++
 	l.sampleMask(e, by, false, !declared && !l.member.shares())
-	if declared {
-		l.sampleMask(e, by, true, !l.member.shares())
+	if l.groups() {
+		l.sampleMask(e, by, true, declared && !l.member.shares())
 	}
 }
+
+// groups says whether it is forecast what is lost if groups die, of which fields of none are ones by themselves.
+func (l *Learner) groups() bool { return l.masked.grouping.Declared() || l.levels.Grouped() }
 
 // sampleMask draws one mask, of features or groups. Mixture weights learn from it if moves is set.
 func (l *Learner) sampleMask(e *event.Example, by *mixture.Event, groups, moves bool) {
@@ -185,7 +188,7 @@ func (l *Learner) correctAll(weight float64) {
 // forecast takes up what scores of an event lose at a point, and returns it, of classes.
 func (l *Learner) forecast(curves *probe.Curves, point int, e *event.Example, scores []float64) (j model.Judged) {
 	if t := l.targets; t != nil {
-		l.forecastValue(curves, point, e, t.unit.Value(scores[0]))
+		addSquare(curves, point, e, t.unit.Value(scores[0]))
 		return j
 	}
 	j = l.monitors.Decision().Judge(scores, e.Label)
@@ -203,8 +206,8 @@ func addForecast(curves *probe.Curves, point int, e *event.Example, j model.Judg
 	curves.LogLoss.Add(point, j.LogLoss)
 }
 
-// forecastValue is forecast for a value that is predicted of a number.
-func (l *Learner) forecastValue(curves *probe.Curves, point int, e *event.Example, value float64) {
+// addSquare is addForecast for a value that is predicted of a number.
+func addSquare(curves *probe.Curves, point int, e *event.Example, value float64) {
 	d := e.Target - value
 	curves.Error.Add(point, d*d)
 }

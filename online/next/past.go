@@ -1,7 +1,7 @@
 package next
 
 // This file keeps what the Learner was some time ago, for readers whose weights are that old: by what those weights predict mixture
-// weights are moved, averages are chosen, and probabilities are calibrated.
+// weights are moved, averages are chosen, and probabilities are calibrated. It also keeps the models that older weights are measured by.
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/online"
+	"blankout/online/next/monitor"
 )
 
 // past is a Learner that learns nothing any more, and its state, whose memory it shares. The zero value is none.
@@ -17,51 +18,46 @@ type past struct {
 	blocks []event.Block
 }
 
+// pasts are two states, the older one first, Config.ServingStaleness events apart.
+type pasts [2]past
+
 // pastPrefix begins the names of the blocks of one of the pasts.
 func pastPrefix(i int) string { return fmt.Sprintf("past/%d/", i) }
 
-// older returns what the Learner was at least half of Config.ServingStaleness events ago, the newest such state, with the outputs that
-// there are now; nil for none.
-func (l *Learner) older() *Learner {
-	for _, p := range slices.Backward(l.pasts[:]) {
-		if p.Learner != nil && p.levels.Outputs == l.levels.Outputs && p.outputs.young.Changed == l.outputs.young.Changed && 2*(l.events-p.events) >= uint64(l.config.ServingStaleness) {
+// of returns the newest state that is at least half of Config.ServingStaleness events older than the Learner is now, and has its
+// outputs; nil for none.
+func (h *pasts) of(now *Learner) *Learner {
+	for _, p := range slices.Backward(h[:]) {
+		if p.Learner != nil && p.levels.Outputs == now.levels.Outputs && p.outputs.young.Changed == now.outputs.young.Changed && 2*(now.events-p.events) >= uint64(now.config.ServingStaleness) {
 			return p.Learner
 		}
 	}
 	return nil
 }
 
-// predictOlder returns what an older state predicts for an event of now, of which the Schema only grows.
-func (l *Learner) predictOlder(older *Learner, e *event.Example) online.Prediction {
-	older.SetSchema(l.encoder.Schema())
-	return older.predictAll(e, true)
+// predict returns what such a state predicts for an event of now, and how many classes it knows; nothing for none.
+func (h *pasts) predict(now *Learner, e *event.Example) (p online.Prediction, stale monitor.Older) {
+	older := h.of(now)
+	if older == nil {
+		return p, stale
+	}
+	older.SetSchema(now.encoder.Schema()) // which only grows
+	p = older.predictAll(e, true)
+	return p, monitor.Older{Scores: p.Scores, Active: older.outputs.active(older.levels.Active())}
 }
 
-// keepOld keeps what older weights are measured by, when it is time: not where events have been learned before.
-func (l *Learner) keepOld() {
-	if l.levels.Passed() {
-		l.monitors.Stop()
-		l.pasts = [2]past{}
+// keep keeps what the Learner is when it is time: the newest of the states is at most Config.ServingStaleness events old.
+func (h *pasts) keep(now *Learner) {
+	every := uint64(now.config.ServingStaleness)
+	if newest := h[1].Learner; every == 0 || newest != nil && now.events-newest.events < every {
 		return
 	}
-	if t := l.encoder.Table; l.monitors.Learned(l.events, l.room.in.Features()/keepsOf(l.events), t.Len(), 8*t.Width()) {
-		l.monitors.Keep(l.events, l.kept())
-	}
-	l.keepPast()
-}
-
-// keepPast keeps what the Learner is when it is time: the newest of two states is at most Config.ServingStaleness events old.
-func (l *Learner) keepPast() {
-	every := uint64(l.config.ServingStaleness)
-	if newest := l.pasts[1].Learner; every == 0 || newest != nil && l.events-newest.events < every {
-		return
-	}
-	s := l.Snapshot()
-	s.older, s.pasts = nil, [2]past{}
+	s := now.Snapshot()
+	s.older, s.pasts = nil, pasts{}
 	each, err := s.EachBlock()
 	if err == nil {
-		l.pasts[0] = l.pasts[1]
-		l.pasts[1], err = l.recall(slices.Collect(each))
+		h[0] = h[1]
+		h[1], err = recall(now.config, slices.Collect(each))
 	}
 	if err != nil {
 		panic(fmt.Sprintf("online: a state that was just written: %v", err))
@@ -69,39 +65,63 @@ func (l *Learner) keepPast() {
 }
 
 // recall makes a past of its blocks.
-func (l *Learner) recall(blocks []event.Block) (past, error) {
-	c := l.config
+func recall(c online.Config, blocks []event.Block) (past, error) {
 	c.ServingStaleness = 0
 	p, err := Restore(c, blocks)
 	return past{p, blocks}, err
 }
 
-// copyOld gives a copy of the Learner the models and the states of the past.
-func (l *Learner) copyOld(to *Learner) (err error) {
-	to.monitors.Share(l.monitors)
-	for i, p := range l.pasts {
+// clone returns states of their own.
+func (h *pasts) clone(c online.Config) (out pasts, err error) {
+	for i, p := range h {
 		if p.blocks != nil && err == nil {
-			to.pasts[i], err = to.recall(p.blocks)
+			out[i], err = recall(c, p.blocks)
 		}
 	}
-	return err
+	return out, err
 }
 
-// restorePasts reads the pasts among the blocks of the state. Without Config.ServingStaleness it passes over them.
-func (l *Learner) restorePasts(blocks []event.Block) error {
-	for i := range l.pasts {
+// restore reads the states among the blocks of one that has learned so many events. Without Config.ServingStaleness it passes over
+// them.
+func (h *pasts) restore(c online.Config, blocks []event.Block, events uint64) error {
+	for i := range h {
 		own := event.BlocksUnder(blocks, pastPrefix(i))
-		if own == nil || l.config.ServingStaleness == 0 {
+		if own == nil || c.ServingStaleness == 0 {
 			continue
 		}
-		p, err := l.recall(own)
-		if err == nil && p.events > l.events {
-			err = fmt.Errorf("it has learned %d events, of %d", p.events, l.events)
+		p, err := recall(c, own)
+		if err == nil && p.events > events {
+			err = fmt.Errorf("it has learned %d events, of %d", p.events, events)
 		}
 		if err != nil {
 			return fmt.Errorf("restoring the learner: a state in the blocks %s: %w", pastPrefix(i), err)
 		}
-		l.pasts[i] = p
+		h[i] = p
 	}
 	return nil
+}
+
+// each yields the blocks.
+func (h *pasts) each(yield func(event.Block) bool) bool {
+	for i, p := range h {
+		for _, b := range p.blocks {
+			if b.Name = pastPrefix(i) + b.Name; !yield(b) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// keepOld keeps what older weights are measured by and choose by, when it is time: not where events have been learned before.
+func (l *Learner) keepOld() {
+	if l.levels.Passed() {
+		l.monitors.Stop()
+		l.pasts = pasts{}
+		return
+	}
+	if t := l.encoder.Table; l.monitors.Learned(l.events, l.room.in.Features()/keepsOf(l.events), t.Len(), 8*t.Width()) {
+		l.monitors.Keep(l.events, l.kept())
+	}
+	l.pasts.keep(l)
 }

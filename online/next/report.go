@@ -28,7 +28,7 @@ func (l *Learner) Report() online.Report {
 			r.LevelsByShare = append(r.LevelsByShare, name)
 		}
 	}
-	r.Forecast = l.forecasts(r.Level)
+	r.Forecast = forecast(r.Level, l.mixture.Table, l.groups(), l.targets != nil)
 	l.monitors.Report(&r)
 	if l.targets != nil {
 		r.Numbers.Loss = l.loss()
@@ -36,21 +36,21 @@ func (l *Learner) Report() online.Report {
 	return r
 }
 
-// forecasts returns what predictions are expected to lose at each share of missing features.
-func (l *Learner) forecasts(level string) online.Forecast {
-	f, t := online.Forecast{Level: level}, l.mixture.Table
-	f.Declared, f.Silent = l.forecastPoints(&t.Features, &t.SilentFeatures)
-	if l.masked.grouping.Declared() {
-		f.DeclaredGroups, f.SilentGroups = l.forecastPoints(&t.Groups, &t.SilentGroups)
+// forecast returns what predictions are expected to lose at each share of missing features, and of groups if these are declared.
+func forecast(level string, t *probe.Table, groups, regression bool) online.Forecast {
+	f := online.Forecast{Level: level}
+	f.Declared, f.Silent = forecastPoints(&t.Features, &t.SilentFeatures, regression)
+	if groups {
+		f.DeclaredGroups, f.SilentGroups = forecastPoints(&t.Groups, &t.SilentGroups, regression)
 	}
 	return f
 }
 
 // forecastPoints returns the points of two curves, which begin with the same one, of events that lose nothing.
-func (l *Learner) forecastPoints(declared, silent *probe.Curves) (d, s []online.ForecastPoint) {
+func forecastPoints(declared, silent *probe.Curves, regression bool) (d, s []online.ForecastPoint) {
 	at := func(c *probe.Curves, i int) online.ForecastPoint {
 		p := online.ForecastPoint{Missing: probe.Missing(i), Error: c.Error.At(i), LogLoss: measure.Defined(c.LogLoss.At(i))}
-		if l.targets != nil {
+		if regression {
 			p.Error = math.Sqrt(p.Error)
 		}
 		return p
@@ -64,8 +64,8 @@ func (l *Learner) forecastPoints(declared, silent *probe.Curves) (d, s []online.
 
 // forecastError is the error that is expected of predictions of classes with nothing more missing, a share; -1 before that is
 // known.
-func (l *Learner) forecastError() float64 {
-	if e := l.mixture.Table.Features.Error.At(0); e == e && l.targets == nil {
+func forecastError(t *probe.Table, regression bool) float64 {
+	if e := t.Features.Error.At(0); e == e && !regression {
 		return e
 	}
 	return -1

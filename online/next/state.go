@@ -36,7 +36,7 @@ type Snapshot struct {
 	unit    batch.Unit
 	older   iter.Seq[event.Block] // models of the past
 	err     error                 // of these
-	pasts   [2]past               // whose blocks are part of the state
+	pasts   pasts                 // whose blocks are part of the state
 }
 
 // Snapshot returns the state as it is now. It copies the blocks of rows that were written since the latest Snapshot.
@@ -204,14 +204,9 @@ func (s *Snapshot) EachBlock() (iter.Seq[event.Block], error) {
 				}
 			}
 		}
-		for i, p := range s.pasts {
-			for _, b := range p.blocks {
-				if b.Name = pastPrefix(i) + b.Name; !yield(b) {
-					return
-				}
-			}
+		if s.pasts.each(yield) {
+			each(yield)
 		}
-		each(yield)
 	}, nil
 }
 
@@ -288,7 +283,7 @@ func Restore(c online.Config, blocks []event.Block) (*Learner, error) {
 	if err := l.monitors.Restore(blocks, m.Outputs); err != nil {
 		return nil, err
 	}
-	return l, l.restorePasts(blocks)
+	return l, l.pasts.restore(c, blocks, l.events)
 }
 
 // restored returns the Learner of a state, with these rows.

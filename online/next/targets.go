@@ -70,7 +70,7 @@ func (l *Learner) number(e *event.Example, f float64, shown *online.Prediction, 
 		lanes = r.standard
 	}
 	if forecasts(l.events) {
-		l.forecastValue(&l.mixture.Table.Features, 0, e, t.unit.Value(f))
+		addSquare(&l.mixture.Table.Features, 0, e, t.unit.Value(f))
 	}
 	l.judge(e, &mixture.Event{Outputs: 1, Active: 1, Lose: func(f float64) float64 {
 		lost, _, _ := t.loss.At(target, f, 0)
@@ -103,6 +103,6 @@ func (l *Learner) observeNumber(e *event.Example, value, fresh float64, lacks mo
 		seen.Loss /= t.unit.Deviation()
 	}
 	l.monitors.Measures.Numbers.Loss = t.unit.Loss(t.loss)
-	l.observe(e)
+	l.observe(e, seen)
 	t.residual.Take(t.unit.Target, t.unit.Clip(e.Target), value, lacks.Variance)
 }
