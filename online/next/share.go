@@ -268,6 +268,7 @@ func (l *Learner) addSums(base, now *sums) {
 	l.levels.Merge(&base.levels, &now.levels, now.compared-base.compared, l.encoder.Table, l.encoder.Intercepts)
 	l.act(asked)
 	l.mixture.Merge(base.shares, now.shares)
+	l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.mixture.Policies())
 }
 
 // encode writes a bare state.

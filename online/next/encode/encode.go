@@ -29,6 +29,7 @@ type Encoder struct {
 	intercept  float64 // its feature's value
 	shared     *share.Interval
 	growth     float64 // see share.Interval.Note
+	known      int     // fields that events have had
 	due        bool    // the columns that are dense are to be looked for again
 }
 
@@ -85,11 +86,11 @@ func (n *Encoder) Schema() *event.Schema { return n.schema }
 // Observe encodes a labeled event: it counts its features into the statistics of their columns, renews scales where
 // it is time, and fills X by the scales as they then are. What must become of weights is in Moves.
 func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
-	n.addFields(min(1, len(n.schema.Fields)))
-	if len(n.Scaling.Kinds) < len(n.schema.Fields) {
+	if n.known = max(n.known, 1); len(n.Scaling.Kinds) < len(n.schema.Fields) {
 		for _, id := range came.Field {
-			n.addFields(int(id) + 1)
+			n.known = max(n.known, int(id)+1)
 		}
+		n.addFields()
 	}
 	e := n.declare(came)
 	n.lack(e, in)
@@ -375,10 +376,9 @@ func (n *Encoder) Widen(width int, fill func(to, from []float64)) {
 	n.Table, n.Intercepts = table, widened(make([]float64, width), n.Intercepts)
 }
 
-// addFields takes up fields of the Schema, so that there are this many. Those that no event has had are not taken up, for
-// the Schema may be that of many events later.
-func (n *Encoder) addFields(count int) {
-	for i := len(n.Scaling.Kinds); i < count; i++ {
+// addFields takes up the fields of the Schema that events have had. No others, for the Schema may be that of many events later.
+func (n *Encoder) addFields() {
+	for i := len(n.Scaling.Kinds); i < min(n.known, len(n.schema.Fields)); i++ {
 		f := n.schema.Fields[i]
 		n.Scaling.AddField(f.Kind, n.transform(f.Name))
 	}
@@ -393,11 +393,8 @@ func (n *Encoder) State(c *coder.Coder) {
 	n.Scaling.CurvesState(c, n.shares())
 	n.faults.state(c)
 	n.deaths.values.State(c)
-	fields := len(n.Scaling.Kinds)
-	if c.Int(&fields); c.Decode {
-		if c.Failed = c.Failed || fields < 0 || fields > len(n.schema.Fields); !c.Failed {
-			n.addFields(fields)
-		}
+	if c.Int(&n.known); c.Decode {
+		n.addFields() // a Delta may come before the Schema that it was learned with
 		c.Failed = c.Failed || len(n.Intercepts) != n.Table.Width() || n.Scaling.Misfit() || n.Fields.Misfit()
 	}
 }
