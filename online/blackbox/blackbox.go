@@ -65,7 +65,7 @@ func Run(t *testing.T, m Maker) {
 		{"ManyClasses", testManyClasses}, {"Presence", testPresence}, {"HalfLifeTime", testHalfLifeTime}, {"ClassWeight", testClassWeight}, {"Crosses", testCrosses}, {"Drift", testDrift},
 		{"Reference", testReference},
 		{"StuckRestored", testStuckRestored}, {"StuckSetting", testStuckSetting}, {"StuckCosts", testStuckCosts},
-		{"Sets", testSets}, {"SetsOfLateLabels", testSetsOfLateLabels}, {"IntervalsCover", testIntervalsCover}, {"IntervalsByValue", testIntervalsByValue}, {"IntervalContainsItsValue", testIntervalContainsItsValue},
+		{"Sets", testSets}, {"SetsOfLateLabels", testSetsOfLateLabels}, {"SetsOtherCoverage", testSetsOtherCoverage}, {"IntervalsCover", testIntervalsCover}, {"IntervalsByValue", testIntervalsByValue}, {"IntervalContainsItsValue", testIntervalContainsItsValue},
 		{"EveryRule", testEveryRule}, {"WeightTwoOfAll", testWeightTwoOfAll}, {"Poison", testPoison}, {"MillionFeatures", testMillionFeatures}, {"Refused", testRefused}, {"FixedPoint", testFixedPoint}, {"Evaluate", testEvaluate}, {"SlidingWindow", testSlidingWindow},
 		{"HealthDeadField", testHealthDeadField}, {"HealthCostNeedsEvents", testHealthCostNeedsEvents}, {"HealthUsuallyMissing", testHealthUsuallyMissing},
 		{"HealthDrift", testHealthDrift}, {"HealthRestored", testHealthRestored}, {"HealthIsBounded", testHealthIsBounded},
@@ -73,7 +73,7 @@ func Run(t *testing.T, m Maker) {
 		{"StreamWarnings", testStreamWarnings}, {"NumbersAsText", testNumbersAsText}, {"OddTime", testOddTime}, {"Undeclared", testUndeclared},
 		{"Positive", testPositive}, {"LinkOfWrongLabels", testLinkOfWrongLabels}, {"ForecastOfCalibrated", testForecastOfCalibrated},
 		{"DriftDetected", testDriftDetected}, {"Mislabeled", testMislabeled}, {"Forecast", testForecast}, {"AbruptDrift", testAbruptDrift},
-		{"AgedAnswers", testAgedAnswers}, {"AgedErrOnADrift", testAgedErrOnADrift}, {"AgedLater", testAgedLater}, {"AgedLaterField", testAgedLaterField},
+		{"AgedAnswers", testAgedAnswers}, {"AgedErrOnADrift", testAgedErrOnADrift}, {"AgedLater", testAgedLater}, {"AgedLaterField", testAgedLaterField}, {"AgedFirstPassAlone", testAgedFirstPassAlone}, {"DriftAfterThePass", testDriftAfterThePass},
 		{"StaleWeights", testStaleWeights}, {"HorizonSuitsItsAge", testHorizonSuitsItsAge},
 	} {
 		if !m.leavesOut(test.name) {

@@ -20,10 +20,10 @@ import (
 type Inner interface {
 	Learn(e *event.Example, prior *online.Prediction) online.Prediction
 	Predict(e *event.Example) online.Prediction
+	EndPass()
 	Report() online.Report
 	Alarms(n uint64) online.Alarms
 	Warnings(settings online.Fingerprint, final bool) []watch.Warning
-	EndPass()
 	Evaluate(ctx context.Context, s event.Source, threads int) (objective, wrong float64, numbers *measure.NumbersReport, err error)
 }
 

@@ -222,3 +222,28 @@ func (m Maker) regression(t *testing.T, lossName string) *learner {
 	}
 	return m.start(t, c, s)
 }
+
+// The coverage may change from run to run, and sets be given up and taken up again, as calibration and the age of the weights that
+// are read.
+func testSetsOtherCoverage(t *testing.T, mk Maker) {
+	l := kindsLearner(t, mk, 2, nil)
+	s := &synthetic.ClassStream{R: rand.New(rand.NewPCG(7, 8)), Classes: 2}
+	for _, coverage := range []float64{0.9, 0.6, 0, 0.9} {
+		c := l.c
+		c.Coverage, c.Calibrate, c.ServingStaleness = coverage, map[float64]string{0.9: "auto", 0.6: "on", 0: "off"}[coverage], map[float64]int{0.6: 100}[coverage]
+		l = l.restoredWith(c)
+		if again := l.Report().Sets; (again != nil) != (coverage == 0.6) {
+			t.Errorf("coverage %v: it begins with sets %+v", coverage, again)
+		}
+		if p := l.Predict(s.Next()); c.ServingStaleness == 0 && p.Learned != l.Report().Events {
+			t.Errorf("lanes of %d events, of %d", p.Learned, l.Report().Events)
+		}
+		for range 900 {
+			l.Learn(s.Next(), nil)
+		}
+		sets, link := l.model().Sets, l.model().Link
+		if (sets == nil) != (coverage == 0) || sets != nil && sets.Coverage != coverage || (link == nil) != (coverage != 0.6) {
+			t.Errorf("coverage %v: sets %+v, link %+v", coverage, sets, link)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"blankout/online/rows"
 	"blankout/online/synthetic"
 	"blankout/online/watch"
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -203,6 +204,36 @@ func testAgedLaterField(t *testing.T, mk Maker) {
 		}
 	}
 	t.Errorf("%+v", l.Report().ByAge)
+}
+
+// Later passes, in which events come that have been learned, are not measured, and hold no models.
+func testAgedFirstPassAlone(t *testing.T, mk Maker) {
+	schema, _ := synthetic.NumberFields(4)
+	l := mk.start(t, online.DefaultConfig(), schema)
+	events := synthetic.AgedEvents(1500, 2)
+	sampled := func() (n float64) {
+		for _, r := range l.Report().ByAge {
+			n += r.Events
+		}
+		return n
+	}
+	for _, e := range events {
+		l.Learn(e, nil)
+	}
+	was := sampled()
+	l.EndPass()
+	for _, e := range events {
+		l.Learn(e, nil)
+	}
+	if sampled() != was || was == 0 {
+		t.Errorf("answered %v events, %v in the first pass", sampled(), was)
+	}
+	blocks := l.blocks()
+	for _, b := range blocks {
+		if b.Name != aged.Block && bytes.HasPrefix([]byte(b.Name), []byte(aged.Block)) {
+			t.Errorf("there is a block %s", b.Name)
+		}
+	}
 }
 
 // On a stream whose boundary turns evenly, weights that are a events older err more by what it has turned
