@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+import decimal
 import json
 import multiprocessing
 import os
@@ -145,6 +146,13 @@ def test_kinds_of_values():
     assert model(other) == model(learner)
     with pytest.raises(blankout.UnsupportedError, match="field 'at' holds a time"):
         blankout.Learner().learn_one({"at": datetime.datetime.now(), "x": 1}, "x")
+    learner.learn_one({"size": decimal.Decimal("1.5")}, "x")
+    with pytest.raises(blankout.UnsupportedError, match="field 'day' holds a time"):
+        learner.learn_one({"day": datetime.date(2026, 1, 1)}, "x")
+    with pytest.raises(ValueError, match="no class has been learned"):
+        blankout.Learner().predict([{"x": 1}])
+    for nothing in ([], pd.DataFrame({"size": []}), np.zeros((0, 2)), scipy.sparse.csr_matrix((0, 2))):
+        assert len(learner.predict(nothing)) == 0 and len(learner.learn_many(nothing, [])) == 0
     with pytest.raises(blankout.UnsupportedError, match="field 'x' holds a complex"):
         learner.learn_one({"x": 1j}, "x")
     with pytest.raises(blankout.RefusedEvent, match="event 1: out-of-range") as refused:
@@ -192,7 +200,7 @@ def test_what_it_tells():
     assert len(axes.get_lines()) == 2
     assert "3,000" in learner._repr_html_() and "silent_missing" in repr(learner)
     assert isinstance(learner.warnings(), list)
-    with pytest.raises(blankout.SettingsError, match="learner.nois"):
+    with pytest.raises(blankout.SettingsError, match="^learner.nois: unknown key"):
         blankout.Learner(nois="auto")
     with pytest.raises(blankout.SettingsError, match="optimizer"):
         blankout.Learner(optimizer="sgdd")

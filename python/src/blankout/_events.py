@@ -6,7 +6,9 @@ Neither pandas, Polars nor SciPy is needed: what they make is known by its metho
 from __future__ import annotations
 
 import datetime
+import decimal
 import json
+import numbers
 import struct
 from dataclasses import dataclass
 from typing import Any, Callable, Collection, Iterator, Mapping, Sequence
@@ -122,12 +124,14 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if type(value).__name__ in ("NAType", "NaTType"):
         return None
+    if isinstance(value, (numbers.Real, decimal.Decimal)):
+        return float(value)
     raise _NotPlain(f"a {type(value).__name__}")
 
 
 def _timed(name: str, value: Any, times: Collection[str]) -> Any:
     """Return a value of a field, a time as text if the field is one of times."""
-    if isinstance(value, datetime.datetime):  # pandas' Timestamp is one
+    if isinstance(value, (datetime.date, datetime.datetime)):  # pandas' Timestamp is one
         if type(value).__name__ == "NaTType":
             return None
         if name in times:
@@ -136,7 +140,7 @@ def _timed(name: str, value: Any, times: Collection[str]) -> Any:
             f'field {name!r} holds a time: name it in record={{"time_features": [{name!r}]}}, which makes its hour, weekday and age features, '
             "or give what of it is a feature as a number"
         )
-    if isinstance(value, (Mapping, list, tuple, str, int, float, bool, type(None))) or hasattr(value, "tolist"):
+    if isinstance(value, (Mapping, list, tuple, str, numbers.Real, decimal.Decimal, type(None))) or hasattr(value, "tolist"):
         return value
     if type(value).__name__ in ("NAType", "NaTType"):
         return None

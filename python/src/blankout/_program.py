@@ -96,10 +96,10 @@ class Process:
         said = json.loads(data)
         if status == 1:
             raise RefusedEvent(said["reason"], said["detail"], said["row"])
-        raise KINDS.get(said["kind"], ProgramError)(said["text"])
+        raise KINDS.get(said["kind"], ProgramError)(said["text"].removeprefix("settings: ").replace("--set ", ""))
 
     def _exchange(self, operation: bytes, learner: int, flags: int, events: int, parts: Sequence[Any]) -> tuple[int, int, bytes]:
-        views = [memoryview(p).cast("B") if not isinstance(p, bytes) else p for p in parts]
+        views = [p if isinstance(p, bytes) else memoryview(p).cast("B") if p.size > 0 else b"" for p in parts]
         size = sum(len(v) for v in views)
         head = _HEAD.pack(operation, flags, learner, events, size)
         try:

@@ -166,7 +166,10 @@ class Learner(Predictor):
         """Return the predicted classes, or of regression numbers, shape (n,). X is as for learn_many."""
         if self.regression:
             return self._remote.take(self._encode(X), self._flags())[:, 0]
-        return np.asarray(self.classes_[self._chosen(self._encode(X))])
+        chosen = self._chosen(self._encode(X))
+        if len(chosen) > 0 and chosen[0] < 0:
+            raise ValueError("no class has been learned yet")
+        return np.asarray(self.classes_[chosen])
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each of classes_, shape (n, K). X is as for learn_many."""
