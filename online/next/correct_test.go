@@ -351,3 +351,50 @@ func TestCorrectedInGroups(t *testing.T) {
 		}
 	}
 }
+
+// Many classes of few events each are told apart by their means, and as before after a restart; the Snapshot says the same.
+func TestCorrectedManyClasses(t *testing.T) {
+	const classes, numbers = 40, 12
+	var names []string
+	for k := range classes {
+		names = append(names, fmt.Sprint(k))
+	}
+	s := event.NewSchema(10, names, classes)
+	var ids []uint16
+	for i := range numbers {
+		ids = append(ids, s.AddField(event.Field{Name: fmt.Sprint(i), Kind: event.Numeric}))
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	means := make([]float64, classes*numbers)
+	for i := range means {
+		means[i] = r.NormFloat64()
+	}
+	c := plain()
+	c.Optimizer = "auto"
+	l := newLearner(t, c, s)
+	again, wrong := newLearner(t, c, s), 0
+	for n := range 2400 {
+		if n%211 == 40 {
+			again = restart(t, c, again)
+			again.SetSchema(s)
+		}
+		e := &event.Example{Weight: 1, Label: r.IntN(classes), Field: ids}
+		for i, common := 0, 2*r.NormFloat64(); i < numbers; i++ {
+			e.Features.Index = append(e.Features.Index, uint32(i+1))
+			e.Features.Value = append(e.Features.Value, 5+3*(means[e.Label*numbers+i]+0.6*r.NormFloat64()+common))
+		}
+		got, want := again.Learn(e, nil), l.Learn(e, nil)
+		if !slices.Equal(got.Scores, want.Scores) {
+			t.Fatalf("event %d: %v after a restart, else %v", n, got.Scores, want.Scores)
+		}
+		if n >= 1200 && want.Decision.Predict(want.Scores) != e.Label {
+			wrong++
+		}
+		if n%150 == 149 {
+			agree(t, l, e)
+		}
+	}
+	if list := fmt.Sprint(l.Report().Experts); wrong > 120 || strings.Contains(list, "discriminant 0 ") {
+		t.Errorf("%d of 1200 are wrong, experts %s", wrong, list)
+	}
+}

@@ -44,6 +44,9 @@ func (e *curves) Score(in *Input, base, out []float64, memo any) {
 }
 
 func (e *curves) Update(_ *Input, memo any, target []float64, active int, weight float64) {
+	if e.Asleep() {
+		return
+	}
 	e.On(memo.(*additive.Event))
 	e.Learn(target, active, weight)
 }

@@ -14,9 +14,10 @@ import (
 	"blankout/online/panel"
 )
 
-// fits says whether any expert has room for so many columns.
-func (x *Experts) fits(columns int) bool {
-	return newton.Fits(columns, x.outputs) || additive.Fits(columns, x.outputs)
+// fits says whether any expert has room for these columns, or for the numbers among them.
+func (x *Experts) fits(columns []uint32) bool {
+	numbers, _ := slices.BinarySearch(columns, model.FirstHat)
+	return newton.Fits(numbers, x.outputs) || additive.Fits(len(columns), x.outputs)
 }
 
 // Meet takes up a labeled event that has just been observed: scales that have moved, and numbers that have come.
@@ -79,7 +80,7 @@ func (x *Experts) Review(r *encode.Review, t *model.Table) {
 // follow makes these numbers and their splines the columns of the experts. Splines get rows.
 func (x *Experts) follow(numbers []uint32, t *model.Table) {
 	columns := x.splines.with(numbers)
-	if !x.fits(len(columns)) {
+	if !x.fits(columns) {
 		x.off, columns = true, nil
 	}
 	for _, column := range x.columns {
@@ -135,7 +136,7 @@ func (x *Experts) Regroup(from [][]int, at int) {
 func (x *Experts) resize(outputs, at int) {
 	x.outputs, x.at = outputs, at
 	columns := x.columns
-	if !x.fits(len(columns)) {
+	if !x.fits(columns) {
 		x.off, columns = true, nil
 	}
 	x.set(columns)
@@ -203,7 +204,7 @@ func (x *Experts) State(c *coder.Coder, curves *model.Curves) {
 	c.Bool(&x.look)
 	columns := x.columns
 	if c.Uint32s(&columns); c.Decode {
-		if c.Failed || !slices.IsSorted(columns) || len(columns) > 0 && !x.fits(len(columns)) || !follows(columns, curves) {
+		if c.Failed || !slices.IsSorted(columns) || len(columns) > 0 && !x.fits(columns) || !follows(columns, curves) {
 			c.Failed = true
 			return
 		}

@@ -1,6 +1,6 @@
 // Package correct has experts correct the score of others, the base, by what numbers and their splines say: a second-order
-// one (package newton), and splines at several learning rates (package additive). What they say, mixed, is one lane of the
-// mixture.
+// one (package newton), and splines at several learning rates (package additive); and one that says where classes are, if
+// there are many. What they say, mixed, is one lane of the mixture.
 package correct
 
 import (
@@ -29,7 +29,8 @@ type Input struct {
 type Expert interface {
 	Lanes() []string // their names
 	// Follow makes the columns, which ascend, those of the expert: those that stay keep what is known of them. So many
-	// begin, the numbers, which it takes alone if there is no room for all. Asleep says that there is none for these.
+	// begin, the numbers, which it takes alone if there is no room for all. Asleep says that it has nothing to say: there is no room
+	// for these, or it has not learned enough.
 	Follow(columns []uint32, numbers int)
 	Asleep() bool
 	NewMemo() any
@@ -61,7 +62,7 @@ type centered interface {
 type Settings struct {
 	newton.Settings
 	Outputs int
-	Splines bool // experts of splines alone learn, too
+	Splines bool // experts of splines alone learn, too, and that of class means
 	At      int  // where in a row the weights are that Publish writes
 }
 
@@ -111,8 +112,8 @@ func New(s Settings) *Experts {
 	x := &Experts{at: s.At, outputs: s.Outputs, groups: s.Groups, list: []Expert{newNewton(s)}, look: true}
 	prior := []float64{1}
 	if s.Splines {
-		x.list = append(x.list, newAdditive(s))
-		prior = []float64{0.5, 0.25, 0.25}
+		x.list = append(x.list, newAdditive(s), newDiscriminant(s))
+		prior = []float64{0.4, 0.2, 0.2, 0.2} // .5, .25 and .25 while the last one is asleep
 	}
 	x.lanes, x.weights, x.idle = len(prior), newWeights(prior), make([]uint64, len(x.list))
 	x.force()
@@ -207,6 +208,9 @@ func (x *Experts) Linear(in *Input, base, out []float64) {
 func (x *Experts) Mix(lanes, out []float64) {
 	clear(out)
 	for i, part := range x.weights.parts {
+		if part == 0 {
+			continue
+		}
 		for k, f := range lanes[i*x.outputs:][:x.outputs] {
 			out[k] += part * f
 		}
@@ -275,7 +279,7 @@ func (x *Experts) Observe(lanes []float64, lost func(scores []float64, factor fl
 // Gain takes up what an event has lost without the experts, and with them.
 func (x *Experts) Gain(without, with float64) { x.gain.Take(without, with) }
 
-// asleep says whether there is no room for the columns in the expert of a lane.
+// asleep says whether the expert of a lane has nothing to say.
 func (x *Experts) asleep(lane int) bool {
 	for _, e := range x.list {
 		if lane -= len(e.Lanes()); lane < 0 {
@@ -296,7 +300,7 @@ func (x *Experts) Update(in *Input, s *Scores, target []float64, active int, wei
 	at := 0
 	for i, e := range x.list {
 		n := len(e.Lanes())
-		if learns := x.learns(i, x.weights.mix[at:][:n]); learns && !e.Asleep() {
+		if x.learns(i, x.weights.mix[at:][:n]) {
 			e.Update(in, s.memos[i], target, active, weight)
 			x.stale = true
 		}

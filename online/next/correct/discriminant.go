@@ -1,0 +1,338 @@
+package correct
+
+// This file makes an Expert of class means and one covariance within classes: linear discriminant analysis (Fisher 1936). It is
+// what one pass needs where many classes have few events each.
+
+import (
+	"math"
+	"slices"
+
+	"blankout/internal/coder"
+	"blankout/internal/loss"
+	"blankout/online/newton"
+)
+
+// discriminant scores classes by
+//
+//	f_k = w_k'x + b_k - norm,  w_k = S^-1 m_k,  b_k = log(n_k/n) - w_k'm_k/2,
+//
+// m_k being the mean of the numbers x of the n_k events of class k, S their covariance within classes, and norm the mean of the
+// logarithm of the sum of exp(f_k). The base counts for nothing. S forgets, with the half-life of the second-order expert.
+type discriminant struct {
+	outputs int
+	keep    float64 // of what events count in the scatter
+	columns []uint32
+	counts  []float64 // by output: n_k
+	means   []float64 // by output and column
+	scatter []float64 // total times S, full
+	total   float64
+	learned uint64
+	norm    float64
+	weights []float64 // by output and column, as they were solved last
+	bias    []float64
+}
+
+const (
+	// The discriminant is for more than fewClasses classes: with ten it gained up to .03 nats and lost as much elsewhere.
+	fewClasses = 16
+	// mostClassEvents is over how many events of a class its mean is taken, normEvents the same of norm.
+	mostClassEvents, normEvents = 1000, 500
+	// Weights are solved for at every solveEvery-th event, and of the first ones at every solveFirst-th.
+	solveEvery, solveFirst = 256, 32
+	// Of more than wideColumns columns one event in as many as there are so many is taken into the scatter.
+	wideColumns = 32
+	// S has this part of a unit matrix added to it, and as much more as firstEvents events of it.
+	leastScatter, firstEvents = 0.1, 2.0
+	// unseen is how much less likely than all others a class is that has had no event.
+	unseen = 30
+)
+
+func newDiscriminant(s Settings) *discriminant {
+	d := &discriminant{outputs: s.Outputs, keep: 1}
+	if s.HalfLife > 0 {
+		d.keep = math.Exp2(-1 / s.HalfLife)
+	}
+	d.begin(nil)
+	return d
+}
+
+// begin makes an expert of these columns that has learned nothing.
+func (d *discriminant) begin(columns []uint32) {
+	n, k := len(columns), d.outputs
+	*d = discriminant{
+		outputs: k, keep: d.keep, columns: columns, counts: make([]float64, k), means: make([]float64, k*n), scatter: make([]float64, n*n),
+		weights: make([]float64, k*n), bias: make([]float64, k),
+	}
+}
+
+var discriminantLanes = []string{"discriminant"}
+
+func (d *discriminant) Lanes() []string { return discriminantLanes }
+
+// Follow is described at Expert. Columns that come begin as if all events had been at their mean, with a variance of 1.
+func (d *discriminant) Follow(columns []uint32, numbers int) {
+	if columns = columns[:numbers]; d.outputs <= fewClasses || !newton.Fits(numbers, d.outputs) {
+		columns = nil
+	}
+	if slices.Equal(columns, d.columns) {
+		return
+	}
+	was := *d
+	if d.begin(slices.Clone(columns)); len(was.columns) == 0 || len(columns) == 0 {
+		return
+	}
+	d.counts, d.total, d.learned, d.norm, d.bias = was.counts, was.total, was.learned, was.norm, was.bias
+	n, m := len(columns), len(was.columns)
+	for i, column := range columns {
+		at, known := slices.BinarySearch(was.columns, column)
+		if !known {
+			d.scatter[i*n+i] = d.total
+			continue
+		}
+		for k := range d.outputs {
+			d.means[k*n+i], d.weights[k*n+i] = was.means[k*m+at], was.weights[k*m+at]
+		}
+		for j, other := range columns {
+			if to, known := slices.BinarySearch(was.columns, other); known {
+				d.scatter[i*n+j] = was.scatter[at*m+to]
+			}
+		}
+	}
+}
+
+func (d *discriminant) Asleep() bool { return len(d.columns) == 0 || d.learned < solveFirst }
+
+func (d *discriminant) NewMemo() any { return nil }
+
+// Score is described at Expert.
+func (d *discriminant) Score(in *Input, _, out []float64, _ any) {
+	n := len(d.columns)
+	for k := range out {
+		f, w := in.One*d.Intercept(0, k), d.weights[k*n:][:n]
+		for i, at := range in.Index {
+			if at >= n {
+				break
+			}
+			f += in.X[i] * w[at]
+		}
+		out[k] = f
+	}
+}
+
+// Update is described at Expert.
+func (d *discriminant) Update(in *Input, _ any, target []float64, active int, weight float64) {
+	class := slices.Index(target[:active], 1)
+	if class < 0 || len(d.columns) == 0 {
+		return
+	}
+	d.center(in, active, weight)
+	n := len(d.columns)
+	off, mean := make([]float64, n), d.means[class*n:][:n]
+	for i, at := range in.Index {
+		if at < n {
+			off[at] = in.X[i]
+		}
+	}
+	d.counts[class] += weight
+	rate := weight / min(d.counts[class], max(mostClassEvents, weight))
+	for i := range off {
+		off[i] -= mean[i]
+		mean[i] += rate * off[i]
+	}
+	if every := uint64(max(1, n/wideColumns)); d.learned%every == 0 {
+		d.add(off, weight*(1-rate))
+	}
+	if d.learned++; d.learned%solveEvery == 0 || d.learned < solveEvery && d.learned%solveFirst == 0 {
+		d.solve()
+	}
+}
+
+// center moves norm to where the scores of an event are log-odds.
+func (d *discriminant) center(in *Input, active int, weight float64) {
+	f := make([]float64, d.outputs)
+	d.Score(in, nil, f, nil)
+	most, sum := slices.Max(f[:active]), 0.0
+	for _, x := range f[:active] {
+		sum += loss.Exp(x - most)
+	}
+	if by := most + math.Log(sum); by-by == 0 {
+		d.norm += by * min(1, weight/min(float64(d.learned+1), normEvents))
+	}
+}
+
+// add adds an event to the scatter that is off the mean of its class, which is a part of the event itself.
+func (d *discriminant) add(off []float64, weight float64) {
+	n := len(off)
+	d.total = d.keep*d.total + weight
+	for i, x := range off {
+		row, x := d.scatter[i*n:][:n], weight*x
+		for j, y := range off {
+			row[j] = d.keep*row[j] + x*y
+		}
+	}
+}
+
+// solve makes the weights those of what has been learned, by a Cholesky factor of the scatter. Means of few events are pulled
+// to that of all.
+func (d *discriminant) solve() {
+	n, all := len(d.columns), 0.0
+	l := d.factor()
+	for _, count := range d.counts {
+		all += count
+	}
+	mean := make([]float64, n)
+	for k, count := range d.counts {
+		w := d.weights[k*n:][:n]
+		if d.bias[k] = d.norm - unseen; count == 0 {
+			continue
+		}
+		for i := range mean {
+			mean[i] = d.means[k*n+i] * count / (count + 1)
+		}
+		for i := range n {
+			w[i] = (d.total + firstEvents) * mean[i]
+			for h, x := range w[:i] {
+				w[i] -= l[i*n+h] * x
+			}
+			w[i] /= l[i*n+i]
+		}
+		for i := n - 1; i >= 0; i-- {
+			for h := i + 1; h < n; h++ {
+				w[i] -= l[h*n+i] * w[h]
+			}
+			w[i] /= l[i*n+i]
+		}
+		d.bias[k] = math.Log(count / all)
+		for i, x := range mean {
+			d.bias[k] -= w[i] * x / 2
+		}
+	}
+}
+
+// factor returns L with L L' the scatter and what keeps it regular.
+func (d *discriminant) factor() []float64 {
+	n, l := len(d.columns), slices.Clone(d.scatter)
+	for j := range n {
+		l[j*n+j] += firstEvents + leastScatter*d.total
+		for i := j; i < n; i++ {
+			s := l[i*n+j]
+			for h := range j {
+				s -= l[i*n+h] * l[j*n+h]
+			}
+			if l[i*n+j] = s / l[j*n+j]; i == j {
+				l[i*n+j] = math.Sqrt(max(s, 1e-9))
+			}
+		}
+	}
+	return l
+}
+
+func (d *discriminant) Base(int) float64 { return 0 }
+
+func (d *discriminant) Intercept(_, output int) float64 { return d.bias[output] - d.norm }
+
+// AddWeights is described at Expert.
+func (d *discriminant) AddWeights(column int, parts []float64, x float64, to []float64) {
+	n := len(d.columns)
+	if column >= n || parts[0] == 0 {
+		return
+	}
+	for k := range to {
+		to[k] += parts[0] * x * d.weights[k*n+column]
+	}
+}
+
+// Move is described at Expert.
+func (d *discriminant) Move(column uint32, ratio, shift float64) {
+	i, known := slices.BinarySearch(d.columns, column)
+	if !known {
+		return
+	}
+	n := len(d.columns)
+	for k := range d.outputs {
+		d.means[k*n+i] = (d.means[k*n+i] - shift) / ratio
+		d.bias[k] += shift * d.weights[k*n+i]
+		d.weights[k*n+i] *= ratio
+	}
+	for j := range n {
+		d.scatter[i*n+j] /= ratio
+		d.scatter[j*n+i] /= ratio
+	}
+}
+
+// Renew is described at Expert.
+func (d *discriminant) Renew(column uint32) {
+	i, known := slices.BinarySearch(d.columns, column)
+	if !known {
+		return
+	}
+	n := len(d.columns)
+	for k := range d.outputs {
+		d.means[k*n+i], d.weights[k*n+i] = 0, 0
+	}
+	for j := range n {
+		d.scatter[i*n+j], d.scatter[j*n+i] = 0, 0
+	}
+	d.scatter[i*n+i] = d.total
+}
+
+// Rescale is for regression, which has no classes.
+func (d *discriminant) Rescale(float64, float64) {}
+
+// Grow is described at Expert. Two classes have no such expert.
+func (d *discriminant) Grow(outputs int) float64 {
+	from := make([][]int, outputs)
+	for k := range min(outputs, d.outputs) {
+		from[k] = []int{k}
+	}
+	d.Regroup(from)
+	return 1
+}
+
+// Regroup is described at Expert.
+func (d *discriminant) Regroup(from [][]int) {
+	was, n := *d, len(d.columns)
+	d.outputs = len(from)
+	d.begin(was.columns)
+	d.scatter, d.total, d.learned, d.norm = was.scatter, was.total, was.learned, was.norm
+	for k, list := range from {
+		for _, of := range list {
+			d.counts[k] += was.counts[of]
+			for i := range n {
+				d.means[k*n+i] += was.counts[of] * was.means[of*n+i]
+			}
+		}
+		for i := range n {
+			d.means[k*n+i] /= max(d.counts[k], 1e-9)
+		}
+	}
+	d.solve()
+}
+
+// Forget leaves a part of what the covariance is known by.
+func (d *discriminant) Forget(keep float64) {
+	d.total *= keep
+	for i := range d.scatter {
+		d.scatter[i] *= keep
+	}
+}
+
+func (d *discriminant) Restart() { d.begin(d.columns) }
+
+// Set leaves everything as it is: what an exact solution says is corrected by what is learned from here on.
+func (d *discriminant) Set(uint32, int, float64) {}
+
+// State codes the expert. It is read by one that follows the same columns.
+func (d *discriminant) State(c *coder.Coder) {
+	c.Uint(&d.learned)
+	c.Float(&d.total)
+	c.Float(&d.norm)
+	for _, list := range []*[]float64{&d.counts, &d.means, &d.scatter, &d.weights, &d.bias} {
+		n := len(*list)
+		if c.Floats(list); len(*list) != n {
+			c.Failed = true
+			d.begin(d.columns)
+			return
+		}
+	}
+}
