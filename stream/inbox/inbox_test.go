@@ -111,6 +111,10 @@ func TestLog(t *testing.T) {
 	if got := read(t, l, at(7), n+3-7); !slices.Equal(got, count(7, n+3-7)) {
 		t.Fatalf("%v", got)
 	}
+	before := len(l.segments)
+	if err := l.Passed(l.segments[2].first - 1); err != nil || len(l.segments) != before-1 {
+		t.Fatalf("%d of %d segments are left when one has been passed and most of another: %v", len(l.segments), before, err)
+	}
 	if err := l.Passed(int64(n)); err != nil {
 		t.Fatal(err)
 	}
@@ -182,6 +186,40 @@ func TestTornTail(t *testing.T) {
 	}
 }
 
+// What was torn does not come back behind what is written in its place.
+func TestTornMiddle(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir, Options{})
+	for i := range 3 {
+		add(t, l, fmt.Sprint(i), events(i, 1))
+	}
+	size := l.segments[0].size
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(l.name(0), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte("torn"), size*2/3-20); err != nil { // in the second of three
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l = open(t, dir, Options{})
+	if l.Next() != 1 {
+		t.Fatalf("%d events before what is torn", l.Next())
+	}
+	add(t, l, "1", events(1, 1)) // of the same size
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if l = open(t, dir, Options{}); l.Next() != 2 {
+		t.Errorf("%d events, of which two were acknowledged", l.Next())
+	}
+}
+
 // Damage in a segment that is not the last is an error that names its file.
 func TestDamage(t *testing.T) {
 	dir := t.TempDir()
@@ -197,7 +235,7 @@ func TestDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, spoilt := range [][]byte{data[:len(data)-3], append(bytes.Clone(data[:60]), append([]byte{data[60] ^ 1}, data[61:]...)...), data[:10]} {
+	for _, spoilt := range [][]byte{data[:len(data)-3], append(bytes.Clone(data[:60]), append([]byte{data[60] ^ 1}, data[61:]...)...), data[:10], data[:headBytes]} {
 		if err := os.WriteFile(name, spoilt, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -275,7 +313,7 @@ type faulty struct {
 
 func (f faulty) WriteAt(p []byte, at int64) (int, error) {
 	if *f.write != nil {
-		_, _ = f.segmentFile.WriteAt(p[:len(p)/2], at)
+		_, _ = f.segmentFile.WriteAt(p, at) // all of it may be there all the same
 		return len(p) / 2, *f.write
 	}
 	return f.segmentFile.WriteAt(p, at)
@@ -302,6 +340,12 @@ func TestFailingDisk(t *testing.T) {
 	write = syscall.ENOSPC
 	if _, _, err := l.Append(context.Background(), "a", events(2, 2)); !errors.Is(err, ErrDiskFull) {
 		t.Errorf("a full disk: %v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if l = open(t, dir, o); l.Next() != 2 {
+		t.Errorf("%d events, of which two were acknowledged", l.Next())
 	}
 	write, free = nil, 1<<19
 	if _, _, err := l.Append(context.Background(), "a", events(2, 2)); !errors.Is(err, ErrDiskFull) {
