@@ -98,7 +98,7 @@ func (l *httpLearner) post(key, body string, until time.Time) (p posted, err err
 // Events that are acknowledged are learned, once each and in the order of their numbers, however often the program is killed: the
 // weights are those of a learner that read them from a file.
 func TestLearnOverHTTP(t *testing.T) {
-	kills := crashKills(t)
+	kills := max(4, crashKills(t)/4)
 	l := newHTTPLearner(t)
 	const clients = 3
 	stop := make(chan struct{})
