@@ -44,12 +44,12 @@ func testSets(t *testing.T, mk Maker) {
 		{"many", 5, 0, 0.9, 0.025, nil},
 		{"many, null", 5, 0.3, 0.9, 0.025, nil},
 		{"many, seldom", 5, 0, 0.7, 0.03, func(c *online.Config) { c.Coverage = 0.7 }},
-		{"hinge", 2, 0, 0.9, 0.02, func(c *online.Config) { c.Loss = "hinge" }},
+		{"hinge", 2, 0, 0.9, 0.025, func(c *online.Config) { c.Loss = "hinge" }},
 		{"many, hinge", 5, 0.1, 0.9, 0.03, func(c *online.Config) { c.Loss = "hinge" }},
 		{"arow", 5, 0, 0.9, 0.03, func(c *online.Config) { c.Optimizer, c.Noise = "arow", "none" }},
 		{"two, threshold", 2, 0, 0.9, 0.05, func(c *online.Config) { c.Threshold = 0.8 }},
 		{"many, as it is", 5, 0, 0.9, 0.03, func(c *online.Config) { c.MissingPolicy = "none" }},
-		{"two, calibration", 2, 0, 0.9, 0.02, func(c *online.Config) { c.Calibrate = "on" }},
+		{"two, calibration", 2, 0, 0.9, 0.025, func(c *online.Config) { c.Calibrate = "on" }},
 	} {
 		c := online.DefaultConfig()
 		if test.change != nil {
