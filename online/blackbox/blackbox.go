@@ -66,7 +66,7 @@ func Run(t *testing.T, m Maker) {
 		{"Reference", testReference},
 		{"StuckRestored", testStuckRestored}, {"StuckSetting", testStuckSetting}, {"StuckCosts", testStuckCosts},
 		{"Sets", testSets}, {"SetsOfLateLabels", testSetsOfLateLabels}, {"SetsOtherCoverage", testSetsOtherCoverage}, {"IntervalsCover", testIntervalsCover}, {"IntervalsByValue", testIntervalsByValue}, {"IntervalContainsItsValue", testIntervalContainsItsValue},
-		{"EveryRule", testEveryRule}, {"WeightTwoOfAll", testWeightTwoOfAll}, {"Poison", testPoison}, {"MillionFeatures", testMillionFeatures}, {"Refused", testRefused}, {"FixedPoint", testFixedPoint}, {"Evaluate", testEvaluate}, {"SlidingWindow", testSlidingWindow},
+		{"EveryRule", testEveryRule}, {"WeightTwoOfAll", testWeightTwoOfAll}, {"Poison", testPoison}, {"MillionFeatures", testMillionFeatures}, {"Refused", testRefused}, {"FixedPoint", testFixedPoint}, {"Passes", testPasses}, {"Evaluate", testEvaluate}, {"SlidingWindow", testSlidingWindow},
 		{"HealthDeadField", testHealthDeadField}, {"HealthCostNeedsEvents", testHealthCostNeedsEvents}, {"HealthUsuallyMissing", testHealthUsuallyMissing},
 		{"HealthDrift", testHealthDrift}, {"HealthRestored", testHealthRestored}, {"HealthIsBounded", testHealthIsBounded},
 		{"ConstantFieldIsNotTheWorst", testConstantFieldIsNotTheWorst}, {"PriorWarning", testPriorWarning}, {"PriorNoFalseAlarm", testPriorNoFalseAlarm},

@@ -246,6 +246,53 @@ func testPoison(t *testing.T, m Maker) {
 	})
 }
 
+// testPasses: what has been learned before judges nothing. After the first pass over a finite set mixture weights and policies
+// stay as they are, and so does the unit of numbers.
+func testPasses(t *testing.T, m Maker) {
+	for _, classes := range []int{2, 0} {
+		c := online.DefaultConfig()
+		if c.Optimizer = "adagrad"; classes == 0 {
+			c.Loss = "squared"
+		}
+		s := setting{c, classes}
+		if !m.knows(s) {
+			continue
+		}
+		l := newRun(t, m, s, 131)
+		var events []*event.Example
+		for i := range 1500 {
+			e := l.next()
+			copied := *e
+			copied.Features, copied.Field, copied.Missing = e.Features.Clone(), slices.Clone(e.Field), slices.Clone(e.Missing)
+			if copied.Target += float64(i) / 10; i%4 == 0 && len(copied.Field) > 1 { // a field is left out
+				copied.Features.Index, copied.Features.Value, copied.Field = copied.Features.Index[1:], copied.Features.Value[1:], copied.Field[1:]
+			}
+			l.Learn(&copied, nil)
+			events = append(events, &copied)
+		}
+		l.Inner().EndPass()
+		var was *model.Linear
+		for i := range 3 * len(events) {
+			e := events[i%len(events)]
+			if classes == 0 {
+				x := *e
+				x.Target *= 10
+				e = &x
+			}
+			if l.Learn(e, nil); i == 256 { // what was observed in the first pass is in force
+				was = l.Snapshot()
+			}
+		}
+		is := l.Snapshot()
+		if !slices.Equal(was.Experts, is.Experts) || was.Missing.Policies != is.Missing.Policies {
+			t.Errorf("%d classes: mixture weights %v and policies %v have become %v and %v", classes, was.Experts, was.Missing.Policies, is.Experts, is.Missing.Policies)
+		}
+		if was.Layout.Scale != is.Layout.Scale {
+			t.Errorf("%d classes: the unit has become %v, was %v", classes, is.Layout.Scale, was.Layout.Scale)
+		}
+	}
+}
+
 // finite checks that every number of a Learner is one.
 func finite(t *testing.T, l Learner) {
 	t.Helper()

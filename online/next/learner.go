@@ -304,6 +304,7 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 			if r.in.Range == 0 {
 				l.mixture.ObservePart(said.lanes, by)
 			}
+		case l.levels.Passed(): // all have learned the event before
 		case r.in.Range == 0:
 			l.judgeWhole(l.silenced(said), by)
 		case k.Named+k.Silent > 0:

@@ -43,11 +43,11 @@ func (l *Learner) sampleMasks(e *event.Example, by *mixture.Event) {
 	if !masks(l.events) {
 		return
 	}
-	m, declared := &l.masked, l.masked.grouping.Declared()
+	m, declared, moves := &l.masked, l.masked.grouping.Declared(), !l.member.shares() && !l.levels.Passed()
 	m.drawn++
-	l.sampleMask(e, by, false, !declared && !l.member.shares())
+	l.sampleMask(e, by, false, !declared && moves)
 	if l.groups() {
-		l.sampleMask(e, by, true, declared && !l.member.shares())
+		l.sampleMask(e, by, true, declared && moves)
 	}
 }
 

@@ -260,7 +260,7 @@ func (o *outputs) active(outputs int) int {
 // no room. Nil is that it can.
 func (l *Learner) Refusal(e *event.Example) *event.Refusal {
 	bound, t := l.outputs.memory, l.encoder.Table
-	if bound == 0 || l.member != nil {
+	if bound == 0 || e.Refused != nil || e.Weight == 0 || l.member != nil {
 		return nil
 	}
 	width := t.Width()

@@ -111,6 +111,13 @@ func TestNoRoom(t *testing.T) {
 	if p := l.Learn(&event.Example{Weight: 1, Features: event.Vec{Index: []uint32{5}, Value: []float64{1}}}, nil); p.Refused {
 		t.Error("an event without new columns is refused")
 	}
+	unseen := &event.Example{Weight: 0, Features: event.Vec{Index: []uint32{30_000}, Value: []float64{1}}}
+	if l.Refusal(unseen) != nil {
+		t.Error("an event of no weight, which is not learned, is refused")
+	}
+	if unseen.Weight = 1; l.Refusal(unseen) == nil {
+		t.Error("an event with a new column is not refused")
+	}
 	if s := r.RefusedBy[event.ReasonMemory].First; !strings.Contains(s, "raise learner.max_memory = 1048576") {
 		t.Errorf("refused because %q", s)
 	}

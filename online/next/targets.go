@@ -76,6 +76,9 @@ func (l *Learner) number(e *event.Example, f float64, shown *online.Prediction, 
 		lost, _, _ := t.loss.At(target, f, 0)
 		return lost
 	}}, lanes)
+	if l.levels.Passed() {
+		return t.standard(clipped), lanes
+	}
 	switch next, change := t.unit.Observe(e.Target, l.weight); change {
 	case numbers.Moves:
 		factor, shift, keep := t.unit.Move(next, t.loss, l.set.levels.Rule.Curvature)
