@@ -409,3 +409,23 @@ func TestFieldsAhead(t *testing.T) {
 		}
 	}
 }
+
+// A state of another version is refused, with what to do.
+func TestOtherVersion(t *testing.T) {
+	c := plain()
+	s := records(12)
+	l := newLearner(t, c, s.schema)
+	l.Learn(s.next(), nil)
+	blocks, err := l.Snapshot().Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, b := range blocks {
+		if b.Name == "learner" {
+			blocks[i].Data = append([]byte{b.Data[0] + 1}, b.Data[1:]...)
+		}
+	}
+	if _, err := next.Restore(c, blocks); err == nil || !strings.HasPrefix(err.Error(), "restoring the learner: block learner has version ") || !strings.Contains(err.Error(), "start again with --reset") {
+		t.Error(err)
+	}
+}

@@ -290,7 +290,8 @@ func Restore(c online.Config, blocks []event.Block) (*Learner, error) {
 func restored(c online.Config, set settings, s *event.Schema, b *bare, t *model.Table) (*Learner, error) {
 	d := coder.Read(b.learner)
 	if d.Version = d.Uint32(); d.Version != stateVersion {
-		return nil, fmt.Errorf("block learner has version %d, and this program reads version %d", d.Version, stateVersion)
+		return nil, fmt.Errorf("block learner has version %d, and this program reads version %d: start again with --reset, which keeps the old checkpoints in a folder of their own, "+
+			"or use the program that wrote it", d.Version, stateVersion)
 	}
 	was := online.Fingerprint{}
 	var text []byte
