@@ -98,7 +98,7 @@ var groups = []struct {
 	{"Deletion", []string{"delete", "delete-groups", "declared", "rescale", "nightmare", "repeat", "bins", "label-delay"}},
 	{"Selection", []string{"grid", "folds", "validation", "hold-out"}},
 	{"Service", []string{"reset", "serve", "keep-serving", "predict-only"}},
-	{"Output", []string{"output", "json", "explain", "class", "top", "plot", "influences", "help", helpAll}},
+	{"Output", []string{"output", "answers", "json", "explain", "class", "top", "plot", "influences", "help", helpAll}},
 }
 
 // flagGroup is a group of a command's own flags; its Title is empty where there is one.
