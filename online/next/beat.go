@@ -6,8 +6,8 @@ import "blankout/online/next/monitor"
 // nothing.
 
 // Most events of a long stream are scored, measured and learned, and no more than that. Those up to the decidesAll-th
-// all decide besides, by what they have lost, how levels are mixed and whether averages or iterates answer, then one in
-// four, and after the decidesSome-th one in sixteen.
+// all decide besides, by what they have lost, how levels are mixed, then one in four, and after the decidesSome-th one in
+// sixteen.
 const (
 	decidesAll, decidesSome = 8192, 65_536
 	// applyEvery is at every how many events mixture weights come into force, hurriedEvery that for so many after a request
@@ -24,20 +24,15 @@ func applies(number, until uint64) bool {
 // spreads evenly, so that no period of a stream is met by one of theirs.
 func sampled(number uint64, bits uint) bool { return number*0x9e3779b97f4a7c15>>(64-bits) == 0 }
 
-// decides says whether an event is one of those that decide, one in so many; every is 0 for another one. Up to the event until
-// all decide.
-func decides(number, until uint64) (every uint64) {
-	bits := uint(4)
+// decides says whether an event is one of those that decide. Up to the event until all decide.
+func decides(number, until uint64) bool {
 	switch {
 	case number <= decidesAll || number < until:
-		return 1
+		return true
 	case number <= decidesSome:
-		bits = 2
+		return sampled(number, 2)
 	}
-	if sampled(number, bits) {
-		return 1 << bits
-	}
-	return 0
+	return sampled(number, 4)
 }
 
 // wakes says whether experts that rest learn from an event, and are compared at it.

@@ -297,7 +297,7 @@ func (l *Learner) influence(label int, scores []float64) float64 {
 // goes missing.
 func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 	r := &l.room
-	if decides(l.events, l.hurried) > 0 {
+	if decides(l.events, l.hurried) {
 		said := l.saidOf(&r.scored, lanes, &r.earlier)
 		switch k := &r.in.Lack; {
 		case l.member.shares():
@@ -347,12 +347,12 @@ func (l *Learner) unlabeled(e *event.Example, p *online.Prediction) {
 
 // update makes the steps of the event at hand, as often as its weight says.
 func (l *Learner) update(weight float64, lanes []float64) {
-	r, first, every := &l.room, true, decides(l.events, l.hurried)
+	r, first := &l.room, true
 	if lanes != nil {
 		lanes = lanes[:l.levels.Lanes()]
 	}
 	if weight > 0 && weight <= 1 { // as nearly all
-		l.levels.Update(&r.in, &r.scored.levels, lanes, r.target, weight, every, l.encoder.Table)
+		l.levels.Update(&r.in, &r.scored.levels, lanes, r.target, weight, l.encoder.Table)
 		return
 	}
 	pace.Parts(weight, l.set.levels.Rule.Proximal, func(part float64) {
@@ -360,7 +360,7 @@ func (l *Learner) update(weight float64, lanes []float64) {
 			l.levels.Score(&r.in, &r.scored.levels)
 		}
 		first = false
-		l.levels.Update(&r.in, &r.scored.levels, lanes, r.target, part, every, l.encoder.Table)
+		l.levels.Update(&r.in, &r.scored.levels, lanes, r.target, part, l.encoder.Table)
 	})
 }
 

@@ -163,7 +163,7 @@ func against(t *testing.T, c Settings, paired bool) {
 		if c.Adapts && number == 20 {
 			return // from here on the rate is tuned
 		}
-		e.Update(in, &own, nil, []float64{y}, weight, 0, table)
+		e.Update(in, &own, nil, []float64{y}, weight, table)
 		for _, s := range all {
 			for d := range x {
 				if x[d] != 0 {
@@ -186,7 +186,7 @@ func TestMove(t *testing.T) {
 	own := e.NewScores()
 	for range 30 {
 		e.Score(in, &own)
-		e.Update(in, &own, nil, []float64{1}, 1, 0, table)
+		e.Update(in, &own, nil, []float64{1}, 1, table)
 	}
 	e.Score(in, &own)
 	want, sum := append([]float64(nil), own.Iterate...), in.Rows[0][rows.FirstPart+3]

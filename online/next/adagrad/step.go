@@ -8,6 +8,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/next/encode"
+	"blankout/online/pace"
 	"blankout/online/rows"
 )
 
@@ -34,17 +35,16 @@ func newStep(strength []float64, outputs int) step {
 }
 
 // Update learns an event once: own is what Score wrote for it, with the weights as they are now. Target is y of each
-// output. The weight multiplies gradients; it is at most 1 but for parts of very heavy events. Compares says that the
-// event is one at which averages and iterates are compared, one of so many, 0 for not: by lanes, what AppendLanes wrote
-// when the event came, or where that is nil as they are now.
-func (e *Expert) Update(in *encode.Input, own *Scores, lanes, target []float64, weight float64, compares uint64, t *model.Table) {
+// output. The weight multiplies gradients; it is at most 1 but for parts of very heavy events. Averages and iterates are
+// compared by lanes, what AppendLanes wrote when the event came, or where that is nil as they are now.
+func (e *Expert) Update(in *encode.Input, own *Scores, lanes, target []float64, weight float64, t *model.Table) {
 	s := &e.step
 	if e.silent != nil {
 		e.takeSilent(in, in.Rows)
 	}
 	e.gradients(own, target, weight)
-	if compares > 0 && e.levels[0].Compares() {
-		e.compare(in, own, lanes, compares)
+	if every := e.comparesEvery(); e.steps%every == 0 && e.levels[0].Compares() {
+		e.compare(in, own, lanes, every)
 	}
 	e.steps++
 	s.Importance, s.Count, s.Growth = weight, e.steps, e.growth
@@ -64,6 +64,18 @@ func (e *Expert) Update(in *encode.Input, own *Scores, lanes, target []float64, 
 			e.rebase(v, t, in.Rows[len(in.Rows)-1])
 		}
 	}
+}
+
+// comparesSeldom is after how many steps averages and iterates are compared at fewer of them, one in seldom.
+const comparesSeldom, seldom = 65_536, 16
+
+// comparesEvery returns at every how many steps averages and iterates are compared now. One counts once, however many it
+// stands for: counted for all of them, later ones outweigh the past, and chance has averages and iterates take turns.
+func (e *Expert) comparesEvery() uint64 {
+	if e.steps > comparesSeldom {
+		return seldom
+	}
+	return pace.Every(e.steps)
 }
 
 // derive finds the derivatives of the expected losses of the levels but for the silent one.
@@ -189,10 +201,9 @@ func (e *Expert) compare(in *encode.Input, own *Scores, lanes []float64, every u
 	}
 }
 
-// decide has a level take up by how much more its average has lost than its iterate at one event of so many, for which it
-// counts.
+// decide has a level take up by how much more its average has lost than its iterate at one event of so many.
 func (e *Expert) decide(lv *level, gain float64, every uint64) {
-	if lv.Compare(gain*float64(every), every); e.shared == nil {
+	if lv.Compare(gain, every); e.shared == nil {
 		lv.Choose()
 	}
 }
