@@ -210,7 +210,7 @@ func Locate(followed, columns []uint32, places []int) (int, []int) {
 // score is Score of the columns at event.places.
 func (e *Expert) score(x, base, out []float64) {
 	ev := e.event
-	e.deaths.groups = Groups{}
+	e.deaths.groups, e.deaths.of = Groups{}, e.deaths.of[:0]
 	ev.at, ev.z = append(ev.at[:0], 0), append(ev.z[:0], 1)
 	if e.first == 2 {
 		ev.at, ev.z = append(ev.at, 1), append(ev.z, base[0])

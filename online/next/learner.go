@@ -214,8 +214,6 @@ func (l *Learner) learn(e *event.Example, prior, p *online.Prediction) {
 	r := &l.room
 	l.encoder.Observe(e, l.events, &r.in)
 	l.levels.SetRates(r.in.Rates)
-	l.move(r.in.Moves)
-	l.meetNumbers(&r.in, l.encoder)
 	l.predict(p, l.awake(l.events))
 	f, known := p.Scores[0], true
 	if l.targets != nil {
@@ -236,6 +234,7 @@ func (l *Learner) learn(e *event.Example, prior, p *online.Prediction) {
 		r.target[0], lanes = l.number(e, f, shown, lanes)
 		known = l.targets.unit.Known()
 	}
+	l.rescale()
 	if known { // while all numbers are equal there is nothing to learn
 		l.update(l.weight*l.classes[e.Label], lanes)
 		l.solve(l.weight * l.classes[e.Label])
@@ -369,6 +368,19 @@ func (l *Learner) solve(weight float64) {
 	if n := l.encoder; l.levels.Windows() {
 		m := &model.Linear{Head: model.Head{Schema: n.Schema(), Scaler: n.Scaling.Scaler, Layout: model.Layout{Width: n.Table.Width()}}, Rows: n.Table}
 		l.levels.Learned(l.room.in.Event, weight, m, n.Intercepts, l.outputs.young.Output, n.ReadsWhenDead)
+	}
+}
+
+// rescale puts the scales in force that the event at hand has moved, which has been scored and judged as a reader of the model
+// would have scored it, and has experts score it again as they learn it, if that is another score.
+func (l *Learner) rescale() {
+	r := &l.room
+	if r.in.Rescales {
+		l.encoder.Rescale(&r.in)
+	}
+	l.move(r.in.Moves)
+	if l.meetNumbers(&r.in, l.encoder) || r.in.Rescales {
+		l.score(&r.in, l.awake(l.events), &r.scored)
 	}
 }
 

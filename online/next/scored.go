@@ -191,12 +191,13 @@ func (x *ensemble) compare(r int, others, lane []float64, by *mixture.Event) {
 	x.experts.Gain(alone, by.Lost(others))
 }
 
-// meetNumbers takes up the numbers of a labeled event that has just been observed.
-func (x *ensemble) meetNumbers(in *encode.Input, n *encode.Encoder) {
+// meetNumbers takes up the numbers of a labeled event that has been scored. It returns whether the experts follow others.
+func (x *ensemble) meetNumbers(in *encode.Input, n *encode.Encoder) (others bool) {
 	if x.experts != nil {
-		x.experts.Meet(in, n)
+		others = x.experts.Meet(in, n)
 		x.mixture.Correct(x.experts.Counts())
 	}
+	return others
 }
 
 // review takes up that it has been decided anew which columns are numbers.

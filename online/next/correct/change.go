@@ -20,10 +20,11 @@ func (x *Experts) fits(columns []uint32) bool {
 	return newton.Fits(numbers, x.outputs) || additive.Fits(len(columns), x.outputs)
 }
 
-// Meet takes up a labeled event that has just been observed: scales that have moved, and numbers that have come.
-func (x *Experts) Meet(in *encode.Input, n *encode.Encoder) {
+// Meet takes up a labeled event before it is learned: scales that have moved, and numbers that have come. It returns whether other
+// columns are followed from here on.
+func (x *Experts) Meet(in *encode.Input, n *encode.Encoder) (others bool) {
 	if x.off {
-		return
+		return false
 	}
 	look := x.look || x.splines.curves != n.Scaling.Scaler.Curves
 	for _, m := range in.Moves {
@@ -37,9 +38,7 @@ func (x *Experts) Meet(in *encode.Input, n *encode.Encoder) {
 			x.change(func(e Expert) { e.Move(m.Column, m.Ratio, m.Shift) })
 		}
 	}
-	if look {
-		x.lookFor(in, n)
-	}
+	return look && x.lookFor(in, n)
 }
 
 // change changes the experts.
@@ -50,8 +49,8 @@ func (x *Experts) change(f func(e Expert)) {
 	x.stale = true
 }
 
-// lookFor follows the numbers of an event that are not followed, and their splines.
-func (x *Experts) lookFor(in *encode.Input, n *encode.Encoder) {
+// lookFor follows the numbers of an event that are not followed, and their splines, and returns whether there are any.
+func (x *Experts) lookFor(in *encode.Input, n *encode.Encoder) bool {
 	x.look = false
 	x.read.Clear()
 	n.Numbers(in, &x.read)
@@ -62,10 +61,11 @@ func (x *Experts) lookFor(in *encode.Input, n *encode.Encoder) {
 		}
 	}
 	if len(columns) == x.numbers && curves == x.splines.curves {
-		return
+		return false
 	}
 	x.splines.curves = curves
 	x.follow(columns, n.Table)
+	return true
 }
 
 // Review takes up that it has been decided anew which columns are numbers.

@@ -62,6 +62,7 @@ func (s *numbers) next(x *Experts) {
 	}
 	s.number++
 	s.n.Observe(e, s.number, &s.in)
+	s.n.Rescale(&s.in)
 	x.Meet(&s.in, s.n)
 	x.Read(&s.in, &s.seen)
 }

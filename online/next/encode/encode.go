@@ -83,8 +83,9 @@ func (n *Encoder) Follow(s *event.Schema) {
 // Schema returns the Schema that the Encoder was given last.
 func (n *Encoder) Schema() *event.Schema { return n.schema }
 
-// Observe encodes a labeled event: it counts its features into the statistics of their columns, renews scales where
-// it is time, and fills X by the scales as they then are. What must become of weights is in Moves.
+// Observe encodes a labeled event: it counts its features into the statistics of their columns, finds scales anew where
+// it is time, and fills X by the scales as they were, as Read would. What must become of scales and weights before the event is
+// learned is in Moves: see Rescale.
 func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 	if n.known = max(n.known, 1); len(n.Scaling.Kinds) < len(n.schema.Fields) {
 		for _, id := range came.Field {
@@ -209,6 +210,7 @@ func (n *Encoder) observe(in *Input, raw []float64) {
 func (n *Encoder) observeOne(in *Input, i int, x float64, t scaling.Treatment, field uint16) {
 	row, column := in.Rows[i], in.Columns[i]
 	stats := row[:model.ScalerWidth:model.ScalerWidth]
+	known := stats[model.StatCount] > 0
 	was := [model.ScalerWidth]float64{model.StatCenter: stats[model.StatCenter], model.StatInverse: stats[model.StatInverse]}
 	z := n.Scaling.Scaler.Deviations(stats, x)
 	if t == scaling.Numeric && !n.shares() {
@@ -217,9 +219,26 @@ func (n *Encoder) observeOne(in *Input, i int, x float64, t scaling.Treatment, f
 	m := n.Scaling.Observe(column, stats, x, z, t, field)
 	if m.Moves() || m.Keep != 1 || stats[model.StatCenter] != was[model.StatCenter] || stats[model.StatInverse] != was[model.StatInverse] {
 		scaler := &n.Scaling.Scaler
-		in.Moves = append(in.Moves, Move{row, m.Ratio, m.Shift, m.Keep, column, t == scaling.Numeric, scaler.Standardization(was[:]), scaler.Standardization(stats)})
+		in.Moves = append(in.Moves, Move{
+			Row: row, Ratio: m.Ratio, Shift: m.Shift, Keep: m.Keep, Column: column, Numeric: t == scaling.Numeric,
+			Was: scaler.Standardization(was[:]), Is: scaler.Standardization(stats), at: i, center: stats[model.StatCenter], inverse: stats[model.StatInverse],
+		})
+		if known { // a column that comes has no weights, so that nothing it says depends on its scale
+			in.Rescales = true
+			stats[model.StatCenter], stats[model.StatInverse] = was[model.StatCenter], was[model.StatInverse]
+		}
 	}
 	in.X[i] = n.Scaling.Scaler.Apply(stats, x)
+}
+
+// Rescale puts the scales in force that Observe has found for the columns of an event, once it has been scored, and fills X by
+// them. The weights are to be moved next.
+func (n *Encoder) Rescale(in *Input) {
+	for _, m := range in.Moves {
+		m.Row[model.StatCenter], m.Row[model.StatInverse] = m.center, m.inverse
+		in.X[m.at] = n.Scaling.Scaler.Apply(m.Row[:model.ScalerWidth], in.Raw[m.at])
+	}
+	n.died(in)
 }
 
 // steady observes the features from i on, of an event with fields, that change no scale: names that stand alone, and

@@ -37,10 +37,12 @@ type Input struct {
 	Lack  model.Lack
 	Range int
 	Scale float64
-	// Moves are what experts must do with their weights before they score the event.
-	Moves   []Move
-	room    []uint32  // for Columns
-	roomRaw []float64 // for Raw
+	// Moves are what experts must do with their weights before they learn the event. Rescales says that X, by which the event is
+	// scored, is by scales that are then others.
+	Moves    []Move
+	Rescales bool
+	room     []uint32  // for Columns
+	roomRaw  []float64 // for Raw
 }
 
 // Features returns how many of the rows are those of features.
@@ -55,6 +57,8 @@ type Move struct {
 	Column             uint32
 	Numeric            bool // the column is of numbers that are centered and scaled
 	Was, Is            model.Standardization
+	at                 int // where the column stands in the event
+	center, inverse    float64
 }
 
 // Without fills to with what is left of an event where some features are gone: those that alive says no to, by their
@@ -74,7 +78,7 @@ func (in *Input) Without(alive func(i int) bool, to *Input) {
 
 // reset makes room for so many features.
 func (in *Input) reset(e *event.Example, number uint64, features int) {
-	in.Event, in.Number, in.Moves, in.Pairs, in.Rates = e, number, in.Moves[:0], in.Pairs[:0], nil
+	in.Event, in.Number, in.Moves, in.Pairs, in.Rates, in.Rescales = e, number, in.Moves[:0], in.Pairs[:0], nil, false
 	in.Rows = slices.Grow(in.Rows[:0], features+1)
 	in.X = slices.Grow(in.X[:0], features+1)[:features]
 }

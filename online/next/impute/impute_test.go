@@ -29,6 +29,7 @@ func TestExpect(t *testing.T) {
 		a := r.NormFloat64()
 		e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{10 + a, 500 + 30*a + 40*r.NormFloat64()}}, Field: ids}
 		n.Observe(e, i+1, &in)
+		n.Rescale(&in)
 		m.Gather(&in, n, true)
 		if r := n.Review(); r != nil {
 			m.Review(r, n)
@@ -86,6 +87,7 @@ func TestDecay(t *testing.T) {
 			}
 			m.Decay(keep)
 			n.Observe(&event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{a, b}}, Field: ids}, i+1, &in)
+			n.Rescale(&in)
 			m.Gather(&in, n, true)
 		}
 		return m.Covariance().Matrix[1]
