@@ -43,10 +43,12 @@ seed = 1
 directory = %q
 keep = 2
 events = 300
+[validate]
+directory = %q
 [http]
 learn = true
 address = %q
-`, filepath.Join(dir, "checkpoints"), address)
+`, filepath.Join(dir, "checkpoints"), filepath.Join(dir, "reports"), address)
 	if err := os.WriteFile(filepath.Join(dir, "blankout.toml"), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -178,6 +180,7 @@ func TestLearnOverHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := exec.Command(l.program, "run", "-q", "-d", file, "--set", "record.seed=1", "--set", "checkpoint.directory="+filepath.Join(l.dir, "other"))
+	run.Dir = l.dir
 	if out, err := run.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
