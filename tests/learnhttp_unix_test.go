@@ -180,7 +180,7 @@ func TestLearnOverHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := exec.Command(l.program, "run", "-q", "-d", file, "--set", "record.seed=1", "--set", "checkpoint.directory="+filepath.Join(l.dir, "other"))
-	run.Dir = l.dir
+	run.Dir = t.TempDir() // where there is no configuration
 	if out, err := run.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
