@@ -8,11 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"blankout/internal/event"
 	"blankout/stream/inbox"
@@ -36,9 +34,7 @@ type learned struct {
 
 // learn answers POST /v1/learn: events in the stream's format, one a line, in JSON also one after another or in an array.
 func (t *site) learn(w http.ResponseWriter, r *http.Request) (ok bool) {
-	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		w.Header().Set("Accept-Encoding", "identity")
-		fail(w, http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Encoding: %.20q: events are taken as they are, without compression", coding), "Content-Encoding")
+	if !plain(w, r) {
 		return false
 	}
 	key := r.Header.Get("Idempotency-Key")
@@ -57,13 +53,8 @@ func (t *site) learn(w http.ResponseWriter, r *http.Request) (ok bool) {
 		fail(w, http.StatusServiceUnavailable, "the learner is starting", r.URL.Path)
 		return false
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, t.config.MaxBody))
-	if err != nil {
-		status := http.StatusBadRequest
-		if errors.As(err, new(*http.MaxBytesError)) {
-			status = http.StatusRequestEntityTooLarge
-		}
-		fail(w, status, err.Error(), "body")
+	body, ok := t.config.body(w, r)
+	if !ok {
 		return false
 	}
 	events, err := split(body, maxEvents)

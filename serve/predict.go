@@ -54,24 +54,39 @@ func (s *models) limited(answer func(http.ResponseWriter, *http.Request) (ok boo
 // question reads what a request for predictions brings: the current model and the body.
 // Where it returns false it has answered with an error.
 func (s *models) question(w http.ResponseWriter, r *http.Request) (m *served.Model, body []byte, ok bool) {
-	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		w.Header().Set("Accept-Encoding", "identity")
-		fail(w, http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Encoding: %.20q: events are taken as they are, without compression", coding), "Content-Encoding")
+	if !plain(w, r) {
 		return nil, nil, false
 	}
 	if m = s.current(w, r); m == nil {
 		return nil, nil, false
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.config.MaxBody))
-	if err != nil {
-		status := http.StatusBadRequest
-		if errors.As(err, new(*http.MaxBytesError)) {
-			status = http.StatusRequestEntityTooLarge
-		}
-		fail(w, status, err.Error(), "body")
-		return nil, nil, false
+	body, ok = s.config.body(w, r)
+	return m, body, ok
+}
+
+// plain says whether a body is not compressed; one that is, it answers with an error.
+func plain(w http.ResponseWriter, r *http.Request) bool {
+	coding := r.Header.Get("Content-Encoding")
+	if coding == "" || strings.EqualFold(coding, "identity") {
+		return true
 	}
-	return m, body, true
+	w.Header().Set("Accept-Encoding", "identity")
+	fail(w, http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Encoding: %.20q: events are taken as they are, without compression", coding), "Content-Encoding")
+	return false
+}
+
+// body reads a body. Where it returns false it has answered with an error.
+func (c Config) body(w http.ResponseWriter, r *http.Request) (body []byte, ok bool) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, c.MaxBody))
+	if err == nil {
+		return body, true
+	}
+	status := http.StatusBadRequest
+	if errors.As(err, new(*http.MaxBytesError)) {
+		status = http.StatusRequestEntityTooLarge
+	}
+	fail(w, status, err.Error(), "body")
+	return nil, false
 }
 
 // mostEvents is how many events a request may bring, where each has explain features
