@@ -16,8 +16,8 @@ import (
 	"blankout/stream/inbox"
 )
 
-// Intake takes events: into a log of its own, or to a topic.
-type Intake interface {
+// Acceptor takes events: into a log of its own, or to a topic.
+type Acceptor interface {
 	// Accept takes the events of a request, or labels of events, and returns when they are safe. A key says which
 	// request it is, if it is made again; "" says nothing.
 	Accept(ctx context.Context, key string, events [][]byte, labels bool) (inbox.Accepted, error)
@@ -47,8 +47,8 @@ func (t *site) learn(w http.ResponseWriter, r *http.Request) (ok bool) {
 	if !ok1 || !ok2 {
 		return false
 	}
-	intake := t.service.Learn()
-	if intake == nil {
+	acceptor := t.service.Learn()
+	if acceptor == nil {
 		w.Header().Set("Retry-After", "1")
 		fail(w, http.StatusServiceUnavailable, "the learner is starting", r.URL.Path)
 		return false
@@ -79,8 +79,8 @@ func (t *site) learn(w http.ResponseWriter, r *http.Request) (ok bool) {
 	if predict && !labels {
 		out.Predictions = t.predictions(events)
 	}
-	if out.Accepted, err = intake.Accept(r.Context(), key, events, labels); err != nil {
-		failIntake(w, r, err)
+	if out.Accepted, err = acceptor.Accept(r.Context(), key, events, labels); err != nil {
+		failLearn(w, r, err)
 		return false
 	}
 	reply(w, http.StatusOK, out)
@@ -123,8 +123,8 @@ func (t *site) predictions(events [][]byte) []answer {
 	return out
 }
 
-// failIntake answers with why events were not taken.
-func failIntake(w http.ResponseWriter, r *http.Request, err error) {
+// failLearn answers with why events were not taken.
+func failLearn(w http.ResponseWriter, r *http.Request, err error) {
 	var refused *inbox.RefusedError
 	status, where := http.StatusInternalServerError, r.URL.Path
 	switch {

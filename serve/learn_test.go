@@ -43,11 +43,11 @@ func TestLearnStatuses(t *testing.T) {
 		} else {
 			t.Cleanup(func() { _ = l.Close() })
 		}
-		taken, err := inbox.NewLogIntake(l, record.DefaultConfig())
+		taken, err := inbox.NewLogAcceptor(l, record.DefaultConfig(), record.DefaultConfig().Schema())
 		if err != nil {
 			t.Fatal(err)
 		}
-		service.Learn = func() serve.Intake {
+		service.Learn = func() serve.Acceptor {
 			if c.none {
 				return nil
 			}

@@ -172,7 +172,7 @@ func TestOpenAPI(t *testing.T) {
 	}
 	service.Validate = func() error { return nil }
 	service.Group = func() *group.Status { return nil }
-	service.Learn = func() serve.Intake { return nil }
+	service.Learn = func() serve.Acceptor { return nil }
 	routes := serve.Routes(serve.DefaultConfig(), service)
 	for i, route := range routes {
 		routes[i] = map[string]string{"GET /{$}": "GET /", "GET /page/": "GET /page/{file}"}[route]

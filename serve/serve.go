@@ -124,7 +124,7 @@ type Service struct {
 	Validate func() error
 	// Learn returns what takes events to be learned, nil while it is being opened; the function is nil where none are
 	// taken.
-	Learn func() Intake
+	Learn func() Acceptor
 	// Group returns the Status of a member of a group, nil before the first; nil for a
 	// learner that is alone.
 	Group func() *group.Status

@@ -236,9 +236,19 @@ func TestLearnOverHTTPRefuses(t *testing.T) {
 			t.Errorf("%.40q: status %d, %s (%v), want %d and %s", c.body, answer.StatusCode, text, err, c.status, c.want)
 		}
 	}
+	var many strings.Builder
+	for i := range 150 {
+		fmt.Fprintf(&many, "{\"x\":1,\"label\":\"class%d\"}\n", i)
+	}
+	if _, err := l.post("", many.String(), time.Now()); err != nil {
+		t.Errorf("more classes than max_classes: %v", err)
+	}
 	for _, args := range [][]string{
 		{"--set", "http.learn=true", "--set", "http.address=0.0.0.0:0", "--set", "http.public=true"},
 		{"--set", "http.learn=true", "--set", "http.address="},
+		{"--set", "http.learn=true", "--group", "learners"},
+		{"--set", "http.learn=true", "--predict-only"},
+		{"--set", "http.learn=true", "-d", "-"},
 		{"--set", "http.learn=true", "--set", "checkpoint.directory=s3://bucket/prefix"},
 	} {
 		c := exec.Command(l.program, append([]string{"run", "--set", "checkpoint.directory=" + filepath.Join(l.dir, "none")}, args...)...)

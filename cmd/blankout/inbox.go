@@ -13,6 +13,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/config"
 	"blankout/internal/event"
+	"blankout/online"
 	"blankout/serve"
 	"blankout/stream"
 	"blankout/stream/inbox"
@@ -24,24 +25,28 @@ func learnsInbox(c *config.Config, data string) bool {
 }
 
 // checkInbox returns why events over HTTP cannot be taken.
-func checkInbox(c *config.Config, data string) error {
+func checkInbox(c *config.Config, o *runFlags) error {
 	switch {
 	case !c.HTTP.Learn:
 		return nil
-	case data != "":
+	case o.predict:
+		return errors.New("http.learn: --predict-only learns nothing")
+	case o.data != "":
 		return errors.New("http.learn: -d FILE is learned alone; leave one of them out")
+	case c.Group.Name != "":
+		return errors.New("http.learn: a member of a group takes no events over HTTP: produce them to a topic of the group")
 	case c.HTTP.Address == "":
 		return errors.New("http.learn: there is no http.address that events could come to")
-	case learnsInbox(c, data) && c.Checkpoint.Objects():
+	case learnsInbox(c, o.data) && c.Checkpoint.Objects():
 		return errors.New("http.learn: events are kept on disk beside the checkpoints, which are objects: name a topic for them (kafka.topics), or a directory of checkpoints")
-	case learnsInbox(c, data) && len(c.Labels.Topics) > 0:
+	case learnsInbox(c, o.data) && len(c.Labels.Topics) > 0:
 		return errors.New("http.learn: labels that come later are joined with events of a topic: name one (kafka.topics)")
 	}
 	return nil
 }
 
 // openInbox opens the log of events that come over HTTP, beside the checkpoints, and makes it the source.
-func (s *service) openInbox(c *config.Config, reset bool, store *checkpoint.Store, intake *atomic.Pointer[serve.Intake], log *slog.Logger) error {
+func (s *service) openInbox(c *config.Config, reset bool, store *checkpoint.Store, acceptor *atomic.Pointer[serve.Acceptor], log *slog.Logger) error {
 	l, err := inbox.Open(filepath.Join(string(c.Checkpoint.Directory), "inbox"), inbox.Options{Free: store.Free, MinFree: c.Checkpoint.MinFree, Log: log})
 	if err != nil {
 		return err
@@ -67,22 +72,22 @@ func (s *service) openInbox(c *config.Config, reset bool, store *checkpoint.Stor
 		saved = saved[len(saved)-c.Checkpoint.Keep:]
 		return l.Passed(saved[0])
 	}
-	taken, err := inbox.NewLogIntake(l, c.Record)
+	taken, err := inbox.NewLogAcceptor(l, c.Record, acceptedSchema(c))
 	if err != nil {
 		return err
 	}
-	var to serve.Intake = taken
-	intake.Store(&to)
+	var to serve.Acceptor = taken
+	acceptor.Store(&to)
 	return nil
 }
 
-// openTopicIntake has events over HTTP go to the first topic.
-func (s *service) openTopicIntake(c *config.Config, intake *atomic.Pointer[serve.Intake], log *slog.Logger) error {
+// openTopicAcceptor has events over HTTP go to the first topic.
+func (s *service) openTopicAcceptor(c *config.Config, acceptor *atomic.Pointer[serve.Acceptor], log *slog.Logger) error {
 	labels := ""
 	if len(c.Labels.Topics) > 0 {
 		labels = c.Labels.Topics[0]
 	}
-	taken, err := inbox.NewTopicIntake(c.Record, c.Kafka.Topics[0], labels, func(ctx context.Context, topic string) (*stream.Producer, error) {
+	taken, err := inbox.NewTopicAcceptor(c.Record, acceptedSchema(c), c.Kafka.Topics[0], labels, func(ctx context.Context, topic string) (*stream.Producer, error) {
 		p := stream.DefaultProducerConfig()
 		p.ConnectConfig, p.Topic, p.Log = c.Kafka.ConnectConfig, topic, log
 		return stream.NewProducer(ctx, p)
@@ -91,7 +96,17 @@ func (s *service) openTopicIntake(c *config.Config, intake *atomic.Pointer[serve
 		return err
 	}
 	s.close = append(s.close, taken.Close)
-	var to serve.Intake = taken
-	intake.Store(&to)
+	var to serve.Acceptor = taken
+	acceptor.Store(&to)
 	return nil
+}
+
+// acceptedSchema returns the Schema by which events are looked at before they are accepted: it has room for as many classes as
+// the learner's.
+func acceptedSchema(c *config.Config) *event.Schema {
+	s := c.Record.Schema()
+	if len(c.Record.Classes) == 0 {
+		online.TakeMoreClasses(s)
+	}
+	return s
 }

@@ -177,7 +177,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	if given := l.Given(); l.HTTP.Learn && !slices.ContainsFunc(given, func(key string) bool { return key == "kafka.topics" || key == "kafka.brokers" }) {
 		l.Kafka.Topics = nil // the default means nothing where events come over HTTP
 	}
-	if err := checkInbox(&l.Config, o.data); err != nil {
+	if err := checkInbox(&l.Config, &o); err != nil {
 		return usageError{fmt.Errorf("run: %w", err)}
 	}
 	if l.Kafka.UntilEnd = o.untilEnd; o.untilEnd && l.Group.Name != "" {

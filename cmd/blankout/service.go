@@ -162,9 +162,9 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	predictor := newPredictor(c, learned(model), log)
 	var consuming atomic.Pointer[consumers]
 	var places atomic.Pointer[serve.Snapshots]
-	var intake atomic.Pointer[serve.Intake]
+	var acceptor atomic.Pointer[serve.Acceptor]
 	if c.HTTP.Address != "" && o.serves() {
-		if err := s.serve(c, store, model, &consuming, reports, &places, &intake, predictor, log); err != nil {
+		if err := s.serve(c, store, model, &consuming, reports, &places, &acceptor, predictor, log); err != nil {
 			return nil, err
 		}
 	}
@@ -182,13 +182,13 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	case s.runner.Labels != nil:
 		open = func() error { return s.openJoined(ctx, c, o, &consuming, &asked, log) }
 	case learnsInbox(c, o.data):
-		open = func() error { return s.openInbox(c, o.reset, store, &intake, log) }
+		open = func() error { return s.openInbox(c, o.reset, store, &acceptor, log) }
 	}
 	if err := open(); err != nil {
 		return nil, err
 	}
 	if c.HTTP.Learn && o.data == "" && len(c.Kafka.Topics) > 0 {
-		if err := s.openTopicIntake(c, &intake, log); err != nil {
+		if err := s.openTopicAcceptor(c, &acceptor, log); err != nil {
 			return nil, err
 		}
 	}
@@ -335,7 +335,7 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 }
 
 // serve starts the HTTP server.
-func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() *served.Model, consuming *atomic.Pointer[consumers], reports *serve.Reports, places *atomic.Pointer[serve.Snapshots], intake *atomic.Pointer[serve.Intake], predictor *predict.Predictor, log *slog.Logger) error {
+func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() *served.Model, consuming *atomic.Pointer[consumers], reports *serve.Reports, places *atomic.Pointer[serve.Snapshots], acceptor *atomic.Pointer[serve.Acceptor], predictor *predict.Predictor, log *slog.Logger) error {
 	shown := serve.Service{
 		Status: s.runner.Status,
 		Model:  model,
@@ -351,8 +351,8 @@ func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() 
 		shown.Predictions = predictor.Stats
 	}
 	if c.HTTP.Learn {
-		shown.Learn = func() serve.Intake {
-			if p := intake.Load(); p != nil {
+		shown.Learn = func() serve.Acceptor {
+			if p := acceptor.Load(); p != nil {
 				return *p
 			}
 			return nil

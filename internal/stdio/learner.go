@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"blankout/batch/validate"
 	"blankout/checkpoint"
 	"blankout/config"
 	"blankout/internal/event"
@@ -74,10 +75,25 @@ func newLearner(settings []byte) (*learner, error) {
 	}
 	l := &learner{settings: list, record: c.Record}
 	s := c.Record.Schema()
-	if l.online, err = online.New(c.Learner, s); err != nil {
+	if l.online, err = online.New(learned(c), s); err != nil {
 		return nil, err
 	}
-	return l, l.decode(s)
+	return l, l.begin(s)
+}
+
+// learned returns the settings of the learner that run makes of a configuration.
+func learned(c *config.Loaded) online.Config {
+	out := c.Learner.Among(c.Record.Declares(""), c.Record.Grouped())
+	out.Positive = c.Record.PositiveName()
+	return out
+}
+
+// begin makes what a learner of a Schema decodes with.
+func (l *learner) begin(s *event.Schema) error {
+	if len(l.record.Classes) == 0 {
+		online.TakeMoreClasses(s)
+	}
+	return l.decode(s)
 }
 
 // decode makes the decoders of events of a Schema, but for shapes.
@@ -131,10 +147,10 @@ func loadLearner(payload []byte) (*learner, error) {
 		return nil, err
 	}
 	l := &learner{settings: list, record: c.Record, client: was.Client}
-	if l.online, err = online.Restore(c.Learner, file.Blocks); err != nil {
+	if l.online, err = online.Restore(learned(c), file.Blocks); err != nil {
 		return nil, err
 	}
-	return l, l.decode(l.online.Schema())
+	return l, l.begin(l.online.Schema())
 }
 
 // Address says where the model of opOpen is.
@@ -307,7 +323,7 @@ func (l *learner) save(client []byte) (a answer, err error) {
 	for _, of := range []struct {
 		name string
 		data any
-	}{{blockSettings, saved{l.settings, l.client}}, {"offsets", event.Offsets{}}, {"fingerprint", l.record.Settings()}} {
+	}{{blockSettings, saved{l.settings, l.client}}, {"offsets", event.Offsets{}}, {"fingerprint", config.Fingerprint(l.online.Config(), l.record, validate.DefaultConfig())}} {
 		data, err := json.Marshal(of.data)
 		if err != nil {
 			return a, err

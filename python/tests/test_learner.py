@@ -75,6 +75,37 @@ def test_every_way_is_the_programs(program):
     assert model(again) == model(rows)
 
 
+def test_every_setting_is_the_programs(program):
+    """More classes than max_classes, groups, a positive class: what the program makes of them, the learner does too."""
+    r = np.random.default_rng(3)
+    events = [{"a": float(r.normal()), "b": float(r.normal()), "label": f"c{i % (20 if i < 900 else 130)}"} for i in range(1500)]
+    two = [{**e, "label": "no" if e["a"] > 0 else "yes"} for e in events]
+    for n, (data, record, settings) in enumerate([
+        (events, {}, {}),
+        (two, {"groups": {"sensor": ["a", "b"]}, "positive": "no"}, {"silent_missing": 0.3}),
+        (two, {"groups": {"sensor": ["a", "b"]}}, {"expected_missing_groups": 0.3, "half_life": 500}),
+        (two, {"crosses": [["a", "b"]], "drop": ["c"]}, {"loss": "hinge", "class_weight": {"yes": 2.0}}),
+    ]):
+        learner = blankout.Learner(record=record, **settings)
+        learner.learn_many([{k: v for k, v in e.items() if k != "label"} for e in data], [e["label"] for e in data])
+        given = [*(f"record.{k}={blankout.learner._events.setting(v)}" for k, v in record.items()), *(f"learner.{k}={blankout.learner._events.setting(v)}" for k, v in settings.items())]
+        path = program.events("t.jsonl", data)
+        args = [a for s in ("http.address=", "record.label=label", f"checkpoint.directory=store{n}", *given) for a in ("--set", s)]
+        program("run", "-q", "-d", path, *args)
+        program("export", "-m", f"store{n}", "--format", "json", "-o", "theirs.json")
+        (program.home / f"mine{n}").mkdir()
+        learner.save(program.home / f"mine{n}" / "checkpoint-000000000000.blankout")
+        program("export", "-m", f"mine{n}", "--format", "json", "-o", "ours.json")
+        assert (program.home / "ours.json").read_bytes() == (program.home / "theirs.json").read_bytes(), given
+        # And run goes on with what Python has learned.
+        more = program.events("more.jsonl", data[:100])
+        for store in ("store", "mine"):
+            program("run", "-q", "-d", more, *[a.replace(f"store{n}", f"{store}{n}") for a in args])
+            program("export", "-m", f"{store}{n}", "--format", "json", "-o", f"{store}.json")
+        assert (program.home / "store.json").read_bytes() == (program.home / "mine.json").read_bytes(), given
+        assert json.loads((program.home / "mine.json").read_bytes())["events"] == len(data) + 100
+
+
 def test_predictions_agree():
     x, y = stream(2000)
     learner = blankout.Learner()

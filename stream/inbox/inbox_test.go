@@ -440,7 +440,7 @@ func FuzzOpen(f *testing.F) {
 }
 
 // Events over HTTP go to a topic, each request to one partition, and a request that is made again once.
-func TestTopicIntake(t *testing.T) {
+func TestTopicAcceptor(t *testing.T) {
 	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 2, "labels": 1}})
 	if err != nil {
 		t.Fatal(err)
@@ -448,7 +448,7 @@ func TestTopicIntake(t *testing.T) {
 	defer broker.Close()
 	config := record.DefaultConfig()
 	ctx := context.Background()
-	n, err := NewTopicIntake(config, "events", "labels", func(ctx context.Context, topic string) (*stream.Producer, error) {
+	n, err := NewTopicAcceptor(config, config.Schema(), "events", "labels", func(ctx context.Context, topic string) (*stream.Producer, error) {
 		c := stream.DefaultProducerConfig()
 		c.Brokers, c.Topic, c.BatchBytes = broker.Brokers(), topic, 1<<10
 		return stream.NewProducer(ctx, c)
@@ -481,12 +481,30 @@ func TestTopicIntake(t *testing.T) {
 	}
 }
 
+// An event is refused by the Schema that the acceptor is given: one more class than that has room for.
+func TestAcceptorSchema(t *testing.T) {
+	config := record.DefaultConfig()
+	s := config.Schema()
+	s.MoreClasses = 5
+	l := open(t, t.TempDir(), Options{})
+	n, err := NewLogAcceptor(l, config, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range config.MaxClasses + 6 {
+		_, err := n.Accept(context.Background(), "", [][]byte{fmt.Appendf(nil, `{"x":1,"label":"c%d"}`, i)}, false)
+		if (err != nil) != (i == config.MaxClasses+5) {
+			t.Fatalf("class %d: %v", i, err)
+		}
+	}
+}
+
 // Without a header the ids of its events name a request.
 func TestIDs(t *testing.T) {
 	config := record.DefaultConfig()
 	config.ID = "id"
 	l := open(t, t.TempDir(), Options{})
-	n, err := NewLogIntake(l, config)
+	n, err := NewLogAcceptor(l, config, config.Schema())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ type core struct {
 type parts struct {
 	class     []byte // the label as it is written
 	labeled   bool
-	told      int // 1 + the class that the label is known to be; 0: by class
+	seenClass int // 1 + the class of a label that was seen before; 0: class tells
 	weight    float64
 	id        []byte
 	time      int64
@@ -120,7 +120,7 @@ func (d *core) reset(r *Record, e *event.Example) {
 	d.entryList.reset()
 	d.nulls.begin(e.Missing)
 	d.times.met = d.times.met[:0]
-	d.labeled, d.told, d.weight, d.id, d.time, d.notFinite = false, 0, 1, r.Key, r.Time, 0
+	d.labeled, d.seenClass, d.weight, d.id, d.time, d.notFinite = false, 0, 1, r.Key, r.Time, 0
 }
 
 // begin empties e and reports whether the record can be a record at all.
@@ -193,8 +193,8 @@ func (d *core) label(r *Record, e *event.Example, text []byte) bool {
 	if d.s.Target != loss.Sign {
 		return d.target(r, e, text)
 	}
-	if d.told > 0 {
-		e.Label = d.told - 1
+	if d.seenClass > 0 {
+		e.Label = d.seenClass - 1
 		return true
 	}
 	class, ok := d.labels[string(text)]
@@ -383,7 +383,7 @@ func (d *core) addNumber(n *named, x float64) {
 func (d *core) special(role fieldRole, text []byte, inPlace bool) (reason event.Reason, detail string) {
 	switch role {
 	case isLabel:
-		d.class, d.labeled, d.told = append(d.class[:0], text...), true, 0
+		d.class, d.labeled, d.seenClass = append(d.class[:0], text...), true, 0
 	case isID:
 		if d.id = text; !inPlace {
 			d.id = slices.Clone(text)

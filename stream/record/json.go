@@ -474,7 +474,7 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 	if n.role == isLabel && d.s.Target == loss.Sign && p < len(d.data) {
 		class, next, ok := d.seen.find(d.data, p)
 		if ok {
-			d.labeled, d.told = true, class+1
+			d.labeled, d.seenClass = true, class+1
 			return next
 		}
 	}

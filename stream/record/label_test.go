@@ -142,6 +142,32 @@ func TestSeenLabels(t *testing.T) {
 	}
 }
 
+// A label beside a record is taken as it is, whatever was seen before.
+func TestLabelBeside(t *testing.T) {
+	config := DefaultConfig()
+	s := config.Schema()
+	d, err := NewDecoder(config, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ value, label, want string }{
+		{`{"x":1,"label":"a"}`, "", "a"}, {`{"x":1,"label":"a"}`, "", "a"}, {`{"x":1}`, "b", "b"}, {`{"x":1}`, "a", "a"}, {`{"x":1}`, "", ""},
+	} {
+		r := Record{Value: []byte(c.value)}
+		if c.label != "" {
+			r.Label = []byte(c.label)
+		}
+		var e event.Example
+		got := ""
+		if d.Decode(context.Background(), r, &e); e.Label >= 0 {
+			got = s.Classes[e.Label]
+		}
+		if e.Refused != nil || got != c.want {
+			t.Errorf("%s and the label %q: class %q (%v), want %q", c.value, c.label, got, e.Refused, c.want)
+		}
+	}
+}
+
 // Of two labels the last one counts, seen before or not.
 func TestSeenLabelTwice(t *testing.T) {
 	config := DefaultConfig()

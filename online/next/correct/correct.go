@@ -53,7 +53,7 @@ type Expert interface {
 	State(c *coder.Coder)
 }
 
-// Centered is implemented by experts that do not learn for themselves what is a spline's and what the intercept's.
+// centered is implemented by experts that do not learn for themselves what is a spline's and what the intercept's.
 type centered interface {
 	Pull(first uint32, shares []float64)
 }
@@ -158,10 +158,8 @@ func (x *Experts) Read(in *encode.Input, to *Input) {
 		return
 	}
 	for i, number := range to.Index {
-		if to.Index, to.X = x.splines.append(number, in.Raw[to.Source[i]], to.Index, to.X); len(to.Source) < len(to.Index) {
-			to.Source = append(to.Source, to.Source[i])
-		}
-		if len(to.Source) < len(to.Index) {
+		to.Index, to.X = x.splines.append(number, in.Raw[to.Source[i]], to.Index, to.X)
+		for len(to.Source) < len(to.Index) {
 			to.Source = append(to.Source, to.Source[i])
 		}
 	}

@@ -367,7 +367,10 @@ class Learner(Predictor):
         """Write the learner to a file, a checkpoint: Learner.load goes on from it, and blankout serve and predict read it."""
         path = Path(path)
         part = path.with_name(path.name + ".part")
-        part.write_bytes(self._freeze())
+        with open(part, "wb") as file:
+            file.write(self._freeze())
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(part, path)
 
     @classmethod

@@ -1,6 +1,6 @@
 package inbox
 
-// This file takes the events of requests: into a Log, or to a topic.
+// This file accepts the events of requests: into a Log, or to a topic.
 
 import (
 	"context"
@@ -43,11 +43,11 @@ type checker struct {
 	example event.Example
 }
 
-func newChecker(c record.Config) (*checker, error) {
+func newChecker(c record.Config, s *event.Schema) (*checker, error) {
 	if c.Format == "" {
 		c.Format = "json"
 	}
-	decoder, err := record.NewDecoder(c, c.Schema())
+	decoder, err := record.NewDecoder(c, s)
 	return &checker{decoder: decoder, byID: c.ID != ""}, err
 }
 
@@ -73,22 +73,23 @@ func (k *checker) check(ctx context.Context, events [][]byte) (key string, err e
 	return "ids " + key, nil
 }
 
-// LogIntake takes events into a Log.
-type LogIntake struct {
+// LogAcceptor takes events into a Log.
+type LogAcceptor struct {
 	log   *Log
 	check *checker
 }
 
-// NewLogIntake returns the LogIntake of a Log, whose events are written as c says.
-func NewLogIntake(l *Log, c record.Config) (*LogIntake, error) {
-	k, err := newChecker(c)
-	return &LogIntake{l, k}, err
+// NewLogAcceptor returns the LogAcceptor of a Log, whose events are written as c says. The Schema is one of its own, to which it
+// adds what the events bring.
+func NewLogAcceptor(l *Log, c record.Config, s *event.Schema) (*LogAcceptor, error) {
+	k, err := newChecker(c, s)
+	return &LogAcceptor{l, k}, err
 }
 
 // Accept takes the events of a request, all or none, and returns when they are on disk. Those of a request that is made
 // again, with the same key or without one with the same ids, are taken once. The error is a *RefusedError if one of them cannot be
 // used, and ErrBehind or ErrDiskFull if there is no room.
-func (n *LogIntake) Accept(ctx context.Context, key string, events [][]byte, labels bool) (a Accepted, err error) {
+func (n *LogAcceptor) Accept(ctx context.Context, key string, events [][]byte, labels bool) (a Accepted, err error) {
 	if labels {
 		return a, errors.ErrUnsupported
 	}
@@ -103,8 +104,8 @@ func (n *LogIntake) Accept(ctx context.Context, key string, events [][]byte, lab
 	return Accepted{Events: len(events), First: &first, Again: again}, err
 }
 
-// TopicIntake takes events to a topic, and labels to another one.
-type TopicIntake struct {
+// TopicAcceptor takes events to a topic, and labels to another one.
+type TopicAcceptor struct {
 	check *checker
 
 	mu     sync.Mutex
@@ -122,16 +123,16 @@ type topic struct {
 	next int // partition of the next request
 }
 
-// NewTopicIntake returns the TopicIntake of topics, whose events are written as c says. It opens the Producer of a topic when the
-// first event comes; labels may be "".
-func NewTopicIntake(c record.Config, events, labels string, open func(ctx context.Context, topic string) (*stream.Producer, error)) (*TopicIntake, error) {
-	k, err := newChecker(c)
-	return &TopicIntake{check: k, open: open, topics: [2]string{events, labels}, seed: maphash.MakeSeed(), taken: map[uint64]Accepted{}}, err
+// NewTopicAcceptor returns the TopicAcceptor of topics, whose events are written as c says. It opens the Producer of a topic when the
+// first event comes; labels may be "". The Schema is as of NewLogAcceptor.
+func NewTopicAcceptor(c record.Config, s *event.Schema, events, labels string, open func(ctx context.Context, topic string) (*stream.Producer, error)) (*TopicAcceptor, error) {
+	k, err := newChecker(c, s)
+	return &TopicAcceptor{check: k, open: open, topics: [2]string{events, labels}, seed: maphash.MakeSeed(), taken: map[uint64]Accepted{}}, err
 }
 
 // Accept takes the events of a request, or labels, to one partition, and returns when all in-sync replicas have them. A
 // request with the key of one that this process has taken is not taken again.
-func (n *TopicIntake) Accept(ctx context.Context, key string, events [][]byte, labels bool) (a Accepted, err error) {
+func (n *TopicAcceptor) Accept(ctx context.Context, key string, events [][]byte, labels bool) (a Accepted, err error) {
 	of, ids := 0, ""
 	if labels {
 		of = 1
@@ -182,7 +183,7 @@ func (n *TopicIntake) Accept(ctx context.Context, key string, events [][]byte, l
 }
 
 // Close closes the producers.
-func (n *TopicIntake) Close() error {
+func (n *TopicAcceptor) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, t := range n.to {
