@@ -10,6 +10,7 @@ package stdio
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -67,7 +68,7 @@ const maxPayload = 4 << 30
 type Server struct {
 	version  string
 	learners map[uint16]*learner
-	request  []byte // memory of payloads
+	payload  bytes.Buffer // of the request at hand
 }
 
 // New returns a Server of a program of this version.
@@ -117,17 +118,15 @@ func (s *Server) read(in io.Reader) (q request, err error) {
 	if size > maxPayload {
 		return q, fmt.Errorf("%d bytes: the most is %d", size, uint64(maxPayload))
 	}
+	payload := &s.payload
 	if q.op == opLoad || q.op == opModel { // whose memory is kept
-		q.payload = make([]byte, size)
-	} else {
-		if uint64(cap(s.request)) < size {
-			s.request = make([]byte, size)
-		}
-		q.payload = s.request[:size]
+		payload = &bytes.Buffer{}
 	}
-	if _, err = io.ReadFull(in, q.payload); errors.Is(err, io.EOF) {
+	payload.Reset()
+	if _, err = io.CopyN(payload, in, int64(size)); errors.Is(err, io.EOF) { // as much memory as there are bytes, whatever the head says
 		err = io.ErrUnexpectedEOF
 	}
+	q.payload = payload.Bytes()
 	return q, err
 }
 

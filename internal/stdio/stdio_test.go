@@ -368,10 +368,8 @@ func FuzzServe(f *testing.F) {
 	f.Add(slices.Concat(frame(opNew, 0, 0, `[]`), frame(opShape, 0, 0, `["a"]`), frame(opRows, flagAnswer, 1, strings.Repeat("\x00", 16)), frame(opSparse, 0, 1, strings.Repeat("\x00", 16))))
 	f.Add(frame(opHello, 0, 0, ""))
 	f.Fuzz(func(t *testing.T, input []byte) {
-		for i := 0; i+16 <= len(input); i++ { // no file is opened, and no memory taken that is not there
-			if input[i] == opOpen || input[i+10] > 0 {
-				return
-			}
+		if bytes.IndexByte(input, opOpen) >= 0 { // no file is opened
+			return
 		}
 		_ = New("test").Serve(context.Background(), bytes.NewReader(input), io.Discard)
 	})
