@@ -1,0 +1,120 @@
+package measure
+
+// This file compares the losses of two learners at the same events.
+
+import "math"
+
+// BlockRecords is how many records of a stream make a block of Paired.
+const BlockRecords = 1000
+
+// Paired compares a learner with another one at the events that both predicted before they learned
+// them. Losses that follow each other depend on each other, as under drift. So the differences are
+// averaged over blocks of BlockRecords records, and the standard error is that of the means of blocks.
+// Blocks and windows begin at multiples of records, wherever a batch or a run ends: equal streams give
+// equal values.
+type Paired struct {
+	From  uint64     `json:"from"`  // records before the first block
+	Total Difference `json:"total"` // of all blocks
+	// Window is of the latest whole window, Before of the window before it.
+	Window Difference `json:"window"`
+	Before Difference `json:"before"`
+
+	// Open is the window under way, Sum and Weight are of the block under way.
+	Open   Difference `json:"open"`
+	Sum    float64    `json:"sum"`
+	Weight float64    `json:"weight"`
+	Seen   uint64     `json:"seen"` // records so far
+}
+
+// Difference is the mean over blocks of the loss of one learner less that of another.
+type Difference struct {
+	Blocks  uint64  `json:"blocks"`
+	Mean    float64 `json:"mean"`
+	Scatter float64 `json:"scatter"` // sum of the squared deviations from Mean
+}
+
+func (d *Difference) add(x float64) {
+	d.Blocks++
+	off := x - d.Mean
+	d.Mean += off / float64(d.Blocks)
+	d.Scatter += off * (x - d.Mean)
+}
+
+// StandardError returns the standard error of the mean, NaN of fewer than two blocks.
+func (d Difference) StandardError() float64 {
+	if d.Blocks < 2 {
+		return math.NaN()
+	}
+	n := float64(d.Blocks)
+	return math.Sqrt(d.Scatter / (n - 1) / n)
+}
+
+// Better reports whether the loss is smaller by more than three standard errors.
+func (d Difference) Better() bool { return d.Mean+3*d.StandardError() < 0 }
+
+// NewPaired returns a comparison that begins with the first whole block after so many records.
+func NewPaired(records uint64) Paired {
+	return Paired{From: (records + BlockRecords - 1) / BlockRecords * BlockRecords, Seen: records}
+}
+
+// Add counts in the record of that number, the first being 1: the difference of the losses, and the
+// importance of the event. A difference that is not finite does not count. window is the number of
+// records of a window, a multiple of BlockRecords. Numbers ascend.
+func (p *Paired) Add(record uint64, difference, weight float64, window uint64) {
+	p.Advance(record-1, window)
+	if p.Seen = record; record > p.From && difference-difference == 0 {
+		p.Sum += weight * difference
+		p.Weight += weight
+	}
+	p.close(window)
+}
+
+// Advance counts in the records up to that number that are not in it yet, without a difference.
+func (p *Paired) Advance(record, window uint64) {
+	for p.Seen < record {
+		p.Seen = min(record, p.Seen/BlockRecords*BlockRecords+BlockRecords)
+		p.close(window)
+	}
+}
+
+// close ends the block and the window that end at Seen.
+func (p *Paired) close(window uint64) {
+	if p.Seen%BlockRecords > 0 || p.Seen <= p.From {
+		return
+	}
+	if p.Weight > 0 {
+		mean := p.Sum / p.Weight
+		p.Total.add(mean)
+		p.Open.add(mean)
+	}
+	p.Sum, p.Weight = 0, 0
+	if p.Seen%window > 0 {
+		return
+	}
+	if p.From <= p.Seen-window {
+		p.Before, p.Window = p.Window, p.Open
+	}
+	p.Open = Difference{}
+}
+
+// Better reports whether the learner was better in each of the latest two windows, see
+// Difference.Better, and the latter ended with the latest record.
+func (p *Paired) Better(window uint64) bool {
+	return p.Seen%window == 0 && p.Before.Better() && p.Window.Better()
+}
+
+// DifferenceReport is a Difference with the names that scripts rely on. What is undefined is nil.
+type DifferenceReport struct {
+	Blocks        uint64   `json:"blocks"`
+	Difference    *float64 `json:"difference"`
+	StandardError *float64 `json:"standard_error"`
+}
+
+// Report returns the Difference for people and scripts.
+func (d Difference) Report() DifferenceReport {
+	r := DifferenceReport{Blocks: d.Blocks, StandardError: Defined(d.StandardError())}
+	if d.Blocks > 0 {
+		r.Difference = Defined(d.Mean)
+	}
+	return r
+}

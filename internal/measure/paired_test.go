@@ -1,0 +1,113 @@
+package measure_test
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout/internal/measure"
+)
+
+// slowDifference returns the mean and the standard error over the blocks of the records (from, to].
+func slowDifference(differences, weights []float64, from, to int) (blocks int, mean, standardError float64) {
+	var means []float64
+	for start := from; start+measure.BlockRecords <= to; start += measure.BlockRecords {
+		sum, weight := 0.0, 0.0
+		for i := start; i < start+measure.BlockRecords; i++ {
+			if !math.IsNaN(differences[i]) {
+				sum, weight = sum+weights[i]*differences[i], weight+weights[i]
+			}
+		}
+		if weight > 0 {
+			means = append(means, sum/weight)
+		}
+	}
+	for _, m := range means {
+		mean += m / float64(len(means))
+	}
+	squares := 0.0
+	for _, m := range means {
+		squares += (m - mean) * (m - mean)
+	}
+	n := float64(len(means))
+	return len(means), mean, math.Sqrt(squares / (n - 1) / n)
+}
+
+func TestPaired(t *testing.T) {
+	const window = 5000
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, c := range []struct{ begun, records int }{{0, 33_333}, {1, 20_000}, {4000, 30_000}, {12_345, 40_000}, {10_000, 25_000}, {500, 900}} {
+		differences, weights := make([]float64, c.records), make([]float64, c.records)
+		for i := range differences {
+			differences[i], weights[i] = random.NormFloat64()+math.Sin(float64(i)/3000), random.Float64()
+			if random.IntN(10) == 0 || i >= 16_000 && i < 18_000 { // two blocks of nothing
+				differences[i] = math.NaN()
+			}
+		}
+		p, again := measure.NewPaired(uint64(c.begun)), measure.NewPaired(uint64(c.begun))
+		for i := c.begun; i < c.records; i++ {
+			p.Add(uint64(i+1), differences[i], weights[i], window)
+			if !math.IsNaN(differences[i]) || random.IntN(3) == 0 {
+				again.Add(uint64(i+1), differences[i], weights[i], window)
+			} // else a record of which nobody says anything
+			if random.IntN(500) == 0 { // a restart
+				again.Advance(uint64(i+1), window)
+				data, err := json.Marshal(again)
+				if err != nil {
+					t.Fatal(err)
+				}
+				again = measure.Paired{}
+				if err := json.Unmarshal(data, &again); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		again.Advance(uint64(c.records), window)
+		if p != again {
+			t.Errorf("%+v: %+v with every record, %+v with restarts and without some", c, p, again)
+		}
+		from := (c.begun + 999) / 1000 * 1000
+		end := c.records / window * window
+		for name, x := range map[string]struct {
+			got      measure.Difference
+			from, to int
+		}{"total": {p.Total, from, c.records}, "window": {p.Window, end - window, end}, "before": {p.Before, end - 2*window, end - window}} {
+			if name != "total" && x.from < from {
+				if x.got.Blocks > 0 {
+					t.Errorf("%+v: %s has %d blocks, but it was not seen whole", c, name, x.got.Blocks)
+				}
+				continue
+			}
+			blocks, mean, standardError := slowDifference(differences, weights, x.from, x.to)
+			near := func(a, b float64) bool { return math.Abs(a-b) < 1e-9 || blocks < 2 }
+			if int(x.got.Blocks) != blocks || !near(x.got.Mean, mean) || !near(x.got.StandardError(), standardError) {
+				t.Errorf("%+v: %s is %d blocks, %v ± %v, slowly %d, %v ± %v", c, name, x.got.Blocks, x.got.Mean, x.got.StandardError(), blocks, mean, standardError)
+			}
+		}
+	}
+}
+
+// Better takes two windows, at the end of one.
+func TestPairedBetter(t *testing.T) {
+	const window = 10_000
+	random := rand.New(rand.NewPCG(3, 4))
+	p := measure.NewPaired(0)
+	var at []uint64
+	for i := uint64(1); i <= 45_000; i++ {
+		shift := -0.1
+		if i > 20_000 && i <= 30_000 {
+			shift = 0
+		}
+		p.Add(i, shift+random.NormFloat64(), 1, window)
+		if p.Better(window) {
+			at = append(at, i)
+		}
+	}
+	if len(at) != 1 || at[0] != 20_000 {
+		t.Errorf("better at %d, want 20000: the third window is no better", at)
+	}
+	if (measure.Difference{Blocks: 1, Mean: -1}).Better() || (measure.Difference{Blocks: 9}).Better() {
+		t.Error("one block, or no difference, is better")
+	}
+}
