@@ -59,6 +59,8 @@ type Config struct {
 	Group      group.Config         `toml:"group"`
 	S3         s3.Config            `toml:"s3"`
 	Log        Log                  `toml:"log"`
+	// Challengers are the tables [[challenger]], read over Learner and Record.
+	Challengers []Challenger `toml:"-"`
 }
 
 // Log says what a service writes to its log.
@@ -416,7 +418,7 @@ var Template string
 // Loaded is a configuration and where each of its values came from.
 type Loaded struct {
 	Config
-	file, text string            // that was read
+	file, text string            // that was read, the text without its challengers
 	origins    map[string]string // by key: a variable or --set, "" for the file; absent for a default
 }
 
@@ -427,20 +429,27 @@ func Load(s Source) (*Loaded, error) {
 	if s.Base != nil {
 		l.Config = *s.Base
 	}
+	var challengers []challengerTable
 	if s.File != "" {
 		data, err := readFile(s.File)
 		if err != nil {
 			return nil, fmt.Errorf("reading the configuration: %w", err)
 		}
-		l.file, l.text = s.File, string(data)
+		l.file = s.File
+		l.text, challengers = splitChallengers(string(data))
 		if err := decodeFile(l.file, l.text, &l.Config); err != nil {
 			return nil, err
 		}
 	}
+	sets := slices.DeleteFunc(slices.Clone(s.Flags), func(flag string) bool { return !ofChallenger(flag) })
+	s.Flags = slices.DeleteFunc(slices.Clone(s.Flags), ofChallenger)
 	if err := l.override(s, keys(&l.Config)); err != nil {
 		return nil, err
 	}
-	if err := l.check(); err != nil {
+	if err := l.readChallengers(challengers, sets); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(l.check(), l.checkChallengers()); err != nil {
 		return nil, err
 	}
 	l.Record.Target, l.Record.Counts = loss.LabelsOf(l.Learner.Loss), loss.OfCounts(l.Learner.Noise)
@@ -520,6 +529,8 @@ func (l *Loaded) override(s Source, known []key) error {
 	}
 	for _, name := range strange {
 		switch section := sectionOfVariable(name, known); {
+		case strings.HasPrefix(name, envPrefix+strings.ToUpper(challengerKey)+"_"):
+			errs = append(errs, fmt.Errorf("%s: challengers have no variables: set the key in [[challenger]], or with --set challenger.NAME.KEY", name))
 		case section == "" || slices.Contains(l.secretVariables(), name):
 		case formerVariable(name) != "":
 			errs = append(errs, fmt.Errorf("%s: %s", name, formerVariable(name)))
@@ -632,6 +643,12 @@ func (l *Loaded) Show(w io.Writer) error {
 		}
 		b.WriteByte('\n')
 	}
+	for i := range l.Challengers {
+		b.WriteString("\n[[challenger]]\n")
+		for _, k := range l.shownKeys(&l.Challengers[i]) {
+			fmt.Fprintf(&b, "%s = %s # %s\n", k.key, format(k.key), k.origin)
+		}
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -651,6 +668,15 @@ func (l *Loaded) Values() (map[string]Shown, error) {
 			return nil, fmt.Errorf("%v: %w", k, err)
 		}
 		out[k.String()] = Shown{parsed.X, l.origin(k.path)}
+	}
+	for i := range l.Challengers {
+		for _, k := range l.shownKeys(&l.Challengers[i]) {
+			var parsed struct{ X any }
+			if _, err := toml.Decode("x = "+format(k.key), &parsed); err != nil {
+				return nil, fmt.Errorf("%s: %w", k.path, err)
+			}
+			out[k.path] = Shown{parsed.X, k.origin}
+		}
 	}
 	return out, nil
 }

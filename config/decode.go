@@ -372,6 +372,9 @@ func quote(s string) string {
 // counts as near.
 func suggest(name string, known []key) string {
 	section, leaf, _ := strings.Cut(name, ".")
+	if section == challengerKey {
+		return ": write [[challenger]], once for each"
+	}
 	best, at := "", 4
 	for _, k := range known {
 		candidates := []string{k.String()}

@@ -149,6 +149,28 @@ var mainMetrics = []metric{
 				emit(v.status.AtLearning.Error())
 			}
 		}},
+	{"blankout_challenger_lead", gauge, []string{"learner"}, "1 for the learner that has the lead, 0 for the others ([[challenger]]).",
+		byLearner(func(r *LearnerReport) *float64 { x := flag(r.Lead); return &x })},
+	{"blankout_challenger_events", gauge, []string{"learner"}, "Events that each of several learners has learned.",
+		byLearner(func(r *LearnerReport) *float64 { x := float64(r.Events); return &x })},
+	{"blankout_challenger_log_loss", gauge, []string{"learner", "span"}, "Mean log-loss of events before they were learned, of each of several learners: of all, or lately (window).",
+		byLearnerSpan(func(r *LearnerReport) (total, window *float64) { return r.LogLoss, r.RecentLogLoss })},
+	{"blankout_challenger_rmse", gauge, []string{"learner", "span"}, "The same of regression: root of the mean squared error.",
+		byLearnerSpan(func(r *LearnerReport) (total, window *float64) { return r.RMSE, r.RecentRMSE })},
+	{"blankout_challenger_difference", gauge, []string{"learner", "span"}, "Loss of a learner less that of the lead at the same events, by blocks of 1,000 records: log-loss, for regression squared error or deviance. Of all, or of the latest whole window.",
+		byLearnerSpan(func(r *LearnerReport) (total, window *float64) {
+			if r.Compared == nil {
+				return nil, nil
+			}
+			return r.Compared.Difference, r.Compared.Window.Difference
+		})},
+	{"blankout_challenger_difference_standard_error", gauge, []string{"learner", "span"}, "Standard error of blankout_challenger_difference, over blocks.",
+		byLearnerSpan(func(r *LearnerReport) (total, window *float64) {
+			if r.Compared == nil {
+				return nil, nil
+			}
+			return r.Compared.StandardError, r.Compared.Window.StandardError
+		})},
 	{"blankout_batches_total", counter, nil, "Batches of records learned.",
 		one(func(v *view) float64 { return float64(v.status.Batches) })},
 	{"blankout_received_bytes_total", counter, nil, "Bytes of fetch responses received from brokers, as they travel.",
@@ -620,6 +642,32 @@ func byPlace(read func(destinationView, func(float64, ...string))) func(*view, f
 	return func(v *view, emit func(float64, ...string)) {
 		for _, p := range v.places {
 			read(p, emit)
+		}
+	}
+}
+
+// byLearner emits a number of each of several learners of a stream.
+func byLearner(read func(*LearnerReport) *float64) func(*view, func(float64, ...string)) {
+	return func(v *view, emit func(float64, ...string)) {
+		for _, r := range LearnerReports(v.status) {
+			if x := read(&r); x != nil {
+				emit(*x, r.Name)
+			}
+		}
+	}
+}
+
+// byLearnerSpan emits two numbers of each of several learners of a stream.
+func byLearnerSpan(read func(*LearnerReport) (total, window *float64)) func(*view, func(float64, ...string)) {
+	return func(v *view, emit func(float64, ...string)) {
+		for _, r := range LearnerReports(v.status) {
+			total, window := read(&r)
+			if total != nil {
+				emit(*total, r.Name, "total")
+			}
+			if window != nil {
+				emit(*window, r.Name, "window")
+			}
 		}
 	}
 }

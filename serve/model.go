@@ -28,12 +28,12 @@ import (
 // Latest returns a function that gives the model which a Runner has published last as
 // its readers get it, nil before the first. Many goroutines may call it.
 func Latest(published func() *run.Published, recordConfig record.Config) func() *served.Model {
-	return LatestAs(published, func() *record.Config { return &recordConfig })
+	return LatestAs(published, func(string) *record.Config { return &recordConfig })
 }
 
-// LatestAs is Latest where how events are written may be found out later: asked returns another
+// LatestAs is Latest where how events are written depends on the learner, and may be found out later: asked returns another
 // Config then.
-func LatestAs(published func() *run.Published, asked func() *record.Config) func() *served.Model {
+func LatestAs(published func() *run.Published, asked func(learner string) *record.Config) func() *served.Model {
 	var mu sync.Mutex
 	var last *run.Published
 	var as *record.Config
@@ -41,12 +41,48 @@ func LatestAs(published func() *run.Published, asked func() *record.Config) func
 	return func() *served.Model {
 		mu.Lock()
 		defer mu.Unlock()
-		if p, how := published(), asked(); p != last || how != as && p != nil {
+		p := published()
+		if p == nil {
+			return nil
+		}
+		if how := asked(p.Learner); p != last || how != as {
 			model = served.New(p.Linear, *how)
-			model.Version, model.Offsets, model.At = p.Version, p.Offsets, p.At
+			model.Version, model.Offsets, model.At, model.Learner = p.Version, p.Offsets, p.At, p.Learner
 			last, as = p, how
 		}
 		return model
+	}
+}
+
+// NamedAs returns a function that gives the model which a Runner has published last of the learner of a name, nil where it has
+// none of that name; see LatestAs.
+func NamedAs(published func() *run.Published, asked func(learner string) *record.Config) func(learner string) *served.Model {
+	var mu sync.Mutex
+	models := map[string]func() *served.Model{}
+	of := func(name string) func() *run.Published {
+		return func() *run.Published {
+			p := published()
+			if p == nil || p.Learner == name {
+				return p
+			}
+			if i := slices.IndexFunc(p.Others, func(x *run.Published) bool { return x.Learner == name }); i >= 0 {
+				return p.Others[i]
+			}
+			return nil
+		}
+	}
+	return func(learner string) *served.Model {
+		if of(learner)() == nil {
+			return nil
+		}
+		mu.Lock()
+		model := models[learner]
+		if model == nil {
+			model = LatestAs(of(learner), asked)
+			models[learner] = model
+		}
+		mu.Unlock()
+		return model()
 	}
 }
 
@@ -55,6 +91,8 @@ func LatestAs(published func() *run.Published, asked func() *record.Config) func
 type models struct {
 	config Config
 	take   func() *served.Model // the current model, or nil
+	// learner returns the model of the learner of a name, nil for none; the function is nil of one learner alone.
+	learner func(name string) *served.Model
 
 	predicting gate
 	sending    gate // the model as a file or with its weights
@@ -63,7 +101,7 @@ type models struct {
 
 func newModels(c Config, s Service) *models {
 	return &models{
-		config: c, take: s.model,
+		config: c, take: s.model, learner: s.Learner,
 		predicting: gate{places: make(chan struct{}, c.MaxPredicting)},
 		sending:    gate{places: make(chan struct{}, maxSending)},
 	}
@@ -81,13 +119,16 @@ func (s *models) current(w http.ResponseWriter, r *http.Request) *served.Model {
 // tag is the ETag of a model. The time is in it for the case that a learner
 // begins anew in another directory, and its versions with it.
 func tag(m *served.Model, form string) string {
+	if m.Learner != "" {
+		form += "-" + m.Learner
+	}
 	return fmt.Sprintf(`"%x-%x%s"`, m.Version, m.At.UnixNano(), form)
 }
 
 // get answers GET /v1/model: the model as a file, or under Accept:
 // application/json its head and curves, with ?weights=1 its weights too.
 func (s *models) get(w http.ResponseWriter, r *http.Request) {
-	m := s.current(w, r)
+	m := s.chosen(w, r)
 	if m == nil {
 		return
 	}
@@ -159,6 +200,7 @@ func matches(header, etag string) bool {
 // GET /v1/model/offsets and the beginning of the model in JSON.
 type place struct {
 	Version uint64        `json:"version"`
+	Learner string        `json:"learner,omitempty"` // of several learners of a stream
 	At      time.Time     `json:"published"`
 	Age     float64       `json:"age_seconds"`
 	Events  uint64        `json:"events"`
@@ -166,11 +208,11 @@ type place struct {
 }
 
 func placeOf(m *served.Model) place {
-	return place{m.Version, m.At, time.Since(m.At).Seconds(), m.Events, m.Offsets}
+	return place{m.Version, m.Learner, m.At, time.Since(m.At).Seconds(), m.Events, m.Offsets}
 }
 
 func (s *models) offsets(w http.ResponseWriter, r *http.Request) {
-	m := s.current(w, r)
+	m := s.chosen(w, r)
 	if m == nil {
 		return
 	}
@@ -258,7 +300,7 @@ func (s *models) largest(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	m := s.current(w, r)
+	m := s.chosen(w, r)
 	if m == nil {
 		return
 	}

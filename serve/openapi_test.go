@@ -2,6 +2,7 @@ package serve_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -171,6 +172,7 @@ func TestOpenAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	service.Validate = func() error { return nil }
+	service.Promote = func(context.Context, string) error { return nil }
 	service.Group = func() *group.Status { return nil }
 	service.Learn = func() serve.Acceptor { return nil }
 	routes := serve.Routes(serve.DefaultConfig(), service)

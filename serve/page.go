@@ -148,7 +148,8 @@ type Report struct {
 	Age        *float64                  `json:"newest_age_seconds"`
 	Predicting *predicting               `json:"predictions,omitempty"`
 	Places     []placeReport             `json:"snapshots,omitempty"`
-	Labels     *labels.Counts            `json:"labels,omitempty"` // that come later
+	Labels     *labels.Counts            `json:"labels,omitempty"`   // that come later
+	Learners   []LearnerReport           `json:"learners,omitempty"` // several of one stream
 }
 
 // predicting is about the topic of predictions.
@@ -217,7 +218,7 @@ func reportOf(v *view) Report {
 	r := Report{
 		Point: pointOf(v), Version: v.version, NotReady: v.notReady, Ended: s.NotReady == run.Ended, Started: milli(s.Started), Learned: s.Learned, Unlabeled: s.Unlabeled,
 		Events: m.Events, Baselines: m.Baselines.Report(m.Numbers != nil), TotalLoss: measure.Defined(m.Total.MeanLogLoss()), Features: m.Features, Level: m.Level, Drift: m.Drift, Warnings: s.Warnings, Figures: m.Figures,
-		Labels: s.Labels, RefusedBy: s.RefusedBy, Letters: s.DeadLetters, Failures: s.DeadLetterFailures,
+		Labels: s.Labels, Learners: LearnerReports(s), RefusedBy: s.RefusedBy, Letters: s.DeadLetters, Failures: s.DeadLetterFailures,
 		Checkpoint: saved{s.Save.Name, s.Save.Bytes, milli(s.Save.At), s.Save.Took.Seconds(), s.Save.Pause.Seconds(), s.Save.Saved, s.Save.Failed},
 	}
 	if len(m.RefusedBy) > 0 { // since the learner's beginning

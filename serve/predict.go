@@ -57,7 +57,7 @@ func (s *models) question(w http.ResponseWriter, r *http.Request) (m *served.Mod
 	if !plain(w, r) {
 		return nil, nil, false
 	}
-	if m = s.current(w, r); m == nil {
+	if m = s.chosen(w, r); m == nil {
 		return nil, nil, false
 	}
 	body, ok = s.config.body(w, r)

@@ -120,6 +120,11 @@ type Service struct {
 	// Recent returns some of the newest events that had a label, the oldest first, for
 	// questions about what the model would make of them; nil answers none.
 	Recent func() []event.Example
+	// Learner returns the newest model of the learner of a name, nil for none; the function is nil where one learner learns alone.
+	Learner func(name string) *served.Model
+	// Promote gives the lead to the learner of a name, and returns once a checkpoint has it; see run.Runner.Promote. nil takes no
+	// such requests.
+	Promote func(ctx context.Context, name string) error
 	// Validate asks for a validation; nil takes no such requests.
 	Validate func() error
 	// Learn returns what takes events to be learned, nil while it is being opened; the function is nil where none are
@@ -395,6 +400,12 @@ func (t *site) handler() http.Handler {
 	if s.Reports != nil {
 		mux.HandleFunc("GET /v1/reports", s.Reports.answerList)
 		mux.HandleFunc("GET /v1/reports/{id}", s.Reports.answer)
+	}
+	if s.Status != nil {
+		mux.HandleFunc("GET /v1/learners", t.learners)
+	}
+	if s.Promote != nil {
+		mux.HandleFunc("POST /v1/promote", t.promote)
 	}
 	if s.Validate != nil {
 		mux.HandleFunc("POST /v1/validate", func(w http.ResponseWriter, r *http.Request) {

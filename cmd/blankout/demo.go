@@ -171,7 +171,7 @@ func (d *demo) produce(ctx context.Context, broker *stream.Embedded) error {
 // learn goes on from the newest checkpoint, if there is one, until the end of
 // the topic or for so many events.
 func (d *demo) learn(ctx context.Context, broker *stream.Embedded, store *checkpoint.Store, c online.Config, events uint64) (*run.Runner, error) {
-	r, err := newRunner(c, d.record, validate.Config{}, nil, store, false, "", slog.New(slog.DiscardHandler))
+	r, err := newRunner([]contender{{config: c, record: d.record}}, validate.Config{}, nil, store, false, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}

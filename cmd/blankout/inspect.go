@@ -28,6 +28,7 @@ import (
 	"blankout/online"
 	"blankout/online/cover"
 	"blankout/online/watch"
+	"blankout/serve"
 )
 
 func (p *program) inspect() *cobra.Command {
@@ -144,8 +145,11 @@ type inspection struct {
 	Warnings    []watch.Warning `json:"warnings,omitempty"` // of a checkpoint
 	Health      *watch.Health   `json:"health,omitempty"`   // of the fields, of a checkpoint
 	Snapshot    *snapshotID     `json:"snapshot,omitempty"`
-	Largest     [][]namedWeight `json:"largest_weights"`
-	Blocks      []blockSize     `json:"blocks"`
+	// Learner names the learner of the model, among several of a stream; Learners compares them, of a checkpoint.
+	Learner  string                `json:"learner,omitempty"`
+	Learners []serve.LearnerReport `json:"learners,omitempty"`
+	Largest  [][]namedWeight       `json:"largest_weights"`
+	Blocks   []blockSize           `json:"blocks"`
 
 	model *model.Linear // nil of another kind
 }
@@ -175,6 +179,13 @@ func inspectFile(path string, weights int) (*inspection, error) {
 	i := &inspection{File: path, Kind: file.Kind, Bytes: int64(bytes)}
 	rows := blockSize{Name: "rows"}
 	for _, b := range file.Blocks {
+		if learner, ok := learnerOfBlock(b.Name); ok {
+			if n := len(i.Blocks); n == 0 || i.Blocks[n-1].Name != learner {
+				i.Blocks = append(i.Blocks, blockSize{learner, 0})
+			}
+			i.Blocks[len(i.Blocks)-1].Bytes += len(b.Data)
+			continue
+		}
 		if ok, _ := filepath.Match("rows/*", b.Name); ok {
 			rows.Bytes += len(b.Data)
 			continue
@@ -220,6 +231,16 @@ func inspectFile(path string, weights int) (*inspection, error) {
 	if _, err := event.FindBlock(file.Blocks, "summary"); err == nil {
 		if i.Progress, err = online.ReadSummary(file.Blocks); err != nil {
 			return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
+		}
+	}
+	if i.Learner = trained.Learner; i.Progress != nil {
+		if i.Learners, err = learnersOf(file.Blocks, i.Progress); err != nil {
+			return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
+		}
+		for _, x := range i.Learners {
+			if x.Lead {
+				i.Learner = x.Name
+			}
 		}
 	}
 	if i.Warnings, err = watch.ReadWarnings(file.Blocks); err != nil {
@@ -274,6 +295,7 @@ func (i *inspection) print(out *bufio.Writer, draw bool) {
 	if p := i.Progress; p != nil {
 		printProgress(out, p, draw)
 	}
+	printLearners(out, i.Learners)
 	if len(i.Offsets) > 0 {
 		fmt.Fprintln(out)
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

@@ -54,7 +54,9 @@ func (p *program) reloads(file string, now *config.Loaded, load func() (*config.
 // changedKeys returns the keys whose values differ and are not taken up while a service
 // runs, in order.
 func changedKeys(before, after map[string]config.Shown) (changed []string) {
-	for _, key := range slices.Sorted(maps.Keys(after)) {
+	all := maps.Clone(after)
+	maps.Copy(all, before) // of a challenger that is there no more
+	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if key != "log.level" && !reflect.DeepEqual(before[key].Value, after[key].Value) {
 			changed = append(changed, key)
 		}

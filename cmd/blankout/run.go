@@ -23,6 +23,7 @@ import (
 	"blankout/online"
 	"blankout/online/rules"
 	"blankout/online/watch"
+	"blankout/serve"
 	"blankout/stream/record"
 )
 
@@ -311,6 +312,8 @@ type runSummary struct {
 	HoldoutRMSE  *float64 `json:"holdout_rmse,omitempty"`
 	// Warnings say what is probably not as the stream's owner believes.
 	Warnings []watch.Warning `json:"warnings"`
+	// Learners compares several learners of the stream with the lead, as GET /v1/learners does.
+	Learners []serve.LearnerReport `json:"learners,omitempty"`
 	*labelSummary
 }
 
@@ -321,7 +324,7 @@ func summary(s *run.Status, offsets event.Offsets) runSummary {
 		Seconds: time.Since(s.Started).Seconds(), Checkpoint: s.Save.Name, Checkpoints: s.Save.Saved,
 		Offsets: offsets, RefusedBy: map[string]uint64{},
 		NotFinite: s.NotFinite, HeldOut: s.HeldOut, HoldoutError: measure.Defined(100 * s.Holdout.Error()), HoldoutMAE: measure.Defined(s.HoldoutNumbers.MAE()), HoldoutRMSE: measure.Defined(s.HoldoutNumbers.RMSE()), Validations: s.Validation.Done,
-		Warnings: append([]watch.Warning{}, s.Warnings...),
+		Warnings: append([]watch.Warning{}, s.Warnings...), Learners: serve.LearnerReports(s),
 	}
 	if n := out.NumbersSummary; n != nil {
 		out.MAE, out.RMSE = n.MAE, n.RMSE

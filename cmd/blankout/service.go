@@ -35,14 +35,12 @@ import (
 )
 
 // newRunner returns a Runner that keeps its checkpoints in store and whose
-// Learner goes on from one of them: the one of the name from, else the newest,
+// Learners, the first of which is that of [learner], go on from one of them: the one of the name from, else the newest,
 // else from nothing. The caller adds the Source.
 // join says how what waits for labels that come later is opened, nil for none.
-func newRunner(c online.Config, recordConfig record.Config, v validate.Config, join *joining, store *checkpoint.Store, reset bool, from string, log *slog.Logger) (*run.Runner, error) {
-	c.Positive = recordConfig.PositiveName()
+func newRunner(learners []contender, v validate.Config, join *joining, store *checkpoint.Store, reset bool, from string, log *slog.Logger) (*run.Runner, error) {
 	r := &run.Runner{
-		Config:      run.DefaultConfig(),
-		Fingerprint: config.Fingerprint(c, recordConfig, v),
+		Config: run.DefaultConfig(),
 		Save: func(blocks iter.Seq[event.Block]) (string, int64, error) {
 			saved, err := store.Save(checkpoint.Linear, blocks)
 			if errors.Is(err, checkpoint.ErrLost) {
@@ -55,8 +53,13 @@ func newRunner(c online.Config, recordConfig record.Config, v validate.Config, j
 		},
 		Log: log,
 	}
-	if join != nil {
-		maps.Copy(r.Fingerprint, join.settings)
+	for i := range learners {
+		x := &learners[i]
+		x.config.Positive = x.record.PositiveName()
+		x.fingerprint = config.Fingerprint(x.config, x.record, v)
+		if join != nil {
+			maps.Copy(x.fingerprint, join.settings)
+		}
 	}
 	var file *checkpoint.File
 	var waiting labels.State
@@ -75,15 +78,14 @@ func newRunner(c online.Config, recordConfig record.Config, v validate.Config, j
 	}
 	switch {
 	case errors.Is(err, checkpoint.ErrNone):
-		r.Schema = recordConfig.Schema()
-		if r.Learner, err = online.New(c, r.Schema); err != nil {
+		if err = beginLearners(r, learners); err != nil {
 			return nil, usageError{err}
 		}
 		log.Info("starting with no checkpoint", "directory", store.Dir())
 	case err != nil:
 		return nil, err
 	default:
-		if r.State, err = run.Resume(c, r.Fingerprint, file.Blocks); err != nil {
+		if err = resumeLearners(r, learners, file.Blocks, log); err != nil {
 			if is[*online.MismatchError](err) {
 				return nil, usageError{fmt.Errorf("%s: %w", file.Name, err)}
 			}
@@ -95,11 +97,13 @@ func newRunner(c online.Config, recordConfig record.Config, v validate.Config, j
 		if info, err := os.Stat(filepath.Join(store.Dir(), file.Name)); err == nil { // not of objects
 			r.Saved = run.SaveStatus{Name: file.Name, Bytes: info.Size(), At: info.ModTime()}
 		}
-		r.Schema = r.Learner.Schema()
 		log.Info("going on from a checkpoint", "name", file.Name, "events", r.Learner.Report().Events)
 	}
-	if len(recordConfig.Classes) == 0 {
+	if len(learners[0].record.Classes) == 0 {
 		online.TakeMoreClasses(r.Schema)
+		for _, s := range ownSchemas(r) {
+			online.TakeMoreClasses(s)
+		}
 	}
 	if join != nil {
 		r.Labels, err = join.open(waiting)
@@ -113,8 +117,11 @@ const keptReports = 100
 // service is a run with everything around it, closed in the reverse order of
 // opening.
 type service struct {
-	runner *run.Runner
-	close  []func() error
+	runner   *run.Runner
+	learners []contender
+	learner  func(name string) *served.Model // the newest model of each
+	read     record.Config                   // how the records of the source are read, once it is open
+	close    []func() error
 }
 
 func (s *service) Close() error {
@@ -154,11 +161,18 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	if len(foreign) > 0 {
 		log.Warn("files among the reports are none, they are left alone", "files", foreign)
 	}
-	s.runner.Report, s.runner.Validator.Reports = reports.Add, reports.List()
+	s.runner.Report = reports.Add
+	for _, v := range s.validators() {
+		v.Reports = reports.List()
+	}
 	var asked atomic.Pointer[record.Config]
 	first := askedAs(c.Record, o.data)
 	asked.Store(&first)
-	model := serve.LatestAs(s.runner.Published, asked.Load)
+	askedOf := s.askedOf(&asked)
+	model := serve.LatestAs(s.runner.Published, askedOf)
+	if s.runner.Contest != nil {
+		s.learner = serve.NamedAs(s.runner.Published, askedOf)
+	}
 	predictor := newPredictor(c, learned(model), log)
 	var consuming atomic.Pointer[consumers]
 	var places atomic.Pointer[serve.Snapshots]
@@ -184,6 +198,8 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	case learnsInbox(c, o.data):
 		open = func() error { return s.openInbox(c, o.reset, store, &acceptor, log) }
 	}
+	s.read = c.Record
+	s.decodeContenders()
 	if err := open(); err != nil {
 		return nil, err
 	}
@@ -297,11 +313,12 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 	if o.data == "" && records.Seed == 0 {
 		records.Seed = rand.Uint64() // seeded by the system, as all of math/rand/v2
 	}
-	r, err := newRunner(c.Learner.Among(records.Declares(o.data), records.Grouped()), records, c.Validate.Config, join, store, o.reset, o.from, log)
+	learners := contendersOf(c, records, o.data)
+	r, err := newRunner(learners, c.Validate.Config, join, store, o.reset, o.from, log)
 	if err != nil {
 		return err
 	}
-	s.runner = r
+	s.runner, s.learners = r, learners
 	r.Config.LabelKeep = c.Checkpoint.Keep
 	start, err := store.NextStart()
 	if err != nil {
@@ -321,8 +338,11 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 	if r.Labels != nil {
 		joinedValidator(r.Validator, c, o.data, o.labels)
 	}
+	validateContenders(r, learners, c, o.data, log)
 	if o.data == "-" || learnsInbox(c, o.data) {
-		r.Validator.Open = nil // it cannot be read again
+		for _, v := range s.validators() {
+			v.Open = nil // it cannot be read again
+		}
 		if c.Validate.Policy == "adopt" {
 			what := "standard input"
 			if o.data == "" {
@@ -346,6 +366,9 @@ func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() 
 		Recent:   s.runner.Recent,
 		Reports:  reports, Validate: s.runner.Validate, Snapshots: places.Load, DiskFree: store.Free,
 		History: history(c),
+	}
+	if s.runner.Contest != nil {
+		shown.Learner, shown.Promote = s.learner, s.runner.Promote
 	}
 	if predictor != nil {
 		shown.Predictions = predictor.Stats
@@ -415,6 +438,7 @@ func (s *service) openSource(ctx context.Context, c *config.Config, data string,
 	open := func(ctx context.Context) (stream.Opened, error) {
 		events, err := in.Open(ctx, r.Schema, r.Offsets)
 		if file, ok := events.(*stream.File); ok {
+			s.read = file.Record()
 			if unnamed := file.Unnamed(); len(unnamed) > 0 {
 				log.Warn(unnamedColumns(unnamed), "file", data)
 			}

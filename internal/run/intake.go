@@ -46,6 +46,7 @@ type Intake struct {
 	Answer      func(e *event.Example, p *online.Prediction) error // see Runner.Answer
 
 	retry  retry               // nil tries once
+	round  *round              // of the other contenders, which follow; nil of a Learner alone
 	kept   *validate.Reservoir // of checkpoints; nil keeps none
 	sample *validate.Sample    // nil keeps none
 	recent *recentRing         // nil keeps none
@@ -352,7 +353,11 @@ func (in *Intake) examples(b *event.Batch, n int, p Progress) (err error) {
 			runtime.Gosched()
 		}
 		if in.Labels == nil {
-			if err := in.answered(e, in.example(b, i)); err != nil {
+			p := in.example(b, i)
+			if in.round != nil {
+				in.round.take(b, e, p, in.Holdout)
+			}
+			if err := in.answered(e, p); err != nil {
 				return err
 			}
 		} else if err := in.join(b, e); err != nil {

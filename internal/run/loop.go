@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"blankout/batch/validate"
 	"blankout/internal/event"
 	"blankout/online"
 	"blankout/online/watch"
@@ -21,6 +22,10 @@ import (
 // loop is the state of one Run. It belongs to the goroutine that called it.
 type loop struct {
 	*Runner
+	// Those of the Runner, and later of the contender with the lead.
+	Fingerprint online.Fingerprint
+	Validator   *validate.Validator
+
 	log       *slog.Logger
 	current   Status
 	highWater map[partition]int64
@@ -42,12 +47,13 @@ type loop struct {
 	publisher publisher
 	validator validator
 	adopter   adopter
+	promoting []promotion // those that are not saved yet
 }
 
 func newLoop(r *Runner) *loop {
 	now := time.Now()
 	l := &loop{
-		Runner: r, log: r.Log, highWater: map[partition]int64{}, warned: map[string]warned{},
+		Runner: r, Fingerprint: r.Fingerprint, Validator: r.Validator, log: r.Log, highWater: map[partition]int64{}, warned: map[string]warned{},
 		current: Status{Started: now},
 		first:   r.Learner.Alarms(math.MaxUint64), finished: make(chan func(), 3), // a place for every job
 	}
@@ -127,7 +133,7 @@ func (l *loop) learn(ctx context.Context) error {
 			case b.err != nil:
 				return fmt.Errorf("reading events: %w", b.err)
 			}
-			err = l.batch(ctx, b.Batch)
+			err = l.batch(ctx, b)
 			l.ahead.free <- b.Batch // never blocks: there are as many places as Batches
 		}
 		if err == nil {
@@ -177,6 +183,7 @@ func (l *loop) doWhatIsDue(ctx context.Context) error {
 		}
 		l.beginSave()
 	}
+	l.promoteAsked()
 	l.validateIfDue()
 	if l.unreported && now.Sub(l.reported) >= reportInterval {
 		l.report("")
@@ -184,11 +191,11 @@ func (l *loop) doWhatIsDue(ctx context.Context) error {
 	return nil
 }
 
-// batch counts a batch in: part by part where an adoption is due within it.
-func (l *loop) batch(ctx context.Context, b *event.Batch) error {
-	for rest := *b; ; {
+// batch counts a batch in: part by part where an adoption is due within it, or one of the contenders may take the lead.
+func (l *loop) batch(ctx context.Context, b filledBatch) error {
+	for rest, done := *b.Batch, 0; ; {
 		part := rest
-		n := l.untilAdoption(len(rest.Examples))
+		n := l.untilWindow(l.untilAdoption(len(rest.Examples)))
 		if most := l.Config.MaxEvents; most > 0 && uint64(n) > most-l.records {
 			n = int(most - l.records)
 		}
@@ -198,9 +205,11 @@ func (l *loop) batch(ctx context.Context, b *event.Batch) error {
 		} else {
 			rest.Examples = nil
 		}
-		if err := l.part(ctx, &part); err != nil {
+		if err := l.part(ctx, &part, b.own, done); err != nil {
 			return err
 		}
+		done += len(part.Examples)
+		l.promoteBetter()
 		if err := l.adoptIfDue(ctx); err != nil {
 			return err
 		}
@@ -214,15 +223,22 @@ func (l *loop) batch(ctx context.Context, b *event.Batch) error {
 	}
 }
 
-// part takes a batch or a part of one in.
-func (l *loop) part(ctx context.Context, b *event.Batch) error {
+// part takes a batch or a part of one in, which begins at an index of the columns that contenders have of their own.
+func (l *loop) part(ctx context.Context, b *event.Batch, own []columns, from int) error {
+	var views []event.Batch
+	if l.Contest != nil {
+		for i := range l.Contest.Contenders {
+			views = append(views, l.Contest.seen(i, b, own, from))
+		}
+		b = &views[l.Contest.Lead]
+	}
 	n, failed, err := l.intake.Admit(ctx, b)
 	if err != nil {
 		return err
 	}
 	before, found := l.Offsets.Lookup(b.Topic, b.Partition)
 	position := l.position(b, found)
-	err = l.intake.Learn(ctx, b, n, position)
+	err = l.learnPart(ctx, b, n, position, views)
 	if err != nil {
 		if failed := (*RefusedError)(nil); errors.As(err, &failed) {
 			l.saver.moved = l.saver.moved || !found || *position != before // what came before it is saved
@@ -336,14 +352,15 @@ func (l *loop) warn(final bool) {
 // freeze copies the state as it is now. Only what was written since the last
 // copy is copied.
 func (l *loop) freeze() *frozen {
-	return &frozen{l.Learner.Snapshot(), l.Offsets.Clone(), l.before + l.records}
+	return &frozen{Snapshot: l.Learner.Snapshot(), offsets: l.Offsets.Clone(), records: l.before + l.records}
 }
 
 // frozen is the state at one instant, which jobs get.
 type frozen struct {
 	*online.Snapshot
 	offsets event.Offsets
-	records uint64 // counted in, those before Run included, and those of a round under way
+	records uint64         // counted in, those before Run included, and those of a round under way
+	contest *frozenContest // of a checkpoint, nil of a Learner alone
 }
 
 // report publishes the Status.
@@ -365,6 +382,7 @@ func (l *loop) report(notReady string) {
 		s.Labels, s.AtLearning = &counts, l.intake.atLearning()
 	}
 	s.Learner = l.Learner.Report()
+	s.Contest = l.contestStatus(&s.Learner)
 	s.FieldAlarms = s.Learner.Health.Raised - l.first.Fields
 	s.Suspected, s.DriftAlarms = s.Learner.Mislabeled-l.first.Mislabeled, s.Learner.Drift.Alarms-l.first.Drift.Alarms
 	l.reported, l.unreported = time.Now(), false

@@ -45,6 +45,16 @@ func (r *recentRing) offer(e *event.Example) {
 	r.first = (r.first + 1) % recentEvents
 }
 
+// clear lets go of all events. How many were offered stays.
+func (r *recentRing) clear() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events, r.first = nil, 0
+}
+
 func (r *recentRing) put(to, e *event.Example) {
 	to.Features.Index = append(to.Features.Index[:0], e.Features.Index...)
 	to.Features.Value = append(to.Features.Value[:0], e.Features.Value...)

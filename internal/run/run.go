@@ -41,7 +41,9 @@ type Runner struct {
 	Config Config
 	Source event.Source
 	State
-	Schema *event.Schema // the one the Source's decoder adds to
+	// Contest has further learners of the stream; nil for none. Run keeps it current. It goes without Labels.
+	Contest *Contest
+	Schema  *event.Schema // the one the Source's decoder adds to
 	// Fingerprint holds what gives the weights their meaning beside the Learner's
 	// own settings: how records become events. It goes into every checkpoint, and
 	// Resume compares it.
@@ -87,6 +89,7 @@ type Runner struct {
 	published  atomic.Pointer[Published]
 	asked      atomic.Uint64 // how often somebody has read what is published
 	validation atomic.Bool   // one is asked for
+	promotions promotions    // those asked for
 	unread     bool          // nobody will ask for what is Published and Recent
 	recent     recentRing
 }
@@ -204,7 +207,11 @@ func (r *Runner) Run(ctx context.Context) error {
 	if r.Labels != nil && (r.Mislabeled != nil || r.Validator != nil && (r.Validator.Open != nil || r.Validator.Config.Policy == "adopt")) {
 		return errors.New("events that wait for labels cannot be adopted from or kept as mislabeled, and are read again by OpenJoined")
 	}
+	if r.Labels != nil && r.Contest != nil {
+		return errors.New("events that wait for labels are learned by one learner")
+	}
 	l := newLoop(r)
+	defer func() { l.endPromotions(errors.New("the run has ended")) }()
 	if err := l.startValidating(); err != nil {
 		return err
 	}
@@ -219,7 +226,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	ctx, l.end = context.WithCancel(ctx)
 	defer l.end()
 	l.Learner.SetSchema(l.Learner.Schema().View()) // from now on the decoder works ahead
-	l.ahead = readAhead(ctx, l.Source)
+	l.beginContest()
+	l.ahead = readAhead(ctx, l.Source, l.Contest)
 	err := l.learn(ctx)
 	if err == nil && ctx.Err() == nil && !r.Config.Fruitless {
 		err = l.fruitless()

@@ -27,6 +27,7 @@ type saver struct {
 	save        func(iter.Seq[event.Block]) (string, int64, error)
 	commit      func(context.Context, event.Offsets) error
 	fingerprint online.Fingerprint
+	settings    map[string]online.Fingerprint // the fingerprints of the contenders by name
 
 	status  SaveStatus
 	moved   bool   // there is something to save
@@ -75,6 +76,9 @@ func (l *loop) beginSave() {
 		return
 	}
 	state := l.freeze()
+	state.contest = l.Contest.freeze()
+	promoting := l.promoting
+	l.promoting = nil
 	var more []event.Block
 	if l.adopter.every > 0 {
 		more = append(more, l.Adoptions.block())
@@ -91,6 +95,11 @@ func (l *loop) beginSave() {
 	s.status.Pause, s.status.PauseSum, s.status.PauseMax = pause, s.status.PauseSum+pause, max(s.status.PauseMax, pause)
 	begin(&s.job, func(context.Context) saveResult { return s.write(state, more, waiting) }, func(r saveResult) {
 		l.unreported = true
+		if r.err == nil {
+			answerPromotions(promoting, nil)
+		} else {
+			l.promoting = append(promoting, l.promoting...)
+		}
 		if s.finish(r); s.final != nil {
 			l.end()
 		}
@@ -112,7 +121,7 @@ func (s *saver) write(state *frozen, more []event.Block, waiting *labels.Frozen)
 	}
 	var blocks iter.Seq[event.Block]
 	if err == nil {
-		blocks, err = stateBlocks(state, s.fingerprint, more)
+		blocks, err = stateBlocks(state, s.fingerprint, s.settings, more)
 	}
 	if err == nil {
 		r.name, r.size, err = s.save(blocks)
@@ -226,16 +235,20 @@ const (
 )
 
 // stateBlocks yields the blocks of a checkpoint. Equal states give equal blocks.
-func stateBlocks(s *frozen, f online.Fingerprint, more []event.Block) (iter.Seq[event.Block], error) {
+func stateBlocks(s *frozen, f online.Fingerprint, settings map[string]online.Fingerprint, more []event.Block) (iter.Seq[event.Block], error) {
 	where, err := json.Marshal(s.offsets)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the offsets: %w", err)
 	}
-	settings, err := json.Marshal(f) // in the order of keys
+	fingerprint, err := json.Marshal(f) // in the order of keys
 	if err != nil {
 		return nil, fmt.Errorf("encoding the fingerprint: %w", err)
 	}
 	state, err := s.EachBlock()
+	if err != nil {
+		return nil, err
+	}
+	others, err := s.contest.blocks(settings)
 	if err != nil {
 		return nil, err
 	}
@@ -247,26 +260,47 @@ func stateBlocks(s *frozen, f online.Fingerprint, more []event.Block) (iter.Seq[
 		more = append(more, event.Block{Name: watch.BlockWarnings, Data: data})
 	}
 	return func(yield func(event.Block) bool) {
-		for _, b := range append([]event.Block{{Name: blockOffsets, Data: where}, {Name: blockFingerprint, Data: settings}}, more...) {
+		for _, b := range append([]event.Block{{Name: blockOffsets, Data: where}, {Name: blockFingerprint, Data: fingerprint}}, more...) {
 			if !yield(b) {
 				return
 			}
 		}
-		state(yield)
+		stopped := false
+		state(func(b event.Block) bool {
+			stopped = stopped || !yield(b)
+			return !stopped
+		})
+		if !stopped {
+			others(yield)
+		}
 	}, nil
 }
 
 // Resume makes a State of the blocks of a checkpoint. It fails with a *online.MismatchError
 // if c, or f beside it (see Runner.Fingerprint), would give the weights another meaning.
 func Resume(c online.Config, f online.Fingerprint, blocks []event.Block) (s State, err error) {
-	was, err := ReadFingerprint(blocks)
-	if err != nil {
+	if s.Learner, err = ResumeLearner(c, f, blocks); err != nil {
 		return s, err
 	}
-	s.Learner, err = online.Restore(c, blocks)
+	if s.Offsets, err = ReadOffsets(blocks); err != nil {
+		return s, err
+	}
+	s.Reservoir = validate.ReadReservoir(blocks)
+	s.Adoptions, err = ReadAdoptions(blocks)
+	return s, err
+}
+
+// ResumeLearner makes the Learner of a State: that of a checkpoint's blocks, or those of a contender (event.BlocksUnder its
+// ContenderPrefix).
+func ResumeLearner(c online.Config, f online.Fingerprint, blocks []event.Block) (*online.Learner, error) {
+	was, err := ReadFingerprint(blocks)
+	if err != nil {
+		return nil, err
+	}
+	l, err := online.Restore(c, blocks)
 	mismatch := (*online.MismatchError)(nil)
 	if err != nil && !errors.As(err, &mismatch) {
-		return s, err
+		return nil, err
 	}
 	if diff := f.Diff(was); len(diff) > 0 {
 		if mismatch != nil {
@@ -275,14 +309,9 @@ func Resume(c online.Config, f online.Fingerprint, blocks []event.Block) (s Stat
 		mismatch = &online.MismatchError{Differences: diff}
 	}
 	if mismatch != nil {
-		return s, mismatch
+		return nil, mismatch
 	}
-	if s.Offsets, err = ReadOffsets(blocks); err != nil {
-		return s, err
-	}
-	s.Reservoir = validate.ReadReservoir(blocks)
-	s.Adoptions, err = ReadAdoptions(blocks)
-	return s, err
+	return l, nil
 }
 
 // ReadFingerprint returns the Runner's Fingerprint of a checkpoint.

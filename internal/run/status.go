@@ -19,6 +19,10 @@ type Published struct {
 	Version uint64        // larger means published later
 	Offsets event.Offsets // how far the stream had been learned
 	At      time.Time
+	// Learner is the name of the contender, "" of a Learner alone. Others are the models of the contenders without the
+	// lead at the same place.
+	Learner string
+	Others  []*Published
 }
 
 // Status is what Run publishes about itself after a batch. It is immutable.
@@ -41,6 +45,8 @@ type Status struct {
 	// AtLearning measures the answers that a reader would have got when their events were learned.
 	Labels     *labels.Counts
 	AtLearning measure.Classes
+	// Contest compares the contenders, in the order of the configuration; nil of a Learner alone.
+	Contest []ContenderStatus
 }
 
 // PartitionStatus is how far one partition has been learned.

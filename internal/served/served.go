@@ -38,6 +38,7 @@ type Model struct {
 	Version     uint64        // larger means published later; 0 for a file that was not published
 	Offsets     event.Offsets // how far the stream had been learned; nil if there was none
 	At          time.Time     // of publication; zero if it was not published
+	Learner     string        // its name among several of one stream; "" of one alone
 	// Record says how events are written. It comes with a snapshot or a
 	// checkpoint; a model trained from files does not know it and has the
 	// defaults. It may be set before the first prediction.
@@ -60,6 +61,7 @@ const (
 type snapshot struct {
 	Version uint64    `json:"version"`
 	At      time.Time `json:"published"`
+	Learner string    `json:"learner,omitempty"`
 }
 
 // New returns a Model of events written as record says.
@@ -106,7 +108,7 @@ func FromFile(file *checkpoint.File, recordConfig *record.Config) (*Model, error
 			return nil, fmt.Errorf("block %s: %w", name, err)
 		}
 	}
-	m.Version, m.At = s.Version, s.At
+	m.Version, m.At, m.Learner = s.Version, s.At, s.Learner
 	if settings != nil {
 		if m.Record, err = record.ParseSettings(settings); err != nil {
 			return nil, fmt.Errorf("block %s: %w", blockSettings, err)
@@ -151,7 +153,7 @@ func (m *Model) Blocks() (checkpoint.Kind, iter.Seq[event.Block], error) {
 	add(blockSettings, m.Record.Settings())
 	if m.Version > 0 || len(m.Offsets) > 0 { // of a stream
 		add(blockOffsets, m.Offsets)
-		add(blockSnapshot, snapshot{m.Version, m.At})
+		add(blockSnapshot, snapshot{m.Version, m.At, m.Learner})
 	}
 	if err != nil {
 		return "", nil, err
@@ -202,6 +204,7 @@ type Prediction struct {
 	// it but for rates of single groups, which are left out (event.ShortNoise): of a learner with noise auto the level that it had chosen.
 	NoiseLevel string `json:"noise_level,omitempty"`
 	Version    uint64 `json:"version,omitempty"` // of the Model
+	Learner    string `json:"learner,omitempty"` // of the Model, among several of one stream
 	// Unseen names features of the event that the model has not seen, the first
 	// twenty of them: they count for nothing. An event of nothing else scores the
 	// intercept.
@@ -547,7 +550,7 @@ func (m *Model) PredictionOf(e *event.Example, s *event.Schema, scores []float64
 
 func (m *Model) prediction(e *event.Example, scores, chances []float64) (p Prediction, class int) {
 	answer := m.Answer(e)
-	p = Prediction{ID: string(e.Key), Scores: slices.Clone(scores), NoiseLevel: loss.ShortNoise(m.NoiseOf(answer)), Version: m.Version}
+	p = Prediction{ID: string(e.Key), Scores: slices.Clone(scores), NoiseLevel: loss.ShortNoise(m.NoiseOf(answer)), Version: m.Version, Learner: m.Learner}
 	if p.MissingPolicy = answer.Policy(); p.MissingPolicy != "" {
 		p.Missing = m.MissingFields(e)
 	}

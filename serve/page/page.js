@@ -208,6 +208,7 @@ function draw() {
   if (c.at != null && s.t - c.at >= 1000) $("saved").append(el("small", {}, " ago"));
   text("saved-note", c.at == null ? "" : bytes(c.bytes) + ` · learning paused ${(1000 * c.pause_seconds).toFixed(1)} ms` + (c.failed ? ` · ${c.failed} failed` : ""));
   $("drift").className = "v" + (s.drift.alarms ? " warn" : "");
+  drawLearners(s);
   text("drift", whole(s.drift.alarms));
   text("drift-note", s.drift.alarms ? `last at event ${whole(s.drift.event)}: ${fixed(s.drift.before, 3)} → ${fixed(s.drift.after, 3)} ${s.numbers ? "deviations of the labels" : "nats"}` : (s.numbers ? "the error" : "log-loss") + " is steady");
   const letters = Object.values(s.dead_letters || {}).reduce((a, b) => a + b, 0);
@@ -615,6 +616,18 @@ function signed(share) {
   const bar = el("span", {class: "bar " + (share < 0 ? "down" : "up")});
   bar.style.width = 100 * Math.abs(share) + "%";
   return el("span", {class: "signed"}, bar);
+}
+
+// Several learners of the stream, compared with the one that has the lead.
+function drawLearners(s) {
+  const list = s.learners || [];
+  $("learners").hidden = list.length === 0;
+  if (list.length === 0) return;
+  const difference = d => d && d.difference != null ? `${d.difference.toPrecision(3)}${d.standard_error == null ? "" : ` ± ${(2 * d.standard_error).toPrecision(2)}`}` : none;
+  $("learners-table").replaceChildren(rows(["learner", "events", s.numbers ? "MAE, recent" : "error, recent", s.numbers ? "RMSE, recent" : "log-loss, recent", "against the lead", "latest window", "window before", "promoted"],
+    list.map(x => [x.name + (x.lead ? " (lead)" : ""), whole(x.events), x.recent_error != null ? percent(x.recent_error / 100) : x.recent_mae != null ? x.recent_mae.toPrecision(4) : none,
+      x.recent_log_loss != null ? fixed(x.recent_log_loss, 4) : x.recent_rmse != null ? x.recent_rmse.toPrecision(4) : none,
+      difference(x.compared), difference(x.compared && x.compared.window), difference(x.compared && x.compared.previous_window), x.promote])));
 }
 
 // The members of a group, as the one that serves the page knows them.

@@ -1,0 +1,337 @@
+package main
+
+// This file makes the learners of one stream: that of [learner], and those of [[challenger]].
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+
+	"blankout/batch/validate"
+	"blankout/config"
+	"blankout/internal/event"
+	"blankout/internal/measure"
+	"blankout/internal/model"
+	"blankout/internal/run"
+	"blankout/online"
+	"blankout/serve"
+	"blankout/stream/record"
+)
+
+// contender is a learner of the stream as the configuration has it.
+type contender struct {
+	name        string
+	config      online.Config
+	record      record.Config
+	own         bool // its columns are other than those of the first
+	promote     string
+	window      uint64
+	fingerprint online.Fingerprint
+}
+
+// contendersOf returns the learners of a configuration, that of [learner] first. It takes the lead by itself where any does.
+func contendersOf(c *config.Config, records record.Config, data string) []contender {
+	learned := func(l online.Config, r record.Config) online.Config {
+		return l.Among(r.Declares(data), r.Grouped())
+	}
+	out := []contender{{name: run.Champion, config: learned(c.Learner, records), record: records, promote: "manual"}}
+	for i := range c.Challengers {
+		x := &c.Challengers[i]
+		r, own := x.RecordOf(records)
+		out = append(out, contender{name: x.Name, config: learned(x.Config, r), record: r, own: own, promote: x.Promote, window: x.Window})
+		out[0].window = max(out[0].window, x.Window)
+		if x.Promote == run.PromoteAuto {
+			out[0].promote = run.PromoteAuto
+		}
+	}
+	return out
+}
+
+// schema returns the Schema of a new learner beside the first, whose classes it has.
+func (x *contender) schema(first *event.Schema) *event.Schema {
+	if !x.own {
+		return first
+	}
+	r := x.record
+	r.Seed, r.Bits = first.Seed, first.Bits
+	s := r.Schema()
+	s.Classes, s.MaxClasses, s.Joined = slices.Clone(first.Classes), first.MaxClasses, slices.Clone(first.Joined)
+	return s
+}
+
+// beginLearners gives a Runner new learners.
+func beginLearners(r *run.Runner, learners []contender) (err error) {
+	r.Schema, r.Fingerprint = learners[0].record.Schema(), learners[0].fingerprint
+	if r.Learner, err = online.New(learners[0].config, r.Schema); err != nil || len(learners) == 1 {
+		return err
+	}
+	r.Contest = &run.Contest{}
+	for i := range learners {
+		x := &learners[i]
+		l := r.Learner
+		if i > 0 {
+			if l, err = online.New(x.config, x.schema(r.Schema)); err != nil {
+				return fmt.Errorf("challenger %s: %w", x.name, err)
+			}
+		}
+		x.join(r.Contest, l, run.Standing{})
+	}
+	return nil
+}
+
+// join adds the contender to a Contest.
+func (x *contender) join(c *run.Contest, l *online.Learner, s run.Standing) {
+	s.Name, s.Promote, s.Window = x.name, x.promote, x.window
+	c.Contenders = append(c.Contenders, &run.Contender{Learner: l, Fingerprint: x.fingerprint, Standing: s})
+}
+
+// resumeLearners gives a Runner the learners of a checkpoint. One that the checkpoint does not know begins now, and one that
+// the configuration does not name any more is let go.
+func resumeLearners(r *run.Runner, learners []contender, blocks []event.Block, log *slog.Logger) error {
+	saved, err := run.ReadContest(blocks)
+	if err != nil {
+		return err
+	}
+	lead := max(slices.IndexFunc(learners, func(x contender) bool { return x.name == saved.Lead }), 0)
+	renamed := learners[lead].name != saved.Lead
+	r.Fingerprint = learners[lead].fingerprint
+	r.State, err = run.Resume(learners[lead].config, r.Fingerprint, blocks)
+	switch {
+	case err != nil && renamed:
+		return fmt.Errorf("challenger %s has the lead, and the configuration has no [[challenger]] of that name: bring it back, promote another one before it goes, or give its settings to [learner]: %w", saved.Lead, err)
+	case err != nil && lead > 0:
+		return fmt.Errorf("challenger %s: %w; under another name it begins anew", saved.Lead, err)
+	case err != nil:
+		return err
+	case renamed:
+		log.Info("the learner of [learner] goes on as the challenger that had the lead, whose settings it has", "challenger", saved.Lead)
+	}
+	records := uint64(0)
+	for _, p := range r.Offsets {
+		records += p.Records
+	}
+	all := make([]*online.Learner, len(learners))
+	all[lead] = r.Learner
+	for i := range learners {
+		under := event.BlocksUnder(blocks, run.ContenderPrefix(learners[i].name))
+		if i == lead || len(under) == 0 {
+			continue
+		}
+		if all[i], err = run.ResumeLearner(learners[i].config, learners[i].fingerprint, under); err != nil {
+			return fmt.Errorf("challenger %s: %w; under another name it begins anew", learners[i].name, err)
+		}
+	}
+	for _, was := range saved.Learners {
+		if i := slices.IndexFunc(learners, func(x contender) bool { return x.name == was.Name }); i < 0 && was.Name != saved.Lead || i >= 0 && i == lead && renamed {
+			log.Warn("a learner of the checkpoint is let go: the configuration does not have it any more", "challenger", was.Name)
+		}
+	}
+	if all[0] == nil {
+		return errors.New("the checkpoint holds challengers, and not the learner of [learner]")
+	}
+	if r.Schema = all[0].Schema(); len(learners) == 1 {
+		return nil
+	}
+	r.Contest = &run.Contest{Lead: lead}
+	for i := range learners {
+		x := &learners[i]
+		standing, known := saved.Standing(x.name)
+		if all[i] == nil {
+			if all[i], err = online.New(x.config, x.schema(r.Schema)); err != nil {
+				return fmt.Errorf("challenger %s: %w", x.name, err)
+			}
+			log.Info("a challenger begins", "challenger", x.name, "records", records)
+			known = false
+		}
+		if !x.own {
+			all[i].SetSchema(r.Schema)
+		}
+		if !known || renamed {
+			standing.Paired = run.NewStanding(records).Paired
+		}
+		if !known && all[i] != r.Learner {
+			standing.Begun = records
+		}
+		x.join(r.Contest, all[i], standing)
+	}
+	return nil
+}
+
+// ownSchemas returns the Schemas of the contenders that have columns of their own.
+func ownSchemas(r *run.Runner) (out []*event.Schema) {
+	if r.Contest != nil {
+		for _, x := range r.Contest.Contenders[1:] {
+			if s := x.Learner.Schema(); s != r.Schema {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// decodeContenders has the contenders with columns of their own decode records as they are read from the source.
+func (s *service) decodeContenders() {
+	for i, x := range s.learners {
+		if x.own {
+			c := s.runner.Contest.Contenders[i]
+			c.Schema = c.Learner.Schema()
+			c.Decoder = &laterDecoder{make: func() (record.Decoder, error) {
+				r := s.read
+				r.Drop, r.Crosses, r.Groups, r.KeepValue = x.record.Drop, x.record.Crosses, x.record.Groups, false
+				return record.NewDecoder(r, c.Schema)
+			}}
+		}
+	}
+}
+
+// laterDecoder is made with its first record: the header of a file has been read by then.
+type laterDecoder struct {
+	make func() (record.Decoder, error)
+	made record.Decoder
+}
+
+func (d *laterDecoder) Decode(ctx context.Context, r record.Record, e *event.Example) (err error) {
+	if d.made == nil {
+		if d.made, err = d.make(); err != nil {
+			return err
+		}
+	}
+	return d.made.Decode(ctx, r, e)
+}
+
+// validateContenders gives each contender what validates it while it has the lead, and the Runner that of the lead.
+func validateContenders(r *run.Runner, learners []contender, c *config.Config, data string, log *slog.Logger) {
+	if r.Contest == nil {
+		return
+	}
+	for i, x := range r.Contest.Contenders {
+		own := *c
+		own.Record.Drop, own.Record.Crosses, own.Record.Groups = learners[i].record.Drop, learners[i].record.Crosses, learners[i].record.Groups
+		x.Validator = newValidator(&own, data, log)
+		x.Validator.Learner = x.Learner.Config()
+	}
+	r.Validator = r.Contest.Contenders[r.Contest.Lead].Validator
+}
+
+// validators returns what validates the learners.
+func (s *service) validators() []*validate.Validator {
+	if s.runner.Contest == nil {
+		return []*validate.Validator{s.runner.Validator}
+	}
+	var out []*validate.Validator
+	for _, x := range s.runner.Contest.Contenders {
+		out = append(out, x.Validator)
+	}
+	return out
+}
+
+// askedOf returns how the events of questions to a learner are written: as those of the first, with its own columns.
+func (s *service) askedOf(asked *atomic.Pointer[record.Config]) func(learner string) *record.Config {
+	var mu sync.Mutex
+	var of *record.Config
+	made := map[string]*record.Config{}
+	return func(learner string) *record.Config {
+		c := asked.Load()
+		i := slices.IndexFunc(s.learners, func(x contender) bool { return x.name == learner })
+		if i < 0 || !s.learners[i].own {
+			return c
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if of != c {
+			of = c
+			clear(made)
+		}
+		if made[learner] == nil {
+			own := *c
+			own.Drop, own.Crosses, own.Groups = s.learners[i].record.Drop, s.learners[i].record.Crosses, s.learners[i].record.Groups
+			made[learner] = &own
+		}
+		return made[learner]
+	}
+}
+
+// learnerOfBlock returns the learner without the lead that a block of a checkpoint is of, as challenger/NAME.
+func learnerOfBlock(name string) (learner string, ok bool) {
+	parts := strings.SplitN(name, "/", 3)
+	if len(parts) < 3 || run.ContenderPrefix(parts[1]) != parts[0]+"/"+parts[1]+"/" {
+		return "", false
+	}
+	return parts[0] + "/" + parts[1], true
+}
+
+// learnersOf returns what a checkpoint tells of several learners; nil of one alone. lead is the summary of the one that has it.
+func learnersOf(blocks []event.Block, lead *online.Summary) (out []serve.LearnerReport, err error) {
+	saved, err := run.ReadContest(blocks)
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range saved.Learners {
+		r := serve.LearnerReport{Name: x.Name, Lead: x.Name == saved.Lead, Promote: x.Promote, Begun: x.Begun}
+		s, own := lead, blocks
+		if !r.Lead {
+			own = event.BlocksUnder(blocks, run.ContenderPrefix(x.Name))
+			if s, err = online.ReadSummary(own); err != nil {
+				return nil, fmt.Errorf("challenger %s: %w", x.Name, err)
+			}
+			r.Compared = serve.CompareWithLead(&x.Paired, x.Window)
+		}
+		m, err := model.ReadLinear(own)
+		if err != nil {
+			return nil, fmt.Errorf("challenger %s: %w", x.Name, err)
+		}
+		r.Events, r.Error, r.LogLoss, r.RecentError, r.RecentLogLoss = m.Events, s.Error, s.LogLoss, s.RecentError, s.RecentLogLoss
+		if n := s.NumbersSummary; n != nil {
+			r.MAE, r.RMSE, r.RecentMAE, r.RecentRMSE = n.MAE, n.RMSE, n.RecentMAE, n.RecentRMSE
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// printLearners writes how several learners compare.
+func printLearners(out io.Writer, list []serve.LearnerReport) {
+	if len(list) == 0 {
+		return
+	}
+	number := func(x *float64) string {
+		if x == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%.4g", *x)
+	}
+	difference := func(d measure.DifferenceReport) string {
+		if d.Difference == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%.4g ± %s", *d.Difference, number(d.StandardError))
+	}
+	first, second := "error, %", "log-loss"
+	if list[0].MAE != nil {
+		first, second = "MAE", "RMSE"
+	}
+	fmt.Fprintln(out, "\nlearners of the stream: loss less that of the lead, with its standard error")
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "learner\tevents\t%s\t%s\tdifference\tlatest window\twindow before\n", first, second)
+	for _, x := range list {
+		name, columns := x.Name, []string{"lead", "", ""}
+		if x.Compared != nil {
+			columns = []string{difference(x.Compared.DifferenceReport), difference(x.Compared.Window), difference(x.Compared.Previous)}
+		}
+		error, loss := x.Error, x.LogLoss
+		if x.MAE != nil {
+			error, loss = x.MAE, x.RMSE
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", name, humanize.Comma(int64(x.Events)), number(error), number(loss), strings.Join(columns, "\t"))
+	}
+	t.Flush()
+}

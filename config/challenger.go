@@ -1,0 +1,302 @@
+package config
+
+// This file reads [[challenger]]: further learners of the same stream.
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/run"
+	"blankout/online"
+	"blankout/stream/record"
+)
+
+// Challenger is a further learner of the stream: one table [[challenger]]. A key of [learner] or
+// [record] that it does not set is that of the section.
+type Challenger struct {
+	Name string `toml:"name"`
+	// Promote says whether the challenger takes the lead by itself: "manual" or "auto".
+	Promote string `toml:"promote"`
+	// Window is the number of records of a window of the comparison with the lead.
+	Window uint64 `toml:"window"`
+	online.Config
+	Drop    []string            `toml:"drop"`
+	Crosses [][2]string         `toml:"crosses"`
+	Groups  map[string][]string `toml:"groups"`
+}
+
+// The values of Challenger.Promote.
+const promoteManual, promoteAuto = "manual", run.PromoteAuto
+
+const (
+	defaultWindow = 100_000
+	minWindow     = 10_000
+	maxChallenger = 16 // of them
+	challengerKey = "challenger"
+)
+
+// RecordOf returns how the challenger's events are made of records, and whether otherwise than those of [learner].
+func (c *Challenger) RecordOf(r record.Config) (of record.Config, own bool) {
+	of = r
+	of.Drop, of.Crosses, of.Groups = c.Drop, c.Crosses, c.Groups
+	return of, !slices.Equal(c.Drop, r.Drop) || !slices.Equal(c.Crosses, r.Crosses) || of.GroupSettings() != r.GroupSettings()
+}
+
+// challengerTable is the text of one [[challenger]] as a file of its own, with the lines where they were.
+type challengerTable struct{ text string }
+
+// splitChallengers takes the tables [[challenger]] out of a TOML text. What is left keeps its lines.
+func splitChallengers(text string) (rest string, tables []challengerTable) {
+	var out strings.Builder
+	var own *strings.Builder // of the table that a line is in; nil in the rest
+	var all []*strings.Builder
+	line := 1
+	for len(text) > 0 {
+		n, header := statement(text)
+		part := text[:n]
+		if header != "" {
+			array := strings.HasPrefix(header, "[[")
+			switch path := strings.Trim(strings.ReplaceAll(header, " ", ""), "[]"); {
+			case array && path == challengerKey:
+				own = &strings.Builder{}
+				own.WriteString(strings.Repeat("\n", line-1))
+				all = append(all, own)
+				part = strings.Repeat("\n", strings.Count(part, "\n"))
+			case own != nil && !array && strings.HasPrefix(path, challengerKey+"."):
+				part = strings.Replace(part, header, "["+path[len(challengerKey)+1:]+"]", 1)
+			default:
+				own = nil
+			}
+		}
+		blank := strings.Repeat("\n", strings.Count(part, "\n"))
+		if own != nil {
+			own.WriteString(part)
+			out.WriteString(blank)
+		} else {
+			out.WriteString(part)
+		}
+		line += len(blank)
+		text = text[n:]
+	}
+	for _, b := range all {
+		tables = append(tables, challengerTable{b.String()})
+	}
+	return out.String(), tables
+}
+
+// statement returns the length of the first lines of a TOML text that belong together, a header or a value
+// of several lines, and the header, "" for other lines.
+func statement(text string) (length int, header string) {
+	start := strings.TrimLeft(text, " \t")
+	if strings.HasPrefix(start, "[") {
+		line, _, _ := strings.Cut(start, "\n")
+		if end := strings.LastIndexByte(strings.SplitN(line, "#", 2)[0], ']'); end >= 0 {
+			header = line[:end+1]
+		}
+		if end := strings.IndexByte(text, '\n'); end >= 0 {
+			return end + 1, header
+		}
+		return len(text), header
+	}
+	brackets := 0
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; c {
+		case '#':
+			if end := strings.IndexByte(text[i:], '\n'); end >= 0 {
+				i += end - 1
+			} else {
+				return len(text), ""
+			}
+		case '"', '\'':
+			i = textEnd(text, i) - 1
+		case '[', '{':
+			brackets++
+		case ']', '}':
+			brackets--
+		case '\n':
+			if brackets <= 0 {
+				return i + 1, ""
+			}
+		}
+	}
+	return len(text), ""
+}
+
+// readChallengers reads the challengers over the sections as they are in force, and --set challenger.NAME.KEY over that.
+func (l *Loaded) readChallengers(tables []challengerTable, sets []string) error {
+	if len(tables) > maxChallenger {
+		return fmt.Errorf("%s: %d challengers: want at most %d", l.file, len(tables), maxChallenger)
+	}
+	var errs []error
+	l.Challengers = nil
+	for _, table := range tables {
+		c := Challenger{Promote: promoteManual, Window: defaultWindow, Config: l.Learner, Drop: l.Record.Drop, Crosses: l.Record.Crosses, Groups: l.Record.Groups}
+		known := keys(&c)
+		var all map[string]any
+		if _, err := toml.Decode(table.text, &all); err == nil {
+			c.Name, _ = all["name"].(string) // for the errors of other keys
+		}
+		for _, k := range known { // TOML is decoded into what is there, which is the sections'
+			if kind := k.value.Kind(); (kind == reflect.Slice || kind == reflect.Map) && valueOf(all, k.path) != nil {
+				k.value.SetZero()
+			}
+		}
+		if err := decodeFile(l.file, table.text, &c); err != nil {
+			errs = append(errs, l.inChallenger(c.Name, err))
+			continue
+		}
+		l.Challengers = append(l.Challengers, c)
+		for _, k := range known {
+			if valueOf(all, k.path) != nil {
+				l.origins[challengerKey+"."+c.Name+"."+k.String()] = place(l.file, lineOf(table.text, k.path))
+			}
+		}
+	}
+	for _, flag := range sets {
+		if err := l.setChallenger(flag); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// inChallenger names the challenger in each line of an error of its table, behind the place.
+func (l *Loaded) inChallenger(name string, err error) error {
+	var lines []string
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		if rest, ok := strings.CutPrefix(line, l.file); ok {
+			at, what, _ := strings.Cut(rest, ": ")
+			line = fmt.Sprintf("%s%s: [[challenger]] %q: %s", l.file, at, name, what)
+		}
+		lines = append(lines, line)
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}
+
+// setChallenger overrides a key of a challenger with --set challenger.NAME.KEY=VALUE.
+func (l *Loaded) setChallenger(flag string) error {
+	path, value, ok := strings.Cut(flag, "=")
+	parts := strings.Split(path, ".")
+	if !ok || len(parts) != 3 {
+		return fmt.Errorf("--set %s: want challenger.NAME.KEY=VALUE", path)
+	}
+	i := slices.IndexFunc(l.Challengers, func(c Challenger) bool { return c.Name == parts[1] })
+	if i < 0 {
+		return fmt.Errorf("--set %s: there is no challenger %q: [[challenger]] in the file makes %q", path, parts[1], l.challengerNames())
+	}
+	known := keys(&l.Challengers[i])
+	k := slices.IndexFunc(known, func(k key) bool { return k.String() == parts[2] && parts[2] != "name" })
+	if k < 0 {
+		return fmt.Errorf("--set %s: %s", path, unknownKey(parts[2], known))
+	}
+	l.origins[path] = "--set"
+	return known[k].set(known[k].unquoted(value), "--set "+path)
+}
+
+func (c *Config) challengerNames() []string {
+	names := make([]string, len(c.Challengers))
+	for i := range names {
+		names[i] = c.Challengers[i].Name
+	}
+	return names
+}
+
+// checkChallengers returns what is wrong with the challengers. An error names the challenger and the key.
+func (l *Loaded) checkChallengers() error {
+	if len(l.Challengers) == 0 {
+		return nil
+	}
+	var errs []error
+	why := ""
+	switch {
+	case l.Group.Name != "":
+		why = fmt.Sprintf("a group learns one model (group.name %q): leave the challengers out, or learn alone", l.Group.Name)
+	case len(l.Labels.Topics) > 0:
+		why = "with delayed labels an event waits with the prediction of one learner (labels.topics): leave the challengers out, or join the labels before"
+	}
+	if why != "" {
+		return fmt.Errorf("[[challenger]] %q: %s", l.challengerNames(), why)
+	}
+	for i := range l.Challengers {
+		c := &l.Challengers[i]
+		if err := l.checkChallenger(c, l.Challengers[:i]); err != nil {
+			origin := ""
+			if e, ok := errors.AsType[*event.KeyError](err); ok {
+				origin = l.origins[challengerKey+"."+c.Name+"."+e.Key]
+			}
+			if origin == "" {
+				origin = l.origins[challengerKey+"."+c.Name+".name"]
+			}
+			if origin == "" {
+				origin = l.file
+			}
+			errs = append(errs, fmt.Errorf("%s: [[challenger]] %q: %w", origin, c.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (l *Loaded) checkChallenger(c *Challenger, before []Challenger) error {
+	switch {
+	case !isName(c.Name):
+		return event.KeyErrorf("name", "name %q: want 1 to 32 lower-case letters, digits, - and _", c.Name)
+	case c.Name == run.Champion:
+		return event.KeyErrorf("name", "name %q is that of the learner of [learner]", c.Name)
+	case slices.ContainsFunc(before, func(b Challenger) bool { return b.Name == c.Name }):
+		return event.KeyErrorf("name", "name %q is there twice", c.Name)
+	case c.Promote != promoteManual && c.Promote != promoteAuto:
+		return event.KeyErrorf("promote", "promote %q: want %s or %s", c.Promote, promoteManual, promoteAuto)
+	case c.Window < minWindow || c.Window%1000 > 0:
+		return event.KeyErrorf("window", "window %d: want a multiple of 1000 records, at least %d", c.Window, minWindow)
+	}
+	alone := l.Config
+	alone.Challengers, alone.Learner = nil, c.Config
+	alone.Record, _ = c.RecordOf(l.Record)
+	if err := alone.checkLearner(); err != nil {
+		return err
+	}
+	if err := alone.Record.Check(); err != nil {
+		return err
+	}
+	switch {
+	case loss.LabelsOf(c.Loss) != loss.LabelsOf(l.Learner.Loss):
+		return event.KeyErrorf("loss", "loss %s: [learner] has %s, and labels cannot be classes and numbers at once", c.Loss, l.Learner.Loss)
+	case loss.OfCounts(c.Noise) != loss.OfCounts(l.Learner.Noise):
+		return event.KeyErrorf("noise", "noise %s: [learner] has %s: poisson refuses negative features, of all learners or none", c.Noise, l.Learner.Noise)
+	}
+	return alone.checkValidate()
+}
+
+func isName(name string) bool {
+	return len(name) >= 1 && len(name) <= 32 && !strings.ContainsFunc(name, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_'
+	})
+}
+
+// shownKeys returns the keys of a challenger that were set.
+func (l *Loaded) shownKeys(c *Challenger) (out []shownKey) {
+	for _, k := range keys(c) {
+		path := challengerKey + "." + c.Name + "." + k.String()
+		if origin, given := l.origins[path]; given {
+			out = append(out, shownKey{path, k, origin})
+		}
+	}
+	return out
+}
+
+// ofChallenger reports whether a setting is of a challenger.
+func ofChallenger(flag string) bool { return strings.HasPrefix(flag, challengerKey+".") }
+
+// shownKey is a key of a challenger that was set, and where.
+type shownKey struct {
+	path   string
+	key    key
+	origin string
+}

@@ -1,0 +1,135 @@
+package config
+
+import (
+	"bytes"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestChallengers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "f.toml")
+	write(t, file, `[record]
+drop = ["a", "b"]
+groups = {engine = ["rpm"]}
+[learner]
+c = 2.0
+class_weight = {x = 2.0}
+
+[[challenger]] # the first
+name = "big"
+c = 10.0
+crosses = [
+  ["p", "q"], # a list like a header
+  ["[[challenger]]", "r"],
+]
+
+[challenger.groups]
+wheels = ["left", "right"]
+
+[http]
+name = """
+[[challenger]]
+"""
+[[challenger]]
+name = "two"
+drop = ["c"]
+class_weight = {y = 3.0}
+promote = "auto"
+window = 20_000
+`)
+	l, err := Load(Source{File: file, Env: []string{"BLANKOUT_LEARNER_HALF_LIFE=7000"}, Flags: []string{"challenger.two.learning_rate=0.25", "learner.coverage=0.8"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(l.Challengers) != 2 || l.HTTP.Name != "[[challenger]]\n" {
+		t.Fatalf("%d challengers, and the name is %q", len(l.Challengers), l.HTTP.Name)
+	}
+	big, two := l.Challengers[0], l.Challengers[1]
+	if big.Name != "big" || big.C != 10 || big.HalfLife != 7000 || big.Coverage != 0.8 || big.Promote != "manual" || big.Window != 100_000 ||
+		!reflect.DeepEqual(big.Crosses, [][2]string{{"p", "q"}, {"[[challenger]]", "r"}}) || !slices.Equal(big.Drop, []string{"a", "b"}) ||
+		!reflect.DeepEqual(big.Groups, map[string][]string{"wheels": {"left", "right"}}) || !reflect.DeepEqual(big.ClassWeight, map[string]float64{"x": 2}) {
+		t.Errorf("big is %+v", big)
+	}
+	if two.Name != "two" || two.C != 2 || two.LearningRate != 0.25 || two.HalfLife != 7000 || two.Promote != "auto" || two.Window != 20_000 ||
+		!slices.Equal(two.Drop, []string{"c"}) || !reflect.DeepEqual(two.ClassWeight, map[string]float64{"y": 3}) {
+		t.Errorf("two is %+v", two)
+	}
+	if l.Learner.C != 2 || l.Learner.LearningRate != 0 || !slices.Equal(l.Record.Drop, []string{"a", "b"}) || !reflect.DeepEqual(l.Learner.ClassWeight, map[string]float64{"x": 2}) || len(l.Record.Groups) != 1 {
+		t.Errorf("the sections have become %+v, %+v", l.Learner, l.Record)
+	}
+	if r, own := two.RecordOf(l.Record); !own || !slices.Equal(r.Drop, []string{"c"}) || len(r.Groups) != 1 {
+		t.Errorf("two reads records as %+v, its own: %v", r, own)
+	}
+	same := two
+	if same.Drop = []string{"a", "b"}; same.Drop != nil {
+		if _, own := same.RecordOf(l.Record); own {
+			t.Error("the record keys of the section are its own")
+		}
+	}
+	var shown bytes.Buffer
+	if err := l.Show(&shown); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"[[challenger]]\nname = \"big\" # " + file + ":9\n", "crosses = [[\"p\", \"q\"], [\"[[challenger]]\", \"r\"]] # " + file + ":11\n", "learning_rate = 0.25 # --set\n"} {
+		if !strings.Contains(shown.String(), line) {
+			t.Errorf("%q is not shown in\n%s", line, shown.String())
+		}
+	}
+	values, err := l.Values()
+	if v := values["challenger.two.window"]; err != nil || v.Value != int64(20_000) || v.Origin != file+":28" {
+		t.Errorf("%+v, %v", v, err)
+	}
+	if !slices.Contains(l.Given(), "challenger.two.learning_rate") {
+		t.Errorf("given is %q", l.Given())
+	}
+}
+
+func TestChallengersThatAreRefused(t *testing.T) {
+	const head = "[learner]\nc = 1.0\n[[challenger]]\nname = \"a\"\n"
+	for _, x := range []struct {
+		name, file string
+		env, flags []string
+		want       string
+	}{
+		{"unknown key", head + "nosie = 'none'", nil, nil, `FILE:5: [[challenger]] "a": unknown key nosie, did you mean noise?`},
+		{"renamed key", head + "eta = 0.1", nil, nil, `FILE:5: [[challenger]] "a": unknown key eta`},
+		{"type", head + "\nc = 'one'", nil, nil, `FILE:6: [[challenger]] "a": c is a text, and should be a number`},
+		{"not TOML", head + "c = ", nil, nil, `FILE:5: [[challenger]] "": c: `},
+		{"value", head + "window = 20000\nnoise = 'dropout:2'", nil, nil, `FILE:6: [[challenger]] "a": noise`},
+		{"record", head + "drop = ['label']", nil, nil, `FILE:4: [[challenger]] "a": label: field "label" is named for two`},
+		{"no name", "[[challenger]]\nc = 2.0", nil, nil, `FILE: [[challenger]] "": name "": want 1 to 32`},
+		{"a name that is taken", head + "[[challenger]]\nname = 'a'", nil, nil, `FILE:6: [[challenger]] "a": name "a" is there twice`},
+		{"the name of the champion", "[[challenger]]\nname = 'learner'", nil, nil, `FILE:2: [[challenger]] "learner": name "learner" is that of the learner of [learner]`},
+		{"promote", head + "promote = 'now'", nil, nil, `FILE:5: [[challenger]] "a": promote "now": want manual or auto`},
+		{"window", head + "window = 10_500", nil, nil, `FILE:5: [[challenger]] "a": window 10500: want a multiple of 1000`},
+		{"other labels", head + "loss = 'squared'\nnoise = 'none'", nil, nil, `FILE:5: [[challenger]] "a": loss squared: [learner] has logistic:gaussian`},
+		{"counts", head + "noise = 'poisson'\nstandardize = 'none'\noptimizer = 'adagrad'", nil, nil, `FILE:5: [[challenger]] "a": noise poisson: [learner] has auto`},
+		{"a group", head + "[group]\nname = 'g'\n[record]\nclasses = ['0', '1']\n", nil, nil, `[[challenger]] ["a"]: a group learns one model`},
+		{"delayed labels", head + "[labels]\ntopics = ['l']\n[record]\nid = 'id'\n", nil, nil, `[[challenger]] ["a"]: with delayed labels`},
+		{"a table alone", "[challenger]\nname = 'a'", nil, nil, `FILE:1: unknown key challenger: write [[challenger]], once for each`},
+		{"a variable", head, []string{"BLANKOUT_CHALLENGER_A_C=2"}, nil, "BLANKOUT_CHALLENGER_A_C: challengers have no variables"},
+		{"a flag of nobody", head, nil, []string{"challenger.b.c=2"}, `--set challenger.b.c: there is no challenger "b"`},
+		{"a flag of no key", head, nil, []string{"challenger.a.cc=2"}, `--set challenger.a.cc: unknown key, did you mean c?`},
+		{"a flag of no value", head, nil, []string{"challenger.a=2"}, `--set challenger.a: want challenger.NAME.KEY=VALUE`},
+		{"a bad flag", head, nil, []string{"challenger.a.c=two"}, `--set challenger.a.c: c is "two", and should be a number`},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "f.toml")
+			write(t, file, x.file)
+			_, err := Load(Source{File: file, Env: x.env, Flags: x.flags})
+			if want := strings.ReplaceAll(x.want, "FILE", file); err == nil || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("got  %v\nwant %s", err, want)
+			}
+		})
+	}
+	if _, err := Load(Source{File: func() string {
+		file := filepath.Join(t.TempDir(), "f.toml")
+		write(t, file, strings.Repeat("[[challenger]]\nname = 'a'\n", 17))
+		return file
+	}()}); err == nil || !strings.Contains(err.Error(), "17 challengers: want at most 16") {
+		t.Error(err)
+	}
+}

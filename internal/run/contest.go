@@ -1,0 +1,358 @@
+package run
+
+// This file learns a stream with several learners, and compares them.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"math"
+	"runtime/debug"
+	"slices"
+	"sync"
+
+	"blankout/batch/validate"
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/measure"
+	"blankout/online"
+	"blankout/stream/record"
+)
+
+// Champion is the name of the learner of [learner] among the contenders.
+const Champion = "learner"
+
+// Contest is several learners of one stream. Records are read once. One learner has the lead: it is
+// learned as a Learner alone, and predictions, snapshots, validations and dead letters are the
+// lead's. The others learn the same events and are compared with it.
+//
+// The state depends on the records alone: the others learn exactly the events that the lead has counted in, differences
+// are averaged over blocks of records, and a contender takes the lead by itself at a number of records only.
+type Contest struct {
+	Contenders []*Contender // the first is the Champion
+	Lead       int          // index of the lead
+}
+
+// Contender is one of the learners of a Contest.
+type Contender struct {
+	Learner     *online.Learner // while it has no lead; State.Learner is the lead's
+	Fingerprint online.Fingerprint
+	Standing
+
+	// Decoder makes the columns of the contender of the bytes of a record, by Schema, where they are other than those of the
+	// Champion; else nil.
+	Decoder record.Decoder
+	Schema  *event.Schema
+	// Validator validates while the contender has the lead; nil if nothing does.
+	Validator *validate.Validator
+
+	losses []eventLoss // of the events of the current part of a batch
+	failed *panicError
+}
+
+// PromoteAuto is the Standing.Promote of a contender that takes the lead by itself.
+const PromoteAuto = "auto"
+
+// auto reports whether the contender takes the lead by itself.
+func (s *Standing) auto() bool { return s.Promote == PromoteAuto }
+
+// Standing is what a checkpoint keeps of a contender beside its Learner. Promote and Window are as of the run, for readers of the
+// checkpoint.
+type Standing struct {
+	Name    string         `json:"name"`
+	Promote string         `json:"promote"` // PromoteAuto, or another word
+	Window  uint64         `json:"window"`  // records of a window of the comparison
+	Begun   uint64         `json:"begun"`   // records before the first that it has learned
+	Paired  measure.Paired `json:"paired"`
+}
+
+// blockContest is the block of a checkpoint that holds savedContest. The blocks of the lead have the names that those of a
+// Learner alone have, those of the others begin with ContenderPrefix.
+const blockContest = "challengers"
+
+// ContenderPrefix begins the names of the blocks of a contender without the lead.
+func ContenderPrefix(name string) string { return "challenger/" + name + "/" }
+
+// SavedContest is what a checkpoint tells of a Contest.
+type SavedContest struct {
+	Lead     string     `json:"lead"`
+	Learners []Standing `json:"learners"` // in the order of the configuration
+}
+
+// ReadContest returns what a checkpoint tells of a Contest, of a Learner alone that it has the lead.
+func ReadContest(blocks []event.Block) (SavedContest, error) {
+	s := SavedContest{Lead: Champion}
+	if _, err := event.FindBlock(blocks, blockContest); err != nil {
+		return s, nil
+	}
+	return s, readJSON(blocks, blockContest, &s)
+}
+
+// Standing returns the Standing of a name, and whether there is one.
+func (s *SavedContest) Standing(name string) (Standing, bool) {
+	for _, x := range s.Learners {
+		if x.Name == name {
+			return x, true
+		}
+	}
+	return Standing{}, false
+}
+
+// lead returns the contender with the lead.
+func (c *Contest) lead() *Contender { return c.Contenders[c.Lead] }
+
+// names returns the names of the contenders.
+func (c *Contest) names() (names []string) {
+	for _, x := range c.Contenders {
+		names = append(names, x.Name)
+	}
+	return names
+}
+
+// columns are the examples of a batch as a contender with columns of its own has them.
+type columns struct {
+	examples []event.Example
+	schema   *event.Schema
+}
+
+// decode makes the columns of the contenders that have some of their own, by contender; to is memory.
+func (c *Contest) decode(ctx context.Context, b *event.Batch, to []columns) ([]columns, error) {
+	if to == nil {
+		to = make([]columns, len(c.Contenders))
+	}
+	for i, x := range c.Contenders {
+		if x.Decoder == nil {
+			continue
+		}
+		if b.Schema != nil { // classes are numbered as the Champion's
+			x.Schema.Classes, x.Schema.Joined = b.Schema.Classes, b.Schema.Joined
+		}
+		list := slices.Grow(to[i].examples[:0], len(b.Examples))[:len(b.Examples)]
+		for j := range b.Examples {
+			e, of := &list[j], &b.Examples[j]
+			if of.Refused != nil {
+				own := *e
+				*e = *of
+				e.Features, e.Field, e.Missing = event.Vec{Index: own.Features.Index[:0], Value: own.Features.Value[:0]}, own.Field[:0], own.Missing[:0]
+				continue
+			}
+			if of.Value == nil {
+				return nil, fmt.Errorf("challenger %s: it has columns of its own, and the bytes of records are not kept", x.Name)
+			}
+			r := record.Record{Key: of.Key, Value: of.Value, Offset: of.Offset, Time: of.Time, Unlabeled: true}
+			if err := x.Decoder.Decode(ctx, r, e); err != nil {
+				return nil, err
+			}
+			if e.Fingerprint = of.Fingerprint; e.Refused == nil {
+				e.Label, e.Target, e.Weight, e.Key, e.Time, e.Value = of.Label, of.Target, of.Weight, of.Key, of.Time, of.Value
+			}
+			e.Arrival, e.OddTime = of.Arrival, of.OddTime
+		}
+		to[i] = columns{list, x.Schema.View()}
+	}
+	return to, nil
+}
+
+// seen returns the batch as contender i has it, of the examples from a number on.
+func (c *Contest) seen(i int, b *event.Batch, own []columns, from int) event.Batch {
+	v := *b
+	if c.Contenders[i].Decoder != nil {
+		v.Examples, v.Schema = own[i].examples[from:from+len(b.Examples)], own[i].schema
+	}
+	return v
+}
+
+// round is a part of a batch that the contenders learn at the same time.
+type round struct {
+	contest *Contest
+	lead    *Contender
+	taken   []chan int // how many events the lead has counted in, for each of the others
+	count   int
+	working sync.WaitGroup
+}
+
+// takenEvery is after how many events the lead lets the others go on.
+const takenEvery = 64
+
+// begin has a goroutine of each contender without the lead learn the events of a part, as far as the lead gets. views holds
+// the part as each contender has it.
+func (c *Contest) begin(views []event.Batch, holdout uint64) *round {
+	r := &round{contest: c, lead: c.lead()}
+	r.lead.losses = r.lead.losses[:0]
+	for i, x := range c.Contenders {
+		if i == c.Lead {
+			continue
+		}
+		view := &views[i]
+		if view.Schema != nil {
+			x.Learner.SetSchema(view.Schema)
+		}
+		taken := make(chan int, len(view.Examples)/takenEvery+1)
+		r.taken = append(r.taken, taken)
+		r.working.Go(func() { x.learn(view, taken, holdout) })
+	}
+	return r
+}
+
+// take counts in an event of the lead, and what was predicted of it, nil for nothing.
+func (r *round) take(b *event.Batch, e *event.Example, p *online.Prediction, holdout uint64) {
+	if validate.HeldOut(b.Partition, e.Offset, holdout) {
+		p = nil
+	}
+	r.lead.losses = append(r.lead.losses, comparedLoss(e, p))
+	if r.count++; r.count%takenEvery == 0 {
+		r.tell()
+	}
+}
+
+func (r *round) tell() {
+	for _, taken := range r.taken {
+		taken <- r.count
+	}
+}
+
+// end has the others learn the last of the events that the lead has counted in, and waits for them. It then compares all; before
+// is the number of records before the part.
+func (r *round) end(before uint64) error {
+	if r.count%takenEvery > 0 {
+		r.tell()
+	}
+	for _, taken := range r.taken {
+		close(taken)
+	}
+	r.working.Wait()
+	c := r.contest
+	for i, x := range c.Contenders {
+		if i == c.Lead {
+			continue
+		}
+		if x.failed != nil {
+			return x.failed
+		}
+		for j, loss := range x.losses {
+			x.Paired.Add(before+uint64(j)+1, loss.value-r.lead.losses[j].value, loss.weight, x.Window)
+		}
+		x.Paired.Advance(before+uint64(r.count), x.Window)
+	}
+	return nil
+}
+
+// learn learns the examples of a part up to each number that comes.
+func (x *Contender) learn(b *event.Batch, taken <-chan int, holdout uint64) {
+	x.losses = x.losses[:0]
+	defer func() {
+		if cause := recover(); cause != nil {
+			at := b.Examples[min(len(x.losses), len(b.Examples)-1)].Offset
+			x.failed = &panicError{b.Topic, b.Partition, at, fmt.Sprintf("challenger %s: %v", x.Name, cause), debug.Stack()}
+		}
+	}()
+	for until := range taken {
+		for i := len(x.losses); i < until; i++ {
+			e := &b.Examples[i]
+			if validate.HeldOut(b.Partition, e.Offset, holdout) && e.Refused == nil {
+				x.losses = append(x.losses, noLoss)
+				continue
+			}
+			if i+1 < until {
+				x.Learner.Prefetch(&b.Examples[i+1])
+			}
+			p := x.Learner.Learn(e, nil)
+			x.losses = append(x.losses, comparedLoss(e, &p))
+		}
+	}
+}
+
+// eventLoss is the loss of a prediction that is compared, and the importance of the event.
+type eventLoss struct{ value, weight float64 }
+
+var noLoss = eventLoss{value: math.NaN()}
+
+// comparedLoss returns the loss of a prediction at its event: the log-loss of a class, the squared error of a
+// number, the deviance of a count; NaN where there is nothing to compare.
+func comparedLoss(e *event.Example, p *online.Prediction) eventLoss {
+	switch {
+	case p == nil || p.Refused || e.Refused != nil || e.Label == event.Unlabeled:
+		return noLoss
+	case p.Loss == nil:
+		return eventLoss{p.Decision.Judge(p.Scores, e.Label).LogLoss, e.Weight}
+	case p.Loss.Facts().Target == loss.Count:
+		return eventLoss{measure.Deviance(p.Loss, e.Target, p.Value), e.Weight}
+	}
+	return eventLoss{(e.Target - p.Value) * (e.Target - p.Value), e.Weight}
+}
+
+// frozenContender is the state of a contender without the lead at one instant.
+type frozenContender struct {
+	name string
+	*online.Snapshot
+}
+
+// frozenContest is the state of a Contest but for the lead's Learner.
+type frozenContest struct {
+	saved  SavedContest
+	others []frozenContender
+}
+
+// freeze copies the state. Only what was written since the last copy is copied.
+func (c *Contest) freeze() *frozenContest {
+	if c == nil {
+		return nil
+	}
+	f := &frozenContest{saved: SavedContest{Lead: c.lead().Name}}
+	for i, x := range c.Contenders {
+		f.saved.Learners = append(f.saved.Learners, x.Standing)
+		if i != c.Lead {
+			f.others = append(f.others, frozenContender{x.Name, x.Learner.Snapshot()})
+		}
+	}
+	return f
+}
+
+// blocks yields the blocks of a checkpoint that are the Contest's, with the fingerprints of the contenders by name.
+func (f *frozenContest) blocks(settings map[string]online.Fingerprint) (iter.Seq[event.Block], error) {
+	if f == nil {
+		return func(func(event.Block) bool) {}, nil
+	}
+	data, err := json.Marshal(f.saved)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the challengers: %w", err)
+	}
+	all := []iter.Seq[event.Block]{slices.Values([]event.Block{{Name: blockContest, Data: data}})}
+	for _, x := range f.others {
+		blocks, err := x.EachBlock()
+		if err != nil {
+			return nil, err
+		}
+		data, err := json.Marshal(settings[x.name])
+		if err != nil {
+			return nil, fmt.Errorf("encoding the fingerprint of challenger %s: %w", x.name, err)
+		}
+		all = append(all, func(yield func(event.Block) bool) {
+			prefix := ContenderPrefix(x.name)
+			if !yield(event.Block{Name: prefix + blockFingerprint, Data: data}) {
+				return
+			}
+			stopped := false
+			blocks(func(b event.Block) bool {
+				b.Name = prefix + b.Name
+				stopped = stopped || !yield(b)
+				return !stopped
+			})
+		})
+	}
+	return func(yield func(event.Block) bool) {
+		for _, blocks := range all {
+			for b := range blocks {
+				if !yield(b) {
+					return
+				}
+			}
+		}
+	}, nil
+}
+
+// NewStanding returns that of a contender which begins after so many records.
+func NewStanding(records uint64) Standing {
+	return Standing{Begun: records, Paired: measure.NewPaired(records)}
+}

@@ -1,0 +1,409 @@
+package run_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"blankout/checkpoint"
+	"blankout/internal/event"
+	"blankout/internal/measure"
+	"blankout/internal/run"
+	"blankout/online"
+	"blankout/stream/record"
+)
+
+// contestStream is a Source of n JSON records of topic t/3 in batches of random sizes.
+type contestStream struct {
+	decoder record.Decoder
+	schema  *event.Schema
+	n, next int
+	sizes   *rand.Rand
+	passing func(offset int)
+}
+
+func (s *contestStream) Next(ctx context.Context, b *event.Batch) error {
+	b.Topic, b.Partition, b.HighWater, b.Examples = "t", 3, int64(s.n), b.Examples[:0]
+	if s.next == s.n {
+		return io.EOF
+	}
+	for range min(1+s.sizes.IntN(700), s.n-s.next) {
+		if s.passing != nil {
+			s.passing(s.next)
+		}
+		r := record.Record{Value: s.record(s.next), Offset: int64(s.next), Time: 1_700_000_000_000 + int64(s.next)}
+		if len(b.Examples) < cap(b.Examples) {
+			b.Examples = b.Examples[:len(b.Examples)+1]
+		} else {
+			b.Examples = append(b.Examples, event.Example{})
+		}
+		e := &b.Examples[len(b.Examples)-1]
+		if err := s.decoder.Decode(ctx, r, e); err != nil {
+			return err
+		}
+		e.Fingerprint = record.Fingerprint(r.Offset, nil, r.Value)
+		s.next++
+	}
+	b.Next, b.Schema = int64(s.next), s.schema.View()
+	return ctx.Err()
+}
+
+// record returns record number n. The label is the sign of a product, of which no field alone tells, and of a number.
+func (s *contestStream) record(n int) []byte {
+	r := rand.New(rand.NewPCG(uint64(n), 9))
+	a, b, x := r.IntN(2), r.IntN(2), r.NormFloat64()
+	label := "no"
+	if float64(2*(a^b)-1)+x > 0 {
+		label = "yes"
+	}
+	text := fmt.Sprintf(`{"label":%q,"weight":%d,"a":"a%d","b":"b%d","x":%.3f,"id":"i%d"}`, label, r.IntN(3), a, b, x, r.IntN(3000))
+	switch {
+	case n%13 == 4:
+		text = fmt.Sprintf(`{"a":"a%d","x":null}`, a)
+	case n%101 == 7:
+		text = `{"label":"yes","weight":-1}` // refused
+	}
+	return []byte(text)
+}
+
+// entrant is a contender of these tests; the first is the Champion.
+type entrant struct {
+	name   string
+	change func(*online.Config, *record.Config)
+	auto   bool
+}
+
+var entrants = []entrant{
+	{run.Champion, func(*online.Config, *record.Config) {}, true},
+	{"slow", func(c *online.Config, _ *record.Config) { c.LearningRate = 0.001 }, true},
+	{"product", func(_ *online.Config, r *record.Config) { r.Drop, r.Crosses = []string{"id"}, [][2]string{{"a", "b"}} }, true},
+}
+
+func (x *entrant) configs() (online.Config, record.Config) {
+	c, r := online.DefaultConfig(), record.DefaultConfig()
+	c.Noise, c.Optimizer, r.Weight, r.KeepValue = "none", "adagrad", "weight", true
+	x.change(&c, &r)
+	return c, r
+}
+
+const contestWindow = 3000
+
+// contest returns a Runner of the entrants that goes on from the newest checkpoint of a directory.
+func contest(t *testing.T, dir string, list []entrant, n int, seed uint64) (*run.Runner, *contestStream, *checkpoint.Store) {
+	t.Helper()
+	store, err := checkpoint.Open(dir, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	r := &run.Runner{Config: run.DefaultConfig()}
+	r.Config.Refused, r.Config.SaveInterval, r.Config.ShutdownTimeout = run.PolicySkip, 0, time.Hour
+	r.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
+		saved, err := store.Save(checkpoint.Linear, blocks)
+		return saved.Name, saved.Bytes, errors.Join(err, saved.Prune)
+	}
+	file, _, err := store.Load()
+	var blocks []event.Block
+	lead := 0
+	saved := run.SavedContest{}
+	if err == nil {
+		blocks = file.Blocks
+		if saved, err = run.ReadContest(blocks); err != nil {
+			t.Fatal(err)
+		}
+		lead = slices.IndexFunc(list, func(x entrant) bool { return x.name == saved.Lead })
+		c, rc := list[lead].configs()
+		if r.State, err = run.Resume(c, rc.Settings(), blocks); err != nil {
+			t.Fatal(err)
+		}
+	} else if !errors.Is(err, checkpoint.ErrNone) {
+		t.Fatal(err)
+	}
+	k := &run.Contest{Lead: lead}
+	for i, x := range list {
+		c, rc := x.configs()
+		var l *online.Learner
+		switch {
+		case blocks == nil:
+			schema := rc.Schema()
+			if i > 0 && rc.Crosses == nil {
+				schema = k.Contenders[0].Learner.Schema()
+			}
+			l, err = online.New(c, schema)
+		case i == lead:
+			l = r.Learner
+		default:
+			l, err = run.ResumeLearner(c, rc.Settings(), event.BlocksUnder(blocks, run.ContenderPrefix(x.name)))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		y := &run.Contender{Learner: l, Fingerprint: rc.Settings()}
+		y.Standing, _ = saved.Standing(x.name)
+		y.Name, y.Promote, y.Window = x.name, "manual", contestWindow
+		if x.auto {
+			y.Promote = run.PromoteAuto
+		}
+		if rc.Crosses != nil {
+			y.Schema = l.Schema()
+			if y.Decoder, err = record.NewDecoder(rc, y.Schema); err != nil {
+				t.Fatal(err)
+			}
+		} else if i > 0 {
+			l.SetSchema(k.Contenders[0].Learner.Schema())
+		}
+		k.Contenders = append(k.Contenders, y)
+	}
+	r.Learner, r.Fingerprint, r.Schema = k.Contenders[lead].Learner, k.Contenders[lead].Fingerprint, k.Contenders[0].Learner.Schema()
+	if len(list) > 1 {
+		r.Contest = k
+	}
+	_, rc := list[0].configs()
+	decoder, err := record.NewDecoder(rc, r.Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &contestStream{decoder: decoder, schema: r.Schema, n: n, sizes: rand.New(rand.NewPCG(seed, 1))}
+	if p, ok := r.Offsets.Lookup("t", 3); ok {
+		s.next = int(p.Next)
+	}
+	r.Source = s
+	return r, s, store
+}
+
+func contestState(t *testing.T, dir string) ([]byte, []event.Block, run.SavedContest) {
+	t.Helper()
+	data, _ := newest(t, dir)
+	file, err := checkpoint.Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved, err := run.ReadContest(file.Blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data, file.Blocks, saved
+}
+
+// Stops, and ends without a save, at any record change no byte, nor do the sizes of batches and the number of threads. The lead
+// goes to the contender that has the product.
+func TestContestDependsOnEventsOnly(t *testing.T) {
+	const n = 14_000
+	reference := t.TempDir()
+	r, _, _ := contest(t, reference, entrants, n, 1)
+	r.Config.SaveEvents, r.Config.PublishInterval = 0, 0
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want, _, saved := contestState(t, reference)
+	if saved.Lead != "product" {
+		t.Fatalf("%s has the lead of %+v", saved.Lead, saved.Learners)
+	}
+	for seed := range uint64(4) {
+		threads := runtime.GOMAXPROCS(1 + int(seed%2)*3)
+		dir, random := t.TempDir(), rand.New(rand.NewPCG(seed, 3))
+		lives := 0
+		for done := false; !done; lives++ {
+			r, s, store := contest(t, dir, entrants, n, seed<<32+uint64(lives))
+			r.Config.SaveEvents, r.Config.PublishEvents = uint64(500+random.IntN(2000)), uint64(100+random.IntN(1000))
+			ctx, cancel := context.WithCancel(t.Context())
+			stop, dead := s.next+1+random.IntN(5000), false
+			switch done = stop >= n; {
+			case done:
+			case random.IntN(2) == 0:
+				r.Config.MaxEvents = uint64(stop - s.next)
+			default: // nothing is saved at the end
+				r.Config.SaveEvents = 0
+				save := r.Save
+				count := 0
+				r.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
+					if count++; count > 2 || dead {
+						return "", 0, errors.New("dead")
+					}
+					return save(blocks)
+				}
+				r.Config.SaveEvents = 700
+				s.passing = func(offset int) {
+					if offset == stop {
+						cancel()
+					}
+				}
+			}
+			err := r.Run(ctx)
+			cancel()
+			if err != nil && !strings.HasSuffix(err.Error(), "dead") {
+				t.Fatal(err)
+			}
+			store.Close()
+		}
+		runtime.GOMAXPROCS(threads)
+		if got, _, _ := contestState(t, dir); !bytes.Equal(got, want) {
+			t.Errorf("seed %d: %d lives end in another state", seed, lives)
+		}
+		if lives < 2 {
+			t.Errorf("seed %d: one life only", seed)
+		}
+	}
+}
+
+// Each contender is learned as it would be alone, and the differences are those of what was predicted.
+func TestContendersLearnAsAlone(t *testing.T) {
+	const n = 8000
+	list := slices.Clone(entrants)
+	for i := range list {
+		list[i].auto = false
+	}
+	dir := t.TempDir()
+	r, _, _ := contest(t, dir, list, n, 1)
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, blocks, saved := contestState(t, dir)
+	losses := make([][]float64, len(list)) // by contender and record
+	weights := make([]float64, n)
+	for i, x := range list {
+		alone := t.TempDir()
+		r, _, _ := contest(t, alone, []entrant{x}, n, 2)
+		at := 0
+		r.Answer = func(e *event.Example, p *online.Prediction) error {
+			if e == nil {
+				return nil
+			}
+			loss := math.NaN()
+			if p != nil && !p.Refused && e.Label != event.Unlabeled {
+				loss, weights[at] = p.Decision.LogLoss(p.Scores, e.Label), e.Weight
+			}
+			losses[i] = append(losses[i], loss)
+			at++
+			return nil
+		}
+		if err := r.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_, want, _ := contestState(t, alone)
+		got := blocks
+		if i > 0 {
+			got = event.BlocksUnder(blocks, run.ContenderPrefix(x.name))
+		}
+		for _, b := range want {
+			if b.Name == "offsets" || b.Name == "warnings" { // of the stream, of the lead alone
+				continue
+			}
+			if data, err := event.FindBlock(got, b.Name); err != nil || !bytes.Equal(data, b.Data) {
+				t.Errorf("%s: block %s is not as of the learner alone: %v", x.name, b.Name, err)
+			}
+		}
+	}
+	for i, x := range list[1:] {
+		paired := measure.NewPaired(0)
+		for j := range n {
+			if d := losses[i+1][j] - losses[0][j]; !math.IsNaN(d) {
+				paired.Add(uint64(j+1), d, weights[j], contestWindow)
+			}
+		}
+		paired.Advance(n, contestWindow)
+		s, ok := saved.Standing(x.name)
+		if !ok || s.Paired.Total.Blocks != n/1000 || math.Abs(s.Paired.Total.Mean-paired.Total.Mean) > 1e-12 || math.Abs(s.Paired.Total.Scatter-paired.Total.Scatter) > 1e-12 || s.Paired.Window.Blocks != paired.Window.Blocks {
+			t.Errorf("%s: %+v, by what was predicted %+v", x.name, s.Paired, paired)
+		}
+	}
+}
+
+// Learners that are alike leave the lead where it is.
+func TestEqualContenders(t *testing.T) {
+	alike := entrant{"alike", func(c *online.Config, _ *record.Config) { c.LearningRate = 0.0501 }, true}
+	base := entrant{run.Champion, func(c *online.Config, _ *record.Config) { c.LearningRate = 0.05 }, true}
+	dir := t.TempDir()
+	r, _, _ := contest(t, dir, []entrant{base, alike, {"same", base.change, true}}, 13_000, 1)
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, _, saved := contestState(t, dir)
+	if s, _ := saved.Standing("same"); saved.Lead != run.Champion || s.Paired.Total.Blocks != 13 || s.Paired.Total.Mean != 0 {
+		t.Errorf("%s has the lead, same is at %+v", saved.Lead, s)
+	}
+}
+
+// A contender that is asked for takes the lead, a checkpoint has it when Promote returns, and the next run goes on so.
+func TestPromote(t *testing.T) {
+	const n = 9000
+	list := slices.Clone(entrants)
+	for i := range list {
+		list[i].auto = false
+	}
+	dir := t.TempDir()
+	r, s, store := contest(t, dir, list, n, 1)
+	r.Config.SaveEvents = 0
+	r.Config.PublishEvents = 1
+	if err := r.Promote(t.Context(), "nobody"); err == nil || err.Error() != `there is no learner "nobody": want one of ["learner" "slow" "product"]` {
+		t.Error(err)
+	}
+	asked, promoted := make(chan bool), make(chan error, 1)
+	s.passing = func(offset int) {
+		if offset == 4000 {
+			<-asked
+			err := <-promoted
+			if _, _, saved := contestState(t, dir); saved.Lead != "product" || err != nil {
+				t.Errorf("%s has the lead in the checkpoint: %v", saved.Lead, err)
+			}
+			promoted <- nil
+		}
+	}
+	go func() {
+		close(asked)
+		promoted <- r.Promote(t.Context(), "product")
+	}()
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	status := r.Status()
+	if p := r.Published(); p.Learner != "product" || len(p.Others) != 2 || p.Others[0].Learner != run.Champion || p.Events != r.Learner.Report().Events {
+		t.Errorf("%q is published, and %d others", p.Learner, len(p.Others))
+	}
+	if k := status.Contest; len(k) != 3 || !k[2].Lead || k[0].Lead || k[0].Paired.From == 0 || k[0].Paired.From > 5000 || k[0].Paired.Total.Mean <= 0 || k[2].Paired.Total.Blocks > 0 || k[2].Begun != 0 {
+		t.Errorf("%+v, %+v, %+v", k[0].Standing, k[1].Standing, k[2].Standing)
+	}
+	if err := r.Promote(t.Context(), "slow"); err == nil || !strings.Contains(err.Error(), "ended") {
+		t.Errorf("promoted after the end: %v", err)
+	}
+	store.Close()
+	again, _, _ := contest(t, dir, list, n, 1)
+	if again.Contest.Lead != 2 || !reflect.DeepEqual(again.Contest.Contenders[0].Paired, status.Contest[0].Paired) {
+		t.Errorf("the next run has lead %d", again.Contest.Lead)
+	}
+	var alone run.Runner
+	if err := alone.Promote(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), "[[challenger]]") {
+		t.Error(err)
+	}
+}
+
+// Where a record ends the run, all contenders have learned what was before it and no more.
+func TestContestFailsTogether(t *testing.T) {
+	dir := t.TempDir()
+	list := []entrant{entrants[0], {"slow", entrants[1].change, false}}
+	r, _, _ := contest(t, dir, list, 3000, 1)
+	r.Config.Refused = run.PolicyFail
+	var refused *run.RefusedError
+	if err := r.Run(t.Context()); !errors.As(err, &refused) || refused.Offset != 7 { // the first that is refused
+		t.Fatal(err)
+	}
+	for _, x := range r.Contest.Contenders {
+		if events := x.Learner.Report().Events; events != r.Learner.Report().Events || events < 3 {
+			t.Errorf("%s has learned %d events", x.Name, events)
+		}
+	}
+	if p, _ := r.Offsets.Lookup("t", 3); p.Next != 7 || r.Contest.Contenders[1].Paired.Seen != 7 {
+		t.Errorf("at %d, compared up to %d", p.Next, r.Contest.Contenders[1].Paired.Seen)
+	}
+}

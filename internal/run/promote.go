@@ -1,0 +1,243 @@
+package run
+
+// This file gives the lead of a Contest to another contender.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"blankout/batch/validate"
+	"blankout/internal/event"
+	"blankout/internal/failpoint"
+	"blankout/internal/measure"
+	"blankout/online"
+)
+
+// UnknownContenderError says that a Runner has no learner of a name.
+type UnknownContenderError struct {
+	Name  string
+	Names []string // of those that there are
+}
+
+func (e *UnknownContenderError) Error() string {
+	return fmt.Sprintf("there is no learner %.40q: want one of %q", e.Name, e.Names)
+}
+
+// promotion is the wish that a contender takes the lead. done gets nil once a checkpoint has it.
+type promotion struct {
+	name string
+	done chan<- error
+}
+
+// promotions are those that nobody has looked at yet.
+type promotions struct {
+	mu    sync.Mutex
+	asked []promotion
+	ended error // why none is taken any more
+}
+
+func (p *promotions) add(x promotion) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended == nil {
+		p.asked = append(p.asked, x)
+	}
+	return p.ended
+}
+
+func (p *promotions) take(ended error) []promotion {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	asked := p.asked
+	p.asked, p.ended = nil, ended
+	return asked
+}
+
+// Promote gives the lead to the contender of a name, between two batches, and returns nil once a checkpoint has
+// it. Anyone may call it while Run learns. Its error is an *UnknownContenderError for a name that there is not.
+func (r *Runner) Promote(ctx context.Context, name string) error {
+	if r.Contest == nil {
+		return errors.New("there is one learner alone: [[challenger]] adds others")
+	}
+	if names := r.Contest.names(); !slices.Contains(names, name) {
+		return &UnknownContenderError{name, names}
+	}
+	done := make(chan error, 1)
+	if err := r.promotions.add(promotion{name, done}); err != nil {
+		return err
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// promoteAsked does what Promote asks for.
+func (l *loop) promoteAsked() {
+	if l.Contest == nil || l.current.Validation.Adopting > 0 {
+		return // it comes when the decision is made
+	}
+	asked := l.promotions.take(nil)
+	for _, p := range asked {
+		l.promote(slices.Index(l.Contest.names(), p.name), "asked for")
+	}
+	if l.promoting = append(l.promoting, asked...); len(asked) > 0 {
+		l.saver.moved, l.saver.urgent = true, true
+		if l.Save == nil {
+			answerPromotions(l.promoting, nil)
+			l.promoting = nil
+		}
+	}
+}
+
+func answerPromotions(list []promotion, err error) {
+	for _, p := range list {
+		p.done <- err
+	}
+}
+
+// endPromotions answers those that wait at the end of a run.
+func (l *loop) endPromotions(err error) {
+	answerPromotions(append(l.promoting, l.promotions.take(err)...), err)
+}
+
+// untilWindow returns n, or a number of records below it after which a window ends, if a contender may take the lead
+// by itself.
+func (l *loop) untilWindow(n int) int {
+	if l.Contest == nil || !slices.ContainsFunc(l.Contest.Contenders, func(x *Contender) bool { return x.auto() }) {
+		return n
+	}
+	for _, x := range l.Contest.Contenders {
+		n = int(min(uint64(n), x.Window-(l.before+l.records)%x.Window))
+	}
+	return n
+}
+
+// promoteBetter gives the lead to the best of the contenders that take it by themselves and have been better than the lead in two
+// windows, of which the latter has just ended.
+func (l *loop) promoteBetter() {
+	if l.Contest == nil {
+		return
+	}
+	best := -1
+	for i, x := range l.Contest.Contenders {
+		if i == l.Contest.Lead || !x.auto() || !x.Paired.Better(x.Window) {
+			continue
+		}
+		if best < 0 || x.Paired.Window.Mean < l.Contest.Contenders[best].Paired.Window.Mean {
+			best = i
+		}
+	}
+	if best >= 0 {
+		l.promote(best, "better in two windows")
+	}
+}
+
+// promote gives the lead to a contender. No weight changes; the comparisons begin again.
+func (l *loop) promote(i int, why string) {
+	c, records := l.Contest, l.before+l.records
+	if i == c.Lead {
+		return
+	}
+	was, lead := c.lead(), c.Contenders[i]
+	l.log.Warn("another learner has the lead", "learner", lead.Name, "before", was.Name, "why", why, "records", records,
+		"difference", lead.Paired.Window.Mean, "standard_error", lead.Paired.Window.StandardError())
+	was.Learner = l.Learner // which an exact solution may have replaced
+	c.Lead = i
+	for _, x := range c.Contenders {
+		x.Paired = measure.NewPaired(records)
+	}
+	l.Learner, l.intake.Learner = lead.Learner, lead.Learner
+	l.Fingerprint, l.saver.fingerprint = lead.Fingerprint, lead.Fingerprint
+	l.first, l.warned = lead.Learner.Alarms(math.MaxUint64), map[string]warned{}
+	l.logged = l.first
+	l.takeValidator(lead)
+	l.saver.moved, l.unreported = true, true
+	l.publish()
+	_ = failpoint.Here("run.promoted")
+}
+
+// takeValidator has the contender with the lead be validated from now on. What was kept of events is let go: its
+// columns may be others.
+func (l *loop) takeValidator(lead *Contender) {
+	if lead.Validator == nil || l.Validator == nil {
+		return
+	}
+	if l.validator.running() {
+		l.validator.cancel()
+	}
+	l.validator.waiting, l.validator.exact = nil, nil
+	l.Validator = lead.Validator
+	l.intake.recent.clear()
+	if l.intake.kept != nil {
+		l.intake.kept, _ = validate.NewReservoir(l.Validator.Config.Reservoir, nil) // its error is that of an encoded one
+	}
+	if l.intake.sample != nil {
+		l.intake.sample = validate.NewSample(validate.SampleBytes)
+	}
+}
+
+// beginContest gives the contenders their Schemas as of now: from now on the decoder works ahead.
+func (l *loop) beginContest() {
+	if l.Contest == nil {
+		return
+	}
+	l.saver.settings = map[string]online.Fingerprint{}
+	for i, x := range l.Contest.Contenders {
+		if l.saver.settings[x.Name] = x.Fingerprint; i != l.Contest.Lead {
+			x.Learner.SetSchema(x.Learner.Schema().View())
+		}
+	}
+}
+
+// learnPart learns the first n examples of a part with all contenders, of which views are given, else with the Learner alone.
+func (l *loop) learnPart(ctx context.Context, b *event.Batch, n int, p Progress, views []event.Batch) error {
+	if l.Contest == nil {
+		return l.intake.Learn(ctx, b, n, p)
+	}
+	l.intake.round = l.Contest.begin(views, l.intake.Holdout)
+	err := l.intake.Learn(ctx, b, n, p)
+	failed := l.intake.round.end(l.before + l.records)
+	l.intake.round = nil
+	return errors.Join(err, failed)
+}
+
+// publish adds the models of the contenders to that of the lead.
+func (c *Contest) publish(p *Published) {
+	if c == nil {
+		return
+	}
+	p.Learner = c.lead().Name
+	for i, x := range c.Contenders {
+		if i != c.Lead {
+			p.Others = append(p.Others, &Published{Linear: x.Learner.Snapshot().Model(), Version: p.Version, Offsets: p.Offsets, At: p.At, Learner: x.Name})
+		}
+	}
+}
+
+// ContenderStatus says how a contender does. Comparisons are with the lead, by log-loss, for numbers squared error or deviance.
+type ContenderStatus struct {
+	Standing
+	Lead    bool
+	Learner online.Report
+}
+
+func (l *loop) contestStatus(lead *online.Report) (out []ContenderStatus) {
+	if l.Contest == nil {
+		return nil
+	}
+	for i, x := range l.Contest.Contenders {
+		s := ContenderStatus{Standing: x.Standing, Lead: i == l.Contest.Lead, Learner: *lead}
+		if !s.Lead {
+			s.Learner = x.Learner.Report()
+		}
+		out = append(out, s)
+	}
+	return out
+}

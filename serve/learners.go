@@ -1,0 +1,133 @@
+package serve
+
+// This file answers what is asked of several learners of one stream, and takes the wish that one of them has the lead.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"blankout/internal/measure"
+	"blankout/internal/run"
+	"blankout/internal/served"
+)
+
+// LearnerReport compares one of several learners of a stream with the lead. The names are those of GET /v1/learners.
+type LearnerReport struct {
+	Name    string `json:"name"`
+	Lead    bool   `json:"lead"`
+	Promote string `json:"promote"` // auto or manual
+	Begun   uint64 `json:"begun"`   // records before the first that it has learned
+	Events  uint64 `json:"events"`  // learned
+	// Error is in percent where labels are classes; MAE and RMSE are of regression.
+	Error         *float64 `json:"error,omitempty"`
+	LogLoss       *float64 `json:"log_loss,omitempty"`
+	RecentError   *float64 `json:"recent_error,omitempty"`
+	RecentLogLoss *float64 `json:"recent_log_loss,omitempty"`
+	MAE           *float64 `json:"mae,omitempty"`
+	RMSE          *float64 `json:"rmse,omitempty"`
+	RecentMAE     *float64 `json:"recent_mae,omitempty"`
+	RecentRMSE    *float64 `json:"recent_rmse,omitempty"`
+	// Compared has the loss of the learner less that of the lead; nil of the lead.
+	Compared *Comparison `json:"compared,omitempty"`
+}
+
+// Comparison is a measure.Paired for scripts.
+type Comparison struct {
+	measure.DifferenceReport                          // of all blocks since record From
+	From                     uint64                   `json:"from"`
+	WindowRecords            uint64                   `json:"window_records"`
+	Window                   measure.DifferenceReport `json:"window"`          // the latest whole window
+	Previous                 measure.DifferenceReport `json:"previous_window"` // the one before it
+}
+
+// LearnerReports returns what a Status says of several learners; nil of one alone.
+func LearnerReports(s *run.Status) (out []LearnerReport) {
+	for i := range s.Contest {
+		x := &s.Contest[i]
+		r := LearnerReport{Name: x.Name, Lead: x.Lead, Promote: x.Promote, Begun: x.Begun, Events: x.Learner.Events}
+		if n := x.Learner.Numbers; n != nil {
+			r.MAE, r.RMSE = measure.Defined(n.Total.MAE()), measure.Defined(n.Total.RMSE())
+			r.RecentMAE, r.RecentRMSE = measure.Defined(n.Window.MAE()), measure.Defined(n.Window.RMSE())
+		} else {
+			r.Error, r.LogLoss = measure.Defined(100*x.Learner.Total.Error()), measure.Defined(x.Learner.Total.MeanLogLoss())
+			r.RecentError, r.RecentLogLoss = measure.Defined(100*x.Learner.Window.Error()), measure.Defined(x.Learner.Window.MeanLogLoss())
+		}
+		if !x.Lead {
+			r.Compared = CompareWithLead(&x.Paired, x.Window)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// CompareWithLead returns a comparison with the lead in windows of so many records.
+func CompareWithLead(p *measure.Paired, window uint64) *Comparison {
+	return &Comparison{p.Total.Report(), p.From, window, p.Window.Report(), p.Before.Report()}
+}
+
+// learners answers GET /v1/learners.
+func (t *site) learners(w http.ResponseWriter, r *http.Request) {
+	list := LearnerReports(t.service.status())
+	if list == nil {
+		fail(w, http.StatusNotFound, "there is one learner alone: [[challenger]] adds others", r.URL.Path)
+		return
+	}
+	reply(w, http.StatusOK, map[string]any{"learners": list})
+}
+
+// promoteTimeout bounds the wait for the checkpoint that has a promotion.
+const promoteTimeout = time.Minute
+
+// promote answers POST /v1/promote, with {"name": NAME}.
+func (t *site) promote(w http.ResponseWriter, r *http.Request) {
+	if !plain(w, r) {
+		return
+	}
+	body, ok := t.config.body(w, r)
+	if !ok {
+		return
+	}
+	var asked struct {
+		Name string `json:"name"`
+	}
+	if err := json.Unmarshal(body, &asked); err != nil || asked.Name == "" {
+		fail(w, http.StatusBadRequest, `want {"name": NAME}, the learner that is to have the lead`, "body")
+		return
+	}
+	// One that is asked for comes though its client goes.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), promoteTimeout)
+	defer cancel()
+	err := t.service.Promote(ctx, asked.Name)
+	switch {
+	case err == nil:
+		reply(w, http.StatusOK, map[string]string{"lead": asked.Name})
+	case errors.As(err, new(*run.UnknownContenderError)):
+		fail(w, http.StatusNotFound, err.Error(), "name")
+	case ctx.Err() != nil:
+		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%s has not taken the lead in a checkpoint yet: GET /v1/learners tells when", asked.Name), r.URL.Path)
+	default:
+		fail(w, http.StatusConflict, err.Error(), r.URL.Path)
+	}
+}
+
+// chosen returns the model of the learner that a query names, the current one where it names none. Where it returns nil it
+// has answered with an error.
+func (s *models) chosen(w http.ResponseWriter, r *http.Request) *served.Model {
+	name := r.URL.Query().Get("name")
+	if name == "" {
+		return s.current(w, r)
+	}
+	if s.learner == nil || s.take() != nil && s.learner(name) == nil {
+		fail(w, http.StatusNotFound, fmt.Sprintf("there is no learner %.40q: GET /v1/learners has the names", name), "name")
+		return nil
+	}
+	m := s.learner(name)
+	if m == nil {
+		fail(w, http.StatusServiceUnavailable, "there is no model yet", r.URL.Path)
+	}
+	return m
+}

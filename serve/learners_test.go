@@ -1,0 +1,164 @@
+package serve_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"blankout/internal/event"
+	"blankout/internal/run"
+	"blankout/internal/served"
+	"blankout/online"
+	"blankout/serve"
+	"blankout/stream/record"
+)
+
+func TestLearners(t *testing.T) {
+	var lines bytes.Buffer
+	for i := range 12_345 {
+		label := []string{"no", "yes"}[i/2%2]
+		fmt.Fprintf(&lines, `{"label":%q,"ts":%d,"word":"%s","x":%d}`+"\n", label, time.Now().UnixMilli(), label, i%7)
+	}
+	r, s := runnerOf(t, online.DefaultConfig(), lines.Bytes())
+	if status, body, _ := call(t, "GET", start(t, serve.DefaultConfig(), s)+"/v1/learners", ""); status != http.StatusNotFound || !strings.Contains(body, "[[challenger]]") {
+		t.Errorf("one learner alone: %d %s", status, body)
+	}
+	slow := online.DefaultConfig()
+	slow.LearningRate = 1e-4
+	other, err := online.New(slow, r.Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Contest = &run.Contest{Contenders: []*run.Contender{
+		{Learner: r.Learner, Standing: run.Standing{Name: run.Champion, Promote: "manual", Window: 10_000}},
+		{Learner: other, Standing: run.Standing{Name: "slow", Promote: run.PromoteAuto, Window: 10_000}},
+	}}
+	written := written()
+	asked := func(string) *record.Config { return &written }
+	s.Model, s.Learner, s.Promote = serve.LatestAs(r.Published, asked), serve.NamedAs(r.Published, asked), r.Promote
+	gate := &gated{Source: r.Source, at: 6000, wait: make(chan bool), reached: make(chan bool)}
+	r.Source = gate
+	var saved int
+	r.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
+		for range blocks {
+		}
+		saved++
+		return "checkpoint", 1, nil
+	}
+	r.Config.SaveEvents, r.Config.SaveInterval, r.Config.PublishEvents = 0, 0, 1
+	c := serve.DefaultConfig()
+	url := start(t, c, s)
+	if status, body, _ := call(t, "GET", url+"/v1/model?name=slow", "", "Accept", "application/json"); status != http.StatusServiceUnavailable {
+		t.Errorf("before the first model: %d %s", status, body)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(t.Context()) }()
+	<-gate.reached
+	for _, x := range []struct {
+		body string
+		want int
+		text string
+	}{
+		{`{"name":"fast"}`, http.StatusNotFound, `there is no learner \"fast\": want one of [\"learner\" \"slow\"]`},
+		{`{}`, http.StatusBadRequest, "NAME"},
+		{`{`, http.StatusBadRequest, "NAME"},
+		{`{"name":"slow"}`, http.StatusOK, `{"lead":"slow"}`},
+	} {
+		if status, body, _ := call(t, "POST", url+"/v1/promote", x.body); status != x.want || !strings.Contains(body, x.text) {
+			t.Errorf("%s: %d %s", x.body, status, body)
+		}
+	}
+	if saved != 1 {
+		t.Errorf("%d checkpoints have the promotion when it is answered", saved)
+	}
+	close(gate.wait)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if status, body, _ := call(t, "POST", url+"/v1/promote", `{"name":"learner"}`); status != http.StatusConflict {
+		t.Errorf("after the end: %d %s", status, body)
+	}
+	_, body, _ := call(t, "GET", url+"/v1/learners", "")
+	var list struct{ Learners []serve.LearnerReport }
+	if err := json.Unmarshal([]byte(body), &list); err != nil {
+		t.Fatal(err)
+	}
+	if l := list.Learners; len(l) != 2 || l[0].Name != "learner" || l[0].Lead || !l[1].Lead || l[1].Promote != "auto" || l[1].Compared != nil ||
+		l[0].Events != 12_345 || l[0].Compared == nil || l[0].Compared.From < 6000 || l[0].Compared.From > 7000 || l[0].Compared.Difference == nil || !(*l[0].Compared.Difference < 0) {
+		t.Errorf("%s", body)
+	}
+	for name, want := range map[string]string{"": "slow", "slow": "slow", "learner": "learner"} {
+		query := ""
+		if name != "" {
+			query = "?name=" + name
+		}
+		var place struct {
+			Learner string
+			Events  int
+		}
+		_, body, _ := call(t, "GET", url+"/v1/model/offsets"+query, "")
+		if err := json.Unmarshal([]byte(body), &place); err != nil || place.Learner != want || place.Events != 12_345 {
+			t.Errorf("%q: %s, %v", name, body, err)
+		}
+		status, file, header := call(t, "GET", url+"/v1/model"+query, "")
+		if m, err := served.Decode([]byte(file)); status != 200 || err != nil || m.Learner != want {
+			t.Errorf("%q: %d, %v", name, status, err)
+		}
+		if status, _, _ := call(t, "GET", url+"/v1/model"+query, "", "If-None-Match", header.Get("ETag")); status != http.StatusNotModified {
+			t.Errorf("%q: not modified, and %d", name, status)
+		}
+		if status, _, _ := call(t, "GET", url+"/v1/model?name=learner", "", "If-None-Match", header.Get("ETag")); (status == http.StatusNotModified) != (want == "learner") {
+			t.Errorf("the tag of %q is that of learner: %d", name, status)
+		}
+		if _, body, _ := call(t, "POST", url+"/v1/predict"+query, `{"word":"yes","x":3}`); !strings.Contains(body, `"learner":"`+want+`"`) {
+			t.Errorf("%q: %s", name, body)
+		}
+		if status, body, _ := call(t, "GET", url+"/v1/model/largest"+query, ""); status != 200 {
+			t.Errorf("%q: %d %s", name, status, body)
+		}
+	}
+	for _, path := range []string{"/v1/model?name=x", "/v1/model/offsets?name=x", "/v1/model/largest?name=x"} {
+		if status, body, _ := call(t, "GET", url+path, ""); status != http.StatusNotFound || !strings.Contains(body, `no learner \"x\"`) {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+	if status, _, _ := call(t, "POST", url+"/v1/predict?name=x", `{"x":3}`); status != http.StatusNotFound {
+		t.Errorf("predict: %d", status)
+	}
+	_, metrics, _ := call(t, "GET", url+"/metrics", "")
+	for _, line := range []string{`blankout_challenger_lead{learner="slow"} 1`, `blankout_challenger_lead{learner="learner"} 0`, `blankout_challenger_events{learner="learner"} 12345`,
+		`blankout_challenger_difference{learner="learner",span="total"} -`, `blankout_challenger_difference_standard_error{learner="learner",span="total"} `, `blankout_challenger_log_loss{learner="slow",span="window"} `} {
+		if !strings.Contains(metrics, line) {
+			t.Errorf("no %s in the metrics", line)
+		}
+	}
+	if strings.Contains(metrics, `blankout_challenger_difference{learner="slow"`) {
+		t.Error("the lead is compared with itself")
+	}
+}
+
+// gated is a Source that waits at an offset.
+type gated struct {
+	event.Source
+	at            int64
+	reached, wait chan bool
+	passed        bool
+}
+
+func (g *gated) Next(ctx context.Context, b *event.Batch) error {
+	if b.Next >= g.at && !g.passed { // a Batch that has been learned comes again
+		g.passed = true
+		close(g.reached)
+		select {
+		case <-g.wait:
+		case <-ctx.Done():
+		}
+	}
+	return g.Source.Next(ctx, b)
+}
