@@ -117,6 +117,9 @@ func (s *Scaling) most() int {
 	return s.Expert(len(s.curves.columns))
 }
 
+// Reads says whether Reading takes any reading.
+func (s *Scaling) Reads() bool { return s.Bending() || len(s.again) > 0 }
+
 // Reading takes a reading of a numeric column, z deviations from its center, for the knots.
 func (s *Scaling) Reading(column uint32, field uint16, x, z float64) {
 	if s.Bending() {

@@ -58,6 +58,9 @@ func isNumber(seen, n, mean, variance, inverse float64) bool {
 // candidate counts a reading of a column that may become dense: of one that is met
 // first, or has been noted as such. The reading is multiplied by inverse where the column is divided.
 func (d *denseFinder) candidate(column uint32, x, inverse float64, first bool) {
+	if len(d.candidates) == 0 && d.Events > denseEvents/10 {
+		return // nor does one come
+	}
 	if z := x * inverse; math.Abs(z) > model.ScalerClip {
 		x = math.Copysign(model.ScalerClip, x) / inverse // an outlier has no say
 	}

@@ -125,8 +125,12 @@ func (s *Scaling) observeNumeric(column uint32, stats []float64, x, z float64, f
 // Steady says whether the n-th reading of a column, within the clip, changes nothing of it but the count and
 // the moments; of transformed columns it does not know.
 func Steady(stats *[model.ScalerWidth]float64, n float64) bool {
-	return n > watchUntil && stats[model.StatInverse] > 0 && !model.Renews(n) && !Sampled(n)
+	return stats[model.StatInverse] > 0 && Rests(n)
 }
+
+// Rests says whether the n-th reading of a column that has a scale, within the clip, changes nothing of it but the count and the
+// moments, transformed or not.
+func Rests(n float64) bool { return n > watchUntil && !model.Renews(n) && !Sampled(n) }
 
 func (s *Scaling) observeWatched(column uint32, stats []float64, x, z float64, t model.Transform) Move {
 	n := stats[model.StatCount] + 1

@@ -191,7 +191,9 @@ func (n *Encoder) observe(in *Input, raw []float64) {
 	for i := from; ; i++ {
 		switch {
 		case of.fields == nil:
-			i = n.divided(in, raw, i, of.upTo(i))
+			if i = n.divided(in, raw, i, of.upTo(i)); in.Event.Field == nil {
+				i = n.centered(in, raw, i, &of)
+			}
 		case !n.shares():
 			i = n.steady(in, raw, i, of.fields)
 		}
@@ -208,27 +210,28 @@ func (n *Encoder) observe(in *Input, raw []float64) {
 
 // observeOne counts a feature in that may change its column's scale.
 func (n *Encoder) observeOne(in *Input, i int, x float64, t scaling.Treatment, field uint16) {
-	row, column := in.Rows[i], in.Columns[i]
+	row, column, scaler := in.Rows[i], in.Columns[i], &n.Scaling.Scaler
 	stats := row[:model.ScalerWidth:model.ScalerWidth]
-	known := stats[model.StatCount] > 0
-	was := [model.ScalerWidth]float64{model.StatCenter: stats[model.StatCenter], model.StatInverse: stats[model.StatInverse]}
-	z := n.Scaling.Scaler.Deviations(stats, x)
+	known, center, inverse := stats[model.StatCount] > 0, stats[model.StatCenter], stats[model.StatInverse]
+	z := scaler.Deviations(stats, x)
 	if t == scaling.Numeric && !n.shares() {
 		n.Scaling.Reading(column, field, x, z)
 	}
 	m := n.Scaling.Observe(column, stats, x, z, t, field)
-	if m.Moves() || m.Keep != 1 || stats[model.StatCenter] != was[model.StatCenter] || stats[model.StatInverse] != was[model.StatInverse] {
-		scaler := &n.Scaling.Scaler
+	if stays := stats[model.StatCenter] == center && stats[model.StatInverse] == inverse; !stays || m.Moves() || m.Keep != 1 {
+		was := [model.ScalerWidth]float64{model.StatCenter: center, model.StatInverse: inverse}
 		in.Moves = append(in.Moves, Move{
 			Row: row, Ratio: m.Ratio, Shift: m.Shift, Keep: m.Keep, Column: column, Numeric: t == scaling.Numeric,
 			Was: scaler.Standardization(was[:]), Is: scaler.Standardization(stats), at: i, center: stats[model.StatCenter], inverse: stats[model.StatInverse],
 		})
 		if known { // a column that comes has no weights, so that nothing it says depends on its scale
 			in.Rescales = true
-			stats[model.StatCenter], stats[model.StatInverse] = was[model.StatCenter], was[model.StatInverse]
+			stats[model.StatCenter], stats[model.StatInverse] = center, inverse
+		} else if !stays {
+			z = scaler.Deviations(stats, x)
 		}
 	}
-	in.X[i] = n.Scaling.Scaler.Apply(stats, x)
+	in.X[i] = scaler.Clip(stats, z)
 }
 
 // Rescale puts the scales in force that Observe has found for the columns of an event, once it has been scored, and fills X by
@@ -284,6 +287,34 @@ func (n *Encoder) divided(in *Input, raw []float64, i, end int) int {
 		}
 		stats[model.StatCount] = count
 		xs[i] = x
+	}
+	return i
+}
+
+// centered observes the features from i on, of an event of a sparse text format, whose columns are dense and keep their scale, and
+// returns the first other one.
+func (n *Encoder) centered(in *Input, raw []float64, i int, of *kinds) int {
+	if n.Scaling.Reads() || n.shares() {
+		return i
+	}
+	for ; i < len(raw); i++ {
+		if of.dense = from(of.dense, in.Columns[i]); !begins(of.dense, in.Columns[i]) {
+			return i
+		}
+		stats, x := (*[model.ScalerWidth]float64)(in.Rows[i]), raw[i]
+		count, inverse := stats[model.StatCount]+1, stats[model.StatInverse]
+		if inverse == 0 || !scaling.Rests(count) {
+			return i
+		}
+		z := n.Scaling.Scaler.Deviations(stats[:], x)
+		if !(z >= -model.ScalerClip && z <= model.ScalerClip) {
+			return i
+		}
+		if inverse < 0 { // moments are those of transformed readings
+			x = stats[model.StatCenter] - z/inverse
+		}
+		model.AddReading(stats, count, x)
+		in.X[i] = z
 	}
 	return i
 }

@@ -1,11 +1,14 @@
 package encode
 
 import (
+	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/online/scaling"
 )
 
 // Columns that are known to be 0 where they are left out stand among the others, but for those that are declared missing.
@@ -27,5 +30,58 @@ func TestWithZeros(t *testing.T) {
 	}
 	if len(in.Columns) != 2 {
 		t.Errorf("the event itself has columns %v", in.Columns)
+	}
+}
+
+// Dense columns of a sparse text format, transformed or not, are observed as the Scaler says, and divided columns between them too.
+func TestCentered(t *testing.T) {
+	s, r := event.NewSchema(8, []string{"no", "yes"}, 2), rand.New(rand.NewPCG(5, 6))
+	n := New(Settings{
+		Intercept: true, Standardize: model.StandardizeAuto, Width: model.ScalerWidth, Policies: model.EveryRange(model.MissingNone), Transform: func(string) model.Transform { return model.TransformAuto },
+	}, s)
+	var in Input
+	rests, transformed := 0, 0
+	for number := uint64(1); number <= 4000; number++ {
+		x := event.Vec{Index: []uint32{1}, Value: []float64{3 + r.NormFloat64()}}
+		for _, column := range []uint32{2, 4, 7} { // words
+			if r.IntN(3) == 0 {
+				x.Index, x.Value = append(x.Index, column), append(x.Value, float64(r.IntN(4)))
+			}
+			x.Index, x.Value = append(x.Index, column+1), append(x.Value, math.Exp(3*r.NormFloat64()))
+		}
+		e, scaler := &event.Example{Weight: 1, Features: x}, &n.Scaling.Scaler
+		var want [][model.ScalerWidth]float64
+		var z []float64
+		for i, column := range x.Index {
+			var stats [model.ScalerWidth]float64
+			copy(stats[:], n.Table.Row(column))
+			z = append(z, scaler.Deviations(stats[:], x.Value[i]))
+			if _, dense := slices.BinarySearch(scaler.Dense, column); dense {
+				scaler.Observe(stats[:], x.Value[i], z[i])
+			} else if _, spread := slices.BinarySearch(n.Scaling.SpreadColumns(), column); spread {
+				scaler.ObserveSpread(stats[:], x.Value[i], float64(number))
+			} else {
+				scaler.ObserveScale(stats[:], x.Value[i])
+			}
+			want = append(want, stats)
+		}
+		n.Observe(e, number, &in)
+		n.Rescale(&in)
+		for i, column := range x.Index {
+			_, dense := slices.BinarySearch(scaler.Dense, column)
+			if len(in.Moves) > 0 || dense && !scaling.Rests(want[i][model.StatCount]) || number < 1100 {
+				continue
+			}
+			if got := in.Rows[i][:model.ScalerWidth]; !slices.Equal(got, want[i][:]) || in.X[i] != scaler.Clip(got, z[i]) {
+				t.Fatalf("event %d, column %d: %v and %v, want %v and %v", number, column, got, in.X[i], want[i], z[i])
+			}
+			if rests++; dense && want[i][model.StatInverse] < 0 {
+				transformed++
+			}
+		}
+		n.Review()
+	}
+	if rests < 8000 || transformed < 4000 {
+		t.Errorf("%d readings change no scale, %d of them transformed", rests, transformed)
 	}
 }

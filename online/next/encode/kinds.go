@@ -3,8 +3,6 @@ package encode
 // This file says how each feature of an event is scaled.
 
 import (
-	"slices"
-
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/online/scaling"
@@ -20,6 +18,7 @@ type kinds struct {
 	spread  []uint32 // likewise
 	stored  int      // the first entry of the event's own features that was not passed yet
 	field   uint16   // of the latest one
+	end     int      // of the features that are only divided, as upTo found it last
 }
 
 func (n *Encoder) kinds(in *Input) kinds {
@@ -35,27 +34,26 @@ func (n *Encoder) fields(in *Input) []uint16 {
 }
 
 // upTo returns the end of the features from i on that are only divided, of an event of a sparse text format.
-func (k *kinds) upTo(i int) (end int) {
+func (k *kinds) upTo(i int) int {
 	mode := k.n.Scaling.Scaler.Mode
-	if k.in.Event.Field != nil || mode != model.StandardizeScale && !(mode == model.StandardizeAuto && k.settled) {
+	if k.in.Event.Field != nil || i == len(k.in.Columns) || mode != model.StandardizeScale && !(mode == model.StandardizeAuto && k.settled) {
 		return i
 	}
-	if i < len(k.in.Columns) {
-		if k.dense = from(k.dense, k.in.Columns[i]); begins(k.dense, k.in.Columns[i]) {
-			return i
-		}
+	if i < k.end {
+		return k.end
 	}
-	end, _ = slices.BinarySearch(k.in.Columns, model.FirstHat)
+	next, columns := uint32(model.FirstHat), k.in.Columns
 	for _, list := range [2]*[]uint32{&k.dense, &k.spread} {
-		if i < end {
-			*list = from(*list, k.in.Columns[i])
-		}
-		if len(*list) > 0 {
-			at, _ := slices.BinarySearch(k.in.Columns[:end], (*list)[0])
-			end = at
+		if *list = from(*list, columns[i]); len(*list) > 0 {
+			next = min(next, (*list)[0])
 		}
 	}
-	return max(end, i)
+	if k.end = len(columns); columns[k.end-1] >= next {
+		for k.end = i; columns[k.end] < next; {
+			k.end++
+		}
+	}
+	return k.end
 }
 
 // treat returns how feature i is scaled, and its field.
