@@ -49,6 +49,17 @@ func (c *Challenger) RecordOf(r record.Config) (of record.Config, own bool) {
 	return of, !slices.Equal(c.Drop, r.Drop) || !slices.Equal(c.Crosses, r.Crosses) || of.GroupSettings() != r.GroupSettings()
 }
 
+// TakeLearner gives c the settings of the learner of a name in place of those of [learner]; of a name that is no challenger's
+// it leaves c alone.
+func (c *Config) TakeLearner(name string) {
+	for i := range c.Challengers {
+		if x := &c.Challengers[i]; x.Name == name {
+			c.Record, _ = x.RecordOf(c.Record)
+			c.Learner = x.Config
+		}
+	}
+}
+
 // challengerTable is the text of one [[challenger]] as a file of its own, with the lines where they were.
 type challengerTable struct{ text string }
 

@@ -303,6 +303,9 @@ func readable(checkpoints, reports string) (names []string) {
 // openRunner makes the runner, as the newest checkpoint has it.
 func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Store, log *slog.Logger) error {
 	var join *joining
+	if joins(c, o) && len(c.Challengers) > 0 {
+		return usageError{errors.New("[[challenger]]: with delayed labels an event waits with the prediction of one learner: leave the challengers out, or join the labels before")}
+	}
 	if joins(c, o) {
 		if err := checkJoin(c, o); err != nil {
 			return err

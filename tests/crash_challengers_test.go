@@ -1,0 +1,172 @@
+package tests
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"blankout/checkpoint"
+	"blankout/internal/longtest"
+	"blankout/internal/run"
+)
+
+// challengerTables are two challengers, one with columns of its own that has the field x, of which the label is made, and takes the
+// lead.
+const challengerTables = `
+[learner]
+noise = "none"
+
+[[challenger]]
+name = "alike"
+c = 1.01
+promote = "auto"
+
+[[challenger]]
+name = "better"
+drop = ["shop"]
+promote = "auto"
+window = 10000
+`
+
+// newContest is newLearner with challengers.
+func newContest(t *testing.T, program, broker string) *learner {
+	t.Helper()
+	l := newLearner(t, program, broker, "one")
+	file := filepath.Join(l.dir, "blankout.toml")
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = os.WriteFile(file, append(bytes.Replace(text, []byte("seed = 1"), []byte("drop = [\"x\"]\nseed = 1"), 1), challengerTables...), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (l *learner) lead(t *testing.T) string {
+	t.Helper()
+	data, _, _ := l.state(t)
+	file, err := checkpoint.Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved, err := run.ReadContest(file.Blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return saved.Lead
+}
+
+// However often several learners of a stream are killed, before and after one takes the lead by itself, they end in the same bytes.
+func TestCrashChallengers(t *testing.T) {
+	kills := crashKills(t)
+	program := buildProgram(t)
+	broker := crashBroker(t, "one")
+	address := broker.Brokers()[0]
+	reference := newContest(t, program, address)
+	begin := time.Now()
+	reference.finish(t)
+	took := time.Since(begin)
+	reference.expect(t, "one")
+	if lead := reference.lead(t); lead != "better" {
+		t.Fatalf("%s has the lead\n%s", lead, reference.log())
+	}
+	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
+	killed, rounds := 0, 0
+	for killed < (kills+1)/2 {
+		l := newContest(t, program, address)
+		for done := false; !done; {
+			u := r.Float64()
+			err := l.live(t, time.Duration(u*float64(took)), (*os.Process).Kill)
+			switch exit := (*exec.ExitError)(nil); {
+			case err == nil:
+				done = true
+			case errors.As(err, &exit) && exit.ExitCode() == -1 || runtime.GOOS == "windows":
+				killed++
+			default:
+				t.Fatalf("ended by itself: %v\n%s", err, l.log())
+			}
+		}
+		l.check(t, "one", reference)
+		rounds++
+	}
+	t.Logf("%d kills in %d runs to the end; a run left alone takes %v", killed, rounds, took.Round(time.Millisecond))
+	t.Run("promoted by hand", func(t *testing.T) { killPromoted(t, newContest(t, program, address)) })
+}
+
+// A promotion that was answered survives a kill.
+func killPromoted(t *testing.T, l *learner) {
+	flags := l.flags
+	l.flags = []string{"--set=http.address=127.0.0.1:0", "--set=checkpoint.events=0", "--set=checkpoint.interval=1h"}
+	c := l.start(t)
+	defer c.Process.Kill()
+	serving := regexp.MustCompile(`"serving","url":"([^"]+)"`)
+	url := ""
+	for range 1000 {
+		if m := serving.FindStringSubmatch(l.log()); m != nil {
+			url = m[1]
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	promote := func(name string) (int, string) {
+		answer, err := http.Post(url+"/v1/promote", "application/json", strings.NewReader(fmt.Sprintf(`{"name":%q}`, name)))
+		if err != nil {
+			t.Fatalf("%v\n%s", err, l.log())
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode, string(text)
+	}
+	if status, text := promote("nobody"); status != http.StatusNotFound || !strings.Contains(text, "alike") {
+		t.Errorf("nobody: %d %s", status, text)
+	}
+	if status, text := promote("alike"); status != http.StatusOK {
+		t.Fatalf("%d %s\n%s", status, text, l.log())
+	}
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait()
+	if lead := l.lead(t); lead != "alike" {
+		t.Fatalf("%s has the lead after the kill", lead)
+	}
+	l.flags = append(flags, "--max-events=1")
+	l.finish(t)
+	if lead := l.lead(t); lead != "alike" {
+		t.Errorf("%s has the lead after the restart", lead)
+	}
+}
+
+// A kill between a promotion and its checkpoint changes nothing: it comes again at the same record.
+func TestCrashAtPromotion(t *testing.T) {
+	longtest.Only(t)
+	program := buildProgram(t, "-tags=failpoint")
+	broker := crashBroker(t, "one")
+	reference := newContest(t, program, broker.Brokers()[0])
+	reference.finish(t)
+	for _, place := range []string{"run.promoted=kill@1", "checkpoint.rename=kill@20", "checkpoint.rename=kill@21", "checkpoint.rename=kill@22"} {
+		l := newContest(t, program, broker.Brokers()[0])
+		l.env = []string{"BLANKOUT_FAILPOINTS=" + place}
+		if err := l.live(t, 0, nil); err == nil {
+			t.Errorf("%s: the place was not reached", place)
+		}
+		l.env = nil
+		l.finish(t)
+		l.check(t, "one", reference)
+	}
+}
