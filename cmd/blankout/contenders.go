@@ -144,22 +144,22 @@ func resumeLearners(r *run.Runner, learners []contender, blocks []event.Block, l
 	r.Contest = &run.Contest{Lead: lead}
 	for i := range learners {
 		x := &learners[i]
-		standing, known := saved.Standing(x.name)
+		name := x.name
+		if i == lead {
+			name = saved.Lead // that of the lead whose settings [learner] has now
+		}
+		standing, known := saved.Standing(name)
 		if all[i] == nil {
 			if all[i], err = online.New(x.config, x.schema(r.Schema)); err != nil {
 				return fmt.Errorf("challenger %s: %w", x.name, err)
 			}
 			log.Info("a challenger begins", "challenger", x.name, "records", records)
-			known = false
+			standing = run.NewStanding(records)
+		} else if !known { // of a checkpoint of one learner alone
+			standing.Paired = run.NewStanding(records).Paired
 		}
 		if !x.own {
 			all[i].SetSchema(r.Schema)
-		}
-		if !known || renamed {
-			standing.Paired = run.NewStanding(records).Paired
-		}
-		if !known && all[i] != r.Learner {
-			standing.Begun = records
 		}
 		x.join(r.Contest, all[i], standing)
 	}

@@ -37,7 +37,7 @@ func slowDifference(differences, weights []float64, from, to int) (blocks int, m
 func TestPaired(t *testing.T) {
 	const window = 5000
 	random := rand.New(rand.NewPCG(1, 2))
-	for _, c := range []struct{ begun, records int }{{0, 33_333}, {1, 20_000}, {4000, 30_000}, {12_345, 40_000}, {10_000, 25_000}, {500, 900}} {
+	for _, c := range []struct{ begun, records int }{{0, 33_333}, {1, 20_000}, {4000, 30_000}, {12_345, 40_000}, {10_000, 25_000}, {500, 900}, {12_345, 16_000}, {12_345, 21_000}} {
 		differences, weights := make([]float64, c.records), make([]float64, c.records)
 		for i := range differences {
 			differences[i], weights[i] = random.NormFloat64()+math.Sin(float64(i)/3000), random.Float64()

@@ -196,7 +196,7 @@ func (l *loop) decide(at uint64, a *validate.Adoption) error {
 			return err
 		}
 		a.Learner.SetSchema(l.Learner.Schema())
-		l.Learner, l.intake.Learner = a.Learner, a.Learner
+		l.learnWith(a.Learner)
 	}
 	switch {
 	case a == nil:

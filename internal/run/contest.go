@@ -36,7 +36,7 @@ type Contest struct {
 
 // Contender is one of the learners of a Contest.
 type Contender struct {
-	Learner     *online.Learner // while it has no lead; State.Learner is the lead's
+	Learner     *online.Learner
 	Fingerprint online.Fingerprint
 	Standing
 
@@ -195,11 +195,9 @@ func (c *Contest) begin(views []event.Batch, holdout uint64) *round {
 	return r
 }
 
-// take counts in an event of the lead, and what was predicted of it, nil for nothing.
-func (r *round) take(b *event.Batch, e *event.Example, p *online.Prediction, holdout uint64) {
-	if validate.HeldOut(b.Partition, e.Offset, holdout) {
-		p = nil
-	}
+// take counts in an event of the lead, and what was predicted of it, nil for nothing. One that is held out is compared with
+// nothing, for the others predict it not.
+func (r *round) take(e *event.Example, p *online.Prediction) {
 	r.lead.losses = append(r.lead.losses, comparedLoss(e, p))
 	if r.count++; r.count%takenEvery == 0 {
 		r.tell()

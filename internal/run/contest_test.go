@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"blankout/batch/validate"
 	"blankout/checkpoint"
 	"blankout/internal/event"
 	"blankout/internal/measure"
@@ -265,7 +266,9 @@ func TestContendersLearnAsAlone(t *testing.T) {
 		list[i].auto = false
 	}
 	dir := t.TempDir()
+	holdout := &validate.Validator{Config: validate.Config{Holdout: 9}}
 	r, _, _ := contest(t, dir, list, n, 1)
+	r.Validator = holdout
 	if err := r.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -275,13 +278,14 @@ func TestContendersLearnAsAlone(t *testing.T) {
 	for i, x := range list {
 		alone := t.TempDir()
 		r, _, _ := contest(t, alone, []entrant{x}, n, 2)
+		r.Validator = holdout
 		at := 0
 		r.Answer = func(e *event.Example, p *online.Prediction) error {
 			if e == nil {
 				return nil
 			}
 			loss := math.NaN()
-			if p != nil && !p.Refused && e.Label != event.Unlabeled {
+			if p != nil && !p.Refused && e.Label != event.Unlabeled && !validate.HeldOut(3, e.Offset, 9) {
 				loss, weights[at] = p.Decision.LogLoss(p.Scores, e.Label), e.Weight
 			}
 			losses[i] = append(losses[i], loss)
@@ -346,6 +350,11 @@ func TestPromote(t *testing.T) {
 	r, s, store := contest(t, dir, list, n, 1)
 	r.Config.SaveEvents = 0
 	r.Config.PublishEvents = 1
+	save := r.Save
+	r.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
+		time.Sleep(100 * time.Millisecond) // an answer that waits for no save would be earlier
+		return save(blocks)
+	}
 	if err := r.Promote(t.Context(), "nobody"); err == nil || err.Error() != `there is no learner "nobody": want one of ["learner" "slow" "product"]` {
 		t.Error(err)
 	}

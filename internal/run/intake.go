@@ -355,7 +355,7 @@ func (in *Intake) examples(b *event.Batch, n int, p Progress) (err error) {
 		if in.Labels == nil {
 			p := in.example(b, i)
 			if in.round != nil {
-				in.round.take(b, e, p, in.Holdout)
+				in.round.take(e, p)
 			}
 			if err := in.answered(e, p); err != nil {
 				return err

@@ -146,14 +146,16 @@ func (l *loop) promote(i int, why string) {
 		return
 	}
 	was, lead := c.lead(), c.Contenders[i]
-	l.log.Warn("another learner has the lead", "learner", lead.Name, "before", was.Name, "why", why, "records", records,
-		"difference", lead.Paired.Window.Mean, "standard_error", lead.Paired.Window.StandardError())
-	was.Learner = l.Learner // which an exact solution may have replaced
+	about := []any{"learner", lead.Name, "before", was.Name, "why", why, "records", records}
+	if d := lead.Paired.Total; d.Blocks > 1 {
+		about = append(about, "difference", d.Mean, "standard_error", d.StandardError())
+	}
+	l.log.Warn("another learner has the lead", about...)
 	c.Lead = i
 	for _, x := range c.Contenders {
 		x.Paired = measure.NewPaired(records)
 	}
-	l.Learner, l.intake.Learner = lead.Learner, lead.Learner
+	l.learnWith(lead.Learner)
 	l.Fingerprint, l.saver.fingerprint = lead.Fingerprint, lead.Fingerprint
 	l.first, l.warned = lead.Learner.Alarms(math.MaxUint64), map[string]warned{}
 	l.logged = l.first
@@ -161,6 +163,14 @@ func (l *loop) promote(i int, why string) {
 	l.saver.moved, l.unreported = true, true
 	l.publish()
 	_ = failpoint.Here("run.promoted")
+}
+
+// learnWith has the loop learn with another Learner, which is the lead's.
+func (l *loop) learnWith(x *online.Learner) {
+	l.Learner, l.intake.Learner = x, x
+	if l.Contest != nil {
+		l.Contest.lead().Learner = x
+	}
 }
 
 // takeValidator has the contender with the lead be validated from now on. What was kept of events is let go: its
