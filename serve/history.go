@@ -37,7 +37,7 @@ type remembered struct {
 // mark is something that happened in a run.
 type mark struct {
 	Time int64  `json:"t"`    // milliseconds since 1970
-	Kind string `json:"kind"` // start, drift, field, adopted, stop
+	Kind string `json:"kind"` // start, drift, field, adopted, promoted, stop
 	Text string `json:"text"` // for people
 }
 
@@ -54,6 +54,7 @@ type happened struct {
 	started                     bool
 	stopped                     bool
 	drifts, fieldAlarms, adopts uint64
+	lead                        string // of several learners
 }
 
 // open goes on with the history of a file, if the file exists. It ignores a file that holds
@@ -123,6 +124,11 @@ func (h *history) note(s *run.Status) {
 		started: !s.Started.IsZero(), stopped: s.NotReady == "stopped" || s.NotReady == run.Ended,
 		drifts: s.DriftAlarms, fieldAlarms: s.FieldAlarms, adopts: s.Validation.Adopted,
 	}
+	for i := range s.Contest {
+		if s.Contest[i].Lead {
+			now.lead = s.Contest[i].Name
+		}
+	}
 	before := h.last
 	h.last = now
 	add := func(kind, format string, args ...any) {
@@ -145,6 +151,9 @@ func (h *history) note(s *run.Status) {
 	}
 	if now.adopts > before.adopts {
 		add("adopted", "the exact solution was adopted")
+	}
+	if now.lead != before.lead && before.lead != "" {
+		add("promoted", "%s has the lead, %s had it before", now.lead, before.lead)
 	}
 	if now.stopped && !before.stopped && now.started {
 		add("stop", "stopped")

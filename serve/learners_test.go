@@ -141,6 +141,24 @@ func TestLearners(t *testing.T) {
 	if strings.Contains(metrics, `blankout_challenger_difference{learner="slow"`) {
 		t.Error("the lead is compared with itself")
 	}
+	for _, l := range looks {
+		t.Run(l.name, func(t *testing.T) {
+			b := browse(t)
+			b.look(t, url, l.scheme, l.width, "document.querySelectorAll('#learners-table tr').length === 3")
+			b.shows(t, map[string]any{
+				"document.querySelector('#learners').hidden":                                                                false,
+				"document.querySelectorAll('#learners-table tr')[2].firstElementChild.textContent":                          "slow (lead)",
+				"document.querySelectorAll('#learners-table tr')[1].children[1].textContent":                                "12\u202f345",
+				"/^-.+ ± .+$/.test(document.querySelectorAll('#learners-table tr')[1].children[4].textContent)": true,
+				"document.querySelectorAll('#learners-table tr')[2].children[4].textContent":                                "–",
+				"document.documentElement.scrollWidth <= innerWidth":                                                        true,
+			})
+			b.picture(t, "learners-"+l.name)
+			for _, complaint := range b.complaints {
+				t.Errorf("the browser complains: %s", complaint)
+			}
+		})
+	}
 }
 
 // gated is a Source that waits at an offset.

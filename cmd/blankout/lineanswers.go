@@ -23,19 +23,22 @@ type lineAnswers struct {
 	schema *event.Schema
 	chance []float64
 	n      int
+	// learner returns the name of the learner that predicts, "" of one alone.
+	learner func() string
 }
 
 // newLineAnswers returns the lineAnswers of events of a Schema.
-func newLineAnswers(to io.Writer, s *event.Schema) *lineAnswers {
+func newLineAnswers(to io.Writer, s *event.Schema, learner func() string) *lineAnswers {
 	out := bufio.NewWriterSize(to, 1<<16)
-	return &lineAnswers{out: out, lines: json.NewEncoder(out), schema: s}
+	return &lineAnswers{out: out, lines: json.NewEncoder(out), schema: s, learner: learner}
 }
 
 // lineAnswer is a line.
 type lineAnswer struct {
 	Record        int                `json:"record"` // of this run, from 0 on
 	ID            string             `json:"id,omitempty"`
-	Class         string             `json:"class,omitempty"` // none before there is a class
+	Learner       string             `json:"learner,omitempty"` // that predicted, of several of the stream
+	Class         string             `json:"class,omitempty"`   // none before there is a class
 	Probability   *float64           `json:"probability,omitempty"`
 	Probabilities map[string]float64 `json:"probabilities,omitempty"`
 	Value         *float64           `json:"value,omitempty"` // of regression
@@ -50,7 +53,7 @@ func (a *lineAnswers) add(e *event.Example, p *online.Prediction) error {
 		}
 		return nil
 	}
-	line := lineAnswer{Record: a.n, ID: string(e.Key)}
+	line := lineAnswer{Record: a.n, ID: string(e.Key), Learner: a.learner()}
 	a.n++
 	switch {
 	case e.Refused != nil:

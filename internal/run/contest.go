@@ -102,6 +102,14 @@ func (s *SavedContest) Standing(name string) (Standing, bool) {
 // lead returns the contender with the lead.
 func (c *Contest) lead() *Contender { return c.Contenders[c.Lead] }
 
+// LeadName returns the name of the contender with the lead, "" of none. It is for Runner.Answer.
+func (c *Contest) LeadName() string {
+	if c == nil {
+		return ""
+	}
+	return c.lead().Name
+}
+
 // names returns the names of the contenders.
 func (c *Contest) names() (names []string) {
 	for _, x := range c.Contenders {

@@ -35,7 +35,7 @@ const clock = t => new Date(t).toLocaleTimeString([], {hour: "2-digit", minute: 
 const plots = {};
 let shown = 0, zoom = null; // seconds back from now, 0 for all; or [from, to] in milliseconds
 const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const markColors = {start: "--c", stop: "--faint", drift: "--warn", field: "--bad", adopted: "--a"};
+const markColors = {start: "--c", stop: "--faint", drift: "--warn", field: "--bad", adopted: "--a", promoted: "--b"};
 
 // span of time that the charts over time show, null for all of it.
 function timeShown() {
@@ -729,7 +729,7 @@ $("try-curl").addEventListener("click", async () => {
   setTimeout(() => text("try-curl", "Copy as curl"), 1500);
 });
 
-$("marks-legend").replaceChildren(...[["start", "start"], ["drift", "drift"], ["field", "a field's alarm"], ["adopted", "adopted"]].flatMap(([kind, name]) => {
+$("marks-legend").replaceChildren(...[["start", "start"], ["drift", "drift"], ["field", "a field's alarm"], ["adopted", "adopted"], ["promoted", "promoted"]].flatMap(([kind, name]) => {
   const swatch = el("i", {class: "swatch"});
   swatch.style.background = `var(${markColors[kind]})`;
   return [swatch, name];

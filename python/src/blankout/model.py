@@ -75,6 +75,7 @@ class Answer:
         mixture_weights: those of the policies, if an explanation was asked for and something is missing.
         noise_level: the noise that the weights were learned with.
         version: of the model, 0 of one that was not published.
+        learner: that predicted, "" where one alone learns the stream.
         unseen: names of features that the model has not seen, the first twenty of them.
         explanation: what adds most to the score of the class (of two classes the second's).
     """
@@ -95,6 +96,7 @@ class Answer:
     missing_policy: str = ""
     noise_level: str = ""
     version: int = 0
+    learner: str = ""
     unseen: list[str] = field(default_factory=list)
     explanation: list[Contribution] = field(default_factory=list)
 
