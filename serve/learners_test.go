@@ -21,7 +21,7 @@ import (
 
 func TestLearners(t *testing.T) {
 	var lines bytes.Buffer
-	for i := range 12_345 {
+	for i := range 24_345 {
 		label := []string{"no", "yes"}[i/2%2]
 		fmt.Fprintf(&lines, `{"label":%q,"ts":%d,"word":"%s","x":%d}`+"\n", label, time.Now().UnixMilli(), label, i%7)
 	}
@@ -90,7 +90,7 @@ func TestLearners(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l := list.Learners; len(l) != 2 || l[0].Name != "learner" || l[0].Lead || !l[1].Lead || l[1].Promote != "auto" || l[1].Compared != nil ||
-		l[0].Events != 12_345 || l[0].Compared == nil || l[0].Compared.From < 6000 || l[0].Compared.From > 7000 || l[0].Compared.Difference == nil || !(*l[0].Compared.Difference < 0) {
+		l[0].Events != 24_345 || l[0].Compared == nil || l[0].Compared.From < 6000 || l[0].Compared.From > 20_000 || l[0].Compared.Difference == nil || !(*l[0].Compared.Difference < 0) {
 		t.Errorf("%s", body)
 	}
 	for name, want := range map[string]string{"": "slow", "slow": "slow", "learner": "learner"} {
@@ -103,7 +103,7 @@ func TestLearners(t *testing.T) {
 			Events  int
 		}
 		_, body, _ := call(t, "GET", url+"/v1/model/offsets"+query, "")
-		if err := json.Unmarshal([]byte(body), &place); err != nil || place.Learner != want || place.Events != 12_345 {
+		if err := json.Unmarshal([]byte(body), &place); err != nil || place.Learner != want || place.Events != 24_345 {
 			t.Errorf("%q: %s, %v", name, body, err)
 		}
 		status, file, header := call(t, "GET", url+"/v1/model"+query, "")
@@ -132,7 +132,7 @@ func TestLearners(t *testing.T) {
 		t.Errorf("predict: %d", status)
 	}
 	_, metrics, _ := call(t, "GET", url+"/metrics", "")
-	for _, line := range []string{`blankout_challenger_lead{learner="slow"} 1`, `blankout_challenger_lead{learner="learner"} 0`, `blankout_challenger_events{learner="learner"} 12345`,
+	for _, line := range []string{`blankout_challenger_lead{learner="slow"} 1`, `blankout_challenger_lead{learner="learner"} 0`, `blankout_challenger_events{learner="learner"} 24345`,
 		`blankout_challenger_difference{learner="learner",span="total"} -`, `blankout_challenger_difference_standard_error{learner="learner",span="total"} `, `blankout_challenger_log_loss{learner="slow",span="window"} `} {
 		if !strings.Contains(metrics, line) {
 			t.Errorf("no %s in the metrics", line)
@@ -146,12 +146,12 @@ func TestLearners(t *testing.T) {
 			b := browse(t)
 			b.look(t, url, l.scheme, l.width, "document.querySelectorAll('#learners-table tr').length === 3")
 			b.shows(t, map[string]any{
-				"document.querySelector('#learners').hidden":                                                                false,
-				"document.querySelectorAll('#learners-table tr')[2].firstElementChild.textContent":                          "slow (lead)",
-				"document.querySelectorAll('#learners-table tr')[1].children[1].textContent":                                "12\u202f345",
+				"document.querySelector('#learners').hidden":                                                    false,
+				"document.querySelectorAll('#learners-table tr')[2].firstElementChild.textContent":              "slow (lead)",
+				"document.querySelectorAll('#learners-table tr')[1].children[1].textContent":                    "24\u202f345",
 				"/^-.+ ± .+$/.test(document.querySelectorAll('#learners-table tr')[1].children[4].textContent)": true,
-				"document.querySelectorAll('#learners-table tr')[2].children[4].textContent":                                "–",
-				"document.documentElement.scrollWidth <= innerWidth":                                                        true,
+				"document.querySelectorAll('#learners-table tr')[2].children[4].textContent":                    "–",
+				"document.documentElement.scrollWidth <= innerWidth":                                            true,
 			})
 			b.picture(t, "learners-"+l.name)
 			for _, complaint := range b.complaints {
