@@ -154,14 +154,8 @@ func (x *Experts) Read(in *encode.Input, to *Input) {
 			to.Index, to.X, to.Source = append(to.Index, at), append(to.X, in.X[i]), append(to.Source, i)
 		}
 	}
-	if x.numbers == len(x.columns) || len(in.Raw) == 0 {
-		return
-	}
-	for i, number := range to.Index {
-		to.Index, to.X = x.splines.append(number, in.Raw[to.Source[i]], to.Index, to.X)
-		for len(to.Source) < len(to.Index) {
-			to.Source = append(to.Source, to.Source[i])
-		}
+	if x.numbers < len(x.columns) && len(in.Raw) > 0 {
+		x.splines.read(in.Columns[:n], in.Raw, to)
 	}
 }
 

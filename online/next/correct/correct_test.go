@@ -442,3 +442,33 @@ func harmonic(n int) (sum float64) {
 	}
 	return sum
 }
+
+// A column that is 0 where it is left out has a spline that the experts follow, although they follow it as no number.
+func TestSplineOfColumnThatIsNoNumber(t *testing.T) {
+	c := &model.Curves{Columns: []uint32{1, 4, 6}, Knots: [][]float64{{-1, 0, 1}, {0, 1, 2}, model.Present()}}
+	x := New(Settings{Settings: newton.Settings{Loss: loss.LogisticGaussian{}, Ridge: 1, HalfLife: 2000}, Outputs: 1, Splines: true, At: 6})
+	x.splines.curves = c
+	x.follow([]uint32{1, 3}, model.NewTable(24))
+	want := []uint32{1, 3, c.Hat(0, 0), c.Hat(0, 1), c.Hat(0, 2), c.Hat(1, 0), c.Hat(1, 1), c.Hat(1, 2), c.Hat(2, 0)}
+	if !slices.Equal(x.Columns(), want) {
+		t.Fatalf("the experts follow %v, want %v", x.Columns(), want)
+	}
+	for _, event := range []struct {
+		columns []uint32
+		values  []float64
+		index   []int
+		x       []float64
+		source  []int
+	}{
+		{[]uint32{1, 2, 3, 4, 6}, []float64{0.25, 7, 5, 1.5, 9}, []int{0, 1, 3, 4, 6, 7, 8}, []float64{0.25, 5, 0.75, 0.25, 0.5, 0.5, 1}, []int{0, 2, 0, 0, 3, 3, 4}},
+		{[]uint32{2, 4}, []float64{7, 2}, []int{7}, []float64{1}, []int{1}},
+		{[]uint32{3}, []float64{5}, []int{1}, []float64{5}, []int{0}},
+	} {
+		n := len(event.columns)
+		in := encode.Input{Columns: event.columns, Raw: event.values, X: append(slices.Clone(event.values), 1), Rows: make([][]float64, n+1)}
+		var got Input
+		if x.Read(&in, &got); !slices.Equal(got.Index, event.index) || !slices.Equal(got.X, event.x) || !slices.Equal(got.Source, event.source) {
+			t.Errorf("columns %v: the experts see %v %v of %v, want %v %v of %v", event.columns, got.Index, got.X, got.Source, event.index, event.x, event.source)
+		}
+	}
+}

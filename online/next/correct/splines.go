@@ -8,26 +8,24 @@ import (
 	"blankout/internal/model"
 )
 
-// splines are the splines of the numbers that are followed.
+// splines are the splines that are followed: those of numbers, and those of columns that are 0 where they are left out, which
+// are followed as no numbers.
 type splines struct {
 	curves *model.Curves
-	of     []int // by number: its spline, -1 for none
 	first  []int // by spline: where its first column is
 	room   []float64
 }
 
-// with returns columns, which ascend, with those of splines of numbers among them.
-func (s *splines) with(columns []uint32) []uint32 {
+// with returns numbers, which ascend, with the columns of the splines behind them.
+func (s *splines) with(numbers []uint32) []uint32 {
 	c := s.curves
 	if c == nil {
-		return columns
+		return numbers
 	}
-	out := slices.Clone(columns)
-	for spline, source := range c.Columns {
-		if _, followed := slices.BinarySearch(columns, source); followed {
-			for knot := range c.Knots[spline] {
-				out = append(out, c.Hat(spline, knot))
-			}
+	out := slices.Clone(numbers)
+	for spline := range c.Columns {
+		for knot := range c.Knots[spline] {
+			out = append(out, c.Hat(spline, knot))
 		}
 	}
 	return out
@@ -35,12 +33,7 @@ func (s *splines) with(columns []uint32) []uint32 {
 
 // place finds the splines among the columns.
 func (s *splines) place(columns []uint32) {
-	s.of, s.first = s.of[:0], s.first[:0]
-	for _, column := range columns {
-		if column < model.FirstHat {
-			s.of = append(s.of, s.curves.Of(column))
-		}
-	}
+	s.first = s.first[:0]
 	if s.curves == nil {
 		return
 	}
@@ -50,19 +43,26 @@ func (s *splines) place(columns []uint32) {
 	}
 }
 
-// append appends the part of an Input that is the basis of a number's spline at a value.
-func (s *splines) append(number int, value float64, index []int, x []float64) ([]int, []float64) {
-	spline := s.of[number]
-	if spline < 0 {
-		return index, x
+// read appends to an Input the basis of each spline at the value that an event has of its column. Columns ascend.
+func (s *splines) read(columns []uint32, values []float64, to *Input) {
+	at := 0
+	for spline, source := range s.curves.Columns {
+		for at < len(columns) && columns[at] < source {
+			at++
+		}
+		if at == len(columns) {
+			return
+		}
+		if columns[at] != source {
+			continue
+		}
+		knot, first, next := s.curves.Hats(spline, values[at])
+		i := s.first[spline] + knot
+		to.Index, to.X, to.Source = append(to.Index, i), append(to.X, first), append(to.Source, at)
+		if next > 0 {
+			to.Index, to.X, to.Source = append(to.Index, i+1), append(to.X, next), append(to.Source, at)
+		}
 	}
-	knot, first, next := s.curves.Hats(spline, value)
-	at := s.first[spline] + knot
-	index, x = append(index, at), append(x, first)
-	if next > 0 {
-		index, x = append(index, at+1), append(x, next)
-	}
-	return index, x
 }
 
 // shares returns by knot of a spline the part of readings about it, nil where there is none to tell: knots are quantiles, so
