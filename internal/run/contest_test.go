@@ -350,8 +350,9 @@ func TestPromote(t *testing.T) {
 	r, s, store := contest(t, dir, list, n, 1)
 	r.Config.SaveEvents = 0
 	r.Config.PublishEvents = 1
-	save := r.Save
+	save, saves := r.Save, 0
 	r.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
+		saves++
 		time.Sleep(100 * time.Millisecond) // an answer that waits for no save would be earlier
 		return save(blocks)
 	}
@@ -360,6 +361,9 @@ func TestPromote(t *testing.T) {
 	}
 	asked, promoted := make(chan bool), make(chan error, 1)
 	s.passing = func(offset int) {
+		if offset > 4000 && offset%500 == 0 {
+			time.Sleep(30 * time.Millisecond) // time for saves that nobody asked for
+		}
 		if offset == 4000 {
 			<-asked
 			err := <-promoted
@@ -375,6 +379,9 @@ func TestPromote(t *testing.T) {
 	}()
 	if err := r.Run(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if saves != 2 {
+		t.Errorf("%d saves, want that of the promotion and that of the end", saves)
 	}
 	status := r.Status()
 	if p := r.Published(); p.Learner != "product" || len(p.Others) != 2 || p.Others[0].Learner != run.Champion || p.Events != r.Learner.Report().Events {

@@ -5,6 +5,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -250,7 +251,11 @@ func (in *Intake) count(to *map[event.Reason]uint64, reason event.Reason, n uint
 // Learn counts the first n examples of a batch in, as Admit said, and learns them.
 func (in *Intake) Learn(ctx context.Context, b *event.Batch, n int, p Progress) error {
 	began := time.Now()
-	if err := in.examples(b, n, p); err != nil {
+	err := in.examples(b, n, p)
+	if in.round != nil { // before anything that waits and reports
+		err = errors.Join(err, in.round.end())
+	}
+	if err != nil {
 		return err
 	}
 	if err := in.answered(nil, nil); err != nil {

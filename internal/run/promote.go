@@ -211,11 +211,9 @@ func (l *loop) learnPart(ctx context.Context, b *event.Batch, n int, p Progress,
 	if l.Contest == nil {
 		return l.intake.Learn(ctx, b, n, p)
 	}
-	l.intake.round = l.Contest.begin(views, l.intake.Holdout)
-	err := l.intake.Learn(ctx, b, n, p)
-	failed := l.intake.round.end(l.before + l.records)
-	l.intake.round = nil
-	return errors.Join(err, failed)
+	l.intake.round = l.Contest.begin(views, l.intake.Holdout, l.before+l.records)
+	defer func() { l.intake.round = nil }()
+	return l.intake.Learn(ctx, b, n, p)
 }
 
 // publish adds the models of the contenders to that of the lead.

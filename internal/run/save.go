@@ -38,6 +38,7 @@ type saver struct {
 	final   error  // a FinalError of a save: nothing more is saved
 	// urgent asks for a checkpoint at once, and after a failure at retry.
 	urgent bool
+	asked  bool // the save under way was urgent
 	wait   time.Duration
 	retry  time.Time
 	// kept is what waited for labels at the checkpoints of this run that may be kept,
@@ -92,6 +93,7 @@ func (l *loop) beginSave() {
 	}
 	pause := time.Since(began)
 	s.moved, s.last, s.next = false, began, l.records+s.config.SaveEvents
+	s.asked, s.urgent = s.urgent, false // what is learned meanwhile is not
 	s.status.Pause, s.status.PauseSum, s.status.PauseMax = pause, s.status.PauseSum+pause, max(s.status.PauseMax, pause)
 	begin(&s.job, func(context.Context) saveResult { return s.write(state, more, waiting) }, func(r saveResult) {
 		l.unreported = true
@@ -169,7 +171,7 @@ func (s *saver) finish(r saveResult) {
 		// Learning goes on: the last checkpoint is sound, and the next attempt
 		// comes when the next one is due.
 		st.Failed++
-		s.moved = true
+		s.moved, s.urgent = true, s.urgent || s.asked
 		s.wait = max(100*time.Millisecond, min(2*s.wait, 10*time.Second))
 		s.retry = time.Now().Add(s.wait)
 		s.trouble = fmt.Sprintf("the last checkpoint could not be saved: %v", r.err)
