@@ -22,9 +22,7 @@ import (
 // loop is the state of one Run. It belongs to the goroutine that called it.
 type loop struct {
 	*Runner
-	// Those of the Runner, and later of the contender with the lead.
-	Fingerprint online.Fingerprint
-	Validator   *validate.Validator
+	Validator *validate.Validator // that of the Runner, and later of the contender with the lead
 
 	log       *slog.Logger
 	current   Status
@@ -47,13 +45,12 @@ type loop struct {
 	publisher publisher
 	validator validator
 	adopter   adopter
-	promoting []promotion // those that are not saved yet
 }
 
 func newLoop(r *Runner) *loop {
 	now := time.Now()
 	l := &loop{
-		Runner: r, Fingerprint: r.Fingerprint, Validator: r.Validator, log: r.Log, highWater: map[partition]int64{}, warned: map[string]warned{},
+		Runner: r, Validator: r.Validator, log: r.Log, highWater: map[partition]int64{}, warned: map[string]warned{},
 		current: Status{Started: now},
 		first:   r.Learner.Alarms(math.MaxUint64), finished: make(chan func(), 3), // a place for every job
 	}
@@ -333,7 +330,7 @@ type warned struct {
 // warn logs the Warnings that are new. One that comes and goes is logged again
 // only when twice as many records have been counted in.
 func (l *loop) warn(final bool) {
-	l.current.Warnings = l.Learner.Warnings(l.Fingerprint, final)
+	l.current.Warnings = l.Learner.Warnings(l.saver.fingerprint, final)
 	for kind, w := range l.warned {
 		w.on = slices.ContainsFunc(l.current.Warnings, func(x watch.Warning) bool { return x.Kind == kind })
 		l.warned[kind] = w

@@ -87,11 +87,11 @@ func (l *loop) promoteAsked() {
 	for _, p := range asked {
 		l.promote(slices.Index(l.Contest.names(), p.name), "asked for")
 	}
-	if l.promoting = append(l.promoting, asked...); len(asked) > 0 {
+	if l.saver.promoting = append(l.saver.promoting, asked...); len(asked) > 0 {
 		l.saver.moved, l.saver.urgent = true, true
 		if l.Save == nil {
-			answerPromotions(l.promoting, nil)
-			l.promoting = nil
+			answerPromotions(l.saver.promoting, nil)
+			l.saver.promoting = nil
 		}
 	}
 }
@@ -104,7 +104,7 @@ func answerPromotions(list []promotion, err error) {
 
 // endPromotions answers those that wait at the end of a run.
 func (l *loop) endPromotions(err error) {
-	answerPromotions(append(l.promoting, l.promotions.take(err)...), err)
+	answerPromotions(append(l.saver.promoting, l.promotions.take(err)...), err)
 }
 
 // untilWindow returns n, or a number of records below it after which a window ends, if a contender may take the lead
@@ -156,7 +156,7 @@ func (l *loop) promote(i int, why string) {
 		x.Paired = measure.NewPaired(records)
 	}
 	l.learnWith(lead.Learner)
-	l.Fingerprint, l.saver.fingerprint = lead.Fingerprint, lead.Fingerprint
+	l.saver.fingerprint = lead.Fingerprint
 	l.first, l.warned = lead.Learner.Alarms(math.MaxUint64), map[string]warned{}
 	l.logged = l.first
 	l.takeValidator(lead)

@@ -2,7 +2,8 @@
 //
 // The loop (loop.go) takes batches that are read ahead (ahead.go). What is done for each
 // record of them, and around it, is an [Intake] (intake.go), which the members of a group
-// use too. Beside it work the jobs: saving checkpoints
+// use too. A [Contest] has further learners of the same stream, which learn beside the lead (contest.go) and may take its place
+// (promote.go). Beside it work the jobs: saving checkpoints
 // (save.go), publishing models (publish.go), validating against the exact solution
 // (validate.go), and adopting that solution (adopt.go), for which learning waits. A job
 // gets a frozen state when it begins and nothing of the loop; what it comes back with is

@@ -26,7 +26,8 @@ type saver struct {
 	config      *Config
 	save        func(iter.Seq[event.Block]) (string, int64, error)
 	commit      func(context.Context, event.Offsets) error
-	fingerprint online.Fingerprint
+	fingerprint online.Fingerprint            // of the lead
+	promoting   []promotion                   // those that no checkpoint has yet
 	settings    map[string]online.Fingerprint // the fingerprints of the contenders by name
 
 	status  SaveStatus
@@ -78,8 +79,8 @@ func (l *loop) beginSave() {
 	}
 	state := l.freeze()
 	state.contest = l.Contest.freeze()
-	promoting := l.promoting
-	l.promoting = nil
+	promoting := l.saver.promoting
+	l.saver.promoting = nil
 	var more []event.Block
 	if l.adopter.every > 0 {
 		more = append(more, l.Adoptions.block())
@@ -100,7 +101,7 @@ func (l *loop) beginSave() {
 		if r.err == nil {
 			answerPromotions(promoting, nil)
 		} else {
-			l.promoting = append(promoting, l.promoting...)
+			l.saver.promoting = append(promoting, l.saver.promoting...)
 		}
 		if s.finish(r); s.final != nil {
 			l.end()
