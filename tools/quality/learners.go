@@ -695,7 +695,8 @@ func trialVerdict(name string, pairs []trialPair) string {
 	if len(worse) == 0 {
 		return fmt.Sprintf("No stream is worse with %s.", name)
 	}
-	// A normal variable is above two standard errors by chance alone.
+	// A normal variable is above two standard errors by chance alone. That is the chance of the events. A learner also draws masks, and
+	// decides at some events only: one learner with other draws differs from itself in 114 of these means.
 	chance := float64(means) * math.Erfc(math.Sqrt2) / 2
-	return fmt.Sprintf("Worse with %s are %d of %d, in %d means, where chance alone makes some %.0f of learners that are equally good: %s.", name, len(worse), len(pairs), all, chance, strings.Join(worse, "; "))
+	return fmt.Sprintf("Worse with %s are %d of %d, in %d means, where chance alone makes some %.0f of learners that are equally good, and more if they draw other masks: %s.", name, len(worse), len(pairs), all, chance, strings.Join(worse, "; "))
 }
