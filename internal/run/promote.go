@@ -159,6 +159,7 @@ func (l *loop) promote(i int, why string) {
 	l.saver.fingerprint = lead.Fingerprint
 	l.first, l.warned = lead.Learner.Alarms(math.MaxUint64), map[string]warned{}
 	l.logged = l.first
+	l.intake.recent.clear()
 	l.takeValidator(lead)
 	l.saver.moved, l.unreported = true, true
 	l.publish()
@@ -184,7 +185,6 @@ func (l *loop) takeValidator(lead *Contender) {
 	}
 	l.validator.waiting, l.validator.exact = nil, nil
 	l.Validator = lead.Validator
-	l.intake.recent.clear()
 	if l.intake.kept != nil {
 		l.intake.kept, _ = validate.NewReservoir(l.Validator.Config.Reservoir, nil) // its error is that of an encoded one
 	}
