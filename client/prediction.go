@@ -45,6 +45,7 @@ type Prediction struct {
 
 	NoiseLevel string `json:"noise_level,omitempty"` // that the weights were learned with, as "dropout:0.3"
 	Version    uint64 `json:"version,omitempty"`     // of the Model
+	Learner    string `json:"learner,omitempty"`     // of several learners of a stream, the one that the Model is of
 
 	// Unseen names up to twenty features that the model has not seen. They add nothing to the
 	// scores. OnlyUnseen reports that the event has features and the model has seen none of them.

@@ -6,6 +6,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online"
 	"blankout/online/blackbox"
@@ -13,17 +14,13 @@ import (
 )
 
 // boxed is a Learner as package blackbox wants it.
-type boxed struct{ *online.Learner }
+type boxed struct {
+	*online.Learner
+	schema *event.Schema
+}
 
 func (b boxed) Learn(e *event.Example, prior any) []float64 {
-	var earlier *online.Prediction
-	if prior != nil {
-		p, err := online.ReadPrediction(prior.([]float64))
-		if err != nil {
-			panic(err)
-		}
-		earlier = &p
-	}
+	earlier, _ := prior.(*online.Prediction)
 	p := b.Learner.Learn(e, earlier)
 	if p.Refused {
 		return nil
@@ -35,7 +32,8 @@ func (b boxed) Predict(e *event.Example) []float64 { return slices.Clone(b.Learn
 
 func (b boxed) Arrive(e *event.Example) any {
 	p := b.Learner.Predict(e)
-	return p.Append(nil)
+	p.Scores = slices.Clone(p.Scores)
+	return &p
 }
 
 func (b boxed) Decision() model.Decision {
@@ -50,28 +48,50 @@ func (b boxed) SavedWarnings(settings online.Fingerprint) []watch.Warning {
 
 func (b boxed) Snapshot() *model.Linear { return b.Learner.Snapshot().Model() }
 
-func (b boxed) Blocks() ([]event.Block, error) { return b.Learner.Snapshot().Blocks() }
+func (b boxed) Blocks() ([]event.Block, error) {
+	each, err := b.Learner.Snapshot().EachBlock()
+	if err != nil {
+		return nil, err
+	}
+	return slices.Collect(each), nil
+}
+
+func (b boxed) SetSchema(s *event.Schema) { b.Learner.SetSchema(s) }
+
+func (b boxed) Schema() *event.Schema { return b.schema }
 
 func TestBlackBox(t *testing.T) {
 	longtest.NotRaced(t)
 	blackbox.Run(t, blackbox.Maker{
-		All: longtest.Asked(),
 		New: func(c online.Config, s *event.Schema) (blackbox.Learner, error) {
 			l, err := online.New(c, s)
-			return boxed{l}, err
+			return boxed{l, s}, err
 		},
 		Restore: func(c online.Config, blocks []event.Block) (blackbox.Learner, error) {
 			l, err := online.Restore(c, blocks)
-			return boxed{l}, err
+			if err != nil {
+				return nil, err
+			}
+			s := l.Snapshot().Model().Schema
+			l.SetSchema(s)
+			return boxed{l, s}, nil
+		},
+		All: longtest.Asked(),
+		Knows: func(c online.Config, classes int) bool {
+			s := event.NewSchema(10, []string{"no", "yes"}, 2)
+			if s.Target = loss.LabelsOf(c.Loss); classes == 0 {
+				s.Classes = nil
+			}
+			_, err := online.New(c, s)
+			return err == nil
 		},
 	})
 }
 
 func TestShared(t *testing.T) {
 	blackbox.RunShared(t, blackbox.Sharers[*online.Learner]{
-		New:      online.New,
-		Model:    func(l *online.Learner) *model.Linear { return l.Snapshot().Model() },
-		Blocks:   func(l *online.Learner) ([]event.Block, error) { return l.Snapshot().Blocks() },
-		LeaveOut: []string{"Unlabeled"}, // it refuses a Delta of unlabeled events
+		New:    online.New,
+		Model:  func(l *online.Learner) *model.Linear { return l.Snapshot().Model() },
+		Blocks: func(l *online.Learner) ([]event.Block, error) { return l.Snapshot().Blocks() },
 	})
 }

@@ -16,10 +16,8 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/memory"
-	"blankout/online/newton"
 	"blankout/online/refresh"
 	"blankout/online/rules"
-	"blankout/online/scaling"
 )
 
 // Config is what a Learner is made from, the section [learner] of the configuration.
@@ -131,7 +129,7 @@ func DefaultConfig() Config {
 		Presence:            "auto",
 		Transform:           "auto",
 		OnDrift:             "expert",
-		Stuck:               stuckMissing,
+		Stuck:               "missing",
 		Calibrate:           "auto",
 		Threshold:           0.5,
 		Coverage:            0.9,
@@ -145,24 +143,20 @@ const (
 	leastEta, mostEta = 1e-12, 1e6
 )
 
-// settings are a Config's values as the Learner uses them.
-type settings struct {
+// How many events old the weights may be that readers have.
+const leastStaleness, mostStaleness = 100, 10_000_000
+
+// checked is what checks have found in a Config, for those that follow.
+type checked struct {
 	loss        loss.Loss
 	noises      []loss.Noise // of the levels
 	noiseKind   noiseKind
 	observed    bool // the noise's rates are those at which groups are missing
 	rule        rules.Entry
 	standardize model.Standardize
-	bends       bool // numbers may have curves
-	fills       bool // the covariance of numbers is gathered
-	eta         float64
-	ridge       float64 // h0 of one pass
-	firstRidge  float64 // of the first pass with one output: 0 where the preconditioner's start is the ridge
-	intercept   bool
+	ridge       float64
 	numbers     bool // labels are numbers
 	missingRule model.MissingPolicy
-	second      bool // a second-order expert learns beside the levels
-	noisy       bool // see Config.Noisy
 }
 
 // noiseKind is what the variance of a feature's noise is proportional to.
@@ -174,9 +168,9 @@ const (
 	constant                  // 1: Gaussian, Laplace
 )
 
-func (c Config) parse() (settings, error) {
-	var s settings
-	for _, part := range []func(Config) error{s.parseParts, s.parseSteps, s.parseForgetting, s.parseClasses, s.parseRefresh, s.parsePresence, s.parseTogether, s.parseSecond} {
+func (c Config) checked() (checked, error) {
+	var s checked
+	for _, part := range []func(Config) error{s.parseParts, s.parseSteps, s.parseForgetting, s.parseClasses, s.parseRefresh, s.parsePresence, s.parseTogether} {
 		if err := part(c); err != nil {
 			return s, err
 		}
@@ -185,7 +179,7 @@ func (c Config) parse() (settings, error) {
 }
 
 // parseParts finds and checks loss, noise, rule, and how numbers are treated.
-func (s *settings) parseParts(c Config) error {
+func (s *checked) parseParts(c Config) error {
 	var err error
 	if s.loss, err = loss.Parse(c.Loss); err != nil {
 		return &event.KeyError{Key: "loss", Err: err}
@@ -207,8 +201,8 @@ func (s *settings) parseParts(c Config) error {
 	if c.CovarianceMaxFields < 0 || c.CovarianceMaxFields > model.MaxCovariance {
 		return event.KeyErrorf("covariance_max_fields", "covariance_max_fields = %d: must lie in 0 to %d", c.CovarianceMaxFields, model.MaxCovariance)
 	}
-	s.fills = c.CovarianceMaxFields > 0 && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll)
-	if s.missingRule == model.MissingImpute && !s.fills {
+	fills := c.CovarianceMaxFields > 0 && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll)
+	if s.missingRule == model.MissingImpute && !fills {
 		return event.KeyErrorf("missing_policy", "missing_policy %q: filling in needs covariance_max_fields above 0 and standardize = \"auto\" or \"all\"; use auto, none or rescale", c.MissingPolicy)
 	}
 	if _, err := model.ParseTransform(c.Transform); err != nil {
@@ -223,7 +217,7 @@ func (s *settings) parseParts(c Config) error {
 }
 
 // parseSteps finds and checks how large steps are, and what holds weights back.
-func (s *settings) parseSteps(c Config) error {
+func (s *checked) parseSteps(c Config) error {
 	if !(c.C >= leastC && c.C <= mostC) && !math.IsInf(c.C, 1) {
 		return event.KeyErrorf("c", "c = %v: must lie in %v to %v, or be inf for no ridge", c.C, leastC, mostC)
 	}
@@ -231,19 +225,12 @@ func (s *settings) parseSteps(c Config) error {
 	if c.LearningRate != 0 && !(c.LearningRate >= leastEta && c.LearningRate <= mostEta) {
 		return event.KeyErrorf("learning_rate", "learning_rate = %v: must lie in %v to %v, or be 0 for the rule's own", c.LearningRate, leastEta, mostEta)
 	}
-	if s.eta = c.LearningRate; s.eta == 0 {
-		s.eta = s.rule.Eta
-	}
 	if !(c.Start >= 0) || math.IsInf(c.Start, 0) {
 		return event.KeyErrorf("start", "start = %v: must be a number, at least 0", c.Start)
-	}
-	if s.firstRidge = s.ridge; s.rule.Ridges && math.Sqrt(c.Start) >= (1-1e-9)*s.eta*s.ridge {
-		s.firstRidge = 0
 	}
 	if !slices.Contains([]string{"free", "penalized", "none"}, c.Intercept) {
 		return event.KeyErrorf("intercept", "intercept %q: want free, penalized or none", c.Intercept)
 	}
-	s.intercept = c.Intercept != "none"
 	if c.Intercept == "none" && s.standardize == model.StandardizeAll {
 		return event.KeyErrorf("intercept", "intercept none: standardize = \"all\" leaves the columns' centers to the intercept; set intercept = \"free\"")
 	}
@@ -266,7 +253,7 @@ func (s *settings) parseSteps(c Config) error {
 }
 
 // parseForgetting finds and checks what is forgotten, and when.
-func (s *settings) parseForgetting(c Config) error {
+func (s *checked) parseForgetting(c Config) error {
 	for name, x := range map[string]float64{"half_life": c.HalfLife, "half_life_time": c.HalfLifeTime} {
 		if !(x >= 0) || math.IsInf(x, 0) || x > 0 && x < 1 {
 			return event.KeyErrorf(name, "%s = %v: must be at least 1, or 0 for never", name, x)
@@ -278,7 +265,7 @@ func (s *settings) parseForgetting(c Config) error {
 	if !(c.HalfLifeStep >= 0) || math.IsInf(c.HalfLifeStep, 0) || c.HalfLifeStep > 0 && c.HalfLifeTime == 0 {
 		return event.KeyErrorf("half_life_step", "half_life_step = %v: must be a number of seconds, or 0 for ten times half_life_time, and needs half_life_time", c.HalfLifeStep)
 	}
-	if c.Stuck != stuckMissing && c.Stuck != stuckLog && c.Stuck != stuckOff {
+	if c.Stuck != "missing" && c.Stuck != "log" && c.Stuck != "off" {
 		return event.KeyErrorf("stuck", "stuck %q: want missing, log or off", c.Stuck)
 	}
 	if c.OnDrift != "expert" && c.OnDrift != "log" && c.OnDrift != "forget" {
@@ -301,7 +288,7 @@ func (c *Config) WeightOf(class string) float64 {
 }
 
 // parseClasses finds and checks what is about classes and mislabeled events.
-func (s *settings) parseClasses(c Config) error {
+func (s *checked) parseClasses(c Config) error {
 	if !(c.MislabeledBelow >= 0 && c.MislabeledBelow < 1) {
 		return event.KeyErrorf("mislabeled_below", "mislabeled_below = %v: must lie in [0, 1)", c.MislabeledBelow)
 	}
@@ -322,8 +309,8 @@ func (s *settings) parseClasses(c Config) error {
 	if c.Coverage != 0 && !(c.Coverage >= 0.5 && c.Coverage < 1) {
 		return event.KeyErrorf("coverage", "coverage = %v: must lie in [0.5, 1), or be 0 for no sets", c.Coverage)
 	}
-	if c.ServingStaleness != 0 && (c.ServingStaleness < leastHorizon || c.ServingStaleness > mostHorizon) {
-		return event.KeyErrorf("serving_staleness", "serving_staleness = %d: must lie in %d to %d events, or be 0 for weights as new as they are", c.ServingStaleness, leastHorizon, mostHorizon)
+	if c.ServingStaleness != 0 && (c.ServingStaleness < leastStaleness || c.ServingStaleness > mostStaleness) {
+		return event.KeyErrorf("serving_staleness", "serving_staleness = %d: must lie in %d to %d events, or be 0 for weights as new as they are", c.ServingStaleness, leastStaleness, mostStaleness)
 	}
 	if c.MaxMemory != 0 && c.MaxMemory < int(memory.Least) {
 		return event.KeyErrorf("max_memory", "max_memory = %d: must be at least %d bytes, or 0 for no bound", c.MaxMemory, memory.Least)
@@ -332,7 +319,7 @@ func (s *settings) parseClasses(c Config) error {
 }
 
 // parseRefresh finds and checks the penalty |w| and the refreshes.
-func (s *settings) parseRefresh(c Config) error {
+func (s *checked) parseRefresh(c Config) error {
 	if !(c.L1 >= 0) || math.IsInf(c.L1, 0) {
 		return event.KeyErrorf("l1", "l1 = %v: must be a number, at least 0", c.L1)
 	}
@@ -365,21 +352,19 @@ func (s *settings) parseRefresh(c Config) error {
 	return nil
 }
 
-// parsePresence finds and checks presence, and whether numbers may have curves.
-func (s *settings) parsePresence(c Config) error {
+// parsePresence checks presence.
+func (s *checked) parsePresence(c Config) error {
 	if c.Presence != "auto" && c.Presence != "none" {
 		return event.KeyErrorf("presence", "presence = %q: want auto or none", c.Presence)
 	}
-	s.bends = (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll) && s.noiseKind == square
 	return nil
 }
 
 // parseTogether finds and checks what does not go together.
-func (s *settings) parseTogether(c Config) error {
+func (s *checked) parseTogether(c Config) error {
 	if err := c.checkGradient(); err != nil {
 		return err
 	}
-	s.noisy = c.Noisy()
 	if c.Optimizer == "dropout-descent" && (len(s.noises) > 1 || s.observed || s.noises[0] == loss.Noise(loss.NoNoise{})) {
 		return event.KeyErrorf("noise", "noise %q: the metric of optimizer dropout-descent is made of one fixed noise; set it, or optimizer = \"adagrad\"", c.Noise)
 	}
@@ -416,45 +401,25 @@ func (c Config) silentKey() string {
 	return ""
 }
 
-// parseSecond finds whether a second-order expert learns beside the levels.
-func (s *settings) parseSecond(c Config) error {
-	s.second = s.rule.Second && newton.Wanted(s.loss) && s.bends && !s.observed && !s.ownRates() && s.intercept
-	return nil
-}
-
 // Noises returns those of the levels that learn under the settings, in their order.
 func (c Config) Noises() ([]loss.Noise, error) {
-	var s settings
+	var s checked
 	err := s.parseNoise(c)
 	return s.noises, err
 }
 
-// scaling returns the settings of what observes features.
-func (s *settings) scaling(c Config) scaling.Settings {
-	out := scaling.Settings{Constant: s.noiseKind == constant, Presence: c.Presence == "auto" && s.bends && c.IRLSBatch == 0}
-	if s.second {
-		out.Expert = secondKnots
-	}
-	return out
-}
-
 // Grouped says whether noise of groups is learned under.
 func (c Config) Grouped() bool {
-	var s settings
+	var s checked
 	return s.parseNoise(c) == nil && s.grouped()
 }
 
 // grouped says whether a level's noise is of groups.
-func (s *settings) grouped() bool {
+func (s *checked) grouped() bool {
 	return slices.ContainsFunc(s.noises, loss.IsGrouped)
 }
 
-// ownRates says whether groups have rates of their own.
-func (s *settings) ownRates() bool {
-	return slices.ContainsFunc(s.noises, func(n loss.Noise) bool { return loss.AsGroups(n).Rates != nil })
-}
-
-func (s *settings) parseNoise(c Config) error {
+func (s *checked) parseNoise(c Config) error {
 	for key, d := range map[string]float64{"expected_missing": c.ExpectedMissing, "expected_missing_groups": c.ExpectedMissingGroups, "silent_missing": c.SilentMissing} {
 		if !(d >= 0 && d <= 0.9) {
 			return event.KeyErrorf(key, "%s = %v: must lie in [0, 0.9]", key, d)
@@ -707,8 +672,82 @@ func valueOf(f Fingerprint, key string) string {
 	return f[key]
 }
 
+// checkNumbers refuses what is for classes where a loss is of numbers.
+func (c Config) checkNumbers(s checked) error {
+	for _, x := range []struct {
+		key   string
+		wrong bool
+		why   string
+	}{
+		{"optimizer", s.rule.ClassesOnly, fmt.Sprintf("optimizer %s: it is for classes, and loss %s is for regression; use adagrad, dropout-descent, sgd or ftrl", c.Optimizer, c.Loss)},
+		{"irls_batch", c.IRLSBatch > 0, fmt.Sprintf("irls_batch = %d: it is for classes, and loss %s is for regression; set irls_batch = 0", c.IRLSBatch, c.Loss)},
+		{"noise", s.grouped(), fmt.Sprintf("noise %q: of groups is for classes so far, and loss %s is for regression; use auto, dropout:Q or none", c.Noise, c.Loss)},
+		{"class_weight", len(c.ClassWeight) > 0, fmt.Sprintf("class_weight: loss %s is for regression, without classes", c.Loss)},
+		{"calibrate", c.Calibrate == "on", fmt.Sprintf("calibrate: loss %s is for regression, without probabilities", c.Loss)},
+		{"threshold", c.Threshold != 0.5, fmt.Sprintf("threshold = %v: loss %s is for regression, without probabilities", c.Threshold, c.Loss)},
+		{"missing_policy", s.missingRule == model.MissingRescale, fmt.Sprintf("missing_policy %q: is for classes; a number is predicted of what is left as it is", c.MissingPolicy)},
+	} {
+		if x.wrong {
+			return event.KeyErrorf(x.key, "%s", x.why)
+		}
+	}
+	return nil
+}
+
+// CheckShared says, naming the key, why a Learner with these settings cannot share
+// learning with others; nil if it can.
+func (c Config) CheckShared() error {
+	s, err := c.checked()
+	if err != nil {
+		return err
+	}
+	return c.checkShared(s)
+}
+
+// checkShared is CheckShared with what the checks have found of the settings.
+func (c Config) checkShared(s checked) error {
+	switch {
+	case c.Optimizer != "adagrad" && c.Optimizer != "auto":
+		return event.KeyErrorf("optimizer", "optimizer %s: several learners of one model need optimizer = \"adagrad\"", c.Optimizer)
+	case c.ServingStaleness > 0:
+		return event.KeyErrorf("serving_staleness", "serving_staleness = %d: several learners of one model judge shares as events come; set serving_staleness = 0", c.ServingStaleness)
+	case c.IRLSBatch > 0:
+		return event.KeyErrorf("irls_batch", "irls_batch = %d: several learners of one model cannot refresh; set irls_batch = 0", c.IRLSBatch)
+	case s.noiseKind == constant:
+		return event.KeyErrorf("noise", "noise %q: several learners of one model know dropout, group, poisson, auto and none", c.Noise)
+	case s.observed:
+		return event.KeyErrorf("noise", "noise %q: several learners of one model would each observe rates of their own; name the rates, as in group:engine=0.1,wheels=0.3, or use auto", c.Noise)
+	case s.standardize == model.StandardizeAll:
+		return event.KeyErrorf("standardize", "standardize = \"all\": several learners of one model know auto, scale and none")
+	case c.HalfLifeTime > 0:
+		return event.KeyErrorf("half_life_time", "half_life_time = %v: several learners of one model have no clock in common; set half_life, in events, instead", c.HalfLifeTime)
+	case loss.IsRegression(c.Loss):
+		return event.KeyErrorf("loss", "loss %s: several learners of one model learn classes so far, and it is for regression; learn it with one learner", c.Loss)
+	case c.silentKey() != "":
+		return event.KeyErrorf(c.silentKey(), "several learners of one model do not learn for silent death yet; learn the stream with one learner")
+	case s.missingRule == model.MissingImpute:
+		return event.KeyErrorf("missing_policy", "missing_policy = \"fill\": several learners of one model do not gather a covariance yet; use auto, none or rescale")
+	}
+	return nil
+}
+
+// Shared returns the settings as several learners of one model have them: without the
+// covariance to fill in by and the link over scores, which have no place in their commits,
+// without a bound of their own, which none of them heeds, and with alarms alone about fields that
+// are stuck: each sees other events.
+func (c Config) Shared() Config {
+	c.CovarianceMaxFields, c.Calibrate, c.MaxMemory = 0, "off", DefaultConfig().MaxMemory
+	if c.Stuck != "off" {
+		c.Stuck = "log"
+	}
+	if c.Optimizer == "auto" { // the second-order expert learns alone
+		c.Optimizer = "adagrad"
+	}
+	return c
+}
+
 // Check reports the first setting that cannot be used, with its name in front.
 func (c Config) Check() error {
-	_, err := c.parse()
+	_, err := c.checked()
 	return err
 }

@@ -1,142 +1,92 @@
 package online
 
-// This file finds out what the death of each field would cost.
+// This file finds out what the loss of each field would cost.
 
 import (
+	"slices"
+
 	"blankout/internal/event"
-	"blankout/internal/model"
-	"blankout/online/rows"
 	"blankout/online/watch"
 )
 
-// One of 2^costBits events tells what its fields' death would cost.
-const costBits = 5
-
-// deleting is the scratch memory of Learner.costs.
-type deleting struct {
-	at    []int32   // by field, 1 + its place in list
-	list  []uint16  // of the fields of the event
-	part  []float64 // by place and output, their parts of the scores
-	field []uint16  // see event.Example.FieldsOf
-	out   []float64
-	rest  []float64 // the scores with everything
-	// factors are those of fields, see event.Schema.Factors.
-	factors [][2]int
-	found   []fieldCost
+// costing is room for the costs of the fields of an event.
+type costing struct {
+	field   []uint16 // of each feature
+	list    []uint16 // fields that the event has
+	factors [][2]int // see event.Schema.Factors
+	base    []float64
+	out     []float64
+	byClass []float64
 }
 
-// fieldCost is how an event was answered, and would have been without a field: 1 is wrong.
-type fieldCost struct {
-	field         uint16
-	with, without float64
-}
-
-// costs finds out, for each field of the event at hand, what the event would be answered
-// without it: what the model answers to an event in which the field is null.
-func (l *answering) costs(e *event.Example, label int) []fieldCost {
-	if !l.fields.Named || !watch.Sampled(l.events, costBits) {
-		return nil
+// sampleCosts answers an event of a class without each of its fields, once for each: what the model says to an event in which the field
+// is null.
+func (l *Learner) sampleCosts(e *event.Example) {
+	if !l.encoder.Fields.Named || !costs(l.events) {
+		return
 	}
-	now, s := &l.now, &l.deleting
-	s.found = s.found[:0]
-	fields := min(len(l.scaling.Kinds), watch.MostFields)
-	if len(s.out) == 0 {
-		s.out, s.rest = make([]float64, l.k), make([]float64, l.k)
+	c, m, in, schema := &l.room.costing, &l.masked, &l.room.in, l.encoder.Schema()
+	c.fieldsOf(l, min(len(schema.Fields), watch.MostFields))
+	if len(c.field) != in.Features() {
+		return
 	}
-	for len(s.at) < fields {
-		s.at = append(s.at, 0)
-	}
-	list, field := l.features(), e.Field
-	if len(list) != len(field) { // columns were filled in
-		if s.field = l.scaling.Scaler.FieldsOf(e, l.scaling.Filled.Index, s.field); len(s.field) != len(list) {
-			return nil
+	active := l.levels.Active()
+	c.base, c.out = slices.Grow(c.base[:0], l.levels.Outputs)[:l.levels.Outputs], slices.Grow(c.out[:0], l.levels.Outputs)[:l.levels.Outputs]
+	l.intercepts(l.encoder.Intercepts, c.out, m.scored.lanes)
+	l.mixture.Score(m.scored.lanes, in.Range, active, c.base)
+	wrong := func(lanes []float64, scale float64) float64 {
+		l.mixture.Score(lanes, in.Range, active, c.out)
+		for k, b := range c.base[:active] {
+			c.out[k] = b + scale*(c.out[k]-b)
 		}
-		field = s.field
-	}
-	mix := l.mixed(l.fields.Range)
-	l.sumTerms()
-	s.list, s.part = s.list[:0], s.part[:0]
-	for i, id := range field {
-		if int(id) >= fields {
-			continue
-		}
-		if kind := l.scaling.Kinds[id]; kind != event.Cross {
-			if id != 0 {
-				l.deleteFeature(id, i, mix)
-			}
-			continue
-		}
-		if int(id) >= len(s.factors) {
-			s.factors = l.schema.Factors()
-		}
-		f := s.factors[id] // a product dies with either
-		for side, factor := range f {
-			if factor > 0 && factor < fields && (side == 0 || factor != f[0]) {
-				l.deleteFeature(uint16(factor), i, mix)
-			}
-		}
-	}
-	base, lack, scale := l.base, l.fields.All(l.schema.Fields), l.fields.Scale
-	l.interceptsOf(mix, base)
-	l.mixOf(mix, now.published, s.rest)
-	answer := func(part []float64, scale float64) float64 {
-		for k := range s.out {
-			if s.out[k] = rows.NoClass; k < l.active {
-				g := s.rest[k] - base[k]
-				if part != nil {
-					g -= part[k]
-				}
-				s.out[k] = base[k] + scale*g
-			}
-		}
-		if l.decision().Predict(l.byClass(s.out)) != label {
+		if l.monitors.Decision().Predict(l.outputs.byClass(c.out, &c.byClass)) != e.Label {
 			return 1
 		}
 		return 0
 	}
-	with := answer(nil, scale)
-	for i, id := range s.list {
-		s.at[id] = 0
+	with, lack := wrong(l.room.scored.lanes, in.Scale), l.encoder.Fields.All(schema.Fields)
+	for _, id := range c.list {
+		in.Without(func(i int) bool { return !c.dies(c.field[i], id) }, &m.left)
 		less := lack
-		if less.Null++; l.scaling.Kinds[id].Named() {
+		if less.Null++; schema.Fields[id].Kind.Named() {
 			less.Named--
 		} else {
 			less.Silent--
 		}
-		without := answer(s.part[i*l.k:(i+1)*l.k], l.scaleOf(less))
-		s.found = append(s.found, fieldCost{id, with, without})
+		scale := l.encoder.Fields.Missing.Scale(less)
+		if l.imputer.Covariance() != nil { // what is imputed counts as the mean
+			scale = 1 + (scale-1)*(1-l.encoder.Fields.Missing.Fills(less))
+		}
+		l.score(&m.left, false, &m.scored)
+		l.monitors.Cost(id, with, wrong(m.scored.lanes, scale))
 	}
-	return s.found
 }
 
-// scaleOf returns what the features of an event that lacks k are multiplied by, where what is
-// filled in counts as the mean.
-func (l *answering) scaleOf(k model.Lack) float64 {
-	scale := l.fields.Missing.Scale(k)
-	if l.filling.Covariance != nil {
-		scale = 1 + (scale-1)*(1-l.fields.Missing.Fills(k))
+// fieldsOf finds the fields of the event at hand, those of products as their factors.
+func (c *costing) fieldsOf(l *Learner, fields int) {
+	in, schema := &l.room.in, l.encoder.Schema()
+	if len(c.factors) != len(schema.Fields) {
+		c.factors = schema.Factors()
 	}
-	return scale
+	c.field, c.list = l.encoder.Scaling.Scaler.FieldsOf(in.Event, in.Columns[:in.Features()], c.field[:0]), c.list[:0]
+	for _, id := range c.field {
+		for _, factor := range c.factors[id] {
+			if factor > 0 && factor < fields && !slices.Contains(c.list, uint16(factor)) {
+				c.list = append(c.list, uint16(factor))
+			}
+		}
+	}
+	if n := len(c.list); n > mostCosts {
+		from := int(in.Number) % n
+		c.list = append(c.list, c.list[:from]...)[from:][:mostCosts]
+	}
 }
 
-// deleteFeature adds feature i of the event at hand to the part of a field.
-func (l *answering) deleteFeature(id uint16, i int, mix []float64) {
-	if l.groups != nil {
-		i = l.groups.Row(i)
-	}
-	s, row, x := &l.deleting, l.now.step.Rows[i], l.now.step.X[i]
-	if s.at[id] == 0 {
-		s.list = append(s.list, id)
-		s.at[id] = int32(len(s.list))
-		for range l.k {
-			s.part = append(s.part, 0)
-		}
-	}
-	part := s.part[(int(s.at[id])-1)*l.k:]
-	l.addMix(part, row, mix, x)
-	for _, share := range mix[len(l.levels):] {
-		for k, x := range l.second.terms(i)[:l.active] {
-			part[k] += share * x
-		}
-	}
+// mostCosts bounds the fields that one event is answered without.
+const mostCosts = 8
+
+// dies says whether what is of a field dies with another one: a product does with either factor.
+func (c *costing) dies(field, with uint16) bool {
+	f := c.factors[field]
+	return f[0] == int(with) || f[1] == int(with)
 }

@@ -1,113 +1,101 @@
 package online_test
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
-	"io"
+	"math"
+	"slices"
 	"testing"
 
-	"blankout/batch"
 	"blankout/internal/event"
-	"blankout/internal/measure"
+	"blankout/internal/model"
 	"blankout/online"
 	"blankout/online/synthetic"
+	"blankout/online/watch"
 )
 
-func stuckLearner(t testing.TB, s *synthetic.StuckStream, change func(*online.Config)) *online.Learner {
-	c := online.DefaultConfig()
-	if change != nil {
-		change(&c)
-	}
-	l, err := online.New(c, s.Schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+func stuckConfig(how string) online.Config {
+	c := plain()
+	c.Stuck = how
+	return c
 }
 
-// In a group a stuck field raises an alarm and is not missing.
-func TestStuckShared(t *testing.T) {
-	off := online.DefaultConfig()
-	off.Stuck = "off"
-	if c := online.DefaultConfig().Shared(); c.Stuck != "log" || off.Shared().Stuck != "off" {
-		t.Errorf("in a group stuck is %q", c.Stuck)
-	}
-}
-
-// fixedEvents is a Source of one batch.
-type fixedEvents struct {
-	examples []event.Example
-	done     bool
-}
-
-func (f *fixedEvents) Next(_ context.Context, b *event.Batch) error {
-	if f.done {
-		return io.EOF
-	}
-	f.done = true
-	b.Topic, b.Examples, b.Next = "t", f.examples, int64(len(f.examples))
-	return nil
-}
-
-// What measures a model on events as they came says the same of those with nulls in the place of what is stuck: the
-// objective, the evidence of a validation, the error without a field, and a learner's Predict.
-func TestStuckIsNullToMeasures(t *testing.T) {
-	s := synthetic.NewStuckStream(8)
-	l := stuckLearner(t, s, nil)
-	for n := range 2100 {
-		if n == 2000 {
+// A field that is stuck is found, and is then missing: in
+// predictions, in the model of a Snapshot, and in what the fields that events usually have are counted by.
+func TestStuck(t *testing.T) {
+	s := synthetic.NewStuckStream(3, [2]string{"a", "word"})
+	l := newLearner(t, stuckConfig("missing"), s.Schema)
+	found := 0
+	for n := range 3000 {
+		switch n {
+		case 1500:
 			s.Stuck[1] = 25
+		case 1700:
+			s.Stuck[2] = 0
+		case 2500:
+			delete(s.Stuck, 1)
+		}
+		e := s.Next()
+		if n < 1500 || n > 1800 && n < 2450 || n > 2550 {
+			l.Learn(e, nil)
+			continue
+		}
+		p := l.Predict(e).Scores[0]
+		m := l.Snapshot().Model()
+		if got := m.Score(e, make([]float64, 1))[0]; math.Abs(got-p) > 1e-9*max(1, math.Abs(p)) {
+			t.Fatalf("event %d: the snapshot says %v, Predict %v", n, got, p)
+		}
+		if m.Faults != nil {
+			null := m.Declare(e, &event.Example{})
+			if got := l.Predict(null).Scores[0]; got != p {
+				t.Fatalf("event %d: %v, of an event with nulls %v", n, p, got)
+			}
+			if found++; len(null.Missing) != len(m.StuckFields(e)) || m.Missing.UsuallyNull != nil {
+				t.Fatalf("event %d: %d fields are missing, usually %v", n, len(null.Missing), m.Missing.UsuallyNull)
+			}
+		}
+		l.Learn(e, nil)
+	}
+	if on := stuckAlarms(l); found < 300 || len(on) != 1 || *on[0].Value != 0 || on[0].SinceEvent != 1701 {
+		t.Errorf("after %d events with stuck fields %+v", found, on)
+	}
+	if a := l.Alarms(0); a.Changes != 3 || len(a.Latest) != 3 || a.Latest[0].SinceEvent != 1501 || a.Latest[1].SinceEvent != 1701 {
+		t.Errorf("alarms %+v", a.Latest)
+	}
+}
+
+// stuckAlarms returns the alarms about fields that are stuck.
+func stuckAlarms(l *online.Learner) (on []watch.FieldAlarm) {
+	for _, f := range l.Report().Health.Fields {
+		for _, a := range f.Alarms {
+			if a.Kind == watch.AlarmStuck {
+				on = append(on, a)
+			}
+		}
+	}
+	return on
+}
+
+// Scales do not move while a field is stuck, nothing of its readings is learned, and it stays one that events usually have.
+func TestStuckIsNotLearned(t *testing.T) {
+	s := synthetic.NewStuckStream(6)
+	l := newLearner(t, stuckConfig("missing"), s.Schema)
+	stats := func() []float64 {
+		m := l.Snapshot().Model()
+		return slices.Clone(m.Stats(m.Rows.Row(1)))
+	}
+	var before []float64
+	for n := range 14_000 {
+		if n == 2000 {
+			s.Stuck[1] = 40
 		}
 		l.Learn(s.Next(), nil)
-	}
-	var came, nulls []event.Example
-	for range 400 {
-		e := s.Next()
-		came = append(came, *e)
-		asNull := *e
-		asNull.Missing, asNull.Features, asNull.Field = []uint16{1}, event.Vec{Index: e.Features.Index[1:], Value: e.Features.Value[1:]}, e.Field[1:]
-		nulls = append(nulls, asNull)
-	}
-	m := l.Snapshot().Model()
-	for name, say := range map[string]func(events []event.Example) any{
-		"evaluate": func(events []event.Example) any {
-			objective, wrong, _, err := l.Evaluate(t.Context(), &fixedEvents{examples: events}, 1)
-			return []any{objective, wrong, err}
-		},
-		"without": func(events []event.Example) any {
-			g, err := batch.WithoutPart(m, events, "field", "b", []float64{0, 0.5})
-			if err != nil {
-				t.Fatal(err)
-			}
-			data, err := json.Marshal(g)
-			return []any{string(data), err}
-		},
-		"predict": func(events []event.Example) any {
-			var sums measure.Classes
-			var out []float64
-			for i := range events {
-				p := l.Predict(&events[i])
-				p.Measure(&events[i], &sums)
-				out = p.Append(out)
-			}
-			return fmt.Sprint(sums, out)
-		},
-		"delete": func(events []event.Example) any {
-			var out []float64
-			for i := range events {
-				e, left := &events[i], event.Example{}
-				x := m.Standardized(e, event.Vec{})
-				dead := make([]bool, len(x.Index))
-				dead[0] = true
-				m.Delete(e, x, m.Scaler.FieldsOf(e, x.Index, nil), dead, true, &left)
-				out = append(out, m.ScoreLacking(left.Features, &left, make([]float64, 2))...)
-			}
-			return fmt.Sprint(out)
-		},
-	} {
-		if a, b := fmt.Sprint(say(came)), fmt.Sprint(say(nulls)); a != b {
-			t.Errorf("%s: %.300s\nas null %.300s", name, a, b)
+		if n == 2100 {
+			before = stats()
 		}
+	}
+	if after := stats(); !slices.Equal(before, after) || before[model.StatCount] > 2100 {
+		t.Errorf("a stuck field's statistics were %v and are %v", before, after)
+	}
+	if m := l.Snapshot().Model().Missing; !slices.Contains(m.Usual, 1) || m.UsuallyNull != nil {
+		t.Errorf("fields %v are usual, %v usually null", m.Usual, m.UsuallyNull)
 	}
 }

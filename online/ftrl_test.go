@@ -1,10 +1,11 @@
-package online
+package online_test
 
 import (
 	"math"
 	"testing"
 
 	"blankout/internal/loss"
+	"blankout/online"
 	"blankout/online/synthetic"
 )
 
@@ -14,11 +15,15 @@ import (
 func TestFTRLAgainstItsDefinition(t *testing.T) {
 	const l1, eta, columns = 0.4, 0.3, 60
 	for _, intercept := range []string{"free", "penalized", "none"} {
-		c := DefaultConfig()
+		c := online.DefaultConfig()
 		c.Optimizer, c.Loss, c.Noise, c.Standardize, c.Average = "ftrl", "logistic", "none", "none", 0
 		c.C, c.L1, c.LearningRate, c.Intercept = 0.02, l1, eta, intercept
 		l := mustNew(t, c, 2)
-		h0 := 2 / loss.Cost(l.set.loss, c.C)
+		of, err := loss.Parse(c.Loss)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h0 := 2 / loss.Cost(of, c.C)
 		var z, squares [columns + 1]float64 // the intercept comes last
 		weight := func(i int) float64 {
 			penalty, ridge := l1, h0
@@ -35,7 +40,7 @@ func TestFTRLAgainstItsDefinition(t *testing.T) {
 			return -(z[i] - sign*penalty) / (math.Sqrt(squares[i])/eta + 1/eta + ridge)
 		}
 		s := synthetic.NewStream(23, 2)
-		for range 300 {
+		for n := range 300 {
 			e := s.Next()
 			e.Weight = 1
 			for i := range e.Features.Value { // of moderate size
@@ -51,7 +56,7 @@ func TestFTRLAgainstItsDefinition(t *testing.T) {
 			}
 			y := float64(2*e.Label - 1)
 			if got := l.Learn(e, nil).Scores[0]; math.Abs(got-f) > 1e-6*(1+math.Abs(f)) {
-				t.Fatalf("intercept %s, event %d: score %v, want %v", intercept, l.events, got, f)
+				t.Fatalf("intercept %s, event %d: score %v, want %v", intercept, n, got, f)
 			}
 			for j, i := range index {
 				g := -y / (1 + math.Exp(y*f)) * value[j]

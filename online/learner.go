@@ -1,314 +1,449 @@
+// Package next is the learner, written anew: values in, values out. It will take the place of package
+//
+// An event goes one way: encode.Encoder makes an Input of it, the expert (adagrad) scores that, the Mixture weighs the
+// scores of its levels to a Prediction, the measures and the mixture take up what that has lost, and the expert learns.
 package online
 
 import (
 	"fmt"
-	"slices"
+	"math"
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
-	"blankout/internal/measure"
 	"blankout/internal/model"
-	"blankout/online/aged"
-	"blankout/online/answer"
-	"blankout/online/cover"
-	"blankout/online/fields"
-	"blankout/online/fill"
+	"blankout/online/encode"
+	"blankout/online/impute"
+	"blankout/online/levels"
+	"blankout/online/mixture"
+	"blankout/online/monitor"
 	"blankout/online/numbers"
 	"blankout/online/pace"
-	"blankout/online/refresh"
 	"blankout/online/rows"
-	"blankout/online/scaling"
-	"blankout/online/silent"
-	"blankout/online/watch"
+	"blankout/online/stuck"
 )
 
-// Learner is a linear learner with K outputs: one for two classes, else one
-// against the rest for each class. With noise = "auto" it is a bank of such
-// learners, one for each noise level, of which one at a time is published. Each
-// level has its own weights, average, learning rate and choice between average and
-// iterate, and learns, to the bit, as it would alone. All share what does not depend
-// on weights: the Scaler's statistics, the counts and the half-life. They also share
-// the drift detector, which watches the published scores: unless OnDrift is log, an
-// alarm is one for all levels. What it knows about a feature is the feature's row in its Table, see rows.Layout.
-// A Learner is not safe for concurrent use.
+// Learner learns a linear model event by event. It has one output for two classes or for a number, else one for each
+// class, against the rest. It is not safe for concurrent use.
 type Learner struct {
-	*answering
-	watch      *watch.Watch
-	likelihood bool  // scores are meant as log-odds
-	began      *sums // where the interval began that is shared
-	aged       aged.Aged
-	old        older
-	horizon    horizon
-	predicting predicting
+	config   Config
+	set      settings
+	encoder  *encode.Encoder
+	ensemble // all experts, and their mixture
+	imputer  *impute.Imputer
+	monitors *monitor.Monitors
+	outputs  outputs
+	classes  []float64 // weight of each class that has come, or could have
+	events   uint64    // that have come with a weight above 0
+	weights  pace.Importance
+	weight   float64  // that the event at hand is learned with, but for its class's
+	targets  *targets // nil where labels are classes
+	fade     pace.Fade
+	hurried  uint64 // mixture weights come into force more often up to this event
+	masked   masked
+	pasts    pasts
+	snapshot *model.Table // the latest, to share its blocks
+	member   *member      // nil where it learns alone
+	room     room
 }
 
-// New returns a Learner for events of the Schema, which stays the decoder's: it
-// may grow, but only before the Learn of an event that needs the growth (or see
-// SetSchema).
+// room is memory for one event, and holds nothing from one to the
+type room struct {
+	in       encode.Input
+	seen     monitor.Event
+	scored   scored
+	earlier  []float64 // what lanes said of an event that came earlier
+	target   []float64 // by output
+	out      []float64 // likewise
+	lanes    []float64 // see ensemble.appendLanes
+	shown    []float64 // scores of an event that came earlier
+	standard []float64 // lanes in the unit of targets
+	filled   filled
+	mixed    mixed
+	byClass  []float64 // scores
+	costing  costing
+	by       mixture.Event
+}
+
+// New returns a Learner for events of the Schema, which stays the decoder's: it may grow before the Learn of an event
+// that needs the growth.
 func New(c Config, s *event.Schema) (*Learner, error) {
-	set, err := c.parse()
+	set, err := parse(c)
 	if err != nil {
 		return nil, fmt.Errorf("learner: %w", err)
 	}
 	return newLearner(c, set, s, s.Outputs())
 }
 
-// NewShared returns a Learner with the settings c.Shared, which will be one of several that
-// learn one model: it has an output for each class that there may be, for they cannot grow
-// at the same event.
-func NewShared(c Config, s *event.Schema) (*Learner, error) {
-	c = c.Shared()
-	set, err := c.parse()
-	if err != nil {
-		return nil, fmt.Errorf("learner: %w", err)
-	}
-	outputs := s.Outputs()
-	if s.MaxClasses > 2 && s.Target == loss.Sign {
-		outputs = s.MaxClasses
-	}
-	return newLearner(c, set, s, outputs)
-}
-
-// newLearner is New with so many outputs, and with what parse has made of the settings, which
-// takes milliseconds for some losses.
+// newLearner is New with so many outputs, and with what parse has made of the settings, which takes milliseconds for some
+// losses.
 func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner, error) {
 	if want := loss.LabelsOf(c.Loss); s.Target != want {
-		return nil, fmt.Errorf("learner: %w", targetMismatch(c.Loss, s.Target))
+		return nil, fmt.Errorf("learner: loss %s is for %v labels, the schema has %v", c.Loss, want, s.Target)
 	}
-	w := watch.New()
-	b := &bank{youngBytes: youngBytes, config: c, set: set, schema: s, unit: numbers.NewUnit(s.Target, c.HalfLife), progress: progress{fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}}
-	l := &Learner{answering: &answering{bank: b, measured: &w.Measures, positive: c.Positive}, watch: w}
-	l.scaling = scaling.New(set.scaling(c), set.standardize, s.ColumnsGoMissing())
-	l.refresh.Settings = refresh.Settings{
-		Size: c.IRLSBatch, Reach: max(c.IRLSBatch, c.IRLSWindow), Loss: set.loss, Ridge: set.ridge,
-		Intercept: set.intercept, Penalized: c.Intercept == "penalized", Marginalized: c.Noisy(), Only: c.Optimizer == "irls",
+	set.levels.Grouping, set.levels.Outputs = model.NewGrouping(s), outputs
+	levels := levels.New(set.levels)
+	mix := mixture.New(mixture.Settings{
+		Lanes: len(set.levels.Noises), Expected: set.expected, Correctable: set.corrects, Scales: set.scales, Policy: set.policy, Fills: set.imputed > 0, Regression: s.Target != loss.Sign,
+	})
+	l := &Learner{
+		config: c, set: set, ensemble: ensemble{levels: levels, experts: set.newExperts(levels, c.HalfLife), mixture: mix}, imputer: impute.New(set.imputed),
+		fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep),
 	}
-	for _, n := range set.noises {
-		c0, c1, c2 := n.Coefficients()
-		l.levels = append(l.levels, level{
-			noise: n, strength: c0 + c1 + c2, Pace: pace.New(c.Average, c.Adapt),
-		})
+	l.encoder = encode.New(set.encoded(l.levels, mix.Policies()), s)
+	l.monitors = monitor.New(monitor.Settings{
+		OnDrift: c.OnDrift, Stuck: c.Stuck, Calibrate: c.Calibrate, Positive: c.Positive, MislabeledBelow: c.MislabeledBelow, Coverage: c.Coverage,
+		Threshold: c.Threshold, ServingStaleness: c.ServingStaleness, ClassWeights: len(c.ClassWeight) > 0,
+		Loss: set.levels.Loss, Target: s.Target, Schema: s, Repeats: l.encoder.Repeats,
+	})
+	if s.Target != loss.Sign {
+		l.targets = &targets{unit: numbers.NewUnit(s.Target, c.HalfLife), loss: set.levels.Loss}
 	}
-	classes := outputs
-	if s.Target == loss.Sign {
-		classes = max(outputs, s.MaxClasses)
-	}
-	if most := rows.FirstPart + l.parts()*len(l.levels)*classes; most*8 > 1<<18 {
-		return nil, fmt.Errorf("learner: max_classes = %d with %d noise levels: a feature's row would be larger than 256 KB; set fewer classes or one noise", s.MaxClasses, len(set.noises))
-	}
-	l.dead = silent.NewValues(model.SilentValue(c.SilentValue))
-	l.setOutputs(outputs)
-	l.shares, l.judge.Scales = l.newTable(), l.scales()
-	if set.numbers {
-		l.judge.Loss = set.loss
-	}
-	l.beginSecond()
-	l.fields = fields.New(l.shares.Rules(), s.Absent)
-	l.filling.Gatherer, l.filling.grouping = fill.New(c.CovarianceMaxFields), model.NewGrouping(s)
-	l.setAnswerOutputs()
-	if set.numbers {
-		l.watch.Measures.Numbers = &watch.Numbers{Loss: set.loss}
-	}
-	l.takeForce()
-	if l.k == 1 {
-		l.active = 1
-		return l, nil
-	}
-	for k := range l.k {
-		l.setIntercept(k, rows.NoClass)
-	}
+	l.outputs = l.newOutputs()
+	l.setOutputs()
 	return l, nil
 }
 
-// setAnswerOutputs makes what depends on the number of outputs.
-func (l *Learner) setAnswerOutputs() {
-	l.base = make([]float64, l.k)
-	l.deleting.out, l.probing = nil, probing{out: make([]float64, l.k)}
-	l.link, l.likelihood = answer.NewLink(), l.config.likelihood(l.set)
-	if l.sets == nil && l.config.Coverage > 0 {
-		l.sets = cover.New(l.config.Coverage)
-	}
-	l.watch.Measures.Binary = nil
-	if l.k == 1 && !l.set.numbers {
-		l.watch.Measures.Binary = &measure.Binary{}
-	}
-	l.widenSecond()
+// setOutputs makes what depends on the number of outputs.
+func (l *Learner) setOutputs() {
+	k := l.levels.Outputs
+	l.monitors.SetOutputs(k, l.outputs.young.On())
+	l.room.scored = l.newScored(l.levels.NewOwn())
+	l.room.target, l.room.out = make([]float64, k), make([]float64, k)
+	l.room.filled, l.room.mixed = newFilled(&l.ensemble), newMixed(&l.ensemble, l.widen)
+	drawn := l.masked.drawn
+	l.masked = newMasked(&l.ensemble)
+	l.masked.drawn = drawn
 }
 
-// Config returns the Learner's settings, of which its caller must change nothing.
-func (l *Learner) Config() Config { return l.config }
-
-// Learn learns an event, and returns the prediction for it before that. If the event was predicted earlier, prior is that
-// Prediction: the progressive measures count it, it moves the mixture weights, and it decides between averages and
-// iterates. Otherwise prior is nil.
-//
-// An importance weight of 0 leaves everything as it was. A whole weight up to 16
-// is learned that often in a row, so that 2 is the same, to the bit, as meeting
-// the event twice (but for the counts of events and of the Scaler); a larger one as pace.Parts
-// has it. It counts as at most 32 times the average weight so far (pace.Importance).
-//
-// An unlabeled event moves no weight; it updates the Scaler and adds
-// Config.UnlabeledWeight of its expected curvature to the preconditioner. A refused event,
-// one whose values are not finite or beyond 1e30, and one for which there is no room
-// (Refusal), is counted and not learned: its Prediction says so.
-func (l *Learner) Learn(e *event.Example, prior *Prediction) Prediction {
-	if prior != nil && prior.Refused {
-		prior = nil
+// Predict returns the prediction for an event. It learns nothing and observes nothing. Its slices hold until the next
+// call.
+func (l *Learner) Predict(e *event.Example) Prediction {
+	p := l.predictAll(e, l.mixes() && !l.member.shares())
+	if len(p.Lanes) > 0 {
+		if of, _ := l.pasts.predict(l, e); of.Lanes != nil {
+			p.Learned, p.Lanes = of.Learned, of.Lanes
+		}
 	}
-	l.setEarlier(e, prior)
-	p := l.learn(e, prior)
-	l.earlier.lanes = nil
-	l.observe()
-	l.settle()
-	l.freeze()
-	l.keepPast()
 	return p
 }
 
-// learn takes an event through the stages, see the package's comment.
-func (l *Learner) learn(e *event.Example, prior *Prediction) Prediction {
-	l.watch.Mislabeled.Clear()
+// predictAll is Predict by the weights of now, with lanes or not.
+func (l *Learner) predictAll(e *event.Example, lanes bool) Prediction {
 	if !e.Usable() {
-		l.watch.Refused.Take(e, l.events)
-		return l.refused()
+		return Prediction{Learned: l.events, Refused: true}
+	}
+	r, p := &l.room, Prediction{Learned: l.events}
+	l.encoder.Read(e, l.events+1, &r.in)
+	if l.predict(&p, true); lanes {
+		r.lanes = l.appendLanes(&r.scored, r.lanes[:0])
+		p.Lanes = r.lanes
+	}
+	if t := l.targets; t != nil {
+		for i, f := range p.Lanes {
+			p.Lanes[i] = t.unit.Score(f)
+		}
+		lacks := l.lacks(&r.in, r.scored.lanes, &r.filled)
+		if t.predicted(&p, l.monitors.Measures.Known()); l.monitors.Measures.Known() {
+			p.Low, p.High = l.monitors.Interval(t.residual.Published(), p.Value, lacks)
+		}
+	}
+	return p
+}
+
+// mixes says whether there are several lanes that predictions are mixed of.
+func (l *Learner) mixes() bool { return len(l.set.levels.Noises) > 1 || l.knows() }
+
+// predict scores the Input at hand.
+func (l *Learner) predict(p *Prediction, awake bool) {
+	r := &l.room
+	l.score(&r.in, awake, &r.scored)
+	l.impute(&r.in, &r.filled)
+	p.Scores = l.answer(&r.in, r.scored.lanes, &r.filled, r.out, &r.byClass)
+	if l.targets == nil {
+		p.Decision = l.monitors.Decision()
+	}
+}
+
+// Learn scores an event, learns from it, and returns what Predict would have. Prior is what a reader was given where
+// the label comes later than the event: that is what is measured and what levels are judged by, and nil where the
+// event comes with its label.
+//
+// An importance weight of 0 leaves everything as it was. A whole weight up to 16 is learned that often in a row. An
+// event without label moves no weight. One that is refused is counted and not learned.
+func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
+	if !e.Usable() {
+		l.monitors.Refused.Take(e, l.events)
+		return Prediction{Learned: l.events, Refused: true}
 	}
 	if e.Weight == 0 {
 		return l.Predict(e)
 	}
 	if r := l.Refusal(e); r != nil {
-		l.watch.Refused.Take(&event.Example{Refused: r}, l.events)
-		return l.refused()
+		l.monitors.Refused.Take(&event.Example{Refused: r}, l.events)
+		return Prediction{Learned: l.events, Refused: true}
 	}
-	l.faults.came = e
-	e = l.declare(e)
-	l.begin(e)
-	l.useEarlier()
-	l.lack(e)
-	l.meet(e)
-	l.gather(e)
-	l.publish(e)
-	p := l.predicted()
-	switch {
-	case e.Label == event.Unlabeled:
-		l.watch.Measures.Unlabeled++
-		l.unlabeled(l.now.weight)
-		if l.set.numbers {
-			l.now.scores[0] = l.unit.Score(l.now.scores[0])
+	l.events++
+	if !l.member.shares() { // between its intervals the events of all go by
+		if halves := l.fade.Halves(e.Time); halves > 0 {
+			l.decay(math.Exp2(-halves))
 		}
-		p.Scores = l.byClass(l.now.scores)
-		return p
-	case l.set.numbers:
-		l.measureTarget(e, &p, prior)
-	default:
-		l.measureClass(e, &p, prior)
-		l.probeAll(e)
-		l.weighLabel(e.Label)
-		p.Mislabeled = l.watch.Mislabeled.Latest()
 	}
-	if l.set.numbers && !l.unit.Known() {
-		p.Scores = l.now.scores
+	p.Learned = l.events - 1
+	if e.Label == event.Unlabeled {
+		l.unlabeled(e, &p)
+	} else {
+		l.learn(e, prior, &p)
+	}
+	if l.member.shares() {
 		return p
 	}
-	l.learnFrom(e)
-	l.learnSecond(e)
-	p.Scores = l.byClass(l.now.scores)
-	l.young.Take(e.Label)
+	now := stuck.Moment{Event: l.events, Time: e.Time}
+	l.monitors.Stuck(l.encoder.Find(e, now), now)
+	if applies(l.events, l.hurried) {
+		l.apply(l.events)
+		l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.mixture.Policies())
+	}
+	if l.member == nil {
+		l.keepOld()
+	}
 	return p
 }
 
-// begin takes up fields and classes that come with an event, and lets its time go by.
-func (l *Learner) begin(e *event.Example) {
-	k := l.k
-	l.shareOutputs(e)
-	if l.grow(e); l.k > k && !l.young.On() {
-		l.setAnswerOutputs()
+// learn learns an event with a label, and fills in what is predicted.
+func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
+	l.meet(e)
+	if l.weight = l.weights.Bound(e.Weight); !l.member.shares() {
+		l.weight = l.weights.Observe(e.Weight)
 	}
-	l.events++
-	l.age(e.Time)
-	if l.now.weight = l.importance.Bound(e.Weight); e.Label != event.Unlabeled && !l.shared() {
-		l.now.weight = l.importance.Observe(e.Weight)
+	r := &l.room
+	l.encoder.Observe(e, l.events, &r.in)
+	l.levels.SetRates(r.in.Rates)
+	l.predict(p, l.awake(l.events))
+	f, known := p.Scores[0], true
+	if l.targets != nil {
+		l.targets.predicted(p, l.monitors.Measures.Known())
 	}
-}
-
-// measureClass measures the prediction for the current event, p or an earlier one.
-func (l *Learner) measureClass(e *event.Example, p, prior *Prediction) {
-	l.takeAged(e)
-	scores := l.byClass(l.now.scores)
-	if prior != nil {
-		scores = l.widened(prior.Scores)
+	shown, lanes := p, []float64(nil)
+	if prior != nil && len(prior.Scores) > 0 {
+		earlier := *prior
+		shown, lanes = &earlier, l.shown(&earlier, p)
 	}
-	l.measure(scores, p.Decision, e)
-}
-
-// probeAll takes up how the answers to the event do, and finds out what the death of each field
-// would cost.
-func (l *Learner) probeAll(e *event.Example) {
-	l.probe(e)
-	if !l.shared() {
-		for _, c := range l.costs(e, e.Label) {
-			l.watch.Health.Cost(c.field, c.with, c.without)
-		}
+	of, stale := l.pasts.predict(l, e)
+	if shown == p && of.Lanes != nil {
+		lanes = of.Lanes
 	}
-}
-
-// outputs returns how many scores an event has now: one of two classes or of a number, else one
-// for each class that has come or that the Schema names.
-func (l *Learner) outputs() int { return l.young.Scores(l.k) }
-
-// weighLabel finds out whether the current event is a mislabeled event.
-func (l *Learner) weighLabel(label int) {
-	loss, ok := l.set.loss.(interface {
-		Influence(y, f, v float64) float64
-	})
-	if !ok || l.config.MislabeledBelow == 0 {
+	if l.targets == nil {
+		l.class(e, p, shown, lanes, stale)
+	} else {
+		r.target[0], lanes = l.number(e, f, shown, lanes)
+		known = l.targets.unit.Known()
+	}
+	l.rescale()
+	if known { // while all numbers are equal there is nothing to learn
+		l.update(l.weight*l.classes[e.Label], lanes)
+		l.solve(l.weight * l.classes[e.Label])
+		l.correctAll(l.weight * l.classes[e.Label])
+	}
+	if l.outputs.young.Take(e.Label); l.member.shares() {
 		return
 	}
-	// The output of the event's own class: the others only say "not this one".
-	k, output := 0, l.now.output
-	if l.k > 1 {
+	l.imputer.Gather(&r.in, l.encoder, gathers(l.events))
+	l.encoder.ReadDead(&r.in)
+	if review := l.encoder.Review(); review != nil {
+		l.move(review.Moves)
+		l.review(review, l.encoder)
+		l.imputer.Review(review, l.encoder)
+		l.encoder.ForgetDead(review)
+	}
+}
+
+// class takes up the class of the event at hand, for which p is predicted: it has what was shown observed, and moves mixture weights.
+func (l *Learner) class(e *event.Example, p, shown *Prediction, lanes []float64, stale monitor.Older) {
+	r, j := &l.room, shown.Decision.Judge(shown.Scores, e.Label)
+	seen := &r.seen // field by field, for a whole one takes its time to copy
+	seen.Labeled, seen.Lacks, seen.Older, seen.Influence = true, model.Lacked{Range: r.in.Range}, stale, l.influence(e.Label, p.Scores)
+	seen.Scores, seen.Now, seen.Decision, seen.Judged = shown.Scores, p.Scores, shown.Decision, j
+	seen.After, seen.Label, seen.Learned, seen.Likelihood = shown.Learned, e.Label, e.Weight*l.classes[e.Label], l.set.likelihood
+	seen.Loss, seen.Predicted, seen.Probability, seen.Score = j.LogLoss, j.Class, j.Probability, shown.Scores[min(e.Label, len(shown.Scores)-1)]
+	l.observe(e, seen)
+	p.Mislabeled = l.monitors.Mislabeled()
+	output := l.outputs.young.Output(e.Label)
+	by := &r.by
+	by.Outputs, by.Active, by.Label, by.Lose = l.levels.Outputs, l.levels.Active(), output, nil
+	if forecasts(l.events) {
+		if shown != p {
+			j = p.Decision.Judge(p.Scores, e.Label)
+		}
+		addForecast(&l.mixture.Table.Features, 0, e, j)
+	}
+	l.judge(e, by, lanes)
+	if !l.member.shares() {
+		l.sampleCosts(e)
+	}
+	for k := range r.target {
+		r.target[k] = rows.Y(output, k, len(r.target))
+	}
+}
+
+// influence returns how much the event at hand counts by the loss, for the output of its own class; 0 if nobody asks.
+func (l *Learner) influence(label int, scores []float64) float64 {
+	if l.config.MislabeledBelow == 0 {
+		return 0
+	}
+	r, output, k := &l.room, l.outputs.young.Output(label), 0
+	if len(r.target) > 1 {
 		k = output
 	}
-	level := l.shares.InForce[l.fields.Range].Largest()
-	influence := loss.Influence(rows.Y(output, k, l.k), l.now.scores[k], l.variance(&l.levels[level], level*l.k+k, k))
-	l.watch.Mislabeled.Weigh(watch.MislabeledEvent{Class: label, Score: l.now.scores[k], Influence: influence}, l.config.MislabeledBelow)
+	return l.levels.Influence(&r.scored.levels, l.mixture.Largest(r.in.Range), k, rows.Y(output, k, len(r.target)), scores[min(label, len(scores)-1)])
 }
 
-// learned returns the noises that levels of these noises are learned under.
-func (c Config) learned(noises []loss.Noise) []loss.Noise {
-	if c.Noisy() {
-		return noises
+// judge moves mixture weights by what the levels have lost at the event at hand, and by what they lose if more of it
+// goes missing.
+func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
+	r := &l.room
+	if decides(l.events, l.hurried) {
+		said := l.saidOf(&r.scored, lanes, &r.earlier)
+		switch k := &r.in.Lack; {
+		case l.member.shares():
+			if r.in.Range == 0 {
+				l.mixture.ObservePart(said.lanes, by)
+			}
+		case l.levels.Passed(): // all have learned the event before
+		case r.in.Range == 0:
+			l.judgeWhole(l.silenced(said), by)
+		case k.Named+k.Silent > 0:
+			l.expect(&r.in, &r.filled)
+			l.mixture.Table.Own(r.in.Range)
+			l.observeLacking(&r.in, said.lanes, said.experts != nil, &r.filled, by)
+		}
 	}
-	return slices.Repeat([]loss.Noise{loss.NoNoise{}}, len(noises))
+	l.sampleMasks(e, by)
 }
 
-// SetSchema gives the Learner a later state of its Schema: the same, perhaps
-// with more fields, classes and names. A caller that decodes on another goroutine must
-// pass the Schema of each Batch before its events. A caller that decodes and learns in
-// turn need not call it: the Learner reads the Schema that the decoder adds to.
-func (l *Learner) SetSchema(s *event.Schema) {
-	l.schema = s
-	l.filling.grouping.Follow(s)
-	if l.groups != nil {
-		l.groups.Follow(s)
+// shown makes an earlier prediction one that counts now: one of an event from before there were as many classes gets the
+// scores of classes that have not come. It returns the lanes that levels are judged by, nil for those of now.
+func (l *Learner) shown(earlier, now *Prediction) (lanes []float64) {
+	earlier.Decision, earlier.Loss = now.Decision, now.Loss
+	if n := len(earlier.Lanes); (n == l.levels.Lanes() || n == l.laneCount()) && earlier.Learned != now.Learned && earlier.Learned >= l.outputs.young.Changed {
+		lanes = earlier.Lanes
 	}
-	if l.silent != nil && l.silent.grouping != nil {
-		l.silent.grouping.Follow(s)
+	earlier.Scores = monitor.Widened(earlier.Scores, len(now.Scores), &l.room.shown)
+	return lanes
+}
+
+// unlabeled answers an event without label, and lets it count as its expected curvature.
+func (l *Learner) unlabeled(e *event.Example, p *Prediction) {
+	l.encoder.Read(e, l.events, &l.room.in)
+	if l.encoder.Note(&l.room.in); !l.member.shares() {
+		l.encoder.Count(e, &l.room.in)
+	}
+	l.levels.SetRates(l.room.in.Rates)
+	l.room.seen.Labeled = false
+	l.observe(e, &l.room.seen)
+	l.predict(p, false)
+	if w := l.config.UnlabeledWeight; w > 0 {
+		l.levels.Accumulate(&l.room.in, &l.room.scored.levels, w*l.weights.Bound(e.Weight), l.encoder.Table)
+	}
+	if l.targets != nil {
+		l.targets.predicted(p, l.monitors.Measures.Known())
 	}
 }
+
+// update makes the steps of the event at hand, as often as its weight says.
+func (l *Learner) update(weight float64, lanes []float64) {
+	r, first := &l.room, true
+	if lanes != nil {
+		lanes = lanes[:l.levels.Lanes()]
+	}
+	if weight > 0 && weight <= 1 { // as nearly all
+		l.levels.Update(&r.in, &r.scored.levels, lanes, r.target, weight, l.encoder.Table)
+		return
+	}
+	pace.Parts(weight, l.set.levels.Rule.Proximal, func(part float64) {
+		if !first {
+			l.levels.Score(&r.in, &r.scored.levels)
+		}
+		first = false
+		l.levels.Update(&r.in, &r.scored.levels, lanes, r.target, part, l.encoder.Table)
+	})
+}
+
+// solve takes the event at hand into the window of events that are solved exactly, if there is one.
+func (l *Learner) solve(weight float64) {
+	if n := l.encoder; l.levels.Windows() {
+		m := &model.Linear{Head: model.Head{Schema: n.Schema(), Scaler: n.Scaling.Scaler, Layout: model.Layout{Width: n.Table.Width()}}, Rows: n.Table}
+		l.levels.Learned(l.room.in.Event, weight, m, n.Intercepts, l.outputs.young.Output, n.ReadsWhenDead)
+	}
+}
+
+// rescale puts the scales in force that the event at hand has moved, which has been scored and judged as a reader of the model
+// would have scored it, and has experts score it again as they learn it, if that is another score.
+func (l *Learner) rescale() {
+	r := &l.room
+	if r.in.Rescales {
+		l.encoder.Rescale(&r.in)
+	}
+	l.move(r.in.Moves)
+	if l.meetNumbers(&r.in, l.encoder) || r.in.Rescales {
+		l.score(&r.in, l.awake(l.events), &r.scored)
+	}
+}
+
+// move makes weights fit scales that have moved.
+func (l *Learner) move(moves []encode.Move) {
+	for _, m := range moves {
+		l.levels.Move(m, l.encoder.Intercepts)
+	}
+}
+
+// observe shows the event at hand to the monitors, with what of it was predicted, and does what they ask for. Of seen the rest is filled in.
+func (l *Learner) observe(e *event.Example, seen *monitor.Event) {
+	seen.Number, seen.Time, seen.Weight, seen.Active = l.events, e.Time, e.Weight, l.outputs.active(l.levels.Active())
+	if seen.Due, seen.Again = due(l.events), l.levels.Passed(); l.member.shares() {
+		l.monitors.ObservePart(seen)
+		return
+	}
+	l.encoder.Met(e, &l.room.in, &seen.Met)
+	seen.Part, seen.Met.Error = false, forecastError(l.mixture.Table, l.targets != nil)
+	l.act(l.monitors.Observe(seen))
+}
+
+// act does what monitors ask for, but not after a first pass: every later one is the same.
+func (l *Learner) act(asked *monitor.Request) {
+	if asked == nil || l.levels.Passed() {
+		return
+	}
+	if asked.Keep > 0 {
+		l.decay(asked.Keep)
+		l.forget(asked.Keep)
+	}
+	if asked.Fresh {
+		l.startFresh()
+		l.hurried = l.events + hurried
+	}
+}
+
+// decay leaves a part of what is known of the past. Weights stay, and move faster.
+func (l *Learner) decay(keep float64) {
+	l.levels.Decay(keep, l.encoder.Table, l.encoder.Intercepts)
+	l.imputer.Decay(keep)
+}
+
+// Config returns the Learner's settings, of which its caller must change nothing.
+func (l *Learner) Config() Config { return l.config }
+
+// EndPass says that the events so far were one pass over a finite set, which is about to be presented again.
+func (l *Learner) EndPass() { l.levels.EndPass() }
 
 // Schema returns the Schema that the Learner was made with, or was given last.
-func (l *Learner) Schema() *event.Schema { return l.schema }
+func (l *Learner) Schema() *event.Schema { return l.encoder.Schema() }
 
-// meet hands on an event that has come.
-func (l *Learner) meet(e *event.Example) {
-	if l.shared() {
-		return // the fold's
-	}
-	fields := l.schema.Fields
-	came := l.faults.asCame(e)
-	m := watch.Met{
-		Event: e, Came: came, Number: l.events, Named: l.fields.Named, Present: l.fields.PresentIn(came, e, fields),
-		Fields: fields[:min(len(fields), len(l.scaling.Kinds))], Rows: l.table, Error: l.errorForecast(), Usual: l.fields.Usual(l.events),
-	}
-	l.watch.Met(m)
+// SetSchema gives the Learner a later state of its Schema, for a caller that decodes on another goroutine.
+func (l *Learner) SetSchema(s *event.Schema) {
+	l.outputs.most = s.MaxClasses
+	l.encoder.Follow(s)
+	l.monitors.Follow(s)
 }
+
+// Prefetch says that an event is about to be learned. It changes nothing.
+func (l *Learner) Prefetch(e *event.Example) { l.encoder.Table.Prefetch(e.Features) }

@@ -25,16 +25,6 @@ func (e *NumbersError) Error() string {
 		"if they are classes, name them (record.classes), or set the loss to logistic where they are whole numbers", e.Loss, e.Labels)
 }
 
-// targetMismatch says that a loss and a Schema disagree about what labels are.
-func targetMismatch(lossName string, of loss.Target) error {
-	if of == loss.Sign {
-		return event.KeyErrorf("loss", "loss %s: it is for regression, and the state is one of classes: "+
-			"start afresh with --reset, which sets the checkpoints aside, or go on with another loss of classes, such as quadratic", lossName)
-	}
-	return event.KeyErrorf("loss", "loss %s: it is for classes, and the state is one of regression: set loss to squared, absolute, quantile:T, huber:D or poisson, "+
-		"or start afresh with --reset, which sets the checkpoints aside", lossName)
-}
-
 // ofNumbers says whether a loss of classes is often meant as one of numbers.
 func ofNumbers(l loss.Loss) bool { return l == loss.Loss(loss.Quadratic{}) }
 

@@ -1,181 +1,296 @@
 package online
 
-// This file lets a Learner share learning with others.
+// This file lets a Learner be one of several that learn one model, and adds to that what one of them has learned.
+//
+// Between others less is decided by a Learner itself: the mixture weights and the average or iterate that is published, the
+// centers and scales of columns that the fold knows, the columns that are dense, the policies for missing fields and the
+// alarms are the fold's, the last three what they were when sharing began.
 
 import (
+	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/online/cover"
+	"blankout/online/encode"
+	"blankout/online/levels"
+	"blankout/online/monitor"
+	"blankout/online/pace"
+	"blankout/online/probe"
 	"blankout/online/share"
 )
 
+// member is what a Learner knows of its interval that is one of several which learn one model.
+type member struct {
+	share.Interval
+	began     *sums  // where the interval began
+	rewritten uint64 // see levels.Expert.Rewritten, then
+}
+
+// shares says whether what is decided once for all is left to the fold.
+func (m *member) shares() bool { return m != nil && !m.Alone }
+
+// NewShared returns a Learner with the settings c.Shared, which will be one of several that learn one model: it has an output
+// for each class that there may be, for they cannot grow at the same event.
+func NewShared(c Config, s *event.Schema) (*Learner, error) {
+	c = c.Shared()
+	set, err := parse(c)
+	if err != nil {
+		return nil, fmt.Errorf("learner: %w", err)
+	}
+	outputs := s.Outputs()
+	if s.MaxClasses > 2 && s.Target == loss.Sign {
+		outputs = s.MaxClasses
+	}
+	return newLearner(c, set, s, outputs)
+}
+
 // beginInterval begins an interval of a Learner that equals the fold to which its Delta will be added, see Follow.
-//
-// Between others less is decided by a Learner itself: the level and the average or iterate
-// that is published, the centers and scales of columns that the fold knows, the columns
-// that are dense, the rules for missing fields and the alarms are the fold's, the last
-// three what they were when sharing began.
 func (l *Learner) beginInterval(peers int, events uint64) error {
 	if peers < 1 || events < 1 || events > share.MaxInterval {
 		return fmt.Errorf("sharing between %d learners, %d events each: want at least one of either, and at most %d events", peers, events, share.MaxInterval)
 	}
-	if err := l.config.checkShared(l.set); err != nil && peers > 1 {
-		return err
+	if peers > 1 {
+		if err := l.set.sharable(); err != nil {
+			return err
+		}
 	}
-	if l.share == nil {
-		l.share = &share.Interval{}
+	if l.member == nil {
+		l.member = &member{}
 	}
-	s := share.Settings{Layout: l.layout, Eta: l.set.eta, Start: l.config.Start, HalfLife: l.config.HalfLife}
-	if l.share.Begin(s, peers, events, l.events, l.bias, l.fade.Growth); !l.share.Alone {
-		l.began = l.sums()
-	}
-	return nil
-}
-
-// CheckShared says, naming the key, why a Learner with these settings cannot share
-// learning with others; nil if it can.
-func (c Config) CheckShared() error {
-	s, err := c.parse()
-	if err != nil {
-		return err
-	}
-	return c.checkShared(s)
-}
-
-// checkShared is CheckShared with what parse has made of the settings.
-func (c Config) checkShared(s settings) error {
-	switch {
-	case c.Optimizer != "adagrad" && c.Optimizer != "auto":
-		return event.KeyErrorf("optimizer", "optimizer %s: several learners of one model need optimizer = \"adagrad\"", c.Optimizer)
-	case c.ServingStaleness > 0:
-		return event.KeyErrorf("serving_staleness", "serving_staleness = %d: several learners of one model judge shares as events come; set serving_staleness = 0", c.ServingStaleness)
-	case c.IRLSBatch > 0:
-		return event.KeyErrorf("irls_batch", "irls_batch = %d: several learners of one model cannot refresh; set irls_batch = 0", c.IRLSBatch)
-	case s.noiseKind == constant:
-		return event.KeyErrorf("noise", "noise %q: several learners of one model know dropout, group, poisson, auto and none", c.Noise)
-	case s.observed:
-		return event.KeyErrorf("noise", "noise %q: several learners of one model would each observe rates of their own; name the rates, as in group:engine=0.1,wheels=0.3, or use auto", c.Noise)
-	case s.standardize == model.StandardizeAll:
-		return event.KeyErrorf("standardize", "standardize = \"all\": several learners of one model know auto, scale and none")
-	case c.HalfLifeTime > 0:
-		return event.KeyErrorf("half_life_time", "half_life_time = %v: several learners of one model have no clock in common; set half_life, in events, instead", c.HalfLifeTime)
-	case loss.IsRegression(c.Loss):
-		return event.KeyErrorf("loss", "loss %s: several learners of one model learn classes so far, and it is for regression; learn it with one learner", c.Loss)
-	case c.silentKey() != "":
-		return event.KeyErrorf(c.silentKey(), "several learners of one model do not learn for silent death yet; learn the stream with one learner")
-	case s.missingRule == model.MissingImpute:
-		return event.KeyErrorf("missing_policy", "missing_policy = \"fill\": several learners of one model do not gather a covariance yet; use auto, none or rescale")
+	m, x := l.member, l.levels
+	m.Begin(x.ShareSettings(l.config.HalfLife), peers, events, l.events, l.encoder.Intercepts, x.Growth())
+	m.rewritten = x.Rewritten
+	l.outputs.several = false // no classes share an output
+	l.encoder.Share(&m.Interval, x.Growth())
+	if x.Share(nil); m.shares() {
+		x.Share(&m.Interval)
+		m.began = l.sums()
 	}
 	return nil
 }
 
-// Shared returns the settings as several learners of one model have them: without the
-// covariance to fill in by and the link over scores, which have no place in their commits,
-// without a bound of their own, which none of them heeds, and with alarms alone about fields that
-// are stuck: each sees other events.
-func (c Config) Shared() Config {
-	c.CovarianceMaxFields, c.Calibrate, c.MaxMemory = 0, "off", DefaultConfig().MaxMemory
-	if c.Stuck != stuckOff {
-		c.Stuck = stuckLog
-	}
-	if c.Optimizer == "auto" { // the second-order expert learns alone
-		c.Optimizer = "adagrad"
-	}
-	return c
-}
-
-// shared says whether what is decided once for all is left to the fold.
-func (l *bank) shared() bool { return l.share != nil && !l.share.Alone }
-
-// noteOne takes down a row that is no part of the event at hand.
-func (l *bank) noteOne(column uint32) []float64 {
-	row := l.table.Touch(column)
-	if l.share != nil {
-		l.share.NoteOne(l.table, column, row, l.fade.Growth)
-	}
-	return row
-}
-
-// wrote says that all rows are being written.
-func (l *bank) wrote() {
-	if l.rewritten++; l.share != nil {
-		l.share.Wrote()
-	}
-}
-
-// Cut ends the interval and returns what it has learned; precision is the Delta's. The
-// Learner begins no new interval: Follow does. What the Delta leaves out
-// of the changes, because it is averaged away or rounded, stays in the weights until then.
+// Cut ends the interval and returns what it has learned; precision is the Delta's. The Learner begins no new interval: Follow
+// does. What the Delta leaves out of the changes, because it is averaged away or rounded, stays in the weights until then.
 func (l *Learner) Cut(precision int) *share.Delta {
-	l.publishSecond()
-	now := l.sums()
-	d := l.share.Cut(l.table, l.events, precision, l.fade.Growth)
+	m := l.member
+	if m.rewritten != l.levels.Rewritten {
+		m.Wrote()
+	}
+	d := m.Cut(l.encoder.Table, l.events, precision, l.levels.Growth())
 	if d.Kind == share.Full {
-		d.State = l.foldState()
+		d.State = l.bare().encode()
 		return d
 	}
-	now.bias, l.began.bias = l.share.CutBias(l.bias, d.Events, l.fade.Growth), make([]float64, 2*l.n)
+	now := l.sums()
+	now.bias, m.began.bias = m.CutBias(l.encoder.Intercepts, d.Events, l.levels.Growth()), make([]float64, 2*m.N)
 	c := &coder.Coder{}
-	l.began.state(c)
+	m.began.state(c)
 	now.state(c)
 	d.State = c.Out
 	return d
 }
 
-// Follow makes the Learner, a Clone of the fold at first, one of several that learn one model: it makes it equal to the
-// fold and begins an interval. The rows of the given columns, and those that the Learner has touched in the interval
-// before, are copied; no others may differ. What the Learner has learned in that interval is forgotten, cut or not. peers
-// is how many learn at the same time, events is how many events the interval is to have. The Deltas of a single peer are
-// exact.
+// Follow makes the Learner, a Clone of the fold at first, one of several that learn one model: it makes it equal to the fold
+// and begins an interval. The rows of the given columns, and those that the Learner has touched in the interval before, are
+// copied; no others may differ. What the Learner has learned in that interval is forgotten, cut or not. peers is how many learn
+// at the same time, events is how many events the interval is to have. The Deltas of a single peer are exact.
 func (l *Learner) Follow(fold *Learner, columns []uint32, peers int, events uint64) error {
-	l.schema = fold.schema
-	all := l.rewritten != fold.rewritten // either has written all rows since
-	n, err := l.withState(fold.foldState())
+	l.encoder.Follow(fold.encoder.Schema())
+	from, all := fold.encoder.Table, l.levels.Rewritten != fold.levels.Rewritten // either has written all rows since
+	n, err := l.withState(fold.bare(), l.encoder.Table)
 	if err != nil {
 		return fmt.Errorf("following the model that is shared: %w", err)
 	}
+	mine := l.member
 	*l = *n
-	if l.rewritten = fold.rewritten; all {
+	if l.member, l.levels.Rewritten = mine, fold.levels.Rewritten; all {
 		columns = slices.Clip(columns) // the caller's
-		for slot := range fold.table.Len() {
-			column, _ := fold.table.Column(slot)
+		for slot := range from.Len() {
+			column, _ := from.Column(slot)
 			columns = append(columns, column)
 		}
 	}
-	copied := make([]bool, fold.table.Len()) // by slot: most columns are in several deltas
-	for _, list := range [][]uint32{columns, l.share.Columns()} {
-		l.table.Copy(fold.table, list, copied)
+	copied := make([]bool, from.Len()) // by slot: most columns are in several deltas
+	lists := [][]uint32{columns}
+	if mine != nil {
+		lists = append(lists, mine.Columns())
+	}
+	for _, list := range lists {
+		l.encoder.Table.Copy(from, list, copied)
 	}
 	return l.beginInterval(peers, events)
 }
 
-// Clone returns a Learner with the same state, which learns alone. The two share the
-// Schema and nothing else.
-func (l *Learner) Clone() (*Learner, error) {
-	l.publishSecond()
-	b := *l.bank
-	b.table, b.snapshot, b.share = model.NewTable(l.table.Width()), nil, nil
-	from := Learner{answering: &answering{bank: &b}}
-	for slot := range l.table.Len() {
-		column, row := l.table.Column(slot)
-		copy(from.table.Touch(column), row)
+// sums is what a Learner has counted and measured that is merged by addition. Sums that fade keep their place: what an interval
+// adds to one is now - base k, k being what the interval leaves of its base.
+type sums struct {
+	events, dense, compared uint64 // compared: averages with iterates
+	levels                  levels.Sums
+	measured                *monitor.Sums
+	shares                  *probe.Table
+	bias                    []float64 // weights and sums of squared gradients
+}
+
+// sums returns a copy of the Learner's.
+func (l *Learner) sums() *sums {
+	s := &sums{events: l.events, dense: l.encoder.Scaling.Events, levels: l.levels.Sums(), measured: l.monitors.Sums(), shares: l.mixture.Table.Sums()}
+	if l.member != nil {
+		s.compared = l.member.Compared
 	}
-	n, err := from.withState(l.foldState())
+	return s
+}
+
+func (s *sums) state(c *coder.Coder) {
+	c.Uint(&s.events)
+	c.Uint(&s.dense)
+	c.Uint(&s.compared)
+	s.levels.State(c)
+	s.measured.State(c)
+	s.shares.SumsState(c)
+	c.Floats(&s.bias)
+}
+
+// mostEvery is for how many events one counts at most at which averages and iterates are compared.
+const mostEvery = 16
+
+// readSums reads the base and the end of a Shared Delta's interval.
+func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
+	base, now = l.sums(), l.sums()
+	c := coder.Read(data)
+	for _, s := range []*sums{base, now} {
+		s.measured.Refused.By, s.bias = nil, nil
+		s.state(c)
+	}
+	classes, was, is := len(l.encoder.Schema().Classes), &base.measured.Measures, &now.measured.Measures
+	if !c.Done() || now.events < base.events || now.levels.Steps < base.levels.Steps || now.dense < base.dense || now.compared < base.compared ||
+		now.levels.Active < 0 || now.levels.Active > l.levels.Outputs || len(is.Classes) > classes || len(was.Classes) > len(is.Classes) || len(now.bias) != 2*len(l.room.scored.levels.Iterate) {
+		return nil, nil, fmt.Errorf("its sums do not fit")
+	}
+	events := now.events - base.events
+	if events > share.MaxInterval || now.levels.Steps-base.levels.Steps > events*pace.MostParts || now.compared-base.compared > (events+1)*pace.MostParts*mostEvery {
+		return nil, nil, fmt.Errorf("its sums are of too many events")
+	}
+	if !probe.Fits(base.shares, now.shares, float64(events)) {
+		return nil, nil, fmt.Errorf("its shares and forecasts are of too many events")
+	}
+	if sets := now.measured.Sets; sets != nil && (!cover.Fits(base.measured.Sets, sets, float64(events), probe.Points) || sets.Classes() > classes) {
+		return nil, nil, fmt.Errorf("its sets are of too many events, or do not fit themselves")
+	}
+	return base, now, nil
+}
+
+// Add adds a Delta, or returns an error and changes nothing if the Delta does not fit. The result depends on nothing but the
+// state before and the Delta, to the bit.
+func (l *Learner) Add(d *share.Delta) error {
+	if err := l.fits(d); err != nil {
+		return err
+	}
+	t := l.encoder.Table
+	if d.Kind == share.Full {
+		b, err := decodeBare(d.State)
+		if err != nil {
+			return err
+		}
+		n, err := l.withState(b, t)
+		if err != nil {
+			return err
+		}
+		for i, row := range t.Update(d.Columns) {
+			copy(row, d.Values[i*d.Width:][:d.Width])
+		}
+		n.snapshot, n.member, n.levels.Rewritten = l.snapshot, l.member, l.levels.Rewritten
+		*l = *n
+		return nil
+	}
+	base, now, err := l.readSums(d.State)
+	if err == nil && now.events-base.events != d.Events {
+		err = fmt.Errorf("its sums are of %d events, and it of %d", now.events-base.events, d.Events)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("copying a learner: %w", err)
+		return err
 	}
-	n.aged = l.aged
-	for i, p := range l.horizon.pasts {
-		if p.blocks == nil {
-			continue
+	l.levels.Activate(now.levels.Active, l.encoder.Intercepts)
+	if h := l.config.HalfLife; h > 0 {
+		l.decay(math.Exp2(-float64(now.events-base.events) / h))
+	}
+	for i, row := range t.Update(d.Columns) {
+		l.addRow(row, d.Values[i*d.Width:][:d.Width])
+	}
+	l.levels.AddChanges(l.encoder.Intercepts, now.bias, 1)
+	l.addSums(base, now)
+	return nil
+}
+
+// fits returns an error if the rows of a Delta are none of the model's.
+func (l *Learner) fits(d *share.Delta) error {
+	width := l.encoder.Table.Width()
+	if d.Kind == share.Shared {
+		if err := l.set.sharable(); err != nil {
+			return err
 		}
-		if n.horizon.pasts[i], err = n.recall(p.blocks); err != nil {
-			return nil, fmt.Errorf("copying a learner: %w", err)
+		width = share.Parts + 2*len(l.room.scored.levels.Iterate)
+	}
+	if d.Width != width || len(d.Values) != width*len(d.Columns) {
+		return fmt.Errorf("its rows hold %d values, those of this model %d", d.Width, width)
+	}
+	s := l.encoder.Schema()
+	for _, column := range d.Columns {
+		if uint64(column) >= s.Columns() && !s.NumericIndices && column < model.FirstHat { // where hats of curves begin
+			return fmt.Errorf("it has column %d, and there are %d", column, s.Columns())
 		}
 	}
-	return n, nil
+	return nil
+}
+
+// addRow adds a row of a Shared Delta; weights move along with their statistics.
+func (l *Learner) addRow(row, v []float64) {
+	m := share.Merge(row[:model.ScalerWidth], v, &l.encoder.Scaling.Scaler)
+	l.levels.AddShift(l.encoder.Intercepts, v[share.Parts:], m.Shift)
+	if m.Move.Moves() {
+		l.levels.Move(encode.Move{Row: row, Ratio: m.Move.Ratio, Shift: m.Move.Shift, Keep: 1}, l.encoder.Intercepts)
+	}
+	l.levels.AddChanges(row, v[share.Parts:], m.Factor)
+}
+
+// addSums adds what an interval has counted and measured, and decides what depends on that: which of average and iterate is
+// published, mixture weights, and whether the stream has drifted.
+func (l *Learner) addSums(base, now *sums) {
+	l.encoder.Scaling.Events += now.dense - base.dense
+	l.events += now.events - base.events
+	asked := l.monitors.Merge(base.measured, now.measured, l.events)
+	l.levels.Merge(&base.levels, &now.levels, now.compared-base.compared, l.encoder.Table, l.encoder.Intercepts)
+	l.act(asked)
+	l.mixture.Merge(base.shares, now.shares)
+	l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.mixture.Policies())
+}
+
+// encode writes a bare state.
+func (b *bare) encode() []byte {
+	head, err := json.Marshal(b.bareHead)
+	if err != nil {
+		panic(err) // finite numbers and strings only
+	}
+	c := &coder.Coder{}
+	c.Bytes(&b.learner)
+	c.Bytes(&head)
+	return c.Out
+}
+
+// decodeBare reads what encode writes.
+func decodeBare(data []byte) (*bare, error) {
+	var b bare
+	var head []byte
+	c := coder.Read(data)
+	c.Bytes(&b.learner)
+	c.Bytes(&head)
+	if !c.Done() || json.Unmarshal(head, &b.bareHead) != nil || b.Missing == nil {
+		return nil, fmt.Errorf("its state does not fit its format")
+	}
+	return &b, nil
 }

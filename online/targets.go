@@ -1,132 +1,110 @@
 package online
 
-// This file learns targets that are numbers.
+// This file learns labels that are numbers: in a unit of its own, so that neither steps nor the ridge depend on what the
+// stream counts in.
 
 import (
-	"fmt"
 	"math"
 
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/online/mixture"
 	"blankout/online/numbers"
-	"blankout/online/watch"
 )
 
-// moveTo makes another unit that of the targets. All weights move along (see numbers.Unit.Move); what
-// a rule has gathered of gradients goes with them.
-func (l *bank) moveTo(next numbers.Unit) (factor, shift float64) {
-	factor, shift, keep := l.unit.Move(next, l.set.loss, l.set.rule.Curvature)
-	move := func(row []float64, intercepts bool) {
-		l.rule.Rescale(row, 0, l.n, factor)
-		l.rule.Forget(row, intercepts, keep*factor*factor) // rescale divides by the square
+// targets is what is known of labels that are numbers. Scores inside the Learner are in the Unit.
+type targets struct {
+	unit     numbers.Unit
+	residual numbers.Residual
+	loss     loss.Loss      // in the unit
+	before   model.Residual // room
+}
+
+// predicted makes a Prediction of one whose scores are in the unit.
+func (t *targets) predicted(p *Prediction, known bool) {
+	f := p.Scores[0]
+	p.Scores[0] = t.unit.Score(f)
+	p.Loss, p.Value, p.Low, p.High = t.unit.Loss(t.loss), math.NaN(), math.NaN(), math.NaN()
+	if known {
+		p.Value = t.unit.Value(f)
 	}
-	for slot := range l.table.Len() {
-		column, _ := l.table.Column(slot)
-		move(l.table.Touch(column), false)
+}
+
+// clip returns the target to learn from for a label y where f was predicted, with a variance: an outlier is at the bounds.
+func (t *targets) clip(y, f, variance float64) float64 {
+	if !t.unit.Inflated() {
+		y = t.residual.Clip(t.unit.Target, y, t.unit.Value(f), variance)
 	}
-	if l.set.intercept {
-		move(l.bias, true)
-		for i, b := range l.weights(l.bias) {
-			l.rule.Set(l.bias, i, b+shift)
+	return y
+}
+
+// standard returns a clipped label in the unit.
+func (t *targets) standard(clipped float64) float64 { return t.unit.Standard(t.unit.Clip(clipped)) }
+
+// state codes the unit and the residuals.
+func (t *targets) state(c *coder.Coder) {
+	if ok := t.unit.State(c); !ok {
+		c.Failed = true
+	}
+	t.residual.State(c)
+}
+
+// number takes up the label of the event at hand, for which f was predicted in the unit: it measures what was shown, moves
+// mixture weights, and takes the label into the unit, which may move all weights. It returns the target to learn from,
+// and the lanes to choose averages by.
+func (l *Learner) number(e *event.Example, f float64, shown *Prediction, lanes []float64) (target float64, of []float64) {
+	t, r := l.targets, &l.room
+	lacks := l.lacks(&r.in, r.scored.lanes, &r.filled)
+	clipped := t.clip(e.Target, f, lacks.Variance)
+	value := t.unit.Told(shown.Scores[0])
+	l.observeNumber(e, value, t.unit.Value(f), lacks, shown.Learned)
+	target = t.standard(clipped)
+	if lanes != nil {
+		r.standard = r.standard[:0]
+		for _, f := range lanes {
+			r.standard = append(r.standard, t.unit.Own(f))
 		}
+		lanes = r.standard
 	}
-	for v := range l.levels {
-		for k := range l.levels[v].sumsq {
-			l.levels[v].sumsq[k] *= factor * factor
-		}
+	if forecasts(l.events) {
+		addSquare(&l.mixture.Table.Features, 0, e, t.unit.Value(f))
 	}
-	l.resum()
-	return factor, shift
-}
-
-// targetLoss returns the loss for targets and values in their own unit.
-func (l *bank) targetLoss() loss.Loss { return l.unit.Loss(l.set.loss) }
-
-// measureNumber counts in the published value at hand for a target; by is its model.ScoreVariance.
-func (l *Learner) measureNumber(e *event.Example, y, value float64, by model.Lacked) {
-	told := watch.Told{Number: l.events, After: l.earlier.learned, Time: e.Time, Weight: e.Weight, Target: y, Value: value, Low: math.NaN(), High: math.NaN()}
-	told.Low, told.High = l.interval(value, by)
-	l.takeNumber(y, value, by)
-	l.residual.Take(l.unit.Target, l.unit.Clip(y), value, by.Variance)
-	scale := l.unit.Deviation()
-	if scale == 0 {
-		scale = 1
+	l.judge(e, &mixture.Event{Outputs: 1, Active: 1, Lose: func(f float64) float64 {
+		lost, _, _ := t.loss.At(target, f, 0)
+		return lost
+	}}, lanes)
+	if l.levels.Passed() {
+		return t.standard(clipped), lanes
 	}
-	told.Loss = math.Abs(y-value) / scale
-	if l.watch.ToldNumber(told) {
-		l.drifted()
-	}
-}
-
-// varianceOf returns the variance of the published score of an event for what it lacks.
-func (l *answering) varianceOf(e *event.Example) model.Lacked {
-	if l.filling.Covariance == nil || !l.fields.Lack.Some() {
-		return model.Lacked{Range: l.fields.Range}
-	}
-	return model.ScoreVariance(l.modelOf(l.mixed(l.fields.Range)), e)
-}
-
-// measureTarget measures and forecasts the event at hand, whose label is the number y, and
-// then takes it into the unit. What is measured is the prediction p, or an earlier one.
-func (l *Learner) measureTarget(e *event.Example, p, prior *Prediction) {
-	f, y := l.now.scores[0], e.Target
-	l.takeAged(e)
-	told := l.unit.Value(f)
-	if prior != nil {
-		told = l.unit.Told(prior.Scores[0])
-	}
-	l.watch.Measures.Numbers.Loss = p.Loss
-	by := l.varianceOf(e)
-	clipped := y
-	if !l.unit.Inflated() {
-		clipped = l.residual.Clip(l.unit.Target, y, l.unit.Value(f), by.Variance)
-	}
-	l.measureNumber(e, y, told, by)
-	l.now.target = l.unit.Standard(l.unit.Clip(clipped))
-	l.probe(e)
-	l.now.scores[0] = l.unit.Score(f)
-	if l.period > 0 {
-		return
-	}
-	switch next, change := l.unit.Observe(y, l.now.weight); change {
+	switch next, change := t.unit.Observe(e.Target, l.weight); change {
 	case numbers.Moves:
-		l.rescaleSecond(l.moveTo(next))
-		l.now.told = nil // it is in the old unit
-	case numbers.Follows:
-		l.unit, l.now.told = next, nil
-		l.residual = next.Residual()
-	}
-	l.now.target = l.unit.Standard(l.unit.Clip(clipped))
-}
-
-// numbersState codes the block "numbers". It says whether what was read is one.
-func (l *Learner) numbersState(c *coder.Coder) (ok bool) {
-	ok = l.unit.State(c)
-	l.residual.State(c)
-	l.watch.Measures.Numbers.State(c)
-	return ok
-}
-
-// checkNumbers refuses what is for classes where a loss is of numbers.
-func (c Config) checkNumbers(s settings) error {
-	for _, x := range []struct {
-		key   string
-		wrong bool
-		why   string
-	}{
-		{"optimizer", s.rule.ClassesOnly, fmt.Sprintf("optimizer %s: it is for classes, and loss %s is for regression; use adagrad, dropout-descent, sgd or ftrl", c.Optimizer, c.Loss)},
-		{"irls_batch", c.IRLSBatch > 0, fmt.Sprintf("irls_batch = %d: it is for classes, and loss %s is for regression; set irls_batch = 0", c.IRLSBatch, c.Loss)},
-		{"noise", s.grouped(), fmt.Sprintf("noise %q: of groups is for classes so far, and loss %s is for regression; use auto, dropout:Q or none", c.Noise, c.Loss)},
-		{"class_weight", len(c.ClassWeight) > 0, fmt.Sprintf("class_weight: loss %s is for regression, without classes", c.Loss)},
-		{"calibrate", c.Calibrate == "on", fmt.Sprintf("calibrate: loss %s is for regression, without probabilities", c.Loss)},
-		{"threshold", c.Threshold != 0.5, fmt.Sprintf("threshold = %v: loss %s is for regression, without probabilities", c.Threshold, c.Loss)},
-		{"missing_policy", s.missingRule == model.MissingRescale, fmt.Sprintf("missing_policy %q: is for classes; a number is predicted of what is left as it is", c.MissingPolicy)},
-	} {
-		if x.wrong {
-			return event.KeyErrorf(x.key, "%s", x.why)
+		factor, shift, keep := t.unit.Move(next, t.loss, l.set.levels.Rule.Curvature)
+		l.levels.Rescale(factor, shift, keep, l.encoder.Table, l.encoder.Intercepts)
+		if l.experts != nil {
+			l.experts.Rescale(factor, shift)
 		}
+		l.score(&r.in, l.awake(l.events), &r.scored)
+		lanes = nil // it is in the old unit
+	case numbers.Follows:
+		t.unit, lanes = next, nil
+		t.residual = next.Residual()
 	}
-	return nil
+	return t.standard(clipped), lanes
+}
+
+// observeNumber has the value observed that was shown for a label of an event that lacks something, and that of now, fresh.
+func (l *Learner) observeNumber(e *event.Example, value, fresh float64, lacks model.Lacked, learned uint64) {
+	t := l.targets
+	seen := &l.room.seen
+	seen.Labeled, seen.Regression, seen.Lacks, seen.Residual = true, true, lacks, t.residual.PublishedIn(&t.before)
+	seen.After, seen.Target, seen.Value, seen.Fresh = learned, e.Target, value, fresh
+	seen.Low, seen.High = l.monitors.Interval(seen.Residual, value, lacks)
+	if seen.Loss = math.Abs(e.Target - value); t.unit.Deviation() > 0 {
+		seen.Loss /= t.unit.Deviation()
+	}
+	l.monitors.Measures.Numbers.Loss = t.unit.Loss(t.loss)
+	l.observe(e, seen)
+	t.residual.Take(t.unit.Target, t.unit.Clip(e.Target), value, lacks.Variance)
 }

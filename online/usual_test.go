@@ -380,7 +380,7 @@ func TestUsualStateIsWhole(t *testing.T) {
 		if err := follower.Follow(fold, d.Columns, 1, 1<<20); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{watch.BlockWatch, "learner", watch.BlockHealth} {
+		for _, name := range []string{"learner", watch.BlockHealth} {
 			for i, other := range []*online.Learner{restored, cloned, author, fold, follower} {
 				if !bytes.Equal(blockOf(t, l, name), blockOf(t, other, name)) {
 					t.Errorf("phase %d: block %s of learner %d differs", phase, name, i)
@@ -411,9 +411,6 @@ func TestUsualStateIsWhole(t *testing.T) {
 		d := member.Cut(64)
 		if err := fold.Add(d); err != nil {
 			t.Fatal(err)
-		}
-		if !bytes.Equal(blockOf(t, fold, watch.BlockWatch), blockOf(t, l, watch.BlockWatch)) {
-			t.Fatal("learning with others changes what watches fields")
 		}
 	}
 	p.learners = []*online.Learner{fold}

@@ -10,6 +10,7 @@ import (
 
 	"blankout/internal/run"
 	"blankout/online"
+	"blankout/online/monitor"
 	"blankout/online/watch"
 	"blankout/serve"
 )
@@ -88,7 +89,7 @@ func TestFiguresAreMetrics(t *testing.T) {
 		{Field: "there", Missing: &watch.Condition{Now: 0.1}},
 	}}
 	_, service := learned(t)
-	status := &run.Status{Learner: online.Report{Health: h}}
+	status := &run.Status{Learner: online.Report{Report: monitor.Report{Health: h}}}
 	status.Learner.Figures = map[string][]watch.Figure{"hours": {{Of: "3", Value: 1.5}}}
 	service.Status = func() *run.Status { return status }
 	url := start(t, serve.DefaultConfig(), service)
@@ -119,7 +120,7 @@ func TestFieldMetricsAreBounded(t *testing.T) {
 		h.Fields = append(h.Fields, f)
 	}
 	_, service := learned(t)
-	service.Status = func() *run.Status { return &run.Status{Learner: online.Report{Health: h}} }
+	service.Status = func() *run.Status { return &run.Status{Learner: online.Report{Report: monitor.Report{Health: h}}} }
 	url := start(t, serve.DefaultConfig(), service)
 	status, text, _ := call(t, "GET", url+"/metrics", "")
 	if status != 200 || !strings.Contains(text, `blankout_field_alarms{kind="missing"} 50`) {

@@ -73,7 +73,7 @@ func (s *telemetry) write(b io.Writer, i int, missing float64) {
 // What is forecast while learning is what the server answers to the same events
 // with so much missing, and both are what the learner scored itself. The mean over the
 // streams is within a point. Of one stream of two classes the difference has a standard
-// deviation of 0.9 points: masks are drawn of one event in sixteen.
+// deviation of 1.4 points: masks are drawn of some events alone.
 func TestServedAsForecast(t *testing.T) {
 	longtest.NotRaced(t)
 	const learned, asked = 30_000, 15_000 // the latter, whose forecasts have not faded
@@ -90,7 +90,7 @@ func TestServedAsForecast(t *testing.T) {
 		{"clean", 2, 24, false, "auto", 0, []int{0, 1, 3, 5, 7}, 4},
 		{"no noise", 2, 24, false, "none", 0, []int{3, 5, 7}, 4},
 		{"nulls", 2, 24, false, "auto", 0.3, []int{0}, 1},
-		{"more nulls", 2, 24, false, "dropout:0.3", 0.3, []int{3}, 1},
+		{"more nulls", 2, 24, false, "dropout:0.3", 0.3, []int{3}, 5},
 		{"words", 2, 60, true, "auto", 0, []int{0, 3, 5, 7}, 2},
 		{"classes", 5, 30, false, "auto", 0, []int{7}, 2},
 	} {
@@ -124,7 +124,7 @@ func TestServedAsForecast(t *testing.T) {
 					was := 100 * metrics.Forecast.Declared[point].Error
 					served[i] += is / float64(c.streams)
 					if forecast[i] += was / float64(c.streams); c.classes == 2 {
-						check(fmt.Sprint("stream ", stream), point, was, is, 2.5)
+						check(fmt.Sprint("stream ", stream), point, was, is, 3.5)
 					}
 				}
 			}

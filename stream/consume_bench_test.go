@@ -346,7 +346,7 @@ func TestEventAllocatesNothing(t *testing.T) {
 	for _, c := range []struct {
 		covarianceFields int
 		most             float64
-	}{{0, 560}, {online.DefaultConfig().CovarianceMaxFields, 2500}} {
+	}{{0, 620}, {online.DefaultConfig().CovarianceMaxFields, 2500}} {
 		config := online.DefaultConfig()
 		config.Noise, config.CovarianceMaxFields = "dropout:0.5", c.covarianceFields
 		cycle := eventCycle(t, "learn", config, benchEvents(1500))

@@ -29,7 +29,6 @@ import (
 	sums "blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/online"
-	"blankout/online/next"
 	"blankout/stream/record"
 )
 
@@ -44,41 +43,39 @@ type contender interface {
 
 // contenders are the learners that -learners names.
 var contenders = map[string]func(online.Config, *event.Schema) (contender, error){
-	"old": newOld,
-	"old-adagrad": func(c online.Config, s *event.Schema) (contender, error) {
+	"default": newLearner,
+	"adagrad": func(c online.Config, s *event.Schema) (contender, error) {
 		c.Optimizer = "adagrad"
-		return newOld(c, s)
+		return newLearner(c, s)
 	},
-	// Without what the new one does not know yet.
-	"old-plain": func(c online.Config, s *event.Schema) (contender, error) {
+	"plain": func(c online.Config, s *event.Schema) (contender, error) {
 		c.Optimizer, c.Calibrate, c.OnDrift, c.Presence = "adagrad", "off", "log", "none"
-		return newOld(c, s)
+		return newLearner(c, s)
 	},
-	"new": newNew,
 }
 
-// old is online.Learner as a contender.
-type old struct {
+// learner is an online.Learner as a contender.
+type learner struct {
 	l   *online.Learner
 	out []float64
 }
 
-func newOld(c online.Config, s *event.Schema) (contender, error) {
+func newLearner(c online.Config, s *event.Schema) (contender, error) {
 	l, err := online.New(c, s)
-	return &old{l: l}, err
+	return &learner{l: l}, err
 }
 
-func (o *old) Learn(e *event.Example) []float64 {
-	p := o.l.Learn(e, nil)
-	o.out = slices.Grow(o.out[:0], max(2, len(p.Scores)))
-	if o.l.Schema().Target != loss.Sign {
-		return append(o.out, p.Value)
+func (l *learner) Learn(e *event.Example) []float64 {
+	p := l.l.Learn(e, nil)
+	l.out = slices.Grow(l.out[:0], max(2, len(p.Scores)))
+	if p.Loss != nil {
+		return append(l.out, p.Value)
 	}
-	return p.Decision.Probabilities(p.Scores, o.out)
+	return p.Decision.Probabilities(p.Scores, l.out)
 }
 
-func (o *old) Freeze() func(e *event.Example) []float64 {
-	return modelPrediction(o.l.Snapshot().Model().Compact())
+func (l *learner) Freeze() func(e *event.Example) []float64 {
+	return modelPrediction(l.l.Snapshot().Model().Compact())
 }
 
 // modelPrediction returns the predictions of a model.
@@ -91,30 +88,6 @@ func modelPrediction(m *model.Linear) func(e *event.Example) []float64 {
 		}
 		return m.Probabilities(scores, out)
 	}
-}
-
-// fresh is next.Learner as a contender.
-type fresh struct {
-	l   *next.Learner
-	out []float64
-}
-
-func newNew(c online.Config, s *event.Schema) (contender, error) {
-	l, err := next.New(c, s)
-	return &fresh{l: l}, err
-}
-
-func (n *fresh) Learn(e *event.Example) []float64 {
-	p := n.l.Learn(e, nil)
-	n.out = slices.Grow(n.out[:0], max(2, len(p.Scores)))
-	if p.Loss != nil {
-		return append(n.out, p.Value)
-	}
-	return p.Decision.Probabilities(p.Scores, n.out)
-}
-
-func (n *fresh) Freeze() func(e *event.Example) []float64 {
-	return modelPrediction(n.l.Snapshot().Model())
 }
 
 // trial is a data set that two learners learn: its files are of a folder of -data, or lie at a path of the repository.

@@ -63,7 +63,7 @@ func (w worseFrozen) Freeze() func(e *event.Example) []float64 {
 // cost errors, and silent ones cost other errors than declared ones; regressions and settings of both are taken.
 func TestLearners(t *testing.T) {
 	contenders["worse"] = func(c online.Config, s *event.Schema) (contender, error) {
-		l, err := newOld(c, s)
+		l, err := newLearner(c, s)
 		return worseFrozen{l}, err
 	}
 	defer delete(contenders, "worse")
@@ -71,7 +71,7 @@ func TestLearners(t *testing.T) {
 		if c.Loss == "squared" {
 			return nil, errors.New("no regression")
 		}
-		return newOld(c, s)
+		return newLearner(c, s)
 	}
 	defer delete(contenders, "classes")
 	data := writeStream(t, 1800)
@@ -88,8 +88,8 @@ func TestLearners(t *testing.T) {
 		lines := strings.Split(strings.TrimSpace(text), "\n")
 		return lines[len(lines)-1]
 	}
-	same := table("old,old", "elec2,chick_weights", "")
-	if got := last(same); got != "No stream is worse with old." {
+	same := table("default,default", "elec2,chick_weights", "")
+	if got := last(same); got != "No stream is worse with default." {
 		t.Error(got)
 	}
 	if n := strings.Count(same, "(+0.00 ± 0.00)"); n != 4*8 {
@@ -108,16 +108,16 @@ func TestLearners(t *testing.T) {
 			t.Errorf("%s: errors %v", format, means)
 		}
 	}
-	if got := last(table("old,worse", "elec2", "")); !strings.HasPrefix(got, "Worse with worse are 2 of 2, in 28 means, where chance alone makes some 1 of learners that are equally good, and more if they draw other masks: elec2, json, ") || strings.Count(got, " and 13 more") != 2 {
+	if got := last(table("default,worse", "elec2", "")); !strings.HasPrefix(got, "Worse with worse are 2 of 2, in 28 means, where chance alone makes some 1 of learners that are equally good, and more if they draw other masks: elec2, json, ") || strings.Count(got, " and 13 more") != 2 {
 		t.Error(got)
 	}
-	if got := table("old,classes", "elec2,chick_weights", ""); strings.Contains(got, "| chick_weights,") || !strings.Contains(got, "\nNot learned by both: chick_weights, json; chick_weights, svmlight (no regression).\n") || last(got) != "No stream is worse with classes." {
+	if got := table("default,classes", "elec2,chick_weights", ""); strings.Contains(got, "| chick_weights,") || !strings.Contains(got, "\nNot learned by both: chick_weights, json; chick_weights, svmlight (no regression).\n") || last(got) != "No stream is worse with classes." {
 		t.Error(got)
 	}
-	if other := table("old,old", "elec2,chick_weights", "noise=none,optimizer=adagrad"); other == same || !strings.Contains(other, "Both with `noise=none,optimizer=adagrad`.") {
+	if other := table("default,default", "elec2,chick_weights", "noise=none,optimizer=adagrad"); other == same || !strings.Contains(other, "Both with `noise=none,optimizer=adagrad`.") {
 		t.Error("the settings change nothing")
 	}
-	for _, wrong := range []struct{ learners, sets, also string }{{"old", "elec2", ""}, {"old,young", "elec2", ""}, {"old,old", "mine", ""}, {"old,old", "usps", ""}, {"old,old", "elec2", "noise=sand"}, {"old,classes", "chick_weights", ""}} {
+	for _, wrong := range []struct{ learners, sets, also string }{{"default", "elec2", ""}, {"default,young", "elec2", ""}, {"default,default", "mine", ""}, {"default,default", "usps", ""}, {"default,default", "elec2", "noise=sand"}, {"default,classes", "chick_weights", ""}} {
 		c := &comparison{data: data, w: &bytes.Buffer{}, learnersOf: wrong.learners, silent: silentOptions{sets: wrong.sets, also: wrong.also, test: 600}}
 		if c.learners() == nil {
 			t.Errorf("no error: %+v", wrong)

@@ -13,7 +13,7 @@
 //
 // DIR/mine holds stream.csv, say. Section learners compares two learners on the same events and masks:
 //
-//	go run ./tools/quality -only learners -data DIR -learners old,old-adagrad -sets elec2,usps -also noise=none
+//	go run ./tools/quality -only learners -data DIR -learners default,adagrad -sets elec2,usps -also noise=none
 package main
 
 import (
@@ -63,7 +63,7 @@ func main() {
 	flag.Float64Var(&c.cost, "cost", 0.1, "`C` of the section solvers")
 	flag.IntVar(&c.rounds, "rounds", 5, "`N` runs of each program in the section solvers")
 	c.silent.add(flag.CommandLine)
-	flag.StringVar(&c.learnersOf, "learners", "old,old-adagrad", "section learners: `TWO` of "+strings.Join(slices.Sorted(maps.Keys(contenders)), ", "))
+	flag.StringVar(&c.learnersOf, "learners", "default,adagrad", "section learners: `TWO` of "+strings.Join(slices.Sorted(maps.Keys(contenders)), ", "))
 	flag.Parse()
 	if err := c.run(strings.Split(*only, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "quality:", err)

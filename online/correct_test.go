@@ -1,0 +1,372 @@
+package online_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/online"
+)
+
+// correctedConfigs are settings with experts that correct the levels.
+func correctedConfigs(classes int) map[string]online.Config {
+	all := map[string]online.Config{}
+	for name, set := range map[string]func(*online.Config){
+		"alone":    func(c *online.Config) { c.Noise = "dropout:0.2" },
+		"default":  func(c *online.Config) { c.Presence = "auto" },
+		"silent":   func(c *online.Config) { c.SilentMissing, c.SilentGroups = 0.4, classes > 0 },
+		"expected": func(c *online.Config) { c.ExpectedMissing, c.UnlabeledWeight, c.HalfLife = 0.5, 0.1, 400 },
+		"rescaled": func(c *online.Config) {
+			if c.MissingPolicy = "rescale"; classes == 0 {
+				c.MissingPolicy = "none"
+			}
+		},
+	} {
+		c := plain()
+		if c.Optimizer = "auto"; classes == 0 {
+			c.Loss = "squared"
+		}
+		set(&c)
+		all[name] = c
+	}
+	return all
+}
+
+// drawn draws readings of which some are missing, declared or left out, and some read something else; some events have no
+// label, some another weight.
+func drawn(seed uint64, classes int) (*event.Schema, func() *event.Example) {
+	s, draw := readingsOf(seed, classes)
+	if classes > 2 {
+		s.Classes, s.MaxClasses = s.Classes[:2], classes
+	}
+	r, n := rand.New(rand.NewPCG(seed, 9)), 0
+	return s, func() *event.Example {
+		e := draw()
+		for n++; classes > 2 && n < 300 && e.Label > 1; {
+			e = draw()
+		}
+		for e.Label >= len(s.Classes) && classes > 0 {
+			s.Classes = append(s.Classes, fmt.Sprint(len(s.Classes)))
+		}
+		share := 0.0
+		if r.IntN(3) == 0 {
+			share = r.Float64()
+		}
+		left := &event.Example{Label: e.Label, Target: e.Target, Weight: 1}
+		for i, column := range e.Features.Index {
+			switch {
+			case r.Float64() >= share && (i != 2 || r.IntN(3) > 0):
+				left.Features.Index, left.Features.Value, left.Field = append(left.Features.Index, column), append(left.Features.Value, e.Features.Value[i]), append(left.Field, e.Field[i])
+			case i != 2:
+				left.Missing = append(left.Missing, e.Field[i])
+			}
+		}
+		switch r.IntN(20) {
+		case 0:
+			left.Label = event.Unlabeled
+		case 1:
+			left.Weight = 20 * r.Float64()
+		}
+		return left
+	}
+}
+
+// With experts that correct the levels the model of a Snapshot says what Predict does, and a restart at any event changes no
+// bit of what follows: of two classes, of several that come late, of numbers; whatever events lack, and where labels come
+// later than their events.
+func TestCorrected(t *testing.T) {
+	for _, classes := range []int{2, 4, 0} {
+		for name, c := range correctedConfigs(classes) {
+			t.Run(fmt.Sprint(classes, " ", name), func(t *testing.T) {
+				schema, draw := drawn(7, classes)
+				l := newLearner(t, c, schema)
+				again, later, r := newLearner(t, c, schema), [][2]any(nil), rand.New(rand.NewPCG(3, 3))
+				for n := range 1800 {
+					if n%157 == 2 || n == 1001 {
+						again = restart(t, c, again)
+						again.SetSchema(schema)
+					}
+					e := draw()
+					var prior *online.Prediction
+					if r.IntN(4) == 0 { // it waits for its label
+						p := l.Predict(e)
+						p.Scores, p.Lanes = slices.Clone(p.Scores), slices.Clone(p.Lanes)
+						if later = append(later, [2]any{e, &p}); len(later) < 5 {
+							continue
+						}
+						e, prior, later = later[0][0].(*event.Example), later[0][1].(*online.Prediction), later[1:]
+					}
+					got, want := again.Learn(e, prior), l.Learn(e, prior)
+					if !slices.Equal(got.Scores, want.Scores) {
+						t.Fatalf("event %d: %v after a restart, else %v", n, got.Scores, want.Scores)
+					}
+					if n%60 == 59 {
+						agree(t, l, draw())
+					}
+				}
+				if list := fmt.Sprint(l.Report().Experts); !strings.Contains(list, "second order") {
+					t.Errorf("the experts are %s", list)
+				}
+			})
+		}
+	}
+}
+
+// agree says where the Snapshot and Predict say different things of an event.
+func agree(t *testing.T, l *online.Learner, e *event.Example) {
+	t.Helper()
+	m := l.Snapshot().Model()
+	want := slices.Clone(l.Predict(e).Scores)
+	got := m.Score(e, make([]float64, m.Outputs))
+	for k := range want {
+		if math.Abs(got[k]-want[k]) > 1e-9*max(1, math.Abs(want[k])) {
+			t.Fatalf("event %+v: the snapshot says %v, Predict %v", e, got, want)
+		}
+	}
+}
+
+// rings draws events whose class is how far two numbers are off their means, which no line tells.
+func rings(seed uint64, flat *bool) (*event.Schema, func() *event.Example) {
+	s := event.NewSchema(10, []string{"in", "out"}, 2)
+	var ids []uint16
+	for _, name := range []string{"a", "b", "c"} {
+		ids = append(ids, s.AddField(event.Field{Name: name, Kind: event.Numeric}))
+	}
+	r := rand.New(rand.NewPCG(seed, 4))
+	return s, func() *event.Example {
+		x, y := r.NormFloat64(), r.NormFloat64()
+		e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2, 3}, Value: []float64{x, 10 + 3*y, r.NormFloat64()}}, Field: ids}
+		if *flat && r.IntN(2) == 0 || !*flat && x*x+y*y+0.3*r.NormFloat64() > 1.4 {
+			e.Label = 1
+		}
+		return e
+	}
+}
+
+// Experts rest where they gain nothing, and then have no part in answers; when they gain again they come back. What they have
+// gained is more than they cost.
+func TestCorrectedRest(t *testing.T) {
+	flat := true
+	s, draw := rings(5, &flat)
+	c := plain()
+	c.Optimizer = "auto"
+	l := newLearner(t, c, s)
+	shares := func() (sum float64) {
+		for _, e := range l.Report().Experts {
+			if e.Corrects {
+				sum += e.Share
+			}
+		}
+		return sum
+	}
+	for range 20_000 {
+		l.Learn(draw(), nil)
+	}
+	if got := shares(); got != 0 {
+		t.Errorf("where there is nothing to learn the experts have %v of the mixture", got)
+	}
+	l = restart(t, c, l)
+	for n := range 100 {
+		if agree(t, l, draw()); n == 99 && shares() != 0 {
+			t.Error("after a restart they do not rest")
+		}
+		l.Learn(draw(), nil)
+	}
+	flat = false
+	wrong := 0
+	for n := range 30_000 {
+		e := draw()
+		p := l.Learn(e, nil)
+		if n >= 25_000 && p.Decision.Predict(p.Scores) != e.Label {
+			wrong++
+		}
+	}
+	if got := shares(); got < 0.5 || wrong > 5000/6 {
+		t.Errorf("where they gain the experts have %v of the mixture, and %d of 5000 are wrong", got, wrong)
+	}
+}
+
+// Experts are judged by what they said when an event came, if its label comes later: events that lack a number for
+// themselves, apart from whole ones.
+func TestCorrectedPrior(t *testing.T) {
+	flat := false
+	for _, good := range [2][2]bool{{true, false}, {false, true}} {
+		s, draw := rings(6, &flat)
+		c := plain()
+		c.Optimizer, c.Noise = "auto", "none"
+		l := newLearner(t, c, s)
+		for n := range 3000 {
+			e, kind := draw(), n%2
+			if kind == 1 {
+				e.Features.Index, e.Features.Value, e.Field, e.Missing = e.Features.Index[1:], e.Features.Value[1:], e.Field[1:], e.Field[:1]
+			}
+			p := l.Predict(e)
+			prior := online.Prediction{Scores: slices.Clone(p.Scores), Lanes: slices.Clone(p.Lanes)}
+			for i := range prior.Lanes {
+				if i >= 2 { // behind the iterate and the average of the level
+					if prior.Lanes[i] = -4; (e.Label == 1) == good[kind] {
+						prior.Lanes[i] = 4
+					}
+				}
+			}
+			l.Learn(draw(), nil) // so that it is an earlier one
+			l.Learn(e, &prior)
+		}
+		if whole, lacking := l.Corrected(false), l.Corrected(true); good[0] != (whole > 0.5) || good[1] != (lacking > 0.5) {
+			t.Errorf("experts were right %v, and have %v of whole events, %v of others", good, whole, lacking)
+		}
+	}
+}
+
+// Classes of few events share an output, with experts as without.
+func TestCorrectedYoungClasses(t *testing.T) {
+	s, r := manyClasses(4), rand.New(rand.NewPCG(2, 2))
+	online.TakeMoreClasses(s.schema)
+	c := plain()
+	c.Optimizer = "auto"
+	l := newLearner(t, c, s.schema)
+	again, shared, alike := newLearner(t, c, s.schema), 0, 0
+	for n := range 1600 {
+		e := s.next()
+		e.Features.Index = append([]uint32{1, 2}, e.Features.Index...)
+		e.Features.Value = append([]float64{5 + float64(e.Label%3) + 0.3*r.NormFloat64(), r.NormFloat64()}, e.Features.Value...)
+		if n%97 == 96 {
+			again = restart(t, c, again)
+			again.SetSchema(s.schema)
+		}
+		got, want := again.Learn(e, nil), l.Learn(e, nil)
+		if !slices.Equal(got.Scores, want.Scores) {
+			t.Fatalf("event %d: %v after a restart, else %v", n, got.Scores, want.Scores)
+		}
+		if n%100 == 99 {
+			agree(t, l, e)
+			if l.Snapshot().Model().Layout.Outputs != nil {
+				shared++
+			}
+			if strings.Contains(fmt.Sprint(l.Report().Experts), "second order") {
+				alike++
+			}
+		}
+	}
+	if shared == 0 || alike == 0 {
+		t.Errorf("of 16 models %d share an output, %d have experts", shared, alike)
+	}
+}
+
+// After an exact solution with splines has been taken over it predicts as the solution does: the splines are the experts', and
+// these answer alone until others have been better.
+func TestCorrectedAdopts(t *testing.T) {
+	flat := false
+	for _, name := range []string{"", "squared"} {
+		s, draw := rings(8, &flat)
+		c := plain()
+		if c.Optimizer, c.Noise = "auto", "none"; name != "" {
+			c.Loss = name
+			s.Target, s.Classes = loss.Real, nil
+		}
+		l := newLearner(t, c, s)
+		next := func() *event.Example {
+			e := draw()
+			e.Target = 5 + 3*float64(e.Label)
+			return e
+		}
+		for range 3000 {
+			l.Learn(next(), nil)
+		}
+		exact := l.Snapshot().Model()
+		l.Adopt([]*model.Linear{exact}, func(take func(*event.Example)) {
+			x := *next()
+			x.Features = exact.Standardized(&x, event.Vec{})
+			take(&x)
+		}, func() {})
+		for n := range 50 {
+			e := next()
+			want, got := exact.Score(e, make([]float64, 1))[0], l.Predict(e).Scores[0]
+			if math.Abs(got-want) > 1e-6*max(1, math.Abs(want)) {
+				t.Fatalf("%s, event %d: %v, the solution says %v", name, n, got, want)
+			}
+			agree(t, l, e)
+		}
+		if n := len(exact.Scaler.Curves.Columns); n != 3 || l.Corrected(false) != 1 {
+			t.Errorf("%d splines, the experts have %v", n, l.Corrected(false))
+		}
+	}
+}
+
+// Where features die in groups the second-order expert integrates that out, and says nearly what that of the other learner does.
+func TestCorrectedInGroups(t *testing.T) {
+	for _, classes := range []int{2, 4} {
+		c := plain()
+		c.Optimizer, c.Noise = "auto", "group:0.5"
+		s, draw := readingsOf(3, classes)
+		was, err := online.New(c, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, off, all := newLearner(t, c, s), 0.0, 0.0
+		for n := range 1200 {
+			e := draw()
+			want, got := was.Learn(e, nil).Scores, l.Learn(e, nil).Scores
+			if n > 300 {
+				off += math.Abs(want[0] - got[0])
+				all += math.Abs(want[0])
+			}
+		}
+		if off > 0.04*all {
+			t.Errorf("%d classes: scores differ by %v of themselves", classes, off/all)
+		}
+	}
+}
+
+// Many classes of few events each are told apart by their means, and as before after a restart; the Snapshot says the same.
+func TestCorrectedManyClasses(t *testing.T) {
+	const classes, numbers = 40, 12
+	var names []string
+	for k := range classes {
+		names = append(names, fmt.Sprint(k))
+	}
+	s := event.NewSchema(10, names, classes)
+	var ids []uint16
+	for i := range numbers {
+		ids = append(ids, s.AddField(event.Field{Name: fmt.Sprint(i), Kind: event.Numeric}))
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	means := make([]float64, classes*numbers)
+	for i := range means {
+		means[i] = r.NormFloat64()
+	}
+	c := plain()
+	c.Optimizer = "auto"
+	l := newLearner(t, c, s)
+	again, wrong := newLearner(t, c, s), 0
+	for n := range 2400 {
+		if n%211 == 40 {
+			again = restart(t, c, again)
+			again.SetSchema(s)
+		}
+		e := &event.Example{Weight: 1, Label: r.IntN(classes), Field: ids}
+		for i, common := 0, 2*r.NormFloat64(); i < numbers; i++ {
+			e.Features.Index = append(e.Features.Index, uint32(i+1))
+			e.Features.Value = append(e.Features.Value, 5+3*(means[e.Label*numbers+i]+0.6*r.NormFloat64()+common))
+		}
+		got, want := again.Learn(e, nil), l.Learn(e, nil)
+		if !slices.Equal(got.Scores, want.Scores) {
+			t.Fatalf("event %d: %v after a restart, else %v", n, got.Scores, want.Scores)
+		}
+		if n >= 1200 && want.Decision.Predict(want.Scores) != e.Label {
+			wrong++
+		}
+		if n%150 == 149 {
+			agree(t, l, e)
+		}
+	}
+	if list := fmt.Sprint(l.Report().Experts); wrong > 120 || strings.Contains(list, "discriminant 0 ") {
+		t.Errorf("%d of 1200 are wrong, experts %s", wrong, list)
+	}
+}

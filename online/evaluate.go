@@ -1,0 +1,26 @@
+package online
+
+// This file compares the published model with an exact solution.
+
+import (
+	"context"
+
+	"blankout/internal/event"
+	"blankout/internal/measure"
+	"blankout/online/evaluate"
+)
+
+// Evaluate returns what evaluate.Objective does of the published model. The level whose objective it is has the largest
+// weight.
+func (l *Learner) Evaluate(ctx context.Context, s event.Source, threads int) (objective, wrong float64, numbers *measure.NumbersReport, err error) {
+	e := l.encoder
+	l.publish(e.Table)
+	m := evaluate.Model{
+		Linear: l.model(e.Schema(), e.Table).Compact().Apart(), Noise: l.noise(0), Loss: l.set.levels.Loss, C: l.config.C, Penalized: l.config.Intercept == "penalized",
+		Bound: l.levels.Grouped() || e.Scaling.Scaler.Curves != nil, Classes: l.classes, Active: l.outputs.active(l.levels.Active()), Decision: l.monitors.Decision(), Dead: e.ReadsWhenDead,
+	}
+	if l.targets != nil {
+		m.Unit = &l.targets.unit
+	}
+	return evaluate.Objective(ctx, m, s, threads)
+}

@@ -1,0 +1,205 @@
+// Package impute finds what is expected of numbers that an event lacks, given those that it has, and how far off that may
+// be. It knows no weights.
+package impute
+
+import (
+	"math"
+	"slices"
+
+	"blankout/internal/coder"
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/online/encode"
+	"blankout/online/fill"
+	"blankout/online/scaling"
+)
+
+// Imputer gathers how numbers go together.
+type Imputer struct {
+	most     int // columns, 0 for none
+	gathered fill.Gatherer
+	growth   float64      // of what a gathered event counts, see Decay
+	read     scaling.Read // room for Gather
+}
+
+// New returns an Imputer of at most so many columns.
+func New(most int) *Imputer { return &Imputer{most: most, gathered: fill.New(most), growth: 1} }
+
+// Covariance returns the one in force, nil before there are two columns.
+func (m *Imputer) Covariance() *model.Covariance { return m.gathered.Covariance }
+
+// Columns returns how many columns are gathered.
+func (m *Imputer) Columns() int { return len(m.gathered.Columns) }
+
+// mostGrowth is how far events may outgrow earlier ones: beyond it these count for nothing.
+const mostGrowth = 1e100
+
+// Decay leaves a share of what earlier events count.
+func (m *Imputer) Decay(keep float64) {
+	if m.growth /= keep; m.growth > mostGrowth {
+		m.growth = 1
+	}
+}
+
+// Gather takes up the numbers of a labeled event that has just been observed, if it is its turn among those that may be
+// gathered.
+func (m *Imputer) Gather(in *encode.Input, n *encode.Encoder, may bool) {
+	if m.most == 0 {
+		return
+	}
+	read := &m.read
+	read.Clear()
+	if m.Columns() > 0 {
+		for _, move := range in.Moves {
+			read.Moved = append(read.Moved, scaling.Moved{Column: move.Column, Was: move.Was, Is: move.Is})
+		}
+	}
+	gathers := may && in.Number%m.gathered.Every() == 0
+	if gathers {
+		n.Numbers(in, read)
+	}
+	m.gathered.Follow(read, gathers, in.Number, m.growth, n.Schema().Fields, n.Fields.Missing.Zeros)
+}
+
+// Review takes up that it has been decided anew which columns are numbers. Of a table in a sparse text format whose absence
+// may be declared, the columns that are 0 where they are left out are imputed, too: those that events hold most
+// often, as many as there is room for beside the dense ones.
+func (m *Imputer) Review(r *encode.Review, n *encode.Encoder) {
+	if m.most == 0 {
+		return
+	}
+	if missing := n.Fields.Missing; r.Some && missing.Known {
+		n.Fields.Missing = missing.WithZeros(m.zeros(n))
+		m.gathered.Choose(missing.Zeros, n.Fields.Missing.Zeros)
+	}
+	m.gathered.Follow(&scaling.Read{Gone: r.Gone}, false, 0, 0, nil, nil)
+}
+
+// zeros returns the columns that are imputed though they are 0 where they are left out.
+func (m *Imputer) zeros(n *encode.Encoder) []uint32 {
+	columns := slices.Clone(n.Scaling.SpreadColumns())
+	often := func(column uint32) float64 {
+		if row := n.Table.Row(column); row != nil {
+			return row[model.StatCount]
+		}
+		return 0
+	}
+	slices.SortStableFunc(columns, func(a, b uint32) int {
+		switch d := often(b) - often(a); {
+		case d < 0:
+			return -1
+		case d > 0:
+			return 1
+		}
+		return 0
+	})
+	columns = columns[:min(len(columns), max(0, m.most-len(n.Scaling.Scaler.Dense)))]
+	slices.Sort(columns)
+	return columns
+}
+
+// Numbers are those of an event by place in the Covariance.
+type Numbers struct {
+	X      []float64   // of those that are Observed
+	Parts  model.Parts // which are Observed, and which are lacking: Filled
+	Lacks  bool        // some are lacking
+	places []int       // by feature of the event, -1 for what is no such number
+}
+
+// Read finds the numbers of the event that was encoded last.
+func (m *Imputer) Read(in *encode.Input, n *encode.Encoder, to *Numbers) {
+	c := m.Covariance()
+	if c == nil {
+		to.X, to.Parts, to.Lacks, to.places = to.X[:0], to.Parts[:0], false, to.places[:0]
+		return
+	}
+	h := model.Linear{Head: model.Head{Schema: n.Schema(), Scaler: n.Scaling.Scaler, Missing: n.Fields.Missing, Covariance: c}}
+	to.Parts, to.Lacks = h.AllParts(in.Event, n.Fields.Present, to.Parts)
+	columns, x := in.Columns[:in.Features()], in.X[:in.Features()]
+	to.X = slices.Grow(to.X[:0], len(c.Columns))[:len(c.Columns)]
+	clear(to.X)
+	to.places = to.places[:0]
+	at := 0
+	for i, column := range columns {
+		for at < len(c.Columns) && c.Columns[at] < column {
+			at++
+		}
+		place := -1
+		if at < len(c.Columns) && c.Columns[at] == column {
+			place = at
+			to.X[at] = x[i]
+		}
+		to.places = append(to.places, place)
+	}
+	h.TellParts(event.Vec{Index: columns, Value: x}, to.Parts)
+}
+
+// Without fills to with what is left of the numbers where some features of the event are gone: those that alive says no to.
+func (n *Numbers) Without(alive func(i int) bool, to *Numbers) {
+	to.X, to.Parts, to.Lacks = append(to.X[:0], n.X...), append(to.Parts[:0], n.Parts...), n.Lacks
+	for i, place := range n.places {
+		if place >= 0 && !alive(i) {
+			to.Parts[place], to.Lacks = model.Filled, true
+		}
+	}
+}
+
+// Expected is what is expected of the numbers that an event lacks.
+type Expected struct {
+	// Input has these numbers alone: 0 stands for the intercepts.
+	Input    encode.Input
+	fill     *model.Fill
+	places   []int     // of its features
+	x        []float64 // by place
+	w, extra []float64 // likewise: room for Variance
+}
+
+// Expect finds what is expected of the numbers that an event lacks.
+func (m *Imputer) Expect(n *Numbers, e *encode.Encoder, to *Expected) {
+	c := m.Covariance()
+	to.fill, to.places, to.x = c.Fill(n.Parts), to.places[:0], append(to.x[:0], n.X...)
+	to.Input.Columns, to.Input.Rows, to.Input.X = to.Input.Columns[:0], to.Input.Rows[:0], to.Input.X[:0]
+	if to.fill != nil {
+		to.fill.Expect(to.x)
+		for place, part := range n.Parts {
+			if part != model.Filled {
+				continue
+			}
+			if row := e.Table.Row(c.Columns[place]); row != nil {
+				to.places = append(to.places, place)
+				to.Input.Columns = append(to.Input.Columns, c.Columns[place])
+				to.Input.Rows, to.Input.X = append(to.Input.Rows, row), append(to.Input.X, to.x[place])
+			}
+		}
+	}
+	to.Input.Rows, to.Input.X = append(to.Input.Rows, e.Intercepts), append(to.Input.X, 0)
+}
+
+// Variance returns the variance of the sum of the numbers times their weights; weight returns that of a column, of this row.
+func (x *Expected) Variance(weight func(column uint32, row []float64) float64) float64 {
+	if x.fill == nil {
+		return 0
+	}
+	n := len(x.x)
+	x.w, x.extra = slices.Grow(x.w[:0], n)[:n], slices.Grow(x.extra[:0], n)[:n]
+	clear(x.w)
+	for i, place := range x.places {
+		x.w[place] = weight(x.Input.Columns[i], x.Input.Rows[i])
+	}
+	_, variance := x.fill.Repair(x.w, x.extra)
+	return variance
+}
+
+// State codes what has been gathered, all but the Covariance in force, which the model has. What was gathered of more
+// columns than are wanted now is forgotten.
+func (m *Imputer) State(c *coder.Coder, inForce *model.Covariance, zeros []uint32) {
+	c.Float(&m.growth)
+	if m.gathered.State(c); !c.Decode {
+		return
+	}
+	if m.gathered.Covariance = inForce; len(m.gathered.Columns) > m.most {
+		*m = *New(m.most)
+		m.gathered.Choose(nil, zeros)
+	}
+	c.Failed = c.Failed || !(m.growth >= 1 && !math.IsInf(m.growth, 1))
+}

@@ -1,0 +1,270 @@
+package online_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/online"
+)
+
+// Numbers that an event lacks are imputed: under every policy the model of a Snapshot says what Predict does, of events that
+// lack anything, and of columns that are 0 where they are left out.
+func TestImputed(t *testing.T) {
+	for _, kind := range []string{"sensors", "columns"} {
+		for _, policy := range []string{"auto", "impute", "rescale", "none"} {
+			c := plain()
+			c.MissingPolicy = policy
+			s := streams[kind](9)
+			l := newLearner(t, c, s.schema)
+			for range 1500 {
+				l.Learn(s.next(), nil)
+			}
+			m := l.Snapshot().Model()
+			if kind == "columns" && len(m.Missing.Zeros) == 0 {
+				t.Errorf("%s: no column is known to be 0 where it is left out", kind)
+			}
+			if got := m.Missing.Policies[2]; policy == "auto" && got[2] < 0.5 || policy == "impute" && got != (model.PolicyWeights{0, 0, 1}) {
+				t.Errorf("%s: the weights of policies are %v", policy, got)
+			}
+			filled := 0
+			for n := range 500 {
+				e := s.next()
+				a := m.Answer(e)
+				want := m.Score(e, make([]float64, 1))[0]
+				if got := l.Predict(e).Scores[0]; math.Abs(got-want) > 1e-9*max(1, math.Abs(want)) {
+					t.Fatalf("%s, %s, event %d: Predict says %v, the snapshot %v", kind, policy, n, got, want)
+				}
+				if a.Parts != nil && a.Shares[2] > 0 {
+					filled++
+				}
+			}
+			if want := policy == "auto" || policy == "impute"; (filled > 100) != want {
+				t.Errorf("%s, %s: %d of 500 events have numbers imputed", kind, policy, filled)
+			}
+		}
+	}
+}
+
+// Where numbers go together imputing loses less than rescaling does, and auto hardly more than the best.
+func TestImputingPays(t *testing.T) {
+	lost := map[string]float64{}
+	for _, policy := range []string{"auto", "impute", "rescale", "none"} {
+		c := plain()
+		c.MissingPolicy = policy
+		s := sensors(10)
+		l := newLearner(t, c, s.schema)
+		for n := range 6000 {
+			e := s.next()
+			p := l.Learn(e, nil)
+			if n >= 1000 && len(e.Features.Index) < 5 {
+				lost[policy] += p.Decision.LogLoss(p.Scores, e.Label)
+			}
+		}
+	}
+	if !(lost["impute"] < 0.99*lost["rescale"] && lost["impute"] < 0.95*lost["none"] && lost["auto"] < 1.01*lost["impute"]) {
+		t.Errorf("events that lack numbers lose %v", lost)
+	}
+}
+
+// numberConfig are settings for numbers.
+func numberConfig(name string) online.Config {
+	c := plain()
+	c.Loss = name
+	return c
+}
+
+// Of regression, too, the Snapshot says what Predict does. How far off its answers are on whole events does not depend on how
+// many events lack numbers.
+func TestImputedNumbers(t *testing.T) {
+	for _, name := range []string{"squared", "absolute", "poisson", "silent"} {
+		c, s := numberConfig(name), sensors(11)
+		if name == "silent" {
+			c = numberConfig("squared")
+			c.SilentMissing = 0.4
+		}
+		s.schema.Target, s.schema.Classes = loss.LabelsOf(c.Loss), nil
+		l := newLearner(t, c, s.schema)
+		for range 2000 {
+			l.Learn(s.next(), nil)
+		}
+		m := l.Snapshot().Model()
+		sum, n, squares := 0.0, 0.0, 0.0
+		for range 500 {
+			e := s.next()
+			got, want := l.Predict(e), m.Score(e, make([]float64, 1))[0]
+			if math.Abs(got.Scores[0]-want) > 1e-9*max(1, math.Abs(want)) {
+				t.Fatalf("%s: Predict says %v, the snapshot %v", name, got.Scores[0], want)
+			}
+			by := model.ScoreVariance(m, e)
+			low, high := m.Interval(m.Value(want), by)
+			if width := high - low; !(width > 0) || !(math.Abs(got.Low-low)+math.Abs(got.High-high) <= 1e-9*width) {
+				t.Fatalf("%s: Predict says %v to %v, the snapshot %v to %v", name, got.Low, got.High, low, high)
+			}
+			if by.Range == 0 {
+				d := e.Target - m.Value(want)
+				sum, n, squares = sum+d, n+1, squares+d*d
+			} else if !(by.Variance >= 0) {
+				t.Fatalf("%s: the variance %v", name, by.Variance)
+			}
+		}
+		if name != "squared" {
+			continue
+		}
+		if deviation, of := m.Residual.Deviation, math.Sqrt(squares/n); !(deviation < 1.15*of) {
+			t.Errorf("the residual's deviation is %v, of whole events %v", deviation, of)
+		}
+	}
+}
+
+// How many numbers may be imputed can change from run to run.
+func TestFewerImputed(t *testing.T) {
+	s := sensors(12)
+	l := newLearner(t, plain(), s.schema)
+	for range 600 {
+		l.Learn(s.next(), nil)
+	}
+	each, err := l.Snapshot().EachBlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := slices.Collect(each)
+	for most, want := range map[int]int{0: 0, 3: 0, 6: 6} {
+		c := plain()
+		c.CovarianceMaxFields = most
+		again, err := online.Restore(c, blocks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &event.Example{Weight: 1, Missing: []uint16{1}, Field: []uint16{2}, Features: event.Vec{Index: []uint32{2}, Value: []float64{21}}}
+		m := again.Snapshot().Model()
+		if got, want := again.Predict(e).Scores[0], m.Score(e, make([]float64, 1))[0]; math.Abs(got-want) > 1e-9 {
+			t.Errorf("at most %d numbers: Predict says %v, the snapshot %v", most, got, want)
+		}
+		columns := 0
+		if m.Covariance != nil {
+			columns = len(m.Covariance.Columns)
+		}
+		if columns != want || most == 0 && m.Missing.Fill() {
+			t.Errorf("at most %d numbers: there is a covariance of %d, and policies %v", most, columns, m.Missing.Policies)
+		}
+		for range 300 {
+			again.Learn(s.next(), nil)
+		}
+		if c := again.Snapshot().Model().Covariance; most > 0 && (c == nil || len(c.Columns) != most) {
+			t.Errorf("at most %d numbers: later there are others", most)
+		}
+	}
+}
+
+// Of several classes, too, which share an output while they are young, the Snapshot says what Predict does.
+func TestImputedClasses(t *testing.T) {
+	for _, missing := range []float64{0, 0.4} {
+		c := plain()
+		c.SilentMissing = missing
+		schema, draw := readingsOf(14, 30)
+		names := schema.Classes
+		schema.Classes, schema.MaxClasses = nil, 12
+		l := newLearner(t, c, schema)
+		online.TakeMoreClasses(schema)
+		r, filled, shared := rand.New(rand.NewPCG(15, 15)), 0, false
+		for n := range 1500 {
+			e := draw()
+			if e.Label > n/40 {
+				e.Label %= n/40 + 1
+			}
+			e = without(e, r)
+			if e.Label >= len(schema.Classes) {
+				schema.Classes = names[:e.Label+1]
+			}
+			if n%20 == 19 {
+				m := l.Snapshot().Model()
+				got, want := l.Predict(e).Scores, m.Score(e, make([]float64, m.Outputs))
+				for k := range want {
+					if math.Abs(got[k]-want[k]) > 1e-9*max(1, math.Abs(want[k])) {
+						t.Fatalf("event %d, class %d: Predict says %v, the snapshot %v", n, k, got[k], want[k])
+					}
+				}
+				if a := m.Answer(e); a.Parts != nil && a.Shares[2] > 0 {
+					filled++
+				}
+				shared = shared || m.Layout.Outputs != nil
+			}
+			l.Learn(e, nil)
+		}
+		if filled < 20 || !shared {
+			t.Errorf("%d events have numbers imputed, classes share an output: %v", filled, shared)
+		}
+	}
+}
+
+// without returns half of all events with some numbers null.
+func without(e *event.Example, r *rand.Rand) *event.Example {
+	share := 0.0
+	if r.IntN(2) == 0 {
+		share = r.Float64()
+	}
+	left := &event.Example{Label: e.Label, Target: e.Target, Weight: e.Weight}
+	for i, id := range e.Field {
+		if r.Float64() < share {
+			left.Missing = append(left.Missing, id)
+			continue
+		}
+		left.Features.Index, left.Features.Value = append(left.Features.Index, e.Features.Index[i]), append(left.Features.Value, e.Features.Value[i])
+		left.Field = append(left.Field, id)
+	}
+	return left
+}
+
+// The forecast for whole events is the error on whole events, in the unit in which labels come.
+func TestForecastWholeNumbers(t *testing.T) {
+	schema, draw := readingsOf(16, 0)
+	l := newLearner(t, numberConfig("squared"), schema)
+	squares, n := 0.0, 0.0
+	for i := range 4000 {
+		e := draw()
+		if p := l.Learn(e, nil); i >= 1000 {
+			squares += (p.Value - e.Target) * (p.Value - e.Target)
+			n++
+		}
+	}
+	declared, silent := l.Forecasts()
+	if got, want := declared.Error.At(0), squares/n; !(math.Abs(got-want) < 0.15*want) {
+		t.Errorf("the forecast is %v, measured %v", got, want)
+	}
+	for name, curve := range map[string]float64{"declared": declared.Error.At(5), "silent": silent.Error.At(5)} {
+		if !(curve > 1.2*squares/n && curve < 4*squares/n) {
+			t.Errorf("%s: the forecast for half of the numbers is %v, of whole events %v", name, curve, squares/n)
+		}
+	}
+}
+
+// The model of the only level predicts what the published one does, for events that lack something, too.
+func TestLevelLacks(t *testing.T) {
+	c := plain()
+	c.Noise = "none"
+	s := sensors(5)
+	l := newLearner(t, c, s.schema)
+	for range 2000 {
+		l.Learn(s.next(), nil)
+	}
+	snapshot, lacks := l.Snapshot(), 0
+	levels, largest := snapshot.Levels()
+	for range 300 {
+		e := s.next()
+		if lacks += len(e.Missing); len(levels) != 1 || largest != 0 {
+			t.Fatalf("%d levels", len(levels))
+		}
+		got, want := levels[0].Score(e, make([]float64, 1))[0], snapshot.Model().Score(e, make([]float64, 1))[0]
+		if got != want {
+			t.Fatalf("the level predicts %v, the model %v", got, want)
+		}
+	}
+	if lacks < 100 || snapshot.Model().Covariance == nil {
+		t.Errorf("%d fields are missing", lacks)
+	}
+}

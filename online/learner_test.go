@@ -1,0 +1,376 @@
+package online_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/longtest"
+	"blankout/internal/model"
+	"blankout/online"
+)
+
+// plain are the settings that this learner knows so far.
+func plain() online.Config {
+	c := online.DefaultConfig()
+	c.Optimizer, c.Calibrate, c.OnDrift, c.Presence = "adagrad", "off", "log", "none"
+	return c
+}
+
+// configs are plain settings of every kind.
+var configs = map[string]func(*online.Config){
+	"default":           func(*online.Config) {},
+	"none":              func(c *online.Config) { c.Noise = "none" },
+	"dropout":           func(c *online.Config) { c.Noise = "dropout:0.5" },
+	"expected":          func(c *online.Config) { c.ExpectedMissing = 0.6 },
+	"hinge":             func(c *online.Config) { c.Loss = "hinge" },
+	"chen":              func(c *online.Config) { c.Loss, c.Noise = "logistic:chen", "dropout:0.3" },
+	"probit":            func(c *online.Config) { c.Loss = "probit" },
+	"quadratic":         func(c *online.Config) { c.Loss, c.Noise = "logistic:quadratic-noising", "dropout:0.2" },
+	"ridge":             func(c *online.Config) { c.C = 0.01 },
+	"no ridge":          func(c *online.Config) { c.C = math.Inf(1) },
+	"penalized":         func(c *online.Config) { c.Intercept, c.C = "penalized", 0.1 },
+	"unadapted":         func(c *online.Config) { c.Adapt = false },
+	"no average":        func(c *online.Config) { c.Average = 0 },
+	"no scales":         func(c *online.Config) { c.Standardize = "none" },
+	"divided":           func(c *online.Config) { c.Standardize = "scale" },
+	"all scaled":        func(c *online.Config) { c.Standardize = "all" },
+	"transformed":       func(c *online.Config) { c.Transform = "asinh" },
+	"weighted":          func(c *online.Config) { c.ClassWeight = map[string]float64{"yes": 3, "1": 0.2} },
+	"half-life":         func(c *online.Config) { c.HalfLife = 3 },
+	"presence":          func(c *online.Config) { c.Presence = "auto" },
+	"unlabeled":         func(c *online.Config) { c.UnlabeledWeight = 0.1 },
+	"silent":            func(c *online.Config) { c.Noise = "silent:0.5" },
+	"groups die":        func(c *online.Config) { c.Noise, c.C = "silent-group:0.4", 0.05 },
+	"no intercept":      func(c *online.Config) { c.Intercept = "none" },
+	"gaussian":          func(c *online.Config) { c.Noise = "gaussian:0.3" },
+	"laplace":           func(c *online.Config) { c.Noise, c.Standardize = "laplace:0.1", "scale" },
+	"poisson":           func(c *online.Config) { c.Noise, c.Standardize = "poisson", "scale" },
+	"group":             func(c *online.Config) { c.Noise = "group:0.4" },
+	"dropout in groups": func(c *online.Config) { c.Noise, c.Presence = "dropout:0.2+group:0.3", "auto" },
+	"groups of rates":   func(c *online.Config) { c.Noise = "group:age=0.2,shop=0.5" },
+	"groups expected":   func(c *online.Config) { c.ExpectedMissingGroups = 0.3 },
+	"observed":          func(c *online.Config) { c.Noise = "observed" },
+	"descent":           func(c *online.Config) { c.Optimizer, c.Noise, c.Presence = "dropout-descent", "dropout:0.3", "auto" },
+	"descent in groups": func(c *online.Config) { c.Optimizer, c.Noise = "dropout-descent", "group:0.3" },
+	"descent, clean": func(c *online.Config) {
+		c.Optimizer, c.Noise, c.NoisyGradient = "dropout-descent", "gaussian:0.3", "false"
+	},
+	"sgd":  func(c *online.Config) { c.Optimizer, c.Presence = "sgd", "auto" },
+	"arow": func(c *online.Config) { c.Optimizer = "arow" },
+	"ftrl": func(c *online.Config) { c.Optimizer, c.L1 = "ftrl", 0.01 },
+	"irls": func(c *online.Config) {
+		c.Optimizer, c.IRLSBatch, c.Noise, c.Presence = "irls", 40, "dropout:0.3", "auto"
+	},
+	"irls window": func(c *online.Config) {
+		c.Optimizer, c.IRLSBatch, c.IRLSWindow, c.HalfLife, c.Noise = "irls", 60, 120, 2, "dropout:0.2"
+	},
+	"window too":           func(c *online.Config) { c.IRLSBatch, c.IRLSWindow, c.Noise = 60, 120, "none" },
+	"silent window":        func(c *online.Config) { c.Noise, c.IRLSBatch, c.IRLSWindow = "silent:0.4", 100, 200 },
+	"silent, presence":     func(c *online.Config) { c.Noise, c.Presence = "silent:0.5", "auto" },
+	"groups die, presence": func(c *online.Config) { c.Noise, c.Presence = "silent-group:0.5", "auto" },
+	"silent too, presence": func(c *online.Config) { c.SilentMissing, c.Presence = 0.4, "auto" },
+	"silent too":           func(c *online.Config) { c.SilentMissing = 0.4 },
+	"imputed":              func(c *online.Config) { c.MissingPolicy = "impute" },
+	"as it is":             func(c *online.Config) { c.MissingPolicy = "none" },
+	"few imputed":          func(c *online.Config) { c.CovarianceMaxFields = 3 },
+	"not imputed":          func(c *online.Config) { c.CovarianceMaxFields = 0 },
+	"corrected":            func(c *online.Config) { c.Optimizer = "auto" },
+	"corrected, presence":  func(c *online.Config) { c.Optimizer, c.Presence = "auto", "auto" },
+	"corrected, all": func(c *online.Config) {
+		c.Optimizer, c.SilentMissing, c.Presence, c.HalfLife, c.OnDrift = "auto", 0.4, "auto", 300, "expert"
+	},
+	"calibrated": func(c *online.Config) { c.Calibrate, c.Threshold, c.OnDrift = "on", 0.3, "expert" },
+}
+
+// lacking are the streams whose events lack something, and the settings that matter to them.
+var (
+	lackingStreams  = []string{"nulls", "sensors", "columns"}
+	lackingSettings = []string{"default", "dropout", "observed", "half-life", "all scaled", "unlabeled", "silent too", "corrected", "corrected, presence", "corrected, all", "imputed", "as it is", "few imputed", "not imputed"}
+)
+
+// matters says whether settings are tested with a stream.
+func matters(name, kind string) bool {
+	if strings.Contains(name, "window") && kind != "records" {
+		return false // to solve many columns takes long
+	}
+	if slices.Contains(lackingStreams, kind) {
+		return slices.Contains(lackingSettings, name)
+	}
+	return !slices.Contains(lackingSettings[10:], name)
+}
+
+// vary gives some events a weight, and takes the label of others.
+func vary(r *rand.Rand, e *event.Example) *event.Example {
+	switch r.IntN(12) {
+	case 0:
+		e.Weight = float64(r.IntN(5))
+	case 1:
+		e.Weight = 40 * r.Float64()
+	case 2:
+		e.Label = event.Unlabeled
+	}
+	return e
+}
+
+// Predict says what Learn then says, changes nothing, and the model of a Snapshot says the same.
+func TestPredict(t *testing.T) {
+	for kind, draw := range streams {
+		s, other := draw(2), draw(2)
+		c := plain()
+		c.Calibrate, c.Threshold = "on", 0.3
+		asked, l := newLearner(t, c, s.schema), newLearner(t, c, other.schema)
+		for n := range 3000 {
+			e := s.next()
+			asks := asked.Predict(e)
+			p := asks.Scores[0]
+			if n%100 == 99 {
+				m := asked.Snapshot().Model()
+				if served := m.Score(e, make([]float64, 1))[0]; math.Abs(served-p) > 1e-9*max(1, math.Abs(p)) {
+					t.Fatalf("%s: event %d: the snapshot says %v, Predict %v", kind, n, served, p)
+				}
+				if a, b := asks.Decision, m.Decision(); a.Threshold != b.Threshold || a.Probability(p) != b.Probability(p) || n > 600 && (a.Link == nil || a.Probability(p) == (model.Decision{}).Probability(p)) {
+					t.Fatalf("%s: event %d: the snapshot means %v, Predict %v", kind, n, b, a)
+				}
+			}
+			asked.Predict(s.next())
+			other.next()
+			got, want := asked.Learn(e, nil).Scores[0], l.Learn(e, nil).Scores[0]
+			if got != want {
+				t.Fatalf("%s: event %d: %v after Predict, else %v", kind, n, got, want)
+			}
+			if d := math.Abs(got - p); n > 2100 && kind == "texts" && d > 1e-12 {
+				t.Fatalf("%s: event %d: Predict said %v, Learn %v", kind, n, p, got)
+			}
+		}
+	}
+}
+
+func newLearner(t *testing.T, c online.Config, s *event.Schema) *online.Learner {
+	t.Helper()
+	l, err := online.New(c, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// It goes on after a restart as if there had been none, to the bit, and a Snapshot keeps what it was.
+func TestRestart(t *testing.T) {
+	for i, kind := range slices.Sorted(maps.Keys(streams)) {
+		for j, name := range slices.Sorted(maps.Keys(configs)) {
+			if !matters(name, kind) || !longtest.Some(i+j, 2) {
+				continue
+			}
+			c, draw := plain(), streams[kind]
+			configs[name](&c)
+			s, r := draw(3), rand.New(rand.NewPCG(5, 5))
+			l := newLearner(t, c, s.schema)
+			again := newLearner(t, c, draw(3).schema)
+			for n := range 1500 {
+				if n == 1 || n == 37 || n%250 == 249 {
+					again = restart(t, c, again)
+				}
+				e := vary(r, s.next())
+				got, want := again.Learn(e, nil), l.Learn(e, nil)
+				if got.Scores[0] != want.Scores[0] || got.Learned != want.Learned {
+					t.Fatalf("%s, %s: event %d: %v after a restart, else %v", kind, name, n, got, want)
+				}
+			}
+			if a, b := fmt.Sprintf("%+v", l.Report().Total), fmt.Sprintf("%+v", again.Report().Total); a != b {
+				t.Errorf("%s, %s: measures %s, else %s", kind, name, b, a)
+			}
+			if a, b := blocksOf(t, l), blocksOf(t, again); !reflect.DeepEqual(a, b) {
+				t.Errorf("%s, %s: a restart has changed the state", kind, name)
+			}
+		}
+	}
+}
+
+// restart writes a Learner and reads it, at a moment at which the other goes on.
+func restart(t *testing.T, c online.Config, l *online.Learner) *online.Learner {
+	t.Helper()
+	again, err := online.Restore(c, blocksOf(t, l))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return again
+}
+
+// blocksOf returns the state.
+func blocksOf(t *testing.T, l *online.Learner) (blocks []event.Block) {
+	t.Helper()
+	each, err := l.Snapshot().EachBlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for b := range each {
+		blocks = append(blocks, event.Block{Name: b.Name, Data: slices.Clone(b.Data)})
+	}
+	return blocks
+}
+
+// An event that comes with a label later is measured as it was answered.
+func TestPrior(t *testing.T) {
+	s := table(7)
+	l := newLearner(t, plain(), s.schema)
+	wrong, n := 0.0, 0.0
+	for range 500 {
+		e := s.next()
+		prior := online.Prediction{Scores: []float64{-1}}
+		l.Learn(e, &prior)
+		n++
+		wrong += float64(e.Label)
+	}
+	if got := l.Report().Total; got.Wrong != wrong || got.Weight != n {
+		t.Errorf("%+v, want %v wrong of %v", got, wrong, n)
+	}
+}
+
+// What cannot be used is counted and changes nothing.
+func TestRefused(t *testing.T) {
+	s := table(8)
+	l := newLearner(t, plain(), s.schema)
+	e := s.next()
+	l.Learn(e, nil)
+	before := l.Predict(e).Scores[0]
+	bad := *e
+	bad.Features.Value = slices.Clone(e.Features.Value)
+	bad.Features.Value[0] = math.Inf(1)
+	if p := l.Learn(&bad, nil); !p.Refused || p.Scores != nil || l.Report().Refused != 1 || !l.Predict(&bad).Refused {
+		t.Errorf("%+v, %d refused", p, l.Report().Refused)
+	}
+	e.Weight = 0
+	if l.Learn(e, nil); l.Predict(e).Scores[0] != before || l.Report().Events != 1 {
+		t.Errorf("an event of weight 0 changed something")
+	}
+}
+
+// Settings that mean nothing are refused by name.
+func TestUnusable(t *testing.T) {
+	c, want := plain(), "learner: c = -1: must lie in 1e-30 to 1e+30, or be inf for no ridge"
+	c.C = -1
+	if _, err := online.New(c, table(1).schema); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// A number that events often leave out gets a second column for being there, with which it dies, as in the other learner:
+// score by score, with averages alone, which are not compared.
+func TestPresence(t *testing.T) {
+	for noise, optimizer := range map[string]string{
+		"none": "adagrad", "dropout:0.4": "adagrad", "dropout:0.3": "dropout-descent", "dropout:0.2": "sgd", "group:0.3": "adagrad", "dropout:0.2+group:0.3": "dropout-descent",
+		"silent:0.4": "adagrad", "silent-group:0.4": "adagrad",
+	} {
+		c := plain()
+		c.Optimizer = optimizer
+		c.Noise, c.Presence, c.Adapt, c.CovarianceMaxFields, c.MissingPolicy = noise, "auto", false, 0, "none"
+		s, other := seldom(3), seldom(3)
+		l := newLearner(t, c, s.schema)
+		was, err := online.New(c, other.schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range 1800 {
+			e, same := s.next(), other.next()
+			want, got := was.Predict(same).Scores[0], l.Predict(e).Scores[0]
+			near := 1e-7
+			if strings.HasPrefix(noise, "silent") {
+				near = 0.03 // its scores are mixed at several scales, see TestScoresOfTheOther
+			}
+			if d := math.Abs(got - want); !(d <= near*max(1, math.Abs(want))) {
+				t.Fatalf("%s, event %d: %v, not %v", noise, n, got, want)
+			}
+			was.Learn(same, nil)
+			l.Learn(e, nil)
+		}
+		if l.Snapshot().Model().Scaler.Curves == nil {
+			t.Errorf("%s: no number has a second column", noise)
+		}
+	}
+}
+
+// In masks a number dies with the column that says that it is there, in formats with fields and without.
+func TestPresenceInMasks(t *testing.T) {
+	for kind, draw := range map[string]func(uint64) stream{"seldom": seldom, "table": table} {
+		c := plain()
+		c.Presence = "auto"
+		s := draw(3)
+		l, looked := newLearner(t, c, s.schema), 0
+		for range 2500 {
+			l.Learn(s.next(), nil)
+			last := l.MaskLast()
+			for _, p := range l.Pairs() {
+				if last == nil {
+					continue
+				}
+				if looked++; last[p[0]] != last[p[1]] {
+					t.Fatalf("%s: a number survives point %d, that it is there %d", kind, last[p[0]], last[p[1]])
+				}
+			}
+		}
+		if looked < 20 {
+			t.Errorf("%s: %d pairs in masks", kind, looked)
+		}
+	}
+}
+
+// A Schema that knows fields of later events changes nothing.
+func TestFieldsAhead(t *testing.T) {
+	c := plain()
+	s, ahead := records(11), records(11)
+	names := ahead.schema.Fields[1:]
+	s.schema.Fields = s.schema.Fields[:3] // of the first two fields
+	l, other := newLearner(t, c, s.schema), newLearner(t, c, ahead.schema)
+	for n := range 1500 {
+		e, same := s.next(), ahead.next()
+		if n < 700 {
+			e.Features.Index, e.Features.Value, e.Field = e.Features.Index[:2], e.Features.Value[:2], e.Field[:2]
+			same.Features.Index, same.Features.Value, same.Field = same.Features.Index[:2], same.Features.Value[:2], same.Field[:2]
+		} else if n == 700 {
+			s.schema.Fields = append(s.schema.Fields[:1:1], names...)
+		}
+		if n == 350 {
+			other = restart(t, c, other)
+		}
+		if got, want := other.Learn(same, nil).Scores[0], l.Learn(e, nil).Scores[0]; got != want {
+			t.Fatalf("event %d: %v with a Schema of later events, %v without", n, got, want)
+		}
+		if n == 1499 {
+			a, err := other.Snapshot().Blocks()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b, err := l.Snapshot().Blocks(); err != nil || a[0].Name != "learner" || !bytes.Equal(a[0].Data, b[0].Data) {
+				t.Fatalf("event %d: the state is another with a Schema of later events", n)
+			}
+		}
+	}
+}
+
+// A state of another version is refused, with what to do.
+func TestOtherVersion(t *testing.T) {
+	c := plain()
+	s := records(12)
+	l := newLearner(t, c, s.schema)
+	l.Learn(s.next(), nil)
+	blocks, err := l.Snapshot().Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, b := range blocks {
+		if b.Name == "learner" {
+			blocks[i].Data = append([]byte{b.Data[0] + 1}, b.Data[1:]...)
+		}
+	}
+	if _, err := online.Restore(c, blocks); err == nil || !strings.HasPrefix(err.Error(), "restoring the learner: block learner has version ") || !strings.Contains(err.Error(), "start again with --reset") {
+		t.Error(err)
+	}
+}

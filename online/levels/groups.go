@@ -1,0 +1,226 @@
+package levels
+
+// This file holds noise that deletes whole groups of features (rows.Groups), and noise whose variance is no multiple of
+// the square of what a feature reads.
+
+import (
+	"slices"
+
+	"blankout/internal/coder"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/online/encode"
+	"blankout/online/newton"
+	"blankout/online/rows"
+)
+
+// kind is what the variance of a feature's noise is proportional to.
+type kind int
+
+const (
+	square   kind = iota // x^2: dropout
+	linear               // x: Poisson
+	constant             // 1: Gaussian, Laplace
+)
+
+func kindOf(n loss.Noise) kind {
+	switch c0, c1, _ := n.Coefficients(); {
+	case c0 > 0:
+		return constant
+	case c1 > 0:
+		return linear
+	}
+	return square
+}
+
+// Constant says whether a level has noise whose variance is the same whatever a feature reads, and Square whether that of
+// all is a multiple of its square.
+func (c *Settings) Constant() bool {
+	return slices.ContainsFunc(c.Noises, func(n loss.Noise) bool { return kindOf(n) == constant })
+}
+
+func (c *Settings) Square() bool {
+	return !slices.ContainsFunc(c.Noises, func(n loss.Noise) bool { return kindOf(n) != square })
+}
+
+// Grouped says whether a level's noise is of groups.
+func (c *Settings) Grouped() bool { return slices.ContainsFunc(c.Noises, loss.IsGrouped) }
+
+// basis returns, in the memory of to, what the variance of the noise of each row is proportional to, 0 for the intercepts.
+// Constant noise acts on features that are left out, too, which is made up for where they are there: they count for the
+// events that there have been for each that held the feature.
+func (e *Expert) basis(in *encode.Input, to []float64) []float64 {
+	if cap(to) < len(in.X) {
+		to = make([]float64, 2*len(in.X))
+	}
+	to = to[:len(in.X)]
+	switch e.kind {
+	case square:
+		for i, x := range in.X {
+			to[i] = x * x
+		}
+	case linear:
+		for i, x := range in.X {
+			to[i] = max(x, 0)
+		}
+	case constant:
+		for i, row := range in.Rows {
+			to[i] = float64(in.Number) / max(row[model.StatCount], 1)
+		}
+	}
+	to[in.Features()] = 0
+	return to
+}
+
+// together is an event whose features die together in groups: its rows, those of a group next to each other, and what
+// each group adds to the scores.
+type together struct {
+	groups *rows.Groups
+	event  rows.Event
+	rated  int // see Expert.rated
+}
+
+func (e *Expert) newTogether() *together {
+	if e.Clean || !e.Grouped() {
+		return nil
+	}
+	return &together{groups: rows.NewGroups(e.Grouping, e.Noises, e.Outputs, false), rated: e.rated}
+}
+
+// scoreTogether is Score with features that die together. Those of a pair die with their group.
+func (e *Expert) scoreTogether(in *encode.Input, s *Scores) {
+	g, n := s.together, in.Features()
+	if g.rated != e.rated {
+		g.groups.SetRates(e.Noises[0].(loss.GroupDropout))
+		g.rated = e.rated
+	}
+	e.arrange(in, s, in.Rows)
+	g.groups.Sum(&g.event, rows.FirstPart, e.layout.N, s.Iterate, s.Lag)
+	rows.Sum(g.event.Rows[n:], rows.FirstPart, e.layout.N, g.event.X[n:], g.event.Basis[n:], s.Iterate, s.Lag, s.square)
+}
+
+// Deaths finds which features of an event die together, and what each group adds to the scores of the levels as they are mixed;
+// a pair of groups counts so much. There are none of an event that is not scored to be learned. Features are given by their place in the event.
+func (e *Expert) Deaths(own *Scores, mixture []float64, pairs float64, features []int, to *newton.Groups) {
+	g := own.together
+	if to.Keys = to.Keys[:0]; g == nil {
+		return
+	}
+	to.Keys, to.Of = g.groups.Keys(to.Keys), to.Of[:0]
+	for _, i := range features {
+		to.Of = append(to.Of, g.groups.GroupOf(i))
+	}
+	to.Sums = slices.Grow(to.Sums[:0], len(to.Keys)*e.Outputs)[:len(to.Keys)*e.Outputs]
+	clear(to.Sums)
+	for v, share := range mixture {
+		if share != 0 {
+			g.groups.AddPublished(&g.event, rows.FirstPart, v*e.Outputs, e.Outputs, share, e.levels[v].LagShare(), pairs, to.Sums)
+		}
+	}
+}
+
+// arrange brings the rows of groups together.
+func (e *Expert) arrange(in *encode.Input, s *Scores, of [][]float64) {
+	g, n := s.together, in.Features()
+	g.event.Reset(n)
+	g.event.Rows = append(g.event.Rows, of[:n]...)
+	copy(g.event.X, in.X)
+	copy(g.event.Basis, s.basis)
+	g.groups.ArrangeColumns(&g.event, in.Fields, in.Columns[:n], in.Curves)
+	g.event.AddIntercepts(of[n], 0)
+	g.event.X[n] = in.X[n]
+}
+
+// variances writes to out those of the scores of the iterates.
+func (e *Expert) variances(own *Scores, out []float64) {
+	switch k := e.Outputs; {
+	case e.Clean:
+	case own.together != nil:
+		copy(out, own.together.groups.Variance)
+	case e.kind == constant:
+		for v := range e.levels {
+			for j, sum := range e.levels[v].squares {
+				out[v*k+j] = e.levels[v].strength * sum
+			}
+		}
+	case k == 1:
+		for v, sum := range own.square[:len(out)] {
+			out[v] = e.levels[v].strength * sum
+		}
+	default:
+		for j, sum := range own.square[:len(out)] {
+			out[j] = e.levels[j/k].strength * sum
+		}
+	}
+}
+
+// averageVariances returns those of the scores of the averages; of constant noise those of the iterates are near enough.
+func (e *Expert) averageVariances(in *encode.Input, own *Scores) []float64 {
+	s := &e.step
+	if e.Clean || e.kind == constant {
+		return s.Variance
+	}
+	for j := range s.coefficient {
+		s.coefficient[j] = e.levels[j/e.Outputs].Coefficient
+	}
+	if g := own.together; g != nil {
+		g.groups.Averages(&g.event, rows.FirstPart, e.layout.N, s.coefficient, s.average)
+		return s.average
+	}
+	n := in.Features()
+	clear(s.average)
+	rows.SumAverages(in.Rows[:n], rows.FirstPart, e.layout.N, own.basis[:n], s.coefficient, s.average)
+	e.comparePairs(in, s.average)
+	for j := range s.average {
+		s.average[j] *= e.levels[j/e.Outputs].strength
+	}
+	return s.average
+}
+
+// squares returns the sums of squared weights, by level and output.
+func (e *Expert) squares() (all [][]float64) {
+	for v := range e.levels {
+		all = append(all, e.levels[v].squares)
+	}
+	return all
+}
+
+// addSquares adds those of the weights of an event's features to the sums, times a sign.
+func (e *Expert) addSquares(in *encode.Input, sign float64) {
+	if e.kind != constant {
+		return
+	}
+	for _, row := range in.Rows[:in.Features()] {
+		for j, w := range e.layout.Weights(row) {
+			sum := &e.levels[j/e.Outputs].squares[j%e.Outputs]
+			*sum = max(0, *sum+sign*w*w)
+		}
+	}
+}
+
+// SetRates gives the noise of the only level these rates of groups, which nobody changes from here on; nil changes nothing.
+func (e *Expert) SetRates(rates map[string]float64) {
+	if !e.Observed || rates == nil {
+		return
+	}
+	noise := loss.GroupDropout{Rates: rates}
+	_, _, e.levels[0].strength = noise.Coefficients()
+	e.Noises[0], e.step.Strength[0] = noise, e.levels[0].strength
+	e.rated++
+}
+
+// ratesState codes the rates that were observed.
+func (e *Expert) ratesState(c *coder.Coder) {
+	if !e.Observed {
+		return
+	}
+	text := []byte(e.Noises[0].String())
+	if c.Bytes(&text); !c.Decode || c.Failed {
+		return
+	}
+	noise, err := loss.ParseNoise(string(text))
+	g, ok := noise.(loss.GroupDropout)
+	if c.Failed = err != nil || !ok && noise != loss.Noise(loss.NoNoise{}); ok && g.Rates != nil {
+		e.SetRates(g.Rates)
+	}
+}

@@ -1,0 +1,86 @@
+package levels
+
+// This file has a level of silent noise (loss.Silent) learn beside the others. It is the last one, and differs in the
+// gradient alone: where its weights stand in a row, what becomes of them as scales move, averages and rates are those of
+// any level. So it is a lane of this Expert, and none of its own.
+
+import (
+	"blankout/internal/loss"
+	"blankout/online/encode"
+	"blankout/online/rows"
+	"blankout/online/silent"
+)
+
+// silentLevel is the level of silent noise.
+type silentLevel struct {
+	event silent.Event
+	rows  rows.Event
+}
+
+// setSilent makes what depends on the number of outputs.
+func (e *Expert) setSilent() {
+	if noise, ok := e.Noises[len(e.Noises)-1].(loss.Silent); ok {
+		k := e.Outputs
+		e.silent = &silentLevel{event: silent.Event{Noise: noise, Loss: e.Loss, First: (len(e.levels) - 1) * k, Outputs: k, N: e.layout.N}}
+	}
+}
+
+// Silent returns the noise of the silent level, if there is one.
+func (e *Expert) Silent() (n loss.Silent, some bool) {
+	if e.silent == nil {
+		return n, false
+	}
+	return e.silent.event.Noise, true
+}
+
+// others returns how many levels have other noise, and isSilent says whether a level has silent noise.
+func (e *Expert) others() int {
+	if e.silent != nil {
+		return len(e.levels) - 1
+	}
+	return len(e.levels)
+}
+
+func (e *Expert) isSilent(level int) bool { return level == e.others() }
+
+// takeSilent has the silent level take up an event of these rows.
+func (e *Expert) takeSilent(in *encode.Input, of [][]float64) {
+	s := e.silent
+	if s.rows = (rows.Event{Rows: of, Intercepts: true, X: in.X}); !e.Intercept {
+		s.rows.Rows, s.rows.Intercepts = of[:in.Features()], false
+	}
+	var units []int32
+	if s.event.Noise.Groups {
+		units = in.Units
+	}
+	s.event.Take(&s.rows, in.Dead, units)
+}
+
+// deriveSilent is derive for the silent level.
+func (e *Expert) deriveSilent(target []float64, weight float64) {
+	s, at := &e.step, e.silent.event.First
+	copy(s.Y[at:], target[:e.Outputs])
+	s.slopes[len(e.levels)-1] = e.silent.event.Begin(s.Y[at:][:e.active], weight, s.value[at:])
+}
+
+// stepSilent makes the step of the silent level, whose gradients have been found.
+func (e *Expert) stepSilent(weight float64) {
+	s, at := &e.step, e.silent.event.First
+	e.silent.rows.Ridge = e.ridges(e.silent.rows.Rows)
+	e.silent.event.Step(s.Y[at:][:e.active], silent.Settings{
+		Eta: -s.MinusEta[at], Start: e.Start, Growth: e.growth, Inverse: s.Inverse[at], Importance: weight, Proximal: e.Adapts && e.Outputs == 1 || s.Young,
+	})
+}
+
+// silentPace is by what the rate of the silent level is multiplied where nobody has set one. With several outputs, whose steps
+// are not proximal, the rate of noise none is too small for it: its gradients shrink with what dies.
+const silentPace = 10.0 / 3
+
+// rate returns minus the rate of a level.
+func (e *Expert) rate(v int) float64 {
+	rate := -e.levels[v].Rate(e.Rate)
+	if e.isSilent(v) && e.Outputs > 1 && e.FreeRate {
+		rate *= silentPace
+	}
+	return rate
+}

@@ -1,0 +1,243 @@
+package levels
+
+// This file makes a step: all levels at once, by the optimizer's rule.
+
+import (
+	"slices"
+
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/online/encode"
+	"blankout/online/pace"
+	"blankout/online/rows"
+)
+
+// step is room for one step, by level and output but for raised, which is by level. It holds nothing from one event to
+// the online.
+type step struct {
+	rows.Step
+	value       []float64 // the losses of the iterates
+	average     []float64 // see averageVariances
+	coefficient []float64
+	raised      []float64
+	slopes      []float64 // by level: by how much the loss of the iterates changes with the coefficient of the lags
+	ridge       []float64 // by row
+	touched     [][]float64
+	roots       []float64 // likewise, see weigh
+}
+
+func newStep(strength []float64, outputs int) step {
+	s := step{Step: rows.NewStep(strength, outputs), raised: make([]float64, len(strength)), slopes: make([]float64, len(strength))}
+	for _, p := range []*[]float64{&s.value, &s.average, &s.coefficient} {
+		*p = make([]float64, len(s.DF))
+	}
+	return s
+}
+
+// Update learns an event once: own is what Score wrote for it, with the weights as they are now. Target is y of each
+// output. The weight multiplies gradients; it is at most 1 but for parts of very heavy events. Averages and iterates are
+// compared by lanes, what AppendLanes wrote when the event came, or where that is nil as they are now.
+func (e *Expert) Update(in *encode.Input, own *Scores, lanes, target []float64, weight float64, t *model.Table) {
+	s := &e.step
+	if e.silent != nil {
+		e.takeSilent(in, in.Rows)
+	}
+	e.gradients(own, target, weight)
+	if every := e.comparesEvery(); e.steps%every == 0 && e.levels[0].Compares() {
+		e.compare(in, own, lanes, every)
+	}
+	e.steps++
+	s.Importance, s.Count, s.Growth = weight, e.steps, e.growth
+	s.Young = weight > 1 || e.steps <= model.FirstReadings && e.Adapts && e.Grouped()
+	e.place(in, own, in.Rows)
+	if e.shared != nil {
+		e.weigh(in, own)
+	}
+	e.addSquares(in, -1)
+	e.rule.Step(&s.Step)
+	e.addSquares(in, 1)
+	if e.silent != nil {
+		e.stepSilent(weight)
+	}
+	for v := range e.levels {
+		if e.levels[v].Advance() {
+			e.rebase(v, t, in.Rows[len(in.Rows)-1])
+		}
+	}
+}
+
+// comparesSeldom is after how many steps averages and iterates are compared at fewer of them, one in seldom.
+const comparesSeldom, seldom = 65_536, 16
+
+// comparesEvery returns at every how many steps averages and iterates are compared now. One counts once, however many it
+// stands for: counted for all of them, later ones outweigh the past, and chance has averages and iterates take turns.
+func (e *Expert) comparesEvery() uint64 {
+	if e.steps > comparesSeldom {
+		return seldom
+	}
+	return pace.Every(e.steps)
+}
+
+// derive finds the derivatives of the expected losses of the levels but for the silent one.
+func (e *Expert) derive(own *Scores, target []float64, weight float64) {
+	s, k, n := &e.step, e.Outputs, e.layout.N
+	e.variances(own, s.Variance)
+	s.F = own.Iterate
+	iterate, lag := own.Iterate[:n], own.Lag[:n]
+	targets, values, dfs, hs, variances, shrinks := s.Y[:n], s.value[:n], s.DF[:n], s.H[:n], s.Variance[:n], s.Shrink[:n]
+	for v := range e.levels[:e.others()] {
+		strength, slope := e.levels[v].strength, 0.0
+		if e.Clean {
+			strength = 0
+		}
+		for j := v * k; j < v*k+e.active; j++ {
+			y, f := target[j-v*k], iterate[j]
+			value, df, dv := e.Loss.At(y, f, variances[j])
+			slope += df * lag[j]
+			targets[j], values[j] = y, value
+			h := 2 * weight * dv
+			dfs[j], hs[j], shrinks[j] = weight*df, h, h*strength
+		}
+		s.slopes[v] = slope
+	}
+}
+
+// gradients finds the derivatives of the expected losses, and the learning rates.
+func (e *Expert) gradients(own *Scores, target []float64, weight float64) {
+	s, k, n := &e.step, e.Outputs, e.layout.N
+	if e.derive(own, target, weight); e.silent != nil {
+		e.deriveSilent(target, weight)
+	}
+	raised := false
+	for v := range e.levels {
+		lv := &e.levels[v]
+		lv.Adapt(lv.Coefficient * s.slopes[v])
+		s.raised[v] = lv.Raise()
+		raised = raised || s.raised[v] != 0
+	}
+	if raised {
+		loss.Exps(s.raised)
+	}
+	minus, inverse := s.MinusEta[:n], s.Inverse[:n]
+	for v := range e.levels {
+		lv, rate := &e.levels[v], e.rate(v)
+		if raised {
+			rate *= s.raised[v]
+		}
+		for j := v * k; j < (v+1)*k; j++ {
+			minus[j], inverse[j] = rate, lv.Inverse
+		}
+	}
+}
+
+// place makes an event that of the step: its rows and its segments.
+func (e *Expert) place(in *encode.Input, own *Scores, of [][]float64) {
+	s := &e.step
+	if g := own.together; g != nil {
+		s.Event = g.event
+		s.Ridge = e.ridges(s.Rows)
+		g.groups.Segment(&s.Step)
+		return
+	}
+	s.Event = rows.Event{Rows: of, Intercepts: true, X: in.X, Basis: own.basis, Ridge: e.ridges(of)}
+	if s.Ungroup(); len(in.Pairs) > 0 {
+		e.segmentPairs(in, own)
+	}
+}
+
+// ridges returns the factor of w in the ridge's gradient, by row: that of one pass spread over the events of a feature.
+func (e *Expert) ridges(of [][]float64) []float64 {
+	s, n, ridge, passes := &e.step, len(of), e.ridge, 1.0
+	if e.period > 0 {
+		ridge, passes = e.Ridge, float64(max(e.steps-1, e.period))/float64(e.period)
+	}
+	if ridge == 0 {
+		if len(s.ridge) < n {
+			s.ridge = make([]float64, 2*n)
+		}
+		return s.ridge[:n]
+	}
+	s.ridge = slices.Grow(s.ridge[:0], n)[:n]
+	for i, row := range of {
+		s.ridge[i] = ridge / max(row[model.StatCount]/passes, 1)
+	}
+	if s.ridge[n-1] = 0; e.Penalized {
+		s.ridge[n-1] = ridge / max(float64(e.steps)/passes, 1)
+	}
+	return s.ridge
+}
+
+// compare has each level compare whether its average or its iterate does better at an event, one of so many: under its
+// noise, or at what they said when the event came, without noise, as who reads the model meets whole events.
+func (e *Expert) compare(in *encode.Input, own *Scores, lanes []float64, every uint64) {
+	s, k := &e.step, e.Outputs
+	var variances []float64
+	if lanes == nil {
+		variances = e.averageVariances(in, own)
+	}
+	for v := range e.levels {
+		lv, gain := &e.levels[v], 0.0
+		if e.isSilent(v) && lanes == nil {
+			at := v * k
+			gain = e.silent.event.Gain(s.Y[at:][:e.active], lv.Coefficient, s.value[at:])
+			e.decide(lv, gain, every)
+			continue
+		}
+		for j := v * k; j < v*k+e.active; j++ {
+			iterate, f, variance := s.value[j], own.Iterate[j]+lv.Coefficient*own.Lag[j], 0.0
+			if lanes != nil {
+				iterate, _, _ = e.Loss.At(s.Y[j], lanes[j], 0)
+				f = lanes[e.layout.N+j]
+			} else {
+				variance = variances[j]
+			}
+			average, _, _ := e.Loss.At(s.Y[j], f, variance)
+			gain += average - iterate
+		}
+		e.decide(lv, gain, every)
+	}
+	if e.shared != nil {
+		e.shared.Compared += every
+	}
+}
+
+// decide has a level take up by how much more its average has lost than its iterate at one event of so many.
+func (e *Expert) decide(lv *level, gain float64, every uint64) {
+	if lv.Compare(gain, every); e.shared == nil {
+		lv.Choose()
+	}
+}
+
+// Accumulate adds the expected curvature of an event without label to what steps are divided by: that of the loss
+// averaged over both labels by the probability that the iterate gives them.
+func (e *Expert) Accumulate(in *encode.Input, own *Scores, weight float64, t *model.Table) {
+	s := &e.step
+	e.variances(own, s.Variance)
+	for v := range e.others() {
+		for j := v * e.Outputs; j < v*e.Outputs+e.active; j++ {
+			p := 1 / (1 + loss.Exp(-own.Iterate[j]))
+			_, _, up := e.Loss.At(1, own.Iterate[j], s.Variance[j])
+			_, _, down := e.Loss.At(-1, own.Iterate[j], s.Variance[j])
+			s.H[j] = 2 * weight * (p*up + (1-p)*down)
+		}
+	}
+	s.touched = append(t.TouchAll(in.Columns, s.touched[:0]), in.Rows[len(in.Rows)-1])
+	if e.silent != nil {
+		e.takeSilent(in, s.touched)
+		at := e.silent.event.First
+		h := s.H[at:][:e.active]
+		for k := range h {
+			h[k] = 1 / (1 + loss.Exp(-own.Iterate[at+k]))
+		}
+		e.silent.event.Curvatures(h, h)
+		for k := range h {
+			h[k] *= weight
+		}
+	}
+	if own.together != nil {
+		e.arrange(in, own, s.touched)
+	}
+	s.Growth = e.growth
+	e.place(in, own, s.touched)
+	e.rule.Unlabeled(&s.Step)
+}

@@ -1,0 +1,41 @@
+package monitor
+
+// This file finds out that the truth has changed, and says what shall follow.
+
+import (
+	"blankout/internal/coder"
+	"blankout/online/watch"
+)
+
+// drift is the detector, and what an alarm asks for.
+type drift struct {
+	watch.Detector
+	asks *Request // nil for nothing
+}
+
+// What an alarm leaves of the past where on_drift is forget, and where it is expert.
+const forgetKeep, expertKeep = 0.1, 0.3
+
+func newDrift(s Settings) (d drift) {
+	switch s.OnDrift {
+	case "forget":
+		d.asks = &Request{Keep: forgetKeep}
+	case "expert":
+		d.asks = &Request{Keep: expertKeep, Fresh: true}
+	}
+	return d
+}
+
+func (d *drift) Observe(e *Event) *Request {
+	if e.Labeled && d.Take(e.Loss, 1, e.Number) {
+		return d.asks
+	}
+	return nil
+}
+
+func (d *drift) State(c *coder.Coder) {
+	d.AlarmState(c)
+	d.Detector.State(c)
+}
+
+func (d *drift) Report(r *Report) { r.Drift = d.Detector.Report() }

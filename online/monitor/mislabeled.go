@@ -1,0 +1,28 @@
+package monitor
+
+// This file counts events whose label is probably wrong.
+
+import (
+	"blankout/internal/coder"
+	"blankout/online/watch"
+)
+
+// mislabeled knows events of less influence than a bound.
+type mislabeled struct {
+	watch.Mislabeled
+	below float64
+}
+
+func (s *mislabeled) Observe(e *Event) *Request {
+	if s.Clear(); e.Labeled && e.Influence > 0 {
+		s.Weigh(watch.MislabeledEvent{Class: e.Label, Score: e.Now[min(e.Label, len(e.Now)-1)], Influence: e.Influence}, s.below)
+	}
+	return nil
+}
+
+// Mislabeled returns the latest event if its label is probably wrong, else nil. The next one takes its memory.
+func (m *Monitors) Mislabeled() *watch.MislabeledEvent { return m.mislabeled.Latest() }
+
+func (s *mislabeled) State(c *coder.Coder) { s.Sums(c) }
+
+func (s *mislabeled) Report(r *Report) { r.Mislabeled = s.Count }

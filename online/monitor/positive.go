@@ -1,0 +1,90 @@
+package monitor
+
+// This file chooses the positive one of two classes. No weight depends on it.
+
+import (
+	"blankout/internal/coder"
+	"blankout/internal/event"
+	"blankout/online/watch"
+)
+
+// positive knows which of two classes is the positive one: the configured one, else, of classes that are no usual pair, the
+// rarer one of the first positiveAfter labeled events, else the second.
+type positive struct {
+	schema   *event.Schema
+	measures *watch.Measures
+	share    float64 // the configured threshold, of the positive class
+	given    bool    // by the configuration
+	found    bool    // nothing changes any more
+	name     string  // "" is the second class, or the rarer one so far
+}
+
+// positiveAfter labeled events say which of two classes is the rarer.
+const positiveAfter = 1000
+
+func newPositive(s Settings, m *watch.Measures) positive {
+	return positive{schema: s.Schema, measures: m, share: s.Threshold, given: s.Positive != "", name: s.Positive}
+}
+
+// Observe keeps what the events up to the last one that counts say. It comes after the Measures.
+func (p *positive) Observe(e *Event) *Request {
+	if p.found || !e.Labeled || e.Regression || len(e.Scores) != 1 {
+		return nil
+	}
+	if n := p.measures.Labeled(); n == positiveAfter && p.name == "" {
+		p.name = p.now()
+	} else if n > positiveAfter {
+		p.found = true
+	}
+	return nil
+}
+
+// now returns the name of the positive class, "" for the second.
+func (p *positive) now() string {
+	classes, events := p.schema.Classes, p.measures.Classes
+	if p.name == "" && len(classes) == 2 && len(events) == 2 && events[0] < events[1] && p.measures.Labeled() <= positiveAfter && !event.UsualPair(classes[0], classes[1]) {
+		return classes[0]
+	}
+	return p.name
+}
+
+// threshold is the probability of the second of two classes above which an event counts as of it now, 0 where that is a
+// half.
+func (p *positive) threshold() float64 {
+	switch {
+	case p.share == 0.5:
+		return 0
+	case p.schema.PositiveClass(p.now()) == 0:
+		return 1 - p.share
+	}
+	return p.share
+}
+
+// published returns the name for a model, "" for the second class.
+func (p *positive) published() string {
+	if name := p.now(); p.schema.PositiveClass(name) == 0 {
+		return name
+	}
+	return ""
+}
+
+// State codes the name that was found, which a configured one takes the place of.
+func (p *positive) State(c *coder.Coder) {
+	name := []byte(p.name)
+	if c.Bytes(&name); c.Decode && !p.given && p.measures.Labeled() >= positiveAfter {
+		p.name = string(name)
+	}
+}
+
+func (p *positive) Report(r *Report) {
+	if r.Binary == nil {
+		return
+	}
+	at := p.schema.PositiveClass(p.now())
+	if at == 0 {
+		r.Binary = r.Binary.Flipped()
+	}
+	if at < len(p.schema.Classes) {
+		r.Positive = p.schema.Classes[at]
+	}
+}
