@@ -70,10 +70,10 @@ func (l *Learner) sampleMask(e *event.Example, by *mixture.Event, groups, moves 
 	curves, silently := &l.mixture.Table.Features, &l.mixture.Table.SilentFeatures
 	if groups {
 		curves, silently = &l.mixture.Table.Groups, &l.mixture.Table.SilentGroups
-		m.mask.Draw(x, m.drawn, 0, m.grouping)
+		m.mask.Draw(x, m.drawn, m.grouping)
 		m.mask.Alone(l.config.ExpectedMissing, l.events)
 	} else {
-		m.mask.Draw(x, m.drawn, 0, nil)
+		m.mask.Draw(x, m.drawn, nil)
 	}
 	if groups { // of features more events tell
 		l.forecast(curves, 0, e, l.answer(&l.room.in, l.room.scored.lanes, &l.room.filled, m.out, &m.byClass))

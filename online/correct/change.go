@@ -11,7 +11,6 @@ import (
 	"blankout/online/additive"
 	"blankout/online/encode"
 	"blankout/online/newton"
-	"blankout/online/panel"
 )
 
 // fits says whether any expert has room for these columns, or for the numbers among them.
@@ -118,7 +117,7 @@ func (x *Experts) Grow(outputs, at int) {
 	lane := 0
 	for _, e := range x.list {
 		if factor := e.Grow(outputs); factor != 1 {
-			x.weights.factors[lane] = panel.NewTemperature(factor)
+			x.weights.factors[lane] = NewTemperature(factor)
 		}
 		lane += len(e.Lanes())
 	}
@@ -159,7 +158,7 @@ func (x *Experts) StartFresh() {
 		e.Forget(freshKeep)
 	}
 	x.weights.shares.Again()
-	x.gain = panel.Gain{}
+	x.gain = Gain{}
 	x.force()
 }
 
@@ -180,7 +179,7 @@ func (x *Experts) Adopt(hat func(column uint32, output int) float64) (some bool)
 	}
 	clear(x.weights.factors)
 	clear(x.idle)
-	x.gain = panel.Gain{}
+	x.gain = Gain{}
 	x.force()
 	return some
 }

@@ -10,7 +10,6 @@ import (
 	"blankout/internal/model"
 	"blankout/online/encode"
 	"blankout/online/newton"
-	"blankout/online/panel"
 	"blankout/online/scaling"
 )
 
@@ -82,7 +81,7 @@ type Experts struct {
 	weights weights
 	idle    []uint64 // by expert: for how many events in a row it has counted for little, see learns
 	learned uint64
-	gain    panel.Gain
+	gain    Gain
 	stale   bool // rows do not have the weights as they are
 	read    scaling.Read
 	row     []float64 // room: the weights of a column, by output

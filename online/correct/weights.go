@@ -6,14 +6,13 @@ import (
 	"math"
 
 	"blankout/internal/coder"
-	"blankout/online/panel"
 	"blankout/online/probe"
 )
 
 // weights are those of lanes.
 type weights struct {
 	shares  probe.Shares
-	factors []panel.Temperature // of the scores of each lane, where there are several outputs
+	factors []Temperature // of the scores of each lane, where there are several outputs
 	// In force are the share, 0 of one that is asleep, and that times the factor.
 	mix, parts []float64
 	observed   bool // something that is not in force
@@ -24,7 +23,7 @@ type weights struct {
 var shareRates = []float64{1e-5, 1e-4, 1e-3, 1e-2}
 
 func newWeights(prior []float64) weights {
-	return weights{shares: probe.NewShares(prior, shareRates...), factors: make([]panel.Temperature, len(prior)), losses: make([]float64, len(prior))}
+	return weights{shares: probe.NewShares(prior, shareRates...), factors: make([]Temperature, len(prior)), losses: make([]float64, len(prior))}
 }
 
 // observe takes up what lanes have lost.

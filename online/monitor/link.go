@@ -8,13 +8,13 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/online/answer"
+	"blankout/online/calibration"
 	"blankout/online/watch"
 )
 
 // link learns a Link of scores as they were predicted or, for readers with older weights, as such weights predict.
 type link struct {
-	answer.Link
+	calibration.Link
 	learns   bool
 	always   bool   // the Link is in force although it does not help
 	stale    uint64 // how old the weights of readers are, 0 for the newest
@@ -33,7 +33,7 @@ func newLink(s Settings, m *watch.Measures) link {
 }
 
 // reset begins again, because scores are those of other outputs.
-func (l *link) reset() { l.Link, l.bounded = answer.NewLink(), nil }
+func (l *link) reset() { l.Link, l.bounded = calibration.NewLink(), nil }
 
 // inForce returns the Link by which scores are served, nil where they are log-odds.
 func (l *link) inForce() *model.Link {

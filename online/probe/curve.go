@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"blankout/internal/coder"
-	"blankout/internal/loss"
 )
 
 // Points is the number of deletion rates of a Curve.
@@ -101,21 +100,6 @@ func (f *Curves) within(base *Curves, events float64) bool {
 		}
 	}
 	return true
-}
-
-// Normal returns the chance that a score of the mean g (1-d) + b, whose features have a sum of
-// squares q, is below 0 where a share d of them dies at the point: it is then close to normal with
-// the variance d (1-d) q.
-func Normal(point int, g, b, q float64) float64 {
-	d := Missing(point)
-	mean, sd := (1-d)*g+b, math.Sqrt(d*(1-d)*max(0, q))
-	switch {
-	case sd > 0:
-		return 0.5 * loss.Erfc(mean/(sd*math.Sqrt2))
-	case mean > 0:
-		return 0
-	}
-	return 1
 }
 
 // PointOf returns the last point that something survives, given a fraction of 1<<64.

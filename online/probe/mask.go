@@ -1,6 +1,6 @@
 package probe
 
-// This file says which events are probes, and draws masks.
+// This file draws masks.
 
 import (
 	"math/bits"
@@ -9,69 +9,6 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/model"
 )
-
-const (
-	// Masks are drawn for each of the first first events, then for every fourth, after Second for every
-	// sixteenth, whose ranges learn from every second point then, and after third for every 64th.
-	first, Second, third = 1024, 8192, 65_536
-	// A mask serves for one more probe in a row for every masksAlike columns that may be filled in: what is
-	// worked out for a pattern of missing columns is kept meanwhile.
-	masksAlike = 48
-	// With more columns than fillAll only some points of a mask are filled in.
-	fillAll, fillSome = 32, 128
-)
-
-// AsCame says whether the event of this number is compared as it came: every fourth one after Second, and
-// after third every sixteenth where the levels alone answer.
-func AsCame(event uint64, alone bool) bool {
-	switch {
-	case event <= Second:
-		return true
-	case event <= third || !alone:
-		return event%4 == 0
-	}
-	return event%16 == 0
-}
-
-// Due says whether a mask is drawn for the event of this number.
-func Due(event uint64) bool {
-	switch {
-	case event <= first:
-		return true
-	case event <= Second:
-		return event%4 == 0
-	case event <= third:
-		return event%16 == 0
-	}
-	return event%64 == 0
-}
-
-// Number counts the probes up to the event of this number.
-func Number(event uint64) uint64 {
-	n := min(event, first)
-	if event > first {
-		n += (min(event, Second) - first) / 4
-	}
-	if event > Second {
-		n += (min(event, third) - Second) / 16
-	}
-	if event > third {
-		n += (event - third) / 64
-	}
-	return n
-}
-
-// Fills says whether a point is filled in at the event of this number, where so many columns may be.
-func Fills(event uint64, point, columns int) bool {
-	every := uint64(3)
-	switch {
-	case columns <= fillAll:
-		return true
-	case columns > fillSome:
-		every = uint64(Points * (1 + columns/256))
-	}
-	return (Number(event)+uint64(point))%every == 0
-}
 
 // Features are those of an event.
 type Features struct {
@@ -90,18 +27,15 @@ type Mask struct {
 	dies []int8          // by field: its last point, -1 for one that is not in the event
 }
 
-// Draw draws the mask of a number, where so many columns may be filled in: groups die as a whole
-// where they are given, else each feature by itself. It says whether anything of the event is known to
-// be missing when it dies.
-func (m *Mask) Draw(x Features, masks uint64, columns int, groups *model.Grouping) (named bool) {
+// Draw draws the mask of a number: groups die as a whole where they are given, else each feature by itself. It says whether
+// anything of the event is known to be missing when it dies.
+func (m *Mask) Draw(x Features, number uint64, groups *model.Grouping) (named bool) {
 	fields := x.Schema.Fields
-	length := 1 + uint64(columns)/masksAlike
-	number := masks / length
 	point := func(key uint64) int8 {
 		var r rand.PCG
 		// Eight masks in a row take each key to each eighth of the rates once, so that their mean
 		// says more than that of eight masks that know nothing of each other.
-		r.Seed(key^0x626c616e6b6f7574, length<<32^number/8)
+		r.Seed(key^0x626c616e6b6f7574, 1<<32^number/8)
 		return PointOf(r.Uint64() ^ bits.Reverse64(number%8))
 	}
 	for len(m.dies) < len(fields) {

@@ -24,7 +24,7 @@ func TestMask(t *testing.T) {
 	both, orders := 0, map[string]bool{}
 	rows := make([][]int8, 10)
 	for n := range masks {
-		if !m.Draw(x, Number(third+64*uint64(n+8*1000-int(Number(third)%8))), 10, nil) {
+		if !m.Draw(x, uint64(8000+n), nil) {
 			t.Fatal("nothing is known to be missing")
 		}
 		for i, last := range m.Last {
@@ -72,77 +72,3 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// Number counts the events that are Due; a mask serves in a row where many columns may be filled in.
-func TestDue(t *testing.T) {
-	n := uint64(0)
-	for event := uint64(1); event < 2*third; event++ {
-		if Due(event) {
-			n++
-		}
-		if Number(event) != n {
-			t.Fatalf("event %d is of probe %d, want %d", event, Number(event), n)
-		}
-	}
-	if n != first+(Second-first)/4+(third-Second)/16+third/64-1 {
-		t.Errorf("%d events of %d are due", n, 2*third)
-	}
-	filled := map[int]int{}
-	for event := uint64(1); event <= first; event++ {
-		for _, columns := range []int{32, 33, 256} {
-			if Fills(event, 4, columns) {
-				filled[columns]++
-			}
-		}
-	}
-	if filled[32] != first || filled[33] != first/3 || filled[256] != first/(2*Points) {
-		t.Errorf("filled in %v times", filled)
-	}
-}
-
-// Events are compared as they came as often as the stream's age and what answers ask for.
-func TestAsCame(t *testing.T) {
-	for _, of := range []struct {
-		from, to uint64
-		alone    bool
-		want     int
-	}{{1, Second, true, Second}, {Second + 1, third, true, (third - Second) / 4}, {third + 1, 2 * third, false, third / 4}, {third + 1, 2 * third, true, third / 16}} {
-		n, due := 0, 0
-		for event := of.from; event <= of.to; event++ {
-			if AsCame(event, of.alone) {
-				n++
-			}
-			if Due(event) && event > first && !AsCame(event, of.alone) {
-				due++
-			}
-		}
-		if n != of.want || due > 0 {
-			t.Errorf("of events %d to %d, alone %v, %d are compared, want %d; %d have a mask and are not", of.from, of.to, of.alone, n, of.want, due)
-		}
-	}
-}
-
-// Masks that serve for several probes in a row are others than those that serve for one, and of other keys than the
-// columns themselves: a mask of one stream tells nothing of another's.
-func TestMasksOfLengths(t *testing.T) {
-	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
-	x := Features{Schema: schema}
-	for i := range 10 {
-		schema.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric})
-		x.Columns, x.Field = append(x.Columns, uint32(i+1)), append(x.Field, uint16(i+1))
-	}
-	same := 0
-	for n := uint64(1); n <= first/2; n++ { // each event is due
-		var short, long Mask
-		short.Draw(x, Number(n), 1, nil)
-		long.Draw(x, Number(2*n), masksAlike, nil)
-		if Number(2*n)/2 != Number(n) {
-			t.Fatalf("event %d is not of the mask of event %d", 2*n, n)
-		}
-		if slices.Equal(short.Last, long.Last) {
-			same++
-		}
-	}
-	if same > 0 {
-		t.Errorf("%d masks are the same for one probe and for two in a row", same)
-	}
-}

@@ -43,35 +43,6 @@ func TestTableScales(t *testing.T) {
 	}
 }
 
-// Normal is what masks drawn give in the mean.
-func TestNormal(t *testing.T) {
-	r := rand.New(rand.NewPCG(7, 8))
-	x := make([]float64, 60)
-	g, q := 0.0, 0.0
-	for i := range x {
-		x[i] = r.NormFloat64() * 0.3
-		g, q = g+x[i], q+x[i]*x[i]
-	}
-	const b, draws = -0.2, 20_000
-	for point := range probe.Points {
-		below := 0.0
-		for range draws {
-			sum := b
-			for _, x := range x {
-				if r.Float64() >= probe.Missing(point) {
-					sum += x
-				}
-			}
-			if sum <= 0 {
-				below++
-			}
-		}
-		if got := probe.Normal(point, g, b, q); math.Abs(got-below/draws) > 0.02 {
-			t.Errorf("%v missing: %v, drawn %v", probe.Missing(point), got, below/draws)
-		}
-	}
-}
-
 // A second-order expert has its share against the levels as they are mixed: by range, which begins with
 // that of whole events; alone where it is said to; and it is kept.
 func TestTableSecond(t *testing.T) {

@@ -1,4 +1,4 @@
-package panel
+package correct
 
 import (
 	"math"
@@ -6,26 +6,26 @@ import (
 	"blankout/internal/coder"
 )
 
-// Gain says how much less the base learner and the Panel lose, mixed, than the base learner alone, and
-// whether that is worth what the Panel costs. The zero value is of a stream that begins.
+// Gain says how much less the base learner and the experts lose, mixed, than the base learner alone, and
+// whether that is worth what the experts costs. The zero value is of a stream that begins.
 type Gain struct {
 	judged     float64 // events
 	size, gain float64 // means over the latest events: of the base learner's loss, of what the mixture loses less
-	counted    uint64  // the number of the latest event for which the Panel had a part in answers
+	counted    uint64  // the number of the latest event for which the experts had a part in answers
 	resting    bool
 }
 
 const (
-	// Below leastGain of the loss the Panel rests, until it would gain wakeGain.
+	// Below leastGain of the loss the experts rests, until it would gain wakeGain.
 	leastGain, wakeGain = 0.0005, 0.001
 	// gainMemory is over how many events the means are. Before gainEnough have been judged it does not rest.
 	gainMemory, gainEnough = 4096, 8192
 	// mostGain bounds what one event counts for.
 	mostGain = 8
-	// idleEnough is after how many events in a row for which the Panel has no part in answers it rests, whatever it has gained
+	// idleEnough is after how many events in a row for which the experts has no part in answers it rests, whatever it has gained
 	// before: the mean remembers the first events, when it learned faster than the base learner.
 	idleEnough = 4096
-	// RestEvery is at every how many events a Panel that rests is judged, and learns.
+	// RestEvery is at every how many events experts that rest are judged, and learn.
 	RestEvery = 16
 )
 
@@ -41,7 +41,7 @@ func (g *Gain) Take(alone, mixed float64) {
 	g.gain += rate * (max(-mostGain, min(less, mostGain)) - g.gain)
 }
 
-// Apply decides at the event of this number whether the Panel rests from here on; counts says that some answers give it a weight
+// Apply decides at the event of this number whether the experts rests from here on; counts says that some answers give it a weight
 // above 0.
 func (g *Gain) Apply(event uint64, counts bool) {
 	if counts {
@@ -57,7 +57,7 @@ func (g *Gain) Apply(event uint64, counts bool) {
 	}
 }
 
-// Resting says whether the Panel rests: it has no part in answers.
+// Resting says whether the experts rests: it has no part in answers.
 func (g *Gain) Resting() bool { return g.resting }
 
 // State walks the state.

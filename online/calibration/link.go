@@ -1,6 +1,5 @@
-package answer
-
-// This file learns a Link: which log-odds progressive scores stand for.
+// Package calibration learns a Link: which log-odds progressive scores stand for.
+package calibration
 
 import (
 	"math"

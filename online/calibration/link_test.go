@@ -1,4 +1,4 @@
-package answer_test
+package calibration_test
 
 import (
 	"math"
@@ -6,11 +6,11 @@ import (
 	"testing"
 
 	"blankout/internal/model"
-	"blankout/online/answer"
+	"blankout/online/calibration"
 )
 
 // drawn gives events of two classes whose scores are f and whose second class has the probability p(f).
-func drawn(l *answer.Link, r *rand.Rand, events int, p func(f float64) float64) (own, linked, least float64) {
+func drawn(l *calibration.Link, r *rand.Rand, events int, p func(f float64) float64) (own, linked, least float64) {
 	for range events {
 		f, label := 3*r.NormFloat64(), 0
 		q := p(f)
@@ -31,7 +31,7 @@ func drawn(l *answer.Link, r *rand.Rand, events int, p func(f float64) float64) 
 
 // A few events do not say that a Link helps, and no event weighs more than one.
 func TestLinkIsNotHasty(t *testing.T) {
-	l, r := answer.NewLink(), rand.New(rand.NewPCG(11, 12))
+	l, r := calibration.NewLink(), rand.New(rand.NewPCG(11, 12))
 	half := func(float64) float64 { return 0.5 }
 	if drawn(&l, r, 450, half); l.Helps() {
 		t.Error("450 events are enough")

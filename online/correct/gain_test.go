@@ -1,4 +1,4 @@
-package panel
+package correct
 
 import (
 	"math"
@@ -7,7 +7,7 @@ import (
 	"blankout/internal/coder"
 )
 
-// A Panel rests where it gains less than a two-thousandth of the loss, not before 8,192 events have told, and
+// Experts rest where it gains less than a two-thousandth of the loss, not before 8,192 events have told, and
 // wakes where it would gain twice as much.
 func TestGain(t *testing.T) {
 	var g Gain
@@ -63,8 +63,8 @@ func TestGain(t *testing.T) {
 	}
 }
 
-// A Panel without a part in any answer rests after idleEnough events, however much it has gained before, and wakes by what it
-// gains then.
+// Experts without a part in any answer rest after idleEnough events, however much they have gained before, and wake by what they
+// gain then.
 func TestGainOfNoWeight(t *testing.T) {
 	var g Gain
 	event := uint64(0)

@@ -1,4 +1,4 @@
-package panel
+package correct
 
 // This file finds by how much an expert's scores should be multiplied.
 
