@@ -1,7 +1,25 @@
-// Package next is the learner, written anew: values in, values out. It will take the place of package
+// Package online learns a linear model event by event, under feature noise that is integrated out: each event is scored
+// first, then learned.
 //
-// An event goes one way: encode.Encoder makes an Input of it, the expert (adagrad) scores that, the Mixture weighs the
-// scores of its levels to a Prediction, the measures and the mixture take up what that has lost, and the expert learns.
+// A [Learner] is for one goroutine and does no I/O. Its Predict returns the [Prediction] for an event and changes nothing. Its
+// Learn returns the same Prediction and then learns the event. If the label of an event is delayed, the Prediction made when
+// the event came is stored ([Prediction.Append]) and given to Learn as the prior: it is measured, and moves the mixture
+// weights. A [Report] is what was measured and counted, [Alarms] are what the monitors have raised, and a [Snapshot] is the
+// state at one instant, with its models.
+//
+// Learn takes an event through these packages. None imports one that comes later, and none knows the Learner:
+//
+//  1. encode makes an Input of the event: its rows, its standardized values, and what it lacks.
+//  2. levels scores the Input with the weights of each noise level; correct has experts (second order, splines, discriminant)
+//     that correct those levels.
+//  3. impute finds what is expected of the numbers that the event lacks.
+//  4. mixture weighs all scores to one answer, by how much of the event is missing.
+//  5. monitor is shown the event and the answer: measures, calibration, prediction sets, drift, health of fields, staleness.
+//     It moves no weight, and may ask that the past be forgotten.
+//  6. At some events (beat.go) masked copies of the event are scored (masked.go): mixture and forecasts learn from those.
+//  7. levels and correct learn the event.
+//
+// Several Learners may learn one model (share.go): a [share.Delta] is what one has learned in an interval.
 package online
 
 import (

@@ -71,4 +71,3 @@ func TestMask(t *testing.T) {
 		t.Errorf("10,000 times eight masks have only %d orders", len(orders))
 	}
 }
-
