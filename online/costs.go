@@ -46,7 +46,11 @@ func (l *Learner) sampleCosts(e *event.Example) {
 	}
 	with, lack := wrong(l.room.scored.lanes, in.Scale), l.encoder.Fields.All(schema.Fields)
 	for _, id := range c.list {
-		in.Without(func(i int) bool { return !c.dies(c.field[i], id) }, &m.left)
+		m.dead = m.dead[:0]
+		for _, field := range c.field {
+			m.dead = append(m.dead, c.dies(field, id))
+		}
+		in.Without(m.dead, &m.left)
 		less := lack
 		if less.Null++; schema.Fields[id].Kind.Named() {
 			less.Named--

@@ -23,7 +23,9 @@ type masked struct {
 	field    []uint16
 	whole    encode.Input // with the columns that are known to be 0
 	numbers  impute.Numbers
-	left     encode.Input
+	dead     []bool       // by feature
+	left     encode.Input // without those
+	silently encode.Input // with those that have died silently
 	scored   scored
 	filled   filled
 	out      []float64 // by output
@@ -84,14 +86,17 @@ func (l *Learner) sampleMask(e *event.Example, by *mixture.Event, groups, moves 
 	l.encoder.FillDead(in)
 	whole, awake := l.encoder.Fields.All(schema.Fields), l.awake(l.events)
 	for point := 1; point < probe.Points; point++ {
-		alive := func(i int) bool { return int(m.mask.Last[i]) >= point }
-		if turns(m.drawn, point) {
-			l.forecastSilent(in, alive, silently, point, e)
+		m.dead = m.dead[:0]
+		for _, last := range m.mask.Last {
+			m.dead = append(m.dead, int(last) < point)
 		}
-		if m.numbers.Without(alive, &m.filled.numbers); m.filled.numbers.Lacks && !imputes(m.drawn, point, numbers) {
+		if turns(m.drawn, point) {
+			l.forecastSilent(in, silently, point, e)
+		}
+		if m.numbers.Without(m.dead, &m.filled.numbers); m.filled.numbers.Lacks && !imputes(m.drawn, point, numbers) {
 			continue
 		}
-		in.Without(alive, &m.left)
+		in.Without(m.dead, &m.left)
 		k := whole
 		k.Null, k.Named = k.Null+m.mask.Dead[point], k.Named-m.mask.Dead[point]
 		m.left.Lack, m.left.Range = k, probe.Range(k)
@@ -123,12 +128,12 @@ func (l *Learner) observeMasked(e *event.Example, scores []float64, j model.Judg
 	l.monitors.Masked(seen)
 }
 
-// forecastSilent takes up what scores of an event lose at a point if what is not alive has died silently.
-func (l *Learner) forecastSilent(in *encode.Input, alive func(i int) bool, curves *probe.Curves, point int, e *event.Example) {
+// forecastSilent takes up what scores of an event lose at a point if what is dead has died silently.
+func (l *Learner) forecastSilent(in *encode.Input, curves *probe.Curves, point int, e *event.Example) {
 	m := &l.masked
-	in.Silently(func(i int) bool { return !alive(i) }, &m.left)
-	l.score(&m.left, false, &m.scored)
-	l.forecast(curves, point, e, l.answer(&m.left, m.scored.lanes, &m.filled, m.out, &m.byClass))
+	in.Silently(m.dead, &m.silently)
+	l.score(&m.silently, false, &m.scored)
+	l.forecast(curves, point, e, l.answer(&m.silently, m.scored.lanes, &m.filled, m.out, &m.byClass))
 }
 
 // silenced returns what the lanes are judged by at an event that lacks nothing: what they say of it or, where there is a level
@@ -138,11 +143,11 @@ func (l *Learner) silenced(s said) said {
 	if !m.dies(&l.ensemble, in, l.events, 0) {
 		return s
 	}
-	l.score(&m.left, s.experts != nil, &m.scored)
+	l.score(&m.silently, s.experts != nil, &m.scored)
 	return l.saidOf(&m.scored, nil, nil)
 }
 
-// dies fills left with a copy of an event some features of which have died silently, as a level of silent noise learns it: one
+// dies fills silently with a copy of an event some features of which have died silently, as a level of silent noise learns it: one
 // of several copies. It returns whether there is one.
 func (m *masked) dies(x *ensemble, in *encode.Input, number, copy uint64) bool {
 	noise, some := x.levels.Silent()
@@ -154,7 +159,7 @@ func (m *masked) dies(x *ensemble, in *encode.Input, number, copy uint64) bool {
 		units = in.Units
 	}
 	if m.silent.Draw(noise, in.Features(), units, number, copy); m.silent.Some {
-		in.Silently(func(i int) bool { return m.silent.Dead[i] }, &m.left)
+		in.Silently(m.silent.Dead, &m.silently)
 	}
 	return m.silent.Some
 }
@@ -179,7 +184,7 @@ func (l *Learner) correctAll(weight float64) {
 		s := &r.scored
 		if m.dies(&l.ensemble, &r.in, l.events, i) {
 			s = &m.scored
-			l.score(&m.left, true, s)
+			l.score(&m.silently, true, s)
 		}
 		l.teach(s, r.target, weight)
 	}

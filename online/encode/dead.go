@@ -3,6 +3,7 @@ package encode
 // This file knows what features read that have died silently.
 
 import (
+	"math"
 	"slices"
 
 	"blankout/internal/model"
@@ -96,20 +97,22 @@ func (n *Encoder) died(in *Input) {
 	}
 }
 
-// Silently fills to with an event some features of which have died silently: those that dead says yes to, by their place in
-// Columns. It lacks nothing. What they read must have been filled in.
-func (in *Input) Silently(dead func(i int) bool, to *Input) {
+// Silently fills to, which nothing else fills, with an event some features of which have died silently: those that are dead, by
+// their place in Columns. It lacks nothing, and borrows its rows and columns. What features read when they have died must have
+// been filled in.
+func (in *Input) Silently(dead []bool, to *Input) {
 	n := in.Features()
-	to.reset(in.Event, in.Number, n)
-	to.Lack, to.Range, to.Scale = model.Lack{}, 0, 1
-	to.own()
-	to.Columns, to.Raw = append(to.Columns, in.Columns[:n]...), append(to.Raw, in.Raw[:n]...)
-	for i, x := range in.X[:n] {
-		if to.X[i] = x; dead(i) {
-			to.X[i], to.Raw[i] = in.Dead[i], in.DeadRaw[i]
+	to.Event, to.Number, to.Scale, to.Rows, to.Columns = in.Event, in.Number, 1, in.Rows, in.Columns[:n]
+	to.X, to.Raw = append(to.X[:0], in.X...), append(to.Raw[:0], in.Raw[:n]...)
+	for i, gone := range dead[:n] { // as bits, between which one chooses without a branch that nobody can foretell
+		x, raw := math.Float64bits(in.X[i]), math.Float64bits(in.Raw[i])
+		deadX, deadRaw := math.Float64bits(in.Dead[i]), math.Float64bits(in.DeadRaw[i])
+		if gone {
+			x = deadX
 		}
+		if gone {
+			raw = deadRaw
+		}
+		to.X[i], to.Raw[i] = math.Float64frombits(x), math.Float64frombits(raw)
 	}
-	to.keep()
-	to.Rows = append(to.Rows, in.Rows[:n]...)
-	to.close(in.Rows[n], in.X[n])
 }

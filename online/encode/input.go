@@ -61,17 +61,19 @@ type Move struct {
 	center, inverse    float64
 }
 
-// Without fills to with what is left of an event where some features are gone: those that alive says no to, by their
+// Without fills to with what is left of an event where some features are gone: those that are dead, by their
 // place in Columns. Its Lack is what the event then lacks. It is to be scored and not to be learned: it has no Pairs.
-func (in *Input) Without(alive func(i int) bool, to *Input) {
-	n := in.Features()
-	to.reset(in.Event, in.Number, 0)
-	to.own()
-	for i, x := range in.X[:n] {
-		if alive(i) {
-			to.add(in.Columns[i], in.Rows[i], x, in.Raw[i])
+func (in *Input) Without(dead []bool, to *Input) {
+	n, left := in.Features(), 0
+	to.reset(in.Event, in.Number, n)
+	columns, rows, xs, raw := slices.Grow(to.room[:0], n)[:n], to.Rows[:n], to.X[:n], slices.Grow(to.roomRaw[:0], n)[:n]
+	for i, gone := range dead[:n] { // no branch that nobody can foretell
+		columns[left], rows[left], xs[left], raw[left] = in.Columns[i], in.Rows[i], in.X[i], in.Raw[i]
+		if !gone {
+			left++
 		}
 	}
+	to.Columns, to.Rows, to.X, to.Raw = columns[:left], rows[:left], xs[:left], raw[:left]
 	to.keep()
 	to.close(in.Rows[n], in.X[n])
 }

@@ -134,11 +134,11 @@ func (m *Imputer) Read(in *encode.Input, n *encode.Encoder, to *Numbers) {
 	h.TellParts(event.Vec{Index: columns, Value: x}, to.Parts)
 }
 
-// Without fills to with what is left of the numbers where some features of the event are gone: those that alive says no to.
-func (n *Numbers) Without(alive func(i int) bool, to *Numbers) {
+// Without fills to with what is left of the numbers where some features of the event are gone: those that are dead.
+func (n *Numbers) Without(dead []bool, to *Numbers) {
 	to.X, to.Parts, to.Lacks = append(to.X[:0], n.X...), append(to.Parts[:0], n.Parts...), n.Lacks
 	for i, place := range n.places {
-		if place >= 0 && !alive(i) {
+		if place >= 0 && dead[i] {
 			to.Parts[place], to.Lacks = model.Filled, true
 		}
 	}

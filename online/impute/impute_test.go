@@ -61,7 +61,7 @@ func TestExpect(t *testing.T) {
 		t.Errorf("the numbers are %+v", numbers)
 	}
 	var left Numbers
-	numbers.Without(func(i int) bool { return i == 1 }, &left)
+	numbers.Without([]bool{true, false}, &left)
 	if !left.Lacks || left.Parts[0] != model.Filled || left.Parts[1] != model.Apart || numbers.Parts[0] != model.Observed {
 		t.Errorf("what is left is %+v of %+v", left, numbers)
 	}
