@@ -278,6 +278,7 @@ func (b *bare) encode() []byte {
 	}
 	c := &coder.Coder{}
 	c.Bytes(&b.learner)
+	c.Bytes(&b.refused)
 	c.Bytes(&head)
 	return c.Out
 }
@@ -288,6 +289,7 @@ func decodeBare(data []byte) (*bare, error) {
 	var head []byte
 	c := coder.Read(data)
 	c.Bytes(&b.learner)
+	c.Bytes(&b.refused)
 	c.Bytes(&head)
 	if !c.Done() || json.Unmarshal(head, &b.bareHead) != nil || b.Missing == nil {
 		return nil, fmt.Errorf("its state does not fit its format")

@@ -323,6 +323,21 @@ const (
 // those that ObserveScale must see even if they lie within its scale.
 func Watched(stats []float64, n float64) bool { return n >= stats[statWatched] }
 
+// CountWithin is ObserveScale for the n-th reading of a column, one of size a within its scale. It does nothing and returns
+// false if the reading may change the scale.
+func CountWithin(stats *[ScalerWidth]float64, n, a float64) bool {
+	if n >= stats[statWatched] {
+		if n >= stats[statWatched]+watchScale-1 {
+			return false
+		}
+		if a > stats[statLargest] {
+			stats[statLargest] = a
+		}
+	}
+	stats[StatCount] = n
+	return true
+}
+
 // ObserveScale counts x into the statistics of a column that is divided by the
 // largest |x| seen, or left alone while that is at most 1. It returns the ratio
 // s'/s as Observe does.

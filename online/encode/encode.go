@@ -1,6 +1,7 @@
 package encode
 
 import (
+	"math"
 	"slices"
 
 	"blankout/internal/coder"
@@ -192,7 +193,7 @@ func (n *Encoder) observe(in *Input, raw []float64) {
 		switch {
 		case of.fields == nil:
 			if i = n.divided(in, raw, i, of.upTo(i)); in.Event.Field == nil {
-				i = n.centered(in, raw, i, &of)
+				i = n.deviating(in, raw, i, &of)
 			}
 		case !n.shares():
 			i = n.steady(in, raw, i, of.fields)
@@ -281,36 +282,36 @@ func (n *Encoder) divided(in *Input, raw []float64, i, end int) int {
 	rows, raw, xs := in.Rows[:end], raw[:end], in.X[:end]
 	for ; i < len(rows); i++ {
 		stats := (*[model.ScalerWidth]float64)(rows[i])
-		x, count := raw[i]*stats[model.StatInverse], stats[model.StatCount]+1
-		if !(stats[model.StatInverse] > 0 && x >= -1 && x <= 1) || model.Watched(stats[:], count) {
+		x := raw[i] * stats[model.StatInverse]
+		if !(stats[model.StatInverse] > 0 && x >= -1 && x <= 1) || !model.CountWithin(stats, stats[model.StatCount]+1, math.Abs(raw[i])) {
 			return i
 		}
-		stats[model.StatCount] = count
 		xs[i] = x
 	}
 	return i
 }
 
-// centered observes the features from i on, of an event of a sparse text format, whose columns are dense and keep their scale, and
-// returns the first other one.
-func (n *Encoder) centered(in *Input, raw []float64, i int, of *kinds) int {
-	if n.Scaling.Reads() || n.shares() {
+// deviating observes the features from i on, of an event of a sparse text format, whose columns are scaled by their deviation and
+// keep their scale, and returns the first other one.
+func (n *Encoder) deviating(in *Input, raw []float64, i int, of *kinds) int {
+	if n.Scaling.Reads() || !of.settled || n.shares() {
 		return i
 	}
 	for ; i < len(raw); i++ {
-		if of.dense = from(of.dense, in.Columns[i]); !begins(of.dense, in.Columns[i]) {
+		of.dense, of.spread = from(of.dense, in.Columns[i]), from(of.spread, in.Columns[i])
+		dense := begins(of.dense, in.Columns[i])
+		if !dense && !begins(of.spread, in.Columns[i]) {
 			return i
 		}
 		stats, x := (*[model.ScalerWidth]float64)(in.Rows[i]), raw[i]
 		count, inverse := stats[model.StatCount]+1, stats[model.StatInverse]
-		if inverse == 0 || !scaling.Rests(count) {
-			return i
-		}
 		z := n.Scaling.Scaler.Deviations(stats[:], x)
-		if !(z >= -model.ScalerClip && z <= model.ScalerClip) {
+		switch {
+		case inverse == 0 || !(z >= -model.ScalerClip && z <= model.ScalerClip):
 			return i
-		}
-		if inverse < 0 { // moments are those of transformed readings
+		case dense && !scaling.Rests(count) || !dense && !scaling.RestsSpread(count, z):
+			return i
+		case inverse < 0: // moments are those of transformed readings
 			x = stats[model.StatCenter] - z/inverse
 		}
 		model.AddReading(stats, count, x)

@@ -34,7 +34,7 @@ func TestWithZeros(t *testing.T) {
 }
 
 // Dense columns of a sparse text format, transformed or not, are observed as the Scaler says, and divided columns between them too.
-func TestCentered(t *testing.T) {
+func TestDeviating(t *testing.T) {
 	s, r := event.NewSchema(8, []string{"no", "yes"}, 2), rand.New(rand.NewPCG(5, 6))
 	n := New(Settings{
 		Intercept: true, Standardize: model.StandardizeAuto, Width: model.ScalerWidth, Policies: model.EveryRange(model.MissingNone), Transform: func(string) model.Transform { return model.TransformAuto },

@@ -132,6 +132,11 @@ func Steady(stats *[model.ScalerWidth]float64, n float64) bool {
 // moments, transformed or not.
 func Rests(n float64) bool { return n > watchUntil && !model.Renews(n) && !Sampled(n) }
 
+// RestsSpread is Rests for a column that is divided by its deviation, of a reading z deviations large.
+func RestsSpread(n, z float64) bool {
+	return !model.Renews(n) && (z == 0 || z < -smallAt || z > smallAt)
+}
+
 func (s *Scaling) observeWatched(column uint32, stats []float64, x, z float64, t model.Transform) Move {
 	n := stats[model.StatCount] + 1
 	wild := z > model.ScalerClip || z < -model.ScalerClip || stats[model.StatInverse] == 0 && x != stats[model.StatCenter]
