@@ -6,7 +6,6 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online"
 	"blankout/online/blackbox"
@@ -77,14 +76,6 @@ func TestBlackBox(t *testing.T) {
 			return boxed{l, s}, nil
 		},
 		All: longtest.Asked(),
-		Knows: func(c online.Config, classes int) bool {
-			s := event.NewSchema(10, []string{"no", "yes"}, 2)
-			if s.Target = loss.LabelsOf(c.Loss); classes == 0 {
-				s.Classes = nil
-			}
-			_, err := online.New(c, s)
-			return err == nil
-		},
 	})
 }
 

@@ -299,31 +299,6 @@ func TestCorrectedAdopts(t *testing.T) {
 	}
 }
 
-// Where features die in groups the second-order expert integrates that out, and says nearly what that of the other learner does.
-func TestCorrectedInGroups(t *testing.T) {
-	for _, classes := range []int{2, 4} {
-		c := plain()
-		c.Optimizer, c.Noise = "auto", "group:0.5"
-		s, draw := readingsOf(3, classes)
-		was, err := online.New(c, s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, off, all := newLearner(t, c, s), 0.0, 0.0
-		for n := range 1200 {
-			e := draw()
-			want, got := was.Learn(e, nil).Scores, l.Learn(e, nil).Scores
-			if n > 300 {
-				off += math.Abs(want[0] - got[0])
-				all += math.Abs(want[0])
-			}
-		}
-		if off > 0.04*all {
-			t.Errorf("%d classes: scores differ by %v of themselves", classes, off/all)
-		}
-	}
-}
-
 // Many classes of few events each are told apart by their means, and as before after a restart; the Snapshot says the same.
 func TestCorrectedManyClasses(t *testing.T) {
 	const classes, numbers = 40, 12

@@ -262,41 +262,6 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
-// A number that events often leave out gets a second column for being there, with which it dies, as in the other learner:
-// score by score, with averages alone, which are not compared.
-func TestPresence(t *testing.T) {
-	for noise, optimizer := range map[string]string{
-		"none": "adagrad", "dropout:0.4": "adagrad", "dropout:0.3": "dropout-descent", "dropout:0.2": "sgd", "group:0.3": "adagrad", "dropout:0.2+group:0.3": "dropout-descent",
-		"silent:0.4": "adagrad", "silent-group:0.4": "adagrad",
-	} {
-		c := plain()
-		c.Optimizer = optimizer
-		c.Noise, c.Presence, c.Adapt, c.CovarianceMaxFields, c.MissingPolicy = noise, "auto", false, 0, "none"
-		s, other := seldom(3), seldom(3)
-		l := newLearner(t, c, s.schema)
-		was, err := online.New(c, other.schema)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for n := range 1800 {
-			e, same := s.next(), other.next()
-			want, got := was.Predict(same).Scores[0], l.Predict(e).Scores[0]
-			near := 1e-7
-			if strings.HasPrefix(noise, "silent") {
-				near = 0.03 // its scores are mixed at several scales, see TestScoresOfTheOther
-			}
-			if d := math.Abs(got - want); !(d <= near*max(1, math.Abs(want))) {
-				t.Fatalf("%s, event %d: %v, not %v", noise, n, got, want)
-			}
-			was.Learn(same, nil)
-			l.Learn(e, nil)
-		}
-		if l.Snapshot().Model().Scaler.Curves == nil {
-			t.Errorf("%s: no number has a second column", noise)
-		}
-	}
-}
-
 // In masks a number dies with the column that says that it is there, in formats with fields and without.
 func TestPresenceInMasks(t *testing.T) {
 	for kind, draw := range map[string]func(uint64) stream{"seldom": seldom, "table": table} {

@@ -65,8 +65,6 @@ type Summary struct {
 	CoverageByClass []cover.ClassReport `json:"coverage_by_class,omitempty"`
 	Drift           watch.Drift         `json:"drift"`
 	Mislabeled      uint64              `json:"mislabeled"` // events whose label is probably wrong
-	// Figures are those of Report.
-	Figures map[string][]watch.Figure `json:"figures,omitempty"`
 	// Where labels are numbers; errors are then in the targets' own unit, and Forecast
 	// holds root mean squared errors.
 	*NumbersSummary
@@ -98,7 +96,7 @@ func (m *Report) Summary() Summary {
 		Error: number(100 * m.Total.Error()), LogLoss: number(m.Total.MeanLogLoss()),
 		RecentError: number(100 * m.Window.Error()), RecentLogLoss: number(m.Window.MeanLogLoss()),
 		BaselineReport: m.Baselines.Report(m.Numbers != nil),
-		Level:          m.Level, Experts: m.Experts, LevelsByShare: m.LevelsByShare, Sets: m.Sets, CoverageByClass: m.CoverageByClass, ByAge: m.ByAge, Drift: m.Drift, Mislabeled: m.Mislabeled, Figures: m.Figures,
+		Level:          m.Level, Experts: m.Experts, LevelsByShare: m.LevelsByShare, Sets: m.Sets, CoverageByClass: m.CoverageByClass, ByAge: m.ByAge, Drift: m.Drift, Mislabeled: m.Mislabeled,
 	}
 	if m.Binary != nil {
 		b := m.Binary

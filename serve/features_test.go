@@ -82,20 +82,19 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// What a Watcher tells is among the metrics, and a field without an alarm has no series of its own.
-func TestFiguresAreMetrics(t *testing.T) {
+// A field with an alarm is among the metrics, and one without has no series of its own.
+func TestFieldAlarmsAreMetrics(t *testing.T) {
 	h := &watch.Health{Alarms: 1, Fields: []watch.FieldHealth{
 		{Field: "gone", Missing: &watch.Condition{Now: 1}, Alarms: []watch.FieldAlarm{{Field: "gone", Kind: "missing"}}},
 		{Field: "there", Missing: &watch.Condition{Now: 0.1}},
 	}}
 	_, service := learned(t)
 	status := &run.Status{Learner: online.Report{Report: monitor.Report{Health: h}}}
-	status.Learner.Figures = map[string][]watch.Figure{"hours": {{Of: "3", Value: 1.5}}}
 	service.Status = func() *run.Status { return status }
 	url := start(t, serve.DefaultConfig(), service)
 	_, text, _ := call(t, "GET", url+"/metrics", "")
 	for _, want := range []string{`blankout_field_alarms{kind="missing"} 1`, `blankout_field_alarms{kind="mean"} 0`,
-		`blankout_field_missing_ratio{field="gone",span="now"} 1`, `blankout_monitor_value{key="3",monitor="hours"} 1.5`} {
+		`blankout_field_missing_ratio{field="gone",span="now"} 1`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)
 		}

@@ -4,7 +4,6 @@ package serve
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"runtime"
 	"slices"
@@ -415,14 +414,6 @@ var mainMetrics = []metric{
 			emit(d.Before, "before")
 			emit(d.After, "after")
 		})},
-	{"blankout_monitor_value", gauge, []string{"monitor", "key"}, "What else is counted of the stream, by who counts it.",
-		func(v *view, emit func(float64, ...string)) {
-			for _, watcher := range slices.Sorted(maps.Keys(v.status.Learner.Figures)) {
-				for _, f := range v.status.Learner.Figures[watcher] {
-					emit(f.Value, watcher, f.Of)
-				}
-			}
-		}},
 	{"blankout_warning", gauge, []string{"kind"}, "1 while there is a warning of this kind: no-labels, refused, stray-label, label-spelling, mixed-kinds, numbers-as-text, one-class, no-rate, none-declared, low-coverage, odd-time, worse-when-stale, worse-than-prior or worse-than-last; the log and the page say more.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, kind := range watch.WarningKinds {

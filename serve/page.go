@@ -113,43 +113,42 @@ func lag(v *view) *float64 {
 // the moment.
 type Report struct {
 	Point
-	Name       string                    `json:"name,omitempty"` // see Config.Name
-	Version    string                    `json:"version"`
-	NotReady   string                    `json:"not_ready"`
-	Ended      bool                      `json:"ended,omitempty"` // there is no more to learn from
-	Reporting  bool                      `json:"reporting"`       // GET /v1/reports is there
-	Group      bool                      `json:"group"`           // GET /v1/group is there
-	CanOmit    bool                      `json:"without"`         // GET /v1/without is there
-	Started    *int64                    `json:"started"`
-	Learned    uint64                    `json:"learned"`
-	Unlabeled  uint64                    `json:"unlabeled"`
-	Events     uint64                    `json:"events"` // the state was learned from
-	Partitions []partition               `json:"partitions"`
-	TotalLoss  *float64                  `json:"loss_total"`
-	AUC        *float64                  `json:"auc"`
-	Baselines  watch.BaselineReport      `json:"baselines"` // errors in percent where labels are classes
-	Features   int                       `json:"features"`
-	Classes    []class                   `json:"classes"`
-	Level      string                    `json:"noise_level"`
-	Experts    []model.Expert            `json:"experts,omitempty"`
-	Sets       []cover.Report            `json:"sets,omitempty"`
-	Forecast   *online.Forecast          `json:"forecast,omitempty"`
-	ByShare    []string                  `json:"noise_levels_by_missing,omitempty"`
-	Drift      watch.Drift               `json:"drift"`
-	Warnings   []watch.Warning           `json:"warnings,omitempty"`
-	Health     *healthReport             `json:"health,omitempty"`
-	Figures    map[string][]watch.Figure `json:"figures,omitempty"` // by who tells them
-	RefusedBy  map[event.Reason]uint64   `json:"refused_by"`
-	Letters    map[event.Reason]uint64   `json:"dead_letters"`
-	Failures   uint64                    `json:"dead_letter_failures"`
-	Checkpoint saved                     `json:"checkpoint"`
-	Adoption   *adoption                 `json:"adoption,omitempty"` // under validate.policy adopt
-	Model      *modelReport              `json:"model"`
-	Age        *float64                  `json:"newest_age_seconds"`
-	Predicting *predicting               `json:"predictions,omitempty"`
-	Places     []placeReport             `json:"snapshots,omitempty"`
-	Labels     *labels.Counts            `json:"labels,omitempty"`   // that come later
-	Learners   []LearnerReport           `json:"learners,omitempty"` // several of one stream
+	Name       string                  `json:"name,omitempty"` // see Config.Name
+	Version    string                  `json:"version"`
+	NotReady   string                  `json:"not_ready"`
+	Ended      bool                    `json:"ended,omitempty"` // there is no more to learn from
+	Reporting  bool                    `json:"reporting"`       // GET /v1/reports is there
+	Group      bool                    `json:"group"`           // GET /v1/group is there
+	CanOmit    bool                    `json:"without"`         // GET /v1/without is there
+	Started    *int64                  `json:"started"`
+	Learned    uint64                  `json:"learned"`
+	Unlabeled  uint64                  `json:"unlabeled"`
+	Events     uint64                  `json:"events"` // the state was learned from
+	Partitions []partition             `json:"partitions"`
+	TotalLoss  *float64                `json:"loss_total"`
+	AUC        *float64                `json:"auc"`
+	Baselines  watch.BaselineReport    `json:"baselines"` // errors in percent where labels are classes
+	Features   int                     `json:"features"`
+	Classes    []class                 `json:"classes"`
+	Level      string                  `json:"noise_level"`
+	Experts    []model.Expert          `json:"experts,omitempty"`
+	Sets       []cover.Report          `json:"sets,omitempty"`
+	Forecast   *online.Forecast        `json:"forecast,omitempty"`
+	ByShare    []string                `json:"noise_levels_by_missing,omitempty"`
+	Drift      watch.Drift             `json:"drift"`
+	Warnings   []watch.Warning         `json:"warnings,omitempty"`
+	Health     *healthReport           `json:"health,omitempty"`
+	RefusedBy  map[event.Reason]uint64 `json:"refused_by"`
+	Letters    map[event.Reason]uint64 `json:"dead_letters"`
+	Failures   uint64                  `json:"dead_letter_failures"`
+	Checkpoint saved                   `json:"checkpoint"`
+	Adoption   *adoption               `json:"adoption,omitempty"` // under validate.policy adopt
+	Model      *modelReport            `json:"model"`
+	Age        *float64                `json:"newest_age_seconds"`
+	Predicting *predicting             `json:"predictions,omitempty"`
+	Places     []placeReport           `json:"snapshots,omitempty"`
+	Labels     *labels.Counts          `json:"labels,omitempty"`   // that come later
+	Learners   []LearnerReport         `json:"learners,omitempty"` // several of one stream
 }
 
 // predicting is about the topic of predictions.
@@ -217,7 +216,7 @@ func reportOf(v *view) Report {
 	s, m := v.status, v.status.Learner
 	r := Report{
 		Point: pointOf(v), Version: v.version, NotReady: v.notReady, Ended: s.NotReady == run.Ended, Started: milli(s.Started), Learned: s.Learned, Unlabeled: s.Unlabeled,
-		Events: m.Events, Baselines: m.Baselines.Report(m.Numbers != nil), TotalLoss: measure.Defined(m.Total.MeanLogLoss()), Features: m.Features, Level: m.Level, Drift: m.Drift, Warnings: s.Warnings, Figures: m.Figures,
+		Events: m.Events, Baselines: m.Baselines.Report(m.Numbers != nil), TotalLoss: measure.Defined(m.Total.MeanLogLoss()), Features: m.Features, Level: m.Level, Drift: m.Drift, Warnings: s.Warnings,
 		Labels: s.Labels, Learners: LearnerReports(s), RefusedBy: s.RefusedBy, Letters: s.DeadLetters, Failures: s.DeadLetterFailures,
 		Checkpoint: saved{s.Save.Name, s.Save.Bytes, milli(s.Save.At), s.Save.Took.Seconds(), s.Save.Pause.Seconds(), s.Save.Saved, s.Save.Failed},
 	}

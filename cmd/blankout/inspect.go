@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -345,13 +344,6 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 	}
 	if s.Mislabeled > 0 {
 		fmt.Fprintf(out, "mislabeled    %s events whose label is probably wrong\n", humanize.Comma(int64(s.Mislabeled)))
-	}
-	for _, watcher := range slices.Sorted(maps.Keys(s.Figures)) {
-		fmt.Fprintf(out, "%-13s", watcher)
-		for _, f := range s.Figures[watcher] {
-			fmt.Fprintf(out, " %s %.4g", f.Of, f.Value)
-		}
-		fmt.Fprintln(out)
 	}
 	if s.Drift.Alarms > 0 {
 		fmt.Fprintf(out, "drift         %s, the latest at event %s: log-loss %.4g, %.4g before\n", plural(int(s.Drift.Alarms), "alarm"), humanize.Comma(int64(s.Drift.Event)), s.Drift.After, s.Drift.Before)

@@ -23,9 +23,6 @@ func testLateClass(t *testing.T, m Maker) {
 		if optimizer != "auto" {
 			c.Noise = "dropout:0.3"
 		}
-		if !m.knows(setting{c, 3}) {
-			continue
-		}
 		r := newRun(t, m, setting{c, 3}, 29)
 		wrongLast, never := 0, newFeed(30, 3)
 		outputs := map[int]bool{}
@@ -510,9 +507,6 @@ func testHugeDimension(t *testing.T, m Maker) {
 	for _, optimizer := range []string{"auto", "adagrad", "sgd", "ftrl"} {
 		c := online.DefaultConfig()
 		c.Optimizer = optimizer
-		if !m.knows(setting{c, 2}) {
-			continue
-		}
 		var all [][]float64
 		for _, column := range []func(int) uint32{
 			func(i int) uint32 { return uint32(i) },
@@ -566,9 +560,6 @@ func testUnseenColumns(t *testing.T, m Maker) {
 		c := online.DefaultConfig()
 		if c.Optimizer = optimizer; optimizer == "dropout-descent" {
 			c.Noise = "dropout:0.3"
-		}
-		if !m.knows(setting{c, 2}) {
-			continue
 		}
 		events, schema := columnEvents(500, func(i int) uint32 { return uint32(i) })
 		l, err := m.New(c, schema)

@@ -46,9 +46,6 @@ func testEvaluate(t *testing.T, m Maker) {
 		for _, noise := range []string{"dropout:0.3", "gaussian:0.2", "dropout:0.1+group:0.3", "group:sensor=0.5,words=0.2"} {
 			c := online.DefaultConfig()
 			c.Noise, c.C = noise, 2
-			if !m.knows(setting{c, classes}) {
-				continue
-			}
 			l := newStreamed(t, m, c, classes)
 			stream := func() *synthetic.Stream {
 				s := synthetic.NewStream(1, classes)

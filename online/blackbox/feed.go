@@ -140,9 +140,6 @@ func recordsOf(m Maker, s setting) record.Config {
 	c.Format, c.Weight, c.Text, c.Bits = "json", "weight", []string{"words"}, 12
 	c.Groups = map[string][]string{"sensor": {"temp", "volt"}, "place": {"site", "dose"}}
 	c.Target = loss.LabelsOf(s.c.Loss)
-	if m.MaxClasses > 0 {
-		c.MaxClasses = m.MaxClasses
-	}
 	return c
 }
 

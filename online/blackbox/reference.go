@@ -124,9 +124,6 @@ func testReference(t *testing.T, m Maker) {
 		{"dropout", 0.3, "logistic", 0.15, false, 0, 0.1, 1e-7},
 		{"half-life", 0.3, "logistic:quadratic-noising", 0.15, false, 50, 0.1, 1e-9},
 	} {
-		if c.halfLife > 0 && m.leavesOut("HalfLife") {
-			continue
-		}
 		t.Run(c.name, func(t *testing.T) {
 			config := online.DefaultConfig()
 			config.Optimizer, config.Noise, config.Loss = "adagrad", "none", c.loss

@@ -55,7 +55,7 @@ func testSets(t *testing.T, mk Maker) {
 		if test.change != nil {
 			test.change(&c)
 		}
-		if !longtest.Some(i, 3) || !mk.knows(setting{c, test.classes}) {
+		if !longtest.Some(i, 3) {
 			continue
 		}
 		t.Run(test.name, func(t *testing.T) {

@@ -32,8 +32,6 @@ type Sharers[L Sharer[L]] struct {
 	New    func(c online.Config, s *event.Schema) (L, error)
 	Model  func(L) *model.Linear
 	Blocks func(L) ([]event.Block, error)
-	// LeaveOut names tests that the learner does not pass.
-	LeaveOut []string
 }
 
 // RunShared runs the tests of learners that learn one model.
@@ -41,9 +39,7 @@ func RunShared[L Sharer[L]](t *testing.T, m Sharers[L]) {
 	for name, test := range map[string]func(*testing.T){
 		"Alone": m.testAlone, "AddRefuses": m.testAddRefuses, "Moments": m.testMoments, "LateClass": m.testLateClass, "Quality": m.testQuality, "Forgets": m.testForgets, "Unlabeled": m.testUnlabeled,
 	} {
-		if !slices.Contains(m.LeaveOut, name) {
-			t.Run(name, test)
-		}
+		t.Run(name, test)
 	}
 }
 

@@ -29,7 +29,7 @@ func (h *health) Observe(e *Event) *Request {
 }
 
 // State codes the condition.
-func (h *health) State(c *coder.Coder) { h.MeasuresState(c) }
+func (h *health) State(c *coder.Coder) { h.Fields.State(c) }
 
 // Report adds the condition.
 func (h *health) Report(r *Report) {

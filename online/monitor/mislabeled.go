@@ -23,6 +23,6 @@ func (s *mislabeled) Observe(e *Event) *Request {
 // Mislabeled returns the latest event if its label is probably wrong, else nil. The next one takes its memory.
 func (m *Monitors) Mislabeled() *watch.MislabeledEvent { return m.mislabeled.Latest() }
 
-func (s *mislabeled) State(c *coder.Coder) { s.Sums(c) }
+func (s *mislabeled) State(c *coder.Coder) { c.Uint(&s.Count) }
 
 func (s *mislabeled) Report(r *Report) { r.Mislabeled = s.Count }

@@ -92,7 +92,6 @@ type Report struct {
 	Drift      watch.Drift
 	Prior      watch.Prior
 	Baselines  watch.Baselines
-	Figures    map[string][]watch.Figure // of other Watchers, by their names
 	// Sets says how sets, or intervals, have done by range of what is missing, CoverageByClass how the sets of each
 	// class's events have.
 	Sets            []cover.Report

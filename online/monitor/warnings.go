@@ -12,7 +12,7 @@ import (
 
 // Counted is what warnings follow from.
 type Counted struct {
-	watch  *watch.Watch
+	counts *watch.Counts
 	texts  *watch.Texts
 	start  watch.Moment // of the block of events whose health is being found
 	Others []watch.Warning
@@ -20,7 +20,7 @@ type Counted struct {
 
 // Counted returns what warnings follow from at this moment.
 func (m *Monitors) Counted() Counted {
-	c := Counted{watch: &watch.Watch{Measures: m.Measures.Measures, Baselines: m.Measures.Baselines, Prior: m.Measures.Prior, Refused: m.Refused}, texts: &m.texts, start: m.health.Start()}
+	c := Counted{counts: &watch.Counts{Measures: m.Measures.Measures, Baselines: m.Measures.Baselines, Prior: m.Measures.Prior, Refused: m.Refused}, texts: &m.texts, start: m.health.Start()}
 	if text := m.stale.warning(m.loss); text != "" {
 		c.Others = append(c.Others, watch.Warning{Kind: watch.WarnStale, Text: text})
 	}
@@ -32,14 +32,14 @@ func (m *Monitors) Counted() Counted {
 
 // Clone returns a copy that shares nothing that changes.
 func (c Counted) Clone() Counted {
-	c.watch.Measures, c.watch.Refused, c.texts = c.watch.Measures.Clone(), c.watch.Refused.Clone(), &watch.Texts{}
+	c.counts.Measures, c.counts.Refused, c.texts = c.counts.Measures.Clone(), c.counts.Refused.Clone(), &watch.Texts{}
 	return c
 }
 
 // Warnings returns the warnings, in the order of watch.WarningKinds.
 func (c Counted) Warnings(schema *event.Schema, s watch.Stream) []watch.Warning {
 	s.Classes, s.Spelled = schema.Classes, schema.LabelSpellings()
-	out := c.watch.Warnings(s)
+	out := c.counts.Warnings(s)
 	if s.Events < watch.WarnAfter && !s.Final {
 		return out
 	}

@@ -13,7 +13,6 @@ import (
 // mean of those before, and of targets and classes the last label. Several learners of one model
 // measure none, since each has seen other labels.
 type Baselines struct {
-	Idle
 	First         uint64       // the number of the first labeled event, 0 before it
 	total         baselineSums // since the second labeled event
 	block, before baselineSums // of the block of baselineBlock events at hand, and of the one before it
@@ -41,9 +40,6 @@ func (s *baselineSums) add(weight, own, mean, last float64) {
 	s.mean += weight * mean
 	s.last += weight * last
 }
-
-// Name names the Watcher.
-func (b *Baselines) Name() string { return "baselines" }
 
 // Tell measures an event that was answered when a label was known, and takes up its label.
 func (b *Baselines) Tell(t *Told) {
@@ -82,9 +78,6 @@ func differ(a, b int) float64 {
 	}
 	return 1
 }
-
-// Copy takes over the measures.
-func (b *Baselines) Copy(from Watcher) { *b = *from.(*Baselines) }
 
 // State codes the measures.
 func (b *Baselines) State(c *coder.Coder) {

@@ -61,9 +61,19 @@ func TestBaselineOfClasses(t *testing.T) {
 	}
 }
 
+// take counts in an event.
+func take(w *watch.Counts, t watch.Told) {
+	if t.Regression {
+		w.Measures.TakeNumber(&t, w.Baselines.First > 0 && t.After >= w.Baselines.First)
+	} else {
+		w.Measures.Take(&t)
+	}
+	w.Baselines.Tell(&t)
+}
+
 // What was answered before any label was known is not measured.
 func TestMeasuresBeginWithALabel(t *testing.T) {
-	w := watch.New()
+	w := &watch.Counts{}
 	w.Measures.Numbers = &watch.Numbers{Loss: loss.Loss(loss.Linear{})}
 	nan := math.NaN()
 	for _, e := range []watch.Told{
@@ -72,8 +82,8 @@ func TestMeasuresBeginWithALabel(t *testing.T) {
 		{Number: 3, After: 1, Target: 1e9 + 1, Value: 1e9},
 		{Number: 4, After: 3, Target: 1e9, Value: 1e9},
 	} {
-		e.Weight, e.Low, e.High = 1, nan, nan
-		w.ToldNumber(e)
+		e.Regression, e.Weight, e.Low, e.High = true, 1, nan, nan
+		take(w, e)
 	}
 	n := w.Measures.Numbers
 	if n.Total.Weight != 2 || n.Total.MAE() != .5 || n.Window.Absolute != .999 || w.Measures.Labeled() != 4 {
@@ -120,7 +130,7 @@ func TestWorseThanBaseline(t *testing.T) {
 		}, ""},
 	} {
 		r := rand.New(rand.NewPCG(3, 4))
-		w := watch.New()
+		w := &watch.Counts{}
 		before := 0.0
 		for i := range 3000 {
 			e := c.told(r, i, before)
@@ -130,10 +140,8 @@ func TestWorseThanBaseline(t *testing.T) {
 				if w.Measures.Numbers == nil {
 					w.Measures.Numbers = &watch.Numbers{Loss: loss.Loss(loss.Linear{})}
 				}
-				w.ToldNumber(e)
-			} else {
-				w.Told(e)
 			}
+			take(w, e)
 			if i == 90 && len(w.Warnings(watch.Stream{Events: 90, Final: true})) > 0 {
 				t.Errorf("%s: a warning after 90 events", c.name)
 			}

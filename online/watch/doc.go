@@ -5,9 +5,7 @@
 // ([Met]): the health of fields. It is told with what it was answered, before the step
 // ([Told]): measures, drift, mislabeled events.
 //
-// A [Watcher] is a file and a line in [New]: it owns what it counts, takes up events, merges,
-// codes its state and tells figures. The health of fields is one ([Fields]). It has four
-// measures of each field: its presence as its usual kind of value, new values, and the mean and
-// deviation of a number. Each raises an alarm where it is out of the usual, unless it has been so
-// at that hour of another day.
+// [Fields] is the health of fields. It has four measures of each field: its presence as its usual kind of value, new values,
+// and the mean and deviation of a number. Each raises an alarm where it is out of the usual, unless it has been so at that
+// hour of another day.
 package watch

@@ -28,7 +28,6 @@ import (
 // hours of the day at which an alarm has come and gone, a change like that is expected.
 // Values are looked at in about one of eight events, drawn by the number of the event.
 type Fields struct {
-	Idle
 	events uint64  // of the block at hand
 	named  float64 // those of them whose missing fields are known
 	start  Moment  // its first event
@@ -716,11 +715,8 @@ func (c *fieldCost) rise() float64 {
 	return d * max(0, 1-variance/(d*d))
 }
 
-// Name names the Watcher.
-func (h *Fields) Name() string { return "health" }
-
-// MeasuresState codes the state, which has a place in the learner's own block.
-func (h *Fields) MeasuresState(c *coder.Coder) {
+// State codes everything.
+func (h *Fields) State(c *coder.Coder) {
 	c.Uint(&h.events)
 	c.Float(&h.named)
 	h.start.state(c)

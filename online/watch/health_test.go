@@ -124,8 +124,7 @@ func TestHealthFalseAlarms(t *testing.T) {
 func TestHealthWords(t *testing.T) {
 	for _, null := range []bool{false, true} {
 		r := rand.New(rand.NewPCG(3, 5))
-		w := New()
-		h := &w.Health
+		h := &Fields{}
 		rows, usual := model.NewTable(model.ScalerWidth), &model.Missing{}
 		fields := []event.Field{{}, {Name: "x", Kind: event.Numeric}, {Name: "words", Kind: event.Words}}
 		number, both := uint64(0), &Fields{}
@@ -155,11 +154,11 @@ func TestHealthWords(t *testing.T) {
 			t.Errorf("null %v: %+v", null, a)
 		}
 		// What is saved and read goes on alike.
-		again := restored(t, w)
-		again.Health.seen = h.seen
-		both = &again.Health
+		again := restored(t, h)
+		again.seen = h.seen
+		both = again
 		feed(3*healthBlock+1, 1)
-		if a, b := saved(w), saved(again); !slices.Equal(a, b) {
+		if a, b := saved(h), saved(again); !slices.Equal(a, b) {
 			t.Errorf("null %v: a restart changes what is watched", null)
 		}
 	}
@@ -194,23 +193,21 @@ func TestCostOfAField(t *testing.T) {
 	}
 }
 
-// saved returns the state of who watches fields.
-func saved(w *Watch) []byte {
+// saved returns the state of the health of fields.
+func saved(w *Fields) []byte {
 	c := &coder.Coder{}
-	w.Health.MeasuresState(c)
-	w.Block(c)
+	w.State(c)
 	return c.Out
 }
 
 // readOf returns a Coder that reads the state of w.
-func readOf(w *Watch) *coder.Coder { return coder.Read(saved(w)) }
+func readOf(w *Fields) *coder.Coder { return coder.Read(saved(w)) }
 
-// restored returns a Watch of that state.
-func restored(t *testing.T, was *Watch) *Watch {
+// restored returns Fields of that state.
+func restored(t *testing.T, was *Fields) *Fields {
 	t.Helper()
-	w, c := New(), readOf(was)
-	w.Health.MeasuresState(c)
-	if w.Block(c); !c.Done() {
+	w, c := &Fields{}, readOf(was)
+	if w.State(c); !c.Done() {
 		t.Fatal("the state does not fit its format")
 	}
 	return w

@@ -1,7 +1,5 @@
 package watch
 
-import "blankout/internal/coder"
-
 // This file counts events whose label is probably wrong.
 
 // MislabeledEvent says why the label of an event is probably wrong: t-logistic
@@ -14,7 +12,6 @@ type MislabeledEvent struct {
 
 // Mislabeled counts the events of very small influence.
 type Mislabeled struct {
-	Idle
 	Count  uint64
 	latest MislabeledEvent
 	is     bool // the latest event is one
@@ -30,20 +27,6 @@ func (s *Mislabeled) Weigh(x MislabeledEvent, bound float64) {
 		s.Count++
 	}
 }
-
-// Name names the Watcher.
-func (s *Mislabeled) Name() string { return "mislabeled" }
-
-// Copy takes over the count.
-func (s *Mislabeled) Copy(from Watcher) { s.Count = from.(*Mislabeled).Count }
-
-// Merge adds what was counted between two states.
-func (s *Mislabeled) Merge(base, now Watcher) {
-	s.Count += now.(*Mislabeled).Count - base.(*Mislabeled).Count
-}
-
-// Sums codes the count. It has a place in the learner's own block.
-func (s *Mislabeled) Sums(c *coder.Coder) { c.Uint(&s.Count) }
 
 // Latest returns the latest event if it is a mislabeled event, else nil. The next one takes its memory.
 func (s *Mislabeled) Latest() *MislabeledEvent {

@@ -14,9 +14,10 @@ func TestDivergenceIsNamed(t *testing.T) {
 		score, loss float64
 		want        string
 	}{{1e6, 269064, "learning has diverged"}, {-1e6, .69, "learning has diverged"}, {4, 3, "grows without end"}, {4, .1, ""}} {
-		w := New()
+		w := &Counts{}
 		for i := range 2 * priorBlock {
-			w.Told(Told{Number: uint64(i) + 1, After: uint64(i), Label: i / 2 % 2, Predicted: i / 2 % 2, Weight: 2, Learned: 2, Score: c.score, Loss: c.loss, Likelihood: true})
+			w.Prior.Take(i/2%2, 2, c.loss, c.score, uint64(i)+1)
+			w.Measures.Take(&Told{Number: uint64(i) + 1, After: uint64(i), Label: i / 2 % 2, Predicted: i / 2 % 2, Weight: 2, Loss: c.loss})
 		}
 		got := ""
 		for _, x := range w.Warnings(Stream{Events: 2 * priorBlock}) {

@@ -35,8 +35,7 @@ func fill(v reflect.Value, n *int, but map[string]bool) {
 // Every part of what is kept of a field and of a change is in the state.
 func TestStateHoldsEverything(t *testing.T) {
 	n := 0
-	w := New()
-	h := &w.Health
+	h := &Fields{}
 	h.events, h.named, h.start = 7, 6, Moment{5, 4}
 	h.fields, h.watched = make([]fieldHealth, 5), model.NewFieldSet(5)
 	for i := range h.fields {
@@ -63,10 +62,10 @@ func TestStateHoldsEverything(t *testing.T) {
 		fill(reflect.ValueOf(&h.alarms.changes[i]).Elem(), &n, nil)
 	}
 	c := &coder.Coder{}
-	h.MeasuresState(c)
+	h.State(c)
 	var got Fields
 	d := coder.Read(c.Out)
-	if got.MeasuresState(d); !d.Done() {
+	if got.State(d); !d.Done() {
 		t.Fatal("what is written cannot be read")
 	}
 	if !reflect.DeepEqual(&got, h) {
@@ -75,15 +74,15 @@ func TestStateHoldsEverything(t *testing.T) {
 	// A state that is cut short or holds what cannot be is refused, and is no panic.
 	for n := range c.Out {
 		d := coder.Read(c.Out[:n])
-		if new(Fields).MeasuresState(d); d.Done() {
+		if new(Fields).State(d); d.Done() {
 			t.Fatalf("%d of %d bytes are read as a state", n, len(c.Out))
 		}
 	}
 	h.alarms.changes[0].field = 5
 	c = &coder.Coder{}
-	h.MeasuresState(c)
+	h.State(c)
 	d = coder.Read(c.Out)
-	if new(Fields).MeasuresState(d); d.Done() {
+	if new(Fields).State(d); d.Done() {
 		t.Error("a state about more fields than there are is read")
 	}
 }

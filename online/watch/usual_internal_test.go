@@ -32,7 +32,7 @@ func newEvents(fields ...event.Field) *events {
 }
 
 // show shows an event that holds the fields of these ids, and where others are null.
-func (v *events) show(x float64, holds, null []uint16, to ...*Watch) {
+func (v *events) show(x float64, holds, null []uint16, to ...*Fields) {
 	v.number++
 	e := &event.Example{Time: v.time, Missing: null}
 	v.time += v.every
@@ -42,10 +42,10 @@ func (v *events) show(x float64, holds, null []uint16, to ...*Watch) {
 	present := model.NewFieldSet(len(v.fields))
 	present.Add(holds)
 	for _, w := range to {
-		w.Health.Take(&Met{Event: e, Came: e, Number: v.number, Named: true, Present: present, Fields: v.fields, Rows: v.rows, Usual: v.usual, Error: 0.1})
+		w.Take(&Met{Event: e, Came: e, Number: v.number, Named: true, Present: present, Fields: v.fields, Rows: v.rows, Usual: v.usual, Error: 0.1})
 		if v.rise >= 0 && v.number%32 == 0 {
 			for _, id := range holds[:min(len(holds), 4)] {
-				w.Health.Cost(id, 0, v.rise*float64(v.number/32%2))
+				w.Cost(id, 0, v.rise*float64(v.number/32%2))
 			}
 		}
 	}
@@ -59,7 +59,7 @@ func TestHealthStateIsWhole(t *testing.T) {
 		event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "word", Kind: event.Categorical}, event.Field{Name: "rare", Kind: event.Boolean},
 		event.Field{Name: "x", Kind: event.Categorical}, event.Field{Name: "words", Kind: event.Words}, event.Field{Name: "night", Kind: event.Numeric})
 	v.every, v.rise, v.usual.Usual = 20_000, 1, []uint16{1, 2, 6}
-	w, again := New(), New()
+	w, again := &Fields{}, &Fields{}
 	seen := map[string]bool{}
 	const perDay = 4320
 	for n := range 9 * perDay {
@@ -83,16 +83,16 @@ func TestHealthStateIsWhole(t *testing.T) {
 		}
 		v.show(r.NormFloat64(), holds, null, w, again)
 		if n%7 == 0 || n%256 < 3 || n%256 > 252 { // at every place of a block
-			usual := again.Health.seen
+			usual := again.seen
 			again = restored(t, again)
-			again.Health.seen = usual
+			again.seen = usual
 		}
 		if n%256 == 0 {
 			if !slices.Equal(saved(w), saved(again)) {
 				t.Fatalf("after %d events the states differ", v.number)
 			}
-			for id := range w.Health.fields {
-				f := &w.Health.fields[id]
+			for id := range w.fields {
+				f := w.fields[id]
 				if m := &f.measures[measureMissing]; m.alarm != 0 {
 					seen[f.comes.String()] = true
 				} else if m.hours != nil {
@@ -107,12 +107,6 @@ func TestHealthStateIsWhole(t *testing.T) {
 			t.Errorf("the stream has no field that is %s, and so says nothing of its state", want)
 		}
 	}
-	// Between several learners of one model nothing is counted, and nothing is lost.
-	was := saved(w)
-	base, now := w.Clone(), w.Clone()
-	if w.Merge(base, now); !slices.Equal(was, saved(w)) {
-		t.Error("a merge changes who watches fields")
-	}
 }
 
 // Memory is bounded, however many fields there are of however many kinds.
@@ -121,12 +115,12 @@ func TestUsualIsBounded(t *testing.T) {
 	for i := range 6000 {
 		fields = append(fields, event.Field{Name: string(rune('a' + i%2500)), Kind: event.Kind(1 + i/2500)})
 	}
-	v, w := newEvents(fields...), New()
+	v, w := newEvents(fields...), &Fields{}
 	v.usual.Usual, v.rise = nil, -1
 	for n := range 40 * healthBlock {
 		v.show(0, []uint16{uint16(1 + n%6000)}, nil, w)
 	}
-	if h := &w.Health; len(h.fields) != MostFields || h.linked != MostFields || len(h.alike) != MostFields-1-2500 {
+	if h := w; len(h.fields) != MostFields || h.linked != MostFields || len(h.alike) != MostFields-1-2500 {
 		t.Errorf("%d fields, %d names of several kinds", len(h.fields), len(h.alike))
 	}
 }

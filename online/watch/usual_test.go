@@ -35,7 +35,7 @@ func newEvents(fields ...event.Field) *events {
 }
 
 // show shows an event that holds the fields of these ids, and where others are null.
-func (v *events) show(x float64, holds, null []uint16, to ...*watch.Watch) {
+func (v *events) show(x float64, holds, null []uint16, to ...*watch.Fields) {
 	v.number++
 	e := &event.Example{Time: v.time, Missing: null}
 	v.time += v.every
@@ -45,17 +45,17 @@ func (v *events) show(x float64, holds, null []uint16, to ...*watch.Watch) {
 	present := model.NewFieldSet(len(v.fields))
 	present.Add(holds)
 	for _, w := range to {
-		w.Health.Take(&watch.Met{Event: e, Came: e, Number: v.number, Named: true, Present: present, Fields: v.fields, Rows: v.rows, Usual: v.usual, Error: 0.1})
+		w.Take(&watch.Met{Event: e, Came: e, Number: v.number, Named: true, Present: present, Fields: v.fields, Rows: v.rows, Usual: v.usual, Error: 0.1})
 		if v.rise >= 0 && v.number%32 == 0 {
 			for _, id := range holds[:min(len(holds), 4)] {
-				w.Health.Cost(id, 0, v.rise*float64(v.number/32%2))
+				w.Cost(id, 0, v.rise*float64(v.number/32%2))
 			}
 		}
 	}
 }
 
-func (v *events) report(w *watch.Watch) *watch.Health {
-	return w.Health.Report(v.number, v.fields, 0.1, nil)
+func (v *events) report(w *watch.Fields) *watch.Health {
+	return w.Report(v.number, v.fields, 0.1, nil)
 }
 
 // Fields that come by chance in a share of the events that stays, whatever it is, vanish in no
@@ -78,7 +78,7 @@ func TestUsualFalseAlarms(t *testing.T) {
 				fields = append(fields, event.Field{Name: string(rune('A' + i)), Kind: kind})
 			}
 		}
-		v, w := newEvents(fields...), watch.New()
+		v, w := newEvents(fields...), &watch.Fields{}
 		v.usual.Usual = nil
 		runs := make([]int, len(shares))
 		next := make([]int, len(shares)) // the events at which the fields come again
@@ -123,7 +123,7 @@ func TestUsualFalseAlarms(t *testing.T) {
 // Where a number is text now and then, it is no loss when it is always a number.
 func TestKindThatVanishesIsNoLoss(t *testing.T) {
 	for _, every := range []int{20, 3} {
-		v, w := newEvents(event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "x", Kind: event.Categorical}), watch.New()
+		v, w := newEvents(event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "x", Kind: event.Categorical}), &watch.Fields{}
 		v.usual.Usual = []uint16{1, 2}
 		for n := range 200_000 {
 			holds := []uint16{1}
@@ -142,7 +142,7 @@ func TestKindThatVanishesIsNoLoss(t *testing.T) {
 // events is, after some 2,100 events without it.
 func TestRareFieldIsMissedInTime(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 4))
-	v, w := newEvents(event.Field{Name: "x", Kind: event.Boolean}, event.Field{Name: "few", Kind: event.Boolean}, event.Field{Name: "many", Kind: event.Boolean}), watch.New()
+	v, w := newEvents(event.Field{Name: "x", Kind: event.Boolean}, event.Field{Name: "few", Kind: event.Boolean}, event.Field{Name: "many", Kind: event.Boolean}), &watch.Fields{}
 	v.usual.Usual, v.rise = []uint16{1}, -1
 	feed := func(n int, few, many float64) {
 		for range n {
@@ -171,7 +171,7 @@ func TestRareFieldIsMissedInTime(t *testing.T) {
 // has stayed away for several times as long as ever.
 func TestRareFieldComesAndGoes(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
-	v, w := newEvents(event.Field{Name: "x", Kind: event.Boolean}, event.Field{Name: "y", Kind: event.Boolean}), watch.New()
+	v, w := newEvents(event.Field{Name: "x", Kind: event.Boolean}, event.Field{Name: "y", Kind: event.Boolean}), &watch.Fields{}
 	v.usual.Usual, v.rise = []uint16{1}, -1
 	longest := 0
 	for range 200 {

@@ -77,7 +77,7 @@ type Stream struct {
 
 // Warnings returns the Warnings that the counts and measures give rise to, in the order of
 // WarningKinds.
-func (w *Watch) Warnings(s Stream) (out []Warning) {
+func (w *Counts) Warnings(s Stream) (out []Warning) {
 	m, events, classes, settings, final := &w.Measures, s.Events, s.Classes, s.Settings, s.Final
 	if events+w.Refused.Count == 0 || events+w.Refused.Count < WarnAfter && !final {
 		return nil

@@ -272,7 +272,6 @@ function drawStream(s) {
   if (list.length > most) $("partitions").append(el("p", {class: "note"}, `and ${list.length - most} more`));
   const counts = [];
   if ((s.classes || []).length) counts.push(rows(["class", "events"], s.classes.map(c => [c.name || "not seen yet", whole(c.events)])));
-  for (const [watcher, list] of Object.entries(s.figures || {})) counts.push(rows([watcher, ""], list.map(f => [f.of, Number(f.value.toPrecision(4)).toString()])));
   const reasons = Object.entries(s.refused_by || {});
   const firsts = Object.entries(measures && measures.refused || {}).filter(([, r]) => r.first);
   if (reasons.length || firsts.length) counts.push(el("div", {}, reasons.length ? rows(["refused because of", "records", "kept since the start"], reasons.map(([r, n]) => [r, whole(n), whole((s.dead_letters || {})[r] || 0)])) : "",

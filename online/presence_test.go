@@ -1,0 +1,148 @@
+package online_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/longtest"
+	"blankout/internal/model"
+	"blankout/online"
+)
+
+// absences is a stream of JSON-like events of numeric fields: the first is always there,
+// the second is left out of two events of five, more often in class 0, the third is null as
+// often, the fourth is left out of one event of twenty.
+type absences struct {
+	schema *event.Schema
+	r      *rand.Rand
+	n      int
+}
+
+func newAbsences(seed uint64) *absences {
+	s := event.NewSchema(8, []string{"no", "yes"}, 2)
+	for i := range 4 {
+		s.Fields = append(s.Fields, event.Field{Name: fmt.Sprint("n", i), Kind: event.Numeric})
+	}
+	return &absences{schema: s, r: rand.New(rand.NewPCG(seed, 1))}
+}
+
+func (a *absences) next() *event.Example {
+	e := &event.Example{Label: a.r.IntN(2), Weight: 1}
+	a.n++
+	put := func(field uint16) {
+		e.Features.Index = append(e.Features.Index, uint32(10*field))
+		e.Features.Value = append(e.Features.Value, 300+a.r.NormFloat64())
+		e.Field = append(e.Field, field)
+	}
+	put(1)
+	if a.r.Float64() < 0.2+0.8*float64(e.Label) {
+		put(2)
+	}
+	if a.n%5 < 2 {
+		e.Missing = append(e.Missing, 3)
+	} else {
+		put(3)
+	}
+	if a.n%20 != 0 {
+		put(4)
+	}
+	return e
+}
+
+// A number that many events leave out tells by that it is there what its mean cannot; one
+// that is null, or seldom left out, has no column for that.
+func TestPresence(t *testing.T) {
+	longtest.NotRaced(t)
+	errors := map[string]float64{}
+	for _, presence := range []string{"auto", "none"} {
+		a := newAbsences(1)
+		c := online.DefaultConfig()
+		c.Presence, c.Optimizer = presence, "adagrad" // the second-order expert has curves of its own
+		l, err := online.New(c, a.schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 6000 {
+			l.Learn(a.next(), nil)
+		}
+		curves := l.Snapshot().Model().Scaler.Curves
+		if presence == "none" && curves != nil {
+			t.Fatalf("none: %+v", curves)
+		}
+		if presence == "auto" && (curves == nil || !slices.Equal(curves.Columns, []uint32{20}) || !slices.Equal(curves.Knots[0], model.Present())) {
+			t.Fatalf("auto: %+v, want one of column 20", curves)
+		}
+		errors[presence] = l.Report().Window.Error()
+		// What is served says so too, and explains it under a name.
+		m := l.Snapshot().Model()
+		a2 := newAbsences(2)
+		for range 50 {
+			e := a2.next()
+			got := l.Snapshot().Model().Score(e, make([]float64, 1))
+			if want := l.Learn(e, nil).Scores; math.Abs(got[0]-want[0]) > 1e-9*(1+math.Abs(want[0])) {
+				t.Fatalf("%s: the model scores %v, the Learner %v", presence, got, want)
+			}
+		}
+		if presence == "auto" {
+			if name := m.Namer()(model.FirstHat); name != m.Namer()(20)+"@present" {
+				t.Errorf("it is named %s", name)
+			}
+		}
+	}
+	// Bayes' error is .1: there with .2 and 1.
+	if errors["auto"] > 0.13 || errors["none"] < 0.3 {
+		t.Errorf("errors %v", errors)
+	}
+}
+
+// A learner that has many rows after the first events looks for no presence, before and after a restart alike; rows that
+// come later change nothing.
+func TestPresenceOfManyRows(t *testing.T) {
+	longtest.NotRaced(t)
+	for _, c := range []struct {
+		words int // new ones in each event
+		found bool
+	}{{4, true}, {5, false}} {
+		for _, at := range []int{500, 1000, 1001, 1200} {
+			a := newAbsences(5)
+			a.schema = event.NewSchema(32_000, []string{"no", "yes"}, 2)
+			for i := range 4 {
+				a.schema.Fields = append(a.schema.Fields, event.Field{Name: fmt.Sprint("n", i), Kind: event.Numeric})
+			}
+			a.schema.Fields = append(a.schema.Fields, event.Field{Name: "text", Kind: event.Words})
+			config := online.DefaultConfig()
+			config.Optimizer = "adagrad"
+			l, err := online.New(config, a.schema)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for n := 1; n <= 1300; n++ {
+				e := a.next()
+				for word := range c.words {
+					e.Features.Index = append(e.Features.Index, uint32(100+n*c.words+word))
+					e.Features.Value = append(e.Features.Value, 1)
+					e.Field = append(e.Field, 5)
+				}
+				if l.Learn(e, nil); n == at {
+					blocks, err := l.Snapshot().Blocks()
+					if err != nil {
+						t.Fatal(err)
+					}
+					if l, err = online.Restore(config, blocks); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if rows := l.Report().Features; rows < 4*1300 {
+				t.Fatalf("%d rows", rows)
+			}
+			if found := l.Snapshot().Model().Scaler.Curves != nil; found != c.found {
+				t.Errorf("%d words an event, saved at %d: presence %v", c.words, at, found)
+			}
+		}
+	}
+}
