@@ -1,16 +1,17 @@
-package calibration_test
+package calibration
 
 import (
+	"bytes"
 	"math"
 	"math/rand/v2"
 	"testing"
 
+	"blankout/internal/coder"
 	"blankout/internal/model"
-	"blankout/online/calibration"
 )
 
 // drawn gives events of two classes whose scores are f and whose second class has the probability p(f).
-func drawn(l *calibration.Link, r *rand.Rand, events int, p func(f float64) float64) (own, linked, least float64) {
+func drawn(l *Link, r *rand.Rand, events int, p func(f float64) float64) (own, linked, least float64) {
 	for range events {
 		f, label := 3*r.NormFloat64(), 0
 		q := p(f)
@@ -29,9 +30,140 @@ func drawn(l *calibration.Link, r *rand.Rand, events int, p func(f float64) floa
 	return own / n, linked / n, least / n
 }
 
+// A Link learns what scores stand for: log-odds that are off by a factor and a constant, and a bound on what can be
+// known where one label in ten is wrong. It says that it helps, and comes near the least possible loss.
+func TestLinkLearns(t *testing.T) {
+	for name, p := range map[string]func(f float64) float64{
+		"a line":       func(f float64) float64 { return sigmoid(0.4*f - 1.5) },
+		"wrong labels": func(f float64) float64 { return 0.1 + 0.8*sigmoid(3*f) },
+		"a step":       func(f float64) float64 { return 0.2 + 0.6*math.Max(0, math.Copysign(1, f-1)) },
+	} {
+		l := NewLink()
+		drawn(&l, rand.New(rand.NewPCG(1, 2)), 20_000, p)
+		if !l.Helps() {
+			t.Errorf("%s: it does not help", name)
+		}
+		own, linked, least := drawn(&l, rand.New(rand.NewPCG(3, 4)), 20_000, p)
+		if linked > least+0.006 || own < linked+0.02 {
+			t.Errorf("%s: log-loss %.4f, %.4f without, the least is %.4f", name, linked, own, least)
+		}
+		if err := l.Latest().Check(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Where scores are log-odds a Link hardly loses, and is not said to help; one that did stops once scores become
+// log-odds again.
+func TestLinkOfLogOdds(t *testing.T) {
+	l, r := NewLink(), rand.New(rand.NewPCG(5, 6))
+	helped := 0
+	for range 40 {
+		if drawn(&l, r, 1000, sigmoid); l.Helps() {
+			helped++
+		}
+	}
+	if own, linked, _ := drawn(&l, r, 20_000, sigmoid); helped > 0 || linked > own+0.001 {
+		t.Errorf("it helps in %d of 40; log-loss %v, without %v", helped, linked, own)
+	}
+	drawn(&l, r, 20_000, func(f float64) float64 { return 0.1 + 0.8*sigmoid(f) })
+	if !l.Helps() {
+		t.Fatal("wrong labels are not noticed")
+	}
+	if drawn(&l, r, 6000, func(f float64) float64 { return sigmoid(2 * f) }); l.Helps() {
+		t.Error("it is said to help where scores are log-odds again, and more")
+	}
+}
+
+// Of several classes all outputs have one function, and those that are not in use none; the probabilities of noisy
+// labels come out right.
+func TestLinkOfSeveralClasses(t *testing.T) {
+	r, l := rand.New(rand.NewPCG(7, 8)), NewLink()
+	var before, after, n float64
+	for i := range 30_000 {
+		class := r.IntN(3)
+		scores := []float64{-4, -4, -4, -1e5}
+		scores[class] = 4
+		if r.Float64() < 0.3 {
+			class = r.IntN(3)
+		}
+		if i >= 10_000 {
+			n++
+			before += model.Decision{}.LogLoss(scores, class)
+			after += model.Decision{Link: l.Latest()}.LogLoss(scores, class)
+		}
+		l.Take(scores, 3, class, 1)
+	}
+	if least := -0.8*math.Log(0.8) - 0.2*math.Log(0.1); !l.Helps() || after/n > least+0.02 || before/n < after/n+0.2 {
+		t.Errorf("log-loss %.3f, %.3f before, the least is %.3f", after/n, before/n, least)
+	}
+	if b := l.bins[0]; b.weight != 0 {
+		t.Errorf("the output that is not in use has the weight %v", b.weight)
+	}
+}
+
+// Weights count as events do, up to one; scores without bounds do no harm; states come back and go on to the bit.
+func TestLinkState(t *testing.T) {
+	l, r := NewLink(), rand.New(rand.NewPCG(9, 10))
+	wrong := func(f float64) float64 { return 0.1 + 0.8*sigmoid(f) }
+	code := func(l *Link) []byte {
+		to := &coder.Coder{}
+		l.State(to)
+		return to.Out
+	}
+	for _, events := range []int{0, 30, 3000} {
+		drawn(&l, r, events, wrong)
+		l.Take([]float64{math.Inf(1)}, 1, 1, 1e6)
+		l.Take([]float64{-1e300}, 1, 0, 1e-9)
+		data := code(&l)
+		again := NewLink()
+		if d := coder.Read(data); true {
+			if again.State(d); !d.Done() {
+				t.Fatal("a state is not read")
+			}
+		}
+		a, b := rand.New(rand.NewPCG(1, 1)), rand.New(rand.NewPCG(1, 1))
+		drawn(&l, a, 200, wrong)
+		drawn(&again, b, 200, wrong)
+		if !bytes.Equal(code(&l), code(&again)) {
+			t.Error("it does not go on as the other")
+		}
+		for cut := 0; cut < len(data); cut += 17 {
+			d := coder.Read(data[:cut])
+			if bad := NewLink(); true {
+				if bad.State(d); d.Done() {
+					t.Fatalf("%d of %d bytes are taken", cut, len(data))
+				}
+			}
+		}
+	}
+	for name, spoil := range map[string]func(l *Link){
+		"more ones than events": func(l *Link) { l.bins[3].ones = l.bins[3].weight + 1 },
+		"a falling function":    func(l *Link) { l.latest.LogOdds[3] = 99 },
+		"no growth":             func(l *Link) { l.grown = 0 },
+	} {
+		bad := NewLink()
+		bad.State(coder.Read(code(&l)))
+		spoil(&bad)
+		d, out := coder.Read(code(&bad)), NewLink()
+		if out.State(d); d.Done() {
+			t.Errorf("%s: it is taken", name)
+		}
+	}
+}
+
+// However long a stream is, sums stay numbers.
+func TestLongLink(t *testing.T) {
+	l := NewLink()
+	drawn(&l, rand.New(rand.NewPCG(1, 2)), 3_000_000, func(float64) float64 { return 0.3 })
+	if own, linked, least := drawn(&l, rand.New(rand.NewPCG(1, 2)), 10_000, func(float64) float64 { return 0.3 }); linked > least+0.005 || !(own > linked) || l.grown > mostGrown || l.gain.grown > mostGrown {
+		t.Errorf("log-loss %v, the least %v, without %v, grown %v", linked, least, own, l.grown)
+	}
+}
+
 // A few events do not say that a Link helps, and no event weighs more than one.
 func TestLinkIsNotHasty(t *testing.T) {
-	l, r := calibration.NewLink(), rand.New(rand.NewPCG(11, 12))
+	l, r := NewLink(), rand.New(rand.NewPCG(11, 12))
 	half := func(float64) float64 { return 0.5 }
 	if drawn(&l, r, 450, half); l.Helps() {
 		t.Error("450 events are enough")
