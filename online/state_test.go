@@ -1,7 +1,9 @@
 package online_test
 
 import (
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"blankout/internal/event"
@@ -76,5 +78,44 @@ func TestSnapshotIsImmutable(t *testing.T) {
 	}
 	if !slices.EqualFunc(got, want, func(a, b event.Block) bool { return a.Name == b.Name && string(a.Data) == string(b.Data) }) {
 		t.Error("the snapshot changed")
+	}
+}
+
+// What was refused is counted on after a restart, and in a copy.
+func TestRefusedIsKept(t *testing.T) {
+	l, s := mustNew(t, online.DefaultConfig(), 2), synthetic.NewStream(4, 2)
+	for i := range 60 {
+		if l.Learn(s.Next(), nil); i%20 == 0 {
+			l.Learn(&event.Example{Refused: &event.Refusal{Reason: event.ReasonLabel, Detail: "none"}}, nil)
+		}
+	}
+	blocks, err := l.Snapshot().Blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	restored, err := online.Restore(l.Config(), blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied, err := l.Clone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := l.Report()
+	if want.Refused != 3 || want.RefusedBy[event.ReasonLabel].Count != 3 {
+		t.Fatalf("%d refused: %v", want.Refused, want.RefusedBy)
+	}
+	for name, other := range map[string]*online.Learner{"restored": restored, "copied": copied} {
+		if got := other.Report(); got.Refused != want.Refused || !reflect.DeepEqual(got.RefusedBy, want.RefusedBy) {
+			t.Errorf("%s: %d refused: %v", name, got.Refused, got.RefusedBy)
+		}
+	}
+	for i := range blocks {
+		if blocks[i].Name == "refused" {
+			blocks[i].Data = append(slices.Clone(blocks[i].Data), 1)
+		}
+	}
+	if _, err := online.Restore(l.Config(), blocks); err == nil || !strings.Contains(err.Error(), "block refused") {
+		t.Errorf("a longer block of refused records: %v", err)
 	}
 }

@@ -319,10 +319,6 @@ const (
 	lastingWild = 8
 )
 
-// Watched says whether the n-th reading of a column that is only divided is one of
-// those that ObserveScale must see even if they lie within its scale.
-func Watched(stats []float64, n float64) bool { return n >= stats[statWatched] }
-
 // CountWithin is ObserveScale for the n-th reading of a column, one of size a within its scale. It does nothing and returns
 // false if the reading may change the scale.
 func CountWithin(stats *[ScalerWidth]float64, n, a float64) bool {
@@ -356,7 +352,7 @@ func (s *Scaler) ObserveScale(stats []float64, x float64) (ratio float64, shrunk
 		watch(stats, n+1)
 		return 1, false
 	}
-	watched := Watched(stats, n)
+	watched := n >= stats[statWatched]
 	switch z := a * inverse; {
 	case z > ScalerClip:
 		wild := 1.0

@@ -137,3 +137,35 @@ func TestIsWild(t *testing.T) {
 		}
 	}
 }
+
+// CountWithin leaves of a column's statistics what ObserveScale does, wherever it says that it has counted, and it counts nearly
+// all readings within the scale.
+func TestCountWithin(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 9))
+	for range 200 {
+		var slow, fast [ScalerWidth]float64
+		size, counted := math.Exp(6*r.NormFloat64()), 0
+		s := Scaler{}
+		for n := 1.0; n <= 3000; n++ {
+			x := size * r.NormFloat64()
+			switch {
+			case r.IntN(300) == 0:
+				x *= 1000
+			case n == 1500:
+				size /= 100 * r.Float64()
+			}
+			s.ObserveScale(slow[:], x)
+			if z := math.Abs(x) * fast[StatInverse]; fast[StatInverse] > 0 && z <= 1 && CountWithin(&fast, n, math.Abs(x)) {
+				counted++
+			} else {
+				s.ObserveScale(fast[:], x)
+			}
+			if slow != fast {
+				t.Fatalf("reading %v is %v: %v, want %v", n, x, fast, slow)
+			}
+		}
+		if counted < 2500 {
+			t.Errorf("%d of 3,000 readings were counted", counted)
+		}
+	}
+}

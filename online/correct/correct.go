@@ -337,16 +337,14 @@ func (x *Experts) center() {
 	}
 }
 
-// Published returns the experts, and what they count if together they count for this.
+// Published returns the experts that have something to say, and what they count if together they count for this.
 func (x *Experts) Published(share float64) (out []model.Expert) {
 	at := 0
 	for _, e := range x.list {
 		for _, name := range e.Lanes() {
-			if x.asleep(at) {
-				at++
-				continue
+			if !x.asleep(at) {
+				out = append(out, model.Expert{Name: name, Share: share * x.weights.mix[at], Corrects: true})
 			}
-			out = append(out, model.Expert{Name: name, Share: share * x.weights.mix[at], Corrects: true})
 			at++
 		}
 	}
