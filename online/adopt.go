@@ -42,7 +42,7 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *event.Example))
 			return m.Intercept[class], true
 		}
 	})
-	l.mixture.Restart()
+	l.predictor.mixture.Restart()
 	l.pasts = pasts{}
 	count := 0
 	each(func(e *event.Example) {
@@ -52,7 +52,7 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *event.Example))
 		l.remeasure(e)
 	})
 	l.levels.Fit(l.encoder.Table, l.encoder.Intercepts)
-	l.adopt(func(column uint32, level, output int) float64 {
+	l.predictor.adopt(func(column uint32, level, output int) float64 {
 		class := l.outputs.young.Class(output)
 		if class < 0 || !own(column) {
 			return 0
@@ -113,7 +113,7 @@ type bareHead struct {
 }
 
 func (l *Learner) bare() *bare {
-	return &bare{bareHead{l.encoder.Scaling.Scaler, l.encoder.Fields.Missing}, l.encode(), l.encodeRefused(), l.imputer.Covariance()}
+	return &bare{bareHead{l.encoder.Scaling.Scaler, l.encoder.Fields.Missing}, l.encode(), l.encodeRefused(), l.predictor.imputer.Covariance()}
 }
 
 // withState returns a Learner of a state of the same settings and Schema, with these rows.

@@ -70,8 +70,8 @@ func keepsOf(number uint64) int {
 	return 4
 }
 
-// costs says whether an event tells what the loss of each of its fields would cost.
-func costs(number uint64) bool {
+// ablates reports whether the ablation costs of the fields are measured at an event.
+func ablates(number uint64) bool {
 	if number <= decidesSome {
 		return sampled(number, 5)
 	}

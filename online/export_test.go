@@ -7,7 +7,7 @@ import (
 
 // Forecasts returns what predictions are expected to lose on events that lack features, declared and silent.
 func (l *Learner) Forecasts() (declared, silent *probe.Curves) {
-	return &l.mixture.Table.Features, &l.mixture.Table.SilentFeatures
+	return &l.predictor.mixture.Table.Features, &l.predictor.mixture.Table.SilentFeatures
 }
 
 // Pairs returns the features that die together of the event that was encoded last, and MaskLast the last point that each
@@ -24,7 +24,7 @@ func (l *Learner) MaskLast() []int8 {
 // Corrected returns the weight of the experts that correct the levels, on whole events or those that lack a third of their fields.
 func (l *Learner) Corrected(lacking bool) float64 {
 	if lacking {
-		return l.mixture.Corrected(1 + model.MissingBin(1.0/3))
+		return l.predictor.mixture.Corrected(1 + model.MissingBin(1.0/3))
 	}
-	return l.mixture.Corrected(0)
+	return l.predictor.mixture.Corrected(0)
 }

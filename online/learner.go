@@ -40,46 +40,46 @@ import (
 	"blankout/online/stuck"
 )
 
-// Learner learns a linear model event by event. It has one output for two classes or for a number, else one for each
-// class, against the rest. It is not safe for concurrent use.
+// Learner learns a linear model event by event. It has one output for two classes or for regression, else one output for
+// each class against the rest. It is not safe for concurrent use.
 type Learner struct {
-	config   Config
-	set      settings
-	encoder  *encode.Encoder
-	ensemble // all experts, and their mixture
-	imputer  *impute.Imputer
-	monitors *monitor.Monitors
-	outputs  outputs
-	classes  []float64 // weight of each class that has come, or could have
-	events   uint64    // that have come with a weight above 0
-	weights  pace.Importance
-	weight   float64  // that the event at hand is learned with, but for its class's
-	targets  *targets // nil where labels are classes
-	fade     pace.Fade
-	hurried  uint64 // mixture weights come into force more often up to this event
-	masked   masked
-	pasts    pasts
-	snapshot *model.Table // the latest, to share its blocks
-	member   *member      // nil where it learns alone
-	room     room
+	config    Config
+	set       settings
+	encoder   *encode.Encoder
+	levels    *levels.Expert
+	predictor *predictor // makes predictions with the encoder, the levels, and what corrects them
+	monitors  *monitor.Monitors
+	outputs   *outputs
+	classes   []float64 // weight of each class
+	events    uint64    // number of events so far with a weight above 0
+	weights   pace.Importance
+	weight    float64  // importance weight of the current event, without that of its class
+	targets   *targets // nil for classification
+	fade      pace.Fade
+	hurried   uint64 // mixture weights are put in force more often up to this event
+	masked    masked
+	ablation  ablation
+	pasts     pasts
+	snapshot  *model.Table // the latest, whose blocks the next one shares
+	member    *member      // nil unless several Learners learn one model
+	room      room
 }
 
-// room is memory for one event, and holds nothing from one to the
+// room is scratch memory for one event.
 type room struct {
 	in       encode.Input
 	seen     monitor.Event
 	scored   scored
-	earlier  []float64 // what lanes said of an event that came earlier
+	earlier  []float64 // the scores of lanes when the event arrived
 	target   []float64 // by output
-	out      []float64 // likewise
+	out      []float64 // by output
 	lanes    []float64 // see ensemble.appendLanes
-	shown    []float64 // scores of an event that came earlier
-	standard []float64 // lanes in the unit of targets
-	filled   filled
-	mixed    mixed
+	shown    []float64 // the scores that were predicted when the event arrived
+	standard []float64 // the scores of lanes in the unit of regression targets
+	imputed  imputed
 	byClass  []float64 // scores
-	costing  costing
 	by       mixture.Event
+	labeled  labeled
 }
 
 // New returns a Learner for events of the Schema, which stays the decoder's: it may grow before the Learn of an event
@@ -103,34 +103,35 @@ func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner,
 	mix := mixture.New(mixture.Settings{
 		Lanes: len(set.levels.Noises), Expected: set.expected, Correctable: set.corrects, Scales: set.scales, Policy: set.policy, Fills: set.imputed > 0, Regression: s.Target != loss.Sign,
 	})
-	l := &Learner{
-		config: c, set: set, ensemble: ensemble{levels: levels, experts: set.newExperts(levels, c.HalfLife), mixture: mix}, imputer: impute.New(set.imputed),
-		fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep),
+	l := &Learner{config: c, set: set, levels: levels, fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}
+	l.encoder = encode.New(set.encoded(levels, mix.Policies()), s)
+	if s.Target != loss.Sign {
+		l.targets = &targets{unit: numbers.NewUnit(s.Target, c.HalfLife), loss: set.levels.Loss}
 	}
-	l.encoder = encode.New(set.encoded(l.levels, mix.Policies()), s)
+	l.predictor = &predictor{
+		ensemble: ensemble{levels: levels, experts: set.newExperts(levels, c.HalfLife), mixture: mix},
+		encoder:  l.encoder, imputer: impute.New(set.imputed), targets: l.targets,
+	}
+	l.outputs = l.newOutputs()
+	l.predictor.outputs = l.outputs
 	l.monitors = monitor.New(monitor.Settings{
 		OnDrift: c.OnDrift, Stuck: c.Stuck, Calibrate: c.Calibrate, Positive: c.Positive, MislabeledBelow: c.MislabeledBelow, Coverage: c.Coverage,
 		Threshold: c.Threshold, ServingStaleness: c.ServingStaleness, ClassWeights: len(c.ClassWeight) > 0,
 		Loss: set.levels.Loss, Target: s.Target, Schema: s, Repeats: l.encoder.Repeats,
 	})
-	if s.Target != loss.Sign {
-		l.targets = &targets{unit: numbers.NewUnit(s.Target, c.HalfLife), loss: set.levels.Loss}
-	}
-	l.outputs = l.newOutputs()
 	l.setOutputs()
 	return l, nil
 }
 
-// setOutputs makes what depends on the number of outputs.
+// setOutputs allocates all memory whose size depends on the number of outputs.
 func (l *Learner) setOutputs() {
-	k := l.levels.Outputs
+	k, x := l.levels.Outputs, l.predictor
 	l.monitors.SetOutputs(k, l.outputs.young.On())
-	l.room.scored = l.newScored(l.levels.NewOwn())
+	l.room.scored = x.newScored(l.levels.NewOwn())
 	l.room.target, l.room.out = make([]float64, k), make([]float64, k)
-	l.room.filled, l.room.mixed = newFilled(&l.ensemble), newMixed(&l.ensemble, l.widen)
-	drawn := l.masked.drawn
-	l.masked = newMasked(&l.ensemble)
-	l.masked.drawn = drawn
+	l.room.imputed, x.mixed = newImputed(&x.ensemble), newMixed(x)
+	l.masked = newMasked(x, l.monitors, l.config.ExpectedMissing, l.masked.drawn)
+	l.ablation = newAblation(x, l.monitors)
 }
 
 // Predict returns the prediction for an event. It learns nothing and observes nothing. Its slices hold until the next
@@ -153,14 +154,14 @@ func (l *Learner) predictAll(e *event.Example, lanes bool) Prediction {
 	r, p := &l.room, Prediction{Learned: l.events}
 	l.encoder.Read(e, l.events+1, &r.in)
 	if l.predict(&p, true); lanes {
-		r.lanes = l.appendLanes(&r.scored, r.lanes[:0])
+		r.lanes = l.predictor.appendLanes(&r.scored, r.lanes[:0])
 		p.Lanes = r.lanes
 	}
 	if t := l.targets; t != nil {
 		for i, f := range p.Lanes {
 			p.Lanes[i] = t.unit.Score(f)
 		}
-		lacks := l.lacks(&r.in, r.scored.lanes, &r.filled)
+		lacks := l.predictor.lacks(&r.in, r.scored.lanes, &r.imputed)
 		if t.predicted(&p, l.monitors.Measures.Known()); l.monitors.Measures.Known() {
 			p.Low, p.High = l.monitors.Interval(t.residual.Published(), p.Value, lacks)
 		}
@@ -169,14 +170,14 @@ func (l *Learner) predictAll(e *event.Example, lanes bool) Prediction {
 }
 
 // mixes says whether there are several lanes that predictions are mixed of.
-func (l *Learner) mixes() bool { return len(l.set.levels.Noises) > 1 || l.knows() }
+func (l *Learner) mixes() bool { return len(l.set.levels.Noises) > 1 || l.predictor.knows() }
 
 // predict scores the Input at hand.
 func (l *Learner) predict(p *Prediction, awake bool) {
 	r := &l.room
-	l.score(&r.in, awake, &r.scored)
-	l.impute(&r.in, &r.filled)
-	p.Scores = l.answer(&r.in, r.scored.lanes, &r.filled, r.out, &r.byClass)
+	l.predictor.score(&r.in, awake, &r.scored)
+	l.predictor.impute(&r.in, l.predictor.awake(l.events), &r.imputed)
+	p.Scores = l.predictor.answer(&r.in, r.scored.lanes, &r.imputed, r.out, &r.byClass)
 	if l.targets == nil {
 		p.Decision = l.monitors.Decision()
 	}
@@ -218,8 +219,8 @@ func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
 	now := stuck.Moment{Event: l.events, Time: e.Time}
 	l.monitors.Stuck(l.encoder.Find(e, now), now)
 	if applies(l.events, l.hurried) {
-		l.apply(l.events)
-		l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.mixture.Policies())
+		l.predictor.apply(l.events)
+		l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.predictor.mixture.Policies())
 	}
 	if l.member == nil {
 		l.keepOld()
@@ -229,14 +230,14 @@ func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
 
 // learn learns an event with a label, and fills in what is predicted.
 func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
-	l.meet(e)
+	l.addClass(e)
 	if l.weight = l.weights.Bound(e.Weight); !l.member.shares() {
 		l.weight = l.weights.Observe(e.Weight)
 	}
 	r := &l.room
 	l.encoder.Observe(e, l.events, &r.in)
 	l.levels.SetRates(r.in.Rates)
-	l.predict(p, l.awake(l.events))
+	l.predict(p, l.predictor.awake(l.events))
 	f, known := p.Scores[0], true
 	if l.targets != nil {
 		l.targets.predicted(p, l.monitors.Measures.Known())
@@ -260,17 +261,17 @@ func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 	if known { // while all numbers are equal there is nothing to learn
 		l.update(l.weight*l.classes[e.Label], lanes)
 		l.solve(l.weight * l.classes[e.Label])
-		l.correctAll(l.weight * l.classes[e.Label])
+		l.masked.trainExperts(&r.labeled, r.target, l.weight*l.classes[e.Label])
 	}
 	if l.outputs.young.Take(e.Label); l.member.shares() {
 		return
 	}
-	l.imputer.Gather(&r.in, l.encoder, gathers(l.events))
+	l.predictor.imputer.Gather(&r.in, l.encoder, gathers(l.events))
 	l.encoder.ReadDead(&r.in)
 	if review := l.encoder.Review(); review != nil {
 		l.move(review.Moves)
-		l.review(review, l.encoder)
-		l.imputer.Review(review, l.encoder)
+		l.predictor.review(review, l.encoder)
+		l.predictor.imputer.Review(review, l.encoder)
 		l.encoder.ForgetDead(review)
 	}
 }
@@ -292,11 +293,11 @@ func (l *Learner) class(e *event.Example, p, shown *Prediction, lanes []float64,
 		if shown != p {
 			j = p.Decision.Judge(p.Scores, e.Label)
 		}
-		addForecast(&l.mixture.Table.Features, 0, e, j)
+		recordClass(&l.predictor.mixture.Table.Features, 0, e, j)
 	}
 	l.judge(e, by, lanes)
 	if !l.member.shares() {
-		l.sampleCosts(e)
+		l.ablation.measure(&r.labeled)
 	}
 	for k := range r.target {
 		r.target[k] = rows.Y(output, k, len(r.target))
@@ -312,37 +313,41 @@ func (l *Learner) influence(label int, scores []float64) float64 {
 	if len(r.target) > 1 {
 		k = output
 	}
-	return l.levels.Influence(&r.scored.levels, l.mixture.Largest(r.in.Range), k, rows.Y(output, k, len(r.target)), scores[min(label, len(scores)-1)])
+	return l.levels.Influence(&r.scored.levels, l.predictor.mixture.Largest(r.in.Range), k, rows.Y(output, k, len(r.target)), scores[min(label, len(scores)-1)])
 }
 
 // judge moves mixture weights by what the levels have lost at the event at hand, and by what they lose if more of it
 // goes missing.
 func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
-	r := &l.room
+	r, x := &l.room, l.predictor
+	r.labeled = labeled{
+		Example: e, number: l.events, in: &r.in, scored: &r.scored, imputed: &r.imputed, by: by, awake: x.awake(l.events),
+		trains: !l.member.shares() && !l.levels.Passed(),
+	}
 	if decides(l.events, l.hurried) {
-		said := l.saidOf(&r.scored, lanes, &r.earlier)
+		scores := x.laneScores(&r.scored, lanes, &r.earlier)
 		switch k := &r.in.Lack; {
 		case l.member.shares():
 			if r.in.Range == 0 {
-				l.mixture.ObservePart(said.lanes, by)
+				x.mixture.ObservePart(scores.lanes, by)
 			}
-		case l.levels.Passed(): // all have learned the event before
+		case l.levels.Passed(): // all lanes have learned the event in an earlier pass
 		case r.in.Range == 0:
-			l.judgeWhole(l.silenced(said), by)
+			x.judgeWhole(l.masked.judged(&r.labeled, scores), by)
 		case k.Named+k.Silent > 0:
-			l.expect(&r.in, &r.filled)
-			l.mixture.Table.Own(r.in.Range)
-			l.observeLacking(&r.in, said.lanes, said.experts != nil, &r.filled, by)
+			x.expect(&r.in, r.labeled.awake, &r.imputed)
+			x.mixture.Table.Own(r.in.Range)
+			x.observeMissing(&r.in, scores.lanes, scores.experts != nil, &r.imputed, by)
 		}
 	}
-	l.sampleMasks(e, by)
+	l.masked.evaluate(&r.labeled)
 }
 
 // shown makes an earlier prediction one that counts now: one of an event from before there were as many classes gets the
 // scores of classes that have not come. It returns the lanes that levels are judged by, nil for those of now.
 func (l *Learner) shown(earlier, now *Prediction) (lanes []float64) {
 	earlier.Decision, earlier.Loss = now.Decision, now.Loss
-	if n := len(earlier.Lanes); (n == l.levels.Lanes() || n == l.laneCount()) && earlier.Learned != now.Learned && earlier.Learned >= l.outputs.young.Changed {
+	if n := len(earlier.Lanes); (n == l.levels.Lanes() || n == l.predictor.laneCount()) && earlier.Learned != now.Learned && earlier.Learned >= l.outputs.young.Changed {
 		lanes = earlier.Lanes
 	}
 	earlier.Scores = monitor.Widened(earlier.Scores, len(now.Scores), &l.room.shown)
@@ -402,8 +407,8 @@ func (l *Learner) rescale() {
 		l.encoder.Rescale(&r.in)
 	}
 	l.move(r.in.Moves)
-	if l.meetNumbers(&r.in, l.encoder) || r.in.Rescales {
-		l.score(&r.in, l.awake(l.events), &r.scored)
+	if l.predictor.followNumbers(&r.in, l.encoder) || r.in.Rescales {
+		l.predictor.score(&r.in, l.predictor.awake(l.events), &r.scored)
 	}
 }
 
@@ -422,7 +427,7 @@ func (l *Learner) observe(e *event.Example, seen *monitor.Event) {
 		return
 	}
 	l.encoder.Met(e, &l.room.in, &seen.Met)
-	seen.Part, seen.Met.Error = false, forecastError(l.mixture.Table, l.targets != nil)
+	seen.Part, seen.Met.Error = false, forecastError(l.predictor.mixture.Table, l.targets != nil)
 	l.act(l.monitors.Observe(seen))
 }
 
@@ -433,10 +438,10 @@ func (l *Learner) act(asked *monitor.Request) {
 	}
 	if asked.Keep > 0 {
 		l.decay(asked.Keep)
-		l.forget(asked.Keep)
+		l.predictor.forget(asked.Keep)
 	}
 	if asked.Fresh {
-		l.startFresh()
+		l.predictor.startFresh()
 		l.hurried = l.events + hurried
 	}
 }
@@ -444,7 +449,7 @@ func (l *Learner) act(asked *monitor.Request) {
 // decay leaves a part of what is known of the past. Weights stay, and move faster.
 func (l *Learner) decay(keep float64) {
 	l.levels.Decay(keep, l.encoder.Table, l.encoder.Intercepts)
-	l.imputer.Decay(keep)
+	l.predictor.imputer.Decay(keep)
 }
 
 // Config returns the Learner's settings, of which its caller must change nothing.

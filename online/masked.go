@@ -1,7 +1,7 @@
 package online
 
-// This file finds out how answers do if features go missing: by deleting some of events at hand, before they are
-// learned.
+// This file evaluates predictions of masked events: copies of labeled events from which features have been removed,
+// before the event is learned. Forecasts and the mixture weights of events with missing fields are learned from these.
 
 import (
 	"blankout/internal/event"
@@ -14,143 +14,173 @@ import (
 	"blankout/online/silent"
 )
 
-// masked draws masks and is room for what they leave.
+// masked draws masks and evaluates masked events. All fields but drawn are scratch.
 type masked struct {
-	drawn    uint64 // masks
+	*predictor
+	monitors *monitor.Monitors
+	alone    float64 // the rate at which features of a group die by themselves
+	drawn    uint64  // number of masks drawn so far
 	mask     probe.Mask
 	grouping *model.Grouping
 	factors  [][2]int // see event.Schema.Factors
 	field    []uint16
-	whole    encode.Input // with the columns that are known to be 0
+	whole    encode.Input // the event, with the columns that are known to be 0
 	numbers  impute.Numbers
 	dead     []bool       // by feature
-	left     encode.Input // without those
-	silently encode.Input // with those that have died silently
+	left     encode.Input // the event without the dead features
+	silently encode.Input // the event in which the dead features have died silently
 	scored   scored
-	filled   filled
+	imputed  imputed
 	out      []float64 // by output
-	byClass  []float64 // scores
+	byClass  []float64 // by class
 	seen     monitor.Event
 	silent   silent.Mask
 }
 
-func newMasked(x *ensemble) masked {
-	return masked{grouping: x.levels.Grouping, scored: x.newScored(x.levels.NewScores()), filled: newFilled(x), out: make([]float64, x.levels.Outputs)}
+func newMasked(x *predictor, monitors *monitor.Monitors, alone float64, drawn uint64) masked {
+	return masked{
+		predictor: x, monitors: monitors, alone: alone, drawn: drawn, grouping: x.levels.Grouping,
+		scored: x.newScored(x.levels.NewScores()), imputed: newImputed(&x.ensemble), out: make([]float64, x.levels.Outputs),
+	}
 }
 
-// sampleMasks answers an event with features deleted by a mask, at each share of missing features: forecasts and the
-// mixture weights of ranges learn from that. Where groups are declared they die as a whole, and single features for the
-// forecast alone.
-func (l *Learner) sampleMasks(e *event.Example, by *mixture.Event) {
-	if !masks(l.events) {
+// labeled is a labeled event that has been encoded and scored, before it is learned.
+type labeled struct {
+	*event.Example
+	number  uint64
+	in      *encode.Input
+	scored  *scored
+	imputed *imputed
+	by      *mixture.Event
+	awake   bool // experts that have no weight in predictions score masked copies, too
+	trains  bool // mixture weights are learned from masked copies
+}
+
+// evaluate draws the masks of an event, if its number is one of those that get masks, and predicts the masked copies. If
+// groups are declared, the mixture weights learn from masks of groups, else from masks of single features.
+func (m *masked) evaluate(e *labeled) {
+	if !masks(e.number) {
 		return
 	}
-	m, declared, moves := &l.masked, l.masked.grouping.Declared(), !l.member.shares() && !l.levels.Passed()
+	declared := m.grouping.Declared()
 	m.drawn++
-	l.sampleMask(e, by, false, !declared && moves)
-	if l.groups() {
-		l.sampleMask(e, by, true, declared && moves)
+	m.evaluateMask(e, false, e.trains && !declared)
+	if m.evaluatesGroups() {
+		m.evaluateMask(e, true, e.trains && declared)
 	}
 }
 
-// groups says whether it is forecast what is lost if groups die, of which fields of none are ones by themselves.
-func (l *Learner) groups() bool { return l.masked.grouping.Declared() || l.levels.Grouped() }
+// evaluatesGroups reports whether the loss of whole groups is forecast. A field without a group is a group of its own.
+func (m *masked) evaluatesGroups() bool { return m.grouping.Declared() || m.levels.Grouped() }
 
-// sampleMask draws one mask, of features or groups. Mixture weights learn from it if moves is set.
-func (l *Learner) sampleMask(e *event.Example, by *mixture.Event, groups, moves bool) {
-	m, schema := &l.masked, l.encoder.Schema()
-	in := l.encoder.WithZeros(&l.room.in, &m.whole)
-	l.imputer.Read(in, l.encoder, &m.numbers)
-	columns, numbers := in.Columns[:in.Features()], l.imputer.Columns()
-	if m.field = m.field[:0]; len(in.Event.Field) > 0 {
-		m.field = l.encoder.Scaling.Scaler.FieldsOf(in.Event, columns, m.field)
+// evaluateMask draws one mask, of groups or of single features, and predicts the masked copy at each point. Mixture
+// weights learn from it if trains is set.
+func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
+	in := m.draw(e, groups)
+	curves, silently := &m.mixture.Table.Features, &m.mixture.Table.SilentFeatures
+	if groups { // point 0 of single features has more events, see Learner.class
+		curves, silently = &m.mixture.Table.Groups, &m.mixture.Table.SilentGroups
+		m.record(curves, 0, e, m.answer(e.in, e.scored.lanes, e.imputed, m.out, &m.byClass))
 	}
-	if len(m.factors) != len(schema.Fields) {
-		m.factors = schema.Factors()
+	if trains {
+		m.mixture.Table.Masked()
 	}
-	x := probe.Features{Columns: columns, Field: m.field, Schema: schema, Factors: m.factors, Curves: l.encoder.Scaling.Scaler.Curves, Known: l.encoder.Fields.Missing.Known && in.Event.IsSparse(schema.Fields)}
-	curves, silently := &l.mixture.Table.Features, &l.mixture.Table.SilentFeatures
-	if groups {
-		curves, silently = &l.mixture.Table.Groups, &l.mixture.Table.SilentGroups
-		m.mask.Draw(x, m.drawn, m.grouping)
-		m.mask.Alone(l.config.ExpectedMissing, l.events)
-	} else {
-		m.mask.Draw(x, m.drawn, nil)
-	}
-	if groups { // of features more events tell
-		l.forecast(curves, 0, e, l.answer(&l.room.in, l.room.scored.lanes, &l.room.filled, m.out, &m.byClass))
-	}
-	if moves {
-		l.mixture.Table.Masked()
-	}
-	l.encoder.FillDead(in)
-	whole, awake := l.encoder.Fields.All(schema.Fields), l.awake(l.events)
+	m.encoder.FillDead(in)
+	whole, numbers := m.encoder.Fields.All(m.encoder.Schema().Fields), m.imputer.Columns()
 	for point := 1; point < probe.Points; point++ {
 		m.dead = m.dead[:0]
 		for _, last := range m.mask.Last {
 			m.dead = append(m.dead, int(last) < point)
 		}
 		if turns(m.drawn, point) {
-			l.forecastSilent(in, silently, point, e)
+			m.evaluateSilent(e, in, silently, point)
 		}
-		if m.numbers.Without(m.dead, &m.filled.numbers); m.filled.numbers.Lacks && !imputes(m.drawn, point, numbers) {
+		if m.numbers.Without(m.dead, &m.imputed.numbers); m.imputed.numbers.Lacks && !imputes(m.drawn, point, numbers) {
 			continue
 		}
-		in.Without(m.dead, &m.left)
-		k := whole
-		k.Null, k.Named = k.Null+m.mask.Dead[point], k.Named-m.mask.Dead[point]
-		m.left.Lack, m.left.Range = k, probe.Range(k)
-		m.left.Scale = l.encoder.Fields.Missing.Scale(k)
-		l.score(&m.left, awake, &m.scored)
-		l.expect(&m.left, &m.filled)
-		heeds := moves && m.left.Range > 0 && l.mixture.Table.Heeds(m.left.Range)
-		if heeds && turns(m.drawn, point) {
-			l.observeLacking(&m.left, m.scored.lanes, awake, &m.filled, by)
+		m.removeDead(in, whole, point)
+		m.score(&m.left, e.awake, &m.scored)
+		m.expect(&m.left, e.awake, &m.imputed)
+		learns := trains && m.left.Range > 0 && m.mixture.Table.Heeds(m.left.Range)
+		if learns && turns(m.drawn, point) {
+			m.observeMissing(&m.left, m.scored.lanes, e.awake, &m.imputed, e.by)
 		}
-		scores := l.answer(&m.left, m.scored.lanes, &m.filled, m.out, &m.byClass)
-		if j := l.forecast(curves, point, e, scores); heeds && (l.events <= decidesSome || turns(m.drawn, point)) {
-			l.observeMasked(e, scores, j)
+		scores := m.answer(&m.left, m.scored.lanes, &m.imputed, m.out, &m.byClass)
+		if j := m.record(curves, point, e, scores); learns && (e.number <= decidesSome || turns(m.drawn, point)) {
+			m.monitor(e, scores, j)
 		}
 	}
 }
 
-// observeMasked shows the monitors what the answer to what a mask has left of an event comes to.
-func (l *Learner) observeMasked(e *event.Example, scores []float64, j model.Judged) {
-	m := &l.masked
+// draw draws a mask for an event. It returns the event with the columns that are known to be 0, which can die as well.
+func (m *masked) draw(e *labeled, groups bool) *encode.Input {
+	schema := m.encoder.Schema()
+	in := m.encoder.WithZeros(e.in, &m.whole)
+	m.imputer.Read(in, m.encoder, &m.numbers)
+	columns := in.Columns[:in.Features()]
+	if m.field = m.field[:0]; len(in.Event.Field) > 0 {
+		m.field = m.encoder.Scaling.Scaler.FieldsOf(in.Event, columns, m.field)
+	}
+	if len(m.factors) != len(schema.Fields) {
+		m.factors = schema.Factors()
+	}
+	x := probe.Features{
+		Columns: columns, Field: m.field, Schema: schema, Factors: m.factors, Curves: m.encoder.Scaling.Scaler.Curves,
+		Known: m.encoder.Fields.Missing.Known && in.Event.IsSparse(schema.Fields),
+	}
+	if groups {
+		m.mask.Draw(x, m.drawn, m.grouping)
+		m.mask.Alone(m.alone, e.number)
+	} else {
+		m.mask.Draw(x, m.drawn, nil)
+	}
+	return in
+}
+
+// removeDead fills left with an event without the features that are dead at a point; all is what the event would lack
+// if none of its features were missing.
+func (m *masked) removeDead(in *encode.Input, all model.Lack, point int) {
+	in.Without(m.dead, &m.left)
+	all.Null, all.Named = all.Null+m.mask.Dead[point], all.Named-m.mask.Dead[point]
+	m.left.Lack, m.left.Range = all, probe.Range(all)
+	m.left.Scale = m.encoder.Fields.Missing.Scale(all)
+}
+
+// monitor passes the prediction of a masked event to the monitors.
+func (m *masked) monitor(e *labeled, scores []float64, j model.Judged) {
 	seen := &m.seen
-	seen.Again, seen.Lacks = l.levels.Passed(), l.lacks(&m.left, m.scored.lanes, &m.filled)
-	if t := l.targets; t != nil {
+	seen.Again, seen.Lacks = m.levels.Passed(), m.lacks(&m.left, m.scored.lanes, &m.imputed)
+	if t := m.targets; t != nil {
 		seen.Regression, seen.Target, seen.Value, seen.Residual = true, e.Target, t.unit.Value(scores[0]), t.residual.PublishedIn(&t.before)
 	} else {
-		seen.Scores, seen.Label, seen.Decision = scores, e.Label, l.monitors.Decision()
-		seen.Judged, seen.Active = j, l.outputs.active(l.levels.Active())
+		seen.Scores, seen.Label, seen.Decision = scores, e.Label, m.monitors.Decision()
+		seen.Judged, seen.Active = j, m.outputs.active(m.levels.Active())
 	}
-	l.monitors.Masked(seen)
+	m.monitors.Masked(seen)
 }
 
-// forecastSilent takes up what scores of an event lose at a point if what is dead has died silently.
-func (l *Learner) forecastSilent(in *encode.Input, curves *probe.Curves, point int, e *event.Example) {
-	m := &l.masked
+// evaluateSilent predicts an event in which the dead features have died silently.
+func (m *masked) evaluateSilent(e *labeled, in *encode.Input, curves *probe.Curves, point int) {
 	in.Silently(m.dead, &m.silently)
-	l.score(&m.silently, false, &m.scored)
-	l.forecast(curves, point, e, l.answer(&m.silently, m.scored.lanes, &m.filled, m.out, &m.byClass))
+	m.score(&m.silently, false, &m.scored)
+	m.record(curves, point, e, m.answer(&m.silently, m.scored.lanes, &m.imputed, m.out, &m.byClass))
 }
 
-// silenced returns what the lanes are judged by at an event that lacks nothing: what they say of it or, where there is a level
-// of silent noise, of a copy some features of which have died silently.
-func (l *Learner) silenced(s said) said {
-	m, in := &l.masked, &l.room.in
-	if !m.dies(&l.ensemble, in, l.events, 0) {
+// judged returns the scores by which lanes are judged at an event without missing fields: those of the event or, if a
+// level has silent noise, those of a copy in which some features have died silently.
+func (m *masked) judged(e *labeled, s laneScores) laneScores {
+	if !m.drawSilent(e.in, e.number, 0) {
 		return s
 	}
-	l.score(&m.silently, s.experts != nil, &m.scored)
-	return l.saidOf(&m.scored, nil, nil)
+	m.score(&m.silently, s.experts != nil, &m.scored)
+	return m.laneScores(&m.scored, nil, nil)
 }
 
-// dies fills silently with a copy of an event some features of which have died silently, as a level of silent noise learns it: one
-// of several copies. It returns whether there is one.
-func (m *masked) dies(x *ensemble, in *encode.Input, number, copy uint64) bool {
-	noise, some := x.levels.Silent()
+// drawSilent fills silently with a copy of an event in which some features have died silently, drawn as the level with
+// silent noise learns it. The number of the event and the number of the copy determine the copy. The result is false if
+// no level has silent noise or no feature has died.
+func (m *masked) drawSilent(in *encode.Input, number, copy uint64) bool {
+	noise, some := m.levels.Silent()
 	if !some {
 		return false
 	}
@@ -164,45 +194,45 @@ func (m *masked) dies(x *ensemble, in *encode.Input, number, copy uint64) bool {
 	return m.silent.Some
 }
 
-// copiesFirst is how many silently masked copies of each of the first earlyGroups events the experts learn that correct the
-// levels where groups die; of others they learn one.
-const copiesFirst, earlyGroups = 3, 2000
+// The experts learn firstCopies silently masked copies of each of the first earlyGroups events if groups die, and one
+// copy of every other event.
+const firstCopies, earlyGroups = 3, 2000
 
-// correctAll has the experts that correct the levels learn the event at hand or, where there is a level of silent noise, copies
-// of it some features of which have died silently.
-func (l *Learner) correctAll(weight float64) {
-	r, m := &l.room, &l.masked
-	if !r.scored.some {
+// trainExperts trains the experts that correct the levels with an event or, if a level has silent noise, with silently
+// masked copies of it.
+func (m *masked) trainExperts(e *labeled, target []float64, weight float64) {
+	if !e.scored.some {
 		return
 	}
-	noise, some := l.levels.Silent()
+	noise, some := m.levels.Silent()
 	copies := uint64(1)
-	if some && noise.Groups && l.events <= earlyGroups {
-		copies = copiesFirst
+	if some && noise.Groups && e.number <= earlyGroups {
+		copies = firstCopies
 	}
 	for i := range copies {
-		s := &r.scored
-		if m.dies(&l.ensemble, &r.in, l.events, i) {
+		s := e.scored
+		if m.drawSilent(e.in, e.number, i) {
 			s = &m.scored
-			l.score(&m.silently, true, s)
+			m.score(&m.silently, true, s)
 		}
-		l.teach(s, r.target, weight)
+		m.train(s, target, weight)
 	}
 }
 
-// forecast takes up what scores of an event lose at a point, and returns it, of classes.
-func (l *Learner) forecast(curves *probe.Curves, point int, e *event.Example, scores []float64) (j model.Judged) {
-	if t := l.targets; t != nil {
-		addSquare(curves, point, e, t.unit.Value(scores[0]))
+// record adds the loss of a prediction to the forecast at a point. For classification it returns how the prediction was
+// judged.
+func (m *masked) record(curves *probe.Curves, point int, e *labeled, scores []float64) (j model.Judged) {
+	if t := m.targets; t != nil {
+		recordSquare(curves, point, e.Example, t.unit.Value(scores[0]))
 		return j
 	}
-	j = l.monitors.Decision().Judge(scores, e.Label)
-	addForecast(curves, point, e, j)
+	j = m.monitors.Decision().Judge(scores, e.Label)
+	recordClass(curves, point, e.Example, j)
 	return j
 }
 
-// addForecast takes up what has been lost at a point.
-func addForecast(curves *probe.Curves, point int, e *event.Example, j model.Judged) {
+// recordClass adds the loss of a classification to a forecast.
+func recordClass(curves *probe.Curves, point int, e *event.Example, j model.Judged) {
 	wrong := 0.0
 	if j.Class != e.Label {
 		wrong = 1
@@ -211,8 +241,8 @@ func addForecast(curves *probe.Curves, point int, e *event.Example, j model.Judg
 	curves.LogLoss.Add(point, j.LogLoss)
 }
 
-// addSquare is addForecast for a value that is predicted of a number.
-func addSquare(curves *probe.Curves, point int, e *event.Example, value float64) {
+// recordSquare adds the squared error of a predicted value to a forecast.
+func recordSquare(curves *probe.Curves, point int, e *event.Example, value float64) {
 	d := e.Target - value
 	curves.Error.Add(point, d*d)
 }

@@ -10,6 +10,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/online/encode"
 	"blankout/online/memory"
 	"blankout/online/rows"
 	"blankout/online/watch"
@@ -25,16 +26,20 @@ type outputs struct {
 	width   func(outputs int) int  // of a row
 	memory  memory.Bound
 	several bool // labels are classes
+	// These are changed as outputs come and go.
+	ensemble *ensemble
+	encoder  *encode.Encoder
+	resized  bool // by addClass
 }
 
 // youngBytes is how many bytes the outputs of young classes may take before these classes share one. Half of it is then
 // for those of the most events.
 const youngBytes = 128 << 20
 
-func (l *Learner) newOutputs() outputs {
-	return outputs{
+func (l *Learner) newOutputs() *outputs {
+	return &outputs{
 		bytes: youngBytes, most: l.encoder.Schema().MaxClasses, memory: memory.Bound(l.config.MaxMemory), several: l.targets == nil,
-		width: l.set.width,
+		width: l.set.width, ensemble: &l.predictor.ensemble, encoder: l.encoder,
 		events: func(class int) uint64 {
 			if n := l.monitors.Measures.Classes; class < len(n) {
 				return n[class]
@@ -123,121 +128,123 @@ func (o *outputs) merge(known, k, but int) (from [][]int) {
 	return o.young.Merge(known, k, func(class int) bool { return class >= young.Own && o.events(class) < least }, o.events)
 }
 
-// meet takes up the class of an event, before it is scored: its weight, and which output learns it.
-func (l *Learner) meet(e *event.Example) {
-	label := e.Label
-	for label >= len(l.classes) {
+// addClass prepares the Learner for the class of an event, before it is scored: it finds the weight of the class, and the output that
+// learns it.
+func (l *Learner) addClass(e *event.Example) {
+	for e.Label >= len(l.classes) {
 		weight := 1.0
 		if l.targets == nil {
 			weight = l.config.WeightOf(l.encoder.Schema().Classes[len(l.classes)])
 		}
 		l.classes = append(l.classes, weight)
 	}
-	if label >= young.Own || l.outputs.young.On() {
-		l.shareOutputs(label, l.columnsWith(e))
+	if l.outputs.addClass(e.Label, l.outputs.columnsWith(e), l.events) {
+		l.snapshot = nil
+		l.setOutputs()
 	}
-	if l.outputs.young.On() {
-		return
-	}
-	if outputs := label + 1; outputs > max(l.levels.Outputs, 2) {
-		l.addOutputs(outputs)
-	}
-	l.levels.Activate(label+1, l.encoder.Intercepts)
 }
 
-// columnsWith returns how many columns have rows after an event, at most.
-func (l *Learner) columnsWith(e *event.Example) int { return l.encoder.Table.Len() + e.Features.Len() }
+// addClass makes sure that an output learns the class of the event of this number. columns is the largest number of
+// columns that have rows after the event. The result is true if the number of outputs has changed.
+func (o *outputs) addClass(label, columns int, number uint64) (resized bool) {
+	o.resized = false
+	if label >= young.Own || o.young.On() {
+		o.share(label, columns, number)
+	}
+	if o.young.On() {
+		return o.resized
+	}
+	levels := o.ensemble.levels
+	if outputs := label + 1; outputs > max(levels.Outputs, 2) {
+		o.add(outputs)
+	}
+	levels.Activate(label+1, o.encoder.Intercepts)
+	return o.resized
+}
 
-// shareOutputs changes which output learns which class as an event of a class needs it.
-func (l *Learner) shareOutputs(label, columns int) {
-	o := &l.outputs
-	_, begins, full := o.after(label, l.levels.Outputs, columns)
+// columnsWith returns the largest number of columns that have rows after an event.
+func (o *outputs) columnsWith(e *event.Example) int { return o.encoder.Table.Len() + e.Features.Len() }
+
+// share changes which output learns which class, as an event of a class requires it.
+func (o *outputs) share(label, columns int, number uint64) {
+	levels := o.ensemble.levels
+	_, begins, full := o.after(label, levels.Outputs, columns)
 	half := int(o.bytes / max(1, 2*o.cost(columns, 1)))
 	switch {
 	case begins:
-		if l.levels.Outputs < young.Own {
-			l.addOutputs(young.Own)
+		if levels.Outputs < young.Own {
+			o.add(young.Own)
 		}
-		l.levels.Activate(young.Own, l.encoder.Intercepts)
+		levels.Activate(young.Own, o.encoder.Intercepts)
 		if full {
 			half = 0
 		}
-		l.mergeYoung(half)
+		o.mergeYoung(half, number)
 	case !o.young.On():
 		return
 	case o.cost(columns, o.alone(o.young.Known())) > o.bytes:
-		l.mergeYoung(half)
+		o.mergeYoung(half, number)
 	}
 	for label >= o.young.Known() {
 		if o.young.Young() == 0 {
-			l.addOutputs(l.levels.Outputs + 1)
-			l.levels.Activate(l.levels.Outputs, l.encoder.Intercepts)
+			o.add(levels.Outputs + 1)
+			levels.Activate(levels.Outputs, o.encoder.Intercepts)
 		}
-		l.levels.Shift(o.young.Shared(), o.young.Add(l.levels.Outputs-1), l.encoder.Intercepts)
+		levels.Shift(o.young.Shared(), o.young.Add(levels.Outputs-1), o.encoder.Intercepts)
 	}
-	if o.promotes(label, l.levels.Outputs, columns) {
-		if l.levels.Outputs-1 >= o.most { // another class leaves its place
-			l.mergeYoung(0)
+	if o.promotes(label, levels.Outputs, columns) {
+		if levels.Outputs-1 >= o.most { // another class loses its own output
+			o.mergeYoung(0, number)
 		}
-		l.promote(label)
+		o.promote(label, number)
 	}
 }
 
-// mergeYoung has young classes share an output from here on, but for at most so many of the most events. It begins as
-// the mean of theirs, as likely as all of them together.
-func (l *Learner) mergeYoung(but int) {
-	known := l.levels.Active()
-	if l.outputs.young.On() {
-		known = l.outputs.young.Known()
+// mergeYoung makes young classes share one output, except for at most so many of those with the most events. The
+// shared output starts as the mean of theirs, with the probability of all of them together.
+func (o *outputs) mergeYoung(but int, number uint64) {
+	levels := o.ensemble.levels
+	known := levels.Active()
+	if o.young.On() {
+		known = o.young.Known()
 	}
-	from := l.outputs.merge(known, l.levels.Outputs, but)
+	from := o.merge(known, levels.Outputs, but)
 	last := from[len(from)-1]
-	together := l.levels.Together(last, l.encoder.Intercepts)
-	l.regroup(from)
+	together := levels.Together(last, o.encoder.Intercepts)
+	o.regroup(from, number)
 	if len(last) > 1 {
-		l.levels.Place(l.outputs.young.Shared(), together, l.encoder.Intercepts)
+		levels.Place(o.young.Shared(), together, o.encoder.Intercepts)
 	}
 }
 
-// promote gives a class that shares an output one of its own: the shared one if no other class has it.
-func (l *Learner) promote(class int) {
-	y := &l.outputs.young
+// promote gives a class that shares an output an output of its own: the shared one if no other class uses it.
+func (o *outputs) promote(class int, number uint64) {
+	levels, y := o.ensemble.levels, &o.young
 	if y.Young() > 1 {
-		from := make([][]int, l.levels.Outputs, l.levels.Outputs+1)
+		from := make([][]int, levels.Outputs, levels.Outputs+1)
 		for k := range from {
 			from[k] = []int{k}
 		}
-		l.regroup(append(from, []int{y.Shared()}))
+		o.regroup(append(from, []int{y.Shared()}), number)
 	}
-	own, shared := y.Promote(class, l.levels.Outputs-1)
-	l.levels.Shift(y.Output(class), own, l.encoder.Intercepts)
-	l.levels.Shift(y.Shared(), shared, l.encoder.Intercepts)
+	own, shared := y.Promote(class, levels.Outputs-1)
+	levels.Shift(y.Output(class), own, o.encoder.Intercepts)
+	levels.Shift(y.Shared(), shared, o.encoder.Intercepts)
 }
 
-// regroup gives the Learner as many outputs as there are lists: each begins as the mean of those former ones.
-func (l *Learner) regroup(from [][]int) {
-	fill := l.levels.Regroup(from)
-	if l.experts != nil {
-		l.experts.Regroup(from, l.levels.End())
-	}
-	l.remake(len(from), fill)
-	l.outputs.young.Changed = l.events
+// regroup makes one output for each list in from, which starts as the mean of the old outputs on the list.
+func (o *outputs) regroup(from [][]int, number uint64) {
+	o.resize(len(from), o.ensemble.regroup(from))
+	o.young.Changed = number
 }
 
-// addOutputs gives the Learner more outputs; those that there are keep what they have learned.
-func (l *Learner) addOutputs(outputs int) {
-	fill := l.levels.Grow(outputs)
-	if l.experts != nil {
-		l.experts.Grow(outputs, l.levels.End())
-	}
-	l.remake(outputs, fill)
-}
+// add increases the number of outputs. Existing outputs keep what they have learned.
+func (o *outputs) add(outputs int) { o.resize(outputs, o.ensemble.grow(outputs)) }
 
-// remake gives rows the width of so many outputs: fill makes one of one as it was.
-func (l *Learner) remake(outputs int, fill func(to, from []float64)) {
-	l.encoder.Widen(l.outputs.width(outputs), fill)
-	l.snapshot = nil
-	l.setOutputs()
+// resize gives rows the width of so many outputs. fill converts a row.
+func (o *outputs) resize(outputs int, fill func(to, from []float64)) {
+	o.encoder.Widen(o.width(outputs), fill)
+	o.resized = true
 }
 
 // byClass returns the scores of the classes, given those of the outputs: these themselves, or in the memory of room.
@@ -257,42 +264,47 @@ func (o *outputs) active(outputs int) int {
 	return outputs
 }
 
-// Refusal returns why an event cannot be learned for want of memory: it has new columns, or a new class, for which there is
-// no room. Nil is that it can.
+// Refusal returns why an event cannot be learned within learner.max_memory: it has new columns, or a new class, for which
+// there is no memory. It returns nil if the event can be learned.
 func (l *Learner) Refusal(e *event.Example) *event.Refusal {
-	bound, t := l.outputs.memory, l.encoder.Table
-	if bound == 0 || e.Refused != nil || e.Weight == 0 || l.member != nil {
+	if l.outputs.memory == 0 || e.Refused != nil || e.Weight == 0 || l.member != nil {
 		return nil
 	}
+	return l.outputs.refusal(e, l.monitors.Refused.By[event.ReasonMemory].Count == 0)
+}
+
+// refusal is Refusal for a limit on memory; first reports whether no event has been refused before.
+func (o *outputs) refusal(e *event.Example, first bool) *event.Refusal {
+	t, now := o.encoder.Table, o.ensemble.levels.Outputs
 	width := t.Width()
-	if outputs, _, _ := l.outputs.after(e.Label, l.levels.Outputs, l.columnsWith(e)); outputs != l.levels.Outputs {
-		if width = l.outputs.width(outputs); outputs > l.levels.Outputs && !bound.Fits(t.Len(), width) {
-			return l.noRoom("class "+quoted(l.encoder.Schema().Classes[e.Label]), t.Len(), width)
+	if outputs, _, _ := o.after(e.Label, now, o.columnsWith(e)); outputs != now {
+		if width = o.width(outputs); outputs > now && !o.memory.Fits(t.Len(), width) {
+			return o.noRoom("class "+quoted(o.encoder.Schema().Classes[e.Label]), t.Len(), width)
 		}
 	}
-	if bound.Fits(t.Len()+e.Features.Len(), width) {
+	if o.memory.Fits(t.Len()+e.Features.Len(), width) {
 		return nil
 	}
-	i, n := bound.First(t, e.Features.Index, width)
+	i, n := o.memory.First(t, e.Features.Index, width)
 	if i < 0 {
 		return nil
 	}
-	return l.noRoom(l.nameFeature(e, i), n, width)
+	return o.noRoom(nameFeature(o.encoder, e, i, first), n, width)
 }
 
-// noRoom returns the refusal of what would make so many rows of so many numbers.
-func (l *Learner) noRoom(what string, rows, width int) *event.Refusal {
+// noRoom returns the refusal of what would need so many rows of so many numbers.
+func (o *outputs) noRoom(what string, rows, width int) *event.Refusal {
 	return &event.Refusal{Reason: event.ReasonMemory, Detail: fmt.Sprintf("%s: %d rows of %d numbers are %d bytes; raise learner.max_memory = %d",
-		what, rows, width, memory.Bytes(rows, width), l.config.MaxMemory)}
+		what, rows, width, memory.Bytes(rows, width), int64(o.memory))}
 }
 
-// nameFeature names the feature of an entry of an event, and its field. A name is looked for among all names, which takes
-// its time: for the first refusal alone, which is the one that is shown.
-func (l *Learner) nameFeature(e *event.Example, i int) string {
-	column, s := e.Features.Index[i], l.encoder.Schema()
+// nameFeature returns the name of an event's feature and of its field. If lookup is false the feature is named by its
+// column, because finding its name is slow.
+func nameFeature(n *encode.Encoder, e *event.Example, i int, lookup bool) string {
+	column, s := e.Features.Index[i], n.Schema()
 	name := "#" + strconv.FormatUint(uint64(column), 10)
-	if l.monitors.Refused.By[event.ReasonMemory].Count == 0 || s.NumericIndices && s.Names.Len() == 0 {
-		name = (&model.Head{Schema: s, Scaler: l.encoder.Scaling.Scaler}).Namer()(column)
+	if lookup || s.NumericIndices && s.Names.Len() == 0 {
+		name = (&model.Head{Schema: s, Scaler: n.Scaling.Scaler}).Namer()(column)
 	}
 	what := "feature " + quoted(name)
 	if e.Field != nil && s.Fields[e.Field[i]].Name != "" {

@@ -15,20 +15,20 @@ import (
 
 // Report returns what has been measured and counted so far.
 func (l *Learner) Report() Report {
-	expected := forecastError(l.mixture.Table, l.targets != nil)
-	r := Report{Report: l.monitors.Report(l.events, expected), Features: l.encoder.Table.Len(), RefreshFailures: l.levels.Failures(), Experts: l.listed()}
-	r.Noise = l.noise(0)
+	expected := forecastError(l.predictor.mixture.Table, l.targets != nil)
+	r := Report{Report: l.monitors.Report(l.events, expected), Features: l.encoder.Table.Len(), RefreshFailures: l.levels.Failures(), Experts: l.predictor.listed()}
+	r.Noise = l.predictor.noise(0)
 	r.Level = loss.ShortNoise(r.Noise.String())
-	if weights, ranges := l.mixture.ByRange(); weights != nil {
+	if weights, ranges := l.predictor.mixture.ByRange(); weights != nil {
 		for _, i := range weights {
 			name := r.Level
 			if i > 0 {
-				name = l.noise(ranges[i-1]).String()
+				name = l.predictor.noise(ranges[i-1]).String()
 			}
 			r.LevelsByShare = append(r.LevelsByShare, name)
 		}
 	}
-	r.Forecast = forecast(r.Level, l.mixture.Table, l.groups(), l.targets != nil)
+	r.Forecast = forecast(r.Level, l.predictor.mixture.Table, l.masked.evaluatesGroups(), l.targets != nil)
 	if l.targets != nil {
 		r.Numbers.Loss = l.loss()
 	}

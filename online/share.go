@@ -139,7 +139,7 @@ type sums struct {
 
 // sums returns a copy of the Learner's.
 func (l *Learner) sums() *sums {
-	s := &sums{events: l.events, dense: l.encoder.Scaling.Events, levels: l.levels.Sums(), measured: l.monitors.Sums(), shares: l.mixture.Table.Sums()}
+	s := &sums{events: l.events, dense: l.encoder.Scaling.Events, levels: l.levels.Sums(), measured: l.monitors.Sums(), shares: l.predictor.mixture.Table.Sums()}
 	if l.member != nil {
 		s.compared = l.member.Compared
 	}
@@ -266,8 +266,8 @@ func (l *Learner) addSums(base, now *sums) {
 	asked := l.monitors.Merge(base.measured, now.measured, l.events)
 	l.levels.Merge(&base.levels, &now.levels, now.compared-base.compared, l.encoder.Table, l.encoder.Intercepts)
 	l.act(asked)
-	l.mixture.Merge(base.shares, now.shares)
-	l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.mixture.Policies())
+	l.predictor.mixture.Merge(base.shares, now.shares)
+	l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.predictor.mixture.Policies())
 }
 
 // encode writes a bare state.

@@ -16,7 +16,6 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/online/mixture"
 	"blankout/online/monitor"
 	"blankout/online/watch"
 	"blankout/online/young"
@@ -41,18 +40,18 @@ type Snapshot struct {
 
 // Snapshot returns the state as it is now. It copies the blocks of rows that were written since the latest Snapshot.
 func (l *Learner) Snapshot() *Snapshot {
-	l.publish(l.encoder.Table)
+	l.predictor.publish(l.encoder.Table)
 	l.snapshot = l.encoder.Table.Snapshot(l.snapshot)
 	schema := l.encoder.Schema().View()
 	s := &Snapshot{
-		model: l.model(schema, l.snapshot), largest: l.mixture.Largest(0), state: l.encode(), refused: l.encodeRefused(), report: l.Report(), foreign: l.encoder.Scaling.OwnHats(), counted: l.counted().Clone(), pasts: l.pasts,
+		model: l.model(schema, l.snapshot), largest: l.predictor.mixture.Largest(0), state: l.encode(), refused: l.encodeRefused(), report: l.Report(), foreign: l.encoder.Scaling.OwnHats(), counted: l.counted().Clone(), pasts: l.pasts,
 	}
 	s.older, s.err = l.monitors.Blocks()
 	for v := range l.levels.Noises {
 		alone := make([]float64, len(l.levels.Noises))
 		alone[v] = 1
 		m := &model.Linear{Head: l.head(schema, alone, 0, l.levels.Noises[v]), Rows: l.snapshot}
-		s.levels = append(s.levels, m.WithCovariance(l.imputer.Covariance()))
+		s.levels = append(s.levels, m.WithCovariance(l.predictor.imputer.Covariance()))
 	}
 	if l.targets != nil {
 		s.unit = l.targets.unit.Batch()
@@ -62,7 +61,7 @@ func (l *Learner) Snapshot() *Snapshot {
 
 // kept returns the model as it is now, with rows of its own, to predict later events. It has no Schema: that of the stream only grows.
 func (l *Learner) kept() *model.Linear {
-	l.publish(l.encoder.Table)
+	l.predictor.publish(l.encoder.Table)
 	m := l.model(&event.Schema{}, l.encoder.Table)
 	m.Experts, m.Sets, m.Residual, m.Dead = nil, nil, nil, nil
 	return m.Compact()
@@ -70,19 +69,19 @@ func (l *Learner) kept() *model.Linear {
 
 // model returns the published model with these rows.
 func (l *Learner) model(s *event.Schema, t *model.Table) *model.Linear {
-	levels, own := l.weightsOf(0, nil)
-	h := l.head(s, levels, own, l.noise(0))
-	h.Experts = l.listed()
-	byRange, ranges := l.mixture.ByRange()
+	levels, own := l.predictor.weightsOf(0, nil)
+	h := l.head(s, levels, own, l.predictor.noise(0))
+	h.Experts = l.predictor.listed()
+	byRange, ranges := l.predictor.mixture.ByRange()
 	if byRange != nil {
 		h.Missing = h.Missing.WithLevels(byRange)
 	}
 	for _, r := range ranges {
-		at := model.Level{Noise: l.noise(r).String()}
-		at.Layout, at.Intercept = l.layout(l.weightsOf(r, nil))
+		at := model.Level{Noise: l.predictor.noise(r).String()}
+		at.Layout, at.Intercept = l.predictor.layout(l.predictor.weightsOf(r, nil))
 		h.Levels = append(h.Levels, at)
 	}
-	return (&model.Linear{Head: h, Rows: t}).WithCovariance(l.imputer.Covariance())
+	return (&model.Linear{Head: h, Rows: t}).WithCovariance(l.predictor.imputer.Covariance())
 }
 
 // head returns that of a model of the levels with these weights, of which the largest is of a noise, and of the experts' own that correct
@@ -92,7 +91,7 @@ func (l *Learner) head(s *event.Schema, levels []float64, own float64, noise los
 		Schema: s, Scaler: l.encoder.Scaling.Scaler, Missing: l.encoder.Fields.Missing,
 		Loss: l.loss().String(), Noise: noise.String(), Events: l.events, Trained: "online " + l.config.Optimizer,
 	}
-	h.Layout, h.Intercept = l.layout(levels, own)
+	h.Layout, h.Intercept = l.predictor.layout(levels, own)
 	h.Outputs = len(h.Intercept)
 	l.monitors.Publish(&h)
 	h.Faults, h.Dead = l.encoder.Faults(), l.encoder.Dead()
@@ -102,54 +101,12 @@ func (l *Learner) head(s *event.Schema, levels []float64, own float64, noise los
 	return h
 }
 
-// layout returns where in a row the weights are of levels, and of the experts' own that correct them, that count so much, and their
-// intercepts, by class.
-func (l *Learner) layout(levels []float64, own float64) (out model.Layout, intercept []float64) {
-	intercept = make([]float64, l.levels.Outputs)
-	y := &l.outputs.young
-	out = model.Layout{Width: l.encoder.Table.Width(), Mix: l.parts(levels, own, l.encoder.Intercepts, intercept), Outputs: y.Outputs()}
-	if p := out.Mix[0]; len(out.Mix) == 1 && p.Share == 1 {
-		out.Weight, out.Lag, out.Average, out.Mix = p.Weight, p.Lag, p.Average, nil
-	}
-	for k := l.levels.Active(); k < len(intercept); k++ {
-		intercept[k] = mixture.NoClass
-	}
-	if t := l.targets; t != nil {
-		intercept[0] = t.unit.Score(intercept[0])
-		if out.Scale = t.unit.Scale; t.unit.Target == loss.Count {
-			out.Scale = 0
-		}
-	}
-	return out, y.Expand(intercept, mixture.NoClass, nil)
-}
-
-// noise returns that of the level with the largest weight on events of a range.
-func (l *Learner) noise(r int) loss.Noise { return l.levels.Noises[l.mixture.Largest(r)] }
-
 // loss returns that of labels and predictions as they come.
 func (l *Learner) loss() loss.Loss {
 	if l.targets != nil {
 		return l.targets.unit.Loss(l.set.levels.Loss)
 	}
 	return l.set.levels.Loss
-}
-
-// listed returns the experts with their part of the mixture, nil where there is one alone.
-func (l *Learner) listed() (experts []model.Expert) {
-	all := 0.0
-	for _, w := range l.mixture.Uncorrected(0) {
-		all += w
-	}
-	for v, n := range l.levels.Noises {
-		experts = append(experts, model.Expert{Name: loss.ShortNoise(n.String()), Share: l.mixture.Uncorrected(0)[v] / all})
-	}
-	if l.knows() {
-		experts = append(experts, l.experts.Published(l.mixture.Corrected(0))...)
-	}
-	if len(experts) == 1 {
-		return nil
-	}
-	return experts
 }
 
 // Model returns the published model, for predictions.
@@ -249,10 +206,10 @@ func (l *Learner) state(c *coder.Coder, covariance *model.Covariance) {
 	l.weights.State(c)
 	l.fade.Clock(c)
 	l.encoder.State(c)
-	l.imputer.State(c, covariance, l.encoder.Fields.Missing.Zeros)
+	l.predictor.imputer.State(c, covariance, l.encoder.Fields.Missing.Zeros)
 	l.levels.State(c)
-	l.mixture.State(c)
-	l.correctState(c, l.encoder.Scaling.Scaler.Curves)
+	l.predictor.mixture.State(c)
+	l.predictor.correctState(c, l.encoder.Scaling.Scaler.Curves)
 	c.Uint(&l.masked.drawn)
 	if l.targets != nil {
 		l.targets.state(c)
@@ -338,7 +295,7 @@ func restored(c Config, set settings, s *event.Schema, b *bare, t *model.Table) 
 	if l.monitors.Refused.State(r); !r.Done() {
 		return nil, fmt.Errorf("block refused: %d bytes do not fit its format", len(b.refused))
 	}
-	l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.mixture.Policies())
+	l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.predictor.mixture.Policies())
 	l.monitors.Restored(l.encoder.Stuck())
 	return l, nil
 }

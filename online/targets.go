@@ -56,7 +56,7 @@ func (t *targets) state(c *coder.Coder) {
 // and the lanes to choose averages by.
 func (l *Learner) number(e *event.Example, f float64, shown *Prediction, lanes []float64) (target float64, of []float64) {
 	t, r := l.targets, &l.room
-	lacks := l.lacks(&r.in, r.scored.lanes, &r.filled)
+	lacks := l.predictor.lacks(&r.in, r.scored.lanes, &r.imputed)
 	clipped := t.clip(e.Target, f, lacks.Variance)
 	value := t.unit.Told(shown.Scores[0])
 	l.observeNumber(e, value, t.unit.Value(f), lacks, shown.Learned)
@@ -69,7 +69,7 @@ func (l *Learner) number(e *event.Example, f float64, shown *Prediction, lanes [
 		lanes = r.standard
 	}
 	if forecasts(l.events) {
-		addSquare(&l.mixture.Table.Features, 0, e, t.unit.Value(f))
+		recordSquare(&l.predictor.mixture.Table.Features, 0, e, t.unit.Value(f))
 	}
 	l.judge(e, &mixture.Event{Outputs: 1, Active: 1, Lose: func(f float64) float64 {
 		lost, _, _ := t.loss.At(target, f, 0)
@@ -82,10 +82,8 @@ func (l *Learner) number(e *event.Example, f float64, shown *Prediction, lanes [
 	case numbers.Moves:
 		factor, shift, keep := t.unit.Move(next, t.loss, l.set.levels.Rule.Curvature)
 		l.levels.Rescale(factor, shift, keep, l.encoder.Table, l.encoder.Intercepts)
-		if l.experts != nil {
-			l.experts.Rescale(factor, shift)
-		}
-		l.score(&r.in, l.awake(l.events), &r.scored)
+		l.predictor.rescaleTargets(factor, shift)
+		l.predictor.score(&r.in, l.predictor.awake(l.events), &r.scored)
 		lanes = nil // it is in the old unit
 	case numbers.Follows:
 		t.unit, lanes = next, nil

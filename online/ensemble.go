@@ -1,6 +1,6 @@
 package online
 
-// This file has all experts score an event: the levels of noise, and those that correct them.
+// This file has all experts score an event: the noise levels, and the experts that correct them.
 
 import (
 	"math"
@@ -14,27 +14,27 @@ import (
 	"blankout/online/mixture"
 )
 
-// ensemble is all experts, and how they are mixed.
+// ensemble holds all experts and their mixture weights. Predictions mix lanes: each noise level is a lane, and so are the
+// experts that correct the levels, together. Lists of scores are by lane and output.
 type ensemble struct {
 	levels  *levels.Expert
-	experts *correct.Experts // nil where the settings leave them out
+	experts *correct.Experts // nil if the settings exclude them
 	mixture *mixture.Mixture
-	others  []float64 // room
+	others  []float64 // scratch
 }
 
-// scored is what the experts say of an event. Lists of scores are by lane and output.
+// scored holds the scores that the experts give to an event.
 type scored struct {
 	levels levels.Scores
-	// lanes are those that are mixed: what the levels answer and, if there are experts that correct them, what these, mixed,
-	// make of the base.
-	lanes   []float64
-	base    []float64 // by output
+	lanes  []float64 // the levels' scores and, if there are experts that correct them, the corrected score
+	// The rest is of this event only if some is set, that is if the correcting experts have scored it.
+	some    bool
+	base    []float64 // the mixed score of the levels, which is corrected; by output
 	seen    correct.Input
-	some    bool // the experts have scored it: base, seen, experts and the corrected lane are of this event
 	experts correct.Scores
 }
 
-// newScored returns room for what the experts say of an event, of which the levels have theirs.
+// newScored returns a scored for the given scores of the levels.
 func (x *ensemble) newScored(levels levels.Scores) scored {
 	n, k := len(levels.Iterate), x.levels.Outputs
 	s := scored{levels: levels, base: make([]float64, k)}
@@ -46,10 +46,10 @@ func (x *ensemble) newScored(levels levels.Scores) scored {
 	return s
 }
 
-// corrected returns the lane of what experts make of the base.
+// corrected returns the scores of the corrected lane.
 func (s *scored) corrected() []float64 { return s.lanes[len(s.levels.Iterate):] }
 
-// score scores an event. Awake says that experts do so that do not count, too.
+// score scores an event. If awake is set, the correcting experts score it even if they have no weight in predictions.
 func (x *ensemble) score(in *encode.Input, awake bool, to *scored) {
 	x.levels.Score(in, &to.levels)
 	x.levels.Published(&to.levels, to.lanes[:len(to.levels.Iterate)])
@@ -61,15 +61,16 @@ func (x *ensemble) score(in *encode.Input, awake bool, to *scored) {
 	x.experts.Score(&to.seen, to.base, &to.experts, to.corrected())
 }
 
-// knows says whether there are experts that correct the levels, and counts whether these may have a part in answers.
+// knows reports whether there are correcting experts that have columns to learn from.
 func (x *ensemble) knows() bool { return x.experts != nil && x.experts.Knows() }
 
+// counts reports whether the correcting experts may have weight in predictions.
 func (x *ensemble) counts() bool { return x.experts != nil && x.experts.Counts() }
 
-// awake says whether experts learn from the labeled event of this number.
+// awake reports whether the correcting experts learn from the labeled event of this number.
 func (x *ensemble) awake(number uint64) bool { return x.counts() || x.knows() && wakes(number) }
 
-// intercepts writes to lanes what the experts say of an event without features; base is room.
+// intercepts writes to lanes the scores of an event without features; base is scratch, by output.
 func (x *ensemble) intercepts(of []float64, base, lanes []float64) {
 	n := len(lanes)
 	if x.experts != nil {
@@ -82,8 +83,8 @@ func (x *ensemble) intercepts(of []float64, base, lanes []float64) {
 	}
 }
 
-// weightsOf returns what the weights of each level count on events of a range, in the memory of room, and those of
-// the experts that correct them.
+// weightsOf returns the factors by which the weights of each level, and the own weights of the correcting experts, count
+// in predictions of events of a range. The result uses the memory of room.
 func (x *ensemble) weightsOf(r int, room []float64) (levels []float64, own float64) {
 	all := x.mixture.Weights(r)
 	levels = append(room[:0], all[:len(x.levels.Noises)]...)
@@ -98,7 +99,7 @@ func (x *ensemble) weightsOf(r int, room []float64) (levels []float64, own float
 	return levels, own
 }
 
-// weightOf returns the weight of a column, of this row, for an output, given what weightsOf returns.
+// weightOf returns the mixed weight of a column for an output, given its row and the factors that weightsOf returns.
 func (x *ensemble) weightOf(column uint32, row, levels []float64, own float64, output int) float64 {
 	w := x.levels.Weight(row, levels, output)
 	if own > 0 {
@@ -107,8 +108,8 @@ func (x *ensemble) weightOf(column uint32, row, levels []float64, own float64, o
 	return w
 }
 
-// parts returns where in a row the weights stand of levels, and the own ones of the experts that correct these, that count so
-// much; intercepts gets their intercepts, by output.
+// parts returns where in a row the weights are that are mixed by the factors that weightsOf returns. It writes the mixed
+// intercepts to intercepts, by output.
 func (x *ensemble) parts(levels []float64, own float64, row, intercepts []float64) []model.Part {
 	parts := x.levels.Parts(levels, row, intercepts)
 	if own == 0 {
@@ -120,17 +121,17 @@ func (x *ensemble) parts(levels []float64, own float64, row, intercepts []float6
 	return append(parts, model.Part{Share: own, Weight: x.levels.End()})
 }
 
-// said is what lanes say of an event by which they are judged.
-type said struct {
+// laneScores are the scores by which lanes and correcting experts are judged.
+type laneScores struct {
 	lanes   []float64 // see scored
-	experts []float64 // likewise, nil where they are not judged
+	experts []float64 // of each correcting expert; nil if these are not judged
 }
 
-// saidOf returns what the lanes have said of an event: as they are now or, if that is not nil, in an earlier prediction, as
-// appendLanes has them; lanes is room.
-func (x *ensemble) saidOf(s *scored, earlier []float64, lanes *[]float64) said {
+// laneScores returns the current scores of an event or, if earlier is not nil, those that appendLanes appended when the
+// event arrived. lanes is scratch.
+func (x *ensemble) laneScores(s *scored, earlier []float64, lanes *[]float64) laneScores {
 	if earlier == nil {
-		out := said{lanes: s.lanes}
+		out := laneScores{lanes: s.lanes}
 		if s.some {
 			out.experts = s.experts.Lanes
 		}
@@ -138,7 +139,7 @@ func (x *ensemble) saidOf(s *scored, earlier []float64, lanes *[]float64) said {
 	}
 	n := len(s.levels.Iterate)
 	*lanes = append((*lanes)[:0], s.lanes...)
-	out := said{lanes: *lanes}
+	out := laneScores{lanes: *lanes}
 	x.levels.PublishedLanes(earlier[:2*n], out.lanes[:n])
 	if s.some && len(earlier) == x.laneCount() {
 		out.experts = earlier[2*n:]
@@ -147,7 +148,7 @@ func (x *ensemble) saidOf(s *scored, earlier []float64, lanes *[]float64) said {
 	return out
 }
 
-// laneCount returns how many values appendLanes appends, of an event at which the experts are judged.
+// laneCount returns the number of values that appendLanes appends if the correcting experts have scored the event.
 func (x *ensemble) laneCount() int {
 	n := x.levels.Lanes()
 	if x.knows() {
@@ -156,7 +157,7 @@ func (x *ensemble) laneCount() int {
 	return n
 }
 
-// appendLanes appends what the lanes say of an event, by which they can be judged later.
+// appendLanes appends the scores of an event that laneScores needs when the label arrives.
 func (x *ensemble) appendLanes(s *scored, out []float64) []float64 {
 	out = x.levels.AppendLanes(&s.levels, out)
 	if s.some {
@@ -165,8 +166,8 @@ func (x *ensemble) appendLanes(s *scored, out []float64) []float64 {
 	return out
 }
 
-// judgeWhole takes up what lanes have lost at a whole event.
-func (x *ensemble) judgeWhole(s said, by *mixture.Event) {
+// judgeWhole updates the mixture weights of events without missing fields.
+func (x *ensemble) judgeWhole(s laneScores, by *mixture.Event) {
 	x.mixture.Observe(s.lanes, 0, by)
 	if s.experts == nil {
 		return
@@ -178,13 +179,13 @@ func (x *ensemble) judgeWhole(s said, by *mixture.Event) {
 	x.compare(0, x.others, lane, by)
 }
 
-// compare takes up what the levels as they are mixed have lost at an event of a range, and what the corrected lane has: others
-// and lane, by output. Of others nothing stays.
+// compare updates the weight of the corrected lane in a range, and the gain of the correcting experts. others is the
+// mixed score of the levels, lane that of the corrected lane, both by output. compare overwrites others.
 func (x *ensemble) compare(r int, others, lane []float64, by *mixture.Event) {
 	alone := by.Lost(others)
 	x.mixture.ObserveCorrected(r, alone, by.LostTimes(lane, 1))
 	if r > 0 && x.mixture.Table.Heeds(r) {
-		return // masks alone say so far what is gained on such events
+		return // the gain in this range is measured with masked events only
 	}
 	share := x.mixture.Table.InForce[r].Second
 	for k, f := range lane[:by.Active] {
@@ -193,16 +194,17 @@ func (x *ensemble) compare(r int, others, lane []float64, by *mixture.Event) {
 	x.experts.Gain(alone, by.Lost(others))
 }
 
-// meetNumbers takes up the numbers of a labeled event that has been scored. It returns whether the experts follow others.
-func (x *ensemble) meetNumbers(in *encode.Input, n *encode.Encoder) (others bool) {
+// followNumbers updates the columns of the correcting experts from a labeled event that has been scored. It reports
+// whether the experts now follow other columns, so that the event must be scored again.
+func (x *ensemble) followNumbers(in *encode.Input, n *encode.Encoder) (changed bool) {
 	if x.experts != nil {
-		others = x.experts.Meet(in, n)
+		changed = x.experts.Meet(in, n)
 		x.mixture.Correct(x.experts.Counts())
 	}
-	return others
+	return changed
 }
 
-// review takes up that it has been decided anew which columns are numbers.
+// review updates the correcting experts after the encoder has reviewed which columns are numbers.
 func (x *ensemble) review(r *encode.Review, n *encode.Encoder) {
 	if x.experts != nil {
 		x.experts.Review(r, n.Table)
@@ -210,7 +212,7 @@ func (x *ensemble) review(r *encode.Review, n *encode.Encoder) {
 	}
 }
 
-// apply puts in force, at the event of this number, how lanes are mixed.
+// apply puts the mixture weights that have been learned up to the event of this number in force.
 func (x *ensemble) apply(number uint64) {
 	x.mixture.Apply()
 	if x.experts != nil {
@@ -219,14 +221,41 @@ func (x *ensemble) apply(number uint64) {
 	}
 }
 
-// forget leaves a part of what the experts know that correct the levels.
+// rescaleTargets multiplies the weights of the correcting experts by factor and adds shift to their intercepts, because
+// the unit of regression targets has changed.
+func (x *ensemble) rescaleTargets(factor, shift float64) {
+	if x.experts != nil {
+		x.experts.Rescale(factor, shift)
+	}
+}
+
+// grow gives all experts more outputs. It returns the function that converts a row.
+func (x *ensemble) grow(outputs int) (fill func(to, from []float64)) {
+	fill = x.levels.Grow(outputs)
+	if x.experts != nil {
+		x.experts.Grow(outputs, x.levels.End())
+	}
+	return fill
+}
+
+// regroup gives all experts one output for each list in from. A new output starts as the mean of the old outputs on its
+// list. regroup returns the function that converts a row.
+func (x *ensemble) regroup(from [][]int) (fill func(to, from []float64)) {
+	fill = x.levels.Regroup(from)
+	if x.experts != nil {
+		x.experts.Regroup(from, x.levels.End())
+	}
+	return fill
+}
+
+// forget multiplies the memory of the correcting experts by keep.
 func (x *ensemble) forget(keep float64) {
 	if x.experts != nil {
 		x.experts.Forget(keep)
 	}
 }
 
-// startFresh has the second-order expert start again, and be mixed in as at the beginning of a stream.
+// startFresh resets the second-order expert, with the mixture weight that it has at the start of a stream.
 func (x *ensemble) startFresh() {
 	if x.experts != nil {
 		x.experts.StartFresh()
@@ -235,8 +264,8 @@ func (x *ensemble) startFresh() {
 	}
 }
 
-// adopt has the experts that correct the levels begin again, beside levels that are placed at exact solutions. What these say of the
-// columns of splines that the levels do not have is the experts' own, which then answer alone.
+// adopt resets the correcting experts after the levels have adopted exact solutions. hat returns the exact weight of a
+// spline column. Splines that no level has are the experts' own: if there are such, the corrected lane alone predicts.
 func (x *ensemble) adopt(hat func(column uint32, level, output int) float64) {
 	if x.experts == nil {
 		return
@@ -253,22 +282,22 @@ func (x *ensemble) adopt(hat func(column uint32, level, output int) float64) {
 	x.mixture.Correct(x.experts.Counts())
 }
 
-// publish writes the own weights of the experts that correct the levels to rows.
+// publish writes the own weights of the correcting experts to the rows.
 func (x *ensemble) publish(t *model.Table) {
 	if x.experts != nil {
 		x.experts.Publish(t)
 	}
 }
 
-// alone returns the weights by which the corrected lane alone counts.
+// alone returns mixture weights that select the corrected lane.
 func (x *ensemble) alone() []float64 {
 	out := make([]float64, len(x.levels.Noises)+1)
 	out[len(out)-1] = 1
 	return out
 }
 
-// teach has the experts learn an event that has been scored.
-func (x *ensemble) teach(s *scored, target []float64, weight float64) {
+// train trains the correcting experts with an event that has been scored.
+func (x *ensemble) train(s *scored, target []float64, weight float64) {
 	if s.some {
 		if r := x.experts.Groups(); r > 0 {
 			x.levels.Deaths(&s.levels, x.mixture.Uncorrected(0), math.Sqrt(r), s.seen.Source, &s.seen.Groups)
@@ -277,7 +306,7 @@ func (x *ensemble) teach(s *scored, target []float64, weight float64) {
 	}
 }
 
-// correctState codes the experts that correct the levels.
+// correctState codes the state of the correcting experts.
 func (x *ensemble) correctState(c *coder.Coder, curves *model.Curves) {
 	if x.experts != nil {
 		x.experts.State(c, curves)

@@ -1,0 +1,108 @@
+package online
+
+// This file measures the ablation cost of each field: how much the error grows when the field is missing.
+
+import (
+	"slices"
+
+	"blankout/online/encode"
+	"blankout/online/monitor"
+	"blankout/online/watch"
+)
+
+// ablation measures ablation costs. All fields but the first two are scratch.
+type ablation struct {
+	*predictor
+	monitors *monitor.Monitors
+	field    []uint16 // of each feature
+	list     []uint16 // the fields of the event
+	factors  [][2]int // see event.Schema.Factors
+	base     []float64
+	out      []float64
+	byClass  []float64
+	dead     []bool
+	left     encode.Input
+	scored   scored
+}
+
+func newAblation(x *predictor, monitors *monitor.Monitors) ablation {
+	k := x.levels.Outputs
+	return ablation{predictor: x, monitors: monitors, base: make([]float64, k), out: make([]float64, k), scored: x.newScored(x.levels.NewScores())}
+}
+
+// maxAblations is the largest number of fields that are removed from one event.
+const maxAblations = 8
+
+// measure predicts a labeled event once without each of its fields, as if that field were null, and reports the errors to the
+// monitors. It does nothing for most events, and for events without named fields.
+func (a *ablation) measure(e *labeled) {
+	if !a.encoder.Fields.Named || !ablates(e.number) {
+		return
+	}
+	schema := a.encoder.Schema()
+	a.findFields(e.in, min(len(schema.Fields), watch.MostFields))
+	if len(a.field) != e.in.Features() {
+		return
+	}
+	a.intercepts(a.encoder.Intercepts, a.out, a.scored.lanes)
+	a.mixture.Score(a.scored.lanes, e.in.Range, a.levels.Active(), a.base)
+	with, all := a.wrong(e, e.scored.lanes, e.in.Scale), a.encoder.Fields.All(schema.Fields)
+	for _, id := range a.list {
+		a.dead = a.dead[:0]
+		for _, field := range a.field {
+			a.dead = append(a.dead, a.dies(field, id))
+		}
+		e.in.Without(a.dead, &a.left)
+		lack := all
+		if lack.Null++; schema.Fields[id].Kind.Named() {
+			lack.Named--
+		} else {
+			lack.Silent--
+		}
+		scale := a.encoder.Fields.Missing.Scale(lack)
+		if a.imputer.Covariance() != nil { // an imputed value counts as the mean
+			scale = 1 + (scale-1)*(1-a.encoder.Fields.Missing.Fills(lack))
+		}
+		a.score(&a.left, false, &a.scored)
+		a.monitors.Cost(id, with, a.wrong(e, a.scored.lanes, scale))
+	}
+}
+
+// wrong returns 1 if the lanes predict another class than the label when features count scale times, else 0.
+func (a *ablation) wrong(e *labeled, lanes []float64, scale float64) float64 {
+	active := a.levels.Active()
+	a.mixture.Score(lanes, e.in.Range, active, a.out)
+	for k, b := range a.base[:active] {
+		a.out[k] = b + scale*(a.out[k]-b)
+	}
+	if a.monitors.Decision().Predict(a.outputs.byClass(a.out, &a.byClass)) != e.Label {
+		return 1
+	}
+	return 0
+}
+
+// findFields lists the fields of an event, at most maxAblations of them in turn. A product is listed as its factors.
+func (a *ablation) findFields(in *encode.Input, fields int) {
+	schema := a.encoder.Schema()
+	if len(a.factors) != len(schema.Fields) {
+		a.factors = schema.Factors()
+	}
+	a.field, a.list = a.encoder.Scaling.Scaler.FieldsOf(in.Event, in.Columns[:in.Features()], a.field[:0]), a.list[:0]
+	for _, id := range a.field {
+		for _, factor := range a.factors[id] {
+			if factor > 0 && factor < fields && !slices.Contains(a.list, uint16(factor)) {
+				a.list = append(a.list, uint16(factor))
+			}
+		}
+	}
+	if n := len(a.list); n > maxAblations {
+		from := int(in.Number) % n
+		a.list = append(a.list, a.list[:from]...)[from:][:maxAblations]
+	}
+}
+
+// dies reports whether the features of a field are missing when another field is: a product is when either factor is.
+func (a *ablation) dies(field, missing uint16) bool {
+	f := a.factors[field]
+	return f[0] == int(missing) || f[1] == int(missing)
+}

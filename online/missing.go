@@ -1,0 +1,225 @@
+package online
+
+// This file predicts events with missing fields: it mixes the missing policies, and learns their mixture weights.
+
+import (
+	"math"
+
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/online/encode"
+	"blankout/online/impute"
+	"blankout/online/mixture"
+)
+
+// predictor makes predictions from encoded events: the ensemble scores the event, and the scores are mixed by how much
+// of the event is missing. It shares its parts with the Learner, which trains them.
+type predictor struct {
+	ensemble
+	encoder *encode.Encoder
+	imputer *impute.Imputer
+	outputs *outputs
+	targets *targets // nil for classification
+	mixed   mixed
+}
+
+// imputed is the imputation of an event's missing numbers, and the scores that the imputed values add.
+type imputed struct {
+	numbers  impute.Numbers
+	some     bool // whether expected and the fields below are those of the current event
+	expected impute.Expected
+	scored   scored
+	variance []float64 // by output: of the mixed score that the imputed values add
+	weights  []float64 // scratch, see ensemble.weightsOf
+}
+
+func newImputed(x *ensemble) imputed {
+	return imputed{scored: x.newScored(x.levels.NewScores()), variance: make([]float64, x.levels.Outputs)}
+}
+
+// impute imputes the missing numbers of the event that the encoder has read last, if the prediction depends on them.
+// If awake is set, experts that have no weight in predictions score the imputed values, too.
+func (x *predictor) impute(in *encode.Input, awake bool, f *imputed) {
+	f.some, f.numbers.Lacks = false, false
+	if in.Range == 0 {
+		return
+	}
+	// The interval of a regression depends on the imputed values under every policy.
+	if x.imputer.Read(in, x.encoder, &f.numbers); x.targets != nil || x.mixture.Policies()[in.Range-1][2] > 0 {
+		x.expect(in, awake, f)
+	}
+}
+
+// expect imputes the missing numbers, which f.numbers lists.
+func (x *predictor) expect(in *encode.Input, awake bool, f *imputed) {
+	if f.some = f.numbers.Lacks && in.Range > 0; !f.some {
+		return
+	}
+	x.imputer.Expect(&f.numbers, x.encoder, &f.expected)
+	x.score(&f.expected.Input, awake, &f.scored)
+	levels, own := x.weightsOf(in.Range, f.weights)
+	f.weights = levels
+	for k := range x.levels.Active() {
+		f.variance[k] = f.expected.Variance(func(column uint32, row []float64) float64 { return x.weightOf(column, row, levels, own, k) })
+	}
+}
+
+// policy returns the missing policies as they are mixed for an event.
+func (x *predictor) policy(in *encode.Input, f *imputed) model.Answer {
+	var parts model.Parts
+	if f.some {
+		parts = f.numbers.Parts
+	}
+	return x.encoder.Fields.Missing.Answer(in.Lack, parts)
+}
+
+// mixed holds the mixed scores of an event with missing fields, by output.
+type mixed struct {
+	base     []float64 // of the intercepts alone
+	left     []float64 // of the intercepts and the features that are present
+	add      []float64 // what the imputed values add
+	variance []float64 // of add; borrowed
+	active   int       // outputs in use
+	widen    func(f, v float64) float64
+	bases    []float64 // the intercepts, by lane and output
+	lanes    []float64 // scratch, by lane and output
+	out      []float64
+	others   []float64
+}
+
+func newMixed(x *predictor) mixed {
+	k := x.levels.Outputs
+	n := len(x.newScored(x.levels.NewScores()).lanes)
+	return mixed{
+		widen: x.widen,
+		base:  make([]float64, k), left: make([]float64, k), add: make([]float64, k), out: make([]float64, k), others: make([]float64, k),
+		bases: make([]float64, n), lanes: make([]float64, n),
+	}
+}
+
+// mix mixes the scores of all lanes with the mixture weights of the event's range. The caller borrows the result until
+// the next call.
+func (x *predictor) mix(in *encode.Input, lanes []float64, f *imputed) *mixed {
+	x.intercepts(x.encoder.Intercepts, x.mixed.base, x.mixed.bases)
+	return x.mixBy(x.mixture.Weights(in.Range), lanes, f)
+}
+
+// mixBy is mix with the given weights. It reuses the intercepts of the last call of mix.
+func (x *predictor) mixBy(weights, lanes []float64, f *imputed) *mixed {
+	m, active := &x.mixed, x.levels.Active()
+	mixture.Mix(weights, m.bases, active, m.base)
+	mixture.Mix(weights, lanes, active, m.left)
+	if f.some {
+		mixture.Mix(weights, f.scored.lanes, active, m.add)
+	}
+	m.active, m.variance = active, f.variance
+	return m
+}
+
+// widen returns the score that predicts the mean prediction over a normal distribution of scores with mean f and
+// variance v.
+func (x *predictor) widen(f, v float64) float64 {
+	switch t := x.targets; {
+	case t == nil:
+		return model.WidenClass(f, v)
+	case t.unit.Target == loss.Count:
+		return model.WidenCount(f, v)
+	}
+	return f
+}
+
+// sum writes to out the scores in which the present features count scale times and the imputed values share times.
+func (m *mixed) sum(scale, share float64, out []float64) []float64 {
+	copy(out[m.active:], m.left[m.active:])
+	for k, b := range m.base[:m.active] {
+		if out[k] = b + scale*(m.left[k]-b); share > 0 {
+			out[k] += share * m.add[k]
+		}
+	}
+	return out
+}
+
+// answer returns the scores of sum, widened by the variance of the imputed values.
+func (m *mixed) answer(scale, share float64) []float64 {
+	out := m.sum(scale, share, m.out)
+	for k := range m.active {
+		if share > 0 {
+			out[k] = m.widen(out[k], share*share*m.variance[k])
+		}
+	}
+	return out
+}
+
+// answer returns the scores that the model predicts for an event, by class, given the scores of all lanes. Regression
+// scores are in the Learner's unit. The result is in out, which has room for all outputs, or in byClass if classes share
+// an output.
+func (x *predictor) answer(in *encode.Input, lanes []float64, f *imputed, out []float64, byClass *[]float64) []float64 {
+	if in.Range == 0 || in.Scale == 1 && !f.some {
+		x.mixture.Score(lanes, in.Range, x.levels.Active(), out)
+		return x.outputs.byClass(out, byClass)
+	}
+	how, m := x.policy(in, f), x.mix(in, lanes, f)
+	share := how.Shares[2]
+	scores := x.outputs.byClass(m.sum(how.Scale, share, out), byClass)
+	if share > 0 { // classes that share an output have different scores, so each is widened
+		of := x.outputs.young.Outputs()
+		for class, score := range scores {
+			k := class
+			if of != nil {
+				k = of[class]
+			}
+			if k >= 0 && k < m.active {
+				scores[class] = m.widen(score, share*share*m.variance[k])
+			}
+		}
+	}
+	return scores
+}
+
+// lacks returns how much the missing fields of an event widen a regression interval. The variance is that of the imputed
+// values and, for the part of the mixture that does not impute, the square of what they would have added.
+func (x *predictor) lacks(in *encode.Input, lanes []float64, f *imputed) model.Lacked {
+	by := model.Lacked{Range: in.Range}
+	if f.some && x.targets != nil {
+		off := (1 - x.policy(in, f).Shares[2]) * x.mix(in, lanes, f).add[0]
+		by.Variance = x.targets.unit.Variance(f.variance[0] + off*off)
+	}
+	return by
+}
+
+// observeMissing updates the mixture weights of an event's range. Each policy is judged with the lanes as they are
+// mixed, and each lane with the policies as they are mixed. If corrected is set, the corrected lane is judged, too.
+func (x *predictor) observeMissing(in *encode.Input, lanes []float64, corrected bool, f *imputed, by *mixture.Event) {
+	how, m := x.policy(in, f), x.mix(in, lanes, f)
+	regression := by.Lose != nil
+	if x.mixture.Chooses() {
+		rescaled := 1.0
+		if present := in.Lack.Named + in.Lack.Silent; present > 0 {
+			rescaled += (in.Lack.Null + in.Lack.Absent) / present
+		}
+		losses := model.PolicyWeights{by.Lost(m.answer(1, 0)), math.NaN(), math.NaN()}
+		if !regression { // regression never rescales
+			losses[1] = by.Lost(m.answer(rescaled, 0))
+		}
+		if f.some {
+			losses[2] = by.Lost(m.answer(1, 1))
+		}
+		x.mixture.ObservePolicies(in.Range, losses)
+	}
+	if regression {
+		return // all ranges use the lane weights of complete events
+	}
+	share, outputs := how.Shares[2], len(m.out)
+	for j, b := range m.bases[:len(x.levels.Noises)*outputs] {
+		score := b + how.Scale*(lanes[j]-b)
+		if f.some && share > 0 {
+			score = m.widen(score+share*f.scored.lanes[j], share*share*m.variance[j%outputs])
+		}
+		m.lanes[j] = score
+	}
+	x.mixture.Observe(m.lanes, in.Range, by)
+	if corrected {
+		copy(m.others, x.mixBy(x.mixture.Uncorrected(in.Range), lanes, f).answer(how.Scale, share))
+		x.compare(in.Range, m.others, x.mixBy(x.alone(), lanes, f).answer(how.Scale, share), by)
+	}
+}

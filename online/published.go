@@ -1,0 +1,51 @@
+package online
+
+// This file lays out the published model: where readers find the mixed weights and intercepts.
+
+import (
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/online/mixture"
+)
+
+// layout returns where in a row the weights are that are mixed by the factors that weightsOf returns, and the mixed
+// intercepts, by class.
+func (x *predictor) layout(levels []float64, own float64) (out model.Layout, intercept []float64) {
+	intercept = make([]float64, x.levels.Outputs)
+	y := &x.outputs.young
+	out = model.Layout{Width: x.encoder.Table.Width(), Mix: x.parts(levels, own, x.encoder.Intercepts, intercept), Outputs: y.Outputs()}
+	if p := out.Mix[0]; len(out.Mix) == 1 && p.Share == 1 {
+		out.Weight, out.Lag, out.Average, out.Mix = p.Weight, p.Lag, p.Average, nil
+	}
+	for k := x.levels.Active(); k < len(intercept); k++ {
+		intercept[k] = mixture.NoClass
+	}
+	if t := x.targets; t != nil {
+		intercept[0] = t.unit.Score(intercept[0])
+		if out.Scale = t.unit.Scale; t.unit.Target == loss.Count {
+			out.Scale = 0
+		}
+	}
+	return out, y.Expand(intercept, mixture.NoClass, nil)
+}
+
+// noise returns the noise of the level with the largest mixture weight in a range.
+func (x *predictor) noise(r int) loss.Noise { return x.levels.Noises[x.mixture.Largest(r)] }
+
+// listed returns the experts with their mixture weights, or nil if there is only one.
+func (x *predictor) listed() (experts []model.Expert) {
+	all := 0.0
+	for _, w := range x.mixture.Uncorrected(0) {
+		all += w
+	}
+	for v, n := range x.levels.Noises {
+		experts = append(experts, model.Expert{Name: loss.ShortNoise(n.String()), Share: x.mixture.Uncorrected(0)[v] / all})
+	}
+	if x.knows() {
+		experts = append(experts, x.experts.Published(x.mixture.Corrected(0))...)
+	}
+	if len(experts) == 1 {
+		return nil
+	}
+	return experts
+}
