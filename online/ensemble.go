@@ -52,8 +52,16 @@ func (s *scored) corrected() []float64 { return s.lanes[len(s.levels.Iterate):] 
 // score scores an event. If awake is set, the correcting experts score it even if they have no weight in predictions.
 func (x *ensemble) score(in *encode.Input, awake bool, to *scored) {
 	x.levels.Score(in, &to.levels)
+	x.correct(in, awake, to)
+}
+
+// corrects reports whether the correcting experts score events; awake is that of score.
+func (x *ensemble) corrects(awake bool) bool { return x.counts() || awake && x.knows() }
+
+// correct is score for an event that the levels have scored. It does not use in unless corrects(awake) is true.
+func (x *ensemble) correct(in *encode.Input, awake bool, to *scored) {
 	x.levels.Published(&to.levels, to.lanes[:len(to.levels.Iterate)])
-	if to.some = x.counts() || awake && x.knows(); !to.some {
+	if to.some = x.corrects(awake); !to.some {
 		return
 	}
 	x.mixture.Base(to.lanes, x.levels.Active(), to.base)

@@ -8,6 +8,7 @@ import (
 	"blankout/internal/model"
 	"blankout/online/encode"
 	"blankout/online/impute"
+	"blankout/online/levels"
 	"blankout/online/mixture"
 	"blankout/online/monitor"
 	"blankout/online/probe"
@@ -30,6 +31,8 @@ type masked struct {
 	left     encode.Input // the event without the dead features
 	silently encode.Input // the event in which the dead features have died silently
 	scored   scored
+	declared levels.Nested // the levels' scores of the masked copies if missing features are declared
+	nested   levels.Nested // the same if they die silently
 	imputed  imputed
 	out      []float64 // by output
 	byClass  []float64 // by class
@@ -40,7 +43,7 @@ type masked struct {
 func newMasked(x *predictor, monitors *monitor.Monitors, alone float64, drawn uint64) masked {
 	return masked{
 		predictor: x, monitors: monitors, alone: alone, drawn: drawn, grouping: x.levels.Grouping,
-		scored: x.newScored(x.levels.NewScores()), imputed: newImputed(&x.ensemble), out: make([]float64, x.levels.Outputs),
+		scored: x.newScored(x.levels.NewScores()), declared: x.levels.NewNested(probe.Points), nested: x.levels.NewNested(probe.Points), imputed: newImputed(&x.ensemble), out: make([]float64, x.levels.Outputs),
 	}
 }
 
@@ -86,6 +89,8 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 		m.mixture.Table.Masked()
 	}
 	m.encoder.FillDead(in)
+	m.levels.ScoreNested(in, m.mask.Last, false, &m.declared)
+	m.levels.ScoreNested(in, m.mask.Last, true, &m.nested)
 	whole, numbers := m.encoder.Fields.All(m.encoder.Schema().Fields), m.imputer.Columns()
 	for point := 1; point < probe.Points; point++ {
 		m.dead = m.dead[:0]
@@ -98,8 +103,9 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 		if m.numbers.Without(m.dead, &m.imputed.numbers); m.imputed.numbers.Lacks && !imputes(m.drawn, point, numbers) {
 			continue
 		}
-		m.removeDead(in, whole, point)
-		m.score(&m.left, e.awake, &m.scored)
+		m.removeDead(in, whole, point, m.corrects(e.awake))
+		m.scored.levels = m.declared.At[point]
+		m.correct(&m.left, e.awake, &m.scored)
 		m.expect(&m.left, e.awake, &m.imputed)
 		learns := trains && m.left.Range > 0 && m.mixture.Table.Heeds(m.left.Range)
 		if learns && turns(m.drawn, point) {
@@ -138,9 +144,11 @@ func (m *masked) draw(e *labeled, groups bool) *encode.Input {
 }
 
 // removeDead fills left with an event without the features that are dead at a point; all is what the event would lack
-// if none of its features were missing.
-func (m *masked) removeDead(in *encode.Input, all model.Lack, point int) {
-	in.Without(m.dead, &m.left)
+// if none of its features were missing. If features is false, left has no features.
+func (m *masked) removeDead(in *encode.Input, all model.Lack, point int, features bool) {
+	if features {
+		in.Without(m.dead, &m.left)
+	}
 	all.Null, all.Named = all.Null+m.mask.Dead[point], all.Named-m.mask.Dead[point]
 	m.left.Lack, m.left.Range = all, probe.Range(all)
 	m.left.Scale = m.encoder.Fields.Missing.Scale(all)
@@ -161,8 +169,11 @@ func (m *masked) monitor(e *labeled, scores []float64, j model.Judged) {
 
 // evaluateSilent predicts an event in which the dead features have died silently.
 func (m *masked) evaluateSilent(e *labeled, in *encode.Input, curves *probe.Curves, point int) {
-	in.Silently(m.dead, &m.silently)
-	m.score(&m.silently, false, &m.scored)
+	if m.silently.Range, m.silently.Scale = 0, 1; m.corrects(false) {
+		in.Silently(m.dead, &m.silently)
+	}
+	m.scored.levels = m.nested.At[point]
+	m.correct(&m.silently, false, &m.scored)
 	m.record(curves, point, e, m.answer(&m.silently, m.scored.lanes, &m.imputed, m.out, &m.byClass))
 }
 

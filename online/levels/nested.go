@@ -1,0 +1,97 @@
+package levels
+
+// This file scores nested copies of an event: from copy to copy more features are dead. All copies together cost one or two
+// passes over the features, because the score is a sum over them.
+
+import (
+	"slices"
+
+	"blankout/online/encode"
+	"blankout/online/rows"
+)
+
+// Nested holds the scores of nested copies of an event, and scratch memory.
+type Nested struct {
+	// At are the scores by copy; copy 0 is not scored. Their sums of squares, which only training needs, are 0.
+	At    []Scores
+	order [][]float64 // rows, by the last copy in which the feature is alive
+	x     []float64
+	none  []float64 // zeros
+	until []int     // by copy: where in order its features end
+}
+
+// NewNested returns a Nested for so many copies.
+func (e *Expert) NewNested(copies int) Nested {
+	n := Nested{At: make([]Scores, copies), until: make([]int, copies+1)}
+	for i := range n.At {
+		n.At[i] = e.NewScores()
+	}
+	return n
+}
+
+// ScoreNested scores copies of an event in which feature i is alive up to copy last[i], -1 for none. A dead feature is left
+// out or, if silent is set, has the value in.Dead[i].
+func (e *Expert) ScoreNested(in *encode.Input, last []int8, silent bool, n *Nested) {
+	features, copies := in.Features(), len(n.At)
+	sum := &n.At[copies-1]
+	clear(sum.sums)
+	if len(n.none) <= features {
+		n.none = make([]float64, 2*features+1)
+	}
+	add := func(rs [][]float64, x []float64) {
+		rows.Sum(rs, rows.FirstPart, e.layout.N, x, n.none[:len(rs)], sum.Iterate, sum.Lag, sum.square)
+	}
+	add(in.Rows[features:], in.X[features:])
+	if silent {
+		add(n.dead(in))
+	}
+	n.arrange(in, last, silent)
+	for i := copies - 1; i > 0; i-- {
+		if i < copies-1 {
+			copy(n.At[i].sums, sum.sums)
+		}
+		sum = &n.At[i]
+		from := n.until[i]
+		add(n.order[from:n.until[i+1]], n.x[from:n.until[i+1]])
+	}
+}
+
+// maxCopies is the largest number of copies, plus one.
+const maxCopies = 16
+
+// dead returns the rows and values of all features when they are dead, without those whose value is then 0.
+func (n *Nested) dead(in *encode.Input) ([][]float64, []float64) {
+	n.order, n.x = n.order[:0], n.x[:0]
+	for i, x := range in.Dead[:in.Features()] {
+		if x != 0 {
+			n.order, n.x = append(n.order, in.Rows[i]), append(n.x, x)
+		}
+	}
+	return n.order, n.x
+}
+
+// arrange sorts the features by the last copy in which they are alive. Those that are dead in all copies come first. Values are
+// relative to those of dead features.
+func (n *Nested) arrange(in *encode.Input, last []int8, silent bool) {
+	features := in.Features()
+	n.order, n.x = slices.Grow(n.order[:0], features)[:features], slices.Grow(n.x[:0], features)[:features]
+	var count, next [maxCopies]int
+	for _, until := range last[:features] {
+		count[max(until, 0)]++ // features alive in copy 0 alone count with the dead ones
+	}
+	at := 0
+	for i := range n.until {
+		n.until[i] = at
+		at += count[i]
+	}
+	copy(next[:], n.until)
+	for i, until := range last[:features] {
+		x := in.X[i]
+		if silent {
+			x -= in.Dead[i]
+		}
+		to := &next[max(until, 0)]
+		n.order[*to], n.x[*to] = in.Rows[i], x
+		*to++
+	}
+}
