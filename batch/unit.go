@@ -18,7 +18,7 @@ type targetUnit struct {
 	squared       bool // the loss is homogeneous of degree 2 in the targets, else of degree 1
 }
 
-// unitClip bounds how many deviations from the median a target counts, as online/numbers does.
+// unitClip bounds how many deviations from the median a target counts, as online/regression does.
 const unitClip = 8
 
 // newTargetUnit returns the unit of the labels y, NaN for none, with these weights, for a loss. Without a free

@@ -62,7 +62,7 @@ func forecasts(number uint64) bool { return number <= forecastsAll || sampled(nu
 
 const forecastsAll = 1024
 
-// keepsOf is of how many features of an event one pays for models that are kept to predict later events, see package aged.
+// keepsOf is of how many features of an event one pays for models that are kept to predict later events, see package staleness.
 func keepsOf(number uint64) int {
 	if number <= decidesSome {
 		return 1

@@ -2,11 +2,11 @@ package online
 
 import (
 	"blankout/internal/model"
-	"blankout/online/probe"
+	"blankout/online/mixture"
 )
 
 // Forecasts returns what predictions are expected to lose on events that lack features, declared and silent.
-func (l *Learner) Forecasts() (declared, silent *probe.Curves) {
+func (l *Learner) Forecasts() (declared, silent *mixture.Curves) {
 	return &l.predictor.mixture.Table.Features, &l.predictor.mixture.Table.SilentFeatures
 }
 

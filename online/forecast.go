@@ -4,14 +4,14 @@ package online
 // one: for two classes and for numbers, where nothing is filled in.
 
 import (
-	"blankout/online/probe"
+	"blankout/online/mixture"
 )
 
 // ForecastPoints is the number of deletion rates of a Forecast.
-const ForecastPoints = probe.Points
+const ForecastPoints = mixture.Points
 
 // ForecastMissing returns the i-th deletion rate of a Forecast.
-func ForecastMissing(i int) float64 { return probe.Missing(i) }
+func ForecastMissing(i int) float64 { return mixture.Missing(i) }
 
 // Forecast is the expected error of the predictions at each deletion rate of ForecastMissing.
 type Forecast struct {

@@ -34,9 +34,9 @@ import (
 	"blankout/online/levels"
 	"blankout/online/mixture"
 	"blankout/online/monitor"
-	"blankout/online/numbers"
-	"blankout/online/pace"
+	"blankout/online/regression"
 	"blankout/online/rows"
+	"blankout/online/schedule"
 	"blankout/online/stuck"
 )
 
@@ -52,10 +52,10 @@ type Learner struct {
 	outputs   *outputs
 	classes   []float64 // weight of each class
 	events    uint64    // number of events so far with a weight above 0
-	weights   pace.Importance
+	weights   schedule.Importance
 	weight    float64  // importance weight of the current event, without that of its class
 	targets   *targets // nil for classification
-	fade      pace.Fade
+	fade      schedule.Fade
 	hurried   uint64 // mixture weights are put in force more often up to this event
 	masked    masked
 	ablation  ablation
@@ -103,10 +103,10 @@ func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner,
 	mix := mixture.New(mixture.Settings{
 		Lanes: len(set.levels.Noises), Expected: set.expected, Correctable: set.corrects, Scales: set.scales, Policy: set.policy, Fills: set.imputed > 0, Regression: s.Target != loss.Sign,
 	})
-	l := &Learner{config: c, set: set, levels: levels, fade: pace.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}
+	l := &Learner{config: c, set: set, levels: levels, fade: schedule.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}
 	l.encoder = encode.New(set.encoded(levels, mix.Policies()), s)
 	if s.Target != loss.Sign {
-		l.targets = &targets{unit: numbers.NewUnit(s.Target, c.HalfLife), loss: set.levels.Loss}
+		l.targets = &targets{unit: regression.NewUnit(s.Target, c.HalfLife), loss: set.levels.Loss}
 	}
 	l.predictor = &predictor{
 		ensemble: ensemble{levels: levels, experts: set.newExperts(levels, c.HalfLife), mixture: mix},
@@ -382,7 +382,7 @@ func (l *Learner) update(weight float64, lanes []float64) {
 		l.levels.Update(&r.in, &r.scored.levels, lanes, r.target, weight, l.encoder.Table)
 		return
 	}
-	pace.Parts(weight, l.set.levels.Rule.Proximal, func(part float64) {
+	schedule.Parts(weight, l.set.levels.Rule.Proximal, func(part float64) {
 		if !first {
 			l.levels.Score(&r.in, &r.scored.levels)
 		}

@@ -11,7 +11,6 @@ import (
 	"blankout/online/levels"
 	"blankout/online/mixture"
 	"blankout/online/monitor"
-	"blankout/online/probe"
 	"blankout/online/silent"
 )
 
@@ -21,7 +20,7 @@ type masked struct {
 	monitors *monitor.Monitors
 	alone    float64 // the rate at which features of a group die by themselves
 	drawn    uint64  // number of masks drawn so far
-	mask     probe.Mask
+	mask     mixture.Mask
 	grouping *model.Grouping
 	factors  [][2]int // see event.Schema.Factors
 	field    []uint16
@@ -43,7 +42,7 @@ type masked struct {
 func newMasked(x *predictor, monitors *monitor.Monitors, alone float64, drawn uint64) masked {
 	return masked{
 		predictor: x, monitors: monitors, alone: alone, drawn: drawn, grouping: x.levels.Grouping,
-		scored: x.newScored(x.levels.NewScores()), declared: x.levels.NewNested(probe.Points), nested: x.levels.NewNested(probe.Points), imputed: newImputed(&x.ensemble), out: make([]float64, x.levels.Outputs),
+		scored: x.newScored(x.levels.NewScores()), declared: x.levels.NewNested(mixture.Points), nested: x.levels.NewNested(mixture.Points), imputed: newImputed(&x.ensemble), out: make([]float64, x.levels.Outputs),
 	}
 }
 
@@ -92,7 +91,7 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 	m.levels.ScoreNested(in, m.mask.Last, false, &m.declared)
 	m.levels.ScoreNested(in, m.mask.Last, true, &m.nested)
 	whole, numbers := m.encoder.Fields.All(m.encoder.Schema().Fields), m.imputer.Columns()
-	for point := 1; point < probe.Points; point++ {
+	for point := 1; point < mixture.Points; point++ {
 		m.dead = m.dead[:0]
 		for _, last := range m.mask.Last {
 			m.dead = append(m.dead, int(last) < point)
@@ -130,7 +129,7 @@ func (m *masked) draw(e *labeled, groups bool) *encode.Input {
 	if len(m.factors) != len(schema.Fields) {
 		m.factors = schema.Factors()
 	}
-	x := probe.Features{
+	x := mixture.Features{
 		Columns: columns, Field: m.field, Schema: schema, Factors: m.factors, Curves: m.encoder.Scaling.Scaler.Curves,
 		Known: m.encoder.Fields.Missing.Known && in.Event.IsSparse(schema.Fields),
 	}
@@ -150,7 +149,7 @@ func (m *masked) removeDead(in *encode.Input, all model.Lack, point int, feature
 		in.Without(m.dead, &m.left)
 	}
 	all.Null, all.Named = all.Null+m.mask.Dead[point], all.Named-m.mask.Dead[point]
-	m.left.Lack, m.left.Range = all, probe.Range(all)
+	m.left.Lack, m.left.Range = all, mixture.Range(all)
 	m.left.Scale = m.encoder.Fields.Missing.Scale(all)
 }
 
@@ -168,7 +167,7 @@ func (m *masked) monitor(e *labeled, scores []float64, j model.Judged) {
 }
 
 // evaluateSilent predicts an event in which the dead features have died silently.
-func (m *masked) evaluateSilent(e *labeled, in *encode.Input, curves *probe.Curves, point int) {
+func (m *masked) evaluateSilent(e *labeled, in *encode.Input, curves *mixture.Curves, point int) {
 	if m.silently.Range, m.silently.Scale = 0, 1; m.corrects(false) {
 		in.Silently(m.dead, &m.silently)
 	}
@@ -232,7 +231,7 @@ func (m *masked) trainExperts(e *labeled, target []float64, weight float64) {
 
 // record adds the loss of a prediction to the forecast at a point. For classification it returns how the prediction was
 // judged.
-func (m *masked) record(curves *probe.Curves, point int, e *labeled, scores []float64) (j model.Judged) {
+func (m *masked) record(curves *mixture.Curves, point int, e *labeled, scores []float64) (j model.Judged) {
 	if t := m.targets; t != nil {
 		recordSquare(curves, point, e.Example, t.unit.Value(scores[0]))
 		return j
@@ -243,7 +242,7 @@ func (m *masked) record(curves *probe.Curves, point int, e *labeled, scores []fl
 }
 
 // recordClass adds the loss of a classification to a forecast.
-func recordClass(curves *probe.Curves, point int, e *event.Example, j model.Judged) {
+func recordClass(curves *mixture.Curves, point int, e *event.Example, j model.Judged) {
 	wrong := 0.0
 	if j.Class != e.Label {
 		wrong = 1
@@ -253,7 +252,7 @@ func recordClass(curves *probe.Curves, point int, e *event.Example, j model.Judg
 }
 
 // recordSquare adds the squared error of a predicted value to a forecast.
-func recordSquare(curves *probe.Curves, point int, e *event.Example, value float64) {
+func recordSquare(curves *mixture.Curves, point int, e *event.Example, value float64) {
 	d := e.Target - value
 	curves.Error.Add(point, d*d)
 }

@@ -8,8 +8,8 @@ import (
 
 	"blankout/internal/loss"
 	"blankout/internal/measure"
+	"blankout/online/mixture"
 	"blankout/online/monitor"
-	"blankout/online/probe"
 	"blankout/online/watch"
 )
 
@@ -36,7 +36,7 @@ func (l *Learner) Report() Report {
 }
 
 // forecast returns what predictions are expected to lose at each share of missing features, and of groups if these are declared.
-func forecast(level string, t *probe.Table, groups, regression bool) Forecast {
+func forecast(level string, t *mixture.Table, groups, regression bool) Forecast {
 	f := Forecast{Level: level}
 	f.Declared, f.Silent = forecastPoints(&t.Features, &t.SilentFeatures, regression)
 	if groups {
@@ -46,16 +46,16 @@ func forecast(level string, t *probe.Table, groups, regression bool) Forecast {
 }
 
 // forecastPoints returns the points of two curves, which begin with the same one, of events that lose nothing.
-func forecastPoints(declared, silent *probe.Curves, regression bool) (d, s []ForecastPoint) {
-	at := func(c *probe.Curves, i int) ForecastPoint {
-		p := ForecastPoint{Missing: probe.Missing(i), Error: c.Error.At(i), LogLoss: measure.Defined(c.LogLoss.At(i))}
+func forecastPoints(declared, silent *mixture.Curves, regression bool) (d, s []ForecastPoint) {
+	at := func(c *mixture.Curves, i int) ForecastPoint {
+		p := ForecastPoint{Missing: mixture.Missing(i), Error: c.Error.At(i), LogLoss: measure.Defined(c.LogLoss.At(i))}
 		if regression {
 			p.Error = math.Sqrt(p.Error)
 		}
 		return p
 	}
 	d, s = append(d, at(declared, 0)), append(s, at(declared, 0))
-	for i := 1; i < probe.Points; i++ {
+	for i := 1; i < mixture.Points; i++ {
 		d, s = append(d, at(declared, i)), append(s, at(silent, i))
 	}
 	return d, s
@@ -63,7 +63,7 @@ func forecastPoints(declared, silent *probe.Curves, regression bool) (d, s []For
 
 // forecastError is the error that is expected of predictions of classes with nothing more missing, a share; -1 before that is
 // known.
-func forecastError(t *probe.Table, regression bool) float64 {
+func forecastError(t *mixture.Table, regression bool) float64 {
 	if e := t.Features.Error.At(0); e == e && !regression {
 		return e
 	}

@@ -16,12 +16,12 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/online/cover"
+	"blankout/online/conformal"
 	"blankout/online/encode"
 	"blankout/online/levels"
+	"blankout/online/mixture"
 	"blankout/online/monitor"
-	"blankout/online/pace"
-	"blankout/online/probe"
+	"blankout/online/schedule"
 	"blankout/online/share"
 )
 
@@ -133,7 +133,7 @@ type sums struct {
 	events, dense, compared uint64 // compared: averages with iterates
 	levels                  levels.Sums
 	measured                *monitor.Sums
-	shares                  *probe.Table
+	shares                  *mixture.Table
 	bias                    []float64 // weights and sums of squared gradients
 }
 
@@ -173,13 +173,13 @@ func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
 		return nil, nil, fmt.Errorf("its sums do not fit")
 	}
 	events := now.events - base.events
-	if events > share.MaxInterval || now.levels.Steps-base.levels.Steps > events*pace.MostParts || now.compared-base.compared > (events+1)*pace.MostParts*mostEvery {
+	if events > share.MaxInterval || now.levels.Steps-base.levels.Steps > events*schedule.MostParts || now.compared-base.compared > (events+1)*schedule.MostParts*mostEvery {
 		return nil, nil, fmt.Errorf("its sums are of too many events")
 	}
-	if !probe.Fits(base.shares, now.shares, float64(events)) {
+	if !mixture.Fits(base.shares, now.shares, float64(events)) {
 		return nil, nil, fmt.Errorf("its shares and forecasts are of too many events")
 	}
-	if sets := now.measured.Sets; sets != nil && (!cover.Fits(base.measured.Sets, sets, float64(events), probe.Points) || sets.Classes() > classes) {
+	if sets := now.measured.Sets; sets != nil && (!conformal.Fits(base.measured.Sets, sets, float64(events), mixture.Points) || sets.Classes() > classes) {
 		return nil, nil, fmt.Errorf("its sets are of too many events, or do not fit themselves")
 	}
 	return base, now, nil

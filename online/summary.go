@@ -11,7 +11,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/internal/model"
-	"blankout/online/cover"
+	"blankout/online/conformal"
 	"blankout/online/monitor"
 	"blankout/online/watch"
 )
@@ -57,14 +57,14 @@ type Summary struct {
 	Level       string         `json:"noise_level"`
 	Experts     []model.Expert `json:"experts,omitempty"`
 	// Forecast, LevelsByShare, Sets and ByAge are those of Report, see Report.Forecasts.
-	Forecast      *Forecast      `json:"forecast,omitempty"`
-	LevelsByShare []string       `json:"noise_levels_by_missing,omitempty"`
-	Sets          []cover.Report `json:"sets,omitempty"`
-	ByAge         []measure.Aged `json:"by_staleness,omitempty"`
+	Forecast      *Forecast          `json:"forecast,omitempty"`
+	LevelsByShare []string           `json:"noise_levels_by_missing,omitempty"`
+	Sets          []conformal.Report `json:"sets,omitempty"`
+	ByAge         []measure.Aged     `json:"by_staleness,omitempty"`
 	// CoverageByClass is that of Report.
-	CoverageByClass []cover.ClassReport `json:"coverage_by_class,omitempty"`
-	Drift           watch.Drift         `json:"drift"`
-	Mislabeled      uint64              `json:"mislabeled"` // events whose label is probably wrong
+	CoverageByClass []conformal.ClassReport `json:"coverage_by_class,omitempty"`
+	Drift           watch.Drift             `json:"drift"`
+	Mislabeled      uint64                  `json:"mislabeled"` // events whose label is probably wrong
 	// Where labels are numbers; errors are then in the targets' own unit, and Forecast
 	// holds root mean squared errors.
 	*NumbersSummary

@@ -11,13 +11,13 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/mixture"
-	"blankout/online/numbers"
+	"blankout/online/regression"
 )
 
 // targets is what is known of labels that are numbers. Scores inside the Learner are in the Unit.
 type targets struct {
-	unit     numbers.Unit
-	residual numbers.Residual
+	unit     regression.Unit
+	residual regression.Residual
 	loss     loss.Loss      // in the unit
 	before   model.Residual // room
 }
@@ -79,13 +79,13 @@ func (l *Learner) number(e *event.Example, f float64, shown *Prediction, lanes [
 		return t.standard(clipped), lanes
 	}
 	switch next, change := t.unit.Observe(e.Target, l.weight); change {
-	case numbers.Moves:
+	case regression.Moves:
 		factor, shift, keep := t.unit.Move(next, t.loss, l.set.levels.Rule.Curvature)
 		l.levels.Rescale(factor, shift, keep, l.encoder.Table, l.encoder.Intercepts)
 		l.predictor.rescaleTargets(factor, shift)
 		l.predictor.score(&r.in, l.predictor.awake(l.events), &r.scored)
 		lanes = nil // it is in the old unit
-	case numbers.Follows:
+	case regression.Follows:
 		t.unit, lanes = next, nil
 		t.residual = next.Residual()
 	}

@@ -16,7 +16,7 @@ import (
 const SetRanges = 1 + MissingBins
 
 // Sets says what answers leave open so that they hold the truth in a share Coverage of cases, as
-// package online/cover measured it.
+// package online/conformal measured it.
 type Sets struct {
 	Coverage float64 `json:"coverage"`
 	// Limits has by range, see Answer.Range, the most that -log p may be of a class for the class not

@@ -9,8 +9,8 @@ import (
 	"blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/online"
-	"blankout/online/aged"
 	"blankout/online/rows"
+	"blankout/online/staleness"
 	"blankout/online/synthetic"
 	"blankout/online/watch"
 	"bytes"
@@ -122,9 +122,9 @@ func (m *mean) addDifference(before, after mean) {
 }
 
 // sampled returns how many events have been answered at each age, age 0 first.
-func sampled(l *learner) (events [1 + len(aged.Ages)]float64) {
+func sampled(l *learner) (events [1 + len(staleness.Ages)]float64) {
 	for _, r := range l.Report().ByAge {
-		events[1+slices.Index(aged.Ages[:], r.Age)] = r.Events
+		events[1+slices.Index(staleness.Ages[:], r.Age)] = r.Events
 	}
 	return events
 }
@@ -139,7 +139,7 @@ func testAgedAnswers(t *testing.T, mk Maker) {
 		t.Run(c.name, func(t *testing.T) {
 			l := c.learner(t, mk)
 			held := map[uint64]*model.Linear{}
-			var old, fresh [1 + len(aged.Ages)]mean
+			var old, fresh [1 + len(staleness.Ages)]mean
 			for i, e := range c.events {
 				n, before, was := uint64(i+1), told(l), sampled(l)
 				learnGrowing(l, e)
@@ -152,14 +152,14 @@ func testAgedAnswers(t *testing.T, mk Maker) {
 						continue
 					}
 					// One model serves ages of 1,000 for two thousands, one those of 10,000 all the time.
-					born := (n - aged.Ages[j-1]*9/10) / 1000 * 1000
+					born := (n - staleness.Ages[j-1]*9/10) / 1000 * 1000
 					if j == 2 {
 						born = born/2000*2000 + 1000
 					} else if j == 3 {
 						born = 1000
 					}
-					if age := n - 1 - born; age < aged.Ages[j-1]*9/10 || age > aged.Ages[j-1]*11/10 {
-						t.Fatalf("event %d is answered at age %d, and no model is so old", n, aged.Ages[j-1])
+					if age := n - 1 - born; age < staleness.Ages[j-1]*9/10 || age > staleness.Ages[j-1]*11/10 {
+						t.Fatalf("event %d is answered at age %d, and no model is so old", n, staleness.Ages[j-1])
 					}
 					old[j].add(l, held[born], e)
 				}
@@ -168,7 +168,7 @@ func testAgedAnswers(t *testing.T, mk Maker) {
 				}
 			}
 			got := l.Report().ByAge
-			if len(got) != 1+len(aged.Ages) {
+			if len(got) != 1+len(staleness.Ages) {
 				t.Fatalf("%d ages", len(got))
 			}
 			fresh[0].compare(t, "at age 0", l.box.Schema().Target != loss.Sign, got[0].Error, got[0].LogLoss, got[0].Deviance)
@@ -230,7 +230,7 @@ func testAgedFirstPassAlone(t *testing.T, mk Maker) {
 	}
 	blocks := l.blocks()
 	for _, b := range blocks {
-		if b.Name != aged.Block && bytes.HasPrefix([]byte(b.Name), []byte(aged.Block)) {
+		if b.Name != staleness.Block && bytes.HasPrefix([]byte(b.Name), []byte(staleness.Block)) {
 			t.Errorf("there is a block %s", b.Name)
 		}
 	}

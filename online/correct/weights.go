@@ -6,12 +6,12 @@ import (
 	"math"
 
 	"blankout/internal/coder"
-	"blankout/online/probe"
+	"blankout/online/mixture"
 )
 
 // weights are those of lanes.
 type weights struct {
-	shares  probe.Shares
+	shares  mixture.Weights
 	factors []Temperature // of the scores of each lane, where there are several outputs
 	// In force are the share, 0 of one that is asleep, and that times the factor.
 	mix, parts []float64
@@ -19,11 +19,11 @@ type weights struct {
 	losses     []float64
 }
 
-// shareRates are how fast a lane may come back, see probe.Shares.
+// shareRates are how fast a lane may come back, see mixture.Weights.
 var shareRates = []float64{1e-5, 1e-4, 1e-3, 1e-2}
 
 func newWeights(prior []float64) weights {
-	return weights{shares: probe.NewShares(prior, shareRates...), factors: make([]Temperature, len(prior)), losses: make([]float64, len(prior))}
+	return weights{shares: mixture.NewWeights(prior, shareRates...), factors: make([]Temperature, len(prior)), losses: make([]float64, len(prior))}
 }
 
 // observe takes up what lanes have lost.

@@ -13,21 +13,21 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/internal/model"
-	"blankout/online/numbers"
+	"blankout/online/regression"
 	"blankout/online/rows"
 )
 
 // Model is what is evaluated.
 type Model struct {
-	*model.Linear               // as it is published, with rows of its own
-	Noise         loss.Noise    // of the level whose objective it is
-	Loss          loss.Loss     // in Unit
-	C             float64       // of the losses against the ridge, see loss.Cost
-	Penalized     bool          // the intercepts have the ridge too
-	Bound         bool          // what dies together is summed, with curves too
-	Unit          *numbers.Unit // nil where labels are classes
-	Classes       []float64     // weights of classes
-	Active        int           // outputs in use
+	*model.Linear                  // as it is published, with rows of its own
+	Noise         loss.Noise       // of the level whose objective it is
+	Loss          loss.Loss        // in Unit
+	C             float64          // of the losses against the ridge, see loss.Cost
+	Penalized     bool             // the intercepts have the ridge too
+	Bound         bool             // what dies together is summed, with curves too
+	Unit          *regression.Unit // nil where labels are classes
+	Classes       []float64        // weights of classes
+	Active        int              // outputs in use
 	// Dead returns what a column reads when its feature is dead, standardized, where Noise is silent; nil is 0.
 	Dead     func(column uint32) float64
 	Decision model.Decision

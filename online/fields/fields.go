@@ -6,7 +6,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/model"
-	"blankout/online/probe"
+	"blankout/online/mixture"
 )
 
 // Fields is what is known about fields that events lack: which they usually have. What is published of
@@ -64,7 +64,7 @@ func (f *Fields) Take(e *event.Example, fields []event.Field) (counts bool) {
 	}
 	f.Named = !f.sparse(e, fields)
 	if f.Lack = f.Missing.Lack(fields, e, f.Present); f.Lack.Some() {
-		f.Range, f.Scale = probe.Range(f.Lack), f.Missing.Scale(f.Lack)
+		f.Range, f.Scale = mixture.Range(f.Lack), f.Missing.Scale(f.Lack)
 	}
 	return true
 }

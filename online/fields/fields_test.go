@@ -9,7 +9,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/model"
-	"blankout/online/probe"
+	"blankout/online/mixture"
 )
 
 // The fields that most events hold are usual, while they do.
@@ -31,7 +31,7 @@ func TestUsualFields(t *testing.T) {
 	take := func(e *event.Example) {
 		number++
 		f.Take(e, schema.Fields)
-		if lacks := 10 - len(e.Field); number > 1024 && len(f.Missing.Usual) == 10 && (f.Lack.Some() != (lacks > 0) || lacks > 0 && f.Range != probe.Range(f.Lack) || !f.Named) {
+		if lacks := 10 - len(e.Field); number > 1024 && len(f.Missing.Usual) == 10 && (f.Lack.Some() != (lacks > 0) || lacks > 0 && f.Range != mixture.Range(f.Lack) || !f.Named) {
 			t.Fatalf("an event of %v lacks %+v", e.Field, f.Lacking)
 		}
 		f.Count(e, e, schema.Fields, number)

@@ -10,7 +10,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/online"
-	"blankout/online/aged"
+	"blankout/online/staleness"
 )
 
 // newLearner returns a Learner of words and a number.
@@ -131,7 +131,7 @@ func foldBytes(t testing.TB, f *Fold) []byte {
 	}
 	var out []byte
 	for b := range blocks {
-		if b.Name != aged.Block { // who learns alone has it
+		if b.Name != staleness.Block { // who learns alone has it
 			out = append(append(out, b.Name...), b.Data...)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package impute finds what is expected of numbers that an event lacks, given those that it has, and how far off that may
-// be. It knows no weights.
+// Package impute estimates the missing numbers of an event from those that are present, with the variance of the error.
+// It gathers the covariance of numeric columns while events are learned (Gatherer). It contains no model weights.
 package impute
 
 import (
@@ -10,20 +10,19 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/online/encode"
-	"blankout/online/fill"
 	"blankout/online/scaling"
 )
 
-// Imputer gathers how numbers go together.
+// Imputer gathers the covariance of numeric columns, and imputes with it.
 type Imputer struct {
 	most     int // columns, 0 for none
-	gathered fill.Gatherer
+	gathered Gatherer
 	growth   float64      // of what a gathered event counts, see Decay
 	read     scaling.Read // room for Gather
 }
 
 // New returns an Imputer of at most so many columns.
-func New(most int) *Imputer { return &Imputer{most: most, gathered: fill.New(most), growth: 1} }
+func New(most int) *Imputer { return &Imputer{most: most, gathered: NewGatherer(most), growth: 1} }
 
 // Covariance returns the one in force, nil before there are two columns.
 func (m *Imputer) Covariance() *model.Covariance { return m.gathered.Covariance }

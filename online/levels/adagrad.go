@@ -10,10 +10,10 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/encode"
-	"blankout/online/pace"
 	"blankout/online/refresh"
 	"blankout/online/rows"
 	"blankout/online/rules"
+	"blankout/online/schedule"
 	"blankout/online/share"
 )
 
@@ -71,7 +71,7 @@ type Expert struct {
 type level struct {
 	strength float64   // the variance of a feature's noise, times its basis
 	squares  []float64 // by output the sum of all squared weights, where noise is constant
-	pace.Pace
+	schedule.Pace
 }
 
 // Scores are what an Expert says of an event, by level and output.
@@ -91,7 +91,7 @@ func New(c Settings) *Expert {
 	e.Noises = slices.Clone(c.Noises)
 	for _, n := range c.Noises {
 		c0, c1, c2 := n.Coefficients()
-		e.levels = append(e.levels, level{strength: c0 + c1 + c2, Pace: pace.New(c.Average, c.Adapts)})
+		e.levels = append(e.levels, level{strength: c0 + c1 + c2, Pace: schedule.New(c.Average, c.Adapts)})
 		e.kind = max(e.kind, kindOf(n))
 	}
 	e.setOutputs(c.Outputs)

@@ -8,7 +8,7 @@ import (
 
 	"blankout/internal/model"
 	"blankout/online/encode"
-	"blankout/online/pace"
+	"blankout/online/schedule"
 )
 
 // Adopt makes the given weights, by column (row nil is that of the intercepts), level and output, the iterates and the
@@ -16,7 +16,7 @@ import (
 // divided by: that has to be found anew by Remeasure, and then by Fit.
 //
 // In the average the weights count as an iterate for each step so far: of these the average over the stream reaches back
-// over a share 1/(1+p) (package pace), and so it goes on as if it had seen 1+p times as many.
+// over a share 1/(1+p) (package schedule), and so it goes on as if it had seen 1+p times as many.
 func (e *Expert) Adopt(t *model.Table, intercepts []float64, weight func(column uint32, intercept bool, level, output int) (w float64, known bool)) {
 	place := func(row []float64, column uint32, intercept bool) {
 		w := e.layout.Weights(row)
@@ -58,7 +58,7 @@ func (e *Expert) Remeasure(in *encode.Input, own *Scores, target []float64, weig
 	s := &e.step
 	e.Score(in, own)
 	e.gather(in, own, target, weight)
-	parts := min(math.Ceil(weight), pace.MostImportance) // as an event is learned
+	parts := min(math.Ceil(weight), schedule.MostImportance) // as an event is learned
 	for range int(parts) {
 		if e.silent != nil {
 			e.takeSilent(in, in.Rows)

@@ -8,7 +8,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/model"
 	"blankout/online/encode"
-	"blankout/online/pace"
+	"blankout/online/schedule"
 	"blankout/online/share"
 )
 
@@ -42,7 +42,7 @@ func (e *Expert) weigh(in *encode.Input, own *Scores) {
 type Sums struct {
 	Steps  uint64
 	Active int
-	levels []pace.Pace
+	levels []schedule.Pace
 }
 
 // Sums returns a copy of the Expert's.

@@ -8,8 +8,8 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/encode"
-	"blankout/online/pace"
 	"blankout/online/rows"
+	"blankout/online/schedule"
 )
 
 // step is room for one step, by level and output but for raised, which is by level. It holds nothing from one event to
@@ -75,7 +75,7 @@ func (e *Expert) comparesEvery() uint64 {
 	if e.steps > comparesSeldom {
 		return seldom
 	}
-	return pace.Every(e.steps)
+	return schedule.Every(e.steps)
 }
 
 // derive finds the derivatives of the expected losses of the levels but for the silent one.

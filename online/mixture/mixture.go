@@ -1,5 +1,9 @@
-// Package mixture weighs what several learners of one event, its lanes, say of it, and the policies for fields that are
-// missing: each counts by how little it has lost so far on events that lack as much.
+// Package mixture mixes the scores that several experts give to an event, and the policies for missing fields. Each of
+// these lanes and policies has a mixture weight, which is learned from its losses (Weights). There is a set of weights for
+// each range of the fraction of an event's fields that is missing (Table).
+//
+// The mixed score stays linear in the features. The package also draws masks, which remove features from an event (Mask),
+// and estimates the error at each fraction of missing features from masked events (Curve). It contains no model weights.
 package mixture
 
 import (
@@ -8,21 +12,20 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/online/probe"
 )
 
 // Mixture holds the mixture weights of lanes and of policies, by range of what an event lacks (0 is nothing, see
-// probe.Range), and the forecasts. Each lane is compared with its scores multiplied by each of the scales: one that is
+// Range), and the forecasts. Each lane is compared with its scores multiplied by each of the scales: one that is
 // too sure of itself then counts for less (temperatures; Guo et al. 2017).
 type Mixture struct {
-	Table  *probe.Table
+	Table  *Table
 	policy model.MissingPolicy // the one that is wanted, or auto
 	fills  bool                // numbers can be imputed
 	lanes  int
 	// Correctable says that there is a lane behind the others, the corrected one, of what other experts make of the base; corrects
 	// that it may count.
 	correctable, corrects bool
-	weights               [probe.Ranges][]float64 // see Weights
+	weights               [Ranges][]float64 // see Weights
 	scales                []float64
 	room                  []float64
 	scaled                []float64 // by output
@@ -69,7 +72,7 @@ func New(c Settings) *Mixture {
 		}
 	}
 	m := &Mixture{
-		Table: probe.NewTable(first, c.Scales, firstPolicies(c.Policy, c.Fills, c.Regression)), policy: c.Policy, fills: c.Fills,
+		Table: NewTable(first, c.Scales, firstPolicies(c.Policy, c.Fills, c.Regression)), policy: c.Policy, fills: c.Fills,
 		lanes: lanes, correctable: c.Correctable, scales: c.Scales,
 	}
 	if m.correctable {
@@ -289,7 +292,7 @@ func (m *Mixture) binary(lanes []float64, label int, out []float64) []float64 {
 }
 
 // Merge takes up what an interval of another learner has added between base and now.
-func (m *Mixture) Merge(base, now *probe.Table) {
+func (m *Mixture) Merge(base, now *Table) {
 	m.Table.Merge(base, now)
 	m.takeForce()
 }
@@ -302,7 +305,7 @@ func (m *Mixture) Apply() {
 
 // takeForce has the policy count that is wanted, and imputing not where nothing can be imputed.
 func (m *Mixture) takeForce() {
-	for r := 1; r < probe.Ranges; r++ {
+	for r := 1; r < Ranges; r++ {
 		switch p := &m.Table.InForce[r].Rules; {
 		case m.policy != model.MissingAuto:
 			*p = model.OnePolicy(m.policy)

@@ -8,7 +8,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/internal/model"
-	"blankout/online/cover"
+	"blankout/online/conformal"
 	"blankout/online/watch"
 )
 
@@ -74,7 +74,7 @@ type Monitors struct {
 	positive   positive
 	health     health
 	sets       sets
-	stale      staleness
+	stale      olderWeights
 	loss       loss.Loss
 	mislabeled mislabeled
 	texts      watch.Texts
@@ -94,8 +94,8 @@ type Report struct {
 	Baselines  watch.Baselines
 	// Sets says how sets, or intervals, have done by range of what is missing, CoverageByClass how the sets of each
 	// class's events have.
-	Sets            []cover.Report
-	CoverageByClass []cover.ClassReport
+	Sets            []conformal.Report
+	CoverageByClass []conformal.ClassReport
 	Health          *watch.Health // of the fields
 	// ByAge has the error and loss by the age of the weights that answer.
 	ByAge []measure.Aged
@@ -132,7 +132,7 @@ type Settings struct {
 func New(s Settings) *Monitors {
 	m := &Monitors{loss: s.Loss, drift: newDrift(s), health: newHealth(s), sets: newSets(s), mislabeled: mislabeled{below: s.MislabeledBelow}}
 	m.link = newLink(s, &m.Measures.Measures)
-	m.stale = staleness{schema: s.Schema, measures: &m.Measures.Measures}
+	m.stale = olderWeights{schema: s.Schema, measures: &m.Measures.Measures}
 	m.positive = newPositive(s, &m.Measures.Measures)
 	if s.Target != loss.Sign {
 		m.Measures.Numbers = &watch.Numbers{Loss: s.Loss}

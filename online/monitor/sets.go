@@ -9,21 +9,21 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/online/cover"
+	"blankout/online/conformal"
 	"blankout/online/watch"
 )
 
 // sets has the scores of prediction sets and intervals.
 type sets struct {
-	*cover.Cover // nil for none
-	schema       *event.Schema
-	target       loss.Target
+	*conformal.Cover // nil for none
+	schema           *event.Schema
+	target           loss.Target
 }
 
 func newSets(s Settings) sets {
 	out := sets{schema: s.Schema, target: s.Target}
 	if s.Coverage > 0 {
-		out.Cover = cover.New(s.Coverage)
+		out.Cover = conformal.New(s.Coverage)
 	}
 	return out
 }
@@ -55,7 +55,7 @@ func (s *sets) take(e *Event, came bool) {
 		}
 		return
 	}
-	s.TakeClasses(cover.Answer{
+	s.TakeClasses(conformal.Answer{
 		Range: e.Lacks.Range, Scores: e.Scores, Label: e.Label, Decision: e.Decision, Judged: e.Judged, Active: e.Active,
 		Sized: len(e.Scores) == 1 || !came || watch.Sampled(e.Number, sizedBits), Came: came, Shared: e.Part,
 	})

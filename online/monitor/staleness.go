@@ -13,14 +13,14 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/internal/model"
-	"blankout/online/aged"
 	"blankout/online/rows"
+	"blankout/online/staleness"
 	"blankout/online/watch"
 )
 
-// staleness has older models predict some events.
-type staleness struct {
-	aged.Aged
+// olderWeights measures the loss of predictions with older weights.
+type olderWeights struct {
+	staleness.Aged
 	schema   *event.Schema
 	measures *watch.Measures
 	old      model.Linear // room
@@ -28,12 +28,12 @@ type staleness struct {
 }
 
 // Observe comes before the event is measured: what a constant loses is of the classes before.
-func (s *staleness) Observe(e *Event) *Request {
+func (s *olderWeights) Observe(e *Event) *Request {
 	if !e.Labeled || e.Again {
 		return nil
 	}
-	some, fresh := false, aged.Lost{}
-	for i := range aged.Ages {
+	some, fresh := false, staleness.Lost{}
+	for i := range staleness.Ages {
 		if !s.InReach(i, e.Number) {
 			continue
 		}
@@ -51,7 +51,7 @@ func (s *staleness) Observe(e *Event) *Request {
 }
 
 // older returns what an older model loses at an event.
-func (s *staleness) older(e *Event, due *model.Linear) aged.Lost {
+func (s *olderWeights) older(e *Event, due *model.Linear) staleness.Lost {
 	s.old = *due
 	m := &s.old
 	m.Schema = s.schema // the stream's own, which only grows
@@ -84,9 +84,9 @@ func Widened(scores []float64, classes int, room *[]float64) []float64 {
 }
 
 // lost returns what scores of a class, or a value, lose at an event.
-func (s *staleness) lost(e *Event, scores []float64, d model.Decision, value float64) (x aged.Lost) {
+func (s *olderWeights) lost(e *Event, scores []float64, d model.Decision, value float64) (x staleness.Lost) {
 	if e.Regression {
-		return aged.Lost{Error: math.Abs(e.Target - value), Loss: measure.Deviance(s.measures.Numbers.Loss, e.Target, value)}
+		return staleness.Lost{Error: math.Abs(e.Target - value), Loss: measure.Deviance(s.measures.Numbers.Loss, e.Target, value)}
 	}
 	j := d.Judge(scores, e.Label)
 	if x.Loss = j.LogLoss; j.Class != e.Label {
@@ -96,7 +96,7 @@ func (s *staleness) lost(e *Event, scores []float64, d model.Decision, value flo
 }
 
 // constant returns what the class frequencies up to an event lose at it; of numbers nothing.
-func (s *staleness) constant(e *Event) (x aged.Lost) {
+func (s *olderWeights) constant(e *Event) (x staleness.Lost) {
 	if e.Regression {
 		return x
 	}
@@ -130,7 +130,7 @@ func (m *Monitors) Stop() { m.stale.Stop() }
 func (m *Monitors) Share(others *Monitors) { m.stale.Aged = others.stale.Aged }
 
 // State codes nothing: models have blocks of their own.
-func (s *staleness) State(*coder.Coder) {}
+func (s *olderWeights) State(*coder.Coder) {}
 
 // Blocks returns the blocks of the older models, as they are now.
 func (m *Monitors) Blocks() (iter.Seq[event.Block], error) { return m.stale.EachBlock() }
@@ -140,10 +140,10 @@ func (m *Monitors) Restore(blocks []event.Block, outputs int) error {
 	return m.stale.Aged.Restore(blocks, outputs)
 }
 
-func (s *staleness) Report(r *Report) { r.ByAge = s.Aged.Report(s.measures.Numbers != nil) }
+func (s *olderWeights) Report(r *Report) { r.ByAge = s.Aged.Report(s.measures.Numbers != nil) }
 
 // warning tells at which ages weights have predicted worse than the class frequencies, "" for none.
-func (s *staleness) warning(of loss.Loss) string {
+func (s *olderWeights) warning(of loss.Loss) string {
 	byAge := s.Aged.Report(s.measures.Numbers != nil)
 	return measure.Stale(measure.AgedPercent(byAge), strings.HasPrefix(of.String(), "logistic"))
 }

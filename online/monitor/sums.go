@@ -4,8 +4,8 @@ package monitor
 
 import (
 	"blankout/internal/coder"
-	"blankout/online/aged"
-	"blankout/online/cover"
+	"blankout/online/conformal"
+	"blankout/online/staleness"
 	"blankout/online/watch"
 )
 
@@ -15,7 +15,7 @@ type Sums struct {
 	Measures   watch.Measures
 	Refused    watch.Refused
 	Mislabeled uint64
-	Sets       *cover.Cover // nil without sets
+	Sets       *conformal.Cover // nil without sets
 }
 
 // Sums returns a copy of those of the Monitors.
@@ -58,7 +58,7 @@ func (m *Monitors) ObservePart(e *Event) {
 // Merge adds what was measured between base and now to what ends with the event of a number, and returns what the learner
 // shall do.
 func (m *Monitors) Merge(base, now *Sums, number uint64) (r *Request) {
-	m.stale.Aged = aged.Aged{} // no member meets the events that would come next
+	m.stale.Aged = staleness.Aged{} // no member meets the events that would come next
 	m.Refused.Merge(&base.Refused, &now.Refused)
 	m.mislabeled.Count += now.Mislabeled - base.Mislabeled
 	labeled := m.Measures.Merge(&base.Measures, &now.Measures)

@@ -119,7 +119,7 @@ func (sh *Interval) importance(row []float64, n float64, features int, growth fl
 }
 
 // Note takes down the rows of columns of a table before the event at hand changes them. growth is that
-// of the half-life, see pace.Fade.
+// of the half-life, see schedule.Fade.
 func (sh *Interval) Note(table *model.Table, columns []uint32, rows [][]float64, growth float64) {
 	sh.at = table.Slots(columns, sh.at[:0])
 	for len(sh.places) < table.Len() {

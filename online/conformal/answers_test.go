@@ -1,0 +1,41 @@
+package conformal_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/online/conformal"
+)
+
+// Intervals of numbers hold the target as often as asked for; the one that is told is the one that counts.
+func TestTakeNumber(t *testing.T) {
+	r, c := rand.New(rand.NewPCG(3, 4)), conformal.New(0.7)
+	residual := &model.Residual{Deviation: 2}
+	held, told, size := 0.0, 0.0, 0.0
+	for range 10_000 {
+		c.TakeNumber(loss.Real, residual, 5+0.1*r.NormFloat64(), 5, model.Lacked{}) // of whole events
+		by := model.Lacked{Range: 2}
+		y, value := 5+3*r.NormFloat64(), 5.0
+		low, high := c.Interval(loss.Real, residual, value, by)
+		if c.Limit(2) >= 0 {
+			size += high - low
+			if told++; low <= y && y <= high {
+				held++
+			}
+		}
+		c.TakeNumber(loss.Real, residual, y, value, by)
+	}
+	if x := c.Report()[1]; x.Events != told || math.Abs(x.Coverage-held/told) > 1e-12 || math.Abs(held/told-0.7) > 0.02 || math.Abs(x.Size-size/told) > 0.1*x.Size {
+		t.Errorf("%+v, want %v of %v", x, held/told, told)
+	}
+	if low, _ := c.Interval(loss.Real, nil, 5, model.Lacked{}); low == low {
+		t.Error("an interval of nothing known")
+	}
+	var none *conformal.Cover
+	if low, high := none.Interval(loss.Real, residual, 5, model.Lacked{}); !(low < 5 && high > 5) {
+		t.Errorf("without a Cover the interval is %v, %v", low, high)
+	}
+}

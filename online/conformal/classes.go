@@ -1,0 +1,238 @@
+package conformal
+
+// This file has thresholds by class: of those whose events have scores.
+
+import (
+	"blankout/internal/coder"
+	"blankout/internal/model"
+)
+
+// class holds the scores of the events of one class.
+type class struct {
+	came   came
+	ranges [Ranges]*scores // nil where there is none
+}
+
+// came counts the sets of events as they came, without masks.
+type came struct {
+	all    tally
+	recent tally // older ones decay
+	waits  tally // of an interval that is to be merged
+}
+
+func (t *tally) scale(by float64) { t.told, t.held = by*t.told, by*t.held }
+
+// told returns the limit in force for a class of the range, whose own scores are given.
+func (s *scores) told(own *scores) float64 {
+	if own != nil && own.limit >= 0 { // which has none before the range has
+		return own.limit
+	}
+	return s.limit
+}
+
+// own returns the scores of a class, counted from 1, in a range; nil for a number.
+func (c *Cover) own(r, number int) *scores {
+	if number == 0 {
+		return nil
+	}
+	return c.grown(number-1).at(r, c.miss)
+}
+
+// grown returns a class, counted from 0, which is known from now on.
+func (c *Cover) grown(k int) *class {
+	for len(c.classes) <= k {
+		c.classes = append(c.classes, class{})
+	}
+	return &c.classes[k]
+}
+
+// Classes returns the number of classes that are known.
+func (c *Cover) Classes() int { return len(c.classes) }
+
+// at returns the scores in a range.
+func (k *class) at(r int, miss float64) *scores {
+	if k.ranges[r] == nil {
+		s := newScores(miss)
+		k.ranges[r] = &s
+	}
+	return k.ranges[r]
+}
+
+// least returns the probability that a class, counted from 0, has at least in a set of the range, and whether sets
+// hold the class whatever its probability is.
+func (c *Cover) least(r, k int) (p float64, always bool) {
+	s := &c.ranges[r]
+	if k < len(c.classes) {
+		if own := c.classes[k].ranges[r]; own != nil && own.limit >= 0 {
+			s = own
+		}
+	}
+	return s.least, s.limit == model.MostLimit
+}
+
+// class returns what is known of a class, counted from 0.
+func (c *Cover) class(k int) *class {
+	if k < len(c.classes) {
+		return &c.classes[k]
+	}
+	return &class{}
+}
+
+// mergeClass takes up what an interval has added to a class.
+func (c *Cover) mergeClass(k int, was, is *class) {
+	var none scores
+	for r, now := range is.ranges {
+		if now == nil {
+			continue
+		}
+		base := &none
+		if was.ranges[r] != nil {
+			base = was.ranges[r]
+		}
+		if now.waited > base.waited {
+			s := c.own(r, k+1)
+			s.merge(base, now)
+			s.follow(&c.ranges[r])
+		}
+	}
+	told, held := is.came.waits.told-was.came.waits.told, is.came.waits.held-was.came.waits.held
+	if told > 0 {
+		to := &c.grown(k).came
+		to.all.told += told
+		to.all.held += held
+		to.recent.scale(max(0, 1-told/min(memory, to.all.told)))
+		to.recent.told += told
+		to.recent.held += held
+	}
+}
+
+func (k *class) sums() (out class) {
+	out.came.waits = k.came.waits
+	for r, s := range k.ranges {
+		if s != nil && s.waited > 0 {
+			sums := s.sums()
+			out.ranges[r] = &sums
+		}
+	}
+	return out
+}
+
+// codeClasses codes the classes, each as one does.
+func (c *Cover) codeClasses(to *coder.Coder, one func(*class)) {
+	n := len(c.classes)
+	to.Int(&n)
+	if to.Decode {
+		if n < 0 || n > len(to.In)/24 { // each takes as many bytes at least
+			to.Failed, n = true, 0
+		}
+		c.classes = make([]class, n)
+	}
+	for k := range c.classes {
+		one(&c.classes[k])
+	}
+}
+
+// code codes which ranges have scores, and these.
+func (k *class) code(to *coder.Coder, one func(r int, s *scores)) {
+	var some uint64
+	for r, s := range k.ranges {
+		if s != nil {
+			some |= 1 << r
+		}
+	}
+	to.Uint(&some)
+	to.Failed = to.Failed || some>>Ranges != 0
+	for r := range k.ranges {
+		if some>>r&1 != 0 {
+			one(r, k.at(r, 0))
+		}
+	}
+}
+
+func (k *class) sumsState(to *coder.Coder) {
+	to.Each(&k.came.waits.told, &k.came.waits.held)
+	k.code(to, func(_ int, s *scores) { s.sumsState(to) })
+}
+
+func (k *class) state(to *coder.Coder, moved float64, of *[Ranges]scores) {
+	all, recent := &k.came.all, &k.came.recent
+	to.Each(&all.told, &all.held, &recent.told, &recent.held)
+	to.Failed = to.Failed || !(all.held >= 0 && all.held <= all.told && recent.held >= 0 && recent.held <= recent.told)
+	k.code(to, func(r int, s *scores) { s.state(to, moved, &of[r]) })
+}
+
+// fitClasses is Fits for the classes, whose scores are together those of each range.
+func fitClasses(base, now *Cover, events float64) bool {
+	if len(now.classes) < len(base.classes) {
+		return false
+	}
+	var of [Ranges]float64
+	came := 0.0
+	for k := range now.classes {
+		was, is := base.class(k), &now.classes[k]
+		for r := range of {
+			var before, after scores
+			if s := was.ranges[r]; s != nil {
+				before = *s
+			}
+			if s := is.ranges[r]; s != nil {
+				after = *s
+			}
+			most := now.ranges[r].waited - base.ranges[r].waited
+			if !fits(&before, &after, most) {
+				return false
+			}
+			if of[r] += after.waited - before.waited; of[r] > most {
+				return false
+			}
+		}
+		told, held := is.came.waits.told-was.came.waits.told, is.came.waits.held-was.came.waits.held
+		if came += told; !(held >= 0 && held <= told && came <= events) {
+			return false
+		}
+	}
+	return true
+}
+
+// ClassReport says how often the sets of events of one class have held that class.
+type ClassReport struct {
+	Class string `json:"class"`
+	// Events counts the sets of events as they came, Coverage is the fraction of them that held the class, Recent
+	// that of the latest.
+	Events   float64 `json:"events"`
+	Coverage float64 `json:"coverage"`
+	Recent   float64 `json:"recent"`
+	// ByMissing has the same by range of what is missing, sets of masked events among them. No size is measured.
+	ByMissing []Held `json:"by_missing"`
+}
+
+// Held is the coverage in a range of what is missing.
+type Held struct {
+	Range    string  `json:"missing"` // as model.RangeName
+	Events   float64 `json:"events"`
+	Coverage float64 `json:"coverage"`
+	Recent   float64 `json:"recent"`
+}
+
+// ByClass returns how the sets of each class have done that any were told of. names are the classes'.
+func (c *Cover) ByClass(names []string) (out []ClassReport) {
+	if c == nil {
+		return nil
+	}
+	for k := range c.classes[:min(len(c.classes), len(names))] {
+		class := &c.classes[k]
+		x := ClassReport{Class: names[k]}
+		if t := &class.came; t.all.told > 0 && t.recent.told > 0 { // a damaged state may have one without the other
+			x.Events, x.Coverage, x.Recent = t.all.told, t.all.held/t.all.told, t.recent.held/t.recent.told
+		}
+		for r, s := range class.ranges {
+			if s != nil && s.faded.told > 0 && s.all.told > 0 {
+				x.ByMissing = append(x.ByMissing, Held{model.RangeName(r), s.all.told, s.all.held / s.all.told, s.faded.held / s.faded.told})
+			}
+		}
+		if x.ByMissing != nil {
+			out = append(out, x)
+		}
+	}
+	return out
+}

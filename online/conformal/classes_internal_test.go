@@ -1,0 +1,226 @@
+package conformal
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout/internal/coder"
+	"blankout/internal/model"
+)
+
+// rare draws scores: those of class 2, one of ten, are far larger than class 1's.
+func rare(r *rand.Rand) Score {
+	if r.IntN(10) == 0 {
+		return Score{Class: 2, Value: 2 + r.ExpFloat64(), Came: true}
+	}
+	return Score{Class: 1, Value: 0.3 * r.ExpFloat64(), First: r.Float64() < 0.5, Came: true}
+}
+
+// The sets of each class's events hold it as often as asked for, though one threshold for all would hold the rare
+// class in few; and what is reported by class is what was told.
+func TestThresholdsByClass(t *testing.T) {
+	r, c, common := rand.New(rand.NewPCG(1, 2)), New(0.9), New(0.9)
+	var told, held, all [3]float64 // all: were all of one class
+	for range 30_000 {
+		x := rare(r)
+		if limit := c.Sets().Classes; len(limit) >= x.Class && limit[x.Class-1][3] >= 0 {
+			if told[x.Class]++; x.within(limit[x.Class-1][3]) {
+				held[x.Class]++
+			}
+			if x.within(common.Limit(3)) {
+				all[x.Class]++
+			}
+		}
+		c.Take(3, x)
+		common.Take(3, Score{Value: x.Value, First: x.First})
+	}
+	for k := 1; k <= 2; k++ {
+		if got := held[k] / told[k]; math.Abs(got-0.9) > 0.02 {
+			t.Errorf("the sets of class %d hold %.3f", k, got)
+		}
+	}
+	if all[2]/told[2] > 0.5 {
+		t.Errorf("one threshold holds the rare class in %v of its sets: the test shows nothing", all[2]/told[2])
+	}
+	report := c.ByClass([]string{"often", "rare"})
+	if len(report) != 2 || report[1].Class != "rare" {
+		t.Fatalf("%+v", report)
+	}
+	for i, x := range report {
+		k := i + 1
+		if x.Events != told[k] || x.Coverage != held[k]/told[k] || math.Abs(x.Recent-0.9) > 0.03 || len(x.ByMissing) != 1 ||
+			x.ByMissing[0].Range != "0.3-0.5" || x.ByMissing[0].Events != told[k] || x.ByMissing[0].Coverage != x.Coverage {
+			t.Errorf("%+v, want %v of %v", x, held[k], told[k])
+		}
+	}
+	if got := c.Report()[0]; math.Abs(got.Coverage-(held[1]+held[2])/(told[1]+told[2])) > 1e-12 {
+		t.Errorf("all sets hold %v", got.Coverage)
+	}
+	if few := c.ByClass([]string{"often"}); len(few) != 1 {
+		t.Errorf("of one name: %+v", few)
+	}
+}
+
+// The bounds on what sets miss hold for the events of one class alone, whatever the others are.
+func TestEnemyOfAClass(t *testing.T) {
+	r, c := rand.New(rand.NewPCG(3, 4)), New(0.9)
+	missed, told := 0.0, 0.0
+	for n := range 60_000 {
+		if n%3 > 0 {
+			c.Take(0, Score{Class: 1, Value: 0.1 * r.Float64()})
+			continue
+		}
+		limit := c.ranges[0].told(c.own(0, 2))
+		x := Score{Class: 2, Value: min(model.MostLimit, max(limit, 0)*1.001+1e-9)}
+		if limit >= 0 {
+			if told++; x.Value > limit {
+				missed++
+			}
+		}
+		c.Take(0, x)
+	}
+	if most := 0.1*told + (0.1+gamma)/gamma + every; missed > most {
+		t.Errorf("%v of %v missed, at most %v may be", missed, told, most)
+	}
+}
+
+// A class of few events has nearly the common threshold, and before it has any, that one; more events move it to
+// its own.
+func TestFewEventsOfAClass(t *testing.T) {
+	r, c := rand.New(rand.NewPCG(5, 6)), New(0.9)
+	for range 5000 {
+		c.Take(0, Score{Class: 1, Value: r.Float64()})
+	}
+	common := c.Limit(0)
+	if least, _ := c.least(0, 7); least != math.Exp(-common) {
+		t.Errorf("an unseen class is in a set from probability %v on", least)
+	}
+	limits := []float64{common}
+	for n := 1; n <= 400; n++ {
+		c.Take(0, Score{Class: 2, Value: 3 + r.Float64()})
+		if n == 1 || n == 20 || n == 400 {
+			limits = append(limits, c.Sets().Classes[1][0])
+		}
+	}
+	if !(limits[1] > limits[0] && limits[1] < 1.2*limits[0] && limits[2] > limits[1] && limits[3] > 3.5 && limits[3] < 4) {
+		t.Errorf("common %v; after 1, 20 and 400 events %v", limits[0], limits[1:])
+	}
+}
+
+// Readers get by class what the learner counts by: of a range that is not known what the next one has.
+func TestSetsByClass(t *testing.T) {
+	r, c := rand.New(rand.NewPCG(7, 8)), New(0.9)
+	for range 3000 {
+		c.Take(4, rare(r))
+	}
+	c.Take(2, rare(r))
+	sets := c.Sets()
+	for k := range 2 {
+		own := c.classes[k].ranges[4].limit
+		if want := (model.SetLimits{own, own, own, own, own, -1, -1}); sets.Classes[k] != want {
+			t.Errorf("class %d has the limits %v, want %v", k, sets.Classes[k], want)
+		}
+		if least, always := c.least(4, k); least != math.Exp(-own) || always {
+			t.Errorf("class %d is in sets from %v on", k, least)
+		}
+	}
+	c.classes[1].ranges[4].limit = model.MostLimit
+	if _, always := c.least(4, 1); !always {
+		t.Error("a limit that excludes nothing excludes")
+	}
+}
+
+// Intervals of several learners come to the thresholds by class of one that takes all scores, and fit; so does a
+// state that is read again. Sums that cannot be are refused.
+func TestMergeClasses(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	fold, alone := New(0.9), New(0.9)
+	code := func(c *Cover, state func(*Cover, *coder.Coder)) []byte {
+		to := &coder.Coder{}
+		state(c, to)
+		return to.Out
+	}
+	var base, now *Cover
+	for range 100 {
+		part := New(0.9)
+		if d := coder.Read(code(fold, (*Cover).State)); true {
+			if part.State(d); !d.Done() {
+				t.Fatal("a state is not read")
+			}
+		}
+		base = part.Sums()
+		for range 100 {
+			x := rare(r)
+			part.Add(1, x)
+			alone.Take(1, x)
+		}
+		now = &Cover{}
+		if d := coder.Read(code(part.Sums(), (*Cover).SumsState)); true {
+			if now.SumsState(d); !d.Done() {
+				t.Fatal("sums are not read")
+			}
+		}
+		if !Fits(base, now, 100, 1) || Fits(base, now, 99, 1) {
+			t.Fatal("sums of 100 scores do not fit, or fit 99")
+		}
+		fold.Merge(base, now)
+	}
+	for k := range 2 {
+		a, b := fold.Sets().Classes[k][1], alone.Sets().Classes[k][1]
+		x, y := fold.ByClass([]string{"1", "2"})[k], alone.ByClass([]string{"1", "2"})[k]
+		if math.Abs(a-b) > 0.1*b || math.Abs(x.Events-y.Events) > 100 || math.Abs(x.Coverage-0.9) > 0.03 || math.Abs(x.Recent-0.9) > 0.04 {
+			t.Errorf("class %d: limit %v, alone %v; %+v, alone %+v", k, a, b, x, y)
+		}
+	}
+	for name, spoil := range map[string]func(c *Cover){
+		"more of a class than came": func(c *Cover) {
+			s := c.classes[0].ranges[1]
+			s.waited += 100
+			s.waits.first += 100
+		},
+		"more of all classes than came": func(c *Cover) {
+			s := c.classes[1].ranges[1]
+			s.waited += 50
+			s.waits.first += 50
+		},
+		"classes of a range without events": func(c *Cover) {
+			c.classes[1].ranges[0] = &scores{waited: 1, waits: counts{histogram: histogram{first: 1}}}
+		},
+		"more held than came":   func(c *Cover) { c.classes[0].came.waits.held += 1e6 },
+		"more came than events": func(c *Cover) { c.classes[0].came.waits.told += 1e6 },
+		"a class is gone":       func(c *Cover) { c.classes = c.classes[:0] },
+	} {
+		bad := &Cover{}
+		bad.SumsState(coder.Read(code(now, (*Cover).SumsState)))
+		if spoil(bad); Fits(now, bad, 100, 1) || Fits(base, bad, 100, 1) {
+			t.Errorf("%s: it fits", name)
+		}
+	}
+	data := code(alone, (*Cover).State)
+	again := New(0.9)
+	if again.State(coder.Read(data)); again.Sets().Classes[1] != alone.Sets().Classes[1] {
+		t.Error("the thresholds by class do not come back")
+	}
+	for cut := 0; cut < len(data); cut += 13 {
+		d := coder.Read(data[:cut])
+		if New(0.9).State(d); d.Done() {
+			t.Fatalf("%d of %d bytes are taken", cut, len(data))
+		}
+	}
+	other := New(0.6)
+	if other.State(coder.Read(data)); !(other.Sets().Classes[1][1] < alone.Sets().Classes[1][1]) {
+		t.Error("another coverage leaves the thresholds by class as they were")
+	}
+}
+
+// Before a range has a threshold no class in it has one, however many events it has had.
+func TestNoThresholdOfAClassAlone(t *testing.T) {
+	c := New(0.9)
+	for range enough - 1 {
+		c.Take(2, Score{Class: 1, Value: 1})
+	}
+	if limits := c.Sets().Classes[0]; limits != (model.SetLimits{-1, -1, -1, -1, -1, -1, -1}) || c.classes[0].ranges[2].limit != -1 {
+		t.Errorf("the thresholds are %v", limits)
+	}
+}

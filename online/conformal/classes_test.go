@@ -1,0 +1,33 @@
+package conformal_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout/internal/coder"
+	"blankout/online/conformal"
+)
+
+// What is reported as recent is that of some two thousand events, where a learner is alone and in a group.
+func TestRecentCoverageOfAClass(t *testing.T) {
+	r, alone, fold := rand.New(rand.NewPCG(15, 16)), conformal.New(0.9), conformal.New(0.9)
+	part := conformal.New(0.9)
+	for n := range 30_000 {
+		x := conformal.Score{Class: 1, Came: true, First: n < 24_000, Value: r.ExpFloat64()}
+		alone.Take(0, x)
+		if part.Add(0, x); n%50 == 49 {
+			base := conformal.New(0.9).Sums()
+			fold.Merge(base, part.Sums())
+			state := &coder.Coder{}
+			fold.State(state)
+			part = conformal.New(0.9)
+			part.State(coder.Read(state.Out))
+		}
+	}
+	for name, c := range map[string]*conformal.Cover{"alone": alone, "in a group": fold} {
+		if x := c.ByClass([]string{"a"})[0]; math.Abs(x.Recent-0.9) > 0.03 || x.Coverage < 0.96 {
+			t.Errorf("%s: %+v", name, x)
+		}
+	}
+}

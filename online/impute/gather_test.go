@@ -1,0 +1,240 @@
+package impute
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout/internal/coder"
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/online/scaling"
+)
+
+// Covariances, and no variances, shrink as if events without any had been added: the fewer
+// there were the more, in the unit in which events count.
+func TestCovariancesShrink(t *testing.T) {
+	f := &Gatherer{Columns: []uint32{3, 7}, fields: []uint16{1, 2}, mean: []float64{0, 0}, squares: []float64{20, 0, 12, 30}, weight: 10, unit: 4}
+	f.renew()
+	certain := 10 / (10 + covarianceRidge*2*4)
+	want := []float64{2, 1.2 * certain, 1.2 * certain, 3}
+	for i, got := range f.Covariance.Matrix {
+		if math.Abs(got-want[i]) > 1e-12 {
+			t.Errorf("%v, want %v", f.Covariance.Matrix, want)
+			break
+		}
+	}
+}
+
+// gatherAll takes up complete events of the columns of f as Follow does.
+func gatherAll(f *Gatherer, rows [][]float64) {
+	fields := []event.Field{{}, {Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}
+	for i, x := range rows {
+		var read scaling.Read
+		for i, x := range x {
+			read.Note(uint32(i+1), event.Numeric, uint16(i+1), x, x)
+		}
+		f.Follow(&read, true, uint64(i), 1, fields, nil)
+	}
+}
+
+// The sums are those of the definition: of a first event without covariance, and of each
+// event with the weight that those after it have left, to rounding; what moves, comes and goes keeps the
+// others as they are.
+func TestMoments(t *testing.T) {
+	g := NewGatherer(256)
+	f := &g
+	r := rand.New(rand.NewPCG(5, 6))
+	var rows [][]float64
+	for range 300 {
+		a, b := r.NormFloat64(), r.NormFloat64()
+		rows = append(rows, []float64{a, 0.5*a + b, b - a, r.NormFloat64() + 1})
+	}
+	gatherAll(f, rows)
+	keep := 1 - 1.0/covarianceMemory
+	weight, mean := math.Pow(keep, 300), make([]float64, 4)
+	for i, x := range rows {
+		w := math.Pow(keep, float64(len(rows)-1-i))
+		weight += w
+		for j := range x {
+			mean[j] += w * x[j]
+		}
+	}
+	squares := make([]float64, 16)
+	for i := range mean {
+		mean[i] /= weight
+	}
+	first := math.Pow(keep, 300)
+	for i := range mean {
+		for j := range mean {
+			if squares[4*i+j] = first * mean[i] * mean[j]; i == j {
+				squares[4*i+j] += first
+			}
+			for n, x := range rows {
+				squares[4*i+j] += math.Pow(keep, float64(len(rows)-1-n)) * (x[i] - mean[i]) * (x[j] - mean[j])
+			}
+			squares[4*i+j] /= weight
+		}
+	}
+	check := func(what string, columns []int, scale, shift []float64) {
+		t.Helper()
+		for a, i := range columns {
+			if got, want := f.mean[a], (mean[i]-shift[a])/scale[a]; math.Abs(got-want) > 1e-12 {
+				t.Errorf("%s: mean %d is %v, want %v", what, i, got, want)
+			}
+			for b, j := range columns[:a+1] {
+				if got, want := f.squares[a*len(columns)+b]/f.weight, squares[4*i+j]/scale[a]/scale[b]; math.Abs(got-want) > 1e-12 {
+					t.Errorf("%s: entry %d, %d is %v, want %v", what, i, j, got, want)
+				}
+			}
+		}
+	}
+	check("gathered", []int{0, 1, 2, 3}, []float64{1, 1, 1, 1}, make([]float64, 4))
+	f.due = false
+	f.moved(2, model.Standardization{Center: 5, Scale: 2}, model.Standardization{Center: 6, Scale: 3})
+	check("moved", []int{0, 1, 2, 3}, []float64{1, 1.5, 1, 1}, []float64{0, 0.5, 0, 0})
+	if !f.due {
+		t.Error("a column has moved far, and nothing is due")
+	}
+	f.remove(3)
+	check("removed", []int{0, 1, 3}, []float64{1, 1.5, 1}, []float64{0, 0.5, 0})
+	f.Forget(0.1)
+	check("forgotten", []int{0, 1, 3}, []float64{1, 1.5, 1}, []float64{0, 0.5, 0})
+	f.insert(2, 3, 3)
+	if f.squares[2*4+2] != f.weight || f.mean[2] != 0 || f.squares[3*4+2] != 0 || f.squares[2*4+1] != 0 {
+		t.Errorf("a new column begins with %v, %v", f.mean, f.squares)
+	}
+	f.remove(3)
+	check("there and back", []int{0, 1, 3}, []float64{1, 1.5, 1}, []float64{0, 0.5, 0})
+	f.moved(2, model.Standardization{Center: 5, Scale: 2}, model.Standardization{Center: 5, Scale: 2, Unit: 1})
+	if f.squares[1*3+1] != f.weight || f.squares[1*3] != 0 || f.squares[2*3+1] != 0 || f.mean[1] != 0 {
+		t.Errorf("a column of other values begins with %v, %v", f.mean, f.squares)
+	}
+}
+
+// Of many columns few events are gathered once there have been several for each.
+func TestGatheredLessOften(t *testing.T) {
+	f := NewGatherer(256)
+	f.Columns = make([]uint32, 128)
+	for _, c := range []struct{ gathered, every uint64 }{{0, gatherLeast}, {8*128 - 1, gatherLeast}, {8 * 128, 16}} {
+		if f.Gathered = c.gathered; f.Every() != c.every {
+			t.Errorf("after %d gathered events every %d, want %d", c.gathered, f.Every(), c.every)
+		}
+	}
+	f.Columns = f.Columns[:10]
+	if f.Every() != gatherLeast {
+		t.Errorf("of ten columns every %d", f.Every())
+	}
+}
+
+// An event that lacks many columns is gathered less often than one that lacks none.
+func TestLackingIsGatheredLessOften(t *testing.T) {
+	f := NewGatherer(256)
+	f.Columns = make([]uint32, 128)
+	for _, c := range []struct {
+		gathered uint64
+		lacks    int
+		every    uint64 // of those that Every names
+	}{{0, 0, 1}, {0, 64, 1}, {0, 120, 5}, {8 * 128, 0, 1}, {8 * 128, 64, 3}, {8 * 128, 120, 11}} {
+		f.Gathered = c.gathered
+		taken := uint64(0)
+		for i := range 1000 * c.every {
+			if !f.passesOver(i*f.Every(), c.lacks) {
+				taken++
+			}
+		}
+		if taken != 1000 {
+			t.Errorf("after %d gathered events %d of %d that lack %d columns are, want 1000", c.gathered, taken, 1000*c.every, c.lacks)
+		}
+	}
+}
+
+// A wild value neither moves what is gathered nor tells what is missing.
+func TestWildIsNotGathered(t *testing.T) {
+	a, b := NewGatherer(256), NewGatherer(256)
+	r := rand.New(rand.NewPCG(7, 8))
+	var rows [][]float64
+	for range 400 {
+		x := r.NormFloat64()
+		rows = append(rows, []float64{x, x + 0.1*r.NormFloat64(), x + 0.1*r.NormFloat64()})
+	}
+	gatherAll(&a, rows)
+	wild := slices.Clone(rows)
+	stats := []float64{100, 1, 100, 1, 1}
+	beyond := model.Scaler{Mode: model.StandardizeAuto}
+	at := beyond.Clip(stats, 1e9)
+	if !model.IsWild(at) {
+		t.Fatal(at)
+	}
+	for i := 0; i < len(wild); i += 10 {
+		wild[i] = []float64{wild[i][0], at, wild[i][2]}
+	}
+	gatherAll(&b, wild)
+	for i := range 3 {
+		for j := range i + 1 {
+			x, y := a.squares[3*i+j]/a.weight, b.squares[3*i+j]/b.weight
+			if math.Abs(x-y) > 0.05 {
+				t.Errorf("entry %d, %d: %v, with wild values %v", i, j, x, y)
+			}
+		}
+	}
+}
+
+// FuzzFillState reads blocks; what is taken is written again as it was.
+func FuzzFillState(f *testing.F) {
+	l := Gatherer{Columns: []uint32{1, 4}, fields: []uint16{1, 2}, weight: 2, unit: 1, growth: 1, mean: []float64{0, 1}, squares: []float64{1, 0, .5, 2}}
+	w := coder.Coder{}
+	l.State(&w)
+	f.Add(w.Out)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var f Gatherer
+		r := coder.Read(data)
+		if f.State(r); !r.Done() {
+			return
+		}
+		var w coder.Coder
+		if f.State(&w); !bytes.Equal(w.Out, data) && !w.Failed {
+			t.Errorf("read %x, written %x", data, w.Out)
+		}
+	})
+}
+
+// A column that is 0 where an event leaves it out is gathered as 0 there; one that is not chosen any more is not gathered.
+func TestZeros(t *testing.T) {
+	f, r, fields := NewGatherer(3), rand.New(rand.NewPCG(7, 8)), []event.Field{{}}
+	zeros := []uint32{2, 5}
+	f.Choose(nil, zeros)
+	var sum, squares [2]float64
+	const events = 4000
+	for i := range events {
+		var read scaling.Read
+		read.Note(1, event.Sparse, 0, r.NormFloat64(), 0)
+		if x := r.Float64(); r.IntN(2) == 0 {
+			read.NoteSpread(2, x, x)
+			sum[0], squares[0] = sum[0]+x, squares[0]+x*x
+			read.NoteSpread(5, -x, -x)
+			sum[1], squares[1] = sum[1]-x, squares[1]+x*x
+		}
+		f.Follow(&read, true, uint64(i), 1, fields, zeros)
+	}
+	f.renew()
+	c := f.Covariance
+	if !slices.Equal(c.Columns, []uint32{1, 2, 5}) {
+		t.Fatalf("columns %v", c.Columns)
+	}
+	for i := range 2 {
+		mean := sum[i] / events
+		if variance := squares[i]/events - mean*mean; math.Abs(c.Mean[i+1]-mean) > 0.02 || math.Abs(c.Matrix[(i+1)*4]-variance) > 0.02 {
+			t.Errorf("mean %v, variance %v, want %v, %v", c.Mean[i+1], c.Matrix[(i+1)*4], mean, variance)
+		}
+	}
+	if x := c.Matrix[5]; x > -0.08 {
+		t.Errorf("covariance %v", x)
+	}
+	f.Choose(zeros, []uint32{5, 6})
+	if !slices.Equal(f.Columns, []uint32{1, 5, 6}) {
+		t.Errorf("columns %v", f.Columns)
+	}
+}

@@ -1,0 +1,120 @@
+package mixture
+
+// This file draws masks.
+
+import (
+	"math/bits"
+	"math/rand/v2"
+
+	"blankout/internal/event"
+	"blankout/internal/model"
+)
+
+// Features are those of an event.
+type Features struct {
+	Columns []uint32
+	Field   []uint16 // of each, see event.Example.FieldsOf; empty for a sparse text format
+	Schema  *event.Schema
+	Factors [][2]int      // see event.Schema.Factors
+	Curves  *model.Curves // whose hats die with their number
+	Known   bool          // it is sparse, and its Schema says what is known to be missing
+}
+
+// Mask deletes features. It is nested: each has the last point that it survives.
+type Mask struct {
+	Last []int8          // by feature
+	Dead [Points]float64 // fields that are dead at each point
+	dies []int8          // by field: its last point, -1 for one that is not in the event
+}
+
+// Draw draws the mask of a number: groups die as a whole where they are given, else each feature by itself. It says whether
+// anything of the event is known to be missing when it dies.
+func (m *Mask) Draw(x Features, number uint64, groups *model.Grouping) (named bool) {
+	fields := x.Schema.Fields
+	point := func(key uint64) int8 {
+		var r rand.PCG
+		// Eight masks in a row take each key to each eighth of the rates once, so that their mean
+		// says more than that of eight masks that know nothing of each other.
+		r.Seed(key^0x626c616e6b6f7574, 1<<32^number/8)
+		return PointOf(r.Uint64() ^ bits.Reverse64(number%8))
+	}
+	for len(m.dies) < len(fields) {
+		m.dies = append(m.dies, -1)
+	}
+	m.Last, m.Dead = m.Last[:0], [Points]float64{}
+	key := func(id uint16, column uint32) uint64 {
+		if id != 0 && fields[id].Kind.Named() {
+			return 1<<40 | uint64(id)
+		}
+		return uint64(column)
+	}
+	for i, column := range x.Columns {
+		id := uint16(0)
+		if len(x.Field) > 0 && int(x.Field[i]) < len(fields) {
+			id = x.Field[i]
+		}
+		var a, b uint64 // what it dies with
+		source := x.Curves.Source(column)
+		switch {
+		case groups != nil:
+			unit := groups.Of(id, source)
+			if one, other, pair := groups.Pair(unit); pair {
+				a, b = groups.Hash(one), groups.Hash(other)
+			} else {
+				a = groups.Hash(unit)
+				b = a
+			}
+		case id != 0 && fields[id].Kind == event.Cross:
+			f := x.Factors[id]
+			a, b = key(uint16(f[0]), source), key(uint16(f[1]), source)
+		default:
+			a = key(id, source)
+			b = a
+		}
+		at := point(a)
+		if b != a {
+			at = min(at, point(b))
+		}
+		m.Last = append(m.Last, at)
+		switch {
+		case x.Known:
+			if column < model.FirstHat {
+				m.die(at)
+			}
+		case id != 0 && fields[id].Kind.Named() && m.dies[id] < 0:
+			m.dies[id] = at
+			m.die(at)
+		}
+		named = named || x.Known || id != 0 && fields[id].Kind.Named()
+	}
+	for _, id := range x.Field {
+		if int(id) < len(m.dies) {
+			m.dies[id] = -1
+		}
+	}
+	for point := 1; point < Points; point++ {
+		m.Dead[point] += m.Dead[point-1]
+	}
+	return named
+}
+
+// die counts a field that survives a point as its last.
+func (m *Mask) die(last int8) {
+	if last+1 < Points {
+		m.Dead[last+1]++
+	}
+}
+
+// Alone lets features die by themselves, too, at a rate.
+func (m *Mask) Alone(rate float64, event uint64) {
+	if rate == 0 {
+		return
+	}
+	var r rand.PCG
+	r.Seed(event, 0x67726f757073)
+	for i := range m.Last {
+		if float64(r.Uint64()>>11)/(1<<53) < rate {
+			m.Last[i] = -1
+		}
+	}
+}

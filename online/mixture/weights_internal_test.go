@@ -1,0 +1,273 @@
+package mixture
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout/internal/coder"
+	"blankout/internal/model"
+)
+
+var prior, scales = []float64{0.8, 0.1, 0.1}, []float64{0.7, 1, 1.4}
+
+// slow keeps the shares of one s as the formula says.
+type slow struct {
+	shares []float64
+	rate   float64
+	trust  float64
+}
+
+func (s *slow) take(losses []float64) {
+	least, sum, all := slices.Min(losses), 0.0, 0.0
+	for i := range losses {
+		all += s.shares[i]
+		s.shares[i] *= math.Exp(-math.Min(mostLoss, losses[i]-least) / 2)
+		sum += s.shares[i]
+	}
+	s.trust *= sum / all
+	for i := range losses {
+		s.shares[i] = (1-s.rate)*s.shares[i]/sum + s.rate*prior[i]
+	}
+}
+
+// The shares are those of the formula, mixed over s by how well each has done.
+func TestSharesByFormula(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	rates := []float64{1e-4, 1e-2, 0.3}
+	s := NewWeights(prior, rates...)
+	var all []*slow
+	for _, rate := range rates {
+		all = append(all, &slow{slices.Clone(prior), rate, 1.0 / 3})
+	}
+	for n := range 2000 {
+		losses := []float64{r.ExpFloat64(), r.ExpFloat64(), 0.5}
+		if n%50 == 0 { // more than counts
+			losses[n/50%2] += 30
+		}
+		if n > 1000 { // another answer is the best one
+			losses[0] += 0.4
+		}
+		s.Take(losses)
+		trust := 0.0
+		for _, x := range all {
+			x.take(losses)
+			trust += x.trust
+		}
+		for _, x := range all {
+			x.trust /= trust
+		}
+		for i := range prior {
+			want := 0.0
+			for _, x := range all {
+				want += x.trust * x.shares[i]
+			}
+			if got := s.now(i); math.Abs(got-want) > 1e-9 {
+				t.Fatalf("event %d, answer %d: %v, want %v", n, i, got, want)
+			}
+		}
+	}
+	if mix := s.Mix(nil); math.Abs(mix[0]+mix[1]+mix[2]-1) > 1e-12 || mix[2] < 0.5 {
+		t.Errorf("the shares are %v", mix)
+	}
+}
+
+// An answer that was not to be had keeps its share against the others as a whole; losses without
+// bound do not take the share of an answer away for good; and what is below a hundredth is no part
+// of the mixture.
+func TestSharesAtTheEdges(t *testing.T) {
+	s := NewWeights(prior, 0)
+	s.Take([]float64{1, 2, math.NaN()})
+	if got := s.now(2); math.Abs(got-0.1) > 1e-12 {
+		t.Errorf("an answer that was not to be had has the share %v", got)
+	}
+	if a, b := s.now(0), s.now(1); math.Abs(a+b-0.9) > 1e-12 || math.Abs(a/b-8*math.Exp(0.5)) > 1e-9 {
+		t.Errorf("of the others %v and %v", a, b)
+	}
+	s.Take([]float64{math.NaN(), math.NaN(), math.NaN()})
+	if got := s.now(2); !(math.Abs(got-0.1) <= 1e-12) {
+		t.Errorf("where no answer was to be had a share is %v", got)
+	}
+	s = NewWeights(prior, 0.001)
+	for range 200 {
+		s.Take([]float64{math.Inf(1), 0, 3})
+	}
+	if mix := s.Mix(nil); mix[0] != 0 || mix[2] != 0 || mix[1] != 1 {
+		t.Errorf("the mixture is %v", mix)
+	}
+	for n := 0; s.Mix(nil)[0] < 0.5; n++ {
+		if s.Take([]float64{0, 1, 1}); n > 100 {
+			t.Fatalf("after %d events the best answer has the share %v", n, s.Mix(nil))
+		}
+	}
+}
+
+// What the mixture loses is at most what the best answer does, and a little for finding it.
+func TestSharesRegret(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	s := NewWeights(prior, wholeRates...)
+	lost, best := 0.0, make([]float64, 3)
+	const n = 5000
+	for range n {
+		losses := []float64{0.5 + 0.2*r.NormFloat64(), 0.45 + 0.2*r.NormFloat64(), 0.6}
+		for i, share := range s.Mix(nil) { // log-loss is convex in the score
+			lost += share * losses[i]
+		}
+		for i, l := range losses {
+			best[i] += l
+		}
+		s.Take(losses)
+	}
+	if regret := lost - slices.Min(best); regret > 25 {
+		t.Errorf("%v lost more than by the best answer", regret)
+	}
+}
+
+// Several learners' events, merged, count as if one had met them together; a state is read as it was
+// written, and one that does not fit is refused.
+func TestTableMergesAndRestores(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	rules := model.PolicyWeights{0.01, 0.09, 0.9}
+	fold, together := NewTable(prior, scales, rules), NewTable(prior, scales, rules)
+	base := fold.Sums()
+	part := [2]*Table{NewTable(prior, scales, rules), NewTable(prior, scales, rules)}
+	for n := range 40 {
+		var losses []float64
+		for range len(prior) * len(scales) {
+			losses = append(losses, r.Float64())
+		}
+		part[n%2].AddLevels(losses)
+		for i, curves := range part[n%2].curves() {
+			curves.Error.Add(n%Points, float64(n%3)/2)
+			curves.LogLoss.Add(n%Points, float64(i))
+		}
+		together.AddLevels(losses)
+	}
+	for _, p := range part {
+		if now := p.Sums(); !Fits(base, now, 20) || Fits(base, now, 19) {
+			t.Error("sums of 20 events do not fit, or fit 19")
+		}
+		for i := range p.curves() {
+			for _, of := range []func(*Curves) *Curve{func(c *Curves) *Curve { return &c.Error }, func(c *Curves) *Curve { return &c.LogLoss }} {
+				now := p.Sums()
+				for range 21 {
+					of(now.curves()[i]).Add(5, 1)
+				}
+				if Fits(base, now, 20) {
+					t.Errorf("21 samples or more of 20 events fit forecast %d", i)
+				}
+			}
+		}
+		fold.Merge(base, p.Sums())
+	}
+	if fold.levels[0].Taken() != 40 {
+		t.Errorf("%v events", fold.levels[0].Taken())
+	}
+	for i, curves := range fold.curves() {
+		if curves.Error.samples[3] != 4 || curves.LogLoss.samples[3] != 4 || math.Abs(curves.LogLoss.At(3)-float64(i)) > 1e-12 {
+			t.Errorf("forecast %d: %+v", i, curves)
+		}
+	}
+	together.levels[0].settle()
+	together.Apply()
+	for i := range prior { // one update for all, or one for each part: nearly the same
+		if a, b := fold.InForce[0].Levels[i], together.InForce[0].Levels[i]; math.Abs(a-b) > 0.1 {
+			t.Errorf("share %d is %v, together %v", i, a, b)
+		}
+	}
+	for range 100 {
+		fold.TakeLevels(3, []float64{1, 1, 1, 1, 0, 1, 1, 1, 1})
+		fold.TakeRules(3, model.PolicyWeights{0, 1, math.NaN()})
+	}
+	fold.Apply()
+	if m := fold.InForce[3]; m.Largest() != 1 || m.Rules[0] < 0.05 || m.Rules[2] < 0.5 || &fold.InForce[2].Levels[0] != &fold.InForce[0].Levels[0] {
+		t.Errorf("in force are %+v", fold.InForce)
+	}
+	for range ownEnough {
+		if !fold.Heeds(2) {
+			t.Fatal("masks are heeded no longer before enough events have come")
+		}
+		fold.Own(2)
+	}
+	if fold.Heeds(2) || !fold.Heeds(1) {
+		t.Error("masks are heeded where enough events have come, or not where none has")
+	}
+	c := &coder.Coder{}
+	fold.State(c)
+	again := NewTable(prior, scales, rules)
+	d := coder.Read(c.Out)
+	if again.State(d); !d.Done() {
+		t.Fatal("a state is not read")
+	}
+	if again.Heeds(2) {
+		t.Error("how many events have come is lost")
+	}
+	if again.Masked(); !again.Heeds(2) {
+		t.Error("events that came are not forgotten")
+	}
+	again.own = fold.own
+	e := &coder.Coder{}
+	if again.State(e); !bytes.Equal(c.Out, e.Out) {
+		t.Error("a state is another once read")
+	}
+	for cut := 0; cut < len(c.Out); cut += 7 {
+		d := coder.Read(c.Out[:cut])
+		if NewTable(prior, scales, rules).State(d); d.Done() {
+			t.Fatalf("%d of %d bytes are taken", cut, len(c.Out))
+		}
+	}
+	d = coder.Read(c.Out)
+	if NewTable(prior[:2], scales, rules).State(d); !d.Failed {
+		t.Error("a state of other answers is taken")
+	}
+}
+
+// Losses of many events that are taken at once may leave no share above 0: all stay as they were, for every s.
+func TestSharesOfLostIntervals(t *testing.T) {
+	s := NewWeights(prior, 1e-4, 1e-2)
+	for range 50 {
+		s.Take([]float64{0.3, 0.2, 0.9})
+	}
+	before := []float64{s.now(0), s.now(1), s.now(2)}
+	for n := range 900 {
+		losses := []float64{9, 9, 9}
+		losses[n%3] = 0
+		s.Add(losses)
+	}
+	s.settle()
+	for i, was := range before {
+		if got := s.now(i); !(math.Abs(got-was) <= 1e-12) {
+			t.Errorf("share %d is %v, it was %v", i, got, was)
+		}
+	}
+	if !(math.Abs(s.trust[0]+s.trust[1]-1) <= 1e-12) {
+		t.Errorf("the s have %v", s.trust)
+	}
+	// None to be had is as no event, whatever the s.
+	s.Take([]float64{math.NaN(), math.Inf(-1), math.NaN()})
+	if got := s.now(0); !(math.Abs(got-before[0]) <= 1e-12) {
+		t.Errorf("after an event of which none was to be had a share is %v", got)
+	}
+}
+
+// An s that has long done badly keeps a part of the score that is small and not nothing, so that it comes back within
+// some hundred events.
+func TestSharesTrustComesBack(t *testing.T) {
+	s := NewWeights(prior, 1e-5, 0.4)
+	for range 20_000 {
+		s.Take([]float64{0, 3, 3})
+	}
+	if got := s.trust[1]; !(got >= 1e-12 && got < 1.01e-12) {
+		t.Errorf("the s that moves most has the part %v", got)
+	}
+	for n := range 400 {
+		losses := []float64{3, 3, 3}
+		losses[n/2%3] = 0
+		s.Take(losses)
+	}
+	if s.trust[1] < 0.9 {
+		t.Errorf("where the best answer changes all the time the s that moves most has the part %v", s.trust[1])
+	}
+}

@@ -1,0 +1,92 @@
+package regression
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout/internal/coder"
+	"blankout/internal/loss"
+)
+
+// Of a sample with outliers in one of sixteen numbers or less, the spread is that of the others.
+func TestSpread(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{3, 8, 15, 16, 40, sampleSize} {
+		sample := make([]float64, n)
+		for i := range sample {
+			sample[i] = 5 + 2*r.NormFloat64()
+		}
+		for i := range max(1, n/16) {
+			sample[i] = 1e30
+		}
+		if s := spreadOf(sample); s.inflated() || s.scale() > 6 || math.Abs(s.median-5) > 3 {
+			t.Errorf("%d numbers: %+v", n, s)
+		}
+	}
+	zeros := make([]float64, sampleSize)
+	zeros[3], zeros[9] = 7, 9
+	if s := spreadOf(zeros); !s.inflated() || s.others != 8 || s.differ != 2 || math.Abs(s.scale()-8*math.Sqrt(2./64)) > 1e-12 {
+		t.Errorf("zeros: %+v", s)
+	}
+	if s := spreadOf(nil); s.scale() != 0 {
+		t.Errorf("nothing: %+v", s)
+	}
+}
+
+// What is saved of a unit and of residuals goes on to the bit.
+func TestStates(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	u, res := NewUnit(loss.Real, 0), Residual{}
+	observe := func(u *Unit, res *Residual, y float64) {
+		clipped := res.Clip(loss.Real, y, u.Value(0), 0)
+		if next, change := u.Observe(clipped, 1); change != Same {
+			*u = next
+		}
+		res.Take(loss.Real, u.Clip(y), u.Value(0), 0)
+	}
+	for i := range 3000 {
+		y := 5 + 2*r.NormFloat64()
+		if i%90 == 7 {
+			y = 1e12
+		}
+		observe(&u, &res, y)
+		if i%317 == 0 {
+			var c coder.Coder
+			u.State(&c)
+			res.State(&c)
+			v, again := NewUnit(loss.Real, 0), Residual{}
+			d := coder.Read(c.Out)
+			if ok := v.State(d); !ok {
+				t.Fatal("the state is refused")
+			}
+			again.State(d)
+			if !d.Done() {
+				t.Fatal("the state does not fit")
+			}
+			observe(&u, &res, 4)
+			observe(&v, &again, 4)
+			if u.Scale != v.Scale || u.Mean != v.Mean || u.Clip(1e9) != v.Clip(1e9) || res.Deviation != again.Deviation || !slices.Equal(res.spreads.size, again.spreads.size) {
+				t.Fatalf("event %d: %+v, restored %+v", i, u, v)
+			}
+		}
+	}
+}
+
+// What an outlier is clipped to is a target: finite, and a count not below 0, wherever the residuals have been.
+func TestClipReturnsTargets(t *testing.T) {
+	for _, of := range []loss.Target{loss.Real, loss.Count} {
+		for _, mean := range []float64{-1e47, 0, 1e47} {
+			r := Residual{samples: 100}
+			r.Mean, r.Deviation = mean, 3
+			for _, value := range []float64{0, 1e-30, 1, 1e100} {
+				for _, y := range []float64{0, 1, 1e30} {
+					if got := r.Clip(of, y, value, 0); math.IsNaN(got) || math.IsInf(got, 0) || of == loss.Count && got < 0 {
+						t.Errorf("%v, mean %v: %v at a prediction of %v counts as %v", of, mean, y, value, got)
+					}
+				}
+			}
+		}
+	}
+}

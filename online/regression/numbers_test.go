@@ -1,0 +1,93 @@
+package regression_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout/internal/loss"
+	"blankout/online/regression"
+)
+
+// The unit is the mean and deviation of the targets so far, or the mean of counts, within a tenth; it moves
+// seldom. A wild target hardly moves it. What is in the unit comes back as it was.
+func TestUnit(t *testing.T) {
+	for _, of := range []loss.Target{loss.Real, loss.Count} {
+		r := rand.New(rand.NewPCG(1, 2))
+		u, moves := regression.NewUnit(of, 0), 0
+		for i := range 4096 {
+			y := math.Floor(50 + 10*r.NormFloat64())
+			if i == 4000 {
+				y = 1e9
+			}
+			switch next, change := u.Observe(y, 1); change {
+			case regression.Moves:
+				u.Move(next, loss.Linear{}, false)
+				moves++
+			case regression.Follows:
+				u = next
+				moves++
+			}
+		}
+		center, scale := 50.0, 10.0
+		if of == loss.Count {
+			center, scale = 0, 50
+		}
+		if math.Abs(u.Center-center) > 1 || math.Abs(u.Scale-scale) > 0.15*scale || moves > 20 {
+			t.Errorf("%v: center %v, scale %v after %d moves", of, u.Center, u.Scale, moves)
+		}
+		if got := u.Score(u.Own(3)); math.Abs(got-3) > 1e-12 {
+			t.Errorf("%v: 3 has become %v", of, got)
+		}
+		if of == loss.Real && math.Abs(u.Value(u.Standard(61))-61) > 1e-12 {
+			t.Errorf("61 has become %v", u.Value(u.Standard(61)))
+		}
+	}
+}
+
+// Move says what scores must become for the same value to be predicted.
+func TestMove(t *testing.T) {
+	for _, of := range []loss.Target{loss.Real, loss.Count} {
+		u := regression.NewUnit(of, 0)
+		for range 100 {
+			u.Observe(7, 1)
+		}
+		next, f := u, 0.3
+		if next.Scale = 3; of == loss.Real {
+			next.Center = 5
+		}
+		was := u.Value(f)
+		factor, shift, _ := u.Move(next, loss.Linear{}, false)
+		if is := u.Value(factor*f + shift); math.Abs(is-was) > 1e-12 {
+			t.Errorf("%v: %v has become %v", of, was, is)
+		}
+	}
+}
+
+// The squared error that is expected is the mean over masks.
+func TestExpectedSquare(t *testing.T) {
+	const y, d, b, draws = 3.0, 0.3, 0.2, 400_000
+	terms := []float64{0.5, -0.4, 0.8}
+	for _, of := range []loss.Target{loss.Real, loss.Count} {
+		r := rand.New(rand.NewPCG(3, 4))
+		u := regression.NewUnit(of, 0)
+		u.Scale = 1.5
+		g, q, once, mean := 0.0, 0.0, []float64(nil), 0.0
+		for _, x := range terms {
+			g, q, once = g+x, q+x*x, append(once, math.Exp(x))
+		}
+		for range draws {
+			f := b
+			for _, x := range terms {
+				if r.Float64() >= d {
+					f += x
+				}
+			}
+			off := y - u.Value(f)
+			mean += off * off / draws
+		}
+		if got := u.ExpectedSquare(y, d, b, g, q, once); math.Abs(got-mean) > 0.01*mean {
+			t.Errorf("%v: %v, want %v", of, got, mean)
+		}
+	}
+}

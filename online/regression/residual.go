@@ -1,0 +1,118 @@
+package regression
+
+// This file holds how far values are from targets.
+
+import (
+	"math"
+
+	"blankout/internal/coder"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+)
+
+const (
+	residualMemory = 2000
+	// A residual farther than residualClip deviations from the mean is an outlier and counts as if it were that far. More
+	// than residualBudget outliers in residualWindow targets are none: the stream has changed.
+	residualClip, residualWarmup = 8, 32
+	residualWindow               = 256
+	residualBudget               = 12
+)
+
+// Residual is how far values have been from targets recently.
+type Residual struct {
+	model.Residual
+	samples  float64 // that it is of, at most 2 residualMemory
+	outliers float64 // lately
+	spreads  spreads
+}
+
+// Residual returns what is known of residuals where nothing is known of targets but their unit.
+func (u *Unit) Residual() Residual {
+	if !u.known {
+		return Residual{}
+	}
+	deviation := u.Scale
+	if u.Target == loss.Count {
+		deviation = math.Sqrt(u.Scale)
+	}
+	return Residual{Residual: model.Residual{Deviation: deviation}, samples: 2}
+}
+
+// Published returns the residual, nil before it says anything.
+func (r *Residual) Published() *model.Residual { return r.PublishedIn(&model.Residual{}) }
+
+// PublishedIn is Published in the memory of out.
+func (r *Residual) PublishedIn(out *model.Residual) *model.Residual {
+	if r.samples < 2 {
+		return nil
+	}
+	*out = r.Residual
+	out.ByValue = r.spreads.inForce
+	return out
+}
+
+// bounds returns within which bounds a residual is no outlier; v is the variance of the value's score.
+func (r *Residual) bounds(t loss.Target, value, v float64) (low, high float64) {
+	deviation := r.deviationAt(value)
+	most := residualClip * math.Sqrt(deviation*deviation+r.Lacking(t, value, v))
+	if r.samples < residualWarmup || most == 0 || r.outliers > residualBudget {
+		return math.Inf(-1), math.Inf(1)
+	}
+	return r.Mean - most, r.Mean + most
+}
+
+// deviationAt returns the deviation of residuals at a value, as outliers are told by. It is not made much larger where
+// residuals are large, for outliers may be the cause.
+func (r *Residual) deviationAt(value float64) float64 {
+	return r.Deviation * min(max(1, r.spreads.inForce.Of(value)), 2)
+}
+
+// isOutlier returns whether the residual x at a value is an outlier, however many there are.
+func (r *Residual) isOutlier(x, value float64) bool {
+	return r.samples >= residualWarmup && math.Abs(x-r.Mean) > residualClip*r.deviationAt(value)
+}
+
+// Clip returns the target to learn from where the target of an event with that value is y: outliers are at the bounds.
+// v is the variance of the value's score, see model.ScoreVariance.
+func (r *Residual) Clip(t loss.Target, y, value, v float64) float64 {
+	low, high := r.bounds(t, value, v)
+	x := r.Of(t, y, value)
+	if x >= low && x <= high {
+		return y
+	}
+	bounded := value + min(max(x, low), high)*r.Unit(t, value)
+	if t == loss.Count {
+		bounded = max(bounded, 0)
+	}
+	return bounded
+}
+
+// Take counts in the residual of a value.
+func (r *Residual) Take(t loss.Target, y, value, v float64) {
+	low, high := r.bounds(t, value, v)
+	x := r.Of(t, y, value)
+	r.outliers *= 1 - 1.0/residualWindow
+	outlier := r.isOutlier(x, value)
+	if outlier {
+		r.outliers++
+	}
+	x = min(max(x, low), high)
+	r.samples = min(r.samples+1, 2*residualMemory)
+	rate := 1 / r.samples
+	if r.samples >= 16 { // the first ones fade soon
+		rate = 1 / (8 + r.samples/2)
+	}
+	off := x - r.Mean
+	if v == 0 && !outlier {
+		r.spreads.take(value, math.Abs(off))
+	}
+	r.Mean += rate * off
+	r.Deviation = math.Sqrt(max(0, (1-rate)*(r.Deviation*r.Deviation+rate*off*off)-rate*r.Lacking(t, value, v)))
+}
+
+// State codes the state.
+func (r *Residual) State(c *coder.Coder) {
+	c.Each(&r.samples, &r.outliers, &r.Mean, &r.Deviation)
+	r.spreads.state(c)
+}

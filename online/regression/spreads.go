@@ -1,0 +1,117 @@
+package regression
+
+// This file learns how far values are from targets where they are small and where they are large.
+
+import (
+	"slices"
+
+	"blankout/internal/coder"
+	"blankout/internal/model"
+)
+
+const (
+	spreadBins = 8
+	// The bins are found again, by the quantiles of a sample of values, at counts that are powers of two and at every
+	// reviewMost-th value.
+	reviewFrom, reviewMost = 64, 4096
+	// A bin remembers so many residuals, and counts as if it had had binPrior average ones.
+	binMemory, binPrior = 1000, 12
+	publishEvery        = 64
+)
+
+// spreads is what is known of residuals by the value that was predicted: their mean size in bins that hold equally
+// many values each.
+type spreads struct {
+	count    uint64
+	sample   []float64 // of values
+	edges    []float64 // between the bins, ascending
+	at       []float64 // the medians of the bins
+	size     []float64 // mean absolute residuals
+	weight   []float64 // residuals, at most binMemory
+	inForce  *model.Spread
+	expected float64 // mean absolute residual of the latest binMemory values
+}
+
+// take counts in the distance of a target from the middle of what was predicted for a value.
+func (s *spreads) take(value, off float64) {
+	s.count++
+	s.expected += (off - s.expected) / min(float64(s.count), binMemory)
+	if every := max(1, min(s.count/(2*sampleSize), mostEvery)); s.count%every == 0 {
+		if len(s.sample) < sampleSize {
+			s.sample = append(s.sample, value)
+		} else {
+			s.sample[s.count/every%sampleSize] = value
+		}
+	}
+	if n := s.count; n >= reviewFrom && (n&(n-1) == 0 || n%reviewMost == 0) {
+		s.review()
+	}
+	if len(s.at) == 0 {
+		return
+	}
+	bin, _ := slices.BinarySearch(s.edges, value)
+	s.weight[bin] = min(s.weight[bin]+1, binMemory)
+	s.size[bin] += (off - s.size[bin]) / s.weight[bin]
+	if s.count%publishEvery == 0 {
+		s.inForce = s.spread()
+	}
+}
+
+// review finds the bins again. What is known of the old ones goes over to the new ones.
+func (s *spreads) review() {
+	values := slices.Sorted(slices.Values(s.sample))
+	quantile := func(q float64) float64 { return values[int(q*float64(len(values)-1))] }
+	was := s.spread()
+	s.edges, s.at = nil, nil
+	for i := range spreadBins {
+		at := quantile((float64(i) + 0.5) / spreadBins)
+		if i > 0 && !(at > s.at[len(s.at)-1]) {
+			continue // many values are equal
+		}
+		if i > 0 {
+			s.edges = append(s.edges, at/2+s.at[len(s.at)-1]/2)
+		}
+		s.at = append(s.at, at)
+	}
+	weight := 0.0
+	if len(s.weight) > 0 {
+		weight = slices.Min(s.weight) / 2
+	}
+	s.size, s.weight = make([]float64, len(s.at)), make([]float64, len(s.at))
+	for i, at := range s.at {
+		s.weight[i], s.size[i] = weight, was.Of(at)*s.expected
+	}
+	s.inForce = s.spread()
+}
+
+// spread returns the factors of the bins, nil while there are none.
+func (s *spreads) spread() *model.Spread {
+	if len(s.at) < 2 || s.expected == 0 {
+		return nil
+	}
+	size := make([]float64, len(s.size))
+	for i, x := range s.size {
+		size[i] = (s.weight[i]*x + binPrior*s.expected) / (s.weight[i] + binPrior)
+	}
+	return model.NewSpread(s.at, size)
+}
+
+func (s *spreads) state(c *coder.Coder) {
+	c.Uint(&s.count)
+	c.Float(&s.expected)
+	c.Floats(&s.sample)
+	c.Floats(&s.edges)
+	c.Floats(&s.at)
+	c.Floats(&s.size)
+	c.Floats(&s.weight)
+	known := s.inForce != nil
+	if c.Bool(&known); known {
+		if c.Decode {
+			s.inForce = &model.Spread{}
+		}
+		c.Floats(&s.inForce.At)
+		c.Floats(&s.inForce.Factor)
+	}
+	c.Failed = c.Failed || len(s.sample) > sampleSize || len(s.size) != len(s.at) || len(s.weight) != len(s.at) || len(s.at) > 0 && len(s.edges) != len(s.at)-1 ||
+		known && len(s.inForce.At) != len(s.inForce.Factor)
+}

@@ -1,0 +1,141 @@
+package staleness
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+
+	"blankout/internal/coder"
+	"blankout/internal/event"
+	"blankout/internal/measure"
+	"blankout/internal/model"
+)
+
+// This file saves, restores and reports.
+
+// Report returns the ages of which there are events, ascending from 0: labels are numbers or classes.
+func (a *Aged) Report(numbers bool) (out []measure.Aged) {
+	means := func(s sums) (err, logLoss, deviance *float64) {
+		if err = measure.Defined(s.wrong / s.weight); numbers {
+			return err, nil, measure.Defined(s.loss / s.weight)
+		}
+		return err, measure.Defined(s.loss / s.weight), nil
+	}
+	if a.now.events > 0 {
+		r := measure.Aged{Events: a.now.events}
+		r.Error, r.LogLoss, r.Deviance = means(a.now)
+		out = append(out, r)
+	}
+	for i := range a.ages {
+		x := &a.ages[i]
+		if x.old.events == 0 {
+			continue
+		}
+		r := measure.Aged{Age: Ages[i], Events: x.old.events}
+		r.Error, r.LogLoss, r.Deviance = means(x.old)
+		r.FreshError, r.FreshLogLoss, r.FreshDeviance = means(x.fresh)
+		if !numbers {
+			r.ConstantError, r.ConstantLogLoss, _ = means(x.constant)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// Block is the block of a checkpoint that holds the sums, and says which of the frozen models, in
+// blocks whose names begin with it, serve which age.
+const Block = "aged"
+
+// prefix begins the names of the blocks of a frozen model.
+func prefix(i int) string { return fmt.Sprintf("%s/%d/", Block, i) }
+
+// state codes all but the models, of which models lists each once.
+func (a *Aged) state(c *coder.Coder, models []*model.Linear) {
+	c.Uint(&a.seen)
+	c.Float(&a.credit)
+	a.now.state(c)
+	for i := range a.ages {
+		x := &a.ages[i]
+		x.old.state(c)
+		x.fresh.state(c)
+		x.constant.state(c)
+		at := 1 + slices.Index(models, x.model) // 0 for none
+		c.Int(&at)
+		c.Uint(&x.born)
+		if !c.Decode {
+			continue
+		}
+		if x.model = nil; at < 0 || at > len(models) || x.born > a.seen {
+			c.Failed = true
+		} else if at > 0 {
+			x.model = models[at-1]
+		}
+	}
+}
+
+func (s *sums) state(c *coder.Coder) {
+	for _, p := range []*float64{&s.events, &s.weight, &s.wrong, &s.loss} {
+		c.Float(p)
+		c.Failed = c.Failed || !(*p >= 0)
+	}
+}
+
+// EachBlock yields the blocks, none where no event has been taken.
+func (a *Aged) EachBlock() (iter.Seq[event.Block], error) {
+	var models []*model.Linear
+	var each []iter.Seq[event.Block]
+	for i := range a.ages {
+		m := a.ages[i].model
+		if m == nil || slices.Contains(models, m) {
+			continue
+		}
+		blocks, err := m.EachBlock()
+		if err != nil {
+			return nil, err
+		}
+		models, each = append(models, m), append(each, blocks)
+	}
+	own := *a
+	c := &coder.Coder{}
+	own.state(c, models)
+	return func(yield func(event.Block) bool) {
+		if own.seen == 0 || !yield(event.Block{Name: Block, Data: c.Out}) {
+			return
+		}
+		for i, blocks := range each {
+			for b := range blocks {
+				if b.Name = prefix(i) + b.Name; !yield(b) {
+					return
+				}
+			}
+		}
+	}, nil
+}
+
+// Restore takes up the blocks, which may be among others. Models have at most so many outputs.
+func (a *Aged) Restore(blocks []event.Block, outputs int) error {
+	data, err := event.FindBlock(blocks, Block)
+	if err != nil {
+		return nil // it is optional
+	}
+	var models []*model.Linear
+	for i := range Ages {
+		own := event.BlocksUnder(blocks, prefix(i))
+		if own == nil {
+			break
+		}
+		m, err := model.ReadLinear(own)
+		if err == nil && m.Outputs > outputs {
+			err = fmt.Errorf("%d outputs, of %d", m.Outputs, outputs)
+		}
+		if err != nil {
+			return fmt.Errorf("restoring the learner: a model in the blocks %s: %w", prefix(i), err)
+		}
+		models = append(models, m)
+	}
+	c := coder.Read(data)
+	if a.state(c, models); !c.Done() {
+		return fmt.Errorf("restoring the learner: block %s: %d bytes do not fit its format", Block, len(data))
+	}
+	return nil
+}
