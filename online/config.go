@@ -452,7 +452,7 @@ func (s *checked) parseNoise(c Config) error {
 		}
 		return nil
 	}
-	features, groups := c.bank()
+	features, groups := c.noiseLevels()
 	for i, q := range features {
 		if !(q >= 0 && q < 1) || i > 0 && q <= features[i-1] {
 			return event.KeyErrorf("levels", "levels = %v: must be ascending probabilities in [0, 1)", features)
@@ -531,7 +531,7 @@ func (c Config) fingerprint() Fingerprint {
 		c.Loss = l.String()
 	}
 	if c.Noise == "auto" {
-		features, groups := c.bank()
+		features, groups := c.noiseLevels()
 		if c.Noise = fmt.Sprint("auto ", features); len(groups) > 0 {
 			c.Noise += fmt.Sprint(" groups ", groups)
 		}

@@ -1,7 +1,6 @@
 package online
 
-// This file forecasts the error at each share of missing features in closed form, where there is
-// one: for two classes and for numbers, where nothing is filled in.
+// This file has forecasts, and chooses the default noise levels.
 
 import (
 	"blankout/online/mixture"
@@ -16,11 +15,11 @@ func ForecastMissing(i int) float64 { return mixture.Missing(i) }
 // Forecast is the expected error of the predictions at each deletion rate of ForecastMissing.
 type Forecast struct {
 	Level string `json:"noise_level"`
-	// Declared is that of features that are declared missing, which the missing policy answers, as far as a record can say
-	// so; Silent that of features that die silently: a number reads its neutral value, everything else is not sent.
+	// Declared is for features that are declared missing, which the missing policies predict. Silent is for features
+	// that die silently: a number has its neutral value, and other features are absent.
 	Declared []ForecastPoint `json:"declared"`
 	Silent   []ForecastPoint `json:"silent"`
-	// These are the same by the fraction of groups that die, where groups are named or the noise is of groups.
+	// These are by the fraction of missing groups, if there are named groups or the noise is of groups.
 	DeclaredGroups []ForecastPoint `json:"declared_groups,omitempty"`
 	SilentGroups   []ForecastPoint `json:"silent_groups,omitempty"`
 }
@@ -28,14 +27,15 @@ type Forecast struct {
 // ForecastPoint is a Forecast at one deletion rate.
 type ForecastPoint struct {
 	Missing float64  `json:"missing"`
-	Error   float64  `json:"error"`              // of regression its root mean square; NaN before the first sample
-	LogLoss *float64 `json:"log_loss,omitempty"` // in nats; nil of regression, and before the first sample
+	Error   float64  `json:"error"`              // root mean squared error for regression; NaN before the first sample
+	LogLoss *float64 `json:"log_loss,omitempty"` // in nats; nil for regression, and before the first sample
 }
 
-// bank returns the levels of features and of groups that auto learns. Levels that are listed come first. Without them
-// there are no noise, a light and a heavy one; ExpectedMissing takes the place of the heavy one from 0.5 on, else of the
-// light one. Who expects groups to be missing has two levels of features and two of groups.
-func (c Config) bank() (features, groups []float64) {
+// noiseLevels returns the noise levels of features and of groups that the noise "auto" learns. Configured levels take
+// precedence. The default is no noise, a light and a heavy level. ExpectedMissing replaces the heavy level if it is 0.5
+// or more, else the light one. If groups are expected to be missing, there are two levels of features and two of
+// groups.
+func (c Config) noiseLevels() (features, groups []float64) {
 	light, heavy := 0.3, 0.7
 	switch d := c.ExpectedMissing; {
 	case c.Levels != nil:
@@ -50,5 +50,5 @@ func (c Config) bank() (features, groups []float64) {
 	return []float64{0, light, heavy}, c.GroupLevels
 }
 
-// leastExpected is the least share of features that a level is made for.
+// leastExpected is the smallest expected fraction that has a level of its own.
 const leastExpected = 0.05

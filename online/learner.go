@@ -1,25 +1,25 @@
-// Package online learns a linear model event by event, under feature noise that is integrated out: each event is scored
-// first, then learned.
+// Package online learns a linear model one event at a time, as if features went missing at random. The noise is
+// integrated out analytically. Each event is scored before it is learned.
 //
-// A [Learner] is for one goroutine and does no I/O. Its Predict returns the [Prediction] for an event and changes nothing. Its
-// Learn returns the same Prediction and then learns the event. If the label of an event is delayed, the Prediction made when
-// the event came is stored ([Prediction.Append]) and given to Learn as the prior: it is measured, and moves the mixture
-// weights. A [Report] is what was measured and counted, [Alarms] are what the monitors have raised, and a [Snapshot] is the
-// state at one instant, with its models.
+// A [Learner] is for one goroutine and does no I/O. Predict returns the [Prediction] for an event and changes nothing.
+// Learn returns the same Prediction and then learns the event. If the label of an event is delayed, the caller stores
+// the Prediction made when the event arrived ([Prediction.Append]) and passes it to Learn as the prior. The prior is
+// then measured and used to update the mixture weights. A [Report] holds measures and counts, [Alarms] holds what the
+// monitors have raised, and a [Snapshot] is the state at one instant, with its models.
 //
-// Learn takes an event through these packages. None imports one that comes later, and none knows the Learner:
+// Learn passes an event through these packages. None imports a later one, and none imports the Learner:
 //
-//  1. encode makes an Input of the event: its rows, its standardized values, and what it lacks.
-//  2. levels scores the Input with the weights of each noise level; correct has experts (second order, splines, discriminant)
-//     that correct those levels.
-//  3. impute finds what is expected of the numbers that the event lacks.
-//  4. mixture weighs all scores to one answer, by how much of the event is missing.
-//  5. monitor is shown the event and the answer: measures, calibration, prediction sets, drift, health of fields, staleness.
-//     It moves no weight, and may ask that the past be forgotten.
-//  6. At some events (beat.go) masked copies of the event are scored (masked.go): mixture and forecasts learn from those.
+//  1. encode makes an Input of the event: its rows, its standardized values, and its missing fields.
+//  2. levels scores the Input with the weights of each noise level. correct has experts (second order, splines,
+//     discriminant) that correct those scores.
+//  3. impute estimates the missing numbers.
+//  4. mixture mixes all scores into one prediction, by how much of the event is missing.
+//  5. monitor receives the event and the prediction. It measures, calibrates, makes prediction sets, and detects drift,
+//     broken fields and staleness. It changes no weight, but may request that old events be forgotten.
+//  6. At some events (beat.go) masked copies of the event are scored (masked.go), to train mixture and forecasts.
 //  7. levels and correct learn the event.
 //
-// Several Learners may learn one model (share.go): a [share.Delta] is what one has learned in an interval.
+// Several Learners may learn one model (share.go). A [share.Delta] is what one of them has learned in an interval.
 package online
 
 import (
@@ -82,8 +82,8 @@ type room struct {
 	labeled  labeled
 }
 
-// New returns a Learner for events of the Schema, which stays the decoder's: it may grow before the Learn of an event
-// that needs the growth.
+// New returns a Learner for events of the Schema. The decoder keeps ownership of the Schema, and may extend it before
+// it passes an event that needs the extension to Learn.
 func New(c Config, s *event.Schema) (*Learner, error) {
 	set, err := parse(c)
 	if err != nil {
@@ -92,8 +92,7 @@ func New(c Config, s *event.Schema) (*Learner, error) {
 	return newLearner(c, set, s, s.Outputs())
 }
 
-// newLearner is New with so many outputs, and with what parse has made of the settings, which takes milliseconds for some
-// losses.
+// newLearner is New for a given number of outputs and parsed settings. Parsing takes milliseconds for some losses.
 func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner, error) {
 	if want := loss.LabelsOf(c.Loss); s.Target != want {
 		return nil, fmt.Errorf("learner: loss %s is for %v labels, the schema has %v", c.Loss, want, s.Target)
@@ -134,8 +133,8 @@ func (l *Learner) setOutputs() {
 	l.ablation = newAblation(x, l.monitors)
 }
 
-// Predict returns the prediction for an event. It learns nothing and observes nothing. Its slices hold until the next
-// call.
+// Predict returns the prediction for an event. It learns and observes nothing. The slices of the result are valid until
+// the next call.
 func (l *Learner) Predict(e *event.Example) Prediction {
 	p := l.predictAll(e, l.mixes() && !l.member.shares())
 	if len(p.Lanes) > 0 {
@@ -146,7 +145,7 @@ func (l *Learner) Predict(e *event.Example) Prediction {
 	return p
 }
 
-// predictAll is Predict by the weights of now, with lanes or not.
+// predictAll is Predict with the current weights. It includes lanes on request.
 func (l *Learner) predictAll(e *event.Example, lanes bool) Prediction {
 	if !e.Usable() {
 		return Prediction{Learned: l.events, Refused: true}
@@ -169,10 +168,10 @@ func (l *Learner) predictAll(e *event.Example, lanes bool) Prediction {
 	return p
 }
 
-// mixes says whether there are several lanes that predictions are mixed of.
+// mixes reports whether predictions mix several lanes.
 func (l *Learner) mixes() bool { return len(l.set.levels.Noises) > 1 || l.predictor.knows() }
 
-// predict scores the Input at hand.
+// predict scores the current Input and writes the scores to p.
 func (l *Learner) predict(p *Prediction, awake bool) {
 	r := &l.room
 	l.predictor.score(&r.in, awake, &r.scored)
@@ -183,12 +182,12 @@ func (l *Learner) predict(p *Prediction, awake bool) {
 	}
 }
 
-// Learn scores an event, learns from it, and returns what Predict would have. Prior is what a reader was given where
-// the label comes later than the event: that is what is measured and what levels are judged by, and nil where the
-// event comes with its label.
+// Learn scores an event, learns from it, and returns what Predict would have returned. The prior is the prediction made
+// when the event arrived, if its label is delayed, else nil. The monitors measure the prior, and the levels are judged
+// by it.
 //
-// An importance weight of 0 leaves everything as it was. A whole weight up to 16 is learned that often in a row. An
-// event without label moves no weight. One that is refused is counted and not learned.
+// An importance weight of 0 changes nothing. A whole weight up to 16 has the effect of so many equal events. An event
+// without a label changes no weight. A refused event is counted and not learned.
 func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
 	if !e.Usable() {
 		l.monitors.Refused.Take(e, l.events)
@@ -202,7 +201,7 @@ func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
 		return Prediction{Learned: l.events, Refused: true}
 	}
 	l.events++
-	if !l.member.shares() { // between its intervals the events of all go by
+	if !l.member.shares() { // between intervals the group decays
 		if halves := l.fade.Halves(e.Time); halves > 0 {
 			l.decay(math.Exp2(-halves))
 		}
@@ -228,7 +227,7 @@ func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
 	return p
 }
 
-// learn learns an event with a label, and fills in what is predicted.
+// learn learns an event with a label, and completes its prediction.
 func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 	l.addClass(e)
 	if l.weight = l.weights.Bound(e.Weight); !l.member.shares() {
@@ -258,7 +257,7 @@ func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 		known = l.targets.unit.Known()
 	}
 	l.rescale()
-	if known { // while all numbers are equal there is nothing to learn
+	if known { // nothing can be learned while all targets are equal
 		l.update(l.weight*l.classes[e.Label], lanes)
 		l.solve(l.weight * l.classes[e.Label])
 		l.masked.trainExperts(&r.labeled, r.target, l.weight*l.classes[e.Label])
@@ -276,10 +275,11 @@ func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 	}
 }
 
-// class takes up the class of the event at hand, for which p is predicted: it has what was shown observed, and moves mixture weights.
+// class processes the label of a classified event, whose current prediction is p. It passes the prediction shown to the
+// reader to the monitors, and updates the mixture weights.
 func (l *Learner) class(e *event.Example, p, shown *Prediction, lanes []float64, stale monitor.Older) {
 	r, j := &l.room, shown.Decision.Judge(shown.Scores, e.Label)
-	seen := &r.seen // field by field, for a whole one takes its time to copy
+	seen := &r.seen // field by field, because copying the whole struct is slow
 	seen.Labeled, seen.Lacks, seen.Older, seen.Influence = true, model.Lacked{Range: r.in.Range}, stale, l.influence(e.Label, p.Scores)
 	seen.Scores, seen.Now, seen.Decision, seen.Judged = shown.Scores, p.Scores, shown.Decision, j
 	seen.After, seen.Label, seen.Learned, seen.Likelihood = shown.Learned, e.Label, e.Weight*l.classes[e.Label], l.set.likelihood
@@ -304,7 +304,8 @@ func (l *Learner) class(e *event.Example, p, shown *Prediction, lanes []float64,
 	}
 }
 
-// influence returns how much the event at hand counts by the loss, for the output of its own class; 0 if nobody asks.
+// influence returns the influence of the current event on the loss, for the output of its class. It returns 0 if the
+// settings do not ask for mislabeled events.
 func (l *Learner) influence(label int, scores []float64) float64 {
 	if l.config.MislabeledBelow == 0 {
 		return 0
@@ -316,8 +317,7 @@ func (l *Learner) influence(label int, scores []float64) float64 {
 	return l.levels.Influence(&r.scored.levels, l.predictor.mixture.Largest(r.in.Range), k, rows.Y(output, k, len(r.target)), scores[min(label, len(scores)-1)])
 }
 
-// judge moves mixture weights by what the levels have lost at the event at hand, and by what they lose if more of it
-// goes missing.
+// judge updates the mixture weights by the losses of the lanes at the current event, and at masked copies of it.
 func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 	r, x := &l.room, l.predictor
 	r.labeled = labeled{
@@ -343,8 +343,8 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 	l.masked.evaluate(&r.labeled)
 }
 
-// shown makes an earlier prediction one that counts now: one of an event from before there were as many classes gets the
-// scores of classes that have not come. It returns the lanes that levels are judged by, nil for those of now.
+// shown completes an earlier prediction. If new classes have arrived since, it appends their scores. It returns the
+// scores of lanes by which the levels are judged, or nil for their current scores.
 func (l *Learner) shown(earlier, now *Prediction) (lanes []float64) {
 	earlier.Decision, earlier.Loss = now.Decision, now.Loss
 	if n := len(earlier.Lanes); (n == l.levels.Lanes() || n == l.predictor.laneCount()) && earlier.Learned != now.Learned && earlier.Learned >= l.outputs.young.Changed {
@@ -354,7 +354,7 @@ func (l *Learner) shown(earlier, now *Prediction) (lanes []float64) {
 	return lanes
 }
 
-// unlabeled answers an event without label, and lets it count as its expected curvature.
+// unlabeled predicts an event without a label, and adds its expected curvature to the accumulators.
 func (l *Learner) unlabeled(e *event.Example, p *Prediction) {
 	l.encoder.Read(e, l.events, &l.room.in)
 	if l.encoder.Note(&l.room.in); !l.member.shares() {
@@ -372,13 +372,13 @@ func (l *Learner) unlabeled(e *event.Example, p *Prediction) {
 	}
 }
 
-// update makes the steps of the event at hand, as often as its weight says.
+// update trains the levels with the current event. A weight above 1 is split into several steps.
 func (l *Learner) update(weight float64, lanes []float64) {
 	r, first := &l.room, true
 	if lanes != nil {
 		lanes = lanes[:l.levels.Lanes()]
 	}
-	if weight > 0 && weight <= 1 { // as nearly all
+	if weight > 0 && weight <= 1 { // the usual case
 		l.levels.Update(&r.in, &r.scored.levels, lanes, r.target, weight, l.encoder.Table)
 		return
 	}
@@ -391,7 +391,7 @@ func (l *Learner) update(weight float64, lanes []float64) {
 	})
 }
 
-// solve takes the event at hand into the window of events that are solved exactly, if there is one.
+// solve adds the current event to the IRLS window, if there is one.
 func (l *Learner) solve(weight float64) {
 	if n := l.encoder; l.levels.Windows() {
 		m := &model.Linear{Head: model.Head{Schema: n.Schema(), Scaler: n.Scaling.Scaler, Layout: model.Layout{Width: n.Table.Width()}}, Rows: n.Table}
@@ -399,8 +399,8 @@ func (l *Learner) solve(weight float64) {
 	}
 }
 
-// rescale puts the scales in force that the event at hand has moved, which has been scored and judged as a reader of the model
-// would have scored it, and has experts score it again as they learn it, if that is another score.
+// rescale applies the new scales of the current event's columns, after the event has been scored with the old ones, as
+// a reader of the model would score it. If a scale has changed, the event is scored again before it is learned.
 func (l *Learner) rescale() {
 	r := &l.room
 	if r.in.Rescales {
@@ -412,14 +412,14 @@ func (l *Learner) rescale() {
 	}
 }
 
-// move makes weights fit scales that have moved.
+// move adapts the weights to scales that have changed.
 func (l *Learner) move(moves []encode.Move) {
 	for _, m := range moves {
 		l.levels.Move(m, l.encoder.Intercepts)
 	}
 }
 
-// observe shows the event at hand to the monitors, with what of it was predicted, and does what they ask for. Of seen the rest is filled in.
+// observe completes seen, passes it to the monitors, and does what they request.
 func (l *Learner) observe(e *event.Example, seen *monitor.Event) {
 	seen.Number, seen.Time, seen.Weight, seen.Active = l.events, e.Time, e.Weight, l.outputs.active(l.levels.Active())
 	if seen.Due, seen.Again = due(l.events), l.levels.Passed(); l.member.shares() {
@@ -431,7 +431,8 @@ func (l *Learner) observe(e *event.Example, seen *monitor.Event) {
 	l.act(l.monitors.Observe(seen))
 }
 
-// act does what monitors ask for, but not after a first pass: every later one is the same.
+// act does what the monitors request. It does nothing after the first pass over a finite set, because later passes
+// repeat the same events.
 func (l *Learner) act(asked *monitor.Request) {
 	if asked == nil || l.levels.Passed() {
 		return
@@ -446,27 +447,27 @@ func (l *Learner) act(asked *monitor.Request) {
 	}
 }
 
-// decay leaves a part of what is known of the past. Weights stay, and move faster.
+// decay multiplies the memory of the past by keep. Weights stay, and then change faster.
 func (l *Learner) decay(keep float64) {
 	l.levels.Decay(keep, l.encoder.Table, l.encoder.Intercepts)
 	l.predictor.imputer.Decay(keep)
 }
 
-// Config returns the Learner's settings, of which its caller must change nothing.
+// Config returns the Learner's settings. The caller must not change what they refer to.
 func (l *Learner) Config() Config { return l.config }
 
-// EndPass says that the events so far were one pass over a finite set, which is about to be presented again.
+// EndPass marks the end of one pass over a finite set of events, before the next pass.
 func (l *Learner) EndPass() { l.levels.EndPass() }
 
-// Schema returns the Schema that the Learner was made with, or was given last.
+// Schema returns the Schema that the Learner uses now.
 func (l *Learner) Schema() *event.Schema { return l.encoder.Schema() }
 
-// SetSchema gives the Learner a later state of its Schema, for a caller that decodes on another goroutine.
+// SetSchema replaces the Schema by a later state of it. It is for callers that decode on another goroutine.
 func (l *Learner) SetSchema(s *event.Schema) {
 	l.outputs.most = s.MaxClasses
 	l.encoder.Follow(s)
 	l.monitors.Follow(s)
 }
 
-// Prefetch says that an event is about to be learned. It changes nothing.
+// Prefetch loads the rows of an event into the cache before Learn. It changes nothing.
 func (l *Learner) Prefetch(e *event.Example) { l.encoder.Table.Prefetch(e.Features) }

@@ -1,7 +1,8 @@
 package online
 
-// This file keeps what the Learner was some time ago, for readers whose weights are that old: by what those weights predict mixture
-// weights are moved, averages are chosen, and probabilities are calibrated. It also keeps the models that older weights are measured by.
+// This file keeps earlier states of the Learner, for readers whose weights are old (serving_staleness). The mixture
+// weights, the choice of averages and the calibration are then learned from the predictions of such a state. This file
+// also keeps the models by which staleness is measured.
 
 import (
 	"fmt"
@@ -11,20 +12,20 @@ import (
 	"blankout/online/monitor"
 )
 
-// past is a Learner that learns nothing any more, and its state, whose memory it shares. The zero value is none.
+// past is an earlier state that learns nothing more, and its blocks, whose memory it shares. The zero value is empty.
 type past struct {
 	*Learner
 	blocks []event.Block
 }
 
-// pasts are two states, the older one first, Config.ServingStaleness events apart.
+// pasts holds two earlier states, the older one first. They are Config.ServingStaleness events apart.
 type pasts [2]past
 
-// pastPrefix begins the names of the blocks of one of the pasts.
+// pastPrefix returns the prefix of the block names of an earlier state.
 func pastPrefix(i int) string { return fmt.Sprintf("past/%d/", i) }
 
-// of returns the newest state that is at least half of Config.ServingStaleness events older than the Learner is now, and has its
-// outputs; nil for none.
+// of returns the newest state that is at least half of Config.ServingStaleness events old and has the current outputs,
+// or nil.
 func (h *pasts) of(now *Learner) *Learner {
 	for _, p := range slices.Backward(h[:]) {
 		if p.Learner != nil && p.levels.Outputs == now.levels.Outputs && p.outputs.young.Changed == now.outputs.young.Changed && 2*(now.events-p.events) >= uint64(now.config.ServingStaleness) {
@@ -34,18 +35,19 @@ func (h *pasts) of(now *Learner) *Learner {
 	return nil
 }
 
-// predict returns what such a state predicts for an event of now, and how many classes it knows; nothing for none.
+// predict returns the prediction of an earlier state for a new event, and the number of classes that it has. Both are
+// empty if there is no such state.
 func (h *pasts) predict(now *Learner, e *event.Example) (p Prediction, stale monitor.Older) {
 	older := h.of(now)
 	if older == nil {
 		return p, stale
 	}
-	older.SetSchema(now.encoder.Schema()) // which only grows
+	older.SetSchema(now.encoder.Schema()) // a Schema only grows
 	p = older.predictAll(e, true)
 	return p, monitor.Older{Scores: p.Scores, Active: older.outputs.active(older.levels.Active())}
 }
 
-// keep keeps what the Learner is when it is time: the newest of the states is at most Config.ServingStaleness events old.
+// keep saves the current state if the newest saved one is Config.ServingStaleness events old.
 func (h *pasts) keep(now *Learner) {
 	every := uint64(now.config.ServingStaleness)
 	if newest := h[1].Learner; every == 0 || newest != nil && now.events-newest.events < every {
@@ -63,14 +65,14 @@ func (h *pasts) keep(now *Learner) {
 	}
 }
 
-// recall makes a past of its blocks.
+// recall returns the past of its blocks.
 func recall(c Config, blocks []event.Block) (past, error) {
 	c.ServingStaleness = 0
 	p, err := Restore(c, blocks)
 	return past{p, blocks}, err
 }
 
-// clone returns states of their own.
+// clone returns copies that share no memory with h.
 func (h *pasts) clone(c Config) (out pasts, err error) {
 	for i, p := range h {
 		if p.blocks != nil && err == nil {
@@ -80,8 +82,8 @@ func (h *pasts) clone(c Config) (out pasts, err error) {
 	return out, err
 }
 
-// restore reads the states among the blocks of one that has learned so many events. Without Config.ServingStaleness it passes over
-// them.
+// restore reads the earlier states among the blocks of a Learner that has learned so many events. It ignores them if
+// Config.ServingStaleness is 0.
 func (h *pasts) restore(c Config, blocks []event.Block, events uint64) error {
 	for i := range h {
 		own := event.BlocksUnder(blocks, pastPrefix(i))
@@ -100,7 +102,7 @@ func (h *pasts) restore(c Config, blocks []event.Block, events uint64) error {
 	return nil
 }
 
-// each yields the blocks.
+// each yields the blocks of all states.
 func (h *pasts) each(yield func(event.Block) bool) bool {
 	for i, p := range h {
 		for _, b := range p.blocks {
@@ -112,7 +114,7 @@ func (h *pasts) each(yield func(event.Block) bool) bool {
 	return true
 }
 
-// keepOld keeps what older weights are measured by and choose by, when it is time: not where events have been learned before.
+// keepOld saves the models and states that are due. It discards all after the first pass over a finite set.
 func (l *Learner) keepOld() {
 	if l.levels.Passed() {
 		l.monitors.Stop()

@@ -1,8 +1,7 @@
 package online
 
-// This file holds predictions, and how an event is learned whose prediction was made earlier: when the event came and
-// waited for its label, or by the weights of an earlier state (see horizon). The progressive measures and the mixture
-// weights count the earlier prediction, not what the weights have learned since.
+// This file has predictions, and the storage of predictions whose label is delayed. The progressive measures and the
+// mixture weights use the stored prediction, not the current weights.
 
 import (
 	"fmt"
@@ -15,31 +14,31 @@ import (
 	"blankout/online/watch"
 )
 
-// Prediction is what a Learner predicts of an event before it learns the event. The slices belong to the Learner: they
-// hold until its next Predict or Learn.
+// Prediction is the prediction for an event, before the event is learned. The Learner owns its slices: they are valid
+// until the next Predict or Learn.
 type Prediction struct {
-	// Learned is how many events the Learner had learned.
+	// Learned is the number of events that the Learner had learned.
 	Learned uint64
-	// Scores has one score for two classes or for a number, else one for each class.
+	// Scores has one score for two classes or for regression, else one score per class.
 	Scores []float64
-	// Lanes are the scores that were mixed to Scores: of iterates and averages by noise level and output, and of the other
-	// experts by output. Predict returns them if Learn needs them later.
+	// Lanes holds the scores that were mixed into Scores: of iterates and averages by noise level and output, then of
+	// the correcting experts by output. Predict returns Lanes only if Learn will need them.
 	Lanes []float64
 
-	Decision model.Decision // what Scores mean where labels are classes
+	Decision model.Decision // how Scores determine the class
 
 	// For regression: the predicted number and its interval, in the unit of the labels, and the loss in that unit. Value
 	// is NaN before the first label, and the interval is NaN if none is known; only Predict returns one.
 	Value, Low, High float64
 	Loss             loss.Loss
 
-	// Refused says that the event was refused: it has no scores and is not learned.
+	// Refused means that the event was refused: it has no scores and is not learned.
 	Refused bool
 	// Mislabeled is set by Learn if the label is probably wrong, see Config.MislabeledBelow.
 	Mislabeled *watch.MislabeledEvent
 }
 
-// Measure adds what the prediction loses at its labeled event to sums. For regression, Wrong gets the absolute error.
+// Measure adds the losses of the prediction at its labeled event to sums. For regression, Wrong is the absolute error.
 func (p *Prediction) Measure(e *event.Example, sums *measure.Classes) {
 	switch {
 	case p.Refused:
@@ -52,13 +51,13 @@ func (p *Prediction) Measure(e *event.Example, sums *measure.Classes) {
 	}
 }
 
-// Append appends to out what ReadPrediction reads: what Learn needs of an earlier prediction.
+// Append appends the prediction to out, as ReadPrediction reads it. It keeps what Learn needs of a prior.
 func (p *Prediction) Append(out []float64) []float64 {
 	out = append(out, float64(p.Learned), float64(len(p.Scores)))
 	return append(append(out, p.Scores...), p.Lanes...)
 }
 
-// ReadPrediction returns the Prediction that Append has written. It shares the memory of stored.
+// ReadPrediction returns the Prediction that Append has appended. The result shares the memory of stored.
 func ReadPrediction(stored []float64) (p Prediction, err error) {
 	if len(stored) < 2 || !(stored[0] >= 0 && stored[0] < 1<<63) || !(stored[1] >= 0 && stored[1] <= float64(len(stored)-2)) || stored[1] != math.Trunc(stored[1]) {
 		return p, fmt.Errorf("%d numbers that are no prediction", len(stored))

@@ -13,7 +13,7 @@ import (
 	"blankout/online/watch"
 )
 
-// Report returns what has been measured and counted so far.
+// Report returns all measures and counts so far.
 func (l *Learner) Report() Report {
 	expected := forecastError(l.predictor.mixture.Table, l.targets != nil)
 	r := Report{Report: l.monitors.Report(l.events, expected), Features: l.encoder.Table.Len(), RefreshFailures: l.levels.Failures(), Experts: l.predictor.listed()}
@@ -35,7 +35,7 @@ func (l *Learner) Report() Report {
 	return r
 }
 
-// forecast returns what predictions are expected to lose at each share of missing features, and of groups if these are declared.
+// forecast returns the expected error at each fraction of missing features, and of missing groups if groups is set.
 func forecast(level string, t *mixture.Table, groups, regression bool) Forecast {
 	f := Forecast{Level: level}
 	f.Declared, f.Silent = forecastPoints(&t.Features, &t.SilentFeatures, regression)
@@ -45,7 +45,7 @@ func forecast(level string, t *mixture.Table, groups, regression bool) Forecast 
 	return f
 }
 
-// forecastPoints returns the points of two curves, which begin with the same one, of events that lose nothing.
+// forecastPoints returns the points of two curves. Both start with the error of complete events.
 func forecastPoints(declared, silent *mixture.Curves, regression bool) (d, s []ForecastPoint) {
 	at := func(c *mixture.Curves, i int) ForecastPoint {
 		p := ForecastPoint{Missing: mixture.Missing(i), Error: c.Error.At(i), LogLoss: measure.Defined(c.LogLoss.At(i))}
@@ -61,8 +61,8 @@ func forecastPoints(declared, silent *mixture.Curves, regression bool) (d, s []F
 	return d, s
 }
 
-// forecastError is the error that is expected of predictions of classes with nothing more missing, a share; -1 before that is
-// known.
+// forecastError returns the expected error of classifications if nothing more is missing, as a fraction, or -1 if it is
+// not known yet.
 func forecastError(t *mixture.Table, regression bool) float64 {
 	if e := t.Features.Error.At(0); e == e && !regression {
 		return e
@@ -70,17 +70,17 @@ func forecastError(t *mixture.Table, regression bool) float64 {
 	return -1
 }
 
-// Alarms returns what the monitors have raised so far; its Latest has no more than those after the first n changes. It is
-// cheap to ask for after each batch of events.
+// Alarms returns all alarms so far; its Latest has only those after the first n changes. It is cheap enough to call
+// after each batch of events.
 func (l *Learner) Alarms(n uint64) Alarms { return Alarms{l.monitors.Alarms(n), l.events} }
 
-// Warnings returns the Warnings that the state gives rise to, in the order of watch.WarningKinds. Settings say how records are
-// read; final says that no more is to come, so that few records are no excuse.
+// Warnings returns the Warnings of the current state, in the order of watch.WarningKinds. settings describe how records
+// are read. final means that the stream has ended, so that too few records are a reason for a warning.
 func (l *Learner) Warnings(settings Fingerprint, final bool) []watch.Warning {
 	return l.counted().Warnings(l.encoder.Schema(), watch.Stream{Events: l.events, Outputs: l.outputs.young.Outputs(), Settings: settings, Final: final})
 }
 
-// counted returns what warnings follow from.
+// counted returns the counts on which warnings depend.
 func (l *Learner) counted() monitor.Counted {
 	s, c := l.encoder.Schema(), l.monitors.Counted()
 	c.Others = slices.Concat(c.Others, watch.MixedKinds(&l.encoder.Fields.Kinds, s.Fields), NoRate(l.levels.Noises[0], l.levels.Observed, l.levels.Grouping.Met))
@@ -90,13 +90,13 @@ func (l *Learner) counted() monitor.Counted {
 	return c
 }
 
-// Warnings is Learner.Warnings of the state, with nothing more to come.
+// Warnings is Learner.Warnings for a stream that has ended.
 func (s *Snapshot) Warnings(settings Fingerprint) []watch.Warning {
 	h := &s.model.Head
 	return s.counted.Warnings(h.Schema, watch.Stream{Events: h.Events, Outputs: h.Layout.Outputs, Settings: settings, Final: true})
 }
 
-// ByAge returns what predictions have lost by the age of the weights, errors in percent where labels are classes.
+// ByAge returns the loss of predictions by the staleness of the weights. Errors of classifications are in percent.
 func (s *Snapshot) ByAge() []measure.Aged {
 	if s.report.Numbers != nil {
 		return s.report.ByAge

@@ -1,6 +1,6 @@
 package online
 
-// This file makes of a Config what the parts of a Learner are made from.
+// This file converts a Config to the settings of a Learner's parts.
 
 import (
 	"math"
@@ -18,25 +18,25 @@ import (
 	"blankout/online/rules"
 )
 
-// settings are a Config's values as the Learner uses them.
+// settings holds the values of a Config in the form that the Learner uses.
 type settings struct {
 	levels      levels.Settings
 	standardize model.Standardize
 	transform   func(field string) model.Transform
-	scales      []float64 // of the mixture
+	scales      []float64 // of the mixture, see mixture.Settings
 	policy      model.MissingPolicy
-	imputed     int // how many numbers can be imputed
+	imputed     int // largest number of columns that are imputed
 	faulty      encode.Faulty
 	silence     encode.Silence
 	presence    bool
-	sharable    func() error // says why several learners cannot learn one model under the settings
-	likelihood  bool         // scores are meant as log-odds
-	expected    int          // the level whose noise is what the user expects to be missing
-	corrects    bool         // experts learn beside the levels that correct them
+	sharable    func() error // returns why the settings exclude learning in a group
+	likelihood  bool         // scores are log-odds
+	expected    int          // index of the level with the noise that the user expects
+	corrects    bool         // there are experts that correct the levels
 }
 
-// scales are those of several levels, oneScale that of one alone.
-// Silent noise has more: heavy dropout is served with its weights times 1/(1-q) where what is left of an event is not
+// The scores of several levels are scaled by scales before they are mixed; those of one level by oneScale. Levels with
+// silent noise need more scales: heavy dropout predicts with weights times 1/(1-q) if the rest of an event is not
 // rescaled.
 var scales, oneScale, silentScales = []float64{0.7, 1, 1.4}, []float64{1}, []float64{0.5, 0.7, 1, 1.4, 2}
 
@@ -109,7 +109,7 @@ func parse(c Config) (settings, error) {
 	return s, nil
 }
 
-// encoded returns what an Encoder is made from, for levels and policies.
+// encoded returns the settings of the Encoder.
 func (s *settings) encoded(levels *levels.Expert, policies model.MissingPolicies) encode.Settings {
 	c := encode.Settings{
 		Standardize: s.standardize, Transform: s.transform, Width: s.width(levels.Outputs), Policies: policies, Faulty: s.faulty, Silence: s.silence, Presence: s.presence,
@@ -122,7 +122,7 @@ func (s *settings) encoded(levels *levels.Expert, policies model.MissingPolicies
 	return c
 }
 
-// width returns how many values a row has of so many outputs.
+// width returns the number of values of a row for so many outputs.
 func (s *settings) width(outputs int) int {
 	more := 0
 	if s.corrects {
@@ -131,7 +131,7 @@ func (s *settings) width(outputs int) int {
 	return s.levels.Width(outputs, more)
 }
 
-// newExperts returns the experts that correct the levels, nil where the settings leave them out.
+// newExperts returns the experts that correct the levels, or nil if the settings exclude them.
 func (s *settings) newExperts(levels *levels.Expert, halfLife float64) *correct.Experts {
 	if !s.corrects {
 		return nil
@@ -139,20 +139,20 @@ func (s *settings) newExperts(levels *levels.Expert, halfLife float64) *correct.
 	if halfLife == 0 {
 		halfLife = correctHalfLife
 	}
-	own, groups := loss.AsGroups(s.levels.Noises[s.expected]).Odds("") // 0 of silent noise: they learn masked copies
+	own, groups := loss.AsGroups(s.levels.Noises[s.expected]).Odds("") // 0 for silent noise, whose masked copies the experts learn
 	c := correct.Settings{Outputs: levels.Outputs, Splines: !s.levels.Loss.Facts().Regression && !s.levels.Grouped(), At: levels.End()}
 	c.Settings = newton.Settings{Loss: s.levels.Loss, Ridge: max(s.levels.Ridge, leastRidge), HalfLife: halfLife, Strength: own * (1 + groups), Groups: groups}
 	return correct.New(c)
 }
 
 const (
-	// correctHalfLife is that of what the second-order expert knows where none is configured, in events.
+	// correctHalfLife is the default half-life of the second-order expert, in events.
 	correctHalfLife = 2000
-	// leastRidge keeps its matrix regular where there is no ridge.
+	// leastRidge keeps the second-order expert's matrix regular if there is no ridge.
 	leastRidge = 1e-3
 )
 
-// knots returns what says how many knots splines have, nil where there are none.
+// knots returns a function that returns the number of knots of each spline, or nil if there are no splines.
 func (s *settings) knots() func(numbers int) int {
 	if !s.corrects {
 		return nil

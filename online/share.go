@@ -1,10 +1,10 @@
 package online
 
-// This file lets a Learner be one of several that learn one model, and adds to that what one of them has learned.
+// This file lets several Learners learn one model as a group, and merges what each of them has learned.
 //
-// Between others less is decided by a Learner itself: the mixture weights and the average or iterate that is published, the
-// centers and scales of columns that the fold knows, the columns that are dense, the policies for missing fields and the
-// alarms are the fold's, the last three what they were when sharing began.
+// A member of a group leaves some decisions to the merged model: the mixture weights, whether the average or the
+// iterate is published, and the centers and scales of known columns. The set of dense columns, the missing policies and
+// the alarms stay as they were when the interval began.
 
 import (
 	"encoding/json"
@@ -25,18 +25,18 @@ import (
 	"blankout/online/share"
 )
 
-// member is what a Learner knows of its interval that is one of several which learn one model.
+// member is the state of a Learner in a group, during one interval.
 type member struct {
 	share.Interval
-	began     *sums  // where the interval began
-	rewritten uint64 // see levels.Expert.Rewritten, then
+	began     *sums  // at the start of the interval
+	rewritten uint64 // see levels.Expert.Rewritten, at the start of the interval
 }
 
-// shares says whether what is decided once for all is left to the fold.
+// shares reports whether the Learner leaves decisions to the merged model.
 func (m *member) shares() bool { return m != nil && !m.Alone }
 
-// NewShared returns a Learner with the settings c.Shared, which will be one of several that learn one model: it has an output
-// for each class that there may be, for they cannot grow at the same event.
+// NewShared returns a Learner for a group, with the settings c.Shared. It has an output for each possible class,
+// because members cannot add outputs at the same event.
 func NewShared(c Config, s *event.Schema) (*Learner, error) {
 	c = c.Shared()
 	set, err := parse(c)
@@ -50,7 +50,8 @@ func NewShared(c Config, s *event.Schema) (*Learner, error) {
 	return newLearner(c, set, s, outputs)
 }
 
-// beginInterval begins an interval of a Learner that equals the fold to which its Delta will be added, see Follow.
+// beginInterval starts an interval. The Learner must equal the merged model to which its Delta will be added, see
+// Follow.
 func (l *Learner) beginInterval(peers int, events uint64) error {
 	if peers < 1 || events < 1 || events > share.MaxInterval {
 		return fmt.Errorf("sharing between %d learners, %d events each: want at least one of either, and at most %d events", peers, events, share.MaxInterval)
@@ -75,8 +76,8 @@ func (l *Learner) beginInterval(peers int, events uint64) error {
 	return nil
 }
 
-// Cut ends the interval and returns what it has learned; precision is the Delta's. The Learner begins no new interval: Follow
-// does. What the Delta leaves out of the changes, because it is averaged away or rounded, stays in the weights until then.
+// Cut ends the interval and returns what it has learned, rounded to the given precision. It starts no new interval;
+// Follow does. The weights keep changes that the Delta leaves out, by averaging or rounding, until then.
 func (l *Learner) Cut(precision int) *share.Delta {
 	m := l.member
 	if m.rewritten != l.levels.Rewritten {
@@ -96,13 +97,13 @@ func (l *Learner) Cut(precision int) *share.Delta {
 	return d
 }
 
-// Follow makes the Learner, a Clone of the fold at first, one of several that learn one model: it makes it equal to the fold
-// and begins an interval. The rows of the given columns, and those that the Learner has touched in the interval before, are
-// copied; no others may differ. What the Learner has learned in that interval is forgotten, cut or not. peers is how many learn
-// at the same time, events is how many events the interval is to have. The Deltas of a single peer are exact.
+// Follow makes the Learner equal to the merged model fold and starts an interval. The Learner must be a Clone of fold
+// at first. Follow copies the rows of the given columns, and those that the Learner has changed in the last interval;
+// all others must be equal. It discards what the Learner has learned in that interval. peers is the number of Learners
+// in the group, and events is the planned length of the interval. With one peer, Deltas are exact.
 func (l *Learner) Follow(fold *Learner, columns []uint32, peers int, events uint64) error {
 	l.encoder.Follow(fold.encoder.Schema())
-	from, all := fold.encoder.Table, l.levels.Rewritten != fold.levels.Rewritten // either has written all rows since
+	from, all := fold.encoder.Table, l.levels.Rewritten != fold.levels.Rewritten // either has written all rows since the last interval
 	n, err := l.withState(fold.bare(), l.encoder.Table)
 	if err != nil {
 		return fmt.Errorf("following the model that is shared: %w", err)
@@ -110,13 +111,13 @@ func (l *Learner) Follow(fold *Learner, columns []uint32, peers int, events uint
 	mine := l.member
 	*l = *n
 	if l.member, l.levels.Rewritten = mine, fold.levels.Rewritten; all {
-		columns = slices.Clip(columns) // the caller's
+		columns = slices.Clip(columns) // the caller owns columns
 		for slot := range from.Len() {
 			column, _ := from.Column(slot)
 			columns = append(columns, column)
 		}
 	}
-	copied := make([]bool, from.Len()) // by slot: most columns are in several deltas
+	copied := make([]bool, from.Len()) // by slot, because several lists contain the same columns
 	lists := [][]uint32{columns}
 	if mine != nil {
 		lists = append(lists, mine.Columns())
@@ -127,17 +128,17 @@ func (l *Learner) Follow(fold *Learner, columns []uint32, peers int, events uint
 	return l.beginInterval(peers, events)
 }
 
-// sums is what a Learner has counted and measured that is merged by addition. Sums that fade keep their place: what an interval
-// adds to one is now - base k, k being what the interval leaves of its base.
+// sums holds counts and measures that are merged by addition. A sum that decays changes by now - k base in an interval,
+// where k is the decay of the interval.
 type sums struct {
 	events, dense, compared uint64 // compared: averages with iterates
 	levels                  levels.Sums
 	measured                *monitor.Sums
 	shares                  *mixture.Table
-	bias                    []float64 // weights and sums of squared gradients
+	bias                    []float64 // the intercepts and their accumulators
 }
 
-// sums returns a copy of the Learner's.
+// sums returns a copy of the Learner's sums.
 func (l *Learner) sums() *sums {
 	s := &sums{events: l.events, dense: l.encoder.Scaling.Events, levels: l.levels.Sums(), measured: l.monitors.Sums(), shares: l.predictor.mixture.Table.Sums()}
 	if l.member != nil {
@@ -156,10 +157,10 @@ func (s *sums) state(c *coder.Coder) {
 	c.Floats(&s.bias)
 }
 
-// mostEvery is for how many events one counts at most at which averages and iterates are compared.
+// mostEvery is the largest number of events per comparison of averages and iterates.
 const mostEvery = 16
 
-// readSums reads the base and the end of a Shared Delta's interval.
+// readSums reads the sums of a Shared Delta, at the start and the end of its interval.
 func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
 	base, now = l.sums(), l.sums()
 	c := coder.Read(data)
@@ -185,8 +186,8 @@ func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
 	return base, now, nil
 }
 
-// Add adds a Delta, or returns an error and changes nothing if the Delta does not fit. The result depends on nothing but the
-// state before and the Delta, to the bit.
+// Add adds a Delta. If the Delta does not fit, Add returns an error and changes nothing. The result depends on the
+// state and the Delta alone, bit by bit.
 func (l *Learner) Add(d *share.Delta) error {
 	if err := l.fits(d); err != nil {
 		return err
@@ -227,7 +228,7 @@ func (l *Learner) Add(d *share.Delta) error {
 	return nil
 }
 
-// fits returns an error if the rows of a Delta are none of the model's.
+// fits returns an error if the rows of a Delta do not fit the model.
 func (l *Learner) fits(d *share.Delta) error {
 	width := l.encoder.Table.Width()
 	if d.Kind == share.Shared {
@@ -241,14 +242,14 @@ func (l *Learner) fits(d *share.Delta) error {
 	}
 	s := l.encoder.Schema()
 	for _, column := range d.Columns {
-		if uint64(column) >= s.Columns() && !s.NumericIndices && column < model.FirstHat { // where hats of curves begin
+		if uint64(column) >= s.Columns() && !s.NumericIndices && column < model.FirstHat { // where spline columns begin
 			return fmt.Errorf("it has column %d, and there are %d", column, s.Columns())
 		}
 	}
 	return nil
 }
 
-// addRow adds a row of a Shared Delta; weights move along with their statistics.
+// addRow adds a row of a Shared Delta. Weights change with the scales of their columns.
 func (l *Learner) addRow(row, v []float64) {
 	m := share.Merge(row[:model.ScalerWidth], v, &l.encoder.Scaling.Scaler)
 	l.levels.AddShift(l.encoder.Intercepts, v[share.Parts:], m.Shift)
@@ -258,8 +259,8 @@ func (l *Learner) addRow(row, v []float64) {
 	l.levels.AddChanges(row, v[share.Parts:], m.Factor)
 }
 
-// addSums adds what an interval has counted and measured, and decides what depends on that: which of average and iterate is
-// published, mixture weights, and whether the stream has drifted.
+// addSums adds the sums of an interval, and makes the decisions that depend on them: whether average or iterate is
+// published, the mixture weights, and drift.
 func (l *Learner) addSums(base, now *sums) {
 	l.encoder.Scaling.Events += now.dense - base.dense
 	l.events += now.events - base.events
@@ -270,7 +271,7 @@ func (l *Learner) addSums(base, now *sums) {
 	l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.predictor.mixture.Policies())
 }
 
-// encode writes a bare state.
+// encode encodes a bare state.
 func (b *bare) encode() []byte {
 	head, err := json.Marshal(b.bareHead)
 	if err != nil {
@@ -283,7 +284,7 @@ func (b *bare) encode() []byte {
 	return c.Out
 }
 
-// decodeBare reads what encode writes.
+// decodeBare decodes the result of encode.
 func decodeBare(data []byte) (*bare, error) {
 	var b bare
 	var head []byte

@@ -21,8 +21,8 @@ import (
 	"blankout/online/young"
 )
 
-// Snapshot is a Learner's state at one instant. It is immutable: it may be encoded, and its Model served, on other
-// goroutines while learning goes on.
+// Snapshot is a Learner's state at one instant. It is immutable: other goroutines may encode it, and serve its Model,
+// while learning goes on.
 type Snapshot struct {
 	model   *model.Linear
 	levels  []*model.Linear // see Levels
@@ -33,12 +33,12 @@ type Snapshot struct {
 	counted monitor.Counted
 	foreign func(column uint32) bool
 	unit    batch.Unit
-	older   iter.Seq[event.Block] // models of the past
-	err     error                 // of these
+	older   iter.Seq[event.Block] // the models of staleness
+	err     error                 // of older
 	pasts   pasts                 // whose blocks are part of the state
 }
 
-// Snapshot returns the state as it is now. It copies the blocks of rows that were written since the latest Snapshot.
+// Snapshot returns the current state. It copies only the blocks of rows that have been written since the last Snapshot.
 func (l *Learner) Snapshot() *Snapshot {
 	l.predictor.publish(l.encoder.Table)
 	l.snapshot = l.encoder.Table.Snapshot(l.snapshot)
@@ -59,7 +59,8 @@ func (l *Learner) Snapshot() *Snapshot {
 	return s
 }
 
-// kept returns the model as it is now, with rows of its own, to predict later events. It has no Schema: that of the stream only grows.
+// kept returns a copy of the current model, which predicts later events. It has no Schema, because the Schema of the
+// stream only grows.
 func (l *Learner) kept() *model.Linear {
 	l.predictor.publish(l.encoder.Table)
 	m := l.model(&event.Schema{}, l.encoder.Table)
@@ -67,7 +68,7 @@ func (l *Learner) kept() *model.Linear {
 	return m.Compact()
 }
 
-// model returns the published model with these rows.
+// model returns the published model with the given rows.
 func (l *Learner) model(s *event.Schema, t *model.Table) *model.Linear {
 	levels, own := l.predictor.weightsOf(0, nil)
 	h := l.head(s, levels, own, l.predictor.noise(0))
@@ -84,8 +85,8 @@ func (l *Learner) model(s *event.Schema, t *model.Table) *model.Linear {
 	return (&model.Linear{Head: h, Rows: t}).WithCovariance(l.predictor.imputer.Covariance())
 }
 
-// head returns that of a model of the levels with these weights, of which the largest is of a noise, and of the experts' own that correct
-// them.
+// head returns the head of a model. levels and own are the factors that weightsOf returns; noise is that of the level
+// with the largest weight.
 func (l *Learner) head(s *event.Schema, levels []float64, own float64, noise loss.Noise) model.Head {
 	h := model.Head{
 		Schema: s, Scaler: l.encoder.Scaling.Scaler, Missing: l.encoder.Fields.Missing,
@@ -101,7 +102,7 @@ func (l *Learner) head(s *event.Schema, levels []float64, own float64, noise los
 	return h
 }
 
-// loss returns that of labels and predictions as they come.
+// loss returns the loss of labels and predictions in the units of the stream.
 func (l *Learner) loss() loss.Loss {
 	if l.targets != nil {
 		return l.targets.unit.Loss(l.set.levels.Loss)
@@ -112,19 +113,19 @@ func (l *Learner) loss() loss.Loss {
 // Model returns the published model, for predictions.
 func (s *Snapshot) Model() *model.Linear { return s.model }
 
-// Levels returns the model of each noise level alone, and which of them has the largest mixture weight. Each has an exact
-// solution to be compared with, that of its own noise; the published mixture has none.
+// Levels returns the model of each noise level alone, and the index of the level with the largest mixture weight. Each
+// level has an exact solution, that of its own noise; the published mixture has none.
 func (s *Snapshot) Levels() (models []*model.Linear, largest int) { return s.levels, s.largest }
 
-// Foreign says whether a column is a hat that no level learns, the experts that correct them alone. The problems of Levels do
-// not have it.
+// Foreign reports whether a column is a spline column that only the correcting experts learn. The exact problems of
+// Levels exclude it.
 func (s *Snapshot) Foreign(column uint32) bool { return s.foreign(column) }
 
-// Unit returns what targets that are numbers are measured in, for the exact solution of the same problem; zero where labels
-// are classes.
+// Unit returns the unit of regression targets, for the exact solution of the same problem. It is zero for
+// classification.
 func (s *Snapshot) Unit() batch.Unit { return s.unit }
 
-// Blocks returns what EachBlock yields.
+// Blocks returns all blocks of EachBlock.
 func (s *Snapshot) Blocks() ([]event.Block, error) {
 	each, err := s.EachBlock()
 	if err != nil {
@@ -133,8 +134,8 @@ func (s *Snapshot) Blocks() ([]event.Block, error) {
 	return slices.Collect(each), nil
 }
 
-// EachBlock yields the blocks of a checkpoint: the model as model.ReadLinear reads it, the blocks "learner" and "refused", and for people who look at the
-// file the blocks "summary" and "health".
+// EachBlock yields the blocks of a checkpoint: the model as model.ReadLinear reads it, the state ("learner",
+// "refused"), and blocks for people who inspect the file ("summary", "health").
 func (s *Snapshot) EachBlock() (iter.Seq[event.Block], error) {
 	each, err := s.model.EachBlock()
 	if err = cmp.Or(err, s.err); err != nil {
@@ -167,7 +168,7 @@ func (s *Snapshot) EachBlock() (iter.Seq[event.Block], error) {
 	}, nil
 }
 
-// stateVersion counts the layouts of the block "learner". No number is ever used again.
+// stateVersion is the version of the layout of the block "learner". No version is used again.
 const stateVersion = 18
 
 // encode returns the block "learner".
@@ -184,7 +185,7 @@ func (l *Learner) encode() []byte {
 	return c.Out
 }
 
-// outputsState codes how many outputs there are, and which learns which class.
+// outputsState codes the number of outputs, and which output learns which class.
 func outputsState(c *coder.Coder, outputs *int, y *young.Classes) {
 	c.Int(outputs)
 	on := y.On()
@@ -200,7 +201,7 @@ func (l *Learner) encodeRefused() []byte {
 	return c.Out
 }
 
-// state codes all that is neither in rows nor in the model, whose Covariance is needed to read it.
+// state codes everything that is neither in rows nor in the model. Reading it needs the model's Covariance.
 func (l *Learner) state(c *coder.Coder, covariance *model.Covariance) {
 	c.Uint(&l.events)
 	l.weights.State(c)
@@ -218,9 +219,9 @@ func (l *Learner) state(c *coder.Coder, covariance *model.Covariance) {
 	l.monitors.State(c)
 }
 
-// Restore makes the Learner that wrote the blocks: it goes on to the bit as the other would have. The Schema is the
-// saved one, which the decoder must take up. Rows stay in the memory of their blocks until they are written: nobody may
-// change those.
+// Restore returns the Learner that wrote the blocks. It continues with the same bits as that Learner. The decoder must
+// use the saved Schema, which Schema returns. Rows stay in the memory of the blocks until they are written, so nobody
+// may change the blocks.
 func Restore(c Config, blocks []event.Block) (*Learner, error) {
 	m, err := model.ReadLinear(blocks)
 	if err != nil {
@@ -254,7 +255,7 @@ func Restore(c Config, blocks []event.Block) (*Learner, error) {
 	return l, l.pasts.restore(c, blocks, l.events)
 }
 
-// restored returns the Learner of a state, with these rows.
+// restored returns the Learner of a state, with the given rows.
 func restored(c Config, set settings, s *event.Schema, b *bare, t *model.Table) (*Learner, error) {
 	d := coder.Read(b.learner)
 	if d.Version = d.Uint32(); d.Version != stateVersion {
@@ -306,14 +307,14 @@ func readFingerprint(d *coder.Coder) (f Fingerprint, err error) {
 	if err := json.Unmarshal(data, &f); err != nil {
 		return nil, fmt.Errorf("block learner: fingerprint: %w", err)
 	}
-	for _, key := range mayChange { // of programs in which it was part
+	for _, key := range mayChange { // written by programs in which the key was part of the fingerprint
 		delete(f, key)
 	}
 	return f, nil
 }
 
-// ReadConfig returns the Config that a checkpoint was learned under; for what may
-// change from run to run it has the defaults.
+// ReadConfig returns the Config of the Learner that wrote a checkpoint. Settings that may change between runs have
+// their defaults.
 func ReadConfig(blocks []event.Block) (Config, error) {
 	data, err := event.FindBlock(blocks, "learner")
 	if err != nil {
@@ -332,8 +333,7 @@ func ReadConfig(blocks []event.Block) (Config, error) {
 	return c, nil
 }
 
-// MismatchError says that saved weights mean something else under the present
-// configuration.
+// MismatchError reports that saved weights have another meaning under the current settings.
 type MismatchError struct{ Differences []string }
 
 func (e *MismatchError) Error() string {

@@ -1,6 +1,6 @@
 package online
 
-// This file holds what a Learner reports: its measures and counts, their summary for people, and its alarms.
+// This file has the types of a Learner's reports: all measures and counts, their summary for people, and the alarms.
 
 import (
 	"encoding/json"
@@ -16,62 +16,60 @@ import (
 	"blankout/online/watch"
 )
 
-// Report is what a Learner has measured and counted.
+// Report holds all measures and counts of a Learner.
 type Report struct {
 	monitor.Report
-	// RefreshFailures counts refreshes that found no solution and changed nothing.
+	// RefreshFailures counts IRLS steps that found no solution and changed nothing.
 	RefreshFailures uint64
-	Features        int // columns seen
+	Features        int // columns that have rows
 
-	Noise   loss.Noise     // the noise level with the largest mixture weight of whole events
+	Noise   loss.Noise     // the noise level with the largest mixture weight for complete events
 	Level   string         // its short name
-	Experts []model.Expert // the levels, see model.Head
-	// Forecast is that of the predictions. LevelsByShare lists the levels with the largest
-	// shares by range of what is missing (see model.MissingBin); nil where all ranges are answered
-	// as whole events are.
+	Experts []model.Expert // with their mixture weights, see model.Head
+	// Forecast is the expected error by missing fraction. LevelsByShare lists the level with the largest weight for
+	// each range of the missing fraction (see model.MissingBin). It is nil if all ranges have the weights of complete
+	// events.
 	Forecast      Forecast
 	LevelsByShare []string
 }
 
-// Alarms is what the monitors have raised so far. It is cheap to ask for after each batch of events.
+// Alarms holds the alarms of all monitors. It is cheap enough to request after each batch of events.
 type Alarms struct {
 	monitor.Alarms
-	Events uint64 // as Report.Events
+	Events uint64 // see Report
 }
 
-// Summary is a Report in a few numbers, for people and scripts. What is not a
-// number yet is null. Errors are in percent.
+// Summary is a short form of Report, for people and scripts. Undefined numbers are null. Errors are in percent.
 type Summary struct {
 	Error         *float64 `json:"progressive_error"`
 	LogLoss       *float64 `json:"progressive_log_loss"` // nats
 	RecentError   *float64 `json:"recent_error"`
 	RecentLogLoss *float64 `json:"recent_log_loss"`
-	// These are measured where there are two classes, and are about the positive one.
+	// These are of the positive class. They are null unless there are two classes.
 	AUC              *float64 `json:"auc"`
 	AveragePrecision *float64 `json:"average_precision"`
 	Precision        *float64 `json:"precision"`
 	Recall           *float64 `json:"recall"`
 	CalibrationError *float64 `json:"calibration_error"`
-	// Reliability is the diagram of the probabilities given to the positive class.
+	// Reliability is the reliability diagram of the positive class.
 	Reliability []SummaryBin   `json:"reliability,omitempty"`
 	Level       string         `json:"noise_level"`
 	Experts     []model.Expert `json:"experts,omitempty"`
-	// Forecast, LevelsByShare, Sets and ByAge are those of Report, see Report.Forecasts.
+	// These are as in Report; Forecast is the result of Report.Forecasts.
 	Forecast      *Forecast          `json:"forecast,omitempty"`
 	LevelsByShare []string           `json:"noise_levels_by_missing,omitempty"`
 	Sets          []conformal.Report `json:"sets,omitempty"`
 	ByAge         []measure.Aged     `json:"by_staleness,omitempty"`
-	// CoverageByClass is that of Report.
+	// See Report.
 	CoverageByClass []conformal.ClassReport `json:"coverage_by_class,omitempty"`
 	Drift           watch.Drift             `json:"drift"`
 	Mislabeled      uint64                  `json:"mislabeled"` // events whose label is probably wrong
-	// Where labels are numbers; errors are then in the targets' own unit, and Forecast
-	// holds root mean squared errors.
+	// Only for regression. Errors are in the unit of the targets, and Forecast has root mean squared errors.
 	*NumbersSummary
 	watch.BaselineReport
 }
 
-// NumbersSummary is Numbers in a few numbers.
+// NumbersSummary is a short form of the measures of regression.
 type NumbersSummary struct {
 	MAE        *float64 `json:"progressive_mae"`
 	RMSE       *float64 `json:"progressive_rmse"`
@@ -84,12 +82,12 @@ type NumbersSummary struct {
 
 // SummaryBin is a measure.Bin of the positive class.
 type SummaryBin struct {
-	Probability float64 `json:"probability"` // mean of what was given
-	Right       float64 `json:"positive"`    // share of the positive class
-	Weight      float64 `json:"weight"`      // of the events
+	Probability float64 `json:"probability"` // mean predicted probability
+	Right       float64 `json:"positive"`    // fraction of the positive class
+	Weight      float64 `json:"weight"`      // total weight of the events
 }
 
-// Summary sums m up.
+// Summary returns the short form of a Report.
 func (m *Report) Summary() Summary {
 	number := measure.Defined
 	s := Summary{
@@ -117,8 +115,8 @@ func (m *Report) Summary() Summary {
 	return s
 }
 
-// Forecasts returns the Forecast with errors in percent, of regression root mean squared errors. It is nil before each point
-// has been sampled; curves of groups are left out until then.
+// Forecasts returns the Forecast, with errors of classifications in percent and root mean squared errors of regression.
+// It is nil until each point has a sample. Curves of groups are left out until each of their points has one.
 func (m *Report) Forecasts() *Forecast {
 	f := m.Forecast
 	if f.Level == "" || !wasSampled(f.Declared) || !wasSampled(f.Silent) {
@@ -139,12 +137,12 @@ func (m *Report) Forecasts() *Forecast {
 	return &f
 }
 
-// wasSampled says whether no point is undefined.
+// wasSampled reports whether all points are defined.
 func wasSampled(points []ForecastPoint) bool {
 	return !slices.ContainsFunc(points, func(p ForecastPoint) bool { return p.Error-p.Error != 0 })
 }
 
-// ReadSummary returns the Summary that a checkpoint holds.
+// ReadSummary returns the Summary in the blocks of a checkpoint.
 func ReadSummary(blocks []event.Block) (*Summary, error) {
 	data, err := event.FindBlock(blocks, "summary")
 	if err != nil {

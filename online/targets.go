@@ -1,7 +1,7 @@
 package online
 
-// This file learns labels that are numbers: in a unit of its own, so that neither steps nor the ridge depend on what the
-// stream counts in.
+// This file learns regression targets. They are learned in a unit of their own, so that neither the steps nor the ridge
+// depend on the unit of the stream.
 
 import (
 	"math"
@@ -14,15 +14,15 @@ import (
 	"blankout/online/regression"
 )
 
-// targets is what is known of labels that are numbers. Scores inside the Learner are in the Unit.
+// targets is the state of regression targets. Scores inside the Learner are in unit.
 type targets struct {
 	unit     regression.Unit
 	residual regression.Residual
-	loss     loss.Loss      // in the unit
-	before   model.Residual // room
+	loss     loss.Loss      // in unit
+	before   model.Residual // scratch
 }
 
-// predicted makes a Prediction of one whose scores are in the unit.
+// predicted completes a Prediction whose scores are in unit.
 func (t *targets) predicted(p *Prediction, known bool) {
 	f := p.Scores[0]
 	p.Scores[0] = t.unit.Score(f)
@@ -32,7 +32,8 @@ func (t *targets) predicted(p *Prediction, known bool) {
 	}
 }
 
-// clip returns the target to learn from for a label y where f was predicted, with a variance: an outlier is at the bounds.
+// clip returns the target to learn for a label y, given the predicted score f and its variance. An outlier is moved to
+// the bounds.
 func (t *targets) clip(y, f, variance float64) float64 {
 	if !t.unit.Inflated() {
 		y = t.residual.Clip(t.unit.Target, y, t.unit.Value(f), variance)
@@ -40,7 +41,7 @@ func (t *targets) clip(y, f, variance float64) float64 {
 	return y
 }
 
-// standard returns a clipped label in the unit.
+// standard converts a clipped label to unit.
 func (t *targets) standard(clipped float64) float64 { return t.unit.Standard(t.unit.Clip(clipped)) }
 
 // state codes the unit and the residuals.
@@ -51,9 +52,9 @@ func (t *targets) state(c *coder.Coder) {
 	t.residual.State(c)
 }
 
-// number takes up the label of the event at hand, for which f was predicted in the unit: it measures what was shown, moves
-// mixture weights, and takes the label into the unit, which may move all weights. It returns the target to learn from,
-// and the lanes to choose averages by.
+// number processes a regression label, given the predicted score f in the current unit. It measures the prediction
+// shown to the reader, updates the mixture weights, and updates the unit, which may change all weights. It returns the
+// target to learn, and the scores of lanes by which averages are chosen.
 func (l *Learner) number(e *event.Example, f float64, shown *Prediction, lanes []float64) (target float64, of []float64) {
 	t, r := l.targets, &l.room
 	lacks := l.predictor.lacks(&r.in, r.scored.lanes, &r.imputed)
@@ -84,7 +85,7 @@ func (l *Learner) number(e *event.Example, f float64, shown *Prediction, lanes [
 		l.levels.Rescale(factor, shift, keep, l.encoder.Table, l.encoder.Intercepts)
 		l.predictor.rescaleTargets(factor, shift)
 		l.predictor.score(&r.in, l.predictor.awake(l.events), &r.scored)
-		lanes = nil // it is in the old unit
+		lanes = nil // their scores are in the old unit
 	case regression.Follows:
 		t.unit, lanes = next, nil
 		t.residual = next.Residual()
@@ -92,7 +93,7 @@ func (l *Learner) number(e *event.Example, f float64, shown *Prediction, lanes [
 	return t.standard(clipped), lanes
 }
 
-// observeNumber has the value observed that was shown for a label of an event that lacks something, and that of now, fresh.
+// observeNumber passes a regression to the monitors: the value shown to the reader, and the current one (fresh).
 func (l *Learner) observeNumber(e *event.Example, value, fresh float64, lacks model.Lacked, learned uint64) {
 	t := l.targets
 	seen := &l.room.seen
