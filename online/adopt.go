@@ -1,6 +1,6 @@
 package online
 
-// This file takes over an exact solution, and copies a Learner.
+// This file adopts exact solutions, and clones a Learner.
 
 import (
 	"encoding/json"
@@ -12,15 +12,15 @@ import (
 	"blankout/online/rows"
 )
 
-// Adopt makes exact solutions, one for each level, the iterate and the average, and finds anew what steps are divided by:
-// what would have been gathered from the same events had each level stood at its solution all along. Nothing is left of
-// what was adapted to other weights. The level of the largest weight, whose solution is the one that was compared, begins
-// with everything.
+// Adopt sets the iterate and the average of each level to an exact solution, exact[level]. It then recomputes the
+// accumulators: their new values are those that the same events would have produced with these weights. All adaptation
+// to the old weights is discarded. The level with the largest mixture weight, whose solution was compared, gets the
+// whole weight.
 //
-// each presents the events learned from, standardized and with the weights of their classes, to the function it gets. rest is
-// called between events, now and then.
+// each calls its argument with every learned event, standardized and with class weights. Adopt calls rest between
+// events from time to time.
 func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *event.Example)), rest func()) {
-	slope, active := 1.0, l.outputs.active(l.levels.Active()) // slope is of scores in the targets' unit, where they are real numbers
+	slope, active := 1.0, l.outputs.active(l.levels.Active()) // slope converts scores of real targets to their unit
 	if l.targets != nil && l.targets.unit.Target != loss.Count {
 		slope = l.targets.unit.Scale
 	}
@@ -29,8 +29,8 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *event.Example))
 		class := l.outputs.young.Class(output)
 		switch m := exact[level]; {
 		case !intercept && own(column):
-			return 0, true // they are of experts that correct the levels
-		case class < 0: // no solution has the output that classes share
+			return 0, true // only the correcting experts have weights for these
+		case class < 0: // the output that classes share has no exact solution
 			return 0, false
 		case !intercept:
 			return m.Weight(column, class) / slope, true
@@ -61,7 +61,7 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *event.Example))
 	})
 }
 
-// remeasure adds an event, standardized, to what steps are divided by.
+// remeasure adds a standardized event to the accumulators.
 func (l *Learner) remeasure(e *event.Example) {
 	r, weight := &l.room, l.weights.Bound(e.Weight)
 	l.encoder.ReadStandardized(e, l.events, &r.in)
@@ -81,7 +81,7 @@ func (l *Learner) remeasure(e *event.Example) {
 	l.levels.Remeasure(&r.in, &r.scored.levels, r.target, weight)
 }
 
-// Clone returns a Learner with the same state. The two share the Schema and nothing else.
+// Clone returns a Learner with the same state. It shares nothing but the Schema with l.
 func (l *Learner) Clone() (*Learner, error) {
 	t := model.NewTable(l.encoder.Table.Width())
 	for slot := range l.encoder.Table.Len() {
@@ -99,7 +99,7 @@ func (l *Learner) Clone() (*Learner, error) {
 	return n, nil
 }
 
-// bare is a state without its rows: the blocks "learner" and "refused", and what else a model has that Restore needs.
+// bare is a state without rows: the blocks "learner" and "refused", and the parts of the model that Restore needs.
 type bare struct {
 	bareHead
 	learner    []byte
@@ -116,13 +116,13 @@ func (l *Learner) bare() *bare {
 	return &bare{bareHead{l.encoder.Scaling.Scaler, l.encoder.Fields.Missing}, l.encode(), l.encodeRefused(), l.predictor.imputer.Covariance()}
 }
 
-// withState returns a Learner of a state of the same settings and Schema, with these rows.
+// withState returns a Learner with a state, the given rows, and the settings and Schema of l.
 func (l *Learner) withState(b *bare, t *model.Table) (*Learner, error) {
 	text, err := json.Marshal(b.bareHead)
 	if err != nil {
 		return nil, err
 	}
-	apart := bare{learner: b.learner, refused: b.refused, covariance: b.covariance} // shares no memory that is written
+	apart := bare{learner: b.learner, refused: b.refused, covariance: b.covariance} // shares no memory that either writes
 	if err := json.Unmarshal(text, &apart.bareHead); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,6 @@
 package online
 
-// This file holds the settings of a Learner, their fingerprint and their limits.
+// This file has the settings of a Learner, their fingerprint and their limits.
 
 import (
 	"fmt"
@@ -20,49 +20,44 @@ import (
 	"blankout/online/rules"
 )
 
-// Config is what a Learner is made from, the section [learner] of the configuration.
-// config/blankout.toml says what each key means; the comments here say what a program
-// needs beyond that. Decode a file over DefaultConfig, so that zero stays a value. What is
-// tagged fixed is no key: only programs change it, and the Fingerprint names it so.
+// Config holds the settings of a Learner: the section [learner] of the configuration. config/blankout.toml describes
+// each key; the comments here add what programs need. Decode a file over DefaultConfig, so that zero remains a value. A
+// field tagged fixed is not a key: only programs set it, and the Fingerprint uses the tag as its name.
 type Config struct {
-	// Loss is as loss.Parse reads it.
+	// Loss is parsed by loss.Parse.
 	Loss string `toml:"loss"`
-	// Noise is as loss.ParseNoise reads it, auto for a bank of the Levels, or observed
+	// Noise is parsed by loss.ParseNoise, or "auto" for the noise levels of noiseLevels, or "observed"
 	// (loss.ObservedNoise).
 	Noise  string    `toml:"noise"`
-	Levels []float64 `toml:"-" fixed:"levels"` // nil is those of bank
-	// ExpectedMissing is not part of the Fingerprint, but decides about the levels that a learner begins with.
+	Levels []float64 `toml:"-" fixed:"levels"` // nil for those of noiseLevels
+	// ExpectedMissing is not part of the Fingerprint, but determines the levels of a new Learner.
 	ExpectedMissing float64 `toml:"expected_missing"`
-	// ExpectedMissingGroups is not part of the Fingerprint, but whether it is above 0
-	// decides about the levels where GroupLevels is empty, see bank.
+	// ExpectedMissingGroups is not part of the Fingerprint, but determines the levels if GroupLevels is empty, see
+	// noiseLevels.
 	ExpectedMissingGroups float64   `toml:"expected_missing_groups"`
 	GroupLevels           []float64 `toml:"-" fixed:"group_levels"`
-	// SilentMissing above 0 has a level of loss.Silent learn beside the Levels.
+	// SilentMissing above 0 adds a level with the noise loss.Silent.
 	SilentMissing float64 `toml:"silent_missing"`
-	// SilentGroups says that whole groups die silently, see Among.
+	// SilentGroups means that whole groups die silently, see Among.
 	SilentGroups bool `toml:"-" fixed:"silent_groups"`
-	// SilentValue is as model.ParseSilentValue reads it.
+	// SilentValue is parsed by model.ParseSilentValue.
 	SilentValue string `toml:"silent_value"`
-	// Missing is as model.ParseMissingPolicy reads it. It is not part of the
-	// Fingerprint.
+	// MissingPolicy is parsed by model.ParseMissingPolicy. It is not part of the Fingerprint.
 	MissingPolicy string `toml:"missing_policy"`
-	// CovarianceMaxFields is the largest number of numeric columns whose covariance is
-	// gathered, so that missing numbers can be filled in: at most event.MaxCovariance, 0
-	// for none. Where the columns of a table in a sparse text format go missing they are those that events hold
-	// most often. It is not part of the Fingerprint.
+	// CovarianceMaxFields is the largest number of numeric columns whose covariance is gathered for imputation: at most
+	// event.MaxCovariance, 0 for none. In a sparse text format whose columns can be missing, these are the most
+	// frequent columns. It is not part of the Fingerprint.
 	CovarianceMaxFields int `toml:"covariance_max_fields"`
-	// C is the weight of the losses against the ridge in the batch objective
-	// |w|^2 + kappa sum loss (loss.Cost); +Inf is no ridge.
+	// C is the weight of the losses in the batch objective |w|^2 + kappa sum loss (loss.Cost). +Inf means no ridge.
 	C float64 `toml:"c"`
 	// Optimizer is a name of rules.Table.
 	Optimizer string `toml:"optimizer"`
-	// NoisyGradient is of the optimizer dropout-descent alone.
+	// NoisyGradient is for the optimizer dropout-descent.
 	NoisyGradient NoisyGradient `toml:"noisy_gradient"`
 	LearningRate  float64       `toml:"learning_rate"`
-	// Start also decides about the ridge in the first pass. If the metric starts,
-	// with sqrt(start)/eta, at no less than the ridge h0, and there is one output, the
-	// first pass leaves the ridge's gradient out: it would count the ridge again, and by
-	// h0/n at the n-th event of a feature take away most of what rare features say.
+	// Start is the initial value of the accumulators. If sqrt(Start)/learning rate is at least the ridge h0 and there
+	// is one output, the first pass leaves out the ridge's gradient. It would count the ridge twice: at the n-th event
+	// of a feature it decays the weight by h0/n, which removes most of the weight of rare features.
 	Start      float64 `toml:"-" fixed:"start"`
 	L1         float64 `toml:"l1"`
 	IRLSBatch  int     `toml:"irls_batch"`
@@ -70,47 +65,45 @@ type Config struct {
 	Intercept  string  `toml:"-" fixed:"intercept"`
 	// Average is in [0, 1].
 	Average float64 `toml:"-" fixed:"average"`
-	// Adapt also makes an event's step of AdaGrad proximal, so that it does not
-	// overshoot (one output only).
+	// Adapt also makes AdaGrad's steps proximal for one output, so that a step cannot overshoot.
 	Adapt bool `toml:"-" fixed:"adapt"`
-	// Standardize is as model.ParseStandardize reads it.
+	// Standardize is parsed by model.ParseStandardize.
 	Standardize string `toml:"standardize"`
-	// Transform and the values of FieldTransform are as event.ParseTransform reads
-	// them; the keys of FieldTransform are names of fields.
+	// Transform and the values of FieldTransform are parsed by event.ParseTransform. The keys of FieldTransform are
+	// names of fields.
 	Transform      string            `toml:"-" fixed:"transform"`
 	FieldTransform map[string]string `toml:"-" fixed:"field_transform"`
-	// Presence is auto or none. Under auto a number that many events leave out gets a
-	// second weight, for being there (event.Present). A Learner keeps what it began
-	// with.
+	// Presence is "auto" or "none". With "auto", a number that is absent from many events gets a second weight for its
+	// presence (event.Present). A Learner keeps the setting that it was created with.
 	Presence        string             `toml:"-" fixed:"presence"`
 	UnlabeledWeight float64            `toml:"unlabeled_weight"`
 	ClassWeight     map[string]float64 `toml:"class_weight"`
-	// HalfLife counts events, HalfLifeTime and HalfLifeStep seconds of event time.
+	// HalfLife is in events, HalfLifeTime and HalfLifeStep are in seconds of event time.
 	HalfLife     float64 `toml:"half_life"`
 	HalfLifeTime float64 `toml:"half_life_time"`
 	HalfLifeStep float64 `toml:"-" fixed:"half_life_step"`
 	OnDrift      string  `toml:"on_drift"`
-	// Stuck is missing, log or off. It is not part of the Fingerprint.
+	// Stuck is "missing", "log" or "off". It is not part of the Fingerprint.
 	Stuck string `toml:"stuck"`
-	// Calibrate is auto, on or off. It is not part of the Fingerprint.
+	// Calibrate is "auto", "on" or "off". It is not part of the Fingerprint.
 	Calibrate string `toml:"calibrate"`
-	// Mislabeled is in [0, 1).
+	// MislabeledBelow is in [0, 1).
 	MislabeledBelow float64 `toml:"mislabeled_below"`
 	Threshold       float64 `toml:"threshold"`
-	// Positive names the positive one of two classes. Without it, of two classes that are no usual pair the rarer of the
-	// first 1,000 labeled events is. No weight depends on it. It is not part of the Fingerprint.
+	// Positive is the name of the positive class of two. If it is empty and the two labels are no known pair, the rarer
+	// class of the first 1,000 labeled events is positive. No weight depends on it. It is not part of the Fingerprint.
 	Positive string `toml:"-" fixed:"positive"`
 	// Coverage is not part of the Fingerprint.
 	Coverage float64 `toml:"coverage"`
-	// ServingStaleness is how many events old the weights of readers are. Mixture weights and averages are chosen
-	// by the predictions of weights that old; 0 is the newest weights. It is not part of the Fingerprint.
+	// ServingStaleness is the age of the readers' weights in events. Mixture weights and averages are chosen by the
+	// predictions of weights of that age; 0 means the current weights. It is not part of the Fingerprint.
 	ServingStaleness int `toml:"serving_staleness"`
-	// MaxMemory is the most bytes of rows, see Learner.Refusal; 0 bounds nothing. It is kept in the Fingerprint, for
-	// those who go on with nothing but a checkpoint, and may change from run to run.
+	// MaxMemory is the largest number of bytes of rows, see Learner.Refusal; 0 means no limit. It is in the
+	// Fingerprint, so that a program that has only a checkpoint knows it, but it may change between runs.
 	MaxMemory int `toml:"max_memory"`
 }
 
-// DefaultConfig returns the settings that need no tuning.
+// DefaultConfig returns the default settings.
 func DefaultConfig() Config {
 	return Config{
 		Loss:                "logistic:gaussian",
@@ -137,29 +130,29 @@ func DefaultConfig() Config {
 	}
 }
 
-// Beyond these bounds weights would be beyond all numbers.
+// Weights could overflow beyond these bounds.
 const (
 	leastC, mostC     = 1e-30, 1e30
 	leastEta, mostEta = 1e-12, 1e6
 )
 
-// How many events old the weights may be that readers have.
+// bounds of serving_staleness, in events
 const leastStaleness, mostStaleness = 100, 10_000_000
 
-// checked is what checks have found in a Config, for those that follow.
+// checked holds what the checks of a Config have found, for later checks.
 type checked struct {
 	loss        loss.Loss
 	noises      []loss.Noise // of the levels
 	noiseKind   noiseKind
-	observed    bool // the noise's rates are those at which groups are missing
+	observed    bool // the noise has the rates at which groups are missing
 	rule        rules.Entry
 	standardize model.Standardize
 	ridge       float64
-	numbers     bool // labels are numbers
+	numbers     bool // regression
 	missingRule model.MissingPolicy
 }
 
-// noiseKind is what the variance of a feature's noise is proportional to.
+// noiseKind is the function of a feature's value to which the variance of its noise is proportional.
 type noiseKind int
 
 const (
@@ -178,7 +171,7 @@ func (c Config) checked() (checked, error) {
 	return s, nil
 }
 
-// parseParts finds and checks loss, noise, rule, and how numbers are treated.
+// parseParts parses and checks the loss, the noise, the optimizer, and the treatment of numbers.
 func (s *checked) parseParts(c Config) error {
 	var err error
 	if s.loss, err = loss.Parse(c.Loss); err != nil {
@@ -216,7 +209,7 @@ func (s *checked) parseParts(c Config) error {
 	return nil
 }
 
-// parseSteps finds and checks how large steps are, and what holds weights back.
+// parseSteps parses and checks step sizes and regularization.
 func (s *checked) parseSteps(c Config) error {
 	if !(c.C >= leastC && c.C <= mostC) && !math.IsInf(c.C, 1) {
 		return event.KeyErrorf("c", "c = %v: must lie in %v to %v, or be inf for no ridge", c.C, leastC, mostC)
@@ -252,7 +245,7 @@ func (s *checked) parseSteps(c Config) error {
 	return nil
 }
 
-// parseForgetting finds and checks what is forgotten, and when.
+// parseForgetting parses and checks forgetting.
 func (s *checked) parseForgetting(c Config) error {
 	for name, x := range map[string]float64{"half_life": c.HalfLife, "half_life_time": c.HalfLifeTime} {
 		if !(x >= 0) || math.IsInf(x, 0) || x > 0 && x < 1 {
@@ -274,7 +267,7 @@ func (s *checked) parseForgetting(c Config) error {
 	return nil
 }
 
-// WeightOf returns the class_weight of a class, 1 if it has none.
+// WeightOf returns the class_weight of a class, which is 1 by default.
 func (c *Config) WeightOf(class string) float64 {
 	if w, ok := c.ClassWeight[class]; ok {
 		return w
@@ -287,7 +280,7 @@ func (c *Config) WeightOf(class string) float64 {
 	return 1
 }
 
-// parseClasses finds and checks what is about classes and mislabeled events.
+// parseClasses parses and checks settings of classes and of mislabeled events.
 func (s *checked) parseClasses(c Config) error {
 	if !(c.MislabeledBelow >= 0 && c.MislabeledBelow < 1) {
 		return event.KeyErrorf("mislabeled_below", "mislabeled_below = %v: must lie in [0, 1)", c.MislabeledBelow)
@@ -318,7 +311,7 @@ func (s *checked) parseClasses(c Config) error {
 	return nil
 }
 
-// parseRefresh finds and checks the penalty |w| and the refreshes.
+// parseRefresh parses and checks the L1 penalty and the IRLS batches.
 func (s *checked) parseRefresh(c Config) error {
 	if !(c.L1 >= 0) || math.IsInf(c.L1, 0) {
 		return event.KeyErrorf("l1", "l1 = %v: must be a number, at least 0", c.L1)
@@ -360,7 +353,7 @@ func (s *checked) parsePresence(c Config) error {
 	return nil
 }
 
-// parseTogether finds and checks what does not go together.
+// parseTogether checks combinations of settings.
 func (s *checked) parseTogether(c Config) error {
 	if err := c.checkGradient(); err != nil {
 		return err
@@ -390,7 +383,7 @@ func isSilentGroups(n loss.Noise) bool {
 	return ok && s.Groups
 }
 
-// silentKey returns the key that has a level of silent noise learn, "" if none does.
+// silentKey returns the key that adds a level with silent noise, or "" if there is none.
 func (c Config) silentKey() string {
 	switch n, err := loss.ParseNoise(c.Noise); {
 	case c.SilentMissing > 0:
@@ -401,20 +394,20 @@ func (c Config) silentKey() string {
 	return ""
 }
 
-// Noises returns those of the levels that learn under the settings, in their order.
+// Noises returns the noises of the levels, in order.
 func (c Config) Noises() ([]loss.Noise, error) {
 	var s checked
 	err := s.parseNoise(c)
 	return s.noises, err
 }
 
-// Grouped says whether noise of groups is learned under.
+// Grouped reports whether a level has noise of groups.
 func (c Config) Grouped() bool {
 	var s checked
 	return s.parseNoise(c) == nil && s.grouped()
 }
 
-// grouped says whether a level's noise is of groups.
+// grouped reports whether a level has noise of groups.
 func (s *checked) grouped() bool {
 	return slices.ContainsFunc(s.noises, loss.IsGrouped)
 }
@@ -471,18 +464,18 @@ func (s *checked) parseNoise(c Config) error {
 	return nil
 }
 
-// Fingerprint is what gives weights their meaning, by the names of the
-// configuration. Weights may only be carried on under an equal one.
+// Fingerprint holds the settings on which the meaning of the weights depends, by key. Learning can only continue with
+// an equal Fingerprint.
 type Fingerprint map[string]string
 
-// mayChange lists the keys of a Config that may differ from run to run. Every other
-// one is in the Fingerprint. (What levels say is said by noise.)
+// mayChange lists the keys that may change between runs. All other keys are in the Fingerprint; there the key noise
+// describes the levels.
 var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_max_fields", "publish_levels", "mislabeled_below", "threshold", "positive", "coverage", "serving_staleness", "calibrate", "stuck"}
 
-// keyMaxMemory is in the Fingerprint and may differ all the same: no weight depends on it.
+// keyMaxMemory is in the Fingerprint but may change, because no weight depends on it.
 const keyMaxMemory = "max_memory"
 
-// keyOf returns the name of a field of Config in a Fingerprint.
+// keyOf returns the key of a field of Config.
 func keyOf(f reflect.StructField) string {
 	if name := f.Tag.Get("fixed"); name != "" {
 		return name
@@ -490,9 +483,9 @@ func keyOf(f reflect.StructField) string {
 	return f.Tag.Get("toml")
 }
 
-// Among returns the settings for records that can or cannot declare that a feature is missing, and of which groups are
-// named or not. Where groups are named they die silently as a whole. Where nothing is declared, what is expected to be missing
-// dies silently.
+// Among returns the settings for records that can or cannot declare missing features, with or without named groups.
+// Named groups die silently as a whole. If nothing can be declared, the fraction that is expected to be missing is
+// expected to die silently.
 func (c Config) Among(declares, grouped bool) Config {
 	switch {
 	case c.SilentMissing > 0:
@@ -507,7 +500,7 @@ func (c Config) Among(declares, grouped bool) Config {
 	return c
 }
 
-// FingerprintOf returns the Fingerprint of a Learner that New would make.
+// FingerprintOf returns the Fingerprint of a Learner that New would return.
 func FingerprintOf(c Config, s *event.Schema) Fingerprint {
 	f := c.fingerprint()
 	for key, value := range map[string]any{
@@ -526,7 +519,7 @@ func FingerprintOf(c Config, s *event.Schema) Fingerprint {
 }
 
 func (c Config) fingerprint() Fingerprint {
-	// One name for one thing: "logistic" and "logistic:gaussian" are the same loss.
+	// The canonical name: "logistic" and "logistic:gaussian" are the same loss.
 	if l, err := loss.Parse(c.Loss); err == nil {
 		c.Loss = l.String()
 	}
@@ -545,22 +538,22 @@ func (c Config) fingerprint() Fingerprint {
 		c.Standardize = string(m)
 	}
 	if c.IRLSWindow <= c.IRLSBatch {
-		c.IRLSWindow = 0 // the same
+		c.IRLSWindow = 0 // the default
 	}
 	f := Fingerprint{}
 	v := reflect.ValueOf(c)
 	for i := range v.NumField() {
 		if key := keyOf(v.Type().Field(i)); !slices.Contains(mayChange, key) {
-			f[key] = fmt.Sprint(v.Field(i).Interface()) // a map in the order of its keys
+			f[key] = fmt.Sprint(v.Field(i).Interface()) // fmt sorts the keys of maps
 		}
 	}
 	if c.MaxMemory == DefaultConfig().MaxMemory {
-		delete(f, keyMaxMemory) // which is what a Fingerprint without it says
+		delete(f, keyMaxMemory) // the meaning of a Fingerprint without the key
 	}
 	return f
 }
 
-// levels returns the levels of features and of groups that are learned; ok is false where the noise is not auto.
+// levels returns the noise levels of features and of groups; ok is false if the noise is not "auto".
 func (f Fingerprint) levels() (features, groups []float64, ok bool) {
 	text, ok := strings.CutPrefix(f["noise"], "auto ")
 	first, second, _ := strings.Cut(text, " groups ")
@@ -576,8 +569,8 @@ func (f Fingerprint) levels() (features, groups []float64, ok bool) {
 	return features, groups, ok
 }
 
-// Config returns the Config that the Fingerprint is of, and for what it does not tell
-// that of DefaultConfig. Keys that are not a Config's are left alone.
+// Config returns the Config of the Fingerprint. Keys that are not in the Fingerprint have their default. Unknown keys
+// are ignored.
 func (f Fingerprint) Config() (Config, error) {
 	c := DefaultConfig()
 	c.Presence = valueOf(f, "presence")
@@ -600,9 +593,8 @@ func (f Fingerprint) Config() (Config, error) {
 	return c, c.Check()
 }
 
-// parseInto sets v to what fmt.Sprint has written as text. A map's name may hold
-// blanks and colons, but one that itself looks like an entry and a blank is read as
-// an entry of its own; Diff then tells of it.
+// parseInto sets v to the value that fmt.Sprint has formatted as text. A map's key may contain spaces and colons. If it
+// looks like an entry followed by a space, it is parsed as an entry of its own, and Diff reports the difference.
 func parseInto(v reflect.Value, text string) (err error) {
 	switch v.Kind() {
 	case reflect.String:
@@ -650,8 +642,8 @@ func parseInto(v reflect.Value, text string) (err error) {
 // mapEntry finds the first entry of a map of numbers or Transforms.
 var mapEntry = regexp.MustCompile(`^(?s)(.*?):(auto|none|asinh|[-+.0-9e]+)(?: |$)`)
 
-// Diff names what differs, in the order of names, as sentences for a person: was is the
-// other Fingerprint's value. Empty means that weights carry over.
+// Diff returns the differences in sentences for people, sorted by key; was is the other Fingerprint. If the result is
+// empty, learning can continue.
 func (f Fingerprint) Diff(was Fingerprint) []string {
 	keys := maps.Clone(f)
 	maps.Copy(keys, was)
@@ -664,7 +656,7 @@ func (f Fingerprint) Diff(was Fingerprint) []string {
 	return out
 }
 
-// valueOf is f[key]; a Fingerprint of before there was presence does not say so.
+// valueOf returns f[key]. A Fingerprint without the key presence was written before that key existed.
 func valueOf(f Fingerprint, key string) string {
 	if _, ok := f[key]; !ok && key == "presence" {
 		return "none"
@@ -672,7 +664,7 @@ func valueOf(f Fingerprint, key string) string {
 	return f[key]
 }
 
-// checkNumbers refuses what is for classes where a loss is of numbers.
+// checkNumbers refuses settings that are for classification if the loss is for regression.
 func (c Config) checkNumbers(s checked) error {
 	for _, x := range []struct {
 		key   string
@@ -694,8 +686,7 @@ func (c Config) checkNumbers(s checked) error {
 	return nil
 }
 
-// CheckShared says, naming the key, why a Learner with these settings cannot share
-// learning with others; nil if it can.
+// CheckShared returns an error that names the first setting with which a Learner cannot learn in a group.
 func (c Config) CheckShared() error {
 	s, err := c.checked()
 	if err != nil {
@@ -704,7 +695,7 @@ func (c Config) CheckShared() error {
 	return c.checkShared(s)
 }
 
-// checkShared is CheckShared with what the checks have found of the settings.
+// checkShared is CheckShared for settings that have been checked.
 func (c Config) checkShared(s checked) error {
 	switch {
 	case c.Optimizer != "adagrad" && c.Optimizer != "auto":
@@ -731,22 +722,21 @@ func (c Config) checkShared(s checked) error {
 	return nil
 }
 
-// Shared returns the settings as several learners of one model have them: without the
-// covariance to fill in by and the link over scores, which have no place in their commits,
-// without a bound of their own, which none of them heeds, and with alarms alone about fields that
-// are stuck: each sees other events.
+// Shared returns the settings of a Learner in a group. They exclude imputation and calibration, which the commits do
+// not contain, and the memory limit of a single member. Stuck fields only raise alarms, because each member receives
+// other events.
 func (c Config) Shared() Config {
 	c.CovarianceMaxFields, c.Calibrate, c.MaxMemory = 0, "off", DefaultConfig().MaxMemory
 	if c.Stuck != "off" {
 		c.Stuck = "log"
 	}
-	if c.Optimizer == "auto" { // the second-order expert learns alone
+	if c.Optimizer == "auto" { // the second-order expert cannot learn in a group
 		c.Optimizer = "adagrad"
 	}
 	return c
 }
 
-// Check reports the first setting that cannot be used, with its name in front.
+// Check returns an error that names the first invalid setting.
 func (c Config) Check() error {
 	_, err := c.checked()
 	return err

@@ -10,11 +10,10 @@ import (
 
 // This file chooses the gradient of the optimizer dropout-descent.
 
-// NoisyGradient says which gradient the optimizer dropout-descent takes: "auto", "true" or "false".
+// NoisyGradient selects the gradient of the optimizer dropout-descent: "auto", "true" or "false".
 type NoisyGradient string
 
-// AutoGradient is what suits the loss: the clean gradient under the quadratic noising penalty, else
-// the noisy one.
+// AutoGradient selects the clean gradient for the quadratic noising penalty, and the noisy one for other losses.
 const AutoGradient NoisyGradient = "auto"
 
 // MarshalTOML writes "auto" or a truth value.
@@ -25,7 +24,7 @@ func (n NoisyGradient) MarshalTOML() ([]byte, error) {
 	return []byte(n), nil
 }
 
-// UnmarshalTOML reads what MarshalTOML writes, and a truth value as text.
+// UnmarshalTOML reads the result of MarshalTOML, and a truth value as text.
 func (n *NoisyGradient) UnmarshalTOML(value any) error {
 	switch v := value.(type) {
 	case bool:
@@ -40,9 +39,9 @@ func (n *NoisyGradient) UnmarshalTOML(value any) error {
 	return fmt.Errorf(`%v: want "auto", true or false`, value)
 }
 
-// Noisy reports whether the gradient is that of the loss's expectation under the noise. The clean one
-// is Wager's rule: the noise is in the preconditioner alone. Under the quadratic noising penalty
-// the noisy gradient grows with the weights faster than that preconditioner, and diverges.
+// Noisy reports whether the gradient is that of the expected loss under the noise. The clean gradient is Wager's rule,
+// in which only the preconditioner depends on the noise. Under the quadratic noising penalty the noisy gradient
+// diverges, because it grows faster with the weights than the preconditioner.
 func (c *Config) Noisy() bool {
 	switch {
 	case c.Optimizer != "dropout-descent":
@@ -54,7 +53,7 @@ func (c *Config) Noisy() bool {
 	return err != nil || l != loss.Loss(loss.LogisticQuadratic{}) && l != loss.Loss(loss.PoissonQuadratic{})
 }
 
-// checkGradient refuses a choice that means nothing.
+// checkGradient refuses a noisy_gradient that has no effect.
 func (c *Config) checkGradient() error {
 	switch c.NoisyGradient {
 	case AutoGradient:

@@ -1,6 +1,6 @@
 package online
 
-// This file refuses labels that are numbers to predict.
+// This file detects regression targets under a loss for classification.
 
 import (
 	"fmt"
@@ -13,11 +13,10 @@ import (
 	"blankout/online/watch"
 )
 
-// NumbersError says that labels are numbers to predict, under a loss whose labels are
-// classes.
+// NumbersError reports that the labels look like regression targets, but the loss is for classification.
 type NumbersError struct {
 	Loss   string
-	Labels string // what they look like
+	Labels string // examples of the labels
 }
 
 func (e *NumbersError) Error() string {
@@ -25,12 +24,12 @@ func (e *NumbersError) Error() string {
 		"if they are classes, name them (record.classes), or set the loss to logistic where they are whole numbers", e.Loss, e.Labels)
 }
 
-// ofNumbers says whether a loss of classes is often meant as one of numbers.
+// ofNumbers reports whether a loss for classification is often confused with one for regression.
 func ofNumbers(l loss.Loss) bool { return l == loss.Loss(loss.Quadratic{}) }
 
-// CheckNumbers returns a *NumbersError if one of the first n events of b, which follow so many others, has a number
-// for a label that is none of the numbers taken for classes, which nobody has named. Later events do not decide what the
-// labels of a stream are.
+// CheckNumbers returns a *NumbersError if one of the first n events of b has a numeric label that is not a class.
+// events is the number of events before b. After watch.WarnAfter events the result is nil: the first events decide what
+// the labels of a stream are.
 func CheckNumbers(lossName string, b *event.Batch, n int, events uint64) error {
 	if events >= watch.WarnAfter {
 		return nil
@@ -46,13 +45,12 @@ func CheckNumbers(lossName string, b *event.Batch, n int, events uint64) error {
 	return CheckLabels(lossName, classes)
 }
 
-// maxNumberClasses is how many whole numbers, such as digits, are taken for classes under a loss
-// that is also one of numbers, although nobody named them.
+// maxNumberClasses is the largest number of different whole numbers that are accepted as unnamed classes under a loss
+// that ofNumbers returns true for.
 const maxNumberClasses = 20
 
-// CheckLabels returns a *NumbersError if labels that nobody has named as classes look
-// like numbers to predict: some of more than two are no whole numbers or, under a loss that is
-// also one of numbers, there are many.
+// CheckLabels returns a *NumbersError if more than two unnamed labels look like regression targets: some are not whole
+// numbers or, under a loss that ofNumbers returns true for, there are too many.
 func CheckLabels(lossName string, labels []string) error {
 	l, err := loss.Parse(lossName)
 	if err != nil || loss.LabelsOf(lossName) != loss.Sign || len(labels) <= 2 || !AreNumbers(labels) {
@@ -65,7 +63,7 @@ func CheckLabels(lossName string, labels []string) error {
 	return &NumbersError{lossName, fmt.Sprintf("%d different ones among the first examples, such as %s and %s", len(labels), labels[0], labels[1])}
 }
 
-// AreNumbers says whether all labels are finite decimal numbers.
+// AreNumbers reports whether all labels are finite decimal numbers.
 func AreNumbers(labels []string) bool {
 	return !slices.ContainsFunc(labels, func(s string) bool { return event.PlainNumber([]byte(s)) == nil })
 }

@@ -1,7 +1,7 @@
 package online
 
-// This file decides which output learns which class, and for what there is room: classes of few events share an output
-// once outputs of their own would take too much, see package young.
+// This file assigns classes to outputs. If outputs of their own would need too much memory, classes with few events
+// share one output, see package young.
 
 import (
 	"fmt"
@@ -17,23 +17,23 @@ import (
 	"blankout/online/young"
 )
 
-// outputs says which output learns each class.
+// outputs maps classes to outputs.
 type outputs struct {
 	young   young.Classes
-	bytes   int64                  // that the outputs of young classes may take before these share one
-	events  func(class int) uint64 // labeled events of a class
-	most    int                    // classes with an output of their own: Schema.MaxClasses
-	width   func(outputs int) int  // of a row
+	bytes   int64                  // limit on the memory of young classes with outputs of their own
+	events  func(class int) uint64 // number of labeled events of a class
+	most    int                    // largest number of classes with an output of their own: Schema.MaxClasses
+	width   func(outputs int) int  // the number of values of a row
 	memory  memory.Bound
-	several bool // labels are classes
+	several bool // classification
 	// These are changed as outputs come and go.
 	ensemble *ensemble
 	encoder  *encode.Encoder
 	resized  bool // by addClass
 }
 
-// youngBytes is how many bytes the outputs of young classes may take before these classes share one. Half of it is then
-// for those of the most events.
+// youngBytes is the default limit on the memory of young classes with outputs of their own. When it is exceeded, young
+// classes share an output, and the classes with the most events keep half of the limit.
 const youngBytes = 128 << 20
 
 func (l *Learner) newOutputs() *outputs {
@@ -49,8 +49,9 @@ func (l *Learner) newOutputs() *outputs {
 	}
 }
 
-// after returns how many outputs there will be after an event of a class, of which there are k now and so many columns
-// then, at most, and whether young classes begin to share one with it. Full says that there is no other way to have that many.
+// after returns the number of outputs after an event of a class, if there are k outputs now and at most so many columns
+// after the event. begins means that young classes start to share an output. full means that the limit on classes or
+// memory forces them to.
 func (o *outputs) after(label, k, columns int) (outputs int, begins, full bool) {
 	switch {
 	case o.young.On():
@@ -73,10 +74,10 @@ func (o *outputs) after(label, k, columns int) (outputs int, begins, full bool) 
 	return outputs, o.cost(columns, count-1) > o.bytes, false
 }
 
-// isYoung says whether a class has had too few events for an output of its own where room is short.
+// isYoung reports whether a class has too few events for an output of its own when memory is short.
 func (o *outputs) isYoung(class int) bool { return class >= young.Own && o.events(class) < young.Ripe }
 
-// alone returns how many of the first classes are young and share no output.
+// alone returns the number of young classes with an output of their own, among the first classes.
 func (o *outputs) alone(classes int) (n int) {
 	for class := young.Own; class < classes; class++ {
 		if o.isYoung(class) && !o.young.IsYoung(class) {
@@ -86,23 +87,23 @@ func (o *outputs) alone(classes int) (n int) {
 	return n
 }
 
-// cost returns how many bytes so many outputs take of so many columns.
+// cost returns the bytes that so many outputs need for so many columns.
 func (o *outputs) cost(columns, outputs int) int64 {
-	const many = 64 // rows are whole lines
+	const many = 64 // rows are padded to whole cache lines
 	return memory.Bytes(columns, outputs*(o.width(2*many)-o.width(many))/many)
 }
 
-// fits says whether the rows of so many outputs fit the memory.
+// fits reports whether rows with so many outputs fit the memory limit.
 func (o *outputs) fits(outputs, columns int) bool { return o.memory.Fits(columns, o.width(outputs)) }
 
-// promotes says whether an event gives its class, which shares an output, one of its own: the eighth if there is room
-// for it at all, the second if young classes then take half of what they may.
+// promotes reports whether an event gives its class, which shares an output, an output of its own. The second event
+// does if young classes then use at most half of their limit, and the eighth if there is memory at all.
 func (o *outputs) promotes(label, k, columns int) bool {
 	if label < 0 || !o.young.IsYoung(label) {
 		return false
 	}
 	events, alone := 1+o.events(label), o.alone(o.young.Known())
-	own := k - 1 // the others are those of single classes
+	own := k - 1 // each of the other outputs has one class
 	switch {
 	case events < 2 || o.young.Young() > 1 && !o.fits(k+1, columns):
 		return false
@@ -112,10 +113,10 @@ func (o *outputs) promotes(label, k, columns int) bool {
 	return own < o.most || alone > 0
 }
 
-// merge has young classes share an output, but for at most so many of the most events: known classes have come, and k
-// outputs are there. It returns for each output from now on those whose mean it begins as.
+// merge assigns young classes to a shared output, except for at most but classes with the most events. known classes
+// have arrived, and there are k outputs. For each new output merge returns the old outputs whose mean it starts as.
 func (o *outputs) merge(known, k, but int) (from [][]int) {
-	least := uint64(young.Ripe) // which have fewer events share
+	least := uint64(young.Ripe) // classes with fewer events share an output
 	var count [young.Ripe]int
 	for class := young.Own; class < known; class++ {
 		if o.isYoung(class) && !o.young.IsYoung(class) {
@@ -128,8 +129,7 @@ func (o *outputs) merge(known, k, but int) (from [][]int) {
 	return o.young.Merge(known, k, func(class int) bool { return class >= young.Own && o.events(class) < least }, o.events)
 }
 
-// addClass prepares the Learner for the class of an event, before it is scored: it finds the weight of the class, and the output that
-// learns it.
+// addClass prepares the Learner for the class of an event, before the event is scored.
 func (l *Learner) addClass(e *event.Example) {
 	for e.Label >= len(l.classes) {
 		weight := 1.0
@@ -247,7 +247,8 @@ func (o *outputs) resize(outputs int, fill func(to, from []float64)) {
 	o.resized = true
 }
 
-// byClass returns the scores of the classes, given those of the outputs: these themselves, or in the memory of room.
+// byClass converts scores by output to scores by class. It returns scores itself if each class has an output, else
+// memory of room.
 func (o *outputs) byClass(scores []float64, room *[]float64) []float64 {
 	if !o.young.On() {
 		return scores
@@ -256,7 +257,7 @@ func (o *outputs) byClass(scores []float64, room *[]float64) []float64 {
 	return *room
 }
 
-// active returns how many of the first classes have come, given how many outputs are in use.
+// active returns the number of classes that have arrived, given the number of outputs in use.
 func (o *outputs) active(outputs int) int {
 	if o.young.On() {
 		return o.young.Known()
@@ -313,7 +314,7 @@ func nameFeature(n *encode.Encoder, e *event.Example, i int, lookup bool) string
 	return what
 }
 
-// quoted returns a name as a message that is cut shows it.
+// quoted quotes a name, shortened for messages.
 func quoted(name string) string {
 	const most = 40
 	if len(name) > most {
@@ -322,13 +323,13 @@ func quoted(name string) string {
 	return strconv.Quote(name)
 }
 
-// TakeMoreClasses has the decoder of a Schema name more classes than max_classes: labels that come a few times, whose classes share
-// an output, then take no class's place. It is for classes that nobody has named, of a stream that a single Learner learns.
+// TakeMoreClasses lets the decoder of a Schema name more classes than max_classes. Rare labels, whose classes share an
+// output, then take no class's place. It is for unnamed classes in a stream that a single Learner learns.
 func TakeMoreClasses(s *event.Schema) {
 	if s.Target == loss.Sign && s.MaxClasses > young.Own {
 		s.MoreClasses = moreClasses * s.MaxClasses
 	}
 }
 
-// moreClasses is how many times as many labels as max_classes may come besides.
+// moreClasses is the number of additional classes, as a multiple of max_classes.
 const moreClasses = 9

@@ -1,6 +1,6 @@
 package online
 
-// This file holds warnings about streams that are not what their owner believes.
+// This file has warnings about settings that do not fit the stream.
 
 import (
 	"fmt"
@@ -14,8 +14,8 @@ import (
 	"blankout/online/watch"
 )
 
-// NoRate warns of noise with rates by group of which some are of no group that any event has had or, where rates are observed,
-// none is above 0. Met says whether an event has had a group.
+// NoRate returns warnings about noise with rates by group. It warns if no event has had one of the groups or, for
+// observed rates, if all rates are 0. met reports whether an event has had a group.
 func NoRate(noise loss.Noise, observed bool, met func(name string) bool) []watch.Warning {
 	n, ok := noise.(loss.GroupDropout)
 	switch {
@@ -38,7 +38,7 @@ func NoRate(noise loss.Noise, observed bool, met func(name string) bool) []watch
 	return []watch.Warning{{Kind: watch.WarnNoRate, Text: fmt.Sprintf("noise gives a rate to %s, and no event has had a field or group of that name: mend the name and start afresh with --reset", strings.Join(unknown, ", "))}}
 }
 
-// Undeclared warns that declared loss is expected where no field of the events can be declared missing.
+// Undeclared warns if missing fields are expected to be declared but no field of the events can be declared missing.
 func (c *Config) Undeclared(s *event.Schema) []watch.Warning {
 	key := "expected_missing"
 	if c.ExpectedMissing == 0 {
