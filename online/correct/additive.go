@@ -1,6 +1,6 @@
 package correct
 
-// This file makes an Expert of package additive.
+// This file adapts package additive to the Expert interface.
 
 import "blankout/online/additive"
 
@@ -18,7 +18,7 @@ var curvesLanes = []string{"curves", "fast curves"}
 
 func (e *curves) Lanes() []string { return curvesLanes }
 
-// Follow is described at Expert.
+// Follow implements Expert.
 func (e *curves) Follow(columns []uint32, _ int) {
 	if !additive.Fits(len(columns), e.outputs) {
 		columns = nil
@@ -53,7 +53,7 @@ func (e *curves) Update(_ *Input, memo any, target []float64, active int, weight
 
 func (e *curves) Base(int) float64 { return 1 }
 
-// AddWeights is described at Expert.
+// AddWeights implements Expert.
 func (e *curves) AddWeights(column int, parts []float64, x float64, to []float64) {
 	if e.Asleep() {
 		return
@@ -69,7 +69,7 @@ func (e *curves) AddWeights(column int, parts []float64, x float64, to []float64
 	}
 }
 
-// Rescale is for regression, which has no experts of splines alone.
+// Rescale does nothing, because regression has no expert of splines.
 func (e *curves) Rescale(float64, float64) {}
 
 func (e *curves) Grow(outputs int) float64 {

@@ -1,7 +1,7 @@
 package correct
 
-// This file follows what changes around the experts: columns, their scales, the outputs; writes their weights to rows;
-// and holds the state.
+// This file adapts the experts to changes of columns, scales and outputs, writes their weights to rows, and codes their
+// state.
 
 import (
 	"slices"
@@ -13,14 +13,14 @@ import (
 	"blankout/online/newton"
 )
 
-// fits says whether any expert has room for these columns, or for the numbers among them.
+// fits reports whether an expert has memory for these columns, or for the numbers among them.
 func (x *Experts) fits(columns []uint32) bool {
 	numbers, _ := slices.BinarySearch(columns, model.FirstHat)
 	return newton.Fits(numbers, x.outputs) || additive.Fits(len(columns), x.outputs)
 }
 
-// Meet takes up a labeled event before it is learned: scales that have moved, and numbers that have come. It returns whether other
-// columns are followed from here on.
+// Meet updates the columns of the experts from a labeled event, before the event is learned: scales that have changed,
+// and new numbers. It reports whether the experts now follow other columns.
 func (x *Experts) Meet(in *encode.Input, n *encode.Encoder) (others bool) {
 	if x.off {
 		return false
@@ -40,7 +40,7 @@ func (x *Experts) Meet(in *encode.Input, n *encode.Encoder) (others bool) {
 	return look && x.lookFor(in, n)
 }
 
-// change changes the experts.
+// change calls f for each expert, and marks the rows as stale.
 func (x *Experts) change(f func(e Expert)) {
 	for _, e := range x.list {
 		f(e)
@@ -48,7 +48,7 @@ func (x *Experts) change(f func(e Expert)) {
 	x.stale = true
 }
 
-// lookFor follows the numbers of an event that are not followed, and their splines, and returns whether there are any.
+// lookFor adds the numbers of an event that are not followed yet, and their splines. It reports whether there were any.
 func (x *Experts) lookFor(in *encode.Input, n *encode.Encoder) bool {
 	x.look = false
 	x.read.Clear()
@@ -67,7 +67,7 @@ func (x *Experts) lookFor(in *encode.Input, n *encode.Encoder) bool {
 	return true
 }
 
-// Review takes up that it has been decided anew which columns are numbers.
+// Review updates the columns after the encoder has reviewed which columns are numbers.
 func (x *Experts) Review(r *encode.Review, t *model.Table) {
 	x.look = x.look || r.Some
 	gone := func(c uint32) bool { return slices.Contains(r.Gone, c) }
@@ -76,7 +76,7 @@ func (x *Experts) Review(r *encode.Review, t *model.Table) {
 	}
 }
 
-// follow makes these numbers and their splines the columns of the experts. Splines get rows.
+// follow makes these numbers and their splines the columns of the experts, and creates rows for the splines.
 func (x *Experts) follow(numbers []uint32, t *model.Table) {
 	columns := x.splines.with(numbers)
 	if !x.fits(columns) {
@@ -106,13 +106,14 @@ func (x *Experts) set(columns []uint32) {
 	x.force()
 }
 
-// Rescale says that targets and all scores are factor times what they were, and shift.
+// Rescale adapts the experts to regression targets and scores that are multiplied by factor and shifted by shift.
 func (x *Experts) Rescale(factor, shift float64) {
 	x.change(func(e Expert) { e.Rescale(factor, shift) })
 }
 
-// Grow gives the experts so many outputs. Where one has decided between two classes it becomes that of the second, and its
-// negation that of the first. Rows are others, and have no weights yet.
+// Grow increases the number of outputs. If there was one output for two classes, it becomes that of the second class,
+// and its negation that of the first. at is the position of the published weights in the new rows, which are still
+// empty.
 func (x *Experts) Grow(outputs, at int) {
 	lane := 0
 	for _, e := range x.list {
@@ -124,7 +125,7 @@ func (x *Experts) Grow(outputs, at int) {
 	x.resize(outputs, at)
 }
 
-// Regroup gives the experts as many outputs as there are lists: each begins as the mean of those former ones.
+// Regroup makes one output for each list in from. It starts as the mean of the old outputs on the list.
 func (x *Experts) Regroup(from [][]int, at int) {
 	for _, e := range x.list {
 		e.Regroup(from)
@@ -141,17 +142,17 @@ func (x *Experts) resize(outputs, at int) {
 	x.set(columns)
 }
 
-// Forget leaves a part of what the second-order expert knows. Of splines there are fast ones already.
+// Forget multiplies the memory of the second-order expert by keep. Splines have a lane that forgets fast.
 func (x *Experts) Forget(keep float64) {
 	x.list[0].Forget(keep)
 	x.stale = true
 }
 
-// freshKeep is the part of what others know that StartFresh leaves.
+// freshKeep is the fraction of the other experts' memory that StartFresh keeps.
 const freshKeep = 0.1
 
-// StartFresh has the second-order expert start again without anything that it knows; the others keep their weights, and move
-// faster. What lanes count is as at the beginning.
+// StartFresh resets the second-order expert. The other experts keep their weights, but these change faster. All lanes
+// get their initial mixture weights.
 func (x *Experts) StartFresh() {
 	x.list[0].Restart()
 	for _, e := range x.list[1:] {
@@ -162,14 +163,14 @@ func (x *Experts) StartFresh() {
 	x.force()
 }
 
-// Adopt has the experts begin again with what hat returns as their weights for the columns of splines. It returns whether there
-// are such columns.
+// Adopt resets the experts. hat returns their weights for the columns of splines. The result reports whether there are
+// such columns.
 func (x *Experts) Adopt(hat func(column uint32, output int) float64) (some bool) {
 	for _, e := range x.list {
 		e.Restart()
 		for _, column := range x.columns[x.numbers:] {
 			if len(x.splines.curves.Knots[x.splines.curves.Of(column)]) == 1 {
-				continue // it says that the number is there, and is the levels'
+				continue // a presence column, which belongs to the levels
 			}
 			some = true
 			for k := range x.outputs {
@@ -184,7 +185,7 @@ func (x *Experts) Adopt(hat func(column uint32, output int) float64) (some bool)
 	return some
 }
 
-// Publish writes the experts' own weights, mixed, to the rows of their columns.
+// Publish writes the mixed own weights of the experts to the rows of their columns.
 func (x *Experts) Publish(t *model.Table) {
 	if !x.stale {
 		return
@@ -197,7 +198,7 @@ func (x *Experts) Publish(t *model.Table) {
 	}
 }
 
-// State codes the experts. Curves are those of the model that is read with it.
+// State codes the experts. curves are those of the model that is read with the state.
 func (x *Experts) State(c *coder.Coder, curves *model.Curves) {
 	c.Bool(&x.off)
 	c.Bool(&x.look)
@@ -225,7 +226,7 @@ func (x *Experts) State(c *coder.Coder, curves *model.Curves) {
 	}
 }
 
-// follows says whether columns are numbers and all columns of the splines of some of these, and no other ones.
+// follows reports whether columns are numbers followed by all columns of the splines of some of them.
 func follows(columns []uint32, curves *model.Curves) bool {
 	numbers, _ := slices.BinarySearch(columns, model.FirstHat)
 	s := splines{curves: curves}

@@ -1,6 +1,6 @@
-// Package correct has experts correct the score of others, the base, by what numbers and their splines say: a second-order
-// one (package newton), and splines at several learning rates (package additive); and one that says where classes are, if
-// there are many. What they say, mixed, is one lane of the mixture.
+// Package correct has experts that correct a score, the base, using numeric features and splines of them: a
+// second-order expert (package newton), splines at several learning rates (package additive), and a linear discriminant
+// for many classes. Their mixed scores are one lane of the ensemble.
 package correct
 
 import (
@@ -13,91 +13,92 @@ import (
 	"blankout/online/scaling"
 )
 
-// Input is what the experts see of an event: features by their index in Experts.Columns, ascending.
+// Input is the part of an event that the experts use: features by their index in Experts.Columns, ascending.
 type Input struct {
 	Index  []int
 	X      []float64
-	Source []int         // which features of the event these are of
-	Groups newton.Groups // which of them die together, where noise is of groups
-	One    float64       // what the intercept counts
+	Source []int         // the index of each feature in the event
+	Groups newton.Groups // the features that die together, if the noise is of groups
+	One    float64       // the value of the intercept
 }
 
-// Expert corrects base scores. It has one lane or several, each a linear learner of the same features: its score of an
-// output is Base times the base score and a sum of its own weights. Lists of scores are by lane and output. What Score keeps of an event,
-// for Update, is in a memo that only the expert looks into: no call depends on what another one has scored.
+// Expert corrects base scores. It has one or more lanes, each a linear model of the same features: the score of an
+// output is Base times the base score plus a sum of the expert's own weights. Lists of scores are by lane and output.
+// Score keeps what Update needs in a memo, whose content only the expert knows, so that calls for different events do
+// not interfere.
 type Expert interface {
-	Lanes() []string // their names
-	// Follow makes the columns, which ascend, those of the expert: those that stay keep what is known of them. So many
-	// begin, the numbers, which it takes alone if there is no room for all. Asleep says that it has nothing to say: there is no room
-	// for these, or it has not learned enough.
+	Lanes() []string // names of the lanes
+	// Follow makes columns, which ascend, those of the expert. Columns that stay keep what the expert has learned. The
+	// first so many are numbers; the expert follows only these if it has no memory for all. Asleep reports that the
+	// expert has nothing to predict with: it has no memory for the columns, or has not learned enough.
 	Follow(columns []uint32, numbers int)
 	Asleep() bool
 	NewMemo() any
-	// Score writes the scores of an event to out. Features that it does not follow count for nothing.
+	// Score writes the scores of an event to out. Features of other columns do not count.
 	Score(in *Input, base, out []float64, memo any)
-	// Update learns an event that Score had: targets by output, of which the first active count.
+	// Update learns an event that Score has scored. targets are by output; the first active outputs are in use.
 	Update(in *Input, memo any, target []float64, active int, weight float64)
 	Base(lane int) float64
 	Intercept(lane, output int) float64
-	// AddWeights adds by lane and output times what parts has for a lane the weights of a column to to, by output.
+	// AddWeights adds to to, by output, x times the weights of a column, mixed over lanes by parts.
 	AddWeights(column int, parts []float64, x float64, to []float64)
-	Move(column uint32, ratio, shift float64) // values x are (x - shift)/ratio from here on
-	Renew(column uint32)                      // values have another meaning
-	Rescale(factor, shift float64)            // targets and scores are factor times what they were, and shift
-	Grow(outputs int) (factor float64)        // its scores are to be multiplied by factor from here on
-	Regroup(from [][]int)                     // each output begins as the mean of those former ones
-	Forget(keep float64)                      // weights stay, and move faster
-	Restart()                                 // nothing is known but which columns there are
-	Set(column uint32, output int, w float64) // makes w a weight, after Restart
+	Move(column uint32, ratio, shift float64) // values become (x - shift)/ratio
+	Renew(column uint32)                      // the values of a column get another meaning
+	Rescale(factor, shift float64)            // targets and scores are multiplied by factor and shifted by shift
+	Grow(outputs int) (factor float64)        // the expert's scores must be multiplied by factor from then on
+	Regroup(from [][]int)                     // each output starts as the mean of the old outputs on its list
+	Forget(keep float64)                      // weights stay, and then change faster
+	Restart()                                 // keeps nothing but the columns
+	Set(column uint32, output int, w float64) // sets a weight, after Restart
 	State(c *coder.Coder)
 }
 
-// centered is implemented by experts that do not learn for themselves what is a spline's and what the intercept's.
+// centered is implemented by experts that do not separate splines from the intercept by themselves.
 type centered interface {
 	Pull(first uint32, shares []float64)
 }
 
-// Settings are what Experts are made from.
+// Settings are the settings of Experts.
 type Settings struct {
 	newton.Settings
 	Outputs int
-	Splines bool // experts of splines alone learn, too, and that of class means
-	At      int  // where in a row the weights are that Publish writes
+	Splines bool // with the expert of splines, and the discriminant
+	At      int  // position in a row of the weights that Publish writes
 }
 
-// Experts are the experts as one. They rest where they gain nothing: then they have no part in answers, and learn a few
-// events alone.
+// Experts combines all experts. They rest if they do not improve predictions: then they have no weight in predictions,
+// and learn only a sample of events.
 type Experts struct {
 	at      int
 	outputs int
 	groups  float64 // see Groups
 	list    []Expert
 	lanes   int
-	columns []uint32 // that are followed, ascending
-	numbers int      // how many of them are no splines
+	columns []uint32 // all followed columns, ascending
+	numbers int      // the number of columns that are not splines
 	splines splines
 	off     bool // there are too many numbers
-	look    bool // numbers may have come that are not followed
+	look    bool // there may be new numbers
 	weights weights
-	idle    []uint64 // by expert: for how many events in a row it has counted for little, see learns
+	idle    []uint64 // by expert: number of consecutive events with little weight, see learns
 	learned uint64
 	gain    Gain
-	stale   bool // rows do not have the weights as they are
+	stale   bool // the rows do not have the current weights
 	read    scaling.Read
-	row     []float64 // room: the weights of a column, by output
+	row     []float64 // scratch: the weights of a column, by output
 }
 
 const (
-	// An expert counts for little below leastShare. After restAfter such events it rests: it learns every restEvery-th
-	// event, until it counts for wakeShare.
+	// An expert has little weight below leastShare. After restAfter such events it rests: it learns every restEvery-th
+	// event, until its weight reaches wakeShare.
 	leastShare, wakeShare = 0.01, 0.02
 	restAfter, restEvery  = 10_000, 16
-	// centerEvery is at every how many events a spline is centered.
+	// One spline is centered every centerEvery events.
 	centerEvery = 32
 )
 
-// Knots returns the most knots of a spline of so many numbers: as many as the second-order expert has room for, and where
-// that has none mostKnots.
+// Knots returns the largest number of knots per spline for so many numbers. It is what the second-order expert has
+// memory for, or mostKnots if that expert has no memory for splines.
 func Knots(numbers int) int {
 	if numbers*(1+fewKnots) <= newton.MostColumns && numbers*(1+mostKnots) > newton.MostColumns {
 		return fewKnots
@@ -113,32 +114,34 @@ func New(s Settings) *Experts {
 	prior := []float64{1}
 	if s.Splines {
 		x.list = append(x.list, newAdditive(s), newDiscriminant(s))
-		prior = []float64{0.4, 0.2, 0.2, 0.2} // .5, .25 and .25 while the last one is asleep
+		prior = []float64{0.4, 0.2, 0.2, 0.2} // 0.5, 0.25 and 0.25 while the discriminant is asleep
 	}
 	x.lanes, x.weights, x.idle = len(prior), newWeights(prior), make([]uint64, len(x.list))
 	x.force()
 	return x
 }
 
-// Groups returns q/(1-q) of the noise of groups that is integrated out, 0 for none: then an Input that is learned has Groups.
+// Groups returns q/(1-q) for noise of groups with rate q, or 0 for other noise. If it is not 0, an Input that is
+// learned must have Groups.
 func (x *Experts) Groups() float64 { return x.groups }
 
-// Lanes returns how many lanes the experts have together.
+// Lanes returns the number of lanes of all experts.
 func (x *Experts) Lanes() int { return x.lanes }
 
-// Knows says whether there are numbers that experts follow: without, they are left aside.
+// Knows reports whether there are columns to learn from. Without them the experts are not used.
 func (x *Experts) Knows() bool { return len(x.columns) > 0 }
 
-// Counts says whether the experts may have a part in answers.
+// Counts reports whether the experts may have weight in predictions.
 func (x *Experts) Counts() bool { return x.Knows() && !x.gain.Resting() }
 
-// Columns returns the columns that are followed, ascending, borrowed.
+// Columns returns the followed columns, ascending. The caller must not change them.
 func (x *Experts) Columns() []uint32 { return x.columns }
 
-// Rested takes up at the event of this number whether experts have a part in answers, which decides whether they rest.
+// Rested updates whether the experts rest. counts reports whether they have weight in predictions at the event of this
+// number.
 func (x *Experts) Rested(number uint64, counts bool) { x.gain.Apply(number, counts) }
 
-// Read finds the part of an event that the experts see.
+// Read extracts the part of an event that the experts use.
 func (x *Experts) Read(in *encode.Input, to *Input) {
 	n := in.Features()
 	to.Index, to.X, to.Source, to.One = to.Index[:0], to.X[:0], to.Source[:0], in.X[n]
@@ -159,13 +162,13 @@ func (x *Experts) Read(in *encode.Input, to *Input) {
 	}
 }
 
-// Scores are what the experts say of an event.
+// Scores holds the experts' scores of an event.
 type Scores struct {
 	Lanes []float64 // by lane and output
 	memos []any     // by expert
 }
 
-// NewScores returns room for what the experts say of an event.
+// NewScores returns memory for the scores of an event.
 func (x *Experts) NewScores() Scores {
 	s := Scores{Lanes: make([]float64, x.lanes*x.outputs)}
 	for _, e := range x.list {
@@ -174,7 +177,7 @@ func (x *Experts) NewScores() Scores {
 	return s
 }
 
-// Score writes to s what the experts say of an event, and to out, by output, what that comes to, mixed.
+// Score writes the experts' scores of an event to s, and the mixed scores to out, by output.
 func (x *Experts) Score(in *Input, base []float64, s *Scores, out []float64) {
 	at := 0
 	for i, e := range x.list {
@@ -185,7 +188,7 @@ func (x *Experts) Score(in *Input, base []float64, s *Scores, out []float64) {
 	x.Mix(s.Lanes, out)
 }
 
-// Linear writes to out, by output, what the experts, mixed, say of an event.
+// Linear writes the mixed scores of an event to out, by output.
 func (x *Experts) Linear(in *Input, base, out []float64) {
 	c := x.Base()
 	for k, b := range base {
@@ -196,7 +199,7 @@ func (x *Experts) Linear(in *Input, base, out []float64) {
 	}
 }
 
-// Mix writes to out what the lanes come to, mixed.
+// Mix writes the mixed scores of lanes to out, by output.
 func (x *Experts) Mix(lanes, out []float64) {
 	clear(out)
 	for i, part := range x.weights.parts {
@@ -209,7 +212,7 @@ func (x *Experts) Mix(lanes, out []float64) {
 	}
 }
 
-// Base returns what the base scores count.
+// Base returns the factor of the base scores in the mixed scores.
 func (x *Experts) Base() (base float64) {
 	x.each(func(e Expert, parts []float64) {
 		for lane, part := range parts {
@@ -219,7 +222,7 @@ func (x *Experts) Base() (base float64) {
 	return base
 }
 
-// Intercept returns the experts' own intercept of an output.
+// Intercept returns the mixed own intercept of an output.
 func (x *Experts) Intercept(output int) (b float64) {
 	x.each(func(e Expert, parts []float64) {
 		for lane, part := range parts {
@@ -229,7 +232,7 @@ func (x *Experts) Intercept(output int) (b float64) {
 	return b
 }
 
-// AddWeights adds to to, by output, by times the experts' own weights of a column.
+// AddWeights adds by times the mixed own weights of a column to to, by output.
 func (x *Experts) AddWeights(column int, by float64, to []float64) {
 	at := 0
 	for _, e := range x.list {
@@ -239,7 +242,7 @@ func (x *Experts) AddWeights(column int, by float64, to []float64) {
 	}
 }
 
-// Weight returns the experts' own weight of a column for an output, 0 for one that is not followed.
+// Weight returns the mixed own weight of a column for an output, 0 if the column is not followed.
 func (x *Experts) Weight(column uint32, output int) float64 {
 	i, known := slices.BinarySearch(x.columns, column)
 	if !known {
@@ -250,7 +253,7 @@ func (x *Experts) Weight(column uint32, output int) float64 {
 	return x.row[output]
 }
 
-// each calls f with each expert and what its lanes count.
+// each calls f with each expert and the mixture weights of its lanes.
 func (x *Experts) each(f func(e Expert, parts []float64)) {
 	at := 0
 	for _, e := range x.list {
@@ -260,18 +263,18 @@ func (x *Experts) each(f func(e Expert, parts []float64)) {
 	}
 }
 
-// Observe takes up what the lanes have said of an event; lost returns what scores lose, which it must not keep. What
-// follows is in force after Update.
+// Observe updates the mixture weights of lanes with the scores of an event. lost returns the loss of scores and must
+// not keep them. The new weights are in force after Update.
 func (x *Experts) Observe(lanes []float64, lost func(scores []float64, factor float64) float64) {
 	if x.lanes > 1 || x.outputs > 1 {
 		x.weights.observe(lanes, x.outputs, x.asleep, lost)
 	}
 }
 
-// Gain takes up what an event has lost without the experts, and with them.
+// Gain records the loss of an event without and with the experts.
 func (x *Experts) Gain(without, with float64) { x.gain.Take(without, with) }
 
-// asleep says whether the expert of a lane has nothing to say.
+// asleep reports whether the expert of a lane is asleep.
 func (x *Experts) asleep(lane int) bool {
 	for _, e := range x.list {
 		if lane -= len(e.Lanes()); lane < 0 {
@@ -281,13 +284,13 @@ func (x *Experts) asleep(lane int) bool {
 	return true
 }
 
-// force puts in force what the lanes count.
+// force puts the learned mixture weights in force.
 func (x *Experts) force() {
 	x.weights.force(x.asleep)
 	x.stale = true
 }
 
-// Update learns an event of which s is what Score wrote: the target of each output, of which the first active count.
+// Update learns an event that Score has scored. target is by output; the first active outputs are in use.
 func (x *Experts) Update(in *Input, s *Scores, target []float64, active int, weight float64) {
 	at := 0
 	for i, e := range x.list {
@@ -305,7 +308,7 @@ func (x *Experts) Update(in *Input, s *Scores, target []float64, active int, wei
 	}
 }
 
-// learns says whether an expert learns from the event at hand, given what its lanes count.
+// learns reports whether an expert learns from the current event, given the mixture weights of its lanes.
 func (x *Experts) learns(i int, mix []float64) bool {
 	least := leastShare
 	if x.idle[i] >= restAfter {
@@ -320,9 +323,9 @@ func (x *Experts) learns(i int, mix []float64) bool {
 	return x.idle[i] < restAfter || x.learned%restEvery == 0
 }
 
-// center has, if it is time, one of the splines, whose turn it is, add nothing in the mean. The basis of a number adds up to 1
-// wherever it is there, so events that have it do not tell what is the spline's and what the intercept's; where it goes
-// missing, that decides.
+// center centers one of the splines, in turn, if it is time. The basis columns of a number sum to 1 for each event that
+// has the number. Such events cannot separate the spline from the intercept, but that separation determines the score
+// of events without the number.
 func (x *Experts) center() {
 	if c := x.splines.curves; c != nil && x.learned%centerEvery == 0 {
 		spline := int(x.learned/centerEvery) % len(c.Columns)
@@ -337,7 +340,8 @@ func (x *Experts) center() {
 	}
 }
 
-// Published returns the experts that have something to say, and what they count if together they count for this.
+// Published returns the experts that are awake, with their mixture weights. share is the weight of all of them
+// together.
 func (x *Experts) Published(share float64) (out []model.Expert) {
 	at := 0
 	for _, e := range x.list {

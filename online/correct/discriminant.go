@@ -1,7 +1,7 @@
 package correct
 
-// This file makes an Expert of class means and one covariance within classes: linear discriminant analysis (Fisher 1936). It is
-// what one pass needs where many classes have few events each.
+// This file has the linear discriminant (Fisher 1936): class means and one covariance within classes. It learns fastest
+// if many classes have few events each.
 
 import (
 	"math"
@@ -20,7 +20,7 @@ import (
 // logarithm of the sum of exp(f_k). The base counts for nothing. S forgets, with the half-life of the second-order expert.
 type discriminant struct {
 	outputs int
-	keep    float64 // of what events count in the scatter
+	keep    float64 // factor of the scatter per event
 	columns []uint32
 	counts  []float64 // by output: n_k
 	means   []float64 // by output and column
@@ -28,22 +28,23 @@ type discriminant struct {
 	total   float64
 	learned uint64
 	norm    float64
-	weights []float64 // by output and column, as they were solved last
+	weights []float64 // by output and column, as of the last solve
 	bias    []float64
 }
 
 const (
-	// The discriminant is for more than fewClasses classes: with ten it gained up to .03 nats and lost as much elsewhere.
+	// The discriminant is used for more than fewClasses classes. With ten classes it gained up to 0.03 nats on some
+	// streams and lost as much on others.
 	fewClasses = 16
-	// mostClassEvents is over how many events of a class its mean is taken, normEvents the same of norm.
+	// A class mean is over the last mostClassEvents events of the class, and norm is over the last normEvents events.
 	mostClassEvents, normEvents = 1000, 500
-	// Weights are solved for at every solveEvery-th event, and of the first ones at every solveFirst-th.
+	// Weights are solved every solveEvery events, and every solveFirst events at the start.
 	solveEvery, solveFirst = 256, 32
-	// Of more than wideColumns columns one event in as many as there are so many is taken into the scatter.
+	// Of more than wideColumns columns, only a sample of events is added to the scatter: one in columns/wideColumns.
 	wideColumns = 32
-	// S has this part of a unit matrix added to it, and as much more as firstEvents events of it.
+	// S is regularized by leastScatter times the identity, and by firstEvents events of the identity.
 	leastScatter, firstEvents = 0.1, 2.0
-	// unseen is how much less likely than all others a class is that has had no event.
+	// unseen is the log-odds against a class without events.
 	unseen = 30
 )
 
@@ -56,7 +57,7 @@ func newDiscriminant(s Settings) *discriminant {
 	return d
 }
 
-// begin makes an expert of these columns that has learned nothing.
+// begin resets the expert, with these columns.
 func (d *discriminant) begin(columns []uint32) {
 	n, k := len(columns), d.outputs
 	*d = discriminant{
@@ -69,7 +70,7 @@ var discriminantLanes = []string{"discriminant"}
 
 func (d *discriminant) Lanes() []string { return discriminantLanes }
 
-// Follow is described at Expert. Columns that come begin as if all events had been at their mean, with a variance of 1.
+// Follow implements Expert. A new column starts as if all events had been at its mean, with variance 1.
 func (d *discriminant) Follow(columns []uint32, numbers int) {
 	if columns = columns[:numbers]; d.outputs <= fewClasses || !newton.Fits(numbers, d.outputs) {
 		columns = nil
@@ -104,7 +105,7 @@ func (d *discriminant) Asleep() bool { return len(d.columns) == 0 || d.learned <
 
 func (d *discriminant) NewMemo() any { return nil }
 
-// Score is described at Expert.
+// Score implements Expert.
 func (d *discriminant) Score(in *Input, _, out []float64, _ any) {
 	n := len(d.columns)
 	for k := range out {
@@ -119,7 +120,7 @@ func (d *discriminant) Score(in *Input, _, out []float64, _ any) {
 	}
 }
 
-// Update is described at Expert.
+// Update implements Expert.
 func (d *discriminant) Update(in *Input, _ any, target []float64, active int, weight float64) {
 	class := slices.Index(target[:active], 1)
 	if class < 0 || len(d.columns) == 0 {
@@ -147,7 +148,7 @@ func (d *discriminant) Update(in *Input, _ any, target []float64, active int, we
 	}
 }
 
-// center moves norm to where the scores of an event are log-odds.
+// center updates norm, with which scores are log-odds.
 func (d *discriminant) center(in *Input, active int, weight float64) {
 	f := make([]float64, d.outputs)
 	d.Score(in, nil, f, nil)
@@ -160,7 +161,7 @@ func (d *discriminant) center(in *Input, active int, weight float64) {
 	}
 }
 
-// add adds an event to the scatter that is off the mean of its class, which is a part of the event itself.
+// add adds an event to the scatter, given its deviation from its class mean.
 func (d *discriminant) add(off []float64, weight float64) {
 	n := len(off)
 	d.total = d.keep*d.total + weight
@@ -172,8 +173,8 @@ func (d *discriminant) add(off []float64, weight float64) {
 	}
 }
 
-// solve makes the weights those of what has been learned, by a Cholesky factor of the scatter. Means of few events are pulled
-// to that of all.
+// solve computes the weights by a Cholesky factorization of the scatter. It shrinks means of few events towards the
+// mean of all.
 func (d *discriminant) solve() {
 	n, all := len(d.columns), 0.0
 	l := d.factor()
@@ -209,7 +210,7 @@ func (d *discriminant) solve() {
 	}
 }
 
-// factor returns L with L L' the scatter and what keeps it regular.
+// factor returns L with L L' equal to the regularized scatter.
 func (d *discriminant) factor() []float64 {
 	n, l := len(d.columns), slices.Clone(d.scatter)
 	for j := range n {
@@ -231,7 +232,7 @@ func (d *discriminant) Base(int) float64 { return 0 }
 
 func (d *discriminant) Intercept(_, output int) float64 { return d.bias[output] - d.norm }
 
-// AddWeights is described at Expert.
+// AddWeights implements Expert.
 func (d *discriminant) AddWeights(column int, parts []float64, x float64, to []float64) {
 	n := len(d.columns)
 	if column >= n || parts[0] == 0 {
@@ -242,7 +243,7 @@ func (d *discriminant) AddWeights(column int, parts []float64, x float64, to []f
 	}
 }
 
-// Move is described at Expert.
+// Move implements Expert.
 func (d *discriminant) Move(column uint32, ratio, shift float64) {
 	i, known := slices.BinarySearch(d.columns, column)
 	if !known {
@@ -260,7 +261,7 @@ func (d *discriminant) Move(column uint32, ratio, shift float64) {
 	}
 }
 
-// Renew is described at Expert.
+// Renew implements Expert.
 func (d *discriminant) Renew(column uint32) {
 	i, known := slices.BinarySearch(d.columns, column)
 	if !known {
@@ -276,10 +277,10 @@ func (d *discriminant) Renew(column uint32) {
 	d.scatter[i*n+i] = d.total
 }
 
-// Rescale is for regression, which has no classes.
+// Rescale does nothing, because regression has no discriminant.
 func (d *discriminant) Rescale(float64, float64) {}
 
-// Grow is described at Expert. Two classes have no such expert.
+// Grow implements Expert. There is no discriminant for two classes.
 func (d *discriminant) Grow(outputs int) float64 {
 	from := make([][]int, outputs)
 	for k := range min(outputs, d.outputs) {
@@ -289,7 +290,7 @@ func (d *discriminant) Grow(outputs int) float64 {
 	return 1
 }
 
-// Regroup is described at Expert.
+// Regroup implements Expert.
 func (d *discriminant) Regroup(from [][]int) {
 	was, n := *d, len(d.columns)
 	d.outputs = len(from)
@@ -309,7 +310,7 @@ func (d *discriminant) Regroup(from [][]int) {
 	d.solve()
 }
 
-// Forget leaves a part of what the covariance is known by.
+// Forget multiplies the memory of the covariance by keep.
 func (d *discriminant) Forget(keep float64) {
 	d.total *= keep
 	for i := range d.scatter {
@@ -319,10 +320,10 @@ func (d *discriminant) Forget(keep float64) {
 
 func (d *discriminant) Restart() { d.begin(d.columns) }
 
-// Set leaves everything as it is: what an exact solution says is corrected by what is learned from here on.
+// Set does nothing: the discriminant corrects an exact solution by what it learns later.
 func (d *discriminant) Set(uint32, int, float64) {}
 
-// State codes the expert. It is read by one that follows the same columns.
+// State codes the expert. The reader must follow the same columns.
 func (d *discriminant) State(c *coder.Coder) {
 	c.Uint(&d.learned)
 	c.Float(&d.total)

@@ -6,30 +6,30 @@ import (
 	"blankout/internal/coder"
 )
 
-// Gain says how much less the base learner and the experts lose, mixed, than the base learner alone, and
-// whether that is worth what the experts costs. The zero value is of a stream that begins.
+// Gain measures how much the experts reduce the loss of the base, and decides whether they rest. The zero value is for
+// a new stream.
 type Gain struct {
-	judged     float64 // events
-	size, gain float64 // means over the latest events: of the base learner's loss, of what the mixture loses less
-	counted    uint64  // the number of the latest event for which the experts had a part in answers
+	judged     float64 // number of judged events
+	size, gain float64 // means over the latest events: the loss of the base, and its reduction
+	counted    uint64  // number of the latest event at which the experts had weight in predictions
 	resting    bool
 }
 
 const (
-	// Below leastGain of the loss the experts rests, until it would gain wakeGain.
+	// The experts rest below a gain of leastGain times the loss, until the gain is wakeGain times the loss.
 	leastGain, wakeGain = 0.0005, 0.001
-	// gainMemory is over how many events the means are. Before gainEnough have been judged it does not rest.
+	// gainMemory is the number of events of the means. The experts do not rest before gainEnough events are judged.
 	gainMemory, gainEnough = 4096, 8192
-	// mostGain bounds what one event counts for.
+	// mostGain bounds the gain of one event.
 	mostGain = 8
-	// idleEnough is after how many events in a row for which the experts has no part in answers it rests, whatever it has gained
-	// before: the mean remembers the first events, when it learned faster than the base learner.
+	// The experts also rest after idleEnough events without weight in predictions. The mean alone would remember the
+	// first events, when the experts learned faster than the base.
 	idleEnough = 4096
-	// RestEvery is at every how many events experts that rest are judged, and learn.
+	// RestEvery is the sampling of events by resting experts: they learn one in RestEvery.
 	RestEvery = 16
 )
 
-// Take takes up what an event has lost.
+// Take adds the losses of an event.
 func (g *Gain) Take(alone, mixed float64) {
 	less := alone - mixed
 	if less != less {
@@ -41,8 +41,8 @@ func (g *Gain) Take(alone, mixed float64) {
 	g.gain += rate * (max(-mostGain, min(less, mostGain)) - g.gain)
 }
 
-// Apply decides at the event of this number whether the experts rests from here on; counts says that some answers give it a weight
-// above 0.
+// Apply decides at the event of this number whether the experts rest. counts reports whether they have weight in
+// predictions.
 func (g *Gain) Apply(event uint64, counts bool) {
 	if counts {
 		g.counted = event
@@ -57,10 +57,10 @@ func (g *Gain) Apply(event uint64, counts bool) {
 	}
 }
 
-// Resting says whether the experts rests: it has no part in answers.
+// Resting reports whether the experts rest: then they have no weight in predictions.
 func (g *Gain) Resting() bool { return g.resting }
 
-// State walks the state.
+// State codes the state.
 func (g *Gain) State(c *coder.Coder) {
 	c.Float(&g.judged)
 	c.Float(&g.size)

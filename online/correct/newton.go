@@ -1,10 +1,10 @@
 package correct
 
-// This file makes an Expert of package newton.
+// This file adapts package newton to the Expert interface.
 
 import "blankout/online/newton"
 
-// second is the second-order expert: its score of one output counts the base by a weight of its own.
+// second is the second-order expert. With one output it learns a weight for the base score.
 type second struct {
 	*newton.Expert
 	outputs int
@@ -18,7 +18,7 @@ var secondLanes = []string{"second order"}
 
 func (e *second) Lanes() []string { return secondLanes }
 
-// Follow is described at Expert.
+// Follow implements Expert.
 func (e *second) Follow(columns []uint32, numbers int) {
 	if !newton.Fits(len(columns), e.outputs) {
 		columns = columns[:numbers]
@@ -56,7 +56,7 @@ func (e *second) Base(int) float64 { return e.Weights(0).Base }
 
 func (e *second) Intercept(_, output int) float64 { return e.Weights(output).Intercept }
 
-// AddWeights is described at Expert.
+// AddWeights implements Expert.
 func (e *second) AddWeights(column int, parts []float64, x float64, to []float64) {
 	if column >= len(e.Columns()) || parts[0] == 0 {
 		return

@@ -1,6 +1,6 @@
 package correct
 
-// This file finds where the basis of a number's spline stands among the columns that are followed.
+// This file finds the columns of splines among the followed columns.
 
 import (
 	"slices"
@@ -8,15 +8,15 @@ import (
 	"blankout/internal/model"
 )
 
-// splines are the splines that are followed: those of numbers, and those of columns that are 0 where they are left out, which
-// are followed as no numbers.
+// splines holds the splines that are followed: those of numbers, and those of sparse columns that are not followed as
+// numbers.
 type splines struct {
 	curves *model.Curves
-	first  []int // by spline: where its first column is
+	first  []int // by spline: index of its first column
 	room   []float64
 }
 
-// with returns numbers, which ascend, with the columns of the splines behind them.
+// with returns numbers, which ascend, followed by the columns of the splines.
 func (s *splines) with(numbers []uint32) []uint32 {
 	c := s.curves
 	if c == nil {
@@ -31,7 +31,7 @@ func (s *splines) with(numbers []uint32) []uint32 {
 	return out
 }
 
-// place finds the splines among the columns.
+// place finds the first column of each spline.
 func (s *splines) place(columns []uint32) {
 	s.first = s.first[:0]
 	if s.curves == nil {
@@ -43,7 +43,7 @@ func (s *splines) place(columns []uint32) {
 	}
 }
 
-// read appends to an Input the basis of each spline at the value that an event has of its column. Columns ascend.
+// read appends the basis values of each spline at an event's value to an Input. columns ascend.
 func (s *splines) read(columns []uint32, values []float64, to *Input) {
 	at := 0
 	for spline, source := range s.curves.Columns {
@@ -65,8 +65,8 @@ func (s *splines) read(columns []uint32, values []float64, to *Input) {
 	}
 }
 
-// shares returns by knot of a spline the part of readings about it, nil where there is none to tell: knots are quantiles, so
-// that between each two there are as many numbers.
+// shares returns the fraction of readings near each knot of a spline, or nil if the spline has one knot. Knots are
+// quantiles, so that each interval between them has equally many readings.
 func (s *splines) shares(spline int) []float64 {
 	n := len(s.curves.Knots[spline])
 	if n < 2 {

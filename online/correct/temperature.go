@@ -1,6 +1,6 @@
 package correct
 
-// This file finds by how much an expert's scores should be multiplied.
+// This file learns a factor for an expert's scores.
 
 import (
 	"math"
@@ -9,8 +9,8 @@ import (
 	"blankout/internal/loss"
 )
 
-// Temperature finds by how much scores should be multiplied for their log-loss to be least: an
-// online step along the logarithm of the factor, whose square sum of slopes fades.
+// Temperature learns the factor of scores that minimizes their log-loss. It makes online steps on the logarithm of the
+// factor, with a decaying sum of squared slopes.
 type Temperature struct {
 	logarithm, squares float64
 }
@@ -22,18 +22,18 @@ const (
 	mostTemperature   = 2
 )
 
-// NewTemperature returns one that begins with a factor.
+// NewTemperature returns a Temperature that starts with a factor.
 func NewTemperature(factor float64) Temperature { return Temperature{logarithm: math.Log(factor)} }
 
 // Factor returns the factor.
 func (t *Temperature) Factor() float64 {
-	if t.logarithm == 0 { // with one output it stays so
+	if t.logarithm == 0 { // always 0 for one output
 		return 1
 	}
 	return loss.Exp(t.logarithm)
 }
 
-// Learn takes up an event, whose log-loss with the scores multiplied is lost(factor).
+// Learn learns from an event; lost returns the log-loss of its scores multiplied by a factor.
 func (t *Temperature) Learn(lost func(factor float64) float64) {
 	f := t.Factor()
 	slope := (lost(f*(1+temperatureStep)) - lost(f*(1-temperatureStep))) / (2 * temperatureStep)
@@ -44,5 +44,5 @@ func (t *Temperature) Learn(lost func(factor float64) float64) {
 	t.logarithm = max(-mostTemperature, min(t.logarithm-slope/(t.squares+temperaturePrior), mostTemperature))
 }
 
-// State walks the state.
+// State codes the state.
 func (t *Temperature) State(c *coder.Coder) { c.Each(&t.logarithm, &t.squares) }

@@ -1,6 +1,6 @@
 package correct
 
-// This file mixes the lanes of experts by what they have lost.
+// This file learns the mixture weights of the experts' lanes.
 
 import (
 	"math"
@@ -9,24 +9,24 @@ import (
 	"blankout/online/mixture"
 )
 
-// weights are those of lanes.
+// weights holds the mixture weights of lanes.
 type weights struct {
 	shares  mixture.Weights
-	factors []Temperature // of the scores of each lane, where there are several outputs
-	// In force are the share, 0 of one that is asleep, and that times the factor.
+	factors []Temperature // of each lane's scores, if there are several outputs
+	// In force: the mixture weight, 0 for a lane that is asleep, and the weight times the factor.
 	mix, parts []float64
-	observed   bool // something that is not in force
+	observed   bool // some weights are not in force yet
 	losses     []float64
 }
 
-// shareRates are how fast a lane may come back, see mixture.Weights.
+// shareRates are the rates at which a lane's weight can recover, see mixture.Weights.
 var shareRates = []float64{1e-5, 1e-4, 1e-3, 1e-2}
 
 func newWeights(prior []float64) weights {
 	return weights{shares: mixture.NewWeights(prior, shareRates...), factors: make([]Temperature, len(prior)), losses: make([]float64, len(prior))}
 }
 
-// observe takes up what lanes have lost.
+// observe updates the weights with the losses of an event.
 func (w *weights) observe(lanes []float64, outputs int, asleep func(lane int) bool, lost func(scores []float64, factor float64) float64) {
 	for i := range w.losses {
 		if w.losses[i] = math.NaN(); asleep(i) {
@@ -43,7 +43,7 @@ func (w *weights) observe(lanes []float64, outputs int, asleep func(lane int) bo
 	w.observed = true
 }
 
-// force puts in force what has been observed.
+// force puts the weights in force.
 func (w *weights) force(asleep func(lane int) bool) {
 	w.observed = false
 	w.mix = w.shares.Mix(w.mix[:0])
@@ -56,7 +56,7 @@ func (w *weights) force(asleep func(lane int) bool) {
 		}
 		awake += w.mix[i]
 	}
-	if awake == 0 && first >= 0 { // those that are awake had too little to count
+	if awake == 0 && first >= 0 { // all weights of awake lanes were 0
 		w.mix[first], awake = 1, 1
 	}
 	w.parts = w.parts[:0]

@@ -1,6 +1,6 @@
 package encode
 
-// This file knows what features read that have died silently.
+// This file determines the values of features that have died silently.
 
 import (
 	"math"
@@ -11,24 +11,24 @@ import (
 	"blankout/online/silent"
 )
 
-// Silence says what is wanted to be known of features that die silently.
+// Silence is what an Encoder provides about features that die silently.
 type Silence struct {
-	Learned bool // of each Input, what its features read when they are dead
-	Groups  bool // and what they die with
+	Learned bool // the values of an Input's features when they are dead
+	Groups  bool // and the units that die as a whole
 	Value   model.SilentValue
 }
 
-// deaths is what numbers read when they are dead.
+// deaths holds the values of numbers when they are dead.
 type deaths struct {
 	Silence
 	values *silent.Values
-	read   scaling.Read // room for ReadDead
+	read   scaling.Read // scratch for ReadDead
 }
 
-// Dead returns what numbers read when they are dead, nil where none was read.
+// Dead returns the values of numbers when they are dead, or nil if no number has been read.
 func (n *Encoder) Dead() *model.Dead { return n.deaths.values.Dead() }
 
-// ReadsWhenDead returns what a column reads when it is dead, standardized.
+// ReadsWhenDead returns the standardized value of a column when it is dead.
 func (n *Encoder) ReadsWhenDead(column uint32) float64 {
 	row := n.Table.Row(column)
 	if row == nil {
@@ -37,11 +37,11 @@ func (n *Encoder) ReadsWhenDead(column uint32) float64 {
 	return n.deaths.values.Standardized(&n.Scaling.Scaler, column, row[:model.ScalerWidth])
 }
 
-// All numbers of the first deadFirst labeled events are read, then those of one in deadEvery, but where a level learns from it.
+// The numbers of the first deadFirst labeled events are read, then those of one in deadEvery. If a level has silent
+// noise, those of all events are read.
 const deadFirst, deadEvery = 1024, 16
 
-// ReadDead takes up what the numbers of a labeled event read, from which follows what they read when they are dead. An outlier
-// does not count.
+// ReadDead updates the values of dead numbers from a labeled event, except from outliers.
 func (n *Encoder) ReadDead(in *Input) {
 	d := &n.deaths
 	if n.Scaling.Scaler.Mode == model.StandardizeNone || !d.Learned && in.Number > deadFirst && in.Number%deadEvery != 0 {
@@ -57,17 +57,17 @@ func (n *Encoder) ReadDead(in *Input) {
 	}
 }
 
-// ForgetDead takes up that columns have ceased to be numbers.
+// ForgetDead removes columns that are no longer numbers.
 func (n *Encoder) ForgetDead(r *Review) { n.deaths.values.Forget(r.Gone) }
 
-// FillDead fills in what the features of an event read when they are dead.
+// FillDead fills in the values of an event's features when they are dead.
 func (n *Encoder) FillDead(in *Input) {
 	columns, walk := in.Columns[:in.Features()], n.deaths.values.Walk()
 	in.Dead = slices.Grow(in.Dead[:0], len(columns))[:len(columns)]
 	in.DeadRaw = append(in.DeadRaw[:0], in.Raw...)
 	for i, column := range columns {
 		if column >= model.FirstHat {
-			in.Dead[i] = in.X[i] // its number is there
+			in.Dead[i] = in.X[i] // a presence column follows its number, which is present
 			continue
 		}
 		in.Dead[i] = walk.Standardized(&n.Scaling.Scaler, column, in.Rows[i][:model.ScalerWidth])
@@ -75,7 +75,7 @@ func (n *Encoder) FillDead(in *Input) {
 	}
 }
 
-// died fills in what learning needs of features that die silently or together.
+// died fills in what training needs about features that die silently or together.
 func (n *Encoder) died(in *Input) {
 	d := &n.deaths
 	columns := in.Columns[:in.Features()]
@@ -97,14 +97,14 @@ func (n *Encoder) died(in *Input) {
 	}
 }
 
-// Silently fills to, which nothing else fills, with an event some features of which have died silently: those that are dead, by
-// their place in Columns. It lacks nothing, and borrows its rows and columns. What features read when they have died must have
-// been filled in.
+// Silently fills to with a copy of an event in which some features have died silently: dead is by index in Columns.
+// FillDead must have been called. Nothing is missing from the copy. It shares Rows and Columns with in. Nothing else
+// may fill to.
 func (in *Input) Silently(dead []bool, to *Input) {
 	n := in.Features()
 	to.Event, to.Number, to.Scale, to.Rows, to.Columns = in.Event, in.Number, 1, in.Rows, in.Columns[:n]
 	to.X, to.Raw = append(to.X[:0], in.X...), append(to.Raw[:0], in.Raw[:n]...)
-	for i, gone := range dead[:n] { // as bits, between which one chooses without a branch that nobody can foretell
+	for i, gone := range dead[:n] { // selects between bits, because a branch would be unpredictable
 		x, raw := math.Float64bits(in.X[i]), math.Float64bits(in.Raw[i])
 		deadX, deadRaw := math.Float64bits(in.Dead[i]), math.Float64bits(in.DeadRaw[i])
 		if gone {

@@ -14,51 +14,51 @@ import (
 	"blankout/online/watch"
 )
 
-// Encoder encodes events. It owns the rows, the statistics in them, and the scales; the other parts of a row belong to
-// the experts that learn them.
+// Encoder encodes events. It owns the rows, the column statistics in them, and the scales. Experts own the other parts
+// of a row.
 type Encoder struct {
 	Table      *model.Table
-	Intercepts []float64 // laid out as a row of the Table
+	Intercepts []float64 // a row of the same layout
 	Scaling    scaling.Scaling
 	schema     *event.Schema
-	Fields     fields.Fields // which fields events usually have
+	Fields     fields.Fields // the fields that events usually have
 	transform  func(field string) model.Transform
 	faults     faults
 	deaths     deaths
 	start      func(row []float64)
 	together   Together
-	intercept  float64 // its feature's value
+	intercept  float64 // the value of the intercept's feature
 	shared     *share.Interval
 	growth     float64 // see share.Interval.Note
-	known      int     // fields that events have had
-	due        bool    // the columns that are dense are to be looked for again
+	known      int     // number of fields that events have had
+	due        bool    // dense columns must be reviewed
 }
 
-// Settings are what an Encoder is made from.
+// Settings are the settings of an Encoder.
 type Settings struct {
 	Standardize model.Standardize
-	Transform   func(field string) model.Transform // of the numbers of a field
-	Width       int                                // of rows, in values
+	Transform   func(field string) model.Transform // returns the transform of a field's numbers
+	Width       int                                // number of values of a row
 	Policies    model.MissingPolicies
 	Faulty      Faulty
 	Silence     Silence
-	Presence    bool                // numbers that many events leave out get a second column, for being there
-	Start       func(row []float64) // fills a new row, which is all zero
+	Presence    bool                // a number that is absent from many events gets a presence column
+	Start       func(row []float64) // fills a new row of zeros
 	Together    Together
-	Constant    bool // noise is the same whatever a feature reads, see scaling.Settings
-	Intercept   bool // there is one
-	// Knots returns the most knots of the splines of so many numbers; nil where no splines are wanted.
+	Constant    bool // the noise is independent of values, see scaling.Settings
+	Intercept   bool // there is an intercept
+	// Knots returns the largest number of knots per spline for so many numbers. It is nil if there are no splines.
 	Knots func(numbers int) int
 }
 
-// Together says what is wanted to be known of features that die together.
+// Together is what an Encoder provides about features that die together.
 type Together struct {
 	Grouping *model.Grouping
-	Fields   bool // of each Input, of which field its columns are
-	Rates    bool // and how often groups are missing
+	Fields   bool // the field of each column of an Input
+	Rates    bool // and the rates at which groups are missing
 }
 
-// New returns an Encoder of events of a Schema.
+// New returns an Encoder for events of a Schema.
 func New(c Settings, s *event.Schema) *Encoder {
 	n := &Encoder{
 		Table: model.NewTable(c.Width), Intercepts: make([]float64, c.Width), schema: s, transform: c.Transform, faults: faults{Faulty: c.Faulty},
@@ -75,18 +75,17 @@ func New(c Settings, s *event.Schema) *Encoder {
 	return n
 }
 
-// Follow gives the Encoder a later state of its Schema.
+// Follow replaces the Schema by a later state of it.
 func (n *Encoder) Follow(s *event.Schema) {
 	n.schema = s
 	n.together.Grouping.Follow(s)
 }
 
-// Schema returns the Schema that the Encoder was given last.
+// Schema returns the current Schema.
 func (n *Encoder) Schema() *event.Schema { return n.schema }
 
-// Observe encodes a labeled event: it counts its features into the statistics of their columns, finds scales anew where
-// it is time, and fills X by the scales as they were, as Read would. What must become of scales and weights before the event is
-// learned is in Moves: see Rescale.
+// Observe encodes a labeled event and adds its features to the statistics of their columns. X has the old scales, as
+// Read would return them. Moves lists the changes of scales; they are in force after Rescale.
 func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 	if n.known = max(n.known, 1); len(n.Scaling.Kinds) < len(n.schema.Fields) {
 		for _, id := range came.Field {
@@ -137,13 +136,13 @@ func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 	n.died(in)
 }
 
-// lack finds out what an event lacks.
+// lack determines which fields of an event are missing.
 func (n *Encoder) lack(e *event.Example, in *Input) {
 	n.Fields.Take(e, n.schema.Fields)
 	in.Lack, in.Range, in.Scale = n.Fields.Lack, n.Fields.Range, n.Fields.Scale
 }
 
-// Count counts the fields of an event as it came, which was read last: that decides what later ones lack.
+// Count counts the fields of an event that has been read. The counts determine which fields later events miss.
 func (n *Encoder) Count(came *event.Example, in *Input) {
 	in.Rates = n.count(came, in.Event, in.Number)
 }
@@ -157,8 +156,8 @@ func (n *Encoder) count(came, e *event.Example, number uint64) (rates map[string
 	return rates
 }
 
-// columns returns the columns and values of an event's features, with the dense columns that it leaves out, and behind the
-// first so many those that say that a number is there.
+// columns returns the columns and values of an event's features. It adds absent dense columns, and presence columns
+// after the first numbers.
 func (n *Encoder) columns(e *event.Example) (columns []uint32, raw []float64, numbers int) {
 	if len(n.Scaling.Scaler.Dense) == 0 && n.Scaling.Scaler.Curves == nil {
 		return e.Features.Index, e.Features.Value, e.Features.Len()
@@ -166,7 +165,7 @@ func (n *Encoder) columns(e *event.Example) (columns []uint32, raw []float64, nu
 	return n.Scaling.Columns(e.Features)
 }
 
-// pair finds which numbers of an event have a column that says that they are there.
+// pair finds the numbers of an event that have a presence column.
 func (n *Encoder) pair(in *Input) {
 	at := len(in.Columns)
 	for at > 0 && in.Columns[at-1] >= model.FirstHat {
@@ -180,12 +179,12 @@ func (n *Encoder) pair(in *Input) {
 	}
 }
 
-// observe counts the features in one by one, most of them in runs that change no scale.
+// observe adds features to the statistics. Most of them are in runs that change no scale.
 func (n *Encoder) observe(in *Input, raw []float64) {
 	from := 0
 	if fields := n.fields(in); fields != nil && !n.shares() {
 		if from = n.steady(in, raw, 0, fields); from == len(raw) {
-			return // as most events
+			return // the usual case
 		}
 	}
 	of := n.kinds(in)
@@ -209,7 +208,7 @@ func (n *Encoder) observe(in *Input, raw []float64) {
 	}
 }
 
-// observeOne counts a feature in that may change its column's scale.
+// observeOne adds one feature to the statistics, which may change its column's scale.
 func (n *Encoder) observeOne(in *Input, i int, x float64, t scaling.Treatment, field uint16) {
 	row, column, scaler := in.Rows[i], in.Columns[i], &n.Scaling.Scaler
 	stats := row[:model.ScalerWidth:model.ScalerWidth]
@@ -225,7 +224,7 @@ func (n *Encoder) observeOne(in *Input, i int, x float64, t scaling.Treatment, f
 			Row: row, Ratio: m.Ratio, Shift: m.Shift, Keep: m.Keep, Column: column, Numeric: t == scaling.Numeric,
 			Was: scaler.Standardization(was[:]), Is: scaler.Standardization(stats), at: i, center: stats[model.StatCenter], inverse: stats[model.StatInverse],
 		})
-		if known { // a column that comes has no weights, so that nothing it says depends on its scale
+		if known { // the weights of a new column are 0, so no score depends on its scale
 			in.Rescales = true
 			stats[model.StatCenter], stats[model.StatInverse] = center, inverse
 		} else if !stays {
@@ -235,8 +234,8 @@ func (n *Encoder) observeOne(in *Input, i int, x float64, t scaling.Treatment, f
 	in.X[i] = scaler.Clip(stats, z)
 }
 
-// Rescale puts the scales in force that Observe has found for the columns of an event, once it has been scored, and fills X by
-// them. The weights are to be moved next.
+// Rescale puts the new scales of Observe in force and updates X, after the event has been scored. The weights must be
+// moved next.
 func (n *Encoder) Rescale(in *Input) {
 	for _, m := range in.Moves {
 		m.Row[model.StatCenter], m.Row[model.StatInverse] = m.center, m.inverse
@@ -245,8 +244,8 @@ func (n *Encoder) Rescale(in *Input) {
 	n.died(in)
 }
 
-// steady observes the features from i on, of an event with fields, that change no scale: names that stand alone, and
-// numbers whose columns keep theirs (scaling.Steady). It returns the first other one.
+// steady adds the features from i on that change no scale, for an event with fields: names, and numbers with a settled
+// scale (scaling.Steady). It returns the index of the first other feature.
 func (n *Encoder) steady(in *Input, raw []float64, i int, fields []uint16) int {
 	kinds, bending := n.Scaling.Kinds, n.Scaling.Bending()
 	rows, raw, xs := in.Rows[:len(fields)], raw[:len(fields)], in.X[:len(fields)]
@@ -273,8 +272,8 @@ func (n *Encoder) steady(in *Input, raw []float64, i int, fields []uint16) int {
 	return i
 }
 
-// divided observes the features from i to end whose columns are only divided by a number that stays as it is, and
-// returns the first other one.
+// divided adds the features from i to end whose columns are divided by a number that does not change. It returns the
+// index of the first other feature.
 func (n *Encoder) divided(in *Input, raw []float64, i, end int) int {
 	if i >= end {
 		return i
@@ -291,8 +290,8 @@ func (n *Encoder) divided(in *Input, raw []float64, i, end int) int {
 	return i
 }
 
-// deviating observes the features from i on, of an event of a sparse text format, whose columns are scaled by their deviation and
-// keep their scale, and returns the first other one.
+// deviating adds the features from i on whose columns are scaled by their deviation and keep their scale, for an event
+// of a sparse text format. It returns the index of the first other feature.
 func (n *Encoder) deviating(in *Input, raw []float64, i int, of *kinds) int {
 	if n.Scaling.Reads() || !of.settled || n.shares() {
 		return i
@@ -311,7 +310,7 @@ func (n *Encoder) deviating(in *Input, raw []float64, i int, of *kinds) int {
 			return i
 		case dense && !scaling.Rests(count) || !dense && !scaling.RestsSpread(count, z):
 			return i
-		case inverse < 0: // moments are those of transformed readings
+		case inverse < 0: // the moments are of transformed values
 			x = stats[model.StatCenter] - z/inverse
 		}
 		model.AddReading(stats, count, x)
@@ -320,15 +319,15 @@ func (n *Encoder) deviating(in *Input, raw []float64, i int, of *kinds) int {
 	return i
 }
 
-// Review is what has become of columns.
+// Review is the result of a review of the columns.
 type Review struct {
-	Moves []Move   // what must become of weights
-	Gone  []uint32 // columns that were numbers that all events have, and no more are
-	Some  bool     // it has been decided anew which columns are numbers of which kind
+	Moves []Move   // changes of scales
+	Gone  []uint32 // columns that are no longer dense numbers
+	Some  bool     // the columns of numbers have been determined again
 }
 
-// Review looks for the columns that are dense, when it is time for that; else it returns nil. It comes after an event has
-// been learned.
+// Review determines the dense columns again if it is time, else it returns nil. Call it after an event has been
+// learned.
 func (n *Encoder) Review() *Review {
 	if !n.due {
 		return nil
@@ -343,18 +342,18 @@ func (n *Encoder) Review() *Review {
 	return r
 }
 
-// Met makes to an event as it came and as it was encoded, as monitors are shown it.
+// Met fills to with the event as it arrived and as it was encoded, for monitors.
 func (n *Encoder) Met(came *event.Example, in *Input, to *watch.Met) {
 	fields, e := n.schema.Fields, in.Event
 	to.Event, to.Came, to.Number, to.Named, to.Present = e, came, in.Number, n.Fields.Named, n.Fields.PresentIn(came, e, fields)
 	to.Fields, to.Rows, to.Usual, to.Of = fields[:min(len(fields), len(n.Scaling.Kinds))], n.Table, n.Fields.Usual(in.Number), nil
-	if e.Features.Len() > 0 && len(in.Columns) == e.Features.Len() && &in.Columns[0] == &e.Features.Index[0] { // it was observed
+	if e.Features.Len() > 0 && len(in.Columns) == e.Features.Len() && &in.Columns[0] == &e.Features.Index[0] { // it was encoded by Observe
 		to.Of = in.Rows
 	}
 }
 
-// Read encodes an event of which nothing is learned, and changes nothing: features of columns that no labeled event
-// had are left out.
+// Read encodes an event without learning from it. It changes nothing. Features whose columns no labeled event has had
+// are left out.
 func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
 	e = n.declare(e)
 	n.lack(e, in)
@@ -379,7 +378,7 @@ func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
 	n.died(in)
 }
 
-// ReadStandardized encodes an event that is standardized already, to be remeasured: its rows may be changed.
+// ReadStandardized encodes an event that is standardized already, whose rows may be changed.
 func (n *Encoder) ReadStandardized(e *event.Example, number uint64, in *Input) {
 	in.reset(e, number, e.Features.Len())
 	in.Columns, in.Raw, in.Rows = e.Features.Index, e.Features.Value, n.Table.TouchAll(e.Features.Index, in.Rows)
@@ -389,21 +388,20 @@ func (n *Encoder) ReadStandardized(e *event.Example, number uint64, in *Input) {
 	n.died(in)
 }
 
-// Share says that the Encoder is that of a learner which is one of several from here on, in an interval. growth is that of
-// what experts sum over events.
+// Share makes the Encoder one of a group, during an interval. growth is the growth of the experts' accumulators.
 func (n *Encoder) Share(in *share.Interval, growth float64) { n.shared, n.growth = in, growth }
 
-// shares says whether what is decided once for all is left to others.
+// shares reports whether scales and dense columns are left to the merged model.
 func (n *Encoder) shares() bool { return n.shared != nil && !n.shared.Alone }
 
-// Note takes down the rows of an Input that was read, before they are changed.
+// Note records the rows of an Input before they are changed.
 func (n *Encoder) Note(in *Input) {
 	if n.shared != nil {
 		n.shared.Note(n.Table, in.Columns, in.Rows, n.growth)
 	}
 }
 
-// touch returns the row of a column that is no part of the event at hand, for writing.
+// touch returns the row of a column for writing, when the column is not part of the current event.
 func (n *Encoder) touch(column uint32) []float64 {
 	row := n.Table.Touch(column)
 	if n.shared != nil {
@@ -412,7 +410,7 @@ func (n *Encoder) touch(column uint32) []float64 {
 	return row
 }
 
-// Widen gives rows so many values. The other parts than the statistics are filled from the row as it was.
+// Widen changes the number of values per row. fill converts all but the statistics of a row.
 func (n *Encoder) Widen(width int, fill func(to, from []float64)) {
 	was, table := n.Table, model.NewTable(width)
 	widened := func(to, from []float64) []float64 {
@@ -427,7 +425,7 @@ func (n *Encoder) Widen(width int, fill func(to, from []float64)) {
 	n.Table, n.Intercepts = table, widened(make([]float64, width), n.Intercepts)
 }
 
-// addFields takes up the fields of the Schema that events have had. No others, for the Schema may be that of many events later.
+// addFields adds the fields of the Schema that events have had. The Schema may contain fields of much later events.
 func (n *Encoder) addFields() {
 	for i := len(n.Scaling.Kinds); i < min(n.known, len(n.schema.Fields)); i++ {
 		f := n.schema.Fields[i]
@@ -435,7 +433,7 @@ func (n *Encoder) addFields() {
 	}
 }
 
-// State codes all but the rows of features.
+// State codes everything but the rows of features.
 func (n *Encoder) State(c *coder.Coder) {
 	c.Floats(&n.Intercepts)
 	n.Fields.State(c)
@@ -445,7 +443,7 @@ func (n *Encoder) State(c *coder.Coder) {
 	n.faults.state(c)
 	n.deaths.values.State(c)
 	if c.Int(&n.known); c.Decode {
-		n.addFields() // a Delta may come before the Schema that it was learned with
+		n.addFields() // a Delta may arrive before its Schema
 		c.Failed = c.Failed || len(n.Intercepts) != n.Table.Width() || n.Scaling.Misfit() || n.Fields.Misfit()
 	}
 }

@@ -1,7 +1,7 @@
 package encode
 
-// This file declares missing what fields read that tells nothing: a field that is stuck and, if silent death is expected,
-// the first 0 of a field and readings far outside of all others.
+// This file declares readings missing that carry no information: those of stuck fields and, if silent death is
+// expected, the first zeros of a field and readings far outside its limits.
 
 import (
 	"blankout/internal/coder"
@@ -10,29 +10,29 @@ import (
 	"blankout/online/stuck"
 )
 
-// Faulty says which readings are looked for.
+// Faulty selects which readings are detected.
 type Faulty struct {
-	Stuck    bool // fields that are stuck
-	Declares bool // which are then missing
-	Limits   bool // readings beyond limits. Streams have honest ones, so that they count unless silent death is expected
+	Stuck    bool // stuck fields
+	Declares bool // stuck fields are declared missing
+	Limits   bool // readings beyond limits; these count unless silent death is expected, because streams have valid ones
 }
 
-// faults finds readings that tell nothing.
+// faults detects readings that carry no information.
 type faults struct {
 	Faulty
 	detector stuck.Detector
 	limits   stuck.Limits
-	found    *model.Faults // in force: those of the model
-	declared event.Example // room for an event as the model takes it
+	found    *model.Faults // in force, as in the model
+	declared event.Example // scratch for an event with declared readings
 }
 
-// Faults returns what is declared missing, nil for nothing.
+// Faults returns what is declared missing, or nil.
 func (n *Encoder) Faults() *model.Faults { return n.faults.found }
 
-// Stuck returns the fields that are stuck, whether they are declared missing or not.
+// Stuck returns the stuck fields, whether they are declared missing or not.
 func (n *Encoder) Stuck() []stuck.Run { return n.faults.detector.Stuck() }
 
-// declare returns an event as the model takes it. The result holds until the next call.
+// declare returns an event with the detected readings declared missing. The result is valid until the next call.
 func (n *Encoder) declare(e *event.Example) *event.Example {
 	if n.faults.found == nil {
 		return e
@@ -41,13 +41,13 @@ func (n *Encoder) declare(e *event.Example) *event.Example {
 	return h.Declare(e, &n.faults.declared)
 }
 
-// Repeats is that of the detector of fields that are stuck.
+// Repeats returns what the detector of stuck fields knows of a field, see stuck.Detector.
 func (n *Encoder) Repeats(id int) (fraction float64, never, ok bool) {
 	return n.faults.detector.Repeats(id)
 }
 
-// Find has an event that has been learned, as it came, say which readings tell nothing from here on. It returns which fields have
-// become stuck, and which move again.
+// Find updates the detectors with a learned event, as it arrived. It returns the fields that have become stuck or have
+// recovered.
 func (n *Encoder) Find(e *event.Example, now stuck.Moment) (changes []stuck.Change) {
 	f, changed := &n.faults, false
 	if f.Limits {
@@ -62,7 +62,7 @@ func (n *Encoder) Find(e *event.Example, now stuck.Moment) (changes []stuck.Chan
 	return changes
 }
 
-// enforce has the model take as missing what has been found.
+// enforce puts what has been detected in force.
 func (f *faults) enforce() {
 	var fields []model.StuckField
 	if f.Declares {
@@ -77,7 +77,7 @@ func (f *faults) enforce() {
 	f.found = model.NewFaults(fields, limits)
 }
 
-// state codes what is known of faults. What the settings ask for no more is forgotten.
+// state codes the detectors. It resets those that the settings exclude.
 func (f *faults) state(c *coder.Coder) {
 	f.detector.State(c)
 	f.limits.State(c)

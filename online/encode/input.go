@@ -1,4 +1,5 @@
-// Package encode makes of an event what learns and answers: the rows of its features and their standardized values.
+// Package encode converts an event to the form that experts use: the rows of its features and their standardized
+// values.
 package encode
 
 import (
@@ -9,65 +10,63 @@ import (
 	"blankout/online/scaling"
 )
 
-// Input is an event, encoded. It is filled once, read-only afterwards but for the rows that experts own parts of, and
-// borrowed until the next event.
+// Input is an encoded event. It is filled once. Experts may then change their parts of its rows, and nothing else. The
+// caller borrows it until the next event.
 type Input struct {
-	Event   *event.Example // with what tells nothing declared missing
-	Number  uint64         // of the event, from 1 on
-	Columns []uint32       // of its features, in the order of Rows
-	// Rows are those of the features and last that of the intercepts, X the standardized values, 1 for the intercepts, 0 where there are none.
-	// A feature that has no row adds nothing and is left out.
+	Event   *event.Example // with detected readings declared missing
+	Number  uint64         // of the event, from 1
+	Columns []uint32       // of the features, in the order of Rows
+	// Rows has the row of each feature, and the intercepts last. X has the standardized values; that of the intercepts
+	// is 1, or 0 if there is no intercept. Features without a row are left out, because they add nothing to a score.
 	Rows [][]float64
 	X    []float64
-	Raw  []float64 // the values as they came, borrowed
-	// Dead is what the features read when they have died silently, DeadRaw that as it comes, and Units what they die with,
-	// where that is wanted.
+	Raw  []float64 // the values as they arrived; borrowed
+	// Dead has the standardized values of the features when they have died silently, DeadRaw the raw ones, and Units
+	// the unit that each feature dies with. They are filled on request.
 	Dead, DeadRaw []float64
 	Units         []int32
-	// Fields are those of the columns, none of an event of a sparse text format, and Curves the numbers that have further
-	// columns, where it is wanted to be known which features die together. Rates are how often groups are missing, nil where
-	// that is as before.
+	// Fields has the field of each column, and Curves the presence columns, if features die together. Fields is empty
+	// for a sparse text format. Rates has the rates at which groups are missing, or is nil if they are unchanged.
 	Fields []uint16
 	Curves *model.Curves
 	Rates  map[string]float64
-	// Pairs are features that die together, as places in Rows: a number, and behind all numbers that it is there.
+	// Pairs lists features that die together, by index in Rows: a number and its presence column.
 	Pairs [][2]int32
-	// Lack is what the event lacks of the fields that it usually has, Range that of the mixture weights that answer it (0 if
-	// it lacks nothing), Scale what its features count by.
+	// Lack counts the missing fields. Range is the range of mixture weights, 0 if nothing is missing. Scale is the
+	// factor of the features.
 	Lack  model.Lack
 	Range int
 	Scale float64
-	// Moves are what experts must do with their weights before they learn the event. Rescales says that X, by which the event is
-	// scored, is by scales that are then others.
+	// Moves lists the changes of scales that experts must apply before they learn the event. Rescales means that X will
+	// change with the scales.
 	Moves    []Move
 	Rescales bool
-	room     []uint32  // for Columns
-	roomRaw  []float64 // for Raw
+	room     []uint32  // scratch for Columns
+	roomRaw  []float64 // scratch for Raw
 }
 
-// Features returns how many of the rows are those of features.
+// Features returns the number of features.
 func (in *Input) Features() int { return len(in.X) - 1 }
 
-// Move says that the scale of a row's column has changed. The score of no event changes if its weights are multiplied
-// by Ratio and those of the intercepts grow by the old weights times Shift. Keep is what is left of the sums of
-// squared gradients.
+// Move is a change of a column's scale. All scores stay the same if the row's weights are multiplied by Ratio, and the
+// intercepts grow by Shift times the old weights. Keep is the factor of the accumulators.
 type Move struct {
 	Row                []float64
 	Ratio, Shift, Keep float64
 	Column             uint32
-	Numeric            bool // the column is of numbers that are centered and scaled
+	Numeric            bool // the column has numbers that are centered and scaled
 	Was, Is            model.Standardization
-	at                 int // where the column stands in the event
+	at                 int // index of the column in the event
 	center, inverse    float64
 }
 
-// Without fills to with what is left of an event where some features are gone: those that are dead, by their
-// place in Columns. Its Lack is what the event then lacks. It is to be scored and not to be learned: it has no Pairs.
+// Without fills to with an event without its dead features; dead is by index in Columns. The caller sets its Lack. The
+// copy can be scored but not learned, because it has no Pairs.
 func (in *Input) Without(dead []bool, to *Input) {
 	n, left := in.Features(), 0
 	to.reset(in.Event, in.Number, n)
 	columns, rows, xs, raw := slices.Grow(to.room[:0], n)[:n], to.Rows[:n], to.X[:n], slices.Grow(to.roomRaw[:0], n)[:n]
-	for i, gone := range dead[:n] { // no branch that nobody can foretell
+	for i, gone := range dead[:n] { // without an unpredictable branch
 		columns[left], rows[left], xs[left], raw[left] = in.Columns[i], in.Rows[i], in.X[i], in.Raw[i]
 		if !gone {
 			left++
@@ -78,39 +77,39 @@ func (in *Input) Without(dead []bool, to *Input) {
 	to.close(in.Rows[n], in.X[n])
 }
 
-// reset makes room for so many features.
+// reset makes memory for so many features.
 func (in *Input) reset(e *event.Example, number uint64, features int) {
 	in.Event, in.Number, in.Moves, in.Pairs, in.Rates, in.Rescales = e, number, in.Moves[:0], in.Pairs[:0], nil, false
 	in.Rows = slices.Grow(in.Rows[:0], features+1)
 	in.X = slices.Grow(in.X[:0], features+1)[:features]
 }
 
-// own makes Columns and Raw memory of its own, to which features are added: not that of an observed event, which is the
-// Scaling's. Keep keeps the memory for later.
+// own gives Columns and Raw memory of their own, because those of an observed event belong to Scaling. keep saves that
+// memory for later.
 func (in *Input) own() { in.Columns, in.Raw = in.room[:0], in.roomRaw[:0] }
 
 func (in *Input) keep() { in.room, in.roomRaw = in.Columns, in.Raw }
 
-// add adds a feature.
+// add appends a feature.
 func (in *Input) add(column uint32, row []float64, x, raw float64) {
 	in.Columns, in.Rows, in.X, in.Raw = append(in.Columns, column), append(in.Rows, row), append(in.X, x), append(in.Raw, raw)
 }
 
-// close adds the intercepts, whose value is 1, or 0 where there are none.
+// close appends the intercepts, with their value.
 func (in *Input) close(intercepts []float64, x float64) {
 	in.Rows, in.X = append(in.Rows, intercepts), append(in.X, x)
 }
 
-// Numbers appends to read the numbers of a labeled event: those that are centered and scaled, and where events are known to
-// lack columns those that are 0 where they are left out. Its Review has not come yet.
+// Numbers appends the numbers of a labeled event to read: those that are centered and scaled and, if columns can be
+// missing, those that are 0 when absent. Call it before Review.
 func (n *Encoder) Numbers(in *Input, read *scaling.Read) {
 	of, unfilled := n.kinds(in), n.Scaling.Scaler.Unfilled
 	if in.Event.Field == nil && len(of.dense) == 0 && !unfilled {
-		return // words
+		return // only words
 	}
 	for i, column := range in.Columns[:in.Features()] {
 		if column >= model.FirstHat {
-			return // no numbers of their own
+			return // spline columns have no values of their own
 		}
 		switch t, field := of.treat(i); {
 		case t == scaling.Numeric:
@@ -124,8 +123,8 @@ func (n *Encoder) Numbers(in *Input, read *scaling.Read) {
 	}
 }
 
-// WithZeros returns an event with the columns that are known to be 0 because it leaves them out, in the memory of to: so
-// they can go missing as others do. Without such columns it is in itself.
+// WithZeros returns an event with the columns that are known to be 0 because it leaves them out, so that masks can
+// remove them. The result uses the memory of to, or is in itself if there are none.
 func (n *Encoder) WithZeros(in, to *Input) *Input {
 	m := n.Fields.Missing
 	if !m.Known || len(m.Zeros) == 0 || !in.Event.IsSparse(n.schema.Fields) {

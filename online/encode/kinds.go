@@ -1,6 +1,6 @@
 package encode
 
-// This file says how each feature of an event is scaled.
+// This file determines how each feature of an event is scaled.
 
 import (
 	"blankout/internal/event"
@@ -8,24 +8,24 @@ import (
 	"blankout/online/scaling"
 )
 
-// kinds are the features of an event, looked at in ascending order.
+// kinds iterates over the features of an event in ascending order.
 type kinds struct {
 	n       *Encoder
 	in      *Input
-	fields  []uint16 // of its features, where no column is dense; else nil
-	settled bool     // which columns are dense
-	dense   []uint32 // from the feature on that was looked at last
-	spread  []uint32 // likewise
-	stored  int      // the first entry of the event's own features that was not passed yet
-	field   uint16   // of the latest one
-	end     int      // of the features that are only divided, as upTo found it last
+	fields  []uint16 // of the features, if no column is dense; else nil
+	settled bool     // the dense columns are final
+	dense   []uint32 // from the current feature on
+	spread  []uint32 // from the current feature on
+	stored  int      // index of the first own feature of the event that is not passed yet
+	field   uint16   // of the current feature
+	end     int      // end of the features that are only divided, as upTo found it
 }
 
 func (n *Encoder) kinds(in *Input) kinds {
 	return kinds{n: n, in: in, fields: n.fields(in), settled: n.Scaling.Settled() || n.shares(), dense: n.Scaling.Scaler.Dense, spread: n.Scaling.SpreadColumns()}
 }
 
-// fields returns the fields of an event's features where no column is dense, else nil.
+// fields returns the fields of an event's features, or nil if some columns are dense.
 func (n *Encoder) fields(in *Input) []uint16 {
 	if len(n.Scaling.Scaler.Dense) > 0 || n.Scaling.Scaler.Mode != model.StandardizeAuto {
 		return nil
@@ -33,7 +33,7 @@ func (n *Encoder) fields(in *Input) []uint16 {
 	return in.Event.Field
 }
 
-// upTo returns the end of the features from i on that are only divided, of an event of a sparse text format.
+// upTo returns the end of the features from i on that are only divided, for an event of a sparse text format.
 func (k *kinds) upTo(i int) int {
 	mode := k.n.Scaling.Scaler.Mode
 	if k.in.Event.Field != nil || i == len(k.in.Columns) || mode != model.StandardizeScale && !(mode == model.StandardizeAuto && k.settled) {
@@ -79,7 +79,7 @@ func (k *kinds) treat(i int) (t scaling.Treatment, field uint16) {
 	return k.n.Scaling.Treat(kind, begins(k.dense, column), begins(k.spread, column), k.settled), k.field
 }
 
-// from returns an ascending list from a column on.
+// from returns the part of an ascending list from a column on.
 func from(list []uint32, column uint32) []uint32 {
 	for len(list) > 0 && list[0] < column {
 		list = list[1:]
