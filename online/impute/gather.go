@@ -16,60 +16,58 @@ import (
 	"blankout/online/scaling"
 )
 
-// Gatherer gathers how numbers go together. It keeps, of the first numeric columns as a score takes them, the weighted mean and
-// the sums of products of the deviations from it. The Covariance in force is made of
-// these now and then, so that what is worked out for a pattern of missing columns can be
-// kept. Everything is counted in events, and nothing depends on what is kept.
+// Gatherer gathers the covariance of numeric columns. It keeps the weighted mean of the standardized values, and the
+// sums of products of deviations from it. From time to time it computes the Covariance in force from these, so that
+// results for a pattern of missing columns can be cached. All intervals are counted in events, and nothing depends on
+// the cache.
 //
-// A value that is null, left out or wild counts with what the Covariance in force expects
-// of it given the others, and with the variance of that. Later events
-// weigh more: the sums remember covarianceMemory gathered events, or what the
-// half-life leaves, and an alarm that makes the learner forget leaves a tenth of them.
+// A value that is null, absent or an outlier counts as its imputed value, with the variance of that. Recent events
+// weigh more: the sums remember covarianceMemory gathered events, or as many as the half-life allows. An alarm that
+// makes the learner forget leaves a tenth of the sums.
 type Gatherer struct {
-	most     int      // columns
+	most     int      // largest number of columns
 	Columns  []uint32 // ascending
 	fields   []uint16 // see model.Covariance
-	Gathered uint64   // events
-	weight   float64  // of all of them
-	unit     float64  // of the next one
-	growth   float64  // of fade at the last one
+	Gathered uint64   // number of events
+	weight   float64  // total weight of the events
+	unit     float64  // weight of the next event
+	growth   float64  // of the decay at the last event
 	mean     []float64
 	squares  []float64 // weighted sums of products of deviations, the lower triangle row by row
-	due      bool      // a column has come, gone or moved far: the next event renews
+	due      bool      // columns have changed, so the next event computes the Covariance again
 
-	Covariance *model.Covariance // in force, nil before there are two columns
+	Covariance *model.Covariance // in force; nil for fewer than two columns
 
-	// About the event at hand.
+	// Scratch for the current event.
 	x        []float64
 	parts    model.Parts
 	residual []float64
 }
 
-// New returns one of at most so many columns.
+// NewGatherer returns a Gatherer for at most so many columns.
 func NewGatherer(most int) Gatherer { return Gatherer{most: most} }
 
 const (
-	// covarianceMemory bounds the gathered events that are remembered.
+	// covarianceMemory is the largest number of events that are remembered.
 	covarianceMemory = 16_384
-	// One event in gatherLeast is gathered until there are gatherFirst times as many as columns,
-	// and later where columns are few; else one in as many as there are columns over gatherColumns.
+	// One event in gatherLeast is gathered until there are gatherFirst times as many events as columns. After that it
+	// is one in columns/gatherColumns, but at least one in gatherLeast.
 	gatherLeast, gatherFirst, gatherColumns = 4, 8, 8
-	// An event that lacks columns costs far more: one that lacks k of them is gathered at every
-	// (k^2/gatherLacking)-th event at most, and until there are gatherFirst times as many
-	// events as columns at every (k^2/gatherLackingFirst)-th.
+	// An event with k missing columns is much more expensive. At most one in k^2/gatherLacking events is gathered, and
+	// at first one in k^2/gatherLackingFirst.
 	gatherLacking, gatherLackingFirst = 80, 640
-	// movedFar is by how much the center or scale of a column may move, in its deviations,
-	// before the Covariance in force no longer fits it.
+	// movedFar is the change of a column's center or scale, in deviations, at which the Covariance must be computed
+	// again.
 	movedFar = 0.1
-	// covarianceRidge is how many events without any covariance are added for each column:
-	// of few events it is not known.
+	// covarianceRidge is the number of uncorrelated events that are added per column, because few events do not
+	// determine a covariance.
 	covarianceRidge = 0.1
-	// maxUnit is how large the unit may become before everything is divided by it.
+	// maxUnit is the largest unit before all sums are divided by it.
 	maxUnit = 1e100
 )
 
-// Every returns every how many events one is gathered: its products grow with the
-// square of the columns, the update with their number.
+// Every returns the number of events per gathered event. The cost of an event grows with the square of the columns,
+// that of an update with their number.
 func (f *Gatherer) Every() uint64 {
 	n := uint64(len(f.Columns))
 	if f.Gathered < gatherFirst*n {
@@ -78,8 +76,8 @@ func (f *Gatherer) Every() uint64 {
 	return max(gatherLeast, n/gatherColumns)
 }
 
-// passesOver says whether to skip the event of the given number, which would be gathered but lacks
-// columns: the covariance of what it lacks takes time that grows with their square and with the others.
+// passesOver reports whether to skip the event of a number because too many columns are missing from it. Its cost grows
+// with the square of the missing columns.
 func (f *Gatherer) passesOver(number uint64, lacks int) bool {
 	spare := gatherLacking
 	if f.Gathered < gatherFirst*uint64(len(f.Columns)) {
@@ -89,8 +87,8 @@ func (f *Gatherer) passesOver(number uint64, lacks int) bool {
 	return number/every%max(1, uint64(lacks*lacks/spare)/every) != 0
 }
 
-// Follow takes up what is read of the event of the given number, of fields: its values if gathers says
-// so. growth is that of the half-life, see schedule.Fade; zeros are the columns that are 0 where the event leaves them out.
+// Follow processes the event of a number: changes of scales and, if gathers is set, its values. growth is that of the
+// half-life, see schedule.Fade. zeros are the columns that are 0 if absent.
 func (f *Gatherer) Follow(r *scaling.Read, gathers bool, number uint64, growth float64, fields []event.Field, zeros []uint32) {
 	for _, m := range r.Moved {
 		f.moved(m.Column, m.Was, m.Is)
@@ -103,7 +101,7 @@ func (f *Gatherer) Follow(r *scaling.Read, gathers bool, number uint64, growth f
 	}
 }
 
-// Choose puts the columns that are 0 where they are left out in place of those that were.
+// Choose replaces the columns that are 0 if absent.
 func (f *Gatherer) Choose(was, now []uint32) {
 	for _, column := range was {
 		if _, stays := slices.BinarySearch(now, column); !stays {
@@ -117,7 +115,7 @@ func (f *Gatherer) Choose(was, now []uint32) {
 	}
 }
 
-// gather takes up the numeric values of an event.
+// gather gathers the numeric values of an event.
 func (f *Gatherer) gather(r *scaling.Read, number uint64, growth float64, fields []event.Field, zeros []uint32) {
 	if len(f.Columns) < f.most {
 		for _, v := range r.Values {
@@ -186,12 +184,12 @@ func (f *Gatherer) gather(r *scaling.Read, number uint64, growth float64, fields
 	blas64.Syr(f.unit*was/f.weight, blas64.Vector{N: n, Data: f.x, Inc: 1}, blas64.Symmetric{Uplo: blas.Lower, N: n, Data: f.squares, Stride: n})
 }
 
-// take takes the values of columns, and returns of how many more one is known.
+// take records the values of columns, and returns the number of columns that have become known.
 func (f *Gatherer) take(values []scaling.Value) (more int) {
 	next := 0
 	for _, v := range values {
 		at := next
-		if at == len(f.Columns) || f.Columns[at] != v.Column { // most events hold their columns in order
+		if at == len(f.Columns) || f.Columns[at] != v.Column { // usually the columns are in order
 			var known bool
 			if at, known = slices.BinarySearch(f.Columns, v.Column); !known {
 				continue
@@ -213,8 +211,8 @@ func (f *Gatherer) take(values []scaling.Value) (more int) {
 	return more
 }
 
-// renewsAt says whether the Covariance of n columns is renewed after so many gathered
-// events: at every quarter of a power of two, or every half where there are many columns.
+// renewsAt reports whether the Covariance is computed again after so many gathered events: at each quarter of a power
+// of two, or each half for many columns.
 func renewsAt(gathered uint64, n int) bool {
 	parts := uint64(4)
 	if n > 64 {
@@ -227,12 +225,12 @@ func renewsAt(gathered uint64, n int) bool {
 	return gathered%(power/parts) == 0
 }
 
-// renew puts a Covariance of what has been gathered in force.
+// renew computes the Covariance in force.
 func (f *Gatherer) renew() {
 	n := len(f.Columns)
 	f.due = false
 	mean, matrix := slices.Clone(f.mean), make([]float64, n*n)
-	// Covariances shrink as if events without any had been added.
+	// Correlations shrink as if uncorrelated events had been added.
 	certain := f.weight / (f.weight + covarianceRidge*float64(n)*f.unit)
 	for i := range n {
 		for j := range i + 1 {
@@ -254,7 +252,7 @@ func (f *Gatherer) scale(by float64) {
 	f.Forget(by)
 }
 
-// Forget leaves a share of what has been gathered.
+// Forget multiplies the sums by keep.
 func (f *Gatherer) Forget(keep float64) {
 	f.weight *= keep
 	for i := range f.squares {
@@ -262,8 +260,7 @@ func (f *Gatherer) Forget(keep float64) {
 	}
 }
 
-// insert gives a column its place: as if it had been met in one event, with the
-// deviation 1 that standardized values have.
+// insert adds a column as if it had been in one event, with deviation 1.
 func (f *Gatherer) insert(at int, column uint32, field uint16) {
 	n := len(f.Columns)
 	if n == 0 {
@@ -287,7 +284,7 @@ func (f *Gatherer) insert(at int, column uint32, field uint16) {
 	f.squares, f.due = squares, true
 }
 
-// remove takes a column out.
+// remove removes a column.
 func (f *Gatherer) remove(column uint32) {
 	at, known := slices.BinarySearch(f.Columns, column)
 	if !known {
@@ -309,14 +306,13 @@ func (f *Gatherer) remove(column uint32) {
 	}
 }
 
-// moved takes up that what is in force of a column's statistics is no longer what it was:
-// a value z is now (z - shift)/ratio.
+// moved adapts the sums to a change of a column's scale: a value z becomes (z - shift)/ratio.
 func (f *Gatherer) moved(column uint32, was, is model.Standardization) {
 	at, known := slices.BinarySearch(f.Columns, column)
 	if !known {
 		return
 	}
-	if was.Unit != is.Unit || was.Scale == 0 || is.Scale == 0 { // other values than before
+	if was.Unit != is.Unit || was.Scale == 0 || is.Scale == 0 { // the values have another meaning
 		f.mean[at] = 0
 		f.each(at, func(x *float64, own bool) {
 			if *x = 0; own {
@@ -336,7 +332,7 @@ func (f *Gatherer) moved(column uint32, was, is model.Standardization) {
 	f.due = f.due || math.Abs(shift) > movedFar || math.Abs(math.Log(ratio)) > movedFar
 }
 
-// each calls do with the entries of a column's row, and says which is the column's own.
+// each calls do with the entries of a column's row of squares; own marks the diagonal.
 func (f *Gatherer) each(at int, do func(x *float64, own bool)) {
 	n := len(f.Columns)
 	for j := range n {
@@ -344,10 +340,10 @@ func (f *Gatherer) each(at int, do func(x *float64, own bool)) {
 	}
 }
 
-// Empty says whether there is nothing to keep.
+// Empty reports whether there are no columns.
 func (f *Gatherer) Empty() bool { return len(f.Columns) == 0 }
 
-// State codes the state, but for the Covariance in force.
+// State codes the state, except for the Covariance in force.
 func (f *Gatherer) State(c *coder.Coder) {
 	c.Uint32s(&f.Columns)
 	c.Uint16s(&f.fields)

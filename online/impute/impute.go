@@ -15,32 +15,32 @@ import (
 
 // Imputer gathers the covariance of numeric columns, and imputes with it.
 type Imputer struct {
-	most     int // columns, 0 for none
+	most     int // largest number of columns, 0 for none
 	gathered Gatherer
-	growth   float64      // of what a gathered event counts, see Decay
-	read     scaling.Read // room for Gather
+	growth   float64      // factor of the weight of new events, see Decay
+	read     scaling.Read // scratch for Gather
 }
 
-// New returns an Imputer of at most so many columns.
+// New returns an Imputer for at most so many columns.
 func New(most int) *Imputer { return &Imputer{most: most, gathered: NewGatherer(most), growth: 1} }
 
-// Covariance returns the one in force, nil before there are two columns.
+// Covariance returns the Covariance in force, nil for fewer than two columns.
 func (m *Imputer) Covariance() *model.Covariance { return m.gathered.Covariance }
 
-// Columns returns how many columns are gathered.
+// Columns returns the number of columns.
 func (m *Imputer) Columns() int { return len(m.gathered.Columns) }
 
-// mostGrowth is how far events may outgrow earlier ones: beyond it these count for nothing.
+// mostGrowth is the largest factor of new events; older events then count for nothing.
 const mostGrowth = 1e100
 
-// Decay leaves a share of what earlier events count.
+// Decay multiplies the weight of earlier events by keep.
 func (m *Imputer) Decay(keep float64) {
 	if m.growth /= keep; m.growth > mostGrowth {
 		m.growth = 1
 	}
 }
 
-// Gather takes up the numbers of a labeled event that has just been observed, if it is its turn among those that may be
+// Gather gathers the numbers of a labeled event that has just been observed. may is false for events that must not be
 // gathered.
 func (m *Imputer) Gather(in *encode.Input, n *encode.Encoder, may bool) {
 	if m.most == 0 {
@@ -60,9 +60,9 @@ func (m *Imputer) Gather(in *encode.Input, n *encode.Encoder, may bool) {
 	m.gathered.Follow(read, gathers, in.Number, m.growth, n.Schema().Fields, n.Fields.Missing.Zeros)
 }
 
-// Review takes up that it has been decided anew which columns are numbers. Of a table in a sparse text format whose absence
-// may be declared, the columns that are 0 where they are left out are imputed, too: those that events hold most
-// often, as many as there is room for beside the dense ones.
+// Review updates the columns after the encoder has reviewed which columns are numbers. In a sparse text format that can
+// declare columns missing, columns that are 0 if absent are imputed as well: the most frequent ones, as far as the
+// limit allows.
 func (m *Imputer) Review(r *encode.Review, n *encode.Encoder) {
 	if m.most == 0 {
 		return
@@ -74,7 +74,7 @@ func (m *Imputer) Review(r *encode.Review, n *encode.Encoder) {
 	m.gathered.Follow(&scaling.Read{Gone: r.Gone}, false, 0, 0, nil, nil)
 }
 
-// zeros returns the columns that are imputed though they are 0 where they are left out.
+// zeros returns the imputed columns that are 0 if absent.
 func (m *Imputer) zeros(n *encode.Encoder) []uint32 {
 	columns := slices.Clone(n.Scaling.SpreadColumns())
 	often := func(column uint32) float64 {
@@ -97,15 +97,15 @@ func (m *Imputer) zeros(n *encode.Encoder) []uint32 {
 	return columns
 }
 
-// Numbers are those of an event by place in the Covariance.
+// Numbers holds an event's values of the Covariance's columns, by index in the Covariance.
 type Numbers struct {
-	X      []float64   // of those that are Observed
-	Parts  model.Parts // which are Observed, and which are lacking: Filled
-	Lacks  bool        // some are lacking
-	places []int       // by feature of the event, -1 for what is no such number
+	X      []float64   // of columns that are Observed
+	Parts  model.Parts // Observed, or Filled for missing columns
+	Lacks  bool        // some columns are missing
+	places []int       // by feature of the event: index in the Covariance, or -1
 }
 
-// Read finds the numbers of the event that was encoded last.
+// Read fills to with the numbers of the event that was encoded last.
 func (m *Imputer) Read(in *encode.Input, n *encode.Encoder, to *Numbers) {
 	c := m.Covariance()
 	if c == nil {
@@ -133,7 +133,7 @@ func (m *Imputer) Read(in *encode.Input, n *encode.Encoder, to *Numbers) {
 	h.TellParts(event.Vec{Index: columns, Value: x}, to.Parts)
 }
 
-// Without fills to with what is left of the numbers where some features of the event are gone: those that are dead.
+// Without fills to with the numbers that are left if some features of the event are dead.
 func (n *Numbers) Without(dead []bool, to *Numbers) {
 	to.X, to.Parts, to.Lacks = append(to.X[:0], n.X...), append(to.Parts[:0], n.Parts...), n.Lacks
 	for i, place := range n.places {
@@ -143,17 +143,17 @@ func (n *Numbers) Without(dead []bool, to *Numbers) {
 	}
 }
 
-// Expected is what is expected of the numbers that an event lacks.
+// Expected holds the imputed values of an event.
 type Expected struct {
-	// Input has these numbers alone: 0 stands for the intercepts.
+	// Input has the imputed values as features. Its intercept is 0.
 	Input    encode.Input
 	fill     *model.Fill
-	places   []int     // of its features
-	x        []float64 // by place
-	w, extra []float64 // likewise: room for Variance
+	places   []int     // by feature: index in the Covariance
+	x        []float64 // by index in the Covariance
+	w, extra []float64 // scratch for Variance
 }
 
-// Expect finds what is expected of the numbers that an event lacks.
+// Expect imputes the missing numbers of an event.
 func (m *Imputer) Expect(n *Numbers, e *encode.Encoder, to *Expected) {
 	c := m.Covariance()
 	to.fill, to.places, to.x = c.Fill(n.Parts), to.places[:0], append(to.x[:0], n.X...)
@@ -174,7 +174,8 @@ func (m *Imputer) Expect(n *Numbers, e *encode.Encoder, to *Expected) {
 	to.Input.Rows, to.Input.X = append(to.Input.Rows, e.Intercepts), append(to.Input.X, 0)
 }
 
-// Variance returns the variance of the sum of the numbers times their weights; weight returns that of a column, of this row.
+// Variance returns the variance of the weighted sum of the imputed values; weight returns the weight of a column, given
+// its row.
 func (x *Expected) Variance(weight func(column uint32, row []float64) float64) float64 {
 	if x.fill == nil {
 		return 0
@@ -189,8 +190,8 @@ func (x *Expected) Variance(weight func(column uint32, row []float64) float64) f
 	return variance
 }
 
-// State codes what has been gathered, all but the Covariance in force, which the model has. What was gathered of more
-// columns than are wanted now is forgotten.
+// State codes what has been gathered, except for the Covariance in force, which the model contains. If there are more
+// columns than the limit allows, everything is forgotten.
 func (m *Imputer) State(c *coder.Coder, inForce *model.Covariance, zeros []uint32) {
 	c.Float(&m.growth)
 	if m.gathered.State(c); !c.Decode {

@@ -1,5 +1,5 @@
-// Package levels is the expert that learns a linear model under several levels of noise at once, each as if it were the
-// only one: by AdaGrad or by another optimizer of package rules.
+// Package levels has the expert that learns a linear model at several noise levels at once, each independently of the
+// others, with AdaGrad or another optimizer of package rules.
 package levels
 
 import (
@@ -17,72 +17,72 @@ import (
 	"blankout/online/share"
 )
 
-// Settings are what an Expert is made from.
+// Settings are the settings of an Expert.
 type Settings struct {
 	Rule    rules.Entry // the optimizer
 	Loss    loss.Loss
-	Noises  []loss.Noise // of the levels; silent noise is the last one
+	Noises  []loss.Noise // of the levels; silent noise is the last
 	Outputs int          // 1 for two classes
 	Rate    float64      // the learning rate
-	// FreeRate says that nobody has set the Rate, so that it may be another one for a level of silent noise.
+	// FreeRate means that the user has not set the Rate, so that a level with silent noise may use another rate.
 	FreeRate bool
-	Start    float64 // what the sums of squared gradients start from
-	// Ridge is the factor of w_d^2/2 in the objective of one pass, which is spread over a feature's own events. With one
-	// output there is none where Start stands for it.
+	Start    float64 // initial value of the accumulators
+	// Ridge is the factor of w_d^2/2 in the objective of one pass, spread over the events of feature d. With one
+	// output, a large enough Start replaces the ridge in the first pass.
 	Ridge float64
 	L1    float64
-	// Average is the share of the stream that averages reach back over, 0 for none. Adapts says that each level chooses
-	// between its average and its iterate and tunes its rate.
+	// Average is the fraction of the stream over which averages are taken, 0 for no averages. Adapts means that each
+	// level chooses between its average and its iterate, and adapts its learning rate.
 	Average float64
 	Adapts  bool
-	// Intercept says that there is one, Penalized that it has the Ridge, too.
+	// Intercept means that there is an intercept, and Penalized that the ridge applies to it.
 	Intercept, Penalized bool
-	// Clean says that gradients are those of the loss without noise, which the optimizer alone knows.
+	// Clean means that gradients are those of the loss without noise. Only the optimizer then uses the noise.
 	Clean bool
-	// Grouping says which features die together, where noise is of groups. Observed says that the rates at which they do are
-	// those of SetRates.
+	// Grouping has the features that die together, for noise of groups. Observed means that SetRates sets the rates at
+	// which groups die.
 	Grouping *model.Grouping
 	Observed bool
-	Window   refresh.Settings // of events that are solved exactly
+	Window   refresh.Settings // of events that are solved by IRLS
 }
 
-// Expert is the levels. What they know of a feature is in its row, see rows.Layout.
+// Expert holds the noise levels. Their weights of a feature are in the feature's row, see rows.Layout.
 type Expert struct {
 	Settings
 	levels []level
 	layout rows.Layout
 	rule   rules.Rule
 	kind   kind    // of noise
-	ridge  float64 // in force
-	active int     // outputs in use: those of classes that have come
+	ridge  float64 // in force, see Settings.Ridge
+	active int     // number of outputs in use: those of classes that have arrived
 	steps  uint64
-	period uint64  // steps of the first pass, 0 while in it
-	growth float64 // of what is added to sums of squares, so that what is in force is the sum divided by it
+	period uint64  // number of steps of the first pass, 0 during that pass
+	growth float64 // factor of new terms of the accumulators; the accumulator in force is the sum divided by growth
 	step   step
 	window refresh.Refresh
-	silent *silentLevel    // nil where no level has silent noise
-	rated  int             // how often rates have been set
-	shared *share.Interval // nil where it learns alone
-	// Rewritten is how often all rows have been written at once; no part of the state.
+	silent *silentLevel    // nil if no level has silent noise
+	rated  int             // number of calls that have changed rates
+	shared *share.Interval // nil unless the Expert learns in a group
+	// Rewritten is the number of times that all rows have been changed at once. It is not part of the state.
 	Rewritten uint64
 }
 
-// level is a level of noise.
+// level is the state of one noise level.
 type level struct {
-	strength float64   // the variance of a feature's noise, times its basis
-	squares  []float64 // by output the sum of all squared weights, where noise is constant
+	strength float64   // variance of a feature's noise, divided by its basis
+	squares  []float64 // by output: the sum of all squared weights, for constant noise
 	schedule.Pace
 }
 
-// Scores are what an Expert says of an event, by level and output.
+// Scores holds the scores of an event, by level and output.
 type Scores struct {
 	Iterate  []float64 // sum w x
-	Lag      []float64 // the average's score less the iterate's, in units of the level's Coefficient
-	square   []float64 // sum basis w^2 over the features, those of a pair together
-	sums     []float64 // the three in one piece
+	Lag      []float64 // score of the average minus that of the iterate, divided by the level's Coefficient
+	square   []float64 // sum basis w^2 over the features, where a pair counts as one feature
+	sums     []float64 // the three lists in one slice
 	basis    []float64 // see Expert.basis
-	pairs    []float64 // by pair of features, level and output what the two add to the score
-	together *together // nil where no features die together, and of an event that is not learned
+	pairs    []float64 // by pair, level and output: what the pair adds to the score
+	together *together // nil if no features die together, and for events that are not learned
 }
 
 // New returns an Expert that has learned nothing.
@@ -98,7 +98,7 @@ func New(c Settings) *Expert {
 	return e
 }
 
-// setOutputs makes what depends on the number of outputs.
+// setOutputs sets up everything that depends on the number of outputs.
 func (e *Expert) setOutputs(outputs int) {
 	e.Outputs = outputs
 	e.layout = rows.Layout{Outputs: outputs, N: len(e.levels) * outputs, Refresh: e.Rule.Parts}
@@ -126,11 +126,11 @@ func (e *Expert) setOutputs(outputs int) {
 	e.rule = e.Rule.Make(c)
 }
 
-// StartRow fills a new row, which is all zero.
+// StartRow fills a new row of zeros.
 func (e *Expert) StartRow(row []float64) { e.rule.Start(row) }
 
-// Grow gives the Expert more outputs, one for each class, and returns how a row is made of one as it was. Nothing begins
-// anew: outputs keep what they have learned. Where one has told two classes apart it becomes that of the second, and its
+// Grow increases the number of outputs to one per class, and returns the function that converts a row. Outputs keep
+// what they have learned. If there was one output for two classes, it becomes that of the second class, and its
 // negation that of the first.
 func (e *Expert) Grow(outputs int) (fill func(to, from []float64)) {
 	was, squares := *e, e.squares()
@@ -158,8 +158,8 @@ func (e *Expert) Grow(outputs int) (fill func(to, from []float64)) {
 	}
 }
 
-// Regroup gives the Expert as many outputs as there are lists, each of which begins as the mean of the former ones on its
-// list, and returns how a row is made of one as it was. All are in use.
+// Regroup makes one output for each list in from, and returns the function that converts a row. An output starts as the
+// mean of the old outputs on its list. All outputs are in use.
 func (e *Expert) Regroup(from [][]int) (fill func(to, from []float64)) {
 	was, squares := *e, e.squares()
 	e.setOutputs(len(from))
@@ -175,14 +175,14 @@ func (e *Expert) Regroup(from [][]int) (fill func(to, from []float64)) {
 	}
 }
 
-// Shift adds to the intercepts of an output; the averages follow.
+// Shift adds by to the intercepts of an output. The averages change as well.
 func (e *Expert) Shift(output int, by float64, intercepts []float64) {
 	for j := output; e.Intercept && j < e.layout.N; j += e.Outputs {
 		e.setIntercept(intercepts, j, e.layout.Weights(intercepts)[j]+by, e.window.CenterOf(intercepts)[j]+by)
 	}
 }
 
-// Together returns by level the intercept of what is as likely as the given outputs together.
+// Together returns, by level, the intercept of a class as likely as the given outputs together.
 func (e *Expert) Together(outputs []int, intercepts []float64) (by []float64) {
 	for v := range e.levels {
 		sum := 0.0
@@ -194,7 +194,7 @@ func (e *Expert) Together(outputs []int, intercepts []float64) (by []float64) {
 	return by
 }
 
-// Place makes the intercepts of an output those given by level; the averages follow.
+// Place sets the intercepts of an output, by level. The averages change as well.
 func (e *Expert) Place(output int, by, intercepts []float64) {
 	for v, b := range by {
 		if j := v*e.Outputs + output; e.Intercept {
@@ -203,8 +203,8 @@ func (e *Expert) Place(output int, by, intercepts []float64) {
 	}
 }
 
-// Activate puts the first n outputs in use, where there are several: each begins as if all events before had been of
-// other classes.
+// Activate puts the first n outputs in use, if there are several. A new output starts as if all earlier events had been
+// of other classes.
 func (e *Expert) Activate(n int, intercepts []float64) {
 	for ; e.Outputs > 1 && e.active < n; e.active++ {
 		if !e.Intercept {
@@ -213,27 +213,27 @@ func (e *Expert) Activate(n int, intercepts []float64) {
 		for j := e.active; j < e.layout.N; j += e.Outputs {
 			b := -math.Log(float64(e.steps + 1))
 			e.setIntercept(intercepts, j, b, b)
-			if e.layout.Lags(intercepts)[j] = 0; e.shared != nil { // as the fold will
+			if e.layout.Lags(intercepts)[j] = 0; e.shared != nil { // as the merged model will
 				e.layout.Weights(e.shared.Bias)[j] = e.layout.Weights(intercepts)[j]
 			}
 		}
 	}
 }
 
-// Active returns how many outputs are in use.
+// Active returns the number of outputs in use.
 func (e *Expert) Active() int { return e.active }
 
-// Width returns how many values a row has of so many outputs: what the parts need and, behind them, so many more for each
-// output, in whole lines of the cache.
+// Width returns the number of values per row for so many outputs: those of the parts, followed by more values per
+// output, padded to whole cache lines.
 func (c *Settings) Width(outputs, more int) int {
 	const line = 8
 	return (rows.FirstPart + (c.parts()*len(c.Noises)+more)*outputs + line - 1) / line * line
 }
 
-// End returns where in a row the parts end.
+// End returns the end of the parts in a row.
 func (e *Expert) End() int { return rows.FirstPart + e.parts()*e.layout.N }
 
-// NewScores returns room for what the Expert says of an event, NewOwn for what it says of one that it may then learn.
+// NewScores returns memory for the scores of an event. NewOwn returns memory for those of an event that may be learned.
 func (e *Expert) NewScores() Scores {
 	n := e.layout.N
 	all := make([]float64, 3*n)
@@ -246,7 +246,7 @@ func (e *Expert) NewOwn() Scores {
 	return s
 }
 
-// Score writes to s what the levels say of an event.
+// Score writes the scores of an event to s.
 func (e *Expert) Score(in *encode.Input, s *Scores) {
 	clear(s.sums)
 	if s.basis = e.basis(in, s.basis); s.together != nil {
@@ -260,7 +260,7 @@ func (e *Expert) Score(in *encode.Input, s *Scores) {
 	e.scorePairs(in, s)
 }
 
-// Published writes to out what each level answers, by level and output: its average's score, or its iterate's.
+// Published writes the score that each level predicts to out, by level and output: that of its average or its iterate.
 func (e *Expert) Published(s *Scores, out []float64) {
 	k := e.Outputs
 	for v := range e.levels {
@@ -271,7 +271,7 @@ func (e *Expert) Published(s *Scores, out []float64) {
 	}
 }
 
-// AppendLanes appends what the iterates of the levels say, and behind them what their averages do.
+// AppendLanes appends the scores of the iterates, followed by those of the averages.
 func (e *Expert) AppendLanes(s *Scores, out []float64) []float64 {
 	out = append(out, s.Iterate...)
 	for j, f := range s.Iterate {
@@ -280,10 +280,10 @@ func (e *Expert) AppendLanes(s *Scores, out []float64) []float64 {
 	return out
 }
 
-// Lanes returns how many values AppendLanes appends.
+// Lanes returns the number of values that AppendLanes appends.
 func (e *Expert) Lanes() int { return 2 * e.layout.N }
 
-// PublishedLanes is Published for what AppendLanes has written.
+// PublishedLanes is Published for values that AppendLanes has appended.
 func (e *Expert) PublishedLanes(lanes, out []float64) {
 	n := e.layout.N
 	for j, f := range lanes[:n] {
@@ -291,7 +291,8 @@ func (e *Expert) PublishedLanes(lanes, out []float64) {
 	}
 }
 
-// PublishedIntercepts writes to out what each level answers to an event without features, by level and output.
+// PublishedIntercepts writes the score that each level predicts for an event without features to out, by level and
+// output.
 func (e *Expert) PublishedIntercepts(intercepts, out []float64) {
 	w, u := e.layout.Weights(intercepts), e.layout.Lags(intercepts)
 	for j := range out {
@@ -299,7 +300,7 @@ func (e *Expert) PublishedIntercepts(intercepts, out []float64) {
 	}
 }
 
-// Weight returns the weight of a row for an output, as a mixture has it of the levels.
+// Weight returns the weight of a row for an output, mixed over levels.
 func (e *Expert) Weight(row, mixture []float64, output int) (sum float64) {
 	w, u := e.layout.Weights(row), e.layout.Lags(row)
 	for v, share := range mixture {
@@ -311,8 +312,8 @@ func (e *Expert) Weight(row, mixture []float64, output int) (sum float64) {
 	return sum
 }
 
-// Parts returns where in a row the weights of the levels are that a mixture has, and by what they count; intercepts
-// gets their intercepts, by output.
+// Parts returns the positions in a row of the weights that are mixed, with their factors. It adds the mixed intercepts
+// to intercepts, by output.
 func (e *Expert) Parts(mixture []float64, row, intercepts []float64) (parts []model.Part) {
 	n, k := e.layout.N, e.Outputs
 	w, u := e.layout.Weights(row), e.layout.Lags(row)
@@ -329,12 +330,12 @@ func (e *Expert) Parts(mixture []float64, row, intercepts []float64) (parts []mo
 	return parts
 }
 
-// maxMove is the most that an intercept, which all events share, or the score of a reading one deviation from the
-// center may change by when the scale of a column moves: beyond it weights would be extrapolated too far.
+// maxMove bounds two changes when a column's scale changes: that of an intercept, which all events share, and that of
+// the score at one deviation from the center. Larger changes would extrapolate the weights too far.
 const maxMove = 1
 
-// Move makes the weights of a row fit its column's new scale, level by level. A level whose weights it would take too
-// far keeps them as they are.
+// Move adapts the weights of a row to its column's new scale, level by level. A level whose change would exceed maxMove
+// keeps its weights.
 func (e *Expert) Move(m encode.Move, intercepts []float64) {
 	if m.Keep != 1 {
 		e.rule.Forget(m.Row, false, m.Keep)
@@ -369,7 +370,7 @@ func (e *Expert) Move(m encode.Move, intercepts []float64) {
 	}
 }
 
-// tooFar says whether a weight of the iterate or the average is larger than most.
+// tooFar reports whether a weight of the iterate or the average exceeds most.
 func (e *Expert) tooFar(w, u []float64, coefficient, most float64) bool {
 	for j, w := range w {
 		if !(math.Abs(w) <= most && math.Abs(w+coefficient*u[j]) <= most) {
@@ -379,15 +380,15 @@ func (e *Expert) tooFar(w, u []float64, coefficient, most float64) bool {
 	return false
 }
 
-// Rescale multiplies all weights by factor and adds shift to the intercepts, because the unit of the targets has changed.
-// Of the sums of squared gradients it leaves a share.
+// Rescale multiplies all weights by factor, adds shift to the intercepts, and multiplies the accumulators by keep,
+// because the unit of the targets has changed.
 func (e *Expert) Rescale(factor, shift, keep float64, t *model.Table, intercepts []float64) {
 	e.each(t, intercepts, func(row []float64, intercept bool) {
 		if intercept && !e.Intercept {
 			return
 		}
 		e.rule.Rescale(row, 0, e.layout.N, factor)
-		e.rule.Forget(row, intercept, keep*factor*factor) // Rescale divides by the square
+		e.rule.Forget(row, intercept, keep*factor*factor) // Rescale divides by the square of factor
 	})
 	for v := range e.levels {
 		for k := range e.levels[v].squares {
@@ -401,7 +402,7 @@ func (e *Expert) Rescale(factor, shift, keep float64, t *model.Table, intercepts
 	}
 }
 
-// each calls do with all rows, which it may change.
+// each calls do with all rows. do may change them.
 func (e *Expert) each(t *model.Table, intercepts []float64, do func(row []float64, intercept bool)) {
 	e.Rewritten++
 	do(intercepts, true)
@@ -411,7 +412,7 @@ func (e *Expert) each(t *model.Table, intercepts []float64, do func(row []float6
 	}
 }
 
-// Decay leaves a share of what steps are divided by, such as the sums of squared gradients.
+// Decay multiplies the accumulators by keep.
 func (e *Expert) Decay(keep float64, t *model.Table, intercepts []float64) {
 	const most = 1e100
 	if e.Rule.Sums {
@@ -426,7 +427,7 @@ func (e *Expert) Decay(keep float64, t *model.Table, intercepts []float64) {
 	})
 }
 
-// rebase makes the Coefficient of a level's average 1, multiplying it into every lag.
+// rebase makes the Coefficient of a level's average 1, by multiplying all lags.
 func (e *Expert) rebase(v int, t *model.Table, intercepts []float64) {
 	g := e.levels[v].Rebase()
 	e.each(t, intercepts, func(row []float64, _ bool) {
@@ -437,8 +438,8 @@ func (e *Expert) rebase(v int, t *model.Table, intercepts []float64) {
 	})
 }
 
-// EndPass says that the events so far were one pass over a finite set, which is about to be presented again. From here on
-// the ridge counts once a pass, and nothing is adapted: the rate is the configured one and averages are published.
+// EndPass marks the end of one pass over a finite set, before the next pass. Then the ridge counts once per pass, and
+// nothing is adapted: the rate is the configured one, and the averages predict.
 func (e *Expert) EndPass() {
 	if e.period > 0 {
 		return
@@ -449,10 +450,10 @@ func (e *Expert) EndPass() {
 	}
 }
 
-// Passed says whether a first pass has ended.
+// Passed reports whether the first pass has ended.
 func (e *Expert) Passed() bool { return e.period > 0 }
 
-// State codes all but the rows.
+// State codes everything but the rows.
 func (e *Expert) State(c *coder.Coder) {
 	c.Uint(&e.steps)
 	c.Uint(&e.period)

@@ -1,6 +1,6 @@
 package levels
 
-// This file takes over weights that were found otherwise.
+// This file adopts weights that were found by another method.
 
 import (
 	"math"
@@ -11,12 +11,12 @@ import (
 	"blankout/online/schedule"
 )
 
-// Adopt makes the given weights, by column (row nil is that of the intercepts), level and output, the iterates and the
-// averages; those that are not known stay. Nothing is left of what was adapted to other weights, nor of what steps are
-// divided by: that has to be found anew by Remeasure, and then by Fit.
+// Adopt sets the iterates and averages to the given weights, by column, level and output; intercept asks for the
+// intercepts. Weights that are not known stay. All adaptation to the old weights and the accumulators are discarded.
+// The caller must compute the accumulators again, with Remeasure for each event and then Fit.
 //
-// In the average the weights count as an iterate for each step so far: of these the average over the stream reaches back
-// over a share 1/(1+p) (package schedule), and so it goes on as if it had seen 1+p times as many.
+// An average over the stream is over the last fraction 1/(1+p) of the steps (package schedule). The adopted weights
+// count as the iterate of each step so far, so the average continues as if it had seen 1+p times as many steps.
 func (e *Expert) Adopt(t *model.Table, intercepts []float64, weight func(column uint32, intercept bool, level, output int) (w float64, known bool)) {
 	place := func(row []float64, column uint32, intercept bool) {
 		w := e.layout.Weights(row)
@@ -52,13 +52,12 @@ func (e *Expert) Adopt(t *model.Table, intercepts []float64, weight func(column 
 	e.window.Clear()
 }
 
-// Remeasure adds an event to what steps are divided by, as if it had been learned, and moves no weight. Target is y of each
-// output.
+// Remeasure adds an event to the accumulators as if it had been learned, and changes no weight. target is y by output.
 func (e *Expert) Remeasure(in *encode.Input, own *Scores, target []float64, weight float64) {
 	s := &e.step
 	e.Score(in, own)
 	e.gather(in, own, target, weight)
-	parts := min(math.Ceil(weight), schedule.MostImportance) // as an event is learned
+	parts := min(math.Ceil(weight), schedule.MostImportance) // as Update does
 	for range int(parts) {
 		if e.silent != nil {
 			e.takeSilent(in, in.Rows)
@@ -79,7 +78,7 @@ func (e *Expert) Remeasure(in *encode.Input, own *Scores, target []float64, weig
 	}
 }
 
-// Fit makes what a rule keeps beside its weights fit them.
+// Fit adapts what the optimizer keeps besides the weights to the new weights.
 func (e *Expert) Fit(t *model.Table, intercepts []float64) {
 	e.each(t, intercepts, func(row []float64, intercept bool) { e.rule.Forget(row, intercept, 1) })
 }

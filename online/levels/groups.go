@@ -1,7 +1,7 @@
 package levels
 
-// This file holds noise that deletes whole groups of features (rows.Groups), and noise whose variance is no multiple of
-// the square of what a feature reads.
+// This file has noise that removes whole groups of features (rows.Groups), and noise whose variance is not proportional
+// to the square of a feature's value.
 
 import (
 	"slices"
@@ -14,7 +14,7 @@ import (
 	"blankout/online/rows"
 )
 
-// kind is what the variance of a feature's noise is proportional to.
+// kind is the function of a feature's value to which the variance of its noise is proportional.
 type kind int
 
 const (
@@ -33,8 +33,8 @@ func kindOf(n loss.Noise) kind {
 	return square
 }
 
-// Constant says whether a level has noise whose variance is the same whatever a feature reads, and Square whether that of
-// all is a multiple of its square.
+// Constant reports whether a level has noise whose variance is independent of the values. Square reports whether the
+// variance of all levels' noise is proportional to the square of the values.
 func (c *Settings) Constant() bool {
 	return slices.ContainsFunc(c.Noises, func(n loss.Noise) bool { return kindOf(n) == constant })
 }
@@ -43,12 +43,12 @@ func (c *Settings) Square() bool {
 	return !slices.ContainsFunc(c.Noises, func(n loss.Noise) bool { return kindOf(n) != square })
 }
 
-// Grouped says whether a level's noise is of groups.
+// Grouped reports whether a level has noise of groups.
 func (c *Settings) Grouped() bool { return slices.ContainsFunc(c.Noises, loss.IsGrouped) }
 
-// basis returns, in the memory of to, what the variance of the noise of each row is proportional to, 0 for the intercepts.
-// Constant noise acts on features that are left out, too, which is made up for where they are there: they count for the
-// events that there have been for each that held the feature.
+// basis returns the function of each feature's value to which the variance of its noise is proportional, 0 for the
+// intercepts, in the memory of to. Constant noise also acts on features that are absent from an event. To compensate, a
+// present feature counts for as many events as there are per event with the feature.
 func (e *Expert) basis(in *encode.Input, to []float64) []float64 {
 	if cap(to) < len(in.X) {
 		to = make([]float64, 2*len(in.X))
@@ -72,8 +72,8 @@ func (e *Expert) basis(in *encode.Input, to []float64) []float64 {
 	return to
 }
 
-// together is an event whose features die together in groups: its rows, those of a group next to each other, and what
-// each group adds to the scores.
+// together is an event whose features die together in groups: its rows, ordered by group, and what each group adds to
+// the scores.
 type together struct {
 	groups *rows.Groups
 	event  rows.Event
@@ -87,7 +87,7 @@ func (e *Expert) newTogether() *together {
 	return &together{groups: rows.NewGroups(e.Grouping, e.Noises, e.Outputs, false), rated: e.rated}
 }
 
-// scoreTogether is Score with features that die together. Those of a pair die with their group.
+// scoreTogether is Score for features that die together. The features of a pair die with their group.
 func (e *Expert) scoreTogether(in *encode.Input, s *Scores) {
 	g, n := s.together, in.Features()
 	if g.rated != e.rated {
@@ -99,8 +99,9 @@ func (e *Expert) scoreTogether(in *encode.Input, s *Scores) {
 	rows.Sum(g.event.Rows[n:], rows.FirstPart, e.layout.N, g.event.X[n:], g.event.Basis[n:], s.Iterate, s.Lag, s.square)
 }
 
-// Deaths finds which features of an event die together, and what each group adds to the scores of the levels as they are mixed;
-// a pair of groups counts so much. There are none of an event that is not scored to be learned. Features are given by their place in the event.
+// Deaths fills to with the features of an event that die together, and what each group adds to the mixed score of the
+// levels. A pair of groups counts pairs times. to is empty unless the event was scored to be learned. features are
+// indices in the event.
 func (e *Expert) Deaths(own *Scores, mixture []float64, pairs float64, features []int, to *newton.Groups) {
 	g := own.together
 	if to.Keys = to.Keys[:0]; g == nil {
@@ -119,7 +120,7 @@ func (e *Expert) Deaths(own *Scores, mixture []float64, pairs float64, features 
 	}
 }
 
-// arrange brings the rows of groups together.
+// arrange orders the rows by group.
 func (e *Expert) arrange(in *encode.Input, s *Scores, of [][]float64) {
 	g, n := s.together, in.Features()
 	g.event.Reset(n)
@@ -131,7 +132,7 @@ func (e *Expert) arrange(in *encode.Input, s *Scores, of [][]float64) {
 	g.event.X[n] = in.X[n]
 }
 
-// variances writes to out those of the scores of the iterates.
+// variances writes the variances of the iterates' scores to out.
 func (e *Expert) variances(own *Scores, out []float64) {
 	switch k := e.Outputs; {
 	case e.Clean:
@@ -154,7 +155,8 @@ func (e *Expert) variances(own *Scores, out []float64) {
 	}
 }
 
-// averageVariances returns those of the scores of the averages; of constant noise those of the iterates are near enough.
+// averageVariances returns the variances of the averages' scores. For constant noise it returns those of the iterates,
+// which are close.
 func (e *Expert) averageVariances(in *encode.Input, own *Scores) []float64 {
 	s := &e.step
 	if e.Clean || e.kind == constant {
@@ -185,7 +187,7 @@ func (e *Expert) squares() (all [][]float64) {
 	return all
 }
 
-// addSquares adds those of the weights of an event's features to the sums, times a sign.
+// addSquares adds the squared weights of an event's features, times sign, to the sums.
 func (e *Expert) addSquares(in *encode.Input, sign float64) {
 	if e.kind != constant {
 		return
@@ -198,7 +200,8 @@ func (e *Expert) addSquares(in *encode.Input, sign float64) {
 	}
 }
 
-// SetRates gives the noise of the only level these rates of groups, which nobody changes from here on; nil changes nothing.
+// SetRates sets the rates at which groups die, for the noise of the only level; nil changes nothing. The caller must
+// not change rates later.
 func (e *Expert) SetRates(rates map[string]float64) {
 	if !e.Observed || rates == nil {
 		return
@@ -209,7 +212,7 @@ func (e *Expert) SetRates(rates map[string]float64) {
 	e.rated++
 }
 
-// ratesState codes the rates that were observed.
+// ratesState codes the observed rates.
 func (e *Expert) ratesState(c *coder.Coder) {
 	if !e.Observed {
 		return

@@ -1,10 +1,10 @@
 package levels
 
-// This file says how much an event counts by its loss.
+// This file measures the influence of an event on the loss.
 
-// Influence returns by which factor in (0, 1] the loss lets an event count for an output of a level, where y is the truth and f
-// is predicted. A small one marks a label that is probably wrong. It is 1 for losses that let all events count alike. The event
-// must have been scored last.
+// Influence returns the factor in (0, 1] by which the loss weighs an event for an output of a level, given the truth y
+// and the predicted score f. A small factor means that the label is probably wrong. The factor is 1 for losses that
+// weigh all events equally. own must hold the scores of the event.
 func (e *Expert) Influence(own *Scores, level, output int, y, f float64) float64 {
 	of, ok := e.Loss.(interface {
 		Influence(y, f, v float64) float64

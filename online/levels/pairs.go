@@ -1,14 +1,14 @@
 package levels
 
-// This file has features that die together count together, two by two: the variance of a level's score is strength times
-// the sum of the squares of what each alone, or such features together, add to the score. See groups.go for more of them.
+// This file has pairs of features that die together. The variance of a level's score is strength times the sum of the
+// squares of what each single feature, or pair, adds to the score. See groups.go for larger groups.
 
 import (
 	"blankout/online/encode"
 	"blankout/online/rows"
 )
 
-// scorePairs adds the squares of what the features of pairs add together.
+// scorePairs adds the squares of what pairs add to the score.
 func (e *Expert) scorePairs(in *encode.Input, s *Scores) {
 	n := e.layout.N
 	s.pairs = s.pairs[:0]
@@ -23,7 +23,7 @@ func (e *Expert) scorePairs(in *encode.Input, s *Scores) {
 	}
 }
 
-// comparePairs is scorePairs for the averages, whose squares are summed in square.
+// comparePairs is scorePairs for the averages. It adds to square.
 func (e *Expert) comparePairs(in *encode.Input, square []float64) {
 	for _, p := range in.Pairs {
 		a, b := in.Rows[p[0]], in.Rows[p[1]]
@@ -35,8 +35,8 @@ func (e *Expert) comparePairs(in *encode.Input, square []float64) {
 	}
 }
 
-// segmentPairs cuts the rows of the step into those of pairs and the runs between them. What the features of a pair are
-// multiplied by in their gradients is the derivative by the score, and that by the variance, which is of both.
+// segmentPairs divides the rows of the step into pairs and the runs between them. The gradient of a pair's features has
+// a factor of its own: the derivative by the score plus that by the variance, which both features share.
 func (e *Expert) segmentPairs(in *encode.Input, own *Scores) {
 	s, n := &e.step, e.layout.N
 	padded := (n + 3) &^ 3 // see rows.NewStep
@@ -56,7 +56,7 @@ func (e *Expert) segmentPairs(in *encode.Input, own *Scores) {
 			s.Segments = append(s.Segments, rows.Segment{From: from, To: to, DF: s.DF, Shrink: s.Shrink, Strength: s.Strength})
 		}
 	}
-	for side := range 2 { // numbers come first, in order, and what they are paired with behind them, likewise
+	for side := range 2 { // numbers come first, in order, then their presence columns in the same order
 		for i, p := range in.Pairs {
 			at := int(p[side])
 			run(at)

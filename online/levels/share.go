@@ -1,6 +1,6 @@
 package levels
 
-// This file has an Expert learn for several, and takes up what others have learned (package share).
+// This file lets an Expert learn in a group, and merges what other members have learned (package share).
 
 import (
 	"math"
@@ -12,19 +12,19 @@ import (
 	"blankout/online/share"
 )
 
-// Share has the Expert make steps that count for others, too, as an interval says; nil ends that. Averages and iterates are
-// then compared, and others choose.
+// Share makes the Expert learn for the group during an interval, or alone if in is nil. During an interval averages and
+// iterates are compared, but the merged model chooses between them.
 func (e *Expert) Share(in *share.Interval) { e.shared = in }
 
-// Growth returns by what is multiplied what is added to sums over events.
+// Growth returns the factor of new terms of the accumulators.
 func (e *Expert) Growth() float64 { return e.growth }
 
-// ShareSettings are what an interval needs to know.
+// ShareSettings returns what an interval needs to know of the Expert.
 func (e *Expert) ShareSettings(halfLife float64) share.Settings {
 	return share.Settings{Layout: e.layout, Eta: e.Rate, Start: e.Start, HalfLife: halfLife}
 }
 
-// weigh says how often the rows of the step count.
+// weigh sets how often the rows of the step count.
 func (e *Expert) weigh(in *encode.Input, own *Scores) {
 	s := &e.step
 	if e.shared.Weigh(&s.Step); own.together == nil {
@@ -38,14 +38,14 @@ func (e *Expert) weigh(in *encode.Input, own *Scores) {
 	s.Roots = e.step.roots
 }
 
-// Sums are what an Expert has counted that is merged by addition.
+// Sums holds the counts of an Expert that are merged by addition.
 type Sums struct {
 	Steps  uint64
 	Active int
 	levels []schedule.Pace
 }
 
-// Sums returns a copy of the Expert's.
+// Sums returns a copy of the Expert's counts.
 func (e *Expert) Sums() Sums {
 	s := Sums{Steps: e.steps, Active: e.active}
 	for v := range e.levels {
@@ -63,8 +63,8 @@ func (s *Sums) State(c *coder.Coder) {
 	}
 }
 
-// AddChanges adds a row's u and ΔG, u multiplied by ratio. The average stays what it was: what changes the weight changes the
-// lag.
+// AddChanges adds the changes of a row: of the weights, multiplied by ratio, and of the accumulators. The averages stay
+// the same, so the lags change with the weights.
 func (e *Expert) AddChanges(row, changes []float64, ratio float64) {
 	w, m, lag := e.layout.Weights(row), e.layout.Preconditioner(row), e.layout.Lags(row)
 	for j := range w {
@@ -75,7 +75,7 @@ func (e *Expert) AddChanges(row, changes []float64, ratio float64) {
 	}
 }
 
-// AddShift has the intercepts take up by how much the center of a column differs where these changes of its weights come from.
+// AddShift adds to the intercepts what changes of a column's weights are worth at another center of the column.
 func (e *Expert) AddShift(intercepts, changes []float64, shift float64) {
 	if shift == 0 || !e.Intercept {
 		return
@@ -88,8 +88,8 @@ func (e *Expert) AddShift(intercepts, changes []float64, shift float64) {
 	}
 }
 
-// Merge takes up what an interval has adapted and counted between base and now, of so many comparisons, and which of average
-// and iterate is published.
+// Merge merges what an interval has adapted and counted from base to now, with so many comparisons, and chooses between
+// averages and iterates.
 func (e *Expert) Merge(base, now *Sums, compared uint64, t *model.Table, intercepts []float64) {
 	steps := now.Steps - base.Steps
 	e.steps += steps

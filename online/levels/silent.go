@@ -1,8 +1,7 @@
 package levels
 
-// This file has a level of silent noise (loss.Silent) learn beside the others. It is the last one, and differs in the
-// gradient alone: where its weights stand in a row, what becomes of them as scales move, averages and rates are those of
-// any level. So it is a lane of this Expert, and none of its own.
+// This file has the level with silent noise (loss.Silent), which is the last level. It differs from other levels in its
+// gradient alone: its weights are in the same rows, and scales, averages and rates apply to it as to any level.
 
 import (
 	"blankout/internal/loss"
@@ -17,7 +16,7 @@ type silentLevel struct {
 	rows  rows.Event
 }
 
-// setSilent makes what depends on the number of outputs.
+// setSilent sets up everything that depends on the number of outputs.
 func (e *Expert) setSilent() {
 	if noise, ok := e.Noises[len(e.Noises)-1].(loss.Silent); ok {
 		k := e.Outputs
@@ -33,7 +32,7 @@ func (e *Expert) Silent() (n loss.Silent, some bool) {
 	return e.silent.event.Noise, true
 }
 
-// others returns how many levels have other noise, and isSilent says whether a level has silent noise.
+// others returns the number of levels with other noise. isSilent reports whether a level has silent noise.
 func (e *Expert) others() int {
 	if e.silent != nil {
 		return len(e.levels) - 1
@@ -43,7 +42,7 @@ func (e *Expert) others() int {
 
 func (e *Expert) isSilent(level int) bool { return level == e.others() }
 
-// takeSilent has the silent level take up an event of these rows.
+// takeSilent passes an event with these rows to the silent level.
 func (e *Expert) takeSilent(in *encode.Input, of [][]float64) {
 	s := e.silent
 	if s.rows = (rows.Event{Rows: of, Intercepts: true, X: in.X}); !e.Intercept {
@@ -63,7 +62,7 @@ func (e *Expert) deriveSilent(target []float64, weight float64) {
 	s.slopes[len(e.levels)-1] = e.silent.event.Begin(s.Y[at:][:e.active], weight, s.value[at:])
 }
 
-// stepSilent makes the step of the silent level, whose gradients have been found.
+// stepSilent makes the step of the silent level, after its gradients have been found.
 func (e *Expert) stepSilent(weight float64) {
 	s, at := &e.step, e.silent.event.First
 	e.silent.rows.Ridge = e.ridges(e.silent.rows.Rows)
@@ -72,11 +71,12 @@ func (e *Expert) stepSilent(weight float64) {
 	})
 }
 
-// silentPace is by what the rate of the silent level is multiplied where nobody has set one. With several outputs, whose steps
-// are not proximal, the rate of noise none is too small for it: its gradients shrink with what dies.
+// silentPace is the factor of the silent level's rate, unless the user has set the rate. With several outputs, whose
+// steps are not proximal, the rate of a level without noise is too small for the silent level, because its gradients
+// shrink with the features that die.
 const silentPace = 10.0 / 3
 
-// rate returns minus the rate of a level.
+// rate returns the negative rate of a level.
 func (e *Expert) rate(v int) float64 {
 	rate := -e.levels[v].Rate(e.Rate)
 	if e.isSilent(v) && e.Outputs > 1 && e.FreeRate {

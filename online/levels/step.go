@@ -1,6 +1,6 @@
 package levels
 
-// This file makes a step: all levels at once, by the optimizer's rule.
+// This file makes the step of an event, for all levels at once.
 
 import (
 	"slices"
@@ -12,18 +12,17 @@ import (
 	"blankout/online/schedule"
 )
 
-// step is room for one step, by level and output but for raised, which is by level. It holds nothing from one event to
-// the online.
+// step is scratch memory for one step, by level and output. It keeps nothing between events.
 type step struct {
 	rows.Step
 	value       []float64 // the losses of the iterates
 	average     []float64 // see averageVariances
 	coefficient []float64
 	raised      []float64
-	slopes      []float64 // by level: by how much the loss of the iterates changes with the coefficient of the lags
+	slopes      []float64 // by level: derivative of the iterate's loss by the coefficient of the lags
 	ridge       []float64 // by row
 	touched     [][]float64
-	roots       []float64 // likewise, see weigh
+	roots       []float64 // by row, see weigh
 }
 
 func newStep(strength []float64, outputs int) step {
@@ -34,9 +33,9 @@ func newStep(strength []float64, outputs int) step {
 	return s
 }
 
-// Update learns an event once: own is what Score wrote for it, with the weights as they are now. Target is y of each
-// output. The weight multiplies gradients; it is at most 1 but for parts of very heavy events. Averages and iterates are
-// compared by lanes, what AppendLanes wrote when the event came, or where that is nil as they are now.
+// Update learns an event that Score has scored with the current weights. target is y by output. weight multiplies the
+// gradients; it is at most 1, except for parts of very large weights. Averages and iterates are compared by lanes,
+// which AppendLanes appended when the event arrived, or by their current scores if lanes is nil.
 func (e *Expert) Update(in *encode.Input, own *Scores, lanes, target []float64, weight float64, t *model.Table) {
 	s := &e.step
 	if e.silent != nil {
@@ -66,11 +65,11 @@ func (e *Expert) Update(in *encode.Input, own *Scores, lanes, target []float64, 
 	}
 }
 
-// comparesSeldom is after how many steps averages and iterates are compared at fewer of them, one in seldom.
+// After comparesSeldom steps, averages and iterates are compared at one step in seldom.
 const comparesSeldom, seldom = 65_536, 16
 
-// comparesEvery returns at every how many steps averages and iterates are compared now. One counts once, however many it
-// stands for: counted for all of them, later ones outweigh the past, and chance has averages and iterates take turns.
+// comparesEvery returns the number of steps per comparison of averages and iterates. Each comparison counts once. If it
+// counted for all of these steps, late comparisons would outweigh the past, and chance would decide.
 func (e *Expert) comparesEvery() uint64 {
 	if e.steps > comparesSeldom {
 		return seldom
@@ -78,7 +77,7 @@ func (e *Expert) comparesEvery() uint64 {
 	return schedule.Every(e.steps)
 }
 
-// derive finds the derivatives of the expected losses of the levels but for the silent one.
+// derive computes the derivatives of the expected losses, for all levels but the silent one.
 func (e *Expert) derive(own *Scores, target []float64, weight float64) {
 	s, k, n := &e.step, e.Outputs, e.layout.N
 	e.variances(own, s.Variance)
@@ -102,7 +101,7 @@ func (e *Expert) derive(own *Scores, target []float64, weight float64) {
 	}
 }
 
-// gradients finds the derivatives of the expected losses, and the learning rates.
+// gradients computes the derivatives of the expected losses, and the learning rates.
 func (e *Expert) gradients(own *Scores, target []float64, weight float64) {
 	s, k, n := &e.step, e.Outputs, e.layout.N
 	if e.derive(own, target, weight); e.silent != nil {
@@ -130,7 +129,7 @@ func (e *Expert) gradients(own *Scores, target []float64, weight float64) {
 	}
 }
 
-// place makes an event that of the step: its rows and its segments.
+// place makes an event the event of the step: its rows and segments.
 func (e *Expert) place(in *encode.Input, own *Scores, of [][]float64) {
 	s := &e.step
 	if g := own.together; g != nil {
@@ -145,7 +144,8 @@ func (e *Expert) place(in *encode.Input, own *Scores, of [][]float64) {
 	}
 }
 
-// ridges returns the factor of w in the ridge's gradient, by row: that of one pass spread over the events of a feature.
+// ridges returns the factor of w in the gradient of the ridge, by row. The ridge of one pass is spread over the events
+// of a feature.
 func (e *Expert) ridges(of [][]float64) []float64 {
 	s, n, ridge, passes := &e.step, len(of), e.ridge, 1.0
 	if e.period > 0 {
@@ -167,8 +167,9 @@ func (e *Expert) ridges(of [][]float64) []float64 {
 	return s.ridge
 }
 
-// compare has each level compare whether its average or its iterate does better at an event, one of so many: under its
-// noise, or at what they said when the event came, without noise, as who reads the model meets whole events.
+// compare compares each level's average with its iterate at one event of every so many. Without lanes it compares
+// expected losses under the level's noise. With lanes it compares the losses of the scores when the event arrived,
+// without noise, because readers of the model predict complete events.
 func (e *Expert) compare(in *encode.Input, own *Scores, lanes []float64, every uint64) {
 	s, k := &e.step, e.Outputs
 	var variances []float64
@@ -201,15 +202,15 @@ func (e *Expert) compare(in *encode.Input, own *Scores, lanes []float64, every u
 	}
 }
 
-// decide has a level take up by how much more its average has lost than its iterate at one event of so many.
+// decide updates a level's choice by how much more its average has lost than its iterate at one event.
 func (e *Expert) decide(lv *level, gain float64, every uint64) {
 	if lv.Compare(gain, every); e.shared == nil {
 		lv.Choose()
 	}
 }
 
-// Accumulate adds the expected curvature of an event without label to what steps are divided by: that of the loss
-// averaged over both labels by the probability that the iterate gives them.
+// Accumulate adds the expected curvature of an event without a label to the accumulators. It averages the curvature of
+// both labels by the iterate's probability.
 func (e *Expert) Accumulate(in *encode.Input, own *Scores, weight float64, t *model.Table) {
 	s := &e.step
 	e.variances(own, s.Variance)

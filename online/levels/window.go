@@ -1,6 +1,7 @@
 package levels
 
-// This file solves windows of the latest events exactly, beside or instead of the steps of the rule (package refresh).
+// This file solves windows of the latest events by IRLS, in addition to the optimizer's steps or in place of them
+// (package refresh).
 
 import (
 	"blankout/internal/event"
@@ -9,24 +10,23 @@ import (
 	"blankout/online/refresh"
 )
 
-// parts returns how many parts of a row, from the weights on, have a value by level and output.
+// parts returns the number of parts of a row that have a value per level and output.
 func (c *Settings) parts() int { return c.Rule.Parts + (&refresh.Refresh{Settings: c.Window}).Parts() }
 
-// Windows says whether windows of events are solved.
+// Windows reports whether windows of events are solved.
 func (c *Settings) Windows() bool { return c.Window.Size > 0 }
 
-// odd says whether a part of a row changes its sign with the weights; sums of squares do not.
+// odd reports whether the values of a part change their sign with the weights. Accumulators do not.
 func (e *Expert) odd(part int) bool { return part != 1 && !(e.Windows() && part == e.layout.Refresh) }
 
-// setIntercept makes b an intercept, and center where a window begins it.
+// setIntercept sets an intercept, and its value at the start of the window (center).
 func (e *Expert) setIntercept(intercepts []float64, j int, b, center float64) {
 	e.rule.Set(intercepts, j, b)
 	e.window.CenterOf(intercepts)[j] = center
 }
 
-// Learned takes an event that has been learned with a weight into the window, and solves the window when it is time. The model
-// standardizes events as they are learned, output returns that which learns a class, and dead what a column reads when its
-// feature is dead, standardized.
+// Learned adds a learned event to the window, and solves the window if it is complete. m standardizes events, output
+// returns the output of a class, and dead returns the standardized value of a column whose feature is dead.
 func (e *Expert) Learned(x *event.Example, weight float64, m *model.Linear, intercepts []float64, output func(class int) int, dead func(column uint32) float64) {
 	if !e.Windows() || !e.window.Add(x, weight) {
 		return
@@ -38,10 +38,10 @@ func (e *Expert) Learned(x *event.Example, weight float64, m *model.Linear, inte
 	e.window.Solve(w)
 }
 
-// Failures returns how many windows had no solution and changed nothing.
+// Failures returns the number of windows without a solution, which changed nothing.
 func (e *Expert) Failures() uint64 { return e.window.Failures }
 
-// gather adds the curvature of an event that is remeasured to what is known of those before the window.
+// gather adds the curvature of a remeasured event to that of the events before the window.
 func (e *Expert) gather(in *encode.Input, own *Scores, target []float64, weight float64) {
 	if !e.Windows() {
 		return

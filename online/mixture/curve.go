@@ -1,6 +1,6 @@
 package mixture
 
-// This file holds the forecast of the error at each share of missing features.
+// This file estimates the error at each fraction of missing features.
 
 import (
 	"math"
@@ -14,20 +14,20 @@ const Points = 10
 // Missing returns the deletion rate of a point.
 func Missing(point int) float64 { return float64(point) / Points }
 
-// Curve is a live forecast of the error that the published answers would make if a share d of the
-// features died, for d = 0, 0.1, … 0.9: of numbers, of the squared error. It is measured on a
-// sample of the events, before these are learned; older ones fade.
+// Curve estimates the error of predictions if a fraction d of the features were missing, for d = 0, 0.1, … 0.9. For
+// regression it estimates the squared error. It is measured on a sample of the events, before they are learned. Old
+// samples decay.
 type Curve struct {
 	samples, weight, wrong [Points]float64
 }
 
 const (
 	curveMemory = 10_000 // samples
-	// A curve remembers one in curveShare of all its samples; older ones fade.
+	// A curve remembers a fraction 1/curveShare of its samples; older ones decay.
 	curveShare = 2
 )
 
-// Add takes up what is expected at a point; NaN is nothing.
+// Add adds a sample at a point, unless it is NaN.
 func (f *Curve) Add(point int, wrong float64) {
 	if math.IsNaN(wrong) {
 		return
@@ -38,15 +38,15 @@ func (f *Curve) Add(point int, wrong float64) {
 	f.wrong[point] = f.wrong[point]*keep + wrong
 }
 
-// keep returns what a sample at a point leaves of those before it.
+// keep returns the decay of older samples at a new one.
 func (f *Curve) keep(point int) float64 {
 	return 1 - 1/min(curveMemory, 8+f.samples[point]/curveShare)
 }
 
-// At returns the forecast at a point, NaN before the first sample.
+// At returns the estimate at a point, NaN before the first sample.
 func (f *Curve) At(point int) float64 { return f.wrong[point] / f.weight[point] }
 
-// Merge adds what the samples of an interval have come to.
+// Merge adds the samples of an interval, from base to now.
 func (f *Curve) Merge(base, now *Curve) {
 	keeps := func(samples, n float64) float64 {
 		keep, g := 1.0, Curve{}
@@ -68,7 +68,7 @@ func (f *Curve) Merge(base, now *Curve) {
 	}
 }
 
-// State walks the curve.
+// State codes the curve.
 func (f *Curve) State(c *coder.Coder) {
 	for _, p := range []*[Points]float64{&f.samples, &f.weight, &f.wrong} {
 		for i := range p {
@@ -77,22 +77,22 @@ func (f *Curve) State(c *coder.Coder) {
 	}
 }
 
-// Curves are the forecasts of the error and, of classes, of the log-loss.
+// Curves estimates the error and, for classification, the log-loss.
 type Curves struct{ Error, LogLoss Curve }
 
-// Merge is that of both.
+// Merge merges both.
 func (f *Curves) Merge(base, now *Curves) {
 	f.Error.Merge(&base.Error, &now.Error)
 	f.LogLoss.Merge(&base.LogLoss, &now.LogLoss)
 }
 
-// State walks both.
+// State codes both.
 func (f *Curves) State(c *coder.Coder) {
 	f.Error.State(c)
 	f.LogLoss.State(c)
 }
 
-// within says whether at each point at most so many events were sampled from base on.
+// within reports whether no point has more than events samples after base.
 func (f *Curves) within(base *Curves, events float64) bool {
 	for i := range Points {
 		if f.Error.samples[i]-base.Error.samples[i] > events || f.LogLoss.samples[i]-base.LogLoss.samples[i] > events {
@@ -102,5 +102,5 @@ func (f *Curves) within(base *Curves, events float64) bool {
 	return true
 }
 
-// PointOf returns the last point that something survives, given a fraction of 1<<64.
+// PointOf returns the last point at which a feature is alive, given a fraction of 1<<64.
 func PointOf(u uint64) int8 { return int8(u >> 32 * Points >> 32) }

@@ -10,31 +10,31 @@ import (
 	"blankout/internal/model"
 )
 
-// Features are those of an event.
+// Features holds the features of an event.
 type Features struct {
 	Columns []uint32
 	Field   []uint16 // of each, see event.Example.FieldsOf; empty for a sparse text format
 	Schema  *event.Schema
 	Factors [][2]int      // see event.Schema.Factors
-	Curves  *model.Curves // whose hats die with their number
-	Known   bool          // it is sparse, and its Schema says what is known to be missing
+	Curves  *model.Curves // whose presence and spline columns die with their number
+	Known   bool          // the format is sparse, and the Schema determines which columns are missing
 }
 
-// Mask deletes features. It is nested: each has the last point that it survives.
+// Mask removes features from an event. Masks are nested: a feature is alive up to its last point.
 type Mask struct {
-	Last []int8          // by feature
-	Dead [Points]float64 // fields that are dead at each point
-	dies []int8          // by field: its last point, -1 for one that is not in the event
+	Last []int8          // by feature: its last point
+	Dead [Points]float64 // number of fields that are dead at each point
+	dies []int8          // by field: its last point, -1 if it is not in the event
 }
 
-// Draw draws the mask of a number: groups die as a whole where they are given, else each feature by itself. It says whether
-// anything of the event is known to be missing when it dies.
+// Draw draws the mask of a number. Groups die as a whole if they are given, else each feature dies independently. The
+// result reports whether the event has features that can be declared missing.
 func (m *Mask) Draw(x Features, number uint64, groups *model.Grouping) (named bool) {
 	fields := x.Schema.Fields
 	point := func(key uint64) int8 {
 		var r rand.PCG
-		// Eight masks in a row take each key to each eighth of the rates once, so that their mean
-		// says more than that of eight masks that know nothing of each other.
+		// Eight consecutive masks give each key each eighth of the rates once, which makes their mean more precise than
+		// that of independent masks.
 		r.Seed(key^0x626c616e6b6f7574, 1<<32^number/8)
 		return PointOf(r.Uint64() ^ bits.Reverse64(number%8))
 	}
@@ -53,7 +53,7 @@ func (m *Mask) Draw(x Features, number uint64, groups *model.Grouping) (named bo
 		if len(x.Field) > 0 && int(x.Field[i]) < len(fields) {
 			id = x.Field[i]
 		}
-		var a, b uint64 // what it dies with
+		var a, b uint64 // the keys with which the feature dies
 		source := x.Curves.Source(column)
 		switch {
 		case groups != nil:
@@ -98,14 +98,14 @@ func (m *Mask) Draw(x Features, number uint64, groups *model.Grouping) (named bo
 	return named
 }
 
-// die counts a field that survives a point as its last.
+// die counts a field by its last point.
 func (m *Mask) die(last int8) {
 	if last+1 < Points {
 		m.Dead[last+1]++
 	}
 }
 
-// Alone lets features die by themselves, too, at a rate.
+// Alone kills single features at a rate, in addition to groups.
 func (m *Mask) Alone(rate float64, event uint64) {
 	if rate == 0 {
 		return

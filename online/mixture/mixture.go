@@ -14,16 +14,16 @@ import (
 	"blankout/internal/model"
 )
 
-// Mixture holds the mixture weights of lanes and of policies, by range of what an event lacks (0 is nothing, see
-// Range), and the forecasts. Each lane is compared with its scores multiplied by each of the scales: one that is
-// too sure of itself then counts for less (temperatures; Guo et al. 2017).
+// Mixture holds the mixture weights of lanes and of policies, by range of missing fields (see Range), and the
+// forecasts. Each lane competes with its scores multiplied by each of the scales, so that an overconfident lane counts
+// for less (temperatures; Guo et al. 2017).
 type Mixture struct {
 	Table  *Table
-	policy model.MissingPolicy // the one that is wanted, or auto
+	policy model.MissingPolicy // the configured policy
 	fills  bool                // numbers can be imputed
 	lanes  int
-	// Correctable says that there is a lane behind the others, the corrected one, of what other experts make of the base; corrects
-	// that it may count.
+	// correctable means that there is one more lane, the corrected lane, with the scores of the correcting experts.
+	// corrects means that it may have weight.
 	correctable, corrects bool
 	weights               [Ranges][]float64 // see Weights
 	scales                []float64
@@ -31,33 +31,33 @@ type Mixture struct {
 	scaled                []float64 // by output
 }
 
-// Event is what scores of an event are judged by. Scores are by lane and output, of which the first Active are in use.
+// Event is what lanes are judged by at an event. Scores are by lane and output; the first Active outputs are in use.
 type Event struct {
 	Outputs, Active int
 	Label           int // the class
-	// Lose returns what a score loses, of regression; nil for classes, which lose the log-loss of scores as log-odds.
+	// Lose returns the loss of a score for regression. It is nil for classification, where the loss is the log-loss.
 	Lose func(score float64) float64
 	room []float64
 }
 
-// NoClass is the score of an output whose class has not come.
+// NoClass is the score of an output whose class has not arrived.
 const NoClass = -30
 
-// firstShare is what the lane has at first that the user expects to be best.
+// firstShare is the initial weight of the lane that the user expects to be best.
 const firstShare = 0.8
 
-// Settings are what a Mixture is made from.
+// Settings are the settings of a Mixture.
 type Settings struct {
-	Lanes       int // without the corrected one
-	Expected    int // which of them is expected to be best
+	Lanes       int // without the corrected lane
+	Expected    int // index of the lane that is expected to be best
 	Correctable bool
 	Scales      []float64
-	Policy      model.MissingPolicy // the one that is wanted
+	Policy      model.MissingPolicy // the configured policy
 	Fills       bool                // numbers can be imputed
 	Regression  bool
 }
 
-// correctedShare is what the corrected lane has at first.
+// correctedShare is the initial weight of the corrected lane.
 const correctedShare = 0.5
 
 // New returns a Mixture that has observed nothing.
@@ -82,13 +82,14 @@ func New(c Settings) *Mixture {
 	return m
 }
 
-// firstPolicies are the weights that policies have at first: most for imputing where numbers can be, else for rescaling.
+// firstPolicies returns the initial weights of policies: most for imputation if numbers can be imputed, else most for
+// rescaling.
 func firstPolicies(policy model.MissingPolicy, fills, regression bool) model.PolicyWeights {
 	if policy != model.MissingAuto {
 		return model.OnePolicy(policy)
 	}
 	plain := [2]float64{0.1, 0.9}
-	if regression { // rescaling is for classes
+	if regression { // regression never rescales
 		plain = [2]float64{1, 0}
 	}
 	if !fills {
@@ -97,14 +98,14 @@ func firstPolicies(policy model.MissingPolicy, fills, regression bool) model.Pol
 	return model.PolicyWeights{0.1 * plain[0], 0.1 * plain[1], 0.9}
 }
 
-// Weights returns the weights of lanes on events of a range, borrowed: weights times scales, so that they need not sum
-// to 1.
+// Weights returns the weights of all lanes in a range. They are weights times scales, so they need not sum to 1. The
+// caller must not change them.
 func (m *Mixture) Weights(r int) []float64 { return m.weights[r] }
 
-// Uncorrected returns the weights where the corrected lane does not count.
+// Uncorrected returns the weights without the corrected lane.
 func (m *Mixture) Uncorrected(r int) []float64 { return m.Table.InForce[r].Levels }
 
-// Correct says whether the corrected lane may count.
+// Correct sets whether the corrected lane may have weight.
 func (m *Mixture) Correct(may bool) {
 	if m.corrects != may {
 		m.corrects = may
@@ -112,19 +113,19 @@ func (m *Mixture) Correct(may bool) {
 	}
 }
 
-// CorrectAgain has the corrected lane count as at the beginning of a stream.
+// CorrectAgain gives the corrected lane its initial weight.
 func (m *Mixture) CorrectAgain() {
 	m.Table.SecondAgain(correctedShare)
 	m.weigh()
 }
 
-// CorrectAlone has the corrected lane answer alone, until others have been better.
+// CorrectAlone gives the corrected lane the whole weight, until other lanes are better.
 func (m *Mixture) CorrectAlone() {
 	m.Table.SecondAlone()
 	m.takeForce()
 }
 
-// Corrected returns the weight of the corrected lane on events of a range.
+// Corrected returns the weight of the corrected lane in a range.
 func (m *Mixture) Corrected(r int) float64 {
 	if !m.corrects {
 		return 0
@@ -132,7 +133,7 @@ func (m *Mixture) Corrected(r int) float64 {
 	return m.Table.InForce[r].Second
 }
 
-// weigh makes the weights of all lanes.
+// weigh computes the weights of all lanes.
 func (m *Mixture) weigh() {
 	for r := range m.weights {
 		if !m.correctable {
@@ -148,10 +149,10 @@ func (m *Mixture) weigh() {
 	}
 }
 
-// Largest returns the lane of the largest weight on events of a range.
+// Largest returns the lane with the largest weight in a range.
 func (m *Mixture) Largest(r int) int { return m.Table.InForce[r].Largest() }
 
-// Restart begins with the whole weight on the lane of the largest; policies stay.
+// Restart gives the whole weight to the lane with the largest weight. Policies keep their weights.
 func (m *Mixture) Restart() {
 	first := make([]float64, m.lanes)
 	first[m.Largest(0)] = 1
@@ -162,19 +163,19 @@ func (m *Mixture) Restart() {
 // Policies returns the weights of the policies by range.
 func (m *Mixture) Policies() model.MissingPolicies { return m.Table.Rules() }
 
-// Score writes to out, by output, what scores by lane and output are mixed to on events of a range.
+// Score writes the mixed scores in a range to out, by output.
 func (m *Mixture) Score(lanes []float64, r, active int, out []float64) {
 	Mix(m.weights[r], lanes, active, out)
 }
 
-// Base writes to out, by output, the base that the corrected lane is made of: the other lanes as they are mixed for whole
-// events. That of an output that is not in use is 0.
+// Base writes the base of the corrected lane to out, by output: the other lanes with the weights of complete events. It
+// is 0 for outputs that are not in use.
 func (m *Mixture) Base(lanes []float64, active int, out []float64) {
 	Mix(m.Uncorrected(0), lanes, active, out)
 	clear(out[active:])
 }
 
-// Mix writes to out, by output, what scores by lane and output are mixed to by these weights.
+// Mix writes the scores of lanes, mixed by weights, to out by output.
 func Mix(weights, lanes []float64, active int, out []float64) {
 	clear(out)
 	for i, w := range weights {
@@ -190,7 +191,7 @@ func Mix(weights, lanes []float64, active int, out []float64) {
 	}
 }
 
-// Observe takes up what the lanes have lost at an event of a range.
+// Observe updates the weights of lanes by their losses at an event.
 func (m *Mixture) Observe(lanes []float64, r int, e *Event) {
 	if m.lanes*len(m.scales) == 1 {
 		return
@@ -199,15 +200,15 @@ func (m *Mixture) Observe(lanes []float64, r int, e *Event) {
 	m.Table.TakeLevels(r, m.room)
 }
 
-// ObserveCorrected takes up what the other lanes as they are mixed and the corrected lane have lost at an event of a range.
+// ObserveCorrected updates the weight of the corrected lane, given its loss and that of the other lanes together.
 func (m *Mixture) ObserveCorrected(r int, others, corrected float64) {
 	m.Table.TakeSecond(r, others, corrected)
 }
 
-// Chooses says whether policies are mixed by what ObservePolicies takes up.
+// Chooses reports whether ObservePolicies has an effect.
 func (m *Mixture) Chooses() bool { return m.policy == model.MissingAuto }
 
-// ObservePart is Observe for a learner that is one of several, at an event that lacks nothing.
+// ObservePart is Observe for a learner in a group, at an event without missing fields.
 func (m *Mixture) ObservePart(lanes []float64, e *Event) {
 	if m.lanes*len(m.scales) > 1 {
 		m.room = m.losses(lanes[:m.lanes*e.Outputs], e, m.room[:0])
@@ -215,10 +216,11 @@ func (m *Mixture) ObservePart(lanes []float64, e *Event) {
 	}
 }
 
-// ObservePolicies takes up what an event of a range has lost by policy, NaN by those that were not to be had.
+// ObservePolicies updates the weights of policies by their losses at an event; NaN marks a policy that is not
+// available.
 func (m *Mixture) ObservePolicies(r int, losses model.PolicyWeights) { m.Table.TakeRules(r, losses) }
 
-// Lost returns what mixed scores lose at an event.
+// Lost returns the loss of mixed scores at an event.
 func (e *Event) Lost(scores []float64) float64 {
 	if e.Lose != nil {
 		return e.Lose(scores[0])
@@ -226,7 +228,7 @@ func (e *Event) Lost(scores []float64) float64 {
 	return model.Decision{}.LogLoss(scores, e.Label)
 }
 
-// LostTimes returns what scores of one lane lose if all are multiplied by a factor.
+// LostTimes returns the loss of a lane's scores multiplied by a factor.
 func (e *Event) LostTimes(lane []float64, factor float64) float64 {
 	if e.Lose != nil {
 		return e.Lose(factor * lane[0])
@@ -240,7 +242,7 @@ func (e *Event) LostTimes(lane []float64, factor float64) float64 {
 	return e.Lost(e.room)
 }
 
-// losses appends what each lane loses at each scale.
+// losses appends the loss of each lane at each scale.
 func (m *Mixture) losses(lanes []float64, e *Event, out []float64) []float64 {
 	switch {
 	case e.Lose != nil:
@@ -268,7 +270,7 @@ func (m *Mixture) losses(lanes []float64, e *Event, out []float64) []float64 {
 	return out
 }
 
-// binary is losses for one output that tells two classes apart.
+// binary is losses for one output for two classes.
 func (m *Mixture) binary(lanes []float64, label int, out []float64) []float64 {
 	sign := 1.0
 	if label == 1 {
@@ -291,19 +293,20 @@ func (m *Mixture) binary(lanes []float64, label int, out []float64) []float64 {
 	return out[:n]
 }
 
-// Merge takes up what an interval of another learner has added between base and now.
+// Merge merges what an interval of another learner has added between base and now.
 func (m *Mixture) Merge(base, now *Table) {
 	m.Table.Merge(base, now)
 	m.takeForce()
 }
 
-// Apply puts in force what has been observed.
+// Apply puts the learned weights in force.
 func (m *Mixture) Apply() {
 	m.Table.Apply()
 	m.takeForce()
 }
 
-// takeForce has the policy count that is wanted, and imputing not where nothing can be imputed.
+// takeForce computes the weights in force. A configured policy has the whole weight, and imputation has none if nothing
+// can be imputed.
 func (m *Mixture) takeForce() {
 	for r := 1; r < Ranges; r++ {
 		switch p := &m.Table.InForce[r].Rules; {
@@ -316,8 +319,8 @@ func (m *Mixture) takeForce() {
 	m.weigh()
 }
 
-// ByRange returns which weights answer the events of each range of what is missing, as model.Missing.Levels has them,
-// and the ranges that have weights of their own; nil where those of whole events answer all.
+// ByRange returns the index of the weights for each range, as model.Missing.Levels has them, and the ranges with
+// weights of their own. Both are nil if all ranges have the weights of complete events.
 func (m *Mixture) ByRange() (weights, ranges []int) {
 	weights = make([]int, model.MissingBins)
 	for bin := range weights {

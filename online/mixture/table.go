@@ -1,6 +1,6 @@
 package mixture
 
-// This file holds the shares by range of what is missing.
+// This file has the mixture weights by range of missing fields.
 
 import (
 	"math"
@@ -9,11 +9,11 @@ import (
 	"blankout/internal/model"
 )
 
-// Ranges is the number of ranges of the share of an event's fields that is missing: that of
-// whole events, which lack nothing that is known to be missing, and those of model.MissingBin.
+// Ranges is the number of ranges of the fraction of an event's fields that is missing: one for complete events, and
+// those of model.MissingBin.
 const Ranges = 1 + model.MissingBins
 
-// Range returns the range of an event that lacks k.
+// Range returns the range of an event with these missing fields.
 func Range(k model.Lack) int {
 	if !k.Some() {
 		return 0
@@ -21,15 +21,15 @@ func Range(k model.Lack) int {
 	return 1 + model.MissingBin(k.Share())
 }
 
-// RangeWeights is what an event of a range is answered by: the weights of the levels mixed by their
-// shares, and scores of the rules by theirs.
+// RangeWeights holds the weights in force for events of a range: of levels, of the second-order expert, and of policies
+// (rules).
 type RangeWeights struct {
-	Levels []float64           // shares times scales: they need not sum to 1
-	Second float64             // the share of the second-order expert against the levels as they are mixed
-	Rules  model.PolicyWeights // of whole events none
+	Levels []float64           // weights times scales, which need not sum to 1
+	Second float64             // of the second-order expert, against the mixed levels
+	Rules  model.PolicyWeights // unused for complete events
 }
 
-// Largest returns the level with the largest share.
+// Largest returns the level with the largest weight.
 func (m *RangeWeights) Largest() int {
 	best := 0
 	for v, share := range m.Levels {
@@ -40,22 +40,21 @@ func (m *RangeWeights) Largest() int {
 	return best
 }
 
-// Table holds the shares of levels and of rules by range, and the forecasts. Both factors are
-// measured by themselves: a level under the rules as they are mixed, a rule under the levels as
-// they are.
+// Table holds the mixture weights of levels and of policies (rules) by range, and the forecasts. Levels are judged with
+// the policies as they are mixed, and policies with the levels as they are mixed.
 type Table struct {
 	scales []float64
 	levels [Ranges]Weights  // by level and scale
-	rules  [Ranges]Weights  // of whole events unused
-	second *[Ranges]Weights // of the levels as they are mixed, and of the second-order expert; nil without
-	// How many events of each range have lacked fields by themselves of late.
+	rules  [Ranges]Weights  // unused for complete events
+	second *[Ranges]Weights // of the mixed levels and the second-order expert; nil if there is none
+	// The decayed number of events of each range that lacked fields without a mask.
 	own    [Ranges]float64
 	mixes  [Ranges][]float64
 	shares []float64 // scratch
-	// InForce is what answers events, until Apply.
+	// InForce holds the weights in force, which Apply changes.
 	InForce [Ranges]RangeWeights
-	// Features and Groups are forecasts where features are declared missing, and where groups are. SilentFeatures and
-	// SilentGroups are those where they die silently.
+	// Features and Groups are the forecasts for features and groups that are declared missing. SilentFeatures and
+	// SilentGroups are those for silent death.
 	Features, Groups, SilentFeatures, SilentGroups Curves
 }
 
@@ -64,27 +63,25 @@ func (t *Table) curves() [4]*Curves {
 	return [4]*Curves{&t.Features, &t.Groups, &t.SilentFeatures, &t.SilentGroups}
 }
 
-// wholeRates are the s of the levels for whole events, rangeRate that for others; ruleRates are those of
-// the rules, which differ from stream to stream by more than levels do.
+// wholeRates are the switching rates of levels for complete events, rangeRate is that for other ranges, and ruleRates
+// are those of policies. The best policy differs more between streams than the best level.
 var wholeRates = []float64{1e-5, 1e-4, 1e-3, 1e-2, 1e-1}
 
-// secondRates are those of whole events between the levels as they are mixed and another expert.
+// secondRates are the switching rates between the mixed levels and the second-order expert.
 var secondRates = []float64{1e-4, 1e-2}
 
 const rangeRate = 0.01
 
 var ruleRates = []float64{1e-3, 1e-2}
 
-// alike is by how much shares of a range must differ from those of whole events to be
-// different weights: files hold weights for each.
+// alike is the smallest difference at which a range has weights of its own, because files store the weights of each.
 const alike = 0.01
 
-// middleShare is what a level's middle scale has of the level's share at first.
+// middleShare is the initial fraction of a level's weight that its middle scale has.
 const middleShare = 0.8
 
-// NewTable returns a table that begins with these shares of levels and of rules. Each level is
-// compared with its scores multiplied by each of the scales, an odd number of them: one that is too
-// sure of itself then counts for less (temperatures; Guo et al. 2017).
+// NewTable returns a table with initial weights of levels and of policies. Each level competes with its scores
+// multiplied by each of the scales, an odd number of them (temperatures; Guo et al. 2017).
 func NewTable(levels, scales []float64, rules model.PolicyWeights) *Table {
 	t := &Table{scales: scales}
 	levels = t.spread(levels)
@@ -100,7 +97,7 @@ func NewTable(levels, scales []float64, rules model.PolicyWeights) *Table {
 	return t
 }
 
-// AddSecond gives the table a second-order expert, which begins with a share.
+// AddSecond adds a second-order expert with an initial weight.
 func (t *Table) AddSecond(share float64) {
 	t.second = &[Ranges]Weights{}
 	for r := range t.second {
@@ -113,7 +110,7 @@ func (t *Table) AddSecond(share float64) {
 	t.Apply()
 }
 
-// SecondAlone has the expert answer alone, until others have been better.
+// SecondAlone gives the second-order expert the whole weight, until others are better.
 func (t *Table) SecondAlone() {
 	for r := range t.second {
 		t.second[r].Begin([]float64{0, 1})
@@ -121,7 +118,7 @@ func (t *Table) SecondAlone() {
 	t.Apply()
 }
 
-// SecondAgain has the second-order expert answer with this share of whole events, and ranges begin with what these say.
+// SecondAgain gives the second-order expert this weight for complete events. Other ranges start from that.
 func (t *Table) SecondAgain(share float64) {
 	for r := range t.second {
 		t.second[r].Again()
@@ -131,7 +128,7 @@ func (t *Table) SecondAgain(share float64) {
 	}
 }
 
-// RemoveSecond takes the expert out.
+// RemoveSecond removes the second-order expert.
 func (t *Table) RemoveSecond() {
 	t.second = nil
 	for r := range t.InForce {
@@ -139,8 +136,8 @@ func (t *Table) RemoveSecond() {
 	}
 }
 
-// Counts says whether the second-order expert has a part in the answers to events as they come: to whole ones, or of a range
-// that events lack fields by themselves.
+// Counts reports whether the second-order expert has weight for events as they arrive: complete events, and ranges of
+// events that lack fields without a mask.
 func (t *Table) Counts() bool {
 	for r := range t.InForce {
 		if t.InForce[r].Second > 0 && (r == 0 || !t.Heeds(r)) {
@@ -150,8 +147,7 @@ func (t *Table) Counts() bool {
 	return false
 }
 
-// TakeSecond takes up what the mixed levels and the second-order expert have lost at an event of a
-// range.
+// TakeSecond updates the weight of the second-order expert with the losses of an event.
 func (t *Table) TakeSecond(r int, levels, second float64) {
 	s := &t.second[r]
 	if r > 0 && s.taken == 0 {
@@ -160,7 +156,7 @@ func (t *Table) TakeSecond(r int, levels, second float64) {
 	s.Take([]float64{levels, second})
 }
 
-// spread gives each level's share to its scales, most of it to the middle one.
+// spread divides each level's weight among its scales.
 func (t *Table) spread(levels []float64) (shares []float64) {
 	n := len(t.scales)
 	for _, share := range levels {
@@ -178,8 +174,8 @@ func (t *Table) spread(levels []float64) (shares []float64) {
 	return shares
 }
 
-// mix returns what the shares of a range make of the levels, all scales of a level together. It is
-// borrowed until the next call for that range.
+// mix returns the mixed weights of levels in a range, summed over scales. The result is valid until the next call for
+// that range.
 func (t *Table) mix(r int) []float64 {
 	n := len(t.scales)
 	t.shares = t.levels[r].Mix(t.shares[:0])
@@ -195,42 +191,41 @@ func (t *Table) mix(r int) []float64 {
 	return levels
 }
 
-// TakeLevels takes up what the levels have lost at an event of a range, each at every scale.
+// TakeLevels updates the weights of levels with their losses at each scale.
 func (t *Table) TakeLevels(r int, losses []float64) {
 	s := &t.levels[r]
-	if r > 0 && s.taken == 0 { // it begins with what whole events say
+	if r > 0 && s.taken == 0 { // a range starts with the weights of complete events
 		s.Begin(t.levels[0].Mix(nil))
 	}
 	s.Take(losses)
 }
 
-// AddLevels is TakeLevels for whole events of one of several learners.
+// AddLevels is TakeLevels for complete events of a learner in a group.
 func (t *Table) AddLevels(losses []float64) { t.levels[0].Add(losses) }
 
-// TakeRules takes up what the rules have lost at an event of a range, those that were not to be
-// had NaN.
+// TakeRules updates the weights of policies with their losses; NaN marks a policy that is not available.
 func (t *Table) TakeRules(r int, losses model.PolicyWeights) { t.rules[r].Take(losses[:]) }
 
 const (
-	// ownEnough is how many events that lack fields by themselves tell enough of a range, and
-	// ownMemory over how many masks they are remembered.
+	// A range stops learning from masks after ownEnough events that lacked fields without a mask. They are remembered
+	// for ownMemory masks.
 	ownEnough, ownMemory = 100, 1000
 )
 
-// Own counts an event of a range that has lacked fields by itself.
+// Own counts an event of a range that lacks fields without a mask.
 func (t *Table) Own(r int) { t.own[r]++ }
 
-// Heeds says whether masks still say more of a range than events that lack fields by themselves.
+// Heeds reports whether a range still learns from masks.
 func (t *Table) Heeds(r int) bool { return t.own[r] < ownEnough }
 
-// Masked counts an event that a mask has deleted fields of.
+// Masked counts a masked event.
 func (t *Table) Masked() {
 	for r := range t.own {
 		t.own[r] *= 1 - 1.0/ownMemory
 	}
 }
 
-// Apply puts the shares in force.
+// Apply puts the weights in force.
 func (t *Table) Apply() {
 	whole := t.mix(0)
 	t.InForce[0].Levels = whole
@@ -258,7 +253,7 @@ func (t *Table) Apply() {
 	}
 }
 
-// apart returns the largest difference of two lists of shares.
+// apart returns the largest difference between two lists of weights.
 func apart(a, b []float64) (most float64) {
 	for i := range a {
 		most = max(most, math.Abs(a[i]-b[i]))
@@ -266,8 +261,7 @@ func apart(a, b []float64) (most float64) {
 	return most
 }
 
-// Restart makes the table begin with these shares of levels, and with rules by range, because levels
-// have new weights.
+// Restart sets the weights of levels and of policies, because the levels have new model weights.
 func (t *Table) Restart(levels []float64, rules model.MissingPolicies) {
 	levels = t.spread(levels)
 	for r := range Ranges {
@@ -279,7 +273,7 @@ func (t *Table) Restart(levels []float64, rules model.MissingPolicies) {
 	t.Apply()
 }
 
-// Rules returns the shares of the rules in force.
+// Rules returns the weights of policies in force.
 func (t *Table) Rules() (rules model.MissingPolicies) {
 	for bin := range rules {
 		rules[bin] = t.InForce[1+bin].Rules
@@ -287,8 +281,8 @@ func (t *Table) Rules() (rules model.MissingPolicies) {
 	return rules
 }
 
-// Merge takes up what an interval of another learner, from base to now, has added of whole events
-// and to the forecasts, and puts the shares in force.
+// Merge merges what an interval of another learner, from base to now, has added for complete events and to the
+// forecasts. It puts the weights in force.
 func (t *Table) Merge(base, now *Table) {
 	t.levels[0].Merge(&base.levels[0], &now.levels[0])
 	for i, curves := range t.curves() {
@@ -297,7 +291,7 @@ func (t *Table) Merge(base, now *Table) {
 	t.Apply()
 }
 
-// State walks the table.
+// State codes the table.
 func (t *Table) State(c *coder.Coder) {
 	n := len(t.levels[0].prior) / len(t.scales)
 	for r := range Ranges {
@@ -317,7 +311,7 @@ func (t *Table) State(c *coder.Coder) {
 	}
 }
 
-// SumsState walks what Merge takes.
+// SumsState codes what Merge merges.
 func (t *Table) SumsState(c *coder.Coder) {
 	t.levels[0].SumsState(c)
 	for _, curves := range t.curves() {
@@ -325,12 +319,12 @@ func (t *Table) SumsState(c *coder.Coder) {
 	}
 }
 
-// Sums returns a copy of what Merge takes.
+// Sums returns a copy of what Merge merges.
 func (t *Table) Sums() *Table {
 	return &Table{levels: [Ranges]Weights{t.levels[0].Clone()}, Features: t.Features, Groups: t.Groups, SilentFeatures: t.SilentFeatures, SilentGroups: t.SilentGroups}
 }
 
-// Fits says whether what Merge takes, from base to now, is of so many events at most.
+// Fits reports whether what Merge merges, from base to now, is of at most so many events.
 func Fits(base, now *Table, events float64) bool {
 	if n := now.levels[0].waiting - base.levels[0].waiting; !(n >= 0 && n <= events) {
 		return false

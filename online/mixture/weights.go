@@ -1,6 +1,6 @@
 package mixture
 
-// This file holds the shares of a score that several answers have.
+// This file learns the mixture weights of several predictions.
 
 import (
 	"math"
@@ -9,41 +9,42 @@ import (
 	"blankout/internal/loss"
 )
 
-// Weights are the shares of a score that N answers have. After an event with the losses l_i
+// Weights holds the mixture weights of N predictions. After an event with the losses l_i
 //
-//	share_i <- share_i exp(-min(most, l_i - least)/2), normalized,
-//	share_i <- (1 - s) share_i + s prior_i
+//	weight_i <- weight_i exp(-min(most, l_i - least)/2), normalized,
+//	weight_i <- (1 - s) weight_i + s prior_i
 //
-// (fixed share; Herbster & Warmuth 1998). How fast an answer may come back, s, is learned: there
-// are shares for each of several s, which are mixed in turn by how well they have done (Monteleoni
-// & Jaakkola 2003).
+// (fixed share; Herbster & Warmuth 1998). The switching rate s determines how fast a prediction can recover, and is
+// learned: there are weights for each of several s, which are mixed by how well they have done (Monteleoni & Jaakkola
+// 2003).
 type Weights struct {
 	prior []float64
-	rates []float64 // the s
-	// By rate and answer the shares, and by rate what part of the score they have.
+	rates []float64 // the switching rates s
+	// The weights by rate and prediction, and the weight of each rate.
 	shares, trust []float64
 	taken         float64 // events
-	// mean is what RangeWeights tells: the shares, mixed, as they were after the latest events.
+	// the mixed weights, averaged over the latest events
 	mean []float64
-	// What events have lost that are not taken yet: by answer min(most, l_i - least), summed.
-	// Where several learners learn one model, an interval only adds to it.
+	// The losses of events that are not processed yet: by prediction the sum of min(most, l_i - least). In a group, an
+	// interval only adds to it.
 	pending []float64
 	waiting float64 // events
 }
 
 const (
-	// mostLoss bounds by how much an answer can do worse than the best one at one event: under a
-	// tighter bound answers look good that are too sure of themselves.
+	// mostLoss bounds how much worse a prediction can be than the best at one event. A tighter bound would favor
+	// overconfident predictions.
 	mostLoss = 8
-	// lossRate is what a loss counts for.
+	// lossRate is the factor of losses.
 	lossRate = 0.5
-	// leastShare is what an answer must have to be part of the score.
+	// leastShare is the smallest weight in force; smaller weights count as 0.
 	leastShare = 0.01
-	// meanMemory is over how many events shares are averaged: chance moves them from one to the next.
+	// meanMemory is the number of events over which weights are averaged, because chance changes them from event to
+	// event.
 	meanMemory = 64
 )
 
-// NewWeights returns shares that begin with the prior, which sum to 1, for one or several s.
+// NewWeights returns Weights that start with the prior, which sums to 1, for one or more switching rates.
 func NewWeights(prior []float64, rates ...float64) Weights {
 	s := Weights{prior: prior, rates: rates, pending: make([]float64, len(prior)), mean: append([]float64(nil), prior...)}
 	for range rates {
@@ -53,10 +54,10 @@ func NewWeights(prior []float64, rates ...float64) Weights {
 	return s
 }
 
-// Taken says how many events the shares have taken up.
+// Taken returns the number of events so far.
 func (s *Weights) Taken() float64 { return s.taken }
 
-// Begin makes the shares begin with others than the prior.
+// Begin sets the weights.
 func (s *Weights) Begin(with []float64) {
 	for r := range s.rates {
 		copy(s.of(r), with)
@@ -64,7 +65,7 @@ func (s *Weights) Begin(with []float64) {
 	copy(s.mean, with)
 }
 
-// Again makes the shares those of a stream that begins.
+// Again resets the weights to those of a new stream.
 func (s *Weights) Again() {
 	s.Begin(s.prior)
 	for r := range s.trust {
@@ -78,14 +79,14 @@ func (s *Weights) of(rate int) []float64 {
 	return s.shares[rate*n : (rate+1)*n : (rate+1)*n]
 }
 
-// Take takes up what an event has lost by answer. An answer whose loss is not a number was not
-// to be had; its share stays what it is against the others as a whole.
+// Take updates the weights with the losses of an event. A NaN marks a prediction that is not available; its weight
+// relative to all others stays the same.
 func (s *Weights) Take(losses []float64) {
 	s.Add(losses)
 	s.settle()
 }
 
-// Add is Take for an event that counts later, when the sums of several learners are merged.
+// Add is Take for an event that counts when the sums of several learners are merged.
 func (s *Weights) Add(losses []float64) {
 	least := math.Inf(1)
 	for _, l := range losses {
@@ -94,17 +95,17 @@ func (s *Weights) Add(losses []float64) {
 		}
 	}
 	for i, l := range losses {
-		s.pending[i] += min(mostLoss, l-least) // no number if l is none
+		s.pending[i] += min(mostLoss, l-least) // NaN if l is NaN
 	}
 	s.waiting++
 }
 
-// settle takes up what is pending.
+// settle processes pending losses.
 func (s *Weights) settle() {
 	for i := range s.pending {
 		s.pending[i] *= -lossRate
 	}
-	loss.Exps(s.pending) // what is left of the shares; NaN stays NaN
+	loss.Exps(s.pending) // the remaining factors of the weights; NaN stays NaN
 	pending, prior, total := s.pending, s.prior[:len(s.pending)], 0.0
 	for r, rate := range s.rates {
 		shares := s.of(r)[:len(pending)]
@@ -115,7 +116,7 @@ func (s *Weights) settle() {
 				left += shares[i] * l
 			}
 		}
-		if left == 0 { // none was to be had, or all have lost beyond what floats hold
+		if left == 0 { // no prediction was available, or all losses are too large for a float64
 			total += s.trust[r]
 			continue
 		}
@@ -145,7 +146,7 @@ func (s *Weights) settle() {
 	clear(s.pending)
 }
 
-// now returns the share of an answer after the latest event.
+// now returns the current weight of a prediction.
 func (s *Weights) now(i int) (x float64) {
 	for _, trust := range s.trust {
 		x += trust * s.shares[i]
@@ -154,7 +155,7 @@ func (s *Weights) now(i int) (x float64) {
 	return x
 }
 
-// RangeWeights appends the shares in force: those below a hundredth are 0, and all sum to 1.
+// Mix appends the weights in force: those below leastShare are 0, and all sum to 1.
 func (s *Weights) Mix(out []float64) []float64 {
 	from, sum := len(out), 0.0
 	for _, x := range s.mean {
@@ -173,7 +174,7 @@ func (s *Weights) Mix(out []float64) []float64 {
 	return out
 }
 
-// Merge takes up what an interval of another learner, from base to now, has added.
+// Merge merges what an interval of another learner, from base to now, has added.
 func (s *Weights) Merge(base, now *Weights) {
 	for i := range s.pending {
 		s.pending[i] += now.pending[i] - base.pending[i]
@@ -183,7 +184,7 @@ func (s *Weights) Merge(base, now *Weights) {
 	}
 }
 
-// State walks the shares.
+// State codes the weights.
 func (s *Weights) State(c *coder.Coder) {
 	n, rates := len(s.prior), len(s.rates)
 	c.Float(&s.taken)
@@ -193,7 +194,7 @@ func (s *Weights) State(c *coder.Coder) {
 	c.Failed = c.Failed || len(s.shares) != n*rates || len(s.trust) != rates || len(s.mean) != n
 }
 
-// SumsState walks what is pending.
+// SumsState codes pending losses.
 func (s *Weights) SumsState(c *coder.Coder) {
 	c.Float(&s.waiting)
 	c.Floats(&s.pending)
