@@ -205,7 +205,7 @@ func restart(t *testing.T, c online.Config, l *online.Learner) *online.Learner {
 }
 
 // blocksOf returns the state.
-func blocksOf(t *testing.T, l *online.Learner) (blocks []event.Block) {
+func blocksOf(t testing.TB, l *online.Learner) (blocks []event.Block) {
 	t.Helper()
 	each, err := l.Snapshot().EachBlock()
 	if err != nil {

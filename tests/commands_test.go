@@ -2,12 +2,14 @@ package tests
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,7 +21,6 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online"
-	"blankout/online/blackbox"
 	"blankout/stream"
 	"blankout/stream/record"
 )
@@ -37,9 +38,9 @@ func TestCommandsAgree(t *testing.T) {
 	}
 	for _, classes := range []int{2, 3, 0} {
 		t.Run(fmt.Sprint(classes), func(t *testing.T) {
-			events := write("events.jsonl", blackbox.Records(5, classes, 2500, false))
-			shuffled := write("shuffled.jsonl", blackbox.Records(5, classes, 2500, true))
-			test := write("test.jsonl", blackbox.Records(6, classes, 500, false))
+			events := write("events.jsonl", commandEvents(5, classes, 2500, false))
+			shuffled := write("shuffled.jsonl", commandEvents(5, classes, 2500, true))
+			test := write("test.jsonl", commandEvents(6, classes, 500, false))
 			learner := online.DefaultConfig()
 			args := []string{"--set", "record.text=words", "--weight", "weight"}
 			if classes == 0 {
@@ -95,6 +96,43 @@ func TestCommandsAgree(t *testing.T) {
 			}
 		})
 	}
+}
+
+// commandEvents returns JSON lines of n events of so many classes, 0 for targets: numbers, categories and words, some null,
+// with weights. If shuffled is set, the fields of each record but the first are in random order.
+func commandEvents(seed uint64, classes, n int, shuffled bool) (out []byte) {
+	r, order := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
+	kinds := cmp.Or(classes, 3)
+	for i := range n {
+		class := r.IntN(kinds)
+		signal, words := float64(class)-float64(kinds-1)/2, ""
+		for word := range 12 {
+			if r.IntN(6) == 0 || class > 0 && word == 3 && r.IntN(3) == 0 {
+				words += fmt.Sprintf("w%d ", word)
+			}
+		}
+		fields := []string{
+			fmt.Sprintf(`"temp":%g`, 20+2*signal+r.NormFloat64()), fmt.Sprintf(`"load":%g`, 1e4*math.Abs(3+signal/2+r.NormFloat64())),
+			fmt.Sprintf(`"site":"s%d"`, (class+r.IntN(3))%4), fmt.Sprintf(`"words":%q`, words),
+			fmt.Sprintf(`"label":"c%d"`, class), fmt.Sprintf(`"weight":%g`, []float64{1, 1, 1, 2, 0.5, 1.5}[r.IntN(6)]),
+		}
+		if classes == 0 {
+			fields[4] = fmt.Sprintf(`"label":%g`, 20+5*signal+r.NormFloat64())
+		}
+		for at, null := range map[int]string{0: `"temp":null`, 2: `"site":null`} {
+			if (i+at)%20 == 0 && i > 0 {
+				fields[at] = null
+			}
+		}
+		if r.IntN(4) > 0 || i == 0 {
+			fields = append(fields, fmt.Sprintf(`"dose":%g`, 1e-3*(2+signal+r.Float64())))
+		}
+		if shuffled && i > 0 {
+			order.Shuffle(len(fields), func(a, b int) { fields[a], fields[b] = fields[b], fields[a] })
+		}
+		out = append(out, "{"+strings.Join(fields, ",")+"}\n"...)
+	}
+	return out
 }
 
 // commandRecords is how TestCommandsAgree has records read.

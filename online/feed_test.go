@@ -1,4 +1,4 @@
-package blackbox
+package online_test
 
 // This file makes events: JSON records of every kind of field, and the decoder that reads them.
 
@@ -135,7 +135,7 @@ type reader struct {
 }
 
 // recordsOf returns how the records of a setting are read.
-func recordsOf(m Maker, s setting) record.Config {
+func recordsOf(s setting) record.Config {
 	c := record.DefaultConfig()
 	c.Format, c.Weight, c.Text, c.Bits = "json", "weight", []string{"words"}, 12
 	c.Groups = map[string][]string{"sensor": {"temp", "volt"}, "place": {"site", "dose"}}
@@ -143,9 +143,9 @@ func recordsOf(m Maker, s setting) record.Config {
 	return c
 }
 
-func newReader(t *testing.T, m Maker, s setting) *reader {
+func newReader(t *testing.T, s setting) *reader {
 	t.Helper()
-	r := &reader{t: t, c: recordsOf(m, s)}
+	r := &reader{t: t, c: recordsOf(s)}
 	r.follow(r.c.Schema())
 	return r
 }
@@ -182,21 +182,4 @@ func clone(e *event.Example) *event.Example {
 	}
 	out.Missing = append([]uint16(nil), e.Missing...)
 	return &out
-}
-
-// Records returns JSON lines of n events of so many classes, 0 for targets, with nulls and weights. If shuffled is set, the
-// fields of each record but the first are in random order.
-func Records(seed uint64, classes, n int, shuffled bool) []byte {
-	f, r := newFeed(seed, classes), rand.New(rand.NewPCG(seed, 2))
-	f.nulls, f.weights = 0.05, true
-	var out []byte
-	for i := range n {
-		x := f.next()
-		var order []int
-		if shuffled && i > 0 {
-			order = r.Perm(len(x.names))
-		}
-		out = append(append(out, x.json(order)...), '\n')
-	}
-	return out
 }

@@ -1,4 +1,4 @@
-package blackbox
+package online_test
 
 // This file tests what scores mean: calibration, the positive class and its threshold.
 
@@ -14,14 +14,14 @@ import (
 // Of two classes that are no usual pair the rarer of the first 1,000 is the positive one, a
 // restart keeps it, and what is named changes measures and the side of the threshold, and
 // neither weights nor scores.
-func testPositive(t *testing.T, mk Maker) {
+func TestPositive(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Noise, c.Threshold, c.CovarianceMaxFields = "none", 0.8, 0
 	teach := func(name string, restart int) *learner {
 		var counts [2]int
 		c := c
 		c.Positive = name
-		l := mk.start(t, c, event.NewSchema(10, []string{"rare", "usual"}, 2))
+		l := start(t, c, event.NewSchema(10, []string{"rare", "usual"}, 2))
 		r := rand.New(rand.NewPCG(1, 2))
 		for i := range 1500 {
 			if i == restart {
@@ -46,7 +46,7 @@ func testPositive(t *testing.T, mk Maker) {
 	}
 	e := &event.Example{Label: 1, Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{.7, 1}}}
 	for _, l := range []*learner{again, usual, rare} {
-		if x, y := predict(found.box, e), predict(l.box, e); x[0] != y[0] {
+		if x, y := found.scores(e), l.scores(e); x[0] != y[0] {
 			t.Errorf("score %v, want %v", y, x)
 		}
 	}
@@ -69,10 +69,10 @@ func testPositive(t *testing.T, mk Maker) {
 
 // The forecast of the error where nothing is missing is of the class that is answered: that of
 // the calibrated probability.
-func testForecastOfCalibrated(t *testing.T, mk Maker) {
+func TestForecastOfCalibrated(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Loss, c.Noise, c.Calibrate, c.Threshold = "hinge", "dropout:0.3", "on", 0.8
-	l, s := mk.stream(t, c, 2), synthetic.NewStream(3, 2)
+	l, s := streamed(t, c, 2), synthetic.NewStream(3, 2)
 	for range 20_000 {
 		e := s.Next()
 		e.Weight = 1
@@ -97,12 +97,12 @@ func mislabeled(r *rand.Rand, share float64) *event.Example {
 // Where one label in ten is wrong, "auto" finds the link that says so: the loss comes down, the published model says
 // what the learner says, and a restart goes on to the bit. "off" has none, nor has a member of a group; weights are
 // the same whatever is set.
-func testLinkOfWrongLabels(t *testing.T, mk Maker) {
+func TestLinkOfWrongLabels(t *testing.T) {
 	learners := map[string]*learner{}
 	for _, calibrate := range []string{"off", "auto", "on"} {
 		c := online.DefaultConfig()
 		c.Calibrate = calibrate
-		l := mk.start(t, c, event.NewSchema(8, []string{"a", "b"}, 2))
+		l := start(t, c, event.NewSchema(8, []string{"a", "b"}, 2))
 		r := rand.New(rand.NewPCG(1, 2))
 		for range 12_000 {
 			l.Learn(mislabeled(r, 0.1), nil)
@@ -155,7 +155,7 @@ func testLinkOfWrongLabels(t *testing.T, mk Maker) {
 	} {
 		c := online.DefaultConfig()
 		change(&c)
-		l, r := mk.start(t, c, event.NewSchema(8, []string{"a", "b"}, 2)), rand.New(rand.NewPCG(1, 2))
+		l, r := start(t, c, event.NewSchema(8, []string{"a", "b"}, 2)), rand.New(rand.NewPCG(1, 2))
 		for range 6000 {
 			l.Learn(clear(mislabeled(r, 0), r), nil)
 		}

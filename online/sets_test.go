@@ -1,4 +1,4 @@
-package blackbox
+package online_test
 
 // This file tests prediction sets and intervals.
 
@@ -16,7 +16,7 @@ import (
 	"blankout/online/synthetic"
 )
 
-func kindsLearner(t *testing.T, mk Maker, classes int, change func(*online.Config)) *learner {
+func kindsLearner(t *testing.T, classes int, change func(*online.Config)) *learner {
 	t.Helper()
 	names := []string{"a", "b", "c", "d", "e", "f"}[:classes]
 	s := event.NewSchema(8, names, classes)
@@ -27,12 +27,12 @@ func kindsLearner(t *testing.T, mk Maker, classes int, change func(*online.Confi
 	if change != nil {
 		change(&c)
 	}
-	return mk.start(t, c, s)
+	return start(t, c, s)
 }
 
 // Sets of the published model hold the class as often as they should, of two classes and of more, with
 // masks alone and where events lack fields by themselves, and of losses whose scores are no log-odds.
-func testSets(t *testing.T, mk Maker) {
+func TestSets(t *testing.T) {
 	for i, test := range []struct {
 		name          string
 		classes       int
@@ -61,7 +61,7 @@ func testSets(t *testing.T, mk Maker) {
 		t.Run(test.name, func(t *testing.T) {
 			var learned [2]*model.Linear // of as many streams
 			for seed := range learned {
-				l := kindsLearner(t, mk, test.classes, func(c *online.Config) {
+				l := kindsLearner(t, test.classes, func(c *online.Config) {
 					if test.change != nil {
 						test.change(c)
 					}
@@ -87,8 +87,8 @@ func testSets(t *testing.T, mk Maker) {
 }
 
 // A label that comes later is held against the set of the scores that the event was told.
-func testSetsOfLateLabels(t *testing.T, mk Maker) {
-	l := kindsLearner(t, mk, 3, nil)
+func TestSetsOfLateLabels(t *testing.T) {
+	l := kindsLearner(t, 3, nil)
 	s := &synthetic.ClassStream{R: rand.New(rand.NewPCG(7, 8)), Classes: 3, Null: 0}
 	for range 500 {
 		l.Learn(s.Next(), nil)
@@ -113,11 +113,11 @@ func testSetsOfLateLabels(t *testing.T, mk Maker) {
 
 // Intervals of numbers hold as many targets as they should where residuals are far from normal, too; those
 // of a coverage of 0 are made as before there were others.
-func testIntervalsCover(t *testing.T, mk Maker) {
+func TestIntervalsCover(t *testing.T) {
 	for coverage, want := range map[float64]float64{0.9: 0.9, 0.6: 0.6, 0: 0.95} {
 		c := online.DefaultConfig()
 		c.Loss, c.Coverage = "squared", coverage
-		l := mk.start(t, c, synthetic.NumberSchema(loss.LabelsOf(c.Loss)))
+		l := start(t, c, synthetic.NumberSchema(loss.LabelsOf(c.Loss)))
 		r := rand.New(rand.NewPCG(9, 10))
 		draw := func() *event.Example {
 			x, noise := r.NormFloat64(), math.Copysign(math.Exp(1.3*r.NormFloat64()), r.NormFloat64())
@@ -151,9 +151,9 @@ func priced(r *rand.Rand) *event.Example {
 }
 
 // Nine of ten targets lie in their intervals, small predictions and large ones, and every interval contains its value.
-func testIntervalsByValue(t *testing.T, mk Maker) {
+func TestIntervalsByValue(t *testing.T) {
 	for _, lossName := range []string{"squared", "absolute", "huber:1", "poisson"} {
-		l, r := mk.regression(t, lossName), rand.New(rand.NewPCG(11, 12))
+		l, r := twoNumbers(t, lossName), rand.New(rand.NewPCG(11, 12))
 		type answer struct {
 			value float64
 			in    bool
@@ -195,9 +195,9 @@ func testIntervalsByValue(t *testing.T, mk Maker) {
 }
 
 // Targets that only grow, in order: no interval excludes its own value, from the second event on.
-func testIntervalContainsItsValue(t *testing.T, mk Maker) {
+func TestIntervalContainsItsValue(t *testing.T) {
 	for _, lossName := range []string{"squared", "absolute", "quantile:0.9", "huber:1", "poisson"} {
-		l := mk.regression(t, lossName)
+		l := twoNumbers(t, lossName)
 		for i := range 400 {
 			e := &event.Example{Target: float64(3 * i), Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{float64(i), 1}}, Field: []uint16{1, 2}}
 			m := l.model()
@@ -211,7 +211,7 @@ func testIntervalContainsItsValue(t *testing.T, mk Maker) {
 }
 
 // regression returns a learner of numbers from two fields.
-func (m Maker) regression(t *testing.T, lossName string) *learner {
+func twoNumbers(t *testing.T, lossName string) *learner {
 	t.Helper()
 	c := online.DefaultConfig()
 	c.Loss = lossName
@@ -220,13 +220,13 @@ func (m Maker) regression(t *testing.T, lossName string) *learner {
 	for _, name := range []string{"x", "z"} {
 		s.AddField(event.Field{Name: name, Kind: event.Numeric})
 	}
-	return m.start(t, c, s)
+	return start(t, c, s)
 }
 
 // The coverage may change from run to run, and sets be given up and taken up again, as calibration and the age of the weights that
 // are read.
-func testSetsOtherCoverage(t *testing.T, mk Maker) {
-	l := kindsLearner(t, mk, 2, nil)
+func TestSetsOtherCoverage(t *testing.T) {
+	l := kindsLearner(t, 2, nil)
 	s := &synthetic.ClassStream{R: rand.New(rand.NewPCG(7, 8)), Classes: 2}
 	for _, coverage := range []float64{0.9, 0.6, 0, 0.9} {
 		c := l.c

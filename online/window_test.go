@@ -1,4 +1,4 @@
-package blackbox
+package online_test
 
 // This file tests windows of events that are solved exactly.
 
@@ -13,17 +13,17 @@ import (
 )
 
 // refreshing returns a learner that only refreshes.
-func refreshing(t *testing.T, m Maker, loss, noise string, size, reach, classes int) *learner {
+func refreshing(t *testing.T, loss, noise string, size, reach, classes int) *learner {
 	t.Helper()
 	c := online.DefaultConfig()
 	c.Optimizer, c.Loss, c.Noise, c.Standardize = "irls", loss, noise, "scale"
 	c.IRLSBatch, c.IRLSWindow, c.Average, c.Adapt = size, reach, 0, false
-	return m.stream(t, c, classes)
+	return streamed(t, c, classes)
 }
 
 // A window that slides over everything so far ends where one refresh of all
 // events does; one that events have left is nearer to it than windows of its own.
-func testSlidingWindow(t *testing.T, m Maker) {
+func TestSlidingWindow(t *testing.T) {
 	const n = 480
 	for _, loss := range []string{"logistic", "hinge", "logistic:chen", "t-logistic:1.5"} {
 		for _, noise := range []string{"none", "dropout:0.5"} {
@@ -32,10 +32,10 @@ func testSlidingWindow(t *testing.T, m Maker) {
 					if (noise == "none") == (classes == 2) {
 						longtest.Only(t) // half of them show most
 					}
-					reference := refreshing(t, m, loss, noise, n, 0, classes)
-					all := refreshing(t, m, loss, noise, 40, n, classes)
-					slides := refreshing(t, m, loss, noise, 40, 200, classes)
-					tumbles := refreshing(t, m, loss, noise, 40, 0, classes)
+					reference := refreshing(t, loss, noise, n, 0, classes)
+					all := refreshing(t, loss, noise, 40, n, classes)
+					slides := refreshing(t, loss, noise, 40, 200, classes)
+					tumbles := refreshing(t, loss, noise, 40, 0, classes)
 					s := synthetic.NewStream(4, classes)
 					for range n {
 						e := s.Next()

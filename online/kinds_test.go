@@ -1,4 +1,4 @@
-package blackbox
+package online_test
 
 // This file tests what learners make of many classes, of numbers that are left out, of event times and of weights of classes.
 
@@ -7,19 +7,20 @@ import (
 	"math"
 	"testing"
 
+	"blankout/internal/longtest"
 	"blankout/online"
 )
 
-// testManyClasses: 40 classes come one after another. None is predicted before it came, all are learned, and a restart changes
+// TestManyClasses: 40 classes come one after another. None is predicted before it came, all are learned, and a restart changes
 // no bit. Labels that come once or twice in between cost little.
-func testManyClasses(t *testing.T, m Maker) {
+func TestManyClasses(t *testing.T) {
 	const classes, every, events = 40, 25, 2500
 	s := setting{online.DefaultConfig(), classes}
 	for _, strays := range []bool{true, false} {
-		if !strays && !m.All {
+		if !strays && !longtest.Asked() {
 			continue
 		}
-		plain, restarted := newRun(t, m, s, 97), newRun(t, m, s, 97)
+		plain, restarted := newRun(t, s, 97), newRun(t, s, 97)
 		missed, met := 0, map[string]bool{}
 		draw := func(r *run, i int) *row {
 			x := &row{weight: 1}
@@ -39,12 +40,12 @@ func testManyClasses(t *testing.T, m Maker) {
 			}
 			x := draw(plain, i)
 			e := plain.in.event(x)
-			d, scores := plain.Decision(), plain.Learn(e, nil)
-			if again := restarted.Learn(restarted.in.event(draw(restarted, i)), nil); !same(scores, again) {
+			d, scores := plain.decision(), plain.learn(e)
+			if again := restarted.learn(restarted.in.event(draw(restarted, i))); !sameScores(scores, again) {
 				t.Fatalf("strays %v, event %d: scores %v, after a restart %v", strays, i, scores, again)
 			}
 			best := d.Predict(scores)
-			if name := plain.Schema().Classes[best]; i > 100 && !met[fmt.Sprintf("%q", name)] {
+			if name := plain.schema.Classes[best]; i > 100 && !met[fmt.Sprintf("%q", name)] {
 				t.Fatalf("strays %v, event %d: class %q is predicted before it came", strays, i, name)
 			}
 			met[x.label] = true
@@ -55,9 +56,9 @@ func testManyClasses(t *testing.T, m Maker) {
 		if missed > 100 {
 			t.Errorf("strays %v: %d of the last 500 wrong", strays, missed)
 		}
-		sameState(t, "after restarts", state(t, plain), state(t, restarted))
+		sameState(t, "after restarts", plain.blocks(), restarted.blocks())
 		e := clone(plain.in.event(draw(plain, events)))
-		snapshot := plain.Snapshot()
+		snapshot := plain.model()
 		sum := 0.0
 		for _, p := range snapshot.Probabilities(score(snapshot, e), make([]float64, snapshot.Outputs)) {
 			sum += p
@@ -68,11 +69,11 @@ func testManyClasses(t *testing.T, m Maker) {
 	}
 }
 
-// testPresence: which of two numbers is left out tells the class, whatever the other one reads.
-func testPresence(t *testing.T, m Maker) {
+// TestWhichNumberIsThere: which of two numbers is left out tells the class, whatever the other one reads.
+func TestWhichNumberIsThere(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Optimizer = "adagrad" // splines know it, too
-	r := newRun(t, m, setting{c, 2}, 101)
+	r := newRun(t, setting{c, 2}, 101)
 	missed := 0
 	for i := range 4000 {
 		x := &row{weight: 1, class: r.feed.r.IntN(2)}
@@ -83,7 +84,7 @@ func testPresence(t *testing.T, m Maker) {
 		}
 		x.set(fmt.Sprint("reading", reading), number(100*r.feed.r.NormFloat64()))
 		e := r.in.event(x)
-		if scores := r.Learn(e, nil); i >= 3000 && wrong(r, scores, e) {
+		if scores := r.learn(e); i >= 3000 && r.wrong(scores, e) {
 			missed++
 		}
 	}
@@ -92,24 +93,24 @@ func testPresence(t *testing.T, m Maker) {
 	}
 }
 
-// testHalfLifeTime: a half-life in seconds is one in events where an event comes every second.
-func testHalfLifeTime(t *testing.T, m Maker) {
+// TestHalfLifeTime: a half-life in seconds is one in events where an event comes every second.
+func TestHalfLifeTime(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Optimizer, c.Noise, c.OnDrift, c.HalfLife = "adagrad", "none", "log", 50
-	byEvents := newRun(t, m, setting{c, 2}, 103)
+	byEvents := newRun(t, setting{c, 2}, 103)
 	c.HalfLife, c.HalfLifeTime = 0, 50
-	byTime := newRun(t, m, setting{c, 2}, 103)
+	byTime := newRun(t, setting{c, 2}, 103)
 	c.HalfLifeTime = 5000
-	slow := newRun(t, m, setting{c, 2}, 103)
+	slow := newRun(t, setting{c, 2}, 103)
 	differs := false
 	for i := range 1500 {
 		e := byEvents.next()
-		a := byEvents.Learn(e, nil)
+		a := byEvents.learn(e)
 		var b [2][]float64
 		for k, r := range []*run{byTime, slow} {
 			e := r.next()
 			e.Time = 1_700_000_000_000 + 1000*int64(i)
-			b[k] = append(b[k], r.Learn(e, nil)...)
+			b[k] = append(b[k], r.learn(e)...)
 		}
 		if !near(b[0], a, 0.02) { // the first event has no time before it
 			t.Fatalf("event %d: scores %v with a half-life of 50 events, %v with one of 50 seconds", i, a, b[0])
@@ -121,20 +122,20 @@ func testHalfLifeTime(t *testing.T, m Maker) {
 	}
 }
 
-// testClassWeight: a class of weight 5 is predicted oftener, and its events are missed less.
-func testClassWeight(t *testing.T, m Maker) {
+// TestClassWeight: a class of weight 5 is predicted oftener, and its events are missed less.
+func TestClassWeight(t *testing.T) {
 	missed := func(weight float64) (of [2]int) {
 		c := online.DefaultConfig()
 		c.ClassWeight = map[string]float64{"c1": weight}
-		r := newRun(t, m, setting{c, 2}, 107)
+		r := newRun(t, setting{c, 2}, 107)
 		r.feed.value = func(name string, x float64) string { return number(x + 3*r.feed.r.NormFloat64()) }
 		for i := range 4000 {
 			e := r.next()
-			if scores := r.Learn(e, nil); i >= 2000 && wrong(r, scores, e) {
+			if scores := r.learn(e); i >= 2000 && r.wrong(scores, e) {
 				of[e.Label]++
 			}
 		}
-		if r.Schema().Classes[0] == "c1" {
+		if r.schema.Classes[0] == "c1" {
 			of[0], of[1] = of[1], of[0]
 		}
 		return of
@@ -145,19 +146,16 @@ func testClassWeight(t *testing.T, m Maker) {
 	}
 }
 
-// testCrosses: a product of two categories is learned where it is configured.
-func testCrosses(t *testing.T, m Maker) {
+// TestCrosses: a product of two categories is learned where it is configured.
+func TestCrosses(t *testing.T) {
 	for _, crossed := range []bool{false, true} {
 		s := setting{online.DefaultConfig(), 2}
-		r := newRun(t, m, s, 109)
+		r := newRun(t, s, 109)
 		if crossed {
 			r.in.c.Crosses = [][2]string{{"left", "right"}}
 		}
 		r.in.follow(r.in.c.Schema())
-		var err error
-		if r.Learner, err = m.New(s.c, r.in.schema); err != nil {
-			t.Fatal(err)
-		}
+		r.learner = start(t, s.c, r.in.schema)
 		missed := 0
 		for i := range 2000 {
 			x := &row{weight: 1}
@@ -166,40 +164,12 @@ func testCrosses(t *testing.T, m Maker) {
 			x.set("left", fmt.Sprintf(`"l%d"`, a))
 			x.set("right", fmt.Sprintf(`"r%d"`, b))
 			e := r.in.event(x)
-			if scores := r.Learn(e, nil); i >= 1000 && wrong(r, scores, e) {
+			if scores := r.learn(e); i >= 1000 && r.wrong(scores, e) {
 				missed++
 			}
 		}
 		if crossed && missed > 20 || !crossed && missed < 300 {
 			t.Errorf("crossed %v: %d of 1000 wrong", crossed, missed)
-		}
-	}
-}
-
-// testDrift: where the truth turns around an alarm is raised, and before that none.
-func testDrift(t *testing.T, m Maker) {
-	for _, how := range []string{"expert", "forget", "log"} {
-		c := online.DefaultConfig()
-		c.OnDrift = how
-		r := newRun(t, m, setting{c, 2}, 113)
-		lost := 0
-		for i := range 6000 {
-			r.feed.turned = i >= 4000
-			if i == 4000 {
-				if d := r.Report().Drift; d.Alarms != 0 {
-					t.Errorf("on_drift = %q: %+v where nothing changes", how, d)
-				}
-			}
-			e := r.next()
-			if scores := r.Learn(e, nil); i >= 5000 && wrong(r, scores, e) {
-				lost++
-			}
-		}
-		if d := r.Report().Drift; d.Alarms == 0 || d.Event < 4000 || d.Event > 5000 {
-			t.Errorf("on_drift = %q: %+v after the truth turned around", how, d)
-		}
-		if lost > 250 {
-			t.Errorf("on_drift = %q: %d of 1000 wrong, 1000 events after the truth turned around", how, lost)
 		}
 	}
 }

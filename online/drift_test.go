@@ -1,4 +1,4 @@
-package blackbox
+package online_test
 
 // This file tests what becomes of a stream whose truth changes, what a learner forecasts, and which labels it takes for wrong.
 
@@ -14,12 +14,12 @@ import (
 )
 
 // The detector keeps quiet while nothing changes and sees the classes exchanged.
-func testDriftDetected(t *testing.T, mk Maker) {
+func TestDriftDetected(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Optimizer, c.Noise, c.Adapt, c.Average = "adagrad", "dropout:0.3", false, 0 // the rest would adapt by itself
 	final := map[string]float64{}
 	for _, c.OnDrift = range []string{"log", "forget", "expert"} {
-		l, s := mk.stream(t, c, 2), synthetic.NewStream(21, 2)
+		l, s := streamed(t, c, 2), synthetic.NewStream(21, 2)
 		for i := range 6000 {
 			e := s.Next()
 			e.Weight = 1
@@ -43,10 +43,10 @@ func testDriftDetected(t *testing.T, mk Maker) {
 }
 
 // With t-logistic regression wrong labels have little influence.
-func testMislabeled(t *testing.T, mk Maker) {
+func TestMislabeled(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Loss, c.Noise, c.MislabeledBelow = "t-logistic:1.7", "none", 0.3
-	l, s, r := mk.stream(t, c, 2), synthetic.NewStream(2, 2), rand.New(rand.NewPCG(1, 1))
+	l, s, r := streamed(t, c, 2), synthetic.NewStream(2, 2), rand.New(rand.NewPCG(1, 1))
 	found, wrong, suspects := 0, 0, 0
 	for i := range 6000 {
 		e := s.Next()
@@ -76,11 +76,11 @@ func testMislabeled(t *testing.T, mk Maker) {
 }
 
 // The forecast against what deletion really does to the published weights.
-func testForecast(t *testing.T, mk Maker) {
+func TestForecast(t *testing.T) {
 	for _, classes := range []int{2, 3} {
 		c := online.DefaultConfig()
 		c.Noise = "dropout:0.3"
-		l, r := mk.stream(t, c, classes), rand.New(rand.NewPCG(6, 6))
+		l, r := streamed(t, c, classes), rand.New(rand.NewPCG(6, 6))
 		var actual [online.ForecastPoints]float64
 		const warm, n = 2000, 6000
 		e := &event.Example{Weight: 1}
@@ -125,7 +125,7 @@ func testForecast(t *testing.T, mk Maker) {
 
 // flipped learns 10,500 events of ten normal features whose labels are exchanged at event 10,000, and returns the error
 // from the 200th to the 500th event after that, in percent.
-func flipped(t *testing.T, mk Maker, seed uint64, onDrift string, restarts bool) (wrong float64, l *learner) {
+func flipped(t *testing.T, seed uint64, onDrift string, restarts bool) (wrong float64, l *learner) {
 	t.Helper()
 	const features = 10
 	c := online.DefaultConfig()
@@ -138,7 +138,7 @@ func flipped(t *testing.T, mk Maker, seed uint64, onDrift string, restarts bool)
 		s.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric})
 		index[i], field[i] = uint32(i+1), uint16(i+1)
 	}
-	l = mk.start(t, c, s)
+	l = start(t, c, s)
 	r := rand.New(rand.NewPCG(seed, 1))
 	w := make([]float64, features)
 	for i := range w {
@@ -167,7 +167,7 @@ func flipped(t *testing.T, mk Maker, seed uint64, onDrift string, restarts bool)
 }
 
 // After an abrupt change the default predicts well again within some hundred events, restarts or not.
-func testAbruptDrift(t *testing.T, mk Maker) {
+func TestAbruptDrift(t *testing.T) {
 	wrong := map[string]float64{}
 	seeds := 1
 	if longtest.Asked() {
@@ -175,11 +175,11 @@ func testAbruptDrift(t *testing.T, mk Maker) {
 	}
 	for seed := range uint64(seeds) {
 		for _, onDrift := range []string{"", "forget", "log"} {
-			of, _ := flipped(t, mk, seed, onDrift, false)
+			of, _ := flipped(t, seed, onDrift, false)
 			wrong[onDrift] += of / float64(seeds)
 		}
-		once, a := flipped(t, mk, seed, "", false)
-		again, b := flipped(t, mk, seed, "", true)
+		once, a := flipped(t, seed, "", false)
+		again, b := flipped(t, seed, "", true)
 		e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{1, -1}}, Field: []uint16{1, 2}}
 		if once != again || a.Predict(e).Scores[0] != b.Predict(e).Scores[0] {
 			t.Errorf("seed %d: %v %% wrong, over restarts %v", seed, once, again)
@@ -191,7 +191,7 @@ func testAbruptDrift(t *testing.T, mk Maker) {
 }
 
 // After the first pass over a finite set an alarm changes nothing.
-func testDriftAfterThePass(t *testing.T, mk Maker) {
+func TestDriftAfterThePass(t *testing.T) {
 	var scores [2]float64
 	for i, onDrift := range []string{"forget", "log"} {
 		c := online.DefaultConfig()
@@ -200,7 +200,7 @@ func testDriftAfterThePass(t *testing.T, mk Maker) {
 		for _, name := range []string{"x", "z"} {
 			s.AddField(event.Field{Name: name, Kind: event.Numeric})
 		}
-		l := mk.start(t, c, s)
+		l := start(t, c, s)
 		r := rand.New(rand.NewPCG(1, 2))
 		for n := range 4000 {
 			if n == 2000 {

@@ -1,4 +1,4 @@
-package blackbox
+package online_test
 
 // This file is the slow, obvious version of the plain learner: one level of noise, AdaGrad, two classes.
 
@@ -102,8 +102,8 @@ func (r *reference) learn(x []float64, y float64) {
 	}
 }
 
-// testReference holds a learner of one level to the slow version.
-func testReference(t *testing.T, m Maker) {
+// TestReference holds a learner of one level to the slow version.
+func TestReference(t *testing.T) {
 	const columns = 30
 	for _, c := range []struct {
 		name           string
@@ -134,10 +134,7 @@ func testReference(t *testing.T, m Maker) {
 			config.Standardize, config.Presence, config.Calibrate, config.OnDrift, config.Stuck = "none", "none", "off", "log", "off"
 			schema := event.NewSchema(10, []string{"no", "yes"}, 2)
 			schema.NumericIndices = true
-			l, err := m.New(config, schema)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := start(t, config, schema)
 			r := newReference(columns)
 			r.q, r.eta, r.average, r.proximal, r.gaussian = c.noise, c.rate, c.average, c.proximal, c.loss == "logistic"
 			if c.halfLife > 0 {
@@ -157,10 +154,10 @@ func testReference(t *testing.T, m Maker) {
 				}
 				x[columns] = 1
 				want := r.score(x)
-				if got := predict(l, e)[0]; math.Abs(got-want) > c.tolerance {
+				if got := l.scores(e)[0]; math.Abs(got-want) > c.tolerance {
 					t.Fatalf("event %d: predicted %v, want %v", i, got, want)
 				}
-				if got := l.Learn(e, nil)[0]; math.Abs(got-want) > c.tolerance {
+				if got := l.learn(e)[0]; math.Abs(got-want) > c.tolerance {
 					t.Fatalf("event %d: score %v, want %v", i, got, want)
 				}
 				r.learn(x, y)
@@ -169,7 +166,7 @@ func testReference(t *testing.T, m Maker) {
 			if got := l.Report().Total; math.Abs(got.LogLoss-logLoss) > 1e-6 {
 				t.Errorf("log-loss %v, want %v", got.LogLoss, logLoss)
 			}
-			snapshot := l.Snapshot()
+			snapshot := l.model()
 			for d := range uint32(columns) {
 				if got := snapshot.Weight(d, 0); math.Abs(got-r.published[d]) > c.tolerance {
 					t.Errorf("weight %d is %v, want %v", d, got, r.published[d])

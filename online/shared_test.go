@@ -1,9 +1,8 @@
-package blackbox
+package online_test
 
 // This file tests several learners that learn one model.
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -18,67 +17,21 @@ import (
 	"blankout/online/share"
 )
 
-// Sharer is a learner that may be one of several which learn one model.
-type Sharer[L any] interface {
-	Inner
-	Clone() (L, error)
-	Follow(fold L, columns []uint32, peers int, events uint64) error
-	Cut(precision int) *share.Delta
-	Add(d *share.Delta) error
-}
-
-// Sharers makes learners and looks at them.
-type Sharers[L Sharer[L]] struct {
-	New    func(c online.Config, s *event.Schema) (L, error)
-	Model  func(L) *model.Linear
-	Blocks func(L) ([]event.Block, error)
-}
-
-// RunShared runs the tests of learners that learn one model.
-func RunShared[L Sharer[L]](t *testing.T, m Sharers[L]) {
-	for name, test := range map[string]func(*testing.T){
-		"Alone": m.testAlone, "AddRefuses": m.testAddRefuses, "Moments": m.testMoments, "LateClass": m.testLateClass, "Quality": m.testQuality, "Forgets": m.testForgets, "Unlabeled": m.testUnlabeled,
-	} {
-		t.Run(name, test)
-	}
-}
-
-func (m Sharers[L]) learner(t testing.TB, s *event.Schema, change func(*online.Config)) L {
+// sharer returns a learner with the settings of a group.
+func sharer(t testing.TB, s *event.Schema, change func(*online.Config)) *online.Learner {
 	t.Helper()
 	c := online.DefaultConfig().Shared()
 	if change != nil {
 		change(&c)
 	}
-	l, err := m.New(c, s)
+	l, err := online.New(c, s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
-func (m Sharers[L]) clone(t testing.TB, l L) L {
-	t.Helper()
-	n, err := l.Clone()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-// state returns everything of a learner.
-func (m Sharers[L]) state(t testing.TB, l L) []event.Block {
-	t.Helper()
-	blocks, err := m.Blocks(l)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range blocks {
-		blocks[i].Data = bytes.Clone(blocks[i].Data)
-	}
-	return blocks
-}
-
-// stream makes events of numbers, words and one-hot columns, some of which appear late.
+// shareStream returns events of numbers, words and one-hot columns, some of which appear late.
 func shareStream(n int, seed uint64) (*event.Schema, []event.Example) {
 	s := event.NewSchema(18, []string{"no", "yes"}, 2)
 	s.Fields = append(s.Fields, event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "words", Kind: event.Words}, event.Field{Name: "y", Kind: event.Numeric})
@@ -115,14 +68,14 @@ func shareStream(n int, seed uint64) (*event.Schema, []event.Example) {
 	return s, events
 }
 
-// testAlone: one learner that hands on what it has learned after every interval comes to the state, to the bit, of one that
+// TestAlone: one learner that hands on what it has learned after every interval comes to the state, to the bit, of one that
 // learns alone.
-func (m Sharers[L]) testAlone(t *testing.T) {
+func TestSharedAlone(t *testing.T) {
 	for _, noise := range []string{"auto", "dropout:0.3", "none"} {
 		set := func(c *online.Config) { c.Noise = noise }
 		s, events := shareStream(5000, 1)
-		alone, fold := m.learner(t, s, set), m.learner(t, s, set)
-		work := m.clone(t, fold)
+		alone, fold := sharer(t, s, set), sharer(t, s, set)
+		work := cloned(t, fold)
 		if err := work.Follow(fold, nil, 1, 300); err != nil {
 			t.Fatal(err)
 		}
@@ -137,31 +90,31 @@ func (m Sharers[L]) testAlone(t *testing.T) {
 				if err := work.Follow(fold, d.Columns, 1, 300); err != nil {
 					t.Fatal(err)
 				}
-				sameState(t, noise+": one that follows", m.state(t, fold), m.state(t, work))
+				sameState(t, noise+": one that follows", blocksOf(t, fold), blocksOf(t, work))
 			}
 		}
-		want, got := m.state(t, alone), m.state(t, fold)
+		want, got := blocksOf(t, alone), blocksOf(t, fold)
 		byAge := func(b event.Block) bool { return strings.HasPrefix(b.Name, "aged") || b.Name == "summary" } // no fold measures that
 		sameState(t, noise, slices.DeleteFunc(want, byAge), slices.DeleteFunc(got, byAge))
 	}
 }
 
-// testAddRefuses: a Delta that does not fit is not added: not a bit of the learner changes.
-func (m Sharers[L]) testAddRefuses(t *testing.T) {
+// TestAddRefuses: a Delta that does not fit is not added: not a bit of the learner changes.
+func TestSharedAddRefuses(t *testing.T) {
 	for _, peers := range []int{1, 2} {
 		s, events := shareStream(900, 3)
-		fold := m.learner(t, s, nil)
+		fold := sharer(t, s, nil)
 		for i := range events[:600] {
 			fold.Learn(&events[i], nil)
 		}
-		work := m.clone(t, fold)
+		work := cloned(t, fold)
 		if err := work.Follow(fold, nil, peers, 300); err != nil {
 			t.Fatal(err)
 		}
 		for i := range events[600:] {
 			work.Learn(&events[600+i], nil)
 		}
-		d, before := work.Cut(32), m.state(t, fold)
+		d, before := work.Cut(32), blocksOf(t, fold)
 		for name, spoil := range map[string]func(d *share.Delta){
 			"width":      func(d *share.Delta) { d.Width++ },
 			"column":     func(d *share.Delta) { d.Columns = append(slices.Clone(d.Columns[1:]), 1<<30) },
@@ -177,7 +130,7 @@ func (m Sharers[L]) testAddRefuses(t *testing.T) {
 			if fold.Add(&bad) == nil {
 				t.Fatalf("%d learners: a delta of another %s is added", peers, name)
 			}
-			sameState(t, fmt.Sprintf("%d learners: a delta of another %s", peers, name), before, m.state(t, fold))
+			sameState(t, fmt.Sprintf("%d learners: a delta of another %s", peers, name), before, blocksOf(t, fold))
 		}
 		if err := fold.Add(d); err != nil || fold.Report().Events != 900 {
 			t.Errorf("%d learners: the delta itself is not added: %v", peers, err)
@@ -185,14 +138,23 @@ func (m Sharers[L]) testAddRefuses(t *testing.T) {
 	}
 }
 
+func cloned(t testing.TB, l *online.Learner) *online.Learner {
+	t.Helper()
+	n, err := l.Clone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // rounds has n learners learn the events in rounds, each its part.
-func (m Sharers[L]) rounds(t testing.TB, fold L, events []event.Example, warm, n, interval, precision int) {
+func rounds(t testing.TB, fold *online.Learner, events []event.Example, warm, n, interval, precision int) {
 	for i := range events[:warm] {
 		fold.Learn(&events[i], nil)
 	}
-	peers := make([]L, n)
+	peers := make([]*online.Learner, n)
 	for i := range peers {
-		peers[i] = m.clone(t, fold)
+		peers[i] = cloned(t, fold)
 		if err := peers[i].Follow(fold, nil, n, uint64(interval)); err != nil {
 			t.Fatal(err)
 		}
@@ -220,9 +182,9 @@ func (m Sharers[L]) rounds(t testing.TB, fold L, events []event.Example, warm, n
 			}
 		}
 		if len(rest) < 3*interval*n { // now and then is enough
-			a := m.Model(fold).Rows
+			a := fold.Snapshot().Model().Rows
 			for i, p := range peers {
-				b := m.Model(p).Rows
+				b := p.Snapshot().Model().Rows
 				for slot := range a.Len() {
 					column, row := a.Column(slot)
 					if !slices.Equal(b.Row(column), row) {
@@ -234,19 +196,19 @@ func (m Sharers[L]) rounds(t testing.TB, fold L, events []event.Example, warm, n
 	}
 }
 
-// testMoments: the moments of readings and the counts come to what they would be if one had seen all.
-func (m Sharers[L]) testMoments(t *testing.T) {
+// TestMoments: the moments of readings and the counts come to what they would be if one had seen all.
+func TestSharedMoments(t *testing.T) {
 	s, events := shareStream(6000, 4)
 	for _, precision := range []int{32, 64} {
-		alone, fold := m.learner(t, s, nil), m.learner(t, s, nil)
+		alone, fold := sharer(t, s, nil), sharer(t, s, nil)
 		for i := range events {
 			alone.Learn(&events[i], nil)
 		}
-		m.rounds(t, fold, events, 1000, 4, 100, precision)
-		rows := m.Model(alone).Rows
+		rounds(t, fold, events, 1000, 4, 100, precision)
+		rows := alone.Snapshot().Model().Rows
 		for slot := range rows.Len() {
 			column, want := rows.Column(slot)
-			got := m.Model(fold).Rows.Row(column)
+			got := fold.Snapshot().Model().Rows.Row(column)
 			if got == nil || got[model.StatCount] != want[model.StatCount] {
 				t.Fatalf("column %d: %v, want %v", column, got, want[:5])
 			}
@@ -266,9 +228,9 @@ func (m Sharers[L]) testMoments(t *testing.T) {
 	}
 }
 
-// testLateClass: a class that comes late, to one of several, is known to the model, and one that has not come yet when sharing
+// TestLateClass: a class that comes late, to one of several, is known to the model, and one that has not come yet when sharing
 // begins is none of the model's.
-func (m Sharers[L]) testLateClass(t *testing.T) {
+func TestSharedLateClass(t *testing.T) {
 	s, events := shareStream(2000, 5)
 	s.Classes, s.MaxClasses = []string{"a", "b", "c", "d"}, 4
 	for i := range events {
@@ -276,25 +238,25 @@ func (m Sharers[L]) testLateClass(t *testing.T) {
 			events[i].Label = i % 3
 		}
 	}
-	fold := m.learner(t, s, func(c *online.Config) { c.ClassWeight = map[string]float64{"c": 2} })
-	m.rounds(t, fold, events, 500, 3, 50, 32)
-	if b := m.Model(fold).Intercept; len(b) != 4 || b[2] < -10 || b[3] > -20 {
+	fold := sharer(t, s, func(c *online.Config) { c.ClassWeight = map[string]float64{"c": 2} })
+	rounds(t, fold, events, 500, 3, 50, 32)
+	if b := fold.Snapshot().Model().Intercept; len(b) != 4 || b[2] < -10 || b[3] > -20 {
 		t.Errorf("intercepts %v: the third class has come, the fourth has not", b)
 	}
-	light := m.learner(t, s, nil)
-	m.rounds(t, light, events, 500, 3, 50, 32)
-	if a, b := m.Model(fold).Intercept[2], m.Model(light).Intercept[2]; a < b+0.1 {
+	light := sharer(t, s, nil)
+	rounds(t, light, events, 500, 3, 50, 32)
+	if a, b := fold.Snapshot().Model().Intercept[2], light.Snapshot().Model().Intercept[2]; a < b+0.1 {
 		t.Errorf("the intercept of the third class is %v with weight 2, %v without", a, b)
 	}
 }
 
-// testQuality: several learners come close to one, with one output, several, a bank, and groups.
-func (m Sharers[L]) testQuality(t *testing.T) {
+// TestQuality: several learners come close to one, with one output, several, a bank, and groups.
+func TestSharedQuality(t *testing.T) {
 	longtest.NotRaced(t)
 	s, events := shareStream(12_000, 2)
 	for i, noise := range []string{"none", "dropout:0.1", "group:0.1", "auto"} {
 		set := func(c *online.Config) { c.Noise = noise }
-		alone := m.learner(t, s, set)
+		alone := sharer(t, s, set)
 		for i := range events {
 			alone.Learn(&events[i], nil)
 		}
@@ -302,8 +264,8 @@ func (m Sharers[L]) testQuality(t *testing.T) {
 			if !longtest.Some(i+j+1, 2) {
 				continue
 			}
-			fold := m.learner(t, s, set)
-			m.rounds(t, fold, events, 2000, n, 50, 32)
+			fold := sharer(t, s, set)
+			rounds(t, fold, events, 2000, n, 50, 32)
 			want, got := alone.Report().Window.MeanLogLoss(), fold.Report().Window.MeanLogLoss()
 			if got > want+0.02*float64(n)/2 {
 				t.Errorf("%s, %d learners: log-loss %.4f, alone %.4f", noise, n, got, want)
@@ -312,9 +274,9 @@ func (m Sharers[L]) testQuality(t *testing.T) {
 	}
 }
 
-// testForgets: in a world that turns around, learners that forget come back, as one alone does, and those that do not stay
+// TestForgets: in a world that turns around, learners that forget come back, as one alone does, and those that do not stay
 // behind; by half-life and by the alarm.
-func (m Sharers[L]) testForgets(t *testing.T) {
+func TestSharedForgets(t *testing.T) {
 	longtest.NotRaced(t)
 	s, events := shareStream(14_000, 8)
 	for i := range events[8000:] {
@@ -330,12 +292,12 @@ func (m Sharers[L]) testForgets(t *testing.T) {
 			set(c)
 			c.Noise, c.Adapt, c.Average = "none", false, 0
 		}
-		alone := m.learner(t, s, metric)
+		alone := sharer(t, s, metric)
 		for i := range events {
 			alone.Learn(&events[i], nil)
 		}
-		fold := m.learner(t, s, metric)
-		m.rounds(t, fold, events, 2000, 4, 50, 32)
+		fold := sharer(t, s, metric)
+		rounds(t, fold, events, 2000, 4, 50, 32)
 		a, b := alone.Report(), fold.Report()
 		loss[name] = b.Window.MeanLogLoss()
 		if want := a.Window.MeanLogLoss(); name != "never" && loss[name] > want+0.04 {
@@ -350,18 +312,18 @@ func (m Sharers[L]) testForgets(t *testing.T) {
 	}
 }
 
-// testUnlabeled: what unlabeled events of one of several have added is in its Delta, and the fold counts them.
-func (m Sharers[L]) testUnlabeled(t *testing.T) {
+// TestUnlabeled: what unlabeled events of one of several have added is in its Delta, and the fold counts them.
+func TestSharedUnlabeled(t *testing.T) {
 	s, events := shareStream(3000, 11)
 	sum := func(weight float64) (all float64, r online.Report) {
-		fold := m.learner(t, s, func(c *online.Config) { c.Noise, c.UnlabeledWeight = "none", weight })
+		fold := sharer(t, s, func(c *online.Config) { c.Noise, c.UnlabeledWeight = "none", weight })
 		for i := range events {
 			if i%3 == 0 {
 				events[i].Label = event.Unlabeled
 			}
 		}
-		m.rounds(t, fold, events, 600, 3, 100, 64)
-		rows := m.Model(fold).Rows
+		rounds(t, fold, events, 600, 3, 100, 64)
+		rows := fold.Snapshot().Model().Rows
 		for slot := range rows.Len() {
 			_, row := rows.Column(slot)
 			all += row[model.ScalerWidth+1]

@@ -1,4 +1,4 @@
-package blackbox
+package online_test
 
 // This file tests what must be equal to the bit.
 
@@ -17,16 +17,16 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/online"
-	"blankout/stream"
+	input "blankout/stream"
 )
 
-// testTable holds every setting to what all settings have in common. Three learners meet the same events: one of them
+// TestTable holds every setting to what all settings have in common. Three learners meet the same events: one of them
 // restarts on the way, and another one is looked at by every means between the events.
-func testTable(t *testing.T, m Maker) {
-	for _, s := range m.settings(t, 0) {
+func TestTable(t *testing.T) {
+	for _, s := range settings(t, 0) {
 		t.Run(s.String(), func(t *testing.T) {
 			const events = 300
-			plain, restarted, watched := newRun(t, m, s, 7), newRun(t, m, s, 7), newRun(t, m, s, 7)
+			plain, restarted, watched := newRun(t, s, 7), newRun(t, s, 7), newRun(t, s, 7)
 			for _, r := range []*run{plain, restarted, watched} {
 				r.feed.nulls, r.feed.weights, r.feed.heavy = 0.05, true, true
 			}
@@ -37,8 +37,8 @@ func testTable(t *testing.T, m Maker) {
 				}
 				x := plain.feed.next()
 				e := plain.in.event(x)
-				scores := slices.Clone(plain.Learn(e, nil))
-				if again := restarted.learn(); !same(scores, again) {
+				scores := slices.Clone(plain.learn(e))
+				if again := restarted.step(); !sameScores(scores, again) {
 					t.Fatalf("event %d: scores %v, after a restart %v", i, scores, again)
 				}
 				e = watched.next()
@@ -48,7 +48,7 @@ func testTable(t *testing.T, m Maker) {
 				if i == 123 || i == 257 {
 					watched.ignored(e)
 				}
-				if again := watched.Learn(e, nil); !same(scores, again) {
+				if again := watched.learn(e); !sameScores(scores, again) {
 					t.Fatalf("event %d: scores %v, if the learner is looked at %v", i, scores, again)
 				}
 				for _, f := range scores {
@@ -57,11 +57,12 @@ func testTable(t *testing.T, m Maker) {
 					}
 				}
 			}
-			want := state(t, plain)
-			sameState(t, "after restarts", want, state(t, restarted))
-			sameState(t, "looked at", want, state(t, watched))
+			want := plain.blocks()
+			sameState(t, "after restarts", want, restarted.blocks())
+			sameState(t, "looked at", want, watched.blocks())
 			plain.served(plain.next())
 			plain.served(plain.in.event(others.next()))
+			finite(t, plain.Learner)
 			plain.refused(plain.next())
 		})
 	}
@@ -75,77 +76,74 @@ func (r *run) look(others *feed, e *event.Example) {
 	unlabeled.Label = event.Unlabeled
 	for _, e := range []*event.Example{e, unlabeled, r.in.event(x)} {
 		r.Predict(e)
-		r.Arrive(e)
+		r.arrive(e)
 	}
-	r.Snapshot()
+	r.model()
 	r.Report()
-	r.Decision()
-	state(r.t, r)
+	r.decision()
+	r.blocks()
 }
 
 // ignored has a learner meet an event of weight 0.
 func (r *run) ignored(e *event.Example) {
 	r.t.Helper()
-	before := state(r.t, r)
+	before := r.blocks()
 	nothing := clone(e)
 	nothing.Weight = 0
-	want := predict(r, nothing)
-	if got := r.Learn(nothing, nil); !same(got, want) {
+	want := r.scores(nothing)
+	if got := r.learn(nothing); !sameScores(got, want) {
 		r.t.Errorf("an event of weight 0: scores %v, predicted %v", got, want)
 	}
-	sameState(r.t, "an event of weight 0", before, state(r.t, r))
+	sameState(r.t, "an event of weight 0", before, r.blocks())
 }
 
 // served compares the prediction with what the snapshot scores, the model in the blocks, and a restored learner.
 func (r *run) served(e *event.Example) {
 	r.t.Helper()
 	e.Label = event.Unlabeled
-	got := predict(r, e)
-	snapshot := r.Snapshot()
-	read, err := model.ReadLinear(state(r.t, r))
+	got := r.scores(e)
+	snapshot := r.model()
+	read, err := model.ReadLinear(r.blocks())
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	if want := score(snapshot, e); !near(got, want, 1e-12) { // which may add in another order
 		r.t.Errorf("predicted %v, the snapshot scores %v", got, want)
 	}
-	if want := score(read, e); !same(want, score(snapshot, e)) {
+	if want := score(read, e); !sameScores(want, score(snapshot, e)) {
 		r.t.Errorf("the snapshot scores %v, the model in the blocks %v", score(snapshot, e), want)
 	}
-	if snapshot.Decision().Predict(got) != r.Decision().Predict(got) {
+	if snapshot.Decision().Predict(got) != r.decision().Predict(got) {
 		r.t.Error("the snapshot decides otherwise than the learner")
 	}
-	blocks := state(r.t, r)
-	restored, err := r.m.Restore(r.c, blocks)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if want := predict(restored, e); !same(got, want) {
+	blocks := r.blocks()
+	restored := r.restored()
+	if want := restored.scores(e); !sameScores(got, want) {
 		r.t.Errorf("predicted %v, restored %v", got, want)
 	}
-	sameState(r.t, "restored", blocks, state(r.t, restored))
+	sameState(r.t, "restored", blocks, restored.blocks())
 }
 
 // refused has a learner meet events that it must refuse: they are counted and change no model.
 func (r *run) refused(e *event.Example) {
 	r.t.Helper()
-	before, was := state(r.t, r), r.Report()
+	before, was := r.blocks(), r.Report()
 	n := uint64(0)
 	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e308, -1e31} {
 		bad := clone(e)
 		bad.Features.Value[0] = x
-		if n++; r.Learn(bad, nil) != nil {
+		if n++; r.learn(bad) != nil {
 			r.t.Errorf("a feature of %v was learned", x)
 		}
 	}
 	for _, w := range []float64{math.NaN(), math.Inf(1), -1} {
 		bad := clone(e)
 		bad.Weight = w
-		if n++; r.Learn(bad, nil) != nil {
+		if n++; r.learn(bad) != nil {
 			r.t.Errorf("a weight of %v was learned", w)
 		}
 	}
-	if n++; r.Learn(&event.Example{Refused: &event.Refusal{Reason: event.ReasonSyntax}}, nil) != nil {
+	if n++; r.learn(&event.Example{Refused: &event.Refusal{Reason: event.ReasonSyntax}}) != nil {
 		r.t.Error("a refused record was learned")
 	}
 	now := r.Report()
@@ -160,51 +158,48 @@ func (r *run) refused(e *event.Example) {
 		r.t.Errorf("%d refused by reasons, %d in all", counted, now.Refused)
 	}
 	// Nothing else has changed: a learner of the state before predicts the same after more events.
-	other, err := r.m.Restore(r.c, before)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	other := restore(r.t, r.c, before)
 	for range 50 {
 		e := r.next()
 		other.SetSchema(r.in.schema)
-		if a, b := r.Learn(e, nil), other.Learn(e, nil); !same(a, b) {
+		if a, b := r.learn(e), other.learn(e); !sameScores(a, b) {
 			r.t.Errorf("after refused events: scores %v, without them %v", a, b)
 			break
 		}
 	}
 }
 
-// testEveryRestart restarts after each event.
-func testEveryRestart(t *testing.T, m Maker) {
-	for _, s := range m.usual() {
+// TestEveryRestart restarts after each event.
+func TestEveryRestart(t *testing.T) {
+	for _, s := range usual() {
 		s.c.ServingStaleness = 100
 		t.Run(s.String(), func(t *testing.T) {
-			plain, restarted := newRun(t, m, s, 3), newRun(t, m, s, 3)
+			plain, restarted := newRun(t, s, 3), newRun(t, s, 3)
 			for i := range 260 {
 				plain.feed.nulls, restarted.feed.nulls = 0.1, 0.1
 				restarted.restart()
-				if a, b := plain.learn(), restarted.learn(); !same(a, b) {
+				if a, b := plain.step(), restarted.step(); !sameScores(a, b) {
 					t.Fatalf("event %d: scores %v, after %d restarts %v", i, a, i+1, b)
 				}
 			}
-			sameState(t, "after restarts", state(t, plain), state(t, restarted))
+			sameState(t, "after restarts", plain.blocks(), restarted.blocks())
 		})
 	}
 }
 
-// testLongRun goes beyond the events in which all is new: averages begin anew, alarms are raised, mixture weights come into
+// TestLongRun goes beyond the events in which all is new: averages begin anew, alarms are raised, mixture weights come into
 // force at other times. It restarts and looks seldom, and ends in a concept that has turned around.
-func testLongRun(t *testing.T, m Maker) {
-	for _, s := range m.usual() {
+func TestLongRun(t *testing.T) {
+	for _, s := range usual() {
 		t.Run(s.String(), func(t *testing.T) {
 			const events = 7000
-			plain, other := newRun(t, m, s, 5), newRun(t, m, s, 5)
+			plain, other := newRun(t, s, 5), newRun(t, s, 5)
 			others := newFeed(6, s.classes)
 			for i := range events {
 				for _, r := range []*run{plain, other} {
 					r.feed.nulls, r.feed.turned = 0.05, i >= events-2000
 				}
-				a := plain.learn()
+				a := plain.step()
 				e := other.next()
 				if i%611 == 610 {
 					other.restart()
@@ -212,19 +207,19 @@ func testLongRun(t *testing.T, m Maker) {
 				if i%97 == 96 {
 					other.look(others, e)
 				}
-				if b := other.Learn(e, nil); !same(a, b) {
+				if b := other.learn(e); !sameScores(a, b) {
 					t.Fatalf("event %d: scores %v and %v", i, a, b)
 				}
 			}
-			sameState(t, "after restarts", state(t, plain), state(t, other))
+			sameState(t, "after restarts", plain.blocks(), other.blocks())
 			plain.served(plain.next())
 		})
 	}
 }
 
-// testThreads reads the same file decoded in turn and ahead, by several goroutines, in batches.
-func testThreads(t *testing.T, m Maker) {
-	for _, s := range m.usual() {
+// TestThreads reads the same file decoded in turn and ahead, by several goroutines, in batches.
+func TestThreads(t *testing.T) {
+	for _, s := range usual() {
 		t.Run(s.String(), func(t *testing.T) {
 			f := newFeed(11, s.classes)
 			f.nulls = 0.05
@@ -242,7 +237,7 @@ func testThreads(t *testing.T, m Maker) {
 			}
 			var want []event.Block
 			for _, threads := range []int{0, 1, 2, 5} { // 0: in turn
-				got := state(t, learnFile(t, m, s, path, threads))
+				got := learnFile(t, s, path, threads).blocks()
 				if want == nil {
 					want = got
 				}
@@ -252,15 +247,12 @@ func testThreads(t *testing.T, m Maker) {
 	}
 }
 
-func learnFile(t *testing.T, m Maker, s setting, path string, threads int) Learner {
+func learnFile(t *testing.T, s setting, path string, threads int) *learner {
 	t.Helper()
-	c := recordsOf(m, s)
+	c := recordsOf(s)
 	schema := c.Schema()
-	l, err := m.New(s.c, schema.View())
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := stream.OpenFile(path, c, schema)
+	l := start(t, s.c, schema.View())
+	f, err := input.OpenFile(path, c, schema)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,16 +269,16 @@ func learnFile(t *testing.T, m Maker, s setting, path string, threads int) Learn
 		}
 		l.SetSchema(b.Schema)
 		for i := range b.Examples {
-			l.Learn(&b.Examples[i], nil)
+			l.learn(&b.Examples[i])
 		}
 	}
 }
 
-// testFieldOrder: the order of the fields in a JSON object decides nothing.
-func testFieldOrder(t *testing.T, m Maker) {
-	for _, s := range m.usual() {
+// TestFieldOrder: the order of the fields in a JSON object decides nothing.
+func TestFieldOrder(t *testing.T) {
+	for _, s := range usual() {
 		t.Run(s.String(), func(t *testing.T) {
-			a, b := newRun(t, m, s, 13), newRun(t, m, s, 13)
+			a, b := newRun(t, s, 13), newRun(t, s, 13)
 			r := rand.New(rand.NewPCG(1, 2))
 			for i := range 600 {
 				x := a.feed.next()
@@ -295,8 +287,8 @@ func testFieldOrder(t *testing.T, m Maker) {
 				if i == 0 { // fields are numbered as they come
 					order = nil
 				}
-				p, q := slices.Clone(a.Learn(a.in.event(x), nil)), slices.Clone(b.Learn(b.in.decode(y.json(order)), nil))
-				if !same(p, q) {
+				p, q := slices.Clone(a.learn(a.in.event(x))), slices.Clone(b.learn(b.in.decode(y.json(order))))
+				if !sameScores(p, q) {
 					t.Fatalf("event %d: scores %v, in another order %v", i, p, q)
 				}
 			}
@@ -304,86 +296,50 @@ func testFieldOrder(t *testing.T, m Maker) {
 	}
 }
 
-// testSnapshotHolds: a snapshot does not change while learning goes on.
-func testSnapshotHolds(t *testing.T, m Maker) {
-	for _, s := range m.usual() {
-		r := newRun(t, m, s, 17)
+// TestSnapshotHolds: a snapshot does not change while learning goes on.
+func TestSnapshotHolds(t *testing.T) {
+	for _, s := range usual() {
+		r := newRun(t, s, 17)
 		for range 300 {
-			r.learn()
+			r.step()
 		}
 		e := r.next()
 		e.Label = event.Unlabeled
-		before := r.Snapshot()
+		before := r.model()
 		want := score(before, e)
 		for range 300 {
-			r.learn()
+			r.step()
 		}
-		if got := score(before, e); !same(got, want) {
+		if got := score(before, e); !sameScores(got, want) {
 			t.Errorf("%v: a snapshot scored %v, and %v 300 events later", s, want, got)
 		}
-		if now := predict(r, e); same(now, want) {
+		if now := r.scores(e); sameScores(now, want) {
 			t.Errorf("%v: 300 events have changed nothing", s)
 		}
 	}
 }
 
-// testWeightTwo: a weight of 2 is the event met twice, where nothing but weights counts events: no scales, no ridge by
-// events, no noise that depends on counts.
-func testWeightTwo(t *testing.T, m Maker) {
-	for _, optimizer := range []string{"adagrad", "dropout-descent", "sgd", "arow", "ftrl"} {
-		for _, lossName := range []string{"logistic", "hinge"} {
-			for _, classes := range []int{2, 3} {
-				c := online.DefaultConfig()
-				c.Optimizer, c.Loss, c.Noise, c.Standardize, c.MissingPolicy = optimizer, lossName, "dropout:0.3", "none", "none"
-				c.Presence, c.Calibrate, c.OnDrift, c.Stuck, c.Coverage, c.Adapt = "none", "off", "log", "off", 0, false
-				if optimizer != "dropout-descent" && optimizer != "ftrl" { // whose ridge counts no events
-					c.C = math.Inf(1)
-				}
-				s := setting{c, classes}
-				if c.Check() != nil {
-					continue
-				}
-				once, twice := newRun(t, m, s, 19), newRun(t, m, s, 19)
-				small := func(_ string, x float64) string { return number(math.Mod(x, 3)) }
-				once.feed.value, twice.feed.value = small, small
-				for i := range 200 {
-					e := once.next()
-					e.Weight = 2
-					once.Learn(e, nil)
-					e = twice.next()
-					twice.Learn(e, nil)
-					twice.Learn(e, nil)
-					if a, b := predict(once, e), predict(twice, e); !same(a, b) {
-						t.Errorf("%v, event %d: %v learned at weight 2, %v learned twice", s, i, a, b)
-						break
-					}
-				}
-			}
-		}
-	}
-}
-
-// testUnlabeled: an event without a label moves no weight, and is counted. With unlabeled_weight it makes later steps
+// TestUnlabeled: an event without a label moves no weight, and is counted. With unlabeled_weight it makes later steps
 // shorter.
-func testUnlabeled(t *testing.T, m Maker) {
+func TestUnlabeled(t *testing.T) {
 	// Nor does it move a scale, however large its numbers are.
 	for _, mode := range []string{"auto", "all", "scale"} {
 		c := online.DefaultConfig()
 		c.Optimizer, c.Noise, c.Standardize, c.Presence, c.MissingPolicy, c.Stuck = "adagrad", "dropout:0.3", mode, "none", "none", "off"
-		r := newRun(t, m, setting{c, 2}, 25)
+		r := newRun(t, setting{c, 2}, 25)
 		for range 200 {
-			r.learn()
+			r.step()
 		}
 		test := r.next()
 		test.Label = event.Unlabeled
-		want := predict(r, test)
+		want := r.scores(test)
 		r.feed.value = func(_ string, x float64) string { return number(1e5 * x) }
 		for range 300 {
 			x := r.feed.next()
 			x.label = ""
-			r.Learn(r.in.event(x), nil)
+			r.learn(r.in.event(x))
 		}
-		if got := predict(r, test); !same(got, want) {
+		if got := r.scores(test); !sameScores(got, want) {
 			t.Errorf("standardize = %q: unlabeled events moved a prediction from %v to %v", mode, want, got)
 		}
 	}
@@ -391,14 +347,14 @@ func testUnlabeled(t *testing.T, m Maker) {
 		c := online.DefaultConfig()
 		c.Optimizer, c.Noise, c.UnlabeledWeight, c.Standardize, c.Presence, c.MissingPolicy, c.Adapt = "adagrad", "dropout:0.3", weight, "none", "none", "none", false
 		s := setting{c, 2}
-		with, without := newRun(t, m, s, 23), newRun(t, m, s, 23)
+		with, without := newRun(t, s, 23), newRun(t, s, 23)
 		small := func(_ string, x float64) string { return number(math.Mod(x, 3)) }
 		with.feed.value, without.feed.value = small, small
 		others := newFeed(24, 2)
 		others.value = small
 		for range 200 {
-			with.learn()
-			without.learn()
+			with.step()
+			without.step()
 		}
 		test := with.next()
 		test = clone(test)
@@ -410,23 +366,23 @@ func testUnlabeled(t *testing.T, m Maker) {
 			if e.Label != event.Unlabeled {
 				t.Fatal("an event without a label has one")
 			}
-			if scores := with.Learn(e, nil); scores == nil {
+			if scores := with.learn(e); scores == nil {
 				t.Fatal("an unlabeled event is refused")
 			}
 		}
-		if a, b := predict(with, test), predict(without, test); !same(a, b) {
+		if a, b := with.scores(test), without.scores(test); !sameScores(a, b) {
 			t.Errorf("unlabeled events of weight %v moved a prediction from %v to %v", weight, b, a)
 		}
 		a, b := with.Report(), without.Report()
 		if a.Unlabeled != 100 || a.Events != 300 || a.Total != b.Total || b.Unlabeled != 0 {
 			t.Errorf("%d of %d events are unlabeled; totals %+v, without them %+v", a.Unlabeled, a.Events, a.Total, b.Total)
 		}
-		before := predict(with, test)[0]
+		before := with.scores(test)[0]
 		e := with.in.event(with.feed.next())
 		without.feed.next()
-		with.Learn(e, nil)
-		without.Learn(e, nil)
-		moved, plain := math.Abs(predict(with, test)[0]-before), math.Abs(predict(without, test)[0]-before)
+		with.learn(e)
+		without.learn(e)
+		moved, plain := math.Abs(with.scores(test)[0]-before), math.Abs(without.scores(test)[0]-before)
 		if weight == 0 && moved != plain || weight == 1 && !(moved < plain) {
 			t.Errorf("weight %v: a step of %v after unlabeled events, of %v without", weight, moved, plain)
 		}

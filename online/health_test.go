@@ -1,4 +1,4 @@
-package blackbox
+package online_test
 
 // This file tests the condition of fields and their alarms.
 
@@ -25,13 +25,13 @@ func changesOf(l *learner) uint64 {
 	return n
 }
 
-func (m Maker) sensors(t testing.TB, c online.Config) *learner {
+func newSensors(t testing.TB, c online.Config) *learner {
 	t.Helper()
 	s := event.NewSchema(12, []string{"no", "yes"}, 2)
 	for _, f := range []event.Field{{Name: "a", Kind: event.Numeric}, {Name: "b", Kind: event.Numeric}, {Name: "c", Kind: event.Numeric}, {Name: "word", Kind: event.Categorical}, {Name: "flag", Kind: event.Boolean}} {
 		s.AddField(f)
 	}
-	return m.start(t, c, s)
+	return start(t, c, s)
 }
 
 func learnSensors(l *learner, s *synthetic.Sensors, n int) {
@@ -41,7 +41,7 @@ func learnSensors(l *learner, s *synthetic.Sensors, n int) {
 }
 
 // texts returns what has been said of alarms.
-func texts(l *learner) (out []string) {
+func alarmTexts(l *learner) (out []string) {
 	changes := l.Alarms(0).Latest
 	for _, c := range changes {
 		out = append(out, c.State+": "+c.Text)
@@ -64,10 +64,10 @@ func servedError(l *learner, s *synthetic.Sensors) float64 {
 // A field that dies raises an alarm within three blocks, whether it is null or left out:
 // since the very event, with the usual share and with a cost that comes true. It stays
 // until the field is back, however long that takes.
-func testHealthDeadField(t *testing.T, mk Maker) {
+func TestHealthDeadField(t *testing.T) {
 	for _, absent := range []bool{false, true} {
 		t.Run(fmt.Sprint("absent ", absent), func(t *testing.T) {
-			l, s := mk.sensors(t, online.DefaultConfig()), synthetic.NewSensors(1)
+			l, s := newSensors(t, online.DefaultConfig()), synthetic.NewSensors(1)
 			s.Lost = 0.002
 			learnSensors(l, s, 20_000)
 			if h := l.Report().Health; h.Alarms != 0 || len(h.Fields) != 5 {
@@ -103,7 +103,7 @@ func testHealthDeadField(t *testing.T, mk Maker) {
 			learnSensors(l, s, 6*healthBlock)
 			changes := l.Alarms(0).Latest
 			if l.Report().Health.Alarms != 0 || len(changes) != 2 {
-				t.Fatalf("%q", texts(l))
+				t.Fatalf("%q", alarmTexts(l))
 			}
 			if c := changes[1]; c.State != "ended" || c.Since.UnixMilli() != synthetic.SensorStart+1000*died || c.UntilEvent < uint64(back)-healthBlock || c.UntilEvent > uint64(back)+healthBlock {
 				t.Errorf("%+v", c)
@@ -114,8 +114,8 @@ func testHealthDeadField(t *testing.T, mk Maker) {
 }
 
 // What the death of a field would cost is not told by the first few events.
-func testHealthCostNeedsEvents(t *testing.T, mk Maker) {
-	l, s := mk.sensors(t, online.DefaultConfig()), synthetic.NewSensors(1)
+func TestHealthCostNeedsEvents(t *testing.T) {
+	l, s := newSensors(t, online.DefaultConfig()), synthetic.NewSensors(1)
 	learnSensors(l, s, 1664)
 	h := l.Report().Health
 	if len(h.Fields) == 0 {
@@ -135,8 +135,8 @@ func testHealthCostNeedsEvents(t *testing.T, mk Maker) {
 }
 
 // What has always been so raises no alarm, nor does a short burst; a rise does.
-func testHealthUsuallyMissing(t *testing.T, mk Maker) {
-	l, s := mk.sensors(t, online.DefaultConfig()), synthetic.NewSensors(2)
+func TestHealthUsuallyMissing(t *testing.T) {
+	l, s := newSensors(t, online.DefaultConfig()), synthetic.NewSensors(2)
 	s.Usual = 0.3
 	learnSensors(l, s, 20_000)
 	for range 20 {
@@ -146,13 +146,13 @@ func testHealthUsuallyMissing(t *testing.T, mk Maker) {
 		learnSensors(l, s, 2000)
 	}
 	if l.Report().Health.Raised > 0 {
-		t.Fatalf("%q", texts(l))
+		t.Fatalf("%q", alarmTexts(l))
 	}
 	s.Usual = 0.5
 	learnSensors(l, s, 6*healthBlock)
 	h := l.Report().Health
 	if h.Alarms != 1 || h.Raised != 1 || h.Fields[0].Field != "a" {
-		t.Fatalf("%+v %q", h, texts(l))
+		t.Fatalf("%+v %q", h, alarmTexts(l))
 	}
 	if a := h.Fields[0].Alarms[0]; math.Abs(a.Now-0.5) > 0.07 || math.Abs(a.Usual-0.3) > 0.02 || a.SinceEvent < 60_800-2*healthBlock || a.SinceEvent > 60_800+2*healthBlock {
 		t.Errorf("%+v", a)
@@ -160,11 +160,11 @@ func testHealthUsuallyMissing(t *testing.T, mk Maker) {
 }
 
 // A number whose mean moves, one whose deviation grows, one that sticks, and new values.
-func testHealthDrift(t *testing.T, mk Maker) {
+func TestHealthDrift(t *testing.T) {
 	calm := rand.NewPCG(3, 7)
-	steady, usual := mk.sensors(t, online.DefaultConfig()), &synthetic.Sensors{R: rand.New(calm), Scale: 1}
+	steady, usual := newSensors(t, online.DefaultConfig()), &synthetic.Sensors{R: rand.New(calm), Scale: 1}
 	if learnSensors(steady, usual, 80_000); steady.Report().Health.Raised > 0 {
-		t.Fatalf("%q", texts(steady))
+		t.Fatalf("%q", alarmTexts(steady))
 	}
 	for _, c := range []struct {
 		name     string
@@ -194,7 +194,7 @@ func testHealthDrift(t *testing.T, mk Maker) {
 			}
 			h := l.Report().Health
 			if h.Alarms != 1 {
-				t.Fatalf("%d alarms %q", h.Alarms, texts(l))
+				t.Fatalf("%d alarms %q", h.Alarms, alarmTexts(l))
 			}
 			a := h.Fields[0].Alarms[0]
 			if a.Kind != c.kind || math.Abs(a.Now-c.now) > c.off || int64(a.SinceEvent) < since-2*healthBlock || int64(a.SinceEvent) > since+2*healthBlock || !strings.Contains(a.Text, c.contains) || a.ErrorAfter != nil {
@@ -203,7 +203,7 @@ func testHealthDrift(t *testing.T, mk Maker) {
 			t.Log(s.N-since, a.Text)
 			*s = synthetic.Sensors{R: s.R, N: s.N, Scale: 1, Words: s.Words}
 			learnSensors(l, s, 8000)
-			if got := texts(l); l.Report().Health.Alarms != 0 || len(got) != 2 || !strings.HasPrefix(got[1], "ended: ") {
+			if got := alarmTexts(l); l.Report().Health.Alarms != 0 || len(got) != 2 || !strings.HasPrefix(got[1], "ended: ") {
 				t.Errorf("%q", got)
 			} else {
 				t.Log(got[1])
@@ -214,8 +214,8 @@ func testHealthDrift(t *testing.T, mk Maker) {
 
 // A Learner restored in the middle of a block, before, in and after an alarm, goes on to
 // the bit and says nothing twice.
-func testHealthRestored(t *testing.T, mk Maker) {
-	l, s := mk.sensors(t, online.DefaultConfig()), synthetic.NewSensors(4)
+func TestHealthRestored(t *testing.T) {
+	l, s := newSensors(t, online.DefaultConfig()), synthetic.NewSensors(4)
 	for _, step := range []struct {
 		n    int
 		lost float64
@@ -232,25 +232,25 @@ func testHealthRestored(t *testing.T, mk Maker) {
 			other.Learn(e, nil)
 		}
 		sameState(t, fmt.Sprint("after ", s.N, " events"), l.blocks(), other.blocks())
-		if a, b := texts(l), texts(other); !slices.Equal(a, b) {
+		if a, b := alarmTexts(l), alarmTexts(other); !slices.Equal(a, b) {
 			t.Errorf("%q\n%q", a, b)
 		}
 	}
-	if got := texts(l); len(got) != 2 {
+	if got := alarmTexts(l); len(got) != 2 {
 		t.Errorf("%q", got)
 	}
 }
 
 // Nothing that fields may do takes more memory than there is to be: there are at most
 // healthFields of them, and healthChanges remembered.
-func testHealthIsBounded(t *testing.T, mk Maker) {
+func TestHealthIsBounded(t *testing.T) {
 	s := event.NewSchema(14, []string{"no", "yes"}, 2)
 	for i := range 5000 {
 		s.AddField(event.Field{Name: fmt.Sprint("f", i), Kind: event.Boolean})
 	}
 	c := online.DefaultConfig()
 	c.Noise, c.Standardize = "none", "none"
-	l := mk.start(t, c, s)
+	l := start(t, c, s)
 	full, empty := &event.Example{Weight: 1}, &event.Example{Weight: 1, Label: 1}
 	for id := uint16(1); id <= 5000; id++ {
 		full.Features.Index, full.Features.Value, full.Field = append(full.Features.Index, uint32(id)), append(full.Features.Value, float64(id)), append(full.Field, id)
@@ -272,12 +272,12 @@ func testHealthIsBounded(t *testing.T, mk Maker) {
 
 // A number that is always the same has not changed, and does not lead the fields of which nothing is wrong. It can
 // never be found stuck.
-func testConstantFieldIsNotTheWorst(t *testing.T, mk Maker) {
+func TestConstantFieldIsNotTheWorst(t *testing.T) {
 	schema := event.NewSchema(8, []string{"a", "b"}, 2)
 	for _, name := range []string{"x", "constant", "y"} {
 		schema.AddField(event.Field{Name: name, Kind: event.Numeric})
 	}
-	l := mk.start(t, online.DefaultConfig(), schema)
+	l := start(t, online.DefaultConfig(), schema)
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 6000 {
 		x, y := r.NormFloat64(), r.NormFloat64()

@@ -1,4 +1,4 @@
-package blackbox
+package online_test
 
 // This file compares what a learner says of its objective with the formula.
 
@@ -40,13 +40,13 @@ func (f *fileOf) Next(_ context.Context, b *event.Batch) error {
 
 // Evaluate agrees with the objective's formula and with what the published model
 // answers, on one thread and on three to the bit.
-func testEvaluate(t *testing.T, m Maker) {
+func TestEvaluate(t *testing.T) {
 	const n = 650
 	for _, classes := range []int{2, 3} {
 		for _, noise := range []string{"dropout:0.3", "gaussian:0.2", "dropout:0.1+group:0.3", "group:sensor=0.5,words=0.2"} {
 			c := online.DefaultConfig()
 			c.Noise, c.C = noise, 2
-			l := newStreamed(t, m, c, classes)
+			l := streamed(t, c, classes)
 			stream := func() *synthetic.Stream {
 				s := synthetic.NewStream(1, classes)
 				s.Lacks = true
@@ -54,12 +54,12 @@ func testEvaluate(t *testing.T, m Maker) {
 			}
 			s := stream()
 			for range n {
-				l.Learn(s.Next(), nil)
+				l.learn(s.Next())
 			}
 			wantJ, wantError := objectiveByHand(l, c, stream(), n)
 			var one float64
 			for _, threads := range []int{1, 3} {
-				objective, wrong, _, err := l.Inner().Evaluate(t.Context(), &fileOf{s: stream(), n: n}, threads)
+				objective, wrong, _, err := l.Evaluate(t.Context(), &fileOf{s: stream(), n: n}, threads)
 				if err != nil || math.Abs(objective-wantJ) > 1e-9*wantJ || math.Abs(wrong-wantError) > 1e-12 {
 					t.Errorf("%d classes, %s, %d threads: J = %v, error %v, %v; by hand %v, %v", classes, noise, threads, objective, wrong, err, wantJ, wantError)
 				}
@@ -75,8 +75,8 @@ func testEvaluate(t *testing.T, m Maker) {
 
 // objectiveByHand is |w|^2 + c sum loss over the published model, of the features
 // as they are, and the error of what it answers.
-func objectiveByHand(l Learner, c online.Config, s *synthetic.Stream, n int) (objective, wrong float64) {
-	m := l.Snapshot()
+func objectiveByHand(l *learner, c online.Config, s *synthetic.Stream, n int) (objective, wrong float64) {
+	m := l.model()
 	sumsq := make([]float64, m.Outputs)
 	for slot := range m.Rows.Len() {
 		column, _ := m.Rows.Column(slot)

@@ -1,4 +1,4 @@
-package blackbox
+package online_test
 
 // This file tests what older weights lose, and mixtures that are judged by them.
 
@@ -54,16 +54,16 @@ func agedCases(n int) []agedCase {
 	return []agedCase{of(2), of(4), plain, numbers}
 }
 
-func (c agedCase) learner(t testing.TB, mk Maker) *learner {
+func (c agedCase) learner(t testing.TB) *learner {
 	t.Helper()
 	config := online.DefaultConfig()
 	c.config(&config)
-	return mk.start(t, config, c.schema())
+	return start(t, config, c.schema())
 }
 
 // learnGrowing learns an event whose class the Schema may not know yet.
 func learnGrowing(l *learner, e *event.Example) {
-	s := l.box.Schema()
+	s := l.schema
 	for s.Target == loss.Sign && e.Label >= len(s.Classes) {
 		s.Classes = append(s.Classes, fmt.Sprint(len(s.Classes)))
 	}
@@ -76,7 +76,7 @@ type mean struct{ weight, wrong, loss float64 }
 func (m *mean) add(l *learner, p *model.Linear, e *event.Example) {
 	scores := p.Score(e, make([]float64, p.Outputs))
 	m.weight += e.Weight
-	if l.box.Schema().Target != loss.Sign {
+	if l.schema.Target != loss.Sign {
 		m.wrong += e.Weight * math.Abs(e.Target-p.Value(scores[0]))
 		m.loss += e.Weight * measure.Deviance(l.Report().Numbers.Loss, e.Target, p.Value(scores[0]))
 		return
@@ -131,13 +131,13 @@ func sampled(l *learner) (events [1 + len(staleness.Ages)]float64) {
 
 // The answers of each age are those of the published model of then, and those of age 0 what progressive
 // measures count at the same events.
-func testAgedAnswers(t *testing.T, mk Maker) {
+func TestAgedAnswers(t *testing.T) {
 	for i, c := range agedCases(11200) {
 		if !longtest.Some(i+1, 2) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			l := c.learner(t, mk)
+			l := c.learner(t)
 			held := map[uint64]*model.Linear{}
 			var old, fresh [1 + len(staleness.Ages)]mean
 			for i, e := range c.events {
@@ -171,19 +171,19 @@ func testAgedAnswers(t *testing.T, mk Maker) {
 			if len(got) != 1+len(staleness.Ages) {
 				t.Fatalf("%d ages", len(got))
 			}
-			fresh[0].compare(t, "at age 0", l.box.Schema().Target != loss.Sign, got[0].Error, got[0].LogLoss, got[0].Deviance)
+			fresh[0].compare(t, "at age 0", l.schema.Target != loss.Sign, got[0].Error, got[0].LogLoss, got[0].Deviance)
 			for j, r := range got[1:] {
-				old[1+j].compare(t, fmt.Sprint("at age ", r.Age), l.box.Schema().Target != loss.Sign, r.Error, r.LogLoss, r.Deviance)
-				fresh[1+j].compare(t, fmt.Sprint("fresh beside age ", r.Age), l.box.Schema().Target != loss.Sign, r.FreshError, r.FreshLogLoss, r.FreshDeviance)
+				old[1+j].compare(t, fmt.Sprint("at age ", r.Age), l.schema.Target != loss.Sign, r.Error, r.LogLoss, r.Deviance)
+				fresh[1+j].compare(t, fmt.Sprint("fresh beside age ", r.Age), l.schema.Target != loss.Sign, r.FreshError, r.FreshLogLoss, r.FreshDeviance)
 			}
 		})
 	}
 }
 
 // A model from before there were some fields predicts events that have them, decoded by a Schema that has grown since.
-func testAgedLaterField(t *testing.T, mk Maker) {
+func TestAgedLaterField(t *testing.T) {
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
-	l, r := mk.start(t, online.DefaultConfig(), s.View()), rand.New(rand.NewPCG(5, 6))
+	l, r := start(t, online.DefaultConfig(), s.View()), rand.New(rand.NewPCG(5, 6))
 	for n := range 2100 {
 		for i := range map[int]int{0: 1, 1050: 70}[n] {
 			s.AddField(event.Field{Name: fmt.Sprint(n, i), Kind: event.Numeric})
@@ -195,7 +195,7 @@ func testAgedLaterField(t *testing.T, mk Maker) {
 				e.Features.Value = append(e.Features.Value, float64(2*e.Label)/float64(id)+r.NormFloat64())
 			}
 		}
-		l.box.SetSchema(s.View())
+		l.SetSchema(s.View())
 		l.Learn(e, nil)
 	}
 	for _, x := range l.Report().ByAge {
@@ -207,9 +207,9 @@ func testAgedLaterField(t *testing.T, mk Maker) {
 }
 
 // Later passes, in which events come that have been learned, are not measured, and hold no models.
-func testAgedFirstPassAlone(t *testing.T, mk Maker) {
+func TestAgedFirstPassAlone(t *testing.T) {
 	schema, _ := synthetic.NumberFields(4)
-	l := mk.start(t, online.DefaultConfig(), schema)
+	l := start(t, online.DefaultConfig(), schema)
 	events := synthetic.AgedEvents(1500, 2)
 	sampled := func() (n float64) {
 		for _, r := range l.Report().ByAge {
@@ -238,12 +238,12 @@ func testAgedFirstPassAlone(t *testing.T, mk Maker) {
 
 // On a stream whose boundary turns evenly, weights that are a events older err more by what it has turned
 // in a events, as a share of half a turn.
-func testAgedErrOnADrift(t *testing.T, mk Maker) {
+func TestAgedErrOnADrift(t *testing.T) {
 	const half = 30000 // events of half a turn
 	c := online.DefaultConfig()
 	c.HalfLife = 300
 	schema, ids := synthetic.NumberFields(2)
-	l := mk.start(t, c, schema)
+	l := start(t, c, schema)
 	r := rand.New(rand.NewPCG(5, 6))
 	for i := range 2 * half {
 		turn, label := math.Pi*float64(i)/half, 0
@@ -266,10 +266,10 @@ func testAgedErrOnADrift(t *testing.T, mk Maker) {
 }
 
 // Where a label comes later, age 0 is what the weights of that moment say, not what was told at arrival.
-func testAgedLater(t *testing.T, mk Maker) {
+func TestAgedLater(t *testing.T) {
 	for _, c := range agedCases(1100) {
 		t.Run(c.name, func(t *testing.T) {
-			l := c.learner(t, mk)
+			l := c.learner(t)
 			var fresh, all measure.Classes
 			var arrival online.Prediction
 			for i, e := range c.events {
@@ -291,7 +291,7 @@ func testAgedLater(t *testing.T, mk Maker) {
 				}
 			}
 			r := l.Report().ByAge
-			if len(r) == 0 || math.Abs(*r[0].Error-fresh.Error()) > 1e-9 || l.box.Schema().Target == loss.Sign && math.Abs(*r[0].LogLoss-fresh.MeanLogLoss()) > 1e-9 {
+			if len(r) == 0 || math.Abs(*r[0].Error-fresh.Error()) > 1e-9 || l.schema.Target == loss.Sign && math.Abs(*r[0].LogLoss-fresh.MeanLogLoss()) > 1e-9 {
 				t.Errorf("%+v, want an error of %v and a loss of %v", r, fresh.Error(), fresh.MeanLogLoss())
 			}
 		})
@@ -313,13 +313,13 @@ func turning(n, turn int) (out []*event.Example) {
 	return out
 }
 
-func learnTurning(t *testing.T, mk Maker, turn int, change func(*online.Config)) *learner {
+func learnTurning(t *testing.T, turn int, change func(*online.Config)) *learner {
 	t.Helper()
 	c := online.DefaultConfig()
 	if change != nil {
 		change(&c)
 	}
-	l := mk.start(t, c, event.NewSchema(8, []string{"a", "b"}, 2))
+	l := start(t, c, event.NewSchema(8, []string{"a", "b"}, 2))
 	for _, e := range turning(12_000, turn) {
 		l.Learn(e, nil)
 	}
@@ -339,16 +339,16 @@ func ofAge(t *testing.T, l *learner, age uint64) measure.Aged {
 
 // Weights that are worse than the class shares at some age are warned of, by the Learner and by what is saved of it; with a
 // horizon of that age, they are hardly worse. On a stream that stays as it is there is no such warning.
-func testStaleWeights(t *testing.T, mk Maker) {
+func TestStaleWeights(t *testing.T) {
 	stale := func(l *learner) bool {
 		is := func(w watch.Warning) bool { return w.Kind == watch.WarnStale }
-		a, b := slices.ContainsFunc(l.Warnings(nil, false), is), slices.ContainsFunc(l.box.SavedWarnings(nil), is)
+		a, b := slices.ContainsFunc(l.Warnings(nil, false), is), slices.ContainsFunc(l.savedWarnings(nil), is)
 		if a != b {
 			t.Errorf("the learner warns: %v, what is saved of it: %v", a, b)
 		}
 		return a
 	}
-	l := learnTurning(t, mk, 1000, nil)
+	l := learnTurning(t, 1000, nil)
 	r := ofAge(t, l, 1000)
 	if !(*r.LogLoss > *r.ConstantLogLoss+0.5) || !stale(l) {
 		t.Errorf("log-loss at age 1000: %v, of the shares %v; warned: %v", *r.LogLoss, *r.ConstantLogLoss, stale(l))
@@ -356,14 +356,14 @@ func testStaleWeights(t *testing.T, mk Maker) {
 	if math.Abs(*r.ConstantLogLoss-math.Log(2)) > 0.02 || math.Abs(*r.ConstantError-0.5) > 0.15 {
 		t.Errorf("the shares lose %v and err %v", *r.ConstantLogLoss, *r.ConstantError)
 	}
-	ahead := learnTurning(t, mk, 1000, func(c *online.Config) { c.ServingStaleness = 1000 })
+	ahead := learnTurning(t, 1000, func(c *online.Config) { c.ServingStaleness = 1000 })
 	if r := ofAge(t, ahead, 1000); *r.LogLoss > *r.ConstantLogLoss+0.05 {
 		t.Errorf("with a horizon log-loss at age 1000: %v, of the shares %v", *r.LogLoss, *r.ConstantLogLoss)
 	}
-	if still := learnTurning(t, mk, 1e6, nil); stale(still) {
+	if still := learnTurning(t, 1e6, nil); stale(still) {
 		t.Error("a stream that stays as it is has useless weights")
 	}
-	off := learnTurning(t, mk, 1000, func(c *online.Config) { c.ServingStaleness, c.Calibrate = 1000, "off" })
+	off := learnTurning(t, 1000, func(c *online.Config) { c.ServingStaleness, c.Calibrate = 1000, "off" })
 	if off.model().Link != nil || ahead.model().Link == nil {
 		t.Error("with a horizon there is a link, unless calibrate is off")
 	}
@@ -386,14 +386,14 @@ func spells(n int) (out []*event.Example) {
 }
 
 // Shares that are judged by weights of 100 events ago suit those who have such weights, and cost the others.
-func testHorizonSuitsItsAge(t *testing.T, mk Maker) {
+func TestHorizonSuitsItsAge(t *testing.T) {
 	events := spells(12000)
 	of := func(horizon int) (now, old float64) {
 		s, _ := synthetic.NumberFields(2)
 		s.Classes = []string{"a", "b"}
 		c := online.DefaultConfig()
 		c.ServingStaleness = horizon
-		l := mk.start(t, c, s)
+		l := start(t, c, s)
 		for _, e := range events {
 			l.Learn(e, nil)
 		}

@@ -1,4 +1,4 @@
-package blackbox
+package online_test
 
 // This file tests what learners make of classes, units, outliers, missing fields, late labels and time.
 
@@ -13,9 +13,9 @@ import (
 	"blankout/online"
 )
 
-// testLateClass: a third class that comes late is predicted from no event before, and learned after. The scores then are one
+// TestLateClass: a third class that comes late is predicted from no event before, and learned after. The scores then are one
 // for each class.
-func testLateClass(t *testing.T, m Maker) {
+func TestLateClass(t *testing.T) {
 	const late = 900
 	for _, optimizer := range []string{"auto", "adagrad", "dropout-descent"} {
 		c := online.DefaultConfig()
@@ -23,7 +23,7 @@ func testLateClass(t *testing.T, m Maker) {
 		if optimizer != "auto" {
 			c.Noise = "dropout:0.3"
 		}
-		r := newRun(t, m, setting{c, 3}, 29)
+		r := newRun(t, setting{c, 3}, 29)
 		wrongLast, never := 0, newFeed(30, 3)
 		outputs := map[int]bool{}
 		for i := range 3000 {
@@ -37,8 +37,8 @@ func testLateClass(t *testing.T, m Maker) {
 				r.restart()
 			}
 			e := r.in.event(x)
-			d := r.Decision()
-			scores := r.Learn(e, nil)
+			d := r.decision()
+			scores := r.learn(e)
 			outputs[len(scores)] = true
 			got := d.Predict(scores)
 			if i < late && (got > 1 || len(scores) != 1) {
@@ -48,53 +48,50 @@ func testLateClass(t *testing.T, m Maker) {
 				wrongLast++
 			}
 		}
-		if !outputs[3] || len(r.Snapshot().Schema.Classes) != 3 {
+		if !outputs[3] || len(r.model().Schema.Classes) != 3 {
 			t.Errorf("%s: no event has three scores", optimizer)
 		}
 		if wrongLast > 250 {
 			t.Errorf("%s: %d of 1000 wrong after a third class came", optimizer, wrongLast)
 		}
-		if p := r.Snapshot().Probabilities(predict(r, r.next()), make([]float64, 3)); len(p) != 3 || math.Abs(p[0]+p[1]+p[2]-1) > 1e-9 {
+		if p := r.model().Probabilities(r.scores(r.next()), make([]float64, 3)); len(p) != 3 || math.Abs(p[0]+p[1]+p[2]-1) > 1e-9 {
 			t.Errorf("%s: probabilities %v", optimizer, p)
 		}
 	}
 }
 
-// testRenamedLabels: what classes are called decides nothing, and exchanging two classes turns the score around.
-func testRenamedLabels(t *testing.T, m Maker) {
-	for _, s := range m.usual() {
+// TestRenamedLabels: what classes are called decides nothing, and exchanging two classes turns the score around.
+func TestRenamedLabels(t *testing.T) {
+	for _, s := range usual() {
 		if s.classes == 0 {
 			continue
 		}
-		plain, renamed := newRun(t, m, s, 31), newRun(t, m, s, 31)
+		plain, renamed := newRun(t, s, 31), newRun(t, s, 31)
 		renamed.feed.labels = func(class int) string { return fmt.Sprintf("%q", []string{"zebra", "ape", "gnu"}[class]) }
 		for i := range 800 {
-			if a, b := plain.learn(), renamed.learn(); !same(a, b) {
+			if a, b := plain.step(), renamed.step(); !sameScores(a, b) {
 				t.Fatalf("%v, event %d: scores %v, of renamed classes %v", s, i, a, b)
 			}
 		}
 		if a, b := plain.Report().Total, renamed.Report().Total; a != b {
 			t.Errorf("%v: %+v, renamed %+v", s, a, b)
 		}
-		if len(renamed.Schema().Classes) != s.classes || slices.Contains(renamed.Schema().Classes, "c0") {
-			t.Errorf("%v: classes %q", s, renamed.Schema().Classes)
+		if len(renamed.schema.Classes) != s.classes || slices.Contains(renamed.schema.Classes, "c0") {
+			t.Errorf("%v: classes %q", s, renamed.schema.Classes)
 		}
 	}
 	// Classes that are named beforehand, in both orders.
-	s := m.usual()[0]
+	s := usual()[0]
 	var runs []*run
 	for _, classes := range [][]string{{"c0", "c1"}, {"c1", "c0"}} {
-		r := newRun(t, m, s, 37)
+		r := newRun(t, s, 37)
 		r.in.c.Classes = classes
 		r.in.follow(r.in.c.Schema())
-		var err error
-		if r.Learner, err = m.New(s.c, r.in.schema); err != nil {
-			t.Fatal(err)
-		}
+		r.learner = start(t, s.c, r.in.schema)
 		runs = append(runs, r)
 	}
 	for i := range 800 {
-		a, b := runs[0].learn(), runs[1].learn()
+		a, b := runs[0].step(), runs[1].step()
 		if b[0] = -b[0]; !near(a, b, 1e-6) {
 			t.Fatalf("event %d: score %v, of exchanged classes %v", i, a, b)
 		}
@@ -158,25 +155,22 @@ func (x *sums) auc() float64 {
 	return above / pairs
 }
 
-// testMeasures: the progressive measures are those of the scores that Learn returned.
-func testMeasures(t *testing.T, m Maker) {
-	for _, s := range m.settings(t, 1) {
+// TestMeasures: the progressive measures are those of the scores that Learn returned.
+func TestMeasures(t *testing.T) {
+	for _, s := range settings(t, 1) {
 		if s.classes == 0 || s.c.Optimizer == "irls" {
 			continue
 		}
 		s.c.Calibrate = "off"
-		r := newRun(t, m, s, 41)
+		r := newRun(t, s, 41)
 		r.feed.weights, r.feed.nulls = true, 0.1
 		r.in.c.Classes = []string{"c0", "c1", "c2"}[:s.classes]
 		r.in.follow(r.in.c.Schema())
-		var err error
-		if r.Learner, err = m.New(s.c, r.in.schema); err != nil {
-			t.Fatal(err)
-		}
+		r.learner = start(t, s.c, r.in.schema)
 		x, met := &sums{}, make([]uint64, s.classes)
 		for range 500 {
 			e := r.next()
-			x.add(r.Learn(e, nil), e)
+			x.add(r.learn(e), e)
 			met[e.Label]++
 		}
 		got := r.Report()
@@ -197,18 +191,18 @@ func testMeasures(t *testing.T, m Maker) {
 	}
 }
 
-// testMeasuresOfNumbers is testMeasures for targets. What is predicted before the first target is no prediction.
-func testMeasuresOfNumbers(t *testing.T, m Maker) {
-	for _, s := range m.settings(t, 2) {
+// TestMeasuresOfNumbers is testMeasures for targets. What is predicted before the first target is no prediction.
+func TestMeasuresOfNumbers(t *testing.T) {
+	for _, s := range settings(t, 2) {
 		if s.classes > 0 || s.c.Optimizer == "irls" {
 			continue
 		}
-		r := newRun(t, m, s, 43)
+		r := newRun(t, s, 43)
 		r.feed.weights = true
 		var weight, absolute, squared, y1, y2, last, lastError, lastWeight float64
 		for i := range 500 {
 			e := r.next()
-			f := r.Learn(e, nil)[0]
+			f := r.learn(e)[0]
 			if i > 0 {
 				weight += e.Weight
 				absolute += e.Weight * math.Abs(f-e.Target)
@@ -238,20 +232,20 @@ func delayed(r *run, events, delay int, each func(e *event.Example, told []float
 	type waiting struct {
 		e     *event.Example
 		told  []float64
-		prior any
+		prior *online.Prediction
 	}
 	var queue []waiting
 	learn := func() {
 		w := queue[0]
 		queue = queue[1:]
-		r.Learn(w.e, w.prior)
+		r.Learner.Learn(w.e, w.prior)
 		each(w.e, w.told)
 	}
 	for range events {
 		e := r.next()
 		label := e.Label
 		e.Label = event.Unlabeled
-		w := waiting{e, predict(r, e), r.Arrive(e)}
+		w := waiting{e, r.scores(e), r.arrive(e)}
 		e.Label = label
 		if queue = append(queue, w); len(queue) > delay {
 			learn()
@@ -262,14 +256,14 @@ func delayed(r *run, events, delay int, each func(e *event.Example, told []float
 	}
 }
 
-// testDelayed: labels that come later are measured by what was predicted when the events came, and learned all the same.
-func testDelayed(t *testing.T, m Maker) {
-	for _, s := range m.settings(t, 3) {
+// TestDelayed: labels that come later are measured by what was predicted when the events came, and learned all the same.
+func TestDelayed(t *testing.T) {
+	for _, s := range settings(t, 3) {
 		if s.classes == 0 || s.c.Optimizer == "irls" {
 			continue
 		}
 		s.c.Calibrate = "off"
-		r := newRun(t, m, s, 47)
+		r := newRun(t, s, 47)
 		r.feed.nulls = 0.05
 		x, first := &sums{}, 0
 		delayed(r, 400, 25, func(e *event.Example, told []float64) {
@@ -293,26 +287,26 @@ func testDelayed(t *testing.T, m Maker) {
 		}
 	}
 	// Of labels that come at once the same is learned.
-	for _, s := range m.usual() {
-		plain, later := newRun(t, m, s, 53), newRun(t, m, s, 53)
+	for _, s := range usual() {
+		plain, later := newRun(t, s, 53), newRun(t, s, 53)
 		for range 300 {
-			plain.learn()
+			plain.step()
 		}
 		delayed(later, 300, 0, func(*event.Example, []float64) {})
 		e := plain.next()
-		if a, b := predict(plain, e), predict(later, e); !near(a, b, 1e-9) {
+		if a, b := plain.scores(e), later.scores(e); !near(a, b, 1e-9) {
 			t.Errorf("%v: predicted %v, with labels that come at once as later ones %v", s, a, b)
 		}
 	}
 }
 
-// testDelayedNumbers is testDelayed for targets.
-func testDelayedNumbers(t *testing.T, m Maker) {
-	for _, s := range m.settings(t, 4) {
+// TestDelayedNumbers is testDelayed for targets.
+func TestDelayedNumbers(t *testing.T) {
+	for _, s := range settings(t, 4) {
 		if s.classes > 0 || s.c.Optimizer == "irls" {
 			continue
 		}
-		r := newRun(t, m, s, 59)
+		r := newRun(t, s, 59)
 		absolute, n := 0.0, 0
 		delayed(r, 400, 25, func(e *event.Example, told []float64) {
 			if n++; n > 26 { // before any target nothing is predicted
@@ -330,21 +324,21 @@ func testDelayedNumbers(t *testing.T, m Maker) {
 	}
 }
 
-// testTargetUnit: targets in another unit give predictions in that unit.
-func testTargetUnit(t *testing.T, m Maker) {
-	for _, s := range m.settings(t, 5) {
+// TestTargetUnit: targets in another unit give predictions in that unit.
+func TestTargetUnit(t *testing.T) {
+	for _, s := range settings(t, 5) {
 		if s.classes > 0 {
 			continue
 		}
 		for _, unit := range []float64{1024, 1000, 1e-6} {
-			plain, scaled := newRun(t, m, s, 61), newRun(t, m, s, 61)
+			plain, scaled := newRun(t, s, 61), newRun(t, s, 61)
 			scaled.feed.target = func(y float64) float64 { return unit * y }
 			tolerance := 1e-5
 			if unit == 1024 {
 				tolerance = 1e-9
 			}
 			for i := range 400 {
-				a, b := plain.learn(), scaled.learn()
+				a, b := plain.step(), scaled.step()
 				if b[0] /= unit; i > 0 && !near(a, b, tolerance) {
 					t.Errorf("%v, event %d: predicted %v, of targets times %v over that %v", s, i, a, unit, b)
 					break
@@ -364,26 +358,26 @@ func testTargetUnit(t *testing.T, m Maker) {
 	}
 }
 
-// testFieldUnits: numbers in other units give the same predictions.
-func testFieldUnits(t *testing.T, m Maker) {
-	for _, s := range m.usual() {
-		plain, scaled := newRun(t, m, s, 67), newRun(t, m, s, 67)
+// TestFieldUnits: numbers in other units give the same predictions.
+func TestFieldUnits(t *testing.T) {
+	for _, s := range usual() {
+		plain, scaled := newRun(t, s, 67), newRun(t, s, 67)
 		scaled.feed.value = func(name string, x float64) string {
 			return number(x * map[string]float64{"temp": 1000, "load": 1e-4, "volt": 1024, "dose": 1e3}[name])
 		}
 		for i := range 800 {
-			if a, b := plain.learn(), scaled.learn(); !near(a, b, 1e-6) {
+			if a, b := plain.step(), scaled.step(); !near(a, b, 1e-6) {
 				t.Fatalf("%v, event %d: scores %v, in other units %v", s, i, a, b)
 			}
 		}
 	}
 }
 
-// testOutliers: a few readings that are a million times as large cost little.
-func testOutliers(t *testing.T, m Maker) {
-	for _, s := range m.usual() {
+// TestOutliers: a few readings that are a million times as large cost little.
+func TestOutliers(t *testing.T) {
+	for _, s := range usual() {
 		lost := func(outliers bool) (loss float64) {
-			r, n := newRun(t, m, s, 71), 0
+			r, n := newRun(t, s, 71), 0
 			r.feed.value = func(name string, x float64) string {
 				if n++; outliers && n > 2000 && n%400 == 0 {
 					x *= 1e6
@@ -392,12 +386,12 @@ func testOutliers(t *testing.T, m Maker) {
 			}
 			for i := range 1500 {
 				e := r.next()
-				scores := r.Learn(e, nil)
+				scores := r.learn(e)
 				switch {
 				case i < 700:
 				case s.classes == 0:
 					loss += math.Min(math.Abs(scores[0]-e.Target), 30)
-				case wrong(r, scores, e):
+				case r.wrong(scores, e):
 					loss++
 				}
 			}
@@ -410,17 +404,17 @@ func testOutliers(t *testing.T, m Maker) {
 	}
 }
 
-// testHalfLife: what was learned before is forgotten sooner with a half-life, if the truth turns around. Without one less is
+// TestHalfLife: what was learned before is forgotten sooner with a half-life, if the truth turns around. Without one less is
 // lost where it stays.
-func testHalfLife(t *testing.T, m Maker) {
+func TestHalfLife(t *testing.T) {
 	lost := func(halfLife float64, turns bool) (n int) {
 		c := online.DefaultConfig()
 		c.Optimizer, c.Noise, c.OnDrift, c.HalfLife, c.Adapt, c.Average = "adagrad", "none", "log", halfLife, false, 0
-		r := newRun(t, m, setting{c, 2}, 73)
+		r := newRun(t, setting{c, 2}, 73)
 		for i := range 4300 {
 			r.feed.turned = turns && i >= 4000
 			e := r.next()
-			if scores := r.Learn(e, nil); i >= 4000 && wrong(r, scores, e) {
+			if scores := r.learn(e); i >= 4000 && r.wrong(scores, e) {
 				n++
 			}
 		}
@@ -434,17 +428,17 @@ func testHalfLife(t *testing.T, m Maker) {
 	}
 }
 
-// testMissing: a number that is declared missing is predicted from the others, one that silently reads 0 misleads. An event
+// TestMissing: a number that is declared missing is predicted from the others, one that silently reads 0 misleads. An event
 // of which all is missing gets about what is most frequent.
-func testMissing(t *testing.T, m Maker) {
-	for _, s := range m.usual() {
-		r := newRun(t, m, s, 79)
+func TestMissing(t *testing.T) {
+	for _, s := range usual() {
+		r := newRun(t, s, 79)
 		r.feed.nulls = 0.1
 		for range 3000 {
-			r.learn()
+			r.step()
 		}
 		r.feed.nulls = 0
-		served := r.Snapshot()
+		served := r.model()
 		var whole, declared, silent, omitted float64
 		const events = 600
 		for range events {
@@ -502,8 +496,8 @@ func columnEvents(n int, column func(i int) uint32) (events []*event.Example, sc
 	return events, schema
 }
 
-// testHugeDimension: columns may be numbers up to 2^32-1. Only their order counts.
-func testHugeDimension(t *testing.T, m Maker) {
+// TestHugeDimension: columns may be numbers up to 2^32-1. Only their order counts.
+func TestHugeDimension(t *testing.T) {
 	for _, optimizer := range []string{"auto", "adagrad", "sgd", "ftrl"} {
 		c := online.DefaultConfig()
 		c.Optimizer = optimizer
@@ -513,74 +507,46 @@ func testHugeDimension(t *testing.T, m Maker) {
 			func(i int) uint32 { return math.MaxUint32 - 14_000_000*uint32(299-i) },
 		} {
 			events, schema := columnEvents(600, column)
-			l, err := m.New(c, schema)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := start(t, c, schema)
 			var scores []float64
 			for _, e := range events {
-				scores = append(scores, l.Learn(e, nil)...)
+				scores = append(scores, l.learn(e)...)
 			}
 			all = append(all, scores)
 			if got := l.Report(); got.Refused != 0 || got.Features < 300 || !(got.Total.Error() < 0.45) {
 				t.Errorf("%s: %d refused, %d features, error %v", optimizer, got.Refused, got.Features, got.Total.Error())
 			}
 		}
-		if !same(all[0], all[1]) {
+		if !sameScores(all[0], all[1]) {
 			t.Errorf("%s: other numbers of columns give other scores", optimizer)
 		}
 	}
-	// An event of very many columns, and life after it.
-	events, schema := columnEvents(900, func(i int) uint32 { return uint32(i) })
-	l, err := m.New(online.DefaultConfig(), schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	missed := 0
-	for i, e := range events {
-		if i == 300 {
-			many := &event.Example{Weight: 1, Label: 1}
-			for column := range uint32(200_000) {
-				many.Features.Index, many.Features.Value = append(many.Features.Index, 1000+column), append(many.Features.Value, 1)
-			}
-			l.Learn(many, nil)
-		}
-		if scores := l.Learn(e, nil); i >= 400 && wrong(l, scores, e) {
-			missed++
-		}
-	}
-	if missed > 220 {
-		t.Errorf("%d of 500 wrong after an event of 200,000 columns", missed)
-	}
 }
 
-// testUnseenColumns: a prediction of columns that were never learned is that of the others.
-func testUnseenColumns(t *testing.T, m Maker) {
+// TestUnseenColumns: a prediction of columns that were never learned is that of the others.
+func TestUnseenColumns(t *testing.T) {
 	for _, optimizer := range []string{"auto", "adagrad", "sgd", "ftrl", "arow", "dropout-descent"} {
 		c := online.DefaultConfig()
 		if c.Optimizer = optimizer; optimizer == "dropout-descent" {
 			c.Noise = "dropout:0.3"
 		}
 		events, schema := columnEvents(500, func(i int) uint32 { return uint32(i) })
-		l, err := m.New(c, schema)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := start(t, c, schema)
 		for _, e := range events {
-			l.Learn(e, nil)
+			l.learn(e)
 		}
 		before := l.Report().Features
 		for _, e := range events[:20] {
-			want := predict(l, e)
+			want := l.scores(e)
 			more := clone(e)
 			more.Features.Index, more.Features.Value = append(more.Features.Index, 5000, 1<<31), append(more.Features.Value, 3, -7)
-			if got := predict(l, more); !same(got, want) {
+			if got := l.scores(more); !sameScores(got, want) {
 				t.Fatalf("%s: scores %v, with columns never seen %v", optimizer, want, got)
 			}
 		}
-		none := predict(l, &event.Example{Label: event.Unlabeled, Weight: 1})
-		alone := predict(l, &event.Example{Label: event.Unlabeled, Weight: 1, Features: event.Vec{Index: []uint32{7777}, Value: []float64{1}}})
-		if !same(none, alone) || model.Predict(none) < 0 || l.Report().Features != before {
+		none := l.scores(&event.Example{Label: event.Unlabeled, Weight: 1})
+		alone := l.scores(&event.Example{Label: event.Unlabeled, Weight: 1, Features: event.Vec{Index: []uint32{7777}, Value: []float64{1}}})
+		if !sameScores(none, alone) || model.Predict(none) < 0 || l.Report().Features != before {
 			t.Errorf("%s: %v without columns, %v with one never seen", optimizer, none, alone)
 		}
 	}

@@ -1,4 +1,4 @@
-package blackbox
+package online_test
 
 // This file tests what holds for every optimizer, loss and noise.
 
@@ -18,154 +18,38 @@ import (
 	"blankout/online/synthetic"
 )
 
-// newStreamed returns a learner of a synthetic.Stream.
-func newStreamed(t *testing.T, m Maker, c online.Config, classes int) Learner {
-	t.Helper()
-	l, err := m.New(c, synthetic.StreamSchema(classes))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-// eachConfig runs f for rules, losses, noises and numbers of classes that go together: for all of them, or for
-// so many that any two values that go together do in one.
-func eachConfig(t *testing.T, m Maker, f func(t *testing.T, c online.Config, classes int)) {
-	t.Helper()
-	type candidate struct {
-		setting
-		pairs [][2]string
-	}
-	var settings []candidate
-	for _, rule := range rules.Table {
-		for _, loss := range []string{"hinge", "hinge:chen:0.5", "logistic", "logistic:chen", "logistic:quadratic-noising", "quadratic", "t-logistic:1.5"} {
-			for _, noise := range []string{"none", "dropout:0.5", "auto", "gaussian:0.3", "laplace:0.1", "poisson", "dropout:0.2+group:0.4", "silent:0.5", "silent-group:0.3", "auto and silent"} {
-				for _, classes := range []int{2, 3} {
-					if classes > 2 && (noise == "none" || noise == "poisson" || noise == "gaussian:0.3" || noise == "laplace:0.1") {
-						continue
-					}
-					c := online.DefaultConfig()
-					c.Optimizer, c.Loss, c.Noise = rule.Name, loss, noise
-					if noise == "auto and silent" {
-						c.Noise, c.SilentMissing = "auto", 0.4
-					}
-					if noise == "poisson" {
-						c.Standardize = "scale"
-					}
-					if loss == "logistic:chen" && noise != "poisson" {
-						c.Standardize = "all"
-					}
-					if rule.Name == "irls" {
-						c.IRLSBatch = 40
-						if loss == "logistic" || loss == "t-logistic:1.5" {
-							c.IRLSWindow = 120
-						}
-					}
-					if c.Check() == nil {
-						k := fmt.Sprint(classes)
-						settings = append(settings, candidate{setting{c, classes}, [][2]string{{rule.Name, loss}, {rule.Name, noise}, {rule.Name, k}, {loss, noise}, {loss, k}, {noise, k}}})
-					}
-				}
-			}
-		}
-	}
-	paired := map[[2]string]bool{}
-	fresh := func(s candidate) (n int) {
-		for _, p := range s.pairs {
-			if !paired[p] {
-				n++
-			}
-		}
-		return n
-	}
-	for len(settings) > 0 {
-		best := 0
-		for i, s := range settings {
-			if fresh(s) > fresh(settings[best]) {
-				best = i
-			}
-		}
-		s := settings[best]
-		if settings = slices.Delete(settings, best, best+1); fresh(s) == 0 && !m.All {
-			return
-		}
-		for _, p := range s.pairs {
-			paired[p] = true
-		}
-		t.Run(fmt.Sprint(s.c.Optimizer, "/", s.c.Loss, "/", s.c.Noise, "/", s.classes), func(t *testing.T) { f(t, s.c, s.classes) })
-	}
-}
-
-func testEveryRule(t *testing.T, m Maker) {
-	eachConfig(t, m, func(t *testing.T, c online.Config, classes int) {
-		const n, cut = 160, 77
-		l, s := newStreamed(t, m, c, classes), synthetic.NewStream(7, classes)
-		other, s2 := newStreamed(t, m, c, classes), synthetic.NewStream(7, classes)
-		s.Lacks, s2.Lacks = true, true
-		for i := range n {
-			e := s.Next()
-			// What a reader of the snapshot predicts is what Predict scores.
-			if i == cut {
-				if want, got := score(l.Snapshot(), e), predict(l, e); !near(got, want, 1e-9) {
-					t.Errorf("Predict scored %v, the snapshot scores %v", got, want)
-				}
-			}
-			l.Learn(e, nil)
-			// A weight of 0 changes nothing.
-			if i == cut {
-				before := state(t, l)
-				weight := e.Weight
-				e.Weight = 0
-				l.Learn(e, nil)
-				e.Weight = weight
-				sameState(t, "an event of weight 0", before, state(t, l))
-			}
-		}
-		finite(t, l)
-		// The same, saved and restored on the way.
-		for i := range n {
-			if i == cut {
-				var err error
-				if other, err = m.Restore(c, state(t, other)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			other.Learn(s2.Next(), nil)
-		}
-		sameState(t, "saved and restored on the way", state(t, l), state(t, other))
-	})
-}
-
 // A weight of 2 is the same as meeting the event twice, to the bit, where the
 // Scaler does not count events: standardize = none, no ridge, no constant noise.
-func testWeightTwoOfAll(t *testing.T, m Maker) {
+func TestWeightTwo(t *testing.T) {
 	for _, rule := range rules.Table {
 		for _, loss := range []string{"logistic", "hinge"} {
-			c := online.DefaultConfig()
 			if rule.Name == "irls" {
 				continue // 2 counts as one event of weight 2 in its window
 			}
+			c := online.DefaultConfig()
 			c.Optimizer, c.Loss, c.Noise, c.Standardize = rule.Name, loss, "dropout:0.3", "none"
 			if rule.Name != "dropout-descent" && rule.Name != "ftrl" { // their ridge counts no events
 				c.C = math.Inf(1)
 			}
-			once, twice := newStreamed(t, m, c, 3), newStreamed(t, m, c, 3)
-			s := synthetic.NewStream(3, 3)
-			for range 100 {
-				e := s.Next()
-				e.Weight = 2
-				once.Learn(e, nil)
-				e.Weight = 1
-				twice.Learn(e, nil)
-				twice.Learn(e, nil)
-			}
-			first, second := once.Snapshot().Rows, twice.Snapshot().Rows
-			for i := range first.Len() {
-				column, a := first.Column(i)
-				b := second.Row(column)
-				for j := model.ScalerWidth; j < len(a); j++ {
-					if a[j] != b[j] {
-						t.Fatalf("%s, %s: column %d: %v learned at weight 2, %v learned twice", rule.Name, loss, column, a[j], b[j])
+			for _, classes := range []int{2, 3} {
+				once, twice := streamed(t, c, classes), streamed(t, c, classes)
+				s := synthetic.NewStream(3, classes)
+				for range 100 {
+					e := s.Next()
+					e.Weight = 2
+					once.learn(e)
+					e.Weight = 1
+					twice.learn(e)
+					twice.learn(e)
+				}
+				first, second := once.model(), twice.model()
+				if a, b := first.Intercept, second.Intercept; !slices.Equal(a, b) {
+					t.Errorf("%s, %s: intercepts %v learned at weight 2, %v learned twice", rule.Name, loss, a, b)
+				}
+				for i := range first.Rows.Len() {
+					column, a := first.Rows.Column(i)
+					if b := second.Rows.Row(column); !slices.Equal(a[model.ScalerWidth:], b[model.ScalerWidth:]) {
+						t.Fatalf("%s, %s: column %d: %v learned at weight 2, %v learned twice", rule.Name, loss, column, a, b)
 					}
 				}
 			}
@@ -177,13 +61,9 @@ func testWeightTwoOfAll(t *testing.T, m Maker) {
 // numbers or beyond all limits are refused and counted, readings that jump by
 // twelve orders of magnitude or to the limit, and an event of a great many features,
 // are learned without harm to what comes after.
-func testPoison(t *testing.T, m Maker) {
-	tried := 0
-	eachConfig(t, m, func(t *testing.T, c online.Config, classes int) {
-		if tried++; !longtest.Some(tried, 2) {
-			return
-		}
-		l, calm := newStreamed(t, m, c, classes), newStreamed(t, m, c, classes)
+func TestPoison(t *testing.T) {
+	poison := func(t *testing.T, c online.Config, classes int) {
+		l, calm := streamed(t, c, classes), streamed(t, c, classes)
 		s, s2 := synthetic.NewStream(13, classes), synthetic.NewStream(13, classes)
 		wrong, calmWrong := 0, 0
 		const n = 1200
@@ -199,7 +79,7 @@ func testPoison(t *testing.T, m Maker) {
 			case 520:
 				e.Weight = 1e-30
 			}
-			scores := slices.Clone(l.Learn(e, nil))
+			scores := slices.Clone(l.learn(e))
 			for _, f := range scores {
 				if f-f != 0 {
 					t.Fatalf("event %d: score %v", i, f)
@@ -212,21 +92,21 @@ func testPoison(t *testing.T, m Maker) {
 				for j := range many.Features.Index {
 					many.Features.Index[j], many.Features.Value[j] = 2000+uint32(j), 1
 				}
-				l.Learn(many, nil)
+				l.learn(many)
 			case 540, 541, 542, 543, 544:
 				bad := *e
 				bad.Features.Value = slices.Clone(e.Features.Value)
 				bad.Features.Value[1] = []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e308, -1e31}[i-540]
-				if l.Learn(&bad, nil) != nil {
+				if l.learn(&bad) != nil {
 					t.Errorf("a feature of %v was learned", bad.Features.Value[1])
 				}
 			case 545:
 				e.Weight = math.Inf(1)
-				if l.Learn(e, nil) != nil {
+				if l.learn(e) != nil {
 					t.Error("an infinite weight was learned")
 				}
 			}
-			calmScores := calm.Learn(s2.Next(), nil)
+			calmScores := calm.learn(s2.Next())
 			if i > 800 {
 				if model.Predict(scores) != label {
 					wrong++
@@ -242,20 +122,25 @@ func testPoison(t *testing.T, m Maker) {
 		if r := l.Report(); r.Refused != 6 || r.Events != n+1 {
 			t.Errorf("%d refused and %d learned", r.Refused, r.Events)
 		}
-		finite(t, l)
-	})
+		finite(t, l.Learner)
+	}
+	for _, s := range settings(t, 6) {
+		if s.classes > 0 {
+			t.Run(s.String(), func(t *testing.T) { poison(t, s.c, s.classes) })
+		}
+	}
 }
 
-// testPasses: what has been learned before judges nothing. After the first pass over a finite set mixture weights and policies
+// TestPasses: what has been learned before judges nothing. After the first pass over a finite set mixture weights and policies
 // stay as they are, and so does the unit of numbers.
-func testPasses(t *testing.T, m Maker) {
+func TestPasses(t *testing.T) {
 	for _, classes := range []int{2, 0} {
 		c := online.DefaultConfig()
 		if c.Optimizer = "adagrad"; classes == 0 {
 			c.Loss = "squared"
 		}
 		s := setting{c, classes}
-		l := newRun(t, m, s, 131)
+		l := newRun(t, s, 131)
 		var events []*event.Example
 		for i := range 1500 {
 			e := l.next()
@@ -264,10 +149,10 @@ func testPasses(t *testing.T, m Maker) {
 			if copied.Target += float64(i) / 10; i%4 == 0 && len(copied.Field) > 1 { // a field is left out
 				copied.Features.Index, copied.Features.Value, copied.Field = copied.Features.Index[1:], copied.Features.Value[1:], copied.Field[1:]
 			}
-			l.Learn(&copied, nil)
+			l.learn(&copied)
 			events = append(events, &copied)
 		}
-		l.Inner().EndPass()
+		l.EndPass()
 		var was *model.Linear
 		for i := range 3 * len(events) {
 			e := events[i%len(events)]
@@ -276,11 +161,11 @@ func testPasses(t *testing.T, m Maker) {
 				x.Target *= 10
 				e = &x
 			}
-			if l.Learn(e, nil); i == 256 { // what was observed in the first pass is in force
-				was = l.Snapshot()
+			if l.learn(e); i == 256 { // what was observed in the first pass is in force
+				was = l.model()
 			}
 		}
-		is := l.Snapshot()
+		is := l.model()
 		if !slices.Equal(was.Experts, is.Experts) || was.Missing.Policies != is.Missing.Policies {
 			t.Errorf("%d classes: mixture weights %v and policies %v have become %v and %v", classes, was.Experts, was.Missing.Policies, is.Experts, is.Missing.Policies)
 		}
@@ -290,32 +175,14 @@ func testPasses(t *testing.T, m Maker) {
 	}
 }
 
-// finite checks that every number of a Learner is one.
-func finite(t *testing.T, l Learner) {
-	t.Helper()
-	check := func(what string, row []float64) {
-		for i, x := range row {
-			if x-x != 0 {
-				t.Fatalf("%s, value %d: %v", what, i, x)
-			}
-		}
-	}
-	model := l.Snapshot()
-	check("the intercepts", model.Intercept)
-	for i := range model.Rows.Len() {
-		column, row := model.Rows.Column(i)
-		check(fmt.Sprint("column ", column), row)
-	}
-}
-
-// An event of a million features, then another life.
-func testMillionFeatures(t *testing.T, m Maker) {
+// Events of very many features do no harm to what comes after.
+func TestHugeEvent(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Noise, c.UnlabeledWeight = "dropout:0.3", 0.1
-	l, calm := newStreamed(t, m, c, 2), newStreamed(t, m, c, 2)
+	l, calm := streamed(t, c, 2), streamed(t, c, 2)
 	s, s2 := synthetic.NewStream(3, 2), synthetic.NewStream(3, 2)
-	const million = 1_000_000
-	many := &event.Example{Weight: 1, Features: event.Vec{Index: make([]uint32, million), Value: make([]float64, million)}}
+	const columns = 200_000
+	many := &event.Example{Weight: 1, Features: event.Vec{Index: make([]uint32, columns), Value: make([]float64, columns)}}
 	for j := range many.Features.Index {
 		many.Features.Index[j], many.Features.Value[j] = 100+uint32(j), 1+float64(j%7)
 	}
@@ -323,45 +190,26 @@ func testMillionFeatures(t *testing.T, m Maker) {
 	for i := range 1000 {
 		if i == 300 || i == 301 {
 			many.Label = []int{event.Unlabeled, 1}[i-300]
-			l.Learn(many, nil)
+			l.learn(many)
 		}
 		e := s.Next()
 		label := e.Label
-		if model.Predict(l.Learn(e, nil)) != label && i > 400 {
+		if model.Predict(l.learn(e)) != label && i > 400 {
 			wrong++
 		}
-		if model.Predict(calm.Learn(s2.Next(), nil)) != label && i > 400 {
+		if model.Predict(calm.learn(s2.Next())) != label && i > 400 {
 			calmWrong++
 		}
 	}
 	if wrong > calmWrong+calmWrong/4+10 {
-		t.Errorf("%d of 600 wrong after a million features, %d without", wrong, calmWrong)
+		t.Errorf("%d of 600 wrong after the two, %d without", wrong, calmWrong)
 	}
-	finite(t, l)
-}
-
-func testRefused(t *testing.T, m Maker) {
-	l := newStreamed(t, m, online.DefaultConfig(), 2)
-	s := synthetic.NewStream(1, 2)
-	for range 50 {
-		l.Learn(s.Next(), nil)
-	}
-	before := l.Report().Features
-	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e308, -1e31} {
-		e := s.Next()
-		e.Features.Value[0] = x
-		if got := l.Learn(e, nil); got != nil {
-			t.Errorf("a feature of %v was learned", x)
-		}
-	}
-	if r := l.Report(); r.Refused != 5 || r.Events != 50 || r.Features != before {
-		t.Errorf("%+v", r)
-	}
+	finite(t, l.Learner)
 }
 
 // TestFixedPoint holds many passes of the marginalized rules to the optimum of
 // the batch objective |w|^2 + kappa sum loss, found by a slow descent.
-func testFixedPoint(t *testing.T, m Maker) {
+func TestFixedPoint(t *testing.T) {
 	const dim = 5
 	r := rand.New(rand.NewPCG(2, 3))
 	var events []event.Example
@@ -387,10 +235,7 @@ func testFixedPoint(t *testing.T, m Maker) {
 				c.Optimizer = rule
 				schema := event.NewSchema(4, []string{"0", "1"}, 2)
 				schema.NumericIndices, schema.ColumnGroups = true, &event.ColumnGroups{Every: 2}
-				l, err := m.New(c, schema)
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := start(t, c, schema)
 				learned, err := loss.ParseNoise(noise)
 				if err != nil {
 					t.Fatal(err)
@@ -433,11 +278,11 @@ func testFixedPoint(t *testing.T, m Maker) {
 				const passes = 200
 				for range passes {
 					for i := range events {
-						l.Learn(&events[i], nil)
+						l.learn(&events[i])
 					}
-					l.Inner().EndPass()
+					l.EndPass()
 				}
-				published := l.Snapshot()
+				published := l.model()
 				w := make([]float64, dim)
 				for d := range w {
 					w[d] = published.Weight(uint32(d), 0)

@@ -1,4 +1,4 @@
-package blackbox
+package online_test
 
 // This file tests warnings.
 
@@ -26,12 +26,12 @@ func kinds(warnings []watch.Warning) (out []string) {
 // The class shares' loss is that of predicting them, and learning what the label
 // depends on is better; noise of a size that no learner copes with is worse, until
 // it ends. A Learner restored in the middle of a block says the same.
-func testPriorWarning(t *testing.T, mk Maker) {
+func TestPriorWarning(t *testing.T) {
 	source := rand.NewPCG(1, 1)
 	r := rand.New(source)
 	c := online.DefaultConfig()
 	c.Standardize, c.LearningRate, c.Noise = "none", 1, "none"
-	l := mk.stream(t, c, 2)
+	l := streamed(t, c, 2)
 	learn := func(n int, size float64) {
 		for range n {
 			e := synthetic.Drawn(r)
@@ -78,7 +78,7 @@ func testPriorWarning(t *testing.T, mk Maker) {
 }
 
 // A loss whose scores are no log-odds, and importance, do not raise false alarms.
-func testPriorNoFalseAlarm(t *testing.T, mk Maker) {
+func TestPriorNoFalseAlarm(t *testing.T) {
 	for _, set := range []func(*online.Config){
 		func(c *online.Config) { c.Loss = "hinge" },
 		func(c *online.Config) { c.ClassWeight = map[string]float64{"c1": 30} },
@@ -88,7 +88,7 @@ func testPriorNoFalseAlarm(t *testing.T, mk Maker) {
 		r := rand.New(rand.NewPCG(2, 2))
 		c := online.DefaultConfig()
 		set(&c)
-		l := mk.stream(t, c, 2)
+		l := streamed(t, c, 2)
 		for range 3 * 2000 {
 			e := synthetic.Drawn(r)
 			if e.Label = 0; e.Features.Value[0]+0.3*r.NormFloat64() > 2.2 { // some 1 %
@@ -102,7 +102,7 @@ func testPriorNoFalseAlarm(t *testing.T, mk Maker) {
 	}
 }
 
-func testStreamWarnings(t *testing.T, mk Maker) {
+func TestStreamWarnings(t *testing.T) {
 	unlabeled := func(*rand.Rand, int) *event.Example {
 		return &event.Example{Weight: 1, Label: event.Unlabeled}
 	}
@@ -203,7 +203,7 @@ func testStreamWarnings(t *testing.T, mk Maker) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(3, 3))
-			l := mk.stream(t, online.DefaultConfig(), 2)
+			l := streamed(t, online.DefaultConfig(), 2)
 			for i := range c.n {
 				l.Learn(c.next(r, i), nil)
 			}
@@ -221,7 +221,7 @@ func testStreamWarnings(t *testing.T, mk Maker) {
 			if !strings.Contains(text, c.saying) || strings.ContainsRune(text, 0x1b) {
 				t.Errorf("%q, want %q", text, c.saying)
 			}
-			if saved := kinds(l.box.SavedWarnings(settings)); c.final && !slices.Equal(slices.DeleteFunc(saved, func(kind string) bool { return kind == watch.WarnPrior }), c.want) {
+			if saved := kinds(l.savedWarnings(settings)); c.final && !slices.Equal(slices.DeleteFunc(saved, func(kind string) bool { return kind == watch.WarnPrior }), c.want) {
 				t.Errorf("saved: %v, want %v", saved, c.want)
 			}
 			restored := l.restored()
@@ -236,18 +236,18 @@ func testStreamWarnings(t *testing.T, mk Maker) {
 
 // A field whose texts are numbers is named with an example and the key that reads them, also by
 // what a checkpoint says; codes are no numbers.
-func testNumbersAsText(t *testing.T, mk Maker) {
+func TestNumbersAsText(t *testing.T) {
 	s := event.NewSchema(10, []string{"a", "b"}, 2)
 	s.Names = event.NewNames(100)
 	field := s.AddField(event.Field{Name: "price", Kind: event.Categorical})
 	s.AddField(event.Field{Name: "zip", Kind: event.Categorical})
-	l := mk.start(t, online.DefaultConfig(), s)
+	l := start(t, online.DefaultConfig(), s)
 	r := rand.New(rand.NewPCG(1, 1))
 	for i := range 1000 {
 		if i < 10 {
 			s.Names.Add(uint64(2*i+1), fmt.Appendf(nil, "price=%d,5\x1b", i)[:len(fmt.Sprint(i))+8])
 			s.Names.Add(uint64(2*i+2), fmt.Appendf(nil, "zip=0%d", i))
-			l.box.SetSchema(s.View())
+			l.SetSchema(s.View())
 		}
 		e := synthetic.Drawn(r)
 		e.Field = slices.Repeat([]uint16{field}, e.Features.Len())
@@ -260,11 +260,11 @@ func testNumbersAsText(t *testing.T, mk Maker) {
 	if got := of(l.Warnings(nil, false)); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
-	if got := of(l.box.SavedWarnings(nil)); !slices.Equal(got, want) {
+	if got := of(l.savedWarnings(nil)); !slices.Equal(got, want) {
 		t.Errorf("a checkpoint: %q", got)
 	}
 	s.Names.Add(1000, []byte("zip=0,1"))
-	l.box.SetSchema(s.View())
+	l.SetSchema(s.View())
 	if got := of(l.Warnings(nil, false)); !slices.Equal(got, want) {
 		t.Errorf("later %q", got)
 	}
@@ -273,19 +273,19 @@ func testNumbersAsText(t *testing.T, mk Maker) {
 // Times that are read in the wrong unit are told, with the field and the value, and a
 // learner that goes on tells them again; times of today are not, and neither are those of
 // records where no field holds them.
-func testOddTime(t *testing.T, mk Maker) {
+func TestOddTime(t *testing.T) {
 	settings := online.Fingerprint{"time": "at"}
 	for _, c := range []struct {
 		time int64
 		want bool
 	}{{1_767_225_600, true}, {1_767_225_600_000, false}, {1_767_225_600_000_000, true}, {0, false}, {-1, false}} {
-		l := mk.stream(t, online.DefaultConfig(), 2)
+		l := streamed(t, online.DefaultConfig(), 2)
 		for i := range 1200 {
 			e := &event.Example{Label: i % 2, Weight: 1, Time: c.time, Features: event.Vec{Index: []uint32{1}, Value: []float64{float64(i % 2)}}}
 			l.Learn(e, nil)
 		}
 		restored := l.restored()
-		for i, w := range [][]watch.Warning{l.Warnings(settings, false), restored.Warnings(settings, false), l.box.SavedWarnings(settings)} {
+		for i, w := range [][]watch.Warning{l.Warnings(settings, false), restored.Warnings(settings, false), l.savedWarnings(settings)} {
 			if slices.Contains(kinds(w), watch.WarnTime) != c.want {
 				t.Errorf("%d: %v of a time of %d", i, kinds(w), c.time)
 			}
@@ -303,7 +303,7 @@ func testOddTime(t *testing.T, mk Maker) {
 
 // Declared loss that is expected where no field can be declared missing is a warning; not where one can, where silent
 // loss is expected, and where none is.
-func testUndeclared(t *testing.T, mk Maker) {
+func TestUndeclared(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*online.Config)
@@ -323,7 +323,7 @@ func testUndeclared(t *testing.T, mk Maker) {
 		}
 		config := online.DefaultConfig()
 		c.change(&config)
-		l := mk.start(t, config, s)
+		l := start(t, config, s)
 		if got := kinds(l.Warnings(nil, true)); slices.Contains(got, watch.WarnUndeclared) {
 			t.Errorf("%s, before any event: %v", c.name, got)
 		}

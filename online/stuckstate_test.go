@@ -1,4 +1,4 @@
-package blackbox
+package online_test
 
 // This file tests fields that are stuck.
 
@@ -12,19 +12,19 @@ import (
 	"testing"
 )
 
-func (m Maker) stuck(t testing.TB, s *synthetic.StuckStream, change func(*online.Config)) *learner {
+func newStuck(t testing.TB, s *synthetic.StuckStream, change func(*online.Config)) *learner {
 	t.Helper()
 	c := online.DefaultConfig()
 	if change != nil {
 		change(&c)
 	}
-	return m.start(t, c, s.Schema)
+	return start(t, c, s.Schema)
 }
 
 // A learner that is restored while a field is stuck, or on its way to be found, goes on to the bit.
-func testStuckRestored(t *testing.T, mk Maker) {
+func TestStuckRestored(t *testing.T) {
 	s := synthetic.NewStuckStream(3)
-	l := mk.stuck(t, s, nil)
+	l := newStuck(t, s, nil)
 	other := l
 	for n, step := range []struct {
 		events int
@@ -47,21 +47,21 @@ func testStuckRestored(t *testing.T, mk Maker) {
 			t.Fatalf("step %d: %+v and %+v", n, a, b)
 		}
 	}
-	if got := texts(l); len(got) != 2 || !strings.HasPrefix(got[0], "raised: b reads 0 since ") || !strings.HasPrefix(got[1], "ended: as usual again: b moves since ") {
+	if got := alarmTexts(l); len(got) != 2 || !strings.HasPrefix(got[0], "raised: b reads 0 since ") || !strings.HasPrefix(got[1], "ended: as usual again: b moves since ") {
 		t.Errorf("%q", got)
 	}
 }
 
 // The setting may change from run to run: log raises the alarm alone, off forgets what was found and learns to the
 // bit what a learner does that has never looked.
-func testStuckSetting(t *testing.T, mk Maker) {
+func TestStuckSetting(t *testing.T) {
 	with := func(how string) online.Config {
 		c := online.DefaultConfig()
 		c.Stuck = how
 		return c
 	}
 	s := synthetic.NewStuckStream(4)
-	l, logs, off := mk.stuck(t, s, nil), mk.stuck(t, s, func(c *online.Config) { c.Stuck = "log" }), mk.stuck(t, s, func(c *online.Config) { c.Stuck = "off" })
+	l, logs, off := newStuck(t, s, nil), newStuck(t, s, func(c *online.Config) { c.Stuck = "log" }), newStuck(t, s, func(c *online.Config) { c.Stuck = "off" })
 	feed := func(n int) {
 		for range n {
 			e := s.Next()
@@ -91,18 +91,18 @@ func testStuckSetting(t *testing.T, mk Maker) {
 			t.Errorf("%s: %q", how, again.Report().Health.Fields[0].Alarms[0].Text)
 		}
 	}
-	if _, err := mk.New(with("perhaps"), s.Schema); err == nil || !strings.Contains(err.Error(), `stuck "perhaps"`) {
+	if _, err := online.New(with("perhaps"), s.Schema); err == nil || !strings.Contains(err.Error(), `stuck "perhaps"`) {
 		t.Error(err)
 	}
 }
 
 // Whatever number a field is stuck at, and however many fields are, learning loses no more than with nulls, and the
 // error is below that of a learner that has not found them.
-func testStuckCosts(t *testing.T, mk Maker) {
+func TestStuckCosts(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 4 {
 		s := synthetic.NewStuckStream(r.Uint64())
-		l, off := mk.stuck(t, s, nil), mk.stuck(t, s, func(c *online.Config) { c.Stuck = "off" })
+		l, off := newStuck(t, s, nil), newStuck(t, s, func(c *online.Config) { c.Stuck = "off" })
 		wrong := [2]int{}
 		for n := range 8000 {
 			if n == 4000 {

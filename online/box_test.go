@@ -1,0 +1,273 @@
+package online_test
+
+// This file has what most tests of the whole learner use: learners, the settings that they are tried with, and comparisons.
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/longtest"
+	"blankout/internal/model"
+	"blankout/online"
+	"blankout/online/synthetic"
+	"blankout/online/watch"
+)
+
+// learner is a Learner with its settings and its Schema. What its own methods return a test may keep.
+type learner struct {
+	*online.Learner
+	t      testing.TB
+	c      online.Config
+	schema *event.Schema
+}
+
+// start returns a learner, or skips the test under the race detector.
+func start(t testing.TB, c online.Config, s *event.Schema) *learner {
+	t.Helper()
+	longtest.NotRaced(t)
+	l, err := online.New(c, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &learner{l, t, c, s}
+}
+
+// streamed returns a learner for the events of a synthetic.Stream.
+func streamed(t testing.TB, c online.Config, classes int) *learner {
+	t.Helper()
+	return start(t, c, synthetic.StreamSchema(classes))
+}
+
+// learn learns an event and returns the scores from before, nil if the event is refused.
+func (l *learner) learn(e *event.Example) []float64 {
+	p := l.Learn(e, nil)
+	if p.Refused {
+		return nil
+	}
+	return slices.Clone(p.Scores)
+}
+
+// scores returns the scores of an event.
+func (l *learner) scores(e *event.Example) []float64 { return slices.Clone(l.Predict(e).Scores) }
+
+// arrive returns the prediction that is kept for an event whose label will come later.
+func (l *learner) arrive(e *event.Example) *online.Prediction {
+	p := l.Predict(e)
+	p.Scores = slices.Clone(p.Scores)
+	return &p
+}
+
+// decision returns the meaning of scores.
+func (l *learner) decision() model.Decision {
+	return l.Predict(&event.Example{Label: event.Unlabeled, Weight: 1}).Decision
+}
+
+// wrong reports whether scores predict another class than the label of e.
+func (l *learner) wrong(scores []float64, e *event.Example) bool {
+	return l.decision().Predict(scores) != e.Label
+}
+
+// model returns the published model.
+func (l *learner) model() *model.Linear { return l.Snapshot().Model() }
+
+// savedWarnings returns the warnings of the state.
+func (l *learner) savedWarnings(settings online.Fingerprint) []watch.Warning {
+	return l.Snapshot().Warnings(settings)
+}
+
+// blocks returns the state.
+func (l *learner) blocks() []event.Block {
+	l.t.Helper()
+	return blocksOf(l.t, l.Learner)
+}
+
+// restored returns a learner of the state and the same settings.
+func (l *learner) restored() *learner { return l.restoredWith(l.c) }
+
+// restoredWith returns a learner of the state and other settings.
+func (l *learner) restoredWith(c online.Config) *learner {
+	l.t.Helper()
+	return restore(l.t, c, l.blocks())
+}
+
+func restore(t testing.TB, c online.Config, blocks []event.Block) *learner {
+	t.Helper()
+	again, err := online.Restore(c, blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := again.Snapshot().Model().Schema
+	again.SetSchema(s)
+	return &learner{again, t, c, s}
+}
+
+// setting is a row of the table of settings.
+type setting struct {
+	c       online.Config
+	classes int // 0: regression
+}
+
+func (s setting) String() string {
+	return fmt.Sprint(s.c.Optimizer, "/", s.c.Loss, "/", s.c.Noise, "/", s.classes)
+}
+
+// settings returns optimizers, losses, noises and numbers of classes, so many that any two values that go together do in
+// one. A test of less than all gives a number of its own, by which it takes others.
+func settings(t *testing.T, test int) (out []setting) {
+	all := paired()
+	if len(all) < 60 {
+		t.Fatalf("%d settings go together, want more", len(all))
+	}
+	for i, s := range all {
+		if longtest.Asked() || i%3 == test%3 {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func paired() (out []setting) {
+	type candidate struct {
+		setting
+		pairs [][2]string
+	}
+	var all []candidate
+	add := func(optimizer, lossName, noise string, classes int) {
+		c := online.DefaultConfig()
+		c.Optimizer, c.Loss, c.Noise = optimizer, lossName, noise
+		switch noise {
+		case "auto and silent":
+			c.Noise, c.SilentMissing = "auto", 0.4
+		case "poisson":
+			c.Standardize = "scale"
+		case "gaussian:0.3":
+			c.Standardize = "all"
+		}
+		if lossName == "logistic:chen" && noise != "poisson" {
+			c.Standardize = "all"
+		}
+		if optimizer == "irls" {
+			c.IRLSBatch, c.IRLSWindow = 40, 120
+		}
+		if c.Check() == nil {
+			k := fmt.Sprint(classes)
+			all = append(all, candidate{setting{c, classes}, [][2]string{{optimizer, lossName}, {optimizer, noise}, {optimizer, k}, {lossName, noise}, {lossName, k}, {noise, k}}})
+		}
+	}
+	for _, optimizer := range []string{"auto", "adagrad", "dropout-descent", "sgd", "arow", "ftrl", "irls"} {
+		for _, noise := range []string{"auto", "none", "dropout:0.3", "gaussian:0.3", "laplace:0.1", "poisson", "dropout:0.2+group:0.4", "observed", "silent:0.5", "silent-group:0.3", "auto and silent"} {
+			for _, lossName := range []string{"logistic", "logistic:chen", "logistic:quadratic-noising", "hinge", "hinge:chen:0.5", "quadratic", "t-logistic:1.5"} {
+				for _, classes := range []int{2, 3} {
+					add(optimizer, lossName, noise, classes)
+				}
+			}
+			for _, lossName := range []string{"squared", "absolute", "huber:1", "quantile:0.8"} {
+				add(optimizer, lossName, noise, 0)
+			}
+		}
+	}
+	paired := map[[2]string]bool{}
+	fresh := func(c candidate) (n int) {
+		for _, p := range c.pairs {
+			if !paired[p] {
+				n++
+			}
+		}
+		return n
+	}
+	for len(all) > 0 {
+		best := 0
+		for i, c := range all {
+			if fresh(c) > fresh(all[best]) {
+				best = i
+			}
+		}
+		c := all[best]
+		if all = slices.Delete(all, best, best+1); fresh(c) == 0 {
+			break
+		}
+		for _, p := range c.pairs {
+			paired[p] = true
+		}
+		out = append(out, c.setting)
+	}
+	return out
+}
+
+// usual are the default settings for two classes, three and regression.
+func usual() []setting {
+	numbers := online.DefaultConfig()
+	numbers.Loss = "squared"
+	return []setting{{online.DefaultConfig(), 2}, {online.DefaultConfig(), 3}, {numbers, 0}}
+}
+
+// run is a learner with its own decoder and events.
+type run struct {
+	*learner
+	t    *testing.T
+	in   *reader
+	feed *feed
+}
+
+// newRun returns a learner of the settings and the events of a seed.
+func newRun(t *testing.T, s setting, seed uint64) *run {
+	t.Helper()
+	r := &run{t: t, in: newReader(t, s), feed: newFeed(seed, s.classes)}
+	r.learner = start(t, s.c, r.in.schema)
+	return r
+}
+
+// next returns the next event, decoded.
+func (r *run) next() *event.Example { return r.in.event(r.feed.next()) }
+
+// step learns the next event and returns the scores from before.
+func (r *run) step() []float64 { return r.learn(r.next()) }
+
+// restart replaces the learner by one that its state restores. The decoder goes on with the saved Schema.
+func (r *run) restart() {
+	r.t.Helper()
+	r.learner = r.restored()
+	r.in.follow(r.schema)
+}
+
+// sameState fails the test unless two learners are equal to the bit.
+func sameState(t *testing.T, what string, a, b []event.Block) {
+	t.Helper()
+	names := func(blocks []event.Block) (out []string) {
+		for _, x := range blocks {
+			out = append(out, x.Name)
+		}
+		return out
+	}
+	if x, y := names(a), names(b); !slices.Equal(x, y) {
+		t.Fatalf("%s: blocks %v and %v", what, x, y)
+	}
+	for i := range a {
+		if x, y := a[i].Data, b[i].Data; !bytes.Equal(x, y) {
+			at := 0
+			for at < min(len(x), len(y)) && x[at] == y[at] {
+				at++
+			}
+			t.Fatalf("%s: block %q differs from byte %d of %d on", what, a[i].Name, at, len(x))
+		}
+	}
+}
+
+// near reports whether scores are equal but for a relative difference.
+func near(a, b []float64, tolerance float64) bool {
+	return slices.EqualFunc(a, b, func(x, y float64) bool { return math.Abs(x-y) <= tolerance*(1+math.Abs(y)) })
+}
+
+// sameScores reports whether scores are equal to the bit.
+func sameScores(a, b []float64) bool {
+	return slices.EqualFunc(a, b, func(x, y float64) bool { return math.Float64bits(x) == math.Float64bits(y) })
+}
+
+// score returns the scores of a model.
+func score(m *model.Linear, e *event.Example) []float64 {
+	return slices.Clone(m.Score(e, make([]float64, m.Outputs)))
+}
