@@ -1,4 +1,4 @@
-// Package calibration learns a Link: which log-odds progressive scores stand for.
+// Package calibration learns a Link: the log-odds of progressive scores.
 package calibration
 
 import (
@@ -9,64 +9,64 @@ import (
 	"blankout/internal/model"
 )
 
-// Link learns a monotone function from the scores that events were answered with to log-odds: by bins of the score the
-// fraction of the events, decayed, that were of the output's class, made monotone by pooling neighbors (isotonic
-// regression; Zadrozny & Elkan 2002). All outputs of several classes have one function. It also measures by how much that
-// function, as it was before each event, lowers the log-loss: Helps. New makes one.
+// Link learns a monotone function from predicted scores to log-odds: the decayed fraction of events with the output's
+// class, by bins of the score, made monotone by pooling neighboring bins (isotonic regression; Zadrozny & Elkan 2002).
+// All outputs share one function. Link also measures how much the function, before each event is learned, reduces the
+// log-loss (Helps). NewLink returns one.
 type Link struct {
-	// Age is how many events old the answers are that it has learned from, 0 for those of the weights of the moment.
+	// Age is the age in events of the weights that predicted the scores, 0 for current weights.
 	Age    uint64
-	taken  float64 // events
-	grown  float64 // the weight of the latest event
+	taken  float64 // number of events
+	grown  float64 // weight of the latest event
 	bins   [linkBins]linkBin
 	latest *model.Link // nil before there are enough events
 	helps  bool
 	gain   gain
 }
 
-// linkBin sums the scores in a part of the line, with weights.
+// linkBin sums weighted scores and labels in a bin.
 type linkBin struct{ weight, ones, scores float64 }
 
-// gain sums how much log-loss the function saves, and its square; older events decay.
+// gain sums the reduction of the log-loss, and its square, with decay.
 type gain struct{ grown, weight, sum, square, squares float64 }
 
 const (
 	// linkBins is the number of bins of f/(2+|f|), from -1 to 1.
 	linkBins = 40
-	// linkMemory is over how many events older ones decay; among the first n it is n/2.
+	// linkMemory is the number of events of the decay; among the first n events it is n/2.
 	linkMemory = 20_000
-	// linkPrior is how many events, which are as the score says, each bin begins with.
+	// linkPrior is the number of events with which each bin starts, as if scores were log-odds.
 	linkPrior = 10
-	// linkEvery is after how many events the function follows the bins.
+	// linkEvery is the number of events after which the function is updated.
 	linkEvery = 64
-	// linkEnough events say whether the function helps.
+	// linkEnough is the number of events after which Helps can be true.
 	linkEnough = 500
-	// gainMemory is over how many events the gains of older ones decay.
+	// gainMemory is the number of events of the decay of gains.
 	gainMemory = 4000
-	// mostGrown is where grown weights are scaled down.
+	// mostGrown is the largest weight before all weights are scaled down.
 	mostGrown = 1e100
 )
 
-// NewLink returns the identity.
+// NewLink returns a Link that is the identity.
 func NewLink() Link { return Link{grown: 1, gain: gain{grown: 1}} }
 
-// Taken returns the number of events that it has learned from.
+// Taken returns the number of events learned from.
 func (l *Link) Taken() float64 { return l.taken }
 
-// Latest returns the function as it is, nil before there are enough events.
+// Latest returns the current function, or nil before there are enough events.
 func (l *Link) Latest() *model.Link { return l.latest }
 
-// Helps says whether the function lowers the log-loss of newer events by more than the standard error of that.
+// Helps reports whether the function reduces the log-loss of later events by more than its standard error.
 func (l *Link) Helps() bool { return l.helps }
 
-// Take learns from an event of a label and an importance weight, and the scores that it was answered with, of which the
-// first active outputs are in use.
+// Take learns from an event, given the predicted scores of which the first active are in use, the label, and the
+// importance weight.
 func (l *Link) Take(scores []float64, active, label int, weight float64) {
 	l.Measure(scores, label, weight)
 	l.Learn(scores, active, label, weight, linkEvery)
 }
 
-// Learn is Take without Measure. The function follows the bins after so many events.
+// Learn is Take without Measure. The function is updated every so many events.
 func (l *Link) Learn(scores []float64, active, label int, weight float64, every uint64) {
 	weight = min(weight, 1)
 	l.taken++
@@ -98,7 +98,7 @@ func (b *linkBin) add(f float64, one bool, weight float64) {
 	}
 }
 
-// Measure takes up how much less an event loses by the function than without.
+// Measure adds the reduction of an event's loss by the function.
 func (l *Link) Measure(scores []float64, label int, weight float64) {
 	if l.latest == nil {
 		return
@@ -114,7 +114,7 @@ func (l *Link) Measure(scores []float64, label int, weight float64) {
 	g.squares += g.grown * g.grown
 	g.sum += g.grown * saved
 	g.square += g.grown * saved * saved
-	n := g.weight * g.weight / g.squares // events that would say as much with equal weights
+	n := g.weight * g.weight / g.squares // effective number of events of equal weight
 	mean := g.sum / g.weight
 	err := math.Sqrt(max(0, g.square/g.weight-mean*mean) / n)
 	switch {
@@ -128,7 +128,7 @@ func (l *Link) Measure(scores []float64, label int, weight float64) {
 
 // binOf returns the bin of a score.
 func binOf(f float64) int {
-	x := f / (2 + math.Abs(f)) // of an infinite one no number
+	x := f / (2 + math.Abs(f)) // NaN for an infinite score
 	if !(x < 1-1.0/linkBins) {
 		if f < 0 {
 			return 0
@@ -144,7 +144,7 @@ func center(bin int) float64 {
 	return 2 * x / (1 - math.Abs(x))
 }
 
-// fit makes the function of the bins.
+// fit computes the function from the bins.
 func (l *Link) fit() *model.Link {
 	out := &model.Link{Scores: make([]float64, linkBins), LogOdds: make([]float64, linkBins)}
 	var blocks [linkBins]struct {
@@ -177,7 +177,7 @@ func (l *Link) fit() *model.Link {
 
 func sigmoid(u float64) float64 { return loss.Exp(-loss.Softplus(-u)) }
 
-// logit returns the log-odds of a part of a whole.
+// logit returns the log-odds of the fraction part/whole.
 func logit(part, whole float64) float64 {
 	p := max(1e-12, min(part/whole, 1-1e-12))
 	return math.Log(p / (1 - p))

@@ -1,19 +1,19 @@
 package monitor
 
-// This file finds out that the truth has changed, and says what shall follow.
+// This file detects drift, and determines what the learner does about it.
 
 import (
 	"blankout/internal/coder"
 	"blankout/online/watch"
 )
 
-// drift is the detector, and what an alarm asks for.
+// drift is the detector, with the request that an alarm makes.
 type drift struct {
 	watch.Detector
-	asks *Request // nil for nothing
+	asks *Request // nil for no request
 }
 
-// What an alarm leaves of the past where on_drift is forget, and where it is expert.
+// The fraction of old events' weight that stays after an alarm, if on_drift is "forget", and if it is "expert".
 const forgetKeep, expertKeep = 0.1, 0.3
 
 func newDrift(s Settings) (d drift) {

@@ -1,6 +1,6 @@
 package monitor
 
-// This file watches the condition of fields: whether they are there, stuck, or not as usual.
+// This file monitors the health of fields: presence, stuck values, and unusual values.
 
 import (
 	"slices"
@@ -11,11 +11,11 @@ import (
 	"blankout/online/watch"
 )
 
-// health is the condition of the fields.
+// health is the health of all fields.
 type health struct {
 	watch.Fields
 	schema  *event.Schema
-	logged  bool // and that is all: they are not missing
+	logged  bool // stuck fields only raise alarms; they are not missing
 	repeats func(id int) (fraction float64, never, ok bool)
 }
 
@@ -28,22 +28,22 @@ func (h *health) Observe(e *Event) *Request {
 	return nil
 }
 
-// State codes the condition.
+// State codes the health.
 func (h *health) State(c *coder.Coder) { h.Fields.State(c) }
 
-// Report adds the condition.
+// Report adds the health to r.
 func (h *health) Report(r *Report) {
 	r.Health = h.Fields.Report(r.Events, h.schema.Fields, r.expected, h.repeats)
 }
 
-// Cost takes up how an event that holds the field of this id was answered with it and would have been without: 1 is wrong.
+// Cost records the ablation of a field: the error of a prediction with the field and without it, 1 if wrong.
 func (m *Monitors) Cost(id uint16, with, without float64) {
 	if int(id) < m.health.Len() {
 		m.health.Cost(id, with, without)
 	}
 }
 
-// Stuck takes up which fields have become stuck, and which move again.
+// Stuck records the fields that have become stuck or have recovered.
 func (m *Monitors) Stuck(changes []stuck.Change, now stuck.Moment) {
 	for _, c := range changes {
 		if c.Moves {
@@ -54,14 +54,14 @@ func (m *Monitors) Stuck(changes []stuck.Change, now stuck.Moment) {
 	}
 }
 
-// Restored takes up which fields are stuck after a state was read: the settings may ask for other ones than before.
+// Restored updates the stuck fields after a state has been read, because the settings may have changed.
 func (m *Monitors) Restored(on []stuck.Run) {
 	m.health.Unstick(m.health.logged, func(field int) bool {
 		return !slices.ContainsFunc(on, func(r stuck.Run) bool { return int(r.Field) == field })
 	})
 }
 
-// Alarms returns what alarms have been raised so far, of fields no more than those after the first n changes.
+// Alarms returns all alarms so far; its Latest has the changes of field alarms after the first n changes.
 func (m *Monitors) Alarms(n uint64) Alarms {
 	a := Alarms{Mislabeled: m.mislabeled.Count, Drift: m.drift.Detector.Report(), Fields: m.health.Raised()}
 	a.Latest, a.Changes = m.health.Changes(n, m.health.schema.Fields)

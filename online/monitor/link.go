@@ -1,6 +1,6 @@
 package monitor
 
-// This file calibrates: it learns which log-odds scores stand for.
+// This file calibrates: it learns the log-odds of scores.
 
 import (
 	"math"
@@ -12,19 +12,19 @@ import (
 	"blankout/online/watch"
 )
 
-// link learns a Link of scores as they were predicted or, for readers with older weights, as such weights predict.
+// link learns a Link from the predicted scores or, if readers have older weights, from the scores of such weights.
 type link struct {
 	calibration.Link
 	learns   bool
-	always   bool   // the Link is in force although it does not help
-	stale    uint64 // how old the weights of readers are, 0 for the newest
+	always   bool   // the Link is in force even if it does not help
+	stale    uint64 // age of the readers' weights in events, 0 for current weights
 	measures *watch.Measures
-	outputs  int         // how many scores a prediction has
-	active   int         // the first so many classes have come
-	bounded  *model.Link // what cautious made of the Link, nil before it is asked for
+	outputs  int         // number of scores of a prediction
+	active   int         // number of classes that have arrived
+	bounded  *model.Link // the result of cautious for the Link, nil before it is computed
 }
 
-// newLink learns nothing under auto where class weights bend scores on purpose.
+// newLink returns a link. With "auto" it learns nothing if there are class weights, which bend scores on purpose.
 func newLink(s Settings, m *watch.Measures) link {
 	l := link{always: s.Calibrate == "on", stale: uint64(s.ServingStaleness), measures: m}
 	l.learns = s.Target == loss.Sign && (l.always || s.Calibrate == "auto" && !s.ClassWeights)
@@ -32,10 +32,10 @@ func newLink(s Settings, m *watch.Measures) link {
 	return l
 }
 
-// reset begins again, because scores are those of other outputs.
+// reset starts again, because the outputs have changed.
 func (l *link) reset() { l.Link, l.bounded = calibration.NewLink(), nil }
 
-// inForce returns the Link by which scores are served, nil where they are log-odds.
+// inForce returns the Link in force, or nil if scores are log-odds.
 func (l *link) inForce() *model.Link {
 	if !l.learns {
 		return nil
@@ -53,9 +53,10 @@ func (l *link) inForce() *model.Link {
 	return l.bounded
 }
 
-// cautious bounds a Link around the log-odds of the class frequencies, as long as few models of the readers' age have been seen: what
-// the latest ones have lost says little of what the next will. At first an answer that is right half the time loses .05 nats more than the
-// frequencies; from the fourth such model on the bound grows with their number.
+// cautious bounds a Link around the log-odds of the class frequencies as long as few models of the readers' age have
+// been observed. The losses of few models say little about the next one. At first the bound allows a prediction that is
+// right half of the time to lose 0.05 nats more than the frequencies. From the fourth model on it grows with their
+// number.
 func (l *link) cautious(of *model.Link) *model.Link {
 	seen := 0.0
 	if l.Age == l.stale {
@@ -71,7 +72,7 @@ func (l *link) cautious(of *model.Link) *model.Link {
 // See cautious.
 const cautionFirst, cautionModels = 0.6, 4
 
-// Observe comes after the event is measured: what is bounded around are the frequencies with it.
+// Observe must be called after the event is measured, because the bound uses the class frequencies with the event.
 func (l *link) Observe(e *Event) *Request {
 	if !e.Labeled || e.Again || !l.learns {
 		return nil
@@ -82,7 +83,7 @@ func (l *link) Observe(e *Event) *Request {
 		if scores, active = e.Older.Scores, e.Older.Active; scores == nil {
 			return nil
 		}
-		if l.Age != l.stale { // it has learned from other weights
+		if l.Age != l.stale { // it has learned from weights of another age
 			l.reset()
 			l.Age = l.stale
 		}
@@ -98,7 +99,7 @@ func (l *link) Observe(e *Event) *Request {
 	return nil
 }
 
-// The Link follows what it has learned after every followFirst events, and after the followAfter-th one after followEvery.
+// The Link in force is updated every followFirst events, and after followAfter events every followEvery events.
 const followFirst, followEvery, followAfter = 64, 512, 65_536
 
 func (l *link) State(c *coder.Coder) {

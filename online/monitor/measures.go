@@ -1,20 +1,20 @@
 package monitor
 
-// This file measures predictions, and those of predictors that know labels alone.
+// This file measures predictions, and the baselines.
 
 import (
 	"blankout/internal/coder"
 	"blankout/online/watch"
 )
 
-// Measures are the progressive measures, and what the baselines and the class frequencies would have lost.
+// Measures holds the progressive measures, and the losses of the baselines and the class frequencies.
 type Measures struct {
 	watch.Measures
 	Baselines watch.Baselines
 	Prior     watch.Prior
 }
 
-// Known says whether a labeled event has come.
+// Known reports whether a labeled event has arrived.
 func (m *Measures) Known() bool { return m.Baselines.First > 0 }
 
 func (m *Measures) Observe(e *Event) *Request {

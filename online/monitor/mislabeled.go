@@ -7,7 +7,7 @@ import (
 	"blankout/online/watch"
 )
 
-// mislabeled knows events of less influence than a bound.
+// mislabeled counts the events whose influence is below a bound.
 type mislabeled struct {
 	watch.Mislabeled
 	below float64
@@ -20,7 +20,8 @@ func (s *mislabeled) Observe(e *Event) *Request {
 	return nil
 }
 
-// Mislabeled returns the latest event if its label is probably wrong, else nil. The next one takes its memory.
+// Mislabeled returns the latest event if its label is probably wrong, else nil. The result is valid until the next
+// event.
 func (m *Monitors) Mislabeled() *watch.MislabeledEvent { return m.mislabeled.Latest() }
 
 func (s *mislabeled) State(c *coder.Coder) { c.Uint(&s.Count) }

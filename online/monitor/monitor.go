@@ -1,5 +1,5 @@
-// Package monitor observes a stream: its events, what was predicted for them, and what became of that. It moves no weight.
-// Each monitor is a file with a type of its own and a line of the table in New.
+// Package monitor observes the events of a stream, their predictions and their labels. It changes no weights. Each
+// monitor is a type in a file of its own, and an entry of the table in New.
 package monitor
 
 import (
@@ -12,63 +12,63 @@ import (
 	"blankout/online/watch"
 )
 
-// Monitor observes events one by one, before they are learned.
+// Monitor observes events before they are learned.
 type Monitor interface {
-	// Observe takes up an event, and returns what the learner shall do before it learns the event, nil for nothing.
+	// Observe processes an event. It returns what the learner must do before it learns the event, or nil.
 	Observe(e *Event) *Request
-	// State codes everything. It is read by a monitor of the same settings and outputs.
+	// State codes the state. The reader must have the same settings and outputs.
 	State(c *coder.Coder)
-	// Report adds what there is to tell.
+	// Report adds the monitor's results to r.
 	Report(r *Report)
 }
 
-// Event is an event and, if it has a label, what was predicted for it. It is borrowed until the next one.
+// Event is an event and, if it has a label, its prediction. Monitors borrow it until the next event.
 type Event struct {
 	watch.Told
-	Met      watch.Met // as it came, labeled or not
+	Met      watch.Met // the event as it arrived
 	Labeled  bool
-	Again    bool            // it has been learned in an earlier pass over a finite set
-	Scores   []float64       // by class, or of a number
+	Again    bool            // it was learned in an earlier pass over a finite set
+	Scores   []float64       // by class, or of the regression
 	Decision model.Decision  // of the scores of classes
-	Judged   model.Judged    // what these come to
-	Active   int             // the first so many classes have come
-	Lacks    model.Lacked    // what the event lacks
-	Residual *model.Residual // of values before, nil where it is not known
-	// Now are the scores that are predicted by the weights of now, and Fresh the value. They are others than Scores and Value where the label
-	// comes later than its event.
+	Judged   model.Judged    // the prediction of the scores
+	Active   int             // number of classes that have arrived
+	Lacks    model.Lacked    // the missing fields
+	Residual *model.Residual // of earlier values, nil if not known
+	// Now has the scores of the current weights, and Fresh the value. They differ from Scores and Value if the label is
+	// delayed.
 	Now   []float64
 	Fresh float64
-	// Older is what weights of learner.serving_staleness events ago predict.
+	// Older has the scores of weights that are learner.serving_staleness events old.
 	Older Older
-	// Influence is how much the event counts by the loss, in (0, 1]; 0 where nobody asks.
+	// Influence is the influence of the event on the loss, in (0, 1]. It is 0 if it is not computed.
 	Influence float64
 	Due       Due
 }
 
-// Older are scores of older weights, of which the first so many are in use; nil for none.
+// Older has the scores of older weights, for the first Active classes. Scores is nil if there are no such weights.
 type Older struct {
 	Scores []float64
 	Active int
 }
 
-// Due says which of the parts of monitors that cost much look at an event.
+// Due selects which expensive monitors observe an event.
 type Due struct {
-	Gain   bool // how much less is lost by calibrated probabilities
-	Scores bool // how far off the label is, if there are enough events of its class
+	Gain   bool // the reduction of the loss by calibration
+	Scores bool // the nonconformity of the label, if its class has enough events
 }
 
-// Request is what a monitor asks for.
+// Request is what a monitor requests of the learner.
 type Request struct {
-	// Keep is what is to be left of what the learner knows of the past, 0 for all. Its weights then stay and move faster.
+	// Keep is the factor of the memory of past events, 0 for no change. Weights stay, and then change faster.
 	Keep float64
-	// Fresh asks for an expert that begins anew beside those that there are.
+	// Fresh requests a new expert in addition to the others.
 	Fresh bool
 }
 
-// Monitors are all monitors of a stream.
+// Monitors holds all monitors of a stream.
 type Monitors struct {
 	Measures   Measures
-	Refused    watch.Refused // records, which are no events
+	Refused    watch.Refused // records that are not events
 	drift      drift
 	link       link
 	positive   positive
@@ -81,54 +81,55 @@ type Monitors struct {
 	list       []Monitor
 }
 
-// Report is what monitors have measured and counted. The progressive measures are of predictions made before their event was
-// learned, by the published weights. Sums are weighted by importance.
+// Report holds the results of all monitors. Progressive measures are of the published predictions, made before the
+// event was learned. Sums are weighted by importance.
 type Report struct {
 	watch.Measures
-	Events     uint64 // met with a weight above 0, unlabeled ones included
+	Events     uint64 // with a weight above 0, including unlabeled ones
 	Refused    uint64
 	RefusedBy  map[event.Reason]watch.Refusals
-	Mislabeled uint64 // of very small influence, see Settings.MislabeledBelow
+	Mislabeled uint64 // with an influence below Settings.MislabeledBelow
 	Drift      watch.Drift
 	Prior      watch.Prior
 	Baselines  watch.Baselines
-	// Sets says how sets, or intervals, have done by range of what is missing, CoverageByClass how the sets of each
-	// class's events have.
+	// Sets reports the coverage of prediction sets or intervals by range of missing fields, and CoverageByClass that by
+	// class.
 	Sets            []conformal.Report
 	CoverageByClass []conformal.ClassReport
 	Health          *watch.Health // of the fields
-	// ByAge has the error and loss by the age of the weights that answer.
+	// ByAge has the error and the loss by staleness of the weights.
 	ByAge []measure.Aged
-	// Positive names the class that Binary calls positive, "" before it is known.
+	// Positive is the name of the positive class of Binary, "" if it is not known yet.
 	Positive string
 
-	expected float64 // error of predictions of classes with nothing more missing, a share; -1 where nobody knows
+	expected float64 // expected error of classifications of complete events, as a fraction; -1 if not known
 }
 
-// Alarms is what has been raised so far. It is cheap to ask for after each batch of events.
+// Alarms holds all alarms so far. It is cheap enough to request after each batch of events.
 type Alarms struct {
-	Mislabeled uint64 // events
+	Mislabeled uint64 // number of events
 	Drift      watch.Drift
-	Fields     uint64             // alarms about fields that were raised
-	Changes    uint64             // that were raised or ended
-	Latest     []watch.FieldAlarm // of these, the latest, oldest first
+	Fields     uint64             // number of field alarms raised
+	Changes    uint64             // number of field alarms raised or ended
+	Latest     []watch.FieldAlarm // the latest changes, oldest first
 }
 
-// Settings are what Monitors are made from. The first are those of the same names of online.Config.
+// Settings are the settings of Monitors. The first fields are those of online.Config with the same names.
 type Settings struct {
 	OnDrift, Stuck, Calibrate, Positive  string
 	MislabeledBelow, Coverage, Threshold float64
 	ServingStaleness                     int
-	ClassWeights                         bool // some class has one of its own
+	ClassWeights                         bool // a class has a weight of its own
 
-	Loss   loss.Loss // of labels and predictions as they are learned
+	Loss   loss.Loss // as it is learned
 	Target loss.Target
 	Schema *event.Schema
-	// Repeats returns of a field which fraction of its readings repeats the one before, and whether it is never found stuck.
+	// Repeats returns the fraction of a field's readings that repeat the one before, and whether the field can never be
+	// detected as stuck.
 	Repeats func(id int) (fraction float64, never, ok bool)
 }
 
-// New returns the Monitors of a stream that begins.
+// New returns the Monitors of a new stream.
 func New(s Settings) *Monitors {
 	m := &Monitors{loss: s.Loss, drift: newDrift(s), health: newHealth(s), sets: newSets(s), mislabeled: mislabeled{below: s.MislabeledBelow}}
 	m.link = newLink(s, &m.Measures.Measures)
@@ -141,7 +142,7 @@ func New(s Settings) *Monitors {
 	return m
 }
 
-// SetOutputs says that predictions of classes have so many scores from here on, of which several may be of one output.
+// SetOutputs sets the number of scores of a classification. shared means that classes share an output.
 func (m *Monitors) SetOutputs(outputs int, shared bool) {
 	if m.Measures.Binary = nil; outputs == 1 && m.Measures.Numbers == nil {
 		m.Measures.Binary = &measure.Binary{}
@@ -151,24 +152,24 @@ func (m *Monitors) SetOutputs(outputs int, shared bool) {
 	}
 }
 
-// Follow gives the Monitors a later state of the Schema.
+// Follow replaces the Schema by a later state of it.
 func (m *Monitors) Follow(s *event.Schema) {
 	m.positive.schema, m.health.schema, m.sets.schema, m.stale.schema = s, s, s, s
 }
 
-// Decision says what scores of classes mean from here on.
+// Decision returns how scores determine the class.
 func (m *Monitors) Decision() model.Decision {
 	return model.Decision{Link: m.link.inForce(), Threshold: m.positive.threshold()}
 }
 
-// Publish gives a model what its predictions mean.
+// Publish adds to a model how to interpret its scores.
 func (m *Monitors) Publish(h *model.Head) {
 	d := m.Decision()
 	h.Link, h.Threshold, h.Positive, h.Sets = d.Link, d.Threshold, m.positive.published(), m.sets.Sets()
 	h.Stale = m.stale.warning(m.loss)
 }
 
-// Observe shows an event to the monitors, and returns what they ask for, nil for nothing.
+// Observe passes an event to all monitors, and returns what they request, or nil.
 func (m *Monitors) Observe(e *Event) (r *Request) {
 	for _, x := range m.list {
 		if asked := x.Observe(e); asked != nil {
@@ -178,8 +179,8 @@ func (m *Monitors) Observe(e *Event) (r *Request) {
 	return r
 }
 
-// Report returns what the monitors have to tell after so many events. Expected is the error that is expected of predictions of
-// classes with nothing more missing, a share; -1 where nobody knows.
+// Report returns the results of all monitors after so many events. expected is the expected error of classifications of
+// complete events, as a fraction, or -1 if it is not known.
 func (m *Monitors) Report(events uint64, expected float64) Report {
 	refused := m.Refused.Clone()
 	r := Report{Events: events, Refused: refused.Count, RefusedBy: refused.By, expected: expected}
@@ -189,7 +190,7 @@ func (m *Monitors) Report(events uint64, expected float64) Report {
 	return r
 }
 
-// State codes everything but Refused, which no prediction depends on.
+// State codes everything but Refused, on which no prediction depends.
 func (m *Monitors) State(c *coder.Coder) {
 	for _, x := range m.list {
 		x.State(c)

@@ -1,6 +1,6 @@
 package monitor
 
-// This file chooses the positive one of two classes. No weight depends on it.
+// This file chooses the positive class of two. No weight depends on it.
 
 import (
 	"blankout/internal/coder"
@@ -8,25 +8,25 @@ import (
 	"blankout/online/watch"
 )
 
-// positive knows which of two classes is the positive one: the configured one, else, of classes that are no usual pair, the
-// rarer one of the first positiveAfter labeled events, else the second.
+// positive chooses the positive class: the configured one. If none is configured and the two labels are no known pair,
+// it is the rarer class of the first positiveAfter labeled events; else it is the second class.
 type positive struct {
 	schema   *event.Schema
 	measures *watch.Measures
-	share    float64 // the configured threshold, of the positive class
-	given    bool    // by the configuration
-	found    bool    // nothing changes any more
-	name     string  // "" is the second class, or the rarer one so far
+	share    float64 // the configured threshold on the probability of the positive class
+	given    bool    // configured
+	found    bool    // final
+	name     string  // "" for the second class; the rarer class so far
 }
 
-// positiveAfter labeled events say which of two classes is the rarer.
+// positiveAfter is the number of labeled events that determine the rarer class.
 const positiveAfter = 1000
 
 func newPositive(s Settings, m *watch.Measures) positive {
 	return positive{schema: s.Schema, measures: m, share: s.Threshold, given: s.Positive != "", name: s.Positive}
 }
 
-// Observe keeps what the events up to the last one that counts say. It comes after the Measures.
+// Observe updates the choice. It must be called after Measures has observed the event.
 func (p *positive) Observe(e *Event) *Request {
 	if p.found || !e.Labeled || e.Regression || len(e.Scores) != 1 {
 		return nil
@@ -39,7 +39,7 @@ func (p *positive) Observe(e *Event) *Request {
 	return nil
 }
 
-// now returns the name of the positive class, "" for the second.
+// now returns the name of the positive class, "" for the second class.
 func (p *positive) now() string {
 	classes, events := p.schema.Classes, p.measures.Classes
 	if p.name == "" && len(classes) == 2 && len(events) == 2 && events[0] < events[1] && p.measures.Labeled() <= positiveAfter && !event.UsualPair(classes[0], classes[1]) {
@@ -48,8 +48,7 @@ func (p *positive) now() string {
 	return p.name
 }
 
-// threshold is the probability of the second of two classes above which an event counts as of it now, 0 where that is a
-// half.
+// threshold returns the probability of the second class above which it is predicted, or 0 for one half.
 func (p *positive) threshold() float64 {
 	switch {
 	case p.share == 0.5:
@@ -68,7 +67,7 @@ func (p *positive) published() string {
 	return ""
 }
 
-// State codes the name that was found, which a configured one takes the place of.
+// State codes the name that was chosen. A configured name replaces it.
 func (p *positive) State(c *coder.Coder) {
 	name := []byte(p.name)
 	if c.Bytes(&name); c.Decode && !p.given && p.measures.Labeled() >= positiveAfter {

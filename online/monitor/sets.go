@@ -1,6 +1,6 @@
 package monitor
 
-// This file finds how much predictions must leave open to hold the truth as often as learner.coverage says.
+// This file makes prediction sets and intervals with the coverage learner.coverage.
 
 import (
 	"math"
@@ -13,9 +13,9 @@ import (
 	"blankout/online/watch"
 )
 
-// sets has the scores of prediction sets and intervals.
+// sets holds the nonconformity scores of prediction sets and intervals.
 type sets struct {
-	*conformal.Cover // nil for none
+	*conformal.Cover // nil if disabled
 	schema           *event.Schema
 	target           loss.Target
 }
@@ -28,10 +28,11 @@ func newSets(s Settings) sets {
 	return out
 }
 
-// scoresFew scores of a range, or of a class in it, are taken at every event, later ones at those that are due.
+// scoresFew is the number of scores of a range, or of a class in it, that are observed at every event. Later ones are
+// sampled, see Due.
 const scoresFew = 1000
 
-// Observe takes up how far off the label of an event is that came as it was predicted.
+// Observe adds the nonconformity of an event's label.
 func (s *sets) Observe(e *Event) *Request {
 	if s.Cover == nil || !e.Labeled || e.Again {
 		return nil
@@ -43,12 +44,12 @@ func (s *sets) Observe(e *Event) *Request {
 	if !e.Due.Scores && s.Taken(e.Lacks.Range, class) >= scoresFew {
 		return nil
 	}
-	s.take(e, true)
+	s.observe(e, true)
 	return nil
 }
 
-// take takes up an event. That it came so says that no mask has deleted anything of it.
-func (s *sets) take(e *Event, came bool) {
+// observe adds an event. arrived means that the event is not a masked copy.
+func (s *sets) observe(e *Event, arrived bool) {
 	if e.Regression {
 		if e.Residual != nil && !math.IsNaN(e.Value) {
 			s.TakeNumber(s.target, e.Residual, e.Target, e.Value, e.Lacks)
@@ -57,26 +58,26 @@ func (s *sets) take(e *Event, came bool) {
 	}
 	s.TakeClasses(conformal.Answer{
 		Range: e.Lacks.Range, Scores: e.Scores, Label: e.Label, Decision: e.Decision, Judged: e.Judged, Active: e.Active,
-		Sized: len(e.Scores) == 1 || !came || watch.Sampled(e.Number, sizedBits), Came: came, Shared: e.Part,
+		Sized: len(e.Scores) == 1 || !arrived || watch.Sampled(e.Number, sizedBits), Came: arrived, Shared: e.Part,
 	})
 }
 
-// The set of one of 2^sizedBits events has its size found where there are more than two classes.
+// The size of sets for more than two classes is measured for one of 2^sizedBits events.
 const sizedBits = 4
 
-// Masked takes up what is predicted of an event of which a mask has deleted some.
+// Masked adds the prediction of a masked event.
 func (m *Monitors) Masked(e *Event) {
 	if m.sets.Cover != nil && !e.Again {
-		m.sets.take(e, false)
+		m.sets.observe(e, false)
 	}
 }
 
-// Interval returns the interval of a predicted value of an event that lacks something, NaN where none is known.
+// Interval returns the prediction interval of a value, given the missing fields of its event, or NaN if none is known.
 func (m *Monitors) Interval(residual *model.Residual, value float64, lacks model.Lacked) (low, high float64) {
 	return m.sets.Interval(m.sets.target, residual, value, lacks)
 }
 
-// State codes the scores. Those of other settings, without sets or with, are passed over.
+// State codes the scores. It skips those of other settings.
 func (s *sets) State(c *coder.Coder) {
 	data := s.Encode()
 	if c.Bytes(&data); c.Decode && len(data) > 0 && !s.Decode(data) {

@@ -1,6 +1,6 @@
 package monitor
 
-// This file measures what older weights lose.
+// This file measures staleness: the loss of older weights.
 
 import (
 	"iter"
@@ -23,11 +23,12 @@ type olderWeights struct {
 	staleness.Aged
 	schema   *event.Schema
 	measures *watch.Measures
-	old      model.Linear // room
+	old      model.Linear // scratch
 	scores   []float64
 }
 
-// Observe comes before the event is measured: what a constant loses is of the classes before.
+// Observe must be called before the event is measured, because the constant's loss uses the class frequencies before
+// it.
 func (s *olderWeights) Observe(e *Event) *Request {
 	if !e.Labeled || e.Again {
 		return nil
@@ -50,15 +51,15 @@ func (s *olderWeights) Observe(e *Event) *Request {
 	return nil
 }
 
-// older returns what an older model loses at an event.
+// older returns the loss of an older model at an event.
 func (s *olderWeights) older(e *Event, due *model.Linear) staleness.Lost {
 	s.old = *due
 	m := &s.old
-	m.Schema = s.schema // the stream's own, which only grows
+	m.Schema = s.schema // the stream's Schema, which only grows
 	s.scores = slices.Grow(s.scores[:0], max(m.Outputs, len(e.Now)))[:m.Outputs]
 	scores, d := m.Score(e.Met.Came, s.scores), m.Decision()
 	if m.Outputs == 1 && len(e.Now) > 1 {
-		d = model.Decision{Threshold: d.Threshold} // its own link is of the score of one output
+		d = model.Decision{Threshold: d.Threshold} // its link is for one output
 	}
 	value := math.NaN()
 	if e.Regression {
@@ -67,7 +68,7 @@ func (s *olderWeights) older(e *Event, due *model.Linear) staleness.Lost {
 	return s.lost(e, Widened(scores, len(e.Now), &s.scores), d, value)
 }
 
-// Widened returns the scores of an event from before there were as many classes as now, in the memory of room.
+// Widened appends scores of classes that have arrived since an event was scored, in the memory of room.
 func Widened(scores []float64, classes int, room *[]float64) []float64 {
 	if len(scores) == classes {
 		return scores
@@ -83,7 +84,7 @@ func Widened(scores []float64, classes int, room *[]float64) []float64 {
 	return out
 }
 
-// lost returns what scores of a class, or a value, lose at an event.
+// lost returns the loss of scores, or of a value, at an event.
 func (s *olderWeights) lost(e *Event, scores []float64, d model.Decision, value float64) (x staleness.Lost) {
 	if e.Regression {
 		return staleness.Lost{Error: math.Abs(e.Target - value), Loss: measure.Deviance(s.measures.Numbers.Loss, e.Target, value)}
@@ -95,7 +96,7 @@ func (s *olderWeights) lost(e *Event, scores []float64, d model.Decision, value 
 	return x
 }
 
-// constant returns what the class frequencies up to an event lose at it; of numbers nothing.
+// constant returns the loss of the class frequencies before an event, and zero for regression.
 func (s *olderWeights) constant(e *Event) (x staleness.Lost) {
 	if e.Regression {
 		return x
@@ -114,35 +115,35 @@ func (s *olderWeights) constant(e *Event) (x staleness.Lost) {
 	return x
 }
 
-// Learned takes up that the event of the given number, of so many features, has been learned. It says whether the model is to be
-// kept now, of so many rows of at most that many bytes; Keep then takes it.
+// Learned records that the event of this number has been learned. It reports whether the current model should be kept,
+// given the number of the event's features, and the number and size of the model's rows. Then call Keep.
 func (m *Monitors) Learned(number uint64, features, rows, bytes int) bool {
 	return m.stale.Learned(number, features, rows, bytes)
 }
 
-// Keep takes up a model that has learned so many events, to predict later ones. It needs no Schema.
+// Keep keeps a model that has learned so many events, to predict later ones. It needs no Schema.
 func (m *Monitors) Keep(number uint64, of *model.Linear) { m.stale.Freeze(number, of) }
 
-// Stop lets older models go: nothing more is measured.
+// Stop discards all older models and measures nothing more.
 func (m *Monitors) Stop() { m.stale.Stop() }
 
-// Share has m measure the older models that others have.
+// Share makes m measure the older models of others.
 func (m *Monitors) Share(others *Monitors) { m.stale.Aged = others.stale.Aged }
 
-// State codes nothing: models have blocks of their own.
+// State codes nothing, because models have blocks of their own.
 func (s *olderWeights) State(*coder.Coder) {}
 
-// Blocks returns the blocks of the older models, as they are now.
+// Blocks returns the blocks of the older models.
 func (m *Monitors) Blocks() (iter.Seq[event.Block], error) { return m.stale.EachBlock() }
 
-// Restore takes up what Blocks has yielded, which may be among others. Models have at most so many outputs.
+// Restore reads the older models among the blocks. Models have at most so many outputs.
 func (m *Monitors) Restore(blocks []event.Block, outputs int) error {
 	return m.stale.Aged.Restore(blocks, outputs)
 }
 
 func (s *olderWeights) Report(r *Report) { r.ByAge = s.Aged.Report(s.measures.Numbers != nil) }
 
-// warning tells at which ages weights have predicted worse than the class frequencies, "" for none.
+// warning returns a sentence about the ages at which weights predict worse than the class frequencies, or "".
 func (s *olderWeights) warning(of loss.Loss) string {
 	byAge := s.Aged.Report(s.measures.Numbers != nil)
 	return measure.Stale(measure.AgedPercent(byAge), strings.HasPrefix(of.String(), "logistic"))

@@ -1,6 +1,6 @@
 package monitor
 
-// This file merges what several learners of one model have measured.
+// This file merges the measures of several learners in a group.
 
 import (
 	"blankout/internal/coder"
@@ -9,21 +9,20 @@ import (
 	"blankout/online/watch"
 )
 
-// Sums are what a learner that is one of several has measured, which is merged by addition. What looks at the stream as a
-// whole is not among them.
+// Sums holds the measures that are merged by addition. Monitors that need the whole stream are not included.
 type Sums struct {
 	Measures   watch.Measures
 	Refused    watch.Refused
 	Mislabeled uint64
-	Sets       *conformal.Cover // nil without sets
+	Sets       *conformal.Cover // nil if disabled
 }
 
-// Sums returns a copy of those of the Monitors.
+// Sums returns a copy of the measures.
 func (m *Monitors) Sums() *Sums {
 	return &Sums{Measures: m.Measures.Clone(), Refused: m.Refused.Clone(), Mislabeled: m.mislabeled.Count, Sets: m.sets.Sums()}
 }
 
-// State codes the Sums.
+// State codes the measures.
 func (s *Sums) State(c *coder.Coder) {
 	m := &s.Measures
 	c.Uint(&m.Unlabeled)
@@ -39,7 +38,7 @@ func (s *Sums) State(c *coder.Coder) {
 	}
 }
 
-// ObservePart shows an event to a learner that is one of several: only what Sums has takes it up.
+// ObservePart is Observe for a learner in a group: only what Sums includes is updated.
 func (m *Monitors) ObservePart(e *Event) {
 	e.Part = true
 	switch {
@@ -55,10 +54,9 @@ func (m *Monitors) ObservePart(e *Event) {
 	m.sets.Observe(e)
 }
 
-// Merge adds what was measured between base and now to what ends with the event of a number, and returns what the learner
-// shall do.
+// Merge adds the measures from base to now, up to the event of a number, and returns what the learner must do.
 func (m *Monitors) Merge(base, now *Sums, number uint64) (r *Request) {
-	m.stale.Aged = staleness.Aged{} // no member meets the events that would come next
+	m.stale.Aged = staleness.Aged{} // no member receives the events that would come next
 	m.Refused.Merge(&base.Refused, &now.Refused)
 	m.mislabeled.Count += now.Mislabeled - base.Mislabeled
 	labeled := m.Measures.Merge(&base.Measures, &now.Measures)

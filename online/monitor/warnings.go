@@ -1,6 +1,6 @@
 package monitor
 
-// This file warns of streams that are not what their owner believes.
+// This file collects warnings.
 
 import (
 	"cmp"
@@ -10,15 +10,15 @@ import (
 	"blankout/online/watch"
 )
 
-// Counted is what warnings follow from.
+// Counted holds the counts on which warnings depend.
 type Counted struct {
 	counts *watch.Counts
 	texts  *watch.Texts
-	start  watch.Moment // of the block of events whose health is being found
+	start  watch.Moment // start of the current block of field health
 	Others []watch.Warning
 }
 
-// Counted returns what warnings follow from at this moment.
+// Counted returns the current counts.
 func (m *Monitors) Counted() Counted {
 	c := Counted{counts: &watch.Counts{Measures: m.Measures.Measures, Baselines: m.Measures.Baselines, Prior: m.Measures.Prior, Refused: m.Refused}, texts: &m.texts, start: m.health.Start()}
 	if text := m.stale.warning(m.loss); text != "" {

@@ -1,49 +1,49 @@
 package watch
 
-// This file remembers the latest alarms about fields that were raised and have ended.
+// This file keeps the latest changes of field alarms.
 
 import (
 	"blankout/internal/coder"
 	"blankout/internal/event"
 )
 
-// Alarms holds what became of the latest alarms.
+// Alarms holds the latest changes of field alarms.
 type Alarms struct {
-	raised  uint64        // alarms so far
-	changes []fieldChange // the latest, oldest first
-	changed uint64        // number of all of them
+	raised  uint64        // number of alarms raised
+	changes []fieldChange // the latest changes, oldest first
+	changed uint64        // number of changes
 }
 
-// healthChanges is how many changes are remembered.
+// healthChanges is the number of changes that are kept.
 const healthChanges = 64
 
-// changeKind says what has become of an alarm.
+// changeKind is the kind of a change.
 type changeKind uint64
 
 const (
 	alarmRaised   changeKind = 1 + iota
-	alarmEnded               // the field is as usual again
-	alarmAccepted            // it has been as it is for so long that this is the usual now
+	alarmEnded               // the field is usual again
+	alarmAccepted            // the field has been like this for so long that it has become usual
 )
 
 // fieldChange is an alarm that was raised or has ended.
 type fieldChange struct {
 	field, kind  int
 	what         changeKind
-	event        uint64 // when that was found out
-	since, until Moment // of the alarm
+	event        uint64 // at which the change was detected
+	since, until Moment // start and end of the alarm
 	value        alarmValue
-	comes        form // as what the field comes now
+	comes        form // the form in which the field arrives now
 }
 
-// form is as what a field comes: comesNull, comesNot, comesNoMore, or comesAs plus a
-// event.Kind; 0 if that is not the matter.
+// form is the form in which a field arrives: comesNull, comesNot, comesNoMore, or comesAs plus an event.Kind. It is 0
+// for other alarms.
 type form uint64
 
 const (
 	comesNull   form = 1 + iota
-	comesNot         // it is left out
-	comesNoMore      // it is left out, as it is of most events
+	comesNot         // it is absent
+	comesNoMore      // it is absent, and is absent from most events anyway
 	comesAs
 )
 
@@ -61,7 +61,7 @@ func (f form) String() string {
 	return event.Kind(f - comesAs).String()
 }
 
-// add remembers a change.
+// add adds a change.
 func (a *Alarms) add(x fieldChange) {
 	if x.what == alarmRaised {
 		a.raised++
@@ -73,7 +73,7 @@ func (a *Alarms) add(x fieldChange) {
 	a.changed++
 }
 
-// state codes the changes, about so many fields at most.
+// state codes the changes of at most so many fields.
 func (a *Alarms) state(c *coder.Coder, fields int) {
 	c.Uint(&a.raised)
 	c.Uint(&a.changed)

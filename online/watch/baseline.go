@@ -1,6 +1,6 @@
 package watch
 
-// This file measures what two simple predictors would have made of the events.
+// This file measures two simple baselines.
 
 import (
 	"math"
@@ -9,27 +9,25 @@ import (
 	"blankout/internal/measure"
 )
 
-// Baselines measures two predictors that know the labels alone, beside the model: of targets the
-// mean of those before, and of targets and classes the last label. Several learners of one model
-// measure none, since each has seen other labels.
+// Baselines measures two predictors that use only the labels: the mean of earlier targets, for regression, and the last
+// label. Learners in a group do not measure them, because each receives other labels.
 type Baselines struct {
-	First         uint64       // the number of the first labeled event, 0 before it
+	First         uint64       // number of the first labeled event, 0 before it
 	total         baselineSums // since the second labeled event
-	block, before baselineSums // of the block of baselineBlock events at hand, and of the one before it
-	labeled       uint64       // events that were measured
+	block, before baselineSums // of the current block of baselineBlock events, and of the block before it
+	labeled       uint64       // number of measured events
 	mean, weight  float64
-	last          float64 // the target, or the number of the class
+	last          float64 // the last target, or the index of the last class
 }
 
 const (
-	// The latest events are those of a block and of the one before, so that nothing that an
-	// event has lost stays for long.
+	// The latest events are those of the current block and of the block before it, so that old losses are forgotten.
 	baselineBlock = 1000
-	// baselineLeast is the number of labeled events from which on baselines are compared.
+	// baselineLeast is the number of labeled events after which baselines are compared.
 	baselineLeast = 100
 )
 
-// baselineSums are sums weighted by importance: of absolute errors, or of wrong classes.
+// baselineSums holds sums weighted by importance: of absolute errors, or of wrong classes.
 type baselineSums struct{ weight, own, mean, last float64 }
 
 func (s *baselineSums) sums() []*float64 { return []*float64{&s.weight, &s.own, &s.mean, &s.last} }
@@ -41,7 +39,7 @@ func (s *baselineSums) add(weight, own, mean, last float64) {
 	s.last += weight * last
 }
 
-// Tell measures an event that was answered when a label was known, and takes up its label.
+// Tell measures a predicted event and records its label.
 func (b *Baselines) Tell(t *Told) {
 	if t.Part {
 		return
@@ -89,15 +87,15 @@ func (b *Baselines) State(c *coder.Coder) {
 	c.Each(&b.mean, &b.weight, &b.last)
 }
 
-// BaselineReport holds what the baselines have lost since the second labeled event: where labels
-// are numbers mean absolute errors, else an error in percent. What is undefined is nil.
+// BaselineReport holds the errors of the baselines since the second labeled event: mean absolute errors for regression,
+// else errors in percent. Undefined errors are nil.
 type BaselineReport struct {
-	MeanMAE   *float64 `json:"baseline_mean_mae,omitempty"`   // the mean of the targets before
-	LastMAE   *float64 `json:"baseline_last_mae,omitempty"`   // the last label
-	LastError *float64 `json:"baseline_last_error,omitempty"` // the last label, of classes
+	MeanMAE   *float64 `json:"baseline_mean_mae,omitempty"`   // of the mean of earlier targets
+	LastMAE   *float64 `json:"baseline_last_mae,omitempty"`   // of the last target
+	LastError *float64 `json:"baseline_last_error,omitempty"` // of the last class
 }
 
-// Report returns the measures, where labels are numbers if regression is true.
+// Report returns the errors.
 func (b *Baselines) Report(regression bool) BaselineReport {
 	if !regression {
 		return BaselineReport{LastError: measure.Defined(100 * b.total.last / b.total.weight)}
@@ -105,7 +103,7 @@ func (b *Baselines) Report(regression bool) BaselineReport {
 	return BaselineReport{MeanMAE: measure.Defined(b.total.mean / b.total.weight), LastMAE: measure.Defined(b.total.last / b.total.weight)}
 }
 
-// Better holds the errors of the latest events: of the model, and of a baseline.
+// Better holds the errors at the latest events of the model and of a better baseline.
 type Better struct{ Own, Baseline float64 }
 
 // latest returns the sums of the latest events.
@@ -117,8 +115,8 @@ func (b *Baselines) latest() baselineSums {
 	return out
 }
 
-// better reports whether an error of the latest events is below the model's by more than chance,
-// of which deviation is that of one event.
+// better reports whether a baseline's error is below the model's by more than chance. deviation is the standard
+// deviation of one event's error.
 func (b *Baselines) better(own, baseline, deviation float64) (Better, bool) {
 	n := float64(b.labeled)
 	if b.labeled > baselineBlock {
@@ -127,15 +125,14 @@ func (b *Baselines) better(own, baseline, deviation float64) (Better, bool) {
 	return Better{own, baseline}, b.labeled >= baselineLeast && own-baseline > .01*own+deviation/math.Sqrt(n)
 }
 
-// BetterMean compares the mean of the targets with the model.
+// BetterMean compares the mean of earlier targets with the model.
 func (b *Baselines) BetterMean() (Better, bool) {
 	w := b.latest()
 	own := w.own / w.weight
 	return b.better(own, w.mean/w.weight, .5*own)
 }
 
-// BetterLast compares the last label with the model. Errors of classes have the deviation of a
-// share.
+// BetterLast compares the last label with the model. The error of a class has the deviation of a fraction.
 func (b *Baselines) BetterLast(regression bool) (Better, bool) {
 	w := b.latest()
 	own := w.own / w.weight

@@ -1,11 +1,10 @@
-// Package watch counts and measures what a Learner meets and what it answers. Nothing here
-// changes a weight or an answer.
+// Package watch counts and measures the events of a Learner and its predictions. It changes no weights and no
+// predictions.
 //
-// An event is shown twice. It is met as it came, before anything has been learned from it
-// ([Met]): the health of fields. It is told with what it was answered, before the step
-// ([Told]): measures, drift, mislabeled events.
+// It observes an event twice: as it arrived, before anything is learned from it ([Met], for the health of fields), and
+// with its prediction ([Told], for measures, drift and mislabeled events).
 //
-// [Fields] is the health of fields. It has four measures of each field: its presence as its usual kind of value, new values,
-// and the mean and deviation of a number. Each raises an alarm where it is out of the usual, unless it has been so at that
-// hour of another day.
+// [Fields] is the health of fields. It measures four things of each field: its presence as its usual kind of value, new
+// values, and the mean and the deviation of a number. A measure raises an alarm if it becomes unusual, unless it has
+// been the same at that hour of another day.
 package watch

@@ -1,56 +1,52 @@
 package watch
 
-// This file holds the drift detector.
+// This file has the drift detector.
 
 import (
 	"blankout/internal/coder"
 )
 
-// Drift is what the detector on the progressive log-loss has seen: the test of
-// Page and Hinkley, which adds up by how much the loss exceeds its own mean and
-// raises an alarm when that sum has risen far above its lowest point.
+// Drift is the state of the detector on the progressive log-loss. It is the test of Page and Hinkley: it sums the
+// excess of the loss over its mean, and raises an alarm when the sum is far above its minimum.
 type Drift struct {
 	Alarms uint64 `json:"alarms"`
-	// Event is the number of the event that raised the latest alarm; Before and
-	// After are the mean log-loss up to it since the alarm before, and over the
-	// events that made the sum rise.
+	// Event is the number of the event that raised the latest alarm. Before is the mean log-loss between the two latest
+	// alarms, and After is that of the events that made the sum rise.
 	Event  uint64  `json:"event,omitempty"`
 	Before float64 `json:"before,omitempty"`
 	After  float64 `json:"after,omitempty"`
-	// Excess is how far the sum is above its lowest point now, in nats; the next
-	// alarm comes at DriftAlarm.
+	// Excess is the current sum above its minimum, in nats. The next alarm is raised at DriftAlarm.
 	Excess float64 `json:"excess"`
 }
 
 // DriftAlarm is the Drift.Excess that raises an alarm.
 const DriftAlarm = 50
 
-// Detector watches the mean of the progressive log-loss.
+// Detector detects changes of the mean progressive log-loss.
 type Detector struct {
 	alarms Drift // without Excess
-	// Since the latest alarm.
+	// Since the latest alarm:
 	n, mean float64
-	sum     float64 // of the excess over the mean
-	lowest  float64 // value of sum
-	since   float64 // events since it was lowest
-	recent  float64 // sum of losses since then
+	sum     float64 // of the excess of losses over the mean
+	lowest  float64 // minimum of sum
+	since   float64 // number of events since the minimum
+	recent  float64 // sum of losses since the minimum
 }
 
 const (
-	driftSlack  = 0.05 // nats by which the loss may exceed its mean for free
-	driftWarmup = 500  // events before the mean means something
-	driftLimit  = 5    // nats that one event counts at most
+	driftSlack  = 0.05 // excess over the mean that does not count, in nats
+	driftWarmup = 500  // number of events before the mean is reliable
+	driftLimit  = 5    // largest loss of one event that counts, in nats
 )
 
-// Report returns what the detector has seen.
+// Report returns the state of the detector.
 func (p *Detector) Report() Drift {
 	d := p.alarms
 	d.Excess = p.sum - p.lowest
 	return d
 }
 
-// Take takes up the mean log-loss of events, the last of them of the given number, and says
-// whether that raises an alarm.
+// Take adds the mean log-loss of events, of which number is the last, and reports whether it raises an alarm.
 func (p *Detector) Take(loss float64, events, number uint64) (alarm bool) {
 	p.add(min(loss, driftLimit), float64(events))
 	if p.sum-p.lowest < DriftAlarm {
@@ -64,7 +60,7 @@ func (p *Detector) Take(loss float64, events, number uint64) (alarm bool) {
 	return true
 }
 
-// add takes up the mean loss of n events.
+// add adds the mean loss of n events.
 func (p *Detector) add(loss, n float64) {
 	p.n += n
 	p.mean += (loss - p.mean) * n / p.n
@@ -79,12 +75,12 @@ func (p *Detector) add(loss, n float64) {
 	}
 }
 
-// State codes what the detector holds since the latest alarm.
+// State codes the state since the latest alarm.
 func (p *Detector) State(c *coder.Coder) {
 	c.Each(&p.n, &p.mean, &p.sum, &p.lowest, &p.since, &p.recent)
 }
 
-// AlarmState codes what it holds of the latest alarm.
+// AlarmState codes the latest alarm.
 func (p *Detector) AlarmState(c *coder.Coder) {
 	d := &p.alarms
 	c.Uint(&d.Alarms)

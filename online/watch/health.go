@@ -1,7 +1,7 @@
 package watch
 
-// This file watches the health of fields: whether one is missing or comes as another kind of
-// value, has values that nobody has seen before, or whether its mean or deviation has moved.
+// This file monitors the health of fields: whether a field is missing or has another kind of value, has values that no
+// event had before, or has another mean or deviation.
 
 import (
 	"math"
@@ -13,115 +13,108 @@ import (
 	"blankout/internal/model"
 )
 
-// Fields watches the condition of each field.
+// Fields monitors the health of each field.
 //
-// Events are counted in blocks of healthBlock. At the end of a block every measure of
-// every field compares the block with what is usual, and then becomes part of it. The
-// comparison is a cumulative sum of a supermartingale, see fieldMeasure.step: on a
-// stationary stream a sum reaches healthLimit no more often than once in
-// e^healthLimit blocks, whatever the distribution is. docs/mathematics.md has the
-// derivation, TestHealthFalseAlarms the simulation.
+// Events are counted in blocks of healthBlock. At the end of a block each measure of each field is compared with its
+// usual value, and then added to it. The comparison is a cumulative sum of a supermartingale, see fieldMeasure.step. On
+// a stationary stream a sum reaches healthLimit at most once in e^healthLimit blocks, for any distribution.
+// docs/mathematics.md has the derivation, and TestHealthFalseAlarms simulates it.
 //
-// Presence is one measure: the share of events that do not hold the field as its usual kind of
-// value. Of a field that events usually hold it is counted in every event, and costs nothing
-// where nothing is missing; of another one it is the share of stretches of events without it. At
-// hours of the day at which an alarm has come and gone, a change like that is expected.
-// Values are looked at in about one of eight events, drawn by the number of the event.
+// Presence is one measure: the fraction of events that lack the field as its usual kind of value. For a field that most
+// events have it is counted at every event, which costs nothing if nothing is missing. For other fields it is the
+// fraction of stretches of events without the field. If an alarm has been raised and ended at an hour of the day, the
+// same change is expected at that hour. Values are sampled at one event in eight, by the number of the event.
 type Fields struct {
-	events uint64  // of the block at hand
-	named  float64 // those of them whose missing fields are known
-	start  Moment  // its first event
-	// The fields whose absence is counted: all that were usual at the end of some block.
-	// They stay in the set, because a field that has died soon ceases to be usual. See
-	// model.Missing.
+	events uint64  // of the current block
+	named  float64 // number of those events whose missing fields are known
+	start  Moment  // first event of the block
+	// The fields whose absence is counted: all that were usual at the end of a block. They stay in the set, because a
+	// field that is missing soon ceases to be usual. See model.Missing.
 	watched model.FieldSet
 	fields  []fieldHealth // by id
 	alarms  Alarms
 
-	seen *model.Missing // the model whose usual fields have been taken up
+	seen *model.Missing // the model whose usual fields are in watched
 
-	// Fields of the Schema that have one name, as different kinds of value.
-	linked int            // fields of the Schema that have been looked at
+	// Fields of the Schema with the same name and other kinds of values.
+	linked int            // number of fields of the Schema that are processed
 	names  map[string]int // the first field of each name
-	alike  [][]uint16     // of each name of several fields
+	alike  [][]uint16     // of each name with several fields
 	there  model.FieldSet // scratch: the fields of an event
 }
 
-// fieldHealth is about one field.
+// fieldHealth is the health of one field.
 type fieldHealth struct {
 	kind    event.Kind
 	leader  int  // the first field of its name
-	name    int  // its place in Fields.alike plus 1, 0 if it is alone
+	name    int  // index in Fields.alike plus 1, 0 for a single field
 	watched bool // it is in Fields.watched
-	// Counts of the current block: events that lacked the field, of one that is not watched
-	// those that held it and in how many stretches; sampled events in which it is null; and,
-	// for the sampled events that held it, their number, new values, and sums of powers of the
-	// value in units of the reference.
+	// Counts of the current block: events without the field or, for a field that is not in Fields.watched, events with
+	// it and stretches with it; sampled events in which it is null; and of sampled events with the field the number,
+	// new values, and sums of powers of the scaled value.
 	missing, held, stretches, null float64
 	seen, fresh                    float64
 	sum, square, fourth            float64
-	// The latest run of events without the field: its first and its last event. Of one that is
-	// not watched, the latest event with it.
+	// The latest run of events without the field: its first and last event. For a field that is not in Fields.watched,
+	// since is the latest event with it.
 	run   Moment
 	last  uint64
-	usual float64 // events that held it, over some usualEvents
+	usual float64 // decayed number of events with the field, over about usualEvents
 	comes form    // of the alarm about its presence
-	// A number x counts as u = (x - center) inverse, between -healthClip and
-	// healthClip. The reference comes from the first values: their number, mean and
-	// sum of squared deviations. inverse is 0 until then.
+	// A number x counts as u = (x - center) inverse, between -healthClip and healthClip. The reference has the number,
+	// mean and sum of squared deviations of the first values. inverse is 0 until there are enough of them.
 	center, inverse float64
 	first           [3]float64
 	measures        [fieldMeasures]fieldMeasure
 	cost            fieldCost
-	stuck           Stuck // zero where the field moves
+	stuck           Stuck // zero unless the field is stuck
 }
 
 // The measures of a field.
 const (
-	measureMissing   = iota // share of the events that lack it as its usual kind
-	measureNew              // share of its values that are new
-	measureMean             // mean of its u
-	measureDeviation        // mean of its u^2
+	measureMissing   = iota // fraction of events without the field as its usual kind
+	measureNew              // fraction of new values
+	measureMean             // mean of u
+	measureDeviation        // mean of u^2
 	fieldMeasures
-	alarmStuck = fieldMeasures // the kind of alarm that no measure raises
+	alarmStuck = fieldMeasures // an alarm without a measure
 )
 
 const (
-	// MostFields bounds the fields that are watched, those that appear first.
+	// MostFields is the largest number of monitored fields: the first ones.
 	MostFields  = 4096
 	healthBlock = 256 // events
-	// What is now is over some recentEvents, what is usual over some usualEvents.
+	// Current values are over about recentEvents events, usual values over about usualEvents.
 	recentEvents, usualEvents = 1000, 100_000
-	// One of 2^sampledBits events has its values looked at.
+	// Values are sampled at one event in 2^sampledBits.
 	sampledBits = 3
 	// A value of a categorical field is new in its first newValues events.
 	newValues = 100
-	// healthLimit is the sum that raises an alarm, and minus the logarithm of the
-	// chance with which a bound of what is usual does not hold.
+	// healthLimit is the sum that raises an alarm. e^-healthLimit is the probability that a bound of a usual value does
+	// not hold.
 	healthLimit = 28
-	// What one block adds to a sum at most: a burst within one raises no alarm.
+	// The largest increase of a sum by one block, so that a burst within a block raises no alarm.
 	healthStep = healthLimit / 2
-	// healthLeast is the fewest observations that tell what is usual.
+	// healthLeast is the smallest number of observations that determine a usual value.
 	healthLeast = 128
-	// Values of a number that make the reference, and those after which a reference is
-	// checked.
+	// The number of values that determine the reference, and the number after which the reference is checked.
 	referenceFirst, referenceCheck = 64, 1000
 	healthClip                     = 3
-	// The presence of a field that is not watched is counted by stretches of so many events, as
-	// one that comes in bursts is not there by chance in each event.
+	// The presence of a field that is not in Fields.watched is counted by stretches of events, because such fields
+	// often arrive in bursts.
 	stretchBits, blockStretches = 6, healthBlock >> 6
-	// An alarm ends after calmBlocks blocks in a row that would not have raised it, or after
-	// alarmEvents events, when what it was about has become usual.
+	// An alarm ends after calmBlocks consecutive blocks that would not have raised it, or after alarmEvents events,
+	// when its change has become usual.
 	calmBlocks, alarmEvents = 4, 10_000_000
-	// The share that a sample leaves of the earlier samples of a field's cost.
+	// The decay of samples of a field's ablation cost.
 	costKeep = 1 - 1.0/3000
-	// costLeast is the fewest samples that tell a cost: some 2,000 events of the field.
+	// costLeast is the smallest number of samples that determine an ablation cost, from about 2,000 events of the
+	// field.
 	costLeast = 64
 )
 
-// allowances say from which change on a measure is worth an alarm: by how much the mean
-// must exceed its usual value, or fall below it. They depend on the usual mean
-// and variance. That of fields that are not watched is in rareAllowance.
+// allowances returns the change of a measure that is worth an alarm: how far the mean must be above or below its usual
+// value, given the usual mean and variance. rareAllowance is for fields that are not in Fields.watched.
 var allowances = [...]func(mean, variance float64) (above, below float64){
 	measureMissing:   func(_, _ float64) (float64, float64) { return 0.05, 0 },
 	measureNew:       func(_, _ float64) (float64, float64) { return 0.1, 0 },
@@ -129,55 +122,53 @@ var allowances = [...]func(mean, variance float64) (above, below float64){
 	measureDeviation: func(m, _ float64) (float64, float64) { m = max(m, 0.01); return m, 0.4 * m },
 }
 
-// ranges are the least and the largest value that a measure averages.
+// ranges has the smallest and the largest value of each measure.
 var ranges = [...][2]float64{
 	measureMissing: {0, 1}, measureNew: {0, 1}, measureMean: {-healthClip, healthClip}, measureDeviation: {0, healthClip * healthClip},
 }
 
-// rareAllowance is half of the share of stretches that a field is in, as far as that is known.
+// rareAllowance returns half of the fraction of stretches with a field, less the uncertainty off.
 func rareAllowance(mean, off float64) float64 { return (1 - mean - off) / 2 }
 
-// fieldMeasure watches the mean of something bounded.
+// fieldMeasure monitors the mean of bounded observations.
 type fieldMeasure struct {
-	// Observations, their sum and the sum of their squares, over some usualEvents; they
-	// stand still during an alarm.
+	// Number of observations, their sum and the sum of their squares, over about usualEvents. They do not change during
+	// an alarm.
 	n, sum, square float64
-	// The same over some recentEvents; of an alarm, since it began.
+	// The same over about recentEvents or, during an alarm, since it began.
 	recentN, recentSum float64
-	// The cumulative sums for a mean that has risen and for one that has fallen, and
-	// since when one of them has not been 0.
+	// The cumulative sums for a mean above and below the usual one, and the event since when one of them is positive.
 	above, below float64
-	pending      observed // since then, and not in the usual yet
+	pending      observed // since then, not part of the usual value yet
 	since        Moment
 	sinceN       float64
 	sinceSum     float64
-	alarm        float64 // 1 or -1 by the direction, 0 for none
-	calm         float64 // blocks in a row that would not have raised the alarm
-	until        Moment  // the first event of these
-	found        uint64  // the event at which the alarm was raised
-	worst        float64 // the mean of the block of the alarm that is farthest from the usual one
-	before       float64 // error that was forecast when the alarm was raised, -1 for none
-	hours        *hours  // nil before an alarm has ended
+	alarm        float64 // direction, 1 or -1; 0 for no alarm
+	calm         float64 // consecutive blocks that would not have raised the alarm
+	until        Moment  // first event of these blocks
+	found        uint64  // event at which the alarm was raised
+	worst        float64 // mean of the alarm's block that is farthest from the usual mean
+	before       float64 // expected error when the alarm was raised, -1 if not known
+	hours        *hours  // nil before the first alarm has ended
 }
 
-// observed is what a block holds of a measure. moved is the part of the sum, not below 0,
-// that says nothing of a mean that has risen.
+// observed holds a block's observations of a measure. moved is the part of the sum, at least 0, that is no evidence of
+// a higher mean.
 type observed struct{ n, sum, square, moved float64 }
 
-// usual returns the usual mean, a bound of how far the true one is from that, and an upper
-// bound of the variance.
+// usual returns the usual mean, a bound on its error, and an upper bound of the variance.
 //
-// With x = healthLimit and n observations of mean m between 0 and b, the true mean lies
-// above m + sqrt(2 b m x/n) + 2 b x/n with a chance of at most e^-x (Chernoff). That bounds
-// the second moment, and so the variance v; and then by Bernstein's inequality the mean
-// is off by more than sqrt(2 v x/n) + (high-low) x/(3 n) with a chance of at most 2 e^-x.
+// With x = healthLimit and n observations of mean m between 0 and b, the true mean is above m + sqrt(2 b m x/n) + 2 b
+// x/n with probability at most e^-x (Chernoff). That bounds the second moment, and so the variance v. By Bernstein's
+// inequality the error of the mean is then larger than sqrt(2 v x/n) + (high-low) x/(3 n) with probability at most 2
+// e^-x.
 func (m *fieldMeasure) usual(low, high float64) (mean, off, variance float64) {
 	const x = healthLimit
 	b := max(high*high, low*low)
 	mean, second := m.sum/m.n, m.square/m.n
 	second += math.Sqrt(2*b*second*x/m.n) + 2*b*x/m.n
 	bound := func(v float64) float64 { return math.Sqrt(2*v*x/m.n) + (high-low)*x/(3*m.n) }
-	// The variance is the second moment less the square of a mean that is this far off.
+	// The variance is the second moment minus the square of the mean, whose error is bounded.
 	least := max(0, math.Abs(mean)-bound(second))
 	variance = max(0, second-least*least)
 	return mean, bound(variance), variance
@@ -198,9 +189,9 @@ func (o observed) step(mean, variance, reach, allowance float64) float64 {
 	return 2 * allowance / (variance + 2*allowance*reach/3) * (o.sum - o.n*(mean+allowance))
 }
 
-// compare takes up a block, and says whether that has raised an alarm or ended one. moved says
-// that the mean of the field has an alarm: its squares then tell of that and of nothing else.
-// rare says that the field is not watched.
+// compare compares a block with the usual value, and returns whether that has raised or ended an alarm. moved means
+// that the mean of the field has an alarm, which explains a change of squares. rare means that the field is not in
+// Fields.watched.
 func (m *fieldMeasure) compare(kind int, o observed, at span, moved, rare bool) (change changeKind) {
 	const recent = 1 - float64(healthBlock)/recentEvents
 	m.recentN, m.recentSum = m.recentN*recent+o.n, m.recentSum*recent+o.sum
@@ -219,7 +210,7 @@ func (m *fieldMeasure) compare(kind int, o observed, at span, moved, rare bool) 
 		above, below := allowances[kind](mean, variance)
 		if rare {
 			if above = rareAllowance(mean, off); above <= 0 {
-				above = high // it is hardly ever there: nothing tells
+				above = high // nearly always absent, so absence is no evidence
 			}
 		}
 		now := o.sum / o.n
@@ -242,7 +233,7 @@ func (m *fieldMeasure) compare(kind int, o observed, at span, moved, rare bool) 
 				change = alarmEnded
 			}
 		case (up > 0 && m.hours.expects(at, now, true, above) || down > 0 && m.hours.expects(at, now, false, below)) && m.above+m.below < healthStep:
-			m.above, m.below, m.pending = 0, 0, observed{} // what is usual at other hours stands still
+			m.above, m.below, m.pending = 0, 0, observed{} // usual values do not change at the hours of an alarm
 			return 0
 		default:
 			if m.above == 0 && m.below == 0 {
@@ -262,8 +253,7 @@ func (m *fieldMeasure) compare(kind int, o observed, at span, moved, rare bool) 
 			}
 		}
 	}
-	// A block that may belong to a change becomes part of the usual when it has turned out
-	// that it does not.
+	// A block that may belong to a change is added to the usual value once it turns out not to.
 	p := &m.pending
 	p.n, p.sum, p.square = p.n+o.n, p.sum+o.sum, p.square+o.square
 	if m.alarm == 0 && m.above == 0 && m.below == 0 {
@@ -276,7 +266,7 @@ func (m *fieldMeasure) compare(kind int, o observed, at span, moved, rare bool) 
 	return change
 }
 
-// end ends an alarm, which is expected at its hours from here on.
+// end ends an alarm. Its change is then expected at its hours.
 func (m *fieldMeasure) end() {
 	if m.hours == nil {
 		m.hours = &hours{}
@@ -285,7 +275,7 @@ func (m *fieldMeasure) end() {
 	m.alarm, m.calm, m.above, m.below = 0, 0, 0, 0
 }
 
-// grow takes up new fields.
+// grow adds new fields.
 func (h *Fields) grow(fields []event.Field) {
 	if h.names == nil {
 		h.names = map[string]int{}
@@ -305,7 +295,7 @@ func (h *Fields) grow(fields []event.Field) {
 		switch {
 		case !known:
 			h.names[fields[id].Name] = id
-		case f.name == 0: // else a file says so
+		case f.name == 0: // known from a checkpoint
 			h.link(id, first)
 			if h.fields[first].watched {
 				h.watch(id)
@@ -314,7 +304,7 @@ func (h *Fields) grow(fields []event.Field) {
 	}
 }
 
-// link says that a field has the name of another one, which came first.
+// link records that a field has the same name as an earlier one.
 func (h *Fields) link(id, first int) {
 	one := &h.fields[first]
 	if one.name == 0 {
@@ -325,7 +315,7 @@ func (h *Fields) link(id, first int) {
 	h.alike[one.name-1] = append(h.alike[one.name-1], uint16(id))
 }
 
-// Take counts in an event.
+// Take counts an event.
 func (h *Fields) Take(m *Met) {
 	e := m.Came
 	if fields := m.Fields[:min(len(m.Fields), MostFields)]; h.linked < len(fields) {
@@ -338,7 +328,7 @@ func (h *Fields) Take(m *Met) {
 	switch {
 	case m.Named:
 		h.named++
-		present := m.Present // the first field of a name stands for all
+		present := m.Present // the first field of a name represents all of them
 		if len(h.alike) > 0 {
 			h.there = h.there.Room(len(h.fields))
 			clear(h.there)
@@ -362,7 +352,7 @@ func (h *Fields) Take(m *Met) {
 		if Sampled(m.Number, sampledBits) {
 			h.sampleValues(m)
 		}
-	case e.Features.Len() == 0: // an event without any field
+	case e.Features.Len() == 0: // an event without fields
 		h.named++
 		for i, word := range h.watched {
 			h.lack(word, i, m.Number, e.Time)
@@ -373,7 +363,7 @@ func (h *Fields) Take(m *Met) {
 	}
 }
 
-// lack counts the fields of one word of a FieldSet as missing.
+// lack counts the fields in one word of a FieldSet as missing.
 func (h *Fields) lack(word uint64, i int, event uint64, time int64) {
 	for ; word != 0; word &= word - 1 {
 		h.fields[i<<6|bits.TrailingZeros64(word)].lack(event, time)
@@ -388,7 +378,7 @@ func (f *fieldHealth) lack(event uint64, time int64) {
 	f.last = event
 }
 
-// come counts an event with a field that is not watched.
+// come counts an event with a field that is not in Fields.watched.
 func (f *fieldHealth) come(event uint64, time int64) {
 	if f.held == 0 || f.last>>stretchBits != event>>stretchBits {
 		f.stretches++
@@ -397,7 +387,7 @@ func (f *fieldHealth) come(event uint64, time int64) {
 	f.run, f.last = Moment{event, time}, event
 }
 
-// sampleValues looks at the values of an event that the rows do not count yet.
+// sampleValues processes the values of an event, before the rows count them.
 func (h *Fields) sampleValues(m *Met) {
 	fields, e := h.fields, m.Event
 	for _, id := range m.Came.Missing {
@@ -422,7 +412,7 @@ func (h *Fields) sampleValues(m *Met) {
 	}
 }
 
-// count returns how many events have had a feature of the event before it.
+// count returns the number of earlier events with a feature of the event.
 func (m *Met) count(i int) float64 {
 	if i < len(m.Of) {
 		return m.Of[i][model.StatCount] - 1
@@ -446,7 +436,7 @@ func (f *fieldHealth) number(x float64) {
 	f.fourth += v * v
 }
 
-// refer takes up one of the values that make the reference.
+// refer adds a value to the reference.
 func (f *fieldHealth) refer(x float64) {
 	r := &f.first
 	r[0]++
@@ -456,13 +446,13 @@ func (f *fieldHealth) refer(x float64) {
 	if r[0] < referenceFirst {
 		return
 	}
-	// Values that never differ get the smallest scale in which one that does is far away.
+	// If all values are equal, the scale is so small that any other value is an outlier.
 	deviation := math.Sqrt(r[2] / r[0])
 	f.center, f.inverse = r[1], 1/max(deviation, 1e-9*math.Abs(r[1]), 1e-30)
 	*r = [3]float64{}
 }
 
-// review compares the block that is complete with what is usual.
+// review compares the completed block with the usual values.
 func (h *Fields) review(met *Met) {
 	for id := range h.fields {
 		f := &h.fields[id]
@@ -486,8 +476,7 @@ func (h *Fields) review(met *Met) {
 	for id := range h.fields {
 		f := &h.fields[id]
 		if f.kind == event.Words && met.Usual != nil && f.held > healthBlock/2 {
-			// Most events hold it: from here on it counts as missing where it is left out, and
-			// how often that is has to be found out.
+			// Most events have the field, so from now on its absence is counted, and its usual rate is learned.
 			h.watch(id)
 		}
 		f.missing, f.held, f.stretches, f.null, f.seen, f.fresh, f.sum, f.square, f.fourth = 0, 0, 0, 0, 0, 0, 0, 0, 0
@@ -507,7 +496,7 @@ func (h *Fields) review(met *Met) {
 	}
 }
 
-// watch has the absence of a field counted in every event.
+// watch counts the absence of a field at every event.
 func (h *Fields) watch(id int) {
 	f := &h.fields[id]
 	if !f.watched {
@@ -516,7 +505,7 @@ func (h *Fields) watch(id int) {
 	h.watched[id>>6] |= 1 << (id & 63)
 }
 
-// kindsOf returns the fields of the name of one, nil if it is alone.
+// kindsOf returns the fields with the same name as a field, or nil if there is no other.
 func (h *Fields) kindsOf(id int) []uint16 {
 	if name := h.fields[id].name; name > 0 {
 		return h.alike[name-1]
@@ -524,7 +513,7 @@ func (h *Fields) kindsOf(id int) []uint16 {
 	return nil
 }
 
-// present returns in how many events of the block a field was.
+// present returns the number of the block's events with a field.
 func (h *Fields) present(id int) float64 {
 	if f := &h.fields[id]; !f.watched {
 		return f.held
@@ -532,7 +521,7 @@ func (h *Fields) present(id int) float64 {
 	return h.named - h.fields[id].missing
 }
 
-// usualKind says whether no other field of the name of one has come in more events.
+// usualKind reports whether a field is the most frequent of those with its name.
 func (h *Fields) usualKind(id int) bool {
 	for _, other := range h.kindsOf(id) {
 		if h.fields[other].usual > h.fields[id].usual {
@@ -542,8 +531,8 @@ func (h *Fields) usualKind(id int) bool {
 	return true
 }
 
-// countKinds takes up in how many events each field was, which stands still while its presence, or
-// that of another field of its name, is out of the usual.
+// countKinds updates the number of events with each field. It does not change during an alarm about the presence of the
+// field or of another field of its name.
 func (h *Fields) countKinds() {
 	const keep = 1 - float64(healthBlock)/usualEvents
 	out := func(id uint16) bool {
@@ -557,12 +546,12 @@ func (h *Fields) countKinds() {
 	}
 }
 
-// reviewPresence compares in how many events a field was as its usual kind.
+// reviewPresence compares the presence of a field as its usual kind.
 func (h *Fields) reviewPresence(met *Met, id int) {
 	f := &h.fields[id]
 	m := &f.measures[measureMissing]
 	if h.named == 0 {
-		return // nothing tells what these events lack
+		return // the missing fields of these events are not known
 	}
 	o, r := observed{n: h.named, sum: f.missing, square: f.missing}, run{}
 	switch {
@@ -572,13 +561,13 @@ func (h *Fields) reviewPresence(met *Met, id int) {
 	case f.last == met.Number:
 		r = run{f.run, float64(met.Number - f.run.Event + 1)}
 	}
-	if m.alarm == 0 || m.calm == 0 { // else it may be on its way back
+	if m.alarm == 0 || m.calm == 0 { // otherwise the field may be recovering
 		f.comes = h.comes(id)
 	}
 	h.reviewMeasure(met, id, measureMissing, o, r)
 }
 
-// comes says as what a field came that was missing in the block.
+// comes returns the form in which a missing field arrived in the block.
 func (h *Fields) comes(id int) form {
 	f := &h.fields[id]
 	if !f.watched {
@@ -599,15 +588,14 @@ func (h *Fields) comes(id int) form {
 	return comesNot
 }
 
-// numbers returns what the block holds of the values of a number. A mean that moves takes
-// the squares along, but not those of the distances from the block's own mean, which
-// are no larger than from the true one.
+// numbers returns a block's observations of the values of a number. Squares are taken around the block's own mean, so
+// that a moved mean does not count as a larger deviation.
 func (f *fieldHealth) numbers() (mean, deviation observed) {
 	return observed{n: f.seen, sum: f.sum, square: f.square},
 		observed{n: f.seen, sum: f.square, square: f.fourth, moved: f.sum * f.sum / max(f.seen, 1)}
 }
 
-// checkReference begins a number anew in units that have come to be far from its own.
+// checkReference resets a number whose values have moved far from its reference.
 func (f *fieldHealth) checkReference() {
 	m, d := &f.measures[measureMean], &f.measures[measureDeviation]
 	if m.n < referenceCheck || m.alarm != 0 || d.alarm != 0 {
@@ -620,20 +608,20 @@ func (f *fieldHealth) checkReference() {
 	}
 }
 
-// anew begins a number anew: its next values are its reference.
+// anew resets a number: the next values are its reference.
 func (f *fieldHealth) anew() {
 	f.inverse, f.measures[measureMean], f.measures[measureDeviation] = 0, fieldMeasure{}, fieldMeasure{}
 }
 
-// run is a run of events, up to now, that are all as they should not be. n is 0 for a field that
-// is not watched, which was last there at since.
+// run is a run of events, up to now, in which a field is unusual. n is 0 for a field that is not in Fields.watched,
+// which was last present at since.
 type run struct {
 	since Moment
 	n     float64
 }
 
-// reviewMeasure compares a measure of a field with what is usual, and tells of its alarm. An alarm
-// that may have begun with the run has.
+// reviewMeasure compares a measure of a field with its usual value, and records the start or end of its alarm. An alarm
+// that may have begun with the run begins with it.
 func (h *Fields) reviewMeasure(met *Met, id, kind int, o observed, r run) {
 	f := &h.fields[id]
 	m := &f.measures[kind]
@@ -667,7 +655,7 @@ func (h *Fields) reviewMeasure(met *Met, id, kind int, o observed, r run) {
 	}
 }
 
-// alarm returns the alarm of a measure as it is now.
+// alarm returns the current alarm of a measure.
 func (h *Fields) alarm(id, kind int) fieldChange {
 	f := &h.fields[id]
 	m := &f.measures[kind]
@@ -678,18 +666,17 @@ func (h *Fields) alarm(id, kind int) fieldChange {
 	return x
 }
 
-// fieldCost compares how often events are answered wrongly with how often they would be
-// without the field, by weight; events that lack it say nothing.
+// fieldCost compares the errors of predictions with and without the field, weighted by importance. Events that lack the
+// field do not count.
 type fieldCost struct {
 	n, with, without float64
 	square           float64 // of the differences
 }
 
-// Len returns how many fields are watched.
+// Len returns the number of monitored fields.
 func (h *Fields) Len() int { return len(h.fields) }
 
-// Cost takes up how an event that holds the field of this id was answered with it and would
-// have been without: 1 is wrong, 0 right.
+// Cost records the errors of a prediction with and without a field: 1 if wrong, 0 if right.
 func (h *Fields) Cost(id uint16, with, without float64) {
 	c := &h.fields[id].cost
 	c.n = c.n*costKeep + 1
@@ -697,15 +684,14 @@ func (h *Fields) Cost(id uint16, with, without float64) {
 	c.square = c.square*costKeep + (without-with)*(without-with)
 }
 
-// Start returns the first event of the block at hand.
+// Start returns the first event of the current block.
 func (h *Fields) Start() Moment { return h.start }
 
-// known says whether enough samples have come for rise to mean something.
+// known reports whether there are enough samples for rise.
 func (c *fieldCost) known() bool { return c.n >= costLeast }
 
-// rise returns by how much the error rises where all events lose the field, once that is known. Of
-// a mean difference of few samples much is chance: it is shrunk by the share of its square that its
-// variance explains.
+// rise returns the increase of the error if all events lost the field. The mean difference of few samples is uncertain,
+// so it is shrunk by the fraction of its square that its variance explains.
 func (c *fieldCost) rise() float64 {
 	d := (c.without - c.with) / c.n
 	if d == 0 {
@@ -715,7 +701,7 @@ func (c *fieldCost) rise() float64 {
 	return d * max(0, 1-variance/(d*d))
 }
 
-// State codes everything.
+// State codes the state.
 func (h *Fields) State(c *coder.Coder) {
 	c.Uint(&h.events)
 	c.Float(&h.named)
@@ -749,7 +735,7 @@ func (h *Fields) State(c *coder.Coder) {
 	h.alarms.state(c, len(h.fields))
 }
 
-// state codes a field, and says whether it was read.
+// state codes a field, and reports whether it was read.
 func (f *fieldHealth) state(c *coder.Coder) (read bool) {
 	kind := uint64(f.kind)
 	c.Uint(&kind)
@@ -788,7 +774,7 @@ func (m *fieldMeasure) state(c *coder.Coder) {
 	m.hours.state(c)
 }
 
-// measuresOf lists the measures that a field of this kind has.
+// measuresOf returns the measures of a field of this kind.
 func measuresOf(kind event.Kind) []int {
 	switch kind {
 	case event.Numeric:

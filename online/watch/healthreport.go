@@ -1,6 +1,6 @@
 package watch
 
-// This file tells people and programs about the health of fields.
+// This file reports the health of fields.
 
 import (
 	"cmp"
@@ -14,57 +14,52 @@ import (
 	"blankout/internal/event"
 )
 
-// Health is the condition of the fields of a stream at one instant. It is immutable.
+// Health is the health of all fields at one instant. It is immutable.
 type Health struct {
-	Events uint64 `json:"events"` // that the Learner had met
-	// Error is the forecast of the error with nothing more missing, in percent; nil
-	// before the first.
+	Events uint64 `json:"events"` // number of events so far
+	// Error is the expected error of complete events, in percent; nil before the first estimate.
 	Error *float64 `json:"error"`
-	// Alarms are those that are on, and Raised those raised so far.
+	// Alarms is the number of current alarms, and Raised the number of alarms so far.
 	Alarms int    `json:"alarms"`
 	Raised uint64 `json:"raised"`
-	// Fields has those with an alarm first, the worst of them first.
+	// Fields has the fields with an alarm first, the worst of them first.
 	Fields []FieldHealth `json:"fields"`
-	// Changes are the latest alarms raised and ended, oldest first.
+	// Changes has the latest alarms raised and ended, oldest first.
 	Changes []FieldAlarm `json:"changes,omitempty"`
 }
 
-// FieldHealth is about one field. What is not known yet is nil.
+// FieldHealth is the health of one field. Parts that are not known are nil.
 type FieldHealth struct {
 	Field string     `json:"field"`
 	Kind  event.Kind `json:"kind"`
 	Group string     `json:"group,omitempty"`
-	// Missing is about the share of the events in which the field is null, left out, or of
-	// another kind than usual. Of one that events do not usually hold it is nil, and where it
-	// comes no more about the share of stretches of 64 events without it.
+	// Missing is the fraction of events in which the field is null, absent, or of an unusual kind. For a field that
+	// most events lack it is nil, unless the field has disappeared: then it is the fraction of stretches of 64 events
+	// without it.
 	Missing *Condition `json:"missing,omitempty"`
-	// NewValues is about the share of a categorical field's values that fewer than 100
-	// events have had before.
+	// NewValues is the fraction of a categorical field's values that fewer than 100 earlier events had.
 	NewValues *Condition `json:"new_values,omitempty"`
-	// Mean and Deviation are about those of a number, of which a reading that is more
-	// than three deviations off counts as three.
+	// Mean and Deviation are those of a number. A reading more than three deviations from the mean counts as three.
 	Mean      *Condition `json:"mean,omitempty"`
 	Deviation *Condition `json:"deviation,omitempty"`
-	// ErrorWithout is the forecast of the error, in percent, if no event had the field; nil
-	// until enough events have told what its death would cost.
+	// ErrorWithout is the expected error if all events lost the field, in percent; nil until there are enough samples.
 	ErrorWithout *float64 `json:"error_without,omitempty"`
-	// Repeats is the fraction of a number's readings that repeat the one before. NeverStuck says that
-	// it repeats so often, or has so few values, that it is not found when it is stuck.
+	// Repeats is the fraction of a number's readings that equal the one before. NeverStuck means that the number
+	// repeats so often, or has so few values, that it is never detected as stuck.
 	Repeats    *float64     `json:"repeats,omitempty"`
 	NeverStuck bool         `json:"never_stuck,omitempty"`
-	Alarms     []FieldAlarm `json:"alarms,omitempty"` // that are on
+	Alarms     []FieldAlarm `json:"alarms,omitempty"` // current alarms
 
-	// The strength of the largest change: a change that lasts raises an alarm at 1.
+	// The strength of the largest change. A lasting change of strength 1 raises an alarm.
 	strength float64
 }
 
-// Condition is what a measure is now and what it usually is: over some 1,000 events, or
-// since its alarm began, and over some 100,000 events, without those of alarms.
+// Condition is the current and the usual value of a measure: over about 1,000 events, or since its alarm began, and
+// over about 100,000 events without alarms.
 type Condition struct {
 	Now   float64 `json:"now"`
 	Usual float64 `json:"usual"`
-	// Change is Now less Usual; of a mean that in usual deviations; of a deviation
-	// the present one divided by the usual one.
+	// Change is Now minus Usual. For a mean it is in usual deviations, and for a deviation it is Now divided by Usual.
 	Change float64 `json:"change"`
 }
 
@@ -72,47 +67,45 @@ type Condition struct {
 type FieldAlarm struct {
 	Field string `json:"field"`
 	Kind  string `json:"kind"`  // one of FieldAlarmKinds
-	State string `json:"state"` // raised; of a change also ended, accepted
-	// Comes says as what a field comes now that is missing: null, left out, no more (of one that
-	// most events leave out), or as one of the kinds of fields; "" of other alarms.
+	State string `json:"state"` // raised; a change may also be ended or accepted
+	// Comes is the form in which a missing field arrives: null, absent, disappeared (for a field that most events
+	// lack), or one of the kinds of fields. It is "" for other alarms.
 	Comes string `json:"comes,omitempty"`
-	// Event is the number of the event at which the state was found out. SinceEvent
-	// and UntilEvent are those from which on the field was out of the usual and as
-	// usual again, Since and Until their times, if they had one.
+	// Event is the number of the event at which the state was detected. SinceEvent and UntilEvent are the first unusual
+	// event and the first usual one after it, and Since and Until their times, if they have one.
 	Event      uint64     `json:"event"`
 	SinceEvent uint64     `json:"since_event"`
 	Since      *time.Time `json:"since,omitempty"`
 	UntilEvent uint64     `json:"until_event,omitempty"`
 	Until      *time.Time `json:"until,omitempty"`
 	Condition
-	// Value is that at which the field is stuck, nil of other alarms. Now is then how often in a row it
-	// had repeated the value when that was found, and Usual what fraction of readings repeats the one before.
+	// Value is the value of a stuck field, nil for other alarms. Now is then the number of equal readings when that was
+	// detected, and Usual the usual fraction of readings that equal the one before.
 	Value *float64 `json:"value,omitempty"`
-	// ErrorBefore and ErrorAfter are the forecast of the error, in percent, as it was
-	// and as it is with so much missing. nil where no forecast tells.
+	// ErrorBefore and ErrorAfter are the expected errors before and with so much missing, in percent; nil if not known.
 	ErrorBefore *float64 `json:"error_before,omitempty"`
 	ErrorAfter  *float64 `json:"error_after,omitempty"`
-	Text        string   `json:"text"` // a sentence with all of this
+	Text        string   `json:"text"` // all of this in one sentence
 }
 
 // FieldAlarmKinds lists the kinds of a FieldAlarm.
 var FieldAlarmKinds = [alarmStuck + 1]string{"missing", "new-values", "mean", "deviation", AlarmStuck}
 
-// AlarmStuck is the kind of the alarm that a field is stuck.
+// AlarmStuck is the kind of alarm about a stuck field.
 const AlarmStuck = "stuck"
 
 var alarmStates = map[changeKind]string{alarmRaised: "raised", alarmEnded: "ended", alarmAccepted: "accepted"}
 
-// alarmValue is what is remembered of an alarm.
+// alarmValue holds the values of an alarm.
 type alarmValue struct {
 	Condition
-	before, after float64 // errors in percent, -1 for none
-	at            float64 // the value at which the field is stuck
-	logged        bool    // it is not missing
+	before, after float64 // errors in percent, -1 if not known
+	at            float64 // the value of a stuck field
+	logged        bool    // the field is not declared missing
 }
 
-// Changes returns the alarms raised and ended after the first n of them, oldest
-// first, and how many there have been. Only the latest are kept.
+// Changes returns the alarms raised and ended after the first n of them, oldest first, and the number of all. Only the
+// latest are kept.
 func (h *Fields) Changes(n uint64, fields []event.Field) (changes []FieldAlarm, all uint64) {
 	a := &h.alarms
 	if n >= a.changed {
@@ -127,16 +120,16 @@ func (h *Fields) Changes(n uint64, fields []event.Field) (changes []FieldAlarm, 
 	return changes, a.changed
 }
 
-// Raised returns how many alarms were raised.
+// Raised returns the number of alarms raised.
 func (h *Fields) Raised() uint64 { return h.alarms.raised }
 
-// report is a Health that is being made.
+// report is a Health under construction.
 type report struct {
 	fields []event.Field
-	of     []*FieldHealth // by id, nil of those of which nothing is known
+	of     []*FieldHealth // by id; nil for fields of which nothing is known
 }
 
-// field returns what is told of a field, nil of one that the Schema does not have.
+// field returns the report of a field, or nil if the Schema does not have the field.
 func (r *report) field(id int) *FieldHealth {
 	if id >= len(r.fields) {
 		return nil
@@ -151,9 +144,9 @@ func (r *report) field(id int) *FieldHealth {
 	return r.of[id]
 }
 
-// Report returns the condition of the fields after so many events; forecast is that of the
-// error for whole events, a share, -1 before there is one. repeats returns of a field what fraction of its
-// readings repeat the one before, and whether it can never be found stuck; nil knows of none.
+// Report returns the health of fields after so many events. forecast is the expected error of complete events as a
+// fraction, -1 if not known. repeats returns the fraction of a field's readings that equal the one before, and whether
+// it can never be detected as stuck; repeats may be nil.
 func (h *Fields) Report(events uint64, fields []event.Field, forecast float64, repeats func(id int) (fraction float64, never, ok bool)) *Health {
 	out := &Health{Events: events, Raised: h.alarms.raised, Error: percent(forecast)}
 	r := &report{fields: fields}
@@ -178,7 +171,7 @@ func (h *Fields) Report(events uint64, fields []event.Field, forecast float64, r
 	return out
 }
 
-// report tells what is known of the measures of a field.
+// report adds the measures of a field.
 func (h *Fields) report(r *report, id int, forecast float64) {
 	f := &h.fields[id]
 	if f.stuck.Repeats > 0 {
@@ -188,11 +181,11 @@ func (h *Fields) report(r *report, id int, forecast float64) {
 	}
 	for _, kind := range measuresOf(f.kind) {
 		if !f.measures[kind].known() || kind == measureDeviation && f.measures[kind].alarm == 0 && f.measures[measureMean].alarm != 0 {
-			continue // the latter is of values about another mean
+			continue // the deviation is around another mean
 		}
 		on := f.measures[kind].alarm != 0
 		if kind == measureMissing && !f.watched && !on {
-			continue // that it is missing tells nothing
+			continue // its absence is no evidence
 		}
 		field := r.field(id)
 		if field == nil {
@@ -207,14 +200,14 @@ func (h *Fields) report(r *report, id int, forecast float64) {
 		field.strength = max(field.strength, strength(kind, c))
 		if now := forecast; kind == measureMissing && f.watched && now >= 0 && f.cost.known() {
 			if m := &f.measures[measureMissing]; m.alarm != 0 && m.before >= 0 {
-				now = m.before // when events still had it
+				now = m.before // before the events lacked it
 			}
 			field.ErrorWithout = percent(max(0, now+(1-c.Usual)*f.cost.rise()))
 		}
 	}
 }
 
-// percent returns a share in percent, nil for a negative one.
+// percent returns a fraction in percent, or nil if it is negative.
 func percent(share float64) *float64 {
 	if share < 0 {
 		return nil
@@ -227,7 +220,7 @@ func (f *FieldHealth) place(kind int) **Condition {
 	return [...]**Condition{&f.Missing, &f.NewValues, &f.Mean, &f.Deviation}[kind]
 }
 
-// rise is what the alarms of a field cost, in percentage points.
+// rise returns the cost of a field's alarms, in percentage points.
 func (f *FieldHealth) rise() float64 {
 	for _, a := range f.Alarms {
 		if a.ErrorAfter != nil {
@@ -237,23 +230,23 @@ func (f *FieldHealth) rise() float64 {
 	return 0
 }
 
-// known says whether there is something to tell of a measure.
+// known reports whether a measure has enough observations to report.
 func (m *fieldMeasure) known() bool { return m.n >= healthLeast && m.recentN > 0 }
 
-// share returns the condition of a measure that is a share.
+// share returns the Condition of a fraction.
 func (m *fieldMeasure) share() Condition {
 	now, usual := m.recentSum/m.recentN, m.sum/m.n
 	return Condition{now, usual, now - usual}
 }
 
-// condition returns that of a measure of which something is known.
+// condition returns the Condition of a measure.
 func (f *fieldHealth) condition(kind int) Condition {
 	m := &f.measures[kind]
 	if kind == measureMissing || kind == measureNew {
 		return m.share()
 	}
 	now := m.recentSum / m.recentN
-	// A number is reported in its own units.
+	// Numbers are reported in their own units.
 	mean, square := &f.measures[measureMean], &f.measures[measureDeviation]
 	u, v := mean.sum/mean.n, mean.square/mean.n
 	deviation := math.Sqrt(max(v-u*u, 0))
@@ -263,13 +256,13 @@ func (f *fieldHealth) condition(kind int) Condition {
 	center := mean.recentSum / max(mean.recentN, 1)
 	recent := math.Sqrt(max(square.recentSum/square.recentN-center*center, 0))
 	change := recent / max(deviation, 0.1)
-	if deviation < 0.1 { // a number that is nearly always the same has not fallen
+	if deviation < 0.1 { // a number that is nearly constant has not fallen
 		change = max(change, 1)
 	}
 	return Condition{recent / f.inverse, deviation / f.inverse, change}
 }
 
-// strength returns how large a change is beside the least that is worth an alarm.
+// strength returns the size of a change relative to the smallest one that is worth an alarm.
 func strength(kind int, c Condition) float64 {
 	switch kind {
 	case measureMean:
@@ -284,8 +277,7 @@ func strength(kind int, c Condition) float64 {
 	return c.Change / above
 }
 
-// value returns what there is to say of the alarm of a measure, with what the change costs if that
-// is known.
+// value returns the values of a measure's alarm, with the cost of the change if it is known.
 func (h *Fields) value(id, kind int) alarmValue {
 	f := &h.fields[id]
 	v := alarmValue{Condition: f.condition(kind), before: -1, after: -1}
@@ -313,7 +305,7 @@ func alarmOf(fields []event.Field, x *fieldChange) FieldAlarm {
 	return a
 }
 
-// text is a sentence about an alarm.
+// text returns a sentence about an alarm.
 func (x *fieldChange) text(field string, kind event.Kind) string {
 	v, since := x.value, x.since.String()
 	if x.what == alarmEnded {
@@ -364,12 +356,12 @@ func (x *fieldChange) text(field string, kind event.Kind) string {
 	return text
 }
 
-// plain names what values of a kind are, for people.
+// plain returns the name of a kind of values, for people.
 func plain(k event.Kind) string {
 	return map[event.Kind]string{event.Numeric: "a number", event.Categorical: "text", event.Words: "an array of words", event.Boolean: "true or false"}[k]
 }
 
-// share writes a share in percent.
+// share formats a fraction in percent.
 func share(x float64) string {
 	p := 100 * x
 	digits := 3
@@ -382,10 +374,10 @@ func share(x float64) string {
 	return strconv.FormatFloat(math.Round(p*1e4)/1e4, 'g', digits, 64) + " %"
 }
 
-// BlockHealth is the block of a checkpoint that holds its Health.
+// BlockHealth is the name of the checkpoint block with the Health.
 const BlockHealth = "health" // JSON
 
-// ReadHealth returns the Health that a checkpoint holds, nil if it holds none.
+// ReadHealth returns the Health of a checkpoint, or nil if it has none.
 func ReadHealth(blocks []event.Block) (*Health, error) {
 	data, err := event.FindBlock(blocks, BlockHealth)
 	if err != nil {

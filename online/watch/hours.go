@@ -1,14 +1,14 @@
 package watch
 
-// This file learns at which hours of the day a field is not as it is at the others.
+// This file learns at which hours of the day a field differs from other hours.
 
 import "blankout/internal/coder"
 
-// hours says by hour of the day, in UTC, which means of a measure are expected beside the usual
-// one: those of alarms that came at that hour and have ended. One alarm is enough.
+// hours has, by hour of the day in UTC, the means of a measure that are expected besides the usual one: those of alarms
+// that were raised and ended at that hour. One alarm is enough.
 type hours [24]hourly
 
-// hourly is the lowest and the highest mean that is expected at an hour. Times are in milliseconds.
+// hourly is the smallest and the largest mean that is expected at an hour. Times are in milliseconds.
 type hourly struct {
 	low, high   float64
 	first, last int64 // when the hour was like that; 0 for never
@@ -16,23 +16,23 @@ type hourly struct {
 
 const (
 	hour, day = 3_600_000, 24 * 3_600_000
-	// An alarm that lasted longer says nothing of hours.
+	// A longer alarm is no evidence about hours.
 	longestSpell = 18 * hour
-	// A block that lasts longer is of no hour.
+	// A longer block has no hour.
 	longestBlock = 6 * hour
-	// What has not come again for so long is forgotten.
+	// Means that have not recurred for so long are forgotten.
 	hourMemory = 15 * day
 )
 
-// span is from when to when a block lasted.
+// span is the start and end of a block.
 type span struct{ start, end Moment }
 
-// timed says whether a block is of some hours.
+// timed reports whether a block has hours.
 func (s span) timed() bool {
 	return s.start.Time > 0 && s.end.Time >= s.start.Time && s.end.Time-s.start.Time <= longestBlock
 }
 
-// hoursBetween yields the hours of the day from one time to another, and so many before and after.
+// hoursBetween yields the hours of the day between two times, and slack before and after.
 func hoursBetween(from, to int64, slack int64) func(yield func(h int64) bool) {
 	return func(yield func(h int64) bool) {
 		for h := from/hour - slack; h <= min(to/hour+slack, from/hour-slack+23); h++ {
@@ -43,7 +43,7 @@ func hoursBetween(from, to int64, slack int64) func(yield func(h int64) bool) {
 	}
 }
 
-// learn takes up an alarm that has ended, during which the mean came to worst.
+// learn learns from an alarm that has ended, with the mean worst.
 func (x *hours) learn(since, until Moment, worst float64, risen bool) {
 	if since.Time <= 0 || until.Time < since.Time || until.Time-since.Time > longestSpell {
 		return
@@ -61,8 +61,8 @@ func (x *hours) learn(since, until Moment, worst float64, risen bool) {
 	}
 }
 
-// expects says whether a mean is expected, give or take what is allowed, at the hours of a block or
-// those beside them, from another day.
+// expects reports whether a mean, with a tolerance, is expected at the hours of a block or those next to them. Means of
+// the same day do not count.
 func (x *hours) expects(s span, mean float64, risen bool, allowed float64) (expected bool) {
 	if x == nil || !s.timed() {
 		return false

@@ -6,23 +6,23 @@ import (
 	"slices"
 )
 
-// This file holds the progressive measures.
+// This file has the progressive measures.
 
-// Measures are the progressive measures: every event is scored before it is learned, by the
-// weights that are published. Sums are weighted by importance.
+// Measures holds the progressive measures: each event is predicted with the published weights before it is learned.
+// Sums are weighted by importance.
 type Measures struct {
 	Unlabeled uint64
-	Classes   []uint64 // labeled events by class
+	Classes   []uint64 // number of labeled events by class
 
-	Total  measure.Classes // since the beginning
-	Window measure.Classes // recently: an event's weight halves every 700 events or so
+	Total  measure.Classes // since the start
+	Window measure.Classes // recent: the weight of an event halves about every 700 events
 
-	// Binary is nil with more than two classes, or none. Its positive class is the second.
+	// Binary is nil unless there are two classes. The second class is positive.
 	Binary  *measure.Binary
-	Numbers *Numbers // where labels are numbers, else nil
+	Numbers *Numbers // nil for classification
 }
 
-// windowKeep is what an event leaves of Measures.Window.
+// windowKeep is the decay of Measures.Window per event.
 const windowKeep = 0.999
 
 // Labeled returns the number of labeled events.
@@ -33,8 +33,8 @@ func (m *Measures) Labeled() (n uint64) {
 	return n
 }
 
-// crowded returns the class with the most events of those that share an output although they have enough events for one
-// of their own, and with how many others it does.
+// crowded returns the class with the most events among those that share an output although they have enough events for
+// their own, and the number of classes that it shares the output with.
 func (m *Measures) crowded(outputs []int) (class, others int) {
 	count := map[int]int{}
 	for _, o := range outputs {
@@ -49,7 +49,7 @@ func (m *Measures) crowded(outputs []int) (class, others int) {
 	return class, others
 }
 
-// only returns the class that all labels are of, -1 if there are several or none.
+// only returns the class of all labels, or -1 if there are several classes or no labels.
 func (m *Measures) only() int {
 	class := -1
 	for i, events := range m.Classes {
@@ -64,7 +64,7 @@ func (m *Measures) only() int {
 	return class
 }
 
-// Take measures an event with a class.
+// Take measures a classified event.
 func (m *Measures) Take(t *Told) {
 	for t.Label >= len(m.Classes) {
 		m.Classes = append(m.Classes, 0)
@@ -78,8 +78,7 @@ func (m *Measures) Take(t *Told) {
 	m.Window.Add(right, t.Weight, t.Loss, windowKeep)
 }
 
-// TakeNumber measures an event whose label is a number. What was answered before any label was
-// known says nothing of the model, and is left out: told is false.
+// TakeNumber measures a regression. Predictions before the first label do not count; told is false for these.
 func (m *Measures) TakeNumber(t *Told, told bool) {
 	if n := m.Numbers; told {
 		n.Total.Add(n.Loss, t.Target, t.Weight, t.Value, t.Low, t.High, 1)
@@ -91,9 +90,8 @@ func (m *Measures) TakeNumber(t *Told, told bool) {
 	m.Classes[0]++
 }
 
-// Merge adds what was measured of classes between two states. Sums that fade keep their
-// place: what an interval adds to one is now - base k, k being what the interval leaves of
-// its base. It returns how many labeled events there were.
+// Merge adds the measures of classification from base to now. A sum that decays changes by now - k base, where k is the
+// decay of the interval. The result is the number of labeled events.
 func (m *Measures) Merge(base, now *Measures) (labeled uint64) {
 	m.Unlabeled += now.Unlabeled - base.Unlabeled
 	for i, n := range now.Classes {

@@ -1,6 +1,6 @@
 package watch
 
-// This file says when something was, and which events are sampled.
+// This file has moments of the stream, and sampling.
 
 import (
 	"strconv"
@@ -11,8 +11,8 @@ import (
 
 // Moment is an event of the stream.
 type Moment struct {
-	Event uint64 // its number
-	Time  int64  // event time, milliseconds since the Unix epoch; 0 if unknown
+	Event uint64 // number of the event
+	Time  int64  // event time in milliseconds since the Unix epoch; 0 if not known
 }
 
 func (m *Moment) state(c *coder.Coder) {
@@ -20,7 +20,7 @@ func (m *Moment) state(c *coder.Coder) {
 	c.Int64(&m.Time)
 }
 
-// when returns the time of a moment, nil if it is unknown.
+// when returns the time of a moment, or nil if it is not known.
 func (m Moment) when() *time.Time {
 	if m.Time == 0 {
 		return nil
@@ -36,7 +36,6 @@ func (m Moment) String() string {
 	return "event " + strconv.FormatUint(m.Event, 10)
 }
 
-// Sampled says whether the event of this number is one of a sample of one in 2^bits:
-// numbers that the golden section spreads evenly, so that no period of a stream is met by
-// one of theirs.
+// Sampled reports whether an event is in a sample of one in 2^bits. The golden section spreads the sample evenly, so
+// that no period of the stream coincides with a period of the sample.
 func Sampled(event uint64, bits uint) bool { return event*0x9e3779b97f4a7c15>>(64-bits) == 0 }

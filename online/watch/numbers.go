@@ -6,16 +6,16 @@ import (
 	"blankout/internal/measure"
 )
 
-// This file measures predictions of numbers.
+// This file measures regression.
 
-// Numbers are the progressive measures of targets that are numbers.
+// Numbers holds the progressive measures of regression.
 type Numbers struct {
-	Total, Window measure.Numbers // since the beginning, and recently, as in Measures
-	// Loss is that for targets and values in their own unit.
+	Total, Window measure.Numbers // since the start, and recent, as in Measures
+	// Loss is the loss in the unit of the targets.
 	Loss loss.Loss
 }
 
-// Report returns the measures since the beginning.
+// Report returns the measures since the start.
 func (n *Numbers) Report() measure.NumbersReport { return n.Total.Report(n.Loss) }
 
 // State codes the measures.

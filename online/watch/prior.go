@@ -1,6 +1,6 @@
 package watch
 
-// This file compares predictions with the class shares.
+// This file compares predictions with the class frequencies.
 
 import (
 	"math"
@@ -8,34 +8,31 @@ import (
 	"blankout/internal/coder"
 )
 
-// priorBlock is the number of labeled events over which the log-loss is
-// compared with that of the class shares.
+// priorBlock is the number of labeled events per comparison.
 const priorBlock = 2000
 
-// Prior compares the progressive log-loss with that of the class shares, over one
-// block of priorBlock labeled events after the other. Both are weighted by
-// importance, as learning is.
+// Prior compares the progressive log-loss with that of the class frequencies, in consecutive blocks of priorBlock
+// labeled events. Both are weighted by importance.
 type Prior struct {
-	// Exceeded says that the last complete block's log-loss was above that of the
-	// shares, and no later one has been a hundredth below it.
+	// Exceeded means that a block's log-loss was above that of the class frequencies, and no later block's has been one
+	// percent below it.
 	Exceeded bool
-	Event    uint64  // the number of the event that completed the last block
+	Event    uint64  // number of the last event of the last block
 	LogLoss  float64 // of that block, in nats
-	Shares   float64 // log-loss of its class shares
-	Size     float64 // of its scores, on average
+	Shares   float64 // log-loss of its class frequencies
+	Size     float64 // mean absolute score
 
-	events uint64 // labeled, of the block at hand
+	events uint64 // number of labeled events in the current block
 	loss   float64
 	size   float64
 	weight []float64 // by class
 }
 
-// Diverged reports whether scores are so large that the weights must have grown without bound: no
-// data makes log-odds of a hundred the usual ones.
+// Diverged reports whether scores are so large that the weights must have diverged: no data has log-odds of a hundred
+// on average.
 func (p *Prior) Diverged() bool { return p.Size > 100 }
 
-// Take counts in an event of the given importance, log-loss and score. Most events cost three
-// additions.
+// Take adds an event with its importance, log-loss and score.
 func (p *Prior) Take(label int, weight, loss, score float64, event uint64) {
 	for label >= len(p.weight) {
 		p.weight = append(p.weight, 0)
@@ -49,8 +46,8 @@ func (p *Prior) Take(label int, weight, loss, score float64, event uint64) {
 	}
 }
 
-// complete compares, and begins the next block. The shares pay for being learned
-// from the block's n events themselves: (classes - 1)/2 log n nats.
+// complete compares a block and starts the next one. The class frequencies are learned from the block's own n events,
+// so they are charged (classes - 1)/2 log n nats.
 func (p *Prior) complete(event uint64) {
 	total, entropy, classes := 0.0, 0.0, 0
 	for _, w := range p.weight {

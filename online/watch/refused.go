@@ -12,28 +12,28 @@ import (
 	"unicode/utf8"
 )
 
-// This file counts records that were refused.
+// This file counts refused records.
 
 // Refused counts the records that could not be used.
 type Refused struct {
 	Count uint64
 	By    map[event.Reason]Refusals
 
-	// Of late, see latest, and the record after which that was.
+	// Decayed number of recent refusals, see latest, and the record after which it was computed.
 	lately float64
 	at     uint64
 }
 
-// Refusals are the records refused for one reason.
+// Refusals counts the records that were refused for one reason.
 type Refusals struct {
 	Count uint64 `json:"count"`
-	First string `json:"first"` // what was wrong with the first of them
+	First string `json:"first"` // detail of the first of them
 }
 
-// MaxFirst bounds the bytes of Refusals.First.
+// MaxFirst is the largest length of Refusals.First in bytes.
 const MaxFirst = 160
 
-// Take counts a record that was refused after so many events.
+// Take counts a refused record, after so many events.
 func (m *Refused) Take(e *event.Example, events uint64) {
 	reason, detail := event.ReasonOutOfRange, "a value or a weight that is not finite, or is beyond 1e30"
 	if e.Refused != nil {
@@ -48,13 +48,12 @@ func (m *Refused) Take(e *event.Example, events uint64) {
 	}
 	m.By[reason] = r
 	if m.Count++; !reason.Faulty() {
-		return // nothing is wrong with the record
+		return // the record itself is valid
 	}
 	m.lately, m.at = m.latest(events)+1, events+m.Count
 }
 
-// latest is the number of refusals in which an old one counts less by a
-// factor of e every refusedMemory records.
+// latest returns the number of refusals, which decays by a factor of e every refusedMemory records.
 func (m *Refused) latest(events uint64) float64 {
 	if m.lately == 0 {
 		return 0
@@ -62,7 +61,7 @@ func (m *Refused) latest(events uint64) float64 {
 	return m.lately * loss.Exp(-float64(events+m.Count-m.at)/refusedMemory)
 }
 
-// FirstBytes returns at most so many of the first bytes of s.
+// FirstBytes returns at most the first so many bytes of s, without cutting a character.
 func FirstBytes(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -73,7 +72,7 @@ func FirstBytes(s string, most int) string {
 	return s[:most] + "…"
 }
 
-// Merge adds the records that were refused between two states.
+// Merge adds the refusals from base to now.
 func (m *Refused) Merge(base, now *Refused) {
 	m.Count += now.Count - base.Count
 	for reason, r := range now.By {
@@ -108,8 +107,7 @@ func (m *Refused) reasons() string {
 	return strings.Join(parts, ", ")
 }
 
-// State codes the counts of refused records. They are a block of their own:
-// refused records change nothing else.
+// State codes the counts. They are a block of their own, because refused records change nothing else.
 func (m *Refused) State(c *coder.Coder) {
 	c.Uint(&m.Count)
 	reasons := slices.Sorted(maps.Keys(m.By))

@@ -1,22 +1,22 @@
 package watch
 
-// This file raises alarms about fields that are stuck, which package stuck finds.
+// This file raises alarms about stuck fields, which package stuck detects.
 
 import (
 	"blankout/internal/coder"
 )
 
-// Stuck says how a field is stuck.
+// Stuck describes a stuck field.
 type Stuck struct {
 	Value   float64
-	Repeats uint64  // in a row, when that was found
-	Usual   float64 // the fraction of readings that repeat the one before
-	Since   Moment  // the first of the run
-	Logged  bool    // that is all that follows: the field is not missing
+	Repeats uint64  // number of equal readings when it was detected
+	Usual   float64 // usual fraction of readings that equal the one before
+	Since   Moment  // first event of the run
+	Logged  bool    // the field is not declared missing
 	found   Moment
 }
 
-// Sticks raises an alarm about a field, unless it is none of those that are watched.
+// Sticks raises an alarm about a field, if the field is monitored.
 func (h *Fields) Sticks(id int, s Stuck, now Moment) {
 	if id >= len(h.fields) {
 		return
@@ -26,7 +26,7 @@ func (h *Fields) Sticks(id int, s Stuck, now Moment) {
 	h.alarms.add(*s.change(id, alarmRaised, now, Moment{}))
 }
 
-// Moves ends the alarm about a field that is stuck.
+// Moves ends the alarm about a stuck field.
 func (h *Fields) Moves(id int, now Moment) {
 	if id >= len(h.fields) || h.fields[id].stuck.Repeats == 0 {
 		return
@@ -35,8 +35,8 @@ func (h *Fields) Moves(id int, now Moment) {
 	h.fields[id].stuck = Stuck{}
 }
 
-// Unstick drops the alarms about stuck fields for which drop returns true, without a message. It sets
-// Stuck.Logged of the others, as the settings may have changed.
+// Unstick drops the alarms about stuck fields for which drop returns true, without a message. It sets Stuck.Logged of
+// the others, because the settings may have changed.
 func (h *Fields) Unstick(logged bool, drop func(field int) bool) {
 	for id := range h.fields {
 		switch f := &h.fields[id]; {
@@ -49,13 +49,13 @@ func (h *Fields) Unstick(logged bool, drop func(field int) bool) {
 	}
 }
 
-// change returns what has become of the alarm, found out at an event.
+// change returns the change of an alarm, detected at an event.
 func (s *Stuck) change(id int, what changeKind, at, until Moment) *fieldChange {
 	v := alarmValue{Condition: Condition{float64(s.Repeats), s.Usual, 1 - s.Usual}, before: -1, after: -1, at: s.Value, logged: s.Logged}
 	return &fieldChange{field: id, kind: alarmStuck, what: what, event: at.Event, since: s.Since, until: until, value: v}
 }
 
-// state codes a Stuck, in few bytes where the field moves.
+// state codes a Stuck, in few bytes if the field is not stuck.
 func (s *Stuck) state(c *coder.Coder) {
 	if c.Uint(&s.Repeats); s.Repeats == 0 {
 		return

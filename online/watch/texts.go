@@ -8,19 +8,19 @@ import (
 	"blankout/stream/record/notation"
 )
 
-// This file warns of numbers that are written as text.
+// This file warns about numbers that are written as text.
 
-// Texts warns of fields whose texts are numbers. It remembers how many names it has looked at:
-// its Warnings follow from the Schema alone.
+// Texts warns about fields whose texts are numbers. It remembers how many names it has processed. Its Warnings depend
+// on the Schema alone.
 type Texts struct {
 	looked int
 	found  []Warning
 }
 
-// textsNamed bounds the fields that are named.
+// textsNamed is the largest number of fields that are named.
 const textsNamed = 5
 
-// Warnings returns the Warnings that the names of a Schema give rise to.
+// Warnings returns the Warnings about the names of a Schema.
 func (t *Texts) Warnings(s *event.Schema) []Warning {
 	if n := notation.Looked(s); n != t.looked {
 		t.looked, t.found = n, nil

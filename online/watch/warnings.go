@@ -11,11 +11,10 @@ import (
 	"time"
 )
 
-// This file warns of streams that are not what their owner believes.
+// This file has warnings about streams that are probably not what their owner expects.
 
-// Warning says that something about a stream is probably not as its owner
-// believes. It follows from the state alone, so that a run which was
-// stopped and started again warns of the same.
+// Warning reports that something about a stream is probably not what its owner expects. It depends on the state alone,
+// so that a restarted run has the same warnings.
 type Warning struct {
 	Kind string `json:"kind"` // one of WarningKinds
 	Text string `json:"text"` // a sentence with counts and names
@@ -24,8 +23,8 @@ type Warning struct {
 // WarningKinds lists the kinds of Warnings.
 var WarningKinds = []string{WarnUnlabeled, WarnRefused, WarnStrayLabel, WarnSpelling, WarnKinds, WarnText, WarnOneClass, WarnNoRate, WarnUndeclared, WarnCoverage, WarnTime, WarnStale, WarnPrior, WarnLast}
 
-// OfRecords says whether a Warning is about the records that came, and not about what has
-// been made of them: when the same come again it tells nothing new, and counts them twice.
+// OfRecords reports whether a Warning is about the records, and not about what was learned from them. Such a Warning
+// says nothing new when the same records are read again.
 func (w Warning) OfRecords() bool {
 	return w.Kind != WarnPrior && w.Kind != WarnLast && w.Kind != WarnStale && w.Kind != WarnNoRate && w.Kind != WarnUndeclared && w.Kind != WarnCoverage
 }
@@ -33,50 +32,47 @@ func (w Warning) OfRecords() bool {
 const (
 	WarnUnlabeled  = "no-labels"        // no event has had a label
 	WarnRefused    = "refused"          // more than maxRefused of the records were refused
-	WarnStrayLabel = "stray-label"      // a label that hardly ever comes has taken the place of a class
-	WarnSpelling   = "label-spelling"   // labels are one number in several spellings
-	WarnKinds      = "mixed-kinds"      // a field comes as values of several kinds
-	WarnText       = "numbers-as-text"  // the texts of a field are numbers, and each is a category
-	WarnOneClass   = "one-class"        // all labels are one and the same
-	WarnNoRate     = "no-rate"          // the rates of the noise are of no group, or nothing is missing
-	WarnUndeclared = "none-declared"    // declared loss is expected, and no field can be declared missing
-	WarnCoverage   = "low-coverage"     // sets or intervals hold the truth less often than learner.coverage
-	WarnTime       = "odd-time"         // the times of records are hardly in the unit that they are read in
+	WarnStrayLabel = "stray-label"      // a label that is very rare uses a class
+	WarnSpelling   = "label-spelling"   // labels are the same number in different spellings
+	WarnKinds      = "mixed-kinds"      // a field has values of several kinds
+	WarnText       = "numbers-as-text"  // the texts of a field are numbers, and each is its own category
+	WarnOneClass   = "one-class"        // all labels are equal
+	WarnNoRate     = "no-rate"          // the noise has rates for unknown groups, or nothing is missing
+	WarnUndeclared = "none-declared"    // declared missing fields are expected, but no field can be declared missing
+	WarnCoverage   = "low-coverage"     // prediction sets or intervals have less than learner.coverage
+	WarnTime       = "odd-time"         // the times of records seem to be in another unit
 	WarnStale      = "worse-when-stale" // weights of some age lose more than the class frequencies
-	WarnPrior      = "worse-than-prior" // the class frequencies, or the mean, would have predicted better
-	WarnLast       = "worse-than-last"  // the last label would have predicted better
+	WarnPrior      = "worse-than-prior" // the class frequencies, or the mean, predict better
+	WarnLast       = "worse-than-last"  // the last label predicts better
 )
 
 const (
-	// WarnAfter is the number of records before which a run that goes on warns of
-	// nothing.
+	// WarnAfter is the number of records before the first warning of a run that continues.
 	WarnAfter = 1000
-	// maxRefused is the share of refused records above which there is a warning,
-	// of all records or of about the latest refusedMemory.
+	// maxRefused is the fraction of refused records above which there is a warning, of all records or of about the last
+	// refusedMemory.
 	maxRefused    = 0.05
 	refusedMemory = 1000
-	// A class is a stray one if its events, where there are more than one, are fewer
-	// than this share of all labeled ones and of those refused for their label.
+	// A class with several events is stray if they are fewer than this fraction of all labeled events, and of the
+	// events refused for their label.
 	strayShare = 0.05
-	strayLeast = 10 // of either
-	// A class of one event is a stray one, too, once singleAfter events are labeled (in a
-	// stream that goes on, ten times WarnAfter) and there are at most singleOf classes, so that
-	// none is expected to be rare.
+	strayLeast = 10 // of both
+	// A class with one event is stray as well, after singleAfter labeled events (ten times WarnAfter in a stream that
+	// continues), if there are at most singleOf classes, so that no class is expected to be rare.
 	singleAfter, singleOf = 100, 20
 )
 
-// Stream is what Warnings are about besides what was counted.
+// Stream holds what Warnings depend on besides the counts.
 type Stream struct {
 	Events   uint64
 	Classes  []string
-	Outputs  []int             // by class, where classes share one, see model.Layout
-	Spelled  []string          // what Schema.LabelSpellings has to say
+	Outputs  []int             // by class, if classes share an output, see model.Layout
+	Spelled  []string          // the result of Schema.LabelSpellings
 	Settings map[string]string // how records are read
-	Final    bool              // no more is to come, so that few records are no excuse
+	Final    bool              // the stream has ended, so few records are a reason for a warning
 }
 
-// Warnings returns the Warnings that the counts and measures give rise to, in the order of
-// WarningKinds.
+// Warnings returns the Warnings about the counts and measures, in the order of WarningKinds.
 func (w *Counts) Warnings(s Stream) (out []Warning) {
 	m, events, classes, settings, final := &w.Measures, s.Events, s.Classes, s.Settings, s.Final
 	if events+w.Refused.Count == 0 || events+w.Refused.Count < WarnAfter && !final {
@@ -167,9 +163,9 @@ func (w *Counts) Warnings(s Stream) (out []Warning) {
 	return out
 }
 
-// OddTime says why the time of a record, in milliseconds since 1970, is hardly one that was
-// meant: it lies in January 1970, where seconds are that are read as milliseconds, or
-// after the year 2100, where microseconds and nanoseconds are. It is "" where it may be.
+// OddTime returns why the time of a record, in milliseconds since 1970, is probably in another unit: it is in January
+// 1970, as seconds read as milliseconds are, or after the year 2100, as microseconds and nanoseconds are. It returns ""
+// for plausible times.
 func OddTime(ms int64, field string) string {
 	at := time.UnixMilli(ms).UTC()
 	if ms == 0 || ms > 0 && at.Before(time.Date(2101, 1, 1, 0, 0, 0, 0, time.UTC)) && !at.Before(time.Date(1970, 2, 1, 0, 0, 0, 0, time.UTC)) || ms < 0 {
@@ -179,11 +175,11 @@ func OddTime(ms int64, field string) string {
 		"write such times, or leave record.time out", field, ms, at.Format(time.RFC3339), looksLike(ms))
 }
 
-// looksLike says in which unit a number would be a time from 2001 to 2100; "" if in none.
+// looksLike returns the unit in which a number is a time between 2001 and 2100, or "".
 func looksLike(x int64) string {
 	for _, unit := range []struct {
 		name string
-		per  int64 // a second
+		per  int64 // per second
 	}{{"seconds", 1}, {"microseconds", 1e6}, {"nanoseconds", 1e9}} {
 		if s := x / unit.per; s >= 978307200 && s < 4133980800 {
 			return fmt.Sprintf(", but it looks like %s since 1970 (%s)", unit.name, time.Unix(s, 0).UTC().Format(time.RFC3339))
@@ -192,7 +188,7 @@ func looksLike(x int64) string {
 	return ""
 }
 
-// OddTimes warns of a time that is hardly one that was meant, where a field holds times.
+// OddTimes warns about implausible times, if a field has times.
 func OddTimes(ms int64, settings map[string]string) []Warning {
 	if settings["time"] == "" {
 		return nil
@@ -204,15 +200,15 @@ func OddTimes(ms int64, settings map[string]string) []Warning {
 }
 
 const (
-	// A field is of several kinds if the rarer ones have come in at least mixedLeast of the
-	// counted events, and in at least mixedShare of those with the field.
+	// A field is of mixed kinds if the rarer kinds were in at least mixedLeast of the counted events, and in at least
+	// the fraction mixedShare of those with the field.
 	mixedLeast = 5
 	mixedShare = 0.01
-	// mixedNamed bounds the fields that are named.
+	// mixedNamed is the largest number of fields that are named.
 	mixedNamed = 5
 )
 
-// MixedKinds warns of fields whose values are now of one kind and now of another.
+// MixedKinds warns about fields with values of several kinds.
 func MixedKinds(use *model.FieldUse, fields []event.Field) []Warning {
 	type of struct {
 		kind  event.Kind
@@ -257,10 +253,10 @@ func MixedKinds(use *model.FieldUse, fields []event.Field) []Warning {
 		"record.categorical makes names of numbers, and record.missing lists what stands for an unknown value in CSV", strings.Join(mixed, "; "), more)}}
 }
 
-// BlockWarnings is the block of a checkpoint that holds its Warnings, if any.
+// BlockWarnings is the name of the checkpoint block with the Warnings, if there are any.
 const BlockWarnings = "warnings" // JSON
 
-// ReadWarnings returns the Warnings that a checkpoint holds.
+// ReadWarnings returns the Warnings of a checkpoint.
 func ReadWarnings(blocks []event.Block) (out []Warning, err error) {
 	data, err := event.FindBlock(blocks, BlockWarnings)
 	if err != nil {

@@ -5,55 +5,51 @@ import (
 	"blankout/internal/model"
 )
 
-// Counts are what the warnings about a stream as a whole follow from.
+// Counts holds the counts on which warnings about the whole stream depend.
 type Counts struct {
 	Measures  Measures
-	Baselines Baselines // predictors that know the labels alone
+	Baselines Baselines // predictors that use only the labels
 	Prior     Prior
 	Refused   Refused
 }
 
-// Met is an event as it came, before anything has been learned from it.
+// Met is an event as it arrived, before anything is learned from it.
 type Met struct {
 	Event *event.Example
-	// Came is the event as it came: Event itself, unless fields that are stuck have been declared missing.
-	// These have come, and their values tell nothing.
+	// Came is the event as it arrived. Event is the same, unless stuck fields have been declared missing in it.
 	Came   *event.Example
 	Number uint64 // of the event
-	// Named says that it has fields whose names tell what is missing; Present are those that
-	// it came with.
+	// Named means that missing fields can be determined by name. Present has the fields that it arrived with.
 	Named   bool
 	Present model.FieldSet
 	Fields  []event.Field  // of the stream so far, by id
 	Rows    *model.Table   // counts by column, without this event
-	Of      [][]float64    // or rows of the Event's features, which count it; nil if they are not at hand
-	Usual   *model.Missing // which fields are usual, nil until that is known
-	Error   float64        // the error that is forecast for whole events, a share; -1 before there is one
+	Of      [][]float64    // or the rows of the Event's features, which count it; nil if there are none
+	Usual   *model.Missing // which fields are usual; nil until that is known
+	Error   float64        // expected error of complete events, as a fraction; -1 if not known
 }
 
-// Told is a labeled event and what was answered to it, before it is learned.
+// Told is a labeled event and its prediction, before the event is learned.
 type Told struct {
 	Number uint64 // of the event
-	After  uint64 // how many events had been met when it was answered
-	Time   int64  // its time, milliseconds since the Unix epoch; 0 if unknown
+	After  uint64 // number of events at the time of the prediction
+	Time   int64  // event time in milliseconds since the Unix epoch; 0 if not known
 	Weight float64
-	// Loss is what the drift detector takes up: the log-loss, or the absolute error in
-	// deviations of the targets.
+	// Loss is the loss for the drift detector: the log-loss, or the absolute error in deviations of the targets.
 	Loss float64
-	// Part says that the event is one of an interval that will be merged: what looks at the
-	// stream as a whole does not take it up.
+	// Part means that the learner is in a group, whose measures will be merged. Monitors that need the whole stream
+	// ignore the event.
 	Part bool
 
-	// Of classes: the label, the class predicted, the importance with which it is learned, the
-	// score of the label, of two classes that of the second one, and its probability. Likelihood says that
-	// the log-loss can be compared with that of the class shares.
+	// For classification: the label, the predicted class, the importance with which it is learned, the score of the
+	// label's output (with two classes that of the second), and its probability. Likelihood means that the log-loss is
+	// comparable with that of the class frequencies.
 	Label, Predicted   int
 	Learned            float64
 	Score, Probability float64
 	Likelihood         bool
 
-	// Of numbers (Regression): the label, and the value predicted with its interval (NaN where
-	// there is none).
+	// For regression: the label, and the predicted value with its interval (NaN if there is none).
 	Regression               bool
 	Target, Value, Low, High float64
 }
