@@ -1,7 +1,6 @@
 package conformal
 
-// This file makes scores of answers. A nil Cover is one of answers without sets: it knows nothing and
-// takes nothing.
+// This file computes nonconformity scores of predictions. A nil Cover is disabled: it ignores all events.
 
 import (
 	"math"
@@ -11,20 +10,20 @@ import (
 	"blankout/internal/model"
 )
 
-// Answer is what an event of a class was answered.
+// Answer is a classification of an event.
 type Answer struct {
-	Range    int // of what is missing
+	Range    int // of missing fields
 	Scores   []float64
 	Label    int
 	Decision model.Decision // of the scores
-	Judged   model.Judged   // what the scores come to
-	Active   int            // the first classes are in use
-	Sized    bool           // the size of the set is to be found
-	Came     bool           // the event came so: no mask deleted anything
-	Shared   bool           // the learner is one of several, see Add
+	Judged   model.Judged   // the prediction of the scores
+	Active   int            // number of classes in use
+	Sized    bool           // measure the size of the set
+	Came     bool           // the event is not a masked copy
+	Shared   bool           // the learner is in a group, see Add
 }
 
-// TakeClasses takes up an answer of classes.
+// TakeClasses adds a classification.
 func (c *Cover) TakeClasses(a Answer) {
 	x := Score{Value: min(a.Judged.LogLoss, model.MostLimit), First: a.Judged.Class == a.Label, Class: 1 + a.Label, Came: a.Came, Size: math.NaN()}
 	if a.Sized && c.ranges[a.Range].limit >= 0 {
@@ -37,7 +36,7 @@ func (c *Cover) TakeClasses(a Answer) {
 	}
 }
 
-// size returns the number of classes in the set of an answer.
+// size returns the number of classes in the prediction set.
 func (c *Cover) size(a *Answer) float64 {
 	two := [2]float64{1 - a.Judged.Probability, a.Judged.Probability}
 	chances := two[:]
@@ -56,13 +55,13 @@ func (c *Cover) size(a *Answer) float64 {
 	return size
 }
 
-// TakeNumber takes up a value that was answered for the target y.
+// TakeNumber adds a predicted value for the target y.
 func (c *Cover) TakeNumber(of loss.Target, residual *model.Residual, y, value float64, by model.Lacked) {
 	low, high := residual.Interval(of, value, by.Variance, c.Limit(by.Range))
 	c.Take(by.Range, Score{Value: residual.Score(of, y, value, by.Variance), Size: high - low})
 }
 
-// Interval returns the interval of a value, NaN where no residual is known.
+// Interval returns the interval of a value, or NaN if no residual is known.
 func (c *Cover) Interval(of loss.Target, residual *model.Residual, value float64, by model.Lacked) (low, high float64) {
 	switch {
 	case residual == nil:
@@ -83,7 +82,7 @@ func (c *Cover) Encode() []byte {
 	return to.Out
 }
 
-// Decode takes up what Encode has returned. It says whether that is a state.
+// Decode reads the result of Encode. It returns false if data is invalid.
 func (c *Cover) Decode(data []byte) (ok bool) {
 	if c == nil {
 		return true

@@ -1,36 +1,36 @@
 package conformal
 
-// This file has thresholds by class: of those whose events have scores.
+// This file has the thresholds by class.
 
 import (
 	"blankout/internal/coder"
 	"blankout/internal/model"
 )
 
-// class holds the scores of the events of one class.
+// class holds the nonconformity scores of the events of one class.
 type class struct {
 	came   came
-	ranges [Ranges]*scores // nil where there is none
+	ranges [Ranges]*scores // nil without scores
 }
 
-// came counts the sets of events as they came, without masks.
+// came counts the sets of events that are not masked copies.
 type came struct {
 	all    tally
-	recent tally // older ones decay
+	recent tally // decayed
 	waits  tally // of an interval that is to be merged
 }
 
 func (t *tally) scale(by float64) { t.told, t.held = by*t.told, by*t.held }
 
-// told returns the limit in force for a class of the range, whose own scores are given.
+// told returns the limit in force for a class, given the class's own scores in the range.
 func (s *scores) told(own *scores) float64 {
-	if own != nil && own.limit >= 0 { // which has none before the range has
+	if own != nil && own.limit >= 0 { // a class has no limit before the range has one
 		return own.limit
 	}
 	return s.limit
 }
 
-// own returns the scores of a class, counted from 1, in a range; nil for a number.
+// own returns the scores of a class, counted from 1, in a range; nil for regression.
 func (c *Cover) own(r, number int) *scores {
 	if number == 0 {
 		return nil
@@ -38,7 +38,7 @@ func (c *Cover) own(r, number int) *scores {
 	return c.grown(number-1).at(r, c.miss)
 }
 
-// grown returns a class, counted from 0, which is known from now on.
+// grown returns a class, counted from 0, and adds it if it is new.
 func (c *Cover) grown(k int) *class {
 	for len(c.classes) <= k {
 		c.classes = append(c.classes, class{})
@@ -46,7 +46,7 @@ func (c *Cover) grown(k int) *class {
 	return &c.classes[k]
 }
 
-// Classes returns the number of classes that are known.
+// Classes returns the number of classes.
 func (c *Cover) Classes() int { return len(c.classes) }
 
 // at returns the scores in a range.
@@ -58,8 +58,8 @@ func (k *class) at(r int, miss float64) *scores {
 	return k.ranges[r]
 }
 
-// least returns the probability that a class, counted from 0, has at least in a set of the range, and whether sets
-// hold the class whatever its probability is.
+// least returns the smallest probability with which a class, counted from 0, is in a set of the range, and whether it
+// is always in it.
 func (c *Cover) least(r, k int) (p float64, always bool) {
 	s := &c.ranges[r]
 	if k < len(c.classes) {
@@ -70,7 +70,7 @@ func (c *Cover) least(r, k int) (p float64, always bool) {
 	return s.least, s.limit == model.MostLimit
 }
 
-// class returns what is known of a class, counted from 0.
+// class returns a class, counted from 0, or an empty one.
 func (c *Cover) class(k int) *class {
 	if k < len(c.classes) {
 		return &c.classes[k]
@@ -78,7 +78,7 @@ func (c *Cover) class(k int) *class {
 	return &class{}
 }
 
-// mergeClass takes up what an interval has added to a class.
+// mergeClass merges what an interval has added to a class.
 func (c *Cover) mergeClass(k int, was, is *class) {
 	var none scores
 	for r, now := range is.ranges {
@@ -117,12 +117,12 @@ func (k *class) sums() (out class) {
 	return out
 }
 
-// codeClasses codes the classes, each as one does.
+// codeClasses codes the classes; one codes each.
 func (c *Cover) codeClasses(to *coder.Coder, one func(*class)) {
 	n := len(c.classes)
 	to.Int(&n)
 	if to.Decode {
-		if n < 0 || n > len(to.In)/24 { // each takes as many bytes at least
+		if n < 0 || n > len(to.In)/24 { // the smallest size of a class in bytes
 			to.Failed, n = true, 0
 		}
 		c.classes = make([]class, n)
@@ -132,7 +132,7 @@ func (c *Cover) codeClasses(to *coder.Coder, one func(*class)) {
 	}
 }
 
-// code codes which ranges have scores, and these.
+// code codes which ranges have scores; one codes these.
 func (k *class) code(to *coder.Coder, one func(r int, s *scores)) {
 	var some uint64
 	for r, s := range k.ranges {
@@ -161,7 +161,7 @@ func (k *class) state(to *coder.Coder, moved float64, of *[Ranges]scores) {
 	k.code(to, func(r int, s *scores) { s.state(to, moved, &of[r]) })
 }
 
-// fitClasses is Fits for the classes, whose scores are together those of each range.
+// fitClasses is Fits for the classes, whose scores sum to those of each range.
 func fitClasses(base, now *Cover, events float64) bool {
 	if len(now.classes) < len(base.classes) {
 		return false
@@ -194,27 +194,27 @@ func fitClasses(base, now *Cover, events float64) bool {
 	return true
 }
 
-// ClassReport says how often the sets of events of one class have held that class.
+// ClassReport is the coverage of the sets of one class's events.
 type ClassReport struct {
 	Class string `json:"class"`
-	// Events counts the sets of events as they came, Coverage is the fraction of them that held the class, Recent
-	// that of the latest.
+	// Events is the number of sets of events that are not masked copies, Coverage the fraction of them that contained
+	// the class, and Recent that of the latest.
 	Events   float64 `json:"events"`
 	Coverage float64 `json:"coverage"`
 	Recent   float64 `json:"recent"`
-	// ByMissing has the same by range of what is missing, sets of masked events among them. No size is measured.
+	// ByMissing is the same by range of missing fields, including masked copies. Sizes are not measured.
 	ByMissing []Held `json:"by_missing"`
 }
 
-// Held is the coverage in a range of what is missing.
+// Held is the coverage in a range of missing fields.
 type Held struct {
-	Range    string  `json:"missing"` // as model.RangeName
+	Range    string  `json:"missing"` // see model.RangeName
 	Events   float64 `json:"events"`
 	Coverage float64 `json:"coverage"`
 	Recent   float64 `json:"recent"`
 }
 
-// ByClass returns how the sets of each class have done that any were told of. names are the classes'.
+// ByClass returns the coverage of each class that has sets. names are the names of the classes.
 func (c *Cover) ByClass(names []string) (out []ClassReport) {
 	if c == nil {
 		return nil
@@ -222,7 +222,7 @@ func (c *Cover) ByClass(names []string) (out []ClassReport) {
 	for k := range c.classes[:min(len(c.classes), len(names))] {
 		class := &c.classes[k]
 		x := ClassReport{Class: names[k]}
-		if t := &class.came; t.all.told > 0 && t.recent.told > 0 { // a damaged state may have one without the other
+		if t := &class.came; t.all.told > 0 && t.recent.told > 0 { // a damaged state may have only one of them
 			x.Events, x.Coverage, x.Recent = t.all.told, t.all.held/t.all.told, t.recent.held/t.recent.told
 		}
 		for r, s := range class.ranges {

@@ -1,23 +1,21 @@
-// Package conformal finds how much an answer must leave open to hold the truth as often as was asked for.
+// Package conformal determines how large prediction sets and intervals must be for a given coverage.
 //
-// An answer has a score: of classes -log p of the event's own class, of numbers how many deviations the
-// label is off. A set of classes, or an interval, is all whose score is at most a limit; of classes the most
-// probable one besides. For each range of what an event lacks the limit is the quantile of the level 1-α
-// of the scores so far, where older ones fade, and α follows the sets that were told (adaptive
-// conformal inference; Gibbs & Candes 2021):
+// A prediction has a nonconformity score: -log p of the label for classification, and the distance of the label in
+// deviations for regression. A prediction set, or interval, contains all labels whose score is at most a limit. It also
+// contains the most probable class. For each range of missing fields the limit is the quantile of level 1-α of the
+// scores so far, with decay. α follows the coverage (adaptive conformal inference; Gibbs & Candes 2021):
 //
-//	α <- α + γ (a - miss),  a = 1 - coverage,  miss = 1 if the truth was not in the set, else 0.
+//	α <- α + γ (a - miss),  a = 1 - coverage,  miss = 1 if the label was not in the set, else 0.
 //
-// Whatever the scores are, at most a T + (a + γ)/γ of T truths, and a few for the limit to follow, are
-// missed; and fewer by at most 1/γ where smaller sets could have been told. The set of the most
-// probable class alone cannot be made smaller: where it holds the truth, α stays.
+// For any sequence of scores, at most a T + (a + γ)/γ of T labels are missed, plus a few while the limit follows. If
+// smaller sets were possible, at most 1/γ fewer are missed. The set with the most probable class alone cannot be
+// smaller: if it contains the label, α stays.
 //
-// Each class has a threshold and an α of its own (Mondrian conformal prediction; Vovk 2012): the
-// quantile of the scores of its own events, to which borrowed scores of the range's common histogram
-// are added. A class of few events has nearly the common threshold. The bounds above hold for the events of
-// each class alone.
+// Each class has a threshold and an α of its own (Mondrian conformal prediction; Vovk 2012): the quantile of its own
+// events' scores, to which scores borrowed from the range's histogram are added. A class with few events has nearly the
+// common threshold. The bounds above hold for the events of each class.
 //
-// The package knows scores and answers, no weights and no events.
+// The package knows scores and predictions, but no weights and no events.
 package conformal
 
 import (
@@ -30,52 +28,52 @@ import (
 	"blankout/internal/model"
 )
 
-// Ranges is the number of ranges of what events lack, as model.Sets has them.
+// Ranges is the number of ranges of missing fields, see model.Sets.
 const Ranges = model.SetRanges
 
 const (
-	// gamma is γ: α takes some 1/gamma scores to follow.
+	// gamma is γ: α follows over about 1/gamma scores.
 	gamma = 0.001
-	// memory is over how many scores older ones fade; among the first n it is n/fresh, for they are
-	// those of weights that had learned little.
+	// memory is the number of scores over which old ones decay. Among the first n scores it is n/fresh, because early
+	// weights had learned little.
 	memory, fresh = 2000, 2
-	// enough scores of a range say something about it.
+	// enough is the number of scores that a range needs.
 	enough = 100
-	// borrowed is how many scores of the whole range the threshold of a class is made of beside its own.
+	// borrowed is the number of scores of the whole range that are added to the scores of a class.
 	borrowed = 20
-	// every is after how many scores of a range its limit follows.
+	// every is the number of scores of a range per update of its limit.
 	every = 8
-	// bins is the number of bins of scores: x = score/(1+score) in equal parts.
+	// bins is the number of bins of equal width of x = score/(1+score).
 	bins = 128
-	// largest is where grown weights are scaled down.
+	// largest is the weight at which all weights are scaled down.
 	largest = 1e100
 )
 
-// Cover holds what is known of the scores, by range, and by class and range. New makes one.
+// Cover holds the scores, by range, and by class and range. Create one with New.
 type Cover struct {
 	miss    float64 // a
 	ranges  [Ranges]scores
 	classes []class
-	chances []float64 // room for probabilities
+	chances []float64 // scratch for probabilities
 }
 
-// scores are those of a range, or of a class in a range.
+// scores holds the scores of a range, or of a class in a range.
 type scores struct {
-	taken  float64 // scores
+	taken  float64 // number of scores
 	level  float64 // α
-	limit  float64 // -1: there are too few scores to say
-	least  float64 // exp(-limit): the probability of a class in the set
-	grown  float64 // the weight of the latest score
-	faded  counts  // each score has the weight that it had when it came
+	limit  float64 // -1 if there are too few scores
+	least  float64 // exp(-limit), the smallest probability of a class in the set
+	grown  float64 // weight of the latest score
+	faded  counts  // decayed; each score has the weight that it had when it was added
 	all    tally
 	waits  counts  // of an interval that is to be merged
-	waited float64 // scores of it
+	waited float64 // number of its scores
 }
 
-// newScores returns those of no event. Sets miss the share miss.
+// newScores returns empty scores for sets that miss the fraction miss.
 func newScores(miss float64) scores { return scores{level: miss, limit: -1, grown: 1} }
 
-// tally counts prediction sets, and those of them that held the truth.
+// tally counts prediction sets, and those that contained the label.
 type tally struct{ told, held float64 }
 
 func (t *tally) add(held bool, weight float64) {
@@ -84,21 +82,21 @@ func (t *tally) add(held bool, weight float64) {
 	}
 }
 
-// counts are weighted counts of scores.
+// counts holds weighted counts of scores.
 type counts struct {
 	tally
-	moved       float64 // sum of a - miss, of those that move α
-	size, sized float64 // of sets, and how many of them were measured
+	moved       float64 // sum of a - miss over the scores that change α
+	size, sized float64 // total size of sets, and number of sets with a measured size
 	histogram
 }
 
-// histogram holds weights of scores.
+// histogram holds the weights of scores by bin.
 type histogram struct {
-	first float64 // the truth was the most probable class
+	first float64 // the label was the most probable class
 	bins  [bins]float64
 }
 
-// New returns a Cover for sets that hold the truth with the given probability, in (0, 1).
+// New returns a Cover for sets that contain the label with the given probability, in (0, 1).
 func New(coverage float64) *Cover {
 	c := &Cover{miss: 1 - coverage}
 	for r := range c.ranges {
@@ -107,22 +105,21 @@ func New(coverage float64) *Cover {
 	return c
 }
 
-// Score is what an answer to an event was worth.
+// Score is the nonconformity score of a prediction.
 type Score struct {
-	Value float64 // nonconformity, at least 0
-	First bool    // the truth was the most probable class, which is in every set
-	Class int     // index of the event's class plus 1; 0 is a number
-	Came  bool    // the event came as it was scored: no mask deleted anything
-	// Size is that of the set or interval that was told, NaN where it was not measured; one without
-	// bounds is not counted.
+	Value float64 // the score, at least 0
+	First bool    // the label was the most probable class, which is in every set
+	Class int     // index of the label plus 1; 0 for regression
+	Came  bool    // the event is not a masked copy
+	// Size is the size of the predicted set or interval, NaN if it was not measured. Unbounded intervals do not count.
 	Size float64
 }
 
-// Limit returns what a score of any class may be at most to be in a set of the range, -1 before that is
-// known. model.Sets.Limits says the same to readers.
+// Limit returns the largest score in a set of the range, or -1 if it is not known. model.Sets.Limits has it for
+// readers.
 func (c *Cover) Limit(r int) float64 { return c.ranges[r].limit }
 
-// Taken returns how many scores have been taken of a range, of a class in it, counted from 1, or of numbers: 0.
+// Taken returns the number of scores of a range, of a class in it (counted from 1), or of regression (0).
 func (c *Cover) Taken(r, class int) float64 {
 	switch {
 	case class == 0:
@@ -143,7 +140,7 @@ func (c *Cover) served(r int) float64 {
 	return -1
 }
 
-// Take takes up the score of an event of a range.
+// Take adds the score of an event of a range.
 func (c *Cover) Take(r int, x Score) {
 	s, own := &c.ranges[r], c.own(r, x.Class)
 	limit := s.told(own)
@@ -166,7 +163,7 @@ func (c *Cover) Take(r int, x Score) {
 	}
 }
 
-// take counts a score whose set had the limit told.
+// take adds a score whose set had the limit told.
 func (s *scores) take(x Score, told, miss float64) {
 	s.advance(1)
 	s.level += gamma * s.faded.add(x, told, s.limit, s.grown, miss)
@@ -175,7 +172,7 @@ func (s *scores) take(x Score, told, miss float64) {
 	}
 }
 
-// Add is Take at one of several learners: the score counts when their sums are merged.
+// Add is Take for a learner in a group: the score counts when the sums are merged.
 func (c *Cover) Add(r int, x Score) {
 	s, own := &c.ranges[r], c.own(r, x.Class)
 	limit := s.told(own)
@@ -191,11 +188,11 @@ func (c *Cover) Add(r int, x Score) {
 	}
 }
 
-// within says whether a set of this limit holds the truth.
+// within reports whether a set of this limit contains the label.
 func (x Score) within(limit float64) bool { return x.First || x.Value <= limit }
 
-// add counts a score whose set had the limit told, with a weight, and returns by how much of gamma it moves the
-// α that belongs to limit.
+// add adds a score whose set had the limit told, with a weight. It returns the change of the limit's α, in units of
+// gamma.
 func (n *counts) add(x Score, told, limit, weight, miss float64) (move float64) {
 	if x.First {
 		n.first += weight
@@ -204,7 +201,7 @@ func (n *counts) add(x Score, told, limit, weight, miss float64) (move float64) 
 	}
 	if told >= 0 {
 		n.tally.add(x.within(told), weight)
-		if x.Size-x.Size == 0 { // it is a number, and finite
+		if x.Size-x.Size == 0 { // neither NaN nor infinite
 			n.size, n.sized = n.size+weight*x.Size, n.sized+weight
 		}
 	}
@@ -212,14 +209,14 @@ func (n *counts) add(x Score, told, limit, weight, miss float64) (move float64) 
 	case limit < 0:
 	case !x.within(limit):
 		move = miss - 1
-	case limit > 0: // a smaller set could have been told
+	case limit > 0: // a smaller set was possible
 		move = miss
 	}
 	n.moved += move
 	return move
 }
 
-// binOf returns the bin of a score; one that is no number is in the last.
+// binOf returns the bin of a score; NaN is in the last bin.
 func binOf(score float64) int {
 	if x := bins * (score / (1 + score)); x < bins-1 {
 		return max(0, int(x))
@@ -227,7 +224,7 @@ func binOf(score float64) int {
 	return bins - 1
 }
 
-// advance lets n more scores come: those before them fade, which is to say that later ones weigh more.
+// advance makes n more scores arrive: old scores decay, because later ones get more weight.
 func (s *scores) advance(n float64) {
 	for range int(n) {
 		s.taken++
@@ -248,13 +245,13 @@ func (n *counts) scale(by float64) {
 	}
 }
 
-// each lists all counts but the bins'.
+// each lists all counts but those of bins.
 func (n *counts) each() []*float64 {
 	return []*float64{&n.told, &n.held, &n.moved, &n.size, &n.sized, &n.first}
 }
 
-// follow makes the limit the quantile of the level 1-α of the scores, where there are enough. Those of a class
-// are filled up with borrowed ones of the range.
+// follow sets the limit to the quantile of level 1-α of the scores, if there are enough. For a class, scores borrowed
+// from the range are added.
 func (s *scores) follow(of *scores) {
 	if of == nil && s.taken < enough || of != nil && of.limit < 0 {
 		return
@@ -263,12 +260,12 @@ func (s *scores) follow(of *scores) {
 	if of != nil {
 		h, n = h.mixed(&of.faded.histogram, borrowed*s.grown), n+borrowed
 	}
-	// One more score than there are stands for the next one.
+	// One additional score stands for the next one.
 	s.limit = h.quantile((1 - s.level) * (1 + 1/min(n, memory)))
 	s.least = loss.Exp(-s.limit)
 }
 
-// mixed returns h and, of the given weight, scores as in other.
+// mixed returns h plus scores distributed as in other, with the given weight.
 func (h *histogram) mixed(other *histogram, weight float64) *histogram {
 	out := *h
 	by := weight / other.total()
@@ -289,7 +286,7 @@ func (h *histogram) total() float64 {
 
 // quantile returns the score that a fraction of the weights does not exceed.
 func (h *histogram) quantile(fraction float64) float64 {
-	var up [bins + 1]float64 // to each bin
+	var up [bins + 1]float64 // cumulative weights
 	all := h.first
 	for i, x := range h.bins {
 		up[i] = all
@@ -299,7 +296,7 @@ func (h *histogram) quantile(fraction float64) float64 {
 	if up[0] >= want {
 		return 0
 	}
-	i, _ := slices.BinarySearch(up[1:bins], want) // the first that reaches it
+	i, _ := slices.BinarySearch(up[1:bins], want) // the first bin that reaches it
 	if i == bins-1 {
 		return model.MostLimit
 	}
@@ -307,8 +304,8 @@ func (h *histogram) quantile(fraction float64) float64 {
 	return at / (1 - at)
 }
 
-// Merge takes up what an interval of another learner, from base to now, has added: one step of α for
-// each range, and for each class in it.
+// Merge merges what an interval of another learner, from base to now, has added: one step of α for each range, and for
+// each class in it.
 func (c *Cover) Merge(base, now *Cover) {
 	for r := range c.ranges {
 		if s := &c.ranges[r]; s.merge(&base.ranges[r], &now.ranges[r]) {
@@ -320,7 +317,7 @@ func (c *Cover) Merge(base, now *Cover) {
 	}
 }
 
-// merge takes up what an interval has added, and says whether that is anything.
+// merge merges what an interval has added, and reports whether that is anything.
 func (s *scores) merge(was, is *scores) bool {
 	n := is.waited - was.waited
 	if n <= 0 {
@@ -340,7 +337,7 @@ func (s *scores) merge(was, is *scores) bool {
 	return true
 }
 
-// Sums returns a copy of what Merge takes.
+// Sums returns a copy of what Merge merges.
 func (c *Cover) Sums() *Cover {
 	if c == nil {
 		return nil
@@ -357,7 +354,7 @@ func (c *Cover) Sums() *Cover {
 
 func (s *scores) sums() scores { return scores{waits: s.waits, waited: s.waited} }
 
-// SumsState codes what Merge takes.
+// SumsState codes what Merge merges.
 func (c *Cover) SumsState(to *coder.Coder) {
 	for r := range c.ranges {
 		c.ranges[r].sumsState(to)
@@ -371,8 +368,8 @@ func (s *scores) sumsState(to *coder.Coder) {
 	}
 }
 
-// Fits says whether what Merge takes, from base to now, is of so many events at most, each with
-// at most the given number of scores.
+// Fits reports whether what Merge merges, from base to now, is of at most so many events, each with at most so many
+// scores.
 func Fits(base, now *Cover, events, each float64) bool {
 	for r := range now.ranges {
 		if !fits(&base.ranges[r], &now.ranges[r], events*each) {
@@ -382,7 +379,7 @@ func Fits(base, now *Cover, events, each float64) bool {
 	return fitClasses(base, now, events)
 }
 
-// fits says whether what is taken of a range, or a class in it, is at most the given number of scores.
+// fits reports whether a range, or a class in it, has at most so many new scores.
 func fits(was, is *scores, most float64) bool {
 	n := is.waited - was.waited
 	if !(n >= 0 && n <= most) || n != math.Trunc(n) {
@@ -401,7 +398,7 @@ func fits(was, is *scores, most float64) bool {
 		math.Abs(is.waits.moved-was.waits.moved) <= n
 }
 
-// State codes everything. A state of another coverage than the Cover's moves α along.
+// State codes the state. If the state has another coverage than the Cover, α is shifted.
 func (c *Cover) State(to *coder.Coder) {
 	miss := c.miss
 	to.Float(&miss)
@@ -425,7 +422,7 @@ func (s *scores) state(to *coder.Coder, moved float64, of *scores) {
 	}
 }
 
-// state codes counts, of the bins those that hold something.
+// state codes counts, and the bins that are not empty.
 func (n *counts) state(to *coder.Coder) {
 	to.Each(n.each()...)
 	var some [bins / 64]uint64
@@ -447,17 +444,17 @@ func (n *counts) state(to *coder.Coder) {
 	for _, x := range n.bins {
 		to.Failed = to.Failed || !(x >= 0)
 	}
-	// most is more than any distance of two numbers, near what merged sums are rounded by.
+	// most is larger than any valid number, and near is the rounding error of merged sums.
 	const most, near = 1e40, 1e-9
 	to.Failed = to.Failed || !(n.held >= -near && n.held <= (1+near)*n.told+near && n.size >= -near && n.size <= most*max(n.sized, 0)+near)
 }
 
-// Report says how the sets of a range have done.
+// Report is the coverage of the sets of a range.
 type Report struct {
-	Range  string  `json:"missing"` // share of the fields that is missing, as model.RangeName
-	Events float64 `json:"events"`  // that were told a set, drawn ones among them
-	// Coverage is the share of all sets that held the truth, Recent that of the latest, Size the mean size of these:
-	// classes or, of numbers, the distance of low and high.
+	Range  string  `json:"missing"` // fraction of missing fields, see model.RangeName
+	Events float64 `json:"events"`  // number of sets, including masked copies
+	// Coverage is the fraction of sets that contained the label, Recent that of the latest, and Size their mean size: a
+	// number of classes, or the length of an interval.
 	Coverage float64 `json:"coverage"`
 	Recent   float64 `json:"recent"`
 	Size     float64 `json:"size"`
@@ -465,14 +462,14 @@ type Report struct {
 	index int
 }
 
-// Report returns how the sets have done in the ranges of which any have been told.
+// Report returns the coverage in each range that has sets.
 func (c *Cover) Report() (out []Report) {
 	if c == nil {
 		return nil
 	}
 	for r := range c.ranges {
 		s := &c.ranges[r]
-		if s.faded.told == 0 || s.all.told == 0 { // a damaged state may have one without the other
+		if s.faded.told == 0 || s.all.told == 0 { // a damaged state may have only one of them
 			continue
 		}
 		x := Report{index: r, Range: model.RangeName(r), Events: s.all.told, Coverage: s.all.held / s.all.told, Recent: s.faded.held / s.faded.told}
@@ -484,8 +481,7 @@ func (c *Cover) Report() (out []Report) {
 	return out
 }
 
-// Low returns the reports of the ranges whose latest sets miss the truth more than half as often again
-// as they should.
+// Low returns the reports of ranges whose latest sets miss 1.5 times as many labels as they should.
 func (c *Cover) Low() (out []Report) {
 	for _, x := range c.Report() {
 		s := &c.ranges[x.index]
@@ -496,7 +492,7 @@ func (c *Cover) Low() (out []Report) {
 	return out
 }
 
-// TooLow tells of each range that Low returns, in a sentence.
+// TooLow returns a sentence about each range that Low returns.
 func (c *Cover) TooLow() (out []string) {
 	for _, x := range c.Low() {
 		out = append(out, fmt.Sprintf("of the latest events that lack a share %s of their fields, the sets or intervals that were answered hold the label of %.1f %% and should of %.4g %% (learner.coverage): "+
@@ -505,11 +501,11 @@ func (c *Cover) TooLow() (out []string) {
 	return out
 }
 
-// lowAfter is how many sets say that they miss the truth too often.
+// lowAfter is the number of sets after which coverage can be too low.
 const lowAfter = 1000
 
-// Sets returns the limits for readers of a model. A range that is not known yet has that of the next one
-// in which more is missing.
+// Sets returns the limits for readers of a model. A range without a limit has that of the next range with more missing
+// fields.
 func (c *Cover) Sets() *model.Sets {
 	if c == nil {
 		return nil

@@ -1,4 +1,4 @@
-// Package evaluate finds the batch objective at the weights that a learner publishes.
+// Package evaluate computes the batch objective of a learner's published weights.
 package evaluate
 
 import (
@@ -17,27 +17,26 @@ import (
 	"blankout/online/rows"
 )
 
-// Model is what is evaluated.
+// Model is the model to evaluate.
 type Model struct {
-	*model.Linear                  // as it is published, with rows of its own
-	Noise         loss.Noise       // of the level whose objective it is
+	*model.Linear                  // as published, with rows of its own
+	Noise         loss.Noise       // of the level that defines the objective
 	Loss          loss.Loss        // in Unit
-	C             float64          // of the losses against the ridge, see loss.Cost
-	Penalized     bool             // the intercepts have the ridge too
-	Bound         bool             // what dies together is summed, with curves too
-	Unit          *regression.Unit // nil where labels are classes
-	Classes       []float64        // weights of classes
-	Active        int              // outputs in use
-	// Dead returns what a column reads when its feature is dead, standardized, where Noise is silent; nil is 0.
+	C             float64          // weight of the losses against the ridge, see loss.Cost
+	Penalized     bool             // the ridge applies to the intercepts
+	Bound         bool             // sum the features that die together, and splines
+	Unit          *regression.Unit // nil for classification
+	Classes       []float64        // class weights
+	Active        int              // number of outputs in use
+	// Dead returns the standardized value of a column whose feature is dead, for silent Noise; nil means 0.
 	Dead     func(column uint32) float64
 	Decision model.Decision
 }
 
-// Objective returns the objective of the batch solvers at the weights of a Model,
-// |w|^2 + kappa sum loss (sum loss without a ridge), summed over the outputs, over the
-// events of a Source, and the share of them that the Model gets wrong or, where
-// labels are numbers, their measures. The objective is then in the unit in which the
-// targets are learned. The result does not depend on the number of threads.
+// Objective returns the objective of the batch solvers at the weights of a Model: |w|^2 + kappa sum loss (sum loss
+// without a ridge), summed over outputs and the events of a Source. It also returns the fraction of events that the
+// Model predicts wrongly or, for regression, their measures. A regression objective is in the unit in which targets are
+// learned. The result does not depend on the number of threads.
 func Objective(ctx context.Context, m Model, s event.Source, threads int) (objective, wrong float64, numbers *measure.NumbersReport, err error) {
 	e := &evaluation{Model: m, kappa: loss.Cost(m.Loss, m.C)}
 	if math.IsInf(e.kappa, 1) {
@@ -54,8 +53,7 @@ func Objective(ctx context.Context, m Model, s event.Source, threads int) (objec
 	return e.penalty() + e.sum.loss, wrong, numbers, nil
 }
 
-// evaluation sums over events the loss of the weights, which is that of
-// the features as they are, and the errors of what the model answers.
+// evaluation sums the losses of the weights at complete events, and the errors of predictions.
 type evaluation struct {
 	Model
 	kappa float64
@@ -64,10 +62,10 @@ type evaluation struct {
 
 type evaluated struct {
 	loss, weight, wrong float64
-	numbers             measure.Numbers // where labels are numbers
+	numbers             measure.Numbers // for regression
 }
 
-// penalty returns that of the weights.
+// penalty returns the ridge of the weights.
 func (e *evaluation) penalty() float64 {
 	if math.IsInf(e.C, 1) {
 		return 0
@@ -90,8 +88,8 @@ func (e *evaluation) penalty() float64 {
 	return sum
 }
 
-// run evaluates the events of a Source on several goroutines. Batches are summed
-// one by one and the sums added in order.
+// run evaluates the events of a Source on several goroutines. Each batch is summed separately, and the sums are added
+// in order.
 func (e *evaluation) run(ctx context.Context, s event.Source, threads int) error {
 	type work struct {
 		batch *event.Batch
@@ -138,20 +136,20 @@ func (e *evaluation) run(ctx context.Context, s event.Source, threads int) error
 // evaluator is the scratch memory of one goroutine.
 type evaluator struct {
 	*evaluation
-	silent     *loss.Silent // nil where the noise is another one
-	dead       []float64    // by feature of the event, nil where all read 0
-	below      []float64    // by output, the score of an event whose features are all dead
+	silent     *loss.Silent // nil for other noise
+	dead       []float64    // by feature of the event; nil if all are 0
+	below      []float64    // by output: score of an event whose features are all dead
 	hats       *hatsOfDead
 	c0, c1, c2 float64
 	sumsq      []float64
-	own        loss.Loss // in the targets' own unit
+	own        loss.Loss // in the stream's unit
 	scaler     model.Scaler
 	rows       rows.Event
 	filled     event.Vec
-	left       event.Example // room for Declare
+	left       event.Example // scratch for Declare
 	columns    []uint32
 	places     []uint32
-	groups     *rows.Groups // nil where nothing that dies together is summed
+	groups     *rows.Groups // nil if no features die together
 	f, lag, q  []float64
 }
 
@@ -183,7 +181,7 @@ func (e *evaluation) worker() *evaluator {
 	return w
 }
 
-// gather takes up an event's features that have rows, standardized.
+// gather collects an event's features that have rows, standardized.
 func (w *evaluator) gather(e *event.Example) {
 	s, x := &w.rows, w.scaler.Columns(e.Features, &w.filled)
 	if w.hats != nil {
@@ -217,8 +215,8 @@ func (w *evaluator) gather(e *event.Example) {
 	s.Rows, s.X, s.Basis, s.Ridge = s.Rows[:n], s.X[:n], s.Basis[:n], s.Ridge[:n]
 }
 
-// addDead adds to the intercepts in f what the event's features read when they are dead. The rest of
-// the score is what they read above that.
+// addDead adds the scores of dead features to the intercepts in f. The rest of the score is by the difference of each
+// value from its dead one.
 func (w *evaluator) addDead() {
 	for i, z := range w.dead {
 		for k, v := range w.rows.Rows[i][model.ScalerWidth:][:w.Outputs] {
@@ -228,7 +226,8 @@ func (w *evaluator) addDead() {
 	copy(w.below, w.f)
 }
 
-// hatsOfDead are the hats of dead numbers, by curve. An event that holds the number holds them too, as 0.
+// hatsOfDead holds the spline columns of dead numbers, by spline. An event with the number has them as well, with value
+// 0.
 type hatsOfDead struct {
 	curves *model.Curves
 	hats   [][]uint32
@@ -247,7 +246,7 @@ func newHatsOfDead(curves *model.Curves, dead func(column uint32) float64) *hats
 	return h
 }
 
-// with returns x with the hats that its numbers have when they are dead.
+// with returns x with the spline columns of its numbers when they are dead.
 func (h *hatsOfDead) with(x event.Vec) event.Vec {
 	numbers, _ := slices.BinarySearch(x.Index, model.FirstHat)
 	h.room.Index, h.room.Value = append(h.room.Index[:0], x.Index...), append(h.room.Value[:0], x.Value...)
@@ -290,7 +289,7 @@ func (w *evaluator) batch(b *event.Batch) (sum evaluated) {
 				w.q[0] += s.Basis[i] * v * v
 			}
 		default:
-			// The third sum comes for nothing; here it is f's again.
+			// The third sum is not needed; here it repeats f.
 			rows.Sum(s.Rows, model.ScalerWidth, 0, s.X, s.Basis, w.f[:w.Active], w.lag[:w.Active], w.q[:w.Active])
 		}
 		for k := range w.Active {

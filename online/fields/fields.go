@@ -1,5 +1,5 @@
-// Package fields finds what events lack: which of the fields that events usually have are null or left
-// out. It knows no weights.
+// Package fields determines the missing fields of an event: which of the fields that events usually have are null or
+// absent. It contains no weights.
 package fields
 
 import (
@@ -9,38 +9,36 @@ import (
 	"blankout/online/mixture"
 )
 
-// Fields is what is known about fields that events lack: which they usually have. What is published of
-// that, and of which rule scores such events better, is a model.Missing, which scores the events of the
-// stream too.
+// Fields holds which fields events usually have. The published form is model.Missing, which also has the policies for
+// events with missing fields.
 type Fields struct {
 	Missing *model.Missing
 	usual   model.FieldUse
-	// Kinds counts fields as usual does, but each of several of one name for itself.
+	// Kinds counts fields by usage, and counts each of several fields with one name separately.
 	Kinds model.FieldUse
-	// For sparse text formats whose Schema says that columns go missing.
+	// For sparse text formats whose Schema says that columns can be missing.
 	columns model.ColumnUse
-	kinds   model.FieldSet // of the event at hand: its fields, each of several of one name
+	kinds   model.FieldSet // fields of the current event, each of several with one name
 	came    model.FieldSet // see PresentIn
 	Lacking
 }
 
-// Lacking is what the event at hand lacks.
+// Lacking has the missing fields of the current event.
 type Lacking struct {
-	Named   bool           // the event has fields
-	Present model.FieldSet // if it has
+	Named   bool           // the event has named fields
+	Present model.FieldSet // if Named
 	Lack    model.Lack
-	Range   int     // of the shares that answer it
-	Scale   float64 // the features' factor for that
+	Range   int     // range of mixture weights
+	Scale   float64 // resulting factor of the features
 }
 
 const (
-	// Fields are counted in all of the first events, then in every n-th.
+	// Fields are counted at each of the first usualFirst events, then at one in usualEvery.
 	usualFirst, usualEvery = 1024, 16
-	usualMemory            = 500 // counted events
+	usualMemory            = 500 // number of counted events
 )
 
-// New returns the Fields of a stream that begins.
-// absent is that of the Schema.
+// New returns the Fields of a new stream. absent is that of the Schema.
 func New(rules model.MissingPolicies, absent string) Fields {
 	m := model.NewMissing(rules, nil, nil, nil)
 	m.Known = absent == event.AbsentMissing
@@ -53,11 +51,11 @@ func New(rules model.MissingPolicies, absent string) Fields {
 	}
 }
 
-// Take finds out what an event lacks. It says whether Count has something to count.
+// Take determines the missing fields of an event. It reports whether Count has something to count.
 func (f *Fields) Take(e *event.Example, fields []event.Field) (counts bool) {
 	f.Lack, f.Range, f.Scale, f.Named = model.Lack{}, 0, 1, false
 	if len(e.Field) == 0 && len(e.Missing) == 0 && !f.Missing.Known {
-		return false // nothing, or a sparse text format without fields
+		return false // no features, or a sparse text format without fields
 	}
 	if 64*len(f.Present) < len(fields) {
 		f.Present = model.NewFieldSet(len(fields))
@@ -73,8 +71,8 @@ func (f *Fields) sparse(e *event.Example, fields []event.Field) bool {
 	return f.Missing.Known && e.IsSparse(fields)
 }
 
-// PresentIn returns the fields that an event held as it came, if Take was called with e, which is the same
-// event or has some of them declared missing. The result holds until the next call.
+// PresentIn returns the fields with which an event arrived, after Take(e). e is the same event, or a copy with some
+// fields declared missing. The result is valid until the next call.
 func (f *Fields) PresentIn(came, e *event.Example, fields []event.Field) model.FieldSet {
 	if came == e || !f.Named {
 		return f.Present
@@ -86,9 +84,9 @@ func (f *Fields) PresentIn(came, e *event.Example, fields []event.Field) model.F
 	return f.came
 }
 
-// Count counts the fields of an event as it came, which is of the given number, if it is its turn; Take was
-// called with e, see PresentIn: what a model declares missing is no less usual. It says whether the rates at
-// which named fields are missing are known anew.
+// Count counts the fields of the event of a number as it arrived, if it is sampled. Take must have been called with e,
+// see PresentIn: declaring a field missing makes it no less usual. The result reports whether the rates of missing
+// fields have changed.
 func (f *Fields) Count(came, e *event.Example, fields []event.Field, number uint64) (rates bool) {
 	if number > usualFirst && number%usualEvery != 0 {
 		return false
@@ -110,10 +108,10 @@ func (f *Fields) Count(came, e *event.Example, fields []event.Field, number uint
 	return review
 }
 
-// Rates returns at which rates groups, or fields of none, have been missing.
+// Rates returns the rates at which groups, or fields without a group, have been missing.
 func (f *Fields) Rates(fields []event.Field) map[string]float64 { return f.usual.Rates(fields) }
 
-// Usual returns which fields are usual after so many events, nil while that is not known.
+// Usual returns which fields are usual after so many events, or nil if it is not known.
 func (f *Fields) Usual(number uint64) *model.Missing {
 	if number < usualFirst {
 		return nil
@@ -121,7 +119,7 @@ func (f *Fields) Usual(number uint64) *model.Missing {
 	return f.Missing
 }
 
-// All returns what the event at hand lacks, all of its fields counted.
+// All returns the missing fields of the current event if all of its fields were present.
 func (f *Fields) All(fields []event.Field) model.Lack {
 	k := f.Lack
 	if f.Named && !k.Some() {
@@ -130,10 +128,10 @@ func (f *Fields) All(fields []event.Field) model.Lack {
 	return k
 }
 
-// Misfit says whether what State has read does not fit itself.
+// Misfit reports whether State has read an inconsistent state.
 func (f *Fields) Misfit() bool { return len(f.columns.Columns) != len(f.columns.Present) }
 
-// State codes what is counted.
+// State codes the counts.
 func (f *Fields) State(c *coder.Coder) {
 	if f.Missing.Known {
 		c.Uint(&f.columns.Events)

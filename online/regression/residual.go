@@ -1,6 +1,6 @@
 package regression
 
-// This file holds how far values are from targets.
+// This file has the distribution of residuals.
 
 import (
 	"math"
@@ -12,22 +12,22 @@ import (
 
 const (
 	residualMemory = 2000
-	// A residual farther than residualClip deviations from the mean is an outlier and counts as if it were that far. More
-	// than residualBudget outliers in residualWindow targets are none: the stream has changed.
+	// A residual more than residualClip deviations from the mean is an outlier and is clipped. With more than
+	// residualBudget outliers in residualWindow targets none is clipped, because the stream has changed.
 	residualClip, residualWarmup = 8, 32
 	residualWindow               = 256
 	residualBudget               = 12
 )
 
-// Residual is how far values have been from targets recently.
+// Residual holds the distribution of recent residuals.
 type Residual struct {
 	model.Residual
-	samples  float64 // that it is of, at most 2 residualMemory
-	outliers float64 // lately
+	samples  float64 // number of residuals, at most 2 residualMemory
+	outliers float64 // recent ones
 	spreads  spreads
 }
 
-// Residual returns what is known of residuals where nothing is known of targets but their unit.
+// Residual returns the Residual of a new unit.
 func (u *Unit) Residual() Residual {
 	if !u.known {
 		return Residual{}
@@ -39,7 +39,7 @@ func (u *Unit) Residual() Residual {
 	return Residual{Residual: model.Residual{Deviation: deviation}, samples: 2}
 }
 
-// Published returns the residual, nil before it says anything.
+// Published returns the published form, or nil if there are too few residuals.
 func (r *Residual) Published() *model.Residual { return r.PublishedIn(&model.Residual{}) }
 
 // PublishedIn is Published in the memory of out.
@@ -52,7 +52,7 @@ func (r *Residual) PublishedIn(out *model.Residual) *model.Residual {
 	return out
 }
 
-// bounds returns within which bounds a residual is no outlier; v is the variance of the value's score.
+// bounds returns the bounds beyond which a residual is an outlier; v is the variance of the value's score.
 func (r *Residual) bounds(t loss.Target, value, v float64) (low, high float64) {
 	deviation := r.deviationAt(value)
 	most := residualClip * math.Sqrt(deviation*deviation+r.Lacking(t, value, v))
@@ -62,19 +62,19 @@ func (r *Residual) bounds(t loss.Target, value, v float64) (low, high float64) {
 	return r.Mean - most, r.Mean + most
 }
 
-// deviationAt returns the deviation of residuals at a value, as outliers are told by. It is not made much larger where
-// residuals are large, for outliers may be the cause.
+// deviationAt returns the deviation of residuals at a value, for detecting outliers. It is at most a little larger than
+// average, because outliers may cause large residuals.
 func (r *Residual) deviationAt(value float64) float64 {
 	return r.Deviation * min(max(1, r.spreads.inForce.Of(value)), 2)
 }
 
-// isOutlier returns whether the residual x at a value is an outlier, however many there are.
+// isOutlier reports whether the residual x at a value is an outlier, however many there are.
 func (r *Residual) isOutlier(x, value float64) bool {
 	return r.samples >= residualWarmup && math.Abs(x-r.Mean) > residualClip*r.deviationAt(value)
 }
 
-// Clip returns the target to learn from where the target of an event with that value is y: outliers are at the bounds.
-// v is the variance of the value's score, see model.ScoreVariance.
+// Clip returns the target y, with outliers moved to the bounds, given the predicted value and the variance v of its
+// score, see model.ScoreVariance.
 func (r *Residual) Clip(t loss.Target, y, value, v float64) float64 {
 	low, high := r.bounds(t, value, v)
 	x := r.Of(t, y, value)
@@ -88,7 +88,7 @@ func (r *Residual) Clip(t loss.Target, y, value, v float64) float64 {
 	return bounded
 }
 
-// Take counts in the residual of a value.
+// Take adds the residual of a value.
 func (r *Residual) Take(t loss.Target, y, value, v float64) {
 	low, high := r.bounds(t, value, v)
 	x := r.Of(t, y, value)
@@ -100,7 +100,7 @@ func (r *Residual) Take(t loss.Target, y, value, v float64) {
 	x = min(max(x, low), high)
 	r.samples = min(r.samples+1, 2*residualMemory)
 	rate := 1 / r.samples
-	if r.samples >= 16 { // the first ones fade soon
+	if r.samples >= 16 { // the first residuals decay quickly
 		rate = 1 / (8 + r.samples/2)
 	}
 	off := x - r.Mean

@@ -1,6 +1,6 @@
 package regression
 
-// This file holds robust measures of a sample of targets.
+// This file has robust measures of a sample of targets.
 
 import (
 	"math"
@@ -8,28 +8,28 @@ import (
 )
 
 const (
-	// The sample is of sampleSize targets, at first the latest, then one of every so many, at most mostEvery: it covers
-	// the latest quarter of the stream or more, at most 8,192 targets.
+	// The sample has sampleSize targets: at first the latest ones, then one in every so many, at most mostEvery. It
+	// covers at least the latest quarter of the stream, or 8,192 targets.
 	sampleSize, mostEvery = 64, 128
-	// enoughOthers is of how many targets a median is trusted.
+	// enoughOthers is the smallest number of targets for a reliable median.
 	enoughOthers = 5
-	// Of samples from enoughForWide on, the quantile 15/16 of the distances from the median measures the spread: what
-	// is farther in one of sixteen targets or less may be an outlier. wideToDeviation and medianToDeviation make of
-	// these and of the median absolute deviation the deviation of normal numbers.
+	// For samples from enoughForWide on, the quantile 15/16 of the distances from the median measures the spread. Up to
+	// one in sixteen targets may then be an outlier. wideToDeviation and medianToDeviation convert that quantile and
+	// the median absolute deviation to the standard deviation of normal numbers.
 	enoughForWide     = 16
 	wideToDeviation   = 1 / 1.8627
 	medianToDeviation = 1.4826
 )
 
-// spread is where the numbers of a sample lie.
+// spread holds the location and spread of a sample.
 type spread struct {
-	count, differ int     // numbers, and those that differ from the median
-	median        float64 // of the numbers
-	typical       float64 // an estimate of their deviation that outliers do not move, 0 where most are equal
-	others        float64 // the median absolute deviation of those that differ from the median
+	count, differ int     // number of targets, and of those that differ from the median
+	median        float64 // of the targets
+	typical       float64 // robust standard deviation, 0 if most targets are equal
+	others        float64 // median absolute deviation of the targets that differ from the median
 }
 
-// spreadOf returns the spread of a sample, which it leaves as it is.
+// spreadOf returns the spread of a sample, which it does not change.
 func spreadOf(sample []float64) spread {
 	var room, offs [sampleSize]float64
 	n := copy(room[:], sample)
@@ -64,10 +64,10 @@ func middle(sorted []float64) float64 {
 	return sorted[(n-1)/2]/2 + sorted[n/2]/2
 }
 
-// inflated says whether nearly all numbers are equal.
+// inflated reports whether nearly all targets are equal.
 func (s *spread) inflated() bool { return s.typical == 0 }
 
-// scale returns an estimate of the deviation that outliers do not move, 0 where all numbers are equal.
+// scale returns a robust standard deviation, 0 if all targets are equal.
 func (s *spread) scale() float64 {
 	if s.inflated() {
 		return s.others * math.Sqrt(float64(s.differ)/float64(max(s.count, 1)))

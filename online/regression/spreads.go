@@ -1,6 +1,6 @@
 package regression
 
-// This file learns how far values are from targets where they are small and where they are large.
+// This file learns how the size of residuals depends on the predicted value.
 
 import (
 	"slices"
@@ -11,28 +11,27 @@ import (
 
 const (
 	spreadBins = 8
-	// The bins are found again, by the quantiles of a sample of values, at counts that are powers of two and at every
-	// reviewMost-th value.
+	// The bins are computed again from the quantiles of a sample of values, at counts that are powers of two and at
+	// every reviewMost-th value.
 	reviewFrom, reviewMost = 64, 4096
-	// A bin remembers so many residuals, and counts as if it had had binPrior average ones.
+	// A bin remembers binMemory residuals, and starts as if it had binPrior average ones.
 	binMemory, binPrior = 1000, 12
 	publishEvery        = 64
 )
 
-// spreads is what is known of residuals by the value that was predicted: their mean size in bins that hold equally
-// many values each.
+// spreads has the mean absolute residual by predicted value, in bins with equally many values.
 type spreads struct {
 	count    uint64
 	sample   []float64 // of values
-	edges    []float64 // between the bins, ascending
-	at       []float64 // the medians of the bins
+	edges    []float64 // boundaries of the bins, ascending
+	at       []float64 // medians of the bins
 	size     []float64 // mean absolute residuals
-	weight   []float64 // residuals, at most binMemory
+	weight   []float64 // number of residuals, at most binMemory
 	inForce  *model.Spread
-	expected float64 // mean absolute residual of the latest binMemory values
+	expected float64 // mean absolute residual over the latest binMemory values
 }
 
-// take counts in the distance of a target from the middle of what was predicted for a value.
+// take adds the distance of a target from the middle of the prediction.
 func (s *spreads) take(value, off float64) {
 	s.count++
 	s.expected += (off - s.expected) / min(float64(s.count), binMemory)
@@ -57,7 +56,7 @@ func (s *spreads) take(value, off float64) {
 	}
 }
 
-// review finds the bins again. What is known of the old ones goes over to the new ones.
+// review computes the bins again, and converts the old bins to the new ones.
 func (s *spreads) review() {
 	values := slices.Sorted(slices.Values(s.sample))
 	quantile := func(q float64) float64 { return values[int(q*float64(len(values)-1))] }
@@ -66,7 +65,7 @@ func (s *spreads) review() {
 	for i := range spreadBins {
 		at := quantile((float64(i) + 0.5) / spreadBins)
 		if i > 0 && !(at > s.at[len(s.at)-1]) {
-			continue // many values are equal
+			continue // many equal values
 		}
 		if i > 0 {
 			s.edges = append(s.edges, at/2+s.at[len(s.at)-1]/2)
@@ -84,7 +83,7 @@ func (s *spreads) review() {
 	s.inForce = s.spread()
 }
 
-// spread returns the factors of the bins, nil while there are none.
+// spread returns the factors of the bins, or nil if there are none.
 func (s *spreads) spread() *model.Spread {
 	if len(s.at) < 2 || s.expected == 0 {
 		return nil

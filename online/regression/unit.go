@@ -1,5 +1,5 @@
-// Package regression learns what targets are that are numbers: the unit in which they are measured
-// while learning (Unit), and how far predictions are from them (Residual). It knows no weights.
+// Package regression has the unit in which regression targets are learned (Unit), and the distribution of residuals
+// (Residual). It contains no weights.
 package regression
 
 import (
@@ -11,42 +11,41 @@ import (
 	"blankout/internal/model"
 )
 
-// Unit is what targets are measured in, so that neither steps nor the ridge depend on
-// what the stream counts in: real targets as deviations from a center, (y - center)/scale,
-// counts as multiples of scale. What is published is given back in the target's own unit.
+// Unit is the unit of targets, which makes the steps and the ridge independent of the unit of the stream. Real targets
+// are learned as (y - center)/scale, counts as multiples of scale. Published predictions are in the stream's unit.
 //
-// While there are fewer than targetWarmup targets, the median of all of them and a robust measure of their spread
-// make the unit (see spread); then the running mean and deviation (of counts: the mean), which decay. A target far outside
-// counts as if it were at the bounds. The unit moves seldom, for all weights must then move along: when the
-// number of targets is a power of two, if it is off by a tenth, and when it is off by a factor of two. It starts
-// again where a sample of recent targets contradicts it (see contradicted).
+// For the first targetWarmup targets the unit is determined by their median and a robust spread (see spread), later by
+// the running mean and deviation (for counts: the mean), which decay. An outlier counts as if it were at the bounds.
+// The unit changes rarely, because all weights must change with it: if it is off by a tenth when the number of targets
+// is a power of two, and if it is off by a factor of two. It restarts if a sample of recent targets contradicts it (see
+// contradicted).
 type Unit struct {
 	Target  loss.Target // not part of the state
 	Scale   float64
 	Mean    float64 // of the targets
 	Center  float64
-	known   bool    // two targets differed; of counts, one was above 0
-	keep    float64 // decay factor by target; not part of the state
-	count   uint64  // targets
-	weight  float64 // of them
-	scatter float64 // the sum of squared differences of the targets from their mean
+	known   bool    // the targets differ; for counts, one is above 0
+	keep    float64 // decay per target; not part of the state
+	count   uint64  // number of targets
+	weight  float64 // their total weight
+	scatter float64 // sum of squared differences of the targets from their mean
 	sample  []float64
 	recent  spread // of the sample
 }
 
 const (
-	// A target that is farther than targetClip deviations from the mean counts as if it were that far: wild targets,
-	// up to one in a hundred, then raise the deviation by less than two thirds (targetClip^2/100 < 1).
+	// A target more than targetClip deviations from the mean is clipped. If one target in a hundred is an outlier, the
+	// deviation then grows by less than two thirds (targetClip^2/100 < 1).
 	targetClip = 8
-	// Where nearly all targets are equal, as zeros are of sales or claims, the others are no outliers.
+	// If nearly all targets are equal, like zeros of sales or claims, the other targets are not outliers.
 	inflatedClip, inflatedMedians = 16, 64
 	targetWarmup                  = 32
 	unitDrifts, unitBreaks        = 0.1, 2
-	unitRestarts                  = 16 // a change by more is one of the targets, which predictions follow
+	unitRestarts                  = 16 // a larger change is one of the targets, which predictions follow
 	unitHalfLife                  = 10_000
 )
 
-// NewUnit returns the unit of a stream that begins. The half-life of its moments is so many targets, 0 for unitHalfLife.
+// NewUnit returns the unit of a new stream. halfLife is that of its moments in targets, 0 for unitHalfLife.
 func NewUnit(t loss.Target, halfLife float64) Unit {
 	if halfLife == 0 {
 		halfLife = unitHalfLife
@@ -58,24 +57,23 @@ func NewUnit(t loss.Target, halfLife float64) Unit {
 	return u
 }
 
-// unknownCount is the scale of counts while all are 0: so is the prediction.
+// unknownCount is the scale of counts while all of them are 0, which makes the prediction 0.
 const unknownCount = 1e-300
 
-// Known says whether there is a unit: whether targets have differed. Before, nothing can be learned of them but the center.
+// Known reports whether the targets have differed. Before that only the center can be learned.
 func (u *Unit) Known() bool { return u.known }
 
 func (u *Unit) Deviation() float64 { return math.Sqrt(u.scatter / max(u.weight, 1e-300)) }
 
-// Inflated says whether nearly all of the recent targets are equal, as zeros are of sales or claims.
+// Inflated reports whether nearly all recent targets are equal, like zeros of sales or claims.
 func (u *Unit) Inflated() bool { return u.recent.inflated() }
 
-// Batch returns the unit, with the bounds at which a target would be clipped now, for
-// exact solutions.
+// Batch returns the unit for exact solutions, with the bounds at which targets are clipped now.
 func (u *Unit) Batch() batch.Unit {
 	return batch.Unit{Center: u.Center, Scale: u.Scale, Low: u.Clip(math.Inf(-1)), High: u.Clip(math.Inf(1))}
 }
 
-// Clip keeps a target within the bounds beyond which it is an outlier.
+// Clip moves outliers to the bounds.
 func (u *Unit) Clip(y float64) float64 {
 	middle, most := u.Mean, targetClip*u.Deviation()
 	switch r := &u.recent; {
@@ -102,7 +100,7 @@ func (u *Unit) Standard(y float64) float64 {
 	return (y - u.Center) / u.Scale
 }
 
-// Score returns in the target's own unit what is a score in this one.
+// Score converts a score in the unit to one in the stream's unit.
 func (u *Unit) Score(f float64) float64 {
 	if u.Target == loss.Count {
 		return f + math.Log(u.Scale)
@@ -118,10 +116,10 @@ func (u *Unit) Own(score float64) float64 {
 	return (score - u.Center) / u.Scale
 }
 
-// Value returns the number that a score in the unit predicts.
+// Value returns the value that a score in the unit predicts.
 func (u *Unit) Value(f float64) float64 { return u.Told(u.Score(f)) }
 
-// Variance returns in the square of the target's own unit what is the variance of a score in this one.
+// Variance converts the variance of a score in the unit to the stream's unit.
 func (u *Unit) Variance(v float64) float64 {
 	if u.Target == loss.Count {
 		return v
@@ -129,19 +127,19 @@ func (u *Unit) Variance(v float64) float64 {
 	return u.Scale * u.Scale * v
 }
 
-// Told returns the number that a score in the target's own unit predicts, bounded by maxCount.
+// Told returns the value that a score in the stream's unit predicts, at most maxCount.
 func (u *Unit) Told(score float64) float64 { return min(model.ValueOf(u.Target, score), maxCount) }
 
-// Change says how the unit has changed with a target.
+// Change is how a target changes the unit.
 type Change int
 
 const (
 	Same    Change = iota
-	Moves          // to another one: weights must move along
-	Follows        // to another one that predictions follow: weights stay as they are
+	Moves          // all weights must change with the unit
+	Follows        // predictions change with the unit, and weights stay
 )
 
-// Observe counts in a target and returns the unit that follows from those so far.
+// Observe adds a target and returns the resulting unit.
 func (u *Unit) Observe(y, weight float64) (next Unit, change Change) {
 	clipped := u.Clip(y)
 	u.count++
@@ -153,7 +151,7 @@ func (u *Unit) Observe(y, weight float64) (next Unit, change Change) {
 		u.scatter *= u.keep
 		off := clipped - u.Mean
 		u.Mean += off * (weight / u.weight)
-		u.scatter += max(0, weight*off*(clipped-u.Mean)) // below 0 by rounding, where the weight is nearly all
+		u.scatter += max(0, weight*off*(clipped-u.Mean)) // rounding could make it negative if the weight is large
 	}
 	next = *u
 	switch deviation := u.Deviation(); {
@@ -186,7 +184,7 @@ func (u *Unit) Observe(y, weight float64) (next Unit, change Change) {
 	return *u, Same
 }
 
-// take counts a target into the sample, if it is its turn, and says whether the unit is contradicted by it.
+// take adds a target to the sample, if it is sampled, and reports whether the sample contradicts the unit.
 func (u *Unit) take(y float64) (contradicted bool) {
 	every := uint64(1)
 	for every < mostEvery && 4*every*sampleSize <= u.count {
@@ -204,8 +202,8 @@ func (u *Unit) take(y float64) (contradicted bool) {
 	return u.count > targetWarmup && u.contradicted()
 }
 
-// contradicted says whether the sample is of other targets than the mean and the deviation: these were made of
-// outliers, or the stream has changed its unit.
+// contradicted reports whether the sample has another mean or deviation. Then outliers determined the unit, or the
+// stream has changed its unit.
 func (u *Unit) contradicted() bool {
 	r, deviation := &u.recent, u.Deviation()
 	off := math.Abs(r.median - u.Mean)
@@ -216,7 +214,7 @@ func (u *Unit) contradicted() bool {
 	return max(off, s) > targetClip*deviation || deviation > 32*s
 }
 
-// restart makes mean and deviation those of the sample, outliers at the bounds.
+// restart sets mean and deviation to those of the sample, without outliers.
 func (u *Unit) restart() {
 	r := &u.recent
 	most := targetClip * r.scale()
@@ -233,11 +231,11 @@ func (u *Unit) restart() {
 	}
 }
 
-// maxCount bounds the count that is measured: sums of its square stay finite.
+// maxCount is the largest count that is measured, so that sums of squares stay finite.
 const maxCount = 1e100
 
-// gradientRatio returns by how much the derivative of a loss grows where targets and scores
-// grow by ratio: by as much for the squared loss, not at all for that of a quantile.
+// gradientRatio returns the factor of a loss's derivative when targets and scores are multiplied by ratio: ratio for
+// the squared loss, 1 for a quantile.
 func (u *Unit) gradientRatio(l loss.Loss, ratio float64) float64 {
 	if u.Target == loss.Count {
 		return ratio
@@ -247,10 +245,9 @@ func (u *Unit) gradientRatio(l loss.Loss, ratio float64) float64 {
 	return is / was
 }
 
-// Move makes next the unit. For no prediction to change, scores must become factor times what they
-// were, and shift: among the first targets the mean knows more than an intercept that has hardly
-// begun to learn, so there predictions move with it. keep is by what the squares of a loss's gradients
-// are multiplied or, if curvature is set, its second derivatives.
+// Move replaces the unit by next. So that no prediction changes, scores must be multiplied by factor and shifted by
+// shift. For the first targets predictions move with the mean, which is more precise than an intercept that has learned
+// little. keep is the factor of squared gradients or, if curvature is set, of second derivatives.
 func (u *Unit) Move(next Unit, l loss.Loss, curvature bool) (factor, shift, keep float64) {
 	was := *u
 	*u = next
@@ -271,7 +268,7 @@ func (u *Unit) Move(next Unit, l loss.Loss, curvature bool) (factor, shift, keep
 	return factor, shift, keep
 }
 
-// Loss returns the loss for targets and values in their own unit of what l is in this one.
+// Loss returns the loss in the stream's unit that equals l in this unit.
 func (u *Unit) Loss(l loss.Loss) loss.Loss {
 	if h, ok := l.(loss.Huber); ok {
 		return loss.Huber{D: h.D * u.Scale}
@@ -279,10 +276,9 @@ func (u *Unit) Loss(l loss.Loss) loss.Loss {
 	return l
 }
 
-// ExpectedSquare returns the squared error that is expected at the target y where each feature dies
-// with the probability d. The score is the intercept b and what features add: g together, with a sum
-// of squares q. For counts the value is a product of independent factors, once[i] or 1 each, whose
-// moments are products too. They are kept finite.
+// ExpectedSquare returns the expected squared error at the target y if each feature dies with probability d. The score
+// is the intercept b plus the features' contributions: g in total, with a sum of squares q. For counts the value is a
+// product of independent factors, once[i] or 1 each, whose moments are products as well. They are kept finite.
 func (u *Unit) ExpectedSquare(y, d, b, g, q float64, once []float64) float64 {
 	if u.Target != loss.Count {
 		r := y - u.Value(b+(1-d)*g)
@@ -297,7 +293,7 @@ func (u *Unit) ExpectedSquare(y, d, b, g, q float64, once []float64) float64 {
 	return max(y*y-2*y*first+second, 0)
 }
 
-// State codes the state. It says whether what was read is one.
+// State codes the state, and reports whether it is valid.
 func (u *Unit) State(c *coder.Coder) (ok bool) {
 	c.Uint(&u.count)
 	c.Bool(&u.known)

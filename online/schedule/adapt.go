@@ -1,7 +1,6 @@
 package schedule
 
-// This file follows a stream that moves: it decides which of average and iterate is
-// published, and tunes the learning rate.
+// This file adapts a level to a changing stream: it chooses between average and iterate, and tunes the learning rate.
 
 import (
 	"math"
@@ -10,30 +9,26 @@ import (
 	"blankout/internal/measure"
 )
 
-// adaptation tunes two things while learning, by what would have been better for the
-// next event: which weights are published, and the learning rate.
+// adaptation tunes two things by what would have been better for the next event: which weights are published, and the
+// learning rate.
 //
-// The average is published or, where the world has moved and left it behind, the iterate.
-// Before an event is learned it is known which of the two would have had the lower expected
-// loss, each with its own variance under the noise. The sum of the differences since the
-// average began is compared with the root of their sum of squares, its deviation if nothing
-// but chance were at work. It is a choice and no mixture, although a mixture scores the
-// next event better on nearly every stream: where neighboring events resemble each other
-// (digits written by one hand), a share of the latest steps helps with the next event and
-// with no other. The iterate alone is better only where its noise costs less than the
-// average's lag, and then the stream has moved for good.
+// The average is published unless the stream has changed so much that the iterate is better. Before an event is
+// learned, both expected losses are known, each with its own variance under the noise. The sum of the differences since
+// the average began is compared with the root of their sum of squares, which is its standard deviation under chance
+// alone. The two are not mixed, although a mixture predicts the next event better on nearly every stream. If
+// neighboring events are similar (digits written by one hand), some weight on the latest steps helps with the next
+// event and with no other. The iterate alone is better only if its noise costs less than the lag of the average, that
+// is after a permanent change.
 //
-// Where the average is the better one beyond any doubt, the stream stands still:
-// there the average reaches back farther, and the steps are a little shorter.
+// If the average is clearly better, the stream is stationary. Then the average is over more of the past, and steps are
+// a little shorter.
 //
-// The average lags behind the latest steps, so df (a - f) also says whether
-// larger steps would have been better: where it stays positive, going back
-// towards the average hurts, and the rate rises. This is a hypergradient
-// (Almeida et al. 1998) taken from numbers at hand. It never makes the rate fall
-// below the configured one, which AdaGrad's sums reduce by themselves.
+// The average lags behind the latest steps, so the sign of df (a - f) tells whether larger steps would have been
+// better. If it stays positive, the rate rises. This is a hypergradient (Almeida et al. 1998) that costs nothing. The
+// rate never falls below the configured one, which AdaGrad's accumulators reduce anyway.
 type adaptation struct {
 	on       bool
-	blend    float64 // share of the average in what is published: 1 or 0
+	blend    float64 // weight of the average in the published weights: 1 or 0
 	gain     float64 // decayed sum of loss(average) - loss(iterate)
 	squares  float64 // decayed sum of its squares
 	compared float64 // decayed number of its terms
@@ -44,7 +39,7 @@ type adaptation struct {
 // Raise returns the logarithm of the learning rate's factor.
 func (a *adaptation) Raise() float64 { return a.raise }
 
-// Rate returns the learning rate in force, but for the factor that Raise tells.
+// Rate returns the learning rate in force, without the factor of Raise.
 func (a *adaptation) Rate(eta float64) float64 {
 	if a.Steady() {
 		eta *= steadyRate
@@ -53,18 +48,17 @@ func (a *adaptation) Rate(eta float64) float64 {
 }
 
 const (
-	// Deviations by which the average must have been worse for the iterate to be
-	// published, and better to come back.
+	// The iterate is published if the average is worse by staleAt standard deviations, and the average is published
+	// again if it is better by freshAt.
 	staleAt, freshAt = 1.5, 1
-	// Deviations by which the average must be better where a stream stands still,
-	// and the factor of the rate there.
+	// A stream is stationary if the average is better by steadyAt standard deviations. The rate is then multiplied by
+	// steadyRate.
 	steadyAt, steadyRate = 4, 0.8
-	// The steps at which the two are compared: all of the first ones, then every n-th, older ones
-	// fading, so that a change is not outweighed by an endless past.
+	// The first compareFirst steps are compared, then one in CompareEvery. Old comparisons decay, so that an endless
+	// past does not outweigh a change.
 	compareFirst, CompareEvery, compareMemory = 1000, 4, 50_000
-	// There is no verdict before so many terms. The sum is looked at after every event:
-	// while its terms are few, chance alone would soon pass a bar that is a number of their
-	// deviations.
+	// No choice is made before compareLeast comparisons. The sum is checked after each of them, so with few terms
+	// chance would soon exceed the bounds.
 	compareLeast = 100
 
 	raiseMemory = 1000
@@ -74,7 +68,7 @@ const (
 
 func newAdaptation(on bool) adaptation { return adaptation{on: on, blend: 1} }
 
-// Every returns at every how many steps the two are compared after so many.
+// Every returns the number of steps per comparison after so many steps.
 func Every(steps uint64) uint64 {
 	if steps > compareFirst {
 		return CompareEvery
@@ -82,10 +76,10 @@ func Every(steps uint64) uint64 {
 	return 1
 }
 
-// Compares says whether average and iterate are compared.
+// Compares reports whether average and iterate are compared.
 func (a *adaptation) Compares() bool { return a.on }
 
-// Compare takes up loss(average) - loss(iterate) of one event in so many.
+// Compare adds loss(average) - loss(iterate) at one event in every so many.
 func (a *adaptation) Compare(gain float64, every uint64) {
 	keep := 1 - 1/float64(compareMemory/every)
 	a.gain = keep*a.gain + gain
@@ -93,7 +87,7 @@ func (a *adaptation) Compare(gain float64, every uint64) {
 	a.compared = keep*a.compared + 1
 }
 
-// choose chooses what is published, and says whether the average has been left behind.
+// choose chooses what is published, and reports whether the average has become stale.
 func (a *adaptation) choose() (stale bool) {
 	switch sd := math.Sqrt(a.squares); {
 	case a.compared < compareLeast:
@@ -106,15 +100,15 @@ func (a *adaptation) choose() (stale bool) {
 	return false
 }
 
-// Steady says whether the stream stands still.
+// Steady reports whether the stream is stationary.
 func (a *adaptation) Steady() bool {
 	return a.gain < 0 && a.gain*a.gain > steadyAt*steadyAt*a.squares
 }
 
-// reset forgets the comparison with an average that begins anew.
+// reset resets the comparison, for an average that starts again.
 func (a *adaptation) reset() { a.gain, a.squares, a.compared = 0, 0, 0 }
 
-// Adapt learns from an event's corr = sum df (a - f) over the outputs.
+// Adapt learns from corr = sum df (a - f), summed over the outputs of an event.
 func (a *adaptation) Adapt(corr float64) {
 	if !a.on {
 		return
@@ -126,8 +120,8 @@ func (a *adaptation) Adapt(corr float64) {
 	}
 }
 
-// clamp returns the number nearest to x from low to high. It takes fewer instructions than max and min, which look for
-// minus zero and for what is no number.
+// clamp returns the number between low and high that is closest to x. It needs fewer instructions than max and min,
+// which handle -0 and NaN.
 func clamp(x, low, high float64) float64 {
 	if x < low {
 		return low
@@ -142,7 +136,7 @@ func (a *adaptation) state(c *coder.Coder) {
 	c.Each(&a.blend, &a.gain, &a.squares, &a.compared, &a.raise, &a.square)
 }
 
-// merge adds what so many steps and comparisons of an interval have changed between base and now.
+// merge adds the changes of an interval from base to now, of so many steps and comparisons.
 func (a *adaptation) merge(base, now *adaptation, steps, compared uint64) {
 	if compared > 0 {
 		keep := fadeBy(compareMemory, compared)
@@ -155,5 +149,5 @@ func (a *adaptation) merge(base, now *adaptation, steps, compared uint64) {
 	a.square = max(0, a.square)
 }
 
-// fadeBy returns what so many terms leave of a sum of the given memory.
+// fadeBy returns the decay of a sum with the given memory after so many terms.
 func fadeBy(memory float64, terms uint64) float64 { return measure.Power(1-1/memory, terms) }

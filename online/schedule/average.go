@@ -1,14 +1,13 @@
 package schedule
 
-// This file holds the published average of the iterates.
+// This file has the average of the iterates.
 
 import "blankout/internal/coder"
 
-// average keeps the average of a level's iterates lazily, so that an event costs only
-// its own features.
+// average keeps the average of a level's iterates lazily, so that an event only costs its own features.
 //
-// The average after step t is a_t = (1 - beta_t) a_{t-1} + beta_t w_t. With
-// e = a - w and a step w_t = w_{t-1} + delta_t this is
+// The average after step t is a_t = (1 - beta_t) a_{t-1} + beta_t w_t. With e = a - w and a step w_t = w_{t-1} +
+// delta_t this is
 //
 //	e_t = (1 - beta_t) (e_{t-1} - delta_t),
 //
@@ -16,18 +15,16 @@ import "blankout/internal/coder"
 //
 //	u_t = u_{t-1} - delta_t / g_{t-1},
 //
-// which changes only where delta is not zero. Rows keep u, the lag, and
-// a = w + g u.
+// which changes only if delta is not zero. Rows keep u, the lag, and a = w + g u.
 //
-// beta_t = (1+p)/(t+1+p) makes it the average over the stream with weights that
-// grow as t^p (Shamir & Zhang 2013): no length of the stream is needed, and it
-// reaches back over a share 1/(1+p) of it, or of what came since a restart. In a
-// stream that stands still (see adaptation) that is steadyReach times as much.
+// With beta_t = (1+p)/(t+1+p) it is the average over the stream with weights that grow as t^p (Shamir & Zhang 2013).
+// The length of the stream need not be known. The average is over the last fraction 1/(1+p) of the stream, or of the
+// steps since a restart. In a stationary stream (see adaptation) it is over steadyReach times as much.
 type average struct {
-	power, steadyPower float64 // p; negative: publish the iterate
+	power, steadyPower float64 // p; if negative, the iterate is published
 	// Coefficient is g_t, Inverse 1/g_t.
 	Coefficient, Inverse float64
-	Taken                uint64 // steps averaged over, since the latest restart
+	Taken                uint64 // number of steps averaged since the latest restart
 }
 
 func newAverage(share float64) average {
@@ -39,8 +36,8 @@ func newAverage(share float64) average {
 
 const steadyReach = 2.5
 
-// advance makes g_t of g_{t-1}, after the rows have been updated. It says whether g_t
-// has become so small that the lags must take it up, see Pace.Rebase.
+// advance updates g_{t-1} to g_t after the rows have been updated. It reports whether g_t has become so small that it
+// must be multiplied into the lags, see Pace.Rebase.
 func (a *average) advance(steady bool) (small bool) {
 	power := a.power
 	if power < 0 {
@@ -55,7 +52,7 @@ func (a *average) advance(steady bool) (small bool) {
 	return a.Coefficient < 1e-150
 }
 
-// restart forgets, within a few steps, the iterates so far.
+// restart makes the average forget the iterates so far within a few steps.
 func (a *average) restart() { a.Taken = 0 }
 
 func (a *average) state(c *coder.Coder) {

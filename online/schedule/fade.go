@@ -1,6 +1,6 @@
 package schedule
 
-// This file holds the half-life.
+// This file has the half-life.
 
 import (
 	"math"
@@ -8,35 +8,32 @@ import (
 	"blankout/internal/coder"
 )
 
-// Fade makes the metric forget by half in a half-life, lazily: instead of every metric shrinking,
-// what is added grows. An addition counts Growth times, and the metric in force is the
-// stored one divided by Growth.
+// Fade decays the accumulators by half per half-life, lazily: instead of decaying the accumulators it increases what is
+// added. An addition counts Growth times, and the accumulator in force is the stored one divided by Growth.
 //
-// The clock is the latest event time. A time that is ahead of it by more than a step
-// counts only if the event before was so far ahead as well, and then for one step:
-// one far-future time neither ages the metric nor stops the clock. If all of many
-// events in a row are so far behind, the clock goes back to them.
+// The clock is the latest event time. A time that is ahead of the clock by more than a step counts only if the event
+// before it was ahead as well, and then as one step. So a single wrong time neither decays the accumulators nor stops
+// the clock. If many consecutive events are far behind the clock, the clock is set back to them.
 type Fade struct {
-	events, seconds float64 // the half-lives, 0 for none
-	step            int64   // milliseconds
+	events, seconds float64 // half-lives, 0 for none
+	step            int64   // in milliseconds
 
 	Growth   float64
-	lastTime int64 // the clock, milliseconds
-	odd      int64 // events in a row that were ahead by more than a step, or minus those behind
+	lastTime int64 // the clock, in milliseconds
+	odd      int64 // number of consecutive events that were ahead by more than a step; negative for events behind
 }
 
 const (
 	maxGrowth = 1e100
-	// defaultStep is the step in half-lives where none is configured: after ten of them
-	// hardly anything is left to forget.
+	// defaultStep is the default step in half-lives, after which little is left to decay.
 	defaultStep = 10
-	// The clock goes forward after aheadFor events in a row that are ahead, and back after
-	// behindFor that are behind.
+	// The clock advances after aheadFor consecutive events ahead of it, and is set back after behindFor events behind
+	// it.
 	aheadFor, behindFor = 2, 1000
 )
 
-// NewFade returns one of half-lives in events and in seconds of event time, 0 for none. The step is
-// in seconds, 0 for ten half-lives.
+// NewFade returns a Fade with half-lives in events and in seconds of event time, 0 for none. The step is in seconds, 0
+// for ten half-lives.
 func NewFade(events, seconds, step float64) Fade {
 	f := Fade{events: events, seconds: seconds, step: int64(1000 * defaultStep * min(seconds, 1e11)), Growth: 1}
 	if step > 0 {
@@ -45,7 +42,7 @@ func NewFade(events, seconds, step float64) Fade {
 	return f
 }
 
-// Halves lets the time of an event go by, and returns by how many half-lives.
+// Halves advances the clock to the time of an event, and returns the number of half-lives that have passed.
 func (f *Fade) Halves(time int64) (halves float64) {
 	if f.events > 0 {
 		halves = 1 / f.events
@@ -56,8 +53,8 @@ func (f *Fade) Halves(time int64) (halves float64) {
 	return halves
 }
 
-// Halve makes what is added from here on count 2^times as much. It says whether that has become so
-// much that the metric must be divided by Growth, which then is 1 again.
+// Halve multiplies later additions by 2^times. It reports whether they have become so large that the accumulators must
+// be divided by Growth, which is then 1 again.
 func (f *Fade) Halve(times float64) (much bool) {
 	if times == 0 {
 		return false
@@ -66,7 +63,7 @@ func (f *Fade) Halve(times float64) (much bool) {
 	return f.Growth > maxGrowth
 }
 
-// tick shows the clock a time and returns how many milliseconds that counts for.
+// tick returns by how many milliseconds a time advances the clock.
 func (f *Fade) tick(time int64) (passed int64) {
 	ahead := time - f.lastTime
 	switch {

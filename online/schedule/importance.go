@@ -6,17 +6,16 @@ import (
 	"blankout/internal/coder"
 )
 
-// Importance bounds the weight of one event by the weights of the events before it, so that no single label
-// decides about all that follows.
+// Importance bounds the weight of an event by the weights of earlier events, so that no single label dominates.
 type Importance struct {
-	events, sum float64 // labeled events, and their bounded weights
+	events, sum float64 // number of labeled events, and the sum of their bounded weights
 }
 
-// MostImportance is how many average events one event may weigh.
+// MostImportance is the largest weight of an event, as a multiple of the average weight.
 const MostImportance = 32
 
-// Observe returns the weight that an event is learned with, at most MostImportance times the average one so far,
-// and counts it. The average begins with one event of weight 1.
+// Observe returns the bounded weight with which an event is learned, and counts it. The average starts with one event
+// of weight 1.
 func (i *Importance) Observe(weight float64) (bounded float64) {
 	bounded = i.Bound(weight)
 	i.events++
@@ -32,12 +31,12 @@ func (i *Importance) Bound(weight float64) float64 {
 // State codes the state.
 func (i *Importance) State(c *coder.Coder) { c.Each(&i.events, &i.sum) }
 
-// mostUnits is how many parts of at most one whole event an event is learned in.
+// mostUnits is the largest number of parts of weight at most 1 in which an event is learned.
 const mostUnits = 16
 
-// Parts calls learn with the parts in which an event of that weight is learned, in order. If doubling is set, what
-// mostUnits parts leave of the weight follows in parts that double, which must not overshoot; else there are at most
-// MostImportance parts, all equal. Twice the weight is twice the event while both are learned in parts of 1.
+// Parts calls learn with the parts of a weight, in order. The first mostUnits parts are at most 1. The rest follows in
+// parts that double if doubling is set, for steps that cannot overshoot, and else in at most MostImportance equal
+// parts. An event of weight 2 equals two events as long as all parts are 1.
 func Parts(weight float64, doubling bool, learn func(part float64)) {
 	units, n := weight, min(math.Ceil(weight), MostImportance)
 	if doubling {
@@ -54,5 +53,5 @@ func Parts(weight float64, doubling bool, learn func(part float64)) {
 	}
 }
 
-// MostParts is more than the parts of any event.
+// MostParts is larger than the number of parts of any event.
 const MostParts = 128

@@ -1,13 +1,12 @@
-// Package staleness measures what answers lose with the age of the weights that give them.
+// Package staleness measures how the loss of predictions depends on the age of the weights.
 //
-// Progressive measures are those of weights that have learned every event but the one at hand.
-// Readers of exports and of snapshots have older weights. A learner therefore freezes its model now
-// and then, and has labeled events that come about 100, 1,000 and 10,000 events later answered by it.
-// What the weights of the moment lose at the same events is summed beside, so that both can be compared
-// event by event. The sums are of the whole stream, none fades.
+// Progressive measures use current weights, but readers of exports and snapshots have older ones. A learner therefore
+// freezes its model from time to time, and lets it predict labeled events that arrive about 100, 1,000 and 10,000
+// events later. The losses of the current weights at the same events are summed as well, so that both can be compared
+// event by event. Sums are over the whole stream, without decay.
 //
-// Everything depends on the numbers of events and of their features, and is part of the state: threads,
-// clocks and restarts change nothing. The package knows frozen models, not how one is made.
+// Everything depends on the numbers of events and of their features, and is part of the state: threads, clocks and
+// restarts change nothing. The package knows frozen models, not how they are made.
 package staleness
 
 import (
@@ -16,47 +15,47 @@ import (
 	"blankout/internal/model"
 )
 
-// Ages are how many events old the weights are that answer, to a tenth.
+// Ages are the ages of the weights in events, with a tolerance of a tenth.
 var Ages = [...]uint64{100, 1000, 10000}
 
-// every is by age of how many events in its reach one is answered; everyWide that for models of
-// wide rows or more, which are frozen so seldom that more answers cost little beside.
+// every is, by age, the number of events in reach per predicted event. everyWide is the same for models with wide rows
+// or more: they are frozen so rarely that more predictions cost little.
 var every, everyWide = [len(Ages)]uint64{2, 5, 15}, [len(Ages)]uint64{1, 3, 12}
 
 const (
 	wide = 1 << 13
-	// A model is frozen at multiples of pace events when the budget has its rows, and head more for
-	// the rest of it: a share of the features learned, and start at once.
+	// A model is frozen at a multiple of pace events if the budget exceeds the number of its rows by the factor head.
+	// The budget is a fraction of the features learned, plus start.
 	pace  = 1000
 	share = 0.01
 	start = 1 << 16
 	head  = 150
-	// mostBytes is the largest model, in bytes of its rows, that is frozen.
+	// mostBytes is the size in bytes of the largest model that is frozen.
 	mostBytes = 64 << 20
 )
 
-// Lost is what an answer loses: of a class its error, 0 or 1, and its log-loss; of a number the
-// absolute error and the deviance.
+// Lost is the loss of a prediction: for classification the error, 0 or 1, and the log-loss; for regression the absolute
+// error and the deviance.
 type Lost struct{ Error, Loss float64 }
 
-// Aged holds the frozen models and the sums. Its zero value is ready for use. A copy of it is a
-// snapshot: models are immutable.
+// Aged holds the frozen models and the sums. The zero value is ready for use. A copy is a snapshot, because models are
+// immutable.
 type Aged struct {
-	seen   uint64  // the number of the event last taken
-	credit float64 // features that may be frozen
-	now    sums    // of weights no event old, at the events answered at any age
+	seen   uint64  // number of the last event
+	credit float64 // number of features in the budget
+	now    sums    // of current weights, at the events predicted at any age
 	ages   [len(Ages)]aged
 }
 
-// aged is about one age.
+// aged holds one age.
 type aged struct {
 	model      *model.Linear // nil for none
-	born       uint64        // the number of the last event that it has learned
+	born       uint64        // number of the last event that it has learned
 	old, fresh sums
-	constant   sums // of classes: what their fractions so far lose
+	constant   sums // of the class frequencies, for classification
 }
 
-// mostLoss keeps sums finite.
+// mostLoss is the largest loss that counts, so that sums stay finite.
 const mostLoss = 1e100
 
 type sums struct{ events, weight, wrong, loss float64 }
@@ -68,13 +67,13 @@ func (s *sums) add(weight float64, x Lost) {
 	s.loss += weight * min(x.Loss, mostLoss)
 }
 
-// InReach says whether a model is of the i-th of the Ages at the event of the given number.
+// InReach reports whether a model has the age Ages[i] at the event of a number.
 func (a *Aged) InReach(i int, n uint64) bool {
 	x := &a.ages[i]
 	return x.model != nil && n-1-x.born >= reaches[i][0] && n-1-x.born <= reaches[i][1]
 }
 
-// reaches are the least and the largest age that count as each of the Ages.
+// reaches are the smallest and the largest age that count as each of Ages.
 var reaches = func() (out [len(Ages)][2]uint64) {
 	for i, age := range Ages {
 		out[i] = [2]uint64{age - age/10, age + age/10}
@@ -82,8 +81,7 @@ var reaches = func() (out [len(Ages)][2]uint64) {
 	return out
 }()
 
-// Due returns the model that is to answer the event of the given number at the i-th of the Ages, nil for
-// none.
+// Due returns the model that predicts the event of a number at the age Ages[i], or nil.
 func (a *Aged) Due(i int, n uint64) *model.Linear {
 	if !a.InReach(i, n) {
 		return nil
@@ -98,31 +96,30 @@ func (a *Aged) Due(i int, n uint64) *model.Linear {
 	return x.model
 }
 
-// drawn says whether an event is one of every n: at random, so that no cycle of the stream is met at
-// one place alone.
+// drawn reports whether an event is in a random sample of one in n, so that no period of the stream is sampled at one
+// phase alone.
 func drawn(number, n uint64) bool {
 	var r rand.PCG
 	r.Seed(number, 0x61676564)
 	return r.Uint64()%n == 0
 }
 
-// Fresh takes up what the weights of the moment lose at an event that is Due at some age.
+// Fresh adds the loss of current weights at an event that is Due at some age.
 func (a *Aged) Fresh(weight float64, fresh Lost) { a.now.add(weight, fresh) }
 
-// Take takes up what the model of an age loses at an event, what the weights of the moment do and, of classes, what a
-// constant does.
+// Take adds the losses at an event of an age's model, of the current weights, and of the class frequencies.
 func (a *Aged) Take(i int, weight float64, old, fresh, constant Lost) {
 	a.ages[i].old.add(weight, old)
 	a.ages[i].fresh.add(weight, fresh)
 	a.ages[i].constant.add(weight, constant)
 }
 
-// Learned takes up that the event of the given number, which holds so many features, has been learned.
-// At multiples of pace events it lets models go that have served, and says whether the model is to be frozen now, of so many
-// rows of that many bytes.
+// Learned records that the event of a number, with so many features, has been learned. At multiples of pace events it
+// discards models that are too old, and reports whether the current model should be frozen, given the number and size
+// of its rows.
 func (a *Aged) Learned(n uint64, features, rows, bytes int) bool {
 	if n == a.seen {
-		return false // nothing has been learned
+		return false // no event has been learned
 	}
 	if a.seen == 0 {
 		a.credit = start
@@ -145,7 +142,7 @@ func (a *Aged) Learned(n uint64, features, rows, bytes int) bool {
 	return true
 }
 
-// Freeze takes up a model that has learned n events. It serves every age that has none.
+// Freeze keeps a model that has learned n events. It is used for each age without a model.
 func (a *Aged) Freeze(n uint64, m *model.Linear) {
 	for i := range a.ages {
 		if x := &a.ages[i]; x.model == nil {
@@ -154,7 +151,7 @@ func (a *Aged) Freeze(n uint64, m *model.Linear) {
 	}
 }
 
-// Stop lets the models go: nothing more is measured.
+// Stop discards all models and measures nothing more.
 func (a *Aged) Stop() {
 	for i := range a.ages {
 		a.ages[i].model = nil

@@ -11,9 +11,9 @@ import (
 	"blankout/internal/model"
 )
 
-// This file saves, restores and reports.
+// This file saves, restores and reports staleness.
 
-// Report returns the ages of which there are events, ascending from 0: labels are numbers or classes.
+// Report returns the losses of all ages with events, in ascending order from age 0. numbers means regression.
 func (a *Aged) Report(numbers bool) (out []measure.Aged) {
 	means := func(s sums) (err, logLoss, deviance *float64) {
 		if err = measure.Defined(s.wrong / s.weight); numbers {
@@ -42,14 +42,14 @@ func (a *Aged) Report(numbers bool) (out []measure.Aged) {
 	return out
 }
 
-// Block is the block of a checkpoint that holds the sums, and says which of the frozen models, in
-// blocks whose names begin with it, serve which age.
+// Block is the checkpoint block with the sums. It says which frozen models, whose block names begin with Block, have
+// which age.
 const Block = "aged"
 
-// prefix begins the names of the blocks of a frozen model.
+// prefix returns the prefix of a frozen model's block names.
 func prefix(i int) string { return fmt.Sprintf("%s/%d/", Block, i) }
 
-// state codes all but the models, of which models lists each once.
+// state codes everything but the models; models lists each of them once.
 func (a *Aged) state(c *coder.Coder, models []*model.Linear) {
 	c.Uint(&a.seen)
 	c.Float(&a.credit)
@@ -80,7 +80,7 @@ func (s *sums) state(c *coder.Coder) {
 	}
 }
 
-// EachBlock yields the blocks, none where no event has been taken.
+// EachBlock yields the blocks; there are none before the first event.
 func (a *Aged) EachBlock() (iter.Seq[event.Block], error) {
 	var models []*model.Linear
 	var each []iter.Seq[event.Block]
@@ -112,11 +112,11 @@ func (a *Aged) EachBlock() (iter.Seq[event.Block], error) {
 	}, nil
 }
 
-// Restore takes up the blocks, which may be among others. Models have at most so many outputs.
+// Restore reads the blocks, which may be among others. Models have at most so many outputs.
 func (a *Aged) Restore(blocks []event.Block, outputs int) error {
 	data, err := event.FindBlock(blocks, Block)
 	if err != nil {
-		return nil // it is optional
+		return nil // the block is optional
 	}
 	var models []*model.Linear
 	for i := range Ages {

@@ -1,6 +1,6 @@
-// Package young says which output learns each class once classes of few events share one, which are called young: those
-// beyond the first [Own], before their [Ripe]-th event at the latest. The score of each is the score of the shared output
-// plus the logarithm of the class's fraction of their events.
+// Package young maps classes to outputs when classes with few events share an output. These are called young: classes
+// beyond the first [Own], at the latest until their [Ripe]-th event. The score of a young class is the score of the
+// shared output plus the logarithm of the class's fraction of their events.
 package young
 
 import (
@@ -11,39 +11,39 @@ import (
 )
 
 const (
-	// Own is how many classes have an output of their own from their first event on, Ripe with which event the
-	// others get one at the latest, if there is room for it.
+	// Own is the number of classes that have an output of their own from their first event on. Other classes get one at
+	// the latest with their Ripe-th event, if there is memory.
 	Own, Ripe = 10, 8
-	// keep is what an event of a young class leaves of the weights of all young classes: labels come in runs.
+	// keep is the decay of the weights of all young classes per event, because labels often repeat.
 	keep = 0.95
-	// prior is the weight of a class without an event.
+	// prior is the weight of a class without events.
 	prior = 1
 )
 
-// Classes says which output learns each class. In the zero value every class has the output of its own number.
+// Classes maps classes to outputs. In the zero value the output of a class is its index.
 type Classes struct {
-	// Changed is the number of the event at which outputs last changed their meaning.
+	// Changed is the number of the event at which the outputs last changed.
 	Changed uint64
 
 	on     bool
-	shown  int       // the least number of scores, see Expand
-	output []int     // by class that has come
-	weight []float64 // by class: of its events while it is young, older ones decayed; 0 for a class with its own output
+	shown  int       // smallest number of scores, see Expand
+	output []int     // by class that has arrived
+	weight []float64 // by class: decayed number of its events while it is young; 0 for a class with its own output
 	all    float64   // sum of weight
 	offset []float64 // by class: log(weight/all), 0 for a class with its own output
-	shared int       // the output of the young classes, if there are any
+	shared int       // output of the young classes, if there are any
 	layout []int     // see Outputs
 }
 
-// On says whether classes share, or have shared, an output.
+// On reports whether classes share, or have shared, an output.
 func (c *Classes) On() bool { return c.on }
 
-// Known returns the number of classes that have come, 0 before the first share.
+// Known returns the number of classes that have arrived, 0 before classes share an output.
 func (c *Classes) Known() int { return len(c.output) }
 
-// Merge has young classes share an output, with those that do already. The first known classes have come, if none shares
-// yet, and shown is the least number of scores that Expand gives. events is the number of a class's events. Merge returns for
-// each output from now on the outputs so far whose mean it begins as: the shared one's are the last.
+// Merge makes young classes share an output, with those that do already. If none share yet, known is the number of
+// classes that have arrived, and shown the smallest number of scores of Expand. events returns the number of a class's
+// events. For each new output Merge returns the old outputs whose mean it starts as; the shared output is the last.
 func (c *Classes) Merge(known, shown int, young func(class int) bool, events func(class int) uint64) (from [][]int) {
 	was := *c
 	if was.on {
@@ -79,7 +79,7 @@ func (c *Classes) Merge(known, shown int, young func(class int) bool, events fun
 	return from
 }
 
-// Young returns how many classes share an output.
+// Young returns the number of classes that share an output.
 func (c *Classes) Young() (n int) {
 	for _, w := range c.weight {
 		if w > 0 {
@@ -89,14 +89,14 @@ func (c *Classes) Young() (n int) {
 	return n
 }
 
-// IsYoung says whether a class shares its output.
+// IsYoung reports whether a class shares its output.
 func (c *Classes) IsYoung(class int) bool { return class < len(c.weight) && c.weight[class] > 0 }
 
 // Shared returns the output of the young classes.
 func (c *Classes) Shared() int { return c.shared }
 
-// Add takes up the next class, which is young. Where it is the only one its output is the given one, which must
-// be new. It returns by how much the shared output's scores must grow for those of the other classes to stay.
+// Add adds the next class, which is young. If it is the only young class, its output is the given one, which must be
+// new. Add returns the shift of the shared output's scores with which the scores of other classes stay the same.
 func (c *Classes) Add(output int) (shift float64) {
 	was := c.all
 	if was == 0 {
@@ -110,9 +110,9 @@ func (c *Classes) Add(output int) (shift float64) {
 	return math.Log(c.all / was)
 }
 
-// Promote gives a young class an output of its own: the shared one where there is no other young class, else the
-// given one, which must be a copy of it. It returns by how much the scores of the class's output and of the shared
-// one must grow for those of all classes to stay.
+// Promote gives a young class an output of its own: the shared one if there is no other young class, else the given
+// one, which must be a copy of it. It returns the shifts of the class's output and of the shared one with which all
+// scores stay the same.
 func (c *Classes) Promote(class, output int) (own, shared float64) {
 	own, was := c.offset[class], c.all
 	c.weight[class] = 0
@@ -127,7 +127,7 @@ func (c *Classes) Promote(class, output int) (own, shared float64) {
 	return own, math.Log(c.all / was)
 }
 
-// Take counts an event of a class that has come.
+// Take counts an event of a class that has arrived.
 func (c *Classes) Take(class int) {
 	if !c.IsYoung(class) {
 		return
@@ -141,7 +141,7 @@ func (c *Classes) Take(class int) {
 	c.follow()
 }
 
-// follow makes what depends on the outputs and weights.
+// follow updates what depends on outputs and weights.
 func (c *Classes) follow() {
 	c.all = 0
 	for _, w := range c.weight {
@@ -156,7 +156,7 @@ func (c *Classes) follow() {
 	}
 }
 
-// Output returns the output of a class, -1 for one that has not come; in the zero value its own number.
+// Output returns the output of a class, or -1 if the class has not arrived. In the zero value it returns class.
 func (c *Classes) Output(class int) int {
 	switch {
 	case !c.on:
@@ -167,7 +167,7 @@ func (c *Classes) Output(class int) int {
 	return c.output[class]
 }
 
-// Class returns the class whose own an output is, -1 for the shared one.
+// Class returns the class of an output, or -1 for the shared output.
 func (c *Classes) Class(output int) int {
 	if !c.on {
 		return output
@@ -180,7 +180,7 @@ func (c *Classes) Class(output int) int {
 	return -1
 }
 
-// Scores returns the number of scores that Expand gives, of so many outputs.
+// Scores returns the number of scores of Expand for so many outputs.
 func (c *Classes) Scores(outputs int) int {
 	if !c.on {
 		return outputs
@@ -188,7 +188,8 @@ func (c *Classes) Scores(outputs int) int {
 	return max(c.shown, len(c.output))
 }
 
-// Expand appends to out the scores of the classes, given those of the outputs; unseen is that of a class that has not come.
+// Expand appends the scores of the classes to out, given those of the outputs. unseen is the score of a class that has
+// not arrived.
 func (c *Classes) Expand(outputs []float64, unseen float64, out []float64) []float64 {
 	if !c.on {
 		return append(out, outputs...)
@@ -202,8 +203,8 @@ func (c *Classes) Expand(outputs []float64, unseen float64, out []float64) []flo
 	return out
 }
 
-// Outputs returns the output of each score of Expand, -1 for a class that has not come; nil in the zero value. It never
-// changes.
+// Outputs returns the output of each score of Expand, -1 for a class that has not arrived. It is nil in the zero value.
+// The caller must not change it.
 func (c *Classes) Outputs() []int {
 	if c.on && c.layout == nil {
 		c.layout = slices.Clone(c.output)
@@ -214,7 +215,7 @@ func (c *Classes) Outputs() []int {
 	return c.layout
 }
 
-// Count returns the number of outputs of the classes that have come, 0 in the zero value.
+// Count returns the number of outputs of classes that have arrived, 0 in the zero value.
 func (c *Classes) Count() (outputs int) {
 	for _, o := range c.output {
 		outputs = max(outputs, o+1)
@@ -222,7 +223,7 @@ func (c *Classes) Count() (outputs int) {
 	return outputs
 }
 
-// State codes the state of Classes that are On.
+// State codes the state. Classes must be On.
 func (c *Classes) State(to *coder.Coder) {
 	known := len(c.output)
 	to.Uint(&c.Changed)
@@ -245,10 +246,10 @@ func (c *Classes) State(to *coder.Coder) {
 	}
 }
 
-// mostShown bounds shown in a state that is read.
+// mostShown bounds shown when a state is read.
 const mostShown = 1 << 16
 
-// fits says whether each output is that of one class, or the shared one of all that are young.
+// fits reports whether each output belongs to one class, or is the output that all young classes share.
 func (c *Classes) fits() bool {
 	known := len(c.output)
 	if slices.Min(c.output) < 0 || slices.Max(c.output) >= known {
