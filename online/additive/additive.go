@@ -1,14 +1,13 @@
-// Package additive learns curves of numbers beside a base learner: a generalized additive model
-// (Hastie & Tibshirani 1986) over numbers and the hats of their curves, by AdaGrad at several
-// learning rates side by side. It keeps no matrix of its columns, so it has room for hats where
-// the numbers are many.
+// Package additive has experts of splines that correct a base learner: a generalized additive model (Hastie &
+// Tibshirani 1986) over numbers and their spline columns, learned by AdaGrad at several learning rates. It keeps no
+// matrix of its columns, so it supports splines of many numbers.
 //
-// At learning rate r the score of output k is the base score b_k and a correction,
+// At learning rate r the score of output k is the base score b_k plus a correction,
 //
 //	f_rk = b_k + w_rk'z,  z = (1, x).
 //
-// A step is that of rules "adagrad" with proximal steps, against the loss that dropout of the
-// strength q/(1-q) leaves. A number and its hats count as features that die one by one.
+// A step is that of the optimizer "adagrad" with proximal steps, for the loss under dropout of strength q/(1-q). A
+// number and its spline columns count as features that die independently.
 package additive
 
 import (
@@ -19,24 +18,23 @@ import (
 	"blankout/online/rules"
 )
 
-// Rates are the learning rates: that of the base learner, and one that follows a stream whose
-// neighboring events resemble each other.
+// Rates are the learning rates: that of the base learner, and a fast one for streams whose neighboring events are
+// similar.
 var Rates = []float64{0.3, 10}
 
 const (
-	// mostWeights bounds the columns times outputs.
+	// mostWeights is the largest number of columns times outputs.
 	mostWeights = 20_000
-	// mostMove bounds by how much a score may change at the values that a column had when its scale moves.
+	// mostMove is the largest change of a score, at values that a column had, when its scale changes.
 	mostMove = 0.1
-	// parts are the parts of a row: weights, sums of squares, and lags, which stay 0.
+	// parts is the number of parts of a row: weights, accumulators, and lags, which stay 0.
 	parts = 3
 )
 
-// Fits says whether so many columns are few enough for so many outputs.
+// Fits reports whether the package supports so many columns with so many outputs.
 func Fits(columns, outputs int) bool { return columns*outputs <= mostWeights }
 
-// Expert is the learner. Learn is about the event that Score had last. It is not safe for
-// concurrent use.
+// Expert is the learner. Learn learns the last event that Score had. It is not safe for concurrent use.
 type Expert struct {
 	loss     loss.Loss
 	strength float64
@@ -44,28 +42,28 @@ type Expert struct {
 	layout   rows.Layout
 	rule     rules.Rule
 	columns  []uint32    // ascending
-	table    [][]float64 // a row for each, laid out by layout
-	bias     []float64   // the row of the intercepts
+	table    [][]float64 // one row per column, see layout
+	bias     []float64   // row of the intercepts
 
-	*Event // that was scored last
+	*Event // the last scored event
 }
 
-// Event is what an Expert keeps of an event that it scores, to learn it.
+// Event holds what an Expert keeps of a scored event, to learn it.
 type Event struct {
 	step          rows.Step
 	lag, q        []float64   // by rate and output: 0, and sum x^2 w^2
-	added, scores [][]float64 // by rate, of each output
+	added, scores [][]float64 // by rate, then by output
 }
 
-// New returns an Expert without columns, whose scores are the base scores. The strength is
-// q/(1-q) of the dropout that is integrated out, 0 for none.
+// New returns an Expert without columns, whose scores are the base scores. strength is q/(1-q) for dropout with rate q,
+// 0 for none.
 func New(l loss.Loss, strength float64, outputs int) *Expert {
 	e := &Expert{loss: l, strength: strength}
 	e.begin(outputs)
 	return e
 }
 
-// begin makes all that depends on the outputs, without columns.
+// begin resets everything that depends on the outputs, without columns.
 func (e *Expert) begin(outputs int) {
 	n := len(Rates) * outputs
 	e.outputs, e.layout = outputs, rows.Layout{Outputs: outputs, N: n}
@@ -74,7 +72,7 @@ func (e *Expert) begin(outputs int) {
 	e.Event = e.NewEvent()
 }
 
-// NewEvent returns room for what the Expert keeps of an event.
+// NewEvent returns memory for what the Expert keeps of an event.
 func (e *Expert) NewEvent() *Event {
 	n := e.layout.N
 	ev := &Event{
@@ -87,25 +85,25 @@ func (e *Expert) NewEvent() *Event {
 	return ev
 }
 
-// On makes an Event the one that was scored last: Score is about it from here on, and so is Learn.
+// On selects the Event that Score and Learn use from then on.
 func (e *Expert) On(ev *Event) { e.Event = ev }
 
 func (e *Expert) newRow() []float64 { return make([]float64, rows.FirstPart+parts*e.layout.N) }
 
-// Columns returns the columns, ascending, borrowed until Follow.
+// Columns returns the columns, ascending. The result is valid until Follow.
 func (e *Expert) Columns() []uint32 { return e.columns }
 
-// Intercept returns that of a rate and output.
+// Intercept returns the intercept of a rate and output.
 func (e *Expert) Intercept(rate, k int) float64 {
 	return e.layout.Weights(e.bias)[rate*e.outputs+k]
 }
 
-// Weights returns the weights of column i of Columns at a rate, by output, borrowed until Learn.
+// Weights returns the weights of column i of Columns at a rate, by output. The result is valid until Learn.
 func (e *Expert) Weights(rate, i int) []float64 {
 	return e.layout.Weights(e.table[i])[rate*e.outputs:][:e.outputs]
 }
 
-// Add returns w and the weight of column i of Columns for output k, the rates mixed by parts.
+// Add returns w plus the weight of column i of Columns for output k, mixed over rates by parts.
 func (e *Expert) Add(w float64, parts []float64, k, i int) float64 {
 	weights := e.layout.Weights(e.table[i])
 	for r, part := range parts {
@@ -114,8 +112,8 @@ func (e *Expert) Add(w float64, parts []float64, k, i int) float64 {
 	return w
 }
 
-// Follow makes the columns, which ascend, those of the expert: new ones begin at 0, those that are
-// not among them any more are left out.
+// Follow makes columns, which ascend, those of the expert. New columns start at 0; columns that are not in the list are
+// removed.
 func (e *Expert) Follow(columns []uint32) {
 	table := make([][]float64, len(columns))
 	for i, column := range columns {
@@ -128,8 +126,8 @@ func (e *Expert) Follow(columns []uint32) {
 	e.columns, e.table = slices.Clone(columns), table
 }
 
-// Score scores an event, given the scores of the base learner by output. places are those of the
-// event's columns in Columns, -1 for one that the Expert does not follow.
+// Score scores an event, given the scores of the base learner by output. places has the index of each of the event's
+// columns in Columns, or -1.
 func (e *Expert) Score(places []int, x, base []float64) {
 	s := &e.step
 	s.Reset(len(places))
@@ -156,15 +154,15 @@ func (e *Expert) Score(places []int, x, base []float64) {
 	}
 }
 
-// Scores returns the scores at a rate of the event that Score had last, and Added those without the
-// base's part, by output, borrowed until the next one.
+// Scores returns the scores at a rate of the last event that Score had, by output. The result is valid until the next
+// Score.
 func (e *Expert) Scores(rate int) []float64 { return e.scores[rate] }
 
-// Added is described at Scores.
+// Added is Scores without the base's part.
 func (e *Expert) Added(rate int) []float64 { return e.added[rate] }
 
-// Learn takes up the event that Score had last: its targets by output, of which only the first
-// active count, and its importance. An Expert whose scores are no numbers begins anew.
+// Learn learns the last event that Score had: its targets by output, of which the first active are in use, and its
+// importance. An Expert whose scores are NaN restarts.
 func (e *Expert) Learn(targets []float64, active int, importance float64) {
 	s := &e.step
 	for j := range s.DF {
@@ -179,7 +177,7 @@ func (e *Expert) Learn(targets []float64, active int, importance float64) {
 			e.Restart()
 			return
 		}
-		if df-df != 0 || dv-dv != 0 { // a kink itself
+		if df-df != 0 || dv-dv != 0 { // at the kink
 			continue
 		}
 		s.MinusEta[j] = -Rates[j/e.outputs]
@@ -191,7 +189,7 @@ func (e *Expert) Learn(targets []float64, active int, importance float64) {
 	e.rule.Step(s)
 }
 
-// Restart forgets everything but which columns there are.
+// Restart forgets everything but the columns.
 func (e *Expert) Restart() {
 	columns := e.columns
 	e.begin(e.outputs)

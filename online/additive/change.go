@@ -1,7 +1,6 @@
 package additive
 
-// This file follows what changes around an expert: scales of columns, the classes; and holds its
-// state.
+// This file adapts an expert to changes of scales and classes, and codes its state.
 
 import (
 	"math"
@@ -11,9 +10,9 @@ import (
 	"blankout/online/rows"
 )
 
-// Move says that a column's values x are (x - shift)/ratio from here on. No score changes, unless
-// that would extrapolate too far: where the intercept, or the score of a value 1, would change by more
-// than mostMove the weight stays as it is, of the column in its new unit.
+// Move changes a column's values x to (x - shift)/ratio. No score changes, unless that would extrapolate too far: if
+// the intercept, or the score of a value 1, would change by more than mostMove, the weight stays the same, in the new
+// unit.
 func (e *Expert) Move(column uint32, ratio, shift float64) {
 	i, known := slices.BinarySearch(e.columns, column)
 	if !known {
@@ -29,16 +28,15 @@ func (e *Expert) Move(column uint32, ratio, shift float64) {
 	}
 }
 
-// Renew says that a column's values have another meaning from here on: what is known of it is
-// forgotten.
+// Renew forgets what is known of a column, because its values get another meaning.
 func (e *Expert) Renew(column uint32) {
 	if i, known := slices.BinarySearch(e.columns, column); known {
 		e.table[i] = e.newRow()
 	}
 }
 
-// Widen gives the expert so many outputs. Where one has decided between two classes it becomes
-// that of the second, and its negation that of the first.
+// Widen changes the number of outputs. If there was one output for two classes, it becomes that of the second class,
+// and its negation that of the first.
 func (e *Expert) Widen(outputs int) {
 	if outputs == e.outputs {
 		return
@@ -52,7 +50,7 @@ func (e *Expert) Widen(outputs int) {
 	}
 }
 
-// Regroup gives the expert as many outputs as there are lists: each begins as the mean of those former ones.
+// Regroup makes one output for each list in from, which starts as the mean of the old outputs on the list.
 func (e *Expert) Regroup(from [][]int) {
 	was := *e
 	e.begin(len(from))
@@ -75,14 +73,14 @@ func (e *Expert) widenRow(to, from []float64, was rows.Layout) {
 			if copy(wide, old); was.Outputs > 1 {
 				continue
 			}
-			if wide[1] = old[0]; part != 1 { // a sum of squares keeps its sign
+			if wide[1] = old[0]; part != 1 { // an accumulator keeps its sign
 				wide[0] = -old[0]
 			}
 		}
 	}
 }
 
-// Set makes w the weight of a column for output k.
+// Set sets the weight of a column for output k.
 func (e *Expert) Set(column uint32, k int, w float64) {
 	if i, known := slices.BinarySearch(e.columns, column); known {
 		for r := range Rates {
@@ -91,7 +89,7 @@ func (e *Expert) Set(column uint32, k int, w float64) {
 	}
 }
 
-// State walks the state. It is read by an Expert of the same settings and outputs.
+// State codes the state. The reader must have the same settings and outputs.
 func (e *Expert) State(c *coder.Coder) {
 	columns := e.columns
 	if c.Uint32s(&columns); c.Decode {
@@ -112,7 +110,7 @@ func (e *Expert) State(c *coder.Coder) {
 	}
 }
 
-// Forget leaves a fraction of the accumulators: the weights stay, and move faster.
+// Forget multiplies the accumulators by keep: the weights stay, and then change faster.
 func (e *Expert) Forget(keep float64) {
 	for _, row := range e.table {
 		e.rule.Forget(row, false, keep)

@@ -1,7 +1,6 @@
 package newton
 
-// This file follows what changes around an expert: columns, their scales, the unit of targets,
-// the classes; and holds its state.
+// This file adapts an expert to changes of columns, scales, target units and classes, and codes its state.
 
 import (
 	"math"
@@ -10,8 +9,8 @@ import (
 	"blankout/internal/coder"
 )
 
-// Follow makes the columns those of the expert, at most MostColumns: new ones begin at 0, those
-// that are not among them any more are left out.
+// Follow makes columns those of the expert, at most MostColumns. New columns start at 0; columns that are not in the
+// list are removed.
 func (e *Expert) Follow(columns []uint32) {
 	wanted := slices.Compact(slices.Sorted(slices.Values(columns)))
 	for i := len(e.columns) - 1; i >= 0; i-- {
@@ -30,11 +29,11 @@ func (e *Expert) Follow(columns []uint32) {
 	}
 }
 
-// certain is how many times the variance of a weight that is 0 for sure falls.
+// certain is the factor by which the variance of a weight falls that is certainly 0.
 const certain = 1e12
 
-// remove takes variable i out of z: A loses a row and a column. The other weights stay as they are;
-// what they would have to be for the events so far may be far from what the next ones allow.
+// remove removes variable i from z, and its row and column from A. The other weights stay: weights that would fit the
+// past better may be far from those that fit the next events.
 func (e *Expert) remove(i int) {
 	ev := e.event
 	ev.room(e.p.n)
@@ -46,7 +45,7 @@ func (e *Expert) remove(i int) {
 	}
 }
 
-// place returns the index of a column in z, -1 for one that is not followed.
+// place returns the index of a column in z, or -1.
 func (e *Expert) place(column uint32) int {
 	if i, known := slices.BinarySearch(e.columns, column); known {
 		return e.first + i
@@ -54,9 +53,9 @@ func (e *Expert) place(column uint32) int {
 	return -1
 }
 
-// Move says that a column's values x are (x - shift)/ratio from here on. No score changes, unless
-// that would extrapolate too far: where the intercept, or the score of a value 1, would change by more
-// than mostMove the weight and what is known of it stay as they are, of the column in its new unit.
+// Move changes a column's values x to (x - shift)/ratio. No score changes, unless that would extrapolate too far: if
+// the intercept, or the score of a value 1, would change by more than mostMove, the weight and its variance stay the
+// same, in the new unit.
 func (e *Expert) Move(column uint32, ratio, shift float64) {
 	i := e.place(column)
 	if i < 0 {
@@ -77,12 +76,10 @@ func (e *Expert) Move(column uint32, ratio, shift float64) {
 	}
 }
 
-// mostMove is small: weights follow few events closely where these allow it, and scales move most
-// among the first.
+// mostMove is small because weights fit few events closely, and scales change most among the first events.
 const mostMove = 0.1
 
-// Renew says that a column's values have another meaning from here on: what is known of it is
-// forgotten.
+// Renew forgets what is known of a column, because its values get another meaning.
 func (e *Expert) Renew(column uint32) {
 	if i := e.place(column); i >= 0 {
 		e.deaths.reset()
@@ -91,8 +88,8 @@ func (e *Expert) Renew(column uint32) {
 	}
 }
 
-// Rescale says that targets y and all scores, those of the base learner and those at hand
-// included, are factor y + shift from here on. It is for one output.
+// Rescale replaces targets y and all scores by factor y + shift, including those of the base learner and of the current
+// event. It is for one output.
 func (e *Expert) Rescale(factor, shift float64) {
 	e.p.scale(1, 1/factor, -shift/factor)
 	e.deaths.rescale(factor)
@@ -110,9 +107,9 @@ func (e *Expert) Rescale(factor, shift float64) {
 	}
 }
 
-// Widen gives the expert so many outputs. Where one has decided between two classes it becomes
-// that of the second, and its negation that of the first. The base's coefficient is then 1: the scores
-// are to be multiplied by what is returned, which it was.
+// Widen changes the number of outputs. If there was one output for two classes, it becomes that of the second class,
+// and its negation that of the first. The base's coefficient becomes 1; Widen returns its old value, by which scores
+// must be multiplied.
 func (e *Expert) Widen(outputs int) (coefficient float64) {
 	single := e.first == 2 && outputs > 1
 	coefficient = 1
@@ -138,7 +135,8 @@ func (e *Expert) Widen(outputs int) (coefficient float64) {
 	return coefficient
 }
 
-// Regroup gives an expert of several outputs as many as there are lists: each begins as the mean of those former ones.
+// Regroup makes one output for each list in from, which starts as the mean of the old outputs on the list. It is for
+// several outputs.
 func (e *Expert) Regroup(from [][]int) {
 	was := e.u
 	e.outputs, e.u = len(from), nil
@@ -159,17 +157,17 @@ func (e *Expert) Regroup(from [][]int) {
 	e.deaths.reset()
 }
 
-// leastCoefficient is the least that another is divided by.
+// leastCoefficient is the smallest coefficient that is divided by.
 const leastCoefficient = 0.1
 
-// Set makes w the weight of a column for output k, as after Restart.
+// Set sets the weight of a column for output k, after Restart.
 func (e *Expert) Set(column uint32, k int, w float64) {
 	if i := e.place(column); i >= 0 {
 		e.u[k][i] = w
 	}
 }
 
-// Forget leaves a share of what is known: the weights stay, and move faster from here on.
+// Forget multiplies A by keep: the weights stay, and then change faster.
 func (e *Expert) Forget(keep float64) {
 	for i := range e.p.n {
 		d := &e.p.column(i)[i]
@@ -177,7 +175,7 @@ func (e *Expert) Forget(keep float64) {
 	}
 }
 
-// State walks the state. It is read by an Expert of the same settings and outputs.
+// State codes the state. The reader must have the same settings and outputs.
 func (e *Expert) State(c *coder.Coder) {
 	columns := e.columns
 	if c.Uint32s(&columns); c.Decode {

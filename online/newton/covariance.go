@@ -1,26 +1,25 @@
 package newton
 
-// This file holds A^-1.
+// This file has the factorized matrix A^-1.
 
 import "blankout/internal/model"
 
-// covariance is a positive matrix P = U D U', U being an upper triangle with 1 on its diagonal
-// and D diagonal (Bierman 1977): an update in this form leaves it positive whatever is rounded. Row
-// j of data has column j of U above the diagonal, and then D's value, j + 1 values.
+// covariance is a positive definite matrix P = U D U', where U is upper triangular with a unit diagonal and D is
+// diagonal (Bierman 1977). Updates in this form keep it positive in spite of rounding. Row j of data has column j of U
+// above the diagonal, followed by the value of D: j + 1 values.
 type covariance struct {
 	n    int
 	data []float64
 	f    []float64 // U'z of the latest leverage
 }
 
-// column returns column j of U above the diagonal, and D's value behind it.
+// column returns column j of U above the diagonal, followed by the value of D.
 func (p *covariance) column(j int) []float64 {
 	at := j * (j + 1) / 2
 	return p.data[at : at+j+1 : at+j+1]
 }
 
-// with returns a covariance with one more variable in place i, without correlation, of the given
-// variance, in new memory.
+// with returns a copy with one more variable at index i, uncorrelated, with the given variance.
 func (p covariance) with(i int, variance float64) covariance {
 	out := covariance{n: p.n + 1, data: make([]float64, 0, len(p.data)+p.n+1)}
 	for j := range out.n {
@@ -37,8 +36,7 @@ func (p covariance) with(i int, variance float64) covariance {
 	return out
 }
 
-// without returns the covariance without variable i, in new memory, of a matrix in which that has
-// next to no variance.
+// without returns a copy without variable i, whose variance must be almost 0.
 func (p covariance) without(i int) covariance {
 	out := covariance{n: p.n - 1, data: make([]float64, 0, len(p.data)-p.n)}
 	for j := range p.n {
@@ -51,7 +49,7 @@ func (p covariance) without(i int) covariance {
 	return out
 }
 
-// leverage returns h = z'P z; z is 0 before the first index. update is about this z.
+// leverage returns h = z'P z, where z is 0 before the index first. update uses this z.
 func (p *covariance) leverage(z []float64, first int) (h float64) {
 	if len(p.f) != p.n {
 		p.f = make([]float64, p.n)
@@ -68,10 +66,10 @@ func (p *covariance) leverage(z []float64, first int) (h float64) {
 	return h
 }
 
-// fewIndices is up to how many indices leverageAt looks at one by one.
+// fewIndices is the number of indices up to which leverageAt iterates over indices.
 const fewIndices = 32
 
-// leverageAt is leverage of a z that is 0 but at these indices, which ascend.
+// leverageAt is leverage for a z that is 0 except at these indices, which ascend.
 func (p *covariance) leverageAt(z []float64, at []int) (h float64) {
 	if len(at) > max(fewIndices, p.n/4) {
 		return p.leverage(z, at[0])
@@ -100,10 +98,8 @@ func (p *covariance) leverageAt(z []float64, at []int) (h float64) {
 	return h
 }
 
-// update makes P that of A + a z z', z being that of the latest leverage h, writes the P z of
-// before to gain and returns 1 + a h, which must be above 0:
-//
-// P <- P - a/(1 + a h) P z z'P.
+// update replaces A by A + a z z', where z is that of the latest leverage h. It writes the old P z to gain and returns
+// 1 + a h, which must be above 0: P <- P - a/(1 + a h) P z z'P.
 func (p *covariance) update(a float64, gain []float64) (alpha float64) {
 	alpha = 1
 	for j, f := range p.f {
@@ -128,8 +124,7 @@ func sweep(c, gain []float64, v, l float64) {
 	}
 }
 
-// scale says that variable i of the weights is ratio times what it was, and variable 0 more by shift
-// times what that was.
+// scale multiplies variable i of the weights by ratio, and adds shift times its old value to variable 0.
 func (p *covariance) scale(i int, ratio, shift float64) {
 	for j := i; j < p.n; j++ {
 		c := p.column(j)
@@ -146,7 +141,7 @@ func (p *covariance) scale(i int, ratio, shift float64) {
 	}
 }
 
-// variance returns P_ij.
+// at returns P_ij.
 func (p *covariance) at(i, j int) (x float64) {
 	for k := max(i, j); k < p.n; k++ {
 		c := p.column(k)

@@ -1,6 +1,6 @@
 package newton
 
-// This file holds noise that deletes whole groups of columns.
+// This file has noise that removes whole groups of columns.
 
 import (
 	"math"
@@ -10,19 +10,19 @@ import (
 	"blankout/internal/model"
 )
 
-// Groups is what there is to know of the groups of an event's columns, each of which dies as a whole.
+// Groups holds the groups of an event's columns. Each group dies as a whole.
 type Groups struct {
-	Keys []uint64 // by group: a number that names it
-	// Of has for each column that Score had the index of its group, -1 for a column that does not die with others.
+	Keys []uint64 // by group: its key
+	// Of has the index of the group of each column that Score had, or -1 for a column without a group.
 	Of []int
-	// Sums has by group and output what the base learner's weights of the group's columns add to the base score.
+	// Sums has, by group and output, what the base learner's weights of the group's columns add to the base score.
 	Sums []float64
 }
 
-// deaths is what noise of groups has added to A, and is still to be taken up.
+// deaths holds what noise of groups has added to A, as far as it is not applied yet.
 //
-// With r = Settings.Groups, B_g the base's part of a group and m_g what z has of it (of one output the base's place
-// holds B_g), the score of output k has the variance
+// With r = Settings.Groups, B_g the base's part of a group and m_g its part of z (for one output, the entry of the base
+// is B_g), the score of output k has the variance
 //
 //	v_k = r sum_g t_gk^2,  t_gk = B_gk + u_k'm_g,
 //
@@ -30,31 +30,31 @@ type Groups struct {
 //
 //	A += S_g,  S_g = 2 dv r m_g m_g',  u_k -= A^-1 c_gk,  c_gk = 2 dv_k r t_gk m_g
 //
-// for each group, dv being the largest of the outputs'. Both are summed up, by group. In turn a group's sum
-// is taken as L L', and one column l of L is taken up at an event:
+// for each group, where dv is the largest over the outputs. Both are summed by group. In turn, a group's sum is
+// factorized as L L', and one column l of L is applied per event:
 //
 //	A += l l',  u_k -= A^-1 l (l'u_k - w_k),
 //
-// w_k being what l'u_k has at the least of the quadratic (L^-1 c_gk is its slope there).
+// where w_k is the value of l'u_k at the minimum of the quadratic (L^-1 c_gk is its slope there).
 type deaths struct {
 	blocks []block
-	turn   int   // the block that is being taken up
-	column int   // of factor, the next one; len(places) where it is done
-	places []int // the variables that factor is of
+	turn   int   // the block that is being applied
+	column int   // next column of factor; len(places) if all are applied
+	places []int // the variables of factor
 	factor []float64
 	wanted []float64 // by output and column: w_k
 
-	// About the event at hand.
+	// About the current event:
 	groups Groups
 	total  []float64 // by group and output: t
-	of     []int     // by variable of event.at: its group, -1 for none
-	held   []float64 // by group: how many columns
+	of     []int     // by variable of event.at: its group, or -1
+	held   []float64 // by group: number of columns
 	m      []float64
 	at     []int
 	slope  []float64
 }
 
-// block is what is summed up of a group. S is full.
+// block holds the sums of a group. s is a full matrix.
 type block struct {
 	key    uint64
 	places []int     // the variables, ascending
@@ -62,7 +62,7 @@ type block struct {
 	c      []float64 // by output and variable
 }
 
-// reset forgets what is still to be taken up, and which groups there are.
+// reset forgets all sums and groups.
 func (d *deaths) reset() {
 	d.blocks, d.turn, d.column = nil, 0, 0
 	d.places, d.factor, d.wanted = nil, nil, nil
@@ -78,7 +78,7 @@ func (d *deaths) block(key uint64) int {
 	return i
 }
 
-// join gives a block one more variable.
+// join adds a variable to a block.
 func (b *block) join(variable, outputs int) {
 	n, old := len(b.places), *b
 	i, _ := slices.BinarySearch(b.places, variable)
@@ -100,10 +100,10 @@ func (b *block) join(variable, outputs int) {
 	}
 }
 
-// Learns says whether the next event is one that Learn learns.
+// Learns reports whether Learn learns the next event.
 func (e *Expert) Learns() bool { return (e.met+1)%e.every() == 0 }
 
-// Die says which columns of the event that Score had last die together. Groups are borrowed until Learn.
+// Die sets the groups of the last event that Score had. They are borrowed until Learn.
 func (e *Expert) Die(g Groups) {
 	d, ev := &e.deaths, e.event
 	d.groups = g
@@ -130,7 +130,7 @@ func (e *Expert) Die(g Groups) {
 	}
 }
 
-// variance returns that of the score of output k.
+// variance returns the variance of the score of output k.
 func (d *deaths) variance(k, outputs int, r float64) (v float64) {
 	for j := range d.groups.Keys {
 		t := d.total[j*outputs+k]
@@ -139,7 +139,7 @@ func (d *deaths) variance(k, outputs int, r float64) (v float64) {
 	return r * v
 }
 
-// sumGroups sums up the noise of the event at hand.
+// sumGroups adds the noise of the current event.
 func (e *Expert) sumGroups(importance float64, active int) {
 	d, ev := &e.deaths, e.event
 	most := 0.0
@@ -184,17 +184,17 @@ func (e *Expert) sumGroups(importance float64, active int) {
 	}
 }
 
-// others is the key of the groups of which the expert has no column: they have one block.
+// others is the key of all groups of which the expert has no column.
 const others = 0
 
-// find makes at the places in block i of the variables that it has: the base's is in every block.
+// find sets at to the indices of the variables of block i. The base's variable is in every block.
 func (d *deaths) find(i, outputs int) {
 	b := &d.blocks[i]
 	for x, variable := range d.at {
 		at, there := slices.BinarySearch(b.places, variable)
 		if !there {
 			b.join(variable, outputs)
-			for y := range x { // those behind it have moved
+			for y := range x { // the following ones have moved
 				if d.at[y] >= at {
 					d.at[y]++
 				}
@@ -204,7 +204,7 @@ func (d *deaths) find(i, outputs int) {
 	}
 }
 
-// takeGroup takes up one column of what is summed up.
+// takeGroup applies one column of the sums.
 func (e *Expert) takeGroup() {
 	d, ev := &e.deaths, e.event
 	if d.column >= len(d.places) {
@@ -230,7 +230,7 @@ func (e *Expert) takeGroup() {
 	}
 }
 
-// factorize makes the factor of a block, which begins anew, and what its columns are to come to.
+// factorize computes the factor of the next block, and the targets w_k of its columns.
 func (e *Expert) factorize(b *block) {
 	d := &e.deaths
 	n := len(b.places)
@@ -277,7 +277,7 @@ func (e *Expert) factorize(b *block) {
 	clear(b.c)
 }
 
-// leastPivot is the part of a variable's square from which what others do not explain of it counts.
+// leastPivot is the smallest unexplained fraction of a variable's square that counts.
 const leastPivot = 1e-9
 
 // zeros returns x with n zeros.
@@ -287,7 +287,7 @@ func zeros(x []float64, n int) []float64 {
 	return x
 }
 
-// scale says that a variable's values are to be divided by ratio from here on, and its weights multiplied.
+// scale divides a variable's values by ratio, and multiplies its weights.
 func (d *deaths) scale(variable int, ratio float64) {
 	for i := range d.blocks {
 		b := &d.blocks[i]
@@ -310,7 +310,7 @@ func (d *deaths) scale(variable int, ratio float64) {
 	}
 }
 
-// rescale says that all scores are factor times what they were, of one output.
+// rescale multiplies all scores by factor, for one output.
 func (d *deaths) rescale(factor float64) {
 	d.scale(1, 1/factor)
 	for i := range d.blocks {
@@ -323,7 +323,7 @@ func (d *deaths) rescale(factor float64) {
 	}
 }
 
-// state walks the state.
+// state codes the state.
 func (d *deaths) state(c *coder.Coder, variables, outputs int) {
 	count := uint64(len(d.blocks))
 	if c.Uint(&count); c.Decode {

@@ -1,28 +1,25 @@
-// Package newton learns a second-order linear expert beside a base learner: iterated reweighted
-// least squares over few dense columns, with forgetting along the direction of each event. It
-// keeps a matrix of the columns, so it is for numbers and hats, not for words.
+// Package newton has a second-order linear expert that corrects a base learner: iteratively reweighted least squares
+// over few dense columns, which forgets along the direction of each event. It keeps a matrix of the columns, so it is
+// for numbers and their splines, not for words.
 //
-// For output k the expert's score is the base score b_k and a correction,
+// For output k the expert's score is the base score b_k plus a correction,
 //
 //	f_k = b_k + u_k'z,  z = (1, b, x) with one output, z = (1, x) with more,
 //
-// so its weights are the base learner's times [Weights.Base] plus its own: still one weight a
-// column. An event adds to the curvature A, which begins at the ridge, and moves the weights by
+// so its weights are the base learner's times [Weights.Base] plus its own: still one weight per column. An event adds
+// to the curvature A, which starts at the ridge, and changes the weights by
 //
 //	A += (r - phi/h) z z',  u_k -= df_k A^-1 z,
 //	h = z'A^-1 z,  phi = min(d (1 - 2^(-1/H)) min(1, 4 r), 1/2),
 //
-// where df is the loss's derivative, r its curvature, the largest of the outputs', d the number of
-// variables in z and H the half-life. So only what the event tells about is forgotten, and A keeps
-// what it knows of other directions; a direction that has one event of d loses half in H events.
-// Under dropout, of the strength s = q/(1-q), the loss is that of the noisy score, and an event
-// adds
+// where df is the loss's derivative, r its curvature (the largest over the outputs), d the number of variables in z and
+// H the half-life. So A only forgets in the direction of the event. A direction that one event in d has loses half in H
+// events. Under dropout of strength s = q/(1-q), the loss is that of the noisy score, and an event adds
 //
 //	A += V,  u_k -= A^-1 V u_k,  V = 2 s dv diag(x^2),
 //
-// dv being its largest derivative by the variance: V is summed up, and one column of the sum is taken
-// up at each event, in turn. What is kept is A^-1 as factors, see covariance. All sums run in
-// a fixed order.
+// where dv is the largest derivative by the variance. V is summed, and one column of the sum is applied per event, in
+// turn. A^-1 is kept in factorized form, see covariance. All sums have a fixed order.
 package newton
 
 import (
@@ -33,67 +30,65 @@ import (
 	"blankout/internal/model"
 )
 
-// Settings is what an Expert is made from.
+// Settings are the settings of an Expert.
 type Settings struct {
 	Loss     loss.Loss
-	Ridge    float64 // the curvature that A begins with, above 0
+	Ridge    float64 // initial curvature, above 0
 	HalfLife float64 // in events, 0 for no forgetting
-	Strength float64 // q/(1-q) of the dropout that is integrated out, 0 for none
-	Groups   float64 // the same of groups of columns, see Die
+	Strength float64 // q/(1-q) for dropout with rate q, 0 for none
+	Groups   float64 // the same for groups of columns, see Die
 }
 
 const (
-	// MostColumns bounds the columns, mostCurvature the columns times outputs where there are
+	// MostColumns is the largest number of columns, and mostCurvature that of columns times outputs if there are
 	// several outputs.
 	MostColumns, mostCurvature = 256, 20_000
-	// After learnAll events one in as many is learned as there are everyColumns columns, and
-	// at least one in learnEvery.
+	// The first learnAll events are learned, then one in columns/everyColumns, but at least one in learnEvery.
 	learnAll, learnEvery, everyColumns = 2000, 4, 12
-	// mostForgotten bounds phi.
+	// mostForgotten is the largest phi.
 	mostForgotten = 0.5
-	// longStep is the change of a score from which a step takes the curvature that the loss
-	// has on the way, not where it begins.
+	// longStep is the change of a score from which on a step uses the curvature along the step, not that at its start.
 	longStep = 0.5
-	// mostWeight bounds weights: an expert that comes to a larger one begins anew.
+	// mostWeight is the largest weight. An expert with a larger weight restarts.
 	mostWeight = 1e6
 	// pulled is the curvature of a Pull.
 	pulled = 8
-	// mostCurve bounds the curvature of an event.
+	// mostCurve is the largest curvature of an event.
 	mostCurve = 1e6
 )
 
-// Wanted says whether the package knows what to do with a loss: it is convex, and its derivative
-// by the variance is half a curvature.
+// Wanted reports whether the package supports a loss: it must be convex, and its derivative by the variance half of its
+// curvature.
 func Wanted(l loss.Loss) bool {
 	f := l.Facts()
 	return f.CleanConvex && f.Convex && !f.Falls
 }
 
-// Fits says whether so many columns are few enough for so many outputs.
+// Fits reports whether the package supports so many columns with so many outputs.
 func Fits(columns, outputs int) bool {
 	return columns <= MostColumns && (outputs == 1 || columns*outputs <= mostCurvature)
 }
 
-// Expert is a second-order learner of correlated columns. It is not safe for concurrent use.
-// Learn is about the event that Score had last.
+// Expert is a second-order learner of correlated columns. It is not safe for concurrent use. Learn learns the last
+// event that Score had.
 type Expert struct {
 	set     Settings
 	kink    bool // of the loss
 	signs   bool // targets are -1 or +1
-	reals   bool // targets are what scores come near
+	reals   bool // targets are real numbers, which scores approach
 	outputs int
-	first   int      // the index of the first column in z
-	columns []uint32 // of z from first on, ascending
+	first   int      // index of the first column in z
+	columns []uint32 // of z from index first, ascending
 
 	p      covariance  // A^-1
 	u      [][]float64 // by output
-	noise  []float64   // by variable: what dropout has added to A and is still to be taken up
-	met    uint64      // events that Learn had
+	noise  []float64   // by variable: what dropout has added to A, as far as it is not applied yet
+	met    uint64      // number of events that Learn had
 	deaths deaths
-	event  *Event // that was scored last
+	event  *Event // the last scored event
 }
 
-// Event is what an Expert keeps of an event that it scores, to learn it.
+// Event holds what an Expert keeps of a scored event, to learn it.
 type Event struct {
 	at     []int // ascending indices of z
 	z      []float64
@@ -101,7 +96,7 @@ type Event struct {
 	scores []float64 // by output
 	added  []float64 // by output: the scores without the base's part
 	df, dv []float64
-	full   []float64 // z, and room for A^-1 z
+	full   []float64 // z, and scratch for A^-1 z
 	gain   []float64
 }
 
@@ -113,7 +108,7 @@ func New(s Settings, outputs int) *Expert {
 	return e
 }
 
-// begin makes all that depends on the outputs, without columns.
+// begin resets everything that depends on the outputs, without columns.
 func (e *Expert) begin(outputs int) {
 	e.outputs, e.first, e.columns = outputs, 1, nil
 	if outputs == 1 {
@@ -131,13 +126,13 @@ func newEvent(outputs int) *Event {
 	return &Event{scores: make([]float64, outputs), added: make([]float64, outputs), df: make([]float64, outputs), dv: make([]float64, outputs)}
 }
 
-// NewEvent returns room for what the Expert keeps of an event.
+// NewEvent returns memory for what the Expert keeps of an event.
 func (e *Expert) NewEvent() *Event { return newEvent(e.outputs) }
 
-// On makes an Event the one that was scored last: Score is about it from here on, and so is Learn.
+// On selects the Event that Score and Learn use from then on.
 func (e *Expert) On(ev *Event) { e.event = ev }
 
-// insert gives z a variable i that no event has had.
+// insert adds variable i to z. No event has had it.
 func (e *Expert) insert(i int) {
 	e.p = e.p.with(i, 1/e.set.Ridge)
 	e.noise = slices.Insert(e.noise, i, 0)
@@ -146,16 +141,16 @@ func (e *Expert) insert(i int) {
 	}
 }
 
-// Columns returns the columns, ascending, borrowed until Follow.
+// Columns returns the columns, ascending. The result is valid until Follow.
 func (e *Expert) Columns() []uint32 { return e.columns }
 
-// Weights is what the expert's score of an output is: Intercept + Base b + sum Columns x.
+// Weights are the coefficients of the expert's score of an output: Intercept + Base b + sum Columns x.
 type Weights struct {
 	Intercept, Base float64
-	Columns         []float64 // in the order of Expert.Columns, borrowed until Learn
+	Columns         []float64 // in the order of Expert.Columns; valid until Learn
 }
 
-// Weights returns those of output k.
+// Weights returns the coefficients of output k.
 func (e *Expert) Weights(k int) Weights {
 	u := e.u[k]
 	w := Weights{Intercept: u[0], Base: 1, Columns: u[e.first:]}
@@ -168,16 +163,16 @@ func (e *Expert) Weights(k int) Weights {
 // Weight returns Weights(k).Columns[i].
 func (e *Expert) Weight(k, i int) float64 { return e.u[k][e.first+i] }
 
-// Score writes the scores of an event to out, given those of the base learner. The event's
-// columns ascend; those that the Expert does not follow count for nothing. It returns how many it
-// follows.
+// Score writes the scores of an event to out, given those of the base learner. The event's columns ascend; columns that
+// the Expert does not have are ignored. known is the number of the others.
 func (e *Expert) Score(columns []uint32, x, base, out []float64) (known int) {
 	known, e.event.places = Locate(e.columns, columns, e.event.places[:0])
 	e.score(x, base, out)
 	return known
 }
 
-// ScoreAt is Score of an event whose columns have these places in a list that begins with Columns, -1 for none.
+// ScoreAt is Score for columns with known indices, -1 for columns that the Expert does not have. The indices are of a
+// list that begins with Columns.
 func (e *Expert) ScoreAt(places []int, x, base, out []float64) {
 	ev := e.event
 	ev.places = append(ev.places[:0], places...)
@@ -189,8 +184,8 @@ func (e *Expert) ScoreAt(places []int, x, base, out []float64) {
 	e.score(x, base, out)
 }
 
-// Locate appends the places of columns in those that are followed, -1 for others; both ascend. It
-// counts those that are followed.
+// Locate appends the index of each column in followed to places, -1 if it is not there. Both lists ascend. It returns
+// the number of columns found.
 func Locate(followed, columns []uint32, places []int) (int, []int) {
 	at, known := 0, 0
 	for _, column := range columns {
@@ -207,7 +202,7 @@ func Locate(followed, columns []uint32, places []int) (int, []int) {
 	return known, places
 }
 
-// score is Score of the columns at event.places.
+// score is Score for the columns at event.places.
 func (e *Expert) score(x, base, out []float64) {
 	ev := e.event
 	e.deaths.groups, e.deaths.of = Groups{}, e.deaths.of[:0]
@@ -220,7 +215,7 @@ func (e *Expert) score(x, base, out []float64) {
 			ev.at, ev.z = append(ev.at, e.first+at), append(ev.z, x[n])
 		}
 	}
-	own := e.first - 1 // places of z that are the Expert's own
+	own := e.first - 1 // variables before the columns, without the intercept
 	for k, u := range e.u {
 		f := u[0]
 		for n, i := range ev.at[1+own:] {
@@ -234,19 +229,19 @@ func (e *Expert) score(x, base, out []float64) {
 	}
 }
 
-// Scores returns the scores of the event that Score had last, borrowed until the next one.
+// Scores returns the scores of the last event that Score had. The result is valid until the next Score.
 func (e *Expert) Scores() []float64 { return e.event.scores }
 
-// Added returns what the Expert's own weights add to the scores of the event that Score had last,
-// by output, borrowed until the next one.
+// Added returns what the Expert's own weights add to the scores of the last event that Score had, by output. The result
+// is valid until the next Score.
 func (e *Expert) Added() []float64 { return e.event.added }
 
-// Places returns of each column of the event that Score had last its place in Columns, -1 for one that
-// the Expert does not follow, borrowed until the next one.
+// Places returns the index in Columns of each column of the last event that Score had, or -1. The result is valid until
+// the next Score.
 func (e *Expert) Places() []int { return e.event.places }
 
-// Learn takes up the event that Score had last: its targets by output, of which only the first
-// active count, and its importance. It says whether it is one that is learned.
+// Learn learns the last event that Score had: its targets by output, of which the first active are in use, and its
+// importance. It reports whether the event was sampled.
 func (e *Expert) Learn(targets []float64, active int, importance float64) (moved bool) {
 	ev := e.event
 	every := e.every()
@@ -286,7 +281,7 @@ func (e *Expert) Learn(targets []float64, active int, importance float64) (moved
 	return true
 }
 
-// step moves the weights of output k along the latest gain.
+// step changes the weights of output k along the latest gain.
 func (e *Expert) step(k int, by float64) {
 	u := e.u[k]
 	for i, g := range e.event.gain[:len(u)] {
@@ -305,8 +300,8 @@ func (e *Expert) bounded(active int) bool {
 	return true
 }
 
-// shrink takes note of the noise of an event, dv being the largest derivative by the variance, and
-// takes up what there is of one column, whose turn it is.
+// shrink adds the noise of an event, where dv is the largest derivative by the variance, and applies the sum of one
+// column, in turn.
 func (e *Expert) shrink(dv float64, turn int) {
 	for n, i := range e.event.at {
 		if i >= e.first {
@@ -318,7 +313,7 @@ func (e *Expert) shrink(dv float64, turn int) {
 	e.noise[i] = 0
 }
 
-// fix adds a to A_ii, and moves the weights by what that pulls weight i of each output towards 0.
+// fix adds a to A_ii, and changes the weights as that pulls weight i of each output towards 0.
 func (e *Expert) fix(i int, a float64) {
 	ev := e.event
 	ev.room(e.p.n)
@@ -326,8 +321,8 @@ func (e *Expert) fix(i int, a float64) {
 	e.fixTo(a, i)
 }
 
-// fixTo adds a v v' to A, v being what event.full holds, 0 before first, and moves the weights by what
-// that pulls v'u of each output towards 0.
+// fixTo adds a v v' to A, where v is in event.full and 0 before first, and changes the weights as that pulls v'u of
+// each output towards 0.
 func (e *Expert) fixTo(a float64, first int) {
 	ev := e.event
 	e.p.leverage(ev.full, first)
@@ -337,8 +332,8 @@ func (e *Expert) fixTo(a float64, first int) {
 	}
 }
 
-// Pull has the columns from first on add nothing in the mean: it pulls the sum of their weights times
-// shares, one for each column, towards 0, with the curvature pulled.
+// Pull centers the columns from first on: it pulls the sum of their weights times shares towards 0, with the curvature
+// pulled.
 func (e *Expert) Pull(first uint32, shares []float64) {
 	at, known := slices.BinarySearch(e.columns, first)
 	if !known || at+len(shares) > len(e.columns) {
@@ -349,7 +344,7 @@ func (e *Expert) Pull(first uint32, shares []float64) {
 	e.fixTo(pulled, e.first+at)
 }
 
-// room makes room for a z of n variables.
+// room makes memory for a z of n variables.
 func (ev *Event) room(n int) {
 	if len(ev.full) != n {
 		ev.full, ev.gain = make([]float64, n), make([]float64, n)
@@ -357,7 +352,7 @@ func (ev *Event) room(n int) {
 	clear(ev.full)
 }
 
-// Restart forgets everything but which columns there are.
+// Restart forgets everything but the columns.
 func (e *Expert) Restart() {
 	columns := e.columns
 	e.begin(e.outputs)
@@ -365,7 +360,7 @@ func (e *Expert) Restart() {
 	e.Follow(columns)
 }
 
-// every returns every how many events one is learned.
+// every returns the number of events per learned event.
 func (e *Expert) every() uint64 {
 	if e.met < learnAll {
 		return 1
@@ -373,8 +368,7 @@ func (e *Expert) every() uint64 {
 	return uint64(max(1, min(e.p.n/everyColumns, learnEvery)))
 }
 
-// forgets returns the share of what is known along an event that one of so many forgets if it is
-// certain.
+// forgets returns the fraction of a certain direction that an event in every so many forgets.
 func (e *Expert) forgets(every uint64) float64 {
 	if e.set.HalfLife == 0 {
 		return 0
@@ -382,7 +376,7 @@ func (e *Expert) forgets(every uint64) float64 {
 	return float64(e.p.n) * -math.Expm1(-math.Ln2*float64(every)/e.set.HalfLife)
 }
 
-// variance returns that of the score of output k, but for the base learner's part.
+// variance returns the variance of the score of output k, without the base learner's part.
 func (e *Expert) variance(k int) (v float64) {
 	if e.set.Groups > 0 {
 		v = e.deaths.variance(k, e.outputs, e.set.Groups)
@@ -400,15 +394,15 @@ func (e *Expert) variance(k int) (v float64) {
 	return v + e.set.Strength*own
 }
 
-// derive returns the derivatives of the loss, and its curvature: that at the score, or a larger one
-// that keeps a step from going too far. Where a class is not the likely one that is the majoriser's,
-// the slope of the derivative from the score to its negative, and where targets are real numbers one with
-// which the event alone takes the score no farther than to its target; where the event alone would move the
-// score far or the loss has a kink, the slope on the way.
+// derive returns the derivatives of the loss, and its curvature: that at the score, or a larger one that keeps a step
+// from overshooting. If the label is the less likely class, it is the curvature of the majorizer, the slope of the
+// derivative from the score to its negative. If targets are real numbers, it is one with which the event alone moves
+// the score at most to its target. If the event alone would move the score far, or the loss has a kink, it is the slope
+// along the step.
 func (e *Expert) derive(y, f, v, h float64) (df, dv, r float64) {
 	_, df, dv = e.set.Loss.At(y, f, v)
 	if r = min(2*dv, mostCurve); r-r != 0 {
-		r, dv = 0, 0 // a kink itself
+		r, dv = 0, 0 // at the kink
 	}
 	if e.signs && y*f < 0 {
 		r = max(r, e.slope(y, f, -f, v, df))
@@ -422,7 +416,7 @@ func (e *Expert) derive(y, f, v, h float64) (df, dv, r float64) {
 	return df, dv, r
 }
 
-// slope returns the mean curvature of the loss from f, where its derivative is df, to another score.
+// slope returns the mean curvature of the loss between the scores f, where its derivative is df, and to.
 func (e *Expert) slope(y, f, to, v, df float64) float64 {
 	if to == f {
 		return 0

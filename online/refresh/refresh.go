@@ -1,4 +1,4 @@
-// Package refresh solves a window of the latest events exactly.
+// Package refresh solves windows of the latest events by IRLS (learner.irls_batch).
 package refresh
 
 import (
@@ -14,48 +14,46 @@ import (
 	"blankout/online/rows"
 )
 
-// Refresh solves the latest events exactly against a quadratic summary of
-// everything before them: every size events the iterate becomes
+// Refresh solves the latest events exactly, against a quadratic summary of all earlier events. Every Size events the
+// iterate becomes
 //
 //	argmin sum_{n in window} loss_n(w) + 1/2 (w - c)' D (w - c),
 //	D = R + sum_{before the window} 2 dv (x^2 + Var[x~]),
 //
-// R being the ridge of the objective. It is the proximal step of dropout descent
-// with the loss kept exact instead of linearized (docs/mathematics.md). D's sums
-// are a further value of a row for each level and output, after the rule's own.
-// Only columns that occur in the window take part. Under silent noise an event counts
-// once for each rate, see batch.Expected, and so does its part of D.
+// where R is the ridge of the objective. It is the proximal step of dropout descent with the exact loss instead of its
+// linearization (docs/mathematics.md). The sums of D are one more value of a row for each level and output, after those
+// of the optimizer. Only columns that occur in the window take part. Under silent noise an event counts once for each
+// rate, see batch.Expected, and so does its part of D.
 //
-// The window is the size events since the last refresh, and c then the iterate; or
-// it slides: it holds the latest reach events, a multiple of size, of which the
-// oldest leave it after every refresh. They are expanded to second order at
-// the solution w, with h the sums they add to D and g their gradient,
+// The window has the Size events since the last refresh, and c is the iterate. Or it slides: it has the latest Reach
+// events, a multiple of Size, of which the oldest leave after every refresh. These are expanded to second order at the
+// solution w. With h the sums that they add to D and g their gradient,
 //
 //	c <- (D c + h w - g)/(D + h),  D <- D + h,
 //
-// by coordinate; c is one more value of a row. If all leave at once that is c = w.
+// by coordinate; c is one more value of a row. If all events leave, c = w.
 type Refresh struct {
 	Settings
 	rows.Layout
 	window   window
-	Failures uint64 // refreshes that found no solution and changed nothing
+	Failures uint64 // number of refreshes that found no solution and changed nothing
 }
 
-// Settings is what a Refresh is made from; its owner gives it the Layout too.
+// Settings are the settings of a Refresh. Its owner also sets the Layout.
 type Settings struct {
-	Size         int // 0: none
-	Reach        int // of the window, at least Size
+	Size         int // 0 for no refreshes
+	Reach        int // length of the window, at least Size
 	Loss         loss.Loss
 	Ridge        float64 // h0
-	Intercept    bool    // there is one
-	Penalized    bool    // it has the ridge
-	Marginalized bool    // the noise is in the loss
-	Only         bool    // nothing else moves a weight
+	Intercept    bool    // there is an intercept
+	Penalized    bool    // the ridge applies to the intercept
+	Marginalized bool    // the loss is that under the noise
+	Only         bool    // there is no other optimizer
 }
 
 func (r *Refresh) sliding() bool { return r.Reach > r.Size }
 
-// Parts returns how many parts of a row are the refresh's.
+// Parts returns the number of parts of a row that belong to the refresh.
 func (r *Refresh) Parts() int {
 	switch {
 	case r.Size == 0:
@@ -66,7 +64,7 @@ func (r *Refresh) Parts() int {
 	return 1
 }
 
-// CenterOf returns the c of a row, the iterate where the window does not slide.
+// CenterOf returns the c of a row, or the iterate if the window does not slide.
 func (r *Refresh) CenterOf(row []float64) []float64 {
 	if !r.sliding() {
 		return r.Weights(row)
@@ -74,8 +72,8 @@ func (r *Refresh) CenterOf(row []float64) []float64 {
 	return r.Center(row)
 }
 
-// Rescale makes the refresh's parts of a row fit weights at from <= j < to that have become ratio times
-// what they were because the scale of the feature has grown by it.
+// Rescale adapts the refresh's parts of a row to a change of the feature's scale by ratio, for the weights at from <= j
+// < to.
 func (r *Refresh) Rescale(row []float64, from, to int, ratio float64) {
 	if r.Size == 0 {
 		return
@@ -92,7 +90,7 @@ func (r *Refresh) Rescale(row []float64, from, to int, ratio float64) {
 	}
 }
 
-// Shifted says that the intercepts at from <= j < to have taken up shift times the weights of row.
+// Shifted adapts the intercepts at from <= j < to, to which shift times the weights of row have been added.
 func (r *Refresh) Shifted(intercepts, row []float64, from, to int, shift float64) {
 	if !r.sliding() {
 		return
@@ -103,7 +101,7 @@ func (r *Refresh) Shifted(intercepts, row []float64, from, to int, shift float64
 	}
 }
 
-// Forget leaves a share of D.
+// Forget multiplies D by keep.
 func (r *Refresh) Forget(row []float64, keep float64) {
 	if r.Size == 0 {
 		return
@@ -117,9 +115,9 @@ func (r *Refresh) Forget(row []float64, keep float64) {
 // Clear empties the window.
 func (r *Refresh) Clear() { r.window.drop(len(r.window.ends)) }
 
-// window holds events as they came, before the Scaler.
+// window holds events as they arrived, before standardization.
 type window struct {
-	ends    []uint32 // of the events' features in column and value
+	ends    []uint32 // end of each event's features in column and value
 	column  []uint32
 	value   []float64
 	labels  []uint32
@@ -134,7 +132,7 @@ func (w *window) add(e *event.Example, weight float64) {
 	w.weights = append(w.weights, weight)
 }
 
-// drop takes away the n oldest events.
+// drop removes the n oldest events.
 func (w *window) drop(n int) {
 	if n == 0 {
 		return
@@ -148,8 +146,7 @@ func (w *window) drop(n int) {
 	}
 }
 
-// Solvable says whether a refresh knows what to do with a loss: it is convex, or
-// t-logistic, whose theta-steps are.
+// Solvable reports whether a refresh supports a loss: it must be convex, or t-logistic, whose theta-steps are convex.
 func Solvable(l loss.Loss) bool {
 	if _, ok := l.(loss.TLogistic); ok {
 		return true
@@ -157,38 +154,38 @@ func Solvable(l loss.Loss) bool {
 	return l.Facts().Convex
 }
 
-// Weights are the weights that a refresh moves, in rows as the Layout has them.
+// Weights are the weights that a refresh changes, in rows with the Layout.
 type Weights struct {
 	Table  *model.Table
-	Bias   []float64     // the intercepts' row
+	Bias   []float64     // row of the intercepts
 	Model  *model.Linear // standardizes events as they are learned
 	Levels []Level
-	Active int                 // outputs in use
-	Output func(class int) int // returns the output that learns a class
-	Growth float64             // what is added to D counts so often
-	// Dead returns what a column reads when its feature is dead, standardized, under silent noise; nil is 0.
+	Active int                 // number of outputs in use
+	Output func(class int) int // returns the output of a class
+	Growth float64             // factor of what is added to D
+	// Dead returns the standardized value of a column whose feature is dead, under silent noise; nil means 0.
 	Dead func(column uint32) float64
 }
 
-// Level is a level of noise.
+// Level is a noise level.
 type Level struct {
 	Noise   loss.Noise
 	Inverse float64 // see rows.Step
 }
 
-// Add takes an event that has been learned into the window, and says whether it is time to Solve.
+// Add adds a learned event to the window, and reports whether it is time to Solve.
 func (r *Refresh) Add(e *event.Example, weight float64) (due bool) {
 	if r.Size == 0 || weight == 0 {
 		return false
 	}
 	r.window.add(e, weight)
-	// After a refresh the window holds a multiple of Size.
+	// After a refresh the window has a multiple of Size events.
 	return len(r.window.ends)%r.Size == 0
 }
 
-// Solve refreshes.
+// Solve refreshes the weights.
 func (r *Refresh) Solve(w Weights) {
-	leaving := max(0, len(r.window.ends)-(r.Reach-r.Size)) // the first events are about to leave
+	leaving := max(0, len(r.window.ends)-(r.Reach-r.Size)) // the first events will leave
 	var vec event.Vec
 	start := uint32(0)
 	var b batch.Builder
@@ -197,7 +194,7 @@ func (r *Refresh) Solve(w Weights) {
 		vec = w.Model.Standardized(&e, event.Vec{Index: vec.Index[:0], Value: vec.Value[:0]})
 		e.Features = withoutHats(vec)
 		if err := b.Add(&e); err != nil {
-			panic(err) // whoever adds events has checked them
+			panic(err) // the caller has checked the events
 		}
 		start = end
 	}
@@ -224,7 +221,7 @@ func (r *Refresh) Solve(w Weights) {
 	r.window.drop(leaving)
 }
 
-// withoutHats leaves out the hats, behind all other columns, which are the second-order expert's.
+// withoutHats returns x without spline columns, which come last and belong to the second-order expert.
 func withoutHats(x event.Vec) event.Vec {
 	n := len(x.Index)
 	for n > 0 && x.Index[n-1] >= model.FirstHat {
@@ -233,8 +230,7 @@ func withoutHats(x event.Vec) event.Vec {
 	return event.Vec{Index: x.Index[:n], Value: x.Value[:n]}
 }
 
-// solveOutput refreshes index j of the rows, which are those of the data's
-// columns and of the intercept.
+// solveOutput refreshes the values at index j of the rows, which are those of the data's columns and of the intercept.
 func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []float64, rows [][]float64, leaving int) {
 	if failpoint.Here("learn.refresh") != nil {
 		r.Failures++
@@ -253,7 +249,7 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 		metric[c] = r.Curvature(row)[j]/w.Growth + r.Ridge
 	}
 	if r.Intercept && !r.Penalized {
-		// The intercept gets a small penalty, for a window of one class would send it to infinity.
+		// The intercept gets a small penalty, because a window with one class would make it infinite.
 		metric[len(rows)-1] = max(r.Curvature(w.Bias)[j]/w.Growth, 0.01)
 	}
 	p.Penalty = batch.Penalty{R: metric, Center: center}
@@ -265,7 +261,7 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 	steps := 1
 	robust, isRobust := r.Loss.(loss.TLogistic)
 	if isRobust {
-		// Theta-steps: the convex part with every event weighted by its influence.
+		// Theta-steps: the convex part, where each event is weighted by its influence.
 		p.Loss, steps = robust.Theta(), 3
 	}
 	views, dead := viewsOf(p.Noise), w.deadUnder(p.Noise)
@@ -281,7 +277,7 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 			})
 			o.Weigh(m)
 		}
-		// A gap of so little is some 1e-6 in the weights.
+		// Such a gap is about 1e-6 in the weights.
 		solution, err := batch.Solve(context.Background(), o, batch.Options{Solver: batch.Newton, Dual: true, Tol: 1e-12, MaxIterations: 50, Start: found})
 		if err != nil || slices.ContainsFunc(solution.W, func(x float64) bool { return x-x != 0 }) {
 			r.Failures++
@@ -294,7 +290,7 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 		delta := found[c] - r.Weights(row)[j]
 		r.Weights(row)[j] = found[c]
 		if r.Only && r.Curvature(row)[j] == 0 {
-			continue // it was never refreshed, and what it was before says nothing: the average moves along
+			continue // it was never refreshed, so its old value is no evidence, and the average moves with it
 		}
 		r.Lags(row)[j] -= delta * lv.Inverse
 	}
@@ -332,12 +328,12 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 	}
 }
 
-// LeastVariance is what the metric takes the variance of a score to be at
-// least: without noise the hinge has no curvature that could be summed.
+// LeastVariance is the smallest variance of a score that the metric assumes, because without noise the hinge loss has
+// no curvature that could be summed.
 const LeastVariance = 0.01
 
-// view is how an event counts: with part of its weight, keep times what its features read above what they read
-// when they are dead, and a variance that is linear and quadratic in it.
+// view is one form in which an event counts: with the fraction part of its weight, keep times the difference of its
+// features' values from their dead values, and a variance that is linear and quadratic in that difference.
 type view struct{ part, keep, c1, c2 float64 }
 
 // viewsOf returns the views of a noise: one for each rate of silent noise, else one.
@@ -355,13 +351,13 @@ func viewsOf(noise loss.Noise) []view {
 	return views
 }
 
-// of returns what the value x of a feature is in a score, and the variance of its noise.
+// of returns the value x of a feature in a score, and the variance of its noise.
 func (v *view) of(x, dead float64) (value, variance float64) {
 	x -= dead
 	return v.keep*x + dead, v.c1*x + v.c2*x*x
 }
 
-// deadUnder returns what the columns read when their features are dead under a noise.
+// deadUnder returns the values of columns whose features are dead under a noise.
 func (w *Weights) deadUnder(noise loss.Noise) func(column uint32) float64 {
 	if w.Dead == nil || !loss.IsSilent(noise) {
 		return func(uint32) float64 { return 0 }
@@ -369,7 +365,7 @@ func (w *Weights) deadUnder(noise loss.Noise) func(column uint32) float64 {
 	return w.Dead
 }
 
-// eachOf calls f with the score of every event in each view and its variance under weights.
+// eachOf calls f with the score of every event in each view, and the score's variance under weights.
 func (r *Refresh) eachOf(d *batch.Data, dead func(column uint32) float64, views []view, weights []float64, f func(i, view int, score, variance float64)) {
 	for i := range d.Rows() {
 		row := d.Row(i)
@@ -394,7 +390,7 @@ func (r *Refresh) State(c *coder.Coder) {
 	c.Uint(&r.Failures)
 }
 
-// Consistent says whether what was read fits itself.
+// Consistent reports whether the state that was read is consistent.
 func (r *Refresh) Consistent() bool { return r.window.consistent() }
 
 func (w *window) state(c *coder.Coder) {
@@ -405,7 +401,7 @@ func (w *window) state(c *coder.Coder) {
 	c.Floats(&w.weights)
 }
 
-// consistent says whether the lists that were read fit each other.
+// consistent reports whether the lists of a state are consistent.
 func (w *window) consistent() bool {
 	n := len(w.ends)
 	return n == len(w.labels) && n == len(w.weights) && len(w.column) == len(w.value) && slices.IsSorted(w.ends) &&

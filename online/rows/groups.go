@@ -1,7 +1,7 @@
 package rows
 
-// This file holds noise that deletes whole groups of features (loss.GroupDropout):
-// the sums over the groups of an event, and what they make of its step.
+// This file has noise that removes whole groups of features (loss.GroupDropout): the sums over the groups of an event,
+// and their effect on the step.
 
 import (
 	"slices"
@@ -11,9 +11,8 @@ import (
 	"blankout/internal/model"
 )
 
-// Groups sums over the units of an event what GroupDropout needs to know of it. A
-// unit is a group, or a pair of groups whose product of features dies with either, see
-// model.Grouping. With the sums
+// Groups holds the sums over the units of an event that GroupDropout needs. A unit is a group, or a pair of groups
+// whose product of features dies with either, see model.Grouping. With the sums
 //
 //	F_g = s_g + sum_{c with g} s_c  of a group,  F_c = s_c  of a pair c = {a, b}
 //
@@ -26,44 +25,42 @@ import (
 //	dv/dw_d = 2 x_d (r_g F_g) + 2 own_d w_d x_d^2                       in a group,
 //	dv/dw_d = 2 x_d (r_g F_a + r_g F_b + r_g^2 F_c) + 2 own_d w_d x_d^2  in a pair.
 //
-// The first term is one more part of df, the same for all features of a unit: rules step
-// over the features unit by unit, in segments. A feature that is alone in its group needs
-// no sum: its variance is that of a dropout of its own, and neighbors of this kind share
-// a segment. A bank has the rates r_g and own of each level; a level without noise of
-// groups has the rate 0.
+// The first term is one more part of df, which is the same for all features of a unit: optimizers step over the
+// features unit by unit, in segments. A feature that is alone in its group needs no sum, because its variance is that
+// of a dropout of its own. Neighboring features of this kind share a segment. Each level has its rates r_g and own; a
+// level without noise of groups has the rate 0.
 //
-// A number that has a curve is one feature, of several columns. It is a unit of its own,
-// with the sum s of its w_d x_d, that is part of its group's F_g, and
+// A number with a spline is one feature with several columns. It is a unit of its own, with the sum s of its w_d x_d,
+// which is part of its group's F_g, and
 //
 //	v = … + r (1 + r_g) s^2,  dv/dw_d = 2 x_d (r_g F_g + r (1 + r_g) s).
 //
-// Where groups have rates of their own (loss.GroupDropout.Rates, one level without noise
-// of single features) a pair counts for r_a r_b, own is 0, and every feature is in a unit
-// that has a sum.
+// If groups have rates of their own (loss.GroupDropout.Rates, one level without noise of single features), a pair
+// counts for r_a r_b, own is 0, and every feature is in a unit with a sum.
 type Groups struct {
 	arrangement
 	noiseRates
 
-	// By place in units, level and output: sums of w_d x_d and of lag_d x_d.
+	// By index in units, level and output: sums of w_d x_d and of lag_d x_d.
 	f, lag []float64
-	// By level and output.
-	q, averageQ [unitKinds][]float64 // sums of x^2 w^2, and of x^2 a^2 of averages
-	Variance    []float64            // v of the iterates, by Sum
-	keys        []uint64             // by unit of the Grouping, of the units met so far
+	// By level and output:
+	q, averageQ [unitKinds][]float64 // sums of x^2 w^2, and of x^2 a^2 for averages
+	Variance    []float64            // v of the iterates, computed by Sum
+	keys        []uint64             // by unit of the Grouping that has been seen
 }
 
-// noiseRates is what the noises of the levels make of the formulas.
+// noiseRates holds the levels' rates in the formulas.
 type noiseRates struct {
 	n        int                  // levels times outputs
 	rate     []float64            // r_g by level and output
-	both     []float64            // its square, of pairs
-	own      [unitKinds][]float64 // the same of own
+	both     []float64            // r_g^2, for pairs
+	own      [unitKinds][]float64 // own, by level and output
 	strength [unitKinds][]float64 // by level, see segment
-	byGroup  *groupOdds           // nil where all groups have the same rate
+	byGroup  *groupOdds           // nil if all groups have the same rate
 }
 
-// NewGroups returns the sums for the noises of the levels, nil if none of them is of
-// groups and there are no curves.
+// NewGroups returns the sums for the noises of the levels, or nil if none of them is of groups and there are no
+// splines.
 func NewGroups(grouping *model.Grouping, noises []loss.Noise, outputs int, curves bool) *Groups {
 	groups := slices.ContainsFunc(noises, loss.IsGrouped)
 	if !groups && !curves {
@@ -101,37 +98,36 @@ func NewGroups(grouping *model.Grouping, noises []loss.Noise, outputs int, curve
 	return g
 }
 
-// Widen returns the sums for so many outputs, of the groups that g has met and with the rates
-// that they have.
+// Widen returns the sums for so many outputs, with the groups that g has seen and their rates.
 func (g *Groups) Widen(noises []loss.Noise, outputs int) *Groups {
 	wide := NewGroups(g.grouping, noises, outputs, true)
 	wide.byGroup, wide.keys = g.byGroup, g.keys
 	return wide
 }
 
-// SetRates takes up other rates of groups that have their own.
+// SetRates sets the rates of groups with rates of their own.
 func (g *Groups) SetRates(n loss.GroupDropout) {
 	if g.byGroup != nil {
 		g.byGroup.set(n)
 	}
 }
 
-// Follow takes up a later state of the Schema.
+// Follow replaces the Schema by a later state of it.
 func (g *Groups) Follow(s *event.Schema) { g.grouping.Follow(s) }
 
-// Met says whether a feature of a group of this name has been met.
+// Met reports whether an event had a feature of the group with this name.
 func (g *Groups) Met(name string) bool { return g.grouping.Met(name) }
 
-// groupOdds holds the odds of groups that have rates of their own.
+// groupOdds holds the odds of groups with rates of their own.
 type groupOdds struct {
 	noise loss.GroupDropout
-	odds  []float64 // r_g by unit of the Grouping, of a pair r_a r_b; of the units met so far
-	// For the event at hand: the odds by place in units and output, and by place the variance
-	// of a feature alone, which is the strength of a segment.
+	odds  []float64 // r_g by unit of the Grouping that has been seen; r_a r_b for a pair
+	// Of the current event: the odds by index in units and output, and by index the variance of a single feature, which
+	// is the strength of a segment.
 	rates, single []float64
 }
 
-// set takes up other rates.
+// set sets the rates.
 func (o *groupOdds) set(n loss.GroupDropout) { o.noise, o.odds = n, o.odds[:0] }
 
 // of returns r_g of a group, or r_a r_b of a pair.
@@ -151,11 +147,11 @@ func (o *groupOdds) of(g *model.Grouping, unit int32) float64 {
 	return o.odds[unit]
 }
 
-// arrange finds the odds of the units of an event.
+// arrange finds the odds of an event's units.
 func (o *groupOdds) arrange(g *Groups) {
 	o.rates, o.single = o.rates[:0], o.single[:0]
 	for _, u := range g.units {
-		odds, single := 0.0, 0.0 // of a curve, which dies with its group alone
+		odds, single := 0.0, 0.0 // a spline, which dies with its group
 		if u.kind != curved {
 			odds = o.of(g.grouping, u.unit)
 			single = odds
@@ -172,9 +168,8 @@ func (o *groupOdds) arrange(g *Groups) {
 	}
 }
 
-// Arrange finds the units of the features of s, which are of these columns of e, in
-// ascending order; a column that e does not hold is the anonymous field's. It brings the
-// features of a unit together where they are apart.
+// Arrange finds the units of the features of s. columns are their columns in ascending order; a column that e does not
+// have is of the anonymous field. Arrange reorders the features by unit if necessary.
 func (g *Groups) Arrange(s *Event, e *event.Example, columns []uint32, scaler *model.Scaler) {
 	fields := e.Field
 	if len(fields) > 0 && len(columns) > 0 && &columns[0] != &e.Features.Index[0] {
@@ -184,7 +179,7 @@ func (g *Groups) Arrange(s *Event, e *event.Example, columns []uint32, scaler *m
 	g.ArrangeColumns(s, fields, columns, scaler.Curves)
 }
 
-// ArrangeColumns is Arrange where it is known which fields the columns are of; an event of a sparse text format has none.
+// ArrangeColumns is Arrange if the fields of the columns are known. fields is empty for a sparse text format.
 func (g *Groups) ArrangeColumns(s *Event, fields []uint16, columns []uint32, curves *model.Curves) {
 	g.arrangement.arrange(s, fields, columns, curves)
 	if g.byGroup != nil {
@@ -192,14 +187,14 @@ func (g *Groups) ArrangeColumns(s *Event, fields []uint16, columns []uint32, cur
 	}
 }
 
-// sums returns the sums f and lag of the unit at a place.
+// sums returns the sums f and lag of the unit at an index.
 func (g *Groups) sums(place int) (f, lag []float64) {
 	from, to := place*g.n, (place+1)*g.n
 	return g.f[from:to:to], g.lag[from:to:to]
 }
 
-// Sum adds the event's features to f and lag as the function Sum does, and finds the variances of
-// the iterates' scores. The weights start at index at of a row, the lags 2 n behind them.
+// Sum adds the event's features to f and lag as the function Sum does, and computes the variances of the iterates'
+// scores. The weights begin at index at of a row, and the lags 2 n after them.
 func (g *Groups) Sum(s *Event, at, n int, f, lag []float64) {
 	size := len(g.units) * g.n
 	g.f, g.lag = slices.Grow(g.f[:0], size)[:size], slices.Grow(g.lag[:0], size)[:size]
@@ -247,8 +242,7 @@ func add(to, x []float64) {
 	}
 }
 
-// variances writes v to out: of the iterates, or of the averages with this coefficient,
-// given the sums q that go with either.
+// variances writes v to out: of the iterates, or of the averages with this coefficient, given the corresponding sums q.
 func (g *Groups) variances(out []float64, q *[unitKinds][]float64, coefficient []float64) {
 	for j := range out {
 		out[j] = g.own[alone][j]*q[alone][j] + g.own[grouped][j]*q[grouped][j] + g.own[paired][j]*q[paired][j]
@@ -268,8 +262,7 @@ func (g *Groups) variances(out []float64, q *[unitKinds][]float64, coefficient [
 	}
 }
 
-// rates returns what the square of the sum of the unit at a place counts for in v, by level
-// and output.
+// rates returns the factors of the squared sum of the unit at an index in v, by level and output.
 func (g *Groups) rates(place int) []float64 {
 	switch kind := g.units[place].kind; {
 	case g.byGroup != nil:
@@ -282,11 +275,11 @@ func (g *Groups) rates(place int) []float64 {
 	return g.rate
 }
 
-// Keys appends a number that names each unit of the event, in the order of GroupOf.
+// Keys appends a key for each unit of the event, in the order of GroupOf.
 func (g *Groups) Keys(keys []uint64) []uint64 {
 	for _, u := range g.units {
 		if u.kind == curved {
-			keys = append(keys, 0) // nothing dies with it but itself
+			keys = append(keys, 0) // the feature dies alone
 			continue
 		}
 		for len(g.keys) <= int(u.unit) {
@@ -297,7 +290,7 @@ func (g *Groups) Keys(keys []uint64) []uint64 {
 	return keys
 }
 
-// GroupOf returns which unit a feature dies with, by its place in the event.
+// GroupOf returns the unit with which a feature of the event dies.
 func (g *arrangement) GroupOf(feature int) int {
 	span, _ := slices.BinarySearchFunc(g.spans, feature+1, func(s unitSpan, end int) int { return s.end - end })
 	place := g.spans[span].at
@@ -307,9 +300,9 @@ func (g *arrangement) GroupOf(feature int) int {
 	return int(place)
 }
 
-// AddPublished adds to sums, by unit in the order of Keys and output, share times F_g of the weights
-// w + coefficient lag of the outputs from index at on, or pairs times that of a pair; the weights begin at index
-// first of a row. A number with a curve counts in its group alone.
+// AddPublished adds to sums, by unit in the order of Keys and output, share times F_g for the weights w + coefficient
+// lag of the outputs from index at, or pairs times that for a pair. The weights begin at index first of a row. A number
+// with a spline counts in its group alone.
 func (g *Groups) AddPublished(s *Event, first, at, outputs int, share, coefficient, pairs float64, sums []float64) {
 	for i, u := range g.units {
 		by := share
@@ -340,7 +333,7 @@ func (g *Groups) AddPublished(s *Event, first, at, outputs int, share, coefficie
 	}
 }
 
-// Averages finds the variances of the averages' scores.
+// Averages writes the variances of the averages' scores to out.
 func (g *Groups) Averages(s *Event, at, n int, coefficient, out []float64) {
 	for kind := range g.averageQ {
 		clear(g.averageQ[kind])
@@ -351,9 +344,8 @@ func (g *Groups) Averages(s *Event, at, n int, coefficient, out []float64) {
 	g.variances(out, &g.averageQ, coefficient)
 }
 
-// CurvedSquares returns, of the averages with this coefficient, by how much the squares of the sums
-// over numbers with curves are more than the sums of squares. The weights are at index at,
-// and their lags so many places behind.
+// CurvedSquares returns, for the averages with this coefficient, by how much the squared sums of numbers with splines
+// exceed the sums of squares. The weights begin at index at, and the lags lag values after them.
 func (g *Groups) CurvedSquares(s *Event, at, lag int, coefficient float64) (more float64) {
 	for _, p := range g.parts {
 		if p.kind != curved {
@@ -370,8 +362,7 @@ func (g *Groups) CurvedSquares(s *Event, at, lag int, coefficient float64) (more
 	return more
 }
 
-// Segment cuts the rows of s into segments of a unit each, with the factors of their
-// gradients.
+// Segment divides the rows of s into one segment per unit, with the factors of their gradients.
 func (g *Groups) Segment(s *Step) {
 	size := (len(g.units) + int(unitKinds) - 1) * g.n
 	s.Factors(size)
@@ -401,7 +392,7 @@ func (g *Groups) Segment(s *Step) {
 	}
 }
 
-// factor writes the df of the features of a unit to out.
+// factor writes the df of a unit's features to out.
 func (g *Groups) factor(place int, df, h, out []float64) {
 	f, _ := g.sums(place)
 	u := &g.units[place]

@@ -1,15 +1,14 @@
 package rows
 
-// The loops over the outputs of every feature of an event, in which learning spends its
-// time. Each has a slow reference in Go, which follows it here and says what it does to the
-// bit; kernel_amd64.s does the same in the same order with four or eight outputs at a time.
-// Where a product is added the sum is rounded once, as math.FMA says on every machine.
+// This file has the loops over the outputs of every feature of an event, where learning spends most of its time. Each
+// loop has a slow reference in Go after it, which defines the result bit by bit. kernel_amd64.s does the same in the
+// same order, with four or eight outputs at a time. A sum to which a product is added is rounded once, as math.FMA does
+// on every machine.
 //
-// All take the rows of an event, or a run of them, of which the values by level and output
-// begin at index at: first n weights w[k], then n of the preconditioner m[k], then n lags
-// u[k]; how many of the n are in use is the length of f, q or df. A row is at least so long:
-// this is not checked. x, basis and ridge are parallel to rows. Slices that are added to must
-// not overlap.
+// All loops take the rows of an event, or a run of them. The values by level and output begin at index at of a row:
+// first n weights w[k], then n values of the preconditioner m[k], then n lags u[k]. The length of f, q or df is the
+// number of outputs in use. Rows must be long enough; this is not checked. x, basis and ridge are parallel to rows.
+// Slices that are added to must not overlap.
 
 import "math"
 
@@ -17,8 +16,7 @@ import "math"
 //
 //	f[k] += x w[k],  lag[k] += x u[k],  q[k] += basis w[k]^2
 //
-// for every row. f, lag and q are of equal length. With n = 0, of rows that are weights
-// alone, lag becomes what f does.
+// for every row. f, lag and q have equal length. With n = 0, for rows of weights alone, lag becomes equal to f.
 func Sum(rows [][]float64, at, n int, x, basis, f, lag, q []float64) {
 	if n == 1 {
 		sum1(rows, at, x, basis, &f[0], &lag[0], &q[0])
@@ -68,8 +66,7 @@ func sum1Go(rows [][]float64, at int, x, basis []float64, f, lag, q *float64) {
 	*f, *lag, *q = sf, sl, sq
 }
 
-// SumAverages adds basis a[k]^2 to q[k] for every row, with a[k] = w[k] + c[k] u[k], the
-// average.
+// SumAverages adds basis a[k]^2 to q[k] for every row, where a[k] = w[k] + c[k] u[k] is the average.
 func SumAverages(rows [][]float64, at, n int, basis, c, q []float64) {
 	if !hasAVX2 || len(q) < 2 || len(rows) == 0 {
 		sumAveragesGo(rows, at, n, basis, c, q)
@@ -91,13 +88,13 @@ func sumAveragesGo(rows [][]float64, at, n int, basis, c, q []float64) {
 	}
 }
 
-// AdagradStep makes the step of AdaGrad: for every row and output
+// AdagradStep makes a step of AdaGrad: for every row and output
 //
 //	g = df[k] x + (shrink[k] basis + ridge) w[k],  m[k] += g^2,
 //	delta = minusEta[k] g / (sqrt(start + m[k]) + eps),
 //	w[k] += delta,  u[k] -= delta inverse[k].
 //
-// rates holds the n of minusEta and behind them the n of inverse.
+// rates has n values of minusEta, followed by n values of inverse.
 func AdagradStep(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rates []float64, c *AdagradConstants) {
 	if !hasAVX2 || len(df) < 2 || len(rows) == 0 {
 		adagradStepGo(rows, at, n, x, basis, ridge, df, shrink, rates, c)
@@ -122,17 +119,17 @@ func adagradStepGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rat
 	}
 }
 
-// Fused makes steps of AdaGrad whose rates depend on the rows: Gradients finds the gradients, their inverse roots and
-// what the rates depend on, and Descend makes the step from what Gradients has kept. Together they do what
-// AdagradStep does, to the bit.
+// Fused makes steps of AdaGrad whose rates depend on the rows. Gradients computes the gradients, their inverse roots
+// and what the rates depend on, and Descend makes the step from these. Together they have the same result as
+// AdagradStep, bit by bit.
 type Fused struct {
 	active  int
-	stride  int       // active, up to a multiple of four
+	stride  int       // active, rounded up to a multiple of four
 	out     []float64 // by row and four outputs: four gradients, then four inverse roots
-	factors []float64 // room for three lists by output, each padded to a multiple of four
+	factors []float64 // scratch for three lists by output, each padded to a multiple of four
 }
 
-// Begin makes room for a step of so many rows, whose first active values by level and output are in use.
+// Begin prepares a step of so many rows, of which the first active values by level and output are in use.
 func (u *Fused) Begin(count, active int) {
 	padded := (active + 3) &^ 3
 	u.active, u.stride = active, padded
@@ -145,8 +142,8 @@ func (u *Fused) Begin(count, active int) {
 	u.out, u.factors = u.out[:2*count*padded], u.factors[:3*padded]
 }
 
-// padded returns x with zeros behind the values in use up to a multiple of four: x itself where it has those, or list i
-// of factors, filled from it.
+// padded returns x, padded with zeros to a multiple of four: x itself if it has these, or list i of factors with a copy
+// of x.
 func (u *Fused) padded(i int, x []float64) []float64 {
 	n := u.stride
 	if cap(x) >= n {
@@ -161,11 +158,11 @@ func (u *Fused) padded(i int, x []float64) []float64 {
 	return u.copied(i, x)
 }
 
-// copied returns list i of factors, filled from x.
+// copied returns list i of factors with a copy of x.
 func (u *Fused) copied(i int, x []float64) []float64 {
 	n := u.stride
 	to, active := u.factors[i*n:][:n], u.active
-	for k := range to { // mostly four: no call is worth it
+	for k := range to { // usually four values, for which a call is too expensive
 		v := 0.0
 		if k < active {
 			v = x[k]
@@ -175,14 +172,14 @@ func (u *Fused) copied(i int, x []float64) []float64 {
 	return to
 }
 
-// outOf returns what is kept of the rows from the given one on.
+// outOf returns the results of count rows, starting at row from.
 func (u *Fused) outOf(from, count int) []float64 {
 	n := 2 * u.stride
 	return u.out[from*n:][:count*n]
 }
 
-// Gradients finds the g of AdagradStep of rows from the given one of the step on, and adds to kappa[k], for every
-// row,
+// Gradients computes the g of AdagradStep for rows, which start at row from of the step, and adds to kappa[k], for
+// every row,
 //
 //	x^2 / (sqrt(start + m[k] + g^2) + eps),
 //
@@ -223,8 +220,8 @@ func adagradGradientsGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink
 	}
 }
 
-// Descend makes the step of rows from the given one of the step on, after Gradients has seen them. rates holds the n
-// of minusEta and behind them the n of inverse.
+// Descend makes the step for rows, which start at row from of the step, after Gradients. rates has n values of
+// minusEta, followed by n values of inverse.
 func (u *Fused) Descend(from int, rows [][]float64, at, n int, rates []float64) {
 	if len(rows) == 0 {
 		return
@@ -259,10 +256,9 @@ func adagradDescendGo(rows [][]float64, at, n int, minusEta, inverse, out []floa
 	}
 }
 
-// AdagradGradients1 begins the step of AdaGrad for one output, which leaves no room for four
-// at a time within a row: the step collects the denominators, has all of their roots drawn
-// at once by InverseRoots, and AdagradStep1 goes over the rows again. By row it sets g, as
-// AdagradStep has it, and s to start + m + g^2.
+// AdagradGradients1 starts the step of AdaGrad for one output, where four outputs at a time are not possible. It
+// collects the denominators, InverseRoots computes all of their roots, and AdagradStep1 iterates over the rows again.
+// By row it sets g, as in AdagradStep, and s to start + m + g^2.
 func AdagradGradients1(rows [][]float64, at int, x, basis, ridge []float64, df, shrink, start float64, g, s []float64) {
 	if !hasAVX2 || len(rows) == 0 {
 		adagradGradients1Go(rows, at, x, basis, ridge, df, shrink, start, g, s)
@@ -281,8 +277,8 @@ func adagradGradients1Go(rows [][]float64, at int, x, basis, ridge []float64, df
 	}
 }
 
-// InverseRoots replaces every s by 1/(sqrt(s) + eps), as InverseRoot has it, and returns what
-// Fused.Gradients would add to kappa: the sum of x^2 times those.
+// InverseRoots replaces every s by 1/(sqrt(s) + eps), see InverseRoot. It returns what Fused.Gradients would add to
+// kappa: the sum of x^2 times these.
 func InverseRoots(s, x []float64, eps float64) (kappa float64) {
 	if !hasAVX2 || len(s) == 0 {
 		return inverseRootsGo(s, x, eps)
@@ -299,7 +295,7 @@ func inverseRootsGo(s, x []float64, eps float64) (kappa float64) {
 	return kappa
 }
 
-// AdagradStep1 makes the step of gradients g with their inverse roots r.
+// AdagradStep1 makes the step with the gradients g and their inverse roots r.
 func AdagradStep1(rows [][]float64, at int, g, r []float64, minusEta, inverse float64) {
 	if !hasAVX2 || len(rows) == 0 {
 		adagradStep1Go(rows, at, g, r, minusEta, inverse)
@@ -320,21 +316,18 @@ func adagradStep1Go(rows [][]float64, at int, g, r []float64, minusEta, inverse 
 	}
 }
 
-// AdagradConstants are what all outputs have in common: what the sums of squares start from,
-// and what keeps a quotient finite.
+// AdagradConstants are equal for all outputs: the initial value of the accumulators, and what keeps quotients finite.
 type AdagradConstants struct{ Start, Eps float64 }
 
 func gradient(df, x, shrink, basis, ridge, w float64) float64 {
 	return math.FMA(math.FMA(shrink, basis, ridge), w, df*x)
 }
 
-// InverseRoot returns 1/(sqrt(s) + eps) for a small eps, to a relative error of
-// 1e-10 where sqrt(s) is above 1e6 eps; it is never negative, and 0 where s is
-// infinite. The processor's root and quotient would take as long as the rest of
-// the step twice over. This is Newton's iteration for s^-1/2 from a guess that
-// halves the exponent (Lomont 2003), whose error of 3.4 % it squares three times;
-// a = s y/2 is not computed anew but follows y (Goldschmidt), so that one operation
-// less waits for another.
+// InverseRoot returns 1/(sqrt(s) + eps) for a small eps, with a relative error of at most 1e-10 if sqrt(s) is above 1e6
+// eps. The result is never negative, and 0 if s is infinite. The processor's root and quotient would take twice as long
+// as the rest of the step. InverseRoot uses Newton's iteration for s^-1/2, from a guess that halves the exponent
+// (Lomont 2003), whose error of 3.4 % it squares three times. a = s y/2 is updated with y instead of computed again
+// (Goldschmidt), which shortens the chain of dependent operations.
 func InverseRoot(s, eps float64) float64 {
 	y := math.Float64frombits(rootGuess - math.Float64bits(s)>>1)
 	a := 0.5 * s * y
@@ -343,7 +336,7 @@ func InverseRoot(s, eps float64) float64 {
 	r = math.FMA(-a, y, 0.5)
 	y, a = math.FMA(y, r, y), math.FMA(a, r, a)
 	r = math.FMA(-a, y, 0.5)
-	r = math.FMA(-eps, y, r) // 1/(1/y + eps) is y - eps y^2, but for its square
+	r = math.FMA(-eps, y, r) // 1/(1/y + eps) is y - eps y^2, except for its square
 	if y = math.FMA(y, r, y); y > 0 {
 		return y
 	}

@@ -6,7 +6,7 @@ const hasAVX2 = false
 
 var hasAVX512 = false // for the tests
 
-// Nothing calls what this processor does not have.
+// These functions are never called on this processor.
 
 func sumAVX2(rows *[]float64, count, at, n int, x, basis, f, lag, q *float64, active int) {}
 

@@ -1,59 +1,54 @@
-// Package rows holds the arithmetic that learning and answering share: what a feature's row
-// is made of (Layout), the rows of an event and what an update rule sees of it (Event,
-// Step), the loops over them in which learning spends its time (Sum, AdagradStep, …), and
-// the sums over features that die together (Groups). It keeps nothing from one event to
-// the next, but for room.
+// Package rows has the arithmetic that learning and predicting share: the layout of a feature's row (Layout), the rows
+// of an event and what an optimizer needs of it (Event, Step), the loops over them (Sum, AdagradStep, …), and the sums
+// over features that die together (Groups). It keeps nothing but scratch memory between events.
 //
-// What is "by level and output" has n values, outputs for each noise level, that of level
-// v and output k at index v outputs + k.
+// Values "by level and output" are n values, outputs for each noise level. That of level v and output k has index v
+// outputs + k.
 package rows
 
 import "blankout/internal/model"
 
-// Layout says where the parts of a feature's row are:
+// Layout is the layout of a feature's row:
 //
-//	[Scaler's statistics] [weights] [preconditioner] [lags] [the rule's own] [refresh]
+//	[Scaler's statistics] [weights] [preconditioner] [lags] [the optimizer's own] [refresh]
 //
-// Every part but the first has one value for each level and output. An event thus fetches
-// everything about a feature at once, and the loops over levels and outputs are one loop
-// over contiguous memory.
+// Every part but the first has one value for each level and output. So an event loads everything about a feature at
+// once, and the loops over levels and outputs are one loop over contiguous memory.
 //
-// The preconditioner is what a rule divides its steps by, such as AdaGrad's sums of
-// squared gradients. The lag is the published average of the iterates less the iterate, up
-// to a factor of the level: average = w + c lag.
+// The preconditioner is what an optimizer divides its steps by, such as AdaGrad's accumulators. The lag is the average
+// of the iterates minus the iterate, divided by a coefficient c of the level: average = w + c lag.
 type Layout struct {
 	Outputs int
 	N       int // levels times outputs
-	Refresh int // the place of the refresh's parts, after the rule's
+	Refresh int // index of the refresh's parts, after those of the optimizer
 }
 
-// FirstPart is where the parts begin that have a value for each level and output.
+// FirstPart is the start of the parts that have a value for each level and output.
 const FirstPart = model.ScalerWidth
 
-// Part returns part i of a row, counted from the weights: its values by level and output,
-// which alias the row as those of the methods below do.
+// Part returns part i of a row, counted from the weights: its values by level and output. The result aliases the row,
+// as those of the methods below do.
 func (y Layout) Part(row []float64, i int) []float64 {
 	at := FirstPart + i*y.N
 	return row[at : at+y.N : at+y.N]
 }
 
-// Weights returns the iterates' weights of a row.
+// Weights returns the weights of the iterates.
 func (y Layout) Weights(row []float64) []float64 { return y.Part(row, 0) }
 
-// Preconditioner returns what the steps of a row are divided by.
+// Preconditioner returns what steps are divided by.
 func (y Layout) Preconditioner(row []float64) []float64 { return y.Part(row, 1) }
 
-// Lags returns what the averages of a row are off the weights, in units of the level's.
+// Lags returns the lags of the averages.
 func (y Layout) Lags(row []float64) []float64 { return y.Part(row, 2) }
 
-// Own returns the rule's own part, of a rule that has one.
+// Own returns the optimizer's own part, if it has one.
 func (y Layout) Own(row []float64) []float64 { return y.Part(row, 3) }
 
-// Curvature returns the refresh's sums D of a row: of squared features times the loss's
-// second derivatives.
+// Curvature returns the refresh's sums D: of squared features times the loss's second derivatives.
 func (y Layout) Curvature(row []float64) []float64 { return y.Part(row, y.Refresh) }
 
-// Center returns the refresh's c of a row, of a window that slides.
+// Center returns the refresh's c, for a sliding window.
 func (y Layout) Center(row []float64) []float64 { return y.Part(row, y.Refresh+1) }
 
 // Gather adds the curvature s.H[j] times the features to the sums of D.
