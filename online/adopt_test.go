@@ -1,16 +1,23 @@
 package online_test
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
+	"blankout/internal/longtest"
 	"blankout/online"
 )
 
 // A Clone goes on to the bit, and neither moves the other.
 func TestClone(t *testing.T) {
-	for kind, draw := range streams {
-		for _, name := range []string{"default", "observed", "gaussian", "half-life", "calibrated", "silent too"} {
+	t.Parallel()
+	for i, kind := range slices.Sorted(maps.Keys(streams)) {
+		draw := streams[kind]
+		for j, name := range []string{"default", "observed", "gaussian", "half-life", "calibrated", "silent too"} {
+			if !longtest.Some(i+j, 2) {
+				continue
+			}
 			c := plain()
 			configs[name](&c)
 			s, again, others := draw(9), draw(9), draw(10)

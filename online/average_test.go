@@ -19,6 +19,7 @@ import (
 // the smallest number that there is, unless it is brought back to 1 on the way.
 func TestAverageAgainstItsDefinition(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	type test struct {
 		name   string
 		share  float64
@@ -42,7 +43,7 @@ func TestAverageAgainstItsDefinition(t *testing.T) {
 			c.Average = 0
 			iterates := mustNew(t, c, 2)
 			r := rand.New(rand.NewPCG(3, 4))
-			const d = 40
+			const d = 8
 			var a [d + 1]float64 // the intercept comes last
 			lazily := 0.0
 			for n := range tt.events {
@@ -51,7 +52,7 @@ func TestAverageAgainstItsDefinition(t *testing.T) {
 				for i := range uint32(d) {
 					x := r.NormFloat64()
 					e.Features.Index, e.Features.Value = append(e.Features.Index, i), append(e.Features.Value, x)
-					f += x / 8
+					f += x / 3
 				}
 				if r.Float64() < 1/(1+math.Exp(-f)) {
 					e.Label = 1

@@ -14,6 +14,7 @@ import (
 // Learn returns what Predict says, to the bit, at each event: also where that moves scales, brings columns, or has experts follow
 // others.
 func TestLearnReturnsPrediction(t *testing.T) {
+	t.Parallel()
 	for name, set := range map[string]func(*online.Config){
 		"plain": func(c *online.Config) { *c = plain() }, "experts": func(*online.Config) {}, "all scaled": func(c *online.Config) { c.Standardize = "all" },
 		"silent": func(c *online.Config) { c.Noise = "silent:0.5" }, "groups": func(c *online.Config) { c.Noise = "group:0.3" },

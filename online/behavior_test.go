@@ -157,6 +157,7 @@ func (x *sums) auc() float64 {
 
 // TestMeasures: the progressive measures are those of the scores that Learn returned.
 func TestMeasures(t *testing.T) {
+	t.Parallel()
 	for _, s := range settings(t, 1) {
 		if s.classes == 0 || s.c.Optimizer == "irls" {
 			continue
@@ -193,6 +194,7 @@ func TestMeasures(t *testing.T) {
 
 // TestMeasuresOfNumbers is testMeasures for targets. What is predicted before the first target is no prediction.
 func TestMeasuresOfNumbers(t *testing.T) {
+	t.Parallel()
 	for _, s := range settings(t, 2) {
 		if s.classes > 0 || s.c.Optimizer == "irls" {
 			continue
@@ -258,6 +260,7 @@ func delayed(r *run, events, delay int, each func(e *event.Example, told []float
 
 // TestDelayed: labels that come later are measured by what was predicted when the events came, and learned all the same.
 func TestDelayed(t *testing.T) {
+	t.Parallel()
 	for _, s := range settings(t, 3) {
 		if s.classes == 0 || s.c.Optimizer == "irls" {
 			continue
@@ -326,6 +329,7 @@ func TestDelayedNumbers(t *testing.T) {
 
 // TestTargetUnit: targets in another unit give predictions in that unit.
 func TestTargetUnit(t *testing.T) {
+	t.Parallel()
 	for _, s := range settings(t, 5) {
 		if s.classes > 0 {
 			continue

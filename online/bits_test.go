@@ -23,6 +23,7 @@ import (
 // TestTable holds every setting to what all settings have in common. Three learners meet the same events: one of them
 // restarts on the way, and another one is looked at by every means between the events.
 func TestTable(t *testing.T) {
+	t.Parallel()
 	for _, s := range settings(t, 0) {
 		t.Run(s.String(), func(t *testing.T) {
 			const events = 300
@@ -171,6 +172,7 @@ func (r *run) refused(e *event.Example) {
 
 // TestEveryRestart restarts after each event.
 func TestEveryRestart(t *testing.T) {
+	t.Parallel()
 	for _, s := range usual() {
 		s.c.ServingStaleness = 100
 		t.Run(s.String(), func(t *testing.T) {
@@ -190,6 +192,7 @@ func TestEveryRestart(t *testing.T) {
 // TestLongRun goes beyond the events in which all is new: averages begin anew, alarms are raised, mixture weights come into
 // force at other times. It restarts and looks seldom, and ends in a concept that has turned around.
 func TestLongRun(t *testing.T) {
+	t.Parallel()
 	for _, s := range usual() {
 		t.Run(s.String(), func(t *testing.T) {
 			const events = 7000
@@ -219,6 +222,7 @@ func TestLongRun(t *testing.T) {
 
 // TestThreads reads the same file decoded in turn and ahead, by several goroutines, in batches.
 func TestThreads(t *testing.T) {
+	t.Parallel()
 	for _, s := range usual() {
 		t.Run(s.String(), func(t *testing.T) {
 			f := newFeed(11, s.classes)

@@ -35,6 +35,7 @@ func TestFingerprintInOtherWords(t *testing.T) {
 // them a configuration is refused with its bound.
 func TestBounds(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	refused := []struct {
 		eta, c float64
 		want   string
@@ -67,7 +68,7 @@ func TestBounds(t *testing.T) {
 							continue
 						}
 						l, s := mustNew(t, c, 2), synthetic.NewStream(7, 2)
-						for range 200 {
+						for range 100 {
 							l.Learn(s.Next(), nil)
 						}
 						m := l.Snapshot().Model() // which cannot be made of what is no number

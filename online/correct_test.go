@@ -81,6 +81,7 @@ func drawn(seed uint64, classes int) (*event.Schema, func() *event.Example) {
 // bit of what follows: of two classes, of several that come late, of numbers; whatever events lack, and where labels come
 // later than their events.
 func TestCorrected(t *testing.T) {
+	t.Parallel()
 	for _, classes := range []int{2, 4, 0} {
 		for name, c := range correctedConfigs(classes) {
 			t.Run(fmt.Sprint(classes, " ", name), func(t *testing.T) {
@@ -301,6 +302,7 @@ func TestCorrectedAdopts(t *testing.T) {
 
 // Many classes of few events each are told apart by their means, and as before after a restart; the Snapshot says the same.
 func TestCorrectedManyClasses(t *testing.T) {
+	t.Parallel()
 	const classes, numbers = 40, 12
 	var names []string
 	for k := range classes {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -179,7 +180,7 @@ func kill(m *model.Linear, e *event.Example, dead []bool) (silent, declared *eve
 	for i, column := range e.Features.Index {
 		number, x := int(column), e.Features.Value[i] // of svmlight
 		if len(e.Field) > 0 {
-			fmt.Sscanf(m.Schema.Fields[e.Field[i]].Name, "n%d", &number)
+			number, _ = strconv.Atoi(m.Schema.Fields[e.Field[i]].Name[1:])
 			number--
 			silent.Field = append(silent.Field, e.Field[i])
 		}
@@ -219,6 +220,7 @@ func kill(m *model.Linear, e *event.Example, dead []bool) (silent, declared *eve
 // of a table answers it as well as one with names.
 func TestDeclared(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	for _, picture := range []bool{false, true} {
 		for _, groups := range []bool{false, true} {
 			of := map[string]lost{}

@@ -77,6 +77,7 @@ func TestMislabeled(t *testing.T) {
 
 // The forecast against what deletion really does to the published weights.
 func TestForecast(t *testing.T) {
+	t.Parallel()
 	for _, classes := range []int{2, 3} {
 		c := online.DefaultConfig()
 		c.Noise = "dropout:0.3"
@@ -168,6 +169,7 @@ func flipped(t *testing.T, seed uint64, onDrift string, restarts bool) (wrong fl
 
 // After an abrupt change the default predicts well again within some hundred events, restarts or not.
 func TestAbruptDrift(t *testing.T) {
+	t.Parallel()
 	wrong := map[string]float64{}
 	seeds := 1
 	if longtest.Asked() {

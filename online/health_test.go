@@ -65,6 +65,7 @@ func servedError(l *learner, s *synthetic.Sensors) float64 {
 // since the very event, with the usual share and with a cost that comes true. It stays
 // until the field is back, however long that takes.
 func TestHealthDeadField(t *testing.T) {
+	t.Parallel()
 	for _, absent := range []bool{false, true} {
 		t.Run(fmt.Sprint("absent ", absent), func(t *testing.T) {
 			l, s := newSensors(t, online.DefaultConfig()), synthetic.NewSensors(1)
@@ -161,6 +162,7 @@ func TestHealthUsuallyMissing(t *testing.T) {
 
 // A number whose mean moves, one whose deviation grows, one that sticks, and new values.
 func TestHealthDrift(t *testing.T) {
+	t.Parallel()
 	calm := rand.NewPCG(3, 7)
 	steady, usual := newSensors(t, online.DefaultConfig()), &synthetic.Sensors{R: rand.New(calm), Scale: 1}
 	if learnSensors(steady, usual, 80_000); steady.Report().Health.Raised > 0 {
@@ -244,6 +246,7 @@ func TestHealthRestored(t *testing.T) {
 // Nothing that fields may do takes more memory than there is to be: there are at most
 // healthFields of them, and healthChanges remembered.
 func TestHealthIsBounded(t *testing.T) {
+	t.Parallel()
 	s := event.NewSchema(14, []string{"no", "yes"}, 2)
 	for i := range 5000 {
 		s.AddField(event.Field{Name: fmt.Sprint("f", i), Kind: event.Boolean})

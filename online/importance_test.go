@@ -45,6 +45,7 @@ func labeled(r *rand.Rand, classes int) *event.Example {
 // One wrong event of a great weight, wherever it comes, is forgiven.
 func TestOneWrongEventOfGreatWeight(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	for i, rule := range rules.Names() {
 		for j, classes := range []int{2, 3} {
 			if !longtest.Some(i+j, 2) {

@@ -164,9 +164,10 @@ func newLearner(t *testing.T, c online.Config, s *event.Schema) *online.Learner 
 
 // It goes on after a restart as if there had been none, to the bit, and a Snapshot keeps what it was.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	for i, kind := range slices.Sorted(maps.Keys(streams)) {
 		for j, name := range slices.Sorted(maps.Keys(configs)) {
-			if !matters(name, kind) || !longtest.Some(i+j, 2) {
+			if !matters(name, kind) || !longtest.Some(i+j, 3) {
 				continue
 			}
 			c, draw := plain(), streams[kind]

@@ -18,6 +18,7 @@ import (
 // after presence is found goes on to the bit, and all numbers are finite.
 func TestPresenceInEveryRule(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	for i, rule := range rules.Table {
 		for j, noise := range []string{"auto", "none", "dropout:0.4", "dropout:0.2+group:0.4"} {
 			for k, classes := range []int{2, 3} {

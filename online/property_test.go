@@ -62,6 +62,7 @@ func TestWeightTwo(t *testing.T) {
 // twelve orders of magnitude or to the limit, and an event of a great many features,
 // are learned without harm to what comes after.
 func TestPoison(t *testing.T) {
+	t.Parallel()
 	poison := func(t *testing.T, c online.Config, classes int) {
 		l, calm := streamed(t, c, classes), streamed(t, c, classes)
 		s, s2 := synthetic.NewStream(13, classes), synthetic.NewStream(13, classes)

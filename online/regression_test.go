@@ -27,6 +27,7 @@ func numberLearner(t testing.TB, c online.Config) *online.Learner {
 // restored in the middle goes on to the bit.
 func TestNumbersLearned(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	for i, lossName := range synthetic.NumberLosses {
 		for j, rule := range []string{"adagrad", "sgd", "ftrl", "dropout-descent"} {
 			for k, noise := range []string{"auto", "dropout:0.1"} {

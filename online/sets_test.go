@@ -33,6 +33,7 @@ func kindsLearner(t *testing.T, classes int, change func(*online.Config)) *learn
 // Sets of the published model hold the class as often as they should, of two classes and of more, with
 // masks alone and where events lack fields by themselves, and of losses whose scores are no log-odds.
 func TestSets(t *testing.T) {
+	t.Parallel()
 	for i, test := range []struct {
 		name          string
 		classes       int
@@ -196,6 +197,7 @@ func TestIntervalsByValue(t *testing.T) {
 
 // Targets that only grow, in order: no interval excludes its own value, from the second event on.
 func TestIntervalContainsItsValue(t *testing.T) {
+	t.Parallel()
 	for _, lossName := range []string{"squared", "absolute", "quantile:0.9", "huber:1", "poisson"} {
 		l := twoNumbers(t, lossName)
 		for i := range 400 {

@@ -198,6 +198,7 @@ func rounds(t testing.TB, fold *online.Learner, events []event.Example, warm, n,
 
 // TestMoments: the moments of readings and the counts come to what they would be if one had seen all.
 func TestSharedMoments(t *testing.T) {
+	t.Parallel()
 	s, events := shareStream(6000, 4)
 	for _, precision := range []int{32, 64} {
 		alone, fold := sharer(t, s, nil), sharer(t, s, nil)
@@ -253,6 +254,7 @@ func TestSharedLateClass(t *testing.T) {
 // TestQuality: several learners come close to one, with one output, several, a bank, and groups.
 func TestSharedQuality(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	s, events := shareStream(12_000, 2)
 	for i, noise := range []string{"none", "dropout:0.1", "group:0.1", "auto"} {
 		set := func(c *online.Config) { c.Noise = noise }
@@ -278,6 +280,7 @@ func TestSharedQuality(t *testing.T) {
 // behind; by half-life and by the alarm.
 func TestSharedForgets(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	s, events := shareStream(14_000, 8)
 	for i := range events[8000:] {
 		events[8000+i].Label = 1 - events[8000+i].Label

@@ -64,6 +64,7 @@ func silentLoss(t *testing.T, c online.Config, classes int, groups bool) float64
 
 // What is learned for silent death loses less where half of the fields, or of the groups, have died and nobody says so.
 func TestSilentMissingKeepsItsPromise(t *testing.T) {
+	t.Parallel()
 	for _, classes := range []int{2, 0} {
 		for _, groups := range []bool{false, true} {
 			if groups && classes == 0 {
@@ -91,6 +92,7 @@ func TestSilentMissingKeepsItsPromise(t *testing.T) {
 // The forecast of silent death is what predictions then lose, with a level of silent noise and without, and differs from that of
 // declared loss.
 func TestSilentForecast(t *testing.T) {
+	t.Parallel()
 	for _, missing := range []float64{0, 0.5} {
 		c := plain()
 		c.SilentMissing = missing

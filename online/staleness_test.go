@@ -132,6 +132,7 @@ func sampled(l *learner) (events [1 + len(staleness.Ages)]float64) {
 // The answers of each age are those of the published model of then, and those of age 0 what progressive
 // measures count at the same events.
 func TestAgedAnswers(t *testing.T) {
+	t.Parallel()
 	for i, c := range agedCases(11200) {
 		if !longtest.Some(i+1, 2) {
 			continue

@@ -99,6 +99,7 @@ func TestStuckSetting(t *testing.T) {
 // Whatever number a field is stuck at, and however many fields are, learning loses no more than with nulls, and the
 // error is below that of a learner that has not found them.
 func TestStuckCosts(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 4 {
 		s := synthetic.NewStuckStream(r.Uint64())

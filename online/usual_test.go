@@ -132,6 +132,7 @@ func (p *payments) one(field, kind string) watch.FieldAlarm {
 // raises one alarm that says so, with what it costs, and ends when it is a number again.
 func TestUsualKinds(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	for i, c := range []struct{ name, value, comes, says string }{
 		{"text", `"%.2f EUR"`, "categorical", "amount comes as text and is missing as a number in 100 % of the events since 2026-01-01T"},
 		{"array", `["%.0f"]`, "words", "amount comes as an array of words and is missing as a number in 100 % of the events since "},
@@ -186,6 +187,7 @@ func TestUsualKinds(t *testing.T) {
 // comes as another kind than the first few events.
 func TestUsualMixture(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	for _, share := range []float64{0.01, 0.3, 0.5, 1} {
 		p := newPayments(t, 2, nil)
 		number := p.amount
@@ -214,6 +216,7 @@ func TestUsualMixture(t *testing.T) {
 // ends when it is back. One that comes in runs is as usual while the runs are.
 func TestUsualRareField(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	p := newPayments(t, 3, nil)
 	p.feed(100_000)
 	if told := p.told(); len(told) > 0 {
@@ -258,6 +261,7 @@ func night(at int64) bool {
 // in the morning raises an alarm then, and so does one that is null by day.
 func TestUsualNights(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	p := newPayments(t, 5, nil)
 	p.every = 12
 	perHour := int(3600 / p.every)
@@ -333,6 +337,7 @@ func blockOf(t *testing.T, l *online.Learner, name string) []byte {
 // watched, makes no alarm.
 func TestUsualStateIsWhole(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	config := online.DefaultConfig().Shared()
 	p := newPayments(t, 9, func(c *online.Config) { *c = config })
 	p.discount = 0.05

@@ -40,6 +40,7 @@ func grownClasses() map[string]online.Config {
 // before or after.
 func TestWidenRestart(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	all := grownClasses()
 	for k, name := range slices.Sorted(maps.Keys(all)) {
 		if !longtest.Some(k, 2) {

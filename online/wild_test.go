@@ -113,6 +113,7 @@ func TestOrdinaryAmount(t *testing.T) {
 // One wild value at any position and of any size.
 func TestOneWildValue(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	positions, values := []int{0, 2, 8, 32, 64, 1000}, []float64{-1e4, 1e30}
 	if longtest.Asked() {
 		positions, values = []int{0, 1, 2, 3, 5, 7, 8, 9, 12, 20, 31, 32, 35, 63, 64, 79, 150, 1000}, []float64{-1e4, math.MaxInt64, 1e30}
@@ -146,6 +147,7 @@ func TestOneWildValue(t *testing.T) {
 // Sequences that destroyed a model for good: error after 2,000 further events.
 func TestWildSequences(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	const at = 1500
 	values := func(n int, value func(k int) float64) spoil { // of a sixth field
 		return func(i int, e *event.Example) {
@@ -202,6 +204,7 @@ func TestWildSequences(t *testing.T) {
 // A share of the events has a wild reading, with true labels or flipped ones.
 func TestWildShare(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	both(t, func(t *testing.T, sparse bool) {
 		const n = 6000
 		clean := follow(t, 1, sparse, synthetic.Steep, n, 0, nil)
@@ -231,6 +234,7 @@ func TestWildShare(t *testing.T) {
 // Lognormal fields are not worse than none, whatever their deviation.
 func TestHeavyTails(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	both(t, func(t *testing.T, sparse bool) {
 		for i, sigma := range []float64{1, 2, 3, 5} {
 			for seed := range uint64(2) {

@@ -24,6 +24,7 @@ func refreshing(t *testing.T, loss, noise string, size, reach, classes int) *lea
 // A window that slides over everything so far ends where one refresh of all
 // events does; one that events have left is nearer to it than windows of its own.
 func TestSlidingWindow(t *testing.T) {
+	t.Parallel()
 	const n = 480
 	for _, loss := range []string{"logistic", "hinge", "logistic:chen", "t-logistic:1.5"} {
 		for _, noise := range []string{"none", "dropout:0.5"} {
